@@ -1,0 +1,22 @@
+-- Renews many locks in one go.
+--
+-- KEYS[i]           a lock; all in one slot where the server is a cluster
+-- ARGV[2 * i - 1]   its owner
+-- ARGV[2 * i]       its lease in milliseconds
+--
+-- Reply: an array with one number for each lock:
+--        1  the owner has it for the whole lease from now
+--        0  it is not the owner's: free, somebody else's, or not a lock at all
+--
+-- Twice: it sets the same expiry again. PEXPIRE is among the commands that a server
+-- without memory left still accepts.
+local renewed = {}
+for i, lock in ipairs(KEYS) do
+  -- pcall, so that one key of another type does not fail the others.
+  if redis.pcall('hexists', lock, ARGV[2 * i - 1]) == 1 then
+    renewed[i] = redis.call('pexpire', lock, ARGV[2 * i])
+  else
+    renewed[i] = 0
+  end
+end
+return renewed
