@@ -1,0 +1,43 @@
+# make without a target lists the targets.
+.DEFAULT_GOAL := help
+SHELL := /bin/sh
+
+GO          ?= go
+BENCHTIME   ?= 1s
+STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOLANGCI    ?= github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+
+.PHONY: help
+help:
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: generate ## generate the wrappers and run the orders example, without and with locks
+	$(GO) run ./examples/orders
+
+.PHONY: test
+test: ## run all tests with the race detector, on a redis-server found or installed
+	@.ci/need redis-server cc
+	$(GO) test -race -timeout 15m ./...
+
+.PHONY: lint
+lint: staticcheck ## check formatting, go vet, staticcheck
+	@test -z "$$(gofmt -l .)" || { gofmt -l . | sed 's/^/not formatted: /'; exit 1; }
+	$(GO) vet ./...
+
+.PHONY: staticcheck
+staticcheck:
+	$(GO) run $(STATICCHECK) ./...
+
+.PHONY: golangci
+golangci: ## check the house rules with golangci-lint, which takes minutes to build
+	$(GO) run $(GOLANGCI) run ./...
+
+.PHONY: bench
+bench: ## run all benchmarks, each for BENCHTIME (default 1s)
+	@.ci/need redis-server
+	$(GO) test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) ./...
+
+.PHONY: generate
+generate: ## write the lock wrappers of all packages again
+	$(GO) run ./cmd/lockgen ./...
