@@ -1,0 +1,184 @@
+package runtime_test
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"go/parser"
+	"go/token"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+var update = flag.Bool("update", false, "write the golden files again")
+
+const (
+	module  = "github.com/lockgen/lockgen"
+	rueidis = "github.com/redis/rueidis"
+	jen     = "github.com/dave/jennifer"
+	xtools  = "golang.org/x/tools"
+	testify = "github.com/stretchr/testify"
+	mini    = "github.com/alicebob/miniredis"
+
+	anything = "..." // every package outside the standard library
+)
+
+// A border says what the packages of a folder must not link, outside their tests.
+type border struct {
+	of       string // "runtime", or "runtime/..." with all below
+	not      []string
+	but      []string
+	why      string
+	optional bool // there may be no such package
+}
+
+var borders = []border{
+	{of: "scripts", not: []string{anything}, why: "the Lua is a leaf"},
+	{of: "runtime", not: []string{anything}, but: []string{module + "/scripts", module + "/runtime/internal", rueidis, "golang.org/x/sys"},
+		why: "users link it into every service"},
+	{of: "runtime/internal/...", not: []string{anything}, why: "its tests run in virtual time, without Redis", optional: true},
+	{of: "runtime/locktest/redistest", not: []string{module, mini}, but: []string{module + "/runtime/locktest/redistest"},
+		why: "the tests inside of runtime and scripts import it"},
+	{of: "templates/model", not: []string{anything}, why: "the model is plain data"},
+	{of: "templates/...", not: []string{module, rueidis, xtools}, but: []string{module + "/templates"},
+		why: "emitters turn a model into source and know the runtime by name only"},
+	{of: "cmd/lockgen/...", not: []string{rueidis, mini, module + "/runtime", module + "/scripts"},
+		why: "the generator needs no Redis client"},
+	{of: "generated_test/...", not: []string{jen, xtools, mini, module + "/cmd", module + "/templates"},
+		why: "generated code needs the runtime and nothing else", optional: true},
+	{of: "examples/...", not: []string{jen, xtools, module + "/cmd", module + "/templates"},
+		why: "an example is a user's program", optional: true},
+	{of: "...", not: []string{testify, "testing/synctest"}, why: "it serves tests only"},
+}
+
+type pkg struct {
+	ImportPath, Dir                    string
+	Standard                           bool
+	Deps                               []string
+	GoFiles, TestGoFiles, XTestGoFiles []string
+}
+
+func (p pkg) ours() bool { return within(p.ImportPath, module) }
+
+// within reports whether the path is the folder or below it.
+func within(path, folder string) bool {
+	return path == folder || strings.HasPrefix(path, folder+"/")
+}
+
+// packages are those of the module and all that they link, by import path.
+var packages = sync.OnceValues(func() (map[string]pkg, error) {
+	cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Dir,Standard,Deps,GoFiles,TestGoFiles,XTestGoFiles", "./...")
+	cmd.Dir = ".."
+	out, err := cmd.Output()
+	if err != nil {
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			err = errors.New(string(exit.Stderr))
+		}
+		return nil, err
+	}
+	all := make(map[string]pkg)
+	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p pkg
+		err := d.Decode(&p)
+		if errors.Is(err, io.EOF) {
+			return all, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		all[p.ImportPath] = p
+	}
+})
+
+func (b border) about(path string) bool {
+	folder, below := strings.CutSuffix(module+"/"+b.of, "/...")
+	return path == folder || below && within(path, folder)
+}
+
+func (b border) forbids(dep pkg) bool {
+	in := func(folder string) bool {
+		return folder == anything && !dep.Standard || within(dep.ImportPath, folder)
+	}
+	return slices.ContainsFunc(b.not, in) && !slices.ContainsFunc(b.but, in)
+}
+
+// TestArchitecture shows who links whom, at any distance.
+func TestArchitecture(t *testing.T) {
+	t.Parallel()
+	all, err := packages()
+	require.NoError(t, err)
+	for _, b := range borders {
+		t.Run(b.of, func(t *testing.T) {
+			t.Parallel()
+			found := b.optional
+			for path, p := range all {
+				if !p.ours() || !b.about(path) {
+					continue
+				}
+				found = true
+				for _, dep := range p.Deps {
+					require.False(t, b.forbids(all[dep]), "%s links %s, but %s", path, dep, b.why)
+				}
+			}
+			require.True(t, found, "no package %s", b.of)
+		})
+	}
+}
+
+// TestLinked shows what a program gets that imports the runtime: every package
+// outside the standard library, as testdata/linked.txt has them. A new line there is
+// a decision.
+func TestLinked(t *testing.T) {
+	t.Parallel()
+	all, err := packages()
+	require.NoError(t, err)
+	var linked strings.Builder
+	deps := slices.Sorted(slices.Values(all[module+"/runtime"].Deps))
+	for _, dep := range deps {
+		if !all[dep].Standard {
+			linked.WriteString(dep + "\n")
+		}
+	}
+	golden := filepath.Join("testdata", "linked.txt")
+	if *update {
+		require.Empty(t, os.Getenv("CI"), "golden files are not written by CI")
+		require.NoError(t, os.WriteFile(golden, []byte(linked.String()), 0o644))
+	}
+	want, err := os.ReadFile(golden)
+	require.NoError(t, err)
+	require.Equal(t, string(want), linked.String())
+}
+
+// TestImportName shows that the runtime has one name in every file, which generated
+// code and the standard library's runtime leave room for.
+func TestImportName(t *testing.T) {
+	t.Parallel()
+	all, err := packages()
+	require.NoError(t, err)
+	for _, p := range all {
+		if !p.ours() {
+			continue
+		}
+		for _, name := range slices.Concat(p.GoFiles, p.TestGoFiles, p.XTestGoFiles) {
+			file := filepath.Join(p.Dir, name)
+			parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
+			require.NoError(t, err)
+			for _, imp := range parsed.Imports {
+				if path, _ := strconv.Unquote(imp.Path.Value); path == module+"/runtime" {
+					require.NotNil(t, imp.Name, "%s imports the runtime without the name lockrt", file)
+					require.Equal(t, "lockrt", imp.Name.Name, file)
+				}
+			}
+		}
+	}
+}
