@@ -1,0 +1,145 @@
+package templates
+
+import (
+	"go/types"
+	"slices"
+	"strings"
+
+	"github.com/dave/jennifer/jen"
+
+	"github.com/lockgen/lockgen/templates/model"
+)
+
+// runtimePath is the package that generated code calls.
+const runtimePath = "github.com/lockgen/lockgen/runtime"
+
+// file is one file while it is written.
+type file struct {
+	*jen.File
+	model *model.File
+	names *Names // aliases of imports, and names that the output declares in package scope
+}
+
+// newFile decides under which names the output knows other packages, before anything is written: jennifer would take the first name that comes,
+// and knows nothing of the package's own declarations, parameters and locals.
+func newFile(m *model.File) *file {
+	f := &file{File: jen.NewFilePathName(m.Path, m.Name), model: m, names: &Names{}}
+	f.NoFormat = true
+	avoid := &Names{}
+	avoid.Reserve(m.Declared...)
+	avoid.Reserve(types.Universe.Names()...)
+	avoid.Reserve(f.generated()...)
+	pkgs := map[string]string{"context": "context", "errors": "errors", "time": "time"}
+	for _, method := range f.methods() {
+		for _, p := range slices.Concat(method.Params, method.Results) {
+			avoid.Reserve(p.Name)
+			packagesOf(p.Type, pkgs, avoid)
+		}
+	}
+	for _, tp := range f.typeParams() {
+		avoid.Reserve(tp.Obj().Name())
+		packagesOf(tp.Constraint(), pkgs, avoid)
+	}
+	pkgs[runtimePath] = "lockrt"
+	paths := make([]string, 0, len(pkgs))
+	for path := range pkgs {
+		if path != m.Path {
+			paths = append(paths, path)
+		}
+	}
+	slices.Sort(paths)
+	// The runtime has the name that all its users know it by; the others follow in the order of their paths.
+	slices.SortStableFunc(paths, func(a, b string) int { return boolOrder(a == runtimePath, b == runtimePath) })
+	for _, path := range paths {
+		f.alias(avoid, path, pkgs[path])
+	}
+	f.names.Reserve(f.generated()...)
+	return f
+}
+
+func boolOrder(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return -1
+	}
+	return 1
+}
+
+// alias settles the name of one import.
+func (f *file) alias(avoid *Names, path, name string) {
+	base := name
+	if own := f.model.Aliases[path]; own != "" && path != runtimePath {
+		base = own
+	}
+	for jen.IsReservedWord(base) {
+		// jennifer would give these a number of its own.
+		base += "pkg"
+	}
+	alias := avoid.Pick(base)
+	f.names.Reserve(alias)
+	if alias == name && path != runtimePath {
+		f.ImportName(path, alias)
+	} else {
+		f.ImportAlias(path, alias)
+	}
+}
+
+// methods lists all methods of the file.
+func (f *file) methods() []*model.Method {
+	var all []*model.Method
+	for _, s := range f.model.Services {
+		all = append(all, s.Methods...)
+	}
+	for _, l := range f.model.Locks {
+		all = append(all, l.Methods...)
+	}
+	return all
+}
+
+func (f *file) typeParams() []*types.TypeParam {
+	var all []*types.TypeParam
+	for _, s := range f.model.Services {
+		all = append(all, s.TypeParams...)
+	}
+	for _, l := range f.model.Locks {
+		all = append(all, l.TypeParams...)
+	}
+	return all
+}
+
+// generated lists the names that the file declares in package scope.
+func (f *file) generated() []string {
+	var names []string
+	for _, s := range f.model.Services {
+		names = append(names, s.Wrapper, s.Constructor, s.Keys)
+	}
+	for _, l := range f.model.Locks {
+		names = append(names, l.Type, l.Constructor, l.Keys)
+	}
+	for _, m := range f.methods() {
+		if m.Lock != nil {
+			names = append(names, m.Lock.SpecVar)
+		}
+	}
+	return names
+}
+
+// lockrt returns a name of the runtime.
+func lockrt(name string) *jen.Statement { return jen.Qual(runtimePath, name) }
+
+// doc writes a doc comment. A tab at the start of a line makes it code.
+func (f *file) doc(lines ...string) {
+	f.Line()
+	for _, line := range lines {
+		switch {
+		case line == "":
+			f.Comment("//")
+		case strings.HasPrefix(line, "\t"):
+			f.Comment("//" + line)
+		default:
+			f.Comment("// " + line)
+		}
+	}
+}

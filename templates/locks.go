@@ -1,0 +1,70 @@
+package templates
+
+import (
+	"strings"
+
+	"github.com/dave/jennifer/jen"
+
+	"github.com/lockgen/lockgen/templates/model"
+)
+
+// locks writes the implementation of an interface whose methods declare the locks of entities.
+func (f *file) locks(l *model.Locks) {
+	o := f.owner(l.Type, l.TypeParams)
+	iface := l.Interface.Name()
+	fields := &Names{}
+	for _, m := range l.Methods {
+		fields.Reserve(m.Name)
+	}
+	client := fields.Pick("c")
+
+	f.Line()
+	f.Add(o.typeDecl(l.Type, l.TypeParams).Struct(jen.Id(client).Op("*").Add(lockrt("Client"))))
+	f.assertion(o, l.TypeParams, iface, o.of(l.Type).Values())
+
+	fr := f.names.Inner()
+	fr.Reserve(o.args...)
+	arg := fr.Pick("c")
+	f.doc(l.Constructor + " makes " + iface + " on " + arg + ".")
+	fn := jen.Func().Id(l.Constructor)
+	if len(l.TypeParams) > 0 {
+		fn.Types(o.declared(l.TypeParams)...)
+	}
+	f.Add(fn.Params(jen.Id(arg).Op("*").Add(lockrt("Client"))).Add(o.of(iface)).Block(
+		jen.Return(o.of(l.Type).Values(jen.Id(client).Op(":").Id(arg))),
+	))
+	f.specs(l.Methods)
+	for _, m := range l.Methods {
+		f.entity(o, l, m, client)
+	}
+	f.keys(l.Keys, iface, l.TypeParams, l.Methods)
+}
+
+// entity writes the method that gives the lock of one entity.
+func (f *file) entity(o *owner, l *model.Locks, m *model.Method, client string) {
+	fr := f.newFrame(o, m, "nil")
+	recv := fr.Pick("l")
+	id := jen.Id(fr.params[0])
+	keys := o.of(l.Keys).Values().Dot(m.Name).Call(builderArguments(m, fr)...)
+	key, err := fr.Pick("key"), fr.Pick("err")
+	fr.results = make([]string, len(m.Results))
+	f.doc(entityDoc(m)...)
+	f.Add(jen.Func().Params(jen.Id(recv).Add(o.of(l.Type))).Id(m.Name).Params(o.paramList(m, fr)...).Add(o.resultList(m, fr)).Block(
+		jen.List(jen.Id(key), jen.Id(err)).Op(":=").Add(keys),
+		jen.Return(lockrt("For").Call(
+			jen.Id(recv).Dot(client), jen.Op("&").Id(m.Lock.SpecVar), id, jen.Id(key), jen.Id(err),
+		)),
+	))
+}
+
+// entityDoc is the doc of a method with its key: at the end of a single sentence, else in a paragraph of its own.
+func entityDoc(m *model.Method) []string {
+	key := keyList(m.Lock.Keys)
+	if len(m.Doc) == 0 {
+		return []string{m.Name + " is the lock " + key + "."}
+	}
+	if sentence, ok := strings.CutSuffix(m.Doc[0], "."); ok && len(m.Doc) == 1 {
+		return []string{sentence + ": " + key + "."}
+	}
+	return append(append([]string(nil), m.Doc...), "", "Its key is "+key+".")
+}

@@ -1,0 +1,108 @@
+// Package model is what the generator knows about one file before it is written: plain data, without behaviour.
+package model
+
+import (
+	"go/types"
+	"time"
+)
+
+// UntilDone as Lock.Wait means as long as the context lives.
+const UntilDone time.Duration = -1
+
+// A File is one generated file.
+type File struct {
+	Path, Name string            // of its package
+	Constraint string            // the //go:build line of its source, or empty
+	Aliases    map[string]string // import path to the name that the source file uses, for those it imports
+	Declared   []string          // names in scope of the package, generated ones left out
+	Services   []*Service
+	Locks      []*Locks
+}
+
+// A Service is an interface whose calls are to be locked.
+type Service struct {
+	Interface   *types.TypeName
+	TypeParams  []*types.TypeParam
+	Wrapper     string // LockedService
+	Constructor string // NewLockedService
+	Keys        string // ServiceKeys
+	Methods     []*Method
+}
+
+// Locks is an interface whose methods declare locks of entities.
+type Locks struct {
+	Interface   *types.TypeName
+	TypeParams  []*types.TypeParam
+	Type        string // redisLocks
+	Constructor string // NewLocks
+	Keys        string // LocksKeys
+	Methods     []*Method
+}
+
+// A Method is one of an interface.
+type Method struct {
+	Name     string
+	Doc      []string // lines without comment markers
+	Params   []Param
+	Variadic bool
+	Results  []Param
+	Lock     *Lock // nil for one that needs none
+}
+
+// A Param is a parameter or a result; the name can be empty or blank.
+type Param struct {
+	Name string
+	Type types.Type
+}
+
+// A Lock is what a method holds: one or more keys under one set of options.
+type Lock struct {
+	SpecName string        // orders.Service.Pay
+	SpecVar  string        // lockServicePay
+	Wait     time.Duration // UntilDone, 0 to try once
+	Watchdog time.Duration // 0 for the runtime's default
+	Lease    time.Duration // 0 for one that is renewed
+	Skip     bool          // a busy lock is no error
+	Context  int           // index of the parameter that carries the context, or -1
+	Keys     []*Key
+}
+
+// A Key is a template with its placeholders resolved.
+type Key struct {
+	Text  string // order:{o.ID}, prefix included
+	Parts []Part
+}
+
+// A Part of a key is a literal, or the value of a placeholder.
+type Part struct {
+	Literal string
+	Value   *Value
+}
+
+// A Value is a way from a parameter to something that can be written into a key.
+type Value struct {
+	Param int    // index of the parameter
+	Nil   bool   // the parameter must not be nil
+	Steps []Step // on from the parameter
+	Deref bool   // the last step, or the parameter, is a pointer to the value
+	Leaf  Leaf
+}
+
+// A Step selects a field or calls a method without arguments.
+type Step struct {
+	Name string
+	Call bool
+	Hops [][]string // embedded pointers that Name is promoted through; none may be nil
+	Nil  bool       // what the step gives must not be nil
+}
+
+// A Leaf says how a value is written.
+type Leaf int
+
+// The leaves.
+const (
+	String Leaf = iota // escaped; empty is an error
+	Int
+	Uint
+	Bool
+)

@@ -1,0 +1,54 @@
+package templates
+
+import (
+	"time"
+
+	"github.com/dave/jennifer/jen"
+
+	"github.com/lockgen/lockgen/templates/model"
+)
+
+// spec writes the options of a lock.
+func spec(l *model.Lock) *jen.Statement {
+	fields := []jen.Code{field("Name", jen.Lit(l.SpecName)), field("Wait", wait(l.Wait))}
+	if l.Watchdog > 0 {
+		fields = append(fields, field("Watchdog", duration(l.Watchdog)))
+	}
+	if l.Lease > 0 {
+		fields = append(fields, field("Lease", duration(l.Lease)))
+	}
+	return lockrt("Spec").Values(fields...)
+}
+
+func field(name string, value *jen.Statement) jen.Code { return jen.Id(name).Op(":").Add(value) }
+
+func wait(d time.Duration) *jen.Statement {
+	if d == model.UntilDone {
+		return lockrt("UntilDone")
+	}
+	return duration(d)
+}
+
+// duration writes a duration in the largest unit that it is a multiple of.
+func duration(d time.Duration) *jen.Statement {
+	if d == 0 {
+		return jen.Lit(0)
+	}
+	units := []struct {
+		unit time.Duration
+		name string
+	}{
+		{time.Hour, "Hour"}, {time.Minute, "Minute"}, {time.Second, "Second"},
+		{time.Millisecond, "Millisecond"}, {time.Microsecond, "Microsecond"}, {time.Nanosecond, "Nanosecond"},
+	}
+	for _, u := range units {
+		switch n := d / u.unit; {
+		case d%u.unit != 0:
+		case n == 1:
+			return jen.Qual("time", u.name)
+		default:
+			return jen.Lit(int(n)).Op("*").Qual("time", u.name)
+		}
+	}
+	panic("templates: a nanosecond divides every duration")
+}
