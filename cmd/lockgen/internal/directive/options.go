@@ -1,0 +1,200 @@
+package directive
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockgen/lockgen/cmd/lockgen/internal/diag"
+)
+
+// An option is a row of the table of what may stand behind a verb.
+type option struct {
+	name  string
+	verbs []Verb
+	set   func(d *Directive, a *Arg) string // returns what is wrong with the value
+}
+
+var (
+	everywhere = []Verb{Service, Locks, Lock, Defaults}
+	interfaces = []Verb{Service, Locks}
+	onLock     = []Verb{Lock}
+)
+
+// options is the whole option language, in the order in which messages list it.
+var options = []option{
+	{"key", onLock, func(d *Directive, a *Arg) string { d.Key = a; return "" }},
+	{"kind", onLock, setKind},
+	{"wait", everywhere, setWait},
+	{"watchdog", everywhere, setWatchdog},
+	{"lease", everywhere, setLease},
+	{"busy", onLock, setBusy},
+	{"scope", onLock, setScope},
+	{"ctx", onLock, func(d *Directive, a *Arg) string { d.Ctx = a; return "" }},
+	{"name", interfaces, func(d *Directive, a *Arg) string { d.Name = a; return "" }},
+	{"prefix", interfaces, func(d *Directive, a *Arg) string { d.Prefix = a; return "" }},
+	{"require", []Verb{Service}, setRequire},
+}
+
+// reserved are options that the language has a meaning for and this version does not build.
+var reserved = []string{"lost", "fence", "release", "min", "method", "max", "empty", "permits"}
+
+// set gives the directive one argument.
+func set(list *diag.List, d *Directive, a *Arg) {
+	i := slices.IndexFunc(options, func(o option) bool { return o.name == a.Name })
+	switch {
+	case i < 0 && slices.Contains(reserved, a.Name):
+		list.Add(a.Pos, a.End, "option %s is not supported yet; %s", a.Name, takes(d.Verb))
+		return
+	case i < 0:
+		hint := diag.Suggest(a.Name, optionNames(d.Verb))
+		if hint == "" {
+			hint = "; " + takes(d.Verb)
+		}
+		list.Add(a.Pos, a.End, "unknown option %s%s", a.Name, hint)
+		return
+	case !slices.Contains(options[i].verbs, d.Verb):
+		list.Add(a.Pos, a.End, "option %s does not belong to %s, it belongs to %s; %s", a.Name, d.Verb, join(options[i].verbs), takes(d.Verb))
+		return
+	case d.has(a.Name):
+		list.Add(a.Pos, a.End, "option %s is given twice", a.Name)
+		return
+	case a.Value == "":
+		list.Add(a.Pos, a.End, "option %s needs a value: %s=...", a.Name, a.Name)
+		return
+	}
+	d.given = append(d.given, a)
+	if wrong := options[i].set(d, a); wrong != "" {
+		from, to := a.ValuePos()
+		list.Add(from, to, "%s", wrong)
+	}
+}
+
+// finish checks what only the whole directive shows.
+func (d *Directive) finish(list *diag.List) {
+	if d.Timing.Lease != nil && d.Timing.Watchdog != nil {
+		a := d.arg("lease")
+		list.Add(a.Pos, a.End, "lease and watchdog exclude each other: a lease is fixed and not renewed, a watchdog renews")
+	}
+	if d.Verb == Lock && d.Key == nil && !d.has("key") {
+		list.Add(d.Slash, d.End, "lock needs a key: //lockgen:lock key=order:{id}")
+	}
+}
+
+func (d *Directive) has(name string) bool { return d.arg(name) != nil }
+
+func (d *Directive) arg(name string) *Arg {
+	for _, a := range d.given {
+		if a.Name == name {
+			return a
+		}
+	}
+	return nil
+}
+
+// takes names the options of a verb, for messages.
+func takes(v Verb) string {
+	names := optionNames(v)
+	if len(names) == 0 {
+		return string(v) + " takes no options"
+	}
+	return string(v) + " takes " + strings.Join(names, ", ")
+}
+
+func optionNames(v Verb) []string {
+	var names []string
+	for _, o := range options {
+		if slices.Contains(o.verbs, v) {
+			names = append(names, o.name)
+		}
+	}
+	return names
+}
+
+func join(verbs []Verb) string {
+	var s []string
+	for _, v := range verbs {
+		s = append(s, string(v))
+	}
+	return strings.Join(s, ", ")
+}
+
+func setKind(_ *Directive, a *Arg) string {
+	kinds := []string{"mutex", "read", "write", "fair", "permit", "red"}
+	switch {
+	case a.Value == "mutex":
+		return ""
+	case slices.Contains(kinds, a.Value):
+		return "kind=" + a.Value + " is not supported yet; the one kind is mutex"
+	}
+	return "unknown kind " + a.Value + diag.Suggest(a.Value, kinds[:1]) + "; the one kind is mutex"
+}
+
+func setWait(d *Directive, a *Arg) string {
+	wait := UntilDone
+	if a.Value != "ctx" {
+		var wrong string
+		if wait, wrong = duration(a); wrong != "" {
+			return wrong + ", 0 to try once, or ctx to wait as long as the context lives"
+		}
+	}
+	d.Timing.Wait = &wait
+	return ""
+}
+
+func setWatchdog(d *Directive, a *Arg) string {
+	v, wrong := duration(a)
+	if wrong == "" && v < time.Second {
+		wrong = "watchdog must be at least 1s, it is renewed every third of that"
+	}
+	d.Timing.Watchdog = &v
+	return wrong
+}
+
+func setLease(d *Directive, a *Arg) string {
+	v, wrong := duration(a)
+	if wrong == "" && v < 100*time.Millisecond {
+		wrong = "lease must be at least 100ms"
+	}
+	d.Timing.Lease = &v
+	return wrong
+}
+
+// duration reads a duration that isn't negative.
+func duration(a *Arg) (time.Duration, string) {
+	v, err := time.ParseDuration(a.Value)
+	if err != nil || v < 0 {
+		return 0, a.Name + " takes a duration such as 300ms, 5s or 1m"
+	}
+	return v, ""
+}
+
+func setBusy(d *Directive, a *Arg) string {
+	d.Busy = a
+	switch a.Value {
+	case "error", "skip":
+		return ""
+	case "fallback":
+		return "busy=fallback is not supported yet; busy takes error or skip"
+	}
+	return "busy takes error or skip" + diag.Suggest(a.Value, []string{"error", "skip"})
+}
+
+func setScope(d *Directive, a *Arg) string {
+	d.Scope = a
+	switch a.Value {
+	case "return":
+		return ""
+	case "iter", "close":
+		return "scope=" + a.Value + " is not supported yet; scope=return releases when the method returns"
+	}
+	return "scope takes return" + diag.Suggest(a.Value, []string{"return"})
+}
+
+func setRequire(d *Directive, a *Arg) string {
+	d.Require = a
+	if a.Value == "all" || a.Value == "annotated" {
+		return ""
+	}
+	return "require takes all or annotated" + diag.Suggest(a.Value, []string{"all", "annotated"})
+}
