@@ -1,0 +1,306 @@
+// Package load finds the annotated files of the packages that a run is about, and the types that they mention.
+//
+// The go command is asked once for the package graph, nothing is compiled and no export data is read: a package is read although it does not
+// compile because what it lacks is the output of this run, and a cold build cache costs nothing. Files that cannot hold a directive are told by
+// their bytes; of all others and of what they import only those declarations are checked that annotated interfaces reach, without bodies.
+package load
+
+import (
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/scanner"
+	"go/token"
+	"go/types"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/tools/go/packages"
+
+	"github.com/lockgen/lockgen/cmd/lockgen/internal/diag"
+	"github.com/lockgen/lockgen/cmd/lockgen/internal/directive"
+	"github.com/lockgen/lockgen/cmd/lockgen/internal/output"
+)
+
+// A Config says what to load.
+type Config struct {
+	Dir      string   // where the go command runs
+	Tags     string   // build tags, as for go build
+	Patterns []string // as for go list
+}
+
+// A Result is everything that was found.
+type Result struct {
+	Packages []*Package // those with directives, by path
+	Outputs  []string   // generated files on disk whose sources were read, or are gone
+	Notes    []string   // what the reader should know although it stops nothing
+}
+
+// A Package is one with directives.
+type Package struct {
+	Path, Name string
+	Types      *types.Package
+	Info       *types.Info
+	Errors     []types.Error        // of its declarations; those that no directive reaches don't matter
+	Declared   map[string]token.Pos // everything in package scope, generated files left out
+	Files      []*File              // with directives, by name
+	Syntax     []*ast.File          // all
+}
+
+// A File is a source file with directives.
+type File struct {
+	Name       string
+	Syntax     *ast.File
+	Directives *directive.File
+	Imports    map[string]string // name in the file to path; "." and "_" left out
+}
+
+const mode = packages.NeedName | packages.NeedFiles | packages.NeedImports | packages.NeedDeps | packages.NeedModule | packages.NeedForTest
+
+// Load finds and checks. Mistakes in the input are noted in list; an error is trouble with the run itself.
+func Load(cfg Config, list *diag.List) (*Result, error) {
+	l := &loader{cfg: cfg, list: list, result: &Result{}, units: map[string]*unit{}}
+	roots, err := l.golist(cfg.Patterns, false)
+	if err != nil {
+		return nil, err
+	}
+	hits := map[string]bool{}
+	var withTests []string
+	for _, pkg := range roots {
+		inTests, err := l.scan(pkg, hits)
+		if err != nil {
+			return nil, err
+		}
+		if inTests {
+			withTests = append(withTests, filepath.Dir(pkg.GoFiles[0]))
+		}
+	}
+	if len(withTests) > 0 {
+		// Asking for tests doubles the package graph, so it is done only where a test has a directive.
+		tests, err := l.golist(withTests, true)
+		if err != nil {
+			return nil, err
+		}
+		roots = append(roots, tests...)
+	}
+	l.annotate(roots, hits)
+	l.check()
+	slices.SortStableFunc(l.result.Packages, func(a, b *Package) int { return strings.Compare(a.Path, b.Path) })
+	slices.Sort(l.result.Outputs)
+	l.result.Outputs = slices.Compact(l.result.Outputs)
+	return l.result, nil
+}
+
+type loader struct {
+	cfg    Config
+	list   *diag.List
+	result *Result
+	units  map[string]*unit // by ID of the package
+	roots  []*unit          // with directives
+}
+
+// golist asks the go command, once.
+func (l *loader) golist(patterns []string, tests bool) ([]*packages.Package, error) {
+	cfg := &packages.Config{Mode: mode, Dir: l.cfg.Dir, Tests: tests}
+	if l.cfg.Tags != "" {
+		cfg.BuildFlags = []string{"-tags=" + l.cfg.Tags}
+	}
+	pkgs, err := packages.Load(cfg, patterns...)
+	if err != nil {
+		return nil, err
+	}
+	var roots []*packages.Package
+	for _, pkg := range pkgs {
+		if len(pkg.GoFiles) > 0 {
+			roots = append(roots, pkg)
+			continue
+		}
+		for _, e := range pkg.Errors {
+			return nil, fmt.Errorf("%s: %s", pkg.PkgPath, e.Msg)
+		}
+	}
+	return roots, nil
+}
+
+// scan reads the files of a package's directory and remembers those that may have directives. It says whether a test has.
+func (l *loader) scan(pkg *packages.Package, hits map[string]bool) (inTests bool, err error) {
+	dir := filepath.Dir(pkg.GoFiles[0])
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return false, err
+	}
+	for _, entry := range entries {
+		name := filepath.Join(dir, entry.Name())
+		if entry.IsDir() || !strings.HasSuffix(name, ".go") {
+			continue
+		}
+		src, err := os.ReadFile(name)
+		if err != nil {
+			return false, err
+		}
+		_, isOutput := output.Source(name)
+		if isOutput && output.Ours(src) {
+			l.ours(name, pkg)
+			continue
+		}
+		if !directive.Mentioned(src) {
+			continue
+		}
+		hits[name] = true
+		switch {
+		case strings.HasSuffix(name, "_test.go"):
+			inTests = true
+		case slices.Contains(pkg.IgnoredFiles, name):
+			l.excluded(name, src)
+		}
+	}
+	return inTests, nil
+}
+
+// ours notes an output whose source the run decides about: it was read, or it is gone.
+func (l *loader) ours(name string, pkg *packages.Package) {
+	source, _ := output.Source(name)
+	if !slices.Contains(pkg.IgnoredFiles, source) {
+		l.result.Outputs = append(l.result.Outputs, name)
+	}
+}
+
+// excluded notes a file whose directives this run can't see.
+func (l *loader) excluded(name string, src []byte) {
+	why := "its name"
+	for line := range strings.Lines(string(src)) {
+		if strings.HasPrefix(line, "//go:build") {
+			why = strings.TrimSpace(line)
+			break
+		}
+		if strings.HasPrefix(line, "package ") {
+			break
+		}
+	}
+	l.result.Notes = append(l.result.Notes,
+		fmt.Sprintf("%s: has directives, but is excluded by %s; run with -tags or GOOS to read it", diag.Relative(l.cfg.Dir, name), why))
+}
+
+// annotate parses the packages with directives and collects these.
+func (l *loader) annotate(roots []*packages.Package, hits map[string]bool) {
+	seen := map[string]bool{}
+	for _, pkg := range roots {
+		var names []string
+		for _, name := range pkg.GoFiles {
+			if hits[name] && !seen[name] {
+				seen[name] = true
+				names = append(names, name)
+			}
+		}
+		if len(names) == 0 || strings.HasSuffix(pkg.ID, ".test") {
+			continue
+		}
+		u := l.unit(pkg)
+		u.root = &Package{Path: pkg.PkgPath, Name: pkg.Name}
+		l.parse(u)
+		slices.Sort(names)
+		for _, name := range names {
+			u.collect(l, name)
+		}
+		if len(u.root.Files) == 0 {
+			u.root = nil
+			continue
+		}
+		u.root.Declared = l.declared(u)
+		u.root.Syntax = u.files
+		l.roots = append(l.roots, u)
+		l.result.Packages = append(l.result.Packages, u.root)
+	}
+}
+
+// collect reads the directives of one file of the unit.
+func (u *unit) collect(l *loader, name string) {
+	i := slices.Index(u.names, name)
+	if i < 0 {
+		return
+	}
+	if broken := u.broken[name]; broken != nil {
+		// What such a file says can't be trusted, unlike its declarations that others mention.
+		for _, e := range broken {
+			l.list.AddAt(e.Pos, 1, "%s", e.Msg)
+		}
+		return
+	}
+	d := directive.Collect(l.list, u.files[i])
+	if len(d.Interfaces) == 0 && len(d.Methods) == 0 && d.Defaults == nil {
+		return
+	}
+	u.root.Files = append(u.root.Files, &File{Name: name, Syntax: u.files[i], Directives: d, Imports: u.imports(u.files[i])})
+}
+
+// declared lists the names of the package scope, those in its tests and in files for other systems too: names of imports must differ from all.
+func (l *loader) declared(u *unit) map[string]token.Pos {
+	names := map[string]token.Pos{}
+	add := func(file *ast.File) {
+		for _, d := range declarations(file) {
+			if _, ok := names[d.name]; !ok && d.recv == "" {
+				names[d.name] = d.pos
+			}
+		}
+	}
+	for _, file := range u.files {
+		add(file)
+	}
+	others := slices.Clone(u.pkg.IgnoredFiles)
+	tests, err := filepath.Glob(filepath.Join(filepath.Dir(u.pkg.GoFiles[0]), "*_test.go"))
+	if err == nil {
+		others = append(others, tests...)
+	}
+	for _, name := range others {
+		if slices.Contains(u.names, name) || !strings.HasSuffix(name, ".go") {
+			continue
+		}
+		src, err := os.ReadFile(name)
+		if err != nil || output.Ours(src) {
+			continue
+		}
+		file, _ := parser.ParseFile(l.list.Fset(), name, src, parser.SkipObjectResolution)
+		if file != nil && file.Name.Name == u.pkg.Name {
+			add(file)
+		}
+	}
+	return names
+}
+
+// parse reads all files of a unit, except the generator's own.
+func (l *loader) parse(u *unit) {
+	if u.parsed {
+		return
+	}
+	u.parsed = true
+	flags := parser.SkipObjectResolution
+	if u.root != nil {
+		flags |= parser.ParseComments
+	}
+	for _, name := range u.pkg.GoFiles {
+		src, err := os.ReadFile(name)
+		if err != nil {
+			continue
+		}
+		if _, isOutput := output.Source(name); isOutput && output.Ours(src) {
+			continue
+		}
+		file, err := parser.ParseFile(l.list.Fset(), name, src, flags)
+		if file == nil {
+			continue
+		}
+		var broken scanner.ErrorList
+		if errors.As(err, &broken) {
+			u.broken[name] = broken
+			if u.root != nil && !directive.Mentioned(src) {
+				l.result.Notes = append(l.result.Notes, fmt.Sprintf("%s:%d: %s", diag.Relative(l.cfg.Dir, name), broken[0].Pos.Line, broken[0].Msg))
+			}
+		}
+		u.files = append(u.files, file)
+		u.names = append(u.names, name)
+	}
+	u.index()
+}

@@ -1,0 +1,78 @@
+package load
+
+import (
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/types"
+	"runtime"
+)
+
+// check gives the packages with directives their types.
+func (l *loader) check() {
+	for _, u := range l.roots {
+		for _, file := range u.root.Files {
+			for _, iface := range file.Directives.Interfaces {
+				l.reach(u, iface.Spec.Name.Name)
+			}
+		}
+	}
+	for _, u := range l.roots {
+		u.root.Types = l.typed(u)
+	}
+}
+
+// typed checks what was reached of a unit.
+func (l *loader) typed(u *unit) *types.Package {
+	if u.types != nil || u.checking {
+		return u.types
+	}
+	u.checking = true
+	l.parse(u)
+	files := make([]*ast.File, len(u.files))
+	for i, file := range u.files {
+		files[i] = u.pruned(file)
+	}
+	cfg := &types.Config{
+		Importer:         importer{l, u},
+		IgnoreFuncBodies: true,
+		FakeImportC:      true,
+		Sizes:            types.SizesFor("gc", runtime.GOARCH),
+		Error: func(err error) {
+			var e types.Error
+			if u.root != nil && errors.As(err, &e) {
+				u.root.Errors = append(u.root.Errors, e)
+			}
+		},
+	}
+	var info *types.Info
+	if u.root != nil {
+		info = &types.Info{Types: map[ast.Expr]types.TypeAndValue{}, Defs: map[*ast.Ident]types.Object{}}
+		u.root.Info = info
+	}
+	// Its error is the first of those that were noted.
+	u.types, _ = cfg.Check(u.pkg.PkgPath, l.list.Fset(), files, info)
+	return u.types
+}
+
+// An importer finds the imports of one package, from source.
+type importer struct {
+	l *loader
+	u *unit
+}
+
+// Import returns the package that the unit knows by path, which the vendor directory and the like can make another one than others know.
+func (i importer) Import(path string) (*types.Package, error) {
+	if path == "unsafe" {
+		return types.Unsafe, nil
+	}
+	dep := i.u.pkg.Imports[path]
+	if dep == nil || len(dep.GoFiles) == 0 {
+		return nil, fmt.Errorf("no such package")
+	}
+	pkg := i.l.typed(i.l.unit(dep))
+	if pkg == nil {
+		return nil, fmt.Errorf("import cycle")
+	}
+	return pkg, nil
+}

@@ -1,0 +1,204 @@
+package load
+
+import (
+	"go/ast"
+	"go/scanner"
+	"go/token"
+	"go/types"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/tools/go/packages"
+)
+
+// A unit is a package on its way: parsed, its reached declarations marked, checked.
+type unit struct {
+	pkg    *packages.Package
+	root   *Package // for a package with directives
+	parsed bool
+	files  []*ast.File
+	names  []string // of the files
+	broken map[string]scanner.ErrorList
+
+	decls   map[string][]declaration // by name
+	methods map[string][]declaration // by name of the receiver's type
+	reached map[string]bool
+	kept    map[ast.Node]bool // specs and functions that are checked
+	used    map[*ast.ImportSpec]bool
+
+	checking bool
+	types    *types.Package
+}
+
+func (l *loader) unit(pkg *packages.Package) *unit {
+	u, ok := l.units[pkg.ID]
+	if !ok {
+		u = &unit{
+			pkg:     pkg,
+			broken:  map[string]scanner.ErrorList{},
+			decls:   map[string][]declaration{},
+			methods: map[string][]declaration{},
+			reached: map[string]bool{},
+			kept:    map[ast.Node]bool{},
+			used:    map[*ast.ImportSpec]bool{},
+		}
+		l.units[pkg.ID] = u
+	}
+	return u
+}
+
+// A declaration is one name in package scope, or a method.
+type declaration struct {
+	name string
+	recv string // name of the receiver's type
+	pos  token.Pos
+	file *ast.File
+	decl *ast.GenDecl // nil for functions
+	node ast.Node     // *ast.TypeSpec, *ast.ValueSpec or *ast.FuncDecl
+}
+
+func (u *unit) index() {
+	for _, file := range u.files {
+		for _, d := range declarations(file) {
+			if d.recv != "" {
+				u.methods[d.recv] = append(u.methods[d.recv], d)
+			} else {
+				u.decls[d.name] = append(u.decls[d.name], d)
+			}
+		}
+	}
+}
+
+func declarations(file *ast.File) []declaration {
+	var all []declaration
+	for _, decl := range file.Decls {
+		switch decl := decl.(type) {
+		case *ast.FuncDecl:
+			d := declaration{name: decl.Name.Name, pos: decl.Name.Pos(), file: file, node: decl}
+			if decl.Recv != nil && len(decl.Recv.List) > 0 {
+				d.recv = receiver(decl.Recv.List[0].Type)
+			}
+			all = append(all, d)
+		case *ast.GenDecl:
+			for _, spec := range decl.Specs {
+				switch spec := spec.(type) {
+				case *ast.TypeSpec:
+					all = append(all, declaration{name: spec.Name.Name, pos: spec.Name.Pos(), file: file, decl: decl, node: spec})
+				case *ast.ValueSpec:
+					for _, name := range spec.Names {
+						all = append(all, declaration{name: name.Name, pos: name.Pos(), file: file, decl: decl, node: spec})
+					}
+				}
+			}
+		}
+	}
+	return all
+}
+
+// receiver names the type of a receiver.
+func receiver(t ast.Expr) string {
+	for {
+		switch x := t.(type) {
+		case *ast.StarExpr:
+			t = x.X
+		case *ast.ParenExpr:
+			t = x.X
+		case *ast.IndexExpr:
+			t = x.X
+		case *ast.IndexListExpr:
+			t = x.X
+		case *ast.Ident:
+			return x.Name
+		default:
+			return "_"
+		}
+	}
+}
+
+// imports maps the names under which a file knows other packages to their paths.
+func (u *unit) imports(file *ast.File) map[string]string {
+	names := map[string]string{}
+	for _, spec := range importSpecs(file) {
+		if name := u.importName(spec); name != "." && name != "_" {
+			names[name] = importPath(spec)
+		}
+	}
+	return names
+}
+
+// importName is the name that an import has in its file.
+func (u *unit) importName(spec *ast.ImportSpec) string {
+	if spec.Name != nil {
+		return spec.Name.Name
+	}
+	p := importPath(spec)
+	if dep := u.pkg.Imports[p]; dep != nil && dep.Name != "" {
+		return dep.Name
+	}
+	return guess(p)
+}
+
+var version = regexp.MustCompile(`^v[0-9]+$`)
+
+// guess is the name that the package at an import path most likely has; for packages that are not there.
+func guess(p string) string {
+	base := path.Base(p)
+	if version.MatchString(base) && path.Dir(p) != "." {
+		base = path.Base(path.Dir(p))
+	}
+	base, _, _ = strings.Cut(base, ".v")
+	return strings.TrimPrefix(strings.ReplaceAll(base, "-", ""), "go")
+}
+
+func importPath(spec *ast.ImportSpec) string {
+	p, err := strconv.Unquote(spec.Path.Value)
+	if err != nil {
+		return ""
+	}
+	return p
+}
+
+func importSpecs(file *ast.File) []*ast.ImportSpec {
+	var specs []*ast.ImportSpec
+	for _, decl := range file.Decls {
+		if g, ok := decl.(*ast.GenDecl); ok && g.Tok == token.IMPORT {
+			for _, s := range g.Specs {
+				if spec, ok := s.(*ast.ImportSpec); ok {
+					specs = append(specs, spec)
+				}
+			}
+		}
+	}
+	return specs
+}
+
+// pruned returns the file with nothing but the declarations that were reached.
+func (u *unit) pruned(file *ast.File) *ast.File {
+	out := &ast.File{Package: file.Package, Name: file.Name, FileStart: file.FileStart, FileEnd: file.FileEnd}
+	for _, decl := range file.Decls {
+		switch decl := decl.(type) {
+		case *ast.FuncDecl:
+			if u.kept[decl] {
+				fn := *decl
+				// Without any body a generic function is an error; bodies are not looked at.
+				fn.Body = &ast.BlockStmt{Lbrace: decl.End(), Rbrace: decl.End()}
+				out.Decls = append(out.Decls, &fn)
+			}
+		case *ast.GenDecl:
+			g := *decl
+			g.Specs = slices.DeleteFunc(slices.Clone(decl.Specs), func(s ast.Spec) bool {
+				if spec, ok := s.(*ast.ImportSpec); ok {
+					return !u.used[spec]
+				}
+				return !u.kept[s]
+			})
+			if len(g.Specs) > 0 {
+				out.Decls = append(out.Decls, &g)
+			}
+		}
+	}
+	return out
+}
