@@ -1,0 +1,259 @@
+package key
+
+import (
+	"go/types"
+	"slices"
+	"strings"
+
+	"github.com/lockgen/lockgen/templates/model"
+)
+
+// leaf decides how what was reached is written, or says what to write instead.
+func (w *walk) leaf(part Part) error {
+	refuse := func(format string, args ...any) error {
+		return errorAt(part.Off, part.End, "key path "+w.text+": "+format, args...)
+	}
+	if p, ok := w.typ.Underlying().(*types.Pointer); ok {
+		if _, twice := p.Elem().Underlying().(*types.Pointer); twice {
+			return refuse("%s is a pointer to a pointer; name a value", w.typeName(w.typ))
+		}
+		if !w.hasOwnKey() {
+			w.notNil()
+			w.value.Deref = true
+			w.typ = p.Elem()
+		}
+	}
+	name := w.typeName(w.typ)
+	switch {
+	case invalid(w.typ):
+		return refuse("its type is not known")
+	case isTime(w.typ):
+		return refuse("a time.Time has a location and a monotonic clock; use {%s.UnixNano()} or {%s.Unix()}", w.path(), w.path())
+	case w.hasOwnKey():
+		return refuse("the LockKey of %s is not supported yet; name a field, or call a method such as {%s.String()}", name, w.path())
+	}
+	if tp, ok := types.Unalias(w.typ).(*types.TypeParam); ok {
+		leaf, ok := typeParamLeaf(tp)
+		if !ok {
+			return refuse("not every type of %s can be written into a key in one way; constrain it to ~string, or to integers", name)
+		}
+		w.value.Leaf = leaf
+		return nil
+	}
+	switch t := w.typ.Underlying().(type) {
+	case *types.Basic:
+		leaf, ok := basicLeaf(t)
+		if !ok {
+			return refuse("%s", basicRefusal(name, t))
+		}
+		w.value.Leaf = leaf
+		return nil
+	case *types.Slice, *types.Array:
+		return refuse("%s", listRefusal(name, w.path(), t, w.stringers()))
+	case *types.Struct:
+		return refuse("%s is a struct; name one of its parts%s", name, w.offer())
+	case *types.Map:
+		return refuse("%s is a map; use an id of what it stands for", name)
+	case *types.Chan:
+		return refuse("%s is a channel; use an id", name)
+	case *types.Signature:
+		return refuse("%s is a function; use its result as a parameter", name)
+	case *types.Interface:
+		return refuse("%s is an interface; use a type that is always written in one way%s", name, w.offer())
+	}
+	return refuse("%s can't be written into a key", name)
+}
+
+func basicRefusal(name string, t *types.Basic) string {
+	switch {
+	case t.Info()&types.IsFloat != 0:
+		return name + " is a float: NaN and rounding; use an integer, such as cents"
+	case t.Info()&types.IsComplex != 0:
+		return name + " is a complex number: NaN and rounding; use integers"
+	}
+	return name + " can't be written into a key"
+}
+
+func listRefusal(name, path string, t types.Type, stringers []string) string {
+	elem := types.Type(nil)
+	switch t := t.(type) {
+	case *types.Slice:
+		elem = t.Elem()
+	case *types.Array:
+		elem = t.Elem()
+	}
+	if b, ok := elem.Underlying().(*types.Basic); ok && b.Kind() == types.Uint8 {
+		if len(stringers) > 0 {
+			return name + " is not supported yet; use {" + path + "." + stringers[0] + "()}"
+		}
+		return name + " is not supported yet; use a string, such as its hex form"
+	}
+	return name + " has several elements, and one lock for each is not supported yet; name one value"
+}
+
+func basicLeaf(b *types.Basic) (model.Leaf, bool) {
+	switch info := b.Info(); {
+	case b.Kind() == types.Invalid || b.Kind() == types.UnsafePointer || info&types.IsUntyped != 0:
+		return 0, false
+	case info&types.IsString != 0:
+		return model.String, true
+	case info&types.IsUnsigned != 0:
+		return model.Uint, true
+	case info&types.IsInteger != 0:
+		return model.Int, true
+	case info&types.IsBoolean != 0:
+		return model.Bool, true
+	}
+	return 0, false
+}
+
+// typeParamLeaf finds the one leaf that fits all types of a type parameter.
+func typeParamLeaf(tp *types.TypeParam) (model.Leaf, bool) {
+	var leaves []model.Leaf
+	iface, ok := tp.Constraint().Underlying().(*types.Interface)
+	if !ok || !terms(iface, &leaves) || len(leaves) == 0 {
+		return 0, false
+	}
+	for _, leaf := range leaves {
+		if leaf != leaves[0] {
+			return 0, false
+		}
+	}
+	// A type with a LockKey of its own would have to be written by that.
+	for i := range iface.NumMethods() {
+		if slices.Contains(ownKey, iface.Method(i).Name()) {
+			return 0, false
+		}
+	}
+	return leaves[0], true
+}
+
+// terms collects the leaves of all types in an interface's unions; false if one has none.
+func terms(iface *types.Interface, leaves *[]model.Leaf) bool {
+	one := func(t types.Type) bool {
+		switch u := t.Underlying().(type) {
+		case *types.Basic:
+			leaf, ok := basicLeaf(u)
+			*leaves = append(*leaves, leaf)
+			return ok
+		case *types.Interface:
+			return terms(u, leaves)
+		}
+		return false
+	}
+	for i := range iface.NumEmbeddeds() {
+		t := iface.EmbeddedType(i)
+		if u, ok := t.(*types.Union); ok {
+			for j := range u.Len() {
+				if !one(u.Term(j).Type()) {
+					return false
+				}
+			}
+			continue
+		}
+		if u, ok := t.Underlying().(*types.Interface); ok && u.IsMethodSet() {
+			continue
+		}
+		if !one(t) {
+			return false
+		}
+	}
+	return true
+}
+
+var ownKey = []string{"LockKey", "AppendLockKey"}
+
+// hasOwnKey says whether a type brings a method that is meant for keys.
+func (w *walk) hasOwnKey() bool {
+	for _, name := range ownKey {
+		obj, _, _ := types.LookupFieldOrMethod(w.typ, true, w.scope.Package, name)
+		if _, ok := obj.(*types.Func); ok {
+			return true
+		}
+	}
+	return false
+}
+
+func isTime(t types.Type) bool {
+	n, ok := types.Unalias(t).(*types.Named)
+	return ok && n.Obj().Pkg() != nil && n.Obj().Pkg().Path() == "time" && n.Obj().Name() == "Time"
+}
+
+func invalid(t types.Type) bool {
+	b, ok := t.Underlying().(*types.Basic)
+	return ok && b.Kind() == types.Invalid
+}
+
+func (w *walk) path() string { return strings.Trim(w.text, "{}") }
+
+// names lists the fields and methods that a path could go on with, promoted ones too.
+func (w *walk) names() []string { return slices.Concat(w.fields(), w.methods(nil)) }
+
+// offer lists them for a message, those that end in something a key can have.
+func (w *walk) offer() string {
+	fields, methods := w.fields(), w.methods(func(t types.Type) bool {
+		_, ok := t.Underlying().(*types.Basic)
+		return ok
+	})
+	for i := range methods {
+		methods[i] += "()"
+	}
+	all := slices.Concat(fields, methods)
+	if len(all) == 0 {
+		return ""
+	}
+	const most = 8
+	if len(all) > most {
+		all = append(all[:most], "...")
+	}
+	return "; there is " + strings.Join(all, ", ")
+}
+
+func (w *walk) fields() []string {
+	t := w.typ
+	if p, ok := t.Underlying().(*types.Pointer); ok {
+		t = p.Elem()
+	}
+	s, ok := t.Underlying().(*types.Struct)
+	if !ok {
+		return nil
+	}
+	var names []string
+	for f := range s.Fields() {
+		if f.Name() != "_" && (f.Exported() || f.Pkg() == w.scope.Package) {
+			names = append(names, f.Name())
+		}
+	}
+	return names
+}
+
+// methods lists the methods without arguments and with one result.
+func (w *walk) methods(result func(types.Type) bool) []string {
+	t := w.typ
+	if _, ok := t.Underlying().(*types.Interface); !ok {
+		if _, ok := t.Underlying().(*types.Pointer); !ok {
+			t = types.NewPointer(t)
+		}
+	}
+	set := types.NewMethodSet(t)
+	var names []string
+	for sel := range set.Methods() {
+		fn, ok := sel.Obj().(*types.Func)
+		if !ok || (!fn.Exported() && fn.Pkg() != w.scope.Package) {
+			continue
+		}
+		sig := fn.Signature()
+		if sig.Params().Len() == 0 && sig.Results().Len() == 1 && (result == nil || result(sig.Results().At(0).Type())) {
+			names = append(names, fn.Name())
+		}
+	}
+	return names
+}
+
+// stringers lists the methods that give a string.
+func (w *walk) stringers() []string {
+	return w.methods(func(t types.Type) bool {
+		b, ok := t.Underlying().(*types.Basic)
+		return ok && b.Kind() == types.String
+	})
+}

@@ -1,0 +1,215 @@
+package key
+
+import (
+	"fmt"
+	"go/types"
+	"slices"
+	"strings"
+
+	"github.com/lockgen/lockgen/cmd/lockgen/internal/diag"
+	"github.com/lockgen/lockgen/templates/model"
+)
+
+// A Scope is what a template can name: the parameters of one method, seen from one package.
+type Scope struct {
+	Package *types.Package
+	Params  *types.Tuple
+	Skip    int // index of the parameter that is the context, or -1; it is no value
+}
+
+// Resolve finds the values of a template. Its errors are of type *Error.
+func (s *Scope) Resolve(t *Template) (*model.Key, error) {
+	k := &model.Key{Text: t.Text}
+	for _, part := range t.Parts {
+		if part.Path == nil {
+			k.Parts = append(k.Parts, model.Part{Literal: part.Literal})
+			continue
+		}
+		v, err := s.value(t, part)
+		if err != nil {
+			return nil, err
+		}
+		k.Parts = append(k.Parts, model.Part{Value: v})
+	}
+	return k, nil
+}
+
+// value follows a path from its parameter to its leaf.
+func (s *Scope) value(t *Template, part Part) (*model.Value, error) {
+	text := "{" + t.Text[part.Off:part.End] + "}"
+	first := part.Path[0]
+	i, typ, err := s.param(text, first)
+	if err != nil {
+		return nil, err
+	}
+	w := &walk{scope: s, text: text, value: &model.Value{Param: i}, typ: typ, addressable: true}
+	for _, name := range part.Path[1:] {
+		if err := w.step(name); err != nil {
+			return nil, err
+		}
+	}
+	if err := w.leaf(part); err != nil {
+		return nil, err
+	}
+	return w.value, nil
+}
+
+// param finds the parameter that a path starts with.
+func (s *Scope) param(text string, name Name) (int, types.Type, error) {
+	var names []string
+	for i := range s.Params.Len() {
+		p := s.Params.At(i)
+		if p.Name() == name.Text && i != s.Skip {
+			return i, p.Type(), nil
+		}
+		if p.Name() != "" && p.Name() != "_" && i != s.Skip {
+			names = append(names, p.Name())
+		}
+	}
+	hint := diag.Suggest(name.Text, names)
+	if hint == "" {
+		hint = s.has(names)
+	}
+	return 0, nil, errorAt(name.Off, name.End, "key path %s: no parameter %s%s", text, name.Text, hint)
+}
+
+// has says which parameters there are, for a message.
+func (s *Scope) has(names []string) string {
+	if len(names) > 0 {
+		return "; there is " + strings.Join(names, ", ")
+	}
+	for i := range s.Params.Len() {
+		if i != s.Skip {
+			return fmt.Sprintf("; parameter %d has no name: name it to use it in a key", i+1)
+		}
+	}
+	return "; the method has no parameters that a key could use"
+}
+
+// A walk is on its way along a path.
+type walk struct {
+	scope       *Scope
+	text        string // the placeholder, for messages
+	value       *model.Value
+	typ         types.Type // of what was reached
+	addressable bool       // so that methods of its pointer can be called
+}
+
+// step goes on to a field or a method of what was reached.
+func (w *walk) step(name Name) error {
+	w.notNil()
+	obj, index, indirect := types.LookupFieldOrMethod(w.typ, w.addressable, w.scope.Package, name.Text)
+	if obj == nil {
+		return w.missing(name, index, indirect)
+	}
+	if !obj.Exported() && obj.Pkg() != w.scope.Package {
+		return errorAt(name.Off, name.End, "key path %s: %s of %s is not exported%s", w.text, name.Text, w.typeName(w.typ), w.offer())
+	}
+	hops, err := w.hops(name, index)
+	if err != nil {
+		return err
+	}
+	step := model.Step{Name: name.Text, Call: name.Call, Hops: hops}
+	switch obj := obj.(type) {
+	case *types.Var:
+		if name.Call {
+			return errorAt(name.Off, name.End+2, "key path %s: %s is a field of %s; write it without ()", w.text, name.Text, w.typeName(w.typ))
+		}
+		w.addressable = w.addressable || indirect
+		w.typ = obj.Type()
+	case *types.Func:
+		result, err := w.call(name, obj)
+		if err != nil {
+			return err
+		}
+		w.addressable = false
+		w.typ = result
+	}
+	w.value.Steps = append(w.value.Steps, step)
+	return nil
+}
+
+// call checks that a method can stand in a path.
+func (w *walk) call(name Name, fn *types.Func) (types.Type, error) {
+	sig := fn.Signature()
+	switch {
+	case !name.Call:
+		return nil, errorAt(name.Off, name.End, "key path %s: %s is a method of %s; write %s()", w.text, name.Text, w.typeName(w.typ), name.Text)
+	case sig.Params().Len() > 0:
+		return nil, errorAt(name.Off, name.End, "key path %s: %s takes arguments; a path can call only methods without", w.text, name.Text)
+	case sig.Results().Len() != 1:
+		return nil, errorAt(name.Off, name.End, "key path %s: %s has %d results; a path can call only methods with one", w.text, name.Text, sig.Results().Len())
+	}
+	return sig.Results().At(0).Type(), nil
+}
+
+// notNil has what was reached checked if it can be nil and is gone through.
+func (w *walk) notNil() {
+	switch w.typ.Underlying().(type) {
+	case *types.Pointer, *types.Interface:
+		if _, ok := types.Unalias(w.typ).(*types.TypeParam); ok {
+			return
+		}
+		if n := len(w.value.Steps); n > 0 {
+			w.value.Steps[n-1].Nil = true
+		} else {
+			w.value.Nil = true
+		}
+	}
+}
+
+// hops finds the embedded pointers that a promoted field or method is reached through.
+func (w *walk) hops(name Name, index []int) ([][]string, error) {
+	var hops [][]string
+	var path []string
+	typ := w.typ
+	reachable := true
+	for _, i := range index[:len(index)-1] {
+		if p, ok := typ.Underlying().(*types.Pointer); ok {
+			typ = p.Elem()
+		}
+		s, ok := typ.Underlying().(*types.Struct)
+		if !ok {
+			break
+		}
+		f := s.Field(i)
+		path = append(path, f.Name())
+		reachable = reachable && (f.Exported() || f.Pkg() == w.scope.Package)
+		typ = f.Type()
+		switch typ.Underlying().(type) {
+		case *types.Pointer, *types.Interface:
+			if !reachable {
+				return nil, errorAt(name.Off, name.End,
+					"key path %s: %s is promoted through %s, which can be nil and can't be checked from here; add a method that returns it", w.text, name.Text, strings.Join(path, "."))
+			}
+			hops = append(hops, slices.Clone(path))
+		}
+	}
+	return hops, nil
+}
+
+// missing explains a name that isn't there.
+func (w *walk) missing(name Name, index []int, indirect bool) error {
+	on := w.typeName(w.typ)
+	switch {
+	case index != nil:
+		return errorAt(name.Off, name.End, "key path %s: %s of %s is ambiguous: several embedded fields have one", w.text, name.Text, on)
+	case indirect:
+		return errorAt(name.Off, name.End, "key path %s: %s is a method of *%s and can't be called on a copy", w.text, name.Text, on)
+	case invalid(w.typ):
+		return errorAt(name.Off, name.End, "key path %s: the type of what has %s is not known", w.text, name.Text)
+	}
+	if hint := diag.Suggest(name.Text, w.names()); hint != "" {
+		return errorAt(name.Off, name.End, "key path %s: %s has no field or method %s%s", w.text, on, name.Text, hint)
+	}
+	return errorAt(name.Off, name.End, "key path %s: %s has no field or method %s%s", w.text, on, name.Text, w.offer())
+}
+
+func (w *walk) typeName(t types.Type) string {
+	return types.TypeString(t, func(p *types.Package) string {
+		if p == w.scope.Package {
+			return ""
+		}
+		return p.Name()
+	})
+}

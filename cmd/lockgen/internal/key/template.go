@@ -1,0 +1,162 @@
+// Package key reads key templates and finds out how the values of their placeholders are written.
+//
+//	template = { literal | "{" path "}" }
+//	path     = param { "." ( field | method "()" ) }
+//	literal  = letters, digits and any of _.@#+~=,- with ":" and "/" as separators
+//
+// Two different sets of values never give one key: values are escaped so that they hold no separator, and two placeholders have at least one
+// separator between them, so a key can be taken apart again.
+package key
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// A Template is a parsed key.
+type Template struct {
+	Text  string
+	Parts []Part
+}
+
+// A Part is a literal or a placeholder.
+type Part struct {
+	Literal  string
+	Path     []Name // of a placeholder; the first is a parameter
+	Off, End int    // in the text, without the braces
+}
+
+// A Name is one element of a path.
+type Name struct {
+	Text     string
+	Call     bool // a method
+	Off, End int  // of Text
+}
+
+// An Error is a mistake between two bytes of the template.
+type Error struct {
+	Off, End int
+	Message  string
+}
+
+// Error returns the message.
+func (e *Error) Error() string { return e.Message }
+
+func errorAt(off, end int, format string, args ...any) error {
+	return &Error{off, end, fmt.Sprintf(format, args...)}
+}
+
+// literalBytes may stand in a key beside letters and digits. The last two separate.
+const literalBytes = "_.@#+~=,-:/"
+
+// Parse reads a template. Its errors are of type *Error.
+func Parse(text string) (*Template, error) {
+	t := &Template{Text: text}
+	separated := true
+	for off := 0; off < len(text); {
+		if text[off] != '{' {
+			n, err := literal(text, off)
+			if err != nil {
+				return nil, err
+			}
+			t.Parts = append(t.Parts, Part{Literal: text[off:n], Off: off, End: n})
+			separated = separated || strings.ContainsAny(text[off:n], ":/")
+			off = n
+			continue
+		}
+		if strings.HasPrefix(text[off:], "{{") {
+			end := off + 2
+			if i := strings.Index(text[off:], "}}"); i >= 0 {
+				end = off + i + 2
+			}
+			return nil, errorAt(off, end, "a hash tag {{...}} is not supported yet; write {...}")
+		}
+		end := strings.IndexByte(text[off:], '}')
+		if end < 0 {
+			return nil, errorAt(off, len(text), "{ without }")
+		}
+		end += off
+		if !separated {
+			return nil, errorAt(off, end+1, "%s needs a : or / before it: without one, different values could give one key", text[off:end+1])
+		}
+		path, err := parsePath(text[off+1:end], off+1)
+		if err != nil {
+			return nil, err
+		}
+		t.Parts = append(t.Parts, Part{Path: path, Off: off + 1, End: end})
+		separated, off = false, end+1
+	}
+	if len(t.Parts) == 0 {
+		return nil, errorAt(0, 1, "empty key")
+	}
+	return t, nil
+}
+
+// literal returns where the literal at off ends.
+func literal(text string, off int) (int, error) {
+	for i, r := range text[off:] {
+		switch {
+		case r == '{':
+			return off + i, nil
+		case r == '}':
+			return 0, errorAt(off+i, off+i+1, "} without {")
+		case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9', strings.ContainsRune(literalBytes, r):
+		default:
+			return 0, errorAt(off+i, off+i+utf8.RuneLen(max(r, 0)), "a key can't have %q outside of {}; it can have letters, digits and %s", r, literalBytes)
+		}
+	}
+	return len(text), nil
+}
+
+// CheckPrefix says what is wrong with a prefix, which goes before a colon.
+func CheckPrefix(prefix string) error {
+	if i := strings.IndexAny(prefix, "{}"); i >= 0 {
+		return errorAt(i, len(prefix), "a prefix has no placeholders")
+	}
+	if _, err := literal(prefix, 0); err != nil {
+		return err
+	}
+	if last := len(prefix) - 1; strings.ContainsAny(prefix[last:], ":/") {
+		return errorAt(last, last+1, "a prefix needs no %s at its end, the key follows behind a colon", prefix[last:])
+	}
+	return nil
+}
+
+// parsePath reads what stands between braces, which starts at base of the template.
+func parsePath(text string, base int) ([]Name, error) {
+	if text == "" {
+		return nil, errorAt(base-1, base+1, "{} names nothing; put a parameter into it, such as {id}")
+	}
+	if strings.HasSuffix(text, "...") {
+		return nil, errorAt(base-1, base+len(text)+1, "{%s}: one lock for each element is not supported yet", text)
+	}
+	var path []Name
+	off := base
+	for _, part := range strings.Split(text, ".") {
+		n := Name{Text: part, Off: off, End: off + len(part)}
+		off += len(part) + 1
+		if name, ok := strings.CutSuffix(part, "()"); ok {
+			n.Text, n.Call = name, true
+			n.End -= len("()")
+		}
+		if !identifier(n.Text) {
+			return nil, errorAt(n.Off, max(n.End, n.Off+1), "{%s} is not a path; a path is a parameter and then fields or methods(), joined by dots", text)
+		}
+		path = append(path, n)
+	}
+	if path[0].Call {
+		return nil, errorAt(base, off-1, "{%s} starts with a call; a path starts with a parameter", text)
+	}
+	return path, nil
+}
+
+func identifier(s string) bool {
+	for i, r := range s {
+		if r != '_' && !unicode.IsLetter(r) && (i == 0 || !unicode.IsDigit(r)) {
+			return false
+		}
+	}
+	return s != "" && s != "_" && utf8.ValidString(s)
+}
