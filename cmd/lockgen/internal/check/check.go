@@ -1,0 +1,270 @@
+// Package check turns directives and types into the model of each output. Every mistake that the types show is found here, all of a run.
+package check
+
+import (
+	"go/ast"
+	"go/token"
+	"go/types"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/lockgen/lockgen/cmd/lockgen/internal/diag"
+	"github.com/lockgen/lockgen/cmd/lockgen/internal/directive"
+	"github.com/lockgen/lockgen/cmd/lockgen/internal/load"
+	"github.com/lockgen/lockgen/templates"
+	"github.com/lockgen/lockgen/templates/model"
+)
+
+// An Output is one file to be written.
+type Output struct {
+	Source string // the file that it is made from
+	Model  *model.File
+}
+
+// Package checks one package. What it returns is complete only if nothing was noted in list.
+func Package(list *diag.List, pkg *load.Package) []Output {
+	c := &checker{
+		list:     list,
+		pkg:      pkg,
+		consumed: map[*ast.Field]bool{},
+		names:    &templates.Names{},
+		given:    map[string]token.Pos{},
+		named:    map[*directive.Interface]names{},
+		specs:    map[token.Pos]*ast.TypeSpec{},
+		docs:     map[*ast.Field][]*directive.Directive{},
+	}
+	c.index()
+	c.defaults()
+	c.nameAll()
+	var outputs []Output
+	for _, file := range pkg.Files {
+		if out := c.file(file); out != nil {
+			outputs = append(outputs, Output{file.Name, out})
+		}
+	}
+	c.unconsumed()
+	return outputs
+}
+
+// A checker works on one package.
+type checker struct {
+	list     *diag.List
+	pkg      *load.Package
+	timing   directive.Timing // of the package
+	consumed map[*ast.Field]bool
+	names    *templates.Names // package scope and what is generated
+	given    map[string]token.Pos
+	named    map[*directive.Interface]names
+	specs    map[token.Pos]*ast.TypeSpec // of the package, by the position of the name
+	docs     map[*ast.Field][]*directive.Directive
+}
+
+// names are those that the output declares for an interface.
+type names struct{ typ, constructor, keys string }
+
+// index makes declarations and directives findable.
+func (c *checker) index() {
+	for _, file := range c.pkg.Syntax {
+		for _, decl := range file.Decls {
+			g, ok := decl.(*ast.GenDecl)
+			if !ok {
+				continue
+			}
+			for _, s := range g.Specs {
+				if spec, ok := s.(*ast.TypeSpec); ok {
+					c.specs[spec.Name.Pos()] = spec
+				}
+			}
+		}
+	}
+	for _, file := range c.pkg.Files {
+		for field, directives := range file.Directives.Methods {
+			c.docs[field] = directives
+		}
+	}
+	for name := range c.pkg.Declared {
+		c.names.Reserve(name)
+	}
+}
+
+// defaults finds the options of the package.
+func (c *checker) defaults() {
+	var first *directive.Directive
+	for _, file := range c.pkg.Files {
+		d := file.Directives.Defaults
+		switch {
+		case d == nil:
+		case first != nil:
+			c.list.Add(d.Slash, d.End, "defaults is given twice for package %s, first at %s", c.pkg.Name, c.list.Place(first.Slash))
+		default:
+			first = d
+			c.timing = d.Timing
+		}
+	}
+}
+
+// nameAll settles what the outputs declare, before anything is checked: a signature may mention such a name.
+func (c *checker) nameAll() {
+	for _, file := range c.pkg.Files {
+		for _, iface := range file.Directives.Interfaces {
+			c.named[iface] = c.nameOne(iface)
+		}
+	}
+}
+
+func (c *checker) nameOne(iface *directive.Interface) names {
+	base, d := iface.Spec.Name.Name, iface.Directive
+	lower := !ast.IsExported(base)
+	prefixed := func(prefix, name string) string {
+		if lower {
+			prefix = strings.ToLower(prefix[:1]) + prefix[1:]
+		}
+		return prefix + upperFirst(name)
+	}
+	n := names{keys: base + "Keys"}
+	pos, end := iface.Spec.Name.Pos(), iface.Spec.Name.End()
+	if d.Name != nil {
+		pos, end = d.Name.ValuePos()
+		if !token.IsIdentifier(d.Name.Value) || d.Name.Value == "_" {
+			c.list.Add(pos, end, "name %q is not an identifier", d.Name.Value)
+		}
+		lower = !ast.IsExported(d.Name.Value)
+	}
+	if d.Verb == directive.Locks {
+		n.typ = c.names.Pick("redis" + upperFirst(base))
+		n.constructor = prefixed("New", base)
+		if d.Name != nil {
+			n.constructor = d.Name.Value
+		}
+	} else {
+		n.typ = prefixed("Locked", base)
+		if d.Name != nil {
+			n.typ = d.Name.Value
+		}
+		n.constructor = prefixed("New", n.typ)
+		c.claim(n.typ, pos, end)
+	}
+	c.claim(n.constructor, pos, end)
+	c.claim(n.keys, iface.Spec.Name.Pos(), iface.Spec.Name.End())
+	return n
+}
+
+// claim takes a name in package scope for the output, or says who has it.
+func (c *checker) claim(name string, pos, end token.Pos) {
+	at, declared := c.pkg.Declared[name]
+	other, generated := c.given[name]
+	switch {
+	case declared:
+		c.list.Add(pos, end, "the output would declare %s, which %s declares; choose another with name=", name, c.list.Place(at))
+	case generated:
+		c.list.Add(pos, end, "the output would declare %s twice, also for the interface at %s; choose another with name=", name, c.list.Place(other))
+	}
+	c.names.Reserve(name)
+	c.given[name] = pos
+}
+
+// file checks the interfaces of one file.
+func (c *checker) file(file *load.File) *model.File {
+	out := &model.File{
+		Path:       c.pkg.Path,
+		Name:       c.pkg.Name,
+		Constraint: constraint(file.Syntax),
+		Aliases:    map[string]string{},
+	}
+	for name, path := range file.Imports {
+		if old, ok := out.Aliases[path]; !ok || name < old {
+			out.Aliases[path] = name
+		}
+	}
+	for name := range c.pkg.Declared {
+		out.Declared = append(out.Declared, name)
+	}
+	slices.Sort(out.Declared)
+	for _, iface := range file.Directives.Interfaces {
+		if iface.Directive.Verb == directive.Service {
+			if s := c.service(iface); s != nil {
+				out.Services = append(out.Services, s)
+			}
+		} else if l := c.locks(iface); l != nil {
+			out.Locks = append(out.Locks, l)
+		}
+	}
+	if len(out.Services)+len(out.Locks) == 0 {
+		return nil
+	}
+	return out
+}
+
+// unconsumed notes directives on methods that no annotated interface has.
+func (c *checker) unconsumed() {
+	for _, file := range c.pkg.Files {
+		for field, directives := range file.Directives.Methods {
+			if c.consumed[field] {
+				continue
+			}
+			owner := file.Directives.Owners[field]
+			for _, d := range directives {
+				c.list.Add(d.Slash, d.End, "%s is not annotated, so this has no effect: put //lockgen:service or //lockgen:locks above it", owner)
+			}
+		}
+	}
+}
+
+// constraint is the line that says when a file is built, or "".
+func constraint(file *ast.File) string {
+	for _, group := range file.Comments {
+		if group.Pos() > file.Package {
+			break
+		}
+		for _, comment := range group.List {
+			if strings.HasPrefix(comment.Text, "//go:build ") {
+				return strings.TrimRight(comment.Text, "\r")
+			}
+		}
+	}
+	return ""
+}
+
+// object returns the interface that a declaration declares, or nil after saying why it is none.
+func (c *checker) object(iface *directive.Interface) (*types.TypeName, *types.Interface) {
+	spec, d := iface.Spec, iface.Directive
+	obj, ok := c.pkg.Info.Defs[spec.Name].(*types.TypeName)
+	if !ok {
+		c.list.Add(spec.Name.Pos(), spec.Name.End(), "%s is declared twice", spec.Name.Name)
+		return nil, nil
+	}
+	typ, ok := obj.Type().Underlying().(*types.Interface)
+	switch {
+	case !ok && c.unknown(spec.Type, obj.Type().Underlying()):
+		return nil, nil
+	case !ok:
+		c.list.Add(d.Slash, d.End, "%s belongs directly above an interface; %s is not one", d.Verb, spec.Name.Name)
+		return nil, nil
+	case !typ.IsMethodSet():
+		c.list.Add(spec.Name.Pos(), spec.Name.End(), "%s is a constraint and has no values", spec.Name.Name)
+		return nil, nil
+	case spec.Assign.IsValid() && spec.TypeParams != nil:
+		c.list.Add(spec.Name.Pos(), spec.Name.End(), "a generic alias is not supported; declare %s as a type of its own", spec.Name.Name)
+		return nil, nil
+	}
+	return obj, typ
+}
+
+func typeParams(obj *types.TypeName) []*types.TypeParam {
+	n, ok := obj.Type().(*types.Named)
+	if !ok {
+		return nil
+	}
+	var list []*types.TypeParam
+	for tp := range n.TypeParams().TypeParams() {
+		list = append(list, tp)
+	}
+	return list
+}
+
+func upperFirst(s string) string {
+	r, n := utf8.DecodeRuneInString(s)
+	return string(unicode.ToUpper(r)) + s[n:]
+}

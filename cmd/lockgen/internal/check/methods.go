@@ -1,0 +1,191 @@
+package check
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/lockgen/lockgen/cmd/lockgen/internal/diag"
+	"github.com/lockgen/lockgen/cmd/lockgen/internal/directive"
+)
+
+// A method is one of an annotated interface, with where it is declared.
+type method struct {
+	fn         *types.Func
+	field      *ast.Field // nil if it is declared in another package
+	directives []*directive.Directive
+}
+
+// pos is where a mistake of the method is shown: at its name, or at the interface if it is from elsewhere.
+func (m *method) pos(iface *directive.Interface) (from, to token.Pos) {
+	if m.field != nil {
+		return m.field.Names[0].Pos(), m.field.Names[0].End()
+	}
+	return iface.Spec.Name.Pos(), iface.Spec.Name.End()
+}
+
+func (m *method) has(verb directive.Verb) bool {
+	return slices.ContainsFunc(m.directives, func(d *directive.Directive) bool { return d.Verb == verb })
+}
+
+// methods lists the methods of an interface in the order in which they are declared, with what is embedded where it is embedded.
+func (c *checker) methods(iface *directive.Interface, typ *types.Interface) []*method {
+	set := map[string]*types.Func{}
+	for m := range typ.Methods() {
+		set[m.Name()] = m
+	}
+	l := &lister{c: c, iface: iface, set: set, found: map[string]*method{}, visited: map[*ast.TypeSpec]bool{}}
+	if it, ok := iface.Spec.Type.(*ast.InterfaceType); ok {
+		// Its own methods come first: one that an embedded interface has too is then this one.
+		for _, f := range it.Methods.List {
+			if len(f.Names) > 0 {
+				l.found[f.Names[0].Name] = l.own(f)
+			}
+		}
+	}
+	l.expr(iface.Spec.Type)
+	return l.order
+}
+
+// A lister collects methods.
+type lister struct {
+	c       *checker
+	iface   *directive.Interface
+	set     map[string]*types.Func
+	found   map[string]*method
+	order   []*method
+	visited map[*ast.TypeSpec]bool
+}
+
+func (l *lister) own(f *ast.Field) *method {
+	return &method{fn: l.set[f.Names[0].Name], field: f, directives: l.c.docs[f]}
+}
+
+// expr goes through the type that is declared or embedded.
+func (l *lister) expr(e ast.Expr) {
+	if it, ok := ast.Unparen(e).(*ast.InterfaceType); ok {
+		l.literal(it)
+		return
+	}
+	typ := l.c.pkg.Info.TypeOf(e)
+	if typ == nil {
+		return
+	}
+	var obj *types.TypeName
+	switch t := typ.(type) {
+	case *types.Named:
+		obj = t.Obj()
+	case *types.Alias:
+		obj = t.Obj()
+	}
+	if obj != nil {
+		if spec := l.c.specs[obj.Pos()]; spec != nil {
+			if !l.visited[spec] {
+				l.visited[spec] = true
+				l.expr(spec.Type)
+			}
+			return
+		}
+	}
+	under, ok := typ.Underlying().(*types.Interface)
+	if !ok {
+		return
+	}
+	for m := range under.Methods() {
+		if _, ok := l.found[m.Name()]; !ok {
+			l.add(&method{fn: l.set[m.Name()]})
+		}
+	}
+}
+
+// literal goes through the methods and embedded types of an interface in this package.
+func (l *lister) literal(it *ast.InterfaceType) {
+	for _, f := range it.Methods.List {
+		if len(f.Names) == 0 {
+			l.expr(f.Type)
+			continue
+		}
+		name := f.Names[0].Name
+		switch old := l.found[name]; {
+		case old == nil:
+			l.add(l.own(f))
+		case old.field == f:
+			l.add(old)
+		case old.field != nil:
+			l.conflict(old, f)
+		}
+	}
+}
+
+func (l *lister) add(m *method) {
+	if m.fn == nil {
+		return
+	}
+	l.found[m.fn.Name()] = m
+	l.order = append(l.order, m)
+	if m.field != nil {
+		l.c.consumed[m.field] = true
+	} else {
+		l.foreign(m)
+	}
+}
+
+// conflict handles a method that two embedded interfaces declare. One that the interface declares itself overrides both.
+func (l *lister) conflict(old *method, f *ast.Field) {
+	if it, ok := l.iface.Spec.Type.(*ast.InterfaceType); ok && slices.Contains(it.Methods.List, old.field) {
+		return
+	}
+	l.c.consumed[f] = true
+	directives := l.c.docs[f]
+	switch {
+	case len(directives) == 0:
+	case len(old.directives) == 0:
+		old.directives = directives
+	default:
+		d := directives[0]
+		l.c.list.Add(d.Slash, d.End, "%s is embedded in %s twice, with locks here and at %s: declare it in %s with the lock that it is to hold",
+			f.Names[0].Name, l.iface.Spec.Name.Name, l.c.list.Place(old.directives[0].Slash), l.iface.Spec.Name.Name)
+	}
+}
+
+// foreign looks at a method of another package. If directives stand on it there, its author relies on a lock that would be missing here.
+func (l *lister) foreign(m *method) {
+	name, iface := m.fn.Name(), l.iface.Spec.Name
+	if !m.fn.Exported() && m.fn.Pkg() != l.c.pkg.Types {
+		l.c.list.Add(iface.Pos(), iface.End(), "%s has the method %s of package %s, which can't be implemented here", iface.Name, name, m.fn.Pkg().Path())
+		return
+	}
+	pos := l.c.list.Fset().PositionFor(m.fn.Pos(), false)
+	src, err := os.ReadFile(pos.Filename)
+	if err != nil || !directive.Mentioned(src) {
+		return
+	}
+	fset := token.NewFileSet()
+	file, err := parser.ParseFile(fset, pos.Filename, src, parser.ParseComments|parser.SkipObjectResolution)
+	if err != nil {
+		return
+	}
+	for f, directives := range directive.Collect(diag.New(fset), file).Methods {
+		if fset.PositionFor(f.Names[0].Pos(), false).Offset == pos.Offset && directives[0].Verb == directive.Lock {
+			l.c.list.Add(iface.Pos(), iface.End(),
+				"%s has a lock where it is declared, in package %s; directives of other packages are not supported yet: repeat the method in %s, with its lock or with nolock",
+				name, m.fn.Pkg().Path(), iface.Name)
+		}
+	}
+}
+
+// doc is what a method's comment says, without directives.
+func (m *method) doc() []string {
+	if m.field == nil || m.field.Doc == nil {
+		return nil
+	}
+	text := strings.TrimRight(m.field.Doc.Text(), "\n")
+	if text == "" {
+		return nil
+	}
+	return strings.Split(text, "\n")
+}

@@ -1,0 +1,130 @@
+package check
+
+import (
+	"go/types"
+
+	"github.com/lockgen/lockgen/cmd/lockgen/internal/directive"
+	"github.com/lockgen/lockgen/templates/model"
+)
+
+// service checks an interface that gets a wrapper.
+func (c *checker) service(iface *directive.Interface) *model.Service {
+	before := c.list.Len()
+	obj, typ := c.object(iface)
+	if obj == nil {
+		return nil
+	}
+	c.prefix(iface.Directive)
+	for _, name := range needed {
+		c.predeclared(name, iface.Spec.Name.Pos(), iface.Spec.Name.End())
+	}
+	n := c.named[iface]
+	out := &model.Service{Interface: obj, TypeParams: typeParams(obj), Wrapper: n.typ, Constructor: n.constructor, Keys: n.keys}
+	locked := false
+	for _, m := range c.methods(iface, typ) {
+		locked = locked || m.has(directive.Lock)
+		if method := c.serviceMethod(iface, m); method != nil {
+			out.Methods = append(out.Methods, method)
+		}
+	}
+	if !locked && c.list.Len() == before {
+		d := iface.Directive
+		c.list.Add(d.Slash, d.End, "no method of %s has a lock: put //lockgen:lock key=... above those that need one", obj.Name())
+	}
+	if c.list.Len() > before {
+		return nil
+	}
+	return out
+}
+
+func (c *checker) serviceMethod(iface *directive.Interface, m *method) *model.Method {
+	out := c.signature(iface, m)
+	if !m.has(directive.Lock) {
+		if iface.Directive.RequireAll() && !m.has(directive.NoLock) {
+			from, to := m.pos(iface)
+			c.list.Add(from, to, "%s has neither lock nor nolock, and require=all asks for one", m.fn.Name())
+		}
+		return out
+	}
+	if out == nil {
+		return nil
+	}
+	context, ok := c.contextOf(m)
+	if !ok || !c.results(m) {
+		return nil
+	}
+	out.Lock = c.lock(iface, m, context)
+	return out
+}
+
+// results checks that a method can tell that it wasn't called, and that its lock may end when it returns.
+func (c *checker) results(m *method) bool {
+	d := m.directives[0]
+	skip, scoped := false, false
+	for _, d := range m.directives {
+		skip = skip || d.Skip()
+		scoped = scoped || d.Scope != nil
+	}
+	results := m.fn.Signature().Results()
+	name := m.fn.Name()
+	if results.Len() == 0 {
+		if !skip {
+			c.list.Add(d.Slash, d.End, "%s returns no error, so a failed lock can't be reported: add an error result, or busy=skip", name)
+		}
+		return skip
+	}
+	last := results.At(results.Len() - 1).Type()
+	if !isError(last) {
+		c.notError(m, last)
+		return false
+	}
+	if skip && results.Len() > 1 {
+		c.list.Add(d.Slash, d.End, "busy=skip is for methods that return only an error or nothing: what would %s return?", name)
+		return false
+	}
+	for v := range results.Variables() {
+		if way := outlives(v.Type()); way != "" && !scoped {
+			c.list.Add(d.Slash, d.End,
+				"%s returns %s, which outlives the call: scope=return to release when %s returns; to hold the lock %s is not supported yet",
+				name, c.typeName(v.Type()), name, way)
+			return false
+		}
+	}
+	return true
+}
+
+func (c *checker) notError(m *method, last types.Type) {
+	d, name := m.directives[0], m.fn.Name()
+	results := m.fn.Signature().Results()
+	for v := range results.Variables() {
+		if isError(v.Type()) {
+			c.list.Add(d.Slash, d.End, "%s returns its error before other results, so a failed lock can't be reported: make it the last", name)
+			return
+		}
+	}
+	if obj, _, _ := types.LookupFieldOrMethod(last, true, nil, "Error"); obj != nil {
+		c.list.Add(d.Slash, d.End, "the last result of %s is %s, not error: a nil %s is not a nil error; return error", name, c.typeName(last), c.typeName(last))
+		return
+	}
+	c.list.Add(d.Slash, d.End, "%s returns no error, so a failed lock can't be reported: add an error result", name)
+}
+
+func isError(t types.Type) bool { return types.Identical(t, types.Universe.Lookup("error").Type()) }
+
+// outlives says until when a result would need the lock, if it is used after the method has returned.
+func outlives(t types.Type) string {
+	if isNamed(t, "iter", "Seq") || isNamed(t, "iter", "Seq2") {
+		return "until the loop ends"
+	}
+	switch t.Underlying().(type) {
+	case *types.Chan:
+		return "until the channel is drained"
+	case *types.Signature:
+		return "until the function is called"
+	}
+	obj, _, _ := types.LookupFieldOrMethod(t, true, nil, "Close")
+	if fn, ok := obj.(*types.Func); ok && fn.Signature().Params().Len() == 0 {
+		return "until Close"
+	}
+	return ""
+}
