@@ -1,0 +1,88 @@
+// Lockgen writes typed distributed locks for annotated Go interfaces.
+//
+// Usage:
+//
+//	lockgen [-check] [-tags list] [packages]
+//
+// It reads directives above interfaces and their methods, in the packages named as for go build (by default the one in the current
+// directory), and writes a file x_lockgen.go beside each x.go that has any. One run for a whole module is the usual way:
+//
+//	lockgen ./...
+//
+// # Services
+//
+// The directive service stands above an interface whose calls are to hold locks:
+//
+//	// Service is the orders API.
+//	//
+//	//lockgen:service wait=3s
+//	type Service interface {
+//		// Pay settles the order.
+//		//
+//		//lockgen:lock key=order:{o.ID}
+//		Pay(ctx context.Context, o *Order, cents int64) (receipt string, err error)
+//	}
+//
+// The output has LockedService, which implements Service: it builds the key from the arguments, acquires the lock, calls the wrapped
+// service under the lock's context and releases the lock when the call returns. NewLockedService makes it of a Service and a
+// lockrt.Client. ServiceKeys has a method for each locked method that builds its keys, for tools and tests. Several lock directives on
+// one method are taken together, all or none. A method without a lock is passed through, and nolock says that this is meant.
+//
+// # Entities
+//
+// The directive locks stands above an interface whose methods each declare the lock of an entity:
+//
+//	//lockgen:locks prefix=shop
+//	type Locks interface {
+//		// Order locks one order.
+//		//
+//		//lockgen:lock key=order:{id}
+//		Order(id OrderID) lockrt.EntityMutex[OrderID]
+//	}
+//
+// The output implements it, NewLocks makes one of a lockrt.Client. What Lock returns, a lockrt.Held[OrderID], is a proof that functions
+// can ask for: that the order's lock must be held to call them is then checked by the compiler.
+//
+// # Keys
+//
+// A key is literal text with placeholders {path}. A path is a parameter, then fields and methods() joined by dots; pointers on the way
+// must not be nil. It ends in a string, an integer or a bool. Strings are escaped and must not be empty, and two placeholders need a
+// colon or a slash between them, so that different values never give the same key.
+//
+// # Options
+//
+//	key=template        of a lock
+//	wait=duration       how long to wait for it: 0 to try once, ctx (the default) until the context ends
+//	watchdog=duration   the lock outlives a crashed holder by this, and is renewed every third of it while held
+//	lease=duration      instead of watchdog: a fixed time that is not renewed
+//	busy=error|skip     what a lock that somebody else holds means: lockrt.ErrNotAcquired, or that the method isn't called and nothing is wrong
+//	scope=return        release when the method returns, although its result (an iterator, a channel, an io.Closer) outlives that
+//	ctx=name            the context parameter, if there are several
+//	kind=mutex          the kind of lock
+//	name=Name           of the generated wrapper (service) or its constructor (locks)
+//	prefix=text         in front of all keys of an interface, followed by a colon
+//	require=all         each method of the service must have a lock or a nolock
+//
+// The options wait, watchdog and lease can stand on a lock, on the interface, and in a directive defaults in the package comment; the
+// nearest counts.
+//
+// # Results
+//
+// Every directive has an effect or is an error, and so is everything that looks like a misspelt one. All mistakes of a run are printed
+// with their place, and then nothing is written. The package need not compile: that it mentions what is only to be generated doesn't matter.
+//
+// With -check nothing is written either; what is missing, outdated or edited by hand is printed as a diff.
+//
+// The exit code is 0 if all is written or up to date, 1 if the input has mistakes or, with -check, something differs, and 2 if the
+// arguments are wrong or the run failed.
+package main
+
+import (
+	"os"
+
+	"github.com/lockgen/lockgen/cmd/lockgen/internal/cli"
+)
+
+func main() {
+	os.Exit(cli.Main(os.Args[1:], cli.Dir(), os.Stdout, os.Stderr))
+}
