@@ -1,0 +1,336 @@
+// Package watchdog keeps leases alive and says when one can no longer be trusted.
+//
+// One goroutine serves all leases of a client, earliest deadline first. Each lease is
+// renewed every third of its length, many in one batch. What the server confirmed is
+// trusted until the moment the request was sent, plus the lease, less a margin: the
+// server began to count later than that, so the trust ends before the key can expire.
+//
+//	sent          renewed         renewed               trust ends   key expires
+//	|--- lease/3 ---|--- lease/3 ---|--- ... no answer ... ---|- margin -|
+//
+// A renewal has three outcomes. Confirmed: trust is counted anew. Refused: the key is
+// not the owner's any more, which is believed at once. Unknown: the trust stays what it
+// was and the renewal is tried again, every twelfth of the lease, until trust runs out.
+// A request that hangs does not keep the next try from being sent.
+package watchdog
+
+import (
+	"container/heap"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Causes that a lost lease is reported with.
+var (
+	// ErrRefused says that the server does not know the owner any more.
+	ErrRefused = errors.New("deleted, expired or taken by somebody else")
+	// ErrElapsed says that a lease of fixed length is over.
+	ErrElapsed = errors.New("its time is over")
+)
+
+// An UnconfirmedError says that no renewal was confirmed for as long as the last
+// confirmation could be trusted.
+type UnconfirmedError struct {
+	For  time.Duration // since the last confirmed request was sent
+	Last error         // of the last try that failed; nil if none was answered
+}
+
+func (e *UnconfirmedError) Error() string {
+	if e.Last == nil {
+		return fmt.Sprintf("no answer to its renewal for %v", e.For)
+	}
+	return fmt.Sprintf("not renewed for %v: %v", e.For, e.Last)
+}
+
+func (e *UnconfirmedError) Unwrap() error { return e.Last }
+
+// A Lease is what the watchdog guards. Its exported fields are set before [Watchdog.Start]
+// and not changed after.
+type Lease struct {
+	Key   string
+	Owner string
+	TTL   time.Duration // what each renewal asks for
+	Renew bool          // false for a lease of fixed length, which only has an end
+	// Lost is called once, when the lease is lost, with one of the causes above. It
+	// must not block. It is not called after Stop has returned true.
+	Lost func(cause error)
+
+	mu      sync.Mutex // guards the rest; taken after Watchdog.mu
+	sent    time.Time  // when the last confirmed request was sent
+	until   time.Time  // when the trust in it ends
+	next    time.Time  // when to renew, or to try again
+	failing error      // of the last try, nil after a confirmed one
+	index   int        // in the heap, or -1
+}
+
+// Margin is what is taken off a lease when trusting it: a tenth, at most three seconds.
+func Margin(ttl time.Duration) time.Duration {
+	return min(ttl/10, 3*time.Second)
+}
+
+// Until returns when the trust in the lease ends, by the monotonic clock.
+func (l *Lease) Until() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.until
+}
+
+func (l *Lease) confirm(sent time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.failing = nil
+	if sent.Before(l.sent) {
+		return // an old answer that was overtaken
+	}
+	l.sent = sent
+	l.until = sent.Add(l.TTL - Margin(l.TTL))
+	l.next = sent.Add(l.TTL / 3)
+}
+
+// due returns the next moment at which something has to be done for the lease.
+func (l *Lease) due() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.Renew || l.until.Before(l.next) {
+		return l.until
+	}
+	return l.next
+}
+
+// A Renewer asks the server to renew leases. It returns one answer for each, or an
+// error when the outcome is unknown for all of them.
+type Renewer func(leases []*Lease) (renewed []bool, err error)
+
+// A Watchdog renews leases. Its methods may be called from any goroutine.
+type Watchdog struct {
+	renew    Renewer
+	observe  func(l *Lease, err error)
+	batch    int
+	poke     chan struct{} // one token: the earliest deadline may have changed
+	closing  chan struct{}
+	requests sync.WaitGroup // the loop, and each batch under way
+
+	mu      sync.Mutex
+	queue   queue
+	started bool
+	closed  bool
+}
+
+// New returns a watchdog that renews at most batch leases by one call of renew.
+// observe, if not nil, is told of every try and its outcome and must not block.
+func New(renew Renewer, batch int, observe func(l *Lease, err error)) *Watchdog {
+	return &Watchdog{
+		renew:   renew,
+		observe: observe,
+		batch:   batch,
+		poke:    make(chan struct{}, 1),
+		closing: make(chan struct{}),
+	}
+}
+
+// Start guards l, which the server confirmed by answering a request sent at sent. The
+// first lease starts the goroutine.
+func (w *Watchdog) Start(l *Lease, sent time.Time) {
+	l.index = -1
+	l.confirm(sent)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return
+	}
+	if !w.started {
+		w.started = true
+		w.requests.Go(w.loop)
+	}
+	heap.Push(&w.queue, l)
+	if l.index == 0 {
+		w.wake()
+	}
+}
+
+// Stop ends guarding l and reports whether it was guarded: false means that Lost has
+// been called, or is about to be.
+func (w *Watchdog) Stop(l *Lease) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.remove(l)
+}
+
+// Lose ends guarding l as if the server had refused it, for a caller who knows better
+// than to wait for the next renewal. Nothing happens to a lease that is not guarded.
+func (w *Watchdog) Lose(l *Lease, cause error) {
+	w.mu.Lock()
+	guarded := w.remove(l)
+	w.mu.Unlock()
+	if guarded {
+		l.Lost(cause)
+	}
+}
+
+// Check loses l now if the trust in it has ended but the loop has not got round to it,
+// as after the process was stopped.
+func (w *Watchdog) Check(l *Lease) {
+	if !time.Now().Before(l.Until()) {
+		w.Lose(l, l.overdue())
+	}
+}
+
+// Close ends the goroutine and waits for it and for the requests under way. Leases are
+// no longer renewed; none of them is reported lost.
+func (w *Watchdog) Close() {
+	w.mu.Lock()
+	if !w.closed {
+		w.closed = true
+		close(w.closing)
+		for _, l := range w.queue {
+			l.index = -1
+		}
+		w.queue = nil
+	}
+	w.mu.Unlock()
+	w.requests.Wait()
+}
+
+func (w *Watchdog) remove(l *Lease) bool {
+	if l.index < 0 {
+		return false
+	}
+	heap.Remove(&w.queue, l.index)
+	return true
+}
+
+func (w *Watchdog) wake() {
+	select {
+	case w.poke <- struct{}{}:
+	default:
+	}
+}
+
+func (w *Watchdog) loop() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-w.closing:
+			return
+		case <-w.poke:
+		case <-timer.C:
+		}
+		timer.Reset(w.pass())
+	}
+}
+
+// pass does what is due and returns how long there is nothing to do.
+func (w *Watchdog) pass() time.Duration {
+	now := time.Now()
+	var lost, due []*Lease
+
+	w.mu.Lock()
+	for len(w.queue) > 0 {
+		l := w.queue[0]
+		if !now.Before(l.Until()) {
+			heap.Pop(&w.queue)
+			lost = append(lost, l)
+			continue
+		}
+		// Once something is due, what is nearly due joins its batch.
+		slack := time.Duration(0)
+		if len(due) > 0 {
+			slack = l.TTL / 24
+		}
+		if !l.Renew || l.due().After(now.Add(slack)) {
+			break
+		}
+		l.mu.Lock()
+		l.next = now.Add(l.TTL / 12) // unless answered before
+		l.mu.Unlock()
+		heap.Fix(&w.queue, l.index)
+		due = append(due, l)
+	}
+	wait := time.Hour
+	if len(w.queue) > 0 {
+		wait = w.queue[0].due().Sub(now)
+	}
+	if !w.closed {
+		for len(due) > 0 {
+			batch := due[:min(len(due), w.batch)]
+			due = due[len(batch):]
+			w.requests.Go(func() { w.send(batch, now) })
+		}
+	}
+	w.mu.Unlock()
+
+	for _, l := range lost {
+		l.Lost(l.overdue())
+	}
+	return wait
+}
+
+// send renews a batch and settles each lease of it. The answers count from now, before
+// the request: a slow one must not stretch the trust.
+func (w *Watchdog) send(batch []*Lease, now time.Time) {
+	renewed, err := w.renew(batch)
+	for i, l := range batch {
+		outcome := err
+		switch {
+		case err != nil:
+			l.mu.Lock()
+			l.failing = err
+			l.mu.Unlock()
+		case renewed[i]:
+			w.mu.Lock()
+			if l.index >= 0 {
+				l.confirm(now)
+				heap.Fix(&w.queue, l.index)
+				if l.index == 0 {
+					w.wake()
+				}
+			}
+			w.mu.Unlock()
+		default:
+			outcome = ErrRefused
+			w.Lose(l, ErrRefused)
+		}
+		if w.observe != nil {
+			w.observe(l, outcome)
+		}
+	}
+}
+
+// overdue explains why the trust in the lease ended by the clock.
+func (l *Lease) overdue() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.Renew {
+		return ErrElapsed
+	}
+	return &UnconfirmedError{For: l.until.Sub(l.sent), Last: l.failing}
+}
+
+// queue is a heap of leases by the moment at which something is due.
+type queue []*Lease
+
+func (q queue) Len() int           { return len(q) }
+func (q queue) Less(i, j int) bool { return q[i].due().Before(q[j].due()) }
+
+func (q queue) Swap(i, j int) {
+	q[i], q[j] = q[j], q[i]
+	q[i].index, q[j].index = i, j
+}
+
+func (q *queue) Push(x any) {
+	l := x.(*Lease)
+	l.index = len(*q)
+	*q = append(*q, l)
+}
+
+func (q *queue) Pop() any {
+	old := *q
+	l := old[len(old)-1]
+	old[len(old)-1] = nil
+	*q = old[:len(old)-1]
+	l.index = -1
+	return l
+}

@@ -1,0 +1,343 @@
+package watchdog
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// server is a Redis that answers renewals as answer says, at a time counted from its making.
+type server struct {
+	made   time.Time
+	answer func(at time.Duration) (bool, error)
+
+	mu      sync.Mutex
+	asked   []time.Duration
+	batches []int
+}
+
+func newServer(answer func(at time.Duration) (bool, error)) *server {
+	return &server{made: time.Now(), answer: answer}
+}
+
+func (s *server) renew(leases []*Lease) ([]bool, error) {
+	at := time.Since(s.made)
+	s.mu.Lock()
+	s.asked = append(s.asked, at)
+	s.batches = append(s.batches, len(leases))
+	s.mu.Unlock()
+	ok, err := s.answer(at)
+	answers := make([]bool, len(leases))
+	for i := range answers {
+		answers[i] = ok
+	}
+	return answers, err
+}
+
+func (s *server) times() []time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]time.Duration(nil), s.asked...)
+}
+
+var errDown = errors.New("connection refused")
+
+func up(time.Duration) (bool, error)    { return true, nil }
+func taken(time.Duration) (bool, error) { return false, nil }
+
+// silent does not answer until the test is over.
+func silent(over <-chan struct{}) func(time.Duration) (bool, error) {
+	return func(time.Duration) (bool, error) {
+		<-over
+		return false, errDown
+	}
+}
+
+// upBefore answers until d has passed and fails from then on.
+func upBefore(d time.Duration) func(time.Duration) (bool, error) {
+	return func(at time.Duration) (bool, error) {
+		if at < d {
+			return true, nil
+		}
+		return false, errDown
+	}
+}
+
+// downAt fails the n-th renewal and answers the others.
+func downAt(n int) func(time.Duration) (bool, error) {
+	var calls atomic.Int32
+	return func(time.Duration) (bool, error) {
+		if calls.Add(1) == int32(n) {
+			return false, errDown
+		}
+		return true, nil
+	}
+}
+
+type loss struct {
+	at    time.Duration
+	cause error
+}
+
+// guard starts a lease and returns where its loss is told.
+func guard(w *Watchdog, ttl time.Duration, renew bool) (*Lease, <-chan loss) {
+	start := time.Now()
+	lost := make(chan loss, 2)
+	l := &Lease{Key: "k", Owner: "o", TTL: ttl, Renew: renew, Lost: func(cause error) { lost <- loss{time.Since(start), cause} }}
+	w.Start(l, start)
+	return l, lost
+}
+
+func TestWatchdog_TellsOfLoss(t *testing.T) {
+	tests := []struct {
+		name   string
+		answer func(over <-chan struct{}) func(time.Duration) (bool, error)
+		renew  bool
+		lost   time.Duration // 0 for never
+		cause  error
+		asked  []time.Duration
+	}{
+		{
+			name: "server silent: told at 27s, the key expires at 30s", answer: silent, renew: true,
+			lost:  27 * time.Second,
+			cause: &UnconfirmedError{For: 27 * time.Second},
+			asked: []time.Duration{10 * time.Second, 12500 * time.Millisecond, 15 * time.Second, 17500 * time.Millisecond, 20 * time.Second, 22500 * time.Millisecond, 25 * time.Second},
+		},
+		{
+			name: "server down after the first renewal", answer: ignoring(upBefore(15 * time.Second)), renew: true,
+			lost:  37 * time.Second,
+			cause: &UnconfirmedError{For: 27 * time.Second, Last: errDown},
+		},
+		{
+			name: "one failed renewal is ridden out", answer: ignoring(downAt(1)), renew: true,
+			asked: []time.Duration{10 * time.Second, 12500 * time.Millisecond, 22500 * time.Millisecond, 32500 * time.Millisecond, 42500 * time.Millisecond, 52500 * time.Millisecond},
+		},
+		{
+			name: "taken: believed at once", answer: ignoring(taken), renew: true,
+			lost: 10 * time.Second, cause: ErrRefused,
+			asked: []time.Duration{10 * time.Second},
+		},
+		{
+			name: "a fixed lease is not renewed and ends before the key", answer: ignoring(up),
+			lost: 27 * time.Second, cause: ErrElapsed,
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				over := make(chan struct{})
+				s := newServer(tt.answer(over))
+				w := New(s.renew, 10, nil)
+				_, lost := guard(w, 30*time.Second, tt.renew)
+				select {
+				case got := <-lost:
+					require.Equal(t, tt.lost, got.at)
+					require.Equal(t, tt.cause, got.cause)
+				case <-time.After(time.Minute):
+					require.Zero(t, tt.lost, "the loss was not told")
+				}
+				if tt.asked != nil {
+					require.Equal(t, tt.asked, s.times())
+				}
+				close(over)
+				w.Close()
+				require.Empty(t, lost, "told twice")
+			})
+		})
+	}
+}
+
+func ignoring(answer func(time.Duration) (bool, error)) func(<-chan struct{}) func(time.Duration) (bool, error) {
+	return func(<-chan struct{}) func(time.Duration) (bool, error) { return answer }
+}
+
+func TestWatchdog_RenewsEveryThirdForADay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(up)
+		w := New(s.renew, 10, nil)
+		defer w.Close()
+		l, lost := guard(w, 30*time.Second, true)
+		<-time.After(24 * time.Hour) // virtual
+		synctest.Wait()
+
+		require.Empty(t, lost)
+		times := s.times()
+		require.Len(t, times, 8640)
+		for i, at := range times {
+			require.Equal(t, time.Duration(i+1)*10*time.Second, at)
+		}
+		require.Equal(t, 27*time.Second, time.Until(l.Until()), "trusted from when the renewal was sent, less the margin")
+	})
+}
+
+func TestWatchdog_TrustCountsFromBeforeTheRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(func(time.Duration) (bool, error) {
+			<-time.After(2 * time.Second) // a slow, but not a lost answer
+			return true, nil
+		})
+		w := New(s.renew, 10, nil)
+		defer w.Close()
+		start := time.Now()
+		l, _ := guard(w, 30*time.Second, true)
+		<-time.After(13 * time.Second)
+		synctest.Wait()
+		require.Equal(t, start.Add(37*time.Second), l.Until(), "sent at 10s, answered at 12s")
+	})
+}
+
+func TestWatchdog_StoppedLeaseIsNeitherRenewedNorLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(up)
+		w := New(s.renew, 10, nil)
+		defer w.Close()
+		l, lost := guard(w, 30*time.Second, true)
+		<-time.After(15 * time.Second)
+		require.True(t, w.Stop(l))
+		require.False(t, w.Stop(l), "stopped before")
+		w.Lose(l, ErrRefused)
+		<-time.After(time.Hour)
+		require.Equal(t, []time.Duration{10 * time.Second}, s.times())
+		require.Empty(t, lost)
+	})
+}
+
+func TestWatchdog_AnswerAfterStopChangesNothing(t *testing.T) {
+	for _, answer := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			release := make(chan struct{})
+			s := newServer(func(time.Duration) (bool, error) { <-release; return answer, nil })
+			w := New(s.renew, 10, nil)
+			l, lost := guard(w, 30*time.Second, true)
+			<-time.After(11 * time.Second)
+			until := l.Until()
+			require.True(t, w.Stop(l))
+			close(release)
+			synctest.Wait()
+			require.Equal(t, until, l.Until())
+			require.Empty(t, lost)
+			w.Close()
+		})
+	}
+}
+
+func TestWatchdog_RenewsInBatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(up)
+		w := New(s.renew, 128, nil)
+		defer w.Close()
+		for range 300 {
+			guard(w, 30*time.Second, true)
+			<-time.After(time.Millisecond) // they come one after the other, and are renewed together
+		}
+		<-time.After(11 * time.Second)
+		synctest.Wait()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		require.ElementsMatch(t, []int{128, 128, 44}, s.batches)
+	})
+}
+
+func TestWatchdog_AHungRequestHoldsUpNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		over := make(chan struct{})
+		var calls atomic.Int32
+		w := New(func(leases []*Lease) ([]bool, error) {
+			if calls.Add(1) == 1 {
+				<-over // the first request is never answered
+				return nil, errDown
+			}
+			return make([]bool, len(leases)), nil
+		}, 10, nil)
+		_, lost := guard(w, 3*time.Second, true)
+		_, other := guard(w, 30*time.Second, true)
+		require.Equal(t, loss{1250 * time.Millisecond, ErrRefused}, <-lost, "the second try, a twelfth later")
+		require.Equal(t, loss{10 * time.Second, ErrRefused}, <-other)
+		close(over)
+		w.Close()
+	})
+}
+
+func TestWatchdog_CheckLosesWhatTheLoopHasNotSeen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := New(newServer(up).renew, 10, nil)
+		defer w.Close()
+		lost := make(chan error, 1)
+		l := &Lease{TTL: time.Second, Lost: func(cause error) { lost <- cause }}
+		w.Start(l, time.Now())
+		w.Check(l)
+		require.Empty(t, lost, "still trusted")
+		l.mu.Lock()
+		l.until = time.Now() // as after the process was stopped: the clock ran on, the loop did not
+		l.mu.Unlock()
+		w.Check(l)
+		require.Equal(t, ErrElapsed, <-lost)
+		w.Check(l)
+	})
+}
+
+func TestWatchdog_ObserverIsToldOfEveryTry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		type try struct {
+			at  time.Duration
+			err error
+		}
+		start := time.Now()
+		var mu sync.Mutex
+		var tries []try
+		answers := []func() (bool, error){
+			func() (bool, error) { return true, nil },
+			func() (bool, error) { return false, errDown },
+			func() (bool, error) { return false, nil },
+		}
+		w := New(func([]*Lease) ([]bool, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			ok, err := answers[len(tries)]()
+			return []bool{ok}, err
+		}, 10, func(_ *Lease, err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			tries = append(tries, try{time.Since(start), err})
+		})
+		_, lost := guard(w, 12*time.Second, true)
+		<-lost
+		w.Close()
+		require.Equal(t, []try{{4 * time.Second, nil}, {8 * time.Second, errDown}, {9 * time.Second, ErrRefused}}, tries)
+	})
+}
+
+func TestWatchdog_CloseWaitsAndTellsNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		over := make(chan struct{})
+		s := newServer(func(time.Duration) (bool, error) { <-over; return false, nil })
+		w := New(s.renew, 10, nil)
+		_, lost := guard(w, 30*time.Second, true)
+		<-time.After(11 * time.Second)
+		closed := make(chan struct{})
+		go func() { w.Close(); close(closed) }()
+		synctest.Wait()
+		select {
+		case <-closed:
+			t.Fatal("closed with a request under way")
+		default:
+		}
+		close(over)
+		<-closed
+		w.Close()
+		guard(w, time.Second, true) // guarded by nobody
+		<-time.After(time.Minute)
+		require.Empty(t, lost)
+	})
+}
+
+func TestMargin(t *testing.T) {
+	require.Equal(t, 3*time.Second, Margin(30*time.Second))
+	require.Equal(t, 3*time.Second, Margin(time.Hour))
+	require.Equal(t, 10*time.Millisecond, Margin(100*time.Millisecond))
+}
