@@ -1,0 +1,245 @@
+package hub
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// net is what a hub dials: connections to a server that is up or not.
+type net struct {
+	mu       sync.Mutex
+	down     error
+	dials    []time.Duration
+	commands []string
+	conn     *conn
+	hang     bool // subscribing is not answered until the connection is closed
+	start    time.Time
+}
+
+type conn struct {
+	net     *net
+	message func(channel, payload string)
+	broken  chan error
+	closed  chan struct{}
+	once    sync.Once
+}
+
+var errBroken = errors.New("broken")
+
+func (n *net) dial(message func(channel, payload string)) (Conn, <-chan error, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.dials = append(n.dials, time.Since(n.start))
+	if n.down != nil {
+		return nil, nil, n.down
+	}
+	n.conn = &conn{net: n, message: message, broken: make(chan error, 1), closed: make(chan struct{})}
+	return n.conn, n.conn.broken, nil
+}
+
+func (c *conn) command(name string, channels []string) error {
+	channels = slices.Sorted(slices.Values(channels))
+	c.net.mu.Lock()
+	hang := c.net.hang
+	for _, ch := range channels {
+		c.net.commands = append(c.net.commands, name+" "+ch)
+	}
+	c.net.mu.Unlock()
+	if hang {
+		<-c.closed
+		return errBroken
+	}
+	return nil
+}
+
+func (c *conn) Subscribe(channels []string) error   { return c.command("sub", channels) }
+func (c *conn) Unsubscribe(channels []string) error { return c.command("unsub", channels) }
+func (c *conn) Close()                              { c.once.Do(func() { close(c.closed) }) }
+
+func (n *net) sent() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.commands)
+}
+
+func newHub(n *net) *Hub {
+	n.start = time.Now()
+	return New(Config{Dial: n.dial, Linger: time.Second, Backoff: []time.Duration{10 * time.Millisecond, 100 * time.Millisecond}})
+}
+
+// ear collects the events of a listener.
+type ear struct {
+	mu     sync.Mutex
+	events []Event
+}
+
+func (e *ear) hear(ev Event) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.events = append(e.events, ev)
+}
+
+func (e *ear) heard() []Event {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Clone(e.events)
+}
+
+func TestHub_OneSubscriptionForAllListenersOfAChannel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &net{}
+		h := newHub(n)
+		defer h.Close()
+		var a, b, other ear
+		la := h.Listen("x", a.hear)
+		require.False(t, la.Live())
+		<-la.Ready()
+		lb := h.Listen("x", b.hear)
+		<-lb.Ready()
+		<-h.Listen("y", other.hear).Ready()
+		require.True(t, lb.Live())
+		n.conn.message("x", "0")
+		synctest.Wait()
+		require.Equal(t, []Event{{Subscribed: true}, {Payload: "0"}}, a.heard())
+		require.Equal(t, []Event{{Payload: "0"}}, b.heard(), "it was subscribed before")
+		require.Equal(t, []Event{{Subscribed: true}}, other.heard())
+		require.Equal(t, []string{"sub x", "sub y"}, n.sent())
+
+		la.Close()
+		la.Close()
+		n.conn.message("x", "0")
+		n.conn.message("unknown", "0")
+		require.Len(t, a.heard(), 2, "closed")
+		require.Len(t, b.heard(), 2)
+	})
+}
+
+func TestHub_UnsubscribesAfterTheLinger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &net{}
+		h := newHub(n)
+		defer h.Close()
+		var e ear
+		l := h.Listen("x", e.hear)
+		<-l.Ready()
+		l.Close()
+		<-time.After(900 * time.Millisecond)
+		again := h.Listen("x", e.hear)
+		<-again.Ready()
+		again.Close()
+		<-time.After(900 * time.Millisecond)
+		synctest.Wait()
+		require.Equal(t, []string{"sub x"}, n.sent())
+		<-time.After(200 * time.Millisecond)
+		synctest.Wait()
+		require.Equal(t, []string{"sub x", "unsub x"}, n.sent())
+		<-h.Listen("x", e.hear).Ready()
+		require.Equal(t, []string{"sub x", "unsub x", "sub x"}, n.sent())
+	})
+}
+
+func TestHub_BrokenConnectionIsReplacedAndEverybodyTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &net{}
+		h := newHub(n)
+		defer h.Close()
+		var a, b ear
+		la, lb := h.Listen("x", a.hear), h.Listen("y", b.hear)
+		<-la.Ready()
+		<-lb.Ready()
+		n.mu.Lock()
+		n.down = errBroken
+		first := n.conn
+		n.mu.Unlock()
+		first.broken <- errBroken
+		synctest.Wait()
+		require.False(t, la.Live())
+		<-first.closed
+		<-time.After(time.Second) // tries at once, after 10ms, and every 100ms
+		n.mu.Lock()
+		ms := time.Millisecond
+		require.Equal(t, []time.Duration{0, 10 * ms, 110 * ms, 210 * ms}, n.dials[1:5])
+		n.down = nil
+		n.mu.Unlock()
+		<-time.After(100 * time.Millisecond)
+		synctest.Wait()
+		require.True(t, la.Live())
+		require.Equal(t, []Event{{Subscribed: true}, {Subscribed: true}}, a.heard())
+		require.Equal(t, []Event{{Subscribed: true}, {Subscribed: true}}, b.heard())
+		n.conn.message("y", "0")
+		require.Len(t, b.heard(), 3)
+	})
+}
+
+func TestHub_NobodyListensAnyMoreWhileDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &net{down: errBroken}
+		h := newHub(n)
+		defer h.Close()
+		var e ear
+		l := h.Listen("x", e.hear)
+		<-time.After(time.Second)
+		l.Close()
+		<-time.After(time.Second)
+		n.mu.Lock()
+		tries := len(n.dials)
+		n.mu.Unlock()
+		<-time.After(time.Hour)
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		require.Len(t, n.dials, tries, "nobody wants a connection")
+	})
+}
+
+func TestHub_CloseEndsACallUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &net{hang: true}
+		h := newHub(n)
+		var e ear
+		l := h.Listen("x", e.hear)
+		synctest.Wait()
+		h.Close()
+		h.Close()
+		require.Empty(t, e.heard())
+		l.Close()
+		late := h.Listen("x", e.hear) // hears nothing, breaks nothing
+		require.False(t, late.Live())
+		late.Close()
+	})
+}
+
+func TestHub_CloseUnused(t *testing.T) {
+	newHub(&net{}).Close()
+}
+
+func TestHub_ManyComeAndGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &net{}
+		h := newHub(n)
+		var wg sync.WaitGroup
+		for i := range 50 {
+			wg.Go(func() {
+				for range 20 {
+					var e ear
+					l := h.Listen(string(rune('a'+i%5)), e.hear)
+					<-l.Ready()
+					l.Close()
+				}
+			})
+		}
+		wg.Wait()
+		<-time.After(2 * time.Second)
+		synctest.Wait()
+		h.mu.Lock()
+		require.Empty(t, h.channels)
+		h.mu.Unlock()
+		h.Close()
+		require.Len(t, n.sent(), 10, "five channels, subscribed and unsubscribed once")
+	})
+}
