@@ -22,12 +22,12 @@ import (
 var update = flag.Bool("update", false, "write the golden files again")
 
 const (
-	module  = "github.com/lockgen/lockgen"
-	rueidis = "github.com/redis/rueidis"
-	jen     = "github.com/dave/jennifer"
-	xtools  = "golang.org/x/tools"
-	testify = "github.com/stretchr/testify"
-	mini    = "github.com/alicebob/miniredis"
+	module      = "github.com/lockgen/lockgen"
+	redisClient = "github.com/redis/rueidis"
+	jen         = "github.com/dave/jennifer"
+	xtools      = "golang.org/x/tools"
+	testify     = "github.com/stretchr/testify"
+	mini        = "github.com/alicebob/miniredis"
 
 	anything = "..." // every package outside the standard library
 )
@@ -43,15 +43,15 @@ type border struct {
 
 var borders = []border{
 	{of: "scripts", not: []string{anything}, why: "the Lua is a leaf"},
-	{of: "runtime", not: []string{anything}, but: []string{module + "/scripts", module + "/runtime/internal", rueidis, "golang.org/x/sys"},
+	{of: "runtime", not: []string{anything}, but: []string{module + "/scripts", module + "/runtime/internal", redisClient, "golang.org/x/sys"},
 		why: "users link it into every service"},
 	{of: "runtime/internal/...", not: []string{anything}, why: "its tests run in virtual time, without Redis", optional: true},
 	{of: "runtime/locktest/redistest", not: []string{module, mini}, but: []string{module + "/runtime/locktest/redistest"},
 		why: "the tests inside of runtime and scripts import it"},
 	{of: "templates/model", not: []string{anything}, why: "the model is plain data"},
-	{of: "templates/...", not: []string{module, rueidis, xtools}, but: []string{module + "/templates"},
+	{of: "templates/...", not: []string{module, redisClient, xtools}, but: []string{module + "/templates"},
 		why: "emitters turn a model into source and know the runtime by name only"},
-	{of: "cmd/lockgen/...", not: []string{rueidis, mini, module + "/runtime", module + "/scripts"},
+	{of: "cmd/lockgen/...", not: []string{redisClient, mini, module + "/runtime", module + "/scripts"},
 		why: "the generator needs no Redis client"},
 	{of: "generated_test/...", not: []string{jen, xtools, mini, module + "/cmd", module + "/templates"},
 		why: "generated code needs the runtime and nothing else", optional: true},

@@ -1,0 +1,321 @@
+package runtime
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/lockgen/lockgen/runtime/internal/hub"
+	"github.com/lockgen/lockgen/runtime/internal/watchdog"
+	"github.com/lockgen/lockgen/scripts"
+)
+
+// renewBatch is how many locks one script renews: enough to make the round trip cheap, few
+// enough that the server is not kept from others for longer than a fraction of a millisecond.
+const renewBatch = 128
+
+// A Client grants leases on one Redis deployment, renews them all from one goroutine and hears
+// of releases on one subscription connection. One per process is usual. It is safe for
+// concurrent use.
+//
+// To Redis, all goroutines of a Client are one owner at a time: they queue at home, in the
+// order in which they came, and hand a key to each other without a round trip.
+type Client struct {
+	rc    rueidis.Client
+	owned bool // by Open: rc is closed with the Client
+	opts  Options
+
+	uuid   string        // of this client, the first half of its owners
+	owners atomic.Uint64 // the second half: a number for each claim to a key
+	loads  atomic.Uint64 // times that the scripts were loaded
+
+	loading  sync.Mutex // held while loading them
+	watchdog *watchdog.Watchdog
+	hub      *hub.Hub
+	closing  chan struct{}  // closed by Close and Shutdown: nothing is granted any more
+	stopped  chan struct{}  // closed by Close: what runs in the background gives up
+	work     sync.WaitGroup // what runs in the background
+
+	mu      sync.Mutex // guards the rest
+	homes   map[string]*home
+	leases  int           // not yet ended
+	drained chan struct{} // closed when leases is 0 after Shutdown; nil before
+	state   clientState
+}
+
+type clientState int
+
+const (
+	open clientState = iota
+	shuttingDown
+	closed
+)
+
+// New returns a Client that sends its commands through rc. It checks opts and does not contact
+// Redis. rc remains the caller's to close, after the Client.
+//
+// rc decides how fast a broken connection is noticed: its ConnWriteTimeout, 10s by default, should
+// be at most a third of the shortest watchdog or lease, as [Open] sets it.
+func New(rc rueidis.Client, opts Options) (*Client, error) {
+	opts, err := opts.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	c := &Client{
+		rc:      rc,
+		opts:    opts,
+		uuid:    newUUID(),
+		closing: make(chan struct{}),
+		stopped: make(chan struct{}),
+		homes:   map[string]*home{},
+	}
+	c.watchdog = watchdog.New(c.renew, renewBatch, c.renewed)
+	c.hub = newHub(c)
+	return c, nil
+}
+
+// Open returns a Client with connections of its own to the server that url names, in the form
+// redis://user:password@host:port/db, rediss:// for TLS. It connects once, to fail early. The
+// connections are closed by [Client.Close]; a lease that is still held then cannot be unlocked
+// any more and leaves its key to expire.
+func Open(url string, opts Options) (*Client, error) {
+	opts, err := opts.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	option, err := rueidis.ParseURL(url)
+	if err != nil {
+		return nil, fmt.Errorf("lockgen: open: %w", err)
+	}
+	// One connection for all commands: they are answered in order and share their packets.
+	option.PipelineMultiplex = -1
+	option.DisableCache = true
+	option.ConnWriteTimeout = min(opts.Watchdog/3, 5*time.Second)
+	option.Dialer.Timeout = option.ConnWriteTimeout
+	option.Dialer.KeepAlive = option.ConnWriteTimeout / 2
+	// Without it rueidis asks for cluster slots, and takes any server that answers for a cluster.
+	option.ForceSingleClient = len(option.InitAddress) == 1 && option.Sentinel.MasterSet == ""
+	rc, err := rueidis.NewClient(option)
+	if err != nil {
+		return nil, fmt.Errorf("lockgen: open: %w", err)
+	}
+	c, err := New(rc, opts)
+	if err != nil {
+		rc.Close()
+		return nil, err
+	}
+	c.owned = true
+	return c, nil
+}
+
+// Mutex returns the mutex named key. It does not contact Redis: make one for each use or keep
+// one. An unusable key or option is reported by what uses it. Redisson's getLock.
+func (c *Client) Mutex(key string, opts ...LockOption) *Mutex {
+	return &Mutex{c: c, key: key, opts: opts}
+}
+
+// Shutdown stops granting, fails those who wait with [ErrClosed] and waits until every lease is
+// unlocked or lost; then it does what Close does. If ctx ends first it does that at once and
+// returns the context's error.
+func (c *Client) Shutdown(ctx context.Context) error {
+	c.mu.Lock()
+	if c.state == open {
+		c.state = shuttingDown
+		close(c.closing)
+	}
+	if c.drained == nil {
+		c.drained = make(chan struct{})
+		if c.leases == 0 {
+			close(c.drained)
+		}
+	}
+	drained := c.drained
+	c.mu.Unlock()
+
+	select {
+	case <-drained:
+		return c.Close()
+	default:
+	}
+	select {
+	case <-drained:
+		return c.Close()
+	case <-ctx.Done():
+		return errors.Join(fmt.Errorf("lockgen: shutdown: %w", ended(ctx)), c.Close())
+	}
+}
+
+// Close stops granting, fails those who wait with [ErrClosed], ends the context of every held
+// lease with [ErrClosed] and waits for what the Client runs in the background, at most
+// [Options.OpTimeout]. The keys of those leases are left to expire and not deleted, since their
+// holders may still be at work. Unlock works after Close, unless [Open] made the Client. Closing
+// again does nothing.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	if c.state == closed {
+		c.mu.Unlock()
+		return nil
+	}
+	if c.state == open {
+		close(c.closing)
+	}
+	c.state = closed
+	close(c.stopped)
+	homes := make([]*home, 0, len(c.homes))
+	for _, h := range c.homes {
+		homes = append(homes, h)
+	}
+	c.mu.Unlock()
+
+	for _, h := range homes {
+		h.close()
+	}
+
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		c.watchdog.Close()
+		c.hub.Close()
+		c.work.Wait()
+		if c.owned {
+			c.rc.Close()
+		}
+	}()
+	timer := time.NewTimer(c.opts.OpTimeout)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return nil
+	case <-timer.C:
+		return fmt.Errorf("lockgen: close: requests are still unanswered after %v", c.opts.OpTimeout)
+	}
+}
+
+// granting reports whether leases may still be granted.
+func (c *Client) granting() bool {
+	select {
+	case <-c.closing:
+		return false
+	default:
+		return true
+	}
+}
+
+// home returns this process's side of key, for the caller to give back by leave.
+func (c *Client) home(key string) (*home, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.state != open {
+		return nil, ErrClosed
+	}
+	h := c.homes[key]
+	if h == nil {
+		h = newHome(c, key)
+		c.homes[key] = h
+	}
+	h.users++
+	return h, nil
+}
+
+// stay counts one more user of a home that has one.
+func (c *Client) stay(h *home) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	h.users++
+}
+
+// leave takes back home or stay. A home that nobody uses is forgotten.
+func (c *Client) leave(h *home) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	h.users--
+	if h.users == 0 {
+		delete(c.homes, h.key)
+	}
+}
+
+// held counts the leases that have not ended.
+func (c *Client) held(change int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.leases += change
+	if c.leases == 0 && c.drained != nil {
+		select {
+		case <-c.drained:
+		default:
+			close(c.drained)
+		}
+	}
+}
+
+// background runs f on a goroutine that Close waits for. It returns false, and does not run f,
+// when the client is closed.
+func (c *Client) background(f func()) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.state == closed {
+		return false
+	}
+	c.work.Go(f)
+	return true
+}
+
+// spawn runs f like background, but also when the client is closed; then nobody waits for it.
+func (c *Client) spawn(f func()) {
+	if !c.background(f) {
+		go f()
+	}
+}
+
+// newOwner names a claim to a key as Redisson names a thread: no two claims of any process share
+// a name, so that a request that comes late can never touch a later claim.
+func (c *Client) newOwner() string {
+	return c.uuid + ":" + strconv.FormatUint(c.owners.Add(1), 10)
+}
+
+// newUUID returns a random UUID of version 4 in the form of Java's UUID.toString.
+func newUUID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails: it ends the process instead
+	b[6] = b[6]&0x0f | 0x40
+	b[8] = b[8]&0x3f | 0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[0:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+// renew is the watchdog's way to Redis.
+func (c *Client) renew(leases []*watchdog.Lease) ([]bool, error) {
+	keys := make([]string, len(leases))
+	args := make([]string, 0, 2*len(leases))
+	for i, l := range leases {
+		keys[i] = l.Key
+		args = append(args, l.Owner, millis(l.TTL))
+	}
+	replies, err := c.run(scripts.Renew, keys, args).AsIntSlice()
+	if err != nil {
+		return nil, err
+	}
+	if len(replies) != len(leases) {
+		return nil, fmt.Errorf("%d replies to %d renewals", len(replies), len(leases))
+	}
+	renewed := make([]bool, len(leases))
+	for i, reply := range replies {
+		renewed[i] = reply == 1
+	}
+	return renewed, nil
+}
+
+func (c *Client) renewed(l *watchdog.Lease, err error) {
+	if c.opts.Hooks.Renewed != nil {
+		c.opts.Hooks.Renewed(RenewEvent{Kind: kindMutex, Key: l.Key, Until: l.Until(), Err: err})
+	}
+}
+
+// millis writes a duration as Redis takes it.
+func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }

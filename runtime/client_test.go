@@ -1,0 +1,335 @@
+package runtime_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+)
+
+// patience is how long a test waits for what must happen. It is shorter than the default
+// watchdog time, so that what only happens by expiry fails.
+const patience = 20 * time.Second
+
+// newClient returns a client of its own connections to the shared server.
+func newClient(tb testing.TB, opts lockrt.Options) *lockrt.Client {
+	tb.Helper()
+	return clientOf(tb, redistest.Shared(tb).URL(), opts)
+}
+
+func clientOf(tb testing.TB, url string, opts lockrt.Options) *lockrt.Client {
+	tb.Helper()
+	c, err := lockrt.Open(url, opts)
+	require.NoError(tb, err)
+	tb.Cleanup(func() { require.NoError(tb, c.Close()) })
+	return c
+}
+
+// patient returns a context that ends when a test has waited long enough.
+func patient(tb testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	tb.Cleanup(cancel)
+	return ctx
+}
+
+// receive returns what comes from ch.
+func receive[T any](tb testing.TB, ch <-chan T, what string) T {
+	tb.Helper()
+	select {
+	case v := <-ch:
+		return v
+	case <-patient(tb).Done():
+		require.Fail(tb, "waited too long for "+what)
+		panic("unreachable")
+	}
+}
+
+// lockLater locks in another goroutine, once it has to wait, and returns where its lease comes.
+func lockLater(ctx context.Context, m *lockrt.Mutex, opts ...lockrt.LockOption) <-chan locked {
+	got := make(chan locked, 1)
+	go func() {
+		lease, err := m.Lock(ctx, opts...)
+		got <- locked{lease, err}
+	}()
+	return got
+}
+
+type locked struct {
+	lease *lockrt.Lease
+	err   error
+}
+
+// watch returns hooks that tell of those who begin to wait, and of leases that end.
+func watch() (hooks lockrt.Hooks, waiting chan string, ends chan lockrt.EndEvent) {
+	waiting, ends = make(chan string, 1000), make(chan lockrt.EndEvent, 1000)
+	return lockrt.Hooks{
+		Waiting: func(_ context.Context, e lockrt.AcquireEvent) { waiting <- e.Key },
+		Ended:   func(e lockrt.EndEvent) { ends <- e },
+	}, waiting, ends
+}
+
+func TestNew_RefusesBadOptions(t *testing.T) {
+	t.Parallel()
+	for name, opts := range map[string]lockrt.Options{
+		"Options.Watchdog: unusable option: 10ms is shorter than 100ms": {Watchdog: 10 * time.Millisecond},
+		"Options.Watchdog: unusable option: -1s is shorter than 100ms":  {Watchdog: -time.Second},
+		"Options.OpTimeout: unusable option: -1s is negative":           {OpTimeout: -time.Second},
+		"Options.Cohort: unusable option: -1 is negative":               {Cohort: -1},
+	} {
+		_, err := lockrt.New(redistest.Shared(t).Client(), opts)
+		require.EqualError(t, err, "lockgen: "+name)
+		require.ErrorIs(t, err, lockrt.ErrBadOption)
+		_, err = lockrt.Open(redistest.Shared(t).URL(), opts)
+		require.ErrorIs(t, err, lockrt.ErrBadOption)
+	}
+}
+
+func TestOpen_SaysWhatIsWrongWithTheURL(t *testing.T) {
+	t.Parallel()
+	_, err := lockrt.Open("http://localhost", lockrt.Options{})
+	require.ErrorContains(t, err, "lockgen: open: ")
+	_, err = lockrt.Open("redis://127.0.0.1:1", lockrt.Options{})
+	require.ErrorContains(t, err, "lockgen: open: ")
+}
+
+func TestClient_DoesNotContactRedisBeforeItIsUsed(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	rc := server.Client()
+	server.Do("CONFIG", "RESETSTAT")
+	c, err := lockrt.New(rc, lockrt.Options{})
+	require.NoError(t, err)
+	c.Mutex("k")
+	require.NoError(t, c.Close())
+	require.NotContains(t, server.CommandStats(), "script|load")
+}
+
+func TestClient_PreloadsAndNeverSendsEval(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	c := clientOf(t, server.URL(), lockrt.Options{})
+	for range 3 {
+		lease, err := c.Mutex("k").Lock(patient(t))
+		require.NoError(t, err)
+		require.NoError(t, lease.Unlock(t.Context()))
+	}
+	stats := server.CommandStats()
+	require.EqualValues(t, 4, stats["script|load"], "every script once")
+	require.EqualValues(t, 6, stats["evalsha"])
+	require.NotContains(t, stats, "eval")
+
+	server.Do("SCRIPT", "FLUSH")
+	lease, err := c.Mutex("k").Lock(patient(t))
+	require.NoError(t, err, "forgotten scripts are the client's business")
+	require.NoError(t, lease.Unlock(t.Context()))
+	require.EqualValues(t, 8, server.CommandStats()["script|load"])
+	require.NotContains(t, server.CommandStats(), "eval")
+}
+
+func TestClient_ManyFirstUsersLoadOnce(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	c := clientOf(t, server.URL(), lockrt.Options{})
+	var wg sync.WaitGroup
+	for i := range 32 {
+		wg.Go(func() {
+			lease, err := c.Mutex(redistest.Key(t, strconv.Itoa(i))).Lock(patient(t))
+			if err == nil {
+				err = lease.Unlock(t.Context())
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	require.EqualValues(t, 4, server.CommandStats()["script|load"])
+}
+
+func TestClient_CloseEndsLeasesAndLeavesTheirKeys(t *testing.T) {
+	t.Parallel()
+	hooks, waiting, ends := watch()
+	rc := redistest.Shared(t).NewClient()
+	c, err := lockrt.New(rc, lockrt.Options{Hooks: hooks})
+	require.NoError(t, err)
+	m := c.Mutex(redistest.Key(t, "k"))
+	lease, err := m.Lock(patient(t))
+	require.NoError(t, err)
+	local := lockLater(patient(t), m)
+	receive(t, waiting, "the waiter")
+
+	require.NoError(t, c.Close())
+
+	require.ErrorIs(t, receive(t, local, "the local waiter").err, lockrt.ErrClosed)
+	<-lease.Context().Done()
+	require.ErrorIs(t, lease.Err(), lockrt.ErrClosed)
+	require.ErrorIs(t, context.Cause(lease.Context()), lockrt.ErrClosed)
+	require.ErrorIs(t, receive(t, ends, "the end").Cause, lockrt.ErrClosed)
+	ttl, err := lease.TTL(patient(t))
+	require.NoError(t, err, "the key is left")
+	require.Positive(t, ttl)
+
+	_, err = m.Lock(patient(t))
+	require.ErrorIs(t, err, lockrt.ErrClosed)
+	_, err = m.Lock(lease.Context())
+	require.Error(t, err)
+	_, err = m.TryLock(patient(t))
+	require.ErrorIs(t, err, lockrt.ErrClosed)
+	_, err = m.ForceUnlock(patient(t))
+	require.ErrorIs(t, err, lockrt.ErrClosed)
+
+	require.NoError(t, lease.Unlock(t.Context()), "Unlock works after Close")
+	_, err = lease.TTL(patient(t))
+	require.ErrorIs(t, err, lockrt.ErrLost, "the key is freed")
+	require.NoError(t, c.Close(), "closing again does nothing")
+	require.NoError(t, c.Shutdown(patient(t)))
+}
+
+func TestClient_CloseFailsThoseWhoWaitForOthers(t *testing.T) {
+	t.Parallel()
+	key := redistest.Key(t, "k")
+	lease, err := newClient(t, lockrt.Options{}).Mutex(key).Lock(patient(t))
+	require.NoError(t, err)
+	hooks, waiting, _ := watch()
+	c := newClient(t, lockrt.Options{Hooks: hooks})
+	got := lockLater(patient(t), c.Mutex(key))
+	receive(t, waiting, "the waiter")
+	require.NoError(t, c.Close())
+	require.ErrorIs(t, receive(t, got, "its error").err, lockrt.ErrClosed)
+	require.NoError(t, lease.Unlock(t.Context()))
+}
+
+func TestClient_ShutdownWaitsForLeases(t *testing.T) {
+	t.Parallel()
+	hooks, waiting, _ := watch()
+	c := newClient(t, lockrt.Options{Hooks: hooks})
+	m := c.Mutex(redistest.Key(t, "k"))
+	lease, err := m.Lock(patient(t))
+	require.NoError(t, err)
+	got := lockLater(patient(t), m)
+	receive(t, waiting, "the waiter")
+
+	done := make(chan error, 1)
+	go func() { done <- c.Shutdown(patient(t)) }()
+	require.ErrorIs(t, receive(t, got, "the waiter's error").err, lockrt.ErrClosed)
+	require.NoError(t, lease.Err(), "still held")
+	inner, err := m.Lock(lease.Context())
+	require.NoError(t, err, "a holder can still enter again, to finish")
+	require.NoError(t, inner.Unlock(t.Context()))
+	require.Empty(t, done)
+	require.NoError(t, lease.Unlock(t.Context()))
+	require.NoError(t, receive(t, done, "the end of Shutdown"))
+	require.EqualValues(t, 0, exists(t, m.Key()))
+}
+
+func TestClient_ShutdownGivesUpWithItsContext(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, lockrt.Options{})
+	lease, err := c.Mutex(redistest.Key(t, "k")).Lock(patient(t))
+	require.NoError(t, err)
+	why := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(why)
+	err = c.Shutdown(ctx)
+	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorIs(t, err, why)
+	require.ErrorIs(t, lease.Err(), lockrt.ErrClosed)
+}
+
+func TestClient_ShutdownOfAnIdleClient(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, lockrt.Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.NoError(t, c.Shutdown(ctx), "there is nothing to wait for")
+}
+
+func TestClient_HooksTellTheStory(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	var story []string
+	note := func(words ...string) {
+		mu.Lock()
+		defer mu.Unlock()
+		story = append(story, strings.Join(words, " "))
+	}
+	type span struct{}
+	c := newClient(t, lockrt.Options{Hooks: lockrt.Hooks{
+		AcquireStart: func(ctx context.Context, e lockrt.AcquireEvent) context.Context {
+			note("start", e.Kind, e.Key)
+			return context.WithValue(ctx, span{}, "span")
+		},
+		Waiting: func(ctx context.Context, e lockrt.AcquireEvent) { note("waiting", ctx.Value(span{}).(string)) },
+		AcquireEnd: func(ctx context.Context, e lockrt.AcquireEvent) {
+			if e.Err != nil {
+				note("failed", ctx.Value(span{}).(string))
+				return
+			}
+			note("acquired", ctx.Value(span{}).(string))
+		},
+		Ended: func(e lockrt.EndEvent) { note("ended", e.Cause.Error()) },
+	}})
+	m := c.Mutex(redistest.Key(t, "k"))
+	lease, err := m.Lock(patient(t))
+	require.NoError(t, err)
+	require.Equal(t, "span", lease.Context().Value(span{}), "the span's context is the parent")
+	_, err = m.TryLock(patient(t))
+	require.Error(t, err)
+	_, err = m.Lock(patient(t), lockrt.WithWait(time.Millisecond))
+	require.Error(t, err)
+	require.NoError(t, lease.Unlock(t.Context()))
+	k := m.Key()
+	require.Equal(t, []string{
+		"start mutex " + k, "acquired span",
+		"start mutex " + k, "failed span",
+		"start mutex " + k, "waiting span", "failed span",
+		"ended lease released",
+	}, story)
+}
+
+func TestClient_LogsThatSubscribingFails(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	server.Do("ACL", "SETUSER", "mute", "on", ">pass", "~*", "+@all", "-subscribe", "&*")
+	log := &logbook{lines: make(chan string, 1000)}
+	hooks, _, _ := watch()
+	rc := server.NewClient(func(o *rueidis.ClientOption) { o.Username, o.Password = "mute", "pass" })
+	c, err := lockrt.New(rc, lockrt.Options{Hooks: hooks, Logger: slog.New(slog.NewTextHandler(log, nil))})
+	require.NoError(t, err)
+	defer c.Close()
+	holder := clientOf(t, server.URL(), lockrt.Options{})
+	lease, err := holder.Mutex("k").Lock(patient(t))
+	require.NoError(t, err)
+	got := lockLater(patient(t), c.Mutex("k"))
+	require.Contains(t, receive(t, log.lines, "a log line"), "NOPERM")
+	require.NoError(t, lease.Unlock(t.Context()))
+	after := receive(t, got, "the lock, by asking")
+	require.NoError(t, after.err, "waiting works without messages")
+	require.NoError(t, after.lease.Unlock(t.Context()))
+}
+
+// logbook is a writer that hands on what is written.
+type logbook struct{ lines chan string }
+
+func (l *logbook) Write(line []byte) (int, error) {
+	l.lines <- string(line)
+	return len(line), nil
+}
+
+// exists returns how many of the keys the shared server has.
+func exists(tb testing.TB, keys ...string) int64 {
+	tb.Helper()
+	n, err := redistest.Shared(tb).Do(append([]string{"EXISTS"}, keys...)...).AsInt64()
+	require.NoError(tb, err)
+	return n
+}

@@ -1,0 +1,59 @@
+// Package runtime grants distributed locks that are kept in Redis, as Redisson keeps them, so
+// that Go and Java programs share them.
+//
+// Import it as lockrt, the name that generated code uses. A [Mutex] names a key and holds no
+// state. Locking it returns a [Lease]: the proof that this process was granted the key, a context
+// that ends when the proof does, and the one way to give the key back.
+//
+//	lease, err := client.Mutex("order:42").Lock(ctx)
+//	if err != nil {
+//		return err
+//	}
+//	defer lease.Unlock(ctx)
+//	return ship(lease.Context())
+//
+// [Mutex.Do] does the same in one call and also reports a lease that was lost midway.
+//
+// # What a lease promises
+//
+// Redis decides who holds a key. This process only decides for how long to trust the last answer:
+// from the moment the request was sent, for the length of the lease, less a margin of a tenth and
+// at most three seconds, by the monotonic clock. A watchdog renews the lease every third of its
+// length. From this follow:
+//
+//  1. Exclusion. Two leases of one key are never both trusted, in no two processes, as long as
+//     Redis keeps its writes and clocks run at one speed.
+//  2. Loss is told. A lease that cannot be trusted any more, because no renewal was confirmed in
+//     time, the key is gone or somebody took it, ends its context with a cause matching [ErrLost]
+//     that says why, before anybody else can be granted the key for want of renewal.
+//  3. Outcomes are three: yes, no and unknown. A reply that gets lost leaves no key held by nobody
+//     for longer than it takes to withdraw the request, counts no hold twice, and takes nobody
+//     else's lock away. Every script may be sent twice.
+//  4. Nobody waits for nothing. A release wakes one waiter of each waiting process; a holder that
+//     died frees its key when its lease is over; a message that gets lost delays a waiter until
+//     then at most.
+//  5. Every call ends with its context, also when Redis does not answer. Unlock and Close run to
+//     their end even if a context is cancelled, within [Options.OpTimeout].
+//  6. Nothing is left behind: goroutines, subscriptions, keys, timers. Close waits for them.
+//
+// What is not promised: a process that was stopped for longer than its lease does not know it
+// until it runs again, and a Redis that lost its data grants what it had granted before. No lock with a
+// lease excludes the effects of work that is already under way; [Lease.Err] is cheap, ask it before
+// what cannot be undone.
+//
+// # The life of a lease
+//
+//	          Lock             Unlock
+//	waiting ───────► trusted ─────────► ended: ErrReleased
+//	   │               │ │ ▲
+//	   │               │ └─┘ renewed
+//	   │               ├──────────────► ended: ErrLost       renewal refused, trust run out, taken by force
+//	   │               └──────────────► ended: ErrClosed     client closed; the key expires or is unlocked
+//	   └──────────────────────────────► an error, and nothing is held
+//
+// # Reentry
+//
+// Locking a key under the context of its own lease enters again: no round trip, one more lease to
+// unlock, and the last Unlock frees the key. Any other context is a stranger, in the same
+// goroutine too, and waits. So hand on [Lease.Context] to what is done under the lock.
+package runtime

@@ -1,0 +1,108 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+
+	"github.com/redis/rueidis"
+)
+
+// Errors to test for with [errors.Is]. When a context ended a call, its error also matches
+// ctx.Err() and [context.Cause] of it; when Redis or the way to it did, the error of rueidis.
+var (
+	ErrNotAcquired = errors.New("not acquired")             // others held it for as long as we were to wait
+	ErrLost        = errors.New("lease lost")               // ended by neither Unlock nor Close
+	ErrReleased    = errors.New("lease released")           // ended by Unlock
+	ErrClosed      = errors.New("client closed")            // ended by Close or Shutdown
+	ErrWrongType   = errors.New("key holds something else") // the key is not a lock: a string, a list, ...
+	ErrBadOption   = errors.New("unusable option")          // a zero or negative duration, or two that exclude each other
+)
+
+// An Error is what the methods that talk to Redis return. It reads
+//
+//	lockgen: lock "order:42": not acquired after 3s
+type Error struct {
+	Op  string // "lock", "unlock", "ttl", "force unlock"
+	Key string
+	Err error
+}
+
+func (e *Error) Error() string { return fmt.Sprintf("lockgen: %s %q: %v", e.Op, e.Key, e.Err) }
+
+// Unwrap returns what went wrong.
+func (e *Error) Unwrap() error { return e.Err }
+
+// A KeyError says why a key cannot be built from the arguments of a call, or cannot be
+// used. Nothing has been sent to Redis.
+type KeyError struct {
+	Name   string // of the lock in generated code, like "orders.Service.Pay"; else empty
+	Path   string // the part of the key, like "o.Owner"; empty for the key as a whole
+	Reason string // "is nil", "is empty", ...
+}
+
+func (e *KeyError) Error() string {
+	path := e.Path
+	if path == "" {
+		path = "the key"
+	}
+	if e.Name == "" {
+		return path + " " + e.Reason
+	}
+	return e.Name + ": " + path + " " + e.Reason
+}
+
+// ended returns the error of a context that is done.
+func ended(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if cause == nil || errors.Is(cause, err) {
+		return cmpOr(cause, err)
+	}
+	return fmt.Errorf("%w: %w", err, cause)
+}
+
+func cmpOr(a, b error) error {
+	if a != nil {
+		return a
+	}
+	return b
+}
+
+// refused translates what Redis answered into the error that callers test for.
+func refused(err error) error {
+	if reply, ok := rueidis.IsRedisErr(err); ok && strings.Contains(reply.Error(), "WRONGTYPE") {
+		return fmt.Errorf("%w: %w", ErrWrongType, err)
+	}
+	return err
+}
+
+// passing reports whether err is of the kind that goes away by itself, so that one who
+// waits anyway may wait for that too: a broken connection, a server that starts, fails
+// over, is out of memory or runs somebody's long script.
+func passing(err error) bool {
+	reply, ok := rueidis.IsRedisErr(err)
+	if !ok {
+		return !errors.Is(err, rueidis.ErrClosing)
+	}
+	for _, kind := range []string{"LOADING", "BUSY", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "READONLY", "OOM"} {
+		if strings.HasPrefix(reply.Error(), kind+" ") {
+			return true
+		}
+	}
+	return false
+}
+
+// unknown reports whether Redis may have done what was asked although err came back. It
+// has not if it answered with an error, or if there was no connection to send on.
+func unknown(err error) bool {
+	if err == nil {
+		return false
+	}
+	if _, ok := rueidis.IsRedisErr(err); ok || errors.Is(err, rueidis.ErrClosing) || errors.Is(err, ErrClosed) {
+		return false
+	}
+	var op *net.OpError
+	return !errors.As(err, &op) || op.Op != "dial"
+}

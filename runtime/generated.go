@@ -1,0 +1,140 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// What this file holds is called by the code that lockgen generates, and changes only in ways
+// that old generated code compiles with.
+
+// GeneratedCodeV1 is referred to by generated code. A compiler that does not find it says that
+// the generator is newer than this package: update the module, or generate with the lockgen of
+// the module's version.
+const GeneratedCodeV1 = true
+
+// A Spec is what an annotation says about the locks of one method.
+type Spec struct {
+	Name     string        // of the method, like "orders.Service.Pay"; it begins error messages
+	Wait     time.Duration // [UntilDone], 0 to try once, or a bound for all keys together
+	Watchdog time.Duration // 0 for [Options.Watchdog]
+	Lease    time.Duration // a fixed length without renewal; 0 for the watchdog
+}
+
+func (s *Spec) options() []LockOption {
+	opts := []LockOption{WithWait(s.Wait)}
+	switch {
+	case s.Lease != 0:
+		opts = append(opts, WithLease(s.Lease))
+	case s.Watchdog != 0:
+		opts = append(opts, WithWatchdog(s.Watchdog))
+	}
+	return opts
+}
+
+// explain says in err which annotation it is about.
+func (s *Spec) explain(err error) error {
+	if bad := new(KeyError); errors.As(err, &bad) {
+		return &KeyError{Name: s.Name, Path: bad.Path, Reason: bad.Reason}
+	}
+	return fmt.Errorf("%s: %w", s.Name, err)
+}
+
+// Acquire locks keys as spec says: all or none, in the order of the keys so that two calls
+// cannot wait for each other, each once however often it is named. It fails like [Mutex.Lock].
+func (c *Client) Acquire(ctx context.Context, spec *Spec, keys ...string) (*Hold, error) {
+	if len(keys) == 0 {
+		return nil, &KeyError{Name: spec.Name, Reason: "is missing: there is nothing to lock"}
+	}
+	keys = slices.Compact(slices.Sorted(slices.Values(keys)))
+	hold := &Hold{ctx: ctx, leases: make([]*Lease, 0, len(keys))}
+	opts := spec.options()
+	start := time.Now()
+	for _, key := range keys {
+		if spec.Wait > 0 {
+			opts[0] = WithWait(max(0, spec.Wait-time.Since(start)))
+		}
+		// Each under the one before: the last context ends with the first loss.
+		lease, err := c.Mutex(key).Lock(hold.ctx, opts...)
+		if err != nil {
+			return nil, join(spec.explain(err), hold.unlock())
+		}
+		hold.leases = append(hold.leases, lease)
+		hold.ctx = lease.Context()
+	}
+	return hold, nil
+}
+
+// A Hold is what [Client.Acquire] acquired.
+type Hold struct {
+	ctx    context.Context // of the last lease
+	leases []*Lease
+}
+
+// Context returns the context to work under. It ends when any of the locks is lost, with a cause
+// matching [ErrLost], and when they are released.
+func (h *Hold) Context() context.Context { return h.ctx }
+
+// Release unlocks all and joins to *err what went wrong: that a lock was lost while the method
+// ran, even if the method returned nil, or that it could not be given back.
+func (h *Hold) Release(err *error) { *err = join(*err, h.unlock()) }
+
+// unlock gives back in the reverse order, all of them whatever happens.
+func (h *Hold) unlock() (err error) {
+	for _, lease := range slices.Backward(h.leases) {
+		err = join(err, lease.Unlock(h.ctx))
+	}
+	return err
+}
+
+// NilKey returns the [KeyError] for a nil pointer on the way to a part of a key.
+func NilKey(name, path string) error {
+	return &KeyError{Name: name, Path: path, Reason: "is nil"}
+}
+
+// EmptyKey returns the [KeyError] for an empty part of a key.
+func EmptyKey(name, path string) error {
+	return &KeyError{Name: name, Path: path, Reason: "is empty"}
+}
+
+// AppendString appends a value to a key so that it cannot be taken for anything else: bytes that
+// separate or end parts of a key, or are no good in a log, are percent-escaped.
+func AppendString[T ~string](key []byte, value T) []byte {
+	const hex = "0123456789ABCDEF"
+	plain := 0 // where the bytes that need no escape begin
+	for i := range len(value) {
+		if c := value[i]; escaped(c) {
+			key = append(key, value[plain:i]...)
+			key = append(key, '%', hex[c>>4], hex[c&0xf])
+			plain = i + 1
+		}
+	}
+	return append(key, value[plain:]...)
+}
+
+func escaped(c byte) bool {
+	switch c {
+	case ':', '/', '%', '{', '}', 0x7f:
+		return true
+	}
+	return c <= ' '
+}
+
+// AppendInt appends a value to a key in decimal.
+func AppendInt[T ~int | ~int8 | ~int16 | ~int32 | ~int64](key []byte, value T) []byte {
+	return strconv.AppendInt(key, int64(value), 10)
+}
+
+// AppendUint appends a value to a key in decimal.
+func AppendUint[T ~uint | ~uint8 | ~uint16 | ~uint32 | ~uint64 | ~uintptr](key []byte, value T) []byte {
+	return strconv.AppendUint(key, uint64(value), 10)
+}
+
+// AppendBool appends true or false to a key.
+func AppendBool[T ~bool](key []byte, value T) []byte {
+	return strconv.AppendBool(key, bool(value))
+}

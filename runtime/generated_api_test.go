@@ -1,0 +1,165 @@
+package runtime_test
+
+import (
+	"context"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+)
+
+func TestAcquire_LocksAllKeysInOrderAndOnce(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, lockrt.Options{})
+	a, b := redistest.Key(t, "a"), redistest.Key(t, "b")
+	spec := &lockrt.Spec{Name: "orders.Service.Transfer", Wait: time.Second}
+	hold, err := c.Acquire(patient(t), spec, b, a, b)
+	require.NoError(t, err)
+	require.EqualValues(t, 2, exists(t, a, b))
+	nested, err := c.Acquire(hold.Context(), spec, a)
+	require.NoError(t, err, "nested calls enter again")
+	var none error
+	nested.Release(&none)
+	require.NoError(t, none)
+	hold.Release(&none)
+	require.NoError(t, none)
+	require.Zero(t, exists(t, a, b))
+	require.ErrorIs(t, context.Cause(hold.Context()), lockrt.ErrReleased)
+}
+
+func TestAcquire_AllOrNone(t *testing.T) {
+	t.Parallel()
+	c, other := newClient(t, lockrt.Options{}), newClient(t, lockrt.Options{})
+	a, b := redistest.Key(t, "a"), redistest.Key(t, "b")
+	lease, err := other.Mutex(b).Lock(patient(t))
+	require.NoError(t, err)
+	for _, wait := range []time.Duration{0, 20 * time.Millisecond} {
+		_, err = c.Acquire(patient(t), &lockrt.Spec{Name: "orders.Service.Transfer", Wait: wait}, a, b)
+		require.ErrorIs(t, err, lockrt.ErrNotAcquired)
+		require.ErrorContains(t, err, `orders.Service.Transfer: lockgen: lock "`+b+`": not acquired`)
+		require.Zero(t, exists(t, a))
+	}
+	require.NoError(t, lease.Unlock(t.Context()))
+}
+
+func TestAcquire_LossOfAnyEndsTheContext(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, lockrt.Options{})
+	keys := []string{redistest.Key(t, "a"), redistest.Key(t, "b")}
+	for _, lost := range keys {
+		hold, err := c.Acquire(patient(t), &lockrt.Spec{Name: "n", Wait: lockrt.UntilDone}, keys...)
+		require.NoError(t, err)
+		require.NoError(t, second(c.Mutex(lost).ForceUnlock(patient(t))))
+		receive(t, hold.Context().Done(), "the loss")
+		require.ErrorIs(t, context.Cause(hold.Context()), lockrt.ErrLost)
+		err = nil
+		hold.Release(&err)
+		require.ErrorIs(t, err, lockrt.ErrLost)
+		require.Zero(t, exists(t, keys...), "the rest is given back")
+	}
+}
+
+func TestAcquire_UsesTheSpec(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, lockrt.Options{})
+	key := redistest.Key(t, "k")
+	ttl := func(spec lockrt.Spec) time.Duration {
+		hold, err := c.Acquire(patient(t), &spec, key)
+		require.NoError(t, err)
+		ms, err := redistest.Shared(t).Do("PTTL", key).AsInt64()
+		require.NoError(t, err)
+		hold.Release(&err)
+		require.NoError(t, err)
+		return time.Duration(ms) * time.Millisecond
+	}
+	require.InDelta(t, 30*time.Second, ttl(lockrt.Spec{}), float64(10*time.Second))
+	require.InDelta(t, time.Hour, ttl(lockrt.Spec{Watchdog: time.Hour}), float64(time.Minute))
+	require.InDelta(t, 2*time.Hour, ttl(lockrt.Spec{Lease: 2 * time.Hour}), float64(time.Minute))
+}
+
+func TestAcquire_RefusesBadKeys(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, lockrt.Options{})
+	spec := &lockrt.Spec{Name: "orders.Service.Pay"}
+	_, err := c.Acquire(patient(t), spec)
+	require.EqualError(t, err, "orders.Service.Pay: the key is missing: there is nothing to lock")
+	_, err = c.Acquire(patient(t), spec, strings.Repeat("k", 2000))
+	require.EqualError(t, err, "orders.Service.Pay: the key is 2000 bytes long; at most 1024 are accepted")
+	var bad *lockrt.KeyError
+	require.ErrorAs(t, err, &bad)
+	require.EqualError(t, lockrt.NilKey("orders.Service.Pay", "o.Owner"), "orders.Service.Pay: o.Owner is nil")
+	require.EqualError(t, lockrt.EmptyKey("orders.Service.Pay", "o.ID"), "orders.Service.Pay: o.ID is empty")
+}
+
+type orderID string
+
+func TestEntityMutex(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, lockrt.Options{})
+	spec := &lockrt.Spec{Name: "locks.Locks.Order", Wait: 0, Watchdog: time.Hour}
+	m := lockrt.For(c, spec, orderID("a/b"), redistest.Key(t, "order:a%2Fb"), nil)
+	key, err := m.Key()
+	require.NoError(t, err)
+
+	var proof lockrt.Held[orderID]
+	require.ErrorIs(t, proof.Err(), lockrt.ErrReleased, "the zero value proves nothing")
+	require.NoError(t, m.Do(patient(t), func(ctx context.Context, held lockrt.Held[orderID]) error {
+		proof = held
+		require.Equal(t, orderID("a/b"), held.ID())
+		require.Equal(t, key, held.Key())
+		require.NoError(t, held.Err())
+		ttl, err := held.TTL(ctx)
+		require.NoError(t, err)
+		require.Greater(t, ttl, time.Minute)
+		_, err = m.Lock(t.Context())
+		require.ErrorIs(t, err, lockrt.ErrNotAcquired, "the annotation says wait=0")
+		_, err = m.Lock(t.Context(), lockrt.WithWait(time.Millisecond))
+		require.ErrorContains(t, err, "after", "the call says otherwise")
+		inner, err := m.TryLock(ctx)
+		require.NoError(t, err)
+		return inner.Unlock(ctx)
+	}))
+	require.ErrorIs(t, proof.Err(), lockrt.ErrReleased)
+	taken, err := m.ForceUnlock(patient(t))
+	require.NoError(t, err)
+	require.False(t, taken)
+
+	none := lockrt.For(c, spec, orderID(""), "", lockrt.EmptyKey("locks.Locks.Order", "id"))
+	for _, err := range []error{
+		second(none.Key()), second(none.Lock(patient(t))), second(none.TryLock(patient(t))), second(none.ForceUnlock(patient(t))),
+		none.Do(patient(t), nil),
+	} {
+		require.EqualError(t, err, "locks.Locks.Order: id is empty")
+	}
+}
+
+func TestAppend(t *testing.T) {
+	t.Parallel()
+	type no string
+	require.Equal(t, "k:a%3Ab%2F%25%7B%7D%20%7F%00é", string(lockrt.AppendString([]byte("k:"), no("a:b/%{} \x7f\x00é"))))
+	require.Equal(t, "k:", string(lockrt.AppendString([]byte("k:"), "")))
+	require.Equal(t, "-7", string(lockrt.AppendInt(nil, int8(-7))))
+	require.Equal(t, "18446744073709551615", string(lockrt.AppendUint(nil, ^uint64(0))))
+	require.Equal(t, "true", string(lockrt.AppendBool(nil, true)))
+}
+
+func FuzzAppendString(f *testing.F) {
+	f.Add("a:b", "a", "b:")
+	f.Add("%3A", ":", "")
+	f.Fuzz(func(t *testing.T, a, b, c string) {
+		written := string(lockrt.AppendString(nil, a))
+		require.NotContains(t, strings.Trim(written, "\x80"), ":")
+		require.False(t, strings.ContainsAny(written, ":/{} \t\r\n"))
+		read, err := url.PathUnescape(written)
+		require.NoError(t, err)
+		require.Equal(t, a, read, "it can be read back, so no two values are written alike")
+		if b != c {
+			require.NotEqual(t, string(lockrt.AppendString(nil, b)), string(lockrt.AppendString(nil, c)))
+		}
+	})
+}

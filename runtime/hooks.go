@@ -1,0 +1,49 @@
+package runtime
+
+import (
+	"context"
+	"time"
+)
+
+// Hooks observe a [Client], for metrics and traces. They run on the goroutine that does the
+// work: return at once and take no lock. Any may be nil. Fields may be added.
+type Hooks struct {
+	// AcquireStart may return a context that carries a span; AcquireEnd is given it, and
+	// it becomes the parent of the lease's context.
+	AcquireStart func(ctx context.Context, e AcquireEvent) context.Context
+	// Waiting is called once by an acquire that has to wait for others.
+	Waiting func(ctx context.Context, e AcquireEvent)
+	// AcquireEnd is called once, however the acquire ended.
+	AcquireEnd func(ctx context.Context, e AcquireEvent)
+	// Renewed is called after each try to renew a lease.
+	Renewed func(e RenewEvent)
+	// Ended is called once for each lease, however it ended.
+	Ended func(e EndEvent)
+}
+
+// An AcquireEvent tells of one call that acquires.
+type AcquireEvent struct {
+	Kind   string        // "mutex"
+	Key    string        // the lock
+	Waited time.Duration // since the call began
+	Err    error         // why it failed, in AcquireEnd
+}
+
+// A RenewEvent tells of one try to renew.
+type RenewEvent struct {
+	Kind  string
+	Key   string
+	Until time.Time // when the trust in the lease ends
+	Err   error     // nil when confirmed
+}
+
+// An EndEvent tells how a lease ended: Cause matches [ErrReleased], [ErrLost] or [ErrClosed].
+type EndEvent struct {
+	Kind  string
+	Key   string
+	Held  time.Duration
+	Cause error
+}
+
+// kindMutex is the Kind of a Mutex in events.
+const kindMutex = "mutex"

@@ -1,0 +1,40 @@
+package runtime
+
+import (
+	"fmt"
+	"strings"
+)
+
+// maxKey is the longest key that is accepted, in bytes. Redis would take more; a key of this
+// length is nearly always a document that ended up in the wrong argument.
+const maxKey = 1024
+
+// messageUnlocked is what Redisson publishes on the channel of a lock when it is released.
+// Java parses every message as an integer, so nothing else may be sent.
+const messageUnlocked = "0"
+
+// checkKey returns why key cannot be a lock's name.
+func checkKey(key string) *KeyError {
+	open := strings.IndexByte(key, '{')
+	switch {
+	case key == "":
+		return &KeyError{Reason: "is empty"}
+	case len(key) > maxKey:
+		return &KeyError{Reason: fmt.Sprintf("is %d bytes long; at most %d are accepted", len(key), maxKey)}
+	case open >= 0 && strings.IndexByte(key[open:], '}') < 2:
+		// The channel would be in another slot than the lock, so that unlocking it fails.
+		return &KeyError{Reason: `has a "{" that begins no hash tag; a cluster could not unlock it: close it, as in "{tag}"`}
+	}
+	return nil
+}
+
+// lockChannel returns the channel on which Redisson announces that a lock was released.
+func lockChannel(key string) string { return prefixed("redisson_lock__channel", key) }
+
+// prefixed names a companion of key that shares its slot: Redisson's prefixName.
+func prefixed(prefix, key string) string {
+	if strings.Contains(key, "{") {
+		return prefix + ":" + key
+	}
+	return prefix + ":{" + key + "}"
+}

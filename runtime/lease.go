@@ -1,0 +1,199 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+)
+
+// A Lease is one grant of a key to one caller of Lock. It ends once: by [Lease.Unlock], by
+// loss, or by closing the [Client]. It is safe for concurrent use.
+type Lease struct {
+	_ noCopy
+
+	client *Client
+	key    string
+	ctx    leaseContext
+	cancel context.CancelCauseFunc
+	began  time.Time // when it was granted
+	hold   *hold     // what it is a lease of; set before the caller gets it
+
+	unlocked bool                  // Unlock was called; guarded by home.mu
+	cause    atomic.Pointer[error] // why it ended, nil before
+}
+
+// noCopy makes go vet report copies.
+type noCopy struct{}
+
+func (*noCopy) Lock()   {}
+func (*noCopy) Unlock() {}
+
+// newLease prepares a lease under parent, to be given to a waiter.
+func newLease(c *Client, key string, parent context.Context) *Lease {
+	l := &Lease{client: c, key: key}
+	l.ctx.lease = l
+	l.ctx.Context, l.cancel = context.WithCancelCause(parent)
+	return l
+}
+
+// begin makes l a lease of hd.
+func (l *Lease) begin(hd *hold) {
+	l.hold = hd
+	l.began = time.Now()
+	l.client.held(1)
+}
+
+// end ends l, once, and tells those who are to know.
+func (l *Lease) end(cause error) {
+	if !l.cause.CompareAndSwap(nil, &cause) {
+		return
+	}
+	l.cancel(cause)
+	l.client.held(-1)
+	if hook := l.client.opts.Hooks.Ended; hook != nil {
+		hook(EndEvent{Kind: kindMutex, Key: l.key, Held: time.Since(l.began), Cause: cause})
+	}
+}
+
+// ended returns why l ended, or nil.
+func (l *Lease) ended() error {
+	if cause := l.cause.Load(); cause != nil {
+		return *cause
+	}
+	return nil
+}
+
+// verdict is what Unlock says of a lease that did not reach Redis.
+func (l *Lease) verdict() error {
+	if cause := l.ended(); errors.Is(cause, ErrLost) {
+		return cause
+	}
+	return nil
+}
+
+// Key returns the key as it was given to the Client.
+func (l *Lease) Key() string { return l.key }
+
+// Context returns a child of the context given to Lock that ends with the lease;
+// [context.Cause] then matches [ErrLost], [ErrReleased] or [ErrClosed]. Do the guarded work under
+// it. Locking the same key under it, in any goroutine, enters again without a round trip.
+//
+// The lease itself outlives the cancellation of its parent: it is kept until Unlock, because the
+// holder may still be cleaning up.
+func (l *Lease) Context() context.Context { return &l.ctx }
+
+// Err returns nil while the lease is trusted, then why it ended: an error that matches
+// [ErrLost], [ErrReleased] or [ErrClosed]. It looks at the clock and does not contact Redis, so a
+// process that was stopped learns from the first call after it that its time is over.
+func (l *Lease) Err() error {
+	if l.ended() == nil {
+		l.client.watchdog.Check(&l.hold.guard)
+	}
+	return l.ended()
+}
+
+// Until returns when the trust in the lease ends unless it is renewed before. It reads the
+// monotonic clock and does not contact Redis.
+func (l *Lease) Until() time.Time { return l.hold.guard.Until() }
+
+// TTL asks Redis for how long the key has to live. It fails with [ErrLost] if Redis does not have
+// it for this lease. Redisson's remainTimeToLive.
+func (l *Lease) TTL(ctx context.Context) (time.Duration, error) {
+	type reply struct {
+		ttl time.Duration
+		err error
+	}
+	got, err := bounded(ctx, l.client, func() reply {
+		b := l.client.rc.B
+		replies := l.client.rc.DoMulti(context.Background(),
+			b().Hexists().Key(l.key).Field(l.hold.claim.owner).Build(),
+			b().Pttl().Key(l.key).Build())
+		ours, err := replies[0].AsBool()
+		if err != nil {
+			return reply{err: err}
+		}
+		ms, err := replies[1].AsInt64()
+		if err == nil && (!ours || ms < 0) {
+			err = fmt.Errorf("%w: Redis has no such owner", ErrLost)
+		}
+		return reply{time.Duration(ms) * time.Millisecond, err}
+	})
+	if err = cmpOr(err, got.err); err != nil {
+		return 0, &Error{Op: "ttl", Key: l.key, Err: refused(err)}
+	}
+	return got.ttl, nil
+}
+
+// Unlock gives the lease back; the last lease of a reentrant set frees the key. It runs to its
+// end even if ctx is cancelled, within [Options.OpTimeout], so a plain defer is right.
+//
+// It fails with [ErrReleased] the second time, and with [ErrLost] if the lease was lost; a key
+// that is still this lease's is freed all the same. With another error the outcome is unknown: the
+// Client goes on trying in the background, and the key expires at the latest.
+//
+// Redisson's unlock.
+func (l *Lease) Unlock(context.Context) error {
+	if err := l.hold.home.unlock(l); err != nil {
+		return &Error{Op: "unlock", Key: l.key, Err: err}
+	}
+	return nil
+}
+
+// do calls fn under l and unlocks, also if fn panics.
+func (l *Lease) do(ctx context.Context, fn func(ctx context.Context) error) (err error) {
+	defer func() { err = join(err, l.Unlock(ctx)) }()
+	return fn(l.Context())
+}
+
+// leaseContext is the context of a lease. It knows its lease, for reentry, and looks at the clock
+// when asked for its error.
+type leaseContext struct {
+	context.Context
+
+	lease *Lease
+}
+
+func (x *leaseContext) Err() error {
+	if x.Context.Err() == nil {
+		_ = x.lease.Err()
+	}
+	return x.Context.Err()
+}
+
+func (x *leaseContext) Value(key any) any {
+	if k, ok := key.(leaseKey); ok && k.client == x.lease.client && k.key == x.lease.key {
+		return x.lease
+	}
+	return x.Context.Value(key)
+}
+
+// leaseKey asks a context for the innermost lease of a key of a client.
+type leaseKey struct {
+	client *Client
+	key    string
+}
+
+// leaseFrom returns the innermost lease of key that ctx is under, or nil.
+func leaseFrom(ctx context.Context, c *Client, key string) *Lease {
+	l, _ := ctx.Value(leaseKey{c, key}).(*Lease)
+	return l
+}
+
+// bounded runs send beside the caller, who returns when ctx ends or Options.OpTimeout is over.
+func bounded[T any](ctx context.Context, c *Client, send func() T) (T, error) {
+	got := make(chan T, 1)
+	c.spawn(func() { got <- send() })
+	timer := time.NewTimer(c.opts.OpTimeout)
+	defer timer.Stop()
+	var none T
+	select {
+	case reply := <-got:
+		return reply, nil
+	case <-ctx.Done():
+		return none, ended(ctx)
+	case <-timer.C:
+		return none, fmt.Errorf("no answer within %v", c.opts.OpTimeout)
+	}
+}

@@ -1,0 +1,179 @@
+package runtime_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+)
+
+// panicExit ends the goroutine in the middle of what it does.
+func panicExit() { runtime.Goexit() }
+
+func TestLease_IsRenewedWhileHeld(t *testing.T) {
+	t.Parallel()
+	renewed := make(chan lockrt.RenewEvent, 100)
+	c := newClient(t, lockrt.Options{Hooks: lockrt.Hooks{Renewed: func(e lockrt.RenewEvent) { renewed <- e }}})
+	m := c.Mutex(redistest.Key(t, "k"), lockrt.WithWatchdog(time.Second))
+	lease, err := m.Lock(patient(t))
+	require.NoError(t, err)
+	granted := lease.Until()
+	for range 6 { // twice the watchdog time
+		e := receive(t, renewed, "a renewal")
+		require.NoError(t, e.Err)
+		require.Equal(t, m.Key(), e.Key)
+	}
+	require.NoError(t, lease.Err())
+	require.Greater(t, lease.Until(), granted.Add(time.Second))
+	ttl, err := lease.TTL(patient(t))
+	require.NoError(t, err)
+	require.LessOrEqual(t, ttl, time.Second)
+	require.NoError(t, lease.Unlock(t.Context()))
+}
+
+func TestLease_OfFixedLengthEndsBeforeItsKey(t *testing.T) {
+	t.Parallel()
+	renewed := make(chan lockrt.RenewEvent, 100)
+	c := newClient(t, lockrt.Options{Hooks: lockrt.Hooks{Renewed: func(e lockrt.RenewEvent) { renewed <- e }}})
+	m := c.Mutex(redistest.Key(t, "k"))
+	before := time.Now()
+	lease, err := m.Lock(patient(t), lockrt.WithLease(500*time.Millisecond))
+	require.NoError(t, err)
+	require.LessOrEqual(t, lease.Until(), before.Add(time.Second))
+	receive(t, lease.Context().Done(), "the end of the lease")
+	require.Less(t, time.Since(before), patience)
+	require.EqualError(t, context.Cause(lease.Context()), "lease lost: its time is over")
+	require.ErrorIs(t, lease.Err(), lockrt.ErrLost)
+	require.Empty(t, renewed)
+	require.ErrorIs(t, lease.Unlock(t.Context()), lockrt.ErrLost)
+
+	next, err := m.Lock(patient(t), lockrt.WithLease(time.Minute))
+	require.NoError(t, err)
+	require.NoError(t, next.Unlock(t.Context()))
+}
+
+func TestLease_OfFixedLengthIsFullForEachHolder(t *testing.T) {
+	t.Parallel()
+	hooks, waiting, _ := watch()
+	m := newClient(t, lockrt.Options{Hooks: hooks}).Mutex(redistest.Key(t, "k"), lockrt.WithLease(10*time.Second))
+	lease, err := m.Lock(patient(t))
+	require.NoError(t, err)
+	first := lease.Until()
+	got := lockLater(patient(t), m)
+	receive(t, waiting, "the waiter")
+	require.NoError(t, lease.Unlock(t.Context()))
+	next := receive(t, got, "the lock")
+	require.NoError(t, next.err)
+	require.Greater(t, next.lease.Until(), first)
+	require.NoError(t, next.lease.Unlock(t.Context()))
+}
+
+func TestLease_WaitersOfOneProcessMayWantDifferentTerms(t *testing.T) {
+	t.Parallel()
+	hooks, waiting, _ := watch()
+	c := newClient(t, lockrt.Options{Hooks: hooks})
+	m := c.Mutex(redistest.Key(t, "k"))
+	lease, err := m.Lock(patient(t))
+	require.NoError(t, err)
+	short := lockLater(patient(t), m, lockrt.WithLease(time.Second))
+	receive(t, waiting, "the first waiter")
+	long := lockLater(patient(t), m, lockrt.WithWatchdog(time.Minute))
+	receive(t, waiting, "the second waiter")
+	require.NoError(t, lease.Unlock(t.Context()))
+	got := receive(t, short, "the short lease")
+	require.NoError(t, got.err)
+	require.Less(t, time.Until(got.lease.Until()), time.Second)
+	require.NoError(t, got.lease.Unlock(t.Context()))
+	got = receive(t, long, "the long lease")
+	require.NoError(t, got.err)
+	ttl, err := got.lease.TTL(patient(t))
+	require.NoError(t, err)
+	require.Greater(t, ttl, 30*time.Second)
+	require.NoError(t, got.lease.Unlock(t.Context()))
+}
+
+func TestLease_OutlivesItsParent(t *testing.T) {
+	t.Parallel()
+	m := newClient(t, lockrt.Options{}).Mutex(redistest.Key(t, "k"))
+	parent, cancel := context.WithCancel(t.Context())
+	lease, err := m.Lock(parent)
+	require.NoError(t, err)
+	cancel()
+	<-lease.Context().Done()
+	require.NoError(t, lease.Err(), "the work is called off, the lock is not")
+	_, err = lease.TTL(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, lease.Unlock(parent), "Unlock does not mind a cancelled context")
+	require.Zero(t, exists(t, m.Key()))
+}
+
+func TestLease_ContextEndsWithACause(t *testing.T) {
+	t.Parallel()
+	m := newClient(t, lockrt.Options{}).Mutex(redistest.Key(t, "k"))
+	lease, err := m.Lock(patient(t))
+	require.NoError(t, err)
+	child, cancel := context.WithCancel(lease.Context())
+	defer cancel()
+	require.NoError(t, child.Err())
+	require.NoError(t, lease.Unlock(t.Context()))
+	<-child.Done()
+	require.ErrorIs(t, child.Err(), context.Canceled)
+	require.ErrorIs(t, context.Cause(child), lockrt.ErrReleased)
+	err = lease.Unlock(t.Context())
+	require.ErrorIs(t, err, lockrt.ErrReleased)
+	var e *lockrt.Error
+	require.ErrorAs(t, err, &e)
+	require.Equal(t, &lockrt.Error{Op: "unlock", Key: m.Key(), Err: lockrt.ErrReleased}, e)
+}
+
+func TestLease_UnlockFromManyGoroutinesReleasesOnce(t *testing.T) {
+	t.Parallel()
+	m := newClient(t, lockrt.Options{}).Mutex(redistest.Key(t, "k"))
+	lease, err := m.Lock(patient(t))
+	require.NoError(t, err)
+	var mu sync.Mutex
+	var wins int
+	var wg sync.WaitGroup
+	for range 16 {
+		wg.Go(func() {
+			err := lease.Unlock(t.Context())
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil {
+				wins++
+			} else if !errors.Is(err, lockrt.ErrReleased) {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	require.Equal(t, 1, wins)
+}
+
+func TestLease_DeletedKeyIsToldAtTheNextRenewal(t *testing.T) {
+	t.Parallel()
+	hooks, _, ends := watch()
+	m := newClient(t, lockrt.Options{Hooks: hooks}).Mutex(redistest.Key(t, "k"), lockrt.WithWatchdog(2*time.Second))
+	lease, err := m.Lock(patient(t))
+	require.NoError(t, err)
+	inner, err := m.Lock(lease.Context())
+	require.NoError(t, err)
+	redistest.Shared(t).Do("DEL", m.Key())
+	require.ErrorIs(t, receive(t, ends, "an end").Cause, lockrt.ErrLost)
+	require.ErrorIs(t, receive(t, ends, "an end").Cause, lockrt.ErrLost, "those who entered again are told too")
+	require.ErrorIs(t, context.Cause(lease.Context()), lockrt.ErrLost)
+	require.ErrorIs(t, context.Cause(inner.Context()), lockrt.ErrLost)
+	require.ErrorIs(t, inner.Err(), lockrt.ErrLost)
+	_, err = lease.TTL(patient(t))
+	require.ErrorIs(t, err, lockrt.ErrLost)
+	require.ErrorIs(t, inner.Unlock(t.Context()), lockrt.ErrLost)
+	require.ErrorIs(t, lease.Unlock(t.Context()), lockrt.ErrLost)
+	require.Empty(t, ends)
+}

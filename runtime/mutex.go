@@ -1,0 +1,152 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/lockgen/lockgen/runtime/internal/watchdog"
+	"github.com/lockgen/lockgen/scripts"
+)
+
+// A Mutex excludes everybody else, in this process and in all others, Java programs with
+// Redisson included. It names a key and holds no state: make one for each use, keep one, share
+// it between goroutines. Redisson's RLock.
+//
+// Goroutines of one process are served in the order in which they asked; between processes a
+// freed key goes to whoever asks first.
+type Mutex struct {
+	c    *Client
+	key  string
+	opts []LockOption
+}
+
+// Key returns the name of the mutex, which is its key in Redis.
+func (m *Mutex) Key() string { return m.key }
+
+// Lock waits until the key is granted, ctx ends or [WithWait] runs out. ctx becomes the parent of
+// [Lease.Context]. Redisson's lock and tryLock(waitTime, leaseTime, unit).
+//
+// After an error nothing is held: a grant that raced with the end of ctx, or whose reply was
+// lost, is given back. The error matches ctx.Err(), [ErrNotAcquired] after WithWait, [ErrClosed],
+// [ErrWrongType] for a key that is not a lock, a [KeyError] or [ErrBadOption] before anything
+// was sent, or what Redis refused with. An outage of Redis is waited out for as long as the
+// watchdog or lease time.
+func (m *Mutex) Lock(ctx context.Context, opts ...LockOption) (*Lease, error) {
+	return m.lock(ctx, "lock", opts)
+}
+
+// TryLock tries once, without waiting for others, and fails with [ErrNotAcquired]. A key that
+// this process holds or already waits for is refused without a round trip. Redisson's tryLock.
+func (m *Mutex) TryLock(ctx context.Context, opts ...LockOption) (*Lease, error) {
+	return m.lock(ctx, "try lock", append(opts[:len(opts):len(opts)], WithWait(0)))
+}
+
+// Do locks, calls fn with the lease's context and unlocks, also if fn panics. Its error joins
+// fn's own, the loss of the lease if it was lost while fn ran, even if fn returned nil, and a
+// failure to unlock.
+func (m *Mutex) Do(ctx context.Context, fn func(ctx context.Context, lease *Lease) error, opts ...LockOption) error {
+	lease, err := m.Lock(ctx, opts...)
+	if err != nil {
+		return err
+	}
+	return lease.do(ctx, func(ctx context.Context) error { return fn(ctx, lease) })
+}
+
+// ForceUnlock takes the key from whoever holds it and reports whether anybody did. A holder in
+// this process loses its lease at once, one elsewhere at its next renewal. Redisson's
+// forceUnlock.
+func (m *Mutex) ForceUnlock(ctx context.Context) (bool, error) {
+	type reply struct {
+		taken bool
+		err   error
+	}
+	fail := func(err error) (bool, error) { return false, &Error{Op: "force unlock", Key: m.key, Err: err} }
+	if err := checkKey(m.key); err != nil {
+		return fail(err)
+	}
+	h, err := m.c.home(m.key)
+	if err != nil {
+		return fail(err)
+	}
+	defer m.c.leave(h)
+	guard := h.guard() // before: what is granted after is not what was taken
+	got, err := bounded(ctx, m.c, func() reply {
+		taken, err := m.c.run(scripts.ForceUnlock,
+			[]string{m.key, lockChannel(m.key)},
+			[]string{messageUnlocked, publish}).AsBool()
+		return reply{taken, err}
+	})
+	if err = cmpOr(err, got.err); err != nil {
+		return fail(refused(err))
+	}
+	if got.taken && guard != nil {
+		m.c.watchdog.Lose(guard, watchdog.ErrRefused)
+	}
+	return got.taken, nil
+}
+
+// lock is every way to lock.
+func (m *Mutex) lock(ctx context.Context, op string, opts []LockOption) (*Lease, error) {
+	event := AcquireEvent{Kind: kindMutex, Key: m.key}
+	hooks := &m.c.opts.Hooks
+	start := time.Now()
+	if hooks.AcquireStart != nil {
+		ctx = hooks.AcquireStart(ctx, event)
+	}
+	lease, err := m.acquire(ctx, opts, func() {
+		if hooks.Waiting != nil {
+			hooks.Waiting(ctx, event)
+		}
+	})
+	if err != nil {
+		err = &Error{Op: op, Key: m.key, Err: err}
+	}
+	if hooks.AcquireEnd != nil {
+		event.Waited, event.Err = time.Since(start), err
+		hooks.AcquireEnd(ctx, event)
+	}
+	return lease, err
+}
+
+func (m *Mutex) acquire(ctx context.Context, opts []LockOption, waiting func()) (*Lease, error) {
+	cfg, err := m.c.configure(m.opts, opts)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkKey(m.key); err != nil {
+		return nil, err
+	}
+	if ctx.Err() != nil {
+		return nil, ended(ctx)
+	}
+	l := newLease(m.c, m.key, ctx)
+	if outer := leaseFrom(ctx, m.c, m.key); outer != nil && outer.hold.home.reenter(outer, l) {
+		return l, nil
+	}
+	h, err := m.c.home(m.key)
+	if err != nil {
+		l.cancel(err)
+		return nil, err
+	}
+	defer m.c.leave(h)
+	w := newWaiter(l, cfg.terms)
+	err = m.c.await(ctx, h, w, cfg, waiting)
+	if err == nil && ctx.Err() != nil {
+		err = ended(ctx) // granted, but not wanted any more
+	}
+	if err != nil {
+		h.leave(w)
+		l.cancel(err)
+		return nil, err
+	}
+	return l, nil
+}
+
+// join joins the errors that are not nil; what says nothing new is left out.
+func join(err, more error) error {
+	if more == nil || err != nil && errors.Is(err, ErrLost) && errors.Is(more, ErrLost) {
+		return err
+	}
+	return errors.Join(err, more)
+}

@@ -1,0 +1,134 @@
+package runtime
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+)
+
+// UntilDone as a wait means: as long as the context lives. It is the default.
+const UntilDone time.Duration = -1
+
+// The defaults of [Options].
+const (
+	DefaultWatchdog  = 30 * time.Second // Redisson's lockWatchdogTimeout
+	DefaultOpTimeout = 3 * time.Second
+	DefaultCohort    = 16
+)
+
+// minLease is the shortest lease that can be renewed in time over a network. It also
+// keeps a duration below a millisecond from becoming the 0 that deletes a key.
+const minLease = 100 * time.Millisecond
+
+// Options configures a [Client]. The zero value is ready to use.
+type Options struct {
+	// Watchdog is how long a lock outlives a holder that crashed. It is renewed every
+	// third of it while held. Redisson's lockWatchdogTimeout. Defaults to 30s, at least
+	// 100ms.
+	Watchdog time.Duration
+
+	// OpTimeout bounds the calls that do not end with the caller's context: unlocking,
+	// and waiting for requests under way when the client is closed. Defaults to 3s.
+	OpTimeout time.Duration
+
+	// Cohort bounds how many times in a row a lock goes from one goroutine of this
+	// process to the next without a word to Redis, so that other processes get their
+	// turn. Defaults to 16; 1 gives the lock back to Redis after each holder.
+	Cohort int
+
+	// Logger is told what no caller can be told, such as a subscription that fails.
+	// Defaults to none.
+	Logger *slog.Logger
+
+	// Hooks observe the client.
+	Hooks Hooks
+}
+
+func (o Options) withDefaults() (Options, error) {
+	o.Watchdog = orDefault(o.Watchdog, DefaultWatchdog)
+	o.OpTimeout = orDefault(o.OpTimeout, DefaultOpTimeout)
+	if o.Cohort == 0 {
+		o.Cohort = DefaultCohort
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	switch {
+	case o.Watchdog < minLease:
+		return o, fmt.Errorf("lockgen: Options.Watchdog: %w: %v is shorter than %v", ErrBadOption, o.Watchdog, minLease)
+	case o.OpTimeout < 0:
+		return o, fmt.Errorf("lockgen: Options.OpTimeout: %w: %v is negative", ErrBadOption, o.OpTimeout)
+	case o.Cohort < 0:
+		return o, fmt.Errorf("lockgen: Options.Cohort: %w: %d is negative", ErrBadOption, o.Cohort)
+	}
+	return o, nil
+}
+
+func orDefault(d, otherwise time.Duration) time.Duration {
+	if d == 0 {
+		return otherwise
+	}
+	return d
+}
+
+// A LockOption adjusts a primitive, where it is given to the Client's method, or one call,
+// where it is given to Lock or TryLock. The call's wins.
+type LockOption interface{ applyLock(*lockConfig) }
+
+type lockOption func(*lockConfig)
+
+func (f lockOption) applyLock(c *lockConfig) { f(c) }
+
+// WithWait bounds the wait and nothing else: after d, Lock fails with [ErrNotAcquired]. 0
+// tries once. A context with a timeout would also end the lease's context. Redisson's
+// waitTime.
+func WithWait(d time.Duration) LockOption {
+	return lockOption(func(c *lockConfig) { c.wait = d })
+}
+
+// WithLease sets a lease of fixed length that is not renewed: d after the grant the lock is
+// free again, whatever its holder does, and the holder is told before. At least 100ms.
+// Redisson's leaseTime.
+func WithLease(d time.Duration) LockOption {
+	return lockOption(func(c *lockConfig) { c.ttl, c.renew = d, false })
+}
+
+// WithWatchdog overrides [Options.Watchdog]: the lock is renewed while it is held and
+// outlives a crashed holder by at most d. At least 100ms. It undoes an earlier [WithLease].
+// Redisson has one watchdog timeout for all locks.
+func WithWatchdog(d time.Duration) LockOption {
+	return lockOption(func(c *lockConfig) { c.ttl, c.renew = d, true })
+}
+
+// lockConfig is what one call of Lock goes by.
+type lockConfig struct {
+	wait time.Duration // UntilDone, 0 to try once, or a bound
+	terms
+}
+
+// terms are what a holder and Redis agree on.
+type terms struct {
+	ttl   time.Duration
+	renew bool
+}
+
+func (c *Client) configure(base, call []LockOption) (lockConfig, error) {
+	cfg := lockConfig{wait: UntilDone, terms: terms{ttl: c.opts.Watchdog, renew: true}}
+	for _, o := range base {
+		o.applyLock(&cfg)
+	}
+	for _, o := range call {
+		o.applyLock(&cfg)
+	}
+	switch {
+	case cfg.wait < 0 && cfg.wait != UntilDone:
+		return cfg, fmt.Errorf("%w: a wait of %v is negative", ErrBadOption, cfg.wait)
+	case cfg.ttl < minLease:
+		name := "lease"
+		if cfg.renew {
+			name = "watchdog"
+		}
+		return cfg, fmt.Errorf("%w: a %s of %v is shorter than %v", ErrBadOption, name, cfg.ttl, minLease)
+	}
+	return cfg, nil
+}

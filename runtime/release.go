@@ -1,0 +1,86 @@
+package runtime
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/lockgen/lockgen/runtime/internal/watchdog"
+	"github.com/lockgen/lockgen/scripts"
+)
+
+// publish is the command by which the scripts announce a release.
+const publish = "publish"
+
+// releaseOnce asks Redis to take the key from owner. ours is false when it was not owner's.
+func (c *Client) releaseOnce(key, owner string) (ours bool, err error) {
+	n, err := c.run(scripts.Release,
+		[]string{key, lockChannel(key)},
+		[]string{owner, messageUnlocked, publish}).AsInt64()
+	return n >= 0, err
+}
+
+// release gives a granted claim back. It tries until Redis has answered, at most for
+// Options.OpTimeout; after that it goes on in the background.
+func (c *Client) release(key string, cl claim) error {
+	limit := time.Now().Add(c.opts.OpTimeout)
+	var down outage
+	for sent := false; ; {
+		ours, err := c.releaseOnce(key, cl.owner)
+		if err == nil && cl.doubt {
+			// A request of this claim whose reply was lost may still be on its way.
+			c.withdraw(key, cl.owner, cl.ttl)
+		}
+		switch {
+		case err == nil && (ours || sent):
+			return nil // if not now, then by the try whose reply was lost
+		case err == nil:
+			return fmt.Errorf("%w: %w", ErrLost, watchdog.ErrRefused)
+		case !passing(err):
+			return refused(err)
+		}
+		sent = sent || unknown(err)
+		pause := down.backoff(err)
+		if time.Now().Add(pause).After(limit) || !c.pause(pause) {
+			c.withdraw(key, cl.owner, cl.ttl)
+			return err
+		}
+	}
+}
+
+// withdraw makes sure, in the background, that Redis does not keep the key for owner: a request
+// in its name may have been answered without our knowing, or may reach the server only after
+// this. Nobody else has this owner, so asking too often harms nobody. It ends when Redis has
+// answered ttl from now, when any such request has come to its end, or a minute later without
+// an answer.
+func (c *Client) withdraw(key, owner string, ttl time.Duration) {
+	const least, most, patience = 25 * time.Millisecond, 5 * time.Second, time.Minute
+	until := time.Now().Add(ttl)
+	c.background(func() {
+		for pause := least; ; pause = min(2*pause, most) {
+			_, err := c.releaseOnce(key, owner)
+			now := time.Now()
+			switch {
+			case err != nil && !passing(err):
+				c.opts.Logger.Warn("lockgen: a claim could not be withdrawn; its key expires", "key", key, "error", err)
+				return
+			case err == nil && now.After(until), now.After(until.Add(patience)):
+				return
+			}
+			if !c.pause(pause) {
+				return
+			}
+		}
+	})
+}
+
+// pause waits for d and reports false if the client was closed meanwhile.
+func (c *Client) pause(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-c.stopped:
+		return false
+	}
+}

@@ -1,0 +1,58 @@
+package runtime
+
+import (
+	"context"
+
+	"github.com/redis/rueidis"
+
+	"github.com/lockgen/lockgen/scripts"
+)
+
+// run sends a script and blocks for its reply. It takes no context: rueidis would put a
+// deadline on the connection, which other callers share, and a cancellable context costs it a
+// third of its speed. The connection's own timeout bounds the call; callers who must return
+// earlier do so beside it.
+//
+// Scripts are preloaded before the first call. A server that forgot them, because it was
+// restarted, failed over or flushed, is given them again.
+func (c *Client) run(s *scripts.Script, keys, args []string) rueidis.RedisResult {
+	loaded := c.loads.Load()
+	if loaded == 0 {
+		loaded = c.load(loaded)
+	}
+	reply := c.rc.Do(context.Background(), c.evalsha(s, keys, args))
+	if err, ok := rueidis.IsRedisErr(reply.Error()); ok && err.IsNoScript() {
+		c.load(loaded)
+		reply = c.rc.Do(context.Background(), c.evalsha(s, keys, args))
+	}
+	return reply
+}
+
+func (c *Client) evalsha(s *scripts.Script, keys, args []string) rueidis.Completed {
+	return c.rc.B().Evalsha().Sha1(s.SHA1).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()
+}
+
+// load sends every script to every node, in one round trip each, unless somebody else has
+// done so since the caller saw seen loads. It returns the number of loads so far. It need not
+// succeed: a script that could not be loaded is missed when it is called, and loaded then.
+func (c *Client) load(seen uint64) uint64 {
+	c.loading.Lock()
+	defer c.loading.Unlock()
+	if now := c.loads.Load(); now != seen {
+		return now
+	}
+	for addr, node := range c.rc.Nodes() {
+		all := scripts.All()
+		loads := make(rueidis.Commands, len(all))
+		for i, s := range all {
+			loads[i] = node.B().ScriptLoad().Script(s.Source).Build()
+		}
+		for _, reply := range node.DoMulti(context.Background(), loads...) {
+			if err := reply.Error(); err != nil {
+				c.opts.Logger.Warn("lockgen: scripts could not be loaded", "server", addr, "error", err)
+				return seen
+			}
+		}
+	}
+	return c.loads.Add(1)
+}

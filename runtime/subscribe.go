@@ -1,0 +1,50 @@
+package runtime
+
+import (
+	"context"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/lockgen/lockgen/runtime/internal/hub"
+)
+
+// newHub returns the hub through which a client hears of releases.
+//
+// The connection is a dedicated one, not the shared one of Client.Receive: its loss is
+// reported, where Receive subscribes again without a word and so hides that messages were
+// missed, and servers that refuse other commands on a subscribed connection do not matter.
+func newHub(c *Client) *hub.Hub {
+	return hub.New(hub.Config{
+		Dial:    c.subscriber,
+		Linger:  time.Second,
+		Backoff: []time.Duration{10 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond, 250 * time.Millisecond},
+		OnError: func(err error) {
+			c.opts.Logger.Warn("lockgen: subscribing failed; waiters ask by timer until it works", "error", err)
+		},
+		OnBroken: func(err error) {
+			c.opts.Logger.Info("lockgen: subscription connection broke; connecting again", "error", err)
+		},
+	})
+}
+
+func (c *Client) subscriber(message func(channel, payload string)) (hub.Conn, <-chan error, error) {
+	conn, _ := c.rc.Dedicate()
+	broken := conn.SetPubSubHooks(rueidis.PubSubHooks{
+		OnMessage: func(m rueidis.PubSubMessage) { message(m.Channel, m.Message) },
+	})
+	return subscriber{conn}, broken, nil
+}
+
+// subscriber is a connection that only subscribes.
+type subscriber struct{ conn rueidis.DedicatedClient }
+
+func (s subscriber) Subscribe(channels []string) error {
+	return s.conn.Do(context.Background(), s.conn.B().Subscribe().Channel(channels...).Build()).Error()
+}
+
+func (s subscriber) Unsubscribe(channels []string) error {
+	return s.conn.Do(context.Background(), s.conn.B().Unsubscribe().Channel(channels...).Build()).Error()
+}
+
+func (s subscriber) Close() { s.conn.Close() }
