@@ -80,8 +80,7 @@ var packages = sync.OnceValues(func() (map[string]pkg, error) {
 	cmd.Dir = ".."
 	out, err := cmd.Output()
 	if err != nil {
-		var exit *exec.ExitError
-		if errors.As(err, &exit) {
+		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 			err = errors.New(string(exit.Stderr))
 		}
 		return nil, err

@@ -39,15 +39,30 @@ type Client struct {
 	loading  sync.Mutex // held while loading them
 	watchdog *watchdog.Watchdog
 	hub      *hub.Hub
-	closing  chan struct{}  // closed by Close and Shutdown: nothing is granted any more
-	stopped  chan struct{}  // closed by Close: what runs in the background gives up
-	work     sync.WaitGroup // what runs in the background
+	closing  chan struct{} // closed by Close and Shutdown: nothing is granted any more
+	stopped  chan struct{} // closed by Close: what runs in the background gives up
 
 	mu      sync.Mutex // guards the rest
-	homes   map[string]*home
-	leases  int           // not yet ended
-	drained chan struct{} // closed when leases is 0 after Shutdown; nil before
 	state   clientState
+	homes   map[string]*home
+	holds   int    // keys that this process has in Redis
+	running int    // goroutines that were spawned
+	drained signal // after Shutdown: there are no holds
+	idle    signal // after Close: nothing runs any more
+}
+
+// A signal is nil until somebody wants it, and closed once.
+type signal chan struct{}
+
+func (s signal) set() {
+	if s == nil {
+		return
+	}
+	select {
+	case <-s:
+	default:
+		close(s)
+	}
 }
 
 type clientState int
@@ -67,6 +82,9 @@ func New(rc rueidis.Client, opts Options) (*Client, error) {
 	opts, err := opts.withDefaults()
 	if err != nil {
 		return nil, err
+	}
+	if rc.Mode() == rueidis.ClientModeCluster {
+		return nil, errors.New("lockgen: the client is connected to a cluster; one server, or one with Sentinel, is supported")
 	}
 	c := &Client{
 		rc:      rc,
@@ -131,9 +149,9 @@ func (c *Client) Shutdown(ctx context.Context) error {
 		close(c.closing)
 	}
 	if c.drained == nil {
-		c.drained = make(chan struct{})
-		if c.leases == 0 {
-			close(c.drained)
+		c.drained = make(signal)
+		if c.holds == 0 {
+			c.drained.set()
 		}
 	}
 	drained := c.drained
@@ -168,6 +186,10 @@ func (c *Client) Close() error {
 	}
 	c.state = closed
 	close(c.stopped)
+	c.idle = make(signal)
+	if c.running == 0 {
+		c.idle.set()
+	}
 	homes := make([]*home, 0, len(c.homes))
 	for _, h := range c.homes {
 		homes = append(homes, h)
@@ -183,7 +205,7 @@ func (c *Client) Close() error {
 		defer close(done)
 		c.watchdog.Close()
 		c.hub.Close()
-		c.work.Wait()
+		<-c.idle
 		if c.owned {
 			c.rc.Close()
 		}
@@ -241,36 +263,34 @@ func (c *Client) leave(h *home) {
 	}
 }
 
-// held counts the leases that have not ended.
+// held counts the keys that this process has in Redis.
 func (c *Client) held(change int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.leases += change
-	if c.leases == 0 && c.drained != nil {
-		select {
-		case <-c.drained:
-		default:
-			close(c.drained)
-		}
+	c.holds += change
+	if c.holds == 0 {
+		c.drained.set()
 	}
 }
 
-// background runs f on a goroutine that Close waits for. It returns false, and does not run f,
-// when the client is closed.
-func (c *Client) background(f func()) bool {
+// spawn runs f on a goroutine that Close waits for, if it was started before or by such a
+// goroutine.
+func (c *Client) spawn(f func()) {
+	c.mu.Lock()
+	c.running++
+	c.mu.Unlock()
+	go func() {
+		defer c.finished()
+		f()
+	}()
+}
+
+func (c *Client) finished() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.state == closed {
-		return false
-	}
-	c.work.Go(f)
-	return true
-}
-
-// spawn runs f like background, but also when the client is closed; then nobody waits for it.
-func (c *Client) spawn(f func()) {
-	if !c.background(f) {
-		go f()
+	c.running--
+	if c.running == 0 {
+		c.idle.set()
 	}
 }
 

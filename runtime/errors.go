@@ -54,6 +54,9 @@ func (e *KeyError) Error() string {
 	return e.Name + ": " + path + " " + e.Reason
 }
 
+// errLate is the outcome of a request that was granted for a time that is over already.
+var errLate = errors.New("the answer came when the lease it granted was over")
+
 // ended returns the error of a context that is done.
 func ended(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
@@ -80,13 +83,13 @@ func refused(err error) error {
 
 // passing reports whether err is of the kind that goes away by itself, so that one who
 // waits anyway may wait for that too: a broken connection, a server that starts, fails
-// over, is out of memory or runs somebody's long script.
+// over, is out of memory, runs somebody's long script or has its scripts flushed all the time.
 func passing(err error) bool {
 	reply, ok := rueidis.IsRedisErr(err)
 	if !ok {
 		return !errors.Is(err, rueidis.ErrClosing)
 	}
-	for _, kind := range []string{"LOADING", "BUSY", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "READONLY", "OOM"} {
+	for _, kind := range []string{"LOADING", "BUSY", "NOSCRIPT", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "READONLY", "OOM"} {
 		if strings.HasPrefix(reply.Error(), kind+" ") {
 			return true
 		}
@@ -100,7 +103,7 @@ func unknown(err error) bool {
 	if err == nil {
 		return false
 	}
-	if _, ok := rueidis.IsRedisErr(err); ok || errors.Is(err, rueidis.ErrClosing) || errors.Is(err, ErrClosed) {
+	if _, ok := rueidis.IsRedisErr(err); ok || errors.Is(err, rueidis.ErrClosing) {
 		return false
 	}
 	var op *net.OpError

@@ -34,6 +34,7 @@ type home struct {
 	claim *claim     // what the queue asks with; nil before the first request for it
 	hold  *hold      // what the process has in Redis, or nil
 	busy  bool       // a request is under way, or a loss is being told
+	shut  bool       // the client is closed: nobody enters again
 }
 
 // A place is a waiter's position in a home's queue.
@@ -47,7 +48,7 @@ type place struct {
 // for another claim, so whatever late request or release names it cannot harm a later one.
 type claim struct {
 	owner string
-	ttl   time.Duration // that it last asked for
+	ttl   time.Duration // the longest that it asked for
 	ours  bool          // Redis said so, but nobody was given it
 	doubt bool          // Redis may hold the key for this owner without our knowing: a reply was lost
 }
@@ -62,7 +63,7 @@ type hold struct {
 	// Guarded by home.mu.
 	leases []*Lease // of the present holder: one, and one more for each reentry
 	passed int      // times it went to another goroutine without a word to Redis
-	lost   bool
+	lost   error    // why the watchdog gave it up, or nil
 }
 
 func newHome(c *Client, key string) *home {
@@ -87,7 +88,7 @@ func (h *home) join(w *waiter) bool {
 func (h *home) reenter(outer, l *Lease) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.hold == nil || h.hold != outer.hold || outer.unlocked || outer.ended() != nil {
+	if h.shut || h.hold == nil || h.hold != outer.hold || outer.unlocked || outer.ended() != nil {
 		return false
 	}
 	h.attach(h.hold, l)
@@ -102,52 +103,61 @@ func (h *home) ask(w *waiter) {
 		h.claim = &claim{owner: h.c.newOwner()}
 	}
 	cl := h.claim
-	cl.ttl = w.terms.ttl
+	cl.ttl = max(cl.ttl, w.terms.ttl)
 	h.mu.Unlock()
 
 	h.c.stay(h)
-	request := func() {
+	h.c.spawn(func() {
 		defer h.c.leave(h)
 		sent := time.Now() // before the request: trust is counted from here
 		ttl, err := h.c.run(scripts.Acquire, []string{h.key}, []string{millis(w.terms.ttl), cl.owner}).AsInt64()
-		h.settle(w, cl, sent, ttl, err)
-	}
-	if !h.c.background(request) {
-		h.c.leave(h)
-		h.settle(w, cl, time.Time{}, 0, ErrClosed)
-	}
+		if rest := h.settle(w, cl, sent, ttl, err); rest != nil {
+			rest()
+		}
+	})
 }
 
 // granted is the reply of the acquire script that means yes.
 const granted = -2
 
-// settle deals with the answer to the request that w sent with cl.
-func (h *home) settle(w *waiter, cl *claim, sent time.Time, ttl int64, err error) {
+// settle deals with the answer to the request that w sent with cl. It returns what is left to do
+// when nobody wants what was granted, or may have been.
+func (h *home) settle(w *waiter, cl *claim, sent time.Time, ttl int64, err error) (rest func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.busy = false
 	cl.doubt = cl.doubt || unknown(err)
+	cl.ours = cl.ours && err != nil // an answer replaces the one before
 	if err == nil && ttl == granted {
 		// Redis has it for us in any case. Who is it for?
+		trusted := sent.Add(w.terms.ttl - watchdog.Margin(w.terms.ttl))
 		next := h.head()
-		if h.c.granting() && next != nil && next.terms == w.terms {
+		switch {
+		case next == nil || next.terms != w.terms || !h.c.granting():
+			// w has left. Whoever is next wants other terms, and asks for them with this claim.
+			cl.ours = true
+		case !time.Now().Before(trusted):
+			cl.ours = true
+			err = errLate
+		default:
 			h.take(cl, w.terms, sent)
 			h.give(next)
-			return
+			return nil
 		}
-		// w has left, and whoever is next wants other terms: it asks for them with this claim.
-		cl.ours = true
 	}
 	switch {
 	case w.place.element == nil && h.queue.Len() == 0:
-		h.abandon()
+		return h.abandon()
 	case w.place.element == nil:
 		h.promote()
 	case err != nil:
 		w.news <- news{kind: failed, err: err}
+	case cl.ours:
+		w.news <- news{kind: failed, err: ErrClosed} // it is on its way out
 	default:
 		w.news <- news{kind: refusedFor, ttl: time.Duration(ttl) * time.Millisecond}
 	}
+	return nil
 }
 
 // leave takes w out of the queue. If it was given the lease after all, that is unlocked.
@@ -158,22 +168,26 @@ func (h *home) leave(w *waiter) {
 		h.c.spawn(func() { _ = h.unlock(w.lease) })
 		return
 	}
-	defer h.mu.Unlock()
+	var rest func()
 	h.queue.Remove(w.place.element)
 	w.place.element = nil
-	if h.busy || h.hold != nil {
-		return // who ends that looks after the queue
-	}
-	if h.queue.Len() == 0 {
-		h.abandon()
-	} else {
+	switch {
+	case h.busy || h.hold != nil: // who ends that looks after the queue
+	case h.queue.Len() == 0:
+		rest = h.abandon()
+	default:
 		h.promote()
+	}
+	h.mu.Unlock()
+	if rest != nil {
+		h.c.spawn(rest)
 	}
 }
 
 // close ends the leases of this home because the client is closed. Redis is told nothing.
 func (h *home) close() {
 	h.mu.Lock()
+	h.shut = true
 	var leases []*Lease
 	if h.hold != nil {
 		leases = append(leases, h.hold.leases...)
@@ -211,19 +225,22 @@ func (h *home) promote() {
 	w.news <- news{kind: turn}
 }
 
-// abandon gives up the claim, for nobody wants it any more.
-func (h *home) abandon() {
+// abandon gives up the claim, for nobody wants it any more. It returns what is left to do without
+// holding h.mu, or nil.
+func (h *home) abandon() (rest func()) {
 	cl := h.claim
 	h.claim = nil
 	switch {
 	case cl == nil:
+		return nil
 	case cl.ours:
 		h.busy = true
 		h.c.stay(h)
-		h.c.spawn(func() { h.free(*cl) })
+		return func() { _ = h.free(*cl) }
 	case cl.doubt:
-		h.c.withdraw(h.key, cl.owner, cl.ttl)
+		return func() { h.c.withdraw(h.key, *cl) }
 	}
+	return nil
 }
 
 // free gives a claim that Redis granted back to it, and then lets the queue go on. The home is
@@ -255,15 +272,15 @@ func (h *home) unlock(l *Lease) error {
 	hd.leases = slices.DeleteFunc(hd.leases, func(x *Lease) bool { return x == l })
 	if len(hd.leases) > 0 {
 		h.mu.Unlock()
-		return l.verdict()
+		return hd.lost
 	}
-	if hd.lost {
+	if hd.lost != nil {
 		h.mu.Unlock()
-		if !errors.Is(l.ended(), watchdog.ErrRefused) {
-			// Nobody confirmed that it is ours, nor that it is not: it is not needed any more.
-			h.c.withdraw(h.key, hd.claim.owner, hd.terms.ttl)
+		if hd.claim.doubt || !errors.Is(hd.lost, watchdog.ErrRefused) {
+			// Redis may still have it for us, or may get it again. It is not needed any more.
+			h.c.spawn(func() { h.c.withdraw(h.key, hd.claim) })
 		}
-		return l.verdict()
+		return hd.lost
 	}
 	if next := h.head(); h.suits(hd, next) {
 		hd.passed++
@@ -277,7 +294,11 @@ func (h *home) unlock(l *Lease) error {
 	h.mu.Unlock()
 
 	done := make(chan error, 1)
-	h.c.spawn(func() { done <- h.free(hd.claim) })
+	h.c.spawn(func() {
+		err := h.free(hd.claim)
+		h.c.held(-1)
+		done <- err
+	})
 	timer := time.NewTimer(h.c.opts.OpTimeout)
 	defer timer.Stop()
 	select {
@@ -297,18 +318,19 @@ func (h *home) lose(hd *hold, cause error) {
 	}
 	h.hold = nil
 	h.busy = true // the next one asks when the present one knows
-	hd.lost = true
+	hd.lost = lost(cause)
 	leases := slices.Clone(hd.leases)
 	h.mu.Unlock()
 
 	for _, l := range leases {
-		l.end(fmt.Errorf("%w: %w", ErrLost, cause))
+		l.end(hd.lost)
 	}
 
 	h.mu.Lock()
 	h.busy = false
 	h.promote()
 	h.mu.Unlock()
+	h.c.held(-1)
 	h.c.leave(h)
 }
 
@@ -326,6 +348,7 @@ func (h *home) take(cl *claim, t terms, sent time.Time) {
 	h.claim = nil
 	h.hold = hd
 	h.c.stay(h)
+	h.c.held(1)
 	h.c.watchdog.Start(&hd.guard, sent)
 }
 

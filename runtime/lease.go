@@ -2,7 +2,6 @@ package runtime
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -42,7 +41,6 @@ func newLease(c *Client, key string, parent context.Context) *Lease {
 func (l *Lease) begin(hd *hold) {
 	l.hold = hd
 	l.began = time.Now()
-	l.client.held(1)
 }
 
 // end ends l, once, and tells those who are to know.
@@ -51,24 +49,18 @@ func (l *Lease) end(cause error) {
 		return
 	}
 	l.cancel(cause)
-	l.client.held(-1)
 	if hook := l.client.opts.Hooks.Ended; hook != nil {
 		hook(EndEvent{Kind: kindMutex, Key: l.key, Held: time.Since(l.began), Cause: cause})
 	}
 }
 
+// lost returns the error of a lease that was lost because of cause.
+func lost(cause error) error { return fmt.Errorf("%w: %w", ErrLost, cause) }
+
 // ended returns why l ended, or nil.
 func (l *Lease) ended() error {
 	if cause := l.cause.Load(); cause != nil {
 		return *cause
-	}
-	return nil
-}
-
-// verdict is what Unlock says of a lease that did not reach Redis.
-func (l *Lease) verdict() error {
-	if cause := l.ended(); errors.Is(cause, ErrLost) {
-		return cause
 	}
 	return nil
 }
@@ -89,7 +81,9 @@ func (l *Lease) Context() context.Context { return &l.ctx }
 // process that was stopped learns from the first call after it that its time is over.
 func (l *Lease) Err() error {
 	if l.ended() == nil {
-		l.client.watchdog.Check(&l.hold.guard)
+		if cause := l.client.watchdog.Check(&l.hold.guard); cause != nil {
+			l.end(lost(cause)) // if the watchdog has not got round to it
+		}
 	}
 	return l.ended()
 }

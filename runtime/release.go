@@ -1,7 +1,6 @@
 package runtime
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
@@ -28,49 +27,52 @@ func (c *Client) release(key string, cl claim) error {
 		ours, err := c.releaseOnce(key, cl.owner)
 		if err == nil && cl.doubt {
 			// A request of this claim whose reply was lost may still be on its way.
-			c.withdraw(key, cl.owner, cl.ttl)
+			c.spawn(func() { c.withdraw(key, cl) })
 		}
 		switch {
 		case err == nil && (ours || sent):
 			return nil // if not now, then by the try whose reply was lost
 		case err == nil:
-			return fmt.Errorf("%w: %w", ErrLost, watchdog.ErrRefused)
+			return lost(watchdog.ErrRefused)
 		case !passing(err):
 			return refused(err)
 		}
 		sent = sent || unknown(err)
 		pause := down.backoff(err)
-		if time.Now().Add(pause).After(limit) || !c.pause(pause) {
-			c.withdraw(key, cl.owner, cl.ttl)
+		if time.Now().Add(pause).After(limit) {
+			c.spawn(func() { c.withdraw(key, cl) })
 			return err
 		}
+		<-time.After(pause)
 	}
 }
 
-// withdraw makes sure, in the background, that Redis does not keep the key for owner: a request
-// in its name may have been answered without our knowing, or may reach the server only after
-// this. Nobody else has this owner, so asking too often harms nobody. It ends when Redis has
-// answered ttl from now, when any such request has come to its end, or a minute later without
-// an answer.
-func (c *Client) withdraw(key, owner string, ttl time.Duration) {
+// withdraw makes sure that Redis does not keep the key for a claim that nobody wants any more: a
+// request for it may have been answered without our knowing, or may reach the server only after
+// this. Nobody else has its owner, so asking too often harms nobody.
+//
+// It watches for as long as a lease of the claim lasts, counted from the first answer, and gives up
+// after a minute without one, or when the client is closed.
+func (c *Client) withdraw(key string, cl claim) {
 	const least, most, patience = 25 * time.Millisecond, 5 * time.Second, time.Minute
-	until := time.Now().Add(ttl)
-	c.background(func() {
-		for pause := least; ; pause = min(2*pause, most) {
-			_, err := c.releaseOnce(key, owner)
-			now := time.Now()
-			switch {
-			case err != nil && !passing(err):
-				c.opts.Logger.Warn("lockgen: a claim could not be withdrawn; its key expires", "key", key, "error", err)
-				return
-			case err == nil && now.After(until), now.After(until.Add(patience)):
-				return
-			}
-			if !c.pause(pause) {
-				return
-			}
+	until := time.Now().Add(patience)
+	answered := false
+	for pause := least; ; pause = min(2*pause, most) {
+		_, err := c.releaseOnce(key, cl.owner)
+		if err == nil && !answered {
+			answered, until = true, time.Now().Add(cl.ttl)
 		}
-	})
+		switch {
+		case err != nil && !passing(err):
+			c.opts.Logger.Warn("lockgen: a claim could not be withdrawn; its key expires", "key", key, "error", err)
+			return
+		case time.Now().After(until):
+			return
+		}
+		if !c.pause(min(pause, time.Until(until)+time.Millisecond)) {
+			return
+		}
+	}
 }
 
 // pause waits for d and reports false if the client was closed meanwhile.

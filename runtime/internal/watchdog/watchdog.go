@@ -114,6 +114,7 @@ type Watchdog struct {
 
 	mu      sync.Mutex
 	queue   queue
+	armed   time.Time // when the loop looks again at the latest
 	started bool
 	closed  bool
 }
@@ -145,9 +146,7 @@ func (w *Watchdog) Start(l *Lease, sent time.Time) {
 		w.requests.Go(w.loop)
 	}
 	heap.Push(&w.queue, l)
-	if l.index == 0 {
-		w.wake()
-	}
+	w.wake(l)
 }
 
 // Stop ends guarding l and reports whether it was guarded: false means that Lost has
@@ -169,12 +168,15 @@ func (w *Watchdog) Lose(l *Lease, cause error) {
 	}
 }
 
-// Check loses l now if the trust in it has ended but the loop has not got round to it,
-// as after the process was stopped.
-func (w *Watchdog) Check(l *Lease) {
-	if !time.Now().Before(l.Until()) {
-		w.Lose(l, l.overdue())
+// Check returns nil while l can be trusted by the clock, then the cause of its loss. It need
+// not wait for the loop to get round to it, as after the process was stopped.
+func (w *Watchdog) Check(l *Lease) error {
+	if time.Now().Before(l.Until()) {
+		return nil
 	}
+	cause := l.overdue()
+	w.Lose(l, cause)
+	return cause
 }
 
 // Close ends the goroutine and waits for it and for the requests under way. Leases are
@@ -201,7 +203,12 @@ func (w *Watchdog) remove(l *Lease) bool {
 	return true
 }
 
-func (w *Watchdog) wake() {
+// wake makes the loop look again if l is due before it would. Mostly it is not: locks that
+// come and go leave the loop asleep.
+func (w *Watchdog) wake(l *Lease) {
+	if !l.due().Before(w.armed) {
+		return
+	}
 	select {
 	case w.poke <- struct{}{}:
 	default:
@@ -253,6 +260,7 @@ func (w *Watchdog) pass() time.Duration {
 	if len(w.queue) > 0 {
 		wait = w.queue[0].due().Sub(now)
 	}
+	w.armed = now.Add(wait)
 	if !w.closed {
 		for len(due) > 0 {
 			batch := due[:min(len(due), w.batch)]
@@ -284,9 +292,7 @@ func (w *Watchdog) send(batch []*Lease, now time.Time) {
 			if l.index >= 0 {
 				l.confirm(now)
 				heap.Fix(&w.queue, l.index)
-				if l.index == 0 {
-					w.wake()
-				}
+				w.wake(l)
 			}
 			w.mu.Unlock()
 		default:

@@ -1,0 +1,140 @@
+package runtime_test
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"testing"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+)
+
+// benchClient returns a client as [lockrt.Open] makes it.
+func benchClient(b *testing.B) *lockrt.Client {
+	b.Helper()
+	c, err := lockrt.Open(redistest.Shared(b).URL(), lockrt.Options{})
+	require.NoError(b, err)
+	b.Cleanup(func() { require.NoError(b, c.Close()) })
+	return c
+}
+
+func cycle(b *testing.B, ctx context.Context, m *lockrt.Mutex) {
+	lease, err := m.Lock(ctx)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := lease.Unlock(ctx); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// BenchmarkCycle locks and unlocks keys that nobody else wants.
+func BenchmarkCycle(b *testing.B) {
+	// The floor is what any lock has to do: two round trips with the smallest scripts that set
+	// and delete a hash with an expiry.
+	b.Run("floor", func(b *testing.B) {
+		rc := redistest.Shared(b).NewClient(func(o *rueidis.ClientOption) { o.PipelineMultiplex = -1 })
+		take := rueidis.NewLuaScript(`redis.call('hset', KEYS[1], ARGV[1], 1) redis.call('pexpire', KEYS[1], ARGV[2]) return 1`)
+		drop := rueidis.NewLuaScript(`if redis.call('hexists', KEYS[1], ARGV[1]) == 1 then return redis.call('del', KEYS[1]) end return 0`)
+		keys := []string{redistest.Key(b, "k")}
+		b.ReportAllocs()
+		for b.Loop() {
+			if err := take.Exec(context.Background(), rc, keys, []string{"owner", "30000"}).Error(); err != nil {
+				b.Fatal(err)
+			}
+			if err := drop.Exec(context.Background(), rc, keys, []string{"owner"}).Error(); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("mutex", func(b *testing.B) {
+		m := benchClient(b).Mutex(redistest.Key(b, "k"))
+		b.ReportAllocs()
+		for b.Loop() {
+			cycle(b, context.Background(), m)
+		}
+	})
+	b.Run("mutex, cancellable context", func(b *testing.B) {
+		m := benchClient(b).Mutex(redistest.Key(b, "k"))
+		b.ReportAllocs()
+		for b.Loop() {
+			cycle(b, b.Context(), m)
+		}
+	})
+	for _, goroutines := range []int{16, 256} {
+		b.Run("mutex, goroutines="+strconv.Itoa(goroutines), func(b *testing.B) {
+			c := benchClient(b)
+			share(b, goroutines, func(g int) func() {
+				m := c.Mutex(redistest.Key(b, strconv.Itoa(g)))
+				return func() { cycle(b, b.Context(), m) }
+			})
+		})
+	}
+}
+
+// BenchmarkContended locks one key from many goroutines of one process.
+func BenchmarkContended(b *testing.B) {
+	for _, goroutines := range []int{16, 100, 1000} {
+		b.Run("goroutines="+strconv.Itoa(goroutines), func(b *testing.B) {
+			m := benchClient(b).Mutex(redistest.Key(b, "k"))
+			share(b, goroutines, func(int) func() { return func() { cycle(b, b.Context(), m) } })
+		})
+	}
+}
+
+// BenchmarkReentry locks a key under the context of its own lease.
+func BenchmarkReentry(b *testing.B) {
+	m := benchClient(b).Mutex(redistest.Key(b, "k"))
+	lease, err := m.Lock(b.Context())
+	require.NoError(b, err)
+	b.ReportAllocs()
+	for b.Loop() {
+		cycle(b, lease.Context(), m)
+	}
+	require.NoError(b, lease.Unlock(b.Context()))
+}
+
+// BenchmarkHandOver passes a key to and fro between two clients, which share nothing but Redis.
+func BenchmarkHandOver(b *testing.B) {
+	key := redistest.Key(b, "k")
+	clients := [2]*lockrt.Client{benchClient(b), benchClient(b)}
+	var wg sync.WaitGroup
+	turns := make(chan struct{}, b.N)
+	for range b.N {
+		turns <- struct{}{}
+	}
+	close(turns)
+	b.ResetTimer()
+	for _, c := range clients {
+		wg.Go(func() {
+			for range turns {
+				cycle(b, b.Context(), c.Mutex(key))
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// share runs b.N calls on n goroutines, each with the function that make gives it.
+func share(b *testing.B, n int, make func(g int) func()) {
+	b.Helper()
+	b.ReportAllocs()
+	var wg sync.WaitGroup
+	for g := range n {
+		mine := b.N / n
+		if g < b.N%n {
+			mine++
+		}
+		call := make(g)
+		wg.Go(func() {
+			for range mine {
+				call()
+			}
+		})
+	}
+	wg.Wait()
+}
