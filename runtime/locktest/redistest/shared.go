@@ -39,8 +39,7 @@ var keys atomic.Int64
 // means something to Redis Cluster.
 func Key(tb testing.TB, suffix string) string {
 	name := strings.Map(func(r rune) rune {
-		switch {
-		case r == '{' || r == '}' || r == ':' || r <= ' ' || r == 0x7f:
+		if r <= ' ' || r == 0x7f || strings.ContainsRune("{}:", r) {
 			return '_'
 		}
 		return r
