@@ -79,6 +79,10 @@ func (f *file) specs(methods []*model.Method) {
 		}
 	}
 	f.Line()
+	if len(defs) == 1 {
+		f.Var().Add(defs[0])
+		return
+	}
 	f.Var().Defs(defs...)
 }
 
