@@ -121,6 +121,10 @@ func Parse(list *diag.List, c *ast.Comment) *Directive {
 	}
 	before := list.Len()
 	for i, arg := range args {
+		if strings.HasPrefix(arg.Arg, "//") {
+			list.Add(arg.Pos, raw.End(), "a directive has no comment behind it; put it above")
+			break
+		}
 		end := raw.End()
 		if i+1 < len(args) {
 			end = args[i+1].Pos

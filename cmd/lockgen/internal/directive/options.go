@@ -59,11 +59,12 @@ func set(list *diag.List, d *Directive, a *Arg) {
 	case d.has(a.Name):
 		list.Add(a.Pos, a.End, "option %s is given twice", a.Name)
 		return
-	case a.Value == "":
+	}
+	d.given = append(d.given, a)
+	if a.Value == "" {
 		list.Add(a.Pos, a.End, "option %s needs a value: %s=...", a.Name, a.Name)
 		return
 	}
-	d.given = append(d.given, a)
 	if wrong := options[i].set(d, a); wrong != "" {
 		from, to := a.ValuePos()
 		list.Add(from, to, "%s", wrong)
@@ -127,7 +128,7 @@ func setKind(_ *Directive, a *Arg) string {
 	case slices.Contains(kinds, a.Value):
 		return "kind=" + a.Value + " is not supported yet; the one kind is mutex"
 	}
-	return "unknown kind " + a.Value + diag.Suggest(a.Value, kinds[:1]) + "; the one kind is mutex"
+	return "unknown kind " + a.Value + "; the one kind is mutex"
 }
 
 func setWait(d *Directive, a *Arg) string {

@@ -145,7 +145,7 @@ func (c *collector) put(d *Directive, group *ast.CommentGroup) {
 	case p.pkg:
 		c.putPackage(d)
 	case d.Verb == Defaults:
-		c.misplaced(d, "defaults belongs into the package comment, directly above the package clause")
+		c.misplaced(d, "defaults belongs in the package comment, directly above the package clause")
 	case p.other != "":
 		c.misplaced(d, "%s; %s", home(d.Verb), p.other)
 	case p.trailing:
@@ -249,7 +249,7 @@ func home(v Verb) string {
 	case Service, Locks:
 		return string(v) + " belongs directly above an interface"
 	case Defaults:
-		return "defaults belongs into the package comment, directly above the package clause"
+		return "defaults belongs in the package comment, directly above the package clause"
 	default:
 		return string(v) + " belongs directly above a method of an interface"
 	}
