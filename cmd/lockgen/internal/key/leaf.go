@@ -1,6 +1,7 @@
 package key
 
 import (
+	"fmt"
 	"go/types"
 	"slices"
 	"strings"
@@ -51,7 +52,7 @@ func (w *walk) leaf(part Part) error {
 	case *types.Slice, *types.Array:
 		return refuse("%s", listRefusal(name, w.path(), t, w.stringers()))
 	case *types.Struct:
-		return refuse("%s is a struct; name one of its parts%s", name, w.offer())
+		return refuse("%s is a struct; name one of its parts%s", name, w.offer(": "))
 	case *types.Map:
 		return refuse("%s is a map; use an id of what it stands for", name)
 	case *types.Chan:
@@ -59,7 +60,7 @@ func (w *walk) leaf(part Part) error {
 	case *types.Signature:
 		return refuse("%s is a function; use its result as a parameter", name)
 	case *types.Interface:
-		return refuse("%s is an interface; use a type that is always written in one way%s", name, w.offer())
+		return refuse("%s is an interface; use a type that is always written in one way%s", name, w.offer(", or one of "))
 	}
 	return refuse("%s can't be written into a key", name)
 }
@@ -189,8 +190,8 @@ func (w *walk) path() string { return strings.Trim(w.text, "{}") }
 // names lists the fields and methods that a path could go on with, promoted ones too.
 func (w *walk) names() []string { return slices.Concat(w.fields(), w.methods(nil)) }
 
-// offer lists them for a message, those that end in something a key can have.
-func (w *walk) offer() string {
+// offer lists them for a message, those that end in something a key can have, behind a lead.
+func (w *walk) offer(lead string, args ...any) string {
 	fields, methods := w.fields(), w.methods(func(t types.Type) bool {
 		_, ok := t.Underlying().(*types.Basic)
 		return ok
@@ -206,7 +207,7 @@ func (w *walk) offer() string {
 	if len(all) > most {
 		all = append(all[:most], "...")
 	}
-	return "; there is " + strings.Join(all, ", ")
+	return fmt.Sprintf(lead, args...) + strings.Join(all, ", ")
 }
 
 func (w *walk) fields() []string {

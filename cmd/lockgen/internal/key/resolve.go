@@ -2,6 +2,7 @@ package key
 
 import (
 	"fmt"
+	"go/token"
 	"go/types"
 	"slices"
 	"strings"
@@ -76,7 +77,7 @@ func (s *Scope) param(text string, name Name) (int, types.Type, error) {
 // has says which parameters there are, for a message.
 func (s *Scope) has(names []string) string {
 	if len(names) > 0 {
-		return "; there is " + strings.Join(names, ", ")
+		return "; the parameters are " + strings.Join(names, ", ")
 	}
 	for i := range s.Params.Len() {
 		if i != s.Skip {
@@ -101,9 +102,6 @@ func (w *walk) step(name Name) error {
 	obj, index, indirect := types.LookupFieldOrMethod(w.typ, w.addressable, w.scope.Package, name.Text)
 	if obj == nil {
 		return w.missing(name, index, indirect)
-	}
-	if !obj.Exported() && obj.Pkg() != w.scope.Package {
-		return errorAt(name.Off, name.End, "key path %s: %s of %s is not exported%s", w.text, name.Text, w.typeName(w.typ), w.offer())
 	}
 	hops, err := w.hops(name, index)
 	if err != nil {
@@ -199,10 +197,25 @@ func (w *walk) missing(name Name, index []int, indirect bool) error {
 	case invalid(w.typ):
 		return errorAt(name.Off, name.End, "key path %s: the type of what has %s is not known", w.text, name.Text)
 	}
+	if pkg := w.home(); pkg != nil && pkg != w.scope.Package && !token.IsExported(name.Text) {
+		return errorAt(name.Off, name.End, "key path %s: %s can't be named outside of package %s%s", w.text, name.Text, pkg.Path(), w.offer("; %s has ", on))
+	}
 	if hint := diag.Suggest(name.Text, w.names()); hint != "" {
 		return errorAt(name.Off, name.End, "key path %s: %s has no field or method %s%s", w.text, on, name.Text, hint)
 	}
-	return errorAt(name.Off, name.End, "key path %s: %s has no field or method %s%s", w.text, on, name.Text, w.offer())
+	return errorAt(name.Off, name.End, "key path %s: %s has no field or method %s%s", w.text, on, name.Text, w.offer("; it has "))
+}
+
+// home is the package of the named type that was reached, or nil.
+func (w *walk) home() *types.Package {
+	t := types.Unalias(w.typ)
+	if p, ok := t.(*types.Pointer); ok {
+		t = types.Unalias(p.Elem())
+	}
+	if n, ok := t.(*types.Named); ok {
+		return n.Obj().Pkg()
+	}
+	return nil
 }
 
 func (w *walk) typeName(t types.Type) string {
