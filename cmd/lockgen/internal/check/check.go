@@ -59,6 +59,7 @@ type checker struct {
 	named    map[*directive.Interface]names
 	specs    map[token.Pos]*ast.TypeSpec // of the package, by the position of the name
 	docs     map[*ast.Field][]*directive.Directive
+	wrong    bool // directives are missing for the mistakes in them, so nothing is said about what isn't there
 }
 
 // names are those that the output declares for an interface.
@@ -80,6 +81,7 @@ func (c *checker) index() {
 		}
 	}
 	for _, file := range c.pkg.Files {
+		c.wrong = c.wrong || file.Wrong
 		for field, directives := range file.Directives.Methods {
 			c.docs[field] = directives
 		}
@@ -199,6 +201,9 @@ func (c *checker) file(file *load.File) *model.File {
 
 // unconsumed notes directives on methods that no annotated interface has.
 func (c *checker) unconsumed() {
+	if c.wrong {
+		return
+	}
 	for _, file := range c.pkg.Files {
 		for field, directives := range file.Directives.Methods {
 			if c.consumed[field] {
@@ -230,6 +235,11 @@ func constraint(file *ast.File) string {
 // object returns the interface that a declaration declares, or nil after saying why it is none.
 func (c *checker) object(iface *directive.Interface) (*types.TypeName, *types.Interface) {
 	spec, d := iface.Spec, iface.Directive
+	if it, ok := spec.Type.(*ast.InterfaceType); ok {
+		for _, f := range it.Methods.List {
+			c.consumed[f] = true
+		}
+	}
 	obj, ok := c.pkg.Info.Defs[spec.Name].(*types.TypeName)
 	if !ok {
 		c.list.Add(spec.Name.Pos(), spec.Name.End(), "%s is declared twice", spec.Name.Name)

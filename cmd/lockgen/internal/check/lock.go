@@ -188,7 +188,7 @@ func (c *checker) contextOf(m *method) (int, bool) {
 		case wanted != nil && p.Name() == wanted.Value:
 			if !isContext(p.Type()) {
 				from, to := wanted.ValuePos()
-				c.list.Add(from, to, "ctx=%s: the parameter is a %s, not a context.Context", wanted.Value, c.typeName(p.Type()))
+				c.list.Add(from, to, "ctx=%s: the parameter is of type %s, not context.Context", wanted.Value, c.typeName(p.Type()))
 				return -1, false
 			}
 			return i, true
@@ -218,7 +218,7 @@ func (c *checker) noContext(m *method) bool {
 		if implementsContext(p.Type()) {
 			d := m.directives[0]
 			c.list.Add(d.Slash, d.End,
-				"%s of %s is a %s: it implements context.Context, but is not one, and can't be replaced by the lock's context; take a context.Context beside it",
+				"%s of %s is of type %s, which implements context.Context but can't be replaced by the lock's context; take a context.Context beside it",
 				p.Name(), m.fn.Name(), c.typeName(p.Type()))
 			return false
 		}

@@ -27,7 +27,7 @@ func (c *checker) locks(iface *directive.Interface) *model.Locks {
 			out.Methods = append(out.Methods, method)
 		}
 	}
-	if len(out.Methods) == 0 && c.list.Len() == before {
+	if len(out.Methods) == 0 && !c.wrong && c.list.Len() == before {
 		d := iface.Directive
 		c.list.Add(d.Slash, d.End, "%s has no methods, so it declares no locks", obj.Name())
 	}
@@ -45,6 +45,8 @@ func (c *checker) entity(iface *directive.Interface, m *method) *model.Method {
 	case m.has(directive.NoLock):
 		d := m.directives[0]
 		c.list.Add(d.Slash, d.End, "every method of a locks interface declares a lock; nolock is for services")
+		return nil
+	case len(m.directives) == 0 && c.wrong:
 		return nil
 	case len(m.directives) == 0:
 		c.list.Add(from, to, "%s declares no lock: put //lockgen:lock key=... above it", name)
@@ -97,7 +99,7 @@ func (c *checker) entitySignature(iface *directive.Interface, m *method) bool {
 		if types.Identical(arg, sig.Params().At(0).Type()) {
 			return true
 		}
-		c.list.Add(from, to, "%s takes a %s and returns the lock of a %s; they must be the same", name, c.typeName(sig.Params().At(0).Type()), c.typeName(arg))
+		c.list.Add(from, to, "%s takes %s and returns the lock of %s; they must be the same", name, c.typeName(sig.Params().At(0).Type()), c.typeName(arg))
 	default:
 		c.list.Add(from, to, "%s must return lockrt.EntityMutex[%s], not %s; other kinds are not supported yet",
 			name, c.typeName(sig.Params().At(0).Type()), c.typeName(result))

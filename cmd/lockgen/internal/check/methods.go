@@ -72,7 +72,7 @@ func (l *lister) expr(e ast.Expr) {
 		return
 	}
 	typ := l.c.pkg.Info.TypeOf(e)
-	if typ == nil {
+	if typ == nil || l.c.unknown(e, typ.Underlying()) {
 		return
 	}
 	var obj *types.TypeName
@@ -127,11 +127,11 @@ func (l *lister) add(m *method) {
 	}
 	l.found[m.fn.Name()] = m
 	l.order = append(l.order, m)
-	if m.field != nil {
-		l.c.consumed[m.field] = true
-	} else {
+	if m.field == nil {
 		l.foreign(m)
+		return
 	}
+	l.c.consumed[m.field] = true
 }
 
 // conflict handles a method that two embedded interfaces declare. One that the interface declares itself overrides both.

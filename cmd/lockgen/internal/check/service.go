@@ -27,7 +27,7 @@ func (c *checker) service(iface *directive.Interface) *model.Service {
 			out.Methods = append(out.Methods, method)
 		}
 	}
-	if !locked && c.list.Len() == before {
+	if !locked && !c.wrong && c.list.Len() == before {
 		d := iface.Directive
 		c.list.Add(d.Slash, d.End, "no method of %s has a lock: put //lockgen:lock key=... above those that need one", obj.Name())
 	}
@@ -40,7 +40,7 @@ func (c *checker) service(iface *directive.Interface) *model.Service {
 func (c *checker) serviceMethod(iface *directive.Interface, m *method) *model.Method {
 	out := c.signature(iface, m)
 	if !m.has(directive.Lock) {
-		if iface.Directive.RequireAll() && !m.has(directive.NoLock) {
+		if iface.Directive.RequireAll() && !m.has(directive.NoLock) && !c.wrong {
 			from, to := m.pos(iface)
 			c.list.Add(from, to, "%s has neither lock nor nolock, and require=all asks for one", m.fn.Name())
 		}

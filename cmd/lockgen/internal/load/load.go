@@ -56,6 +56,7 @@ type File struct {
 	Syntax     *ast.File
 	Directives *directive.File
 	Imports    map[string]string // name in the file to path; "." and "_" left out
+	Wrong      bool              // some of its directives are not in Directives, for the mistakes in them
 }
 
 const mode = packages.NeedName | packages.NeedFiles | packages.NeedImports | packages.NeedDeps | packages.NeedModule | packages.NeedForTest
@@ -75,7 +76,7 @@ func Load(cfg Config, list *diag.List) (*Result, error) {
 			return nil, err
 		}
 		if inTests {
-			withTests = append(withTests, filepath.Dir(pkg.GoFiles[0]))
+			withTests = append(withTests, pkg.Dir)
 		}
 	}
 	if len(withTests) > 0 {
@@ -114,7 +115,8 @@ func (l *loader) golist(patterns []string, tests bool) ([]*packages.Package, err
 	}
 	var roots []*packages.Package
 	for _, pkg := range pkgs {
-		if len(pkg.GoFiles) > 0 {
+		if info, err := os.Stat(pkg.Dir); err == nil && info.IsDir() {
+			// Whatever else is wrong with it, such as that it has nothing but tests: its files can be read.
 			roots = append(roots, pkg)
 			continue
 		}
@@ -127,13 +129,12 @@ func (l *loader) golist(patterns []string, tests bool) ([]*packages.Package, err
 
 // scan reads the files of a package's directory and remembers those that may have directives. It says whether a test has.
 func (l *loader) scan(pkg *packages.Package, hits map[string]bool) (inTests bool, err error) {
-	dir := filepath.Dir(pkg.GoFiles[0])
-	entries, err := os.ReadDir(dir)
+	entries, err := os.ReadDir(pkg.Dir)
 	if err != nil {
 		return false, err
 	}
 	for _, entry := range entries {
-		name := filepath.Join(dir, entry.Name())
+		name := filepath.Join(pkg.Dir, entry.Name())
 		if entry.IsDir() || !strings.HasSuffix(name, ".go") {
 			continue
 		}
@@ -229,11 +230,12 @@ func (u *unit) collect(l *loader, name string) {
 		}
 		return
 	}
+	before := l.list.Len()
 	d := directive.Collect(l.list, u.files[i])
 	if len(d.Interfaces) == 0 && len(d.Methods) == 0 && d.Defaults == nil {
 		return
 	}
-	u.root.Files = append(u.root.Files, &File{Name: name, Syntax: u.files[i], Directives: d, Imports: u.imports(u.files[i])})
+	u.root.Files = append(u.root.Files, &File{Name: name, Syntax: u.files[i], Directives: d, Imports: u.imports(u.files[i]), Wrong: l.list.Len() > before})
 }
 
 // declared lists the names of the package scope, those in its tests and in files for other systems too: names of imports must differ from all.
@@ -250,7 +252,7 @@ func (l *loader) declared(u *unit) map[string]token.Pos {
 		add(file)
 	}
 	others := slices.Clone(u.pkg.IgnoredFiles)
-	tests, err := filepath.Glob(filepath.Join(filepath.Dir(u.pkg.GoFiles[0]), "*_test.go"))
+	tests, err := filepath.Glob(filepath.Join(u.pkg.Dir, "*_test.go"))
 	if err == nil {
 		others = append(others, tests...)
 	}
