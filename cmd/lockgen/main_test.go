@@ -1,0 +1,110 @@
+package main_test
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockgen/lockgen/cmd/lockgen/internal/cli"
+)
+
+var update = flag.Bool("update", false, "rewrite what the scenarios expect")
+
+// TestScenarios runs testdata/*.txtar: an input tree, and the exact output or the exact messages. Each starts in a module that knows lockgen.
+// The commands are
+//
+//	lockgen [args]      runs the tool, here, and then type-checks the whole tree; with ! it must exit with 1
+//	trouble [args]      runs the tool, which must exit with 2
+//	nocheck             from here on the tree is not type-checked: it is broken on purpose
+func TestScenarios(t *testing.T) {
+	t.Parallel()
+	if *update {
+		require.Empty(t, os.Getenv("CI"), "-update is for people")
+	}
+	root, err := filepath.Abs("../..")
+	require.NoError(t, err)
+	checker := newTypeChecker(t, root)
+	testscript.Run(t, testscript.Params{
+		Dir:                "testdata",
+		UpdateScripts:      *update,
+		RequireUniqueNames: true,
+		Setup:              func(env *testscript.Env) error { return writeModule(root, env.WorkDir) },
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"lockgen": func(ts *testscript.TestScript, neg bool, args []string) {
+				want := 0
+				if neg {
+					want = 1
+				}
+				run(ts, want, args)
+				if !neg && ts.Getenv("nocheck") == "" {
+					ts.Check(checker.check(ts.MkAbs(".")))
+				}
+			},
+			"trouble": func(ts *testscript.TestScript, _ bool, args []string) { run(ts, 2, args) },
+			"nocheck": func(ts *testscript.TestScript, _ bool, _ []string) { ts.Setenv("nocheck", "1") },
+		},
+	})
+}
+
+// run calls the tool and wants an exit code of it.
+func run(ts *testscript.TestScript, want int, args []string) {
+	var stdout, stderr bytes.Buffer
+	dir := ts.MkAbs(".")
+	code := cli.Main(args, dir, &stdout, &stderr)
+	scrub := strings.NewReplacer(dir+string(filepath.Separator), "", dir, "$WORK")
+	_, err := scrub.WriteString(ts.Stdout(), stdout.String())
+	ts.Check(err)
+	_, err = scrub.WriteString(ts.Stderr(), stderr.String())
+	ts.Check(err)
+	if code != want {
+		ts.Fatalf("exit code %d, want %d\n%s%s", code, want, stdout.String(), stderr.String())
+	}
+}
+
+// writeModule makes dir a module that requires what this one requires, and this one.
+func writeModule(root, dir string) error {
+	name := filepath.Join(dir, "go.mod")
+	if _, err := os.Stat(name); err == nil {
+		return nil
+	}
+	mod, err := os.ReadFile(filepath.Join(root, "go.mod"))
+	if err != nil {
+		return err
+	}
+	sum, err := os.ReadFile(filepath.Join(root, "go.sum"))
+	if err != nil {
+		return err
+	}
+	const self = "github.com/lockgen/lockgen"
+	own := strings.Replace(string(mod), "module "+self, "module example.com/shop", 1) +
+		"\nrequire " + self + " v0.0.0\n\nreplace " + self + " => " + root + "\n"
+	if err := os.WriteFile(name, []byte(own), 0o600); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "go.sum"), sum, 0o600)
+}
+
+func TestUsage(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		args   []string
+		code   int
+		stdout string
+		stderr string
+	}{
+		{[]string{"-version"}, 0, "lockgen ", ""},
+		{[]string{"-h"}, 0, "", "usage: lockgen"},
+		{[]string{"-frobnicate"}, 2, "", "usage: lockgen"},
+	} {
+		var stdout, stderr bytes.Buffer
+		require.Equal(t, tt.code, cli.Main(tt.args, t.TempDir(), &stdout, &stderr), tt.args)
+		require.Contains(t, stdout.String(), tt.stdout)
+		require.Contains(t, stderr.String(), tt.stderr)
+	}
+}
