@@ -1,0 +1,63 @@
+package demo
+
+import (
+	"encoding/json"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/lockgen/lockgen/examples/orders/shop"
+)
+
+// A kind says what an event is about; it is the word that is printed.
+type kind string
+
+const (
+	isReady  kind = "ready"
+	hasEnded kind = "ended"
+
+	waits    kind = "waits"
+	holds    kind = "holds"
+	skips    kind = "skips"
+	renews   kind = "renews"
+	loses    kind = "LOSES"
+	pays     kind = "pays"
+	packs    kind = "packs"
+	ships    kind = "ships"
+	refuses  kind = "refuses"
+	hangs    kind = "hangs"
+	kills    kind = "KILLS"
+	takes    kind = "TAKES"
+	paysMore kind = "PAYS" // what was paid before
+	packMore kind = "PACKS"
+)
+
+// An event is what a replica tells, a line of JSON each.
+type event struct {
+	At      time.Time
+	Replica int // 0 for the operator
+	Kind    kind
+	Text    string       `json:",omitempty"`
+	Order   shop.OrderID `json:",omitempty"` // that hangs
+	Err     string       `json:",omitempty"` // why the process ended, unless all is well
+}
+
+// A teller writes the events of one replica.
+type teller struct {
+	replica int
+
+	mu  sync.Mutex // guards out
+	out io.Writer
+}
+
+// tell writes one event. Nobody is left to be told when it cannot be written.
+func (t *teller) tell(e event) {
+	e.At, e.Replica = time.Now(), t.replica
+	line, err := json.Marshal(e)
+	if err != nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_, _ = t.out.Write(append(line, '\n'))
+}

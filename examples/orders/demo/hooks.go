@@ -1,0 +1,37 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	lockrt "github.com/lockgen/lockgen/runtime"
+)
+
+// hooks tell of what happens to locks.
+func hooks(t *teller) lockrt.Hooks {
+	return lockrt.Hooks{
+		Waiting: func(_ context.Context, e lockrt.AcquireEvent) {
+			t.tell(event{Kind: waits, Text: "for " + e.Key})
+		},
+		AcquireEnd: func(_ context.Context, e lockrt.AcquireEvent) {
+			switch {
+			case errors.Is(e.Err, lockrt.ErrNotAcquired):
+				t.tell(event{Kind: skips, Text: e.Key + ", somebody else holds it"})
+			case e.Err == nil:
+				t.tell(event{Kind: holds, Text: fmt.Sprintf("%s, after %v", e.Key, e.Waited.Round(time.Millisecond))})
+			}
+		},
+		Renewed: func(e lockrt.RenewEvent) {
+			if e.Err == nil {
+				t.tell(event{Kind: renews, Text: e.Key})
+			}
+		},
+		Ended: func(e lockrt.EndEvent) {
+			if errors.Is(e.Cause, lockrt.ErrLost) {
+				t.tell(event{Kind: loses, Text: fmt.Sprintf("%s: %v", e.Key, e.Cause)})
+			}
+		},
+	}
+}

@@ -1,0 +1,91 @@
+package demo
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"text/tabwriter"
+	"time"
+)
+
+// reorder is how long an event is kept before it is printed, so that what several processes
+// tell comes in the order in which it happened.
+const reorder = 50 * time.Millisecond
+
+// Escape codes of a terminal.
+const (
+	plain  = "\x1b[0m"
+	bold   = "\x1b[1m"
+	dim    = "\x1b[2m"
+	red    = "\x1b[1;31m"
+	green  = "\x1b[32m"
+	yellow = "\x1b[33m"
+	cyan   = "\x1b[36m"
+)
+
+// colours are those of events; others are plain.
+var colours = map[kind]string{
+	waits: yellow, holds: cyan, skips: dim, renews: dim, refuses: dim, hangs: yellow,
+	pays: green, packs: green, ships: green,
+	loses: red, kills: red, takes: red, paysMore: red, packMore: red,
+}
+
+// A printer writes for people.
+type printer struct {
+	out    io.Writer
+	colour bool
+	start  time.Time // of the act
+	kept   []event
+}
+
+func (p *printer) line(format string, args ...any) {
+	fmt.Fprintf(p.out, format+"\n", args...)
+}
+
+func (p *printer) title(title string) {
+	p.line("\n%s", p.paint(bold, title))
+}
+
+// begin sets the time from which the events of an act are counted.
+func (p *printer) begin(at time.Time) { p.start = at }
+
+// add keeps an event to be printed by flush.
+func (p *printer) add(e event) { p.kept = append(p.kept, e) }
+
+// flush prints the events up to a time, in their order.
+func (p *printer) flush(until time.Time) {
+	slices.SortStableFunc(p.kept, func(a, b event) int { return a.At.Compare(b.At) })
+	n := 0
+	for n < len(p.kept) && !p.kept[n].At.After(until) {
+		e := p.kept[n]
+		who := "operator "
+		if e.Replica > 0 {
+			who = fmt.Sprintf("replica %d", e.Replica)
+		}
+		p.line("%7.3fs  %s  %s", e.At.Sub(p.start).Seconds(), who, p.paint(colours[e.Kind], fmt.Sprintf("%-8s%s", e.Kind, e.Text)))
+		n++
+	}
+	p.kept = slices.Delete(p.kept, 0, n)
+}
+
+// table prints what the acts did, side by side.
+func (p *printer) table(without, with tally) {
+	w := tabwriter.NewWriter(p.out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "act\torders paid\tpayments taken\tdouble payments\tpieces oversold\tday reports\ttime\t")
+	for _, row := range []struct {
+		act string
+		tally
+	}{{"without locks", without}, {"with locks", with}} {
+		fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\t%d\t%.1fs\t\n", row.act, row.paid(), row.taken(),
+			strconv.Itoa(row.double()), strconv.Itoa(row.oversold()), row.reports, row.took.Seconds())
+	}
+	_ = w.Flush()
+}
+
+func (p *printer) paint(colour, text string) string {
+	if !p.colour || colour == "" {
+		return text
+	}
+	return colour + text + plain
+}
