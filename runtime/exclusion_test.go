@@ -1,0 +1,390 @@
+package runtime_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+)
+
+// workerVariable holds the orders of a process that this test binary was started as.
+const workerVariable = "LOCKGEN_EXCLUSION_WORKER"
+
+// exclusion is what all processes of one run agree on.
+type exclusion struct {
+	URL        string
+	Addr       string
+	Lock       string
+	Counter    string // read, and written back one higher, by whoever holds the lock
+	History    string // list of what happened, in the order of the server
+	Victim     string // exists when the next holder is to die
+	Worker     string // the name of the process
+	Goroutines int
+	Watchdog   time.Duration
+}
+
+// What a worker writes into the history, followed by the name of the section and a value.
+const (
+	entered = "enter" // it holds the lock
+	left    = "leave" // it has written the counter, and still holds the lock
+	lost    = "lost"  // it was told that the lease is lost, and writes nothing any more
+)
+
+// dying is what a worker prints when it waits inside of a section to be killed.
+const dying = "dying"
+
+// TestExclusion has 4 processes with 8 goroutines each contend for one key. Inside they
+// do what must not be done by two at once: read a counter and write it back.
+func TestExclusion(t *testing.T) {
+	t.Parallel()
+	h := contend(t, exclusion{Goroutines: 8}, 4, 0)
+	require.Zero(t, h.lost)
+}
+
+// TestExclusion_HoldersKilled is TestExclusion with a holder killed every second, inside
+// of its section, half of them between the two steps that belong together.
+func TestExclusion_HoldersKilled(t *testing.T) {
+	t.Parallel()
+	contend(t, exclusion{Goroutines: 8, Watchdog: 500 * time.Millisecond}, 4, time.Second)
+}
+
+// contend runs the processes until there were enough acquisitions, and checks the history.
+func contend(t *testing.T, x exclusion, processes int, killEvery time.Duration) *history {
+	t.Helper()
+	acquisitions := 20_000
+	if testing.Short() {
+		acquisitions = 2_000
+	}
+	server := redistest.Server(t)
+	x.URL, x.Addr = server.URL(), server.Addr()
+	x.Lock, x.Counter, x.History, x.Victim = "exclusion", "counter", "history", "victim"
+
+	f := &fleet{t: t, orders: x, killed: make(chan string, 1)}
+	for range processes {
+		f.start()
+	}
+	var victims <-chan time.Time
+	if killEvery > 0 {
+		ticker := time.NewTicker(killEvery)
+		defer ticker.Stop()
+		victims = ticker.C
+	}
+	poll := time.NewTicker(20 * time.Millisecond)
+	defer poll.Stop()
+	over := time.After(5 * time.Minute)
+	kills := 0
+	for done := false; !done; {
+		select {
+		case <-poll.C:
+			events, err := server.Do("LLEN", x.History).ToInt64()
+			require.NoError(t, err)
+			done = int(events)/2 >= acquisitions+kills && (killEvery == 0 || kills >= 5)
+		case <-victims:
+			server.Do("SET", x.Victim, "1")
+		case <-f.killed:
+			kills++
+			f.start()
+		case <-over:
+			f.stop()
+			require.Fail(t, "too slow", "%d kills", kills)
+		}
+	}
+	server.Do("DEL", x.Victim)
+	f.stop()
+
+	events, err := server.Do("LRANGE", x.History, "0", "-1").AsStrSlice()
+	require.NoError(t, err)
+	h := check(events)
+	counter, err := server.Do("GET", x.Counter).AsInt64()
+	require.NoError(t, err)
+	t.Logf("%d acquisitions by %d processes, %d killed inside, %d leases lost, %d violations; counter %d, written %d times",
+		h.entered, f.started, f.kills, h.lost, len(h.violations), counter, h.left)
+	require.Empty(t, h.violations)
+	require.GreaterOrEqual(t, h.entered, acquisitions)
+	require.Equal(t, h.entered, h.left+h.lost+f.kills, "every section has an end that is known")
+	require.GreaterOrEqual(t, int(counter), h.left)
+	require.LessOrEqual(t, int(counter), h.left+h.lost+f.kills, "a killed section may have written")
+	return h
+}
+
+// A history is what the check of one run found.
+type history struct {
+	entered, left, lost int
+	violations          []string
+}
+
+// check replays the events in the order in which the server took them. Nobody may do
+// anything in its section after somebody else has entered, but say that it was told.
+func check(events []string) *history {
+	h := &history{}
+	open := make(map[string]bool) // sections that have begun; true when another began after
+	last := 0                     // value of the counter as it was last left
+	for i, event := range events {
+		words := strings.Fields(event)
+		what, section := words[0], words[1]
+		overtaken, inside := open[section]
+		switch what {
+		case entered:
+			h.entered++
+			for other := range open {
+				open[other] = true
+			}
+			open[section] = false
+		case lost:
+			h.lost++
+			delete(open, section)
+		case left:
+			h.left++
+			delete(open, section)
+			value, err := strconv.Atoi(words[2])
+			if err != nil || value <= last {
+				h.violations = append(h.violations, fmt.Sprintf("event %d: %s after %d was written: an update is lost", i, event, last))
+			}
+			last = value
+			if overtaken || !inside {
+				h.violations = append(h.violations, fmt.Sprintf("event %d: %s while somebody else was inside", i, event))
+			}
+		}
+	}
+	return h
+}
+
+func TestExclusion_CheckFindsViolations(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name   string
+		events []string
+		want   int
+	}{
+		{"one after the other", []string{"enter a", "leave a 1", "enter b", "leave b 2"}, 0},
+		{"two inside", []string{"enter a", "enter b", "leave b 1", "leave a 2"}, 1},
+		{"two inside, and an update lost", []string{"enter a", "enter b", "leave a 1", "leave b 1"}, 2},
+		{"update lost", []string{"enter a", "leave a 1", "enter b", "leave b 1"}, 1},
+		{"killed inside", []string{"enter a", "enter b", "leave b 1"}, 0},
+		{"killed inside after it wrote", []string{"enter a", "enter b", "leave b 2"}, 0},
+		{"told before it wrote", []string{"enter a", "enter b", "lost a", "leave b 1"}, 0},
+		{"told, and wrote", []string{"enter a", "lost a", "leave a 1"}, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			require.Len(t, check(tt.events).violations, tt.want)
+		})
+	}
+}
+
+// A fleet is the processes of one run.
+type fleet struct {
+	t      *testing.T
+	orders exclusion
+	killed chan string // a worker that was killed; it is to be replaced
+
+	started int
+	wg      sync.WaitGroup
+
+	mu      sync.Mutex
+	kills   int
+	stopped bool
+	inputs  []io.Closer
+}
+
+// start starts one more worker. It ends when its standard input does, at the latest with
+// this process.
+func (f *fleet) start() {
+	f.t.Helper()
+	orders := f.orders
+	orders.Worker = "w" + strconv.Itoa(f.started)
+	f.started++
+	line, err := json.Marshal(orders)
+	require.NoError(f.t, err)
+	cmd := exec.Command(os.Args[0], "-test.run=^TestExclusion_Worker$", "-test.timeout=10m")
+	cmd.Env = append(os.Environ(), workerVariable+"="+string(line))
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	in, err := cmd.StdinPipe()
+	require.NoError(f.t, err)
+	out, err := cmd.StdoutPipe()
+	require.NoError(f.t, err)
+	require.NoError(f.t, cmd.Start())
+	f.mu.Lock()
+	f.inputs = append(f.inputs, in)
+	f.mu.Unlock()
+	f.wg.Go(func() { f.attend(orders.Worker, cmd, out, &stderr) })
+}
+
+// attend kills the worker when it says that it is inside, and looks at how it ends.
+func (f *fleet) attend(worker string, cmd *exec.Cmd, out io.Reader, stderr *bytes.Buffer) {
+	var said strings.Builder
+	killed := false
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		if lines.Text() == dying {
+			killed = true
+			_ = cmd.Process.Kill()
+		}
+		said.WriteString(lines.Text() + "\n")
+	}
+	err := cmd.Wait()
+	f.mu.Lock()
+	stopped := f.stopped
+	if killed {
+		f.kills++
+	}
+	f.mu.Unlock()
+	switch {
+	case killed && !stopped:
+		f.killed <- worker
+	case !killed && err != nil:
+		f.t.Errorf("worker %s: %v\n%s%s", worker, err, said.String(), stderr)
+	}
+}
+
+// stop ends all workers and waits for them.
+func (f *fleet) stop() {
+	f.mu.Lock()
+	f.stopped = true
+	for _, in := range f.inputs {
+		_ = in.Close()
+	}
+	f.mu.Unlock()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f.wg.Wait()
+	}()
+	for {
+		select {
+		case <-f.killed: // just before it was stopped
+		case <-done:
+			return
+		}
+	}
+}
+
+// TestExclusion_Worker is the process that the tests above start. By itself it tests
+// nothing.
+func TestExclusion_Worker(t *testing.T) { //nolint:paralleltest // it is a process of its own
+	line := os.Getenv(workerVariable)
+	if line == "" {
+		return
+	}
+	var x exclusion
+	require.NoError(t, json.Unmarshal([]byte(line), &x))
+	locks, err := lockrt.Open(x.URL, lockrt.Options{Watchdog: x.Watchdog})
+	require.NoError(t, err)
+	rc := redistest.NewClient(t, x.Addr, func(o *rueidis.ClientOption) { o.DisableCache = true })
+
+	ctx, stop := context.WithCancel(t.Context())
+	go func() {
+		defer stop()
+		_, _ = io.Copy(io.Discard, os.Stdin)
+	}()
+	errs := make([]error, x.Goroutines)
+	var wg sync.WaitGroup
+	for i := range x.Goroutines {
+		wg.Go(func() {
+			w := worker{exclusion: x, rc: rc, mutex: locks.Mutex(x.Lock), name: x.Worker + "." + strconv.Itoa(i)}
+			errs[i] = w.run(ctx)
+			if errs[i] != nil {
+				stop()
+			}
+		})
+	}
+	wg.Wait()
+	require.NoError(t, errors.Join(errs...))
+	require.NoError(t, locks.Close())
+}
+
+// A worker is one goroutine of a process.
+type worker struct {
+	exclusion
+
+	rc    rueidis.Client
+	mutex *lockrt.Mutex
+	name  string
+}
+
+// run enters one section after the other until ctx ends.
+func (w worker) run(ctx context.Context) error {
+	for n := 0; ; n++ {
+		lease, err := w.mutex.Lock(ctx)
+		if ctx.Err() != nil {
+			if err == nil {
+				err = lease.Unlock(ctx)
+			}
+			if errors.Is(err, context.Canceled) || errors.Is(err, lockrt.ErrLost) {
+				err = nil
+			}
+			return err
+		}
+		if err != nil {
+			return err
+		}
+		if err := w.section(ctx, lease, w.name+"."+strconv.Itoa(n), n); err != nil {
+			return errors.Join(err, lease.Unlock(ctx))
+		}
+		if err := lease.Unlock(ctx); err != nil && !errors.Is(err, lockrt.ErrLost) {
+			return err
+		}
+	}
+}
+
+// section reads the counter and writes it back, in two steps that are not one.
+func (w worker) section(ctx context.Context, lease *lockrt.Lease, name string, n int) error {
+	ctx = context.WithoutCancel(ctx) // a section that has begun comes to its end
+	b := w.rc.B
+	replies := w.rc.DoMulti(ctx,
+		b().Rpush().Key(w.History).Element(entered+" "+name).Build(),
+		b().Get().Key(w.Counter).Build(),
+		b().Del().Key(w.Victim).Build())
+	for _, r := range replies {
+		if err := r.Error(); err != nil && !rueidis.IsRedisNil(err) {
+			return err
+		}
+	}
+	value, err := replies[1].AsInt64()
+	if err != nil && !rueidis.IsRedisNil(err) {
+		return err
+	}
+	if chosen, err := replies[2].AsBool(); err != nil || chosen {
+		return w.die(ctx, value+1, n, err)
+	}
+	if lease.Err() != nil {
+		return w.rc.Do(ctx, b().Rpush().Key(w.History).Element(lost+" "+name).Build()).Error()
+	}
+	next := strconv.FormatInt(value+1, 10)
+	replies = w.rc.DoMulti(ctx,
+		b().Set().Key(w.Counter).Value(next).Build(),
+		b().Rpush().Key(w.History).Element(left+" "+name+" "+next).Build())
+	return errors.Join(replies[0].Error(), replies[1].Error())
+}
+
+// die waits inside of the section to be killed, every other time after half of the work.
+func (w worker) die(ctx context.Context, next int64, n int, err error) error {
+	if err == nil && n%2 == 0 {
+		err = w.rc.Do(ctx, w.rc.B().Set().Key(w.Counter).Value(strconv.FormatInt(next, 10)).Build()).Error()
+	}
+	if err != nil {
+		return err
+	}
+	_, err = os.Stdout.WriteString(dying + "\n")
+	if err != nil {
+		return err
+	}
+	select {} // SIGKILL ends it
+}
+
