@@ -387,4 +387,3 @@ func (w worker) die(ctx context.Context, next int64, n int, err error) error {
 	}
 	select {} // SIGKILL ends it
 }
-
