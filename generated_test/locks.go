@@ -1,0 +1,33 @@
+package generatedtest
+
+import (
+	lockrt "github.com/lockgen/lockgen/runtime"
+)
+
+// A Seat is one of a show.
+type Seat struct {
+	Show  int32
+	Row   string
+	Aisle bool
+	No    uint8
+}
+
+// Locks are the locks of entities.
+//
+//lockgen:locks prefix=gen/shop wait=5s watchdog=20s
+type Locks interface {
+	// Order locks one order.
+	//
+	//lockgen:lock key=order:{id}
+	Order(id OrderID) lockrt.EntityMutex[OrderID]
+
+	// User locks one user.
+	//
+	//lockgen:lock key=user:{id} wait=0
+	User(id UserID) lockrt.EntityMutex[UserID]
+
+	// Seat locks one seat of one show.
+	//
+	//lockgen:lock key=seat:{s.Show}/{s.Row}:{s.No}:{s.Aisle} lease=1m
+	Seat(s Seat) lockrt.EntityMutex[Seat]
+}

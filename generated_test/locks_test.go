@@ -1,0 +1,70 @@
+package generatedtest_test
+
+import (
+	"context"
+	"hash/fnv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	gen "github.com/lockgen/lockgen/generated_test"
+	lockrt "github.com/lockgen/lockgen/runtime"
+)
+
+// uniqueNumber returns a number that no other test has.
+func uniqueNumber(t *testing.T) int64 {
+	h := fnv.New32a()
+	_, err := h.Write([]byte(newID(t)))
+	require.NoError(t, err)
+	return int64(h.Sum32()) << 8
+}
+
+// ship can be called only by a holder of the order's lock.
+func ship(p lockrt.Held[gen.OrderID]) gen.OrderID { return p.ID() }
+
+func TestLocks_ProveThatTheyAreHeld(t *testing.T) {
+	t.Parallel()
+	locks, others := gen.NewLocks(newReplica(t, nothing).locks), gen.NewLocks(newReplica(t, nothing).locks)
+	id := newID(t)
+	require.NoError(t, locks.Order(id).Do(patient(t), func(ctx context.Context, p lockrt.Held[gen.OrderID]) error {
+		require.Equal(t, id, ship(p))
+		require.NoError(t, ctx.Err())
+		_, err := others.Order(id).TryLock(patient(t))
+		require.ErrorIs(t, err, lockrt.ErrNotAcquired)
+		free, err := others.Order(newID(t)).Lock(patient(t))
+		require.NoError(t, err)
+		return free.Unlock(patient(t))
+	}))
+	again, err := others.Order(id).Lock(patient(t))
+	require.NoError(t, err)
+	require.NoError(t, again.Unlock(patient(t)))
+}
+
+func TestLocks_TakeTheirOptions(t *testing.T) {
+	t.Parallel()
+	locks, others := gen.NewLocks(newReplica(t, nothing).locks), gen.NewLocks(newReplica(t, nothing).locks)
+	id := gen.UserID(uniqueNumber(t))
+	first, err := locks.User(id).Lock(patient(t))
+	require.NoError(t, err)
+	_, err = others.User(id).Lock(patient(t))
+	require.ErrorIs(t, err, lockrt.ErrNotAcquired, "wait=0 tries once")
+	require.NoError(t, first.Unlock(patient(t)))
+
+	seat := gen.Seat{Show: int32(uniqueNumber(t) >> 9), Row: "a:1", No: 3}
+	held, err := locks.Seat(seat).Lock(patient(t))
+	require.NoError(t, err)
+	require.Equal(t, seat, held.ID())
+	key, err := locks.Seat(seat).Key()
+	require.NoError(t, err)
+	require.Equal(t, key, held.Key())
+	require.NoError(t, held.Unlock(patient(t)))
+}
+
+func TestLocks_RefuseABadID(t *testing.T) {
+	t.Parallel()
+	locks := gen.NewLocks(newReplica(t, nothing).locks)
+	_, err := locks.Order("").Lock(patient(t))
+	require.EqualError(t, err, "generatedtest.Locks.Order: id is empty")
+	_, err = locks.Order("").Key()
+	require.Error(t, err)
+}

@@ -1,0 +1,46 @@
+package generatedtest
+
+import (
+	"context"
+	htmpl "html/template"
+	"text/template"
+	stdtime "time"
+)
+
+// The package has declarations that the output would like to use for imports.
+func errors() string { return "errors" }
+
+type s struct{ ID string }
+
+// number are the types of an id.
+type number interface{ ~int | ~int64 }
+
+// Names has every name that could be in the way.
+//
+//lockgen:service name=Guarded
+type Names interface {
+	//lockgen:lock key=gen:{key}:{b}
+	Locals(ctx context.Context, key, keys, held, err, b string) error
+	//lockgen:lock key=gen:{nil}/{string}/{append}/{make}/{byte} wait=0 busy=skip
+	Predeclared(ctx context.Context, nil string, string int, append bool, make uint, byte string, len, error, any int) error
+	//lockgen:lock key=gen:{time}
+	Imports(context context.Context, time string, lockrt stdtime.Duration, template, errors int) (htmpl.HTML, error)
+	//lockgen:lock key=gen:{s.ID}
+	Shadow(ctx context.Context, s s) (res *s, err error)
+	//lockgen:lock key=gen:{NamesKeys}:{lockNamesGenerated}
+	Generated(ctx context.Context, NamesKeys, lockNamesGenerated string) error
+	//lockgen:lock key=gen:{x}
+	Results(ctx context.Context, x int, t *template.Template) (key string, held, _ int, e error)
+	//lockgen:lock key=gen:{x}
+	Lock(_ context.Context, x int, _ string, _ ...func(int) error) error
+	next() int
+	locks(_ int, _ *Order)
+}
+
+// Store has type parameters.
+//
+//lockgen:service
+type Store[K ~string, N number, _ any] interface {
+	//lockgen:lock key=gen:{k}:{n}
+	Put(ctx context.Context, k K, n N) (N, error)
+}
