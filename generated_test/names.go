@@ -7,7 +7,9 @@ import (
 	stdtime "time"
 )
 
-// The package has declarations that the output would like to use for imports.
+// Errors is here for the sake of what it calls: a declaration with a name that the output would like to use for an import.
+func Errors() string { return errors() }
+
 func errors() string { return "errors" }
 
 type s struct{ ID string }

@@ -41,14 +41,13 @@ func duration(d time.Duration) *jen.Statement {
 		{time.Hour, "Hour"}, {time.Minute, "Minute"}, {time.Second, "Second"},
 		{time.Millisecond, "Millisecond"}, {time.Microsecond, "Microsecond"}, {time.Nanosecond, "Nanosecond"},
 	}
-	for _, u := range units {
-		switch n := d / u.unit; {
-		case d%u.unit != 0:
-		case n == 1:
-			return jen.Qual("time", u.name)
-		default:
-			return jen.Lit(int(n)).Op("*").Qual("time", u.name)
-		}
+	i := 0
+	for d%units[i].unit != 0 {
+		i++
 	}
-	panic("templates: a nanosecond divides every duration")
+	unit := jen.Qual("time", units[i].name)
+	if n := d / units[i].unit; n > 1 {
+		return jen.Lit(int(n)).Op("*").Add(unit)
+	}
+	return unit
 }

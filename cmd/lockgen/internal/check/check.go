@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	"go/token"
 	"go/types"
+	"maps"
 	"slices"
 	"strings"
 	"unicode"
@@ -84,6 +85,12 @@ func (c *checker) index() {
 		c.wrong = c.wrong || file.Wrong
 		for field, directives := range file.Directives.Methods {
 			c.docs[field] = directives
+		}
+	}
+	for _, shared := range c.pkg.Shared {
+		maps.Copy(c.docs, shared.Methods)
+		if shared.Defaults != nil {
+			c.timing = shared.Defaults.Timing
 		}
 	}
 	for name := range c.pkg.Declared {

@@ -40,6 +40,19 @@ func Collect(list *diag.List, file *ast.File) *File {
 	return c.out
 }
 
+// In says whether a file has directives, right or wrong.
+func In(fset *token.FileSet, file *ast.File) bool {
+	list := diag.New(fset)
+	for _, group := range file.Comments {
+		for _, comment := range group.List {
+			if Parse(list, comment) != nil || list.Len() > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // A place is what a comment group belongs to.
 type place struct {
 	spec     *ast.TypeSpec // a type

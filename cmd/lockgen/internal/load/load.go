@@ -47,6 +47,7 @@ type Package struct {
 	Errors     []types.Error        // of its declarations; those that no directive reaches don't matter
 	Declared   map[string]token.Pos // everything in package scope, generated files left out
 	Files      []*File              // with directives, by name
+	Shared     []*directive.File    // of files that another package's outputs are made from: with tests, those without
 	Syntax     []*ast.File          // all
 }
 
@@ -171,6 +172,11 @@ func (l *loader) ours(name string, pkg *packages.Package) {
 
 // excluded notes a file whose directives this run can't see.
 func (l *loader) excluded(name string, src []byte) {
+	fset := token.NewFileSet()
+	file, err := parser.ParseFile(fset, name, src, parser.ParseComments|parser.SkipObjectResolution)
+	if err != nil || !directive.In(fset, file) {
+		return
+	}
 	why := "its name"
 	for line := range strings.Lines(string(src)) {
 		if strings.HasPrefix(line, "//go:build") {
@@ -209,6 +215,11 @@ func (l *loader) annotate(roots []*packages.Package, hits map[string]bool) {
 		if len(u.root.Files) == 0 {
 			u.root = nil
 			continue
+		}
+		for i, name := range u.names {
+			if hits[name] && !slices.Contains(names, name) {
+				u.root.Shared = append(u.root.Shared, directive.Collect(diag.New(l.list.Fset()), u.files[i]))
+			}
 		}
 		u.root.Declared = l.declared(u)
 		u.root.Syntax = u.files
