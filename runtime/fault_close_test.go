@@ -1,0 +1,271 @@
+package runtime_test
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+	"github.com/lockgen/lockgen/scripts"
+)
+
+// This file closes clients at bad moments, and looks at leases at the worst ones.
+
+// closings are the two ways to close a client.
+func closings() map[string]func(c *lockrt.Client) error {
+	return map[string]func(c *lockrt.Client) error{
+		"close":    (*lockrt.Client).Close,
+		"shutdown": func(c *lockrt.Client) error { return c.Shutdown(context.Background()) },
+	}
+}
+
+func TestFault_ClosingWithdrawsWhatIsHalfAcquired(t *testing.T) {
+	t.Parallel()
+	for name, end := range closings() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLine(t, lockrt.Options{OpTimeout: patience})
+			l.proxy.Blackhole(redistest.Replies)
+			got := lockLater(patient(t), l.client.Mutex(l.key))
+			until(t, "the server has granted it", func() bool { return number(t, l.server, "EXISTS", l.key) == 1 })
+			closed := make(chan error, 1)
+			go func() { closed <- end(l.client) }()
+			require.ErrorIs(t, receive(t, got, "the one who waits").err, lockrt.ErrClosed)
+			l.proxy.Deliver()
+			require.NoError(t, receive(t, closed, "the end of "+name))
+			require.Zero(t, number(t, l.server, "EXISTS", l.key), "granted to nobody")
+		})
+	}
+}
+
+func TestFault_ClosingWithdrawsAnAcquireWhoseReplyIsLost(t *testing.T) {
+	t.Parallel()
+	for name, end := range closings() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLine(t, lockrt.Options{OpTimeout: patience})
+			l.proxy.Blackhole(redistest.Replies)
+			got := lockLater(patient(t), l.client.Mutex(l.key))
+			until(t, "the server has granted it", func() bool { return number(t, l.server, "EXISTS", l.key) == 1 })
+			closed := make(chan error, 1)
+			go func() { closed <- end(l.client) }()
+			require.ErrorIs(t, receive(t, got, "the one who waits").err, lockrt.ErrClosed)
+			l.proxy.Discard()
+			require.NoError(t, receive(t, closed, "the end of "+name))
+			require.Zero(t, number(t, l.server, "EXISTS", l.key), "granted to nobody")
+		})
+	}
+}
+
+func TestFault_ShutdownWaitsForTheLastUnlock(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, lockrt.Options{OpTimeout: patience})
+	lease, err := l.client.Mutex(l.key).Lock(patient(t))
+	require.NoError(t, err)
+	releases := l.seen(scripts.Release)
+	l.proxy.Blackhole(redistest.Requests)
+	unlocked, down := make(chan error, 1), make(chan error, 1)
+	go func() { unlocked <- lease.Unlock(context.Background()) }()
+	receive(t, releases, "the release to be sent")
+	go func() { down <- l.client.Shutdown(context.Background()) }()
+	_, err = l.client.Mutex(l.key).TryLock(patient(t))
+	for !errors.Is(err, lockrt.ErrClosed) { // the shutdown has begun
+		_, err = l.client.Mutex(l.key).TryLock(patient(t))
+	}
+	require.Empty(t, down, "the key is not given back yet")
+	l.proxy.Deliver()
+	require.NoError(t, receive(t, unlocked, "the unlock"))
+	require.NoError(t, receive(t, down, "the shutdown"))
+	require.Zero(t, number(t, l.server, "EXISTS", l.key))
+}
+
+func TestFault_ShutdownDoesNotOvertakeTheLastUnlock(t *testing.T) {
+	t.Parallel()
+	down := make(chan error, 1)
+	hooks := lockrt.Hooks{Ended: func(lockrt.EndEvent) {
+		timer := time.NewTimer(200 * time.Millisecond)
+		defer timer.Stop()
+		select { // between the end of the lease and its release
+		case err := <-down:
+			down <- err
+		case <-timer.C:
+		}
+	}}
+	server := redistest.Shared(t)
+	c, err := lockrt.Open(server.URL(), lockrt.Options{Hooks: hooks})
+	require.NoError(t, err)
+	key := redistest.Key(t, "k")
+	lease, err := c.Mutex(key).Lock(patient(t))
+	require.NoError(t, err)
+	go func() { down <- c.Shutdown(context.Background()) }()
+	require.NoError(t, lease.Unlock(t.Context()))
+	require.Zero(t, number(t, server, "EXISTS", key))
+	require.NoError(t, receive(t, down, "the shutdown"))
+}
+
+func TestFault_ShutdownLeavesNoKeyOfAnUnlockedLease(t *testing.T) {
+	t.Parallel()
+	server := redistest.Shared(t)
+	for i := range 50 {
+		key := redistest.Key(t, strconv.Itoa(i))
+		c, err := lockrt.Open(server.URL(), lockrt.Options{})
+		require.NoError(t, err)
+		lease, err := c.Mutex(key).Lock(patient(t))
+		require.NoError(t, err)
+		unlocked := make(chan error, 1)
+		go func() { unlocked <- lease.Unlock(context.Background()) }()
+		require.NoError(t, c.Shutdown(patient(t)))
+		require.Zero(t, number(t, server, "EXISTS", key), "the shutdown was over")
+		require.NoError(t, receive(t, unlocked, "the unlock"))
+	}
+}
+
+func TestFault_CloseEndsEveryLeaseHoweverLateItWasEntered(t *testing.T) {
+	t.Parallel()
+	server := redistest.Shared(t)
+	for i := range 50 {
+		c, err := lockrt.Open(server.URL(), lockrt.Options{})
+		require.NoError(t, err)
+		m := c.Mutex(redistest.Key(t, strconv.Itoa(i)))
+		outer, err := m.Lock(patient(t))
+		require.NoError(t, err)
+		under := context.WithoutCancel(outer.Context())
+		var all sync.Map
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				for {
+					inner, err := m.TryLock(under)
+					if err != nil {
+						return
+					}
+					all.Store(inner, true)
+				}
+			})
+		}
+		require.NoError(t, c.Close())
+		wg.Wait()
+		require.ErrorIs(t, outer.Err(), lockrt.ErrClosed)
+		all.Range(func(inner, _ any) bool {
+			require.ErrorIs(t, inner.(*lockrt.Lease).Err(), lockrt.ErrClosed)
+			return true
+		})
+	}
+}
+
+func TestFault_ClosedClientUnlocksInSpiteOfALostReply(t *testing.T) {
+	t.Parallel()
+	server, key := redistest.Shared(t), redistest.Key(t, "k")
+	proxy := redistest.Proxy(t, server.Addr())
+	c, err := lockrt.New(redistest.NewClient(t, proxy.Addr()), lockrt.Options{})
+	require.NoError(t, err)
+	lease, err := c.Mutex(key).Lock(patient(t))
+	require.NoError(t, err)
+	require.NoError(t, c.Close())
+	require.ErrorIs(t, lease.Err(), lockrt.ErrClosed)
+	require.EqualValues(t, 1, number(t, server, "EXISTS", key))
+	proxy.DropRequest(redistest.EvalSHA(scripts.Release.SHA1), 1, redistest.Close)
+	require.NoError(t, lease.Unlock(t.Context()))
+	require.Zero(t, number(t, server, "EXISTS", key))
+}
+
+func TestFault_ClosedTwiceAndUsedAfter(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, lockrt.Options{})
+	require.NoError(t, c.Close())
+	require.NoError(t, c.Close())
+	require.NoError(t, c.Shutdown(t.Context()))
+	m := c.Mutex(redistest.Key(t, "k"))
+	_, err := m.Lock(t.Context())
+	require.ErrorIs(t, err, lockrt.ErrClosed)
+	_, err = m.TryLock(t.Context())
+	require.ErrorIs(t, err, lockrt.ErrClosed)
+	_, err = m.ForceUnlock(t.Context())
+	require.ErrorIs(t, err, lockrt.ErrClosed)
+}
+
+func TestFault_CloseIsBoundedWhenNothingIsAnswered(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, lockrt.Options{Watchdog: 900 * time.Millisecond, OpTimeout: 200 * time.Millisecond})
+	held, err := l.client.Mutex(l.key).Lock(patient(t))
+	require.NoError(t, err)
+	acquires := l.seen(scripts.Acquire)
+	l.proxy.Blackhole(redistest.Both)
+	pending := lockLater(patient(t), l.client.Mutex(l.key+".pending"))
+	queued := lockLater(patient(t), l.client.Mutex(l.key))
+	receive(t, acquires, "the request")
+	closed := make(chan error, 1)
+	go func() { closed <- l.client.Close() }()
+	require.Error(t, receive(t, closed, "the end of Close"))
+	require.ErrorIs(t, receive(t, pending, "the one whose request is under way").err, lockrt.ErrClosed)
+	require.ErrorIs(t, receive(t, queued, "the one in the queue").err, lockrt.ErrClosed)
+	require.Error(t, held.Err())
+	require.Error(t, context.Cause(held.Context()))
+}
+
+func TestFault_UnlockSaysThatTheLeaseWasLostMeanwhile(t *testing.T) {
+	t.Parallel()
+	server, key := redistest.Shared(t), redistest.Key(t, "k")
+	refused := make(chan struct{}, 100)
+	c := newClient(t, lockrt.Options{Watchdog: 300 * time.Millisecond, Hooks: lockrt.Hooks{
+		Renewed: func(e lockrt.RenewEvent) {
+			if e.Err != nil {
+				refused <- struct{}{}
+			}
+		},
+		Ended: func(lockrt.EndEvent) { // Unlock has begun, and the release is not sent yet
+			_, _ = server.Try("DEL", key)
+			select {
+			case <-refused:
+			case <-time.After(patience):
+			}
+		},
+	}})
+	lease, err := c.Mutex(key).Lock(patient(t))
+	require.NoError(t, err)
+	require.ErrorIs(t, lease.Unlock(t.Context()), lockrt.ErrLost)
+}
+
+func TestFault_ALeaseIsOverByTheClockWhoeverHasYetToTell(t *testing.T) {
+	t.Parallel()
+	telling, told, calls := make(chan string, 10), make(chan struct{}), atomic.Int64{}
+	c := newClient(t, lockrt.Options{Hooks: lockrt.Hooks{Ended: func(e lockrt.EndEvent) {
+		n := calls.Add(1)
+		telling <- e.Key
+		if n <= 2 {
+			<-told // whoever is lost beside this one is told after it
+		}
+	}}})
+	lock := func(name string, d time.Duration) *lockrt.Lease {
+		lease, err := c.Mutex(redistest.Key(t, name)).Lock(patient(t), lockrt.WithLease(d))
+		require.NoError(t, err)
+		return lease
+	}
+	leases := map[string]*lockrt.Lease{}
+	first := lock("first", 900*time.Millisecond)
+	for _, name := range []string{"a", "b"} {
+		lease := lock(name, time.Second)
+		leases[lease.Key()] = lease
+	}
+	require.Equal(t, first.Key(), receive(t, telling, "the first loss"))
+	for _, lease := range leases {
+		over := time.NewTimer(time.Until(lease.Until()))
+		receive(t, over.C, "the end of both others")
+	}
+	told <- struct{}{}
+	delete(leases, receive(t, telling, "the loss of one of two whose time is over"))
+	for _, last := range leases {
+		require.ErrorIs(t, last.Err(), lockrt.ErrLost)
+		require.ErrorIs(t, last.Context().Err(), context.Canceled)
+		require.ErrorIs(t, context.Cause(last.Context()), lockrt.ErrLost)
+	}
+	told <- struct{}{}
+	require.ErrorIs(t, first.Unlock(t.Context()), lockrt.ErrLost)
+}

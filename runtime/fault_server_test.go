@@ -1,0 +1,430 @@
+package runtime_test
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+	"github.com/lockgen/lockgen/scripts"
+)
+
+// This file stops, kills, empties and fills the server, and changes keys behind the back of their
+// holders.
+
+func TestFault_StoppedServer(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	const watchdog = 900 * time.Millisecond
+	hooks, waiting, _ := watch()
+	opts := lockrt.Options{Watchdog: watchdog, OpTimeout: 300 * time.Millisecond, Hooks: hooks}
+	c := clientOf(t, server.URL(), opts)
+	other := clientOf(t, server.URL(), opts)
+	third, err := lockrt.Open(server.URL(), opts)
+	require.NoError(t, err)
+
+	held, err := c.Mutex("held").Lock(patient(t))
+	require.NoError(t, err)
+	long, err := c.Mutex("long").Lock(patient(t), unexpiring)
+	require.NoError(t, err)
+	idle, err := third.Mutex("idle").Lock(patient(t), unexpiring)
+	require.NoError(t, err)
+	here, there := lockLater(patient(t), c.Mutex("held")), lockLater(patient(t), other.Mutex("held"))
+	receive(t, waiting, "the first to wait")
+	receive(t, waiting, "the second to wait")
+
+	// What is trusted ends before the key does. Both are read until no renewal comes between.
+	var trusted, expires int64
+	for before := (time.Time{}); !before.Equal(held.Until()); {
+		before = held.Until()
+		expires = number(t, server, "PEXPIRETIME", "held")
+		trusted = before.UnixMilli()
+	}
+	require.Less(t, trusted, expires)
+
+	server.Stop()
+	receive(t, held.Context().Done(), "the loss to be told")
+	require.ErrorIs(t, held.Err(), lockrt.ErrLost)
+	require.ErrorIs(t, context.Cause(held.Context()), lockrt.ErrLost)
+	require.NoError(t, long.Err(), "it has trust left")
+
+	// Every call returns by its bound.
+	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err = c.Mutex("free").Lock(short)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	_, err = other.Mutex("free").TryLock(short)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	_, err = other.Mutex("free").Lock(t.Context(), lockrt.WithWait(50*time.Millisecond))
+	require.ErrorIs(t, err, lockrt.ErrNotAcquired)
+	_, err = long.TTL(short)
+	require.Error(t, err)
+	_, err = c.Mutex("free").ForceUnlock(short)
+	require.Error(t, err)
+	require.ErrorIs(t, held.Unlock(t.Context()), lockrt.ErrLost)
+	require.Error(t, long.Unlock(t.Context()), "the outcome is unknown")
+	closed := make(chan error, 1)
+	go func() { closed <- third.Close() }()
+	_ = receive(t, closed, "the end of Close")
+	require.ErrorIs(t, idle.Err(), lockrt.ErrClosed)
+	require.Empty(t, here)
+	require.Empty(t, there)
+
+	server.Cont()
+	served := make(chan locked, 2)
+	for _, got := range []<-chan locked{here, there} {
+		go func() {
+			answer := <-got
+			if answer.err == nil {
+				answer.err = answer.lease.Unlock(context.Background())
+			}
+			served <- answer
+		}()
+	}
+	require.NoError(t, receive(t, served, "the first waiter").err)
+	require.NoError(t, receive(t, served, "the second waiter").err)
+	gone(t, server, "held")
+	gone(t, server, "long")
+	gone(t, server, "free")
+}
+
+func TestFault_OneCallersDeadlineIsNotAnothers(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	proxy := redistest.Proxy(t, server.Addr())
+	l := &line{server: server, proxy: proxy, client: clientOf(t, proxy.URL(), lockrt.Options{}), key: "k"}
+	l.warm(t)
+	conns := proxy.Conns()
+	acquires := l.seen(scripts.Acquire)
+
+	server.Stop()
+	short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	hasty := lockLater(short, l.client.Mutex("hasty"))
+	receive(t, acquires, "the request of the first")
+	other := lockLater(patient(t), l.client.Mutex("k"))
+	require.ErrorIs(t, receive(t, hasty, "the first").err, context.DeadlineExceeded)
+	require.Empty(t, other)
+	server.Cont()
+	got := receive(t, other, "the second")
+	require.NoError(t, got.err)
+	require.Equal(t, conns, proxy.Conns(), "the connection was not given up")
+	receive(t, acquires, "the request of the second")
+	require.Empty(t, acquires, "and none was sent twice")
+	require.NoError(t, got.lease.Unlock(t.Context()))
+	gone(t, server, "hasty")
+}
+
+func TestFault_ServerComesBackEmpty(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	hooks, waiting, _ := watch()
+	c := clientOf(t, server.URL(), brisk)
+	other := clientOf(t, server.URL(), lockrt.Options{Hooks: hooks})
+	for round := range 3 {
+		key := strconv.Itoa(round)
+		held, err := c.Mutex(key).Lock(patient(t))
+		require.NoError(t, err)
+		next := lockLater(patient(t), other.Mutex(key))
+		receive(t, waiting, "the next one to wait")
+		server.Restart()
+		got := receive(t, next, "the next one")
+		require.NoError(t, got.err)
+		receive(t, held.Context().Done(), "the loss to be told")
+		require.ErrorIs(t, held.Err(), lockrt.ErrLost)
+		require.ErrorIs(t, held.Unlock(t.Context()), lockrt.ErrLost)
+		_, err = got.lease.TTL(patient(t))
+		require.NoError(t, err, "the late unlock harms nobody")
+		require.NoError(t, got.lease.Unlock(t.Context()))
+		require.Zero(t, number(t, server, "EXISTS", key))
+		require.NotContains(t, server.CommandStats(), "eval")
+	}
+}
+
+func TestFault_ServerAwayForAWhile(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	c := clientOf(t, server.URL(), lockrt.Options{})
+	server.Kill()
+	_, err := c.Mutex("k").TryLock(patient(t))
+	require.Error(t, err)
+	require.NotErrorIs(t, err, lockrt.ErrNotAcquired)
+	_, err = c.Mutex("k").Lock(patient(t), lockrt.WithWait(50*time.Millisecond))
+	require.ErrorIs(t, err, lockrt.ErrNotAcquired)
+	require.ErrorContains(t, err, "Redis last failed with")
+	got := lockLater(patient(t), c.Mutex("k"))
+	server.Restart()
+	answer := receive(t, got, "the server to be back")
+	require.NoError(t, answer.err)
+	require.NoError(t, answer.lease.Unlock(t.Context()))
+}
+
+// traffic locks and unlocks a key from several goroutines of several clients of the server at url,
+// and calls disturb every few times, while the key is held or just after. Nobody may get an error,
+// and nobody may meet another one.
+func traffic(t *testing.T, server *redistest.RedisServer, url string, disturb func()) {
+	t.Helper()
+	const clients, goroutines, each = 3, 3, 40
+	var inside, turns atomic.Int64
+	var wg sync.WaitGroup
+	failed := make(chan string, clients*goroutines)
+	over := patient(t)
+	var all [clients]*lockrt.Client
+	for i := range all {
+		opts := brisk
+		opts.Cohort = 1 // every turn is asked for
+		all[i] = clientOf(t, url, opts)
+	}
+	for _, c := range all {
+		for range goroutines {
+			wg.Go(func() {
+				for range each {
+					lease, err := c.Mutex("k").Lock(over, unexpiring)
+					if err != nil {
+						failed <- err.Error()
+						return
+					}
+					if inside.Add(1) != 1 {
+						failed <- "two holders"
+					}
+					turn := turns.Add(1)
+					if turn%5 == 0 {
+						disturb()
+					}
+					if lease.Err() != nil {
+						failed <- "lost: " + lease.Err().Error()
+					}
+					inside.Add(-1)
+					if err := lease.Unlock(over); err != nil {
+						failed <- err.Error()
+						return
+					}
+					if turn%7 == 0 {
+						disturb()
+					}
+				}
+			})
+		}
+	}
+	wg.Wait()
+	require.Empty(t, failed)
+	require.EqualValues(t, clients*goroutines*each, turns.Load())
+	gone(t, server, "k")
+}
+
+func TestFault_TrafficGoesOn(t *testing.T) {
+	t.Parallel()
+	for name, cmd := range map[string][]string{
+		"scripts flushed":                 {"SCRIPT", "FLUSH"},
+		"subscribers killed":              {"CLIENT", "KILL", "TYPE", "pubsub"},
+		"command connections killed":      {"CLIENT", "KILL", "TYPE", "normal"},
+		"server busy with another script": {"EVAL", "local n = 0 while n < 300000 do n = n + 1 end", "0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Server(t)
+			traffic(t, server, server.URL(), func() { _, _ = server.Try(cmd...) })
+			if cmd[0] != "EVAL" {
+				require.NotContains(t, server.CommandStats(), "eval")
+			}
+		})
+	}
+}
+
+func TestFault_TrafficGoesOnWithoutSomeOfTheReplies(t *testing.T) {
+	t.Parallel()
+	for name, loss := range map[string]struct {
+		mode  redistest.Mode
+		every int64
+	}{
+		"closed": {redistest.Close, 5},
+		"mute":   {redistest.Mute, 100},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Server(t)
+			proxy := redistest.Proxy(t, server.Addr())
+			var n atomic.Int64
+			run := redistest.Command("EVALSHA")
+			proxy.DropReply(func(cmd []string) bool { return run(cmd) && n.Add(1)%loss.every == 0 }, 0, loss.mode)
+			traffic(t, server, proxy.URL(), func() {})
+		})
+	}
+}
+
+func TestFault_ScriptsFlushedWithoutPause(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				_, _ = server.Try("SCRIPT", "FLUSH")
+			}
+		}
+	}()
+	traffic(t, server, server.URL(), func() {})
+	close(stop)
+	<-stopped
+	require.NotContains(t, server.CommandStats(), "eval")
+}
+
+func TestFault_WaitersAreServedThoughTheirSubscriptionDies(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	hooks, waiting, _ := watch()
+	holder := clientOf(t, server.URL(), lockrt.Options{})
+	waiter := clientOf(t, server.URL(), lockrt.Options{Hooks: hooks})
+	for range 10 {
+		lease, err := holder.Mutex("k").Lock(patient(t), unexpiring)
+		require.NoError(t, err)
+		next := lockLater(patient(t), waiter.Mutex("k"), unexpiring)
+		receive(t, waiting, "the next one to wait")
+		until(t, "it listens", func() bool { return channels(t, server) > 0 })
+		server.Do("CLIENT", "KILL", "TYPE", "pubsub")
+		require.NoError(t, lease.Unlock(t.Context())) // heard by nobody
+		got := receive(t, next, "the next one")
+		require.NoError(t, got.err)
+		require.NoError(t, got.lease.Unlock(t.Context()))
+	}
+}
+
+// channels returns how many channels have subscribers.
+func channels(t *testing.T, server *redistest.RedisServer) int {
+	t.Helper()
+	names, err := server.Do("PUBSUB", "CHANNELS").AsStrSlice()
+	require.NoError(t, err)
+	return len(names)
+}
+
+func TestFault_KeyChangedBehindTheHolder(t *testing.T) {
+	t.Parallel()
+	foreigner := map[string]string{"0b5d8a0e-1111-2222-3333-444444444444:7": "1"}
+	for name, test := range map[string]struct {
+		change [][]string
+		check  func(t *testing.T, server *redistest.RedisServer, key string)
+	}{
+		"deleted": {
+			change: [][]string{{"DEL", "KEY"}},
+			check: func(t *testing.T, server *redistest.RedisServer, key string) {
+				require.Zero(t, number(t, server, "EXISTS", key))
+			},
+		},
+		"somebody else's": {
+			change: [][]string{{"DEL", "KEY"}, {"HSET", "KEY", "0b5d8a0e-1111-2222-3333-444444444444:7", "1"}, {"PEXPIRE", "KEY", "600000"}},
+			check: func(t *testing.T, server *redistest.RedisServer, key string) {
+				require.Equal(t, foreigner, fields(t, server, key))
+				require.Greater(t, number(t, server, "PTTL", key), int64(500_000), "nobody renews it for him")
+			},
+		},
+		"a list": {
+			change: [][]string{{"DEL", "KEY"}, {"RPUSH", "KEY", "x"}},
+			check: func(t *testing.T, server *redistest.RedisServer, key string) {
+				require.EqualValues(t, 1, number(t, server, "LLEN", key))
+			},
+		},
+	} {
+		for _, noticed := range []bool{true, false} {
+			t.Run(name+", noticed before unlock: "+strconv.FormatBool(noticed), func(t *testing.T) {
+				t.Parallel()
+				server, key := redistest.Shared(t), redistest.Key(t, "k")
+				c := newClient(t, lockrt.Options{})
+				opt := unexpiring
+				if noticed {
+					opt = lockrt.WithWatchdog(600 * time.Millisecond)
+				}
+				lease, err := c.Mutex(key).Lock(patient(t), opt)
+				require.NoError(t, err)
+				for _, cmd := range test.change {
+					cmd = slices.Clone(cmd)
+					cmd[1] = key
+					server.Do(cmd...)
+				}
+				if noticed {
+					receive(t, lease.Context().Done(), "the loss to be told")
+					require.ErrorIs(t, context.Cause(lease.Context()), lockrt.ErrLost)
+				}
+				require.ErrorIs(t, lease.Unlock(t.Context()), lockrt.ErrLost)
+				test.check(t, server, key)
+			})
+		}
+	}
+}
+
+func TestFault_KeyBecomesSomethingElseWhileOthersWait(t *testing.T) {
+	t.Parallel()
+	server, key := redistest.Shared(t), redistest.Key(t, "k")
+	hooks, waiting, _ := watch()
+	holder, waiter := newClient(t, lockrt.Options{}), newClient(t, lockrt.Options{Hooks: hooks})
+	lease, err := holder.Mutex(key).Lock(patient(t), lockrt.WithWatchdog(600*time.Millisecond))
+	require.NoError(t, err)
+	next := lockLater(patient(t), waiter.Mutex(key))
+	receive(t, waiting, "the next one to wait")
+	server.Do("SET", key, "x") // whatever there is
+	require.ErrorIs(t, receive(t, next, "the next one").err, lockrt.ErrWrongType)
+	receive(t, lease.Context().Done(), "the loss to be told")
+	_, err = lease.TTL(patient(t))
+	require.ErrorIs(t, err, lockrt.ErrWrongType)
+	require.ErrorIs(t, lease.Unlock(t.Context()), lockrt.ErrLost)
+	value, err := server.Do("GET", key).ToString()
+	require.NoError(t, err)
+	require.Equal(t, "x", value)
+}
+
+func TestFault_OutOfMemory(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	renewed := make(chan error, 1000)
+	hooks := lockrt.Hooks{Renewed: func(e lockrt.RenewEvent) { renewed <- e.Err }}
+	c := clientOf(t, server.URL(), lockrt.Options{Hooks: hooks})
+	held, err := c.Mutex("held").Lock(patient(t), lockrt.WithWatchdog(900*time.Millisecond))
+	require.NoError(t, err)
+	server.Do("CONFIG", "SET", "maxmemory", "1")
+
+	_, err = c.Mutex("new").TryLock(patient(t))
+	require.ErrorContains(t, err, "OOM")
+	_, err = c.Mutex("new").Lock(patient(t), lockrt.WithWait(100*time.Millisecond))
+	require.ErrorIs(t, err, lockrt.ErrNotAcquired)
+	require.ErrorContains(t, err, "OOM")
+	next := lockLater(patient(t), c.Mutex("new"))
+	for range 3 {
+		require.NoError(t, receive(t, renewed, "a renewal"))
+	}
+	require.NoError(t, held.Unlock(t.Context()))
+	require.Zero(t, number(t, server, "EXISTS", "held"))
+	require.Empty(t, next)
+
+	server.Do("CONFIG", "SET", "maxmemory", "0")
+	got := receive(t, next, "memory")
+	require.NoError(t, got.err)
+	require.NoError(t, got.lease.Unlock(t.Context()))
+}
+
+func TestFault_RefusedByTheServersRules(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	c := clientOf(t, server.URL(), lockrt.Options{})
+	held, err := c.Mutex("held").Lock(patient(t), lockrt.WithWatchdog(900*time.Millisecond))
+	require.NoError(t, err)
+	server.Do("ACL", "SETUSER", "default", "-evalsha")
+	_, err = c.Mutex("k").Lock(patient(t))
+	require.ErrorContains(t, err, "NOPERM", "that will not pass by itself")
+	receive(t, held.Context().Done(), "the loss to be told")
+	require.ErrorIs(t, held.Err(), lockrt.ErrLost)
+	require.ErrorContains(t, held.Err(), "NOPERM")
+	server.Do("ACL", "SETUSER", "default", "+evalsha")
+	lease, err := c.Mutex("k").Lock(patient(t))
+	require.NoError(t, err)
+	require.NoError(t, lease.Unlock(t.Context()))
+}

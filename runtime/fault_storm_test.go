@@ -1,0 +1,141 @@
+package runtime_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/locktest/leaktest"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+)
+
+// storm has goroutines of two clients give up on one key after 0 to 2 ms, again and again, while
+// one of each client waits patiently, several times in a row. It returns the clients.
+func storm(t *testing.T, server *redistest.RedisServer, url, key string) []*lockrt.Client {
+	t.Helper()
+	const hasty, times = 12, 300
+	clients := []*lockrt.Client{clientOf(t, url, lockrt.Options{}), clientOf(t, url, lockrt.Options{})}
+	over := patient(t)
+	stop := make(chan struct{})
+	var patients, others sync.WaitGroup
+	failed := make(chan error, 1000)
+	for _, c := range clients {
+		m := c.Mutex(key)
+		patients.Go(func() {
+			for range times {
+				lease, err := m.Lock(over)
+				if err == nil {
+					err = lease.Unlock(over)
+				}
+				if err != nil {
+					failed <- err
+					return
+				}
+			}
+		})
+		for range hasty {
+			others.Go(func() {
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					ctx, cancel := context.WithTimeout(over, rand.N(2*time.Millisecond))
+					if rand.N(4) == 0 {
+						runtime.Gosched()
+						cancel()
+					}
+					lease, err := m.Lock(ctx)
+					if err == nil {
+						err = lease.Unlock(ctx)
+						if err != nil {
+							failed <- err
+						}
+					}
+					cancel()
+				}
+			})
+		}
+	}
+	patients.Wait()
+	close(stop)
+	others.Wait()
+	require.Empty(t, failed)
+	gone(t, server, key)
+	for _, c := range clients {
+		until(t, "no key has a home", func() bool { return lockrt.Homes(c) == 0 })
+	}
+	return clients
+}
+
+// Not parallel, for it counts goroutines.
+func TestFault_CancelStormLeavesNothing(t *testing.T) { //nolint:paralleltest // counts goroutines
+	leaktest.Check(t)
+	server := redistest.Server(t)
+	for _, c := range storm(t, server, server.URL(), redistest.Key(t, "k")) {
+		require.NoError(t, c.Close())
+	}
+}
+
+func TestFault_CancelStormOverASlowNetwork(t *testing.T) {
+	t.Parallel()
+	server := redistest.Shared(t)
+	proxy := redistest.Proxy(t, server.Addr())
+	proxy.Delay(time.Millisecond)
+	storm(t, server, proxy.URL(), redistest.Key(t, "k"))
+}
+
+func TestFault_CancelStormWhileTheNetworkFails(t *testing.T) {
+	t.Parallel()
+	server := redistest.Shared(t)
+	proxy := redistest.Proxy(t, server.Addr())
+	const hasty, times = 8, 50
+	stop := make(chan struct{})
+	key := redistest.Key(t, "k")
+	c := clientOf(t, proxy.URL(), lockrt.Options{})
+	other := clientOf(t, server.URL(), lockrt.Options{})
+	over := patient(t)
+	var wg sync.WaitGroup
+	for range hasty {
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				ctx, cancel := context.WithTimeout(over, rand.N(5*time.Millisecond))
+				if lease, err := c.Mutex(key).Lock(ctx); err == nil {
+					_ = lease.Unlock(ctx)
+				}
+				cancel()
+			}
+		})
+	}
+	var failed error
+	for range times {
+		lease, err := other.Mutex(key).Lock(over)
+		if err != nil {
+			failed = err
+			break
+		}
+		proxy.Cut()
+		if _, failed = lease.TTL(over); failed != nil {
+			break
+		}
+		if failed = lease.Unlock(over); failed != nil { // somebody took it away
+			break
+		}
+	}
+	close(stop)
+	wg.Wait()
+	require.NoError(t, failed)
+	gone(t, server, key)
+}

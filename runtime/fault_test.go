@@ -1,0 +1,337 @@
+package runtime_test
+
+import (
+	"context"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+	"github.com/lockgen/lockgen/scripts"
+)
+
+// This file loses messages on their way between a client and a server that is well.
+
+// brisk are options of a client that notices a mute connection soon. Its locks are given a
+// watchdog time of their own where nothing may be explained by expiry.
+var brisk = lockrt.Options{Watchdog: 900 * time.Millisecond}
+
+// unexpiring is a lock that does not expire while a test runs.
+var unexpiring = lockrt.WithWatchdog(time.Minute)
+
+// A line is a client whose connections go through a proxy.
+type line struct {
+	server *redistest.RedisServer
+	proxy  *redistest.FaultProxy
+	client *lockrt.Client
+	key    string
+}
+
+// newLine returns a client that has connected and loaded its scripts.
+func newLine(t *testing.T, opts lockrt.Options) *line {
+	t.Helper()
+	l := &line{server: redistest.Shared(t), key: redistest.Key(t, "k")}
+	l.proxy = redistest.Proxy(t, l.server.Addr())
+	l.client = clientOf(t, l.proxy.URL(), opts)
+	l.warm(t)
+	return l
+}
+
+func (l *line) warm(t *testing.T) {
+	t.Helper()
+	lease, err := l.client.Mutex(redistest.Key(t, "warm")).Lock(patient(t))
+	require.NoError(t, err)
+	require.NoError(t, lease.Unlock(t.Context()))
+}
+
+// seen returns a channel on which every run of the script is told before it is passed on.
+func (l *line) seen(s *scripts.Script) <-chan struct{} {
+	runs, match := make(chan struct{}, 10000), redistest.EvalSHA(s.SHA1)
+	l.proxy.OnRequest(func(cmd []string) {
+		if match(cmd) {
+			runs <- struct{}{}
+		}
+	})
+	return runs
+}
+
+// until returns once a condition holds that only the server knows.
+func until(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	over := patient(t)
+	poll := time.NewTicker(5 * time.Millisecond)
+	defer poll.Stop()
+	for !holds() {
+		select {
+		case <-poll.C:
+		case <-over.Done():
+			require.Fail(t, "waited too long until "+what)
+		}
+	}
+}
+
+func gone(t *testing.T, server *redistest.RedisServer, key string) {
+	t.Helper()
+	until(t, key+" is gone", func() bool { return number(t, server, "EXISTS", key) == 0 })
+}
+
+func number(t *testing.T, server *redistest.RedisServer, cmd ...string) int64 {
+	t.Helper()
+	n, err := server.Do(cmd...).AsInt64()
+	require.NoError(t, err)
+	return n
+}
+
+// fields returns the owners of a lock and their hold counts.
+func fields(t *testing.T, server *redistest.RedisServer, key string) map[string]string {
+	t.Helper()
+	all, err := server.Do("HGETALL", key).AsStrMap()
+	require.NoError(t, err)
+	return all
+}
+
+func modes() map[string]redistest.Mode {
+	return map[string]redistest.Mode{"closed": redistest.Close, "mute": redistest.Mute}
+}
+
+type dropper func(match func(cmd []string) bool, n int, mode redistest.Mode) *redistest.Drop
+
+func losses(p *redistest.FaultProxy) map[string]dropper {
+	return map[string]dropper{"reply": p.DropReply, "request": p.DropRequest}
+}
+
+// everyLoss runs a test for each way in which a message can get lost.
+func everyLoss(t *testing.T, test func(t *testing.T, l *line, drop func(s *scripts.Script, n int) *redistest.Drop)) {
+	for _, what := range []string{"reply", "request"} {
+		for how, mode := range modes() {
+			t.Run(what+" "+how, func(t *testing.T) {
+				t.Parallel()
+				l := newLine(t, brisk)
+				test(t, l, func(s *scripts.Script, n int) *redistest.Drop {
+					return losses(l.proxy)[what](redistest.EvalSHA(s.SHA1), n, mode)
+				})
+			})
+		}
+	}
+}
+
+func TestFault_LostAcquireIsSentAgainAndCountsOnce(t *testing.T) {
+	t.Parallel()
+	everyLoss(t, func(t *testing.T, l *line, drop func(s *scripts.Script, n int) *redistest.Drop) {
+		for name, lock := range map[string]func(m *lockrt.Mutex) (*lockrt.Lease, error){
+			"lock":     func(m *lockrt.Mutex) (*lockrt.Lease, error) { return m.Lock(patient(t), unexpiring) },
+			"try lock": func(m *lockrt.Mutex) (*lockrt.Lease, error) { return m.TryLock(patient(t), unexpiring) },
+		} {
+			lost := drop(scripts.Acquire, 1)
+			lease, err := lock(l.client.Mutex(l.key))
+			require.NoError(t, err, name)
+			receive(t, lost.Done(), "the loss")
+			owners := fields(t, l.server, l.key)
+			require.Len(t, owners, 1)
+			for _, count := range owners {
+				require.Equal(t, "1", count)
+			}
+			require.NoError(t, lease.Err())
+			require.NoError(t, lease.Unlock(t.Context()))
+			require.Zero(t, number(t, l.server, "EXISTS", l.key))
+		}
+	})
+}
+
+func TestFault_WithdrawalOfALostAcquireLeavesTheNextHolderAlone(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, brisk)
+	other := newClient(t, lockrt.Options{})
+	lost := l.proxy.DropReply(redistest.EvalSHA(scripts.Acquire.SHA1), 1, redistest.Close)
+	lease, err := l.client.Mutex(l.key).Lock(patient(t), unexpiring)
+	require.NoError(t, err)
+	receive(t, lost.Done(), "the loss")
+
+	releases := l.seen(scripts.Release)
+	next := lockLater(patient(t), other.Mutex(l.key))
+	require.NoError(t, lease.Unlock(t.Context()))
+	got := receive(t, next, "the next holder")
+	require.NoError(t, got.err)
+	for range 4 { // the release, and what makes sure of the lost one
+		receive(t, releases, "a withdrawal")
+	}
+	_, err = got.lease.TTL(patient(t))
+	require.NoError(t, err)
+	require.NoError(t, got.lease.Unlock(t.Context()))
+}
+
+func TestFault_LostAcquireOfOneWhoGivesUpIsWithdrawn(t *testing.T) {
+	t.Parallel()
+	for how, mode := range modes() {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			l := newLine(t, brisk)
+			l.proxy.DropReply(redistest.EvalSHA(scripts.Acquire.SHA1), 0, mode)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			got := lockLater(ctx, l.client.Mutex(l.key), unexpiring)
+			until(t, "the server has granted it", func() bool { return number(t, l.server, "EXISTS", l.key) == 1 })
+			cancel()
+			require.ErrorIs(t, receive(t, got, "the one who gave up").err, context.Canceled)
+			gone(t, l.server, l.key)
+		})
+	}
+}
+
+func TestFault_TryLockThatLearnsNothingIsWithdrawn(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, brisk)
+	lost := l.proxy.DropReply(redistest.EvalSHA(scripts.Acquire.SHA1), 2, redistest.Close)
+	_, err := l.client.Mutex(l.key).TryLock(patient(t), unexpiring)
+	require.Error(t, err)
+	require.NotErrorIs(t, err, lockrt.ErrNotAcquired, "that would be a no")
+	receive(t, lost.Done(), "both losses")
+	gone(t, l.server, l.key)
+}
+
+func TestFault_LostReleaseIsSentAgain(t *testing.T) {
+	t.Parallel()
+	everyLoss(t, func(t *testing.T, l *line, drop func(s *scripts.Script, n int) *redistest.Drop) {
+		lease, err := l.client.Mutex(l.key).Lock(patient(t), unexpiring)
+		require.NoError(t, err)
+		lost := drop(scripts.Release, 1)
+		require.NoError(t, lease.Unlock(t.Context()))
+		receive(t, lost.Done(), "the loss")
+		require.Zero(t, number(t, l.server, "EXISTS", l.key))
+	})
+}
+
+func TestFault_ReleaseSentAgainLeavesTheNextHolderAlone(t *testing.T) {
+	t.Parallel()
+	for how, mode := range modes() {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			l := newLine(t, brisk)
+			hooks, waiting, _ := watch()
+			other := newClient(t, lockrt.Options{Hooks: hooks})
+			lease, err := l.client.Mutex(l.key).Lock(patient(t), unexpiring)
+			require.NoError(t, err)
+			next := lockLater(patient(t), other.Mutex(l.key), unexpiring)
+			receive(t, waiting, "the next one to wait")
+
+			releases := l.seen(scripts.Release)
+			l.proxy.DropReply(redistest.EvalSHA(scripts.Release.SHA1), 3, mode)
+			require.NoError(t, lease.Unlock(t.Context()), "the server has done it")
+			got := receive(t, next, "the next holder")
+			require.NoError(t, got.err)
+			for range 4 {
+				receive(t, releases, "a try to release")
+			}
+			_, err = got.lease.TTL(patient(t))
+			require.NoError(t, err)
+			require.NoError(t, got.lease.Unlock(t.Context()))
+		})
+	}
+}
+
+func TestFault_CancelledWhileTheAnswerIsUnderWay(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, lockrt.Options{})
+	l.proxy.Blackhole(redistest.Replies)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	got := lockLater(ctx, l.client.Mutex(l.key))
+	until(t, "the server has granted it", func() bool { return number(t, l.server, "EXISTS", l.key) == 1 })
+	cancel()
+	require.ErrorIs(t, receive(t, got, "the answer").err, context.Canceled)
+	require.EqualValues(t, 1, number(t, l.server, "EXISTS", l.key), "it did not wait for the answer")
+	l.proxy.Deliver()
+	gone(t, l.server, l.key)
+}
+
+func TestFault_LateGrantGoesToTheNextInLine(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, lockrt.Options{})
+	acquires := l.seen(scripts.Acquire)
+	l.proxy.Blackhole(redistest.Replies)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	first := lockLater(ctx, l.client.Mutex(l.key))
+	receive(t, acquires, "the request")
+	second := lockLater(patient(t), l.client.Mutex(l.key))
+	cancel()
+	require.ErrorIs(t, receive(t, first, "the first").err, context.Canceled)
+	l.proxy.Deliver()
+	got := receive(t, second, "the second")
+	require.NoError(t, got.err)
+	require.NoError(t, got.lease.Unlock(t.Context()))
+	gone(t, l.server, l.key)
+}
+
+func TestFault_LateRequestDoesNotKeepTheKey(t *testing.T) {
+	t.Parallel()
+	for _, broken := range []bool{false, true} {
+		t.Run("connection given up: "+strconv.FormatBool(broken), func(t *testing.T) {
+			t.Parallel()
+			opts := lockrt.Options{}
+			if broken {
+				opts = brisk
+			}
+			l := newLine(t, opts)
+			acquires, hello := l.seen(scripts.Acquire), make(chan struct{}, 1000)
+			l.proxy.OnRequest(func(cmd []string) {
+				if redistest.Command("HELLO")(cmd) {
+					hello <- struct{}{}
+				}
+			})
+			l.proxy.Blackhole(redistest.Requests)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			got := lockLater(ctx, l.client.Mutex(l.key), unexpiring)
+			receive(t, acquires, "the request")
+			cancel()
+			require.ErrorIs(t, receive(t, got, "the one who gave up").err, context.Canceled)
+			if broken {
+				receive(t, hello, "a new connection to withdraw by")
+			}
+			require.Zero(t, number(t, l.server, "EXISTS", l.key), "the request is still held up")
+			l.proxy.Deliver()
+			l.warm(t)
+			gone(t, l.server, l.key)
+			other := newClient(t, lockrt.Options{})
+			lease, err := other.Mutex(l.key).Lock(patient(t))
+			require.NoError(t, err)
+			require.NoError(t, lease.Unlock(t.Context()))
+			gone(t, l.server, l.key)
+		})
+	}
+}
+
+func TestFault_ReplySlowerThanTheLeaseIsNoGrant(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, lockrt.Options{})
+	acquires := l.seen(scripts.Acquire)
+	l.proxy.Blackhole(redistest.Replies)
+	got := lockLater(patient(t), l.client.Mutex(l.key), lockrt.WithLease(300*time.Millisecond))
+	receive(t, acquires, "the request")
+	until(t, "the server has granted it", func() bool { return number(t, l.server, "EXISTS", l.key) == 1 })
+	gone(t, l.server, l.key) // expired, and the reply that grants it is still on its way
+	l.proxy.Deliver()
+	answer := receive(t, got, "the grant")
+	require.NoError(t, answer.err)
+	require.NoError(t, answer.lease.Err(), "nobody is given what is over")
+	require.NoError(t, answer.lease.Unlock(t.Context()))
+}
+
+func TestFault_RenewalsLostForAWhileCostNothing(t *testing.T) {
+	t.Parallel()
+	renewed := make(chan lockrt.RenewEvent, 1000)
+	opts := lockrt.Options{Watchdog: 3 * time.Second, Hooks: lockrt.Hooks{Renewed: func(e lockrt.RenewEvent) { renewed <- e }}}
+	l := newLine(t, opts)
+	lease, err := l.client.Mutex(l.key).Lock(patient(t))
+	require.NoError(t, err)
+	lost := l.proxy.DropReply(redistest.EvalSHA(scripts.Renew.SHA1), 2, redistest.Close)
+	receive(t, lost.Done(), "two renewals to be lost")
+	for receive(t, renewed, "a renewal").Err != nil {
+		require.NoError(t, lease.Err())
+	}
+	require.NoError(t, lease.Unlock(t.Context()))
+}
