@@ -69,7 +69,7 @@ func start(ctx context.Context, cfg replicaConfig, events chan<- event) (*proces
 
 // listen passes on what the replica tells until it has ended.
 func (p *process) listen(stdout io.Reader, events chan<- event) {
-	end := event{At: time.Now(), Replica: p.replica, Kind: hasEnded}
+	end := event{Replica: p.replica, Kind: hasEnded}
 	told := json.NewDecoder(stdout)
 	for {
 		var e event

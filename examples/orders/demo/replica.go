@@ -30,6 +30,8 @@ func RunReplica() error {
 	signal.Ignore(os.Interrupt) // a terminal sends it to all; the parent decides
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
+	begin := make(chan struct{})
+	go obey(os.Stdin, begin, cancel)
 
 	r := &replica{cfg: cfg, teller: teller{replica: cfg.Replica, out: os.Stdout}}
 	rc, err := connect(cfg.URL)
@@ -40,8 +42,6 @@ func RunReplica() error {
 	if err := r.open(rc); err != nil {
 		return err
 	}
-	begin := make(chan struct{})
-	go obey(os.Stdin, begin, cancel)
 	r.tell(event{Kind: isReady})
 	select {
 	case <-begin:
@@ -113,43 +113,69 @@ func (r *replica) run(ctx context.Context) error {
 			return err
 		}
 	}
-	return r.svc.CloseDay(ctx, today)
+	return redo(func() error { return r.svc.CloseDay(ctx, today) })
 }
 
-func (r *replica) order(ctx context.Context, id shop.OrderID) error {
-	_, err := r.svc.Pay(ctx, shop.Payment{Order: id, Cents: price})
+// redo calls again as long as the lock gets lost: what a call did then is not certain, and every
+// method looks at what is done before it does it.
+func redo(call func() error) error {
+	err := call()
 	for errors.Is(err, lockrt.ErrLost) {
-		// What this call did is not certain, so the page delivers the payment again.
-		_, err = r.svc.Pay(ctx, shop.Payment{Order: id, Cents: price})
+		err = call()
 	}
-	if r.refused(err) {
-		return nil
+	return err
+}
+
+// order pays, packs and ships an order. It stops where somebody else did the same before.
+func (r *replica) order(ctx context.Context, id shop.OrderID) error {
+	for _, step := range []func(context.Context, shop.OrderID) error{r.pay, r.pack, r.ship} {
+		err := redo(func() error { return step(ctx, id) })
+		if refused(err) {
+			r.tell(event{Kind: refuses, Text: err.Error()})
+			return nil
+		}
+		if err != nil {
+			return err
+		}
 	}
-	if err != nil {
-		return err
-	}
+	return nil
+}
+
+func refused(err error) bool {
+	return errors.Is(err, shop.ErrPaid) || errors.Is(err, shop.ErrPacked) || errors.Is(err, shop.ErrSoldOut) || errors.Is(err, shop.ErrShipped)
+}
+
+func (r *replica) pay(ctx context.Context, id shop.OrderID) error {
+	_, err := r.svc.Pay(ctx, shop.Payment{Order: id, Cents: price})
+	return err
+}
+
+func (r *replica) pack(ctx context.Context, id shop.OrderID) error {
 	o, err := r.svc.Find(ctx, id)
 	if err != nil {
 		return err
 	}
-	err = r.svc.Pack(ctx, o)
-	if r.refused(err) {
-		return nil
+	if err := r.svc.Pack(ctx, o); err != nil {
+		return err
 	}
+	pieces, err := r.books.pack(ctx)
 	if err != nil {
 		return err
 	}
-	if err := r.packed(ctx, id); err != nil {
-		return err
+	if stock := stockOf(r.cfg.Orders); pieces > stock {
+		r.tell(event{Kind: packMore, Text: fmt.Sprintf("order %s: piece %d of the %d in stock", id, pieces, stock)})
+	} else {
+		r.tell(event{Kind: packs, Text: "order " + string(id)})
 	}
-	if !r.cfg.Locked {
-		return nil
-	}
-	return r.ship(ctx, id)
+	return nil
 }
 
-// ship takes the order's lock by hand. What it is given for it proves to Ship that it has.
+// ship takes the order's lock by hand. What it is given for it proves to Ship that it has it; so
+// without locks there is no shipping.
 func (r *replica) ship(ctx context.Context, id shop.OrderID) error {
+	if r.locks == nil {
+		return nil
+	}
 	return r.locks.Order(id).Do(ctx, func(ctx context.Context, held lockrt.Held[shop.OrderID]) error {
 		if err := r.shop.Ship(ctx, held); err != nil {
 			return err
@@ -157,30 +183,4 @@ func (r *replica) ship(ctx context.Context, id shop.OrderID) error {
 		r.tell(event{Kind: ships, Text: "order " + string(held.ID())})
 		return nil
 	})
-}
-
-// packed tells that a piece is gone.
-func (r *replica) packed(ctx context.Context, id shop.OrderID) error {
-	pieces, err := r.books.pack(ctx)
-	if err != nil {
-		return err
-	}
-	stock := stockOf(r.cfg.Orders)
-	if pieces > stock {
-		r.tell(event{Kind: packMore, Text: fmt.Sprintf("order %s: piece %d of the %d in stock", id, pieces, stock)})
-		return nil
-	}
-	r.tell(event{Kind: packs, Text: fmt.Sprintf("order %s", id)})
-	return nil
-}
-
-// refused tells of an order that somebody else dealt with.
-func (r *replica) refused(err error) bool {
-	for _, reason := range []error{shop.ErrPaid, shop.ErrPacked, shop.ErrSoldOut} {
-		if errors.Is(err, reason) {
-			r.tell(event{Kind: refuses, Text: err.Error()})
-			return true
-		}
-	}
-	return false
 }
