@@ -345,6 +345,7 @@ func (w worker) run(ctx context.Context) error {
 
 // section reads the counter and writes it back, in two steps that are not one.
 func (w worker) section(ctx context.Context, lease *lockrt.Lease, name string, n int) error {
+	stopped := ctx.Done()
 	ctx = context.WithoutCancel(ctx) // a section that has begun comes to its end
 	b := w.rc.B
 	replies := w.rc.DoMulti(ctx,
@@ -360,30 +361,31 @@ func (w worker) section(ctx context.Context, lease *lockrt.Lease, name string, n
 	if err != nil && !rueidis.IsRedisNil(err) {
 		return err
 	}
-	if chosen, err := replies[2].AsBool(); err != nil || chosen {
-		return w.die(ctx, value+1, n, err)
-	}
-	if lease.Err() != nil {
+	next := strconv.FormatInt(value+1, 10)
+	switch chosen, err := replies[2].AsBool(); {
+	case err != nil:
+		return err
+	case chosen && n%2 == 0:
+		return w.die(stopped, w.rc.Do(ctx, b().Set().Key(w.Counter).Value(next).Build()).Error())
+	case chosen:
+		return w.die(stopped, nil)
+	case lease.Err() != nil:
 		return w.rc.Do(ctx, b().Rpush().Key(w.History).Element(lost+" "+name).Build()).Error()
 	}
-	next := strconv.FormatInt(value+1, 10)
 	replies = w.rc.DoMulti(ctx,
 		b().Set().Key(w.Counter).Value(next).Build(),
 		b().Rpush().Key(w.History).Element(left+" "+name+" "+next).Build())
 	return errors.Join(replies[0].Error(), replies[1].Error())
 }
 
-// die waits inside of the section to be killed, every other time after half of the work.
-func (w worker) die(ctx context.Context, next int64, n int, err error) error {
-	if err == nil && n%2 == 0 {
-		err = w.rc.Do(ctx, w.rc.B().Set().Key(w.Counter).Value(strconv.FormatInt(next, 10)).Build()).Error()
+// die waits to be killed, after it has done half of the work or nothing. Should nobody
+// be there to kill it, the process ends as the others do.
+func (w worker) die(stopped <-chan struct{}, err error) error {
+	if err == nil {
+		_, err = os.Stdout.WriteString(dying + "\n")
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		<-stopped
 	}
-	_, err = os.Stdout.WriteString(dying + "\n")
-	if err != nil {
-		return err
-	}
-	select {} // SIGKILL ends it
+	return err
 }
