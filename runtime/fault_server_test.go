@@ -68,6 +68,12 @@ func TestFault_StoppedServer(t *testing.T) {
 	require.Error(t, err)
 	_, err = c.Mutex("free").ForceUnlock(short)
 	require.Error(t, err)
+	tried := make(chan error, 1)
+	go func() {
+		_, err := other.Mutex("free").TryLock(context.Background())
+		tried <- err
+	}()
+	require.Error(t, receive(t, tried, "the end of TryLock"))
 	require.ErrorIs(t, held.Unlock(t.Context()), lockrt.ErrLost)
 	require.Error(t, long.Unlock(t.Context()), "the outcome is unknown")
 	closed := make(chan error, 1)
