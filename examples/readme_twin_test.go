@@ -1,0 +1,35 @@
+package examples_test
+
+import (
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+var (
+	level = regexp.MustCompile(`(?m)^#+ `)
+	row   = regexp.MustCompile("(?m)^\\| *(`[^`]*`|\\[[^\\]]*\\])")
+)
+
+// TestReadme_Twins shows that the README says the same in all its languages: the same code, and as many sections and
+// rows of tables, about the same things.
+func TestReadme_Twins(t *testing.T) {
+	t.Parallel()
+	texts := readmes(t)
+	english := filepath.Join("..", "README.md")
+	code, prose := blocks(texts[english])
+	for path, text := range texts {
+		ownCode, ownProse := blocks(text)
+		require.Len(t, ownCode, len(code), path)
+		for i, b := range ownCode {
+			require.Equal(t, code[i].lang, b.lang, "%s:%d", path, b.line)
+			require.Equal(t, code[i].lines, b.lines, "%s:%d", path, b.line)
+		}
+		require.Equal(t, level.FindAllString(prose, -1), level.FindAllString(ownProse, -1), path)
+		require.Equal(t, row.FindAllString(prose, -1), row.FindAllString(ownProse, -1), path)
+		require.Equal(t, strings.Count(prose, "\n|"), strings.Count(ownProse, "\n|"), path)
+	}
+}
