@@ -46,8 +46,11 @@
 // # Keys
 //
 // A key is literal text with placeholders {path}. A path is a parameter, then fields and methods() joined by dots; pointers on the way
-// must not be nil. It ends in a string, an integer or a bool. Strings are escaped and must not be empty, and two placeholders need a
-// colon or a slash between them, so that different values never give the same key.
+// must not be nil. It ends in a string, an integer, a bool, or a type with a method LockKey() string. Strings are escaped and must not be
+// empty, and two placeholders need a colon or a slash between them, so that different values never give the same key.
+//
+// One placeholder of a key can be written {{path}}: its value stands in braces in the key, which is how Redis Cluster is told that all
+// keys with that value belong in one slot.
 //
 // # Options
 //

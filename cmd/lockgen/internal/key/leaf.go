@@ -14,15 +14,16 @@ func (w *walk) leaf(part Part) error {
 	refuse := func(format string, args ...any) error {
 		return errorAt(part.Off, part.End, "key path "+w.text+": "+format, args...)
 	}
+	if own, err := w.ownKey(part); own || err != nil {
+		return err
+	}
 	if p, ok := w.typ.Underlying().(*types.Pointer); ok {
 		if _, twice := p.Elem().Underlying().(*types.Pointer); twice {
 			return refuse("%s is a pointer to a pointer; name a value", w.typeName(w.typ))
 		}
-		if !w.hasOwnKey() {
-			w.notNil()
-			w.value.Deref = true
-			w.typ = p.Elem()
-		}
+		w.notNil()
+		w.value.Deref = true
+		w.typ = p.Elem()
 	}
 	name := w.typeName(w.typ)
 	switch {
@@ -30,8 +31,6 @@ func (w *walk) leaf(part Part) error {
 		return refuse("its type is not known")
 	case isTime(w.typ):
 		return refuse("a time.Time has a location and a monotonic clock; use {%s.UnixNano()} or {%s.Unix()}", w.path(), w.path())
-	case w.hasOwnKey():
-		return refuse("the LockKey of %s is not supported yet; name a field, or call a method such as {%s.String()}", name, w.path())
 	}
 	if tp, ok := types.Unalias(w.typ).(*types.TypeParam); ok {
 		leaf, ok := typeParamLeaf(tp)
@@ -120,12 +119,6 @@ func typeParamLeaf(tp *types.TypeParam) (model.Leaf, bool) {
 			return 0, false
 		}
 	}
-	// A type with a LockKey of its own would have to be written by that.
-	for i := range iface.NumMethods() {
-		if slices.Contains(ownKey, iface.Method(i).Name()) {
-			return 0, false
-		}
-	}
 	return leaves[0], true
 }
 
@@ -162,17 +155,25 @@ func terms(iface *types.Interface, leaves *[]model.Leaf) bool {
 	return true
 }
 
-var ownKey = []string{"LockKey", "AppendLockKey"}
-
-// hasOwnKey says whether a type brings a method that is meant for keys.
-func (w *walk) hasOwnKey() bool {
-	for _, name := range ownKey {
-		obj, _, _ := types.LookupFieldOrMethod(w.typ, true, w.scope.Package, name)
-		if _, ok := obj.(*types.Func); ok {
-			return true
-		}
+// ownKey goes on to the method that a type brings for keys, if it has one: LockKey() string.
+func (w *walk) ownKey(part Part) (bool, error) {
+	method := func(name string) *types.Func {
+		obj, _, _ := types.LookupFieldOrMethod(w.typ, w.addressable, w.scope.Package, name)
+		fn, _ := obj.(*types.Func)
+		return fn
 	}
-	return false
+	if method("AppendLockKey") != nil {
+		return false, errorAt(part.Off, part.End, "key path %s: the AppendLockKey of %s is not supported yet; give it a LockKey() string", w.text, w.typeName(w.typ))
+	}
+	fn := method("LockKey")
+	if fn == nil {
+		return false, nil
+	}
+	if sig := fn.Signature(); sig.Params().Len() != 0 || sig.Results().Len() != 1 || !types.Identical(sig.Results().At(0).Type(), types.Typ[types.String]) {
+		return false, errorAt(part.Off, part.End, "key path %s: the LockKey of %s must be a LockKey() string", w.text, w.typeName(w.typ))
+	}
+	w.value.Leaf = model.String
+	return true, w.step(Name{Text: "LockKey", Call: true, Off: part.Off, End: part.End})
 }
 
 func isTime(t types.Type) bool {

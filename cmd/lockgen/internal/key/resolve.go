@@ -23,16 +23,30 @@ func (s *Scope) Resolve(t *Template) (*model.Key, error) {
 	k := &model.Key{Text: t.Text}
 	for _, part := range t.Parts {
 		if part.Path == nil {
-			k.Parts = append(k.Parts, model.Part{Literal: part.Literal})
+			k.Parts = literals(k.Parts, part.Literal)
 			continue
 		}
 		v, err := s.value(t, part)
 		if err != nil {
 			return nil, err
 		}
-		k.Parts = append(k.Parts, model.Part{Value: v})
+		if part.Tag {
+			// Values hold no braces, so these are the only ones in the key.
+			k.Parts = literals(append(literals(k.Parts, "{"), model.Part{Value: v}), "}")
+		} else {
+			k.Parts = append(k.Parts, model.Part{Value: v})
+		}
 	}
 	return k, nil
+}
+
+// literals appends a literal to parts, as one with the literal that is last.
+func literals(parts []model.Part, literal string) []model.Part {
+	if last := len(parts) - 1; last >= 0 && parts[last].Value == nil {
+		parts[last].Literal += literal
+		return parts
+	}
+	return append(parts, model.Part{Literal: literal})
 }
 
 // value follows a path from its parameter to its leaf.

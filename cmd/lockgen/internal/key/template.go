@@ -1,11 +1,12 @@
 // Package key reads key templates and finds out how the values of their placeholders are written.
 //
-//	template = { literal | "{" path "}" }
+//	template = { literal | "{" path "}" | "{{" path "}}" }
 //	path     = param { "." ( field | method "()" ) }
 //	literal  = letters, digits and any of _.@#+~=,- with ":" and "/" as separators
 //
 // Two different sets of values never give one key: values are escaped so that they hold no separator, and two placeholders have at least one
-// separator between them, so a key can be taken apart again.
+// separator between them, so a key can be taken apart again. With double braces the value stands in braces in the key too: that makes it the
+// hash tag by which Redis Cluster chooses the slot, and all keys with that value are in one.
 package key
 
 import (
@@ -25,6 +26,7 @@ type Template struct {
 type Part struct {
 	Literal  string
 	Path     []Name // of a placeholder; the first is a parameter
+	Tag      bool   // of a placeholder: the value is the key's hash tag
 	Off, End int    // in the text, without the braces
 }
 
@@ -54,7 +56,7 @@ const literalBytes = "_.@#+~=,-:/"
 // Parse reads a template. Its errors are of type *Error.
 func Parse(text string) (*Template, error) {
 	t := &Template{Text: text}
-	separated := true
+	separated, tagged := true, false
 	for off := 0; off < len(text); {
 		if text[off] != '{' {
 			n, err := literal(text, off)
@@ -66,27 +68,30 @@ func Parse(text string) (*Template, error) {
 			off = n
 			continue
 		}
-		if strings.HasPrefix(text[off:], "{{") {
-			end := off + 2
-			if i := strings.Index(text[off:], "}}"); i >= 0 {
-				end = off + i + 2
-			}
-			return nil, errorAt(off, end, "a hash tag {{...}} is not supported yet; write {...}")
+		opening, closing := "{", "}"
+		tag := strings.HasPrefix(text[off:], "{{")
+		if tag {
+			opening, closing = "{{", "}}"
 		}
-		end := strings.IndexByte(text[off:], '}')
-		if end < 0 {
-			return nil, errorAt(off, len(text), "{ without }")
+		from := off + len(opening)
+		n := strings.Index(text[from:], closing)
+		if n < 0 {
+			return nil, errorAt(off, len(text), "%s without %s", opening, closing)
 		}
-		end += off
-		if !separated {
-			return nil, errorAt(off, end+1, "%s needs a : or / before it: without one, different values could give one key", text[off:end+1])
+		to := from + n
+		end := to + len(closing)
+		switch {
+		case !separated:
+			return nil, errorAt(off, end, "%s needs a : or / before it: without one, different values could give one key", text[off:end])
+		case tag && tagged:
+			return nil, errorAt(off, end, "%s is a second hash tag; a key has at most one", text[off:end])
 		}
-		path, err := parsePath(text[off+1:end], off+1)
+		path, err := parsePath(text[off:end], text[from:to], from)
 		if err != nil {
 			return nil, err
 		}
-		t.Parts = append(t.Parts, Part{Path: path, Off: off + 1, End: end})
-		separated, off = false, end+1
+		t.Parts = append(t.Parts, Part{Path: path, Tag: tag, Off: from, End: to})
+		separated, tagged, off = false, tagged || tag, end
 	}
 	if len(t.Parts) == 0 {
 		return nil, errorAt(0, 1, "empty key")
@@ -124,13 +129,13 @@ func CheckPrefix(prefix string) error {
 	return nil
 }
 
-// parsePath reads what stands between braces, which starts at base of the template.
-func parsePath(text string, base int) ([]Name, error) {
+// parsePath reads what stands between the braces of a whole placeholder, which starts at base of the template.
+func parsePath(whole, text string, base int) ([]Name, error) {
 	if text == "" {
-		return nil, errorAt(base-1, base+1, "{} names nothing; put a parameter into it, such as {id}")
+		return nil, errorAt(base-1, base+1, "%s names nothing; put a parameter into it, such as {id}", whole)
 	}
 	if strings.HasSuffix(text, "...") {
-		return nil, errorAt(base-1, base+len(text)+1, "{%s}: one lock for each element is not supported yet", text)
+		return nil, errorAt(base-1, base+len(text)+1, "%s: one lock for each element is not supported yet", whole)
 	}
 	var path []Name
 	off := base
@@ -142,12 +147,12 @@ func parsePath(text string, base int) ([]Name, error) {
 			n.End -= len("()")
 		}
 		if !identifier(n.Text) {
-			return nil, errorAt(n.Off, max(n.End, n.Off+1), "{%s} is not a path; a path is a parameter and then fields or methods(), joined by dots", text)
+			return nil, errorAt(n.Off, max(n.End, n.Off+1), "%s is not a path; a path is a parameter and then fields or methods(), joined by dots", whole)
 		}
 		path = append(path, n)
 	}
 	if path[0].Call {
-		return nil, errorAt(base, off-1, "{%s} starts with a call; a path starts with a parameter", text)
+		return nil, errorAt(base, off-1, "%s starts with a call; a path starts with a parameter", whole)
 	}
 	return path, nil
 }

@@ -26,14 +26,17 @@ func TestParse(t *testing.T) {
 func TestParse_Refuses(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"":          "empty key",
-		"{a}{b}":    "{b} needs a : or / before it: without one, different values could give one key",
-		"{a}-x-{b}": "{b} needs a : or / before it: without one, different values could give one key",
-		"a\xffb":    `a key can't have '�' outside of {}; it can have letters, digits and _.@#+~=,-:/`,
-		"{a.1}":     "{a.1} is not a path; a path is a parameter and then fields or methods(), joined by dots",
-		"{_}":       "{_} is not a path; a path is a parameter and then fields or methods(), joined by dots",
-		"{a b}":     "{a b} is not a path; a path is a parameter and then fields or methods(), joined by dots",
-		"{{a":       "a hash tag {{...}} is not supported yet; write {...}",
+		"":            "empty key",
+		"{a}{b}":      "{b} needs a : or / before it: without one, different values could give one key",
+		"{a}-x-{b}":   "{b} needs a : or / before it: without one, different values could give one key",
+		"a\xffb":      `a key can't have '�' outside of {}; it can have letters, digits and _.@#+~=,-:/`,
+		"{a.1}":       "{a.1} is not a path; a path is a parameter and then fields or methods(), joined by dots",
+		"{_}":         "{_} is not a path; a path is a parameter and then fields or methods(), joined by dots",
+		"{a b}":       "{a b} is not a path; a path is a parameter and then fields or methods(), joined by dots",
+		"{{a":         "{{ without }}",
+		"{{a}:x}}":    "{{a}:x}} is not a path; a path is a parameter and then fields or methods(), joined by dots",
+		"{{a}}:{{b}}": "{{b}} is a second hash tag; a key has at most one",
+		"{{a}}{b}":    "{b} needs a : or / before it: without one, different values could give one key",
 	} {
 		_, err := key.Parse(text)
 		require.EqualError(t, err, want, text)
@@ -69,7 +72,11 @@ func FuzzParse(f *testing.F) {
 				whole.WriteString(part.Literal)
 				continue
 			}
-			whole.WriteString("{" + text[part.Off:part.End] + "}")
+			if part.Tag {
+				whole.WriteString("{{" + text[part.Off:part.End] + "}}")
+			} else {
+				whole.WriteString("{" + text[part.Off:part.End] + "}")
+			}
 			seen[text[part.Off]%2] = true
 		}
 		require.Equal(t, text, whole.String())

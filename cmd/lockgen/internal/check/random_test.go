@@ -1,0 +1,206 @@
+package check_test
+
+import (
+	"bytes"
+	"fmt"
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/tools/go/packages"
+
+	"github.com/lockgen/lockgen/cmd/lockgen/internal/check"
+	"github.com/lockgen/lockgen/cmd/lockgen/internal/diag"
+	"github.com/lockgen/lockgen/cmd/lockgen/internal/directive"
+	"github.com/lockgen/lockgen/cmd/lockgen/internal/load"
+	"github.com/lockgen/lockgen/templates"
+)
+
+// exports finds the compiled form of what random interfaces mention, once for all tests.
+var exports = sync.OnceValues(func() (map[string]string, error) {
+	cfg := &packages.Config{Mode: packages.NeedName | packages.NeedExportFile | packages.NeedDeps | packages.NeedImports}
+	pkgs, err := packages.Load(cfg, "github.com/lockgen/lockgen/runtime", "text/template", "html/template")
+	files := map[string]string{}
+	packages.Visit(pkgs, nil, func(p *packages.Package) { files[p.PkgPath] = p.ExportFile })
+	return files, err
+})
+
+// FuzzOutputCompiles makes interfaces out of names and types that are likely to be in the way, generates, and type-checks the result.
+func FuzzOutputCompiles(f *testing.F) {
+	for seed := range uint64(200) {
+		f.Add(seed)
+	}
+	files, err := exports()
+	require.NoError(f, err)
+	fset := token.NewFileSet()
+	imports := importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(files[path]) })
+	f.Fuzz(func(t *testing.T, seed uint64) {
+		src := (&generator{rand.New(rand.NewPCG(seed, 0))}).file()
+
+		list := diag.New(fset)
+		outputs := check.Package(list, loadSource(t, list, imports, src))
+		require.Empty(t, list.Sorted(), src)
+		require.Len(t, outputs, 1, src)
+		out, err := templates.Render(outputs[0].Model)
+		require.NoError(t, err, src)
+
+		again, err := templates.Render(outputs[0].Model)
+		require.NoError(t, err)
+		require.True(t, bytes.Equal(out, again), "the same model gives the same bytes")
+
+		var parsed []*ast.File
+		for name, src := range map[string]string{"a.go": src, "a_lockgen.go": string(out)} {
+			file, err := parser.ParseFile(fset, name, src, parser.SkipObjectResolution)
+			require.NoError(t, err, src)
+			parsed = append(parsed, file)
+		}
+		_, err = (&types.Config{Importer: imports}).Check("example.com/a", fset, parsed, nil)
+		require.NoError(t, err, "%s\n%s", src, out)
+	})
+}
+
+// loadSource does what package load does, for one file in memory.
+func loadSource(t *testing.T, list *diag.List, imports types.Importer, src string) *load.Package {
+	file, err := parser.ParseFile(list.Fset(), "a.go", src, parser.ParseComments|parser.SkipObjectResolution)
+	require.NoError(t, err, src)
+	pkg := &load.Package{
+		Path:     "example.com/a",
+		Name:     file.Name.Name,
+		Info:     &types.Info{Types: map[ast.Expr]types.TypeAndValue{}, Defs: map[*ast.Ident]types.Object{}},
+		Declared: map[string]token.Pos{},
+		Syntax:   []*ast.File{file},
+	}
+	pkg.Types, err = (&types.Config{Importer: imports}).Check(pkg.Path, list.Fset(), pkg.Syntax, pkg.Info)
+	require.NoError(t, err, src)
+	for _, name := range pkg.Types.Scope().Names() {
+		pkg.Declared[name] = pkg.Types.Scope().Lookup(name).Pos()
+	}
+	names := map[string]string{}
+	for _, spec := range file.Imports {
+		path := strings.Trim(spec.Path.Value, `"`)
+		name := path[strings.LastIndex(path, "/")+1:]
+		if spec.Name != nil {
+			name = spec.Name.Name
+		}
+		names[name] = path
+	}
+	pkg.Files = []*load.File{{Name: "a.go", Syntax: file, Directives: directive.Collect(list, file), Imports: names}}
+	return pkg
+}
+
+// A generator makes random sources.
+type generator struct{ *rand.Rand }
+
+// nasty are names that generated code uses itself, or could.
+var nasty = []string{
+	"s", "l", "b", "c", "key", "keys", "held", "err", "err1", "ctx", "ctx1", "res", "res0", "res1", "next", "locks", "lockrt", "lockrt1", "errors", "time",
+	"context", "context1", "template", "nil", "append", "make", "byte", "string", "error", "len", "true", "any", "int", "p0", "p1", "k", "v", "T", "K",
+	"ServiceKeys", "LockedService", "NewLockedService", "lockServiceM0", "lockServiceM1", "order", "Order", "id", "label", "iota", "new", "String", "_",
+}
+
+func pick[T any](g *generator, from []T) T { return from[g.IntN(len(from))] }
+
+// file makes a source with one interface.
+func (g *generator) file() string {
+	var b strings.Builder
+	alias := pick(g, []string{"", "", "ctx ", "errors ", "lockrt ", "key "})
+	context := strings.TrimSpace(alias)
+	if context == "" {
+		context = "context"
+	}
+	fmt.Fprintf(&b, "package %s\n\nimport (\n\t%s\"context\"\n\thtml \"html/template\"\n\t\"text/template\"\n)\n\n", pick(g, []string{"a", "lockrt", "context", "key"}), alias)
+	b.WriteString("type Order struct {\n\tID string\n\tNo *int\n\tOwner *Order\n}\n\nfunc (o *Order) Label() string { return o.ID }\n\n")
+	b.WriteString("var _ html.HTML\nvar _ template.Template\n\n")
+	declared := map[string]bool{context: true, "html": true, "template": true, "Order": true, "_": true}
+	for range g.IntN(4) {
+		name := pick(g, []string{"key", "held", "errors", "err", "time", "s", "res", "lockServiceM0", "lockrt", "len", "next", "order"})
+		if !declared[name] {
+			declared[name] = true
+			fmt.Fprintf(&b, "var %s int\n\n", name)
+		}
+	}
+	b.WriteString("//lockgen:service wait=" + pick(g, []string{"ctx", "3s", "0"}) + "\ntype Service interface {\n")
+	for i := range 1 + g.IntN(4) {
+		g.method(&b, i, context)
+	}
+	b.WriteString("}\n")
+	return b.String()
+}
+
+// method makes a method with a lock.
+func (g *generator) method(b *strings.Builder, i int, context string) {
+	taken := map[string]bool{}
+	name := func() string {
+		for {
+			n := pick(g, nasty)
+			if n == "_" || !taken[n] {
+				taken[n] = true
+				return n
+			}
+		}
+	}
+	ctx := name()
+	params := []string{ctx + " " + context + ".Context"}
+	keys := []string{"fixed"}
+	for range g.IntN(6) {
+		n := name()
+		typ, paths := g.param(n)
+		params = append(params, n+" "+typ)
+		if len(paths) > 0 && n != "_" && g.IntN(2) == 0 {
+			keys = append(keys, fmt.Sprintf("k%d:%s", len(keys), pick(g, paths)))
+		}
+	}
+	if g.IntN(4) == 0 {
+		params = append(params, name()+" ..."+pick(g, []string{"int", "func(...string) error", "*Order"}))
+	}
+	results := g.results(name)
+	for _, key := range keys[g.IntN(len(keys)):] {
+		fmt.Fprintf(b, "\t//lockgen:lock key=%s\n", key)
+	}
+	fmt.Fprintf(b, "\tM%d(%s) %s\n", i, strings.Join(params, ", "), results)
+}
+
+// param makes a type, and what a key can have of a parameter of it.
+func (g *generator) param(n string) (typ string, paths []string) {
+	switch g.IntN(8) {
+	case 0:
+		return "string", []string{"{" + n + "}"}
+	case 1:
+		return "*int", []string{"{" + n + "}"}
+	case 2:
+		return "*Order", []string{"{" + n + ".ID}", "{" + n + ".Owner.No}", "{" + n + ".Label()}:{" + n + ".Owner.Label()}"}
+	case 3:
+		return "bool", []string{"{" + n + "}"}
+	case 4:
+		return "html.HTML", []string{"{" + n + "}"}
+	case 5:
+		return "*template.Template", nil
+	case 6:
+		return "map[string][]func(key, err int) (nil error)", nil
+	}
+	return "uint8", []string{"{" + n + "}"}
+}
+
+// results makes the results of a method, named or not, with an error at the end.
+func (g *generator) results(name func() string) string {
+	switch g.IntN(5) {
+	case 0:
+		return fmt.Sprintf("(%s int, %s error)", name(), name())
+	case 1:
+		return "(string, *Order, error)"
+	case 2:
+		return "(html.HTML, error)"
+	case 3:
+		return fmt.Sprintf("(%s, %s *template.Template, %s error)", name(), name(), name())
+	}
+	return "error"
+}

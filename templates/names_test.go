@@ -1,0 +1,25 @@
+package templates_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockgen/lockgen/templates"
+)
+
+func TestNames(t *testing.T) {
+	t.Parallel()
+	var outer templates.Names
+	require.Equal(t, "key", outer.Pick("key"))
+	require.Equal(t, "key1", outer.Pick("key"))
+	require.Equal(t, "type1", outer.Pick("type"), "a keyword is never free")
+	outer.Reserve("held", "held1")
+
+	inner := outer.Inner()
+	require.Equal(t, "held2", inner.Pick("held"), "what is taken outside is taken inside")
+	require.Equal(t, "err", inner.Pick("err"))
+	require.Equal(t, "err", outer.Pick("err"), "and not the other way round")
+	require.False(t, inner.Free("_"))
+	require.False(t, inner.Free(""))
+}
