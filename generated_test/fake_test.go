@@ -30,6 +30,7 @@ func (o orders) Nightly(ctx context.Context, _ string) error                    
 func (o orders) Sweep(ctx context.Context, _ string)                            { _ = o.do(ctx) }
 func (o orders) Global(ctx context.Context) error                               { return o.do(ctx) }
 func (o orders) Audited(ctx context.Context, _ gen.Order) error                 { return o.do(ctx) }
+func (o orders) Tagged(ctx context.Context, _ string, _ gen.Region) error       { return o.do(ctx) }
 func (o orders) Export(ctx context.Context, _ io.Writer, p ...string) (int, error) {
 	return len(p), o.do(ctx)
 }

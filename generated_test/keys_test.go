@@ -26,6 +26,9 @@ func TestKeys(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "gen:-1/u-7ns:r%201", key)
 	require.Equal(t, [2]string{"gen:global", "gen:global:two"}, keys.Global())
+	tagged, err := keys.Tagged("{acme}", gen.Region{Country: "de", City: "Ulm"})
+	require.NoError(t, err)
+	require.Equal(t, [2]string{"gen:{%7Bacme%7D}:order", "gen:{%7Bacme%7D}:region:de%2FUlm"}, tagged)
 
 	key, err = gen.LocksKeys{}.Seat(gen.Seat{Show: -3, Row: "{a}%", Aisle: true, No: 255})
 	require.NoError(t, err)

@@ -32,6 +32,12 @@ type Order struct {
 	Ref   *string
 }
 
+// A Region has a key of its own.
+type Region struct{ Country, City string }
+
+// LockKey names the region in keys.
+func (r Region) LockKey() string { return r.Country + "/" + r.City }
+
 // Audit is embedded, so its field is promoted.
 type Audit struct{ By UserID }
 
@@ -86,6 +92,12 @@ type Orders interface {
 	//
 	//lockgen:lock key=gen:order:{id} scope=return
 	Lines(ctx context.Context, id OrderID) (iter.Seq[string], error)
+
+	// Tagged puts all keys of a tenant into one slot of a cluster.
+	//
+	//lockgen:lock key=gen:{{tenant}}:order
+	//lockgen:lock key=gen:{{tenant}}:region:{r}
+	Tagged(ctx context.Context, tenant string, r Region) error
 
 	//lockgen:nolock
 	Export(ctx context.Context, w io.Writer, parts ...string) (n int, err error)

@@ -40,6 +40,7 @@ var (
 	lockOrdersGlobal   = lockrt.Spec{Name: "generatedtest.Orders.Global", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
 	lockOrdersAudited  = lockrt.Spec{Name: "generatedtest.Orders.Audited", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
 	lockOrdersLines    = lockrt.Spec{Name: "generatedtest.Orders.Lines", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockOrdersTagged   = lockrt.Spec{Name: "generatedtest.Orders.Tagged", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
 )
 
 // Pay settles the order.
@@ -186,6 +187,22 @@ func (s *LockedOrders) Lines(ctx context.Context, id OrderID) (res iter.Seq[stri
 	return s.next.Lines(held.Context(), id)
 }
 
+// Tagged puts all keys of a tenant into one slot of a cluster.
+//
+// It holds gen:{{tenant}}:order and gen:{{tenant}}:region:{r}.
+func (s *LockedOrders) Tagged(ctx context.Context, tenant string, r Region) (err error) {
+	keys, err := OrdersKeys{}.Tagged(tenant, r)
+	if err != nil {
+		return err
+	}
+	held, err := s.locks.Acquire(ctx, &lockOrdersTagged, keys[:]...)
+	if err != nil {
+		return err
+	}
+	defer held.Release(&err)
+	return s.next.Tagged(held.Context(), tenant, r)
+}
+
 // Export is not locked.
 func (s *LockedOrders) Export(ctx context.Context, w io.Writer, parts ...string) (n int, err error) {
 	return s.next.Export(ctx, w, parts...)
@@ -318,4 +335,26 @@ func (OrdersKeys) Lines(id OrderID) (string, error) {
 	b = append(b, "gen:order:"...)
 	b = lockrt.AppendString(b, id)
 	return string(b), nil
+}
+
+// Tagged builds gen:{{tenant}}:order and gen:{{tenant}}:region:{r}.
+func (OrdersKeys) Tagged(tenant string, r Region) (keys [2]string, err error) {
+	if tenant == "" {
+		return keys, lockrt.EmptyKey("generatedtest.Orders.Tagged", "tenant")
+	}
+	lockKey := r.LockKey()
+	if lockKey == "" {
+		return keys, lockrt.EmptyKey("generatedtest.Orders.Tagged", "r.LockKey()")
+	}
+	b := make([]byte, 0, 64)
+	b = append(b, "gen:{"...)
+	b = lockrt.AppendString(b, tenant)
+	b = append(b, "}:order"...)
+	keys[0] = string(b)
+	b = append(b[:0], "gen:{"...)
+	b = lockrt.AppendString(b, tenant)
+	b = append(b, "}:region:"...)
+	b = lockrt.AppendString(b, lockKey)
+	keys[1] = string(b)
+	return keys, nil
 }

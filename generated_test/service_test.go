@@ -206,3 +206,15 @@ func TestService_PassesThrough(t *testing.T) {
 	require.NotNil(t, lines)
 	require.NoError(t, r.Global(patient(t)))
 }
+
+func TestService_HashTag(t *testing.T) {
+	t.Parallel()
+	tenant, region := redistest.Key(t, "tenant"), gen.Region{Country: "de"}
+	keys, err := gen.OrdersKeys{}.Tagged(tenant, region)
+	require.NoError(t, err)
+	r := newReplica(t, func(context.Context) error {
+		require.EqualValues(t, 2, held(t, keys[:]...))
+		return nil
+	})
+	require.NoError(t, r.Tagged(patient(t), tenant, region))
+}
