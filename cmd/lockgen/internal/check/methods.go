@@ -59,6 +59,7 @@ type lister struct {
 	found   map[string]*method
 	order   []*method
 	visited map[*ast.TypeSpec]bool
+	hidden  bool // a method that can't be implemented was noted
 }
 
 func (l *lister) own(f *ast.Field) *method {
@@ -126,12 +127,12 @@ func (l *lister) add(m *method) {
 		return
 	}
 	l.found[m.fn.Name()] = m
-	l.order = append(l.order, m)
-	if m.field == nil {
-		l.foreign(m)
+	if m.field != nil {
+		l.c.consumed[m.field] = true
+	} else if !l.foreign(m) {
 		return
 	}
-	l.c.consumed[m.field] = true
+	l.order = append(l.order, m)
 }
 
 // conflict handles a method that two embedded interfaces declare. One that the interface declares itself overrides both.
@@ -152,30 +153,36 @@ func (l *lister) conflict(old *method, f *ast.Field) {
 	}
 }
 
-// foreign looks at a method of another package. If directives stand on it there, its author relies on a lock that would be missing here.
-func (l *lister) foreign(m *method) {
+// foreign looks at a method of another package, and says whether it can be written here. If directives stand on it there, its author relies on
+// a lock that would be missing.
+func (l *lister) foreign(m *method) bool {
 	name, iface := m.fn.Name(), l.iface.Spec.Name
 	if !m.fn.Exported() && m.fn.Pkg() != l.c.pkg.Types {
-		l.c.list.Add(iface.Pos(), iface.End(), "%s has the method %s of package %s, which can't be implemented here", iface.Name, name, m.fn.Pkg().Path())
-		return
+		if !l.hidden {
+			l.c.list.Add(iface.Pos(), iface.End(), "%s has the method %s of package %s, which can't be implemented here", iface.Name, name, m.fn.Pkg().Path())
+		}
+		l.hidden = true
+		return false
 	}
 	pos := l.c.list.Fset().PositionFor(m.fn.Pos(), false)
 	src, err := os.ReadFile(pos.Filename)
 	if err != nil || !directive.Mentioned(src) {
-		return
+		return true
 	}
 	fset := token.NewFileSet()
 	file, err := parser.ParseFile(fset, pos.Filename, src, parser.ParseComments|parser.SkipObjectResolution)
 	if err != nil {
-		return
+		return true
 	}
 	for f, directives := range directive.Collect(diag.New(fset), file).Methods {
 		if fset.PositionFor(f.Names[0].Pos(), false).Offset == pos.Offset && directives[0].Verb == directive.Lock {
 			l.c.list.Add(iface.Pos(), iface.End(),
 				"%s has a lock where it is declared, in package %s; directives of other packages are not supported yet: repeat the method in %s, with its lock or with nolock",
 				name, m.fn.Pkg().Path(), iface.Name)
+			return false
 		}
 	}
+	return true
 }
 
 // doc is what a method's comment says, without directives.
