@@ -159,13 +159,11 @@ func isContext(t types.Type) bool {
 func (o *owner) paramList(m *model.Method, fr *frame) []jen.Code {
 	var list []jen.Code
 	for i, p := range m.Params {
-		typ := jen.Code(nil)
+		write := o.code
 		if m.Variadic && i == len(m.Params)-1 {
-			typ = o.variadic(p.Type)
-		} else {
-			typ = o.code(p.Type)
+			write = o.variadic
 		}
-		list = append(list, jen.Id(fr.params[i]).Add(typ))
+		list = append(list, jen.Id(fr.params[i]).Add(write(p.Type)))
 	}
 	return list
 }

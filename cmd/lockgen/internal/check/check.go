@@ -83,9 +83,7 @@ func (c *checker) index() {
 	}
 	for _, file := range c.pkg.Files {
 		c.wrong = c.wrong || file.Wrong
-		for field, directives := range file.Directives.Methods {
-			c.docs[field] = directives
-		}
+		maps.Copy(c.docs, file.Directives.Methods)
 	}
 	for _, shared := range c.pkg.Shared {
 		maps.Copy(c.docs, shared.Methods)

@@ -120,8 +120,7 @@ func (c *checker) bounded(m *method, l *model.Lock, own *time.Duration) {
 func (c *checker) key(iface *directive.Interface, m *method, d *directive.Directive, context int) *model.Key {
 	arg := d.Key
 	note := func(err error) {
-		var e *key.Error
-		if errors.As(err, &e) {
+		if e, ok := errors.AsType[*key.Error](err); ok {
 			from, to := arg.At(e.Off, e.End)
 			c.list.Add(from, to, "%s", e.Message)
 		}
@@ -159,8 +158,7 @@ func (c *checker) prefix(d *directive.Directive) {
 	if d.Prefix == nil {
 		return
 	}
-	var e *key.Error
-	if errors.As(key.CheckPrefix(d.Prefix.Value), &e) {
+	if e, ok := errors.AsType[*key.Error](key.CheckPrefix(d.Prefix.Value)); ok {
 		from, to := d.Prefix.At(e.Off, e.End)
 		c.list.Add(from, to, "%s", e.Message)
 	}
@@ -212,9 +210,7 @@ func (c *checker) contextOf(m *method) (int, bool) {
 
 // noContext refuses a parameter that is a context and something else besides: the lock's context couldn't be put in its place.
 func (c *checker) noContext(m *method) bool {
-	params := m.fn.Signature().Params()
-	for i := range params.Len() {
-		p := params.At(i)
+	for p := range m.fn.Signature().Params().Variables() {
 		if implementsContext(p.Type()) {
 			d := m.directives[0]
 			c.list.Add(d.Slash, d.End,

@@ -8,6 +8,7 @@ package directive
 import (
 	"go/ast"
 	"go/token"
+	"slices"
 	"strings"
 	"time"
 
@@ -110,7 +111,7 @@ func Parse(list *diag.List, c *ast.Comment) *Directive {
 		return nil
 	}
 	d := &Directive{Verb: Verb(raw.Name), Slash: c.Pos(), End: raw.End()}
-	if !known(raw.Name) {
+	if !slices.Contains(verbs, raw.Name) {
 		unknown(list, c.Pos(), raw.Name)
 		return nil
 	}
@@ -163,15 +164,6 @@ func argument(raw ast.Directive, arg ast.DirectiveArg, end token.Pos) *Arg {
 		a.value += token.Pos(len(name) + 1)
 	}
 	return a
-}
-
-func known(verb string) bool {
-	for _, v := range verbs {
-		if v == verb {
-			return true
-		}
-	}
-	return false
 }
 
 func firstLine(s string) string {

@@ -2,6 +2,7 @@ package directive
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -39,10 +40,10 @@ func attempt(text string) (attempted, bool) {
 	width := len(text) - len(rest) + len(verb)
 	right := verb
 	if name == tool {
-		if !known(verb) {
+		if !slices.Contains(verbs, verb) {
 			right = diag.Nearest(verb, verbs)
 		}
-	} else if !known(verb) {
+	} else if !slices.Contains(verbs, verb) {
 		// Two misspellings in a row are more likely somebody else's comment.
 		right = ""
 	}
@@ -58,7 +59,7 @@ func attempt(text string) (attempted, bool) {
 
 // onlyArguments says whether s reads as arguments of a directive and not as a sentence.
 func onlyArguments(s string) bool {
-	for _, f := range strings.Fields(s) {
+	for f := range strings.FieldsSeq(s) {
 		if !strings.Contains(f, "=") {
 			return false
 		}

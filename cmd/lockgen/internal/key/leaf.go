@@ -135,11 +135,10 @@ func terms(iface *types.Interface, leaves *[]model.Leaf) bool {
 		}
 		return false
 	}
-	for i := range iface.NumEmbeddeds() {
-		t := iface.EmbeddedType(i)
+	for t := range iface.EmbeddedTypes() {
 		if u, ok := t.(*types.Union); ok {
-			for j := range u.Len() {
-				if !one(u.Term(j).Type()) {
+			for term := range u.Terms() {
+				if !one(term.Type()) {
 					return false
 				}
 			}

@@ -139,7 +139,7 @@ func parsePath(whole, text string, base int) ([]Name, error) {
 	}
 	var path []Name
 	off := base
-	for _, part := range strings.Split(text, ".") {
+	for part := range strings.SplitSeq(text, ".") {
 		n := Name{Text: part, Off: off, End: off + len(part)}
 		off += len(part) + 1
 		if name, ok := strings.CutSuffix(part, "()"); ok {

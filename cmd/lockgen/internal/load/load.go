@@ -305,8 +305,7 @@ func (l *loader) parse(u *unit) {
 		if file == nil {
 			continue
 		}
-		var broken scanner.ErrorList
-		if errors.As(err, &broken) {
+		if broken, ok := errors.AsType[scanner.ErrorList](err); ok {
 			u.broken[name] = broken
 			if u.root != nil && !directive.Mentioned(src) {
 				l.result.Notes = append(l.result.Notes, fmt.Sprintf("%s:%d: %s", diag.Relative(l.cfg.Dir, name), broken[0].Pos.Line, broken[0].Msg))

@@ -2,7 +2,6 @@ package load
 
 import (
 	"errors"
-	"fmt"
 	"go/ast"
 	"go/types"
 	"runtime"
@@ -68,11 +67,11 @@ func (i importer) Import(path string) (*types.Package, error) {
 	}
 	dep := i.u.pkg.Imports[path]
 	if dep == nil || len(dep.GoFiles) == 0 {
-		return nil, fmt.Errorf("no such package")
+		return nil, errors.New("no such package")
 	}
 	pkg := i.l.typed(i.l.unit(dep))
 	if pkg == nil {
-		return nil, fmt.Errorf("import cycle")
+		return nil, errors.New("import cycle")
 	}
 	return pkg, nil
 }
