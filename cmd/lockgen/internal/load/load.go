@@ -116,6 +116,10 @@ func (l *loader) golist(patterns []string, tests bool) ([]*packages.Package, err
 	}
 	var roots []*packages.Package
 	for _, pkg := range pkgs {
+		if pkg.Module != nil && !pkg.Module.Main {
+			// Its files are somebody else's, most likely in the module cache.
+			return nil, fmt.Errorf("%s: package of module %s, which is not the main module", pkg.PkgPath, pkg.Module.Path)
+		}
 		if info, err := os.Stat(pkg.Dir); err == nil && info.IsDir() {
 			// Whatever else is wrong with it, such as that it has nothing but tests: its files can be read.
 			roots = append(roots, pkg)
