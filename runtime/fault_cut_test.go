@@ -136,3 +136,22 @@ func TestFault_OneWhoHoldsALockIsNotKeptFromOthersByAMuteConnection(t *testing.T
 	gone(t, l.server, other)
 	gone(t, l.server, l.key)
 }
+
+func TestFault_SubscriptionsComeAndGoWithTheWaiters(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	hooks, waiting, _ := watch()
+	holder, waiter := clientOf(t, server.URL(), lockrt.Options{}), clientOf(t, server.URL(), lockrt.Options{Hooks: hooks})
+	for range 2 {
+		held, err := holder.Mutex("k").Lock(patient(t), unexpiring)
+		require.NoError(t, err)
+		next := lockLater(patient(t), waiter.Mutex("k"), unexpiring)
+		receive(t, waiting, "the next one to wait")
+		until(t, "it listens", func() bool { return channels(t, server) == 1 })
+		require.NoError(t, held.Unlock(t.Context()))
+		got := receive(t, next, "the next one")
+		require.NoError(t, got.err)
+		require.NoError(t, got.lease.Unlock(t.Context()))
+		until(t, "nobody listens", func() bool { return channels(t, server) == 0 })
+	}
+}
