@@ -17,27 +17,41 @@ type contest interface {
 	ask(w *waiter)
 	// leave takes w out. What it was given meanwhile goes to the next or back to Redis.
 	leave(w *waiter)
-	// channel is where Redis announces that asking may be worth it again.
+	// channel is where Redisson announces that asking may be worth it again.
 	channel() string
 }
 
 // A waiter is one call that wants something from a contest.
 type waiter struct {
 	terms terms
-	news  chan news // never full: a turn or an answer, and a grant
-	lease *Lease    // what it is given
-	place place     // in the contest
+	once  bool          // it does not wait
+	news  chan news     // never full: a turn or an answer, and a grant
+	wake  chan struct{} // one token: there is a reason to ask
+	lease *Lease        // what it is given
+	place place         // in the contest
 }
 
-func newWaiter(l *Lease, t terms) *waiter {
-	return &waiter{terms: t, lease: l, news: make(chan news, 2)}
+func newWaiter(l *Lease, cfg lockConfig) *waiter {
+	return &waiter{terms: cfg.terms, once: cfg.wait == 0, lease: l, news: make(chan news, 2), wake: make(chan struct{}, 1)}
+}
+
+// poke tells w that there is a reason to ask. It does not block.
+func (w *waiter) poke() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
 }
 
 // news is what a contest tells a waiter.
 type news struct {
 	kind newsKind
-	ttl  time.Duration // refusedFor: how long the other's lease has to run; negative if for ever
-	err  error         // failed: what went wrong
+	err  error // failed: what went wrong
+
+	// refusedFor:
+	ttl     time.Duration // how long the other's lease has to run; negative if for ever
+	foreign bool          // the other is not of this library
+	inLine  bool          // a release by one of this library finds us
 }
 
 type newsKind int
@@ -52,22 +66,24 @@ const (
 // pollUnheard is how often Redis is asked while its messages are not heard.
 const pollUnheard = 500 * time.Millisecond
 
+// patience is for how long at least one who waits puts up with a Redis that does not answer.
+const patience = 30 * time.Second
+
 // await is the one wait loop. It returns nil once w was given what it wants. After an error
 // the caller leaves the contest.
 //
-// One waiter of a contest asks Redis, the others wait for its news. It asks, and when refused
-// subscribes and asks again, since the release may have come before the subscription. From
-// then on every message is a reason to ask, and so is the end of the lease that Redis named:
-// messages make waiting short, the timer makes it finite.
+// One waiter of a contest asks Redis, the others wait for its news. When refused it stands in line,
+// where a process of this library that releases finds it and hands over. A holder of another
+// kind only announces its release, on a channel; then it subscribes and asks again, since that
+// may have come before the subscription. From then on every message is a reason to ask, and so is
+// the end of the lease that Redis named: messages make waiting short, the timer makes it finite.
 func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig, waiting func()) error {
 	start := time.Now()
 	var (
-		once     = cfg.wait == 0
 		asking   bool // the answer to ask is on its way
 		leading  bool // it is on us to ask
 		resent   bool
 		listener *hub.Listener
-		wake     = make(chan struct{}, 1) // one token: there is a reason to ask
 		retry    = newTimer()
 		deadline <-chan time.Time
 		down     outage
@@ -97,13 +113,14 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 	if q.join(w) {
 		leading = true
 		ask()
-	} else if once {
+	} else if w.once {
 		return ErrNotAcquired
 	} else {
 		waits()
+		c.hear() // other processes may join the contest
 	}
 	for {
-		woken, again := wake, retry.C
+		woken, again := w.wake, retry.C
 		if !leading || asking {
 			woken, again = nil, nil
 		}
@@ -120,28 +137,28 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 				switch {
 				case !passing(n.err):
 					return refused(n.err)
-				case once && !resent && unknown(n.err):
+				case w.once && !resent && unknown(n.err):
 					resent = true // to learn what the first one did
 					ask()
-				case once || down.longer(cfg.ttl):
+				case w.once || down.longer(max(cfg.ttl, patience)):
 					return n.err
 				default:
 					retry.Reset(down.backoff(n.err))
 				}
 			case refusedFor:
-				asking = false
+				asking, leading = false, true
 				down = outage{}
-				if once {
+				if w.once {
 					return ErrNotAcquired
 				}
 				waits()
-				if listener == nil {
-					listener = c.hub.Listen(q.channel(), func(hub.Event) {
-						select {
-						case wake <- struct{}{}:
-						default:
-						}
-					})
+				heard := c.hear()
+				if heard && !n.inLine {
+					ask() // to stand in line
+					continue
+				}
+				if n.foreign && listener == nil {
+					listener = c.hub.Listen(q.channel(), func(hub.Event) { w.poke() })
 					if listener.Live() {
 						ask() // a release before now was not heard
 						continue
@@ -151,7 +168,7 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 				if n.ttl < 0 {
 					pause = cfg.ttl
 				}
-				if !listener.Live() {
+				if !heard || n.foreign && !listener.Live() {
 					pause = min(pause, pollUnheard)
 				}
 				retry.Reset(pause)

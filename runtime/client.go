@@ -33,20 +33,21 @@ type Client struct {
 	opts  Options
 
 	uuid   string        // of this client, the first half of its owners
-	owners atomic.Uint64 // the second half: a number for each claim to a key
+	claims atomic.Uint64 // the second half: a number for each claim to a key
 	loads  atomic.Uint64 // times that the scripts were loaded
 
 	loading  sync.Mutex // held while loading them
 	watchdog *watchdog.Watchdog
 	hub      *hub.Hub
-	closing  chan struct{} // closed by Close and Shutdown: nothing is granted any more
-	stopped  chan struct{} // closed by Close: what runs in the background gives up
+	switchboard
+	closing chan struct{} // closed by Close and Shutdown: nothing is granted any more
+	stopped chan struct{} // closed by Close: what runs in the background gives up
 
 	mu      sync.Mutex // guards the rest
 	state   clientState
 	homes   map[string]*home
 	holds   int    // keys that this process has in Redis
-	running int    // goroutines that were spawned
+	running int    // goroutines that were spawned, and calls that acquire
 	drained signal // after Shutdown: there are no holds
 	idle    signal // after Close: nothing runs any more
 }
@@ -150,7 +151,7 @@ func (c *Client) Shutdown(ctx context.Context) error {
 	}
 	if c.drained == nil {
 		c.drained = make(signal)
-		if c.holds == 0 {
+		if c.holds == 0 || c.state == closed {
 			c.drained.set()
 		}
 	}
@@ -186,6 +187,7 @@ func (c *Client) Close() error {
 	}
 	c.state = closed
 	close(c.stopped)
+	c.drained.set()
 	c.idle = make(signal)
 	if c.running == 0 {
 		c.idle.set()
@@ -230,8 +232,8 @@ func (c *Client) granting() bool {
 	}
 }
 
-// home returns this process's side of key, for the caller to give back by leave.
-func (c *Client) home(key string) (*home, error) {
+// enter returns this process's side of key for a call that acquires, until exit.
+func (c *Client) enter(key string) (*home, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.state != open {
@@ -243,7 +245,13 @@ func (c *Client) home(key string) (*home, error) {
 		c.homes[key] = h
 	}
 	h.users++
+	c.running++
 	return h, nil
+}
+
+func (c *Client) exit(h *home) {
+	c.leave(h)
+	c.finished()
 }
 
 // stay counts one more user of a home that has one.
@@ -253,7 +261,7 @@ func (c *Client) stay(h *home) {
 	h.users++
 }
 
-// leave takes back home or stay. A home that nobody uses is forgotten.
+// leave takes back stay. A home that nobody uses is forgotten.
 func (c *Client) leave(h *home) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -294,17 +302,12 @@ func (c *Client) finished() {
 	}
 }
 
-// newOwner names a claim to a key as Redisson names a thread: no two claims of any process share
-// a name, so that a request that comes late can never touch a later claim.
-func (c *Client) newOwner() string {
-	return c.uuid + ":" + strconv.FormatUint(c.owners.Add(1), 10)
-}
-
-// newUUID returns a random UUID of version 4 in the form of Java's UUID.toString.
+// newUUID returns a random UUID in the form of Java's UUID.toString, of version 8 where Java has 4:
+// by it the scripts tell processes that stand in line from those that listen and race.
 func newUUID() string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // never fails: it ends the process instead
-	b[6] = b[6]&0x0f | 0x40
+	b[6] = b[6]&0x0f | 0x80
 	b[8] = b[8]&0x3f | 0x80
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[0:4], b[4:6], b[6:8], b[8:10], b[10:])
 }

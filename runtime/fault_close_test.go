@@ -265,7 +265,88 @@ func TestFault_ALeaseIsOverByTheClockWhoeverHasYetToTell(t *testing.T) {
 		require.ErrorIs(t, last.Err(), lockrt.ErrLost)
 		require.ErrorIs(t, last.Context().Err(), context.Canceled)
 		require.ErrorIs(t, context.Cause(last.Context()), lockrt.ErrLost)
+		require.ErrorIs(t, last.Unlock(t.Context()), lockrt.ErrLost)
 	}
 	told <- struct{}{}
 	require.ErrorIs(t, first.Unlock(t.Context()), lockrt.ErrLost)
+}
+
+func TestFault_ShutdownEndsWhenTheClientIsClosedInTheMeantime(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, lockrt.Options{})
+	lease, err := c.Mutex(redistest.Key(t, "k")).Lock(patient(t))
+	require.NoError(t, err)
+	down := make(chan error, 1)
+	go func() { down <- c.Shutdown(context.Background()) }()
+	for err == nil || errors.Is(err, lockrt.ErrNotAcquired) { // until the shutdown has begun
+		_, err = c.Mutex(lease.Key()).TryLock(patient(t))
+	}
+	require.ErrorIs(t, err, lockrt.ErrClosed)
+	require.NoError(t, c.Close())
+	require.ErrorIs(t, lease.Err(), lockrt.ErrClosed)
+	_ = receive(t, down, "the shutdown")
+	go func() { down <- c.Shutdown(context.Background()) }()
+	_ = receive(t, down, "the shutdown of a closed client")
+}
+
+func TestFault_CloseWithdrawsForThoseWhoArePausing(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, lockrt.Options{})
+	acquire := redistest.EvalSHA(scripts.Acquire.SHA1)
+	first := l.proxy.DropReply(acquire, 1, redistest.Close)
+	then := l.proxy.DropRequest(acquire, 7, redistest.Close)
+	more := l.proxy.DropRequest(acquire, 0, redistest.Close)
+	got := lockLater(patient(t), l.client.Mutex(l.key))
+	receive(t, first.Done(), "the loss of a grant")
+	receive(t, then.Done(), "the loss of other tries")
+	until(t, "it pauses", func() bool { return l.proxy.Conns() == 0 })
+	require.NoError(t, l.client.Close())
+	more.Stop()
+	require.ErrorIs(t, receive(t, got, "the one who waits").err, lockrt.ErrClosed)
+	require.Zero(t, number(t, l.server, "EXISTS", l.key), "granted to nobody")
+}
+
+func TestFault_CloseGivesBackWhatAFailingCallWasGiven(t *testing.T) {
+	t.Parallel()
+	server := redistest.Shared(t)
+	for i := range 60 {
+		c, err := lockrt.Open(server.URL(), lockrt.Options{})
+		require.NoError(t, err)
+		key := redistest.Key(t, strconv.Itoa(i))
+		granted := make(chan struct{})
+		got := lockLater(patient(t), c.Mutex(key))
+		go func() {
+			defer close(granted)
+			for n, err := int64(0), error(nil); n == 0 && err == nil; {
+				reply, tried := server.Try("EXISTS", key)
+				if err = tried; err == nil {
+					n, err = reply.AsInt64()
+				}
+			}
+		}()
+		receive(t, granted, "the grant")
+		require.NoError(t, c.Close())
+		answer := receive(t, got, "the answer")
+		if answer.err != nil {
+			require.ErrorIs(t, answer.err, lockrt.ErrClosed)
+			require.Zero(t, number(t, server, "EXISTS", key), "an error means that nothing is held")
+			continue
+		}
+		require.ErrorIs(t, answer.lease.Err(), lockrt.ErrClosed)
+	}
+}
+
+func TestFault_LossAfterTheUnlockOfAReentry(t *testing.T) {
+	t.Parallel()
+	server, key := redistest.Shared(t), redistest.Key(t, "k")
+	c := newClient(t, lockrt.Options{})
+	outer, err := c.Mutex(key).Lock(patient(t), lockrt.WithWatchdog(300*time.Millisecond))
+	require.NoError(t, err)
+	inner, err := c.Mutex(key).Lock(outer.Context())
+	require.NoError(t, err)
+	require.NoError(t, inner.Unlock(t.Context()))
+	server.Do("DEL", key)
+	receive(t, outer.Context().Done(), "the loss to be told")
+	require.ErrorIs(t, inner.Err(), lockrt.ErrReleased)
+	require.ErrorIs(t, outer.Unlock(t.Context()), lockrt.ErrLost)
 }

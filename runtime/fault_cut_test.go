@@ -141,17 +141,19 @@ func TestFault_SubscriptionsComeAndGoWithTheWaiters(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
 	hooks, waiting, _ := watch()
-	holder, waiter := clientOf(t, server.URL(), lockrt.Options{}), clientOf(t, server.URL(), lockrt.Options{Hooks: hooks})
+	waiter := clientOf(t, server.URL(), lockrt.Options{Hooks: hooks})
 	for range 2 {
-		held, err := holder.Mutex("k").Lock(patient(t), unexpiring)
-		require.NoError(t, err)
+		server.Do("HSET", "k", "11111111-2222-4333-8444-555555555555:7", "1") // a Java program
 		next := lockLater(patient(t), waiter.Mutex("k"), unexpiring)
 		receive(t, waiting, "the next one to wait")
-		until(t, "it listens", func() bool { return channels(t, server) == 1 })
-		require.NoError(t, held.Unlock(t.Context()))
+		until(t, "it listens to the lock too", func() bool { return channels(t, server) == 2 })
+		server.Do("DEL", "k")
+		server.Do("PUBLISH", "redisson_lock__channel:{k}", "0")
 		got := receive(t, next, "the next one")
 		require.NoError(t, got.err)
 		require.NoError(t, got.lease.Unlock(t.Context()))
-		until(t, "nobody listens", func() bool { return channels(t, server) == 0 })
+		until(t, "only its own channel is left", func() bool { return channels(t, server) == 1 })
 	}
+	require.NoError(t, waiter.Close())
+	until(t, "nobody listens", func() bool { return channels(t, server) == 0 })
 }

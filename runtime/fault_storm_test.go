@@ -81,10 +81,10 @@ func TestFault_CancelStormLeavesNothing(t *testing.T) { //nolint:paralleltest //
 	server := redistest.Server(t)
 	for range 2 { // what has ended begins anew
 		clients := storm(t, server, server.URL(), redistest.Key(t, "k"))
-		until(t, "no channel is subscribed", func() bool { return channels(t, server) == 0 })
 		for _, c := range clients {
 			require.NoError(t, c.Close())
 		}
+		until(t, "no channel is subscribed", func() bool { return channels(t, server) == 0 })
 	}
 }
 

@@ -153,7 +153,6 @@ func FuzzAppendString(f *testing.F) {
 	f.Add("%3A", ":", "")
 	f.Fuzz(func(t *testing.T, a, b, c string) {
 		written := string(lockrt.AppendString(nil, a))
-		require.NotContains(t, strings.Trim(written, "\x80"), ":")
 		require.False(t, strings.ContainsAny(written, ":/{} \t\r\n"))
 		read, err := url.PathUnescape(written)
 		require.NoError(t, err)

@@ -31,6 +31,14 @@ func checkKey(key string) *KeyError {
 // lockChannel returns the channel on which Redisson announces that a lock was released.
 func lockChannel(key string) string { return prefixed("redisson_lock__channel", key) }
 
+// waitingList returns the list in which processes of this library stand while they wait for key.
+// Redisson knows nothing of it.
+func waitingList(key string) string { return prefixed("lockgen_waiting", key) }
+
+// processChannel returns the channel on which a client is told what concerns its owners. The
+// scripts build the same name.
+func processChannel(uuid string) string { return "lockgen_process:" + uuid }
+
 // prefixed names a companion of key that shares its slot: Redisson's prefixName.
 func prefixed(prefix, key string) string {
 	if strings.Contains(key, "{") {

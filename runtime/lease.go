@@ -46,6 +46,7 @@ func (l *Lease) begin(hd *hold) {
 // end ends l, once, and tells those who are to know.
 func (l *Lease) end(cause error) {
 	if !l.cause.CompareAndSwap(nil, &cause) {
+		l.cancel(*l.cause.Load()) // if whoever was first has not got round to it
 		return
 	}
 	l.cancel(cause)
@@ -80,10 +81,14 @@ func (l *Lease) Context() context.Context { return &l.ctx }
 // [ErrLost], [ErrReleased] or [ErrClosed]. It looks at the clock and does not contact Redis, so a
 // process that was stopped learns from the first call after it that its time is over.
 func (l *Lease) Err() error {
-	if l.ended() == nil {
-		if cause := l.client.watchdog.Check(&l.hold.guard); cause != nil {
-			l.end(lost(cause)) // if the watchdog has not got round to it
+	cause := l.ended()
+	if cause == nil {
+		if overdue := l.client.watchdog.Check(&l.hold.guard); overdue != nil {
+			cause = lost(overdue)
 		}
+	}
+	if cause != nil {
+		l.end(cause) // if whoever is about to has not got round to it
 	}
 	return l.ended()
 }

@@ -30,8 +30,8 @@ func (m *Mutex) Key() string { return m.key }
 // After an error nothing is held: a grant that raced with the end of ctx, or whose reply was
 // lost, is given back. The error matches ctx.Err(), [ErrNotAcquired] after WithWait, [ErrClosed],
 // [ErrWrongType] for a key that is not a lock, a [KeyError] or [ErrBadOption] before anything
-// was sent, or what Redis refused with. An outage of Redis is waited out for as long as the
-// watchdog or lease time.
+// was sent, or what Redis refused with. An outage of Redis is waited out for 30s, or for the
+// watchdog or lease time if that is longer.
 func (m *Mutex) Lock(ctx context.Context, opts ...LockOption) (*Lease, error) {
 	return m.lock(ctx, "lock", opts)
 }
@@ -65,16 +65,16 @@ func (m *Mutex) ForceUnlock(ctx context.Context) (bool, error) {
 	if err := checkKey(m.key); err != nil {
 		return fail(err)
 	}
-	h, err := m.c.home(m.key)
+	h, err := m.c.enter(m.key)
 	if err != nil {
 		return fail(err)
 	}
-	defer m.c.leave(h)
+	defer m.c.exit(h)
 	guard := h.guard() // before: what is granted after is not what was taken
 	got, err := bounded(ctx, m.c, func() reply {
 		taken, err := m.c.run(scripts.ForceUnlock,
-			[]string{m.key, lockChannel(m.key)},
-			[]string{messageUnlocked, publish}).AsBool()
+			[]string{m.key, waitingList(m.key), lockChannel(m.key)},
+			[]string{messageUnlocked, publish, millis(claimLease)}).AsBool()
 		return reply{taken, err}
 	})
 	if err = cmpOr(err, got.err); err != nil {
@@ -124,13 +124,13 @@ func (m *Mutex) acquire(ctx context.Context, opts []LockOption, waiting func()) 
 	if outer := leaseFrom(ctx, m.c, m.key); outer != nil && outer.hold.home.reenter(outer, l) {
 		return l, nil
 	}
-	h, err := m.c.home(m.key)
+	h, err := m.c.enter(m.key)
 	if err != nil {
 		l.cancel(err)
 		return nil, err
 	}
-	defer m.c.leave(h)
-	w := newWaiter(l, cfg.terms)
+	defer m.c.exit(h)
+	w := newWaiter(l, cfg)
 	err = m.c.await(ctx, h, w, cfg, waiting)
 	if err == nil && ctx.Err() != nil {
 		err = ended(ctx) // granted, but not wanted any more

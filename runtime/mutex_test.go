@@ -26,7 +26,7 @@ func TestMutex_LeavesRedissonsLayout(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, hash, 1)
 	for owner, count := range hash {
-		require.Regexp(t, regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}:[1-9][0-9]*$`), owner)
+		require.Regexp(t, regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}:[1-9][0-9]*$`), owner)
 		require.Equal(t, "1", count)
 	}
 	ttl, err := lease.TTL(patient(t))

@@ -10,38 +10,69 @@ import (
 // publish is the command by which the scripts announce a release.
 const publish = "publish"
 
-// releaseOnce asks Redis to take the key from owner. ours is false when it was not owner's.
-func (c *Client) releaseOnce(key, owner string) (ours bool, err error) {
-	n, err := c.run(scripts.Release,
-		[]string{key, lockChannel(key)},
-		[]string{owner, messageUnlocked, publish}).AsInt64()
-	return n >= 0, err
+// What the release script did.
+const (
+	notOurs  = -1 // nothing: the lock was not the owner's
+	freed    = 0  // it is free
+	passedOn = 1  // another process has it
+	kept     = 2  // the claim that is to follow has it
+)
+
+// released is the outcome of a release.
+type released struct {
+	what int64
+	sent time.Time // before the request
+	at   time.Time // by the server's clock; only if a claim is to follow
 }
 
-// release gives a granted claim back. It tries until Redis has answered, at most for
-// Options.OpTimeout; after that it goes on in the background.
-func (c *Client) release(key string, cl claim) error {
+// releaseOnce asks Redis to take the key from cl, and to give it to whose turn it is. again, if not
+// nil, is the claim by which this process wants it once more, for ttl.
+func (c *Client) releaseOnce(key string, cl claim, handed bool, again *claim, ttl time.Duration) (released, error) {
+	done := released{what: notOurs, sent: time.Now()}
+	owner, turn := "", "0"
+	if again != nil {
+		owner = again.owner
+	}
+	if handed {
+		turn = "1" // the one before us had it from us: now Redisson's waiters may race
+	}
+	reply, err := c.run(scripts.Release,
+		[]string{key, waitingList(key), lockChannel(key)},
+		[]string{cl.owner, messageUnlocked, publish, millis(claimLease), owner, millis(ttl), turn}).AsIntSlice()
+	if err != nil {
+		return done, err
+	}
+	done.what = reply[0]
+	if len(reply) == 3 {
+		done.at = serverTime(reply[1:])
+	}
+	return done, nil
+}
+
+// release gives a claim back. It tries until Redis has answered, at most for Options.OpTimeout;
+// after that it goes on in the background.
+func (c *Client) release(key string, cl claim, handed bool, again *claim, ttl time.Duration) (released, error) {
 	limit := time.Now().Add(c.opts.OpTimeout)
 	var down outage
 	for sent := false; ; {
-		ours, err := c.releaseOnce(key, cl.owner)
+		done, err := c.releaseOnce(key, cl, handed, again, ttl)
 		if err == nil && cl.doubt {
 			// A request of this claim whose reply was lost may still be on its way.
 			c.spawn(func() { c.withdraw(key, cl) })
 		}
 		switch {
-		case err == nil && (ours || sent):
-			return nil // if not now, then by the try whose reply was lost
+		case err == nil && (done.what != notOurs || sent):
+			return done, nil // if not now, then by the try whose reply was lost
 		case err == nil:
-			return lost(watchdog.ErrRefused)
+			return done, lost(watchdog.ErrRefused)
 		case !passing(err):
-			return refused(err)
+			return done, refused(err)
 		}
 		sent = sent || unknown(err)
 		pause := down.backoff(err)
 		if time.Now().Add(pause).After(limit) {
 			c.spawn(func() { c.withdraw(key, cl) })
-			return err
+			return done, err
 		}
 		<-time.After(pause)
 	}
@@ -54,11 +85,11 @@ func (c *Client) release(key string, cl claim) error {
 // It watches for as long as a lease of the claim lasts, counted from the first answer, and gives up
 // after a minute without one, or when the client is closed.
 func (c *Client) withdraw(key string, cl claim) {
-	const least, most, patience = 25 * time.Millisecond, 5 * time.Second, time.Minute
-	until := time.Now().Add(patience)
+	const least, most, limit = 25 * time.Millisecond, 5 * time.Second, time.Minute
+	until := time.Now().Add(limit)
 	answered := false
 	for pause := least; ; pause = min(2*pause, most) {
-		_, err := c.releaseOnce(key, cl.owner)
+		_, err := c.releaseOnce(key, cl, false, nil, 0)
 		if err == nil && !answered {
 			answered, until = true, time.Now().Add(cl.ttl)
 		}

@@ -16,22 +16,28 @@ import (
 // Scripts are preloaded before the first call. A server that forgot them, because it was
 // restarted, failed over or flushed, is given them again.
 func (c *Client) run(s *scripts.Script, keys, args []string) rueidis.RedisResult {
-	for try := 1; ; try++ {
-		loaded := c.loads.Load()
-		if loaded == 0 {
-			loaded = c.load(loaded)
-		}
-		reply := c.rc.Do(context.Background(), c.evalsha(s, keys, args))
-		if err, ok := rueidis.IsRedisErr(reply.Error()); !ok || !err.IsNoScript() || try == loadTries {
-			return reply
-		}
-		c.load(loaded)
+	loaded := c.loads.Load()
+	if loaded == 0 {
+		loaded = c.load(loaded)
 	}
+	reply := c.rc.Do(context.Background(), c.evalsha(s, keys, args))
+	if !missing(reply) {
+		return reply
+	}
+	c.load(loaded)
+	reply = c.rc.Do(context.Background(), c.evalsha(s, keys, args))
+	for try := 0; missing(reply) && try < 10; try++ {
+		// It was flushed again. What is sent together is run together, nearly always.
+		reply = c.rc.DoMulti(context.Background(), c.rc.B().ScriptLoad().Script(s.Source).Build(), c.evalsha(s, keys, args))[1]
+	}
+	return reply
 }
 
-// loadTries bounds how often one call finds its script missing and has it loaded. A server that
-// is flushed all the time is asked again by the one who waits.
-const loadTries = 10
+// missing reports whether the server did not know the script.
+func missing(reply rueidis.RedisResult) bool {
+	err, ok := rueidis.IsRedisErr(reply.Error())
+	return ok && err.IsNoScript()
+}
 
 func (c *Client) evalsha(s *scripts.Script, keys, args []string) rueidis.Completed {
 	return c.rc.B().Evalsha().Sha1(s.SHA1).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()

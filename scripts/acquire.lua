@@ -1,23 +1,41 @@
--- Takes the lock, or says for how long it is taken.
+-- Takes the lock, or says for how long it is taken and stands in line for it.
 --
 -- KEYS[1]  the lock
+-- KEYS[2]  the list of processes that wait for it
 -- ARGV[1]  lease in milliseconds
 -- ARGV[2]  owner
+-- ARGV[3]  line: 0 not to stand in line, 1 to stand in it, 2 likewise, and it may be there already
 --
--- Reply: -2  taken: the owner has the lock for the whole lease from now
---        -1  somebody else has it and it never expires
---        n   somebody else has it for n more milliseconds, n >= 0
---        WRONGTYPE when the key is something other than a hash; nothing is changed
+-- Reply: {-2}                     taken: the owner has the lock for the whole lease from now
+--        {n, foreign, s, µs}      somebody else has it for n more milliseconds, or for ever if n is
+--                                 -1; foreign is 1 if that is no process of this library; s and µs
+--                                 are the time of the server
+--        WRONGTYPE when a key is something other than a hash, or a list; nothing is changed
 --
--- Twice: an owner that has the lock already has it for the whole lease from now,
--- with a hold count of 1, however often it asks. Holds within a process are counted
--- by the process.
+-- Twice: an owner that has the lock already has it for the whole lease from now, with a hold
+-- count of 1, and stands in line once, however often it asks. Holds within a process are counted by the
+-- process.
+--
+-- A free lock is given to whoever asks, past those in line: it is only free when nobody in line
+-- listens, when it expired, or when it was left to Redisson's waiters to race for.
 
 -- PTTL answers -2 for a missing key, so the free case costs no EXISTS.
 local ttl = redis.call('pttl', KEYS[1])
 if ttl ~= -2 and redis.call('hexists', KEYS[1], ARGV[2]) == 0 then
-  return ttl
+  local holder = redis.call('hkeys', KEYS[1])[1]
+  if ARGV[3] ~= '0' and stand(KEYS[2], ARGV[2], ttl) == 1 then
+    tell('wanted', holder)
+  end
+  local foreign = 1
+  if string.sub(holder, 15, 15) == '8' then
+    foreign = 0
+  end
+  local now = redis.call('time')
+  return {ttl, foreign, tonumber(now[1]), tonumber(now[2])}
 end
 redis.call('hset', KEYS[1], ARGV[2], 1)
 redis.call('pexpire', KEYS[1], ARGV[1])
-return -2
+if ARGV[3] == '2' then
+  redis.call('lrem', KEYS[2], 1, ARGV[2])
+end
+return {-2}

@@ -1,11 +1,13 @@
--- Takes the lock from whoever has it and tells those who listen that it is free.
+-- Takes the lock from whoever has it, and gives it to the first in line or to whoever asks.
 --
 -- KEYS[1]  the lock
--- KEYS[2]  its channel
+-- KEYS[2]  the list of processes that wait for it
+-- KEYS[3]  its channel
 -- ARGV[1]  message: 0, the unlock message of Redisson
 -- ARGV[2]  publish command: publish, or spublish in a cluster with sharded channels
+-- ARGV[3]  claim lease in milliseconds: what the next owner gets until it renews
 --
--- Reply: 1  somebody had it; it is free now
+-- Reply: 1  somebody had it
 --        0  nobody had it
 --        WRONGTYPE when the key is something other than a hash; nothing is changed
 --
@@ -14,6 +16,11 @@
 if redis.call('hlen', KEYS[1]) == 0 then
   return 0
 end
+for _, owner in ipairs(redis.call('hkeys', KEYS[1])) do
+  tell('taken', owner)
+end
 redis.call('del', KEYS[1])
-redis.call(ARGV[2], KEYS[2], ARGV[1])
+if not next_owner(KEYS[1], KEYS[2], ARGV[3], '') then
+  redis.call(ARGV[2], KEYS[3], ARGV[1])
+end
 return 1

@@ -1,21 +1,74 @@
--- Gives the lock back and tells those who listen that it is free.
+-- Gives the lock back: to the first in line, or to whoever asks. An owner that does not have it
+-- leaves the line.
 --
 -- KEYS[1]  the lock
--- KEYS[2]  its channel
+-- KEYS[2]  the list of processes that wait for it
+-- KEYS[3]  its channel
 -- ARGV[1]  owner
 -- ARGV[2]  message: 0, the unlock message of Redisson
 -- ARGV[3]  publish command: publish, or spublish in a cluster with sharded channels
+-- ARGV[4]  claim lease in milliseconds: what the next owner gets until it renews
+-- ARGV[5]  again: the owner by which the same process wants the lock once more, at the end of the
+--          line; empty if it does not
+-- ARGV[6]  lease in milliseconds that again gets when nobody else is in line
+-- ARGV[7]  turn: 1 if it is the turn of Redisson's waiters, should there be any; else 0
 --
--- Reply: -1  the lock is not the owner's: free, somebody else's, or not a lock at all
---        n   it was and is free now; n listeners were told
+-- Reply: {what}, or {what, s, µs} with the time of the server if there is an again
+--        what is -1  the lock was not the owner's: free, somebody else's, or not a lock at all
+--                 0  it is free now
+--                 1  the first in line has it
+--                 2  again has it
 --
--- Twice: an owner is used for one grant only, so the second run finds a lock that is
--- not the owner's and changes nothing. DEL and PUBLISH are among the commands that a
--- server without memory left still accepts.
+-- Twice: an owner is used for one grant only, so the second run finds a lock that is not the
+-- owner's and changes nothing. DEL and PUBLISH are among the commands that a server without
+-- memory left still accepts, and after the first of them it accepts the others of the script too.
+
+local again = ARGV[5]
+local now = {}
+if again ~= '' then
+  now = redis.call('time')
+end
+local function reply(what)
+  return {what, tonumber(now[1]), tonumber(now[2])}
+end
 
 -- pcall, because a key of another type is simply not the owner's lock.
 if redis.pcall('hexists', KEYS[1], ARGV[1]) ~= 1 then
-  return -1
+  local first = redis.pcall('lindex', KEYS[2], 0)
+  if redis.pcall('lrem', KEYS[2], 1, ARGV[1]) == 1 and first == ARGV[1] then
+    -- The first in line listens for more than the others do: somebody has to.
+    local second = redis.call('lindex', KEYS[2], 0)
+    if second then
+      tell('look', second)
+    end
+  end
+  return reply(-1)
 end
+
 redis.call('del', KEYS[1])
-return redis.call(ARGV[3], KEYS[2], ARGV[2])
+if again ~= '' then
+  stand(KEYS[2], again, 0)
+end
+local function listeners()
+  return redis.call('pubsub', 'numsub', KEYS[3])[2]
+end
+if ARGV[7] == '0' or listeners() == 0 then
+  local owner = next_owner(KEYS[1], KEYS[2], ARGV[4], again)
+  if owner and owner ~= again then
+    return reply(1)
+  end
+  if owner and listeners() == 0 then
+    redis.call('pexpire', KEYS[1], ARGV[6])
+    return reply(2)
+  end
+  if owner then -- alone in line, but Redisson's waiters want it too
+    redis.call('del', KEYS[1])
+    stand(KEYS[2], again, 0)
+  end
+end
+redis.call(ARGV[3], KEYS[3], ARGV[2])
+local first = redis.call('lindex', KEYS[2], 0)
+if first then
+  tell('look', first)
+end
+return reply(0)

@@ -1,6 +1,7 @@
 // Package scripts holds the Lua that lockgen runs inside Redis, one file per step.
 //
-// A file begins with a header that names its KEYS, its ARGV, its replies and the
+// What several steps share stands in handover.lua. Every other file begins with a header that names
+// its KEYS, its ARGV, its replies and the
 // reason why it may be run twice: a reply can get lost on its way, and then the only
 // way to learn what happened is to send the script again. No script counts
 // anything; each sets a state that is the same after the second run as after the first.
@@ -19,9 +20,13 @@ import (
 // A Script is one step that Redis executes as a whole.
 type Script struct {
 	Name   string // the name of its file, without .lua
-	Source string
+	Step   string // what the file says
+	Source string // what Redis runs: the step, behind the functions that it shares with others
 	SHA1   string // what EVALSHA calls it, lower-case hex
 }
+
+//go:embed handover.lua
+var handover string
 
 //go:embed acquire.lua
 var acquire string
@@ -37,10 +42,10 @@ var forceUnlock string
 
 // The steps of the reentrant mutex. Each file's header is its documentation.
 var (
-	Acquire     = script("acquire", acquire)
-	Release     = script("release", release)
-	Renew       = script("renew", renew)
-	ForceUnlock = script("force_unlock", forceUnlock)
+	Acquire     = script("acquire", acquire, handover)
+	Release     = script("release", release, handover)
+	Renew       = script("renew", renew, "")
+	ForceUnlock = script("force_unlock", forceUnlock, handover)
 )
 
 // All returns every script, in the order in which they are loaded.
@@ -48,7 +53,8 @@ func All() []*Script {
 	return []*Script{Acquire, Release, Renew, ForceUnlock}
 }
 
-func script(name, source string) *Script {
+func script(name, step, shared string) *Script {
+	source := shared + step
 	sum := sha1.Sum([]byte(source)) //nolint:gosec // as above
-	return &Script{Name: name, Source: source, SHA1: hex.EncodeToString(sum[:])}
+	return &Script{Name: name, Step: step, Source: source, SHA1: hex.EncodeToString(sum[:])}
 }

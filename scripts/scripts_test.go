@@ -19,8 +19,10 @@ import (
 )
 
 const (
-	ours   = "6b2c1a9e-0d1f-4a55-9f0e-3c2b1a0d9e8f:7"
-	theirs = "11111111-2222-3333-4444-555555555555:42"
+	ours   = "6b2c1a9e-0d1f-8a55-9f0e-3c2b1a0d9e8f:7"  // version 8: a process of this library
+	theirs = "11111111-2222-4333-8444-555555555555:42" // a Java program
+
+	claim = "120000" // ms; what one who is handed a lock gets
 
 	lease = 600_000 // ms; long, so that a slow machine cannot end one
 	other = 300_000 // ms; the lease of a lock that is there already
@@ -47,7 +49,7 @@ var backends = []struct {
 	}},
 }
 
-// A scene is one lock key on one server, with somebody listening to its channel.
+// A scene is one lock key on one server.
 type scene struct {
 	t       *testing.T
 	c       rueidis.Client
@@ -58,25 +60,28 @@ type scene struct {
 
 func newScene(t *testing.T, c rueidis.Client) *scene {
 	t.Helper()
+	s := newSceneUnheard(t, c)
+	s.listen()
+	return s
+}
+
+func newSceneUnheard(t *testing.T, c rueidis.Client) *scene {
+	t.Helper()
 	key := redistest.Key(t, "order")
 	s := &scene{t: t, c: c, key: key, channel: "redisson_lock__channel:{" + key + "}", heard: make(chan string, 16)}
 	for _, script := range scripts.All() {
 		s.load(script)
 	}
-	conn, release := c.Dedicate()
-	t.Cleanup(release)
-	ready := make(chan struct{}, 1)
-	conn.SetPubSubHooks(rueidis.PubSubHooks{
-		OnSubscription: func(rueidis.PubSubSubscription) { ready <- struct{}{} },
-		OnMessage:      func(m rueidis.PubSubMessage) { s.heard <- m.Message },
-	})
-	require.NoError(t, conn.Do(t.Context(), c.B().Subscribe().Channel(s.channel).Build()).Error())
-	select {
-	case <-ready:
-	case <-time.After(wakeTimeout):
-		require.Fail(t, "not subscribed")
-	}
 	return s
+}
+
+// listen begins to listen to the channel of the lock, as Redisson's waiters do.
+func (s *scene) listen() {
+	s.t.Helper()
+	conn, release := s.c.Dedicate()
+	s.t.Cleanup(release)
+	conn.SetPubSubHooks(rueidis.PubSubHooks{OnMessage: func(m rueidis.PubSubMessage) { s.heard <- m.Message }})
+	require.NoError(s.t, conn.Do(s.t.Context(), s.c.B().Subscribe().Channel(s.channel).Build()).Error())
 }
 
 func (s *scene) load(script *scripts.Script) {
@@ -107,12 +112,29 @@ func (s *scene) eval(script *scripts.Script, keys []string, args ...string) ruei
 	return s.c.Do(s.t.Context(), s.c.B().Evalsha().Sha1(script.SHA1).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build())
 }
 
-func (s *scene) acquire(owner string) (int64, error) {
-	return s.eval(scripts.Acquire, []string{s.key}, "600000", owner).ToInt64()
+func (s *scene) waiting() string { return "lockgen_waiting:{" + s.key + "}" }
+
+// acquire asks without standing in line, and returns the first number of the reply.
+func (s *scene) acquire(owner string) (int64, error) { return first(s.ask(owner, "0")) }
+
+func (s *scene) ask(owner, line string) ([]int64, error) {
+	return s.eval(scripts.Acquire, []string{s.key, s.waiting()}, "600000", owner, line).AsIntSlice()
 }
 
+// release gives back with nobody else of the process waiting, and returns the first number of the reply.
 func (s *scene) release(owner string) (int64, error) {
-	return s.eval(scripts.Release, []string{s.key, s.channel}, owner, unlocked, plain).ToInt64()
+	return first(s.giveBack(owner, "", "0", plain))
+}
+
+func (s *scene) giveBack(owner, again, turn, publish string) ([]int64, error) {
+	return s.eval(scripts.Release, []string{s.key, s.waiting(), s.channel}, owner, unlocked, publish, claim, again, "600000", turn).AsIntSlice()
+}
+
+func first(reply []int64, err error) (int64, error) {
+	if err != nil {
+		return 0, err
+	}
+	return reply[0], nil
 }
 
 func (s *scene) renew(owner string) (int64, error) {
@@ -125,7 +147,7 @@ func (s *scene) renew(owner string) (int64, error) {
 }
 
 func (s *scene) forceUnlock(string) (int64, error) {
-	return s.eval(scripts.ForceUnlock, []string{s.key, s.channel}, unlocked, plain).ToInt64()
+	return s.eval(scripts.ForceUnlock, []string{s.key, s.waiting(), s.channel}, unlocked, plain, claim).ToInt64()
 }
 
 // messages returns what was published until now. A last message of the test's own
@@ -291,11 +313,11 @@ func TestAcquire(t *testing.T) {
 
 func TestRelease(t *testing.T) {
 	t.Parallel()
-	const notOurs, oneListener = -1, 1
+	const notOurs, freed = -1, 0
 	runRows(t, []row{
 		{"free", free, number(notOurs), number(notOurs), nil, -2, nil},
-		{"ours", oursHeld, number(oneListener), number(notOurs), nil, -2, []string{unlocked}},
-		{"ours with a count of another program", oursCounted, number(oneListener), number(notOurs), nil, -2, []string{unlocked}},
+		{"ours", oursHeld, number(freed), number(notOurs), nil, -2, []string{unlocked}},
+		{"ours with a count of another program", oursCounted, number(freed), number(notOurs), nil, -2, []string{unlocked}},
 		{"somebody else's", theirsHeld, number(notOurs), number(notOurs), fields{theirs: "1"}, other, nil},
 		{"somebody else's, expired", theirsOver, number(notOurs), number(notOurs), nil, -2, nil},
 		{"ours, expired", oursOver, number(notOurs), number(notOurs), nil, -2, nil},
@@ -360,22 +382,12 @@ func TestRenew_OneSickLockDoesNotHarmTheOthers(t *testing.T) {
 	}
 }
 
-func TestRelease_CountsListeners(t *testing.T) {
-	t.Parallel()
-	s := newScene(t, redistest.Shared(t).Client())
-	s.set(oursHeld)
-	nobody := "redisson_lock__channel:{" + redistest.Key(t, "nobody") + "}"
-	n, err := s.eval(scripts.Release, []string{s.key, nobody}, ours, unlocked, plain).ToInt64()
-	require.NoError(t, err)
-	require.Zero(t, n)
-}
-
 func TestRelease_ShardedChannel(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, redistest.Shared(t).Client())
 	s.set(oursHeld)
 	// Somebody listens on the plain channel of the same name and hears nothing.
-	n, err := s.eval(scripts.Release, []string{s.key, s.channel}, ours, unlocked, "spublish").ToInt64()
+	n, err := first(s.giveBack(ours, "", "0", "spublish"))
 	if err != nil { // servers before 7.0 do not know the command
 		require.ErrorContains(t, err, "nknown Redis command")
 		return
@@ -406,7 +418,7 @@ func TestOutOfMemory(t *testing.T) {
 
 	n, err = held.release(ours)
 	require.NoError(t, err)
-	require.Equal(t, int64(1), n)
+	require.Zero(t, n)
 	require.Equal(t, []string{unlocked}, held.messages())
 
 	server.Do("CONFIG", "SET", "maxmemory", "0")
@@ -496,7 +508,7 @@ func TestRedissonPeer(t *testing.T) {
 
 			n, err = s.release(ours)
 			require.NoError(t, err)
-			require.Equal(t, int64(1), n)
+			require.Zero(t, n)
 			require.Equal(t, []string{"0"}, s.messages(), "a decimal integer, or Java's listener fails")
 			require.Equal(t, int64(taken), java.lock())
 
@@ -531,7 +543,7 @@ func TestHeaders(t *testing.T) {
 	for _, script := range scripts.All() {
 		t.Run(script.Name, func(t *testing.T) {
 			t.Parallel()
-			comment, code := header(script.Source)
+			comment, code := header(script.Step)
 			for _, section := range []string{"-- Reply: ", "-- Twice: "} {
 				require.Equal(t, 1, strings.Count(comment, "\n"+section), "%q", section)
 			}
@@ -558,12 +570,15 @@ func TestAll_EveryFile(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("*.lua")
 	require.NoError(t, err)
-	var names []string
+	shared, err := os.ReadFile("handover.lua")
+	require.NoError(t, err)
+	names := []string{"handover.lua"}
 	for _, script := range scripts.All() {
 		names = append(names, script.Name+".lua")
-		source, err := os.ReadFile(script.Name + ".lua")
+		step, err := os.ReadFile(script.Name + ".lua")
 		require.NoError(t, err)
-		require.Equal(t, string(source), script.Source)
+		require.Equal(t, string(step), script.Step)
+		require.Contains(t, []string{string(step), string(shared) + string(step)}, script.Source)
 	}
 	require.ElementsMatch(t, files, names)
 }

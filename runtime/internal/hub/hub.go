@@ -182,9 +182,7 @@ func (h *Hub) loop() {
 			h.mu.Lock()
 			h.conn = conn
 			h.mu.Unlock()
-			var worked bool
-			worked, err = h.serve(conn, broken)
-			if worked {
+			if h.serve(conn, broken) {
 				failures = 0
 			}
 			h.mu.Lock()
@@ -246,7 +244,7 @@ func (h *Hub) pause(d time.Duration) bool {
 
 // serve keeps the subscriptions of one connection as wanted until it breaks or the hub is
 // closed. It reports whether anything could be subscribed.
-func (h *Hub) serve(conn Conn, broken <-chan error) (worked bool, err error) {
+func (h *Hub) serve(conn Conn, broken <-chan error) (worked bool) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
@@ -254,7 +252,7 @@ func (h *Hub) serve(conn Conn, broken <-chan error) (worked bool, err error) {
 		if len(add) > 0 {
 			if err := conn.Subscribe(add); err != nil {
 				h.failed(err)
-				return worked, err
+				return worked
 			}
 			worked = true
 			h.subscribed(add)
@@ -262,18 +260,18 @@ func (h *Hub) serve(conn Conn, broken <-chan error) (worked bool, err error) {
 		if len(drop) > 0 {
 			if err := conn.Unsubscribe(drop); err != nil {
 				h.failed(err)
-				return worked, err
+				return worked
 			}
 		}
 		timer.Reset(recheck)
 		select {
 		case <-h.closing:
-			return worked, nil
+			return worked
 		case err := <-broken:
 			if h.cfg.OnBroken != nil {
 				h.cfg.OnBroken(err)
 			}
-			return worked, err
+			return worked
 		case <-h.poke:
 		case <-timer.C:
 		}

@@ -77,7 +77,8 @@ func (l *Lease) Until() time.Time {
 	return l.until
 }
 
-func (l *Lease) confirm(sent time.Time) {
+// confirm counts the trust anew: the server has the lease for ttl from no earlier than sent.
+func (l *Lease) confirm(sent time.Time, ttl time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.failing = nil
@@ -85,8 +86,8 @@ func (l *Lease) confirm(sent time.Time) {
 		return // an old answer that was overtaken
 	}
 	l.sent = sent
-	l.until = sent.Add(l.TTL - Margin(l.TTL))
-	l.next = sent.Add(l.TTL / 3)
+	l.until = sent.Add(ttl - Margin(ttl))
+	l.next = sent.Add(ttl / 3)
 }
 
 // due returns the next moment at which something has to be done for the lease.
@@ -131,11 +132,11 @@ func New(renew Renewer, batch int, observe func(l *Lease, err error)) *Watchdog 
 	}
 }
 
-// Start guards l, which the server confirmed by answering a request sent at sent. The
-// first lease starts the goroutine.
-func (w *Watchdog) Start(l *Lease, sent time.Time) {
+// Start guards l, which the server granted no earlier than at sent, for ttl at first. The first
+// lease starts the goroutine.
+func (w *Watchdog) Start(l *Lease, sent time.Time, ttl time.Duration) {
 	l.index = -1
-	l.confirm(sent)
+	l.confirm(sent, ttl)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
@@ -216,21 +217,24 @@ func (w *Watchdog) wake(l *Lease) {
 }
 
 func (w *Watchdog) loop() {
-	timer := time.NewTimer(0)
+	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
+		w.pass()
+		w.mu.Lock()
+		timer.Reset(time.Until(w.armed))
+		w.mu.Unlock()
 		select {
 		case <-w.closing:
 			return
 		case <-w.poke:
 		case <-timer.C:
 		}
-		timer.Reset(w.pass())
 	}
 }
 
-// pass does what is due and returns how long there is nothing to do.
-func (w *Watchdog) pass() time.Duration {
+// pass does what is due.
+func (w *Watchdog) pass() {
 	now := time.Now()
 	var lost, due []*Lease
 
@@ -247,20 +251,23 @@ func (w *Watchdog) pass() time.Duration {
 		if len(due) > 0 {
 			slack = l.TTL / 24
 		}
-		if !l.Renew || l.due().After(now.Add(slack)) {
+		// next and not due: trust that is about to end is no reason to renew, and would stay one.
+		l.mu.Lock()
+		renew := l.Renew && !l.next.After(now.Add(slack))
+		if renew {
+			l.next = now.Add(l.TTL / 12) // unless answered before
+		}
+		l.mu.Unlock()
+		if !renew {
 			break
 		}
-		l.mu.Lock()
-		l.next = now.Add(l.TTL / 12) // unless answered before
-		l.mu.Unlock()
 		heap.Fix(&w.queue, l.index)
 		due = append(due, l)
 	}
-	wait := time.Hour
+	w.armed = now.Add(time.Hour)
 	if len(w.queue) > 0 {
-		wait = w.queue[0].due().Sub(now)
+		w.armed = w.queue[0].due()
 	}
-	w.armed = now.Add(wait)
 	if !w.closed {
 		for len(due) > 0 {
 			batch := due[:min(len(due), w.batch)]
@@ -273,7 +280,6 @@ func (w *Watchdog) pass() time.Duration {
 	for _, l := range lost {
 		l.Lost(l.overdue())
 	}
-	return wait
 }
 
 // send renews a batch and settles each lease of it. The answers count from now, before
@@ -290,7 +296,7 @@ func (w *Watchdog) send(batch []*Lease, now time.Time) {
 		case renewed[i]:
 			w.mu.Lock()
 			if l.index >= 0 {
-				l.confirm(now)
+				l.confirm(now, l.TTL)
 				heap.Fix(&w.queue, l.index)
 				w.wake(l)
 			}

@@ -1,0 +1,46 @@
+package watchdog
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A retry may fall right before the end of the trust, when the lease cannot be due later any more.
+func TestWatchdog_TellsInTimeWhateverTheLength(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for ttl := 100 * time.Millisecond; ttl < 20*time.Minute; ttl += ttl / 16 {
+			func() {
+				s := newServer(upBefore(0))
+				w := New(s.renew, 4, nil)
+				defer w.Close()
+				start := time.Now()
+				lost := make(chan time.Duration, 1)
+				w.Start(&Lease{TTL: ttl, Renew: true, Lost: func(error) { lost <- time.Since(start) }}, start, ttl)
+				require.Equal(t, ttl-Margin(ttl), <-lost, ttl)
+				require.LessOrEqual(t, len(s.times()), 9, ttl)
+			}()
+		}
+	})
+}
+
+func TestWatchdog_WakesLateRightBeforeTheEndOfTheTrust(t *testing.T) {
+	t.Parallel()
+	const ttl = 1200 * time.Millisecond
+	synctest.Test(t, func(t *testing.T) {
+		for late := time.Duration(0); late < ttl; late += 7 * time.Millisecond {
+			func() {
+				s := newServer(upBefore(0))
+				w := New(s.renew, 4, nil)
+				defer w.Close()
+				sent := time.Now()
+				advance(late) // the answer is read so much later
+				lost := make(chan time.Duration, 1)
+				w.Start(&Lease{TTL: ttl, Renew: true, Lost: func(error) { lost <- time.Since(sent) }}, sent, ttl)
+				require.Equal(t, max(late, ttl-Margin(ttl)), <-lost, late)
+			}()
+		}
+	})
+}
