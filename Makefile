@@ -19,6 +19,7 @@ demo: generate ## generate the wrappers and run the orders example, without and 
 test: ## run all tests with the race detector, on a redis-server found or installed
 	@.ci/need redis-server cc
 	$(GO) test -race -timeout 15m ./...
+	$(GO) test ./runtime/internal/... # what cannot run with the race detector
 
 .PHONY: lint
 lint: staticcheck ## check formatting, go vet, staticcheck
