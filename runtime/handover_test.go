@@ -1,0 +1,271 @@
+package runtime_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+)
+
+// inLine returns once n processes stand in line for key.
+func inLine(t *testing.T, server *redistest.RedisServer, key string, n int64) {
+	t.Helper()
+	until(t, "the line has its length", func() bool { return number(t, server, "LLEN", "lockgen_waiting:{"+key+"}") == n })
+}
+
+func TestHandOver_NobodyAsksTwice(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	held, err := clientOf(t, server.URL(), lockrt.Options{}).Mutex("k").Lock(patient(t))
+	require.NoError(t, err)
+	got := lockLater(patient(t), clientOf(t, server.URL(), lockrt.Options{}).Mutex("k"))
+	inLine(t, server, "k", 1)
+	server.Do("CONFIG", "RESETSTAT")
+	require.NoError(t, held.Unlock(t.Context()))
+	next := receive(t, got, "the lock")
+	require.NoError(t, next.err)
+	require.EqualValues(t, 1, server.CommandStats()["evalsha"], "the release, and nothing else")
+	require.NoError(t, next.lease.Unlock(t.Context()))
+	require.Zero(t, number(t, server, "DBSIZE"), "neither lock nor line is left")
+}
+
+func TestHandOver_ProcessesAreServedInOrder(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	held, err := clientOf(t, server.URL(), lockrt.Options{}).Mutex("k").Lock(patient(t))
+	require.NoError(t, err)
+	var order []int
+	var wg sync.WaitGroup
+	for i := range 6 {
+		m := clientOf(t, server.URL(), lockrt.Options{}).Mutex("k")
+		wg.Go(func() {
+			lease, err := m.Lock(patient(t))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			order = append(order, i) // guarded by the lock
+			if err := lease.Unlock(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+		inLine(t, server, "k", int64(i+1))
+	}
+	require.NoError(t, held.Unlock(t.Context()))
+	wg.Wait()
+	require.Equal(t, []int{0, 1, 2, 3, 4, 5}, order)
+}
+
+func TestHandOver_TrustIsShortUntilRenewed(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	renewed := make(chan lockrt.RenewEvent, 100)
+	held, err := clientOf(t, server.URL(), lockrt.Options{}).Mutex("k").Lock(patient(t))
+	require.NoError(t, err)
+	c := clientOf(t, server.URL(), lockrt.Options{Hooks: lockrt.Hooks{Renewed: func(e lockrt.RenewEvent) { renewed <- e }}})
+	got := lockLater(patient(t), c.Mutex("k"))
+	inLine(t, server, "k", 1)
+	require.NoError(t, held.Unlock(t.Context()))
+	next := receive(t, got, "the lock")
+	require.NoError(t, next.err)
+	require.LessOrEqual(t, time.Until(next.lease.Until()), 1800*time.Millisecond, "the claim lease less its margin")
+	require.NoError(t, receive(t, renewed, "the renewal").Err)
+	require.Greater(t, time.Until(next.lease.Until()), 10*time.Second)
+	ttl, err := next.lease.TTL(patient(t))
+	require.NoError(t, err)
+	require.Greater(t, ttl, 10*time.Second)
+	require.NoError(t, next.lease.Unlock(t.Context()))
+}
+
+func TestHandOver_AFixedLeaseIsFull(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	held, err := clientOf(t, server.URL(), lockrt.Options{}).Mutex("k").Lock(patient(t))
+	require.NoError(t, err)
+	got := lockLater(patient(t), clientOf(t, server.URL(), lockrt.Options{}).Mutex("k"), lockrt.WithLease(time.Hour))
+	inLine(t, server, "k", 1)
+	require.NoError(t, held.Unlock(t.Context()))
+	next := receive(t, got, "the lock")
+	require.NoError(t, next.err)
+	require.Greater(t, time.Until(next.lease.Until()), 59*time.Minute)
+	require.NoError(t, next.lease.Unlock(t.Context()))
+}
+
+func TestHandOver_SkipsAProcessThatIsGone(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	proxy := redistest.Proxy(t, server.Addr())
+	held, err := clientOf(t, server.URL(), lockrt.Options{}).Mutex("k").Lock(patient(t))
+	require.NoError(t, err)
+	gone := lockLater(patient(t), clientOf(t, proxy.URL(), lockrt.Options{}).Mutex("k"))
+	inLine(t, server, "k", 1)
+	got := lockLater(patient(t), clientOf(t, server.URL(), lockrt.Options{}).Mutex("k"))
+	inLine(t, server, "k", 2)
+	proxy.Refuse(true)
+	until(t, "the server knows", func() bool { return channels(t, server) == 1 })
+	require.NoError(t, held.Unlock(t.Context()))
+	next := receive(t, got, "the lock, past the one that is gone")
+	require.NoError(t, next.err)
+	proxy.Refuse(false)
+	inLine(t, server, "k", 1) // it asks again when it is back
+	require.NoError(t, next.lease.Unlock(t.Context()))
+	back := receive(t, gone, "the lock")
+	require.NoError(t, back.err)
+	require.NoError(t, back.lease.Unlock(t.Context()))
+}
+
+func TestHandOver_ToAProcessThatDoesNotHearOfIt(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	proxy := redistest.Proxy(t, server.Addr())
+	hooks, _, ends := watch()
+	held, err := clientOf(t, server.URL(), lockrt.Options{}).Mutex("k").Lock(patient(t))
+	require.NoError(t, err)
+	deaf := lockLater(patient(t), clientOf(t, proxy.URL(), lockrt.Options{Hooks: hooks}).Mutex("k"))
+	inLine(t, server, "k", 1)
+	got := lockLater(patient(t), clientOf(t, server.URL(), lockrt.Options{}).Mutex("k"))
+	inLine(t, server, "k", 2)
+	proxy.Blackhole(redistest.Both) // the connection looks alive
+	require.NoError(t, held.Unlock(t.Context()))
+	require.EqualValues(t, 1, number(t, server, "EXISTS", "k"), "handed over to the deaf one")
+	next := receive(t, got, "the lock, when the claim lease is over")
+	require.NoError(t, next.err)
+
+	proxy.Deliver() // it hears now of what is over
+	inLine(t, server, "k", 1)
+	require.NoError(t, next.lease.Err())
+	require.NoError(t, next.lease.Unlock(t.Context()))
+	late := receive(t, deaf, "the lock")
+	require.NoError(t, late.err)
+	require.NoError(t, late.lease.Unlock(t.Context()))
+	require.ErrorIs(t, receive(t, ends, "the end").Cause, lockrt.ErrReleased, "its only lease")
+	require.Empty(t, ends)
+}
+
+func TestHandOver_WhoGivesUpLeavesTheLine(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	held, err := clientOf(t, server.URL(), lockrt.Options{}).Mutex("k").Lock(patient(t))
+	require.NoError(t, err)
+	c := clientOf(t, server.URL(), lockrt.Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	got := lockLater(ctx, c.Mutex("k"))
+	inLine(t, server, "k", 1)
+	cancel()
+	require.ErrorIs(t, receive(t, got, "the error").err, context.Canceled)
+	inLine(t, server, "k", 0)
+	require.NoError(t, held.Unlock(t.Context()))
+	require.Zero(t, number(t, server, "DBSIZE"))
+}
+
+func TestHandOver_OneProcessKeepsWhatNobodyElseWants(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	m := clientOf(t, server.URL(), lockrt.Options{}).Mutex("k")
+	const goroutines, each = 8, 500
+	var wg sync.WaitGroup
+	for range goroutines {
+		wg.Go(func() {
+			for range each {
+				lease, err := m.Lock(patient(t))
+				if err == nil {
+					err = lease.Unlock(t.Context())
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	require.Less(t, server.CommandStats()["evalsha"], int64(goroutines*each/4))
+}
+
+func TestHandOver_ForceUnlockTellsTheVictimAtOnce(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	hooks, waiting, _ := watch()
+	c := clientOf(t, server.URL(), lockrt.Options{Hooks: hooks, Watchdog: time.Hour})
+	lease, err := c.Mutex("k").Lock(patient(t))
+	require.NoError(t, err)
+	got := lockLater(patient(t), c.Mutex("k")) // now it listens
+	receive(t, waiting, "the waiter")
+	until(t, "it listens", func() bool { return channels(t, server) == 1 })
+	taken, err := clientOf(t, server.URL(), lockrt.Options{}).Mutex("k").ForceUnlock(patient(t))
+	require.NoError(t, err)
+	require.True(t, taken)
+	receive(t, lease.Context().Done(), "the loss, long before a renewal")
+	require.ErrorIs(t, lease.Err(), lockrt.ErrLost)
+	require.ErrorIs(t, lease.Unlock(t.Context()), lockrt.ErrLost)
+	next := receive(t, got, "the lock")
+	require.NoError(t, next.err)
+	require.NoError(t, next.lease.Unlock(t.Context()))
+}
+
+// TestHandOver_TakesTurnsWithJava plays a Java program that waits: it listens to the lock's channel
+// and asks when it hears something.
+func TestHandOver_TakesTurnsWithJava(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	rc := server.NewClient()
+	heard := make(chan string, 100)
+	java, release := rc.Dedicate()
+	defer release()
+	java.SetPubSubHooks(rueidis.PubSubHooks{OnMessage: func(m rueidis.PubSubMessage) { heard <- m.Message }})
+	require.NoError(t, java.Do(t.Context(), rc.B().Subscribe().Channel("redisson_lock__channel:{k}").Build()).Error())
+
+	first, second := clientOf(t, server.URL(), lockrt.Options{}), clientOf(t, server.URL(), lockrt.Options{})
+	lease, err := first.Mutex("k").Lock(patient(t))
+	require.NoError(t, err)
+	got := lockLater(patient(t), second.Mutex("k"))
+	inLine(t, server, "k", 1)
+	require.NoError(t, lease.Unlock(t.Context()))
+	next := receive(t, got, "the lock: the turn of one of ours")
+	require.NoError(t, next.err)
+	require.Empty(t, heard)
+
+	got = lockLater(patient(t), first.Mutex("k"))
+	inLine(t, server, "k", 1)
+	require.NoError(t, next.lease.Unlock(t.Context()))
+	require.Equal(t, "0", receive(t, heard, "the message: the turn of Java"))
+	next = receive(t, got, "the lock, since this Java program does not want it after all")
+	require.NoError(t, next.err)
+	require.NoError(t, next.lease.Unlock(t.Context()))
+	require.Equal(t, "0", receive(t, heard, "the message: nobody else is there"))
+}
+
+func TestHandOver_StrangeMessagesAreIgnored(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	hooks, waiting, _ := watch()
+	c := clientOf(t, server.URL(), lockrt.Options{Hooks: hooks})
+	lease, err := c.Mutex("k").Lock(patient(t))
+	require.NoError(t, err)
+	got := lockLater(patient(t), c.Mutex("k"))
+	receive(t, waiting, "the waiter")
+	until(t, "it listens", func() bool { return channels(t, server) == 1 })
+	fields, err := server.Do("HKEYS", "k").AsStrSlice()
+	require.NoError(t, err)
+	uuid, n, _ := strings.Cut(fields[0], ":")
+	for _, message := range []string{
+		"", "0", "granted", "granted x", "granted 99999", "granted " + n, "granted " + n + " x", "granted 99999 1795226976789949 0",
+		"look", "look x", "look 99999", "soon " + n, "soon 99999 1", "soon " + n + " x", "wanted 99999", "taken 99999", "taken x", "dance " + n,
+		"granted " + n + " 1795226976789949 0", "look " + n, "soon " + n + " 1", "wanted " + n,
+	} {
+		require.EqualValues(t, 1, number(t, server, "PUBLISH", "lockgen_process:"+uuid, message))
+	}
+	require.NoError(t, lease.Err())
+	require.Empty(t, got)
+	require.NoError(t, lease.Unlock(t.Context()))
+	next := receive(t, got, "the lock")
+	require.NoError(t, next.err)
+	require.NoError(t, next.lease.Unlock(t.Context()))
+}
