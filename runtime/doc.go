@@ -29,9 +29,9 @@
 //  3. Outcomes are three: yes, no and unknown. A reply that gets lost leaves no key held by nobody
 //     for longer than it takes to withdraw the request, counts no hold twice, and takes nobody
 //     else's lock away. Every script may be sent twice.
-//  4. Nobody waits for nothing. A release wakes one waiter of each waiting process; a holder that
-//     died frees its key when its lease is over; a message that gets lost delays a waiter until
-//     then at most.
+//  4. Nobody waits for nothing. A release hands the key to the process that has waited longest; a
+//     holder that died frees its key when its lease is over, and a process that died while it
+//     waited is passed over; a message that gets lost delays a waiter until then at most.
 //  5. Every call ends with its context, also when Redis does not answer. Unlock and Close run to
 //     their end even if a context is cancelled, within [Options.OpTimeout].
 //  6. Nothing is left behind: goroutines, subscriptions, keys, timers. Close waits for them.
@@ -50,6 +50,40 @@
 //	   │               ├──────────────► ended: ErrLost       renewal refused, trust run out, taken by force
 //	   │               └──────────────► ended: ErrClosed     client closed; the key expires or is unlocked
 //	   └──────────────────────────────► an error, and nothing is held
+//
+// # Waiting
+//
+// To Redis a [Client] is one owner of a key at a time. Its goroutines queue at home and hand the key
+// to each other. A client whose goroutines have to wait for another one stands, once, in a list
+// beside the lock, and listens on one channel for all its keys. The script that releases the lock
+// makes the first in the list its owner, for 2 seconds, and tells it; so nobody races and nobody asks
+// twice. The new owner counts its trust from the server's time of the hand-over and renews before it
+// runs out. If it does not listen any more the next one is taken; if it is gone without the server
+// knowing, the 2 seconds are what it costs.
+//
+// The list and the channel are hints; the truth is the lock, and every waiter asks again when the lease
+// that it was told of is over and whenever its subscription was renewed.
+//
+// # What is in Redis
+//
+//	order:42                            hash of Redisson: "<uuid>:<number>" → 1, expires with the lease
+//	redisson_lock__channel:{order:42}   channel of Redisson: message 0 when the lock is free
+//	lockgen_waiting:{order:42}          list of the clients that wait; Redisson knows nothing of it
+//	lockgen_process:<uuid>              channel on which one client is told what concerns it
+//
+// # For those who know Redisson
+//
+//	RedissonClient.getLock(name)            Client.Mutex(key)
+//	RLock.lock()                            Mutex.Lock(ctx)
+//	RLock.lock(lease, unit)                 Mutex.Lock(ctx, WithLease(d))
+//	RLock.tryLock()                         Mutex.TryLock(ctx)
+//	RLock.tryLock(wait, unit)               Mutex.Lock(ctx, WithWait(d))
+//	RLock.tryLock(wait, lease, unit)        Mutex.Lock(ctx, WithWait(d), WithLease(d))
+//	RLock.unlock()                          Lease.Unlock(ctx)
+//	RLock.forceUnlock()                     Mutex.ForceUnlock(ctx)
+//	RLock.isHeldByCurrentThread()           Lease.Err() == nil
+//	RLock.remainTimeToLive()                Lease.TTL(ctx)
+//	Config.setLockWatchdogTimeout           Options.Watchdog, WithWatchdog(d) for one lock
 //
 // # Reentry
 //

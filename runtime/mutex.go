@@ -13,8 +13,9 @@ import (
 // Redisson included. It names a key and holds no state: make one for each use, keep one, share
 // it between goroutines. Redisson's RLock.
 //
-// Goroutines of one process are served in the order in which they asked; between processes a
-// freed key goes to whoever asks first.
+// Goroutines of one process are served in the order in which they asked, up to [Options.Cohort] in
+// a row while other processes wait, and processes in the order in which they began to wait. Java
+// programs race for the key every other time it is released.
 type Mutex struct {
 	c    *Client
 	key  string

@@ -31,9 +31,10 @@ type Options struct {
 	// and waiting for requests under way when the client is closed. Defaults to 3s.
 	OpTimeout time.Duration
 
-	// Cohort bounds how many times in a row a lock goes from one goroutine of this
-	// process to the next without a word to Redis, so that other processes get their
-	// turn. Defaults to 16; 1 gives the lock back to Redis after each holder.
+	// Cohort bounds how many goroutines of this process have a lock in a row, without a
+	// word to Redis, while other processes wait for it. While none is known to wait it is
+	// only asked every 10ms whether that is still so. Defaults to 16; 1 gives the lock
+	// back to Redis after each holder.
 	Cohort int
 
 	// Logger is told what no caller can be told, such as a subscription that fails.
