@@ -15,7 +15,8 @@ import (
 const (
 	crashOrder = shop.OrderID("A-2") // the replica that pays it first is killed
 	takenOrder = shop.OrderID("A-3") // the lock is taken by force from the replica that pays it first
-	patience   = 3 * time.Second     // how long a replica hangs before: longer than the watchdog of its lock
+	watchdog   = 2 * time.Second     // of the service's locks
+	patience   = 3 * time.Second     // how long a replica hangs before: longer than the watchdog
 	today      = "2026-01-31"
 	price      = 499
 	tea        = shop.SKU("tea")

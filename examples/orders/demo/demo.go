@@ -61,8 +61,8 @@ func Run(ctx context.Context, cfg Config) error {
 		return fmt.Errorf("act one: %w", err)
 	}
 	p.title("Act two: with locks")
-	p.line("The bank never answers the first calls for %s and %s. An operator kills the replica that waits", crashOrder, takenOrder)
-	p.line("for the one, and takes the lock of the other by force from the replica that holds it.")
+	p.line("The bank never answers the first calls for %s and %s. An operator kills the replica that holds", crashOrder, takenOrder)
+	p.line("%s: its lock comes free when its watchdog time, %v, is over. The lock of %s is taken by force.", crashOrder, watchdog, takenOrder)
 	with, err := (&act{cfg: cfg, rc: rc, printer: p, locks: locks.NewLocks(operator)}).run(ctx)
 	if err != nil {
 		return fmt.Errorf("act two: %w", err)

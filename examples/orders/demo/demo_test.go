@@ -65,3 +65,24 @@ func TestPrinter_PaintsOnlyIfAsked(t *testing.T) {
 	require.Equal(t, "\x1b[1;31mLOSES\x1b[0m", (&printer{colour: true}).paint(red, "LOSES"))
 	require.Equal(t, "LOSES", (&printer{}).paint(red, "LOSES"))
 }
+
+func TestPrinter_TableShowsDamageInRed(t *testing.T) {
+	t.Parallel()
+	bad := tally{payments: map[shop.OrderID]int{"A-1": 2}, pieces: 2, stock: 1, reports: 3, took: time.Second}
+	good := tally{payments: map[shop.OrderID]int{"A-1": 1}, pieces: 1, stock: 1, reports: 1, took: 5 * time.Second}
+	const header = "            act  orders paid  payments taken  double payments  pieces oversold  day reports  time"
+	const first = "  without locks            1               2                1                1            3  1.0s"
+	const second = "     with locks            1               1                0                0            1  5.0s"
+	var out strings.Builder
+	(&printer{out: &out}).table(bad, good)
+	require.Equal(t, header+"\n"+first+"\n"+second+"\n", out.String())
+	out.Reset()
+	(&printer{out: &out, colour: true}).table(bad, good)
+	require.Equal(t, header+"\n\x1b[1;31m"+first+"\x1b[0m\n\x1b[32m"+second+"\x1b[0m\n", out.String())
+}
+
+func TestAfterWaiting(t *testing.T) {
+	t.Parallel()
+	require.Empty(t, afterWaiting(9*time.Millisecond))
+	require.Equal(t, ", after 10ms", afterWaiting(10*time.Millisecond+300*time.Microsecond))
+}

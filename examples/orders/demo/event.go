@@ -18,13 +18,14 @@ const (
 
 	waits    kind = "waits"
 	holds    kind = "holds"
+	frees    kind = "frees"
 	skips    kind = "skips"
 	renews   kind = "renews"
 	loses    kind = "LOSES"
 	pays     kind = "pays"
 	packs    kind = "packs"
 	ships    kind = "ships"
-	refuses  kind = "refuses"
+	finds    kind = "finds" // that there is nothing left to do
 	hangs    kind = "hangs"
 	kills    kind = "KILLS"
 	takes    kind = "TAKES"

@@ -20,7 +20,7 @@ func hooks(t *teller) lockrt.Hooks {
 			case errors.Is(e.Err, lockrt.ErrNotAcquired):
 				t.tell(event{Kind: skips, Text: e.Key + ", somebody else holds it"})
 			case e.Err == nil:
-				t.tell(event{Kind: holds, Text: fmt.Sprintf("%s, after %v", e.Key, e.Waited.Round(time.Millisecond))})
+				t.tell(event{Kind: holds, Text: e.Key + afterWaiting(e.Waited)})
 			}
 		},
 		Renewed: func(e lockrt.RenewEvent) {
@@ -29,9 +29,20 @@ func hooks(t *teller) lockrt.Hooks {
 			}
 		},
 		Ended: func(e lockrt.EndEvent) {
-			if errors.Is(e.Cause, lockrt.ErrLost) {
+			switch {
+			case errors.Is(e.Cause, lockrt.ErrLost):
 				t.tell(event{Kind: loses, Text: fmt.Sprintf("%s: %v", e.Key, e.Cause)})
+			case errors.Is(e.Cause, lockrt.ErrReleased):
+				t.tell(event{Kind: frees, Text: e.Key})
 			}
 		},
 	}
+}
+
+// afterWaiting says how long somebody waited, unless that is not worth a word.
+func afterWaiting(d time.Duration) string {
+	if d = d.Round(time.Millisecond); d < 10*time.Millisecond {
+		return ""
+	}
+	return fmt.Sprintf(", after %v", d)
 }

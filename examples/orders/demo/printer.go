@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
+	"strings"
 	"text/tabwriter"
 	"time"
 )
@@ -26,7 +26,7 @@ const (
 
 // colours are those of events; others are plain.
 var colours = map[kind]string{
-	waits: yellow, holds: cyan, skips: dim, renews: dim, refuses: dim, hangs: yellow,
+	waits: yellow, holds: cyan, frees: dim, skips: dim, renews: dim, finds: dim, hangs: yellow,
 	pays: green, packs: green, ships: green,
 	loses: red, kills: red, takes: red, paysMore: red, packMore: red,
 }
@@ -69,18 +69,30 @@ func (p *printer) flush(until time.Time) {
 	p.kept = slices.Delete(p.kept, 0, n)
 }
 
-// table prints what the acts did, side by side.
+// table prints what the acts did, side by side: damage in red.
 func (p *printer) table(without, with tally) {
-	w := tabwriter.NewWriter(p.out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "act\torders paid\tpayments taken\tdouble payments\tpieces oversold\tday reports\ttime\t")
-	for _, row := range []struct {
+	rows := []struct {
 		act string
 		tally
-	}{{"without locks", without}, {"with locks", with}} {
-		fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\t%d\t%.1fs\t\n", row.act, row.paid(), row.taken(),
-			strconv.Itoa(row.double()), strconv.Itoa(row.oversold()), row.reports, row.took.Seconds())
+	}{{"without locks", without}, {"with locks", with}}
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "act\torders paid\tpayments taken\tdouble payments\tpieces oversold\tday reports\ttime\t")
+	for _, row := range rows {
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%.1fs\t\n", row.act, row.paid(), row.taken(),
+			row.double(), row.oversold(), row.reports, row.took.Seconds())
 	}
 	_ = w.Flush()
+	// Escape codes are no part of the columns, so lines are painted when they stand.
+	lines := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
+	p.line("%s", lines[0])
+	for i, row := range rows {
+		colour := green
+		if row.double() > 0 || row.oversold() > 0 || row.reports > 1 {
+			colour = red
+		}
+		p.line("%s", p.paint(colour, lines[i+1]))
+	}
 }
 
 func (p *printer) paint(colour, text string) string {

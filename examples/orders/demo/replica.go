@@ -131,7 +131,7 @@ func (r *replica) order(ctx context.Context, id shop.OrderID) error {
 	for _, step := range []func(context.Context, shop.OrderID) error{r.pay, r.pack, r.ship} {
 		err := redo(func() error { return step(ctx, id) })
 		if refused(err) {
-			r.tell(event{Kind: refuses, Text: err.Error()})
+			r.tell(event{Kind: finds, Text: err.Error()})
 			return nil
 		}
 		if err != nil {
