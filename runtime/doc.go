@@ -25,7 +25,9 @@
 //     Redis keeps its writes and clocks run at one speed.
 //  2. Loss is told. A lease that cannot be trusted any more, because no renewal was confirmed in
 //     time, the key is gone or somebody took it, ends its context with a cause matching [ErrLost]
-//     that says why, before anybody else can be granted the key for want of renewal.
+//     that says why, before anybody else can be granted the key for want of renewal. A key that was
+//     taken by force is told of at once, one that a restarted server forgot when the connection is
+//     back, one that was deleted by hand at the next renewal.
 //  3. Outcomes are three: yes, no and unknown. A reply that gets lost leaves no key held by nobody
 //     for longer than it takes to withdraw the request, counts no hold twice, and takes nobody
 //     else's lock away. Every script may be sent twice.

@@ -299,7 +299,7 @@ func TestFault_CloseWithdrawsForThoseWhoArePausing(t *testing.T) {
 	got := lockLater(patient(t), l.client.Mutex(l.key))
 	receive(t, first.Done(), "the loss of a grant")
 	receive(t, then.Done(), "the loss of other tries")
-	until(t, "it pauses", func() bool { return l.proxy.Conns() == 0 })
+	until(t, "it pauses", func() bool { return l.proxy.Conns() == 1 }) // by which it listens
 	require.NoError(t, l.client.Close())
 	more.Stop()
 	require.ErrorIs(t, receive(t, got, "the one who waits").err, lockrt.ErrClosed)

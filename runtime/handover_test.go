@@ -109,7 +109,7 @@ func TestHandOver_SkipsAProcessThatIsGone(t *testing.T) {
 	got := lockLater(patient(t), clientOf(t, server.URL(), lockrt.Options{}).Mutex("k"))
 	inLine(t, server, "k", 2)
 	proxy.Refuse(true)
-	until(t, "the server knows", func() bool { return channels(t, server) == 1 })
+	until(t, "the server knows", func() bool { return channels(t, server) == 2 })
 	require.NoError(t, held.Unlock(t.Context()))
 	next := receive(t, got, "the lock, past the one that is gone")
 	require.NoError(t, next.err)
@@ -192,12 +192,9 @@ func TestHandOver_OneProcessKeepsWhatNobodyElseWants(t *testing.T) {
 func TestHandOver_ForceUnlockTellsTheVictimAtOnce(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
-	hooks, waiting, _ := watch()
-	c := clientOf(t, server.URL(), lockrt.Options{Hooks: hooks, Watchdog: time.Hour})
+	c := clientOf(t, server.URL(), lockrt.Options{Watchdog: time.Hour})
 	lease, err := c.Mutex("k").Lock(patient(t))
 	require.NoError(t, err)
-	got := lockLater(patient(t), c.Mutex("k")) // now it listens
-	receive(t, waiting, "the waiter")
 	until(t, "it listens", func() bool { return channels(t, server) == 1 })
 	taken, err := clientOf(t, server.URL(), lockrt.Options{}).Mutex("k").ForceUnlock(patient(t))
 	require.NoError(t, err)
@@ -205,9 +202,33 @@ func TestHandOver_ForceUnlockTellsTheVictimAtOnce(t *testing.T) {
 	receive(t, lease.Context().Done(), "the loss, long before a renewal")
 	require.ErrorIs(t, lease.Err(), lockrt.ErrLost)
 	require.ErrorIs(t, lease.Unlock(t.Context()), lockrt.ErrLost)
-	next := receive(t, got, "the lock")
-	require.NoError(t, next.err)
-	require.NoError(t, next.lease.Unlock(t.Context()))
+}
+
+func TestHandOver_AnEmptyServerIsNoticedAtOnce(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	c := clientOf(t, server.URL(), lockrt.Options{Watchdog: time.Hour})
+	lease, err := c.Mutex("k").Lock(patient(t))
+	require.NoError(t, err)
+	until(t, "it listens", func() bool { return channels(t, server) == 1 })
+	server.Restart()
+	receive(t, lease.Context().Done(), "the loss, long before a renewal")
+	require.ErrorIs(t, lease.Err(), lockrt.ErrLost)
+	require.ErrorIs(t, lease.Unlock(t.Context()), lockrt.ErrLost)
+}
+
+func TestHandOver_ABrokenConnectionLosesNothing(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	renewed := make(chan lockrt.RenewEvent, 100)
+	c := clientOf(t, server.URL(), lockrt.Options{Watchdog: time.Hour, Hooks: lockrt.Hooks{Renewed: func(e lockrt.RenewEvent) { renewed <- e }}})
+	lease, err := c.Mutex("k").Lock(patient(t))
+	require.NoError(t, err)
+	until(t, "it listens", func() bool { return channels(t, server) == 1 })
+	server.Do("CLIENT", "KILL", "TYPE", "pubsub")
+	require.NoError(t, receive(t, renewed, "a renewal out of turn").Err)
+	require.NoError(t, lease.Err())
+	require.NoError(t, lease.Unlock(t.Context()))
 }
 
 // TestHandOver_TakesTurnsWithJava plays a Java program that waits: it listens to the lock's channel

@@ -54,9 +54,8 @@ func (m *Mutex) Do(ctx context.Context, fn func(ctx context.Context, lease *Leas
 	return lease.do(ctx, func(ctx context.Context) error { return fn(ctx, lease) })
 }
 
-// ForceUnlock takes the key from whoever holds it and reports whether anybody did. A holder in
-// this process loses its lease at once, one elsewhere at its next renewal. Redisson's
-// forceUnlock.
+// ForceUnlock takes the key from whoever holds it and reports whether anybody did. The holder's
+// lease is lost at once; a Java program learns when it unlocks. Redisson's forceUnlock.
 func (m *Mutex) ForceUnlock(ctx context.Context) (bool, error) {
 	type reply struct {
 		taken bool

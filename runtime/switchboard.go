@@ -10,11 +10,14 @@ import (
 )
 
 // A switchboard connects what a client is told on its channel with the home that it concerns. A
-// client has one channel for all its keys, and listens from its first wait on.
+// client has one channel for all its keys, and listens from its first lock on: for those who wait, to
+// be handed a key; for those who hold, to hear at once that it was taken, or that the connection was
+// lost and with it perhaps what the server knew.
 type switchboard struct {
 	lines    sync.Mutex // guards the rest
 	homes    map[uint64]*home
 	listener *hub.Listener
+	listened bool // it was subscribed before
 }
 
 // connect has what is told of the claim n go to h.
@@ -58,6 +61,8 @@ func (c *Client) told(e hub.Event) {
 	if e.Subscribed {
 		// What was said before was perhaps not heard.
 		c.lines.Lock()
+		again := c.listened
+		c.listened = true
 		all := make(map[uint64]*home, len(c.switchboard.homes))
 		for n, h := range c.switchboard.homes {
 			all[n] = h
@@ -65,6 +70,9 @@ func (c *Client) told(e hub.Event) {
 		c.lines.Unlock()
 		for n, h := range all {
 			h.look(n)
+		}
+		if again {
+			c.watchdog.Recheck() // the server may have lost what it knew, with the connection
 		}
 		return
 	}

@@ -180,6 +180,23 @@ func (w *Watchdog) Check(l *Lease) error {
 	return cause
 }
 
+// Recheck renews every lease now instead of in its turn, for a caller who has reason to think that
+// the server may have forgotten them. Leases of fixed length are left alone.
+func (w *Watchdog) Recheck() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := time.Now()
+	for _, l := range w.queue {
+		l.mu.Lock()
+		l.next = now
+		l.mu.Unlock()
+	}
+	heap.Init(&w.queue)
+	if len(w.queue) > 0 {
+		w.wake(w.queue[0])
+	}
+}
+
 // Close ends the goroutine and waits for it and for the requests under way. Leases are
 // no longer renewed; none of them is reported lost.
 func (w *Watchdog) Close() {
@@ -290,9 +307,20 @@ func (w *Watchdog) send(batch []*Lease, now time.Time) {
 		outcome := err
 		switch {
 		case err != nil:
+			w.mu.Lock()
 			l.mu.Lock()
 			l.failing = err
+			soon := time.Now().Add(min(l.TTL/12, time.Second))
+			sooner := l.index >= 0 && soon.Before(l.next)
+			if sooner {
+				l.next = soon
+			}
 			l.mu.Unlock()
+			if sooner {
+				heap.Fix(&w.queue, l.index)
+				w.wake(l)
+			}
+			w.mu.Unlock()
 		case renewed[i]:
 			w.mu.Lock()
 			if l.index >= 0 {

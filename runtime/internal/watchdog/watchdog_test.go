@@ -115,7 +115,7 @@ func TestWatchdog_TellsOfLoss(t *testing.T) {
 		},
 		{
 			name: "one failed renewal is ridden out", answer: ignoring(downAt(1)), renew: true,
-			asked: []time.Duration{10 * time.Second, 12500 * time.Millisecond, 22500 * time.Millisecond, 32500 * time.Millisecond, 42500 * time.Millisecond, 52500 * time.Millisecond},
+			asked: []time.Duration{10 * time.Second, 11 * time.Second, 21 * time.Second, 31 * time.Second, 41 * time.Second, 51 * time.Second},
 		},
 		{
 			name: "taken: believed at once", answer: ignoring(taken), renew: true,
@@ -294,6 +294,29 @@ func TestWatchdog_CheckLosesWhatTheLoopHasNotSeen(t *testing.T) {
 		w.Check(l)
 		require.Equal(t, ErrElapsed, <-lost)
 		w.Check(l)
+	})
+}
+
+func TestWatchdog_RecheckAsksAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var gone atomic.Bool
+		s := newServer(func(time.Duration) (bool, error) { return !gone.Load(), nil })
+		w := New(s.renew, 10, nil)
+		defer w.Close()
+		w.Recheck() // there is nothing to check
+		_, one := guard(w, 30*time.Second, true)
+		_, two := guard(w, time.Hour, true)
+		_, fixed := guard(w, time.Hour, false)
+		advance(5 * time.Second)
+		w.Recheck()
+		synctest.Wait()
+		require.Empty(t, one)
+		gone.Store(true)
+		w.Recheck()
+		require.Equal(t, loss{5 * time.Second, ErrRefused}, <-one)
+		require.Equal(t, loss{5 * time.Second, ErrRefused}, <-two)
+		require.Empty(t, fixed)
+		require.Equal(t, []time.Duration{5 * time.Second, 5 * time.Second}, s.times(), "in one batch each time")
 	})
 }
 
