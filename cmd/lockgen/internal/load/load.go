@@ -64,6 +64,12 @@ const mode = packages.NeedName | packages.NeedFiles | packages.NeedImports | pac
 
 // Load finds and checks. Mistakes in the input are noted in list; an error is trouble with the run itself.
 func Load(cfg Config, list *diag.List) (*Result, error) {
+	for _, pattern := range cfg.Patterns {
+		if strings.HasSuffix(pattern, ".go") {
+			// The go command would take the named files for a whole package, and the outputs of all others would look stale.
+			return nil, fmt.Errorf("%s: a file; name its package instead, here lockgen %s", pattern, here(pattern))
+		}
+	}
 	l := &loader{cfg: cfg, list: list, result: &Result{}, units: map[string]*unit{}}
 	roots, err := l.golist(cfg.Patterns, false)
 	if err != nil {
@@ -94,6 +100,15 @@ func Load(cfg Config, list *diag.List) (*Result, error) {
 	slices.Sort(l.result.Outputs)
 	l.result.Outputs = slices.Compact(l.result.Outputs)
 	return l.result, nil
+}
+
+// here is the pattern for the package that a file is of.
+func here(file string) string {
+	dir := filepath.ToSlash(filepath.Dir(file))
+	if dir == "." || filepath.IsAbs(file) || strings.HasPrefix(dir, "../") || dir == ".." {
+		return dir
+	}
+	return "./" + strings.TrimPrefix(dir, "./")
 }
 
 type loader struct {
