@@ -81,7 +81,7 @@ func TestMentioned(t *testing.T) {
 	t.Parallel()
 	for _, src := range []string{
 		"//lockgen:lock key=a", "x // lockgen:lock", "//Lockgen :lock", "/* lockgen:lock */", "/**\n lockgen:x", "////lockgen:lock\n//lockgen:lock",
-		"//lokgen:lock", "a/b //+lockgen:x", strings.Repeat("/", 99) + " x\n//lockgen:",
+		"//lokgen:lock", "a/b //+lockgen:x", strings.Repeat("/", 99) + " x\n//lockgen:", "///lockgen:lock", "//lockgen lock", "//lockgen：lock",
 	} {
 		require.True(t, directive.Mentioned([]byte(src)), src)
 	}

@@ -20,8 +20,8 @@ type attempted struct {
 
 // attempt looks at a whole comment, its markers included.
 //
-// A comment that starts with "//lockgen:" is ours whatever follows. Anything else (spaces, capitals, a misspelt name, a block comment) is taken
-// for an attempt only if a verb and then nothing but arguments follow, since comments may well speak about lockgen.
+// A comment that starts with "//lockgen:" is ours whatever follows. Anything else (spaces, capitals, a misspelt name, a block comment, another
+// sign than the colon) is taken for an attempt only if a verb and then nothing but arguments follow, since comments may well speak about lockgen.
 func attempt(text string) (attempted, bool) {
 	if strings.HasPrefix(text, "//"+tool+":") {
 		end := strings.IndexFunc(text, unicode.IsSpace)
@@ -34,16 +34,28 @@ func attempt(text string) (attempted, bool) {
 	if !ok {
 		return attempted{}, false
 	}
+	rest, colon := strings.CutPrefix(rest, ":")
+	if !colon {
+		rest = strings.TrimLeft(rest, otherSigns)
+	}
 	rest = strings.TrimLeft(rest, " \t")
-	line := firstLine(strings.TrimSuffix(rest, "*/"))
-	verb, args, _ := strings.Cut(strings.TrimSpace(line), " ")
+	verb, args := strings.TrimSpace(firstLine(strings.TrimSuffix(rest, "*/"))), ""
+	if end := strings.IndexFunc(verb, unicode.IsSpace); end >= 0 {
+		verb, args = verb[:end], verb[end:]
+	}
 	width := len(text) - len(rest) + len(verb)
 	right := verb
-	if name == tool {
+	switch {
+	case !colon:
+		// Two words in a row: a sentence begins like that too, unless it has arguments or begins where only directives do.
+		if !slices.Contains(verbs, verb) || args == "" && !strings.HasPrefix(text, "//"+tool) {
+			right = ""
+		}
+	case name == tool:
 		if !slices.Contains(verbs, verb) {
 			right = diag.Nearest(verb, verbs)
 		}
-	} else if !slices.Contains(verbs, verb) {
+	case !slices.Contains(verbs, verb):
 		// Two misspellings in a row are more likely somebody else's comment.
 		right = ""
 	}
@@ -67,7 +79,11 @@ func onlyArguments(s string) bool {
 	return true
 }
 
-// toolName finds a name like ours and the colon behind it at the start of a comment, and returns it in lower case with what follows the colon.
+// otherSigns may stand where the colon should. The last is the wide colon of Chinese keyboards.
+const otherSigns = " \t.-=/\uff1a"
+
+// toolName finds a name like ours at the start of a comment, and returns it in lower case with what follows: a colon or, if the name is exactly
+// ours, one of the other signs.
 func toolName(text string) (name, rest string, ok bool) {
 	rest, ok = strings.CutPrefix(text, "//")
 	if !ok {
@@ -75,6 +91,8 @@ func toolName(text string) (name, rest string, ok bool) {
 			return "", "", false
 		}
 		rest = strings.TrimLeft(rest, "*\r\n")
+	} else {
+		rest = strings.TrimLeft(rest, "/")
 	}
 	rest = strings.TrimLeft(rest, " \t+@")
 	end := 0
@@ -85,11 +103,11 @@ func toolName(text string) (name, rest string, ok bool) {
 		return "", "", false
 	}
 	name = strings.ToLower(rest[:end])
-	rest, ok = strings.CutPrefix(strings.TrimLeft(rest[end:], " \t"), ":")
-	if !ok || diag.Distance(name, tool) > 2 {
-		return "", "", false
+	rest = rest[end:]
+	if colon := strings.TrimLeft(rest, " \t"); strings.HasPrefix(colon, ":") {
+		return name, colon, diag.Distance(name, tool) <= 2
 	}
-	return name, rest, true
+	return name, rest, name == tool && strings.IndexAny(rest, otherSigns) == 0
 }
 
 func isLetter(b byte) bool { return 'a' <= b && b <= 'z' || 'A' <= b && b <= 'Z' }
