@@ -157,7 +157,8 @@ func terms(iface *types.Interface, leaves *[]model.Leaf) bool {
 // ownKey goes on to the method that a type brings for keys, if it has one: LockKey() string.
 func (w *walk) ownKey(part Part) (bool, error) {
 	method := func(name string) *types.Func {
-		obj, _, _ := types.LookupFieldOrMethod(w.typ, w.addressable, w.scope.Package, name)
+		// As if it were addressable: a method that can't be called on a copy is an error of the step, not a type without a key of its own.
+		obj, _, _ := types.LookupFieldOrMethod(w.typ, true, w.scope.Package, name)
 		fn, _ := obj.(*types.Func)
 		return fn
 	}
