@@ -24,6 +24,7 @@ type contest interface {
 // A waiter is one call that wants something from a contest.
 type waiter struct {
 	terms terms
+	limit time.Duration // WithMaxHold, or 0
 	once  bool          // it does not wait
 	news  chan news     // never full: a turn or an answer, and a grant
 	wake  chan struct{} // one token: there is a reason to ask
@@ -32,7 +33,7 @@ type waiter struct {
 }
 
 func newWaiter(l *Lease, cfg lockConfig) *waiter {
-	return &waiter{terms: cfg.terms, once: cfg.wait == 0, lease: l, news: make(chan news, 2), wake: make(chan struct{}, 1)}
+	return &waiter{terms: cfg.terms, limit: cfg.maxHold, once: cfg.wait == 0, lease: l, news: make(chan news, 2), wake: make(chan struct{}, 1)}
 }
 
 // poke tells w that there is a reason to ask. It does not block.

@@ -174,6 +174,7 @@ func (h *home) handed(n uint64, at time.Time, others bool) {
 		}
 		hd := h.take(cl, w.terms, from, claimLease)
 		hd.handed, hd.wanted = true, others
+		h.c.counts.remote.Add(1)
 		h.give(w)
 	}
 	h.mu.Unlock()

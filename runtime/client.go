@@ -40,6 +40,7 @@ type Client struct {
 	watchdog *watchdog.Watchdog
 	hub      *hub.Hub
 	switchboard
+	counts  counts
 	closing chan struct{} // closed by Close and Shutdown: nothing is granted any more
 	stopped chan struct{} // closed by Close: what runs in the background gives up
 
@@ -313,12 +314,12 @@ func newUUID() string {
 }
 
 // renew is the watchdog's way to Redis.
-func (c *Client) renew(leases []*watchdog.Lease) ([]bool, error) {
+func (c *Client) renew(leases []*watchdog.Lease, ttls []time.Duration) ([]bool, error) {
 	keys := make([]string, len(leases))
 	args := make([]string, 0, 2*len(leases))
 	for i, l := range leases {
 		keys[i] = l.Key
-		args = append(args, l.Owner, millis(l.TTL))
+		args = append(args, l.Owner, millis(ttls[i]))
 	}
 	replies, err := c.run(scripts.Renew, keys, args).AsIntSlice()
 	if err != nil {
@@ -335,6 +336,11 @@ func (c *Client) renew(leases []*watchdog.Lease) ([]bool, error) {
 }
 
 func (c *Client) renewed(l *watchdog.Lease, err error) {
+	if err == nil {
+		c.counts.renewals.Add(1)
+	} else {
+		c.counts.renewalFailures.Add(1)
+	}
 	if c.opts.Hooks.Renewed != nil {
 		c.opts.Hooks.Renewed(RenewEvent{Kind: kindMutex, Key: l.Key, Until: l.Until(), Err: err})
 	}

@@ -124,7 +124,7 @@ func TestClient_PreloadsAndNeverSendsEval(t *testing.T) {
 		require.NoError(t, lease.Unlock(t.Context()))
 	}
 	stats := server.CommandStats()
-	require.EqualValues(t, 4, stats["script|load"], "every script once")
+	require.EqualValues(t, 5, stats["script|load"], "every script once")
 	require.EqualValues(t, 6, stats["evalsha"])
 	require.NotContains(t, stats, "eval")
 
@@ -132,7 +132,7 @@ func TestClient_PreloadsAndNeverSendsEval(t *testing.T) {
 	lease, err := c.Mutex("k").Lock(patient(t))
 	require.NoError(t, err, "forgotten scripts are the client's business")
 	require.NoError(t, lease.Unlock(t.Context()))
-	require.EqualValues(t, 8, server.CommandStats()["script|load"])
+	require.EqualValues(t, 10, server.CommandStats()["script|load"])
 	require.NotContains(t, server.CommandStats(), "eval")
 }
 
@@ -153,7 +153,7 @@ func TestClient_ManyFirstUsersLoadOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	require.EqualValues(t, 4, server.CommandStats()["script|load"])
+	require.EqualValues(t, 5, server.CommandStats()["script|load"])
 }
 
 func TestClient_CloseEndsLeasesAndLeavesTheirKeys(t *testing.T) {

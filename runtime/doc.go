@@ -84,7 +84,9 @@
 //	RLock.unlock()                          Lease.Unlock(ctx)
 //	RLock.forceUnlock()                     Mutex.ForceUnlock(ctx)
 //	RLock.isHeldByCurrentThread()           Lease.Err() == nil
-//	RLock.remainTimeToLive()                Lease.TTL(ctx)
+//	RLock.remainTimeToLive()                Lease.TTL(ctx), Mutex.Inspect(ctx)
+//	RLock.isLocked(), getHoldCount()        Mutex.Inspect(ctx)
+//	RLock.expire(d)                         Lease.Extend(ctx, d)
 //	Config.setLockWatchdogTimeout           Options.Watchdog, WithWatchdog(d) for one lock
 //
 // # Reentry

@@ -71,6 +71,14 @@ func (m EntityMutex[K]) ForceUnlock(ctx context.Context) (bool, error) {
 	return m.mutex.ForceUnlock(ctx)
 }
 
+// Inspect is [Mutex.Inspect].
+func (m EntityMutex[K]) Inspect(ctx context.Context) (Standing, error) {
+	if m.err != nil {
+		return Standing{}, m.err
+	}
+	return m.mutex.Inspect(ctx)
+}
+
 func (m EntityMutex[K]) held(lock func() (*Lease, error)) (Held[K], error) {
 	if m.err != nil {
 		return Held[K]{}, m.err

@@ -120,6 +120,9 @@ func TestEntityMutex(t *testing.T) {
 		require.ErrorIs(t, err, lockrt.ErrNotAcquired, "the annotation says wait=0")
 		_, err = m.Lock(t.Context(), lockrt.WithWait(time.Millisecond))
 		require.ErrorContains(t, err, "after", "the call says otherwise")
+		standing, err := m.Inspect(ctx)
+		require.NoError(t, err)
+		require.True(t, standing.Ours)
 		inner, err := m.TryLock(ctx)
 		require.NoError(t, err)
 		return inner.Unlock(ctx)
@@ -131,7 +134,7 @@ func TestEntityMutex(t *testing.T) {
 
 	none := lockrt.For(c, spec, orderID(""), "", lockrt.EmptyKey("locks.Locks.Order", "id"))
 	for _, err := range []error{
-		second(none.Key()), second(none.Lock(patient(t))), second(none.TryLock(patient(t))), second(none.ForceUnlock(patient(t))),
+		second(none.Key()), second(none.Lock(patient(t))), second(none.TryLock(patient(t))), second(none.ForceUnlock(patient(t))), second(none.Inspect(patient(t))),
 		none.Do(patient(t), nil),
 	} {
 		require.EqualError(t, err, "locks.Locks.Order: id is empty")

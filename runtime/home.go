@@ -56,11 +56,12 @@ type hold struct {
 	since time.Time // when Redis was last asked whether others wait
 
 	// Guarded by home.mu.
-	leases []*Lease // of the present holder: one, and one more for each reentry
-	passed int      // times it went to another goroutine without a word to Redis
-	handed bool     // it came from another process of this library, so the next turn is Redisson's
-	wanted bool     // another process of this library waits for it
-	lost   error    // why the watchdog gave it up, or nil
+	leases []*Lease      // of the present holder: one, and one more for each reentry
+	limit  time.Duration // of the present holder: WithMaxHold, or 0
+	passed int           // times it went to another goroutine without a word to Redis
+	handed bool          // it came from another process of this library, so the next turn is Redisson's
+	wanted bool          // another process of this library waits for it
+	lost   error         // why the watchdog gave it up, or nil
 }
 
 func newHome(c *Client, key string) *home {
@@ -190,6 +191,7 @@ func (h *home) unlock(l *Lease) error {
 	next := h.head()
 	if h.suits(hd, next) {
 		hd.passed++
+		h.c.counts.local.Add(1)
 		h.give(next)
 		h.mu.Unlock()
 		return nil
@@ -280,6 +282,14 @@ func (h *home) give(w *waiter) {
 	h.queue.Remove(w.place.element)
 	w.place = place{granted: true}
 	h.attach(h.hold, w.lease)
+	if w.limit != h.hold.limit || w.limit > 0 {
+		h.hold.limit = w.limit
+		var at time.Time
+		if w.limit > 0 {
+			at = w.lease.began.Add(w.limit)
+		}
+		h.c.watchdog.Limit(&h.hold.guard, at)
+	}
 	w.news <- news{kind: given}
 }
 

@@ -2,9 +2,12 @@ package runtime
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
+
+	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
 
 // A Lease is one grant of a key to one caller of Lock. It ends once: by [Lease.Unlock], by
@@ -50,6 +53,9 @@ func (l *Lease) end(cause error) {
 		return
 	}
 	l.cancel(cause)
+	if errors.Is(cause, ErrLost) {
+		l.client.counts.losses.Add(1)
+	}
 	if hook := l.client.opts.Hooks.Ended; hook != nil {
 		hook(EndEvent{Kind: kindMutex, Key: l.key, Held: time.Since(l.began), Cause: cause})
 	}
@@ -123,6 +129,40 @@ func (l *Lease) TTL(ctx context.Context) (time.Duration, error) {
 		return 0, &Error{Op: "ttl", Key: l.key, Err: refused(err)}
 	}
 	return got.ttl, nil
+}
+
+// Extend makes the key live for at least d from now, however the lease was made: a lease of fixed
+// length ends later, a renewed one outlives a crash of its holder by that much. It never shortens.
+// It fails with [ErrBadOption] for less than 100ms, with what the lease ended with if it has, and with
+// [ErrLost] if Redis does not have it for this lease any more, which ends it. With another error
+// the outcome is unknown and the lease stays what it was. Redisson's expire.
+func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
+	fail := func(err error) error { return &Error{Op: "extend", Key: l.key, Err: err} }
+	if d < minLease {
+		return fail(fmt.Errorf("%w: %v is shorter than %v", ErrBadOption, d, minLease))
+	}
+	if err := l.Err(); err != nil {
+		return fail(err)
+	}
+	guard := &l.hold.guard
+	got, err := bounded(ctx, l.client, func() error {
+		sent := time.Now()
+		ttl := max(d, guard.Ends().Sub(sent))
+		renewed, err := l.client.renew([]*watchdog.Lease{guard}, []time.Duration{ttl})
+		switch {
+		case err != nil:
+			return refused(err)
+		case !renewed[0]:
+			l.client.watchdog.Lose(guard, watchdog.ErrRefused)
+			return lost(watchdog.ErrRefused)
+		}
+		l.client.watchdog.Extend(guard, sent, ttl)
+		return nil
+	})
+	if err = cmpOr(err, got); err != nil {
+		return fail(err)
+	}
+	return nil
 }
 
 // Unlock gives the lease back; the last lease of a reentrant set frees the key. It runs to its

@@ -94,11 +94,17 @@ func (m *Mutex) lock(ctx context.Context, op string, opts []LockOption) (*Lease,
 	if hooks.AcquireStart != nil {
 		ctx = hooks.AcquireStart(ctx, event)
 	}
+	waits := false
 	lease, err := m.acquire(ctx, opts, func() {
+		waits = true
+		m.c.counts.waiting.Add(1)
 		if hooks.Waiting != nil {
 			hooks.Waiting(ctx, event)
 		}
 	})
+	if waits {
+		m.c.counts.waiting.Add(-1)
+	}
 	if err != nil {
 		err = &Error{Op: op, Key: m.key, Err: err}
 	}
@@ -131,6 +137,7 @@ func (m *Mutex) acquire(ctx context.Context, opts []LockOption, waiting func()) 
 	}
 	defer m.c.exit(h)
 	w := newWaiter(l, cfg)
+	start := time.Now()
 	err = m.c.await(ctx, h, w, cfg, waiting)
 	if err == nil && ctx.Err() != nil {
 		err = ended(ctx) // granted, but not wanted any more
@@ -140,6 +147,7 @@ func (m *Mutex) acquire(ctx context.Context, opts []LockOption, waiting func()) 
 		l.cancel(err)
 		return nil, err
 	}
+	m.c.counts.waited(l.began.Sub(start))
 	return l, nil
 }
 

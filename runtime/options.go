@@ -101,9 +101,18 @@ func WithWatchdog(d time.Duration) LockOption {
 	return lockOption(func(c *lockConfig) { c.ttl, c.renew = d, true })
 }
 
+// WithMaxHold stops renewing the lease d after it was granted, so that a holder that never
+// unlocks loses it, when the watchdog time is over, instead of keeping it for ever. It does not
+// shorten a lease of fixed length. Redisson has nothing like it.
+func WithMaxHold(d time.Duration) LockOption {
+	return lockOption(func(c *lockConfig) { c.maxHold, c.limited = d, true })
+}
+
 // lockConfig is what one call of Lock goes by.
 type lockConfig struct {
-	wait time.Duration // UntilDone, 0 to try once, or a bound
+	wait    time.Duration // UntilDone, 0 to try once, or a bound
+	maxHold time.Duration // if limited
+	limited bool
 	terms
 }
 
@@ -124,6 +133,8 @@ func (c *Client) configure(base, call []LockOption) (lockConfig, error) {
 	switch {
 	case cfg.wait < 0 && cfg.wait != UntilDone:
 		return cfg, fmt.Errorf("%w: a wait of %v is negative", ErrBadOption, cfg.wait)
+	case cfg.limited && cfg.maxHold <= 0:
+		return cfg, fmt.Errorf("%w: a maximal hold of %v is no time", ErrBadOption, cfg.maxHold)
 	case cfg.ttl < minLease:
 		name := "lease"
 		if cfg.renew {

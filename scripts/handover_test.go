@@ -338,6 +338,41 @@ func TestHandOver_WithoutMemory(t *testing.T) {
 	require.Equal(t, []string{me.uuid + ":2"}, s.line())
 }
 
+func TestInspect(t *testing.T) {
+	t.Parallel()
+	onBackends(t, func(t *testing.T, s *scene) {
+		inspect := func() []string {
+			words, err := s.eval(scripts.Inspect, []string{s.key, s.waiting(), s.channel}).ToArray()
+			require.NoError(t, err)
+			var got []string
+			for _, w := range words {
+				if n, err := w.AsInt64(); err == nil {
+					got = append(got, strconv.FormatInt(n, 10))
+				} else {
+					text, err := w.ToString()
+					require.NoError(t, err)
+					got = append(got, text)
+				}
+			}
+			return got
+		}
+		require.Equal(t, []string{"-2", "0", "0"}, inspect())
+		s.set(theirsAlways)
+		_, err := s.ask(uuidOf(s, 1)+":1", "1")
+		require.NoError(t, err)
+		s.listen()
+		for range 2 {
+			require.Equal(t, []string{"-1", "1", "1", theirs, "1"}, inspect())
+		}
+		s.command("HSET", "KEY", "mode", "read")
+		require.Equal(t, []string{"-1", "1", "1", theirs, "1"}, inspect(), "the mode is no owner")
+		s.command("DEL", "KEY")
+		s.set(aString)
+		_, err = s.eval(scripts.Inspect, []string{s.key, s.waiting(), s.channel}).ToArray()
+		require.ErrorContains(t, err, "WRONGTYPE")
+	})
+}
+
 func TestTell_OnlyProcessesOfThisLibraryHaveAChannel(t *testing.T) {
 	t.Parallel()
 	onBackends(t, func(t *testing.T, s *scene) {

@@ -40,17 +40,21 @@ var renew string
 //go:embed force_unlock.lua
 var forceUnlock string
 
+//go:embed inspect.lua
+var inspect string
+
 // The steps of the reentrant mutex. Each file's header is its documentation.
 var (
 	Acquire     = script("acquire", acquire, handover)
 	Release     = script("release", release, handover)
 	Renew       = script("renew", renew, "")
 	ForceUnlock = script("force_unlock", forceUnlock, handover)
+	Inspect     = script("inspect", inspect, "")
 )
 
 // All returns every script, in the order in which they are loaded.
 func All() []*Script {
-	return []*Script{Acquire, Release, Renew, ForceUnlock}
+	return []*Script{Acquire, Release, Renew, ForceUnlock, Inspect}
 }
 
 func script(name, step, shared string) *Script {

@@ -30,7 +30,7 @@ func TestWatchdog_AnythingGoes(t *testing.T) {
 				taken := make(map[*Lease]bool)
 				ends := make(map[*Lease]time.Time)
 
-				w := New(func(leases []*Lease) ([]bool, error) {
+				w := New(func(leases []*Lease, _ []time.Duration) ([]bool, error) {
 					mu.Lock()
 					answers := make([]bool, len(leases))
 					for i, l := range leases {

@@ -28,6 +28,8 @@ var (
 	ErrRefused = errors.New("deleted, expired or taken by somebody else")
 	// ErrElapsed says that a lease of fixed length is over.
 	ErrElapsed = errors.New("its time is over")
+	// ErrTooLong says that a lease was no longer renewed, because it was held for too long.
+	ErrTooLong = errors.New("held for longer than the limit")
 )
 
 // An UnconfirmedError says that no renewal was confirmed for as long as the last
@@ -60,7 +62,10 @@ type Lease struct {
 	mu      sync.Mutex // guards the rest; taken after Watchdog.mu
 	sent    time.Time  // when the last confirmed request was sent
 	until   time.Time  // when the trust in it ends
+	ends    time.Time  // when the key may end, if it is not renewed
 	next    time.Time  // when to renew, or to try again
+	limit   time.Time  // from when on it is not renewed; zero for never
+	least   time.Time  // until when the key is to live at least; zero if nobody asked for more
 	failing error      // of the last try, nil after a confirmed one
 	index   int        // in the heap, or -1
 }
@@ -77,6 +82,13 @@ func (l *Lease) Until() time.Time {
 	return l.until
 }
 
+// Ends returns when the key may end if it is not renewed.
+func (l *Lease) Ends() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.ends
+}
+
 // confirm counts the trust anew: the server has the lease for ttl from no earlier than sent.
 func (l *Lease) confirm(sent time.Time, ttl time.Duration) {
 	l.mu.Lock()
@@ -87,6 +99,7 @@ func (l *Lease) confirm(sent time.Time, ttl time.Duration) {
 	}
 	l.sent = sent
 	l.until = sent.Add(ttl - Margin(ttl))
+	l.ends = sent.Add(ttl)
 	l.next = sent.Add(ttl / 3)
 }
 
@@ -94,15 +107,27 @@ func (l *Lease) confirm(sent time.Time, ttl time.Duration) {
 func (l *Lease) due() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.Renew || l.until.Before(l.next) {
+	if !l.renews() || l.until.Before(l.next) {
 		return l.until
 	}
 	return l.next
 }
 
-// A Renewer asks the server to renew leases. It returns one answer for each, or an
-// error when the outcome is unknown for all of them.
-type Renewer func(leases []*Lease) (renewed []bool, err error)
+// renews reports whether the lease is renewed when it is due next.
+func (l *Lease) renews() bool {
+	return l.Renew && (l.limit.IsZero() || l.next.Before(l.limit))
+}
+
+// length returns for how long to ask at the time now.
+func (l *Lease) length(now time.Time) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return max(l.TTL, l.least.Sub(now))
+}
+
+// A Renewer asks the server to renew leases, each for its ttl. It returns one answer for each,
+// or an error when the outcome is unknown for all of them.
+type Renewer func(leases []*Lease, ttls []time.Duration) (renewed []bool, err error)
 
 // A Watchdog renews leases. Its methods may be called from any goroutine.
 type Watchdog struct {
@@ -178,6 +203,35 @@ func (w *Watchdog) Check(l *Lease) error {
 	cause := l.overdue()
 	w.Lose(l, cause)
 	return cause
+}
+
+// Limit has l not renewed any more from at on; the zero time lifts an earlier limit.
+func (w *Watchdog) Limit(l *Lease, at time.Time) {
+	w.change(l, func() { l.limit = at })
+}
+
+// Extend notes that the server was asked at sent to keep l for ttl, and has confirmed it. Later
+// renewals do not take back what is left of it.
+func (w *Watchdog) Extend(l *Lease, sent time.Time, ttl time.Duration) {
+	l.confirm(sent, ttl)
+	w.change(l, func() {
+		if end := sent.Add(ttl); end.After(l.least) {
+			l.least = end
+		}
+	})
+}
+
+// change makes a change to l, which may change when it is due.
+func (w *Watchdog) change(l *Lease, f func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	l.mu.Lock()
+	f()
+	l.mu.Unlock()
+	if l.index >= 0 {
+		heap.Fix(&w.queue, l.index)
+		w.wake(l)
+	}
 }
 
 // Recheck renews every lease now instead of in its turn, for a caller who has reason to think that
@@ -270,7 +324,7 @@ func (w *Watchdog) pass() {
 		}
 		// next and not due: trust that is about to end is no reason to renew, and would stay one.
 		l.mu.Lock()
-		renew := l.Renew && !l.next.After(now.Add(slack))
+		renew := l.renews() && !l.next.After(now.Add(slack))
 		if renew {
 			l.next = now.Add(l.TTL / 12) // unless answered before
 		}
@@ -302,7 +356,11 @@ func (w *Watchdog) pass() {
 // send renews a batch and settles each lease of it. The answers count from now, before
 // the request: a slow one must not stretch the trust.
 func (w *Watchdog) send(batch []*Lease, now time.Time) {
-	renewed, err := w.renew(batch)
+	ttls := make([]time.Duration, len(batch))
+	for i, l := range batch {
+		ttls[i] = l.length(now)
+	}
+	renewed, err := w.renew(batch, ttls)
 	for i, l := range batch {
 		outcome := err
 		switch {
@@ -324,7 +382,7 @@ func (w *Watchdog) send(batch []*Lease, now time.Time) {
 		case renewed[i]:
 			w.mu.Lock()
 			if l.index >= 0 {
-				l.confirm(now, l.TTL)
+				l.confirm(now, ttls[i])
 				heap.Fix(&w.queue, l.index)
 				w.wake(l)
 			}
@@ -343,8 +401,11 @@ func (w *Watchdog) send(batch []*Lease, now time.Time) {
 func (l *Lease) overdue() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.Renew {
+	switch {
+	case !l.Renew:
 		return ErrElapsed
+	case !l.renews():
+		return ErrTooLong
 	}
 	return &UnconfirmedError{For: l.until.Sub(l.sent), Last: l.failing}
 }

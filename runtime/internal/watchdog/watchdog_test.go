@@ -25,7 +25,7 @@ func newServer(answer func(at time.Duration) (bool, error)) *server {
 	return &server{made: time.Now(), answer: answer}
 }
 
-func (s *server) renew(leases []*Lease) ([]bool, error) {
+func (s *server) renew(leases []*Lease, _ []time.Duration) ([]bool, error) {
 	at := time.Since(s.made)
 	s.mu.Lock()
 	s.asked = append(s.asked, at)
@@ -263,7 +263,7 @@ func TestWatchdog_AHungRequestHoldsUpNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		over := make(chan struct{})
 		var calls atomic.Int32
-		w := New(func(leases []*Lease) ([]bool, error) {
+		w := New(func(leases []*Lease, _ []time.Duration) ([]bool, error) {
 			if calls.Add(1) == 1 {
 				<-over // the first request is never answered
 				return nil, errDown
@@ -295,6 +295,63 @@ func TestWatchdog_CheckLosesWhatTheLoopHasNotSeen(t *testing.T) {
 		require.Equal(t, ErrElapsed, <-lost)
 		w.Check(l)
 	})
+}
+
+func TestWatchdog_ALimitEndsRenewalAndThenTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(up)
+		w := New(s.renew, 10, nil)
+		defer w.Close()
+		start := time.Now()
+		l, lost := guard(w, 30*time.Second, true)
+		w.Limit(l, start.Add(25*time.Second))
+		_, other := guard(w, 3*time.Second, true) // is not held up by it
+		require.Equal(t, loss{47 * time.Second, ErrTooLong}, <-lost, "renewed at 10s and 20s, trusted for 27s more")
+		require.Empty(t, other)
+
+		l, lost = guard(w, 30*time.Second, true)
+		w.Limit(l, time.Now().Add(time.Second))
+		w.Limit(l, time.Time{})
+		advance(time.Hour)
+		require.Empty(t, lost, "lifted")
+	})
+}
+
+func TestWatchdog_ExtendIsNotTakenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		var mu sync.Mutex
+		var asked []time.Duration
+		w := New(func(leases []*Lease, ttls []time.Duration) ([]bool, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			asked = append(asked, time.Since(start), ttls[0])
+			return []bool{true}, nil
+		}, 10, nil)
+		defer w.Close()
+		l, lost := guard(w, 30*time.Second, true)
+		w.Extend(l, start, 90*time.Second)
+		require.Equal(t, start.Add(87*time.Second), l.Until())
+		advance(65 * time.Second)
+		synctest.Wait()
+		require.Empty(t, lost)
+		s := time.Second
+		mu.Lock()
+		require.Equal(t, []time.Duration{30 * s, 60 * s, 50 * s, 40 * s, 63333 * time.Millisecond, 30 * s}, round(asked))
+		mu.Unlock()
+
+		fixed, ended := guard(w, 10*s, false)
+		w.Extend(fixed, time.Now(), 20*s)
+		require.Equal(t, loss{18 * s, ErrElapsed}, <-ended)
+	})
+}
+
+// round cuts off fractions of a millisecond.
+func round(ds []time.Duration) []time.Duration {
+	for i, d := range ds {
+		ds[i] = d.Round(time.Millisecond)
+	}
+	return ds
 }
 
 func TestWatchdog_RecheckAsksAtOnce(t *testing.T) {
@@ -334,7 +391,7 @@ func TestWatchdog_ObserverIsToldOfEveryTry(t *testing.T) {
 			func() (bool, error) { return false, errDown },
 			func() (bool, error) { return false, nil },
 		}
-		w := New(func([]*Lease) ([]bool, error) {
+		w := New(func([]*Lease, []time.Duration) ([]bool, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			ok, err := answers[len(tries)]()

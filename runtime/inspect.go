@@ -1,0 +1,88 @@
+package runtime
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/lockgen/lockgen/scripts"
+)
+
+// A Standing is what Redis says of a key at one moment. By the time it is read it may have changed.
+type Standing struct {
+	Owner string // "<uuid>:<number>" of who holds the key; empty if it is free
+	Ours  bool   // the owner is the Client that was asked
+	Java  bool   // the owner is no Client of this library
+	// Count is how many times the owner entered: of this Client's goroutines if it is ours; of a Java
+	// thread as Redis has it; 1 of another Client, which counts for itself.
+	Count int
+	// TTL is how long the key has to live if it is not renewed; negative if for ever, 0 if it is free.
+	TTL       time.Duration
+	Waiting   int // clients of this library in line
+	Listening int // subscriptions to Redisson's channel of the key: about one for each Java program that waits
+}
+
+// Inspect asks Redis who holds the key and who waits for it. It fails with [ErrWrongType] if the key is
+// not a lock. Redisson's isLocked, remainTimeToLive and getHoldCount.
+func (m *Mutex) Inspect(ctx context.Context) (Standing, error) {
+	type reply struct {
+		standing Standing
+		err      error
+	}
+	fail := func(err error) (Standing, error) { return Standing{}, &Error{Op: "inspect", Key: m.key, Err: err} }
+	if err := checkKey(m.key); err != nil {
+		return fail(err)
+	}
+	h, err := m.c.enter(m.key)
+	if err != nil {
+		return fail(err)
+	}
+	defer m.c.exit(h)
+	got, err := bounded(ctx, m.c, func() reply {
+		words, err := m.c.run(scripts.Inspect, []string{m.key, waitingList(m.key), lockChannel(m.key)}, nil).ToArray()
+		if err != nil {
+			return reply{err: err}
+		}
+		var s Standing
+		numbers := [3]int64{}
+		for i := range numbers {
+			if numbers[i], err = words[i].AsInt64(); err != nil {
+				return reply{err: err}
+			}
+		}
+		s.TTL = max(time.Duration(numbers[0])*time.Millisecond, -time.Millisecond)
+		s.Waiting, s.Listening = int(numbers[1]), int(numbers[2])
+		if len(words) < 5 { // no field: free
+			s.TTL = 0
+			return reply{standing: s}
+		}
+		// A read-write lock of Redisson may have more than one.
+		if s.Owner, err = words[3].ToString(); err != nil {
+			return reply{err: err}
+		}
+		count, err := words[4].AsInt64()
+		s.Count = int(count)
+		return reply{s, err}
+	})
+	if err = cmpOr(err, got.err); err != nil {
+		return fail(refused(err))
+	}
+	s := got.standing
+	uuid, _, _ := strings.Cut(s.Owner, ":")
+	s.Ours = uuid == m.c.uuid
+	s.Java = s.Owner != "" && (len(uuid) != 36 || uuid[14] != '8')
+	if n := h.entered(); s.Ours && n > 0 {
+		s.Count = n
+	}
+	return s, nil
+}
+
+// entered returns how many leases the present hold has.
+func (h *home) entered() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.hold == nil {
+		return 0
+	}
+	return len(h.hold.leases)
+}

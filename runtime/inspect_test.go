@@ -1,0 +1,210 @@
+package runtime_test
+
+import (
+	"context"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+)
+
+func TestInspect(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	hooks, waiting, _ := watch()
+	c, other := clientOf(t, server.URL(), lockrt.Options{Hooks: hooks}), clientOf(t, server.URL(), lockrt.Options{Hooks: hooks})
+	m := c.Mutex("k")
+	got, err := m.Inspect(patient(t))
+	require.NoError(t, err)
+	require.Equal(t, lockrt.Standing{}, got, "free")
+
+	lease, err := m.Lock(patient(t))
+	require.NoError(t, err)
+	inner, err := m.Lock(lease.Context())
+	require.NoError(t, err)
+	got, err = m.Inspect(patient(t))
+	require.NoError(t, err)
+	require.True(t, got.Ours)
+	require.False(t, got.Java)
+	require.Equal(t, 2, got.Count)
+	require.Greater(t, got.TTL, 20*time.Second)
+	require.LessOrEqual(t, got.TTL, 30*time.Second)
+	fields, err := server.Do("HKEYS", "k").AsStrSlice()
+	require.NoError(t, err)
+	require.Equal(t, fields[0], got.Owner)
+	require.NoError(t, inner.Unlock(t.Context()))
+
+	next := lockLater(patient(t), other.Mutex("k"))
+	receive(t, waiting, "the waiter")
+	inLine(t, server, "k", 1)
+	got, err = other.Mutex("k").Inspect(patient(t))
+	require.NoError(t, err)
+	require.False(t, got.Ours)
+	require.False(t, got.Java)
+	require.Equal(t, 1, got.Count)
+	require.Equal(t, 1, got.Waiting)
+	require.Zero(t, got.Listening)
+	require.NoError(t, lease.Unlock(t.Context()))
+	after := receive(t, next, "the lock")
+	require.NoError(t, after.err)
+	require.NoError(t, after.lease.Unlock(t.Context()))
+
+	server.Do("HSET", "k", "11111111-2222-4333-8444-555555555555:7", "3")
+	got, err = m.Inspect(patient(t))
+	require.NoError(t, err)
+	require.Equal(t, lockrt.Standing{Owner: "11111111-2222-4333-8444-555555555555:7", Java: true, Count: 3, TTL: -time.Millisecond}, got)
+
+	server.Do("DEL", "k")
+	server.Do("HSET", "k", "mode", "read", "11111111-2222-4333-8444-555555555555:7", "2")
+	got, err = m.Inspect(patient(t))
+	require.NoError(t, err)
+	require.True(t, got.Java)
+	require.Equal(t, 2, got.Count)
+
+	server.Do("SET", "k", "text")
+	_, err = m.Inspect(patient(t))
+	require.ErrorIs(t, err, lockrt.ErrWrongType)
+	_, err = c.Mutex("").Inspect(patient(t))
+	require.ErrorContains(t, err, "the key is empty")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = m.Inspect(ctx)
+	require.ErrorIs(t, err, context.Canceled)
+	require.NoError(t, c.Close())
+	_, err = m.Inspect(patient(t))
+	require.ErrorIs(t, err, lockrt.ErrClosed)
+}
+
+func TestStats(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	renewed := make(chan lockrt.RenewEvent, 1000)
+	hooks, waiting, _ := watch()
+	hooks.Renewed = func(e lockrt.RenewEvent) { renewed <- e }
+	c, other := clientOf(t, server.URL(), lockrt.Options{Hooks: hooks, Watchdog: time.Second}), clientOf(t, server.URL(), lockrt.Options{})
+	m := c.Mutex("k")
+	s := c.Stats()
+	require.Len(t, s.Waits, 20)
+	require.Equal(t, 128*time.Microsecond, s.Waits[0].UpTo)
+	require.EqualValues(t, math.MaxInt64, s.Waits[19].UpTo)
+
+	first, err := m.Lock(patient(t))
+	require.NoError(t, err)
+	require.NoError(t, receive(t, renewed, "a renewal").Err)
+	later := lockLater(patient(t), m)
+	receive(t, waiting, "the waiter")
+	s = c.Stats()
+	require.Equal(t, 1, s.Held)
+	require.Equal(t, 1, s.Waiting)
+	require.Positive(t, s.Renewals)
+	require.NoError(t, first.Unlock(t.Context()))
+	next := receive(t, later, "the lock")
+	require.NoError(t, next.err)
+	require.NoError(t, next.lease.Unlock(t.Context()))
+
+	held, err := other.Mutex("k").Lock(patient(t))
+	require.NoError(t, err)
+	third := lockLater(patient(t), m)
+	inLine(t, server, "k", 1)
+	require.NoError(t, held.Unlock(t.Context()))
+	next = receive(t, third, "the lock")
+	require.NoError(t, next.err)
+	require.NoError(t, second(m.ForceUnlock(patient(t))))
+	require.ErrorIs(t, next.lease.Unlock(t.Context()), lockrt.ErrLost)
+
+	s = c.Stats()
+	require.Zero(t, s.Held)
+	require.Zero(t, s.Waiting)
+	require.EqualValues(t, 1, s.Losses)
+	require.EqualValues(t, 1, s.HandOversRemote)
+	require.LessOrEqual(t, s.HandOversLocal, uint64(1), "it is asked for others after 10ms")
+	var calls uint64
+	for _, b := range s.Waits {
+		calls += b.Count
+	}
+	require.EqualValues(t, 3, calls)
+}
+
+func TestLease_Extend(t *testing.T) {
+	t.Parallel()
+	m := newClient(t, lockrt.Options{}).Mutex(redistest.Key(t, "k"))
+	ttl := func(l *lockrt.Lease) time.Duration {
+		d, err := l.TTL(patient(t))
+		require.NoError(t, err)
+		return d
+	}
+	for name, opt := range map[string]lockrt.LockOption{"renewed": lockrt.WithWatchdog(30 * time.Second), "fixed": lockrt.WithLease(30 * time.Second)} {
+		lease, err := m.Lock(patient(t), opt)
+		require.NoError(t, err, name)
+		require.NoError(t, lease.Extend(t.Context(), time.Second))
+		require.Greater(t, ttl(lease), 20*time.Second, "it never shortens")
+		require.NoError(t, lease.Extend(t.Context(), time.Hour))
+		require.Greater(t, ttl(lease), 59*time.Minute)
+		require.Greater(t, time.Until(lease.Until()), 59*time.Minute)
+		require.NoError(t, lease.Extend(t.Context(), time.Minute))
+		require.Greater(t, ttl(lease), 59*time.Minute)
+		require.ErrorIs(t, lease.Extend(t.Context(), 0), lockrt.ErrBadOption)
+		require.ErrorIs(t, lease.Extend(t.Context(), -time.Hour), lockrt.ErrBadOption)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.ErrorIs(t, lease.Extend(ctx, time.Hour), context.Canceled)
+		require.NoError(t, lease.Err())
+		require.NoError(t, lease.Unlock(t.Context()))
+		require.ErrorIs(t, lease.Extend(t.Context(), time.Hour), lockrt.ErrReleased)
+	}
+	lease, err := m.Lock(patient(t))
+	require.NoError(t, err)
+	redistest.Shared(t).Do("DEL", m.Key())
+	require.ErrorIs(t, lease.Extend(t.Context(), time.Hour), lockrt.ErrLost)
+	require.ErrorIs(t, lease.Err(), lockrt.ErrLost, "the server's no is believed")
+	require.ErrorIs(t, lease.Unlock(t.Context()), lockrt.ErrLost)
+}
+
+func TestLease_WithMaxHold(t *testing.T) {
+	t.Parallel()
+	hooks, waiting, _ := watch()
+	c := newClient(t, lockrt.Options{Hooks: hooks, Watchdog: 600 * time.Millisecond})
+	m := c.Mutex(redistest.Key(t, "k"))
+	forgotten, err := m.Lock(patient(t), lockrt.WithMaxHold(time.Second))
+	require.NoError(t, err)
+	got := lockLater(patient(t), m)
+	receive(t, waiting, "the waiter")
+	receive(t, forgotten.Context().Done(), "the end of its patience")
+	require.EqualError(t, context.Cause(forgotten.Context()), "lease lost: held for longer than the limit")
+	next := receive(t, got, "the lock")
+	require.NoError(t, next.err)
+	require.NoError(t, next.lease.Unlock(t.Context()))
+
+	short, err := m.Lock(patient(t), lockrt.WithMaxHold(time.Hour))
+	require.NoError(t, err)
+	require.NoError(t, short.Unlock(t.Context()))
+	for _, d := range []time.Duration{0, -time.Second} {
+		_, err = m.Lock(patient(t), lockrt.WithMaxHold(d))
+		require.ErrorIs(t, err, lockrt.ErrBadOption)
+	}
+}
+
+func TestLease_TheLimitOfOneHolderIsNotTheNexts(t *testing.T) {
+	t.Parallel()
+	renewed := make(chan lockrt.RenewEvent, 1000)
+	hooks, waiting, _ := watch()
+	hooks.Renewed = func(e lockrt.RenewEvent) { renewed <- e }
+	c := newClient(t, lockrt.Options{Hooks: hooks, Watchdog: 600 * time.Millisecond})
+	m := c.Mutex(redistest.Key(t, "k"))
+	limited, err := m.Lock(patient(t), lockrt.WithMaxHold(time.Millisecond))
+	require.NoError(t, err)
+	got := lockLater(patient(t), m)
+	receive(t, waiting, "the waiter")
+	require.NoError(t, limited.Unlock(t.Context()))
+	next := receive(t, got, "the lock")
+	require.NoError(t, next.err)
+	for range 4 {
+		require.NoError(t, receive(t, renewed, "a renewal").Err)
+	}
+	require.NoError(t, next.lease.Err())
+	require.NoError(t, next.lease.Unlock(t.Context()))
+}

@@ -1,0 +1,70 @@
+package runtime
+
+import (
+	"math"
+	"math/bits"
+	"sync/atomic"
+	"time"
+)
+
+// Stats are counts of what a [Client] does and did since it was made, for metrics. They are not read
+// at one moment: a lock that is taken meanwhile may be in one count and not yet in another.
+type Stats struct {
+	Held    int // keys that this process has in Redis
+	Waiting int // calls that wait for others
+
+	Renewals        uint64 // leases renewed
+	RenewalFailures uint64 // tries to renew that failed, or were refused
+	Losses          uint64 // leases that ended with ErrLost
+	HandOversLocal  uint64 // from one goroutine of this process to the next, without a word to Redis
+	HandOversRemote uint64 // from another process to this one
+
+	// Waits says how long calls took that got their lock without reentry.
+	Waits []WaitBucket
+}
+
+// A WaitBucket counts the calls that took up to UpTo and longer than that of the bucket before.
+type WaitBucket struct {
+	UpTo  time.Duration // doubling from 128µs; the last has no bound and the largest Duration
+	Count uint64
+}
+
+// Stats returns the counts. It does not contact Redis and may be called after Close.
+func (c *Client) Stats() Stats {
+	c.mu.Lock()
+	held := c.holds
+	c.mu.Unlock()
+	n := &c.counts
+	s := Stats{
+		Held:            held,
+		Waiting:         int(n.waiting.Load()),
+		Renewals:        n.renewals.Load(),
+		RenewalFailures: n.renewalFailures.Load(),
+		Losses:          n.losses.Load(),
+		HandOversLocal:  n.local.Load(),
+		HandOversRemote: n.remote.Load(),
+		Waits:           make([]WaitBucket, len(n.waits)),
+	}
+	for i := range n.waits {
+		s.Waits[i] = WaitBucket{firstBucket << i, n.waits[i].Load()}
+	}
+	s.Waits[len(s.Waits)-1].UpTo = math.MaxInt64
+	return s
+}
+
+const firstBucket = 128 * time.Microsecond
+
+// counts are what Stats reports.
+type counts struct {
+	waiting                   atomic.Int64
+	renewals, renewalFailures atomic.Uint64
+	losses                    atomic.Uint64
+	local, remote             atomic.Uint64
+	waits                     [20]atomic.Uint64
+}
+
+// waited counts a call that took d.
+func (n *counts) waited(d time.Duration) {
+	bucket := bits.Len64(uint64(max(0, d-1) / firstBucket))
+	n.waits[min(bucket, len(n.waits)-1)].Add(1)
+}

@@ -1,0 +1,28 @@
+-- Says who has the lock and who waits for it. It changes nothing.
+--
+-- KEYS[1]  the lock
+-- KEYS[2]  the list of processes that wait for it
+-- KEYS[3]  its channel
+--
+-- Reply: {ttl, waiting, listening, field, value, ...}
+--        ttl        milliseconds that it is still held; -1 for ever; -2 it is free
+--        waiting    processes of this library in line
+--        listening  subscriptions to the channel: Redisson's waiters, and the first in line if
+--                   Redisson has the lock
+--        field      the owner, and value its hold count; nothing when it is free
+--        WRONGTYPE when a key is something other than a hash, or a list
+--
+-- Twice: it only reads.
+local reply = {
+  redis.call('pttl', KEYS[1]),
+  redis.call('llen', KEYS[2]),
+  redis.call('pubsub', 'numsub', KEYS[3])[2],
+}
+local fields = redis.call('hgetall', KEYS[1])
+for i = 1, #fields, 2 do
+  if fields[i] ~= 'mode' then -- of Redisson's read-write lock
+    reply[#reply + 1] = fields[i]
+    reply[#reply + 1] = fields[i + 1]
+  end
+end
+return reply
