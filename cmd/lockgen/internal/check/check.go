@@ -114,11 +114,34 @@ func (c *checker) defaults() {
 
 // nameAll settles what the outputs declare, before anything is checked: a signature may mention such a name.
 func (c *checker) nameAll() {
-	for _, file := range c.pkg.Files {
-		for _, iface := range file.Directives.Interfaces {
-			c.named[iface] = c.nameOne(iface)
+	// The outputs of shared files are in the same scope, and have been named already: what is wrong with these names was noted then.
+	for _, file := range c.pkg.Shared {
+		for _, iface := range file.Interfaces {
+			c.nameOne(iface)
+			c.reserveSpecs(iface)
 		}
 	}
+	for _, file := range c.pkg.Files {
+		for _, iface := range file.Directives.Interfaces {
+			if c.pkg.Info.Defs[iface.Spec.Name] != nil {
+				c.named[iface] = c.nameOne(iface)
+			}
+		}
+	}
+}
+
+// reserveSpecs takes the variables that the output of a shared file may have for an interface: which methods it embeds is not asked.
+func (c *checker) reserveSpecs(iface *directive.Interface) {
+	for _, file := range c.pkg.Shared {
+		for field := range file.Methods {
+			c.names.Reserve(specVar(iface, field.Names[0].Name))
+		}
+	}
+}
+
+// specVar is the variable that has the options of a method's lock.
+func specVar(iface *directive.Interface, method string) string {
+	return "lock" + upperFirst(iface.Spec.Name.Name) + upperFirst(method)
 }
 
 func (c *checker) nameOne(iface *directive.Interface) names {
@@ -151,22 +174,24 @@ func (c *checker) nameOne(iface *directive.Interface) names {
 			n.typ = d.Name.Value
 		}
 		n.constructor = prefixed("New", n.typ)
-		c.claim(n.typ, pos, end)
+		c.claim(n.typ, pos, end, hintName)
 	}
-	c.claim(n.constructor, pos, end)
-	c.claim(n.keys, iface.Spec.Name.Pos(), iface.Spec.Name.End())
+	c.claim(n.constructor, pos, end, hintName)
+	c.claim(n.keys, iface.Spec.Name.Pos(), iface.Spec.Name.End(), "rename one of them")
 	return n
 }
 
-// claim takes a name in package scope for the output, or says who has it.
-func (c *checker) claim(name string, pos, end token.Pos) {
+const hintName = "choose another with name="
+
+// claim takes a name in package scope for the output, or says who has it and what to do about it.
+func (c *checker) claim(name string, pos, end token.Pos, hint string) {
 	at, declared := c.pkg.Declared[name]
 	other, generated := c.given[name]
 	switch {
 	case declared:
-		c.list.Add(pos, end, "the output would declare %s, which %s declares; choose another with name=", name, c.list.Place(at))
+		c.list.Add(pos, end, "the output would declare %s, which %s declares; %s", name, c.list.Place(at), hint)
 	case generated:
-		c.list.Add(pos, end, "the output would declare %s twice, also for the interface at %s; choose another with name=", name, c.list.Place(other))
+		c.list.Add(pos, end, "the output would declare %s twice, also for the interface at %s; %s", name, c.list.Place(other), hint)
 	}
 	c.names.Reserve(name)
 	c.given[name] = pos
@@ -247,7 +272,7 @@ func (c *checker) object(iface *directive.Interface) (*types.TypeName, *types.In
 	}
 	obj, ok := c.pkg.Info.Defs[spec.Name].(*types.TypeName)
 	if !ok {
-		c.list.Add(spec.Name.Pos(), spec.Name.End(), "%s is declared twice", spec.Name.Name)
+		c.list.Add(spec.Name.Pos(), spec.Name.End(), "%s is declared twice, first at %s", spec.Name.Name, c.list.Place(c.pkg.Declared[spec.Name.Name]))
 		return nil, nil
 	}
 	typ, ok := obj.Type().Underlying().(*types.Interface)

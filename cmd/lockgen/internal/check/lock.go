@@ -21,7 +21,7 @@ func (c *checker) lock(iface *directive.Interface, m *method, context int) *mode
 	timing = timing.Over(iface.Directive.Timing).Over(c.timing)
 	l := &model.Lock{
 		SpecName: c.pkg.Name + "." + iface.Spec.Name.Name + "." + m.fn.Name(),
-		SpecVar:  c.names.Pick("lock" + upperFirst(iface.Spec.Name.Name) + upperFirst(m.fn.Name())),
+		SpecVar:  c.names.Pick(specVar(iface, m.fn.Name())),
 		Wait:     model.UntilDone,
 		Context:  context,
 	}

@@ -42,7 +42,15 @@ func (c *checker) methods(iface *directive.Interface, typ *types.Interface) []*m
 	if it, ok := iface.Spec.Type.(*ast.InterfaceType); ok {
 		// Its own methods come first: one that an embedded interface has too is then this one.
 		for _, f := range it.Methods.List {
-			if len(f.Names) > 0 {
+			if len(f.Names) == 0 {
+				continue
+			}
+			switch old := l.found[f.Names[0].Name]; {
+			case f.Names[0].Name == "_":
+				c.list.Add(f.Names[0].Pos(), f.Names[0].End(), "a method needs a name")
+			case old != nil:
+				c.list.Add(f.Names[0].Pos(), f.Names[0].End(), "%s is declared twice, first at %s", f.Names[0].Name, c.list.Place(old.field.Pos()))
+			default:
 				l.found[f.Names[0].Name] = l.own(f)
 			}
 		}
