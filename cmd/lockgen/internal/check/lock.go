@@ -85,8 +85,14 @@ func (c *checker) together(m *method) directive.Timing {
 			d.Timing.Lease = merged.Lease
 		}
 		merged = d.Timing
-		if other := m.directives[0]; d.Busy != nil && d.Skip() != other.Skip() {
-			c.list.Add(d.Busy.Pos, d.Busy.End, "the locks of one method are taken together: busy differs from that at %s", c.list.Place(other.Slash))
+	}
+	var busy *directive.Arg
+	for _, d := range m.directives {
+		switch {
+		case busy == nil:
+			busy = d.Busy
+		case d.Busy != nil && d.Busy.Value != busy.Value:
+			c.list.Add(d.Busy.Pos, d.Busy.End, "the locks of one method are taken together: busy differs from that at %s", c.list.Place(busy.Pos))
 		}
 	}
 	return merged
@@ -150,8 +156,20 @@ func (c *checker) key(iface *directive.Interface, m *method, d *directive.Direct
 			k.Parts = append([]model.Part{{Literal: prefix}}, k.Parts...)
 		}
 	}
+	length := 0
+	for _, part := range k.Parts {
+		length += len(part.Literal)
+	}
+	if length > longestKey {
+		from, to := arg.ValuePos()
+		c.list.Add(from, to, "the key is at least %d bytes long; at most %d are accepted", length, longestKey)
+		return nil
+	}
 	return k
 }
+
+// longestKey is what the runtime accepts, in bytes.
+const longestKey = 1024
 
 // prefix checks the prefix of an interface's keys.
 func (c *checker) prefix(d *directive.Directive) {
@@ -224,8 +242,11 @@ func (c *checker) noContext(m *method) bool {
 
 func (c *checker) typeName(t types.Type) string {
 	return types.TypeString(t, func(p *types.Package) string {
-		if p == c.pkg.Types {
+		switch {
+		case p == c.pkg.Types:
 			return ""
+		case p.Path() == runtimePath:
+			return "lockrt"
 		}
 		return p.Name()
 	})

@@ -106,6 +106,12 @@ func (c *checker) invalid(iface *directive.Interface, m *method) {
 	if m.field != nil && c.compiler(m.field.Type) {
 		return
 	}
+	if m.field != nil {
+		if sel := cgo(m.field.Type); sel != nil {
+			c.list.Add(sel.Pos(), sel.End(), "C.%s can't be used in an annotated signature, since lockgen doesn't run cgo; use a type of Go", sel.Sel.Name)
+			return
+		}
+	}
 	from, to := m.pos(iface)
 	c.list.Add(from, to, "a type in the signature of %s is not known", m.fn.Name())
 }
@@ -142,4 +148,18 @@ func (c *checker) compiler(e ast.Expr) bool {
 		return true
 	}
 	return false
+}
+
+// cgo finds the first name of package C.
+func cgo(e ast.Expr) *ast.SelectorExpr {
+	var first *ast.SelectorExpr
+	ast.Inspect(e, func(n ast.Node) bool {
+		if sel, ok := n.(*ast.SelectorExpr); ok && first == nil {
+			if x, ok := sel.X.(*ast.Ident); ok && x.Name == "C" {
+				first = sel
+			}
+		}
+		return first == nil
+	})
+	return first
 }

@@ -74,7 +74,11 @@ func (s *Scope) param(text string, name Name) (int, types.Type, error) {
 	var names []string
 	for i := range s.Params.Len() {
 		p := s.Params.At(i)
-		if p.Name() == name.Text && i != s.Skip {
+		switch {
+		case p.Name() != name.Text:
+		case i == s.Skip:
+			return 0, nil, errorAt(name.Off, name.End, "key path %s: %s is the context of the call, which differs from call to call; name a value", text, name.Text)
+		default:
 			return i, p.Type(), nil
 		}
 		if p.Name() != "" && p.Name() != "_" && i != s.Skip {
