@@ -64,6 +64,10 @@ const (
 	failed                     // Redis said nothing, or something else
 )
 
+// lookAgain is how often a waiter asks at least, whatever it was told: so long nobody depends on
+// what another process should have done.
+const lookAgain = 30 * time.Second
+
 // pollUnheard is how often Redis is asked while its messages are not heard.
 const pollUnheard = 500 * time.Millisecond
 
@@ -165,9 +169,9 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 						continue
 					}
 				}
-				pause := n.ttl + time.Millisecond // Redis counts in whole milliseconds
-				if n.ttl < 0 {
-					pause = cfg.ttl
+				pause := lookAgain
+				if n.ttl >= 0 {
+					pause = min(pause, n.ttl+time.Millisecond) // Redis counts in whole milliseconds
 				}
 				if !heard || n.foreign && !listener.Live() {
 					pause = min(pause, pollUnheard)

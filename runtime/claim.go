@@ -25,6 +25,9 @@ type claim struct {
 	granted  time.Time     // when another process handed it over, by the server's clock
 	doubt    bool          // Redis may hold the key for it without our knowing: a reply was lost
 	asking   bool          // a request for it is under way
+	look     bool          // there was a reason to ask while a request was under way
+	wanted   bool          // another process waits for it, said before the answer came
+	taken    bool          // it was taken by force, said before the answer came
 	settled  chan bool     // if it was handed over meanwhile: told when that is answered, true for an unknown outcome
 }
 
@@ -62,7 +65,7 @@ func (h *home) ask(w *waiter) {
 	}
 	h.busy++
 	cl := h.claimFor(w.terms)
-	cl.asking = true
+	cl.asking, cl.look = true, false
 	line := notInLine
 	switch {
 	case cl.standing:
@@ -97,7 +100,11 @@ func (h *home) settle(w *waiter, cl *claim, sent time.Time, reply []int64, err e
 	h.busy--
 	cl.asking = false
 	if cl.settled != nil {
-		cl.settled <- unknown(err) // it was handed over while we asked, and is not given back before this
+		// It was handed over while we asked, and is not given back before this.
+		cl.settled <- unknown(err)
+		if hd := h.hold; hd != nil && hd.claim.n == cl.n && err == nil && reply[0] != granted && serverTime(reply[2:]).After(cl.granted) {
+			h.c.spawn(func() { h.c.watchdog.Lose(&hd.guard, watchdog.ErrRefused) })
+		}
 		h.promote()
 		return nil
 	}
@@ -111,6 +118,8 @@ func (h *home) settle(w *waiter, cl *claim, sent time.Time, reply []int64, err e
 	case yes && !time.Now().Before(sent.Add(w.terms.ttl-watchdog.Margin(w.terms.ttl))):
 		cl.ours = true
 		err = errLate
+	case yes && cl.taken:
+		cl.taken, cl.look = false, true
 	case yes:
 		h.take(cl, w.terms, sent, w.terms.ttl)
 		h.give(next)
@@ -126,7 +135,7 @@ func (h *home) settle(w *waiter, cl *claim, sent time.Time, reply []int64, err e
 		h.promote()
 	case err != nil:
 		w.news <- news{kind: failed, err: err}
-	case cl.ours && h.c.granting():
+	case (cl.ours || cl.look) && h.c.granting():
 		w.news <- news{kind: turn}
 	case cl.ours:
 		w.news <- news{kind: failed, err: ErrClosed} // it is on its way out
@@ -153,6 +162,11 @@ func (h *home) handed(n uint64, at time.Time, others bool) {
 		h.mu.Unlock()
 		return // known already, or given up
 	}
+	if !at.After(cl.seen.server) {
+		h.remind(cl) // Redis has said no since
+		h.mu.Unlock()
+		return
+	}
 	cl.ours, cl.granted = true, at
 	from := cl.made
 	if !cl.seen.local.IsZero() {
@@ -162,6 +176,10 @@ func (h *home) handed(n uint64, at time.Time, others bool) {
 		from = received // the server's clock was set forward
 	}
 	w := h.head()
+	first := claimLease
+	if w != nil {
+		first = min(first, w.terms.ttl) // a renewal makes it that short
+	}
 	switch {
 	case w == nil && h.busy == 0:
 		rest = h.abandon()
@@ -188,8 +206,26 @@ func (h *home) look(n uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.claim != nil && h.claim.n == n {
-		h.promote()
+		h.remind(h.claim)
 	}
+}
+
+// resubscribed has the head ask, if it is for the claim n: what was said while nobody listened is not
+// known, and the server may be another one, with another clock.
+func (h *home) resubscribed(n uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.claim != nil && h.claim.n == n {
+		h.claim.seen = sighting{}
+		h.remind(h.claim)
+	}
+}
+
+// remind has the head ask for cl: now, or again when the answer that is under way has come, since
+// that may be older than the reason to ask.
+func (h *home) remind(cl *claim) {
+	cl.look = h.busy > 0
+	h.promote()
 }
 
 // soon has the head ask in d.
@@ -209,8 +245,11 @@ func (h *home) soon(n uint64, d time.Duration) {
 func (h *home) wanted(n uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.hold != nil && h.hold.claim.n == n {
+	switch {
+	case h.hold != nil && h.hold.claim.n == n:
 		h.hold.wanted = true
+	case h.claim != nil && h.claim.n == n:
+		h.claim.wanted = true
 	}
 }
 
@@ -218,9 +257,12 @@ func (h *home) wanted(n uint64) {
 func (h *home) taken(n uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.hold != nil && h.hold.claim.n == n {
+	switch {
+	case h.hold != nil && h.hold.claim.n == n:
 		guard := &h.hold.guard
 		h.c.spawn(func() { h.c.watchdog.Lose(guard, watchdog.ErrRefused) })
+	case h.claim != nil && h.claim.n == n:
+		h.claim.taken = true
 	}
 }
 
@@ -269,6 +311,7 @@ func (h *home) free(cl claim, handed bool, again *claim, t terms) error {
 
 // goOn deals with what became of again when the claim before it was released.
 func (h *home) goOn(again *claim, t terms, done released, err error) (rest func()) {
+	again.doubt = again.doubt || unknown(err) // that release may still come to pass, and give it the lock
 	w := h.head()
 	switch {
 	case done.what == kept && w != nil && w.terms == t && h.c.granting() &&
@@ -282,7 +325,7 @@ func (h *home) goOn(again *claim, t terms, done released, err error) (rest func(
 	switch {
 	case w == nil:
 		return h.abandon()
-	case err != nil || again.ours || done.what == notOurs || w.place.leading:
+	case err != nil || again.ours || again.look || done.what == notOurs || w.place.leading:
 		h.promote()
 	default:
 		again.seen = sighting{done.sent, done.at}

@@ -107,7 +107,7 @@ func (h *home) leave(w *waiter) {
 	case h.busy > 0 || h.hold != nil: // who ends that looks after the queue
 	case h.queue.Len() == 0:
 		rest = h.abandon()
-	default:
+	case w.place.leading:
 		h.promote()
 	}
 	h.mu.Unlock()
@@ -182,7 +182,7 @@ func (h *home) unlock(l *Lease) error {
 	}
 	if hd.lost != nil {
 		defer h.mu.Unlock()
-		if hd.claim.doubt || !errors.Is(hd.lost, watchdog.ErrRefused) {
+		if hd.claim.doubt || hd.claim.settled != nil || !errors.Is(hd.lost, watchdog.ErrRefused) {
 			// Redis may still have it for us, or may get it again. It is not needed any more.
 			h.c.spawn(func() { h.c.withdraw(h.key, hd.claim) })
 		}
@@ -257,7 +257,7 @@ func (h *home) lose(hd *hold, cause error) {
 // ttl at first.
 func (h *home) take(cl *claim, t terms, from time.Time, ttl time.Duration) *hold {
 	cl.ours = false
-	hd := &hold{home: h, claim: *cl, terms: t, since: time.Now()}
+	hd := &hold{home: h, claim: *cl, terms: t, since: time.Now(), wanted: cl.wanted}
 	hd.guard = watchdog.Lease{
 		Key:   h.key,
 		Owner: cl.owner,

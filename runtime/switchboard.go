@@ -69,7 +69,7 @@ func (c *Client) told(e hub.Event) {
 		}
 		c.lines.Unlock()
 		for n, h := range all {
-			h.look(n)
+			h.resubscribed(n)
 		}
 		if again {
 			c.watchdog.Recheck() // the server may have lost what it knew, with the connection

@@ -6,14 +6,14 @@
 -- ARGV[2]  owner
 -- ARGV[3]  line: 0 not to stand in line, 1 to stand in it, 2 likewise, and it may be there already
 --
--- Reply: {-2}                     taken: the owner has the lock for the whole lease from now
+-- Reply: {-2}                     taken: the owner has the lock for the whole lease from now, or longer
 --        {n, foreign, s, µs}      somebody else has it for n more milliseconds, or for ever if n is
 --                                 -1; foreign is 1 if that is no process of this library; s and µs
 --                                 are the time of the server
 --        WRONGTYPE when a key is something other than a hash, or a list; nothing is changed
 --
--- Twice: an owner that has the lock already has it for the whole lease from now, with a hold
--- count of 1, and stands in line once, however often it asks. Holds within a process are counted by the
+-- Twice: an owner that has the lock already has it for the whole lease from now, and not for less
+-- than it had, since that is what it trusts in; with a hold count of 1, and stands in line once, however often it asks. Holds within a process are counted by the
 -- process.
 --
 -- A free lock is given to whoever asks, past those in line: it is only free when nobody in line
@@ -34,7 +34,9 @@ if ttl ~= -2 and redis.call('hexists', KEYS[1], ARGV[2]) == 0 then
   return {ttl, foreign, tonumber(now[1]), tonumber(now[2])}
 end
 redis.call('hset', KEYS[1], ARGV[2], 1)
-redis.call('pexpire', KEYS[1], ARGV[1])
+if ttl < tonumber(ARGV[1]) then
+  redis.call('pexpire', KEYS[1], ARGV[1])
+end
 if ARGV[3] == '2' then
   redis.call('lrem', KEYS[2], 1, ARGV[2])
 end

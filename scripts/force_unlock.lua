@@ -20,7 +20,8 @@ for _, owner in ipairs(redis.call('hkeys', KEYS[1])) do
   tell('taken', owner)
 end
 redis.call('del', KEYS[1])
-if not next_owner(KEYS[1], KEYS[2], ARGV[3], '') then
+local ok, owner = pcall(next_owner, KEYS[1], KEYS[2], ARGV[3], '')
+if not (ok and owner) then
   redis.call(ARGV[2], KEYS[3], ARGV[1])
 end
 return 1

@@ -14,7 +14,7 @@
 --   taken <n>           the lock was taken from this owner by force
 
 -- tell sends a process what is said of its owner, and returns how many heard it. Owners of other
--- clients are told nothing: they have no such channel.
+-- clients are told nothing: they have no such channel. A server that does not permit it tells nobody.
 local function tell(what, owner, more)
   local uuid, n = string.match(owner, '^([^:]+):(%d+)$')
   if not uuid or string.sub(uuid, 15, 15) ~= '8' then
@@ -24,7 +24,34 @@ local function tell(what, owner, more)
   if more then
     message = message .. ' ' .. more
   end
-  return redis.call('publish', 'lockgen_process:' .. uuid, message)
+  local heard = redis.pcall('publish', 'lockgen_process:' .. uuid, message)
+  if type(heard) ~= 'number' then
+    return 0
+  end
+  return heard
+end
+
+-- tell_soon tells the first in line from place number i on who hears it to ask in ms milliseconds.
+local function tell_soon(waiting, i, ms)
+  local owner = redis.call('lindex', waiting, i)
+  while owner and tell('soon', owner, ms) == 0 do
+    i = i + 1
+    owner = redis.call('lindex', waiting, i)
+  end
+  return owner
+end
+
+-- tell_look tells the first in line who hears it to ask now, and the next one to ask in ms milliseconds,
+-- in case nobody is there. Those who do not hear it leave the line.
+local function tell_look(waiting, ms)
+  local owner = redis.call('lindex', waiting, 0)
+  while owner and tell('look', owner) == 0 do
+    redis.call('lpop', waiting)
+    owner = redis.call('lindex', waiting, 0)
+  end
+  if owner then
+    tell_soon(waiting, 1, ms)
+  end
 end
 
 -- stand puts owner at the end of the line, unless it is there, and returns the length of the line
@@ -50,17 +77,15 @@ local function next_owner(lock, waiting, claim, last)
     if not owner then
       return nil
     end
+    local now = redis.call('time') -- before the claim lease begins
     redis.call('hset', lock, owner, 1)
     redis.call('pexpire', lock, claim)
     if owner == last then
       return owner
     end
-    local now = redis.call('time')
-    local second = redis.call('lindex', waiting, 0)
-    if tell('granted', owner, now[1] .. string.format('%06d', now[2]) .. (second and ' 1' or ' 0')) > 0 then
-      if second then
-        tell('soon', second, claim)
-      end
+    local others = redis.call('llen', waiting) > 0 and ' 1' or ' 0'
+    if tell('granted', owner, now[1] .. string.format('%06d', now[2]) .. others) > 0 then
+      tell_soon(waiting, 0, claim)
       return owner
     end
     redis.call('del', lock)

@@ -37,23 +37,25 @@ if redis.pcall('hexists', KEYS[1], ARGV[1]) ~= 1 then
   local first = redis.pcall('lindex', KEYS[2], 0)
   if redis.pcall('lrem', KEYS[2], 1, ARGV[1]) == 1 and first == ARGV[1] then
     -- The first in line listens for more than the others do: somebody has to.
-    local second = redis.call('lindex', KEYS[2], 0)
-    if second then
-      tell('look', second)
-    end
+    tell_look(KEYS[2], ARGV[4])
   end
   return reply(-1)
 end
 
+-- From here on the lock is free. What can fail, because the line is no list, must not keep the
+-- others from hearing of it.
 redis.call('del', KEYS[1])
 if again ~= '' then
-  stand(KEYS[2], again, 0)
+  pcall(stand, KEYS[2], again, 0)
 end
 local function listeners()
   return redis.call('pubsub', 'numsub', KEYS[3])[2]
 end
 if ARGV[7] == '0' or listeners() == 0 then
-  local owner = next_owner(KEYS[1], KEYS[2], ARGV[4], again)
+  local ok, owner = pcall(next_owner, KEYS[1], KEYS[2], ARGV[4], again)
+  if not ok then
+    owner = nil
+  end
   if owner and owner ~= again then
     return reply(1)
   end
@@ -67,8 +69,5 @@ if ARGV[7] == '0' or listeners() == 0 then
   end
 end
 redis.call(ARGV[3], KEYS[3], ARGV[2])
-local first = redis.call('lindex', KEYS[2], 0)
-if first then
-  tell('look', first)
-end
+pcall(tell_look, KEYS[2], ARGV[4])
 return reply(0)
