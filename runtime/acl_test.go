@@ -1,0 +1,196 @@
+package runtime_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+)
+
+// An aclUser is a user of the server as the README makes one.
+type aclUser struct {
+	name, password string
+	rules          []string
+}
+
+// readmeUser reads the commands of the README that make a user whose locks begin with order:.
+func readmeUser(t *testing.T) (u aclUser) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "README.md"))
+	require.NoError(t, err)
+	for line := range strings.Lines(string(text)) {
+		command, ok := strings.CutPrefix(strings.TrimSpace(line), "> ACL SETUSER ")
+		if !ok {
+			continue
+		}
+		words := strings.Fields(command)
+		u.name = words[0]
+		for _, rule := range words[1:] {
+			if password, ok := strings.CutPrefix(rule, ">"); ok {
+				u.password = password
+			}
+			u.rules = append(u.rules, rule)
+		}
+	}
+	require.NotEmpty(t, u.rules, "the README makes no user")
+	return u
+}
+
+// server starts a server that has this user.
+func (u aclUser) server(t *testing.T) (server *redistest.RedisServer, url string) {
+	t.Helper()
+	server = redistest.Server(t)
+	server.Do(append([]string{"ACL", "SETUSER", u.name}, u.rules...)...)
+	return server, "redis://" + u.name + ":" + u.password + "@" + server.Addr()
+}
+
+// A record is what callers and the log were told.
+type record struct {
+	enough func() // called when something was denied
+
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+// Write takes what the log is told.
+func (r *record) Write(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n, err := r.text.Write(p)
+	if denied(r.text.String()) {
+		r.enough()
+	}
+	return n, err
+}
+
+// add notes an error.
+func (r *record) add(step string, err error) {
+	if err != nil {
+		fmt.Fprintf(r, "%s: %v\n", step, err)
+	}
+}
+
+func (r *record) String() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.text.String()
+}
+
+// denied reports whether it says that the server refused something for want of a permission. A
+// server before 7.2 words it differently if it is a script that wanted it.
+func denied(text string) bool {
+	return strings.Contains(text, "NOPERM") || strings.Contains(text, "can't run this command")
+}
+
+// everyStep does whatever a client asks of a server, until something is denied, and returns what was said.
+func everyStep(t *testing.T, server *redistest.RedisServer, url string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	r := &record{enough: cancel}
+	renewed := make(chan lockrt.RenewEvent, 1000)
+	opts := lockrt.Options{
+		Logger: slog.New(slog.NewTextHandler(r, nil)),
+		Hooks:  lockrt.Hooks{Renewed: func(e lockrt.RenewEvent) { renewed <- e }},
+	}
+	one, two := clientOf(t, url, opts), clientOf(t, url, opts)
+	const key, short = "order:1", 300 * time.Millisecond
+	unlock := func(step string, got locked) {
+		r.add(step, got.err)
+		if got.err == nil {
+			r.add("unlock after "+step, got.lease.Unlock(ctx))
+		}
+	}
+	hold := func(opts ...lockrt.LockOption) *lockrt.Lease {
+		lease, err := one.Mutex(key, opts...).Lock(ctx)
+		r.add("lock", err)
+		return lease
+	}
+
+	if lease := hold(); lease != nil {
+		unlock("lock", locked{lease, nil})
+	}
+	if lease := hold(lockrt.WithWatchdog(short)); lease != nil {
+		r.add("renew", receive(t, renewed, "the renewal").Err)
+		_, err := lease.TTL(ctx)
+		r.add("ttl", err)
+		_, err = two.Mutex(key).Inspect(ctx)
+		r.add("inspect", err)
+		next := lockLater(ctx, two.Mutex(key))
+		for len(next) == 0 && ctx.Err() == nil && number(t, server, "LLEN", "lockgen_waiting:{"+key+"}") == 0 {
+			<-time.After(time.Millisecond)
+		}
+		r.add("hand over", lease.Unlock(ctx))
+		unlock("wait", <-next)
+	}
+	// What expires is for those to take who stand in line.
+	if lease := hold(lockrt.WithLease(short)); lease != nil {
+		unlock("wait for the end", <-lockLater(ctx, two.Mutex(key)))
+	}
+	if lease := hold(); lease != nil {
+		_, err := two.Mutex(key).ForceUnlock(ctx)
+		r.add("force unlock", err)
+	}
+	// One waits for Redisson on the channel of the lock, and goes on listening for a moment.
+	server.Do("DEL", key)
+	server.Do("HSET", key, "346e9d1f-5700-4e29-a992-43bf29f83528:1", "1")
+	_, err := two.Mutex(key).Lock(ctx, lockrt.WithWait(50*time.Millisecond))
+	r.add("wait for Redisson", err)
+	for ctx.Err() == nil {
+		channels, err := server.Do("PUBSUB", "CHANNELS", "redisson_lock__channel:*").AsStrSlice()
+		require.NoError(t, err)
+		if len(channels) == 0 {
+			break
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+	server.Do("DEL", key)
+	return r.String()
+}
+
+// TestACL shows that the permissions that the README lists are enough.
+func TestACL(t *testing.T) {
+	t.Parallel()
+	server, url := readmeUser(t).server(t)
+	require.Regexp(t, `^wait for Redisson: lockgen: lock "order:1": not acquired after [^\n]*\n$`, everyStep(t, server, url))
+	log, err := server.Do("ACL", "LOG").ToArray()
+	require.NoError(t, err)
+	require.Empty(t, log)
+	_, err = clientOf(t, url, lockrt.Options{}).Mutex("invoice:1").Lock(patient(t))
+	require.ErrorContains(t, err, `lockgen: lock "invoice:1": NOPERM`, "other keys are not the user's")
+}
+
+// TestACL_WithoutOne shows that each of them is needed, and that one who lacks it is told, as a
+// caller or in the log.
+func TestACL_WithoutOne(t *testing.T) {
+	t.Parallel()
+	all := readmeUser(t)
+	for i, rule := range all.rules {
+		switch {
+		case !strings.ContainsRune("~&+", rune(rule[0])):
+			continue // on, and the password
+		case rule == "+ping":
+			continue // goes unnoticed by all but the server's own log
+		}
+		t.Run(rule, func(t *testing.T) {
+			t.Parallel()
+			u := all
+			u.rules = slices.Concat(all.rules[:i], all.rules[i+1:])
+			server, url := u.server(t)
+			said := everyStep(t, server, url)
+			require.True(t, denied(said), said)
+		})
+	}
+}
