@@ -109,49 +109,34 @@ func basicLeaf(b *types.Basic) (model.Leaf, bool) {
 
 // typeParamLeaf finds the one leaf that fits all types of a type parameter.
 func typeParamLeaf(tp *types.TypeParam) (model.Leaf, bool) {
-	var leaves []model.Leaf
 	iface, ok := tp.Constraint().Underlying().(*types.Interface)
-	if !ok || !terms(iface, &leaves) || len(leaves) == 0 {
+	if !ok {
 		return 0, false
 	}
-	for _, leaf := range leaves {
-		if leaf != leaves[0] {
-			return 0, false
-		}
-	}
-	return leaves[0], true
+	return termLeaf(iface)
 }
 
-// terms collects the leaves of all types in an interface's unions; false if one has none.
-func terms(iface *types.Interface, leaves *[]model.Leaf) bool {
-	one := func(t types.Type) bool {
-		switch u := t.Underlying().(type) {
-		case *types.Basic:
-			leaf, ok := basicLeaf(u)
-			*leaves = append(*leaves, leaf)
-			return ok
-		case *types.Interface:
-			return terms(u, leaves)
-		}
-		return false
-	}
-	for t := range iface.EmbeddedTypes() {
-		if u, ok := t.(*types.Union); ok {
-			for term := range u.Terms() {
-				if !one(term.Type()) {
-					return false
-				}
+// termLeaf finds the one leaf that fits a type, or all types of a constraint. Each of these is in every part that the constraint is made of,
+// so one part whose types agree is enough.
+func termLeaf(t types.Type) (model.Leaf, bool) {
+	switch u := t.Underlying().(type) {
+	case *types.Basic:
+		return basicLeaf(u)
+	case *types.Interface:
+		for part := range u.EmbeddedTypes() {
+			if leaf, ok := termLeaf(part); ok {
+				return leaf, true
 			}
-			continue
 		}
-		if u, ok := t.Underlying().(*types.Interface); ok && u.IsMethodSet() {
-			continue
+	case *types.Union:
+		leaf, ok := termLeaf(u.Term(0).Type())
+		for term := range u.Terms() {
+			other, known := termLeaf(term.Type())
+			ok = ok && known && other == leaf
 		}
-		if !one(t) {
-			return false
-		}
+		return leaf, ok
 	}
-	return true
+	return 0, false
 }
 
 // ownKey goes on to the method that a type brings for keys, if it has one: LockKey() string.
