@@ -41,7 +41,7 @@ var (
 )
 
 // Locals holds gen:{key}:{b}.
-func (s *Guarded) Locals(ctx context1.Context, key string, keys string, held string, err string, b string) (err1 error) {
+func (s *Guarded) Locals(ctx context1.Context, key, keys, held, err, b string) (err1 error) {
 	key1, err1 := NamesKeys{}.Locals(key, b)
 	if err1 != nil {
 		return err1
@@ -55,7 +55,7 @@ func (s *Guarded) Locals(ctx context1.Context, key string, keys string, held str
 }
 
 // Predeclared holds gen:{nil}/{string}/{append}/{make}/{byte}. When somebody else holds it, Predeclared does nothing and returns nil.
-func (s *Guarded) Predeclared(ctx context1.Context, nil1 string, string int, append bool, make uint, byte string, len int, error int, any int) (err error) {
+func (s *Guarded) Predeclared(ctx context1.Context, nil1 string, string int, append bool, make uint, byte string, len, error, any int) (err error) {
 	key, err := NamesKeys{}.Predeclared(nil1, string, append, make, byte)
 	if err != nil {
 		return err
@@ -72,7 +72,7 @@ func (s *Guarded) Predeclared(ctx context1.Context, nil1 string, string int, app
 }
 
 // Imports holds gen:{time}.
-func (s *Guarded) Imports(context context1.Context, time string, lockrt stdtime.Duration, template int, errors int) (res htmpl.HTML, err error) {
+func (s *Guarded) Imports(context context1.Context, time string, lockrt stdtime.Duration, template, errors int) (res htmpl.HTML, err error) {
 	key, err := NamesKeys{}.Imports(time)
 	if err != nil {
 		return res, err
@@ -100,7 +100,7 @@ func (s1 *Guarded) Shadow(ctx context1.Context, s s) (res *s, err error) {
 }
 
 // Generated holds gen:{NamesKeys}:{lockNamesGenerated}.
-func (s *Guarded) Generated(ctx context1.Context, NamesKeys1 string, lockNamesGenerated1 string) (err error) {
+func (s *Guarded) Generated(ctx context1.Context, NamesKeys1, lockNamesGenerated1 string) (err error) {
 	key, err := NamesKeys{}.Generated(NamesKeys1, lockNamesGenerated1)
 	if err != nil {
 		return err
@@ -114,7 +114,7 @@ func (s *Guarded) Generated(ctx context1.Context, NamesKeys1 string, lockNamesGe
 }
 
 // Results holds gen:{x}.
-func (s *Guarded) Results(ctx context1.Context, x int, t *template1.Template) (key string, held int, res2 int, e error) {
+func (s *Guarded) Results(ctx context1.Context, x int, t *template1.Template) (key string, held, res2 int, e error) {
 	key1, e := NamesKeys{}.Results(x)
 	if e != nil {
 		return key, held, res2, e
@@ -155,7 +155,7 @@ func (s *Guarded) locks(p0 int, order *Order) {
 type NamesKeys struct{}
 
 // Locals builds gen:{key}:{b}.
-func (NamesKeys) Locals(key string, b string) (string, error) {
+func (NamesKeys) Locals(key, b string) (string, error) {
 	if key == "" {
 		return "", lockrt1.EmptyKey("generatedtest.Names.Locals", "key")
 	}
@@ -215,7 +215,7 @@ func (NamesKeys) Shadow(s s) (string, error) {
 }
 
 // Generated builds gen:{NamesKeys}:{lockNamesGenerated}.
-func (NamesKeys) Generated(NamesKeys1 string, lockNamesGenerated1 string) (string, error) {
+func (NamesKeys) Generated(NamesKeys1, lockNamesGenerated1 string) (string, error) {
 	if NamesKeys1 == "" {
 		return "", lockrt1.EmptyKey("generatedtest.Names.Generated", "NamesKeys")
 	}

@@ -79,7 +79,7 @@ func (f *file) alias(avoid *Names, path, name string) {
 	}
 	alias := avoid.Pick(base)
 	f.names.Reserve(alias)
-	if alias == name && path != runtimePath {
+	if alias == name && alias == ImportName(path) && path != runtimePath {
 		f.ImportName(path, alias)
 	} else {
 		f.ImportAlias(path, alias)

@@ -159,13 +159,23 @@ func isContext(t types.Type) bool {
 func (o *owner) paramList(m *model.Method, fr *frame) []jen.Code {
 	var list []jen.Code
 	for i, p := range m.Params {
-		write := o.code
-		if m.Variadic && i == len(m.Params)-1 {
-			write = o.variadic
+		param := jen.Id(fr.params[i])
+		switch last := len(m.Params) - 1; {
+		case m.Variadic && i == last:
+			param.Add(o.variadic(p.Type))
+		case i < last && !(m.Variadic && i+1 == last) && sameType(p, m.Params[i+1]):
+			// The next one names the type of both.
+		default:
+			param.Add(o.code(p.Type))
 		}
-		list = append(list, jen.Id(fr.params[i]).Add(write(p.Type)))
+		list = append(list, param)
 	}
 	return list
+}
+
+// sameType says whether the source of two types is the same.
+func sameType(a, b model.Param) bool {
+	return types.TypeString(a.Type, nil) == types.TypeString(b.Type, nil)
 }
 
 // resultList writes the results of a method, with their names if they have some.
@@ -189,7 +199,10 @@ func (o *owner) resultList(m *model.Method, fr *frame) *jen.Statement {
 		case named:
 			s.Id("_")
 		}
-		list = append(list, s.Add(o.code(r.Type)))
+		if !named || i+1 == len(m.Results) || !sameType(r, m.Results[i+1]) {
+			s.Add(o.code(r.Type))
+		}
+		list = append(list, s)
 	}
 	return jen.Params(list...)
 }

@@ -2,7 +2,11 @@ package templates
 
 import (
 	"go/token"
+	"path"
+	"regexp"
 	"strconv"
+	"strings"
+	"unicode"
 )
 
 // Names gives out identifiers, each once. The zero value has given out none.
@@ -46,3 +50,19 @@ func (n *Names) Pick(base string) string {
 
 // Inner returns names of a scope inside of this one: what is taken here is taken there, and not the other way round.
 func (n *Names) Inner() *Names { return &Names{outer: n} }
+
+var version = regexp.MustCompile(`^v[0-9]+$`)
+
+// ImportName is the name that a reader expects the package at an import path to have, as goimports does: that of its last element, versions and
+// a leading "go-" aside. A package with another name is imported under its name explicitly.
+func ImportName(importPath string) string {
+	base := path.Base(importPath)
+	if dir := path.Dir(importPath); version.MatchString(base) && dir != "." {
+		base = path.Base(dir)
+	}
+	base = strings.TrimPrefix(base, "go-")
+	if end := strings.IndexFunc(base, func(r rune) bool { return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) }); end >= 0 {
+		base = base[:end]
+	}
+	return base
+}

@@ -23,3 +23,19 @@ func TestNames(t *testing.T) {
 	require.False(t, inner.Free("_"))
 	require.False(t, inner.Free(""))
 }
+
+func TestImportName(t *testing.T) {
+	t.Parallel()
+	for path, want := range map[string]string{
+		"context":              "context",
+		"example.com/shop/v2":  "shop",
+		"example.com/v2":       "example",
+		"example.com/go-redis": "redis",
+		"example.com/gold":     "gold",
+		"gopkg.in/yaml.v3":     "yaml",
+		"example.com/a-b":      "a",
+		"v1":                   "v1",
+	} {
+		require.Equal(t, want, templates.ImportName(path), path)
+	}
+}

@@ -5,13 +5,12 @@ import (
 	"go/scanner"
 	"go/token"
 	"go/types"
-	"path"
-	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 
 	"golang.org/x/tools/go/packages"
+
+	"github.com/lockgen/lockgen/templates"
 )
 
 // A unit is a package on its way: parsed, its reached declarations marked, checked.
@@ -138,19 +137,7 @@ func (u *unit) importName(spec *ast.ImportSpec) string {
 	if dep := u.pkg.Imports[p]; dep != nil && dep.Name != "" {
 		return dep.Name
 	}
-	return guess(p)
-}
-
-var version = regexp.MustCompile(`^v[0-9]+$`)
-
-// guess is the name that the package at an import path most likely has; for packages that are not there.
-func guess(p string) string {
-	base := path.Base(p)
-	if version.MatchString(base) && path.Dir(p) != "." {
-		base = path.Base(path.Dir(p))
-	}
-	base, _, _ = strings.Cut(base, ".v")
-	return strings.TrimPrefix(strings.ReplaceAll(base, "-", ""), "go")
+	return templates.ImportName(p)
 }
 
 func importPath(spec *ast.ImportSpec) string {
