@@ -4,9 +4,11 @@ import (
 	"go/ast"
 	"go/token"
 	"go/types"
+	"strconv"
 	"strings"
 
 	"github.com/lockgen/lockgen/cmd/lockgen/internal/directive"
+	"github.com/lockgen/lockgen/cmd/lockgen/internal/load"
 	"github.com/lockgen/lockgen/templates"
 	"github.com/lockgen/lockgen/templates/model"
 )
@@ -128,8 +130,56 @@ func (c *checker) unknown(e ast.Expr, t types.Type) bool {
 	return true
 }
 
-// compiler repeats the first type error inside of an expression.
+// missing notes the first package that an expression mentions and that isn't there.
+func (c *checker) missing(e ast.Expr) bool {
+	var file *load.File
+	for _, f := range c.pkg.Files {
+		if f.Syntax.FileStart <= e.Pos() && e.Pos() < f.Syntax.FileEnd {
+			file = f
+		}
+	}
+	if file == nil {
+		return false
+	}
+	found := false
+	ast.Inspect(e, func(n ast.Node) bool {
+		sel, ok := n.(*ast.SelectorExpr)
+		if !ok || found {
+			return !found
+		}
+		x, ok := sel.X.(*ast.Ident)
+		if !ok {
+			return true
+		}
+		if path := file.Imports[x.Name]; path != "" && c.broken(file, path) {
+			found = true
+			c.list.Add(sel.Pos(), sel.End(), "there is no package %s; if another module has it: go get %s", path, path)
+		}
+		return !found
+	})
+	return found
+}
+
+// broken says whether a file imports a package in vain.
+func (c *checker) broken(file *load.File, path string) bool {
+	for _, spec := range file.Syntax.Imports {
+		if spec.Path.Value != strconv.Quote(path) {
+			continue
+		}
+		for _, err := range c.pkg.Errors {
+			if spec.Pos() <= err.Pos && err.Pos < spec.End() {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// compiler says why an expression has no type: for want of a package, or what the compiler says first.
 func (c *checker) compiler(e ast.Expr) bool {
+	if c.missing(e) {
+		return true
+	}
 	for _, err := range c.pkg.Errors {
 		if err.Pos < e.Pos() || err.Pos > e.End() {
 			continue
