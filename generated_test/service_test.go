@@ -3,6 +3,7 @@ package generatedtest_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -88,6 +89,20 @@ func TestService_ReleasesAfterAPanic(t *testing.T) {
 	id := newID(t)
 	r := newReplica(t, func(context.Context) error { panic("bug") })
 	require.PanicsWithValue(t, "bug", func() { _ = r.Ship(patient(t), id) })
+	require.Zero(t, held(t, key(t, id)))
+	require.NoError(t, newReplica(t, nothing).Ship(patient(t), id))
+}
+
+func TestService_ReleasesAfterGoexit(t *testing.T) {
+	t.Parallel()
+	id := newID(t)
+	r := newReplica(t, func(context.Context) error { runtime.Goexit(); return nil })
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = r.Ship(patient(t), id)
+	}()
+	receive(t, ended, "the goroutine to end")
 	require.Zero(t, held(t, key(t, id)))
 	require.NoError(t, newReplica(t, nothing).Ship(patient(t), id))
 }
