@@ -110,6 +110,10 @@ func (c *checker) defaults() {
 			c.timing = d.Timing
 		}
 	}
+	annotated := slices.ContainsFunc(c.pkg.Files, func(f *load.File) bool { return len(f.Directives.Interfaces) > 0 })
+	if first != nil && !annotated && !c.wrong && !c.pkg.Others {
+		c.list.Add(first.Slash, first.End, "package %s has no interface with service or locks, so these defaults have no effect", c.pkg.Name)
+	}
 }
 
 // nameAll settles what the outputs declare, before anything is checked: a signature may mention such a name.

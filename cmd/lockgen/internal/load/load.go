@@ -49,6 +49,7 @@ type Package struct {
 	Files      []*File              // with directives, by name
 	Shared     []*directive.File    // of files that another package's outputs are made from: with tests, those without
 	Syntax     []*ast.File          // all
+	Others     bool                 // its directory has more files that may have directives: of its tests, or excluded from this run
 }
 
 // A File is a source file with directives.
@@ -226,6 +227,9 @@ func (l *loader) annotate(roots []*packages.Package, hits map[string]bool) {
 		}
 		u := l.unit(pkg)
 		u.root = &Package{Path: pkg.PkgPath, Name: pkg.Name}
+		for name := range hits {
+			u.root.Others = u.root.Others || filepath.Dir(name) == pkg.Dir && !slices.Contains(names, name)
+		}
 		l.parse(u)
 		slices.Sort(names)
 		for _, name := range names {
