@@ -89,11 +89,11 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 		leading  bool // it is on us to ask
 		resent   bool
 		listener *hub.Listener
-		retry    = newTimer()
+		retry    alarm // of the next time to ask, whatever happens
 		deadline <-chan time.Time
 		down     outage
 	)
-	defer retry.Stop()
+	defer retry.stop()
 	if cfg.wait > 0 {
 		timer := time.NewTimer(cfg.wait)
 		defer timer.Stop()
@@ -125,7 +125,7 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 		c.hear() // other processes may join the contest
 	}
 	for {
-		woken, again := w.wake, retry.C
+		woken, again := w.wake, retry.c
 		if !leading || asking {
 			woken, again = nil, nil
 		}
@@ -148,7 +148,7 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 				case w.once || down.longer(max(cfg.ttl, patience)):
 					return n.err
 				default:
-					retry.Reset(down.backoff(n.err))
+					retry.set(down.backoff(n.err))
 				}
 			case refusedFor:
 				asking, leading = false, true
@@ -176,7 +176,7 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 				if !heard || n.foreign && !listener.Live() {
 					pause = min(pause, pollUnheard)
 				}
-				retry.Reset(pause)
+				retry.set(pause)
 			}
 		case <-woken:
 			ask()
@@ -192,11 +192,25 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 	}
 }
 
-// newTimer returns a timer that does not run yet.
-func newTimer() *time.Timer {
-	t := time.NewTimer(time.Hour)
-	t.Stop()
-	return t
+// An alarm is a timer that is made when it is first set.
+type alarm struct {
+	timer *time.Timer
+	c     <-chan time.Time // nil until then
+}
+
+func (a *alarm) set(d time.Duration) {
+	if a.timer == nil {
+		a.timer = time.NewTimer(d)
+		a.c = a.timer.C
+		return
+	}
+	a.timer.Reset(d)
+}
+
+func (a *alarm) stop() {
+	if a.timer != nil {
+		a.timer.Stop()
+	}
 }
 
 // An outage is a time without answers from Redis.

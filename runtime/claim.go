@@ -119,7 +119,7 @@ func (h *home) settle(w *waiter, cl *claim, sent time.Time, reply []int64, err e
 		cl.ours = true
 		err = errLate
 	case yes && cl.taken:
-		cl.taken, cl.look = false, true
+		cl.taken, cl.ours = false, true // what Redis said is over; it is asked again, or given up as if it was not
 	case yes:
 		h.take(cl, w.terms, sent, w.terms.ttl)
 		h.give(next)
@@ -184,14 +184,14 @@ func (h *home) handed(n uint64, at time.Time, others bool) {
 	case w == nil && h.busy == 0:
 		rest = h.abandon()
 	case w == nil || !h.c.granting(): // who is busy, or leaves, gives it back
-	case !w.terms.renew, !time.Now().Before(from.Add(claimLease - watchdog.Margin(claimLease))):
-		h.promote() // to ask for what it needs
+	case !w.terms.renew, !time.Now().Before(from.Add(first - watchdog.Margin(first))):
+		h.remind(cl) // to ask for what it needs
 	default:
 		if cl.asking {
 			cl.settled = make(chan bool, 1)
 		}
-		hd := h.take(cl, w.terms, from, claimLease)
-		hd.handed, hd.wanted = true, others
+		cl.wanted = cl.wanted || others
+		h.take(cl, w.terms, from, first).handed = true
 		h.c.counts.remote.Add(1)
 		h.give(w)
 	}

@@ -41,6 +41,8 @@ type Client struct {
 	hub      *hub.Hub
 	switchboard
 	counts  counts
+	tasks   chan func()   // to a goroutine that waits for one
+	waiting atomic.Int32  // goroutines that wait for a task
 	closing chan struct{} // closed by Close and Shutdown: nothing is granted any more
 	stopped chan struct{} // closed by Close: what runs in the background gives up
 
@@ -92,6 +94,7 @@ func New(rc rueidis.Client, opts Options) (*Client, error) {
 		rc:      rc,
 		opts:    opts,
 		uuid:    newUUID(),
+		tasks:   make(chan func()),
 		closing: make(chan struct{}),
 		stopped: make(chan struct{}),
 		homes:   map[string]*home{},
@@ -283,15 +286,36 @@ func (c *Client) held(change int) {
 }
 
 // spawn runs f on a goroutine that Close waits for, if it was started before or by such a
-// goroutine.
+// goroutine. Goroutines are used again: what they grew their stacks for is most of what one costs.
 func (c *Client) spawn(f func()) {
 	c.mu.Lock()
 	c.running++
 	c.mu.Unlock()
-	go func() {
-		defer c.finished()
+	select {
+	case c.tasks <- f:
+	default:
+		go c.work(f)
+	}
+}
+
+// idleWorkers is how many goroutines wait for the next task at most.
+const idleWorkers = 64
+
+func (c *Client) work(f func()) {
+	for {
 		f()
-	}()
+		c.finished()
+		if c.waiting.Add(1) > idleWorkers {
+			c.waiting.Add(-1)
+			return
+		}
+		select {
+		case f = <-c.tasks:
+			c.waiting.Add(-1)
+		case <-c.stopped:
+			return
+		}
+	}
 }
 
 func (c *Client) finished() {

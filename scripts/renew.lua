@@ -5,16 +5,20 @@
 -- ARGV[2 * i]       its lease in milliseconds
 --
 -- Reply: an array with one number for each lock:
---        1  the owner has it for the whole lease from now
+--        1  the owner has it for the whole lease from now, or longer
 --        0  it is not the owner's: free, somebody else's, or not a lock at all
 --
--- Twice: it sets the same expiry again. PEXPIRE is among the commands that a server
--- without memory left still accepts.
+-- Twice: it sets the same expiry again, and never an earlier one: a renewal that comes late must
+-- not take back what was granted since. PEXPIRE is among the commands that a server without memory
+-- left still accepts.
 local renewed = {}
 for i, lock in ipairs(KEYS) do
   -- pcall, so that one key of another type does not fail the others.
   if redis.pcall('hexists', lock, ARGV[2 * i - 1]) == 1 then
-    renewed[i] = redis.call('pexpire', lock, ARGV[2 * i])
+    if redis.call('pttl', lock) < tonumber(ARGV[2 * i]) then
+      redis.call('pexpire', lock, ARGV[2 * i])
+    end
+    renewed[i] = 1
   else
     renewed[i] = 0
   end
