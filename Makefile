@@ -39,6 +39,11 @@ bench: ## run all benchmarks, each for BENCHTIME (default 1s)
 	@.ci/need redis-server
 	$(GO) test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) ./...
 
+.PHONY: rivals
+rivals: ## run lockgen beside other libraries, in a module of its own (bench)
+	@.ci/need redis-server
+	cd bench && $(GO) run . $(RIVALS)
+
 .PHONY: generate
 generate: ## write the lock wrappers of all packages again
 	$(GO) run ./cmd/lockgen ./...
