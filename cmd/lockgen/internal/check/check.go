@@ -161,13 +161,15 @@ func (c *checker) nameOne(iface *directive.Interface) names {
 	pos, end := iface.Spec.Name.Pos(), iface.Spec.Name.End()
 	if d.Name != nil {
 		pos, end = d.Name.ValuePos()
-		if !token.IsIdentifier(d.Name.Value) || d.Name.Value == "_" {
-			c.list.Add(pos, end, "name %q is not an identifier", d.Name.Value)
+		if wrong := c.unusable(d.Name.Value); wrong != "" {
+			c.list.Add(pos, end, "name %q %s", d.Name.Value, wrong)
+			return n
 		}
 		lower = !ast.IsExported(d.Name.Value)
 	}
 	if d.Verb == directive.Locks {
 		n.typ = c.names.Pick("redis" + upperFirst(base))
+		c.given[n.typ] = pos
 		n.constructor = prefixed("New", base)
 		if d.Name != nil {
 			n.constructor = d.Name.Value
@@ -183,6 +185,24 @@ func (c *checker) nameOne(iface *directive.Interface) names {
 	c.claim(n.constructor, pos, end, hintName)
 	c.claim(n.keys, iface.Spec.Name.Pos(), iface.Spec.Name.End(), "rename one of them")
 	return n
+}
+
+// unusable says why nothing in package scope can have a name, or "".
+func (c *checker) unusable(name string) string {
+	switch {
+	case !token.IsIdentifier(name) || name == "_":
+		return "is not an identifier"
+	case types.Universe.Lookup(name) != nil:
+		return "is predeclared, and the output needs what it stands for"
+	case name == "init" || name == "main" && c.pkg.Name == "main":
+		return "is for a function"
+	}
+	for _, file := range c.pkg.Files {
+		if path, imported := file.Imports[name]; imported {
+			return "is that of an import here, " + path
+		}
+	}
+	return ""
 }
 
 const hintName = "choose another with name="
@@ -273,6 +293,10 @@ func (c *checker) object(iface *directive.Interface) (*types.TypeName, *types.In
 		for _, f := range it.Methods.List {
 			c.consumed[f] = true
 		}
+	}
+	if spec.Name.Name == "_" {
+		c.list.Add(spec.Name.Pos(), spec.Name.End(), "an annotated interface needs a name")
+		return nil, nil
 	}
 	obj, ok := c.pkg.Info.Defs[spec.Name].(*types.TypeName)
 	if !ok {
