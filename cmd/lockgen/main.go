@@ -67,7 +67,8 @@
 //	require=all         each method of the service must have a lock or a nolock
 //
 // The options wait, watchdog and lease can stand on a lock, on the interface, and in a directive defaults in the package comment; the
-// nearest counts.
+// nearest counts. The locks of one method are taken together: what one of them says about wait, watchdog, lease, busy and ctx counts for all, and
+// they must not contradict each other.
 //
 // # Results
 //
