@@ -521,31 +521,32 @@ func TestFault_TrustNeverOverlaps(t *testing.T) {
 func TestFault_ClosingWithAHandOverUnderWay(t *testing.T) {
 	t.Parallel()
 	// Each returns with something under way that Deliver of both proxies lets come to its end.
-	states := map[string]func(t *testing.T, s *split) (waiters []<-chan locked){
-		"in line": func(t *testing.T, s *split) []<-chan locked {
+	states := map[string]func(t *testing.T, s *split) <-chan locked{
+		"in line": func(t *testing.T, s *split) <-chan locked {
 			s.stranger(hour)
 			got := lockLater(patient(t), s.client.Mutex(s.key))
 			s.inLine(t)
 			s.server.Do("DEL", s.key) // and nobody says so
-			return []<-chan locked{got}
+			return got
 		},
-		"in line, asking again": func(t *testing.T, s *split) []<-chan locked {
+		"in line, asking again": func(t *testing.T, s *split) <-chan locked {
 			s.stranger(hour)
 			got := lockLater(patient(t), s.client.Mutex(s.key))
+			s.inLine(t)
 			s.askNow(t)
 			s.server.Do("DEL", s.key) // it will be granted
-			return []<-chan locked{got}
+			return got
 		},
-		"handed over, not heard of": func(t *testing.T, s *split) []<-chan locked {
+		"handed over, not heard of": func(t *testing.T, s *split) <-chan locked {
 			held, err := clientOf(t, s.server.URL(), lockrt.Options{}).Mutex(s.key).Lock(patient(t))
 			require.NoError(t, err)
 			got := lockLater(patient(t), s.client.Mutex(s.key))
 			s.inLine(t)
 			s.messages.Blackhole(redistest.Replies)
 			require.NoError(t, held.Unlock(t.Context()))
-			return []<-chan locked{got}
+			return got
 		},
-		"handed over, and asking for all of a fixed lease": func(t *testing.T, s *split) []<-chan locked {
+		"handed over, and asking for all of a fixed lease": func(t *testing.T, s *split) <-chan locked {
 			held, err := clientOf(t, s.server.URL(), lockrt.Options{}).Mutex(s.key).Lock(patient(t))
 			require.NoError(t, err)
 			got := lockLater(patient(t), s.client.Mutex(s.key), lockrt.WithLease(time.Hour))
@@ -553,9 +554,9 @@ func TestFault_ClosingWithAHandOverUnderWay(t *testing.T) {
 			s.commands.Blackhole(redistest.Requests)
 			require.NoError(t, held.Unlock(t.Context()))
 			s.settle(t)
-			return []<-chan locked{got}
+			return got
 		},
-		"releasing, and kept": func(t *testing.T, s *split) []<-chan locked {
+		"releasing, and kept": func(t *testing.T, s *split) <-chan locked {
 			held, err := s.client.Mutex(s.key).Lock(patient(t))
 			require.NoError(t, err)
 			got := lockLater(patient(t), s.client.Mutex(s.key), lockrt.WithWatchdog(time.Hour))
@@ -564,9 +565,9 @@ func TestFault_ClosingWithAHandOverUnderWay(t *testing.T) {
 			s.commands.Blackhole(redistest.Replies)
 			go func() { _ = held.Unlock(context.Background()) }()
 			until(t, "it is kept", func() bool { return s.ran() > ran })
-			return []<-chan locked{got}
+			return got
 		},
-		"releasing, and in line again": func(t *testing.T, s *split) []<-chan locked {
+		"releasing, and in line again": func(t *testing.T, s *split) <-chan locked {
 			held, err := s.client.Mutex(s.key).Lock(patient(t))
 			require.NoError(t, err)
 			other := lockLater(patient(t), clientOf(t, s.server.URL(), lockrt.Options{}).Mutex(s.key))
@@ -578,7 +579,7 @@ func TestFault_ClosingWithAHandOverUnderWay(t *testing.T) {
 			next := receive(t, other, "the lock")
 			require.NoError(t, next.err)
 			require.NoError(t, next.lease.Unlock(t.Context()), "given back to the one that is closed")
-			return []<-chan locked{got}
+			return got
 		},
 	}
 	for name, end := range closings() {
@@ -586,19 +587,18 @@ func TestFault_ClosingWithAHandOverUnderWay(t *testing.T) {
 			t.Run(name+", "+what, func(t *testing.T) {
 				t.Parallel()
 				s := newSplit(t, lockrt.Options{OpTimeout: patience})
-				waiters := begin(t, s)
+				waiting := begin(t, s)
 				closed := make(chan error, 1)
 				if name == "shutdown" {
 					go func() { _ = s.marker.Unlock(context.Background()) }()
 				}
 				go func() { closed <- end(s.client) }()
-				for _, got := range waiters {
-					if l := receive(t, got, "the end"); l.err == nil {
-						require.NoError(t, l.lease.Unlock(t.Context())) // it was faster
-					}
-				}
+				waiter := receive(t, waiting, "the end")
 				s.commands.Deliver()
 				s.messages.Deliver()
+				if waiter.err == nil { // it was faster
+					_ = waiter.lease.Unlock(t.Context())
+				}
 				require.NoError(t, receive(t, closed, "the end of "+name))
 				gone(t, s.server, s.key)
 				gone(t, s.server, "lockgen_waiting:{k}")
