@@ -388,3 +388,69 @@ func TestTell_OnlyProcessesOfThisLibraryHaveAChannel(t *testing.T) {
 		}
 	})
 }
+
+func TestLook_GoesPastThoseWhoDoNotListen(t *testing.T) {
+	t.Parallel()
+	onBackends(t, func(t *testing.T, s *scene) {
+		s.listen() // a Java program waits
+		holder, first, second := uuidOf(s, 0)+":1", newPeer(t, s.c, uuidOf(s, 2)), newPeer(t, s.c, uuidOf(s, 4))
+		_, err := s.acquire(holder)
+		require.NoError(t, err)
+		for _, owner := range []string{uuidOf(s, 1) + ":1", first.uuid + ":2", uuidOf(s, 3) + ":3", second.uuid + ":4"} {
+			_, err := s.ask(owner, "1")
+			require.NoError(t, err)
+		}
+		reply, err := s.giveBack(holder, "", "1", plain)
+		require.NoError(t, err)
+		require.EqualValues(t, 0, reply[0])
+		require.Equal(t, []string{"look 2"}, first.told())
+		require.Equal(t, []string{"soon 4 120000"}, second.told(), "in case the first one is not there")
+		require.Equal(t, []string{first.uuid + ":2", uuidOf(s, 3) + ":3", second.uuid + ":4"}, s.line())
+	})
+}
+
+func TestRelease_AnnouncesItWhateverTheLineIs(t *testing.T) {
+	t.Parallel()
+	for _, again := range []string{"", "7f7f7f7f-0000-8000-8000-000000000000:2"} {
+		onBackends(t, func(t *testing.T, s *scene) {
+			s.listen()
+			holder := uuidOf(s, 0) + ":1"
+			for _, release := range []func() error{
+				func() error { _, err := s.giveBack(holder, again, "0", plain); return err },
+				func() error { _, err := s.forceUnlock(""); return err },
+			} {
+				require.NoError(t, s.command("DEL", s.waiting()).Error())
+				_, err := s.acquire(holder)
+				require.NoError(t, err)
+				require.NoError(t, s.command("SET", s.waiting(), "no list").Error())
+				require.NoError(t, release())
+				require.Nil(t, s.dump())
+				require.Equal(t, []string{unlocked}, s.messages())
+			}
+			_, err := s.release(holder)
+			require.NoError(t, err, "sent twice")
+		})
+	}
+}
+
+// TestLateRequests_ShortenNothing has a lock whose owner was promised more since.
+func TestLateRequests_ShortenNothing(t *testing.T) {
+	t.Parallel()
+	onBackends(t, func(t *testing.T, s *scene) {
+		owner := uuidOf(s, 0) + ":1"
+		_, err := s.acquire(owner)
+		require.NoError(t, err)
+		require.NoError(t, s.command("PEXPIRE", "KEY", "3600000").Error())
+		_, err = s.acquire(owner)
+		require.NoError(t, err)
+		_, err = s.renew(owner)
+		require.NoError(t, err)
+		require.Greater(t, s.int("PTTL", "KEY"), int64(lease))
+
+		require.NoError(t, s.command("PERSIST", "KEY").Error())
+		n, err := s.renew(owner)
+		require.NoError(t, err)
+		require.EqualValues(t, 1, n)
+		require.Greater(t, s.int("PTTL", "KEY"), int64(other), "a lock that somebody made live for ever expires again")
+	})
+}
