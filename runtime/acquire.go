@@ -115,12 +115,12 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 		}
 	}
 
-	if q.join(w) {
-		leading = true
+	switch leading = q.join(w); {
+	case leading:
 		ask()
-	} else if w.once {
+	case w.once:
 		return ErrNotAcquired
-	} else {
+	default:
 		waits()
 		c.hear() // other processes may join the contest
 	}

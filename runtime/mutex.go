@@ -3,6 +3,7 @@ package runtime
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
@@ -40,7 +41,7 @@ func (m *Mutex) Lock(ctx context.Context, opts ...LockOption) (*Lease, error) {
 // TryLock tries once, without waiting for others, and fails with [ErrNotAcquired]. A key that
 // this process holds or already waits for is refused without a round trip. Redisson's tryLock.
 func (m *Mutex) TryLock(ctx context.Context, opts ...LockOption) (*Lease, error) {
-	return m.lock(ctx, "try lock", append(opts[:len(opts):len(opts)], WithWait(0)))
+	return m.lock(ctx, "try lock", append(slices.Clip(opts), WithWait(0)))
 }
 
 // Do locks, calls fn with the lease's context and unlocks, also if fn panics. Its error joins

@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"maps"
 	"strconv"
 	"strings"
 	"sync"
@@ -63,10 +64,7 @@ func (c *Client) told(e hub.Event) {
 		c.lines.Lock()
 		again := c.listened
 		c.listened = true
-		all := make(map[uint64]*home, len(c.switchboard.homes))
-		for n, h := range c.switchboard.homes {
-			all[n] = h
-		}
+		all := maps.Clone(c.switchboard.homes)
 		c.lines.Unlock()
 		for n, h := range all {
 			h.resubscribed(n)

@@ -163,7 +163,7 @@ func (o *owner) paramList(m *model.Method, fr *frame) []jen.Code {
 		switch last := len(m.Params) - 1; {
 		case m.Variadic && i == last:
 			param.Add(o.variadic(p.Type))
-		case i < last && !(m.Variadic && i+1 == last) && sameType(p, m.Params[i+1]):
+		case i < last && (!m.Variadic || i+1 != last) && sameType(p, m.Params[i+1]):
 			// The next one names the type of both.
 		default:
 			param.Add(o.code(p.Type))
