@@ -100,8 +100,11 @@ func TestFault_WaitersAreServedWithoutASubscription(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			hooks, waiting, _ := watch()
-			l := newLine(t, lockrt.Options{Hooks: hooks})
-			lost := l.proxy.DropReply(redistest.Command("SUBSCRIBE"), 0, mode)
+			l := &line{server: redistest.Shared(t), key: redistest.Key(t, "k")}
+			l.proxy = redistest.Proxy(t, l.server.Addr())
+			lost := l.proxy.DropReply(redistest.Command("SUBSCRIBE"), 0, mode) // before the client holds anything: it listens from then on
+			l.client = clientOf(t, l.proxy.URL(), lockrt.Options{Hooks: hooks})
+			l.warm(t)
 			holder := newClient(t, lockrt.Options{})
 			held, err := holder.Mutex(l.key).Lock(patient(t), unexpiring)
 			require.NoError(t, err)
