@@ -338,6 +338,22 @@ func TestHandOver_WithoutMemory(t *testing.T) {
 	require.Equal(t, []string{me.uuid + ":2"}, s.line())
 }
 
+// TestNotPermitted shows that an error that says nothing about whose the lock is stays an error.
+func TestNotPermitted(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	admin := newSceneUnheard(t, server.Client())
+	admin.set(oursHeld)
+	server.Do("ACL", "SETUSER", "half", "on", ">pass", "~*", "&*", "+@all", "-hexists")
+	half := *admin
+	half.c = server.NewClient(func(o *rueidis.ClientOption) { o.Username, o.Password = "half", "pass" })
+	_, err := half.renew(ours)
+	require.ErrorContains(t, err, "can't run this command")
+	_, err = half.release(ours)
+	require.ErrorContains(t, err, "can't run this command")
+	require.Equal(t, fields{ours: "1"}, admin.dump())
+}
+
 func TestInspect(t *testing.T) {
 	t.Parallel()
 	onBackends(t, func(t *testing.T, s *scene) {

@@ -32,8 +32,13 @@ local function reply(what)
   return {what, tonumber(now[1]), tonumber(now[2])}
 end
 
--- pcall, because a key of another type is simply not the owner's lock.
-if redis.pcall('hexists', KEYS[1], ARGV[1]) ~= 1 then
+-- pcall, because a key of another type is simply not the owner's lock. Any other error says nothing
+-- about whose it is.
+local held = redis.pcall('hexists', KEYS[1], ARGV[1])
+if type(held) == 'table' and not string.find(held.err, 'WRONGTYPE') then
+  return held
+end
+if held ~= 1 then
   local first = redis.pcall('lindex', KEYS[2], 0)
   if redis.pcall('lrem', KEYS[2], 1, ARGV[1]) == 1 and first == ARGV[1] then
     -- The first in line listens for more than the others do: somebody has to.

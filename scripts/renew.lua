@@ -13,8 +13,13 @@
 -- left still accepts.
 local renewed = {}
 for i, lock in ipairs(KEYS) do
-  -- pcall, so that one key of another type does not fail the others.
-  if redis.pcall('hexists', lock, ARGV[2 * i - 1]) == 1 then
+  -- pcall, so that one key of another type does not fail the others. Any other error says nothing
+  -- about whose the lock is.
+  local held = redis.pcall('hexists', lock, ARGV[2 * i - 1])
+  if type(held) == 'table' and not string.find(held.err, 'WRONGTYPE') then
+    return held
+  end
+  if held == 1 then
     if redis.call('pttl', lock) < tonumber(ARGV[2 * i]) then
       redis.call('pexpire', lock, ARGV[2 * i])
     end
