@@ -120,24 +120,28 @@ func (h *home) leave(w *waiter) {
 func (h *home) close() {
 	h.mu.Lock()
 	h.shut = true
-	var leases []*Lease
-	if h.hold != nil {
-		leases = append(leases, h.hold.leases...)
-	}
+	hd := h.hold
 	h.mu.Unlock()
-	for _, l := range leases {
-		l.end(ErrClosed)
+	if hd != nil {
+		h.tell(hd, ErrClosed)
 	}
 }
 
-// guard returns what guards the present hold, or nil.
-func (h *home) guard() *watchdog.Lease {
+// held returns the present hold, or nil.
+func (h *home) held() *hold {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.hold == nil {
-		return nil
+	return h.hold
+}
+
+// tell ends the leases of a hold.
+func (h *home) tell(hd *hold, cause error) {
+	h.mu.Lock()
+	leases := slices.Clone(hd.leases)
+	h.mu.Unlock()
+	for _, l := range leases {
+		l.end(cause)
 	}
-	return &h.hold.guard
 }
 
 func (h *home) head() *waiter {
@@ -237,12 +241,9 @@ func (h *home) lose(hd *hold, cause error) {
 	h.hold = nil
 	h.busy++ // the next one asks when the present one knows
 	hd.lost = lost(cause)
-	leases := slices.Clone(hd.leases)
 	h.mu.Unlock()
 
-	for _, l := range leases {
-		l.end(hd.lost)
-	}
+	h.tell(hd, lost(cause))
 
 	h.mu.Lock()
 	h.busy--

@@ -71,7 +71,7 @@ func (m *Mutex) ForceUnlock(ctx context.Context) (bool, error) {
 		return fail(err)
 	}
 	defer m.c.exit(h)
-	guard := h.guard() // before: what is granted after is not what was taken
+	hd := h.held() // before: what is granted after is not what was taken
 	got, err := bounded(ctx, m.c, func() reply {
 		taken, err := m.c.run(scripts.ForceUnlock,
 			[]string{m.key, waitingList(m.key), lockChannel(m.key)},
@@ -81,8 +81,9 @@ func (m *Mutex) ForceUnlock(ctx context.Context) (bool, error) {
 	if err = cmpOr(err, got.err); err != nil {
 		return fail(refused(err))
 	}
-	if got.taken && guard != nil {
-		m.c.watchdog.Lose(guard, watchdog.ErrRefused)
+	if got.taken && hd != nil {
+		m.c.watchdog.Lose(&hd.guard, watchdog.ErrRefused)
+		h.tell(hd, lost(watchdog.ErrRefused)) // if the message that says the same is about to
 	}
 	return got.taken, nil
 }
