@@ -115,7 +115,8 @@ func TestMutex_GoroutinesAreServedInOrder(t *testing.T) {
 	wg.Wait()
 	require.IsIncreasing(t, order)
 	require.Len(t, order, 20)
-	require.EqualValues(t, 1, server.CommandStats()["evalsha"], "one release, after the last of them")
+	// One release after the last of them, and now and then, by the clock, whether others wait.
+	require.LessOrEqual(t, server.CommandStats()["evalsha"], int64(len(order)), "asking and releasing would be two each")
 }
 
 func TestMutex_OtherProcessesGetTheirTurn(t *testing.T) {
