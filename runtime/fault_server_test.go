@@ -107,6 +107,7 @@ func TestFault_OneCallersDeadlineIsNotAnothers(t *testing.T) {
 	proxy := redistest.Proxy(t, server.Addr())
 	l := &line{server: server, proxy: proxy, client: clientOf(t, proxy.URL(), lockrt.Options{}), key: "k"}
 	l.warm(t)
+	until(t, "it listens, by a connection of its own", func() bool { return channels(t, server) == 1 })
 	conns := proxy.Conns()
 	acquires := l.seen(scripts.Acquire)
 
