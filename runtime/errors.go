@@ -30,6 +30,7 @@ type Error struct {
 	Err error
 }
 
+// Error says what was to be done to which key, and what went wrong.
 func (e *Error) Error() string { return fmt.Sprintf("lockgen: %s %q: %v", e.Op, e.Key, e.Err) }
 
 // Unwrap returns what went wrong.
@@ -43,6 +44,7 @@ type KeyError struct {
 	Reason string // "is nil", "is empty", ...
 }
 
+// Error says which part of which key is unusable, and why.
 func (e *KeyError) Error() string {
 	path := e.Path
 	if path == "" {

@@ -39,6 +39,7 @@ type UnconfirmedError struct {
 	Last error         // of the last try that failed; nil if none was answered
 }
 
+// Error says for how long nothing was confirmed, and how the last try failed.
 func (e *UnconfirmedError) Error() string {
 	if e.Last == nil {
 		return fmt.Sprintf("no answer to its renewal for %v", e.For)
@@ -46,6 +47,7 @@ func (e *UnconfirmedError) Error() string {
 	return fmt.Sprintf("not renewed for %v: %v", e.For, e.Last)
 }
 
+// Unwrap returns how the last try failed, or nil.
 func (e *UnconfirmedError) Unwrap() error { return e.Last }
 
 // A Lease is what the watchdog guards. Its exported fields are set before [Watchdog.Start]
