@@ -86,6 +86,7 @@ type Value struct {
 	Steps []Step // on from the parameter
 	Deref bool   // the last step, or the parameter, is a pointer to the value
 	Leaf  Leaf
+	Type  types.Type // of what the path names, before it is dereferenced or asked for its key
 }
 
 // A Step selects a field or calls a method without arguments.

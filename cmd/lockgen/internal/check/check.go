@@ -22,6 +22,24 @@ import (
 type Output struct {
 	Source string // the file that it is made from
 	Model  *model.File
+	Uses   []Use // what its interfaces lock, in their order
+}
+
+// A Use is one method of an annotated interface and what it locks.
+type Use struct {
+	Name      string // orders.Service.Pay
+	Interface *types.TypeName
+	Verb      directive.Verb // of the interface
+	Method    *model.Method
+	Pos       token.Pos // of the method, or of the interface if the method is from elsewhere
+	Keys      []UsedKey // none if it has no lock
+	Options   []directive.Given
+}
+
+// A UsedKey is a key with the directive that says it.
+type UsedKey struct {
+	*model.Key
+	Directive *directive.Directive
 }
 
 // Package checks one package. What it returns is complete only if nothing was noted in list.
@@ -41,8 +59,9 @@ func Package(list *diag.List, pkg *load.Package) []Output {
 	c.nameAll()
 	var outputs []Output
 	for _, file := range pkg.Files {
+		c.uses = nil
 		if out := c.file(file); out != nil {
-			outputs = append(outputs, Output{file.Name, out})
+			outputs = append(outputs, Output{file.Name, out, c.uses})
 		}
 	}
 	c.unconsumed()
@@ -53,7 +72,9 @@ func Package(list *diag.List, pkg *load.Package) []Output {
 type checker struct {
 	list     *diag.List
 	pkg      *load.Package
-	timing   directive.Timing // of the package
+	timing   directive.Timing     // of the package
+	preset   *directive.Directive // where that is from, or nil
+	uses     []Use                // of the file that is being checked
 	consumed map[*ast.Field]bool
 	names    *templates.Names // package scope and what is generated
 	given    map[string]token.Pos
@@ -88,7 +109,7 @@ func (c *checker) index() {
 	for _, shared := range c.pkg.Shared {
 		maps.Copy(c.docs, shared.Methods)
 		if shared.Defaults != nil {
-			c.timing = shared.Defaults.Timing
+			c.timing, c.preset = shared.Defaults.Timing, shared.Defaults
 		}
 	}
 	for name := range c.pkg.Declared {
@@ -107,7 +128,7 @@ func (c *checker) defaults() {
 			c.list.Add(d.Slash, d.End, "defaults is given twice for package %s, first at %s", c.pkg.Name, c.list.Place(first.Slash))
 		default:
 			first = d
-			c.timing = d.Timing
+			c.timing, c.preset = d.Timing, d
 		}
 	}
 	annotated := slices.ContainsFunc(c.pkg.Files, func(f *load.File) bool { return len(f.Directives.Interfaces) > 0 })

@@ -49,6 +49,25 @@ func (c *checker) lock(iface *directive.Interface, m *method, context int) *mode
 	return l
 }
 
+// use notes what a method locks.
+func (c *checker) use(iface *directive.Interface, m *method, out *model.Method) {
+	pos, _ := m.pos(iface)
+	u := Use{
+		Name:      c.pkg.Name + "." + iface.Spec.Name.Name + "." + m.fn.Name(),
+		Interface: c.pkg.Info.Defs[iface.Spec.Name].(*types.TypeName),
+		Verb:      iface.Directive.Verb,
+		Method:    out,
+		Pos:       pos,
+	}
+	if out.Lock != nil {
+		for i, k := range out.Lock.Keys {
+			u.Keys = append(u.Keys, UsedKey{k, m.directives[i]})
+		}
+		u.Options = directive.Effective(m.directives, iface.Directive, c.preset)
+	}
+	c.uses = append(c.uses, u)
+}
+
 // addKey adds a key that the lock doesn't have yet.
 func (c *checker) addKey(l *model.Lock, k *model.Key, d *directive.Directive) {
 	for _, other := range l.Keys {

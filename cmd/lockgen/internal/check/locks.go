@@ -24,6 +24,7 @@ func (c *checker) locks(iface *directive.Interface) *model.Locks {
 	out := &model.Locks{Interface: obj, TypeParams: typeParams(obj), Type: n.typ, Constructor: n.constructor, Keys: n.keys}
 	for _, m := range c.methods(iface, typ) {
 		if method := c.entity(iface, m); method != nil {
+			c.use(iface, m, method)
 			out.Methods = append(out.Methods, method)
 		}
 	}

@@ -24,6 +24,7 @@ func (c *checker) service(iface *directive.Interface) *model.Service {
 	for _, m := range c.methods(iface, typ) {
 		locked = locked || m.has(directive.Lock)
 		if method := c.serviceMethod(iface, m); method != nil {
+			c.use(iface, m, method)
 			out.Methods = append(out.Methods, method)
 		}
 	}

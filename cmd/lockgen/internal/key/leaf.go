@@ -14,6 +14,7 @@ func (w *walk) leaf(part Part) error {
 	refuse := func(format string, args ...any) error {
 		return errorAt(part.Off, part.End, "key path "+w.text+": "+format, args...)
 	}
+	w.value.Type = w.typ
 	if own, err := w.ownKey(part); own || err != nil {
 		return err
 	}

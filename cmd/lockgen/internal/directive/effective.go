@@ -1,0 +1,50 @@
+package directive
+
+import "slices"
+
+// A Given is an option that has an effect on a lock.
+type Given struct {
+	*Arg
+	By Verb // of the directive that gives it: lock, service, locks or defaults
+}
+
+// Effective lists the options that count for a method's locks, in the order of the table. The nearest counts: of the locks, of the interface,
+// then of the package's defaults, which can be nil. What only names things (the key, the context) is left out.
+func Effective(locks []*Directive, iface, defaults *Directive) []Given {
+	levels := [][]*Directive{locks, {iface}, {defaults}}
+	var all []Given
+	for _, o := range options {
+		if !slices.Contains(o.verbs, Lock) || slices.Contains(naming, o.name) {
+			continue
+		}
+		given, level := nearest(levels, o.name)
+		if given.Arg == nil {
+			continue
+		}
+		if other, at := nearest(levels, excluded[o.name]); other.Arg != nil && at < level {
+			continue
+		}
+		all = append(all, given)
+	}
+	return all
+}
+
+var (
+	naming   = []string{"key", "ctx"}
+	excluded = map[string]string{"watchdog": "lease", "lease": "watchdog"}
+)
+
+// nearest finds the option in the first level that has it.
+func nearest(levels [][]*Directive, name string) (Given, int) {
+	for i, level := range levels {
+		for _, d := range level {
+			if d == nil {
+				continue
+			}
+			if a := d.arg(name); a != nil {
+				return Given{a, d.Verb}, i
+			}
+		}
+	}
+	return Given{}, 0
+}
