@@ -122,6 +122,9 @@ func everyStep(t *testing.T, server *redistest.RedisServer, url string) string {
 	if lease := hold(); lease != nil {
 		unlock("lock", locked{lease, nil})
 	}
+	if lease := hold(lockrt.WithFencing()); lease != nil {
+		unlock("lock with a token", locked{lease, nil})
+	}
 	if lease := hold(lockrt.WithWatchdog(short)); lease != nil {
 		r.add("renew", receive(t, renewed, "the renewal").Err)
 		_, err := lease.TTL(ctx)

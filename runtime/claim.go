@@ -17,6 +17,8 @@ const claimLease = 2 * time.Second
 type claim struct {
 	n        uint64
 	owner    string        // as Redisson names a thread: <uuid>:<n>
+	place    string        // in line: the owner, and the tokens that it is to be handed over with
+	tokens   tokens        // that it was granted, or handed over, with
 	made     time.Time     // before the first request that names it
 	ttl      time.Duration // the longest that it asked for
 	seen     sighting      // of the last answer
@@ -42,7 +44,8 @@ func (s sighting) earliest(at time.Time) time.Time { return s.local.Add(at.Sub(s
 func (h *home) claimFor(t terms) *claim {
 	if h.claim == nil {
 		n := h.c.claims.Add(1)
-		h.claim = &claim{n: n, owner: h.c.uuid + ":" + strconv.FormatUint(n, 10), made: time.Now()}
+		owner := h.c.uuid + ":" + strconv.FormatUint(n, 10)
+		h.claim = &claim{n: n, owner: owner, place: h.c.place(owner, t), made: time.Now()}
 		h.c.connect(n, h)
 	}
 	h.claim.ttl = max(h.claim.ttl, t.ttl)
@@ -66,6 +69,7 @@ func (h *home) ask(w *waiter) {
 	h.busy++
 	cl := h.claimFor(w.terms)
 	cl.asking, cl.look = true, false
+	drawn := h.wants(w.terms)
 	line := notInLine
 	switch {
 	case cl.standing:
@@ -80,10 +84,14 @@ func (h *home) ask(w *waiter) {
 	h.c.spawn(func() {
 		defer h.c.leave(h)
 		sent := time.Now() // before the request: trust is counted from here
-		reply, err := h.c.run(scripts.Acquire,
-			[]string{h.key, waitingList(h.key)},
-			[]string{millis(w.terms.ttl), cl.owner, line}).AsIntSlice()
-		if rest := h.settle(w, cl, sent, reply, err); rest != nil {
+		keys := []string{h.key, waitingList(h.key)}
+		args := []string{millis(w.terms.ttl), cl.place, line}
+		if drawn > 0 {
+			keys = append(keys, tokenCounter(h.key))
+			args = append(args, strconv.Itoa(drawn), millis(h.c.opts.keepTokens()))
+		}
+		reply, err := h.c.run(scripts.Acquire, keys, args).AsIntSlice()
+		if rest := h.settle(w, cl, sent, drawn, reply, err); rest != nil {
 			rest()
 		}
 	})
@@ -92,9 +100,9 @@ func (h *home) ask(w *waiter) {
 // granted is the reply of the acquire script that means yes.
 const granted = -2
 
-// settle deals with the answer to the request that w sent with cl. It returns what is left to do
-// when nobody wants what was granted, or may have been.
-func (h *home) settle(w *waiter, cl *claim, sent time.Time, reply []int64, err error) (rest func()) {
+// settle deals with the answer to the request that w sent with cl, for so many tokens. It returns what
+// is left to do when nobody wants what was granted, or may have been.
+func (h *home) settle(w *waiter, cl *claim, sent time.Time, drawn int, reply []int64, err error) (rest func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.busy--
@@ -121,6 +129,7 @@ func (h *home) settle(w *waiter, cl *claim, sent time.Time, reply []int64, err e
 	case yes && cl.taken:
 		cl.taken, cl.ours = false, true // what Redis said is over; it is asked again, or given up as if it was not
 	case yes:
+		cl.tokens = newTokens(reply[1], drawn)
 		h.take(cl, w.terms, sent, w.terms.ttl)
 		h.give(next)
 		return nil
@@ -148,12 +157,13 @@ func (h *home) settle(w *waiter, cl *claim, sent time.Time, reply []int64, err e
 func serverTime(reply []int64) time.Time { return time.Unix(reply[0], reply[1]*1000) }
 
 // handed deals with the message that another process handed the lock over to the claim n, when the
-// server had the time at. others says whether more processes stand in line.
+// server had the time at. others says whether more processes stand in line, token is
+// the first of the fencing tokens that came with it, or 0.
 //
 // Nobody here sent the request that did it, so "before it was sent" does not exist to count trust
 // from. But it was not done before the server had that time, and an earlier answer says when that
 // can have been the earliest.
-func (h *home) handed(n uint64, at time.Time, others bool) {
+func (h *home) handed(n uint64, at time.Time, others bool, token int64) {
 	received := time.Now()
 	var rest func()
 	h.mu.Lock()
@@ -184,13 +194,14 @@ func (h *home) handed(n uint64, at time.Time, others bool) {
 	case w == nil && h.busy == 0:
 		rest = h.abandon()
 	case w == nil || !h.c.granting(): // who is busy, or leaves, gives it back
-	case !w.terms.renew, !time.Now().Before(from.Add(first - watchdog.Margin(first))):
+	case !w.terms.renew, w.terms.fenced && token == 0, !time.Now().Before(from.Add(first - watchdog.Margin(first))):
 		h.remind(cl) // to ask for what it needs
 	default:
 		if cl.asking {
 			cl.settled = make(chan bool, 1)
 		}
 		cl.wanted = cl.wanted || others
+		cl.tokens = newTokens(token, h.c.tokensInLine())
 		h.take(cl, w.terms, from, first).handed = true
 		h.c.counts.remote.Add(1)
 		h.give(w)
@@ -314,8 +325,9 @@ func (h *home) goOn(again *claim, t terms, done released, err error) (rest func(
 	again.doubt = again.doubt || unknown(err) // that release may still come to pass, and give it the lock
 	w := h.head()
 	switch {
-	case done.what == kept && w != nil && w.terms == t && h.c.granting() &&
+	case done.what == kept && w != nil && w.terms == t && h.c.granting() && (!t.fenced || done.token > 0) &&
 		time.Now().Before(done.sent.Add(t.ttl-watchdog.Margin(t.ttl))):
+		again.tokens = newTokens(done.token, h.c.tokensInLine())
 		h.take(again, t, done.sent, t.ttl).handed = true
 		h.give(w)
 		return nil

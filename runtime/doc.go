@@ -36,12 +36,17 @@
 //     waited is passed over; a message that gets lost delays a waiter until then at most.
 //  5. Every call ends with its context, also when Redis does not answer. Unlock and Close run to
 //     their end even if a context is cancelled, within [Options.OpTimeout].
-//  6. Nothing is left behind: goroutines, subscriptions, keys, timers. Close waits for them.
+//  6. Nothing is left behind: goroutines, subscriptions, keys, timers. Close waits for them. Counters of
+//     fencing tokens expire, see [Options.TokenTTL].
+//  7. Tokens rise. The fencing token of a lease taken [WithFencing] is larger than that of every earlier
+//     lease of the key that has one, also after Redis was restarted empty or a replica took over that
+//     had missed the last writes, unless its clock is behind by more than that took.
 //
 // What is not promised: a process that was stopped for longer than its lease does not know it
 // until it runs again, and a Redis that lost its data grants what it had granted before. No lock with a
 // lease excludes the effects of work that is already under way; [Lease.Err] is cheap, ask it before
-// what cannot be undone.
+// what cannot be undone. For both cases there is the token: send [Lease.Token] with each write, and let
+// the resource refuse one that is smaller than the largest it has seen.
 //
 // # The life of a lease
 //
@@ -72,6 +77,7 @@
 //	redisson_lock__channel:{order:42}   channel of Redisson: message 0 when the lock is free
 //	lockgen_waiting:{order:42}          list of the clients that wait; Redisson knows nothing of it
 //	lockgen_process:<uuid>              channel on which one client is told what concerns it
+//	redisson_lock_token:{order:42}      counter of fencing tokens, of Redisson's RFencedLock; expires
 //
 // # For those who know Redisson
 //
@@ -87,11 +93,14 @@
 //	RLock.remainTimeToLive()                Lease.TTL(ctx), Mutex.Inspect(ctx)
 //	RLock.isLocked(), getHoldCount()        Mutex.Inspect(ctx)
 //	RLock.expire(d)                         Lease.Extend(ctx, d)
+//	RFencedLock.lockAndGetToken()           Mutex.Lock(ctx, WithFencing()), Lease.Token
+//	RFencedLock.tryLockAndGetToken()        Mutex.TryLock(ctx, WithFencing()), Lease.Token
 //	Config.setLockWatchdogTimeout           Options.Watchdog, WithWatchdog(d) for one lock
 //
 // # Reentry
 //
 // Locking a key under the context of its own lease enters again: no round trip, one more lease to
 // unlock, and the last Unlock frees the key. Any other context is a stranger, in the same
-// goroutine too, and waits. So hand on [Lease.Context] to what is done under the lock.
+// goroutine too, and waits. So hand on [Lease.Context] to what is done under the lock. [WithOwner] makes
+// a whole tree of calls one holder, whatever contexts it derives, as a thread is in Java.
 package runtime

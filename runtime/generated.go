@@ -23,10 +23,14 @@ type Spec struct {
 	Wait     time.Duration // [UntilDone], 0 to try once, or a bound for all keys together
 	Watchdog time.Duration // 0 for [Options.Watchdog]
 	Lease    time.Duration // a fixed length without renewal; 0 for the watchdog
+	Fence    bool          // with a fencing token, which the method finds by [TokenFrom]
 }
 
 func (s *Spec) options() []LockOption {
 	opts := []LockOption{WithWait(s.Wait)}
+	if s.Fence {
+		opts = append(opts, WithFencing())
+	}
 	switch {
 	case s.Lease != 0:
 		opts = append(opts, WithLease(s.Lease))

@@ -58,6 +58,7 @@ type hold struct {
 	// Guarded by home.mu.
 	leases []*Lease      // of the present holder: one, and one more for each reentry
 	limit  time.Duration // of the present holder: WithMaxHold, or 0
+	tokens tokens        // what is left of them
 	passed int           // times it went to another goroutine without a word to Redis
 	handed bool          // it came from another process of this library, so the next turn is Redisson's
 	wanted bool          // another process of this library waits for it
@@ -81,14 +82,30 @@ func (h *home) join(w *waiter) bool {
 	return w.place.leading
 }
 
-// reenter makes l one more lease of outer's hold, if outer still has it.
-func (h *home) reenter(outer, l *Lease) bool {
+// reenter makes l one more lease of the hold, if outer still has it.
+func (hd *hold) reenter(outer, l *Lease) bool {
+	h := hd.home
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.shut || h.hold == nil || h.hold != outer.hold || outer.unlocked || outer.ended() != nil {
+	if h.shut || h.hold != hd || outer.unlocked || outer.ended() != nil {
 		return false
 	}
-	h.attach(h.hold, l)
+	h.attach(hd, l)
+	return true
+}
+
+// reenterBy makes l one more lease of the present hold, if its owner has that.
+func (h *home) reenterBy(l *Lease) bool {
+	if l.owner == nil {
+		return false
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	hd := h.hold
+	if h.shut || hd == nil || hd.lost != nil || len(hd.leases) == 0 || hd.leases[0].owner != l.owner {
+		return false
+	}
+	h.attach(hd, l)
 	return true
 }
 
@@ -97,7 +114,7 @@ func (h *home) leave(w *waiter) {
 	h.mu.Lock()
 	if w.place.granted {
 		h.mu.Unlock()
-		h.c.spawn(func() { _ = h.unlock(w.lease) })
+		h.c.spawn(func() { _ = w.lease.hold.unlock(w.lease) })
 		return
 	}
 	var rest func()
@@ -166,7 +183,8 @@ func (h *home) promote() {
 }
 
 // unlock ends l. The last lease of a hold passes it on or frees it.
-func (h *home) unlock(l *Lease) error {
+func (hd *hold) unlock(l *Lease) error {
+	h := hd.home
 	h.mu.Lock()
 	if l.unlocked {
 		h.mu.Unlock()
@@ -178,7 +196,6 @@ func (h *home) unlock(l *Lease) error {
 	l.end(ErrReleased) // before anybody else can get it
 
 	h.mu.Lock()
-	hd := l.hold
 	hd.leases = slices.DeleteFunc(hd.leases, func(x *Lease) bool { return x == l })
 	if len(hd.leases) > 0 {
 		defer h.mu.Unlock()
@@ -258,7 +275,7 @@ func (h *home) lose(hd *hold, cause error) {
 // ttl at first.
 func (h *home) take(cl *claim, t terms, from time.Time, ttl time.Duration) *hold {
 	cl.ours = false
-	hd := &hold{home: h, claim: *cl, terms: t, since: time.Now(), wanted: cl.wanted}
+	hd := &hold{home: h, claim: *cl, terms: t, since: time.Now(), wanted: cl.wanted, tokens: cl.tokens}
 	hd.guard = watchdog.Lease{
 		Key:   h.key,
 		Owner: cl.owner,
@@ -282,6 +299,9 @@ func (h *home) take(cl *claim, t terms, from time.Time, ttl time.Duration) *hold
 func (h *home) give(w *waiter) {
 	h.queue.Remove(w.place.element)
 	w.place = place{granted: true}
+	if w.terms.fenced {
+		w.lease.token = h.hold.tokens.take()
+	}
 	h.attach(h.hold, w.lease)
 	if w.limit != h.hold.limit || w.limit > 0 {
 		h.hold.limit = w.limit
@@ -292,9 +312,26 @@ func (h *home) give(w *waiter) {
 		h.c.watchdog.Limit(&h.hold.guard, at)
 	}
 	w.news <- news{kind: given}
+	if w.lease.owner == nil {
+		return
+	}
+	for e := h.queue.Front(); e != nil; { // who is of one owner enters together
+		next := e.Next()
+		if v := e.Value.(*waiter); v.lease.owner == w.lease.owner {
+			h.queue.Remove(e)
+			v.place = place{granted: true}
+			h.attach(h.hold, v.lease)
+			v.news <- news{kind: given}
+		}
+		e = next
+	}
 }
 
+// attach makes l a lease of hd: the first, or one that enters again.
 func (h *home) attach(hd *hold, l *Lease) {
+	if len(hd.leases) > 0 {
+		l.token = hd.leases[0].token
+	}
 	l.begin(hd)
 	hd.leases = append(hd.leases, l)
 }
@@ -307,7 +344,7 @@ const goRound = 10 * time.Millisecond
 // enough trust left. A lease of fixed length cannot be passed on, since the next holder is
 // promised all of it.
 func (h *home) suits(hd *hold, w *waiter) bool {
-	if w == nil || w.terms != hd.terms || !hd.terms.renew || !h.c.granting() ||
+	if w == nil || w.terms != hd.terms || !hd.terms.renew || w.terms.fenced && hd.tokens.left == 0 || !h.c.granting() ||
 		time.Until(hd.guard.Until()) < min(hd.terms.ttl, claimLease)/3 {
 		return false
 	}

@@ -26,6 +26,7 @@ type AcquireEvent struct {
 	Kind   string        // "mutex"
 	Key    string        // the lock
 	Waited time.Duration // since the call began
+	Token  int64         // the fencing token that came with it, in AcquireEnd; 0 without WithFencing
 	Err    error         // why it failed, in AcquireEnd
 }
 

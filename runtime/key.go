@@ -35,6 +35,9 @@ func lockChannel(key string) string { return prefixed("redisson_lock__channel", 
 // Redisson knows nothing of it.
 func waitingList(key string) string { return prefixed("lockgen_waiting", key) }
 
+// tokenCounter returns the key that counts the fencing tokens of key, the one of Redisson's fenced lock.
+func tokenCounter(key string) string { return prefixed("redisson_lock_token", key) }
+
 // processChannel returns the channel on which a client is told what concerns its owners. The
 // scripts build the same name.
 func processChannel(uuid string) string { return "lockgen_process:" + uuid }

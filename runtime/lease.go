@@ -19,8 +19,10 @@ type Lease struct {
 	key    string
 	ctx    leaseContext
 	cancel context.CancelCauseFunc
+	owner  *Owner    // that the caller is part of, or nil
 	began  time.Time // when it was granted
 	hold   *hold     // what it is a lease of; set before the caller gets it
+	token  int64     // 0 if it has none
 
 	unlocked bool                  // Unlock was called; guarded by home.mu
 	cause    atomic.Pointer[error] // why it ended, nil before
@@ -34,7 +36,7 @@ func (*noCopy) Unlock() {}
 
 // newLease prepares a lease under parent, to be given to a waiter.
 func newLease(c *Client, key string, parent context.Context) *Lease {
-	l := &Lease{client: c, key: key}
+	l := &Lease{client: c, key: key, owner: ownerFrom(parent)}
 	l.ctx.lease = l
 	l.ctx.Context, l.cancel = context.WithCancelCause(parent)
 	return l
@@ -74,6 +76,12 @@ func (l *Lease) ended() error {
 
 // Key returns the key as it was given to the Client.
 func (l *Lease) Key() string { return l.key }
+
+// Token returns the fencing token if the key was locked with [WithFencing], else 0. It is larger than
+// that of every earlier lease of the key, and equal across reentry. Send it with each write, and let
+// the resource refuse one that is smaller than the largest it has seen: then a holder that was stopped
+// for longer than its lease cannot overwrite what its successor did. Redisson's getToken.
+func (l *Lease) Token() int64 { return l.token }
 
 // Context returns a child of the context given to Lock that ends with the lease;
 // [context.Cause] then matches [ErrLost], [ErrReleased] or [ErrClosed]. Do the guarded work under
@@ -174,7 +182,7 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 //
 // Redisson's unlock.
 func (l *Lease) Unlock(context.Context) error {
-	if err := l.hold.home.unlock(l); err != nil {
+	if err := l.hold.unlock(l); err != nil {
 		return &Error{Op: "unlock", Key: l.key, Err: err}
 	}
 	return nil
@@ -202,8 +210,15 @@ func (x *leaseContext) Err() error {
 }
 
 func (x *leaseContext) Value(key any) any {
-	if k, ok := key.(leaseKey); ok && k.client == x.lease.client && k.key == x.lease.key {
-		return x.lease
+	switch key := key.(type) {
+	case leaseKey:
+		if key.client == x.lease.client && key.key == x.lease.key {
+			return x.lease
+		}
+	case tokenKey:
+		if x.lease.token != 0 {
+			return x.lease.token
+		}
 	}
 	return x.Context.Value(key)
 }

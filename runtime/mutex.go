@@ -74,7 +74,7 @@ func (m *Mutex) ForceUnlock(ctx context.Context) (bool, error) {
 	hd := h.held() // before: what is granted after is not what was taken
 	got, err := bounded(ctx, m.c, func() reply {
 		taken, err := m.c.run(scripts.ForceUnlock,
-			[]string{m.key, waitingList(m.key), lockChannel(m.key)},
+			[]string{m.key, waitingList(m.key), lockChannel(m.key), tokenCounter(m.key)},
 			[]string{messageUnlocked, publish, millis(claimLease)}).AsBool()
 		return reply{taken, err}
 	})
@@ -112,6 +112,9 @@ func (m *Mutex) lock(ctx context.Context, op string, opts []LockOption) (*Lease,
 	}
 	if hooks.AcquireEnd != nil {
 		event.Waited, event.Err = time.Since(start), err
+		if err == nil {
+			event.Token = lease.token
+		}
 		hooks.AcquireEnd(ctx, event)
 	}
 	return lease, err
@@ -129,8 +132,8 @@ func (m *Mutex) acquire(ctx context.Context, opts []LockOption, waiting func()) 
 		return nil, ended(ctx)
 	}
 	l := newLease(m.c, m.key, ctx)
-	if outer := leaseFrom(ctx, m.c, m.key); outer != nil && outer.hold.home.reenter(outer, l) {
-		return l, nil
+	if outer := leaseFrom(ctx, m.c, m.key); outer != nil && outer.hold.reenter(outer, l) {
+		return l.entered(cfg)
 	}
 	h, err := m.c.enter(m.key)
 	if err != nil {
@@ -138,6 +141,9 @@ func (m *Mutex) acquire(ctx context.Context, opts []LockOption, waiting func()) 
 		return nil, err
 	}
 	defer m.c.exit(h)
+	if h.reenterBy(l) {
+		return l.entered(cfg)
+	}
 	w := newWaiter(l, cfg)
 	start := time.Now()
 	err = m.c.await(ctx, h, w, cfg, waiting)

@@ -9,11 +9,15 @@ import (
 // UntilDone as a wait means: as long as the context lives. It is the default.
 const UntilDone time.Duration = -1
 
+// Forever as [Options.TokenTTL] means: without end.
+const Forever time.Duration = -1
+
 // The defaults of [Options].
 const (
 	DefaultWatchdog  = 30 * time.Second // Redisson's lockWatchdogTimeout
 	DefaultOpTimeout = 3 * time.Second
 	DefaultCohort    = 16
+	DefaultTokenTTL  = 10 * time.Minute
 )
 
 // minLease is the shortest lease that can be renewed in time over a network. It also
@@ -37,6 +41,13 @@ type Options struct {
 	// back to Redis after each holder.
 	Cohort int
 
+	// TokenTTL is how long the counter of a key's fencing tokens is kept after its last grant, so
+	// that millions of keys leave nothing behind; tokens rise all the same. [Forever] keeps it, which
+	// fleets need whose Java programs use Redisson's RFencedLock on the same keys: it counts from 1
+	// when the counter is gone. A counter that Java made is kept for ever in any case. Defaults to
+	// 10m, at least 1s.
+	TokenTTL time.Duration
+
 	// Logger is told what no caller can be told, such as a subscription that fails.
 	// Defaults to none.
 	Logger *slog.Logger
@@ -48,6 +59,7 @@ type Options struct {
 func (o Options) withDefaults() (Options, error) {
 	o.Watchdog = orDefault(o.Watchdog, DefaultWatchdog)
 	o.OpTimeout = orDefault(o.OpTimeout, DefaultOpTimeout)
+	o.TokenTTL = orDefault(o.TokenTTL, DefaultTokenTTL)
 	if o.Cohort == 0 {
 		o.Cohort = DefaultCohort
 	}
@@ -59,11 +71,16 @@ func (o Options) withDefaults() (Options, error) {
 		return o, fmt.Errorf("lockgen: Options.Watchdog: %w: %v is shorter than %v", ErrBadOption, o.Watchdog, minLease)
 	case o.OpTimeout < 0:
 		return o, fmt.Errorf("lockgen: Options.OpTimeout: %w: %v is negative", ErrBadOption, o.OpTimeout)
+	case o.TokenTTL < time.Second && o.TokenTTL != Forever:
+		return o, fmt.Errorf("lockgen: Options.TokenTTL: %w: %v is shorter than 1s", ErrBadOption, o.TokenTTL)
 	case o.Cohort < 0:
 		return o, fmt.Errorf("lockgen: Options.Cohort: %w: %d is negative", ErrBadOption, o.Cohort)
 	}
 	return o, nil
 }
+
+// keepTokens returns TokenTTL as the scripts take it: 0 for ever.
+func (o Options) keepTokens() time.Duration { return max(0, o.TokenTTL) }
 
 func orDefault(d, otherwise time.Duration) time.Duration {
 	if d == 0 {
@@ -108,6 +125,13 @@ func WithMaxHold(d time.Duration) LockOption {
 	return lockOption(func(c *lockConfig) { c.maxHold, c.limited = d, true })
 }
 
+// WithFencing has the lease carry a fencing token, [Lease.Token]: larger than that of every earlier
+// lease of the key that has one, also after Redis was restarted empty or failed over to a replica that
+// missed the last writes. Redisson's RFencedLock, with the counter of which it shares the key.
+func WithFencing() LockOption {
+	return lockOption(func(c *lockConfig) { c.fenced = true })
+}
+
 // lockConfig is what one call of Lock goes by.
 type lockConfig struct {
 	wait    time.Duration // UntilDone, 0 to try once, or a bound
@@ -118,8 +142,9 @@ type lockConfig struct {
 
 // terms are what a holder and Redis agree on.
 type terms struct {
-	ttl   time.Duration
-	renew bool
+	ttl    time.Duration
+	renew  bool
+	fenced bool
 }
 
 func (c *Client) configure(base, call []LockOption) (lockConfig, error) {

@@ -22,29 +22,32 @@ const (
 type released struct {
 	what int64
 	sent time.Time // before the request
-	at   time.Time // by the server's clock; only if a claim is to follow
+
+	// Only if a claim is to follow:
+	at    time.Time // by the server's clock
+	token int64     // the first of its fencing tokens, if it has the key now and wanted some
 }
 
 // releaseOnce asks Redis to take the key from cl, and to give it to whose turn it is. again, if not
 // nil, is the claim by which this process wants it once more, for ttl.
 func (c *Client) releaseOnce(key string, cl claim, handed bool, again *claim, ttl time.Duration) (released, error) {
 	done := released{what: notOurs, sent: time.Now()}
-	owner, turn := "", "0"
+	place, turn := "", "0"
 	if again != nil {
-		owner = again.owner
+		place = again.place
 	}
 	if handed {
 		turn = "1" // the one before us had it from us: now Redisson's waiters may race
 	}
 	reply, err := c.run(scripts.Release,
-		[]string{key, waitingList(key), lockChannel(key)},
-		[]string{cl.owner, messageUnlocked, publish, millis(claimLease), owner, millis(ttl), turn}).AsIntSlice()
+		[]string{key, waitingList(key), lockChannel(key), tokenCounter(key)},
+		[]string{cl.place, messageUnlocked, publish, millis(claimLease), place, millis(ttl), turn}).AsIntSlice()
 	if err != nil {
 		return done, err
 	}
 	done.what = reply[0]
-	if len(reply) == 3 {
-		done.at = serverTime(reply[1:])
+	if len(reply) == 4 {
+		done.at, done.token = serverTime(reply[1:]), reply[3]
 	}
 	return done, nil
 }

@@ -99,7 +99,8 @@ func (c *Client) told(e hub.Event) {
 	case "granted":
 		if at, ok := number(2); ok {
 			others, _ := number(3)
-			h.handed(n, time.UnixMicro(at), others > 0)
+			token, _ := number(4)
+			h.handed(n, time.UnixMicro(at), others > 0, token)
 		}
 	case "look":
 		h.look(n)

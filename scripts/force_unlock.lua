@@ -3,6 +3,7 @@
 -- KEYS[1]  the lock
 -- KEYS[2]  the list of processes that wait for it
 -- KEYS[3]  its channel
+-- KEYS[4]  the counter of its fencing tokens
 -- ARGV[1]  message: 0, the unlock message of Redisson
 -- ARGV[2]  publish command: publish, or spublish in a cluster with sharded channels
 -- ARGV[3]  claim lease in milliseconds: what the next owner gets until it renews
@@ -20,8 +21,8 @@ for _, owner in ipairs(redis.call('hkeys', KEYS[1])) do
   tell('taken', owner)
 end
 redis.call('del', KEYS[1])
-local ok, owner = pcall(next_owner, KEYS[1], KEYS[2], ARGV[3], '')
-if not (ok and owner) then
+local ok, place = pcall(next_owner, KEYS[1], KEYS[2], KEYS[4], ARGV[3], '')
+if not (ok and place) then
   redis.call(ARGV[2], KEYS[3], ARGV[1])
 end
 return 1

@@ -1,22 +1,51 @@
 -- Gives a lock that was just deleted to whoever is next. It stands in front of the scripts that
 -- need it and is no step of its own.
 --
--- Processes of this library that wait stand in a list beside the lock, each under the owner that
--- the lock is to get. Redisson's waiters stand nowhere: they listen on the lock's channel and race.
+-- Processes of this library that wait stand in a list beside the lock, each in a place that names
+-- the owner that the lock is to get: "<uuid>:<n>", or "<uuid>:<n>+<tokens>,<keep>" for one that is to get
+-- so many fencing tokens with it, from a counter that is kept for that many milliseconds, or for ever
+-- if that is 0. Redisson's waiters stand nowhere: they listen on the lock's channel and race.
 --
 -- What a process is told on its channel "lockgen_process:<uuid>", where <n> is the number in its owner:
---   granted <n> <µs> <others>  the owner has the lock since that time of the server, for the claim
---                       lease; others is 1 if somebody else stands in line, else 0
+--   granted <n> <µs> <others> <token>  the owner has the lock since that time of the server, for the claim
+--                       lease; others is 1 if somebody else stands in line, else 0; token is the first
+--                       of its fencing tokens, 0 if it gets none
 --   look <n>            the lock may be free: ask
 --   soon <n> <ms>       the one before you was granted it; ask when the claim lease is over, in case
 --                       nobody is there
 --   wanted <n>          somebody waits for what this owner holds
 --   taken <n>           the lock was taken from this owner by force
 
+-- owner_of returns the owner that a place names.
+local function owner_of(place)
+  local plus = string.find(place, '+', 1, true)
+  return plus and string.sub(place, 1, plus - 1) or place
+end
+
+-- draw takes so many fencing tokens from the counter and returns the first: larger than all before,
+-- and no less than the time in microseconds, so that tokens rise also when the counter was lost or has
+-- expired. A counter that never expires stays one: it may be shared with Redisson's fenced locks, which
+-- count from 1 when it is gone. It returns nil and an error when the counter is none.
+local function draw(counter, tokens, keep)
+  local stored = redis.call('get', counter)
+  local last = tonumber(stored or '0')
+  if not last or last >= 2 ^ 53 - tokens then
+    return nil, redis.error_reply('ERR the counter of fencing tokens is not an integer or out of range: ' .. counter)
+  end
+  local forever = tonumber(keep) == 0 or stored and redis.call('pttl', counter) == -1
+  local now = redis.call('time')
+  local first = math.max(last + 1, now[1] * 1000000 + now[2])
+  redis.call('set', counter, string.format('%.0f', first + tokens - 1))
+  if not forever then
+    redis.call('pexpire', counter, keep)
+  end
+  return first
+end
+
 -- tell sends a process what is said of its owner, and returns how many heard it. Owners of other
 -- clients are told nothing: they have no such channel. A server that does not permit it tells nobody.
-local function tell(what, owner, more)
-  local uuid, n = string.match(owner, '^([^:]+):(%d+)$')
+local function tell(what, place, more)
+  local uuid, n = string.match(place, '^([^:]+):(%d+)')
   if not uuid or string.sub(uuid, 15, 15) ~= '8' then
     return 0
   end
@@ -33,34 +62,33 @@ end
 
 -- tell_soon tells the first in line from place number i on who hears it to ask in ms milliseconds.
 local function tell_soon(waiting, i, ms)
-  local owner = redis.call('lindex', waiting, i)
-  while owner and tell('soon', owner, ms) == 0 do
+  local place = redis.call('lindex', waiting, i)
+  while place and tell('soon', place, ms) == 0 do
     i = i + 1
-    owner = redis.call('lindex', waiting, i)
+    place = redis.call('lindex', waiting, i)
   end
-  return owner
 end
 
 -- tell_look tells the first in line who hears it to ask now, and the next one to ask in ms milliseconds,
 -- in case nobody is there. Those who do not hear it leave the line.
 local function tell_look(waiting, ms)
-  local owner = redis.call('lindex', waiting, 0)
-  while owner and tell('look', owner) == 0 do
+  local place = redis.call('lindex', waiting, 0)
+  while place and tell('look', place) == 0 do
     redis.call('lpop', waiting)
-    owner = redis.call('lindex', waiting, 0)
+    place = redis.call('lindex', waiting, 0)
   end
-  if owner then
+  if place then
     tell_soon(waiting, 1, ms)
   end
 end
 
--- stand puts owner at the end of the line, unless it is there, and returns the length of the line
+-- stand adds a place at the end of the line, unless it is there, and returns the length of the line
 -- if it was not. The line outlives the lease of ttl milliseconds that those in it wait for by a
 -- minute: they ask again when it ends, and a line of the dead goes by itself.
-local function stand(waiting, owner, ttl)
+local function stand(waiting, place, ttl)
   local length = 0
-  if not redis.call('lpos', waiting, owner) then
-    length = redis.call('rpush', waiting, owner)
+  if not redis.call('lpos', waiting, place) then
+    length = redis.call('rpush', waiting, place)
   end
   local keep = math.max(ttl, 0) + 60000
   if redis.call('pttl', waiting) < keep then
@@ -69,24 +97,32 @@ local function stand(waiting, owner, ttl)
   return length
 end
 
--- next_owner gives lock to the first in waiting whose process listens and returns it, or nil when
--- there is none. It stops at last, without telling it: that one is asking right now.
-local function next_owner(lock, waiting, claim, last)
+-- next_owner gives lock to the first in waiting whose process listens and returns its place, or nil when
+-- there is none. It stops at the place last, without telling it: that one is asking right now. The second
+-- result is the first of the fencing tokens that last is to get. Tokens that cannot be drawn are no
+-- reason to keep the lock from anybody: who needs one asks for it, and hears of what is wrong.
+local function next_owner(lock, waiting, counter, claim, last)
   while true do
-    local owner = redis.call('lpop', waiting)
-    if not owner then
+    local place = redis.call('lpop', waiting)
+    if not place then
       return nil
     end
-    local now = redis.call('time') -- before the claim lease begins
-    redis.call('hset', lock, owner, 1)
-    redis.call('pexpire', lock, claim)
-    if owner == last then
-      return owner
+    local owner, tokens, keep = string.match(place, '^(.-)%+(%d+),(%d+)$')
+    local token = 0
+    if tokens then
+      local ok, first = pcall(draw, counter, tonumber(tokens), keep)
+      token = ok and first or 0
     end
-    local others = redis.call('llen', waiting) > 0 and ' 1' or ' 0'
-    if tell('granted', owner, now[1] .. string.format('%06d', now[2]) .. others) > 0 then
+    local now = redis.call('time') -- before the claim lease begins
+    redis.call('hset', lock, owner or place, 1)
+    redis.call('pexpire', lock, claim)
+    if place == last then
+      return place, token
+    end
+    local others = redis.call('llen', waiting) > 0 and 1 or 0
+    if tell('granted', place, string.format('%s%06d %d %.0f', now[1], now[2], others, token)) > 0 then
       tell_soon(waiting, 0, claim)
-      return owner
+      return place
     end
     redis.call('del', lock)
   end

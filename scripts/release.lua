@@ -4,16 +4,18 @@
 -- KEYS[1]  the lock
 -- KEYS[2]  the list of processes that wait for it
 -- KEYS[3]  its channel
--- ARGV[1]  owner
+-- KEYS[4]  the counter of its fencing tokens
+-- ARGV[1]  place in line, which names the owner
 -- ARGV[2]  message: 0, the unlock message of Redisson
 -- ARGV[3]  publish command: publish, or spublish in a cluster with sharded channels
 -- ARGV[4]  claim lease in milliseconds: what the next owner gets until it renews
--- ARGV[5]  again: the owner by which the same process wants the lock once more, at the end of the
---          line; empty if it does not
+-- ARGV[5]  again: the place, at the end of the line, by which the same process wants the lock once
+--          more; empty if it does not
 -- ARGV[6]  lease in milliseconds that again gets when nobody else is in line
 -- ARGV[7]  turn: 1 if it is the turn of Redisson's waiters, should there be any; else 0
 --
--- Reply: {what}, or {what, s, µs} with the time of the server if there is an again
+-- Reply: {what}, or {what, s, µs, token} with the time of the server if there is an again, and the first
+--        of its fencing tokens if it has the lock and wanted some, else 0
 --        what is -1  the lock was not the owner's: free, somebody else's, or not a lock at all
 --                 0  it is free now
 --                 1  the first in line has it
@@ -28,13 +30,13 @@ local now = {}
 if again ~= '' then
   now = redis.call('time')
 end
-local function reply(what)
-  return {what, tonumber(now[1]), tonumber(now[2])}
+local function reply(what, token)
+  return {what, tonumber(now[1]), tonumber(now[2]), token or 0}
 end
 
 -- pcall, because a key of another type is simply not the owner's lock. Any other error says nothing
 -- about whose it is.
-local held = redis.pcall('hexists', KEYS[1], ARGV[1])
+local held = redis.pcall('hexists', KEYS[1], owner_of(ARGV[1]))
 if type(held) == 'table' and not string.find(held.err, 'WRONGTYPE') then
   return held
 end
@@ -57,18 +59,18 @@ local function listeners()
   return redis.call('pubsub', 'numsub', KEYS[3])[2]
 end
 if ARGV[7] == '0' or listeners() == 0 then
-  local ok, owner = pcall(next_owner, KEYS[1], KEYS[2], ARGV[4], again)
+  local ok, place, token = pcall(next_owner, KEYS[1], KEYS[2], KEYS[4], ARGV[4], again)
   if not ok then
-    owner = nil
+    place = nil
   end
-  if owner and owner ~= again then
+  if place and place ~= again then
     return reply(1)
   end
-  if owner and listeners() == 0 then
+  if place and listeners() == 0 then
     redis.call('pexpire', KEYS[1], ARGV[6])
-    return reply(2)
+    return reply(2, token)
   end
-  if owner then -- alone in line, but Redisson's waiters want it too
+  if place then -- alone in line, but Redisson's waiters want it too
     redis.call('del', KEYS[1])
     stand(KEYS[2], again, 0)
   end

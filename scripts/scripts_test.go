@@ -113,6 +113,7 @@ func (s *scene) eval(script *scripts.Script, keys []string, args ...string) ruei
 }
 
 func (s *scene) waiting() string { return "lockgen_waiting:{" + s.key + "}" }
+func (s *scene) counter() string { return "redisson_lock_token:{" + s.key + "}" }
 
 // acquire asks without standing in line, and returns the first number of the reply.
 func (s *scene) acquire(owner string) (int64, error) { return first(s.ask(owner, "0")) }
@@ -127,7 +128,7 @@ func (s *scene) release(owner string) (int64, error) {
 }
 
 func (s *scene) giveBack(owner, again, turn, publish string) ([]int64, error) {
-	return s.eval(scripts.Release, []string{s.key, s.waiting(), s.channel}, owner, unlocked, publish, claim, again, "600000", turn).AsIntSlice()
+	return s.eval(scripts.Release, []string{s.key, s.waiting(), s.channel, s.counter()}, owner, unlocked, publish, claim, again, "600000", turn).AsIntSlice()
 }
 
 func first(reply []int64, err error) (int64, error) {
@@ -147,7 +148,7 @@ func (s *scene) renew(owner string) (int64, error) {
 }
 
 func (s *scene) forceUnlock(string) (int64, error) {
-	return s.eval(scripts.ForceUnlock, []string{s.key, s.waiting(), s.channel}, unlocked, plain, claim).ToInt64()
+	return s.eval(scripts.ForceUnlock, []string{s.key, s.waiting(), s.channel, s.counter()}, unlocked, plain, claim).ToInt64()
 }
 
 // messages returns what was published until now. A last message of the test's own

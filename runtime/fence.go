@@ -1,0 +1,81 @@
+package runtime
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+)
+
+// Fencing tokens are counted in Redis, under the key that Redisson's fenced lock counts in. The next
+// one is one more than the last, or the server's time in microseconds if that is larger: a hybrid logical
+// clock (Kulkarni et al., 2014). So they rise also when the counter has expired, when Redis was restarted
+// empty, and when a replica took over that had missed the last writes, as long as its clock is not
+// behind by more than that took. What a resource does with them is Kleppmann's "How to do distributed
+// locking" (2016).
+
+// tokens are a block of fencing tokens that a process has drawn at once, so that each hand-over between
+// its goroutines gets a larger one without a word to Redis.
+type tokens struct {
+	next int64
+	left int
+}
+
+// newTokens returns n tokens from first on, or none if first is 0.
+func newTokens(first int64, n int) tokens {
+	if first == 0 {
+		return tokens{}
+	}
+	return tokens{first, n}
+}
+
+// take returns the next token.
+func (t *tokens) take() int64 {
+	t.next++
+	t.left--
+	return t.next - 1
+}
+
+// mostTokens bounds a block. Drawing many more than are used would push the counter ahead of the clock.
+const mostTokens = 64
+
+// wants returns how many tokens to draw with terms t: for all who wait here, if it can be passed on to
+// them.
+func (h *home) wants(t terms) int {
+	switch {
+	case !t.fenced:
+		return 0
+	case !t.renew:
+		return 1
+	}
+	return max(1, min(h.queue.Len(), mostTokens))
+}
+
+// tokensInLine returns how many tokens a process gets that was handed a key while it stood in line.
+func (c *Client) tokensInLine() int { return min(c.opts.Cohort, mostTokens) }
+
+// place returns how owner stands in line.
+func (c *Client) place(owner string, t terms) string {
+	if !t.fenced {
+		return owner
+	}
+	return owner + "+" + strconv.Itoa(c.tokensInLine()) + "," + millis(c.opts.keepTokens())
+}
+
+// entered returns l, which entered a hold again, if that has what is wanted.
+func (l *Lease) entered(cfg lockConfig) (*Lease, error) {
+	if cfg.fenced && l.token == 0 {
+		_ = l.hold.unlock(l)
+		return nil, fmt.Errorf("%w: no fencing token, since the key was locked without WithFencing by the lease that this one enters", ErrBadOption)
+	}
+	return l, nil
+}
+
+// tokenKey asks a context for the fencing token of the innermost lease that has one.
+type tokenKey struct{}
+
+// TokenFrom returns the fencing token of the innermost lease that ctx is under and that has one, and
+// whether there is one.
+func TokenFrom(ctx context.Context) (token int64, ok bool) {
+	token, ok = ctx.Value(tokenKey{}).(int64)
+	return token, ok
+}
