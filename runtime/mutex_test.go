@@ -167,7 +167,7 @@ func TestMutex_WithWait(t *testing.T) {
 	}
 	require.NoError(t, lease.Unlock(t.Context()))
 
-	lease, err = other.Mutex(key).Lock(patient(t), lockrt.WithWait(time.Millisecond))
+	lease, err = other.Mutex(key).Lock(patient(t), lockrt.WithWait(patience))
 	require.NoError(t, err)
 	require.NoError(t, lease.Unlock(t.Context()))
 }
