@@ -12,6 +12,9 @@
 // not the owner's any more, which is believed at once. Unknown: the trust stays what it
 // was and the renewal is tried again, every twelfth of the lease, until trust runs out.
 // A request that hangs does not keep the next try from being sent.
+//
+// Besides, the server can be asked at any time whether it still has a lease, without renewing it: a
+// look. A yes changes nothing, a no is believed like that to a renewal.
 package watchdog
 
 import (
@@ -19,6 +22,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -66,6 +70,8 @@ type Lease struct {
 	until   time.Time  // when the trust in it ends
 	ends    time.Time  // when the key may end, if it is not renewed
 	next    time.Time  // when to renew, or to try again
+	look    time.Time  // when to look; zero for no reason to
+	looks   int        // times that there was one since the last confirmed request
 	limit   time.Time  // from when on it is not renewed; zero for never
 	least   time.Time  // until when the key is to live at least; zero if nobody asked for more
 	failing error      // of the last try, nil after a confirmed one
@@ -96,6 +102,7 @@ func (l *Lease) confirm(sent time.Time, ttl time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.failing = nil
+	l.looks = 0
 	if sent.Before(l.sent) {
 		return // an old answer that was overtaken
 	}
@@ -109,10 +116,14 @@ func (l *Lease) confirm(sent time.Time, ttl time.Duration) {
 func (l *Lease) due() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.renews() || l.until.Before(l.next) {
-		return l.until
+	at := l.until
+	if l.renews() && l.next.Before(at) {
+		at = l.next
 	}
-	return l.next
+	if !l.look.IsZero() && l.look.Before(at) {
+		at = l.look
+	}
+	return at
 }
 
 // renews reports whether the lease is renewed when it is due next.
@@ -121,13 +132,19 @@ func (l *Lease) renews() bool {
 }
 
 // length returns for how long to ask at the time now.
-func (l *Lease) length(now time.Time) time.Duration {
+//
+// A look asks for what is trusted and half the margin: less than the server has given, so that it
+// writes nothing, and as much as restores what somebody else has shortened.
+func (l *Lease) length(now time.Time, looks bool) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if looks {
+		return max(0, l.ends.Sub(now)-l.ends.Sub(l.until)/2)
+	}
 	return max(l.TTL, l.least.Sub(now))
 }
 
-// A Renewer asks the server to renew leases, each for its ttl. It returns one answer for each,
+// A Renewer asks the server to have leases for at least their ttl. It returns one answer for each,
 // or an error when the outcome is unknown for all of them.
 type Renewer func(leases []*Lease, ttls []time.Duration) (renewed []bool, err error)
 
@@ -136,6 +153,7 @@ type Watchdog struct {
 	renew    Renewer
 	observe  func(l *Lease, err error)
 	batch    int
+	first    atomic.Int64  // how long after its start a lease is looked at; 0 for not at all
 	poke     chan struct{} // one token: the earliest deadline may have changed
 	closing  chan struct{}
 	requests sync.WaitGroup // the loop, and each batch under way
@@ -159,11 +177,25 @@ func New(renew Renewer, batch int, observe func(l *Lease, err error)) *Watchdog 
 	}
 }
 
+// First has leases that are started from now on looked at when d is over, or renewed if they were
+// granted for less than they ask for. With 0, the default, they wait for their first renewal.
+func (w *Watchdog) First(d time.Duration) { w.first.Store(int64(d)) }
+
 // Start guards l, which the server granted no earlier than at sent, for ttl at first. The first
 // lease starts the goroutine.
 func (w *Watchdog) Start(l *Lease, sent time.Time, ttl time.Duration) {
 	l.index = -1
 	l.confirm(sent, ttl)
+	if first := time.Duration(w.first.Load()); first > 0 {
+		at := time.Now().Add(first) // not sent: a slow server is not asked more often for it
+		l.mu.Lock()
+		if l.Renew && ttl < l.TTL && at.Before(l.next) {
+			l.next = at
+		} else {
+			l.look = at
+		}
+		l.mu.Unlock()
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
@@ -236,8 +268,8 @@ func (w *Watchdog) change(l *Lease, f func()) {
 	}
 }
 
-// Recheck renews every lease now instead of in its turn, for a caller who has reason to think that
-// the server may have forgotten them. Leases of fixed length are left alone.
+// Recheck renews every lease now instead of in its turn, and looks at those that are not renewed, for
+// a caller who has reason to think that the server may have forgotten them.
 func (w *Watchdog) Recheck() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -245,12 +277,35 @@ func (w *Watchdog) Recheck() {
 	for _, l := range w.queue {
 		l.mu.Lock()
 		l.next = now
+		if !l.renews() {
+			l.look = now
+		}
 		l.mu.Unlock()
 	}
 	heap.Init(&w.queue)
 	if len(w.queue) > 0 {
 		w.wake(w.queue[0])
 	}
+}
+
+// lookPause is how long the second reason to look at a lease waits; each further one waits twice as
+// long as the one before.
+const lookPause = 10 * time.Millisecond
+
+// Look looks at l now, for a caller who was told that somebody changed it. Who has it looked at again
+// and again, and is answered each time that it is still there, has to wait, longer each time, until
+// its next renewal: an alarm that rings without end costs a bounded number of requests.
+func (w *Watchdog) Look(l *Lease) {
+	w.change(l, func() {
+		at := time.Now()
+		if l.looks > 0 {
+			at = at.Add(lookPause << (min(l.looks, 16) - 1))
+		}
+		l.looks++
+		if l.look.IsZero() || at.Before(l.look) {
+			l.look = at
+		}
+	})
 }
 
 // Close ends the goroutine and waits for it and for the requests under way. Leases are
@@ -309,7 +364,8 @@ func (w *Watchdog) loop() {
 // pass does what is due.
 func (w *Watchdog) pass() {
 	now := time.Now()
-	var lost, due []*Lease
+	var lost []*Lease
+	var due []request
 
 	w.mu.Lock()
 	for len(w.queue) > 0 {
@@ -327,15 +383,19 @@ func (w *Watchdog) pass() {
 		// next and not due: trust that is about to end is no reason to renew, and would stay one.
 		l.mu.Lock()
 		renew := l.renews() && !l.next.After(now.Add(slack))
+		look := !l.look.IsZero() && !l.look.After(now)
 		if renew {
 			l.next = now.Add(l.TTL / 12) // unless answered before
 		}
+		if look {
+			l.look = time.Time{} // unless there is another reason
+		}
 		l.mu.Unlock()
-		if !renew {
+		if !renew && !look {
 			break
 		}
 		heap.Fix(&w.queue, l.index)
-		due = append(due, l)
+		due = append(due, request{l, !renew})
 	}
 	w.armed = now.Add(time.Hour)
 	if len(w.queue) > 0 {
@@ -355,32 +415,38 @@ func (w *Watchdog) pass() {
 	}
 }
 
-// send renews a batch and settles each lease of it. The answers count from now, before
+// A request is what the server is asked about a lease: to renew it, or only whether it has it.
+type request struct {
+	lease *Lease
+	looks bool
+}
+
+// send asks about a batch and settles each lease of it. The answers count from now, before
 // the request: a slow one must not stretch the trust.
-func (w *Watchdog) send(batch []*Lease, now time.Time) {
+func (w *Watchdog) send(batch []request, now time.Time) {
+	leases := make([]*Lease, len(batch))
 	ttls := make([]time.Duration, len(batch))
-	for i, l := range batch {
-		ttls[i] = l.length(now)
+	for i, r := range batch {
+		leases[i], ttls[i] = r.lease, r.lease.length(now, r.looks)
 	}
-	renewed, err := w.renew(batch, ttls)
-	for i, l := range batch {
+	renewed, err := w.renew(leases, ttls)
+	for i, l := range leases {
 		outcome := err
 		switch {
 		case err != nil:
-			w.mu.Lock()
-			l.mu.Lock()
-			l.failing = err
 			soon := time.Now().Add(min(l.TTL/12, time.Second))
-			sooner := l.index >= 0 && soon.Before(l.next)
-			if sooner {
-				l.next = soon
-			}
-			l.mu.Unlock()
-			if sooner {
-				heap.Fix(&w.queue, l.index)
-				w.wake(l)
-			}
-			w.mu.Unlock()
+			w.change(l, func() {
+				switch {
+				case !batch[i].looks:
+					l.failing = err
+					if soon.Before(l.next) {
+						l.next = soon
+					}
+				case l.look.IsZero() || soon.Before(l.look):
+					l.look = soon
+				}
+			})
+		case renewed[i] && batch[i].looks: // as was known
 		case renewed[i]:
 			w.mu.Lock()
 			if l.index >= 0 {
@@ -393,7 +459,7 @@ func (w *Watchdog) send(batch []*Lease, now time.Time) {
 			outcome = ErrRefused
 			w.Lose(l, ErrRefused)
 		}
-		if w.observe != nil {
+		if w.observe != nil && !batch[i].looks {
 			w.observe(l, outcome)
 		}
 	}

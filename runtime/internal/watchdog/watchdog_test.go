@@ -372,7 +372,7 @@ func TestWatchdog_RecheckAsksAtOnce(t *testing.T) {
 		w.Recheck()
 		require.Equal(t, loss{5 * time.Second, ErrRefused}, <-one)
 		require.Equal(t, loss{5 * time.Second, ErrRefused}, <-two)
-		require.Empty(t, fixed)
+		require.Equal(t, loss{5 * time.Second, ErrRefused}, <-fixed)
 		require.Equal(t, []time.Duration{5 * time.Second, 5 * time.Second}, s.times(), "in one batch each time")
 	})
 }

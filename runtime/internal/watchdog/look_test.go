@@ -1,0 +1,231 @@
+package watchdog
+
+import (
+	"container/heap"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// asked is one lease in a request.
+type asked struct {
+	at  time.Duration
+	key string
+	ttl time.Duration
+}
+
+// A record is a server that notes what it is asked.
+type record struct {
+	made   time.Time
+	answer func(at time.Duration) (bool, error)
+
+	mu    sync.Mutex
+	asked []asked
+	calls int
+}
+
+func newRecord(answer func(at time.Duration) (bool, error)) *record {
+	return &record{made: time.Now(), answer: answer}
+}
+
+func (r *record) renew(leases []*Lease, ttls []time.Duration) ([]bool, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.calls++
+	at := time.Since(r.made)
+	ok, err := r.answer(at)
+	answers := make([]bool, len(leases))
+	for i, l := range leases {
+		r.asked = append(r.asked, asked{at, l.Key, ttls[i]})
+		answers[i] = ok
+	}
+	return answers, err
+}
+
+// take returns what was asked since it was called last.
+func (r *record) take() []asked {
+	synctest.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	got := r.asked
+	r.asked = nil
+	return got
+}
+
+const ms = time.Millisecond
+
+// lease returns a lease that is not guarded yet.
+func lease(key string, ttl time.Duration, renew bool) (*Lease, <-chan error) {
+	lost := make(chan error, 1)
+	return &Lease{Key: key, TTL: ttl, Renew: renew, Lost: func(cause error) { lost <- cause }}, lost
+}
+
+func TestWatchdog_First(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRecord(up)
+		var observed int
+		w := New(r.renew, 10, func(*Lease, error) { observed++ })
+		defer w.Close()
+		w.First(10 * ms)
+		long, _ := lease("long", 30*time.Second, true)
+		fixed, _ := lease("fixed", 30*time.Second, false)
+		handed, _ := lease("handed", 30*time.Second, true)
+		short, _ := lease("short", 30*time.Second, true)
+		start := time.Now()
+		w.Start(long, start, long.TTL)
+		w.Start(fixed, start, fixed.TTL)
+		w.Start(handed, start, 2*time.Second)
+		advance(9 * ms)
+		w.Start(short, time.Now(), short.TTL)
+		require.Empty(t, r.take())
+		advance(ms)
+		// A look asks for less than there is, so that nothing is written.
+		require.ElementsMatch(t, []asked{
+			{10 * ms, "long", 28500*ms - 10*ms},
+			{10 * ms, "fixed", 28500*ms - 10*ms},
+			{10 * ms, "handed", 30 * time.Second},
+		}, r.take())
+		require.Equal(t, 1, observed, "only handed was renewed")
+		require.Equal(t, start.Add(27*time.Second), long.Until(), "a look confirms nothing")
+		require.Equal(t, start.Add(27*time.Second), fixed.Until())
+		require.Equal(t, start.Add(27*time.Second+10*ms), handed.Until())
+		require.True(t, w.Stop(short))
+		advance(9 * time.Second)
+		require.Empty(t, r.take(), "what ended before is not looked at")
+		advance(time.Second)
+		require.Equal(t, []asked{{10 * time.Second, "long", 30 * time.Second}, {10 * time.Second, "handed", 30 * time.Second}}, r.take())
+
+		w.First(0)
+		again, _ := lease("again", 30*time.Second, true)
+		w.Start(again, time.Now(), again.TTL)
+		advance(time.Second)
+		require.Empty(t, r.take())
+	})
+}
+
+func TestWatchdog_LookTellsOfALoss(t *testing.T) {
+	for _, renew := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRecord(taken)
+			w := New(r.renew, 10, nil)
+			defer w.Close()
+			l, lost := lease("k", 30*time.Second, renew)
+			w.Start(l, time.Now(), l.TTL)
+			other, lostOther := lease("other", 30*time.Second, renew)
+			w.Start(other, time.Now(), other.TTL)
+			advance(time.Second)
+			w.Look(l)
+			require.Equal(t, []asked{{time.Second, "k", 27500 * ms}}, r.take(), "and nothing about the other")
+			require.Equal(t, ErrRefused, <-lost)
+			require.Empty(t, lostOther)
+			w.Look(l) // is not guarded any more
+			require.Empty(t, r.take())
+		})
+	}
+}
+
+func TestWatchdog_LooksOfABurstShareARequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRecord(up)
+		w := New(r.renew, 64, nil)
+		defer w.Close()
+		var all []*Lease
+		for range 64 {
+			l, _ := lease("k", time.Minute, true)
+			w.Start(l, time.Now(), l.TTL)
+			all = append(all, l)
+		}
+		synctest.Wait()
+		w.mu.Lock() // the loop is kept away until all were told
+		for _, l := range all {
+			l.mu.Lock()
+			l.look = time.Now()
+			l.mu.Unlock()
+		}
+		heap.Init(&w.queue)
+		w.mu.Unlock()
+		w.Look(all[0])
+		require.Len(t, r.take(), 64)
+		require.Equal(t, 1, r.calls)
+	})
+}
+
+// A server that tells of changes again and again though there are none costs a bounded number of requests.
+func TestWatchdog_FalseAlarmsAreLookedIntoLessAndLess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRecord(up)
+		w := New(r.renew, 10, nil)
+		defer w.Close()
+		l, lost := lease("k", 30*time.Second, true)
+		w.Start(l, time.Now(), l.TTL)
+		synctest.Wait()
+		var looks []time.Duration
+		for time.Since(r.made) < 9*time.Second {
+			w.Look(l)
+			for _, a := range r.take() {
+				looks = append(looks, a.at)
+			}
+			advance(ms)
+		}
+		require.Less(t, len(looks), 12)
+		require.Equal(t, time.Duration(0), looks[0])
+		for i := 1; i < len(looks); i++ {
+			require.GreaterOrEqual(t, looks[i]-looks[i-1], lookPause, looks)
+		}
+		advance(10*time.Second - time.Since(r.made))
+		require.Len(t, r.take(), 1, "the renewal")
+		w.Look(l)
+		require.Len(t, r.take(), 1, "after it the next alarm is believed at once")
+		require.Empty(t, lost)
+	})
+}
+
+func TestWatchdog_AnUnansweredLookIsRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, renew := range []bool{true, false} {
+			start := time.Now()
+			r := newRecord(func(at time.Duration) (bool, error) {
+				if at < 2*time.Second {
+					return false, errDown
+				}
+				return false, nil
+			})
+			w := New(r.renew, 10, nil)
+			l, lost := lease("k", 30*time.Second, renew)
+			w.Start(l, start, l.TTL)
+			w.Look(l)
+			require.Equal(t, ErrRefused, <-lost)
+			require.Equal(t, 2*time.Second, time.Since(start), "a failed look says nothing, and is repeated every second")
+			require.Len(t, r.take(), 3)
+			w.Close()
+		}
+	})
+}
+
+// A reason to look that comes while a look is under way is a reason for another one: the answer may
+// be older.
+func TestWatchdog_ALookUnderWayDoesNotAnswerForALaterReason(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls atomic.Int32
+		w := New(func([]*Lease, []time.Duration) ([]bool, error) {
+			first := calls.Add(1) == 1
+			if first {
+				advance(time.Second)
+			}
+			return []bool{first}, nil
+		}, 10, nil)
+		defer w.Close()
+		l, lost := lease("k", 30*time.Second, true)
+		start := time.Now()
+		w.Start(l, start, l.TTL)
+		w.Look(l)
+		advance(500 * ms)
+		w.Look(l)
+		require.Equal(t, ErrRefused, <-lost)
+		require.Equal(t, 500*ms+lookPause, time.Since(start))
+	})
+}
