@@ -19,6 +19,9 @@ type contest interface {
 	leave(w *waiter)
 	// channel is where Redisson announces that asking may be worth it again.
 	channel() string
+	// hear is told what was said there, before the waiter that listens asks because of it. It
+	// does not block.
+	hear(payload string)
 }
 
 // A waiter is one call that wants something from a contest.
@@ -26,14 +29,14 @@ type waiter struct {
 	terms terms
 	limit time.Duration // WithMaxHold, or 0
 	once  bool          // it does not wait
-	news  chan news     // never full: a turn or an answer, and a grant
+	news  chan news     // never full: see newsKind
 	wake  chan struct{} // one token: there is a reason to ask
 	lease *Lease        // what it is given
 	place place         // in the contest
 }
 
 func newWaiter(l *Lease, cfg lockConfig) *waiter {
-	return &waiter{terms: cfg.terms, limit: cfg.maxHold, once: cfg.wait == 0, lease: l, news: make(chan news, 2), wake: make(chan struct{}, 1)}
+	return &waiter{terms: cfg.terms, limit: cfg.maxHold, once: cfg.wait == 0, lease: l, news: make(chan news, 4), wake: make(chan struct{}, 1)}
 }
 
 // poke tells w that there is a reason to ask. It does not block.
@@ -57,9 +60,11 @@ type news struct {
 
 type newsKind int
 
+// Between two requests a waiter is told of each of these once at most.
 const (
 	given      newsKind = iota // it is yours
 	turn                       // it is on you to ask Redis
+	behind                     // somebody before you was refused: wait for your turn
 	refusedFor                 // Redis said no
 	failed                     // Redis said nothing, or something else
 )
@@ -73,6 +78,36 @@ const pollUnheard = 500 * time.Millisecond
 
 // patience is for how long at least one who waits puts up with a Redis that does not answer.
 const patience = 30 * time.Second
+
+// acquiring runs a call that acquires, tells the hooks of it and says in its error what failed.
+// The call says when it begins to wait, and returns the fencing token, if there is one.
+func (c *Client) acquiring(ctx context.Context, op, kind, key string, acquire func(ctx context.Context, waiting func()) (int64, error)) error {
+	event := AcquireEvent{Kind: kind, Key: key}
+	hooks := &c.opts.Hooks
+	start := time.Now()
+	if hooks.AcquireStart != nil {
+		ctx = hooks.AcquireStart(ctx, event)
+	}
+	waits := false
+	token, err := acquire(ctx, func() {
+		waits = true
+		c.counts.waiting.Add(1)
+		if hooks.Waiting != nil {
+			hooks.Waiting(ctx, event)
+		}
+	})
+	if waits {
+		c.counts.waiting.Add(-1)
+	}
+	if err != nil {
+		err = &Error{Op: op, Key: key, Err: err}
+	}
+	if hooks.AcquireEnd != nil {
+		event.Waited, event.Token, event.Err = time.Since(start), token, err
+		hooks.AcquireEnd(ctx, event)
+	}
+	return err
+}
 
 // await is the one wait loop. It returns nil once w was given what it wants. After an error
 // the caller leaves the contest.
@@ -137,6 +172,14 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 			case turn:
 				leading = true
 				ask()
+			case behind:
+				asking, leading = false, false
+				down = outage{}
+				if w.once {
+					return ErrNotAcquired
+				}
+				waits()
+				c.hear()
 			case failed:
 				asking = false
 				switch {
@@ -163,7 +206,12 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 					continue
 				}
 				if n.foreign && listener == nil {
-					listener = c.hub.Listen(q.channel(), func(hub.Event) { w.poke() })
+					listener = c.hub.Listen(q.channel(), func(e hub.Event) {
+						if !e.Subscribed {
+							q.hear(e.Payload)
+						}
+						w.poke()
+					})
 					if listener.Live() {
 						ask() // a release before now was not heard
 						continue

@@ -73,6 +73,9 @@ func newHome(c *Client, key string) *home {
 
 func (h *home) channel() string { return lockChannel(h.key) }
 
+// hear has no use for what is said on the channel: that something was is a reason to ask.
+func (h *home) hear(string) {}
+
 // join puts w at the end of the queue and reports whether it is to ask.
 func (h *home) join(w *waiter) bool {
 	h.mu.Lock()
@@ -277,6 +280,7 @@ func (h *home) take(cl *claim, t terms, from time.Time, ttl time.Duration) *hold
 	cl.ours = false
 	hd := &hold{home: h, claim: *cl, terms: t, since: time.Now(), wanted: cl.wanted, tokens: cl.tokens}
 	hd.guard = watchdog.Lease{
+		Kind:  kindMutex,
 		Key:   h.key,
 		Owner: cl.owner,
 		TTL:   t.ttl,

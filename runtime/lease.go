@@ -13,19 +13,26 @@ import (
 // A Lease is one grant of a key to one caller of Lock. It ends once: by [Lease.Unlock], by
 // loss, or by closing the [Client]. It is safe for concurrent use.
 type Lease struct {
+	tenure
+
+	owner    *Owner // that the caller is part of, or nil
+	hold     *hold  // what it is a lease of; set before the caller gets it
+	token    int64  // 0 if it has none
+	unlocked bool   // Unlock was called; guarded by home.mu
+}
+
+// A tenure is the time for which a caller has what it was granted, whatever that is.
+type tenure struct {
 	_ noCopy
 
 	client *Client
+	kind   string
 	key    string
 	ctx    leaseContext
 	cancel context.CancelCauseFunc
-	owner  *Owner    // that the caller is part of, or nil
-	began  time.Time // when it was granted
-	hold   *hold     // what it is a lease of; set before the caller gets it
-	token  int64     // 0 if it has none
-
-	unlocked bool                  // Unlock was called; guarded by home.mu
-	cause    atomic.Pointer[error] // why it ended, nil before
+	began  time.Time             // when it was granted
+	guard  *watchdog.Lease       // set when it begins
+	cause  atomic.Pointer[error] // why it ended, nil before
 }
 
 // noCopy makes go vet report copies.
@@ -36,46 +43,54 @@ func (*noCopy) Unlock() {}
 
 // newLease prepares a lease under parent, to be given to a waiter.
 func newLease(c *Client, key string, parent context.Context) *Lease {
-	l := &Lease{client: c, key: key, owner: ownerFrom(parent)}
+	l := &Lease{owner: ownerFrom(parent)}
+	l.prepare(c, kindMutex, key, parent)
 	l.ctx.lease = l
-	l.ctx.Context, l.cancel = context.WithCancelCause(parent)
 	return l
+}
+
+// prepare makes t one that has not begun.
+func (t *tenure) prepare(c *Client, kind, key string, parent context.Context) {
+	t.client, t.kind, t.key = c, kind, key
+	t.ctx.tenure = t
+	t.ctx.Context, t.cancel = context.WithCancelCause(parent)
 }
 
 // begin makes l a lease of hd.
 func (l *Lease) begin(hd *hold) {
 	l.hold = hd
+	l.guard = &hd.guard
 	l.began = time.Now()
 }
 
-// end ends l, once, and tells those who are to know.
-func (l *Lease) end(cause error) {
-	if !l.cause.CompareAndSwap(nil, &cause) {
-		l.cancel(*l.cause.Load()) // if whoever was first has not got round to it
+// end ends t, once, and tells those who are to know.
+func (t *tenure) end(cause error) {
+	if !t.cause.CompareAndSwap(nil, &cause) {
+		t.cancel(*t.cause.Load()) // if whoever was first has not got round to it
 		return
 	}
-	l.cancel(cause)
+	t.cancel(cause)
 	if errors.Is(cause, ErrLost) {
-		l.client.counts.losses.Add(1)
+		t.client.counts.losses.Add(1)
 	}
-	if hook := l.client.opts.Hooks.Ended; hook != nil {
-		hook(EndEvent{Kind: kindMutex, Key: l.key, Held: time.Since(l.began), Cause: cause})
+	if hook := t.client.opts.Hooks.Ended; hook != nil {
+		hook(EndEvent{Kind: t.kind, Key: t.key, Held: time.Since(t.began), Cause: cause})
 	}
 }
 
 // lost returns the error of a lease that was lost because of cause.
 func lost(cause error) error { return fmt.Errorf("%w: %w", ErrLost, cause) }
 
-// ended returns why l ended, or nil.
-func (l *Lease) ended() error {
-	if cause := l.cause.Load(); cause != nil {
+// ended returns why t ended, or nil.
+func (t *tenure) ended() error {
+	if cause := t.cause.Load(); cause != nil {
 		return *cause
 	}
 	return nil
 }
 
 // Key returns the key as it was given to the Client.
-func (l *Lease) Key() string { return l.key }
+func (t *tenure) Key() string { return t.key }
 
 // Token returns the fencing token if the key was locked with [WithFencing], else 0. It is larger than
 // that of every earlier lease of the key, and equal across reentry. Send it with each write, and let
@@ -83,33 +98,33 @@ func (l *Lease) Key() string { return l.key }
 // for longer than its lease cannot overwrite what its successor did. Redisson's getToken.
 func (l *Lease) Token() int64 { return l.token }
 
-// Context returns a child of the context given to Lock that ends with the lease;
+// Context returns a child of the context given to Lock or Acquire that ends with the lease;
 // [context.Cause] then matches [ErrLost], [ErrReleased] or [ErrClosed]. Do the guarded work under
-// it. Locking the same key under it, in any goroutine, enters again without a round trip.
+// it. Locking the same key of a [Mutex] under it, in any goroutine, enters again without a round trip.
 //
-// The lease itself outlives the cancellation of its parent: it is kept until Unlock, because the
-// holder may still be cleaning up.
-func (l *Lease) Context() context.Context { return &l.ctx }
+// The lease itself outlives the cancellation of its parent: it is kept until it is given back,
+// because the holder may still be cleaning up.
+func (t *tenure) Context() context.Context { return &t.ctx }
 
 // Err returns nil while the lease is trusted, then why it ended: an error that matches
 // [ErrLost], [ErrReleased] or [ErrClosed]. It looks at the clock and does not contact Redis, so a
 // process that was stopped learns from the first call after it that its time is over.
-func (l *Lease) Err() error {
-	cause := l.ended()
+func (t *tenure) Err() error {
+	cause := t.ended()
 	if cause == nil {
-		if overdue := l.client.watchdog.Check(&l.hold.guard); overdue != nil {
+		if overdue := t.client.watchdog.Check(t.guard); overdue != nil {
 			cause = lost(overdue)
 		}
 	}
 	if cause != nil {
-		l.end(cause) // if whoever is about to has not got round to it
+		t.end(cause) // if whoever is about to has not got round to it
 	}
-	return l.ended()
+	return t.ended()
 }
 
 // Until returns when the trust in the lease ends unless it is renewed before. It reads the
 // monotonic clock and does not contact Redis.
-func (l *Lease) Until() time.Time { return l.hold.guard.Until() }
+func (t *tenure) Until() time.Time { return t.guard.Until() }
 
 // TTL asks Redis for how long the key has to live. It fails with [ErrLost] if Redis does not have
 // it for this lease. Redisson's remainTimeToLive.
@@ -139,32 +154,31 @@ func (l *Lease) TTL(ctx context.Context) (time.Duration, error) {
 	return got.ttl, nil
 }
 
-// Extend makes the key live for at least d from now, however the lease was made: a lease of fixed
-// length ends later, a renewed one outlives a crash of its holder by that much. It never shortens.
+// Extend makes what was granted live for at least d from now, however it was granted: a lease of
+// fixed length ends later, a renewed one outlives a crash of its holder by that much. It never shortens.
 // It fails with [ErrBadOption] for less than 100ms, with what the lease ended with if it has, and with
 // [ErrLost] if Redis does not have it for this lease any more, which ends it. With another error
-// the outcome is unknown and the lease stays what it was. Redisson's expire.
-func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
-	fail := func(err error) error { return &Error{Op: "extend", Key: l.key, Err: err} }
+// the outcome is unknown and the lease stays what it was. Redisson's expire and updateLeaseTime.
+func (t *tenure) Extend(ctx context.Context, d time.Duration) error {
+	fail := func(err error) error { return &Error{Op: "extend", Key: t.key, Err: err} }
 	if d < minLease {
 		return fail(fmt.Errorf("%w: %v is shorter than %v", ErrBadOption, d, minLease))
 	}
-	if err := l.Err(); err != nil {
+	if err := t.Err(); err != nil {
 		return fail(err)
 	}
-	guard := &l.hold.guard
-	got, err := bounded(ctx, l.client, func() error {
+	got, err := bounded(ctx, t.client, func() error {
 		sent := time.Now()
-		ttl := max(d, guard.Ends().Sub(sent))
-		renewed, err := l.client.renew([]*watchdog.Lease{guard}, []time.Duration{ttl})
+		ttl := max(d, t.guard.Ends().Sub(sent))
+		renewed, err := t.client.renew([]*watchdog.Lease{t.guard}, []time.Duration{ttl})
 		switch {
 		case err != nil:
 			return refused(err)
 		case !renewed[0]:
-			l.client.watchdog.Lose(guard, watchdog.ErrRefused)
+			t.client.watchdog.Lose(t.guard, watchdog.ErrRefused)
 			return lost(watchdog.ErrRefused)
 		}
-		l.client.watchdog.Extend(guard, sent, ttl)
+		t.client.watchdog.Extend(t.guard, sent, ttl)
 		return nil
 	})
 	if err = cmpOr(err, got); err != nil {
@@ -194,30 +208,33 @@ func (l *Lease) do(ctx context.Context, fn func(ctx context.Context) error) (err
 	return fn(l.Context())
 }
 
-// leaseContext is the context of a lease. It knows its lease, for reentry, and looks at the clock
+// leaseContext is the context of a tenure. It knows its lease, for reentry, and looks at the clock
 // when asked for its error.
 type leaseContext struct {
 	context.Context
 
-	lease *Lease
+	tenure *tenure
+	lease  *Lease // nil if there is no reentry
 }
 
 func (x *leaseContext) Err() error {
 	if x.Context.Err() == nil {
-		_ = x.lease.Err()
+		_ = x.tenure.Err()
 	}
 	return x.Context.Err()
 }
 
 func (x *leaseContext) Value(key any) any {
-	switch key := key.(type) {
-	case leaseKey:
-		if key.client == x.lease.client && key.key == x.lease.key {
-			return x.lease
-		}
-	case tokenKey:
-		if x.lease.token != 0 {
-			return x.lease.token
+	if l := x.lease; l != nil {
+		switch key := key.(type) {
+		case leaseKey:
+			if key.client == l.client && key.key == l.key {
+				return l
+			}
+		case tokenKey:
+			if l.token != 0 {
+				return l.token
+			}
 		}
 	}
 	return x.Context.Value(key)

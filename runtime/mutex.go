@@ -89,34 +89,14 @@ func (m *Mutex) ForceUnlock(ctx context.Context) (bool, error) {
 }
 
 // lock is every way to lock.
-func (m *Mutex) lock(ctx context.Context, op string, opts []LockOption) (*Lease, error) {
-	event := AcquireEvent{Kind: kindMutex, Key: m.key}
-	hooks := &m.c.opts.Hooks
-	start := time.Now()
-	if hooks.AcquireStart != nil {
-		ctx = hooks.AcquireStart(ctx, event)
-	}
-	waits := false
-	lease, err := m.acquire(ctx, opts, func() {
-		waits = true
-		m.c.counts.waiting.Add(1)
-		if hooks.Waiting != nil {
-			hooks.Waiting(ctx, event)
+func (m *Mutex) lock(ctx context.Context, op string, opts []LockOption) (lease *Lease, err error) {
+	err = m.c.acquiring(ctx, op, kindMutex, m.key, func(ctx context.Context, waiting func()) (int64, error) {
+		var err error
+		if lease, err = m.acquire(ctx, opts, waiting); err != nil {
+			return 0, err
 		}
+		return lease.token, nil
 	})
-	if waits {
-		m.c.counts.waiting.Add(-1)
-	}
-	if err != nil {
-		err = &Error{Op: op, Key: m.key, Err: err}
-	}
-	if hooks.AcquireEnd != nil {
-		event.Waited, event.Err = time.Since(start), err
-		if err == nil {
-			event.Token = lease.token
-		}
-		hooks.AcquireEnd(ctx, event)
-	}
 	return lease, err
 }
 

@@ -21,6 +21,8 @@ import (
 	"container/heap"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -57,6 +59,7 @@ func (e *UnconfirmedError) Unwrap() error { return e.Last }
 // A Lease is what the watchdog guards. Its exported fields are set before [Watchdog.Start]
 // and not changed after.
 type Lease struct {
+	Kind  string // leases of different kinds are never in one batch
 	Key   string
 	Owner string
 	TTL   time.Duration // what each renewal asks for
@@ -144,7 +147,7 @@ func (l *Lease) length(now time.Time, looks bool) time.Duration {
 	return max(l.TTL, l.least.Sub(now))
 }
 
-// A Renewer asks the server to have leases for at least their ttl. It returns one answer for each,
+// A Renewer asks the server to have leases of one kind, each for at least its ttl. It returns one answer for each,
 // or an error when the outcome is unknown for all of them.
 type Renewer func(leases []*Lease, ttls []time.Duration) (renewed []bool, err error)
 
@@ -402,9 +405,14 @@ func (w *Watchdog) pass() {
 		w.armed = w.queue[0].due()
 	}
 	if !w.closed {
+		slices.SortStableFunc(due, func(a, b request) int { return strings.Compare(a.lease.Kind, b.lease.Kind) })
 		for len(due) > 0 {
-			batch := due[:min(len(due), w.batch)]
-			due = due[len(batch):]
+			n := 1
+			for n < min(len(due), w.batch) && due[n].lease.Kind == due[0].lease.Kind {
+				n++
+			}
+			batch := due[:n]
+			due = due[n:]
 			w.requests.Go(func() { w.send(batch, now) })
 		}
 	}

@@ -445,3 +445,40 @@ func advance(d time.Duration) {
 	time.AfterFunc(d, func() { close(done) })
 	<-done
 }
+
+// Another kind of lease takes another request, which fails by itself.
+func TestWatchdog_NeverMixesKinds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		batches := map[string]int{} // largest, by kind
+		w := New(func(leases []*Lease, _ []time.Duration) ([]bool, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			kind := leases[0].Kind
+			batches[kind] = max(batches[kind], len(leases))
+			answers := make([]bool, len(leases))
+			for i, l := range leases {
+				require.Equal(t, kind, l.Kind)
+				answers[i] = true
+			}
+			if kind == "sick" {
+				return nil, errDown
+			}
+			return answers, nil
+		}, 4, nil)
+		defer w.Close()
+		start := time.Now()
+		lost := make(chan string, 100)
+		for i := range 18 {
+			kind := []string{"sick", "well", "fine"}[i%3]
+			w.Start(&Lease{Kind: kind, TTL: 30 * time.Second, Renew: true, Lost: func(error) { lost <- kind }}, start, 30*time.Second)
+		}
+		advance(time.Minute)
+		synctest.Wait()
+		require.Equal(t, map[string]int{"sick": 4, "well": 4, "fine": 4}, batches)
+		require.Len(t, lost, 6)
+		for range 6 {
+			require.Equal(t, "sick", <-lost)
+		}
+	})
+}
