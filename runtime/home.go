@@ -336,7 +336,7 @@ func (h *home) attach(hd *hold, l *Lease) {
 	if len(hd.leases) > 0 {
 		l.token = hd.leases[0].token
 	}
-	l.begin(hd)
+	l.begin(hd, &hd.guard)
 	hd.leases = append(hd.leases, l)
 }
 

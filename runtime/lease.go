@@ -15,10 +15,18 @@ import (
 type Lease struct {
 	tenure
 
-	owner    *Owner // that the caller is part of, or nil
-	hold     *hold  // what it is a lease of; set before the caller gets it
-	token    int64  // 0 if it has none
-	unlocked bool   // Unlock was called; guarded by home.mu
+	owner    *Owner  // that the caller is part of, or nil
+	hold     holding // what it is a lease of; set before the caller gets it
+	token    int64   // 0 if it has none
+	unlocked bool    // Unlock was called; guarded by the lock of its holding
+}
+
+// A holding is what a process has in Redis, and what each of its leases enters and leaves.
+type holding interface {
+	// reenter makes l one more lease of it, if outer is one still.
+	reenter(outer, l *Lease) bool
+	// unlock ends l. The last one frees what is held.
+	unlock(l *Lease) error
 }
 
 // A tenure is the time for which a caller has what it was granted, whatever that is.
@@ -42,9 +50,9 @@ func (*noCopy) Lock()   {}
 func (*noCopy) Unlock() {}
 
 // newLease prepares a lease under parent, to be given to a waiter.
-func newLease(c *Client, key string, parent context.Context) *Lease {
+func newLease(c *Client, kind, key string, parent context.Context) *Lease {
 	l := &Lease{owner: ownerFrom(parent)}
-	l.prepare(c, kindMutex, key, parent)
+	l.prepare(c, kind, key, parent)
 	l.ctx.lease = l
 	return l
 }
@@ -56,10 +64,10 @@ func (t *tenure) prepare(c *Client, kind, key string, parent context.Context) {
 	t.ctx.Context, t.cancel = context.WithCancelCause(parent)
 }
 
-// begin makes l a lease of hd.
-func (l *Lease) begin(hd *hold) {
+// begin makes l a lease of hd, which guard guards.
+func (l *Lease) begin(hd holding, guard *watchdog.Lease) {
 	l.hold = hd
-	l.guard = &hd.guard
+	l.guard = guard
 	l.began = time.Now()
 }
 
@@ -136,7 +144,7 @@ func (l *Lease) TTL(ctx context.Context) (time.Duration, error) {
 	got, err := bounded(ctx, l.client, func() reply {
 		b := l.client.rc.B
 		replies := l.client.rc.DoMulti(context.Background(),
-			b().Hexists().Key(l.key).Field(l.hold.claim.owner).Build(),
+			b().Hexists().Key(l.key).Field(l.guard.Owner).Build(),
 			b().Pttl().Key(l.key).Build())
 		ours, err := replies[0].AsBool()
 		if err != nil {

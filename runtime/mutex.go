@@ -111,7 +111,7 @@ func (m *Mutex) acquire(ctx context.Context, opts []LockOption, waiting func()) 
 	if ctx.Err() != nil {
 		return nil, ended(ctx)
 	}
-	l := newLease(m.c, m.key, ctx)
+	l := newLease(m.c, kindMutex, m.key, ctx)
 	if outer := leaseFrom(ctx, m.c, m.key); outer != nil && outer.hold.reenter(outer, l) {
 		return l.entered(cfg)
 	}
