@@ -35,10 +35,10 @@ func TestKeys(t *testing.T) {
 	require.Equal(t, "gen/shop:seat:-3/%7Ba%7D%25:255:true", key)
 	key, err = gen.NamesKeys{}.Predeclared("n", 1, false, 2, "b")
 	require.NoError(t, err)
-	require.Equal(t, "gen:n/1/false/2/b", key)
+	require.Equal(t, "names:n/1/false/2/b", key)
 	key, err = gen.StoreKeys[string, int, any]{}.Put("k", 4)
 	require.NoError(t, err)
-	require.Equal(t, "gen:k:4", key)
+	require.Equal(t, "names:k:4", key)
 }
 
 // TestKeys_Refused says which part of the arguments is missing, before anything is locked.

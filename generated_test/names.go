@@ -21,19 +21,19 @@ type number interface{ ~int | ~int64 }
 //
 //lockgen:service name=Guarded
 type Names interface {
-	//lockgen:lock key=gen:{key}:{b}
+	//lockgen:lock key=names:{key}:{b}
 	Locals(ctx context.Context, key, keys, held, err, b string) error
-	//lockgen:lock key=gen:{nil}/{string}/{append}/{make}/{byte} wait=0 busy=skip
+	//lockgen:lock key=names:{nil}/{string}/{append}/{make}/{byte} wait=0 busy=skip
 	Predeclared(ctx context.Context, nil string, string int, append bool, make uint, byte string, len, error, any int) error
-	//lockgen:lock key=gen:{time}
+	//lockgen:lock key=names:{time}
 	Imports(context context.Context, time string, lockrt stdtime.Duration, template, errors int) (htmpl.HTML, error)
-	//lockgen:lock key=gen:{s.ID}
+	//lockgen:lock key=names:{s.ID}
 	Shadow(ctx context.Context, s s) (res *s, err error)
-	//lockgen:lock key=gen:{NamesKeys}:{lockNamesGenerated}
+	//lockgen:lock key=names:{NamesKeys}:{lockNamesGenerated}
 	Generated(ctx context.Context, NamesKeys, lockNamesGenerated string) error
-	//lockgen:lock key=gen:{x}
+	//lockgen:lock key=names:{x}
 	Results(ctx context.Context, x int, t *template.Template) (key string, held, _ int, e error)
-	//lockgen:lock key=gen:{x}
+	//lockgen:lock key=names:{x}
 	Lock(_ context.Context, x int, _ string, _ ...func(int) error) error
 	next() int
 	locks(_ int, _ *Order)
@@ -43,6 +43,6 @@ type Names interface {
 //
 //lockgen:service
 type Store[K ~string, N number, _ any] interface {
-	//lockgen:lock key=gen:{k}:{n}
+	//lockgen:lock key=names:{k}:{n}
 	Put(ctx context.Context, k K, n N) (N, error)
 }

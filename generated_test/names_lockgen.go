@@ -40,7 +40,7 @@ var (
 	lockNamesLock        = lockrt1.Spec{Name: "generatedtest.Names.Lock", Wait: lockrt1.UntilDone, Watchdog: 10 * stdtime.Second}
 )
 
-// Locals holds gen:{key}:{b}.
+// Locals holds names:{key}:{b}.
 func (s *Guarded) Locals(ctx context1.Context, key, keys, held, err, b string) (err1 error) {
 	key1, err1 := NamesKeys{}.Locals(key, b)
 	if err1 != nil {
@@ -54,7 +54,7 @@ func (s *Guarded) Locals(ctx context1.Context, key, keys, held, err, b string) (
 	return s.next1.Locals(held1.Context(), key, keys, held, err, b)
 }
 
-// Predeclared holds gen:{nil}/{string}/{append}/{make}/{byte}. When somebody else holds it, Predeclared does nothing and returns nil.
+// Predeclared holds names:{nil}/{string}/{append}/{make}/{byte}. When somebody else holds it, Predeclared does nothing and returns nil.
 func (s *Guarded) Predeclared(ctx context1.Context, nil1 string, string int, append bool, make uint, byte string, len, error, any int) (err error) {
 	key, err := NamesKeys{}.Predeclared(nil1, string, append, make, byte)
 	if err != nil {
@@ -71,7 +71,7 @@ func (s *Guarded) Predeclared(ctx context1.Context, nil1 string, string int, app
 	return s.next1.Predeclared(held.Context(), nil1, string, append, make, byte, len, error, any)
 }
 
-// Imports holds gen:{time}.
+// Imports holds names:{time}.
 func (s *Guarded) Imports(context context1.Context, time string, lockrt stdtime.Duration, template, errors int) (res htmpl.HTML, err error) {
 	key, err := NamesKeys{}.Imports(time)
 	if err != nil {
@@ -85,7 +85,7 @@ func (s *Guarded) Imports(context context1.Context, time string, lockrt stdtime.
 	return s.next1.Imports(held.Context(), time, lockrt, template, errors)
 }
 
-// Shadow holds gen:{s.ID}.
+// Shadow holds names:{s.ID}.
 func (s1 *Guarded) Shadow(ctx context1.Context, s s) (res *s, err error) {
 	key, err := NamesKeys{}.Shadow(s)
 	if err != nil {
@@ -99,7 +99,7 @@ func (s1 *Guarded) Shadow(ctx context1.Context, s s) (res *s, err error) {
 	return s1.next1.Shadow(held.Context(), s)
 }
 
-// Generated holds gen:{NamesKeys}:{lockNamesGenerated}.
+// Generated holds names:{NamesKeys}:{lockNamesGenerated}.
 func (s *Guarded) Generated(ctx context1.Context, NamesKeys1, lockNamesGenerated1 string) (err error) {
 	key, err := NamesKeys{}.Generated(NamesKeys1, lockNamesGenerated1)
 	if err != nil {
@@ -113,7 +113,7 @@ func (s *Guarded) Generated(ctx context1.Context, NamesKeys1, lockNamesGenerated
 	return s.next1.Generated(held.Context(), NamesKeys1, lockNamesGenerated1)
 }
 
-// Results holds gen:{x}.
+// Results holds names:{x}.
 func (s *Guarded) Results(ctx context1.Context, x int, t *template1.Template) (key string, held, res2 int, e error) {
 	key1, e := NamesKeys{}.Results(x)
 	if e != nil {
@@ -127,7 +127,7 @@ func (s *Guarded) Results(ctx context1.Context, x int, t *template1.Template) (k
 	return s.next1.Results(held1.Context(), x, t)
 }
 
-// Lock holds gen:{x}.
+// Lock holds names:{x}.
 func (s *Guarded) Lock(ctx context1.Context, x int, p2 string, p3 ...func(int) error) (err error) {
 	key, err := NamesKeys{}.Lock(x)
 	if err != nil {
@@ -154,7 +154,7 @@ func (s *Guarded) locks(p0 int, order *Order) {
 // NamesKeys builds the keys that Guarded locks, for tools and tests.
 type NamesKeys struct{}
 
-// Locals builds gen:{key}:{b}.
+// Locals builds names:{key}:{b}.
 func (NamesKeys) Locals(key, b string) (string, error) {
 	if key == "" {
 		return "", lockrt1.EmptyKey("generatedtest.Names.Locals", "key")
@@ -163,14 +163,14 @@ func (NamesKeys) Locals(key, b string) (string, error) {
 		return "", lockrt1.EmptyKey("generatedtest.Names.Locals", "b")
 	}
 	b1 := make([]byte, 0, 64)
-	b1 = append(b1, "gen:"...)
+	b1 = append(b1, "names:"...)
 	b1 = lockrt1.AppendString(b1, key)
 	b1 = append(b1, ':')
 	b1 = lockrt1.AppendString(b1, b)
 	return string(b1), nil
 }
 
-// Predeclared builds gen:{nil}/{string}/{append}/{make}/{byte}.
+// Predeclared builds names:{nil}/{string}/{append}/{make}/{byte}.
 func (NamesKeys) Predeclared(nil1 string, string1 int, append1 bool, make1 uint, byte1 string) (string, error) {
 	if nil1 == "" {
 		return "", lockrt1.EmptyKey("generatedtest.Names.Predeclared", "nil")
@@ -178,8 +178,8 @@ func (NamesKeys) Predeclared(nil1 string, string1 int, append1 bool, make1 uint,
 	if byte1 == "" {
 		return "", lockrt1.EmptyKey("generatedtest.Names.Predeclared", "byte")
 	}
-	b := make([]byte, 0, 128)
-	b = append(b, "gen:"...)
+	b := make([]byte, 0, 192)
+	b = append(b, "names:"...)
 	b = lockrt1.AppendString(b, nil1)
 	b = append(b, '/')
 	b = lockrt1.AppendInt(b, string1)
@@ -192,29 +192,29 @@ func (NamesKeys) Predeclared(nil1 string, string1 int, append1 bool, make1 uint,
 	return string(b), nil
 }
 
-// Imports builds gen:{time}.
+// Imports builds names:{time}.
 func (NamesKeys) Imports(time string) (string, error) {
 	if time == "" {
 		return "", lockrt1.EmptyKey("generatedtest.Names.Imports", "time")
 	}
 	b := make([]byte, 0, 64)
-	b = append(b, "gen:"...)
+	b = append(b, "names:"...)
 	b = lockrt1.AppendString(b, time)
 	return string(b), nil
 }
 
-// Shadow builds gen:{s.ID}.
+// Shadow builds names:{s.ID}.
 func (NamesKeys) Shadow(s s) (string, error) {
 	if s.ID == "" {
 		return "", lockrt1.EmptyKey("generatedtest.Names.Shadow", "s.ID")
 	}
 	b := make([]byte, 0, 64)
-	b = append(b, "gen:"...)
+	b = append(b, "names:"...)
 	b = lockrt1.AppendString(b, s.ID)
 	return string(b), nil
 }
 
-// Generated builds gen:{NamesKeys}:{lockNamesGenerated}.
+// Generated builds names:{NamesKeys}:{lockNamesGenerated}.
 func (NamesKeys) Generated(NamesKeys1, lockNamesGenerated1 string) (string, error) {
 	if NamesKeys1 == "" {
 		return "", lockrt1.EmptyKey("generatedtest.Names.Generated", "NamesKeys")
@@ -223,25 +223,25 @@ func (NamesKeys) Generated(NamesKeys1, lockNamesGenerated1 string) (string, erro
 		return "", lockrt1.EmptyKey("generatedtest.Names.Generated", "lockNamesGenerated")
 	}
 	b := make([]byte, 0, 64)
-	b = append(b, "gen:"...)
+	b = append(b, "names:"...)
 	b = lockrt1.AppendString(b, NamesKeys1)
 	b = append(b, ':')
 	b = lockrt1.AppendString(b, lockNamesGenerated1)
 	return string(b), nil
 }
 
-// Results builds gen:{x}.
+// Results builds names:{x}.
 func (NamesKeys) Results(x int) (string, error) {
 	b := make([]byte, 0, 64)
-	b = append(b, "gen:"...)
+	b = append(b, "names:"...)
 	b = lockrt1.AppendInt(b, x)
 	return string(b), nil
 }
 
-// Lock builds gen:{x}.
+// Lock builds names:{x}.
 func (NamesKeys) Lock(x int) (string, error) {
 	b := make([]byte, 0, 64)
-	b = append(b, "gen:"...)
+	b = append(b, "names:"...)
 	b = lockrt1.AppendInt(b, x)
 	return string(b), nil
 }
@@ -263,7 +263,7 @@ func NewLockedStore[K ~string, N number, T any](next Store[K, N, T], locks *lock
 
 var lockStorePut = lockrt1.Spec{Name: "generatedtest.Store.Put", Wait: lockrt1.UntilDone, Watchdog: 10 * stdtime.Second}
 
-// Put holds gen:{k}:{n}.
+// Put holds names:{k}:{n}.
 func (s *LockedStore[K, N, T]) Put(ctx context1.Context, k K, n N) (res N, err error) {
 	key, err := StoreKeys[K, N, T]{}.Put(k, n)
 	if err != nil {
@@ -280,13 +280,13 @@ func (s *LockedStore[K, N, T]) Put(ctx context1.Context, k K, n N) (res N, err e
 // StoreKeys builds the keys that LockedStore locks, for tools and tests.
 type StoreKeys[K ~string, N number, T any] struct{}
 
-// Put builds gen:{k}:{n}.
+// Put builds names:{k}:{n}.
 func (StoreKeys[K, N, T]) Put(k K, n N) (string, error) {
 	if k == "" {
 		return "", lockrt1.EmptyKey("generatedtest.Store.Put", "k")
 	}
 	b := make([]byte, 0, 64)
-	b = append(b, "gen:"...)
+	b = append(b, "names:"...)
 	b = lockrt1.AppendString(b, k)
 	b = append(b, ':')
 	b = lockrt1.AppendInt(b, n)

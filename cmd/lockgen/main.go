@@ -2,7 +2,10 @@
 //
 // Usage:
 //
-//	lockgen [-check] [-tags list] [packages]
+//	lockgen [-check | -n] [-json] [-strict | -q] [-tags list] [packages]
+//	lockgen list [-json | -markdown] [-tags list] [packages]
+//	lockgen graph [-dot] [-tags list] [packages]
+//	lockgen explain [-tags list] name [packages]
 //
 // It reads directives above interfaces and their methods, in the packages named as for go build (by default the one in the current
 // directory), and writes a file x_lockgen.go beside each x.go that has any. One run for a whole module is the usual way:
@@ -60,6 +63,7 @@
 //	lease=duration      instead of watchdog: a fixed time that is not renewed
 //	busy=error|skip     what a lock that somebody else holds means: lockrt.ErrNotAcquired, or that the method isn't called and nothing is wrong
 //	scope=return        release when the method returns, although its result (an iterator, a channel, an io.Closer) outlives that
+//	after=keys          the keys of locks that are held when this one is taken, as in after=order:{}; several are quoted: "after=a:{} b:{}"
 //	ctx=name            the context parameter, if there are several
 //	kind=mutex          the kind of lock
 //	name=Name           of the generated wrapper (service) or its constructor (locks)
@@ -75,7 +79,22 @@
 // Every directive has an effect or is an error, and so is everything that looks like a misspelt one. All mistakes of a run are printed
 // with their place, and then nothing is written. The package need not compile: that it mentions what is only to be generated doesn't matter.
 //
-// With -check nothing is written either; what is missing, outdated or edited by hand is printed as a diff.
+// With -check nothing is written either; what is missing, outdated or edited by hand is printed as a diff. With -n it is only named. With -json
+// all is printed as one JSON object with the arrays diagnostics, notes and files, and with -check the string diff.
+//
+// # All locks together
+//
+// The locks of all packages of a run are looked at together. It is a mistake if keys of one shape, such as order:{}, are built of two types in
+// one program, and if locks can wait for each other: those that one method takes, in the order of their keys, and those that are taken after
+// others, as the option after says, must not make a circle. It is a warning if two templates can give one key, if a typed lock takes any string
+// or integer, and if two typed locks of one interface have one type. Warnings stop nothing; they are mistakes with -strict and not printed with -q.
+//
+// The commands list, graph and explain show what is locked by whom. They read all packages below the directory unless others are named:
+//
+//	lockgen list                    a table of methods, keys and options; -json and -markdown for programs and documents
+//	lockgen graph                   methods, their locks, and the order of locks, for Mermaid; -dot for graphviz
+//	lockgen explain Service.Pay     all about one method, or about all of an interface
+//	lockgen explain order:42        who locks this key
 //
 // The exit code is 0 if all is written or up to date, 1 if the input has mistakes or, with -check, something differs, and 2 if the
 // arguments are wrong or the run failed.

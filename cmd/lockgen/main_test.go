@@ -21,6 +21,7 @@ var update = flag.Bool("update", false, "rewrite what the scenarios expect")
 // The commands are
 //
 //	lockgen [args]      runs the tool, here, and then type-checks the whole tree; with ! it must exit with 1
+//	ask [args]          runs the tool, to hear what it says, and nothing else; with ! it must exit with 1
 //	trouble [args]      runs the tool, which must exit with 2
 //	nocheck             from here on the tree is not type-checked: it is broken on purpose
 func TestScenarios(t *testing.T) {
@@ -50,6 +51,13 @@ func TestScenarios(t *testing.T) {
 				if !neg && ts.Getenv("nocheck") == "" {
 					ts.Check(checker.check(ts.MkAbs(".")))
 				}
+			},
+			"ask": func(ts *testscript.TestScript, neg bool, args []string) {
+				want := 0
+				if neg {
+					want = 1
+				}
+				run(ts, want, args)
 			},
 			"trouble": func(ts *testscript.TestScript, _ bool, args []string) { run(ts, 2, args) },
 			"nocheck": func(ts *testscript.TestScript, _ bool, _ []string) { ts.Setenv("nocheck", "1") },

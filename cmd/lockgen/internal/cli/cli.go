@@ -19,33 +19,111 @@ const (
 
 // A Config is what the arguments say.
 type Config struct {
+	Command  string // "" to generate, list, graph or explain
 	Check    bool   // compare instead of writing
+	Dry      bool   // say what would be written instead of writing
+	JSON     bool   // say everything as data
+	Markdown bool   // list: for documents
+	DOT      bool   // graph: for graphviz
+	Strict   bool   // warnings are mistakes
+	Quiet    bool   // no warnings and no notes
 	Tags     string // build tags
 	Version  bool   // print the version and stop
+	Name     string // explain: of what
 	Patterns []string
+}
+
+// usages say how each command is called and what it does.
+var usages = map[string]string{
+	"": `usage: lockgen [-check | -n] [-json] [-strict | -q] [-tags list] [packages]
+       lockgen list [-json | -markdown] [-tags list] [packages]
+       lockgen graph [-dot] [-tags list] [packages]
+       lockgen explain [-tags list] name [packages]
+
+Lockgen writes typed lock wrappers for the annotated interfaces of the packages, by default of the one in this directory.
+The other commands read the packages, by default all below this directory, and write nothing: list says which method takes
+which locks, graph draws that, and explain tells all about one method, interface or key. Their flags: lockgen list -h.
+
+`,
+	"list": `usage: lockgen list [-json | -markdown] [-tags list] [packages]
+
+List says which method takes which locks, in the packages, by default in all below this directory.
+
+`,
+	"graph": `usage: lockgen graph [-dot] [-tags list] [packages]
+
+Graph draws which methods take which locks and which locks are taken under which, as a Mermaid flowchart.
+
+`,
+	"explain": `usage: lockgen explain [-tags list] name [packages]
+
+Explain tells all about a method (Pay, Service.Pay or orders.Service.Pay), about the methods of an interface, or who locks a
+key (order:42) or all keys like it (order:{}).
+
+`,
 }
 
 // Parse reads arguments, and only that. Help for -h, and what is wrong with the arguments, go to stderr.
 func Parse(args []string, stderr io.Writer) (*Config, error) {
 	c := &Config{}
+	if len(args) > 0 && args[0] != "" && usages[args[0]] != "" {
+		c.Command, args = args[0], args[1:]
+	}
 	flags := flag.NewFlagSet("lockgen", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	flags.BoolVar(&c.Check, "check", false, "write nothing; print what is not up to date as a diff and exit with 1 if anything is")
 	flags.StringVar(&c.Tags, "tags", "", "comma-separated build `tags`, as for go build")
-	flags.BoolVar(&c.Version, "version", false, "print the version and exit")
+	all := "."
+	switch c.Command {
+	case "":
+		flags.BoolVar(&c.Check, "check", false, "write nothing; print what is not up to date as a diff and exit with 1 if anything is")
+		flags.BoolVar(&c.Dry, "n", false, "write nothing; print which files would be written and removed")
+		flags.BoolVar(&c.JSON, "json", false, "print mistakes, notes and files as JSON")
+		flags.BoolVar(&c.Strict, "strict", false, "take warnings for mistakes: exit with 1 and write nothing")
+		flags.BoolVar(&c.Quiet, "q", false, "print no warnings and no notes")
+		flags.BoolVar(&c.Version, "version", false, "print the version and exit")
+	case "list":
+		flags.BoolVar(&c.JSON, "json", false, "print JSON")
+		flags.BoolVar(&c.Markdown, "markdown", false, "print a Markdown table")
+	case "graph":
+		flags.BoolVar(&c.DOT, "dot", false, "print the input of graphviz")
+	}
+	if c.Command != "" {
+		all = "./..."
+	}
 	flags.Usage = func() {
-		fmt.Fprint(stderr, "usage: lockgen [-check] [-tags list] [packages]\n\n"+
-			"Lockgen writes typed lock wrappers for the annotated interfaces of the packages, by default of the one in this directory.\n\n")
+		fmt.Fprint(stderr, usages[c.Command])
 		flags.PrintDefaults()
 	}
 	if err := flags.Parse(args); err != nil {
 		return nil, err
 	}
 	c.Patterns = flags.Args()
+	if wrong := c.finish(); wrong != nil {
+		fmt.Fprintln(stderr, wrong)
+		flags.Usage()
+		return nil, wrong
+	}
 	if len(c.Patterns) == 0 {
-		c.Patterns = []string{"."}
+		c.Patterns = []string{all}
 	}
 	return c, nil
+}
+
+// finish takes the name from the arguments and says which of them exclude each other.
+func (c *Config) finish() error {
+	switch {
+	case c.Check && c.Dry:
+		return errors.New("-check and -n exclude each other")
+	case c.Strict && c.Quiet:
+		return errors.New("-strict and -q exclude each other")
+	case c.JSON && c.Markdown:
+		return errors.New("-json and -markdown exclude each other")
+	case c.Command == "explain" && len(c.Patterns) == 0:
+		return errors.New("explain needs a name")
+	case c.Command == "explain":
+		c.Name, c.Patterns = c.Patterns[0], c.Patterns[1:]
+	}
+	return nil
 }
 
 // Main runs the command in a directory and returns the exit code.

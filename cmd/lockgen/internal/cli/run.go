@@ -11,65 +11,122 @@ import (
 	"github.com/lockgen/lockgen/cmd/lockgen/internal/diag"
 	"github.com/lockgen/lockgen/cmd/lockgen/internal/load"
 	"github.com/lockgen/lockgen/cmd/lockgen/internal/output"
+	"github.com/lockgen/lockgen/cmd/lockgen/internal/survey"
 	"github.com/lockgen/lockgen/cmd/lockgen/internal/write"
 	"github.com/lockgen/lockgen/templates"
 )
 
 // run is the whole program: load, check, render, and at the end, if nothing is wrong, touch the disk.
 func run(c *Config, dir string, stdout, stderr io.Writer) (int, error) {
-	list := diag.New(token.NewFileSet())
-	files, notes, err := generate(c, dir, list)
-	if err != nil {
+	r := &runner{c: c, dir: dir, list: diag.New(token.NewFileSet())}
+	if err := r.read(); err != nil {
 		return exitTrouble, err
 	}
-	for _, note := range notes {
-		fmt.Fprintln(stderr, "note:", note)
+	if c.Command != "" {
+		return r.tell(stdout, stderr)
 	}
-	if list.Len() > 0 {
-		return exitWrong, list.Print(stderr, dir)
-	}
-	changed, err := write.Changed(files)
-	if err != nil {
+	if err := r.render(); err != nil {
 		return exitTrouble, err
 	}
-	if !c.Check {
-		return exitOK, write.Apply(changed)
+	wrong := r.list.Len() > 0 || c.Strict && r.list.Warnings() > 0
+	var changed []write.File
+	if !wrong {
+		var err error
+		if changed, err = write.Changed(r.files); err != nil {
+			return exitTrouble, err
+		}
 	}
-	if len(changed) == 0 {
+	if err := r.report(changed, stdout, stderr); err != nil {
+		return exitTrouble, err
+	}
+	switch {
+	case wrong || c.Check && len(changed) > 0:
+		return exitWrong, nil
+	case c.Check || c.Dry:
 		return exitOK, nil
 	}
-	_, err = stdout.Write(write.Diff(changed, dir))
-	return exitWrong, err
+	return exitOK, write.Apply(changed)
 }
 
-// generate makes all files in memory.
-func generate(c *Config, dir string, list *diag.List) (files []write.File, notes []string, err error) {
-	loaded, err := load.Load(load.Config{Dir: dir, Tags: c.Tags, Patterns: c.Patterns}, list)
+// A runner is one run.
+type runner struct {
+	c       *Config
+	dir     string
+	list    *diag.List
+	loaded  *load.Result
+	outputs []check.Output
+	files   []write.File
+	survey  *survey.Survey
+}
+
+// read loads and checks all packages. Mistakes of all of them are wanted.
+func (r *runner) read() (err error) {
+	r.loaded, err = load.Load(load.Config{Dir: r.dir, Tags: r.c.Tags, Patterns: r.c.Patterns}, r.list)
 	if err != nil {
-		return nil, nil, err
+		return err
+	}
+	var uses []check.Use
+	for _, pkg := range r.loaded.Packages {
+		for _, out := range check.Package(r.list, pkg) {
+			r.outputs = append(r.outputs, out)
+			uses = append(uses, out.Uses...)
+		}
+	}
+	r.survey = survey.New(r.list, r.dir, uses, r.loaded.Linked)
+	r.survey.Check()
+	if r.c.Quiet || r.c.Command != "" {
+		r.list.Silence()
+		r.loaded.Notes = nil
+	}
+	return nil
+}
+
+// render makes all files in memory, unless something is wrong: then there are none.
+func (r *runner) render() error {
+	if r.list.Len() > 0 {
+		return nil
 	}
 	produced := map[string]bool{}
-	for _, pkg := range loaded.Packages {
-		outputs := check.Package(list, pkg)
-		if list.Len() > 0 {
-			// Mistakes of all packages are wanted, files of none.
-			continue
+	for _, out := range r.outputs {
+		src, err := templates.Render(out.Model)
+		if err != nil {
+			return fmt.Errorf("%s: this is a defect of lockgen, please report it with the interface: %w", diag.Relative(r.dir, out.Source), err)
 		}
-		for _, out := range outputs {
-			src, err := templates.Render(out.Model)
-			if err != nil {
-				return nil, nil, fmt.Errorf("%s: this is a defect of lockgen, please report it with the interface: %w", diag.Relative(dir, out.Source), err)
-			}
-			name := output.Name(out.Source)
-			produced[name] = true
-			files = append(files, write.File{Name: name, Content: src})
-		}
+		name := output.Name(out.Source)
+		produced[name] = true
+		r.files = append(r.files, write.File{Name: name, Content: src})
 	}
-	for _, name := range loaded.Outputs {
+	for _, name := range r.loaded.Outputs {
 		if !produced[name] {
-			files = append(files, write.File{Name: name})
+			r.files = append(r.files, write.File{Name: name})
 		}
 	}
-	slices.SortFunc(files, func(a, b write.File) int { return strings.Compare(a.Name, b.Name) })
-	return files, loaded.Notes, nil
+	slices.SortFunc(r.files, func(a, b write.File) int { return strings.Compare(a.Name, b.Name) })
+	return nil
+}
+
+// tell runs a command that writes no files.
+func (r *runner) tell(stdout, stderr io.Writer) (int, error) {
+	if r.list.Len() > 0 {
+		return exitWrong, r.list.Print(stderr, r.dir)
+	}
+	switch c := r.c; {
+	case c.Command == "list" && c.JSON:
+		return exitOK, r.survey.JSON(stdout)
+	case c.Command == "list" && c.Markdown:
+		return exitOK, r.survey.Markdown(stdout)
+	case c.Command == "list":
+		return exitOK, r.survey.Table(stdout)
+	case c.Command == "graph" && c.DOT:
+		return exitOK, r.survey.DOT(stdout)
+	case c.Command == "graph":
+		return exitOK, r.survey.Mermaid(stdout)
+	}
+	found, err := r.survey.Explain(stdout, r.c.Name)
+	if err == nil && !found {
+		fmt.Fprintf(stderr, "lockgen: %s: no such method, interface or key in %s%s\n",
+			r.c.Name, strings.Join(r.c.Patterns, " "), diag.Suggest(r.c.Name, r.survey.Names()))
+		return exitWrong, nil
+	}
+	return exitOK, err
 }

@@ -19,12 +19,14 @@ type Diagnostic struct {
 	Pos     token.Position
 	Width   int // in bytes of the source line; the caret is that long
 	Message string
+	Warning bool // it may be meant: files are written all the same
 }
 
 // A List holds the diagnostics of a run. Make it with New.
 type List struct {
-	fset *token.FileSet
-	all  []Diagnostic
+	fset     *token.FileSet
+	all      []Diagnostic
+	warnings []Diagnostic
 }
 
 // New makes a list for positions of fset.
@@ -35,22 +37,38 @@ func (l *List) Fset() *token.FileSet { return l.fset }
 
 // Add notes a mistake between pos and end. Without an end the caret is one column wide.
 func (l *List) Add(pos, end token.Pos, format string, args ...any) {
-	// Not adjusted by //line: the reader edits this file, not the one it was made from.
-	p := l.fset.PositionFor(pos, false)
-	width := 1
-	if end > pos {
-		width = int(end - pos)
-	}
+	p, width := l.place(pos, end)
 	l.AddAt(p, width, format, args...)
+}
+
+// Warn notes what is allowed and probably not meant.
+func (l *List) Warn(pos, end token.Pos, format string, args ...any) {
+	p, width := l.place(pos, end)
+	l.warnings = append(l.warnings, Diagnostic{p, width, fmt.Sprintf(format, args...), true})
+}
+
+func (l *List) place(pos, end token.Pos) (p token.Position, width int) {
+	// Not adjusted by //line: the reader edits this file, not the one it was made from.
+	p = l.fset.PositionFor(pos, false)
+	if end > pos {
+		return p, int(end - pos)
+	}
+	return p, 1
 }
 
 // AddAt is Add for a position that is known already.
 func (l *List) AddAt(pos token.Position, width int, format string, args ...any) {
-	l.all = append(l.all, Diagnostic{pos, width, fmt.Sprintf(format, args...)})
+	l.all = append(l.all, Diagnostic{pos, width, fmt.Sprintf(format, args...), false})
 }
 
-// Len says how many there are.
+// Len says how many mistakes there are. Warnings are none.
 func (l *List) Len() int { return len(l.all) }
+
+// Warnings says how many warnings there are.
+func (l *List) Warnings() int { return len(l.warnings) }
+
+// Silence forgets the warnings.
+func (l *List) Silence() { l.warnings = nil }
 
 // Place is pos as file:line, to be named inside a message.
 func (l *List) Place(pos token.Pos) string {
@@ -58,9 +76,9 @@ func (l *List) Place(pos token.Pos) string {
 	return fmt.Sprintf("%s:%d", filepath.Base(p.Filename), p.Line)
 }
 
-// Sorted returns the diagnostics in the order of file, line, column and text, each once.
+// Sorted returns mistakes and warnings in the order of file, line, column and text, each once.
 func (l *List) Sorted() []Diagnostic {
-	all := slices.Clone(l.all)
+	all := slices.Concat(l.all, l.warnings)
 	slices.SortFunc(all, func(a, b Diagnostic) int {
 		return cmp.Or(
 			cmp.Compare(a.Pos.Filename, b.Pos.Filename),
@@ -81,11 +99,15 @@ func (l *List) Print(w io.Writer, dir string) error {
 	lines := map[string][]string{}
 	var out bytes.Buffer
 	for _, d := range l.Sorted() {
+		message := d.Message
+		if d.Warning {
+			message = "warning: " + message
+		}
 		if !d.Pos.IsValid() {
-			fmt.Fprintf(&out, "%s\n", d.Message)
+			fmt.Fprintf(&out, "%s\n", message)
 			continue
 		}
-		fmt.Fprintf(&out, "%s:%d:%d: %s\n", Relative(dir, d.Pos.Filename), d.Pos.Line, d.Pos.Column, d.Message)
+		fmt.Fprintf(&out, "%s:%d:%d: %s\n", Relative(dir, d.Pos.Filename), d.Pos.Line, d.Pos.Column, message)
 		if _, ok := lines[d.Pos.Filename]; !ok {
 			src, err := os.ReadFile(d.Pos.Filename)
 			if err != nil {

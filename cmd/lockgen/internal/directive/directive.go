@@ -41,6 +41,7 @@ type Directive struct {
 
 	Key     *Arg // lock: the template
 	Ctx     *Arg // lock: name of the context parameter
+	After   *Arg // lock: keys of locks that are held when this one is taken
 	Busy    *Arg // lock: error or skip
 	Scope   *Arg // lock: return
 	Name    *Arg // service, locks

@@ -30,7 +30,7 @@ func Effective(locks []*Directive, iface, defaults *Directive) []Given {
 }
 
 var (
-	naming   = []string{"key", "ctx"}
+	naming   = []string{"key", "ctx", "after"}
 	excluded = map[string]string{"watchdog": "lease", "lease": "watchdog"}
 )
 

@@ -30,6 +30,7 @@ var options = []option{
 	{"lease", everywhere, setLease},
 	{"busy", onLock, setBusy},
 	{"scope", onLock, setScope},
+	{"after", onLock, func(d *Directive, a *Arg) string { d.After = a; return "" }},
 	{"ctx", onLock, func(d *Directive, a *Arg) string { d.Ctx = a; return "" }},
 	{"name", interfaces, func(d *Directive, a *Arg) string { d.Name = a; return "" }},
 	{"prefix", interfaces, func(d *Directive, a *Arg) string { d.Prefix = a; return "" }},

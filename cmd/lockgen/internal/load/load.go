@@ -37,6 +37,28 @@ type Result struct {
 	Packages []*Package // those with directives, by path
 	Outputs  []string   // generated files on disk whose sources were read, or are gone
 	Notes    []string   // what the reader should know although it stops nothing
+
+	roots []*packages.Package
+}
+
+// Linked says whether a package of the run, or a program that it is, has both packages in it.
+func (r *Result) Linked(a, b string) bool {
+	memo := map[string][2]bool{}
+	var has func(pkg *packages.Package) [2]bool
+	has = func(pkg *packages.Package) [2]bool {
+		if found, ok := memo[pkg.ID]; ok {
+			return found
+		}
+		found := [2]bool{pkg.PkgPath == a, pkg.PkgPath == b}
+		memo[pkg.ID] = found
+		for _, dep := range pkg.Imports {
+			below := has(dep)
+			found[0], found[1] = found[0] || below[0], found[1] || below[1]
+		}
+		memo[pkg.ID] = found
+		return found
+	}
+	return slices.ContainsFunc(r.roots, func(pkg *packages.Package) bool { return has(pkg) == [2]bool{true, true} })
 }
 
 // A Package is one with directives.
@@ -95,6 +117,7 @@ func Load(cfg Config, list *diag.List) (*Result, error) {
 		}
 		roots = append(roots, tests...)
 	}
+	l.result.roots = roots
 	l.annotate(roots, hits)
 	l.check()
 	slices.SortStableFunc(l.result.Packages, func(a, b *Package) int { return strings.Compare(a.Path, b.Path) })

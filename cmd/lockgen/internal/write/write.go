@@ -24,6 +24,14 @@ type File struct {
 	exists  bool
 }
 
+// Action is write or remove.
+func (f File) Action() string {
+	if f.Content == nil {
+		return "remove"
+	}
+	return "write"
+}
+
 // Changed reads the disk and returns those files that differ from it. A file that would be replaced and is not the generator's is an error.
 func Changed(files []File) ([]File, error) {
 	var changed []File

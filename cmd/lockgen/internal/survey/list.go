@@ -1,0 +1,123 @@
+package survey
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/lockgen/lockgen/cmd/lockgen/internal/check"
+	"github.com/lockgen/lockgen/cmd/lockgen/internal/diag"
+)
+
+// A Row is one method of the list, as JSON has it.
+type Row struct {
+	Method  string   `json:"method"` // orders.Service.Pay
+	Package string   `json:"package"`
+	File    string   `json:"file"`
+	Line    int      `json:"line"`
+	Keys    []RowKey `json:"keys"`    // none: the method is not locked
+	Options []Option `json:"options"` // that are given; for all others the defaults count
+}
+
+// A RowKey is a key in a [Row].
+type RowKey struct {
+	Key    string     `json:"key"`   // order:{o.ID}
+	Shape  string     `json:"shape"` // order:{}
+	Values []RowValue `json:"values"`
+	After  []string   `json:"after,omitempty"`
+}
+
+// A RowValue is the type of one placeholder.
+type RowValue struct {
+	Type string `json:"type"`
+}
+
+// An Option is one that counts for a method.
+type Option struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+	From  string `json:"from"` // the directive that gives it: lock, service, locks or defaults
+}
+
+// Rows lists all methods, in the order of their places.
+func (s *Survey) Rows() []Row {
+	rows := []Row{}
+	for _, use := range s.uses {
+		rows = append(rows, s.row(use))
+	}
+	return rows
+}
+
+func (s *Survey) row(use check.Use) Row {
+	p := s.position(use.Pos)
+	row := Row{Method: use.Name, File: diag.Relative(s.dir, p.Filename), Line: p.Line, Keys: []RowKey{}, Options: []Option{}}
+	if pkg := use.Interface.Pkg(); pkg != nil {
+		row.Package = pkg.Path()
+	}
+	for _, k := range use.Keys {
+		sh := shapeOf(k.Key)
+		rk := RowKey{Key: k.Text, Shape: sh.text, Values: []RowValue{}, After: s.after(key{k, sh, use})}
+		for _, v := range sh.values() {
+			rk.Values = append(rk.Values, RowValue{path(v.Type)})
+		}
+		row.Keys = append(row.Keys, rk)
+	}
+	for _, g := range use.Options {
+		row.Options = append(row.Options, Option{g.Name, g.Value, string(g.By)})
+	}
+	return row
+}
+
+// JSON writes the list as an array.
+func (s *Survey) JSON(w io.Writer) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "\t")
+	e.SetEscapeHTML(false)
+	return e.Encode(s.Rows())
+}
+
+// Table writes the list for a terminal.
+func (s *Survey) Table(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "METHOD\tKEYS\tOPTIONS\tPLACE")
+	for _, row := range s.Rows() {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s:%d\n", row.Method, row.keys("", "-"), row.options("", "-"), row.File, row.Line)
+	}
+	return t.Flush()
+}
+
+// Markdown writes the list for a team's documents.
+func (s *Survey) Markdown(w io.Writer) error {
+	var b strings.Builder
+	b.WriteString("| method | locks | options |\n|---|---|---|\n")
+	for _, row := range s.Rows() {
+		fmt.Fprintf(&b, "| [`%s`](%s#L%d) | %s | %s |\n", row.Method, row.File, row.Line, row.keys("`", "nothing"), row.options("`", ""))
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (r Row) keys(quote, none string) string {
+	var all []string
+	for _, k := range r.Keys {
+		all = append(all, quote+k.Key+quote)
+	}
+	return joined(all, none)
+}
+
+func (r Row) options(quote, none string) string {
+	var all []string
+	for _, o := range r.Options {
+		all = append(all, quote+o.Name+"="+o.Value+quote)
+	}
+	return joined(all, none)
+}
+
+func joined(all []string, none string) string {
+	if len(all) == 0 {
+		return none
+	}
+	return strings.Join(all, " ")
+}

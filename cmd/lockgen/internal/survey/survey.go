@@ -1,0 +1,198 @@
+// Package survey looks at the locks of all packages of a run together: keys that meet, orders that can't be kept, and who locks what.
+package survey
+
+import (
+	"cmp"
+	"fmt"
+	"go/token"
+	"go/types"
+	"slices"
+	"strings"
+
+	"github.com/lockgen/lockgen/cmd/lockgen/internal/check"
+	"github.com/lockgen/lockgen/cmd/lockgen/internal/diag"
+	"github.com/lockgen/lockgen/cmd/lockgen/internal/directive"
+)
+
+// A Survey knows all locks of a run.
+type Survey struct {
+	list *diag.List
+	dir  string // that places are relative to
+	uses []check.Use
+	keys []key // in the order of their places
+
+	linked func(a, b string) bool
+}
+
+// A key is one that a method locks.
+type key struct {
+	check.UsedKey
+	shape shape
+	use   check.Use
+}
+
+// New makes a survey of uses, whose places are shown relative to dir. Linked says of two package paths whether some program has both.
+func New(list *diag.List, dir string, uses []check.Use, linked func(a, b string) bool) *Survey {
+	s := &Survey{list: list, dir: dir, uses: slices.Clone(uses), linked: linked}
+	slices.SortStableFunc(s.uses, func(a, b check.Use) int { return s.compare(a.Pos, b.Pos) })
+	for _, use := range s.uses {
+		for _, k := range use.Keys {
+			s.keys = append(s.keys, key{k, shapeOf(k.Key), use})
+		}
+	}
+	return s
+}
+
+// compare orders positions by file and place in it, whatever the order in which files were read.
+func (s *Survey) compare(a, b token.Pos) int {
+	p, q := s.position(a), s.position(b)
+	return cmp.Or(cmp.Compare(p.Filename, q.Filename), cmp.Compare(p.Offset, q.Offset))
+}
+
+func (s *Survey) position(pos token.Pos) token.Position {
+	return s.list.Fset().PositionFor(pos, false)
+}
+
+// place is where something stands, for a message.
+func (s *Survey) place(pos token.Pos) string {
+	p := s.position(pos)
+	return fmt.Sprintf("%s:%d", diag.Relative(s.dir, p.Filename), p.Line)
+}
+
+// Check notes in the list what is wrong or looks wrong about all locks together.
+func (s *Survey) Check() {
+	byShape := map[string][]key{}
+	var order []string
+	for _, k := range s.keys {
+		if len(byShape[k.shape.text]) == 0 {
+			order = append(order, k.shape.text)
+		}
+		byShape[k.shape.text] = append(byShape[k.shape.text], k)
+	}
+	for i, text := range order {
+		s.oneKind(byShape[text])
+		for _, earlier := range order[:i] {
+			s.apart(byShape[earlier][0], byShape[text][0])
+		}
+	}
+	s.entities()
+	s.order()
+}
+
+// oneKind checks that the values of one shape stand for one kind of thing wherever they can meet: types of a program's main package meet only
+// those that are used in it.
+func (s *Survey) oneKind(keys []key) {
+	for i := range keys[0].shape.values() {
+		var firsts []*key
+		for j := range keys {
+			k := &keys[j]
+			t := kind(k.shape.values()[i])
+			if t == nil || isBasic(t) {
+				// The id of anything, or of what the user of the interface says.
+				continue
+			}
+			same := slices.IndexFunc(firsts, func(f *key) bool { return s.meets(f, k) })
+			if same < 0 {
+				firsts = append(firsts, k)
+			} else {
+				s.sameKind(firsts[same], k, i)
+			}
+		}
+	}
+}
+
+// meets says whether two keys can be of one program, for all that their packages say.
+func (s *Survey) meets(a, b *key) bool {
+	p, q := a.use.Interface.Pkg(), b.use.Interface.Pkg()
+	return p.Path() == q.Path() || p.Name() != "main" && q.Name() != "main" || s.linked(p.Path(), q.Path())
+}
+
+func (s *Survey) sameKind(first, k *key, i int) {
+	a, b := kind(first.shape.values()[i]), kind(k.shape.values()[i])
+	if path(a) == path(b) {
+		// Compared by name: a package that is checked with its tests has types of its own.
+		return
+	}
+	at, end := k.Directive.Key.ValuePos()
+	shown := short
+	if short(a) == short(b) {
+		shown = path
+	}
+	message := fmt.Sprintf("key %s is of %s here and of %s at %s, so things of two kinds wait for each other: name one type (an alias will do), or give one of them another key",
+		k.shape.text, shown(b), shown(a), s.place(first.Directive.Slash))
+	if s.linked(first.use.Interface.Pkg().Path(), k.use.Interface.Pkg().Path()) {
+		s.list.Add(at, end, "%s", message)
+	} else {
+		s.list.Warn(at, end, "%s", message)
+	}
+}
+
+// apart warns of two shapes that can give one key.
+func (s *Survey) apart(a, b key) {
+	if both, ok := meet(a.shape, b.shape); ok && s.meets(&a, &b) {
+		at, end := b.Directive.Key.ValuePos()
+		s.list.Warn(at, end, "%s can be the same key as %s at %s: both can be %q", b.shape.text, a.shape.text, s.place(a.Directive.Slash), both)
+	}
+}
+
+// entities warns of locks whose type doesn't tell them from others.
+func (s *Survey) entities() {
+	declared := map[string]check.Use{}
+	for _, use := range s.uses {
+		if use.Verb != directive.Locks || len(use.Keys) == 0 || len(use.Method.Params) == 0 {
+			continue
+		}
+		name, t := use.Method.Name, types.Unalias(use.Method.Params[0].Type)
+		end := use.Pos + token.Pos(len(name))
+		if isBasic(t) {
+			s.list.Warn(use.Pos, end, "%s takes any %s: declare a type such as type %sID %s, so that nothing else can be passed", name, short(t), name, short(t))
+			continue
+		}
+		if _, generic := t.(*types.TypeParam); generic {
+			continue
+		}
+		id := path(use.Interface.Type()) + " " + path(t)
+		other, ok := declared[id]
+		if !ok {
+			declared[id] = use
+			continue
+		}
+		if shapeOf(other.Keys[0].Key).text != shapeOf(use.Keys[0].Key).text {
+			s.list.Warn(use.Pos, end, "%s and %s are both locks of %s, so who holds one can be taken for a holder of the other; give them types of their own",
+				other.Method.Name, name, short(t))
+		}
+	}
+}
+
+func isBasic(t types.Type) bool {
+	_, ok := t.(*types.Basic)
+	return ok
+}
+
+// short names a type as its users do.
+func short(t types.Type) string { return types.TypeString(t, (*types.Package).Name) }
+
+// path names a type so that no other has the name.
+func path(t types.Type) string { return types.TypeString(t, (*types.Package).Path) }
+
+// shapes lists the shapes of all keys, each once.
+func (s *Survey) shapes() []string {
+	var all []string
+	for _, k := range s.keys {
+		all = append(all, k.shape.text)
+	}
+	slices.SortFunc(all, strings.Compare)
+	return slices.Compact(all)
+}
+
+// Names lists what can be explained by its name, for a message.
+func (s *Survey) Names() []string {
+	all := s.shapes()
+	for _, use := range s.uses {
+		parts := strings.Split(use.Name, ".")
+		for i := range parts {
+			all = append(all, strings.Join(parts[i:], "."))
+		}
+	}
+	return all
+}
