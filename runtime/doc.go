@@ -93,6 +93,7 @@
 //	RLock.remainTimeToLive()                Lease.TTL(ctx), Mutex.Inspect(ctx)
 //	RLock.isLocked(), getHoldCount()        Mutex.Inspect(ctx)
 //	RLock.expire(d)                         Lease.Extend(ctx, d)
+//	RedissonClient.getId()                  Client.ID()
 //	RFencedLock.lockAndGetToken()           Mutex.Lock(ctx, WithFencing()), Lease.Token
 //	RFencedLock.tryLockAndGetToken()        Mutex.TryLock(ctx, WithFencing()), Lease.Token
 //	Config.setLockWatchdogTimeout           Options.Watchdog, WithWatchdog(d) for one lock

@@ -22,6 +22,10 @@ type Standing struct {
 	Listening int // subscriptions to Redisson's channel of the key: about one for each Java program that waits
 }
 
+// ID returns the name of the client in Redis: the UUID before the ":" in [Standing.Owner] of every key
+// that it holds. It is another one for each Client that is made. Redisson's getId.
+func (c *Client) ID() string { return c.uuid }
+
 // Inspect asks Redis who holds the key and who waits for it. It fails with [ErrWrongType] if the key is
 // not a lock. Redisson's isLocked, remainTimeToLive and getHoldCount.
 func (m *Mutex) Inspect(ctx context.Context) (Standing, error) {

@@ -3,6 +3,7 @@ package runtime_test
 import (
 	"context"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -36,6 +37,9 @@ func TestInspect(t *testing.T) {
 	fields, err := server.Do("HKEYS", "k").AsStrSlice()
 	require.NoError(t, err)
 	require.Equal(t, fields[0], got.Owner)
+	require.True(t, strings.HasPrefix(got.Owner, c.ID()+":"))
+	require.NotEqual(t, c.ID(), other.ID())
+	require.Same(t, c, lease.Client())
 	require.NoError(t, inner.Unlock(t.Context()))
 
 	next := lockLater(patient(t), other.Mutex("k"))

@@ -100,6 +100,9 @@ func (t *tenure) ended() error {
 // Key returns the key as it was given to the Client.
 func (t *tenure) Key() string { return t.key }
 
+// Client returns the client that granted the lease.
+func (l *Lease) Client() *Client { return l.client }
+
 // Token returns the fencing token if the key was locked with [WithFencing], else 0. It is larger than
 // that of every earlier lease of the key, and equal across reentry. Send it with each write, and let
 // the resource refuse one that is smaller than the largest it has seen: then a holder that was stopped

@@ -4,45 +4,91 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
 
 	lockrt "github.com/lockgen/lockgen/runtime"
-	"github.com/lockgen/lockgen/runtime/locktest/embedded"
 	"github.com/lockgen/lockgen/runtime/locktest/leaktest"
 )
 
-// Client returns a client of the server that $REDIS_URL names, or of [Embedded] without
-// it. Clients of one test use the same server, as replicas of a service do. It is
-// closed when the test ends, which fails if a lease is left then.
+// patience is how long this package waits for what must happen. It is shorter than the default watchdog
+// time, so that what only happens by expiry does not.
+const patience = 20 * time.Second
+
+// Client returns a client of the test's [Server]. Clients of one test use the same server, as
+// replicas of a service do. It is closed when the test ends, which fails if a lease is left then, or
+// a key that is the client's is left in Redis.
 func Client(tb testing.TB, opts lockrt.Options) *lockrt.Client {
 	tb.Helper()
-	url := os.Getenv("REDIS_URL")
-	if url == "" {
-		url = Embedded(tb)
-	}
-	held := &ledger{counts: make(map[string]int)}
+	return client(tb, Server(tb), opts)
+}
+
+// client is Client with an address by which it reaches the server of the test.
+func client(tb testing.TB, url string, opts lockrt.Options) *lockrt.Client {
+	tb.Helper()
+	held := &ledger{counts: make(map[string]int), used: make(map[string]bool)}
 	opts.Hooks = held.watch(opts.Hooks)
 	c, err := lockrt.Open(url, opts)
 	if err != nil {
 		tb.Fatalf("locktest: %v", err)
 	}
+	server := Server(tb)
 	tb.Cleanup(func() {
+		tb.Helper()
 		over, cancel := context.WithCancel(context.Background())
 		cancel() // leases have had their time
 		err := c.Shutdown(over)
-		if left := held.keys(); len(left) > 0 {
+		if left := held.left(); len(left) > 0 {
 			tb.Errorf("locktest: still locked when the test ended: %s", strings.Join(left, ", "))
 			return
 		}
-		if err != nil && !errors.Is(err, lockrt.ErrClosed) {
+		if err != nil && !errors.Is(err, lockrt.ErrClosed) && !errors.Is(err, context.Canceled) {
 			tb.Errorf("locktest: %v", err)
+		}
+		left, err := owned(server, c.ID(), held.keys())
+		if err != nil {
+			tb.Errorf("locktest: look for keys that were left behind: %v", err)
+		}
+		if len(left) > 0 {
+			tb.Errorf("locktest: still in Redis when the test ended: %s", strings.Join(left, ", "))
 		}
 	})
 	return c
+}
+
+// owned returns those of the keys that the client id still has in Redis.
+func owned(url, id string, keys []string) ([]string, error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	option, err := rueidis.ParseURL(url)
+	if err != nil {
+		return nil, err
+	}
+	option.DisableCache, option.ForceSingleClient = true, true
+	rc, err := rueidis.NewClient(option)
+	if err != nil {
+		return nil, err
+	}
+	defer rc.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	var left []string
+	for _, key := range keys {
+		owners, err := rc.Do(ctx, rc.B().Hkeys().Key(key).Build()).AsStrSlice()
+		if _, reply := rueidis.IsRedisErr(err); err != nil && !reply { // another type is not the client's
+			return left, err
+		}
+		if slices.ContainsFunc(owners, func(owner string) bool { return strings.HasPrefix(owner, id+":") }) {
+			left = append(left, key)
+		}
+	}
+	return left, nil
 }
 
 // NoLeaks fails the test if it leaves goroutines of lockgen or of rueidis behind. Call it
@@ -52,47 +98,18 @@ func NoLeaks(tb testing.TB) {
 	leaktest.Check(tb)
 }
 
-var servers struct {
-	sync.Mutex
-	urls map[testing.TB]string
-}
-
-// Embedded returns the address of a server inside of the test binary, the same one at
-// every call of one test. It ends with the test. See package embedded for what it lacks.
-func Embedded(tb testing.TB) (url string) {
-	tb.Helper()
-	servers.Lock()
-	defer servers.Unlock()
-	if url, ok := servers.urls[tb]; ok {
-		return url
-	}
-	url, stop, err := embedded.Start()
-	if err != nil {
-		tb.Fatalf("locktest: %v", err)
-	}
-	if servers.urls == nil {
-		servers.urls = make(map[testing.TB]string)
-	}
-	servers.urls[tb] = url
-	tb.Cleanup(func() {
-		servers.Lock()
-		delete(servers.urls, tb)
-		servers.Unlock()
-		stop()
-	})
-	return url
-}
-
 // A ledger counts the leases of each key.
 type ledger struct {
 	mu     sync.Mutex
-	counts map[string]int
+	counts map[string]int  // not zero
+	used   map[string]bool // keys that were asked for, however that ended
 }
 
 // watch returns hooks that keep the ledger and do what the given ones do.
 func (l *ledger) watch(hooks lockrt.Hooks) lockrt.Hooks {
 	acquired, ended := hooks.AcquireEnd, hooks.Ended
 	hooks.AcquireEnd = func(ctx context.Context, e lockrt.AcquireEvent) {
+		l.use(e.Key)
 		if e.Err == nil {
 			l.add(e.Key, 1)
 		}
@@ -120,8 +137,45 @@ func (l *ledger) add(key string, n int) {
 	}
 }
 
-func (l *ledger) keys() []string {
+func (l *ledger) use(key string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.used[key] = true
+}
+
+// left returns the keys that have leases.
+func (l *ledger) left() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Sorted(maps.Keys(l.counts))
+}
+
+// keys returns the keys that were ever asked for.
+func (l *ledger) keys() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Sorted(maps.Keys(l.used))
+}
+
+// Lose takes the key of l away, as somebody does who forces the lock open, and returns once the context of
+// l has ended with [lockrt.ErrLost]. The test fails if l has ended before.
+func Lose(tb testing.TB, l *lockrt.Lease) {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := l.Err(); err != nil {
+		tb.Fatalf("locktest: %q cannot be lost: its lease has ended: %v", l.Key(), err)
+	}
+	taken, err := l.Client().Mutex(l.Key()).ForceUnlock(ctx)
+	switch {
+	case err != nil:
+		tb.Fatalf("locktest: lose %q: %v", l.Key(), err)
+	case !taken:
+		tb.Fatalf("locktest: %q cannot be lost: nobody has it in Redis", l.Key())
+	}
+	select {
+	case <-l.Context().Done():
+	case <-ctx.Done():
+		tb.Fatalf("locktest: %q was taken, and its lease has not ended after %v", l.Key(), patience)
+	}
 }

@@ -3,13 +3,18 @@ package locktest_test
 import (
 	"context"
 	"fmt"
+	"os"
+	"runtime"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
 	lockrt "github.com/lockgen/lockgen/runtime"
 	"github.com/lockgen/lockgen/runtime/locktest"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
 //nolint:paralleltest // NoLeaks counts goroutines
@@ -55,6 +60,96 @@ func TestClient_ForgottenLease(t *testing.T) {
 	require.Equal(t, []string{"locktest: still locked when the test ended: a, b"}, tb.errors)
 }
 
+// everyServer runs a test with each of the servers that Server chooses between.
+func everyServer(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	for name, env := range map[string]map[string]string{
+		"installed": {},
+		"named":     {"REDIS_URL": redistest.Shared(t).URL()},
+		"embedded":  {"LOCKGEN_REDIS_SERVER": "no such program"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("REDIS_URL", "")
+			for name, value := range env {
+				t.Setenv(name, value)
+			}
+			test(t)
+		})
+	}
+}
+
+//nolint:paralleltest // it sets a variable of the environment
+func TestServer(t *testing.T) {
+	everyServer(t, func(t *testing.T) {
+		url := locktest.Server(t)
+		require.Equal(t, url, locktest.Server(t), "one for each test")
+		require.Equal(t, os.Getenv("LOCKGEN_REDIS_SERVER") != "", url == locktest.Embedded(t))
+		require.Equal(t, os.Getenv("REDIS_URL") != "", url == redistest.Shared(t).URL())
+		t.Run("another test", func(t *testing.T) {
+			require.Equal(t, os.Getenv("REDIS_URL") != "", url == locktest.Server(t))
+		})
+	})
+}
+
+//nolint:paralleltest // it sets a variable of the environment
+func TestClient_KeyLeftBehind(t *testing.T) {
+	everyServer(t, func(t *testing.T) {
+		tb := &recorder{TB: t}
+		c := locktest.Client(tb, lockrt.Options{})
+		a, b, text := redistest.Key(t, "a"), redistest.Key(t, "b"), redistest.Key(t, "text")
+		for _, key := range []string{a, b, text} {
+			lease, err := c.Mutex(key).Lock(t.Context())
+			require.NoError(t, err)
+			require.NoError(t, lease.Unlock(t.Context()))
+		}
+		addr, _ := strings.CutPrefix(locktest.Server(tb), "redis://")
+		rc := redistest.NewClient(t, addr, func(o *rueidis.ClientOption) { o.DisableCache = true })
+		for _, cmd := range [][]string{
+			{"HSET", a, c.ID() + ":7", "1"},
+			{"HSET", b, "11111111-2222-4333-8444-555555555555:7", "1"},
+			{"SET", text, "somebody else's"},
+		} {
+			require.NoError(t, rc.Do(t.Context(), rc.B().Arbitrary(cmd...).Build()).Error())
+		}
+		defer func() {
+			require.Equal(t, []string{"locktest: still in Redis when the test ended: " + a}, tb.errors)
+			if url := os.Getenv("REDIS_URL"); url != "" {
+				require.NoError(t, rc.Do(t.Context(), rc.B().Del().Key(a, b, text).Build()).Error())
+			}
+		}()
+		tb.end()
+	})
+}
+
+//nolint:paralleltest // it sets a variable of the environment
+func TestLose(t *testing.T) {
+	everyServer(t, func(t *testing.T) {
+		c := locktest.Client(t, lockrt.Options{})
+		key := redistest.Key(t, "k")
+		err := c.Mutex(key).Do(t.Context(), func(ctx context.Context, lease *lockrt.Lease) error {
+			locktest.Lose(t, lease)
+			require.ErrorIs(t, context.Cause(ctx), lockrt.ErrLost)
+			tb := &recorder{TB: t}
+			tb.run(func() { locktest.Lose(tb, lease) })
+			require.Len(t, tb.errors, 1)
+			require.Contains(t, tb.errors[0], "cannot be lost: its lease has ended: lease lost: ")
+			return nil
+		})
+		require.ErrorIs(t, err, lockrt.ErrLost)
+
+		lease, err := c.Mutex(key).Lock(t.Context())
+		require.NoError(t, err)
+		addr, _ := strings.CutPrefix(locktest.Server(t), "redis://")
+		rc := redistest.NewClient(t, addr, func(o *rueidis.ClientOption) { o.DisableCache = true })
+		require.NoError(t, rc.Do(t.Context(), rc.B().Del().Key(key).Build()).Error())
+		tb := &recorder{TB: t}
+		tb.run(func() { locktest.Lose(tb, lease) })
+		require.Len(t, tb.errors, 1)
+		require.Regexp(t, "cannot be lost: (nobody has it in Redis|its lease has ended)", tb.errors[0])
+		require.ErrorIs(t, lease.Unlock(t.Context()), lockrt.ErrLost)
+	})
+}
+
 //nolint:paralleltest // it sets a variable of the environment
 func TestClient_HooksOfTheTestRun(t *testing.T) {
 	t.Setenv("REDIS_URL", "")
@@ -84,6 +179,21 @@ type recorder struct {
 	testing.TB
 	cleanups []func()
 	errors   []string
+}
+
+// run calls f, which may end with FailNow.
+func (r *recorder) run(f func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	<-done
+}
+
+func (r *recorder) Fatalf(format string, args ...any) {
+	r.Errorf(format, args...)
+	runtime.Goexit()
 }
 
 func (r *recorder) Cleanup(f func()) { r.cleanups = append(r.cleanups, f) }

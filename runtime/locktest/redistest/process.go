@@ -74,6 +74,12 @@ func binary(tb testing.TB) string {
 	return ""
 }
 
+// Installed reports whether there is a server to start.
+func Installed() bool {
+	_, err := findBinary()
+	return err == nil
+}
+
 func findBinary() (string, error) {
 	name := os.Getenv("LOCKGEN_REDIS_SERVER")
 	if name == "" {

@@ -1,0 +1,19 @@
+package runtime
+
+import "context"
+
+// A Locker is a lock that at most one holder has at a time, whoever waits where: what all exclusive
+// locks of this package have in common. [Mutex] is one. Code that only locks can take it instead of
+// one of them. What it promises is tested by TestLocker of package locktest, which other
+// implementations may run too.
+type Locker interface {
+	// Lock waits until the key is granted, ctx ends or [WithWait] runs out. After an error nothing
+	// is held.
+	Lock(ctx context.Context, opts ...LockOption) (*Lease, error)
+	// TryLock tries once and fails with [ErrNotAcquired] if others have the key.
+	TryLock(ctx context.Context, opts ...LockOption) (*Lease, error)
+	// Key names the lock.
+	Key() string
+}
+
+var _ Locker = (*Mutex)(nil)

@@ -1,0 +1,82 @@
+package locktest
+
+import (
+	"net/url"
+	"testing"
+	"time"
+
+	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+)
+
+// A Network stands between clients and the test's [Server], and fails when it is told to. Clients
+// of one Network suffer together; give each a Network of its own to break only one. Its methods may be
+// called from any goroutine.
+//
+// For more, such as requests that arrive while replies do not, see [redistest.FaultProxy].
+type Network struct {
+	tb    testing.TB
+	proxy *redistest.FaultProxy
+	url   string
+}
+
+// NewNetwork returns a Network that works. It ends with the test. It cannot see into connections that
+// use TLS and fails the test if $REDIS_URL demands them.
+func NewNetwork(tb testing.TB) *Network {
+	tb.Helper()
+	server, err := url.Parse(Server(tb))
+	if err != nil || server.Scheme != "redis" {
+		tb.Fatalf("locktest: a network needs a server at redis://host:port, not at %q", Server(tb))
+	}
+	if server.Port() == "" {
+		server.Host += ":6379"
+	}
+	n := &Network{tb: tb, proxy: redistest.Proxy(tb, server.Host)}
+	server.Host = n.proxy.Addr()
+	n.url = server.String()
+	return n
+}
+
+// URL returns the address at which clients reach the server through the network.
+func (n *Network) URL() string { return n.url }
+
+// Client is [Client] with connections through the network. When the test ends the network is healed
+// before the client is closed.
+func (n *Network) Client(opts lockrt.Options) *lockrt.Client {
+	n.tb.Helper()
+	c := client(n.tb, n.url, opts)
+	n.tb.Cleanup(n.Heal)
+	return c
+}
+
+// DropReply loses the reply to the next script, and the connection with it: Redis has locked, unlocked or
+// renewed, and the client does not know. The channel is closed when that has happened.
+func (n *Network) DropReply() <-chan struct{} {
+	return n.proxy.DropReply(redistest.Command("EVALSHA"), 1, redistest.Close).Done()
+}
+
+// DropRequest loses the next script on its way to Redis, which does nothing, and the connection with
+// it. The client cannot tell this from DropReply. The channel is closed when that has happened.
+func (n *Network) DropRequest() <-chan struct{} {
+	return n.proxy.DropRequest(redistest.Command("EVALSHA"), 1, redistest.Close).Done()
+}
+
+// Delay makes every message take d longer, each way, until Delay(0) or [Network.Heal].
+func (n *Network) Delay(d time.Duration) { n.proxy.Delay(d) }
+
+// HalfOpen lets nothing through any more, while connections stay open and new ones are accepted. What was
+// sent meanwhile arrives late, with [Network.Heal], even if the sender has given up.
+func (n *Network) HalfOpen() { n.proxy.Blackhole(redistest.Both) }
+
+// Reset breaks all connections. New ones work.
+func (n *Network) Reset() { n.proxy.Cut() }
+
+// Refuse breaks all connections and refuses new ones, until [Network.Heal].
+func (n *Network) Refuse() { n.proxy.Refuse(true) }
+
+// Heal ends Delay, HalfOpen and Refuse.
+func (n *Network) Heal() {
+	n.proxy.Delay(0)
+	n.proxy.Deliver()
+	n.proxy.Refuse(false)
+}
