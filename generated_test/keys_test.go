@@ -1,6 +1,7 @@
 package generatedtest_test
 
 import (
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -77,6 +78,8 @@ func TestKeys_AllocateOnce(t *testing.T) {
 	require.InDelta(t, 3, testing.AllocsPerRun(100, func() { sinkKeys, sinkError = gen.OrdersKeys{}.Transfer(order, 9) }), 0)
 	seat := gen.Seat{Show: 1 << 20, Row: "a:1", No: 17}
 	require.InDelta(t, 1, testing.AllocsPerRun(100, func() { sinkString, sinkError = gen.LocksKeys{}.Seat(seat) }), 0)
+	id, hash, addr, tag := gen.UUID{1}, []byte{1}, netip.IPv4Unspecified(), gen.Tag{Name: "n"}
+	require.InDelta(t, 1, testing.AllocsPerRun(100, func() { sinkString, sinkError = gen.ListsKeys{}.Bind(id, hash, addr, tag) }), 0)
 }
 
 var (

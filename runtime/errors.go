@@ -42,6 +42,7 @@ type KeyError struct {
 	Name   string // of the lock in generated code, like "orders.Service.Pay"; else empty
 	Path   string // the part of the key, like "o.Owner"; empty for the key as a whole
 	Reason string // "is nil", "is empty", ...
+	Err    error  // what the method or function said that was to make the part; else nil
 }
 
 // Error says which part of which key is unusable, and why.
@@ -55,6 +56,9 @@ func (e *KeyError) Error() string {
 	}
 	return e.Name + ": " + path + " " + e.Reason
 }
+
+// Unwrap returns the error of what was to make the part, or nil.
+func (e *KeyError) Unwrap() error { return e.Err }
 
 // errLate is the outcome of a request that was granted for a time that is over already.
 var errLate = errors.New("the answer came when the lease it granted was over")

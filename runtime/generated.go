@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"time"
@@ -23,6 +24,7 @@ type Spec struct {
 	Wait     time.Duration // [UntilDone], 0 to try once, or a bound for all keys together
 	Watchdog time.Duration // 0 for [Options.Watchdog]
 	Lease    time.Duration // a fixed length without renewal; 0 for the watchdog
+	Empty    bool          // that there are no keys is no mistake: then nothing is locked
 	Fence    bool          // with a fencing token, which the method finds by [TokenFrom]
 }
 
@@ -43,7 +45,7 @@ func (s *Spec) options() []LockOption {
 // explain says in err which annotation it is about.
 func (s *Spec) explain(err error) error {
 	if bad := new(KeyError); errors.As(err, &bad) {
-		return &KeyError{Name: s.Name, Path: bad.Path, Reason: bad.Reason}
+		return &KeyError{Name: s.Name, Path: bad.Path, Reason: bad.Reason, Err: bad.Err}
 	}
 	return fmt.Errorf("%s: %w", s.Name, err)
 }
@@ -51,7 +53,7 @@ func (s *Spec) explain(err error) error {
 // Acquire locks keys as spec says: all or none, in the order of the keys so that two calls
 // cannot wait for each other, each once however often it is named. It fails like [Mutex.Lock].
 func (c *Client) Acquire(ctx context.Context, spec *Spec, keys ...string) (*Hold, error) {
-	if len(keys) == 0 {
+	if len(keys) == 0 && !spec.Empty {
 		return nil, &KeyError{Name: spec.Name, Reason: "is missing: there is nothing to lock"}
 	}
 	keys = slices.Compact(slices.Sorted(slices.Values(keys)))
@@ -75,7 +77,7 @@ func (c *Client) Acquire(ctx context.Context, spec *Spec, keys ...string) (*Hold
 
 // A Hold is what [Client.Acquire] acquired.
 type Hold struct {
-	ctx    context.Context // of the last lease
+	ctx    context.Context // of the last lease, or of the call if there is none
 	leases []*Lease
 }
 
@@ -105,10 +107,70 @@ func EmptyKey(name, path string) error {
 	return &KeyError{Name: name, Path: path, Reason: "is empty"}
 }
 
+// ManyKeys returns the [KeyError] for a list of n elements where at most most are locked together.
+func ManyKeys(name, path string, n, most int) error {
+	return &KeyError{Name: name, Path: path, Reason: fmt.Sprintf("has %d elements; at most %d are locked together", n, most)}
+}
+
+// BadKey returns the [KeyError] for a part of a key that could not be made because of err.
+func BadKey(name, path string, err error) error {
+	return &KeyError{Name: name, Path: path, Reason: "can't be had: " + err.Error(), Err: err}
+}
+
+// At returns the path of an element of a list: ids[3].
+func At(path string, i int) string { return path + "[" + strconv.Itoa(i) + "]" }
+
+// IsNil reports whether value, which is of a type parameter, is a nil pointer or interface. What
+// is known to be one when the code is generated is compared there.
+func IsNil[T any](value T) bool {
+	v := reflect.ValueOf(&value).Elem()
+	if v.Kind() == reflect.Interface {
+		v = v.Elem()
+	}
+	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
+}
+
+// Scalar are the kinds that [AppendScalar] can tell apart.
+type Scalar interface {
+	~string | ~bool | ~int | ~int8 | ~int16 | ~int32 | ~int64 |
+		~uint | ~uint8 | ~uint16 | ~uint32 | ~uint64 | ~uintptr
+}
+
+// IsEmpty reports whether value, which is of a type parameter, is a string without characters.
+func IsEmpty[T Scalar](value T) bool {
+	v := reflect.ValueOf(value)
+	return v.Kind() == reflect.String && v.Len() == 0
+}
+
+// AppendScalar appends a value of a type parameter that can be of several kinds, as the function
+// for its kind does. For one kind that function is faster.
+func AppendScalar[T Scalar](key []byte, value T) []byte {
+	switch v := reflect.ValueOf(value); {
+	case v.CanInt():
+		return AppendInt(key, v.Int())
+	case v.CanUint():
+		return AppendUint(key, v.Uint())
+	case v.Kind() == reflect.Bool:
+		return AppendBool(key, v.Bool())
+	default:
+		return AppendString(key, v.String())
+	}
+}
+
+// AppendHex appends bytes to a key in hexadecimal, upper case. What is of fixed length, like the
+// id of a thing, is given as a slice of it.
+func AppendHex[T ~byte](key []byte, value []T) []byte {
+	for _, c := range value {
+		key = append(key, hex[c>>4], hex[c&0xf])
+	}
+	return key
+}
+
+const hex = "0123456789ABCDEF"
+
 // AppendString appends a value to a key so that it cannot be taken for anything else: bytes that
 // separate or end parts of a key, or are no good in a log, are percent-escaped.
-func AppendString[T ~string](key []byte, value T) []byte {
-	const hex = "0123456789ABCDEF"
+func AppendString[T ~string | ~[]byte](key []byte, value T) []byte {
 	plain := 0 // where the bytes that need no escape begin
 	for i := range len(value) {
 		if c := value[i]; escaped(c) {

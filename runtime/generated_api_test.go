@@ -149,6 +149,50 @@ func TestAppend(t *testing.T) {
 	require.Equal(t, "-7", string(lockrt.AppendInt(nil, int8(-7))))
 	require.Equal(t, "18446744073709551615", string(lockrt.AppendUint(nil, ^uint64(0))))
 	require.Equal(t, "true", string(lockrt.AppendBool(nil, true)))
+	type octet byte
+	require.Equal(t, "k:000AFF", string(lockrt.AppendHex([]byte("k:"), []octet{0, 10, 255})))
+	require.Equal(t, "a%3Ab", string(lockrt.AppendString(nil, []byte("a:b"))))
+	require.Equal(t, "a%3Ab", string(lockrt.AppendScalar(nil, no("a:b"))))
+	require.Equal(t, "-7", string(lockrt.AppendScalar(nil, int16(-7))))
+	require.Equal(t, "18446744073709551615", string(lockrt.AppendScalar(nil, ^uintptr(0))))
+	require.Equal(t, "false", string(lockrt.AppendScalar(nil, false)))
+}
+
+func TestIsNil(t *testing.T) {
+	t.Parallel()
+	var p *int
+	require.True(t, lockrt.IsNil(p))
+	require.True(t, lockrt.IsNil[any](nil))
+	require.True(t, lockrt.IsNil[any](p), "an interface with a nil pointer in it")
+	require.False(t, lockrt.IsNil(new(int)))
+	require.False(t, lockrt.IsNil[any](0))
+	require.False(t, lockrt.IsNil([]int(nil)), "an empty list can say something")
+	require.True(t, lockrt.IsEmpty(""))
+	require.False(t, lockrt.IsEmpty("a"))
+	require.False(t, lockrt.IsEmpty(0))
+	require.False(t, lockrt.IsEmpty(false))
+}
+
+func TestAcquire_NoKeysAreMeantOrAMistake(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, lockrt.Options{})
+	ctx := patient(t)
+	hold, err := c.Acquire(ctx, &lockrt.Spec{Name: "n", Empty: true})
+	require.NoError(t, err)
+	require.Equal(t, ctx, hold.Context())
+	hold.Release(&err)
+	require.NoError(t, err)
+	_, err = c.Acquire(ctx, &lockrt.Spec{Name: "n"})
+	var bad *lockrt.KeyError
+	require.ErrorAs(t, err, &bad)
+}
+
+func TestKeyError_SaysWhatThePartSaid(t *testing.T) {
+	t.Parallel()
+	require.EqualError(t, lockrt.ManyKeys("orders.Service.Merge", "ids", 65, 64), "orders.Service.Merge: ids has 65 elements; at most 64 are locked together")
+	err := lockrt.BadKey("orders.Service.Merge", lockrt.At("ids", 3)+".LockKey()", context.Canceled)
+	require.EqualError(t, err, "orders.Service.Merge: ids[3].LockKey() can't be had: context canceled")
+	require.ErrorIs(t, err, context.Canceled)
 }
 
 func FuzzAppendString(f *testing.F) {

@@ -3,6 +3,7 @@ package templates
 import (
 	"fmt"
 	"go/types"
+	"maps"
 	"slices"
 	"strings"
 
@@ -53,19 +54,44 @@ func values(keys []*model.Key) func(yield func(*model.Value) bool) {
 func builderArguments(m *model.Method, fr *frame) []jen.Code {
 	var args []jen.Code
 	for _, i := range used(m.Lock) {
-		args = append(args, jen.Id(fr.params[i]))
+		arg := jen.Id(fr.params[i])
+		if m.Variadic && i == len(m.Params)-1 {
+			arg.Op("...")
+		}
+		args = append(args, arg)
 	}
 	return args
 }
 
-// A builder is one function that builds keys.
+// A shape is what the builder of a lock's keys returns.
+type shape int
+
+const (
+	oneKey   shape = iota // string
+	manyKeys              // [n]string
+	listKeys              // []string
+)
+
+func shapeOf(l *model.Lock) shape {
+	for v := range values(l.Keys) {
+		if v.Each != nil {
+			return listKeys
+		}
+	}
+	if len(l.Keys) > 1 {
+		return manyKeys
+	}
+	return oneKey
+}
+
+// A builder is one function that builds keys, or a loop in it.
 type builder struct {
 	*frame
 	m     *model.Method
+	shape shape
 	buf   string
 	keys  string            // the result if there are several
-	err   string            // the error then
-	fixed bool              // it can't fail
+	err   string            // variable for errors, once there was one
 	local map[string]string // result of a method in a path, to the variable that has it
 	done  map[string]bool   // checks that are written already
 	body  []jen.Code
@@ -77,24 +103,29 @@ func (f *file) builder(o *owner, m *model.Method) {
 	index := used(m.Lock)
 	for _, i := range index {
 		part.Params = append(part.Params, m.Params[i])
+		part.Variadic = m.Variadic && i == len(m.Params)-1
 	}
-	fr := f.newFrame(o, part, "nil", "append", "make", "byte", "string")
+	fr := f.newFrame(o, part, "nil", "append", "make", "byte", "string", "len")
 	// Values name parameters by their index in the method.
 	names := make([]string, len(m.Params))
 	for at, i := range index {
 		names[i] = fr.params[at]
 	}
-	b := &builder{frame: fr, m: m, fixed: constant(m.Lock), local: map[string]string{}, done: map[string]bool{}}
-	n := len(m.Lock.Keys)
+	b := &builder{frame: fr, m: m, shape: shapeOf(m.Lock), local: map[string]string{}, done: map[string]bool{}}
 	results := jen.String()
+	switch b.shape {
+	case listKeys:
+		results = jen.Index().String()
+	case manyKeys:
+		results = jen.Index(jen.Lit(len(m.Lock.Keys))).String()
+	}
 	switch {
-	case n > 1:
-		results = jen.Index(jen.Lit(n)).String()
-		if !b.fixed {
-			b.keys, b.err = fr.Pick("keys"), fr.Pick("err")
-			results = jen.Params(jen.Id(b.keys).Add(results), jen.Id(b.err).Error())
-		}
-	case !b.fixed:
+	case constant(m.Lock):
+	case b.shape == manyKeys:
+		b.keys = fr.Pick("keys")
+		b.err = fr.Pick("err")
+		results = jen.Params(jen.Id(b.keys).Add(results), jen.Id(b.err).Error())
+	default:
 		results = jen.Params(results, jen.Error())
 	}
 	list := o.paramList(part, fr)
@@ -104,36 +135,116 @@ func (f *file) builder(o *owner, m *model.Method) {
 	f.Add(jen.Func().Params(o.of(o.name)).Id(m.Name).Params(list...).Add(results).Block(b.body...))
 }
 
-// build writes the body: first everything that can be wrong, then the keys.
+// build writes the body: first everything that can be wrong before a list is gone through, then the keys.
 func (b *builder) build() {
 	keys := b.m.Lock.Keys
-	if b.fixed {
-		b.body = append(b.body, jen.Return(b.constants()))
+	if constant(b.m.Lock) {
+		b.add(jen.Return(b.constants()))
 		return
 	}
 	for v := range values(keys) {
-		b.check(v)
+		b.check(v, b.root(v))
+	}
+	if b.shape == listKeys {
+		b.keys = b.Pick("keys")
+		b.add(jen.Id(b.keys).Op(":=").Make(jen.Index().String(), jen.Lit(0), b.count()))
 	}
 	b.buf = b.Pick("b")
-	b.body = append(b.body, jen.Id(b.buf).Op(":=").Make(jen.Index().Byte(), jen.Lit(0), jen.Lit(capacity(keys))))
+	b.add(jen.Id(b.buf).Op(":=").Make(jen.Index().Byte(), jen.Lit(0), jen.Lit(capacity(keys))))
 	fresh := true
 	for i, k := range keys {
 		if text, ok := literal(k); ok {
-			b.body = append(b.body, jen.Id(b.keys).Index(jen.Lit(i)).Op("=").Lit(text))
+			b.result(i, jen.Lit(text))
+			continue
+		}
+		if list := listOf(k); list != nil {
+			b.loop(i, k, list)
 			continue
 		}
 		b.write(k, fresh)
 		fresh = false
-		built := jen.String().Call(jen.Id(b.buf))
-		if b.keys == "" {
-			b.body = append(b.body, jen.Return(built, jen.Nil()))
-		} else {
-			b.body = append(b.body, jen.Id(b.keys).Index(jen.Lit(i)).Op("=").Add(built))
+		b.result(i, jen.String().Call(jen.Id(b.buf)))
+	}
+	if b.shape != oneKey {
+		b.add(jen.Return(jen.Id(b.keys), jen.Nil()))
+	}
+}
+
+func (b *builder) add(s *jen.Statement) { b.body = append(b.body, s) }
+
+// result writes what becomes of a key.
+func (b *builder) result(i int, key *jen.Statement) {
+	switch b.shape {
+	case oneKey:
+		b.add(jen.Return(key, jen.Nil()))
+	case manyKeys:
+		b.add(jen.Id(b.keys).Index(jen.Lit(i)).Op("=").Add(key))
+	case listKeys:
+		b.add(jen.Id(b.keys).Op("=").Append(jen.Id(b.keys), key))
+	}
+}
+
+// listOf is the placeholder of a key that names a list, or nil.
+func listOf(k *model.Key) *model.Value {
+	for v := range values([]*model.Key{k}) {
+		if v.Each != nil {
+			return v
 		}
 	}
-	if b.keys != "" {
-		b.body = append(b.body, jen.Return(jen.Id(b.keys), jen.Nil()))
+	return nil
+}
+
+// count is how many keys there are.
+func (b *builder) count() *jen.Statement {
+	single := 0
+	var lists []*jen.Statement
+	for _, k := range b.m.Lock.Keys {
+		if list := listOf(k); list != nil {
+			lists = append(lists, jen.Len(b.expr(list, b.root(list))))
+		} else {
+			single++
+		}
 	}
+	sum := lists[0]
+	for _, list := range lists[1:] {
+		sum.Op("+").Add(list)
+	}
+	if single > 0 {
+		sum.Op("+").Lit(single)
+	}
+	return sum
+}
+
+// loop writes the keys of the elements of a list.
+func (b *builder) loop(i int, k *model.Key, list *model.Value) {
+	inner := &builder{
+		frame: &frame{Names: b.Inner(), params: b.params},
+		m:     b.m, shape: b.shape, buf: b.buf, keys: b.keys, err: b.err,
+		local: maps.Clone(b.local), done: maps.Clone(b.done),
+	}
+	from := b.root(list)
+	path := b.follow(list, from).path
+	element := inner.Pick(singular(path))
+	index := inner.Pick("i")
+	at := way{at: []string{element}, path: path + "[]", index: index}
+	inner.check(list.Each, at)
+	if len(inner.body) == 0 {
+		index = "_"
+	}
+	inner.write(k, false, at)
+	inner.result(i, jen.String().Call(jen.Id(b.buf)))
+	b.add(jen.For(jen.List(jen.Id(index), jen.Id(element)).Op(":=").Range().Add(b.expr(list, from))).Block(inner.body...))
+}
+
+// singular is the name of an element of what has a name in the plural.
+func singular(path string) string {
+	name := strings.TrimSuffix(path[strings.LastIndex(path, ".")+1:], "()")
+	for _, plural := range []struct{ end, one string }{{"ies", "y"}, {"sses", "ss"}, {"shes", "sh"}, {"ches", "ch"}, {"xes", "x"}, {"ss", "ss"}, {"s", ""}} {
+		if stem, ok := strings.CutSuffix(name, plural.end); ok && stem != "" && stem+plural.one != name {
+			return lowerFirst(stem + plural.one)
+		}
+	}
+	return "v"
 }
 
 // constants is the result of a builder that has nothing to build.
@@ -178,21 +289,23 @@ func capacity(keys []*model.Key) int {
 	return (most + step - 1) / step * step
 }
 
-// write appends the parts of one key to the buffer.
-func (b *builder) write(k *model.Key, fresh bool) {
+// write appends the parts of one key to the buffer. An element of a list is at the end of a way of its own.
+func (b *builder) write(k *model.Key, fresh bool, element ...way) {
 	for i, p := range k.Parts {
 		buf := jen.Id(b.buf)
 		if i == 0 && !fresh {
 			buf.Index(jen.Op(":").Lit(0))
 		}
-		b.body = append(b.body, jen.Id(b.buf).Op("=").Add(b.part(buf, p)))
+		b.add(jen.Id(b.buf).Op("=").Add(b.part(buf, p, element)))
 	}
 }
 
-func (b *builder) part(buf *jen.Statement, p model.Part) *jen.Statement {
+func (b *builder) part(buf *jen.Statement, p model.Part, element []way) *jen.Statement {
 	switch {
+	case p.Value != nil && p.Value.Each != nil:
+		return lockrt(appenders[p.Value.Each.Leaf]).Call(buf, b.expr(p.Value.Each, element[0]))
 	case p.Value != nil:
-		return lockrt(appenders[p.Value.Leaf]).Call(buf, b.expr(p.Value))
+		return lockrt(appenders[p.Value.Leaf]).Call(buf, b.expr(p.Value, b.root(p.Value)))
 	case len(p.Literal) == 1:
 		return jen.Append(buf, jen.LitRune(rune(p.Literal[0])))
 	}
@@ -204,36 +317,132 @@ var appenders = map[model.Leaf]string{
 	model.Int:    "AppendInt",
 	model.Uint:   "AppendUint",
 	model.Bool:   "AppendBool",
+	model.Hex:    "AppendHex",
+	model.Text:   "AppendString",
+	model.Mixed:  "AppendScalar",
+}
+
+// A way is how to get somewhere: selectors in Go, and the path that messages name.
+type way struct {
+	at    []string
+	path  string
+	index string // variable with the index of an element, which messages name too
+}
+
+// root is where the way to a value begins: at its parameter.
+func (b *builder) root(v *model.Value) way {
+	return way{at: []string{b.params[v.Param]}, path: b.m.Params[v.Param].Name}
+}
+
+func (w way) name() *jen.Statement {
+	if w.index == "" {
+		return jen.Lit(w.path)
+	}
+	list, rest, _ := strings.Cut(w.path, "[]")
+	s := lockrt("At").Call(jen.Lit(list), jen.Id(w.index))
+	if rest != "" {
+		s.Op("+").Lit(rest)
+	}
+	return s
+}
+
+// on is the way on from w by one step.
+func (w way) on(s model.Step, local map[string]string) way {
+	w.at, w.path = append(slices.Clone(w.at), s.Name), w.path+"."+s.Name
+	if s.Call {
+		w.path += "()"
+		if name, ok := local[w.path]; ok {
+			w.at = []string{name}
+		}
+	}
+	return w
+}
+
+// follow is the way to the end of a path.
+func (b *builder) follow(v *model.Value, w way) way {
+	for _, s := range v.Steps {
+		w = w.on(s, b.local)
+	}
+	return w
 }
 
 // check writes the checks of one value, and calls the methods on its path. What was checked for another value isn't checked again.
-func (b *builder) check(v *model.Value) {
-	at, path := []string{b.params[v.Param]}, b.m.Params[v.Param].Name
-	if v.Nil {
-		b.refuse("NilKey", path, selector(at...).Op("==").Nil())
-	}
+func (b *builder) check(v *model.Value, w way) {
+	b.notNil(v.Nil, w)
 	for _, s := range v.Steps {
 		for _, hop := range s.Hops {
-			b.refuse("NilKey", path+"."+strings.Join(hop, "."), selector(slices.Concat(at, hop)...).Op("==").Nil())
+			through := way{at: slices.Concat(w.at, hop), path: w.path + "." + strings.Join(hop, "."), index: w.index}
+			b.notNil(model.NilPointer, through)
 		}
-		at, path = append(at, s.Name), path+"."+s.Name
-		if s.Call {
-			// Called once: it may cost something, and must not change between the check and the use.
-			path += "()"
-			local, ok := b.local[path]
-			if !ok {
-				local = b.Pick(lowerFirst(s.Name))
-				b.local[path] = local
-				b.body = append(b.body, jen.Id(local).Op(":=").Add(selector(at...)).Call())
-			}
-			at = []string{local}
+		from := w
+		w = w.on(s, b.local)
+		if s.Call && len(w.at) > 1 {
+			b.call(s, from, w)
+			w = from.on(s, b.local)
 		}
-		if s.Nil {
-			b.refuse("NilKey", path, selector(at...).Op("==").Nil())
-		}
+		b.notNil(s.Nil, w)
 	}
-	if v.Leaf == model.String {
-		b.refuse("EmptyKey", path, leaf(v, at).Op("==").Lit(""))
+	switch {
+	case v.Each != nil:
+		b.checkList(v, w)
+	case v.Empty:
+	case v.Leaf == model.String:
+		b.refuse("EmptyKey", w, b.expr(v, w, true).Op("==").Lit(""))
+	case v.Leaf == model.Mixed:
+		b.refuse("EmptyKey", w, lockrt("IsEmpty").Call(b.expr(v, w, true)))
+	case v.CanBeEmpty():
+		b.refuse("EmptyKey", w, jen.Len(b.expr(v, w, true)).Op("==").Lit(0))
+	}
+}
+
+// call writes the call of a method on a path. It is called once: it may cost something, and must not change between the check and the use.
+func (b *builder) call(s model.Step, from, to way) {
+	base := lowerFirst(s.Name)
+	var args []jen.Code
+	if s.Buffer {
+		// Enough for the usual values, and where the compiler sees that it is not kept it costs nothing.
+		args = append(args, jen.Make(jen.Index().Byte(), jen.Lit(0), jen.Lit(64)))
+	}
+	if s.Buffer || s.Name == "MarshalText" {
+		base = "text"
+	}
+	local := b.Pick(base)
+	b.local[to.path] = local
+	call := selector(slices.Concat(from.at, []string{s.Name})...).Call(args...)
+	if !s.Fails {
+		b.add(jen.Id(local).Op(":=").Add(call))
+		return
+	}
+	if b.err == "" {
+		b.err = b.Pick("err")
+	}
+	b.add(jen.List(jen.Id(local), jen.Id(b.err)).Op(":=").Add(call))
+	b.fail(jen.Id(b.err).Op("!=").Nil(), lockrt("BadKey").Call(jen.Lit(b.m.Lock.SpecName), to.name(), jen.Id(b.err)))
+}
+
+// checkList writes the checks of the length of a list.
+func (b *builder) checkList(v *model.Value, w way) {
+	if v.Array {
+		return
+	}
+	length := func() *jen.Statement { return jen.Len(b.expr(v, w, true)) }
+	if !v.Empty {
+		b.refuse("EmptyKey", w, length().Op("==").Lit(0))
+	}
+	done := fmt.Sprintf("%d of %s", v.Max, w.path)
+	if !b.done[done] {
+		b.done[done] = true
+		b.fail(length().Op(">").Lit(v.Max), lockrt("ManyKeys").Call(jen.Lit(b.m.Lock.SpecName), w.name(), length(), jen.Lit(v.Max)))
+	}
+}
+
+// notNil writes the check that what was reached isn't nil.
+func (b *builder) notNil(kind model.Nil, w way) {
+	switch kind {
+	case model.NilPointer:
+		b.refuse("NilKey", w, selector(w.at...).Op("==").Nil())
+	case model.NilTypeParam:
+		b.refuse("NilKey", w, lockrt("IsNil").Call(selector(w.at...)))
 	}
 }
 
@@ -246,38 +455,40 @@ func selector(names ...string) *jen.Statement {
 	return s
 }
 
-// leaf is the value at the end of a path.
-func leaf(v *model.Value, at []string) *jen.Statement {
-	if v.Deref {
-		return jen.Op("*").Add(selector(at...))
-	}
-	return selector(at...)
-}
-
 // refuse writes a return with an error of the runtime, if it isn't there yet.
-func (b *builder) refuse(with, path string, cond *jen.Statement) {
-	if b.done[with+path] {
+func (b *builder) refuse(with string, w way, cond *jen.Statement) {
+	if b.done[with+w.path] {
 		return
 	}
-	b.done[with+path] = true
-	value := jen.Lit("")
-	if b.keys != "" {
-		value = jen.Id(b.keys)
-	}
-	b.body = append(b.body, jen.If(cond).Block(
-		jen.Return(value, lockrt(with).Call(jen.Lit(b.m.Lock.SpecName), jen.Lit(path))),
-	))
+	b.done[with+w.path] = true
+	b.fail(cond, lockrt(with).Call(jen.Lit(b.m.Lock.SpecName), w.name()))
 }
 
-// expr is the value itself.
-func (b *builder) expr(v *model.Value) *jen.Statement {
-	at, path := []string{b.params[v.Param]}, b.m.Params[v.Param].Name
-	for _, s := range v.Steps {
-		at, path = append(at, s.Name), path+"."+s.Name
-		if s.Call {
-			path += "()"
-			at = []string{b.local[path]}
-		}
+// fail writes a return with an error.
+func (b *builder) fail(cond, err *jen.Statement) {
+	value := jen.Nil()
+	switch b.shape {
+	case oneKey:
+		value = jen.Lit("")
+	case manyKeys:
+		value = jen.Id(b.keys)
 	}
-	return leaf(v, at)
+	b.add(jen.If(cond).Block(jen.Return(value, err)))
+}
+
+// expr is the value itself, or the list. A way can lead to it already.
+func (b *builder) expr(v *model.Value, w way, there ...bool) *jen.Statement {
+	if len(there) == 0 {
+		w = b.follow(v, w)
+	}
+	s := selector(w.at...)
+	switch {
+	case v.Array && v.Each == nil:
+		return s.Index(jen.Op(":")) // through a pointer too
+	case v.Deref && v.Array:
+		return s // it can be gone through and has a length as it is
+	case v.Deref:
+		return jen.Op("*").Add(s)
+	}
+	return s
 }

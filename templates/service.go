@@ -149,13 +149,13 @@ func (f *file) locked(o *owner, s *model.Service, m *model.Method, next, locks s
 	failed := func() *jen.Statement { return jen.Id(errName).Op("!=").Nil() }
 
 	var body []jen.Code
-	many := len(m.Lock.Keys) > 1
+	shape := shapeOf(m.Lock)
 	keys := o.of(s.Keys).Values().Dot(m.Name).Call(builderArguments(m, fr)...)
-	if constant(m.Lock) && !many {
+	if constant(m.Lock) && shape == oneKey {
 		// The builder of such a key can't fail, its result goes straight into the call.
 	} else {
 		base := "key"
-		if many {
+		if shape != oneKey {
 			base = "keys"
 		}
 		local := fr.Pick(base)
@@ -165,8 +165,11 @@ func (f *file) locked(o *owner, s *model.Service, m *model.Method, next, locks s
 			body = append(body, jen.List(jen.Id(local), jen.Id(errName)).Op(":=").Add(keys), jen.If(failed()).Block(fail()))
 		}
 		keys = jen.Id(local)
-		if many {
+		switch shape {
+		case manyKeys:
 			keys.Index(jen.Op(":")).Op("...")
+		case listKeys:
+			keys.Op("...")
 		}
 	}
 	held := fr.Pick("held")
@@ -201,10 +204,14 @@ func lockedDoc(m *model.Method) []string {
 	} else {
 		subject = m.Name
 	}
-	holds := subject + " holds " + keyList(m.Lock.Keys) + "."
+	holds := subject + " holds " + keyList(m.Lock.Keys)
+	if shapeOf(m.Lock) == listKeys {
+		holds += ", one lock for each element"
+	}
+	holds += "."
 	if m.Lock.Skip {
 		it := "it"
-		if len(m.Lock.Keys) > 1 {
+		if shapeOf(m.Lock) != oneKey {
 			it = "one of them"
 		}
 		if len(m.Results) > 0 {

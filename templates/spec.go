@@ -17,7 +17,27 @@ func spec(l *model.Lock) *jen.Statement {
 	if l.Lease > 0 {
 		fields = append(fields, field("Lease", duration(l.Lease)))
 	}
+	for _, flag := range []struct {
+		name string
+		set  bool
+	}{
+		{"Empty", allowsNone(l)},
+	} {
+		if flag.set {
+			fields = append(fields, field(flag.name, jen.True()))
+		}
+	}
 	return lockrt("Spec").Values(fields...)
+}
+
+// allowsNone says whether there may be no keys, since the lists that give them may be empty.
+func allowsNone(l *model.Lock) bool {
+	for _, k := range l.Keys {
+		if list := listOf(k); list == nil || !list.Empty {
+			return false
+		}
+	}
+	return true
 }
 
 func field(name string, value *jen.Statement) jen.Code { return jen.Id(name).Op(":").Add(value) }

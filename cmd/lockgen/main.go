@@ -49,8 +49,20 @@
 // # Keys
 //
 // A key is literal text with placeholders {path}. A path is a parameter, then fields and methods() joined by dots; pointers on the way
-// must not be nil. It ends in a string, an integer, a bool, or a type with a method LockKey() string. Strings are escaped and must not be
-// empty, and two placeholders need a colon or a slash between them, so that different values never give the same key.
+// must not be nil, and methods may return an error beside their result. It ends in one of
+//
+//	a type with AppendLockKey([]byte) ([]byte, error), or LockKey() string    what that gives, escaped
+//	a string                                                                 escaped
+//	an integer, a bool                                                       in decimal, true or false
+//	[N]byte, []byte                                                          in hexadecimal, upper case
+//	an encoding.TextAppender or TextMarshaler, but no time.Time              what that gives, escaped
+//	a type parameter whose types are all strings, integers or bools          as those
+//
+// or a pointer to one. Nothing that is written may be empty, and two placeholders need a colon or a slash between them, so that different
+// values never give the same key.
+//
+// {path...} names a slice, an array or a variadic parameter of such values. The template then gives one key, and so one lock, for each
+// element, whatever their order and however often one occurs; all are taken, or none.
 //
 // One placeholder of a key can be written {{path}}: its value stands in braces in the key, which is how Redis Cluster is told that all
 // keys with that value belong in one slot.
@@ -64,6 +76,8 @@
 //	busy=error|skip     what a lock that somebody else holds means: lockrt.ErrNotAcquired, or that the method isn't called and nothing is wrong
 //	scope=return        release when the method returns, although its result (an iterator, a channel, an io.Closer) outlives that
 //	after=keys          the keys of locks that are held when this one is taken, as in after=order:{}; several are quoted: "after=a:{} b:{}"
+//	max=n               the most elements that a list {path...} may have, 64 if it isn't said; more are an error of the call
+//	empty=allow         an empty text or []byte is a value like others, and an empty list locks nothing; without it they are errors of the call
 //	ctx=name            the context parameter, if there are several
 //	kind=mutex          the kind of lock
 //	name=Name           of the generated wrapper (service) or its constructor (locks)

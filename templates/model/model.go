@@ -1,4 +1,4 @@
-// Package model is what the generator knows about one file before it is written: plain data, without behaviour.
+// Package model is what the generator knows about one file before it is written: plain data.
 package model
 
 import (
@@ -79,23 +79,45 @@ type Part struct {
 	Value   *Value
 }
 
-// A Value is a way from a parameter to something that can be written into a key.
+// A Value is a way from a parameter to something that can be written into a key, or to a list of such things.
 type Value struct {
-	Param int    // index of the parameter
-	Nil   bool   // the parameter must not be nil
-	Steps []Step // on from the parameter
-	Deref bool   // the last step, or the parameter, is a pointer to the value
-	Leaf  Leaf
-	Type  types.Type // of what the path names, before it is dereferenced or asked for its key
+	Param int        // index of the parameter; of an element of a list it says nothing
+	Nil   Nil        // the parameter
+	Steps []Step     // on from the parameter
+	Deref bool       // the last step, or the parameter, is a pointer to the value
+	Leaf  Leaf       // of a list: of its elements
+	Type  types.Type // of what the path names, before it is dereferenced or asked for its key; of a list, of its elements
+	Empty bool       // it may be empty: a text without characters, a list without elements
+	Array bool       // what is written, or the list, is an array: it has to be sliced, and is never empty
+	Each  *Value     // of a list: how to get on from an element
+	List  types.Type // of a list: its type
+	Max   int        // of a list: the most elements
 }
 
-// A Step selects a field or calls a method without arguments.
-type Step struct {
-	Name string
-	Call bool
-	Hops [][]string // embedded pointers that Name is promoted through; none may be nil
-	Nil  bool       // what the step gives must not be nil
+// CanBeEmpty says whether there are values of which nothing would be written.
+func (v *Value) CanBeEmpty() bool {
+	return v.Leaf == String || v.Leaf == Text || v.Leaf == Mixed || v.Leaf == Hex && !v.Array
 }
+
+// A Step selects a field or calls a method.
+type Step struct {
+	Name   string
+	Call   bool
+	Buffer bool       // the method appends to what it is given
+	Fails  bool       // the method has an error as its second result
+	Hops   [][]string // embedded pointers that Name is promoted through; none may be nil
+	Nil    Nil        // what the step gives
+}
+
+// Nil says how to find out that something is nil, which it must not be.
+type Nil int
+
+// What can be nil, and how it is told.
+const (
+	NeverNil Nil = iota
+	NilPointer
+	NilTypeParam // of a type parameter whose types can be pointers or interfaces: the compiler doesn't compare it with nil
+)
 
 // A Leaf says how a value is written.
 type Leaf int
@@ -106,4 +128,7 @@ const (
 	Int
 	Uint
 	Bool
+	Hex   // bytes in upper case; none are an error
+	Text  // bytes of a text, as String
+	Mixed // of a type parameter: as its type argument is written
 )

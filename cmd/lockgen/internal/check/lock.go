@@ -166,6 +166,9 @@ func (c *checker) key(iface *directive.Interface, m *method, d *directive.Direct
 		note(err)
 		return nil
 	}
+	if !c.limits(d, k) {
+		return nil
+	}
 	if p := iface.Directive.Prefix; p != nil {
 		prefix := p.Value + ":"
 		k.Text = prefix + k.Text
@@ -185,6 +188,53 @@ func (c *checker) key(iface *directive.Interface, m *method, d *directive.Direct
 		return nil
 	}
 	return k
+}
+
+// mostKeys is how many elements of a list are locked together without max.
+const mostKeys = 64
+
+// limits says in the values of a key what max and empty say, if they can say something.
+func (c *checker) limits(d *directive.Directive, k *model.Key) bool {
+	from, to := d.Key.ValuePos()
+	list, empty, tagged := false, false, false
+	for _, part := range k.Parts {
+		v := part.Value
+		if v == nil {
+			tagged = strings.HasSuffix(part.Literal, "{")
+			continue
+		}
+		written := v
+		if v.Each != nil {
+			written = v.Each
+			list = true
+			empty = empty || !v.Array
+			v.Empty = d.Empty != nil
+			v.Max = mostKeys
+			if d.Max != nil {
+				v.Max = d.MaxKeys
+			}
+			if a, ok := v.List.Underlying().(*types.Array); ok && a.Len() > int64(v.Max) {
+				c.list.Add(from, to, "%s has %d elements, and at most %d are locked together; if that is meant: max=%d", c.typeName(v.List), a.Len(), v.Max, a.Len())
+				return false
+			}
+		}
+		if written.CanBeEmpty() && !tagged { // an empty hash tag is none
+			empty = true
+			written.Empty = d.Empty != nil
+		}
+		if v.Each != nil || written.CanBeEmpty() && (written.Leaf == model.Hex || written.Leaf == model.Text) {
+			c.predeclared("len", from, to)
+		}
+	}
+	if a := d.Max; a != nil && !list {
+		c.list.Add(a.Pos, a.End, "max has no effect, since the key has no list such as {ids...}")
+		return false
+	}
+	if a := d.Empty; a != nil && !empty {
+		c.list.Add(a.Pos, a.End, "empty has no effect, since nothing in the key can be empty")
+		return false
+	}
+	return true
 }
 
 // longestKey is what the runtime accepts, in bytes.

@@ -72,10 +72,17 @@ func (c *checker) entity(iface *directive.Interface, m *method) *model.Method {
 	if out.Lock == nil {
 		return nil
 	}
+	named := false
 	for _, part := range out.Lock.Keys[0].Parts {
-		if part.Value != nil {
-			return out
+		if part.Value != nil && part.Value.Each != nil {
+			at, end := d.Key.ValuePos()
+			c.list.Add(at, end, "a list gives several locks, and an entity has one; lists are for services")
+			return nil
 		}
+		named = named || part.Value != nil
+	}
+	if named {
+		return out
 	}
 	at, end := d.Key.ValuePos()
 	c.list.Add(at, end, "the key names no part of the parameter, so all of them would share one lock")

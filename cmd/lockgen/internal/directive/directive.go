@@ -44,9 +44,13 @@ type Directive struct {
 	After   *Arg // lock: keys of locks that are held when this one is taken
 	Busy    *Arg // lock: error or skip
 	Scope   *Arg // lock: return
+	Max     *Arg // lock: number of elements of a list in the key
+	Empty   *Arg // lock: allow
 	Name    *Arg // service, locks
 	Prefix  *Arg // service, locks
 	Require *Arg // service: all or annotated
+
+	MaxKeys int // what Max says
 
 	given []*Arg
 }

@@ -30,7 +30,7 @@ func Effective(locks []*Directive, iface, defaults *Directive) []Given {
 }
 
 var (
-	naming   = []string{"key", "ctx", "after"}
+	naming   = []string{"key", "after", "ctx"}
 	excluded = map[string]string{"watchdog": "lease", "lease": "watchdog"}
 )
 

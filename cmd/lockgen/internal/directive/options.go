@@ -2,6 +2,7 @@ package directive
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -31,6 +32,8 @@ var options = []option{
 	{"busy", onLock, setBusy},
 	{"scope", onLock, setScope},
 	{"after", onLock, func(d *Directive, a *Arg) string { d.After = a; return "" }},
+	{"max", onLock, setMax},
+	{"empty", onLock, setEmpty},
 	{"ctx", onLock, func(d *Directive, a *Arg) string { d.Ctx = a; return "" }},
 	{"name", interfaces, func(d *Directive, a *Arg) string { d.Name = a; return "" }},
 	{"prefix", interfaces, func(d *Directive, a *Arg) string { d.Prefix = a; return "" }},
@@ -38,7 +41,7 @@ var options = []option{
 }
 
 // reserved are options that the language has a meaning for and this version does not build.
-var reserved = []string{"lost", "fence", "release", "min", "method", "max", "empty", "permits"}
+var reserved = []string{"lost", "fence", "release", "min", "method", "permits"}
 
 // set gives the directive one argument.
 func set(list *diag.List, d *Directive, a *Arg) {
@@ -191,6 +194,23 @@ func setScope(d *Directive, a *Arg) string {
 		return "scope=" + a.Value + " is not supported yet; scope=return releases when the method returns"
 	}
 	return "scope takes return" + diag.Suggest(a.Value, []string{"return"})
+}
+
+func setMax(d *Directive, a *Arg) string {
+	n, err := strconv.Atoi(a.Value)
+	if err != nil || n < 1 {
+		return "max takes a number from 1: the most elements that a list like {ids...} may have"
+	}
+	d.Max, d.MaxKeys = a, n
+	return ""
+}
+
+func setEmpty(d *Directive, a *Arg) string {
+	d.Empty = a
+	if a.Value == "allow" {
+		return ""
+	}
+	return "empty takes allow; without it an empty text or list is an error" + diag.Suggest(a.Value, []string{"allow"})
 }
 
 func setRequire(d *Directive, a *Arg) string {

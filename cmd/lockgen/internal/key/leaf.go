@@ -2,12 +2,50 @@ package key
 
 import (
 	"fmt"
+	"go/token"
 	"go/types"
 	"slices"
 	"strings"
 
 	"github.com/lockgen/lockgen/templates/model"
 )
+
+// each goes on to the elements of the list that was reached.
+func (w *walk) each(part Part) error {
+	refuse := func(format string, args ...any) error {
+		return errorAt(part.Off, part.End, "key path {%s...}: "+format, append([]any{w.path()}, args...)...)
+	}
+	if invalid(w.typ) {
+		return refuse("its type is not known")
+	}
+	if p, ok := w.typ.Underlying().(*types.Pointer); ok {
+		w.notNil()
+		w.value.Deref = true
+		w.typ = p.Elem()
+	}
+	var elem types.Type
+	switch t := core(w.typ).(type) {
+	case *types.Slice:
+		elem = t.Elem()
+	case *types.Array:
+		if t.Len() == 0 {
+			return refuse("%s has no elements, so it gives no lock", w.typeName(w.typ))
+		}
+		w.value.Array, elem = true, t.Elem()
+	default:
+		return refuse("%s has no elements; write %s", w.typeName(w.typ), w.text)
+	}
+	if isByte(elem) {
+		return refuse("%s is one value; write %s", w.typeName(w.typ), w.text)
+	}
+	w.value.List = w.typ
+	inner := &walk{scope: w.scope, text: "{" + w.path() + "...}", value: &model.Value{}, typ: elem, element: true}
+	if err := inner.leaf(part); err != nil {
+		return err
+	}
+	w.value.Each, w.value.Leaf, w.value.Type = inner.value, inner.value.Leaf, elem
+	return nil
+}
 
 // leaf decides how what was reached is written, or says what to write instead.
 func (w *walk) leaf(part Part) error {
@@ -18,40 +56,39 @@ func (w *walk) leaf(part Part) error {
 	if own, err := w.ownKey(part); own || err != nil {
 		return err
 	}
-	if p, ok := w.typ.Underlying().(*types.Pointer); ok {
+	target := w.typ
+	if p, ok := target.Underlying().(*types.Pointer); ok {
 		if _, twice := p.Elem().Underlying().(*types.Pointer); twice {
-			return refuse("%s is a pointer to a pointer; name a value", w.typeName(w.typ))
+			return refuse("%s is a pointer to a pointer; name a value", w.typeName(target))
 		}
-		w.notNil()
-		w.value.Deref = true
-		w.typ = p.Elem()
+		target = p.Elem()
 	}
-	name := w.typeName(w.typ)
-	switch {
-	case invalid(w.typ):
+	if invalid(target) {
 		return refuse("its type is not known")
-	case isTime(w.typ):
-		return refuse("a time.Time has a location and a monotonic clock; use {%s.UnixNano()} or {%s.Unix()}", w.path(), w.path())
 	}
-	if tp, ok := types.Unalias(w.typ).(*types.TypeParam); ok {
-		leaf, ok := typeParamLeaf(tp)
-		if !ok {
-			return refuse("not every type of %s can be written into a key in one way; constrain it to ~string, or to integers", name)
-		}
-		w.value.Leaf = leaf
+	if leaf, ok := kindLeaf(target); ok {
+		w.notNil()
+		w.value.Leaf, w.value.Deref = leaf, target != w.typ
+		_, w.value.Array = target.Underlying().(*types.Array)
 		return nil
 	}
-	switch t := w.typ.Underlying().(type) {
+	if text, err := w.marshaled(part); text || err != nil {
+		return err
+	}
+	name := w.typeName(target)
+	if w.element {
+		return refuse("an element is of type %s, which can't be written into a key; take a list of ids, or give %s a LockKey() string", name, name)
+	}
+	if _, ok := types.Unalias(target).(*types.TypeParam); ok {
+		return refuse("not every type of %s can be written into a key; constrain it to ~string, integers, or a type with a LockKey() string", name)
+	}
+	switch t := target.Underlying().(type) {
 	case *types.Basic:
-		leaf, ok := basicLeaf(t)
-		if !ok {
-			return refuse("%s", basicRefusal(name, t))
-		}
-		w.value.Leaf = leaf
-		return nil
+		return refuse("%s", basicRefusal(name, t))
 	case *types.Slice, *types.Array:
-		return refuse("%s", listRefusal(name, w.path(), t, w.stringers()))
+		return refuse("%s has several elements; write {%s...} for one lock each, or name one value", name, w.path())
 	case *types.Struct:
+		w.typ = target
 		return refuse("%s is a struct; name one of its parts%s", name, w.offer(": "))
 	case *types.Map:
 		return refuse("%s is a map; use an id of what it stands for", name)
@@ -65,6 +102,65 @@ func (w *walk) leaf(part Part) error {
 	return refuse("%s can't be written into a key", name)
 }
 
+// kindLeaf finds how values of a type are written, whatever methods they have.
+func kindLeaf(t types.Type) (model.Leaf, bool) {
+	if tp, ok := types.Unalias(t).(*types.TypeParam); ok {
+		return typeParamLeaf(tp)
+	}
+	switch u := t.Underlying().(type) {
+	case *types.Basic:
+		return basicLeaf(u)
+	case *types.Slice:
+		return model.Hex, isByte(u.Elem())
+	case *types.Array:
+		return model.Hex, isByte(u.Elem()) && u.Len() > 0
+	}
+	return 0, false
+}
+
+func isByte(t types.Type) bool {
+	b, ok := t.Underlying().(*types.Basic)
+	return ok && b.Kind() == types.Uint8
+}
+
+// core is the one type that all types of a type parameter have underneath, and of other types what they have.
+func core(t types.Type) types.Type {
+	tp, ok := types.Unalias(t).(*types.TypeParam)
+	if !ok {
+		return t.Underlying()
+	}
+	for _, set := range typeSets(tp.Constraint()) {
+		one := set[0].Underlying()
+		if !slices.ContainsFunc(set, func(t types.Type) bool { return !types.Identical(one, t.Underlying()) }) {
+			return one
+		}
+	}
+	return nil
+}
+
+// typeSets lists the sets of types that a constraint is the intersection of. One that says something is enough: there are fewer types, not others.
+func typeSets(t types.Type) [][]types.Type {
+	switch u := t.Underlying().(type) {
+	case *types.Interface:
+		var sets [][]types.Type
+		for part := range u.EmbeddedTypes() {
+			sets = append(sets, typeSets(part)...)
+		}
+		return sets
+	case *types.Union:
+		var all []types.Type
+		for term := range u.Terms() {
+			sets := typeSets(term.Type())
+			if len(sets) == 0 {
+				return nil
+			}
+			all = append(all, sets[0]...)
+		}
+		return [][]types.Type{all}
+	}
+	return [][]types.Type{{t}}
+}
+
 func basicRefusal(name string, t *types.Basic) string {
 	switch {
 	case t.Info()&types.IsFloat != 0:
@@ -73,23 +169,6 @@ func basicRefusal(name string, t *types.Basic) string {
 		return name + " is a complex number: NaN and rounding; use integers"
 	}
 	return name + " can't be written into a key"
-}
-
-func listRefusal(name, path string, t types.Type, stringers []string) string {
-	elem := types.Type(nil)
-	switch t := t.(type) {
-	case *types.Slice:
-		elem = t.Elem()
-	case *types.Array:
-		elem = t.Elem()
-	}
-	if b, ok := elem.Underlying().(*types.Basic); ok && b.Kind() == types.Uint8 {
-		if len(stringers) > 0 {
-			return name + " is not supported yet; use {" + path + "." + stringers[0] + "()}"
-		}
-		return name + " is not supported yet; use a string, such as its hex form"
-	}
-	return name + " has several elements, and one lock for each is not supported yet; name one value"
 }
 
 func basicLeaf(b *types.Basic) (model.Leaf, bool) {
@@ -108,58 +187,120 @@ func basicLeaf(b *types.Basic) (model.Leaf, bool) {
 	return 0, false
 }
 
-// typeParamLeaf finds the one leaf that fits all types of a type parameter.
-func typeParamLeaf(tp *types.TypeParam) (model.Leaf, bool) {
-	iface, ok := tp.Constraint().Underlying().(*types.Interface)
-	if !ok {
+// typeParamLeaf finds a leaf that fits all types of a type parameter.
+func typeParamLeaf(tp *types.TypeParam) (leaf model.Leaf, ok bool) {
+	for _, set := range typeSets(tp.Constraint()) {
+		if l, fits := setLeaf(set); fits && (!ok || leaf == model.Mixed) {
+			leaf, ok = l, true
+		}
+	}
+	return leaf, ok
+}
+
+// setLeaf finds a leaf that fits all types of a set.
+func setLeaf(set []types.Type) (model.Leaf, bool) {
+	leaf, ok := termLeaf(set[0])
+	first := leaf
+	for _, t := range set[1:] {
+		other, known := termLeaf(t)
+		switch {
+		case !known, other != first && (other == model.Hex || first == model.Hex):
+			return 0, false // the language has no expression for the bytes of some
+		case other != first:
+			leaf = model.Mixed
+		}
+	}
+	return leaf, ok
+}
+
+// termLeaf is the leaf of a type that a type parameter can be. The bytes of an array can't be had through one.
+func termLeaf(t types.Type) (model.Leaf, bool) {
+	if _, ok := t.Underlying().(*types.Array); ok {
 		return 0, false
 	}
-	return termLeaf(iface)
+	return kindLeaf(t)
 }
 
-// termLeaf finds the one leaf that fits a type, or all types of a constraint. Each of these is in every part that the constraint is made of,
-// so one part whose types agree is enough.
-func termLeaf(t types.Type) (model.Leaf, bool) {
-	switch u := t.Underlying().(type) {
-	case *types.Basic:
-		return basicLeaf(u)
-	case *types.Interface:
-		for part := range u.EmbeddedTypes() {
-			if leaf, ok := termLeaf(part); ok {
-				return leaf, true
-			}
-		}
-	case *types.Union:
-		leaf, ok := termLeaf(u.Term(0).Type())
-		for term := range u.Terms() {
-			other, known := termLeaf(term.Type())
-			ok = ok && known && other == leaf
-		}
-		return leaf, ok
-	}
-	return 0, false
-}
-
-// ownKey goes on to the method that a type brings for keys, if it has one: LockKey() string.
+// ownKey goes on to the method that a type brings for keys, if it has one: LockKey() string, or AppendLockKey([]byte) ([]byte, error).
 func (w *walk) ownKey(part Part) (bool, error) {
-	method := func(name string) *types.Func {
-		// As if it were addressable: a method that can't be called on a copy is an error of the step, not a type without a key of its own.
-		obj, _, _ := types.LookupFieldOrMethod(w.typ, true, w.scope.Package, name)
-		fn, _ := obj.(*types.Func)
-		return fn
+	for _, own := range []struct {
+		name, form string
+		sig        *types.Signature
+		leaf       model.Leaf
+	}{
+		{"AppendLockKey", "([]byte) ([]byte, error)", appends, model.Text},
+		{"LockKey", "() string", plain, model.String},
+	} {
+		fn := w.method(own.name)
+		switch {
+		case fn == nil:
+			continue
+		case !types.Identical(fn.Signature(), own.sig):
+			return false, errorAt(part.Off, part.End, "key path %s: the %s of %s must be a method %s%s", w.text, own.name, w.typeName(w.typ), own.name, own.form)
+		}
+		w.value.Leaf = own.leaf
+		return true, w.step(Name{Text: own.name, Call: true, Off: part.Off, End: part.End, buffer: own.leaf == model.Text})
 	}
-	if method("AppendLockKey") != nil {
-		return false, errorAt(part.Off, part.End, "key path %s: the AppendLockKey of %s is not supported yet; give it a LockKey() string", w.text, w.typeName(w.typ))
+	return false, nil
+}
+
+// marshaled goes on to the method by which a type writes itself as a text, if it has one, of package encoding's TextAppender or TextMarshaler.
+func (w *walk) marshaled(part Part) (bool, error) {
+	for _, m := range []struct {
+		name   string
+		sig    *types.Signature
+		buffer bool
+	}{
+		{"AppendText", appends, true},
+		{"MarshalText", marshals, false},
+	} {
+		fn := w.method(m.name)
+		if fn == nil || !types.Identical(fn.Signature(), m.sig) {
+			continue
+		}
+		if isTime(receiver(fn)) {
+			if w.element {
+				return false, nil
+			}
+			return false, errorAt(part.Off, part.End, "key path %s: a time.Time has a location and a monotonic clock; use {%s.UnixNano()} or {%s.Unix()}", w.text, w.path(), w.path())
+		}
+		w.value.Leaf = model.Text
+		return true, w.step(Name{Text: m.name, Call: true, Off: part.Off, End: part.End, buffer: m.buffer})
 	}
-	fn := method("LockKey")
-	if fn == nil {
-		return false, nil
+	return false, nil
+}
+
+// method finds a method of what was reached.
+func (w *walk) method(name string) *types.Func {
+	obj, _, _ := types.LookupFieldOrMethod(w.typ, true, w.scope.Package, name)
+	fn, _ := obj.(*types.Func)
+	return fn
+}
+
+// The methods by which types write themselves.
+var (
+	plain     = types.NewSignatureType(nil, nil, nil, nil, vars(types.Typ[types.String]), false)
+	marshals  = types.NewSignatureType(nil, nil, nil, nil, vars(someBytes, anError), false)
+	appends   = types.NewSignatureType(nil, nil, nil, vars(someBytes), vars(someBytes, anError), false)
+	someBytes = types.NewSlice(types.Typ[types.Uint8])
+	anError   = types.Universe.Lookup("error").Type()
+)
+
+func vars(list ...types.Type) *types.Tuple {
+	vars := make([]*types.Var, len(list))
+	for i, t := range list {
+		vars[i] = types.NewVar(token.NoPos, nil, "", t)
 	}
-	if sig := fn.Signature(); sig.Params().Len() != 0 || sig.Results().Len() != 1 || !types.Identical(sig.Results().At(0).Type(), types.Typ[types.String]) {
-		return false, errorAt(part.Off, part.End, "key path %s: the LockKey of %s must be a LockKey() string", w.text, w.typeName(w.typ))
+	return types.NewTuple(vars...)
+}
+
+// receiver is the type that a method is declared for.
+func receiver(fn *types.Func) types.Type {
+	t := fn.Signature().Recv().Type()
+	if p, ok := types.Unalias(t).(*types.Pointer); ok {
+		return p.Elem()
 	}
-	w.value.Leaf = model.String
-	return true, w.step(Name{Text: "LockKey", Call: true, Off: part.Off, End: part.End})
+	return t
 }
 
 func isTime(t types.Type) bool {
@@ -172,7 +313,7 @@ func invalid(t types.Type) bool {
 	return ok && b.Kind() == types.Invalid
 }
 
-func (w *walk) path() string { return strings.Trim(w.text, "{}") }
+func (w *walk) path() string { return strings.TrimSuffix(strings.Trim(w.text, "{}"), "...") }
 
 // names lists the fields and methods that a path could go on with, promoted ones too.
 func (w *walk) names() []string { return slices.Concat(w.fields(), w.methods(nil)) }
@@ -215,7 +356,7 @@ func (w *walk) fields() []string {
 	return names
 }
 
-// methods lists the methods without arguments and with one result.
+// methods lists the methods that a path can call.
 func (w *walk) methods(result func(types.Type) bool) []string {
 	t := w.typ
 	if _, ok := t.Underlying().(*types.Interface); !ok {
@@ -231,17 +372,9 @@ func (w *walk) methods(result func(types.Type) bool) []string {
 			continue
 		}
 		sig := fn.Signature()
-		if sig.Params().Len() == 0 && sig.Results().Len() == 1 && (result == nil || result(sig.Results().At(0).Type())) {
+		if sig.Params().Len() == 0 && (sig.Results().Len() == 1 || withError(sig.Results())) && (result == nil || result(sig.Results().At(0).Type())) {
 			names = append(names, fn.Name())
 		}
 	}
 	return names
-}
-
-// stringers lists the methods that give a string.
-func (w *walk) stringers() []string {
-	return w.methods(func(t types.Type) bool {
-		b, ok := t.Underlying().(*types.Basic)
-		return ok && b.Kind() == types.String
-	})
 }

@@ -51,19 +51,23 @@ func literals(parts []model.Part, literal string) []model.Part {
 
 // value follows a path from its parameter to its leaf.
 func (s *Scope) value(t *Template, part Part) (*model.Value, error) {
-	text := "{" + t.Text[part.Off:part.End] + "}"
+	text := "{" + strings.TrimSuffix(t.Text[part.Off:part.End], "...") + "}"
 	first := part.Path[0]
 	i, typ, err := s.param(text, first)
 	if err != nil {
 		return nil, err
 	}
-	w := &walk{scope: s, text: text, value: &model.Value{Param: i}, typ: typ, addressable: true}
+	w := &walk{scope: s, text: text, value: &model.Value{Param: i}, typ: typ}
 	for _, name := range part.Path[1:] {
 		if err := w.step(name); err != nil {
 			return nil, err
 		}
 	}
-	if err := w.leaf(part); err != nil {
+	end := w.leaf
+	if part.Each {
+		end = w.each
+	}
+	if err := end(part); err != nil {
 		return nil, err
 	}
 	return w.value, nil
@@ -107,70 +111,93 @@ func (s *Scope) has(names []string) string {
 
 // A walk is on its way along a path.
 type walk struct {
-	scope       *Scope
-	text        string // the placeholder, for messages
-	value       *model.Value
-	typ         types.Type // of what was reached
-	addressable bool       // so that methods of its pointer can be called
+	scope *Scope
+	text  string // the placeholder, for messages
+	value *model.Value
+	typ   types.Type // of what was reached
+
+	element bool // it goes on from an element of a list
 }
 
 // step goes on to a field or a method of what was reached.
 func (w *walk) step(name Name) error {
 	w.notNil()
-	obj, index, indirect := types.LookupFieldOrMethod(w.typ, w.addressable, w.scope.Package, name.Text)
+	// Everything on the way is addressable: parameters, fields behind pointers or of variables, and results, which are put into variables.
+	obj, index, _ := types.LookupFieldOrMethod(w.typ, true, w.scope.Package, name.Text)
 	if obj == nil {
-		return w.missing(name, index, indirect)
+		return w.missing(name, index)
 	}
 	hops, err := w.hops(name, index)
 	if err != nil {
 		return err
 	}
-	step := model.Step{Name: name.Text, Call: name.Call, Hops: hops}
+	step := model.Step{Name: name.Text, Call: name.Call, Buffer: name.buffer, Hops: hops}
 	switch obj := obj.(type) {
 	case *types.Var:
 		if name.Call {
 			return errorAt(name.Off, name.End+2, "key path %s: %s is a field of %s; write it without ()", w.text, name.Text, w.typeName(w.typ))
 		}
-		w.addressable = w.addressable || indirect
 		w.typ = obj.Type()
 	case *types.Func:
-		result, err := w.call(name, obj)
-		if err != nil {
+		if err := w.call(name, obj); err != nil {
 			return err
 		}
-		w.addressable = false
-		w.typ = result
+		results := obj.Signature().Results()
+		step.Fails = results.Len() > 1
+		w.typ = results.At(0).Type()
 	}
 	w.value.Steps = append(w.value.Steps, step)
 	return nil
 }
 
 // call checks that a method can stand in a path.
-func (w *walk) call(name Name, fn *types.Func) (types.Type, error) {
+func (w *walk) call(name Name, fn *types.Func) error {
 	sig := fn.Signature()
 	switch {
 	case !name.Call:
-		return nil, errorAt(name.Off, name.End, "key path %s: %s is a method of %s; write %s()", w.text, name.Text, w.typeName(w.typ), name.Text)
-	case sig.Params().Len() > 0:
-		return nil, errorAt(name.Off, name.End, "key path %s: %s takes arguments; a path can call only methods without", w.text, name.Text)
-	case sig.Results().Len() != 1:
-		return nil, errorAt(name.Off, name.End, "key path %s: %s has %d results; a path can call only methods with one", w.text, name.Text, sig.Results().Len())
+		return errorAt(name.Off, name.End, "key path %s: %s is a method of %s; write %s()", w.text, name.Text, w.typeName(w.typ), name.Text)
+	case sig.Params().Len() > 0 && !name.buffer:
+		return errorAt(name.Off, name.End, "key path %s: %s takes arguments; a path can call only methods without", w.text, name.Text)
+	case sig.Results().Len() != 1 && !withError(sig.Results()):
+		return errorAt(name.Off, name.End, "key path %s: %s has %s; a path can call only methods with one, or one and an error", w.text, name.Text, count(sig.Results().Len(), "result"))
 	}
-	return sig.Results().At(0).Type(), nil
+	return nil
+}
+
+// withError says whether results are a value and an error.
+func withError(results *types.Tuple) bool {
+	return results.Len() == 2 && types.Identical(results.At(1).Type(), types.Universe.Lookup("error").Type())
+}
+
+// count writes a number of things.
+func count(n int, what string) string {
+	switch n {
+	case 0:
+		return "no " + what + "s"
+	case 1:
+		return "one " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // notNil has what was reached checked if it can be nil and is gone through.
 func (w *walk) notNil() {
-	switch w.typ.Underlying().(type) {
-	case *types.Pointer, *types.Interface:
-		if _, ok := types.Unalias(w.typ).(*types.TypeParam); ok {
-			return
+	kind := model.NeverNil
+	switch t := types.Unalias(w.typ).(type) {
+	case *types.TypeParam:
+		if _, ok := typeParamLeaf(t); !ok {
+			kind = model.NilTypeParam
 		}
-		if n := len(w.value.Steps); n > 0 {
-			w.value.Steps[n-1].Nil = true
-		} else {
-			w.value.Nil = true
+	default:
+		switch t.Underlying().(type) {
+		case *types.Pointer, *types.Interface:
+			kind = model.NilPointer
 		}
+	}
+	if n := len(w.value.Steps); n > 0 {
+		w.value.Steps[n-1].Nil = max(w.value.Steps[n-1].Nil, kind)
+	} else {
+		w.value.Nil = max(w.value.Nil, kind)
 	}
 }
 
@@ -205,13 +232,11 @@ func (w *walk) hops(name Name, index []int) ([][]string, error) {
 }
 
 // missing explains a name that isn't there.
-func (w *walk) missing(name Name, index []int, indirect bool) error {
+func (w *walk) missing(name Name, index []int) error {
 	on := w.typeName(w.typ)
 	switch {
 	case index != nil:
 		return errorAt(name.Off, name.End, "key path %s: %s of %s is ambiguous: several embedded fields have one", w.text, name.Text, on)
-	case indirect:
-		return errorAt(name.Off, name.End, "key path %s: %s is a method of *%s and can't be called on a copy", w.text, name.Text, on)
 	case invalid(w.typ):
 		return errorAt(name.Off, name.End, "key path %s: the type of what has %s is not known", w.text, name.Text)
 	}

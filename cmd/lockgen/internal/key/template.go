@@ -1,12 +1,14 @@
 // Package key reads key templates and finds out how the values of their placeholders are written.
 //
-//	template = { literal | "{" path "}" | "{{" path "}}" }
+//	template = { literal | "{" path [ "..." ] "}" | "{{" path "}}" }
 //	path     = param { "." ( field | method "()" ) }
 //	literal  = letters, digits and any of _.@#+~=,- with ":" and "/" as separators
 //
 // Two different sets of values never give one key: values are escaped so that they hold no separator, and two placeholders have at least one
 // separator between them, so a key can be taken apart again. With double braces the value stands in braces in the key too: that makes it the
 // hash tag by which Redis Cluster chooses the slot, and all keys with that value are in one.
+//
+// With three dots the path names a list, and the template gives one key for each of its elements.
 package key
 
 import (
@@ -27,6 +29,7 @@ type Part struct {
 	Literal  string
 	Path     []Name // of a placeholder; the first is a parameter
 	Tag      bool   // of a placeholder: the value is the key's hash tag
+	Each     bool   // of a placeholder: the path names a list, and each element gives a key
 	Off, End int    // in the text, without the braces
 }
 
@@ -35,6 +38,8 @@ type Name struct {
 	Text     string
 	Call     bool // a method
 	Off, End int  // of Text
+
+	buffer bool // a method that appends, which no template says
 }
 
 // An Error is a mistake between two bytes of the template.
@@ -56,7 +61,7 @@ const literalBytes = "_.@#+~=,-:/"
 // Parse reads a template. Its errors are of type *Error.
 func Parse(text string) (*Template, error) {
 	t := &Template{Text: text}
-	separated, tagged := true, false
+	separated, tagged, listed := true, false, false
 	for off := 0; off < len(text); {
 		if text[off] != '{' {
 			n, err := literal(text, off)
@@ -86,11 +91,19 @@ func Parse(text string) (*Template, error) {
 		case tag && tagged:
 			return nil, errorAt(off, end, "%s is a second hash tag; a key has at most one", text[off:end])
 		}
-		path, err := parsePath(text[off:end], text[from:to], from)
+		inner, each := strings.CutSuffix(text[from:to], "...")
+		switch {
+		case each && tag:
+			return nil, errorAt(off, end, "%s is a hash tag of several values; it keeps keys together, so it has one value", text[off:end])
+		case each && listed:
+			return nil, errorAt(off, end, "%s is a second list; a key has at most one", text[off:end])
+		}
+		listed = listed || each
+		path, err := parsePath(text[off:end], inner, from)
 		if err != nil {
 			return nil, err
 		}
-		t.Parts = append(t.Parts, Part{Path: path, Tag: tag, Off: from, End: to})
+		t.Parts = append(t.Parts, Part{Path: path, Tag: tag, Each: each, Off: from, End: to})
 		separated, tagged, off = false, tagged || tag, end
 	}
 	if len(t.Parts) == 0 {
@@ -133,9 +146,6 @@ func CheckPrefix(prefix string) error {
 func parsePath(whole, text string, base int) ([]Name, error) {
 	if text == "" {
 		return nil, errorAt(base-1, base+1, "%s names nothing; put a parameter into it, such as {id}", whole)
-	}
-	if strings.HasSuffix(text, "...") {
-		return nil, errorAt(base-1, base+len(text)+1, "%s: one lock for each element is not supported yet", whole)
 	}
 	var path []Name
 	off := base

@@ -89,7 +89,7 @@ func (s *Survey) explainUsed(b *strings.Builder, use check.Use, k key) {
 		if i < len(placeholders) {
 			name = placeholders[i]
 		}
-		fmt.Fprintf(b, "\t\t%s is of type %s, %s\n", name, short(v.Type), manner(v.Leaf))
+		fmt.Fprintf(b, "\t\t%s is of type %s, %s\n", name, short(v.Type), manner(v))
 	}
 	for _, other := range s.keys {
 		if other.shape.text == k.shape.text && other.use.Name != use.Name {
@@ -102,13 +102,29 @@ func (s *Survey) explainUsed(b *strings.Builder, use check.Use, k key) {
 }
 
 // manner says how a value is written.
-func manner(l model.Leaf) string {
-	switch l {
+func manner(v *model.Value) string {
+	how := ""
+	switch v.Leaf {
 	case model.Int, model.Uint:
-		return "written in decimal"
+		how = "written in decimal"
 	case model.Bool:
-		return "written as true or false"
+		how = "written as true or false"
+	case model.Hex:
+		how = "written in hexadecimal"
+	case model.Mixed:
+		how = "written as its kind is"
 	default:
-		return "escaped, an error if empty"
+		how = "escaped"
 	}
+	one := v
+	if v.Each != nil {
+		one = v.Each
+	}
+	if one.CanBeEmpty() && !one.Empty {
+		how += ", an error if empty"
+	}
+	if v.Each != nil {
+		how += "; one lock for each element"
+	}
+	return how
 }

@@ -100,7 +100,11 @@ func (s segment) takes(text string) bool {
 		return false
 	}
 	value, ok = strings.CutSuffix(value, s.tail)
-	return ok && written(s.value.Leaf, value)
+	one := s.value
+	if one.Each != nil {
+		one = one.Each
+	}
+	return ok && (value == "" && one.Empty || written(s.value.Leaf, value))
 }
 
 // written says whether a leaf can give this text.
@@ -112,6 +116,8 @@ func written(leaf model.Leaf, text string) bool {
 		return unsigned.MatchString(text)
 	case model.Bool:
 		return text == "true" || text == "false"
+	case model.Hex:
+		return bytes.MatchString(text)
 	default:
 		return text != "" && !strings.ContainsAny(text, ":/{} \t\r\n")
 	}
@@ -120,6 +126,7 @@ func written(leaf model.Leaf, text string) bool {
 var (
 	integer  = regexp.MustCompile(`^(0|-?[1-9][0-9]*)$`)
 	unsigned = regexp.MustCompile(`^(0|[1-9][0-9]*)$`)
+	bytes    = regexp.MustCompile(`^([0-9A-F]{2})+$`)
 )
 
 // meet returns a key that both shapes take, if there is one.
@@ -152,7 +159,7 @@ func common(a, b segment) (string, bool) {
 	case b.value == nil:
 		samples = []string{b.head}
 	default:
-		for _, middle := range []string{"1", "", "true", "false", "A1"} {
+		for _, middle := range []string{"1", "", "true", "false", "A1", "1A", "11"} {
 			samples = append(samples, longer(a.head, b.head)+middle+longer(a.tail, b.tail))
 		}
 	}
