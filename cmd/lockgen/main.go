@@ -6,6 +6,7 @@
 //	lockgen list [-json | -markdown] [-tags list] [packages]
 //	lockgen graph [-dot] [-tags list] [packages]
 //	lockgen explain [-tags list] name [packages]
+//	lockgen vet [-tags list] [packages]
 //
 // It reads directives above interfaces and their methods, in the packages named as for go build (by default the one in the current
 // directory), and writes a file x_lockgen.go beside each x.go that has any. One run for a whole module is the usual way:
@@ -88,6 +89,11 @@
 // nearest counts. The locks of one method are taken together: what one of them says about wait, watchdog, lease, busy and ctx counts for all, and
 // they must not contradict each other.
 //
+// # Vet
+//
+// The command vet runs go vet with the analyzers of package [github.com/lockgen/lockgen/cmd/lockgen/vet], which look at how locks are used. The
+// program is a tool for go vet itself, too: go vet -vettool=$(which lockgen) ./...
+//
 // # Results
 //
 // Every directive has an effect or is an error, and so is everything that looks like a misspelt one. All mistakes of a run are printed
@@ -117,9 +123,15 @@ package main
 import (
 	"os"
 
+	"golang.org/x/tools/go/analysis/unitchecker"
+
 	"github.com/lockgen/lockgen/cmd/lockgen/internal/cli"
+	"github.com/lockgen/lockgen/cmd/lockgen/vet"
 )
 
 func main() {
+	if vet.Asked(os.Args[1:]) {
+		unitchecker.Main(vet.Analyzers()...)
+	}
 	os.Exit(cli.Main(os.Args[1:], cli.Dir(), os.Stdout, os.Stderr))
 }

@@ -11,11 +11,22 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/tools/go/analysis/unitchecker"
 
 	"github.com/lockgen/lockgen/cmd/lockgen/internal/cli"
+	"github.com/lockgen/lockgen/cmd/lockgen/internal/synth"
+	"github.com/lockgen/lockgen/cmd/lockgen/vet"
 )
 
 var update = flag.Bool("update", false, "rewrite what the scenarios expect")
+
+// TestMain lets go vet call the test binary as it calls the program.
+func TestMain(m *testing.M) {
+	if vet.Asked(os.Args[1:]) {
+		unitchecker.Main(vet.Analyzers()...)
+	}
+	os.Exit(m.Run())
+}
 
 // TestScenarios runs testdata/*.txtar: an input tree, and the exact output or the exact messages. Each starts in a module that knows lockgen.
 // The commands are
@@ -80,27 +91,12 @@ func run(ts *testscript.TestScript, want int, args []string) {
 	}
 }
 
-// writeModule makes dir a module that requires what this one requires, and this one.
+// writeModule makes dir a module that requires what this one requires, and this one, unless it is one.
 func writeModule(root, dir string) error {
-	name := filepath.Join(dir, "go.mod")
-	if _, err := os.Stat(name); err == nil {
+	if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
 		return nil
 	}
-	mod, err := os.ReadFile(filepath.Join(root, "go.mod"))
-	if err != nil {
-		return err
-	}
-	sum, err := os.ReadFile(filepath.Join(root, "go.sum"))
-	if err != nil {
-		return err
-	}
-	const self = "github.com/lockgen/lockgen"
-	own := strings.Replace(string(mod), "module "+self, "module example.com/shop", 1) +
-		"\nrequire " + self + " v0.0.0\n\nreplace " + self + " => " + root + "\n"
-	if err := os.WriteFile(name, []byte(own), 0o600); err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(dir, "go.sum"), sum, 0o600)
+	return synth.Module(dir, root, module)
 }
 
 func TestUsage(t *testing.T) {

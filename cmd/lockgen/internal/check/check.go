@@ -171,13 +171,6 @@ func specVar(iface *directive.Interface, method string) string {
 
 func (c *checker) nameOne(iface *directive.Interface) names {
 	base, d := iface.Spec.Name.Name, iface.Directive
-	lower := !ast.IsExported(base)
-	prefixed := func(prefix, name string) string {
-		if lower {
-			prefix = strings.ToLower(prefix[:1]) + prefix[1:]
-		}
-		return prefix + upperFirst(name)
-	}
 	n := names{keys: base + "Keys"}
 	pos, end := iface.Spec.Name.Pos(), iface.Spec.Name.End()
 	if d.Name != nil {
@@ -186,21 +179,17 @@ func (c *checker) nameOne(iface *directive.Interface) names {
 			c.list.Add(pos, end, "name %q %s", d.Name.Value, wrong)
 			return n
 		}
-		lower = !ast.IsExported(d.Name.Value)
 	}
 	if d.Verb == directive.Locks {
 		n.typ = c.names.Pick("redis" + upperFirst(base))
 		c.given[n.typ] = pos
-		n.constructor = prefixed("New", base)
+		n.constructor = directive.Prefixed("New", base)
 		if d.Name != nil {
 			n.constructor = d.Name.Value
 		}
 	} else {
-		n.typ = prefixed("Locked", base)
-		if d.Name != nil {
-			n.typ = d.Name.Value
-		}
-		n.constructor = prefixed("New", n.typ)
+		n.typ = iface.Wrapper()
+		n.constructor = directive.Prefixed("New", n.typ)
 		c.claim(n.typ, pos, end, hintName)
 	}
 	c.claim(n.constructor, pos, end, hintName)

@@ -19,7 +19,7 @@ const (
 
 // A Config is what the arguments say.
 type Config struct {
-	Command  string // "" to generate, list, graph or explain
+	Command  string // "" to generate, list, graph, explain or vet
 	Check    bool   // compare instead of writing
 	Dry      bool   // say what would be written instead of writing
 	JSON     bool   // say everything as data
@@ -39,10 +39,12 @@ var usages = map[string]string{
        lockgen list [-json | -markdown] [-tags list] [packages]
        lockgen graph [-dot] [-tags list] [packages]
        lockgen explain [-tags list] name [packages]
+       lockgen vet [-tags list] [packages]
 
 Lockgen writes typed lock wrappers for the annotated interfaces of the packages, by default of the one in this directory.
 The other commands read the packages, by default all below this directory, and write nothing: list says which method takes
-which locks, graph draws that, and explain tells all about one method, interface or key. Their flags: lockgen list -h.
+which locks, graph draws that, explain tells all about one method, interface or key, and vet looks for mistakes in the use of
+locks. More about each: lockgen list -h.
 
 `,
 	"list": `usage: lockgen list [-json | -markdown] [-tags list] [packages]
@@ -53,6 +55,13 @@ List says which method takes which locks, in the packages, by default in all bel
 	"graph": `usage: lockgen graph [-dot] [-tags list] [packages]
 
 Graph draws which methods take which locks and which locks are taken under which, as a Mermaid flowchart.
+
+`,
+	"vet": `usage: lockgen vet [-tags list] [packages]
+
+Vet runs go vet with the analyzers of lockgen alone: leases that are not unlocked, work under a context that does not end when
+the lock is lost, proofs that prove nothing, implementations that are called without their wrapper, and outputs that are not up
+to date.
 
 `,
 	"explain": `usage: lockgen explain [-tags list] name [packages]
@@ -138,7 +147,11 @@ func Main(args []string, dir string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stdout, "lockgen", version())
 		return exitOK
 	}
-	code, err := run(c, dir, stdout, stderr)
+	command := run
+	if c.Command == "vet" {
+		command = vet
+	}
+	code, err := command(c, dir, stdout, stderr)
 	if err != nil {
 		fmt.Fprintf(stderr, "lockgen: %v\n", err)
 		return exitTrouble

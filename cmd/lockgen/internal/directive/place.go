@@ -3,6 +3,9 @@ package directive
 import (
 	"go/ast"
 	"go/token"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/lockgen/lockgen/cmd/lockgen/internal/diag"
 )
@@ -19,6 +22,23 @@ type File struct {
 type Interface struct {
 	Spec      *ast.TypeSpec
 	Directive *Directive
+}
+
+// Wrapper is the name of the type that is generated for a service.
+func (i *Interface) Wrapper() string {
+	if i.Directive.Name != nil {
+		return i.Directive.Name.Value
+	}
+	return Prefixed("Locked", i.Spec.Name.Name)
+}
+
+// Prefixed puts a word in front of a name, so that both together are exported if the name is.
+func Prefixed(prefix, name string) string {
+	r, n := utf8.DecodeRuneInString(name)
+	if !unicode.IsUpper(r) {
+		prefix = strings.ToLower(prefix[:1]) + prefix[1:]
+	}
+	return prefix + string(unicode.ToUpper(r)) + name[n:]
 }
 
 // Collect reads all directives of a file. What stands where it means nothing is noted in list.

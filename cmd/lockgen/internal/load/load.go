@@ -267,7 +267,7 @@ func (l *loader) annotate(roots []*packages.Package, hits map[string]bool) {
 				u.root.Shared = append(u.root.Shared, directive.Collect(diag.New(l.list.Fset()), u.files[i]))
 			}
 		}
-		u.root.Declared = l.declared(u)
+		u.root.Declared = declared(l.list.Fset(), pkg.Dir, pkg.Name, u.files, u.names, pkg.IgnoredFiles)
 		u.root.Syntax = u.files
 		l.roots = append(l.roots, u)
 		l.result.Packages = append(l.result.Packages, u.root)
@@ -296,37 +296,37 @@ func (u *unit) collect(l *loader, name string) {
 }
 
 // declared lists the names of the package scope, those in its tests and in files for other systems too: names of imports must differ from all.
-func (l *loader) declared(u *unit) map[string]token.Pos {
-	names := map[string]token.Pos{}
+func declared(fset *token.FileSet, dir, pkg string, files []*ast.File, names, ignored []string) map[string]token.Pos {
+	all := map[string]token.Pos{}
 	add := func(file *ast.File) {
 		for _, d := range declarations(file) {
-			if _, ok := names[d.name]; !ok && d.recv == "" {
-				names[d.name] = d.pos
+			if _, ok := all[d.name]; !ok && d.recv == "" {
+				all[d.name] = d.pos
 			}
 		}
 	}
-	for _, file := range u.files {
+	for _, file := range files {
 		add(file)
 	}
-	others := slices.Clone(u.pkg.IgnoredFiles)
-	tests, err := filepath.Glob(filepath.Join(u.pkg.Dir, "*_test.go"))
+	others := slices.Clone(ignored)
+	tests, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
 	if err == nil {
 		others = append(others, tests...)
 	}
 	for _, name := range others {
-		if slices.Contains(u.names, name) || !strings.HasSuffix(name, ".go") {
+		if slices.Contains(names, name) || !strings.HasSuffix(name, ".go") {
 			continue
 		}
 		src, err := os.ReadFile(name)
 		if err != nil || output.Ours(src) {
 			continue
 		}
-		file, _ := parser.ParseFile(l.list.Fset(), name, src, parser.SkipObjectResolution)
-		if file != nil && file.Name.Name == u.pkg.Name {
+		file, _ := parser.ParseFile(fset, name, src, parser.SkipObjectResolution)
+		if file != nil && file.Name.Name == pkg {
 			add(file)
 		}
 	}
-	return names
+	return all
 }
 
 // parse reads all files of a unit, except the generator's own.

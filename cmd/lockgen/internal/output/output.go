@@ -69,6 +69,16 @@ func Ours(src []byte) bool {
 	return false
 }
 
+// Same says whether two files are the same, whatever their line ends: git may have made those of a checkout CRLF.
+func Same(a, b []byte) bool {
+	return bytes.Equal(Unix(a), Unix(b))
+}
+
+// Unix returns src with the line ends of Unix.
+func Unix(src []byte) []byte {
+	return bytes.ReplaceAll(src, []byte("\r\n"), []byte("\n"))
+}
+
 // Names that the go command knows in file names, of today and of the past.
 var (
 	systems = []string{

@@ -32,7 +32,7 @@ func (f File) Action() string {
 	return "write"
 }
 
-// Changed reads the disk and returns those files that differ from it. A file that would be replaced and is not the generator's is an error.
+// Changed reads the disk and returns those files that differ from it, other than in their line ends. A file that would be replaced and is not the generator's is an error.
 func Changed(files []File) ([]File, error) {
 	var changed []File
 	for _, f := range files {
@@ -44,7 +44,7 @@ func Changed(files []File) ([]File, error) {
 		if f.exists && !output.Ours(current) {
 			return nil, fmt.Errorf("%s: not written by lockgen (its first line is not %q), so it is not replaced; move it away", f.Name, templates.Header)
 		}
-		if f.exists != (f.Content != nil) || !bytes.Equal(current, f.Content) {
+		if f.exists != (f.Content != nil) || !output.Same(current, f.Content) {
 			changed = append(changed, f)
 		}
 	}
@@ -102,7 +102,7 @@ func Diff(files []File, dir string) []byte {
 		if f.Content == nil {
 			to = os.DevNull
 		}
-		out.Write(diff.Diff(from, f.current, to, f.Content))
+		out.Write(diff.Diff(from, output.Unix(f.current), to, f.Content))
 	}
 	return out.Bytes()
 }

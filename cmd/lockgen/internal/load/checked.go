@@ -1,0 +1,80 @@
+package load
+
+import (
+	"go/ast"
+	"go/token"
+	"go/types"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/lockgen/lockgen/cmd/lockgen/internal/diag"
+	"github.com/lockgen/lockgen/cmd/lockgen/internal/directive"
+	"github.com/lockgen/lockgen/cmd/lockgen/internal/output"
+)
+
+// Checked makes packages with directives of one that somebody else has parsed and checked: as in a run that of its files without its tests, and
+// that of its tests, as far as they have any. Ignored are the files of its directory that the build leaves out. What is wrong with the directives
+// is noted in list.
+func Checked(list *diag.List, pkg *types.Package, info *types.Info, files []*ast.File, ignored []string) []*Package {
+	var sources []*File
+	var names []string
+	for _, file := range files {
+		name := list.Fset().PositionFor(file.Package, false).Filename
+		src, err := os.ReadFile(name)
+		if _, isOutput := output.Source(name); err != nil || isOutput && output.Ours(src) {
+			continue
+		}
+		before := list.Len()
+		d := directive.Collect(list, file)
+		sources = append(sources, &File{Name: name, Syntax: file, Directives: d, Imports: importsOf(info, file), Wrong: list.Len() > before})
+		names = append(names, name)
+	}
+	var all []*Package
+	for _, tests := range []bool{false, true} {
+		p := &Package{Path: pkg.Path(), Name: pkg.Name(), Types: pkg, Info: info, Others: true}
+		for _, f := range sources {
+			isTest := strings.HasSuffix(f.Name, "_test.go")
+			if isTest && !tests {
+				continue
+			}
+			p.Syntax = append(p.Syntax, f.Syntax)
+			switch {
+			case isTest != tests:
+				p.Shared = append(p.Shared, f.Directives)
+			case len(f.Directives.Interfaces) > 0 || len(f.Directives.Methods) > 0 || f.Directives.Defaults != nil:
+				p.Files = append(p.Files, f)
+			}
+		}
+		if len(p.Files) > 0 {
+			p.Declared = declared(list.Fset(), filepath.Dir(names[0]), pkg.Name(), p.Syntax, names, ignored)
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+func importsOf(info *types.Info, file *ast.File) map[string]string {
+	names := map[string]string{}
+	for _, spec := range importSpecs(file) {
+		obj := info.PkgNameOf(spec)
+		path, err := strconv.Unquote(spec.Path.Value)
+		if obj != nil && err == nil && obj.Name() != "." && obj.Name() != "_" {
+			names[obj.Name()] = path
+		}
+	}
+	return names
+}
+
+// Pos finds a position of a file set again.
+func Pos(fset *token.FileSet, p token.Position) token.Pos {
+	found := token.NoPos
+	fset.Iterate(func(f *token.File) bool {
+		if f.Name() == p.Filename && p.Offset <= f.Size() {
+			found = f.Pos(p.Offset)
+		}
+		return !found.IsValid()
+	})
+	return found
+}

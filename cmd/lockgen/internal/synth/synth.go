@@ -1,0 +1,179 @@
+// Package synth writes modules to measure generators with: as large as a service of some years, the same bytes for the same size.
+package synth
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Path is the path of a module that [Write] writes.
+const Path = "example.com/synth"
+
+// Packages is how many packages a module has, whatever its interfaces.
+const Packages = 50
+
+// methods is how many an interface has; each has a lock.
+const methods = 10
+
+// Package is the folder of the i-th package of a module, below it.
+func Package(i int) string { return fmt.Sprintf("p%02d", i) }
+
+// Interface is the name of the j-th annotated interface of a package.
+func Interface(j int) string { return fmt.Sprintf("Service%d", j) }
+
+// In says how many of n annotated interfaces are in the i-th package: they are dealt out evenly, the first package is served first.
+func In(i, n int) int {
+	count := n / Packages
+	if i < n%Packages {
+		count++
+	}
+	return count
+}
+
+// Module makes dir a module with that path, which requires what the module of lockgen in root requires, and finds lockgen there.
+func Module(dir, root, path string) error {
+	mod, err := os.ReadFile(filepath.Join(root, "go.mod"))
+	if err != nil {
+		return err
+	}
+	sum, err := os.ReadFile(filepath.Join(root, "go.sum"))
+	if err != nil {
+		return err
+	}
+	const self = "github.com/lockgen/lockgen"
+	own := strings.Replace(string(mod), "module "+self, "module "+path, 1) + "\nrequire " + self + " v0.0.0\n\nreplace " + self + " => " + root + "\n"
+	if err := os.WriteFile(filepath.Join(dir, "go.mod"), []byte(own), 0o644); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "go.sum"), sum, 0o644)
+}
+
+// Write writes a module with n annotated interfaces of ten methods below dir, for lockgen in root. Each of its packages has about a thousand lines
+// of types and functions besides, and imports the one before it.
+func Write(dir, root string, n int) error {
+	if err := Module(dir, root, Path); err != nil {
+		return err
+	}
+	files := map[string][]byte{}
+	for i := range Packages {
+		files[filepath.Join(Package(i), "types.go")] = types(i)
+		files[filepath.Join(Package(i), "api.go")] = api(i, In(i, n))
+	}
+	for name, content := range files {
+		name = filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(name, content, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// types is the file that has no annotations: what the interfaces mention, and much that they don't.
+func types(i int) []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "// Package p%02d is one of many.\npackage p%02d\n\nimport (\n\t\"context\"\n\t\"database/sql\"\n\t\"encoding/json\"\n\t\"fmt\"\n\t\"net/http\"\n\n"+
+		"\t\"github.com/redis/rueidis\"\n", i, i)
+	if i > 0 {
+		fmt.Fprintf(&b, "\n\t%q\n", Path+"/"+Package(i-1))
+	}
+	b.WriteString(")\n\n")
+	before := "string"
+	if i > 0 {
+		before = Package(i-1) + ".ID0"
+	}
+	const entities = 25
+	for e := range entities {
+		fmt.Fprintf(&b, `// ID%[1]d names an Entity%[1]d.
+type ID%[1]d string
+
+// Entity%[1]d is a record.
+type Entity%[1]d struct {
+	ID     ID%[1]d            `+"`json:\"id\"`"+`
+	Before %[2]s
+	Number int64
+	Labels map[string]string
+	Owner  *Entity%[3]d
+	Header http.Header
+	db     *sql.DB
+	redis  rueidis.Client
+}
+
+// Key%[1]d is a key that must be made by a function.
+func (e *Entity%[1]d) Key%[1]d() string { return fmt.Sprintf("%%s/%%v", e.ID, e.Before) }
+
+// Load reads the record.
+func (e *Entity%[1]d) Load(ctx context.Context) error {
+	row := e.db.QueryRowContext(ctx, "select body from entities where id = $1", string(e.ID))
+	var body []byte
+	if err := row.Scan(&body); err != nil {
+		return fmt.Errorf("entity %%s: %%w", e.ID, err)
+	}
+	return json.Unmarshal(body, e)
+}
+
+// Cached reads the record from the cache, or loads it.
+func (e *Entity%[1]d) Cached(ctx context.Context) error {
+	body, err := e.redis.Do(ctx, e.redis.B().Get().Key(string(e.ID)).Build()).AsBytes()
+	if rueidis.IsRedisNil(err) {
+		return e.Load(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(body, e)
+}
+
+// ServeHTTP shows the record.
+func (e *Entity%[1]d) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if err := e.Cached(r.Context()); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if err := json.NewEncoder(w).Encode(e); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+	}
+}
+
+`, e, before, (e+1)%entities)
+	}
+	return b.Bytes()
+}
+
+// api is the file of the annotated interfaces.
+func api(i, n int) []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "package p%02d\n", i)
+	if n == 0 {
+		b.WriteString("\n// Without has no annotations.\ntype Without interface{ Name() string }\n")
+		return b.Bytes()
+	}
+	b.WriteString("\nimport \"context\"\n")
+	for j := range n {
+		fmt.Fprintf(&b, "\n// %[1]s is a service.\n//\n//lockgen:service wait=3s\ntype %[1]s interface {\n", Interface(j))
+		for m := range methods {
+			if m > 0 {
+				b.WriteByte('\n')
+			}
+			e := (j + m) % 25
+			fmt.Fprintf(&b, "\t// Change%[1]d changes an entity.\n\t//\n", m)
+			switch m % 3 {
+			case 0:
+				fmt.Fprintf(&b, "\t//lockgen:lock key=entity%[2]d:{e.ID}\n\tChange%[1]d(ctx context.Context, e *Entity%[2]d, number int64) (receipt string, err error)\n", m, e)
+			case 1:
+				fmt.Fprintf(&b, "\t//lockgen:lock key=entity%[2]d:{id} watchdog=10s\n\tChange%[1]d(ctx context.Context, id ID%[2]d, labels map[string]string) error\n", m, e)
+			default:
+				fmt.Fprintf(&b, "\t//lockgen:lock key=entity%[2]d:{e.ID}\n\t//lockgen:lock key=number%[2]d:{e.Owner.Number}\n"+
+					"\tChange%[1]d(ctx context.Context, e *Entity%[2]d) (*Entity%[2]d, error)\n", m, e)
+			}
+		}
+		b.WriteString("}\n")
+	}
+	return b.Bytes()
+}

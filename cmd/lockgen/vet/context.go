@@ -1,0 +1,122 @@
+package vet
+
+import (
+	"go/ast"
+	"go/types"
+	"slices"
+
+	"golang.org/x/tools/go/analysis"
+	"golang.org/x/tools/go/analysis/passes/ctrlflow"
+	"golang.org/x/tools/go/analysis/passes/inspect"
+)
+
+// Context finds work that is done while a lock is held, under the context that the lock was asked for with. That one does not end when the lock is
+// lost: the work goes on although somebody else may have the lock. The lease's Context ends, and so does the one that Do gives to its function.
+//
+// Calls that only log, and those that get the lease itself, are left alone.
+var Context = &analysis.Analyzer{
+	Name:     "lockcontext",
+	Doc:      "find work under a context that does not end when the lock is lost\n\nUse the lease's Context, or the one that Do gives to its function.",
+	URL:      docs + "#Context",
+	Requires: []*analysis.Analyzer{inspect.Analyzer, ctrlflow.Analyzer},
+	Run: func(pass *analysis.Pass) (any, error) {
+		functions(pass, func(f *function) {
+			for _, a := range f.acquisitions() {
+				f.oldContext(a)
+			}
+			f.inspect(f.body, func(n ast.Node) bool {
+				if call, ok := n.(*ast.CallExpr); ok {
+					f.insideDo(call)
+				}
+				return true
+			})
+		})
+		return nil, nil
+	},
+}
+
+// contextArg is the variable that a call of the runtime gets as its context, or nil.
+func contextArg(info *types.Info, call *ast.CallExpr) *types.Var {
+	if len(call.Args) == 0 {
+		return nil
+	}
+	v := variable(info, call.Args[0])
+	if v == nil || v.Type().String() != "context.Context" {
+		return nil
+	}
+	return v
+}
+
+func (f *function) oldContext(a acquisition) {
+	ctx := contextArg(f.info, a.call)
+	if ctx == nil || a.lease == nil {
+		return
+	}
+	reported := map[*ast.CallExpr]bool{}
+	w := &walk{function: f, from: a.stmt, lease: a.lease, err: a.err}
+	w.visit = func(n ast.Node) bool {
+		if now, _ := f.released(n, a.lease); now || assigns(f.info, n, ctx) {
+			return false
+		}
+		if _, ok := n.(*ast.DeferStmt); ok {
+			return true // it runs when the lock may be gone in any case
+		}
+		f.worksUnder(n, ctx, func(call *ast.CallExpr) {
+			if reported[call] || slices.ContainsFunc(call.Args, func(e ast.Expr) bool { return variable(f.info, e) == a.lease }) {
+				return
+			}
+			reported[call] = true
+			f.pass.ReportRangef(call, "%s does not end when the lock is lost: work under %s.Context()", ctx.Name(), a.lease.Name())
+		})
+		return true
+	}
+	w.run()
+}
+
+// insideDo looks at a function that is given to Do.
+func (f *function) insideDo(call *ast.CallExpr) {
+	fn := callee(f.info, call)
+	if fn == nil || fn.Pkg() == nil || fn.Pkg().Path() != runtimePath || fn.Name() != "Do" {
+		return
+	}
+	ctx := contextArg(f.info, call)
+	for _, arg := range call.Args {
+		lit, ok := ast.Unparen(arg).(*ast.FuncLit)
+		if !ok || ctx == nil {
+			continue
+		}
+		f.worksUnder(lit.Body, ctx, func(inner *ast.CallExpr) {
+			f.pass.ReportRangef(inner, "%s does not end when the lock is lost: work under the context that the function is given", ctx.Name())
+		})
+	}
+}
+
+// worksUnder finds calls that get the context, in functions inside of the node too.
+func (f *function) worksUnder(n ast.Node, ctx *types.Var, found func(*ast.CallExpr)) {
+	ast.Inspect(n, func(n ast.Node) bool {
+		call, ok := n.(*ast.CallExpr)
+		if !ok {
+			return true
+		}
+		isCtx := func(e ast.Expr) bool { return variable(f.info, e) == ctx }
+		if slices.ContainsFunc(call.Args, isCtx) && !f.indifferent(call) {
+			found(call)
+		}
+		return true
+	})
+}
+
+// indifferent says whether a call has no use for the end of the context.
+func (f *function) indifferent(call *ast.CallExpr) bool {
+	fn := callee(f.info, call)
+	if fn == nil || fn.Pkg() == nil {
+		return false
+	}
+	switch fn.Pkg().Path() {
+	case runtimePath, "log", "log/slog", "testing":
+		return true
+	case "context":
+		return fn.Name() == "WithoutCancel" || fn.Name() == "Cause"
+	}
+	return false
+}

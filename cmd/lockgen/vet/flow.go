@@ -1,0 +1,285 @@
+package vet
+
+import (
+	"go/ast"
+	"go/token"
+	"go/types"
+	"slices"
+
+	"golang.org/x/tools/go/analysis"
+	"golang.org/x/tools/go/analysis/passes/ctrlflow"
+	"golang.org/x/tools/go/analysis/passes/inspect"
+	"golang.org/x/tools/go/ast/inspector"
+	"golang.org/x/tools/go/cfg"
+)
+
+// A function is one body, without the functions inside of it, which are bodies of their own.
+type function struct {
+	pass  *analysis.Pass
+	info  *types.Info
+	node  ast.Node // *ast.FuncDecl or *ast.FuncLit
+	body  *ast.BlockStmt
+	graph *cfg.CFG
+}
+
+// functions calls do for each body of the package that is not a test's and calls the runtime.
+func functions(pass *analysis.Pass, do func(f *function)) {
+	if !slices.ContainsFunc(pass.Pkg.Imports(), func(p *types.Package) bool { return p.Path() == runtimePath }) {
+		return
+	}
+	in := pass.ResultOf[inspect.Analyzer].(*inspector.Inspector)
+	graphs := pass.ResultOf[ctrlflow.Analyzer].(*ctrlflow.CFGs)
+	in.Preorder([]ast.Node{(*ast.FuncDecl)(nil), (*ast.FuncLit)(nil)}, func(n ast.Node) {
+		f := &function{pass: pass, info: pass.TypesInfo, node: n}
+		switch n := n.(type) {
+		case *ast.FuncDecl:
+			f.body, f.graph = n.Body, graphs.FuncDecl(n)
+		case *ast.FuncLit:
+			f.body, f.graph = n.Body, graphs.FuncLit(n)
+		}
+		if f.body != nil && f.graph != nil && !isTest(pass, n) {
+			do(f)
+		}
+	})
+}
+
+// An acquisition is a statement that gets a lease.
+type acquisition struct {
+	call  *ast.CallExpr
+	stmt  ast.Node   // as it is in the graph
+	lease *types.Var // nil if it is dropped
+	err   *types.Var // nil if it is dropped
+	local bool       // the lease is in a variable of the function
+}
+
+// acquisitions finds those of the function.
+func (f *function) acquisitions() []acquisition {
+	var all []acquisition
+	add := func(stmt ast.Node, lhs []ast.Expr, rhs []ast.Expr) {
+		if len(rhs) != 1 {
+			return
+		}
+		call, ok := ast.Unparen(rhs[0]).(*ast.CallExpr)
+		if !ok || !acquires(f.info, call) {
+			return
+		}
+		a := acquisition{call: call, stmt: stmt}
+		if len(lhs) == 2 {
+			a.lease, a.err = variable(f.info, lhs[0]), variable(f.info, lhs[1])
+			if id, ok := lhs[0].(*ast.Ident); !ok || a.lease == nil && id.Name != "_" {
+				return // kept somewhere else
+			}
+		}
+		a.local = a.lease != nil && f.body.Pos() <= a.lease.Pos() && a.lease.Pos() < f.body.End()
+		all = append(all, a)
+	}
+	f.inspect(f.body, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.AssignStmt:
+			add(n, n.Lhs, n.Rhs)
+		case *ast.ExprStmt:
+			add(n, nil, []ast.Expr{n.X})
+		case *ast.ValueSpec:
+			var lhs []ast.Expr
+			for _, name := range n.Names {
+				lhs = append(lhs, name)
+			}
+			add(n, lhs, n.Values)
+		}
+		return true
+	})
+	return all
+}
+
+// inspect goes through a node, but not into functions inside of it.
+func (f *function) inspect(n ast.Node, do func(ast.Node) bool) {
+	ast.Inspect(n, func(n ast.Node) bool {
+		if _, ok := n.(*ast.FuncLit); ok {
+			return false
+		}
+		return n != nil && do(n)
+	})
+}
+
+// A walk goes along all ways that begin behind a statement.
+type walk struct {
+	*function
+	from  ast.Node
+	lease *types.Var
+	err   *types.Var              // says whether there is a lease; can be nil
+	visit func(n ast.Node) bool   // what is on the way; false ends it
+	end   func(r *ast.ReturnStmt) // the way ends, with this statement
+	seen  map[place]bool
+}
+
+type place struct {
+	block *cfg.Block
+	known bool // err is still that of the lock
+}
+
+// run walks. Ways on which the error says that there is no lease are left out.
+func (w *walk) run() {
+	w.seen = map[place]bool{}
+	for _, b := range w.graph.Blocks {
+		if i := slices.Index(b.Nodes, w.from); i >= 0 && b.Live {
+			w.block(b, i+1, w.err != nil)
+			return
+		}
+	}
+}
+
+func (w *walk) block(b *cfg.Block, start int, known bool) {
+	nodes := b.Nodes[start:]
+	next := b.Succs
+	for i, n := range nodes {
+		if n == w.from {
+			return // around a loop
+		}
+		if cond, ok := n.(ast.Expr); ok && i == len(nodes)-1 && len(b.Succs) == 2 {
+			next = w.holds(cond, b.Succs, known)
+		}
+		if !w.visit(n) {
+			return
+		}
+		if w.err != nil && assigns(w.info, n, w.err) {
+			known = false
+		}
+	}
+	if r := b.Return(); r != nil && w.end != nil {
+		w.end(r)
+	}
+	for _, s := range next {
+		if p := (place{s, known}); !w.seen[p] {
+			w.seen[p] = true
+			w.block(s, 0, known)
+		}
+	}
+}
+
+// holds takes those ways behind a condition on which there can be a lease. Where that is not clear there is none.
+func (w *walk) holds(cond ast.Expr, next []*cfg.Block, known bool) []*cfg.Block {
+	yes, no := true, true
+	ast.Inspect(cond, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.BinaryExpr:
+			about := func(v *types.Var) bool {
+				return v != nil && (variable(w.info, n.X) == v || variable(w.info, n.Y) == v)
+			}
+			switch {
+			case known && about(w.err) && n.Op == token.NEQ, about(w.lease) && n.Op == token.EQL:
+				yes = false
+			case known && about(w.err) && n.Op == token.EQL, about(w.lease) && n.Op == token.NEQ:
+				no = false
+			default:
+				return true
+			}
+			return false
+		case *ast.UnaryExpr:
+			if call, ok := ast.Unparen(n.X).(*ast.CallExpr); ok && n.Op == token.NOT && known && w.err != nil && mentions(w.info, call, w.err) {
+				no = false
+				return false
+			}
+		case *ast.CallExpr:
+			// errors.Is(err, ...) and the like.
+			if known && w.err != nil && mentions(w.info, n, w.err) {
+				yes = false
+				return false
+			}
+		}
+		return true
+	})
+	var out []*cfg.Block
+	if yes {
+		out = append(out, next[0])
+	}
+	if no {
+		out = append(out, next[1])
+	}
+	return out
+}
+
+// released says whether a node gives the lease back, now or deferred.
+func (f *function) released(n ast.Node, lease *types.Var) (now, deferred bool) {
+	if d, ok := n.(*ast.DeferStmt); ok {
+		ast.Inspect(d, func(n ast.Node) bool {
+			deferred = deferred || f.isRelease(n, lease)
+			return !deferred
+		})
+		return false, deferred
+	}
+	f.inspect(n, func(n ast.Node) bool {
+		now = now || f.isRelease(n, lease)
+		return !now
+	})
+	return now, false
+}
+
+// isRelease says whether a node is the call that gives the lease back.
+func (f *function) isRelease(n ast.Node, lease *types.Var) bool {
+	call, ok := n.(*ast.CallExpr)
+	if !ok {
+		return false
+	}
+	sel, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr)
+	return ok && slices.Contains(releases, sel.Sel.Name) && variable(f.info, sel.X) == lease
+}
+
+// escapes says whether somebody else than the function could give the lease back.
+func (f *function) escapes(lease *types.Var) bool {
+	found := false
+	ast.PreorderStack(f.node, nil, func(n ast.Node, stack []ast.Node) bool {
+		id, ok := n.(*ast.Ident)
+		if ok && f.info.Uses[id] == lease && !f.harmless(id, stack) {
+			found = true
+		}
+		return !found
+	})
+	return found
+}
+
+// harmless says whether this use of the lease leaves it with the function.
+func (f *function) harmless(id *ast.Ident, stack []ast.Node) bool {
+	parent := func(i int) ast.Node {
+		if len(stack) < i {
+			return nil
+		}
+		return stack[len(stack)-i]
+	}
+	switch p := parent(1).(type) {
+	case *ast.AssignStmt:
+		return slices.Contains(p.Lhs, ast.Expr(id)) || len(p.Lhs) == 1 && isBlank(p.Lhs[0])
+	case *ast.BinaryExpr:
+		return true // compared with nil
+	case *ast.SelectorExpr:
+		call, ok := parent(2).(*ast.CallExpr)
+		if !ok || call.Fun != p {
+			return false // a method as a value, or the lease inside of a proof
+		}
+		return !slices.Contains(releases, p.Sel.Name) || !f.inOther(stack)
+	}
+	return false
+}
+
+// inOther says whether the stack leads into a function that isn't deferred where it stands.
+func (f *function) inOther(stack []ast.Node) bool {
+	for i, n := range stack {
+		lit, ok := n.(*ast.FuncLit)
+		if !ok || n == f.node {
+			continue
+		}
+		if i < 2 {
+			return true
+		}
+		call, ok := stack[i-1].(*ast.CallExpr)
+		_, deferred := stack[i-2].(*ast.DeferStmt)
+		if !ok || !deferred || call.Fun != lit {
+			return true
+		}
+	}
+	return false
+}
+
+func isBlank(e ast.Expr) bool {
+	id, ok := e.(*ast.Ident)
+	return ok && id.Name == "_"
+}

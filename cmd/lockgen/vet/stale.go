@@ -1,0 +1,98 @@
+package vet
+
+import (
+	"go/ast"
+	"go/token"
+	"path/filepath"
+
+	"golang.org/x/tools/go/analysis"
+
+	"github.com/lockgen/lockgen/cmd/lockgen/internal/check"
+	"github.com/lockgen/lockgen/cmd/lockgen/internal/diag"
+	"github.com/lockgen/lockgen/cmd/lockgen/internal/load"
+	"github.com/lockgen/lockgen/cmd/lockgen/internal/output"
+	"github.com/lockgen/lockgen/templates"
+)
+
+// Stale finds outputs that are missing, that are not what the directives give now, or whose directives are gone, and mistakes in directives. It
+// generates in memory and compares, so the generator of this version must have written them. Packages with cgo are left to lockgen -check.
+var Stale = &analysis.Analyzer{
+	Name: "stale",
+	Doc:  "find generated locks that are not up to date, and mistakes in directives\n\nRun lockgen ./... to write them again.",
+	URL:  docs + "#Stale",
+	Run: func(pass *analysis.Pass) (any, error) {
+		for _, file := range pass.Files {
+			if directory(pass, file, true) != directory(pass, file, false) {
+				return nil, nil // what cgo made of the files is not what their author wrote
+			}
+		}
+		s := &stale{pass: pass, list: diag.New(pass.Fset), made: map[string]bool{}}
+		return nil, s.run()
+	},
+}
+
+func directory(pass *analysis.Pass, file *ast.File, adjusted bool) string {
+	return filepath.Dir(pass.Fset.PositionFor(file.Package, adjusted).Filename)
+}
+
+type stale struct {
+	pass *analysis.Pass
+	list *diag.List
+	made map[string]bool
+}
+
+func (s *stale) run() error {
+	pass := s.pass
+	pkgs := load.Checked(s.list, pass.Pkg, pass.TypesInfo, pass.Files, pass.IgnoredFiles)
+	var outputs []check.Output
+	for _, pkg := range pkgs {
+		outputs = append(outputs, check.Package(s.list, pkg)...)
+	}
+	if s.list.Len() > 0 {
+		for _, d := range s.list.Sorted() {
+			from := load.Pos(pass.Fset, d.Pos)
+			pass.Report(analysis.Diagnostic{Pos: from, End: from + token.Pos(d.Width), Message: d.Message})
+		}
+		return nil
+	}
+	for _, out := range outputs {
+		src, err := templates.Render(out.Model)
+		if err != nil {
+			return err
+		}
+		s.compare(pkgs, out.Source, src)
+	}
+	s.orphans()
+	return nil
+}
+
+// compare looks at the file that should be there.
+func (s *stale) compare(pkgs []*load.Package, source string, want []byte) {
+	name := output.Name(source)
+	s.made[name] = true
+	at := token.NoPos
+	for _, pkg := range pkgs {
+		for _, f := range pkg.Files {
+			if f.Name == source {
+				at = f.Directives.Interfaces[0].Spec.Name.Pos()
+			}
+		}
+	}
+	switch got, err := s.pass.ReadFile(name); {
+	case err != nil:
+		s.pass.Reportf(at, "%s is missing: run lockgen", filepath.Base(name))
+	case !output.Same(got, want):
+		s.pass.Reportf(at, "%s is not what the directives of this file give: run lockgen", filepath.Base(name))
+	}
+}
+
+// orphans reports outputs that nothing gives any more.
+func (s *stale) orphans() {
+	for _, file := range s.pass.Files {
+		name := s.pass.Fset.PositionFor(file.Package, false).Filename
+		src, err := s.pass.ReadFile(name)
+		if _, isOutput := output.Source(name); isOutput && err == nil && output.Ours(src) && !s.made[name] {
+			s.pass.Reportf(file.Package, "%s comes from directives that are gone: run lockgen", filepath.Base(name))
+		}
+	}
+}

@@ -1,0 +1,29 @@
+// Package unwrapped has a service and its implementation.
+package unwrapped
+
+import "context"
+
+//lockgen:service
+type Service interface { // want Service:"guarded by LockedService"
+	//lockgen:lock key=order:{id}
+	Pay(ctx context.Context, id string) error
+	//lockgen:nolock
+	Get(ctx context.Context, id string) error
+}
+
+// Plain has no directives.
+type Plain interface {
+	Pay(ctx context.Context, id string) error
+}
+
+type Orders struct{}
+
+func (Orders) Pay(ctx context.Context, id string) error { return nil } // want Pay:"locked by LockedService"
+func (Orders) Get(ctx context.Context, id string) error { return nil }
+
+// Half does not implement Service.
+type Half struct{}
+
+func (Half) Pay(ctx context.Context, id string) error { return nil }
+
+func here(o Orders) error { return o.Pay(nil, "") }

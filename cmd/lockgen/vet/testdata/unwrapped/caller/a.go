@@ -1,0 +1,23 @@
+package caller
+
+import (
+	"context"
+
+	"github.com/lockgen/lockgen/cmd/lockgen/vet/testdata/unwrapped"
+	"github.com/lockgen/lockgen/cmd/lockgen/vet/testdata/unwrapped/other"
+)
+
+func call(ctx context.Context, s unwrapped.Service) {
+	var o unwrapped.Orders
+	o.Pay(ctx, "") // want `Pay is called without the lock order:{id}: call it through LockedService`
+	o.Get(ctx, "")
+	unwrapped.Half{}.Pay(ctx, "")
+	unwrapped.NewLockedService(o).Pay(ctx, "")
+	s.Pay(ctx, "")
+	new(other.Impl).Pay(ctx, "") // want `Pay is called without the lock`
+	other.Wrapped{}.Pay(ctx, "") // want `Pay is called without the lock`
+	other.New().Pay(ctx, "")
+	other.Client{}.Pay(ctx, "")
+	f := o.Pay // a method as a value is not followed
+	f(ctx, "")
+}

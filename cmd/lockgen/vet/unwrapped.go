@@ -1,0 +1,188 @@
+package vet
+
+import (
+	"go/ast"
+	"go/token"
+	"go/types"
+	"os"
+
+	"golang.org/x/tools/go/analysis"
+	"golang.org/x/tools/go/analysis/passes/inspect"
+	"golang.org/x/tools/go/ast/inspector"
+
+	"github.com/lockgen/lockgen/cmd/lockgen/internal/diag"
+	"github.com/lockgen/lockgen/cmd/lockgen/internal/directive"
+	"github.com/lockgen/lockgen/cmd/lockgen/internal/output"
+)
+
+// Unwrapped finds calls, from other packages, of methods that an annotated interface locks, on the implementation itself and not on the generated
+// wrapper. An implementation is a type that implements the interface in the interface's own package, or one of another package that says so by
+// var _ Service = ... or by giving it to NewLockedService. A call through the interface is not reported: the value may be the wrapper.
+var Unwrapped = &analysis.Analyzer{
+	Name:      "unwrapped",
+	Doc:       "find calls of implementations that should go through the generated wrapper\n\nWho calls the implementation itself holds no lock.",
+	URL:       docs + "#Unwrapped",
+	Requires:  []*analysis.Analyzer{inspect.Analyzer},
+	FactTypes: []analysis.Fact{(*guarded)(nil), (*bare)(nil)},
+	Run: func(pass *analysis.Pass) (any, error) {
+		u := &unwrapped{pass}
+		u.interfaces()
+		u.implementations()
+		u.calls()
+		return nil, nil
+	},
+}
+
+// guarded is the fact that an interface has locks.
+type guarded struct {
+	Wrapper string
+	Keys    map[string]string // of each locked method
+}
+
+// AFact marks it as a fact.
+func (*guarded) AFact() {}
+
+func (g *guarded) String() string { return "guarded by " + g.Wrapper }
+
+// bare is the fact that a method is one of an implementation, which a wrapper guards.
+type bare struct{ Wrapper, Key string }
+
+// AFact marks it as a fact.
+func (*bare) AFact() {}
+
+func (b *bare) String() string { return "locked by " + b.Wrapper }
+
+type unwrapped struct{ pass *analysis.Pass }
+
+// interfaces notes which interfaces of this package have locks.
+func (u *unwrapped) interfaces() {
+	locks := map[token.Pos]*directive.Directive{}
+	var annotated []*directive.Interface
+	for _, file := range u.pass.Files {
+		found := directive.Collect(diag.New(u.pass.Fset), file)
+		annotated = append(annotated, found.Interfaces...)
+		for field, directives := range found.Methods {
+			if directives[0].Verb == directive.Lock && len(field.Names) > 0 {
+				locks[field.Names[0].Pos()] = directives[0]
+			}
+		}
+	}
+	for _, iface := range annotated {
+		obj, ok := u.pass.TypesInfo.Defs[iface.Spec.Name].(*types.TypeName)
+		if !ok || iface.Directive.Verb != directive.Service {
+			continue
+		}
+		typ, ok := obj.Type().Underlying().(*types.Interface)
+		if !ok {
+			continue
+		}
+		fact := &guarded{Wrapper: iface.Wrapper(), Keys: map[string]string{}}
+		for m := range typ.Methods() {
+			if d := locks[m.Pos()]; d != nil {
+				fact.Keys[m.Name()] = d.Key.Value
+			}
+		}
+		if len(fact.Keys) > 0 {
+			u.pass.ExportObjectFact(obj, fact)
+		}
+	}
+}
+
+// implementations notes which methods of this package's types a wrapper guards.
+func (u *unwrapped) implementations() {
+	said := u.said()
+	for _, fact := range u.pass.AllObjectFacts() {
+		g, ok := fact.Fact.(*guarded)
+		if !ok {
+			continue
+		}
+		iface, ok := fact.Object.Type().Underlying().(*types.Interface)
+		if n, named := fact.Object.Type().(*types.Named); !ok || named && n.TypeParams().Len() > 0 {
+			continue
+		}
+		scope := u.pass.Pkg.Scope()
+		for _, name := range scope.Names() {
+			obj, ok := scope.Lookup(name).(*types.TypeName)
+			if !ok || obj.IsAlias() || types.IsInterface(obj.Type()) || u.generated(obj) {
+				continue
+			}
+			pointer := types.NewPointer(obj.Type())
+			if n, ok := obj.Type().(*types.Named); ok && n.TypeParams().Len() > 0 || !types.Implements(pointer, iface) {
+				continue
+			}
+			if fact.Object.Pkg() == u.pass.Pkg || said[pair{fact.Object, obj}] {
+				u.export(pointer, g)
+			}
+		}
+	}
+}
+
+func (u *unwrapped) export(t types.Type, g *guarded) {
+	for method, key := range g.Keys {
+		obj, _, _ := types.LookupFieldOrMethod(t, true, u.pass.Pkg, method)
+		if fn, ok := obj.(*types.Func); ok && fn.Pkg() == u.pass.Pkg {
+			u.pass.ExportObjectFact(fn, &bare{g.Wrapper, key})
+		}
+	}
+}
+
+// A pair is an interface and a type that is said to implement it.
+type pair struct{ iface, typ types.Object }
+
+// said finds what this package says about implementations.
+func (u *unwrapped) said() map[pair]bool {
+	all := map[pair]bool{}
+	add := func(iface types.Type, e ast.Expr) {
+		t := types.Unalias(u.pass.TypesInfo.TypeOf(e))
+		if p, ok := t.(*types.Pointer); ok {
+			t = types.Unalias(p.Elem())
+		}
+		impl, ok := t.(*types.Named)
+		if n, isNamed := types.Unalias(iface).(*types.Named); ok && isNamed {
+			all[pair{n.Obj(), impl.Obj()}] = true
+		}
+	}
+	in := u.pass.ResultOf[inspect.Analyzer].(*inspector.Inspector)
+	in.Preorder([]ast.Node{(*ast.ValueSpec)(nil), (*ast.CallExpr)(nil)}, func(n ast.Node) {
+		switch n := n.(type) {
+		case *ast.ValueSpec:
+			if n.Type != nil && len(n.Values) == 1 {
+				add(u.pass.TypesInfo.TypeOf(n.Type), n.Values[0])
+			}
+		case *ast.CallExpr:
+			fn := callee(u.pass.TypesInfo, n)
+			if fn != nil && len(n.Args) > 0 && fn.Signature().Params().Len() > 0 && fn.Signature().Recv() == nil {
+				add(fn.Signature().Params().At(0).Type(), n.Args[0])
+			}
+		}
+	})
+	return all
+}
+
+// generated says whether a type is declared in an output.
+func (u *unwrapped) generated(obj types.Object) bool {
+	name := u.pass.Fset.PositionFor(obj.Pos(), false).Filename
+	if _, ok := output.Source(name); !ok {
+		return false
+	}
+	src, err := os.ReadFile(name)
+	return err == nil && output.Ours(src)
+}
+
+// calls reports those that miss the wrapper.
+func (u *unwrapped) calls() {
+	in := u.pass.ResultOf[inspect.Analyzer].(*inspector.Inspector)
+	in.Preorder([]ast.Node{(*ast.CallExpr)(nil)}, func(n ast.Node) {
+		call, ok := n.(*ast.CallExpr)
+		if !ok || isTest(u.pass, n) {
+			return
+		}
+		fn := callee(u.pass.TypesInfo, call)
+		if fn == nil || fn.Pkg() == nil || fn.Pkg() == u.pass.Pkg {
+			return
+		}
+		if fact := (&bare{}); u.pass.ImportObjectFact(fn.Origin(), fact) {
+			u.pass.ReportRangef(call, "%s is called without the lock %s: call it through %s", fn.Name(), fact.Key, fact.Wrapper)
+		}
+	})
+}

@@ -1,0 +1,126 @@
+// Package vet has analyzers for code that uses lockgen's locks. The command lockgen runs them:
+//
+//	lockgen vet ./...
+//	go vet -vettool=$(which lockgen) ./...
+//	go vet -vettool=$(go tool -n lockgen) ./...
+//
+// and programs that run analyzers of golang.org/x/tools/go/analysis can import them.
+//
+// They are [Unlock], [Context], [Proof], [Unwrapped] and [Stale]. What they say is meant to be right; they pass over what they can't be sure of,
+// and over test files, which do what is wrong on purpose. What is not seen: a lease that is handed to another function, kept in a field or
+// captured by a closure is the business of whoever has it, and is not followed; of conditions only those are understood that look at the error
+// of the lock or at the lease; and implementations are known by the rules that [Unwrapped] names, not by following values.
+package vet
+
+import (
+	"go/ast"
+	"go/types"
+	"slices"
+	"strings"
+
+	"golang.org/x/tools/go/analysis"
+	"golang.org/x/tools/go/types/typeutil"
+)
+
+// Analyzers lists all of them.
+func Analyzers() []*analysis.Analyzer {
+	return []*analysis.Analyzer{Unlock, Context, Proof, Unwrapped, Stale}
+}
+
+// Asked says whether go vet calls the program, and not a person: with one of the arguments that it has for its tools.
+func Asked(args []string) bool {
+	if len(args) == 0 {
+		return false
+	}
+	return args[0] == "-V=full" || args[0] == "-flags" || strings.HasSuffix(args[len(args)-1], ".cfg")
+}
+
+const (
+	runtimePath = "github.com/lockgen/lockgen/runtime"
+	docs        = "https://pkg.go.dev/github.com/lockgen/lockgen/cmd/lockgen/vet"
+)
+
+// ours names a type of the runtime, or returns "".
+func ours(t types.Type) string {
+	t = types.Unalias(t)
+	if p, ok := t.(*types.Pointer); ok {
+		t = types.Unalias(p.Elem())
+	}
+	n, ok := t.(*types.Named)
+	if !ok || n.Obj().Pkg() == nil || n.Obj().Pkg().Path() != runtimePath {
+		return ""
+	}
+	return n.Obj().Name()
+}
+
+// releases are the methods that give a lease back.
+var releases = []string{"Unlock", "Release"}
+
+// isLease says whether a type of the runtime is something that is held until it is given back.
+func isLease(t types.Type) bool {
+	if ours(t) == "" {
+		return false
+	}
+	return slices.ContainsFunc(releases, func(name string) bool {
+		obj, _, _ := types.LookupFieldOrMethod(t, true, nil, name)
+		_, ok := obj.(*types.Func)
+		return ok
+	})
+}
+
+// isProof says whether a type is the proof that a lock is held.
+func isProof(t types.Type) bool { return strings.HasPrefix(ours(t), "Held") }
+
+// acquires says whether a call of the runtime returns a lease, and an error that says whether there is one.
+func acquires(info *types.Info, call *ast.CallExpr) bool {
+	fn := callee(info, call)
+	if fn == nil || fn.Pkg() == nil || fn.Pkg().Path() != runtimePath {
+		return false
+	}
+	results := fn.Signature().Results()
+	return results.Len() == 2 && isLease(results.At(0).Type())
+}
+
+func callee(info *types.Info, call *ast.CallExpr) *types.Func {
+	fn, _ := typeutil.Callee(info, call).(*types.Func)
+	return fn
+}
+
+// isTest says whether a node is in a test file.
+func isTest(pass *analysis.Pass, n ast.Node) bool {
+	return strings.HasSuffix(pass.Fset.PositionFor(n.Pos(), false).Filename, "_test.go")
+}
+
+// variable is the local variable that an expression names, or nil.
+func variable(info *types.Info, e ast.Expr) *types.Var {
+	id, ok := ast.Unparen(e).(*ast.Ident)
+	if !ok {
+		return nil
+	}
+	v, _ := info.ObjectOf(id).(*types.Var)
+	if v == nil || v.IsField() || v.Parent() == nil || v.Pkg() != nil && v.Parent() == v.Pkg().Scope() {
+		return nil
+	}
+	return v
+}
+
+// mentions says whether a node names a variable.
+func mentions(info *types.Info, n ast.Node, v *types.Var) bool {
+	found := false
+	ast.Inspect(n, func(n ast.Node) bool {
+		if id, ok := n.(*ast.Ident); ok && info.Uses[id] == v {
+			found = true
+		}
+		return !found
+	})
+	return found
+}
+
+// assigns says whether a node gives a variable another value.
+func assigns(info *types.Info, n ast.Node, v *types.Var) bool {
+	assign, ok := n.(*ast.AssignStmt)
+	return ok && slices.ContainsFunc(assign.Lhs, func(e ast.Expr) bool {
+		id, ok := ast.Unparen(e).(*ast.Ident)
+		return ok && info.ObjectOf(id) == v
+	})
+}
