@@ -1,10 +1,11 @@
 // Package scripts holds the Lua that lockgen runs inside Redis, one file per step.
 //
-// What several steps share stands in handover.lua. Every other file begins with a header that names
-// its KEYS, its ARGV, its replies and the
+// What several steps share stands in handover.lua and counting.lua. Every other file begins with a
+// header that names its KEYS, its ARGV, its replies and the
 // reason why it may be run twice: a reply can get lost on its way, and then the only
-// way to learn what happened is to send the script again. No script counts
-// anything; each sets a state that is the same after the second run as after the first.
+// way to learn what happened is to send the script again. No script of a lock counts
+// anything; each sets a state that is the same after the second run as after the first. Those of
+// semaphores and latches have to count, and keep what each request did until its client knows.
 //
 // What the scripts leave in Redis is Redisson's layout, so that Java programs see
 // their own locks: a hash under the name of the lock with the one field
@@ -43,6 +44,51 @@ var forceUnlock string
 //go:embed inspect.lua
 var inspect string
 
+//go:embed counting.lua
+var counting string
+
+//go:embed semaphore_acquire.lua
+var semaphoreAcquire string
+
+//go:embed semaphore_release.lua
+var semaphoreRelease string
+
+//go:embed semaphore_set.lua
+var semaphoreSet string
+
+//go:embed semaphore_drain.lua
+var semaphoreDrain string
+
+//go:embed permit_acquire.lua
+var permitAcquire string
+
+//go:embed permit_release.lua
+var permitRelease string
+
+//go:embed permit_renew.lua
+var permitRenew string
+
+//go:embed permit_lease.lua
+var permitLease string
+
+//go:embed permit_count.lua
+var permitCount string
+
+//go:embed permit_set.lua
+var permitSet string
+
+//go:embed latch_set.lua
+var latchSet string
+
+//go:embed latch_down.lua
+var latchDown string
+
+//go:embed latch_count.lua
+var latchCount string
+
+//go:embed latch_delete.lua
+var latchDelete string
+
 // The steps of the reentrant mutex. Each file's header is its documentation.
 var (
 	Acquire     = script("acquire", acquire, handover)
@@ -52,9 +98,32 @@ var (
 	Inspect     = script("inspect", inspect, "")
 )
 
+// The steps of semaphores, of semaphores whose permits expire, and of latches.
+var (
+	SemaphoreAcquire = script("semaphore_acquire", semaphoreAcquire, counting)
+	SemaphoreRelease = script("semaphore_release", semaphoreRelease, counting)
+	SemaphoreSet     = script("semaphore_set", semaphoreSet, counting)
+	SemaphoreDrain   = script("semaphore_drain", semaphoreDrain, counting)
+	PermitAcquire    = script("permit_acquire", permitAcquire, counting)
+	PermitRelease    = script("permit_release", permitRelease, counting)
+	PermitRenew      = script("permit_renew", permitRenew, counting)
+	PermitLease      = script("permit_lease", permitLease, counting)
+	PermitCount      = script("permit_count", permitCount, counting)
+	PermitSet        = script("permit_set", permitSet, counting)
+	LatchSet         = script("latch_set", latchSet, counting)
+	LatchDown        = script("latch_down", latchDown, counting)
+	LatchCount       = script("latch_count", latchCount, counting)
+	LatchDelete      = script("latch_delete", latchDelete, counting)
+)
+
 // All returns every script, in the order in which they are loaded.
 func All() []*Script {
-	return []*Script{Acquire, Release, Renew, ForceUnlock, Inspect}
+	return []*Script{
+		Acquire, Release, Renew, ForceUnlock, Inspect,
+		SemaphoreAcquire, SemaphoreRelease, SemaphoreSet, SemaphoreDrain,
+		PermitAcquire, PermitRelease, PermitRenew, PermitLease, PermitCount, PermitSet,
+		LatchSet, LatchDown, LatchCount, LatchDelete,
+	}
 }
 
 func script(name, step, shared string) *Script {

@@ -1,0 +1,81 @@
+-- What the scripts share that count: of semaphores, permits and latches. It stands in front of them and
+-- is no step of its own.
+--
+-- Redisson's counts say how many, not whose. So a script that was sent again, because the reply to
+-- it was lost, cannot see in them what the first run did. It looks into a sorted set beside the count,
+-- one for each client: "<number>=<result>" for each request of the client, scored with its number, and
+-- "floor", scored with the number below which the client needs no results any more. A request below
+-- it comes late, after the client gave it up or sent it again, and does nothing. Redisson knows
+-- nothing of the set. It expires some minutes after the last request.
+
+-- outcome returns the result of an earlier run of the request, -9 if the client gave it up, or nil.
+local function outcome(requests, number)
+  local floor = redis.call('zscore', requests, 'floor')
+  if floor and tonumber(number) < tonumber(floor) then
+    return -9
+  end
+  for _, member in ipairs(redis.call('zrangebyscore', requests, number, number)) do
+    local result = string.match(member, '=(.*)$')
+    if result then
+      return tonumber(result)
+    end
+  end
+  return nil
+end
+
+-- note keeps the result of a request. Its first write is one that a server without memory left still
+-- accepts, and after that the server accepts the others of the script too.
+local function note(requests, number, floor, keep, result)
+  redis.call('zremrangebyscore', requests, '-inf', '(' .. floor)
+  local known = redis.call('zscore', requests, 'floor')
+  if not known or tonumber(known) < tonumber(floor) then
+    redis.call('zadd', requests, floor, 'floor')
+  end
+  redis.call('zadd', requests, number, number .. '=' .. result)
+  redis.call('pexpire', requests, keep)
+end
+
+local function digits(n)
+  return string.format('%.0f', n)
+end
+
+-- count returns the number that a key holds, or nil if there is none.
+local function count(key)
+  local value = redis.call('get', key)
+  if not value then
+    return nil
+  end
+  if not string.match(value, '^%-?%d+$') then
+    error('WRONGTYPE the key holds something that is no count')
+  end
+  return tonumber(value)
+end
+
+-- announce tells Redisson's waiters, and those of other processes, how many permits there are. Nobody
+-- can take one of none or fewer, and a negative number makes Redisson's listener fail.
+local function announce(publish, channel, value)
+  if value > 0 then
+    redis.call(publish, channel, digits(value))
+  end
+end
+
+-- clock returns the time of the server in milliseconds.
+local function clock()
+  local now = redis.call('time')
+  return tonumber(now[1]) * 1000 + math.floor(tonumber(now[2]) / 1000)
+end
+
+-- reclaim makes the permits available again whose time is over.
+local function reclaim(permits, leases, channel, publish, now)
+  local over = redis.call('zremrangebyscore', leases, '-inf', digits(now))
+  if over > 0 then
+    announce(publish, channel, redis.call('incrby', permits, over))
+  end
+end
+
+-- each calls f with every id of a text of ids, of 16 bytes each.
+local function each(ids, f)
+  for i = 1, #ids, 16 do
+    f(string.sub(ids, i, i + 15))
+  end
+end

@@ -1,0 +1,627 @@
+package scripts_test
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+	"github.com/lockgen/lockgen/scripts"
+)
+
+const (
+	keep    = "120000" // ms; for which results are kept
+	aMinute = "60000"  // ms; a lease that does not end while a test runs
+)
+
+// A counter is a key that counts, with its companions, and a client that numbers its requests.
+type counter struct {
+	*scene
+	numbered int
+}
+
+func newCounter(s *scene) *counter {
+	s.channel = "redisson_sc:{" + s.key + "}"
+	s.listen()
+	return &counter{scene: s}
+}
+
+func (c *counter) requests() string { return "lockgen_requests:{" + c.key + "}:us" }
+func (c *counter) leases() string   { return "{" + c.key + "}:timeout" }
+func (c *counter) deleted() string  { return "lockgen_deleted:{" + c.key + "}" }
+
+// number returns the number of the next request; none before it is open.
+func (c *counter) number() string {
+	c.numbered++
+	return strconv.Itoa(c.numbered)
+}
+
+func (c *counter) head(number string) []string { return []string{number, number, keep} }
+
+func (c *counter) take(number, again, initial string, wants ...string) (int64, error) {
+	args := append(c.head(number), again, initial, plain)
+	return c.eval(scripts.SemaphoreAcquire, []string{c.key, c.channel, c.requests()}, append(args, wants...)...).AsInt64()
+}
+
+func (c *counter) add(number, n, exists string) (int64, error) {
+	return c.eval(scripts.SemaphoreRelease, []string{c.key, c.channel, c.requests()}, append(c.head(number), n, plain, exists)...).AsInt64()
+}
+
+func (c *counter) create(number, n, ttl string) (int64, error) {
+	return c.eval(scripts.SemaphoreSet, []string{c.key, c.channel, c.requests()}, append(c.head(number), n, plain, ttl)...).AsInt64()
+}
+
+func (c *counter) drain(number string) (int64, error) {
+	return c.eval(scripts.SemaphoreDrain, []string{c.key, c.requests()}, c.head(number)...).AsInt64()
+}
+
+func (c *counter) permits(number, again, initial string, wants ...string) ([]int64, error) {
+	args := append(c.head(number), again, initial, plain)
+	for _, ids := range wants {
+		args = append(args, ids, aMinute)
+	}
+	return c.eval(scripts.PermitAcquire, []string{c.key, c.channel, c.requests(), c.leases()}, args...).AsIntSlice()
+}
+
+func (c *counter) giveBackPermits(ids, all string) (int64, error) {
+	return c.eval(scripts.PermitRelease, []string{c.key, c.channel, c.leases()}, ids, plain, all).AsInt64()
+}
+
+func (c *counter) renewPermits(ids string) (int64, error) {
+	got, err := c.eval(scripts.PermitRenew, []string{c.key, c.channel, c.leases()}, plain, ids, "600000").AsIntSlice()
+	return first(got, err)
+}
+
+func (c *counter) countPermits() ([]int64, error) {
+	return c.eval(scripts.PermitCount, []string{c.key, c.channel, c.leases()}, plain).AsIntSlice()
+}
+
+func (c *counter) totalPermits(n string) (int64, error) {
+	return c.eval(scripts.PermitSet, []string{c.key, c.channel, c.leases()}, n, plain).AsInt64()
+}
+
+func (c *counter) leaseOf(id, ms string) (int64, error) {
+	return c.eval(scripts.PermitLease, []string{c.key, c.channel, c.leases()}, id, plain, ms).AsInt64()
+}
+
+func (c *counter) startLatch(number, n string) (int64, error) {
+	return c.eval(scripts.LatchSet, []string{c.key, c.channel, c.requests(), c.deleted()}, append(c.head(number), n, plain, "1")...).AsInt64()
+}
+
+func (c *counter) countDown(number string) (int64, error) {
+	return c.eval(scripts.LatchDown, []string{c.key, c.channel, c.requests()}, append(c.head(number), "0", plain)...).AsInt64()
+}
+
+func (c *counter) latchLeft() (int64, error) {
+	return c.eval(scripts.LatchCount, []string{c.key, c.deleted()}).AsInt64()
+}
+
+func (c *counter) deleteLatch(number string) (int64, error) {
+	return c.eval(scripts.LatchDelete, []string{c.key, c.channel, c.requests(), c.deleted()}, append(c.head(number), "1", plain)...).AsInt64()
+}
+
+// onBoth runs a test on each server.
+func onBoth(t *testing.T, test func(t *testing.T, c *counter)) {
+	for _, b := range backends {
+		t.Run(b.name, func(t *testing.T) {
+			t.Parallel()
+			test(t, newCounter(newSceneUnheard(t, b.client(t))))
+		})
+	}
+}
+
+// models runs random steps, each perhaps twice, on each server.
+func models(t *testing.T, step func(r *rapid.T, c *counter) map[string]func(*rapid.T)) {
+	onBoth(t, func(t *testing.T, c *counter) {
+		rapid.Check(t, func(r *rapid.T) {
+			for _, key := range []string{c.key, c.requests(), c.leases(), c.deleted()} {
+				require.NoError(t, c.command("DEL", key).Error())
+			}
+			c.messages()
+			r.Repeat(step(r, c))
+		})
+	})
+}
+
+// twice runs a step once or twice and wants the same answer.
+func twice(r *rapid.T, want int64, run func() (int64, error)) {
+	for range rapid.IntRange(1, 2).Draw(r, "times") {
+		got, err := run()
+		require.NoError(r, err)
+		require.Equal(r, want, got)
+	}
+}
+
+// heardOnly checks what was published since the last time.
+func (c *counter) heardOnly(r *rapid.T, want []string) {
+	require.Equal(r, want, c.messages())
+}
+
+func positive(n int) []string {
+	if n > 0 {
+		return []string{strconv.Itoa(n)}
+	}
+	return nil
+}
+
+func TestSemaphore_Model(t *testing.T) {
+	t.Parallel()
+	models(t, func(_ *rapid.T, c *counter) map[string]func(*rapid.T) {
+		var exists bool
+		var free int
+		var said []string
+		return map[string]func(*rapid.T){
+			"create": func(r *rapid.T) {
+				n, number := rapid.IntRange(0, 5).Draw(r, "n"), c.number()
+				want := int64(1)
+				if exists {
+					want = 0
+				} else {
+					exists, free, said = true, n, positive(n)
+				}
+				twice(r, want, func() (int64, error) { return c.create(number, strconv.Itoa(n), "0") })
+			},
+			"acquire": func(r *rapid.T) {
+				wants := rapid.SliceOfN(rapid.IntRange(1, 4), 1, 4).Draw(r, "wants")
+				initial, number := rapid.IntRange(0, 3).Draw(r, "initial"), c.number()
+				if !exists && initial > 0 {
+					exists, free, said = true, initial, positive(initial)
+				}
+				granted, words := int64(0), make([]string, len(wants))
+				enough := exists
+				for i, n := range wants {
+					words[i] = strconv.Itoa(n)
+					if enough = enough && n <= free; enough {
+						free -= n
+						granted++
+					}
+				}
+				twice(r, granted, func() (int64, error) { return c.take(number, "1", strconv.Itoa(initial), words...) })
+			},
+			"release": func(r *rapid.T) {
+				n, number := rapid.IntRange(1, 4).Draw(r, "n"), c.number()
+				exists, free = true, free+n
+				said = positive(free)
+				twice(r, 1, func() (int64, error) { return c.add(number, strconv.Itoa(n), "0") })
+			},
+			"resize": func(r *rapid.T) {
+				n, number := rapid.IntRange(-4, 4).Draw(r, "n"), c.number()
+				want := int64(0)
+				if exists {
+					want, free = 1, free+n
+					said = positive(free)
+				}
+				twice(r, want, func() (int64, error) { return c.add(number, strconv.Itoa(n), "1") })
+			},
+			"drain": func(r *rapid.T) {
+				number := c.number()
+				taken := max(free, 0)
+				free -= taken
+				twice(r, int64(taken), func() (int64, error) { return c.drain(number) })
+			},
+			"delete": func(r *rapid.T) {
+				require.NoError(r, c.command("DEL", "KEY").Error())
+				exists, free = false, 0
+			},
+			"": func(r *rapid.T) {
+				var want any
+				if exists {
+					want = strconv.Itoa(free)
+				}
+				require.Equal(r, want, c.dump())
+				c.heardOnly(r, said)
+				said = nil
+				require.LessOrEqual(r, c.int("ZCARD", c.requests()), int64(2), "results that nobody needs")
+			},
+		}
+	})
+}
+
+func TestPermits_Model(t *testing.T) {
+	t.Parallel()
+	models(t, func(_ *rapid.T, c *counter) map[string]func(*rapid.T) {
+		var exists bool
+		var free, made int
+		var said []string
+		held := map[string]bool{} // by id: it has expired
+		id := func() string { made++; return fmt.Sprintf("%016d", made) }
+		some := func(r *rapid.T) string { return fmt.Sprintf("%016d", rapid.IntRange(1, made+1).Draw(r, "id")) }
+		reclaim := func() {
+			back := 0
+			for id, over := range held {
+				if over {
+					delete(held, id)
+					back++
+				}
+			}
+			if back > 0 {
+				exists, free = true, free+back
+				said = append(said, positive(free)...)
+			}
+		}
+		return map[string]func(*rapid.T){
+			"acquire": func(r *rapid.T) {
+				wants := rapid.SliceOfN(rapid.IntRange(1, 3), 1, 3).Draw(r, "wants")
+				initial, number := rapid.IntRange(0, 4).Draw(r, "initial"), c.number()
+				reclaim()
+				if !exists && initial > 0 {
+					exists, free = true, initial
+					said = append(said, positive(initial)...)
+				}
+				granted, words := int64(0), make([]string, len(wants))
+				enough := exists
+				for i, n := range wants {
+					var ids []string
+					for range n {
+						ids = append(ids, id())
+					}
+					words[i] = strings.Join(ids, "")
+					if enough = enough && n <= free; enough {
+						free -= n
+						granted++
+						for _, id := range ids {
+							held[id] = false
+						}
+					}
+				}
+				twice(r, granted, func() (int64, error) { return first(c.permits(number, "1", strconv.Itoa(initial), words...)) })
+			},
+			"expire": func(r *rapid.T) {
+				id := some(r)
+				if _, there := held[id]; there {
+					require.NoError(r, c.command("ZADD", c.leases(), "1", id).Error())
+					held[id] = true
+				}
+			},
+			"release": func(r *rapid.T) {
+				ids := []string{some(r), some(r)}
+				if ids[0] == ids[1] {
+					ids = ids[:1]
+				}
+				all := rapid.Bool().Draw(r, "all")
+				removed, valid, fine := 0, int64(0), true
+				for _, id := range ids {
+					over, there := held[id]
+					fine = fine && there && !over
+				}
+				if fine || !all {
+					for _, id := range ids {
+						if over, there := held[id]; there {
+							delete(held, id)
+							removed++
+							if !over {
+								valid++
+							}
+						}
+					}
+				}
+				if removed > 0 {
+					exists, free = true, free+removed
+					said = positive(free)
+				}
+				flag := map[bool]string{false: "0", true: "1"}[all]
+				got, err := c.giveBackPermits(strings.Join(ids, ""), flag)
+				require.NoError(r, err)
+				require.Equal(r, valid, got)
+				got, err = c.giveBackPermits(strings.Join(ids, ""), flag)
+				require.NoError(r, err)
+				require.Zero(r, got, "they are back already")
+			},
+			"renew": func(r *rapid.T) {
+				id := some(r)
+				want := int64(0)
+				reclaim()
+				if _, there := held[id]; there {
+					want = 1
+				}
+				twice(r, want, func() (int64, error) { return c.renewPermits(id) })
+			},
+			"lease": func(r *rapid.T) {
+				id := some(r)
+				reclaim()
+				want := int64(-2)
+				if _, there := held[id]; there {
+					want = -1
+				}
+				twice(r, want, func() (int64, error) { return c.leaseOf(id, "-1") })
+			},
+			"total": func(r *rapid.T) {
+				n := rapid.IntRange(0, 6).Draw(r, "n")
+				reclaim()
+				if !exists || free != n-len(held) {
+					exists, free = true, n-len(held)
+					said = append(said, positive(free)...)
+				}
+				twice(r, int64(free), func() (int64, error) { return c.totalPermits(strconv.Itoa(n)) })
+			},
+			"count": func(r *rapid.T) {
+				reclaim()
+				got, err := c.countPermits()
+				require.NoError(r, err)
+				require.Equal(r, []int64{int64(free), int64(len(held))}, got)
+			},
+			"": func(r *rapid.T) {
+				var want any
+				if exists {
+					want = strconv.Itoa(free)
+				}
+				require.Equal(r, want, c.dump())
+				require.Equal(r, int64(len(held)), c.int("ZCARD", c.leases()))
+				c.heardOnly(r, said)
+				said = nil
+			},
+		}
+	})
+}
+
+func TestLatch_Model(t *testing.T) {
+	t.Parallel()
+	models(t, func(_ *rapid.T, c *counter) map[string]func(*rapid.T) {
+		left, deleted := 0, false
+		var said []string
+		return map[string]func(*rapid.T){
+			"set": func(r *rapid.T) {
+				n, number := rapid.IntRange(1, 3).Draw(r, "n"), c.number()
+				want := int64(0)
+				if left == 0 {
+					want, left, deleted, said = 1, n, false, []string{"1"}
+				}
+				twice(r, want, func() (int64, error) { return c.startLatch(number, strconv.Itoa(n)) })
+			},
+			"set by Java": func(r *rapid.T) {
+				if left == 0 {
+					left = 2
+					require.NoError(r, c.command("SET", "KEY", "2").Error())
+				}
+			},
+			"count down": func(r *rapid.T) {
+				number := c.number()
+				if left == 1 {
+					said = []string{"0"}
+				}
+				left = max(left-1, 0)
+				twice(r, int64(left), func() (int64, error) { return c.countDown(number) })
+			},
+			"count": func(r *rapid.T) {
+				want := int64(left)
+				switch {
+				case left > 0:
+					deleted = false
+				case deleted:
+					want = -1
+				}
+				twice(r, want, c.latchLeft)
+			},
+			"delete": func(r *rapid.T) {
+				number := c.number()
+				want := int64(0)
+				if left > 0 {
+					want, left, deleted, said = 1, 0, true, []string{"1"}
+				}
+				twice(r, want, func() (int64, error) { return c.deleteLatch(number) })
+			},
+			"": func(r *rapid.T) {
+				var want any
+				if left > 0 {
+					want = strconv.Itoa(left)
+				}
+				require.Equal(r, want, c.dump())
+				require.Equal(r, deleted, c.int("EXISTS", c.deleted()) == 1)
+				c.heardOnly(r, said)
+				said = nil
+			},
+		}
+	})
+}
+
+// A request may arrive when its client has sent it again, been refused and gone on.
+func TestCounting_LateRequestsDoNothing(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, c *counter) {
+		ids := strings.Repeat("x", 16)
+		_, err := c.create(c.number(), "1", "0")
+		require.NoError(t, err)
+		first, second := c.number(), c.number()
+		for name, late := range map[string]func() (int64, error){
+			"acquire": func() (int64, error) { return c.take(first, "0", "0", "1") },
+			"permits": func() (int64, error) {
+				got, err := c.permits(first, "0", "0", ids)
+				if err != nil {
+					return 0, err
+				}
+				return got[0], nil
+			},
+			"release":    func() (int64, error) { return c.add(first, "1", "0") },
+			"create":     func() (int64, error) { return c.create(first, "1", "0") },
+			"drain":      func() (int64, error) { return c.drain(first) },
+			"set":        func() (int64, error) { return c.startLatch(first, "1") },
+			"count down": func() (int64, error) { return c.countDown(first) },
+			"delete":     func() (int64, error) { return c.deleteLatch(first) },
+		} {
+			n, err := c.take(second, "1", "0") // nobody wants any more
+			require.NoError(t, err)
+			require.Zero(t, n)
+			n, err = late()
+			require.NoError(t, err, name)
+			require.EqualValues(t, -9, n, name)
+			require.Equal(t, "1", c.dump(), name)
+		}
+		ttl := c.int("PTTL", c.requests())
+		require.Positive(t, ttl, "what is kept for them expires")
+	})
+}
+
+// Once nobody wants what a lost request asked for, it is not granted any more.
+func TestCounting_WithdrawnRequestsTakeNothing(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, c *counter) {
+		id := strings.Repeat("x", 16)
+		_, err := c.create(c.number(), "2", "0")
+		require.NoError(t, err)
+		for _, arrivesFirst := range []bool{false, true} {
+			number := c.number()
+			want := int64(0)
+			if arrivesFirst {
+				want = 1
+				n, err := c.take(number, "0", "0", "1")
+				require.NoError(t, err)
+				require.Equal(t, want, n)
+			}
+			n, err := c.take(number, "1", "5")
+			require.NoError(t, err)
+			require.Equal(t, want, n)
+			n, err = c.take(number, "0", "0", "1")
+			require.NoError(t, err)
+			require.Equal(t, want, n)
+			require.Equal(t, strconv.FormatInt(2-want, 10), c.dump())
+		}
+		number := c.number()
+		got, err := c.permits(number, "1", "5")
+		require.NoError(t, err)
+		require.EqualValues(t, 0, got[0])
+		got, err = c.permits(number, "0", "0", id)
+		require.NoError(t, err)
+		require.EqualValues(t, 0, got[0])
+		require.Equal(t, "1", c.dump())
+	})
+}
+
+func TestCounting_KeysOfOtherTypes(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, c *counter) {
+		id := strings.Repeat("x", 16)
+		for _, state := range []struct {
+			set  []string
+			dump any
+		}{
+			{[]string{"SET", "KEY", "text"}, "text"},
+			{[]string{"SET", "KEY", "1.5"}, "1.5"},
+			{[]string{"RPUSH", "KEY", "a"}, []string{"a"}},
+		} {
+			c.set([][]string{{"DEL", "KEY"}, {"ZADD", c.leases(), "1", id}, state.set})
+			for name, run := range map[string]func() (int64, error){
+				"acquire":        func() (int64, error) { return c.take(c.number(), "0", "5", "1") },
+				"release":        func() (int64, error) { return c.add(c.number(), "1", "0") },
+				"drain":          func() (int64, error) { return c.drain(c.number()) },
+				"permits":        func() (int64, error) { return first(c.permits(c.number(), "0", "5", id)) },
+				"permit release": func() (int64, error) { return c.giveBackPermits(id, "0") },
+				"total":          func() (int64, error) { return c.totalPermits("5") },
+				"lease":          func() (int64, error) { return c.leaseOf(id, "") },
+				"count":          func() (int64, error) { return first(c.countPermits()) },
+				"count down":     func() (int64, error) { return c.countDown(c.number()) },
+				"left":           c.latchLeft,
+			} {
+				_, err := run()
+				require.ErrorContains(t, err, "WRONGTYPE", "%s %v", name, state.set)
+				require.Equal(t, state.dump, c.dump(), name)
+				require.EqualValues(t, 1, c.int("ZCARD", c.leases()), name)
+			}
+			for name, run := range map[string]func() (int64, error){
+				"create": func() (int64, error) { return c.create(c.number(), "1", "0") },
+				"set":    func() (int64, error) { return c.startLatch(c.number(), "1") },
+			} {
+				n, err := run()
+				require.NoError(t, err, name)
+				require.Zero(t, n, "it exists")
+				require.Equal(t, state.dump, c.dump(), name)
+			}
+		}
+	})
+}
+
+// A semaphore may have been given a time to live. Neither taking nor giving changes it, and the
+// permits that are taken go with it.
+func TestCounting_KeepsTheTimeToLive(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, c *counter) {
+		_, err := c.create(c.number(), "5", "300000")
+		require.NoError(t, err)
+		id := strings.Repeat("x", 16)
+		for name, run := range map[string]func() (int64, error){
+			"acquire": func() (int64, error) { return c.take(c.number(), "0", "0", "1") },
+			"release": func() (int64, error) { return c.add(c.number(), "1", "0") },
+			"drain":   func() (int64, error) { return c.drain(c.number()) },
+			"total":   func() (int64, error) { return c.totalPermits("5") },
+			"permits": func() (int64, error) { return first(c.permits(c.number(), "0", "0", id)) },
+		} {
+			_, err := run()
+			require.NoError(t, err, name)
+			ttl := c.int("PTTL", "KEY")
+			require.Positive(t, ttl, name)
+			require.LessOrEqual(t, ttl, int64(300_000), name)
+		}
+		require.NoError(t, c.command("DEL", c.leases()).Error())
+		_, err = c.totalPermits("1")
+		require.NoError(t, err)
+		got, err := c.permits(c.number(), "0", "0", id)
+		require.NoError(t, err)
+		require.EqualValues(t, 1, got[0])
+		require.Positive(t, got[1], "when the next permit expires")
+		require.LessOrEqual(t, got[1], int64(60_000))
+		require.Positive(t, c.int("PTTL", c.leases()))
+	})
+}
+
+// Semaphores give back, and permits are renewed, when a server takes no more data.
+func TestCounting_OutOfMemory(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	c := newCounter(newSceneUnheard(t, server.Client()))
+	id := strings.Repeat("x", 16)
+	_, err := c.create(c.number(), "3", "0")
+	require.NoError(t, err)
+	got, err := c.permits(c.number(), "0", "0", id)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, got[0])
+	score := func() float64 {
+		ends, err := c.command("ZSCORE", c.leases(), id).AsFloat64()
+		require.NoError(t, err)
+		return ends
+	}
+	before := score()
+	server.Do("CONFIG", "SET", "maxmemory", "1")
+
+	_, err = c.take(c.number(), "0", "0", "1")
+	require.ErrorContains(t, err, "OOM")
+	_, err = c.permits(c.number(), "0", "0", strings.Repeat("y", 16))
+	require.ErrorContains(t, err, "OOM")
+	require.Equal(t, "2", c.dump())
+
+	n, err := c.renewPermits(id)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, n)
+	require.Greater(t, score(), before)
+	n, err = c.giveBackPermits(id, "0")
+	require.NoError(t, err)
+	require.EqualValues(t, 1, n)
+	n, err = c.add(c.number(), "1", "0")
+	require.NoError(t, err)
+	require.EqualValues(t, 1, n)
+	require.Equal(t, "4", c.dump())
+	n, err = c.countDown(c.number())
+	require.NoError(t, err)
+	require.EqualValues(t, 3, n)
+}
+
+// One key of another type does not keep the permits of others from being renewed.
+func TestPermitRenew_OneSickKeyDoesNotHarmTheOthers(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, c *counter) {
+		id := strings.Repeat("x", 16)
+		_, err := c.permits(c.number(), "0", "2", id)
+		require.NoError(t, err)
+		sick, text := c.key+"sick", c.key+"text"
+		require.NoError(t, c.command("RPUSH", sick, "a").Error())
+		require.NoError(t, c.command("SET", text, "text").Error())
+		require.NoError(t, c.command("ZADD", text+"leases", "1", id).Error())
+		got, err := c.eval(scripts.PermitRenew,
+			[]string{c.key + "none", c.channel, c.key + "none", sick, c.channel, sick, text, c.channel, text + "leases", c.key, c.channel, c.leases()},
+			plain, id, aMinute, id, aMinute, id, aMinute, id, aMinute).AsIntSlice()
+		require.NoError(t, err)
+		require.Equal(t, []int64{0, 0, 0, 1}, got)
+	})
+}

@@ -1,0 +1,28 @@
+-- Deletes a latch and says so to those who wait for it.
+--
+-- KEYS[1]  the latch
+-- KEYS[2]  its channel
+-- KEYS[3]  the requests of the client
+-- KEYS[4]  what says that it was deleted
+-- ARGV[1]  number of the request
+-- ARGV[2]  number below which the client needs no results any more
+-- ARGV[3]  milliseconds for which to keep the result, and to say that it was deleted
+-- ARGV[4]  message: 1, Redisson's for a latch that is closed now
+-- ARGV[5]  publish command: publish, or spublish in a cluster with sharded channels
+--
+-- Reply: 1   deleted
+--        0   there was none
+--        -9  the client gave up the request
+--
+-- Twice: the second run finds the result of the first.
+local done = outcome(KEYS[3], ARGV[1])
+if done then
+  return done
+end
+local deleted = redis.call('del', KEYS[1])
+if deleted == 1 then
+  redis.call('set', KEYS[4], 1, 'PX', ARGV[3])
+  redis.call(ARGV[5], KEYS[2], ARGV[4])
+end
+note(KEYS[3], ARGV[1], ARGV[2], ARGV[3], deleted)
+return deleted

@@ -1,0 +1,29 @@
+-- Starts a latch unless it is running.
+--
+-- KEYS[1]  the latch
+-- KEYS[2]  its channel
+-- KEYS[3]  the requests of the client
+-- KEYS[4]  what says that it was deleted
+-- ARGV[1]  number of the request
+-- ARGV[2]  number below which the client needs no results any more
+-- ARGV[3]  milliseconds for which to keep the result
+-- ARGV[4]  count, at least 1
+-- ARGV[5]  publish command: publish, or spublish in a cluster with sharded channels
+-- ARGV[6]  message: 1, Redisson's for a latch that is closed now
+--
+-- Reply: 1   started
+--        0   it is running, or the key is something else
+--        -9  the client gave up the request
+--
+-- Twice: the second run finds the result of the first.
+local done = outcome(KEYS[3], ARGV[1])
+if done then
+  return done
+end
+local started = redis.call('setnx', KEYS[1], ARGV[4])
+if started == 1 then
+  redis.call('del', KEYS[4])
+  redis.call(ARGV[5], KEYS[2], ARGV[6])
+end
+note(KEYS[3], ARGV[1], ARGV[2], ARGV[3], started)
+return started

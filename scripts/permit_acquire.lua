@@ -1,0 +1,67 @@
+-- Takes permits that expire, for those who wait in one process, in their order: for the first so
+-- many of them whom there are enough for.
+--
+-- KEYS[1]  the semaphore: how many permits are available
+-- KEYS[2]  its channel
+-- KEYS[3]  the requests of the client
+-- KEYS[4]  the permits that are taken, scored with when they expire
+-- ARGV[1]  number of the request
+-- ARGV[2]  number below which the client needs no results any more
+-- ARGV[3]  milliseconds for which to keep the result
+-- ARGV[4]  again: 1 if the request was sent before, else 0
+-- ARGV[5]  permits to create it with if it does not exist; 0 not to
+-- ARGV[6]  publish command: publish, or spublish in a cluster with sharded channels
+-- ARGV[i]  from 7 on, for each of them: the ids of the permits it is to get, of 16 bytes each. None of
+--          them says that nobody wants any more: what was taken stays taken, and what was not taken yet
+--          never will be
+-- ARGV[i + 1]  lease of these in milliseconds
+--
+-- Reply: {n, ms}  the first n of them have theirs; the next permit expires in ms, or never if that is -1
+--        -9 for n  the client gave up the request
+--        WRONGTYPE when a key is something else; nothing is changed
+--
+-- Twice: the second run says what the first one took. A first run that took nothing changes
+-- nothing but what expired; a second one that takes nothing is noted, so that the first may still come, late.
+--
+-- Redisson takes the time from its clients, this from the server, so that the clients of this
+-- library agree whatever their clocks say. Redisson takes back as many expired permits as it wants, this all.
+local done = outcome(KEYS[3], ARGV[1])
+if done then
+  return {done, -1}
+end
+local now = clock()
+local free = count(KEYS[1])
+if redis.call('zcount', KEYS[4], '-inf', digits(now)) > 0 then
+  reclaim(KEYS[1], KEYS[4], KEYS[2], ARGV[6], now)
+  free = count(KEYS[1])
+end
+if not free and ARGV[5] ~= '0' and #ARGV > 6 then
+  redis.call('set', KEYS[1], ARGV[5])
+  free = tonumber(ARGV[5])
+  announce(ARGV[6], KEYS[2], free)
+end
+local granted, sum = 0, 0
+for i = 7, #ARGV, 2 do
+  local want = #ARGV[i] / 16
+  if not free or sum + want > free then
+    break
+  end
+  granted, sum = granted + 1, sum + want
+  local over = digits(now + tonumber(ARGV[i + 1]))
+  each(ARGV[i], function(id) redis.call('zadd', KEYS[4], over, id) end)
+end
+if sum > 0 then
+  redis.call('decrby', KEYS[1], digits(sum))
+  local ttl = redis.call('pttl', KEYS[1])
+  if ttl > 0 then
+    redis.call('pexpire', KEYS[4], ttl)
+  end
+end
+if granted > 0 or ARGV[4] == '1' then
+  note(KEYS[3], ARGV[1], ARGV[2], ARGV[3], granted)
+end
+local first = redis.call('zrange', KEYS[4], 0, 0, 'withscores')[2]
+if not first or tonumber(first) >= 922337203685477 then -- Redisson's never
+  return {granted, -1}
+end
+return {granted, tonumber(first) - now}

@@ -1,0 +1,14 @@
+-- Counts the permits of a semaphore whose permits expire, after what has expired is available again.
+--
+-- KEYS[1]  the semaphore: how many permits are available
+-- KEYS[2]  its channel
+-- KEYS[3]  the permits that are taken, scored with when they expire
+-- ARGV[1]  publish command: publish, or spublish in a cluster with sharded channels
+--
+-- Reply: {available, taken}; both 0 if there is no semaphore
+--        WRONGTYPE when a key is something else; nothing is changed
+--
+-- Twice: the second run finds what the first left.
+count(KEYS[1]) -- or fail, before anything is changed
+reclaim(KEYS[1], KEYS[3], KEYS[2], ARGV[1], clock())
+return {count(KEYS[1]) or 0, redis.call('zcard', KEYS[3])}

@@ -1,0 +1,34 @@
+-- Says how long a permit lasts, and may change it.
+--
+-- KEYS[1]  the semaphore: how many permits are available
+-- KEYS[2]  its channel
+-- KEYS[3]  the permits that are taken, scored with when they expire
+-- ARGV[1]  id of the permit, 16 bytes
+-- ARGV[2]  publish command: publish, or spublish in a cluster with sharded channels
+-- ARGV[3]  its lease in milliseconds from now, shorter or longer; -1 for ever; empty to leave it
+--
+-- Reply: n   it lasts for n more milliseconds
+--        -1  it lasts for ever
+--        -2  there is no such permit: it expired or was given back
+--        WRONGTYPE when a key is something else; nothing is changed
+--
+-- Twice: the second run sets the same lease once more.
+local never = 922337203685477 -- Redisson's
+local now = clock()
+count(KEYS[1]) -- or fail, before anything is changed
+reclaim(KEYS[1], KEYS[3], KEYS[2], ARGV[2], now)
+local over = tonumber(redis.call('zscore', KEYS[3], ARGV[1]) or -1)
+if over < 0 then
+  return -2
+end
+if ARGV[3] ~= '' then
+  over = never
+  if ARGV[3] ~= '-1' then
+    over = now + tonumber(ARGV[3])
+  end
+  redis.call('zadd', KEYS[3], digits(over), ARGV[1])
+end
+if over >= never then
+  return -1
+end
+return over - now

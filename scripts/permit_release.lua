@@ -1,0 +1,37 @@
+-- Gives permits back that expire.
+--
+-- KEYS[1]  the semaphore: how many permits are available
+-- KEYS[2]  its channel
+-- KEYS[3]  the permits that are taken, scored with when they expire
+-- ARGV[1]  ids of the permits, of 16 bytes each
+-- ARGV[2]  publish command: publish, or spublish in a cluster with sharded channels
+-- ARGV[3]  all: 1 to do nothing unless all of them are there and have not expired, else 0
+--
+-- Reply: n  of those that were given back so many had not expired
+--        WRONGTYPE when a key is something else; nothing is changed
+--
+-- Twice: an id is used for one permit only, so the second run finds none.
+local now = clock()
+local removed, valid, all = 0, 0, true
+each(ARGV[1], function(id)
+  local over = redis.call('zscore', KEYS[3], id)
+  all = all and over and tonumber(over) > now
+end)
+if ARGV[3] == '1' and not all then
+  return 0
+end
+count(KEYS[1]) -- or fail, before anything is changed
+each(ARGV[1], function(id)
+  local over = redis.call('zscore', KEYS[3], id)
+  if over then
+    redis.call('zrem', KEYS[3], id)
+    removed = removed + 1
+    if tonumber(over) > now then
+      valid = valid + 1
+    end
+  end
+end)
+if removed > 0 then
+  announce(ARGV[2], KEYS[2], redis.call('incrby', KEYS[1], removed))
+end
+return valid

@@ -1,0 +1,51 @@
+-- Renews permits that expire, of many semaphores in one go.
+--
+-- KEYS[3 * i - 2]  a semaphore: how many permits are available
+-- KEYS[3 * i - 1]  its channel
+-- KEYS[3 * i]      the permits that are taken, scored with when they expire
+-- ARGV[1]          publish command: publish, or spublish in a cluster with sharded channels
+-- ARGV[2 * i]      ids of some permits of it, of 16 bytes each
+-- ARGV[2 * i + 1]  their lease in milliseconds
+--
+-- Reply: an array with one number for each semaphore:
+--        1  these permits are taken for the whole lease from now, or longer
+--        0  not all of them are: they expired, were given back, or there is no such semaphore
+--
+-- Twice: it sets the same expiry again, and never an earlier one. Its first write is one that a
+-- server without memory left still accepts, and after that the server accepts the others too.
+local now = clock()
+local renewed = {}
+for i = 1, #KEYS / 3 do
+  local leases = KEYS[3 * i]
+  -- pcall, so that one key of another type does not fail the others. Any other error says nothing
+  -- about whose the permits are.
+  local over = redis.pcall('zremrangebyscore', leases, '-inf', digits(now))
+  if type(over) == 'table' and not string.find(over.err, 'WRONGTYPE') then
+    return over
+  end
+  local held = 0
+  if type(over) == 'number' then
+    if over > 0 then
+      local free = redis.pcall('incrby', KEYS[3 * i - 2], over)
+      if type(free) == 'number' then
+        announce(ARGV[1], KEYS[3 * i - 1], free)
+      end
+    end
+    held = 1
+    each(ARGV[2 * i], function(id)
+      if not redis.call('zscore', leases, id) then
+        held = 0
+      end
+    end)
+  end
+  if held == 1 then
+    each(ARGV[2 * i], function(id)
+      local new = now + tonumber(ARGV[2 * i + 1])
+      if tonumber(redis.call('zscore', leases, id)) < new then
+        redis.call('zadd', leases, digits(new), id)
+      end
+    end)
+  end
+  renewed[i] = held
+end
+return renewed

@@ -1,0 +1,29 @@
+-- Adds permits to a semaphore: gives back what was taken, or changes how many there are.
+--
+-- KEYS[1]  the semaphore
+-- KEYS[2]  its channel
+-- KEYS[3]  the requests of the client
+-- ARGV[1]  number of the request
+-- ARGV[2]  number below which the client needs no results any more
+-- ARGV[3]  milliseconds for which to keep the result
+-- ARGV[4]  how many, less than 0 to take away
+-- ARGV[5]  publish command: publish, or spublish in a cluster with sharded channels
+-- ARGV[6]  exists: 1 to do nothing if the semaphore does not exist, 0 to create it
+--
+-- Reply: 1   done
+--        0   there is no semaphore
+--        -9  the client gave up the request
+--        WRONGTYPE when the key is something other than a count; nothing is changed
+--
+-- Twice: the second run finds the result of the first. A time to live stays what it is.
+local done = outcome(KEYS[3], ARGV[1])
+if done then
+  return done
+end
+if not count(KEYS[1]) and ARGV[6] == '1' then
+  note(KEYS[3], ARGV[1], ARGV[2], ARGV[3], 0)
+  return 0
+end
+note(KEYS[3], ARGV[1], ARGV[2], ARGV[3], 1)
+announce(ARGV[5], KEYS[2], redis.call('incrby', KEYS[1], ARGV[4]))
+return 1
