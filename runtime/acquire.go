@@ -33,6 +33,9 @@ type waiter struct {
 	wake  chan struct{} // one token: there is a reason to ask
 	lease *Lease        // what it is given
 	place place         // in the contest
+	asks  int           // requests of it under way, guarded by the contest
+
+	patient bool // nothing but an answer can end its first request
 }
 
 func newWaiter(l *Lease, cfg lockConfig) *waiter {

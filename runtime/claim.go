@@ -2,10 +2,12 @@ package runtime
 
 import (
 	"strconv"
+	"sync"
 	"time"
 
+	"github.com/redis/rueidis"
+
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
-	"github.com/lockgen/lockgen/scripts"
 )
 
 // claimLease is what a process gets that is handed a lock by another one: long enough to hear of it
@@ -18,6 +20,7 @@ type claim struct {
 	n        uint64
 	owner    string        // as Redisson names a thread: <uuid>:<n>
 	place    string        // in line: the owner, and the tokens that it is to be handed over with
+	inLine   int           // how many that is
 	tokens   tokens        // that it was granted, or handed over, with
 	made     time.Time     // before the first request that names it
 	ttl      time.Duration // the longest that it asked for
@@ -44,8 +47,14 @@ func (s sighting) earliest(at time.Time) time.Time { return s.local.Add(at.Sub(s
 func (h *home) claimFor(t terms) *claim {
 	if h.claim == nil {
 		n := h.c.claims.Add(1)
-		owner := h.c.uuid + ":" + strconv.FormatUint(n, 10)
-		h.claim = &claim{n: n, owner: owner, place: h.c.place(owner, t), made: time.Now()}
+		owner := h.c.owner(n)
+		h.claim = h.newClaim()
+		h.claim.n, h.claim.owner, h.claim.made = n, owner, time.Now()
+		h.claim.place, h.claim.inLine = owner, 0
+		if t.fenced {
+			h.claim.inLine = h.wants(t)
+			h.claim.place = h.c.place(owner, h.claim.inLine)
+		}
 		h.c.connect(n, h)
 	}
 	h.claim.ttl = max(h.claim.ttl, t.ttl)
@@ -59,88 +68,123 @@ const (
 	stillInLine = "2"
 )
 
+// An asking is a request for the key of a home.
+type asking struct {
+	h     *home
+	w     *waiter // who asks
+	cl    *claim
+	terms terms
+	line  string
+	drawn int // how many fencing tokens it asks for
+}
+
+var askings = sync.Pool{New: func() any { return new(asking) }}
+
 // ask sends one request for the head of the queue, w.
 func (h *home) ask(w *waiter) {
 	h.mu.Lock()
-	if w.place.element == nil {
+	if !w.place.queued {
 		h.mu.Unlock()
 		return // it was given what it wants a moment ago
 	}
 	h.busy++
+	w.asks++
 	cl := h.claimFor(w.terms)
 	cl.asking, cl.look = true, false
-	drawn := h.wants(w.terms)
-	line := notInLine
+	a := askings.Get().(*asking)
+	*a = asking{h: h, w: w, cl: cl, terms: w.terms, line: notInLine, drawn: h.wants(w.terms)}
 	switch {
 	case cl.standing:
-		line = stillInLine
+		a.line = stillInLine
 	case !w.once && h.c.heard():
-		line = intoLine
+		a.line = intoLine
 		cl.standing = true
 	}
 	h.mu.Unlock()
 
 	h.c.stay(h)
-	h.c.spawn(func() {
-		defer h.c.leave(h)
-		sent := time.Now() // before the request: trust is counted from here
-		keys := []string{h.key, waitingList(h.key)}
-		args := []string{millis(w.terms.ttl), cl.place, line}
-		if drawn > 0 {
-			keys = append(keys, tokenCounter(h.key))
-			args = append(args, strconv.Itoa(drawn), millis(h.c.opts.keepTokens()))
+	h.c.acquires.submit(a, w.patient)
+}
+
+func (a *asking) words(keys, args []string) (allKeys, allArgs []string) {
+	h := a.h
+	return append(keys, h.key, h.names.waiting, h.names.counter),
+		append(args, h.c.millis(a.terms.ttl), a.cl.place, a.line, strconv.Itoa(a.drawn), h.c.keepTokens)
+}
+
+func (a *asking) answered(sent time.Time, reply []rueidis.RedisMessage, err error) {
+	r := refusal{}
+	if err == nil {
+		r.n = number(reply[0])
+		if r.n == granted {
+			r.token = number(reply[1])
+		} else {
+			r.foreign, r.at = number(reply[1]) == 1, serverTime(reply[2:])
 		}
-		reply, err := h.c.run(scripts.Acquire, keys, args).AsIntSlice()
-		if rest := h.settle(w, cl, sent, drawn, reply, err); rest != nil {
-			rest()
-		}
-	})
+	}
+	h := a.h
+	if rest := h.settle(a, sent, r, err); rest != nil {
+		h.c.spawn(rest)
+	}
+	*a = asking{}
+	askings.Put(a)
+	h.c.leave(h)
+}
+
+// A refusal is what the acquire script replied, or a grant.
+type refusal struct {
+	n       int64     // granted, or how long the other's lease has to run, in milliseconds
+	token   int64     // the first of the fencing tokens, if granted
+	foreign bool      // the other is of no process of this library
+	at      time.Time // of the server
 }
 
 // granted is the reply of the acquire script that means yes.
 const granted = -2
 
-// settle deals with the answer to the request that w sent with cl, for so many tokens. It returns what
-// is left to do when nobody wants what was granted, or may have been.
-func (h *home) settle(w *waiter, cl *claim, sent time.Time, drawn int, reply []int64, err error) (rest func()) {
+// settle deals with the answer to a request. It returns what is left to do when nobody wants what was
+// granted, or may have been.
+func (h *home) settle(a *asking, sent time.Time, reply refusal, err error) (rest func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	w, cl, t := a.w, a.cl, a.terms
 	h.busy--
+	w.asks--
 	cl.asking = false
 	if cl.settled != nil {
 		// It was handed over while we asked, and is not given back before this.
 		cl.settled <- unknown(err)
-		if hd := h.hold; hd != nil && hd.claim.n == cl.n && err == nil && reply[0] != granted && serverTime(reply[2:]).After(cl.granted) {
+		if hd := h.hold; hd != nil && hd.claim.n == cl.n && err == nil && reply.n != granted && reply.at.After(cl.granted) {
 			h.c.spawn(func() { h.c.watchdog.Lose(&hd.guard, watchdog.ErrRefused) })
 		}
 		h.promote()
 		return nil
 	}
 	cl.doubt = cl.doubt || unknown(err)
-	yes := err == nil && reply[0] == granted
+	yes := err == nil && reply.n == granted
 	next := h.head()
 	switch {
-	case yes && (next == nil || next.terms != w.terms || !h.c.granting()):
+	case yes && (next == nil || next.terms != t || !h.c.granting()):
 		// Redis has it for us. Whoever is next wants other terms, and asks for them with this claim.
 		cl.ours = true
-	case yes && !time.Now().Before(sent.Add(w.terms.ttl-watchdog.Margin(w.terms.ttl))):
+	case yes && !time.Now().Before(sent.Add(t.ttl-watchdog.Margin(t.ttl))):
 		cl.ours = true
 		err = errLate
 	case yes && cl.taken:
 		cl.taken, cl.ours = false, true // what Redis said is over; it is asked again, or given up as if it was not
 	case yes:
-		cl.tokens = newTokens(reply[1], drawn)
-		h.take(cl, w.terms, sent, w.terms.ttl)
+		cl.tokens = newTokens(reply.token, a.drawn)
+		h.take(cl, t, sent, t.ttl)
 		h.give(next)
 		return nil
 	case err == nil:
-		cl.seen = sighting{sent, serverTime(reply[2:])}
+		cl.seen = sighting{sent, reply.at}
 		cl.ours = cl.ours && cl.granted.After(cl.seen.server) // an older answer
 	}
 	switch {
-	case w.place.element == nil && next == nil:
+	case !w.place.queued && next == nil:
 		return h.abandon()
-	case w.place.element == nil:
+	case !w.place.queued:
 		h.promote()
 	case err != nil:
 		w.news <- news{kind: failed, err: err}
@@ -149,12 +193,15 @@ func (h *home) settle(w *waiter, cl *claim, sent time.Time, drawn int, reply []i
 	case cl.ours:
 		w.news <- news{kind: failed, err: ErrClosed} // it is on its way out
 	default:
-		w.news <- news{kind: refusedFor, ttl: time.Duration(reply[0]) * time.Millisecond, foreign: reply[1] == 1, inLine: cl.standing}
+		w.news <- news{kind: refusedFor, ttl: time.Duration(reply.n) * time.Millisecond, foreign: reply.foreign, inLine: cl.standing}
 	}
 	return nil
 }
 
-func serverTime(reply []int64) time.Time { return time.Unix(reply[0], reply[1]*1000) }
+// serverTime reads a time of the server, in seconds and microseconds.
+func serverTime(reply []rueidis.RedisMessage) time.Time {
+	return time.Unix(number(reply[0]), number(reply[1])*1000)
+}
 
 // handed deals with the message that another process handed the lock over to the claim n, when the
 // server had the time at. others says whether more processes stand in line, token is
@@ -201,7 +248,7 @@ func (h *home) handed(n uint64, at time.Time, others bool, token int64) {
 			cl.settled = make(chan bool, 1)
 		}
 		cl.wanted = cl.wanted || others
-		cl.tokens = newTokens(token, h.c.tokensInLine())
+		cl.tokens = newTokens(token, cl.inLine)
 		h.take(cl, w.terms, from, first).handed = true
 		h.c.counts.remote.Add(1)
 		h.give(w)
@@ -246,10 +293,17 @@ func (h *home) soon(n uint64, d time.Duration) {
 	if h.claim == nil || h.claim.n != n {
 		return
 	}
+	h.soonFor = n
 	if h.recheck != nil {
-		h.recheck.Stop()
+		h.recheck.Reset(d)
+		return
 	}
-	h.recheck = time.AfterFunc(d, func() { h.look(n) })
+	h.recheck = time.AfterFunc(d, func() {
+		h.mu.Lock()
+		n := h.soonFor
+		h.mu.Unlock()
+		h.look(n)
+	})
 }
 
 // wanted notes that another process waits for the hold n.
@@ -288,36 +342,12 @@ func (h *home) abandon() (rest func()) {
 	case cl.ours || cl.standing:
 		h.busy++
 		h.c.stay(h)
-		return func() { _ = h.free(*cl, cl.ours, nil, terms{}) }
+		return func() { h.free(newGiving(h, cl, cl.ours)) }
 	case cl.doubt:
-		rest = func() { h.c.spawn(func() { h.c.withdraw(h.key, *cl) }) }
+		rest = func() { h.c.withdraw(h.names, *cl) }
 	}
 	h.c.disconnect(cl.n)
 	return rest
-}
-
-// free gives a claim back, or takes it out of the line, and then lets the queue go on, with again as
-// its claim if that is not nil. The home is busy until then, and left by the caller's stay.
-func (h *home) free(cl claim, handed bool, again *claim, t terms) error {
-	defer h.c.leave(h)
-	if cl.settled != nil {
-		cl.doubt = <-cl.settled || cl.doubt // or that request could take the lock again, for nobody
-	}
-	done, err := h.c.release(h.key, cl, handed, again, t.ttl)
-	h.c.disconnect(cl.n)
-	var rest func()
-	h.mu.Lock()
-	h.busy--
-	if again == nil || h.claim != again {
-		h.promote() // handed over already, if it was in line
-	} else {
-		rest = h.goOn(again, t, done, err)
-	}
-	h.mu.Unlock()
-	if rest != nil {
-		h.c.spawn(rest)
-	}
-	return err
 }
 
 // goOn deals with what became of again when the claim before it was released.
@@ -327,7 +357,7 @@ func (h *home) goOn(again *claim, t terms, done released, err error) (rest func(
 	switch {
 	case done.what == kept && w != nil && w.terms == t && h.c.granting() && (!t.fenced || done.token > 0) &&
 		time.Now().Before(done.sent.Add(t.ttl-watchdog.Margin(t.ttl))):
-		again.tokens = newTokens(done.token, h.c.tokensInLine())
+		again.tokens = newTokens(done.token, again.inLine)
 		h.take(again, t, done.sent, t.ttl).handed = true
 		h.give(w)
 		return nil

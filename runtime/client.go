@@ -32,19 +32,21 @@ type Client struct {
 	owned bool // by Open: rc is closed with the Client
 	opts  Options
 
-	uuid   string        // of this client, the first half of its owners
-	claims atomic.Uint64 // the second half: a number for each claim to a key
-	loads  atomic.Uint64 // times that the scripts were loaded
+	uuid                       string        // of this client, the first half of its owners
+	claims                     atomic.Uint64 // the second half: a number for each claim to a key
+	watchdogMillis, keepTokens string        // options as the scripts take them
+	loads                      atomic.Uint64 // times that the scripts were loaded
 
 	loading  sync.Mutex // held while loading them
 	watchdog *watchdog.Watchdog
 	hub      *hub.Hub
 	switchboard
-	counts  counts
-	tasks   chan func()   // to a goroutine that waits for one
-	waiting atomic.Int32  // goroutines that wait for a task
-	closing chan struct{} // closed by Close and Shutdown: nothing is granted any more
-	stopped chan struct{} // closed by Close: what runs in the background gives up
+	acquires, releases *gatherer
+	counts             counts
+	tasks              chan func()   // to a goroutine that waits for one
+	waiting            atomic.Int32  // goroutines that wait for a task
+	closing            chan struct{} // closed by Close and Shutdown: nothing is granted any more
+	stopped            chan struct{} // closed by Close: what runs in the background gives up
 
 	mu      sync.Mutex // guards the rest
 	state   clientState
@@ -99,6 +101,9 @@ func New(rc rueidis.Client, opts Options) (*Client, error) {
 		stopped: make(chan struct{}),
 		homes:   map[string]*home{},
 	}
+	c.acquires = newGatherer(c, scripts.Acquire)
+	c.releases = newGatherer(c, scripts.Release, messageUnlocked, publish, millis(claimLease))
+	c.watchdogMillis, c.keepTokens = millis(opts.Watchdog), millis(max(0, opts.TokenTTL))
 	c.watchdog = watchdog.New(c.renew, renewBatch, c.renewed)
 	c.hub = newHub(c)
 	return c, nil
@@ -368,6 +373,20 @@ func (c *Client) renewed(l *watchdog.Lease, err error) {
 	if c.opts.Hooks.Renewed != nil {
 		c.opts.Hooks.Renewed(RenewEvent{Kind: l.Kind, Key: l.Key, Until: l.Until(), Err: err})
 	}
+}
+
+// owner returns the owner of that number, as Redisson writes one.
+func (c *Client) owner(n uint64) string {
+	var b [64]byte
+	return string(strconv.AppendUint(append(append(b[:0], c.uuid...), ':'), n, 10))
+}
+
+// millis is the function of that name, with one answer ready.
+func (c *Client) millis(d time.Duration) string {
+	if d == c.opts.Watchdog {
+		return c.watchdogMillis
+	}
+	return millis(d)
 }
 
 // millis writes a duration as Redis takes it.

@@ -47,18 +47,12 @@ func (h *home) wants(t terms) int {
 	case !t.renew:
 		return 1
 	}
-	return max(1, min(h.queue.Len(), mostTokens))
+	return max(1, min(h.queue.length, mostTokens))
 }
 
-// tokensInLine returns how many tokens a process gets that was handed a key while it stood in line.
-func (c *Client) tokensInLine() int { return min(c.opts.Cohort, mostTokens) }
-
-// place returns how owner stands in line.
-func (c *Client) place(owner string, t terms) string {
-	if !t.fenced {
-		return owner
-	}
-	return owner + "+" + strconv.Itoa(c.tokensInLine()) + "," + millis(c.opts.keepTokens())
+// place returns how owner stands in line that is to be handed the key with so many tokens.
+func (c *Client) place(owner string, tokens int) string {
+	return owner + "+" + strconv.Itoa(tokens) + "," + c.keepTokens
 }
 
 // entered returns l, which entered a hold again, if that has what is wanted.

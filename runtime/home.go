@@ -1,9 +1,7 @@
 package runtime
 
 import (
-	"container/list"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -29,28 +27,70 @@ import (
 type home struct {
 	c     *Client
 	key   string
+	names names
 	users int // calls, holds and requests that refer to this home; guarded by c.mu
 
 	mu      sync.Mutex  // guards the rest; never held while waiting for anything
-	queue   list.List   // of *waiter
+	queue   line        // of those who wait
 	claim   *claim      // what the queue asks with; nil while there is a hold, or no need
 	hold    *hold       // what the process has in Redis, or nil
 	busy    int         // requests under way, or a loss being told
 	recheck *time.Timer // looks again; made when first needed
+	soonFor uint64      // the claim that it looks for
 	shut    bool        // the client is closed: nobody enters again
+
+	// The first of each, so that a key that nobody else wants costs one allocation.
+	firstClaim claim
+	firstHold  hold
 }
 
 // A place is a waiter's position in a home's queue.
 type place struct {
-	element *list.Element // nil when not queued; guarded by home.mu
-	leading bool          // it was told to ask
-	granted bool          // it has been given the lease
+	queued  bool // guarded by home.mu, with the rest
+	leading bool // it was told to ask
+	granted bool // it has been given the lease
+
+	before, after *waiter
+}
+
+// A line is a queue of waiters, linked through their places: unlike a list from the library it
+// allocates nothing.
+type line struct {
+	first, last *waiter
+	length      int
+}
+
+func (q *line) push(w *waiter) {
+	w.place.queued, w.place.before, w.place.after = true, q.last, nil
+	if q.last == nil {
+		q.first = w
+	} else {
+		q.last.place.after = w
+	}
+	q.last = w
+	q.length++
+}
+
+func (q *line) remove(w *waiter) {
+	p := &w.place
+	if p.before == nil {
+		q.first = p.after
+	} else {
+		p.before.place.after = p.after
+	}
+	if p.after == nil {
+		q.last = p.before
+	} else {
+		p.after.place.before = p.before
+	}
+	*p = place{}
+	q.length--
 }
 
 // A hold is one claim that was granted. It goes from waiter to waiter until it is released or lost.
 type hold struct {
 	home  *home
-	claim claim
+	claim *claim
 	terms terms
 	guard watchdog.Lease
 	since time.Time // when Redis was last asked whether others wait
@@ -66,12 +106,26 @@ type hold struct {
 }
 
 func newHome(c *Client, key string) *home {
-	h := &home{c: c, key: key}
-	h.queue.Init()
-	return h
+	return &home{c: c, key: key, names: namesOf(key)}
 }
 
-func (h *home) channel() string { return lockChannel(h.key) }
+func (h *home) channel() string { return h.names.channel }
+
+// newClaim returns an empty claim.
+func (h *home) newClaim() *claim {
+	if h.firstClaim.n == 0 {
+		return &h.firstClaim
+	}
+	return new(claim)
+}
+
+// newHold returns an empty hold.
+func (h *home) newHold() *hold {
+	if h.firstHold.home == nil {
+		return &h.firstHold
+	}
+	return new(hold)
+}
 
 // hear has no use for what is said on the channel: that something was is a reason to ask.
 func (h *home) hear(string) {}
@@ -80,8 +134,8 @@ func (h *home) hear(string) {}
 func (h *home) join(w *waiter) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	w.place.element = h.queue.PushBack(w)
-	w.place.leading = h.hold == nil && h.busy == 0 && h.queue.Len() == 1
+	h.queue.push(w)
+	w.place.leading = h.hold == nil && h.busy == 0 && h.queue.length == 1
 	return w.place.leading
 }
 
@@ -121,13 +175,13 @@ func (h *home) leave(w *waiter) {
 		return
 	}
 	var rest func()
-	h.queue.Remove(w.place.element)
-	w.place.element = nil
+	leading := w.place.leading
+	h.queue.remove(w)
 	switch {
 	case h.busy > 0 || h.hold != nil: // who ends that looks after the queue
-	case h.queue.Len() == 0:
+	case h.queue.length == 0:
 		rest = h.abandon()
-	case w.place.leading:
+	case leading:
 		h.promote()
 	}
 	h.mu.Unlock()
@@ -164,12 +218,7 @@ func (h *home) tell(hd *hold, cause error) {
 	}
 }
 
-func (h *home) head() *waiter {
-	if front := h.queue.Front(); front != nil {
-		return front.Value.(*waiter)
-	}
-	return nil
-}
+func (h *home) head() *waiter { return h.queue.first }
 
 // promote makes it the head's turn to ask, unless there is no need. A head whose turn it is already
 // is reminded.
@@ -208,7 +257,8 @@ func (hd *hold) unlock(l *Lease) error {
 		defer h.mu.Unlock()
 		if hd.claim.doubt || hd.claim.settled != nil || !errors.Is(hd.lost, watchdog.ErrRefused) {
 			// Redis may still have it for us, or may get it again. It is not needed any more.
-			h.c.spawn(func() { h.c.withdraw(h.key, hd.claim) })
+			late := *hd.claim
+			h.c.spawn(func() { h.c.withdraw(h.names, late) })
 		}
 		return hd.lost
 	}
@@ -223,32 +273,20 @@ func (hd *hold) unlock(l *Lease) error {
 	h.hold = nil
 	h.busy++
 	h.c.watchdog.Stop(&hd.guard)
-	var again *claim
-	var t terms
+	g := newGiving(h, hd.claim, hd.handed)
+	g.held, g.waited = true, true
 	if next != nil && h.c.granting() && h.c.heard() {
-		t = next.terms
-		again = h.claimFor(t)
-		again.standing = true
+		g.again, g.terms = h.claimFor(next.terms), next.terms
+		g.again.standing = true
 	}
 	h.mu.Unlock()
 
-	done := make(chan error, 1)
-	h.c.spawn(func() {
-		err := h.free(hd.claim, hd.handed, again, t)
-		h.c.held(-1)
-		done <- err
-	})
-	timer := time.NewTimer(h.c.opts.OpTimeout)
-	defer timer.Stop()
-	select {
-	case err := <-done:
-		if cause := l.ended(); err == nil && errors.Is(cause, ErrLost) {
-			return cause // by the clock, before the watchdog could say so
-		}
-		return err
-	case <-timer.C:
-		return fmt.Errorf("no answer within %v; the key is given back as soon as Redis answers, or expires", h.c.opts.OpTimeout)
+	h.free(g)
+	err := g.wait(h.c.opts.OpTimeout)
+	if cause := l.ended(); err == nil && errors.Is(cause, ErrLost) {
+		return cause // by the clock, before the watchdog could say so
 	}
+	return err
 }
 
 // lose ends the leases of a hold that Redis has for somebody else now, or may have soon.
@@ -278,7 +316,9 @@ func (h *home) lose(hd *hold, cause error) {
 // ttl at first.
 func (h *home) take(cl *claim, t terms, from time.Time, ttl time.Duration) *hold {
 	cl.ours = false
-	hd := &hold{home: h, claim: *cl, terms: t, since: time.Now(), wanted: cl.wanted, tokens: cl.tokens}
+	hd := h.newHold()
+	hd.home, hd.claim, hd.terms, hd.since = h, cl, t, time.Now()
+	hd.wanted, hd.tokens = cl.wanted, cl.tokens
 	hd.guard = watchdog.Lease{
 		Kind:  kindMutex,
 		Key:   h.key,
@@ -301,8 +341,8 @@ func (h *home) take(cl *claim, t terms, from time.Time, ttl time.Duration) *hold
 
 // give hands the hold to w, the head of the queue.
 func (h *home) give(w *waiter) {
-	h.queue.Remove(w.place.element)
-	w.place = place{granted: true}
+	h.queue.remove(w)
+	w.place.granted = true
 	if w.terms.fenced {
 		w.lease.token = h.hold.tokens.take()
 	}
@@ -319,15 +359,15 @@ func (h *home) give(w *waiter) {
 	if w.lease.owner == nil {
 		return
 	}
-	for e := h.queue.Front(); e != nil; { // who is of one owner enters together
-		next := e.Next()
-		if v := e.Value.(*waiter); v.lease.owner == w.lease.owner {
-			h.queue.Remove(e)
-			v.place = place{granted: true}
+	for v := h.queue.first; v != nil; { // who is of one owner enters together
+		next := v.place.after
+		if v.lease.owner == w.lease.owner {
+			h.queue.remove(v)
+			v.place.granted = true
 			h.attach(h.hold, v.lease)
 			v.news <- news{kind: given}
 		}
-		e = next
+		v = next
 	}
 }
 

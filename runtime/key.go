@@ -42,6 +42,16 @@ func tokenCounter(key string) string { return prefixed("redisson_lock_token", ke
 // scripts build the same name.
 func processChannel(uuid string) string { return "lockgen_process:" + uuid }
 
+// names are what the scripts of one lock name, in one piece of memory.
+type names struct{ lock, waiting, channel, counter string }
+
+func namesOf(key string) names {
+	w, c := waitingList(key), lockChannel(key)
+	n := len(w) + len(c)
+	all := w + c + tokenCounter(key)
+	return names{lock: key, waiting: all[:len(w)], channel: all[len(w):n], counter: all[n:]}
+}
+
 // prefixed names a companion of key that shares its slot: Redisson's prefixName.
 func prefixed(prefix, key string) string {
 	if strings.Contains(key, "{") {

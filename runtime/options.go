@@ -79,9 +79,6 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// keepTokens returns TokenTTL as the scripts take it: 0 for ever.
-func (o Options) keepTokens() time.Duration { return max(0, o.TokenTTL) }
-
 func orDefault(d, otherwise time.Duration) time.Duration {
 	if d == 0 {
 		return otherwise

@@ -1,7 +1,11 @@
 package runtime
 
 import (
+	"fmt"
+	"sync"
 	"time"
+
+	"github.com/redis/rueidis"
 
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 	"github.com/lockgen/lockgen/scripts"
@@ -28,57 +32,154 @@ type released struct {
 	token int64     // the first of its fencing tokens, if it has the key now and wanted some
 }
 
-// releaseOnce asks Redis to take the key from cl, and to give it to whose turn it is. again, if not
-// nil, is the claim by which this process wants it once more, for ttl.
-func (c *Client) releaseOnce(key string, cl claim, handed bool, again *claim, ttl time.Duration) (released, error) {
-	done := released{what: notOurs, sent: time.Now()}
-	place, turn := "", "0"
+// releaseWords are the keys and arguments by which the release script takes a key from the place in line,
+// and the owner, that cl has. again, if not nil, is the claim by which this process wants it once more,
+// for ttl; handed says that it is the turn of Redisson's waiters.
+func (c *Client) releaseWords(keys, args []string, k names, cl *claim, handed bool, again *claim, ttl time.Duration) (allKeys, allArgs []string) {
+	place, length, turn := "", "0", "0"
 	if again != nil {
-		place = again.place
+		place, length = again.place, c.millis(ttl)
 	}
 	if handed {
 		turn = "1" // the one before us had it from us: now Redisson's waiters may race
 	}
-	reply, err := c.run(scripts.Release,
-		[]string{key, waitingList(key), lockChannel(key), tokenCounter(key)},
-		[]string{cl.place, messageUnlocked, publish, millis(claimLease), place, millis(ttl), turn}).AsIntSlice()
-	if err != nil {
-		return done, err
-	}
-	done.what = reply[0]
-	if len(reply) == 4 {
-		done.at, done.token = serverTime(reply[1:]), reply[3]
-	}
-	return done, nil
+	return append(keys, k.lock, k.waiting, k.channel, k.counter), append(args, cl.place, place, length, turn)
 }
 
-// release gives a claim back. It tries until Redis has answered, at most for Options.OpTimeout;
-// after that it goes on in the background.
-func (c *Client) release(key string, cl claim, handed bool, again *claim, ttl time.Duration) (released, error) {
-	limit := time.Now().Add(c.opts.OpTimeout)
-	var down outage
-	for sent := false; ; {
-		done, err := c.releaseOnce(key, cl, handed, again, ttl)
-		if err == nil && cl.doubt {
-			// A request of this claim whose reply was lost may still be on its way.
-			c.spawn(func() { c.withdraw(key, cl) })
-		}
-		switch {
-		case err == nil && (done.what != notOurs || sent):
-			return done, nil // if not now, then by the try whose reply was lost
-		case err == nil:
-			return done, lost(watchdog.ErrRefused)
-		case !passing(err):
-			return done, refused(err)
-		}
-		sent = sent || unknown(err)
-		pause := down.backoff(err)
-		if time.Now().Add(pause).After(limit) {
-			c.spawn(func() { c.withdraw(key, cl) })
-			return done, err
-		}
-		<-time.After(pause)
+func newReleased(sent time.Time, reply []rueidis.RedisMessage) released {
+	return released{what: number(reply[0]), sent: sent, at: serverTime(reply[1:]), token: number(reply[3])}
+}
+
+// A giving is a claim that is given back.
+type giving struct {
+	h      *home
+	cl     *claim
+	handed bool
+	held   bool   // it was a hold
+	again  *claim // by which this process wants the key once more, with terms
+	terms  terms
+
+	limit time.Time // when to go on in the background
+	tried bool      // a try may have succeeded without our knowing
+	down  outage
+
+	waited bool       // somebody waits for the outcome
+	done   chan error // the outcome
+	timer  *time.Timer
+}
+
+var givings = sync.Pool{New: func() any {
+	timer := time.NewTimer(time.Hour)
+	timer.Stop()
+	return &giving{done: make(chan error, 1), timer: timer}
+}}
+
+func newGiving(h *home, cl *claim, handed bool) *giving {
+	g := givings.Get().(*giving)
+	*g = giving{h: h, cl: cl, handed: handed, done: g.done, timer: g.timer, limit: time.Now().Add(h.c.opts.OpTimeout)}
+	return g
+}
+
+func (g *giving) recycle() {
+	*g = giving{done: g.done, timer: g.timer}
+	givings.Put(g)
+}
+
+// wait returns the outcome, at most after limit. After that g goes on without the caller.
+func (g *giving) wait(limit time.Duration) error {
+	select {
+	case err := <-g.done:
+		g.recycle()
+		return err
+	default:
 	}
+	g.timer.Reset(limit)
+	select {
+	case err := <-g.done:
+		g.timer.Stop()
+		g.recycle()
+		return err
+	case <-g.timer.C:
+		return fmt.Errorf("no answer within %v; the key is given back as soon as Redis answers, or expires", limit)
+	}
+}
+
+// free gives a claim back, or takes it out of the line, and then lets the queue go on, with again as
+// its claim if there is one. The home is busy until then, and left by the caller's stay. It tries until
+// Redis has answered, at most for Options.OpTimeout; after that it goes on in the background.
+func (h *home) free(g *giving) {
+	if g.cl.settled == nil {
+		h.c.releases.submit(g, false)
+		return
+	}
+	h.c.spawn(func() {
+		g.cl.doubt = <-g.cl.settled || g.cl.doubt // or that request could take the lock again, for nobody
+		h.c.releases.submit(g, false)
+	})
+}
+
+func (g *giving) words(keys, args []string) (allKeys, allArgs []string) {
+	return g.h.c.releaseWords(keys, args, g.h.names, g.cl, g.handed, g.again, g.terms.ttl)
+}
+
+func (g *giving) answered(sent time.Time, reply []rueidis.RedisMessage, err error) {
+	h, cl := g.h, g.cl
+	if err == nil && cl.doubt {
+		// A request of this claim whose reply was lost may still be on its way.
+		late := *cl
+		h.c.spawn(func() { h.c.withdraw(h.names, late) })
+	}
+	switch {
+	case err == nil:
+		done := newReleased(sent, reply)
+		if done.what == notOurs && !g.tried { // else by the try whose reply was lost
+			err = lost(watchdog.ErrRefused)
+		}
+		g.finish(done, err)
+		return
+	case !passing(err):
+		g.finish(released{what: notOurs, sent: sent}, refused(err))
+		return
+	}
+	g.tried = g.tried || unknown(err)
+	pause := g.down.backoff(err)
+	if time.Now().Add(pause).After(g.limit) {
+		late := *cl
+		h.c.spawn(func() { h.c.withdraw(h.names, late) })
+		g.finish(released{what: notOurs, sent: sent}, err)
+		return
+	}
+	h.c.spawn(func() {
+		<-time.After(pause)
+		h.c.releases.submit(g, false)
+	})
+}
+
+// finish lets the queue go on and tells who waits for the outcome.
+func (g *giving) finish(done released, err error) {
+	h, again := g.h, g.again
+	h.c.disconnect(g.cl.n)
+	var rest func()
+	h.mu.Lock()
+	h.busy--
+	if again == nil || h.claim != again {
+		h.promote() // handed over already, if it was in line
+	} else {
+		rest = h.goOn(again, g.terms, done, err)
+	}
+	h.mu.Unlock()
+	if rest != nil {
+		h.c.spawn(rest)
+	}
+	if g.held {
+		h.c.held(-1)
+	}
+	if g.waited {
+		g.done <- err
+	} else {
+		g.recycle()
+	}
+	h.c.leave(h)
 }
 
 // withdraw makes sure that Redis does not keep the key for a claim that nobody wants any more: a
@@ -87,18 +188,22 @@ func (c *Client) release(key string, cl claim, handed bool, again *claim, ttl ti
 //
 // It watches for as long as a lease of the claim lasts, counted from the first answer, and gives up
 // after a minute without one, or when the client is closed.
-func (c *Client) withdraw(key string, cl claim) {
+func (c *Client) withdraw(k names, cl claim) {
 	const least, most, limit = 25 * time.Millisecond, 5 * time.Second, time.Minute
 	until := time.Now().Add(limit)
 	answered := false
 	for pause := least; ; pause = min(2*pause, most) {
-		_, err := c.releaseOnce(key, cl, false, nil, 0)
+		keys, args := c.releaseWords(nil, c.releases.common, k, &cl, false, nil, 0)
+		reply, err := c.run(scripts.Release, keys, args).ToArray()
+		if err == nil {
+			err = reply[0].Error()
+		}
 		if err == nil && !answered {
 			answered, until = true, time.Now().Add(cl.ttl)
 		}
 		switch {
 		case err != nil && !passing(err):
-			c.opts.Logger.Warn("lockgen: a claim could not be withdrawn; its key expires", "key", key, "error", err)
+			c.opts.Logger.Warn("lockgen: a claim could not be withdrawn; its key expires", "key", k.lock, "error", err)
 			return
 		case time.Now().After(until):
 			return

@@ -14,8 +14,8 @@ import (
 
 // askFenced asks for so many tokens now, whose counter is to be kept for so many milliseconds.
 func (s *scene) askFenced(place, line string, tokens, keep int) ([]int64, error) {
-	return s.eval(scripts.Acquire, []string{s.key, s.waiting(), s.counter()},
-		"600000", place, line, strconv.Itoa(tokens), strconv.Itoa(keep)).AsIntSlice()
+	return numbers(s.eval(scripts.Acquire, []string{s.key, s.waiting(), s.counter()},
+		"600000", place, line, strconv.Itoa(tokens), strconv.Itoa(keep)).ToArray())
 }
 
 // number returns a number that Redis keeps as a string.

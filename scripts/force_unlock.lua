@@ -21,7 +21,7 @@ for _, owner in ipairs(redis.call('hkeys', KEYS[1])) do
   tell('taken', owner)
 end
 redis.call('del', KEYS[1])
-local ok, place = pcall(next_owner, KEYS[1], KEYS[2], KEYS[4], ARGV[3], '')
+local ok, place = pcall(next_owner, KEYS[1], KEYS[2], KEYS[4], ARGV[3])
 if not (ok and place) then
   redis.call(ARGV[2], KEYS[3], ARGV[1])
 end

@@ -97,15 +97,15 @@ local function stand(waiting, place, ttl)
   return length
 end
 
--- next_owner gives lock to the first in waiting whose process listens and returns its place, or nil when
--- there is none. It stops at the place last, without telling it: that one is asking right now. The second
--- result is the first of the fencing tokens that last is to get. Tokens that cannot be drawn are no
--- reason to keep the lock from anybody: who needs one asks for it, and hears of what is wrong.
-local function next_owner(lock, waiting, counter, claim, last)
+-- next_owner gives lock to the first in waiting whose process listens, and returns its place, or nil when
+-- there is none. It stops at the place last, without giving it anything: that one is asking right now.
+-- now is the time of the server, from before. Tokens that cannot be drawn are no reason to keep the
+-- lock from anybody: who needs one asks for it, and hears of what is wrong.
+local function next_owner(lock, waiting, counter, claim, last, now)
   while true do
     local place = redis.call('lpop', waiting)
-    if not place then
-      return nil
+    if not place or place == last then
+      return place
     end
     local owner, tokens, keep = string.match(place, '^(.-)%+(%d+),(%d+)$')
     local token = 0
@@ -113,17 +113,40 @@ local function next_owner(lock, waiting, counter, claim, last)
       local ok, first = pcall(draw, counter, tonumber(tokens), keep)
       token = ok and first or 0
     end
-    local now = redis.call('time') -- before the claim lease begins
+    now = now or redis.call('time')
     redis.call('hset', lock, owner or place, 1)
     redis.call('pexpire', lock, claim)
-    if place == last then
-      return place, token
-    end
-    local others = redis.call('llen', waiting) > 0 and 1 or 0
-    if tell('granted', place, string.format('%s%06d %d %.0f', now[1], now[2], others, token)) > 0 then
-      tell_soon(waiting, 0, claim)
+    local second = redis.call('lindex', waiting, 0)
+    if tell('granted', place, string.format('%s%06d %d %.0f', now[1], now[2], second and 1 or 0, token)) > 0 then
+      if second and tell('soon', second, claim) == 0 then
+        tell_soon(waiting, 1, claim)
+      end
       return place
     end
     redis.call('del', lock)
   end
+end
+
+-- each runs step for each of many locks, with their keys and args, and returns what it replied, four
+-- values for each lock. An error is the first of them: it concerns that lock alone.
+local function each(step, keys, from, args)
+  local replies = {}
+  for i = 0, #KEYS / keys - 1 do
+    local given = {}
+    for j = 1, keys do
+      given[j] = KEYS[i * keys + j]
+    end
+    for j = 1, args do
+      given[keys + j] = ARGV[from + i * args + j]
+    end
+    local reply = {pcall(step, unpack(given))}
+    if not reply[1] then
+      local err = reply[2]
+      reply = {true, redis.error_reply(type(err) == 'table' and err.err or err)}
+    end
+    for j = 1, 4 do
+      replies[i * 4 + j] = reply[j + 1] or 0
+    end
+  end
+  return replies
 end

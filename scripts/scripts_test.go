@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -119,7 +120,7 @@ func (s *scene) counter() string { return "redisson_lock_token:{" + s.key + "}" 
 func (s *scene) acquire(owner string) (int64, error) { return first(s.ask(owner, "0")) }
 
 func (s *scene) ask(owner, line string) ([]int64, error) {
-	return s.eval(scripts.Acquire, []string{s.key, s.waiting()}, "600000", owner, line).AsIntSlice()
+	return s.askFenced(owner, line, 0, 0)
 }
 
 // release gives back with nobody else of the process waiting, and returns the first number of the reply.
@@ -128,7 +129,21 @@ func (s *scene) release(owner string) (int64, error) {
 }
 
 func (s *scene) giveBack(owner, again, turn, publish string) ([]int64, error) {
-	return s.eval(scripts.Release, []string{s.key, s.waiting(), s.channel, s.counter()}, owner, unlocked, publish, claim, again, "600000", turn).AsIntSlice()
+	return numbers(s.eval(scripts.Release, []string{s.key, s.waiting(), s.channel, s.counter()}, unlocked, publish, claim, owner, again, "600000", turn).ToArray())
+}
+
+// numbers returns what a script said of one lock of several: numbers, or an error in place of the first.
+func numbers(reply []rueidis.RedisMessage, err error) ([]int64, error) {
+	if err != nil {
+		return nil, err
+	}
+	n := make([]int64, len(reply))
+	for i := range reply {
+		if n[i], err = reply[i].AsInt64(); err != nil {
+			return nil, err
+		}
+	}
+	return n, nil
 }
 
 func first(reply []int64, err error) (int64, error) {
@@ -524,6 +539,8 @@ func TestRedissonPeer(t *testing.T) {
 var (
 	indexUsed  = regexp.MustCompile(`(?:KEYS|ARGV)\[[^\]]+\]`)
 	documented = regexp.MustCompile(`(?m)^-- ((?:KEYS|ARGV)\[[^\]]+\])  `)
+	parameters = regexp.MustCompile(`local function (\w+)\(([^)]*)\)`)
+	forEach    = regexp.MustCompile(`return each\((\w+), (\d+), `)
 	walksKeys  = regexp.MustCompile(`for (\w+), \w+ in ipairs\(KEYS\)`)
 )
 
@@ -555,6 +572,22 @@ func TestHeaders(t *testing.T) {
 			used := make(map[string]bool)
 			for _, index := range indexUsed.FindAllString(code, -1) {
 				used[index] = true
+			}
+			if each := forEach.FindStringSubmatch(code); each != nil {
+				keys, err := strconv.Atoi(each[2])
+				require.NoError(t, err)
+				for _, function := range parameters.FindAllStringSubmatch(code, -1) {
+					if function[1] != each[1] {
+						continue
+					}
+					for i, name := range strings.Split(function[2], ", ") {
+						if i < keys {
+							used["KEYS["+name+"]"] = true
+						} else {
+							used["ARGV["+name+"]"] = true
+						}
+					}
+				}
 			}
 			for _, m := range walksKeys.FindAllStringSubmatch(code, -1) {
 				used["KEYS["+m[1]+"]"] = true

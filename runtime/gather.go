@@ -1,0 +1,138 @@
+package runtime
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/lockgen/lockgen/scripts"
+)
+
+// A request is one of many that one run of a script deals with, each independently of the others.
+type request interface {
+	// words appends the keys and the arguments of the request to those before it.
+	words(keys, args []string) (allKeys, allArgs []string)
+	// answered is told what the script replied, in four values, or why there is no reply. It was sent
+	// after the time sent. It does not block.
+	answered(sent time.Time, reply []rueidis.RedisMessage, err error)
+}
+
+// mostGathered is how many requests one script deals with at most: enough to make the round trip
+// cheap, few enough that the server is not kept from others for longer than a fraction of a millisecond.
+const mostGathered = 64
+
+// A gatherer sends requests for one script. While a script is under way, those that come meanwhile gather
+// and go together. So one who is alone does not wait for company, and a crowd shares the cost of the trip,
+// of the command and of the call into Lua, which are most of what locking a free key costs.
+type gatherer struct {
+	c      *Client
+	script *scripts.Script
+	common []string // arguments that all requests share
+	flush  func()   // send, as a value
+
+	mu      sync.Mutex // guards the rest
+	queue   []request
+	sending bool
+	room    []request // of the queue before, to use again
+}
+
+func newGatherer(c *Client, script *scripts.Script, common ...string) *gatherer {
+	g := &gatherer{c: c, script: script, common: common}
+	g.flush = g.send
+	return g
+}
+
+// submit sends r, soon. here says that the caller may be kept until a script was answered, his own most
+// likely: that spares the change to another goroutine and back.
+func (g *gatherer) submit(r request, here bool) {
+	g.mu.Lock()
+	g.queue = append(g.queue, r)
+	start := !g.sending
+	g.sending = true
+	g.mu.Unlock()
+	switch {
+	case !start:
+	case here:
+		g.once()
+		if g.more() {
+			g.c.spawn(g.flush)
+		}
+	default:
+		g.c.spawn(g.flush)
+	}
+}
+
+// send sends until nothing is left to send.
+func (g *gatherer) send() {
+	for g.once(); g.more(); {
+		g.once()
+	}
+}
+
+// more reports whether there is something to send. If not, the next to submit begins.
+func (g *gatherer) more() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.sending = len(g.queue) > 0
+	return g.sending
+}
+
+// A batch is what one run of a script needs, kept to be used again.
+type batch struct{ keys, args []string }
+
+var batches = sync.Pool{New: func() any { return new(batch) }}
+
+// once sends what has gathered.
+func (g *gatherer) once() {
+	g.mu.Lock()
+	all := g.queue
+	g.queue, g.room = g.room[:0], nil
+	g.mu.Unlock()
+	for some := range slices.Chunk(all, mostGathered) {
+		g.run(some)
+	}
+	clear(all)
+	g.mu.Lock()
+	g.room = all[:0]
+	g.mu.Unlock()
+}
+
+// run sends some requests in one script. An error that the server answers with may be about the key of
+// one of them, and must not harm the others: then each is sent alone.
+func (g *gatherer) run(some []request) {
+	b := batches.Get().(*batch)
+	b.keys, b.args = b.keys[:0], append(b.args[:0], g.common...)
+	for _, r := range some {
+		b.keys, b.args = r.words(b.keys, b.args)
+	}
+	sent := time.Now()
+	reply, err := g.c.run(g.script, b.keys, b.args).ToArray()
+	clear(b.keys)
+	clear(b.args)
+	batches.Put(b)
+	if err == nil && len(reply) != 4*len(some) {
+		err = fmt.Errorf("%d values in reply to %d requests", len(reply), len(some))
+	}
+	if _, said := rueidis.IsRedisErr(err); said && len(some) > 1 {
+		for i := range some {
+			g.run(some[i : i+1])
+		}
+		return
+	}
+	for i, r := range some {
+		if err != nil {
+			r.answered(sent, nil, err)
+			continue
+		}
+		r.answered(sent, reply[4*i:4*i+4], reply[4*i].Error())
+	}
+}
+
+// number returns a number of a reply, 0 if it is none.
+func number(m rueidis.RedisMessage) int64 {
+	n, _ := m.AsInt64()
+	return n
+}
