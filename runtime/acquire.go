@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/hub"
@@ -33,13 +35,35 @@ type waiter struct {
 	wake  chan struct{} // one token: there is a reason to ask
 	lease *Lease        // what it is given
 	place place         // in the contest
-	asks  int           // requests of it under way, guarded by the contest
+	asks  atomic.Int32  // requests of it under way
 
-	patient bool // nothing but an answer can end its first request
+	patient bool // nothing but an answer can end a request of it
 }
 
+var waiters = sync.Pool{New: func() any {
+	return &waiter{news: make(chan news, 4), wake: make(chan struct{}, 1)}
+}}
+
 func newWaiter(l *Lease, cfg lockConfig) *waiter {
-	return &waiter{terms: cfg.terms, limit: cfg.maxHold, once: cfg.wait == 0, lease: l, news: make(chan news, 4), wake: make(chan struct{}, 1)}
+	w := waiters.Get().(*waiter)
+	w.terms, w.limit, w.once, w.lease = cfg.terms, cfg.maxHold, cfg.wait == 0, l
+	return w
+}
+
+// recycle lets another call use w, which is in no contest any more, unless a request still knows it. A
+// poke that comes late makes that call ask once too often.
+func (w *waiter) recycle() {
+	if w.asks.Load() > 0 {
+		return
+	}
+	for len(w.news) > 0 {
+		<-w.news
+	}
+	for len(w.wake) > 0 {
+		<-w.wake
+	}
+	w.place, w.lease, w.patient = place{}, nil, false
+	waiters.Put(w)
 }
 
 // poke tells w that there is a reason to ask. It does not block.
@@ -82,34 +106,56 @@ const pollUnheard = 500 * time.Millisecond
 // patience is for how long at least one who waits puts up with a Redis that does not answer.
 const patience = 30 * time.Second
 
+// An attempt is one call that acquires, as hooks and statistics see it.
+type attempt struct {
+	c       *Client
+	op      string
+	kind    string
+	key     string
+	start   time.Time
+	ctx     context.Context
+	waiting bool
+}
+
+// begin returns the context of the call.
+func (a *attempt) begin(ctx context.Context) context.Context {
+	if hook := a.c.opts.Hooks.AcquireStart; hook != nil {
+		ctx = hook(ctx, AcquireEvent{Kind: a.kind, Key: a.key})
+	}
+	a.start, a.ctx = time.Now(), ctx
+	return ctx
+}
+
+// waits notes that the call has to wait for others.
+func (a *attempt) waits() {
+	a.waiting = true
+	a.c.counts.waiting.Add(1)
+	if hook := a.c.opts.Hooks.Waiting; hook != nil {
+		hook(a.ctx, AcquireEvent{Kind: a.kind, Key: a.key})
+	}
+}
+
+// end returns err with what the call was about.
+func (a *attempt) end(ctx context.Context, token int64, err error) error {
+	if a.waiting {
+		a.c.counts.waiting.Add(-1)
+	}
+	if err != nil {
+		err = &Error{Op: a.op, Key: a.key, Err: err}
+	}
+	if hook := a.c.opts.Hooks.AcquireEnd; hook != nil {
+		hook(ctx, AcquireEvent{Kind: a.kind, Key: a.key, Waited: time.Since(a.start), Token: token, Err: err})
+	}
+	return err
+}
+
 // acquiring runs a call that acquires, tells the hooks of it and says in its error what failed.
 // The call says when it begins to wait, and returns the fencing token, if there is one.
 func (c *Client) acquiring(ctx context.Context, op, kind, key string, acquire func(ctx context.Context, waiting func()) (int64, error)) error {
-	event := AcquireEvent{Kind: kind, Key: key}
-	hooks := &c.opts.Hooks
-	start := time.Now()
-	if hooks.AcquireStart != nil {
-		ctx = hooks.AcquireStart(ctx, event)
-	}
-	waits := false
-	token, err := acquire(ctx, func() {
-		waits = true
-		c.counts.waiting.Add(1)
-		if hooks.Waiting != nil {
-			hooks.Waiting(ctx, event)
-		}
-	})
-	if waits {
-		c.counts.waiting.Add(-1)
-	}
-	if err != nil {
-		err = &Error{Op: op, Key: key, Err: err}
-	}
-	if hooks.AcquireEnd != nil {
-		event.Waited, event.Token, event.Err = time.Since(start), token, err
-		hooks.AcquireEnd(ctx, event)
-	}
-	return err
+	a := attempt{c: c, op: op, kind: kind, key: key}
+	ctx = a.begin(ctx)
+	token, err := acquire(ctx, a.waits)
+	return a.end(ctx, token, err)
 }
 
 // await is the one wait loop. It returns nil once w was given what it wants. After an error

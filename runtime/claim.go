@@ -88,7 +88,7 @@ func (h *home) ask(w *waiter) {
 		return // it was given what it wants a moment ago
 	}
 	h.busy++
-	w.asks++
+	w.asks.Add(1)
 	cl := h.claimFor(w.terms)
 	cl.asking, cl.look = true, false
 	a := askings.Get().(*asking)
@@ -149,7 +149,7 @@ func (h *home) settle(a *asking, sent time.Time, reply refusal, err error) (rest
 	defer h.mu.Unlock()
 	w, cl, t := a.w, a.cl, a.terms
 	h.busy--
-	w.asks--
+	w.asks.Add(-1)
 	cl.asking = false
 	if cl.settled != nil {
 		// It was handed over while we asked, and is not given back before this.

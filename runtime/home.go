@@ -97,6 +97,7 @@ type hold struct {
 
 	// Guarded by home.mu.
 	leases []*Lease      // of the present holder: one, and one more for each reentry
+	one    [1]*Lease     // room for the first
 	limit  time.Duration // of the present holder: WithMaxHold, or 0
 	tokens tokens        // what is left of them
 	passed int           // times it went to another goroutine without a word to Redis
@@ -171,7 +172,8 @@ func (h *home) leave(w *waiter) {
 	h.mu.Lock()
 	if w.place.granted {
 		h.mu.Unlock()
-		h.c.spawn(func() { _ = w.lease.hold.unlock(w.lease) })
+		l := w.lease
+		h.c.spawn(func() { _ = l.hold.unlock(l) })
 		return
 	}
 	var rest func()
@@ -319,6 +321,7 @@ func (h *home) take(cl *claim, t terms, from time.Time, ttl time.Duration) *hold
 	hd := h.newHold()
 	hd.home, hd.claim, hd.terms, hd.since = h, cl, t, time.Now()
 	hd.wanted, hd.tokens = cl.wanted, cl.tokens
+	hd.leases = hd.one[:0]
 	hd.guard = watchdog.Lease{
 		Kind:  kindMutex,
 		Key:   h.key,
@@ -355,13 +358,14 @@ func (h *home) give(w *waiter) {
 		}
 		h.c.watchdog.Limit(&h.hold.guard, at)
 	}
-	w.news <- news{kind: given}
-	if w.lease.owner == nil {
+	owner := w.lease.owner
+	w.news <- news{kind: given} // from here on w may be somebody else's
+	if owner == nil {
 		return
 	}
 	for v := h.queue.first; v != nil; { // who is of one owner enters together
 		next := v.place.after
-		if v.lease.owner == w.lease.owner {
+		if v.lease.owner == owner {
 			h.queue.remove(v)
 			v.place.granted = true
 			h.attach(h.hold, v.lease)

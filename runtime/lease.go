@@ -37,7 +37,6 @@ type tenure struct {
 	kind   string
 	key    string
 	ctx    leaseContext
-	cancel context.CancelCauseFunc
 	began  time.Time             // when it was granted
 	guard  *watchdog.Lease       // set when it begins
 	cause  atomic.Pointer[error] // why it ended, nil before
@@ -60,8 +59,7 @@ func newLease(c *Client, kind, key string, parent context.Context) *Lease {
 // prepare makes t one that has not begun.
 func (t *tenure) prepare(c *Client, kind, key string, parent context.Context) {
 	t.client, t.kind, t.key = c, kind, key
-	t.ctx.tenure = t
-	t.ctx.Context, t.cancel = context.WithCancelCause(parent)
+	t.ctx.tenure, t.ctx.parent = t, parent
 }
 
 // begin makes l a lease of hd, which guard guards.
@@ -73,11 +71,16 @@ func (l *Lease) begin(hd holding, guard *watchdog.Lease) {
 
 // end ends t, once, and tells those who are to know.
 func (t *tenure) end(cause error) {
-	if !t.cause.CompareAndSwap(nil, &cause) {
-		t.cancel(*t.cause.Load()) // if whoever was first has not got round to it
+	why := &causeReleased
+	if cause != ErrReleased { //nolint:errorlint // this very one, which is nearly all, costs no memory
+		other := cause
+		why = &other
+	}
+	if !t.cause.CompareAndSwap(nil, why) {
+		t.ctx.cancel(*t.cause.Load()) // if whoever was first has not got round to it
 		return
 	}
-	t.cancel(cause)
+	t.ctx.cancel(cause)
 	if errors.Is(cause, ErrLost) {
 		t.client.counts.losses.Add(1)
 	}
@@ -219,48 +222,95 @@ func (l *Lease) do(ctx context.Context, fn func(ctx context.Context) error) (err
 	return fn(l.Context())
 }
 
-// leaseContext is the context of a tenure. It knows its lease, for reentry, and looks at the clock
-// when asked for its error.
-type leaseContext struct {
-	context.Context
+// causeReleased is the cause of most ends.
+var causeReleased = ErrReleased
 
+// leaseContext is the context of a tenure. It knows its lease, for reentry, and looks at the clock
+// when asked for its error. Nearly all that a context of the standard library needs to be is made when
+// somebody asks for it: for who does not, that is half of what a lease costs.
+type leaseContext struct {
+	parent context.Context
 	tenure *tenure
 	lease  *Lease // nil if there is no reentry
+	made   atomic.Pointer[cancelContext]
 }
 
+// A cancelContext is a context of the standard library and what ends it.
+type cancelContext struct {
+	context.Context
+	cancel context.CancelCauseFunc
+}
+
+// make returns the context that ends with the tenure, always the same one.
+func (x *leaseContext) make() context.Context {
+	if made := x.made.Load(); made != nil {
+		return made.Context
+	}
+	mine := new(cancelContext)
+	mine.Context, mine.cancel = context.WithCancelCause(x.parent)
+	if !x.made.CompareAndSwap(nil, mine) {
+		mine.cancel(nil)
+		return x.made.Load().Context
+	}
+	if cause := x.tenure.ended(); cause != nil { // before it could be seen
+		mine.cancel(cause)
+	}
+	return mine.Context
+}
+
+// cancel ends the context, if there is one. Who makes it later looks for the cause.
+func (x *leaseContext) cancel(cause error) {
+	if made := x.made.Load(); made != nil {
+		made.cancel(cause)
+	}
+}
+
+func (x *leaseContext) Deadline() (time.Time, bool) { return x.parent.Deadline() }
+
+func (x *leaseContext) Done() <-chan struct{} { return x.make().Done() }
+
 func (x *leaseContext) Err() error {
-	if x.Context.Err() == nil {
+	if x.made.Load() == nil && x.tenure.Err() == nil && x.parent.Err() == nil {
+		return nil
+	}
+	ctx := x.make() // it decides which end was first
+	if ctx.Err() == nil {
 		_ = x.tenure.Err()
 	}
-	return x.Context.Err()
+	return ctx.Err()
 }
 
 func (x *leaseContext) Value(key any) any {
-	if l := x.lease; l != nil {
-		switch key := key.(type) {
-		case leaseKey:
-			if key.client == l.client && key.key == l.key {
-				return l
-			}
-		case tokenKey:
-			if l.token != 0 {
-				return l.token
-			}
+	switch key.(type) {
+	case leaseKey:
+		if x.lease != nil {
+			return x
 		}
+	case tokenKey:
+		if x.lease != nil && x.lease.token != 0 {
+			return x.lease.token
+		}
+	case *int: // by one of these the standard library asks for the context that ends, to look for its cause
+		return x.make().Value(key)
 	}
-	return x.Context.Value(key)
+	return x.parent.Value(key)
 }
 
-// leaseKey asks a context for the innermost lease of a key of a client.
-type leaseKey struct {
-	client *Client
-	key    string
-}
+// leaseKey asks a context for the innermost one of a lease.
+type leaseKey struct{}
 
 // leaseFrom returns the innermost lease of key that ctx is under, or nil.
 func leaseFrom(ctx context.Context, c *Client, key string) *Lease {
-	l, _ := ctx.Value(leaseKey{c, key}).(*Lease)
-	return l
+	for {
+		x, _ := ctx.Value(leaseKey{}).(*leaseContext)
+		switch {
+		case x == nil:
+			return nil
+		case x.lease.client == c && x.lease.key == key:
+			return x.lease
+		}
+		ctx = x.parent
+	}
 }
 
 // bounded runs send beside the caller, who returns when ctx ends or Options.OpTimeout is over.

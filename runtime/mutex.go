@@ -89,15 +89,14 @@ func (m *Mutex) ForceUnlock(ctx context.Context) (bool, error) {
 }
 
 // lock is every way to lock.
-func (m *Mutex) lock(ctx context.Context, op string, opts []LockOption) (lease *Lease, err error) {
-	err = m.c.acquiring(ctx, op, kindMutex, m.key, func(ctx context.Context, waiting func()) (int64, error) {
-		var err error
-		if lease, err = m.acquire(ctx, opts, waiting); err != nil {
-			return 0, err
-		}
-		return lease.token, nil
-	})
-	return lease, err
+func (m *Mutex) lock(ctx context.Context, op string, opts []LockOption) (*Lease, error) {
+	a := attempt{c: m.c, op: op, kind: kindMutex, key: m.key}
+	ctx = a.begin(ctx)
+	lease, err := m.acquire(ctx, opts, a.waits)
+	if err != nil {
+		return nil, a.end(ctx, 0, err)
+	}
+	return lease, a.end(ctx, lease.token, nil)
 }
 
 func (m *Mutex) acquire(ctx context.Context, opts []LockOption, waiting func()) (*Lease, error) {
@@ -117,7 +116,6 @@ func (m *Mutex) acquire(ctx context.Context, opts []LockOption, waiting func()) 
 	}
 	h, err := m.c.enter(m.key)
 	if err != nil {
-		l.cancel(err)
 		return nil, err
 	}
 	defer m.c.exit(h)
@@ -125,6 +123,8 @@ func (m *Mutex) acquire(ctx context.Context, opts []LockOption, waiting func()) 
 		return l.entered(cfg)
 	}
 	w := newWaiter(l, cfg)
+	w.patient = cfg.wait == UntilDone && ctx.Done() == nil
+	defer w.recycle()
 	start := time.Now()
 	err = m.c.await(ctx, h, w, cfg, waiting)
 	if err == nil && ctx.Err() != nil {
@@ -132,7 +132,6 @@ func (m *Mutex) acquire(ctx context.Context, opts []LockOption, waiting func()) 
 	}
 	if err != nil {
 		h.leave(w)
-		l.cancel(err)
 		return nil, err
 	}
 	m.c.counts.waited(l.began.Sub(start))

@@ -145,6 +145,9 @@ type terms struct {
 }
 
 func (c *Client) configure(base, call []LockOption) (lockConfig, error) {
+	if len(base)+len(call) == 0 {
+		return lockConfig{wait: UntilDone, terms: terms{ttl: c.opts.Watchdog, renew: true}}, nil
+	}
 	cfg := lockConfig{wait: UntilDone, terms: terms{ttl: c.opts.Watchdog, renew: true}}
 	for _, o := range base {
 		o.applyLock(&cfg)
