@@ -146,6 +146,15 @@ func everyStep(t *testing.T, server *redistest.RedisServer, url string) string {
 		_, err := two.Mutex(key).ForceUnlock(ctx)
 		r.add("force unlock", err)
 	}
+	// What happens to the key is told long before it would be renewed.
+	if lease := hold(); lease != nil {
+		server.Do("DEL", key)
+		select {
+		case <-lease.Context().Done():
+		case <-ctx.Done():
+			r.add("be told", ctx.Err())
+		}
+	}
 	// One waits for Redisson on the channel of the lock, and goes on listening for a moment.
 	server.Do("DEL", key)
 	server.Do("HSET", key, "346e9d1f-5700-4e29-a992-43bf29f83528:1", "1")

@@ -18,8 +18,9 @@ import (
 )
 
 // renewBatch is how many locks one script renews: enough to make the round trip cheap, few
-// enough that the server is not kept from others for longer than a fraction of a millisecond.
-const renewBatch = 128
+// enough that the server is not kept from others for longer than a fraction of a millisecond. It
+// remembers all keys of the script at each read of one, where it is to tell of changes.
+const renewBatch = 64
 
 // A Client grants leases on one Redis deployment, renews them all from one goroutine and hears
 // of releases on one subscription connection. One per process is usual. It is safe for
@@ -39,6 +40,7 @@ type Client struct {
 
 	loading  sync.Mutex // held while loading them
 	watchdog *watchdog.Watchdog
+	tracker  tracker
 	hub      *hub.Hub
 	switchboard
 	acquires, releases *gatherer
@@ -105,6 +107,12 @@ func New(rc rueidis.Client, opts Options) (*Client, error) {
 	c.releases = newGatherer(c, scripts.Release, messageUnlocked, publish, millis(claimLease))
 	c.watchdogMillis, c.keepTokens = millis(opts.Watchdog), millis(max(0, opts.TokenTTL))
 	c.watchdog = watchdog.New(c.renew, renewBatch, c.renewed)
+	c.tracker.c = c
+	if opts.Tracking == TrackingOff {
+		c.tracker.closed = true
+	} else {
+		c.watchdog.First(firstLook)
+	}
 	c.hub = newHub(c)
 	return c, nil
 }
@@ -214,6 +222,7 @@ func (c *Client) Close() error {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
+		c.tracker.close()
 		c.watchdog.Close()
 		c.hub.Close()
 		<-c.idle
@@ -346,11 +355,14 @@ func newUUID() string {
 func (c *Client) renew(leases []*watchdog.Lease, ttls []time.Duration) ([]bool, error) {
 	keys := make([]string, len(leases))
 	args := make([]string, 0, 2*len(leases))
+	patience := leases[0].TTL
 	for i, l := range leases {
+		patience = min(patience, l.TTL)
 		keys[i] = l.Key
 		args = append(args, l.Owner, millis(ttls[i]))
 	}
-	replies, err := c.run(scripts.Renew, keys, args).AsIntSlice()
+	// Half of what the watchdog waits for an answer: when it tries again it is over.
+	replies, err := c.tracker.run(scripts.Renew, keys, args, patience/24).AsIntSlice()
 	if err != nil {
 		return nil, err
 	}

@@ -27,7 +27,8 @@
 //     time, the key is gone or somebody took it, ends its context with a cause matching [ErrLost]
 //     that says why, before anybody else can be granted the key for want of renewal. A key that was
 //     taken by force is told of at once, one that a restarted server forgot when the connection is
-//     back, one that was deleted by hand at the next renewal.
+//     back. One that was deleted, flushed, evicted or overwritten behind the holder's back is told of
+//     within milliseconds where the server tells of it, see Told of changes, else at the next renewal.
 //  3. Outcomes are three: yes, no and unknown. A reply that gets lost leaves no key held by nobody
 //     for longer than it takes to withdraw the request, counts no hold twice, and takes nobody
 //     else's lock away. Every script may be sent twice.
@@ -70,6 +71,24 @@
 //
 // The list and the channel are hints; the truth is the lock, and every waiter asks again when the lease
 // that it was told of is over and whenever its subscription was renewed.
+//
+// # Told of changes
+//
+// A lease that is held for 10ms is asked about once, and renewed from then on, over a connection with
+// CLIENT TRACKING: the server tells there when anybody else changes the key. Whether the lease is lost is
+// asked then, at once, so a false alarm costs a request and nothing else, and an expiry that somebody has
+// shortened is mended. From the second alarm between two renewals on, asking waits for 10ms, then for
+// twice as long each time, lest an alarm that does not end costs as much as it can.
+//
+// When the connection breaks, everything held is renewed at once, over the connection for all commands,
+// and again when there is another one. One that is mute is not waited for. Where there is none, because
+// the server is older than Redis 6, has no CLIENT TRACKING or does not permit it, or because the
+// connection does not speak RESP3, a change is noticed at the next renewal: after a third of the
+// watchdog time at most, and not at all on a lease of fixed length. [Options.Logger] is told, once. A
+// server that refused is asked again every minute while something is held. One before Redis 7.0.5 tells
+// of our own renewals too, so that each costs one more request.
+//
+// A lock that is held for less than 10ms costs nothing more than without.
 //
 // # What is in Redis
 //

@@ -46,6 +46,7 @@ func newSplitWithin(t *testing.T, opts lockrt.Options, timeout time.Duration) *s
 	s := &split{server: redistest.Server(t), key: "k"}
 	s.commands, s.messages = redistest.Proxy(t, s.server.Addr()), redistest.Proxy(t, s.server.Addr())
 	opts.Hooks, s.waiting, _ = watch()
+	opts.Tracking = lockrt.TrackingOff // or renewals would be sent with the messages
 	s.client = splitClient(t, s.commands, s.messages, opts, timeout)
 	t.Cleanup(func() {
 		s.commands.Deliver()

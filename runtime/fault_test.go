@@ -59,16 +59,16 @@ func (l *line) seen(s *scripts.Script) <-chan struct{} {
 }
 
 // until returns once a condition holds that only the server knows.
-func until(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	over := patient(t)
+func until(tb testing.TB, what string, holds func() bool) {
+	tb.Helper()
+	over := patient(tb)
 	poll := time.NewTicker(5 * time.Millisecond)
 	defer poll.Stop()
 	for !holds() {
 		select {
 		case <-poll.C:
 		case <-over.Done():
-			require.Fail(t, "waited too long until "+what)
+			require.Fail(tb, "waited too long until "+what)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -55,7 +56,7 @@ func (m *monitor) until(mark string) (commands []string) {
 }
 
 // TestMonitor looks at a run of three processes from outside: after the start, in which each loads the
-// scripts and begins to listen, nothing is sent but the hashes of scripts.
+// scripts, begins to listen and has the server tell of changes, nothing is sent but the hashes of scripts.
 func TestMonitor(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
@@ -83,6 +84,9 @@ func TestMonitor(t *testing.T) {
 		return &wg
 	}
 
+	for i, c := range clients { // so that each has its connection on which it is told of changes
+		unharmed(t, hold(t, server, c, unrenewed, strconv.Itoa(i))...)
+	}
 	first, err := clients[0].Mutex("k").Lock(patient(t))
 	require.NoError(t, err)
 	starting := contend(1)

@@ -24,6 +24,22 @@ const (
 // keeps a duration below a millisecond from becoming the 0 that deletes a key.
 const minLease = 100 * time.Millisecond
 
+// Tracking says how a [Client] learns that somebody changed a key that it holds.
+type Tracking int
+
+const (
+	// TrackingAuto has the server tell of it, where it can: Redis from 6.0 on, and Valkey,
+	// over a connection that speaks RESP3, which is rueidis' default. Elsewhere it is
+	// TrackingOff.
+	//
+	// It takes one more connection, made when a lease is held for 10ms, and one more small
+	// request for each lease that is held that long. Shorter ones cost nothing.
+	TrackingAuto Tracking = iota
+
+	// TrackingOff leaves it to the next renewal to find out.
+	TrackingOff
+)
+
 // Options configures a [Client]. The zero value is ready to use.
 type Options struct {
 	// Watchdog is how long a lock outlives a holder that crashed. It is renewed every
@@ -47,6 +63,10 @@ type Options struct {
 	// when the counter is gone. A counter that Java made is kept for ever in any case. Defaults to
 	// 10m, at least 1s.
 	TokenTTL time.Duration
+
+	// Tracking says how the loss of a key that was deleted, flushed, evicted or overwritten
+	// is noticed: by default the server tells of it, within milliseconds, where it can.
+	Tracking Tracking
 
 	// Logger is told what no caller can be told, such as a subscription that fails.
 	// Defaults to none.
@@ -73,6 +93,8 @@ func (o Options) withDefaults() (Options, error) {
 		return o, fmt.Errorf("lockgen: Options.OpTimeout: %w: %v is negative", ErrBadOption, o.OpTimeout)
 	case o.TokenTTL < time.Second && o.TokenTTL != Forever:
 		return o, fmt.Errorf("lockgen: Options.TokenTTL: %w: %v is shorter than 1s", ErrBadOption, o.TokenTTL)
+	case o.Tracking != TrackingAuto && o.Tracking != TrackingOff:
+		return o, fmt.Errorf("lockgen: Options.Tracking: %w: %d is neither TrackingAuto nor TrackingOff", ErrBadOption, o.Tracking)
 	case o.Cohort < 0:
 		return o, fmt.Errorf("lockgen: Options.Cohort: %w: %d is negative", ErrBadOption, o.Cohort)
 	}

@@ -16,21 +16,32 @@ import (
 // Scripts are preloaded before the first call. A server that forgot them, because it was
 // restarted, failed over or flushed, is given them again.
 func (c *Client) run(s *scripts.Script, keys, args []string) rueidis.RedisResult {
+	return c.runOn(c.rc, s, keys, args)
+}
+
+// runOn is run over a connection, or the connections, of the same server.
+func (c *Client) runOn(rc sender, s *scripts.Script, keys, args []string) rueidis.RedisResult {
 	loaded := c.loads.Load()
 	if loaded == 0 {
 		loaded = c.load(loaded)
 	}
-	reply := c.rc.Do(context.Background(), c.evalsha(s, keys, args))
+	reply := rc.Do(context.Background(), c.evalsha(s, keys, args))
 	if !missing(reply) {
 		return reply
 	}
 	c.load(loaded)
-	reply = c.rc.Do(context.Background(), c.evalsha(s, keys, args))
+	reply = rc.Do(context.Background(), c.evalsha(s, keys, args))
 	for try := 0; missing(reply) && try < 10; try++ {
 		// It was flushed again. What is sent together is run together, nearly always.
-		reply = c.rc.DoMulti(context.Background(), c.rc.B().ScriptLoad().Script(s.Source).Build(), c.evalsha(s, keys, args))[1]
+		reply = rc.DoMulti(context.Background(), c.rc.B().ScriptLoad().Script(s.Source).Build(), c.evalsha(s, keys, args))[1]
 	}
 	return reply
+}
+
+// A sender is a client or one connection of it.
+type sender interface {
+	Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult
+	DoMulti(ctx context.Context, multi ...rueidis.Completed) []rueidis.RedisResult
 }
 
 // missing reports whether the server did not know the script.

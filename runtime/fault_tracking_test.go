@@ -1,0 +1,481 @@
+package runtime_test
+
+import (
+	"context"
+	"log/slog"
+	"regexp"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/locktest/embedded"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+	"github.com/lockgen/lockgen/scripts"
+)
+
+// This file changes keys behind their holders' backs. What is told while a test runs is told because
+// the server said so: the first renewal would be later than a test waits.
+
+// unrenewed is a lock that is neither renewed nor expires while a test runs.
+var unrenewed = lockrt.WithWatchdog(6 * patience)
+
+// hold locks the keys and returns when the server watches them all.
+func hold(t *testing.T, server *redistest.RedisServer, c *lockrt.Client, opt lockrt.LockOption, keys ...string) []*lockrt.Lease {
+	t.Helper()
+	leases := make([]*lockrt.Lease, len(keys))
+	for i, key := range keys {
+		var err error
+		leases[i], err = c.Mutex(key).Lock(patient(t), opt)
+		require.NoError(t, err)
+	}
+	watches(t, server, len(keys))
+	return leases
+}
+
+var trackedKeys = regexp.MustCompile(`tracking_total_keys:(\d+)`)
+
+// watches returns when the server watches n keys.
+func watches(tb testing.TB, server *redistest.RedisServer, n int) {
+	tb.Helper()
+	until(tb, "the server watches "+strconv.Itoa(n)+" keys", func() bool {
+		info, err := server.Do("INFO", "stats").ToString()
+		require.NoError(tb, err)
+		return trackedKeys.FindStringSubmatch(info)[1] == strconv.Itoa(n)
+	})
+}
+
+// told returns when a lease is lost because Redis does not have it any more.
+func told(t *testing.T, lease *lockrt.Lease) {
+	t.Helper()
+	receive(t, lease.Context().Done(), "the loss to be told")
+	require.ErrorIs(t, context.Cause(lease.Context()), lockrt.ErrLost)
+	require.ErrorContains(t, lease.Err(), "deleted, expired or taken by somebody else")
+}
+
+// unharmed shows that leases are still held, and gives them back.
+func unharmed(t *testing.T, leases ...*lockrt.Lease) {
+	t.Helper()
+	for _, lease := range leases {
+		require.NoError(t, lease.Err())
+		require.NoError(t, lease.Unlock(t.Context()))
+	}
+}
+
+// changes are ways in which somebody else ends a hold.
+func changes() map[string][][]string {
+	return map[string][][]string{
+		"deleted":        {{"DEL", "k"}},
+		"unlinked":       {{"UNLINK", "k"}},
+		"owner removed":  {{"EVAL", "return redis.call('hdel', KEYS[1], redis.call('hkeys', KEYS[1])[1])", "1", "k"}},
+		"overwritten":    {{"SET", "k", "x"}},
+		"somebody's":     {{"EVAL", "redis.call('del', KEYS[1]) return redis.call('hset', KEYS[1], '0b5d8a0e-1111-2222-3333-444444444444:7', 1)", "1", "k"}},
+		"renamed":        {{"RENAME", "k", "l"}},
+		"moved":          {{"MOVE", "k", "1"}},
+		"expired":        {{"EVAL", "return redis.call('pexpireat', KEYS[1], 1)", "1", "k"}},
+		"flushed":        {{"FLUSHALL"}},
+		"database":       {{"FLUSHDB"}},
+		"asynchronously": {{"FLUSHALL", "ASYNC"}},
+	}
+}
+
+func TestTracking_LossIsToldBeforeTheNextRenewal(t *testing.T) {
+	t.Parallel()
+	for kind, opt := range map[string]lockrt.LockOption{"renewed": unrenewed, "fixed": lockrt.WithLease(6 * patience)} {
+		for name, change := range changes() {
+			t.Run(kind+", "+name, func(t *testing.T) {
+				t.Parallel()
+				server := redistest.Server(t)
+				c := clientOf(t, server.URL(), lockrt.Options{})
+				lease := hold(t, server, c, opt, "k")[0]
+				for _, cmd := range change {
+					server.Do(cmd...)
+				}
+				told(t, lease)
+				require.ErrorIs(t, lease.Unlock(t.Context()), lockrt.ErrLost)
+				until(t, "it is not counted any more", func() bool { return c.Stats().Held == 0 })
+				// What the others did is theirs, and the key can be locked again when it is free.
+				server.Do("FLUSHALL")
+				again, err := c.Mutex("k").Lock(patient(t))
+				require.NoError(t, err)
+				unharmed(t, again)
+				require.Zero(t, number(t, server, "DBSIZE"))
+			})
+		}
+	}
+}
+
+func TestTracking_OnlyThatLeaseIsLost(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	var renewals int
+	c := clientOf(t, server.URL(), lockrt.Options{Hooks: lockrt.Hooks{Renewed: func(lockrt.RenewEvent) { renewals++ }}})
+	leases := hold(t, server, c, unrenewed, "a", "b", "c")
+	server.Do("DEL", "b")
+	told(t, leases[1])
+	unharmed(t, leases[0], leases[2])
+	require.NoError(t, c.Close())
+	require.LessOrEqual(t, renewals, 3, "what was held when the connection was made; nothing was renewed for the change")
+}
+
+// TestTracking_AHoldThatIsChangedAndStaysIsKept changes what does not end a hold.
+func TestTracking_AHoldThatIsChangedAndStaysIsKept(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	c := clientOf(t, server.URL(), lockrt.Options{})
+	lease := hold(t, server, c, unrenewed, "k")[0]
+	for _, cmd := range [][]string{
+		{"PEXPIRE", "k", "60000"}, // shorter than it was granted for
+		{"PERSIST", "k"},          // for ever
+		{"HSET", "k", "other", "1"},
+	} {
+		server.Do(cmd...)
+		until(t, "its expiry is what was granted, after "+cmd[0], func() bool {
+			ttl := number(t, server, "PTTL", "k")
+			return ttl > lease.Until().Sub(time.Now()).Milliseconds() && ttl <= (6*patience).Milliseconds()
+		})
+		watches(t, server, 1)
+	}
+	server.Do("HDEL", "k", "other")
+	watches(t, server, 1)
+	unharmed(t, lease)
+}
+
+func TestTracking_Evicted(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	c := clientOf(t, server.URL(), lockrt.Options{})
+	lease := hold(t, server, c, unrenewed, "k")[0]
+	server.Do("CONFIG", "SET", "maxmemory-policy", "allkeys-random")
+	server.Do("CONFIG", "SET", "maxmemory", "1")
+	_, _ = server.Try("SET", "other", "x") // what makes room
+	told(t, lease)
+	server.Do("CONFIG", "SET", "maxmemory", "0")
+	require.ErrorIs(t, lease.Unlock(t.Context()), lockrt.ErrLost)
+}
+
+// TestTracking_ServerComesBackEmpty has nothing but the connection to tell.
+func TestTracking_ServerComesBackEmpty(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	c := clientOf(t, server.URL(), lockrt.Options{})
+	leases := hold(t, server, c, unrenewed, "a", "b")
+	fixed, err := c.Mutex("c").Lock(patient(t), lockrt.WithLease(6*patience))
+	require.NoError(t, err)
+	watches(t, server, 3)
+	server.Kill()
+	server.Restart()
+	for _, lease := range append(leases, fixed) {
+		told(t, lease)
+		require.ErrorIs(t, lease.Unlock(t.Context()), lockrt.ErrLost)
+	}
+	again := hold(t, server, c, unrenewed, "a")
+	server.Do("DEL", "a")
+	told(t, again[0])
+}
+
+// kill has the server close the connection that it tells of changes.
+func kill(t *testing.T, server *redistest.RedisServer) {
+	t.Helper()
+	id := watcher(t, server)
+	require.NotEmpty(t, id, "there is none")
+	server.Do("CLIENT", "KILL", "ID", id)
+}
+
+var tracking = regexp.MustCompile(`(?m)^id=(\d+) .* flags=\w*t\w* `)
+
+// watcher returns the id of the connection that is told of changes, or "".
+func watcher(tb testing.TB, server *redistest.RedisServer) string {
+	tb.Helper()
+	list, err := server.Do("CLIENT", "LIST").ToString()
+	require.NoError(tb, err)
+	if found := tracking.FindStringSubmatch(list); found != nil {
+		return found[1]
+	}
+	return ""
+}
+
+func TestTracking_ConnectionIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	log := &logbook{lines: make(chan string, 1000)}
+	c := clientOf(t, server.URL(), lockrt.Options{Logger: slog.New(slog.NewTextHandler(log, nil))})
+	leases := hold(t, server, c, unrenewed, "a", "b")
+	for range 3 {
+		kill(t, server)
+		require.Contains(t, receive(t, log.lines, "the log to say so"), "the server does not tell of changes")
+		require.Contains(t, receive(t, log.lines, "the log to say so"), "the server tells of changes to held keys again")
+		watches(t, server, 2)
+	}
+	server.Do("DEL", "a")
+	told(t, leases[0])
+	unharmed(t, leases[1])
+	require.NoError(t, c.Close())
+	require.Empty(t, log.lines)
+}
+
+// TestTracking_ChangedWhileNobodyIsTold deletes a key when there is no connection to tell of it.
+func TestTracking_ChangedWhileNobodyIsTold(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	c := clientOf(t, server.URL(), lockrt.Options{})
+	leases := hold(t, server, c, unrenewed, "a", "b")
+	_, err := server.Do("EVAL", "return 1", "0").AsInt64()
+	require.NoError(t, err)
+	id := watcher(t, server)
+	rc := server.Client()
+	for _, reply := range rc.DoMulti(t.Context(),
+		rc.B().Multi().Build(),
+		rc.B().ClientKill().Id(must(strconv.ParseInt(id, 10, 64))).Build(),
+		rc.B().Del().Key("a").Build(),
+		rc.B().Exec().Build()) {
+		require.NoError(t, reply.Error())
+	}
+	told(t, leases[0])
+	unharmed(t, leases[1])
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// TestTracking_MuteConnectionCostsNoHold has the connection that is told of changes answer nothing any
+// more, while the other ones are well.
+func TestTracking_MuteConnectionCostsNoHold(t *testing.T) {
+	t.Parallel()
+	for what := range losses(nil) {
+		for how, mode := range modes() {
+			t.Run(what+" "+how, func(t *testing.T) {
+				t.Parallel()
+				server := redistest.Server(t)
+				proxy := redistest.Proxy(t, server.Addr())
+				renewed := make(chan error, 1000)
+				c := clientOf(t, proxy.URL(), lockrt.Options{Hooks: lockrt.Hooks{Renewed: func(e lockrt.RenewEvent) { renewed <- e.Err }}})
+				// So long that the connection's own timeouts do not matter, so short that a test can wait.
+				leases := hold(t, server, c, lockrt.WithWatchdog(1200*time.Millisecond), "a", "b")
+				drop := losses(proxy)[what](redistest.EvalSHA(scripts.Renew.SHA1), 1, mode)
+				receive(t, drop.Done(), "the connection to break")
+				for len(renewed) > 0 {
+					<-renewed
+				}
+				for range 2 * 6 { // longer than the trust lasts
+					require.NoError(t, receive(t, renewed, "a renewal"))
+				}
+				watches(t, server, 2)
+				for _, lease := range leases {
+					require.NoError(t, lease.Err())
+				}
+				server.Do("DEL", "a")
+				told(t, leases[0])
+				unharmed(t, leases[1])
+			})
+		}
+	}
+}
+
+func TestTracking_Refused(t *testing.T) {
+	t.Parallel()
+	for name, rules := range map[string][]string{
+		"tracking":          {"-client|tracking"},
+		"client altogether": {"-client"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Server(t)
+			server.Do(append([]string{"ACL", "SETUSER", "u", "on", ">pass", "~*", "&*", "+@all"}, rules...)...)
+			log := &logbook{lines: make(chan string, 1000)}
+			renewed := make(chan lockrt.RenewEvent, 1000)
+			c := clientOf(t, "redis://u:pass@"+server.Addr(), lockrt.Options{
+				Logger: slog.New(slog.NewTextHandler(log, nil)),
+				Hooks:  lockrt.Hooks{Renewed: func(e lockrt.RenewEvent) { renewed <- e }},
+			})
+			stays, err := c.Mutex("stays").Lock(patient(t), lockrt.WithWatchdog(600*time.Millisecond))
+			require.NoError(t, err)
+			goes, err := c.Mutex("goes").Lock(patient(t), lockrt.WithWatchdog(600*time.Millisecond))
+			require.NoError(t, err)
+			require.Contains(t, receive(t, log.lines, "the log to say so"), "NOPERM")
+			require.NoError(t, receive(t, renewed, "a renewal").Err)
+			server.Do("DEL", "goes")
+			told(t, goes)
+			for range 4 {
+				receive(t, renewed, "a renewal")
+			}
+			unharmed(t, stays)
+			require.Empty(t, log.lines, "said once")
+		})
+	}
+}
+
+// TestTracking_Impossible has what is the same to the client as [lockrt.TrackingOff].
+func TestTracking_Impossible(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	small, stop, err := embedded.Start()
+	require.NoError(t, err)
+	t.Cleanup(stop)
+	for name, test := range map[string]struct {
+		open  func(t *testing.T, opts lockrt.Options) *lockrt.Client
+		del   func(t *testing.T, key string)
+		lines int
+	}{
+		"off": {
+			open: func(t *testing.T, opts lockrt.Options) *lockrt.Client {
+				opts.Tracking = lockrt.TrackingOff
+				return clientOf(t, server.URL(), opts)
+			},
+			del: func(t *testing.T, key string) { server.Do("DEL", key) },
+		},
+		"embedded": {
+			open: func(t *testing.T, opts lockrt.Options) *lockrt.Client { return clientOf(t, small, opts) },
+			del: func(t *testing.T, key string) {
+				_, err := clientOf(t, small, lockrt.Options{}).Mutex(key).ForceUnlock(t.Context())
+				require.NoError(t, err)
+			},
+			lines: 1,
+		},
+		"RESP2": {
+			open: func(t *testing.T, opts lockrt.Options) *lockrt.Client {
+				rc := server.NewClient(func(o *rueidis.ClientOption) { o.AlwaysRESP2, o.DisableCache = true, true })
+				c, err := lockrt.New(rc, opts)
+				require.NoError(t, err)
+				t.Cleanup(func() { require.NoError(t, c.Close()) })
+				return c
+			},
+			del:   func(t *testing.T, key string) { server.Do("DEL", key) },
+			lines: 1,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			log := &logbook{lines: make(chan string, 1000)}
+			renewed := make(chan lockrt.RenewEvent, 1000)
+			c := test.open(t, lockrt.Options{
+				Logger: slog.New(slog.NewTextHandler(log, nil)),
+				Hooks:  lockrt.Hooks{Renewed: func(e lockrt.RenewEvent) { renewed <- e }},
+			})
+			stays, err := c.Mutex("stays").Lock(patient(t), lockrt.WithWatchdog(600*time.Millisecond))
+			require.NoError(t, err)
+			goes, err := c.Mutex("goes").Lock(patient(t), lockrt.WithWatchdog(600*time.Millisecond))
+			require.NoError(t, err)
+			require.NoError(t, receive(t, renewed, "a renewal").Err)
+			test.del(t, "goes")
+			told(t, goes)
+			for range 4 {
+				receive(t, renewed, "a renewal")
+			}
+			unharmed(t, stays)
+			require.Len(t, log.lines, test.lines)
+			require.Empty(t, watcher(t, server))
+		})
+	}
+}
+
+// TestTracking_SmallTable lets the server forget what it watches all the time, and say so.
+func TestTracking_SmallTable(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t, redistest.WithConfig("tracking-table-max-keys", "4"))
+	c := clientOf(t, server.URL(), lockrt.Options{})
+	var leases []*lockrt.Lease
+	for i := range 50 {
+		lease, err := c.Mutex("k"+strconv.Itoa(i)).Lock(patient(t), lockrt.WithWatchdog(3*time.Second))
+		require.NoError(t, err)
+		leases = append(leases, lease)
+	}
+	until(t, "there were false alarms", func() bool { return server.CommandStats()["evalsha"] > 50+20 })
+	for i, lease := range leases {
+		require.NoError(t, lease.Err())
+		if i%2 == 0 {
+			server.Do("DEL", lease.Key())
+		}
+	}
+	// What it forgets is looked at, less and less often, so a loss is told at the next renewal at the latest.
+	for i, lease := range leases {
+		if i%2 == 0 {
+			told(t, lease)
+		} else {
+			unharmed(t, lease)
+		}
+	}
+}
+
+// TestTracking_CachingClient has a client of the user's that tracks in another way by itself.
+func TestTracking_CachingClient(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	c, err := lockrt.New(server.NewClient(), lockrt.Options{})
+	require.NoError(t, err)
+	defer c.Close()
+	lease := hold(t, server, c, unrenewed, "k")[0]
+	server.Do("DEL", "k")
+	told(t, lease)
+}
+
+// TestTracking_HandedOver shows that what another process handed over is renewed long before a third of
+// the claim lease is over, and watched.
+func TestTracking_HandedOver(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	hooks, waiting, _ := watch()
+	renewed := make(chan lockrt.RenewEvent, 1000)
+	hooks.Renewed = func(e lockrt.RenewEvent) { renewed <- e }
+	one, two := clientOf(t, server.URL(), lockrt.Options{}), clientOf(t, server.URL(), lockrt.Options{Hooks: hooks})
+	other := hold(t, server, two, unrenewed, "other") // its connection is there
+	lease := hold(t, server, one, unrenewed, "k")[0]
+	for len(renewed) > 0 {
+		<-renewed
+	}
+	next := lockLater(patient(t), two.Mutex("k"), unrenewed)
+	receive(t, waiting, "the next one to wait")
+	start := time.Now()
+	require.NoError(t, lease.Unlock(t.Context()))
+	got := receive(t, next, "the lock")
+	require.NoError(t, got.err)
+	require.NoError(t, receive(t, renewed, "the renewal").Err)
+	require.Greater(t, got.lease.Until().Sub(start), 2*time.Second)
+	watches(t, server, 2)
+	server.Do("DEL", "k")
+	told(t, got.lease)
+	unharmed(t, other...)
+}
+
+// TestTracking_ShortHoldsCostNothing counts what is sent for locks that are held for a moment.
+func TestTracking_ShortHoldsCostNothing(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	c := clientOf(t, server.URL(), lockrt.Options{})
+	renewals := 0
+	for range 20 { // a machine that stops for 10 ms in the middle is not what is meant
+		server.Do("CONFIG", "RESETSTAT")
+		start := time.Now()
+		for range 10 {
+			lease, err := c.Mutex("k").Lock(patient(t))
+			require.NoError(t, err)
+			require.NoError(t, lease.Unlock(t.Context()))
+		}
+		if sent := server.CommandStats()["evalsha"]; sent == 20 {
+			require.Empty(t, watcher(t, server))
+			return
+		}
+		renewals++
+		require.Greater(t, time.Since(start), 10*time.Millisecond, "nothing was held for 10 ms, and yet something was asked")
+	}
+	require.Less(t, renewals, 20)
+}
+
+func TestTracking_CloseEndsTheConnection(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	rc := server.NewClient(func(o *rueidis.ClientOption) { o.DisableCache = true })
+	c, err := lockrt.New(rc, lockrt.Options{})
+	require.NoError(t, err)
+	lease := hold(t, server, c, unrenewed, "k")[0]
+	require.NotEmpty(t, watcher(t, server))
+	require.NoError(t, c.Close())
+	until(t, "the connection is gone", func() bool { return watcher(t, server) == "" })
+	require.NoError(t, lease.Unlock(t.Context()))
+}
