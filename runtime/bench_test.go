@@ -2,9 +2,11 @@ package runtime_test
 
 import (
 	"context"
+	"regexp"
 	"strconv"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
@@ -137,4 +139,97 @@ func share(b *testing.B, n int, make func(g int) func()) {
 		})
 	}
 	wg.Wait()
+}
+
+var trackings = map[string]lockrt.Tracking{"auto": lockrt.TrackingAuto, "off": lockrt.TrackingOff}
+
+// BenchmarkTracking shows what it costs that the server tells of changes: nothing for keys that are held
+// for a moment, one request for those that are held for longer, see "renewing" for many of them.
+func BenchmarkTracking(b *testing.B) {
+	open := func(b *testing.B, opts lockrt.Options) *lockrt.Client {
+		server := redistest.Server(b)
+		c := clientOf(b, server.URL(), opts)
+		lease, err := c.Mutex("warm").Lock(b.Context())
+		require.NoError(b, err)
+		if opts.Tracking == lockrt.TrackingAuto {
+			until(b, "the server tells of changes", func() bool { return watcher(b, server) != "" })
+		}
+		require.NoError(b, lease.Unlock(b.Context()))
+		b.ResetTimer()
+		return c
+	}
+	for _, goroutines := range []int{1, 16} {
+		for name, tracking := range trackings {
+			b.Run("cycle, goroutines="+strconv.Itoa(goroutines)+", "+name, func(b *testing.B) {
+				c := open(b, lockrt.Options{Tracking: tracking})
+				share(b, goroutines, func(g int) func() {
+					m := c.Mutex(strconv.Itoa(g))
+					return func() { cycle(b, b.Context(), m) }
+				})
+			})
+		}
+	}
+	// From deleting a key to the end of its lease's context.
+	b.Run("told", func(b *testing.B) {
+		server := redistest.Server(b)
+		c := clientOf(b, server.URL(), lockrt.Options{})
+		leases := make([]*lockrt.Lease, b.N)
+		for i := range leases {
+			var err error
+			leases[i], err = c.Mutex(strconv.Itoa(i)).Lock(b.Context())
+			require.NoError(b, err)
+		}
+		watches(b, server, b.N)
+		rc := server.Client()
+		b.ResetTimer()
+		for i := range leases {
+			require.NoError(b, rc.Do(b.Context(), rc.B().Del().Key(strconv.Itoa(i)).Build()).Error())
+			<-leases[i].Context().Done()
+		}
+	})
+	// Each operation is one more round of renewals of 10,000 locks. Commands are those per second that a
+	// watchdog of 30s makes of it, the server's time is for one such round.
+	for name, tracking := range trackings {
+		b.Run("renewing 10000, "+name, func(b *testing.B) {
+			const locks, watchdog = 10_000, 6 * time.Second
+			server := redistest.Server(b)
+			renewed := make(chan struct{}, 10*locks)
+			c := clientOf(b, server.URL(), lockrt.Options{Tracking: tracking, Watchdog: watchdog,
+				Hooks: lockrt.Hooks{Renewed: func(lockrt.RenewEvent) { renewed <- struct{}{} }}})
+			for i := range locks {
+				_, err := c.Mutex(strconv.Itoa(i)).Lock(b.Context())
+				require.NoError(b, err)
+			}
+			round := func() {
+				for range locks {
+					<-renewed
+				}
+			}
+			round()
+			round()
+			server.Do("CONFIG", "RESETSTAT")
+			rounds := 0
+			for b.Loop() {
+				round()
+				rounds++
+			}
+			calls, micros := scriptStats(b, server)
+			b.ReportMetric(calls/float64(rounds)/lockrt.DefaultWatchdog.Seconds()*3, "commands/s")
+			b.ReportMetric(micros/float64(rounds)/1000, "server-ms/round")
+		})
+	}
+}
+
+// scriptStats returns how many scripts the server ran, and for how many microseconds.
+func scriptStats(b *testing.B, server *redistest.RedisServer) (calls, micros float64) {
+	b.Helper()
+	stats, err := server.Do("INFO", "commandstats").ToString()
+	require.NoError(b, err)
+	found := regexp.MustCompile(`cmdstat_evalsha:calls=(\d+),usec=(\d+)`).FindStringSubmatch(stats)
+	require.NotNil(b, found, stats)
+	calls, err = strconv.ParseFloat(found[1], 64)
+	require.NoError(b, err)
+	micros, err = strconv.ParseFloat(found[2], 64)
+	require.NoError(b, err)
+	return calls, micros
 }
