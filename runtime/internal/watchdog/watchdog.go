@@ -100,19 +100,27 @@ func (l *Lease) Ends() time.Time {
 	return l.ends
 }
 
-// confirm counts the trust anew: the server has the lease for ttl from no earlier than sent.
+// confirm counts the trust anew: the server has the lease for ttl from no earlier than sent. No request
+// takes back what another one was granted, so answers for less, and those that were overtaken, take back
+// no trust.
 func (l *Lease) confirm(sent time.Time, ttl time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.failing = nil
 	l.looks = 0
-	if sent.Before(l.sent) {
-		return // an old answer that was overtaken
+	l.until = later(l.until, sent.Add(ttl-Margin(ttl)))
+	l.ends = later(l.ends, sent.Add(ttl))
+	if !sent.Before(l.sent) {
+		l.sent = sent
+		l.next = sent.Add(ttl / 3)
 	}
-	l.sent = sent
-	l.until = sent.Add(ttl - Margin(ttl))
-	l.ends = sent.Add(ttl)
-	l.next = sent.Add(ttl / 3)
+}
+
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
 }
 
 // due returns the next moment at which something has to be done for the lease.

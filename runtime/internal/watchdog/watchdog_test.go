@@ -482,3 +482,39 @@ func TestWatchdog_NeverMixesKinds(t *testing.T) {
 		}
 	})
 }
+
+func TestWatchdog_ARenewalUnderWayTakesBackNoExtension(t *testing.T) {
+	for name, extended := range map[string]time.Duration{
+		"sent before":                       9 * time.Second,
+		"sent after, answered before":       10500 * time.Millisecond,
+		"sent before, answered after":       9 * time.Second,
+		"sent before, and noted at the end": 9 * time.Second,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			start := time.Now()
+			s := newServer(func(at time.Duration) (bool, error) {
+				if at < 15*time.Second {
+					advance(time.Second) // from 10s to 11s
+				}
+				return true, nil
+			})
+			w := New(s.renew, 10, nil)
+			defer w.Close()
+			l, lost := guard(w, 30*time.Second, true)
+			noted := extended + 100*time.Millisecond
+			if name == "sent before, answered after" {
+				noted = 10500 * time.Millisecond
+			} else if name == "sent before, and noted at the end" {
+				noted = 12 * time.Second
+			}
+			advance(noted)
+			w.Extend(l, start.Add(extended), time.Hour)
+			advance(13*time.Second - noted)
+			require.Equal(t, start.Add(extended+time.Hour-Margin(time.Hour)), l.Until(), name)
+			require.Equal(t, start.Add(extended+time.Hour), l.Ends(), name)
+			advance(time.Hour)
+			require.Empty(t, lost)
+			require.True(t, l.Until().After(start.Add(time.Hour)), "it goes on being renewed")
+		})
+	}
+}
