@@ -38,13 +38,13 @@ func newMonitor(t *testing.T, server *redistest.RedisServer) *monitor {
 // monitored is a line of MONITOR: a time, where the command came from, and the command.
 var monitored = regexp.MustCompile(`^\+[0-9.]+ \[\d+ ([^\]]+)\] "([^"]*)"(.*)$`)
 
-// until returns what clients sent before the command that has the mark as its argument.
+// until returns what clients sent before the mark was echoed.
 func (m *monitor) until(mark string) (commands []string) {
 	m.t.Helper()
 	for m.lines.Scan() {
 		words := monitored.FindStringSubmatch(m.lines.Text())
 		require.NotNil(m.t, words, m.lines.Text())
-		if strings.Contains(words[3], mark) {
+		if words[2] == "ECHO" && strings.Contains(words[3], mark) {
 			return commands
 		}
 		if words[1] != "lua" {
