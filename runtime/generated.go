@@ -1,13 +1,9 @@
 package runtime
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"reflect"
-	"slices"
 	"strconv"
-	"time"
 )
 
 // What this file holds is called by the code that lockgen generates, and changes only in ways
@@ -17,85 +13,6 @@ import (
 // the generator is newer than this package: update the module, or generate with the lockgen of
 // the module's version.
 const GeneratedCodeV1 = true
-
-// A Spec is what an annotation says about the locks of one method.
-type Spec struct {
-	Name     string        // of the method, like "orders.Service.Pay"; it begins error messages
-	Wait     time.Duration // [UntilDone], 0 to try once, or a bound for all keys together
-	Watchdog time.Duration // 0 for [Options.Watchdog]
-	Lease    time.Duration // a fixed length without renewal; 0 for the watchdog
-	Empty    bool          // that there are no keys is no mistake: then nothing is locked
-	Fence    bool          // with a fencing token, which the method finds by [TokenFrom]
-}
-
-func (s *Spec) options() []LockOption {
-	opts := []LockOption{WithWait(s.Wait)}
-	if s.Fence {
-		opts = append(opts, WithFencing())
-	}
-	switch {
-	case s.Lease != 0:
-		opts = append(opts, WithLease(s.Lease))
-	case s.Watchdog != 0:
-		opts = append(opts, WithWatchdog(s.Watchdog))
-	}
-	return opts
-}
-
-// explain says in err which annotation it is about.
-func (s *Spec) explain(err error) error {
-	if bad := new(KeyError); errors.As(err, &bad) {
-		return &KeyError{Name: s.Name, Path: bad.Path, Reason: bad.Reason, Err: bad.Err}
-	}
-	return fmt.Errorf("%s: %w", s.Name, err)
-}
-
-// Acquire locks keys as spec says: all or none, in the order of the keys so that two calls
-// cannot wait for each other, each once however often it is named. It fails like [Mutex.Lock].
-func (c *Client) Acquire(ctx context.Context, spec *Spec, keys ...string) (*Hold, error) {
-	if len(keys) == 0 && !spec.Empty {
-		return nil, &KeyError{Name: spec.Name, Reason: "is missing: there is nothing to lock"}
-	}
-	keys = slices.Compact(slices.Sorted(slices.Values(keys)))
-	hold := &Hold{ctx: ctx, leases: make([]*Lease, 0, len(keys))}
-	opts := spec.options()
-	start := time.Now()
-	for _, key := range keys {
-		if spec.Wait > 0 {
-			opts[0] = WithWait(max(0, spec.Wait-time.Since(start)))
-		}
-		// Each under the one before: the last context ends with the first loss.
-		lease, err := c.Mutex(key).Lock(hold.ctx, opts...)
-		if err != nil {
-			return nil, join(spec.explain(err), hold.unlock())
-		}
-		hold.leases = append(hold.leases, lease)
-		hold.ctx = lease.Context()
-	}
-	return hold, nil
-}
-
-// A Hold is what [Client.Acquire] acquired.
-type Hold struct {
-	ctx    context.Context // of the last lease, or of the call if there is none
-	leases []*Lease
-}
-
-// Context returns the context to work under. It ends when any of the locks is lost, with a cause
-// matching [ErrLost], and when they are released.
-func (h *Hold) Context() context.Context { return h.ctx }
-
-// Release unlocks all and joins to *err what went wrong: that a lock was lost while the method
-// ran, even if the method returned nil, or that it could not be given back.
-func (h *Hold) Release(err *error) { *err = join(*err, h.unlock()) }
-
-// unlock gives back in the reverse order, all of them whatever happens.
-func (h *Hold) unlock() (err error) {
-	for _, lease := range slices.Backward(h.leases) {
-		err = join(err, lease.Unlock(h.ctx))
-	}
-	return err
-}
 
 // NilKey returns the [KeyError] for a nil pointer on the way to a part of a key.
 func NilKey(name, path string) error {

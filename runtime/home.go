@@ -103,6 +103,7 @@ type hold struct {
 	passed int           // times it went to another goroutine without a word to Redis
 	handed bool          // it came from another process of this library, so the next turn is Redisson's
 	wanted bool          // another process of this library waits for it
+	idle   bool          // nobody works under it, it only stays locked for a while; then Shutdown does not wait for it
 	lost   error         // why the watchdog gave it up, or nil
 }
 
@@ -160,7 +161,7 @@ func (h *home) reenterBy(l *Lease) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	hd := h.hold
-	if h.shut || hd == nil || hd.lost != nil || len(hd.leases) == 0 || hd.leases[0].owner != l.owner {
+	if h.shut || hd == nil || hd.lost != nil || !hd.worked() || hd.leases[0].owner != l.owner {
 		return false
 	}
 	h.attach(hd, l)
@@ -236,6 +237,39 @@ func (h *home) promote() {
 	}
 }
 
+// keep ends l and leaves the key locked.
+func (hd *hold) keep(l *Lease) {
+	l.end(ErrReleased)
+	h := hd.home
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	hd.rest()
+}
+
+// rest notes that nobody works under hd any more, if that is so.
+func (hd *hold) rest() {
+	if h := hd.home; h.hold == hd && !hd.idle && !hd.worked() {
+		hd.idle = true
+		h.c.held(-1)
+	}
+}
+
+// worked reports whether anybody works under hd.
+func (hd *hold) worked() bool {
+	return slices.ContainsFunc(hd.leases, func(l *Lease) bool { return l.ended() == nil })
+}
+
+// drop counts one hold less, unless that is done already.
+func (hd *hold) drop() {
+	h := hd.home
+	h.mu.Lock()
+	idle := hd.idle
+	h.mu.Unlock()
+	if !idle {
+		h.c.held(-1)
+	}
+}
+
 // unlock ends l. The last lease of a hold passes it on or frees it.
 func (hd *hold) unlock(l *Lease) error {
 	h := hd.home
@@ -253,6 +287,7 @@ func (hd *hold) unlock(l *Lease) error {
 	hd.leases = slices.DeleteFunc(hd.leases, func(x *Lease) bool { return x == l })
 	if len(hd.leases) > 0 {
 		defer h.mu.Unlock()
+		hd.rest()
 		return hd.lost
 	}
 	if hd.lost != nil {
@@ -268,6 +303,10 @@ func (hd *hold) unlock(l *Lease) error {
 	if h.suits(hd, next) {
 		hd.passed++
 		h.c.counts.local.Add(1)
+		if hd.idle {
+			hd.idle = false
+			h.c.held(1)
+		}
 		h.give(next)
 		h.mu.Unlock()
 		return nil
@@ -276,7 +315,7 @@ func (hd *hold) unlock(l *Lease) error {
 	h.busy++
 	h.c.watchdog.Stop(&hd.guard)
 	g := newGiving(h, hd.claim, hd.handed)
-	g.held, g.waited = true, true
+	g.held, g.waited = !hd.idle, true
 	if next != nil && h.c.granting() && h.c.heard() {
 		g.again, g.terms = h.claimFor(next.terms), next.terms
 		g.again.standing = true
@@ -310,7 +349,7 @@ func (h *home) lose(hd *hold, cause error) {
 	h.promote()
 	h.mu.Unlock()
 	h.c.disconnect(hd.claim.n)
-	h.c.held(-1)
+	hd.drop()
 	h.c.leave(h)
 }
 

@@ -1,0 +1,201 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+)
+
+// A Spec is what an annotation says about the locks of one method.
+type Spec struct {
+	Name     string        // of the method, like "orders.Service.Pay"; it begins error messages
+	Wait     time.Duration // [UntilDone], 0 to try once, or a bound for all keys together
+	Watchdog time.Duration // 0 for [Options.Watchdog]
+	Lease    time.Duration // a fixed length without renewal; 0 for the watchdog
+	Min      time.Duration // how long the keys stay locked at least, although they are released before
+	Keep     bool          // they stay locked until the lease ends, which has to be of fixed length
+	Report   bool          // a loss is reported at the end and does not end the context of the call
+	Empty    bool          // that there are no keys is no mistake: then nothing is locked
+	Fence    bool          // with a fencing token, which the method finds by [TokenFrom]
+}
+
+func (s *Spec) options() []LockOption {
+	opts := []LockOption{WithWait(s.Wait)}
+	if s.Fence {
+		opts = append(opts, WithFencing())
+	}
+	switch {
+	case s.Lease != 0:
+		opts = append(opts, WithLease(s.Lease))
+	case s.Watchdog != 0:
+		opts = append(opts, WithWatchdog(s.Watchdog))
+	}
+	return opts
+}
+
+// explain says in err which annotation it is about.
+func (s *Spec) explain(err error) error {
+	if bad := new(KeyError); errors.As(err, &bad) {
+		return &KeyError{Name: s.Name, Path: bad.Path, Reason: bad.Reason, Err: bad.Err}
+	}
+	return fmt.Errorf("%s: %w", s.Name, err)
+}
+
+// Acquire is [Acquirer.Acquire] with what spec says.
+func (c *Client) Acquire(ctx context.Context, spec *Spec, keys ...string) (*Hold, error) {
+	return c.With().Acquire(ctx, spec, keys...)
+}
+
+// An Acquirer acquires what annotations say, with options that count more than theirs: the
+// durations that are right for one environment and not for another.
+type Acquirer struct {
+	c    *Client
+	opts []LockOption
+}
+
+// With returns an Acquirer whose locks are taken with opts, whatever a [Spec] says. Options that
+// cannot be used, alone or with a Spec, are reported by Acquire.
+func (c *Client) With(opts ...LockOption) Acquirer { return Acquirer{c, slices.Clone(opts)} }
+
+// Acquire locks keys as spec says: all or none, in the order of the keys so that two calls
+// cannot wait for each other, each once however often it is named. It fails like [Mutex.Lock].
+func (a Acquirer) Acquire(ctx context.Context, spec *Spec, keys ...string) (*Hold, error) {
+	if len(keys) == 0 && !spec.Empty {
+		return nil, &KeyError{Name: spec.Name, Reason: "is missing: there is nothing to lock"}
+	}
+	opts := append(spec.options(), a.opts...)
+	cfg, err := a.c.configure(opts, nil)
+	if err == nil && spec.Keep && cfg.renew {
+		err = fmt.Errorf("%w: a lock that is kept until its lease ends needs one of fixed length", ErrBadOption)
+	}
+	if err != nil {
+		return nil, spec.explain(err)
+	}
+	keys = slices.Compact(slices.Sorted(slices.Values(keys)))
+	hold := &Hold{spec: spec, call: ctx, ctx: ctx, leases: make([]*Lease, 0, len(keys))}
+	start := time.Now()
+	for _, key := range keys {
+		if cfg.wait > 0 {
+			opts = append(opts[:len(opts):len(opts)], WithWait(max(0, cfg.wait-time.Since(start))))
+		}
+		// Each under the one before: the last context ends with the first loss.
+		lease, err := a.c.Mutex(key).Lock(hold.ctx, opts...)
+		if err != nil {
+			return nil, join(spec.explain(err), hold.unlock())
+		}
+		hold.leases = append(hold.leases, lease)
+		hold.ctx = lease.Context()
+	}
+	return hold, nil
+}
+
+// A Hold is what [Acquirer.Acquire] acquired. It is released once, by Release or, if the result of
+// the method has it, by that.
+type Hold struct {
+	spec   *Spec
+	call   context.Context // that was given to Acquire
+	ctx    context.Context // of the last lease, or of the call if there is none
+	leases []*Lease
+	lent   bool        // to a result of the method, which releases it
+	closed atomic.Bool // by that result
+}
+
+// Context returns the context to work under. It ends when any of the locks is lost, with a cause
+// matching [ErrLost], and when they are released. If a loss is only to be reported it ends with the
+// context of the call and nothing else.
+func (h *Hold) Context() context.Context {
+	if h.spec.Report {
+		return &reportContext{h.call, h.ctx}
+	}
+	return h.ctx
+}
+
+// A reportContext ends with the context of the call, and is under leases all the same: locking their
+// keys under it enters again.
+type reportContext struct {
+	context.Context
+
+	leases context.Context
+}
+
+func (x *reportContext) Value(key any) any { return x.leases.Value(key) }
+
+// Release unlocks all and joins to *err what went wrong: that a lock was lost while the method
+// ran, even if the method returned nil, or that it could not be given back. If a result of the
+// method has the Hold, Release does nothing.
+func (h *Hold) Release(err *error) {
+	if !h.lent {
+		*err = join(*err, h.release())
+	}
+}
+
+// release ends the leases in the reverse order, all of them whatever happens.
+func (h *Hold) release() (err error) {
+	for _, lease := range slices.Backward(h.leases) {
+		end := h.ender(lease)
+		err = join(err, end())
+	}
+	return err
+}
+
+// ender returns how the spec has a lease end.
+func (h *Hold) ender(l *Lease) func() error {
+	rest := h.spec.Min - time.Since(l.began)
+	switch {
+	case h.spec.Keep:
+		return func() error { return l.keep(forever) }
+	case rest > 0:
+		return func() error { return l.keep(rest) }
+	}
+	return func() error { return l.Unlock(h.ctx) }
+}
+
+// unlock gives back what was acquired for nothing.
+func (h *Hold) unlock() (err error) {
+	for _, lease := range slices.Backward(h.leases) {
+		err = join(err, lease.Unlock(h.ctx))
+	}
+	return err
+}
+
+// forever as the time for which a key stays locked means until its lease ends.
+const forever time.Duration = -1
+
+// keep ends l for its holder and leaves the key locked for d more. A key that is renewed is given
+// back then, or runs out if the process has ended before; one that is not renewed is given back then,
+// or runs out if d is forever. It fails like Unlock, and then the key may be free before.
+func (l *Lease) keep(d time.Duration) error {
+	hd, ok := l.hold.(*hold)
+	renewed := l.guard.Renew
+	if !ok || l.Err() != nil || d == forever && renewed {
+		return l.Unlock(l.Context()) // a lease that was entered again is renewed for as long as the outer one
+	}
+	var err error
+	if d != forever && l.guard.Ends().Before(time.Now().Add(d)) {
+		// The process can end before d is over.
+		if err = l.Extend(context.Background(), max(d, minLease)); errors.Is(err, ErrLost) {
+			return join(err, l.Unlock(l.Context()))
+		}
+	}
+	hd.keep(l)
+	if d == forever {
+		return err
+	}
+	c := l.client
+	c.spawn(func() {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-c.closing:
+			return
+		}
+		if err := l.Unlock(l.Context()); err != nil {
+			c.opts.Logger.Warn("lockgen: a key that was to stay locked for a while could not be given back", "key", l.key, "error", err)
+		}
+	})
+	return err
+}

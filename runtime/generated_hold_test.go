@@ -1,0 +1,352 @@
+package runtime_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"iter"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+)
+
+// acquire takes key as spec says.
+func acquire(t *testing.T, c *lockrt.Client, ctx context.Context, spec lockrt.Spec, key string) *lockrt.Hold {
+	t.Helper()
+	spec.Name = "orders.Service.Do"
+	hold, err := c.Acquire(ctx, &spec, key)
+	require.NoError(t, err)
+	return hold
+}
+
+// release ends hold and returns what went wrong.
+func release(hold *lockrt.Hold) (err error) {
+	hold.Release(&err)
+	return err
+}
+
+func TestAcquirer_OptionsCountMore(t *testing.T) {
+	t.Parallel()
+	c, other := newClient(t, lockrt.Options{}), newClient(t, lockrt.Options{})
+	key := redistest.Key(t, "k")
+	spec := &lockrt.Spec{Name: "orders.Service.Do", Wait: lockrt.UntilDone, Watchdog: time.Hour}
+	hold, err := c.With(lockrt.WithLease(2*time.Hour), lockrt.WithWait(0)).Acquire(patient(t), spec, key)
+	require.NoError(t, err)
+	ms, err := redistest.Shared(t).Do("PTTL", key).AsInt64()
+	require.NoError(t, err)
+	require.InDelta(t, 2*time.Hour, time.Duration(ms)*time.Millisecond, float64(time.Minute))
+	_, err = other.With(lockrt.WithWait(0)).Acquire(patient(t), spec, redistest.Key(t, "free"), key)
+	require.ErrorIs(t, err, lockrt.ErrNotAcquired)
+	require.Zero(t, exists(t, redistest.Key(t, "free")))
+	require.NoError(t, release(hold))
+
+	_, err = c.With(lockrt.WithLease(-time.Second)).Acquire(patient(t), spec, key)
+	require.ErrorIs(t, err, lockrt.ErrBadOption)
+	require.ErrorContains(t, err, "orders.Service.Do: ")
+	_, err = c.With(lockrt.WithWatchdog(time.Minute)).Acquire(patient(t), &lockrt.Spec{Name: "n", Lease: time.Second, Keep: true}, key)
+	require.EqualError(t, err, "n: unusable option: a lock that is kept until its lease ends needs one of fixed length")
+	require.Zero(t, exists(t, key))
+}
+
+func TestHold_KeptUntilItsLeaseEnds(t *testing.T) {
+	t.Parallel()
+	c, other := newClient(t, lockrt.Options{}), newClient(t, lockrt.Options{})
+	key := redistest.Key(t, "k")
+	spec := lockrt.Spec{Lease: 300 * time.Millisecond, Keep: true}
+	began := time.Now()
+	hold := acquire(t, c, patient(t), spec, key)
+	require.NoError(t, release(hold))
+	require.ErrorIs(t, context.Cause(hold.Context()), lockrt.ErrReleased, "the call is over")
+	require.EqualValues(t, 1, exists(t, key), "the lock is not")
+	_, err := c.Mutex(key).TryLock(patient(t))
+	require.ErrorIs(t, err, lockrt.ErrNotAcquired, "nor for this process")
+	_, err = c.Mutex(key).TryLock(hold.Context())
+	require.Error(t, err, "nor under the context of the call")
+	lease, err := other.Mutex(key).Lock(patient(t))
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, time.Since(began), spec.Lease)
+	require.NoError(t, lease.Unlock(patient(t)))
+	require.Zero(t, c.Stats().Losses, "that it ran out was meant")
+}
+
+func TestHold_KeptFromItsOwner(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, lockrt.Options{})
+	key := redistest.Key(t, "k")
+	ctx := lockrt.WithOwner(patient(t), lockrt.NewOwner())
+	require.NoError(t, release(acquire(t, c, ctx, lockrt.Spec{Lease: time.Minute, Keep: true}, key)))
+	_, err := c.Mutex(key).TryLock(ctx)
+	require.ErrorIs(t, err, lockrt.ErrNotAcquired)
+	require.NoError(t, second(c.Mutex(key).ForceUnlock(patient(t))))
+}
+
+func TestHold_KeptUnderAnOuterLock(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, lockrt.Options{})
+	key := redistest.Key(t, "k")
+	outer := acquire(t, c, patient(t), lockrt.Spec{Watchdog: time.Minute}, key)
+	require.NoError(t, release(acquire(t, c, outer.Context(), lockrt.Spec{Lease: time.Minute, Keep: true}, key)))
+	require.NoError(t, outer.Context().Err())
+	require.NoError(t, release(outer))
+	require.Zero(t, exists(t, key), "it would be renewed for ever")
+}
+
+func TestHold_KeptForAWhile(t *testing.T) {
+	t.Parallel()
+	c, other := newClient(t, lockrt.Options{}), newClient(t, lockrt.Options{})
+	for name, spec := range map[string]lockrt.Spec{
+		"renewed": {Min: 200 * time.Millisecond},
+		"fixed":   {Min: 200 * time.Millisecond, Lease: time.Minute},
+		"longer":  {Min: 400 * time.Millisecond, Lease: 200 * time.Millisecond},
+	} {
+		key := redistest.Key(t, name)
+		began := time.Now()
+		hold := acquire(t, c, patient(t), spec, key)
+		require.NoError(t, release(hold), name)
+		require.ErrorIs(t, context.Cause(hold.Context()), lockrt.ErrReleased)
+		lease, err := other.Mutex(key).Lock(patient(t))
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, time.Since(began), spec.Min, name)
+		require.Less(t, time.Since(began), 20*time.Second, name)
+		require.NoError(t, lease.Unlock(patient(t)))
+	}
+	key := redistest.Key(t, "long enough")
+	hold := acquire(t, c, patient(t), lockrt.Spec{Min: time.Nanosecond}, key)
+	require.NoError(t, release(hold))
+	require.Zero(t, exists(t, key))
+}
+
+// TestHold_KeptByAProcessThatEnds: what is left of the time is in Redis, so that closing shortens nothing. Nor does it wait.
+func TestHold_KeptByAProcessThatEnds(t *testing.T) {
+	t.Parallel()
+	for name, spec := range map[string]lockrt.Spec{
+		"min":  {Min: time.Minute, Watchdog: time.Second},
+		"keep": {Lease: time.Minute, Keep: true},
+	} {
+		c := newClient(t, lockrt.Options{})
+		key := redistest.Key(t, name)
+		require.NoError(t, release(acquire(t, c, patient(t), spec, key)))
+		require.NoError(t, c.Shutdown(patient(t)), "nobody works under it")
+		ms, err := redistest.Shared(t).Do("PTTL", key).AsInt64()
+		require.NoError(t, err)
+		require.Greater(t, time.Duration(ms)*time.Millisecond, 40*time.Second, name)
+		require.NoError(t, redistest.Shared(t).Do("DEL", key).Error())
+	}
+}
+
+func TestHold_KeptForAWhileAndThenHandedOn(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, lockrt.Options{})
+	key := redistest.Key(t, "k")
+	require.NoError(t, release(acquire(t, c, patient(t), lockrt.Spec{Min: 150 * time.Millisecond}, key)))
+	lease, err := c.Mutex(key).Lock(patient(t))
+	require.NoError(t, err)
+	done := make(chan error, 1)
+	go func() { done <- c.Shutdown(patient(t)) }()
+	_, err = c.Mutex(key).Lock(patient(t), lockrt.WithWait(lockrt.UntilDone))
+	require.ErrorIs(t, err, lockrt.ErrClosed)
+	select {
+	case <-done:
+		require.Fail(t, "Shutdown did not wait for the one who has it now")
+	default:
+	}
+	require.NoError(t, lease.Unlock(patient(t)))
+	require.NoError(t, receive(t, done, "the shutdown"))
+}
+
+func TestHold_LostWhileItWasToBeKept(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, lockrt.Options{})
+	for _, spec := range []lockrt.Spec{{Lease: time.Minute, Keep: true}, {Min: time.Minute}} {
+		key := redistest.Key(t, "k")
+		hold := acquire(t, c, patient(t), spec, key)
+		require.NoError(t, second(c.Mutex(key).ForceUnlock(patient(t))))
+		receive(t, hold.Context().Done(), "the loss")
+		require.ErrorIs(t, release(hold), lockrt.ErrLost)
+		require.Zero(t, exists(t, key))
+	}
+}
+
+func TestHold_LossReportedOnly(t *testing.T) {
+	t.Parallel()
+	lost := make(chan struct{}, 1)
+	c := newClient(t, lockrt.Options{Hooks: lockrt.Hooks{Ended: func(lockrt.EndEvent) { lost <- struct{}{} }}})
+	key := redistest.Key(t, "k")
+	ctx, cancel := context.WithCancel(patient(t))
+	hold := acquire(t, c, ctx, lockrt.Spec{Report: true, Fence: true}, key)
+	token, ok := lockrt.TokenFrom(hold.Context())
+	require.True(t, ok)
+	require.Positive(t, token)
+	inner := acquire(t, c, hold.Context(), lockrt.Spec{}, key)
+	require.NoError(t, release(inner), "it enters again")
+	receive(t, lost, "the end of the inner one")
+	derived, stop := context.WithCancel(hold.Context())
+	defer stop()
+	require.NoError(t, second(c.Mutex(key).ForceUnlock(patient(t))))
+	receive(t, lost, "the loss")
+	require.NoError(t, hold.Context().Err())
+	require.NoError(t, derived.Err())
+	cancel()
+	require.ErrorIs(t, hold.Context().Err(), context.Canceled, "the context of the call still ends it")
+	receive(t, derived.Done(), "what is under it to end too")
+	require.ErrorIs(t, release(hold), lockrt.ErrLost)
+}
+
+func count(n int) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for i := range n {
+			if !yield(i) {
+				return
+			}
+		}
+	}
+}
+
+func TestHoldSeq_ReleasesOnceWhenTheLoopEnds(t *testing.T) {
+	t.Parallel()
+	var logged bytes.Buffer
+	c := newClient(t, lockrt.Options{Logger: slog.New(slog.NewTextHandler(&logged, nil))})
+	key := redistest.Key(t, "k")
+	for name, loop := range map[string]func(seq iter.Seq[int]){
+		"to the end": func(seq iter.Seq[int]) {
+			sum := 0
+			for i := range seq {
+				require.EqualValues(t, 1, exists(t, key))
+				for range seq {
+					require.Fail(t, "a second loop beside the first")
+				}
+				sum += i
+			}
+			require.Equal(t, 3, sum)
+		},
+		"break": func(seq iter.Seq[int]) {
+			for range seq {
+				break
+			}
+		},
+		"panic": func(seq iter.Seq[int]) {
+			require.PanicsWithValue(t, "bug", func() {
+				for range seq {
+					panic("bug")
+				}
+			})
+		},
+		"pulled": func(seq iter.Seq[int]) {
+			next, stop := iter.Pull(seq)
+			_, ok := next()
+			require.True(t, ok)
+			require.EqualValues(t, 1, exists(t, key))
+			stop()
+		},
+	} {
+		hold := acquire(t, c, patient(t), lockrt.Spec{}, key)
+		seq := lockrt.HoldSeq(hold, count(3))
+		require.NoError(t, release(hold))
+		require.EqualValues(t, 1, exists(t, key), "it is the loop's: %s", name)
+		loop(seq)
+		require.Zero(t, exists(t, key), name)
+		logged.Reset()
+		for range seq {
+			require.Fail(t, "gone through again")
+		}
+		require.Contains(t, logged.String(), "can be gone through once", name)
+	}
+	hold := acquire(t, c, patient(t), lockrt.Spec{}, key)
+	require.Nil(t, lockrt.HoldSeq[int](hold, nil))
+	require.Nil(t, lockrt.HoldSeq2[int, int](hold, nil))
+	require.NoError(t, release(hold))
+	require.Zero(t, exists(t, key), "there is no loop that could")
+}
+
+func TestHoldSeq_TheCallEndsBeforeALoopBegins(t *testing.T) {
+	t.Parallel()
+	ended := make(chan struct{}, 1)
+	c := newClient(t, lockrt.Options{Hooks: lockrt.Hooks{Ended: func(lockrt.EndEvent) { ended <- struct{}{} }}})
+	key := redistest.Key(t, "k")
+	ctx, cancel := context.WithCancel(patient(t))
+	seq := lockrt.HoldSeq2(acquire(t, c, ctx, lockrt.Spec{}, key), func(func(int, error) bool) {})
+	cancel()
+	receive(t, ended, "the release")
+	for _, err := range seq {
+		require.ErrorIs(t, err, context.Canceled)
+		require.ErrorContains(t, err, "orders.Service.Do: ")
+	}
+	require.Eventually(t, func() bool { return exists(t, key) == 0 }, 10*time.Second, time.Millisecond)
+}
+
+func TestHoldSeq2_TellsInItsErrors(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, lockrt.Options{})
+	key := redistest.Key(t, "k")
+	own := errors.New("row 2")
+	rows := func(yield func(int, error) bool) { _ = yield(1, nil) && yield(2, own) }
+	hold := acquire(t, c, patient(t), lockrt.Spec{}, key)
+	seq := lockrt.HoldSeq2(hold, rows)
+	var got []error
+	for i, err := range seq {
+		if i == 2 {
+			require.NoError(t, second(c.Mutex(key).ForceUnlock(patient(t))))
+		}
+		got = append(got, err)
+	}
+	require.Len(t, got, 3)
+	require.NoError(t, got[0])
+	require.Equal(t, own, got[1])
+	require.ErrorIs(t, got[2], lockrt.ErrLost)
+	for _, err := range seq {
+		require.ErrorIs(t, err, lockrt.ErrReleased)
+		got = nil
+	}
+	require.Nil(t, got)
+
+	seq = lockrt.HoldSeq2(acquire(t, c, patient(t), lockrt.Spec{}, key), rows)
+	require.PanicsWithValue(t, "bug", func() {
+		for range seq {
+			panic("bug")
+		}
+	})
+	require.Zero(t, exists(t, key))
+	pairs := lockrt.HoldSeq2(acquire(t, c, patient(t), lockrt.Spec{}, key), func(yield func(int, string) bool) { yield(1, "a") })
+	for range pairs {
+		break
+	}
+	require.Zero(t, exists(t, key))
+	for range pairs {
+		require.Fail(t, "gone through again")
+	}
+}
+
+func TestHold_LentUntilClose(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, lockrt.Options{})
+	key := redistest.Key(t, "k")
+	own := errors.New("disk full")
+	ctx, cancel := context.WithCancel(patient(t))
+	hold := acquire(t, c, ctx, lockrt.Spec{}, key).Lend()
+	require.NoError(t, release(hold))
+	cancel()
+	require.EqualValues(t, 1, exists(t, key), "whoever has it may still be writing")
+	closes := 0
+	closing := func() error {
+		if closes++; closes == 1 {
+			require.EqualValues(t, 1, exists(t, key))
+		}
+		return own
+	}
+	require.ErrorIs(t, hold.Close(closing), own)
+	require.Zero(t, exists(t, key))
+	require.Equal(t, own, hold.Close(closing), "only the first time there is something to release")
+	require.Equal(t, 2, closes)
+
+	hold = acquire(t, c, patient(t), lockrt.Spec{}, key).Lend()
+	require.NoError(t, second(c.Mutex(key).ForceUnlock(patient(t))))
+	require.ErrorIs(t, hold.Close(func() error { return nil }), lockrt.ErrLost)
+	hold = acquire(t, c, patient(t), lockrt.Spec{}, key).Lend()
+	require.PanicsWithValue(t, "bug", func() { _ = hold.Close(func() error { panic("bug") }) })
+	require.Zero(t, exists(t, key))
+}

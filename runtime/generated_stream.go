@@ -1,0 +1,124 @@
+package runtime
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"sync/atomic"
+)
+
+// What a method returns can need its lock for longer than the call: a sequence until the loop over
+// it ends, something to close until it is closed. Then the Hold is lent to that.
+
+// Lend leaves h to a result of the method, which has to call Close.
+func (h *Hold) Lend() *Hold {
+	h.lent = true
+	return h
+}
+
+// Close calls closing, which closes the result that h was lent to, and releases h, also if closing
+// panics. It joins what went wrong. The second time it only calls closing. Until Close is called the
+// keys stay locked, whatever becomes of the context of the call.
+func (h *Hold) Close(closing func() error) (err error) {
+	if h.closed.CompareAndSwap(false, true) {
+		defer func() { err = join(err, h.release()) }()
+	}
+	return closing()
+}
+
+// HoldSeq lends h to seq, if there is one: it is released when the loop over what HoldSeq returns
+// ends, also by break or by a panic, or when the context of the call ends before a loop begins. After
+// that, and during the loop, the sequence has no elements for other loops; that and what goes wrong
+// is told to [Options.Logger].
+func HoldSeq[V any](h *Hold, seq iter.Seq[V]) iter.Seq[V] {
+	if seq == nil {
+		return nil
+	}
+	l := h.lend()
+	return func(yield func(V) bool) {
+		if err := l.begin(); err != nil {
+			l.log(err)
+			return
+		}
+		defer func() { l.log(l.end()) }()
+		seq(yield)
+	}
+}
+
+// HoldSeq2 is [HoldSeq] for pairs. If their second part is an error, what goes wrong is a last pair
+// with it.
+func HoldSeq2[K, V any](h *Hold, seq iter.Seq2[K, V]) iter.Seq2[K, V] {
+	if seq == nil {
+		return nil
+	}
+	l := h.lend()
+	return func(yield func(K, V) bool) {
+		tell := func(err error) {
+			var last V
+			if place, ok := any(&last).(*error); ok && err != nil {
+				*place = err
+				var none K
+				yield(none, last)
+				return
+			}
+			l.log(err)
+		}
+		if err := l.begin(); err != nil {
+			tell(err)
+			return
+		}
+		whole := false
+		defer func() {
+			if !whole {
+				l.log(l.end())
+			}
+		}()
+		broken := false
+		seq(func(k K, v V) bool {
+			broken = !yield(k, v)
+			return !broken
+		})
+		if !broken {
+			whole = true
+			tell(l.end())
+		}
+	}
+}
+
+// A loan is a Hold that a sequence has.
+type loan struct {
+	h     *Hold
+	begun atomic.Bool // or given up
+	keep  func() bool // stops waiting for the end of the context
+}
+
+func (h *Hold) lend() *loan {
+	l := &loan{h: h.Lend()}
+	l.keep = context.AfterFunc(h.call, func() {
+		if l.begun.CompareAndSwap(false, true) {
+			l.log(l.end())
+		}
+	})
+	return l
+}
+
+// begin reports why no loop may begin.
+func (l *loan) begin() error {
+	if l.begun.CompareAndSwap(false, true) {
+		l.keep()
+		return nil
+	}
+	if l.h.call.Err() != nil {
+		return l.h.spec.explain(ended(l.h.call))
+	}
+	return fmt.Errorf("%s: %w: what it returned can be gone through once, under its lock", l.h.spec.Name, ErrReleased)
+}
+
+func (l *loan) end() error { return l.h.release() }
+
+// log tells what no caller can be told.
+func (l *loan) log(err error) {
+	if err != nil && len(l.h.leases) > 0 {
+		l.h.leases[0].client.opts.Logger.Warn("lockgen: a sequence that was to be gone through under a lock", "method", l.h.spec.Name, "error", err)
+	}
+}
