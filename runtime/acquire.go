@@ -35,6 +35,7 @@ type waiter struct {
 	wake  chan struct{} // one token: there is a reason to ask
 	lease *Lease        // what it is given
 	place place         // in the contest
+	wish  wish          // what it wants of a turnstile
 	asks  atomic.Int32  // requests of it under way
 
 	patient bool // nothing but an answer can end a request of it

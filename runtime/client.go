@@ -5,6 +5,8 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -50,13 +52,14 @@ type Client struct {
 	closing            chan struct{} // closed by Close and Shutdown: nothing is granted any more
 	stopped            chan struct{} // closed by Close: what runs in the background gives up
 
-	mu      sync.Mutex // guards the rest
-	state   clientState
-	homes   map[string]*home
-	holds   int    // keys that this process has in Redis
-	running int    // goroutines that were spawned, and calls that acquire
-	drained signal // after Shutdown: there are no holds
-	idle    signal // after Close: nothing runs any more
+	mu         sync.Mutex // guards the rest
+	state      clientState
+	homes      map[string]*home
+	turnstiles map[string]*turnstile
+	holds      int    // keys that this process has in Redis
+	running    int    // goroutines that were spawned, and calls that acquire
+	drained    signal // after Shutdown: there are no holds
+	idle       signal // after Close: nothing runs any more
 }
 
 // A signal is nil until somebody wants it, and closed once.
@@ -213,10 +216,14 @@ func (c *Client) Close() error {
 	for _, h := range c.homes {
 		homes = append(homes, h)
 	}
+	turnstiles := slices.Collect(maps.Values(c.turnstiles))
 	c.mu.Unlock()
 
 	for _, h := range homes {
 		h.close()
+	}
+	for _, t := range turnstiles {
+		t.close()
 	}
 
 	done := make(chan struct{})
@@ -351,8 +358,8 @@ func newUUID() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[0:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// renew is the watchdog's way to Redis.
-func (c *Client) renew(leases []*watchdog.Lease, ttls []time.Duration) ([]bool, error) {
+// renewLocks is the watchdog's way to Redis for locks.
+func (c *Client) renewLocks(leases []*watchdog.Lease, ttls []time.Duration) ([]int64, error) {
 	keys := make([]string, len(leases))
 	args := make([]string, 0, 2*len(leases))
 	patience := leases[0].TTL
@@ -362,7 +369,16 @@ func (c *Client) renew(leases []*watchdog.Lease, ttls []time.Duration) ([]bool, 
 		args = append(args, l.Owner, millis(ttls[i]))
 	}
 	// Half of what the watchdog waits for an answer: when it tries again it is over.
-	replies, err := c.tracker.run(scripts.Renew, keys, args, patience/24).AsIntSlice()
+	return c.tracker.run(scripts.Renew, keys, args, patience/24).AsIntSlice()
+}
+
+// renew is the watchdog's way to Redis, for leases of one kind.
+func (c *Client) renew(leases []*watchdog.Lease, ttls []time.Duration) ([]bool, error) {
+	ask := c.renewLocks
+	if leases[0].Kind == kindPermit {
+		ask = c.renewPermits
+	}
+	replies, err := ask(leases, ttls)
 	if err != nil {
 		return nil, err
 	}

@@ -18,6 +18,7 @@ var (
 	ErrReleased    = errors.New("lease released")           // ended by Unlock
 	ErrClosed      = errors.New("client closed")            // ended by Close or Shutdown
 	ErrWrongType   = errors.New("key holds something else") // the key is not a lock: a string, a list, ...
+	ErrDeleted     = errors.New("latch deleted")            // while it was waited for
 	ErrBadOption   = errors.New("unusable option")          // a zero or negative duration, or two that exclude each other
 )
 
@@ -93,7 +94,7 @@ func refused(err error) error {
 func passing(err error) bool {
 	reply, ok := rueidis.IsRedisErr(err)
 	if !ok {
-		return !errors.Is(err, rueidis.ErrClosing)
+		return !errors.Is(err, rueidis.ErrClosing) && !errors.Is(err, ErrDeleted) && !errors.Is(err, errStale)
 	}
 	for _, kind := range []string{"LOADING", "BUSY", "NOSCRIPT", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "READONLY", "OOM"} {
 		if strings.HasPrefix(reply.Error(), kind+" ") {
@@ -109,7 +110,7 @@ func unknown(err error) bool {
 	if err == nil {
 		return false
 	}
-	if _, ok := rueidis.IsRedisErr(err); ok || errors.Is(err, rueidis.ErrClosing) {
+	if _, ok := rueidis.IsRedisErr(err); ok || errors.Is(err, rueidis.ErrClosing) || errors.Is(err, errStale) {
 		return false
 	}
 	var op *net.OpError

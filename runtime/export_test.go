@@ -6,3 +6,10 @@ func Homes(c *Client) int {
 	defer c.mu.Unlock()
 	return len(c.homes)
 }
+
+// Turnstiles returns how many keys that count the client knows of.
+func Turnstiles(c *Client) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.turnstiles)
+}

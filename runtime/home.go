@@ -44,10 +44,11 @@ type home struct {
 	firstHold  hold
 }
 
-// A place is a waiter's position in a home's queue.
+// A place is a waiter's position in the queue of a home or a turnstile.
 type place struct {
-	queued  bool // guarded by home.mu, with the rest
+	queued  bool // guarded by the lock of the queue, with the rest
 	leading bool // it was told to ask
+	asked   bool // at a turnstile: it has asked, and was not told anything since
 	granted bool // it has been given the lease
 
 	before, after *waiter

@@ -23,7 +23,7 @@ type Hooks struct {
 
 // An AcquireEvent tells of one call that acquires.
 type AcquireEvent struct {
-	Kind   string        // "mutex"
+	Kind   string        // "mutex", "semaphore", "permit", "latch"
 	Key    string        // the lock
 	Waited time.Duration // since the call began
 	Token  int64         // the fencing token that came with it, in AcquireEnd; 0 without WithFencing
@@ -46,5 +46,10 @@ type EndEvent struct {
 	Cause error
 }
 
-// kindMutex is the Kind of a Mutex in events.
-const kindMutex = "mutex"
+// The Kind in events. A Semaphore has no ends: nobody has what it counts.
+const (
+	kindMutex     = "mutex"
+	kindSemaphore = "semaphore"
+	kindPermit    = "permit" // of a PermitSemaphore
+	kindLatch     = "latch"  // of a CountDownLatch that is waited for
+)

@@ -28,6 +28,14 @@ func checkKey(key string) *KeyError {
 	return nil
 }
 
+// usable is checkKey as an error.
+func usable(key string) error {
+	if err := checkKey(key); err != nil {
+		return err
+	}
+	return nil
+}
+
 // lockChannel returns the channel on which Redisson announces that a lock was released.
 func lockChannel(key string) string { return prefixed("redisson_lock__channel", key) }
 
@@ -37,6 +45,23 @@ func waitingList(key string) string { return prefixed("lockgen_waiting", key) }
 
 // tokenCounter returns the key that counts the fencing tokens of key, the one of Redisson's fenced lock.
 func tokenCounter(key string) string { return prefixed("redisson_lock_token", key) }
+
+// countChannel returns the channel on which Redisson announces that a semaphore, of either kind, has permits.
+func countChannel(key string) string { return prefixed("redisson_sc", key) }
+
+// latchChannel returns the channel on which Redisson announces that a latch was opened or closed. It
+// does not ask whether the key has a hash tag.
+func latchChannel(key string) string { return "redisson_countdownlatch__channel__{" + key + "}" }
+
+// permitLeases returns the sorted set of the permits of a semaphore that are taken.
+func permitLeases(key string) string { return suffixed(key, "timeout") }
+
+// requestsOf returns the sorted set of what the last requests of a client did to a key that counts. Redisson
+// knows nothing of it.
+func requestsOf(key, uuid string) string { return prefixed("lockgen_requests", key) + ":" + uuid }
+
+// deletedMark returns the key that says that a latch was deleted lately. Redisson knows nothing of it.
+func deletedMark(key string) string { return prefixed("lockgen_deleted", key) }
 
 // processChannel returns the channel on which a client is told what concerns its owners. The
 // scripts build the same name.
@@ -58,4 +83,12 @@ func prefixed(prefix, key string) string {
 		return prefix + ":" + key
 	}
 	return prefix + ":{" + key + "}"
+}
+
+// suffixed names a companion of key that shares its slot: Redisson's suffixName.
+func suffixed(key, suffix string) string {
+	if strings.Contains(key, "{") {
+		return key + ":" + suffix
+	}
+	return "{" + key + "}:" + suffix
 }

@@ -187,7 +187,11 @@ func (c *Client) configure(base, call []LockOption) (lockConfig, error) {
 		if cfg.renew {
 			name = "watchdog"
 		}
-		return cfg, fmt.Errorf("%w: a %s of %v is shorter than %v", ErrBadOption, name, cfg.ttl, minLease)
+		return cfg, tooShort(name, cfg.ttl)
 	}
 	return cfg, nil
+}
+
+func tooShort(name string, d time.Duration) error {
+	return fmt.Errorf("%w: a %s of %v is shorter than %v", ErrBadOption, name, d, minLease)
 }

@@ -4,11 +4,12 @@
 -- KEYS[2]  its channel
 -- KEYS[3]  the permits that are taken, scored with when they expire
 -- ARGV[1]  publish command: publish, or spublish in a cluster with sharded channels
+-- ARGV[2]  how many are available if there is no semaphore
 --
--- Reply: {available, taken}; both 0 if there is no semaphore
+-- Reply: {available, taken}
 --        WRONGTYPE when a key is something else; nothing is changed
 --
 -- Twice: the second run finds what the first left.
 count(KEYS[1]) -- or fail, before anything is changed
 reclaim(KEYS[1], KEYS[3], KEYS[2], ARGV[1], clock())
-return {count(KEYS[1]) or 0, redis.call('zcard', KEYS[3])}
+return {count(KEYS[1]) or tonumber(ARGV[2]), redis.call('zcard', KEYS[3])}

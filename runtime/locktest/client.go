@@ -110,7 +110,8 @@ func (l *ledger) watch(hooks lockrt.Hooks) lockrt.Hooks {
 	acquired, ended := hooks.AcquireEnd, hooks.Ended
 	hooks.AcquireEnd = func(ctx context.Context, e lockrt.AcquireEvent) {
 		l.use(e.Key)
-		if e.Err == nil {
+		// Nobody has what a semaphore or a latch counts: that has no end.
+		if e.Err == nil && e.Kind != "semaphore" && e.Kind != "latch" {
 			l.add(e.Key, 1)
 		}
 		if acquired != nil {

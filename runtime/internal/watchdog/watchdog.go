@@ -64,6 +64,8 @@ type Lease struct {
 	Owner string
 	TTL   time.Duration // what each renewal asks for
 	Renew bool          // false for a lease of fixed length, which only has an end
+	// Unwatched leases are not looked at first: looking at them has the server watch nothing.
+	Unwatched bool
 	// Lost is called once, when the lease is lost, with one of the causes above. It
 	// must not block. It is not called after Stop has returned true.
 	Lost func(cause error)
@@ -197,7 +199,7 @@ func (w *Watchdog) First(d time.Duration) { w.first.Store(int64(d)) }
 func (w *Watchdog) Start(l *Lease, sent time.Time, ttl time.Duration) {
 	l.index = -1
 	l.confirm(sent, ttl)
-	if first := time.Duration(w.first.Load()); first > 0 {
+	if first := time.Duration(w.first.Load()); first > 0 && !l.Unwatched {
 		at := time.Now().Add(first) // not sent: a slow server is not asked more often for it
 		l.mu.Lock()
 		if l.Renew && ttl < l.TTL && at.Before(l.next) {

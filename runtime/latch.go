@@ -1,0 +1,152 @@
+package runtime
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/lockgen/lockgen/scripts"
+)
+
+// A CountDownLatch lets any number of processes wait for a count to reach zero. It names a key and
+// holds no state. Redisson's RCountDownLatch.
+//
+// A latch that is at zero does not exist any more, and can be set again. What happens to those who wait when
+// it is deleted, Redisson leaves open; here they fail with [ErrDeleted].
+type CountDownLatch struct {
+	c    *Client
+	key  string
+	opts []LockOption
+}
+
+// CountDownLatch returns the latch named key. It does not contact Redis: make one for each use or keep
+// one. Of the options only [WithWait] means anything here. Redisson's getCountDownLatch.
+func (c *Client) CountDownLatch(key string, opts ...LockOption) *CountDownLatch {
+	return &CountDownLatch{c: c, key: key, opts: opts}
+}
+
+// Key returns the name of the latch, which is its key in Redis.
+func (l *CountDownLatch) Key() string { return l.key }
+
+// SetCount starts the latch at n, at least 1, unless it is running, and reports whether it did. With an
+// error the outcome is unknown. Redisson's trySetCount.
+func (l *CountDownLatch) SetCount(_ context.Context, n int) (bool, error) {
+	if err := enough(n, 1); err != nil {
+		return false, &Error{Op: "set count", Key: l.key, Err: err}
+	}
+	started, err := l.change("set count", scripts.LatchSet, false, []string{deletedMark(l.key)}, strconv.Itoa(n), publish, messageClosed)
+	return started == 1, err
+}
+
+// CountDown takes one off the count and returns what is left; at zero it wakes all who wait. On a latch that does
+// not exist it does nothing and returns 0. It counts once even if a reply is lost, runs to its end
+// even if ctx is cancelled, within [Options.OpTimeout], and goes on in the background for a minute if Redis does
+// not answer: with an error the outcome is unknown, and calling it again could count twice. Redisson's
+// countDown.
+func (l *CountDownLatch) CountDown(context.Context) (int, error) {
+	left, err := l.change("count down", scripts.LatchDown, true, nil, messageOpen, publish)
+	return int(left), err
+}
+
+// Count asks Redis what is left, 0 for a latch that does not exist. Redisson's getCount.
+func (l *CountDownLatch) Count(ctx context.Context) (int, error) {
+	type reply struct {
+		n   int64
+		err error
+	}
+	fail := func(err error) (int, error) { return 0, &Error{Op: "count", Key: l.key, Err: err} }
+	if err := checkKey(l.key); err != nil {
+		return fail(err)
+	}
+	got, err := bounded(ctx, l.c, func() reply {
+		n, err := l.c.run(scripts.LatchCount, []string{l.key, deletedMark(l.key)}, nil).AsInt64()
+		return reply{max(n, 0), err}
+	})
+	if err = cmpOr(err, got.err); err != nil {
+		return fail(refused(err))
+	}
+	return int(got.n), nil
+}
+
+// Wait returns nil once the count is zero, at once for a latch that does not exist. It fails with
+// [ErrDeleted] if the latch is deleted meanwhile, also by a Java program, and otherwise like [Mutex.Lock]. A
+// latch that is set again right after it reached zero may keep those waiting who have not heard of it
+// yet. Redisson's await.
+func (l *CountDownLatch) Wait(ctx context.Context, opts ...LockOption) error {
+	return l.c.acquiring(ctx, "wait", kindLatch, l.key, func(ctx context.Context, waiting func()) (int64, error) {
+		_, err := l.c.pass(ctx, kindLatch, l.key, [2][]LockOption{l.opts, opts}, waiting, func(*waiter) {})
+		return 0, err
+	})
+}
+
+// Delete removes the latch and reports whether it was running. Those who wait for it fail with
+// [ErrDeleted]; in Java they go on waiting. With an error the outcome is unknown. Redisson's delete.
+func (l *CountDownLatch) Delete(context.Context) (bool, error) {
+	deleted, err := l.change("delete", scripts.LatchDelete, false, []string{deletedMark(l.key)}, messageClosed, publish)
+	return deleted == 1, err
+}
+
+func (l *CountDownLatch) change(op string, s *scripts.Script, anyway bool, keys []string, args ...string) (int64, error) {
+	keys = append([]string{l.key, latchChannel(l.key), requestsOf(l.key, l.c.uuid)}, keys...)
+	return l.c.change(op, kindLatch, l.key, anyway, func(t *turnstile) (int64, error) {
+		return t.change(s, keys, anyway, args...)
+	})
+}
+
+// What Redisson publishes on the channel of a latch.
+const (
+	messageOpen   = "0" // it has reached zero
+	messageClosed = "1" // it was set, or deleted
+)
+
+// doubtDeleted is how long after hearing that a latch was set or deleted one that is gone is not yet held for
+// deleted: it may have been set and counted down, and that it was is about to be heard.
+const doubtDeleted = 100 * time.Millisecond
+
+// latchSide is what leads from a turnstile to a CountDownLatch.
+type latchSide struct {
+	t       *turnstile
+	missing time.Time // since when it is gone without having been heard to be open; of ask
+}
+
+func newLatchSide(t *turnstile) counter { return &latchSide{t: t} }
+
+func (s *latchSide) channel() string { return latchChannel(s.t.key) }
+
+// ask has all of b go on if the latch is gone. That is what happens at zero and when it is deleted. In the
+// second case this library leaves a mark. Redisson does not, but says something else.
+func (s *latchSide) ask(b *round, _ bool) (int, time.Duration, error) {
+	t := s.t
+	t.mu.Lock()
+	heard := t.heard
+	t.mu.Unlock()
+	left, err := t.c.run(scripts.LatchCount, []string{t.key, deletedMark(t.key)}, nil).AsInt64()
+	if err != nil {
+		return 0, 0, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	b.deleted = left < 0
+	closed := t.said == messageClosed
+	switch {
+	case left > 0:
+		s.missing = time.Time{}
+		if t.heard == heard {
+			t.said = "" // what was said before is no news of how this latch ends
+		}
+		return 0, pollCounted, nil
+	case left < 0 || !closed || !t.full:
+		return len(b.waiters), 0, nil
+	case s.missing.IsZero():
+		s.missing = time.Now()
+		return 0, doubtDeleted, nil
+	case time.Since(s.missing) < doubtDeleted:
+		return 0, doubtDeleted, nil
+	}
+	b.deleted = true
+	return len(b.waiters), 0, nil
+}
+
+func (*latchSide) grant(*waiter, time.Time) bool { return true }
+
+func (*latchSide) undo(wish) {}

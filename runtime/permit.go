@@ -1,0 +1,488 @@
+package runtime
+
+import (
+	"context"
+	"crypto/rand"
+	hexes "encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lockgen/lockgen/runtime/internal/watchdog"
+	"github.com/lockgen/lockgen/scripts"
+)
+
+// A PermitSemaphore grants permits that are leases: each is renewed while its holder lives, comes back
+// when it has died, and tells its holder when it is lost. It names a key and holds no state. Redisson's
+// RPermitExpirableSemaphore, whose permits nothing renews.
+//
+// Redis keeps with each permit when it expires. Redisson takes that time from its clients, this library from
+// the server, so that the clocks of its clients do not matter. Those of Java programs that use the same
+// semaphore do: one that is ahead of the server by more than two thirds of the watchdog time takes back
+// permits that are held, which their holders are told at the next renewal.
+//
+// Goroutines of one process are served in the order in which they asked; processes race for what
+// was given back.
+type PermitSemaphore struct {
+	c       *Client
+	key     string
+	permits int
+	opts    []LockOption
+}
+
+// PermitSemaphore returns the semaphore named key. It does not contact Redis: make one for each use or
+// keep one. If it does not exist, the first that acquires creates it with that many permits; with 0
+// only [PermitSemaphore.TrySetPermits] and [PermitSemaphore.SetPermits] do, as in Redisson. An unusable key,
+// number or option is reported by what uses it. Redisson's getPermitExpirableSemaphore.
+func (c *Client) PermitSemaphore(key string, permits int, opts ...LockOption) *PermitSemaphore {
+	return &PermitSemaphore{c: c, key: key, permits: permits, opts: opts}
+}
+
+// Key returns the name of the semaphore, which is its key in Redis.
+func (s *PermitSemaphore) Key() string { return s.key }
+
+// Acquire takes one permit and waits until there is one, ctx ends or [WithWait] runs out. ctx becomes the
+// parent of [Permit.Context]. With [WithLease] it is not renewed. After an error nothing is taken. It
+// fails like [Mutex.Lock]. Redisson's acquire and tryAcquire(waitTime, leaseTime, unit).
+func (s *PermitSemaphore) Acquire(ctx context.Context, opts ...LockOption) (*Permit, error) {
+	return s.acquire(ctx, "acquire", 1, opts)
+}
+
+// TryAcquire takes one permit if there is one now, and fails with [ErrNotAcquired] if not, or if others
+// of this process wait already. Redisson's tryAcquire.
+func (s *PermitSemaphore) TryAcquire(ctx context.Context, opts ...LockOption) (*Permit, error) {
+	return s.TryAcquireN(ctx, 1, opts...)
+}
+
+// AcquireN is Acquire of n permits, all at once, that are given back, renewed and lost together. It fails with
+// [ErrBadOption] for n < 1; a semaphore that has fewer in all makes it wait for as long. Redisson's acquire(permits).
+func (s *PermitSemaphore) AcquireN(ctx context.Context, n int, opts ...LockOption) (*Permit, error) {
+	return s.acquire(ctx, "acquire", n, opts)
+}
+
+// TryAcquireN is TryAcquire of n permits. Redisson's tryAcquire(permits).
+func (s *PermitSemaphore) TryAcquireN(ctx context.Context, n int, opts ...LockOption) (*Permit, error) {
+	return s.acquire(ctx, "try acquire", n, append(slices.Clip(opts), WithWait(0)))
+}
+
+// Do acquires one permit, calls fn with its context and gives it back, also if fn panics. Its error
+// joins fn's own, the loss of the permit if it was lost while fn ran, even if fn returned nil, and a
+// failure to give back.
+func (s *PermitSemaphore) Do(ctx context.Context, fn func(ctx context.Context, permit *Permit) error, opts ...LockOption) (err error) {
+	p, err := s.Acquire(ctx, opts...)
+	if err != nil {
+		return err
+	}
+	defer func() { err = join(err, p.Release(ctx)) }()
+	return fn(p.Context(), p)
+}
+
+// Release gives permits back by their ids, whoever has them: all of them, or none and an error that matches
+// [ErrLost] if one of them expired, was given back or never was. A [Permit] of this Client that has
+// one of them is lost. It runs to its end like [Permit.Release]. Redisson's release and tryRelease by id.
+func (s *PermitSemaphore) Release(_ context.Context, ids ...string) error {
+	raw, err := rawIDs(ids)
+	if err != nil {
+		return &Error{Op: "release", Key: s.key, Err: err}
+	}
+	if raw == "" {
+		return nil
+	}
+	_, err = s.c.change("release", kindPermit, s.key, true, func(t *turnstile) (int64, error) {
+		valid, sent, err := t.giveBack(raw, true)
+		if err == nil && valid == 0 && !sent {
+			err = fmt.Errorf("%w: not all of the permits are there any more; none was given back", ErrLost)
+		}
+		if err == nil {
+			t.took(raw)
+		}
+		return valid, err
+	})
+	return err
+}
+
+// UpdateLease has the permit with that id end in d from now, sooner or later than it would, or never with
+// [UntilDone], and reports whether there is such a permit. A [Permit] of this process that is renewed goes on
+// being renewed; use [Permit.Extend] for those. Redisson's updateLeaseTime.
+func (s *PermitSemaphore) UpdateLease(ctx context.Context, id string, d time.Duration) (bool, error) {
+	ms := "-1"
+	if d != UntilDone {
+		if d < minLease {
+			return false, &Error{Op: "update lease", Key: s.key, Err: tooShort("lease", d)}
+		}
+		ms = millis(d)
+	}
+	left, err := s.lease(ctx, "update lease", id, ms)
+	return err == nil && left != noPermit, err
+}
+
+// TTL asks Redis for how long the permit with that id lasts if it is not renewed, negative if for ever. It fails
+// with [ErrLost] if it expired, was given back or never was. Redisson's getLeaseTime.
+func (s *PermitSemaphore) TTL(ctx context.Context, id string) (time.Duration, error) {
+	left, err := s.lease(ctx, "ttl", id, "")
+	switch {
+	case err != nil:
+		return 0, err
+	case left == noPermit:
+		return 0, &Error{Op: "ttl", Key: s.key, Err: fmt.Errorf("%w: Redis has no such permit", ErrLost)}
+	}
+	return time.Duration(left) * time.Millisecond, nil
+}
+
+// Available asks Redis how many permits are available: 0 if the semaphore does not exist, or as many as it
+// will be created with; less than 0 if more are taken than there are in all. Redisson's availablePermits.
+func (s *PermitSemaphore) Available(ctx context.Context) (int, error) {
+	free, _, err := s.count(ctx, "available")
+	return free, err
+}
+
+// Acquired asks Redis how many permits are taken. Redisson's acquiredPermits.
+func (s *PermitSemaphore) Acquired(ctx context.Context) (int, error) {
+	_, taken, err := s.count(ctx, "acquired")
+	return taken, err
+}
+
+// Total asks Redis how many permits there are, taken or not. Redisson's getPermits.
+func (s *PermitSemaphore) Total(ctx context.Context) (int, error) {
+	free, taken, err := s.count(ctx, "total")
+	return free + taken, err
+}
+
+// TrySetPermits creates the semaphore with n permits and reports whether it did; one that exists stays what it
+// is. After ttl it is gone, with the permits that are taken; 0 is for ever. Redisson's trySetPermits.
+func (s *PermitSemaphore) TrySetPermits(_ context.Context, n int, ttl time.Duration) (bool, error) {
+	return trySetPermits(s.c, kindPermit, s.key, n, ttl)
+}
+
+// SetPermits sets how many permits there are in all, taken or not. If more are taken, none is available
+// until enough came back. Redisson's setPermits.
+func (s *PermitSemaphore) SetPermits(_ context.Context, n int) error {
+	if err := enough(n, 0); err != nil {
+		return &Error{Op: "set permits", Key: s.key, Err: err}
+	}
+	_, err := s.c.change("set permits", kindPermit, s.key, false, func(t *turnstile) (int64, error) {
+		return t.insist(false, func() {}, func() (int64, error) {
+			return s.c.run(scripts.PermitSet, []string{s.key, countChannel(s.key), permitLeases(s.key)},
+				[]string{strconv.Itoa(n), publish}).AsInt64()
+		})
+	})
+	return err
+}
+
+// Resize changes how many permits there are by delta, and reports whether the semaphore exists; if it
+// does not, nothing happens. Redisson's addPermits.
+func (s *PermitSemaphore) Resize(_ context.Context, delta int) (bool, error) {
+	return resize(s.c, kindPermit, s.key, delta)
+}
+
+func (s *PermitSemaphore) acquire(ctx context.Context, op string, n int, opts []LockOption) (p *Permit, err error) {
+	err = s.c.acquiring(ctx, op, kindPermit, s.key, func(ctx context.Context, waiting func()) (int64, error) {
+		if err := cmpOr(enough(n, 1), enough(s.permits, 0)); err != nil {
+			return 0, err
+		}
+		w, err := s.c.pass(ctx, kindPermit, s.key, [2][]LockOption{s.opts, opts}, waiting, func(w *waiter) {
+			permit := &Permit{}
+			permit.prepare(s.c, kindPermit, s.key, ctx)
+			w.wish = wish{n: n, create: s.permits, permit: permit, ids: newIDs(n)}
+		})
+		if err == nil {
+			p = w.wish.permit
+		}
+		return 0, err
+	})
+	return p, err
+}
+
+// noPermit is the reply for a permit that there is not.
+const noPermit = -2
+
+func (s *PermitSemaphore) lease(ctx context.Context, op, id, ms string) (int64, error) {
+	raw, err := rawIDs([]string{id})
+	if err != nil {
+		return 0, &Error{Op: op, Key: s.key, Err: err}
+	}
+	got, err := s.question(ctx, op, func() ([]int64, error) {
+		left, err := s.c.run(scripts.PermitLease, []string{s.key, countChannel(s.key), permitLeases(s.key)},
+			[]string{raw, publish, ms}).AsInt64()
+		return []int64{left}, err
+	})
+	if err != nil {
+		return 0, err
+	}
+	return got[0], nil
+}
+
+func (s *PermitSemaphore) count(ctx context.Context, op string) (free, taken int, err error) {
+	got, err := s.question(ctx, op, func() ([]int64, error) {
+		return s.c.run(scripts.PermitCount, []string{s.key, countChannel(s.key), permitLeases(s.key)}, []string{publish, strconv.Itoa(s.permits)}).AsIntSlice()
+	})
+	if err != nil {
+		return 0, 0, err
+	}
+	return int(got[0]), int(got[1]), nil
+}
+
+func (s *PermitSemaphore) question(ctx context.Context, op string, ask func() ([]int64, error)) ([]int64, error) {
+	type reply struct {
+		n   []int64
+		err error
+	}
+	if err := checkKey(s.key); err != nil {
+		return nil, &Error{Op: op, Key: s.key, Err: err}
+	}
+	got, err := bounded(ctx, s.c, func() reply {
+		n, err := ask()
+		return reply{n, err}
+	})
+	if err = cmpOr(err, got.err); err != nil {
+		return nil, &Error{Op: op, Key: s.key, Err: refused(err)}
+	}
+	return got.n, nil
+}
+
+// A Permit is one or more permits of a [PermitSemaphore] that one caller was granted. It ends once: by
+// [Permit.Release], by loss, or by closing the [Client]. Its context, Err, Until and Extend are those
+// of a [Lease]. It is safe for concurrent use.
+type Permit struct {
+	tenure
+
+	t     *turnstile
+	ids   string
+	lease watchdog.Lease
+
+	// Guarded by the turnstile's lock.
+	released bool
+	over     bool  // released or lost
+	lost     error // why it was lost, or nil
+}
+
+// ID returns the id of the first permit, 32 hexadecimal digits, as Redisson shows it.
+func (p *Permit) ID() string { return hexes.EncodeToString([]byte(p.ids[:idLength])) }
+
+// IDs returns the ids of all the permits.
+func (p *Permit) IDs() []string {
+	ids := make([]string, 0, len(p.ids)/idLength)
+	for id := range slices.Chunk([]byte(p.ids), idLength) {
+		ids = append(ids, hexes.EncodeToString(id))
+	}
+	return ids
+}
+
+// Release gives the permit back. It runs to its end even if ctx is cancelled, within
+// [Options.OpTimeout], so a plain defer is right.
+//
+// It fails with [ErrReleased] the second time, and with [ErrLost] if the permit was lost; what is still
+// there of it is given back all the same. With another error the outcome is unknown: the Client goes on
+// trying in the background for a minute, and the permit expires at the latest. Redisson's release.
+func (p *Permit) Release(context.Context) error {
+	if err := p.release(); err != nil {
+		return &Error{Op: "release", Key: p.key, Err: err}
+	}
+	return nil
+}
+
+func (p *Permit) release() error {
+	p.t.mu.Lock()
+	if p.released {
+		p.t.mu.Unlock()
+		return ErrReleased
+	}
+	was, cause := p.over, p.lost
+	p.released, p.over = true, true
+	delete(p.t.permits, p)
+	p.t.mu.Unlock()
+
+	if was {
+		p.end(cause) // if whoever lost it has not got round to it; and gives it back
+		return cause
+	}
+	p.client.watchdog.Stop(p.guard)
+	p.end(ErrReleased) // before anybody else can get it
+	valid, sent, err := p.t.giveBack(p.ids, false)
+	p.client.held(-1)
+	p.t.quit()
+	switch cause := p.ended(); {
+	case err != nil:
+		return err
+	case errors.Is(cause, ErrLost):
+		return cause // by the clock, before the watchdog could say so
+	case valid*idLength < int64(len(p.ids)) && !sent:
+		return lost(watchdog.ErrRefused)
+	}
+	return nil
+}
+
+// lose ends a permit that Redis has given to somebody else, or may soon.
+func (p *Permit) lose(cause error) {
+	p.t.mu.Lock()
+	if p.over {
+		p.t.mu.Unlock()
+		return // it is being given back
+	}
+	p.over, p.lost = true, lost(cause)
+	delete(p.t.permits, p)
+	p.t.mu.Unlock()
+	p.end(p.lost)
+	p.client.held(-1)
+	if len(p.ids) == idLength && errors.Is(cause, watchdog.ErrRefused) {
+		p.t.quit()
+		return // Redis has nothing of it
+	}
+	p.client.spawn(func() {
+		defer p.t.quit()
+		// If it has not expired yet, or if one of several has, the others need not wait for it.
+		_, _, _ = p.t.giveBack(p.ids, false)
+	})
+}
+
+// permitSide is what leads from a turnstile to a PermitSemaphore.
+type permitSide struct{ t *turnstile }
+
+func newPermitSide(t *turnstile) counter { return permitSide{t} }
+
+func (s permitSide) channel() string { return countChannel(s.t.key) }
+
+func (s permitSide) ask(b *round, wanted bool) (int, time.Duration, error) {
+	args := s.t.asked(b)
+	if wanted {
+		for i, wish := range b.wishes {
+			args = append(args, wish.ids, millis(b.waiters[i].terms.ttl))
+		}
+	}
+	reply, err := s.t.c.run(scripts.PermitAcquire,
+		[]string{s.t.key, countChannel(s.t.key), requestsOf(s.t.key, s.t.c.uuid), permitLeases(s.t.key)}, args).AsIntSlice()
+	if err == nil && reply[0] == stale {
+		err = errStale
+	}
+	if err != nil {
+		return 0, 0, err
+	}
+	next := pollCounted
+	if reply[1] >= 0 {
+		next = min(next, time.Duration(reply[1])*time.Millisecond)
+	}
+	return int(reply[0]), next, nil
+}
+
+func (s permitSide) grant(w *waiter, sent time.Time) bool {
+	t := s.t
+	if !time.Now().Before(sent.Add(w.terms.ttl - watchdog.Margin(w.terms.ttl))) {
+		w.wish.ids = newIDs(w.wish.n) // those are given back
+		return false
+	}
+	p := w.wish.permit
+	p.t, p.ids, p.began = t, w.wish.ids, time.Now()
+	p.lease = watchdog.Lease{
+		Kind:  kindPermit,
+		Key:   t.key,
+		Owner: p.ids,
+		TTL:   w.terms.ttl,
+		Renew: w.terms.renew,
+		Lost:  p.lose,
+		// What changes all the time, because others take and give back, is not worth watching.
+		Unwatched: true,
+	}
+	p.guard = &p.lease
+	t.permits[p] = struct{}{}
+	t.stay()
+	t.c.held(1)
+	t.c.hear() // that the server may have lost it
+	t.c.watchdog.Start(p.guard, sent, w.terms.ttl)
+	if w.limit > 0 {
+		t.c.watchdog.Limit(p.guard, p.began.Add(w.limit))
+	}
+	return true
+}
+
+func (s permitSide) undo(w wish) {
+	if w.permit.t != nil && w.permit.ids == w.ids { // it was given
+		_ = w.permit.release()
+		return
+	}
+	_, _, _ = s.t.giveBack(w.ids, false)
+}
+
+// giveBack gives permits back until Redis has answered, and wakes who waits for them here. It returns how many had not
+// expired, and whether an earlier try, whose reply was lost, may have done it.
+func (t *turnstile) giveBack(ids string, all bool) (valid int64, sent bool, err error) {
+	flag := "0"
+	if all {
+		flag = "1"
+	}
+	type outcome struct {
+		valid int64
+		sent  bool
+	}
+	var tries bool // of the goroutine that sends
+	done := make(chan outcome, 1)
+	_, err = t.insist(true, func() {}, func() (int64, error) {
+		valid, err := t.c.run(scripts.PermitRelease, []string{t.key, countChannel(t.key), permitLeases(t.key)},
+			[]string{ids, publish, flag}).AsInt64()
+		if err == nil {
+			done <- outcome{valid, tries}
+			t.wake()
+		}
+		tries = tries || unknown(err)
+		return valid, err
+	})
+	if err != nil {
+		return 0, false, err
+	}
+	o := <-done
+	return o.valid, o.sent, nil
+}
+
+// took ends the permits of this process that have one of the ids, which somebody gave back.
+func (t *turnstile) took(ids string) {
+	t.mu.Lock()
+	var gone []*Permit
+	for p := range t.permits {
+		for id := range slices.Chunk([]byte(ids), idLength) {
+			if slices.Contains(p.IDs(), hexes.EncodeToString(id)) {
+				gone = append(gone, p)
+				break
+			}
+		}
+	}
+	t.mu.Unlock()
+	for _, p := range gone {
+		t.c.watchdog.Lose(p.guard, watchdog.ErrRefused)
+	}
+}
+
+// renewPermits is the watchdog's way to Redis for permits.
+func (c *Client) renewPermits(leases []*watchdog.Lease, ttls []time.Duration) ([]int64, error) {
+	keys := make([]string, 0, 3*len(leases))
+	args := append(make([]string, 0, 2*len(leases)+1), publish)
+	for i, l := range leases {
+		keys = append(keys, l.Key, countChannel(l.Key), permitLeases(l.Key))
+		args = append(args, l.Owner, millis(ttls[i]))
+	}
+	return c.run(scripts.PermitRenew, keys, args).AsIntSlice()
+}
+
+// idLength is how many bytes the id of a permit has in Redis.
+const idLength = 16
+
+// newIDs returns ids for n permits that nobody else has.
+func newIDs(n int) string {
+	raw := make([]byte, n*idLength)
+	_, _ = rand.Read(raw) // never fails: it ends the process instead
+	return string(raw)
+}
+
+// rawIDs returns ids as Redis has them, each once.
+func rawIDs(ids []string) (string, error) {
+	var raw strings.Builder
+	for _, id := range slices.Compact(slices.Sorted(slices.Values(ids))) {
+		b, err := hexes.DecodeString(id)
+		if err != nil || len(b) != idLength {
+			return "", fmt.Errorf("%w: the permit id %q is not 32 hexadecimal digits", ErrBadOption, id)
+		}
+		raw.Write(b)
+	}
+	return raw.String(), nil
+}

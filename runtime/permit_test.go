@@ -1,0 +1,690 @@
+package runtime_test
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+	"github.com/lockgen/lockgen/scripts"
+)
+
+// short is a lease of fixed length that a test waits for.
+const short = 300 * time.Millisecond
+
+// ms writes a time as Redisson's scripts take it.
+func ms(n int64) string { return strconv.FormatInt(n, 10) }
+
+// strangers takes permits as a Java program does, that expire at the given time, and returns their ids.
+func strangers(t *testing.T, s *lockrt.PermitSemaphore, until time.Time, n int) (ids []string) {
+	t.Helper()
+	server := redistest.Shared(t)
+	for range n {
+		raw := make([]byte, 16)
+		_, _ = rand.Read(raw)
+		server.Do("DECRBY", s.Key(), "1")
+		server.Do("ZADD", "{"+s.Key()+"}:timeout", ms(until.UnixMilli()), string(raw))
+		ids = append(ids, hex.EncodeToString(raw))
+	}
+	return ids
+}
+
+func requireCounts(t *testing.T, s *lockrt.PermitSemaphore, available, acquired int) {
+	t.Helper()
+	requireAvailable(t, available, s)
+	n, err := s.Acquired(patient(t))
+	require.NoError(t, err)
+	require.Equal(t, acquired, n)
+	n, err = s.Total(patient(t))
+	require.NoError(t, err)
+	require.Equal(t, available+acquired, n)
+}
+
+// expired waits until a permit has expired by Redis' clock.
+func expired(t *testing.T, s *lockrt.PermitSemaphore, id string) {
+	t.Helper()
+	until(t, "the permit expires", func() bool {
+		_, err := s.TTL(patient(t), id)
+		return errors.Is(err, lockrt.ErrLost)
+	})
+}
+
+func newPermits(t *testing.T, n int) *lockrt.PermitSemaphore {
+	t.Helper()
+	return newClient(t, lockrt.Options{}).PermitSemaphore(redistest.Key(t, "p"), n)
+}
+
+func acquire(t *testing.T, s *lockrt.PermitSemaphore, n int, opts ...lockrt.LockOption) *lockrt.Permit {
+	t.Helper()
+	p, err := s.AcquireN(patient(t), n, opts...)
+	require.NoError(t, err)
+	return p
+}
+
+// permitLater acquires in another goroutine and returns where the permit comes.
+func permitLater(ctx context.Context, s *lockrt.PermitSemaphore, n int, opts ...lockrt.LockOption) <-chan granted {
+	got := make(chan granted, 1)
+	go func() {
+		p, err := s.AcquireN(ctx, n, opts...)
+		got <- granted{p, err}
+	}()
+	return got
+}
+
+type granted struct {
+	*lockrt.Permit
+	err error
+}
+
+func TestRedisson_Permit_GetInClusterNameMapper(t *testing.T) {
+	t.Parallel()
+	// Every key of one semaphore is in its slot, with a hash tag in the name and without.
+	server := redistest.Shared(t)
+	c := newClient(t, lockrt.Options{})
+	for _, key := range []string{redistest.Key(t, "p"), "{" + redistest.Key(t, "tag") + "}p"} {
+		p := acquire(t, c.PermitSemaphore(key, 1), 1)
+		keys, err := server.Do("KEYS", "*"+key+"*").AsStrSlice()
+		require.NoError(t, err)
+		require.Len(t, keys, 3)
+		for _, k := range keys {
+			require.Equal(t, hashed(key), hashed(k), k)
+		}
+		require.NoError(t, p.Release(t.Context()))
+	}
+}
+
+// hashed returns the part of a key by which a cluster finds its slot.
+func hashed(key string) string {
+	if _, rest, ok := strings.Cut(key, "{"); ok {
+		if tag, _, ok := strings.Cut(rest, "}"); ok && tag != "" {
+			return tag
+		}
+	}
+	return key
+}
+
+func TestRedisson_Permit_UpdateLeaseTime(t *testing.T) {
+	t.Parallel()
+	s := newPermits(t, 1)
+	ok, err := s.UpdateLease(patient(t), "00112233445566778899aabbccddeeff", time.Minute)
+	require.NoError(t, err)
+	require.False(t, ok, "there is none")
+	p := acquire(t, s, 1, lockrt.WithLease(time.Hour))
+	for _, d := range []time.Duration{time.Minute, 2 * time.Hour, 200 * time.Millisecond} {
+		ok, err = s.UpdateLease(patient(t), p.ID(), d)
+		require.NoError(t, err)
+		require.True(t, ok)
+		left, err := s.TTL(patient(t), p.ID())
+		require.NoError(t, err)
+		require.LessOrEqual(t, left, d)
+		require.Greater(t, left, d-patience)
+	}
+	expired(t, s, p.ID())
+	ok, err = s.UpdateLease(patient(t), p.ID(), time.Minute)
+	require.NoError(t, err)
+	require.False(t, ok, "it has expired")
+	requireCounts(t, s, 1, 0)
+	require.ErrorIs(t, p.Release(t.Context()), lockrt.ErrLost)
+}
+
+func TestRedisson_Permit_NotExistent(t *testing.T) {
+	t.Parallel()
+	requireCounts(t, newPermits(t, 0), 0, 0)
+}
+
+func TestRedisson_Permit_AvailableAcquiredAndTotalPermits(t *testing.T) {
+	t.Parallel()
+	s := newPermits(t, 10)
+	requireAvailable(t, 10, s)
+	fixed := acquire(t, s, 2, lockrt.WithLease(short))
+	held := acquire(t, s, 3)
+	requireCounts(t, s, 5, 5)
+	expired(t, s, fixed.ID())
+	requireCounts(t, s, 7, 3)
+	require.NoError(t, held.Release(t.Context()))
+	requireCounts(t, s, 10, 0)
+}
+
+func TestRedisson_Permit_Expiration(t *testing.T) {
+	t.Parallel()
+	server := redistest.Shared(t)
+	s := newPermits(t, 0)
+	_, err := s.TrySetPermits(t.Context(), 3, 400*time.Millisecond)
+	require.NoError(t, err)
+	p := acquire(t, s, 1)
+	gone(t, server, s.Key())
+	gone(t, server, "{"+s.Key()+"}:timeout")
+	requireCounts(t, s, 0, 0)
+	require.ErrorIs(t, p.Release(t.Context()), lockrt.ErrLost)
+}
+
+func TestRedisson_Permit_Expire(t *testing.T) {
+	t.Parallel()
+	hooks, waiting, _ := watch()
+	s := newPermits(t, 1)
+	other := newClient(t, lockrt.Options{Hooks: hooks}).PermitSemaphore(s.Key(), 1)
+	require.NoError(t, s.SetPermits(t.Context(), 1))
+	dies := time.Now().Add(500 * time.Millisecond)
+	strangers(t, s, dies, 1)
+	got := permitLater(patient(t), other, 1)
+	receive(t, waiting, "the other to wait")
+	p := receive(t, got, "the permit of the one that died")
+	require.NoError(t, p.err)
+	require.WithinRange(t, time.Now(), dies.Add(-time.Millisecond), dies.Add(2*time.Second))
+	require.NoError(t, p.Release(t.Context()))
+	requireCounts(t, s, 1, 0)
+}
+
+func TestRedisson_Permit_ExpireTryAcquire(t *testing.T) {
+	t.Parallel()
+	s := newPermits(t, 1)
+	old := acquire(t, s, 1, lockrt.WithLease(short))
+	p, err := s.Acquire(patient(t), lockrt.WithWait(patience))
+	require.NoError(t, err)
+	require.ErrorIs(t, s.Release(t.Context(), old.ID()), lockrt.ErrLost, "the old id is of no use")
+	require.ErrorIs(t, old.Release(t.Context()), lockrt.ErrLost)
+	requireCounts(t, s, 0, 1)
+	require.NoError(t, p.Release(t.Context()))
+}
+
+func TestRedisson_Permit_TrySetPermits(t *testing.T) {
+	t.Parallel()
+	s := newPermits(t, 0)
+	for i, want := range []bool{true, false} {
+		created, err := s.TrySetPermits(t.Context(), 10+i, 0)
+		require.NoError(t, err)
+		require.Equal(t, want, created)
+		requireCounts(t, s, 10, 0)
+	}
+}
+
+func TestRedisson_Permit_SetPermits(t *testing.T) {
+	t.Parallel()
+	s := newPermits(t, 0)
+	require.NoError(t, s.SetPermits(t.Context(), 15))
+	requireCounts(t, s, 15, 0)
+	require.NoError(t, s.SetPermits(t.Context(), 5))
+	requireCounts(t, s, 5, 0)
+	p := acquire(t, s, 5)
+	require.NoError(t, s.SetPermits(t.Context(), 2))
+	requireCounts(t, s, -3, 5)
+	_, err := s.TryAcquire(patient(t))
+	require.ErrorIs(t, err, lockrt.ErrNotAcquired)
+	require.NoError(t, p.Release(t.Context()))
+	requireCounts(t, s, 2, 0)
+}
+
+func TestRedisson_Permit_AddPermits(t *testing.T) {
+	t.Parallel()
+	s := newPermits(t, 0)
+	_, err := s.TrySetPermits(t.Context(), 10, 0)
+	require.NoError(t, err)
+	for _, step := range []struct{ delta, want int }{{5, 15}, {-10, 5}, {-7, -2}} {
+		exists, err := s.Resize(t.Context(), step.delta)
+		require.NoError(t, err)
+		require.True(t, exists)
+		requireCounts(t, s, step.want, 0)
+	}
+}
+
+func TestRedisson_Permit_BlockingAcquire(t *testing.T) {
+	t.Parallel()
+	hooks, waiting, _ := watch()
+	s := newPermits(t, 1)
+	p := acquire(t, s, 1)
+	require.Regexp(t, regexp.MustCompile(`^[0-9a-f]{32}$`), p.ID())
+	other := newClient(t, lockrt.Options{Hooks: hooks}).PermitSemaphore(s.Key(), 1)
+	got := permitLater(patient(t), other, 1)
+	receive(t, waiting, "the other to wait")
+	require.NoError(t, p.Release(t.Context()))
+	next := receive(t, got, "the permit")
+	require.NoError(t, next.err)
+	require.NotEqual(t, p.ID(), next.ID())
+	require.NoError(t, next.Release(t.Context()))
+}
+
+func TestRedisson_Permit_BlockingAcquireMany(t *testing.T) {
+	t.Parallel()
+	hooks, waiting, _ := watch()
+	s := newPermits(t, 5)
+	first, second := acquire(t, s, 2), acquire(t, s, 1)
+	other := newClient(t, lockrt.Options{Hooks: hooks}).PermitSemaphore(s.Key(), 5)
+	got := permitLater(patient(t), other, 4)
+	receive(t, waiting, "the other to wait")
+	require.NoError(t, second.Release(t.Context()))
+	requireNothing(t, got)
+	require.NoError(t, first.Release(t.Context()))
+	p := receive(t, got, "four permits")
+	require.NoError(t, p.err)
+	require.Len(t, p.IDs(), 4)
+	require.NoError(t, p.Release(t.Context()))
+	requireCounts(t, s, 5, 0)
+}
+
+func TestRedisson_Permit_TryAcquire(t *testing.T) {
+	t.Parallel()
+	hooks, waiting, _ := watch()
+	s := newClient(t, lockrt.Options{Hooks: hooks}).PermitSemaphore(redistest.Key(t, "p"), 1)
+	p, err := s.TryAcquire(patient(t))
+	require.NoError(t, err)
+	_, err = s.TryAcquire(patient(t))
+	require.ErrorIs(t, err, lockrt.ErrNotAcquired)
+	_, err = s.Acquire(patient(t), lockrt.WithWait(50*time.Millisecond))
+	require.ErrorIs(t, err, lockrt.ErrNotAcquired)
+	receive(t, waiting, "the one in vain")
+	got := permitLater(patient(t), s, 1, lockrt.WithWait(patience))
+	receive(t, waiting, "it to wait")
+	require.NoError(t, p.Release(t.Context()))
+	next := receive(t, got, "the permit")
+	require.NoError(t, next.err)
+	require.NoError(t, next.Release(t.Context()))
+}
+
+func TestRedisson_Permit_TryAcquireMany(t *testing.T) {
+	t.Parallel()
+	s := newPermits(t, 10)
+	var all []*lockrt.Permit
+	for _, n := range []int{4, 5} {
+		p, err := s.TryAcquireN(patient(t), n)
+		require.NoError(t, err)
+		require.Len(t, p.IDs(), n)
+		all = append(all, p)
+	}
+	_, err := s.TryAcquireN(patient(t), 2)
+	require.ErrorIs(t, err, lockrt.ErrNotAcquired)
+	for _, p := range all {
+		require.NoError(t, p.Release(t.Context()))
+	}
+	requireCounts(t, s, 10, 0)
+}
+
+func TestRedisson_Permit_ReleaseWithoutPermits(t *testing.T) {
+	t.Parallel()
+	s := newPermits(t, 0)
+	require.ErrorIs(t, s.Release(t.Context(), "00112233445566778899aabbccddeeff"), lockrt.ErrLost)
+	require.EqualError(t, s.Release(t.Context(), "1234"),
+		`lockgen: release "`+s.Key()+`": unusable option: the permit id "1234" is not 32 hexadecimal digits`)
+	require.Zero(t, number(t, redistest.Shared(t), "EXISTS", s.Key()))
+}
+
+func TestRedisson_Permit_ReleaseExpired(t *testing.T) {
+	t.Parallel()
+	s := newPermits(t, 1)
+	p := acquire(t, s, 1, lockrt.WithLease(short))
+	expired(t, s, p.ID())
+	require.ErrorIs(t, s.Release(t.Context(), p.ID()), lockrt.ErrLost)
+	requireCounts(t, s, 1, 0)
+}
+
+func TestRedisson_Permit_Concurrency(t *testing.T) {
+	t.Parallel()
+	for name, r := range map[string]struct{ clients, goroutines, rounds, permits int }{
+		"SingleInstance":    {1, 25, 4, 1},
+		"LoopMultiInstance": {8, 2, 25, 1},
+		"several permits":   {4, 8, 20, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			key := redistest.Key(t, "p")
+			crowd(t, r.clients, r.goroutines, r.rounds, r.permits, func(c *lockrt.Client) (func() error, error) {
+				p, err := c.PermitSemaphore(key, r.permits).Acquire(patient(t))
+				return func() error { return p.Release(context.Background()) }, err
+			})
+			requireCounts(t, newClient(t, lockrt.Options{}).PermitSemaphore(key, 0), r.permits, 0)
+		})
+	}
+}
+
+func TestRedisson_Permit_Acquire(t *testing.T) {
+	t.Parallel()
+	s := newPermits(t, 2)
+	p := acquire(t, s, 1, lockrt.WithLease(time.Minute))
+	require.NoError(t, p.Err())
+	require.WithinRange(t, p.Until(), time.Now().Add(30*time.Second), time.Now().Add(time.Minute))
+	require.NoError(t, p.Release(t.Context()))
+}
+
+func TestRedisson_Permit_ReleaseMany(t *testing.T) {
+	t.Parallel()
+	s := newPermits(t, 10)
+	redistest.Shared(t).Do("SET", s.Key(), "10")
+	ids := strangers(t, s, time.Now().Add(time.Hour), 6)
+	requireCounts(t, s, 4, 6)
+	require.NoError(t, s.Release(t.Context(), ids...))
+	require.ErrorIs(t, s.Release(t.Context(), ids...), lockrt.ErrLost, "twice")
+	require.NoError(t, s.Release(t.Context()), "none")
+	requireCounts(t, s, 10, 0)
+}
+
+func TestRedisson_Permit_ReleaseManyExpired(t *testing.T) {
+	t.Parallel()
+	s := newPermits(t, 0)
+	redistest.Shared(t).Do("SET", s.Key(), "10")
+	over := strangers(t, s, time.Now().Add(-time.Second), 3)
+	require.ErrorIs(t, s.Release(t.Context(), over...), lockrt.ErrLost)
+	requireCounts(t, s, 10, 0)
+}
+
+func TestRedisson_Permit_ReleaseManyNotExistOrExpired(t *testing.T) {
+	t.Parallel()
+	s := newPermits(t, 0)
+	redistest.Shared(t).Do("SET", s.Key(), "10")
+	valid := strangers(t, s, time.Now().Add(time.Hour), 3)
+	over := strangers(t, s, time.Now().Add(-time.Second), 1)
+	for _, more := range []string{over[0], "00112233445566778899aabbccddeeff"} {
+		require.ErrorIs(t, s.Release(t.Context(), append(slices.Clone(valid), more)...), lockrt.ErrLost)
+	}
+	requireCounts(t, s, 7, 3)
+	require.NoError(t, s.Release(t.Context(), valid...))
+	requireCounts(t, s, 10, 0)
+}
+
+func TestRedisson_Permit_GetLeaseTime(t *testing.T) {
+	t.Parallel()
+	s := newPermits(t, 1)
+	_, err := s.TTL(patient(t), "00112233445566778899aabbccddeeff")
+	require.ErrorIs(t, err, lockrt.ErrLost)
+	p := acquire(t, s, 1, lockrt.WithLease(time.Minute))
+	left, err := s.TTL(patient(t), p.ID())
+	require.NoError(t, err)
+	require.Positive(t, left)
+	require.LessOrEqual(t, left, time.Minute)
+	ok, err := s.UpdateLease(patient(t), p.ID(), lockrt.UntilDone)
+	require.NoError(t, err)
+	require.True(t, ok)
+	left, err = s.TTL(patient(t), p.ID())
+	require.NoError(t, err)
+	require.Negative(t, left)
+	require.NoError(t, p.Release(t.Context()))
+}
+
+func TestRedisson_Permit_ConcurrencyMultiPermits(t *testing.T) {
+	t.Parallel()
+	for _, wants := range [][2]int{{2, 2}, {1, 2}} {
+		key := redistest.Key(t, "p")
+		var wg sync.WaitGroup
+		for _, n := range wants {
+			c := newClient(t, lockrt.Options{})
+			wg.Go(func() {
+				p, err := c.PermitSemaphore(key, 2).AcquireN(patient(t), n)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if err := p.Release(context.Background()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+	}
+}
+
+// A living holder keeps its permit past the watchdog time, and one that died does not.
+func TestPermit_IsRenewedWhileItsHolderLives(t *testing.T) {
+	t.Parallel()
+	renewals := make(chan lockrt.RenewEvent, 1000)
+	opts := lockrt.Options{Watchdog: short, Hooks: lockrt.Hooks{Renewed: func(e lockrt.RenewEvent) { renewals <- e }}}
+	c := newClient(t, opts)
+	s := c.PermitSemaphore(redistest.Key(t, "p"), 2)
+	p := acquire(t, s, 2)
+	for range 6 {
+		e := receive(t, renewals, "a renewal")
+		require.NoError(t, e.Err)
+		require.Equal(t, "permit", e.Kind)
+		require.Equal(t, s.Key(), e.Key)
+	}
+	require.NoError(t, p.Err())
+	requireCounts(t, s, 0, 2)
+	require.NoError(t, c.Close()) // as if it died: Redis is told nothing
+	require.ErrorIs(t, p.Err(), lockrt.ErrClosed)
+	require.ErrorIs(t, context.Cause(p.Context()), lockrt.ErrClosed)
+	other := newClient(t, lockrt.Options{})
+	got, err := other.PermitSemaphore(s.Key(), 0).AcquireN(patient(t), 2)
+	require.NoError(t, err)
+	require.NoError(t, got.Release(t.Context()))
+}
+
+func TestPermit_LossIsTold(t *testing.T) {
+	t.Parallel()
+	server := redistest.Shared(t)
+	for name, take := range map[string]func(s *lockrt.PermitSemaphore, p *lockrt.Permit){
+		"released by id":    func(s *lockrt.PermitSemaphore, p *lockrt.Permit) { _ = s.Release(t.Context(), p.ID()) },
+		"taken by somebody": func(s *lockrt.PermitSemaphore, _ *lockrt.Permit) { server.Do("DEL", "{"+s.Key()+"}:timeout") },
+		"of another type": func(s *lockrt.PermitSemaphore, _ *lockrt.Permit) {
+			server.Do("DEL", "{"+s.Key()+"}:timeout")
+			server.Do("SET", "{"+s.Key()+"}:timeout", "text")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			hooks, _, ends := watch()
+			c := newClient(t, lockrt.Options{Watchdog: time.Second, Hooks: hooks})
+			s := c.PermitSemaphore(redistest.Key(t, "p"), 2)
+			p := acquire(t, s, 2)
+			take(s, p)
+			receive(t, p.Context().Done(), "the loss")
+			require.ErrorIs(t, context.Cause(p.Context()), lockrt.ErrLost)
+			require.ErrorIs(t, p.Err(), lockrt.ErrLost)
+			require.ErrorIs(t, receive(t, ends, "the hook").Cause, lockrt.ErrLost)
+			require.ErrorIs(t, p.Release(t.Context()), lockrt.ErrLost)
+			require.ErrorIs(t, p.Release(t.Context()), lockrt.ErrReleased)
+			require.ErrorIs(t, p.Extend(t.Context(), time.Second), lockrt.ErrLost)
+			require.Zero(t, c.Stats().Held)
+			require.Empty(t, ends, "once")
+		})
+	}
+}
+
+func TestPermit_EndsAtItsLength(t *testing.T) {
+	t.Parallel()
+	s := newPermits(t, 1)
+	start := time.Now()
+	for _, opts := range [][]lockrt.LockOption{{lockrt.WithLease(short)}, {lockrt.WithWatchdog(short), lockrt.WithMaxHold(short / 2)}} {
+		p := acquire(t, s, 1, opts...)
+		receive(t, p.Context().Done(), "the end")
+		require.ErrorIs(t, p.Err(), lockrt.ErrLost)
+	}
+	require.Greater(t, time.Since(start), short)
+	next := acquire(t, s, 1)
+	require.NoError(t, next.Release(t.Context()))
+}
+
+func TestPermit_ExtendOutlivesItsHolder(t *testing.T) {
+	t.Parallel()
+	s := newPermits(t, 1)
+	p := acquire(t, s, 1, lockrt.WithLease(time.Minute))
+	require.NoError(t, p.Extend(patient(t), time.Hour))
+	require.Greater(t, time.Until(p.Until()), 50*time.Minute)
+	left, err := s.TTL(patient(t), p.ID())
+	require.NoError(t, err)
+	require.Greater(t, left, 50*time.Minute)
+	require.NoError(t, p.Extend(patient(t), time.Second), "it never shortens")
+	require.Greater(t, time.Until(p.Until()), 50*time.Minute)
+	require.NoError(t, p.Release(t.Context()))
+}
+
+func TestPermit_ReleasedOnce(t *testing.T) {
+	t.Parallel()
+	s := newPermits(t, 2)
+	p := acquire(t, s, 2)
+	var wg sync.WaitGroup
+	errs := make(chan error, 8)
+	for range cap(errs) {
+		wg.Go(func() { errs <- p.Release(context.Background()) })
+	}
+	wg.Wait()
+	close(errs)
+	released := 0
+	for err := range errs {
+		if err == nil {
+			released++
+			continue
+		}
+		require.ErrorIs(t, err, lockrt.ErrReleased)
+	}
+	require.Equal(t, 1, released)
+	require.ErrorIs(t, p.Err(), lockrt.ErrReleased)
+	requireCounts(t, s, 2, 0)
+}
+
+func TestPermit_DoJoinsTheLoss(t *testing.T) {
+	t.Parallel()
+	s := newPermits(t, 1)
+	failed := errors.New("failed")
+	require.ErrorIs(t, s.Do(patient(t), func(context.Context, *lockrt.Permit) error { return failed }), failed)
+	require.NoError(t, s.Do(patient(t), func(context.Context, *lockrt.Permit) error { return nil }))
+	err := s.Do(patient(t), func(ctx context.Context, p *lockrt.Permit) error {
+		require.NoError(t, s.Release(t.Context(), p.ID()))
+		receive(t, ctx.Done(), "the loss")
+		return nil
+	})
+	require.ErrorIs(t, err, lockrt.ErrLost)
+	require.Panics(t, func() {
+		_ = s.Do(patient(t), func(context.Context, *lockrt.Permit) error { panic("x") })
+	})
+	requireCounts(t, s, 1, 0)
+}
+
+func TestPermit_ShutdownWaitsForIt(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, lockrt.Options{})
+	s := c.PermitSemaphore(redistest.Key(t, "p"), 2)
+	p := acquire(t, s, 2)
+	require.Equal(t, 1, c.Stats().Held)
+	done := later(func() error { return c.Shutdown(patient(t)) })
+	until(t, "nothing is granted any more", func() bool {
+		_, err := s.TryAcquire(patient(t))
+		return errors.Is(err, lockrt.ErrClosed)
+	})
+	requireNothing(t, done)
+	require.NoError(t, p.Err())
+	require.NoError(t, p.Release(t.Context()))
+	require.NoError(t, receive(t, done, "the end"))
+}
+
+func TestPermit_ReleaseWorksAfterClose(t *testing.T) {
+	t.Parallel()
+	c, err := lockrt.New(redistest.Shared(t).Client(), lockrt.Options{})
+	require.NoError(t, err)
+	s := c.PermitSemaphore(redistest.Key(t, "p"), 1)
+	p := acquire(t, s, 1)
+	require.NoError(t, c.Close())
+	require.ErrorIs(t, p.Err(), lockrt.ErrClosed)
+	require.NoError(t, p.Release(t.Context()))
+	requireCounts(t, s, 1, 0)
+}
+
+func TestPermit_RefusesWhatCannotBe(t *testing.T) {
+	t.Parallel()
+	s := newPermits(t, 1)
+	for _, n := range []int{0, -1, 1 << 31} {
+		_, err := s.AcquireN(t.Context(), n)
+		require.ErrorIs(t, err, lockrt.ErrBadOption)
+	}
+	_, err := s.Acquire(t.Context(), lockrt.WithLease(time.Millisecond))
+	require.ErrorIs(t, err, lockrt.ErrBadOption)
+	_, err = s.Acquire(t.Context(), lockrt.WithFencing())
+	require.ErrorIs(t, err, lockrt.ErrBadOption)
+	_, err = s.UpdateLease(t.Context(), "00112233445566778899aabbccddeeff", time.Millisecond)
+	require.ErrorIs(t, err, lockrt.ErrBadOption)
+	require.ErrorIs(t, s.SetPermits(t.Context(), -1), lockrt.ErrBadOption)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = s.Acquire(ctx)
+	require.ErrorIs(t, err, context.Canceled)
+	require.Zero(t, number(t, redistest.Shared(t), "EXISTS", s.Key()))
+}
+
+func TestPermit_CancellationRacingWithGrantsLosesNothing(t *testing.T) {
+	t.Parallel()
+	one, two := newClient(t, lockrt.Options{}), newClient(t, lockrt.Options{})
+	key := redistest.Key(t, "p")
+	var wg sync.WaitGroup
+	for _, c := range []*lockrt.Client{one, two} {
+		for g := range 8 {
+			wg.Go(func() {
+				s := c.PermitSemaphore(key, 3)
+				for i := range 40 {
+					ctx, cancel := context.WithTimeout(context.Background(), time.Duration((i*g)%7)*300*time.Microsecond)
+					if p, err := s.AcquireN(ctx, 1+i%3); err == nil {
+						if err := p.Release(context.Background()); err != nil {
+							t.Error(err)
+						}
+					}
+					cancel()
+				}
+			})
+		}
+	}
+	wg.Wait()
+	s := one.PermitSemaphore(key, 3)
+	until(t, "all is given back", func() bool {
+		n, err := s.Available(patient(t))
+		return err == nil && n == 3
+	})
+	requireCounts(t, s, 3, 0)
+	for _, c := range []*lockrt.Client{one, two} {
+		tidyPermits(t, c, redistest.Shared(t), key)
+	}
+}
+
+// tidyPermits is tidy for a semaphore that was never deleted.
+func tidyPermits(t *testing.T, c *lockrt.Client, server *redistest.RedisServer, key string) {
+	t.Helper()
+	server.Do("DEL", key)
+	tidy(t, c, server, key)
+	require.Zero(t, c.Stats().Held)
+}
+
+// Locks and permits are renewed beside each other, each by its own script.
+func TestPermit_AndLocksAreRenewedTogether(t *testing.T) {
+	t.Parallel()
+	renewals := make(chan lockrt.RenewEvent, 1000)
+	c := newClient(t, lockrt.Options{Watchdog: short, Hooks: lockrt.Hooks{Renewed: func(e lockrt.RenewEvent) { renewals <- e }}})
+	lease, err := c.Mutex(redistest.Key(t, "m")).Lock(patient(t))
+	require.NoError(t, err)
+	p := acquire(t, c.PermitSemaphore(redistest.Key(t, "p"), 1), 1)
+	seen := map[string]int{}
+	for seen["mutex"] < 5 || seen["permit"] < 5 {
+		e := receive(t, renewals, "a renewal")
+		require.NoError(t, e.Err)
+		seen[e.Kind]++
+	}
+	require.NoError(t, p.Err())
+	require.NoError(t, lease.Err())
+	require.NoError(t, p.Release(t.Context()))
+	require.NoError(t, lease.Unlock(t.Context()))
+}
+
+func TestPermit_RenewalIsOneScriptForMany(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, lockrt.Options{Watchdog: time.Second})
+	runs := l.seen(scripts.PermitRenew)
+	var all []*lockrt.Permit
+	for range 20 {
+		all = append(all, acquire(t, l.client.PermitSemaphore(redistest.Key(t, "p"), 1), 1))
+	}
+	receive(t, runs, "a renewal")
+	for _, p := range all {
+		require.NoError(t, p.Err())
+	}
+	for range 3 {
+		receive(t, runs, "a renewal")
+	}
+	for _, p := range all {
+		require.NoError(t, p.Release(t.Context()))
+	}
+	require.Less(t, len(runs), 20)
+}

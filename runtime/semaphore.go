@@ -1,0 +1,235 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/lockgen/lockgen/scripts"
+)
+
+// A Semaphore counts permits without asking who has them: anybody may give back what anybody took, and a
+// process that dies keeps what it took. Use a [PermitSemaphore] unless that is wanted. It names a
+// key and holds no state. Redisson's RSemaphore.
+//
+// Goroutines of one process are served in the order in which they asked; processes race for what
+// was given back. Nobody is given permits twice or loses them because a reply was lost: Redis keeps
+// for two minutes what each request did.
+type Semaphore struct {
+	c       *Client
+	key     string
+	permits int
+	opts    []LockOption
+}
+
+// Semaphore returns the semaphore named key. It does not contact Redis: make one for each use or
+// keep one. If it does not exist, the first that acquires creates it with that many permits; with 0
+// nobody does but [Semaphore.TrySetPermits] and [Semaphore.Release], as in Redisson. Of the options only
+// [WithWait] means anything here. An unusable key or number is reported by what uses it. Redisson's
+// getSemaphore.
+func (c *Client) Semaphore(key string, permits int, opts ...LockOption) *Semaphore {
+	return &Semaphore{c: c, key: key, permits: permits, opts: opts}
+}
+
+// Key returns the name of the semaphore, which is its key in Redis.
+func (s *Semaphore) Key() string { return s.key }
+
+// Acquire takes n permits, all at once, and waits until there are so many, ctx ends or [WithWait] runs
+// out. For n = 0 it does nothing. A semaphore that has fewer in all makes it wait for as long. After
+// an error nothing is taken. It fails like [Mutex.Lock], and with [ErrBadOption] for a negative n.
+// Redisson's acquire and tryAcquire(permits, waitTime).
+func (s *Semaphore) Acquire(ctx context.Context, n int, opts ...LockOption) error {
+	return s.acquire(ctx, "acquire", n, opts)
+}
+
+// TryAcquire takes n permits if they are there now, and fails with [ErrNotAcquired] if not, or if others of
+// this process wait already. Redisson's tryAcquire.
+func (s *Semaphore) TryAcquire(ctx context.Context, n int, opts ...LockOption) error {
+	return s.acquire(ctx, "try acquire", n, append(slices.Clip(opts), WithWait(0)))
+}
+
+// Do acquires n permits, calls fn and gives them back, also if fn panics. Its error joins fn's own and a
+// failure to give back.
+func (s *Semaphore) Do(ctx context.Context, n int, fn func(ctx context.Context) error, opts ...LockOption) (err error) {
+	if err := s.Acquire(ctx, n, opts...); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Release(ctx, n)) }()
+	return fn(ctx)
+}
+
+// Release gives n permits back, whoever took them; for n = 0 it does nothing. It runs to its end even if
+// ctx is cancelled, within [Options.OpTimeout], and goes on in the background for a minute if
+// Redis does not answer: with an error the outcome is unknown, and calling it again would give back
+// twice. It works after [Client.Close], unless [Open] made the Client.
+//
+// A semaphore that does not exist, because Redis lost it, is created with n permits, as in Redisson; one
+// that is created when it is first acquired is left to that. Redisson's release.
+func (s *Semaphore) Release(_ context.Context, n int) error {
+	_, err := s.add("release", n, s.permits > 0)
+	return err
+}
+
+// ReleaseIfExists is Release, but does nothing to a semaphore that does not exist, and reports whether it
+// does. Redisson's releaseIfExists.
+func (s *Semaphore) ReleaseIfExists(_ context.Context, n int) (bool, error) {
+	return s.add("release", n, true)
+}
+
+// Resize changes how many permits are available by delta, for good, and reports whether the semaphore
+// exists; if it does not, nothing happens. If more are taken away than are available, the number is negative
+// until enough were given back. It ends like Release, but does not go on in the background. Redisson's
+// addPermits, which also takes away a time to live.
+func (s *Semaphore) Resize(_ context.Context, delta int) (bool, error) {
+	return resize(s.c, kindSemaphore, s.key, delta)
+}
+
+// TrySetPermits creates the semaphore with n permits and reports whether it did; one that exists stays what it
+// is. After ttl it is gone, whatever it is used for; 0 is for ever. Redisson's trySetPermits.
+func (s *Semaphore) TrySetPermits(_ context.Context, n int, ttl time.Duration) (bool, error) {
+	return trySetPermits(s.c, kindSemaphore, s.key, n, ttl)
+}
+
+// Drain takes all permits that are available and returns how many these were. With an error the outcome is
+// unknown. Redisson's drainPermits, which also raises a negative number to 0 and takes away a time to live.
+func (s *Semaphore) Drain(context.Context) (int, error) {
+	n, err := s.c.change("drain", kindSemaphore, s.key, false, func(t *turnstile) (int64, error) {
+		return t.change(scripts.SemaphoreDrain, []string{s.key, requestsOf(s.key, s.c.uuid)}, false)
+	})
+	return int(n), err
+}
+
+// Available asks Redis how many permits are available: 0 if the semaphore does not exist, or as many as it
+// will be created with; less than 0 after more were taken away. Redisson's availablePermits.
+func (s *Semaphore) Available(ctx context.Context) (int, error) {
+	type reply struct {
+		n   int64
+		err error
+	}
+	fail := func(err error) (int, error) { return 0, &Error{Op: "available", Key: s.key, Err: err} }
+	if err := checkKey(s.key); err != nil {
+		return fail(err)
+	}
+	got, err := bounded(ctx, s.c, func() reply {
+		text, err := s.c.rc.Do(context.Background(), s.c.rc.B().Get().Key(s.key).Build()).ToString()
+		if rueidis.IsRedisNil(err) {
+			return reply{n: int64(s.permits)}
+		}
+		if err != nil {
+			return reply{err: err}
+		}
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			err = ErrWrongType
+		}
+		return reply{n, err}
+	})
+	if err = cmpOr(err, got.err); err != nil {
+		return fail(refused(err))
+	}
+	return int(got.n), nil
+}
+
+func (s *Semaphore) acquire(ctx context.Context, op string, n int, opts []LockOption) error {
+	return s.c.acquiring(ctx, op, kindSemaphore, s.key, func(ctx context.Context, waiting func()) (int64, error) {
+		if err := cmpOr(enough(n, 0), enough(s.permits, 0)); err != nil {
+			return 0, err
+		}
+		if n == 0 {
+			return 0, usable(s.key)
+		}
+		_, err := s.c.pass(ctx, kindSemaphore, s.key, [2][]LockOption{s.opts, opts}, waiting, func(w *waiter) {
+			w.wish = wish{n: n, create: s.permits}
+		})
+		return 0, err
+	})
+}
+
+// add is every way to give back.
+func (s *Semaphore) add(op string, n int, exists bool) (bool, error) {
+	err := cmpOr(enough(n, 0), enough(s.permits, 0))
+	if err == nil && n == 0 && !exists {
+		err = usable(s.key)
+		if err == nil {
+			return true, nil
+		}
+	}
+	if err != nil {
+		return false, &Error{Op: op, Key: s.key, Err: err}
+	}
+	return addPermits(s.c, op, kindSemaphore, s.key, n, exists, true)
+}
+
+// resize changes how many permits a semaphore of either kind has.
+func resize(c *Client, kind, key string, delta int) (bool, error) {
+	if err := enough(max(delta, -delta), 0); err != nil {
+		return false, &Error{Op: "resize", Key: key, Err: err}
+	}
+	return addPermits(c, "resize", kind, key, delta, true, false)
+}
+
+func addPermits(c *Client, op, kind, key string, n int, exists, anyway bool) (bool, error) {
+	flag := "0"
+	if exists {
+		flag = "1"
+	}
+	done, err := c.change(op, kind, key, anyway, func(t *turnstile) (int64, error) {
+		return t.change(scripts.SemaphoreRelease, []string{key, countChannel(key), requestsOf(key, c.uuid)}, anyway,
+			strconv.Itoa(n), publish, flag)
+	})
+	return done == 1, err
+}
+
+// trySetPermits creates a semaphore of either kind.
+func trySetPermits(c *Client, kind, key string, n int, ttl time.Duration) (bool, error) {
+	err := enough(n, 0)
+	if err == nil && ttl != 0 && ttl < minLease {
+		err = tooShort("time to live", ttl)
+	}
+	if err != nil {
+		return false, &Error{Op: "set permits", Key: key, Err: err}
+	}
+	done, err := c.change("set permits", kind, key, false, func(t *turnstile) (int64, error) {
+		return t.change(scripts.SemaphoreSet, []string{key, countChannel(key), requestsOf(key, c.uuid)}, false,
+			strconv.Itoa(n), publish, millis(ttl))
+	})
+	return done == 1, err
+}
+
+// semaphoreSide is what leads from a turnstile to a Semaphore.
+type semaphoreSide struct{ t *turnstile }
+
+func newSemaphoreSide(t *turnstile) counter { return semaphoreSide{t} }
+
+func (s semaphoreSide) channel() string { return countChannel(s.t.key) }
+
+func (s semaphoreSide) ask(b *round, wanted bool) (int, time.Duration, error) {
+	args := s.t.asked(b)
+	if wanted {
+		for _, wish := range b.wishes {
+			args = append(args, strconv.Itoa(wish.n))
+		}
+	}
+	granted, err := s.t.c.run(scripts.SemaphoreAcquire,
+		[]string{s.t.key, countChannel(s.t.key), requestsOf(s.t.key, s.t.c.uuid)}, args).AsInt64()
+	if err == nil && granted == stale {
+		err = errStale
+	}
+	return int(granted), pollCounted, err
+}
+
+func (semaphoreSide) grant(*waiter, time.Time) bool { return true }
+
+func (s semaphoreSide) undo(w wish) {
+	_, err := s.t.change(scripts.SemaphoreRelease,
+		[]string{s.t.key, countChannel(s.t.key), requestsOf(s.t.key, s.t.c.uuid)}, true,
+		strconv.Itoa(w.n), publish, "1")
+	if err != nil {
+		s.t.c.opts.Logger.Warn("lockgen: permits could not be given back", "key", s.t.key, "permits", w.n, "error", err)
+	}
+	s.t.wake()
+}
