@@ -65,7 +65,7 @@ func newPermits(t *testing.T, n int) *lockrt.PermitSemaphore {
 	return newClient(t, lockrt.Options{}).PermitSemaphore(redistest.Key(t, "p"), n)
 }
 
-func acquire(t *testing.T, s *lockrt.PermitSemaphore, n int, opts ...lockrt.LockOption) *lockrt.Permit {
+func permit(t *testing.T, s *lockrt.PermitSemaphore, n int, opts ...lockrt.LockOption) *lockrt.Permit {
 	t.Helper()
 	p, err := s.AcquireN(patient(t), n, opts...)
 	require.NoError(t, err)
@@ -93,7 +93,7 @@ func TestRedisson_Permit_GetInClusterNameMapper(t *testing.T) {
 	server := redistest.Shared(t)
 	c := newClient(t, lockrt.Options{})
 	for _, key := range []string{redistest.Key(t, "p"), "{" + redistest.Key(t, "tag") + "}p"} {
-		p := acquire(t, c.PermitSemaphore(key, 1), 1)
+		p := permit(t, c.PermitSemaphore(key, 1), 1)
 		keys, err := server.Do("KEYS", "*"+key+"*").AsStrSlice()
 		require.NoError(t, err)
 		require.Len(t, keys, 3)
@@ -120,7 +120,7 @@ func TestRedisson_Permit_UpdateLeaseTime(t *testing.T) {
 	ok, err := s.UpdateLease(patient(t), "00112233445566778899aabbccddeeff", time.Minute)
 	require.NoError(t, err)
 	require.False(t, ok, "there is none")
-	p := acquire(t, s, 1, lockrt.WithLease(time.Hour))
+	p := permit(t, s, 1, lockrt.WithLease(time.Hour))
 	for _, d := range []time.Duration{time.Minute, 2 * time.Hour, 200 * time.Millisecond} {
 		ok, err = s.UpdateLease(patient(t), p.ID(), d)
 		require.NoError(t, err)
@@ -147,8 +147,8 @@ func TestRedisson_Permit_AvailableAcquiredAndTotalPermits(t *testing.T) {
 	t.Parallel()
 	s := newPermits(t, 10)
 	requireAvailable(t, 10, s)
-	fixed := acquire(t, s, 2, lockrt.WithLease(short))
-	held := acquire(t, s, 3)
+	fixed := permit(t, s, 2, lockrt.WithLease(short))
+	held := permit(t, s, 3)
 	requireCounts(t, s, 5, 5)
 	expired(t, s, fixed.ID())
 	requireCounts(t, s, 7, 3)
@@ -162,7 +162,7 @@ func TestRedisson_Permit_Expiration(t *testing.T) {
 	s := newPermits(t, 0)
 	_, err := s.TrySetPermits(t.Context(), 3, 400*time.Millisecond)
 	require.NoError(t, err)
-	p := acquire(t, s, 1)
+	p := permit(t, s, 1)
 	gone(t, server, s.Key())
 	gone(t, server, "{"+s.Key()+"}:timeout")
 	requireCounts(t, s, 0, 0)
@@ -189,7 +189,7 @@ func TestRedisson_Permit_Expire(t *testing.T) {
 func TestRedisson_Permit_ExpireTryAcquire(t *testing.T) {
 	t.Parallel()
 	s := newPermits(t, 1)
-	old := acquire(t, s, 1, lockrt.WithLease(short))
+	old := permit(t, s, 1, lockrt.WithLease(short))
 	p, err := s.Acquire(patient(t), lockrt.WithWait(patience))
 	require.NoError(t, err)
 	require.ErrorIs(t, s.Release(t.Context(), old.ID()), lockrt.ErrLost, "the old id is of no use")
@@ -216,7 +216,7 @@ func TestRedisson_Permit_SetPermits(t *testing.T) {
 	requireCounts(t, s, 15, 0)
 	require.NoError(t, s.SetPermits(t.Context(), 5))
 	requireCounts(t, s, 5, 0)
-	p := acquire(t, s, 5)
+	p := permit(t, s, 5)
 	require.NoError(t, s.SetPermits(t.Context(), 2))
 	requireCounts(t, s, -3, 5)
 	_, err := s.TryAcquire(patient(t))
@@ -242,7 +242,7 @@ func TestRedisson_Permit_BlockingAcquire(t *testing.T) {
 	t.Parallel()
 	hooks, waiting, _ := watch()
 	s := newPermits(t, 1)
-	p := acquire(t, s, 1)
+	p := permit(t, s, 1)
 	require.Regexp(t, regexp.MustCompile(`^[0-9a-f]{32}$`), p.ID())
 	other := newClient(t, lockrt.Options{Hooks: hooks}).PermitSemaphore(s.Key(), 1)
 	got := permitLater(patient(t), other, 1)
@@ -258,7 +258,7 @@ func TestRedisson_Permit_BlockingAcquireMany(t *testing.T) {
 	t.Parallel()
 	hooks, waiting, _ := watch()
 	s := newPermits(t, 5)
-	first, second := acquire(t, s, 2), acquire(t, s, 1)
+	first, second := permit(t, s, 2), permit(t, s, 1)
 	other := newClient(t, lockrt.Options{Hooks: hooks}).PermitSemaphore(s.Key(), 5)
 	got := permitLater(patient(t), other, 4)
 	receive(t, waiting, "the other to wait")
@@ -321,7 +321,7 @@ func TestRedisson_Permit_ReleaseWithoutPermits(t *testing.T) {
 func TestRedisson_Permit_ReleaseExpired(t *testing.T) {
 	t.Parallel()
 	s := newPermits(t, 1)
-	p := acquire(t, s, 1, lockrt.WithLease(short))
+	p := permit(t, s, 1, lockrt.WithLease(short))
 	expired(t, s, p.ID())
 	require.ErrorIs(t, s.Release(t.Context(), p.ID()), lockrt.ErrLost)
 	requireCounts(t, s, 1, 0)
@@ -349,7 +349,7 @@ func TestRedisson_Permit_Concurrency(t *testing.T) {
 func TestRedisson_Permit_Acquire(t *testing.T) {
 	t.Parallel()
 	s := newPermits(t, 2)
-	p := acquire(t, s, 1, lockrt.WithLease(time.Minute))
+	p := permit(t, s, 1, lockrt.WithLease(time.Minute))
 	require.NoError(t, p.Err())
 	require.WithinRange(t, p.Until(), time.Now().Add(30*time.Second), time.Now().Add(time.Minute))
 	require.NoError(t, p.Release(t.Context()))
@@ -395,7 +395,7 @@ func TestRedisson_Permit_GetLeaseTime(t *testing.T) {
 	s := newPermits(t, 1)
 	_, err := s.TTL(patient(t), "00112233445566778899aabbccddeeff")
 	require.ErrorIs(t, err, lockrt.ErrLost)
-	p := acquire(t, s, 1, lockrt.WithLease(time.Minute))
+	p := permit(t, s, 1, lockrt.WithLease(time.Minute))
 	left, err := s.TTL(patient(t), p.ID())
 	require.NoError(t, err)
 	require.Positive(t, left)
@@ -438,7 +438,7 @@ func TestPermit_IsRenewedWhileItsHolderLives(t *testing.T) {
 	opts := lockrt.Options{Watchdog: short, Hooks: lockrt.Hooks{Renewed: func(e lockrt.RenewEvent) { renewals <- e }}}
 	c := newClient(t, opts)
 	s := c.PermitSemaphore(redistest.Key(t, "p"), 2)
-	p := acquire(t, s, 2)
+	p := permit(t, s, 2)
 	for range 6 {
 		e := receive(t, renewals, "a renewal")
 		require.NoError(t, e.Err)
@@ -472,7 +472,7 @@ func TestPermit_LossIsTold(t *testing.T) {
 			hooks, _, ends := watch()
 			c := newClient(t, lockrt.Options{Watchdog: time.Second, Hooks: hooks})
 			s := c.PermitSemaphore(redistest.Key(t, "p"), 2)
-			p := acquire(t, s, 2)
+			p := permit(t, s, 2)
 			take(s, p)
 			receive(t, p.Context().Done(), "the loss")
 			require.ErrorIs(t, context.Cause(p.Context()), lockrt.ErrLost)
@@ -492,19 +492,19 @@ func TestPermit_EndsAtItsLength(t *testing.T) {
 	s := newPermits(t, 1)
 	start := time.Now()
 	for _, opts := range [][]lockrt.LockOption{{lockrt.WithLease(short)}, {lockrt.WithWatchdog(short), lockrt.WithMaxHold(short / 2)}} {
-		p := acquire(t, s, 1, opts...)
+		p := permit(t, s, 1, opts...)
 		receive(t, p.Context().Done(), "the end")
 		require.ErrorIs(t, p.Err(), lockrt.ErrLost)
 	}
 	require.Greater(t, time.Since(start), short)
-	next := acquire(t, s, 1)
+	next := permit(t, s, 1)
 	require.NoError(t, next.Release(t.Context()))
 }
 
 func TestPermit_ExtendOutlivesItsHolder(t *testing.T) {
 	t.Parallel()
 	s := newPermits(t, 1)
-	p := acquire(t, s, 1, lockrt.WithLease(time.Minute))
+	p := permit(t, s, 1, lockrt.WithLease(time.Minute))
 	require.NoError(t, p.Extend(patient(t), time.Hour))
 	require.Greater(t, time.Until(p.Until()), 50*time.Minute)
 	left, err := s.TTL(patient(t), p.ID())
@@ -518,7 +518,7 @@ func TestPermit_ExtendOutlivesItsHolder(t *testing.T) {
 func TestPermit_ReleasedOnce(t *testing.T) {
 	t.Parallel()
 	s := newPermits(t, 2)
-	p := acquire(t, s, 2)
+	p := permit(t, s, 2)
 	var wg sync.WaitGroup
 	errs := make(chan error, 8)
 	for range cap(errs) {
@@ -561,7 +561,7 @@ func TestPermit_ShutdownWaitsForIt(t *testing.T) {
 	t.Parallel()
 	c := newClient(t, lockrt.Options{})
 	s := c.PermitSemaphore(redistest.Key(t, "p"), 2)
-	p := acquire(t, s, 2)
+	p := permit(t, s, 2)
 	require.Equal(t, 1, c.Stats().Held)
 	done := later(func() error { return c.Shutdown(patient(t)) })
 	until(t, "nothing is granted any more", func() bool {
@@ -579,7 +579,7 @@ func TestPermit_ReleaseWorksAfterClose(t *testing.T) {
 	c, err := lockrt.New(redistest.Shared(t).Client(), lockrt.Options{})
 	require.NoError(t, err)
 	s := c.PermitSemaphore(redistest.Key(t, "p"), 1)
-	p := acquire(t, s, 1)
+	p := permit(t, s, 1)
 	require.NoError(t, c.Close())
 	require.ErrorIs(t, p.Err(), lockrt.ErrClosed)
 	require.NoError(t, p.Release(t.Context()))
@@ -655,7 +655,7 @@ func TestPermit_AndLocksAreRenewedTogether(t *testing.T) {
 	c := newClient(t, lockrt.Options{Watchdog: short, Hooks: lockrt.Hooks{Renewed: func(e lockrt.RenewEvent) { renewals <- e }}})
 	lease, err := c.Mutex(redistest.Key(t, "m")).Lock(patient(t))
 	require.NoError(t, err)
-	p := acquire(t, c.PermitSemaphore(redistest.Key(t, "p"), 1), 1)
+	p := permit(t, c.PermitSemaphore(redistest.Key(t, "p"), 1), 1)
 	seen := map[string]int{}
 	for seen["mutex"] < 5 || seen["permit"] < 5 {
 		e := receive(t, renewals, "a renewal")
@@ -674,7 +674,7 @@ func TestPermit_RenewalIsOneScriptForMany(t *testing.T) {
 	runs := l.seen(scripts.PermitRenew)
 	var all []*lockrt.Permit
 	for range 20 {
-		all = append(all, acquire(t, l.client.PermitSemaphore(redistest.Key(t, "p"), 1), 1))
+		all = append(all, permit(t, l.client.PermitSemaphore(redistest.Key(t, "p"), 1), 1))
 	}
 	receive(t, runs, "a renewal")
 	for _, p := range all {
