@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"regexp"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 
 	lockrt "github.com/lockgen/lockgen/runtime"
 	"github.com/lockgen/lockgen/runtime/locktest/embedded"
+	"github.com/lockgen/lockgen/runtime/locktest/leaktest"
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 	"github.com/lockgen/lockgen/scripts"
 )
@@ -172,6 +174,7 @@ func TestTracking_ServerComesBackEmpty(t *testing.T) {
 		told(t, lease)
 		require.ErrorIs(t, lease.Unlock(t.Context()), lockrt.ErrLost)
 	}
+	server.Do("FLUSHALL") // it watches keys that are not there as well
 	again := hold(t, server, c, unrenewed, "a")
 	server.Do("DEL", "a")
 	told(t, again[0])
@@ -255,27 +258,108 @@ func TestTracking_MuteConnectionCostsNoHold(t *testing.T) {
 				t.Parallel()
 				server := redistest.Server(t)
 				proxy := redistest.Proxy(t, server.Addr())
-				renewed := make(chan error, 1000)
-				c := clientOf(t, proxy.URL(), lockrt.Options{Hooks: lockrt.Hooks{Renewed: func(e lockrt.RenewEvent) { renewed <- e.Err }}})
-				// So long that the connection's own timeouts do not matter, so short that a test can wait.
-				leases := hold(t, server, c, lockrt.WithWatchdog(1200*time.Millisecond), "a", "b")
+				log := &logbook{lines: make(chan string, 1000)}
+				renewed := make(chan lockrt.RenewEvent, 1000)
+				c := clientOf(t, proxy.URL(), lockrt.Options{
+					Logger: slog.New(slog.NewTextHandler(log, nil)),
+					Hooks:  lockrt.Hooks{Renewed: func(e lockrt.RenewEvent) { renewed <- e }},
+				})
+				// Short enough to be lost soon if it is not renewed. The connection's own timeouts are longer.
+				short, err := c.Mutex("short").Lock(patient(t), lockrt.WithWatchdog(1200*time.Millisecond))
+				require.NoError(t, err)
+				long, err := c.Mutex("long").Lock(patient(t), unrenewed)
+				require.NoError(t, err)
+				watches(t, server, 2)
 				drop := losses(proxy)[what](redistest.EvalSHA(scripts.Renew.SHA1), 1, mode)
 				receive(t, drop.Done(), "the connection to break")
-				for len(renewed) > 0 {
-					<-renewed
+				require.Contains(t, receive(t, log.lines, "the log to say so"), "the server does not tell of changes")
+				require.Contains(t, receive(t, log.lines, "the log to say so"), "the server tells of changes to held keys again")
+				for renewals := 0; renewals < 6; { // longer than the trust lasts
+					if e := receive(t, renewed, "a renewal"); e.Key == "short" {
+						require.NoError(t, e.Err)
+						renewals++
+					}
 				}
-				for range 2 * 6 { // longer than the trust lasts
-					require.NoError(t, receive(t, renewed, "a renewal"))
-				}
-				watches(t, server, 2)
-				for _, lease := range leases {
-					require.NoError(t, lease.Err())
-				}
-				server.Do("DEL", "a")
-				told(t, leases[0])
-				unharmed(t, leases[1])
+				require.NoError(t, short.Err())
+				server.Do("DEL", "long")
+				told(t, long)
+				unharmed(t, short)
 			})
 		}
+	}
+}
+
+// moving is a client that changes servers as one of Sentinel's does.
+type moving struct {
+	rueidis.Client
+
+	node atomic.Pointer[string]
+}
+
+func (m *moving) Nodes() map[string]rueidis.Client {
+	if node := m.node.Load(); node != nil {
+		return map[string]rueidis.Client{*node: m.Client}
+	}
+	return m.Client.Nodes()
+}
+
+// TestTracking_FollowsTheClient shows that a lease is not renewed on a server that is not the client's any
+// more: one that was the master may still say yes.
+func TestTracking_FollowsTheClient(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	log := &logbook{lines: make(chan string, 1000)}
+	rc := &moving{Client: server.NewClient(func(o *rueidis.ClientOption) { o.DisableCache = true })}
+	c, err := lockrt.New(rc, lockrt.Options{Logger: slog.New(slog.NewTextHandler(log, nil))})
+	require.NoError(t, err)
+	defer c.Close()
+	short, err := c.Mutex("short").Lock(patient(t), lockrt.WithWatchdog(600*time.Millisecond))
+	require.NoError(t, err)
+	watches(t, server, 1)
+	before, other := watcher(t, server), "other:6379"
+	rc.node.Store(&other)
+	require.Contains(t, receive(t, log.lines, "the log to say so"), "talks to another server now")
+	require.Contains(t, receive(t, log.lines, "the log to say so"), "the server tells of changes to held keys again")
+	require.NotEqual(t, before, watcher(t, server))
+	unharmed(t, short)
+}
+
+// Not parallel, for it counts goroutines.
+func TestTracking_LeavesNoGoroutine(t *testing.T) { //nolint:paralleltest // counts goroutines
+	server := redistest.Server(t)
+	proxy := redistest.Proxy(t, server.Addr())
+	server.Do("ACL", "SETUSER", "u", "on", ">pass", "~*", "&*", "+@all", "-client")
+	for name, test := range map[string]struct {
+		url   string
+		begin func(t *testing.T, lines <-chan string)
+	}{
+		"watching": {proxy.URL(), func(t *testing.T, _ <-chan string) {
+			t.Helper()
+			watches(t, server, 1)
+		}},
+		"mute": {proxy.URL(), func(t *testing.T, _ <-chan string) {
+			t.Helper()
+			watches(t, server, 1)
+			drop := proxy.DropRequest(redistest.EvalSHA(scripts.Renew.SHA1), 1, redistest.Mute)
+			receive(t, drop.Done(), "the connection to break")
+		}},
+		"refused": {"redis://u:pass@" + server.Addr(), func(t *testing.T, lines <-chan string) {
+			t.Helper()
+			receive(t, lines, "the refusal")
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server.Do("FLUSHALL")
+			log := &logbook{lines: make(chan string, 1000)}
+			leaktest.Check(t)
+			c, err := lockrt.Open(test.url, lockrt.Options{Logger: slog.New(slog.NewTextHandler(log, nil))})
+			require.NoError(t, err)
+			_, err = c.Mutex("k").Lock(patient(t), lockrt.WithWatchdog(600*time.Millisecond))
+			require.NoError(t, err)
+			test.begin(t, log.lines)
+			require.NoError(t, c.Close())
+			until(t, "the connection is gone", func() bool { return watcher(t, server) == "" })
+		})
 	}
 }
 

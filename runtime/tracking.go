@@ -214,7 +214,9 @@ func (t *tracker) watch() (worked bool, err error) {
 		behind: make(chan struct{}, 1),
 		owed:   map[uint64]time.Time{},
 	}
-	w.conn, _ = t.c.rc.Dedicate()
+	if w.conn = t.dedicate(); w.conn == nil {
+		return false, rueidis.ErrClosing
+	}
 	defer w.conn.Close()
 	t.mu.Lock()
 	t.conn = w.conn
@@ -239,6 +241,26 @@ func (t *tracker) watch() (worked bool, err error) {
 	t.c.watchdog.First(firstLook)
 	t.c.watchdog.Recheck() // so that all that is held is read over it
 	return false, t.serve(w, broken)
+}
+
+// dedicate returns a connection, or nil if the client is closed meanwhile: a client of the user's may be
+// out of connections for as long as he likes.
+func (t *tracker) dedicate() rueidis.DedicatedClient {
+	got := make(chan rueidis.DedicatedClient)
+	go func() {
+		conn, release := t.c.rc.Dedicate()
+		select {
+		case got <- conn:
+		case <-t.c.stopped:
+			release()
+		}
+	}()
+	select {
+	case conn := <-got:
+		return conn
+	case <-t.c.stopped:
+		return nil
+	}
 }
 
 // track has the server tell of changes.

@@ -24,7 +24,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -166,12 +165,12 @@ type Watchdog struct {
 	renew    Renewer
 	observe  func(l *Lease, err error)
 	batch    int
-	first    atomic.Int64  // how long after its start a lease is looked at; 0 for not at all
 	poke     chan struct{} // one token: the earliest deadline may have changed
 	closing  chan struct{}
 	requests sync.WaitGroup // the loop, and each batch under way
 
 	mu      sync.Mutex
+	first   time.Duration // how long after its start a lease is looked at; 0 for not at all
 	queue   queue
 	armed   time.Time // when the loop looks again at the latest
 	started bool
@@ -192,14 +191,21 @@ func New(renew Renewer, batch int, observe func(l *Lease, err error)) *Watchdog 
 
 // First has leases that are started from now on looked at when d is over, or renewed if they were
 // granted for less than they ask for. With 0, the default, they wait for their first renewal.
-func (w *Watchdog) First(d time.Duration) { w.first.Store(int64(d)) }
+func (w *Watchdog) First(d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.first = d
+}
 
 // Start guards l, which the server granted no earlier than at sent, for ttl at first. The first
 // lease starts the goroutine.
 func (w *Watchdog) Start(l *Lease, sent time.Time, ttl time.Duration) {
 	l.index = -1
 	l.confirm(sent, ttl)
-	if first := time.Duration(w.first.Load()); first > 0 && !l.Unwatched {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	// A Recheck after First(d) finds every lease that was started before that.
+	if first := w.first; first > 0 && !l.Unwatched {
 		at := time.Now().Add(first) // not sent: a slow server is not asked more often for it
 		l.mu.Lock()
 		if l.Renew && ttl < l.TTL && at.Before(l.next) {
@@ -209,8 +215,6 @@ func (w *Watchdog) Start(l *Lease, sent time.Time, ttl time.Duration) {
 		}
 		l.mu.Unlock()
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	if w.closed {
 		return
 	}
