@@ -5,27 +5,45 @@ import (
 	"flag"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/rogpeppe/go-internal/testscript"
-	"github.com/stretchr/testify/require"
-	"golang.org/x/tools/go/analysis/unitchecker"
-
 	"github.com/lockgen/lockgen/cmd/lockgen/internal/cli"
 	"github.com/lockgen/lockgen/cmd/lockgen/internal/synth"
-	"github.com/lockgen/lockgen/cmd/lockgen/vet"
+	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/stretchr/testify/require"
 )
 
 var update = flag.Bool("update", false, "rewrite what the scenarios expect")
 
-// TestMain lets go vet call the test binary as it calls the program.
-func TestMain(m *testing.M) {
-	if vet.Asked(os.Args[1:]) {
-		unitchecker.Main(vet.Analyzers()...)
+// compile builds the command as users do, and returns its folder.
+func compile(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", dir, ".").CombinedOutput()
+	require.NoError(t, err, string(out))
+	return dir
+}
+
+// environment gives scenarios the program, and the go command its caches: scenarios have no home.
+func environment(t *testing.T, program string) func(env *testscript.Env) {
+	t.Helper()
+	keys := []string{"GOCACHE", "GOMODCACHE", "GOPATH"}
+	out, err := exec.CommandContext(t.Context(), "go", append([]string{"env"}, keys...)...).Output()
+	require.NoError(t, err)
+	values := strings.Split(strings.TrimSpace(string(out)), "\n")
+	require.Len(t, values, len(keys))
+	return func(env *testscript.Env) {
+		for i, key := range keys {
+			env.Setenv(key, values[i])
+		}
+		env.Setenv("GOFLAGS", "-mod=mod")
+		env.Setenv("GOPROXY", "off")
+		env.Setenv("LOCKGEN", filepath.Join(program, "lockgen"))
+		env.Setenv("PATH", program+string(os.PathListSeparator)+env.Getenv("PATH"))
 	}
-	os.Exit(m.Run())
 }
 
 // TestScenarios runs testdata/*.txtar: an input tree, and the exact output or the exact messages. Each starts in a module that knows lockgen.
@@ -34,6 +52,7 @@ func TestMain(m *testing.M) {
 //	lockgen [args]      runs the tool, here, and then type-checks the whole tree; with ! it must exit with 1
 //	ask [args]          runs the tool, to hear what it says, and nothing else; with ! it must exit with 1
 //	trouble [args]      runs the tool, which must exit with 2
+//	exec lockgen        runs the built program, as users and other programs do
 //	nocheck             from here on the tree is not type-checked: it is broken on purpose
 func TestScenarios(t *testing.T) {
 	t.Parallel()
@@ -43,11 +62,15 @@ func TestScenarios(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	require.NoError(t, err)
 	checker := newTypeChecker(t, root)
+	prepare := environment(t, compile(t))
 	testscript.Run(t, testscript.Params{
 		Dir:                "testdata",
 		UpdateScripts:      *update,
 		RequireUniqueNames: true,
-		Setup:              func(env *testscript.Env) error { return writeModule(root, env.WorkDir) },
+		Setup: func(env *testscript.Env) error {
+			prepare(env)
+			return writeModule(root, env.WorkDir)
+		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"lockgen": func(ts *testscript.TestScript, neg bool, args []string) {
 				want := 0

@@ -4,8 +4,11 @@ import (
 	"fmt"
 	"go/token"
 	"io"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"github.com/lockgen/lockgen/cmd/lockgen/internal/check"
 	"github.com/lockgen/lockgen/cmd/lockgen/internal/diag"
@@ -66,7 +69,8 @@ func (r *runner) read() (err error) {
 		return err
 	}
 	var uses []check.Use
-	for _, pkg := range r.loaded.Packages {
+	for i, pkg := range r.loaded.Packages {
+		r.loaded.Packages[i] = nil // syntax and types of expressions are most of the memory, and have served
 		for _, out := range check.Package(r.list, pkg) {
 			r.outputs = append(r.outputs, out)
 			uses = append(uses, out.Uses...)
@@ -86,15 +90,26 @@ func (r *runner) render() error {
 	if r.list.Len() > 0 {
 		return nil
 	}
+	rendered := make([][]byte, len(r.outputs))
+	failed := make([]error, len(r.outputs))
+	var workers sync.WaitGroup
+	var next atomic.Int64
+	for range runtime.GOMAXPROCS(0) {
+		workers.Go(func() {
+			for i := int(next.Add(1) - 1); i < len(r.outputs); i = int(next.Add(1) - 1) {
+				rendered[i], failed[i] = templates.Render(r.outputs[i].Model)
+			}
+		})
+	}
+	workers.Wait()
 	produced := map[string]bool{}
-	for _, out := range r.outputs {
-		src, err := templates.Render(out.Model)
-		if err != nil {
-			return fmt.Errorf("%s: this is a defect of lockgen, please report it with the interface: %w", diag.Relative(r.dir, out.Source), err)
+	for i, out := range r.outputs {
+		if failed[i] != nil {
+			return fmt.Errorf("%s: this is a defect of lockgen, please report it with the interface: %w", diag.Relative(r.dir, out.Source), failed[i])
 		}
 		name := output.Name(out.Source)
 		produced[name] = true
-		r.files = append(r.files, write.File{Name: name, Content: src})
+		r.files = append(r.files, write.File{Name: name, Content: rendered[i]})
 	}
 	for _, name := range r.loaded.Outputs {
 		if !produced[name] {

@@ -347,13 +347,17 @@ func (l *loader) parse(u *unit) {
 		if _, isOutput := output.Source(name); isOutput && output.Ours(src) {
 			continue
 		}
+		mentioned := u.root != nil && directive.Mentioned(src)
+		if !mentioned {
+			src = withoutBodies(src)
+		}
 		file, err := parser.ParseFile(l.list.Fset(), name, src, flags)
 		if file == nil {
 			continue
 		}
 		if broken, ok := errors.AsType[scanner.ErrorList](err); ok {
 			u.broken[name] = broken
-			if u.root != nil && !directive.Mentioned(src) {
+			if u.root != nil && !mentioned {
 				l.result.Notes = append(l.result.Notes, fmt.Sprintf("%s:%d: %s", diag.Relative(l.cfg.Dir, name), broken[0].Pos.Line, broken[0].Msg))
 			}
 		}

@@ -19,8 +19,10 @@ type step struct {
 // steps lists what the directives say about the order of locks, each pair of shapes once: what is declared before what follows from the keys.
 func (s *Survey) steps() []step {
 	var all []step
+	seen := map[[2]string]bool{}
 	add := func(st step) {
-		if !slices.ContainsFunc(all, func(o step) bool { return o.from == st.from && o.to == st.to }) {
+		if pair := [2]string{st.from, st.to}; !seen[pair] {
+			seen[pair] = true
 			all = append(all, st)
 		}
 	}

@@ -33,20 +33,23 @@ type key struct {
 
 // New makes a survey of uses, whose places are shown relative to dir. Linked says of two package paths whether some program has both.
 func New(list *diag.List, dir string, uses []check.Use, linked func(a, b string) bool) *Survey {
-	s := &Survey{list: list, dir: dir, uses: slices.Clone(uses), linked: linked}
-	slices.SortStableFunc(s.uses, func(a, b check.Use) int { return s.compare(a.Pos, b.Pos) })
-	for _, use := range s.uses {
-		for _, k := range use.Keys {
-			s.keys = append(s.keys, key{k, shapeOf(k.Key), use})
+	s := &Survey{list: list, dir: dir, linked: linked}
+	// By file and place in it, whatever the order in which files were read.
+	at := make([]int, len(uses))
+	places := make([]token.Position, len(uses))
+	for i, use := range uses {
+		at[i], places[i] = i, s.position(use.Pos)
+	}
+	slices.SortStableFunc(at, func(i, j int) int {
+		return cmp.Or(cmp.Compare(places[i].Filename, places[j].Filename), cmp.Compare(places[i].Offset, places[j].Offset))
+	})
+	for _, i := range at {
+		s.uses = append(s.uses, uses[i])
+		for _, k := range uses[i].Keys {
+			s.keys = append(s.keys, key{k, shapeOf(k.Key), uses[i]})
 		}
 	}
 	return s
-}
-
-// compare orders positions by file and place in it, whatever the order in which files were read.
-func (s *Survey) compare(a, b token.Pos) int {
-	p, q := s.position(a), s.position(b)
-	return cmp.Or(cmp.Compare(p.Filename, q.Filename), cmp.Compare(p.Offset, q.Offset))
 }
 
 func (s *Survey) position(pos token.Pos) token.Position {

@@ -4,6 +4,7 @@ package synth
 import (
 	"bytes"
 	"fmt"
+	"go/format"
 	"os"
 	"path/filepath"
 	"strings"
@@ -63,6 +64,10 @@ func Write(dir, root string, n int) error {
 		files[filepath.Join(Package(i), "api.go")] = api(i, In(i, n))
 	}
 	for name, content := range files {
+		content, err := format.Source(content)
+		if err != nil {
+			return err
+		}
 		name = filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 			return err
@@ -77,11 +82,11 @@ func Write(dir, root string, n int) error {
 // types is the file that has no annotations: what the interfaces mention, and much that they don't.
 func types(i int) []byte {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "// Package p%02d is one of many.\npackage p%02d\n\nimport (\n\t\"context\"\n\t\"database/sql\"\n\t\"encoding/json\"\n\t\"fmt\"\n\t\"net/http\"\n\n"+
-		"\t\"github.com/redis/rueidis\"\n", i, i)
+	fmt.Fprintf(&b, "// Package p%02d is one of many.\npackage p%02d\n\nimport (\n\t\"context\"\n\t\"database/sql\"\n\t\"encoding/json\"\n\t\"fmt\"\n\t\"net/http\"\n\n", i, i)
 	if i > 0 {
-		fmt.Fprintf(&b, "\n\t%q\n", Path+"/"+Package(i-1))
+		fmt.Fprintf(&b, "\t%q\n", Path+"/"+Package(i-1))
 	}
+	b.WriteString("\t\"github.com/redis/rueidis\"\n")
 	b.WriteString(")\n\n")
 	before := "string"
 	if i > 0 {
@@ -163,14 +168,16 @@ func api(i, n int) []byte {
 			}
 			e := (j + m) % 25
 			fmt.Fprintf(&b, "\t// Change%[1]d changes an entity.\n\t//\n", m)
+			// Each package has keys of its own, since its entities are of types of its own.
+			prefix := Package(i)
 			switch m % 3 {
 			case 0:
-				fmt.Fprintf(&b, "\t//lockgen:lock key=entity%[2]d:{e.ID}\n\tChange%[1]d(ctx context.Context, e *Entity%[2]d, number int64) (receipt string, err error)\n", m, e)
+				fmt.Fprintf(&b, "\t//lockgen:lock key=%[3]s:entity%[2]d:{e.ID}\n\tChange%[1]d(ctx context.Context, e *Entity%[2]d, number int64) (receipt string, err error)\n", m, e, prefix)
 			case 1:
-				fmt.Fprintf(&b, "\t//lockgen:lock key=entity%[2]d:{id} watchdog=10s\n\tChange%[1]d(ctx context.Context, id ID%[2]d, labels map[string]string) error\n", m, e)
+				fmt.Fprintf(&b, "\t//lockgen:lock key=%[3]s:entity%[2]d:{id} watchdog=10s\n\tChange%[1]d(ctx context.Context, id ID%[2]d, labels map[string]string) error\n", m, e, prefix)
 			default:
-				fmt.Fprintf(&b, "\t//lockgen:lock key=entity%[2]d:{e.ID}\n\t//lockgen:lock key=number%[2]d:{e.Owner.Number}\n"+
-					"\tChange%[1]d(ctx context.Context, e *Entity%[2]d) (*Entity%[2]d, error)\n", m, e)
+				fmt.Fprintf(&b, "\t//lockgen:lock key=%[3]s:entity%[2]d:{e.ID}\n\t//lockgen:lock key=%[3]s:number%[2]d:{e.Owner.Number}\n"+
+					"\tChange%[1]d(ctx context.Context, e *Entity%[2]d) (*Entity%[2]d, error)\n", m, e, prefix)
 			}
 		}
 		b.WriteString("}\n")

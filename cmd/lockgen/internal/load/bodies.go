@@ -1,0 +1,130 @@
+package load
+
+import "bytes"
+
+// withoutBodies returns source whose functions have empty bodies: white space as long as what stood there, so that all positions stay. Nobody looks
+// into bodies, and to parse them takes most of the time. Source that isn't understood is returned as it is.
+func withoutBodies(src []byte) []byte {
+	out := src
+	s := &reader{src: src}
+	for s.next() {
+		if s.depth != 0 || !bytes.HasPrefix(src[s.at:], []byte("func")) || s.at > 0 && src[s.at-1] != '\n' {
+			continue
+		}
+		from, to, ok := s.body()
+		if !ok {
+			continue
+		}
+		if &out[0] == &src[0] {
+			out = bytes.Clone(src)
+		}
+		for i := from; i < to; i++ {
+			if out[i] != '\n' && out[i] != '\r' {
+				out[i] = ' '
+			}
+		}
+	}
+	if s.wrong || s.depth != 0 {
+		return src
+	}
+	return out
+}
+
+// A reader goes through Go source byte by byte, past comments and literals, and counts brackets.
+type reader struct {
+	src   []byte
+	at    int // the byte that was reached
+	after int // where the next begins
+	depth int // of braces, brackets and parentheses
+	wrong bool
+}
+
+// next goes on to the next byte that is code. What was opened there is counted already.
+func (s *reader) next() bool {
+	for s.after < len(s.src) && !s.wrong {
+		s.at = s.after
+		rest := s.src[s.at:]
+		switch c := rest[0]; {
+		case c == '/' && len(rest) > 1 && rest[1] == '/':
+			s.skip(rest, "\n", 2, true)
+		case c == '/' && len(rest) > 1 && rest[1] == '*':
+			s.skip(rest, "*/", 2, false)
+		case c == '`':
+			s.skip(rest, "`", 1, false)
+		case c == '"' || c == '\'':
+			s.quoted(rest)
+		default:
+			s.after++
+			switch c {
+			case '(', '[', '{':
+				s.depth++
+			case ')', ']', '}':
+				s.depth--
+				s.wrong = s.wrong || s.depth < 0
+			}
+			return !s.wrong
+		}
+	}
+	return false
+}
+
+func (s *reader) skip(rest []byte, end string, from int, last bool) {
+	i := bytes.Index(rest[from:], []byte(end))
+	switch {
+	case i >= 0:
+		s.after += from + i + len(end)
+	case last:
+		s.after = len(s.src)
+	default:
+		s.wrong = true
+	}
+}
+
+func (s *reader) quoted(rest []byte) {
+	for i := 1; i < len(rest); i++ {
+		switch rest[i] {
+		case '\\':
+			i++
+		case '\n':
+			s.wrong = true
+			return
+		case rest[0]:
+			s.after += i + 1
+			return
+		}
+	}
+	s.wrong = true
+}
+
+// body goes on from a top-level func past its body, and returns what is between the braces. Without a body it ends at the end of the line.
+func (s *reader) body() (from, to int, ok bool) {
+	from, to = 0, 0 // of the last word
+	for s.next() {
+		switch c := s.src[s.at]; {
+		case c == '{' && s.depth == 1 && !isType(s.src[from:to]):
+			from = s.at + 1
+			for s.depth > 0 {
+				if !s.next() {
+					return 0, 0, false
+				}
+			}
+			return from, s.at, true
+		case c == '\n' && s.depth == 0:
+			return 0, 0, false
+		case c == ' ' || c == '\t' || c == '\r':
+		case 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '_' || c >= 0x80:
+			if to != s.at {
+				from = s.at
+			}
+			to = s.at + 1
+		default:
+			from, to = 0, 0
+		}
+	}
+	return 0, 0, false
+}
+
+// isType says whether a brace behind this word opens that of a type.
+func isType(word []byte) bool {
+	return bytes.Equal(word, []byte("interface")) || bytes.Equal(word, []byte("struct"))
+}
