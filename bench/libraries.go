@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"strconv"
 	"time"
 
 	"github.com/bsm/redislock"
@@ -17,107 +18,183 @@ import (
 	lockrt "github.com/lockgen/lockgen/runtime"
 )
 
-// lease is what every library is told, so that none of them expires or renews during a run.
-const lease = 30 * time.Second
+// redislock and redsync are not told of a release and ask again every so often: redislock as its examples do,
+// redsync by its default of 50 to 250 ms. If they asked more often they would be quicker where few wait, and be
+// drowned by their own questions where many do.
+const (
+	redislockAsks = 100 * time.Millisecond
+	redsyncAsks   = 250 * time.Millisecond // at the latest
+)
 
-// A lock waits for key and returns what gives it back.
-type lock func(ctx context.Context, key string) (unlock func() error, err error)
+// A lock waits for key and returns what it got. Every call has a context that never ends: one that can end costs
+// those that send it on to rueidis a third.
+type lock func(key string) (held, error)
+
+// held is what the holder has. Its implementations fit into a pointer, so that it is not an allocation of ours.
+type held interface {
+	unlock() error
+	trusted() bool // as far as the library can tell
+}
 
 // A library is one client of one process.
 type library struct {
-	name  string
-	floor bool // not a lock: it cannot wait
-	open  func(addr string) (lock, func(), error)
+	name     string
+	floor    bool          // not a lock: it cannot wait
+	us       bool          // lockgen
+	renews   bool          // it keeps what is held, and tells of a loss
+	reenters bool          // whoever holds a key can lock it again
+	direct   []string      // commands that it sends as such and not only from scripts
+	asks     time.Duration // how often it asks again, at the least, if it is not told
+	hands    int           // how many goroutines take many locks, if it does not bear as many as the others
+	open     func(addr string, lease time.Duration) (*client, error)
 }
 
+// A client is what a process has of a library.
+type client struct {
+	lock    lock
+	reenter func() (cycle func() error, err error) // locks a key, for a cycle that enters it again
+}
+
+const (
+	floor   = "floor"
+	lockgen = "lockgen"
+)
+
 var libraries = []library{
-	{name: "floor", floor: true, open: openFloor},
-	{name: "lockgen", open: openLockgen},
-	{name: "redislock", open: openRedislock},
-	{name: "redsync/go-redis", open: openRedsyncGoRedis},
-	{name: "redsync/rueidis", open: openRedsyncRueidis},
-	{name: "rueidislock", open: openRueidislock(false)},
-	{name: "rueidislock, 1 key", open: openRueidislock(true)},
+	{name: floor, floor: true, open: openFloor},
+	{name: lockgen, us: true, renews: true, reenters: true, open: openLockgen},
+	{name: "redislock", asks: redislockAsks, open: openRedislock},
+	{name: "redsync, go-redis", direct: []string{"set"}, asks: redsyncAsks, open: openRedsyncGoRedis},
+	{name: "redsync, rueidis", direct: []string{"set"}, asks: redsyncAsks, open: openRedsyncRueidis},
+	{name: "rueidislock", renews: true, hands: 16, open: openRueidislock(false)},
+	{name: "rueidislock, 1 key", renews: true, hands: 16, open: openRueidislock(true)},
 }
 
 func rueidisClient(addr string) (rueidis.Client, error) {
 	return rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true, DisableCache: true, PipelineMultiplex: -1})
 }
 
-func openFloor(addr string) (lock, func(), error) {
+type floorHeld struct {
+	drop func(keys []string) error
+	keys []string
+}
+
+func (h *floorHeld) unlock() error { return h.drop(h.keys) }
+func (h *floorHeld) trusted() bool { return true }
+
+func openFloor(addr string, lease time.Duration) (*client, error) {
 	rc, err := rueidisClient(addr)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	take := rueidis.NewLuaScript(`redis.call('hset', KEYS[1], ARGV[1], 1) redis.call('pexpire', KEYS[1], ARGV[2]) return 1`)
 	drop := rueidis.NewLuaScript(`if redis.call('hexists', KEYS[1], ARGV[1]) == 1 then return redis.call('del', KEYS[1]) end return 0`)
-	return func(ctx context.Context, key string) (func() error, error) {
+	takes, drops := []string{"owner", strconv.FormatInt(lease.Milliseconds(), 10)}, []string{"owner"}
+	unlock := func(keys []string) error { return drop.Exec(context.Background(), rc, keys, drops).Error() }
+	return &client{lock: func(key string) (held, error) {
 		keys := []string{key}
-		if err := take.Exec(ctx, rc, keys, []string{"owner", "30000"}).Error(); err != nil {
+		if err := take.Exec(context.Background(), rc, keys, takes).Error(); err != nil {
 			return nil, err
 		}
-		return func() error { return drop.Exec(ctx, rc, keys, []string{"owner"}).Error() }, nil
-	}, rc.Close, nil
+		return &floorHeld{unlock, keys}, nil
+	}}, nil
 }
 
-func openLockgen(addr string) (lock, func(), error) {
+type lockgenHeld struct{ *lockrt.Lease }
+
+func (h lockgenHeld) unlock() error { return h.Unlock(context.Background()) }
+func (h lockgenHeld) trusted() bool { return h.Err() == nil }
+
+func openLockgen(addr string, lease time.Duration) (*client, error) {
 	c, err := lockrt.Open("redis://"+addr, lockrt.Options{Watchdog: lease})
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return func(ctx context.Context, key string) (func() error, error) {
-		l, err := c.Mutex(key).Lock(ctx)
+	return &client{
+		lock: func(key string) (held, error) {
+			l, err := c.Mutex(key).Lock(context.Background())
+			if err != nil {
+				return nil, err
+			}
+			return lockgenHeld{l}, nil
+		},
+		reenter: func() (func() error, error) {
+			m := c.Mutex("bench:reentry")
+			outer, err := m.Lock(context.Background())
+			if err != nil {
+				return nil, err
+			}
+			return func() error {
+				l, err := m.Lock(outer.Context())
+				if err != nil {
+					return err
+				}
+				return l.Unlock(context.Background())
+			}, nil
+		},
+	}, nil
+}
+
+type redislockHeld struct{ *redislock.Lock }
+
+func (h redislockHeld) unlock() error { return h.Release(context.Background()) }
+func (h redislockHeld) trusted() bool { return true }
+
+func openRedislock(addr string, lease time.Duration) (*client, error) {
+	c := redislock.New(redis.NewClient(&redis.Options{Addr: addr}))
+	wait := &redislock.Options{RetryStrategy: redislock.LinearBackoff(redislockAsks)}
+	return &client{lock: func(key string) (held, error) {
+		l, err := c.Obtain(context.Background(), key, lease, wait) // gives up after the lease
 		if err != nil {
 			return nil, err
 		}
-		return func() error { return l.Unlock(ctx) }, nil
-	}, func() { _ = c.Close() }, nil
+		return redislockHeld{l}, nil
+	}}, nil
 }
 
-func openRedislock(addr string) (lock, func(), error) {
-	rc := redis.NewClient(&redis.Options{Addr: addr})
-	c := redislock.New(rc)
-	wait := &redislock.Options{RetryStrategy: redislock.LinearBackoff(5 * time.Millisecond)}
-	return func(ctx context.Context, key string) (func() error, error) {
-		l, err := c.Obtain(ctx, key, lease, wait)
-		if err != nil {
-			return nil, err
-		}
-		return func() error { return l.Release(ctx) }, nil
-	}, func() { _ = rc.Close() }, nil
+func openRedsyncGoRedis(addr string, lease time.Duration) (*client, error) {
+	return redsyncClient(redsync.New(rsgoredis.NewPool(redis.NewClient(&redis.Options{Addr: addr}))), lease), nil
 }
 
-func openRedsyncGoRedis(addr string) (lock, func(), error) {
-	rc := redis.NewClient(&redis.Options{Addr: addr})
-	return redsyncLock(redsync.New(rsgoredis.NewPool(rc))), func() { _ = rc.Close() }, nil
-}
-
-func openRedsyncRueidis(addr string) (lock, func(), error) {
+func openRedsyncRueidis(addr string, lease time.Duration) (*client, error) {
 	rc, err := rueidisClient(addr)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return redsyncLock(redsync.New(rsrueidis.NewPool(rueidiscompat.NewAdapter(rc)))), rc.Close, nil
+	return redsyncClient(redsync.New(rsrueidis.NewPool(rueidiscompat.NewAdapter(rc))), lease), nil
 }
 
-func redsyncLock(rs *redsync.Redsync) lock {
-	return func(ctx context.Context, key string) (func() error, error) {
-		m := rs.NewMutex(key, redsync.WithExpiry(lease), redsync.WithTries(1_000_000), redsync.WithRetryDelay(5*time.Millisecond))
-		if err := m.LockContext(ctx); err != nil {
+type redsyncHeld struct{ *redsync.Mutex }
+
+func (h redsyncHeld) unlock() error {
+	ok, err := h.UnlockContext(context.Background())
+	if err == nil && !ok {
+		err = errors.New("not unlocked")
+	}
+	return err
+}
+func (h redsyncHeld) trusted() bool { return true }
+
+func redsyncClient(rs *redsync.Redsync, lease time.Duration) *client {
+	return &client{lock: func(key string) (held, error) {
+		m := rs.NewMutex(key, redsync.WithExpiry(lease), redsync.WithTries(1_000_000))
+		if err := m.LockContext(context.Background()); err != nil {
 			return nil, err
 		}
-		return func() error {
-			ok, err := m.UnlockContext(ctx)
-			if err == nil && !ok {
-				err = errors.New("not unlocked")
-			}
-			return err
-		}, nil
-	}
+		return redsyncHeld{m}, nil
+	}}
 }
 
-func openRueidislock(oneKey bool) func(addr string) (lock, func(), error) {
-	return func(addr string) (lock, func(), error) {
+type rueidislockHeld struct {
+	ctx    context.Context
+	cancel context.CancelFunc
+}
+
+func (h *rueidislockHeld) unlock() error { h.cancel(); return nil }
+func (h *rueidislockHeld) trusted() bool { return h.ctx.Err() == nil }
+
+func openRueidislock(oneKey bool) func(addr string, lease time.Duration) (*client, error) {
+	return func(addr string, lease time.Duration) (*client, error) {
 		opts := rueidislock.LockerOption{
 			ClientOption: rueidis.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true},
 			KeyValidity:  lease,
@@ -127,14 +204,14 @@ func openRueidislock(oneKey bool) func(addr string) (lock, func(), error) {
 		}
 		l, err := rueidislock.NewLocker(opts)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		return func(ctx context.Context, key string) (func() error, error) {
-			_, cancel, err := l.WithContext(ctx, key)
+		return &client{lock: func(key string) (held, error) {
+			ctx, cancel, err := l.WithContext(context.Background(), key)
 			if err != nil {
 				return nil, err
 			}
-			return func() error { cancel(); return nil }, nil
-		}, l.Close, nil
+			return &rueidislockHeld{ctx, cancel}, nil
+		}}, nil
 	}
 }

@@ -1,10 +1,13 @@
 // Command bench runs lockgen beside the other distributed locks for Go on Redis, on the same server, in
-// turns, and prints medians.
+// turns, and writes what it finds as Markdown and pictures.
 //
-//	go run . [-rounds 5] [-time 1s] [-only floor,lockgen] [-scenario alone]
+//	go run . [-out . [-readme]] [-rounds 5] [-time 1s] [-rest 12s] [-held 10000] [-only floor,lockgen] [-scenario S4] [-profile folder]
 //
 // It uses the server of REDIS_URL, or starts the redis-server that it finds. Figures of different runs do
 // not compare: machines are noisy. Those of one run do, since the libraries take turns in each round.
+//
+// Every client is a process of its own: this program, started once more. What a library leaves hanging
+// ends with it.
 //
 // floor is not a lock: two calls of the smallest scripts that a lock in this layout needs, and nothing
 // around them.
@@ -12,91 +15,133 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
 )
 
 func main() {
+	if os.Getenv(asWorker) != "" {
+		signal.Ignore(os.Interrupt) // whoever started us ends us
+		if err := work(os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, "bench: worker:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	rounds := flag.Int("rounds", 5, "how often each library runs each scenario")
 	length := flag.Duration("time", time.Second, "how long one run takes")
-	only := flag.String("only", "", "comma-separated names of libraries; all if empty")
-	scenario := flag.String("scenario", "", "run only scenarios whose name contains this")
+	rest := flag.Duration("rest", 12*time.Second, "how long S6 looks at locks that are held; S7, at those that wait, three times as long")
+	number := flag.Int("held", 10_000, "how many locks S6 and S7 hold")
+	only := flag.String("only", "", "names of libraries with commas between; all if empty")
+	scenario := flag.String("scenario", "", "run only scenarios whose names begin with this: S2, or S2, 256")
+	out := flag.String("out", "", "the folder that gets RESULTS.md and the plots; if empty the report is printed")
+	readme := flag.Bool("readme", false, "bring the figures in the READMEs of the module above up to date with -out as well")
+	profile := flag.String("profile", "", "a folder for profiles of CPU and allocations, by process")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, *rounds, *length, *only, *scenario); err != nil {
+	r := &report{rounds: *rounds, length: *length, rest: *rest, held: *number, command: command(flag.CommandLine)}
+	err := r.run(ctx, *only, *scenario, *profile)
+	if err == nil {
+		err = r.write(*out)
+	}
+	if err == nil && *readme {
+		err = refreshReadmes(*out)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, rounds int, length time.Duration, only, scenario string) error {
-	addr, stop, err := server(ctx)
+// command returns what measures the same once more.
+func command(flags *flag.FlagSet) string {
+	text := "go run ."
+	flags.Visit(func(f *flag.Flag) {
+		switch f.Name {
+		case "out", "readme", "profile": // do not change what is measured
+		default:
+			text += fmt.Sprintf(" -%s %q", f.Name, f.Value)
+		}
+	})
+	if text == "go run ." {
+		return "make bench"
+	}
+	return text
+}
+
+// run measures all that is asked for.
+func (r *report) run(ctx context.Context, only, scenario, profile string) error {
+	s, err := openServer(ctx)
 	if err != nil {
 		return err
 	}
-	defer stop()
-	for _, s := range scenarios {
-		if !strings.Contains(s.name, scenario) {
+	defer s.close()
+	if r.machine, err = s.machine(runtime.NumCPU(), runtime.Version()); err != nil {
+		return err
+	}
+	e := &env{server: s, length: r.length, rest: r.rest, held: r.held, profile: profile}
+	for _, sc := range allScenarios() {
+		if !strings.HasPrefix(sc.name(), scenario) {
 			continue
 		}
-		results := map[string][]result{}
-		var names []string
+		t, start := newTable(sc), time.Now()
+		rounds := r.rounds
+		if sc.slow {
+			rounds = (rounds + 1) / 2
+		}
 		for range rounds {
 			for _, lib := range libraries {
-				if only != "" && !slices.Contains(strings.Split(only, ","), lib.name) || s.contended && lib.floor {
+				if !sc.fit(lib) || only != "" && !slices.Contains(strings.Split(only, ","), lib.name) {
 					continue
 				}
-				if !slices.Contains(names, lib.name) {
-					names = append(names, lib.name)
+				if err := s.empty(); err != nil {
+					return err
 				}
-				r, err := s.run(ctx, lib, addr, length)
-				if ctx.Err() != nil {
+				m, err := sc.run(ctx, e, lib)
+				switch {
+				case ctx.Err() != nil:
 					return ctx.Err()
+				case err != nil && (lib.us || lib.floor || !errors.Is(err, errHung)):
+					return fmt.Errorf("%s: %w", sc.name(), err)
+				case err != nil:
+					t.note(fmt.Sprintf("%s hung in at least one round, which does not count.", lib.name))
+				case m["failed"] > 0 && lib.us:
+					return fmt.Errorf("%s: %s: %.0f calls failed", sc.name(), lib.name, m["failed"])
+				case m["failed"] > 0:
+					t.note(fmt.Sprintf("Some calls of %s failed and were made again.", lib.name))
 				}
-				if err != nil {
-					return fmt.Errorf("%s: %s: %w", s.name, lib.name, err)
-				}
-				results[lib.name] = append(results[lib.name], r)
+				t.add(lib.name, m)
 			}
 		}
-		report(s, names, results)
+		if len(t.names) > 0 {
+			r.tables = append(r.tables, t)
+			fmt.Fprintf(os.Stderr, "%s: %s: %v\n", sc.name(), sc.title, time.Since(start).Round(time.Second))
+		}
 	}
 	return nil
 }
 
-// report prints the medians of one scenario.
-func report(s scenarioOf, names []string, results map[string][]result) {
-	fmt.Printf("\n%s\n%-24s %12s %10s %16s", s.name, "", "per second", "of first", "spread")
-	if s.contended {
-		fmt.Printf(" %8s %12s", "Jain", "longest wait")
+// write writes the report into a folder, or prints it.
+func (r *report) write(folder string) error {
+	plots := r.plots()
+	text := r.markdown(plots)
+	if folder == "" {
+		_, err := fmt.Print(text)
+		return err
 	}
-	fmt.Println()
-	var first float64
-	for _, name := range names {
-		var rates, fairness []float64
-		var waits []time.Duration
-		for _, r := range results[name] {
-			rates = append(rates, r.rate)
-			fairness = append(fairness, r.jain)
-			waits = append(waits, r.longest)
+	for _, p := range plots {
+		if err := os.WriteFile(filepath.Join(folder, p.file), []byte(p.svg), 0o644); err != nil {
+			return err
 		}
-		slices.Sort(rates)
-		slices.Sort(fairness)
-		slices.Sort(waits)
-		rate := rates[len(rates)/2]
-		if first == 0 {
-			first = rate
-		}
-		fmt.Printf("%-24s %12.0f %9.2fx %7.0f-%-8.0f", name, rate, rate/first, rates[0], rates[len(rates)-1])
-		if s.contended {
-			fmt.Printf(" %8.2f %12v", fairness[len(fairness)/2], waits[len(waits)/2].Round(10*time.Microsecond))
-		}
-		fmt.Println()
 	}
+	return os.WriteFile(filepath.Join(folder, "RESULTS.md"), []byte(text), 0o644)
 }

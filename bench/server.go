@@ -3,36 +3,70 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
 )
 
-// server returns the address of a server and what stops it.
-func server(ctx context.Context) (addr string, stop func(), err error) {
+// A server is the Redis that all are measured on, with a connection to look at it.
+type server struct {
+	addr string
+	rc   rueidis.Client
+	own  bool // started by us, so that it may be emptied
+	stop func()
+}
+
+// openServer returns the server of REDIS_URL, or one that it starts.
+func openServer(ctx context.Context) (*server, error) {
+	s := &server{stop: func() {}}
 	if url := os.Getenv("REDIS_URL"); url != "" {
-		return strings.TrimPrefix(url, "redis://"), func() {}, nil
+		s.addr = strings.TrimPrefix(url, "redis://")
+	} else if err := s.start(ctx); err != nil {
+		return nil, err
 	}
+	rc, err := rueidisClient(s.addr)
+	if err != nil {
+		s.stop()
+		return nil, err
+	}
+	s.rc = rc
+	return s, nil
+}
+
+func (s *server) close() {
+	s.rc.Close()
+	s.stop()
+}
+
+// start starts a redis-server on a port that is free.
+func (s *server) start(ctx context.Context) error {
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		return "", nil, err
+		return err
 	}
 	port := free.Addr().(*net.TCPAddr).Port
 	_ = free.Close()
 	dir, err := os.MkdirTemp("", "lockgen-bench")
 	if err != nil {
-		return "", nil, err
+		return err
 	}
 	cmd := exec.CommandContext(ctx, "redis-server", "--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--save", "", "--dir", dir)
+	fail := func(err error) error { return errors.Join(err, os.RemoveAll(dir)) }
 	out, err := cmd.StdoutPipe()
 	if err != nil {
-		return "", nil, err
+		return fail(err)
 	}
 	if err := cmd.Start(); err != nil {
-		return "", nil, fmt.Errorf("set REDIS_URL or install redis-server: %w", err)
+		return fail(fmt.Errorf("set REDIS_URL or install redis-server: %w", err))
 	}
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
@@ -41,12 +75,106 @@ func server(ctx context.Context) (addr string, stop func(), err error) {
 				for lines.Scan() { // so that it never blocks on its log
 				}
 			}()
-			return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), func() {
+			s.addr, s.own = net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), true
+			s.stop = func() {
 				_ = cmd.Process.Kill()
 				_ = cmd.Wait()
 				_ = os.RemoveAll(dir)
-			}, nil
+			}
+			return nil
 		}
 	}
-	return "", nil, fmt.Errorf("redis-server ended: %w", cmd.Wait())
+	return fail(fmt.Errorf("redis-server ended: %w", cmd.Wait()))
+}
+
+// empty forgets all keys of a server of our own. Elsewhere they expire.
+func (s *server) empty() error {
+	if !s.own {
+		return nil
+	}
+	return s.rc.Do(context.Background(), s.rc.B().Flushall().Build()).Error()
+}
+
+// A probe is what the server has done so far.
+type probe struct {
+	at          time.Time
+	commands    map[string]float64 // calls by name, those from scripts too
+	cpu         time.Duration
+	connections float64
+	channels    float64
+	version     string
+}
+
+func (s *server) probe() (probe, error) {
+	text, err := s.rc.Do(context.Background(), s.rc.B().Info().Section("everything").Build()).ToString()
+	if err != nil {
+		return probe{}, err
+	}
+	return parseInfo(text), nil
+}
+
+func parseInfo(text string) probe {
+	p := probe{at: time.Now(), commands: map[string]float64{}}
+	for line := range strings.Lines(text) {
+		name, value, ok := strings.Cut(strings.TrimSpace(line), ":")
+		if !ok {
+			continue
+		}
+		number, _ := strconv.ParseFloat(value, 64)
+		switch command, isCommand := strings.CutPrefix(name, "cmdstat_"); {
+		case isCommand:
+			calls, _, _ := strings.Cut(strings.TrimPrefix(value, "calls="), ",")
+			p.commands[command], _ = strconv.ParseFloat(calls, 64)
+		case name == "used_cpu_user", name == "used_cpu_sys":
+			p.cpu += time.Duration(number * float64(time.Second))
+		case name == "connected_clients":
+			p.connections = number
+		case name == "pubsub_channels":
+			p.channels = number
+		case name == "redis_version":
+			p.version = value
+		}
+	}
+	return p
+}
+
+// ours are the commands by which the server is looked at.
+var ours = []string{"info", "flushall", "config|get"}
+
+// always are the commands that no script sends here.
+var always = []string{"evalsha", "eval", "subscribe", "unsubscribe", "ssubscribe", "sunsubscribe", "psubscribe", "hello", "ping", "auth", "select", "multi", "exec"}
+
+// since returns how many commands clients sent since p, and how many more their scripts called. Redis counts both
+// together; direct are those that clients of the library send as well.
+func (q probe) since(p probe, direct []string) (sent, called float64) {
+	for name, calls := range q.commands {
+		n := calls - p.commands[name]
+		kind, _, _ := strings.Cut(name, "|")
+		switch {
+		case slices.Contains(ours, name):
+		case slices.Contains(always, name), slices.Contains(direct, name), kind == "client", kind == "script", kind == "command":
+			sent += n
+		default:
+			called += n
+		}
+	}
+	return sent, called
+}
+
+// machine describes where the figures come from.
+func (s *server) machine(cpus int, goVersion string) (string, error) {
+	p, err := s.probe()
+	if err != nil {
+		return "", err
+	}
+	model := "unknown processor"
+	if text, err := os.ReadFile(filepath.Join("/proc", "cpuinfo")); err == nil {
+		for line := range strings.Lines(string(text)) {
+			if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
+				model = strings.TrimSpace(value)
+				break
+			}
+		}
+	}
+	return fmt.Sprintf("%d cores (%s), Redis %s on loopback, %s", cpus, model, p.version, goVersion), nil
 }

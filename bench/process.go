@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"time"
+)
+
+// asWorker is set in the environment of the processes that are workers.
+const asWorker = "LOCKGEN_BENCH_WORKER"
+
+// A process is a worker as seen from outside.
+type process struct {
+	library string
+	cmd     *exec.Cmd
+	in      io.WriteCloser
+	answers chan answer // closed when it ends
+	failed  error       // after that: why
+}
+
+// startWorker starts this program once more, as a client of a library. It ends when ctx does.
+func startWorker(ctx context.Context, first order) (*process, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	p := &process{library: first.Library, cmd: exec.CommandContext(ctx, self), answers: make(chan answer, 1)}
+	p.cmd.Env = append(os.Environ(), asWorker+"=1")
+	p.cmd.Stderr = os.Stderr
+	if p.in, err = p.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	go func() {
+		defer close(p.answers)
+		for answers := json.NewDecoder(out); ; {
+			var a answer
+			if p.failed = answers.Decode(&a); p.failed != nil {
+				return
+			}
+			p.answers <- a
+		}
+	}()
+	first.Op = "open"
+	if _, err := p.do(first); err != nil {
+		p.end()
+		return nil, err
+	}
+	return p, nil
+}
+
+// end ends the process, whatever it is doing.
+func (p *process) end() {
+	_ = p.in.Close()
+	_ = p.cmd.Process.Kill()
+	for range p.answers { // until what it had to say is read
+	}
+	_ = p.cmd.Wait()
+}
+
+func (p *process) send(o order) error { return json.NewEncoder(p.in).Encode(o) }
+
+// answerWithin is how long a worker may take for what it was not told to wait for.
+const answerWithin = 30 * time.Second
+
+// errHung says that a library does not come back.
+var errHung = errors.New("no answer")
+
+// receive waits for the answer to what was sent.
+func (p *process) receive(d time.Duration) (answer, error) {
+	select {
+	case a, ok := <-p.answers:
+		if !ok {
+			return a, fmt.Errorf("%s: the worker ended: %w", p.library, p.failed)
+		}
+		if a.Err != "" {
+			return a, fmt.Errorf("%s: %s", p.library, a.Err)
+		}
+		return a, nil
+	case <-time.After(d):
+		return answer{}, fmt.Errorf("%s: %w within %v", p.library, errHung, d)
+	}
+}
+
+func (p *process) do(o order) (answer, error) {
+	if err := p.send(o); err != nil {
+		return answer{}, err
+	}
+	return p.receive(answerWithin + o.Length + o.Patience)
+}
+
+// doAll gives each process its order and waits for all answers.
+func doAll(ps []*process, orders []order) ([]answer, error) {
+	for i, p := range ps {
+		if err := p.send(orders[i]); err != nil {
+			return nil, err
+		}
+	}
+	answers := make([]answer, len(ps))
+	for i, p := range ps {
+		var err error
+		if answers[i], err = p.receive(answerWithin + orders[i].Length + orders[i].Patience); err != nil {
+			return nil, err
+		}
+	}
+	return answers, nil
+}

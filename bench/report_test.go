@@ -1,0 +1,167 @@
+package main
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// made is a report of figures that were made up.
+func made(t *testing.T) *report {
+	t.Helper()
+	r := &report{machine: "2 cores", command: "make bench", rounds: 2, length: time.Second, rest: 12 * time.Second, held: 10_000}
+	for _, s := range allScenarios() {
+		table := newTable(s)
+		for round := range 2 {
+			for i, lib := range libraries {
+				if !s.fit(lib) {
+					continue
+				}
+				m := metrics{}
+				for _, c := range s.columns {
+					m[c.metric] = float64(1000*(i+1) + round)
+				}
+				m["cpu"] = 10
+				table.add(lib.name, m)
+			}
+		}
+		r.tables = append(r.tables, table)
+	}
+	return r
+}
+
+func TestReport_Markdown(t *testing.T) {
+	t.Parallel()
+	r := made(t)
+	r.tables[0].note("redislock was late.")
+	text := r.markdown(r.plots())
+	for _, want := range []string{
+		"2 cores. Written by `make bench`. Rounds: 2 of 1s",
+		"\n| [S2, 256](#s2) | 256 goroutines, keys that nobody else wants | 2,000/s | 7,000/s (rueidislock, 1 key) | 0.29x | 2 of 4 |\n",
+		"\n| [S9](#s9) | Locking again what one holds | 2.00 µs | - | - | 0 of 3 |\n",
+		"\n| S2, 256 | at least 1.0 of the floor's cycles | 2.00 [2.00 to 2.00] | yes |\n",
+		"\n| S2, 256 | client and server together use at most 1.1 of the floor's CPU for a cycle | 1.00 | yes |\n",
+		"\n| S3, 1000 | at least 25x the acquisitions of the best other library | 0.29x [0.29x to 0.29x] | **no** |\n",
+		"\n| lockgen | 2,000 [2,000 to 2,001] | 2.00 |",
+		"One process takes 10,000 locks with a lease of 10 s, then looks on for 12s.",
+		"Nothing happens for 36s,",
+		"\nredislock was late.\n",
+	} {
+		require.Contains(t, text, want)
+	}
+	require.NotContains(t, text, "NaN")
+	width := 0
+	for line := range strings.Lines(text) {
+		cells := strings.Count(line, "|")
+		if width > 0 && cells > 0 {
+			require.Equal(t, width, cells, "rows of a table are equally long: %s", line)
+		}
+		width = cells
+	}
+}
+
+// TestReport_Holes shows that what was not measured is neither a figure nor a goal that is met.
+func TestReport_Holes(t *testing.T) {
+	t.Parallel()
+	r := made(t)
+	for _, table := range r.tables {
+		for name := range table.rounds {
+			table.rounds[name] = []metrics{nil, nil}
+		}
+	}
+	text := r.markdown(r.plots())
+	require.NotContains(t, text, "NaN")
+	require.NotContains(t, text, "| yes |")
+	require.Contains(t, text, "| [S4](#s4) | 4 processes of 8 goroutines, one key | - | - | - | 0 of 4 |")
+}
+
+// TestReport_Plots shows that pictures are well formed and nothing in them lies outside.
+func TestReport_Plots(t *testing.T) {
+	t.Parallel()
+	for _, r := range []*report{made(t), {}} {
+		for _, p := range r.plots() {
+			require.Contains(t, p.svg, "prefers-color-scheme: dark")
+			require.Contains(t, p.svg, ">lockgen</text>")
+			require.NotContains(t, p.svg, "NaN")
+			require.NotContains(t, p.svg, "Inf")
+			require.NotContains(t, p.svg, `="-`, "a coordinate is negative: %s", p.file)
+			for d := xml.NewDecoder(strings.NewReader(p.svg)); ; {
+				if _, err := d.Token(); errors.Is(err, io.EOF) {
+					break
+				} else {
+					require.NoError(t, err, p.file)
+				}
+			}
+		}
+	}
+	require.Len(t, made(t).plots(), 4)
+}
+
+func TestFormats(t *testing.T) {
+	t.Parallel()
+	for want, got := range map[string]string{
+		"1,234,567": count(1234567), "999": count(999), "-1,000": count(-1000), "0": count(0.3),
+		"0.0625": small(0.0625), "2.00": small(2), "0.00": small(0),
+		"8.64x": times(8.64), "39x": times(39.2),
+		"654 ns": duration(654), "1.78 µs": duration(1780), "17.7 µs": duration(17700), "145 ms": duration(145e6), "2.50 s": duration(2.5e9),
+	} {
+		require.Equal(t, want, got)
+	}
+}
+
+// TestTable_Ratio shows that a ratio is one of figures of the same round.
+func TestTable_Ratio(t *testing.T) {
+	t.Parallel()
+	table := newTable(&scenario{})
+	for _, slower := range []float64{1, 10, 100} { // the machine
+		table.add(lockgen, metrics{"rate": 600 / slower})
+		table.add("redislock", metrics{"rate": 200 / slower})
+		table.add("rueidislock", nil)
+	}
+	require.Equal(t, spread{3, 3, 3}, table.ratio(lockgen, "redislock", "rate"))
+	require.Equal(t, "redislock", table.best(headline{metric: "rate"}), "one that was not measured is not the best")
+	require.Empty(t, table.best(headline{metric: "p99"}))
+}
+
+func TestRefresh(t *testing.T) {
+	t.Parallel()
+	rows := rowsOf("| [S4](#s4) | 4 processes | 10/s | 2/s (redislock) | 5.00x | 3 of 4 |\n| [S5](#s5) | x | y | z | - | 0 of 1 |\n")
+	before := "text\n| [S4](bench/RESULTS.md#s4) | vier Prozesse | old | old | old |\n| [S6](bench/RESULTS.md#s6) | stays | 1 | 2 | 3 |\n"
+	after, changed := refresh(before, rows)
+	require.Equal(t, 1, changed)
+	require.Equal(t, "text\n| [S4](bench/RESULTS.md#s4) | vier Prozesse | 10/s | 2/s (redislock) | 5.00x |\n| [S6](bench/RESULTS.md#s6) | stays | 1 | 2 | 3 |\n", after)
+}
+
+func TestCommand(t *testing.T) {
+	t.Parallel()
+	flags := flag.NewFlagSet("", flag.ContinueOnError)
+	flags.String("out", "", "")
+	flags.Int("rounds", 5, "")
+	flags.String("scenario", "", "")
+	require.NoError(t, flags.Parse([]string{"-out", "."}))
+	require.Equal(t, "make bench", command(flags))
+	require.NoError(t, flags.Parse([]string{"-rounds", "3", "-scenario", "S2, 16"}))
+	require.Equal(t, `go run . -rounds "3" -scenario "S2, 16"`, command(flags))
+}
+
+// TestWrite shows what a run leaves behind.
+func TestWrite(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	require.NoError(t, made(t).write(folder))
+	for _, name := range []string{"RESULTS.md", "alone.svg", "shared.svg", "processes.svg", "handover.svg"} {
+		text, err := os.ReadFile(filepath.Join(folder, name))
+		require.NoError(t, err)
+		require.True(t, bytes.HasSuffix(text, []byte("\n")), name)
+	}
+	require.Error(t, made(t).write(filepath.Join(folder, "none")))
+}

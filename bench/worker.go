@@ -1,0 +1,467 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/pprof"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// An order is what a worker is told: a client of one library in a process of its own. It answers each one.
+type order struct {
+	Op string
+
+	// open:
+	Library string
+	Addr    string
+	Lease   time.Duration
+	Profile string // a folder for profiles, or empty
+
+	// cycle, reenter:
+	Goroutines int
+	Shared     bool          // all lock one key
+	Pause      time.Duration // between two turns of a goroutine
+	Begin      time.Time     // when counting begins, after a time to warm up
+	Length     time.Duration
+
+	// hold, wait:
+	Keys   string // their prefix
+	Number int
+
+	// served, cycle: how long to wait for those who wait
+	Patience time.Duration
+
+	// usage:
+	Collect bool // garbage first
+}
+
+// An answer is what a worker says.
+type answer struct {
+	Err string // the order could not be carried out
+
+	// cycle, reenter:
+	Counts  []float64 // of the acquisitions of each goroutine
+	Waits   []uint32  // a histogram
+	Longest time.Duration
+	Stuck   int    // goroutines that did not get it long after the others had stopped
+	Failed  int    // calls that returned an error
+	Failure string // the last of them
+	Used    usage
+
+	Took    time.Duration // hold, release: for all; cycle, reenter: in which Used was used
+	Number  int           // trusted, served: how many
+	At      time.Time     // lock, unlock, release: when; served: when the last was
+	Elapsed time.Duration // ping
+}
+
+// usage is what a process has used so far, and what it has.
+type usage struct {
+	CPU        time.Duration
+	Mallocs    float64
+	Bytes      float64
+	Heap       float64
+	Stack      float64
+	Goroutines float64
+}
+
+func use(collect bool) usage {
+	if collect {
+		runtime.GC()
+		runtime.GC() // pools keep things for one collection
+	}
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	var r syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &r)
+	return usage{
+		CPU:        time.Duration(r.Utime.Nano() + r.Stime.Nano()),
+		Mallocs:    float64(m.Mallocs),
+		Bytes:      float64(m.TotalAlloc),
+		Heap:       float64(m.HeapAlloc),
+		Stack:      float64(m.StackInuse),
+		Goroutines: float64(runtime.NumGoroutine()),
+	}
+}
+
+func (u usage) since(v usage) usage {
+	return usage{u.CPU - v.CPU, u.Mallocs - v.Mallocs, u.Bytes - v.Bytes, u.Heap - v.Heap, u.Stack - v.Stack, u.Goroutines - v.Goroutines}
+}
+
+// A worker carries out orders.
+type worker struct {
+	order  order // the first
+	lib    library
+	client *client
+	ping   rueidis.Client
+	one    held // by lock
+
+	keys []string // of hold and wait
+	held []held
+
+	served   atomic.Int64
+	failed   atomic.Int64
+	failure  atomic.Pointer[string]
+	lastTime atomic.Int64
+	all      chan struct{} // closed when all are served
+}
+
+// work reads orders until there are no more. What a library left behind ends with the process.
+func work(in io.Reader, out io.Writer) error {
+	orders, answers := json.NewDecoder(in), json.NewEncoder(out)
+	w := &worker{}
+	for {
+		var o order
+		if err := orders.Decode(&o); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		a, err := w.carryOut(o)
+		if err != nil {
+			a.Err = err.Error()
+		}
+		if err := answers.Encode(a); err != nil {
+			return err
+		}
+	}
+}
+
+func (w *worker) carryOut(o order) (a answer, err error) {
+	switch o.Op {
+	case "open":
+		return a, w.open(o)
+	case "cycle":
+		return w.cycle(o)
+	case "reenter":
+		return w.reenter(o)
+	case "usage":
+		a.Used = use(o.Collect)
+		return a, nil
+	case "lock":
+		w.one, err = w.client.lock(o.Keys)
+		return answer{At: time.Now()}, err
+	case "unlock":
+		a.At = time.Now() // before
+		return a, w.one.unlock()
+	case "ping":
+		return w.pings()
+	case "prepare":
+		return a, w.prepare(o)
+	case "hold":
+		return w.hold()
+	case "trusted":
+		for _, h := range w.held {
+			if h.trusted() {
+				a.Number++
+			}
+		}
+		return a, nil
+	case "release":
+		a.At = time.Now()
+		_, err := w.each(len(w.held), func(i int) error { return w.held[i].unlock() })
+		a.Took = time.Since(a.At)
+		return a, err
+	case "wait":
+		w.wait()
+		return a, nil
+	case "served":
+		return w.waitServed(o)
+	}
+	return a, fmt.Errorf("no such order: %q", o.Op)
+}
+
+// open opens the client and lets it do what is done once.
+func (w *worker) open(o order) (err error) {
+	w.order = o
+	for _, lib := range libraries {
+		if lib.name == o.Library {
+			w.lib = lib
+			w.client, err = lib.open(o.Addr, o.Lease)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if w.client == nil {
+		return fmt.Errorf("no such library: %q", o.Library)
+	}
+	for range 3 {
+		h, err := w.client.lock("bench:first:" + strconv.Itoa(os.Getpid()))
+		if err == nil {
+			err = h.unlock()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pings measures a round trip, on a connection of its own that is made when it is first needed.
+func (w *worker) pings() (a answer, err error) {
+	if w.ping == nil {
+		if w.ping, err = rueidisClient(w.order.Addr); err != nil {
+			return a, err
+		}
+	}
+	start := time.Now()
+	err = w.ping.Do(context.Background(), w.ping.B().Ping().Build()).Error()
+	a.Elapsed = time.Since(start)
+	return a, err
+}
+
+// A runner is one goroutine that locks and unlocks.
+type runner struct {
+	mu      sync.Mutex
+	count   float64
+	asked   time.Time // when it began to wait; zero when it does not
+	longest time.Duration
+	waits   histogram
+}
+
+// keysEach is how many keys a goroutine of its own takes in turn, so that no library profits from its own last
+// lock being of the same key.
+const keysEach = 16
+
+// cycle has goroutines lock and unlock from now on, counts from o.Begin for o.Length, and looks after those that
+// have not stopped by then.
+func (w *worker) cycle(o order) (a answer, err error) {
+	begin := time.Now().Add(time.Until(o.Begin)) // by the monotonic clock
+	end := begin.Add(o.Length)
+	runners := make([]*runner, o.Goroutines)
+	var done sync.WaitGroup
+	for g := range runners {
+		r := new(runner)
+		runners[g] = r
+		keys := []string{o.Keys}
+		if !o.Shared {
+			keys = make([]string, keysEach)
+			for i := range keys {
+				keys[i] = fmt.Sprintf("%s:%d:%d", o.Keys, g, i)
+			}
+		}
+		done.Go(func() {
+			for i := 0; ; i++ {
+				asked := time.Now()
+				if !asked.Before(end) {
+					return
+				}
+				r.mu.Lock()
+				r.asked = asked
+				r.mu.Unlock()
+				h, err := w.client.lock(keys[i%len(keys)])
+				got := time.Now()
+				r.mu.Lock()
+				r.asked = time.Time{}
+				if err == nil && got.After(begin) {
+					r.waits.add(got.Sub(asked))
+					r.longest = max(r.longest, got.Sub(asked))
+					if got.Before(end) {
+						r.count++
+					}
+				}
+				r.mu.Unlock()
+				if err == nil {
+					err = h.unlock()
+				}
+				if err != nil {
+					w.fails(err)
+				}
+				if o.Pause > 0 {
+					time.Sleep(o.Pause)
+				}
+			}
+		})
+	}
+	time.Sleep(time.Until(begin))
+	before, start := use(false), time.Now()
+	stopProfile, err := w.profile()
+	if err != nil {
+		return a, err
+	}
+	time.Sleep(time.Until(end))
+	a.Took, a.Used = time.Since(start), use(false).since(before)
+	if err := stopProfile(); err != nil {
+		return a, err
+	}
+
+	all := make(chan struct{})
+	go func() { done.Wait(); close(all) }()
+	select {
+	case <-all:
+	case <-time.After(o.Patience):
+	}
+	var waits histogram
+	for _, r := range runners {
+		r.mu.Lock()
+		a.Counts = append(a.Counts, r.count)
+		a.Longest = max(a.Longest, r.longest)
+		waits.merge(&r.waits)
+		if !r.asked.IsZero() {
+			a.Stuck++
+			a.Longest = max(a.Longest, time.Since(r.asked))
+		}
+		r.mu.Unlock()
+	}
+	a.Waits = waits[:]
+	a.Failed, a.Failure = w.failures()
+	return a, nil
+}
+
+// fails notes an error of a library and pauses, since whoever fails at once would run ahead of all others.
+func (w *worker) fails(err error) {
+	text := err.Error()
+	w.failure.Store(&text)
+	w.failed.Add(1)
+	time.Sleep(time.Millisecond)
+}
+
+func (w *worker) failures() (int, string) {
+	if text := w.failure.Load(); text != nil {
+		return int(w.failed.Load()), *text
+	}
+	return 0, ""
+}
+
+// profile writes what the CPU does until it is stopped, and what was allocated so far, if that is wanted.
+func (w *worker) profile() (stop func() error, err error) {
+	if w.order.Profile == "" {
+		return func() error { return nil }, nil
+	}
+	base := filepath.Join(w.order.Profile, strconv.Itoa(os.Getpid()))
+	cpu, err := os.Create(base + ".cpu")
+	if err != nil {
+		return nil, err
+	}
+	if err := pprof.StartCPUProfile(cpu); err != nil {
+		return nil, err
+	}
+	return func() error {
+		pprof.StopCPUProfile()
+		mem, err := os.Create(base + ".mem")
+		if err != nil {
+			return err
+		}
+		return errors.Join(cpu.Close(), pprof.Lookup("allocs").WriteTo(mem, 0), mem.Close())
+	}, nil
+}
+
+// reenter locks a key that is held already, from one goroutine.
+func (w *worker) reenter(o order) (a answer, err error) {
+	cycle, err := w.client.reenter()
+	if err != nil {
+		return a, err
+	}
+	before, start := use(false), time.Now()
+	for time.Since(start) < o.Length {
+		for range 1000 { // the clock is not what is measured
+			if err := cycle(); err != nil {
+				return a, err
+			}
+		}
+		a.Number += 1000
+	}
+	a.Took = time.Since(start)
+	a.Used = use(false).since(before)
+	return a, nil
+}
+
+// prepare makes what hold and wait need, and locks so many other keys as it has hands, so that neither counts as
+// theirs.
+func (w *worker) prepare(o order) error {
+	w.keys, w.held = make([]string, o.Number), make([]held, o.Number)
+	for i := range w.keys {
+		w.keys[i] = fmt.Sprintf("%s:%d", o.Keys, i)
+	}
+	w.all = make(chan struct{})
+	_, err := w.each(2*hands, func(i int) error {
+		h, err := w.client.lock(fmt.Sprintf("%s:first:%d:%d", o.Keys, os.Getpid(), i))
+		if err != nil {
+			return err
+		}
+		return h.unlock()
+	})
+	return err
+}
+
+func (w *worker) hold() (a answer, err error) {
+	a.Took, err = w.each(len(w.keys), func(i int) (err error) {
+		w.held[i], err = w.client.lock(w.keys[i])
+		return err
+	})
+	return a, err
+}
+
+// wait begins to wait for all keys, each in a goroutine. Whoever gets one gives it back at once.
+func (w *worker) wait() {
+	for i := range w.keys {
+		go func() {
+			for {
+				h, err := w.client.lock(w.keys[i])
+				if err != nil {
+					w.fails(err)
+					continue
+				}
+				w.lastTime.Store(time.Now().UnixNano())
+				if err := h.unlock(); err != nil {
+					w.fails(err)
+				}
+				if w.served.Add(1) == int64(len(w.keys)) {
+					close(w.all)
+				}
+				return
+			}
+		}()
+	}
+}
+
+// waitServed waits until all got their key, or for o.Patience.
+func (w *worker) waitServed(o order) (a answer, err error) {
+	select {
+	case <-w.all:
+	case <-time.After(o.Patience):
+	}
+	a.Number, a.At = int(w.served.Load()), time.Unix(0, w.lastTime.Load())
+	a.Failed, a.Failure = w.failures()
+	return a, nil
+}
+
+// hands is how many goroutines take or release many keys.
+const hands = 512
+
+// each calls f for 0 to n-1, from several goroutines, and returns how long all of that took.
+func (w *worker) each(n int, f func(i int) error) (time.Duration, error) {
+	start := time.Now()
+	var next atomic.Int64
+	errs := make([]error, min(n, cmp.Or(w.lib.hands, hands)))
+	var done sync.WaitGroup
+	for hand := range errs {
+		done.Go(func() {
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= n {
+					return
+				}
+				if err := f(i); err != nil {
+					errs[hand] = err
+					return
+				}
+			}
+		})
+	}
+	done.Wait()
+	return time.Since(start), errors.Join(errs...)
+}

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asWorker) != "" {
+		libraries = append(libraries, greedy)
+		if err := work(os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// greedy grants a few locks and then none, and its calls never come back.
+var greedy = library{name: "greedy", open: func(string, time.Duration) (*client, error) {
+	var granted atomic.Int64
+	return &client{lock: func(string) (held, error) {
+		if granted.Add(1) > 4 { // three of them when it is opened
+			select {}
+		}
+		return &floorHeld{drop: func([]string) error { return nil }}, nil
+	}}, nil
+}}
+
+func startServer(t *testing.T) *server {
+	t.Helper()
+	s, err := openServer(context.Background())
+	require.NoError(t, err)
+	t.Cleanup(s.close)
+	return s
+}
+
+// TestPlay_Hanging shows that a library that never comes back ends no run, and who waited is counted.
+func TestPlay_Hanging(t *testing.T) {
+	t.Parallel()
+	e := &env{server: startServer(t), length: 30 * time.Millisecond}
+	m, err := play(t.Context(), e, greedy, []party{{goroutines: 3, shared: true}})
+	require.NoError(t, err)
+	got := m.metrics()
+	require.Equal(t, 3.0, got["stuck"])
+	require.Equal(t, 3.0, got["never"], "the one grant was made while it warmed up")
+	require.Greater(t, got["longest"], float64(grace))
+}
+
+// TestScenarios runs each of them with the two that matter most, for a moment.
+func TestScenarios(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	e := &env{server: s, length: 40 * time.Millisecond, rest: 50 * time.Millisecond, held: 50, profile: t.TempDir()}
+	for _, sc := range allScenarios() {
+		table := newTable(sc)
+		for _, lib := range libraries[:2] {
+			if !sc.fit(lib) {
+				continue
+			}
+			m, err := sc.run(t.Context(), e, lib)
+			require.NoError(t, err, "%s: %s", sc.name(), lib.name)
+			require.Zero(t, m["failed"], "%s: %s", sc.name(), lib.name)
+			table.add(lib.name, m)
+			for _, c := range sc.columns {
+				require.True(t, c.metric == "" || contains(m, c.metric), "%s: %s: %s is not measured", sc.name(), lib.name, c.head)
+			}
+		}
+		for _, g := range sc.goals {
+			if !strings.Contains(g.text, "other library") && !strings.Contains(g.text, "best of them") {
+				got := g.measure(table).median
+				require.False(t, got != got, "%s: %s: not measured", sc.name(), g.text)
+			}
+		}
+	}
+	profiles, err := os.ReadDir(e.profile)
+	require.NoError(t, err)
+	require.NotEmpty(t, profiles)
+}
+
+func contains(m metrics, name string) bool {
+	_, ok := m[name]
+	return ok
+}
+
+// TestProbe_Since shows that what clients send is told from what their scripts call, for every library: by MONITOR,
+// which says so of each command.
+func TestProbe_Since(t *testing.T) {
+	t.Parallel()
+	for _, lib := range libraries {
+		t.Run(lib.name, func(t *testing.T) {
+			t.Parallel()
+			s := startServer(t)
+			conn, err := net.Dial("tcp", s.addr)
+			require.NoError(t, err)
+			defer conn.Close()
+			_, err = conn.Write([]byte("MONITOR\r\n"))
+			require.NoError(t, err)
+			lines := bufio.NewScanner(conn)
+			require.True(t, lines.Scan()) // +OK
+
+			before, err := s.probe()
+			require.NoError(t, err)
+			c, err := lib.open(s.addr, kLease)
+			require.NoError(t, err)
+			for i := range 5 {
+				h, err := c.lock("key " + strconv.Itoa(i%2))
+				require.NoError(t, err)
+				require.NoError(t, h.unlock())
+			}
+			after, err := s.probe()
+			require.NoError(t, err)
+			sent, called := after.since(before, lib.direct)
+
+			var sentSeen, calledSeen float64
+			for begun, ended := false, false; !ended && lines.Scan(); {
+				switch text := strings.ToLower(lines.Text()); {
+				case strings.Contains(text, `"info"`):
+					begun, ended = true, begun
+				case !begun:
+				case strings.Contains(text, " lua] "):
+					calledSeen++
+				default:
+					sentSeen++
+				}
+			}
+			require.NoError(t, lines.Err())
+			// MONITOR does not show every command by which a client connects, so more may have been sent than seen.
+			require.Equal(t, calledSeen, called)
+			require.GreaterOrEqual(t, sent, sentSeen)
+			require.GreaterOrEqual(t, sent, 10.0)
+		})
+	}
+}
+
+func TestParseInfo(t *testing.T) {
+	t.Parallel()
+	p := parseInfo("# Server\r\nredis_version:7.0.15\r\nused_cpu_sys:1.5\r\nused_cpu_user:2.25\r\nused_cpu_sys_children:9\r\nconnected_clients:3\r\npubsub_channels:2\r\n" +
+		"cmdstat_evalsha:calls=40,usec=100,usec_per_call=2.5,rejected_calls=0,failed_calls=0\r\ncmdstat_set:calls=7,usec=1\r\ncmdstat_config|get:calls=1,usec=1\r\n")
+	require.Equal(t, 3750*time.Millisecond, p.cpu)
+	require.Equal(t, 3.0, p.connections)
+	require.Equal(t, 2.0, p.channels)
+	require.Equal(t, "7.0.15", p.version)
+	sent, called := p.since(probe{commands: map[string]float64{"evalsha": 30}}, nil)
+	require.Equal(t, []float64{10, 7}, []float64{sent, called})
+	sent, called = p.since(probe{commands: map[string]float64{"evalsha": 30}}, []string{"set"})
+	require.Equal(t, []float64{17, 0}, []float64{sent, called})
+}
