@@ -1,0 +1,493 @@
+package runtime_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+	"github.com/lockgen/lockgen/scripts"
+)
+
+// This file loses messages and servers under semaphores, permits and latches. Their counts must come
+// out right: Redis cannot see in them what was counted twice.
+
+func requireInt(t *testing.T, want int64, server *redistest.RedisServer, cmd ...string) {
+	t.Helper()
+	require.Equal(t, want, number(t, server, cmd...))
+}
+
+func TestFault_Semaphore_LostAcquireCountsOnce(t *testing.T) {
+	t.Parallel()
+	everyLoss(t, func(t *testing.T, l *line, drop func(s *scripts.Script, n int) *redistest.Drop) {
+		s := l.client.Semaphore(l.key, 10)
+		for name, take := range map[string]func() error{
+			"acquire":     func() error { return s.Acquire(patient(t), 3) },
+			"try acquire": func() error { return s.TryAcquire(patient(t), 3) },
+		} {
+			lost := drop(scripts.SemaphoreAcquire, 1)
+			require.NoError(t, take(), name)
+			receive(t, lost.Done(), "the loss")
+			requireInt(t, 7, l.server, "GET", l.key)
+			require.NoError(t, s.Release(t.Context(), 3))
+			requireInt(t, 10, l.server, "GET", l.key)
+		}
+		tidy(t, l.client, l.server, l.key)
+	})
+}
+
+func TestFault_Semaphore_LostReleaseCountsOnce(t *testing.T) {
+	t.Parallel()
+	everyLoss(t, func(t *testing.T, l *line, drop func(s *scripts.Script, n int) *redistest.Drop) {
+		s := l.client.Semaphore(l.key, 10)
+		require.NoError(t, s.Acquire(patient(t), 3))
+		lost := drop(scripts.SemaphoreRelease, 1)
+		require.NoError(t, s.Release(t.Context(), 3))
+		receive(t, lost.Done(), "the loss")
+		requireInt(t, 10, l.server, "GET", l.key)
+		lost = drop(scripts.SemaphoreRelease, 1)
+		_, err := s.Resize(t.Context(), 5)
+		require.NoError(t, err)
+		receive(t, lost.Done(), "the loss")
+		requireInt(t, 15, l.server, "GET", l.key)
+		lost = drop(scripts.SemaphoreDrain, 1)
+		n, err := s.Drain(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, 15, n)
+		receive(t, lost.Done(), "the loss")
+		requireInt(t, 0, l.server, "GET", l.key)
+		tidy(t, l.client, l.server, l.key)
+	})
+}
+
+func TestFault_Semaphore_CreatedOnce(t *testing.T) {
+	t.Parallel()
+	everyLoss(t, func(t *testing.T, l *line, drop func(s *scripts.Script, n int) *redistest.Drop) {
+		lost := drop(scripts.SemaphoreSet, 1)
+		created, err := l.client.Semaphore(l.key, 0).TrySetPermits(t.Context(), 5, 0)
+		require.NoError(t, err)
+		require.True(t, created, "it was, though nobody heard of it")
+		receive(t, lost.Done(), "the loss")
+		requireInt(t, 5, l.server, "GET", l.key)
+	})
+}
+
+// One who gives up while nobody knows whether it was granted leaves nothing taken.
+func TestFault_Semaphore_LostAcquireOfOneWhoGivesUpIsGivenBack(t *testing.T) {
+	t.Parallel()
+	for how, mode := range modes() {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			l := newLine(t, brisk)
+			s := l.client.Semaphore(l.key, 10)
+			lost := l.proxy.DropReply(redistest.EvalSHA(scripts.SemaphoreAcquire.SHA1), 0, mode)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			got := later(func() error { return s.Acquire(ctx, 3) })
+			until(t, "the server has granted it", func() bool {
+				return number(t, l.server, "EXISTS", l.key) == 1 && number(t, l.server, "GET", l.key) == 7
+			})
+			cancel()
+			require.ErrorIs(t, receive(t, got, "the one who gave up"), context.Canceled)
+			lost.Stop()
+			until(t, "it is given back", func() bool { return number(t, l.server, "GET", l.key) == 10 })
+			tidy(t, l.client, l.server, l.key)
+			require.NoError(t, s.TryAcquire(patient(t), 10))
+		})
+	}
+}
+
+func TestFault_Semaphore_TryThatLearnsNothingIsGivenBack(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, brisk)
+	s := l.client.Semaphore(l.key, 10)
+	lost := l.proxy.DropReply(redistest.EvalSHA(scripts.SemaphoreAcquire.SHA1), 2, redistest.Close)
+	err := s.TryAcquire(patient(t), 3)
+	require.Error(t, err)
+	require.NotErrorIs(t, err, lockrt.ErrNotAcquired, "that would be a no")
+	receive(t, lost.Done(), "both losses")
+	until(t, "it is given back", func() bool { return number(t, l.server, "GET", l.key) == 10 })
+	tidy(t, l.client, l.server, l.key)
+}
+
+// A request that is held up arrives when its caller has gone, and what it asked for was withdrawn.
+func TestFault_Semaphore_LateRequestTakesNothing(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, lockrt.Options{})
+	s := l.client.Semaphore(l.key, 10)
+	created, err := s.TrySetPermits(t.Context(), 10, 0)
+	require.NoError(t, err)
+	require.True(t, created)
+	asks := l.seen(scripts.SemaphoreAcquire)
+	l.proxy.Blackhole(redistest.Requests)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	got := later(func() error { return s.Acquire(ctx, 3) })
+	receive(t, asks, "the request")
+	cancel()
+	require.ErrorIs(t, receive(t, got, "the one who gave up"), context.Canceled)
+	requireInt(t, 10, l.server, "GET", l.key)
+	l.proxy.Deliver()
+	tidy(t, l.client, l.server, l.key)
+	requireInt(t, 10, l.server, "GET", l.key)
+}
+
+func TestFault_Permit_LostAcquireCountsOnce(t *testing.T) {
+	t.Parallel()
+	everyLoss(t, func(t *testing.T, l *line, drop func(s *scripts.Script, n int) *redistest.Drop) {
+		s := l.client.PermitSemaphore(l.key, 10)
+		lost := drop(scripts.PermitAcquire, 1)
+		p, err := s.AcquireN(patient(t), 3, unexpiring)
+		require.NoError(t, err)
+		receive(t, lost.Done(), "the loss")
+		requireInt(t, 7, l.server, "GET", l.key)
+		requireInt(t, 3, l.server, "ZCARD", "{"+l.key+"}:timeout")
+		require.NoError(t, p.Err())
+
+		lost = drop(scripts.PermitRelease, 1)
+		require.NoError(t, p.Release(t.Context()), "the server has done it, or does it now")
+		receive(t, lost.Done(), "the loss")
+		requireInt(t, 10, l.server, "GET", l.key)
+		tidyPermits(t, l.client, l.server, l.key)
+	})
+}
+
+func TestFault_Permit_LostAcquireOfOneWhoGivesUpIsGivenBack(t *testing.T) {
+	t.Parallel()
+	for how, mode := range modes() {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			l := newLine(t, brisk)
+			lost := l.proxy.DropReply(redistest.EvalSHA(scripts.PermitAcquire.SHA1), 0, mode)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			got := permitLater(ctx, l.client.PermitSemaphore(l.key, 10), 3, unexpiring)
+			until(t, "the server has granted it", func() bool { return number(t, l.server, "ZCARD", "{"+l.key+"}:timeout") == 3 })
+			cancel()
+			require.ErrorIs(t, receive(t, got, "the one who gave up").err, context.Canceled)
+			lost.Stop()
+			until(t, "it is given back", func() bool { return number(t, l.server, "GET", l.key) == 10 })
+			tidyPermits(t, l.client, l.server, l.key)
+		})
+	}
+}
+
+func TestFault_Permit_ReplySlowerThanTheLeaseIsNoGrant(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, lockrt.Options{})
+	s := l.client.PermitSemaphore(l.key, 1)
+	asks := l.seen(scripts.PermitAcquire)
+	l.proxy.Blackhole(redistest.Replies)
+	got := permitLater(patient(t), s, 1, lockrt.WithLease(short))
+	receive(t, asks, "the request")
+	until(t, "the server has granted it", func() bool { return number(t, l.server, "ZCARD", "{"+l.key+"}:timeout") == 1 })
+	other := newClient(t, lockrt.Options{}).PermitSemaphore(l.key, 1)
+	requireEventuallyCounts(t, other, 1, 0) // expired, and the reply that grants it is still on its way
+	l.proxy.Deliver()
+	p := receive(t, got, "the grant")
+	require.NoError(t, p.err)
+	require.NoError(t, p.Err(), "nobody is given what is over")
+	require.NoError(t, p.Release(t.Context()))
+	requireCounts(t, other, 1, 0)
+}
+
+func requireEventuallyCounts(t *testing.T, s *lockrt.PermitSemaphore, available, acquired int) {
+	t.Helper()
+	until(t, "permits are counted", func() bool {
+		free, err := s.Available(patient(t))
+		require.NoError(t, err)
+		taken, err := s.Acquired(patient(t))
+		require.NoError(t, err)
+		return free == available && taken == acquired
+	})
+}
+
+func TestFault_Permit_RenewalsLostForAWhileCostNothing(t *testing.T) {
+	t.Parallel()
+	renewed := make(chan lockrt.RenewEvent, 1000)
+	l := newLine(t, lockrt.Options{Watchdog: 3 * time.Second, Hooks: lockrt.Hooks{Renewed: func(e lockrt.RenewEvent) { renewed <- e }}})
+	p, err := l.client.PermitSemaphore(l.key, 1).Acquire(patient(t))
+	require.NoError(t, err)
+	lost := l.proxy.DropReply(redistest.EvalSHA(scripts.PermitRenew.SHA1), 2, redistest.Close)
+	receive(t, lost.Done(), "two renewals to be lost")
+	for receive(t, renewed, "a renewal").Err != nil {
+		require.NoError(t, p.Err())
+	}
+	require.NoError(t, p.Release(t.Context()))
+}
+
+// A holder that is cut off is told before Redis can give its permit to another.
+func TestFault_Permit_HolderCutOffIsToldInTime(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, brisk)
+	p, err := l.client.PermitSemaphore(l.key, 1).Acquire(patient(t))
+	require.NoError(t, err)
+	hooks, waiting, _ := watch()
+	other := newClient(t, lockrt.Options{Hooks: hooks}).PermitSemaphore(l.key, 1)
+	got := permitLater(patient(t), other, 1)
+	receive(t, waiting, "the other to wait")
+	l.proxy.Blackhole(redistest.Both)
+	next := receive(t, got, "the permit")
+	require.NoError(t, next.err)
+	require.ErrorIs(t, p.Err(), lockrt.ErrLost, "told before")
+	l.proxy.Deliver() // its late renewals change nothing
+	l.warm(t)
+	require.NoError(t, next.Err())
+	requireCounts(t, other, 0, 1)
+	require.ErrorIs(t, p.Release(t.Context()), lockrt.ErrLost)
+	require.NoError(t, next.Release(t.Context()))
+	requireEventuallyCounts(t, other, 1, 0)
+}
+
+func TestFault_Latch_LostCountDownCountsOnce(t *testing.T) {
+	t.Parallel()
+	everyLoss(t, func(t *testing.T, l *line, drop func(s *scripts.Script, n int) *redistest.Drop) {
+		latch := l.client.CountDownLatch(l.key)
+		lost := drop(scripts.LatchSet, 1)
+		started, err := latch.SetCount(t.Context(), 3)
+		require.NoError(t, err)
+		require.True(t, started)
+		receive(t, lost.Done(), "the loss")
+		lost = drop(scripts.LatchDown, 1)
+		countDown(t, latch, 2)
+		receive(t, lost.Done(), "the loss")
+		lost = drop(scripts.LatchCount, 1)
+		require.ErrorIs(t, latch.Wait(patient(t), lockrt.WithWait(500*time.Millisecond)), lockrt.ErrNotAcquired)
+		receive(t, lost.Done(), "the loss")
+		lost = drop(scripts.LatchDelete, 1)
+		deleted, err := latch.Delete(t.Context())
+		require.NoError(t, err)
+		require.True(t, deleted)
+		receive(t, lost.Done(), "the loss")
+		tidy(t, l.client, l.server, l.key)
+	})
+}
+
+// takers are what waits for something that one client gives to another, over any faults.
+var takers = map[string]func(one, two *lockrt.Client, key string) (take func(ctx context.Context) error, give func() error){
+	"semaphore": func(one, two *lockrt.Client, key string) (func(ctx context.Context) error, func() error) {
+		return func(ctx context.Context) error { return two.Semaphore(key, 0).Acquire(ctx, 1) },
+			func() error { return one.Semaphore(key, 0).Release(context.Background(), 1) }
+	},
+	"permit": func(one, two *lockrt.Client, key string) (func(ctx context.Context) error, func() error) {
+		return func(ctx context.Context) error {
+				p, err := two.PermitSemaphore(key, 0).Acquire(ctx)
+				if err != nil {
+					return err
+				}
+				return p.Release(context.Background())
+			},
+			func() error {
+				_, err := one.PermitSemaphore(key, 0).TrySetPermits(context.Background(), 1, 0)
+				return err
+			}
+	},
+	"latch": func(one, two *lockrt.Client, key string) (func(ctx context.Context) error, func() error) {
+		return func(ctx context.Context) error {
+				if _, err := two.CountDownLatch(key).SetCount(ctx, 1); err != nil {
+					return err
+				}
+				return two.CountDownLatch(key).Wait(ctx)
+			},
+			func() error { _, err := one.CountDownLatch(key).CountDown(context.Background()); return err }
+	},
+}
+
+// givenAfter has one client wait, makes a fault happen to the server of both, and has the other give.
+func givenAfter(t *testing.T, fault func(t *testing.T, server *redistest.RedisServer)) {
+	t.Parallel()
+	for name, taker := range takers {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Server(t)
+			hooks, waiting, _ := watch()
+			one := clientOf(t, server.URL(), brisk)
+			two := clientOf(t, server.URL(), lockrt.Options{Watchdog: brisk.Watchdog, Hooks: hooks})
+			take, give := taker(one, two, "k")
+			got := later(func() error { return take(patient(t)) })
+			receive(t, waiting, "it to wait")
+			fault(t, server)
+			requireNothing(t, got)
+			until(t, "it can be given", func() bool { return give() == nil })
+			require.NoError(t, receive(t, got, "what it waits for"))
+			tidy(t, one, server, "k")
+			tidy(t, two, server, "k")
+		})
+	}
+}
+
+func TestFault_Counting_KilledConnections(t *testing.T) {
+	givenAfter(t, func(t *testing.T, server *redistest.RedisServer) {
+		t.Helper()
+		for range 3 {
+			server.Do("CLIENT", "KILL", "TYPE", "pubsub")
+			server.Do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+		}
+	})
+}
+
+func TestFault_Counting_FlushedScripts(t *testing.T) {
+	givenAfter(t, func(t *testing.T, server *redistest.RedisServer) {
+		t.Helper()
+		server.Do("SCRIPT", "FLUSH")
+	})
+}
+
+func TestFault_Counting_StoppedServer(t *testing.T) {
+	givenAfter(t, func(t *testing.T, server *redistest.RedisServer) {
+		t.Helper()
+		probe := clientOf(t, server.URL(), brisk)
+		server.Stop()
+		_, err := probe.Semaphore("other", 1).Drain(t.Context())
+		require.Error(t, err, "it does not answer")
+		server.Cont()
+	})
+}
+
+// A server that comes back empty has forgotten semaphores and latches. Nobody waits for ever: the semaphore is created
+// again, and the latch is not there any more.
+func TestFault_Counting_KilledServer(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	hooks, waiting, ends := watch()
+	c := clientOf(t, server.URL(), lockrt.Options{Watchdog: brisk.Watchdog, Hooks: hooks})
+	s, p, l := c.Semaphore("s", 1), c.PermitSemaphore("p", 1), c.CountDownLatch("l")
+	require.NoError(t, s.Acquire(patient(t), 1))
+	held, err := p.Acquire(patient(t))
+	require.NoError(t, err)
+	_, err = l.SetCount(t.Context(), 1)
+	require.NoError(t, err)
+	gotS := later(func() error { return s.Acquire(patient(t), 1) })
+	gotP := permitLater(patient(t), p, 1)
+	gotL := later(func() error { return l.Wait(patient(t)) })
+	for range 3 {
+		receive(t, waiting, "all to wait")
+	}
+	server.Restart()
+	require.NoError(t, receive(t, gotS, "the semaphore"))
+	require.NoError(t, receive(t, gotL, "the latch"))
+	require.ErrorIs(t, receive(t, ends, "the loss").Cause, lockrt.ErrLost)
+	require.ErrorIs(t, held.Err(), lockrt.ErrLost)
+	next := receive(t, gotP, "the permit")
+	require.NoError(t, next.err)
+	require.NoError(t, next.Release(t.Context()))
+	require.ErrorIs(t, held.Release(t.Context()), lockrt.ErrLost)
+	requireCounts(t, p, 1, 0)
+}
+
+// Redis is down: whoever calls returns when its context ends, or when it was to be patient no longer.
+func TestFault_Counting_CallsAreBoundedWithoutRedis(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	c := clientOf(t, server.URL(), lockrt.Options{Watchdog: brisk.Watchdog, OpTimeout: 300 * time.Millisecond})
+	s, p, l := c.Semaphore("s", 1), c.PermitSemaphore("p", 1), c.CountDownLatch("l")
+	held, err := p.Acquire(patient(t))
+	require.NoError(t, err)
+	server.Stop()
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	start := time.Now()
+	for _, err := range all(
+		func() error { return s.Acquire(ctx, 1) },
+		func() error { _, err := p.Acquire(ctx); return err },
+		func() error { return l.Wait(ctx) },
+		func() error { _, err := s.Available(ctx); return err },
+		func() error { _, err := p.Total(ctx); return err },
+		func() error { _, err := l.Count(ctx); return err },
+	) {
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+	}
+	for _, err := range all(
+		func() error { return s.Release(t.Context(), 1) },
+		func() error { _, err := s.Drain(t.Context()); return err },
+		func() error { return held.Release(t.Context()) },
+		func() error { return p.SetPermits(t.Context(), 1) },
+		func() error { _, err := l.CountDown(t.Context()); return err },
+		func() error { _, err := l.Delete(t.Context()); return err },
+	) {
+		require.Error(t, err)
+	}
+	require.Less(t, time.Since(start), 5*time.Second)
+	server.Cont()
+	until(t, "it is given back all the same", func() bool {
+		n, err := p.Available(patient(t))
+		return err == nil && n == 1
+	})
+}
+
+// all calls functions at once and returns their errors.
+func all(calls ...func() error) []error {
+	errs := make([]error, len(calls))
+	var wg sync.WaitGroup
+	for i, call := range calls {
+		wg.Go(func() { errs[i] = call() })
+	}
+	wg.Wait()
+	return errs
+}
+
+// Random work over a network that loses replies: in the end every count is what it was.
+func TestFault_Counting_LossyNetwork(t *testing.T) {
+	t.Parallel()
+	for how, mode := range modes() {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			l := newLine(t, lockrt.Options{Watchdog: brisk.Watchdog, OpTimeout: patience})
+			s, p, latch := l.client.Semaphore(l.key+"s", 3), l.client.PermitSemaphore(l.key+"p", 3), l.client.CountDownLatch(l.key+"l")
+			const rounds, goroutines = 6, 6
+			_, err := latch.SetCount(t.Context(), rounds*goroutines)
+			require.NoError(t, err)
+			var turn int
+			var mu sync.Mutex
+			lossy := func(cmd []string) bool {
+				if !redistest.Command("EVALSHA")(cmd) {
+					return false
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				turn++
+				return turn%7 == 0
+			}
+			lost := l.proxy.DropReply(lossy, 8, mode)
+			done := later(func() error { return latch.Wait(patient(t)) })
+			var wg sync.WaitGroup
+			for g := range goroutines {
+				wg.Go(func() {
+					for i := range rounds {
+						n := 1 + (g+i)%3
+						if err := s.Acquire(patient(t), n); err != nil {
+							t.Error(err)
+							return
+						}
+						permit, err := p.AcquireN(patient(t), n, unexpiring)
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						if err := permit.Release(context.Background()); err != nil {
+							t.Error(err)
+						}
+						if err := s.Release(context.Background(), n); err != nil {
+							t.Error(err)
+						}
+						if _, err := latch.CountDown(context.Background()); err != nil {
+							t.Error(err)
+						}
+					}
+				})
+			}
+			wg.Wait()
+			require.NoError(t, receive(t, done, "the latch"))
+			lost.Stop()
+			require.Positive(t, lost.Lost())
+			requireInt(t, 3, l.server, "GET", s.Key())
+			requireInt(t, 3, l.server, "GET", p.Key())
+			requireInt(t, 0, l.server, "ZCARD", "{"+p.Key()+"}:timeout")
+			requireInt(t, 0, l.server, "EXISTS", latch.Key())
+		})
+	}
+}
