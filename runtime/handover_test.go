@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -214,6 +215,32 @@ func TestHandOver_AnEmptyServerIsNoticedAtOnce(t *testing.T) {
 	server.Restart()
 	receive(t, lease.Context().Done(), "the loss, long before a renewal")
 	require.ErrorIs(t, lease.Err(), lockrt.ErrLost)
+	require.ErrorIs(t, lease.Unlock(t.Context()), lockrt.ErrLost)
+}
+
+func TestHandOver_AnEmptyServerIsNoticedThoughTheFirstSubscriptionFailed(t *testing.T) {
+	t.Parallel()
+	server, key := redistest.Shared(t), redistest.Key(t, "k")
+	proxy := redistest.Proxy(t, server.Addr())
+	c := clientOf(t, proxy.URL(), lockrt.Options{})
+	lost := proxy.DropRequest(redistest.Command("SUBSCRIBE"), 1, redistest.Close)
+	tried, deleted := make(chan struct{}), make(chan struct{})
+	reached := sync.OnceFunc(func() { close(deleted) })
+	defer reached()
+	var tries atomic.Int32
+	proxy.OnRequest(func(cmd []string) {
+		if redistest.Command("SUBSCRIBE")(cmd) && tries.Add(1) == 2 {
+			close(tried)
+			<-deleted
+		}
+	})
+	lease, err := c.Mutex(key).Lock(patient(t), unexpiring)
+	require.NoError(t, err)
+	receive(t, lost.Done(), "the loss of the subscription")
+	receive(t, tried, "the second try")
+	server.Do("DEL", key) // as if it was another server
+	reached()
+	receive(t, lease.Context().Done(), "the loss to be told")
 	require.ErrorIs(t, lease.Unlock(t.Context()), lockrt.ErrLost)
 }
 

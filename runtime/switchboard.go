@@ -18,7 +18,6 @@ type switchboard struct {
 	lines    sync.Mutex // guards the rest
 	homes    map[uint64]*home
 	listener *hub.Listener
-	listened bool // it was subscribed before
 }
 
 // connect has what is told of the claim n go to h.
@@ -62,14 +61,12 @@ func (c *Client) told(e hub.Event) {
 	if e.Subscribed {
 		// What was said before was perhaps not heard.
 		c.lines.Lock()
-		again := c.listened
-		c.listened = true
 		all := maps.Clone(c.switchboard.homes)
 		c.lines.Unlock()
 		for n, h := range all {
 			h.resubscribed(n)
 		}
-		if again {
+		if e.Again {
 			c.watchdog.Recheck() // the server may have lost what it knew, with the connection
 		}
 		return

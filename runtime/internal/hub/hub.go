@@ -32,6 +32,7 @@ type Dial func(message func(channel, payload string)) (conn Conn, broken <-chan 
 type Event struct {
 	Payload    string
 	Subscribed bool // the channel was subscribed just now; there is no payload
+	Again      bool // with Subscribed: it took more than one connection, so the server may be another by now
 }
 
 // Config is what a hub needs to know.
@@ -55,6 +56,7 @@ type Hub struct {
 	channels map[string]*channel
 	conn     Conn
 	started  bool
+	again    bool // a connection was lost, or could not be had
 	closed   bool
 }
 
@@ -186,14 +188,19 @@ func (h *Hub) loop() {
 				failures = 0
 			}
 			h.mu.Lock()
-			h.conn = nil
+			h.conn, h.again = nil, true
 			for _, ch := range h.channels {
 				ch.subscribed = false
 			}
 			h.mu.Unlock()
 			conn.Close()
-		} else if h.cfg.OnError != nil {
-			h.cfg.OnError(err)
+		} else {
+			h.mu.Lock()
+			h.again = true
+			h.mu.Unlock()
+			if h.cfg.OnError != nil {
+				h.cfg.OnError(err)
+			}
 		}
 		if failures > 0 && !h.pause(h.cfg.Backoff[min(failures, len(h.cfg.Backoff))-1]) {
 			return
@@ -333,9 +340,10 @@ func (h *Hub) subscribed(names []string) {
 			told = append(told, l)
 		}
 	}
+	again := h.again
 	h.mu.Unlock()
 	for _, l := range told {
-		l.event(Event{Subscribed: true})
+		l.event(Event{Subscribed: true, Again: again})
 	}
 }
 

@@ -170,11 +170,36 @@ func TestHub_BrokenConnectionIsReplacedAndEverybodyTold(t *testing.T) {
 		<-time.After(100 * time.Millisecond)
 		synctest.Wait()
 		require.True(t, la.Live())
-		require.Equal(t, []Event{{Subscribed: true}, {Subscribed: true}}, a.heard())
-		require.Equal(t, []Event{{Subscribed: true}, {Subscribed: true}}, b.heard())
+		require.Equal(t, []Event{{Subscribed: true}, {Subscribed: true, Again: true}}, a.heard())
+		require.Equal(t, []Event{{Subscribed: true}, {Subscribed: true, Again: true}}, b.heard())
 		n.conn.message("y", "0")
 		require.Len(t, b.heard(), 3)
 	})
+}
+
+func TestHub_FirstSubscriptionAfterAFailureSaysSo(t *testing.T) {
+	for _, hang := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			n := &net{hang: hang}
+			if !hang {
+				n.down = errBroken
+			}
+			h := newHub(n)
+			defer h.Close()
+			var e ear
+			l := h.Listen("x", e.hear)
+			synctest.Wait()
+			n.mu.Lock()
+			n.down, n.hang = nil, false
+			if hang {
+				n.conn.Close() // while it subscribes
+			}
+			n.mu.Unlock()
+			<-l.Ready()
+			synctest.Wait()
+			require.Equal(t, []Event{{Subscribed: true, Again: true}}, e.heard())
+		})
+	}
 }
 
 func TestHub_NobodyListensAnyMoreWhileDown(t *testing.T) {
