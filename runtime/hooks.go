@@ -17,7 +17,7 @@ type Hooks struct {
 	AcquireEnd func(ctx context.Context, e AcquireEvent)
 	// Renewed is called after each try to renew a lease.
 	Renewed func(e RenewEvent)
-	// Ended is called once for each lease, however it ended.
+	// Ended is called once for each lease that a caller was given, after AcquireEnd, however it ended.
 	Ended func(e EndEvent)
 }
 

@@ -40,6 +40,9 @@ type tenure struct {
 	began  time.Time             // when it was granted
 	guard  *watchdog.Lease       // set when it begins
 	cause  atomic.Pointer[error] // why it ended, nil before
+
+	pending atomic.Bool // nobody has it yet, so its end is not told
+	told    atomic.Bool // its end is
 }
 
 // noCopy makes go vet report copies.
@@ -53,6 +56,7 @@ func newLease(c *Client, kind, key string, parent context.Context) *Lease {
 	l := &Lease{owner: ownerFrom(parent)}
 	l.prepare(c, kind, key, parent)
 	l.ctx.lease = l
+	l.pending.Store(true)
 	return l
 }
 
@@ -84,7 +88,22 @@ func (t *tenure) end(cause error) {
 	if errors.Is(cause, ErrLost) {
 		t.client.counts.losses.Add(1)
 	}
-	if hook := t.client.opts.Hooks.Ended; hook != nil {
+	t.tell(cause)
+}
+
+// given says that the caller has t. If that has ended already, that is told now.
+func (t *tenure) given() {
+	t.pending.Store(false)
+	if cause := t.ended(); cause != nil {
+		t.tell(cause)
+	}
+}
+
+// tell tells the hook of the end of t, once. The end of what a call was granted and nobody was given is not told:
+// to the caller it has never begun.
+func (t *tenure) tell(cause error) {
+	hook := t.client.opts.Hooks.Ended
+	if hook != nil && !t.pending.Load() && t.told.CompareAndSwap(false, true) {
 		hook(EndEvent{Kind: t.kind, Key: t.key, Held: time.Since(t.began), Cause: cause})
 	}
 }

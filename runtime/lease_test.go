@@ -5,6 +5,7 @@ import (
 	"errors"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -131,6 +132,42 @@ func TestLease_ContextEndsWithACause(t *testing.T) {
 	var e *lockrt.Error
 	require.ErrorAs(t, err, &e)
 	require.Equal(t, &lockrt.Error{Op: "unlock", Key: m.Key(), Err: lockrt.ErrReleased}, e)
+}
+
+// A call that was cancelled when its turn came is told of once, as a call that failed.
+func TestLease_EndsOnlyIfItBegan(t *testing.T) {
+	t.Parallel()
+	var granted, ended, failed atomic.Int32
+	waiting := make(chan struct{}, 1000)
+	c := newClient(t, lockrt.Options{Hooks: lockrt.Hooks{
+		Waiting: func(context.Context, lockrt.AcquireEvent) { waiting <- struct{}{} },
+		AcquireEnd: func(_ context.Context, e lockrt.AcquireEvent) {
+			if e.Err != nil {
+				failed.Add(1)
+				return
+			}
+			granted.Add(1)
+		},
+		Ended: func(lockrt.EndEvent) {
+			if ended.Add(1) > granted.Load() {
+				t.Error("the end of a lease was told before its beginning")
+			}
+		},
+	}})
+	m := c.Mutex(redistest.Key(t, "k"))
+	for range 50 {
+		lease, err := m.Lock(patient(t))
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(patient(t))
+		got := lockLater(ctx, m)
+		receive(t, waiting, "the waiter")
+		cancel()
+		require.NoError(t, lease.Unlock(t.Context()))
+		require.ErrorIs(t, receive(t, got, "the one who gave up").err, context.Canceled)
+	}
+	require.NoError(t, c.Close()) // waits for what gives back
+	require.Equal(t, granted.Load(), ended.Load())
+	require.EqualValues(t, 50, failed.Load())
 }
 
 func TestLease_UnlockFromManyGoroutinesReleasesOnce(t *testing.T) {

@@ -96,7 +96,9 @@ func (m *Mutex) lock(ctx context.Context, op string, opts []LockOption) (*Lease,
 	if err != nil {
 		return nil, a.end(ctx, 0, err)
 	}
-	return lease, a.end(ctx, lease.token, nil)
+	err = a.end(ctx, lease.token, nil)
+	lease.given()
+	return lease, err
 }
 
 func (m *Mutex) acquire(ctx context.Context, opts []LockOption, waiting func()) (*Lease, error) {
