@@ -25,11 +25,11 @@ const patience = 20 * time.Second
 // a key that is the client's is left in Redis.
 func Client(tb testing.TB, opts lockrt.Options) *lockrt.Client {
 	tb.Helper()
-	return client(tb, Server(tb), opts)
+	return client(tb, Server(tb), Server(tb), opts)
 }
 
-// client is Client with an address by which it reaches the server of the test.
-func client(tb testing.TB, url string, opts lockrt.Options) *lockrt.Client {
+// client is Client with a server, and an address by which the client reaches it.
+func client(tb testing.TB, server, url string, opts lockrt.Options) *lockrt.Client {
 	tb.Helper()
 	held := &ledger{counts: make(map[string]int), used: make(map[string]bool)}
 	opts.Hooks = held.watch(opts.Hooks)
@@ -37,7 +37,6 @@ func client(tb testing.TB, url string, opts lockrt.Options) *lockrt.Client {
 	if err != nil {
 		tb.Fatalf("locktest: %v", err)
 	}
-	server := Server(tb)
 	tb.Cleanup(func() {
 		tb.Helper()
 		over, cancel := context.WithCancel(context.Background())
@@ -134,7 +133,7 @@ func (l *ledger) add(key string, n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.counts[key] += n; l.counts[key] == 0 {
-		delete(l.counts, key) // an end may come before its beginning
+		delete(l.counts, key)
 	}
 }
 

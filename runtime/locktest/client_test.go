@@ -2,9 +2,7 @@ package locktest_test
 
 import (
 	"context"
-	"fmt"
 	"os"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -47,7 +45,7 @@ func TestClient_TwoReplicas(t *testing.T) {
 //nolint:paralleltest // it sets a variable of the environment
 func TestClient_ForgottenLease(t *testing.T) {
 	t.Setenv("REDIS_URL", "")
-	tb := &recorder{TB: t}
+	tb := &locktest.Recorder{TB: t}
 	c := locktest.Client(tb, lockrt.Options{})
 	_, err := c.Mutex("b").Lock(t.Context())
 	require.NoError(t, err)
@@ -56,8 +54,8 @@ func TestClient_ForgottenLease(t *testing.T) {
 	unlocked, err := c.Mutex("c").Lock(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, unlocked.Unlock(t.Context()))
-	tb.end()
-	require.Equal(t, []string{"locktest: still locked when the test ended: a, b"}, tb.errors)
+	tb.End()
+	require.Equal(t, []string{"locktest: still locked when the test ended: a, b"}, tb.Errors)
 }
 
 // everyServer runs a test with each of the servers that Server chooses between.
@@ -94,7 +92,7 @@ func TestServer(t *testing.T) {
 //nolint:paralleltest // it sets a variable of the environment
 func TestClient_KeyLeftBehind(t *testing.T) {
 	everyServer(t, func(t *testing.T) {
-		tb := &recorder{TB: t}
+		tb := &locktest.Recorder{TB: t}
 		c := locktest.Client(tb, lockrt.Options{})
 		a, b, text := redistest.Key(t, "a"), redistest.Key(t, "b"), redistest.Key(t, "text")
 		for _, key := range []string{a, b, text} {
@@ -112,12 +110,12 @@ func TestClient_KeyLeftBehind(t *testing.T) {
 			require.NoError(t, rc.Do(t.Context(), rc.B().Arbitrary(cmd...).Build()).Error())
 		}
 		defer func() {
-			require.Equal(t, []string{"locktest: still in Redis when the test ended: " + a}, tb.errors)
+			require.Equal(t, []string{"locktest: still in Redis when the test ended: " + a}, tb.Errors)
 			if url := os.Getenv("REDIS_URL"); url != "" {
 				require.NoError(t, rc.Do(t.Context(), rc.B().Del().Key(a, b, text).Build()).Error())
 			}
 		}()
-		tb.end()
+		tb.End()
 	})
 }
 
@@ -129,10 +127,10 @@ func TestLose(t *testing.T) {
 		err := c.Mutex(key).Do(t.Context(), func(ctx context.Context, lease *lockrt.Lease) error {
 			locktest.Lose(t, lease)
 			require.ErrorIs(t, context.Cause(ctx), lockrt.ErrLost)
-			tb := &recorder{TB: t}
-			tb.run(func() { locktest.Lose(tb, lease) })
-			require.Len(t, tb.errors, 1)
-			require.Contains(t, tb.errors[0], "cannot be lost: its lease has ended: lease lost: ")
+			tb := &locktest.Recorder{TB: t}
+			tb.Run(func() { locktest.Lose(tb, lease) })
+			require.Len(t, tb.Errors, 1)
+			require.Contains(t, tb.Errors[0], "cannot be lost: its lease has ended: lease lost: ")
 			return nil
 		})
 		require.ErrorIs(t, err, lockrt.ErrLost)
@@ -142,10 +140,10 @@ func TestLose(t *testing.T) {
 		addr, _ := strings.CutPrefix(locktest.Server(t), "redis://")
 		rc := redistest.NewClient(t, addr, func(o *rueidis.ClientOption) { o.DisableCache = true })
 		require.NoError(t, rc.Do(t.Context(), rc.B().Del().Key(key).Build()).Error())
-		tb := &recorder{TB: t}
-		tb.run(func() { locktest.Lose(tb, lease) })
-		require.Len(t, tb.errors, 1)
-		require.Regexp(t, "cannot be lost: (nobody has it in Redis|its lease has ended)", tb.errors[0])
+		tb := &locktest.Recorder{TB: t}
+		tb.Run(func() { locktest.Lose(tb, lease) })
+		require.Len(t, tb.Errors, 1)
+		require.Regexp(t, "cannot be lost: (nobody has it in Redis|its lease has ended)", tb.Errors[0])
 		require.ErrorIs(t, lease.Unlock(t.Context()), lockrt.ErrLost)
 	})
 }
@@ -172,38 +170,4 @@ func TestEmbedded_OnePerTest(t *testing.T) {
 		t.Parallel()
 		require.NotEqual(t, url, locktest.Embedded(t))
 	})
-}
-
-// A recorder is a test whose failures are looked at.
-type recorder struct {
-	testing.TB
-	cleanups []func()
-	errors   []string
-}
-
-// run calls f, which may end with FailNow.
-func (r *recorder) run(f func()) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		f()
-	}()
-	<-done
-}
-
-func (r *recorder) Fatalf(format string, args ...any) {
-	r.Errorf(format, args...)
-	runtime.Goexit()
-}
-
-func (r *recorder) Cleanup(f func()) { r.cleanups = append(r.cleanups, f) }
-
-func (r *recorder) Errorf(format string, args ...any) {
-	r.errors = append(r.errors, fmt.Sprintf(format, args...))
-}
-
-func (r *recorder) end() {
-	for _, f := range r.cleanups {
-		defer f()
-	}
 }

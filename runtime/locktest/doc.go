@@ -19,6 +19,9 @@
 //	err := NewService(locks).Pay(t.Context(), "42")
 //	<-lost
 //
+// [TestLocker] checks that locks of a kind exclude, hand over, tell of their loss and leave
+// nothing behind, also while messages get lost and servers fail.
+//
 // Package redistest, below this one, starts real servers and breaks the network in
 // front of them, for tests of what happens then.
 package locktest

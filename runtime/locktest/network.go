@@ -44,7 +44,7 @@ func (n *Network) URL() string { return n.url }
 // before the client is closed.
 func (n *Network) Client(opts lockrt.Options) *lockrt.Client {
 	n.tb.Helper()
-	c := client(n.tb, n.url, opts)
+	c := client(n.tb, Server(n.tb), n.url, opts)
 	n.tb.Cleanup(n.Heal)
 	return c
 }

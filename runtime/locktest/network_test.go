@@ -86,7 +86,7 @@ func TestNetwork_BreaksAndHeals(t *testing.T) {
 //nolint:paralleltest // it sets a variable of the environment
 func TestNetwork_NeedsToSeeWhatIsSaid(t *testing.T) {
 	t.Setenv("REDIS_URL", "rediss://localhost")
-	tb := &recorder{TB: t}
-	tb.run(func() { locktest.NewNetwork(tb) })
-	require.Equal(t, []string{`locktest: a network needs a server at redis://host:port, not at "rediss://localhost"`}, tb.errors)
+	tb := &locktest.Recorder{TB: t}
+	tb.Run(func() { locktest.NewNetwork(tb) })
+	require.Equal(t, []string{`locktest: a network needs a server at redis://host:port, not at "rediss://localhost"`}, tb.Errors)
 }

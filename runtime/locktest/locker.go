@@ -1,0 +1,343 @@
+package locktest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"runtime/pprof"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+)
+
+// A Lack is something that a kind of lock does not promise.
+type Lack int
+
+// NoReentry: locking under the context of a lease of the same lock is refused, as it is to anybody else.
+const NoReentry Lack = 1
+
+// TestLocker checks that locks keep what a [lockrt.Locker] promises, each promise in a subtest: to exclude,
+// to hand over, to give up in time, to tell of every loss, to leave nothing behind, and all of that
+// while replies get lost and servers stop.
+//
+// make returns the lock named key of c. It is called once for each of the clients that a check plays
+// the processes with; the keys that the lock has in Redis must contain its name. lacks are the promises
+// that the lock does not make.
+//
+// The checks run in parallel, on the test's [Server]. Those of faults start servers of their own, and are
+// skipped where no redis-server is installed, or failed if $CI is set. They take some seconds.
+func TestLocker(t *testing.T, make func(c *lockrt.Client, key string) lockrt.Locker, lacks ...Lack) {
+	t.Helper()
+	of := subject{
+		make:     func(c *lockrt.Client, key string) locker { return whole{make(c, key)} },
+		lacks:    lacks,
+		url:      Server(t),
+		patience: patience,
+	}
+	for _, ch := range slices.Concat(checks, faultChecks) {
+		t.Run(ch.name, func(t *testing.T) {
+			t.Parallel()
+			ch.run(t, of)
+		})
+	}
+}
+
+// A subject is what is checked, and where.
+type subject struct {
+	make     func(c *lockrt.Client, key string) locker
+	lacks    []Lack
+	url      string
+	patience time.Duration
+}
+
+// A locker is a [lockrt.Locker] as far as the checks look at it.
+type locker interface {
+	Lock(ctx context.Context, opts ...lockrt.LockOption) (lease, error)
+	TryLock(ctx context.Context, opts ...lockrt.LockOption) (lease, error)
+	Key() string
+}
+
+// A lease is a [lockrt.Lease] as far as the checks look at it.
+type lease interface {
+	Key() string
+	Context() context.Context
+	Err() error
+	Until() time.Time
+	TTL(ctx context.Context) (time.Duration, error)
+	Extend(ctx context.Context, d time.Duration) error
+	Unlock(ctx context.Context) error
+}
+
+// whole is a locker that is what it says.
+type whole struct{ lockrt.Locker }
+
+func (w whole) Lock(ctx context.Context, opts ...lockrt.LockOption) (lease, error) {
+	return orNil(w.Locker.Lock(ctx, opts...))
+}
+
+func (w whole) TryLock(ctx context.Context, opts ...lockrt.LockOption) (lease, error) {
+	return orNil(w.Locker.TryLock(ctx, opts...))
+}
+
+func orNil(l *lockrt.Lease, err error) (lease, error) {
+	if l == nil {
+		return nil, err
+	}
+	return l, err
+}
+
+// A check is one subtest of TestLocker.
+type check struct {
+	name string
+	do   func(s *suite)
+}
+
+// run does the check, and sees that nothing is left in Redis.
+func (ch check) run(tb testing.TB, of subject) {
+	tb.Helper()
+	s := &suite{subject: of, tb: tb}
+	s.key = redistest.Key(tb, "k")
+	s.redis = s.connect(s.url)
+	ch.do(s)
+	s.until("nothing of the lock is left in Redis", func() bool { return len(s.keys()) == 0 })
+}
+
+// A suite is what one check works with. Its methods fail the test unless they succeed, so they are for the
+// goroutine of the check.
+type suite struct {
+	subject
+
+	tb    testing.TB
+	key   string
+	redis rueidis.Client // of the server at url
+}
+
+func (s *suite) connect(url string) rueidis.Client {
+	option, err := rueidis.ParseURL(url)
+	s.ok(err, "the server's address")
+	option.DisableCache, option.ForceSingleClient = true, true
+	rc, err := rueidis.NewClient(option)
+	s.ok(err, "connect to the server")
+	s.tb.Cleanup(rc.Close)
+	return rc
+}
+
+// ownServer gives the check a server that it may break.
+func (s *suite) ownServer() *redistest.RedisServer {
+	server := redistest.Server(s.tb)
+	s.url = server.URL()
+	s.redis = s.connect(s.url)
+	return server
+}
+
+// cmd sends a command to the server.
+func (s *suite) cmd(args ...string) rueidis.RedisResult {
+	r := s.redis.Do(s.ctx(), s.redis.B().Arbitrary(args...).Build())
+	if err := r.Error(); !rueidis.IsRedisNil(err) {
+		s.ok(err, strings.Join(args, " "))
+	}
+	return r
+}
+
+// keys returns what Redis has that belongs to the check's lock. Counters of fencing tokens are
+// to outlive it.
+func (s *suite) keys() []string {
+	name, _, _ := strings.Cut(s.key, ":")
+	number := name[strings.LastIndexByte(name[:strings.LastIndexByte(name, '.')], '.'):] // alone, for the rest may have a meaning
+	var found []string
+	for cursor := uint64(0); ; {
+		page, err := s.redis.Do(s.ctx(), s.redis.B().Scan().Cursor(cursor).Match("*"+number+":*").Count(1000).Build()).AsScanEntry()
+		s.ok(err, "look for keys")
+		for _, key := range page.Elements {
+			if !strings.HasPrefix(key, "redisson_lock_token") {
+				found = append(found, key)
+			}
+		}
+		if cursor = page.Cursor; cursor == 0 {
+			return found
+		}
+	}
+}
+
+// channels returns how many channels with part in their name have subscribers.
+func (s *suite) channels(part string) int {
+	names, err := s.cmd("PUBSUB", "CHANNELS").AsStrSlice()
+	s.ok(err, "look for channels")
+	return len(slices.DeleteFunc(names, func(name string) bool { return !strings.Contains(name, part) }))
+}
+
+// ctx returns a context that lives as long as the check is patient.
+func (s *suite) ctx() context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), s.patience)
+	s.tb.Cleanup(cancel)
+	return ctx
+}
+
+func (s *suite) ok(err error, what string) {
+	s.tb.Helper()
+	if err != nil {
+		s.tb.Fatalf("%s: %v", what, err)
+	}
+}
+
+// is fails the test unless err matches all that it is to match.
+func (s *suite) is(err error, what string, targets ...error) {
+	s.tb.Helper()
+	for _, target := range targets {
+		if !errors.Is(err, target) {
+			s.tb.Fatalf("%s: the error is %v, and does not match: %v", what, err, target)
+		}
+	}
+}
+
+func (s *suite) that(holds bool, format string, args ...any) {
+	s.tb.Helper()
+	if !holds {
+		s.tb.Fatalf(format, args...)
+	}
+}
+
+// until returns once a condition holds of which nobody tells.
+func (s *suite) until(what string, holds func() bool) {
+	s.tb.Helper()
+	over := time.After(s.patience)
+	poll := time.NewTicker(5 * time.Millisecond)
+	defer poll.Stop()
+	for !holds() {
+		select {
+		case <-poll.C:
+		case <-over:
+			s.tb.Fatalf("waited too long until %s", what)
+		}
+	}
+}
+
+// receive returns what comes from ch, or its zero value when it is closed.
+func receive[T any](s *suite, ch <-chan T, what string) T {
+	s.tb.Helper()
+	select {
+	case v := <-ch:
+		return v
+	case <-time.After(s.patience):
+		s.tb.Fatalf("waited too long for %s", what)
+		panic("unreachable")
+	}
+}
+
+// A process is one of those that share a lock: a client with its side of it.
+type process struct {
+	s       *suite
+	client  *lockrt.Client
+	lock    locker
+	waiting chan struct{} // told of every call that begins to wait
+}
+
+// process starts one that is to leave nothing behind.
+func (s *suite) process() *process { return s.processAt(s.url, lockrt.Options{}) }
+
+func (s *suite) processAt(url string, opts lockrt.Options) *process {
+	s.tb.Helper()
+	return s.newProcess(opts, func(opts lockrt.Options) *lockrt.Client { return client(s.tb, s.url, url, opts) })
+}
+
+// mortal starts one that the check closes itself, with leases held.
+func (s *suite) mortal() *process {
+	s.tb.Helper()
+	return s.newProcess(lockrt.Options{}, func(opts lockrt.Options) *lockrt.Client {
+		c, err := lockrt.Open(s.url, opts)
+		s.ok(err, "open a client")
+		s.tb.Cleanup(func() { _ = c.Close() })
+		return c
+	})
+}
+
+func (s *suite) newProcess(opts lockrt.Options, open func(lockrt.Options) *lockrt.Client) *process {
+	p := &process{s: s, waiting: make(chan struct{}, 10000)}
+	opts.Hooks.Waiting = func(context.Context, lockrt.AcquireEvent) { p.waiting <- struct{}{} }
+	p.client = open(opts)
+	p.lock = s.make(p.client, s.key)
+	return p
+}
+
+// hold locks.
+func (p *process) hold(opts ...lockrt.LockOption) lease {
+	p.s.tb.Helper()
+	l, err := p.lock.Lock(p.s.ctx(), opts...)
+	p.s.ok(err, "lock")
+	return l
+}
+
+// refused sees that the process cannot have the lock.
+func (p *process) refused(what string) {
+	p.s.tb.Helper()
+	_, err := p.lock.TryLock(p.s.ctx())
+	p.s.is(err, what, lockrt.ErrNotAcquired)
+}
+
+// pass locks and unlocks.
+func (p *process) pass() {
+	p.s.tb.Helper()
+	p.s.ok(p.hold().Unlock(p.s.ctx()), "unlock")
+}
+
+// An outcome is what became of one call of Lock.
+type outcome struct {
+	lease lease
+	err   error
+}
+
+// later locks in another goroutine and returns where the outcome comes, once it waits.
+func (p *process) later(ctx context.Context, opts ...lockrt.LockOption) <-chan outcome {
+	p.s.tb.Helper()
+	got := p.soon(ctx, opts...)
+	receive(p.s, p.waiting, "the call to wait")
+	return got
+}
+
+// soon locks in another goroutine and returns where the outcome comes.
+func (p *process) soon(ctx context.Context, opts ...lockrt.LockOption) <-chan outcome {
+	got := make(chan outcome, 1)
+	go func() {
+		l, err := p.lock.Lock(ctx, opts...)
+		got <- outcome{l, err}
+	}()
+	return got
+}
+
+// granted returns the lease of a call that was made before.
+func (s *suite) granted(got <-chan outcome, what string) lease {
+	s.tb.Helper()
+	o := receive(s, got, what)
+	s.ok(o.err, what)
+	return o.lease
+}
+
+// ends sees that the context of a lease ends, and why.
+func (s *suite) ends(l lease, cause error, what string) {
+	s.tb.Helper()
+	receive(s, l.Context().Done(), what)
+	s.is(context.Cause(l.Context()), what, cause)
+	s.is(l.Err(), what, cause)
+}
+
+var labels atomic.Int64
+
+// goroutines runs f and returns a function that says whether any goroutines are left of those that f, and who
+// it called, started: 0 if not. They are known by a label, so it does not matter what else runs.
+func goroutines(f func()) (left func() int) {
+	label := fmt.Sprintf("check-%d", labels.Add(1))
+	pprof.Do(context.Background(), pprof.Labels("locktest", label), func(context.Context) { f() })
+	return func() int {
+		var profile bytes.Buffer
+		_ = pprof.Lookup("goroutine").WriteTo(&profile, 1) // a buffer takes it all
+		return strings.Count(profile.String(), `"locktest":"`+label+`"`)
+	}
+}

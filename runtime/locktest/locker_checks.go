@@ -1,0 +1,551 @@
+package locktest
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+)
+
+// checks are those of a world in which nothing fails.
+var checks = []check{
+	{"Excludes", (*suite).excludes},
+	{"RefusesWhatIsHeld", (*suite).refusesWhatIsHeld},
+	{"HandsOver", (*suite).handsOver},
+	{"WaitRunsOut", (*suite).waitRunsOut},
+	{"WaitOfZero", (*suite).waitOfZero},
+	{"ContextDoneBefore", (*suite).contextDoneBefore},
+	{"ContextDoneWhileWaiting", (*suite).contextDoneWhileWaiting},
+	{"ContextDoneAtTheGrant", (*suite).contextDoneAtTheGrant},
+	{"Reentry", (*suite).reentry},
+	{"AnotherContextIsAStranger", (*suite).anotherContextIsAStranger},
+	{"UnlockTwice", (*suite).unlockTwice},
+	{"UnlockByMany", (*suite).unlockByMany},
+	{"UnlockWithContextDone", (*suite).unlockWithContextDone},
+	{"LeaseContext", (*suite).leaseContext},
+	{"FixedLeaseIsOverBeforeTheKey", (*suite).fixedLease},
+	{"Renews", (*suite).renews},
+	{"MaxHold", (*suite).maxHold},
+	{"TellsOfLoss", (*suite).tellsOfLoss},
+	{"Extend", (*suite).extend},
+	{"Close", (*suite).closes},
+	{"Shutdown", (*suite).shutdown},
+	{"ShutdownCutShort", (*suite).shutdownCutShort},
+	{"BadKeys", (*suite).badKeys},
+	{"BadOptions", (*suite).badOptions},
+	{"KeyOfAnotherType", (*suite).keyOfAnotherType},
+	{"StormLeavesNothing", (*suite).storm},
+}
+
+// slack is how much later than it should a call may return on a machine that has other things to do.
+const slack = 5 * time.Second
+
+// unexpiring is for leases that are not to end by expiry while a check is patient.
+var unexpiring = lockrt.WithWatchdog(time.Minute)
+
+var errWhy = errors.New("the reason of the one who cancelled")
+
+func (s *suite) excludes() {
+	const processes, goroutines, rounds = 3, 3, 15
+	var inside, total atomic.Int32
+	ctx := s.ctx()
+	var wg sync.WaitGroup
+	for range processes {
+		p := s.process()
+		for range goroutines {
+			wg.Go(func() {
+				for range rounds {
+					l, err := p.lock.Lock(ctx)
+					if err != nil {
+						s.tb.Errorf("lock: %v", err)
+						return
+					}
+					if n := inside.Add(1); n != 1 {
+						s.tb.Errorf("%d have the lock at a time", n)
+					}
+					total.Add(1)
+					inside.Add(-1)
+					if err := l.Unlock(ctx); err != nil {
+						s.tb.Errorf("unlock: %v", err)
+					}
+				}
+			})
+		}
+	}
+	wg.Wait()
+	s.that(total.Load() == processes*goroutines*rounds, "the lock was held %d times of %d", total.Load(), processes*goroutines*rounds)
+}
+
+func (s *suite) refusesWhatIsHeld() {
+	one, two := s.process(), s.process()
+	l := one.hold(unexpiring)
+	s.that(l.Key() == one.lock.Key(), "a lease of %q says that its key is %q", one.lock.Key(), l.Key())
+	s.ok(l.Err(), "a lease that is held")
+	one.refused("the same process")
+	two.refused("another process")
+	s.ok(l.Err(), "a lease that is held")
+	s.ok(l.Unlock(s.ctx()), "unlock")
+	for _, p := range []*process{one, two} {
+		l, err := p.lock.TryLock(s.ctx())
+		s.ok(err, "try lock of a free key")
+		s.ok(l.Unlock(s.ctx()), "unlock")
+	}
+}
+
+func (s *suite) handsOver() {
+	one, two := s.process(), s.process()
+	l := one.hold(unexpiring)
+	here, there := one.later(s.ctx(), unexpiring), two.later(s.ctx(), unexpiring)
+	s.ok(l.Unlock(s.ctx()), "unlock")
+	for range 2 {
+		select {
+		case o := <-here:
+			s.ok(o.err, "the one who waits in the same process")
+			two.refused("another process, while that one has it")
+			s.ok(o.lease.Unlock(s.ctx()), "unlock")
+		case o := <-there:
+			s.ok(o.err, "the one who waits in another process")
+			one.refused("the first process, while that one has it")
+			s.ok(o.lease.Unlock(s.ctx()), "unlock")
+		case <-time.After(s.patience):
+			s.tb.Fatalf("waited too long for one of those who wait")
+		}
+	}
+}
+
+func (s *suite) waitRunsOut() {
+	const wait = 150 * time.Millisecond
+	one, two := s.process(), s.process()
+	l := one.hold(unexpiring)
+	for _, p := range []*process{one, two} {
+		start := time.Now()
+		_, err := p.lock.Lock(s.ctx(), lockrt.WithWait(wait))
+		took := time.Since(start)
+		s.is(err, "the wait is over", lockrt.ErrNotAcquired)
+		s.that(took >= wait && took < wait+slack, "a wait of %v took %v", wait, took)
+	}
+	s.ok(l.Err(), "the lease of the holder")
+	s.ok(l.Unlock(s.ctx()), "unlock")
+	two.pass()
+}
+
+func (s *suite) waitOfZero() {
+	one, two := s.process(), s.process()
+	l := one.hold(unexpiring, lockrt.WithWait(0))
+	for _, p := range []*process{one, two} {
+		start := time.Now()
+		_, err := p.lock.Lock(s.ctx(), lockrt.WithWait(0))
+		s.is(err, "no wait", lockrt.ErrNotAcquired)
+		s.that(time.Since(start) < slack, "no wait took %v", time.Since(start))
+	}
+	got := two.later(s.ctx(), unexpiring, lockrt.WithWait(lockrt.UntilDone))
+	s.ok(l.Unlock(s.ctx()), "unlock")
+	s.ok(s.granted(got, "one who waits until the context is done").Unlock(s.ctx()), "unlock")
+}
+
+func (s *suite) contextDoneBefore() {
+	one, two := s.process(), s.process()
+	ctx, cancel := context.WithCancelCause(s.ctx())
+	cancel(errWhy)
+	try := func(key string) {
+		s.tb.Helper()
+		_, err := one.lock.Lock(ctx)
+		s.is(err, "lock "+key+" under a context that is done", context.Canceled, errWhy)
+		_, err = one.lock.TryLock(ctx)
+		s.is(err, "try lock "+key+" under a context that is done", context.Canceled, errWhy)
+	}
+	try("a free key")
+	l, err := two.lock.TryLock(s.ctx())
+	s.ok(err, "nobody should have it")
+	try("a held key")
+	s.ok(l.Unlock(s.ctx()), "unlock")
+	two.pass()
+}
+
+func (s *suite) contextDoneWhileWaiting() {
+	one, two := s.process(), s.process()
+	l := one.hold(unexpiring)
+	for _, p := range []*process{one, two} {
+		ctx, cancel := context.WithCancelCause(s.ctx())
+		got := p.later(ctx, unexpiring)
+		cancel(errWhy)
+		o := receive(s, got, "one who was cancelled")
+		s.is(o.err, "cancelled while waiting", context.Canceled, errWhy)
+
+		short, stop := context.WithTimeout(s.ctx(), 50*time.Millisecond)
+		start := time.Now()
+		_, err := p.lock.Lock(short, unexpiring)
+		stop()
+		s.is(err, "the deadline is over", context.DeadlineExceeded)
+		s.that(time.Since(start) < slack, "a deadline of 50ms was kept after %v", time.Since(start))
+	}
+	s.ok(l.Err(), "the lease of the holder")
+	s.ok(l.Unlock(s.ctx()), "unlock")
+	two.pass()
+	one.pass()
+}
+
+func (s *suite) contextDoneAtTheGrant() {
+	const rounds = 20
+	one, two, three := s.process(), s.process(), s.process()
+	for i := range rounds {
+		l := one.hold(unexpiring)
+		ctx, cancel := context.WithCancel(s.ctx())
+		got := []*process{one, two}[i%2].later(ctx, unexpiring)
+		go cancel()
+		s.ok(l.Unlock(s.ctx()), "unlock")
+		o := receive(s, got, "one who is cancelled when the key is granted")
+		if o.err == nil {
+			s.ok(o.lease.Unlock(s.ctx()), "unlock")
+		} else {
+			s.is(o.err, "cancelled when the key is granted", context.Canceled)
+		}
+		three.pass()
+	}
+}
+
+func (s *suite) reentry() {
+	one, two := s.process(), s.process()
+	outer := one.hold(unexpiring)
+	inner, err := one.lock.TryLock(outer.Context())
+	if slices.Contains(s.lacks, NoReentry) {
+		s.is(err, "the holder once more", lockrt.ErrNotAcquired)
+		s.ok(outer.Unlock(s.ctx()), "unlock")
+		return
+	}
+	s.ok(err, "the holder once more")
+	innermost, err := one.lock.Lock(inner.Context())
+	s.ok(err, "the holder a third time")
+	s.ok(inner.Unlock(s.ctx()), "unlock in the middle")
+	s.ends(inner, lockrt.ErrReleased, "the lease in the middle")
+	two.refused("another process, while two leases are left")
+	s.ok(outer.Unlock(s.ctx()), "unlock the first lease")
+	two.refused("another process, while one lease is left")
+	one.refused("the same process, while one lease is left")
+	s.ok(innermost.Unlock(s.ctx()), "unlock the last lease")
+	two.pass()
+}
+
+func (s *suite) anotherContextIsAStranger() {
+	one, two := s.process(), s.process()
+	l := one.hold(unexpiring)
+	one.refused("the same goroutine under another context")
+	_, err := two.lock.TryLock(l.Context())
+	s.is(err, "another process under the context of the lease", lockrt.ErrNotAcquired)
+	s.ok(l.Unlock(s.ctx()), "unlock")
+
+	next := one.hold(unexpiring)
+	_, err = one.lock.TryLock(context.WithoutCancel(l.Context()))
+	s.is(err, "under the context of a lease that has ended", lockrt.ErrNotAcquired)
+	s.ok(next.Unlock(s.ctx()), "unlock")
+}
+
+func (s *suite) unlockTwice() {
+	one, two := s.process(), s.process()
+	l := one.hold(unexpiring)
+	s.ok(l.Unlock(s.ctx()), "unlock")
+	s.is(l.Unlock(s.ctx()), "unlock twice", lockrt.ErrReleased)
+	next := two.hold(unexpiring)
+	s.is(l.Unlock(s.ctx()), "unlock when another one has it", lockrt.ErrReleased)
+	one.refused("another holder's key is not freed")
+	_, err := next.TTL(s.ctx())
+	s.ok(err, "the next holder's lease")
+	s.ok(next.Unlock(s.ctx()), "unlock")
+	_, err = l.TTL(s.ctx())
+	s.that(err != nil, "a lease that was unlocked has a time to live")
+}
+
+func (s *suite) unlockByMany() {
+	const many = 8
+	l := s.process().hold(unexpiring)
+	errs := make(chan error, many)
+	for range many {
+		go func() { errs <- l.Unlock(context.Background()) }()
+	}
+	unlocked := 0
+	for range many {
+		if err := receive(s, errs, "unlock"); err == nil {
+			unlocked++
+		} else {
+			s.is(err, "unlock by many", lockrt.ErrReleased)
+		}
+	}
+	s.that(unlocked == 1, "of %d calls of Unlock %d said yes", many, unlocked)
+}
+
+func (s *suite) unlockWithContextDone() {
+	one, two := s.process(), s.process()
+	l := one.hold(unexpiring)
+	ctx, cancel := context.WithCancel(s.ctx())
+	cancel()
+	s.ok(l.Unlock(ctx), "unlock with a context that is done")
+	two.pass()
+}
+
+func (s *suite) leaseContext() {
+	type private struct{}
+	one, two := s.process(), s.process()
+	parent, cancel := context.WithCancelCause(context.WithValue(s.ctx(), private{}, 42))
+	defer cancel(nil)
+	l, err := one.lock.Lock(parent, unexpiring)
+	s.ok(err, "lock")
+	s.that(l.Context().Value(private{}) == 42, "the lease's context has not the values of its parent")
+	child, stop := context.WithCancel(l.Context())
+	defer stop()
+	s.ok(l.Unlock(s.ctx()), "unlock")
+	s.ends(l, lockrt.ErrReleased, "the end of the lease's context")
+	receive(s, child.Done(), "the end of a context below that of the lease")
+	s.is(context.Cause(child), "a context below that of the lease", lockrt.ErrReleased)
+
+	l, err = one.lock.Lock(parent, unexpiring)
+	s.ok(err, "lock")
+	cancel(errWhy)
+	receive(s, l.Context().Done(), "the end of a context above")
+	s.is(context.Cause(l.Context()), "the parent was cancelled", errWhy)
+	s.ok(l.Err(), "a lease outlives its parent")
+	two.refused("the key is held until Unlock")
+	s.ok(l.Unlock(parent), "unlock")
+}
+
+func (s *suite) fixedLease() {
+	const length = 600 * time.Millisecond
+	one, two := s.process(), s.process()
+	before := time.Now()
+	l := one.hold(lockrt.WithLease(length))
+	asked := time.Now()
+	ttl, err := l.TTL(s.ctx())
+	if err == nil { // otherwise it is over already
+		s.that(ttl <= length, "a lease of %v has %v to live", length, ttl)
+		s.that(!l.Until().After(asked.Add(ttl)), "the lease is trusted for %v, and the key lives for %v", l.Until().Sub(asked), ttl)
+	}
+	s.that(!l.Until().After(before.Add(length+slack)), "a lease of %v is trusted for %v", length, l.Until().Sub(before))
+	got := two.soon(s.ctx(), unexpiring)
+	next := s.granted(got, "the next one, after the end of the lease")
+	s.that(time.Since(before) >= length, "a lease of %v was over after %v", length, time.Since(before))
+	s.is(l.Err(), "a lease whose key went to somebody else", lockrt.ErrLost)
+	s.that(l.Context().Err() != nil, "the context of a lease whose key went to somebody else is not done")
+	s.ends(l, lockrt.ErrLost, "the end of the lease")
+	s.is(l.Unlock(s.ctx()), "unlock after the end", lockrt.ErrLost)
+	_, err = next.TTL(s.ctx())
+	s.ok(err, "the next holder's lease, after the late unlock")
+	s.ok(next.Unlock(s.ctx()), "unlock")
+}
+
+func (s *suite) renews() {
+	const watchdog = time.Second
+	one, two := s.process(), s.process()
+	l := one.hold(lockrt.WithWatchdog(watchdog))
+	first := l.Until()
+	s.until("the lease is trusted for longer than it was at first", func() bool {
+		s.ok(l.Err(), "a lease that is renewed")
+		return l.Until().After(first.Add(watchdog))
+	})
+	two.refused("the key is still held")
+	s.ok(l.Unlock(s.ctx()), "unlock")
+}
+
+func (s *suite) maxHold() {
+	one, two := s.process(), s.process()
+	l := one.hold(lockrt.WithWatchdog(500*time.Millisecond), lockrt.WithMaxHold(200*time.Millisecond))
+	s.ends(l, lockrt.ErrLost, "the end of a lease that was held for too long")
+	two.pass()
+	s.is(l.Unlock(s.ctx()), "unlock after the end", lockrt.ErrLost)
+}
+
+func (s *suite) tellsOfLoss() {
+	one, two := s.process(), s.process()
+	l := one.hold(lockrt.WithWatchdog(900 * time.Millisecond))
+	for _, key := range s.keys() {
+		s.cmd("DEL", key)
+	}
+	s.ends(l, lockrt.ErrLost, "the loss of a key that was deleted")
+	next := two.hold(unexpiring)
+	_, err := l.TTL(s.ctx())
+	s.is(err, "the time to live of a lease that was lost", lockrt.ErrLost)
+	s.is(l.Extend(s.ctx(), time.Minute), "extending a lease that was lost", lockrt.ErrLost)
+	s.is(l.Unlock(s.ctx()), "unlocking a lease that was lost", lockrt.ErrLost)
+	s.is(l.Unlock(s.ctx()), "unlocking it twice", lockrt.ErrReleased)
+	_, err = next.TTL(s.ctx())
+	s.ok(err, "the next holder's lease")
+	s.ok(next.Unlock(s.ctx()), "unlock")
+	one.pass()
+}
+
+func (s *suite) extend() {
+	const long = 40 * time.Second
+	l := s.process().hold(lockrt.WithLease(10 * time.Second))
+	s.ok(l.Extend(s.ctx(), long), "extend")
+	asked := time.Now()
+	ttl, err := l.TTL(s.ctx())
+	s.ok(err, "time to live")
+	s.that(ttl > 20*time.Second && ttl <= long, "after an extension to %v the key lives for %v", long, ttl)
+	s.that(!l.Until().After(asked.Add(ttl)), "the lease is trusted for %v, and the key lives for %v", l.Until().Sub(asked), ttl)
+	s.that(l.Until().After(asked.Add(20*time.Second)), "after an extension to %v the lease is trusted for %v", long, l.Until().Sub(asked))
+	s.ok(l.Extend(s.ctx(), time.Second), "extend by less than is left")
+	ttl, err = l.TTL(s.ctx())
+	s.ok(err, "time to live")
+	s.that(ttl > 20*time.Second, "an extension has shortened the lease to %v", ttl)
+	s.is(l.Extend(s.ctx(), time.Millisecond), "extend by next to nothing", lockrt.ErrBadOption)
+	s.is(l.Extend(s.ctx(), -time.Second), "extend by less than nothing", lockrt.ErrBadOption)
+	s.ok(l.Unlock(s.ctx()), "unlock")
+	s.is(l.Extend(s.ctx(), long), "extend after unlock", lockrt.ErrReleased)
+}
+
+func (s *suite) closes() {
+	one, two := s.mortal(), s.process()
+	l := one.hold(lockrt.WithWatchdog(700 * time.Millisecond))
+	here, there := one.later(s.ctx(), unexpiring), two.later(s.ctx(), unexpiring)
+	s.ok(one.client.Close(), "close")
+	s.is(receive(s, here, "one who waits when its client is closed").err, "one who waits when its client is closed", lockrt.ErrClosed)
+	s.ends(l, lockrt.ErrClosed, "the end of a lease whose client is closed")
+	_, err := one.lock.Lock(s.ctx())
+	s.is(err, "lock after close", lockrt.ErrClosed)
+	_, err = one.lock.TryLock(s.ctx())
+	s.is(err, "try lock after close", lockrt.ErrClosed)
+	s.ok(one.client.Close(), "close twice")
+	s.ok(s.granted(there, "another process, when the key has expired").Unlock(s.ctx()), "unlock")
+}
+
+func (s *suite) shutdown() {
+	one, two := s.mortal(), s.process()
+	l := one.hold(unexpiring)
+	waits := one.later(s.ctx(), unexpiring)
+	down := make(chan error, 1)
+	ctx := s.ctx()
+	go func() { down <- one.client.Shutdown(ctx) }()
+	s.is(receive(s, waits, "one who waits at the shutdown").err, "one who waits at the shutdown", lockrt.ErrClosed)
+	_, err := one.lock.Lock(s.ctx())
+	s.is(err, "lock during the shutdown", lockrt.ErrClosed)
+	s.ok(l.Err(), "the lease during the shutdown")
+	two.refused("the key during the shutdown")
+	select {
+	case err := <-down:
+		s.tb.Fatalf("Shutdown did not wait for Unlock, and returned %v", err)
+	default:
+	}
+	s.ok(l.Unlock(s.ctx()), "unlock during the shutdown")
+	s.ok(receive(s, down, "the shutdown"), "shutdown")
+	two.pass()
+}
+
+func (s *suite) shutdownCutShort() {
+	one := s.mortal()
+	l := one.hold(lockrt.WithWatchdog(300 * time.Millisecond))
+	ctx, cancel := context.WithCancel(s.ctx())
+	cancel()
+	s.is(one.client.Shutdown(ctx), "shutdown with a context that is done", context.Canceled)
+	s.ends(l, lockrt.ErrClosed, "the end of the lease")
+}
+
+func (s *suite) badKeys() {
+	proxy := s.proxy()
+	p := s.processAt(proxy.url, lockrt.Options{})
+	p.pass()
+	var sent atomic.Int32
+	proxy.OnRequest(func(cmd []string) {
+		if redistest.Command("EVALSHA")(cmd) {
+			sent.Add(1)
+		}
+	})
+	for _, key := range []string{"", strings.Repeat("x", 1025), "a{b", "{}x"} {
+		lock := s.make(p.client, key)
+		for name, try := range map[string]func(context.Context, ...lockrt.LockOption) (lease, error){"lock": lock.Lock, "try lock": lock.TryLock} {
+			_, err := try(s.ctx())
+			if _, ok := errors.AsType[*lockrt.KeyError](err); !ok {
+				s.tb.Fatalf("%s of the key %.20q: the error is %v, and no KeyError", name, key, err)
+			}
+		}
+	}
+	s.that(sent.Load() == 0, "%d requests were sent for keys that cannot be", sent.Load())
+	p.pass()
+	s.that(sent.Load() > 0, "requests are not seen")
+}
+
+func (s *suite) badOptions() {
+	p := s.process()
+	for name, opts := range map[string][]lockrt.LockOption{
+		"a wait of -2s":             {lockrt.WithWait(-2 * time.Second)},
+		"a lease of 0":              {lockrt.WithLease(0)},
+		"a lease of -1s":            {lockrt.WithLease(-time.Second)},
+		"a lease of 1µs":            {lockrt.WithLease(time.Microsecond)},
+		"a watchdog of 0":           {lockrt.WithWatchdog(0)},
+		"a watchdog of 1ms":         {lockrt.WithWatchdog(time.Millisecond)},
+		"a maximal hold of nothing": {lockrt.WithMaxHold(0)},
+	} {
+		_, err := p.lock.Lock(s.ctx(), opts...)
+		s.is(err, "lock with "+name, lockrt.ErrBadOption)
+	}
+	s.that(len(s.keys()) == 0, "something was written: %q", s.keys())
+}
+
+func (s *suite) keyOfAnotherType() {
+	p := s.process()
+	s.cmd("SET", p.lock.Key(), "precious")
+	_, err := p.lock.Lock(s.ctx())
+	s.is(err, "lock of a string", lockrt.ErrWrongType)
+	_, err = p.lock.TryLock(s.ctx())
+	s.is(err, "try lock of a string", lockrt.ErrWrongType)
+	value, err := s.cmd("GET", p.lock.Key()).ToString()
+	s.ok(err, "read the string")
+	s.that(value == "precious", "the string has become %q", value)
+	s.cmd("DEL", p.lock.Key())
+	p.pass()
+}
+
+func (s *suite) storm() {
+	const processes, hasty, rounds = 2, 6, 25
+	var ids []string
+	left := goroutines(func() {
+		var all []*process
+		for range processes {
+			all = append(all, s.mortal())
+		}
+		ctx := s.ctx()
+		var inside atomic.Int32
+		var wg sync.WaitGroup
+		for _, p := range all {
+			for i := range hasty {
+				wg.Go(func() {
+					for range rounds {
+						ctx, cancel := ctx, context.CancelFunc(func() {})
+						if i > 0 { // one is in no hurry
+							ctx, cancel = context.WithTimeout(ctx, rand.N(3*time.Millisecond))
+						}
+						l, err := p.lock.Lock(ctx, unexpiring)
+						switch {
+						case err == nil:
+							if n := inside.Add(1); n != 1 {
+								s.tb.Errorf("%d have the lock at a time", n)
+							}
+							inside.Add(-1)
+							if err := l.Unlock(ctx); err != nil {
+								s.tb.Errorf("unlock: %v", err)
+							}
+						case i == 0:
+							s.tb.Errorf("lock, by one who is in no hurry: %v", err)
+						}
+						cancel()
+					}
+				})
+			}
+		}
+		wg.Wait()
+		s.until("no key is left", func() bool { return len(s.keys()) == 0 })
+		s.until("nobody listens for the key", func() bool { return s.channels(s.key) == 0 })
+		for _, p := range all {
+			s.ok(p.client.Close(), "close")
+			ids = append(ids, p.client.ID())
+		}
+	})
+	for _, id := range ids {
+		s.until("nobody listens for the client", func() bool { return s.channels(id) == 0 })
+	}
+	s.until("no goroutine is left", func() bool { return left() == 0 })
+}
