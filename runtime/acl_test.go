@@ -3,6 +3,7 @@ package runtime_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -169,7 +170,84 @@ func everyStep(t *testing.T, server *redistest.RedisServer, url string) string {
 		<-time.After(10 * time.Millisecond)
 	}
 	server.Do("DEL", key)
+	countingSteps(ctx, t, server, r, one, two)
 	return r.String()
+}
+
+// countingSteps does whatever semaphores, permits and latches ask of a server.
+func countingSteps(ctx context.Context, t *testing.T, server *redistest.RedisServer, r *record, one, two *lockrt.Client) {
+	t.Helper()
+	step := func(name string, do func() error) {
+		if ctx.Err() == nil {
+			r.add(name, do())
+		}
+	}
+	// while has something done when another one waits for it and listens.
+	while := func(name, channel string, wait, do func() error) {
+		got := later(wait)
+		for ctx.Err() == nil && subscribers(t, server, channel) == 0 {
+			<-time.After(time.Millisecond)
+		}
+		step(name, do)
+		r.add(name, <-got)
+	}
+	s := one.Semaphore("order:s", 0)
+	step("set permits", func() error { _, err := s.TrySetPermits(ctx, 2, time.Minute); return err })
+	step("acquire", func() error { return s.Acquire(ctx, 2) })
+	while("release", "redisson_sc:{order:s}",
+		func() error { return two.Semaphore("order:s", 0).Acquire(ctx, 1) },
+		func() error { return s.Release(ctx, 1) })
+	step("resize", func() error { _, err := s.Resize(ctx, 1); return err })
+	step("available", func() error { _, err := s.Available(ctx); return err })
+	step("drain", func() error { _, err := s.Drain(ctx); return err })
+
+	const short = 300 * time.Millisecond
+	p := one.PermitSemaphore("order:p", 1)
+	var permit *lockrt.Permit
+	step("permit", func() (err error) { permit, err = p.Acquire(ctx); return err })
+	while("permit release", "redisson_sc:{order:p}",
+		func() error {
+			permit, err := two.PermitSemaphore("order:p", 1).Acquire(ctx)
+			if err != nil {
+				return err
+			}
+			return permit.Release(ctx)
+		},
+		func() error { return permit.Release(ctx) })
+	step("permit that expires", func() error { _, err := p.Acquire(ctx, lockrt.WithLease(short)); return err })
+	step("extend", func() (err error) {
+		if permit, err = p.Acquire(ctx); err == nil { // when the other is over
+			err = permit.Extend(ctx, time.Minute)
+		}
+		return err
+	})
+	step("permit ttl", func() error { _, err := p.TTL(ctx, permit.ID()); return err })
+	step("total", func() error { _, err := p.Total(ctx); return err })
+	step("set total", func() error { return p.SetPermits(ctx, 3) })
+	step("release by id", func() error { return p.Release(ctx, permit.ID()) })
+
+	l := one.CountDownLatch("order:l")
+	for _, last := range []struct {
+		name string
+		do   func() error
+	}{
+		{"count down", func() error { _, err := l.CountDown(ctx); return err }},
+		{"delete", func() error { _, err := l.Delete(ctx); return err }},
+	} {
+		step("set count", func() error { _, err := l.SetCount(ctx, 2); return err })
+		step("count down once", func() error { _, err := l.CountDown(ctx); return err })
+		while(last.name, "redisson_countdownlatch__channel__{order:l}",
+			func() error {
+				if err := two.CountDownLatch("order:l").Wait(ctx); !errors.Is(err, lockrt.ErrDeleted) {
+					return err
+				}
+				return nil
+			}, last.do)
+		for ctx.Err() == nil && subscribers(t, server, "redisson_countdownlatch__channel__{order:l}") > 0 {
+			<-time.After(10 * time.Millisecond)
+		}
+	}
+	step("count", func() error { _, err := l.Count(ctx); return err })
 }
 
 // TestACL shows that the permissions that the README lists are enough.

@@ -182,7 +182,7 @@ func TestFault_Permit_ReplySlowerThanTheLeaseIsNoGrant(t *testing.T) {
 	s := l.client.PermitSemaphore(l.key, 1)
 	asks := l.seen(scripts.PermitAcquire)
 	l.proxy.Blackhole(redistest.Replies)
-	got := permitLater(patient(t), s, 1, lockrt.WithLease(short))
+	got := permitLater(patient(t), s, 1, lockrt.WithLease(time.Second))
 	receive(t, asks, "the request")
 	until(t, "the server has granted it", func() bool { return number(t, l.server, "ZCARD", "{"+l.key+"}:timeout") == 1 })
 	other := newClient(t, lockrt.Options{}).PermitSemaphore(l.key, 1)

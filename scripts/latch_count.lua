@@ -11,9 +11,12 @@
 -- Twice: it only reads, but for what says that an earlier latch of that name was deleted, which goes.
 local left = count(KEYS[1])
 if left then
-  if redis.call('exists', KEYS[2]) == 1 then
+  if redis.call('get', KEYS[2]) then
     redis.call('del', KEYS[2])
   end
   return left
 end
-return -redis.call('exists', KEYS[2])
+if redis.call('get', KEYS[2]) then
+  return -1
+end
+return 0

@@ -24,7 +24,7 @@ if not left then
   return 0
 end
 if left > 1 then
-  return redis.call('decr', KEYS[1])
+  return redis.call('incrby', KEYS[1], -1)
 end
 redis.call('del', KEYS[1])
 redis.call(ARGV[5], KEYS[2], ARGV[4])

@@ -20,8 +20,9 @@ local done = outcome(KEYS[3], ARGV[1])
 if done then
   return done
 end
-local started = redis.call('setnx', KEYS[1], ARGV[4])
-if started == 1 then
+local started = 0
+if redis.call('set', KEYS[1], ARGV[4], 'NX') then
+  started = 1
   redis.call('del', KEYS[4])
   redis.call(ARGV[5], KEYS[2], ARGV[6])
 end

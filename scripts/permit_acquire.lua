@@ -51,7 +51,7 @@ for i = 7, #ARGV, 2 do
   each(ARGV[i], function(id) redis.call('zadd', KEYS[4], over, id) end)
 end
 if sum > 0 then
-  redis.call('decrby', KEYS[1], digits(sum))
+  redis.call('incrby', KEYS[1], digits(-sum))
   local ttl = redis.call('pttl', KEYS[1])
   if ttl > 0 then
     redis.call('pexpire', KEYS[4], ttl)

@@ -38,7 +38,7 @@ for i = 7, #ARGV do
   granted, sum = granted + 1, sum + want
 end
 if sum > 0 then
-  redis.call('decrby', KEYS[1], digits(sum))
+  redis.call('incrby', KEYS[1], digits(-sum))
 end
 if granted > 0 or ARGV[4] == '1' then
   note(KEYS[3], ARGV[1], ARGV[2], ARGV[3], granted)

@@ -18,7 +18,7 @@ if done then
 end
 local taken = math.max(count(KEYS[1]) or 0, 0)
 if taken > 0 then
-  redis.call('decrby', KEYS[1], digits(taken))
+  redis.call('incrby', KEYS[1], digits(-taken))
 end
 note(KEYS[2], ARGV[1], ARGV[2], ARGV[3], digits(taken))
 return taken

@@ -19,8 +19,9 @@ local done = outcome(KEYS[3], ARGV[1])
 if done then
   return done
 end
-local created = redis.call('setnx', KEYS[1], ARGV[4])
-if created == 1 then
+local created = 0
+if redis.call('set', KEYS[1], ARGV[4], 'NX') then
+  created = 1
   if ARGV[6] ~= '0' then
     redis.call('pexpire', KEYS[1], ARGV[6])
   end
