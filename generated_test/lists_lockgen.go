@@ -18,14 +18,14 @@ const _ = lockrt.GeneratedCodeV1
 // LockedLists is a Lists that holds the annotated locks around each call.
 type LockedLists struct {
 	next  Lists
-	locks *lockrt.Client
+	locks lockrt.Acquirer
 }
 
 var _ Lists = (*LockedLists)(nil)
 
-// NewLockedLists wraps next.
-func NewLockedLists(next Lists, locks *lockrt.Client) *LockedLists {
-	return &LockedLists{next: next, locks: locks}
+// NewLockedLists wraps next. What opts say counts more than the annotations.
+func NewLockedLists(next Lists, locks *lockrt.Client, opts ...lockrt.LockOption) *LockedLists {
+	return &LockedLists{next: next, locks: locks.With(opts...)}
 }
 
 var (
@@ -208,7 +208,7 @@ type LockedBox[K interface {
 	LockKey() string
 }, M ~string | ~int | ~uint16 | ~bool] struct {
 	next  Box[K, M]
-	locks *lockrt.Client
+	locks lockrt.Acquirer
 }
 
 func _[K interface {
@@ -217,11 +217,11 @@ func _[K interface {
 	var _ Box[K, M] = (*LockedBox[K, M])(nil)
 }
 
-// NewLockedBox wraps next.
+// NewLockedBox wraps next. What opts say counts more than the annotations.
 func NewLockedBox[K interface {
 	LockKey() string
-}, M ~string | ~int | ~uint16 | ~bool](next Box[K, M], locks *lockrt.Client) *LockedBox[K, M] {
-	return &LockedBox[K, M]{next: next, locks: locks}
+}, M ~string | ~int | ~uint16 | ~bool](next Box[K, M], locks *lockrt.Client, opts ...lockrt.LockOption) *LockedBox[K, M] {
+	return &LockedBox[K, M]{next: next, locks: locks.With(opts...)}
 }
 
 var lockBoxPut = lockrt.Spec{Name: "generatedtest.Box.Put", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}

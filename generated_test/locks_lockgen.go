@@ -14,14 +14,15 @@ import (
 const _ = lockrt.GeneratedCodeV1
 
 type redisLocks struct {
-	c *lockrt.Client
+	c    *lockrt.Client
+	opts []lockrt.LockOption
 }
 
 var _ Locks = redisLocks{}
 
-// NewLocks makes Locks on c.
-func NewLocks(c *lockrt.Client) Locks {
-	return redisLocks{c: c}
+// NewLocks makes Locks on c. What opts say counts more than the annotations.
+func NewLocks(c *lockrt.Client, opts ...lockrt.LockOption) Locks {
+	return redisLocks{c: c, opts: opts}
 }
 
 var (
@@ -33,19 +34,19 @@ var (
 // Order locks one order: gen/shop:order:{id}.
 func (l redisLocks) Order(id OrderID) lockrt.EntityMutex[OrderID] {
 	key, err := LocksKeys{}.Order(id)
-	return lockrt.For(l.c, &lockLocksOrder, id, key, err)
+	return lockrt.For(l.c, &lockLocksOrder, id, key, err, l.opts...)
 }
 
 // User locks one user: gen/shop:user:{id}.
 func (l redisLocks) User(id UserID) lockrt.EntityMutex[UserID] {
 	key, err := LocksKeys{}.User(id)
-	return lockrt.For(l.c, &lockLocksUser, id, key, err)
+	return lockrt.For(l.c, &lockLocksUser, id, key, err, l.opts...)
 }
 
 // Seat locks one seat of one show: gen/shop:seat:{s.Show}/{s.Row}:{s.No}:{s.Aisle}.
 func (l redisLocks) Seat(s Seat) lockrt.EntityMutex[Seat] {
 	key, err := LocksKeys{}.Seat(s)
-	return lockrt.For(l.c, &lockLocksSeat, s, key, err)
+	return lockrt.For(l.c, &lockLocksSeat, s, key, err, l.opts...)
 }
 
 // LocksKeys builds the keys that Locks locks, for tools and tests.

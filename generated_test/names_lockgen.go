@@ -20,14 +20,14 @@ const _ = lockrt1.GeneratedCodeV1
 // Guarded is a Names that holds the annotated locks around each call.
 type Guarded struct {
 	next1  Names
-	locks1 *lockrt1.Client
+	locks1 lockrt1.Acquirer
 }
 
 var _ Names = (*Guarded)(nil)
 
-// NewGuarded wraps next.
-func NewGuarded(next Names, locks *lockrt1.Client) *Guarded {
-	return &Guarded{next1: next, locks1: locks}
+// NewGuarded wraps next. What opts say counts more than the annotations.
+func NewGuarded(next Names, locks *lockrt1.Client, opts ...lockrt1.LockOption) *Guarded {
+	return &Guarded{next1: next, locks1: locks.With(opts...)}
 }
 
 var (
@@ -249,16 +249,16 @@ func (NamesKeys) Lock(x int) (string, error) {
 // LockedStore is a Store that holds the annotated locks around each call.
 type LockedStore[K ~string, N number, T any] struct {
 	next  Store[K, N, T]
-	locks *lockrt1.Client
+	locks lockrt1.Acquirer
 }
 
 func _[K ~string, N number, T any]() {
 	var _ Store[K, N, T] = (*LockedStore[K, N, T])(nil)
 }
 
-// NewLockedStore wraps next.
-func NewLockedStore[K ~string, N number, T any](next Store[K, N, T], locks *lockrt1.Client) *LockedStore[K, N, T] {
-	return &LockedStore[K, N, T]{next: next, locks: locks}
+// NewLockedStore wraps next. What opts say counts more than the annotations.
+func NewLockedStore[K ~string, N number, T any](next Store[K, N, T], locks *lockrt1.Client, opts ...lockrt1.LockOption) *LockedStore[K, N, T] {
+	return &LockedStore[K, N, T]{next: next, locks: locks.With(opts...)}
 }
 
 var lockStorePut = lockrt1.Spec{Name: "generatedtest.Store.Put", Wait: lockrt1.UntilDone, Watchdog: 10 * stdtime.Second}

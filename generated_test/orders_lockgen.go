@@ -20,14 +20,14 @@ const _ = lockrt.GeneratedCodeV1
 // LockedOrders is an Orders that holds the annotated locks around each call.
 type LockedOrders struct {
 	next  Orders
-	locks *lockrt.Client
+	locks lockrt.Acquirer
 }
 
 var _ Orders = (*LockedOrders)(nil)
 
-// NewLockedOrders wraps next.
-func NewLockedOrders(next Orders, locks *lockrt.Client) *LockedOrders {
-	return &LockedOrders{next: next, locks: locks}
+// NewLockedOrders wraps next. What opts say counts more than the annotations.
+func NewLockedOrders(next Orders, locks *lockrt.Client, opts ...lockrt.LockOption) *LockedOrders {
+	return &LockedOrders{next: next, locks: locks.With(opts...)}
 }
 
 var (

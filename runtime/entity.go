@@ -31,8 +31,9 @@ func (h Held[K]) Err() error {
 }
 
 // For returns the mutex of the entity id, whose key is key, or could not be built because of err.
-func For[K any](c *Client, spec *Spec, id K, key string, err error) EntityMutex[K] {
-	return EntityMutex[K]{mutex: c.Mutex(key, spec.options()...), spec: spec, id: id, err: err}
+// What opts say counts more than spec.
+func For[K any](c *Client, spec *Spec, id K, key string, err error, opts ...LockOption) EntityMutex[K] {
+	return EntityMutex[K]{mutex: c.Mutex(key, append(spec.options(), opts...)...), spec: spec, id: id, err: err}
 }
 
 // Key returns the key in Redis, or why there is none: a [KeyError].

@@ -86,11 +86,16 @@ func (f *file) alias(avoid *Names, path, name string) {
 	}
 }
 
-// methods lists all methods of the file.
+// methods lists all methods of the file, those of wrapped results too.
 func (f *file) methods() []*model.Method {
 	var all []*model.Method
 	for _, s := range f.model.Services {
 		all = append(all, s.Methods...)
+		for _, m := range s.Methods {
+			if m.Lock != nil && m.Lock.Stream != nil {
+				all = append(all, m.Lock.Stream.Methods...)
+			}
+		}
 	}
 	for _, l := range f.model.Locks {
 		all = append(all, l.Methods...)
@@ -121,6 +126,9 @@ func (f *file) generated() []string {
 	for _, m := range f.methods() {
 		if m.Lock != nil {
 			names = append(names, m.Lock.SpecVar)
+			if m.Lock.Stream != nil && m.Lock.Stream.Closer != "" {
+				names = append(names, m.Lock.Stream.Closer)
+			}
 		}
 	}
 	return names

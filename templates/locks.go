@@ -16,32 +16,35 @@ func (f *file) locks(l *model.Locks) {
 	for _, m := range l.Methods {
 		fields.Reserve(m.Name)
 	}
-	client := fields.Pick("c")
+	client, opts := fields.Pick("c"), fields.Pick("opts")
 
 	f.Line()
-	f.Add(o.typeDecl(l.Type, l.TypeParams).Struct(jen.Id(client).Op("*").Add(lockrt("Client"))))
+	f.Add(o.typeDecl(l.Type, l.TypeParams).Struct(
+		jen.Id(client).Op("*").Add(lockrt("Client")),
+		jen.Id(opts).Index().Add(lockrt("LockOption")),
+	))
 	f.assertion(o, l.TypeParams, iface, o.of(l.Type).Values())
 
 	fr := f.names.Inner()
 	fr.Reserve(o.args...)
-	arg := fr.Pick("c")
-	f.doc(l.Constructor + " makes " + iface + " on " + arg + ".")
+	arg, optsArg := fr.Pick("c"), fr.Pick("opts")
+	f.doc(l.Constructor + " makes " + iface + " on " + arg + ". What opts say counts more than the annotations.")
 	fn := jen.Func().Id(l.Constructor)
 	if len(l.TypeParams) > 0 {
 		fn.Types(o.declared(l.TypeParams)...)
 	}
-	f.Add(fn.Params(jen.Id(arg).Op("*").Add(lockrt("Client"))).Add(o.of(iface)).Block(
-		jen.Return(o.of(l.Type).Values(jen.Id(client).Op(":").Id(arg))),
+	f.Add(fn.Params(jen.Id(arg).Op("*").Add(lockrt("Client")), jen.Id(optsArg).Op("...").Add(lockrt("LockOption"))).Add(o.of(iface)).Block(
+		jen.Return(o.of(l.Type).Values(jen.Id(client).Op(":").Id(arg), jen.Id(opts).Op(":").Id(optsArg))),
 	))
 	f.specs(l.Methods)
 	for _, m := range l.Methods {
-		f.entity(o, l, m, client)
+		f.entity(o, l, m, client, opts)
 	}
 	f.keys(l.Keys, iface, l.TypeParams, l.Methods)
 }
 
 // entity writes the method that gives the lock of one entity.
-func (f *file) entity(o *owner, l *model.Locks, m *model.Method, client string) {
+func (f *file) entity(o *owner, l *model.Locks, m *model.Method, client, opts string) {
 	fr := f.newFrame(o, m, "nil")
 	recv := fr.Pick("l")
 	id := jen.Id(fr.params[0])
@@ -52,7 +55,7 @@ func (f *file) entity(o *owner, l *model.Locks, m *model.Method, client string) 
 	f.Add(jen.Func().Params(jen.Id(recv).Add(o.of(l.Type))).Id(m.Name).Params(o.paramList(m, fr)...).Add(o.resultList(m, fr)).Block(
 		jen.List(jen.Id(key), jen.Id(err)).Op(":=").Add(keys),
 		jen.Return(lockrt("For").Call(
-			jen.Id(recv).Dot(client), jen.Op("&").Id(m.Lock.SpecVar), id, jen.Id(key), jen.Id(err),
+			jen.Id(recv).Dot(client), jen.Op("&").Id(m.Lock.SpecVar), id, jen.Id(key), jen.Id(err), jen.Id(recv).Dot(opts).Op("..."),
 		)),
 	))
 }

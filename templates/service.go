@@ -3,6 +3,7 @@ package templates
 import (
 	"fmt"
 	"go/types"
+	"slices"
 	"strings"
 
 	"github.com/dave/jennifer/jen"
@@ -10,46 +11,74 @@ import (
 	"github.com/lockgen/lockgen/templates/model"
 )
 
+// A wrapper is the names in the wrapper of one service.
+type wrapper struct {
+	*owner
+	service               *model.Service
+	next, fallback, locks string // fields
+}
+
 // service writes the wrapper of one interface.
 func (f *file) service(s *model.Service) {
-	o := f.owner(s.Wrapper, s.TypeParams)
+	w := &wrapper{owner: f.owner(s.Wrapper, s.TypeParams), service: s}
 	iface := s.Interface.Name()
 	fields := &Names{}
 	for _, m := range s.Methods {
 		// A field can't have the name of a method.
 		fields.Reserve(m.Name)
 	}
-	next, locks := fields.Pick("next"), fields.Pick("locks")
+	w.next, w.locks = fields.Pick("next"), fields.Pick("locks")
+	members := []jen.Code{jen.Id(w.next).Add(w.of(iface))}
+	fr := f.names.Inner()
+	fr.Reserve(w.args...)
+	nextArg := fr.Pick("next")
+	params := []jen.Code{jen.Id(nextArg).Add(w.of(iface))}
+	values := []jen.Code{jen.Id(w.next).Op(":").Id(nextArg)}
+	doc := []string{s.Constructor + " wraps next. What opts say counts more than the annotations."}
+	if fallsBack(s) {
+		w.fallback = fields.Pick("fallback")
+		members = append(members, jen.Id(w.fallback).Add(w.of(iface)))
+		arg := fr.Pick("fallback")
+		params = []jen.Code{jen.List(jen.Id(nextArg), jen.Id(arg)).Add(w.of(iface))}
+		values = append(values, jen.Id(w.fallback).Op(":").Id(arg))
+		doc = []string{s.Constructor + " wraps next. Where the annotations say so fallback is called instead when somebody else holds the lock. What",
+			"opts say counts more than the annotations."}
+	}
+	locksArg, optsArg := fr.Pick("locks"), fr.Pick("opts")
+	members = append(members, jen.Id(w.locks).Add(lockrt("Acquirer")))
+	params = append(params, jen.Id(locksArg).Op("*").Add(lockrt("Client")), jen.Id(optsArg).Op("...").Add(lockrt("LockOption")))
+	values = append(values, jen.Id(w.locks).Op(":").Id(locksArg).Dot("With").Call(jen.Id(optsArg).Op("...")))
 
 	f.doc(fmt.Sprintf("%s is %s %s that holds the annotated locks around each call.", s.Wrapper, article(iface), iface))
-	f.Add(o.typeDecl(s.Wrapper, s.TypeParams).Struct(
-		jen.Id(next).Add(o.of(iface)),
-		jen.Id(locks).Op("*").Add(lockrt("Client")),
-	))
-	f.assertion(o, s.TypeParams, iface, jen.Parens(jen.Op("*").Add(o.of(s.Wrapper))).Call(jen.Nil()))
-
-	fr := f.names.Inner()
-	fr.Reserve(o.args...)
-	nextArg, locksArg := fr.Pick("next"), fr.Pick("locks")
-	f.doc(s.Constructor + " wraps next.")
+	f.Add(w.typeDecl(s.Wrapper, s.TypeParams).Struct(members...))
+	f.assertion(w.owner, s.TypeParams, iface, jen.Parens(jen.Op("*").Add(w.of(s.Wrapper))).Call(jen.Nil()))
+	f.doc(doc...)
 	fn := jen.Func().Id(s.Constructor)
 	if len(s.TypeParams) > 0 {
-		fn.Types(o.declared(s.TypeParams)...)
+		fn.Types(w.declared(s.TypeParams)...)
 	}
-	f.Add(fn.Params(jen.Id(nextArg).Add(o.of(iface)), jen.Id(locksArg).Op("*").Add(lockrt("Client"))).Op("*").Add(o.of(s.Wrapper)).Block(
-		jen.Return(jen.Op("&").Add(o.of(s.Wrapper)).Values(
-			jen.Id(next).Op(":").Id(nextArg), jen.Id(locks).Op(":").Id(locksArg),
-		)),
+	f.Add(fn.Params(params...).Op("*").Add(w.of(s.Wrapper)).Block(
+		jen.Return(jen.Op("&").Add(w.of(s.Wrapper)).Values(values...)),
 	))
 	f.specs(s.Methods)
 	for _, m := range s.Methods {
 		if m.Lock == nil {
-			f.passThrough(o, m, next)
+			f.passThrough(w, m)
 		} else {
-			f.locked(o, s, m, next, locks)
+			f.locked(w, m)
+		}
+	}
+	for _, m := range s.Methods {
+		if m.Lock != nil && m.Lock.Stream != nil && m.Lock.Stream.Closer != "" {
+			f.closer(s, m)
 		}
 	}
 	f.keys(s.Keys, s.Wrapper, s.TypeParams, s.Methods)
+}
+
+// fallsBack says whether a method calls another implementation when its lock is busy.
+func fallsBack(s *model.Service) bool {
+	return slices.ContainsFunc(s.Methods, func(m *model.Method) bool { return m.Lock != nil && m.Lock.Fallback })
 }
 
 // article is the one that stands before a name.
@@ -87,15 +116,20 @@ func (f *file) specs(methods []*model.Method) {
 }
 
 // passThrough writes a method that needs no lock. It is written out, so that a method which the interface gets later can't slip through.
-func (f *file) passThrough(o *owner, m *model.Method, next string) {
-	fr := f.newFrame(o, m)
-	recv := fr.Pick("s")
+func (f *file) passThrough(w *wrapper, m *model.Method) {
 	if len(m.Doc) > 0 {
 		f.doc(append(append([]string(nil), m.Doc...), "", "It is not locked.")...)
 	} else {
 		f.doc(m.Name + " is not locked.")
 	}
-	call := jen.Id(recv).Dot(next).Dot(m.Name).Call(arguments(m, fr, "")...)
+	f.forward(w.owner, m, "s", w.next)
+}
+
+// forward writes a method that calls that of a field.
+func (f *file) forward(o *owner, m *model.Method, receiver, field string) {
+	fr := f.newFrame(o, m)
+	recv := fr.Pick(receiver)
+	call := jen.Id(recv).Dot(field).Dot(m.Name).Call(arguments(m, fr, "")...)
 	if len(m.Results) > 0 {
 		call = jen.Return(call)
 	}
@@ -125,8 +159,8 @@ func arguments(m *model.Method, fr *frame, held string) []jen.Code {
 }
 
 // locked writes a method that holds locks around the call.
-func (f *file) locked(o *owner, s *model.Service, m *model.Method, next, locks string) {
-	fr := f.newFrame(o, m, "nil")
+func (f *file) locked(w *wrapper, m *model.Method) {
+	fr := f.newFrame(w.owner, m, "nil")
 	fr.nameResults(m.Results)
 	recv := fr.Pick("s")
 	reports := len(m.Results) > 0
@@ -140,17 +174,13 @@ func (f *file) locked(o *owner, s *model.Service, m *model.Method, next, locks s
 		if !reports {
 			return jen.Return()
 		}
-		var list []jen.Code
-		for _, name := range fr.results {
-			list = append(list, jen.Id(name))
-		}
-		return jen.Return(list...)
+		return jen.Return(ids(fr.results)...)
 	}
 	failed := func() *jen.Statement { return jen.Id(errName).Op("!=").Nil() }
 
 	var body []jen.Code
 	shape := shapeOf(m.Lock)
-	keys := o.of(s.Keys).Values().Dot(m.Name).Call(builderArguments(m, fr)...)
+	keys := w.of(w.service.Keys).Values().Dot(m.Name).Call(builderArguments(m, fr)...)
 	if constant(m.Lock) && shape == oneKey {
 		// The builder of such a key can't fail, its result goes straight into the call.
 	} else {
@@ -178,21 +208,90 @@ func (f *file) locked(o *owner, s *model.Service, m *model.Method, next, locks s
 		ctx = jen.Id(fr.params[m.Lock.Context])
 	}
 	body = append(body, jen.List(jen.Id(held), jen.Id(errName)).Op(":=").
-		Id(recv).Dot(locks).Dot("Acquire").Call(ctx, jen.Op("&").Id(m.Lock.SpecVar), keys))
-	if m.Lock.Skip && reports {
-		body = append(body, jen.If(jen.Qual("errors", "Is").Call(jen.Id(errName), lockrt("ErrNotAcquired"))).Block(jen.Return(jen.Nil())))
-	}
-	call := jen.Id(recv).Dot(next).Dot(m.Name).Call(arguments(m, fr, held)...)
-	if reports {
-		call = jen.Return(call)
+		Id(recv).Dot(w.locks).Dot("Acquire").Call(ctx, jen.Op("&").Id(m.Lock.SpecVar), keys))
+	busy := jen.If(jen.Qual("errors", "Is").Call(jen.Id(errName), lockrt("ErrNotAcquired")))
+	switch {
+	case m.Lock.Skip && reports:
+		body = append(body, busy.Block(jen.Return(jen.Nil())))
+	case m.Lock.Fallback:
+		body = append(body, busy.Block(jen.Return(jen.Id(recv).Dot(w.fallback).Dot(m.Name).Call(arguments(m, fr, "")...))))
 	}
 	body = append(body,
 		jen.If(failed()).Block(fail()),
 		jen.Defer().Id(held).Dot("Release").Call(jen.Op("&").Id(errName)),
-		call,
 	)
+	call := jen.Id(recv).Dot(w.next).Dot(m.Name).Call(arguments(m, fr, held)...)
+	switch {
+	case m.Lock.Stream != nil:
+		body = append(body, f.stream(w, m, fr, held, call)...)
+	case reports:
+		body = append(body, jen.Return(call))
+	default:
+		body = append(body, call)
+	}
 	f.doc(lockedDoc(m)...)
-	f.Add(o.method(recv, m, fr).Block(body...))
+	f.Add(w.method(recv, m, fr).Block(body...))
+}
+
+// ids are names as code.
+func ids(names []string) []jen.Code {
+	list := make([]jen.Code, len(names))
+	for i, name := range names {
+		list[i] = jen.Id(name)
+	}
+	return list
+}
+
+// stream writes the call of a method with a result that takes the lock with it, unless there is none.
+func (f *file) stream(w *wrapper, m *model.Method, fr *frame, held string, call *jen.Statement) []jen.Code {
+	st := m.Lock.Stream
+	last := len(fr.results) - 1
+	result := jen.Id(fr.results[st.Result])
+	none := jen.Id(fr.results[last]).Op("!=").Nil()
+	results := ids(fr.results)
+	results[last] = jen.Nil()
+	switch {
+	case st.Closer != "":
+		none.Op("||").Add(result).Op("==").Nil()
+		results[st.Result] = jen.Op("&").Add(w.of(st.Closer)).Values(result, jen.Id(held).Dot("Lend").Call())
+	case st.Pairs:
+		results[st.Result] = lockrt("HoldSeq2").Call(jen.Id(held), result)
+	default:
+		results[st.Result] = lockrt("HoldSeq").Call(jen.Id(held), result)
+	}
+	return []jen.Code{
+		jen.List(ids(fr.results)...).Op("=").Add(call),
+		jen.If(none).Block(jen.Return(ids(fr.results)...)),
+		jen.Return(results...),
+	}
+}
+
+// closer writes the type that a result is wrapped in which is to be closed. All methods are written out, as those of the service are.
+func (f *file) closer(s *model.Service, m *model.Method) {
+	st := m.Lock.Stream
+	o := f.owner(st.Closer, s.TypeParams)
+	fields := &Names{}
+	for _, method := range st.Methods {
+		fields.Reserve(method.Name)
+	}
+	next, held := fields.Pick("next"), fields.Pick("held")
+	f.doc(fmt.Sprintf("%s is what %s returns. Closing it releases the locks.", st.Closer, m.Name))
+	f.Add(o.typeDecl(st.Closer, s.TypeParams).Struct(
+		jen.Id(next).Add(o.code(m.Results[st.Result].Type)),
+		jen.Id(held).Op("*").Add(lockrt("Hold")),
+	))
+	for _, method := range st.Methods {
+		f.Line()
+		if method.Name != "Close" {
+			f.forward(o, method, "r", next)
+			continue
+		}
+		fr := f.newFrame(o, method)
+		recv := fr.Pick("r")
+		f.Add(o.method(recv, method, fr).Block(jen.Return(
+			jen.Id(recv).Dot(held).Dot("Close").Call(jen.Id(recv).Dot(next).Dot("Close")),
+		)))
+	}
 }
 
 // lockedDoc is the doc of a method with what it holds.
@@ -208,19 +307,36 @@ func lockedDoc(m *model.Method) []string {
 	if shapeOf(m.Lock) == listKeys {
 		holds += ", one lock for each element"
 	}
-	holds += "."
-	if m.Lock.Skip {
+	holds += until(m.Lock) + "."
+	if m.Lock.Skip || m.Lock.Fallback {
 		it := "it"
 		if shapeOf(m.Lock) != oneKey {
 			it = "one of them"
 		}
-		if len(m.Results) > 0 {
+		if m.Lock.Fallback {
+			holds += fmt.Sprintf(" When somebody else holds %s, %s of the fallback is called instead.", it, m.Name)
+		} else if len(m.Results) > 0 {
 			holds += fmt.Sprintf(" When somebody else holds %s, %s does nothing and returns nil.", it, m.Name)
 		} else {
 			holds += fmt.Sprintf(" When somebody else holds %s, or it can't be found out, %s does nothing.", it, m.Name)
 		}
 	}
 	return append(lines, holds)
+}
+
+// until says how long the locks are held, if that isn't until the method returns.
+func until(l *model.Lock) string {
+	switch {
+	case l.Stream != nil && l.Stream.Closer != "":
+		return ", until its result is closed"
+	case l.Stream != nil:
+		return ", until the loop over its result ends"
+	case l.Keep:
+		return ", until the lease ends"
+	case l.Min > 0:
+		return fmt.Sprintf(", for at least %v", l.Min)
+	}
+	return ""
 }
 
 // keyList names keys: a, b and c.

@@ -17,11 +17,17 @@ func spec(l *model.Lock) *jen.Statement {
 	if l.Lease > 0 {
 		fields = append(fields, field("Lease", duration(l.Lease)))
 	}
+	if l.Min > 0 {
+		fields = append(fields, field("Min", duration(l.Min)))
+	}
 	for _, flag := range []struct {
 		name string
 		set  bool
 	}{
+		{"Keep", l.Keep},
+		{"Report", l.Report},
 		{"Empty", allowsNone(l)},
+		{"Fence", l.Fence},
 	} {
 		if flag.set {
 			fields = append(fields, field(flag.name, jen.True()))

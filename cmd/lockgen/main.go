@@ -74,20 +74,30 @@
 //	wait=duration       how long to wait for it: 0 to try once, ctx (the default) until the context ends
 //	watchdog=duration   the lock outlives a crashed holder by this, and is renewed every third of it while held
 //	lease=duration      instead of watchdog: a fixed time that is not renewed
-//	busy=error|skip     what a lock that somebody else holds means: lockrt.ErrNotAcquired, or that the method isn't called and nothing is wrong
-//	scope=return        release when the method returns, although its result (an iterator, a channel, an io.Closer) outlives that
+//	busy=error          a lock that somebody else holds is lockrt.ErrNotAcquired, which is the default
+//	busy=skip           it means that the method isn't called, and nothing is wrong
+//	busy=fallback       it means that the method of a second implementation is called, which the constructor then takes
+//	lost=cancel         the context of the call ends when the lock is lost, which is the default; the loss is joined to its error
+//	lost=report         it is joined only
+//	fence               the lease has a fencing token: lockrt.TokenFrom of the context of the call
+//	release=keep        the lock stays locked until its lease ends, and so needs lease; release=auto is the default
+//	min=duration        the lock stays locked at least that long, although the call returns before
+//	scope=iter          hold the lock until the loop over the result ends, an iter.Seq or iter.Seq2
+//	scope=close         hold it until the result is closed, of an interface type with Close() error
+//	scope=return        release when the method returns, although its result (such a thing, a channel, a function) outlives that
 //	after=keys          the keys of locks that are held when this one is taken, as in after=order:{}; several are quoted: "after=a:{} b:{}"
 //	max=n               the most elements that a list {path...} may have, 64 if it isn't said; more are an error of the call
 //	empty=allow         an empty text or []byte is a value like others, and an empty list locks nothing; without it they are errors of the call
 //	ctx=name            the context parameter, if there are several
+//	method=Name         above an interface: the embedded method that the lock or nolock is for; it replaces what stands where that is declared
 //	kind=mutex          the kind of lock
 //	name=Name           of the generated wrapper (service) or its constructor (locks)
 //	prefix=text         in front of all keys of an interface, followed by a colon
 //	require=all         each method of the service must have a lock or a nolock
 //
-// The options wait, watchdog and lease can stand on a lock, on the interface, and in a directive defaults in the package comment; the
-// nearest counts. The locks of one method are taken together: what one of them says about wait, watchdog, lease, busy and ctx counts for all, and
-// they must not contradict each other.
+// The options wait, watchdog, lease and lost can stand on a lock, on the interface, and in a directive defaults in the package comment; the
+// nearest counts. Options given to the constructor in the program count more than all of these. The locks of one method are taken together:
+// what one of them says about anything but its key counts for all, and they must not contradict each other.
 //
 // # Vet
 //

@@ -10,14 +10,15 @@ import lockrt "github.com/lockgen/lockgen/runtime"
 const _ = lockrt.GeneratedCodeV1
 
 type redisLocks struct {
-	c *lockrt.Client
+	c    *lockrt.Client
+	opts []lockrt.LockOption
 }
 
 var _ Locks = redisLocks{}
 
-// NewLocks makes Locks on c.
-func NewLocks(c *lockrt.Client) Locks {
-	return redisLocks{c: c}
+// NewLocks makes Locks on c. What opts say counts more than the annotations.
+func NewLocks(c *lockrt.Client, opts ...lockrt.LockOption) Locks {
+	return redisLocks{c: c, opts: opts}
 }
 
 var lockLocksOrder = lockrt.Spec{Name: "main.Locks.Order", Wait: lockrt.UntilDone}
@@ -25,7 +26,7 @@ var lockLocksOrder = lockrt.Spec{Name: "main.Locks.Order", Wait: lockrt.UntilDon
 // Order locks one order: order:{id}.
 func (l redisLocks) Order(id OrderID) lockrt.EntityMutex[OrderID] {
 	key, err := LocksKeys{}.Order(id)
-	return lockrt.For(l.c, &lockLocksOrder, id, key, err)
+	return lockrt.For(l.c, &lockLocksOrder, id, key, err, l.opts...)
 }
 
 // LocksKeys builds the keys that Locks locks, for tools and tests.

@@ -17,14 +17,14 @@ const _ = lockrt.GeneratedCodeV1
 // LockedService is a Service that holds the annotated locks around each call.
 type LockedService struct {
 	next  Service
-	locks *lockrt.Client
+	locks lockrt.Acquirer
 }
 
 var _ Service = (*LockedService)(nil)
 
-// NewLockedService wraps next.
-func NewLockedService(next Service, locks *lockrt.Client) *LockedService {
-	return &LockedService{next: next, locks: locks}
+// NewLockedService wraps next. What opts say counts more than the annotations.
+func NewLockedService(next Service, locks *lockrt.Client, opts ...lockrt.LockOption) *LockedService {
+	return &LockedService{next: next, locks: locks.With(opts...)}
 }
 
 var lockServicePay = lockrt.Spec{Name: "main.Service.Pay", Wait: 3 * time.Second}

@@ -62,9 +62,27 @@ type Lock struct {
 	Wait     time.Duration // UntilDone, 0 to try once
 	Watchdog time.Duration // 0 for the runtime's default
 	Lease    time.Duration // 0 for one that is renewed
-	Skip     bool          // a busy lock is no error
-	Context  int           // index of the parameter that carries the context, or -1
+	Min      time.Duration // how long the lock stays locked at least
+	Keep     bool          // it stays locked until the lease ends
+	Report   bool          // a loss doesn't end the context of the call
+	Fence    bool
+	Skip     bool // a busy lock is no error
+	Fallback bool // when the lock is busy another implementation is called
+	Context  int  // index of the parameter that carries the context, or -1
+	Stream   *Stream
 	Keys     []*Key
+}
+
+// A Stream is a result that needs the lock after the method has returned.
+type Stream struct {
+	Result int // its index
+
+	// Of a sequence:
+	Pairs bool // it is an iter.Seq2
+
+	// Of an interface that is closed; the others are sequences.
+	Closer  string // the type that is generated for it, or empty
+	Methods []*Method
 }
 
 // A Key is a template with its placeholders resolved.

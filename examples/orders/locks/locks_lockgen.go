@@ -15,14 +15,15 @@ import (
 const _ = lockrt.GeneratedCodeV1
 
 type redisLocks struct {
-	c *lockrt.Client
+	c    *lockrt.Client
+	opts []lockrt.LockOption
 }
 
 var _ Locks = redisLocks{}
 
-// NewLocks makes Locks on c.
-func NewLocks(c *lockrt.Client) Locks {
-	return redisLocks{c: c}
+// NewLocks makes Locks on c. What opts say counts more than the annotations.
+func NewLocks(c *lockrt.Client, opts ...lockrt.LockOption) Locks {
+	return redisLocks{c: c, opts: opts}
 }
 
 var (
@@ -33,13 +34,13 @@ var (
 // Order locks one order: order:{id}.
 func (l redisLocks) Order(id shop.OrderID) lockrt.EntityMutex[shop.OrderID] {
 	key, err := LocksKeys{}.Order(id)
-	return lockrt.For(l.c, &lockLocksOrder, id, key, err)
+	return lockrt.For(l.c, &lockLocksOrder, id, key, err, l.opts...)
 }
 
 // Stock locks one article in stock: stock:{item}.
 func (l redisLocks) Stock(item shop.SKU) lockrt.EntityMutex[shop.SKU] {
 	key, err := LocksKeys{}.Stock(item)
-	return lockrt.For(l.c, &lockLocksStock, item, key, err)
+	return lockrt.For(l.c, &lockLocksStock, item, key, err, l.opts...)
 }
 
 // LocksKeys builds the keys that Locks locks, for tools and tests.

@@ -53,6 +53,7 @@ func Package(list *diag.List, pkg *load.Package) []Output {
 		named:    map[*directive.Interface]names{},
 		specs:    map[token.Pos]*ast.TypeSpec{},
 		docs:     map[*ast.Field][]*directive.Directive{},
+		others:   map[*ast.TypeSpec][]*directive.Directive{},
 	}
 	c.index()
 	c.defaults()
@@ -81,7 +82,8 @@ type checker struct {
 	named    map[*directive.Interface]names
 	specs    map[token.Pos]*ast.TypeSpec // of the package, by the position of the name
 	docs     map[*ast.Field][]*directive.Directive
-	wrong    bool // directives are missing for the mistakes in them, so nothing is said about what isn't there
+	others   map[*ast.TypeSpec][]*directive.Directive // above interfaces, for methods that they embed
+	wrong    bool                                     // directives are missing for the mistakes in them, so nothing is said about what isn't there
 }
 
 // names are those that the output declares for an interface.
@@ -105,6 +107,7 @@ func (c *checker) index() {
 	for _, file := range c.pkg.Files {
 		c.wrong = c.wrong || file.Wrong
 		maps.Copy(c.docs, file.Directives.Methods)
+		maps.Copy(c.others, file.Directives.Others)
 	}
 	for _, shared := range c.pkg.Shared {
 		maps.Copy(c.docs, shared.Methods)
@@ -157,9 +160,16 @@ func (c *checker) nameAll() {
 
 // reserveSpecs takes the variables that the output of a shared file may have for an interface: which methods it embeds is not asked.
 func (c *checker) reserveSpecs(iface *directive.Interface) {
+	reserve := func(method string) {
+		name := specVar(iface, method)
+		c.names.Reserve(name, name+"Result")
+	}
 	for _, file := range c.pkg.Shared {
 		for field := range file.Methods {
-			c.names.Reserve(specVar(iface, field.Names[0].Name))
+			reserve(field.Names[0].Name)
+		}
+		for _, d := range file.Others[iface.Spec] {
+			reserve(d.Method.Value)
 		}
 	}
 }
@@ -269,6 +279,13 @@ func (c *checker) unconsumed() {
 		return
 	}
 	for _, file := range c.pkg.Files {
+		for spec, directives := range file.Directives.Others {
+			for _, d := range directives {
+				if !c.annotated(spec) {
+					c.list.Add(d.Slash, d.End, "%s is not annotated, so this has no effect: put //lockgen:service above it too", spec.Name.Name)
+				}
+			}
+		}
 		for field, directives := range file.Directives.Methods {
 			if c.consumed[field] {
 				continue
@@ -279,6 +296,15 @@ func (c *checker) unconsumed() {
 			}
 		}
 	}
+}
+
+func (c *checker) annotated(spec *ast.TypeSpec) bool {
+	for iface := range c.named {
+		if iface.Spec == spec {
+			return true
+		}
+	}
+	return false
 }
 
 // constraint is the line that says when a file is built, or "".

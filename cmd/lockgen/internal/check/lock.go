@@ -15,10 +15,8 @@ import (
 // lock builds the lock of a method from all its directives. The place of what is wrong is the directive.
 func (c *checker) lock(iface *directive.Interface, m *method, context int) *model.Lock {
 	before := c.list.Len()
-	first := m.directives[0]
-	timing := c.together(m)
-	own := timing
-	timing = timing.Over(iface.Directive.Timing).Over(c.timing)
+	own := c.together(m)
+	timing := own.Over(iface.Directive.Timing).Over(c.timing)
 	l := &model.Lock{
 		SpecName: c.pkg.Name + "." + iface.Spec.Name.Name + "." + m.fn.Name(),
 		SpecVar:  c.names.Pick(specVar(iface, m.fn.Name())),
@@ -34,19 +32,63 @@ func (c *checker) lock(iface *directive.Interface, m *method, context int) *mode
 	if timing.Lease != nil {
 		l.Lease = *timing.Lease
 	}
+	busy := m.arg("busy")
+	l.Skip, l.Fallback = busy.Is("skip"), busy.Is("fallback")
+	l.Fence = m.arg("fence") != nil
 	for _, d := range m.directives {
-		l.Skip = l.Skip || d.Skip()
 		if k := c.key(iface, m, d, context); k != nil {
 			c.addKey(l, k, d)
 		}
 	}
 	if iface.Directive.Verb == directive.Service {
 		c.bounded(m, l, own.Wait)
+		c.ending(iface, m, l)
 	}
-	if c.list.Len() > before || first == nil {
+	if l.Fence || l.Keep || l.Report || m.arg("empty") != nil {
+		c.predeclared("true", m.directives[0].Slash, m.directives[0].End)
+	}
+	if c.list.Len() > before {
 		return nil
 	}
 	return l
+}
+
+// arg is an option of the locks of a method, which are taken together: what one of them says counts for all.
+func (m *method) arg(name string) *directive.Arg {
+	for _, d := range m.directives {
+		if a := d.Arg(name); a != nil {
+			return a
+		}
+	}
+	return nil
+}
+
+// ending settles what becomes of the lock when it is lost and when the call is over.
+func (c *checker) ending(iface *directive.Interface, m *method, l *model.Lock) {
+	lost := m.arg("lost")
+	for _, d := range []*directive.Directive{iface.Directive, c.preset} {
+		if lost == nil && d != nil {
+			lost = d.Lost
+		}
+	}
+	l.Report = lost.Is("report")
+	release, least := m.arg("release"), m.arg("min")
+	l.Keep = release.Is("keep")
+	if l.Keep && l.Lease == 0 {
+		c.list.Add(release.Pos, release.End, "release=keep needs a lease: with a watchdog the lock would be renewed for ever; add lease= and how long it is to stay locked")
+	}
+	if least == nil {
+		return
+	}
+	for _, d := range m.directives {
+		l.Min = max(l.Min, d.AtLeast)
+	}
+	switch {
+	case l.Keep:
+		c.list.Add(least.Pos, least.End, "min has no effect, since release=keep leaves the lock locked until its lease ends")
+	case l.Lease > 0 && l.Min > l.Lease:
+		c.list.Add(least.Pos, least.End, "min is longer than the lease of %v; make the lease as long", l.Lease)
+	}
 }
 
 // use notes what a method locks.
@@ -82,52 +124,44 @@ func (c *checker) addKey(l *model.Lock, k *model.Key, d *directive.Directive) {
 // together merges the options of several locks on one method, which are taken by one call.
 func (c *checker) together(m *method) directive.Timing {
 	merged := m.directives[0].Timing
-	for i, d := range m.directives[1:] {
-		differ := func(name string, a, b *time.Duration) {
-			if a != nil && b != nil && *a != *b {
-				c.list.Add(d.Slash, d.End, "the locks of one method are taken together: %s differs from that at %s", name, c.list.Place(m.directives[i].Slash))
-			}
-		}
-		differ("wait", merged.Wait, d.Timing.Wait)
-		differ("watchdog", merged.Watchdog, d.Timing.Watchdog)
-		differ("lease", merged.Lease, d.Timing.Lease)
+	for _, d := range m.directives[1:] {
 		if merged.Lease != nil && d.Timing.Watchdog != nil || merged.Watchdog != nil && d.Timing.Lease != nil {
 			c.list.Add(d.Slash, d.End, "the locks of one method are taken together: they can't have a lease and a watchdog")
 		}
-		if d.Timing.Wait == nil {
-			d.Timing.Wait = merged.Wait
+		if merged.Wait == nil {
+			merged.Wait = d.Timing.Wait
 		}
-		if d.Timing.Watchdog == nil {
-			d.Timing.Watchdog = merged.Watchdog
+		if merged.Watchdog == nil {
+			merged.Watchdog = d.Timing.Watchdog
 		}
-		if d.Timing.Lease == nil {
-			d.Timing.Lease = merged.Lease
+		if merged.Lease == nil {
+			merged.Lease = d.Timing.Lease
 		}
-		merged = d.Timing
 	}
-	var busy *directive.Arg
-	for _, d := range m.directives {
-		switch {
-		case busy == nil:
-			busy = d.Busy
-		case d.Busy != nil && d.Busy.Value != busy.Value:
-			c.list.Add(d.Busy.Pos, d.Busy.End, "the locks of one method are taken together: busy differs from that at %s", c.list.Place(busy.Pos))
+	for _, name := range []string{"wait", "watchdog", "lease", "busy", "lost", "release", "min", "scope", "ctx"} {
+		first := m.arg(name)
+		for _, d := range m.directives {
+			if a := d.Arg(name); a != nil && !sameValue(a.Value, first.Value) {
+				c.list.Add(a.Pos, a.End, "the locks of one method are taken together: %s differs from that at %s", name, c.list.Place(first.Pos))
+				break
+			}
 		}
 	}
 	return merged
 }
 
+// sameValue compares values, durations by their length.
+func sameValue(a, b string) bool {
+	x, errX := time.ParseDuration(a)
+	y, errY := time.ParseDuration(b)
+	return a == b || errX == nil && errY == nil && x == y
+}
+
 // bounded checks that a wait which nobody can end has an end.
 func (c *checker) bounded(m *method, l *model.Lock, own *time.Duration) {
 	d := m.directives[0]
-	if l.Skip && l.Wait == model.UntilDone {
-		busy := d.Busy
-		for _, d := range m.directives {
-			if busy == nil {
-				busy = d.Busy
-			}
-		}
-		c.list.Add(busy.Pos, busy.End, "busy=skip has no effect, since %s waits until the lock is free; add wait=0, or a duration", m.fn.Name())
+	if busy := m.arg("busy"); (l.Skip || l.Fallback) && l.Wait == model.UntilDone {
+		c.list.Add(busy.Pos, busy.End, "busy=%s has no effect, since %s waits until the lock is free; add wait=0, or a duration", busy.Value, m.fn.Name())
 		return
 	}
 	if l.Context >= 0 {
@@ -255,17 +289,7 @@ func (c *checker) prefix(d *directive.Directive) {
 func (c *checker) contextOf(m *method) (int, bool) {
 	params := m.fn.Signature().Params()
 	d := m.directives[0]
-	var wanted *directive.Arg
-	for _, d := range m.directives {
-		if d.Ctx == nil {
-			continue
-		}
-		if wanted != nil && wanted.Value != d.Ctx.Value {
-			c.list.Add(d.Ctx.Pos, d.Ctx.End, "the locks of one method are taken together: ctx differs")
-			return -1, false
-		}
-		wanted = d.Ctx
-	}
+	wanted := m.arg("ctx")
 	var found []int
 	for i := range params.Len() {
 		p := params.At(i)

@@ -58,8 +58,8 @@ func (c *checker) entity(iface *directive.Interface, m *method) *model.Method {
 		return nil
 	}
 	d := m.directives[0]
-	for _, arg := range []*directive.Arg{d.Busy, d.Ctx, d.Scope} {
-		if arg != nil {
+	for _, name := range []string{"busy", "lost", "release", "min", "scope", "max", "ctx"} {
+		if arg := d.Arg(name); arg != nil {
 			c.list.Add(arg.Pos, arg.End, "option %s is for the locks of a service", arg.Name)
 			return nil
 		}

@@ -56,7 +56,45 @@ func (c *checker) methods(iface *directive.Interface, typ *types.Interface) []*m
 		}
 	}
 	l.expr(iface.Spec.Type)
+	l.overrides()
 	return l.order
+}
+
+// overrides gives embedded methods the directives that stand above the interface for them, instead of those where they are declared.
+func (l *lister) overrides() {
+	given := map[*method]bool{}
+	for _, d := range l.c.others[l.iface.Spec] {
+		name := d.Method.Value
+		m, from, to := l.found[name], d.Method.Pos, d.Method.End
+		switch {
+		case m == nil:
+			var names []string
+			for name := range l.set {
+				names = append(names, name)
+			}
+			slices.Sort(names)
+			l.c.list.Add(from, to, "%s has no method %s%s", l.iface.Spec.Name.Name, name, diag.Suggest(name, names))
+			continue
+		case l.declares(m):
+			l.c.list.Add(from, to, "%s is declared in %s: put the directive directly above it, without method", name, l.iface.Spec.Name.Name)
+			continue
+		case !given[m]:
+			given[m] = true
+			m.directives = nil
+		}
+		m.directives = append(m.directives, d)
+	}
+}
+
+// declares says whether a method stands in the interface itself.
+func (l *lister) declares(m *method) bool {
+	it, ok := l.iface.Spec.Type.(*ast.InterfaceType)
+	return ok && slices.Contains(it.Methods.List, m.field)
+}
+
+// overridden says whether a directive above the interface is for the method.
+func (l *lister) overridden(name string) bool {
+	return slices.ContainsFunc(l.c.others[l.iface.Spec], func(d *directive.Directive) bool { return d.Method.Value == name })
 }
 
 // A lister collects methods.
@@ -145,20 +183,25 @@ func (l *lister) add(m *method) {
 
 // conflict handles a method that two embedded interfaces declare. One that the interface declares itself overrides both.
 func (l *lister) conflict(old *method, f *ast.Field) {
-	if it, ok := l.iface.Spec.Type.(*ast.InterfaceType); ok && slices.Contains(it.Methods.List, old.field) {
+	if l.declares(old) {
 		return
 	}
 	l.c.consumed[f] = true
 	directives := l.c.docs[f]
 	switch {
-	case len(directives) == 0:
+	case len(directives) == 0 || l.overridden(f.Names[0].Name) || l.agree(directives, old.directives):
 	case len(old.directives) == 0:
 		old.directives = directives
 	default:
 		d := directives[0]
-		l.c.list.Add(d.Slash, d.End, "%s is embedded in %s twice, with locks here and at %s: declare it in %s with the lock that it is to hold",
-			f.Names[0].Name, l.iface.Spec.Name.Name, l.c.list.Place(old.directives[0].Slash), l.iface.Spec.Name.Name)
+		l.c.list.Add(d.Slash, d.End, "%s is embedded in %s twice, with this and with something else at %s: say above %s which it is to be, with method=%s",
+			f.Names[0].Name, l.iface.Spec.Name.Name, l.c.list.Place(old.directives[0].Slash), l.iface.Spec.Name.Name, f.Names[0].Name)
 	}
+}
+
+// agree says whether two methods have the same directives, word for word.
+func (l *lister) agree(a, b []*directive.Directive) bool {
+	return slices.EqualFunc(a, b, func(x, y *directive.Directive) bool { return x.Text == y.Text })
 }
 
 // foreign looks at a method of another package, and says whether it can be written here. If directives stand on it there, its author relies on
@@ -183,10 +226,10 @@ func (l *lister) foreign(m *method) bool {
 		return true
 	}
 	for f, directives := range directive.Collect(diag.New(fset), file).Methods {
-		if fset.PositionFor(f.Names[0].Pos(), false).Offset == pos.Offset && directives[0].Verb == directive.Lock {
+		if fset.PositionFor(f.Names[0].Pos(), false).Offset == pos.Offset && directives[0].Verb == directive.Lock && !l.overridden(name) {
 			l.c.list.Add(iface.Pos(), iface.End(),
-				"%s has a lock where it is declared, in package %s; directives of other packages are not supported yet: repeat the method in %s, with its lock or with nolock",
-				name, m.fn.Pkg().Path(), iface.Name)
+				"%s has a lock where it is declared, in package %s, and keys are built from what one package can see: say above %s what it is to hold, with //lockgen:lock method=%s or //lockgen:nolock method=%s",
+				name, m.fn.Pkg().Path(), iface.Name, name, name)
 			return false
 		}
 	}

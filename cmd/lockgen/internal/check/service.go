@@ -43,7 +43,11 @@ func (c *checker) serviceMethod(iface *directive.Interface, m *method) *model.Me
 	if !m.has(directive.Lock) {
 		if iface.Directive.RequireAll() && !m.has(directive.NoLock) && !c.wrong {
 			from, to := m.pos(iface)
-			c.list.Add(from, to, "%s has neither lock nor nolock, and require=all asks for one", m.fn.Name())
+			hint := ""
+			if m.field == nil {
+				hint = "; for one of another package put it above " + iface.Spec.Name.Name + ", with method=" + m.fn.Name()
+			}
+			c.list.Add(from, to, "%s has neither lock nor nolock, and require=all asks for one%s", m.fn.Name(), hint)
 		}
 		return out
 	}
@@ -54,18 +58,24 @@ func (c *checker) serviceMethod(iface *directive.Interface, m *method) *model.Me
 	if !ok || !c.results(m) {
 		return nil
 	}
+	stream, ok := c.stream(iface, m)
+	if !ok {
+		return nil
+	}
 	out.Lock = c.lock(iface, m, context)
+	if out.Lock != nil && stream != nil {
+		out.Lock.Stream = stream
+		if len(stream.Methods) > 0 {
+			stream.Closer = c.names.Pick(out.Lock.SpecVar + "Result")
+		}
+	}
 	return out
 }
 
-// results checks that a method can tell that it wasn't called, and that its lock may end when it returns.
+// results checks that a method can tell that it wasn't called.
 func (c *checker) results(m *method) bool {
 	d := m.directives[0]
-	skip, scoped := false, false
-	for _, d := range m.directives {
-		skip = skip || d.Skip()
-		scoped = scoped || d.Scope != nil
-	}
+	skip := m.arg("busy").Is("skip")
 	results := m.fn.Signature().Results()
 	name := m.fn.Name()
 	if results.Len() == 0 {
@@ -82,14 +92,6 @@ func (c *checker) results(m *method) bool {
 	if skip && results.Len() > 1 {
 		c.list.Add(d.Slash, d.End, "busy=skip is for methods that return only an error or nothing: what would %s return?", name)
 		return false
-	}
-	for v := range results.Variables() {
-		if way := outlives(v.Type()); way != "" && !scoped {
-			c.list.Add(d.Slash, d.End,
-				"%s returns %s, which outlives the call: scope=return to release when %s returns; to hold the lock %s is not supported yet",
-				name, c.typeName(v.Type()), name, way)
-			return false
-		}
 	}
 	return true
 }
@@ -111,21 +113,3 @@ func (c *checker) notError(m *method, last types.Type) {
 }
 
 func isError(t types.Type) bool { return types.Identical(t, types.Universe.Lookup("error").Type()) }
-
-// outlives says until when a result would need the lock, if it is used after the method has returned.
-func outlives(t types.Type) string {
-	if isNamed(t, "iter", "Seq") || isNamed(t, "iter", "Seq2") {
-		return "until the loop ends"
-	}
-	switch t.Underlying().(type) {
-	case *types.Chan:
-		return "until the channel is drained"
-	case *types.Signature:
-		return "until the function is called"
-	}
-	obj, _, _ := types.LookupFieldOrMethod(t, true, nil, "Close")
-	if fn, ok := obj.(*types.Func); ok && fn.Signature().Params().Len() == 0 {
-		return "until Close"
-	}
-	return ""
-}

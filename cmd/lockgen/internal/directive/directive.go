@@ -35,6 +35,7 @@ const UntilDone time.Duration = -1
 // A Directive is one well-formed comment with its options.
 type Directive struct {
 	Verb       Verb
+	Text       string // the whole comment
 	Slash, End token.Pos
 
 	Timing Timing
@@ -42,21 +43,27 @@ type Directive struct {
 	Key     *Arg // lock: the template
 	Ctx     *Arg // lock: name of the context parameter
 	After   *Arg // lock: keys of locks that are held when this one is taken
-	Busy    *Arg // lock: error or skip
-	Scope   *Arg // lock: return
+	Busy    *Arg // lock: error, skip or fallback
+	Lost    *Arg // service, lock, defaults: cancel or report
+	Fence   *Arg // lock: stands alone
+	Release *Arg // lock: auto or keep
+	Min     *Arg // lock: a duration
+	Scope   *Arg // lock: return, iter or close
 	Max     *Arg // lock: number of elements of a list in the key
 	Empty   *Arg // lock: allow
+	Method  *Arg // lock and nolock above an interface: the embedded method that they are for
 	Name    *Arg // service, locks
 	Prefix  *Arg // service, locks
 	Require *Arg // service: all or annotated
 
-	MaxKeys int // what Max says
+	MaxKeys int           // what Max says
+	AtLeast time.Duration // what Min says
 
 	given []*Arg
 }
 
-// Skip says whether a busy lock means that the method isn't called and nothing is reported.
-func (d *Directive) Skip() bool { return d.Busy != nil && d.Busy.Value == "skip" }
+// Is says whether the value of an option is this one.
+func (a *Arg) Is(value string) bool { return a != nil && a.Value == value }
 
 // RequireAll says whether each method must have a lock or a nolock.
 func (d *Directive) RequireAll() bool { return d.Require != nil && d.Require.Value == "all" }
@@ -115,7 +122,7 @@ func Parse(list *diag.List, c *ast.Comment) *Directive {
 		}
 		return nil
 	}
-	d := &Directive{Verb: Verb(raw.Name), Slash: c.Pos(), End: raw.End()}
+	d := &Directive{Verb: Verb(raw.Name), Text: c.Text, Slash: c.Pos(), End: raw.End()}
 	if !slices.Contains(verbs, raw.Name) {
 		unknown(list, c.Pos(), raw.Name)
 		return nil

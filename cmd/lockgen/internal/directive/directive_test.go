@@ -32,7 +32,7 @@ func TestParse(t *testing.T) {
 	require.Equal(t, 3*time.Second, *d.Timing.Wait)
 	require.Equal(t, time.Minute, *d.Timing.Lease)
 	require.Nil(t, d.Timing.Watchdog)
-	require.True(t, d.Skip())
+	require.True(t, d.Busy.Is("skip"))
 	require.Equal(t, "c", d.Ctx.Value)
 
 	d, wrong = parse("//lockgen:service require=all name=X prefix=p wait=ctx watchdog=1s")

@@ -8,6 +8,14 @@ type Given struct {
 	By Verb // of the directive that gives it: lock, service, locks or defaults
 }
 
+// Text is the option as it is written.
+func (g Given) Text() string {
+	if g.Value == "" {
+		return g.Name
+	}
+	return g.Name + "=" + g.Value
+}
+
 // Effective lists the options that count for a method's locks, in the order of the table. The nearest counts: of the locks, of the interface,
 // then of the package's defaults, which can be nil. What only names things (the key, the context) is left out.
 func Effective(locks []*Directive, iface, defaults *Directive) []Given {
@@ -30,7 +38,7 @@ func Effective(locks []*Directive, iface, defaults *Directive) []Given {
 }
 
 var (
-	naming   = []string{"key", "after", "ctx"}
+	naming   = []string{"key", "after", "ctx", "method"}
 	excluded = map[string]string{"watchdog": "lease", "lease": "watchdog"}
 )
 
@@ -41,7 +49,7 @@ func nearest(levels [][]*Directive, name string) (Given, int) {
 			if d == nil {
 				continue
 			}
-			if a := d.arg(name); a != nil {
+			if a := d.Arg(name); a != nil {
 				return Given{a, d.Verb}, i
 			}
 		}

@@ -14,6 +14,7 @@ type option struct {
 	name  string
 	verbs []Verb
 	set   func(d *Directive, a *Arg) string // returns what is wrong with the value
+	flag  bool                              // it stands alone, without a value
 }
 
 var (
@@ -24,24 +25,29 @@ var (
 
 // options is the whole option language, in the order in which messages list it.
 var options = []option{
-	{"key", onLock, func(d *Directive, a *Arg) string { d.Key = a; return "" }},
-	{"kind", onLock, setKind},
-	{"wait", everywhere, setWait},
-	{"watchdog", everywhere, setWatchdog},
-	{"lease", everywhere, setLease},
-	{"busy", onLock, setBusy},
-	{"scope", onLock, setScope},
-	{"after", onLock, func(d *Directive, a *Arg) string { d.After = a; return "" }},
-	{"max", onLock, setMax},
-	{"empty", onLock, setEmpty},
-	{"ctx", onLock, func(d *Directive, a *Arg) string { d.Ctx = a; return "" }},
-	{"name", interfaces, func(d *Directive, a *Arg) string { d.Name = a; return "" }},
-	{"prefix", interfaces, func(d *Directive, a *Arg) string { d.Prefix = a; return "" }},
-	{"require", []Verb{Service}, setRequire},
+	{name: "key", verbs: onLock, set: func(d *Directive, a *Arg) string { d.Key = a; return "" }},
+	{name: "kind", verbs: onLock, set: setKind},
+	{name: "wait", verbs: everywhere, set: setWait},
+	{name: "watchdog", verbs: everywhere, set: setWatchdog},
+	{name: "lease", verbs: everywhere, set: setLease},
+	{name: "busy", verbs: onLock, set: setBusy},
+	{name: "lost", verbs: []Verb{Service, Lock, Defaults}, set: setLost},
+	{name: "fence", verbs: onLock, set: func(d *Directive, a *Arg) string { d.Fence = a; return "" }, flag: true},
+	{name: "release", verbs: onLock, set: setRelease},
+	{name: "min", verbs: onLock, set: setMin},
+	{name: "scope", verbs: onLock, set: setScope},
+	{name: "max", verbs: onLock, set: setMax},
+	{name: "empty", verbs: onLock, set: setEmpty},
+	{name: "after", verbs: onLock, set: func(d *Directive, a *Arg) string { d.After = a; return "" }},
+	{name: "ctx", verbs: onLock, set: func(d *Directive, a *Arg) string { d.Ctx = a; return "" }},
+	{name: "method", verbs: []Verb{Lock, NoLock}, set: func(d *Directive, a *Arg) string { d.Method = a; return "" }},
+	{name: "name", verbs: interfaces, set: func(d *Directive, a *Arg) string { d.Name = a; return "" }},
+	{name: "prefix", verbs: interfaces, set: func(d *Directive, a *Arg) string { d.Prefix = a; return "" }},
+	{name: "require", verbs: []Verb{Service}, set: setRequire},
 }
 
 // reserved are options that the language has a meaning for and this version does not build.
-var reserved = []string{"lost", "fence", "release", "min", "method", "permits"}
+var reserved = []string{"permits"}
 
 // set gives the directive one argument.
 func set(list *diag.List, d *Directive, a *Arg) {
@@ -65,7 +71,11 @@ func set(list *diag.List, d *Directive, a *Arg) {
 		return
 	}
 	d.given = append(d.given, a)
-	if a.Value == "" {
+	switch {
+	case options[i].flag && a.Value != "":
+		list.Add(a.Pos, a.End, "option %s stands alone, without a value", a.Name)
+		return
+	case !options[i].flag && a.Value == "":
 		list.Add(a.Pos, a.End, "option %s needs a value: %s=...", a.Name, a.Name)
 		return
 	}
@@ -78,7 +88,7 @@ func set(list *diag.List, d *Directive, a *Arg) {
 // finish checks what only the whole directive shows.
 func (d *Directive) finish(list *diag.List) {
 	if d.Timing.Lease != nil && d.Timing.Watchdog != nil {
-		a := d.arg("lease")
+		a := d.Arg("lease")
 		list.Add(a.Pos, a.End, "lease and watchdog exclude each other: a lease is fixed and not renewed, a watchdog renews")
 	}
 	if d.Verb == Lock && d.Key == nil && !d.has("key") {
@@ -86,9 +96,10 @@ func (d *Directive) finish(list *diag.List) {
 	}
 }
 
-func (d *Directive) has(name string) bool { return d.arg(name) != nil }
+func (d *Directive) has(name string) bool { return d.Arg(name) != nil }
 
-func (d *Directive) arg(name string) *Arg {
+// Arg is an option that is given, or nil.
+func (d *Directive) Arg(name string) *Arg {
 	for _, a := range d.given {
 		if a.Name == name {
 			return a
@@ -176,24 +187,40 @@ func duration(a *Arg) (time.Duration, string) {
 
 func setBusy(d *Directive, a *Arg) string {
 	d.Busy = a
-	switch a.Value {
-	case "error", "skip":
-		return ""
-	case "fallback":
-		return "busy=fallback is not supported yet; busy takes error or skip"
+	return oneOf(a, "error", "skip", "fallback")
+}
+
+func setLost(d *Directive, a *Arg) string {
+	d.Lost = a
+	return oneOf(a, "cancel", "report")
+}
+
+func setRelease(d *Directive, a *Arg) string {
+	d.Release = a
+	return oneOf(a, "auto", "keep")
+}
+
+func setMin(d *Directive, a *Arg) string {
+	v, wrong := duration(a)
+	if wrong == "" && v == 0 {
+		wrong = "min is how long the lock stays locked at least; 0 says nothing"
 	}
-	return "busy takes error or skip" + diag.Suggest(a.Value, []string{"error", "skip"})
+	d.Min, d.AtLeast = a, v
+	return wrong
 }
 
 func setScope(d *Directive, a *Arg) string {
 	d.Scope = a
-	switch a.Value {
-	case "return":
+	return oneOf(a, "return", "iter", "close")
+}
+
+// oneOf says that a value is none of those that the option takes, or "".
+func oneOf(a *Arg, values ...string) string {
+	if slices.Contains(values, a.Value) {
 		return ""
-	case "iter", "close":
-		return "scope=" + a.Value + " is not supported yet; scope=return releases when the method returns"
 	}
-	return "scope takes return" + diag.Suggest(a.Value, []string{"return"})
+	last := len(values) - 1
+	return a.Name + " takes " + strings.Join(values[:last], ", ") + " or " + values[last] + diag.Suggest(a.Value, values)
 }
 
 func setMax(d *Directive, a *Arg) string {
@@ -215,8 +242,5 @@ func setEmpty(d *Directive, a *Arg) string {
 
 func setRequire(d *Directive, a *Arg) string {
 	d.Require = a
-	if a.Value == "all" || a.Value == "annotated" {
-		return ""
-	}
-	return "require takes all or annotated" + diag.Suggest(a.Value, []string{"all", "annotated"})
+	return oneOf(a, "all", "annotated")
 }

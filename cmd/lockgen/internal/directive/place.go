@@ -13,9 +13,15 @@ import (
 // A File is what the directives of one file stand on.
 type File struct {
 	Defaults   *Directive
-	Interfaces []*Interface                // with service or locks, in source order
-	Methods    map[*ast.Field][]*Directive // lock and nolock on methods of any interface of the file
-	Owners     map[*ast.Field]string       // the interface of each such method
+	Interfaces []*Interface                   // with service or locks, in source order
+	Methods    map[*ast.Field][]*Directive    // lock and nolock on methods of any interface of the file
+	Owners     map[*ast.Field]string          // the interface of each such method
+	Others     map[*ast.TypeSpec][]*Directive // lock and nolock above an interface, for methods that it embeds
+}
+
+// None says whether a file has no directives.
+func (f *File) None() bool {
+	return f.Defaults == nil && len(f.Interfaces) == 0 && len(f.Methods) == 0 && len(f.Others) == 0
 }
 
 // An Interface is an annotated type declaration. Whether it is an interface, types must tell: it can be declared by another's name.
@@ -47,7 +53,7 @@ func Collect(list *diag.List, file *ast.File) *File {
 		list:   list,
 		file:   file,
 		places: map[*ast.CommentGroup]place{},
-		out:    &File{Methods: map[*ast.Field][]*Directive{}, Owners: map[*ast.Field]string{}},
+		out:    &File{Methods: map[*ast.Field][]*Directive{}, Owners: map[*ast.Field]string{}, Others: map[*ast.TypeSpec][]*Directive{}},
 	}
 	c.survey()
 	for _, group := range file.Comments {
@@ -186,7 +192,7 @@ func (c *collector) put(d *Directive, group *ast.CommentGroup) {
 	case p.method != nil:
 		c.putMethod(d, p)
 	case p.embedded != nil:
-		c.misplaced(d, "%s; directives for embedded methods are not supported yet: repeat the method in %s and put it there", home(d.Verb), p.spec.Name.Name)
+		c.misplaced(d, "%s; for an embedded method put it above %s, with method= and the name", home(d.Verb), p.spec.Name.Name)
 	default:
 		c.putType(d, p.spec)
 	}
@@ -208,20 +214,49 @@ func (c *collector) putMethod(d *Directive, p place) {
 		c.misplaced(d, "%s; %s is a method", home(d.Verb), p.method.Names[0].Name)
 		return
 	}
-	for _, other := range c.out.Methods[p.method] {
-		if other.Verb == NoLock || d.Verb == NoLock {
-			c.misplaced(d, "a method has either locks or one nolock")
-			return
-		}
+	if a := d.Method; a != nil {
+		c.list.Add(a.Pos, a.End, "method is for directives above the interface; this one is for %s, above which it stands", p.method.Names[0].Name)
+		return
+	}
+	if c.both(d, c.out.Methods[p.method]) {
+		return
 	}
 	c.out.Methods[p.method] = append(c.out.Methods[p.method], d)
 	c.out.Owners[p.method] = p.spec.Name.Name
 }
 
+// both notes a lock beside a nolock, or a second nolock.
+func (c *collector) both(d *Directive, others []*Directive) bool {
+	for _, other := range others {
+		if other.Verb == NoLock || d.Verb == NoLock {
+			c.misplaced(d, "a method has either locks or one nolock")
+			return true
+		}
+	}
+	return false
+}
+
+// putOther puts a lock or a nolock above an interface.
+func (c *collector) putOther(d *Directive, spec *ast.TypeSpec) {
+	var same []*Directive
+	for _, other := range c.out.Others[spec] {
+		if other.Method.Value == d.Method.Value {
+			same = append(same, other)
+		}
+	}
+	if !c.both(d, same) {
+		c.out.Others[spec] = append(c.out.Others[spec], d)
+	}
+}
+
 func (c *collector) putType(d *Directive, spec *ast.TypeSpec) {
+	if d.Method != nil && notInterface(spec.Type) == "" {
+		c.putOther(d, spec)
+		return
+	}
 	if d.Verb != Service && d.Verb != Locks {
 		if _, ok := spec.Type.(*ast.InterfaceType); ok {
-			c.misplaced(d, "%s; %s is the interface itself, which takes service or locks", home(d.Verb), spec.Name.Name)
+			c.misplaced(d, "%s; %s is the interface itself, which takes service or locks, and %s only with method= for a method that it embeds", home(d.Verb), spec.Name.Name, d.Verb)
 			return
 		}
 	}

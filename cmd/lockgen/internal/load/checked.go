@@ -43,7 +43,7 @@ func Checked(list *diag.List, pkg *types.Package, info *types.Info, files []*ast
 			switch {
 			case isTest != tests:
 				p.Shared = append(p.Shared, f.Directives)
-			case len(f.Directives.Interfaces) > 0 || len(f.Directives.Methods) > 0 || f.Directives.Defaults != nil:
+			case !f.Directives.None():
 				p.Files = append(p.Files, f)
 			}
 		}

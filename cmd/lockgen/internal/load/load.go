@@ -289,7 +289,7 @@ func (u *unit) collect(l *loader, name string) {
 	}
 	before := l.list.Len()
 	d := directive.Collect(l.list, u.files[i])
-	if len(d.Interfaces) == 0 && len(d.Methods) == 0 && d.Defaults == nil {
+	if d.None() {
 		return
 	}
 	u.root.Files = append(u.root.Files, &File{Name: name, Syntax: u.files[i], Directives: d, Imports: u.imports(u.files[i]), Wrong: l.list.Len() > before})

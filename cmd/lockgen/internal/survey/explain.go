@@ -71,7 +71,7 @@ func (s *Survey) explainUse(b *strings.Builder, use check.Use) {
 	given := map[string]bool{}
 	for _, g := range use.Options {
 		given[g.Name] = true
-		fmt.Fprintf(b, "\t%s=%s, from %s (%s)\n", g.Name, g.Value, g.By, s.place(g.Pos))
+		fmt.Fprintf(b, "\t%s, from %s (%s)\n", g.Text(), g.By, s.place(g.Pos))
 	}
 	if !given["wait"] {
 		b.WriteString("\twait=ctx, the default: until the context ends\n")
