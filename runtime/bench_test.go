@@ -146,8 +146,7 @@ var trackings = map[string]lockrt.Tracking{"auto": lockrt.TrackingAuto, "off": l
 // BenchmarkTracking shows what it costs that the server tells of changes: nothing for keys that are held
 // for a moment, one request for those that are held for longer, see "renewing" for many of them.
 func BenchmarkTracking(b *testing.B) {
-	open := func(b *testing.B, opts lockrt.Options) *lockrt.Client {
-		server := redistest.Server(b)
+	open := func(b *testing.B, server *redistest.RedisServer, opts lockrt.Options) *lockrt.Client {
 		c := clientOf(b, server.URL(), opts)
 		lease, err := c.Mutex("warm").Lock(b.Context())
 		require.NoError(b, err)
@@ -155,17 +154,21 @@ func BenchmarkTracking(b *testing.B) {
 			until(b, "the server tells of changes", func() bool { return watcher(b, server) != "" })
 		}
 		require.NoError(b, lease.Unlock(b.Context()))
+		server.Do("CONFIG", "RESETSTAT")
 		b.ResetTimer()
 		return c
 	}
 	for _, goroutines := range []int{1, 16} {
 		for name, tracking := range trackings {
 			b.Run("cycle, goroutines="+strconv.Itoa(goroutines)+", "+name, func(b *testing.B) {
-				c := open(b, lockrt.Options{Tracking: tracking})
+				server := redistest.Server(b)
+				c := open(b, server, lockrt.Options{Tracking: tracking})
 				share(b, goroutines, func(g int) func() {
 					m := c.Mutex(strconv.Itoa(g))
 					return func() { cycle(b, b.Context(), m) }
 				})
+				calls, _ := scriptStats(b, server)
+				b.ReportMetric(calls/float64(b.N), "commands/op")
 			})
 		}
 	}
