@@ -39,7 +39,6 @@ func environment(t *testing.T, program string) func(env *testscript.Env) {
 		for i, key := range keys {
 			env.Setenv(key, values[i])
 		}
-		env.Setenv("GOFLAGS", "-mod=mod")
 		env.Setenv("GOPROXY", "off")
 		env.Setenv("LOCKGEN", filepath.Join(program, "lockgen"))
 		env.Setenv("PATH", program+string(os.PathListSeparator)+env.Getenv("PATH"))
@@ -53,6 +52,7 @@ func environment(t *testing.T, program string) func(env *testscript.Env) {
 //	ask [args]          runs the tool, to hear what it says, and nothing else; with ! it must exit with 1
 //	trouble [args]      runs the tool, which must exit with 2
 //	exec lockgen        runs the built program, as users and other programs do
+//	replace old new file
 //	nocheck             from here on the tree is not type-checked: it is broken on purpose
 func TestScenarios(t *testing.T) {
 	t.Parallel()
@@ -94,6 +94,10 @@ func TestScenarios(t *testing.T) {
 				run(ts, want, args)
 			},
 			"trouble": func(ts *testscript.TestScript, _ bool, args []string) { run(ts, 2, args) },
+			"replace": func(ts *testscript.TestScript, _ bool, args []string) {
+				name := ts.MkAbs(args[2])
+				ts.Check(os.WriteFile(name, []byte(strings.ReplaceAll(ts.ReadFile(name), args[0], args[1])), 0o600))
+			},
 			"nocheck": func(ts *testscript.TestScript, _ bool, _ []string) { ts.Setenv("nocheck", "1") },
 		},
 	})

@@ -151,6 +151,10 @@ func (l *loader) golist(patterns []string, tests bool) ([]*packages.Package, err
 	}
 	pkgs, err := packages.Load(cfg, patterns...)
 	if err != nil {
+		if _, said, ok := strings.Cut(err.Error(), "stderr: "); ok {
+			// What the go command said, without how it was called.
+			return nil, errors.New(strings.TrimSpace(said))
+		}
 		return nil, err
 	}
 	var roots []*packages.Package
