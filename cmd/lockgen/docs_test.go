@@ -1,0 +1,120 @@
+package main_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockgen/lockgen/cmd/lockgen/internal/cli"
+	"github.com/lockgen/lockgen/cmd/lockgen/internal/directive"
+	"github.com/lockgen/lockgen/cmd/lockgen/internal/synth"
+)
+
+func document(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("docs", name))
+	require.NoError(t, err)
+	return string(text)
+}
+
+// TestReference shows that the reference has every option of the code, and no other. With -update it is written.
+func TestReference(t *testing.T) {
+	t.Parallel()
+	table, missing := directive.Reference()
+	require.Empty(t, missing, "describe these options in internal/directive/reference.go")
+	text := document(t, "reference.md")
+	head, rest, ok := strings.Cut(text, "-update -->\n")
+	require.True(t, ok)
+	_, tail, ok := strings.Cut(rest, "<!-- end -->")
+	require.True(t, ok)
+	want := head + "-update -->\n" + table + "<!-- end -->" + tail
+	if *update {
+		require.Empty(t, os.Getenv("CI"), "-update is for people")
+		require.NoError(t, os.WriteFile(filepath.Join("docs", "reference.md"), []byte(want), 0o644))
+		text = want
+	}
+	require.Equal(t, want, text, "go test ./cmd/lockgen -run TestReference -update")
+}
+
+var row = regexp.MustCompile("(?m)^\\| `([a-z]+)=")
+
+// TestReadme_Options shows that both READMEs have a row for each option.
+func TestReadme_Options(t *testing.T) {
+	t.Parallel()
+	table, _ := directive.Reference()
+	var want []string
+	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z]+)` ").FindAllStringSubmatch(table, -1) {
+		want = append(want, m[1])
+	}
+	for _, name := range []string{"README.md", "README.zh-CN.md"} {
+		text, err := os.ReadFile(filepath.Join("..", "..", name))
+		require.NoError(t, err)
+		var got []string
+		for _, m := range row.FindAllStringSubmatch(string(text), -1) {
+			got = append(got, m[1])
+		}
+		require.ElementsMatch(t, want, got, name)
+	}
+}
+
+var file = regexp.MustCompile("(?s)\n`([a-z_/]+\\.go)`:\n\n```go\n(.*?)\n```\n")
+
+// TestGuide shows that the guide's program generates without a word, compiles, tests and all, and that no code in it is left out of that.
+func TestGuide(t *testing.T) {
+	t.Parallel()
+	text := document(t, "guide.md")
+	found := file.FindAllStringSubmatch(text, -1)
+	require.Equal(t, strings.Count(text, "```go\n"), len(found), "name the file of each block in the line above: `a.go`:")
+	root, err := filepath.Abs("../..")
+	require.NoError(t, err)
+	dir := t.TempDir()
+	require.NoError(t, synth.Module(dir, root, module))
+	for _, m := range found {
+		name := filepath.Join(dir, m[1])
+		require.NoError(t, os.MkdirAll(filepath.Dir(name), 0o755))
+		require.NoError(t, os.WriteFile(name, []byte(m[2]+"\n"), 0o600))
+	}
+	var stdout, stderr strings.Builder
+	require.Zero(t, cli.Main([]string{"-strict", "./..."}, dir, &stdout, &stderr), "%s", &stderr)
+	require.Empty(t, stderr.String())
+	require.NoError(t, newTypeChecker(t, root).check(dir))
+}
+
+// TestMistakes shows that the messages on the page are what the tool says somewhere.
+func TestMistakes(t *testing.T) {
+	t.Parallel()
+	names, err := filepath.Glob("testdata/*.txtar")
+	require.NoError(t, err)
+	var said strings.Builder
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		require.NoError(t, err)
+		said.Write(text)
+	}
+	source, err := os.ReadFile("internal/write/write.go")
+	require.NoError(t, err)
+	said.Write(source)
+	blocks := regexp.MustCompile("(?s)```\n(.*?)\n```").FindAllStringSubmatch(document(t, "mistakes.md"), -1)
+	require.Greater(t, len(blocks), 15)
+	for _, block := range blocks {
+		require.True(t, strings.Contains(said.String(), block[1]), "no scenario has: %s", block[1])
+	}
+}
+
+// TestDocs_Links shows that links lead to files.
+func TestDocs_Links(t *testing.T) {
+	t.Parallel()
+	names, err := filepath.Glob("docs/*.md")
+	require.NoError(t, err)
+	require.Len(t, names, 3)
+	for _, name := range names {
+		for _, m := range regexp.MustCompile(`\]\(([^)#]+)(#[a-z-]+)?\)`).FindAllStringSubmatch(document(t, filepath.Base(name)), -1) {
+			_, err := os.Stat(filepath.Join("docs", filepath.FromSlash(m[1])))
+			require.NoError(t, err, name)
+		}
+	}
+}
