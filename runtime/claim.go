@@ -5,8 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
 
@@ -25,6 +23,7 @@ type claim struct {
 	made     time.Time     // before the first request that names it
 	ttl      time.Duration // the longest that it asked for
 	seen     sighting      // of the last answer
+	refused  bool          // somebody else had it
 	standing bool          // it may be in line
 	ours     bool          // Redis granted it, but nobody was given it
 	granted  time.Time     // when another process handed it over, by the server's clock
@@ -78,6 +77,9 @@ type asking struct {
 	drawn int // how many fencing tokens it asks for
 }
 
+// plain reports whether it wants the lock and nothing else.
+func (a *asking) plain() bool { return a.line == notInLine && a.drawn == 0 }
+
 var askings = sync.Pool{New: func() any { return new(asking) }}
 
 // ask sends one request for the head of the queue, w.
@@ -96,31 +98,35 @@ func (h *home) ask(w *waiter) {
 	switch {
 	case cl.standing:
 		a.line = stillInLine
-	case !w.once && h.c.heard():
+	case !w.once && cl.refused && h.c.heard():
 		a.line = intoLine
 		cl.standing = true
+	}
+	to := h.c.acquires
+	if a.plain() {
+		to = h.c.takes
 	}
 	h.mu.Unlock()
 
 	h.c.stay(h)
-	h.c.acquires.submit(a, w.patient)
+	to.submit(a, w.patient)
 }
 
 func (a *asking) words(keys, args []string) (allKeys, allArgs []string) {
 	h := a.h
+	if a.plain() {
+		return append(keys, h.key), append(args, a.cl.owner, h.c.millis(a.terms.ttl))
+	}
 	return append(keys, h.key, h.names.waiting, h.names.counter),
 		append(args, h.c.millis(a.terms.ttl), a.cl.place, a.line, strconv.Itoa(a.drawn), h.c.keepTokens)
 }
 
-func (a *asking) answered(sent time.Time, reply []rueidis.RedisMessage, err error) {
-	r := refusal{}
-	if err == nil {
-		r.n = number(reply[0])
-		if r.n == granted {
-			r.token = number(reply[1])
-		} else {
-			r.foreign, r.at = number(reply[1]) == 1, serverTime(reply[2:])
-		}
+func (a *asking) answered(sent time.Time, reply answer, err error) {
+	r := verdict{n: reply[0]}
+	if r.n == granted {
+		r.token = reply[1]
+	} else {
+		r.foreign, r.at = reply[1] == 1, serverTime(reply[2], reply[3])
 	}
 	h := a.h
 	if rest := h.settle(a, sent, r, err); rest != nil {
@@ -131,8 +137,8 @@ func (a *asking) answered(sent time.Time, reply []rueidis.RedisMessage, err erro
 	h.c.leave(h)
 }
 
-// A refusal is what the acquire script replied, or a grant.
-type refusal struct {
+// A verdict is what the script said.
+type verdict struct {
 	n       int64     // granted, or how long the other's lease has to run, in milliseconds
 	token   int64     // the first of the fencing tokens, if granted
 	foreign bool      // the other is of no process of this library
@@ -144,7 +150,7 @@ const granted = -2
 
 // settle deals with the answer to a request. It returns what is left to do when nobody wants what was
 // granted, or may have been.
-func (h *home) settle(a *asking, sent time.Time, reply refusal, err error) (rest func()) {
+func (h *home) settle(a *asking, sent time.Time, reply verdict, err error) (rest func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	w, cl, t := a.w, a.cl, a.terms
@@ -178,7 +184,7 @@ func (h *home) settle(a *asking, sent time.Time, reply refusal, err error) (rest
 		h.give(next)
 		return nil
 	case err == nil:
-		cl.seen = sighting{sent, reply.at}
+		cl.seen, cl.refused = sighting{sent, reply.at}, true
 		cl.ours = cl.ours && cl.granted.After(cl.seen.server) // an older answer
 	}
 	switch {
@@ -198,10 +204,8 @@ func (h *home) settle(a *asking, sent time.Time, reply refusal, err error) (rest
 	return nil
 }
 
-// serverTime reads a time of the server, in seconds and microseconds.
-func serverTime(reply []rueidis.RedisMessage) time.Time {
-	return time.Unix(number(reply[0]), number(reply[1])*1000)
-}
+// serverTime reads a time of the server.
+func serverTime(seconds, micros int64) time.Time { return time.Unix(seconds, micros*1000) }
 
 // handed deals with the message that another process handed the lock over to the claim n, when the
 // server had the time at. others says whether more processes stand in line, token is

@@ -45,6 +45,7 @@ type Client struct {
 	tracker  tracker
 	hub      *hub.Hub
 	switchboard
+	takes, frees       *gatherer // of locks that nobody else wants
 	acquires, releases *gatherer
 	counts             counts
 	tasks              chan func()   // to a goroutine that waits for one
@@ -106,6 +107,8 @@ func New(rc rueidis.Client, opts Options) (*Client, error) {
 		stopped: make(chan struct{}),
 		homes:   map[string]*home{},
 	}
+	c.takes = newGatherer(c, scripts.Take)
+	c.frees = newGatherer(c, scripts.Free, messageUnlocked, publish)
 	c.acquires = newGatherer(c, scripts.Acquire)
 	c.releases = newGatherer(c, scripts.Release, messageUnlocked, publish, millis(claimLease))
 	c.watchdogMillis, c.keepTokens = millis(opts.Watchdog), millis(max(0, opts.TokenTTL))

@@ -13,7 +13,6 @@ import (
 
 	lockrt "github.com/lockgen/lockgen/runtime"
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
-	"github.com/lockgen/lockgen/scripts"
 )
 
 // This file closes clients at bad moments, and looks at leases at the worst ones.
@@ -69,7 +68,7 @@ func TestFault_ShutdownWaitsForTheLastUnlock(t *testing.T) {
 	l := newLine(t, lockrt.Options{OpTimeout: patience})
 	lease, err := l.client.Mutex(l.key).Lock(patient(t))
 	require.NoError(t, err)
-	releases := l.seen(scripts.Release)
+	releases := l.seen(gives)
 	l.proxy.Blackhole(redistest.Requests)
 	unlocked, down := make(chan error, 1), make(chan error, 1)
 	go func() { unlocked <- lease.Unlock(context.Background()) }()
@@ -171,7 +170,7 @@ func TestFault_ClosedClientUnlocksInSpiteOfALostReply(t *testing.T) {
 	require.NoError(t, c.Close())
 	require.ErrorIs(t, lease.Err(), lockrt.ErrClosed)
 	require.EqualValues(t, 1, number(t, server, "EXISTS", key))
-	proxy.DropRequest(redistest.EvalSHA(scripts.Release.SHA1), 1, redistest.Close)
+	proxy.DropRequest(gives, 1, redistest.Close)
 	require.NoError(t, lease.Unlock(t.Context()))
 	require.Zero(t, number(t, server, "EXISTS", key))
 }
@@ -196,7 +195,7 @@ func TestFault_CloseIsBoundedWhenNothingIsAnswered(t *testing.T) {
 	l := newLine(t, lockrt.Options{Watchdog: 900 * time.Millisecond, OpTimeout: 200 * time.Millisecond})
 	held, err := l.client.Mutex(l.key).Lock(patient(t))
 	require.NoError(t, err)
-	acquires := l.seen(scripts.Acquire)
+	acquires := l.seen(asks)
 	l.proxy.Blackhole(redistest.Both)
 	pending := lockLater(patient(t), l.client.Mutex(l.key+".pending"))
 	queued := lockLater(patient(t), l.client.Mutex(l.key))
@@ -292,7 +291,7 @@ func TestFault_ShutdownEndsWhenTheClientIsClosedInTheMeantime(t *testing.T) {
 func TestFault_CloseWithdrawsForThoseWhoArePausing(t *testing.T) {
 	t.Parallel()
 	l := newLine(t, lockrt.Options{})
-	acquire := redistest.EvalSHA(scripts.Acquire.SHA1)
+	acquire := asks
 	first := l.proxy.DropReply(acquire, 1, redistest.Close)
 	then := l.proxy.DropRequest(acquire, 7, redistest.Close)
 	more := l.proxy.DropRequest(acquire, 0, redistest.Close)

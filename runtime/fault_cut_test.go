@@ -22,7 +22,7 @@ func TestFault_HolderCutOffIsToldBeforeItsKeyExpires(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l := newLine(t, brisk)
-			renews := l.seen(scripts.Renew)
+			renews := l.seen(redistest.EvalSHA(scripts.Renew.SHA1))
 			held, err := l.client.Mutex(l.key).Lock(patient(t))
 			require.NoError(t, err)
 			hooks, waiting, _ := watch()
@@ -44,7 +44,7 @@ func TestFault_HolderCutOffIsToldBeforeItsKeyExpires(t *testing.T) {
 			require.NoError(t, got.err)
 
 			// All that was held up comes now, and changes nothing.
-			releases := l.seen(scripts.Release)
+			releases := l.seen(gives)
 			owners := fields(t, l.server, l.key)
 			l.proxy.Deliver()
 			receive(t, releases, "a release after the others")
@@ -124,7 +124,7 @@ func TestFault_OneWhoHoldsALockIsNotKeptFromOthersByAMuteConnection(t *testing.T
 	l := newLine(t, brisk)
 	held, err := l.client.Mutex(l.key).Lock(patient(t), unexpiring)
 	require.NoError(t, err)
-	lost := l.proxy.DropReply(redistest.EvalSHA(scripts.Acquire.SHA1), 1, redistest.Mute)
+	lost := l.proxy.DropReply(asks, 1, redistest.Mute)
 	other := redistest.Key(t, "other")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

@@ -127,7 +127,7 @@ func (s *split) ran() int64 { return s.server.CommandStats()["evalsha"] }
 // askNow has the client, which stands in line, ask once more. The request is held up.
 func (s *split) askNow(t *testing.T) {
 	t.Helper()
-	asked, match := make(chan struct{}, 100), redistest.EvalSHA(scripts.Acquire.SHA1)
+	asked, match := make(chan struct{}, 100), asks
 	s.commands.OnRequest(func(cmd []string) {
 		if match(cmd) {
 			asked <- struct{}{}

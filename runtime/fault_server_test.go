@@ -13,7 +13,6 @@ import (
 
 	lockrt "github.com/lockgen/lockgen/runtime"
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
-	"github.com/lockgen/lockgen/scripts"
 )
 
 // This file stops, kills, empties and fills the server, and changes keys behind the back of their
@@ -109,7 +108,7 @@ func TestFault_OneCallersDeadlineIsNotAnothers(t *testing.T) {
 	l.warm(t)
 	until(t, "it listens, by a connection of its own", func() bool { return channels(t, server) == 1 })
 	conns := proxy.Conns()
-	acquires := l.seen(scripts.Acquire)
+	acquires := l.seen(asks)
 
 	server.Stop()
 	short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)

@@ -30,6 +30,12 @@ type line struct {
 	key    string
 }
 
+// What a client asks for a lock with, and what it gives one back with.
+var (
+	asks  = redistest.EvalSHA(scripts.Take.SHA1, scripts.Acquire.SHA1)
+	gives = redistest.EvalSHA(scripts.Free.SHA1, scripts.Release.SHA1)
+)
+
 // newLine returns a client that has connected and loaded its scripts.
 func newLine(t *testing.T, opts lockrt.Options) *line {
 	t.Helper()
@@ -48,8 +54,8 @@ func (l *line) warm(t *testing.T) {
 }
 
 // seen returns a channel on which every run of the script is told before it is passed on.
-func (l *line) seen(s *scripts.Script) <-chan struct{} {
-	runs, match := make(chan struct{}, 10000), redistest.EvalSHA(s.SHA1)
+func (l *line) seen(match func(cmd []string) bool) <-chan struct{} {
+	runs := make(chan struct{}, 10000)
 	l.proxy.OnRequest(func(cmd []string) {
 		if match(cmd) {
 			runs <- struct{}{}
@@ -104,14 +110,14 @@ func losses(p *redistest.FaultProxy) map[string]dropper {
 }
 
 // everyLoss runs a test for each way in which a message can get lost.
-func everyLoss(t *testing.T, test func(t *testing.T, l *line, drop func(s *scripts.Script, n int) *redistest.Drop)) {
+func everyLoss(t *testing.T, test func(t *testing.T, l *line, drop func(match func(cmd []string) bool, n int) *redistest.Drop)) {
 	for _, what := range []string{"reply", "request"} {
 		for how, mode := range modes() {
 			t.Run(what+" "+how, func(t *testing.T) {
 				t.Parallel()
 				l := newLine(t, brisk)
-				test(t, l, func(s *scripts.Script, n int) *redistest.Drop {
-					return losses(l.proxy)[what](redistest.EvalSHA(s.SHA1), n, mode)
+				test(t, l, func(match func(cmd []string) bool, n int) *redistest.Drop {
+					return losses(l.proxy)[what](match, n, mode)
 				})
 			})
 		}
@@ -120,12 +126,12 @@ func everyLoss(t *testing.T, test func(t *testing.T, l *line, drop func(s *scrip
 
 func TestFault_LostAcquireIsSentAgainAndCountsOnce(t *testing.T) {
 	t.Parallel()
-	everyLoss(t, func(t *testing.T, l *line, drop func(s *scripts.Script, n int) *redistest.Drop) {
+	everyLoss(t, func(t *testing.T, l *line, drop func(match func(cmd []string) bool, n int) *redistest.Drop) {
 		for name, lock := range map[string]func(m *lockrt.Mutex) (*lockrt.Lease, error){
 			"lock":     func(m *lockrt.Mutex) (*lockrt.Lease, error) { return m.Lock(patient(t), unexpiring) },
 			"try lock": func(m *lockrt.Mutex) (*lockrt.Lease, error) { return m.TryLock(patient(t), unexpiring) },
 		} {
-			lost := drop(scripts.Acquire, 1)
+			lost := drop(asks, 1)
 			lease, err := lock(l.client.Mutex(l.key))
 			require.NoError(t, err, name)
 			receive(t, lost.Done(), "the loss")
@@ -145,12 +151,12 @@ func TestFault_WithdrawalOfALostAcquireLeavesTheNextHolderAlone(t *testing.T) {
 	t.Parallel()
 	l := newLine(t, brisk)
 	other := newClient(t, lockrt.Options{})
-	lost := l.proxy.DropReply(redistest.EvalSHA(scripts.Acquire.SHA1), 1, redistest.Close)
+	lost := l.proxy.DropReply(asks, 1, redistest.Close)
 	lease, err := l.client.Mutex(l.key).Lock(patient(t), unexpiring)
 	require.NoError(t, err)
 	receive(t, lost.Done(), "the loss")
 
-	releases := l.seen(scripts.Release)
+	releases := l.seen(gives)
 	next := lockLater(patient(t), other.Mutex(l.key))
 	require.NoError(t, lease.Unlock(t.Context()))
 	got := receive(t, next, "the next holder")
@@ -169,7 +175,7 @@ func TestFault_LostAcquireOfOneWhoGivesUpIsWithdrawn(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			l := newLine(t, brisk)
-			l.proxy.DropReply(redistest.EvalSHA(scripts.Acquire.SHA1), 0, mode)
+			l.proxy.DropReply(asks, 0, mode)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			got := lockLater(ctx, l.client.Mutex(l.key), unexpiring)
@@ -184,7 +190,7 @@ func TestFault_LostAcquireOfOneWhoGivesUpIsWithdrawn(t *testing.T) {
 func TestFault_TryLockThatLearnsNothingIsWithdrawn(t *testing.T) {
 	t.Parallel()
 	l := newLine(t, brisk)
-	lost := l.proxy.DropReply(redistest.EvalSHA(scripts.Acquire.SHA1), 2, redistest.Close)
+	lost := l.proxy.DropReply(asks, 2, redistest.Close)
 	_, err := l.client.Mutex(l.key).TryLock(patient(t), unexpiring)
 	require.Error(t, err)
 	require.NotErrorIs(t, err, lockrt.ErrNotAcquired, "that would be a no")
@@ -194,10 +200,10 @@ func TestFault_TryLockThatLearnsNothingIsWithdrawn(t *testing.T) {
 
 func TestFault_LostReleaseIsSentAgain(t *testing.T) {
 	t.Parallel()
-	everyLoss(t, func(t *testing.T, l *line, drop func(s *scripts.Script, n int) *redistest.Drop) {
+	everyLoss(t, func(t *testing.T, l *line, drop func(match func(cmd []string) bool, n int) *redistest.Drop) {
 		lease, err := l.client.Mutex(l.key).Lock(patient(t), unexpiring)
 		require.NoError(t, err)
-		lost := drop(scripts.Release, 1)
+		lost := drop(gives, 1)
 		require.NoError(t, lease.Unlock(t.Context()))
 		receive(t, lost.Done(), "the loss")
 		require.Zero(t, number(t, l.server, "EXISTS", l.key))
@@ -217,8 +223,8 @@ func TestFault_ReleaseSentAgainLeavesTheNextHolderAlone(t *testing.T) {
 			next := lockLater(patient(t), other.Mutex(l.key), unexpiring)
 			receive(t, waiting, "the next one to wait")
 
-			releases := l.seen(scripts.Release)
-			l.proxy.DropReply(redistest.EvalSHA(scripts.Release.SHA1), 3, mode)
+			releases := l.seen(gives)
+			l.proxy.DropReply(gives, 3, mode)
 			require.NoError(t, lease.Unlock(t.Context()), "the server has done it")
 			got := receive(t, next, "the next holder")
 			require.NoError(t, got.err)
@@ -250,7 +256,7 @@ func TestFault_CancelledWhileTheAnswerIsUnderWay(t *testing.T) {
 func TestFault_LateGrantGoesToTheNextInLine(t *testing.T) {
 	t.Parallel()
 	l := newLine(t, lockrt.Options{})
-	acquires := l.seen(scripts.Acquire)
+	acquires := l.seen(asks)
 	l.proxy.Blackhole(redistest.Replies)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -276,7 +282,7 @@ func TestFault_LateRequestDoesNotKeepTheKey(t *testing.T) {
 				opts = brisk
 			}
 			l := newLine(t, opts)
-			acquires, hello := l.seen(scripts.Acquire), make(chan struct{}, 1000)
+			acquires, hello := l.seen(asks), make(chan struct{}, 1000)
 			l.proxy.OnRequest(func(cmd []string) {
 				if redistest.Command("HELLO")(cmd) {
 					hello <- struct{}{}
@@ -308,7 +314,7 @@ func TestFault_LateRequestDoesNotKeepTheKey(t *testing.T) {
 func TestFault_ReplySlowerThanTheLeaseIsNoGrant(t *testing.T) {
 	t.Parallel()
 	l := newLine(t, lockrt.Options{})
-	acquires := l.seen(scripts.Acquire)
+	acquires := l.seen(asks)
 	l.proxy.Blackhole(redistest.Replies)
 	got := lockLater(patient(t), l.client.Mutex(l.key), lockrt.WithLease(300*time.Millisecond))
 	receive(t, acquires, "the request")

@@ -12,7 +12,6 @@ import (
 
 	lockrt "github.com/lockgen/lockgen/runtime"
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
-	"github.com/lockgen/lockgen/scripts"
 )
 
 // tokens are those of one key, in the order in which they were granted. The lock guards them.
@@ -299,9 +298,9 @@ func TestFencing_LostRepliesReuseNoToken(t *testing.T) {
 			var seen tokens
 			seen.draw(t, m)
 			for range 3 {
-				l.proxy.DropReply(redistest.EvalSHA(scripts.Acquire.SHA1), 1, mode)
+				l.proxy.DropReply(asks, 1, mode)
 				seen.draw(t, m)
-				l.proxy.DropReply(redistest.EvalSHA(scripts.Release.SHA1), 1, mode)
+				l.proxy.DropReply(gives, 1, mode)
 				seen.draw(t, m)
 			}
 			seen.rise(t)

@@ -15,10 +15,14 @@ import (
 type request interface {
 	// words appends the keys and the arguments of the request to those before it.
 	words(keys, args []string) (allKeys, allArgs []string)
-	// answered is told what the script replied, in four values, or why there is no reply. It was sent
-	// after the time sent. It does not block.
-	answered(sent time.Time, reply []rueidis.RedisMessage, err error)
+	// answered is told what the script replied, or why there is no reply. It was sent after the time
+	// sent. It does not block.
+	answered(sent time.Time, reply answer, err error)
 }
+
+// An answer is what a script says of one request. Of many that all get the same answer, with nothing but
+// zeros behind its first value, a script may say that once.
+type answer [4]int64
 
 // mostGathered is how many requests one script deals with at most: enough to make the round trip
 // cheap, few enough that the server is not kept from others for longer than a fraction of a millisecond.
@@ -109,30 +113,43 @@ func (g *gatherer) run(some []request) {
 		b.keys, b.args = r.words(b.keys, b.args)
 	}
 	sent := time.Now()
-	reply, err := g.c.run(g.script, b.keys, b.args).ToArray()
+	reply, err := g.c.run(g.script, b.keys, b.args).ToMessage()
 	clear(b.keys)
 	clear(b.args)
 	batches.Put(b)
-	if err == nil && len(reply) != 4*len(some) {
-		err = fmt.Errorf("%d values in reply to %d requests", len(reply), len(some))
-	}
 	if _, said := rueidis.IsRedisErr(err); said && len(some) > 1 {
 		for i := range some {
 			g.run(some[i : i+1])
 		}
 		return
 	}
-	for i, r := range some {
-		if err != nil {
-			r.answered(sent, nil, err)
-			continue
+	var all []rueidis.RedisMessage
+	if err == nil && !reply.IsInt64() {
+		all, err = reply.ToArray()
+		if err == nil && len(all) != len(answer{})*len(some) {
+			err = fmt.Errorf("%d values in reply to %d requests", len(all), len(some))
 		}
-		r.answered(sent, reply[4*i:4*i+4], reply[4*i].Error())
+	}
+	for i, r := range some {
+		switch {
+		case err != nil:
+			r.answered(sent, answer{}, err)
+		case all == nil:
+			n, err := reply.AsInt64()
+			r.answered(sent, answer{n}, err)
+		default:
+			said, err := answerOf(all[len(answer{})*i:])
+			r.answered(sent, said, err)
+		}
 	}
 }
 
-// number returns a number of a reply, 0 if it is none.
-func number(m rueidis.RedisMessage) int64 {
-	n, _ := m.AsInt64()
-	return n
+// answerOf reads the next answer of a reply.
+func answerOf(reply []rueidis.RedisMessage) (said answer, err error) {
+	for i := range said {
+		if said[i], err = reply[i].AsInt64(); err != nil {
+			return answer{}, err
+		}
+	}
+	return said, nil
 }

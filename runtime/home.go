@@ -321,6 +321,7 @@ func (hd *hold) unlock(l *Lease) error {
 		g.again, g.terms = h.claimFor(next.terms), next.terms
 		g.again.standing = true
 	}
+	g.plain = g.again == nil && !hd.wanted && !hd.claim.standing
 	h.mu.Unlock()
 
 	h.free(g)

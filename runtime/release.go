@@ -5,8 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 	"github.com/lockgen/lockgen/scripts"
 )
@@ -20,6 +18,7 @@ const (
 	freed    = 0  // it is free
 	passedOn = 1  // another process has it
 	kept     = 2  // the claim that is to follow has it
+	inLine   = 3  // nothing: somebody is in line, and what was asked for does not see to that
 )
 
 // released is the outcome of a release.
@@ -46,8 +45,8 @@ func (c *Client) releaseWords(keys, args []string, k names, cl *claim, handed bo
 	return append(keys, k.lock, k.waiting, k.channel, k.counter), append(args, cl.place, place, length, turn)
 }
 
-func newReleased(sent time.Time, reply []rueidis.RedisMessage) released {
-	return released{what: number(reply[0]), sent: sent, at: serverTime(reply[1:]), token: number(reply[3])}
+func newReleased(sent time.Time, reply answer) released {
+	return released{what: reply[0], sent: sent, at: serverTime(reply[1], reply[2]), token: reply[3]}
 }
 
 // A giving is a claim that is given back.
@@ -56,6 +55,7 @@ type giving struct {
 	cl     *claim
 	handed bool
 	held   bool   // it was a hold
+	plain  bool   // nobody is known to wait for it
 	again  *claim // by which this process wants the key once more, with terms
 	terms  terms
 
@@ -108,21 +108,35 @@ func (g *giving) wait(limit time.Duration) error {
 // its claim if there is one. The home is busy until then, and left by the caller's stay. It tries until
 // Redis has answered, at most for Options.OpTimeout; after that it goes on in the background.
 func (h *home) free(g *giving) {
-	if g.cl.settled == nil {
+	switch {
+	case g.cl.settled != nil:
+		h.c.spawn(func() {
+			g.cl.doubt = <-g.cl.settled || g.cl.doubt // or that request could take the lock again, for nobody
+			h.c.releases.submit(g, false)
+		})
+	case g.plain:
+		h.c.frees.submit(g, false)
+	default:
 		h.c.releases.submit(g, false)
-		return
 	}
-	h.c.spawn(func() {
-		g.cl.doubt = <-g.cl.settled || g.cl.doubt // or that request could take the lock again, for nobody
-		h.c.releases.submit(g, false)
-	})
 }
 
 func (g *giving) words(keys, args []string) (allKeys, allArgs []string) {
+	if g.plain {
+		k := &g.h.names
+		return append(keys, k.lock, k.waiting, k.channel), append(args, g.cl.owner)
+	}
 	return g.h.c.releaseWords(keys, args, g.h.names, g.cl, g.handed, g.again, g.terms.ttl)
 }
 
-func (g *giving) answered(sent time.Time, reply []rueidis.RedisMessage, err error) {
+func (g *giving) answered(sent time.Time, reply answer, err error) {
+	if g.plain {
+		g.plain = false // whatever follows
+		if err == nil && reply[0] == inLine {
+			g.h.c.releases.submit(g, false)
+			return
+		}
+	}
 	h, cl := g.h, g.cl
 	if err == nil && cl.doubt {
 		// A request of this claim whose reply was lost may still be on its way.
@@ -196,7 +210,7 @@ func (c *Client) withdraw(k names, cl claim) {
 		keys, args := c.releaseWords(nil, c.releases.common, k, &cl, false, nil, 0)
 		reply, err := c.run(scripts.Release, keys, args).ToArray()
 		if err == nil {
-			err = reply[0].Error()
+			_, err = answerOf(reply)
 		}
 		if err == nil && !answered {
 			answered, until = true, time.Now().Add(cl.ttl)

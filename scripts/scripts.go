@@ -29,6 +29,12 @@ type Script struct {
 //go:embed handover.lua
 var handover string
 
+//go:embed take.lua
+var take string
+
+//go:embed free.lua
+var free string
+
 //go:embed acquire.lua
 var acquire string
 
@@ -91,6 +97,8 @@ var latchDelete string
 
 // The steps of the reentrant mutex. Each file's header is its documentation.
 var (
+	Take        = script("take", take, "")
+	Free        = script("free", free, "")
 	Acquire     = script("acquire", acquire, handover)
 	Release     = script("release", release, handover)
 	Renew       = script("renew", renew, "")
@@ -119,7 +127,7 @@ var (
 // All returns every script, in the order in which they are loaded.
 func All() []*Script {
 	return []*Script{
-		Acquire, Release, Renew, ForceUnlock, Inspect,
+		Take, Free, Acquire, Release, Renew, ForceUnlock, Inspect,
 		SemaphoreAcquire, SemaphoreRelease, SemaphoreSet, SemaphoreDrain,
 		PermitAcquire, PermitRelease, PermitRenew, PermitLease, PermitCount, PermitSet,
 		LatchSet, LatchDown, LatchCount, LatchDelete,

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -84,10 +85,10 @@ func Command(names ...string) func(cmd []string) bool {
 	}
 }
 
-// EvalSHA matches the requests to run the script with the given SHA-1.
-func EvalSHA(sha string) func(cmd []string) bool {
+// EvalSHA matches the requests to run one of the scripts with the given SHA-1.
+func EvalSHA(shas ...string) func(cmd []string) bool {
 	return func(cmd []string) bool {
-		return len(cmd) > 1 && strings.EqualFold(cmd[0], "EVALSHA") && cmd[1] == sha
+		return len(cmd) > 1 && strings.EqualFold(cmd[0], "EVALSHA") && slices.Contains(shas, cmd[1])
 	}
 }
 

@@ -1,0 +1,159 @@
+package scripts_test
+
+import (
+	"testing"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+	"github.com/lockgen/lockgen/scripts"
+)
+
+// takes asks for locks that nobody else may have, and returns what is said of each.
+func takes(all ...*scene) rueidis.RedisResult {
+	var keys, args []string
+	for _, s := range all {
+		keys = append(keys, s.key)
+		args = append(args, ours, "600000")
+	}
+	return all[0].eval(scripts.Take, keys, args...)
+}
+
+// frees gives back locks that nobody of this library waits for.
+func frees(all ...*scene) rueidis.RedisResult {
+	keys, args := []string(nil), []string{unlocked, plain}
+	for _, s := range all {
+		keys = append(keys, s.key, s.waiting(), s.channel)
+		args = append(args, ours)
+	}
+	return all[0].eval(scripts.Free, keys, args...)
+}
+
+// only is what a script says of the only lock it was run for.
+func only(reply rueidis.RedisResult) (int64, error) {
+	if n, err := reply.AsInt64(); err == nil {
+		return n, nil
+	}
+	return first(numbers(reply.ToArray()))
+}
+
+func TestTake(t *testing.T) {
+	t.Parallel()
+	const taken, never = -2, -1
+	runRows(t, []row{
+		{"free", free, number(taken), number(taken), fields{ours: "1"}, lease, nil},
+		{"ours", oursHeld, number(taken), number(taken), fields{ours: "1"}, lease, nil},
+		{"somebody else's", theirsHeld, atMost(other), atMost(other), fields{theirs: "1"}, other, nil},
+		{"somebody else's, entered twice", theirsTwice, atMost(other), atMost(other), fields{theirs: "2"}, other, nil},
+		{"somebody else's for ever", theirsAlways, number(never), number(never), fields{theirs: "1"}, -1, nil},
+		{"somebody else's, expired", theirsOver, number(taken), number(taken), fields{ours: "1"}, lease, nil},
+		{"ours, expired", oursOver, number(taken), number(taken), fields{ours: "1"}, lease, nil},
+		{"a string", aString, failure("WRONGTYPE"), failure("WRONGTYPE"), "text", -1, nil},
+		{"a list", aList, failure("WRONGTYPE"), failure("WRONGTYPE"), []string{"a", "b"}, -1, nil},
+		{"a read lock", readLock, atMost(other), atMost(other), fields{"mode": "read", theirs: "1"}, other, nil},
+		{"a write lock", writeLock, atMost(other), atMost(other), fields{"mode": "write", theirs + ":write": "1"}, other, nil},
+	}, func(s *scene) (int64, error) { return only(takes(s)) })
+}
+
+func TestFree(t *testing.T) {
+	t.Parallel()
+	const notOurs, freed = -1, 0
+	runRows(t, []row{
+		{"free", free, number(notOurs), number(notOurs), nil, -2, nil},
+		{"ours", oursHeld, number(freed), number(notOurs), nil, -2, []string{unlocked}},
+		{"somebody else's", theirsHeld, number(notOurs), number(notOurs), fields{theirs: "1"}, other, nil},
+		{"somebody else's, expired", theirsOver, number(notOurs), number(notOurs), nil, -2, nil},
+		{"ours, expired", oursOver, number(notOurs), number(notOurs), nil, -2, nil},
+		{"a string", aString, number(notOurs), number(notOurs), "text", -1, nil},
+		{"a list", aList, number(notOurs), number(notOurs), []string{"a", "b"}, -1, nil},
+		{"a read lock", readLock, number(notOurs), number(notOurs), fields{"mode": "read", theirs: "1"}, other, nil},
+		{"a write lock", writeLock, number(notOurs), number(notOurs), fields{"mode": "write", theirs + ":write": "1"}, other, nil},
+	}, func(s *scene) (int64, error) { return only(frees(s)) })
+}
+
+func TestFree_LeavesALockThatSomebodyIsInLineFor(t *testing.T) {
+	t.Parallel()
+	onBackends(t, func(t *testing.T, s *scene) {
+		s.set(oursHeld)
+		_, err := s.ask(uuidOf(s, 1)+":1", "1")
+		require.NoError(t, err)
+		for range 2 {
+			n, err := only(frees(s))
+			require.NoError(t, err)
+			require.EqualValues(t, 3, n)
+		}
+		require.Equal(t, fields{ours: "1"}, s.dump())
+		require.Equal(t, []string{uuidOf(s, 1) + ":1"}, s.line())
+	})
+}
+
+// TestTake_ManyAreIndependent: who has what is said of each, and of all at once if it is the same.
+func TestTake_ManyAreIndependent(t *testing.T) {
+	t.Parallel()
+	for _, b := range backends {
+		t.Run(b.name, func(t *testing.T) {
+			t.Parallel()
+			c := b.client(t)
+			one, two, text, taken := newScene(t, c), newScene(t, c), newScene(t, c), newScene(t, c)
+			text.set(aString)
+			taken.set(theirsHeld)
+			n, err := takes(one, two).AsInt64()
+			require.NoError(t, err)
+			require.EqualValues(t, -2, n)
+			n, err = frees(one, two).AsInt64()
+			require.NoError(t, err)
+			require.Zero(t, n)
+			require.Equal(t, []string{unlocked}, two.messages())
+
+			for range 2 {
+				reply, err := takes(one, taken, text, two).ToArray()
+				require.NoError(t, err)
+				require.Len(t, reply, 16)
+				for _, i := range []int{0, 12} {
+					got, err := numbers(reply[i:i+4], nil)
+					require.NoError(t, err)
+					require.Equal(t, []int64{-2, 0, 0, 0}, got)
+				}
+				got, err := numbers(reply[4:8], nil)
+				require.NoError(t, err)
+				require.EqualValues(t, 1, got[1])
+				_, err = numbers(reply[8:12], nil)
+				require.ErrorContains(t, err, "WRONGTYPE")
+			}
+			reply, err := frees(one, taken, text, two).ToArray()
+			require.NoError(t, err)
+			got, err := numbers(reply, nil)
+			require.NoError(t, err)
+			require.Equal(t, []int64{0, 0, 0, 0, -1, 0, 0, 0, -1, 0, 0, 0, 0, 0, 0, 0}, got)
+			require.Nil(t, one.dump())
+			require.Nil(t, two.dump())
+			require.Equal(t, "text", text.dump())
+			require.Equal(t, fields{theirs: "1"}, taken.dump())
+		})
+	}
+}
+
+func TestTake_WithoutMemoryOrPermission(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	c := server.Client()
+	held, wanted := newScene(t, c), newScene(t, c)
+	held.set(oursHeld)
+	server.Do("CONFIG", "SET", "maxmemory", "1")
+	_, err := only(takes(wanted))
+	require.ErrorContains(t, err, "OOM")
+	require.Nil(t, wanted.dump())
+	n, err := only(frees(held))
+	require.NoError(t, err)
+	require.Zero(t, n)
+	server.Do("CONFIG", "SET", "maxmemory", "0")
+
+	held.set(oursHeld)
+	server.Do("ACL", "SETUSER", "half", "on", ">pass", "~*", "&*", "+@all", "-hdel")
+	half := *held
+	half.c = server.NewClient(func(o *rueidis.ClientOption) { o.Username, o.Password = "half", "pass" })
+	_, err = only(frees(&half))
+	require.ErrorContains(t, err, "can't run this command")
+	require.Equal(t, fields{ours: "1"}, held.dump())
+}
