@@ -23,13 +23,13 @@ func requireInt(t *testing.T, want int64, server *redistest.RedisServer, cmd ...
 
 func TestFault_Semaphore_LostAcquireCountsOnce(t *testing.T) {
 	t.Parallel()
-	everyLoss(t, func(t *testing.T, l *line, drop func(s *scripts.Script, n int) *redistest.Drop) {
+	everyLoss(t, func(t *testing.T, l *line, drop func(match func(cmd []string) bool, n int) *redistest.Drop) {
 		s := l.client.Semaphore(l.key, 10)
 		for name, take := range map[string]func() error{
 			"acquire":     func() error { return s.Acquire(patient(t), 3) },
 			"try acquire": func() error { return s.TryAcquire(patient(t), 3) },
 		} {
-			lost := drop(scripts.SemaphoreAcquire, 1)
+			lost := drop(redistest.EvalSHA(scripts.SemaphoreAcquire.SHA1), 1)
 			require.NoError(t, take(), name)
 			receive(t, lost.Done(), "the loss")
 			requireInt(t, 7, l.server, "GET", l.key)
@@ -42,19 +42,19 @@ func TestFault_Semaphore_LostAcquireCountsOnce(t *testing.T) {
 
 func TestFault_Semaphore_LostReleaseCountsOnce(t *testing.T) {
 	t.Parallel()
-	everyLoss(t, func(t *testing.T, l *line, drop func(s *scripts.Script, n int) *redistest.Drop) {
+	everyLoss(t, func(t *testing.T, l *line, drop func(match func(cmd []string) bool, n int) *redistest.Drop) {
 		s := l.client.Semaphore(l.key, 10)
 		require.NoError(t, s.Acquire(patient(t), 3))
-		lost := drop(scripts.SemaphoreRelease, 1)
+		lost := drop(redistest.EvalSHA(scripts.SemaphoreRelease.SHA1), 1)
 		require.NoError(t, s.Release(t.Context(), 3))
 		receive(t, lost.Done(), "the loss")
 		requireInt(t, 10, l.server, "GET", l.key)
-		lost = drop(scripts.SemaphoreRelease, 1)
+		lost = drop(redistest.EvalSHA(scripts.SemaphoreRelease.SHA1), 1)
 		_, err := s.Resize(t.Context(), 5)
 		require.NoError(t, err)
 		receive(t, lost.Done(), "the loss")
 		requireInt(t, 15, l.server, "GET", l.key)
-		lost = drop(scripts.SemaphoreDrain, 1)
+		lost = drop(redistest.EvalSHA(scripts.SemaphoreDrain.SHA1), 1)
 		n, err := s.Drain(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, 15, n)
@@ -66,8 +66,8 @@ func TestFault_Semaphore_LostReleaseCountsOnce(t *testing.T) {
 
 func TestFault_Semaphore_CreatedOnce(t *testing.T) {
 	t.Parallel()
-	everyLoss(t, func(t *testing.T, l *line, drop func(s *scripts.Script, n int) *redistest.Drop) {
-		lost := drop(scripts.SemaphoreSet, 1)
+	everyLoss(t, func(t *testing.T, l *line, drop func(match func(cmd []string) bool, n int) *redistest.Drop) {
+		lost := drop(redistest.EvalSHA(scripts.SemaphoreSet.SHA1), 1)
 		created, err := l.client.Semaphore(l.key, 0).TrySetPermits(t.Context(), 5, 0)
 		require.NoError(t, err)
 		require.True(t, created, "it was, though nobody heard of it")
@@ -122,7 +122,7 @@ func TestFault_Semaphore_LateRequestTakesNothing(t *testing.T) {
 	created, err := s.TrySetPermits(t.Context(), 10, 0)
 	require.NoError(t, err)
 	require.True(t, created)
-	asks := l.seen(scripts.SemaphoreAcquire)
+	asks := l.seen(redistest.EvalSHA(scripts.SemaphoreAcquire.SHA1))
 	l.proxy.Blackhole(redistest.Requests)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -138,9 +138,9 @@ func TestFault_Semaphore_LateRequestTakesNothing(t *testing.T) {
 
 func TestFault_Permit_LostAcquireCountsOnce(t *testing.T) {
 	t.Parallel()
-	everyLoss(t, func(t *testing.T, l *line, drop func(s *scripts.Script, n int) *redistest.Drop) {
+	everyLoss(t, func(t *testing.T, l *line, drop func(match func(cmd []string) bool, n int) *redistest.Drop) {
 		s := l.client.PermitSemaphore(l.key, 10)
-		lost := drop(scripts.PermitAcquire, 1)
+		lost := drop(redistest.EvalSHA(scripts.PermitAcquire.SHA1), 1)
 		p, err := s.AcquireN(patient(t), 3, unexpiring)
 		require.NoError(t, err)
 		receive(t, lost.Done(), "the loss")
@@ -148,7 +148,7 @@ func TestFault_Permit_LostAcquireCountsOnce(t *testing.T) {
 		requireInt(t, 3, l.server, "ZCARD", "{"+l.key+"}:timeout")
 		require.NoError(t, p.Err())
 
-		lost = drop(scripts.PermitRelease, 1)
+		lost = drop(redistest.EvalSHA(scripts.PermitRelease.SHA1), 1)
 		require.NoError(t, p.Release(t.Context()), "the server has done it, or does it now")
 		receive(t, lost.Done(), "the loss")
 		requireInt(t, 10, l.server, "GET", l.key)
@@ -180,7 +180,7 @@ func TestFault_Permit_ReplySlowerThanTheLeaseIsNoGrant(t *testing.T) {
 	t.Parallel()
 	l := newLine(t, lockrt.Options{})
 	s := l.client.PermitSemaphore(l.key, 1)
-	asks := l.seen(scripts.PermitAcquire)
+	asks := l.seen(redistest.EvalSHA(scripts.PermitAcquire.SHA1))
 	l.proxy.Blackhole(redistest.Replies)
 	got := permitLater(patient(t), s, 1, lockrt.WithLease(time.Second))
 	receive(t, asks, "the request")
@@ -245,20 +245,20 @@ func TestFault_Permit_HolderCutOffIsToldInTime(t *testing.T) {
 
 func TestFault_Latch_LostCountDownCountsOnce(t *testing.T) {
 	t.Parallel()
-	everyLoss(t, func(t *testing.T, l *line, drop func(s *scripts.Script, n int) *redistest.Drop) {
+	everyLoss(t, func(t *testing.T, l *line, drop func(match func(cmd []string) bool, n int) *redistest.Drop) {
 		latch := l.client.CountDownLatch(l.key)
-		lost := drop(scripts.LatchSet, 1)
+		lost := drop(redistest.EvalSHA(scripts.LatchSet.SHA1), 1)
 		started, err := latch.SetCount(t.Context(), 3)
 		require.NoError(t, err)
 		require.True(t, started)
 		receive(t, lost.Done(), "the loss")
-		lost = drop(scripts.LatchDown, 1)
+		lost = drop(redistest.EvalSHA(scripts.LatchDown.SHA1), 1)
 		countDown(t, latch, 2)
 		receive(t, lost.Done(), "the loss")
-		lost = drop(scripts.LatchCount, 1)
+		lost = drop(redistest.EvalSHA(scripts.LatchCount.SHA1), 1)
 		require.ErrorIs(t, latch.Wait(patient(t), lockrt.WithWait(500*time.Millisecond)), lockrt.ErrNotAcquired)
 		receive(t, lost.Done(), "the loss")
-		lost = drop(scripts.LatchDelete, 1)
+		lost = drop(redistest.EvalSHA(scripts.LatchDelete.SHA1), 1)
 		deleted, err := latch.Delete(t.Context())
 		require.NoError(t, err)
 		require.True(t, deleted)

@@ -399,7 +399,7 @@ func TestFault_WhoDoesNotWaitAsksForNobodyElse(t *testing.T) {
 	require.NoError(t, held.Unlock(t.Context()))
 	next := receive(t, got, "the lock")
 	require.NoError(t, next.err)
-	require.EqualValues(t, 1, s.ran(), "the release, and nothing else")
+	require.LessOrEqual(t, s.ran(), int64(2), "the release, twice if the holder had not heard that somebody waits, and nothing else")
 	require.NoError(t, next.lease.Unlock(t.Context()))
 }
 

@@ -515,6 +515,7 @@ func TestTracking_HandedOver(t *testing.T) {
 	}
 	next := lockLater(patient(t), two.Mutex("k"), unrenewed)
 	receive(t, waiting, "the next one to wait")
+	inLine(t, server, "k", 1)
 	start := time.Now()
 	require.NoError(t, lease.Unlock(t.Context()))
 	got := receive(t, next, "the lock")

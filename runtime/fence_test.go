@@ -133,7 +133,8 @@ func TestFencing_HandedOver(t *testing.T) {
 	next := receive(t, got, "the lock")
 	require.NoError(t, next.err)
 	require.Greater(t, next.lease.Token(), held.Token())
-	require.EqualValues(t, 1, server.CommandStats()["evalsha"], "the release, and nothing else")
+	require.LessOrEqual(t, server.CommandStats()["evalsha"], int64(2),
+		"the release, twice if the holder had not heard that somebody waits, and nothing else")
 	require.NoError(t, next.lease.Unlock(t.Context()))
 }
 

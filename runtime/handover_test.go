@@ -32,7 +32,8 @@ func TestHandOver_NobodyAsksTwice(t *testing.T) {
 	require.NoError(t, held.Unlock(t.Context()))
 	next := receive(t, got, "the lock")
 	require.NoError(t, next.err)
-	require.EqualValues(t, 1, server.CommandStats()["evalsha"], "the release, and nothing else")
+	require.LessOrEqual(t, server.CommandStats()["evalsha"], int64(2),
+		"the release, twice if the holder had not heard that somebody waits, and nothing else")
 	require.NoError(t, next.lease.Unlock(t.Context()))
 	require.Zero(t, number(t, server, "DBSIZE"), "neither lock nor line is left")
 }
