@@ -29,9 +29,9 @@ func (r *report) plots() []plot {
 			svg: lines(alone)})
 	}
 	for _, b := range []plot{
-		{file: "shared.svg", title: "100 goroutines of one process, one key", note: "acquisitions per second", svg: "S3, 100"},
-		{file: "processes.svg", title: "4 processes of 8 goroutines, one key", note: "acquisitions per second", svg: "S4"},
-		{file: "handover.svg", title: "From one process to another", note: "time from unlock to lock, in PING round trips", svg: "S5"},
+		{file: "shared.svg", title: "100 goroutines of one process, one key", note: "acquisitions per second, on a logarithmic scale", svg: "S3, 100"},
+		{file: "processes.svg", title: "4 processes of 8 goroutines, one key", note: "acquisitions per second, on a logarithmic scale", svg: "S4"},
+		{file: "handover.svg", title: "From one process to another", note: "time from unlock to lock in PING round trips, on a logarithmic scale", svg: "S5"},
 	} {
 		if t := byName[b.svg]; t != nil {
 			b.svg = bars(t)

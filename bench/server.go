@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,7 +60,7 @@ func (s *server) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, "redis-server", "--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--save", "", "--dir", dir)
+	cmd := exec.CommandContext(ctx, cmp.Or(os.Getenv("LOCKGEN_REDIS_SERVER"), "redis-server"), "--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--save", "", "--dir", dir)
 	fail := func(err error) error { return errors.Join(err, os.RemoveAll(dir)) }
 	out, err := cmd.StdoutPipe()
 	if err != nil {
