@@ -283,7 +283,7 @@ func handOver(ctx context.Context, e *env, lib library) (metrics, error) {
 }
 
 // idle looks at a process and the server for a while in which nothing happens.
-func idle(e *env, lib library, p *process, length time.Duration) (metrics, error) {
+func idle(ctx context.Context, e *env, lib library, p *process, length time.Duration) (metrics, error) {
 	before, err := e.probe()
 	if err != nil {
 		return nil, err
@@ -292,7 +292,11 @@ func idle(e *env, lib library, p *process, length time.Duration) (metrics, error
 	if err != nil {
 		return nil, err
 	}
-	time.Sleep(length)
+	select {
+	case <-time.After(length):
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 	after, err := e.probe()
 	if err != nil {
 		return nil, err
@@ -316,7 +320,7 @@ func holding(many int) func(ctx context.Context, e *env, lib library) (metrics, 
 }
 
 func hold(ctx context.Context, e *env, lib library, number int) (metrics, error) {
-	p, err := startWorker(ctx, order{Library: lib.name, Addr: e.addr, Lease: renew})
+	p, err := startWorker(ctx, order{Library: lib.name, Addr: e.addr, Lease: renew, Profile: e.profile})
 	if err != nil {
 		return nil, err
 	}
@@ -336,7 +340,7 @@ func hold(ctx context.Context, e *env, lib library, number int) (metrics, error)
 	if err != nil {
 		return nil, err
 	}
-	m, err := idle(e, lib, p, e.rest)
+	m, err := idle(ctx, e, lib, p, e.rest)
 	if err != nil {
 		return nil, err
 	}
@@ -361,7 +365,7 @@ func waiting(ctx context.Context, e *env, lib library) (metrics, error) {
 	var ps [2]*process
 	var connections [2]float64
 	for i := range ps {
-		p, err := startWorker(ctx, order{Library: lib.name, Addr: e.addr, Lease: hardly})
+		p, err := startWorker(ctx, order{Library: lib.name, Addr: e.addr, Lease: hardly, Profile: e.profile})
 		if err != nil {
 			return nil, err
 		}
@@ -394,7 +398,7 @@ func waiting(ctx context.Context, e *env, lib library) (metrics, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := idle(e, lib, waiter, 3*e.rest)
+	m, err := idle(ctx, e, lib, waiter, 3*e.rest)
 	if err != nil {
 		return nil, err
 	}

@@ -149,7 +149,10 @@ func (w *worker) carryOut(o order) (a answer, err error) {
 		return w.reenter(o)
 	case "usage":
 		a.Used = use(o.Collect)
-		return a, nil
+		if o.Collect {
+			err = w.write("heap")
+		}
+		return a, err
 	case "lock":
 		w.one, err = w.client.lock(o.Keys)
 		return answer{At: time.Now()}, err
@@ -341,8 +344,7 @@ func (w *worker) profile() (stop func() error, err error) {
 	if w.order.Profile == "" {
 		return func() error { return nil }, nil
 	}
-	base := filepath.Join(w.order.Profile, strconv.Itoa(os.Getpid()))
-	cpu, err := os.Create(base + ".cpu")
+	cpu, err := w.create("cpu")
 	if err != nil {
 		return nil, err
 	}
@@ -351,12 +353,25 @@ func (w *worker) profile() (stop func() error, err error) {
 	}
 	return func() error {
 		pprof.StopCPUProfile()
-		mem, err := os.Create(base + ".mem")
-		if err != nil {
-			return err
-		}
-		return errors.Join(cpu.Close(), pprof.Lookup("allocs").WriteTo(mem, 0), mem.Close())
+		return errors.Join(cpu.Close(), w.write("allocs"))
 	}, nil
+}
+
+// write writes a profile that the program always has, if that is wanted.
+func (w *worker) write(name string) error {
+	if w.order.Profile == "" {
+		return nil
+	}
+	f, err := w.create(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(pprof.Lookup(name).WriteTo(f, 0), f.Close())
+}
+
+// create makes the file of a profile of this process. A later one of the same kind replaces it.
+func (w *worker) create(name string) (*os.File, error) {
+	return os.Create(filepath.Join(w.order.Profile, fmt.Sprintf("%d.%s", os.Getpid(), name)))
 }
 
 // reenter locks a key that is held already, from one goroutine.
@@ -398,11 +413,15 @@ func (w *worker) prepare(o order) error {
 }
 
 func (w *worker) hold() (a answer, err error) {
+	stopProfile, err := w.profile()
+	if err != nil {
+		return a, err
+	}
 	a.Took, err = w.each(len(w.keys), func(i int) (err error) {
 		w.held[i], err = w.client.lock(w.keys[i])
 		return err
 	})
-	return a, err
+	return a, errors.Join(err, stopProfile())
 }
 
 // wait begins to wait for all keys, each in a goroutine. Whoever gets one gives it back at once.
