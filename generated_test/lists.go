@@ -4,6 +4,9 @@ import (
 	"context"
 	stderrors "errors"
 	"net/netip"
+	"strings"
+
+	lockrt "github.com/lockgen/lockgen/runtime"
 )
 
 var errNameless = stderrors.New("without a name")
@@ -55,7 +58,22 @@ type Lists interface {
 	//
 	//lockgen:lock key=gen:{id}:{hash}:{addr}:{tag}
 	Bind(ctx context.Context, id UUID, hash []byte, addr netip.Addr, tag Tag) error
+
+	// Ask has a key that a function makes, and one that it makes as a whole.
+	//
+	//lockgen:lock key=@askKey
+	//lockgen:lock key=@pathKey
+	Ask(ctx context.Context, question string, path ...string) error
 }
+
+func askKey(question string) (string, error) {
+	if question == "why" {
+		return "", errNameless
+	}
+	return question, nil
+}
+
+func pathKey(path ...string) lockrt.Key { return lockrt.Key(strings.Join(path, "/")) }
 
 // Box has keys of whatever type says how it is written.
 //

@@ -33,6 +33,7 @@ var (
 	lockListsReserve = lockrt.Spec{Name: "generatedtest.Lists.Reserve", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
 	lockListsTouch   = lockrt.Spec{Name: "generatedtest.Lists.Touch", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second, Empty: true}
 	lockListsBind    = lockrt.Spec{Name: "generatedtest.Lists.Bind", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockListsAsk     = lockrt.Spec{Name: "generatedtest.Lists.Ask", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
 )
 
 // Merge folds orders into the first.
@@ -97,6 +98,22 @@ func (s *LockedLists) Bind(ctx context.Context, id UUID, hash []byte, addr netip
 	}
 	defer held.Release(&err)
 	return s.next.Bind(held.Context(), id, hash, addr, tag)
+}
+
+// Ask has a key that a function makes, and one that it makes as a whole.
+//
+// It holds @askKey and @pathKey.
+func (s *LockedLists) Ask(ctx context.Context, question string, path ...string) (err error) {
+	keys, err := ListsKeys{}.Ask(question, path...)
+	if err != nil {
+		return err
+	}
+	held, err := s.locks.Acquire(ctx, &lockListsAsk, keys[:]...)
+	if err != nil {
+		return err
+	}
+	defer held.Release(&err)
+	return s.next.Ask(held.Context(), question, path...)
 }
 
 // ListsKeys builds the keys that LockedLists locks, for tools and tests.
@@ -201,6 +218,27 @@ func (ListsKeys) Bind(id UUID, hash []byte, addr netip.Addr, tag Tag) (string, e
 	b = append(b, ':')
 	b = lockrt.AppendString(b, text1)
 	return string(b), nil
+}
+
+// Ask builds @askKey and @pathKey.
+func (ListsKeys) Ask(question string, path ...string) (keys [2]string, err error) {
+	made, err := askKey(question)
+	if err != nil {
+		return keys, lockrt.BadKey("generatedtest.Lists.Ask", "askKey()", err)
+	}
+	if made == "" {
+		return keys, lockrt.EmptyKey("generatedtest.Lists.Ask", "askKey()")
+	}
+	made1 := pathKey(path...)
+	if made1 == "" {
+		return keys, lockrt.EmptyKey("generatedtest.Lists.Ask", "pathKey()")
+	}
+	b := make([]byte, 0, 64)
+	b = lockrt.AppendString(b, made)
+	keys[0] = string(b)
+	b = append(b[:0], made1...)
+	keys[1] = string(b)
+	return keys, nil
 }
 
 // LockedBox is a Box that holds the annotated locks around each call.

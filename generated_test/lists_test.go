@@ -24,6 +24,8 @@ func (l lists) Bind(ctx context.Context, _ gen.UUID, _ []byte, _ netip.Addr, _ g
 	return l.do(ctx)
 }
 
+func (l lists) Ask(ctx context.Context, _ string, _ ...string) error { return l.do(ctx) }
+
 func TestLists_LockEachElementOnce(t *testing.T) {
 	t.Parallel()
 	r, other := newReplica(t, nothing), newReplica(t, nothing)
@@ -79,6 +81,9 @@ func TestLists_Refused(t *testing.T) {
 		{l.Reserve(patient(t), "t", []*gen.Line{line, nil}), "generatedtest.Lists.Reserve: lines[1] is nil"},
 		{l.Reserve(patient(t), "t", []*gen.Line{{}}), "generatedtest.Lists.Reserve: lines[0].LockKey() is empty"},
 		{l.Reserve(patient(t), "t", []*gen.Line{line, line, line, line}), "generatedtest.Lists.Reserve: lines has 4 elements; at most 3 are locked together"},
+		{l.Ask(patient(t), "why", "x"), "generatedtest.Lists.Ask: askKey() can't be had: without a name"},
+		{l.Ask(patient(t), "how"), "generatedtest.Lists.Ask: pathKey() is empty"},
+		{l.Ask(patient(t), "how", "{}"), "generatedtest.Lists.Ask: the key has a \"{\" that begins no hash tag; a cluster could not unlock it: close it, as in \"{tag}\""},
 		{l.Bind(patient(t), gen.UUID{}, nil, netip.Addr{}, gen.Tag{}), "generatedtest.Lists.Bind: hash is empty"},
 		{l.Bind(patient(t), gen.UUID{}, []byte{1}, netip.Addr{}, gen.Tag{}), "generatedtest.Lists.Bind: addr.AppendText() is empty"},
 		{l.Bind(patient(t), gen.UUID{}, []byte{1}, netip.IPv4Unspecified(), gen.Tag{}), "generatedtest.Lists.Bind: tag.AppendLockKey() can't be had: without a name"},
@@ -111,6 +116,9 @@ func TestLists_Keys(t *testing.T) {
 	require.Equal(t, []string{"gen:{a%2Fb}", "gen:{a%2Fb}:sku:x%3A1", "gen:{a%2Fb}:sku:y"}, keys)
 	key, err := gen.ListsKeys{}.Bind(gen.UUID{0xab, 15: 1}, []byte{0, 0xff}, netip.MustParseAddr("fe80::1"), gen.Tag{Space: "s", Name: "n"})
 	require.NoError(t, err)
+	asked, err := gen.ListsKeys{}.Ask("a:b", "gen", "x")
+	require.NoError(t, err)
+	require.Equal(t, [2]string{"a%3Ab", "gen/x"}, asked)
 	require.Equal(t, "gen:AB000000000000000000000000000001:00FF:fe80%3A%3A1:s%2Fn", key)
 }
 

@@ -9,6 +9,11 @@ import (
 	"time"
 )
 
+// A Key is a whole key, as it is in Redis. A function of a program that makes keys for annotations
+// returns one if what it returns is not to be escaped; the function then sees to it that different
+// things get different keys.
+type Key string
+
 // A Spec is what an annotation says about the locks of one method.
 type Spec struct {
 	Name     string        // of the method, like "orders.Service.Pay"; it begins error messages

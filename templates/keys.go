@@ -25,13 +25,22 @@ func (f *file) keys(name, of string, params []*types.TypeParam, methods []*model
 }
 
 // constant says whether no key of a lock has a placeholder.
-func constant(l *model.Lock) bool { return len(used(l)) == 0 }
+func constant(l *model.Lock) bool {
+	for range values(l.Keys) {
+		return false
+	}
+	return true
+}
 
 // used lists the parameters that the keys of a lock are built from, in their order.
 func used(l *model.Lock) []int {
 	var list []int
 	for v := range values(l.Keys) {
-		list = append(list, v.Param)
+		if v.Func != nil {
+			list = append(list, v.Func.Args...)
+		} else {
+			list = append(list, v.Param)
+		}
 	}
 	slices.Sort(list)
 	return slices.Compact(list)
@@ -105,7 +114,13 @@ func (f *file) builder(o *owner, m *model.Method) {
 		part.Params = append(part.Params, m.Params[i])
 		part.Variadic = m.Variadic && i == len(m.Params)-1
 	}
-	fr := f.newFrame(o, part, "nil", "append", "make", "byte", "string", "len")
+	needed := []string{"nil", "append", "make", "byte", "string", "len"}
+	for v := range values(m.Lock.Keys) {
+		if v.Func != nil {
+			needed = append(needed, v.Func.Name)
+		}
+	}
+	fr := f.newFrame(o, part, needed...)
 	// Values name parameters by their index in the method.
 	names := make([]string, len(m.Params))
 	for at, i := range index {
@@ -304,6 +319,8 @@ func (b *builder) part(buf *jen.Statement, p model.Part, element []way) *jen.Sta
 	switch {
 	case p.Value != nil && p.Value.Each != nil:
 		return lockrt(appenders[p.Value.Each.Leaf]).Call(buf, b.expr(p.Value.Each, element[0]))
+	case p.Value != nil && p.Value.Leaf == model.Raw:
+		return jen.Append(buf, b.expr(p.Value, b.root(p.Value)).Op("..."))
 	case p.Value != nil:
 		return lockrt(appenders[p.Value.Leaf]).Call(buf, b.expr(p.Value, b.root(p.Value)))
 	case len(p.Literal) == 1:
@@ -329,8 +346,12 @@ type way struct {
 	index string // variable with the index of an element, which messages name too
 }
 
-// root is where the way to a value begins: at its parameter.
+// root is where the way to a value begins: at its parameter, or with what a function makes.
 func (b *builder) root(v *model.Value) way {
+	if v.Func != nil {
+		path := v.Func.Name + "()"
+		return way{at: []string{b.local[path]}, path: path}
+	}
 	return way{at: []string{b.params[v.Param]}, path: b.m.Params[v.Param].Name}
 }
 
@@ -368,6 +389,10 @@ func (b *builder) follow(v *model.Value, w way) way {
 
 // check writes the checks of one value, and calls the methods on its path. What was checked for another value isn't checked again.
 func (b *builder) check(v *model.Value, w way) {
+	if v.Func != nil {
+		b.function(v.Func, w)
+		w = b.root(v)
+	}
 	b.notNil(v.Nil, w)
 	for _, s := range v.Steps {
 		for _, hop := range s.Hops {
@@ -386,7 +411,7 @@ func (b *builder) check(v *model.Value, w way) {
 	case v.Each != nil:
 		b.checkList(v, w)
 	case v.Empty:
-	case v.Leaf == model.String:
+	case v.Leaf == model.String || v.Leaf == model.Raw:
 		b.refuse("EmptyKey", w, b.expr(v, w, true).Op("==").Lit(""))
 	case v.Leaf == model.Mixed:
 		b.refuse("EmptyKey", w, lockrt("IsEmpty").Call(b.expr(v, w, true)))
@@ -406,10 +431,30 @@ func (b *builder) call(s model.Step, from, to way) {
 	if s.Buffer || s.Name == "MarshalText" {
 		base = "text"
 	}
+	b.assign(base, selector(slices.Concat(from.at, []string{s.Name})...).Call(args...), s.Fails, to)
+}
+
+// function writes the call of a function that makes a key.
+func (b *builder) function(fn *model.Func, w way) {
+	if b.local[w.path] != "" {
+		return
+	}
+	var args []jen.Code
+	for i, at := range fn.Args {
+		arg := jen.Id(b.params[at])
+		if fn.Variadic && i == len(fn.Args)-1 {
+			arg.Op("...")
+		}
+		args = append(args, arg)
+	}
+	b.assign("made", jen.Id(fn.Name).Call(args...), fn.Fails, w)
+}
+
+// assign puts what a call gives into a variable, which is known by the path to it.
+func (b *builder) assign(base string, call *jen.Statement, fails bool, to way) {
 	local := b.Pick(base)
 	b.local[to.path] = local
-	call := selector(slices.Concat(from.at, []string{s.Name})...).Call(args...)
-	if !s.Fails {
+	if !fails {
 		b.add(jen.Id(local).Op(":=").Add(call))
 		return
 	}

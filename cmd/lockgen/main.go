@@ -68,9 +68,12 @@
 // One placeholder of a key can be written {{path}}: its value stands in braces in the key, which is how Redis Cluster is told that all
 // keys with that value belong in one slot.
 //
+// What no template says, a function of the package can: key=@payKey calls payKey with those parameters of the method that have the names of its
+// own. It returns a string, which is escaped as a whole, or a lockrt.Key, which is taken as it is, and an error if it can fail.
+//
 // # Options
 //
-//	key=template        of a lock
+//	key=template        of a lock; or key=@function
 //	wait=duration       how long to wait for it: 0 to try once, ctx (the default) until the context ends
 //	watchdog=duration   the lock outlives a crashed holder by this, and is renewed every third of it while held
 //	lease=duration      instead of watchdog: a fixed time that is not renewed

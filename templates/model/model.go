@@ -99,7 +99,8 @@ type Part struct {
 
 // A Value is a way from a parameter to something that can be written into a key, or to a list of such things.
 type Value struct {
-	Param int        // index of the parameter; of an element of a list it says nothing
+	Param int        // index of the parameter; of an element of a list, and of what a function makes, it says nothing
+	Func  *Func      // what makes the value, instead of a path; or nil
 	Nil   Nil        // the parameter
 	Steps []Step     // on from the parameter
 	Deref bool       // the last step, or the parameter, is a pointer to the value
@@ -112,9 +113,17 @@ type Value struct {
 	Max   int        // of a list: the most elements
 }
 
+// A Func is a function of the package that makes a key, or a part of one.
+type Func struct {
+	Name     string
+	Args     []int // indexes of the parameters that it is called with
+	Variadic bool  // the last of them is passed as a list
+	Fails    bool  // it has an error as its second result
+}
+
 // CanBeEmpty says whether there are values of which nothing would be written.
 func (v *Value) CanBeEmpty() bool {
-	return v.Leaf == String || v.Leaf == Text || v.Leaf == Mixed || v.Leaf == Hex && !v.Array
+	return v.Leaf == String || v.Leaf == Raw || v.Leaf == Text || v.Leaf == Mixed || v.Leaf == Hex && !v.Array
 }
 
 // A Step selects a field or calls a method.
@@ -149,4 +158,5 @@ const (
 	Hex   // bytes in upper case; none are an error
 	Text  // bytes of a text, as String
 	Mixed // of a type parameter: as its type argument is written
+	Raw   // as it is: it is a key already
 )

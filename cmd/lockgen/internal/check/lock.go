@@ -2,7 +2,6 @@ package check
 
 import (
 	"errors"
-	"go/token"
 	"go/types"
 	"strings"
 	"time"
@@ -184,21 +183,22 @@ func (c *checker) key(iface *directive.Interface, m *method, d *directive.Direct
 			c.list.Add(from, to, "%s", e.Message)
 		}
 	}
-	if strings.HasPrefix(arg.Value, "@") && token.IsIdentifier(arg.Value[1:]) {
-		from, to := arg.ValuePos()
-		c.list.Add(from, to, "key=%s: a function that makes the key is not supported yet; write a template such as order:{id}", arg.Value)
-		return nil
-	}
-	t, err := key.Parse(arg.Value)
-	if err != nil {
-		note(err)
-		return nil
-	}
-	scope := &key.Scope{Package: c.pkg.Types, Params: m.fn.Signature().Params(), Skip: context}
-	k, err := scope.Resolve(t)
-	if err != nil {
-		note(err)
-		return nil
+	var k *model.Key
+	if name, ok := d.Function(); ok {
+		if k = c.function(m, d, name); k == nil {
+			return nil
+		}
+	} else {
+		t, err := key.Parse(arg.Value)
+		if err != nil {
+			note(err)
+			return nil
+		}
+		scope := &key.Scope{Package: c.pkg.Types, Params: m.fn.Signature().Params(), Skip: context}
+		if k, err = scope.Resolve(t); err != nil {
+			note(err)
+			return nil
+		}
 	}
 	if !c.limits(d, k) {
 		return nil

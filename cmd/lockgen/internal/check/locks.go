@@ -79,7 +79,7 @@ func (c *checker) entity(iface *directive.Interface, m *method) *model.Method {
 			c.list.Add(at, end, "a list gives several locks, and an entity has one; lists are for services")
 			return nil
 		}
-		named = named || part.Value != nil
+		named = named || part.Value != nil && (part.Value.Func == nil || len(part.Value.Func.Args) > 0)
 	}
 	if named {
 		return out

@@ -62,6 +62,15 @@ type Directive struct {
 	given []*Arg
 }
 
+// Function is the name of the function that makes the key, if the key is not a template.
+func (d *Directive) Function() (name string, ok bool) {
+	if d.Key == nil {
+		return "", false
+	}
+	name, ok = strings.CutPrefix(d.Key.Value, "@")
+	return name, ok && token.IsIdentifier(name)
+}
+
 // Is says whether the value of an option is this one.
 func (a *Arg) Is(value string) bool { return a != nil && a.Value == value }
 

@@ -3,6 +3,9 @@ package directive
 import (
 	"go/ast"
 	"go/token"
+	"iter"
+	"maps"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -22,6 +25,19 @@ type File struct {
 // None says whether a file has no directives.
 func (f *File) None() bool {
 	return f.Defaults == nil && len(f.Interfaces) == 0 && len(f.Methods) == 0 && len(f.Others) == 0
+}
+
+// Functions goes through the functions that make keys.
+func (f *File) Functions() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, all := range [][][]*Directive{slices.Collect(maps.Values(f.Methods)), slices.Collect(maps.Values(f.Others))} {
+			for _, d := range slices.Concat(all...) {
+				if name, ok := d.Function(); ok && !yield(name) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // An Interface is an annotated type declaration. Whether it is an interface, types must tell: it can be declared by another's name.

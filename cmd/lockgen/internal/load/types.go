@@ -14,6 +14,9 @@ func (l *loader) check() {
 			for _, iface := range file.Directives.Interfaces {
 				l.reach(u, iface.Spec.Name.Name)
 			}
+			for name := range file.Directives.Functions() {
+				l.reach(u, name)
+			}
 		}
 	}
 	for _, u := range l.roots {

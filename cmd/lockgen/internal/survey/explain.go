@@ -86,7 +86,9 @@ func (s *Survey) explainUsed(b *strings.Builder, use check.Use, k key) {
 	placeholders := placeholder.FindAllString(k.Text, -1)
 	for i, v := range k.shape.values() {
 		name := "a value"
-		if i < len(placeholders) {
+		if v.Func != nil {
+			name = "what " + v.Func.Name + " returns"
+		} else if i < len(placeholders) {
 			name = placeholders[i]
 		}
 		fmt.Fprintf(b, "\t\t%s is of type %s, %s\n", name, short(v.Type), manner(v))
@@ -111,6 +113,8 @@ func manner(v *model.Value) string {
 		how = "written as true or false"
 	case model.Hex:
 		how = "written in hexadecimal"
+	case model.Raw:
+		how = "taken as it is"
 	case model.Mixed:
 		how = "written as its kind is"
 	default:

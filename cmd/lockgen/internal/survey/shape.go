@@ -13,6 +13,7 @@ import (
 type shape struct {
 	text     string
 	segments []segment
+	open     bool // a function makes it, and can put separators into it
 }
 
 // A segment is what stands between two separators: a literal, or a value between two literals that can be empty.
@@ -29,6 +30,7 @@ func shapeOf(k *model.Key) shape {
 		last := &s.segments[len(s.segments)-1]
 		if part.Value != nil {
 			s.text += "{}"
+			s.open = s.open || part.Value.Leaf == model.Raw
 			last.value = part.Value
 			continue
 		}
@@ -72,6 +74,9 @@ func (s shape) values() []*model.Value {
 
 // takes says whether a key can be of this shape.
 func (s shape) takes(key string) bool {
+	if s.open {
+		return false // nobody knows
+	}
 	for i, seg := range s.segments {
 		rest, ok := strings.CutPrefix(key, seg.separator)
 		if !ok {

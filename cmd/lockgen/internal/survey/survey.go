@@ -67,6 +67,9 @@ func (s *Survey) Check() {
 	byShape := map[string][]key{}
 	var order []string
 	for _, k := range s.keys {
+		if k.shape.open {
+			continue
+		}
 		if len(byShape[k.shape.text]) == 0 {
 			order = append(order, k.shape.text)
 		}
