@@ -236,3 +236,70 @@ func scriptStats(b *testing.B, server *redistest.RedisServer) (calls, micros flo
 	require.NoError(b, err)
 	return calls, micros
 }
+
+// BenchmarkCounting takes and gives back what counts: permits that nobody else wants, and fewer than
+// there are goroutines that want one; and counts a latch down that one waits for.
+func BenchmarkCounting(b *testing.B) {
+	ctx := context.Background()
+	semaphore := func(b *testing.B, s *lockrt.Semaphore) {
+		b.Helper()
+		if err := s.Acquire(ctx, 1); err != nil {
+			b.Fatal(err)
+		}
+		if err := s.Release(ctx, 1); err != nil {
+			b.Fatal(err)
+		}
+	}
+	permit := func(b *testing.B, s *lockrt.PermitSemaphore) {
+		b.Helper()
+		p, err := s.Acquire(ctx)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := p.Release(ctx); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.Run("semaphore", func(b *testing.B) {
+		s := benchClient(b).Semaphore(redistest.Key(b, "s"), 1)
+		b.ReportAllocs()
+		for b.Loop() {
+			semaphore(b, s)
+		}
+	})
+	b.Run("permit", func(b *testing.B) {
+		s := benchClient(b).PermitSemaphore(redistest.Key(b, "p"), 1)
+		b.ReportAllocs()
+		for b.Loop() {
+			permit(b, s)
+		}
+	})
+	for _, goroutines := range []int{16, 100} {
+		for _, permits := range []int{1, 8, 1000} {
+			name := "goroutines=" + strconv.Itoa(goroutines) + ",permits=" + strconv.Itoa(permits)
+			b.Run("semaphore,"+name, func(b *testing.B) {
+				s := benchClient(b).Semaphore(redistest.Key(b, "s"), permits)
+				share(b, goroutines, func(int) func() { return func() { semaphore(b, s) } })
+			})
+			b.Run("permit,"+name, func(b *testing.B) {
+				s := benchClient(b).PermitSemaphore(redistest.Key(b, "p"), permits)
+				share(b, goroutines, func(int) func() { return func() { permit(b, s) } })
+			})
+		}
+	}
+	b.Run("latch", func(b *testing.B) {
+		l := benchClient(b).CountDownLatch(redistest.Key(b, "l"))
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := l.SetCount(ctx, 1); err != nil {
+				b.Fatal(err)
+			}
+			if _, err := l.CountDown(ctx); err != nil {
+				b.Fatal(err)
+			}
+			if err := l.Wait(ctx); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}

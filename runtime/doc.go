@@ -72,6 +72,22 @@
 // The list and the channel are hints; the truth is the lock, and every waiter asks again when the lease
 // that it was told of is over and whenever its subscription was renewed.
 //
+// # Semaphores and latches
+//
+// A [PermitSemaphore] bounds how many work at once; its permits are leases, with all that is promised of
+// them above. A [Semaphore] only counts, so what a process took that died is gone. A [CountDownLatch] lets
+// processes wait for others to be done.
+//
+// Whoever has to wait queues in its process, and the first of them asks Redis, for all of them together: after
+// each message, after a release in this process, when a permit expires and when the subscription was renewed;
+// and every 5 seconds whatever happens, or twice a second while there is no subscription.
+// So a wish for many permits is not overtaken by small ones of the same process. Processes race.
+//
+// Redisson's counts say how many, not whose, so nobody can see in them what a request did whose reply got
+// lost. Redis therefore keeps for two minutes, out of Redisson's sight, what the last requests of each
+// client did. A request is sent again for a minute at most. One that the network holds up for longer than two
+// minutes, or that was done by a server that then lost what it knew, may count twice or not at all.
+//
 // # Told of changes
 //
 // A lease that is held for 10ms is asked about once, and renewed from then on, over a connection with
@@ -104,6 +120,15 @@
 //	lockgen_process:<uuid>              channel on which one client is told what concerns it
 //	redisson_lock_token:{order:42}      counter of fencing tokens, of Redisson's RFencedLock; expires
 //
+// Of semaphores, of both kinds, and of latches, by the name jobs:
+//
+//	jobs                                      string of Redisson: permits that are available, or what is left to count
+//	{jobs}:timeout                            sorted set of Redisson: 16 bytes for each permit that is taken → when it expires
+//	redisson_sc:{jobs}                        channel of Redisson: how many permits there are, never less than 1
+//	redisson_countdownlatch__channel__{jobs}  channel of Redisson: 0 when the latch is open, 1 when it was set or deleted
+//	lockgen_requests:{jobs}:<uuid>            sorted set of what the last requests of one client did, for two minutes
+//	lockgen_deleted:{jobs}                    string, for two minutes after a latch was deleted
+//
 // # For those who know Redisson
 //
 //	RedissonClient.getLock(name)            Client.Mutex(key)
@@ -122,6 +147,35 @@
 //	RFencedLock.lockAndGetToken()           Mutex.Lock(ctx, WithFencing()), Lease.Token
 //	RFencedLock.tryLockAndGetToken()        Mutex.TryLock(ctx, WithFencing()), Lease.Token
 //	Config.setLockWatchdogTimeout           Options.Watchdog, WithWatchdog(d) for one lock
+//
+//	RedissonClient.getSemaphore(name)       Client.Semaphore(key, 0)
+//	RSemaphore.acquire(n)                   Semaphore.Acquire(ctx, n)
+//	RSemaphore.tryAcquire(n)                Semaphore.TryAcquire(ctx, n)
+//	RSemaphore.tryAcquire(n, wait)          Semaphore.Acquire(ctx, n, WithWait(d))
+//	RSemaphore.release(n)                   Semaphore.Release(ctx, n)
+//	RSemaphore.releaseIfExists(n)           Semaphore.ReleaseIfExists(ctx, n)
+//	RSemaphore.availablePermits()           Semaphore.Available(ctx)
+//	RSemaphore.drainPermits()               Semaphore.Drain(ctx)
+//	RSemaphore.trySetPermits(n, ttl)        Semaphore.TrySetPermits(ctx, n, ttl)
+//	RSemaphore.addPermits(n)                Semaphore.Resize(ctx, n)
+//
+//	getPermitExpirableSemaphore(name)       Client.PermitSemaphore(key, 0)
+//	acquire(lease, unit)                    PermitSemaphore.Acquire(ctx, WithLease(d)); renewed without WithLease
+//	acquire(n), tryAcquire(n, ...)          PermitSemaphore.AcquireN(ctx, n), TryAcquireN(ctx, n)
+//	release(id), tryRelease(id)             Permit.Release(ctx), PermitSemaphore.Release(ctx, id)
+//	updateLeaseTime(id, lease, unit)        Permit.Extend(ctx, d), PermitSemaphore.UpdateLease(ctx, id, d)
+//	getLeaseTime(id)                        PermitSemaphore.TTL(ctx, id)
+//	availablePermits(), acquiredPermits()   PermitSemaphore.Available(ctx), Acquired(ctx)
+//	getPermits(), setPermits(n)             PermitSemaphore.Total(ctx), SetPermits(ctx, n)
+//	trySetPermits(n, ttl), addPermits(n)    PermitSemaphore.TrySetPermits(ctx, n, ttl), Resize(ctx, n)
+//
+//	RedissonClient.getCountDownLatch(name)  Client.CountDownLatch(key)
+//	RCountDownLatch.trySetCount(n)          CountDownLatch.SetCount(ctx, n)
+//	RCountDownLatch.countDown()             CountDownLatch.CountDown(ctx)
+//	RCountDownLatch.getCount()              CountDownLatch.Count(ctx)
+//	RCountDownLatch.await()                 CountDownLatch.Wait(ctx)
+//	RCountDownLatch.await(wait, unit)       CountDownLatch.Wait(ctx, WithWait(d))
+//	RCountDownLatch.delete()                CountDownLatch.Delete(ctx)
 //
 // # Reentry
 //

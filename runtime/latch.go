@@ -135,7 +135,7 @@ func (s *latchSide) ask(b *round, _ bool) (int, time.Duration, error) {
 			t.said = "" // what was said before is no news of how this latch ends
 		}
 		return 0, pollCounted, nil
-	case left < 0 || !closed || !t.full:
+	case left < 0 || !closed || !b.waiters[0].wish.seen:
 		return len(b.waiters), 0, nil
 	case s.missing.IsZero():
 		s.missing = time.Now()

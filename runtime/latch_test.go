@@ -186,7 +186,7 @@ func TestLatch_DeletedFailsThoseWhoWait(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l, waiting := newLatch(t, 2)
-			got := make(chan error, 3)
+			got := make(chan error, 70) // more than one request asks for
 			for range cap(got) {
 				go func() { got <- l.Wait(patient(t)) }()
 				receive(t, waiting, "it to wait")

@@ -35,6 +35,7 @@ type turnstile struct {
 	mu      sync.Mutex // guards the rest; never held while waiting for anything
 	queue   line
 	full    bool      // the head was refused
+	width   int       // for how many the next round asks
 	round   *round    // that was sent and not answered
 	asking  bool      // it is under way
 	numbers list.List // of the requests whose outcome is not known, in their order
@@ -79,7 +80,8 @@ type round struct {
 }
 
 const (
-	// mostAtOnce is how many waiters one request asks for.
+	// mostAtOnce is how many waiters one request asks for at most. It asks for one more than the last one
+	// that was refused was granted, and for twice as many after one that was granted to all.
 	mostAtOnce = 64
 	// keepResults is how long Redis keeps what a request did. It is sent again, and may be late, for
 	// half of it.
@@ -106,7 +108,7 @@ func (c *Client) through(kind, key string, closing bool) (*turnstile, error) {
 	id := kind + " " + key
 	t := c.turnstiles[id]
 	if t == nil {
-		t = &turnstile{c: c, kind: kind, key: key, permits: map[*Permit]struct{}{}}
+		t = &turnstile{c: c, kind: kind, key: key, width: mostAtOnce, permits: map[*Permit]struct{}{}}
 		t.of = sides[kind](t)
 		if c.turnstiles == nil {
 			c.turnstiles = map[string]*turnstile{}
@@ -184,7 +186,7 @@ func (t *turnstile) send() {
 			return
 		}
 		b = &round{number: t.enroll()}
-		for w := t.queue.first; w != nil && len(b.waiters) < mostAtOnce; w = w.place.after {
+		for w := t.queue.first; w != nil && len(b.waiters) < t.width; w = w.place.after {
 			b.waiters = append(b.waiters, w)
 			b.wishes = append(b.wishes, w.wish)
 		}
@@ -217,6 +219,10 @@ func (t *turnstile) settle(b *round, sent time.Time, granted int, ttl time.Durat
 	}
 	t.round = nil
 	t.numbers.Remove(b.number)
+	t.width = granted + 1
+	if granted == len(b.waiters) {
+		t.width = min(2*granted, mostAtOnce)
+	}
 	for i, w := range b.waiters[:granted] {
 		switch {
 		case !w.place.queued || !t.c.granting():

@@ -1,0 +1,84 @@
+package runtime
+
+import "context"
+
+// An EntitySemaphore is the [PermitSemaphore] of one entity, typed by the entity's key: that many may work
+// on it at once. It cannot be mistaken for the semaphore of another kind of entity.
+type EntitySemaphore[K any] struct {
+	semaphore *PermitSemaphore
+	spec      *Spec
+	id        K
+	err       error // why there is no key
+}
+
+// HeldPermit is the proof that a permit of one entity is held. Its methods are those of [Permit]; the
+// zero value proves nothing, and its Err says so.
+type HeldPermit[K any] struct {
+	*Permit
+	id K
+}
+
+// ID returns the key of the entity that the permit is of. That of the permit is [Permit.ID].
+func (h HeldPermit[K]) ID() K { return h.id }
+
+// Err is [Permit.Err]; of the zero HeldPermit it is [ErrReleased].
+func (h HeldPermit[K]) Err() error {
+	if h.Permit == nil {
+		return ErrReleased
+	}
+	return h.Permit.Err()
+}
+
+// ForPermits returns the semaphore of the entity id, whose key is key, or could not be built because of err. The
+// first that acquires creates it with that many permits.
+func ForPermits[K any](c *Client, spec *Spec, permits int, id K, key string, err error) EntitySemaphore[K] {
+	return EntitySemaphore[K]{semaphore: c.PermitSemaphore(key, permits, spec.options()...), spec: spec, id: id, err: err}
+}
+
+// Key returns the key in Redis, or why there is none: a [KeyError].
+func (s EntitySemaphore[K]) Key() (string, error) {
+	if s.err != nil {
+		return "", s.err
+	}
+	return s.semaphore.Key(), nil
+}
+
+// Acquire is [PermitSemaphore.Acquire], with the wait, lease and watchdog that the annotation says unless
+// opts say otherwise.
+func (s EntitySemaphore[K]) Acquire(ctx context.Context, opts ...LockOption) (HeldPermit[K], error) {
+	return s.held(func() (*Permit, error) { return s.semaphore.Acquire(ctx, opts...) })
+}
+
+// TryAcquire is [PermitSemaphore.TryAcquire].
+func (s EntitySemaphore[K]) TryAcquire(ctx context.Context, opts ...LockOption) (HeldPermit[K], error) {
+	return s.held(func() (*Permit, error) { return s.semaphore.TryAcquire(ctx, opts...) })
+}
+
+// Do is [PermitSemaphore.Do], with the proof for fn.
+func (s EntitySemaphore[K]) Do(ctx context.Context, fn func(ctx context.Context, held HeldPermit[K]) error, opts ...LockOption) (err error) {
+	held, err := s.Acquire(ctx, opts...)
+	if err != nil {
+		return err
+	}
+	defer func() { err = join(err, held.Release(ctx)) }()
+	return fn(held.Context(), held)
+}
+
+// Available is [PermitSemaphore.Available].
+func (s EntitySemaphore[K]) Available(ctx context.Context) (int, error) {
+	if s.err != nil {
+		return 0, s.err
+	}
+	return s.semaphore.Available(ctx)
+}
+
+func (s EntitySemaphore[K]) held(acquire func() (*Permit, error)) (HeldPermit[K], error) {
+	if s.err != nil {
+		return HeldPermit[K]{}, s.err
+	}
+	permit, err := acquire()
+	if err != nil {
+		return HeldPermit[K]{}, s.spec.explain(err)
+	}
+	return HeldPermit[K]{permit, s.id}, nil
+}
