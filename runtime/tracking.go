@@ -286,7 +286,7 @@ func (t *tracker) track(conn rueidis.DedicatedClient) (broken <-chan error, err 
 
 // forGood marks what the server refuses, unless that is known to pass.
 func forGood(err error) error {
-	if !passing(err) {
+	if _, answered := rueidis.IsRedisErr(err); answered && !passing(err) {
 		return noTracking{err}
 	}
 	return err
