@@ -56,13 +56,13 @@ func newLease(c *Client, kind, key string, parent context.Context) *Lease {
 	l := &Lease{owner: ownerFrom(parent)}
 	l.prepare(c, kind, key, parent)
 	l.ctx.lease = l
-	l.pending.Store(true)
 	return l
 }
 
 // prepare makes t one that has not begun.
 func (t *tenure) prepare(c *Client, kind, key string, parent context.Context) {
 	t.client, t.kind, t.key = c, kind, key
+	t.pending.Store(true)
 	t.ctx.tenure, t.ctx.parent = t, parent
 }
 

@@ -137,37 +137,60 @@ func TestLease_ContextEndsWithACause(t *testing.T) {
 // A call that was cancelled when its turn came is told of once, as a call that failed.
 func TestLease_EndsOnlyIfItBegan(t *testing.T) {
 	t.Parallel()
-	var granted, ended, failed atomic.Int32
-	waiting := make(chan struct{}, 1000)
-	c := newClient(t, lockrt.Options{Hooks: lockrt.Hooks{
-		Waiting: func(context.Context, lockrt.AcquireEvent) { waiting <- struct{}{} },
-		AcquireEnd: func(_ context.Context, e lockrt.AcquireEvent) {
-			if e.Err != nil {
-				failed.Add(1)
-				return
-			}
-			granted.Add(1)
-		},
-		Ended: func(lockrt.EndEvent) {
-			if ended.Add(1) > granted.Load() {
-				t.Error("the end of a lease was told before its beginning")
+	type unlock func(ctx context.Context) error
+	for name, lock := range map[string]func(c *lockrt.Client, key string) func(ctx context.Context) (unlock, error){
+		"mutex": func(c *lockrt.Client, key string) func(ctx context.Context) (unlock, error) {
+			return func(ctx context.Context) (unlock, error) {
+				lease, err := c.Mutex(key).Lock(ctx)
+				return lease.Unlock, err
 			}
 		},
-	}})
-	m := c.Mutex(redistest.Key(t, "k"))
-	for range 50 {
-		lease, err := m.Lock(patient(t))
-		require.NoError(t, err)
-		ctx, cancel := context.WithCancel(patient(t))
-		got := lockLater(ctx, m)
-		receive(t, waiting, "the waiter")
-		cancel()
-		require.NoError(t, lease.Unlock(t.Context()))
-		require.ErrorIs(t, receive(t, got, "the one who gave up").err, context.Canceled)
+		"permit": func(c *lockrt.Client, key string) func(ctx context.Context) (unlock, error) {
+			return func(ctx context.Context) (unlock, error) {
+				permit, err := c.PermitSemaphore(key, 1).Acquire(ctx)
+				return permit.Release, err
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var granted, ended, failed atomic.Int32
+			waiting := make(chan struct{}, 1000)
+			c := newClient(t, lockrt.Options{Hooks: lockrt.Hooks{
+				Waiting: func(context.Context, lockrt.AcquireEvent) { waiting <- struct{}{} },
+				AcquireEnd: func(_ context.Context, e lockrt.AcquireEvent) {
+					if e.Err != nil {
+						failed.Add(1)
+						return
+					}
+					granted.Add(1)
+				},
+				Ended: func(lockrt.EndEvent) {
+					if ended.Add(1) > granted.Load() {
+						t.Error("an end was told before its beginning")
+					}
+				},
+			}})
+			acquire := lock(c, redistest.Key(t, "k"))
+			for range 50 {
+				unlock, err := acquire(patient(t))
+				require.NoError(t, err)
+				ctx, cancel := context.WithCancel(patient(t))
+				got := make(chan error, 1)
+				go func() {
+					_, err := acquire(ctx)
+					got <- err
+				}()
+				receive(t, waiting, "the waiter")
+				cancel()
+				require.NoError(t, unlock(t.Context()))
+				require.ErrorIs(t, receive(t, got, "the one who gave up"), context.Canceled)
+			}
+			require.NoError(t, c.Close()) // waits for what gives back
+			require.Equal(t, granted.Load(), ended.Load())
+			require.EqualValues(t, 50, failed.Load())
+		})
 	}
-	require.NoError(t, c.Close()) // waits for what gives back
-	require.Equal(t, granted.Load(), ended.Load())
-	require.EqualValues(t, 50, failed.Load())
 }
 
 func TestLease_UnlockFromManyGoroutinesReleasesOnce(t *testing.T) {

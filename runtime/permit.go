@@ -193,6 +193,9 @@ func (s *PermitSemaphore) acquire(ctx context.Context, op string, n int, opts []
 		}
 		return 0, err
 	})
+	if err == nil {
+		p.given()
+	}
 	return p, err
 }
 
