@@ -39,14 +39,14 @@ func client(tb testing.TB, server, url string, opts lockrt.Options) *lockrt.Clie
 	}
 	tb.Cleanup(func() {
 		tb.Helper()
-		over, cancel := context.WithCancel(context.Background())
-		cancel() // leases have had their time
-		err := c.Shutdown(over)
 		if left := held.left(); len(left) > 0 {
+			_ = c.Close()
 			tb.Errorf("locktest: still locked when the test ended: %s", strings.Join(left, ", "))
 			return
 		}
-		if err != nil && !errors.Is(err, lockrt.ErrClosed) && !errors.Is(err, context.Canceled) {
+		over, cancel := context.WithTimeout(context.Background(), patience) // for what is being given back
+		defer cancel()
+		if err := c.Shutdown(over); err != nil && !errors.Is(err, lockrt.ErrClosed) {
 			tb.Errorf("locktest: %v", err)
 		}
 		left, err := owned(server, c.ID(), held.keys())

@@ -285,7 +285,7 @@ func (p *process) refused(what string) {
 // pass locks and unlocks.
 func (p *process) pass() {
 	p.s.tb.Helper()
-	p.s.ok(p.hold().Unlock(p.s.ctx()), "unlock")
+	p.s.ok(p.hold(unexpiring).Unlock(p.s.ctx()), "unlock")
 }
 
 // An outcome is what became of one call of Lock.

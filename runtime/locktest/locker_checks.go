@@ -400,7 +400,7 @@ func (s *suite) extend() {
 
 func (s *suite) closes() {
 	one, two := s.mortal(), s.process()
-	l := one.hold(lockrt.WithWatchdog(700 * time.Millisecond))
+	l := one.hold(lockrt.WithWatchdog(1500 * time.Millisecond))
 	here, there := one.later(s.ctx(), unexpiring), two.later(s.ctx(), unexpiring)
 	s.ok(one.client.Close(), "close")
 	s.is(receive(s, here, "one who waits when its client is closed").err, "one who waits when its client is closed", lockrt.ErrClosed)
@@ -437,7 +437,7 @@ func (s *suite) shutdown() {
 
 func (s *suite) shutdownCutShort() {
 	one := s.mortal()
-	l := one.hold(lockrt.WithWatchdog(300 * time.Millisecond))
+	l := one.hold(lockrt.WithWatchdog(time.Second))
 	ctx, cancel := context.WithCancel(s.ctx())
 	cancel()
 	s.is(one.client.Shutdown(ctx), "shutdown with a context that is done", context.Canceled)
