@@ -33,6 +33,7 @@ const renewBatch = 64
 type Client struct {
 	rc    rueidis.Client
 	owned bool // by Open: rc is closed with the Client
+	brief bool // by Open: a request is answered or fails within Options.OpTimeout
 	opts  Options
 
 	uuid                       string        // of this client, the first half of its owners
@@ -139,8 +140,9 @@ func Open(url string, opts Options) (*Client, error) {
 	// One connection for all commands: they are answered in order and share their packets.
 	option.PipelineMultiplex = -1
 	option.DisableCache = true
-	option.ConnWriteTimeout = min(opts.Watchdog/3, 5*time.Second)
-	option.Dialer.Timeout = option.ConnWriteTimeout
+	// A request that needs a new connection is answered, or has failed, within OpTimeout.
+	option.ConnWriteTimeout = min(opts.Watchdog/3, 5*time.Second, max(2*opts.OpTimeout/3, 500*time.Millisecond))
+	option.Dialer.Timeout = min(option.ConnWriteTimeout, max(opts.OpTimeout/3, 250*time.Millisecond))
 	option.Dialer.KeepAlive = option.ConnWriteTimeout / 2
 	// Without it rueidis asks for cluster slots, and takes any server that answers for a cluster.
 	option.ForceSingleClient = len(option.InitAddress) == 1 && option.Sentinel.MasterSet == ""
@@ -154,6 +156,7 @@ func Open(url string, opts Options) (*Client, error) {
 		return nil, err
 	}
 	c.owned = true
+	c.brief = option.Dialer.Timeout+option.ConnWriteTimeout <= opts.OpTimeout
 	return c, nil
 }
 

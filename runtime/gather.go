@@ -49,17 +49,17 @@ func newGatherer(c *Client, script *scripts.Script, common ...string) *gatherer 
 	return g
 }
 
-// submit sends r, soon. here says that the caller may be kept until a script was answered, his own most
-// likely: that spares the change to another goroutine and back.
+// submit sends r, soon. here says that the caller may be kept until it was answered, if it is sent at
+// once and alone: that spares the change to another goroutine and back.
 func (g *gatherer) submit(r request, here bool) {
 	g.mu.Lock()
 	g.queue = append(g.queue, r)
-	start := !g.sending
+	start, alone := !g.sending, len(g.queue) == 1
 	g.sending = true
 	g.mu.Unlock()
 	switch {
 	case !start:
-	case here:
+	case here && alone:
 		g.once()
 		if g.more() {
 			g.c.spawn(g.flush)

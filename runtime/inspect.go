@@ -43,7 +43,7 @@ func (m *Mutex) Inspect(ctx context.Context) (Standing, error) {
 	}
 	defer m.c.exit(h)
 	got, err := bounded(ctx, m.c, func() reply {
-		words, err := m.c.run(scripts.Inspect, []string{m.key, waitingList(m.key), lockChannel(m.key)}, nil).ToArray()
+		words, err := m.c.run(scripts.Inspect, []string{h.names.lock, h.names.waiting, h.names.channel}, nil).ToArray()
 		if err != nil {
 			return reply{err: err}
 		}

@@ -36,15 +36,12 @@ func usable(key string) error {
 	return nil
 }
 
-// lockChannel returns the channel on which Redisson announces that a lock was released.
-func lockChannel(key string) string { return prefixed("redisson_lock__channel", key) }
-
-// waitingList returns the list in which processes of this library stand while they wait for key.
-// Redisson knows nothing of it.
-func waitingList(key string) string { return prefixed("lockgen_waiting", key) }
-
-// tokenCounter returns the key that counts the fencing tokens of key, the one of Redisson's fenced lock.
-func tokenCounter(key string) string { return prefixed("redisson_lock_token", key) }
+// What stands beside a lock, and shares its slot.
+const (
+	channelPrefix = "redisson_lock__channel" // where Redisson announces that it was released
+	waitingPrefix = "lockgen_waiting"        // the list in which processes of this library wait; Redisson knows nothing of it
+	counterPrefix = "redisson_lock_token"    // counts its fencing tokens, as of Redisson's fenced lock
+)
 
 // countChannel returns the channel on which Redisson announces that a semaphore, of either kind, has permits.
 func countChannel(key string) string { return prefixed("redisson_sc", key) }
@@ -71,10 +68,27 @@ func processChannel(uuid string) string { return "lockgen_process:" + uuid }
 type names struct{ lock, waiting, channel, counter string }
 
 func namesOf(key string) names {
-	w, c := waitingList(key), lockChannel(key)
-	n := len(w) + len(c)
-	all := w + c + tokenCounter(key)
-	return names{lock: key, waiting: all[:len(w)], channel: all[len(w):n], counter: all[n:]}
+	open, end := ":{", "}"
+	if strings.Contains(key, "{") {
+		open, end = ":", ""
+	}
+	prefixes := [...]string{waitingPrefix, channelPrefix, counterPrefix}
+	size := 0
+	for _, p := range prefixes {
+		size += len(p) + len(open) + len(key) + len(end)
+	}
+	var all strings.Builder
+	all.Grow(size)
+	var ends [len(prefixes)]int
+	for i, p := range prefixes {
+		all.WriteString(p)
+		all.WriteString(open)
+		all.WriteString(key)
+		all.WriteString(end)
+		ends[i] = all.Len()
+	}
+	text := all.String()
+	return names{key, text[:ends[0]], text[ends[0]:ends[1]], text[ends[1]:]}
 }
 
 // prefixed names a companion of key that shares its slot: Redisson's prefixName.

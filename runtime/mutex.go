@@ -74,7 +74,7 @@ func (m *Mutex) ForceUnlock(ctx context.Context) (bool, error) {
 	hd := h.held() // before: what is granted after is not what was taken
 	got, err := bounded(ctx, m.c, func() reply {
 		taken, err := m.c.run(scripts.ForceUnlock,
-			[]string{m.key, waitingList(m.key), lockChannel(m.key), tokenCounter(m.key)},
+			[]string{h.names.lock, h.names.waiting, h.names.channel, h.names.counter},
 			[]string{messageUnlocked, publish, millis(claimLease)}).AsBool()
 		return reply{taken, err}
 	})

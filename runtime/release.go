@@ -115,7 +115,7 @@ func (h *home) free(g *giving) {
 			h.c.releases.submit(g, false)
 		})
 	case g.plain:
-		h.c.frees.submit(g, false)
+		h.c.frees.submit(g, h.c.brief)
 	default:
 		h.c.releases.submit(g, false)
 	}
