@@ -99,14 +99,14 @@ const (
 	messageClosed = "1" // it was set, or deleted
 )
 
-// doubtDeleted is how long after hearing that a latch was set or deleted one that is gone is not yet held for
-// deleted: it may have been set and counted down, and that it was is about to be heard.
+// doubtDeleted is how long nobody judges why a latch is gone that was not heard to be open: what says why may
+// be about to be heard.
 const doubtDeleted = 100 * time.Millisecond
 
 // latchSide is what leads from a turnstile to a CountDownLatch.
 type latchSide struct {
 	t       *turnstile
-	missing time.Time // since when it is gone without having been heard to be open; of ask
+	missing time.Time // when it was first found gone without having been heard to be open; of ask
 }
 
 func newLatchSide(t *turnstile) counter { return &latchSide{t: t} }
@@ -127,7 +127,6 @@ func (s *latchSide) ask(b *round, _ bool) (int, time.Duration, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	b.deleted = left < 0
-	closed := t.said == messageClosed
 	switch {
 	case left > 0:
 		s.missing = time.Time{}
@@ -135,7 +134,7 @@ func (s *latchSide) ask(b *round, _ bool) (int, time.Duration, error) {
 			t.said = "" // what was said before is no news of how this latch ends
 		}
 		return 0, pollCounted, nil
-	case left < 0 || !closed || !b.waiters[0].wish.seen:
+	case left < 0 || t.said == messageOpen || !b.waiters[0].wish.seen:
 		return len(b.waiters), 0, nil
 	case s.missing.IsZero():
 		s.missing = time.Now()
@@ -143,7 +142,7 @@ func (s *latchSide) ask(b *round, _ bool) (int, time.Duration, error) {
 	case time.Since(s.missing) < doubtDeleted:
 		return 0, doubtDeleted, nil
 	}
-	b.deleted = true
+	b.deleted = t.said == messageClosed
 	return len(b.waiters), 0, nil
 }
 

@@ -175,12 +175,10 @@ func TestLatch_DeletedFailsThoseWhoWait(t *testing.T) {
 			require.True(t, deleted)
 		},
 		"unheard": func(l *lockrt.CountDownLatch) {
-			server.Do("DEL", l.Key())
-			server.Do("SET", "lockgen_deleted:{"+l.Key()+"}", "1", "PX", "60000")
+			server.Do("EVAL", "redis.call('del', KEYS[1]) redis.call('set', KEYS[2], 1, 'PX', 60000)", "2", l.Key(), "lockgen_deleted:{"+l.Key()+"}")
 		},
 		"by Java": func(l *lockrt.CountDownLatch) {
-			server.Do("DEL", l.Key())
-			server.Do("PUBLISH", "redisson_countdownlatch__channel__{"+l.Key()+"}", "1")
+			server.Do("EVAL", "redis.call('del', KEYS[1]) redis.call('publish', KEYS[2], 1)", "2", l.Key(), "redisson_countdownlatch__channel__{"+l.Key()+"}")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

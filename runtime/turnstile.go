@@ -161,6 +161,7 @@ func (t *turnstile) join(w *waiter) bool {
 		return false
 	}
 	t.queue.push(w)
+	w.wish.seen = t.full
 	return !t.full
 }
 
