@@ -12,6 +12,12 @@ type Seat struct {
 	No    uint8
 }
 
+// A Place is one in a row.
+type Place struct {
+	Row string
+	No  uint8
+}
+
 // Locks are the locks of entities.
 //
 //lockgen:locks prefix=gen/shop wait=5s watchdog=20s
@@ -30,4 +36,9 @@ type Locks interface {
 	//
 	//lockgen:lock key=seat:{s.Show}/{s.Row}:{s.No}:{s.Aisle} lease=1m
 	Seat(s Seat) lockrt.EntityMutex[Seat]
+
+	// Place locks one place in a row, with a fencing token.
+	//
+	//lockgen:lock key=place:{row}:{no} fence
+	Place(row string, no uint8) lockrt.EntityMutex[Place]
 }

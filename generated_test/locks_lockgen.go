@@ -29,6 +29,7 @@ var (
 	lockLocksOrder = lockrt.Spec{Name: "generatedtest.Locks.Order", Wait: 5 * time.Second, Watchdog: 20 * time.Second}
 	lockLocksUser  = lockrt.Spec{Name: "generatedtest.Locks.User", Wait: 0, Watchdog: 20 * time.Second}
 	lockLocksSeat  = lockrt.Spec{Name: "generatedtest.Locks.Seat", Wait: 5 * time.Second, Lease: time.Minute}
+	lockLocksPlace = lockrt.Spec{Name: "generatedtest.Locks.Place", Wait: 5 * time.Second, Watchdog: 20 * time.Second, Fence: true}
 )
 
 // Order locks one order: gen/shop:order:{id}.
@@ -47,6 +48,12 @@ func (l redisLocks) User(id UserID) lockrt.EntityMutex[UserID] {
 func (l redisLocks) Seat(s Seat) lockrt.EntityMutex[Seat] {
 	key, err := LocksKeys{}.Seat(s)
 	return lockrt.For(l.c, &lockLocksSeat, s, key, err, l.opts...)
+}
+
+// Place locks one place in a row, with a fencing token: gen/shop:place:{row}:{no}.
+func (l redisLocks) Place(row string, no uint8) lockrt.EntityMutex[Place] {
+	key, err := LocksKeys{}.Place(row, no)
+	return lockrt.For(l.c, &lockLocksPlace, Place{Row: row, No: no}, key, err, l.opts...)
 }
 
 // LocksKeys builds the keys that Locks locks, for tools and tests.
@@ -85,5 +92,18 @@ func (LocksKeys) Seat(s Seat) (string, error) {
 	b = lockrt.AppendUint(b, s.No)
 	b = append(b, ':')
 	b = lockrt.AppendBool(b, s.Aisle)
+	return string(b), nil
+}
+
+// Place builds gen/shop:place:{row}:{no}.
+func (LocksKeys) Place(row string, no uint8) (string, error) {
+	if row == "" {
+		return "", lockrt.EmptyKey("generatedtest.Locks.Place", "row")
+	}
+	b := make([]byte, 0, 64)
+	b = append(b, "gen/shop:place:"...)
+	b = lockrt.AppendString(b, row)
+	b = append(b, ':')
+	b = lockrt.AppendUint(b, no)
 	return string(b), nil
 }

@@ -60,6 +60,21 @@ func TestLocks_TakeTheirOptions(t *testing.T) {
 	require.NoError(t, held.Unlock(patient(t)))
 }
 
+func TestLocks_OfSeveralParameters(t *testing.T) {
+	t.Parallel()
+	locks := gen.NewLocks(newReplica(t, nothing).locks)
+	row := string(newID(t))
+	held, err := locks.Place(row, 7).Lock(patient(t))
+	require.NoError(t, err)
+	require.Equal(t, gen.Place{Row: row, No: 7}, held.ID())
+	require.Positive(t, held.Token())
+	_, err = locks.Place(row, 7).TryLock(patient(t))
+	require.ErrorIs(t, err, lockrt.ErrNotAcquired)
+	require.NoError(t, held.Unlock(patient(t)))
+	_, err = locks.Place("", 7).Lock(patient(t))
+	require.EqualError(t, err, "generatedtest.Locks.Place: row is empty")
+}
+
 func TestLocks_RefuseABadID(t *testing.T) {
 	t.Parallel()
 	locks := gen.NewLocks(newReplica(t, nothing).locks)

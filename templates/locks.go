@@ -1,6 +1,7 @@
 package templates
 
 import (
+	"go/types"
 	"strings"
 
 	"github.com/dave/jennifer/jen"
@@ -45,9 +46,16 @@ func (f *file) locks(l *model.Locks) {
 
 // entity writes the method that gives the lock of one entity.
 func (f *file) entity(o *owner, l *model.Locks, m *model.Method, client, opts string) {
-	fr := f.newFrame(o, m, "nil")
+	fr := f.newFrame(o, m, f.entityNames(m)...)
 	recv := fr.Pick("l")
 	id := jen.Id(fr.params[0])
+	if m.Entity != nil {
+		var fields []jen.Code
+		for i, name := range m.Entity.Fields {
+			fields = append(fields, jen.Id(name).Op(":").Id(fr.params[i]))
+		}
+		id = o.code(m.Entity.Type).Values(fields...)
+	}
 	keys := o.of(l.Keys).Values().Dot(m.Name).Call(builderArguments(m, fr)...)
 	key, err := fr.Pick("key"), fr.Pick("err")
 	fr.results = make([]string, len(m.Results))
@@ -58,6 +66,25 @@ func (f *file) entity(o *owner, l *model.Locks, m *model.Method, client, opts st
 			jen.Id(recv).Dot(client), jen.Op("&").Id(m.Lock.SpecVar), id, jen.Id(key), jen.Id(err), jen.Id(recv).Dot(opts).Op("..."),
 		)),
 	))
+}
+
+// entityNames are the names that the body of a method needs: nil, and those of the package in the type that it makes.
+func (f *file) entityNames(m *model.Method) []string {
+	names := []string{"nil"}
+	if m.Entity == nil {
+		return names
+	}
+	Visit(m.Entity.Type, func(t types.Type) {
+		switch t := t.(type) {
+		case *types.Named:
+			names = append(names, t.Obj().Name())
+		case *types.Alias:
+			names = append(names, t.Obj().Name())
+		case *types.Basic:
+			names = append(names, t.Name())
+		}
+	})
+	return names
 }
 
 // entityDoc is the doc of a method with its key: at the end of a single sentence, else in a paragraph of its own.

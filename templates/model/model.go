@@ -47,6 +47,13 @@ type Method struct {
 	Variadic bool
 	Results  []Param
 	Lock     *Lock // nil for one that needs none
+	Entity   *Entity
+}
+
+// An Entity is what a method with several parameters declares the lock of: a struct with a field for each of them.
+type Entity struct {
+	Type   types.Type
+	Fields []string
 }
 
 // A Param is a parameter or a result; the name can be empty or blank.

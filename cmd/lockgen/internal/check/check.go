@@ -322,6 +322,18 @@ func constraint(file *ast.File) string {
 	return ""
 }
 
+// begin checks what is the same for every annotated interface. It returns no object after saying why it is none.
+func (c *checker) begin(iface *directive.Interface) (*types.TypeName, *types.Interface, names) {
+	obj, typ := c.object(iface)
+	if obj != nil {
+		c.prefix(iface.Directive)
+		for _, name := range needed {
+			c.predeclared(name, iface.Spec.Name.Pos(), iface.Spec.Name.End())
+		}
+	}
+	return obj, typ, c.named[iface]
+}
+
 // object returns the interface that a declaration declares, or nil after saying why it is none.
 func (c *checker) object(iface *directive.Interface) (*types.TypeName, *types.Interface) {
 	spec, d := iface.Spec, iface.Directive

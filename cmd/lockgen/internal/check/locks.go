@@ -12,15 +12,10 @@ const runtimePath = "github.com/lockgen/lockgen/runtime"
 // locks checks an interface whose methods declare locks of entities.
 func (c *checker) locks(iface *directive.Interface) *model.Locks {
 	before := c.list.Len()
-	obj, typ := c.object(iface)
+	obj, typ, n := c.begin(iface)
 	if obj == nil {
 		return nil
 	}
-	c.prefix(iface.Directive)
-	for _, name := range needed {
-		c.predeclared(name, iface.Spec.Name.Pos(), iface.Spec.Name.End())
-	}
-	n := c.named[iface]
 	out := &model.Locks{Interface: obj, TypeParams: typeParams(obj), Type: n.typ, Constructor: n.constructor, Keys: n.keys}
 	for _, m := range c.methods(iface, typ) {
 		if method := c.entity(iface, m); method != nil {
@@ -65,7 +60,7 @@ func (c *checker) entity(iface *directive.Interface, m *method) *model.Method {
 		}
 	}
 	out := c.signature(iface, m)
-	if out == nil || !c.entitySignature(iface, m) {
+	if out == nil || !c.entitySignature(iface, m, out) {
 		return nil
 	}
 	out.Lock = c.lock(iface, m, -1)
@@ -89,28 +84,70 @@ func (c *checker) entity(iface *directive.Interface, m *method) *model.Method {
 	return nil
 }
 
-// entitySignature checks func(id K) lockrt.EntityMutex[K].
-func (c *checker) entitySignature(iface *directive.Interface, m *method) bool {
+// entitySignature checks func(id K) lockrt.EntityMutex[K], or func(a A, b B) lockrt.EntityMutex[K] where K is a struct of an A and a B.
+func (c *checker) entitySignature(iface *directive.Interface, m *method, out *model.Method) bool {
 	from, to := m.pos(iface)
 	sig, name := m.fn.Signature(), m.fn.Name()
-	result := types.Type(nil)
-	if sig.Results().Len() == 1 {
-		result = sig.Results().At(0).Type()
+	refuse := func(format string, args ...any) bool {
+		c.list.Add(from, to, "%s "+format, append([]any{name}, args...)...)
+		return false
 	}
-	switch {
-	case sig.Params().Len() != 1 || sig.Variadic():
-		c.list.Add(from, to, "%s must take one parameter, what the lock is of; put several parts into a struct", name)
-	case result == nil:
-		c.list.Add(from, to, "%s must return lockrt.EntityMutex[%s]", name, c.typeName(sig.Params().At(0).Type()))
-	case isNamed(result, runtimePath, "EntityMutex"):
-		arg := types.Unalias(result).(*types.Named).TypeArgs().At(0)
-		if types.Identical(arg, sig.Params().At(0).Type()) {
-			return true
+	if sig.Params().Len() == 0 || sig.Variadic() {
+		return refuse("must take what the lock is of: one parameter, or those that make a struct")
+	}
+	for p := range sig.Params().Variables() {
+		if isContext(p.Type()) {
+			return refuse("takes a context.Context; the methods of what it returns take one")
 		}
-		c.list.Add(from, to, "%s takes %s and returns the lock of %s; they must be the same", name, c.typeName(sig.Params().At(0).Type()), c.typeName(arg))
-	default:
-		c.list.Add(from, to, "%s must return lockrt.EntityMutex[%s], not %s; other kinds are not supported yet",
-			name, c.typeName(sig.Params().At(0).Type()), c.typeName(result))
 	}
-	return false
+	first := sig.Params().At(0).Type()
+	want := c.typeName(first)
+	if sig.Params().Len() > 1 {
+		want = "K], where K is a struct with the parameters as its fields, in their order"
+	} else {
+		want += "]"
+	}
+	if sig.Results().Len() != 1 {
+		return refuse("must return lockrt.EntityMutex[%s", want)
+	}
+	result := sig.Results().At(0).Type()
+	if !isNamed(result, runtimePath, "EntityMutex") {
+		return refuse("must return lockrt.EntityMutex[%s, not %s; other kinds are not supported yet", want, c.typeName(result))
+	}
+	arg := types.Unalias(result).(*types.Named).TypeArgs().At(0)
+	if sig.Params().Len() > 1 {
+		return c.entityFields(m, arg, out, refuse)
+	}
+	if !types.Identical(arg, first) {
+		return refuse("takes %s and returns the lock of %s; they must be the same", c.typeName(first), c.typeName(arg))
+	}
+	return true
+}
+
+// entityFields checks that the parameters make a struct.
+func (c *checker) entityFields(m *method, typ types.Type, out *model.Method, refuse func(string, ...any) bool) bool {
+	params := m.fn.Signature().Params()
+	s, ok := typ.Underlying().(*types.Struct)
+	if !ok {
+		return refuse("takes several parameters, so what it returns the lock of must be a struct of them, and %s is none", c.typeName(typ))
+	}
+	// The fields that can be set here; of other packages the rest isn't even read.
+	var fields []*types.Var
+	for f := range s.Fields() {
+		if f.Name() != "_" && (f.Exported() || f.Pkg() == c.pkg.Types) {
+			fields = append(fields, f)
+		}
+	}
+	if len(fields) != params.Len() {
+		return refuse("takes %d parameters, and the fields of %s that can be set here are %d", params.Len(), c.typeName(typ), len(fields))
+	}
+	out.Entity = &model.Entity{Type: typ}
+	for i, f := range fields {
+		p := params.At(i)
+		if !types.Identical(f.Type(), p.Type()) {
+			return refuse("takes %s as parameter %d, and the field %s of %s is of type %s", c.typeName(p.Type()), i+1, f.Name(), c.typeName(typ), c.typeName(f.Type()))
+		}
+		out.Entity.Fields = append(out.Entity.Fields, f.Name())
+	}
+	return true
 }

@@ -10,15 +10,10 @@ import (
 // service checks an interface that gets a wrapper.
 func (c *checker) service(iface *directive.Interface) *model.Service {
 	before := c.list.Len()
-	obj, typ := c.object(iface)
+	obj, typ, n := c.begin(iface)
 	if obj == nil {
 		return nil
 	}
-	c.prefix(iface.Directive)
-	for _, name := range needed {
-		c.predeclared(name, iface.Spec.Name.Pos(), iface.Spec.Name.End())
-	}
-	n := c.named[iface]
 	out := &model.Service{Interface: obj, TypeParams: typeParams(obj), Wrapper: n.typ, Constructor: n.constructor, Keys: n.keys}
 	locked := false
 	for _, m := range c.methods(iface, typ) {

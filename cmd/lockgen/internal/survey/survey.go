@@ -149,6 +149,9 @@ func (s *Survey) entities() {
 			continue
 		}
 		name, t := use.Method.Name, types.Unalias(use.Method.Params[0].Type)
+		if use.Method.Entity != nil {
+			t = types.Unalias(use.Method.Entity.Type)
+		}
 		end := use.Pos + token.Pos(len(name))
 		if isBasic(t) {
 			s.list.Warn(use.Pos, end, "%s takes any %s: declare a type such as type %sID %s, so that nothing else can be passed", name, short(t), name, short(t))
