@@ -230,7 +230,7 @@ func (w *worker) pings() (a answer, err error) {
 type runner struct {
 	mu      sync.Mutex
 	count   float64
-	asked   time.Time // when it began to wait; zero when it does not
+	asked   time.Duration // when it began to wait; negative when it does not
 	longest time.Duration
 	waits   histogram
 }
@@ -242,12 +242,15 @@ const keysEach = 16
 // cycle has goroutines lock and unlock from now on, counts from o.Begin for o.Length, and looks after those that
 // have not stopped by then.
 func (w *worker) cycle(o order) (a answer, err error) {
-	begin := time.Now().Add(time.Until(o.Begin)) // by the monotonic clock
-	end := begin.Add(o.Length)
+	// One clock is read, and not that of the wall as well: it is read twice in each cycle, and not for nothing.
+	began := time.Now()
+	now := func() time.Duration { return time.Since(began) }
+	begin := o.Begin.Sub(began)
+	end := begin + o.Length
 	runners := make([]*runner, o.Goroutines)
 	var done sync.WaitGroup
 	for g := range runners {
-		r := new(runner)
+		r := &runner{asked: -1}
 		runners[g] = r
 		keys := []string{o.Keys}
 		if !o.Shared {
@@ -258,21 +261,21 @@ func (w *worker) cycle(o order) (a answer, err error) {
 		}
 		done.Go(func() {
 			for i := 0; ; i++ {
-				asked := time.Now()
-				if !asked.Before(end) {
+				asked := now()
+				if asked >= end {
 					return
 				}
 				r.mu.Lock()
 				r.asked = asked
 				r.mu.Unlock()
 				h, err := w.client.lock(keys[i%len(keys)])
-				got := time.Now()
+				got := now()
 				r.mu.Lock()
-				r.asked = time.Time{}
-				if err == nil && got.After(begin) {
-					r.waits.add(got.Sub(asked))
-					r.longest = max(r.longest, got.Sub(asked))
-					if got.Before(end) {
+				r.asked = -1
+				if err == nil && got >= begin {
+					r.waits.add(got - asked)
+					r.longest = max(r.longest, got-asked)
+					if got < end {
 						r.count++
 					}
 				}
@@ -289,13 +292,13 @@ func (w *worker) cycle(o order) (a answer, err error) {
 			}
 		})
 	}
-	time.Sleep(time.Until(begin))
+	time.Sleep(begin - now())
 	before, start := use(false), time.Now()
 	stopProfile, err := w.profile()
 	if err != nil {
 		return a, err
 	}
-	time.Sleep(time.Until(end))
+	time.Sleep(end - now())
 	a.Took, a.Used = time.Since(start), use(false).since(before)
 	if err := stopProfile(); err != nil {
 		return a, err
@@ -313,9 +316,9 @@ func (w *worker) cycle(o order) (a answer, err error) {
 		a.Counts = append(a.Counts, r.count)
 		a.Longest = max(a.Longest, r.longest)
 		waits.merge(&r.waits)
-		if !r.asked.IsZero() {
+		if r.asked >= 0 {
 			a.Stuck++
-			a.Longest = max(a.Longest, time.Since(r.asked))
+			a.Longest = max(a.Longest, now()-r.asked)
 		}
 		r.mu.Unlock()
 	}
