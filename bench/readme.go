@@ -39,9 +39,9 @@ func refresh(readme string, rows map[string][]string) (string, int) {
 	known := 0
 	for line := range strings.Lines(readme) {
 		name, cells, ok := cellsOf(line, "bench/RESULTS.md")
-		if from := rows[name]; ok && from != nil && len(cells) == 5 {
+		if from := rows[name]; ok && from != nil && len(cells) == len(from) {
 			known++
-			line = fmt.Sprintf("| %s | %s | %s |\n", cells[0], cells[1], strings.Join(from[2:5], " | "))
+			line = fmt.Sprintf("| %s | %s | %s |\n", cells[0], cells[1], strings.Join(from[2:], " | "))
 		}
 		b.WriteString(line)
 	}

@@ -130,15 +130,16 @@ func TestTable_Ratio(t *testing.T) {
 	require.Equal(t, spread{3, 3, 3}, table.ratio(lockgen, "redislock", "rate"))
 	require.Equal(t, "redislock", table.best(headline{metric: "rate"}), "one that was not measured is not the best")
 	require.Empty(t, table.best(headline{metric: "p99"}))
+	require.Empty(t, table.best(headline{metric: "rate", needs: "lost"}))
 }
 
 func TestRefresh(t *testing.T) {
 	t.Parallel()
 	rows := rowsOf("| [S4](#s4) | 4 processes | 10/s | 2/s (redislock) | 5.00x | 3 of 4 |\n| [S5](#s5) | x | y | z | - | 0 of 1 |\n")
-	before := "text\n| [S4](bench/RESULTS.md#s4) | vier Prozesse | old | old | old |\n| [S6](bench/RESULTS.md#s6) | stays | 1 | 2 | 3 |\n"
+	before := "text\n| [S4](bench/RESULTS.md#s4) | vier Prozesse | old | old | old | old |\n| [S6](bench/RESULTS.md#s6) | stays | 1 | 2 | 3 | 4 |\n"
 	after, changed := refresh(before, rows)
 	require.Equal(t, 1, changed)
-	require.Equal(t, "text\n| [S4](bench/RESULTS.md#s4) | vier Prozesse | 10/s | 2/s (redislock) | 5.00x |\n| [S6](bench/RESULTS.md#s6) | stays | 1 | 2 | 3 |\n", after)
+	require.Equal(t, "text\n| [S4](bench/RESULTS.md#s4) | vier Prozesse | 10/s | 2/s (redislock) | 5.00x | 3 of 4 |\n| [S6](bench/RESULTS.md#s6) | stays | 1 | 2 | 3 | 4 |\n", after)
 }
 
 func TestCommand(t *testing.T) {

@@ -67,6 +67,9 @@ func (t *table) best(by headline) string {
 			continue
 		}
 		v := of(t.values(name, by.metric)).median
+		if by.needs != "" && math.IsNaN(of(t.values(name, by.needs)).median) {
+			continue
+		}
 		if math.IsNaN(first) || !by.lowest && v > first || by.lowest && v < first {
 			if !math.IsNaN(v) {
 				best, first = name, v
