@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"flag"
 	"io"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -124,6 +126,49 @@ func writeModule(root, dir string) error {
 		return nil
 	}
 	return synth.Module(dir, root, module)
+}
+
+// TestDeterminism shows that the same input gives the same bytes, in whatever order files were made, packages are named and goroutines run.
+func TestDeterminism(t *testing.T) {
+	t.Parallel()
+	root, err := filepath.Abs("../..")
+	require.NoError(t, err)
+	inputs, err := filepath.Glob(filepath.Join(root, "generated_test", "*.go"))
+	require.NoError(t, err)
+	inputs = slices.DeleteFunc(inputs, func(name string) bool {
+		return strings.HasSuffix(name, "_test.go") || strings.HasSuffix(name, "_lockgen.go")
+	})
+	packages := []string{"./a", "./b", "./c"}
+	var want map[string]string
+	for range 20 {
+		dir := t.TempDir()
+		require.NoError(t, synth.Module(dir, root, module))
+		rand.Shuffle(len(packages), func(i, j int) { packages[i], packages[j] = packages[j], packages[i] })
+		for _, p := range packages {
+			require.NoError(t, os.Mkdir(filepath.Join(dir, p), 0o700))
+			rand.Shuffle(len(inputs), func(i, j int) { inputs[i], inputs[j] = inputs[j], inputs[i] })
+			for _, name := range inputs {
+				src, err := os.ReadFile(name)
+				require.NoError(t, err)
+				require.NoError(t, os.WriteFile(filepath.Join(dir, p, filepath.Base(name)), src, 0o600))
+			}
+		}
+		var stdout, stderr bytes.Buffer
+		require.Zero(t, cli.Main(append([]string{"-json"}, packages...), dir, &stdout, &stderr), "%s%s", &stdout, &stderr)
+		got := map[string]string{"said": stdout.String()}
+		outputs, err := filepath.Glob(filepath.Join(dir, "*", "*_lockgen.go"))
+		require.NoError(t, err)
+		require.Greater(t, len(outputs), 6)
+		for _, name := range outputs {
+			src, err := os.ReadFile(name)
+			require.NoError(t, err)
+			got[strings.TrimPrefix(name, dir)] = string(src)
+		}
+		if want == nil {
+			want = got
+		}
+		require.Equal(t, want, got)
+	}
 }
 
 func TestUsage(t *testing.T) {

@@ -184,3 +184,37 @@ func api(i, n int) []byte {
 	}
 	return b.Bytes()
 }
+
+// Converters writes a module for generators of conversions: n interfaces of ten methods, each between two structs, with goverter's annotations.
+func Converters(dir string, n int) error {
+	if err := os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module "+Path+"\n\ngo 1.26.0\n"), 0o644); err != nil {
+		return err
+	}
+	for i := range Packages {
+		var b bytes.Buffer
+		fmt.Fprintf(&b, "package %s\n", Package(i))
+		for e := range methods {
+			for _, side := range []string{"In", "Out"} {
+				fmt.Fprintf(&b, "\ntype %s%d struct {\n\tID string\n\tNumber int64\n\tLabels map[string]string\n}\n", side, e)
+			}
+		}
+		for j := range In(i, n) {
+			fmt.Fprintf(&b, "\n// goverter:converter\n// goverter:output:file ./generated%d.go\n// goverter:output:package %s/%s\ntype Converter%d interface {\n", j, Path, Package(i), j)
+			for m := range methods {
+				fmt.Fprintf(&b, "\tConvert%d(source In%d) Out%d\n", m, m, m)
+			}
+			b.WriteString("}\n")
+		}
+		src, err := format.Source(b.Bytes())
+		if err != nil {
+			return err
+		}
+		if err := os.MkdirAll(filepath.Join(dir, Package(i)), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(dir, Package(i), "api.go"), src, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
