@@ -155,9 +155,9 @@ func (h *home) settle(a *asking, sent time.Time, reply verdict, err error) (rest
 	defer h.mu.Unlock()
 	w, cl, t := a.w, a.cl, a.terms
 	h.busy--
-	w.asks.Add(-1)
 	cl.asking = false
 	if cl.settled != nil {
+		w.asks.Add(-1)
 		// It was handed over while we asked, and is not given back before this.
 		cl.settled <- unknown(err)
 		if hd := h.hold; hd != nil && hd.claim.n == cl.n && err == nil && reply.n != granted && reply.at.After(cl.granted) {
@@ -179,6 +179,7 @@ func (h *home) settle(a *asking, sent time.Time, reply verdict, err error) (rest
 	case yes && cl.taken:
 		cl.taken, cl.ours = false, true // what Redis said is over; it is asked again, or given up as if it was not
 	case yes:
+		w.asks.Add(-1) // before it is given what it wants, so that it can be used again
 		cl.tokens = newTokens(reply.token, a.drawn)
 		h.take(cl, t, sent, t.ttl)
 		h.give(next)
@@ -187,6 +188,7 @@ func (h *home) settle(a *asking, sent time.Time, reply verdict, err error) (rest
 		cl.seen, cl.refused = sighting{sent, reply.at}, true
 		cl.ours = cl.ours && cl.granted.After(cl.seen.server) // an older answer
 	}
+	defer w.asks.Add(-1) // not sooner: who has given up lets another call use w when no request knows it
 	switch {
 	case !w.place.queued && next == nil:
 		return h.abandon()
