@@ -39,6 +39,7 @@ type process struct {
 	binary string
 	dir    string
 	config []string
+	env    []string
 	port   int
 
 	mu    sync.Mutex
@@ -124,6 +125,7 @@ func (p *process) start() error {
 func (p *process) launch() error {
 	r := &run{ready: make(chan struct{}), exited: make(chan struct{})}
 	cmd := exec.Command(p.binary, p.args()...)
+	cmd.Env = append(os.Environ(), p.env...)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return fmt.Errorf("redistest: %w", err)

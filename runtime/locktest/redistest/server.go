@@ -41,6 +41,11 @@ func WithConfig(name string, values ...string) Option {
 	}
 }
 
+// WithEnv adds variables, in the form name=value, to the environment of the server.
+func WithEnv(vars ...string) Option {
+	return func(p *process) { p.env = append(p.env, vars...) }
+}
+
 // Server starts a server for this test alone and returns once it answers. It is
 // killed when the test ends. Where there is no redis-server the test is skipped,
 // or failed if $CI is set.
