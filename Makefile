@@ -19,7 +19,12 @@ demo: generate ## generate the wrappers and run the orders example, without and 
 test: ## run all tests with the race detector, on a redis-server found or installed
 	@.ci/need redis-server cc
 	$(GO) test -race -timeout 15m ./...
-	$(GO) test ./runtime/internal/... # what cannot run with the race detector
+	$(GO) test ./runtime/internal/watchdog # what cannot run with the race detector
+
+.PHONY: chaos
+chaos: ## break servers, networks, processes and clocks, and write what happens to runtime/CHAOS.md
+	@.ci/need redis-server cc
+	$(GO) test -count=1 -v -timeout 30m -run '^TestChaos$$' ./runtime/internal/chaos -args -full -write ../../CHAOS.md
 
 .PHONY: lint
 lint: staticcheck ## check formatting, go vet, staticcheck

@@ -1,0 +1,428 @@
+//go:build linux
+
+package chaos
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+)
+
+// processes is how many contend.
+const processes = 3
+
+// opTimeout ends what has already gone wrong.
+const opTimeout = 20 * time.Second
+
+// An arena is one run: a server, the processes that use it, and what they said.
+type arena struct {
+	t       *testing.T
+	row     row
+	lease   time.Duration
+	rounds  int
+	exact   bool // the bounds are those of the row, else wider where they are a matter of speed
+	mutant  string
+	server  *redistest.RedisServer
+	clock   *clock // of the server, if the row is about it
+	history *history
+
+	victim  *attempt // whose lease the server forgot, or nil
+	stopped atomic.Bool
+	mu      sync.Mutex
+	procs   map[int]*proc // that run
+	last    int           // number of the last that was started
+}
+
+// A proc is one process.
+type proc struct {
+	number  int
+	proxy   *redistest.FaultProxy // before it, if the row wants one
+	process *os.Process
+	in      io.WriteCloser
+	doomed  atomic.Bool // it is about to be killed
+	exited  chan struct{}
+}
+
+// run runs the fault in rounds and returns what was found.
+func (a *arena) run() *findings {
+	a.t.Helper()
+	a.history, a.procs = newHistory(), map[int]*proc{}
+	options := a.row.server
+	if a.row.clocked {
+		a.clock = newClock(a.t)
+		options = append(options, redistest.WithEnv(a.clock.env()...))
+	}
+	a.server = redistest.Server(a.t, options...)
+	for range processes {
+		a.start()
+	}
+	a.await("the processes to begin", func([]*attempt) bool { return len(a.history.begun) == processes })
+	for _, p := range a.procs {
+		a.order(p, orderGo)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	var pulses sync.WaitGroup
+	pulses.Go(func() { pulse(ctx, a.history.add) })
+	for range a.rounds {
+		if !a.settle() {
+			break
+		}
+		a.row.inject(a)
+	}
+	a.settle()
+	a.finish()
+	stop()
+	pulses.Wait()
+	f := a.history.check(a.rules())
+	a.left(f)
+	if result, info := a.history.explain(); result != porcupine.Ok {
+		f.violate("the model of a lock does not explain the history: %s", result)
+		a.keep(&info)
+	} else if len(f.violations) > 0 {
+		a.keep(&info)
+	}
+	return f
+}
+
+func (a *arena) rules() rules {
+	r := a.row.rules
+	limits := map[figure]time.Duration{late: 50 * time.Millisecond, giving: unlockBound + 50*time.Millisecond}
+	for g, d := range r.limits {
+		limits[g] = d(a.lease)
+	}
+	for g, d := range limits {
+		if !a.exact && d > 0 {
+			limits[g] = 2*d + 500*time.Millisecond
+		}
+	}
+	return rules{lease: a.lease, limits: limits, keeps: r.keeps, loses: r.loses, spares: r.spares, stops: r.stops, allowed: r.allowed}
+}
+
+// start starts one more process. It stays where it is until it is told to go.
+func (a *arena) start() *proc {
+	a.t.Helper()
+	a.last++
+	p := &proc{number: a.last, exited: make(chan struct{})}
+	url := a.server.URL()
+	if a.row.proxied {
+		p.proxy = redistest.Proxy(a.t, a.server.Addr())
+		url = p.proxy.URL()
+		if a.row.wire != nil {
+			a.row.wire(a, p.proxy)
+		}
+	}
+	line, err := json.Marshal(orders{
+		Proc: p.number, URL: url, Lease: a.lease, Hold: time.Duration(a.row.hold * float64(a.lease)), Storm: a.row.storm, Mutant: a.mutant,
+	})
+	require.NoError(a.t, err)
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), ordersVariable+"="+string(line))
+	if a.exact {
+		cmd.Env = append(cmd.Env, "GOMAXPROCS=1") // or one thread that has to wait would not be noticed
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	p.in, err = cmd.StdinPipe()
+	require.NoError(a.t, err)
+	out, err := cmd.StdoutPipe()
+	require.NoError(a.t, err)
+	started := make(chan error)
+	go func() {
+		defer close(p.exited)
+		runtime.LockOSThread() // the process is killed when the thread ends that started it
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		p.process = cmd.Process
+		started <- err
+		if err != nil {
+			return
+		}
+		lines := bufio.NewScanner(out)
+		lines.Buffer(nil, 4<<20)
+		for lines.Scan() {
+			var e event
+			if json.Unmarshal(lines.Bytes(), &e) == nil { // what a killed process did not finish is no event
+				a.history.add(e)
+			}
+		}
+		if err := cmd.Wait(); err != nil && !p.doomed.Load() {
+			a.history.add(event{At: now(), What: leaked, Proc: p.number, Err: fmt.Sprintf("%v: %s", err, stderr.String())})
+		}
+	}()
+	require.NoError(a.t, <-started)
+	a.t.Cleanup(func() {
+		p.doomed.Store(true)
+		_ = p.process.Kill()
+		<-p.exited
+	})
+	a.mu.Lock()
+	a.procs[p.number] = p
+	a.mu.Unlock()
+	return p
+}
+
+func (a *arena) order(p *proc, order string) {
+	_, _ = io.WriteString(p.in, order+"\n") // a process that is gone says so by being gone
+}
+
+// await waits until holds does, and ends the test if it takes too long.
+func (a *arena) await(what string, holds func(all []*attempt) bool) {
+	a.t.Helper()
+	if !a.history.await(time.After(opTimeout), holds) {
+		info := porcupine.LinearizationInfo{}
+		a.keep(&info)
+		require.Fail(a.t, "waited too long for "+what, "%v", a.history.marks(leaked))
+	}
+}
+
+// settle waits until all is well: the holder that is to lose the long key has lost it, it is held, others
+// wait for it, and from now on every brief one was granted, and one to every process.
+func (a *arena) settle() bool {
+	since, victim := now(), a.victim
+	ok := a.history.await(time.After(5*a.lease+opTimeout/4), func(all []*attempt) bool {
+		served, keys := map[int]bool{}, map[string]bool{}
+		holds, waits := false, false
+		for _, x := range all {
+			_, to := x.trusted()
+			switch {
+			case x.key != longKey:
+				if x.granted > since && x.granted != never {
+					served[x.proc], keys[x.key] = true, true
+				}
+			case x.granted != never && to == never:
+				holds = true
+			case x.granted == never && x.failed == never && x.killed == never:
+				waits = true
+			}
+		}
+		if victim != nil && min(victim.told, victim.unlock, victim.killed) == never {
+			return false
+		}
+		a.mu.Lock()
+		running := len(a.procs)
+		a.mu.Unlock()
+		return holds && waits && len(served) >= running && len(keys) == len(briefKeys)
+	})
+	if !ok {
+		a.history.add(event{At: now(), What: leaked, Err: "something that keeps the processes from being served"})
+	}
+	return ok
+}
+
+// holding returns the attempt that has the long key.
+func (a *arena) holding() *attempt {
+	a.t.Helper()
+	var holder *attempt
+	a.await("a holder", func(all []*attempt) bool {
+		for _, x := range all {
+			if _, to := x.trusted(); x.key == longKey && x.granted != never && to == never {
+				holder = x
+				return true
+			}
+		}
+		return false
+	})
+	return holder
+}
+
+// holder returns the process that has the long key.
+func (a *arena) holder() *proc {
+	a.t.Helper()
+	number := a.holding().proc
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.procs[number]
+}
+
+// finish has all processes give back what they have, and waits for their end.
+func (a *arena) finish() {
+	a.t.Helper()
+	since := now()
+	for _, p := range a.procs {
+		a.order(p, orderRelease)
+	}
+	ok := a.history.await(time.After(3*a.lease+opTimeout/4), func(all []*attempt) bool {
+		for _, x := range all {
+			if x.key == longKey && x.granted != never && x.called < since && x.granted > since {
+				return true
+			}
+		}
+		return false
+	})
+	if !ok {
+		a.history.add(event{At: now(), What: leaked, Err: "waiters that nobody served"})
+	}
+	a.stopped.Store(true)
+	a.history.add(event{At: now(), What: closing})
+	for _, p := range a.procs {
+		_ = p.in.Close()
+	}
+	over := time.After(opTimeout)
+	for _, p := range a.procs {
+		select {
+		case <-p.exited:
+		case <-over:
+			a.history.add(event{At: now(), What: leaked, Proc: p.number, Err: "a process that does not end"})
+			_ = p.process.Signal(syscall.SIGABRT)
+			<-p.exited
+		}
+	}
+}
+
+// left looks at what is left on the server, when the last lease has had the time to expire.
+func (a *arena) left(f *findings) {
+	over := time.After(a.lease + 3*time.Second)
+	poll := time.NewTicker(10 * time.Millisecond)
+	defer poll.Stop()
+	for {
+		keys, err := a.leftovers()
+		if err == nil && len(keys) == 0 {
+			return
+		}
+		select {
+		case <-poll.C:
+		case <-over:
+			f.violate("left on the server: %v %v", keys, err)
+			return
+		}
+	}
+}
+
+// leftovers returns keys and channels that nobody needs any more. Counters of tokens expire.
+func (a *arena) leftovers() ([]string, error) {
+	var left []string
+	for _, cmd := range [][]string{{"KEYS", "*"}, {"PUBSUB", "CHANNELS"}} {
+		reply, err := a.server.Try(cmd...)
+		if err != nil {
+			return left, err
+		}
+		names, err := reply.AsStrSlice()
+		if err != nil {
+			return left, err
+		}
+		for _, name := range names {
+			if !strings.HasPrefix(name, "redisson_lock_token:") {
+				left = append(left, name)
+			}
+		}
+	}
+	return left, nil
+}
+
+// keep writes the history, and what the model made of it, to files that stay.
+func (a *arena) keep(info *porcupine.LinearizationInfo) {
+	if a.mutant != "" {
+		return
+	}
+	dir, err := os.MkdirTemp("", "lockgen-chaos-")
+	if err != nil {
+		a.t.Errorf("the history could not be kept: %v", err)
+		return
+	}
+	path := filepath.Join(dir, "history.jsonl")
+	if err := a.history.save(path); err != nil {
+		a.t.Errorf("the history could not be kept: %v", err)
+		return
+	}
+	a.t.Logf("history: %s", path)
+	path = filepath.Join(dir, "model.html")
+	if err := porcupine.VisualizePath(model, *info, path); err != nil {
+		a.t.Logf("no picture of the model: %v", err)
+		return
+	}
+	a.t.Logf("what the model made of it: %s", path)
+}
+
+// broken notes that the fault begins; proc is the process that it is about, or nil.
+func (a *arena) broken(p *proc) {
+	a.t.Helper()
+	if a.row.rules.loses {
+		a.victim = a.holding()
+	}
+	a.mark(broken, p)
+}
+
+// mended notes that the fault is over.
+func (a *arena) mended(p *proc) { a.mark(mended, p) }
+
+// forgets has the server forget what it granted for the key, or for all if it is empty.
+func (a *arena) forgets(key string, how func()) {
+	e := event{At: now(), What: forgotten, Key: key}
+	how()
+	e.Until = now()
+	a.history.add(e)
+}
+
+func (a *arena) mark(w what, p *proc) {
+	e := event{At: now(), What: w}
+	if p != nil {
+		e.Proc = p.number
+	}
+	a.history.add(e)
+}
+
+// pass lets time pass: the length of a fault.
+func (a *arena) pass(d time.Duration) { <-time.After(d) }
+
+// every calls f in turns for as long as it takes.
+func (a *arena) every(pause, long time.Duration, f func()) {
+	over := time.After(long)
+	tick := time.NewTicker(pause)
+	defer tick.Stop()
+	for {
+		f()
+		select {
+		case <-tick.C:
+		case <-over:
+			return
+		}
+	}
+}
+
+// everywhere calls f with the proxy of each process.
+func (a *arena) everywhere(f func(p *redistest.FaultProxy)) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, p := range a.procs {
+		f(p.proxy)
+	}
+}
+
+// kill kills a process and starts another in its place.
+func (a *arena) kill(p *proc) {
+	a.t.Helper()
+	p.doomed.Store(true)
+	_ = p.process.Kill()
+	a.history.add(event{At: now(), What: killed, Proc: p.number})
+	<-p.exited
+	a.mu.Lock()
+	delete(a.procs, p.number)
+	a.mu.Unlock()
+}
+
+// replace starts a process in the place of one that was killed.
+func (a *arena) replace() {
+	a.t.Helper()
+	p := a.start()
+	a.await("the new process to begin", func([]*attempt) bool { return a.history.begun[p.number] })
+	a.order(p, orderGo)
+}

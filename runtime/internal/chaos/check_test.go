@@ -1,0 +1,360 @@
+//go:build linux
+
+package chaos
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A figure is something that is measured in a history.
+type figure string
+
+// The figures. Each is the largest of the run.
+const (
+	double  figure = "double hold" // for how long two trusted leases of one key at once
+	telling figure = "told"        // from the fault until the holder knew
+	unheld  figure = "unheld"      // for how long nobody held a key that somebody waited for
+	service figure = "served"      // from the end of the fault, or of the dead holder's key, to the next grant
+	typical figure = "hand-over"   // median time from an end in one process to a grant in another that waited
+	late    figure = "late"        // for how long Lock outlived its context
+	giving  figure = "unlock"      // for how long Unlock took
+	refusal figure = "refused"     // median time in which a call during the fault was given the server's error
+)
+
+// Rules are what a history must keep.
+type rules struct {
+	lease   time.Duration
+	limits  map[figure]time.Duration // the figures that are bounded; double is, by 0, if it is not here
+	keeps   bool                     // nobody loses anything, unless the machine kept it from renewing
+	loses   bool                     // who holds the long key when the fault begins is told that it is lost
+	spares  bool                     // only processes that the fault is about lose anything
+	stops   bool                     // the fault stops the process that it is about
+	allowed []string                 // errors of Lock that there may be, by their class or a part of their text
+}
+
+// Findings are what was found.
+type findings struct {
+	grants, losses int
+	doubles        int // times that two trusted leases of one key at once
+	figures        map[figure]time.Duration
+	paused         time.Duration // the longest time during which the machine did not let a process run
+	violations     []string
+
+	pauses []span
+}
+
+func (f *findings) violate(format string, args ...any) {
+	f.violations = append(f.violations, fmt.Sprintf(format, args...))
+}
+
+// note keeps the largest. What passed while the machine did not let one of the processes run is left
+// out: it is no delay of the lock.
+func (f *findings) note(g figure, from, to int64) {
+	f.figures[g] = max(f.figures[g], time.Duration(to-from)-f.pausedIn(from, to))
+}
+
+// pausedIn returns for how long the machine did not let one of the processes run in that time.
+func (f *findings) pausedIn(from, to int64) time.Duration {
+	sum := int64(0)
+	for _, p := range f.pauses {
+		sum += max(0, min(to, p.to)-max(from, p.from))
+	}
+	return time.Duration(sum)
+}
+
+// check looks at the whole history. It does not ask the model.
+func (h *history) check(r rules) *findings {
+	f := &findings{figures: map[figure]time.Duration{double: 0}, pauses: h.pauses()}
+	for _, p := range f.pauses {
+		f.paused = max(f.paused, time.Duration(p.to-p.from))
+	}
+	all := h.settled()
+	end := never
+	if over := h.marks(closing); len(over) > 0 {
+		end = over[0].At
+	}
+	byKey := map[string][]*attempt{}
+	for _, a := range all {
+		byKey[a.key] = append(byKey[a.key], a)
+	}
+	for _, a := range all {
+		f.attempt(a, r, h)
+	}
+	for key, of := range byKey {
+		f.exclusion(of)
+		f.tokens(key, of)
+		f.waits(of, end)
+	}
+	f.telling(all, r, h)
+	f.service(byKey, h, end)
+	f.refusals(all, r, h)
+	for _, l := range h.marks(leaked) {
+		f.violate("process %d left behind: %s", l.Proc, l.Err)
+	}
+	for g, d := range f.figures {
+		limit, bounded := r.limits[g]
+		if g == double {
+			bounded = true
+		}
+		if g == double && limit == 0 && f.doubles > 0 {
+			d = max(d, 1) // whatever the machine was doing
+		}
+		if bounded && d > limit {
+			f.violate("%s: %v, more than %v", g, d.Round(10*time.Microsecond), limit)
+		}
+	}
+	for g := range r.limits {
+		if _, measured := f.figures[g]; !measured {
+			f.violate("%s: there was nothing to measure", g)
+		}
+	}
+	slices.Sort(f.violations)
+	return f
+}
+
+// attempt checks what one call says of itself.
+func (f *findings) attempt(a *attempt, r rules, h *history) {
+	stands := r.stops && h.during(a.called, min(a.failed, a.unlocked), a.proc)
+	if a.failed != never {
+		if a.lockErr != classContext && !r.allows(a.lockErr) {
+			f.violate("process %d: Lock %q failed: %s", a.proc, a.key, a.lockErr)
+		}
+		if a.lockErr == classContext && !stands {
+			f.note(late, a.failed-int64(a.late), a.failed)
+		}
+	}
+	if a.granted == never {
+		return
+	}
+	f.grants++
+	if a.seen > a.until {
+		f.violate("process %d: Lease.Err of %q was nil %v after its trust had ended", a.proc, a.key, time.Duration(a.seen-a.until))
+	}
+	if a.lost() {
+		f.losses++
+		if at := min(a.told, a.unlock); r.keeps && f.pausedIn(at-int64(r.lease), at) < r.lease/20 {
+			f.violate("process %d lost %q, which it should have kept", a.proc, a.key)
+		}
+		if r.spares && !slices.ContainsFunc(h.marks(broken), func(e event) bool { return e.Proc == a.proc }) {
+			f.violate("process %d lost %q, though the fault is not about it", a.proc, a.key)
+		}
+	}
+	if a.unlocked != never {
+		if a.unlockErr != "" && a.unlockErr != classLost && r.keeps {
+			f.violate("process %d: Unlock %q failed: %s", a.proc, a.key, a.unlockErr)
+		}
+		if !stands {
+			f.note(giving, a.unlock, a.unlocked)
+		}
+	}
+}
+
+// exclusion finds two who trusted at once.
+func (f *findings) exclusion(all []*attempt) {
+	holds := slices.DeleteFunc(slices.Clone(all), func(a *attempt) bool { return a.granted == never })
+	slices.SortFunc(holds, func(a, b *attempt) int { return cmp.Compare(a.granted, b.granted) })
+	last := int64(0)
+	for _, a := range holds {
+		from, to := a.trusted()
+		if over := min(last, to) - from; over > 0 {
+			f.doubles++
+			f.note(double, from, from+over)
+		}
+		last = max(last, to)
+	}
+}
+
+// tokens finds a lease that has no larger token than one that was granted before it was asked for.
+func (f *findings) tokens(key string, all []*attempt) {
+	type grant struct{ at, token int64 }
+	var grants []grant
+	for _, a := range all {
+		if a.granted != never && a.token != 0 {
+			grants = append(grants, grant{a.granted, a.token})
+		}
+	}
+	slices.SortFunc(grants, func(a, b grant) int { return cmp.Compare(a.at, b.at) })
+	before, largest := 0, int64(0)
+	seen := map[int64]bool{}
+	for _, a := range all { // by the time of the call
+		if a.granted == never || a.token == 0 {
+			continue
+		}
+		for before < len(grants) && grants[before].at < a.called {
+			largest = max(largest, grants[before].token)
+			before++
+		}
+		switch {
+		case a.token <= largest:
+			f.violate("%q: token %d was given after %d", key, a.token, largest)
+		case seen[a.token]:
+			f.violate("%q: token %d was given twice", key, a.token)
+		}
+		seen[a.token] = true
+	}
+}
+
+// waits measures for how long nobody held the key though somebody waited, and how long it takes to go
+// from one process to another.
+func (f *findings) waits(all []*attempt, end int64) {
+	type change struct {
+		at           int64
+		waits, helds int
+	}
+	var changes []change
+	span := func(from, to int64, waits, helds int) {
+		if from = min(from, end); from < min(to, end) {
+			changes = append(changes, change{from, waits, helds}, change{min(to, end), -waits, -helds})
+		}
+	}
+	var holds []*attempt
+	for _, a := range all {
+		from, to := a.waited()
+		span(from, to, 1, 0)
+		if a.granted != never {
+			from, to = a.trusted()
+			span(from, to, 0, 1)
+			holds = append(holds, a)
+		}
+	}
+	slices.SortFunc(changes, func(a, b change) int { return cmp.Compare(a.at, b.at) })
+	waits, helds, since := 0, 0, int64(0)
+	for i, c := range changes {
+		waits += c.waits
+		helds += c.helds
+		if i+1 < len(changes) && changes[i+1].at == c.at {
+			continue
+		}
+		switch idle := waits > 0 && helds == 0; {
+		case idle && since == 0:
+			since = c.at
+		case !idle && since != 0:
+			if c.at < end {
+				f.note(unheld, since, c.at)
+			}
+			since = 0
+		}
+	}
+
+	slices.SortFunc(holds, func(a, b *attempt) int { return cmp.Compare(a.granted, b.granted) })
+	var took []int64
+	for i := 1; i < len(holds); i++ {
+		_, ended := holds[i-1].trusted()
+		if next := holds[i]; next.proc != holds[i-1].proc && next.called < ended && next.granted > ended {
+			took = append(took, next.granted-ended)
+		}
+	}
+	if len(took) > 0 {
+		slices.Sort(took)
+		f.note(typical, 0, took[len(took)/2])
+	}
+}
+
+// telling measures how long after the fault the losses were told.
+func (f *findings) telling(all []*attempt, r rules, h *history) {
+	faults := h.marks(broken)
+	for _, a := range all {
+		if a.told == never || a.toldErr != classLost || r.stops && h.during(a.granted, a.told, a.proc) {
+			continue
+		}
+		for _, b := range slices.Backward(faults) {
+			if b.At < a.told {
+				f.note(telling, b.At, a.told)
+				break
+			}
+		}
+	}
+	if !r.loses {
+		return
+	}
+	for i, b := range faults {
+		found := false
+		for _, a := range all {
+			_, to := a.trusted()
+			if a.key != longKey || a.granted >= b.At || to <= b.At || b.Proc != 0 && a.proc != b.Proc {
+				continue
+			}
+			found = true
+			if !a.lost() {
+				f.violate("fault %d: the holder of %q was never told", i+1, longKey)
+			}
+		}
+		if !found {
+			f.violate("fault %d: nobody held %q", i+1, longKey)
+		}
+	}
+}
+
+// service measures how long after the end of a fault those who waited were served.
+func (f *findings) service(byKey map[string][]*attempt, h *history, end int64) {
+	ends := h.marks(expired)
+	if len(ends) == 0 {
+		ends = h.marks(mended)
+	}
+	for i, e := range ends {
+		began := int64(0)
+		if begins := h.marks(broken); i < len(begins) {
+			began = begins[i].At
+		}
+		for key, all := range byKey {
+			if e.Key != "" && e.Key != key {
+				continue
+			}
+			idle, soon := true, false
+			waits, next := never, never
+			for _, a := range all {
+				from, to := a.waited()
+				if from <= e.At && to > e.At {
+					waits = e.At
+				}
+				if a.granted != never {
+					from, to = a.trusted()
+					idle = idle && (from > e.At || to <= e.At)
+				}
+				switch {
+				case a.granted == never:
+				case a.granted > e.At:
+					next = min(next, a.granted)
+				case a.granted > began:
+					soon = true
+				}
+			}
+			if soon {
+				f.note(service, e.At, e.At) // before it was known to be over
+			}
+			if idle && waits != never && e.At < end {
+				if next == never {
+					f.violate("%q: nobody was granted it after the fault, though somebody waited", key)
+					continue
+				}
+				f.note(service, waits, next)
+			}
+		}
+	}
+}
+
+// refusals measures how long calls took that were given the error of the fault.
+func (f *findings) refusals(all []*attempt, r rules, h *history) {
+	if len(r.allowed) == 0 {
+		return
+	}
+	var took []int64
+	for _, a := range all {
+		if a.failed != never && h.during(a.called, a.called+1, 0) && r.allows(a.lockErr) {
+			took = append(took, a.failed-a.called)
+		}
+	}
+	if len(took) > 0 {
+		slices.Sort(took)
+		f.note(refusal, 0, took[len(took)/2])
+	}
+}
+
+// allows reports whether Lock may fail so.
+func (r rules) allows(err string) bool {
+	return slices.ContainsFunc(r.allowed, func(s string) bool { return strings.Contains(err, s) })
+}

@@ -1,0 +1,366 @@
+//go:build linux
+
+package chaos
+
+import (
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+)
+
+// unlockBound is by when Unlock returns.
+const unlockBound = lockrt.DefaultOpTimeout
+
+// A topology is what a row runs against.
+type topology string
+
+// oneServer is a server alone.
+const oneServer topology = "one server"
+
+// A row is one fault, and what must happen when it does.
+type row struct {
+	name     string
+	must     string
+	topology topology
+	rules    promises
+	hold     float64 // for how many leases the long key is held; 0: to the end of the run
+	once     bool    // the fault goes on for a while: one round is enough
+	server   []redistest.Option
+	proxied  bool                                    // each process has a proxy before it
+	wire     func(a *arena, p *redistest.FaultProxy) // what is done to the proxy from the beginning
+	storm    bool
+	clocked  bool
+	inject   func(a *arena)
+}
+
+// Promises are the rules of a row. Limits may depend on the lease.
+type promises struct {
+	limits                      map[figure]limit
+	keeps, loses, spares, stops bool
+	allowed                     []string
+}
+
+// A limit is the bound of a figure.
+type limit func(lease time.Duration) time.Duration
+
+func within(d time.Duration) limit { return func(time.Duration) time.Duration { return d } }
+
+func leases(n float64) limit {
+	return func(lease time.Duration) time.Duration { return time.Duration(n * float64(lease)) }
+}
+
+const ms = time.Millisecond
+
+// again has the long key held for so long that it is renewed twice, and then again.
+const again = 0.75
+
+// rows are the faults.
+var rows = []row{
+	{
+		name: "server killed, back empty after 300 ms", must: "told when it is back; usable <= 500 ms after; tokens rise",
+		rules: promises{loses: true, limits: map[figure]limit{service: within(500 * ms), double: within(500 * ms), telling: within(800 * ms)}},
+		inject: func(a *arena) {
+			a.broken(nil)
+			a.forgets("", a.server.Kill)
+			a.pass(300 * ms)
+			a.server.Restart()
+			a.mended(nil)
+		},
+	},
+	{
+		name: "server killed, back from its AOF", must: "nobody loses anything; served <= 500 ms after",
+		server: []redistest.Option{redistest.WithConfig("appendonly", "yes"), redistest.WithConfig("appendfsync", "always")},
+		rules:  promises{keeps: true, limits: map[figure]limit{service: within(500 * ms)}},
+		inject: func(a *arena) {
+			a.broken(nil)
+			a.server.Kill()
+			a.pass(a.lease / 10)
+			a.server.Restart()
+			a.mended(nil)
+		},
+	},
+	{
+		name: "server stopped (SIGSTOP) for 1.5 L", must: "told before L; served <= 300 ms after",
+		rules: promises{loses: true, limits: map[figure]limit{telling: leases(1), service: within(300 * ms)}},
+		inject: func(a *arena) {
+			a.broken(nil)
+			a.server.Stop()
+			a.pass(a.lease * 3 / 2)
+			a.mended(nil) // before, since they are served at once
+			a.server.Cont()
+		},
+	},
+	stall("CLIENT PAUSE", 1.5, func(a *arena, d time.Duration) {
+		a.server.Do("CLIENT", "PAUSE", strconv.FormatInt(d.Milliseconds(), 10), "ALL")
+		a.pass(d)
+	}),
+	stall("DEBUG SLEEP", 1.5, debugSleep, redistest.WithConfig("enable-debug-command", "yes")),
+	stall("a BUSY script", 1.5, busyScript, redistest.WithConfig("lua-time-limit", "100")),
+	stall("CLIENT PAUSE", 0.25, func(a *arena, d time.Duration) {
+		a.server.Do("CLIENT", "PAUSE", strconv.FormatInt(d.Milliseconds(), 10), "ALL")
+		a.pass(d)
+	}),
+	stall("DEBUG SLEEP", 0.25, debugSleep, redistest.WithConfig("enable-debug-command", "yes")),
+	stall("a BUSY script", 0.25, busyScript, redistest.WithConfig("lua-time-limit", "100")),
+	{
+		name: "holder's process stopped (SIGSTOP) for 1.5 L", must: "on waking Err is not nil; its token is smaller than the next; nobody else harmed",
+		rules: promises{loses: true, stops: true, spares: true},
+		inject: func(a *arena) {
+			p := a.holder()
+			a.broken(p)
+			require.NoError(a.t, p.process.Signal(syscall.SIGSTOP))
+			a.pass(a.lease * 3 / 2)
+			a.mended(p)
+			require.NoError(a.t, p.process.Signal(syscall.SIGCONT))
+		},
+	},
+	{
+		name: "holder killed", must: "key free after L; the next waiter has it <= 100 ms later",
+		rules: promises{keeps: true, limits: map[figure]limit{service: within(100 * ms)}},
+		inject: func(a *arena) {
+			p := a.holder()
+			a.broken(p)
+			a.kill(p)
+			before := time.Now()
+			ttl, err := a.server.Do("PTTL", longKey).AsInt64()
+			require.NoError(a.t, err)
+			at := instant(before.Add(time.Duration(ttl) * ms))
+			a.pass(time.Duration(ttl) * ms)
+			a.mended(p)
+			a.history.add(event{At: at, What: expired, Key: longKey})
+			a.replace()
+		},
+	},
+	{
+		name: "subscriber connections killed every 100 ms", must: "no waiter waits > 200 ms beyond the release",
+		hold: again, once: true,
+		rules:  promises{keeps: true, limits: map[figure]limit{unheld: within(200 * ms)}},
+		inject: repeat(100*ms, "CLIENT", "KILL", "TYPE", "pubsub"),
+	},
+	{
+		name: "command connections killed every 100 ms", must: "no hold lost, none doubled, none leaked",
+		hold: again, once: true,
+		rules:  promises{keeps: true},
+		inject: repeat(100*ms, "CLIENT", "KILL", "TYPE", "normal"),
+	},
+	{
+		name: "SCRIPT FLUSH every 10 ms", must: "nobody notices",
+		hold: again, once: true,
+		rules:  promises{keeps: true},
+		inject: repeat(10*ms, "SCRIPT", "FLUSH"),
+	},
+	{
+		name: "20% of the replies lost, connection closed", must: "no hold counted twice; no key held by nobody > 300 ms",
+		hold: again, once: true, proxied: true, wire: loseReplies(0.20, redistest.Close),
+		rules:  promises{keeps: true, limits: map[figure]limit{unheld: within(300 * ms)}},
+		inject: goOn,
+	},
+	{
+		name: "2% of the replies lost, connection mute", must: "no hold counted twice; no key held by nobody > 1.5 s",
+		hold: again, once: true, proxied: true, wire: loseReplies(0.02, redistest.Mute),
+		rules:  promises{keeps: true, limits: map[figure]limit{unheld: within(1500 * ms)}},
+		inject: goOn,
+	},
+	{
+		name: "holder cut off for 2 L, then all delivered late", must: "told before L; its late commands change nothing",
+		proxied: true,
+		rules:   promises{loses: true, spares: true, limits: map[figure]limit{telling: leases(1)}},
+		inject: func(a *arena) {
+			p := a.holder()
+			a.broken(p)
+			p.proxy.Blackhole(redistest.Both)
+			a.pass(2 * a.lease)
+			p.proxy.Deliver()
+			a.mended(p)
+		},
+	},
+	{
+		name: "requests arrive, replies do not, for 2 L", must: "told before L; nothing trusted that was not confirmed",
+		proxied: true,
+		rules:   promises{loses: true, spares: true, limits: map[figure]limit{telling: leases(1)}},
+		inject: func(a *arena) {
+			p := a.holder()
+			a.broken(p)
+			p.proxy.Blackhole(redistest.Replies)
+			a.pass(2 * a.lease)
+			p.proxy.Deliver()
+			a.mended(p)
+		},
+	},
+	{
+		name: "network refused for 0.5 L", must: "holds kept, no error to the holder",
+		proxied: true,
+		rules:   promises{keeps: true},
+		inject: func(a *arena) {
+			a.broken(nil)
+			a.everywhere(func(p *redistest.FaultProxy) { p.Refuse(true) })
+			a.pass(a.lease / 2)
+			a.everywhere(func(p *redistest.FaultProxy) { p.Refuse(false) })
+			a.mended(nil)
+		},
+	},
+	{
+		name: "60 ms one way", must: "works; a hand-over costs the round trip that it costs on loopback",
+		hold: again, once: true, proxied: true,
+		wire:   func(_ *arena, p *redistest.FaultProxy) { p.Delay(60 * ms) },
+		rules:  promises{keeps: true, limits: map[figure]limit{typical: within(150 * ms)}},
+		inject: goOn,
+	},
+	{
+		name: "key deleted by an admin", must: "told <= 10 ms; double hold <= 5 ms",
+		rules: promises{loses: true, limits: map[figure]limit{telling: within(10 * ms), double: within(5 * ms)}},
+		inject: func(a *arena) {
+			a.broken(nil)
+			a.forgets(longKey, func() { a.server.Do("DEL", longKey) })
+			a.mended(nil)
+		},
+	},
+	{
+		name: "FLUSHALL", must: "told <= 10 ms; double hold <= 5 ms",
+		rules: promises{loses: true, limits: map[figure]limit{telling: within(10 * ms), double: within(5 * ms)}},
+		inject: func(a *arena) {
+			a.broken(nil)
+			a.forgets("", func() { a.server.Do("FLUSHALL") })
+			a.mended(nil)
+		},
+	},
+	{
+		name: "key replaced by a list", must: "ErrWrongType to callers, ErrLost to the holder, nothing overwritten",
+		rules: promises{loses: true, allowed: []string{classType}, limits: map[figure]limit{telling: leases(1)}},
+		inject: func(a *arena) {
+			a.broken(nil)
+			a.forgets(longKey, func() {
+				a.server.Do("EVAL", "redis.call('del', KEYS[1]) return redis.call('rpush', KEYS[1], 'x', 'y')", "1", longKey)
+			})
+			a.pass(a.lease)
+			items, err := a.server.Do("LRANGE", longKey, "0", "-1").AsStrSlice()
+			require.NoError(a.t, err)
+			require.Equal(a.t, []string{"x", "y"}, items, "overwritten")
+			a.server.Do("DEL", longKey)
+			a.mended(nil)
+		},
+	},
+	{
+		name: "out of memory for 1 L", must: "holds renewed and released all the same; served <= 300 ms after",
+		rules: promises{keeps: true, limits: map[figure]limit{service: within(300 * ms)}},
+		inject: func(a *arena) {
+			a.broken(nil)
+			a.server.Do("CONFIG", "SET", "maxmemory", "1")
+			a.pass(a.lease)
+			a.server.Do("CONFIG", "SET", "maxmemory", "0")
+			a.mended(nil)
+		},
+	},
+	{
+		name: "read-only for 1.5 L", must: "waited out, as it is known to pass; holder told before L",
+		rules: promises{loses: true, limits: map[figure]limit{telling: leases(1)}},
+		inject: func(a *arena) {
+			a.broken(nil)
+			a.server.Do("REPLICAOF", "127.0.0.1", "1")
+			a.pass(a.lease * 3 / 2)
+			a.server.Do("REPLICAOF", "NO", "ONE")
+			a.mended(nil)
+		},
+	},
+	{
+		name: "no permission for scripts for 1.5 L", must: "the server's error reaches callers at once; holder told before L",
+		rules: promises{loses: true, allowed: []string{"NOPERM"}, limits: map[figure]limit{telling: leases(1), refusal: within(50 * ms)}},
+		inject: func(a *arena) {
+			a.broken(nil)
+			a.server.Do("ACL", "SETUSER", "default", "-evalsha")
+			a.pass(a.lease * 3 / 2)
+			a.server.Do("ACL", "SETUSER", "default", "+evalsha")
+			a.mended(nil)
+		},
+	},
+	{
+		name: "cancel storm", must: "no leak, no lost wake-up, no key held by nobody",
+		hold: again, once: true, storm: true,
+		rules:  promises{keeps: true, limits: map[figure]limit{unheld: within(300 * ms)}},
+		inject: goOn,
+	},
+	{
+		name: "server's clock jumps ahead by 10 L", must: "double hold <= 100 ms; afterwards normal",
+		clocked: true,
+		rules:   promises{loses: true, limits: map[figure]limit{double: within(100 * ms)}},
+		inject: func(a *arena) {
+			a.broken(nil)
+			a.forgets("", func() { a.clock.jump(a.t, 10*a.lease) })
+			a.mended(nil)
+		},
+	},
+	{
+		name: "server's clock jumps back by 10 L", must: "locks live longer, nothing else",
+		clocked: true,
+		rules:   promises{keeps: true},
+		inject: func(a *arena) {
+			a.broken(nil)
+			a.clock.jump(a.t, -10*a.lease)
+			a.pass(a.lease * 3 / 2)
+			a.mended(nil)
+		},
+	},
+}
+
+// stall is a server that answers nobody for some leases.
+func stall(how string, length float64, f func(a *arena, d time.Duration), options ...redistest.Option) row {
+	r := row{
+		name: how + " for " + strconv.FormatFloat(length, 'f', -1, 64) + " L", server: options,
+		must:  "told before L; served <= 300 ms after",
+		rules: promises{loses: true, limits: map[figure]limit{telling: leases(1), service: within(300 * ms)}},
+		inject: func(a *arena) {
+			a.broken(nil)
+			f(a, time.Duration(length*float64(a.lease)))
+			a.mended(nil)
+		},
+	}
+	if length < 0.5 {
+		r.must = "shorter than the remaining trust: costs nothing; served <= 300 ms after"
+		r.rules.loses, r.rules.keeps = false, true
+		delete(r.rules.limits, telling)
+	}
+	return r
+}
+
+func debugSleep(a *arena, d time.Duration) {
+	a.server.Do("DEBUG", "SLEEP", strconv.FormatFloat(d.Seconds(), 'f', 3, 64))
+}
+
+func busyScript(a *arena, d time.Duration) {
+	a.server.Do("EVAL", strings.Join([]string{
+		"local function now() local t = redis.call('time') return t[1] * 1000000 + t[2] end",
+		"local over = now() + ARGV[1]",
+		"while now() < over do end",
+	}, "\n"), "0", strconv.FormatInt(d.Microseconds(), 10))
+}
+
+// goOn is a fault that is there from the beginning.
+func goOn(a *arena) {
+	a.broken(nil)
+	a.pass(3 * a.lease)
+	a.mended(nil)
+}
+
+// repeat sends a command again and again.
+func repeat(pause time.Duration, cmd ...string) func(a *arena) {
+	return func(a *arena) {
+		a.broken(nil)
+		a.every(pause, 3*a.lease, func() { a.server.Do(cmd...) })
+		a.mended(nil)
+	}
+}
+
+// loseReplies loses some of the replies to scripts, all of which write.
+func loseReplies(share float64, mode redistest.Mode) func(a *arena, p *redistest.FaultProxy) {
+	scripts := redistest.Command("EVALSHA")
+	return func(a *arena, p *redistest.FaultProxy) {
+		p.DropReply(func(cmd []string) bool { return scripts(cmd) && !a.stopped.Load() && rand.Float64() < share }, 0, mode)
+	}
+}
