@@ -384,8 +384,8 @@ func TestFault_FirstInLineIsGoneAtRedissonsTurn(t *testing.T) {
 
 func TestFault_WhoDoesNotWaitAsksForNobodyElse(t *testing.T) {
 	t.Parallel()
-	s := newSplit(t, lockrt.Options{})
-	held, err := clientOf(t, s.server.URL(), lockrt.Options{}).Mutex(s.key).Lock(patient(t))
+	s := newSplit(t, unwatched)
+	held, err := clientOf(t, s.server.URL(), unwatched).Mutex(s.key).Lock(patient(t))
 	require.NoError(t, err)
 	m := s.client.Mutex(s.key)
 	got := lockLater(patient(t), m)

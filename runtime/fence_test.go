@@ -103,7 +103,7 @@ func TestFencing_LocalHandOversNeedNoWordToRedis(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
 	hooks, waiting, _ := watch()
-	m := clientOf(t, server.URL(), lockrt.Options{Hooks: hooks}).Mutex("k", lockrt.WithFencing())
+	m := clientOf(t, server.URL(), lockrt.Options{Hooks: hooks, Tracking: lockrt.TrackingOff}).Mutex("k", lockrt.WithFencing())
 	held, err := m.Lock(patient(t))
 	require.NoError(t, err)
 	seen := tokens{held.Token()}
@@ -124,9 +124,9 @@ func TestFencing_LocalHandOversNeedNoWordToRedis(t *testing.T) {
 func TestFencing_HandedOver(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
-	held, err := clientOf(t, server.URL(), lockrt.Options{}).Mutex("k").Lock(patient(t), lockrt.WithFencing())
+	held, err := clientOf(t, server.URL(), unwatched).Mutex("k").Lock(patient(t), lockrt.WithFencing())
 	require.NoError(t, err)
-	got := lockLater(patient(t), clientOf(t, server.URL(), lockrt.Options{}).Mutex("k"), lockrt.WithFencing())
+	got := lockLater(patient(t), clientOf(t, server.URL(), unwatched).Mutex("k"), lockrt.WithFencing())
 	inLine(t, server, "k", 1)
 	server.Do("CONFIG", "RESETSTAT")
 	require.NoError(t, held.Unlock(t.Context()))

@@ -24,9 +24,9 @@ func inLine(t *testing.T, server *redistest.RedisServer, key string, n int64) {
 func TestHandOver_NobodyAsksTwice(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
-	held, err := clientOf(t, server.URL(), lockrt.Options{}).Mutex("k").Lock(patient(t))
+	held, err := clientOf(t, server.URL(), unwatched).Mutex("k").Lock(patient(t))
 	require.NoError(t, err)
-	got := lockLater(patient(t), clientOf(t, server.URL(), lockrt.Options{}).Mutex("k"))
+	got := lockLater(patient(t), clientOf(t, server.URL(), unwatched).Mutex("k"))
 	inLine(t, server, "k", 1)
 	server.Do("CONFIG", "RESETSTAT")
 	require.NoError(t, held.Unlock(t.Context()))
@@ -170,7 +170,7 @@ func TestHandOver_WhoGivesUpLeavesTheLine(t *testing.T) {
 func TestHandOver_OneProcessKeepsWhatNobodyElseWants(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
-	m := clientOf(t, server.URL(), lockrt.Options{}).Mutex("k")
+	m := clientOf(t, server.URL(), unwatched).Mutex("k")
 	const goroutines, each = 8, 500
 	var wg sync.WaitGroup
 	for range goroutines {

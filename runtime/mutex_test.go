@@ -74,7 +74,7 @@ func TestMutex_ExcludesOtherClientsAndWakesThemByMessage(t *testing.T) {
 func TestMutex_HeldHereIsRefusedWithoutARoundTrip(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
-	c := clientOf(t, server.URL(), lockrt.Options{})
+	c := clientOf(t, server.URL(), unwatched)
 	lease, err := c.Mutex("k").Lock(patient(t))
 	require.NoError(t, err)
 	server.Do("CONFIG", "RESETSTAT")
@@ -90,7 +90,7 @@ func TestMutex_GoroutinesAreServedInOrder(t *testing.T) {
 	t.Parallel()
 	hooks, waiting, _ := watch()
 	server := redistest.Server(t)
-	c := clientOf(t, server.URL(), lockrt.Options{Hooks: hooks, Cohort: 100})
+	c := clientOf(t, server.URL(), lockrt.Options{Hooks: hooks, Cohort: 100, Tracking: lockrt.TrackingOff})
 	m := c.Mutex("k")
 	first, err := m.Lock(patient(t))
 	require.NoError(t, err)
@@ -298,7 +298,7 @@ func TestMutex_KeyOfAnotherType(t *testing.T) {
 func TestMutex_Reentry(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
-	c := clientOf(t, server.URL(), lockrt.Options{})
+	c := clientOf(t, server.URL(), unwatched)
 	m := c.Mutex("k")
 	outer, err := m.Lock(patient(t))
 	require.NoError(t, err)
