@@ -40,7 +40,7 @@ func TestReference(t *testing.T) {
 	require.Equal(t, want, text, "go test ./cmd/lockgen -run TestReference -update")
 }
 
-var row = regexp.MustCompile("(?m)^\\| `([a-z]+)=")
+var row = regexp.MustCompile("(?m)^\\| `([a-z]+)[=`]")
 
 // TestReadme_Options shows that both READMEs have a row for each option.
 func TestReadme_Options(t *testing.T) {
