@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/locktest/leaktest"
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 	"github.com/lockgen/lockgen/scripts"
 )
@@ -490,4 +491,55 @@ func TestFault_Counting_LossyNetwork(t *testing.T) {
 			requireInt(t, 0, l.server, "EXISTS", latch.Key())
 		})
 	}
+}
+
+// Those who only try, of whom one finds out what became of the request of all, are all answered.
+func TestFault_Semaphore_TriesAreAllAnswered(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, lockrt.Options{})
+	s := l.client.Semaphore(l.key, 0)
+	created, err := s.TrySetPermits(t.Context(), 2, 0)
+	require.NoError(t, err)
+	require.True(t, created)
+	for range 20 {
+		lost := l.proxy.DropReply(redistest.EvalSHA(scripts.SemaphoreAcquire.SHA1), 1, redistest.Close)
+		calls := make([]func() error, 8)
+		for i := range calls {
+			calls[i] = func() error { return s.TryAcquire(patient(t), 3) }
+		}
+		for _, err := range all(calls...) {
+			require.ErrorIs(t, err, lockrt.ErrNotAcquired)
+		}
+		receive(t, lost.Done(), "the loss")
+		requireInt(t, 2, l.server, "GET", l.key)
+	}
+	tidy(t, l.client, l.server, l.key)
+}
+
+// After closing nothing runs any more, whatever was under way.
+func TestFault_Counting_LeavesNoGoroutine(t *testing.T) { //nolint:paralleltest // counts goroutines
+	leaktest.Check(t)
+	server := redistest.Server(t)
+	hooks, waiting, _ := watch()
+	c, err := lockrt.Open(server.URL(), lockrt.Options{Hooks: hooks})
+	require.NoError(t, err)
+	key := redistest.Key(t, "k")
+	s, p, l := c.Semaphore(key+"s", 1), c.PermitSemaphore(key+"p", 1), c.CountDownLatch(key+"l")
+	require.NoError(t, s.Acquire(patient(t), 1))
+	held, err := p.Acquire(patient(t))
+	require.NoError(t, err)
+	_, err = l.SetCount(t.Context(), 1)
+	require.NoError(t, err)
+	done := make(chan error, 3)
+	go func() { done <- s.Acquire(patient(t), 1) }()
+	go func() { _, err := p.Acquire(patient(t)); done <- err }()
+	go func() { done <- l.Wait(patient(t)) }()
+	for range cap(done) {
+		receive(t, waiting, "all to wait")
+	}
+	require.NoError(t, c.Close())
+	for range cap(done) {
+		require.ErrorIs(t, receive(t, done, "the end of the wait"), lockrt.ErrClosed)
+	}
+	require.ErrorIs(t, held.Err(), lockrt.ErrClosed)
 }

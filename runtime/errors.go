@@ -26,7 +26,7 @@ var (
 //
 //	lockgen: lock "order:42": not acquired after 3s
 type Error struct {
-	Op  string // "lock", "unlock", "ttl", "force unlock"
+	Op  string // "lock", "unlock", "ttl", "force unlock", "acquire", "release", ...
 	Key string
 	Err error
 }

@@ -258,11 +258,11 @@ func (t *turnstile) settle(b *round, sent time.Time, granted int, ttl time.Durat
 // wait makes room for them instead.
 func (t *turnstile) refuse(head *waiter, ttl time.Duration) {
 	head.wish.seen = true
-	if head.place.asked || !head.place.leading { // or it is about to ask by itself
+	if head.once || head.place.asked || !head.place.leading { // or it is about to ask by itself
 		head.place.leading, head.place.asked = true, false
 		head.news <- news{kind: refusedFor, ttl: ttl, foreign: true, inLine: true}
 	}
-	if head.once {
+	if head.once { // and will not ask any more
 		t.queue.remove(head)
 		t.full = false
 		t.goOn()
