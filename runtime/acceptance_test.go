@@ -416,7 +416,7 @@ func TestRedisson_Lock_ConcurrencyTryLockUnLock(t *testing.T) {
 		return nil
 	})
 	require.NotZero(t, times.total.Load())
-	require.Zero(t, exists(t, m.Key()))
+	gone(t, redistest.Shared(t), m.Key()) // what came too late for one who did not wait is given back meanwhile
 }
 
 func TestRedisson_Lock_Concurrency_SingleInstance(t *testing.T) {
@@ -514,7 +514,7 @@ func heavy(t *testing.T, lock func(m *lockrt.Mutex) (*lockrt.Lease, error)) {
 				return nil
 			})
 			for i := range size.goroutines {
-				require.Zero(t, exists(t, fmt.Sprintf("%s:%d", key, i)))
+				gone(t, redistest.Shared(t), fmt.Sprintf("%s:%d", key, i)) // or being given back, for one whose wait was over
 				redistest.Shared(t).Do("DEL", fmt.Sprintf("%s:semaphore:%d", key, i))
 			}
 			redistest.Shared(t).Do("DEL", key+":value")
