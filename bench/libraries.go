@@ -64,10 +64,10 @@ var libraries = []library{
 	{name: floor, floor: true, open: openFloor},
 	{name: lockgen, us: true, renews: true, reenters: true, open: openLockgen},
 	{name: "redislock", asks: redislockAsks, open: openRedislock},
-	{name: "redsync, go-redis", direct: []string{"set"}, asks: redsyncAsks, open: openRedsyncGoRedis},
-	{name: "redsync, rueidis", direct: []string{"set"}, asks: redsyncAsks, open: openRedsyncRueidis},
+	{name: "redsync/go-redis", direct: []string{"set"}, asks: redsyncAsks, open: openRedsyncGoRedis},
+	{name: "redsync/rueidis", direct: []string{"set"}, asks: redsyncAsks, open: openRedsyncRueidis},
 	{name: "rueidislock", renews: true, hands: 16, open: openRueidislock(false)},
-	{name: "rueidislock, 1 key", renews: true, hands: 16, open: openRueidislock(true)},
+	{name: "rueidislock 1 key", renews: true, hands: 16, open: openRueidislock(true)},
 }
 
 func rueidisClient(addr string) (rueidis.Client, error) {

@@ -88,6 +88,10 @@ func (r *report) run(ctx context.Context, only, scenario, profile string) error 
 	if r.machine, err = s.machine(runtime.NumCPU(), runtime.Version()); err != nil {
 		return err
 	}
+	chosen, err := choose(only)
+	if err != nil {
+		return err
+	}
 	e := &env{server: s, length: r.length, rest: r.rest, held: r.held, profile: profile}
 	for _, sc := range allScenarios() {
 		if !strings.HasPrefix(sc.name(), scenario) {
@@ -99,8 +103,8 @@ func (r *report) run(ctx context.Context, only, scenario, profile string) error 
 			rounds = (rounds + 1) / 2
 		}
 		for range rounds {
-			for _, lib := range libraries {
-				if !sc.fit(lib) || only != "" && !slices.Contains(strings.Split(only, ","), lib.name) {
+			for _, lib := range chosen {
+				if !sc.fit(lib) {
 					continue
 				}
 				if err := s.empty(); err != nil {
@@ -127,7 +131,26 @@ func (r *report) run(ctx context.Context, only, scenario, profile string) error 
 			fmt.Fprintf(os.Stderr, "%s: %s: %v\n", sc.name(), sc.title, time.Since(start).Round(time.Second))
 		}
 	}
+	if len(r.tables) == 0 {
+		return fmt.Errorf("no scenario of these libraries has a name that begins with %q", scenario)
+	}
 	return nil
+}
+
+// choose returns the libraries with these names, or all.
+func choose(names string) ([]library, error) {
+	if names == "" {
+		return libraries, nil
+	}
+	var chosen []library
+	for name := range strings.SplitSeq(names, ",") {
+		i := slices.IndexFunc(libraries, func(lib library) bool { return lib.name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("no such library: %q", name)
+		}
+		chosen = append(chosen, libraries[i])
+	}
+	return chosen, nil
 }
 
 // write writes the report into a folder, or prints it.

@@ -46,7 +46,7 @@ func TestReport_Markdown(t *testing.T) {
 	text := r.markdown(r.plots())
 	for _, want := range []string{
 		"2 cores. Written by `make bench`. Rounds: 2 of 1s",
-		"\n| [S2, 256](#s2) | 256 goroutines, keys that nobody else wants | 2,000/s | 7,000/s (rueidislock, 1 key) | 0.29x | 2 of 4 |\n",
+		"\n| [S2, 256](#s2) | 256 goroutines, keys that nobody else wants | 2,000/s | 7,000/s (rueidislock 1 key) | 0.29x | 2 of 4 |\n",
 		"\n| [S9](#s9) | Locking again what one holds | 2.00 µs | - | - | 0 of 3 |\n",
 		"\n| S2, 256 | at least 1.0 of the floor's cycles | 2.00 [2.00 to 2.00] | yes |\n",
 		"\n| S2, 256 | client and server together use at most 1.1 of the floor's CPU for a cycle | 1.00 | yes |\n",
@@ -152,6 +152,17 @@ func TestCommand(t *testing.T) {
 	require.Equal(t, "make bench", command(flags))
 	require.NoError(t, flags.Parse([]string{"-rounds", "3", "-scenario", "S2, 16"}))
 	require.Equal(t, `go run . -rounds "3" -scenario "S2, 16"`, command(flags))
+}
+
+func TestChoose(t *testing.T) {
+	t.Parallel()
+	for _, lib := range libraries {
+		chosen, err := choose(lib.name + "," + lockgen)
+		require.NoError(t, err, "a name can be written between commas")
+		require.Equal(t, []string{lib.name, lockgen}, []string{chosen[0].name, chosen[1].name})
+	}
+	_, err := choose("lockgen,redlock")
+	require.EqualError(t, err, `no such library: "redlock"`)
 }
 
 // TestWrite shows what a run leaves behind.
