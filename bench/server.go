@@ -162,7 +162,7 @@ func (q probe) since(p probe, direct []string) (sent, called float64) {
 	return sent, called
 }
 
-// machine describes where the figures come from.
+// machine describes where the figures come from, and whether it did anything else.
 func (s *server) machine(cpus int, goVersion string) (string, error) {
 	p, err := s.probe()
 	if err != nil {
@@ -177,5 +177,9 @@ func (s *server) machine(cpus int, goVersion string) (string, error) {
 			}
 		}
 	}
-	return fmt.Sprintf("%d cores (%s), Redis %s on loopback, %s", cpus, model, p.version, goVersion), nil
+	load := "unknown"
+	if text, err := os.ReadFile(filepath.Join("/proc", "loadavg")); err == nil {
+		load, _, _ = strings.Cut(string(text), " ")
+	}
+	return fmt.Sprintf("%d cores (%s), Redis %s on loopback, %s; load average when it began: %s", cpus, model, p.version, goVersion, load), nil
 }

@@ -148,6 +148,13 @@ func TestProbe_Since(t *testing.T) {
 	}
 }
 
+func TestServer_Machine(t *testing.T) {
+	t.Parallel()
+	text, err := startServer(t).machine(2, "go1.26")
+	require.NoError(t, err)
+	require.Regexp(t, `^2 cores \(.+\), Redis \d+\.\d+\.\d+ on loopback, go1\.26; load average when it began: (\d+\.\d+|unknown)$`, text)
+}
+
 func TestParseInfo(t *testing.T) {
 	t.Parallel()
 	p := parseInfo("# Server\r\nredis_version:7.0.15\r\nused_cpu_sys:1.5\r\nused_cpu_user:2.25\r\nused_cpu_sys_children:9\r\nconnected_clients:3\r\npubsub_channels:2\r\n" +
