@@ -290,9 +290,11 @@ func (t *turnstile) failed(b *round, err error) {
 	if !b.doubt {
 		t.round = nil
 		t.numbers.Remove(b.number)
-		return
 	}
-	if t.queue.length == 0 {
+	switch {
+	case t.queue.length > 0:
+		t.lead() // whoever asked may have left, or may be about to
+	case b.doubt:
 		t.settleLater(b, err, pause)
 	}
 }
@@ -334,12 +336,16 @@ func (t *turnstile) goOn() {
 			return
 		}
 	}
-	w := t.queue.first
-	switch {
-	case w == nil:
-	case w.place.leading:
+	if w := t.queue.first; w != nil && w.place.leading {
 		w.poke()
-	default:
+	}
+	t.lead()
+}
+
+// lead makes it the head's turn to ask, if it is not yet. Whenever no request is under way, it is the
+// head's turn.
+func (t *turnstile) lead() {
+	if w := t.queue.first; w != nil && !w.place.leading {
 		w.place.leading = true
 		w.news <- news{kind: turn}
 	}
