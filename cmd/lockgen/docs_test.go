@@ -79,7 +79,7 @@ func TestGuide(t *testing.T) {
 		require.NoError(t, os.WriteFile(name, []byte(m[2]+"\n"), 0o600))
 	}
 	var stdout, stderr strings.Builder
-	require.Zero(t, cli.Main([]string{"-strict", "./..."}, dir, &stdout, &stderr), "%s", &stderr)
+	require.Zero(t, cli.Main([]string{"-cache=off", "-strict", "./..."}, dir, &stdout, &stderr), "%s", &stderr)
 	require.Empty(t, stderr.String())
 	require.NoError(t, newTypeChecker(t, root).check(dir))
 }

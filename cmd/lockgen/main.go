@@ -2,7 +2,7 @@
 //
 // Usage:
 //
-//	lockgen [-check | -n] [-json] [-strict | -q] [-tags list] [packages]
+//	lockgen [-check | -n] [-json] [-strict | -q] [-cache auto] [-tags list] [packages]
 //	lockgen list [-json | -markdown] [-tags list] [packages]
 //	lockgen graph [-dot] [-tags list] [packages]
 //	lockgen explain [-tags list] name [packages]
@@ -114,6 +114,9 @@
 //
 // With -check nothing is written either; what is missing, outdated or edited by hand is printed as a diff. With -n it is only named. With -json
 // all is printed as one JSON object with the arrays diagnostics, notes and files, and with -check the string diff.
+//
+// A run that finds all up to date notes the sums of all files that it depends on, in the user's cache directory; if nothing has changed the next
+// one believes that, and takes a tenth of the time. Not in CI, where the environment has CI, nor with -cache=off.
 //
 // # All locks together
 //

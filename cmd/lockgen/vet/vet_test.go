@@ -53,7 +53,7 @@ func TestStale(t *testing.T) {
 			dir := module(t)
 			source := filepath.Join(dir, "a.go")
 			require.NoError(t, os.WriteFile(source, []byte(tt.before), 0o600))
-			require.Zero(t, cli.Main(nil, dir, io.Discard, io.Discard))
+			require.Zero(t, cli.Main([]string{"-cache=off"}, dir, io.Discard, io.Discard))
 			require.NoError(t, os.WriteFile(source, []byte(tt.after), 0o600))
 			analysistest.Run(t, dir, vet.Stale, ".")
 		})

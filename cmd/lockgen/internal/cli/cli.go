@@ -27,6 +27,7 @@ type Config struct {
 	DOT      bool   // graph: for graphviz
 	Strict   bool   // warnings are mistakes
 	Quiet    bool   // no warnings and no notes
+	Cache    string // on, off, or auto: on if this isn't CI
 	Tags     string // build tags
 	Version  bool   // print the version and stop
 	Name     string // explain: of what
@@ -35,7 +36,7 @@ type Config struct {
 
 // usages say how each command is called and what it does.
 var usages = map[string]string{
-	"": `usage: lockgen [-check | -n] [-json] [-strict | -q] [-tags list] [packages]
+	"": `usage: lockgen [-check | -n] [-json] [-strict | -q] [-cache auto] [-tags list] [packages]
        lockgen list [-json | -markdown] [-tags list] [packages]
        lockgen graph [-dot] [-tags list] [packages]
        lockgen explain [-tags list] name [packages]
@@ -89,6 +90,7 @@ func Parse(args []string, stderr io.Writer) (*Config, error) {
 		flags.BoolVar(&c.JSON, "json", false, "print mistakes, notes and files as JSON")
 		flags.BoolVar(&c.Strict, "strict", false, "take warnings for mistakes: exit with 1 and write nothing")
 		flags.BoolVar(&c.Quiet, "q", false, "print no warnings and no notes")
+		flags.StringVar(&c.Cache, "cache", "auto", "whether to believe that what was up to date is so, if nothing has changed: `on`, off, or auto: on unless the\nenvironment has CI, since there nobody should have to believe anything")
 		flags.BoolVar(&c.Version, "version", false, "print the version and exit")
 	case "list":
 		flags.BoolVar(&c.JSON, "json", false, "print JSON")
@@ -121,6 +123,8 @@ func Parse(args []string, stderr io.Writer) (*Config, error) {
 // finish takes the name from the arguments and says which of them exclude each other.
 func (c *Config) finish() error {
 	switch {
+	case c.Command == "" && c.Cache != "on" && c.Cache != "off" && c.Cache != "auto":
+		return errors.New("-cache takes on, off or auto")
 	case c.Check && c.Dry:
 		return errors.New("-check and -n exclude each other")
 	case c.Strict && c.Quiet:

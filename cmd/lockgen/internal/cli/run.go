@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"go/token"
 	"io"
+	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/lockgen/lockgen/cmd/lockgen/internal/check"
 	"github.com/lockgen/lockgen/cmd/lockgen/internal/diag"
 	"github.com/lockgen/lockgen/cmd/lockgen/internal/load"
+	"github.com/lockgen/lockgen/cmd/lockgen/internal/memo"
 	"github.com/lockgen/lockgen/cmd/lockgen/internal/output"
 	"github.com/lockgen/lockgen/cmd/lockgen/internal/survey"
 	"github.com/lockgen/lockgen/cmd/lockgen/internal/write"
@@ -24,6 +26,9 @@ func run(c *Config, dir string, stdout, stderr io.Writer) (int, error) {
 	r := &runner{c: c, dir: dir, list: diag.New(token.NewFileSet())}
 	if err := r.read(); err != nil {
 		return exitTrouble, err
+	}
+	if r.loaded.Known {
+		return exitOK, r.report(nil, stdout, stderr)
 	}
 	if c.Command != "" {
 		return r.tell(stdout, stderr)
@@ -41,6 +46,9 @@ func run(c *Config, dir string, stdout, stderr io.Writer) (int, error) {
 	}
 	if err := r.report(changed, stdout, stderr); err != nil {
 		return exitTrouble, err
+	}
+	if !wrong && len(changed) == 0 && r.list.Warnings() == 0 && len(r.loaded.Notes) == 0 {
+		r.memo.Keep(r.print)
 	}
 	switch {
 	case wrong || c.Check && len(changed) > 0:
@@ -60,12 +68,24 @@ type runner struct {
 	outputs []check.Output
 	files   []write.File
 	survey  *survey.Survey
+	memo    memo.Memo
+	print   string // of this program and its input
 }
 
 // read loads and checks all packages. Mistakes of all of them are wanted.
 func (r *runner) read() (err error) {
-	r.loaded, err = load.Load(load.Config{Dir: r.dir, Tags: r.c.Tags, Patterns: r.c.Patterns}, r.list)
-	if err != nil {
+	cfg := load.Config{Dir: r.dir, Tags: r.c.Tags, Patterns: r.c.Patterns}
+	if r.c.Command == "" && (r.c.Cache == "on" || r.c.Cache == "auto" && os.Getenv("CI") == "") {
+		if self := memo.Self(); self != "" {
+			r.memo = memo.For(append([]string{r.dir, r.c.Tags}, r.c.Patterns...)...)
+			cfg.Known = func(input string) bool {
+				r.print = self + " " + input
+				return r.memo.Has(r.print)
+			}
+		}
+	}
+	r.loaded, err = load.Load(cfg, r.list)
+	if err != nil || r.loaded.Known {
 		return err
 	}
 	var uses []check.Use

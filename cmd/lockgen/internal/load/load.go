@@ -6,6 +6,7 @@
 package load
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"go/ast"
@@ -30,6 +31,9 @@ type Config struct {
 	Dir      string   // where the go command runs
 	Tags     string   // build tags, as for go build
 	Patterns []string // as for go list
+
+	// Known says whether this input is known to be up to date already, by its fingerprint; then nothing is read but that. It can be nil.
+	Known func(fingerprint string) bool
 }
 
 // A Result is everything that was found.
@@ -37,6 +41,7 @@ type Result struct {
 	Packages []*Package // those with directives, by path
 	Outputs  []string   // generated files on disk whose sources were read, or are gone
 	Notes    []string   // what the reader should know although it stops nothing
+	Known    bool       // there is nothing to do
 
 	roots []*packages.Package
 }
@@ -93,7 +98,7 @@ func Load(cfg Config, list *diag.List) (*Result, error) {
 			return nil, fmt.Errorf("%s: a file; name its package instead, here lockgen %s", pattern, here(pattern))
 		}
 	}
-	l := &loader{cfg: cfg, list: list, result: &Result{}, units: map[string]*unit{}}
+	l := &loader{cfg: cfg, list: list, result: &Result{}, units: map[string]*unit{}, sums: map[string][sha256.Size]byte{}}
 	roots, err := l.golist(cfg.Patterns, false)
 	if err != nil {
 		return nil, err
@@ -117,6 +122,15 @@ func Load(cfg Config, list *diag.List) (*Result, error) {
 		}
 		roots = append(roots, tests...)
 	}
+	if cfg.Known != nil {
+		print, err := fingerprint(roots, l.sums)
+		if err != nil {
+			return nil, err
+		}
+		if l.result.Known = cfg.Known(print); l.result.Known {
+			return l.result, nil
+		}
+	}
 	l.result.roots = roots
 	l.annotate(roots, hits)
 	l.check()
@@ -139,8 +153,9 @@ type loader struct {
 	cfg    Config
 	list   *diag.List
 	result *Result
-	units  map[string]*unit // by ID of the package
-	roots  []*unit          // with directives
+	units  map[string]*unit             // by ID of the package
+	roots  []*unit                      // with directives
+	sums   map[string][sha256.Size]byte // of the files in the directories of the run
 }
 
 // golist asks the go command, once.
@@ -189,6 +204,9 @@ func (l *loader) scan(pkg *packages.Package, hits map[string]bool) (inTests bool
 		src, err := os.ReadFile(name)
 		if err != nil {
 			return false, err
+		}
+		if l.cfg.Known != nil {
+			l.sums[name] = sha256.Sum256(src)
 		}
 		_, isOutput := output.Source(name)
 		if isOutput && output.Ours(src) {

@@ -1,0 +1,113 @@
+package main_test
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockgen/lockgen/cmd/lockgen/internal/cli"
+	"github.com/lockgen/lockgen/cmd/lockgen/internal/synth"
+)
+
+// TestCache shows that a run over what is known to be up to date looks no further, and that every change is noticed all the same.
+func TestCache(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("XDG_CACHE_HOME", filepath.Join(home, "cache"))
+	t.Setenv("HOME", home)
+	t.Setenv("LocalAppData", home)
+	root, err := filepath.Abs("../..")
+	require.NoError(t, err)
+	modules := t.TempDir()
+	write := func(name, content string) {
+		t.Helper()
+		name = filepath.Join(modules, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(name), 0o755))
+		require.NoError(t, os.WriteFile(name, []byte(content), 0o600))
+	}
+	dir := filepath.Join(modules, "shop")
+	require.NoError(t, os.Mkdir(dir, 0o755))
+	require.NoError(t, synth.Module(dir, root, module))
+	mod, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+	require.NoError(t, err)
+	write("shop/go.mod", string(mod)+"\nrequire example.com/near v0.0.0\n\nreplace example.com/near => ../near\n")
+	write("near/go.mod", "module example.com/near\n\ngo 1.26.0\n")
+	const near, id = "package near\n\ntype ID string\n", "package id\n\ntype ID string\n"
+	write("near/near.go", near)
+	write("shop/id/id.go", id)
+	source := `package orders
+
+import (
+	"context"
+
+	"example.com/near"
+	"example.com/shop/id"
+)
+
+//lockgen:service
+type Service interface {
+	//lockgen:lock key=order:{id}
+	Pay(ctx context.Context, id id.ID) error
+	//lockgen:lock key=near:{n}
+	Near(ctx context.Context, n near.ID) error
+}
+`
+	write("shop/orders/orders.go", source)
+	run := func(args ...string) int {
+		t.Helper()
+		return cli.Main(append(args, "./orders"), dir, io.Discard, io.Discard)
+	}
+	kept := func() os.FileInfo {
+		t.Helper()
+		names, err := filepath.Glob(filepath.Join(home, "*", "lockgen", "*"))
+		require.NoError(t, err)
+		more, err := filepath.Glob(filepath.Join(home, "lockgen", "*"))
+		require.NoError(t, err)
+		names = append(names, more...)
+		require.Len(t, names, 1)
+		info, err := os.Stat(names[0])
+		require.NoError(t, err)
+		return info
+	}
+	require.Zero(t, run("-cache=on"))
+	require.Zero(t, run("-cache=on", "-check"))
+	first := kept()
+	require.Zero(t, run("-cache=on", "-check"))
+	require.Zero(t, run("-cache=on"))
+	require.True(t, os.SameFile(first, kept()), "known: found without being kept again")
+	require.Zero(t, run("-cache=off", "-check"))
+
+	output, err := os.ReadFile(filepath.Join(dir, "orders", "orders_lockgen.go"))
+	require.NoError(t, err)
+	for what, change := range map[string]func(){
+		"the source":           func() { write("shop/orders/orders.go", strings.Replace(source, "order:{", "orders:{", 1)) },
+		"the output":           func() { write("shop/orders/orders_lockgen.go", string(output)+"\n// x\n") },
+		"the output, gone":     func() { require.NoError(t, os.Remove(filepath.Join(dir, "orders", "orders_lockgen.go"))) },
+		"another output":       func() { write("shop/orders/old_lockgen.go", string(output[:strings.Index(string(output), "import")])) },
+		"a new source":         func() { write("shop/orders/new.go", strings.ReplaceAll(source, "Service", "Other")) },
+		"a package it imports": func() { write("shop/id/id.go", strings.Replace(id, "string", "int", 1)) },
+		"a module beside it":   func() { write("near/near.go", strings.Replace(near, "string", "int", 1)) },
+		"a test":               func() { write("shop/orders/orders_test.go", strings.ReplaceAll(source, "Service", "Tested")) },
+	} {
+		require.Zero(t, run("-cache=on", "-check"), what)
+		change()
+		require.Equal(t, 1, run("-cache=on", "-check"), what)
+		write("shop/orders/orders.go", source)
+		write("shop/orders/orders_lockgen.go", string(output))
+		write("shop/id/id.go", id)
+		write("near/near.go", near)
+		for _, name := range []string{"old_lockgen.go", "new.go", "orders_test.go"} {
+			require.NoError(t, os.RemoveAll(filepath.Join(dir, "orders", name)))
+		}
+	}
+
+	t.Setenv("CI", "true")
+	last := kept()
+	require.Zero(t, run("-cache=on", "-check"))
+	require.Zero(t, run("-cache=auto", "-check"))
+	require.True(t, os.SameFile(last, kept()), "in CI nothing is believed, and nothing kept")
+	require.Equal(t, 2, run("-cache=maybe"))
+}
