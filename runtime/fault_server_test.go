@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -433,4 +434,36 @@ func TestFault_RefusedByTheServersRules(t *testing.T) {
 	lease, err := c.Mutex("k").Lock(patient(t))
 	require.NoError(t, err)
 	require.NoError(t, lease.Unlock(t.Context()))
+}
+
+// Who gives up while the server refuses to hear of it stands in line until the server hears again. Its
+// place must not be handed the lock then, which nobody would give back for two seconds.
+func TestFault_PlaceInLineIsGivenUpWhenTheServerAllowsItAgain(t *testing.T) {
+	t.Parallel()
+	for name, refuse := range map[string]struct{ begin, end []string }{
+		"no permission":         {[]string{"ACL", "SETUSER", "default", "-evalsha"}, []string{"ACL", "SETUSER", "default", "+evalsha"}},
+		"a key of another type": {[]string{"SET", "k", "x"}, []string{"DEL", "k"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Server(t)
+			held, err := clientOf(t, server.URL(), unwatched).Mutex("k").Lock(patient(t), unexpiring)
+			require.NoError(t, err)
+			gone, leave := context.WithCancel(t.Context())
+			quitter := lockLater(gone, clientOf(t, server.URL(), unwatched).Mutex("k"))
+			inLine(t, server, "k", 1)
+			server.Do("CONFIG", "RESETSTAT")
+			server.Do(refuse.begin...)
+			leave()
+			require.ErrorIs(t, receive(t, quitter, "the end of the wait").err, context.Canceled)
+			until(t, "it was refused", func() bool {
+				stats, err := server.Do("INFO", "commandstats").ToString()
+				require.NoError(t, err)
+				return strings.Contains(stats, "cmdstat_evalsha:")
+			})
+			server.Do(refuse.end...)
+			inLine(t, server, "k", 0)
+			_ = held.Unlock(t.Context())
+		})
+	}
 }

@@ -1,9 +1,12 @@
 package runtime
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/redis/rueidis"
 
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 	"github.com/lockgen/lockgen/scripts"
@@ -152,6 +155,10 @@ func (g *giving) answered(sent time.Time, reply answer, err error) {
 		g.finish(done, err)
 		return
 	case !passing(err):
+		if cl.standing || cl.doubt {
+			late := *cl // its place in line would be handed the lock
+			h.c.spawn(func() { h.c.withdraw(h.names, late) })
+		}
 		g.finish(released{what: notOurs, sent: sent}, refused(err))
 		return
 	}
@@ -201,9 +208,10 @@ func (g *giving) finish(done released, err error) {
 // this. Nobody else has its owner, so asking too often harms nobody.
 //
 // It watches for as long as a lease of the claim lasts, counted from the first answer, and gives up
-// after a minute without one, or when the client is closed.
+// after a minute without one, or when the client is closed. An error is no answer, whatever it is: a
+// key of another type is deleted, a permission is given back.
 func (c *Client) withdraw(k names, cl claim) {
-	const least, most, limit = 25 * time.Millisecond, 5 * time.Second, time.Minute
+	const least, most, mostFailing, limit = 25 * time.Millisecond, 5 * time.Second, 250 * time.Millisecond, time.Minute
 	until := time.Now().Add(limit)
 	answered := false
 	for pause := least; ; pause = min(2*pause, most) {
@@ -216,10 +224,15 @@ func (c *Client) withdraw(k names, cl claim) {
 			answered, until = true, time.Now().Add(cl.ttl)
 		}
 		switch {
-		case err != nil && !passing(err):
-			c.opts.Logger.Warn("lockgen: a claim could not be withdrawn; its key expires", "key", k.lock, "error", err)
+		case errors.Is(err, rueidis.ErrClosing):
 			return
-		case time.Now().After(until):
+		case err != nil:
+			pause = min(pause, mostFailing)
+		}
+		if time.Now().After(until) {
+			if !answered {
+				c.opts.Logger.Warn("lockgen: a claim could not be withdrawn; its key expires", "key", k.lock, "error", err)
+			}
 			return
 		}
 		if !c.pause(min(pause, time.Until(until)+time.Millisecond)) {
