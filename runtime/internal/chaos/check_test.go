@@ -19,7 +19,7 @@ const (
 	telling figure = "told"        // from the fault until the holder knew
 	unheld  figure = "unheld"      // for how long nobody held a key that somebody waited for
 	service figure = "served"      // from the end of the fault, or of the dead holder's key, to the next grant
-	typical figure = "hand-over"   // median time from an end in one process to a grant in another that waited
+	typical figure = "hand-over"   // median time from Unlock of the long key in one process to the grant in another
 	late    figure = "late"        // for how long Lock outlived its context
 	giving  figure = "unlock"      // for how long Unlock took
 	refusal figure = "refused"     // median time in which a call during the fault was given the server's error
@@ -243,8 +243,9 @@ func (f *findings) waits(all []*attempt, end int64) {
 	slices.SortFunc(holds, func(a, b *attempt) int { return cmp.Compare(a.granted, b.granted) })
 	var took []int64
 	for i := 1; i < len(holds); i++ {
-		_, ended := holds[i-1].trusted()
-		if next := holds[i]; next.proc != holds[i-1].proc && next.called < ended && next.granted > ended {
+		last, next := holds[i-1], holds[i]
+		_, ended := last.trusted()
+		if next.key == longKey && next.proc != last.proc && next.called < last.granted && ended == last.unlock && last.unlockErr == "" {
 			took = append(took, next.granted-ended)
 		}
 	}

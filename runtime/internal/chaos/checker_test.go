@@ -182,7 +182,7 @@ func TestCheck(t *testing.T) {
 		},
 		{
 			name: "hand-over is slow", rules: bounded(typical, 4), want: "hand-over: 5ms, more than 4ms",
-			tale: story().hold(1, 1, 1, 2, 5, 0).hold(2, 1, 3, 10, 12, 0),
+			tale: story().hold(1, 1, 1, 3, 5, 0).hold(2, 1, 2, 10, 12, 0),
 		},
 		{
 			name: "Lock outlives its context", rules: bounded(late, 4), want: "late: 5ms, more than 4ms",

@@ -55,7 +55,7 @@ figure is the worst of all keys, processes and rounds. Redis %s, %s, %d CPUs.
 - **double hold**: for how long two processes trusted leases of one key at once.
 - **unheld**: for how long nobody held a key that somebody waited for, outage and leases of the dead included.
 - **served**: from the end of the fault, or of the dead holder's lease, to the next grant of a key that was waited for.
-- **hand-over**: median time from the end of a hold to the grant in another process that waited.
+- **hand-over**: median time from Unlock of the key that is held for long in one process to the grant in another.
 - **late**: for how long Lock outlived its context. **unlock**: for how long Unlock took.
 - **paused**: the longest time during which the machine did not let one of the processes run. Such times are left out of
   the other figures.
