@@ -16,7 +16,7 @@ const Forever time.Duration = -1
 const (
 	DefaultWatchdog  = 30 * time.Second // Redisson's lockWatchdogTimeout
 	DefaultOpTimeout = 3 * time.Second
-	DefaultCohort    = 16
+	DefaultCohort    = 64
 	DefaultTokenTTL  = 10 * time.Minute
 )
 
