@@ -106,6 +106,7 @@ type hold struct {
 	wanted bool          // another process of this library waits for it
 	idle   bool          // nobody works under it, it only stays locked for a while; then Shutdown does not wait for it
 	lost   error         // why the watchdog gave it up, or nil
+	told   bool          // its leases know
 }
 
 func newHome(c *Client, key string) *home {
@@ -137,9 +138,13 @@ func (h *home) hear(string) {}
 func (h *home) join(w *waiter) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	leading := h.hold == nil && h.busy == 0 && h.queue.length == 0
+	if w.once && !leading {
+		return false // it is gone already: nobody is to hand it anything
+	}
 	h.queue.push(w)
-	w.place.leading = h.hold == nil && h.busy == 0 && h.queue.length == 1
-	return w.place.leading
+	w.place.leading = leading
+	return leading
 }
 
 // reenter makes l one more lease of the hold, if outer still has it.
@@ -172,10 +177,14 @@ func (h *home) reenterBy(l *Lease) bool {
 // leave takes w out of the queue. If it was given the lease after all, that is unlocked.
 func (h *home) leave(w *waiter) {
 	h.mu.Lock()
-	if w.place.granted {
+	switch {
+	case w.place.granted:
 		h.mu.Unlock()
 		l := w.lease
 		h.c.spawn(func() { _ = l.hold.unlock(l) })
+		return
+	case !w.place.queued:
+		h.mu.Unlock()
 		return
 	}
 	var rest func()
@@ -344,15 +353,25 @@ func (h *home) lose(hd *hold, cause error) {
 	hd.lost = lost(cause)
 	h.mu.Unlock()
 
-	h.tell(hd, lost(cause))
+	h.told(hd, lost(cause))
+}
 
+// told ends the leases of a hold that is lost, and then lets the queue go on.
+func (h *home) told(hd *hold, cause error) {
+	h.tell(hd, cause)
 	h.mu.Lock()
-	h.busy--
-	h.promote()
+	first := hd.lost != nil && !hd.told
+	if first {
+		hd.told = true
+		h.busy--
+		h.promote()
+	}
 	h.mu.Unlock()
-	h.c.disconnect(hd.claim.n)
-	hd.drop()
-	h.c.leave(h)
+	if first {
+		h.c.disconnect(hd.claim.n)
+		hd.drop()
+		h.c.leave(h)
+	}
 }
 
 // take turns the claim into a hold and has it guarded. Redis granted it no earlier than at from, for

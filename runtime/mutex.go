@@ -83,7 +83,7 @@ func (m *Mutex) ForceUnlock(ctx context.Context) (bool, error) {
 	}
 	if got.taken && hd != nil {
 		m.c.watchdog.Lose(&hd.guard, watchdog.ErrRefused)
-		h.tell(hd, lost(watchdog.ErrRefused)) // if the message that says the same is about to
+		h.told(hd, lost(watchdog.ErrRefused)) // if the message that says the same is about to
 	}
 	return got.taken, nil
 }
