@@ -37,7 +37,7 @@ type RowValue struct {
 // An Option is one that counts for a method.
 type Option struct {
 	Name  string `json:"name"`
-	Value string `json:"value"`
+	Value string `json:"value"` // empty for a flag
 	From  string `json:"from"` // the directive that gives it: lock, service, locks or defaults
 }
 
@@ -110,7 +110,11 @@ func (r Row) keys(quote, none string) string {
 func (r Row) options(quote, none string) string {
 	var all []string
 	for _, o := range r.Options {
-		all = append(all, quote+o.Name+"="+o.Value+quote)
+		text := o.Name
+		if o.Value != "" {
+			text += "=" + o.Value
+		}
+		all = append(all, quote+text+quote)
 	}
 	return joined(all, none)
 }

@@ -25,12 +25,13 @@ type segment struct {
 
 // shapeOf finds the shape of a key.
 func shapeOf(k *model.Key) shape {
-	s := shape{segments: []segment{{}}}
+	s, made := shape{segments: []segment{{}}}, false
 	for _, part := range k.Parts {
 		last := &s.segments[len(s.segments)-1]
 		if part.Value != nil {
 			s.text += "{}"
 			s.open = s.open || part.Value.Leaf == model.Raw
+			made = made || part.Value.Func != nil
 			last.value = part.Value
 			continue
 		}
@@ -46,6 +47,9 @@ func shapeOf(k *model.Key) shape {
 				last.tail += c
 			}
 		}
+	}
+	if made {
+		s.text = k.Text // what a function makes is known by the function's name
 	}
 	return s
 }
