@@ -38,7 +38,7 @@ type RowValue struct {
 type Option struct {
 	Name  string `json:"name"`
 	Value string `json:"value"` // empty for a flag
-	From  string `json:"from"` // the directive that gives it: lock, service, locks or defaults
+	From  string `json:"from"`  // the directive that gives it: lock, service, locks or defaults
 }
 
 // Rows lists all methods, in the order of their places.
