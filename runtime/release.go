@@ -211,17 +211,25 @@ func (g *giving) finish(done released, err error) {
 // after a minute without one, or when the client is closed. An error is no answer, whatever it is: a
 // key of another type is deleted, a permission is given back.
 func (c *Client) withdraw(k names, cl claim) {
-	const least, most, mostFailing, limit = 25 * time.Millisecond, 5 * time.Second, 250 * time.Millisecond, time.Minute
-	until := time.Now().Add(limit)
-	answered := false
-	for pause := least; ; pause = min(2*pause, most) {
+	c.withdrawBy(k.lock, cl.ttl, func() error {
 		keys, args := c.releaseWords(nil, c.releases.common, k, &cl, false, nil, 0)
 		reply, err := c.run(scripts.Release, keys, args).ToArray()
 		if err == nil {
 			_, err = answerOf(reply)
 		}
+		return err
+	})
+}
+
+// withdrawBy withdraws a claim to key, of a lease of ttl, by what releases it.
+func (c *Client) withdrawBy(key string, ttl time.Duration, release func() error) {
+	const least, most, mostFailing, limit = 25 * time.Millisecond, 5 * time.Second, 250 * time.Millisecond, time.Minute
+	until := time.Now().Add(limit)
+	answered := false
+	for pause := least; ; pause = min(2*pause, most) {
+		err := release()
 		if err == nil && !answered {
-			answered, until = true, time.Now().Add(cl.ttl)
+			answered, until = true, time.Now().Add(ttl)
 		}
 		switch {
 		case errors.Is(err, rueidis.ErrClosing):
@@ -231,7 +239,7 @@ func (c *Client) withdraw(k names, cl claim) {
 		}
 		if time.Now().After(until) {
 			if !answered {
-				c.opts.Logger.Warn("lockgen: a claim could not be withdrawn; its key expires", "key", k.lock, "error", err)
+				c.opts.Logger.Warn("lockgen: a claim could not be withdrawn; its key expires", "key", key, "error", err)
 			}
 			return
 		}

@@ -10,31 +10,45 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/hub"
 )
 
-// A switchboard connects what a client is told on its channel with the home that it concerns. A
+// A party is whom something is told about the claim n that it has, or waits with.
+type party interface {
+	resubscribed(n uint64)
+	wanted(n uint64)
+	taken(n uint64)
+}
+
+// An heir stands in line, and may be handed what it waits for.
+type heir interface {
+	handed(n uint64, at time.Time, others bool, token int64)
+	look(n uint64)
+	soon(n uint64, d time.Duration)
+}
+
+// A switchboard connects what a client is told on its channel with the party that it concerns. A
 // client has one channel for all its keys, and listens from its first lock on: for those who wait, to
 // be handed a key; for those who hold, to hear at once that it was taken, or that the connection was
 // lost and with it perhaps what the server knew.
 type switchboard struct {
 	lines    sync.Mutex // guards the rest
-	homes    map[uint64]*home
+	parties  map[uint64]party
 	listener *hub.Listener
 }
 
-// connect has what is told of the claim n go to h.
-func (s *switchboard) connect(n uint64, h *home) {
+// connect has what is told of the claim n go to p.
+func (s *switchboard) connect(n uint64, p party) {
 	s.lines.Lock()
 	defer s.lines.Unlock()
-	if s.homes == nil {
-		s.homes = map[uint64]*home{}
+	if s.parties == nil {
+		s.parties = map[uint64]party{}
 	}
-	s.homes[n] = h
+	s.parties[n] = p
 }
 
 // disconnect ends connect.
 func (s *switchboard) disconnect(n uint64) {
 	s.lines.Lock()
 	defer s.lines.Unlock()
-	delete(s.homes, n)
+	delete(s.parties, n)
 }
 
 // hear begins to listen to the client's channel, once, and reports whether it is heard now.
@@ -61,10 +75,10 @@ func (c *Client) told(e hub.Event) {
 	if e.Subscribed {
 		// What was said before was perhaps not heard.
 		c.lines.Lock()
-		all := maps.Clone(c.switchboard.homes)
+		all := maps.Clone(c.parties)
 		c.lines.Unlock()
-		for n, h := range all {
-			h.resubscribed(n)
+		for n, p := range all {
+			p.resubscribed(n)
 		}
 		if e.Again {
 			c.watchdog.Recheck() // the server may have lost what it knew, with the connection
@@ -87,10 +101,22 @@ func (c *Client) told(e hub.Event) {
 		return v, err == nil
 	}
 	c.lines.Lock()
-	h := c.switchboard.homes[n]
+	p := c.parties[n]
 	c.lines.Unlock()
-	if h == nil {
+	if p == nil {
 		return // it was given up; what it was granted is given back by what gave it up
+	}
+	switch words[0] {
+	case "wanted":
+		p.wanted(n)
+		return
+	case "taken":
+		p.taken(n)
+		return
+	}
+	h, ok := p.(heir)
+	if !ok {
+		return
 	}
 	switch words[0] {
 	case "granted":
@@ -105,9 +131,5 @@ func (c *Client) told(e hub.Event) {
 		if ms, ok := number(2); ok {
 			h.soon(n, time.Duration(ms)*time.Millisecond)
 		}
-	case "wanted":
-		h.wanted(n)
-	case "taken":
-		h.taken(n)
 	}
 }

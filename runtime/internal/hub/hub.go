@@ -120,9 +120,14 @@ func (l *Listener) Ready() <-chan struct{} { return l.ready }
 
 // Live reports whether messages are heard now: Ready, and the connection not known to be broken.
 func (l *Listener) Live() bool {
-	l.hub.mu.Lock()
-	defer l.hub.mu.Unlock()
-	ch := l.hub.channels[l.name]
+	return l.hub.Subscribed(l.name)
+}
+
+// Subscribed reports whether the channel named name is subscribed now, with or without a listener.
+func (h *Hub) Subscribed(name string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	ch := h.channels[name]
 	return ch != nil && ch.subscribed
 }
 
