@@ -1,6 +1,6 @@
 // Package scripts holds the Lua that lockgen runs inside Redis, one file per step.
 //
-// What several steps share stands in handover.lua and counting.lua. Every other file begins with a
+// What several steps share stands in handover.lua, rw.lua and counting.lua. Every other file begins with a
 // header that names its KEYS, its ARGV, its replies and the
 // reason why it may be run twice: a reply can get lost on its way, and then the only
 // way to learn what happened is to send the script again. No script of a lock counts
@@ -49,6 +49,30 @@ var forceUnlock string
 
 //go:embed inspect.lua
 var inspect string
+
+//go:embed rw.lua
+var rw string
+
+//go:embed rw_read.lua
+var rwRead string
+
+//go:embed rw_read_release.lua
+var rwReadRelease string
+
+//go:embed rw_read_renew.lua
+var rwReadRenew string
+
+//go:embed rw_write.lua
+var rwWrite string
+
+//go:embed rw_write_release.lua
+var rwWriteRelease string
+
+//go:embed rw_force_unlock.lua
+var rwForceUnlock string
+
+//go:embed rw_leave.lua
+var rwLeave string
 
 //go:embed counting.lua
 var counting string
@@ -106,6 +130,17 @@ var (
 	Inspect     = script("inspect", inspect, "")
 )
 
+// The steps of the read-write lock. What a writer has is renewed by Renew.
+var (
+	RWRead         = script("rw_read", rwRead, handover+rw)
+	RWReadRelease  = script("rw_read_release", rwReadRelease, handover+rw)
+	RWReadRenew    = script("rw_read_renew", rwReadRenew, handover+rw)
+	RWWrite        = script("rw_write", rwWrite, handover+rw)
+	RWWriteRelease = script("rw_write_release", rwWriteRelease, handover+rw)
+	RWForceUnlock  = script("rw_force_unlock", rwForceUnlock, handover+rw)
+	RWLeave        = script("rw_leave", rwLeave, handover+rw)
+)
+
 // The steps of semaphores, of semaphores whose permits expire, and of latches.
 var (
 	SemaphoreAcquire = script("semaphore_acquire", semaphoreAcquire, counting)
@@ -128,6 +163,7 @@ var (
 func All() []*Script {
 	return []*Script{
 		Take, Free, Acquire, Release, Renew, ForceUnlock, Inspect,
+		RWRead, RWReadRelease, RWReadRenew, RWWrite, RWWriteRelease, RWForceUnlock, RWLeave,
 		SemaphoreAcquire, SemaphoreRelease, SemaphoreSet, SemaphoreDrain,
 		PermitAcquire, PermitRelease, PermitRenew, PermitLease, PermitCount, PermitSet,
 		LatchSet, LatchDown, LatchCount, LatchDelete,

@@ -1,0 +1,26 @@
+-- Takes the lock from whoever reads, or from who writes.
+--
+-- KEYS[1]  the lock
+-- KEYS[2]  the channel of the lock
+-- ARGV[1]  read or write
+-- ARGV[2]  message: 0 for read, 1 for write
+-- ARGV[3]  publish command: publish, or spublish in a cluster with sharded channels
+-- ARGV[4]  what the keys of holds begin with
+--
+-- Reply: 1  it was taken, with what a writer had for reading
+--        0  nobody had it in that way
+--        WRONGTYPE when the key is something other than a hash; nothing is changed
+--
+-- Twice: the second run finds a free lock, or takes it from the next holders too, as two calls would.
+-- It is sent once and not again by itself.
+
+if redis.call('hget', KEYS[1], 'mode') ~= ARGV[1] then
+  return 0
+end
+holds(KEYS[1], ARGV[4], function(holder, key)
+  tell('taken', holder)
+  redis.call('del', key)
+end)
+redis.call('del', KEYS[1])
+redis.call(ARGV[3], KEYS[2], ARGV[2])
+return 1

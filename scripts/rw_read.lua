@@ -1,0 +1,51 @@
+-- Takes the lock for reading, or says for how long to wait.
+--
+-- KEYS[1]  the lock
+-- KEYS[2]  the key of the reader's hold
+-- KEYS[3]  the mark that a reader waits
+-- KEYS[4]  the mark that a writer waits
+-- ARGV[1]  lease in milliseconds
+-- ARGV[2]  the reader
+-- ARGV[3]  a field of the lock, of the same holder, that lets the reader in past everybody; empty for none
+-- ARGV[4]  for how many milliseconds to leave the mark, or 0 for one who does not wait
+-- ARGV[5]  uuid of the client
+--
+-- Reply: -2  taken: the reader has the lock for the whole lease from now, or longer
+--         n  not taken: ask again in n milliseconds, or -1 if nobody knows when
+--        WRONGTYPE when the key is something other than a hash; nothing is changed
+--
+-- Twice: a reader that has the lock already has it for the whole lease from now, and not for less
+-- than it had, with a count of 1 and one key.
+
+local mode = redis.call('hget', KEYS[1], 'mode')
+local ttl = redis.call('pttl', KEYS[1])
+if not (mode and redis.call('hexists', KEYS[1], ARGV[2]) == 1) then
+  if not mode and ttl ~= -2 then
+    return ttl -- a lock of another kind
+  end
+  if not (mode and ARGV[3] ~= '' and redis.call('hexists', KEYS[1], ARGV[3]) == 1) then
+    if mode == 'write' then
+      if ARGV[4] ~= '0' then
+        redis.pcall('set', KEYS[3], ARGV[5], 'px', ARGV[4])
+      end
+      return ttl
+    end
+    local turn = redis.call('pttl', KEYS[4])
+    if turn > 0 then
+      return turn
+    end
+  end
+end
+if mode then
+  redis.call('hset', KEYS[1], ARGV[2], 1)
+else
+  redis.call('hset', KEYS[1], 'mode', 'read', ARGV[2], 1)
+end
+if redis.call('pttl', KEYS[2]) < tonumber(ARGV[1]) then
+  redis.call('set', KEYS[2], 1, 'px', ARGV[1])
+end
+if ttl < tonumber(ARGV[1]) then
+  redis.call('pexpire', KEYS[1], ARGV[1])
+end
+redis.call('del', KEYS[3])
+return -2

@@ -1,0 +1,38 @@
+-- Gives back what a reader has.
+--
+-- KEYS[1]  the lock
+-- KEYS[2]  the key of the reader's hold
+-- KEYS[3]  the channel of the lock
+-- ARGV[1]  the reader
+-- ARGV[2]  message: 0, which Redisson says when readers have gone
+-- ARGV[3]  publish command: publish, or spublish in a cluster with sharded channels
+-- ARGV[4]  what the keys of holds begin with
+--
+-- Reply: -1  the lock was not the reader's: free, others', or not a lock at all
+--         0  others have it still
+--         1  it is free now
+--
+-- Twice: a reader is used for one grant only, so the second run finds a lock that is not the reader's and
+-- changes nothing. DEL, HDEL and PUBLISH are among the commands that a server without memory left still
+-- accepts.
+
+local held = has(KEYS[1], ARGV[1])
+if type(held) == 'table' then
+  return held
+end
+redis.call('del', KEYS[2])
+if held == 0 then
+  return -1
+end
+redis.call('hdel', KEYS[1], ARGV[1])
+if redis.call('hget', KEYS[1], 'mode') == 'write' then
+  return 0 -- it was read under a write lock, and lives as long as that
+end
+local left = longest(KEYS[1], ARGV[4])
+if left > 0 then
+  redis.call('pexpire', KEYS[1], left)
+  return 0
+end
+redis.call('del', KEYS[1]) -- with the fields of readers that have died
+redis.call(ARGV[3], KEYS[3], ARGV[2])
+return 1

@@ -1,0 +1,751 @@
+package scripts_test
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+	"github.com/lockgen/lockgen/scripts"
+)
+
+const (
+	our2    = "6b2c1a9e-0d1f-8a55-9f0e-3c2b1a0d9e8f:8" // of the same process as ours
+	uuid    = "6b2c1a9e-0d1f-8a55-9f0e-3c2b1a0d9e8f"
+	writing = ":write"
+	marked  = "90000" // ms; how long a mark lives
+)
+
+// A sharedLock is a read-write lock and its companions.
+type sharedLock struct{ *scene }
+
+func newSharedLock(s *scene) sharedLock {
+	s.channel = "redisson_rwlock:{" + s.key + "}"
+	s.listen()
+	return sharedLock{s}
+}
+
+func (l sharedLock) hold(owner string) string {
+	return "{" + l.key + "}:" + owner + ":rwlock_timeout:1"
+}
+func (l sharedLock) reader() string { return "lockgen_reader:{" + l.key + "}" }
+func (l sharedLock) writer() string { return "lockgen_writer:{" + l.key + "}" }
+func (l sharedLock) prefix() string { return "{" + l.key + "}:" }
+
+func (l sharedLock) read(owner, under, mark, ms string) (int64, error) {
+	return l.eval(scripts.RWRead, []string{l.key, l.hold(owner), l.reader(), l.writer()}, ms, owner, under, mark, uuid).AsInt64()
+}
+
+func (l sharedLock) endRead(owner string) (int64, error) {
+	return l.eval(scripts.RWReadRelease, []string{l.key, l.hold(owner), l.channel}, owner, "0", plain, l.prefix()).AsInt64()
+}
+
+func (l sharedLock) renewRead(owner, ms string) (int64, error) {
+	return first(l.eval(scripts.RWReadRenew, []string{l.key, l.hold(owner)}, owner, ms).AsIntSlice())
+}
+
+func (l sharedLock) write(owner, mark, ms string) (int64, error) {
+	return first(l.writeFenced(owner, mark, ms, "0"))
+}
+
+func (l sharedLock) writeFenced(owner, mark, ms, tokens string) ([]int64, error) {
+	return l.eval(scripts.RWWrite, []string{l.key, l.reader(), l.writer(), l.counter()},
+		ms, owner+writing, mark, uuid, tokens, "60000").AsIntSlice()
+}
+
+func (l sharedLock) endWrite(owner string) (int64, error) {
+	return l.eval(scripts.RWWriteRelease, []string{l.key, l.channel, l.reader(), l.writer()},
+		owner+writing, "1", plain, l.prefix()).AsInt64()
+}
+
+func (l sharedLock) force(mode, message string) (int64, error) {
+	return l.eval(scripts.RWForceUnlock, []string{l.key, l.channel}, mode, message, plain, l.prefix()).AsInt64()
+}
+
+func (l sharedLock) leave(mark string) (int64, error) {
+	return l.eval(scripts.RWLeave, []string{mark, l.channel}, uuid, "1", plain).AsInt64()
+}
+
+// keys returns the companions that there are.
+func (l sharedLock) companions() []string {
+	found := []string{}
+	for _, owner := range []string{ours, our2, theirs} {
+		if l.int("EXISTS", l.hold(owner)) == 1 {
+			found = append(found, "hold of "+owner)
+		}
+	}
+	for name, key := range map[string]string{"reader": l.reader(), "writer": l.writer(), "counter": l.counter()} {
+		if l.int("EXISTS", key) == 1 {
+			found = append(found, name)
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
+func reads(owner string) [][]string {
+	return [][]string{
+		{"HSET", "KEY", "mode", "read", owner, "1"}, {"PEXPIRE", "KEY", "300000"},
+		{"SET", "{KEY}:" + owner + ":rwlock_timeout:1", "1", "PX", "300000"},
+	}
+}
+
+func writes(owner string) [][]string {
+	return [][]string{{"HSET", "KEY", "mode", "write", owner + writing, "1"}, {"PEXPIRE", "KEY", "300000"}}
+}
+
+var (
+	readerWaits = [][]string{{"SET", "lockgen_reader:{KEY}", uuid, "PX", marked}}
+	writerWaits = [][]string{{"SET", "lockgen_writer:{KEY}", uuid, "PX", marked}}
+	deadReader  = [][]string{{"HSET", "KEY", "mode", "read", theirs, "1"}, {"PEXPIRE", "KEY", "300000"}}
+)
+
+// A rwRow says what a script does with what it finds, sent once and again.
+type rwRow struct {
+	name          string
+	before        [][]string
+	first, second reply
+	after         any
+	expiry        int64
+	companions    []string
+	heard         []string
+}
+
+func runRWRows(t *testing.T, rows []rwRow, run func(l sharedLock) (int64, error)) {
+	t.Helper()
+	for _, b := range backends {
+		t.Run(b.name, func(t *testing.T) {
+			t.Parallel()
+			c := b.client(t)
+			for _, r := range rows {
+				t.Run(r.name, func(t *testing.T) {
+					t.Parallel()
+					l := newSharedLock(newSceneUnheard(t, c))
+					l.set(r.before)
+					n, err := run(l)
+					r.first.check(t, n, err)
+					n, err = run(l)
+					r.second.check(t, n, err)
+					require.Equal(t, r.after, l.dump())
+					ttl := l.int("PTTL", "KEY")
+					switch r.expiry {
+					case lease: // the script's, no longer the one that was there
+						require.Greater(t, ttl, int64(other))
+						require.LessOrEqual(t, ttl, int64(lease))
+					case other:
+						require.Greater(t, ttl, int64(other-60_000))
+						require.LessOrEqual(t, ttl, int64(other))
+					default:
+						require.Equal(t, r.expiry, ttl)
+					}
+					if r.companions == nil {
+						r.companions = []string{}
+					}
+					require.Equal(t, r.companions, l.companions())
+					require.Equal(t, r.heard, l.messages())
+				})
+			}
+		})
+	}
+}
+
+const taken = -2
+
+var mine, his = "hold of " + ours, "hold of " + theirs
+
+func TestRWRead(t *testing.T) {
+	t.Parallel()
+	alone, both := fields{"mode": "read", ours: "1"}, fields{"mode": "read", ours: "1", theirs: "1"}
+	rows := []rwRow{
+		{"free", free, number(taken), number(taken), alone, lease, []string{mine}, nil},
+		{"ours", reads(ours), number(taken), number(taken), alone, lease, []string{mine}, nil},
+		{"others read", reads(theirs), number(taken), number(taken), both, lease, []string{his, mine}, nil},
+		{"others read for ever", reads(theirs)[:1], number(taken), number(taken), both, lease, []string{mine}, nil},
+		{"others write", writes(theirs), atMost(other), atMost(other), fields{"mode": "write", theirs + writing: "1"}, other, []string{"reader"}, nil},
+		{"the same process writes", writes(our2), number(taken), number(taken), fields{"mode": "write", our2 + writing: "1", ours: "1"}, lease, []string{mine}, nil},
+		{"the same process reads and somebody waits to write", slices.Concat(reads(our2), writerWaits), number(taken), number(taken),
+			fields{"mode": "read", ours: "1", our2: "1"}, lease, []string{mine, "hold of " + our2, "writer"}, nil},
+		{"somebody waits to write", slices.Concat(reads(theirs), writerWaits), atMost(90_000), atMost(90_000), fields{"mode": "read", theirs: "1"}, other, []string{his, "writer"}, nil},
+		{"it is a writer's turn", writerWaits, atMost(90_000), atMost(90_000), nil, -2, []string{"writer"}, nil},
+		{"it is a reader's turn", readerWaits, number(taken), number(taken), alone, lease, []string{mine}, nil},
+		{"a mutex", theirsHeld, atMost(other), atMost(other), fields{theirs: "1"}, other, nil, nil},
+		{"a string", aString, failure("WRONGTYPE"), failure("WRONGTYPE"), "text", -1, nil, nil},
+	}
+	runRWRows(t, rows, func(l sharedLock) (int64, error) {
+		under := our2
+		if mode, _ := l.command("HGET", "KEY", "mode").ToString(); mode == "write" {
+			under += writing
+		}
+		return l.read(ours, under, marked, "600000")
+	})
+}
+
+func TestRWRead_WithoutAMark(t *testing.T) {
+	t.Parallel()
+	runRWRows(t, []rwRow{
+		{"others write", writes(theirs), atMost(other), atMost(other), fields{"mode": "write", theirs + writing: "1"}, other, nil, nil},
+	}, func(l sharedLock) (int64, error) { return l.read(ours, "", "0", "600000") })
+	runRWRows(t, []rwRow{
+		{"others read", reads(theirs), atMost(other), atMost(other), fields{"mode": "read", theirs: "1"}, other, []string{his}, nil},
+	}, func(l sharedLock) (int64, error) { return l.write(ours, "0", "600000") })
+}
+
+func TestRWReadRelease(t *testing.T) {
+	t.Parallel()
+	const notOurs, still, freed = -1, 0, 1
+	runRWRows(t, []rwRow{
+		{"free", free, number(notOurs), number(notOurs), nil, -2, nil, nil},
+		{"ours", reads(ours), number(freed), number(notOurs), nil, -2, nil, []string{"0"}},
+		{"ours, and only the key of the hold is left", reads(ours)[2:], number(notOurs), number(notOurs), nil, -2, nil, nil},
+		{"others read too", slices.Concat(reads(theirs), reads(ours)), number(still), number(notOurs), fields{"mode": "read", theirs: "1"}, other, []string{his}, nil},
+		{"others read too, for less long than we did", slices.Concat(reads(theirs), reads(ours), [][]string{{"PEXPIRE", "KEY", "600000"}}),
+			number(still), number(notOurs), fields{"mode": "read", theirs: "1"}, other, []string{his}, nil},
+		{"a Java thread reads twice, the second time for longer", [][]string{
+			{"HSET", "KEY", "mode", "read", theirs, "2", ours, "1"}, {"PEXPIRE", "KEY", "600000"},
+			{"SET", "{KEY}:" + theirs + ":rwlock_timeout:1", "1", "PX", "1000"}, {"SET", "{KEY}:" + theirs + ":rwlock_timeout:2", "1", "PX", "300000"},
+		}, number(still), number(notOurs), fields{"mode": "read", theirs: "2"}, other, []string{his}, nil},
+		{"others have died", slices.Concat(deadReader, reads(ours)), number(freed), number(notOurs), nil, -2, nil, []string{"0"}},
+		{"the same process writes", slices.Concat(reads(ours), writes(our2)), number(still), number(notOurs), fields{"mode": "write", our2 + writing: "1"}, other, nil, nil},
+		{"others write", writes(theirs), number(notOurs), number(notOurs), fields{"mode": "write", theirs + writing: "1"}, other, nil, nil},
+		{"a mutex", oursHeld, number(freed), number(notOurs), nil, -2, nil, []string{"0"}},
+		{"a string", aString, number(notOurs), number(notOurs), "text", -1, nil, nil},
+	}, func(l sharedLock) (int64, error) { return l.endRead(ours) })
+}
+
+func TestRWReadRenew(t *testing.T) {
+	t.Parallel()
+	const renewed, notOurs = 1, 0
+	runRWRows(t, []rwRow{
+		{"free", free, number(notOurs), number(notOurs), nil, -2, nil, nil},
+		{"ours", reads(ours), number(renewed), number(renewed), fields{"mode": "read", ours: "1"}, lease, []string{mine}, nil},
+		{"ours, without the key of the hold", reads(ours)[:2], number(renewed), number(renewed), fields{"mode": "read", ours: "1"}, lease, []string{mine}, nil},
+		{"with others, whose holds it leaves", slices.Concat(reads(ours), deadReader), number(renewed), number(renewed),
+			fields{"mode": "read", ours: "1", theirs: "1"}, lease, []string{mine}, nil},
+		{"under a write lock", slices.Concat(reads(ours), writes(our2)), number(renewed), number(renewed), fields{"mode": "write", ours: "1", our2 + writing: "1"}, lease, []string{mine}, nil},
+		{"others read", reads(theirs), number(notOurs), number(notOurs), fields{"mode": "read", theirs: "1"}, other, []string{his}, nil},
+		{"a string", aString, number(notOurs), number(notOurs), "text", -1, nil, nil},
+	}, func(l sharedLock) (int64, error) { return l.renewRead(ours, "600000") })
+	for _, b := range backends {
+		t.Run(b.name+", only looked at", func(t *testing.T) {
+			t.Parallel()
+			l := newSharedLock(newSceneUnheard(t, b.client(t)))
+			l.set(reads(ours))
+			n, err := l.renewRead(ours, "1000")
+			require.NoError(t, err)
+			require.EqualValues(t, 1, n)
+			require.Greater(t, l.int("PTTL", "KEY"), int64(other-60_000))
+			require.Greater(t, l.int("PTTL", l.hold(ours)), int64(other-60_000))
+		})
+	}
+}
+
+func TestRWWrite(t *testing.T) {
+	t.Parallel()
+	alone := fields{"mode": "write", ours + writing: "1"}
+	runRWRows(t, []rwRow{
+		{"free", free, number(taken), number(taken), alone, lease, nil, nil},
+		{"ours", writes(ours), number(taken), number(taken), alone, lease, nil, nil},
+		{"ours, with what it reads", slices.Concat(reads(our2), writes(ours)), number(taken), number(taken),
+			fields{"mode": "write", ours + writing: "1", our2: "1"}, lease, []string{"hold of " + our2}, nil},
+		{"others write", writes(theirs), atMost(other), atMost(other), fields{"mode": "write", theirs + writing: "1"}, other, []string{"writer"}, nil},
+		{"others read", reads(theirs), atMost(other), atMost(other), fields{"mode": "read", theirs: "1"}, other, []string{his, "writer"}, nil},
+		{"it reads itself", reads(ours), atMost(other), atMost(other), fields{"mode": "read", ours: "1"}, other, []string{mine, "writer"}, nil},
+		{"it is a writer's turn", writerWaits, number(taken), number(taken), alone, lease, nil, nil},
+		{"it is a reader's turn", readerWaits, atMost(90_000), atMost(90_000), nil, -2, []string{"reader"}, nil},
+		{"a mutex", theirsHeld, atMost(other), atMost(other), fields{theirs: "1"}, other, nil, nil},
+		{"a string", aString, failure("WRONGTYPE"), failure("WRONGTYPE"), "text", -1, nil, nil},
+	}, func(l sharedLock) (int64, error) { return l.write(ours, marked, "600000") })
+}
+
+func TestRWWriteRelease(t *testing.T) {
+	t.Parallel()
+	const notOurs, shared, freed = -1, 0, 1
+	runRWRows(t, []rwRow{
+		{"free", free, number(notOurs), number(notOurs), nil, -2, nil, nil},
+		{"ours", writes(ours), number(freed), number(notOurs), nil, -2, nil, []string{"1"}},
+		{"ours, with what it reads", slices.Concat(reads(our2), writes(ours), [][]string{{"PEXPIRE", "KEY", "600000"}}), number(shared), number(notOurs),
+			fields{"mode": "read", our2: "1"}, other, []string{"hold of " + our2}, []string{"1"}},
+		{"ours, with what it read for a time that is over", slices.Concat([][]string{{"HSET", "KEY", our2, "1"}}, writes(ours)), number(freed), number(notOurs), nil, -2, nil, []string{"1"}},
+		{"both kinds wait: it is a reader's turn", slices.Concat(writes(ours), readerWaits, writerWaits), number(freed), number(notOurs), nil, -2, []string{"reader"}, []string{"1"}},
+		{"a writer waits", slices.Concat(writes(ours), writerWaits), number(freed), number(notOurs), nil, -2, []string{"writer"}, []string{"1"}},
+		{"others write", writes(theirs), number(notOurs), number(notOurs), fields{"mode": "write", theirs + writing: "1"}, other, nil, nil},
+		{"others read", reads(theirs), number(notOurs), number(notOurs), fields{"mode": "read", theirs: "1"}, other, []string{his}, nil},
+		{"a string", aString, number(notOurs), number(notOurs), "text", -1, nil, nil},
+	}, func(l sharedLock) (int64, error) { return l.endWrite(ours) })
+}
+
+func TestRWForceUnlock(t *testing.T) {
+	t.Parallel()
+	const nobody, freed = 0, 1
+	runRWRows(t, []rwRow{
+		{"free", free, number(nobody), number(nobody), nil, -2, nil, nil},
+		{"others read", slices.Concat(reads(ours), reads(theirs)), number(freed), number(nobody), nil, -2, nil, []string{"0"}},
+		{"others write", writes(theirs), number(nobody), number(nobody), fields{"mode": "write", theirs + writing: "1"}, other, nil, nil},
+		{"a mutex", theirsHeld, number(nobody), number(nobody), fields{theirs: "1"}, other, nil, nil},
+		{"a string", aString, failure("WRONGTYPE"), failure("WRONGTYPE"), "text", -1, nil, nil},
+	}, func(l sharedLock) (int64, error) { return l.force("read", "0") })
+	runRWRows(t, []rwRow{
+		{"written", writes(theirs), number(freed), number(nobody), nil, -2, nil, []string{"1"}},
+		{"written and read", slices.Concat(reads(ours), writes(our2)), number(freed), number(nobody), nil, -2, nil, []string{"1"}},
+		{"read", reads(theirs), number(nobody), number(nobody), fields{"mode": "read", theirs: "1"}, other, []string{his}, nil},
+	}, func(l sharedLock) (int64, error) { return l.force("write", "1") })
+}
+
+func TestRWLeave(t *testing.T) {
+	t.Parallel()
+	const nothing, left = 0, 1
+	runRWRows(t, []rwRow{
+		{"no mark", free, number(nothing), number(nothing), nil, -2, nil, nil},
+		{"ours", writerWaits, number(left), number(nothing), nil, -2, nil, []string{"1"}},
+		{"another client's", [][]string{{"SET", "lockgen_writer:{KEY}", "another", "PX", marked}}, number(nothing), number(nothing), nil, -2, []string{"writer"}, nil},
+	}, func(l sharedLock) (int64, error) { return l.leave(l.writer()) })
+}
+
+// TestRW_TellsProcesses shows who is told by whom on its own channel.
+func TestRW_TellsProcesses(t *testing.T) {
+	t.Parallel()
+	onBackends(t, func(t *testing.T, s *scene) {
+		l := newSharedLock(s)
+		p := newPeer(t, l.c, uuidOf(s, 1))
+		for range 2 {
+			_, err := l.read(p.uuid+":3", "", "0", "600000")
+			require.NoError(t, err)
+		}
+		require.Empty(t, p.told())
+		_, err := l.write(ours, "0", "600000")
+		require.NoError(t, err)
+		require.Empty(t, p.told(), "who does not wait is no reason")
+		_, err = l.write(ours, marked, "600000")
+		require.NoError(t, err)
+		require.Equal(t, []string{"wanted 3"}, p.told())
+		n, err := l.force("read", "0")
+		require.NoError(t, err)
+		require.EqualValues(t, 1, n)
+		require.Equal(t, []string{"taken 3"}, p.told())
+		n, err = l.write(p.uuid+":4", "0", "600000")
+		require.NoError(t, err)
+		require.EqualValues(t, taken, n)
+		_, err = l.force("write", "1")
+		require.NoError(t, err)
+		require.Equal(t, []string{"taken 4"}, p.told())
+	})
+}
+
+func TestRWWrite_DrawsTokens(t *testing.T) {
+	t.Parallel()
+	onBackends(t, func(t *testing.T, s *scene) {
+		l := newSharedLock(s)
+		last := int64(0)
+		for range 3 {
+			reply, err := l.writeFenced(ours, "0", "600000", "1")
+			require.NoError(t, err)
+			require.EqualValues(t, taken, reply[0])
+			require.Greater(t, reply[1], last)
+			last = reply[1]
+		}
+		_, err := l.endWrite(ours)
+		require.NoError(t, err)
+		require.NoError(t, l.command("SET", l.counter(), "text").Error())
+		_, err = l.writeFenced(ours, "0", "600000", "1")
+		require.ErrorContains(t, err, "the counter of fencing tokens is not an integer")
+		require.Nil(t, l.dump())
+	})
+}
+
+// TestRW_OutOfMemory shows that holders keep and give back what they have when a server takes no more data.
+func TestRW_OutOfMemory(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	read, written, kept, none := newSharedLock(newSceneUnheard(t, server.Client())), newSharedLock(newSceneUnheard(t, server.Client())),
+		newSharedLock(newSceneUnheard(t, server.Client())), newSharedLock(newSceneUnheard(t, server.Client()))
+	read.set(reads(ours))
+	written.set(writes(ours))
+	kept.set(slices.Concat(reads(our2), writes(ours)))
+	server.Do("CONFIG", "SET", "maxmemory", "1")
+	_, err := none.read(ours, "", marked, "600000")
+	require.ErrorContains(t, err, "OOM")
+	_, err = none.write(ours, marked, "600000")
+	require.ErrorContains(t, err, "OOM")
+	require.Nil(t, none.dump())
+	n, err := written.read(our2, "", marked, "600000")
+	require.NoError(t, err)
+	require.Positive(t, n, "refused, without a mark")
+	for _, step := range []func() (int64, error){
+		func() (int64, error) { return read.renewRead(ours, "600000") },
+		func() (int64, error) { return read.endRead(ours) },
+		func() (int64, error) { return written.endWrite(ours) },
+	} {
+		n, err := step()
+		require.NoError(t, err)
+		require.EqualValues(t, 1, n)
+	}
+	n, err = kept.endWrite(ours)
+	require.NoError(t, err)
+	require.Zero(t, n)
+	require.Equal(t, fields{"mode": "read", our2: "1"}, kept.dump())
+}
+
+// javaReadWrite does with plain commands what Redisson's scripts do with a read-write lock.
+type javaReadWrite struct {
+	sharedLock
+	owner string
+}
+
+func (j javaReadWrite) timeout(i int64) string {
+	return "{" + j.key + "}:" + j.owner + ":rwlock_timeout:" + strconv.FormatInt(i, 10)
+}
+
+func (j javaReadWrite) mode() string {
+	mode, _ := j.command("HGET", "KEY", "mode").ToString()
+	return mode
+}
+
+func (j javaReadWrite) readLock(ms int64) int64 {
+	lease := strconv.FormatInt(ms, 10)
+	mode := j.mode()
+	if mode == "" {
+		j.int("HSET", "KEY", "mode", "read")
+	}
+	if mode != "write" || j.int("HEXISTS", "KEY", j.owner+writing) == 1 {
+		i := j.int("HINCRBY", "KEY", j.owner, "1")
+		require.NoError(j.t, j.command("SET", j.timeout(i), "1", "PX", lease).Error())
+		j.int("PEXPIRE", "KEY", strconv.FormatInt(max(j.int("PTTL", "KEY"), ms), 10))
+		return taken
+	}
+	return j.int("PTTL", "KEY")
+}
+
+func (j javaReadWrite) readUnlock() bool {
+	if j.int("HEXISTS", "KEY", j.owner) == 0 {
+		return false
+	}
+	left := j.int("HINCRBY", "KEY", j.owner, "-1")
+	if left == 0 {
+		j.int("HDEL", "KEY", j.owner)
+	}
+	j.int("DEL", j.timeout(left+1))
+	if j.int("HLEN", "KEY") > 1 {
+		most := int64(-3)
+		fields, err := j.command("HGETALL", "KEY").AsStrMap()
+		require.NoError(j.t, err)
+		for field, value := range fields {
+			n, _ := strconv.Atoi(value)
+			for i := n; i >= 1; i-- {
+				most = max(most, j.int("PTTL", "{"+j.key+"}:"+field+":rwlock_timeout:"+strconv.Itoa(i)))
+			}
+		}
+		if most > 0 {
+			j.int("PEXPIRE", "KEY", strconv.FormatInt(most, 10))
+			return true
+		}
+		if j.mode() == "write" {
+			return true
+		}
+	}
+	j.int("DEL", "KEY")
+	j.int("PUBLISH", j.channel, "0")
+	return true
+}
+
+func (j javaReadWrite) writeLock() int64 {
+	mode := j.mode()
+	if mode == "" {
+		j.int("HSET", "KEY", "mode", "write", j.owner+writing, "1")
+		j.int("PEXPIRE", "KEY", "300000")
+		return taken
+	}
+	if mode == "write" && j.int("HEXISTS", "KEY", j.owner+writing) == 1 {
+		j.int("HINCRBY", "KEY", j.owner+writing, "1")
+		j.int("PEXPIRE", "KEY", strconv.FormatInt(j.int("PTTL", "KEY")+300_000, 10))
+		return taken
+	}
+	return j.int("PTTL", "KEY")
+}
+
+func (j javaReadWrite) writeUnlock() bool {
+	if j.mode() != "write" || j.int("HEXISTS", "KEY", j.owner+writing) == 0 {
+		return false
+	}
+	if j.int("HINCRBY", "KEY", j.owner+writing, "-1") > 0 {
+		return true
+	}
+	j.int("HDEL", "KEY", j.owner+writing)
+	if j.int("HLEN", "KEY") > 1 {
+		j.int("HSET", "KEY", "mode", "read")
+		return true
+	}
+	j.int("DEL", "KEY")
+	j.int("PUBLISH", j.channel, "1")
+	return true
+}
+
+// TestRWRedissonPeer has a Java program and this library share a read-write lock.
+func TestRWRedissonPeer(t *testing.T) {
+	t.Parallel()
+	onBackends(t, func(t *testing.T, s *scene) {
+		l := newSharedLock(s)
+		java := javaReadWrite{l, theirs}
+		do := func(want int64) func(int64, error) {
+			return func(got int64, err error) {
+				t.Helper()
+				require.NoError(t, err)
+				require.Equal(t, want, got)
+			}
+		}
+		// Both read; the last one out frees it, whoever that is.
+		require.EqualValues(t, taken, java.readLock(300_000))
+		require.EqualValues(t, taken, java.readLock(200_000))
+		do(taken)(l.read(ours, "", "0", "600000"))
+		require.True(t, java.readUnlock())
+		require.True(t, java.readUnlock())
+		require.Equal(t, fields{"mode": "read", ours: "1"}, l.dump())
+		require.Greater(t, l.int("PTTL", "KEY"), int64(other), "it lives as long as our hold")
+		require.EqualValues(t, taken, java.readLock(300_000))
+		do(0)(l.endRead(ours))
+		require.LessOrEqual(t, l.int("PTTL", "KEY"), int64(other), "and then as long as Java's")
+		n, err := l.write(ours, "0", "600000")
+		require.NoError(t, err)
+		require.Positive(t, n)
+		require.True(t, java.readUnlock())
+		require.Equal(t, []string{"0"}, l.messages())
+		require.Nil(t, l.dump())
+
+		// We write, Java waits; Java writes, we wait.
+		do(taken)(l.write(ours, "0", "600000"))
+		require.Positive(t, java.readLock(300_000))
+		require.Positive(t, java.writeLock())
+		require.False(t, java.writeUnlock())
+		do(1)(l.endWrite(ours))
+		require.Equal(t, []string{"1"}, l.messages())
+		require.EqualValues(t, taken, java.writeLock())
+		require.EqualValues(t, taken, java.writeLock())
+		require.EqualValues(t, taken, java.readLock(300_000), "under its write lock")
+		n, err = l.read(ours, "", "0", "600000")
+		require.NoError(t, err)
+		require.Positive(t, n)
+		do(-1)(l.endWrite(ours))
+		require.True(t, java.writeUnlock())
+		require.True(t, java.writeUnlock())
+		do(taken)(l.read(ours, "", "0", "600000"))
+		require.True(t, java.readUnlock())
+		do(1)(l.endRead(ours))
+		require.Equal(t, []string{"0"}, l.messages())
+
+		// We go on reading after writing; Java may read then.
+		do(taken)(l.write(our2, "0", "600000"))
+		do(taken)(l.read(ours, our2+writing, "0", "600000"))
+		require.Positive(t, java.readLock(300_000))
+		do(0)(l.endWrite(our2))
+		require.Equal(t, []string{"1"}, l.messages())
+		require.EqualValues(t, taken, java.readLock(300_000))
+		do(0)(l.endRead(ours))
+		require.True(t, java.readUnlock())
+		require.Nil(t, l.dump())
+		require.Empty(t, l.companions())
+	})
+}
+
+// TestRW_Model runs random steps, each perhaps twice, beside a model. Some holds end by themselves: the
+// test ends them in Redis as time would.
+func TestRW_Model(t *testing.T) {
+	t.Parallel()
+	owners := []string{ours, our2, theirs}
+	onBackends(t, func(t *testing.T, s *scene) {
+		l := newSharedLock(s)
+		rapid.Check(t, func(r *rapid.T) {
+			for _, key := range append([]string{l.key, l.reader(), l.writer()}, l.hold(ours), l.hold(our2), l.hold(theirs)) {
+				require.NoError(t, l.command("DEL", key).Error())
+			}
+			l.messages()
+			reading, writer := map[string]bool{}, "" // true while the hold lives
+			readerWaits, writerWaits := false, false
+			var heard []string
+			alive := func() bool { return slices.Contains(slices.Collect(maps.Values(reading)), true) }
+			owner := rapid.SampledFrom(owners)
+			refused := func(r *rapid.T, run func() (int64, error)) {
+				for range rapid.IntRange(1, 2).Draw(r, "times") {
+					got, err := run()
+					require.NoError(r, err)
+					require.Positive(r, got)
+				}
+			}
+			r.Repeat(map[string]func(*rapid.T){
+				"read": func(r *rapid.T) {
+					o := owner.Draw(r, "owner")
+					under := ""
+					if rapid.Bool().Draw(r, "under") {
+						under = owner.Draw(r, "of") + writing
+					}
+					_, member := reading[o]
+					run := func() (int64, error) { return l.read(o, under, marked, "600000") }
+					switch {
+					case member || writer != "" && under == writer+writing:
+					case writer != "":
+						refused(r, run)
+						readerWaits = true
+						return
+					case writerWaits:
+						refused(r, run)
+						return
+					}
+					twice(r, taken, run)
+					reading[o], readerWaits = true, false
+				},
+				"end read": func(r *rapid.T) {
+					o := owner.Draw(r, "owner")
+					if _, member := reading[o]; !member {
+						twice(r, -1, func() (int64, error) { return l.endRead(o) })
+						return
+					}
+					delete(reading, o)
+					want := int64(0)
+					if writer == "" && !alive() {
+						want = 1
+						clear(reading)
+						heard = append(heard, "0")
+					}
+					got, err := l.endRead(o)
+					require.NoError(r, err)
+					require.Equal(r, want, got)
+					twice(r, -1, func() (int64, error) { return l.endRead(o) })
+				},
+				"renew": func(r *rapid.T) {
+					o := owner.Draw(r, "owner")
+					want := int64(0)
+					if _, member := reading[o]; member {
+						want, reading[o] = 1, true
+					}
+					twice(r, want, func() (int64, error) { return l.renewRead(o, "600000") })
+				},
+				"a hold ends": func(r *rapid.T) {
+					o := owner.Draw(r, "owner")
+					if reading[o] {
+						l.int("DEL", l.hold(o))
+						reading[o] = false
+						if writer == "" && !alive() { // the lock ends with the longest
+							clear(reading)
+							l.int("DEL", "KEY")
+						}
+					}
+				},
+				"write": func(r *rapid.T) {
+					o := owner.Draw(r, "owner")
+					run := func() (int64, error) { return l.write(o, marked, "600000") }
+					switch {
+					case writer == o:
+					case writer != "" || len(reading) > 0:
+						refused(r, run)
+						writerWaits = true
+						return
+					case readerWaits:
+						refused(r, run)
+						return
+					}
+					twice(r, taken, run)
+					writer, writerWaits = o, false
+				},
+				"end write": func(r *rapid.T) {
+					o := owner.Draw(r, "owner")
+					if writer != o {
+						twice(r, -1, func() (int64, error) { return l.endWrite(o) })
+						return
+					}
+					writer = ""
+					want := int64(0)
+					if !alive() {
+						want = 1
+						clear(reading)
+					}
+					writerWaits = writerWaits && !readerWaits
+					heard = append(heard, "1")
+					got, err := l.endWrite(o)
+					require.NoError(r, err)
+					require.Equal(r, want, got)
+					twice(r, -1, func() (int64, error) { return l.endWrite(o) })
+				},
+				"all end": func(*rapid.T) {
+					for _, o := range owners {
+						l.int("DEL", l.hold(o))
+					}
+					l.int("DEL", "KEY")
+					clear(reading)
+					writer = ""
+				},
+				"a mark ends": func(r *rapid.T) {
+					if rapid.Bool().Draw(r, "reader") {
+						l.int("DEL", l.reader())
+						readerWaits = false
+					} else {
+						l.int("DEL", l.writer())
+						writerWaits = false
+					}
+				},
+				"leave": func(r *rapid.T) {
+					want := int64(0)
+					if writerWaits {
+						want = 1
+						heard = append(heard, "1")
+					}
+					got, err := l.leave(l.writer())
+					require.NoError(r, err)
+					require.Equal(r, want, got)
+					writerWaits = false
+				},
+				"force": func(r *rapid.T) {
+					mode, message := "read", "0"
+					if rapid.Bool().Draw(r, "write") {
+						mode, message = "write", "1"
+					}
+					want := int64(0)
+					if mode == "write" && writer != "" || mode == "read" && writer == "" && len(reading) > 0 {
+						want = 1
+						heard = append(heard, message)
+						clear(reading)
+						writer = ""
+					}
+					got, err := l.force(mode, message)
+					require.NoError(r, err)
+					require.Equal(r, want, got)
+				},
+				"": func(r *rapid.T) {
+					require.Equal(r, heard, l.messages(), "what was said")
+					heard = nil
+					want := fields{}
+					var companions []string
+					for o, lives := range reading {
+						want[o] = "1"
+						if lives {
+							companions = append(companions, "hold of "+o)
+							require.Greater(r, l.int("PTTL", "KEY"), int64(other), "no lock ends before a hold")
+						}
+					}
+					switch {
+					case writer != "":
+						want["mode"], want[writer+writing] = "write", "1"
+						require.Greater(r, l.int("PTTL", "KEY"), int64(other))
+					case len(reading) > 0:
+						want["mode"] = "read"
+					}
+					if len(want) == 0 {
+						require.Nil(r, l.dump())
+					} else {
+						require.Equal(r, want, l.dump())
+					}
+					if readerWaits {
+						companions = append(companions, "reader")
+					}
+					if writerWaits {
+						companions = append(companions, "writer")
+					}
+					slices.Sort(companions)
+					require.Equal(r, strings.Join(companions, ","), strings.Join(l.companions(), ","))
+				},
+			})
+		})
+	})
+}

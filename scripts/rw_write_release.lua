@@ -1,0 +1,39 @@
+-- Gives back what a writer has. Its readers keep the lock for reading.
+--
+-- KEYS[1]  the lock
+-- KEYS[2]  the channel of the lock
+-- KEYS[3]  the mark that a reader waits
+-- KEYS[4]  the mark that a writer waits
+-- ARGV[1]  the writer, as its field is named
+-- ARGV[2]  message: 1, which Redisson says when a writer has gone
+-- ARGV[3]  publish command: publish, or spublish in a cluster with sharded channels
+-- ARGV[4]  what the keys of holds begin with
+--
+-- Reply: -1  the lock was not the writer's: free, others', or not a lock at all
+--         0  it is free for readers now
+--         1  it is free now
+--
+-- Redisson says nothing when readers keep the lock, and other readers wait until it expires. Here
+-- they are told.
+--
+-- Twice: a writer is used for one grant only, so the second run finds a lock that is not the writer's and
+-- changes nothing. HDEL is among the commands that a server without memory left still accepts, and
+-- after it it accepts the others of the script too.
+
+local held = has(KEYS[1], ARGV[1])
+if held ~= 1 then
+  return held == 0 and -1 or held
+end
+redis.call('hdel', KEYS[1], ARGV[1])
+local left = longest(KEYS[1], ARGV[4])
+if left > 0 then
+  redis.call('hset', KEYS[1], 'mode', 'read')
+  redis.call('pexpire', KEYS[1], left)
+else
+  redis.call('del', KEYS[1])
+end
+if redis.call('exists', KEYS[3]) == 1 then
+  redis.call('del', KEYS[4])
+end
+redis.call(ARGV[3], KEYS[2], ARGV[2])
+return left > 0 and 0 or 1
