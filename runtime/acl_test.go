@@ -171,7 +171,37 @@ func everyStep(t *testing.T, server *redistest.RedisServer, url string) string {
 	}
 	server.Do("DEL", key)
 	countingSteps(ctx, t, server, r, one, two)
+	rwSteps(ctx, server, r, one, two)
 	return r.String()
+}
+
+// rwSteps does whatever a read-write lock asks of a server.
+func rwSteps(ctx context.Context, server *redistest.RedisServer, r *record, one, two *lockrt.Client) {
+	const key, short = "order:rw", 300 * time.Millisecond
+	m, other := one.RWMutex(key), two.RWMutex(key)
+	try := func(step string, err error) {
+		if ctx.Err() == nil {
+			r.add(step, err)
+		}
+	}
+	try("read and write", m.Do(ctx, func(ctx context.Context, _ *lockrt.Lease) error {
+		return m.RDo(ctx, func(ctx context.Context, l *lockrt.Lease) error { return l.Extend(ctx, time.Minute) })
+	}, lockrt.WithFencing()))
+	_, err := m.RLock(ctx, lockrt.WithLease(short)) // which expires
+	try("read", err)
+	try("wait to write", other.Do(ctx, func(_ context.Context, l *lockrt.Lease) error { return l.Err() }))
+	_, err = m.Inspect(ctx)
+	try("inspect", err)
+	_, err = other.ForceRUnlock(ctx)
+	try("force", err)
+	if lease, err := m.Lock(ctx); err == nil {
+		_, err = other.RLock(ctx, lockrt.WithWait(50*time.Millisecond))
+		if !errors.Is(err, lockrt.ErrNotAcquired) {
+			try("wait to read", err)
+		}
+		try("write", lease.Unlock(ctx))
+	}
+	server.Do("DEL", key)
 }
 
 // countingSteps does whatever semaphores, permits and latches ask of a server.

@@ -36,6 +36,7 @@ type waiter struct {
 	lease *Lease        // what it is given
 	place place         // in the contest
 	wish  wish          // what it wants of a turnstile
+	rw    *rwClaim      // what it asks with, if for an RWMutex
 	asks  atomic.Int32  // requests of it under way
 
 	patient bool // nothing but an answer can end a request of it
@@ -63,7 +64,7 @@ func (w *waiter) recycle() {
 	for len(w.wake) > 0 {
 		<-w.wake
 	}
-	w.place, w.lease, w.patient = place{}, nil, false
+	w.place, w.lease, w.rw, w.patient = place{}, nil, nil, false
 	waiters.Put(w)
 }
 

@@ -57,6 +57,7 @@ type Client struct {
 	mu         sync.Mutex // guards the rest
 	state      clientState
 	homes      map[string]*home
+	rws        map[string]*rwHome
 	turnstiles map[string]*turnstile
 	holds      int    // keys that this process has in Redis
 	running    int    // goroutines that were spawned, and calls that acquire
@@ -107,6 +108,7 @@ func New(rc rueidis.Client, opts Options) (*Client, error) {
 		closing: make(chan struct{}),
 		stopped: make(chan struct{}),
 		homes:   map[string]*home{},
+		rws:     map[string]*rwHome{},
 	}
 	c.takes = newGatherer(c, scripts.Take)
 	c.frees = newGatherer(c, scripts.Free, messageUnlocked, publish)
@@ -223,9 +225,13 @@ func (c *Client) Close() error {
 		homes = append(homes, h)
 	}
 	turnstiles := slices.Collect(maps.Values(c.turnstiles))
+	rws := slices.Collect(maps.Values(c.rws))
 	c.mu.Unlock()
 
 	for _, h := range homes {
+		h.close()
+	}
+	for _, h := range rws {
 		h.close()
 	}
 	for _, t := range turnstiles {
@@ -366,16 +372,21 @@ func newUUID() string {
 
 // renewLocks is the watchdog's way to Redis for locks.
 func (c *Client) renewLocks(leases []*watchdog.Lease, ttls []time.Duration) ([]int64, error) {
-	keys := make([]string, len(leases))
+	script := scripts.Renew
+	keys := make([]string, 0, len(leases))
 	args := make([]string, 0, 2*len(leases))
 	patience := leases[0].TTL
 	for i, l := range leases {
 		patience = min(patience, l.TTL)
-		keys[i] = l.Key
+		keys = append(keys, l.Key)
+		if l.Kind == kindRead {
+			script = scripts.RWReadRenew
+			keys = append(keys, readerHold(l.Key, l.Owner))
+		}
 		args = append(args, l.Owner, millis(ttls[i]))
 	}
 	// Half of what the watchdog waits for an answer: when it tries again it is over.
-	return c.tracker.run(scripts.Renew, keys, args, patience/24).AsIntSlice()
+	return c.tracker.run(script, keys, args, patience/24).AsIntSlice()
 }
 
 // renew is the watchdog's way to Redis, for leases of one kind.

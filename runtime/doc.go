@@ -72,6 +72,15 @@
 // The list and the channel are hints; the truth is the lock, and every waiter asks again when the lease
 // that it was told of is over and whenever its subscription was renewed.
 //
+// # Readers and writers
+//
+// An [RWMutex] is held by one writer or by many readers. Those of one process that read have one hold in Redis
+// together, and who joins them sends nothing. A process that has to wait listens to Redisson's
+// channel, asks after each message, when the lease that it was told of is over, and every second; the
+// processes race. Beside the lock it leaves a mark, for 2 seconds at a time, that it waits to read or to write:
+// readers do not pass a writer's mark, and a writer that unlocks leaves the next turn to those who marked
+// that they read.
+//
 // # Semaphores and latches
 //
 // A [PermitSemaphore] bounds how many work at once; its permits are leases, with all that is promised of
@@ -120,6 +129,14 @@
 //	lockgen_process:<uuid>              channel on which one client is told what concerns it
 //	redisson_lock_token:{order:42}      counter of fencing tokens, of Redisson's RFencedLock; expires
 //
+// Of a read-write lock, by the name page:
+//
+//	page                                        hash of Redisson: mode → read or write; "<uuid>:<number>" → 1 for each
+//	                                            reader, "<uuid>:<number>:write" → 1 for the writer
+//	{page}:<uuid>:<number>:rwlock_timeout:1     string of Redisson for each reader, expires with its lease
+//	redisson_rwlock:{page}                      channel of Redisson: 0 when readers have gone, 1 when a writer has
+//	lockgen_reader:{page}, lockgen_writer:{page}  strings, for 2 seconds: somebody waits to read, to write
+//
 // Of semaphores, of both kinds, and of latches, by the name jobs:
 //
 //	jobs                                      string of Redisson: permits that are available, or what is left to count
@@ -147,6 +164,14 @@
 //	RFencedLock.lockAndGetToken()           Mutex.Lock(ctx, WithFencing()), Lease.Token
 //	RFencedLock.tryLockAndGetToken()        Mutex.TryLock(ctx, WithFencing()), Lease.Token
 //	Config.setLockWatchdogTimeout           Options.Watchdog, WithWatchdog(d) for one lock
+//
+//	RedissonClient.getReadWriteLock(name)   Client.RWMutex(key)
+//	writeLock().lock(), tryLock(...)        RWMutex.Lock(ctx), TryLock(ctx), with the options of a Mutex
+//	readLock().lock(), tryLock(...)         RWMutex.RLock(ctx), TryRLock(ctx), likewise
+//	readLock()                              RWMutex.RLocker()
+//	writeLock().forceUnlock()               RWMutex.ForceUnlock(ctx)
+//	readLock().forceUnlock()                RWMutex.ForceRUnlock(ctx)
+//	isLocked(), getHoldCount()              RWMutex.Inspect(ctx)
 //
 //	RedissonClient.getSemaphore(name)       Client.Semaphore(key, 0)
 //	RSemaphore.acquire(n)                   Semaphore.Acquire(ctx, n)

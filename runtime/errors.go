@@ -17,6 +17,7 @@ var (
 	ErrLost        = errors.New("lease lost")               // ended by neither Unlock nor Close
 	ErrReleased    = errors.New("lease released")           // ended by Unlock
 	ErrClosed      = errors.New("client closed")            // ended by Close or Shutdown
+	ErrUpgrade     = errors.New("held for reading")         // by the one who asks to write: it would wait for itself
 	ErrWrongType   = errors.New("key holds something else") // the key is not a lock: a string, a list, ...
 	ErrDeleted     = errors.New("latch deleted")            // while it was waited for
 	ErrBadOption   = errors.New("unusable option")          // a zero or negative duration, or two that exclude each other
@@ -26,7 +27,7 @@ var (
 //
 //	lockgen: lock "order:42": not acquired after 3s
 type Error struct {
-	Op  string // "lock", "unlock", "ttl", "force unlock", "acquire", "release", ...
+	Op  string // "lock", "unlock", "read lock", "ttl", "force unlock", "acquire", "release", ...
 	Key string
 	Err error
 }
@@ -94,7 +95,7 @@ func refused(err error) error {
 func passing(err error) bool {
 	reply, ok := rueidis.IsRedisErr(err)
 	if !ok {
-		return !errors.Is(err, rueidis.ErrClosing) && !errors.Is(err, ErrDeleted) && !errors.Is(err, errStale)
+		return !errors.Is(err, rueidis.ErrClosing) && !errors.Is(err, ErrUpgrade) && !errors.Is(err, ErrDeleted) && !errors.Is(err, errStale)
 	}
 	for _, kind := range []string{"LOADING", "BUSY", "NOSCRIPT", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "READONLY", "OOM"} {
 		if strings.HasPrefix(reply.Error(), kind+" ") {

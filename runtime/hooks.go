@@ -23,7 +23,7 @@ type Hooks struct {
 
 // An AcquireEvent tells of one call that acquires.
 type AcquireEvent struct {
-	Kind   string        // "mutex", "semaphore", "permit", "latch"
+	Kind   string        // "mutex"; "write", "read" of an RWMutex; "semaphore", "permit", "latch"
 	Key    string        // the lock
 	Waited time.Duration // since the call began
 	Token  int64         // the fencing token that came with it, in AcquireEnd; 0 without WithFencing
@@ -52,4 +52,6 @@ const (
 	kindSemaphore = "semaphore"
 	kindPermit    = "permit" // of a PermitSemaphore
 	kindLatch     = "latch"  // of a CountDownLatch that is waited for
+	kindWrite     = "write"  // of an RWMutex
+	kindRead      = "read"
 )

@@ -60,6 +60,37 @@ func requestsOf(key, uuid string) string { return prefixed("lockgen_requests", k
 // deletedMark returns the key that says that a latch was deleted lately. Redisson knows nothing of it.
 func deletedMark(key string) string { return prefixed("lockgen_deleted", key) }
 
+// What Redisson publishes on the channel of a read-write lock is messageUnlocked when readers have gone, and
+// this when a writer has: who hears it asks, however many do.
+const messageWritten = "1"
+
+// writing is what the owner of a write lock ends in, in Redisson's read-write lock.
+const writing = ":write"
+
+// rwChannel returns the channel on which Redisson announces that a read-write lock was released.
+func rwChannel(key string) string { return prefixed("redisson_rwlock", key) }
+
+// readerMark and writerMark return the keys that say that a process of this library waits to read, or to
+// write. Redisson knows nothing of them.
+func readerMark(key string) string { return prefixed("lockgen_reader", key) }
+func writerMark(key string) string { return prefixed("lockgen_writer", key) }
+
+// readerHold returns the key that lives as long as the one hold of a reader, the owner.
+func readerHold(key, owner string) string { return suffixed(key, owner+":rwlock_timeout:1") }
+
+// rwNames are what the scripts of one read-write lock name, besides its holds.
+type rwNames struct {
+	channel, reader, writer, counter string
+	prefix                           string // what the keys of holds begin with
+}
+
+func rwNamesOf(key string) rwNames {
+	return rwNames{
+		channel: rwChannel(key), reader: readerMark(key), writer: writerMark(key), counter: prefixed(counterPrefix, key),
+		prefix: suffixed(key, ""),
+	}
+}
+
 // processChannel returns the channel on which a client is told what concerns its owners. The
 // scripts build the same name.
 func processChannel(uuid string) string { return "lockgen_process:" + uuid }

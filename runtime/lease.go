@@ -19,6 +19,7 @@ type Lease struct {
 	hold     holding // what it is a lease of; set before the caller gets it
 	token    int64   // 0 if it has none
 	unlocked bool    // Unlock was called; guarded by the lock of its holding
+	at       int     // where its holding keeps it, if that matters; guarded likewise
 }
 
 // A holding is what a process has in Redis, and what each of its leases enters and leaves.

@@ -356,8 +356,11 @@ func (c *Client) changed(keys []rueidis.RedisMessage) {
 			continue
 		}
 		c.mu.Lock()
-		h := c.homes[key]
+		h, rw := c.homes[key], c.rws[key]
 		c.mu.Unlock()
+		if rw != nil {
+			rw.changed()
+		}
 		if h == nil {
 			continue // it was given back meanwhile
 		}

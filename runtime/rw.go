@@ -1,0 +1,281 @@
+package runtime
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockgen/lockgen/runtime/internal/watchdog"
+	"github.com/lockgen/lockgen/scripts"
+)
+
+// An RWMutex is held by one writer, or by any number of readers, in this process and in all others, Java
+// programs with Redisson included. It names a key and holds no state: make one for each use, keep
+// one, share it between goroutines. Redisson's RReadWriteLock.
+//
+// Readers of one process have one hold in Redis together, as long as they ask for the same watchdog time
+// and neither a [WithLease] nor a [WithMaxHold]: who joins others sends nothing. The last one out gives it
+// back.
+//
+// # Order
+//
+// Goroutines of one process are served in the order in which they asked: a reader does not pass a writer
+// that waits. Nor do readers of other processes, once those of the writer's own have gone; and when a
+// writer unlocks, those who wait to read are next. A waiting process that has died keeps nobody out for longer than 2 seconds. Java programs race,
+// as always; that one of them waits is noticed within 250ms, and then this process lets it try too.
+//
+// As with [sync.RWMutex], a goroutine that reads must not wait for another reader, unless that reads under
+// its context or as the same owner: a writer that waits may be between them.
+//
+// # Reentry
+//
+// Who writes may write again and read, and who reads may read again, under the context of the lease,
+// or as the same owner, see [WithOwner]. Who reads and asks to write fails with [ErrUpgrade] at once: two
+// who did would wait for each other. A writer that unlocks while it has a lease for reading goes
+// on reading, and lets other readers in. The context of a lease taken under that of another ends
+// with it, so who goes on reading takes both under the context of an owner:
+//
+//	ctx = lockrt.WithOwner(ctx, lockrt.NewOwner())
+//	w, err := m.Lock(ctx)
+//	...
+//	r, err := m.RLock(ctx)
+//	...
+//	err = w.Unlock(ctx) // r is held still
+type RWMutex struct {
+	c    *Client
+	key  string
+	opts []LockOption
+}
+
+// RWMutex returns the read-write lock named key. It does not contact Redis: make one for each use or keep
+// one. An unusable key or option is reported by what uses it. Redisson's getReadWriteLock.
+func (c *Client) RWMutex(key string, opts ...LockOption) *RWMutex {
+	return &RWMutex{c: c, key: key, opts: opts}
+}
+
+var _ Locker = (*RWMutex)(nil)
+
+// Key returns the name of the lock, which is its key in Redis.
+func (m *RWMutex) Key() string { return m.key }
+
+// Lock waits until the key is granted for writing, ctx ends or [WithWait] runs out. It fails like
+// [Mutex.Lock], and with [ErrUpgrade] for a caller that reads. Redisson's writeLock().lock and
+// tryLock(waitTime, leaseTime, unit).
+func (m *RWMutex) Lock(ctx context.Context, opts ...LockOption) (*Lease, error) {
+	return m.lock(ctx, "lock", true, opts)
+}
+
+// TryLock tries to lock for writing once, without waiting for others, and fails with [ErrNotAcquired]. It is
+// refused without a round trip if this process has the key or waits for it already, and also when it is the turn
+// of those who wait to read. Redisson's writeLock().tryLock.
+func (m *RWMutex) TryLock(ctx context.Context, opts ...LockOption) (*Lease, error) {
+	return m.lock(ctx, "try lock", true, append(slices.Clip(opts), WithWait(0)))
+}
+
+// RLock waits until the key is granted for reading, ctx ends or [WithWait] runs out. It fails like
+// [Mutex.Lock], and with [ErrBadOption] for [WithFencing]: who reads has no fencing token. Redisson's
+// readLock().lock and tryLock(waitTime, leaseTime, unit).
+func (m *RWMutex) RLock(ctx context.Context, opts ...LockOption) (*Lease, error) {
+	return m.lock(ctx, "read lock", false, opts)
+}
+
+// TryRLock tries to lock for reading once, without waiting for others, and fails with [ErrNotAcquired] if
+// somebody writes, or waits to write. Redisson's readLock().tryLock.
+func (m *RWMutex) TryRLock(ctx context.Context, opts ...LockOption) (*Lease, error) {
+	return m.lock(ctx, "try read lock", false, append(slices.Clip(opts), WithWait(0)))
+}
+
+// Do locks for writing, calls fn with the lease's context and unlocks, like [Mutex.Do].
+func (m *RWMutex) Do(ctx context.Context, fn func(ctx context.Context, lease *Lease) error, opts ...LockOption) error {
+	lease, err := m.Lock(ctx, opts...)
+	if err != nil {
+		return err
+	}
+	return lease.do(ctx, func(ctx context.Context) error { return fn(ctx, lease) })
+}
+
+// RDo locks for reading, calls fn with the lease's context and unlocks, like [Mutex.Do].
+func (m *RWMutex) RDo(ctx context.Context, fn func(ctx context.Context, lease *Lease) error, opts ...LockOption) error {
+	lease, err := m.RLock(ctx, opts...)
+	if err != nil {
+		return err
+	}
+	return lease.do(ctx, func(ctx context.Context) error { return fn(ctx, lease) })
+}
+
+// RLocker returns a [Locker] whose Lock and TryLock are RLock and TryRLock. Other than a Locker promises,
+// it has many holders. Redisson's readLock.
+func (m *RWMutex) RLocker() Locker { return rLocker{m} }
+
+type rLocker struct{ m *RWMutex }
+
+func (r rLocker) Lock(ctx context.Context, opts ...LockOption) (*Lease, error) {
+	return r.m.RLock(ctx, opts...)
+}
+
+func (r rLocker) TryLock(ctx context.Context, opts ...LockOption) (*Lease, error) {
+	return r.m.TryRLock(ctx, opts...)
+}
+
+func (r rLocker) Key() string { return r.m.key }
+
+// ForceUnlock takes the key from whoever writes, with what that one has for reading, and reports whether
+// anybody did. Readers keep it. The holder's leases are lost at once; a Java program learns when it unlocks.
+// Redisson's writeLock().forceUnlock.
+func (m *RWMutex) ForceUnlock(ctx context.Context) (bool, error) {
+	return m.force(ctx, "force unlock", "write", messageWritten)
+}
+
+// ForceRUnlock takes the key from all who read, and reports whether anybody did. A writer keeps it, with what
+// it has for reading. Redisson's readLock().forceUnlock.
+func (m *RWMutex) ForceRUnlock(ctx context.Context) (bool, error) {
+	return m.force(ctx, "force read unlock", "read", messageUnlocked)
+}
+
+func (m *RWMutex) force(ctx context.Context, op, mode, message string) (bool, error) {
+	type reply struct {
+		taken bool
+		err   error
+	}
+	fail := func(err error) (bool, error) { return false, &Error{Op: op, Key: m.key, Err: err} }
+	if err := checkKey(m.key); err != nil {
+		return fail(err)
+	}
+	h, err := m.c.enterRW(m.key)
+	if err != nil {
+		return fail(err)
+	}
+	defer h.exit()
+	holds := h.held(mode == "write") // before: what is granted after is not what was taken
+	got, err := bounded(ctx, m.c, func() reply {
+		taken, err := m.c.run(scripts.RWForceUnlock, []string{m.key, h.names.channel},
+			[]string{mode, message, publish, h.names.prefix}).AsBool()
+		return reply{taken, err}
+	})
+	if err = cmpOr(err, got.err); err != nil {
+		return fail(refused(err))
+	}
+	if got.taken {
+		for _, hd := range holds {
+			m.c.watchdog.Lose(&hd.guard, watchdog.ErrRefused)
+			h.tell(hd, lost(watchdog.ErrRefused)) // if the message that says the same is about to
+		}
+	}
+	return got.taken, nil
+}
+
+// An RWStanding is what Redis says of a read-write lock at one moment. By the time it is read it may have
+// changed.
+type RWStanding struct {
+	Writer  string   // "<uuid>:<number>" of who writes; empty if nobody does
+	Readers []string // likewise, of those who read; also those that died while others read on
+	// WriteCount and ReadCount are how many leases this Client has of each kind. A writer that is not this
+	// Client counts for itself. Redisson's getHoldCount.
+	WriteCount, ReadCount int
+	// TTL is how long the key has to live if it is not renewed; negative if for ever, 0 if it is free.
+	TTL       time.Duration
+	Listening int // subscriptions to Redisson's channel of the key: about one for each program that waits
+}
+
+// Inspect asks Redis who holds the key, and how. It fails with [ErrWrongType] if the key is not a lock.
+// Redisson's isLocked and remainTimeToLive, of either side.
+func (m *RWMutex) Inspect(ctx context.Context) (RWStanding, error) {
+	type reply struct {
+		standing RWStanding
+		err      error
+	}
+	fail := func(err error) (RWStanding, error) {
+		return RWStanding{}, &Error{Op: "inspect", Key: m.key, Err: err}
+	}
+	if err := checkKey(m.key); err != nil {
+		return fail(err)
+	}
+	h, err := m.c.enterRW(m.key)
+	if err != nil {
+		return fail(err)
+	}
+	defer h.exit()
+	got, err := bounded(ctx, m.c, func() reply {
+		ttl, listening, fields, err := h.inspect()
+		s := RWStanding{Listening: listening}
+		if err != nil || len(fields) == 0 {
+			return reply{s, err}
+		}
+		s.TTL = max(time.Duration(ttl)*time.Millisecond, -time.Millisecond)
+		for _, field := range fields {
+			if writer, ok := strings.CutSuffix(field, writing); ok {
+				s.Writer = writer
+			} else {
+				s.Readers = append(s.Readers, field)
+			}
+		}
+		slices.Sort(s.Readers)
+		return reply{s, nil}
+	})
+	if err = cmpOr(err, got.err); err != nil {
+		return fail(refused(err))
+	}
+	got.standing.WriteCount, got.standing.ReadCount = h.entered()
+	return got.standing, nil
+}
+
+// lock is every way to lock.
+func (m *RWMutex) lock(ctx context.Context, op string, write bool, opts []LockOption) (*Lease, error) {
+	a := attempt{c: m.c, op: op, kind: kindRead, key: m.key}
+	if write {
+		a.kind = kindWrite
+	}
+	ctx = a.begin(ctx)
+	lease, err := m.acquire(ctx, a.kind, opts, a.waits)
+	if err != nil {
+		return nil, a.end(ctx, 0, err)
+	}
+	err = a.end(ctx, lease.token, nil)
+	lease.given()
+	return lease, err
+}
+
+func (m *RWMutex) acquire(ctx context.Context, kind string, opts []LockOption, waiting func()) (*Lease, error) {
+	cfg, err := m.c.configure(m.opts, opts)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.fenced && kind == kindRead {
+		return nil, fmt.Errorf("%w: who reads has no fencing token", ErrBadOption)
+	}
+	if err := checkKey(m.key); err != nil {
+		return nil, err
+	}
+	if ctx.Err() != nil {
+		return nil, ended(ctx)
+	}
+	h, err := m.c.enterRW(m.key)
+	if err != nil {
+		return nil, err
+	}
+	defer h.exit()
+	l := newLease(m.c, kind, m.key, ctx)
+	entered, under, err := h.enter(ctx, l, cfg)
+	if err != nil {
+		return nil, err
+	}
+	if entered {
+		return l.entered(cfg)
+	}
+	w := newWaiter(l, cfg)
+	w.rw = &rwClaim{h: h, w: w, write: kind == kindWrite, under: under}
+	defer w.recycle()
+	start := time.Now()
+	err = m.c.await(ctx, h, w, cfg, waiting)
+	if err == nil && ctx.Err() != nil {
+		err = ended(ctx) // granted, but not wanted any more
+	}
+	if err != nil {
+		h.leave(w)
+		return nil, err
+	}
+	m.c.counts.waited(l.began.Sub(start))
+	return l, nil
+}

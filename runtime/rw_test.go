@@ -1,0 +1,666 @@
+package runtime_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/locktest/leaktest"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+)
+
+// leaseLater runs lock in another goroutine and returns where its lease comes.
+func leaseLater(lock func() (*lockrt.Lease, error)) <-chan locked {
+	got := make(chan locked, 1)
+	go func() {
+		lease, err := lock()
+		got <- locked{lease, err}
+	}()
+	return got
+}
+
+func writeLater(ctx context.Context, m *lockrt.RWMutex, opts ...lockrt.LockOption) <-chan locked {
+	return leaseLater(func() (*lockrt.Lease, error) { return m.Lock(ctx, opts...) })
+}
+
+func readLater(ctx context.Context, m *lockrt.RWMutex, opts ...lockrt.LockOption) <-chan locked {
+	return leaseLater(func() (*lockrt.Lease, error) { return m.RLock(ctx, opts...) })
+}
+
+// gotten returns the lease that comes.
+func gotten(t *testing.T, got <-chan locked, what string) *lockrt.Lease {
+	t.Helper()
+	l := receive(t, got, what)
+	require.NoError(t, l.err, what)
+	return l.lease
+}
+
+// free unlocks.
+func free(t *testing.T, leases ...*lockrt.Lease) {
+	t.Helper()
+	for _, l := range leases {
+		require.NoError(t, l.Unlock(t.Context()))
+	}
+}
+
+// ok returns the lease of a call that succeeds.
+func ok(t *testing.T) func(*lockrt.Lease, error) *lockrt.Lease {
+	return func(l *lockrt.Lease, err error) *lockrt.Lease {
+		t.Helper()
+		require.NoError(t, err)
+		return l
+	}
+}
+
+// nothingLeft checks that no key whose name contains that of the lock is left.
+func nothingLeft(t *testing.T, server *redistest.RedisServer, key string) {
+	t.Helper()
+	until(t, "no key is left", func() bool {
+		keys, err := server.Do("KEYS", "*"+key+"*").AsStrSlice()
+		require.NoError(t, err)
+		return len(keys) == 0
+	})
+}
+
+// rwHash returns what Redis has of a lock.
+func rwHash(t *testing.T, server *redistest.RedisServer, key string) map[string]string {
+	t.Helper()
+	hash, err := server.Do("HGETALL", key).AsStrMap()
+	require.NoError(t, err)
+	return hash
+}
+
+func TestRWMutex_LeavesRedissonsLayout(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	c := clientOf(t, server.URL(), lockrt.Options{})
+	m := c.RWMutex("order:42")
+
+	r := ok(t)(m.RLock(patient(t)))
+	s, err := m.Inspect(patient(t))
+	require.NoError(t, err)
+	require.Len(t, s.Readers, 1)
+	owner := s.Readers[0]
+	require.Regexp(t, `^`+c.ID()+`:[1-9]\d*$`, owner)
+	require.Equal(t, map[string]string{"mode": "read", owner: "1"}, rwHash(t, server, "order:42"))
+	hold := "{order:42}:" + owner + ":rwlock_timeout:1"
+	keys, err := server.Do("KEYS", "*").AsStrSlice()
+	require.NoError(t, err)
+	require.ElementsMatch(t, []string{"order:42", hold}, keys, "and nothing else")
+	value, err := server.Do("GET", hold).ToString()
+	require.NoError(t, err)
+	require.Equal(t, "1", value)
+	for _, key := range keys {
+		require.InDelta(t, lockrt.DefaultWatchdog.Milliseconds(), number(t, server, "PTTL", key), 5000)
+	}
+	free(t, r)
+	require.Zero(t, number(t, server, "DBSIZE"))
+
+	w := ok(t)(m.Lock(patient(t)))
+	s, err = m.Inspect(patient(t))
+	require.NoError(t, err)
+	require.Equal(t, map[string]string{"mode": "write", s.Writer + ":write": "1"}, rwHash(t, server, "order:42"))
+	require.Equal(t, lockrt.RWStanding{Writer: s.Writer, WriteCount: 1, TTL: s.TTL}, s)
+	require.EqualValues(t, 1, number(t, server, "DBSIZE"))
+	ttl, err := w.TTL(patient(t))
+	require.NoError(t, err)
+	require.InDelta(t, lockrt.DefaultWatchdog, ttl, float64(5*time.Second))
+	free(t, w)
+	require.Zero(t, number(t, server, "DBSIZE"))
+	s, err = m.Inspect(patient(t))
+	require.NoError(t, err)
+	require.Equal(t, lockrt.RWStanding{}, s)
+}
+
+func TestRWMutex_ReadersOfAProcessShareOneHold(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	c := clientOf(t, server.URL(), lockrt.Options{Tracking: lockrt.TrackingOff})
+	m := c.RWMutex("k")
+	first := ok(t)(m.RLock(patient(t)))
+	server.Do("CONFIG", "RESETSTAT")
+	leases := make([]*lockrt.Lease, 1000)
+	var wg sync.WaitGroup
+	for i := range leases {
+		wg.Go(func() {
+			var err error
+			if leases[i], err = m.RLock(context.Background()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	free(t, first)
+	free(t, leases[:999]...)
+	require.Zero(t, server.CommandStats()["evalsha"], "who joins and leaves others sends nothing")
+	require.Len(t, rwHash(t, server, "k"), 2)
+	free(t, leases[999])
+	require.EqualValues(t, 1, server.CommandStats()["evalsha"], "the last one gives it back")
+	require.Zero(t, number(t, server, "DBSIZE"))
+}
+
+func TestRWMutex_ReadersShareOnlyWhatLivesAsLongAsTheyDo(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	m := clientOf(t, server.URL(), lockrt.Options{}).RWMutex("k")
+	leases := []*lockrt.Lease{
+		ok(t)(m.RLock(patient(t))),
+		ok(t)(m.RLock(patient(t), lockrt.WithWatchdog(20*time.Second))),
+		ok(t)(m.RLock(patient(t), lockrt.WithLease(time.Minute))),
+		ok(t)(m.RLock(patient(t), lockrt.WithLease(time.Minute))),
+		ok(t)(m.RLock(patient(t), lockrt.WithMaxHold(time.Minute))),
+	}
+	require.Len(t, rwHash(t, server, "k"), 1+len(leases))
+	same := ok(t)(m.RLock(patient(t), lockrt.WithWatchdog(20*time.Second)))
+	require.Len(t, rwHash(t, server, "k"), 1+len(leases))
+	s, err := m.Inspect(patient(t))
+	require.NoError(t, err)
+	require.Equal(t, 6, s.ReadCount)
+	free(t, same)
+	free(t, leases...)
+	require.Zero(t, number(t, server, "DBSIZE"))
+}
+
+func TestRWMutex_ExcludesWritersFromAllAndReadersFromWriters(t *testing.T) {
+	t.Parallel()
+	key := redistest.Key(t, "k")
+	hooks, waiting, _ := watch()
+	here, there := newClient(t, lockrt.Options{Hooks: hooks}).RWMutex(key), newClient(t, lockrt.Options{Hooks: hooks}).RWMutex(key)
+	for name, other := range map[string]*lockrt.RWMutex{"here": here, "elsewhere": there} {
+		w := ok(t)(here.Lock(patient(t)))
+		_, err := other.TryLock(patient(t))
+		require.ErrorIs(t, err, lockrt.ErrNotAcquired, name)
+		require.EqualError(t, err, fmt.Sprintf("lockgen: try lock %q: not acquired", key))
+		_, err = other.TryRLock(patient(t))
+		require.EqualError(t, err, fmt.Sprintf("lockgen: try read lock %q: not acquired", key))
+		got := readLater(patient(t), other)
+		receive(t, waiting, "the reader")
+		free(t, w)
+		r := gotten(t, got, "the lock for reading, "+name)
+
+		_, err = other.TryLock(patient(t))
+		require.ErrorIs(t, err, lockrt.ErrNotAcquired, name)
+		r2 := ok(t)(here.TryRLock(patient(t)))
+		got = writeLater(patient(t), other)
+		receive(t, waiting, "the writer")
+		free(t, r, r2)
+		free(t, gotten(t, got, "the lock for writing, "+name))
+	}
+	nothingLeft(t, redistest.Shared(t), key)
+}
+
+func TestRWMutex_ReadersOfOtherProcessesComeIn(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	var leases []*lockrt.Lease
+	for range 3 {
+		leases = append(leases, ok(t)(clientOf(t, server.URL(), lockrt.Options{}).RWMutex("k").RLock(patient(t))))
+	}
+	require.Len(t, rwHash(t, server, "k"), 4)
+	require.EqualValues(t, 4, number(t, server, "DBSIZE"))
+	free(t, leases...)
+	require.Zero(t, number(t, server, "DBSIZE"))
+}
+
+func TestRWMutex_AReaderDoesNotPassAWriterThatWaits(t *testing.T) {
+	t.Parallel()
+	key := redistest.Key(t, "k")
+	for _, name := range []string{"here", "elsewhere"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			key := key + name
+			hooks, waiting, _ := watch()
+			c := newClient(t, lockrt.Options{Hooks: hooks})
+			m, writer := c.RWMutex(key), c.RWMutex(key)
+			if name == "elsewhere" {
+				writer = newClient(t, lockrt.Options{Hooks: hooks}).RWMutex(key)
+			}
+			r := ok(t)(m.RLock(patient(t)))
+			w := writeLater(patient(t), writer)
+			receive(t, waiting, "the writer")
+			known := []*lockrt.RWMutex{m}
+			if name == "elsewhere" {
+				known = append(known, newClient(t, lockrt.Options{}).RWMutex(key))
+			}
+			for _, m := range known {
+				until(t, "the writer is known", func() bool {
+					l, err := m.TryRLock(patient(t))
+					if err == nil {
+						free(t, l)
+					}
+					return errors.Is(err, lockrt.ErrNotAcquired)
+				})
+			}
+			again := ok(t)(m.RLock(r.Context()))
+			more := readLater(patient(t), m)
+			receive(t, waiting, "the next reader")
+			free(t, again, r)
+			lease := gotten(t, w, "the lock for writing")
+			select {
+			case <-more:
+				require.Fail(t, "the reader came in beside the writer")
+			default:
+			}
+			free(t, lease)
+			free(t, gotten(t, more, "the lock for reading"))
+			nothingLeft(t, redistest.Shared(t), key)
+		})
+	}
+}
+
+// TestRWMutex_NobodyStarves has readers that never pause, in two processes, and writers that never pause, in
+// two others; each kind gets in between the others.
+func TestRWMutex_NobodyStarves(t *testing.T) {
+	t.Parallel()
+	key := redistest.Key(t, "k")
+	stop, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var inside, writing atomic.Int32
+	var wg sync.WaitGroup
+	run := func(lock func(context.Context, ...lockrt.LockOption) (*lockrt.Lease, error), write bool) *atomic.Int32 {
+		rounds := new(atomic.Int32)
+		for range 4 {
+			wg.Go(func() {
+				for stop.Err() == nil {
+					l, err := lock(stop)
+					if err != nil {
+						continue
+					}
+					if write {
+						if writing.Add(1) > 1 || inside.Load() > 0 {
+							t.Error("a writer is not alone")
+						}
+						writing.Add(-1)
+					} else {
+						inside.Add(1)
+						if writing.Load() > 0 {
+							t.Error("a reader is beside a writer")
+						}
+						inside.Add(-1)
+					}
+					rounds.Add(1)
+					if err := l.Unlock(context.Background()); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		return rounds
+	}
+	all := []*atomic.Int32{}
+	for range 2 {
+		m := newClient(t, lockrt.Options{}).RWMutex(key)
+		all = append(all, run(m.RLock, false))
+		m = newClient(t, lockrt.Options{}).RWMutex(key)
+		all = append(all, run(m.Lock, true))
+	}
+	until(t, "each has had its turn ten times", func() bool {
+		for _, rounds := range all {
+			if rounds.Load() < 10 {
+				return false
+			}
+		}
+		return true
+	})
+	cancel()
+	wg.Wait()
+	nothingLeft(t, redistest.Shared(t), key)
+}
+
+func TestRWMutex_WritersOfAProcessPassItOn(t *testing.T) {
+	t.Parallel()
+	hooks, waiting, _ := watch()
+	server := redistest.Server(t)
+	c := clientOf(t, server.URL(), lockrt.Options{Hooks: hooks, Cohort: 4, Tracking: lockrt.TrackingOff})
+	m := c.RWMutex("k")
+	first := ok(t)(m.Lock(patient(t)))
+	var order []int
+	var wg sync.WaitGroup
+	for i := range 7 {
+		wg.Go(func() {
+			l, err := m.Lock(patient(t))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			order = append(order, i)
+			if err := l.Unlock(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+		receive(t, waiting, "the next in the queue")
+	}
+	server.Do("CONFIG", "RESETSTAT")
+	free(t, first)
+	wg.Wait()
+	require.Equal(t, []int{0, 1, 2, 3, 4, 5, 6}, order)
+	require.EqualValues(t, 3, server.CommandStats()["evalsha"], "eight in two rows of four: a release, a lock, a release")
+}
+
+func TestRWMutex_ReadsUnderItsOwnWriteLock(t *testing.T) {
+	t.Parallel()
+	for _, by := range []string{"context", "owner"} {
+		t.Run(by, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Server(t)
+			c, other := clientOf(t, server.URL(), lockrt.Options{}), clientOf(t, server.URL(), lockrt.Options{})
+			m := c.RWMutex("k")
+			ctx := patient(t)
+			if by == "owner" {
+				ctx = lockrt.WithOwner(ctx, lockrt.NewOwner())
+			}
+			w := ok(t)(m.Lock(ctx))
+			if by == "context" {
+				ctx = w.Context()
+			}
+			r := ok(t)(m.RLock(ctx))
+			require.Equal(t, "write", rwHash(t, server, "k")["mode"])
+			require.Len(t, rwHash(t, server, "k"), 3)
+			again := ok(t)(m.RLock(ctx))
+			deeper := ok(t)(m.Lock(r.Context()))
+			require.Len(t, rwHash(t, server, "k"), 3)
+			_, err := m.TryRLock(patient(t))
+			require.ErrorIs(t, err, lockrt.ErrNotAcquired, "a stranger here")
+			_, err = other.RWMutex("k").TryRLock(patient(t))
+			require.ErrorIs(t, err, lockrt.ErrNotAcquired, "a stranger elsewhere")
+			free(t, again, r)
+			require.Len(t, rwHash(t, server, "k"), 2)
+			_, err = other.RWMutex("k").TryRLock(patient(t))
+			require.ErrorIs(t, err, lockrt.ErrNotAcquired, "it is held for writing still")
+			free(t, deeper, w)
+			require.Zero(t, number(t, server, "DBSIZE"))
+		})
+	}
+}
+
+func TestRWMutex_DowngradingLetsReadersIn(t *testing.T) {
+	t.Parallel()
+	key := redistest.Key(t, "k")
+	hooks, waiting, ends := watch()
+	c, other := newClient(t, lockrt.Options{Hooks: hooks}), newClient(t, lockrt.Options{Hooks: hooks})
+	ctx := lockrt.WithOwner(patient(t), lockrt.NewOwner())
+	w := ok(t)(c.RWMutex(key).Lock(ctx))
+	r := ok(t)(c.RWMutex(key).RLock(ctx))
+	here, there := readLater(patient(t), c.RWMutex(key)), readLater(patient(t), other.RWMutex(key))
+	receive(t, waiting, "a reader")
+	receive(t, waiting, "a reader")
+	until(t, "the one elsewhere listens", func() bool {
+		s, err := c.RWMutex(key).Inspect(patient(t))
+		require.NoError(t, err)
+		return s.Listening == 1
+	})
+	free(t, w) // the watchdog time is longer than the test is patient
+	l1, l2 := gotten(t, here, "the lock for reading, here"), gotten(t, there, "the lock for reading, elsewhere")
+	require.NoError(t, r.Err())
+	require.NoError(t, r.Context().Err())
+	_, err := other.RWMutex(key).TryLock(patient(t))
+	require.ErrorIs(t, err, lockrt.ErrNotAcquired)
+	_, err = c.RWMutex(key).Lock(ctx)
+	require.ErrorIs(t, err, lockrt.ErrUpgrade)
+	free(t, l1, l2, r)
+	for range 4 {
+		require.ErrorIs(t, receive(t, ends, "the end").Cause, lockrt.ErrReleased)
+	}
+	nothingLeft(t, redistest.Shared(t), key)
+}
+
+func TestRWMutex_AReaderCannotUpgrade(t *testing.T) {
+	t.Parallel()
+	key := redistest.Key(t, "k")
+	m := newClient(t, lockrt.Options{}).RWMutex(key)
+	r := ok(t)(m.RLock(patient(t)))
+	for _, lock := range []func(context.Context, ...lockrt.LockOption) (*lockrt.Lease, error){m.Lock, m.TryLock} {
+		_, err := lock(r.Context())
+		require.ErrorIs(t, err, lockrt.ErrUpgrade)
+		require.ErrorContains(t, err, "held for reading")
+	}
+	ctx := lockrt.WithOwner(patient(t), lockrt.NewOwner())
+	r2 := ok(t)(m.RLock(ctx))
+	_, err := m.Lock(ctx)
+	require.ErrorIs(t, err, lockrt.ErrUpgrade)
+	free(t, r, r2)
+	free(t, ok(t)(m.Lock(ctx)))
+}
+
+func TestRWMutex_WhoIsOfOneOwnerDoesNotWaitForItself(t *testing.T) {
+	t.Parallel()
+	key := redistest.Key(t, "k")
+	hooks, waiting, _ := watch()
+	m := newClient(t, lockrt.Options{Hooks: hooks}).RWMutex(key)
+	stranger := ok(t)(m.Lock(patient(t)))
+	ctx := lockrt.WithOwner(patient(t), lockrt.NewOwner())
+	w := writeLater(ctx, m)
+	receive(t, waiting, "the writer")
+	w2 := writeLater(ctx, m)
+	receive(t, waiting, "its writer")
+	r := readLater(ctx, m)
+	receive(t, waiting, "its reader")
+	free(t, stranger)
+	free(t, gotten(t, r, "reading"), gotten(t, w2, "writing"), gotten(t, w, "writing"))
+
+	stranger = ok(t)(m.Lock(patient(t)))
+	r = readLater(ctx, m)
+	receive(t, waiting, "the reader")
+	w = writeLater(ctx, m)
+	receive(t, waiting, "its writer")
+	free(t, stranger)
+	require.ErrorIs(t, receive(t, w, "the error").err, lockrt.ErrUpgrade)
+	free(t, gotten(t, r, "reading"))
+	nothingLeft(t, redistest.Shared(t), key)
+}
+
+func TestRWMutex_LeasesOfAMutexOfTheSameNameAreStrangers(t *testing.T) {
+	t.Parallel()
+	key := redistest.Key(t, "k")
+	c := newClient(t, lockrt.Options{})
+	lease := ok(t)(c.Mutex(key).Lock(patient(t)))
+	for _, lock := range []func(context.Context, ...lockrt.LockOption) (*lockrt.Lease, error){c.RWMutex(key).TryLock, c.RWMutex(key).TryRLock} {
+		_, err := lock(lease.Context())
+		require.ErrorIs(t, err, lockrt.ErrNotAcquired)
+	}
+	free(t, lease)
+	r := ok(t)(c.RWMutex(key).RLock(patient(t)))
+	_, err := c.Mutex(key).TryLock(r.Context())
+	require.ErrorIs(t, err, lockrt.ErrNotAcquired)
+	free(t, r)
+	nothingLeft(t, redistest.Shared(t), key)
+}
+
+func TestRWMutex_Fencing(t *testing.T) {
+	t.Parallel()
+	key := redistest.Key(t, "k")
+	c, other := newClient(t, lockrt.Options{}), newClient(t, lockrt.Options{})
+	last := int64(0)
+	for range 3 {
+		for _, m := range []*lockrt.RWMutex{c.RWMutex(key), other.RWMutex(key)} {
+			w := ok(t)(m.Lock(patient(t), lockrt.WithFencing()))
+			require.Greater(t, w.Token(), last)
+			last = w.Token()
+			in := ok(t)(m.Lock(w.Context(), lockrt.WithFencing()))
+			require.Equal(t, last, in.Token())
+			r := ok(t)(m.RLock(w.Context()))
+			require.Zero(t, r.Token())
+			token, ok := lockrt.TokenFrom(r.Context())
+			require.True(t, ok)
+			require.Equal(t, last, token, "of the write lease that it is under")
+			free(t, r, in, w)
+		}
+	}
+	token := ok(t)(c.Mutex(key).Lock(patient(t), lockrt.WithFencing()))
+	require.Greater(t, token.Token(), last, "one counter with the mutex")
+	free(t, token)
+	_, err := c.RWMutex(key).RLock(patient(t), lockrt.WithFencing())
+	require.ErrorIs(t, err, lockrt.ErrBadOption)
+	require.ErrorContains(t, err, "who reads has no fencing token")
+	w := ok(t)(c.RWMutex(key).Lock(patient(t)))
+	_, err = c.RWMutex(key).Lock(w.Context(), lockrt.WithFencing())
+	require.ErrorIs(t, err, lockrt.ErrBadOption)
+	free(t, w)
+	redistest.Shared(t).Do("DEL", "redisson_lock_token:{"+key+"}")
+}
+
+func TestRWMutex_Do(t *testing.T) {
+	t.Parallel()
+	key := redistest.Key(t, "k")
+	m := newClient(t, lockrt.Options{}).RWMutex(key)
+	mine := errors.New("mine")
+	require.ErrorIs(t, m.Do(patient(t), func(ctx context.Context, w *lockrt.Lease) error {
+		require.NoError(t, w.Err())
+		return m.RDo(ctx, func(ctx context.Context, r *lockrt.Lease) error {
+			require.NoError(t, ctx.Err())
+			require.NoError(t, r.Err())
+			return mine
+		})
+	}), mine)
+	require.Panics(t, func() {
+		_ = m.RDo(patient(t), func(context.Context, *lockrt.Lease) error { panic("no") })
+	})
+	nothingLeft(t, redistest.Shared(t), key)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, m.Do(ctx, nil), context.Canceled)
+	require.ErrorIs(t, m.RDo(ctx, nil), context.Canceled)
+}
+
+func TestRWMutex_RLocker(t *testing.T) {
+	t.Parallel()
+	m := newClient(t, lockrt.Options{}).RWMutex(redistest.Key(t, "k"))
+	l := m.RLocker()
+	require.Equal(t, m.Key(), l.Key())
+	a, b := ok(t)(l.Lock(patient(t))), ok(t)(l.TryLock(patient(t)))
+	_, err := m.TryLock(patient(t))
+	require.ErrorIs(t, err, lockrt.ErrNotAcquired)
+	free(t, a, b)
+	require.ErrorIs(t, b.Unlock(t.Context()), lockrt.ErrReleased)
+}
+
+func TestRWMutex_BadInputIsRefusedBeforeAnythingIsSent(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	c := clientOf(t, server.URL(), lockrt.Options{})
+	for _, key := range []string{"", "a{b", "{}x"} {
+		m := c.RWMutex(key)
+		for _, err := range []error{
+			second(m.Lock(patient(t))), second(m.TryLock(patient(t))), second(m.RLock(patient(t))), second(m.TryRLock(patient(t))),
+			second(m.ForceUnlock(patient(t))), second(m.ForceRUnlock(patient(t))), second(m.Inspect(patient(t))),
+		} {
+			var bad *lockrt.KeyError
+			require.ErrorAs(t, err, &bad)
+		}
+	}
+	for _, opt := range []lockrt.LockOption{lockrt.WithWait(-time.Second), lockrt.WithLease(0), lockrt.WithMaxHold(0)} {
+		_, err := c.RWMutex("k", opt).RLock(patient(t))
+		require.ErrorIs(t, err, lockrt.ErrBadOption)
+		_, err = c.RWMutex("k").Lock(patient(t), opt)
+		require.ErrorIs(t, err, lockrt.ErrBadOption)
+	}
+	require.Zero(t, server.CommandStats()["evalsha"])
+	server.Do("SET", "k", "text")
+	for _, err := range []error{
+		second(c.RWMutex("k").Lock(patient(t))), second(c.RWMutex("k").RLock(patient(t))),
+		second(c.RWMutex("k").ForceUnlock(patient(t))), second(c.RWMutex("k").Inspect(patient(t))),
+	} {
+		require.ErrorIs(t, err, lockrt.ErrWrongType)
+	}
+}
+
+func TestRWMutex_ForceUnlockTellsTheHoldersAtOnce(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"here", "elsewhere"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Server(t)
+			holder := clientOf(t, server.URL(), lockrt.Options{Tracking: lockrt.TrackingOff})
+			m, by := holder.RWMutex("k"), holder.RWMutex("k")
+			if name == "elsewhere" {
+				by = clientOf(t, server.URL(), lockrt.Options{}).RWMutex("k")
+			}
+			heard := func() {
+				until(t, "the holder listens", func() bool {
+					return number(t, server, "PUBSUB", "NUMPAT") == 0 && listens(t, server, holder.ID())
+				})
+			}
+			w := ok(t)(m.Lock(patient(t)))
+			r := ok(t)(m.RLock(w.Context()))
+			heard()
+			taken, err := by.ForceRUnlock(patient(t))
+			require.NoError(t, err)
+			require.False(t, taken, "it is held for writing")
+			taken, err = by.ForceUnlock(patient(t))
+			require.NoError(t, err)
+			require.True(t, taken)
+			for _, l := range []*lockrt.Lease{w, r} {
+				until(t, "the loss is told", func() bool { return l.Err() != nil }) // the context of r ends with w, too
+				require.ErrorIs(t, l.Err(), lockrt.ErrLost)
+				require.ErrorIs(t, l.Unlock(t.Context()), lockrt.ErrLost)
+			}
+			require.Zero(t, number(t, server, "DBSIZE"))
+
+			a, b := ok(t)(m.RLock(patient(t))), ok(t)(m.RLock(patient(t)))
+			taken, err = by.ForceUnlock(patient(t))
+			require.NoError(t, err)
+			require.False(t, taken, "it is held for reading")
+			taken, err = by.ForceRUnlock(patient(t))
+			require.NoError(t, err)
+			require.True(t, taken)
+			for _, l := range []*lockrt.Lease{a, b} {
+				receive(t, l.Context().Done(), "the loss")
+				require.ErrorIs(t, l.Unlock(t.Context()), lockrt.ErrLost)
+			}
+			taken, err = by.ForceRUnlock(patient(t))
+			require.NoError(t, err)
+			require.False(t, taken, "nobody has it")
+			require.Zero(t, number(t, server, "DBSIZE"))
+		})
+	}
+}
+
+// listens reports whether a client hears what it is told.
+func listens(t *testing.T, server *redistest.RedisServer, id string) bool {
+	t.Helper()
+	channels, err := server.Do("PUBSUB", "CHANNELS", "lockgen_process:"+id).AsStrSlice()
+	require.NoError(t, err)
+	return len(channels) == 1
+}
+
+func TestRWMutex_ShutdownLetsHoldersFinish(t *testing.T) {
+	t.Parallel()
+	hooks, waiting, _ := watch()
+	c := newClient(t, lockrt.Options{Hooks: hooks})
+	m := c.RWMutex(redistest.Key(t, "k"))
+	r := ok(t)(m.RLock(patient(t)))
+	w := writeLater(patient(t), m)
+	receive(t, waiting, "the writer")
+	done := make(chan error, 1)
+	go func() { done <- c.Shutdown(patient(t)) }()
+	require.ErrorIs(t, receive(t, w, "its error").err, lockrt.ErrClosed)
+	_, err := m.RLock(patient(t))
+	require.ErrorIs(t, err, lockrt.ErrClosed)
+	again := ok(t)(m.RLock(r.Context()))
+	free(t, again, r)
+	require.NoError(t, receive(t, done, "the end"))
+	nothingLeft(t, redistest.Shared(t), m.Key())
+}
+
+func TestRWMutex_CloseEndsTheLeases(t *testing.T) {
+	leaktest.Check(t)
+	server := redistest.Server(t)
+	c, err := lockrt.Open(server.URL(), lockrt.Options{})
+	require.NoError(t, err)
+	a := ok(t)(c.RWMutex("a").RLock(patient(t)))
+	b := ok(t)(c.RWMutex("b").Lock(patient(t)))
+	require.NoError(t, c.Close())
+	for _, l := range []*lockrt.Lease{a, b} {
+		require.ErrorIs(t, l.Err(), lockrt.ErrClosed)
+		require.ErrorIs(t, context.Cause(l.Context()), lockrt.ErrClosed)
+	}
+	_, err = c.RWMutex("a").RLock(patient(t))
+	require.ErrorIs(t, err, lockrt.ErrClosed)
+}

@@ -1,0 +1,896 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/lockgen/lockgen/runtime/internal/watchdog"
+	"github.com/lockgen/lockgen/scripts"
+)
+
+// An rwHome is this process's side of one read-write lock. Those who wait stand in one queue, first come,
+// first served, and its head asks Redis. Those who read together share one hold; they pass by the
+// queue while it is empty.
+//
+//	           granted                   the last one unlocks
+//	┌── asking ────────► write, or reads ────────────────────► releasing ──┐
+//	│    ▲   │             ▲      │                                        │
+//	│    └───┘             └──────┘                                        │
+//	│   refused: again     read: others join                               │
+//	│   by message and     write: the next writer                          │
+//	│   by timer           has it, for some times                          │
+//	└──────────────────────── the head's turn ◄────────────────────────────┘
+//
+// Who reads under a write lock of its own, or under a read lock of its own that ends before, asks beside
+// the queue: it waits for nobody.
+type rwHome struct {
+	c     *Client
+	key   string
+	names rwNames
+	users int // calls, holds and requests that refer to this home; guarded by c.mu
+
+	mu    sync.Mutex // guards the rest; never held while waiting for anything
+	queue line       // of those who wait
+	write *rwHold    // what the process has for writing, or nil
+	reads []*rwHold  // what it has for reading: one for each length of lease
+	busy  int        // requests of the queue under way, or a loss being told
+	shut  bool       // the client is closed: nobody enters again
+
+	yielding *rwHold   // that nobody joins, so that a program that listens can try; nil while nothing is due
+	probed   time.Time // when Redis was last asked whether somebody listens
+}
+
+// An rwClaim is what one waiter asks Redis with: an owner that is used for this and for nothing else, so
+// that whatever late request names it cannot harm a later one.
+type rwClaim struct {
+	h     *rwHome
+	w     *waiter // whose it is
+	write bool
+	under *rwHold // of the same holder, which lets it read past everybody; or nil
+
+	// Guarded by rwHome.mu.
+	n      uint64  // 0 before it asks
+	field  string  // by which Redis knows it
+	asking bool    // a request is under way
+	left   bool    // the waiter has gone
+	ours   bool    // Redis granted it, but nobody was given it
+	doubt  bool    // a reply was lost
+	seized bool    // it was taken by force, said before the answer came
+	marked bool    // Redis may have a mark that it waits
+	hold   *rwHold // what it was granted, or nil
+	ttl    time.Duration
+}
+
+// An rwHold is a claim that was granted.
+type rwHold struct {
+	home  *rwHome
+	claim *rwClaim
+	write bool
+	terms terms
+	limit time.Duration // WithMaxHold, or 0; of a writer, that of the present one
+	guard watchdog.Lease
+
+	// Guarded by rwHome.mu.
+	leases []*Lease  // of the writer, one more for each reentry; or of all who read
+	passed int       // times it went from writer to writer without a word to Redis
+	wanted time.Time // until when somebody waits for it, as far as is known
+	lost   error     // why the watchdog gave it up, or nil
+}
+
+const (
+	// markFor is how long a mark that somebody waits keeps others out, and so what it costs if the
+	// process that set it has died. It is set anew in half that time.
+	markFor = 2 * time.Second
+
+	// probeEvery is how often readers that come and go without end look whether a Java program
+	// waits. If so, nobody joins them for as long again, or until all have gone and the Java program has
+	// had giveWay to try.
+	probeEvery = 250 * time.Millisecond
+	giveWay    = 10 * time.Millisecond
+)
+
+// enterRW returns this process's side of the read-write lock key for a call, until exit. While the client
+// shuts down there may be who enters again.
+func (c *Client) enterRW(key string) (*rwHome, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	h := c.rws[key]
+	if c.state == closed || c.state == shuttingDown && h == nil {
+		return nil, ErrClosed
+	}
+	if h == nil {
+		h = &rwHome{c: c, key: key, names: rwNamesOf(key)}
+		c.rws[key] = h
+	}
+	h.users++
+	c.running++
+	return h, nil
+}
+
+func (h *rwHome) exit() {
+	c := h.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	h.forget()
+	c.running--
+	if c.running == 0 {
+		c.idle.set()
+	}
+}
+
+// stay counts one more user of a home that has one.
+func (h *rwHome) stay() {
+	h.c.mu.Lock()
+	defer h.c.mu.Unlock()
+	h.users++
+}
+
+// quit takes back stay. A home that nobody uses is forgotten.
+func (h *rwHome) quit() {
+	h.c.mu.Lock()
+	defer h.c.mu.Unlock()
+	h.forget()
+}
+
+func (h *rwHome) forget() {
+	h.users--
+	if h.users == 0 {
+		delete(h.c.rws, h.key)
+	}
+}
+
+func (h *rwHome) channel() string { return h.names.channel }
+
+// hear has no use for what is said on the channel: that something was is a reason to ask.
+func (h *rwHome) hear(string) {}
+
+// enter makes l one more lease of what this process has, if the caller may have it without waiting and
+// without asking. Otherwise it may return what the caller has that lets it read past everybody.
+func (h *rwHome) enter(ctx context.Context, l *Lease, cfg lockConfig) (entered bool, under *rwHold, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.shut {
+		return false, nil, ErrClosed
+	}
+	writes, reads := h.of(ctx, l)
+	switch {
+	case l.kind == kindWrite && writes != nil:
+		h.attach(writes, l)
+		return true, nil, nil
+	case l.kind == kindWrite && reads != nil:
+		return false, nil, ErrUpgrade
+	case l.kind == kindWrite:
+		return false, nil, nil
+	case reads != nil && reads.renewed():
+		h.attach(reads, l)
+		return true, nil, nil
+	case writes != nil:
+		// What is held for reading beside a write lock is of the same holder.
+		if hd := h.joinable(cfg.terms, cfg.maxHold, time.Now()); hd != nil {
+			h.attach(hd, l)
+			return true, nil, nil
+		}
+		return false, writes, nil
+	case reads != nil:
+		return false, reads, nil // it asks to read for longer
+	}
+	switch {
+	case !h.c.granting():
+		return false, nil, ErrClosed
+	case h.write != nil || h.queue.length > 0:
+		return false, nil, nil
+	}
+	now := time.Now()
+	hd := h.joinable(cfg.terms, cfg.maxHold, now)
+	if hd == nil {
+		return false, nil, nil
+	}
+	h.attach(hd, l)
+	if now.Sub(h.probed) > probeEvery {
+		h.probe(hd, now)
+	}
+	return true, nil, nil
+}
+
+// of returns what the caller has: by the context that l is taken under, or by its owner.
+func (h *rwHome) of(ctx context.Context, l *Lease) (writes, reads *rwHold) {
+	consider := func(x *Lease) {
+		hd, ok := x.hold.(*rwHold)
+		switch {
+		case !ok || hd.home != h || hd.lost != nil || x.unlocked || x.ended() != nil:
+		case hd.write:
+			writes = hd
+		case reads == nil || hd.renewed():
+			reads = hd
+		}
+	}
+	for x := leaseFrom(ctx, h.c, h.key); x != nil; x = leaseFrom(x.ctx.parent, h.c, h.key) {
+		consider(x)
+	}
+	if l.owner == nil {
+		return writes, reads
+	}
+	for _, hd := range h.all() {
+		for _, x := range hd.leases {
+			if x.owner == l.owner {
+				consider(x)
+			}
+		}
+	}
+	return writes, reads
+}
+
+// all returns what this process has.
+func (h *rwHome) all() []*rwHold {
+	if h.write == nil {
+		return h.reads
+	}
+	return append([]*rwHold{h.write}, h.reads...)
+}
+
+// renewed reports whether the hold lives as long as its leases do.
+func (hd *rwHold) renewed() bool { return hd.terms.renew && hd.limit == 0 }
+
+// joinable returns the hold that one who wants to read on these terms may join, or nil.
+func (h *rwHome) joinable(t terms, limit time.Duration, now time.Time) *rwHold {
+	if !t.renew || limit > 0 || h.yielding != nil {
+		return nil
+	}
+	for _, hd := range h.reads {
+		if hd.terms == t && hd.renewed() && hd.trusted(now) && !now.Before(hd.wanted) {
+			return hd
+		}
+	}
+	return nil
+}
+
+// trusted reports whether there is enough trust left to give to somebody.
+func (hd *rwHold) trusted(now time.Time) bool {
+	return hd.guard.Until().Sub(now) >= min(hd.terms.ttl, claimLease)/3
+}
+
+// probe asks whether somebody listens who is not of this process, and so perhaps waits, and lets it try: readers
+// that come and go without end would keep out a Java program that wants to write.
+func (h *rwHome) probe(hd *rwHold, now time.Time) {
+	h.probed = now
+	h.stay()
+	h.c.spawn(func() {
+		defer h.quit()
+		_, listening, _, err := h.inspect()
+		if h.c.hub.Subscribed(h.names.channel) {
+			listening--
+		}
+		if err != nil || listening <= 0 {
+			return // who is of this library and waits tells us
+		}
+		h.mu.Lock()
+		yields := h.yielding == nil && slices.Contains(h.reads, hd)
+		if yields {
+			h.yielding = hd
+		}
+		h.mu.Unlock()
+		if yields {
+			h.c.pause(probeEvery)
+			h.yielded(hd)
+		}
+	})
+}
+
+// yielded ends that nobody joins hd.
+func (h *rwHome) yielded(hd *rwHold) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.yielding == hd {
+		h.yielding = nil
+		h.probed = time.Now()
+		h.promote()
+	}
+}
+
+// inspect asks Redis for the fields of the lock, other than mode, and how many listen to its channel.
+func (h *rwHome) inspect() (ttl int64, listening int, fields []string, err error) {
+	words, err := h.c.run(scripts.Inspect, []string{h.key, prefixed(waitingPrefix, h.key), h.names.channel}, nil).ToArray()
+	if err != nil {
+		return 0, 0, nil, err
+	}
+	if ttl, err = words[0].AsInt64(); err != nil {
+		return 0, 0, nil, err
+	}
+	n, err := words[2].AsInt64()
+	if err != nil {
+		return 0, 0, nil, err
+	}
+	for i := 3; i+1 < len(words); i += 2 {
+		field, err := words[i].ToString()
+		if err != nil {
+			return 0, 0, nil, err
+		}
+		fields = append(fields, field)
+	}
+	return ttl, int(n), fields, nil
+}
+
+// join puts w at the end of the queue and reports whether it is to ask.
+func (h *rwHome) join(w *waiter) bool {
+	if w.rw.under != nil {
+		return true
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.queue.push(w)
+	w.place.leading = h.queue.first == w && h.ready(w)
+	return w.place.leading
+}
+
+// ready reports whether the head of the queue, w, may ask Redis.
+func (h *rwHome) ready(w *waiter) bool {
+	switch {
+	case h.busy > 0 || h.write != nil || w.place.granted:
+		return false
+	case w.rw.write:
+		return len(h.reads) == 0
+	}
+	return h.yielding == nil
+}
+
+// promote makes it the head's turn to ask, unless there is no need. One who wants to read may find a hold to
+// join. A head whose turn it is already is reminded.
+func (h *rwHome) promote() {
+	for {
+		w := h.queue.first
+		if w == nil {
+			return
+		}
+		if !w.rw.write && w.rw.n == 0 && h.write == nil && h.c.granting() {
+			if hd := h.joinable(w.terms, w.limit, time.Now()); hd != nil {
+				h.queue.remove(w)
+				h.give(hd, w)
+				continue
+			}
+		}
+		switch {
+		case !h.ready(w):
+		case w.place.leading:
+			w.poke()
+		default:
+			w.place.leading = true
+			w.news <- news{kind: turn}
+		}
+		return
+	}
+}
+
+// ask sends one request for w.
+func (h *rwHome) ask(w *waiter) {
+	cl := w.rw
+	h.mu.Lock()
+	if w.place.granted {
+		h.mu.Unlock()
+		return // it was given what it wants a moment ago
+	}
+	if cl.n == 0 {
+		cl.n = h.c.claims.Add(1)
+		cl.field = h.c.owner(cl.n)
+		if cl.write {
+			cl.field += writing
+		}
+		cl.ttl = w.terms.ttl
+		h.c.connect(cl.n, cl)
+	}
+	cl.asking = true
+	if cl.under == nil {
+		h.busy++
+	}
+	cl.marked = cl.marked || !w.once
+	mark := "0"
+	if !w.once {
+		mark = millis(markFor)
+	}
+	fenced := w.terms.fenced
+	h.mu.Unlock()
+
+	w.asks.Add(1)
+	h.stay()
+	h.c.spawn(func() {
+		defer h.quit()
+		sent := time.Now() // before the request: trust is counted from here
+		wait, token, err := h.send(cl, mark, fenced)
+		rest := h.settle(cl, sent, wait, token, err)
+		w.asks.Add(-1)
+		if rest != nil {
+			rest()
+		}
+	})
+}
+
+// send asks Redis for cl. It returns granted, or for how many milliseconds to wait.
+func (h *rwHome) send(cl *rwClaim, mark string, fenced bool) (wait, token int64, err error) {
+	k, lease := &h.names, millis(cl.ttl)
+	if cl.write {
+		drawn := "0"
+		if fenced {
+			drawn = "1"
+		}
+		reply, err := h.c.run(scripts.RWWrite, []string{h.key, k.reader, k.writer, k.counter},
+			[]string{lease, cl.field, mark, h.c.uuid, drawn, h.c.keepTokens}).AsIntSlice()
+		if err != nil {
+			return 0, 0, err
+		}
+		return reply[0], reply[1], nil
+	}
+	under := ""
+	if cl.under != nil {
+		under = cl.under.claim.field
+	}
+	wait, err = h.c.run(scripts.RWRead, []string{h.key, readerHold(h.key, cl.field), k.reader, k.writer},
+		[]string{lease, cl.field, under, mark, h.c.uuid}).AsInt64()
+	return wait, 0, err
+}
+
+// settle deals with the answer to the request that was sent for cl. It returns what is left to do when nobody
+// wants what was granted, or may have been.
+func (h *rwHome) settle(cl *rwClaim, sent time.Time, wait, token int64, err error) (rest func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if cl.under == nil {
+		h.busy--
+	}
+	cl.asking = false
+	cl.doubt = cl.doubt || unknown(err)
+	w := cl.w
+	if err == nil {
+		cl.ours = wait == granted
+	}
+	switch {
+	case cl.left:
+		rest = h.drop(cl)
+		h.promote()
+		return rest
+	case err != nil:
+		w.news <- news{kind: failed, err: err}
+	case !cl.ours:
+		cl.seized = false
+		pause := markFor / 2
+		if wait >= 0 {
+			pause = min(pause, time.Duration(wait)*time.Millisecond)
+		}
+		w.news <- news{kind: refusedFor, ttl: pause, foreign: true, inLine: true}
+	case !h.c.granting():
+		w.news <- news{kind: failed, err: ErrClosed} // it is on its way out
+	case !time.Now().Before(sent.Add(cl.ttl - watchdog.Margin(cl.ttl))):
+		w.news <- news{kind: failed, err: errLate}
+	case cl.seized:
+		cl.seized = false // what Redis said is over; it is asked again
+		w.news <- news{kind: turn}
+	default:
+		cl.ours = false
+		hd := h.take(cl, sent)
+		if w.terms.fenced {
+			w.lease.token = token
+		}
+		if cl.under == nil {
+			h.queue.remove(w)
+		}
+		h.give(hd, w)
+		h.promote()
+	}
+	return nil
+}
+
+// take turns a claim that was granted into a hold and has it guarded, from the time sent.
+func (h *rwHome) take(cl *rwClaim, sent time.Time) *rwHold {
+	t := cl.w.terms
+	hd := &rwHold{home: h, claim: cl, write: cl.write, terms: t, limit: cl.w.limit}
+	hd.guard = watchdog.Lease{
+		Kind:  cl.w.lease.kind,
+		Key:   h.key,
+		Owner: cl.field,
+		TTL:   t.ttl,
+		Renew: t.renew,
+		Lost:  func(cause error) { h.lose(hd, cause) },
+	}
+	cl.hold = hd
+	if cl.write {
+		h.write = hd
+	} else {
+		h.reads = append(h.reads, hd)
+		h.probed = time.Now()
+	}
+	h.stay()
+	h.c.held(1)
+	h.c.hear()
+	h.c.watchdog.Start(&hd.guard, sent, t.ttl)
+	return hd
+}
+
+// give hands the hold to w, and to those in the queue who come with it.
+func (h *rwHome) give(hd *rwHold, w *waiter) {
+	w.place = place{granted: true}
+	h.attach(hd, w.lease)
+	if hd.write && (w.limit != hd.limit || w.limit > 0) || !hd.write && w.limit > 0 {
+		hd.limit = w.limit
+		var at time.Time
+		if w.limit > 0 {
+			at = w.lease.began.Add(w.limit)
+		}
+		h.c.watchdog.Limit(&hd.guard, at)
+	}
+	owner := w.lease.owner
+	w.news <- news{kind: given} // from here on another call may use w
+	if owner != nil {
+		h.admit(hd, owner)
+	}
+}
+
+// admit lets those in the queue in who are of the owner that was given hd, and would wait for themselves.
+func (h *rwHome) admit(hd *rwHold, owner *Owner) {
+	for w := h.queue.first; w != nil; {
+		next := w.place.after
+		switch {
+		case w.lease.owner != owner || w.rw.n > 0:
+		case hd.write && !w.rw.write:
+			h.queue.remove(w)
+			w.rw.under = hd
+			w.news <- news{kind: turn}
+		case hd.write:
+			h.queue.remove(w)
+			w.place = place{granted: true}
+			h.attach(hd, w.lease)
+			w.news <- news{kind: given}
+		case w.rw.write:
+			w.news <- news{kind: failed, err: ErrUpgrade}
+		}
+		w = next
+	}
+}
+
+// attach makes l a lease of hd: the first, or one that enters it too.
+func (h *rwHome) attach(hd *rwHold, l *Lease) {
+	if hd.write && len(hd.leases) > 0 {
+		l.token = hd.leases[0].token
+	}
+	l.begin(hd, &hd.guard)
+	l.at = len(hd.leases)
+	hd.leases = append(hd.leases, l)
+}
+
+// detach takes l out of the leases of hd.
+func (hd *rwHold) detach(l *Lease) {
+	last := len(hd.leases) - 1
+	hd.leases[l.at] = hd.leases[last]
+	hd.leases[l.at].at = l.at
+	hd.leases[last] = nil
+	hd.leases = hd.leases[:last]
+}
+
+// reenter is not how an rwHold is entered again, for that depends on the side.
+func (hd *rwHold) reenter(_, _ *Lease) bool { return false }
+
+// leave takes w out. If it was given the lease after all, that is unlocked.
+func (h *rwHome) leave(w *waiter) {
+	h.mu.Lock()
+	if w.place.granted {
+		h.mu.Unlock()
+		l := w.lease
+		h.c.spawn(func() { _ = l.hold.unlock(l) })
+		return
+	}
+	cl := w.rw
+	if w.place.queued {
+		h.queue.remove(w)
+	}
+	cl.left = true
+	var rest func()
+	if !cl.asking {
+		rest = h.drop(cl)
+	}
+	h.promote()
+	h.mu.Unlock()
+	if rest != nil {
+		h.c.spawn(rest)
+	}
+}
+
+// drop gives up a claim whose waiter has gone. It returns what is left to do without holding h.mu, or nil.
+func (h *rwHome) drop(cl *rwClaim) (rest func()) {
+	switch {
+	case cl.n == 0:
+		return nil
+	case cl.ours:
+		h.busy++
+		h.stay()
+		return func() { _ = h.free(cl, nil) }
+	}
+	h.c.disconnect(cl.n)
+	unmark := cl.marked
+	for w := h.queue.first; w != nil; w = w.place.after {
+		unmark = unmark && w.rw.write != cl.write // else it is another's mark too
+	}
+	if !unmark && !cl.doubt {
+		return nil
+	}
+	h.stay()
+	return func() {
+		defer h.quit()
+		if unmark {
+			mark := h.names.reader
+			if cl.write {
+				mark = h.names.writer
+			}
+			// If it does not come to pass, the mark goes by itself.
+			h.c.run(scripts.RWLeave, []string{mark, h.names.channel}, []string{h.c.uuid, messageWritten, publish})
+		}
+		if cl.doubt {
+			h.withdraw(cl)
+		}
+	}
+}
+
+// unlock ends l. The last lease of a hold passes it on or frees it.
+func (hd *rwHold) unlock(l *Lease) error {
+	h := hd.home
+	h.mu.Lock()
+	if l.unlocked {
+		h.mu.Unlock()
+		return ErrReleased
+	}
+	l.unlocked = true
+	if len(hd.leases) > 1 {
+		hd.detach(l)
+		cause := hd.lost
+		h.mu.Unlock()
+		l.end(ErrReleased)
+		return cause
+	}
+	h.mu.Unlock()
+
+	l.end(ErrReleased) // before anybody else can get it
+
+	h.mu.Lock()
+	hd.detach(l)
+	if len(hd.leases) > 0 {
+		defer h.mu.Unlock()
+		return hd.lost // somebody has joined
+	}
+	if hd.lost != nil {
+		defer h.mu.Unlock()
+		if hd.claim.doubt || !errors.Is(hd.lost, watchdog.ErrRefused) {
+			// Redis may still have it for us, or may get it again. It is not needed any more.
+			h.stay()
+			h.c.spawn(func() {
+				defer h.quit()
+				h.withdraw(hd.claim)
+			})
+		}
+		return hd.lost
+	}
+	if next := h.queue.first; h.suits(hd, next) {
+		hd.passed++
+		h.c.counts.local.Add(1)
+		h.queue.remove(next)
+		h.give(hd, next)
+		h.mu.Unlock()
+		return nil
+	}
+	h.remove(hd)
+	h.busy++
+	h.c.watchdog.Stop(&hd.guard)
+	h.mu.Unlock()
+
+	done := make(chan error, 1)
+	h.c.spawn(func() { _ = h.free(hd.claim, done) })
+	timer := time.NewTimer(h.c.opts.OpTimeout)
+	defer timer.Stop()
+	select {
+	case err := <-done:
+		if cause := l.ended(); err == nil && errors.Is(cause, ErrLost) {
+			return cause // by the clock, before the watchdog could say so
+		}
+		return err
+	case <-timer.C:
+		return fmt.Errorf("no answer within %v; the key is given back as soon as Redis answers, or expires", h.c.opts.OpTimeout)
+	}
+}
+
+// suits reports whether w, who wants to write, can have the hold of another writer as it is: on the same terms,
+// with enough trust left, and not for too many times in a row, since nobody knows who else waits. A lease
+// of fixed length cannot be passed on, and each with a token gets one of its own.
+func (h *rwHome) suits(hd *rwHold, w *waiter) bool {
+	return w != nil && hd.write && len(h.reads) == 0 && w.rw.write && w.rw.n == 0 && w.terms == hd.terms && hd.terms.renew &&
+		!hd.terms.fenced && hd.passed+1 < h.c.opts.Cohort && h.c.granting() && hd.trusted(time.Now())
+}
+
+// remove takes a hold out of what the process has.
+func (h *rwHome) remove(hd *rwHold) {
+	if hd.write {
+		h.write = nil
+		return
+	}
+	h.reads = slices.DeleteFunc(h.reads, func(x *rwHold) bool { return x == hd })
+}
+
+// lose ends the leases of a hold that Redis has for somebody else now, or may have soon.
+func (h *rwHome) lose(hd *rwHold, cause error) {
+	h.mu.Lock()
+	if h.write != hd && !slices.Contains(h.reads, hd) {
+		h.mu.Unlock()
+		return // it is being released
+	}
+	h.remove(hd)
+	h.busy++ // the next one asks when the present ones know
+	hd.lost = lost(cause)
+	h.mu.Unlock()
+
+	h.tell(hd, lost(cause))
+
+	h.mu.Lock()
+	h.busy--
+	h.promote()
+	h.mu.Unlock()
+	h.c.disconnect(hd.claim.n)
+	h.c.held(-1)
+	h.quit()
+}
+
+// tell ends the leases of a hold.
+func (h *rwHome) tell(hd *rwHold, cause error) {
+	h.mu.Lock()
+	leases := slices.Clone(hd.leases)
+	h.mu.Unlock()
+	for _, l := range leases {
+		l.end(cause)
+	}
+}
+
+// held returns what the process has for reading, or for writing with what it reads under that.
+func (h *rwHome) held(write bool) []*rwHold {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if write != (h.write != nil) {
+		return nil
+	}
+	return slices.Clone(h.all())
+}
+
+// entered returns how many leases the process has for writing, and for reading.
+func (h *rwHome) entered() (writes, reads int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.write != nil {
+		writes = len(h.write.leases)
+	}
+	for _, hd := range h.reads {
+		reads += len(hd.leases)
+	}
+	return writes, reads
+}
+
+// changed has what the process has looked at, since somebody changed it.
+func (h *rwHome) changed() {
+	h.mu.Lock()
+	holds := slices.Clone(h.all())
+	h.mu.Unlock()
+	for _, hd := range holds {
+		h.c.watchdog.Look(&hd.guard)
+	}
+}
+
+// close ends the leases of this home because the client is closed. Redis is told nothing.
+func (h *rwHome) close() {
+	h.mu.Lock()
+	h.shut = true
+	holds := slices.Clone(h.all())
+	h.mu.Unlock()
+	for _, hd := range holds {
+		h.tell(hd, ErrClosed)
+	}
+}
+
+// free gives a claim back, tells done of the outcome unless that is nil, and lets the queue go on. The home is
+// busy until then, and left by the caller's stay.
+func (h *rwHome) free(cl *rwClaim, done chan<- error) error {
+	defer h.quit()
+	err := h.release(cl)
+	h.c.disconnect(cl.n)
+	if cl.hold != nil {
+		h.c.held(-1)
+	}
+	if done != nil {
+		done <- err
+	}
+	h.mu.Lock()
+	yields := cl.hold != nil && h.yielding == cl.hold
+	h.mu.Unlock()
+	if yields {
+		h.c.pause(giveWay)
+		h.yielded(cl.hold)
+	}
+	h.mu.Lock()
+	h.busy--
+	h.promote()
+	h.mu.Unlock()
+	return err
+}
+
+// release gives a claim back. It tries until Redis has answered, at most for Options.OpTimeout;
+// after that it goes on in the background.
+func (h *rwHome) release(cl *rwClaim) error {
+	limit := time.Now().Add(h.c.opts.OpTimeout)
+	later := func() {
+		h.stay()
+		h.c.spawn(func() {
+			defer h.quit()
+			h.withdraw(cl)
+		})
+	}
+	var down outage
+	for tried := false; ; {
+		done, err := h.releaseOnce(cl)
+		if err == nil && cl.doubt {
+			later() // a request of this claim whose reply was lost may still be on its way
+		}
+		switch {
+		case err == nil && (done != notOurs || tried):
+			return nil // if not now, then by the try whose reply was lost
+		case err == nil:
+			return lost(watchdog.ErrRefused)
+		case !passing(err):
+			if tried || cl.doubt {
+				later()
+			}
+			return refused(err)
+		}
+		tried = tried || unknown(err)
+		pause := down.backoff(err)
+		if time.Now().Add(pause).After(limit) {
+			later()
+			return err
+		}
+		<-time.After(pause)
+	}
+}
+
+func (h *rwHome) releaseOnce(cl *rwClaim) (int64, error) {
+	k := &h.names
+	if cl.write {
+		return h.c.run(scripts.RWWriteRelease, []string{h.key, k.channel, k.reader, k.writer},
+			[]string{cl.field, messageWritten, publish, k.prefix}).AsInt64()
+	}
+	return h.c.run(scripts.RWReadRelease, []string{h.key, readerHold(h.key, cl.field), k.channel},
+		[]string{cl.field, messageUnlocked, publish, k.prefix}).AsInt64()
+}
+
+// withdraw makes sure that Redis does not keep the lock for a claim that nobody wants any more.
+func (h *rwHome) withdraw(cl *rwClaim) {
+	h.c.withdrawBy(h.key, cl.ttl, func() error {
+		_, err := h.releaseOnce(cl)
+		return err
+	})
+}
+
+// resubscribed has nothing to do: the waiter hears of it by the channel that it listens to, and asks by time.
+func (cl *rwClaim) resubscribed(uint64) {}
+
+// wanted notes that somebody waits for what cl has, who says so again as long as that is so.
+func (cl *rwClaim) wanted(uint64) {
+	cl.h.mu.Lock()
+	defer cl.h.mu.Unlock()
+	if cl.hold != nil {
+		cl.hold.wanted = time.Now().Add(markFor)
+	}
+}
+
+// taken deals with the message that what cl has was taken by force.
+func (cl *rwClaim) taken(uint64) {
+	cl.h.mu.Lock()
+	defer cl.h.mu.Unlock()
+	if hd := cl.hold; hd != nil {
+		cl.h.c.spawn(func() { cl.h.c.watchdog.Lose(&hd.guard, watchdog.ErrRefused) })
+		return
+	}
+	cl.seized = true
+}
