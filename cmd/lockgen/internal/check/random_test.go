@@ -28,7 +28,7 @@ import (
 // exports finds the compiled form of what random interfaces mention, once for all tests.
 var exports = sync.OnceValues(func() (map[string]string, error) {
 	cfg := &packages.Config{Mode: packages.NeedName | packages.NeedExportFile | packages.NeedDeps | packages.NeedImports}
-	pkgs, err := packages.Load(cfg, "github.com/lockgen/lockgen/runtime", "text/template", "html/template")
+	pkgs, err := packages.Load(cfg, "github.com/lockgen/lockgen/runtime", "text/template", "html/template", "io", "iter")
 	files := map[string]string{}
 	packages.Visit(pkgs, nil, func(p *packages.Package) { files[p.PkgPath] = p.ExportFile })
 	return files, err
@@ -44,7 +44,7 @@ func FuzzOutputCompiles(f *testing.F) {
 	fset := token.NewFileSet()
 	imports := importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(files[path]) })
 	f.Fuzz(func(t *testing.T, seed uint64) {
-		src := (&generator{rand.New(rand.NewPCG(seed, 0))}).file()
+		src := (&generator{Rand: rand.New(rand.NewPCG(seed, 0))}).file()
 
 		list := diag.New(fset)
 		outputs := check.Package(list, loadSource(t, list, imports, src))
@@ -98,7 +98,12 @@ func loadSource(t *testing.T, list *diag.List, imports types.Importer, src strin
 }
 
 // A generator makes random sources.
-type generator struct{ *rand.Rand }
+type generator struct {
+	*rand.Rand
+
+	fn      string // a function that makes a key
+	generic bool
+}
 
 // nasty are names that generated code uses itself, or could.
 var nasty = []string{
@@ -117,23 +122,49 @@ func (g *generator) file() string {
 	if context == "" {
 		context = "context"
 	}
-	fmt.Fprintf(&b, "package %s\n\nimport (\n\t%s\"context\"\n\thtml \"html/template\"\n\t\"text/template\"\n)\n\n", pick(g, []string{"a", "lockrt", "context", "key"}), alias)
+	fmt.Fprintf(&b, "package %s\n\nimport (\n\t%s\"context\"\n\thtml \"html/template\"\n\t\"io\"\n\t\"iter\"\n\t\"text/template\"\n\n\trt \"github.com/lockgen/lockgen/runtime\"\n)\n\n", pick(g, []string{"a", "lockrt", "context", "key"}), alias)
 	b.WriteString("type Order struct {\n\tID string\n\tNo *int\n\tOwner *Order\n}\n\nfunc (o *Order) Label() string { return o.ID }\n\n")
-	b.WriteString("var _ html.HTML\nvar _ template.Template\n\n")
-	declared := map[string]bool{context: true, "html": true, "template": true, "Order": true, "_": true}
+	b.WriteString("func (o *Order) Find() (*Order, error) { return o, nil }\n\nfunc (o Order) MarshalText() ([]byte, error) { return nil, nil }\n\n")
+	b.WriteString("type UUID [16]byte\n\ntype Line struct{ SKU string }\n\nfunc (Line) AppendLockKey(b []byte) ([]byte, error) { return b, nil }\n\n")
+	b.WriteString("type Rows[T any] interface {\n\tio.Closer\n\tNext(key, r, next, held, s, lockrt T) (nil T, err error)\n\theld()\n}\n\n")
+	b.WriteString("var _ html.HTML\nvar _ template.Template\nvar _ io.Reader\nvar _ iter.Seq[int]\nvar _ rt.LockOption\n\n")
+	declared := map[string]bool{context: true, "html": true, "template": true, "io": true, "iter": true, "rt": true, "Order": true, "UUID": true, "Line": true, "Rows": true, "_": true}
+	g.fn = pick(g, []string{"made", "b", "key", "err1", "text", "append1", "i"})
+	if declared[g.fn] {
+		g.fn = ""
+	} else {
+		declared[g.fn] = true
+		fmt.Fprintf(&b, "func %s(%s %s.Context) (string, error) { return \"\", nil }\n\n", g.fn, "ctx1", context)
+	}
 	for range g.IntN(4) {
-		name := pick(g, []string{"key", "held", "errors", "err", "time", "s", "res", "lockServiceM0", "lockrt", "len", "next", "order"})
+		name := pick(g, []string{"key", "held", "errors", "err", "time", "s", "res", "lockServiceM0", "lockrt", "cap", "next", "order"})
 		if !declared[name] {
 			declared[name] = true
 			fmt.Fprintf(&b, "var %s int\n\n", name)
 		}
 	}
-	b.WriteString("//lockgen:service wait=" + pick(g, []string{"ctx", "3s", "0"}) + "\ntype Service interface {\n")
+	params := pick(g, []string{"", "", "[K ~string, T any]", "[v, held ~int | ~string]"})
+	g.generic = params != ""
+	b.WriteString("//lockgen:service wait=" + pick(g, []string{"3s", "0"}) + " lost=" + pick(g, []string{"cancel", "report"}) + "\ntype Service" + params + " interface {\n")
 	for i := range 1 + g.IntN(4) {
 		g.method(&b, i, context)
 	}
 	b.WriteString("}\n")
+	g.locks(&b)
 	return b.String()
+}
+
+// locks makes an interface of typed locks, some of them of several parts.
+func (g *generator) locks(b *strings.Builder) {
+	if g.IntN(2) == 0 {
+		return
+	}
+	b.WriteString("\ntype Pair struct {\n\tA string\n\tB UUID\n}\n\n//lockgen:locks name=MakeEntities\ntype entities interface {\n")
+	for i := range 1 + g.IntN(3) {
+		one, two := pick(g, []string{"Pair", "l", "key", "UUID", "nil", "c", "string"}), pick(g, []string{"opts", "err", "b", "id"})
+		fmt.Fprintf(b, "\t//lockgen:lock key=e%d:{%s}/{%s}\n\tE%d(%s string, %s UUID) rt.EntityMutex[Pair]\n", i, one, two, i, one, two)
+	}
+	b.WriteString("}\n")
 }
 
 // method makes a method with a lock.
@@ -160,18 +191,44 @@ func (g *generator) method(b *strings.Builder, i int, context string) {
 		}
 	}
 	if g.IntN(4) == 0 {
-		params = append(params, name()+" ..."+pick(g, []string{"int", "func(...string) error", "*Order"}))
+		n, typ := name(), pick(g, []string{"int", "func(...string) error", "*Order", "UUID"})
+		params = append(params, n+" ..."+typ)
+		if n != "_" && typ != "func(...string) error" {
+			keys = append(keys, "v:{"+n+"...}")
+		}
 	}
-	results := g.results(name)
+	if ctx == "ctx1" && g.fn != "" {
+		keys = append(keys, "@"+g.fn)
+	}
+	results, scope := g.results(name)
+	options := scope + pick(g, []string{"", " busy=fallback", " fence", " min=1s"})
 	for _, key := range keys[g.IntN(len(keys)):] {
-		fmt.Fprintf(b, "\t//lockgen:lock key=%s\n", key)
+		fmt.Fprintf(b, "\t//lockgen:lock key=%s%s\n", key, options)
 	}
 	fmt.Fprintf(b, "\tM%d(%s) %s\n", i, strings.Join(params, ", "), results)
 }
 
 // param makes a type, and what a key can have of a parameter of it.
 func (g *generator) param(n string) (typ string, paths []string) {
-	switch g.IntN(8) {
+	switch g.IntN(17) {
+	case 8:
+		return "[]byte", []string{"{" + n + "}"}
+	case 9:
+		return "*UUID", []string{"{" + n + "}"}
+	case 10:
+		return "[]*Line", []string{"{" + n + "...}"}
+	case 11:
+		return "[2]UUID", []string{"{" + n + "...}:x"}
+	case 12:
+		return "Order", []string{"{" + n + "}:{" + n + ".Find().ID}"}
+	case 13:
+		return "*[]bool", []string{"{" + n + "...}"}
+	case 14:
+		return "Line", []string{"{" + n + "}", "{{" + n + "}}"}
+	case 15:
+		return "iter.Seq[io.Reader]", nil
+	case 16:
+		return "[]Order", nil
 	case 0:
 		return "string", []string{"{" + n + "}"}
 	case 1:
@@ -190,17 +247,25 @@ func (g *generator) param(n string) (typ string, paths []string) {
 	return "uint8", []string{"{" + n + "}"}
 }
 
-// results makes the results of a method, named or not, with an error at the end.
-func (g *generator) results(name func() string) string {
-	switch g.IntN(5) {
+// results makes the results of a method, named or not, with an error at the end, and the scope that they need.
+func (g *generator) results(name func() string) (results, scope string) {
+	switch g.IntN(9) {
 	case 0:
-		return fmt.Sprintf("(%s int, %s error)", name(), name())
+		return fmt.Sprintf("(%s int, %s error)", name(), name()), ""
 	case 1:
-		return "(string, *Order, error)"
+		return "(string, *Order, error)", ""
 	case 2:
-		return "(html.HTML, error)"
+		return "(html.HTML, error)", ""
 	case 3:
-		return fmt.Sprintf("(%s, %s *template.Template, %s error)", name(), name(), name())
+		return fmt.Sprintf("(%s, %s *template.Template, %s error)", name(), name(), name()), ""
+	case 4:
+		return fmt.Sprintf("(%s iter.Seq[int], %s error)", name(), name()), " scope=iter"
+	case 5:
+		return "(int, iter.Seq2[*Order, error], error)", " scope=iter"
+	case 6:
+		return fmt.Sprintf("(%s Rows[string], %s error)", name(), name()), " scope=close"
+	case 7:
+		return "(io.ReadWriteCloser, string, error)", " scope=close"
 	}
-	return "error"
+	return "error", ""
 }
