@@ -32,6 +32,9 @@
 // lockrt.Client. ServiceKeys has a method for each locked method that builds its keys, for tools and tests. Several lock directives on
 // one method are taken together, all or none. A method without a lock is passed through, and nolock says that this is meant.
 //
+// An embedded method has the directives that stand where it is declared, also in another package of the module. Where that is not what is
+// wanted, or not possible, lock and nolock stand above the interface, with method= and the name of the embedded method.
+//
 // # Entities
 //
 // The directive locks stands above an interface whose methods each declare the lock of an entity:

@@ -42,9 +42,47 @@ type UsedKey struct {
 	Directive *directive.Directive
 }
 
-// Package checks one package. What it returns is complete only if nothing was noted in list.
+// A Run checks packages one after the other.
+type Run struct {
+	list     *diag.List
+	consumed map[string]bool // places of methods whose directives an interface of another package has
+	waiting  []waiting
+}
+
+// waiting is a directive on a method of an interface that is not annotated: one of another package may embed it.
+type waiting struct {
+	place     string // of the method
+	directive *directive.Directive
+	owner     string
+}
+
+// NewRun begins a run, which notes in list.
+func NewRun(list *diag.List) *Run { return &Run{list: list, consumed: map[string]bool{}} }
+
+// Package checks one package. What it returns is complete only if nothing was noted.
+func (r *Run) Package(pkg *load.Package) []Output { return newChecker(r.list, pkg, r).check() }
+
+// End notes the directives that no package of the run has a use for.
+func (r *Run) End() {
+	for _, w := range r.waiting {
+		if d := w.directive; !r.consumed[w.place] {
+			r.list.Add(d.Slash, d.End, "%s is not annotated, so this has no effect: put //lockgen:service or //lockgen:locks above it", w.owner)
+		}
+	}
+}
+
+// Package checks one package alone. What others can embed may have directives for them.
 func Package(list *diag.List, pkg *load.Package) []Output {
-	c := &checker{
+	r := NewRun(list)
+	outputs := r.Package(pkg)
+	r.waiting = slices.DeleteFunc(r.waiting, func(w waiting) bool { return ast.IsExported(w.owner) })
+	r.End()
+	return outputs
+}
+
+func newChecker(list *diag.List, pkg *load.Package, r *Run) *checker {
+	return &checker{
+		run:      r,
 		list:     list,
 		pkg:      pkg,
 		consumed: map[*ast.Field]bool{},
@@ -55,11 +93,14 @@ func Package(list *diag.List, pkg *load.Package) []Output {
 		docs:     map[*ast.Field][]*directive.Directive{},
 		others:   map[*ast.TypeSpec][]*directive.Directive{},
 	}
+}
+
+func (c *checker) check() []Output {
 	c.index()
 	c.defaults()
 	c.nameAll()
 	var outputs []Output
-	for _, file := range pkg.Files {
+	for _, file := range c.pkg.Files {
 		c.uses = nil
 		if out := c.file(file); out != nil {
 			outputs = append(outputs, Output{file.Name, out, c.uses})
@@ -71,6 +112,7 @@ func Package(list *diag.List, pkg *load.Package) []Output {
 
 // A checker works on one package.
 type checker struct {
+	run      *Run
 	list     *diag.List
 	pkg      *load.Package
 	timing   directive.Timing     // of the package
@@ -273,7 +315,7 @@ func (c *checker) file(file *load.File) *model.File {
 	return out
 }
 
-// unconsumed notes directives on methods that no annotated interface has.
+// unconsumed notes directives on methods that no annotated interface of the package has, for the end of the run.
 func (c *checker) unconsumed() {
 	if c.wrong {
 		return
@@ -290,9 +332,9 @@ func (c *checker) unconsumed() {
 			if c.consumed[field] {
 				continue
 			}
-			owner := file.Directives.Owners[field]
+			at := c.list.Fset().PositionFor(field.Names[0].Pos(), false)
 			for _, d := range directives {
-				c.list.Add(d.Slash, d.End, "%s is not annotated, so this has no effect: put //lockgen:service or //lockgen:locks above it", owner)
+				c.run.waiting = append(c.run.waiting, waiting{place(at), d, file.Directives.Owners[field]})
 			}
 		}
 	}

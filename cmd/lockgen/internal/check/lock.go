@@ -185,6 +185,12 @@ func (c *checker) key(iface *directive.Interface, m *method, d *directive.Direct
 	}
 	var k *model.Key
 	if name, ok := d.Function(); ok {
+		if m.abroad {
+			from, to := arg.ValuePos()
+			c.list.Add(from, to, "key=@%s: %s of %s would need this function of another package: say above %s what it is to hold, with method=%s",
+				name, m.fn.Name(), iface.Spec.Name.Name, iface.Spec.Name.Name, m.fn.Name())
+			return nil
+		}
 		if k = c.function(m, d, name); k == nil {
 			return nil
 		}

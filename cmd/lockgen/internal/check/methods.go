@@ -1,11 +1,13 @@
 package check
 
 import (
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"go/types"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -18,6 +20,7 @@ type method struct {
 	fn         *types.Func
 	field      *ast.Field // nil if it is declared in another package
 	directives []*directive.Directive
+	abroad     bool // the directives stand in another package
 }
 
 // pos is where a mistake of the method is shown: at its name, or at the interface if it is from elsewhere.
@@ -80,7 +83,7 @@ func (l *lister) overrides() {
 			continue
 		case !given[m]:
 			given[m] = true
-			m.directives = nil
+			m.directives, m.abroad = nil, false
 		}
 		m.directives = append(m.directives, d)
 	}
@@ -143,8 +146,13 @@ func (l *lister) expr(e ast.Expr) {
 		return
 	}
 	for m := range under.Methods() {
-		if _, ok := l.found[m.Name()]; !ok {
-			l.add(&method{fn: l.set[m.Name()]})
+		directives, ok := l.foreign(m)
+		switch old := l.found[m.Name()]; {
+		case !ok:
+		case old == nil:
+			l.add(&method{fn: l.set[m.Name()], directives: directives, abroad: len(directives) > 0})
+		default:
+			l.conflict(old, directives, true)
 		}
 	}
 }
@@ -162,8 +170,9 @@ func (l *lister) literal(it *ast.InterfaceType) {
 			l.add(l.own(f))
 		case old.field == f:
 			l.add(old)
-		case old.field != nil:
-			l.conflict(old, f)
+		default:
+			l.c.consumed[f] = true
+			l.conflict(old, l.c.docs[f], false)
 		}
 	}
 }
@@ -175,27 +184,21 @@ func (l *lister) add(m *method) {
 	l.found[m.fn.Name()] = m
 	if m.field != nil {
 		l.c.consumed[m.field] = true
-	} else if !l.foreign(m) {
-		return
 	}
 	l.order = append(l.order, m)
 }
 
-// conflict handles a method that two embedded interfaces declare. One that the interface declares itself overrides both.
-func (l *lister) conflict(old *method, f *ast.Field) {
-	if l.declares(old) {
-		return
-	}
-	l.c.consumed[f] = true
-	directives := l.c.docs[f]
+// conflict handles a method that is embedded a second time, with these directives. One that the interface declares itself overrides both.
+func (l *lister) conflict(old *method, directives []*directive.Directive, abroad bool) {
+	name, iface := old.fn.Name(), l.iface.Spec.Name
 	switch {
-	case len(directives) == 0 || l.overridden(f.Names[0].Name) || l.agree(directives, old.directives):
+	case l.declares(old), len(directives) == 0, l.overridden(name), l.agree(directives, old.directives):
 	case len(old.directives) == 0:
-		old.directives = directives
+		old.directives, old.abroad = directives, abroad
 	default:
 		d := directives[0]
 		l.c.list.Add(d.Slash, d.End, "%s is embedded in %s twice, with this and with something else at %s: say above %s which it is to be, with method=%s",
-			f.Names[0].Name, l.iface.Spec.Name.Name, l.c.list.Place(old.directives[0].Slash), l.iface.Spec.Name.Name, f.Names[0].Name)
+			name, iface.Name, l.c.list.Place(old.directives[0].Slash), iface.Name, name)
 	}
 }
 
@@ -204,36 +207,53 @@ func (l *lister) agree(a, b []*directive.Directive) bool {
 	return slices.EqualFunc(a, b, func(x, y *directive.Directive) bool { return x.Text == y.Text })
 }
 
-// foreign looks at a method of another package, and says whether it can be written here. If directives stand on it there, its author relies on
-// a lock that would be missing.
-func (l *lister) foreign(m *method) bool {
-	name, iface := m.fn.Name(), l.iface.Spec.Name
-	if !m.fn.Exported() && m.fn.Pkg() != l.c.pkg.Types {
+// foreign finds the directives of a method where it is declared, in another package. It says whether the method can be written here, and locked as
+// its author relies on.
+func (l *lister) foreign(fn *types.Func) (directives []*directive.Directive, ok bool) {
+	name, iface := fn.Name(), l.iface.Spec.Name
+	if !fn.Exported() && fn.Pkg() != l.c.pkg.Types {
 		if !l.hidden {
-			l.c.list.Add(iface.Pos(), iface.End(), "%s has the method %s of package %s, which can't be implemented here", iface.Name, name, m.fn.Pkg().Path())
+			l.c.list.Add(iface.Pos(), iface.End(), "%s has the method %s of package %s, which can't be implemented here", iface.Name, name, fn.Pkg().Path())
 		}
 		l.hidden = true
-		return false
+		return nil, false
 	}
-	pos := l.c.list.Fset().PositionFor(m.fn.Pos(), false)
+	fset := l.c.list.Fset()
+	pos := fset.PositionFor(fn.Pos(), false)
 	src, err := os.ReadFile(pos.Filename)
 	if err != nil || !directive.Mentioned(src) {
-		return true
+		return nil, true
 	}
-	fset := token.NewFileSet()
 	file, err := parser.ParseFile(fset, pos.Filename, src, parser.ParseComments|parser.SkipObjectResolution)
 	if err != nil {
-		return true
+		return nil, true
 	}
 	for f, directives := range directive.Collect(diag.New(fset), file).Methods {
-		if fset.PositionFor(f.Names[0].Pos(), false).Offset == pos.Offset && directives[0].Verb == directive.Lock && !l.overridden(name) {
-			l.c.list.Add(iface.Pos(), iface.End(),
-				"%s has a lock where it is declared, in package %s, and keys are built from what one package can see: say above %s what it is to hold, with //lockgen:lock method=%s or //lockgen:nolock method=%s",
-				name, m.fn.Pkg().Path(), iface.Name, name, name)
-			return false
+		if fset.PositionFor(f.Names[0].Pos(), false).Offset != pos.Offset {
+			continue
+		}
+		l.c.run.consumed[place(pos)] = true
+		if module(pos.Filename) == module(l.c.pkg.Files[0].Name) || l.overridden(name) || directives[0].Verb == directive.NoLock {
+			return directives, true
+		}
+		l.c.list.Add(iface.Pos(), iface.End(),
+			"%s has a lock where it is declared, in package %s of another module: say above %s what it is to hold, with //lockgen:lock method=%s or //lockgen:nolock method=%s",
+			name, fn.Pkg().Path(), iface.Name, name, name)
+		return nil, false
+	}
+	return nil, true
+}
+
+// place names a position, whichever time its file was parsed.
+func place(pos token.Position) string { return fmt.Sprintf("%s:%d", pos.Filename, pos.Offset) }
+
+// module is the directory of the module that a file is of.
+func module(name string) string {
+	for dir := filepath.Dir(name); ; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil || dir == filepath.Dir(dir) {
+			return dir
 		}
 	}
-	return true
 }
 
 // doc is what a method's comment says, without directives.

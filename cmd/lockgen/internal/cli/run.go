@@ -89,13 +89,15 @@ func (r *runner) read() (err error) {
 		return err
 	}
 	var uses []check.Use
+	checks := check.NewRun(r.list)
 	for i, pkg := range r.loaded.Packages {
 		r.loaded.Packages[i] = nil // syntax and types of expressions are most of the memory, and have served
-		for _, out := range check.Package(r.list, pkg) {
+		for _, out := range checks.Package(pkg) {
 			r.outputs = append(r.outputs, out)
 			uses = append(uses, out.Uses...)
 		}
 	}
+	checks.End()
 	r.survey = survey.New(r.list, r.dir, uses, r.loaded.Linked)
 	r.survey.Check()
 	if r.c.Quiet || r.c.Command != "" {
