@@ -4,6 +4,7 @@ SHELL := /bin/sh
 
 GO          ?= go
 BENCHTIME   ?= 1s
+BENCH       ?= -out . -readme
 STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOLANGCI    ?= github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
@@ -39,15 +40,15 @@ staticcheck:
 golangci: ## check the house rules with golangci-lint, which takes minutes to build
 	$(GO) run $(GOLANGCI) run ./...
 
-.PHONY: bench
-bench: ## run all benchmarks, each for BENCHTIME (default 1s)
+.PHONY: microbench
+microbench: ## run the benchmarks of the packages, each for BENCHTIME (default 1s)
 	@.ci/need redis-server
 	$(GO) test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) ./...
 
-.PHONY: rivals
-rivals: ## run lockgen beside other libraries, in a module of its own (bench)
+.PHONY: bench
+bench: ## run lockgen beside other libraries and write bench/RESULTS.md, its plots and the README's table
 	@.ci/need redis-server
-	cd bench && $(GO) run . $(RIVALS)
+	cd bench && $(GO) run . $(BENCH)
 
 .PHONY: generate
 generate: ## write the lock wrappers of all packages again
