@@ -22,11 +22,8 @@ type function struct {
 	graph *cfg.CFG
 }
 
-// functions calls do for each body of the package that is not a test's and calls the runtime.
+// functions calls do for each body of the package that is not a test's.
 func functions(pass *analysis.Pass, do func(f *function)) {
-	if !slices.ContainsFunc(pass.Pkg.Imports(), func(p *types.Package) bool { return p.Path() == runtimePath }) {
-		return
-	}
 	in := pass.ResultOf[inspect.Analyzer].(*inspector.Inspector)
 	graphs := pass.ResultOf[ctrlflow.Analyzer].(*ctrlflow.CFGs)
 	in.Preorder([]ast.Node{(*ast.FuncDecl)(nil), (*ast.FuncLit)(nil)}, func(n ast.Node) {

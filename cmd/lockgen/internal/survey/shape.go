@@ -65,6 +65,18 @@ func named(text string) (s string, ok bool) {
 	return s, s != "" && !strings.ContainsAny(rest, "{}%")
 }
 
+// outline is what shapes that meet have in common: their separators and, unless one begins with a value, the text before the first of them. That is
+// empty, and not fixed, for a shape that begins with a value.
+func (s shape) outline() (separators, first string, fixed bool) {
+	for _, seg := range s.segments {
+		separators += seg.separator
+	}
+	if s.segments[0].value != nil {
+		return separators, "", false
+	}
+	return separators, s.segments[0].head, true
+}
+
 // values lists the values of a shape, in their order.
 func (s shape) values() []*model.Value {
 	var all []*model.Value

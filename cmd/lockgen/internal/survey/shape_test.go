@@ -55,6 +55,12 @@ func TestShape(t *testing.T) {
 			require.True(t, p.takes(both) && q.takes(both), "%s %s %s", p.text, q.text, both)
 			require.True(t, p.takes(again) && q.takes(again))
 		}
+		if ok {
+			as, af, afixed := p.outline()
+			bs, bf, bfixed := q.outline()
+			require.Equal(t, as, bs)
+			require.True(t, !afixed || !bfixed || af == bf)
+		}
 		if p.takes(other) || q.takes(one) {
 			require.True(t, ok, "%s %s: %s %s", p.text, q.text, one, other)
 		}

@@ -75,11 +75,24 @@ func (s *Survey) Check() {
 		}
 		byShape[k.shape.text] = append(byShape[k.shape.text], k)
 	}
-	for i, text := range order {
+	alike := map[string]map[string][]key{} // those before, by their separators and their beginning
+	for _, text := range order {
 		s.oneKind(byShape[text])
-		for _, earlier := range order[:i] {
-			s.apart(byShape[earlier][0], byShape[text][0])
+		k := byShape[text][0]
+		separators, first, fixed := k.shape.outline()
+		if alike[separators] == nil {
+			alike[separators] = map[string][]key{}
 		}
+		for other, keys := range alike[separators] {
+			// Most of the keys of a large program begin with a word of their own, and needn't be compared.
+			if fixed && other != first && other != "" {
+				continue
+			}
+			for _, earlier := range keys {
+				s.apart(earlier, k)
+			}
+		}
+		alike[separators][first] = append(alike[separators][first], k)
 	}
 	s.entities()
 	s.order()
