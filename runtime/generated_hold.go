@@ -82,9 +82,10 @@ func (a Acquirer) Acquire(ctx context.Context, spec *Spec, keys ...string) (*Hol
 	keys = slices.Compact(slices.Sorted(slices.Values(keys)))
 	hold := &Hold{spec: spec, call: ctx, ctx: ctx, leases: make([]*Lease, 0, len(keys))}
 	start := time.Now()
+	last := len(opts)
 	for _, key := range keys {
 		if cfg.wait > 0 {
-			opts = append(opts[:len(opts):len(opts)], WithWait(max(0, cfg.wait-time.Since(start))))
+			opts = append(opts[:last], WithWait(max(0, cfg.wait-time.Since(start))))
 		}
 		// Each under the one before: the last context ends with the first loss.
 		lease, err := a.c.Mutex(key).Lock(hold.ctx, opts...)
@@ -113,7 +114,7 @@ type Hold struct {
 // context of the call and nothing else.
 func (h *Hold) Context() context.Context {
 	if h.spec.Report {
-		return &reportContext{h.call, h.ctx}
+		return &reportContext{h.call, context.WithoutCancel(h.ctx)}
 	}
 	return h.ctx
 }
@@ -126,7 +127,12 @@ type reportContext struct {
 	leases context.Context
 }
 
-func (x *reportContext) Value(key any) any { return x.leases.Value(key) }
+func (x *reportContext) Value(key any) any {
+	if v := x.leases.Value(key); v != nil {
+		return v
+	}
+	return x.Context.Value(key) // what contexts know of their own end
+}
 
 // Release unlocks all and joins to *err what went wrong: that a lock was lost while the method
 // ran, even if the method returned nil, or that it could not be given back. If a result of the

@@ -13,6 +13,7 @@ import (
 
 	lockrt "github.com/lockgen/lockgen/runtime"
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+	"github.com/lockgen/lockgen/scripts"
 )
 
 // acquire takes key as spec says.
@@ -177,7 +178,7 @@ func TestHold_LossReportedOnly(t *testing.T) {
 	lost := make(chan struct{}, 1)
 	c := newClient(t, lockrt.Options{Hooks: lockrt.Hooks{Ended: func(lockrt.EndEvent) { lost <- struct{}{} }}})
 	key := redistest.Key(t, "k")
-	ctx, cancel := context.WithCancel(patient(t))
+	ctx, cancel := context.WithCancelCause(patient(t))
 	hold := acquire(t, c, ctx, lockrt.Spec{Report: true, Fence: true}, key)
 	token, ok := lockrt.TokenFrom(hold.Context())
 	require.True(t, ok)
@@ -190,9 +191,12 @@ func TestHold_LossReportedOnly(t *testing.T) {
 	require.NoError(t, second(c.Mutex(key).ForceUnlock(patient(t))))
 	receive(t, lost, "the loss")
 	require.NoError(t, hold.Context().Err())
+	require.NoError(t, context.Cause(hold.Context()))
 	require.NoError(t, derived.Err())
-	cancel()
+	own := errors.New("shutting down")
+	cancel(own)
 	require.ErrorIs(t, hold.Context().Err(), context.Canceled, "the context of the call still ends it")
+	require.Equal(t, own, context.Cause(hold.Context()))
 	receive(t, derived.Done(), "what is under it to end too")
 	require.ErrorIs(t, release(hold), lockrt.ErrLost)
 }
@@ -349,4 +353,38 @@ func TestHold_LentUntilClose(t *testing.T) {
 	hold = acquire(t, c, patient(t), lockrt.Spec{}, key).Lend()
 	require.PanicsWithValue(t, "bug", func() { _ = hold.Close(func() error { panic("bug") }) })
 	require.Zero(t, exists(t, key))
+}
+
+// TestHold_KeptWithAnUnknownOutcome: the answer to what makes sure of the rest of the time gets lost. The caller is told, the key stays locked
+// for as long as this process lives, and is given back when its time is over.
+func TestHold_KeptWithAnUnknownOutcome(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, lockrt.Options{})
+	other := newClient(t, lockrt.Options{})
+	spec := lockrt.Spec{Lease: time.Second, Min: 1200 * time.Millisecond}
+	began := time.Now()
+	hold := acquire(t, l.client, patient(t), spec, l.key)
+	lost := l.proxy.DropReply(redistest.EvalSHA(scripts.Renew.SHA1), 1, redistest.Close)
+	err := release(hold)
+	require.Error(t, err)
+	require.NotErrorIs(t, err, lockrt.ErrLost, "nobody knows")
+	receive(t, lost.Done(), "the reply to get lost")
+	require.EqualValues(t, 1, exists(t, l.key))
+	lease, err := other.Mutex(l.key).Lock(patient(t))
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, time.Since(began), spec.Lease)
+	require.NoError(t, lease.Unlock(patient(t)))
+}
+
+// TestHold_ReleasedWithAnUnknownOutcome: the reply to the release at the end of a loop gets lost, and asking again frees the key.
+func TestHold_ReleasedWithAnUnknownOutcome(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, lockrt.Options{})
+	seq := lockrt.HoldSeq(acquire(t, l.client, patient(t), lockrt.Spec{Watchdog: time.Minute}, l.key), count(2))
+	lost := l.proxy.DropReply(gives, 1, redistest.Close)
+	for range seq {
+		require.EqualValues(t, 1, exists(t, l.key))
+	}
+	receive(t, lost.Done(), "the reply to get lost")
+	require.Zero(t, exists(t, l.key))
 }
