@@ -48,7 +48,7 @@ func (h *home) claimFor(t terms) *claim {
 		n := h.c.claims.Add(1)
 		owner := h.c.owner(n)
 		h.claim = h.newClaim()
-		h.claim.n, h.claim.owner, h.claim.made = n, owner, time.Now()
+		h.claim.n, h.claim.owner, h.claim.made = n, owner, now()
 		h.claim.place, h.claim.inLine = owner, 0
 		if t.fenced {
 			h.claim.inLine = h.wants(t)
@@ -173,7 +173,7 @@ func (h *home) settle(a *asking, sent time.Time, reply verdict, err error) (rest
 	case yes && (next == nil || next.terms != t || !h.c.granting()):
 		// Redis has it for us. Whoever is next wants other terms, and asks for them with this claim.
 		cl.ours = true
-	case yes && !time.Now().Before(sent.Add(t.ttl-watchdog.Margin(t.ttl))):
+	case yes && time.Until(sent.Add(t.ttl-watchdog.Margin(t.ttl))) <= 0:
 		cl.ours = true
 		err = errLate
 	case yes && cl.taken:
@@ -217,7 +217,7 @@ func serverTime(seconds, micros int64) time.Time { return time.Unix(seconds, mic
 // from. But it was not done before the server had that time, and an earlier answer says when that
 // can have been the earliest.
 func (h *home) handed(n uint64, at time.Time, others bool, token int64) {
-	received := time.Now()
+	received := now()
 	var rest func()
 	h.mu.Lock()
 	cl := h.claim
@@ -247,7 +247,7 @@ func (h *home) handed(n uint64, at time.Time, others bool, token int64) {
 	case w == nil && h.busy == 0:
 		rest = h.abandon()
 	case w == nil || !h.c.granting(): // who is busy, or leaves, gives it back
-	case !w.terms.renew, w.terms.fenced && token == 0, !time.Now().Before(from.Add(first - watchdog.Margin(first))):
+	case !w.terms.renew, w.terms.fenced && token == 0, time.Until(from.Add(first-watchdog.Margin(first))) <= 0:
 		h.remind(cl) // to ask for what it needs
 	default:
 		if cl.asking {
@@ -362,7 +362,7 @@ func (h *home) goOn(again *claim, t terms, done released, err error) (rest func(
 	w := h.head()
 	switch {
 	case done.what == kept && w != nil && w.terms == t && h.c.granting() && (!t.fenced || done.token > 0) &&
-		time.Now().Before(done.sent.Add(t.ttl-watchdog.Margin(t.ttl))):
+		now().Before(done.sent.Add(t.ttl-watchdog.Margin(t.ttl))):
 		again.tokens = newTokens(done.token, again.inLine)
 		h.take(again, t, done.sent, t.ttl).handed = true
 		h.give(w)

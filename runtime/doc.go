@@ -59,6 +59,29 @@
 //	   │               └──────────────► ended: ErrClosed     client closed; the key expires or is unlocked
 //	   └──────────────────────────────► an error, and nothing is held
 //
+// # When something fails
+//
+//	what                              who waits for a lock              who holds one
+//	a reply is lost                   asks again, gets one hold         nothing; a renewal is tried again
+//	the connection breaks             asks again when it is back        nothing, if it is back in time
+//	Redis is stopped, or cut off      waits, for 30s or the lease       ErrLost before the key expires
+//	Redis is back, with its data      is served                         nothing, if it is back in time
+//	Redis is back, empty              is served                         ErrLost when it is back
+//	Redis has no memory left          waits, for as long                nothing: renewing and unlocking work
+//	Redis is a replica now            waits, for as long                ErrLost unless a master is there in time
+//	a permission is missing           its error, at once                ErrLost before the key expires
+//	the key holds something else      ErrWrongType                      ErrLost within milliseconds
+//	the key is deleted, or taken      is served                         ErrLost within milliseconds
+//	the other process dies            is served when its lease is over  -
+//	the other process is stopped      is served when its lease is over  ErrLost as soon as it looks again
+//	its own context ends              the error of the context          holds it until Unlock
+//	the client is closed              ErrClosed                         ErrClosed; the key expires
+//
+// Unlock says [ErrLost] when the lease was lost, even if nobody noticed until then. An error that says
+// neither that nor [ErrReleased] means that Redis did not answer within [Options.OpTimeout]: the client goes on
+// trying in the background, and the key expires at the latest. How each of these was tried, with several
+// processes, and how long it took, is in CHAOS.md beside this file.
+//
 // # Waiting
 //
 // To Redis a [Client] is one owner of a key at a time. Its goroutines queue at home and hand the key

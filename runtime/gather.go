@@ -26,7 +26,7 @@ type answer [4]int64
 
 // mostGathered is how many requests one script deals with at most: enough to make the round trip
 // cheap, few enough that the server is not kept from others for longer than a fraction of a millisecond.
-const mostGathered = 64
+const mostGathered = 128
 
 // A gatherer sends requests for one script. While a script is under way, those that come meanwhile gather
 // and go together. So one who is alone does not wait for company, and a crowd shares the cost of the trip,
@@ -112,7 +112,7 @@ func (g *gatherer) run(some []request) {
 	for _, r := range some {
 		b.keys, b.args = r.words(b.keys, b.args)
 	}
-	sent := time.Now()
+	sent := now()
 	reply, err := g.c.run(g.script, b.keys, b.args).ToMessage()
 	clear(b.keys)
 	clear(b.args)

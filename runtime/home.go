@@ -379,7 +379,7 @@ func (h *home) told(hd *hold, cause error) {
 func (h *home) take(cl *claim, t terms, from time.Time, ttl time.Duration) *hold {
 	cl.ours = false
 	hd := h.newHold()
-	hd.home, hd.claim, hd.terms, hd.since = h, cl, t, time.Now()
+	hd.home, hd.claim, hd.terms, hd.since = h, cl, t, now()
 	hd.wanted, hd.tokens = cl.wanted, cl.tokens
 	hd.leases = hd.one[:0]
 	hd.guard = watchdog.Lease{

@@ -71,7 +71,7 @@ func (t *tenure) prepare(c *Client, kind, key string, parent context.Context) {
 func (l *Lease) begin(hd holding, guard *watchdog.Lease) {
 	l.hold = hd
 	l.guard = guard
-	l.began = time.Now()
+	l.began = now()
 }
 
 // end ends t, once, and tells those who are to know.
@@ -202,7 +202,7 @@ func (t *tenure) Extend(ctx context.Context, d time.Duration) error {
 		return fail(err)
 	}
 	got, err := bounded(ctx, t.client, func() error {
-		sent := time.Now()
+		sent := now()
 		ttl := max(d, t.guard.Ends().Sub(sent))
 		renewed, err := t.client.renew([]*watchdog.Lease{t.guard}, []time.Duration{ttl})
 		switch {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 	"github.com/lockgen/lockgen/scripts"
@@ -127,7 +126,7 @@ func (m *Mutex) acquire(ctx context.Context, opts []LockOption, waiting func()) 
 	w := newWaiter(l, cfg)
 	w.patient = cfg.wait == UntilDone && ctx.Done() == nil
 	defer w.recycle()
-	start := time.Now()
+	start := now()
 	err = m.c.await(ctx, h, w, cfg, waiting)
 	if err == nil && ctx.Err() != nil {
 		err = ended(ctx) // granted, but not wanted any more

@@ -79,7 +79,7 @@ var givings = sync.Pool{New: func() any {
 
 func newGiving(h *home, cl *claim, handed bool) *giving {
 	g := givings.Get().(*giving)
-	*g = giving{h: h, cl: cl, handed: handed, done: g.done, timer: g.timer, limit: time.Now().Add(h.c.opts.OpTimeout)}
+	*g = giving{h: h, cl: cl, handed: handed, done: g.done, timer: g.timer, limit: now().Add(h.c.opts.OpTimeout)}
 	return g
 }
 
@@ -120,7 +120,7 @@ func (h *home) free(g *giving) {
 	case g.plain:
 		h.c.frees.submit(g, h.c.brief)
 	default:
-		h.c.releases.submit(g, false)
+		h.c.releases.submit(g, h.c.brief)
 	}
 }
 
@@ -164,7 +164,7 @@ func (g *giving) answered(sent time.Time, reply answer, err error) {
 	}
 	g.tried = g.tried || unknown(err)
 	pause := g.down.backoff(err)
-	if time.Now().Add(pause).After(g.limit) {
+	if now().Add(pause).After(g.limit) {
 		late := *cl
 		h.c.spawn(func() { h.c.withdraw(h.names, late) })
 		g.finish(released{what: notOurs, sent: sent}, err)
@@ -224,12 +224,12 @@ func (c *Client) withdraw(k names, cl claim) {
 // withdrawBy withdraws a claim to key, of a lease of ttl, by what releases it.
 func (c *Client) withdrawBy(key string, ttl time.Duration, release func() error) {
 	const least, most, mostFailing, limit = 25 * time.Millisecond, 5 * time.Second, 250 * time.Millisecond, time.Minute
-	until := time.Now().Add(limit)
+	until := now().Add(limit)
 	answered := false
 	for pause := least; ; pause = min(2*pause, most) {
 		err := release()
 		if err == nil && !answered {
-			answered, until = true, time.Now().Add(ttl)
+			answered, until = true, now().Add(ttl)
 		}
 		switch {
 		case errors.Is(err, rueidis.ErrClosing):
@@ -237,7 +237,7 @@ func (c *Client) withdrawBy(key string, ttl time.Duration, release func() error)
 		case err != nil:
 			pause = min(pause, mostFailing)
 		}
-		if time.Now().After(until) {
+		if now().After(until) {
 			if !answered {
 				c.opts.Logger.Warn("lockgen: a claim could not be withdrawn; its key expires", "key", key, "error", err)
 			}

@@ -248,7 +248,7 @@ func (w *Watchdog) Lose(l *Lease, cause error) {
 // Check returns nil while l can be trusted by the clock, then the cause of its loss. It need
 // not wait for the loop to get round to it, as after the process was stopped.
 func (w *Watchdog) Check(l *Lease) error {
-	if time.Now().Before(l.Until()) {
+	if time.Until(l.Until()) > 0 {
 		return nil
 	}
 	cause := l.overdue()
