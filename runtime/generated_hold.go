@@ -14,14 +14,37 @@ import (
 // things get different keys.
 type Key string
 
+// A Kind says which lock a [Spec] means.
+type Kind int
+
+// The kinds.
+const (
+	KindMutex Kind = iota // [Client.Mutex]
+	KindWrite             // the writer of [Client.RWMutex]
+	KindRead              // its readers
+)
+
+// locker returns the lock of a key.
+func (k Kind) locker(c *Client, key string) Locker {
+	switch k {
+	case KindWrite:
+		return c.RWMutex(key)
+	case KindRead:
+		return c.RWMutex(key).RLocker()
+	default:
+		return c.Mutex(key)
+	}
+}
+
 // A Spec is what an annotation says about the locks of one method.
 type Spec struct {
 	Name     string        // of the method, like "orders.Service.Pay"; it begins error messages
+	Kind     Kind          // of all its locks
 	Wait     time.Duration // [UntilDone], 0 to try once, or a bound for all keys together
 	Watchdog time.Duration // 0 for [Options.Watchdog]
 	Lease    time.Duration // a fixed length without renewal; 0 for the watchdog
-	Min      time.Duration // how long the keys stay locked at least, although they are released before
-	Keep     bool          // they stay locked until the lease ends, which has to be of fixed length
+	Min      time.Duration // how long the keys of mutexes stay locked at least, although they are released before
+	Keep     bool          // those of mutexes stay locked until the lease ends, which has to be of fixed length
 	Report   bool          // a loss is reported at the end and does not end the context of the call
 	Empty    bool          // that there are no keys is no mistake: then nothing is locked
 	Fence    bool          // with a fencing token, which the method finds by [TokenFrom]
@@ -88,7 +111,7 @@ func (a Acquirer) Acquire(ctx context.Context, spec *Spec, keys ...string) (*Hol
 			opts = append(opts[:last], WithWait(max(0, cfg.wait-time.Since(start))))
 		}
 		// Each under the one before: the last context ends with the first loss.
-		lease, err := a.c.Mutex(key).Lock(hold.ctx, opts...)
+		lease, err := spec.Kind.locker(a.c, key).Lock(hold.ctx, opts...)
 		if err != nil {
 			return nil, join(spec.explain(err), hold.unlock())
 		}

@@ -96,7 +96,8 @@
 //	empty=allow         an empty text or []byte is a value like others, and an empty list locks nothing; without it they are errors of the call
 //	ctx=name            the context parameter, if there are several
 //	method=Name         above an interface: the embedded method that the lock or nolock is for; it replaces what stands where that is declared
-//	kind=mutex          the kind of lock
+//	kind=mutex          of a lock of a service, which is the default
+//	kind=read           many readers, or one writer with kind=write; a mutex of the same key excludes neither, which is a mistake
 //	name=Name           of the generated wrapper (service) or its constructor (locks)
 //	prefix=text         in front of all keys of an interface, followed by a colon
 //	require=all         each method of the service must have a lock or a nolock

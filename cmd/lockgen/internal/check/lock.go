@@ -34,6 +34,15 @@ func (c *checker) lock(iface *directive.Interface, m *method, context int) *mode
 	busy := m.arg("busy")
 	l.Skip, l.Fallback = busy.Is("skip"), busy.Is("fallback")
 	l.Fence = m.arg("fence") != nil
+	switch kind := m.arg("kind"); {
+	case kind.Is("write"):
+		l.Kind = model.Write
+	case kind.Is("read"):
+		l.Kind = model.Read
+		if a := m.arg("fence"); a != nil {
+			c.list.Add(a.Pos, a.End, "readers have no fencing token: there is nothing that they could overwrite")
+		}
+	}
 	for _, d := range m.directives {
 		if k := c.key(iface, m, d, context); k != nil {
 			c.addKey(l, k, d)
@@ -72,6 +81,14 @@ func (c *checker) ending(iface *directive.Interface, m *method, l *model.Lock) {
 	}
 	l.Report = lost.Is("report")
 	release, least := m.arg("release"), m.arg("min")
+	if l.Kind != model.Mutex {
+		for _, a := range []*directive.Arg{release, least} {
+			if a != nil && !a.Is("auto") {
+				c.list.Add(a.Pos, a.End, "%s is for mutexes, and this is a read-write lock", a.Name)
+			}
+		}
+		return
+	}
 	l.Keep = release.Is("keep")
 	if l.Keep && l.Lease == 0 {
 		c.list.Add(release.Pos, release.End, "release=keep needs a lease: with a watchdog the lock would be renewed for ever; add lease= and how long it is to stay locked")
@@ -137,7 +154,7 @@ func (c *checker) together(m *method) directive.Timing {
 			merged.Lease = d.Timing.Lease
 		}
 	}
-	for _, name := range []string{"wait", "watchdog", "lease", "busy", "lost", "release", "min", "scope", "ctx"} {
+	for _, name := range []string{"wait", "watchdog", "lease", "kind", "busy", "lost", "release", "min", "scope", "ctx"} {
 		first := m.arg(name)
 		for _, d := range m.directives {
 			if a := d.Arg(name); a != nil && !sameValue(a.Value, first.Value) {

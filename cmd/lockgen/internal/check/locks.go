@@ -53,7 +53,7 @@ func (c *checker) entity(iface *directive.Interface, m *method) *model.Method {
 		return nil
 	}
 	d := m.directives[0]
-	for _, name := range []string{"busy", "lost", "release", "min", "scope", "max", "ctx"} {
+	for _, name := range []string{"kind", "busy", "lost", "release", "min", "scope", "max", "ctx"} {
 		if arg := d.Arg(name); arg != nil {
 			c.list.Add(arg.Pos, arg.End, "option %s is for the locks of a service", arg.Name)
 			return nil
@@ -66,6 +66,9 @@ func (c *checker) entity(iface *directive.Interface, m *method) *model.Method {
 	out.Lock = c.lock(iface, m, -1)
 	if out.Lock == nil {
 		return nil
+	}
+	if isNamed(m.fn.Signature().Results().At(0).Type(), runtimePath, "EntityRWMutex") {
+		out.Lock.Kind = model.ReadWrite
 	}
 	named := false
 	for _, part := range out.Lock.Keys[0].Parts {
@@ -108,11 +111,11 @@ func (c *checker) entitySignature(iface *directive.Interface, m *method, out *mo
 		want += "]"
 	}
 	if sig.Results().Len() != 1 {
-		return refuse("must return lockrt.EntityMutex[%s", want)
+		return refuse("must return lockrt.EntityMutex[%s, or a lockrt.EntityRWMutex", want)
 	}
 	result := sig.Results().At(0).Type()
-	if !isNamed(result, runtimePath, "EntityMutex") {
-		return refuse("must return lockrt.EntityMutex[%s, not %s; other kinds are not supported yet", want, c.typeName(result))
+	if !isNamed(result, runtimePath, "EntityMutex") && !isNamed(result, runtimePath, "EntityRWMutex") {
+		return refuse("must return lockrt.EntityMutex[%s, or a lockrt.EntityRWMutex, not %s; other kinds are not supported yet", want, c.typeName(result))
 	}
 	arg := types.Unalias(result).(*types.Named).TypeArgs().At(0)
 	if sig.Params().Len() > 1 {

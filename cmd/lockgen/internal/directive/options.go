@@ -135,15 +135,16 @@ func join(verbs []Verb) string {
 	return strings.Join(s, ", ")
 }
 
-func setKind(_ *Directive, a *Arg) string {
-	kinds := []string{"mutex", "read", "write", "fair", "permit", "red"}
+func setKind(d *Directive, a *Arg) string {
+	d.Kind = a
+	kinds, later := []string{"mutex", "read", "write"}, []string{"fair", "permit", "red"}
 	switch {
-	case a.Value == "mutex":
-		return ""
 	case slices.Contains(kinds, a.Value):
-		return "kind=" + a.Value + " is not supported yet; the one kind is mutex"
+		return ""
+	case slices.Contains(later, a.Value):
+		return "kind=" + a.Value + " is not supported yet; kind takes mutex, read or write"
 	}
-	return "unknown kind " + a.Value + "; the one kind is mutex"
+	return oneOf(a, kinds...)
 }
 
 func setWait(d *Directive, a *Arg) string {

@@ -12,6 +12,7 @@ import (
 	"github.com/lockgen/lockgen/cmd/lockgen/internal/check"
 	"github.com/lockgen/lockgen/cmd/lockgen/internal/diag"
 	"github.com/lockgen/lockgen/cmd/lockgen/internal/directive"
+	"github.com/lockgen/lockgen/templates/model"
 )
 
 // A Survey knows all locks of a run.
@@ -78,6 +79,7 @@ func (s *Survey) Check() {
 	alike := map[string]map[string][]key{} // those before, by their separators and their beginning
 	for _, text := range order {
 		s.oneKind(byShape[text])
+		s.oneLock(byShape[text])
 		k := byShape[text][0]
 		separators, first, fixed := k.shape.outline()
 		if alike[separators] == nil {
@@ -118,6 +120,27 @@ func (s *Survey) oneKind(keys []key) {
 			}
 		}
 	}
+}
+
+// oneLock checks that a key is either a mutex or a read-write lock: they are two things in Redis, and neither excludes the other.
+func (s *Survey) oneLock(keys []key) {
+	for i := range keys[1:] {
+		first, k := &keys[0], &keys[i+1]
+		if isRW(first) != isRW(k) && s.meets(first, k) {
+			from, to := k.Directive.Key.ValuePos()
+			s.list.Add(from, to, "key %s is %s here and %s at %s, and these don't exclude each other: use kind=read and kind=write in both places, or in none",
+				k.shape.text, lockName(k), lockName(first), s.place(first.Directive.Slash))
+		}
+	}
+}
+
+func isRW(k *key) bool { return k.use.Method.Lock.Kind != model.Mutex }
+
+func lockName(k *key) string {
+	if isRW(k) {
+		return "a read-write lock"
+	}
+	return "a mutex"
 }
 
 // meets says whether two keys can be of one program, for all that their packages say.
