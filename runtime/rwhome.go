@@ -93,15 +93,22 @@ const (
 	giveWay    = 10 * time.Millisecond
 )
 
-// enterRW returns this process's side of the read-write lock key for a call, until exit. While the client
-// shuts down there may be who enters again.
+// knownRW returns this process's side of the read-write lock key if there is one. It may be forgotten at any
+// moment, but not while the process has the lock.
+func (c *Client) knownRW(key string) *rwHome {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.rws[key]
+}
+
+// enterRW returns this process's side of the read-write lock key for a call, until exit.
 func (c *Client) enterRW(key string) (*rwHome, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	h := c.rws[key]
-	if c.state == closed || c.state == shuttingDown && h == nil {
+	if c.state != open {
 		return nil, ErrClosed
 	}
+	h := c.rws[key]
 	if h == nil {
 		h = &rwHome{c: c, key: key, names: rwNamesOf(key)}
 		c.rws[key] = h
