@@ -11,3 +11,8 @@ func TestMutex_KeepsThePromisesOfALocker(t *testing.T) {
 	t.Parallel()
 	locktest.TestLocker(t, func(c *lockrt.Client, key string) lockrt.Locker { return c.Mutex(key) })
 }
+
+func TestRWMutex_KeepsThePromisesOfALocker(t *testing.T) {
+	t.Parallel()
+	locktest.TestLocker(t, func(c *lockrt.Client, key string) lockrt.Locker { return c.RWMutex(key) })
+}

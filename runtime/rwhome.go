@@ -620,9 +620,7 @@ func (h *rwHome) drop(cl *rwClaim) (rest func()) {
 	if !unmark && !cl.doubt {
 		return nil
 	}
-	h.stay()
 	return func() {
-		defer h.quit()
 		if unmark {
 			mark := h.names.reader
 			if cl.write {
@@ -667,11 +665,7 @@ func (hd *rwHold) unlock(l *Lease) error {
 		defer h.mu.Unlock()
 		if hd.claim.doubt || !errors.Is(hd.lost, watchdog.ErrRefused) {
 			// Redis may still have it for us, or may get it again. It is not needed any more.
-			h.stay()
-			h.c.spawn(func() {
-				defer h.quit()
-				h.withdraw(hd.claim)
-			})
+			h.c.spawn(func() { h.withdraw(hd.claim) })
 		}
 		return hd.lost
 	}
@@ -827,13 +821,7 @@ func (h *rwHome) free(cl *rwClaim, done chan<- error) error {
 // after that it goes on in the background.
 func (h *rwHome) release(cl *rwClaim) error {
 	limit := time.Now().Add(h.c.opts.OpTimeout)
-	later := func() {
-		h.stay()
-		h.c.spawn(func() {
-			defer h.quit()
-			h.withdraw(cl)
-		})
-	}
+	later := func() { h.c.spawn(func() { h.withdraw(cl) }) }
 	var down outage
 	for tried := false; ; {
 		done, err := h.releaseOnce(cl)
@@ -871,7 +859,8 @@ func (h *rwHome) releaseOnce(cl *rwClaim) (int64, error) {
 		[]string{cl.field, messageUnlocked, publish, k.prefix}).AsInt64()
 }
 
-// withdraw makes sure that Redis does not keep the lock for a claim that nobody wants any more.
+// withdraw makes sure that Redis does not keep the lock for a claim that nobody wants any more. It takes
+// as long as a lease, and the home may be forgotten meanwhile.
 func (h *rwHome) withdraw(cl *rwClaim) {
 	h.c.withdrawBy(h.key, cl.ttl, func() error {
 		_, err := h.releaseOnce(cl)
