@@ -23,7 +23,12 @@ type Config interface {
 type ConfigLocks interface {
 	//lockgen:lock key=config:{name}
 	Config(name Name) lockrt.EntityRWMutex[Name]
+	//lockgen:lock key=worker:{of} permits=2
+	Worker(of Part) lockrt.EntitySemaphore[Part]
 }
 
 // A Name is one of a part of the configuration.
 type Name string
+
+// A Part is one that several can work on at once.
+type Part string

@@ -107,12 +107,21 @@ func NewConfigLocks(c *lockrt.Client, opts ...lockrt.LockOption) ConfigLocks {
 	return redisConfigLocks{c: c, opts: opts}
 }
 
-var lockConfigLocksConfig = lockrt.Spec{Name: "generatedtest.ConfigLocks.Config", Wait: 0, Watchdog: 10 * time.Second}
+var (
+	lockConfigLocksConfig = lockrt.Spec{Name: "generatedtest.ConfigLocks.Config", Wait: 0, Watchdog: 10 * time.Second}
+	lockConfigLocksWorker = lockrt.Spec{Name: "generatedtest.ConfigLocks.Worker", Wait: 0, Watchdog: 10 * time.Second}
+)
 
 // Config is the lock gen:config:{name}.
 func (l redisConfigLocks) Config(name Name) lockrt.EntityRWMutex[Name] {
 	key, err := ConfigLocksKeys{}.Config(name)
 	return lockrt.ForRW(l.c, &lockConfigLocksConfig, name, key, err, l.opts...)
+}
+
+// Worker is the lock gen:worker:{of}.
+func (l redisConfigLocks) Worker(of Part) lockrt.EntitySemaphore[Part] {
+	key, err := ConfigLocksKeys{}.Worker(of)
+	return lockrt.ForPermits(l.c, &lockConfigLocksWorker, 2, of, key, err, l.opts...)
 }
 
 // ConfigLocksKeys builds the keys that ConfigLocks locks, for tools and tests.
@@ -126,5 +135,16 @@ func (ConfigLocksKeys) Config(name Name) (string, error) {
 	b := make([]byte, 0, 64)
 	b = append(b, "gen:config:"...)
 	b = lockrt.AppendString(b, name)
+	return string(b), nil
+}
+
+// Worker builds gen:worker:{of}.
+func (ConfigLocksKeys) Worker(of Part) (string, error) {
+	if of == "" {
+		return "", lockrt.EmptyKey("generatedtest.ConfigLocks.Worker", "of")
+	}
+	b := make([]byte, 0, 64)
+	b = append(b, "gen:worker:"...)
+	b = lockrt.AppendString(b, of)
 	return string(b), nil
 }

@@ -64,3 +64,21 @@ func TestKinds(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, held(t, keys...))
 }
+
+func TestKinds_Semaphore(t *testing.T) {
+	t.Parallel()
+	part := gen.Part(redistest.Key(t, "part"))
+	locks, others := gen.NewConfigLocks(newReplica(t, nothing).locks), gen.NewConfigLocks(newReplica(t, nothing).locks)
+	first, err := locks.Worker(part).Acquire(patient(t))
+	require.NoError(t, err)
+	require.Equal(t, part, first.ID())
+	second, err := others.Worker(part).Acquire(patient(t))
+	require.NoError(t, err)
+	_, err = others.Worker(part).Acquire(patient(t))
+	require.ErrorIs(t, err, lockrt.ErrNotAcquired, "permits=2")
+	require.NoError(t, first.Release(patient(t)))
+	require.NoError(t, second.Release(patient(t)))
+	third, err := others.Worker(part).Acquire(patient(t))
+	require.NoError(t, err)
+	require.NoError(t, third.Release(patient(t)))
+}

@@ -67,6 +67,7 @@ type Lock struct {
 	SpecName string // orders.Service.Pay
 	SpecVar  string // lockServicePay
 	Kind     Kind
+	Permits  int           // of a semaphore
 	Wait     time.Duration // UntilDone, 0 to try once
 	Watchdog time.Duration // 0 for the runtime's default
 	Lease    time.Duration // 0 for one that is renewed
@@ -90,6 +91,7 @@ const (
 	Write
 	Read
 	ReadWrite // a typed lock, which has both sides
+	Semaphore // typed too
 )
 
 // A Stream is a result that needs the lock after the method has returned.

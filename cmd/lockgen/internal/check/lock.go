@@ -49,6 +49,9 @@ func (c *checker) lock(iface *directive.Interface, m *method, context int) *mode
 		}
 	}
 	if iface.Directive.Verb == directive.Service {
+		if a := m.arg("permits"); a != nil {
+			c.list.Add(a.Pos, a.End, "permits is for a method of a locks interface that returns a lockrt.EntitySemaphore; a service can't have kind=permit yet")
+		}
 		c.bounded(m, l, own.Wait)
 		c.ending(iface, m, l)
 	}

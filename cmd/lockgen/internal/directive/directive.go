@@ -58,6 +58,7 @@ type Directive struct {
 	Require *Arg // service: all or annotated
 
 	MaxKeys int           // what Max says
+	Permits int           // how many of a semaphore, 0 if it isn't said
 	AtLeast time.Duration // what Min says
 
 	given []*Arg

@@ -122,25 +122,27 @@ func (s *Survey) oneKind(keys []key) {
 	}
 }
 
-// oneLock checks that a key is either a mutex or a read-write lock: they are two things in Redis, and neither excludes the other.
+// oneLock checks that a key is one kind of lock: the kinds are different things in Redis, and one doesn't exclude another.
 func (s *Survey) oneLock(keys []key) {
 	for i := range keys[1:] {
 		first, k := &keys[0], &keys[i+1]
-		if isRW(first) != isRW(k) && s.meets(first, k) {
+		if lockName(first) != lockName(k) && s.meets(first, k) {
 			from, to := k.Directive.Key.ValuePos()
-			s.list.Add(from, to, "key %s is %s here and %s at %s, and these don't exclude each other: use kind=read and kind=write in both places, or in none",
+			s.list.Add(from, to, "key %s is %s here and %s at %s, and these don't exclude each other: make it the same in both places",
 				k.shape.text, lockName(k), lockName(first), s.place(first.Directive.Slash))
 		}
 	}
 }
 
-func isRW(k *key) bool { return k.use.Method.Lock.Kind != model.Mutex }
-
 func lockName(k *key) string {
-	if isRW(k) {
+	switch k.use.Method.Lock.Kind {
+	case model.Mutex:
+		return "a mutex"
+	case model.Semaphore:
+		return "a semaphore"
+	default:
 		return "a read-write lock"
 	}
-	return "a mutex"
 }
 
 // meets says whether two keys can be of one program, for all that their packages say.
