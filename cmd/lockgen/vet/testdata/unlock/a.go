@@ -194,3 +194,11 @@ func shared(ctx context.Context, rw *lockrt.RWMutex) error {
 	}
 	return work(lease.Context())
 }
+
+func otherError(ctx context.Context, c *lockrt.Client) error {
+	lease, err := c.Mutex("a").Lock(ctx)
+	if err := errors.Join(err, ctx.Err()); err != nil {
+		return err
+	}
+	return lease.Unlock(ctx)
+}
