@@ -157,7 +157,16 @@ func (c *checker) together(m *method) directive.Timing {
 			merged.Lease = d.Timing.Lease
 		}
 	}
-	for _, name := range []string{"wait", "watchdog", "lease", "kind", "busy", "lost", "release", "min", "scope", "ctx"} {
+	// That of one must not make another lock weaker than it is by itself, so each says it.
+	kind := kindOf(m.directives[0])
+	for _, d := range m.directives[1:] {
+		if kindOf(d) != kind {
+			c.list.Add(d.Slash, d.End, "the locks of one method are taken together and must be of one kind: this is kind=%s, and that at %s is kind=%s",
+				kindOf(d), c.list.Place(m.directives[0].Slash), kind)
+			break
+		}
+	}
+	for _, name := range []string{"wait", "watchdog", "lease", "busy", "lost", "release", "min", "scope", "ctx"} {
 		first := m.arg(name)
 		for _, d := range m.directives {
 			if a := d.Arg(name); a != nil && !sameValue(a.Value, first.Value) {
@@ -167,6 +176,14 @@ func (c *checker) together(m *method) directive.Timing {
 		}
 	}
 	return merged
+}
+
+// kindOf is the kind of a lock, said or not.
+func kindOf(d *directive.Directive) string {
+	if d.Kind == nil {
+		return "mutex"
+	}
+	return d.Kind.Value
 }
 
 // sameValue compares values, durations by their length.
