@@ -333,8 +333,9 @@ func (hd *hold) unlock(l *Lease) error {
 	g.plain = g.again == nil && !hd.wanted && !hd.claim.standing
 	h.mu.Unlock()
 
+	over := g.limit // of sending it, too, which may be done here
 	h.free(g)
-	err := g.wait(h.c.opts.OpTimeout)
+	err := g.wait(over, h.c.opts.OpTimeout)
 	if cause := l.ended(); err == nil && errors.Is(cause, ErrLost) {
 		return cause // by the clock, before the watchdog could say so
 	}

@@ -88,15 +88,15 @@ func (g *giving) recycle() {
 	givings.Put(g)
 }
 
-// wait returns the outcome, at most after limit. After that g goes on without the caller.
-func (g *giving) wait(limit time.Duration) error {
+// wait returns the outcome, when limit is over at the latest. After that g goes on without the caller.
+func (g *giving) wait(over time.Time, limit time.Duration) error {
 	select {
 	case err := <-g.done:
 		g.recycle()
 		return err
 	default:
 	}
-	g.timer.Reset(limit)
+	g.timer.Reset(time.Until(over))
 	select {
 	case err := <-g.done:
 		g.timer.Stop()
