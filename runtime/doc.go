@@ -125,7 +125,7 @@
 // A lease that is held for 10ms is asked about once, and renewed from then on, over a connection with
 // CLIENT TRACKING: the server tells there when anybody else changes the key. Whether the lease is lost is
 // asked then, at once, so a false alarm costs a request and nothing else, and an expiry that somebody has
-// shortened is mended. From the second alarm between two renewals on, asking waits for 10ms, then for
+// shortened is mended. From the second alarm between two renewals on, asking waits for 5ms, then for
 // twice as long each time, lest an alarm that does not end costs as much as it can.
 //
 // When the connection breaks, everything held is renewed at once, over the connection for all commands,
