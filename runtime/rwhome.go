@@ -409,7 +409,7 @@ func (h *rwHome) ask(w *waiter) {
 		rest := h.settle(cl, sent, wait, token, err)
 		w.asks.Add(-1)
 		if rest != nil {
-			rest()
+			h.c.spawn(rest) // it may take as long as a lease, and has the home stay as long as it needs it
 		}
 	})
 }
