@@ -122,7 +122,7 @@
 //
 // # Told of changes
 //
-// A lease that is held for 10ms is asked about once, and renewed from then on, over a connection with
+// A lease that is held for 8ms is asked about once, and renewed from then on, over a connection with
 // CLIENT TRACKING: the server tells there when anybody else changes the key. Whether the lease is lost is
 // asked then, at once, so a false alarm costs a request and nothing else, and an expiry that somebody has
 // shortened is mended. From the second alarm between two renewals on, asking waits for 5ms, then for
@@ -136,7 +136,7 @@
 // server that refused is asked again every minute while something is held. One before Redis 7.0.5 tells
 // of our own renewals too, so that each costs one more request.
 //
-// A lock that is held for less than 10ms sends as many commands as without. Measured with a server of
+// A lock that is held for less than 8ms sends as many commands as without. Measured with a server of
 // Redis 7.0 on two shared cores: the uncontended cycle of 16 goroutines takes 1.00 times as long as
 // without, the median of 100 pairs of runs; from deleting a key to the end of its lease's context it takes
 // 0.1ms to 0.2ms; 10,000 held locks are renewed by 16 commands a second with and without, which keep the
