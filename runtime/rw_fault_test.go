@@ -227,6 +227,9 @@ func rwTraffic(t *testing.T, server *redistest.RedisServer, url string, opts loc
 	var readers, writers atomic.Int32
 	wrong := make(chan error, 10000)
 	var wg, disturbing sync.WaitGroup
+	if disturb != nil {
+		disturb() // at least once
+	}
 	for range 3 {
 		c := clientOf(t, url, opts)
 		defer func() {
@@ -308,8 +311,8 @@ func TestRWFault_TrafficGoesOn(t *testing.T) {
 			s.Do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
 		}),
 		"scripts are flushed": every(5*time.Millisecond, func(s *redistest.RedisServer) { s.Do("SCRIPT", "FLUSH") }),
-		"it is paused": every(50*time.Millisecond, func(s *redistest.RedisServer) {
-			s.Do("CLIENT", "PAUSE", "20", "ALL")
+		"it is paused": every(300*time.Millisecond, func(s *redistest.RedisServer) {
+			s.Do("CLIENT", "PAUSE", "20", "ALL") // it goes on up to 100ms later
 		}),
 	} {
 		t.Run(name, func(t *testing.T) {

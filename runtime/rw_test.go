@@ -125,6 +125,7 @@ func TestRWMutex_ReadersOfAProcessShareOneHold(t *testing.T) {
 	c := clientOf(t, server.URL(), lockrt.Options{Tracking: lockrt.TrackingOff})
 	m := c.RWMutex("k")
 	first := ok(t)(m.RLock(patient(t)))
+	start := time.Now()
 	server.Do("CONFIG", "RESETSTAT")
 	leases := make([]*lockrt.Lease, 1000)
 	var wg sync.WaitGroup
@@ -139,8 +140,10 @@ func TestRWMutex_ReadersOfAProcessShareOneHold(t *testing.T) {
 	wg.Wait()
 	free(t, first)
 	free(t, leases[:999]...)
-	require.Zero(t, server.CommandStats()["evalsha"], "who joins and leaves others sends nothing")
+	require.LessOrEqual(t, server.CommandStats()["evalsha"], time.Since(start).Milliseconds()/250,
+		"who joins and leaves others sends nothing, but now and then, by the clock, whether a Java program listens")
 	require.Len(t, rwHash(t, server, "k"), 2)
+	server.Do("CONFIG", "RESETSTAT")
 	free(t, leases[999])
 	require.EqualValues(t, 1, server.CommandStats()["evalsha"], "the last one gives it back")
 	require.Zero(t, number(t, server, "DBSIZE"))

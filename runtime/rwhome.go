@@ -38,10 +38,21 @@ type rwHome struct {
 	write *rwHold    // what the process has for writing, or nil
 	reads []*rwHold  // what it has for reading: one for each length of lease
 	busy  int        // requests of the queue under way, or a loss being told
+	marks marks      // that Redis may have of this process
 	shut  bool       // the client is closed: nobody enters again
 
 	yielding *rwHold   // that nobody joins, so that a program that listens can try; nil while nothing is due
 	probed   time.Time // when Redis was last asked whether somebody listens
+}
+
+// marks are those that a process left because it waits to write, or to read.
+type marks struct{ write, read bool }
+
+func (m *marks) of(write bool) *bool {
+	if write {
+		return &m.write
+	}
+	return &m.read
 }
 
 // An rwClaim is what one waiter asks Redis with: an owner that is used for this and for nothing else, so
@@ -60,7 +71,6 @@ type rwClaim struct {
 	ours   bool    // Redis granted it, but nobody was given it
 	doubt  bool    // a reply was lost
 	seized bool    // it was taken by force, said before the answer came
-	marked bool    // Redis may have a mark that it waits
 	hold   *rwHold // what it was granted, or nil
 	ttl    time.Duration
 }
@@ -197,6 +207,7 @@ func (h *rwHome) enter(ctx context.Context, l *Lease, cfg lockConfig) (entered b
 		return false, nil, nil
 	}
 	h.attach(hd, l)
+	h.c.counts.waited(0)
 	if now.Sub(h.probed) > probeEvery {
 		h.probe(hd, now)
 	}
@@ -392,10 +403,10 @@ func (h *rwHome) ask(w *waiter) {
 	if cl.under == nil {
 		h.busy++
 	}
-	cl.marked = cl.marked || !w.once
 	mark := "0"
 	if !w.once {
 		mark = millis(markFor)
+		*h.marks.of(cl.write) = true
 	}
 	fenced := w.terms.fenced
 	h.mu.Unlock()
@@ -475,6 +486,7 @@ func (h *rwHome) settle(cl *rwClaim, sent time.Time, wait, token int64, err erro
 		w.news <- news{kind: turn}
 	default:
 		cl.ours = false
+		*h.marks.of(cl.write) = false // the script has taken it back
 		hd := h.take(cl, sent)
 		if w.terms.fenced {
 			w.lease.token = token
@@ -605,21 +617,22 @@ func (h *rwHome) leave(w *waiter) {
 // drop gives up a claim whose waiter has gone. It returns what is left to do without holding h.mu, or nil.
 func (h *rwHome) drop(cl *rwClaim) (rest func()) {
 	switch {
-	case cl.n == 0:
-		return nil
 	case cl.ours:
 		h.busy++
 		h.stay()
 		return func() { _ = h.free(cl, nil) }
+	case cl.n > 0:
+		h.c.disconnect(cl.n)
 	}
-	h.c.disconnect(cl.n)
-	unmark := cl.marked
+	marked := h.marks.of(cl.write)
+	unmark := *marked
 	for w := h.queue.first; w != nil; w = w.place.after {
-		unmark = unmark && w.rw.write != cl.write // else it is another's mark too
+		unmark = unmark && w.rw.write != cl.write // else it is for another one too
 	}
 	if !unmark && !cl.doubt {
 		return nil
 	}
+	*marked = *marked && !unmark
 	return func() {
 		if unmark {
 			mark := h.names.reader
