@@ -84,16 +84,23 @@ var askings = sync.Pool{New: func() any { return new(asking) }}
 
 // ask sends one request for the head of the queue, w.
 func (h *home) ask(w *waiter) {
+	if a, to := h.prepare(w); a != nil {
+		to.submit(a, w.patient)
+	}
+}
+
+// prepare returns a request for the head of the queue, w, and who sends it.
+func (h *home) prepare(w *waiter) (a *asking, to *gatherer) {
 	h.mu.Lock()
 	if !w.place.queued {
 		h.mu.Unlock()
-		return // it was given what it wants a moment ago
+		return nil, nil // it was given what it wants a moment ago
 	}
 	h.busy++
 	w.asks.Add(1)
 	cl := h.claimFor(w.terms)
 	cl.asking, cl.look = true, false
-	a := askings.Get().(*asking)
+	a = askings.Get().(*asking)
 	*a = asking{h: h, w: w, cl: cl, terms: w.terms, line: notInLine, drawn: h.wants(w.terms)}
 	switch {
 	case cl.standing:
@@ -102,14 +109,14 @@ func (h *home) ask(w *waiter) {
 		a.line = intoLine
 		cl.standing = true
 	}
-	to := h.c.acquires
+	to = h.c.acquires
 	if a.plain() {
 		to = h.c.takes
 	}
 	h.mu.Unlock()
 
 	h.c.stay(h)
-	to.submit(a, w.patient)
+	return a, to
 }
 
 func (a *asking) words(keys, args []string) (allKeys, allArgs []string) {

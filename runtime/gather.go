@@ -54,7 +54,22 @@ func newGatherer(c *Client, script *scripts.Script, common ...string) *gatherer 
 func (g *gatherer) submit(r request, here bool) {
 	g.mu.Lock()
 	g.queue = append(g.queue, r)
-	start, alone := !g.sending, len(g.queue) == 1
+	g.begin(here, len(g.queue) == 1)
+}
+
+// submitAll sends all of rs, soon, in one script unless they are very many. here is as with submit.
+func (g *gatherer) submitAll(rs []request, here bool) {
+	if len(rs) == 0 {
+		return
+	}
+	g.mu.Lock()
+	g.queue = append(g.queue, rs...)
+	g.begin(here, len(g.queue) == len(rs))
+}
+
+// begin sends what is in the queue, unless somebody does so already. It unlocks g.mu.
+func (g *gatherer) begin(here, alone bool) {
+	start := !g.sending
 	g.sending = true
 	g.mu.Unlock()
 	switch {

@@ -88,6 +88,15 @@ func (g *giving) recycle() {
 	givings.Put(g)
 }
 
+// outcome returns what became of the hold of l, at most Options.OpTimeout after it was to be given back.
+func (g *giving) outcome(l *Lease) error {
+	err := g.wait(g.limit, g.h.c.opts.OpTimeout)
+	if cause := l.ended(); err == nil && errors.Is(cause, ErrLost) {
+		return cause // by the clock, before the watchdog could say so
+	}
+	return err
+}
+
 // wait returns the outcome, when limit is over at the latest. After that g goes on without the caller.
 func (g *giving) wait(over time.Time, limit time.Duration) error {
 	select {
@@ -117,12 +126,15 @@ func (h *home) free(g *giving) {
 			g.cl.doubt = <-g.cl.settled || g.cl.doubt // or that request could take the lock again, for nobody
 			h.c.releases.submit(g, false)
 		})
-	case g.plain:
+	case g.simple():
 		h.c.frees.submit(g, h.c.brief)
 	default:
 		h.c.releases.submit(g, h.c.brief)
 	}
 }
+
+// simple reports whether nothing but the key is to be given back, at once.
+func (g *giving) simple() bool { return g.plain && g.cl.settled == nil }
 
 func (g *giving) words(keys, args []string) (allKeys, allArgs []string) {
 	if g.plain {
