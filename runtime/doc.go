@@ -196,6 +196,9 @@
 //	readLock().forceUnlock()                RWMutex.ForceRUnlock(ctx)
 //	isLocked(), getHoldCount()              RWMutex.Inspect(ctx)
 //
+//	RedissonClient.getMultiLock(locks...)   NewMultiLock(lockers...)
+//	RMultiLock.lock(), tryLock(...)         MultiLock.Lock(ctx), TryLock(ctx), with the options of a Mutex
+//
 //	RedissonClient.getSemaphore(name)       Client.Semaphore(key, 0)
 //	RSemaphore.acquire(n)                   Semaphore.Acquire(ctx, n)
 //	RSemaphore.tryAcquire(n)                Semaphore.TryAcquire(ctx, n)
