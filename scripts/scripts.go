@@ -1,6 +1,6 @@
 // Package scripts holds the Lua that lockgen runs inside Redis, one file per step.
 //
-// What several steps share stands in handover.lua, rw.lua and counting.lua. Every other file begins with a
+// What several steps share stands in handover.lua, rw.lua, fair.lua and counting.lua. Every other file begins with a
 // header that names its KEYS, its ARGV, its replies and the
 // reason why it may be run twice: a reply can get lost on its way, and then the only
 // way to learn what happened is to send the script again. No script of a lock counts
@@ -74,6 +74,18 @@ var rwForceUnlock string
 //go:embed rw_leave.lua
 var rwLeave string
 
+//go:embed fair.lua
+var fair string
+
+//go:embed fair_acquire.lua
+var fairAcquire string
+
+//go:embed fair_release.lua
+var fairRelease string
+
+//go:embed fair_force_unlock.lua
+var fairForceUnlock string
+
 //go:embed counting.lua
 var counting string
 
@@ -141,6 +153,13 @@ var (
 	RWLeave        = script("rw_leave", rwLeave, handover+rw)
 )
 
+// The steps of the fair lock. What it grants is renewed by Renew, and looked at by Inspect.
+var (
+	FairAcquire     = script("fair_acquire", fairAcquire, handover+fair)
+	FairRelease     = script("fair_release", fairRelease, handover+fair)
+	FairForceUnlock = script("fair_force_unlock", fairForceUnlock, handover+fair)
+)
+
 // The steps of semaphores, of semaphores whose permits expire, and of latches.
 var (
 	SemaphoreAcquire = script("semaphore_acquire", semaphoreAcquire, counting)
@@ -164,6 +183,7 @@ func All() []*Script {
 	return []*Script{
 		Take, Free, Acquire, Release, Renew, ForceUnlock, Inspect,
 		RWRead, RWReadRelease, RWReadRenew, RWWrite, RWWriteRelease, RWForceUnlock, RWLeave,
+		FairAcquire, FairRelease, FairForceUnlock,
 		SemaphoreAcquire, SemaphoreRelease, SemaphoreSet, SemaphoreDrain,
 		PermitAcquire, PermitRelease, PermitRenew, PermitLease, PermitCount, PermitSet,
 		LatchSet, LatchDown, LatchCount, LatchDelete,

@@ -610,13 +610,15 @@ func TestAll_EveryFile(t *testing.T) {
 	require.NoError(t, err)
 	rw, err := os.ReadFile("rw.lua")
 	require.NoError(t, err)
-	names := []string{"handover.lua", "counting.lua", "rw.lua"}
+	fair, err := os.ReadFile("fair.lua")
+	require.NoError(t, err)
+	names := []string{"handover.lua", "counting.lua", "rw.lua", "fair.lua"}
 	for _, script := range scripts.All() {
 		names = append(names, script.Name+".lua")
 		step, err := os.ReadFile(script.Name + ".lua")
 		require.NoError(t, err)
 		require.Equal(t, string(step), script.Step)
-		require.Contains(t, []string{string(step), string(handover) + string(step), string(handover) + string(rw) + string(step), string(counting) + string(step)}, script.Source)
+		require.Contains(t, []string{string(step), string(handover) + string(step), string(handover) + string(rw) + string(step), string(handover) + string(fair) + string(step), string(counting) + string(step)}, script.Source)
 	}
 	require.ElementsMatch(t, files, names)
 }

@@ -1,0 +1,90 @@
+-- What the scripts of the fair lock share. It stands behind handover.lua and in front of them, and is no
+-- step of its own.
+--
+-- The lock is Redisson's: the hash of every lock; a list of all who wait, Java threads too, each by the owner
+-- "<uuid>:<n>" that the lock is to get, the head next; and a sorted set that says for each of them when its place
+-- may be taken, by the clocks of the clients, in milliseconds since 1970. List and set are changed together. Who is
+-- next when the lock becomes free is told on a channel of its own, "<channel>:<uuid>:<n>".
+--
+-- One more key is this library's, and Redisson knows nothing of it: a hash of notes, "<uuid>:<n>" to "<wait> <lease>
+-- <tokens> <keep>", by which those who wait can be given the lock at once, as if they had asked the moment that it
+-- became free: for how many milliseconds they were to wait, and the lease, and how many fencing tokens from a counter
+-- that is kept for so long. A process that does not hear of it gets nothing, and has the time of its note's lease to
+-- come for it, since it may have died.
+
+-- evict takes those off the head of the queue whose time is over, and returns the head that is left, and its time.
+local function evict(queue, times, notes, now)
+  while true do
+    local head = redis.call('lindex', queue, 0)
+    local time = head and tonumber(redis.call('zscore', times, head) or nil)
+    if not time or time > now then
+      return head, time
+    end
+    redis.call('lpop', queue)
+    redis.call('zrem', times, head)
+    redis.call('hdel', notes, head)
+    tell('look', head) -- if it lives it stands at the end now
+  end
+end
+
+-- admit takes the head out of the queue, if there is one, because it has the lock now, and brings the times of all others
+-- forward by what its place was to last.
+local function admit(queue, times, notes, owner, wait)
+  redis.call('lpop', queue)
+  redis.call('zrem', times, owner)
+  redis.call('hdel', notes, owner)
+  local all = redis.call('zrange', times, 0, -1, 'withscores')
+  local later = {}
+  for i = 1, #all, 2 do
+    later[#later + 1] = string.format('%.0f', all[i + 1] - wait)
+    later[#later + 1] = all[i]
+    if #later == 1000 or i + 1 == #all then -- as many as one call takes for certain
+      redis.call('zadd', times, unpack(later))
+      later = {}
+    end
+  end
+end
+
+-- leave takes the owner out of the queue, wherever it stands.
+local function leave(queue, times, notes, owner, wait)
+  local place = redis.call('lpos', queue, owner)
+  if place then
+    for _, later in ipairs(redis.call('lrange', queue, place + 1, -1)) do
+      redis.call('zadd', times, 'xx', 'incr', -wait, later)
+    end
+    redis.call('lrem', queue, 0, owner)
+  end
+  redis.call('zrem', times, owner)
+  redis.call('hdel', notes, owner)
+end
+
+-- pass deals with a lock that is free: the head of the queue has it if its process listens. Otherwise the head is
+-- told, as Redisson tells it. It returns 1 if the head has the lock, else 0. Tokens that cannot be drawn are no reason to
+-- keep the lock from anybody: who needs one asks for it, and hears of what is wrong.
+local function pass(lock, queue, times, notes, channel, counter, publish, now)
+  local head, time = evict(queue, times, notes, now)
+  if not head then
+    return 0
+  end
+  local wait, lease, tokens, keep = string.match(redis.call('hget', notes, head) or '', '^(%d+) (%d+) (%d+) (%d+)$')
+  if wait then
+    local token = 0
+    if tokens ~= '0' then
+      local ok, first = pcall(draw, counter, tonumber(tokens), keep)
+      token = ok and first or 0
+    end
+    local at = redis.call('time')
+    redis.call('hset', lock, head, 1)
+    redis.call('pexpire', lock, lease)
+    if tell('granted', head, string.format('%s%06d 0 %.0f', at[1], at[2], token)) > 0 then
+      admit(queue, times, notes, head, wait)
+      return 1
+    end
+    redis.call('del', lock)
+    if time and time > now + lease then
+      redis.call('zadd', times, now + lease, head)
+    end
+  end
+  redis.call(publish, channel .. ':' .. head, '0')
+  return 0
+end

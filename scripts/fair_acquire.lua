@@ -1,0 +1,93 @@
+--
+-- Takes the lock, or stands in the queue for it and says for how long to wait.
+--
+-- KEYS[1]  the lock
+-- KEYS[2]  the queue
+-- KEYS[3]  the times of those in it
+-- KEYS[4]  their notes
+-- KEYS[5]  what the channels of those in it begin with
+-- KEYS[6]  the counter of its fencing tokens
+-- ARGV[1]  lease in milliseconds
+-- ARGV[2]  the owner
+-- ARGV[3]  1 to stand in the queue, else 0
+-- ARGV[4]  how long its place lasts in milliseconds, beyond those before it
+-- ARGV[5]  the time of the client in milliseconds since 1970
+-- ARGV[6]  publish command: publish, or spublish in a cluster with sharded channels
+-- ARGV[7]  note of the owner, empty if it does not hear when it is given the lock
+-- ARGV[8]  how many fencing tokens are wanted now
+-- ARGV[9]  for how many milliseconds their counter is kept, or 0 for ever
+--
+-- Reply: {-2, token, 0, 0, 0}        taken: the owner has the lock for the whole lease from now, or longer; token is
+--                                    the first of its fencing tokens, 0 if none were wanted
+--        {n, foreign, free, s, µs}   not taken: if free is 0 somebody has it for n more milliseconds, or for ever if n
+--                                    is -1; if free is 1 it is free, and the head of the queue may come for it for n
+--                                    more milliseconds, -1 for ever. foreign is 1 if who has the lock before the owner,
+--                                    or is to have it, is no process of this library; s and µs are the time of the server
+--        WRONGTYPE when the lock is something other than a hash, or the queue no queue, and another error when the
+--        counter is no counter; nothing is changed
+--
+-- Twice: an owner that has the lock already has it for the whole lease from now, and not for less than it had, with a
+-- count of 1. One that waits stands in the queue once, and its place lasts from now. It gets other tokens, larger
+-- ones; those of the first run are nobody's.
+
+local lock, queue, times, notes, counter, owner = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[6], ARGV[2]
+local wait, now = tonumber(ARGV[4]), tonumber(ARGV[5])
+local ttl = redis.call('pttl', lock)
+local mine = ttl ~= -2 and redis.call('hexists', lock, owner) == 1
+redis.call('llen', queue) -- of another type, before anything is changed
+
+if not mine then
+  local head, time = evict(queue, times, notes, now)
+  if ttl ~= -2 or head and head ~= owner then
+    local place = head and redis.call('lpos', queue, owner)
+    if ARGV[3] == '1' then
+      local last = now + math.max(ttl, 0)
+      if not place then
+        local tail = redis.call('lindex', queue, -1)
+        local before = tail and redis.call('zscore', times, tail)
+        place = redis.call('rpush', queue, owner) - 1
+        redis.call('zadd', times, (tonumber(before or nil) or last) + wait, owner)
+      elseif tonumber(redis.call('zscore', times, owner) or 0) < last + wait * (place + 1) then
+        redis.call('zadd', times, last + wait * (place + 1), owner)
+      end
+      if ARGV[7] ~= '' then
+        redis.call('hset', notes, owner, ARGV[7])
+        local keep = redis.call('zscore', times, owner) - now + 60000
+        if redis.call('pttl', notes) < keep then
+          redis.call('pexpire', notes, string.format('%.0f', keep))
+        end
+      end
+    end
+    local free = 0
+    if ttl == -2 then
+      if pass(lock, queue, times, notes, KEYS[5], counter, ARGV[6], now) == 1 then
+        ttl = redis.call('pttl', lock)
+      else
+        free = 1
+        time = tonumber(redis.call('zscore', times, head) or nil)
+        ttl = time and math.max(0, time - now) or -1
+      end
+    end
+    local before = place and place > 0 and redis.call('lindex', queue, place - 1) or redis.call('hkeys', lock)[1] or head
+    local foreign = before and string.sub(before, 15, 15) ~= '8' and 1 or 0
+    local at = redis.call('time')
+    return {ttl, foreign, free, tonumber(at[1]), tonumber(at[2])}
+  end
+end
+
+local token = 0
+if ARGV[8] ~= '0' then
+  local bad
+  token, bad = draw(counter, tonumber(ARGV[8]), ARGV[9])
+  if bad then
+    return bad
+  end
+end
+redis.call('hset', lock, owner, 1)
+if ttl < tonumber(ARGV[1]) then
+  redis.call('pexpire', lock, ARGV[1])
+end
+if not mine then
+  admit(queue, times, notes, owner, wait)
+end
+return {-2, token, 0, 0, 0}

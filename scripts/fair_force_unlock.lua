@@ -1,0 +1,26 @@
+-- Takes the lock from whoever has it, and gives it to the head of the queue.
+--
+-- KEYS[1]  the lock
+-- KEYS[2]  the queue
+-- KEYS[3]  the times of those in it
+-- KEYS[4]  their notes
+-- KEYS[5]  what the channels of those in it begin with
+-- KEYS[6]  the counter of its fencing tokens
+-- ARGV[1]  the time of the client in milliseconds since 1970
+-- ARGV[2]  publish command: publish, or spublish in a cluster with sharded channels
+--
+-- Reply: 1  somebody had it
+--        0  nobody had it
+--        WRONGTYPE when the lock is something other than a hash; nothing is changed
+--
+-- Twice: the second run finds a free lock, or takes it from the next owner too, as two calls would. It is sent once and
+-- not again by itself.
+if redis.call('hlen', KEYS[1]) == 0 then
+  return 0
+end
+for _, owner in ipairs(redis.call('hkeys', KEYS[1])) do
+  tell('taken', owner)
+end
+redis.call('del', KEYS[1])
+pcall(pass, KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], ARGV[2], tonumber(ARGV[1]))
+return 1

@@ -1,0 +1,43 @@
+-- Gives the lock back, to the head of the queue. An owner that does not have it leaves the queue.
+--
+-- KEYS[1]  the lock
+-- KEYS[2]  the queue
+-- KEYS[3]  the times of those in it
+-- KEYS[4]  their notes
+-- KEYS[5]  what the channels of those in it begin with
+-- KEYS[6]  the counter of its fencing tokens
+-- ARGV[1]  the owner
+-- ARGV[2]  how long its place was to last in milliseconds, beyond those before it
+-- ARGV[3]  the time of the client in milliseconds since 1970
+-- ARGV[4]  publish command: publish, or spublish in a cluster with sharded channels
+--
+-- Reply: -1  the lock was not the owner's: free, somebody else's, or not a lock at all
+--         0  it is free now, and the head of the queue, if there is one, was told so
+--         1  the head of the queue has it
+--
+-- If the lock is free that the owner waited for, it is passed on too: who was before others may have been the one who
+-- was told.
+--
+-- Twice: an owner is used for one grant only, so the second run finds a lock that is not the owner's, and a queue
+-- without it. HDEL is among the commands that a server without memory left still accepts, and after it it accepts
+-- the others of the script too.
+
+local lock, queue, times, notes, owner, now = KEYS[1], KEYS[2], KEYS[3], KEYS[4], ARGV[1], tonumber(ARGV[3])
+-- pcall, because a key of another type is simply not the owner's lock. Any other error says nothing about whose it is.
+local removed = redis.pcall('hdel', lock, owner)
+if type(removed) == 'table' and not string.find(removed.err, 'WRONGTYPE') then
+  return removed
+end
+if removed ~= 1 then
+  local place = redis.pcall('lpos', queue, owner)
+  if type(place) == 'table' and string.find(place.err, 'WRONGTYPE') then
+    return -1 -- what is no queue has no place of the owner
+  end
+  leave(queue, times, notes, owner, tonumber(ARGV[2]))
+  if removed == 0 and redis.call('exists', lock) == 0 then
+    pass(lock, queue, times, notes, KEYS[5], KEYS[6], ARGV[4], now)
+  end
+  return -1
+end
+local ok, passed = pcall(pass, lock, queue, times, notes, KEYS[5], KEYS[6], ARGV[4], now)
+return ok and passed or 0

@@ -1,0 +1,477 @@
+package scripts_test
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/lockgen/lockgen/scripts"
+)
+
+const (
+	epoch    = int64(1_700_000_000_000) // the time of the clients, in ms
+	fairWait = int64(5000)              // ms; how long a place lasts
+	heirs    = int64(2000)              // ms; the lease of who is given the lock at once
+)
+
+// A fairLock is a fair lock and its companions. Of its owners hears and hears2 are of a process that listens, deaf is
+// of one that does not, and theirs is a Java thread.
+type fairLock struct {
+	*scene
+	hears, hears2, deaf string
+	told                chan string // to the process that listens
+}
+
+func newFairLock(s *scene) *fairLock {
+	process := func() string { return fmt.Sprintf("%08x-0d1f-8a55-9f0e-3c2b1a0d9e8f", rand.Uint32()) }
+	listens := process()
+	l := &fairLock{s, listens + ":1", listens + ":2", process() + ":3", make(chan string, 64)}
+	s.channel += ":" + theirs
+	s.listen()
+	conn, release := s.c.Dedicate()
+	s.t.Cleanup(release)
+	conn.SetPubSubHooks(rueidis.PubSubHooks{OnMessage: func(m rueidis.PubSubMessage) {
+		kind, _, _ := strings.Cut(m.Message, " ")
+		l.told <- kind
+	}})
+	require.NoError(s.t, conn.Do(s.t.Context(), s.c.B().Subscribe().Channel("lockgen_process:"+listens).Build()).Error())
+	return l
+}
+
+func (l *fairLock) queue() string { return "redisson_lock_queue:{" + l.key + "}" }
+func (l *fairLock) times() string { return "redisson_lock_timeout:{" + l.key + "}" }
+func (l *fairLock) notes() string { return "lockgen_fair:{" + l.key + "}" }
+
+func (l *fairLock) keys() []string {
+	return []string{l.key, l.queue(), l.times(), l.notes(), "redisson_lock__channel:{" + l.key + "}", l.counter()}
+}
+
+func (l *fairLock) note(owner string, wait int64) string {
+	if owner == theirs {
+		return ""
+	}
+	return fmt.Sprintf("%d %d 0 0", wait, heirs)
+}
+
+func (l *fairLock) ask(owner, line string, wait, now int64, tokens string) ([]int64, error) {
+	return l.eval(scripts.FairAcquire, l.keys(), "600000", owner, line, strconv.FormatInt(wait, 10), strconv.FormatInt(now, 10),
+		plain, l.note(owner, wait), tokens, "60000").AsIntSlice()
+}
+
+func (l *fairLock) giveBack(owner string, wait, now int64) (int64, error) {
+	return l.eval(scripts.FairRelease, l.keys(), owner, strconv.FormatInt(wait, 10), strconv.FormatInt(now, 10), plain).AsInt64()
+}
+
+func (l *fairLock) force(now int64) (int64, error) {
+	return l.eval(scripts.FairForceUnlock, l.keys(), strconv.FormatInt(now, 10), plain).AsInt64()
+}
+
+// A fairState is what Redis has of a fair lock.
+type fairState struct {
+	holder map[string]string
+	queue  []string
+	times  map[string]int64 // after epoch
+	notes  []string
+}
+
+func (l *fairLock) state() fairState {
+	l.t.Helper()
+	var s fairState
+	var err error
+	s.holder, err = l.command("HGETALL", "KEY").AsStrMap()
+	require.NoError(l.t, err)
+	s.queue, err = l.command("LRANGE", l.queue(), "0", "-1").AsStrSlice()
+	require.NoError(l.t, err)
+	times, err := l.command("ZRANGE", l.times(), "0", "-1", "WITHSCORES").AsZScores()
+	require.NoError(l.t, err)
+	s.times = map[string]int64{}
+	for _, z := range times {
+		s.times[z.Member] = int64(z.Score) - epoch
+	}
+	notes, err := l.command("HGETALL", l.notes()).AsStrMap()
+	require.NoError(l.t, err)
+	s.notes = slices.Sorted(maps.Keys(notes))
+	return s
+}
+
+// forever has the lock not expire, so that the places of those who wait are reckoned from now.
+func (l *fairLock) forever() { l.int("PERSIST", "KEY") }
+
+// A fairRow says what a script does with a lock that others have, or wait for, sent once and again. wants are those that
+// asked for it before, in this order, the first of which has got it unless it is free.
+type fairRow struct {
+	name          string
+	wants         func(l *fairLock) []string
+	free          bool
+	now           int64 // after epoch
+	run           func(l *fairLock, now int64) (int64, error)
+	first, second int64
+	holder        func(l *fairLock) string
+	queue         func(l *fairLock) []string
+	times         []int64 // of those in the queue, after epoch
+	theirs        []string
+	told          []string
+}
+
+func owners(of ...func(l *fairLock) string) func(l *fairLock) []string {
+	return func(l *fairLock) []string {
+		var all []string
+		for _, f := range of {
+			all = append(all, f(l))
+		}
+		return all
+	}
+}
+
+func hears(l *fairLock) string  { return l.hears }
+func hears2(l *fairLock) string { return l.hears2 }
+func deaf(l *fairLock) string   { return l.deaf }
+func java(*fairLock) string     { return theirs }
+func nobody(*fairLock) []string { return nil }
+func noHolder(*fairLock) string { return "" }
+func asks(o func(*fairLock) string, line string) func(l *fairLock, now int64) (int64, error) {
+	return func(l *fairLock, now int64) (int64, error) { return first(l.ask(o(l), line, fairWait, now, "0")) }
+}
+
+func releases(o func(*fairLock) string) func(l *fairLock, now int64) (int64, error) {
+	return func(l *fairLock, now int64) (int64, error) { return l.giveBack(o(l), fairWait, now) }
+}
+
+func TestFair(t *testing.T) {
+	t.Parallel()
+	const (
+		held = -1    // for ever, in these rows
+		lent = heirs // at most
+	)
+	rows := []fairRow{
+		{"ask for a free lock", nobody, false, 0, asks(hears, "1"), taken, taken, hears, nobody, nil, nil, nil},
+		{"ask for what others have", owners(java), false, 0, asks(hears, "1"), held, held, java, owners(hears), []int64{5000}, nil, nil},
+		{"ask behind others", owners(java, deaf), false, 0, asks(hears, "1"), held, held, java, owners(deaf, hears), []int64{5000, 10000}, nil, nil},
+		{"try what others have", owners(java), false, 0, asks(hears, "0"), held, held, java, nobody, nil, nil, nil},
+		{"ask again, later: the place lasts from now", owners(java, deaf, hears), false, 3000, asks(hears, "1"), held, held, java, owners(deaf, hears), []int64{5000, 13000}, nil, nil},
+		{"the head asks for a free lock", owners(java, hears, deaf), true, 0, asks(hears, "1"), taken, taken, hears, owners(deaf), []int64{5000}, nil, nil},
+		{"a newcomer asks for a free lock that is another's turn", owners(java, hears), true, 0, asks(deaf, "1"), lent, held, hears, owners(deaf), []int64{5000}, nil, []string{"granted"}},
+		{"a newcomer tries a free lock that is a Java thread's turn", owners(hears, java), true, 1000, asks(hears2, "0"), 4000, 4000, noHolder, owners(java), []int64{5000}, []string{"0", "0"}, nil},
+		{"the head does not listen, and has the time of its lease", owners(java, deaf), true, 1000, asks(hears, "0"), 2000, 2000, noHolder, owners(deaf), []int64{3000}, nil, nil},
+		{"the head's time is over", owners(java, deaf), true, 5000, asks(hears, "1"), taken, taken, hears, nobody, nil, nil, nil},
+		{"the time of one that lives is over", owners(java, hears, hears2), false, 5000, asks(hears2, "1"), held, held, java, owners(hears2), []int64{10000}, nil, []string{"look"}},
+		{"give back, and nobody waits", owners(hears), false, 0, releases(hears), 0, -1, noHolder, nobody, nil, nil, nil},
+		{"give back to one who listens", owners(hears, hears2, java), false, 0, releases(hears), 1, -1, hears2, owners(java), []int64{5000}, nil, []string{"granted"}},
+		{"give back to a Java thread", owners(hears, java, hears2), false, 0, releases(hears), 0, -1, noHolder, owners(java, hears2), []int64{5000, 10000}, []string{"0", "0"}, nil},
+		{"give back to one who does not listen", owners(hears, deaf), false, 0, releases(hears), 0, -1, noHolder, owners(deaf), []int64{2000}, nil, nil},
+		{"give up", owners(java, hears, deaf), false, 0, releases(hears), -1, -1, java, owners(deaf), []int64{5000}, nil, nil},
+		{"the head gives up a free lock", owners(java, deaf, hears), true, 0, releases(deaf), -1, -1, hears, nobody, nil, nil, []string{"granted"}},
+		{"give back what is another's", owners(java), false, 0, releases(hears), -1, -1, java, nobody, nil, nil, nil},
+	}
+	for _, b := range backends {
+		t.Run(b.name, func(t *testing.T) {
+			t.Parallel()
+			c := b.client(t)
+			for _, r := range rows {
+				t.Run(r.name, func(t *testing.T) {
+					t.Parallel()
+					l := newFairLock(newSceneUnheard(t, c))
+					for _, owner := range r.wants(l) {
+						_, err := l.ask(owner, "1", fairWait, epoch, "0")
+						require.NoError(t, err)
+						l.forever()
+					}
+					if r.free {
+						l.int("DEL", "KEY")
+					}
+					for i, want := range []int64{r.first, r.second} {
+						got, err := r.run(l, epoch+r.now)
+						require.NoError(t, err)
+						if want == lent && l.int("EXISTS", "KEY") == 1 {
+							require.Greater(t, got, int64(0))
+							require.LessOrEqual(t, got, want)
+							l.forever()
+							continue
+						}
+						require.Equal(t, want, got, "run %d", i+1)
+						l.forever()
+					}
+					want := fairState{holder: map[string]string{}, queue: []string{}, times: map[string]int64{}}
+					if o := r.holder(l); o != "" {
+						want.holder[o] = "1"
+					}
+					for i, o := range r.queue(l) {
+						want.queue = append(want.queue, o)
+						want.times[o] = r.times[i]
+						if o != theirs {
+							want.notes = append(want.notes, o)
+						}
+					}
+					slices.Sort(want.notes)
+					require.Equal(t, want, l.state())
+					require.Equal(t, r.theirs, l.messages())
+					require.NoError(t, l.command("PUBLISH", "lockgen_process:"+strings.TrimSuffix(l.hears, ":1"), "end").Error())
+					var told []string
+					for kind := range l.told {
+						if kind == "end" {
+							break
+						}
+						told = append(told, kind)
+					}
+					require.Equal(t, r.told, told)
+				})
+			}
+		})
+	}
+}
+
+func TestFair_LeasesAndTokens(t *testing.T) {
+	t.Parallel()
+	for _, b := range backends {
+		t.Run(b.name, func(t *testing.T) {
+			t.Parallel()
+			l := newFairLock(newSceneUnheard(t, b.client(t)))
+			reply, err := l.ask(l.hears, "1", fairWait, epoch, "1")
+			require.NoError(t, err)
+			require.EqualValues(t, taken, reply[0])
+			token := reply[1]
+			require.Positive(t, token)
+			require.InDelta(t, 600_000, l.int("PTTL", "KEY"), 60_000)
+			l.int("PEXPIRE", "KEY", "900000")
+			reply, err = l.ask(l.hears, "1", fairWait, epoch, "1")
+			require.NoError(t, err)
+			require.Greater(t, reply[1], token)
+			require.Greater(t, l.int("PTTL", "KEY"), int64(600_000), "a lease is not cut short")
+
+			reply, err = l.ask(l.hears2, "1", fairWait, epoch, "0")
+			require.NoError(t, err)
+			require.Zero(t, reply[1], "a process of this library has it")
+			require.Zero(t, reply[2], "and it is not free")
+			require.Positive(t, reply[3])
+			reply, err = l.ask(theirs, "1", fairWait, epoch, "0")
+			require.NoError(t, err)
+			require.Zero(t, reply[1])
+			reply, err = l.ask(l.deaf, "1", fairWait, epoch, "0")
+			require.NoError(t, err)
+			require.EqualValues(t, 1, reply[1], "a Java thread stands before it")
+			require.Positive(t, l.int("PTTL", l.notes()), "what is this library's goes by itself")
+
+			_, err = l.giveBack(l.hears, fairWait, epoch)
+			require.NoError(t, err)
+			require.InDelta(t, heirs, l.int("PTTL", "KEY"), float64(heirs))
+			taken, err := l.force(epoch)
+			require.NoError(t, err)
+			require.EqualValues(t, 1, taken)
+			taken, err = l.force(epoch)
+			require.NoError(t, err)
+			require.Zero(t, taken)
+			require.Equal(t, []string{"0"}, l.messages())
+		})
+	}
+}
+
+func TestFair_OtherTypes(t *testing.T) {
+	t.Parallel()
+	for _, b := range backends {
+		t.Run(b.name, func(t *testing.T) {
+			t.Parallel()
+			l := newFairLock(newSceneUnheard(t, b.client(t)))
+			l.set(aString)
+			_, err := l.ask(l.hears, "1", fairWait, epoch, "0")
+			require.ErrorContains(t, err, "WRONGTYPE")
+			_, err = l.force(epoch)
+			require.ErrorContains(t, err, "WRONGTYPE")
+			n, err := l.giveBack(l.hears, fairWait, epoch)
+			require.NoError(t, err)
+			require.EqualValues(t, -1, n)
+			require.Equal(t, "text", l.dump())
+			l.int("DEL", "KEY")
+
+			require.NoError(t, l.command("SET", l.queue(), "text").Error())
+			_, err = l.ask(l.hears, "1", fairWait, epoch, "0")
+			require.ErrorContains(t, err, "WRONGTYPE")
+			require.Nil(t, l.dump())
+			l.set([][]string{{"HSET", "KEY", l.hears, "1"}})
+			n, err = l.giveBack(l.hears, fairWait, epoch)
+			require.NoError(t, err)
+			require.Zero(t, n, "it is given back at any rate")
+			require.Nil(t, l.dump())
+			l.int("DEL", l.queue())
+
+			require.NoError(t, l.command("SET", l.counter(), "text").Error())
+			_, err = l.ask(l.hears, "1", fairWait, epoch, "1")
+			require.ErrorContains(t, err, "not an integer")
+			require.Nil(t, l.dump())
+		})
+	}
+}
+
+// A fairModel is what the scripts do, in Go.
+type fairModel struct {
+	l *fairLock
+	fairState
+	now   int64
+	waits map[string]int64
+}
+
+func (m *fairModel) evict() {
+	for len(m.queue) > 0 && m.times[m.queue[0]] <= m.now {
+		m.out(0)
+	}
+}
+
+func (m *fairModel) out(i int) {
+	owner := m.queue[i]
+	m.queue = slices.Delete(slices.Clone(m.queue), i, i+1)
+	delete(m.times, owner)
+	m.notes = slices.DeleteFunc(slices.Clone(m.notes), func(o string) bool { return o == owner })
+}
+
+func (m *fairModel) grant(owner string) {
+	m.holder = map[string]string{owner: "1"}
+	if len(m.queue) > 0 {
+		m.out(0)
+	}
+	for o := range m.times {
+		m.times[o] -= m.waits[owner]
+	}
+}
+
+func (m *fairModel) pass() int64 {
+	m.evict()
+	if len(m.holder) > 0 || len(m.queue) == 0 {
+		return 0
+	}
+	head := m.queue[0]
+	switch head {
+	case m.l.hears, m.l.hears2:
+		m.grant(head)
+		return 1
+	case m.l.deaf:
+		m.times[head] = min(m.times[head], m.now+heirs)
+	}
+	return 0
+}
+
+// ask returns whether the lock is granted.
+func (m *fairModel) ask(owner string, line bool) bool {
+	if m.holder[owner] != "" {
+		return true
+	}
+	m.evict()
+	if len(m.holder) == 0 && (len(m.queue) == 0 || m.queue[0] == owner) {
+		m.grant(owner)
+		return true
+	}
+	if line {
+		switch i := slices.Index(m.queue, owner); {
+		case i >= 0:
+			m.times[owner] = max(m.times[owner], m.now+m.waits[owner]*int64(i+1))
+		case len(m.queue) > 0:
+			m.times[owner] = m.times[m.queue[len(m.queue)-1]] + m.waits[owner]
+		default:
+			m.times[owner] = m.now + m.waits[owner]
+		}
+		if !slices.Contains(m.queue, owner) {
+			m.queue = append(m.queue, owner)
+			if owner != theirs {
+				m.notes = append(m.notes, owner)
+				slices.Sort(m.notes)
+			}
+		}
+	}
+	m.pass()
+	return false
+}
+
+func (m *fairModel) giveBack(owner string) int64 {
+	if m.holder[owner] != "" {
+		clear(m.holder)
+		return m.pass()
+	}
+	if i := slices.Index(m.queue, owner); i >= 0 {
+		for _, later := range m.queue[i+1:] {
+			m.times[later] -= m.waits[owner]
+		}
+		m.out(i)
+	}
+	if len(m.holder) == 0 {
+		m.pass()
+	}
+	return -1
+}
+
+func TestFair_BehavesAsItsModel(t *testing.T) {
+	t.Parallel()
+	for _, b := range backends {
+		t.Run(b.name, func(t *testing.T) {
+			t.Parallel()
+			l := newFairLock(newSceneUnheard(t, b.client(t)))
+			go func() {
+				for range l.told { //nolint:revive // what it is told is for TestFair
+				}
+			}()
+			rapid.Check(t, func(r *rapid.T) {
+				for _, key := range l.keys() {
+					l.int("DEL", key)
+				}
+				l.messages()
+				m := &fairModel{
+					l:         l,
+					fairState: fairState{holder: map[string]string{}, queue: []string{}, times: map[string]int64{}},
+					waits:     map[string]int64{l.hears: 5000, l.hears2: 3000, l.deaf: 5000, theirs: 7000},
+				}
+				who := rapid.SampledFrom([]string{l.hears, l.hears2, l.deaf, theirs})
+				r.Repeat(map[string]func(*rapid.T){
+					"ask": func(r *rapid.T) {
+						o, line := who.Draw(r, "owner"), rapid.SampledFrom([]string{"0", "1"}).Draw(r, "line")
+						for range rapid.IntRange(1, 2).Draw(r, "times") {
+							want := m.ask(o, line == "1")
+							got, err := first(l.ask(o, line, m.waits[o], epoch+m.now, "0"))
+							require.NoError(r, err)
+							require.Equal(r, want, got == taken, "reply %d", got)
+							l.forever()
+						}
+					},
+					"give back": func(r *rapid.T) {
+						o := who.Draw(r, "owner")
+						for range rapid.IntRange(1, 2).Draw(r, "times") {
+							want := m.giveBack(o)
+							got, err := l.giveBack(o, m.waits[o], epoch+m.now)
+							require.NoError(r, err)
+							require.Equal(r, want, got)
+							l.forever()
+						}
+					},
+					"expire": func(*rapid.T) {
+						clear(m.holder)
+						l.int("DEL", "KEY")
+					},
+					"force": func(r *rapid.T) {
+						want := int64(len(m.holder))
+						if want == 1 {
+							clear(m.holder)
+							m.pass()
+						}
+						got, err := l.force(epoch + m.now)
+						require.NoError(r, err)
+						require.Equal(r, want, got)
+						l.forever()
+					},
+					"time passes": func(r *rapid.T) { m.now += rapid.Int64Range(1, 6000).Draw(r, "ms") },
+					"": func(r *rapid.T) {
+						s := l.state()
+						require.Equal(r, m.fairState.holder, s.holder)
+						require.Equal(r, m.fairState.queue, s.queue)
+						require.Equal(r, m.fairState.times, s.times)
+						require.ElementsMatch(r, m.fairState.notes, s.notes)
+						l.messages()
+					},
+				})
+			})
+		})
+	}
+}
