@@ -172,7 +172,51 @@ func everyStep(t *testing.T, server *redistest.RedisServer, url string) string {
 	server.Do("DEL", key)
 	countingSteps(ctx, t, server, r, one, two)
 	rwSteps(ctx, server, r, one, two)
+	fairSteps(ctx, t, server, r, one, two)
 	return r.String()
+}
+
+// fairSteps does whatever a fair lock asks of a server.
+func fairSteps(ctx context.Context, t *testing.T, server *redistest.RedisServer, r *record, one, two *lockrt.Client) {
+	t.Helper()
+	const key = "order:fair"
+	m, other := one.FairMutex(key), two.FairMutex(key)
+	waits := func(n int64) {
+		for ctx.Err() == nil && number(t, server, "LLEN", "redisson_lock_queue:{"+key+"}") != n {
+			<-time.After(time.Millisecond)
+		}
+	}
+	try := func(step string, err error) {
+		if ctx.Err() == nil {
+			r.add(step, err)
+		}
+	}
+	lease, err := m.Lock(ctx)
+	try("fair lock", err)
+	if err != nil {
+		return
+	}
+	impatient, cancel := context.WithCancel(ctx)
+	gaveUp := fairLater(impatient, other)
+	waits(1)
+	got, second := fairLater(ctx, other), fairLater(ctx, m)
+	waits(3)
+	cancel()
+	<-gaveUp
+	waits(2)
+	for _, next := range []<-chan locked{got, second} {
+		try("fair unlock", lease.Unlock(ctx))
+		l := <-next
+		try("fair wait", l.err)
+		if lease = l.lease; lease == nil {
+			return
+		}
+	}
+	_, err = m.Inspect(ctx)
+	try("fair inspect", err)
+	_, err = m.ForceUnlock(ctx)
+	try("fair force unlock", err)
+	server.Do("DEL", key)
 }
 
 // rwSteps does whatever a read-write lock asks of a server.

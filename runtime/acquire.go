@@ -124,10 +124,7 @@ func (a *attempt) begin(ctx context.Context) context.Context {
 	if hook := a.c.opts.Hooks.AcquireStart; hook != nil {
 		ctx = hook(ctx, AcquireEvent{Kind: a.kind, Key: a.key})
 	}
-	if a.c.opts.Hooks.AcquireEnd != nil {
-		a.start = now()
-	}
-	a.ctx = ctx
+	a.start, a.ctx = time.Now(), ctx
 	return ctx
 }
 
@@ -172,7 +169,7 @@ func (c *Client) acquiring(ctx context.Context, op, kind, key string, acquire fu
 // may have come before the subscription. From then on every message is a reason to ask, and so is
 // the end of the lease that Redis named: messages make waiting short, the timer makes it finite.
 func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig, waiting func()) error {
-	start := now()
+	start := time.Now()
 	var (
 		asking   bool // the answer to ask is on its way
 		leading  bool // it is on us to ask
@@ -332,7 +329,7 @@ func (o *outage) longer(d time.Duration) bool {
 // back together.
 func (o *outage) backoff(err error) time.Duration {
 	if o.since.IsZero() {
-		o.since = now()
+		o.since = time.Now()
 	}
 	pause := min(10*time.Millisecond<<min(o.tries, 5), 250*time.Millisecond)
 	o.tries++

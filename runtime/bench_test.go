@@ -24,7 +24,7 @@ func benchClient(b *testing.B) *lockrt.Client {
 	return c
 }
 
-func cycle(b *testing.B, ctx context.Context, m lockrt.Locker) {
+func cycle(b *testing.B, ctx context.Context, m *lockrt.Mutex) {
 	lease, err := m.Lock(ctx)
 	if err != nil {
 		b.Fatal(err)
@@ -74,30 +74,6 @@ func BenchmarkCycle(b *testing.B) {
 				m := c.Mutex(redistest.Key(b, strconv.Itoa(g)))
 				return func() { cycle(b, b.Context(), m) }
 			})
-		})
-	}
-}
-
-// BenchmarkSeveral locks and unlocks keys that nobody else wants, several at a time; one of them alone is
-// what they compare with.
-func BenchmarkSeveral(b *testing.B) {
-	for _, n := range []int{1, 2, 5, 20} {
-		b.Run("keys="+strconv.Itoa(n), func(b *testing.B) {
-			c := benchClient(b)
-			if n == 1 {
-				m := c.Mutex(redistest.Key(b, "k"))
-				b.ReportAllocs()
-				for b.Loop() {
-					cycle(b, context.Background(), m)
-				}
-				return
-			}
-			all, _ := mutexes(b, c, n)
-			m := lockrt.NewMultiLock(all...)
-			b.ReportAllocs()
-			for b.Loop() {
-				cycle(b, context.Background(), m)
-			}
 		})
 	}
 }
@@ -327,3 +303,29 @@ func BenchmarkCounting(b *testing.B) {
 		}
 	})
 }
+
+// BenchmarkFair locks one key from many goroutines of one process, each of which stands in Redisson's queue.
+func BenchmarkFair(b *testing.B) {
+	for _, goroutines := range []int{1, 16, 100} {
+		b.Run("goroutines="+strconv.Itoa(goroutines), func(b *testing.B) {
+			m := benchClient(b).FairMutex(redistest.Key(b, "k"))
+			server := redistest.Shared(b)
+			before := evals(server)
+			share(b, goroutines, func(int) func() {
+				return func() {
+					lease, err := m.Lock(b.Context())
+					if err == nil {
+						err = lease.Unlock(b.Context())
+					}
+					if err != nil {
+						b.Error(err)
+					}
+				}
+			})
+			b.ReportMetric(float64(evals(server)-before)/float64(b.N), "commands/op")
+		})
+	}
+}
+
+// evals returns how many scripts a server has run.
+func evals(server *redistest.RedisServer) int64 { return server.CommandStats()["evalsha"] }

@@ -19,13 +19,10 @@ import (
 	"github.com/lockgen/lockgen/scripts"
 )
 
-// How many locks one script renews: enough to make the round trip cheap, few enough that the server
-// is not kept from others for longer than a fraction of a millisecond. Where it is to tell of changes
-// it remembers all keys of the script at each read of one.
-const (
-	renewBatch        = 256
-	trackedRenewBatch = 64
-)
+// renewBatch is how many locks one script renews: enough to make the round trip cheap, few
+// enough that the server is not kept from others for longer than a fraction of a millisecond. It
+// remembers all keys of the script at each read of one, where it is to tell of changes.
+const renewBatch = 64
 
 // A Client grants leases on one Redis deployment, renews them all from one goroutine and hears
 // of releases on one subscription connection. One per process is usual. It is safe for
@@ -61,6 +58,7 @@ type Client struct {
 	state      clientState
 	homes      map[string]*home
 	rws        map[string]*rwHome
+	fairs      map[string]*fairHome
 	turnstiles map[string]*turnstile
 	holds      int    // keys that this process has in Redis
 	running    int    // goroutines that were spawned, and calls that acquire
@@ -112,18 +110,18 @@ func New(rc rueidis.Client, opts Options) (*Client, error) {
 		stopped: make(chan struct{}),
 		homes:   map[string]*home{},
 		rws:     map[string]*rwHome{},
+		fairs:   map[string]*fairHome{},
 	}
 	c.takes = newGatherer(c, scripts.Take)
 	c.frees = newGatherer(c, scripts.Free, messageUnlocked, publish)
 	c.acquires = newGatherer(c, scripts.Acquire)
 	c.releases = newGatherer(c, scripts.Release, messageUnlocked, publish, millis(claimLease))
 	c.watchdogMillis, c.keepTokens = millis(opts.Watchdog), millis(max(0, opts.TokenTTL))
+	c.watchdog = watchdog.New(c.renew, renewBatch, c.renewed)
 	c.tracker.c = c
 	if opts.Tracking == TrackingOff {
-		c.watchdog = watchdog.New(c.renew, renewBatch, c.renewed)
 		c.tracker.closed = true
 	} else {
-		c.watchdog = watchdog.New(c.renew, trackedRenewBatch, c.renewed)
 		c.watchdog.First(firstLook)
 	}
 	c.hub = newHub(c)
@@ -230,12 +228,16 @@ func (c *Client) Close() error {
 	}
 	turnstiles := slices.Collect(maps.Values(c.turnstiles))
 	rws := slices.Collect(maps.Values(c.rws))
+	fairs := slices.Collect(maps.Values(c.fairs))
 	c.mu.Unlock()
 
 	for _, h := range homes {
 		h.close()
 	}
 	for _, h := range rws {
+		h.close()
+	}
+	for _, h := range fairs {
 		h.close()
 	}
 	for _, t := range turnstiles {

@@ -4,7 +4,7 @@ package runtime
 func Homes(c *Client) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.homes) + len(c.rws)
+	return len(c.homes)
 }
 
 // Turnstiles returns how many keys that count the client knows of.
@@ -12,4 +12,11 @@ func Turnstiles(c *Client) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.turnstiles)
+}
+
+// Fairs returns how many fair locks the client knows of.
+func Fairs(c *Client) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.fairs)
 }

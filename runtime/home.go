@@ -282,22 +282,11 @@ func (hd *hold) drop() {
 
 // unlock ends l. The last lease of a hold passes it on or frees it.
 func (hd *hold) unlock(l *Lease) error {
-	g, err := hd.end(l)
-	if g == nil {
-		return err
-	}
-	hd.home.free(g)
-	return g.outcome(l)
-}
-
-// end ends l. If that was the last lease and nobody here can have the hold, it returns what is to be given
-// back to Redis; else how it ended.
-func (hd *hold) end(l *Lease) (*giving, error) {
 	h := hd.home
 	h.mu.Lock()
 	if l.unlocked {
 		h.mu.Unlock()
-		return nil, ErrReleased
+		return ErrReleased
 	}
 	l.unlocked = true
 	h.mu.Unlock()
@@ -309,7 +298,7 @@ func (hd *hold) end(l *Lease) (*giving, error) {
 	if len(hd.leases) > 0 {
 		defer h.mu.Unlock()
 		hd.rest()
-		return nil, hd.lost
+		return hd.lost
 	}
 	if hd.lost != nil {
 		defer h.mu.Unlock()
@@ -318,7 +307,7 @@ func (hd *hold) end(l *Lease) (*giving, error) {
 			late := *hd.claim
 			h.c.spawn(func() { h.c.withdraw(h.names, late) })
 		}
-		return nil, hd.lost
+		return hd.lost
 	}
 	next := h.head()
 	if h.suits(hd, next) {
@@ -330,7 +319,7 @@ func (hd *hold) end(l *Lease) (*giving, error) {
 		}
 		h.give(next)
 		h.mu.Unlock()
-		return nil, nil
+		return nil
 	}
 	h.hold = nil
 	h.busy++
@@ -343,7 +332,13 @@ func (hd *hold) end(l *Lease) (*giving, error) {
 	}
 	g.plain = g.again == nil && !hd.wanted && !hd.claim.standing
 	h.mu.Unlock()
-	return g, nil
+
+	h.free(g)
+	err := g.wait(h.c.opts.OpTimeout)
+	if cause := l.ended(); err == nil && errors.Is(cause, ErrLost) {
+		return cause // by the clock, before the watchdog could say so
+	}
+	return err
 }
 
 // lose ends the leases of a hold that Redis has for somebody else now, or may have soon.
@@ -384,7 +379,7 @@ func (h *home) told(hd *hold, cause error) {
 func (h *home) take(cl *claim, t terms, from time.Time, ttl time.Duration) *hold {
 	cl.ours = false
 	hd := h.newHold()
-	hd.home, hd.claim, hd.terms, hd.since = h, cl, t, now()
+	hd.home, hd.claim, hd.terms, hd.since = h, cl, t, time.Now()
 	hd.wanted, hd.tokens = cl.wanted, cl.tokens
 	hd.leases = hd.one[:0]
 	hd.guard = watchdog.Lease{

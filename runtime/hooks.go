@@ -23,7 +23,7 @@ type Hooks struct {
 
 // An AcquireEvent tells of one call that acquires.
 type AcquireEvent struct {
-	Kind   string        // "mutex"; "write", "read" of an RWMutex; "semaphore", "permit", "latch"
+	Kind   string        // "mutex"; "fair"; "write", "read" of an RWMutex; "semaphore", "permit", "latch"
 	Key    string        // the lock
 	Waited time.Duration // since the call began
 	Token  int64         // the fencing token that came with it, in AcquireEnd; 0 without WithFencing
@@ -49,10 +49,10 @@ type EndEvent struct {
 // The Kind in events. A Semaphore has no ends: nobody has what it counts.
 const (
 	kindMutex     = "mutex"
+	kindFair      = "fair"
 	kindSemaphore = "semaphore"
 	kindPermit    = "permit" // of a PermitSemaphore
 	kindLatch     = "latch"  // of a CountDownLatch that is waited for
 	kindWrite     = "write"  // of an RWMutex
 	kindRead      = "read"
-	kindMulti     = "multi" // of a MultiLock, never told: its members are
 )

@@ -18,7 +18,7 @@ type Standing struct {
 	Count int
 	// TTL is how long the key has to live if it is not renewed; negative if for ever, 0 if it is free.
 	TTL       time.Duration
-	Waiting   int // clients of this library in line
+	Waiting   int // clients of this library in line; of a FairMutex all who wait, each goroutine and each Java thread
 	Listening int // subscriptions to Redisson's channel of the key: about one for each Java program that waits
 }
 
@@ -29,21 +29,26 @@ func (c *Client) ID() string { return c.uuid }
 // Inspect asks Redis who holds the key and who waits for it. It fails with [ErrWrongType] if the key is
 // not a lock. Redisson's isLocked, remainTimeToLive and getHoldCount.
 func (m *Mutex) Inspect(ctx context.Context) (Standing, error) {
+	if err := checkKey(m.key); err != nil {
+		return Standing{}, &Error{Op: "inspect", Key: m.key, Err: err}
+	}
+	h, err := m.c.enter(m.key)
+	if err != nil {
+		return Standing{}, &Error{Op: "inspect", Key: m.key, Err: err}
+	}
+	defer m.c.exit(h)
+	return m.c.inspect(ctx, h.names.lock, h.names.waiting, h.names.channel, h.entered)
+}
+
+// inspect asks Redis about a lock, with the list of those who wait for it and its channel. entered says how many
+// leases this process has.
+func (c *Client) inspect(ctx context.Context, key, waiting, channel string, entered func() int) (Standing, error) {
 	type reply struct {
 		standing Standing
 		err      error
 	}
-	fail := func(err error) (Standing, error) { return Standing{}, &Error{Op: "inspect", Key: m.key, Err: err} }
-	if err := checkKey(m.key); err != nil {
-		return fail(err)
-	}
-	h, err := m.c.enter(m.key)
-	if err != nil {
-		return fail(err)
-	}
-	defer m.c.exit(h)
-	got, err := bounded(ctx, m.c, func() reply {
-		words, err := m.c.run(scripts.Inspect, []string{h.names.lock, h.names.waiting, h.names.channel}, nil).ToArray()
+	got, err := bounded(ctx, c, func() reply {
+		words, err := c.run(scripts.Inspect, []string{key, waiting, channel}, nil).ToArray()
 		if err != nil {
 			return reply{err: err}
 		}
@@ -69,13 +74,13 @@ func (m *Mutex) Inspect(ctx context.Context) (Standing, error) {
 		return reply{s, err}
 	})
 	if err = cmpOr(err, got.err); err != nil {
-		return fail(refused(err))
+		return Standing{}, &Error{Op: "inspect", Key: key, Err: refused(err)}
 	}
 	s := got.standing
 	uuid, _, _ := strings.Cut(s.Owner, ":")
-	s.Ours = uuid == m.c.uuid
+	s.Ours = uuid == c.uuid
 	s.Java = s.Owner != "" && (len(uuid) != 36 || uuid[14] != '8')
-	if n := h.entered(); s.Ours && n > 0 {
+	if n := entered(); s.Ours && n > 0 {
 		s.Count = n
 	}
 	return s, nil

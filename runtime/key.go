@@ -91,6 +91,17 @@ func rwNamesOf(key string) rwNames {
 	}
 }
 
+// fairNames are what the scripts of one fair lock name. channel is what the channels begin with on which Redisson
+// tells those who wait; Redisson knows nothing of the notes.
+type fairNames struct{ queue, times, notes, channel, counter string }
+
+func fairNamesOf(key string) fairNames {
+	return fairNames{
+		queue: prefixed("redisson_lock_queue", key), times: prefixed("redisson_lock_timeout", key),
+		notes: prefixed("lockgen_fair", key), channel: prefixed(channelPrefix, key), counter: prefixed(counterPrefix, key),
+	}
+}
+
 // processChannel returns the channel on which a client is told what concerns its owners. The
 // scripts build the same name.
 func processChannel(uuid string) string { return "lockgen_process:" + uuid }

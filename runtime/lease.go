@@ -39,14 +39,11 @@ type tenure struct {
 	key    string
 	ctx    leaseContext
 	began  time.Time             // when it was granted
-	guard  *watchdog.Lease       // set when it begins; nil if it has parts
-	union  *union                // of its parts, or nil
+	guard  *watchdog.Lease       // set when it begins
 	cause  atomic.Pointer[error] // why it ended, nil before
 
 	pending atomic.Bool // nobody has it yet, so its end is not told
 	told    atomic.Bool // its end is
-
-	within atomic.Pointer[union] // that it is a part of, or nil
 }
 
 // noCopy makes go vet report copies.
@@ -74,7 +71,7 @@ func (t *tenure) prepare(c *Client, kind, key string, parent context.Context) {
 func (l *Lease) begin(hd holding, guard *watchdog.Lease) {
 	l.hold = hd
 	l.guard = guard
-	l.began = now()
+	l.began = time.Now()
 }
 
 // end ends t, once, and tells those who are to know.
@@ -89,13 +86,10 @@ func (t *tenure) end(cause error) {
 		return
 	}
 	t.ctx.cancel(cause)
-	if t.union == nil && errors.Is(cause, ErrLost) {
+	if errors.Is(cause, ErrLost) {
 		t.client.counts.losses.Add(1)
 	}
 	t.tell(cause)
-	if u := t.within.Load(); u != nil {
-		u.look(cause)
-	}
 }
 
 // given says that the caller has t. If that has ended already, that is told now.
@@ -129,7 +123,7 @@ func (t *tenure) ended() error {
 // Key returns the key as it was given to the Client.
 func (t *tenure) Key() string { return t.key }
 
-// Client returns the client that granted the lease, of a lease with parts the first of them.
+// Client returns the client that granted the lease.
 func (l *Lease) Client() *Client { return l.client }
 
 // Token returns the fencing token if the key was locked with [WithFencing], else 0. It is larger than
@@ -151,11 +145,7 @@ func (t *tenure) Context() context.Context { return &t.ctx }
 // process that was stopped learns from the first call after it that its time is over.
 func (t *tenure) Err() error {
 	cause := t.ended()
-	switch {
-	case cause != nil:
-	case t.union != nil:
-		cause = t.union.check()
-	case t.guard != nil: // else it has not begun
+	if cause == nil {
 		if overdue := t.client.watchdog.Check(t.guard); overdue != nil {
 			cause = lost(overdue)
 		}
@@ -168,27 +158,11 @@ func (t *tenure) Err() error {
 
 // Until returns when the trust in the lease ends unless it is renewed before. It reads the
 // monotonic clock and does not contact Redis.
-func (t *tenure) Until() time.Time {
-	if t.union != nil {
-		return t.union.until()
-	}
-	return t.guard.Until()
-}
-
-// Parts returns the leases of which a lease of a [MultiLock] consists, in the order of their keys; else nil.
-func (l *Lease) Parts() []*Lease {
-	if l.kind != kindMulti {
-		return nil
-	}
-	return l.union.all()
-}
+func (t *tenure) Until() time.Time { return t.guard.Until() }
 
 // TTL asks Redis for how long the key has to live. It fails with [ErrLost] if Redis does not have
 // it for this lease. Redisson's remainTimeToLive.
 func (l *Lease) TTL(ctx context.Context) (time.Duration, error) {
-	if l.union != nil {
-		return l.union.ttl(ctx)
-	}
 	type reply struct {
 		ttl time.Duration
 		err error
@@ -227,11 +201,8 @@ func (t *tenure) Extend(ctx context.Context, d time.Duration) error {
 	if err := t.Err(); err != nil {
 		return fail(err)
 	}
-	if t.union != nil {
-		return t.union.extend(ctx, d)
-	}
 	got, err := bounded(ctx, t.client, func() error {
-		sent := now()
+		sent := time.Now()
 		ttl := max(d, t.guard.Ends().Sub(sent))
 		renewed, err := t.client.renew([]*watchdog.Lease{t.guard}, []time.Duration{ttl})
 		switch {
@@ -355,10 +326,6 @@ func leaseFrom(ctx context.Context, c *Client, key string) *Lease {
 		switch {
 		case x == nil:
 			return nil
-		case x.lease.union != nil:
-			if part := x.lease.union.part(c, key); part != nil {
-				return part
-			}
 		case x.lease.client == c && x.lease.key == key:
 			return x.lease
 		}

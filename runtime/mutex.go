@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 	"github.com/lockgen/lockgen/scripts"
@@ -101,52 +102,33 @@ func (m *Mutex) lock(ctx context.Context, op string, opts []LockOption) (*Lease,
 }
 
 func (m *Mutex) acquire(ctx context.Context, opts []LockOption, waiting func()) (*Lease, error) {
+	cfg, err := m.c.configure(m.opts, opts)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkKey(m.key); err != nil {
+		return nil, err
+	}
 	if ctx.Err() != nil {
 		return nil, ended(ctx)
 	}
-	h, l, cfg, err := m.approach(ctx, opts)
-	if h == nil {
-		return l, err
-	}
-	w := newWaiter(l, cfg)
-	w.patient = cfg.wait == UntilDone && ctx.Done() == nil
-	return h.contend(ctx, h, w, cfg, waiting)
-}
-
-// approach returns what is to be contended for under ctx: a lease that nobody has yet, at a home that the
-// caller leaves. Without a home there is no need, since the lease entered again, or there is an error.
-func (m *Mutex) approach(ctx context.Context, opts []LockOption) (*home, *Lease, lockConfig, error) {
-	cfg, err := m.c.configure(m.opts, opts)
-	if err != nil {
-		return nil, nil, cfg, err
-	}
-	if err := checkKey(m.key); err != nil {
-		return nil, nil, cfg, err
-	}
 	l := newLease(m.c, kindMutex, m.key, ctx)
 	if outer := leaseFrom(ctx, m.c, m.key); outer != nil && outer.hold.reenter(outer, l) {
-		l, err = l.entered(cfg)
-		return nil, l, cfg, err
+		return l.entered(cfg)
 	}
 	h, err := m.c.enter(m.key)
 	if err != nil {
-		return nil, nil, cfg, err
+		return nil, err
 	}
+	defer m.c.exit(h)
 	if h.reenterBy(l) {
-		m.c.exit(h)
-		l, err = l.entered(cfg)
-		return nil, l, cfg, err
+		return l.entered(cfg)
 	}
-	return h, l, cfg, nil
-}
-
-// contend waits in q, which is h or stands for it, until w has its lease, and leaves h.
-func (h *home) contend(ctx context.Context, q contest, w *waiter, cfg lockConfig, waiting func()) (*Lease, error) {
-	defer h.c.exit(h)
+	w := newWaiter(l, cfg)
+	w.patient = cfg.wait == UntilDone && ctx.Done() == nil
 	defer w.recycle()
-	l := w.lease
-	start := now()
-	err := h.c.await(ctx, q, w, cfg, waiting)
+	start := time.Now()
+	err = m.c.await(ctx, h, w, cfg, waiting)
 	if err == nil && ctx.Err() != nil {
 		err = ended(ctx) // granted, but not wanted any more
 	}
@@ -154,7 +136,7 @@ func (h *home) contend(ctx context.Context, q contest, w *waiter, cfg lockConfig
 		h.leave(w)
 		return nil, err
 	}
-	h.c.counts.waited(l.began.Sub(start))
+	m.c.counts.waited(l.began.Sub(start))
 	return l, nil
 }
 

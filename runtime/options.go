@@ -18,6 +18,7 @@ const (
 	DefaultOpTimeout = 3 * time.Second
 	DefaultCohort    = 64
 	DefaultTokenTTL  = 10 * time.Minute
+	DefaultFairWait  = 5 * time.Minute // Redisson's fairLockWaitTimeout
 )
 
 // minLease is the shortest lease that can be renewed in time over a network. It also
@@ -32,7 +33,7 @@ const (
 	// over a connection that speaks RESP3, which is rueidis' default. Elsewhere it is
 	// TrackingOff.
 	//
-	// It takes one more connection, made when a lease is held for 8ms, and one more small
+	// It takes one more connection, made when a lease is held for 10ms, and one more small
 	// request for each lease that is held that long. Shorter ones cost nothing.
 	TrackingAuto Tracking = iota
 
@@ -53,7 +54,7 @@ type Options struct {
 
 	// Cohort bounds how many goroutines of this process have a lock in a row, without a
 	// word to Redis, while other processes wait for it. While none is known to wait it is
-	// only asked every 10ms whether that is still so. Defaults to 64; 1 gives the lock
+	// only asked every 10ms whether that is still so. Defaults to 16; 1 gives the lock
 	// back to Redis after each holder.
 	Cohort int
 
@@ -63,6 +64,11 @@ type Options struct {
 	// when the counter is gone. A counter that Java made is kept for ever in any case. Defaults to
 	// 10m, at least 1s.
 	TokenTTL time.Duration
+
+	// FairWait is how long a process that died while it waited for a [FairMutex] may hold up those behind it, once
+	// it is next. It has to be the same in all processes: with each of them, Java programs too, the times of all
+	// who wait are reckoned. Redisson's fairLockWaitTimeout. Defaults to 5m, at least 100ms.
+	FairWait time.Duration
 
 	// Tracking says how the loss of a key that was deleted, flushed, evicted or overwritten
 	// is noticed: by default the server tells of it, within milliseconds, where it can.
@@ -80,6 +86,7 @@ func (o Options) withDefaults() (Options, error) {
 	o.Watchdog = orDefault(o.Watchdog, DefaultWatchdog)
 	o.OpTimeout = orDefault(o.OpTimeout, DefaultOpTimeout)
 	o.TokenTTL = orDefault(o.TokenTTL, DefaultTokenTTL)
+	o.FairWait = orDefault(o.FairWait, DefaultFairWait)
 	if o.Cohort == 0 {
 		o.Cohort = DefaultCohort
 	}
@@ -93,6 +100,8 @@ func (o Options) withDefaults() (Options, error) {
 		return o, fmt.Errorf("lockgen: Options.OpTimeout: %w: %v is negative", ErrBadOption, o.OpTimeout)
 	case o.TokenTTL < time.Second && o.TokenTTL != Forever:
 		return o, fmt.Errorf("lockgen: Options.TokenTTL: %w: %v is shorter than 1s", ErrBadOption, o.TokenTTL)
+	case o.FairWait < minLease:
+		return o, fmt.Errorf("lockgen: Options.FairWait: %w: %v is shorter than %v", ErrBadOption, o.FairWait, minLease)
 	case o.Tracking != TrackingAuto && o.Tracking != TrackingOff:
 		return o, fmt.Errorf("lockgen: Options.Tracking: %w: %d is neither TrackingAuto nor TrackingOff", ErrBadOption, o.Tracking)
 	case o.Cohort < 0:

@@ -79,7 +79,7 @@ var givings = sync.Pool{New: func() any {
 
 func newGiving(h *home, cl *claim, handed bool) *giving {
 	g := givings.Get().(*giving)
-	*g = giving{h: h, cl: cl, handed: handed, done: g.done, timer: g.timer, limit: now().Add(h.c.opts.OpTimeout)}
+	*g = giving{h: h, cl: cl, handed: handed, done: g.done, timer: g.timer, limit: time.Now().Add(h.c.opts.OpTimeout)}
 	return g
 }
 
@@ -88,24 +88,15 @@ func (g *giving) recycle() {
 	givings.Put(g)
 }
 
-// outcome returns what became of the hold of l, at most Options.OpTimeout after it was to be given back.
-func (g *giving) outcome(l *Lease) error {
-	err := g.wait(g.limit, g.h.c.opts.OpTimeout)
-	if cause := l.ended(); err == nil && errors.Is(cause, ErrLost) {
-		return cause // by the clock, before the watchdog could say so
-	}
-	return err
-}
-
-// wait returns the outcome, when limit is over at the latest. After that g goes on without the caller.
-func (g *giving) wait(over time.Time, limit time.Duration) error {
+// wait returns the outcome, at most after limit. After that g goes on without the caller.
+func (g *giving) wait(limit time.Duration) error {
 	select {
 	case err := <-g.done:
 		g.recycle()
 		return err
 	default:
 	}
-	g.timer.Reset(time.Until(over))
+	g.timer.Reset(limit)
 	select {
 	case err := <-g.done:
 		g.timer.Stop()
@@ -126,15 +117,12 @@ func (h *home) free(g *giving) {
 			g.cl.doubt = <-g.cl.settled || g.cl.doubt // or that request could take the lock again, for nobody
 			h.c.releases.submit(g, false)
 		})
-	case g.simple():
+	case g.plain:
 		h.c.frees.submit(g, h.c.brief)
 	default:
-		h.c.releases.submit(g, h.c.brief)
+		h.c.releases.submit(g, false)
 	}
 }
-
-// simple reports whether nothing but the key is to be given back, at once.
-func (g *giving) simple() bool { return g.plain && g.cl.settled == nil }
 
 func (g *giving) words(keys, args []string) (allKeys, allArgs []string) {
 	if g.plain {
@@ -176,7 +164,7 @@ func (g *giving) answered(sent time.Time, reply answer, err error) {
 	}
 	g.tried = g.tried || unknown(err)
 	pause := g.down.backoff(err)
-	if now().Add(pause).After(g.limit) {
+	if time.Now().Add(pause).After(g.limit) {
 		late := *cl
 		h.c.spawn(func() { h.c.withdraw(h.names, late) })
 		g.finish(released{what: notOurs, sent: sent}, err)
@@ -215,6 +203,39 @@ func (g *giving) finish(done released, err error) {
 	h.c.leave(h)
 }
 
+// giveBack gives a claim back by once, which reports whether Redis had the key for it. It tries until Redis has
+// answered, at most for Options.OpTimeout; after that later does, in the background. So it does if a request for
+// the claim whose reply was lost may still be on its way, or if the claim may stand in a line that Redis refuses to
+// take it out of.
+func (c *Client) giveBack(doubt, standing bool, once func() (bool, error), later func()) error {
+	limit := time.Now().Add(c.opts.OpTimeout)
+	var down outage
+	for tried := false; ; {
+		ours, err := once()
+		if err == nil && doubt {
+			later()
+		}
+		switch {
+		case err == nil && (ours || tried):
+			return nil // if not now, then by the try whose reply was lost
+		case err == nil:
+			return lost(watchdog.ErrRefused)
+		case !passing(err):
+			if tried || doubt || standing {
+				later()
+			}
+			return refused(err)
+		}
+		tried = tried || unknown(err)
+		pause := down.backoff(err)
+		if time.Now().Add(pause).After(limit) {
+			later()
+			return err
+		}
+		<-time.After(pause)
+	}
+}
+
 // withdraw makes sure that Redis does not keep the key for a claim that nobody wants any more: a
 // request for it may have been answered without our knowing, or may reach the server only after
 // this. Nobody else has its owner, so asking too often harms nobody.
@@ -236,12 +257,12 @@ func (c *Client) withdraw(k names, cl claim) {
 // withdrawBy withdraws a claim to key, of a lease of ttl, by what releases it.
 func (c *Client) withdrawBy(key string, ttl time.Duration, release func() error) {
 	const least, most, mostFailing, limit = 25 * time.Millisecond, 5 * time.Second, 250 * time.Millisecond, time.Minute
-	until := now().Add(limit)
+	until := time.Now().Add(limit)
 	answered := false
 	for pause := least; ; pause = min(2*pause, most) {
 		err := release()
 		if err == nil && !answered {
-			answered, until = true, now().Add(ttl)
+			answered, until = true, time.Now().Add(ttl)
 		}
 		switch {
 		case errors.Is(err, rueidis.ErrClosing):
@@ -249,7 +270,7 @@ func (c *Client) withdrawBy(key string, ttl time.Duration, release func() error)
 		case err != nil:
 			pause = min(pause, mostFailing)
 		}
-		if now().After(until) {
+		if time.Now().After(until) {
 			if !answered {
 				c.opts.Logger.Warn("lockgen: a claim could not be withdrawn; its key expires", "key", key, "error", err)
 			}

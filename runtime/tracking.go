@@ -53,7 +53,7 @@ type watched struct {
 
 // firstLook is how long after its grant a lease is asked about for the first time, over the watched
 // connection, and so is watched from then on. Whoever unlocks before pays nothing.
-const firstLook = 8 * time.Millisecond
+const firstLook = 10 * time.Millisecond
 
 // graceBehind is how long a connection has to come up with an answer that another one, asked later,
 // has given already.
@@ -356,10 +356,15 @@ func (c *Client) changed(keys []rueidis.RedisMessage) {
 			continue
 		}
 		c.mu.Lock()
-		h, rw := c.homes[key], c.rws[key]
+		h, rw, fair := c.homes[key], c.rws[key], c.fairs[key]
 		c.mu.Unlock()
 		if rw != nil {
 			rw.changed()
+		}
+		if fair != nil {
+			if hd := fair.held(); hd != nil {
+				c.watchdog.Look(&hd.guard)
+			}
 		}
 		if h == nil {
 			continue // it was given back meanwhile

@@ -103,7 +103,6 @@ type builder struct {
 	err   string            // variable for errors, once there was one
 	local map[string]string // result of a method in a path, to the variable that has it
 	done  map[string]bool   // checks that are written already
-	index bool              // an error names the index of an element
 	body  []jen.Code
 }
 
@@ -244,7 +243,7 @@ func (b *builder) loop(i int, k *model.Key, list *model.Value) {
 	index := inner.Pick("i")
 	at := way{at: []string{element}, path: path + "[]", index: index}
 	inner.check(list.Each, at)
-	if !inner.index {
+	if len(inner.body) == 0 {
 		index = "_"
 	}
 	inner.write(k, false, at)
@@ -356,12 +355,10 @@ func (b *builder) root(v *model.Value) way {
 	return way{at: []string{b.params[v.Param]}, path: b.m.Params[v.Param].Name}
 }
 
-// name is the path for a message.
-func (b *builder) name(w way) *jen.Statement {
+func (w way) name() *jen.Statement {
 	if w.index == "" {
 		return jen.Lit(w.path)
 	}
-	b.index = true
 	list, rest, _ := strings.Cut(w.path, "[]")
 	s := lockrt("At").Call(jen.Lit(list), jen.Id(w.index))
 	if rest != "" {
@@ -465,7 +462,7 @@ func (b *builder) assign(base string, call *jen.Statement, fails bool, to way) {
 		b.err = b.Pick("err")
 	}
 	b.add(jen.List(jen.Id(local), jen.Id(b.err)).Op(":=").Add(call))
-	b.fail(jen.Id(b.err).Op("!=").Nil(), lockrt("BadKey").Call(jen.Lit(b.m.Lock.SpecName), b.name(to), jen.Id(b.err)))
+	b.fail(jen.Id(b.err).Op("!=").Nil(), lockrt("BadKey").Call(jen.Lit(b.m.Lock.SpecName), to.name(), jen.Id(b.err)))
 }
 
 // checkList writes the checks of the length of a list.
@@ -480,7 +477,7 @@ func (b *builder) checkList(v *model.Value, w way) {
 	done := fmt.Sprintf("%d of %s", v.Max, w.path)
 	if !b.done[done] {
 		b.done[done] = true
-		b.fail(length().Op(">").Lit(v.Max), lockrt("ManyKeys").Call(jen.Lit(b.m.Lock.SpecName), b.name(w), length(), jen.Lit(v.Max)))
+		b.fail(length().Op(">").Lit(v.Max), lockrt("ManyKeys").Call(jen.Lit(b.m.Lock.SpecName), w.name(), length(), jen.Lit(v.Max)))
 	}
 }
 
@@ -509,7 +506,7 @@ func (b *builder) refuse(with string, w way, cond *jen.Statement) {
 		return
 	}
 	b.done[with+w.path] = true
-	b.fail(cond, lockrt(with).Call(jen.Lit(b.m.Lock.SpecName), b.name(w)))
+	b.fail(cond, lockrt(with).Call(jen.Lit(b.m.Lock.SpecName), w.name()))
 }
 
 // fail writes a return with an error.

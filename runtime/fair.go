@@ -1,0 +1,163 @@
+package runtime
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/lockgen/lockgen/runtime/internal/watchdog"
+	"github.com/lockgen/lockgen/scripts"
+)
+
+// A FairMutex is a [Mutex] that is granted strictly in the order in which Redis was asked for it, by all goroutines of
+// all processes, Java programs with Redisson included. It names a key and holds no state: make one for each use, keep
+// one, share it between goroutines. Redisson's RFairLock.
+//
+// To Redis each goroutine that waits is an owner of its own, with a place in Redisson's queue, so that every grant costs
+// two commands: to ask, and to give back, which hands the key to the next. A [Mutex] serves the goroutines of one
+// process for less.
+//
+// # The dead
+//
+// Who gives up leaves the queue, whatever became of the request by which it came. A process of this library that died
+// while it waited holds up those behind it for two seconds, once it is next; so does one that cannot be reached. A
+// Java program that died holds them up until its time is over, which is up to [Options.FairWait], or its waitTime, after
+// it became next. The times come from the clocks of the clients, as Redisson has it: one that is ahead of the others by
+// more than that puts those it finds at the head of the queue to its end.
+type FairMutex struct {
+	c    *Client
+	key  string
+	opts []LockOption
+}
+
+// FairMutex returns the fair mutex named key. It does not contact Redis: make one for each use or keep one. An unusable
+// key or option is reported by what uses it. Redisson's getFairLock.
+func (c *Client) FairMutex(key string, opts ...LockOption) *FairMutex {
+	return &FairMutex{c: c, key: key, opts: opts}
+}
+
+var _ Locker = (*FairMutex)(nil)
+
+// Key returns the name of the mutex, which is its key in Redis.
+func (m *FairMutex) Key() string { return m.key }
+
+// Lock waits until the key is granted, ctx ends or [WithWait] runs out. It fails like [Mutex.Lock]. Redisson's lock and
+// tryLock(waitTime, leaseTime, unit).
+func (m *FairMutex) Lock(ctx context.Context, opts ...LockOption) (*Lease, error) {
+	return m.lock(ctx, "lock", opts)
+}
+
+// TryLock tries once, without standing in the queue, and fails with [ErrNotAcquired] if somebody has the key or waits
+// for it. A key that this process holds is refused without a round trip. Redisson's tryLock.
+func (m *FairMutex) TryLock(ctx context.Context, opts ...LockOption) (*Lease, error) {
+	return m.lock(ctx, "try lock", append(slices.Clip(opts), WithWait(0)))
+}
+
+// Do locks, calls fn with the lease's context and unlocks, like [Mutex.Do].
+func (m *FairMutex) Do(ctx context.Context, fn func(ctx context.Context, lease *Lease) error, opts ...LockOption) error {
+	lease, err := m.Lock(ctx, opts...)
+	if err != nil {
+		return err
+	}
+	return lease.do(ctx, func(ctx context.Context) error { return fn(ctx, lease) })
+}
+
+// ForceUnlock takes the key from whoever holds it, gives it to who is next and reports whether anybody had it. The
+// holder's lease is lost at once; a Java program learns when it unlocks. Redisson's forceUnlock.
+func (m *FairMutex) ForceUnlock(ctx context.Context) (bool, error) {
+	type reply struct {
+		taken bool
+		err   error
+	}
+	fail := func(err error) (bool, error) { return false, &Error{Op: "force unlock", Key: m.key, Err: err} }
+	if err := checkKey(m.key); err != nil {
+		return fail(err)
+	}
+	h, err := m.c.enterFair(m.key)
+	if err != nil {
+		return fail(err)
+	}
+	defer h.exit()
+	hd := h.held() // before: what is granted after is not what was taken
+	got, err := bounded(ctx, m.c, func() reply {
+		taken, err := m.c.run(scripts.FairForceUnlock, h.keys(), []string{clock(), publish}).AsBool()
+		return reply{taken, err}
+	})
+	if err = cmpOr(err, got.err); err != nil {
+		return fail(refused(err))
+	}
+	if got.taken && hd != nil {
+		m.c.watchdog.Lose(&hd.guard, watchdog.ErrRefused)
+		h.tell(hd, lost(watchdog.ErrRefused)) // if the message that says the same is about to
+	}
+	return got.taken, nil
+}
+
+// Inspect asks Redis who holds the key and how many wait for it. It fails with [ErrWrongType] if the key is not a lock.
+// Redisson's isLocked, remainTimeToLive and getHoldCount.
+func (m *FairMutex) Inspect(ctx context.Context) (Standing, error) {
+	fail := func(err error) (Standing, error) { return Standing{}, &Error{Op: "inspect", Key: m.key, Err: err} }
+	if err := checkKey(m.key); err != nil {
+		return fail(err)
+	}
+	h, err := m.c.enterFair(m.key)
+	if err != nil {
+		return fail(err)
+	}
+	defer h.exit()
+	return m.c.inspect(ctx, m.key, h.names.queue, h.names.channel, h.entered)
+}
+
+// lock is every way to lock.
+func (m *FairMutex) lock(ctx context.Context, op string, opts []LockOption) (*Lease, error) {
+	a := attempt{c: m.c, op: op, kind: kindFair, key: m.key}
+	ctx = a.begin(ctx)
+	lease, err := m.acquire(ctx, opts, a.waits)
+	if err != nil {
+		return nil, a.end(ctx, 0, err)
+	}
+	err = a.end(ctx, lease.token, nil)
+	lease.given()
+	return lease, err
+}
+
+func (m *FairMutex) acquire(ctx context.Context, opts []LockOption, waiting func()) (*Lease, error) {
+	cfg, err := m.c.configure(m.opts, opts)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkKey(m.key); err != nil {
+		return nil, err
+	}
+	if ctx.Err() != nil {
+		return nil, ended(ctx)
+	}
+	l := newLease(m.c, kindFair, m.key, ctx)
+	for outer := leaseFrom(ctx, m.c, m.key); outer != nil; outer = leaseFrom(outer.ctx.parent, m.c, m.key) {
+		if outer.kind == kindFair && outer.hold.reenter(outer, l) {
+			return l.entered(cfg)
+		}
+	}
+	h, err := m.c.enterFair(m.key)
+	if err != nil {
+		return nil, err
+	}
+	defer h.exit()
+	if h.reenterBy(l) {
+		return l.entered(cfg)
+	}
+	w := newWaiter(l, cfg)
+	defer w.recycle()
+	cl := h.claim(w, cfg)
+	start := time.Now()
+	err = m.c.await(ctx, cl, w, cfg, waiting)
+	if err == nil && ctx.Err() != nil {
+		err = ended(ctx) // granted, but not wanted any more
+	}
+	if err != nil {
+		cl.leave(w)
+		return nil, err
+	}
+	m.c.counts.waited(l.began.Sub(start))
+	return l, nil
+}

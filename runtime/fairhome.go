@@ -1,0 +1,667 @@
+package runtime
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/lockgen/lockgen/runtime/internal/watchdog"
+	"github.com/lockgen/lockgen/scripts"
+)
+
+// A fairHome is this process's side of one fair lock. It has no queue: who is next is for Redis to say, which knows each
+// waiter by a claim of its own.
+type fairHome struct {
+	c     *Client
+	key   string
+	names fairNames
+	users int // calls, holds and requests that refer to this home; guarded by c.mu
+
+	mu     sync.Mutex // guards the rest; never held while waiting for anything
+	claims map[*fairClaim]struct{}
+	hold   *fairHold // what the process has in Redis, or nil
+	shut   bool      // the client is closed: nobody enters again
+
+	leaving int          // claims that were given up, and are not out of the queue yet
+	behind  []*fairClaim // that ask when fewer are leaving
+}
+
+// A fairClaim is the contest of one waiter, and what it asks Redis with: an owner that is used for this and for nothing
+// else, so that whatever late request names it cannot harm a later one.
+//
+//	           granted, or handed over       the last one unlocks
+//	asking ──────────────────────────► hold ────────────────────► released
+//	 │   ▲
+//	 │   └── refused: in Redisson's queue; told, or by time
+//	 └── given up: out of the queue
+type fairClaim struct {
+	h     *fairHome
+	w     *waiter
+	wait  time.Duration // by which its place is reckoned
+	ttl   time.Duration // of the lease that it asks for
+	n     uint64
+	owner string    // as Redisson names a thread: <uuid>:<n>
+	made  time.Time // before the first request that names it
+
+	// Guarded by fairHome.mu.
+	asked   bool      // at least once
+	asking  bool      // a request is under way
+	left    bool      // the waiter has gone, or was given what another of its owner has
+	ours    bool      // Redis granted it, but nobody was given it
+	queued  bool      // it may be in the queue
+	doubt   bool      // a reply was lost
+	seized  bool      // it was taken by force, said before the answer came
+	again   bool      // it was refused, some time ago
+	seen    sighting  // of the last answer
+	granted time.Time // when another process handed it over, by the server's clock
+	hold    *fairHold // what it was granted, or nil
+	over    func()    // to be done when the request under way is answered, or nil
+}
+
+// A fairHold is a claim that was granted.
+type fairHold struct {
+	home  *fairHome
+	claim *fairClaim
+	guard watchdog.Lease
+
+	// Guarded by fairHome.mu.
+	leases []*Lease
+	gone   bool  // it is being given back, or was lost
+	lost   error // why the watchdog gave it up, or nil
+}
+
+const (
+	// A claim that is told at once when it is its turn, by those of this library, listens to Redisson's channel
+	// too when it has waited for so long: others may give the key back, or take it by force.
+	listenAfter = time.Second
+
+	// A free lock that is another's turn is asked for no more often than this.
+	leastFairPause = 50 * time.Millisecond
+
+	// While so many are leaving nobody comes: those who give up at once, again and again, would ask for more than
+	// Redis can answer.
+	mostLeaving = 16
+)
+
+// clock returns the time as Redisson's fair lock reckons with it: of this machine, in milliseconds since 1970.
+func clock() string { return strconv.FormatInt(time.Now().UnixMilli(), 10) }
+
+// enterFair returns this process's side of the fair lock key for a call, until exit.
+func (c *Client) enterFair(key string) (*fairHome, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.state != open {
+		return nil, ErrClosed
+	}
+	h := c.fairs[key]
+	if h == nil {
+		h = &fairHome{c: c, key: key, names: fairNamesOf(key), claims: map[*fairClaim]struct{}{}}
+		c.fairs[key] = h
+	}
+	h.users++
+	c.running++
+	return h, nil
+}
+
+func (h *fairHome) exit() {
+	h.quit()
+	h.c.finished()
+}
+
+// stay counts one more user of a home that has one.
+func (h *fairHome) stay() {
+	h.c.mu.Lock()
+	defer h.c.mu.Unlock()
+	h.users++
+}
+
+// quit takes back stay. A home that nobody uses is forgotten.
+func (h *fairHome) quit() {
+	h.c.mu.Lock()
+	defer h.c.mu.Unlock()
+	h.users--
+	if h.users == 0 {
+		delete(h.c.fairs, h.key)
+	}
+}
+
+// keys are those of all scripts of the lock.
+func (h *fairHome) keys() []string {
+	k := &h.names
+	return []string{h.key, k.queue, k.times, k.notes, k.channel, k.counter}
+}
+
+// claim returns the claim of a waiter.
+func (h *fairHome) claim(w *waiter, cfg lockConfig) *fairClaim {
+	cl := &fairClaim{h: h, w: w, wait: h.c.opts.FairWait, ttl: cfg.ttl}
+	if cfg.wait > 0 {
+		cl.wait = max(cfg.wait, time.Millisecond)
+	}
+	return cl
+}
+
+// held returns the present hold, or nil.
+func (h *fairHome) held() *fairHold {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.hold
+}
+
+// entered returns how many leases the present hold has.
+func (h *fairHome) entered() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.hold == nil {
+		return 0
+	}
+	return len(h.hold.leases)
+}
+
+// reenter makes l one more lease of the hold, if outer still has it.
+func (hd *fairHold) reenter(outer, l *Lease) bool {
+	h := hd.home
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if l.kind != kindFair || h.shut || h.hold != hd || outer.unlocked || outer.ended() != nil {
+		return false
+	}
+	hd.attach(l)
+	return true
+}
+
+// reenterBy makes l one more lease of the present hold, if its owner has that.
+func (h *fairHome) reenterBy(l *Lease) bool {
+	if l.owner == nil {
+		return false
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	hd := h.hold
+	if h.shut || hd == nil || len(hd.leases) == 0 || hd.leases[0].owner != l.owner || hd.leases[0].ended() != nil {
+		return false
+	}
+	hd.attach(l)
+	return true
+}
+
+// attach makes l a lease of hd: the first, or one that enters again.
+func (hd *fairHold) attach(l *Lease) {
+	if len(hd.leases) > 0 {
+		l.token = hd.leases[0].token
+	}
+	l.begin(hd, &hd.guard)
+	hd.leases = append(hd.leases, l)
+}
+
+// channel is where Redisson tells this waiter, and nobody else, that it is its turn.
+func (cl *fairClaim) channel() string {
+	cl.h.mu.Lock()
+	defer cl.h.mu.Unlock()
+	return cl.h.names.channel + ":" + cl.owner
+}
+
+// hear has no use for what is said on the channel: that something was is a reason to ask.
+func (cl *fairClaim) hear(string) {}
+
+// join has every waiter ask, at once or soon, except one that does not wait for what this process has.
+func (cl *fairClaim) join(w *waiter) bool {
+	h := cl.h
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if w.once && h.hold != nil {
+		return false
+	}
+	cl.n, cl.made = h.c.claims.Add(1), time.Now()
+	cl.owner = h.c.owner(cl.n)
+	h.claims[cl] = struct{}{}
+	h.c.connect(cl.n, cl)
+	if !w.once && h.leaving >= mostLeaving {
+		h.behind = append(h.behind, cl)
+		return false
+	}
+	return true
+}
+
+// ask sends one request.
+func (cl *fairClaim) ask(w *waiter) {
+	h := cl.h
+	h.mu.Lock()
+	if cl.hold != nil || cl.left {
+		h.mu.Unlock()
+		return // it was given what it wants a moment ago
+	}
+	cl.asked, cl.asking = true, true
+	line, note, drawn, t := "0", "", "0", w.terms
+	if t.fenced {
+		drawn = "1"
+	}
+	if !w.once {
+		cl.queued = true
+		line = "1"
+		note = millis(cl.wait) + " " + millis(min(claimLease, t.ttl)) + " " + drawn + " " + h.c.keepTokens
+	}
+	h.mu.Unlock()
+
+	w.asks.Add(1)
+	h.stay()
+	h.c.spawn(func() {
+		defer h.quit()
+		sent := time.Now() // before the request: trust is counted from here
+		reply, err := h.c.run(scripts.FairAcquire, h.keys(),
+			[]string{millis(t.ttl), cl.owner, line, millis(cl.wait), clock(), publish, note, drawn, h.c.keepTokens}).AsIntSlice()
+		if err == nil && len(reply) != 5 {
+			err = fmt.Errorf("%d values in the reply of five", len(reply))
+		}
+		rest := cl.settle(w, sent, reply, err)
+		w.asks.Add(-1)
+		if rest != nil {
+			rest()
+		}
+	})
+}
+
+// settle deals with the answer to a request. It returns what is left to do.
+func (cl *fairClaim) settle(w *waiter, sent time.Time, reply []int64, err error) (rest func()) {
+	h := cl.h
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	cl.asking = false
+	cl.doubt = cl.doubt || unknown(err)
+	yes := err == nil && reply[0] == granted
+	var at time.Time
+	if err == nil && !yes {
+		at = serverTime(reply[3], reply[4])
+	}
+	switch {
+	case cl.hold != nil: // it was handed over while we asked
+		hd, over := cl.hold, cl.over
+		cl.over = nil
+		if err == nil && !yes && at.After(cl.granted) {
+			return func() {
+				h.c.watchdog.Lose(&hd.guard, watchdog.ErrRefused)
+				if over != nil {
+					over()
+				}
+			}
+		}
+		return over
+	case cl.left:
+		cl.ours = cl.ours || yes
+		return cl.drop()
+	case err != nil:
+		w.news <- news{kind: failed, err: err}
+	case !yes:
+		cl.ours = cl.ours && cl.granted.After(at) // an older answer
+		cl.seen, cl.seized = sighting{sent, at}, false
+		pause, free := time.Duration(reply[0])*time.Millisecond, reply[2] == 1
+		if free {
+			pause = max(pause, leastFairPause)
+		}
+		if !cl.again && (pause < 0 || pause > listenAfter) || free && (reply[0] < 0 || pause > listenAfter) {
+			pause = listenAfter
+		}
+		w.news <- news{kind: refusedFor, ttl: pause, foreign: reply[1] == 1 || cl.again, inLine: true}
+		cl.again = true
+	case !h.c.granting():
+		cl.ours = true
+		w.news <- news{kind: failed, err: ErrClosed} // it is on its way out
+	case !time.Now().Before(sent.Add(w.terms.ttl - watchdog.Margin(w.terms.ttl))):
+		cl.ours = true
+		w.news <- news{kind: failed, err: errLate}
+	case cl.seized:
+		cl.seized, cl.ours = false, true // what Redis said is over; it is asked again
+		w.news <- news{kind: turn}
+	default:
+		return cl.take(w, sent, w.terms.ttl, reply[1])
+	}
+	return nil
+}
+
+// handed deals with the message that the lock was handed over to this claim, when the server had the time at. token is
+// the fencing token that came with it, or 0. What trust is counted from is explained at home.handed.
+func (cl *fairClaim) handed(_ uint64, at time.Time, _ bool, token int64) {
+	received := time.Now()
+	h := cl.h
+	h.mu.Lock()
+	w := cl.w
+	if cl.hold != nil || cl.left {
+		h.mu.Unlock()
+		return // known already, or given up
+	}
+	if !at.After(cl.seen.server) {
+		w.poke() // Redis has said no since
+		h.mu.Unlock()
+		return
+	}
+	cl.ours, cl.granted = true, at
+	from := cl.made
+	if !cl.seen.local.IsZero() {
+		from = cl.seen.earliest(at)
+	}
+	if from.After(received) {
+		from = received // the server's clock was set forward
+	}
+	first := min(claimLease, w.terms.ttl)
+	var rest func()
+	switch {
+	case !h.c.granting(): // it leaves, and gives it back
+	case !w.terms.renew, w.terms.fenced && token == 0, !time.Now().Before(from.Add(first - watchdog.Margin(first))):
+		w.poke() // to ask for what it needs
+	default:
+		h.c.counts.remote.Add(1)
+		rest = cl.take(w, from, first, token)
+	}
+	h.mu.Unlock()
+	if rest != nil {
+		h.c.spawn(rest)
+	}
+}
+
+// take turns the claim into a hold, has it guarded and gives it to w. Redis granted it no earlier than at from, for ttl
+// at first. It returns what is left to do without holding h.mu, or nil.
+func (cl *fairClaim) take(w *waiter, from time.Time, ttl time.Duration, token int64) (rest func()) {
+	h, l, t := cl.h, w.lease, w.terms
+	cl.ours = false
+	delete(h.claims, cl)
+	hd := &fairHold{home: h, claim: cl}
+	hd.guard = watchdog.Lease{
+		Kind:  kindFair,
+		Key:   h.key,
+		Owner: cl.owner,
+		TTL:   t.ttl,
+		Renew: t.renew,
+		Lost:  func(cause error) { h.lose(hd, cause) },
+	}
+	old := h.hold
+	cl.hold, h.hold = hd, hd
+	if t.fenced {
+		l.token = token
+	}
+	hd.attach(l)
+	h.stay()
+	h.c.held(1)
+	h.c.hear()
+	h.c.watchdog.Start(&hd.guard, from, ttl)
+	if w.limit > 0 {
+		h.c.watchdog.Limit(&hd.guard, l.began.Add(w.limit))
+	}
+	drops := h.admit(hd, l.owner)
+	if old == nil {
+		w.news <- news{kind: given} // from here on another call may use w
+	}
+	if old == nil && len(drops) == 0 {
+		return nil
+	}
+	if old != nil {
+		w.asks.Add(1) // w is told later
+	}
+	return func() {
+		if old != nil { // Redis would not have granted it, if the other one had it still
+			h.c.watchdog.Lose(&old.guard, watchdog.ErrRefused)
+			h.tell(old, lost(watchdog.ErrRefused))
+			w.news <- news{kind: given}
+			w.asks.Add(-1)
+		}
+		for _, drop := range drops {
+			drop()
+		}
+	}
+}
+
+// admit lets those in who are of the owner that was given hd, and would wait for themselves.
+func (h *fairHome) admit(hd *fairHold, owner *Owner) (drops []func()) {
+	if owner == nil {
+		return nil
+	}
+	for cl := range h.claims {
+		w := cl.w
+		if w.lease.owner != owner || cl.left {
+			continue
+		}
+		hd.attach(w.lease)
+		w.place.granted = true
+		if drop := cl.giveUp(); drop != nil {
+			drops = append(drops, drop)
+		}
+		w.news <- news{kind: given}
+	}
+	return drops
+}
+
+// leave gives the claim up. If the waiter was given the lease after all, that is unlocked.
+func (cl *fairClaim) leave(w *waiter) {
+	h := cl.h
+	h.mu.Lock()
+	if cl.hold != nil || w.place.granted {
+		h.mu.Unlock()
+		l := w.lease
+		h.c.spawn(func() { _ = l.hold.unlock(l) })
+		return
+	}
+	rest := cl.giveUp()
+	h.mu.Unlock()
+	if rest != nil {
+		h.c.spawn(rest)
+	}
+}
+
+// giveUp notes that nobody wants the claim any more. It returns what is left to do, or nil.
+func (cl *fairClaim) giveUp() (rest func()) {
+	cl.left = true
+	cl.h.leaving++
+	if cl.asking {
+		return nil // the answer sees to the rest
+	}
+	return cl.drop()
+}
+
+// drop takes a claim that was given up out of the queue.
+func (cl *fairClaim) drop() (rest func()) {
+	h := cl.h
+	delete(h.claims, cl)
+	if !cl.ours && !cl.queued && !cl.doubt {
+		h.c.disconnect(cl.n)
+		h.gone()
+		return nil
+	}
+	h.stay()
+	return func() {
+		defer h.quit()
+		if err := h.release(cl); err != nil && !errors.Is(err, ErrLost) {
+			h.c.opts.Logger.Warn("lockgen: who gave up a fair lock is still in its queue; that is tried on", "key", h.key, "error", err)
+		}
+		h.c.disconnect(cl.n)
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.gone()
+	}
+}
+
+// gone notes that one who was leaving is out, and lets those in who waited for that.
+func (h *fairHome) gone() {
+	h.leaving--
+	for len(h.behind) > 0 && h.leaving < mostLeaving {
+		cl := h.behind[0]
+		h.behind = h.behind[1:]
+		if !cl.left {
+			cl.w.news <- news{kind: turn}
+		}
+	}
+}
+
+// unlock ends l. The last lease of a hold gives it back.
+func (hd *fairHold) unlock(l *Lease) error {
+	h := hd.home
+	h.mu.Lock()
+	if l.unlocked {
+		h.mu.Unlock()
+		return ErrReleased
+	}
+	l.unlocked = true
+	h.mu.Unlock()
+
+	l.end(ErrReleased) // before anybody else can get it
+
+	h.mu.Lock()
+	hd.leases = slices.DeleteFunc(hd.leases, func(x *Lease) bool { return x == l })
+	cl := hd.claim
+	if len(hd.leases) > 0 {
+		defer h.mu.Unlock()
+		return hd.lost
+	}
+	if hd.lost != nil {
+		defer h.mu.Unlock()
+		if cl.doubt || cl.asking || !errors.Is(hd.lost, watchdog.ErrRefused) {
+			// Redis may still have it for us, or may get it again. It is not needed any more.
+			h.stay()
+			cl.whenAnswered(func() {
+				h.c.spawn(func() {
+					defer h.quit()
+					h.withdraw(cl)
+				})
+			})
+		}
+		return hd.lost
+	}
+	hd.gone = true
+	if h.hold == hd {
+		h.hold = nil
+	}
+	h.c.watchdog.Stop(&hd.guard)
+	done := make(chan error, 1)
+	cl.whenAnswered(func() {
+		h.c.spawn(func() {
+			err := h.release(cl)
+			h.c.disconnect(cl.n)
+			h.c.held(-1)
+			done <- err
+			h.quit()
+		})
+	})
+	h.mu.Unlock()
+
+	timer := time.NewTimer(h.c.opts.OpTimeout)
+	defer timer.Stop()
+	select {
+	case err := <-done:
+		if cause := l.ended(); err == nil && errors.Is(cause, ErrLost) {
+			return cause // by the clock, before the watchdog could say so
+		}
+		return err
+	case <-timer.C:
+		return fmt.Errorf("no answer within %v; the key is given back as soon as Redis answers, or expires", h.c.opts.OpTimeout)
+	}
+}
+
+// whenAnswered calls f when no request for the claim is under way, which would take the lock, or a place, for nobody.
+func (cl *fairClaim) whenAnswered(f func()) {
+	if cl.asking {
+		cl.over = f
+		return
+	}
+	f()
+}
+
+// lose ends the leases of a hold that Redis has for somebody else now, or may have soon.
+func (h *fairHome) lose(hd *fairHold, cause error) {
+	h.mu.Lock()
+	if hd.gone {
+		h.mu.Unlock()
+		return
+	}
+	hd.gone, hd.lost = true, lost(cause)
+	if h.hold == hd {
+		h.hold = nil
+	}
+	h.mu.Unlock()
+
+	h.tell(hd, lost(cause))
+	h.c.disconnect(hd.claim.n)
+	h.c.held(-1)
+	h.quit()
+}
+
+// tell ends the leases of a hold.
+func (h *fairHome) tell(hd *fairHold, cause error) {
+	h.mu.Lock()
+	leases := slices.Clone(hd.leases)
+	h.mu.Unlock()
+	for _, l := range leases {
+		l.end(cause)
+	}
+}
+
+// close ends the leases of this home because the client is closed. Redis is told nothing.
+func (h *fairHome) close() {
+	h.mu.Lock()
+	h.shut = true
+	hd := h.hold
+	h.mu.Unlock()
+	if hd != nil {
+		h.tell(hd, ErrClosed)
+	}
+}
+
+// release gives a claim back, or takes it out of the queue. It tries until Redis has answered, at most for
+// Options.OpTimeout; after that it goes on in the background.
+func (h *fairHome) release(cl *fairClaim) error {
+	return h.c.giveBack(cl.doubt, cl.queued && cl.hold == nil, func() (bool, error) { return h.releaseOnce(cl) }, func() {
+		h.stay()
+		h.c.spawn(func() {
+			defer h.quit()
+			h.withdraw(cl)
+		})
+	})
+}
+
+// releaseOnce reports whether the lock was the claim's.
+func (h *fairHome) releaseOnce(cl *fairClaim) (bool, error) {
+	done, err := h.c.run(scripts.FairRelease, h.keys(), []string{cl.owner, millis(cl.wait), clock(), publish}).AsInt64()
+	return done != notOurs, err
+}
+
+// withdraw makes sure that Redis does not keep the lock, or a place in the queue, for a claim that nobody wants any more.
+func (h *fairHome) withdraw(cl *fairClaim) {
+	h.c.withdrawBy(h.key, cl.ttl, func() error {
+		_, err := h.releaseOnce(cl)
+		return err
+	})
+}
+
+// resubscribed has the waiter ask: what was said while nobody listened is not known, and the server may be another one,
+// with another clock.
+func (cl *fairClaim) resubscribed(n uint64) {
+	cl.h.mu.Lock()
+	cl.seen = sighting{}
+	cl.h.mu.Unlock()
+	cl.look(n)
+}
+
+// look has the waiter ask.
+func (cl *fairClaim) look(uint64) {
+	cl.h.mu.Lock()
+	defer cl.h.mu.Unlock()
+	if cl.hold == nil && !cl.left {
+		cl.w.poke()
+	}
+}
+
+// soon has nothing to do: it is asked by time.
+func (cl *fairClaim) soon(uint64, time.Duration) {}
+
+// wanted has nothing to do: every release looks at the queue.
+func (cl *fairClaim) wanted(uint64) {}
+
+// taken deals with the message that what cl has was taken by force.
+func (cl *fairClaim) taken(uint64) {
+	cl.h.mu.Lock()
+	defer cl.h.mu.Unlock()
+	if hd := cl.hold; hd != nil {
+		cl.h.c.spawn(func() { cl.h.c.watchdog.Lose(&hd.guard, watchdog.ErrRefused) })
+		return
+	}
+	cl.seized = true
+}
