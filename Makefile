@@ -27,6 +27,11 @@ chaos: ## break servers, networks, processes and clocks, and write what happens 
 	@.ci/need redis-server cc
 	$(GO) test -count=1 -v -timeout 30m -run '^TestChaos$$' ./runtime/internal/chaos -args -full -write ../../CHAOS.md
 
+.PHONY: interop
+interop: ## share locks with Java programs that use Redisson, and print what was tried as a table
+	@.ci/need redis-server javac mvn
+	cd interop && CI=true $(GO) test -count=1 -timeout 15m
+
 .PHONY: lint
 lint: staticcheck ## check formatting, go vet, staticcheck
 	@test -z "$$(gofmt -l .)" || { gofmt -l . | sed 's/^/not formatted: /'; exit 1; }

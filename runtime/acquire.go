@@ -124,7 +124,10 @@ func (a *attempt) begin(ctx context.Context) context.Context {
 	if hook := a.c.opts.Hooks.AcquireStart; hook != nil {
 		ctx = hook(ctx, AcquireEvent{Kind: a.kind, Key: a.key})
 	}
-	a.start, a.ctx = time.Now(), ctx
+	if a.c.opts.Hooks.AcquireEnd != nil {
+		a.start = now()
+	}
+	a.ctx = ctx
 	return ctx
 }
 
@@ -169,7 +172,7 @@ func (c *Client) acquiring(ctx context.Context, op, kind, key string, acquire fu
 // may have come before the subscription. From then on every message is a reason to ask, and so is
 // the end of the lease that Redis named: messages make waiting short, the timer makes it finite.
 func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig, waiting func()) error {
-	start := time.Now()
+	start := now()
 	var (
 		asking   bool // the answer to ask is on its way
 		leading  bool // it is on us to ask
@@ -329,7 +332,7 @@ func (o *outage) longer(d time.Duration) bool {
 // back together.
 func (o *outage) backoff(err error) time.Duration {
 	if o.since.IsZero() {
-		o.since = time.Now()
+		o.since = now()
 	}
 	pause := min(10*time.Millisecond<<min(o.tries, 5), 250*time.Millisecond)
 	o.tries++

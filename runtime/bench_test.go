@@ -24,7 +24,7 @@ func benchClient(b *testing.B) *lockrt.Client {
 	return c
 }
 
-func cycle(b *testing.B, ctx context.Context, m *lockrt.Mutex) {
+func cycle(b *testing.B, ctx context.Context, m lockrt.Locker) {
 	lease, err := m.Lock(ctx)
 	if err != nil {
 		b.Fatal(err)
@@ -74,6 +74,30 @@ func BenchmarkCycle(b *testing.B) {
 				m := c.Mutex(redistest.Key(b, strconv.Itoa(g)))
 				return func() { cycle(b, b.Context(), m) }
 			})
+		})
+	}
+}
+
+// BenchmarkSeveral locks and unlocks keys that nobody else wants, several at a time; one of them alone is
+// what they compare with.
+func BenchmarkSeveral(b *testing.B) {
+	for _, n := range []int{1, 2, 5, 20} {
+		b.Run("keys="+strconv.Itoa(n), func(b *testing.B) {
+			c := benchClient(b)
+			if n == 1 {
+				m := c.Mutex(redistest.Key(b, "k"))
+				b.ReportAllocs()
+				for b.Loop() {
+					cycle(b, context.Background(), m)
+				}
+				return
+			}
+			all, _ := mutexes(b, c, n)
+			m := lockrt.NewMultiLock(all...)
+			b.ReportAllocs()
+			for b.Loop() {
+				cycle(b, context.Background(), m)
+			}
 		})
 	}
 }

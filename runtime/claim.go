@@ -48,7 +48,7 @@ func (h *home) claimFor(t terms) *claim {
 		n := h.c.claims.Add(1)
 		owner := h.c.owner(n)
 		h.claim = h.newClaim()
-		h.claim.n, h.claim.owner, h.claim.made = n, owner, time.Now()
+		h.claim.n, h.claim.owner, h.claim.made = n, owner, now()
 		h.claim.place, h.claim.inLine = owner, 0
 		if t.fenced {
 			h.claim.inLine = h.wants(t)
@@ -84,16 +84,23 @@ var askings = sync.Pool{New: func() any { return new(asking) }}
 
 // ask sends one request for the head of the queue, w.
 func (h *home) ask(w *waiter) {
+	if a, to := h.prepare(w); a != nil {
+		to.submit(a, w.patient)
+	}
+}
+
+// prepare returns a request for the head of the queue, w, and who sends it.
+func (h *home) prepare(w *waiter) (a *asking, to *gatherer) {
 	h.mu.Lock()
 	if !w.place.queued {
 		h.mu.Unlock()
-		return // it was given what it wants a moment ago
+		return nil, nil // it was given what it wants a moment ago
 	}
 	h.busy++
 	w.asks.Add(1)
 	cl := h.claimFor(w.terms)
 	cl.asking, cl.look = true, false
-	a := askings.Get().(*asking)
+	a = askings.Get().(*asking)
 	*a = asking{h: h, w: w, cl: cl, terms: w.terms, line: notInLine, drawn: h.wants(w.terms)}
 	switch {
 	case cl.standing:
@@ -102,14 +109,14 @@ func (h *home) ask(w *waiter) {
 		a.line = intoLine
 		cl.standing = true
 	}
-	to := h.c.acquires
+	to = h.c.acquires
 	if a.plain() {
 		to = h.c.takes
 	}
 	h.mu.Unlock()
 
 	h.c.stay(h)
-	to.submit(a, w.patient)
+	return a, to
 }
 
 func (a *asking) words(keys, args []string) (allKeys, allArgs []string) {
@@ -173,7 +180,7 @@ func (h *home) settle(a *asking, sent time.Time, reply verdict, err error) (rest
 	case yes && (next == nil || next.terms != t || !h.c.granting()):
 		// Redis has it for us. Whoever is next wants other terms, and asks for them with this claim.
 		cl.ours = true
-	case yes && !time.Now().Before(sent.Add(t.ttl-watchdog.Margin(t.ttl))):
+	case yes && time.Until(sent.Add(t.ttl-watchdog.Margin(t.ttl))) <= 0:
 		cl.ours = true
 		err = errLate
 	case yes && cl.taken:
@@ -217,7 +224,7 @@ func serverTime(seconds, micros int64) time.Time { return time.Unix(seconds, mic
 // from. But it was not done before the server had that time, and an earlier answer says when that
 // can have been the earliest.
 func (h *home) handed(n uint64, at time.Time, others bool, token int64) {
-	received := time.Now()
+	received := now()
 	var rest func()
 	h.mu.Lock()
 	cl := h.claim
@@ -247,7 +254,7 @@ func (h *home) handed(n uint64, at time.Time, others bool, token int64) {
 	case w == nil && h.busy == 0:
 		rest = h.abandon()
 	case w == nil || !h.c.granting(): // who is busy, or leaves, gives it back
-	case !w.terms.renew, w.terms.fenced && token == 0, !time.Now().Before(from.Add(first - watchdog.Margin(first))):
+	case !w.terms.renew, w.terms.fenced && token == 0, time.Until(from.Add(first-watchdog.Margin(first))) <= 0:
 		h.remind(cl) // to ask for what it needs
 	default:
 		if cl.asking {
@@ -362,7 +369,7 @@ func (h *home) goOn(again *claim, t terms, done released, err error) (rest func(
 	w := h.head()
 	switch {
 	case done.what == kept && w != nil && w.terms == t && h.c.granting() && (!t.fenced || done.token > 0) &&
-		time.Now().Before(done.sent.Add(t.ttl-watchdog.Margin(t.ttl))):
+		now().Before(done.sent.Add(t.ttl-watchdog.Margin(t.ttl))):
 		again.tokens = newTokens(done.token, again.inLine)
 		h.take(again, t, done.sent, t.ttl).handed = true
 		h.give(w)

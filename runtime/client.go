@@ -19,10 +19,13 @@ import (
 	"github.com/lockgen/lockgen/scripts"
 )
 
-// renewBatch is how many locks one script renews: enough to make the round trip cheap, few
-// enough that the server is not kept from others for longer than a fraction of a millisecond. It
-// remembers all keys of the script at each read of one, where it is to tell of changes.
-const renewBatch = 64
+// How many locks one script renews: enough to make the round trip cheap, few enough that the server
+// is not kept from others for longer than a fraction of a millisecond. Where it is to tell of changes
+// it remembers all keys of the script at each read of one.
+const (
+	renewBatch        = 256
+	trackedRenewBatch = 64
+)
 
 // A Client grants leases on one Redis deployment, renews them all from one goroutine and hears
 // of releases on one subscription connection. One per process is usual. It is safe for
@@ -117,11 +120,12 @@ func New(rc rueidis.Client, opts Options) (*Client, error) {
 	c.acquires = newGatherer(c, scripts.Acquire)
 	c.releases = newGatherer(c, scripts.Release, messageUnlocked, publish, millis(claimLease))
 	c.watchdogMillis, c.keepTokens = millis(opts.Watchdog), millis(max(0, opts.TokenTTL))
-	c.watchdog = watchdog.New(c.renew, renewBatch, c.renewed)
 	c.tracker.c = c
 	if opts.Tracking == TrackingOff {
+		c.watchdog = watchdog.New(c.renew, renewBatch, c.renewed)
 		c.tracker.closed = true
 	} else {
+		c.watchdog = watchdog.New(c.renew, trackedRenewBatch, c.renewed)
 		c.watchdog.First(firstLook)
 	}
 	c.hub = newHub(c)

@@ -12,6 +12,11 @@ func TestMutex_KeepsThePromisesOfALocker(t *testing.T) {
 	locktest.TestLocker(t, func(c *lockrt.Client, key string) lockrt.Locker { return c.Mutex(key) })
 }
 
+func TestRWMutex_KeepsThePromisesOfALocker(t *testing.T) {
+	t.Parallel()
+	locktest.TestLocker(t, func(c *lockrt.Client, key string) lockrt.Locker { return c.RWMutex(key) })
+}
+
 func TestFairMutex_KeepsThePromisesOfALocker(t *testing.T) {
 	t.Parallel()
 	locktest.TestLocker(t, func(c *lockrt.Client, key string) lockrt.Locker { return c.FairMutex(key) })

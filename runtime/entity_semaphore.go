@@ -30,9 +30,9 @@ func (h HeldPermit[K]) Err() error {
 }
 
 // ForPermits returns the semaphore of the entity id, whose key is key, or could not be built because of err. The
-// first that acquires creates it with that many permits.
-func ForPermits[K any](c *Client, spec *Spec, permits int, id K, key string, err error) EntitySemaphore[K] {
-	return EntitySemaphore[K]{semaphore: c.PermitSemaphore(key, permits, spec.options()...), spec: spec, id: id, err: err}
+// first that acquires creates it with that many permits. What opts say counts more than spec.
+func ForPermits[K any](c *Client, spec *Spec, permits int, id K, key string, err error, opts ...LockOption) EntitySemaphore[K] {
+	return EntitySemaphore[K]{semaphore: c.PermitSemaphore(key, permits, append(spec.options(), opts...)...), spec: spec, id: id, err: err}
 }
 
 // Key returns the key in Redis, or why there is none: a [KeyError].

@@ -4,7 +4,7 @@ package runtime
 func Homes(c *Client) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.homes)
+	return len(c.homes) + len(c.rws)
 }
 
 // Turnstiles returns how many keys that count the client knows of.

@@ -341,3 +341,21 @@ func TestFault_RenewalsLostForAWhileCostNothing(t *testing.T) {
 	}
 	require.NoError(t, lease.Unlock(t.Context()))
 }
+
+// TestFault_ASilentServerIsNotTheEndOfTheCallersContext: rueidis calls both the deadline of a context.
+func TestFault_ASilentServerIsNotTheEndOfTheCallersContext(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, lockrt.Options{Watchdog: 300 * time.Millisecond, OpTimeout: time.Second})
+	lease, err := l.client.Mutex(l.key).Lock(patient(t))
+	require.NoError(t, err)
+	l.proxy.Blackhole(redistest.Both)
+	receive(t, lease.Context().Done(), "the loss")
+	err = context.Cause(lease.Context())
+	require.ErrorIs(t, err, lockrt.ErrLost)
+	require.NotErrorIs(t, err, context.DeadlineExceeded)
+	_, err = l.client.Mutex(redistest.Key(t, "other")).Lock(patient(t), lockrt.WithWait(time.Second))
+	require.ErrorIs(t, err, lockrt.ErrNotAcquired)
+	require.NotErrorIs(t, err, context.DeadlineExceeded)
+	l.proxy.Deliver()
+	require.ErrorIs(t, lease.Unlock(t.Context()), lockrt.ErrLost)
+}

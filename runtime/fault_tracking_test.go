@@ -141,7 +141,7 @@ func TestTracking_AHoldThatIsChangedAndStaysIsKept(t *testing.T) {
 		server.Do(cmd...)
 		until(t, "its expiry is what was granted, after "+cmd[0], func() bool {
 			ttl := number(t, server, "PTTL", "k")
-			return ttl > lease.Until().Sub(time.Now()).Milliseconds() && ttl <= (6*patience).Milliseconds()
+			return ttl > time.Until(lease.Until()).Milliseconds() && ttl <= (6*patience).Milliseconds()
 		})
 		watches(t, server, 1)
 	}

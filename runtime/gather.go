@@ -26,7 +26,7 @@ type answer [4]int64
 
 // mostGathered is how many requests one script deals with at most: enough to make the round trip
 // cheap, few enough that the server is not kept from others for longer than a fraction of a millisecond.
-const mostGathered = 64
+const mostGathered = 128
 
 // A gatherer sends requests for one script. While a script is under way, those that come meanwhile gather
 // and go together. So one who is alone does not wait for company, and a crowd shares the cost of the trip,
@@ -54,7 +54,22 @@ func newGatherer(c *Client, script *scripts.Script, common ...string) *gatherer 
 func (g *gatherer) submit(r request, here bool) {
 	g.mu.Lock()
 	g.queue = append(g.queue, r)
-	start, alone := !g.sending, len(g.queue) == 1
+	g.begin(here, len(g.queue) == 1)
+}
+
+// submitAll sends all of rs, soon, in one script unless they are very many. here is as with submit.
+func (g *gatherer) submitAll(rs []request, here bool) {
+	if len(rs) == 0 {
+		return
+	}
+	g.mu.Lock()
+	g.queue = append(g.queue, rs...)
+	g.begin(here, len(g.queue) == len(rs))
+}
+
+// begin sends what is in the queue, unless somebody does so already. It unlocks g.mu.
+func (g *gatherer) begin(here, alone bool) {
+	start := !g.sending
 	g.sending = true
 	g.mu.Unlock()
 	switch {
@@ -112,7 +127,7 @@ func (g *gatherer) run(some []request) {
 	for _, r := range some {
 		b.keys, b.args = r.words(b.keys, b.args)
 	}
-	sent := time.Now()
+	sent := now()
 	reply, err := g.c.run(g.script, b.keys, b.args).ToMessage()
 	clear(b.keys)
 	clear(b.args)

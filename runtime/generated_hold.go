@@ -14,14 +14,49 @@ import (
 // things get different keys.
 type Key string
 
+// A Kind says which lock a [Spec] means.
+type Kind int
+
+// The kinds.
+const (
+	KindMutex Kind = iota // [Client.Mutex]
+	KindWrite             // the writer of [Client.RWMutex]
+	KindRead              // its readers
+)
+
+// locker returns the lock of a key.
+func (k Kind) locker(c *Client, key string) Locker {
+	switch k {
+	case KindWrite:
+		return c.RWMutex(key)
+	case KindRead:
+		return c.RWMutex(key).RLocker()
+	default:
+		return c.Mutex(key)
+	}
+}
+
+// all returns the lock of all keys together.
+func (k Kind) all(c *Client, keys []string) Locker {
+	if len(keys) == 1 {
+		return k.locker(c, keys[0])
+	}
+	lockers := make([]Locker, len(keys))
+	for i, key := range keys {
+		lockers[i] = k.locker(c, key)
+	}
+	return NewMultiLock(lockers...)
+}
+
 // A Spec is what an annotation says about the locks of one method.
 type Spec struct {
 	Name     string        // of the method, like "orders.Service.Pay"; it begins error messages
+	Kind     Kind          // of all its locks
 	Wait     time.Duration // [UntilDone], 0 to try once, or a bound for all keys together
 	Watchdog time.Duration // 0 for [Options.Watchdog]
 	Lease    time.Duration // a fixed length without renewal; 0 for the watchdog
-	Min      time.Duration // how long the keys stay locked at least, although they are released before
-	Keep     bool          // they stay locked until the lease ends, which has to be of fixed length
+	Min      time.Duration // how long the keys of mutexes stay locked at least, although they are released before
+	Keep     bool          // those of mutexes stay locked until the lease ends, which has to be of fixed length
 	Report   bool          // a loss is reported at the end and does not end the context of the call
 	Empty    bool          // that there are no keys is no mistake: then nothing is locked
 	Fence    bool          // with a fencing token, which the method finds by [TokenFrom]
@@ -65,8 +100,8 @@ type Acquirer struct {
 // cannot be used, alone or with a Spec, are reported by Acquire.
 func (c *Client) With(opts ...LockOption) Acquirer { return Acquirer{c, slices.Clone(opts)} }
 
-// Acquire locks keys as spec says: all or none, in the order of the keys so that two calls
-// cannot wait for each other, each once however often it is named. It fails like [Mutex.Lock].
+// Acquire locks keys as spec says: all or none, as a [MultiLock] does, so that two calls cannot wait
+// for each other, each once however often it is named. It fails like [Mutex.Lock].
 func (a Acquirer) Acquire(ctx context.Context, spec *Spec, keys ...string) (*Hold, error) {
 	if len(keys) == 0 && !spec.Empty {
 		return nil, &KeyError{Name: spec.Name, Reason: "is missing: there is nothing to lock"}
@@ -80,20 +115,17 @@ func (a Acquirer) Acquire(ctx context.Context, spec *Spec, keys ...string) (*Hol
 		return nil, spec.explain(err)
 	}
 	keys = slices.Compact(slices.Sorted(slices.Values(keys)))
-	hold := &Hold{spec: spec, call: ctx, ctx: ctx, leases: make([]*Lease, 0, len(keys))}
-	start := time.Now()
-	last := len(opts)
-	for _, key := range keys {
-		if cfg.wait > 0 {
-			opts = append(opts[:last], WithWait(max(0, cfg.wait-time.Since(start))))
-		}
-		// Each under the one before: the last context ends with the first loss.
-		lease, err := a.c.Mutex(key).Lock(hold.ctx, opts...)
-		if err != nil {
-			return nil, join(spec.explain(err), hold.unlock())
-		}
-		hold.leases = append(hold.leases, lease)
-		hold.ctx = lease.Context()
+	hold := &Hold{spec: spec, call: ctx, ctx: ctx}
+	if len(keys) == 0 {
+		return hold, nil
+	}
+	lease, err := spec.Kind.all(a.c, keys).Lock(ctx, opts...)
+	if err != nil {
+		return nil, spec.explain(err)
+	}
+	hold.ctx = lease.Context()
+	if hold.leases = lease.Parts(); hold.leases == nil {
+		hold.leases = []*Lease{lease}
 	}
 	return hold, nil
 }
@@ -145,31 +177,20 @@ func (h *Hold) Release(err *error) {
 
 // release ends the leases in the reverse order, all of them whatever happens.
 func (h *Hold) release() (err error) {
-	for _, lease := range slices.Backward(h.leases) {
-		end := h.ender(lease)
-		err = join(err, end())
+	free := make([]*Lease, 0, len(h.leases)) // at once
+	for _, l := range slices.Backward(h.leases) {
+		rest := h.spec.Min - time.Since(l.began)
+		switch {
+		case h.spec.Keep:
+			err = join(err, l.keep(forever))
+		case rest > 0:
+			err = join(err, l.keep(rest))
+		default:
+			free = append(free, l)
+		}
 	}
-	return err
-}
-
-// ender returns how the spec has a lease end.
-func (h *Hold) ender(l *Lease) func() error {
-	rest := h.spec.Min - time.Since(l.began)
-	switch {
-	case h.spec.Keep:
-		return func() error { return l.keep(forever) }
-	case rest > 0:
-		return func() error { return l.keep(rest) }
-	}
-	return func() error { return l.Unlock(h.ctx) }
-}
-
-// unlock gives back what was acquired for nothing.
-func (h *Hold) unlock() (err error) {
-	for _, lease := range slices.Backward(h.leases) {
-		err = join(err, lease.Unlock(h.ctx))
-	}
-	return err
+	slices.Reverse(free)
+	return join(err, release(free, len(free)))
 }
 
 // forever as the time for which a key stays locked means until its lease ends.

@@ -282,11 +282,22 @@ func (hd *hold) drop() {
 
 // unlock ends l. The last lease of a hold passes it on or frees it.
 func (hd *hold) unlock(l *Lease) error {
+	g, err := hd.end(l)
+	if g == nil {
+		return err
+	}
+	hd.home.free(g)
+	return g.outcome(l)
+}
+
+// end ends l. If that was the last lease and nobody here can have the hold, it returns what is to be given
+// back to Redis; else how it ended.
+func (hd *hold) end(l *Lease) (*giving, error) {
 	h := hd.home
 	h.mu.Lock()
 	if l.unlocked {
 		h.mu.Unlock()
-		return ErrReleased
+		return nil, ErrReleased
 	}
 	l.unlocked = true
 	h.mu.Unlock()
@@ -298,7 +309,7 @@ func (hd *hold) unlock(l *Lease) error {
 	if len(hd.leases) > 0 {
 		defer h.mu.Unlock()
 		hd.rest()
-		return hd.lost
+		return nil, hd.lost
 	}
 	if hd.lost != nil {
 		defer h.mu.Unlock()
@@ -307,7 +318,7 @@ func (hd *hold) unlock(l *Lease) error {
 			late := *hd.claim
 			h.c.spawn(func() { h.c.withdraw(h.names, late) })
 		}
-		return hd.lost
+		return nil, hd.lost
 	}
 	next := h.head()
 	if h.suits(hd, next) {
@@ -319,7 +330,7 @@ func (hd *hold) unlock(l *Lease) error {
 		}
 		h.give(next)
 		h.mu.Unlock()
-		return nil
+		return nil, nil
 	}
 	h.hold = nil
 	h.busy++
@@ -332,13 +343,7 @@ func (hd *hold) unlock(l *Lease) error {
 	}
 	g.plain = g.again == nil && !hd.wanted && !hd.claim.standing
 	h.mu.Unlock()
-
-	h.free(g)
-	err := g.wait(h.c.opts.OpTimeout)
-	if cause := l.ended(); err == nil && errors.Is(cause, ErrLost) {
-		return cause // by the clock, before the watchdog could say so
-	}
-	return err
+	return g, nil
 }
 
 // lose ends the leases of a hold that Redis has for somebody else now, or may have soon.
@@ -379,7 +384,7 @@ func (h *home) told(hd *hold, cause error) {
 func (h *home) take(cl *claim, t terms, from time.Time, ttl time.Duration) *hold {
 	cl.ours = false
 	hd := h.newHold()
-	hd.home, hd.claim, hd.terms, hd.since = h, cl, t, time.Now()
+	hd.home, hd.claim, hd.terms, hd.since = h, cl, t, now()
 	hd.wanted, hd.tokens = cl.wanted, cl.tokens
 	hd.leases = hd.one[:0]
 	hd.guard = watchdog.Lease{

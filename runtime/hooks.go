@@ -55,4 +55,5 @@ const (
 	kindLatch     = "latch"  // of a CountDownLatch that is waited for
 	kindWrite     = "write"  // of an RWMutex
 	kindRead      = "read"
+	kindMulti     = "multi" // of a MultiLock, never told: its members are
 )

@@ -39,11 +39,14 @@ type tenure struct {
 	key    string
 	ctx    leaseContext
 	began  time.Time             // when it was granted
-	guard  *watchdog.Lease       // set when it begins
+	guard  *watchdog.Lease       // set when it begins; nil if it has parts
+	union  *union                // of its parts, or nil
 	cause  atomic.Pointer[error] // why it ended, nil before
 
 	pending atomic.Bool // nobody has it yet, so its end is not told
 	told    atomic.Bool // its end is
+
+	within atomic.Pointer[union] // that it is a part of, or nil
 }
 
 // noCopy makes go vet report copies.
@@ -71,7 +74,7 @@ func (t *tenure) prepare(c *Client, kind, key string, parent context.Context) {
 func (l *Lease) begin(hd holding, guard *watchdog.Lease) {
 	l.hold = hd
 	l.guard = guard
-	l.began = time.Now()
+	l.began = now()
 }
 
 // end ends t, once, and tells those who are to know.
@@ -86,10 +89,13 @@ func (t *tenure) end(cause error) {
 		return
 	}
 	t.ctx.cancel(cause)
-	if errors.Is(cause, ErrLost) {
+	if t.union == nil && errors.Is(cause, ErrLost) {
 		t.client.counts.losses.Add(1)
 	}
 	t.tell(cause)
+	if u := t.within.Load(); u != nil {
+		u.look(cause)
+	}
 }
 
 // given says that the caller has t. If that has ended already, that is told now.
@@ -123,7 +129,7 @@ func (t *tenure) ended() error {
 // Key returns the key as it was given to the Client.
 func (t *tenure) Key() string { return t.key }
 
-// Client returns the client that granted the lease.
+// Client returns the client that granted the lease, of a lease with parts the first of them.
 func (l *Lease) Client() *Client { return l.client }
 
 // Token returns the fencing token if the key was locked with [WithFencing], else 0. It is larger than
@@ -145,7 +151,11 @@ func (t *tenure) Context() context.Context { return &t.ctx }
 // process that was stopped learns from the first call after it that its time is over.
 func (t *tenure) Err() error {
 	cause := t.ended()
-	if cause == nil {
+	switch {
+	case cause != nil:
+	case t.union != nil:
+		cause = t.union.check()
+	case t.guard != nil: // else it has not begun
 		if overdue := t.client.watchdog.Check(t.guard); overdue != nil {
 			cause = lost(overdue)
 		}
@@ -158,11 +168,27 @@ func (t *tenure) Err() error {
 
 // Until returns when the trust in the lease ends unless it is renewed before. It reads the
 // monotonic clock and does not contact Redis.
-func (t *tenure) Until() time.Time { return t.guard.Until() }
+func (t *tenure) Until() time.Time {
+	if t.union != nil {
+		return t.union.until()
+	}
+	return t.guard.Until()
+}
+
+// Parts returns the leases of which a lease of a [MultiLock] consists, in the order of their keys; else nil.
+func (l *Lease) Parts() []*Lease {
+	if l.kind != kindMulti {
+		return nil
+	}
+	return l.union.all()
+}
 
 // TTL asks Redis for how long the key has to live. It fails with [ErrLost] if Redis does not have
 // it for this lease. Redisson's remainTimeToLive.
 func (l *Lease) TTL(ctx context.Context) (time.Duration, error) {
+	if l.union != nil {
+		return l.union.ttl(ctx)
+	}
 	type reply struct {
 		ttl time.Duration
 		err error
@@ -201,8 +227,11 @@ func (t *tenure) Extend(ctx context.Context, d time.Duration) error {
 	if err := t.Err(); err != nil {
 		return fail(err)
 	}
+	if t.union != nil {
+		return t.union.extend(ctx, d)
+	}
 	got, err := bounded(ctx, t.client, func() error {
-		sent := time.Now()
+		sent := now()
 		ttl := max(d, t.guard.Ends().Sub(sent))
 		renewed, err := t.client.renew([]*watchdog.Lease{t.guard}, []time.Duration{ttl})
 		switch {
@@ -326,6 +355,10 @@ func leaseFrom(ctx context.Context, c *Client, key string) *Lease {
 		switch {
 		case x == nil:
 			return nil
+		case x.lease.union != nil:
+			if part := x.lease.union.part(c, key); part != nil {
+				return part
+			}
 		case x.lease.client == c && x.lease.key == key:
 			return x.lease
 		}

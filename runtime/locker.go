@@ -12,7 +12,7 @@ type Locker interface {
 	Lock(ctx context.Context, opts ...LockOption) (*Lease, error)
 	// TryLock tries once and fails with [ErrNotAcquired] if others have the key.
 	TryLock(ctx context.Context, opts ...LockOption) (*Lease, error)
-	// Key names the lock.
+	// Key names the lock, in errors too, and says when its turn is among the members of a [MultiLock].
 	Key() string
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 	"github.com/lockgen/lockgen/scripts"
@@ -102,33 +101,52 @@ func (m *Mutex) lock(ctx context.Context, op string, opts []LockOption) (*Lease,
 }
 
 func (m *Mutex) acquire(ctx context.Context, opts []LockOption, waiting func()) (*Lease, error) {
-	cfg, err := m.c.configure(m.opts, opts)
-	if err != nil {
-		return nil, err
-	}
-	if err := checkKey(m.key); err != nil {
-		return nil, err
-	}
 	if ctx.Err() != nil {
 		return nil, ended(ctx)
 	}
-	l := newLease(m.c, kindMutex, m.key, ctx)
-	if outer := leaseFrom(ctx, m.c, m.key); outer != nil && outer.hold.reenter(outer, l) {
-		return l.entered(cfg)
-	}
-	h, err := m.c.enter(m.key)
-	if err != nil {
-		return nil, err
-	}
-	defer m.c.exit(h)
-	if h.reenterBy(l) {
-		return l.entered(cfg)
+	h, l, cfg, err := m.approach(ctx, opts)
+	if h == nil {
+		return l, err
 	}
 	w := newWaiter(l, cfg)
 	w.patient = cfg.wait == UntilDone && ctx.Done() == nil
+	return h.contend(ctx, h, w, cfg, waiting)
+}
+
+// approach returns what is to be contended for under ctx: a lease that nobody has yet, at a home that the
+// caller leaves. Without a home there is no need, since the lease entered again, or there is an error.
+func (m *Mutex) approach(ctx context.Context, opts []LockOption) (*home, *Lease, lockConfig, error) {
+	cfg, err := m.c.configure(m.opts, opts)
+	if err != nil {
+		return nil, nil, cfg, err
+	}
+	if err := checkKey(m.key); err != nil {
+		return nil, nil, cfg, err
+	}
+	l := newLease(m.c, kindMutex, m.key, ctx)
+	if outer := leaseFrom(ctx, m.c, m.key); outer != nil && outer.hold.reenter(outer, l) {
+		l, err = l.entered(cfg)
+		return nil, l, cfg, err
+	}
+	h, err := m.c.enter(m.key)
+	if err != nil {
+		return nil, nil, cfg, err
+	}
+	if h.reenterBy(l) {
+		m.c.exit(h)
+		l, err = l.entered(cfg)
+		return nil, l, cfg, err
+	}
+	return h, l, cfg, nil
+}
+
+// contend waits in q, which is h or stands for it, until w has its lease, and leaves h.
+func (h *home) contend(ctx context.Context, q contest, w *waiter, cfg lockConfig, waiting func()) (*Lease, error) {
+	defer h.c.exit(h)
 	defer w.recycle()
-	start := time.Now()
-	err = m.c.await(ctx, h, w, cfg, waiting)
+	l := w.lease
+	start := now()
+	err := h.c.await(ctx, q, w, cfg, waiting)
 	if err == nil && ctx.Err() != nil {
 		err = ended(ctx) // granted, but not wanted any more
 	}
@@ -136,7 +154,7 @@ func (m *Mutex) acquire(ctx context.Context, opts []LockOption, waiting func()) 
 		h.leave(w)
 		return nil, err
 	}
-	m.c.counts.waited(l.began.Sub(start))
+	h.c.counts.waited(l.began.Sub(start))
 	return l, nil
 }
 

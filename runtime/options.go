@@ -33,7 +33,7 @@ const (
 	// over a connection that speaks RESP3, which is rueidis' default. Elsewhere it is
 	// TrackingOff.
 	//
-	// It takes one more connection, made when a lease is held for 10ms, and one more small
+	// It takes one more connection, made when a lease is held for 8ms, and one more small
 	// request for each lease that is held that long. Shorter ones cost nothing.
 	TrackingAuto Tracking = iota
 
@@ -54,7 +54,7 @@ type Options struct {
 
 	// Cohort bounds how many goroutines of this process have a lock in a row, without a
 	// word to Redis, while other processes wait for it. While none is known to wait it is
-	// only asked every 10ms whether that is still so. Defaults to 16; 1 gives the lock
+	// only asked every 10ms whether that is still so. Defaults to 64; 1 gives the lock
 	// back to Redis after each holder.
 	Cohort int
 

@@ -79,7 +79,7 @@ var givings = sync.Pool{New: func() any {
 
 func newGiving(h *home, cl *claim, handed bool) *giving {
 	g := givings.Get().(*giving)
-	*g = giving{h: h, cl: cl, handed: handed, done: g.done, timer: g.timer, limit: time.Now().Add(h.c.opts.OpTimeout)}
+	*g = giving{h: h, cl: cl, handed: handed, done: g.done, timer: g.timer, limit: now().Add(h.c.opts.OpTimeout)}
 	return g
 }
 
@@ -88,15 +88,24 @@ func (g *giving) recycle() {
 	givings.Put(g)
 }
 
-// wait returns the outcome, at most after limit. After that g goes on without the caller.
-func (g *giving) wait(limit time.Duration) error {
+// outcome returns what became of the hold of l, at most Options.OpTimeout after it was to be given back.
+func (g *giving) outcome(l *Lease) error {
+	err := g.wait(g.limit, g.h.c.opts.OpTimeout)
+	if cause := l.ended(); err == nil && errors.Is(cause, ErrLost) {
+		return cause // by the clock, before the watchdog could say so
+	}
+	return err
+}
+
+// wait returns the outcome, when limit is over at the latest. After that g goes on without the caller.
+func (g *giving) wait(over time.Time, limit time.Duration) error {
 	select {
 	case err := <-g.done:
 		g.recycle()
 		return err
 	default:
 	}
-	g.timer.Reset(limit)
+	g.timer.Reset(time.Until(over))
 	select {
 	case err := <-g.done:
 		g.timer.Stop()
@@ -117,12 +126,15 @@ func (h *home) free(g *giving) {
 			g.cl.doubt = <-g.cl.settled || g.cl.doubt // or that request could take the lock again, for nobody
 			h.c.releases.submit(g, false)
 		})
-	case g.plain:
+	case g.simple():
 		h.c.frees.submit(g, h.c.brief)
 	default:
-		h.c.releases.submit(g, false)
+		h.c.releases.submit(g, h.c.brief)
 	}
 }
+
+// simple reports whether nothing but the key is to be given back, at once.
+func (g *giving) simple() bool { return g.plain && g.cl.settled == nil }
 
 func (g *giving) words(keys, args []string) (allKeys, allArgs []string) {
 	if g.plain {
@@ -164,7 +176,7 @@ func (g *giving) answered(sent time.Time, reply answer, err error) {
 	}
 	g.tried = g.tried || unknown(err)
 	pause := g.down.backoff(err)
-	if time.Now().Add(pause).After(g.limit) {
+	if now().Add(pause).After(g.limit) {
 		late := *cl
 		h.c.spawn(func() { h.c.withdraw(h.names, late) })
 		g.finish(released{what: notOurs, sent: sent}, err)
@@ -257,12 +269,12 @@ func (c *Client) withdraw(k names, cl claim) {
 // withdrawBy withdraws a claim to key, of a lease of ttl, by what releases it.
 func (c *Client) withdrawBy(key string, ttl time.Duration, release func() error) {
 	const least, most, mostFailing, limit = 25 * time.Millisecond, 5 * time.Second, 250 * time.Millisecond, time.Minute
-	until := time.Now().Add(limit)
+	until := now().Add(limit)
 	answered := false
 	for pause := least; ; pause = min(2*pause, most) {
 		err := release()
 		if err == nil && !answered {
-			answered, until = true, time.Now().Add(ttl)
+			answered, until = true, now().Add(ttl)
 		}
 		switch {
 		case errors.Is(err, rueidis.ErrClosing):
@@ -270,7 +282,7 @@ func (c *Client) withdrawBy(key string, ttl time.Duration, release func() error)
 		case err != nil:
 			pause = min(pause, mostFailing)
 		}
-		if time.Now().After(until) {
+		if now().After(until) {
 			if !answered {
 				c.opts.Logger.Warn("lockgen: a claim could not be withdrawn; its key expires", "key", key, "error", err)
 			}

@@ -251,13 +251,21 @@ func (m *RWMutex) acquire(ctx context.Context, kind string, opts []LockOption, w
 	if ctx.Err() != nil {
 		return nil, ended(ctx)
 	}
+	l := newLease(m.c, kind, m.key, ctx)
+	if h := m.c.knownRW(m.key); h != nil {
+		// Who is let in by what the process has need not be counted as a user of the home besides.
+		if entered, _, err := h.enter(ctx, l, cfg); entered {
+			return l.entered(cfg)
+		} else if err != nil {
+			return nil, err
+		}
+	}
 	h, err := m.c.enterRW(m.key)
 	if err != nil {
 		return nil, err
 	}
 	defer h.exit()
-	l := newLease(m.c, kind, m.key, ctx)
-	entered, under, err := h.enter(ctx, l, cfg)
+	entered, under, err := h.enter(ctx, l, cfg) // somebody may have been granted something meanwhile
 	if err != nil {
 		return nil, err
 	}

@@ -38,10 +38,21 @@ type rwHome struct {
 	write *rwHold    // what the process has for writing, or nil
 	reads []*rwHold  // what it has for reading: one for each length of lease
 	busy  int        // requests of the queue under way, or a loss being told
+	marks marks      // that Redis may have of this process
 	shut  bool       // the client is closed: nobody enters again
 
 	yielding *rwHold   // that nobody joins, so that a program that listens can try; nil while nothing is due
 	probed   time.Time // when Redis was last asked whether somebody listens
+}
+
+// marks are those that a process left because it waits to write, or to read.
+type marks struct{ write, read bool }
+
+func (m *marks) of(write bool) *bool {
+	if write {
+		return &m.write
+	}
+	return &m.read
 }
 
 // An rwClaim is what one waiter asks Redis with: an owner that is used for this and for nothing else, so
@@ -60,7 +71,6 @@ type rwClaim struct {
 	ours   bool    // Redis granted it, but nobody was given it
 	doubt  bool    // a reply was lost
 	seized bool    // it was taken by force, said before the answer came
-	marked bool    // Redis may have a mark that it waits
 	hold   *rwHold // what it was granted, or nil
 	ttl    time.Duration
 }
@@ -93,15 +103,22 @@ const (
 	giveWay    = 10 * time.Millisecond
 )
 
-// enterRW returns this process's side of the read-write lock key for a call, until exit. While the client
-// shuts down there may be who enters again.
+// knownRW returns this process's side of the read-write lock key if there is one. It may be forgotten at any
+// moment, but not while the process has the lock.
+func (c *Client) knownRW(key string) *rwHome {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.rws[key]
+}
+
+// enterRW returns this process's side of the read-write lock key for a call, until exit.
 func (c *Client) enterRW(key string) (*rwHome, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	h := c.rws[key]
-	if c.state == closed || c.state == shuttingDown && h == nil {
+	if c.state != open {
 		return nil, ErrClosed
 	}
+	h := c.rws[key]
 	if h == nil {
 		h = &rwHome{c: c, key: key, names: rwNamesOf(key)}
 		c.rws[key] = h
@@ -190,6 +207,7 @@ func (h *rwHome) enter(ctx context.Context, l *Lease, cfg lockConfig) (entered b
 		return false, nil, nil
 	}
 	h.attach(hd, l)
+	h.c.counts.waited(0)
 	if now.Sub(h.probed) > probeEvery {
 		h.probe(hd, now)
 	}
@@ -385,10 +403,10 @@ func (h *rwHome) ask(w *waiter) {
 	if cl.under == nil {
 		h.busy++
 	}
-	cl.marked = cl.marked || !w.once
 	mark := "0"
 	if !w.once {
 		mark = millis(markFor)
+		*h.marks.of(cl.write) = true
 	}
 	fenced := w.terms.fenced
 	h.mu.Unlock()
@@ -402,7 +420,7 @@ func (h *rwHome) ask(w *waiter) {
 		rest := h.settle(cl, sent, wait, token, err)
 		w.asks.Add(-1)
 		if rest != nil {
-			rest()
+			h.c.spawn(rest) // it may take as long as a lease, and has the home stay as long as it needs it
 		}
 	})
 }
@@ -468,6 +486,7 @@ func (h *rwHome) settle(cl *rwClaim, sent time.Time, wait, token int64, err erro
 		w.news <- news{kind: turn}
 	default:
 		cl.ours = false
+		*h.marks.of(cl.write) = false // the script has taken it back
 		hd := h.take(cl, sent)
 		if w.terms.fenced {
 			w.lease.token = token
@@ -598,24 +617,23 @@ func (h *rwHome) leave(w *waiter) {
 // drop gives up a claim whose waiter has gone. It returns what is left to do without holding h.mu, or nil.
 func (h *rwHome) drop(cl *rwClaim) (rest func()) {
 	switch {
-	case cl.n == 0:
-		return nil
 	case cl.ours:
 		h.busy++
 		h.stay()
 		return func() { _ = h.free(cl, nil) }
+	case cl.n > 0:
+		h.c.disconnect(cl.n)
 	}
-	h.c.disconnect(cl.n)
-	unmark := cl.marked
+	marked := h.marks.of(cl.write)
+	unmark := *marked
 	for w := h.queue.first; w != nil; w = w.place.after {
-		unmark = unmark && w.rw.write != cl.write // else it is another's mark too
+		unmark = unmark && w.rw.write != cl.write // else it is for another one too
 	}
 	if !unmark && !cl.doubt {
 		return nil
 	}
-	h.stay()
+	*marked = *marked && !unmark
 	return func() {
-		defer h.quit()
 		if unmark {
 			mark := h.names.reader
 			if cl.write {
@@ -660,11 +678,7 @@ func (hd *rwHold) unlock(l *Lease) error {
 		defer h.mu.Unlock()
 		if hd.claim.doubt || !errors.Is(hd.lost, watchdog.ErrRefused) {
 			// Redis may still have it for us, or may get it again. It is not needed any more.
-			h.stay()
-			h.c.spawn(func() {
-				defer h.quit()
-				h.withdraw(hd.claim)
-			})
+			h.c.spawn(func() { h.withdraw(hd.claim) })
 		}
 		return hd.lost
 	}
@@ -822,13 +836,7 @@ func (h *rwHome) release(cl *rwClaim) error {
 	return h.c.giveBack(cl.doubt, false, func() (bool, error) {
 		done, err := h.releaseOnce(cl)
 		return done != notOurs, err
-	}, func() {
-		h.stay()
-		h.c.spawn(func() {
-			defer h.quit()
-			h.withdraw(cl)
-		})
-	})
+	}, func() { h.c.spawn(func() { h.withdraw(cl) }) })
 }
 
 func (h *rwHome) releaseOnce(cl *rwClaim) (int64, error) {
@@ -841,7 +849,8 @@ func (h *rwHome) releaseOnce(cl *rwClaim) (int64, error) {
 		[]string{cl.field, messageUnlocked, publish, k.prefix}).AsInt64()
 }
 
-// withdraw makes sure that Redis does not keep the lock for a claim that nobody wants any more.
+// withdraw makes sure that Redis does not keep the lock for a claim that nobody wants any more. It takes
+// as long as a lease, and the home may be forgotten meanwhile.
 func (h *rwHome) withdraw(cl *rwClaim) {
 	h.c.withdrawBy(h.key, cl.ttl, func() error {
 		_, err := h.releaseOnce(cl)

@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"context"
+	"errors"
 
 	"github.com/redis/rueidis"
 
@@ -27,13 +28,25 @@ func (c *Client) runOn(rc sender, s *scripts.Script, keys, args []string) rueidi
 	}
 	reply := rc.Do(context.Background(), c.evalsha(s, keys, args))
 	if !missing(reply) {
-		return reply
+		return unanswered(reply)
 	}
 	c.load(loaded)
 	reply = rc.Do(context.Background(), c.evalsha(s, keys, args))
 	for try := 0; missing(reply) && try < 10; try++ {
 		// It was flushed again. What is sent together is run together, nearly always.
 		reply = rc.DoMulti(context.Background(), c.rc.B().ScriptLoad().Script(s.Source).Build(), c.evalsha(s, keys, args))[1]
+	}
+	return unanswered(reply)
+}
+
+// errNoAnswer is the outcome of a request that took longer than the connection allows.
+var errNoAnswer = errors.New("no answer for as long as the connection waits for one")
+
+// unanswered replaces what rueidis says then, that the deadline of a context was exceeded: callers would
+// take it for that of their own.
+func unanswered(reply rueidis.RedisResult) rueidis.RedisResult {
+	if errors.Is(reply.NonRedisError(), context.DeadlineExceeded) {
+		return rueidis.NewErrorResult(errNoAnswer)
 	}
 	return reply
 }

@@ -53,7 +53,7 @@ type watched struct {
 
 // firstLook is how long after its grant a lease is asked about for the first time, over the watched
 // connection, and so is watched from then on. Whoever unlocks before pays nothing.
-const firstLook = 10 * time.Millisecond
+const firstLook = 8 * time.Millisecond
 
 // graceBehind is how long a connection has to come up with an answer that another one, asked later,
 // has given already.

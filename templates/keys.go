@@ -103,6 +103,7 @@ type builder struct {
 	err   string            // variable for errors, once there was one
 	local map[string]string // result of a method in a path, to the variable that has it
 	done  map[string]bool   // checks that are written already
+	index bool              // an error names the index of an element
 	body  []jen.Code
 }
 
@@ -243,7 +244,7 @@ func (b *builder) loop(i int, k *model.Key, list *model.Value) {
 	index := inner.Pick("i")
 	at := way{at: []string{element}, path: path + "[]", index: index}
 	inner.check(list.Each, at)
-	if len(inner.body) == 0 {
+	if !inner.index {
 		index = "_"
 	}
 	inner.write(k, false, at)
@@ -355,10 +356,12 @@ func (b *builder) root(v *model.Value) way {
 	return way{at: []string{b.params[v.Param]}, path: b.m.Params[v.Param].Name}
 }
 
-func (w way) name() *jen.Statement {
+// name is the path for a message.
+func (b *builder) name(w way) *jen.Statement {
 	if w.index == "" {
 		return jen.Lit(w.path)
 	}
+	b.index = true
 	list, rest, _ := strings.Cut(w.path, "[]")
 	s := lockrt("At").Call(jen.Lit(list), jen.Id(w.index))
 	if rest != "" {
@@ -462,7 +465,7 @@ func (b *builder) assign(base string, call *jen.Statement, fails bool, to way) {
 		b.err = b.Pick("err")
 	}
 	b.add(jen.List(jen.Id(local), jen.Id(b.err)).Op(":=").Add(call))
-	b.fail(jen.Id(b.err).Op("!=").Nil(), lockrt("BadKey").Call(jen.Lit(b.m.Lock.SpecName), to.name(), jen.Id(b.err)))
+	b.fail(jen.Id(b.err).Op("!=").Nil(), lockrt("BadKey").Call(jen.Lit(b.m.Lock.SpecName), b.name(to), jen.Id(b.err)))
 }
 
 // checkList writes the checks of the length of a list.
@@ -477,7 +480,7 @@ func (b *builder) checkList(v *model.Value, w way) {
 	done := fmt.Sprintf("%d of %s", v.Max, w.path)
 	if !b.done[done] {
 		b.done[done] = true
-		b.fail(length().Op(">").Lit(v.Max), lockrt("ManyKeys").Call(jen.Lit(b.m.Lock.SpecName), w.name(), length(), jen.Lit(v.Max)))
+		b.fail(length().Op(">").Lit(v.Max), lockrt("ManyKeys").Call(jen.Lit(b.m.Lock.SpecName), b.name(w), length(), jen.Lit(v.Max)))
 	}
 }
 
@@ -506,7 +509,7 @@ func (b *builder) refuse(with string, w way, cond *jen.Statement) {
 		return
 	}
 	b.done[with+w.path] = true
-	b.fail(cond, lockrt(with).Call(jen.Lit(b.m.Lock.SpecName), w.name()))
+	b.fail(cond, lockrt(with).Call(jen.Lit(b.m.Lock.SpecName), b.name(w)))
 }
 
 // fail writes a return with an error.

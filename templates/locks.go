@@ -59,12 +59,21 @@ func (f *file) entity(o *owner, l *model.Locks, m *model.Method, client, opts st
 	keys := o.of(l.Keys).Values().Dot(m.Name).Call(builderArguments(m, fr)...)
 	key, err := fr.Pick("key"), fr.Pick("err")
 	fr.results = make([]string, len(m.Results))
+	of, spec := jen.Id(recv).Dot(client), jen.Op("&").Id(m.Lock.SpecVar)
+	rest := []jen.Code{id, jen.Id(key), jen.Id(err), jen.Id(recv).Dot(opts).Op("...")}
+	var made *jen.Statement
+	switch m.Lock.Kind {
+	case model.Semaphore:
+		made = lockrt("ForPermits").Call(append([]jen.Code{of, spec, jen.Lit(m.Lock.Permits)}, rest...)...)
+	case model.ReadWrite:
+		made = lockrt("ForRW").Call(append([]jen.Code{of, spec}, rest...)...)
+	default:
+		made = lockrt("For").Call(append([]jen.Code{of, spec}, rest...)...)
+	}
 	f.doc(entityDoc(m)...)
 	f.Add(jen.Func().Params(jen.Id(recv).Add(o.of(l.Type))).Id(m.Name).Params(o.paramList(m, fr)...).Add(o.resultList(m, fr)).Block(
 		jen.List(jen.Id(key), jen.Id(err)).Op(":=").Add(keys),
-		jen.Return(lockrt("For").Call(
-			jen.Id(recv).Dot(client), jen.Op("&").Id(m.Lock.SpecVar), id, jen.Id(key), jen.Id(err), jen.Id(recv).Dot(opts).Op("..."),
-		)),
+		jen.Return(made),
 	))
 }
 

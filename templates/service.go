@@ -307,18 +307,28 @@ func lockedDoc(m *model.Method) []string {
 	if shapeOf(m.Lock) == listKeys {
 		holds += ", one lock for each element"
 	}
+	switch m.Lock.Kind {
+	case model.Write:
+		holds += ", for writing"
+	case model.Read:
+		holds += ", for reading"
+	}
 	holds += until(m.Lock) + "."
 	if m.Lock.Skip || m.Lock.Fallback {
 		it := "it"
 		if shapeOf(m.Lock) != oneKey {
 			it = "one of them"
 		}
+		busy := "somebody else holds " + it
+		if m.Lock.Kind == model.Read {
+			busy = "somebody writes"
+		}
 		if m.Lock.Fallback {
-			holds += fmt.Sprintf(" When somebody else holds %s, %s of the fallback is called instead.", it, m.Name)
+			holds += fmt.Sprintf(" When %s, %s of the fallback is called instead.", busy, m.Name)
 		} else if len(m.Results) > 0 {
-			holds += fmt.Sprintf(" When somebody else holds %s, %s does nothing and returns nil.", it, m.Name)
+			holds += fmt.Sprintf(" When %s, %s does nothing and returns nil.", busy, m.Name)
 		} else {
-			holds += fmt.Sprintf(" When somebody else holds %s, or it can't be found out, %s does nothing.", it, m.Name)
+			holds += fmt.Sprintf(" When %s, or it can't be found out, %s does nothing.", busy, m.Name)
 		}
 	}
 	return append(lines, holds)

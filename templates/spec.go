@@ -10,7 +10,14 @@ import (
 
 // spec writes the options of a lock.
 func spec(l *model.Lock) *jen.Statement {
-	fields := []jen.Code{field("Name", jen.Lit(l.SpecName)), field("Wait", wait(l.Wait))}
+	fields := []jen.Code{field("Name", jen.Lit(l.SpecName))}
+	switch l.Kind {
+	case model.Write:
+		fields = append(fields, field("Kind", lockrt("KindWrite")))
+	case model.Read:
+		fields = append(fields, field("Kind", lockrt("KindRead")))
+	}
+	fields = append(fields, field("Wait", wait(l.Wait)))
 	if l.Watchdog > 0 {
 		fields = append(fields, field("Watchdog", duration(l.Watchdog)))
 	}

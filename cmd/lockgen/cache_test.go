@@ -104,6 +104,15 @@ type Service interface {
 		}
 	}
 
+	// What was not said to one who wanted to hear nothing is said to the next.
+	write("shop/orders/orders.go", strings.Replace(source, "near:{n}", "order:x-{n}", 1))
+	require.Zero(t, run("-cache=on", "-q"))
+	require.Zero(t, run("-cache=on", "-q", "-check"))
+	require.Equal(t, 1, run("-cache=on", "-strict", "-check"))
+	write("shop/orders/orders.go", source)
+	require.Zero(t, run("-cache=on"))
+	require.Zero(t, run("-cache=on", "-check"))
+
 	t.Setenv("CI", "true")
 	last := kept()
 	require.Zero(t, run("-cache=on", "-check"))

@@ -48,7 +48,8 @@
 //	}
 //
 // The output implements it, NewLocks makes one of a lockrt.Client. What Lock returns, a lockrt.Held[OrderID], is a proof that functions
-// can ask for: that the order's lock must be held to call them is then checked by the compiler.
+// can ask for: that the order's lock must be held to call them is then checked by the compiler. The result says the kind of lock: a
+// lockrt.EntityMutex, EntityRWMutex or EntitySemaphore. A method with several parameters is about a struct of them.
 //
 // # Keys
 //
@@ -96,7 +97,9 @@
 //	empty=allow         an empty text or []byte is a value like others, and an empty list locks nothing; without it they are errors of the call
 //	ctx=name            the context parameter, if there are several
 //	method=Name         above an interface: the embedded method that the lock or nolock is for; it replaces what stands where that is declared
-//	kind=mutex          the kind of lock
+//	kind=mutex          of a lock of a service, which is the default
+//	kind=read           many readers, or one writer with kind=write; a mutex of the same key excludes neither, which is a mistake
+//	permits=n           of a method that returns a lockrt.EntitySemaphore: how many can have one at once
 //	name=Name           of the generated wrapper (service) or its constructor (locks)
 //	prefix=text         in front of all keys of an interface, followed by a colon
 //	require=all         each method of the service must have a lock or a nolock

@@ -29,7 +29,7 @@ const NoReentry Lack = 1
 // while replies get lost and servers stop.
 //
 // make returns the lock named key of c. It is called once for each of the clients that a check plays
-// the processes with; the keys that the lock has in Redis must contain its name. lacks are the promises
+// the processes with; the keys that the lock has in Redis must contain its name, and it is one of them. lacks are the promises
 // that the lock does not make.
 //
 // The checks run in parallel, on the test's [Server]. Those of faults start servers of their own, and are

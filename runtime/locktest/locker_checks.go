@@ -487,15 +487,15 @@ func (s *suite) badOptions() {
 
 func (s *suite) keyOfAnotherType() {
 	p := s.process()
-	s.cmd("SET", p.lock.Key(), "precious")
+	s.cmd("SET", s.key, "precious")
 	_, err := p.lock.Lock(s.ctx())
 	s.is(err, "lock of a string", lockrt.ErrWrongType)
 	_, err = p.lock.TryLock(s.ctx())
 	s.is(err, "try lock of a string", lockrt.ErrWrongType)
-	value, err := s.cmd("GET", p.lock.Key()).ToString()
+	value, err := s.cmd("GET", s.key).ToString()
 	s.ok(err, "read the string")
 	s.that(value == "precious", "the string has become %q", value)
-	s.cmd("DEL", p.lock.Key())
+	s.cmd("DEL", s.key)
 	p.pass()
 }
 

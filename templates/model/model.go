@@ -64,8 +64,10 @@ type Param struct {
 
 // A Lock is what a method holds: one or more keys under one set of options.
 type Lock struct {
-	SpecName string        // orders.Service.Pay
-	SpecVar  string        // lockServicePay
+	SpecName string // orders.Service.Pay
+	SpecVar  string // lockServicePay
+	Kind     Kind
+	Permits  int           // of a semaphore
 	Wait     time.Duration // UntilDone, 0 to try once
 	Watchdog time.Duration // 0 for the runtime's default
 	Lease    time.Duration // 0 for one that is renewed
@@ -79,6 +81,18 @@ type Lock struct {
 	Stream   *Stream
 	Keys     []*Key
 }
+
+// A Kind is one of the runtime's, or that of a typed lock.
+type Kind int
+
+// The kinds.
+const (
+	Mutex Kind = iota
+	Write
+	Read
+	ReadWrite // a typed lock, which has both sides
+	Semaphore // typed too
+)
 
 // A Stream is a result that needs the lock after the method has returned.
 type Stream struct {

@@ -138,8 +138,11 @@ func (w *walk) block(b *cfg.Block, start int, known bool) {
 		if !w.visit(n) {
 			return
 		}
-		if w.err != nil && assigns(w.info, n, w.err) {
-			known = false
+		if assign, ok := n.(*ast.AssignStmt); ok && w.err != nil {
+			if known && slices.ContainsFunc(assign.Rhs, func(e ast.Expr) bool { return mentions(w.info, e, w.err) }) {
+				return // something else says now whether there is a lease
+			}
+			known = known && !assigns(w.info, n, w.err)
 		}
 	}
 	if r := b.Return(); r != nil && w.end != nil {

@@ -2,6 +2,7 @@ package vet
 
 import (
 	"go/ast"
+	"go/types"
 
 	"golang.org/x/tools/go/analysis"
 	"golang.org/x/tools/go/analysis/passes/ctrlflow"
@@ -10,7 +11,8 @@ import (
 
 // Unlock finds leases that some way through the function never unlocks. The lock is then held, and renewed, until the process ends.
 //
-// A lease that is dropped at once is meant only if it ends by itself: with WithLease or WithMaxHold.
+// A lease that is dropped at once is meant only if it ends by itself: with WithLease or WithMaxHold. One that is to be held until the process ends is
+// reported too: unlock it when the process is told to stop, so that nobody has to wait for the watchdog.
 var Unlock = &analysis.Analyzer{
 	Name:     "unlock",
 	Doc:      "find leases that are not unlocked on some path\n\nA lease that nobody unlocks is renewed for as long as the process lives.",
@@ -49,8 +51,9 @@ func (f *function) unlocked(a acquisition) {
 	if leak == nil {
 		return
 	}
-	f.pass.ReportRangef(a.call, "%s is not unlocked on the way that returns at line %d: defer %s.%s",
-		a.lease.Name(), f.pass.Fset.PositionFor(leak.Pos(), false).Line, a.lease.Name(), f.how(a))
+	done, how := f.how(a)
+	f.pass.ReportRangef(a.call, "%s is not %s on the way that returns at line %d: defer %s.%s",
+		a.lease.Name(), done, f.pass.Fset.PositionFor(leak.Pos(), false).Line, a.lease.Name(), how)
 }
 
 // ends says whether a call asks for a lease that ends by itself.
@@ -69,10 +72,14 @@ func (f *function) ends(call *ast.CallExpr) bool {
 	return found || call.Ellipsis.IsValid()
 }
 
-// how the lease is given back.
-func (f *function) how(a acquisition) string {
-	if ours(a.lease.Type()) == "Hold" {
-		return "Release(&err)"
+// how the lease is given back: what it is then, and by which call.
+func (f *function) how(a acquisition) (done, call string) {
+	obj, _, _ := types.LookupFieldOrMethod(a.lease.Type(), true, nil, "Unlock")
+	switch {
+	case obj != nil:
+		return "unlocked", "Unlock(ctx)"
+	case ours(a.lease.Type()) == "Hold":
+		return "released", "Release(&err)"
 	}
-	return "Unlock(ctx)"
+	return "released", "Release(ctx)"
 }

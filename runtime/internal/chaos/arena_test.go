@@ -29,6 +29,9 @@ import (
 // processes is how many contend.
 const processes = 3
 
+// watched is when a lease has long been watched for changes by others.
+const watched = 30 * time.Millisecond
+
 // opTimeout ends what has already gone wrong.
 const opTimeout = 20 * time.Second
 
@@ -44,6 +47,7 @@ type arena struct {
 	clock   *clock // of the server, if the row is about it
 	history *history
 
+	over    int64    // when the last fault was
 	victim  *attempt // whose lease the server forgot, or nil
 	stopped atomic.Bool
 	mu      sync.Mutex
@@ -194,8 +198,8 @@ func (a *arena) await(what string, holds func(all []*attempt) bool) {
 	}
 }
 
-// settle waits until all is well: the holder that is to lose the long key has lost it, it is held, others
-// wait for it, and from now on every brief one was granted, and one to every process.
+// settle waits until all is well: the holder that is to lose the long key has lost it, it is held and
+// watched, others wait for it, and from now on every brief one was granted, and one to every process.
 func (a *arena) settle() bool {
 	since, victim := now(), a.victim
 	ok := a.history.await(time.After(5*a.lease+opTimeout/4), func(all []*attempt) bool {
@@ -209,7 +213,8 @@ func (a *arena) settle() bool {
 					served[x.proc], keys[x.key] = true, true
 				}
 			case x.granted != never && to == never:
-				holds = true
+				// What kept it through the last fault is renewed before the next one.
+				holds = now()-x.granted > int64(watched) && max(x.granted, a.history.renewals[x.proc]) > a.over
 			case x.granted == never && x.failed == never && x.killed == never:
 				waits = true
 			}
@@ -362,7 +367,10 @@ func (a *arena) broken(p *proc) {
 }
 
 // mended notes that the fault is over.
-func (a *arena) mended(p *proc) { a.mark(mended, p) }
+func (a *arena) mended(p *proc) {
+	a.mark(mended, p)
+	a.over = now()
+}
 
 // forgets has the server forget what it granted for the key, or for all if it is empty.
 func (a *arena) forgets(key string, how func()) {

@@ -31,7 +31,7 @@ type rules struct {
 	limits  map[figure]time.Duration // the figures that are bounded; double is, by 0, if it is not here
 	keeps   bool                     // nobody loses anything, unless the machine kept it from renewing
 	loses   bool                     // who holds the long key when the fault begins is told that it is lost
-	spares  bool                     // only processes that the fault is about lose anything
+	spares  bool                     // only processes that the fault is about lose anything, likewise
 	stops   bool                     // the fault stops the process that it is about
 	allowed []string                 // errors of Lock that there may be, by their class or a part of their text
 }
@@ -136,10 +136,12 @@ func (f *findings) attempt(a *attempt, r rules, h *history) {
 	}
 	if a.lost() {
 		f.losses++
-		if at := min(a.told, a.unlock); r.keeps && f.pausedIn(at-int64(r.lease), at) < r.lease/20 {
+		at := min(a.told, a.unlock)
+		starved := f.pausedIn(at-int64(r.lease), at) > r.lease/20
+		if r.keeps && !starved {
 			f.violate("process %d lost %q, which it should have kept", a.proc, a.key)
 		}
-		if r.spares && !slices.ContainsFunc(h.marks(broken), func(e event) bool { return e.Proc == a.proc }) {
+		if r.spares && !starved && !slices.ContainsFunc(h.marks(broken), func(e event) bool { return e.Proc == a.proc }) {
 			f.violate("process %d lost %q, though the fault is not about it", a.proc, a.key)
 		}
 	}
@@ -246,12 +248,12 @@ func (f *findings) waits(all []*attempt, end int64) {
 		last, next := holds[i-1], holds[i]
 		_, ended := last.trusted()
 		if next.key == longKey && next.proc != last.proc && next.called < last.granted && ended == last.unlock && last.unlockErr == "" {
-			took = append(took, next.granted-ended)
+			took = append(took, next.granted-ended-int64(f.pausedIn(ended, next.granted)))
 		}
 	}
 	if len(took) > 0 {
 		slices.Sort(took)
-		f.note(typical, 0, took[len(took)/2])
+		f.figures[typical] = max(f.figures[typical], time.Duration(took[len(took)/2]))
 	}
 }
 
@@ -346,12 +348,12 @@ func (f *findings) refusals(all []*attempt, r rules, h *history) {
 	var took []int64
 	for _, a := range all {
 		if a.failed != never && h.during(a.called, a.called+1, 0) && r.allows(a.lockErr) {
-			took = append(took, a.failed-a.called)
+			took = append(took, a.failed-a.called-int64(f.pausedIn(a.called, a.failed)))
 		}
 	}
 	if len(took) > 0 {
 		slices.Sort(took)
-		f.note(refusal, 0, took[len(took)/2])
+		f.figures[refusal] = time.Duration(took[len(took)/2])
 	}
 }
 

@@ -44,6 +44,7 @@ const (
 
 // What is said of the processes, and of the fault.
 const (
+	renewed   what = "renewed"   // a lease of the long key was
 	ready     what = "ready"     // the process has connected
 	leaked    what = "leaked"    // it has left something running
 	stalled   what = "stalled"   // nothing ran in the process until Until: the machine was busy with something else
@@ -105,15 +106,17 @@ func (a *attempt) waited() (from, to int64) {
 type history struct {
 	mu       sync.Mutex
 	events   []event
+	marked   map[what][]event // those that are not about a call
 	attempts map[[2]int]*attempt
 	order    []*attempt
+	renewals map[int]int64 // when the processes last renewed the long key
 	begun    map[int]bool  // processes that are ready
 	died     map[int]int64 // processes that were killed, and when
 	more     chan struct{} // closed when there is more
 }
 
 func newHistory(events ...event) *history {
-	h := &history{attempts: map[[2]int]*attempt{}, begun: map[int]bool{}, died: map[int]int64{}, more: make(chan struct{})}
+	h := &history{marked: map[what][]event{}, attempts: map[[2]int]*attempt{}, renewals: map[int]int64{}, begun: map[int]bool{}, died: map[int]int64{}, more: make(chan struct{})}
 	for _, e := range events {
 		h.add(e)
 	}
@@ -132,6 +135,8 @@ func (h *history) add(e event) {
 
 func (h *history) apply(e event) {
 	switch e.What {
+	case renewed:
+		h.renewals[e.Proc] = e.At
 	case ready:
 		h.begun[e.Proc] = true
 	case killed:
@@ -143,6 +148,7 @@ func (h *history) apply(e event) {
 		}
 	}
 	if e.Call == 0 {
+		h.marked[e.What] = append(h.marked[e.What], e)
 		return
 	}
 	id := [2]int{e.Proc, e.Call}
@@ -196,13 +202,7 @@ func (h *history) await(over <-chan time.Time, holds func(all []*attempt) bool) 
 func (h *history) marks(w what) []event {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	var all []event
-	for _, e := range h.events {
-		if e.What == w {
-			all = append(all, e)
-		}
-	}
-	return all
+	return h.marked[w]
 }
 
 // settled returns the attempts by the time at which they were called.

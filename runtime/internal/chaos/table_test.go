@@ -62,13 +62,15 @@ figure is the worst of all keys, processes and rounds. Redis %s, %s, %d CPUs.
 
 Every history was also explained by a model of a lock whose fencing tokens rise, and nothing was left behind: no
 goroutine, subscription, key or place in a queue.
-
-| fault | what must happen |`, processes, lease, server, runtime.Version(), runtime.NumCPU())
-	for _, g := range shown {
-		fmt.Fprintf(&b, " %s |", g)
-	}
-	b.WriteString(" paused | grants | lost | verdict |\n|---|---|" + strings.Repeat("--:|", len(shown)+3) + "---|\n")
+`, processes, lease, server, runtime.Version(), runtime.NumCPU())
 	for i, f := range results {
+		if i == 0 || rows[i].topology != rows[i-1].topology {
+			fmt.Fprintf(&b, "\n## %s\n\n| fault | what must happen |", rows[i].topology)
+			for _, g := range shown {
+				fmt.Fprintf(&b, " %s |", g)
+			}
+			b.WriteString(" paused | grants | lost | verdict |\n|---|---|" + strings.Repeat("--:|", len(shown)+3) + "---|\n")
+		}
 		b.WriteString(line(rows[i], f) + "\n")
 	}
 	return b.String()

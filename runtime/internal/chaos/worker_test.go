@@ -102,7 +102,14 @@ func work(line string, in io.Reader, out io.Writer) error {
 		return err
 	}
 	before := runtime.NumGoroutine()
-	hooks := lockrt.Hooks{Ended: func(e lockrt.EndEvent) { w.ends.Store(e.Key, now()) }}
+	hooks := lockrt.Hooks{
+		Ended: func(e lockrt.EndEvent) { w.ends.Store(e.Key, now()) },
+		Renewed: func(e lockrt.RenewEvent) {
+			if e.Key == longKey && e.Err == nil {
+				w.say(event{What: renewed, Key: e.Key})
+			}
+		},
+	}
 	client, err := lockrt.Open(w.URL, lockrt.Options{Watchdog: w.Lease, Hooks: hooks})
 	for try := 0; err != nil && try < 20; try++ { // a busy machine may take longer than a connection may
 		client, err = lockrt.Open(w.URL, lockrt.Options{Watchdog: w.Lease, Hooks: hooks})

@@ -248,7 +248,7 @@ func (w *Watchdog) Lose(l *Lease, cause error) {
 // Check returns nil while l can be trusted by the clock, then the cause of its loss. It need
 // not wait for the loop to get round to it, as after the process was stopped.
 func (w *Watchdog) Check(l *Lease) error {
-	if time.Now().Before(l.Until()) {
+	if time.Until(l.Until()) > 0 {
 		return nil
 	}
 	cause := l.overdue()
@@ -306,8 +306,9 @@ func (w *Watchdog) Recheck() {
 }
 
 // lookPause is how long the second reason to look at a lease waits; each further one waits twice as
-// long as the one before.
-const lookPause = 10 * time.Millisecond
+// long as the one before. The second is not always a false alarm: a key that was lost and granted again is
+// told of once for that, and the holder is to know of the next loss within 10 ms all the same.
+const lookPause = 5 * time.Millisecond
 
 // Look looks at l now, for a caller who was told that somebody changed it. Who has it looked at again
 // and again, and is answered each time that it is still there, has to wait, longer each time, until

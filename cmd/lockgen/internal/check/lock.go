@@ -34,12 +34,24 @@ func (c *checker) lock(iface *directive.Interface, m *method, context int) *mode
 	busy := m.arg("busy")
 	l.Skip, l.Fallback = busy.Is("skip"), busy.Is("fallback")
 	l.Fence = m.arg("fence") != nil
+	switch kind := m.arg("kind"); {
+	case kind.Is("write"):
+		l.Kind = model.Write
+	case kind.Is("read"):
+		l.Kind = model.Read
+		if a := m.arg("fence"); a != nil {
+			c.list.Add(a.Pos, a.End, "readers have no fencing token: there is nothing that they could overwrite")
+		}
+	}
 	for _, d := range m.directives {
 		if k := c.key(iface, m, d, context); k != nil {
 			c.addKey(l, k, d)
 		}
 	}
 	if iface.Directive.Verb == directive.Service {
+		if a := m.arg("permits"); a != nil {
+			c.list.Add(a.Pos, a.End, "permits is for a method of a locks interface that returns a lockrt.EntitySemaphore; a service can't have kind=permit yet")
+		}
 		c.bounded(m, l, own.Wait)
 		c.ending(iface, m, l)
 	}
@@ -72,6 +84,14 @@ func (c *checker) ending(iface *directive.Interface, m *method, l *model.Lock) {
 	}
 	l.Report = lost.Is("report")
 	release, least := m.arg("release"), m.arg("min")
+	if l.Kind != model.Mutex {
+		for _, a := range []*directive.Arg{release, least} {
+			if a != nil && !a.Is("auto") {
+				c.list.Add(a.Pos, a.End, "%s is for mutexes, and this is a read-write lock", a.Name)
+			}
+		}
+		return
+	}
 	l.Keep = release.Is("keep")
 	if l.Keep && l.Lease == 0 {
 		c.list.Add(release.Pos, release.End, "release=keep needs a lease: with a watchdog the lock would be renewed for ever; add lease= and how long it is to stay locked")
@@ -137,6 +157,15 @@ func (c *checker) together(m *method) directive.Timing {
 			merged.Lease = d.Timing.Lease
 		}
 	}
+	// That of one must not make another lock weaker than it is by itself, so each says it.
+	kind := kindOf(m.directives[0])
+	for _, d := range m.directives[1:] {
+		if kindOf(d) != kind {
+			c.list.Add(d.Slash, d.End, "the locks of one method are taken together and must be of one kind: this is kind=%s, and that at %s is kind=%s",
+				kindOf(d), c.list.Place(m.directives[0].Slash), kind)
+			break
+		}
+	}
 	for _, name := range []string{"wait", "watchdog", "lease", "busy", "lost", "release", "min", "scope", "ctx"} {
 		first := m.arg(name)
 		for _, d := range m.directives {
@@ -147,6 +176,14 @@ func (c *checker) together(m *method) directive.Timing {
 		}
 	}
 	return merged
+}
+
+// kindOf is the kind of a lock, said or not.
+func kindOf(d *directive.Directive) string {
+	if d.Kind == nil {
+		return "mutex"
+	}
+	return d.Kind.Value
 }
 
 // sameValue compares values, durations by their length.

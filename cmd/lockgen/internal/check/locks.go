@@ -53,7 +53,7 @@ func (c *checker) entity(iface *directive.Interface, m *method) *model.Method {
 		return nil
 	}
 	d := m.directives[0]
-	for _, name := range []string{"busy", "lost", "release", "min", "scope", "max", "ctx"} {
+	for _, name := range []string{"kind", "busy", "lost", "release", "min", "scope", "max", "ctx"} {
 		if arg := d.Arg(name); arg != nil {
 			c.list.Add(arg.Pos, arg.End, "option %s is for the locks of a service", arg.Name)
 			return nil
@@ -65,6 +65,9 @@ func (c *checker) entity(iface *directive.Interface, m *method) *model.Method {
 	}
 	out.Lock = c.lock(iface, m, -1)
 	if out.Lock == nil {
+		return nil
+	}
+	if !c.entityKind(m, out.Lock) {
 		return nil
 	}
 	named := false
@@ -82,6 +85,28 @@ func (c *checker) entity(iface *directive.Interface, m *method) *model.Method {
 	at, end := d.Key.ValuePos()
 	c.list.Add(at, end, "the key names no part of the parameter, so all of them would share one lock")
 	return nil
+}
+
+// entityKinds are the results by which a method says the kind of its lock.
+var entityKinds = map[string]model.Kind{"EntityMutex": model.Mutex, "EntityRWMutex": model.ReadWrite, "EntitySemaphore": model.Semaphore}
+
+// entityKind takes the kind of lock from the result, and checks what that needs.
+func (c *checker) entityKind(m *method, l *model.Lock) bool {
+	l.Kind = entityKinds[types.Unalias(m.fn.Signature().Results().At(0).Type()).(*types.Named).Obj().Name()]
+	d := m.directives[0]
+	l.Permits = d.Permits
+	a := d.Arg("permits")
+	switch {
+	case l.Kind == model.Semaphore && a == nil:
+		c.list.Add(d.Slash, d.End, "a semaphore needs permits=, and how many may have one at once")
+	case l.Kind != model.Semaphore && a != nil:
+		c.list.Add(a.Pos, a.End, "permits is for a lockrt.EntitySemaphore")
+	case l.Kind == model.Semaphore && l.Fence:
+		c.list.Add(d.Fence.Pos, d.Fence.End, "permits have no fencing token: several are held at once")
+	default:
+		return true
+	}
+	return false
 }
 
 // entitySignature checks func(id K) lockrt.EntityMutex[K], or func(a A, b B) lockrt.EntityMutex[K] where K is a struct of an A and a B.
@@ -108,11 +133,11 @@ func (c *checker) entitySignature(iface *directive.Interface, m *method, out *mo
 		want += "]"
 	}
 	if sig.Results().Len() != 1 {
-		return refuse("must return lockrt.EntityMutex[%s", want)
+		return refuse("must return lockrt.EntityMutex[%s, or a lockrt.EntityRWMutex or EntitySemaphore", want)
 	}
 	result := sig.Results().At(0).Type()
-	if !isNamed(result, runtimePath, "EntityMutex") {
-		return refuse("must return lockrt.EntityMutex[%s, not %s; other kinds are not supported yet", want, c.typeName(result))
+	if !isEntity(result) {
+		return refuse("must return lockrt.EntityMutex[%s, or a lockrt.EntityRWMutex or EntitySemaphore, not %s; other kinds are not supported yet", want, c.typeName(result))
 	}
 	arg := types.Unalias(result).(*types.Named).TypeArgs().At(0)
 	if sig.Params().Len() > 1 {
@@ -150,4 +175,14 @@ func (c *checker) entityFields(m *method, typ types.Type, out *model.Method, ref
 		out.Entity.Fields = append(out.Entity.Fields, f.Name())
 	}
 	return true
+}
+
+// isEntity says whether a type is one of the runtime's typed locks.
+func isEntity(t types.Type) bool {
+	for name := range entityKinds {
+		if isNamed(t, runtimePath, name) {
+			return true
+		}
+	}
+	return false
 }

@@ -41,6 +41,7 @@ type Directive struct {
 	Timing Timing
 
 	Key     *Arg // lock: the template
+	Kind    *Arg // lock: mutex, read or write
 	Ctx     *Arg // lock: name of the context parameter
 	After   *Arg // lock: keys of locks that are held when this one is taken
 	Busy    *Arg // lock: error, skip or fallback
@@ -57,6 +58,7 @@ type Directive struct {
 	Require *Arg // service: all or annotated
 
 	MaxKeys int           // what Max says
+	Permits int           // how many of a semaphore, 0 if it isn't said
 	AtLeast time.Duration // what Min says
 
 	given []*Arg

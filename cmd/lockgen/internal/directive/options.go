@@ -27,6 +27,7 @@ var (
 var options = []option{
 	{name: "key", verbs: onLock, set: func(d *Directive, a *Arg) string { d.Key = a; return "" }},
 	{name: "kind", verbs: onLock, set: setKind},
+	{name: "permits", verbs: onLock, set: setPermits},
 	{name: "wait", verbs: everywhere, set: setWait},
 	{name: "watchdog", verbs: everywhere, set: setWatchdog},
 	{name: "lease", verbs: everywhere, set: setLease},
@@ -46,16 +47,10 @@ var options = []option{
 	{name: "require", verbs: []Verb{Service}, set: setRequire},
 }
 
-// reserved are options that the language has a meaning for and this version does not build.
-var reserved = []string{"permits"}
-
 // set gives the directive one argument.
 func set(list *diag.List, d *Directive, a *Arg) {
 	i := slices.IndexFunc(options, func(o option) bool { return o.name == a.Name })
 	switch {
-	case i < 0 && slices.Contains(reserved, a.Name):
-		list.Add(a.Pos, a.End, "option %s is not supported yet; %s", a.Name, takes(d.Verb))
-		return
 	case i < 0:
 		hint := diag.Suggest(a.Name, optionNames(d.Verb))
 		if hint == "" {
@@ -135,15 +130,16 @@ func join(verbs []Verb) string {
 	return strings.Join(s, ", ")
 }
 
-func setKind(_ *Directive, a *Arg) string {
-	kinds := []string{"mutex", "read", "write", "fair", "permit", "red"}
+func setKind(d *Directive, a *Arg) string {
+	d.Kind = a
+	kinds, later := []string{"mutex", "read", "write"}, []string{"fair", "permit", "red"}
 	switch {
-	case a.Value == "mutex":
-		return ""
 	case slices.Contains(kinds, a.Value):
-		return "kind=" + a.Value + " is not supported yet; the one kind is mutex"
+		return ""
+	case slices.Contains(later, a.Value):
+		return "kind=" + a.Value + " is not supported yet; kind takes mutex, read or write"
 	}
-	return "unknown kind " + a.Value + "; the one kind is mutex"
+	return oneOf(a, kinds...)
 }
 
 func setWait(d *Directive, a *Arg) string {
@@ -221,6 +217,15 @@ func oneOf(a *Arg, values ...string) string {
 	}
 	last := len(values) - 1
 	return a.Name + " takes " + strings.Join(values[:last], ", ") + " or " + values[last] + diag.Suggest(a.Value, values)
+}
+
+func setPermits(d *Directive, a *Arg) string {
+	n, err := strconv.Atoi(a.Value)
+	if err != nil || n < 1 {
+		return "permits takes a number from 1: how many may have one at once"
+	}
+	d.Permits = n
+	return ""
 }
 
 func setMax(d *Directive, a *Arg) string {

@@ -12,7 +12,8 @@ type description struct{ values, preset, meaning string }
 // described has all options of the table, for the reference.
 var described = map[string]description{
 	"key":      {"a template, see [keys](#keys), or `@function`", "required", "The name of the lock. Several lock directives on one method are taken together, all or none, in the order of their keys."},
-	"kind":     {"`mutex`", "`mutex`", "The kind of lock."},
+	"kind":     {"`mutex`, `read`, `write`", "`mutex`", "The kind of lock of a service. `read` and `write` are the two sides of a read-write lock: many readers, or one writer. A mutex of the same key excludes neither, so one key has one of both kinds of lock. The result type of a typed lock says its kind."},
+	"permits":  {"a number", "required for a `lockrt.EntitySemaphore`", "How many can have one of its permits at once. It counts for whoever is the first to use a key; after that the key has the number."},
 	"wait":     {"a duration, `0`, `ctx`", "`ctx`", "How long to wait for the lock, or for all locks of the method together. `0` tries once, `ctx` waits until the context ends. Redisson's waitTime."},
 	"watchdog": {"a duration of at least `1s`", "`Options.Watchdog`, 30s", "How long the lock outlives a crashed holder. It is renewed every third of that while it is held. Excludes `lease`."},
 	"lease":    {"a duration of at least `100ms`", "none", "A fixed time that is not renewed; the lock is lost if the call takes longer. Redisson's leaseTime. Excludes `watchdog`."},

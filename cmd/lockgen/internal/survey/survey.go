@@ -12,6 +12,7 @@ import (
 	"github.com/lockgen/lockgen/cmd/lockgen/internal/check"
 	"github.com/lockgen/lockgen/cmd/lockgen/internal/diag"
 	"github.com/lockgen/lockgen/cmd/lockgen/internal/directive"
+	"github.com/lockgen/lockgen/templates/model"
 )
 
 // A Survey knows all locks of a run.
@@ -78,6 +79,7 @@ func (s *Survey) Check() {
 	alike := map[string]map[string][]key{} // those before, by their separators and their beginning
 	for _, text := range order {
 		s.oneKind(byShape[text])
+		s.oneLock(byShape[text])
 		k := byShape[text][0]
 		separators, first, fixed := k.shape.outline()
 		if alike[separators] == nil {
@@ -117,6 +119,29 @@ func (s *Survey) oneKind(keys []key) {
 				s.sameKind(firsts[same], k, i)
 			}
 		}
+	}
+}
+
+// oneLock checks that a key is one kind of lock: the kinds are different things in Redis, and one doesn't exclude another.
+func (s *Survey) oneLock(keys []key) {
+	for i := range keys[1:] {
+		first, k := &keys[0], &keys[i+1]
+		if lockName(first) != lockName(k) && s.meets(first, k) {
+			from, to := k.Directive.Key.ValuePos()
+			s.list.Add(from, to, "key %s is %s here and %s at %s, and these don't exclude each other: make it the same in both places",
+				k.shape.text, lockName(k), lockName(first), s.place(first.Directive.Slash))
+		}
+	}
+}
+
+func lockName(k *key) string {
+	switch k.use.Method.Lock.Kind {
+	case model.Mutex:
+		return "a mutex"
+	case model.Semaphore:
+		return "a semaphore"
+	default:
+		return "a read-write lock"
 	}
 }
 

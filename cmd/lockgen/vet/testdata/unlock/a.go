@@ -175,3 +175,30 @@ func named(ctx context.Context, c *lockrt.Client) (lease *lockrt.Lease, err erro
 }
 
 func work(context.Context) error { return nil }
+
+func permit(ctx context.Context, s *lockrt.PermitSemaphore, stop bool) error {
+	p, err := s.Acquire(ctx) // want `p is not released on the way that returns at line 185: defer p.Release\(ctx\)`
+	if err != nil {
+		return err
+	}
+	if stop {
+		return nil
+	}
+	return p.Release(ctx)
+}
+
+func shared(ctx context.Context, rw *lockrt.RWMutex) error {
+	lease, err := rw.RLock(ctx) // want `lease is not unlocked`
+	if err != nil {
+		return err
+	}
+	return work(lease.Context())
+}
+
+func otherError(ctx context.Context, c *lockrt.Client) error {
+	lease, err := c.Mutex("a").Lock(ctx)
+	if err := errors.Join(err, ctx.Err()); err != nil {
+		return err
+	}
+	return lease.Unlock(ctx)
+}

@@ -1,0 +1,252 @@
+package peer;
+
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.time.Instant;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.TimeUnit;
+import org.redisson.Redisson;
+import org.redisson.api.RBucket;
+import org.redisson.api.RLock;
+import org.redisson.api.RPermitExpirableSemaphore;
+import org.redisson.api.RedissonClient;
+import org.redisson.client.codec.StringCodec;
+import org.redisson.config.Config;
+
+/**
+ * A Java process that does with Redisson what it is told, line by line.
+ *
+ * <p>A line on the standard input is
+ *
+ * <pre>id client thread command arguments...</pre>
+ *
+ * and is answered, when it is done, by one on the standard output:
+ *
+ * <pre>id ok|error began ended text</pre>
+ *
+ * with the times in microseconds since 1970. A thread of a client runs one command after the other, since
+ * Redisson's locks belong to threads; different threads run side by side. Threads are made when they are first
+ * named. All durations are in milliseconds; where Redisson has none, 0 stands for it.
+ */
+public final class Peer {
+    private static final PrintStream OUT = new PrintStream(System.out, true, StandardCharsets.UTF_8);
+    private static final Map<String, RedissonClient> CLIENTS = new ConcurrentHashMap<>();
+    private static final Map<String, ExecutorService> THREADS = new ConcurrentHashMap<>();
+
+    private Peer() {}
+
+    public static void main(String[] args) throws Exception {
+        BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        for (String line = in.readLine(); line != null; line = in.readLine()) {
+            String[] words = line.split(" ");
+            THREADS.computeIfAbsent(words[1] + "/" + words[2], name -> Executors.newSingleThreadExecutor(work -> {
+                Thread thread = new Thread(work, name);
+                thread.setDaemon(true);
+                return thread;
+            })).execute(() -> answer(words));
+        }
+        System.exit(0); // who gave the orders is gone
+    }
+
+    private static void answer(String[] words) {
+        long began = now();
+        String outcome;
+        String text;
+        try {
+            outcome = "ok";
+            text = run(words);
+        } catch (Throwable t) {
+            outcome = "error";
+            text = t.getClass().getSimpleName() + ": " + t.getMessage();
+            for (Throwable cause = t.getCause(); cause != null; cause = cause.getCause()) {
+                text += ", for " + cause.getClass().getSimpleName() + ": " + cause.getMessage();
+            }
+        }
+        OUT.println(words[0] + " " + outcome + " " + began + " " + now() + " " + text.replace('\n', ' '));
+    }
+
+    private static long now() {
+        Instant now = Instant.now();
+        return now.getEpochSecond() * 1_000_000 + now.getNano() / 1000;
+    }
+
+    private static String run(String[] w) throws Exception {
+        String client = w[1];
+        switch (w[3]) {
+            case "open":
+                return open(client, w[4], Long.parseLong(w[5]));
+            case "close":
+                CLIENTS.remove(client).shutdown();
+                return "";
+            case "sleep":
+                Thread.sleep(Long.parseLong(w[4]));
+                return "";
+            case "die":
+                Runtime.getRuntime().halt(137);
+                return "";
+            default:
+                return use(CLIENTS.get(client), w);
+        }
+    }
+
+    private static String open(String client, String address, long watchdog) {
+        Config config = new Config().setLockWatchdogTimeout(watchdog).setThreads(4).setNettyThreads(2);
+        config.useSingleServer()
+                .setAddress(address)
+                .setConnectionMinimumIdleSize(1)
+                .setConnectionPoolSize(16)
+                .setSubscriptionConnectionMinimumIdleSize(1);
+        RedissonClient redisson = Redisson.create(config);
+        CLIENTS.put(client, redisson);
+        return redisson.getId();
+    }
+
+    private static String use(RedissonClient c, String[] w) throws Exception {
+        String name = w[4]; // of locks the kind: their name is next
+        switch (w[3]) {
+            case "lock": { // kind name lease
+                RLock lock = lock(c, w[4], w[5]);
+                long lease = Long.parseLong(w[6]);
+                if (lease > 0) {
+                    lock.lock(lease, TimeUnit.MILLISECONDS);
+                } else {
+                    lock.lock();
+                }
+                return "";
+            }
+            case "tryLock": { // kind name wait lease
+                long wait = Long.parseLong(w[6]);
+                long lease = Long.parseLong(w[7]);
+                RLock lock = lock(c, w[4], w[5]);
+                return "" + (lease > 0
+                        ? lock.tryLock(wait, lease, TimeUnit.MILLISECONDS)
+                        : lock.tryLock(wait, TimeUnit.MILLISECONDS));
+            }
+            case "unlock": // kind name
+                lock(c, w[4], w[5]).unlock();
+                return "";
+            case "forceUnlock":
+                return "" + lock(c, w[4], w[5]).forceUnlock();
+            case "isLocked":
+                return "" + lock(c, w[4], w[5]).isLocked();
+            case "isHeld":
+                return "" + lock(c, w[4], w[5]).isHeldByCurrentThread();
+            case "holdCount":
+                return "" + lock(c, w[4], w[5]).getHoldCount();
+            case "remain":
+                return "" + lock(c, w[4], w[5]).remainTimeToLive();
+
+            case "fencedLock": // name
+                return "" + c.getFencedLock(name).lockAndGetToken();
+            case "fencedToken":
+                return "" + c.getFencedLock(name).getToken();
+
+            case "semaphoreSet": // name permits
+                return "" + c.getSemaphore(name).trySetPermits(Integer.parseInt(w[5]));
+            case "semaphoreAcquire":
+                c.getSemaphore(name).acquire(Integer.parseInt(w[5]));
+                return "";
+            case "semaphoreTry":
+                return "" + c.getSemaphore(name).tryAcquire(Integer.parseInt(w[5]));
+            case "semaphoreRelease":
+                c.getSemaphore(name).release(Integer.parseInt(w[5]));
+                return "";
+            case "semaphoreAdd":
+                c.getSemaphore(name).addPermits(Integer.parseInt(w[5]));
+                return "";
+            case "semaphoreDrain":
+                return "" + c.getSemaphore(name).drainPermits();
+            case "semaphoreAvailable":
+                return "" + c.getSemaphore(name).availablePermits();
+
+            case "permitSet": // name permits
+                return "" + permits(c, name).trySetPermits(Integer.parseInt(w[5]));
+            case "permitAcquire": { // name lease
+                long lease = Long.parseLong(w[5]);
+                return lease > 0 ? permits(c, name).acquire(lease, TimeUnit.MILLISECONDS) : permits(c, name).acquire();
+            }
+            case "permitTry":
+                return "" + permits(c, name).tryAcquire();
+            case "permitRelease": // name id
+                permits(c, name).release(w[5]);
+                return "";
+            case "permitUpdate": // name id lease
+                return "" + permits(c, name).updateLeaseTime(w[5], Long.parseLong(w[6]), TimeUnit.MILLISECONDS);
+            case "permitLease": // name id
+                return "" + permits(c, name).getLeaseTime(w[5]);
+            case "permitAvailable":
+                return "" + permits(c, name).availablePermits();
+            case "permitAcquired":
+                return "" + permits(c, name).acquiredPermits();
+            case "permitTotal":
+                return "" + permits(c, name).getPermits();
+
+            case "latchSet": // name count
+                return "" + c.getCountDownLatch(name).trySetCount(Long.parseLong(w[5]));
+            case "latchDown":
+                c.getCountDownLatch(name).countDown();
+                return "";
+            case "latchCount":
+                return "" + c.getCountDownLatch(name).getCount();
+            case "latchAwait":
+                c.getCountDownLatch(name).await();
+                return "";
+            case "latchDelete":
+                return "" + c.getCountDownLatch(name).delete();
+
+            case "contend": // kind name counter milliseconds
+                return contend(c, lock(c, w[4], w[5]), w[6], Long.parseLong(w[7]));
+            default:
+                throw new IllegalArgumentException("no such command: " + w[3]);
+        }
+    }
+
+    private static RLock lock(RedissonClient c, String kind, String name) {
+        switch (kind) {
+            case "lock":
+                return c.getLock(name);
+            case "fenced":
+                return c.getFencedLock(name);
+            case "fair":
+                return c.getFairLock(name);
+            case "spin":
+                return c.getSpinLock(name);
+            case "read":
+                return c.getReadWriteLock(name).readLock();
+            case "write":
+                return c.getReadWriteLock(name).writeLock();
+            default:
+                throw new IllegalArgumentException("no such kind of lock: " + kind);
+        }
+    }
+
+    private static RPermitExpirableSemaphore permits(RedissonClient c, String name) {
+        return c.getPermitExpirableSemaphore(name);
+    }
+
+    /** Locks, counts in a way that loses counts unless it excludes, unlocks, and so on; answers "count longest". */
+    private static String contend(RedissonClient c, RLock lock, String counter, long milliseconds) {
+        RBucket<String> bucket = c.getBucket(counter, StringCodec.INSTANCE);
+        long end = System.nanoTime() + Duration.ofMillis(milliseconds).toNanos();
+        long count = 0;
+        long longest = 0;
+        while (System.nanoTime() < end) {
+            long asked = System.nanoTime();
+            lock.lock();
+            longest = Math.max(longest, System.nanoTime() - asked);
+            try {
+                bucket.set(Long.toString(Long.parseLong(bucket.get()) + 1));
+                count++;
+            } finally {
+                lock.unlock();
+            }
+        }
+        return count + " " + longest / 1000;
+    }
+}

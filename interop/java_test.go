@@ -1,0 +1,228 @@
+package interop
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// sources are what the Java program is made of, and what tells one build from another.
+var sources = []string{"java/pom.xml", "java/src/main/java/peer/Peer.java"}
+
+// program returns the directory with the Java program and its libraries. It is built by Maven once for
+// each state of the sources, and kept among the user's caches.
+var program = sync.OnceValues(func() (string, error) {
+	hash := sha256.New()
+	for _, name := range sources {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return "", err
+		}
+		hash.Write(text)
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	cache = filepath.Join(cache, "lockgen-interop")
+	dir := filepath.Join(cache, hex.EncodeToString(hash.Sum(nil)[:8]))
+	if _, err = os.Stat(dir); err == nil {
+		return dir, nil
+	}
+	if err = os.MkdirAll(cache, 0o755); err != nil {
+		return "", err
+	}
+	building, err := os.MkdirTemp(cache, "building-")
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = os.RemoveAll(building) }()
+	mvn := exec.Command("mvn", "-B", "-q", "-f", "java/pom.xml", "-Dpeer.target="+building, "package")
+	if said, err := mvn.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("mvn: %w\n%s", err, said)
+	}
+	// Whoever is first wins; all build the same.
+	if err = os.Rename(building, dir); err != nil {
+		if _, there := os.Stat(dir); there != nil {
+			return "", err
+		}
+	}
+	return dir, nil
+})
+
+// A jvm is a running Java program. Its methods may be called from any goroutine.
+type jvm struct {
+	cmd   *exec.Cmd
+	in    io.WriteCloser
+	ended chan struct{}
+
+	mu      sync.Mutex
+	orders  int
+	pending map[int]chan answer // nil when the program has ended
+}
+
+// answer is what came of an order.
+type answer struct {
+	text         string
+	err          error
+	began, ended time.Time
+}
+
+var errEnded = errors.New("the Java program has ended")
+
+// startJava runs the Java program until the test ends.
+func startJava(t *testing.T) *jvm {
+	t.Helper()
+	dir, err := program()
+	require.NoError(t, err)
+	j := &jvm{pending: map[int]chan answer{}, ended: make(chan struct{})}
+	// It is small, and many processes share the machine.
+	j.cmd = exec.Command("java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData",
+		"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+		"-cp", filepath.Join(dir, "*")+string(os.PathListSeparator)+filepath.Join(dir, "lib", "*"), "peer.Peer")
+	j.cmd.Stderr = t.Output()
+	j.in, err = j.cmd.StdinPipe()
+	require.NoError(t, err)
+	out, err := j.cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, j.cmd.Start())
+	go j.listen(out)
+	t.Cleanup(func() {
+		_ = j.in.Close() // has it end
+		select {
+		case <-j.ended:
+		case <-time.After(10 * time.Second):
+			_ = j.cmd.Process.Kill()
+			<-j.ended
+		}
+		_ = j.cmd.Wait()
+	})
+	return j
+}
+
+func (j *jvm) listen(out io.Reader) {
+	defer close(j.ended)
+	for s := bufio.NewScanner(out); s.Scan(); {
+		words := strings.SplitN(s.Text(), " ", 5)
+		if len(words) < 5 {
+			continue // not ours: a library that greets
+		}
+		id, err := strconv.Atoi(words[0])
+		if err != nil {
+			continue
+		}
+		a := answer{text: words[4], began: stamp(words[2]), ended: stamp(words[3])}
+		if words[1] != "ok" {
+			a.text, a.err = "", errors.New(words[4])
+		}
+		j.mu.Lock()
+		pending := j.pending[id]
+		delete(j.pending, id)
+		j.mu.Unlock()
+		if pending != nil {
+			pending <- a
+		}
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, pending := range j.pending {
+		pending <- answer{err: errEnded}
+	}
+	j.pending = nil
+}
+
+func stamp(word string) time.Time {
+	micros, _ := strconv.ParseInt(word, 10, 64)
+	return time.UnixMicro(micros)
+}
+
+// tell gives an order to a thread of a client. What comes of it is sent once.
+func (j *jvm) tell(client, thread string, words ...string) <-chan answer {
+	done := make(chan answer, 1)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.pending == nil {
+		done <- answer{err: errEnded}
+		return done
+	}
+	j.orders++
+	j.pending[j.orders] = done
+	line := fmt.Sprintf("%d %s %s %s\n", j.orders, client, thread, strings.Join(words, " "))
+	if _, err := io.WriteString(j.in, line); err != nil {
+		delete(j.pending, j.orders)
+		done <- answer{err: err}
+	}
+	return done
+}
+
+// die ends the program at once, as a crash does, and returns when it is gone.
+func (j *jvm) die() {
+	j.tell("-", "-", "die")
+	<-j.ended
+}
+
+// A thread is a thread of a Redisson client.
+type thread struct {
+	j            *jvm
+	client, name string
+}
+
+// open connects a Redisson client and returns its first thread. It ends with the program.
+func (j *jvm) open(t *testing.T, client, url string, watchdog time.Duration) thread {
+	t.Helper()
+	th := thread{j, client, "main"}
+	th.do(t, "open", url, millis(watchdog))
+	return th
+}
+
+// thread returns another thread of the same client.
+func (th thread) thread(name string) thread { return thread{th.j, th.client, name} }
+
+// start gives an order and does not wait for it.
+func (th thread) start(words ...string) <-chan answer {
+	return th.j.tell(th.client, th.name, words...)
+}
+
+// call gives an order and waits until it is done or ctx ends.
+func (th thread) call(ctx context.Context, words ...string) (string, error) {
+	select {
+	case a := <-th.start(words...):
+		return a.text, a.err
+	case <-ctx.Done():
+		return "", fmt.Errorf("java: %s: %w", strings.Join(words, " "), context.Cause(ctx))
+	}
+}
+
+// do gives an order that must succeed soon.
+func (th thread) do(t *testing.T, words ...string) string {
+	t.Helper()
+	text, err := th.call(soon(t), words...)
+	require.NoError(t, err, strings.Join(words, " "))
+	return text
+}
+
+// fails gives an order that must fail soon, and returns how.
+func (th thread) fails(t *testing.T, words ...string) string {
+	t.Helper()
+	_, err := th.call(soon(t), words...)
+	require.Error(t, err, strings.Join(words, " "))
+	require.NotErrorIs(t, err, context.DeadlineExceeded, "it failed by itself")
+	require.NotErrorIs(t, err, errEnded)
+	return err.Error()
+}
+
+func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }

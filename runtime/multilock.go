@@ -1,0 +1,325 @@
+package runtime
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A MultiLock locks several Lockers as one: all or none. They may be of different kinds and Clients, and so of
+// different servers. It holds no state: make one for each use, keep one, share it between
+// goroutines. Redisson's RMultiLock.
+//
+// The members are locked in the order of their keys, whatever the order in which they were given, so calls
+// that want some of the same keys never wait for each other in a circle. Neighbours in
+// that order that are a [Mutex] of one Client are tried all at once, by one script. If one of them is
+// refused, those before it are kept, those behind it are given back, it is waited for alone, and then the rest
+// is tried at once again: nobody waits while he has a key that is behind the one that he waits for. This is
+// Havender's ordered allocation (1968), with tries that do not wait ahead of it; Redisson starts again after
+// random pauses instead.
+//
+// Its lease is lost as soon as that of one member is; see [Lease.Parts]. It has no fencing token, but with
+// [WithFencing] each part has. [Hooks] and [Client.Stats] see the members, and each try.
+type MultiLock struct {
+	members []Locker // in the order of their keys
+	key     string
+}
+
+var _ Locker = (*MultiLock)(nil)
+
+// NewMultiLock returns the lock of all lockers. The members of a MultiLock among them take its place. It
+// panics without lockers, with one that is nil, and with the same key of one Client twice. Members with the same
+// key are told apart by the address of the server, and should be by nothing else.
+func NewMultiLock(lockers ...Locker) *MultiLock {
+	m := new(MultiLock)
+	for _, locker := range lockers {
+		switch l := locker.(type) {
+		case nil:
+			panic("lockgen: a MultiLock has a member that is nil")
+		case *MultiLock:
+			m.members = append(m.members, l.members...)
+		default:
+			m.members = append(m.members, l)
+		}
+	}
+	if len(m.members) == 0 {
+		panic("lockgen: a MultiLock has no members")
+	}
+	slices.SortStableFunc(m.members, func(a, b Locker) int {
+		if order := strings.Compare(a.Key(), b.Key()); order != 0 {
+			return order
+		}
+		return cmp.Compare(address(a), address(b))
+	})
+	keys := make([]string, len(m.members))
+	for i, l := range m.members {
+		keys[i] = l.Key()
+		for _, before := range m.members[:i] {
+			if c := clientOf(l); c != nil && c == clientOf(before) && before.Key() == l.Key() {
+				panic(fmt.Sprintf("lockgen: a MultiLock has the key %q of one Client twice", l.Key()))
+			}
+		}
+	}
+	m.key = strings.Join(keys, ", ")
+	return m
+}
+
+// clientOf returns the client of a lock of this package that has one, or nil.
+func clientOf(l Locker) *Client {
+	switch l := l.(type) {
+	case *Mutex:
+		return l.c
+	case *RWMutex:
+		return l.c
+	}
+	return nil
+}
+
+// address returns the first address of the server of a lock, or nothing.
+func address(l Locker) string {
+	c := clientOf(l)
+	if c == nil {
+		return ""
+	}
+	return slices.Min(append(slices.Collect(maps.Keys(c.rc.Nodes())), "~"))
+}
+
+// Key returns the keys of the members, in order, separated by commas. Nothing in Redis has that name.
+func (m *MultiLock) Key() string { return m.key }
+
+// Lock waits until all members are granted, ctx ends or [WithWait] runs out, which bounds the wait for all
+// of them together. opts apply to each member. ctx becomes an ancestor of [Lease.Context].
+//
+// After an error nothing is held: what was granted is given back, in the background if Redis does not answer
+// within 100ms. The error is that of the member that failed, see [Mutex.Lock]. A member that is lost while
+// others are waited for is locked again, and so are those that were granted; with [WithLease] those that had to
+// wait for the others are extended, so that the whole lasts as long as was asked for, counted from the last
+// grant, give or take the round trip. [WithMaxHold] counts from the grant of each member.
+func (m *MultiLock) Lock(ctx context.Context, opts ...LockOption) (*Lease, error) {
+	start := now()
+	wait, said, err := budget(opts)
+	if err != nil {
+		return nil, &Error{Op: "lock", Key: m.key, Err: err}
+	}
+	for {
+		if ctx.Err() != nil {
+			return nil, &Error{Op: "lock", Key: m.key, Err: ended(ctx)}
+		}
+		parts, err := m.take(ctx, opts, said, wait, start)
+		if err == nil {
+			last := parts[len(parts)-1]
+			whole := newLease(parts[0].client, kindMulti, m.key, last.Context())
+			unite(whole, len(parts), parts)
+			return whole, nil
+		}
+		again := wait == UntilDone || time.Since(start) < wait
+		lossless := !slices.ContainsFunc(parts, func(part *Lease) bool { return errors.Is(part.Err(), ErrLost) })
+		undo(ctx, parts)
+		if lossless || !again || ctx.Err() != nil {
+			return nil, err
+		}
+	}
+}
+
+// TryLock tries once, without waiting for others, and fails with [ErrNotAcquired] unless all members can
+// be had. Redisson's tryLock.
+func (m *MultiLock) TryLock(ctx context.Context, opts ...LockOption) (*Lease, error) {
+	return m.Lock(ctx, append(slices.Clip(opts), WithWait(0))...)
+}
+
+// Do is [Mutex.Do].
+func (m *MultiLock) Do(ctx context.Context, fn func(ctx context.Context, lease *Lease) error, opts ...LockOption) error {
+	lease, err := m.Lock(ctx, opts...)
+	if err != nil {
+		return err
+	}
+	return lease.do(ctx, func(ctx context.Context) error { return fn(ctx, lease) })
+}
+
+// take locks the members in order, each under the context of the one before: so the last context ends with
+// the first loss, and locking any of the keys under it enters again. After an error it returns what it has got,
+// which is the caller's to give back.
+func (m *MultiLock) take(ctx context.Context, opts []LockOption, said bool, wait time.Duration, start time.Time) (parts []*Lease, err error) {
+	under := ctx
+	add := func(more ...*Lease) {
+		if parts = append(parts, more...); len(more) > 0 {
+			under = &more[len(more)-1].ctx
+		}
+	}
+	waited := 0 // how many had to wait for those behind them
+	for len(parts) < len(m.members) {
+		rest := m.members[len(parts):]
+		if mutexes := neighbours(rest); len(mutexes) > 1 {
+			got, again, err := tryTogether(ctx, under, mutexes, opts)
+			add(got...)
+			switch {
+			case err == nil:
+				continue
+			case ctx.Err() != nil:
+				return parts, &Error{Op: "lock", Key: m.key, Err: ended(ctx)} // whatever else was wrong
+			case !again || wait == 0:
+				return parts, err
+			}
+			rest = m.members[len(parts):]
+			waited = len(parts)
+		} else if len(parts) > 0 {
+			waited = len(parts)
+		}
+		more := opts
+		if said && wait != UntilDone {
+			more = append(slices.Clip(opts), WithWait(max(0, wait-time.Since(start))))
+		}
+		part, err := rest[0].Lock(under, more...)
+		if err != nil {
+			return parts, err
+		}
+		add(part)
+	}
+	return parts, lengthen(ctx, parts[:waited])
+}
+
+// lengthen extends leases of fixed length, which have to last as long as others that were granted later. It
+// fails if one of them is lost, and leaves one that it cannot extend as it is: the whole says until when it is trusted.
+func lengthen(ctx context.Context, parts []*Lease) error {
+	fixed := slices.DeleteFunc(slices.Clone(parts), func(part *Lease) bool { return part.guard == nil || part.guard.Renew })
+	_, err := most(fixed, len(fixed), func(part *Lease) (struct{}, error) {
+		return struct{}{}, part.Extend(ctx, part.guard.TTL)
+	})
+	if errors.Is(err, ErrLost) {
+		return err
+	}
+	return nil
+}
+
+// neighbours returns the mutexes of one client that lockers begin with.
+func neighbours(lockers []Locker) (mutexes []*Mutex) {
+	for _, l := range lockers {
+		m, ok := l.(*Mutex)
+		if !ok || len(mutexes) > 0 && m.c != mutexes[0].c {
+			break
+		}
+		mutexes = append(mutexes, m)
+	}
+	return mutexes
+}
+
+// A trial is one try to lock a mutex among others.
+type trial struct {
+	attempt
+
+	own   context.Context // of the attempt
+	home  *home           // nil if there is none to contend at
+	w     *waiter
+	cfg   lockConfig
+	lease *Lease
+	err   error
+}
+
+// tryTogether tries to lock all mutexes, which are of one client, at once, each under the context of the one
+// before, the first under that. It returns the leases before the first one that was refused and the error
+// of that; those behind it are given back. again says that waiting may help. ctx is that of the call.
+func tryTogether(ctx, under context.Context, mutexes []*Mutex, opts []LockOption) (got []*Lease, again bool, err error) {
+	c := mutexes[0].c
+	opts = append(slices.Clip(opts), WithWait(0))
+	trials := make([]trial, 0, len(mutexes))
+	again = true
+	for _, m := range mutexes {
+		trials = append(trials, trial{attempt: attempt{c: c, op: "lock", kind: kindMutex, key: m.key}})
+		t := &trials[len(trials)-1]
+		t.own = t.begin(under)
+		if t.home, t.lease, t.cfg, t.err = m.approach(t.own, opts); t.err != nil {
+			again = false // nothing is sent
+			break
+		}
+		under = &t.lease.ctx
+		if t.home == nil {
+			continue
+		}
+		t.w = newWaiter(t.lease, t.cfg)
+		if !t.home.join(t.w) {
+			t.err = ErrNotAcquired // so those behind it need not be tried
+			break
+		}
+	}
+	if again {
+		ask(c, trials)
+	}
+	var behind []*Lease
+	for i := range trials {
+		t := &trials[i]
+		switch {
+		case t.home == nil:
+		case t.err != nil:
+			t.w.recycle()
+			c.exit(t.home)
+		case !again:
+			t.home.leave(t.w)
+			t.w.recycle()
+			c.exit(t.home)
+			t.err = ErrNotAcquired
+		default:
+			_, t.err = t.home.contend(ctx, &asked{home: t.home}, t.w, t.cfg, nil)
+		}
+		if t.err == nil && err != nil {
+			behind = append(behind, t.lease)
+			t.err = ErrNotAcquired
+			_ = t.end(t.own, 0, t.err)
+			continue
+		}
+		var token int64
+		if t.err == nil {
+			token = t.lease.token
+		}
+		if failed := t.end(t.own, token, t.err); failed != nil {
+			if err == nil || !again {
+				err = failed // when nothing was sent that of the last, which is why
+			}
+			continue
+		}
+		t.lease.given()
+		got = append(got, t.lease)
+	}
+	undo(ctx, behind)
+	return got, again, err
+}
+
+// ask sends the requests of those who have none yet, in as few scripts as can be.
+func ask(c *Client, trials []trial) {
+	var takes, acquires []request
+	for i := range trials {
+		t := &trials[i]
+		if t.home == nil || t.err != nil {
+			continue
+		}
+		switch a, to := t.home.prepare(t.w); {
+		case a == nil: // it was handed over a moment ago
+		case to == c.takes:
+			takes = append(takes, a)
+		default:
+			acquires = append(acquires, a)
+		}
+	}
+	c.takes.submitAll(takes, c.brief)
+	c.acquires.submitAll(acquires, c.brief)
+}
+
+// asked is a home that a waiter has joined and asked already.
+type asked struct {
+	*home
+
+	again bool
+}
+
+func (q *asked) join(*waiter) bool { return true }
+
+func (q *asked) ask(w *waiter) {
+	if q.again {
+		q.home.ask(w)
+	}
+	q.again = true
+}

@@ -1,0 +1,408 @@
+package runtime_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/locktest"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+	"github.com/lockgen/lockgen/scripts"
+)
+
+func TestMultiLock_KeepsThePromisesOfALocker(t *testing.T) {
+	t.Parallel()
+	locktest.TestLocker(t, func(c *lockrt.Client, key string) lockrt.Locker {
+		return lockrt.NewMultiLock(c.Mutex(key+":c"), c.Mutex(key), c.RWMutex(key+":b"), c.Mutex(key+":a"), c.Mutex(key+":d"))
+	})
+}
+
+// mutexes returns one for each of n keys, the last first.
+func mutexes(tb testing.TB, c *lockrt.Client, n int) (all []lockrt.Locker, keys []string) {
+	for i := range n {
+		keys = append(keys, redistest.Key(tb, "k"+strconv.Itoa(i)))
+		all = append([]lockrt.Locker{c.Mutex(keys[i])}, all...)
+	}
+	return all, keys
+}
+
+// scriptsSent returns how often the server was sent each script that takes or frees from now on.
+func scriptsSent(proxy *redistest.FaultProxy) func() (takes, frees int) {
+	var takes, frees atomic.Int32
+	proxy.OnRequest(func(cmd []string) {
+		switch {
+		case redistest.EvalSHA(scripts.Take.SHA1, scripts.Acquire.SHA1)(cmd):
+			takes.Add(1)
+		case redistest.EvalSHA(scripts.Free.SHA1, scripts.Release.SHA1)(cmd):
+			frees.Add(1)
+		}
+	})
+	return func() (int, int) { return int(takes.Load()), int(frees.Load()) }
+}
+
+// TestMultiLock_OneRoundTripEach shows that mutexes of one client are taken by one script and given back by
+// one, fenced or not.
+func TestMultiLock_OneRoundTripEach(t *testing.T) {
+	t.Parallel()
+	server := redistest.Shared(t)
+	proxy := redistest.Proxy(t, server.Addr())
+	c := clientOf(t, proxy.URL(), lockrt.Options{Tracking: lockrt.TrackingOff})
+	for name, opts := range map[string][]lockrt.LockOption{"plain": nil, "fenced": {lockrt.WithFencing()}} {
+		t.Run(name, func(t *testing.T) { //nolint:paralleltest // one proxy
+			all, keys := mutexes(t, c, 20)
+			count := scriptsSent(proxy)
+			lease, err := lockrt.NewMultiLock(all...).Lock(patient(t), opts...)
+			require.NoError(t, err)
+			takes, _ := count()
+			require.Equal(t, 1, takes)
+			parts := lease.Parts()
+			require.Len(t, parts, len(keys))
+			for i, part := range parts {
+				require.Equal(t, int64(1), number(t, server, "HLEN", part.Key()))
+				require.Equal(t, opts != nil, part.Token() > 0)
+				if i > 0 {
+					require.Less(t, parts[i-1].Key(), part.Key())
+				}
+				require.False(t, lease.Until().After(part.Until()), "the earliest counts")
+			}
+			require.NoError(t, lease.Unlock(patient(t)))
+			_, frees := count()
+			require.Equal(t, 1, frees)
+			for _, key := range keys {
+				gone(t, server, key)
+			}
+		})
+	}
+}
+
+// TestMultiLock_GivesBackWhatIsBehind shows that one who waits for a key has none that is behind it, and
+// that TryLock keeps nothing.
+func TestMultiLock_GivesBackWhatIsBehind(t *testing.T) {
+	t.Parallel()
+	server := redistest.Shared(t)
+	waiting := make(chan struct{}, 10)
+	one := clientOf(t, server.URL(), lockrt.Options{Hooks: lockrt.Hooks{
+		Waiting: func(context.Context, lockrt.AcquireEvent) { waiting <- struct{}{} },
+	}})
+	other := clientOf(t, server.URL(), lockrt.Options{})
+	all, keys := mutexes(t, one, 4)
+	held, err := other.Mutex(keys[2]).Lock(patient(t))
+	require.NoError(t, err)
+	m := lockrt.NewMultiLock(all...)
+	_, err = m.TryLock(patient(t))
+	require.ErrorIs(t, err, lockrt.ErrNotAcquired)
+	for _, key := range []string{keys[0], keys[1], keys[3]} {
+		gone(t, server, key)
+	}
+
+	got := make(chan error, 1)
+	ctx := patient(t)
+	go func() {
+		got <- m.Do(ctx, func(context.Context, *lockrt.Lease) error { return nil })
+	}()
+	<-waiting
+	require.Equal(t, int64(1), number(t, server, "EXISTS", keys[0]), "before the one that is waited for")
+	require.Equal(t, int64(1), number(t, server, "EXISTS", keys[1]))
+	gone(t, server, keys[3])
+	require.NoError(t, held.Unlock(patient(t)))
+	require.NoError(t, <-got)
+	for _, key := range keys {
+		gone(t, server, key)
+	}
+}
+
+// TestMultiLock_NoDeadlock has processes lock random subsets in random order, with givers-up among them:
+// all come to an end, and no key is held twice.
+func TestMultiLock_NoDeadlock(t *testing.T) {
+	t.Parallel()
+	servers := []*redistest.RedisServer{redistest.Shared(t), redistest.Server(t)}
+	const keys, processes, goroutines, rounds = 6, 4, 3, 40
+	var names []string
+	for i := range keys {
+		names = append(names, redistest.Key(t, strconv.Itoa(i)))
+	}
+	var holders [2][keys]atomic.Int32
+	ctx := patient(t)
+	var wg sync.WaitGroup
+	for range processes {
+		clients := []*lockrt.Client{clientOf(t, servers[0].URL(), lockrt.Options{}), clientOf(t, servers[1].URL(), lockrt.Options{})}
+		for range goroutines {
+			wg.Go(func() {
+				for round := range rounds {
+					var lockers []lockrt.Locker
+					var mine []*atomic.Int32
+					for _, i := range rand.Perm(2 * keys)[:1+rand.N(5)] {
+						lockers = append(lockers, clients[i%2].Mutex(names[i/2]))
+						mine = append(mine, &holders[i%2][i/2])
+					}
+					ctx, cancel := ctx, context.CancelFunc(func() {})
+					if round%3 == 0 {
+						ctx, cancel = context.WithTimeout(ctx, rand.N(5*time.Millisecond))
+					}
+					lease, err := lockrt.NewMultiLock(lockers...).Lock(ctx)
+					if err != nil {
+						if round%3 != 0 || !errors.Is(err, context.DeadlineExceeded) {
+							t.Errorf("lock: %v", err)
+						}
+						cancel()
+						continue
+					}
+					for _, n := range mine {
+						if n.Add(1) != 1 {
+							t.Error("a key is held twice")
+						}
+					}
+					for _, n := range mine {
+						n.Add(-1)
+					}
+					if err := lease.Unlock(ctx); err != nil {
+						t.Errorf("unlock: %v", err)
+					}
+					cancel()
+				}
+			})
+		}
+	}
+	wg.Wait()
+	for _, server := range servers {
+		for _, name := range names {
+			gone(t, server, name)
+		}
+	}
+}
+
+// TestMultiLock_LostWithAnyMember shows that the whole ends with any of its parts, on whatever server, and that the
+// others are given back all the same.
+func TestMultiLock_LostWithAnyMember(t *testing.T) {
+	t.Parallel()
+	servers := []*redistest.RedisServer{redistest.Shared(t), redistest.Server(t)}
+	clients := []*lockrt.Client{clientOf(t, servers[0].URL(), lockrt.Options{}), clientOf(t, servers[1].URL(), lockrt.Options{})}
+	for i := range 3 {
+		key := redistest.Key(t, strconv.Itoa(i))
+		m := lockrt.NewMultiLock(clients[0].Mutex(key+"a"), clients[1].Mutex(key+"b"), clients[0].Mutex(key+"c"))
+		err := m.Do(patient(t), func(ctx context.Context, lease *lockrt.Lease) error {
+			require.NoError(t, lease.Err())
+			part := lease.Parts()[i]
+			taken, err := part.Client().Mutex(part.Key()).ForceUnlock(patient(t))
+			require.NoError(t, err)
+			require.True(t, taken)
+			<-ctx.Done()
+			require.ErrorIs(t, context.Cause(ctx), lockrt.ErrLost)
+			require.ErrorIs(t, lease.Err(), lockrt.ErrLost)
+			_, err = lease.TTL(patient(t))
+			require.ErrorIs(t, err, lockrt.ErrLost)
+			require.ErrorIs(t, lease.Extend(patient(t), time.Minute), lockrt.ErrLost)
+			return nil
+		})
+		require.ErrorIs(t, err, lockrt.ErrLost)
+		for j, suffix := range []string{"a", "b", "c"} {
+			gone(t, servers[j%2], key+suffix)
+		}
+	}
+}
+
+// TestMultiLock_UndoneWhenAServerHangs shows that a call that fails keeps nothing, on a server that does not
+// answer either, once it does.
+func TestMultiLock_UndoneWhenAServerHangs(t *testing.T) {
+	t.Parallel()
+	alive, hangs := redistest.Shared(t), redistest.Server(t)
+	proxy := redistest.Proxy(t, hangs.Addr())
+	key := redistest.Key(t, "k")
+	one := clientOf(t, alive.URL(), lockrt.Options{})
+	two := clientOf(t, proxy.URL(), lockrt.Options{Watchdog: time.Minute})
+	m := lockrt.NewMultiLock(one.Mutex(key+"1"), two.Mutex(key+"2"), one.Mutex(key+"3"))
+	require.NoError(t, m.Do(patient(t), func(context.Context, *lockrt.Lease) error { return nil }))
+
+	drop := proxy.DropReply(redistest.Command("EVALSHA"), 0, redistest.Mute)
+	ctx, cancel := context.WithCancel(patient(t))
+	failed := make(chan error, 1)
+	go func() { failed <- second(m.Lock(ctx)) }()
+	until(t, "the grant that nobody hears of", func() bool { return number(t, hangs, "EXISTS", key+"2") == 1 })
+	cancel()
+	require.ErrorIs(t, <-failed, context.Canceled)
+	gone(t, alive, key+"1")
+	gone(t, alive, key+"3")
+	drop.Stop()
+	proxy.Cut()
+	gone(t, hangs, key+"2")
+}
+
+// TestMultiLock_LostWhileOthersAreWaitedFor shows that what is lost while others are waited for is locked again.
+func TestMultiLock_LostWhileOthersAreWaitedFor(t *testing.T) {
+	t.Parallel()
+	server := redistest.Shared(t)
+	waiting := make(chan struct{}, 10)
+	one := clientOf(t, server.URL(), lockrt.Options{Hooks: lockrt.Hooks{
+		Waiting: func(context.Context, lockrt.AcquireEvent) { waiting <- struct{}{} },
+	}})
+	other := clientOf(t, server.URL(), lockrt.Options{})
+	all, keys := mutexes(t, one, 3)
+	held, err := other.Mutex(keys[1]).Lock(patient(t))
+	require.NoError(t, err)
+	got := make(chan error, 1)
+	ctx := patient(t)
+	go func() {
+		got <- lockrt.NewMultiLock(all...).Do(ctx, func(_ context.Context, lease *lockrt.Lease) error {
+			_, err := lease.TTL(ctx)
+			return err
+		})
+	}()
+	<-waiting
+	taken, err := other.Mutex(keys[0]).ForceUnlock(patient(t))
+	require.NoError(t, err)
+	require.True(t, taken)
+	<-waiting
+	require.NoError(t, held.Unlock(patient(t)))
+	require.NoError(t, <-got)
+}
+
+// TestMultiLock_FixedLeaseLastsForAll shows that a member that had to wait for others is extended.
+func TestMultiLock_FixedLeaseLastsForAll(t *testing.T) {
+	t.Parallel()
+	const length = 10 * time.Second
+	server := redistest.Shared(t)
+	waiting := make(chan struct{}, 10)
+	one := clientOf(t, server.URL(), lockrt.Options{Hooks: lockrt.Hooks{
+		Waiting: func(context.Context, lockrt.AcquireEvent) { waiting <- struct{}{} },
+	}})
+	other := clientOf(t, server.URL(), lockrt.Options{})
+	all, keys := mutexes(t, one, 3)
+	held, err := other.Mutex(keys[2]).Lock(patient(t))
+	require.NoError(t, err)
+	got := make(chan *lockrt.Lease, 1)
+	ctx := patient(t)
+	go func() {
+		lease, err := lockrt.NewMultiLock(all...).Lock(ctx, lockrt.WithLease(length))
+		if err != nil {
+			t.Error(err)
+		}
+		got <- lease
+	}()
+	<-waiting
+	until(t, "some of the first lease is over", func() bool { return number(t, server, "PTTL", keys[0]) < 9900 })
+	unlocked := time.Now()
+	require.NoError(t, held.Unlock(patient(t)))
+	lease := <-got
+	require.NotNil(t, lease)
+	require.False(t, lease.Until().Before(unlocked.Add(length-length/10)), "all of the lease, less the margin")
+	require.NoError(t, lease.Unlock(patient(t)))
+}
+
+// TestMultiLock_MembersAreEnteredAgain shows that members are entered again under the context of the whole, and the
+// whole under that of a member or its own, whatever else it has.
+func TestMultiLock_MembersAreEnteredAgain(t *testing.T) {
+	t.Parallel()
+	server := redistest.Shared(t)
+	c := clientOf(t, server.URL(), lockrt.Options{})
+	all, keys := mutexes(t, c, 3)
+	m := lockrt.NewMultiLock(all...)
+	outer, err := c.Mutex(keys[1]).Lock(patient(t))
+	require.NoError(t, err)
+	whole, err := m.TryLock(outer.Context())
+	require.NoError(t, err)
+	inner, err := lockrt.NewMultiLock(m, c.Mutex(keys[0]+"x")).TryLock(whole.Context())
+	require.NoError(t, err)
+	require.Len(t, inner.Parts(), 4)
+	part, err := c.Mutex(keys[2]).TryLock(inner.Context())
+	require.NoError(t, err)
+	for _, lease := range []*lockrt.Lease{whole, outer, inner} {
+		require.NoError(t, lease.Unlock(patient(t)))
+	}
+	gone(t, server, keys[0])
+	gone(t, server, keys[1])
+	require.Equal(t, int64(1), number(t, server, "EXISTS", keys[2]))
+	require.NoError(t, part.Unlock(patient(t)))
+	gone(t, server, keys[2])
+}
+
+// TestMultiLock_BadMembers shows which members it does not take, and that a bad key of one has nothing sent for the
+// others.
+func TestMultiLock_BadMembers(t *testing.T) {
+	t.Parallel()
+	server := redistest.Shared(t)
+	proxy := redistest.Proxy(t, server.Addr())
+	c, other := clientOf(t, proxy.URL(), lockrt.Options{}), clientOf(t, server.URL(), lockrt.Options{})
+	key := redistest.Key(t, "k")
+	require.Panics(t, func() { lockrt.NewMultiLock() })
+	require.Panics(t, func() { lockrt.NewMultiLock(nil) })
+	require.Panics(t, func() { lockrt.NewMultiLock(c.Mutex(key), c.Mutex(key+"2"), c.RWMutex(key)) })
+	require.NotPanics(t, func() { lockrt.NewMultiLock(c.Mutex(key), other.Mutex(key)) })
+
+	count := scriptsSent(proxy)
+	_, err := lockrt.NewMultiLock(c.Mutex(key), c.Mutex(key+"{")).Lock(patient(t))
+	require.ErrorAs(t, err, new(*lockrt.KeyError))
+	_, err = lockrt.NewMultiLock(c.Mutex(key), c.Mutex(key+"2")).Lock(patient(t), lockrt.WithWait(-2))
+	require.ErrorIs(t, err, lockrt.ErrBadOption)
+	takes, _ := count()
+	require.Zero(t, takes)
+}
+
+// The following do what Redisson's own tests of RMultiLock do, one for each of theirs, under its name.
+
+func TestRedisson_Multi_LockUnlock(t *testing.T) {
+	t.Parallel()
+	c := clientOf(t, redistest.Shared(t).URL(), lockrt.Options{})
+	all, _ := mutexes(t, c, 3)
+	lease, err := lockrt.NewMultiLock(all...).Lock(patient(t), lockrt.WithLease(10*time.Second))
+	require.NoError(t, err)
+	require.NoError(t, lease.Err())
+	require.NoError(t, lease.Unlock(patient(t)))
+	require.ErrorIs(t, lease.Err(), lockrt.ErrReleased)
+}
+
+func TestRedisson_Multi_WaitAndLeaseTimeouts(t *testing.T) {
+	t.Parallel()
+	c := clientOf(t, redistest.Shared(t).URL(), lockrt.Options{})
+	all, _ := mutexes(t, c, 3)
+	m := lockrt.NewMultiLock(all...)
+	leases := make(chan *lockrt.Lease, 10)
+	jobs(t, 10, func(int) error {
+		lease, err := m.TryLock(patient(t), lockrt.WithLease(10*time.Second))
+		if err == nil {
+			leases <- lease
+		} else if !errors.Is(err, lockrt.ErrNotAcquired) {
+			return err
+		}
+		return nil
+	})
+	require.Len(t, leases, 1)
+	require.NoError(t, (<-leases).Unlock(patient(t)))
+}
+
+func TestRedisson_Multi_MultiThreads(t *testing.T) {
+	t.Parallel()
+	c := clientOf(t, redistest.Shared(t).URL(), lockrt.Options{})
+	all, _ := mutexes(t, c, 3)
+	m := lockrt.NewMultiLock(all...)
+	first, err := m.Lock(patient(t))
+	require.NoError(t, err)
+	got := make(chan error, 1)
+	ctx := patient(t)
+	go func() { got <- m.Do(ctx, func(context.Context, *lockrt.Lease) error { return first.Err() }) }()
+	require.NoError(t, first.Unlock(patient(t)))
+	require.ErrorIs(t, <-got, lockrt.ErrReleased, "the second one has it when the first has not")
+}
+
+func TestRedisson_Multi_Test(t *testing.T) {
+	t.Parallel()
+	var one, other []lockrt.Locker
+	for range 3 {
+		url := redistest.Server(t).URL()
+		one = append(one, clientOf(t, url, lockrt.Options{}).Mutex("lock"))
+		other = append([]lockrt.Locker{clientOf(t, url, lockrt.Options{}).Mutex("lock")}, other...)
+	}
+	lease, err := lockrt.NewMultiLock(one...).Lock(patient(t))
+	require.NoError(t, err)
+	_, err = lockrt.NewMultiLock(other...).TryLock(patient(t))
+	require.ErrorIs(t, err, lockrt.ErrNotAcquired)
+	require.NoError(t, lease.Unlock(patient(t)))
+	require.NoError(t, lockrt.NewMultiLock(other...).Do(patient(t), func(context.Context, *lockrt.Lease) error { return nil }))
+}

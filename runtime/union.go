@@ -1,0 +1,277 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"time"
+)
+
+// A union is what a lease of several parts is a lease of. It is trusted while at least needs of its parts
+// are: all those of a MultiLock, a majority of a RedLock. Each part is renewed, lost and given back by
+// itself; the whole only looks at how many there are.
+type union struct {
+	whole *Lease
+	needs int
+
+	mu    sync.Mutex // guards the rest; never held while a part is asked or ended
+	parts []*Lease
+	over  bool // unlocked: nothing joins it any more
+}
+
+// unite makes l the lease of all parts together, trusted while needs of them are.
+func unite(l *Lease, needs int, parts []*Lease) {
+	u := &union{whole: l, needs: needs, parts: parts}
+	l.hold, l.union, l.began = u, u, now()
+	for _, part := range parts {
+		u.watch(part)
+	}
+}
+
+// watch has a part say that it has ended.
+func (u *union) watch(part *Lease) {
+	part.within.Store(u)
+	if cause := part.ended(); cause != nil {
+		u.look(cause)
+	}
+}
+
+// all returns the parts.
+func (u *union) all() []*Lease {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return slices.Clone(u.parts)
+}
+
+// part returns the lease of key that is a part, or a part of one, or nil.
+func (u *union) part(c *Client, key string) *Lease {
+	for _, part := range u.all() {
+		if part.union != nil {
+			if inner := part.union.part(c, key); inner != nil {
+				return inner
+			}
+		} else if part.client == c && part.key == key {
+			return part
+		}
+	}
+	return nil
+}
+
+// look ends the whole if too many parts have ended, of which the last one did because of cause.
+func (u *union) look(cause error) {
+	left := 0
+	for _, part := range u.all() {
+		if part.ended() == nil {
+			left++
+		}
+	}
+	if left < u.needs {
+		u.whole.end(cause)
+	}
+}
+
+// check returns nil while enough parts are trusted, by the clock too, then why one of the others is not.
+func (u *union) check() (cause error) {
+	left := 0
+	for _, part := range u.all() {
+		if err := part.Err(); err == nil {
+			left++
+		} else {
+			cause = err
+		}
+	}
+	if left < u.needs {
+		return cause
+	}
+	return nil
+}
+
+// until returns when so many parts are not trusted any more that the whole is not.
+func (u *union) until() time.Time {
+	parts := u.all()
+	ends := make([]time.Time, len(parts))
+	for i, part := range parts {
+		ends[i] = part.Until()
+	}
+	slices.SortFunc(ends, func(a, b time.Time) int { return b.Compare(a) })
+	return ends[u.needs-1]
+}
+
+func (u *union) ttl(ctx context.Context) (time.Duration, error) {
+	ttls, err := most(u.all(), u.needs, func(part *Lease) (time.Duration, error) { return part.TTL(ctx) })
+	if err != nil {
+		return 0, err
+	}
+	return slices.Min(ttls), nil
+}
+
+func (u *union) extend(ctx context.Context, d time.Duration) error {
+	_, err := most(u.all(), u.needs, func(part *Lease) (struct{}, error) { return struct{}{}, part.Extend(ctx, d) })
+	return err
+}
+
+// reenter is never asked: who enters again enters the parts.
+func (u *union) reenter(*Lease, *Lease) bool { return false }
+
+// unlock ends l and all its parts, whatever becomes of each. It waits until as many are given back as the
+// whole depends on; the others are given back in the background.
+func (u *union) unlock(l *Lease) error {
+	u.mu.Lock()
+	if l.unlocked {
+		u.mu.Unlock()
+		return ErrReleased
+	}
+	l.unlocked, u.over = true, true
+	parts := slices.Clone(u.parts)
+	u.mu.Unlock()
+
+	l.end(ErrReleased)
+	err := release(parts, u.needs)
+	if cause := l.ended(); errors.Is(cause, ErrLost) {
+		return join(cause, err)
+	}
+	return err
+}
+
+// most does the same with all parts at once. It returns what came of it when that has succeeded with needs of
+// them, or the errors when it has with fewer.
+func most[T any](parts []*Lease, needs int, do func(part *Lease) (T, error)) (done []T, errs error) {
+	type outcome struct {
+		value T
+		err   error
+	}
+	outcomes := make(chan outcome, len(parts))
+	for _, part := range parts {
+		part.client.spawn(func() {
+			value, err := do(part)
+			outcomes <- outcome{value, err}
+		})
+	}
+	for range parts {
+		if o := <-outcomes; o.err != nil {
+			errs = errors.Join(errs, o.err)
+		} else {
+			done = append(done, o.value)
+		}
+		if len(done) == needs {
+			return done, nil
+		}
+	}
+	return nil, errs
+}
+
+// release unlocks all parts, the mutexes of one client in one round trip, and others beside each other. It
+// returns nil when needs of them were unlocked, else what went wrong.
+func release(parts []*Lease, needs int) error {
+	var groups [][]*Lease
+	for _, part := range slices.Backward(parts) {
+		_, mutex := part.hold.(*hold)
+		i := slices.IndexFunc(groups, func(group []*Lease) bool {
+			_, mutexes := group[0].hold.(*hold)
+			return mutex && mutexes && group[0].client == part.client
+		})
+		if i < 0 {
+			groups = append(groups, nil)
+			i = len(groups) - 1
+		}
+		groups[i] = append(groups[i], part)
+	}
+	outcomes := make(chan error, len(parts))
+	for i, group := range groups {
+		if i == len(groups)-1 && needs == len(parts) {
+			releaseGroup(group, outcomes) // it is waited for anyway
+			break
+		}
+		group[0].client.spawn(func() { releaseGroup(group, outcomes) })
+	}
+	var errs error
+	for range parts {
+		if err := <-outcomes; err != nil {
+			errs = join(errs, err)
+		} else {
+			needs--
+		}
+		if needs == 0 {
+			return nil
+		}
+	}
+	return errs
+}
+
+// releaseGroup unlocks one lease, or several that are mutexes of one client, and tells the outcome of each.
+func releaseGroup(group []*Lease, outcomes chan<- error) {
+	tell := func(l *Lease, err error) {
+		if err != nil {
+			err = &Error{Op: "unlock", Key: l.key, Err: err}
+		}
+		outcomes <- err
+	}
+	if len(group) == 1 {
+		tell(group[0], group[0].hold.unlock(group[0]))
+		return
+	}
+	c := group[0].client
+	givings := make([]*giving, len(group))
+	frees := make([]request, 0, len(group))
+	for i, l := range group {
+		hd := l.hold.(*hold) //nolint:forcetypeassert // what a group of several is made of
+		g, err := hd.end(l)
+		switch {
+		case g == nil:
+			tell(l, err)
+		case g.simple():
+			frees = append(frees, g)
+		default:
+			hd.home.free(g)
+		}
+		givings[i] = g
+	}
+	c.frees.submitAll(frees, c.brief)
+	for i, l := range group {
+		if givings[i] != nil {
+			tell(l, givings[i].outcome(l))
+		}
+	}
+}
+
+// undoPatience is for how long a call that fails waits until what it had got is given back.
+const undoPatience = 100 * time.Millisecond
+
+// undo gives back what a call was granted that fails. What that takes longer than [undoPatience], or the call may
+// last, goes on in the background.
+func undo(ctx context.Context, parts []*Lease) {
+	if len(parts) == 0 {
+		return
+	}
+	done := make(chan struct{})
+	parts[0].client.spawn(func() {
+		defer close(done)
+		_ = release(parts, len(parts)) // what failed is withdrawn, or expires
+	})
+	timer := time.NewTimer(undoPatience)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// budget returns for how long the call with opts may wait, and whether they say so.
+func budget(opts []LockOption) (wait time.Duration, said bool, err error) {
+	const unsaid time.Duration = math.MinInt64
+	cfg := lockConfig{wait: unsaid}
+	for _, o := range opts {
+		o.applyLock(&cfg)
+	}
+	switch {
+	case cfg.wait == unsaid:
+		return UntilDone, false, nil
+	case cfg.wait < 0 && cfg.wait != UntilDone:
+		return 0, true, fmt.Errorf("%w: a wait of %v is negative", ErrBadOption, cfg.wait)
+	}
+	return cfg.wait, true, nil
+}
