@@ -264,7 +264,9 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 						if !e.Subscribed {
 							q.hear(e.Payload)
 						}
-						w.poke()
+						if e.Subscribed || e.Payload != messageLeft {
+							w.poke()
+						}
 					})
 					if listener.Live() {
 						ask() // a release before now was not heard

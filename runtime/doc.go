@@ -154,7 +154,7 @@
 // # What is in Redis
 //
 //	order:42                            hash of Redisson: "<uuid>:<number>" → 1, expires with the lease
-//	redisson_lock__channel:{order:42}   channel of Redisson: message 0 when the lock is free
+//	redisson_lock__channel:{order:42}   channel of Redisson: message 0 when the lock is free, 00 when it is left to Java
 //	lockgen_waiting:{order:42}          list of the clients that wait; Redisson knows nothing of it
 //	lockgen_process:<uuid>              channel on which one client is told what concerns it
 //	redisson_lock_token:{order:42}      counter of fencing tokens, of Redisson's RFencedLock; expires

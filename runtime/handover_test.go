@@ -284,11 +284,72 @@ func TestHandOver_TakesTurnsWithJava(t *testing.T) {
 	got = lockLater(patient(t), first.Mutex("k"))
 	inLine(t, server, "k", 1)
 	require.NoError(t, next.lease.Unlock(t.Context()))
-	require.Equal(t, "0", receive(t, heard, "the message: the turn of Java"))
+	require.Equal(t, "00", receive(t, heard, "the message: the turn of Java"))
 	next = receive(t, got, "the lock, since this Java program does not want it after all")
 	require.NoError(t, next.err)
 	require.NoError(t, next.lease.Unlock(t.Context()))
 	require.Equal(t, "0", receive(t, heard, "the message: nobody else is there"))
+}
+
+// javaTakes takes a lock that is free.
+const javaTakes = `if redis.call('exists', KEYS[1]) == 1 then return 0 end return redis.call('hset', KEYS[1], 'java:1', 1)`
+
+// A Java program that hears of a release asks later than who shares a process with who released. It is
+// served all the same.
+func TestHandOver_JavaHasAStart(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	rc := server.NewClient()
+	heard := make(chan string, 1000)
+	java, release := rc.Dedicate()
+	defer release()
+	java.SetPubSubHooks(rueidis.PubSubHooks{OnMessage: func(m rueidis.PubSubMessage) { heard <- m.Message }})
+	require.NoError(t, java.Do(t.Context(), rc.B().Subscribe().Channel("redisson_lock__channel:{k}").Build()).Error())
+
+	c := clientOf(t, server.URL(), lockrt.Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 2)
+	for range cap(ended) {
+		go func() { // more than one, so that somebody waits whenever it is released
+			for {
+				lease, err := c.Mutex("k").Lock(ctx)
+				if err != nil {
+					ended <- err
+					return
+				}
+				if err = lease.Unlock(ctx); err != nil {
+					ended <- err
+					return
+				}
+			}
+		}()
+	}
+	const turns = 20
+	served := 0
+	for n := 0; n < turns; {
+		if receive(t, heard, "a release") != "00" {
+			continue // not left to Java: the client does not hear yet what it is told
+		}
+		n++
+		for range 8 { // it is slow
+			require.NoError(t, rc.Do(t.Context(), rc.B().Ping().Build()).Error())
+		}
+		got, err := rc.Do(t.Context(), rc.B().Eval().Script(javaTakes).Numkeys(1).Key("k").Build()).AsInt64()
+		require.NoError(t, err)
+		if got == 1 {
+			served++
+			require.NoError(t, rc.Do(t.Context(), rc.B().Del().Key("k").Build()).Error())
+			require.NoError(t, rc.Do(t.Context(), rc.B().Publish().Channel("redisson_lock__channel:{k}").Message("0").Build()).Error())
+		}
+		for len(heard) > 0 {
+			<-heard // what was said meanwhile is over
+		}
+	}
+	cancel()
+	for range cap(ended) {
+		require.ErrorIs(t, receive(t, ended, "the end of a goroutine"), context.Canceled)
+	}
+	require.Greater(t, served, turns/2)
 }
 
 func TestHandOver_StrangeMessagesAreIgnored(t *testing.T) {

@@ -13,6 +13,10 @@ const maxKey = 1024
 // Java parses every message as an integer, so nothing else may be sent.
 const messageUnlocked = "0"
 
+// messageLeft is published in its place when a lock is left to Redisson's waiters, who see no difference. Those
+// of this library are told on channels of their own when to ask.
+const messageLeft = messageUnlocked + messageUnlocked
+
 // checkKey returns why key cannot be a lock's name.
 func checkKey(key string) *KeyError {
 	open := strings.IndexByte(key, '{')

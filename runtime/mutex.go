@@ -15,7 +15,7 @@ import (
 //
 // Goroutines of one process are served in the order in which they asked, up to [Options.Cohort] in
 // a row while other processes wait, and processes in the order in which they began to wait. Java
-// programs race for the key every other time it is released.
+// programs race for the key every other time it is released, with a start of 5ms.
 type Mutex struct {
 	c    *Client
 	key  string

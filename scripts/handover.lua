@@ -69,11 +69,12 @@ local function tell_soon(waiting, i, ms)
   end
 end
 
--- tell_look tells the first in line who hears it to ask now, and the next one to ask in ms milliseconds,
--- in case nobody is there. Those who do not hear it leave the line.
-local function tell_look(waiting, ms)
+-- tell_look tells the first in line who hears it to ask, now or in start milliseconds, and the next one to
+-- ask in ms milliseconds, in case nobody is there. Those who do not hear it leave the line.
+local function tell_look(waiting, ms, start)
+  local what = start and 'soon' or 'look'
   local place = redis.call('lindex', waiting, 0)
-  while place and tell('look', place) == 0 do
+  while place and tell(what, place, start) == 0 do
     redis.call('lpop', waiting)
     place = redis.call('lindex', waiting, 0)
   end
