@@ -91,13 +91,14 @@ func refused(err error) error {
 
 // passing reports whether err is of the kind that goes away by itself, so that one who
 // waits anyway may wait for that too: a broken connection, a server that starts, fails
-// over, is out of memory, runs somebody's long script or has its scripts flushed all the time.
+// over, lacks replicas, cannot write to its disk, is out of memory, runs somebody's long script or has its
+// scripts flushed all the time.
 func passing(err error) bool {
 	reply, ok := rueidis.IsRedisErr(err)
 	if !ok {
 		return !errors.Is(err, rueidis.ErrClosing) && !errors.Is(err, ErrUpgrade) && !errors.Is(err, ErrDeleted) && !errors.Is(err, errStale)
 	}
-	for _, kind := range []string{"LOADING", "BUSY", "NOSCRIPT", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "READONLY", "OOM"} {
+	for _, kind := range []string{"LOADING", "BUSY", "NOSCRIPT", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "READONLY", "NOREPLICAS", "MISCONF", "OOM"} {
 		if strings.HasPrefix(reply.Error(), kind+" ") {
 			return true
 		}

@@ -2,6 +2,8 @@ package runtime_test
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -387,6 +389,69 @@ func TestFault_KeyBecomesSomethingElseWhileOthersWait(t *testing.T) {
 	value, err := server.Do("GET", key).ToString()
 	require.NoError(t, err)
 	require.Equal(t, "x", value)
+}
+
+// TestFault_RefusesToWrite: a server that accepts no writes for a while is waited for, by who locks and by
+// who unlocks.
+func TestFault_RefusesToWrite(t *testing.T) {
+	t.Parallel()
+	for name, state := range map[string]struct {
+		refuse func(t *testing.T, server *redistest.RedisServer)
+		accept []string
+	}{
+		"NOREPLICAS": {
+			func(_ *testing.T, server *redistest.RedisServer) {
+				server.Do("CONFIG", "SET", "min-replicas-to-write", "1")
+			},
+			[]string{"CONFIG", "SET", "min-replicas-to-write", "0"},
+		},
+		"MISCONF": {
+			func(t *testing.T, server *redistest.RedisServer) {
+				t.Helper()
+				config, err := server.Do("CONFIG", "GET", "d*").AsStrMap()
+				require.NoError(t, err)
+				// A file in a folder of the name of the dump keeps the server from putting it there.
+				require.NoError(t, os.MkdirAll(filepath.Join(config["dir"], config["dbfilename"], "taken"), 0o700))
+				server.Do("CONFIG", "SET", "save", "3600 1")
+				require.NoError(t, server.Do("BGSAVE").Error())
+				until(t, "saving has failed", func() bool {
+					info, err := server.Do("INFO", "persistence").ToString()
+					return err == nil && strings.Contains(info, "rdb_last_bgsave_status:err")
+				})
+			},
+			[]string{"CONFIG", "SET", "stop-writes-on-bgsave-error", "no"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Server(t)
+			proxy := redistest.Proxy(t, server.Addr())
+			c := clientOf(t, proxy.URL(), lockrt.Options{})
+			held, err := c.Mutex("held").Lock(patient(t))
+			require.NoError(t, err)
+			state.refuse(t, server)
+			_, err = c.Mutex("new").TryLock(patient(t))
+			require.ErrorContains(t, err, name)
+			next := lockLater(patient(t), c.Mutex("new"))
+			tries := make(chan struct{}, 10000)
+			proxy.OnRequest(func(cmd []string) {
+				if gives(cmd) {
+					tries <- struct{}{}
+				}
+			})
+			unlocked := make(chan error, 1)
+			go func() { unlocked <- held.Unlock(context.Background()) }()
+			for range 2 {
+				receive(t, tries, "a try to unlock")
+			}
+			require.NoError(t, server.Do(state.accept...).Error())
+			require.NoError(t, receive(t, unlocked, "the end of Unlock"))
+			require.Zero(t, number(t, server, "EXISTS", "held"))
+			got := receive(t, next, "the lock")
+			require.NoError(t, got.err)
+			require.NoError(t, got.lease.Unlock(t.Context()))
+		})
+	}
 }
 
 func TestFault_OutOfMemory(t *testing.T) {
