@@ -82,6 +82,7 @@ func TestAcquire_ChangesNothingWhenTheCounterIsNone(t *testing.T) {
 	}{
 		"a list":       {[]string{"RPUSH", counter, "1"}, "WRONGTYPE"},
 		"a word":       {[]string{"SET", counter, "many"}, "not an integer or out of range"},
+		"no number":    {[]string{"SET", counter, "nan"}, "not an integer or out of range"},
 		"out of range": {[]string{"SET", counter, "9007199254740992"}, "not an integer or out of range"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -29,7 +29,7 @@ end
 local function draw(counter, tokens, keep)
   local stored = redis.call('get', counter)
   local last = tonumber(stored or '0')
-  if not last or last >= 2 ^ 53 - tokens then
+  if not last or not (last < 2 ^ 53 - tokens) then -- nor is it nan
     return nil, redis.error_reply('ERR the counter of fencing tokens is not an integer or out of range: ' .. counter)
   end
   local forever = tonumber(keep) == 0 or stored and redis.call('pttl', counter) == -1
