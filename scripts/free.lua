@@ -13,7 +13,7 @@
 --         0  it is free now
 --        -1  it was not the owner's: free, somebody else's, or not a lock at all
 --         3  somebody is in line, or was; nothing is changed
---        an error, and nothing is changed
+--        an error: nothing is changed, or it is free and that must not be published
 --
 -- Twice: the second run finds a lock that is not the owner's and changes nothing. HDEL and PUBLISH are among
 -- the commands that a server without memory left still accepts.
@@ -24,8 +24,8 @@ for i = 1, #KEYS / 3 do
   if redis.call('exists', KEYS[3 * i - 1]) == 0 then
     what = redis.pcall('hdel', lock, ARGV[i + 2])
     if what == 1 then
-      redis.call(publish, KEYS[3 * i], message)
-      what = 0
+      local heard = redis.pcall(publish, KEYS[3 * i], message)
+      what = type(heard) == 'table' and heard or 0
     elseif what == 0 or string.find(what.err, 'WRONGTYPE') then
       -- Another type than a lock is simply not the owner's. Any other error says nothing about whose it is.
       what = -1

@@ -156,4 +156,19 @@ func TestTake_WithoutMemoryOrPermission(t *testing.T) {
 	_, err = only(frees(&half))
 	require.ErrorContains(t, err, "can't run this command")
 	require.Equal(t, fields{ours: "1"}, held.dump())
+
+	// One that may not be published is freed, and so are those beside it.
+	other := newScene(t, c)
+	other.set(oursHeld)
+	server.Do("ACL", "SETUSER", "half", "+hdel", "resetchannels", "&"+other.channel)
+	other.c = half.c
+	reply, err := frees(other, &half).ToArray()
+	require.NoError(t, err)
+	require.Len(t, reply, 8)
+	n, err = reply[0].AsInt64()
+	require.NoError(t, err)
+	require.Zero(t, n)
+	require.ErrorContains(t, reply[4].Error(), "can't publish")
+	require.Nil(t, held.dump())
+	require.Nil(t, other.dump())
 }
