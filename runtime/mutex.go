@@ -155,7 +155,7 @@ func (h *home) contend(ctx context.Context, q contest, w *waiter, cfg lockConfig
 		return nil, err
 	}
 	h.c.counts.waited(l.began.Sub(start))
-	return l, nil
+	return l.entered(cfg) // with others of its owner, perhaps
 }
 
 // join joins the errors that are not nil; what says nothing new is left out.
