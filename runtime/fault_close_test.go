@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
 	lockrt "github.com/lockgen/lockgen/runtime"
@@ -207,6 +208,28 @@ func TestFault_CloseIsBoundedWhenNothingIsAnswered(t *testing.T) {
 	require.ErrorIs(t, receive(t, queued, "the one in the queue").err, lockrt.ErrClosed)
 	require.Error(t, held.Err())
 	require.Error(t, context.Cause(held.Context()))
+}
+
+// TestFault_CloseFailsWhoeverWaitsThroughAClientThatIsNotBrief: nor does it wait for as long as a client of the
+// user's may.
+func TestFault_CloseFailsWhoeverWaitsThroughAClientThatIsNotBrief(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, lockrt.Options{})
+	c, err := lockrt.New(redistest.NewClient(t, l.proxy.Addr(), func(o *rueidis.ClientOption) {
+		o.ConnWriteTimeout = time.Hour
+	}), lockrt.Options{OpTimeout: 200 * time.Millisecond, Tracking: lockrt.TrackingOff})
+	require.NoError(t, err)
+	lease, err := c.Mutex(l.key).Lock(patient(t))
+	require.NoError(t, err)
+	require.NoError(t, lease.Unlock(t.Context()))
+	acquires := l.seen(asks)
+	l.proxy.Blackhole(redistest.Both)
+	pending := lockLater(context.Background(), c.Mutex(l.key))
+	receive(t, acquires, "the request")
+	require.Error(t, c.Close())
+	require.ErrorIs(t, receive(t, pending, "the one whose request is under way").err, lockrt.ErrClosed)
+	l.proxy.Deliver()
+	gone(t, l.server, l.key)
 }
 
 func TestFault_UnlockSaysThatTheLeaseWasLostMeanwhile(t *testing.T) {
