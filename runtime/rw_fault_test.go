@@ -120,6 +120,35 @@ func TestRWFault_AReleaseSentAgainLeavesTheNextHolderAlone(t *testing.T) {
 	}
 }
 
+// Redis lets a reader in beside the writer whom it names. Who asked that, and has not heard yet, must not get in beside
+// another writer of the process who has the same hold.
+func TestRWFault_AWriteLockThatIsReadUnderGoesToNoOtherWriter(t *testing.T) {
+	t.Parallel()
+	hooks, waiting, _ := watch()
+	opts := brisk
+	opts.Hooks = hooks
+	l := newLine(t, opts)
+	m := l.client.RWMutex(l.key)
+	ctx := lockrt.WithOwner(patient(t), lockrt.NewOwner())
+	w := ok(t)(m.Lock(ctx, unexpiring))
+	next := writeLater(patient(t), m, unexpiring)
+	receive(t, waiting, "the next writer to wait")
+	lost := l.proxy.DropReply(redistest.EvalSHA(scripts.RWRead.SHA1), 0, redistest.Close)
+	reads := readLater(ctx, m, unexpiring)
+	until(t, "the server lets the reader in", func() bool { return len(fields(t, l.server, l.key)) == 3 })
+	free(t, w)
+	require.Equal(t, "read", fields(t, l.server, l.key)["mode"], "the reader has it, and no other writer")
+	lost.Stop()
+	r := gotten(t, reads, "the reader")
+	held, err := m.Inspect(patient(t))
+	require.NoError(t, err)
+	require.Zero(t, held.WriteCount)
+	require.NoError(t, r.Err())
+	free(t, r)
+	free(t, gotten(t, next, "the next writer"))
+	nothingLeft(t, l.server, l.key)
+}
+
 func TestRWFault_DowngradingIsDoneThoughItsReplyIsLost(t *testing.T) {
 	t.Parallel()
 	for how, mode := range modes() {

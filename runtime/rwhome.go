@@ -87,6 +87,7 @@ type rwHold struct {
 	// Guarded by rwHome.mu.
 	leases []*Lease  // of the writer, one more for each reentry; or of all who read
 	passed int       // times it went from writer to writer without a word to Redis
+	shown  bool      // a claim to read names it to Redis, which lets that in whoever has the hold by then
 	wanted time.Time // until when somebody waits for it, as far as is known
 	lost   error     // why the watchdog gave it up, or nil
 }
@@ -191,6 +192,7 @@ func (h *rwHome) enter(ctx context.Context, l *Lease, cfg lockConfig) (entered b
 			h.attach(hd, l)
 			return true, nil, nil
 		}
+		writes.shown = true
 		return false, writes, nil
 	case reads != nil:
 		return false, reads, nil // it asks to read for longer
@@ -554,6 +556,7 @@ func (h *rwHome) admit(hd *rwHold, owner *Owner) {
 		case hd.write && !w.rw.write:
 			h.queue.remove(w)
 			w.rw.under = hd
+			hd.shown = true
 			w.news <- news{kind: turn}
 		case hd.write:
 			h.queue.remove(w)
@@ -712,9 +715,10 @@ func (hd *rwHold) unlock(l *Lease) error {
 
 // suits reports whether w, who wants to write, can have the hold of another writer as it is: on the same terms,
 // with enough trust left, and not for too many times in a row, since nobody knows who else waits. A lease
-// of fixed length cannot be passed on, and each with a token gets one of its own.
+// of fixed length cannot be passed on, nor one that somebody may still be let in to read by, and each with a
+// token gets one of its own.
 func (h *rwHome) suits(hd *rwHold, w *waiter) bool {
-	return w != nil && hd.write && len(h.reads) == 0 && w.rw.write && w.rw.n == 0 && w.terms == hd.terms && hd.terms.renew &&
+	return w != nil && hd.write && !hd.shown && len(h.reads) == 0 && w.rw.write && w.rw.n == 0 && w.terms == hd.terms && hd.terms.renew &&
 		!hd.terms.fenced && hd.passed+1 < h.c.opts.Cohort && h.c.granting() && hd.trusted(time.Now())
 }
 
