@@ -291,10 +291,12 @@ func (t *turnstile) failed(b *round, err error) {
 		t.round = nil
 		t.numbers.Remove(b.number)
 	}
-	switch {
-	case t.queue.length > 0:
+	if t.queue.length > 0 {
 		t.lead() // whoever asked may have left, or may be about to
-	case b.doubt:
+		return
+	}
+	t.full = false // the one who was refused has left, and the next to come asks
+	if b.doubt {
 		t.settleLater(b, err, pause)
 	}
 }

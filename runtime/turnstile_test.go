@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"net"
 	"sync"
 	"testing"
 	"time"
@@ -133,5 +134,87 @@ func TestTurnstile_AnythingGoes(t *testing.T) {
 		require.NoError(t, ctx.Err(), "not all is back")
 		cancel()
 		require.NoError(t, c.Close())
+	}
+}
+
+// An answered counter has the test answer each request.
+type answered struct {
+	flaky
+	asked chan chan<- dictated
+}
+
+type dictated struct {
+	granted int
+	err     error
+}
+
+func (a *answered) ask(*round, bool) (int, time.Duration, error) {
+	reply := make(chan dictated)
+	a.asked <- reply
+	got := <-reply
+	return got.granted, time.Millisecond, got.err
+}
+
+func (a *answered) grant(*waiter, time.Time) bool { return true }
+
+// The only one who waits is refused, asks again and leaves. That his last request fails keeps nobody
+// else from asking.
+func TestTurnstile_WhoLeavesARequestThatFailsLeavesNoQueue(t *testing.T) {
+	t.Parallel()
+	c, err := Open(redistest.Shared(t).URL(), Options{})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, c.Close()) }()
+	a := &answered{asked: make(chan chan<- dictated)}
+	ts := &turnstile{c: c, kind: "answered", key: redistest.Key(t, "k"), of: a, width: mostAtOnce, users: 1}
+	a.t = ts
+	limit, stop := context.WithTimeout(t.Context(), 30*time.Second)
+	defer stop()
+	call := func(ctx context.Context, wait time.Duration) <-chan error {
+		done := make(chan error, 1)
+		go func() {
+			cfg := lockConfig{wait: wait, terms: terms{ttl: time.Minute}}
+			w := newWaiter(nil, cfg)
+			err := c.await(ctx, ts, w, cfg, nil)
+			if err != nil {
+				ts.leave(w)
+			}
+			done <- err
+		}()
+		return done
+	}
+	request := func(what string) chan<- dictated {
+		t.Helper()
+		select {
+		case reply := <-a.asked:
+			return reply
+		case <-limit.Done():
+			require.FailNow(t, "no request of "+what)
+			return nil
+		}
+	}
+
+	mine, cancel := context.WithCancel(limit)
+	defer cancel()
+	first := call(mine, UntilDone)
+	request("the one who waits") <- dictated{}
+	reply := request("the one who waits, again")
+	cancel()
+	require.ErrorIs(t, <-first, context.Canceled)
+	reply <- dictated{err: &net.OpError{Op: "dial", Net: "tcp", Err: errNoReply}}
+	require.Eventually(t, func() bool {
+		ts.mu.Lock()
+		defer ts.mu.Unlock()
+		return !ts.asking
+	}, 30*time.Second, time.Millisecond)
+
+	second := call(limit, 0)
+	select {
+	case reply := <-a.asked:
+		reply <- dictated{granted: 1}
+		require.NoError(t, <-second)
+	case err := <-second:
+		require.FailNow(t, "refused by nobody", err)
+	case <-limit.Done():
+		require.FailNow(t, "neither asked nor answered")
 	}
 }
