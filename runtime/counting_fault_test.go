@@ -157,6 +157,32 @@ func TestFault_Permit_LostAcquireCountsOnce(t *testing.T) {
 	})
 }
 
+func TestFault_Permit_LostReleaseByIDsSaysWhatItDid(t *testing.T) {
+	t.Parallel()
+	everyLoss(t, func(t *testing.T, l *line, drop func(match func(cmd []string) bool, n int) *redistest.Drop) {
+		s := l.client.PermitSemaphore(l.key, 10)
+		held, err := s.Acquire(patient(t), unexpiring)
+		require.NoError(t, err)
+		gone, err := s.Acquire(patient(t), unexpiring)
+		require.NoError(t, err)
+		require.NoError(t, gone.Release(t.Context()))
+
+		lost := drop(redistest.EvalSHA(scripts.PermitRelease.SHA1), 1)
+		require.ErrorIs(t, s.Release(t.Context(), held.ID(), gone.ID()), lockrt.ErrLost, "one of them is not there")
+		receive(t, lost.Done(), "the loss")
+		require.NoError(t, held.Err(), "it was not given back")
+		requireInt(t, 9, l.server, "GET", l.key)
+
+		lost = drop(redistest.EvalSHA(scripts.PermitRelease.SHA1), 1)
+		require.NoError(t, s.Release(t.Context(), held.ID()), "the server has done it, or does it now")
+		receive(t, lost.Done(), "the loss")
+		require.ErrorIs(t, held.Err(), lockrt.ErrLost)
+		requireInt(t, 10, l.server, "GET", l.key)
+		require.ErrorIs(t, held.Release(t.Context()), lockrt.ErrLost)
+		tidyPermits(t, l.client, l.server, l.key)
+	})
+}
+
 func TestFault_Permit_LostAcquireOfOneWhoGivesUpIsGivenBack(t *testing.T) {
 	t.Parallel()
 	for how, mode := range modes() {

@@ -92,8 +92,15 @@ func (s *PermitSemaphore) Release(_ context.Context, ids ...string) error {
 		return nil
 	}
 	_, err = s.c.change("release", kindPermit, s.key, true, func(t *turnstile) (int64, error) {
-		valid, sent, err := t.giveBack(raw, true)
-		if err == nil && valid == 0 && !sent {
+		valid, err := t.once(true, func(numbered []string) (int64, error) {
+			keys := []string{s.key, countChannel(s.key), permitLeases(s.key), requestsOf(s.key, s.c.uuid)}
+			n, err := s.c.run(scripts.PermitRelease, keys, append([]string{raw, publish, "1"}, numbered...)).AsInt64()
+			if err == nil {
+				t.wake()
+			}
+			return n, err
+		})
+		if err == nil && valid == 0 {
 			err = fmt.Errorf("%w: not all of the permits are there any more; none was given back", ErrLost)
 		}
 		if err == nil {
@@ -304,7 +311,7 @@ func (p *Permit) release() error {
 	}
 	p.client.watchdog.Stop(p.guard)
 	p.end(ErrReleased) // before anybody else can get it
-	valid, sent, err := p.t.giveBack(p.ids, false)
+	valid, sent, err := p.t.giveBack(p.ids)
 	p.client.held(-1)
 	p.t.quit()
 	switch cause := p.ended(); {
@@ -337,7 +344,7 @@ func (p *Permit) lose(cause error) {
 	p.client.spawn(func() {
 		defer p.t.quit()
 		// If it has not expired yet, or if one of several has, the others need not wait for it.
-		_, _, _ = p.t.giveBack(p.ids, false)
+		_, _, _ = p.t.giveBack(p.ids)
 	})
 }
 
@@ -405,16 +412,12 @@ func (s permitSide) undo(w wish) {
 		_ = w.permit.release()
 		return
 	}
-	_, _, _ = s.t.giveBack(w.ids, false)
+	_, _, _ = s.t.giveBack(w.ids)
 }
 
 // giveBack gives permits back until Redis has answered, and wakes who waits for them here. It returns how many had not
 // expired, and whether an earlier try, whose reply was lost, may have done it.
-func (t *turnstile) giveBack(ids string, all bool) (valid int64, sent bool, err error) {
-	flag := "0"
-	if all {
-		flag = "1"
-	}
+func (t *turnstile) giveBack(ids string) (valid int64, sent bool, err error) {
 	type outcome struct {
 		valid int64
 		sent  bool
@@ -423,7 +426,7 @@ func (t *turnstile) giveBack(ids string, all bool) (valid int64, sent bool, err 
 	done := make(chan outcome, 1)
 	_, err = t.insist(true, func() {}, func() (int64, error) {
 		valid, err := t.c.run(scripts.PermitRelease, []string{t.key, countChannel(t.key), permitLeases(t.key)},
-			[]string{ids, publish, flag}).AsInt64()
+			[]string{ids, publish, "0"}).AsInt64()
 		if err == nil {
 			done <- outcome{valid, tries}
 			t.wake()

@@ -412,6 +412,13 @@ func (t *turnstile) numbered(number *list.Element) []string {
 // change has a script run that changes the count, once, however often it is sent: for the caller
 // at most for Options.OpTimeout, and then, if it is to be done at any rate, in the background.
 func (t *turnstile) change(s *scripts.Script, keys []string, anyway bool, args ...string) (int64, error) {
+	return t.once(anyway, func(numbered []string) (int64, error) {
+		return t.c.run(s, keys, append(numbered, args...)).AsInt64()
+	})
+}
+
+// once calls send with what the scripts are told of a request, like change.
+func (t *turnstile) once(anyway bool, send func(numbered []string) (int64, error)) (int64, error) {
 	t.mu.Lock()
 	number := t.enroll()
 	t.mu.Unlock()
@@ -421,7 +428,7 @@ func (t *turnstile) change(s *scripts.Script, keys []string, anyway bool, args .
 		t.numbers.Remove(number)
 	}
 	return t.insist(anyway, settled, func() (int64, error) {
-		n, err := t.c.run(s, keys, append(t.numbered(number), args...)).AsInt64()
+		n, err := send(t.numbered(number))
 		if err == nil && n == stale {
 			err = errStale
 		}

@@ -7,10 +7,23 @@
 -- ARGV[2]  publish command: publish, or spublish in a cluster with sharded channels
 -- ARGV[3]  all: 1 to do nothing unless all of them are there and have not expired, else 0
 --
--- Reply: n  of those that were given back so many had not expired
+-- Of one who gives back all or nothing, besides:
+--
+-- KEYS[4]  the requests of the client
+-- ARGV[4]  number of the request
+-- ARGV[5]  number below which the client needs no results any more
+-- ARGV[6]  milliseconds for which to keep the result
+--
+-- Reply: n   of those that were given back so many had not expired
+--        -9  the client gave up the request
 --        WRONGTYPE when a key is something else; nothing is changed
 --
--- Twice: an id is used for one permit only, so the second run finds none.
+-- Twice: an id is used for one permit only, so the second run finds none. With a number it finds the
+-- result of the first: that none is there does not say who gave them back.
+local done = KEYS[4] and outcome(KEYS[4], ARGV[4])
+if done then
+  return done
+end
 local now = clock()
 local removed, valid, all = 0, 0, true
 each(ARGV[1], function(id)
@@ -18,6 +31,9 @@ each(ARGV[1], function(id)
   all = all and over and tonumber(over) > now
 end)
 if ARGV[3] == '1' and not all then
+  if KEYS[4] then
+    note(KEYS[4], ARGV[4], ARGV[5], ARGV[6], 0)
+  end
   return 0
 end
 count(KEYS[1]) -- or fail, before anything is changed
@@ -33,5 +49,8 @@ each(ARGV[1], function(id)
 end)
 if removed > 0 then
   announce(ARGV[2], KEYS[2], redis.call('incrby', KEYS[1], removed))
+end
+if KEYS[4] then
+  note(KEYS[4], ARGV[4], ARGV[5], ARGV[6], valid)
 end
 return valid
