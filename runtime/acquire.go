@@ -177,6 +177,7 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 		asking   bool // the answer to ask is on its way
 		leading  bool // it is on us to ask
 		resent   bool
+		refusals int
 		listener *hub.Listener
 		retry    alarm // of the next time to ask, whatever happens
 		deadline <-chan time.Time
@@ -204,6 +205,8 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 		}
 	}
 
+	hear := func() bool { return !cfg.quiet && c.hear() }
+
 	switch leading = q.join(w); {
 	case leading:
 		ask()
@@ -211,7 +214,7 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 		return ErrNotAcquired
 	default:
 		waits()
-		c.hear() // other processes may join the contest
+		hear() // other processes may join the contest
 	}
 	for {
 		woken, again := w.wake, retry.c
@@ -233,7 +236,7 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 					return ErrNotAcquired
 				}
 				waits()
-				c.hear()
+				hear()
 			case failed:
 				asking = false
 				switch {
@@ -254,7 +257,14 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 					return ErrNotAcquired
 				}
 				waits()
-				heard := c.hear()
+				if refusals++; cfg.quiet {
+					if refusals == cfg.backoff.attempts {
+						return fmt.Errorf("%w in %d attempts", ErrNotAcquired, refusals)
+					}
+					retry.set(cfg.backoff.pause(refusals))
+					continue
+				}
+				heard := hear()
 				if heard && !n.inLine {
 					ask() // to stand in line
 					continue

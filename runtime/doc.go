@@ -202,6 +202,7 @@
 //	RFencedLock.tryLockAndGetToken()        Mutex.TryLock(ctx, WithFencing()), Lease.Token
 //	Config.setLockWatchdogTimeout           Options.Watchdog, WithWatchdog(d) for one lock
 //
+//	RedissonClient.getSpinLock(name, b)     Client.Mutex(key, WithBackoff(b))
 //	RedissonClient.getFairLock(name)        Client.FairMutex(key), with the methods of a Mutex
 //	Config.setFairLockWaitTimeout           Options.FairWait
 //

@@ -1,5 +1,7 @@
 package runtime
 
+import "time"
+
 // Homes returns how many keys the client keeps a home for.
 func Homes(c *Client) int {
 	c.mu.Lock()
@@ -20,3 +22,15 @@ func Fairs(c *Client) int {
 	defer c.mu.Unlock()
 	return len(c.fairs)
 }
+
+// Longest returns the first pauses of a backoff, as long as they may be.
+func Longest(b Backoff, n int) []time.Duration {
+	var all []time.Duration
+	for i := range n {
+		all = append(all, b.longest(i+1))
+	}
+	return all
+}
+
+// Pause returns a pause after one who was refused so many times.
+func Pause(b Backoff, refused int) time.Duration { return b.pause(refused) }

@@ -241,6 +241,8 @@ func (cl *fairClaim) ask(w *waiter) {
 	if !w.once {
 		cl.queued = true
 		line = "1"
+	}
+	if !w.once && !t.quiet { // else it is not given the lock without asking
 		note = millis(cl.wait) + " " + millis(min(claimLease, t.ttl)) + " " + drawn + " " + h.c.keepTokens
 	}
 	h.mu.Unlock()
@@ -383,7 +385,9 @@ func (cl *fairClaim) take(w *waiter, from time.Time, ttl time.Duration, token in
 	hd.attach(l)
 	h.stay()
 	h.c.held(1)
-	h.c.hear()
+	if !t.quiet {
+		h.c.hear()
+	}
 	h.c.watchdog.Start(&hd.guard, from, ttl)
 	if w.limit > 0 {
 		h.c.watchdog.Limit(&hd.guard, l.began.Add(w.limit))

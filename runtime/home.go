@@ -402,7 +402,9 @@ func (h *home) take(cl *claim, t terms, from time.Time, ttl time.Duration) *hold
 	}
 	h.c.stay(h)
 	h.c.held(1)
-	h.c.hear()
+	if !t.quiet {
+		h.c.hear()
+	}
 	h.c.watchdog.Start(&hd.guard, from, ttl)
 	return hd
 }

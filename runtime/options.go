@@ -165,6 +165,7 @@ type lockConfig struct {
 	wait    time.Duration // UntilDone, 0 to try once, or a bound
 	maxHold time.Duration // if limited
 	limited bool
+	backoff Backoff // if quiet
 	terms
 }
 
@@ -173,6 +174,7 @@ type terms struct {
 	ttl    time.Duration
 	renew  bool
 	fenced bool
+	quiet  bool // nothing is subscribed for it
 }
 
 func (c *Client) configure(base, call []LockOption) (lockConfig, error) {
@@ -185,6 +187,11 @@ func (c *Client) configure(base, call []LockOption) (lockConfig, error) {
 	}
 	for _, o := range call {
 		o.applyLock(&cfg)
+	}
+	if cfg.quiet {
+		if err := cfg.backoff.check(); err != nil {
+			return cfg, err
+		}
 	}
 	switch {
 	case cfg.wait < 0 && cfg.wait != UntilDone:

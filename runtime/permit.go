@@ -399,7 +399,9 @@ func (s permitSide) grant(w *waiter, sent time.Time) bool {
 	t.permits[p] = struct{}{}
 	t.stay()
 	t.c.held(1)
-	t.c.hear() // that the server may have lost it
+	if !w.terms.quiet {
+		t.c.hear() // that the server may have lost it
+	}
 	t.c.watchdog.Start(p.guard, sent, w.terms.ttl)
 	if w.limit > 0 {
 		t.c.watchdog.Limit(p.guard, p.began.Add(w.limit))

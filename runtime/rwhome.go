@@ -523,7 +523,9 @@ func (h *rwHome) take(cl *rwClaim, sent time.Time) *rwHold {
 	}
 	h.stay()
 	h.c.held(1)
-	h.c.hear()
+	if !t.quiet {
+		h.c.hear()
+	}
 	h.c.watchdog.Start(&hd.guard, sent, t.ttl)
 	return hd
 }

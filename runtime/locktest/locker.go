@@ -24,6 +24,9 @@ type Lack int
 // NoReentry: locking under the context of a lease of the same lock is refused, as it is to anybody else.
 const NoReentry Lack = 1
 
+// NoListening: nothing is subscribed, as with [lockrt.WithBackoff].
+const NoListening Lack = 2
+
 // TestLocker checks that locks keep what a [lockrt.Locker] promises, each promise in a subtest: to exclude,
 // to hand over, to give up in time, to tell of every loss, to leave nothing behind, and all of that
 // while replies get lost and servers stop.
