@@ -308,7 +308,7 @@ func TestHandOver_JavaHasAStart(t *testing.T) {
 
 	c := clientOf(t, server.URL(), lockrt.Options{})
 	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 2)
+	ended := make(chan error, 4)
 	for range cap(ended) {
 		go func() { // more than one, so that somebody waits whenever it is released
 			for {
