@@ -224,11 +224,17 @@ func (l *lister) foreign(fn *types.Func) (directives []*directive.Directive, ok 
 	if err != nil || !directive.Mentioned(src) {
 		return nil, true
 	}
-	file, err := parser.ParseFile(fset, pos.Filename, src, parser.ParseComments|parser.SkipObjectResolution)
-	if err != nil {
+	// What is wrong elsewhere in the file is no matter: the type of the method came from what could be read of it too.
+	file, _ := parser.ParseFile(fset, pos.Filename, src, parser.ParseComments|parser.SkipObjectResolution)
+	if file == nil {
 		return nil, true
 	}
-	for f, directives := range directive.Collect(diag.New(fset), file).Methods {
+	wrong := diag.New(fset)
+	found := directive.Collect(wrong, file)
+	if !l.overridden(name) && l.mistaken(file, pos, wrong) {
+		return nil, false
+	}
+	for f, directives := range found.Methods {
 		if fset.PositionFor(f.Names[0].Pos(), false).Offset != pos.Offset {
 			continue
 		}
@@ -242,6 +248,26 @@ func (l *lister) foreign(fn *types.Func) (directives []*directive.Directive, ok 
 		return nil, false
 	}
 	return nil, true
+}
+
+// mistaken notes what is wrong with the directives of a method where it is declared: its package need not be in the run, and without them the
+// method would go unlocked.
+func (l *lister) mistaken(file *ast.File, pos token.Position, wrong *diag.List) bool {
+	fset, before := l.c.list.Fset(), l.c.list.Len()
+	ast.Inspect(file, func(n ast.Node) bool {
+		f, ok := n.(*ast.Field)
+		if !ok || f.Doc == nil || len(f.Names) == 0 || fset.PositionFor(f.Names[0].Pos(), false).Offset != pos.Offset {
+			return true
+		}
+		from, to := fset.PositionFor(f.Doc.Pos(), false).Offset, fset.PositionFor(f.End(), false).Offset
+		for _, d := range wrong.Sorted() {
+			if from <= d.Pos.Offset && d.Pos.Offset <= to {
+				l.c.list.AddAt(d.Pos, d.Width, "%s", d.Message)
+			}
+		}
+		return false
+	})
+	return l.c.list.Len() > before
 }
 
 // place names a position, whichever time its file was parsed.
