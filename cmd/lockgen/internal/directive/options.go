@@ -1,6 +1,7 @@
 package directive
 
 import (
+	"go/token"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,7 +26,7 @@ var (
 
 // options is the whole option language, in the order in which messages list it.
 var options = []option{
-	{name: "key", verbs: onLock, set: func(d *Directive, a *Arg) string { d.Key = a; return "" }},
+	{name: "key", verbs: onLock, set: setKey},
 	{name: "kind", verbs: onLock, set: setKind},
 	{name: "permits", verbs: onLock, set: setPermits},
 	{name: "wait", verbs: everywhere, set: setWait},
@@ -128,6 +129,15 @@ func join(verbs []Verb) string {
 		s = append(s, string(v))
 	}
 	return strings.Join(s, ", ")
+}
+
+func setKey(d *Directive, a *Arg) string {
+	d.Key = a
+	// Taken for a literal it would be one lock for everything.
+	if name, ok := strings.CutPrefix(a.Value, "@"); ok && !token.IsIdentifier(name) {
+		return "a key that begins with @ is the name of a function of this package, such as key=@payKey"
+	}
+	return ""
 }
 
 func setKind(d *Directive, a *Arg) string {
