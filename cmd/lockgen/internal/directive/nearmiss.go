@@ -90,7 +90,7 @@ func toolName(text string) (name, rest string, ok bool) {
 		if rest, ok = strings.CutPrefix(text, "/*"); !ok {
 			return "", "", false
 		}
-		rest = strings.TrimLeft(rest, "*\r\n")
+		rest = strings.TrimLeft(rest, "* \t\r\n")
 	} else {
 		rest = strings.TrimLeft(rest, "/")
 	}
