@@ -475,3 +475,70 @@ func TestFair_BehavesAsItsModel(t *testing.T) {
 		})
 	}
 }
+
+// What follows does what Redisson's tests of its fair lock's scripts do, under their names. A lock has 30 s, a place 5 s.
+
+func driftLock(t *testing.T) *fairLock {
+	t.Helper()
+	l := newFairLock(newSceneUnheard(t, backends[0].client(t)))
+	l.set([][]string{{"HSET", "KEY", java(l), "1"}, {"PEXPIRE", "KEY", "30000"}})
+	for i, owner := range []string{l.hears, l.deaf, l.hears2} {
+		reply, err := l.ask(owner, "1", fairWait, epoch, "0")
+		require.NoError(t, err)
+		require.InDelta(t, 30_000, reply[0], 2000)
+		require.InDelta(t, 35_000+5000*i, l.state().times[owner], 2000)
+	}
+	return l
+}
+
+func TestRedisson_Fair_AcquireFailedTimeoutDrift_Descrete(t *testing.T) {
+	t.Parallel()
+	l := driftLock(t)
+	_, err := l.giveBack(l.deaf, fairWait, epoch)
+	require.NoError(t, err)
+	s := l.state()
+	require.Equal(t, []string{l.hears, l.hears2}, s.queue)
+	require.InDelta(t, 35_000, s.times[l.hears], 2000)
+	require.InDelta(t, 40_000, s.times[l.hears2], 2000, "who stood behind comes forward")
+	for _, owner := range s.queue {
+		reply, err := l.ask(owner, "1", fairWait, epoch, "0")
+		require.NoError(t, err)
+		require.InDelta(t, 30_000, reply[0], 2000)
+	}
+	require.Equal(t, s.queue, l.state().queue)
+}
+
+func TestRedisson_Fair_LockAcquiredTimeoutDrift_Descrete(t *testing.T) {
+	t.Parallel()
+	l := driftLock(t)
+	before := l.state()
+	l.int("DEL", "KEY")
+	reply, err := l.ask(l.hears, "1", fairWait, epoch, "0")
+	require.NoError(t, err)
+	require.EqualValues(t, taken, reply[0])
+	after := l.state()
+	require.Equal(t, before.queue[1:], after.queue)
+	for _, owner := range after.queue {
+		require.Equal(t, before.times[owner]-fairWait, after.times[owner])
+	}
+}
+
+func TestRedisson_Fair_LockAcquiredBooleanTimeoutDrift_Descrete(t *testing.T) {
+	t.Parallel()
+	l := driftLock(t)
+	before := l.state()
+	reply, err := l.ask(ours, "0", fairWait, epoch, "0")
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, reply[0], int64(0))
+	require.Equal(t, before, l.state(), "who only tries disturbs nobody")
+}
+
+func TestRedisson_Fair_AbandonedTimeoutDrift_Descrete(t *testing.T) {
+	t.Parallel()
+	l := driftLock(t)
+	l.int("DEL", "KEY")
+	reply, err := l.ask(l.hears2, "1", fairWait, epoch+46_000, "0")
+	require.NoError(t, err)
+	require.EqualValues(t, taken, reply[0], "those before it are dead, and their times are over")
+	require.Empty(t, l.state().queue)
+}
