@@ -34,3 +34,6 @@ func Longest(b Backoff, n int) []time.Duration {
 
 // Pause returns a pause after one who was refused so many times.
 func Pause(b Backoff, refused int) time.Duration { return b.pause(refused) }
+
+// RedLockOf returns a RedLock whose parts are mutexes, of whatever servers.
+func RedLockOf(mutexes ...*Mutex) *RedLock { return &RedLock{key: mutexes[0].key, parts: mutexes} }

@@ -23,7 +23,7 @@ type Hooks struct {
 
 // An AcquireEvent tells of one call that acquires.
 type AcquireEvent struct {
-	Kind   string        // "mutex"; "fair"; "write", "read" of an RWMutex; "semaphore", "permit", "latch"
+	Kind   string        // "mutex"; "fair"; "write", "read" of an RWMutex; "redlock", "semaphore", "permit", "latch"
 	Key    string        // the lock
 	Waited time.Duration // since the call began
 	Token  int64         // the fencing token that came with it, in AcquireEnd; 0 without WithFencing
@@ -55,5 +55,6 @@ const (
 	kindLatch     = "latch"  // of a CountDownLatch that is waited for
 	kindWrite     = "write"  // of an RWMutex
 	kindRead      = "read"
-	kindMulti     = "multi" // of a MultiLock, never told: its members are
+	kindMulti     = "multi"   // of a MultiLock, never told: its members are
+	kindRedLock   = "redlock" // its parts are not told
 )

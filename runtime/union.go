@@ -39,6 +39,21 @@ func (u *union) watch(part *Lease) {
 	}
 }
 
+// join makes part one more of the parts, or gives it back if the whole was unlocked.
+func (u *union) join(part *Lease) {
+	u.mu.Lock()
+	over := u.over
+	if !over {
+		u.parts = append(u.parts, part)
+	}
+	u.mu.Unlock()
+	if over {
+		_ = part.hold.unlock(part)
+		return
+	}
+	u.watch(part)
+}
+
 // all returns the parts.
 func (u *union) all() []*Lease {
 	u.mu.Lock()
@@ -101,11 +116,13 @@ func (u *union) until() time.Time {
 }
 
 func (u *union) ttl(ctx context.Context) (time.Duration, error) {
-	ttls, err := most(u.all(), u.needs, func(part *Lease) (time.Duration, error) { return part.TTL(ctx) })
-	if err != nil {
+	parts := u.all()
+	ttls, err := most(parts, len(parts), func(part *Lease) (time.Duration, error) { return part.TTL(ctx) })
+	if len(ttls) < u.needs {
 		return 0, err
 	}
-	return slices.Min(ttls), nil
+	slices.Sort(ttls)
+	return ttls[len(ttls)-u.needs], nil
 }
 
 func (u *union) extend(ctx context.Context, d time.Duration) error {
@@ -137,7 +154,7 @@ func (u *union) unlock(l *Lease) error {
 }
 
 // most does the same with all parts at once. It returns what came of it when that has succeeded with needs of
-// them, or the errors when it has with fewer.
+// them; if it has with fewer, also the errors.
 func most[T any](parts []*Lease, needs int, do func(part *Lease) (T, error)) (done []T, errs error) {
 	type outcome struct {
 		value T
@@ -160,7 +177,7 @@ func most[T any](parts []*Lease, needs int, do func(part *Lease) (T, error)) (do
 			return done, nil
 		}
 	}
-	return nil, errs
+	return done, errs
 }
 
 // release unlocks all parts, the mutexes of one client in one round trip, and others beside each other. It

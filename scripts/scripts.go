@@ -47,6 +47,9 @@ var renew string
 //go:embed force_unlock.lua
 var forceUnlock string
 
+//go:embed raise.lua
+var raise string
+
 //go:embed inspect.lua
 var inspect string
 
@@ -140,6 +143,7 @@ var (
 	Renew       = script("renew", renew, "")
 	ForceUnlock = script("force_unlock", forceUnlock, handover)
 	Inspect     = script("inspect", inspect, "")
+	Raise       = script("raise", raise, "")
 )
 
 // The steps of the read-write lock. What a writer has is renewed by Renew.
@@ -181,7 +185,7 @@ var (
 // All returns every script, in the order in which they are loaded.
 func All() []*Script {
 	return []*Script{
-		Take, Free, Acquire, Release, Renew, ForceUnlock, Inspect,
+		Take, Free, Acquire, Release, Renew, ForceUnlock, Inspect, Raise,
 		RWRead, RWReadRelease, RWReadRenew, RWWrite, RWWriteRelease, RWForceUnlock, RWLeave,
 		FairAcquire, FairRelease, FairForceUnlock,
 		SemaphoreAcquire, SemaphoreRelease, SemaphoreSet, SemaphoreDrain,

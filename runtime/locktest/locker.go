@@ -27,6 +27,9 @@ const NoReentry Lack = 1
 // NoListening: nothing is subscribed, as with [lockrt.WithBackoff].
 const NoListening Lack = 2
 
+// MajorityOfKeys: the lock has several keys, and what befalls less than half of them does not matter to it.
+const MajorityOfKeys Lack = 3
+
 // TestLocker checks that locks keep what a [lockrt.Locker] promises, each promise in a subtest: to exclude,
 // to hand over, to give up in time, to tell of every loss, to leave nothing behind, and all of that
 // while replies get lost and servers stop.

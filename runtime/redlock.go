@@ -1,0 +1,372 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockgen/lockgen/runtime/internal/hub"
+	"github.com/lockgen/lockgen/scripts"
+)
+
+// A RedLock is held on a majority of independent Redis servers, so it outlives the loss of the others: of two
+// of five, say. Most programs want a [Mutex] with [WithFencing] on one server, with a replica, instead: it costs a
+// request where this costs five, and its token guards what a lock alone cannot. Redisson's RRedLock, which
+// is deprecated for the same reason; the algorithm is antirez' Redlock, with Kleppmann's objections
+// in mind.
+//
+// All servers are asked at once. A majority that grants in time makes the lease; what the others grant later joins it,
+// and what was granted without a majority is given back. The lease is trusted as long as a majority of its
+// parts is, each counted from before its own request was sent, less a margin for clocks that run at different
+// speeds: a tenth of its time, 3 seconds at most. Each part is renewed by its own Client, and what is lost is not
+// taken again, so the lease is lost with the majority.
+//
+// A minority that is down, slow or cut off delays nobody: the answer of the majority is enough to lock, to
+// renew, to extend and to unlock.
+//
+// Who is refused asks again when a server says that the lock was released, after a random pause; pauses
+// also grow to a third of a second while nobody says anything. There is no order among those who wait.
+//
+// # What it does not give
+//
+// It takes the servers' word for what they granted. A server that was restarted without what it knew grants
+// again: a majority of servers restarted while the lock is held makes a second holder. The first one is told at its
+// next renewal, or at once where the server tells of changes. So have each write to disk with appendfsync always, or
+// keep one that was restarted away for as long as the longest watchdog or lease time of its locks, before it serves
+// again. The same goes for a replica that takes over: make every server a single one.
+//
+// A holder that is stopped for longer than its lease, or whose writes are under way for that long, is not kept
+// from what the next one does. With WithFencing the lease has a token, larger than that of every earlier lease
+// of the key: the largest of those that the majority gave, written back to a majority before Lock returns.
+type RedLock struct {
+	key   string
+	parts []*Mutex
+}
+
+var _ Locker = (*RedLock)(nil)
+
+// NewRedLock returns the lock named key on the servers of clients: three or more, of an odd number, each another
+// server. It does not contact them. It fails with [ErrBadOption] if they are not; an unusable key or other
+// option is reported by what uses it. The Clients remain the caller's to close, and closing one of
+// them is the loss of its server; closing the first also ends the calls that wait.
+func NewRedLock(key string, clients []*Client, opts ...LockOption) (*RedLock, error) {
+	fail := func(format string, args ...any) (*RedLock, error) {
+		return nil, fmt.Errorf("lockgen: red lock %q: %w: %s", key, ErrBadOption, fmt.Sprintf(format, args...))
+	}
+	if n := len(clients); n < 3 || n%2 == 0 {
+		return fail("%d servers, and not an odd number of three or more", n)
+	}
+	m := &RedLock{key: key}
+	seen := make(map[string]bool)
+	for i, c := range clients {
+		if c == nil {
+			return fail("client %d is nil", i)
+		}
+		for addr := range maps.Keys(c.rc.Nodes()) {
+			if seen[addr] {
+				return fail("the server %s twice", addr)
+			}
+			seen[addr] = true
+		}
+		m.parts = append(m.parts, c.Mutex(key, opts...))
+	}
+	return m, nil
+}
+
+// Key returns the name of the lock, which is its key in Redis, on each server.
+func (m *RedLock) Key() string { return m.key }
+
+// Lock waits until a majority of the servers has granted the key, ctx ends or [WithWait] runs out. Otherwise it
+// is like [Mutex.Lock]: after an error nothing is held, what was granted without a majority is given
+// back, in the background if a server does not answer within 100ms. It fails with the error of a server only if a
+// majority cannot be had without those that fail. An attempt waits for an answer for as long as [Options.OpTimeout] of the
+// first client, or half of the watchdog or lease time if that is shorter.
+func (m *RedLock) Lock(ctx context.Context, opts ...LockOption) (*Lease, error) {
+	return m.lock(ctx, "lock", opts)
+}
+
+// TryLock asks all servers once, without waiting for others, and fails with [ErrNotAcquired]. Two who
+// try at the same time may both fail.
+func (m *RedLock) TryLock(ctx context.Context, opts ...LockOption) (*Lease, error) {
+	return m.lock(ctx, "try lock", append(slices.Clip(opts), WithWait(0)))
+}
+
+// Do is [Mutex.Do].
+func (m *RedLock) Do(ctx context.Context, fn func(ctx context.Context, lease *Lease) error, opts ...LockOption) error {
+	lease, err := m.Lock(ctx, opts...)
+	if err != nil {
+		return err
+	}
+	return lease.do(ctx, func(ctx context.Context) error { return fn(ctx, lease) })
+}
+
+func (m *RedLock) lock(ctx context.Context, op string, opts []LockOption) (*Lease, error) {
+	a := attempt{c: m.parts[0].c, op: op, kind: kindRedLock, key: m.key}
+	ctx = a.begin(ctx)
+	lease, err := m.acquire(ctx, opts, a.waits)
+	if err != nil {
+		return nil, a.end(ctx, 0, err)
+	}
+	err = a.end(ctx, lease.token, nil)
+	lease.given()
+	return lease, err
+}
+
+func (m *RedLock) acquire(ctx context.Context, opts []LockOption, waiting func()) (*Lease, error) {
+	c := m.parts[0].c
+	cfg, err := c.configure(m.parts[0].opts, opts)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkKey(m.key); err != nil {
+		return nil, err
+	}
+	if ctx.Err() != nil {
+		return nil, ended(ctx)
+	}
+	whole := newLease(c, kindRedLock, m.key, ctx)
+	e := &election{m: m, ctx: ctx, opts: append(slices.Clip(opts), WithWait(0)), cfg: cfg, whole: whole}
+	e.w = newWaiter(whole, cfg) // not used again: it may be poked late
+	err = c.await(ctx, e, e.w, cfg, waiting)
+	if err == nil && ctx.Err() != nil {
+		err = ended(ctx) // granted, but not wanted any more
+	}
+	e.leave(e.w)
+	if err == nil {
+		return whole, nil
+	}
+	if whole.union != nil {
+		c.spawn(func() { _ = whole.hold.unlock(whole) })
+	}
+	return nil, err
+}
+
+// needs returns how many parts are a majority.
+func (m *RedLock) needs() int { return len(m.parts)/2 + 1 }
+
+// An election is the contest that one call takes part in, alone: against others it stands on the servers.
+type election struct {
+	m     *RedLock
+	ctx   context.Context
+	opts  []LockOption
+	cfg   lockConfig
+	whole *Lease
+	w     *waiter // of the call
+
+	poking atomic.Bool // a poke is due
+	took   atomic.Int64
+
+	mu        sync.Mutex // guards the rest
+	left      bool       // the call is over
+	listeners []*hub.Listener
+	refusals  int // in a row, by all who answered
+}
+
+// A ballot is one request to each of the servers. election.mu guards it.
+type ballot struct {
+	began    time.Time
+	cancel   context.CancelFunc
+	parts    []*Lease
+	answers  int
+	refused  int
+	failures int
+	err      error  // of those that failed, one that does not pass if there is one
+	decided  bool   // there is a majority, or cannot be one
+	won      bool   // the former, but the tokens may have to be written back yet
+	lost     bool   // what is granted is given back
+	union    *union // what is granted joins it
+}
+
+func (e *election) join(*waiter) bool { return true }
+func (e *election) channel() string   { return namesOf(e.m.key).channel }
+func (e *election) hear(string)       {}
+
+// leave ends the election. What was granted the call by then is the caller's to give back.
+func (e *election) leave(*waiter) {
+	e.mu.Lock()
+	e.left = true
+	listeners := e.listeners
+	e.listeners = nil
+	e.mu.Unlock()
+	for _, l := range listeners {
+		l.Close()
+	}
+}
+
+// ask asks all servers.
+func (e *election) ask(*waiter) {
+	limit := min(e.m.parts[0].c.opts.OpTimeout, e.cfg.ttl/2)
+	r := &ballot{began: now()}
+	var ctx context.Context
+	ctx, r.cancel = context.WithTimeout(e.ctx, limit)
+	for _, m := range e.m.parts {
+		m.c.spawn(func() {
+			lease, err := m.acquire(ctx, e.opts, nil)
+			e.answered(r, lease, err)
+		})
+	}
+}
+
+// answered deals with what one server has said, or not said in time.
+func (e *election) answered(r *ballot, part *Lease, err error) {
+	e.mu.Lock()
+	if r.answers++; r.answers == len(e.m.parts) {
+		r.cancel()
+	}
+	switch {
+	case err == nil && r.union == nil && !r.lost:
+		r.parts = append(r.parts, part)
+	case err == nil:
+		defer func(u *union, lost bool) { // without e.mu
+			if lost {
+				_ = part.hold.unlock(part)
+			} else {
+				u.join(part)
+			}
+		}(r.union, r.lost)
+	case errors.Is(err, ErrNotAcquired):
+		r.refused++
+	default:
+		r.failures++
+		if r.err == nil || passing(r.err) {
+			r.err = err
+		}
+	}
+	needs := e.m.needs()
+	decides := !r.decided
+	r.won = r.won || len(r.parts) >= needs
+	r.decided = r.decided || r.won || r.refused+r.failures > len(e.m.parts)-needs
+	decides = decides && r.decided
+	won, parts := r.won, slices.Clone(r.parts)
+	e.mu.Unlock()
+
+	if !decides {
+		return
+	}
+	e.took.Store(int64(time.Since(r.began)))
+	if won {
+		if err = e.win(r, parts); err == nil {
+			e.w.news <- news{kind: given}
+			return
+		}
+	}
+	e.w.news <- e.lose(r, err, won)
+}
+
+// win makes parts, a majority, the lease.
+func (e *election) win(r *ballot, parts []*Lease) error {
+	token := int64(0)
+	if e.cfg.fenced {
+		var err error
+		if token, err = e.raise(parts); err != nil {
+			return err
+		}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	trusted := 0
+	for _, part := range r.parts {
+		if part.Err() == nil {
+			trusted++
+		}
+	}
+	switch {
+	case e.left:
+		return ErrNotAcquired // nobody hears it
+	case trusted < e.m.needs():
+		return errLate
+	}
+	for _, part := range r.parts { // also those that came meanwhile
+		part.stamp(token)
+	}
+	e.whole.token = token
+	unite(e.whole, e.m.needs(), slices.Clone(r.parts))
+	r.union = e.whole.union
+	return nil
+}
+
+// raise returns the largest token of parts when all of them know of it.
+func (e *election) raise(parts []*Lease) (token int64, err error) {
+	for _, part := range parts {
+		token = max(token, part.token)
+	}
+	_, err = most(parts, len(parts), func(part *Lease) (struct{}, error) {
+		if part.token == token {
+			return struct{}{}, nil
+		}
+		_, err := bounded(e.ctx, part.client, func() error {
+			return part.client.run(scripts.Raise, []string{namesOf(part.key).counter},
+				[]string{fmt.Sprint(token), part.client.keepTokens}).Error()
+		})
+		return struct{}{}, err
+	})
+	return token, err
+}
+
+// stamp gives a lease the token of what it is a part of, which those who enter it again get.
+func (l *Lease) stamp(token int64) {
+	if hd, ok := l.hold.(*hold); ok && token > 0 {
+		hd.home.mu.Lock()
+		defer hd.home.mu.Unlock()
+		l.token = token
+	}
+}
+
+// lose gives back what was granted, and says what that means to the waiter. err is why what was won is lost.
+func (e *election) lose(r *ballot, err error, won bool) news {
+	e.mu.Lock()
+	r.lost = true
+	parts := r.parts
+	if !won {
+		err = nil
+		if r.failures > len(e.m.parts)-e.m.needs() {
+			err = r.err
+		}
+	}
+	if len(parts) > 0 {
+		e.refusals = 0 // others ask at the same time
+	} else {
+		e.refusals++
+	}
+	refusals := e.refusals
+	e.mu.Unlock()
+
+	r.cancel() // who has not answered yet is not waited for
+	undo(e.ctx, parts)
+	if err != nil {
+		return news{kind: failed, err: err}
+	}
+	if e.cfg.wait != 0 {
+		e.listen()
+	}
+	took := time.Duration(e.took.Load())
+	pause := min((time.Millisecond+took)<<min(refusals, 8), 250*time.Millisecond)
+	return news{kind: refusedFor, ttl: pause/2 + rand.N(pause), inLine: true}
+}
+
+// listen has the waiter poked when a server says that the key is free, after a time that differs from
+// one process to the next.
+func (e *election) listen() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.left || e.listeners != nil {
+		return
+	}
+	for _, m := range e.m.parts {
+		e.listeners = append(e.listeners, m.c.hub.Listen(e.channel(), func(ev hub.Event) {
+			if ev.Subscribed || !e.poking.CompareAndSwap(false, true) {
+				return
+			}
+			time.AfterFunc(rand.N(time.Millisecond+2*time.Duration(e.took.Load())), func() {
+				e.poking.Store(false)
+				e.w.poke()
+			})
+		}))
+	}
+}
