@@ -216,6 +216,8 @@
 //
 //	RedissonClient.getMultiLock(locks...)   NewMultiLock(lockers...)
 //	RMultiLock.lock(), tryLock(...)         MultiLock.Lock(ctx), TryLock(ctx), with the options of a Mutex
+//	new RedissonRedLock(locks...)           NewRedLock(key, clients)
+//	RRedLock.lock(), tryLock(...)           RedLock.Lock(ctx), TryLock(ctx), likewise
 //
 //	RedissonClient.getSemaphore(name)       Client.Semaphore(key, 0)
 //	RSemaphore.acquire(n)                   Semaphore.Acquire(ctx, n)

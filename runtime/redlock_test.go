@@ -1,10 +1,20 @@
 package runtime_test
 
 import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
 
 	lockrt "github.com/lockgen/lockgen/runtime"
 	"github.com/lockgen/lockgen/runtime/locktest"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
 // TestRedLock_KeepsThePromisesOfALocker has the parts on one server, so that what befalls it befalls all.
@@ -13,4 +23,355 @@ func TestRedLock_KeepsThePromisesOfALocker(t *testing.T) {
 	locktest.TestLocker(t, func(c *lockrt.Client, key string) lockrt.Locker {
 		return lockrt.RedLockOf(c.Mutex(key), c.Mutex(key+":2"), c.Mutex(key+":3"))
 	}, locktest.MajorityOfKeys)
+}
+
+// A site is an independent server and the way to it.
+type site struct {
+	*redistest.RedisServer
+
+	proxy *redistest.FaultProxy
+}
+
+func sites(t *testing.T, n int) []site {
+	t.Helper()
+	all := make([]site, n)
+	for i := range all {
+		server := redistest.Server(t)
+		all[i] = site{server, redistest.Proxy(t, server.Addr())}
+	}
+	return all
+}
+
+// redLock returns the lock key of one process on all sites.
+func redLock(t *testing.T, all []site, key string, opts lockrt.Options) *lockrt.RedLock {
+	t.Helper()
+	clients := make([]*lockrt.Client, len(all))
+	for i, s := range all {
+		c, err := lockrt.Open(s.proxy.URL(), opts)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = c.Close() }) // its server may be gone
+		clients[i] = c
+	}
+	m, err := lockrt.NewRedLock(key, clients)
+	require.NoError(t, err)
+	return m
+}
+
+// freeAgain waits until nobody has the key on any site.
+func freeAgain(t *testing.T, all []site, key string) {
+	t.Helper()
+	for _, s := range all {
+		gone(t, s.RedisServer, key)
+	}
+}
+
+// lockAll returns a lease that all n servers have granted: more than it needs. A server that has not yet got back
+// what it had granted before has no part in it, and it is tried again.
+func lockAll(t *testing.T, m *lockrt.RedLock, n int) (lease *lockrt.Lease) {
+	t.Helper()
+	until(t, "all servers have granted it", func() bool {
+		var err error
+		lease, err = m.Lock(patient(t))
+		require.NoError(t, err)
+		_, err = lease.TTL(patient(t)) // as long as the others take to answer
+		require.NoError(t, err)
+		if lockrt.PartsOf(lease) < n {
+			require.NoError(t, lease.Unlock(patient(t)))
+			return false
+		}
+		return true
+	})
+	return lease
+}
+
+func TestNewRedLock_BadServers(t *testing.T) {
+	t.Parallel()
+	url := redistest.Shared(t).URL()
+	c := func() *lockrt.Client { return clientOf(t, url, lockrt.Options{}) }
+	for want, clients := range map[string][]*lockrt.Client{
+		"0 servers":  nil,
+		"1 servers":  {c()},
+		"4 servers":  {c(), c(), c(), c()},
+		"is nil":     {c(), nil, nil},
+		"the server": {c(), c(), c()},
+	} {
+		_, err := lockrt.NewRedLock("k", clients)
+		require.ErrorIs(t, err, lockrt.ErrBadOption)
+		require.ErrorContains(t, err, want)
+	}
+}
+
+// TestRedLock_TokensRise shows that the token of each holder is larger than that of the one before, whichever
+// majority grants it, and equal across reentry.
+func TestRedLock_TokensRise(t *testing.T) {
+	t.Parallel()
+	all := sites(t, 3)
+	m := redLock(t, all, "k", lockrt.Options{})
+	last := int64(0)
+	for round := range 12 {
+		if round == 4 {
+			all[0].Do("SET", "redisson_lock_token:{k}", strconv.FormatInt(last+1_000_000_000_000, 10)) // a clock that is ahead by 11 days
+		}
+		all[round%3].Do("HSET", "k", "somebody", "1") // so it has no say
+		lease, err := m.Lock(patient(t), lockrt.WithFencing())
+		require.NoError(t, err)
+		require.Greater(t, lease.Token(), last, "round %d", round)
+		last = lease.Token()
+		token, ok := lockrt.TokenFrom(lease.Context())
+		require.True(t, ok)
+		require.Equal(t, last, token)
+		inner, err := m.TryLock(lease.Context(), lockrt.WithFencing())
+		require.NoError(t, err)
+		require.Equal(t, last, inner.Token())
+		require.NoError(t, inner.Unlock(patient(t)))
+		require.NoError(t, lease.Err())
+		require.NoError(t, lease.Unlock(patient(t)))
+		all[round%3].Do("DEL", "k")
+		freeAgain(t, all, "k")
+	}
+}
+
+// TestRedLock_AMinoritySlowsNobody shows that two of five that are stopped, cut off, slow or dead delay neither
+// lock, nor extend, nor unlock, and that what they grant late is given back.
+func TestRedLock_AMinoritySlowsNobody(t *testing.T) {
+	t.Parallel()
+	const soon = time.Second // the shortest that a request to one of them can take is longer, or much shorter
+	for name, harm := range map[string]func(s site) (heal func()){
+		"stopped":   func(s site) func() { s.Stop(); return s.Cont },
+		"half open": func(s site) func() { s.proxy.Blackhole(redistest.Both); return s.proxy.Deliver },
+		"refused":   func(s site) func() { s.proxy.Refuse(true); s.proxy.Cut(); return func() { s.proxy.Refuse(false) } },
+		"slow":      func(s site) func() { s.proxy.Delay(2 * time.Second); return func() { s.proxy.Delay(0) } },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			all := sites(t, 5)
+			m := redLock(t, all, "k", lockrt.Options{OpTimeout: 5 * time.Second})
+			cycle := func() {
+				lease, err := m.Lock(patient(t))
+				require.NoError(t, err)
+				require.NoError(t, lease.Extend(patient(t), time.Minute))
+				require.NoError(t, lease.Unlock(patient(t)))
+			}
+			cycle()
+			held := lockAll(t, m, len(all))
+			heal := []func(){harm(all[1]), harm(all[4])}
+			require.NoError(t, held.Extend(patient(t), time.Minute))
+			start := time.Now()
+			require.NoError(t, held.Unlock(patient(t)))
+			for range 5 {
+				cycle()
+			}
+			require.Less(t, time.Since(start), soon)
+			for _, h := range heal {
+				h()
+			}
+			freeAgain(t, all, "k")
+		})
+	}
+}
+
+// TestRedLock_LostWithTheMajority shows that a holder is told when two of three have forgotten it, and not before,
+// and that a majority that does not answer ends its trust before it can be granted again.
+func TestRedLock_LostWithTheMajority(t *testing.T) {
+	t.Parallel()
+	all := sites(t, 3)
+	brisk := lockrt.Options{Watchdog: 900 * time.Millisecond, OpTimeout: time.Second}
+	m, other := redLock(t, all, "k", brisk), redLock(t, all, "k", brisk)
+	lease := lockAll(t, m, len(all))
+	all[0].Do("DEL", "k")
+	first := lease.Until()
+	until(t, "it is renewed all the same", func() bool { return lease.Until().After(first.Add(time.Second)) })
+	require.NoError(t, lease.Context().Err())
+	_, err := lease.TTL(patient(t))
+	require.NoError(t, err)
+	_, err = other.TryLock(patient(t))
+	require.ErrorIs(t, err, lockrt.ErrNotAcquired)
+	all[2].Do("DEL", "k")
+	<-lease.Context().Done()
+	require.ErrorIs(t, context.Cause(lease.Context()), lockrt.ErrLost)
+	require.ErrorIs(t, lease.Unlock(patient(t)), lockrt.ErrLost)
+	freeAgain(t, all, "k")
+
+	lease = lockAll(t, m, len(all))
+	for _, s := range all[1:] {
+		s.proxy.Blackhole(redistest.Both)
+	}
+	<-lease.Context().Done()
+	require.ErrorIs(t, lease.Err(), lockrt.ErrLost)
+	for _, s := range all[1:] {
+		s.proxy.Deliver()
+	}
+	require.ErrorIs(t, lease.Unlock(patient(t)), lockrt.ErrLost)
+	require.NoError(t, other.Do(patient(t), func(context.Context, *lockrt.Lease) error { return nil }))
+	freeAgain(t, all, "k")
+}
+
+// TestRedLock_History has several processes lock while two of five servers, others all the time, are stopped,
+// half open, slow by 200ms or cut: no two have the lock at a time, by their own clock, the tokens rise from holder to holder, and all
+// come to an end.
+func TestRedLock_History(t *testing.T) {
+	t.Parallel()
+	const processes, goroutines, faults = 3, 2, 8
+	all := sites(t, 5)
+	ctx, cancel := context.WithCancel(patient(t))
+	defer cancel()
+	var inside atomic.Int32
+	var token atomic.Int64
+	grants := make(chan struct{}, 100_000)
+	var wg sync.WaitGroup
+	for range processes {
+		m := redLock(t, all, "k", lockrt.Options{Watchdog: 3 * time.Second})
+		for range goroutines {
+			wg.Go(func() {
+				for ctx.Err() == nil {
+					lease, err := m.Lock(ctx, lockrt.WithFencing())
+					if err != nil {
+						if ctx.Err() == nil {
+							t.Errorf("lock: %v", err)
+						}
+						continue
+					}
+					if n := inside.Add(1); n != 1 && lease.Err() == nil {
+						t.Errorf("%d have the lock at a time", n)
+					}
+					if before := token.Swap(lease.Token()); before >= lease.Token() && lease.Err() == nil {
+						t.Errorf("the token %d follows %d", lease.Token(), before)
+					}
+					inside.Add(-1)
+					grants <- struct{}{}
+					if err := lease.Unlock(ctx); err != nil {
+						t.Logf("unlock: %v", err) // its servers may have been harmed since
+					}
+				}
+			})
+		}
+	}
+	harms := []func(s site) func(){
+		func(s site) func() { s.Stop(); return s.Cont },
+		func(s site) func() { s.proxy.Blackhole(redistest.Both); return s.proxy.Deliver },
+		func(s site) func() { s.proxy.Delay(200 * time.Millisecond); return func() { s.proxy.Delay(0) } },
+		func(s site) func() { s.proxy.Refuse(true); s.proxy.Cut(); return func() { s.proxy.Refuse(false) } },
+	}
+	granted := func(n int) {
+		t.Helper()
+		for range n {
+			select {
+			case <-grants:
+			case <-ctx.Done():
+				t.Fatal("nobody is granted the lock any more")
+			}
+		}
+	}
+	granted(20)
+	for range faults {
+		two := rand.Perm(len(all))[:2]
+		heal := []func(){harms[rand.N(len(harms))](all[two[0]]), harms[rand.N(len(harms))](all[two[1]])}
+		granted(15) // of them at most 6 from before
+		for _, h := range heal {
+			h()
+		}
+		granted(5)
+	}
+	cancel()
+	wg.Wait()
+	freeAgain(t, all, "k")
+}
+
+// The following do what Redisson's own tests of RRedLock do, one for each of theirs, under its name.
+
+func redLockOf(t *testing.T, n int) (m *lockrt.RedLock, parts []*lockrt.Mutex) {
+	t.Helper()
+	c := clientOf(t, redistest.Shared(t).URL(), lockrt.Options{})
+	for i := range n {
+		parts = append(parts, c.Mutex(redistest.Key(t, strconv.Itoa(i))))
+	}
+	return lockrt.RedLockOf(parts...), parts
+}
+
+// increment has ten jobs count to five each, under a lock of seven parts.
+func increment(t *testing.T, opts ...lockrt.LockOption) {
+	t.Helper()
+	m, _ := redLockOf(t, 7)
+	counter := 0
+	jobs(t, 10, func(int) error {
+		for range 5 {
+			if err := m.Do(patient(t), func(context.Context, *lockrt.Lease) error { counter++; return nil }, opts...); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	require.Equal(t, 50, counter)
+}
+
+func TestRedisson_RedLock_LockLeasetimeWithMilliSeconds(t *testing.T) {
+	t.Parallel()
+	increment(t, lockrt.WithLease(2000*time.Millisecond))
+}
+
+func TestRedisson_RedLock_LockLeasetimeWithSeconds(t *testing.T) {
+	t.Parallel()
+	increment(t, lockrt.WithLease(2*time.Second))
+}
+
+func TestRedisson_RedLock_LockLeasetimeWithMinutes(t *testing.T) {
+	t.Parallel()
+	increment(t, lockrt.WithLease(2*time.Minute))
+}
+
+func TestRedisson_RedLock_TryLockLeasetime(t *testing.T) {
+	t.Parallel()
+	increment(t, lockrt.WithWait(20*time.Second), lockrt.WithLease(2*time.Second))
+}
+
+func TestRedisson_RedLock_LockFailed(t *testing.T) {
+	t.Parallel()
+	m, parts := redLockOf(t, 3)
+	for _, part := range parts[:2] {
+		lease, err := part.Lock(patient(t))
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, lease.Unlock(context.Background())) })
+	}
+	_, err := m.Lock(patient(t), lockrt.WithWait(50*time.Millisecond), lockrt.WithLease(5*time.Second))
+	require.ErrorIs(t, err, lockrt.ErrNotAcquired)
+}
+
+func TestRedisson_RedLock_LockSuccess2(t *testing.T) {
+	t.Parallel()
+	m, parts := redLockOf(t, 3)
+	held, err := parts[1].Lock(patient(t))
+	require.NoError(t, err)
+	lease, err := m.Lock(patient(t), lockrt.WithWait(20*time.Second), lockrt.WithLease(5*time.Second))
+	require.NoError(t, err)
+	require.NoError(t, lease.Unlock(patient(t)))
+	require.NoError(t, held.Unlock(patient(t)))
+}
+
+func TestRedisson_RedLock_LockSuccess(t *testing.T) {
+	t.Parallel()
+	m, parts := redLockOf(t, 3)
+	for _, part := range parts {
+		held, err := part.Lock(patient(t))
+		require.NoError(t, err)
+		require.NoError(t, m.Do(patient(t), func(context.Context, *lockrt.Lease) error { return nil }))
+		_, err = part.ForceUnlock(patient(t))
+		require.NoError(t, err)
+		require.ErrorIs(t, held.Unlock(patient(t)), lockrt.ErrLost)
+		require.NoError(t, m.Do(patient(t), func(context.Context, *lockrt.Lease) error { return nil }))
+	}
+}
+
+func TestRedisson_RedLock_ConnectionFailed(t *testing.T) {
+	t.Parallel()
+	all := sites(t, 3)
+	m := redLock(t, all, "k", lockrt.Options{})
+	all[2].Kill()
+	lease, err := m.Lock(patient(t))
+	require.NoError(t, err)
+	require.NoError(t, lease.Unlock(patient(t)))
+	all[1].Kill()
+	_, err = m.TryLock(patient(t))
+	require.Error(t, err)
+	require.False(t, errors.Is(err, lockrt.ErrNotAcquired), "a majority is down, and held by nobody")
+	freeAgain(t, all[:1], "k")
 }

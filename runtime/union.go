@@ -181,8 +181,9 @@ func most[T any](parts []*Lease, needs int, do func(part *Lease) (T, error)) (do
 }
 
 // release unlocks all parts, the mutexes of one client in one round trip, and others beside each other. It
-// returns nil when needs of them were unlocked, else what went wrong.
+// returns nil when needs of them were unlocked, and waits for the others for a moment; else what went wrong.
 func release(parts []*Lease, needs int) error {
+	start := now()
 	var groups [][]*Lease
 	for _, part := range slices.Backward(parts) {
 		_, mutex := part.hold.(*hold)
@@ -205,15 +206,25 @@ func release(parts []*Lease, needs int) error {
 		group[0].client.spawn(func() { releaseGroup(group, outcomes) })
 	}
 	var errs error
-	for range parts {
-		if err := <-outcomes; err != nil {
-			errs = join(errs, err)
-		} else {
-			needs--
-		}
-		if needs == 0 {
+	var enough <-chan time.Time // when those that are still under way are not waited for any more
+	for i := range parts {
+		select {
+		case err := <-outcomes:
+			if err != nil {
+				errs = join(errs, err)
+			} else {
+				needs--
+			}
+		case <-enough:
 			return nil
 		}
+		if needs == 0 && i < len(parts)-1 {
+			// A process that locks again at once is refused by who has not got it back.
+			enough = time.After(max(5*time.Millisecond, 2*now().Sub(start)))
+		}
+	}
+	if needs <= 0 {
+		return nil
 	}
 	return errs
 }
