@@ -76,6 +76,8 @@ func clientOf(l Locker) *Client {
 		return l.c
 	case *RWMutex:
 		return l.c
+	case *FairMutex:
+		return l.c
 	}
 	return nil
 }
