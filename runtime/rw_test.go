@@ -749,3 +749,39 @@ func TestRWMutex_WhoGivesUpKeepsNobodyOut(t *testing.T) {
 	free(t, gotten(t, third, "the lock for reading"), r)
 	require.Zero(t, number(t, server, "DBSIZE"))
 }
+
+// The mark is of all who wait, also of those who have not asked: it goes with the last one, whoever left it.
+func TestRWMutex_TheLastOfThoseWhoGiveUpTakesTheMarkBack(t *testing.T) {
+	t.Parallel()
+	for _, side := range []string{"write", "read"} {
+		t.Run(side, func(t *testing.T) {
+			t.Parallel()
+			hooks, waiting, _ := watch()
+			server := redistest.Server(t)
+			holder, other := clientOf(t, server.URL(), brisk).RWMutex("k"), clientOf(t, server.URL(), lockrt.Options{Hooks: hooks})
+			hold, lock, mark := holder.RLock, other.RWMutex("k").Lock, "lockgen_writer:{k}"
+			if side == "read" {
+				hold, lock, mark = holder.Lock, other.RWMutex("k").RLock, "lockgen_reader:{k}"
+			}
+			held := ok(t)(hold(patient(t), unexpiring))
+			exists := func() bool { return number(t, server, "EXISTS", mark) == 1 }
+			for range 10 { // for it is left open whether the second one gets to ask
+				ctx, cancel := context.WithCancel(patient(t))
+				var got []<-chan locked
+				for range 2 {
+					got = append(got, leaseLater(func() (*lockrt.Lease, error) { return lock(ctx, unexpiring) }))
+					receive(t, waiting, "who waits")
+				}
+				until(t, "there is a mark", exists)
+				server.Do("PERSIST", mark) // it does not go by itself
+				cancel()
+				for _, c := range got {
+					require.ErrorIs(t, receive(t, c, "who gave up").err, context.Canceled)
+				}
+				until(t, "it is taken back", func() bool { return !exists() })
+			}
+			free(t, held)
+			require.Zero(t, number(t, server, "DBSIZE"))
+		})
+	}
+}

@@ -408,7 +408,6 @@ func (h *rwHome) ask(w *waiter) {
 	mark := "0"
 	if !w.once {
 		mark = millis(markFor)
-		*h.marks.of(cl.write) = true
 	}
 	fenced := w.terms.fenced
 	h.mu.Unlock()
@@ -419,7 +418,7 @@ func (h *rwHome) ask(w *waiter) {
 		defer h.quit()
 		sent := time.Now() // before the request: trust is counted from here
 		wait, token, err := h.send(cl, mark, fenced)
-		rest := h.settle(cl, sent, wait, token, err)
+		rest := h.settle(cl, sent, mark != "0", wait, token, err)
 		w.asks.Add(-1)
 		if rest != nil {
 			h.c.spawn(rest) // it may take as long as a lease, and has the home stay as long as it needs it
@@ -451,9 +450,9 @@ func (h *rwHome) send(cl *rwClaim, mark string, fenced bool) (wait, token int64,
 	return wait, 0, err
 }
 
-// settle deals with the answer to the request that was sent for cl. It returns what is left to do when nobody
-// wants what was granted, or may have been.
-func (h *rwHome) settle(cl *rwClaim, sent time.Time, wait, token int64, err error) (rest func()) {
+// settle deals with the answer to the request that was sent for cl, which marks that somebody waits if it is
+// refused. It returns what is left to do when nobody wants what was granted, or may have been.
+func (h *rwHome) settle(cl *rwClaim, sent time.Time, marks bool, wait, token int64, err error) (rest func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if cl.under == nil {
@@ -464,6 +463,13 @@ func (h *rwHome) settle(cl *rwClaim, sent time.Time, wait, token int64, err erro
 	w := cl.w
 	if err == nil {
 		cl.ours = wait == granted
+	}
+	switch {
+	case err == nil && cl.ours:
+		*h.marks.of(cl.write) = false // the script has taken it back
+	case marks:
+		// From here on, and not from when it was sent: what others take back meanwhile may come before it.
+		*h.marks.of(cl.write) = true
 	}
 	switch {
 	case cl.left:
@@ -488,7 +494,6 @@ func (h *rwHome) settle(cl *rwClaim, sent time.Time, wait, token int64, err erro
 		w.news <- news{kind: turn}
 	default:
 		cl.ours = false
-		*h.marks.of(cl.write) = false // the script has taken it back
 		hd := h.take(cl, sent)
 		if w.terms.fenced {
 			w.lease.token = token
@@ -534,6 +539,7 @@ func (h *rwHome) take(cl *rwClaim, sent time.Time) *rwHold {
 func (h *rwHome) give(hd *rwHold, w *waiter) {
 	w.place = place{granted: true}
 	h.attach(hd, w.lease)
+	h.unmark(hd.write) // if it was given without asking
 	if hd.write && (w.limit != hd.limit || w.limit > 0) || !hd.write && w.limit > 0 {
 		hd.limit = w.limit
 		var at time.Time
@@ -564,6 +570,7 @@ func (h *rwHome) admit(hd *rwHold, owner *Owner) {
 			h.queue.remove(w)
 			w.place = place{granted: true}
 			h.attach(hd, w.lease)
+			h.unmark(true)
 			w.news <- news{kind: given}
 		case w.rw.write:
 			w.news <- news{kind: failed, err: ErrUpgrade}
@@ -629,28 +636,34 @@ func (h *rwHome) drop(cl *rwClaim) (rest func()) {
 	case cl.n > 0:
 		h.c.disconnect(cl.n)
 	}
-	marked := h.marks.of(cl.write)
-	unmark := *marked
-	for w := h.queue.first; w != nil; w = w.place.after {
-		unmark = unmark && w.rw.write != cl.write // else it is for another one too
-	}
-	if !unmark && !cl.doubt {
+	h.unmark(cl.write)
+	if !cl.doubt {
 		return nil
 	}
-	*marked = *marked && !unmark
-	return func() {
-		if unmark {
-			mark := h.names.reader
-			if cl.write {
-				mark = h.names.writer
-			}
-			// If it does not come to pass, the mark goes by itself.
-			h.c.run(scripts.RWLeave, []string{mark, h.names.channel}, []string{h.c.uuid, messageWritten, publish})
-		}
-		if cl.doubt {
-			h.withdraw(cl)
+	return func() { h.withdraw(cl) }
+}
+
+// unmark takes back the mark that somebody waits to write, or to read, if nobody who queues does. Whoever
+// leaves the queue may be the last one, also one who has not asked.
+func (h *rwHome) unmark(write bool) {
+	marked := h.marks.of(write)
+	if !*marked {
+		return
+	}
+	for w := h.queue.first; w != nil; w = w.place.after {
+		if w.rw.write == write {
+			return
 		}
 	}
+	*marked = false
+	mark := h.names.reader
+	if write {
+		mark = h.names.writer
+	}
+	h.c.spawn(func() {
+		// If it does not come to pass, the mark goes by itself.
+		h.c.run(scripts.RWLeave, []string{mark, h.names.channel}, []string{h.c.uuid, messageWritten, publish})
+	})
 }
 
 // unlock ends l. The last lease of a hold passes it on or frees it.
