@@ -210,6 +210,7 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 	switch leading = q.join(w); {
 	case leading:
 		ask()
+	case len(w.news) > 0: // it is given already
 	case w.once:
 		return ErrNotAcquired
 	default:

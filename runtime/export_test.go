@@ -40,3 +40,10 @@ func RedLockOf(mutexes ...*Mutex) *RedLock { return &RedLock{key: mutexes[0].key
 
 // PartsOf returns how many parts a lease has by now.
 func PartsOf(l *Lease) int { return len(l.union.all()) }
+
+// Parties returns how many claims are told of messages.
+func Parties(c *Client) int {
+	c.lines.Lock()
+	defer c.lines.Unlock()
+	return len(c.parties)
+}

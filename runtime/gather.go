@@ -2,7 +2,6 @@ package runtime
 
 import (
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -39,9 +38,12 @@ type gatherer struct {
 
 	mu      sync.Mutex // guards the rest
 	queue   []request
-	sending bool
-	room    []request // of the queue before, to use again
+	sending int // scripts under way, or about to be
 }
+
+// mostSending bounds the scripts under way. There is a second one only when as many requests have gathered
+// as one can take: then they are not to wait for the answer to others.
+const mostSending = 8
 
 func newGatherer(c *Client, script *scripts.Script, common ...string) *gatherer {
 	g := &gatherer{c: c, script: script, common: common}
@@ -69,14 +71,16 @@ func (g *gatherer) submitAll(rs []request, here bool) {
 
 // begin sends what is in the queue, unless somebody does so already. It unlocks g.mu.
 func (g *gatherer) begin(here, alone bool) {
-	start := !g.sending
-	g.sending = true
+	alone = alone && g.sending == 0
+	start := g.sending == 0 || g.sending < mostSending && len(g.queue) >= mostGathered
+	if start {
+		g.sending++
+	}
 	g.mu.Unlock()
 	switch {
 	case !start:
 	case here && alone:
-		g.once()
-		if g.more() {
+		if g.once() {
 			g.c.spawn(g.flush)
 		}
 	default:
@@ -86,55 +90,56 @@ func (g *gatherer) begin(here, alone bool) {
 
 // send sends until nothing is left to send.
 func (g *gatherer) send() {
-	for g.once(); g.more(); {
-		g.once()
+	for g.once() {
 	}
-}
-
-// more reports whether there is something to send. If not, the next to submit begins.
-func (g *gatherer) more() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.sending = len(g.queue) > 0
-	return g.sending
 }
 
 // A batch is what one run of a script needs, kept to be used again.
-type batch struct{ keys, args []string }
+type batch struct {
+	some       [mostGathered]request
+	keys, args []string
+}
 
 var batches = sync.Pool{New: func() any { return new(batch) }}
 
-// once sends what has gathered.
-func (g *gatherer) once() {
+// once sends what has gathered, as much as one script takes, and reports whether there is more to send. If
+// not, the caller is not sending any more.
+func (g *gatherer) once() (more bool) {
+	b := batches.Get().(*batch)
 	g.mu.Lock()
-	all := g.queue
-	g.queue, g.room = g.room[:0], nil
+	n := copy(b.some[:], g.queue)
+	left := copy(g.queue, g.queue[n:])
+	clear(g.queue[left:])
+	g.queue = g.queue[:left]
 	g.mu.Unlock()
-	for some := range slices.Chunk(all, mostGathered) {
-		g.run(some)
+	if n > 0 {
+		g.run(b, b.some[:n])
 	}
-	clear(all)
+	clear(b.some[:n])
+	clear(b.keys)
+	clear(b.args)
+	batches.Put(b)
 	g.mu.Lock()
-	g.room = all[:0]
-	g.mu.Unlock()
+	defer g.mu.Unlock()
+	if len(g.queue) > 0 {
+		return true
+	}
+	g.sending--
+	return false
 }
 
 // run sends some requests in one script. An error that the server answers with may be about the key of
 // one of them, and must not harm the others: then each is sent alone.
-func (g *gatherer) run(some []request) {
-	b := batches.Get().(*batch)
+func (g *gatherer) run(b *batch, some []request) {
 	b.keys, b.args = b.keys[:0], append(b.args[:0], g.common...)
 	for _, r := range some {
 		b.keys, b.args = r.words(b.keys, b.args)
 	}
 	sent := now()
 	reply, err := g.c.run(g.script, b.keys, b.args).ToMessage()
-	clear(b.keys)
-	clear(b.args)
-	batches.Put(b)
 	if _, said := rueidis.IsRedisErr(err); said && len(some) > 1 {
 		for i := range some {
-			g.run(some[i : i+1])
+			g.run(b, some[i:i+1])
 		}
 		return
 	}

@@ -138,6 +138,12 @@ func (h *home) hear(string) {}
 func (h *home) join(w *waiter) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.ownedBy(w.lease.owner) { // granted a moment ago, to another call of this one's owner
+		w.place.granted = true
+		h.attach(h.hold, w.lease)
+		w.news <- news{kind: given}
+		return false
+	}
 	leading := h.hold == nil && h.busy == 0 && h.queue.length == 0
 	if w.once && !leading {
 		return false // it is gone already: nobody is to hand it anything
@@ -166,12 +172,17 @@ func (h *home) reenterBy(l *Lease) bool {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	hd := h.hold
-	if h.shut || hd == nil || hd.lost != nil || !hd.worked() || hd.leases[0].owner != l.owner {
+	if !h.ownedBy(l.owner) {
 		return false
 	}
-	h.attach(hd, l)
+	h.attach(h.hold, l)
 	return true
+}
+
+// ownedBy reports whether o has the present hold.
+func (h *home) ownedBy(o *Owner) bool {
+	hd := h.hold
+	return o != nil && !h.shut && hd != nil && hd.lost == nil && hd.worked() && hd.leases[0].owner == o
 }
 
 // leave takes w out of the queue. If it was given the lease after all, that is unlocked.
@@ -373,6 +384,10 @@ func (h *home) told(hd *hold, cause error) {
 	}
 	h.mu.Unlock()
 	if first {
+		if hd.claim.ttl > hd.terms.ttl { // Redis may have it for longer than its last holder wanted
+			late := *hd.claim
+			h.c.spawn(func() { h.c.withdraw(h.names, late) })
+		}
 		h.c.disconnect(hd.claim.n)
 		hd.drop()
 		h.c.leave(h)
@@ -460,6 +475,7 @@ const goRound = 10 * time.Millisecond
 // promised all of it.
 func (h *home) suits(hd *hold, w *waiter) bool {
 	if w == nil || w.terms != hd.terms || !hd.terms.renew || w.terms.fenced && hd.tokens.left == 0 || !h.c.granting() ||
+		hd.guard.Extended() || // what one holder asked for is not for the next
 		time.Until(hd.guard.Until()) < min(hd.terms.ttl, claimLease)/3 {
 		return false
 	}

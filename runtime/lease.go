@@ -194,6 +194,7 @@ func (l *Lease) TTL(ctx context.Context) (time.Duration, error) {
 		err error
 	}
 	got, err := bounded(ctx, l.client, func() reply {
+		l.client.pipelined.Store(true)
 		b := l.client.rc.B
 		replies := l.client.rc.DoMulti(context.Background(),
 			b().Hexists().Key(l.key).Field(l.guard.Owner).Build(),
@@ -295,8 +296,11 @@ func (x *leaseContext) make() context.Context {
 	if made := x.made.Load(); made != nil {
 		return made.Context
 	}
-	mine := new(cancelContext)
-	mine.Context, mine.cancel = context.WithCancelCause(x.parent)
+	mine, parent := new(cancelContext), x.parent
+	if x.tenure.ended() != nil {
+		parent = context.WithoutCancel(parent) // whose own end, if it has one, is not to hide why
+	}
+	mine.Context, mine.cancel = context.WithCancelCause(parent)
 	if !x.made.CompareAndSwap(nil, mine) {
 		mine.cancel(nil)
 		return x.made.Load().Context

@@ -306,8 +306,8 @@ func ask(c *Client, trials []trial) {
 			acquires = append(acquires, a)
 		}
 	}
-	c.takes.submitAll(takes, c.brief)
-	c.acquires.submitAll(acquires, c.brief)
+	c.takes.submitAll(takes, c.prompt())
+	c.acquires.submitAll(acquires, c.prompt())
 }
 
 // asked is a home that a waiter has joined and asked already.

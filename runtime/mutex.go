@@ -109,7 +109,7 @@ func (m *Mutex) acquire(ctx context.Context, opts []LockOption, waiting func()) 
 		return l, err
 	}
 	w := newWaiter(l, cfg)
-	w.patient = m.c.brief && cfg.wait == UntilDone && ctx.Done() == nil
+	w.patient = m.c.prompt() && cfg.wait == UntilDone && ctx.Done() == nil
 	return h.contend(ctx, h, w, cfg, waiting)
 }
 

@@ -127,9 +127,9 @@ func (h *home) free(g *giving) {
 			h.c.releases.submit(g, false)
 		})
 	case g.simple():
-		h.c.frees.submit(g, h.c.brief)
+		h.c.frees.submit(g, h.c.prompt())
 	default:
-		h.c.releases.submit(g, h.c.brief)
+		h.c.releases.submit(g, h.c.prompt())
 	}
 }
 

@@ -3,6 +3,7 @@ package runtime
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/redis/rueidis"
 
@@ -17,6 +18,10 @@ import (
 // Scripts are preloaded before the first call. A server that forgot them, because it was
 // restarted, failed over or flushed, is given them again.
 func (c *Client) run(s *scripts.Script, keys, args []string) rueidis.RedisResult {
+	if c.sending.Add(1) > 1 {
+		c.pipelined.Store(true)
+	}
+	defer c.sending.Add(-1)
 	return c.runOn(c.rc, s, keys, args)
 }
 
@@ -28,6 +33,9 @@ func (c *Client) runOn(rc sender, s *scripts.Script, keys, args []string) rueidi
 	}
 	reply := rc.Do(context.Background(), c.evalsha(s, keys, args))
 	if !missing(reply) {
+		if reply.NonRedisError() == nil {
+			c.spoke.Store(int64(time.Since(epoch)))
+		}
 		return unanswered(reply)
 	}
 	c.load(loaded)
@@ -37,6 +45,14 @@ func (c *Client) runOn(rc sender, s *scripts.Script, keys, args []string) rueidi
 		reply = rc.DoMulti(context.Background(), c.rc.B().ScriptLoad().Script(s.Source).Build(), c.evalsha(s, keys, args))[1]
 	}
 	return unanswered(reply)
+}
+
+// prompt reports whether a request is likely to be answered at once, since the server has answered a moment
+// ago, and if not, to fail within Options.OpTimeout: a connection that was used by one request at a time has
+// a deadline for each, one that is shared takes longer to be found mute. Only then a caller who cannot be
+// called away sends on his own goroutine.
+func (c *Client) prompt() bool {
+	return c.brief && !c.pipelined.Load() && time.Since(epoch)-time.Duration(c.spoke.Load()) < 50*time.Millisecond
 }
 
 // errNoAnswer is the outcome of a request that took longer than the connection allows.

@@ -115,6 +115,7 @@ func (s *Semaphore) Available(ctx context.Context) (int, error) {
 		return fail(err)
 	}
 	got, err := bounded(ctx, s.c, func() reply {
+		s.c.pipelined.Store(true)
 		text, err := s.c.rc.Do(context.Background(), s.c.rc.B().Get().Key(s.key).Build()).ToString()
 		if rueidis.IsRedisNil(err) {
 			return reply{n: int64(s.permits)}

@@ -257,7 +257,7 @@ func releaseGroup(group []*Lease, outcomes chan<- error) {
 		}
 		givings[i] = g
 	}
-	c.frees.submitAll(frees, c.brief)
+	c.frees.submitAll(frees, c.prompt())
 	for i, l := range group {
 		if givings[i] != nil {
 			tell(l, givings[i].outcome(l))

@@ -94,6 +94,13 @@ func (l *Lease) Until() time.Time {
 	return l.until
 }
 
+// Extended reports whether the key was asked to live for longer than each renewal asks for.
+func (l *Lease) Extended() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.least.IsZero()
+}
+
 // Ends returns when the key may end if it is not renewed.
 func (l *Lease) Ends() time.Time {
 	l.mu.Lock()

@@ -1,0 +1,100 @@
+package runtime_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+)
+
+// lateDone is a context that is asked for its end, by whom it is given to, only once something happened.
+type lateDone struct {
+	context.Context
+	first sync.Once
+	ready func()
+}
+
+func (c *lateDone) Done() <-chan struct{} {
+	c.first.Do(c.ready)
+	return c.Context.Done()
+}
+
+// What an owner gets while another call of his is on its way into the queue is found by that one, too.
+func TestOwner_EntersWhatItGotAMomentAgo(t *testing.T) {
+	t.Parallel()
+	server := redistest.Shared(t)
+	c := clientOf(t, server.URL(), lockrt.Options{})
+	m := c.Mutex(redistest.Key(t, "k"))
+	o := lockrt.NewOwner()
+	ctx := lockrt.WithOwner(patient(t), o)
+	var outer *lockrt.Lease
+	impatient, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	inner, err := m.Lock(&lateDone{Context: impatient, ready: func() {
+		var err error
+		outer, err = m.Lock(ctx)
+		require.NoError(t, err)
+	}})
+	require.NoError(t, err, "the owner waits for itself")
+	require.NoError(t, inner.Unlock(t.Context()))
+	require.NoError(t, outer.Unlock(t.Context()))
+}
+
+// A lease of fixed length ends when it is over, also if the one before in the queue had asked for more and left.
+func TestFault_FixedLeaseAfterOneWhoAskedForMore(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, lockrt.Options{Tracking: lockrt.TrackingOff})
+	m := l.client.Mutex(l.key)
+	runs := l.seen(asks)
+	l.proxy.Blackhole(redistest.Replies)
+	ctx, cancel := context.WithCancel(patient(t))
+	long := lockLater(ctx, m)
+	receive(t, runs, "the request")
+	short := lockLater(patient(t), m, lockrt.WithLease(300*time.Millisecond))
+	until(t, "two wait", func() bool { return l.client.Stats().Waiting > 0 })
+	cancel()
+	require.Error(t, receive(t, long, "the first").err)
+	l.proxy.Deliver()
+	got := receive(t, short, "the second")
+	require.NoError(t, got.err)
+	receive(t, got.lease.Context().Done(), "the end of the lease")
+	require.ErrorIs(t, context.Cause(got.lease.Context()), lockrt.ErrLost)
+	gone(t, l.server, l.key) // its holder never unlocks
+}
+
+// What one holder extends is no promise of the next.
+func TestLease_ExtendEndsWithItsLease(t *testing.T) {
+	t.Parallel()
+	hooks, waiting, _ := watch()
+	server, key := redistest.Shared(t), redistest.Key(t, "k")
+	m := newClient(t, lockrt.Options{Hooks: hooks}).Mutex(key, lockrt.WithWatchdog(10*time.Second))
+	first, err := m.Lock(patient(t))
+	require.NoError(t, err)
+	require.NoError(t, first.Extend(t.Context(), time.Hour))
+	next := lockLater(patient(t), m)
+	receive(t, waiting, "the wait")
+	require.NoError(t, first.Unlock(t.Context()))
+	got := receive(t, next, "the next")
+	require.NoError(t, got.err)
+	require.LessOrEqual(t, number(t, server, "PTTL", key), int64(10000), "it outlives a crash of its holder by at most 10s")
+	require.NoError(t, got.lease.Unlock(t.Context()))
+}
+
+func TestLease_CauseOfALossThatWasBeforeTheEndOfTheParent(t *testing.T) {
+	t.Parallel()
+	m := newClient(t, lockrt.Options{}).Mutex(redistest.Key(t, "k"))
+	ctx, cancel := context.WithCancel(patient(t))
+	lease, err := m.Lock(ctx)
+	require.NoError(t, err)
+	taken, err := m.ForceUnlock(t.Context())
+	require.NoError(t, err)
+	require.True(t, taken)
+	require.ErrorIs(t, lease.Err(), lockrt.ErrLost)
+	cancel()
+	require.ErrorIs(t, context.Cause(lease.Context()), lockrt.ErrLost)
+}
