@@ -448,13 +448,18 @@ func (s *suite) badKeys() {
 	proxy := s.proxy()
 	p := s.processAt(proxy.url, lockrt.Options{})
 	p.pass()
-	var sent atomic.Int32
+	bad := []string{"", strings.Repeat("x", 1025), "a{b", "{}x"}
+	var sent, all atomic.Int32
 	proxy.OnRequest(func(cmd []string) {
-		if redistest.Command("EVALSHA")(cmd) {
+		if !redistest.Command("EVALSHA")(cmd) {
+			return
+		}
+		all.Add(1) // those that give back what came late, too
+		if slices.ContainsFunc(bad, func(key string) bool { return slices.Contains(cmd, key) }) && !slices.Contains(cmd, p.lock.Key()) {
 			sent.Add(1)
 		}
 	})
-	for _, key := range []string{"", strings.Repeat("x", 1025), "a{b", "{}x"} {
+	for _, key := range bad {
 		lock := s.make(p.client, key)
 		for name, try := range map[string]func(context.Context, ...lockrt.LockOption) (lease, error){"lock": lock.Lock, "try lock": lock.TryLock} {
 			_, err := try(s.ctx())
@@ -465,7 +470,7 @@ func (s *suite) badKeys() {
 	}
 	s.that(sent.Load() == 0, "%d requests were sent for keys that cannot be", sent.Load())
 	p.pass()
-	s.that(sent.Load() > 0, "requests are not seen")
+	s.that(all.Load() > 0, "requests are not seen")
 }
 
 func (s *suite) badOptions() {
