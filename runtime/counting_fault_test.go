@@ -569,3 +569,23 @@ func TestFault_Counting_LeavesNoGoroutine(t *testing.T) { //nolint:paralleltest 
 	}
 	require.ErrorIs(t, held.Err(), lockrt.ErrClosed)
 }
+
+// A semaphore of each kind may use one key. What the one is not sure of is not for the other to throw away.
+func TestFault_Semaphore_KeepsItsRequestInDoubtFromTheOtherKindOnItsKey(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, brisk)
+	s, p := l.client.Semaphore(l.key, 8), l.client.PermitSemaphore(l.key, 8)
+	lost := l.proxy.DropReply(redistest.EvalSHA(scripts.SemaphoreAcquire.SHA1), 0, redistest.Close)
+	got := later(func() error { return s.Acquire(patient(t), 3) })
+	until(t, "the server has granted it", func() bool {
+		return number(t, l.server, "EXISTS", l.key) == 1 && number(t, l.server, "GET", l.key) == 5
+	})
+	permit, err := p.Acquire(patient(t))
+	require.NoError(t, err)
+	require.NoError(t, permit.Release(t.Context()))
+	lost.Stop()
+	require.NoError(t, receive(t, got, "the semaphore"))
+	left, err := s.Available(patient(t))
+	require.NoError(t, err)
+	require.Equal(t, 5, left)
+}

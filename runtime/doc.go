@@ -180,7 +180,8 @@
 //	{jobs}:timeout                            sorted set of Redisson: 16 bytes for each permit that is taken → when it expires
 //	redisson_sc:{jobs}                        channel of Redisson: how many permits there are, never less than 1
 //	redisson_countdownlatch__channel__{jobs}  channel of Redisson: 0 when the latch is open, 1 when it was set or deleted
-//	lockgen_requests:{jobs}:<uuid>            sorted set of what the last requests of one client did, for two minutes
+//	lockgen_requests:{jobs}:<uuid>:<kind>     sorted set of what the last requests of one client did, for two minutes;
+//	                                          the kind is semaphore, permit or latch
 //	lockgen_deleted:{jobs}                    string, for two minutes after a latch was deleted
 //
 // # For those who know Redisson

@@ -57,9 +57,11 @@ func latchChannel(key string) string { return "redisson_countdownlatch__channel_
 // permitLeases returns the sorted set of the permits of a semaphore that are taken.
 func permitLeases(key string) string { return suffixed(key, "timeout") }
 
-// requestsOf returns the sorted set of what the last requests of a client did to a key that counts. Redisson
-// knows nothing of it.
-func requestsOf(key, uuid string) string { return prefixed("lockgen_requests", key) + ":" + uuid }
+// requestsOf returns the sorted set of what the last requests of a client did to a key that counts, by its
+// kind: each turnstile says for itself which results are needed no more. Redisson knows nothing of it.
+func requestsOf(key, uuid, kind string) string {
+	return prefixed("lockgen_requests", key) + ":" + uuid + ":" + kind
+}
 
 // deletedMark returns the key that says that a latch was deleted lately. Redisson knows nothing of it.
 func deletedMark(key string) string { return prefixed("lockgen_deleted", key) }

@@ -87,7 +87,7 @@ func (l *CountDownLatch) Delete(context.Context) (bool, error) {
 }
 
 func (l *CountDownLatch) change(op string, s *scripts.Script, anyway bool, keys []string, args ...string) (int64, error) {
-	keys = append([]string{l.key, latchChannel(l.key), requestsOf(l.key, l.c.uuid)}, keys...)
+	keys = append([]string{l.key, latchChannel(l.key), requestsOf(l.key, l.c.uuid, kindLatch)}, keys...)
 	return l.c.change(op, kindLatch, l.key, anyway, func(t *turnstile) (int64, error) {
 		return t.change(s, keys, anyway, args...)
 	})

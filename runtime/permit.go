@@ -93,7 +93,7 @@ func (s *PermitSemaphore) Release(_ context.Context, ids ...string) error {
 	}
 	_, err = s.c.change("release", kindPermit, s.key, true, func(t *turnstile) (int64, error) {
 		valid, err := t.once(true, func(numbered []string) (int64, error) {
-			keys := []string{s.key, countChannel(s.key), permitLeases(s.key), requestsOf(s.key, s.c.uuid)}
+			keys := []string{s.key, countChannel(s.key), permitLeases(s.key), requestsOf(s.key, s.c.uuid, kindPermit)}
 			n, err := s.c.run(scripts.PermitRelease, keys, append([]string{raw, publish, "1"}, numbered...)).AsInt64()
 			if err == nil {
 				t.wake()
@@ -363,7 +363,7 @@ func (s permitSide) ask(b *round, wanted bool) (int, time.Duration, error) {
 		}
 	}
 	reply, err := s.t.c.run(scripts.PermitAcquire,
-		[]string{s.t.key, countChannel(s.t.key), requestsOf(s.t.key, s.t.c.uuid), permitLeases(s.t.key)}, args).AsIntSlice()
+		[]string{s.t.key, countChannel(s.t.key), requestsOf(s.t.key, s.t.c.uuid, kindPermit), permitLeases(s.t.key)}, args).AsIntSlice()
 	if err == nil && reply[0] == stale {
 		err = errStale
 	}

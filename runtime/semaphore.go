@@ -98,7 +98,7 @@ func (s *Semaphore) TrySetPermits(_ context.Context, n int, ttl time.Duration) (
 // unknown. Redisson's drainPermits, which also raises a negative number to 0 and takes away a time to live.
 func (s *Semaphore) Drain(context.Context) (int, error) {
 	n, err := s.c.change("drain", kindSemaphore, s.key, false, func(t *turnstile) (int64, error) {
-		return t.change(scripts.SemaphoreDrain, []string{s.key, requestsOf(s.key, s.c.uuid)}, false)
+		return t.change(scripts.SemaphoreDrain, []string{s.key, requestsOf(s.key, s.c.uuid, kindSemaphore)}, false)
 	})
 	return int(n), err
 }
@@ -179,7 +179,7 @@ func addPermits(c *Client, op, kind, key string, n int, exists, anyway bool) (bo
 		flag = "1"
 	}
 	done, err := c.change(op, kind, key, anyway, func(t *turnstile) (int64, error) {
-		return t.change(scripts.SemaphoreRelease, []string{key, countChannel(key), requestsOf(key, c.uuid)}, anyway,
+		return t.change(scripts.SemaphoreRelease, []string{key, countChannel(key), requestsOf(key, c.uuid, kind)}, anyway,
 			strconv.Itoa(n), publish, flag)
 	})
 	return done == 1, err
@@ -195,7 +195,7 @@ func trySetPermits(c *Client, kind, key string, n int, ttl time.Duration) (bool,
 		return false, &Error{Op: "set permits", Key: key, Err: err}
 	}
 	done, err := c.change("set permits", kind, key, false, func(t *turnstile) (int64, error) {
-		return t.change(scripts.SemaphoreSet, []string{key, countChannel(key), requestsOf(key, c.uuid)}, false,
+		return t.change(scripts.SemaphoreSet, []string{key, countChannel(key), requestsOf(key, c.uuid, kind)}, false,
 			strconv.Itoa(n), publish, millis(ttl))
 	})
 	return done == 1, err
@@ -216,7 +216,7 @@ func (s semaphoreSide) ask(b *round, wanted bool) (int, time.Duration, error) {
 		}
 	}
 	granted, err := s.t.c.run(scripts.SemaphoreAcquire,
-		[]string{s.t.key, countChannel(s.t.key), requestsOf(s.t.key, s.t.c.uuid)}, args).AsInt64()
+		[]string{s.t.key, countChannel(s.t.key), requestsOf(s.t.key, s.t.c.uuid, kindSemaphore)}, args).AsInt64()
 	if err == nil && granted == stale {
 		err = errStale
 	}
@@ -227,7 +227,7 @@ func (semaphoreSide) grant(*waiter, time.Time) bool { return true }
 
 func (s semaphoreSide) undo(w wish) {
 	_, err := s.t.change(scripts.SemaphoreRelease,
-		[]string{s.t.key, countChannel(s.t.key), requestsOf(s.t.key, s.t.c.uuid)}, true,
+		[]string{s.t.key, countChannel(s.t.key), requestsOf(s.t.key, s.t.c.uuid, kindSemaphore)}, true,
 		strconv.Itoa(w.n), publish, "1")
 	if err != nil {
 		s.t.c.opts.Logger.Warn("lockgen: permits could not be given back", "key", s.t.key, "permits", w.n, "error", err)
