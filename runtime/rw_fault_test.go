@@ -252,7 +252,9 @@ func TestRWFault_AKeyThatIsDeletedIsToldOf(t *testing.T) {
 func rwTraffic(t *testing.T, server *redistest.RedisServer, url string, opts lockrt.Options, each int, disturb func()) {
 	t.Helper()
 	key := redistest.Key(t, "k")
-	over, stopped := patient(t), make(chan struct{})
+	over, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // all of it, also where the machine is slow
+	defer cancel()
+	stopped := make(chan struct{})
 	var readers, writers atomic.Int32
 	wrong := make(chan error, 10000)
 	var wg, disturbing sync.WaitGroup
