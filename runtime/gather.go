@@ -41,9 +41,13 @@ type gatherer struct {
 	sending int // scripts under way, or about to be
 }
 
-// mostSending bounds the scripts under way. There is a second one only when as many requests have gathered
-// as one can take: then they are not to wait for the answer to others.
-const mostSending = 8
+// There is a second script under way when a few requests have gathered, so that the server does not wait for the
+// client, nor the client for the server; and more when as many have gathered as one can take: then they are not
+// to wait for the answer to others.
+const (
+	few         = 4
+	mostSending = 8
+)
 
 func newGatherer(c *Client, script *scripts.Script, common ...string) *gatherer {
 	g := &gatherer{c: c, script: script, common: common}
@@ -72,7 +76,7 @@ func (g *gatherer) submitAll(rs []request, here bool) {
 // begin sends what is in the queue, unless somebody does so already. It unlocks g.mu.
 func (g *gatherer) begin(here, alone bool) {
 	alone = alone && g.sending == 0
-	start := g.sending == 0 || g.sending < mostSending && len(g.queue) >= mostGathered
+	start := g.sending == 0 || g.sending == 1 && len(g.queue) >= few || g.sending < mostSending && len(g.queue) >= mostGathered
 	if start {
 		g.sending++
 	}
