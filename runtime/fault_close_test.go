@@ -216,7 +216,7 @@ func TestFault_CloseFailsWhoeverWaitsThroughAClientThatIsNotBrief(t *testing.T) 
 	t.Parallel()
 	l := newLine(t, lockrt.Options{})
 	c, err := lockrt.New(redistest.NewClient(t, l.proxy.Addr(), func(o *rueidis.ClientOption) {
-		o.ConnWriteTimeout = time.Hour
+		o.ConnWriteTimeout, o.PipelineMultiplex = time.Hour, -1 // the connection that is there
 	}), lockrt.Options{OpTimeout: 200 * time.Millisecond, Tracking: lockrt.TrackingOff})
 	require.NoError(t, err)
 	lease, err := c.Mutex(l.key).Lock(patient(t))
