@@ -265,7 +265,10 @@ func tryTogether(ctx, under context.Context, mutexes []*Mutex, opts []LockOption
 			c.exit(t.home)
 			t.err = ErrNotAcquired
 		default:
-			_, t.err = t.home.contend(ctx, &asked{home: t.home}, t.w, t.cfg, nil)
+			var lease *Lease
+			if lease, t.err = t.home.contend(ctx, &asked{home: t.home}, t.w, t.cfg, nil); lease != nil {
+				t.lease = lease // the one that it had from the beginning
+			}
 		}
 		if t.err == nil && err != nil {
 			behind = append(behind, t.lease)

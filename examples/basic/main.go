@@ -141,16 +141,18 @@ func (s *show) slowHolder(ctx context.Context) error {
 	if _, err := other.unlock(ctx); err != nil {
 		return err
 	}
-	lease, err := s.client.Mutex(s.prefix + "f").Lock(ctx)
-	if err != nil {
-		return err
-	}
-	if err := s.pass(lease.Context(), 2*ttl); err != nil {
-		return err
-	}
-	_, err = s.client.Mutex(s.prefix + "f").TryLock(ctx)
-	s.say("  lockgen: the holder still works, its lease is renewed; another one is refused: %v", errors.Is(err, lockrt.ErrNotAcquired))
-	return lease.Unlock(ctx)
+	m := s.client.Mutex(s.prefix + "f")
+	return m.Do(ctx, func(held context.Context, _ *lockrt.Lease) error {
+		if err := s.pass(held, 2*ttl); err != nil {
+			return err
+		}
+		another, err := m.TryLock(ctx) // not under the lease's context, which would enter again
+		s.say("  lockgen: the holder still works, its lease is renewed; another one is refused: %v", errors.Is(err, lockrt.ErrNotAcquired))
+		if err != nil {
+			return nil //nolint:nilerr // as it should be
+		}
+		return another.Unlock(ctx)
+	})
 }
 
 // deleting: the slow holder is done, and gives back what is another's by now.
@@ -180,6 +182,7 @@ func (s *show) deleting(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	defer lease.Unlock(ctx)  //nolint:errcheck // for the ways out before it is unlocked below
 	next, err := m.Lock(ctx) // when the lease is over
 	if err != nil {
 		return err
