@@ -109,7 +109,10 @@ type latchSide struct {
 	missing time.Time // when it was first found gone without having been heard to be open; of ask
 }
 
-func newLatchSide(t *turnstile) counter { return &latchSide{t: t} }
+func newLatchSide(t *turnstile) counter {
+	t.alike = true
+	return &latchSide{t: t}
+}
 
 func (s *latchSide) channel() string { return latchChannel(s.t.key) }
 

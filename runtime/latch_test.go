@@ -10,6 +10,7 @@ import (
 
 	lockrt "github.com/lockgen/lockgen/runtime"
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+	"github.com/lockgen/lockgen/scripts"
 )
 
 // newLatch returns a latch that is set to n, and where it says that somebody begins to wait.
@@ -323,4 +324,28 @@ func TestLatch_RefusesWhatCannotBe(t *testing.T) {
 	require.EqualError(t, bad.Wait(t.Context()), `lockgen: wait "": the key is empty`)
 	_, err = bad.CountDown(t.Context())
 	require.EqualError(t, err, `lockgen: count down "": the key is empty`)
+}
+
+// However many wait in a process, one request learns for all of them that the latch is open.
+func TestLatch_OneAnswerIsForAll(t *testing.T) {
+	t.Parallel()
+	hooks, waiting, _ := watch()
+	line := newLine(t, lockrt.Options{Hooks: hooks})
+	l := line.client.CountDownLatch(line.key)
+	_, err := l.SetCount(t.Context(), 1)
+	require.NoError(t, err)
+	got := make(chan error, 300)
+	for range cap(got) {
+		go func() { got <- l.Wait(patient(t)) }()
+		receive(t, waiting, "it to wait")
+	}
+	until(t, "it listens", func() bool {
+		return subscribers(t, line.server, "redisson_countdownlatch__channel__{"+line.key+"}") == 1
+	})
+	asked := line.seen(redistest.EvalSHA(scripts.LatchCount.SHA1))
+	countDown(t, newClient(t, lockrt.Options{}).CountDownLatch(line.key), 0)
+	for range cap(got) {
+		require.NoError(t, receive(t, got, "the end of the wait"))
+	}
+	require.LessOrEqual(t, len(asked), 3, "one, and what time may add")
 }

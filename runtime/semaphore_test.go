@@ -14,6 +14,7 @@ import (
 
 	lockrt "github.com/lockgen/lockgen/runtime"
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+	"github.com/lockgen/lockgen/scripts"
 )
 
 // later runs f in another goroutine and returns where its error comes.
@@ -603,4 +604,29 @@ func TestSemaphore_KeepsFewResults(t *testing.T) {
 	require.Len(t, keys, 1)
 	require.LessOrEqual(t, number(t, server, "ZCARD", keys[0]), int64(2))
 	require.Positive(t, number(t, server, "PTTL", keys[0]))
+}
+
+// Those who wait in a process ask together for what they heard was given back.
+func TestSemaphore_ManyPermitsAreTakenByOneRequest(t *testing.T) {
+	t.Parallel()
+	hooks, waiting, _ := watch()
+	line := newLine(t, lockrt.Options{Hooks: hooks})
+	other := newClient(t, lockrt.Options{}).Semaphore(line.key, 0)
+	_, err := other.TrySetPermits(t.Context(), 0, 0)
+	require.NoError(t, err)
+	s := line.client.Semaphore(line.key, 0)
+	got := make(chan error, 60)
+	for range cap(got) {
+		go func() { got <- s.Acquire(patient(t), 1) }()
+		receive(t, waiting, "it to wait")
+	}
+	until(t, "it listens", func() bool { return subscribers(t, line.server, "redisson_sc:{"+line.key+"}") == 1 })
+	asked := line.seen(redistest.EvalSHA(scripts.SemaphoreAcquire.SHA1))
+	_, err = other.Resize(t.Context(), cap(got))
+	require.NoError(t, err)
+	for range cap(got) {
+		require.NoError(t, receive(t, got, "permits"))
+	}
+	require.LessOrEqual(t, len(asked), 3, "one, and what time may add")
+	requireAvailable(t, 0, s)
 }

@@ -36,6 +36,7 @@ type turnstile struct {
 	queue   line
 	full    bool      // the head was refused
 	width   int       // for how many the next round asks
+	alike   bool      // they all want the same: one answer is for all of them
 	round   *round    // that was sent and not answered
 	asking  bool      // it is under way
 	numbers list.List // of the requests whose outcome is not known, in their order
@@ -81,7 +82,8 @@ type round struct {
 
 const (
 	// mostAtOnce is how many waiters one request asks for at most. It asks for one more than the last one
-	// that was refused was granted, and for twice as many after one that was granted to all.
+	// that was refused was granted, for twice as many after one that was granted to all, and for as many
+	// as there are said to be permits.
 	mostAtOnce = 64
 	// keepResults is how long Redis keeps what a request did. It is sent again, and may be late, for
 	// half of it.
@@ -150,6 +152,9 @@ func (t *turnstile) hear(payload string) {
 	defer t.mu.Unlock()
 	t.said = payload
 	t.heard++
+	if n, err := strconv.Atoi(payload); err == nil {
+		t.width = max(t.width, min(n, mostAtOnce))
+	}
 }
 
 // join puts w at the end of the queue and reports whether it is to ask. One who does not wait is not
@@ -187,7 +192,7 @@ func (t *turnstile) send() {
 			return
 		}
 		b = &round{number: t.enroll()}
-		for w := t.queue.first; w != nil && len(b.waiters) < t.width; w = w.place.after {
+		for w := t.queue.first; w != nil && (t.alike || len(b.waiters) < t.width); w = w.place.after {
 			b.waiters = append(b.waiters, w)
 			b.wishes = append(b.wishes, w.wish)
 		}
