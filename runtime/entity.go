@@ -5,10 +5,7 @@ import "context"
 // An EntityMutex is the [Mutex] of one entity, typed by the entity's key: generated code returns
 // it from locks.Order(id). It cannot be mistaken for the lock of another kind of entity.
 type EntityMutex[K any] struct {
-	mutex *Mutex
-	spec  *Spec
-	id    K
-	err   error // why there is no key
+	exclusive[K, *Mutex]
 }
 
 // Held is the proof that the lock of one entity is held. A function that takes a
@@ -33,30 +30,64 @@ func (h Held[K]) Err() error {
 // For returns the mutex of the entity id, whose key is key, or could not be built because of err.
 // What opts say counts more than spec.
 func For[K any](c *Client, spec *Spec, id K, key string, err error, opts ...LockOption) EntityMutex[K] {
-	return EntityMutex[K]{mutex: c.Mutex(key, append(spec.options(), opts...)...), spec: spec, id: id, err: err}
+	return EntityMutex[K]{exclusive[K, *Mutex]{entity[K, *Mutex]{c.Mutex(key, append(spec.options(), opts...)...), spec, id, err}}}
+}
+
+// Inspect is [Mutex.Inspect].
+func (m EntityMutex[K]) Inspect(ctx context.Context) (Standing, error) {
+	return of(m.entity, func() (Standing, error) { return m.is.Inspect(ctx) })
+}
+
+// An entity is what the primitives of entities have in common.
+type entity[K any, P interface{ Key() string }] struct {
+	is   P
+	spec *Spec
+	id   K
+	err  error // why there is no key
 }
 
 // Key returns the key in Redis, or why there is none: a [KeyError].
-func (m EntityMutex[K]) Key() (string, error) {
-	if m.err != nil {
-		return "", m.err
+func (e entity[K, P]) Key() (string, error) {
+	if e.err != nil {
+		return "", e.err
 	}
-	return m.mutex.Key(), nil
+	return e.is.Key(), nil
 }
 
-// Lock is [Mutex.Lock], with the wait, lease and watchdog that the annotation says unless opts say
-// otherwise.
-func (m EntityMutex[K]) Lock(ctx context.Context, opts ...LockOption) (Held[K], error) {
-	return m.held(func() (*Lease, error) { return m.mutex.Lock(ctx, opts...) })
+// of returns what comes of asking e, unless it has no key.
+func of[K, T any, P interface{ Key() string }](e entity[K, P], ask func() (T, error)) (got T, err error) {
+	if e.err != nil {
+		return got, e.err
+	}
+	if got, err = ask(); err != nil {
+		err = e.spec.explain(err)
+	}
+	return got, err
 }
 
-// TryLock is [Mutex.TryLock].
-func (m EntityMutex[K]) TryLock(ctx context.Context, opts ...LockOption) (Held[K], error) {
-	return m.held(func() (*Lease, error) { return m.mutex.TryLock(ctx, opts...) })
+// An exclusive is what the locks of entities have in common.
+type exclusive[K any, L interface {
+	Locker
+	ForceUnlock(ctx context.Context) (bool, error)
+}] struct {
+	entity[K, L]
 }
 
-// Do is [Mutex.Do], with the proof for fn.
-func (m EntityMutex[K]) Do(ctx context.Context, fn func(ctx context.Context, held Held[K]) error, opts ...LockOption) error {
+// Lock waits for the lock as that of a [Mutex] does, with the wait, lease and watchdog that the annotation says
+// unless opts say otherwise.
+func (m exclusive[K, L]) Lock(ctx context.Context, opts ...LockOption) (Held[K], error) {
+	lease, err := of(m.entity, func() (*Lease, error) { return m.is.Lock(ctx, opts...) })
+	return m.held(lease), err
+}
+
+// TryLock tries once, as that of a [Mutex] does.
+func (m exclusive[K, L]) TryLock(ctx context.Context, opts ...LockOption) (Held[K], error) {
+	lease, err := of(m.entity, func() (*Lease, error) { return m.is.TryLock(ctx, opts...) })
+	return m.held(lease), err
+}
+
+// Do locks, calls fn with the context and the proof, and unlocks, as that of a [Mutex] does.
+func (m exclusive[K, L]) Do(ctx context.Context, fn func(ctx context.Context, held Held[K]) error, opts ...LockOption) error {
 	held, err := m.Lock(ctx, opts...)
 	if err != nil {
 		return err
@@ -64,29 +95,16 @@ func (m EntityMutex[K]) Do(ctx context.Context, fn func(ctx context.Context, hel
 	return held.do(ctx, func(ctx context.Context) error { return fn(ctx, held) })
 }
 
-// ForceUnlock is [Mutex.ForceUnlock].
-func (m EntityMutex[K]) ForceUnlock(ctx context.Context) (bool, error) {
-	if m.err != nil {
-		return false, m.err
-	}
-	return m.mutex.ForceUnlock(ctx)
+// ForceUnlock takes the lock from whoever holds it, for writing if there are two ways to hold it, as that of a
+// [Mutex] does.
+func (m exclusive[K, L]) ForceUnlock(ctx context.Context) (bool, error) {
+	return of(m.entity, func() (bool, error) { return m.is.ForceUnlock(ctx) })
 }
 
-// Inspect is [Mutex.Inspect].
-func (m EntityMutex[K]) Inspect(ctx context.Context) (Standing, error) {
-	if m.err != nil {
-		return Standing{}, m.err
+// held is the proof that there is a lease.
+func (m exclusive[K, L]) held(lease *Lease) Held[K] {
+	if lease == nil {
+		return Held[K]{}
 	}
-	return m.mutex.Inspect(ctx)
-}
-
-func (m EntityMutex[K]) held(lock func() (*Lease, error)) (Held[K], error) {
-	if m.err != nil {
-		return Held[K]{}, m.err
-	}
-	lease, err := lock()
-	if err != nil {
-		return Held[K]{}, m.spec.explain(err)
-	}
-	return Held[K]{lease, m.id}, nil
+	return Held[K]{lease, m.id}
 }

@@ -5,10 +5,7 @@ import "context"
 // An EntityRWMutex is the [RWMutex] of one entity, typed by the entity's key: generated code returns it from
 // locks.Order(id). Locking it for writing gives the same proof as an [EntityMutex], for reading another one.
 type EntityRWMutex[K any] struct {
-	mutex *RWMutex
-	spec  *Spec
-	id    K
-	err   error // why there is no key
+	exclusive[K, *RWMutex]
 }
 
 // HeldShared is the proof that the lock of one entity is held for reading. A function that changes the entity
@@ -33,47 +30,19 @@ func (h HeldShared[K]) Err() error {
 // ForRW returns the read-write lock of the entity id, whose key is key, or could not be built because of err.
 // What opts say counts more than spec. A spec with Fence is about writing.
 func ForRW[K any](c *Client, spec *Spec, id K, key string, err error, opts ...LockOption) EntityRWMutex[K] {
-	return EntityRWMutex[K]{mutex: c.RWMutex(key, append(spec.options(), opts...)...), spec: spec, id: id, err: err}
-}
-
-// Key returns the key in Redis, or why there is none: a [KeyError].
-func (m EntityRWMutex[K]) Key() (string, error) {
-	if m.err != nil {
-		return "", m.err
-	}
-	return m.mutex.Key(), nil
-}
-
-// Lock is [RWMutex.Lock], with the wait, lease and watchdog that the annotation says unless opts say
-// otherwise.
-func (m EntityRWMutex[K]) Lock(ctx context.Context, opts ...LockOption) (Held[K], error) {
-	return m.held(func() (*Lease, error) { return m.mutex.Lock(ctx, opts...) })
-}
-
-// TryLock is [RWMutex.TryLock].
-func (m EntityRWMutex[K]) TryLock(ctx context.Context, opts ...LockOption) (Held[K], error) {
-	return m.held(func() (*Lease, error) { return m.mutex.TryLock(ctx, opts...) })
+	return EntityRWMutex[K]{exclusive[K, *RWMutex]{entity[K, *RWMutex]{c.RWMutex(key, append(spec.options(), opts...)...), spec, id, err}}}
 }
 
 // RLock is [RWMutex.RLock], with the options of Lock.
 func (m EntityRWMutex[K]) RLock(ctx context.Context, opts ...LockOption) (HeldShared[K], error) {
-	held, err := m.held(func() (*Lease, error) { return m.mutex.RLock(ctx, m.reading(opts)...) })
-	return HeldShared[K](held), err
+	lease, err := of(m.entity, func() (*Lease, error) { return m.is.RLock(ctx, m.reading(opts)...) })
+	return HeldShared[K](m.held(lease)), err
 }
 
 // TryRLock is [RWMutex.TryRLock].
 func (m EntityRWMutex[K]) TryRLock(ctx context.Context, opts ...LockOption) (HeldShared[K], error) {
-	held, err := m.held(func() (*Lease, error) { return m.mutex.TryRLock(ctx, m.reading(opts)...) })
-	return HeldShared[K](held), err
-}
-
-// Do is [RWMutex.Do], with the proof for fn.
-func (m EntityRWMutex[K]) Do(ctx context.Context, fn func(ctx context.Context, held Held[K]) error, opts ...LockOption) error {
-	held, err := m.Lock(ctx, opts...)
-	if err != nil {
-		return err
-	}
-	return held.do(ctx, func(ctx context.Context) error { return fn(ctx, held) })
+	lease, err := of(m.entity, func() (*Lease, error) { return m.is.TryRLock(ctx, m.reading(opts)...) })
+	return HeldShared[K](m.held(lease)), err
 }
 
 // RDo is [RWMutex.RDo], with the proof for fn.
@@ -85,28 +54,14 @@ func (m EntityRWMutex[K]) RDo(ctx context.Context, fn func(ctx context.Context, 
 	return held.do(ctx, func(ctx context.Context) error { return fn(ctx, held) })
 }
 
-// ForceUnlock is [RWMutex.ForceUnlock].
-func (m EntityRWMutex[K]) ForceUnlock(ctx context.Context) (bool, error) {
-	if m.err != nil {
-		return false, m.err
-	}
-	return m.mutex.ForceUnlock(ctx)
-}
-
 // ForceRUnlock is [RWMutex.ForceRUnlock].
 func (m EntityRWMutex[K]) ForceRUnlock(ctx context.Context) (bool, error) {
-	if m.err != nil {
-		return false, m.err
-	}
-	return m.mutex.ForceRUnlock(ctx)
+	return of(m.entity, func() (bool, error) { return m.is.ForceRUnlock(ctx) })
 }
 
 // Inspect is [RWMutex.Inspect].
 func (m EntityRWMutex[K]) Inspect(ctx context.Context) (RWStanding, error) {
-	if m.err != nil {
-		return RWStanding{}, m.err
-	}
-	return m.mutex.Inspect(ctx)
+	return of(m.entity, func() (RWStanding, error) { return m.is.Inspect(ctx) })
 }
 
 // reading returns opts for a reader, who has no fencing token though the writers have.
@@ -116,15 +71,4 @@ func (m EntityRWMutex[K]) reading(opts []LockOption) []LockOption {
 	}
 	unfenced := lockOption(func(c *lockConfig) { c.fenced = false })
 	return append([]LockOption{unfenced}, opts...)
-}
-
-func (m EntityRWMutex[K]) held(lock func() (*Lease, error)) (Held[K], error) {
-	if m.err != nil {
-		return Held[K]{}, m.err
-	}
-	lease, err := lock()
-	if err != nil {
-		return Held[K]{}, m.spec.explain(err)
-	}
-	return Held[K]{lease, m.id}, nil
 }

@@ -5,10 +5,7 @@ import "context"
 // An EntitySemaphore is the [PermitSemaphore] of one entity, typed by the entity's key: that many may work
 // on it at once. It cannot be mistaken for the semaphore of another kind of entity.
 type EntitySemaphore[K any] struct {
-	semaphore *PermitSemaphore
-	spec      *Spec
-	id        K
-	err       error // why there is no key
+	entity[K, *PermitSemaphore]
 }
 
 // HeldPermit is the proof that a permit of one entity is held. Its methods are those of [Permit]; the
@@ -32,26 +29,18 @@ func (h HeldPermit[K]) Err() error {
 // ForPermits returns the semaphore of the entity id, whose key is key, or could not be built because of err. The
 // first that acquires creates it with that many permits. What opts say counts more than spec.
 func ForPermits[K any](c *Client, spec *Spec, permits int, id K, key string, err error, opts ...LockOption) EntitySemaphore[K] {
-	return EntitySemaphore[K]{semaphore: c.PermitSemaphore(key, permits, append(spec.options(), opts...)...), spec: spec, id: id, err: err}
-}
-
-// Key returns the key in Redis, or why there is none: a [KeyError].
-func (s EntitySemaphore[K]) Key() (string, error) {
-	if s.err != nil {
-		return "", s.err
-	}
-	return s.semaphore.Key(), nil
+	return EntitySemaphore[K]{entity[K, *PermitSemaphore]{c.PermitSemaphore(key, permits, append(spec.options(), opts...)...), spec, id, err}}
 }
 
 // Acquire is [PermitSemaphore.Acquire], with the wait, lease and watchdog that the annotation says unless
 // opts say otherwise.
 func (s EntitySemaphore[K]) Acquire(ctx context.Context, opts ...LockOption) (HeldPermit[K], error) {
-	return s.held(func() (*Permit, error) { return s.semaphore.Acquire(ctx, opts...) })
+	return s.held(func() (*Permit, error) { return s.is.Acquire(ctx, opts...) })
 }
 
 // TryAcquire is [PermitSemaphore.TryAcquire].
 func (s EntitySemaphore[K]) TryAcquire(ctx context.Context, opts ...LockOption) (HeldPermit[K], error) {
-	return s.held(func() (*Permit, error) { return s.semaphore.TryAcquire(ctx, opts...) })
+	return s.held(func() (*Permit, error) { return s.is.TryAcquire(ctx, opts...) })
 }
 
 // Do is [PermitSemaphore.Do], with the proof for fn.
@@ -66,19 +55,13 @@ func (s EntitySemaphore[K]) Do(ctx context.Context, fn func(ctx context.Context,
 
 // Available is [PermitSemaphore.Available].
 func (s EntitySemaphore[K]) Available(ctx context.Context) (int, error) {
-	if s.err != nil {
-		return 0, s.err
-	}
-	return s.semaphore.Available(ctx)
+	return of(s.entity, func() (int, error) { return s.is.Available(ctx) })
 }
 
 func (s EntitySemaphore[K]) held(acquire func() (*Permit, error)) (HeldPermit[K], error) {
-	if s.err != nil {
-		return HeldPermit[K]{}, s.err
-	}
-	permit, err := acquire()
+	permit, err := of(s.entity, acquire)
 	if err != nil {
-		return HeldPermit[K]{}, s.spec.explain(err)
+		return HeldPermit[K]{}, err
 	}
 	return HeldPermit[K]{permit, s.id}, nil
 }
