@@ -197,9 +197,9 @@ func fairSteps(ctx context.Context, t *testing.T, server *redistest.RedisServer,
 		return
 	}
 	impatient, cancel := context.WithCancel(ctx)
-	gaveUp := fairLater(impatient, other)
+	gaveUp := lockLater(impatient, other)
 	waits(1)
-	got, second := fairLater(ctx, other), fairLater(ctx, m)
+	got, second := lockLater(ctx, other), lockLater(ctx, m)
 	waits(3)
 	cancel()
 	<-gaveUp

@@ -154,6 +154,16 @@ func (a *attempt) end(ctx context.Context, token int64, err error) error {
 	return err
 }
 
+// granted is end for a call that was to have lease, and hands that over.
+func (a *attempt) granted(ctx context.Context, lease *Lease, err error) (*Lease, error) {
+	if err != nil {
+		return nil, a.end(ctx, 0, err)
+	}
+	err = a.end(ctx, lease.token, nil)
+	lease.given()
+	return lease, err
+}
+
 // acquiring runs a call that acquires, tells the hooks of it and says in its error what failed.
 // The call says when it begins to wait, and returns the fencing token, if there is one.
 func (c *Client) acquiring(ctx context.Context, op, kind, key string, acquire func(ctx context.Context, waiting func()) (int64, error)) error {
@@ -161,6 +171,23 @@ func (c *Client) acquiring(ctx context.Context, op, kind, key string, acquire fu
 	ctx = a.begin(ctx)
 	token, err := acquire(ctx, a.waits)
 	return a.end(ctx, token, err)
+}
+
+// contend waits in q until w has its lease, and leaves q if it does not get it.
+func (c *Client) contend(ctx context.Context, q contest, w *waiter, cfg lockConfig, waiting func()) (*Lease, error) {
+	defer w.recycle()
+	l := w.lease
+	start := now()
+	err := c.await(ctx, q, w, cfg, waiting)
+	if err == nil && ctx.Err() != nil {
+		err = ended(ctx) // granted, but not wanted any more
+	}
+	if err != nil {
+		q.leave(w)
+		return nil, err
+	}
+	c.counts.waited(l.began.Sub(start))
+	return l.entered(cfg) // with others of its owner, perhaps
 }
 
 // await is the one wait loop. It returns nil once w was given what it wants. After an error

@@ -59,13 +59,15 @@ func receive[T any](tb testing.TB, ch <-chan T, what string) T {
 }
 
 // lockLater locks in another goroutine, once it has to wait, and returns where its lease comes.
-func lockLater(ctx context.Context, m *lockrt.Mutex, opts ...lockrt.LockOption) <-chan locked {
-	got := make(chan locked, 1)
-	go func() {
-		lease, err := m.Lock(ctx, opts...)
-		got <- locked{lease, err}
-	}()
-	return got
+func lockLater(ctx context.Context, m lockrt.Locker, opts ...lockrt.LockOption) <-chan locked {
+	return leaseLater(func() (*lockrt.Lease, error) { return m.Lock(ctx, opts...) })
+}
+
+// exclusives are the locks of one key at a time that a Client makes.
+var exclusives = map[string]func(c *lockrt.Client, key string) lockrt.Locker{
+	"Mutex":     func(c *lockrt.Client, key string) lockrt.Locker { return c.Mutex(key) },
+	"FairMutex": func(c *lockrt.Client, key string) lockrt.Locker { return c.FairMutex(key) },
+	"RWMutex":   func(c *lockrt.Client, key string) lockrt.Locker { return c.RWMutex(key) },
 }
 
 type locked struct {

@@ -3,7 +3,6 @@ package runtime
 import (
 	"context"
 	"slices"
-	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 	"github.com/lockgen/lockgen/scripts"
@@ -113,12 +112,7 @@ func (m *FairMutex) lock(ctx context.Context, op string, opts []LockOption) (*Le
 	a := attempt{c: m.c, op: op, kind: kindFair, key: m.key}
 	ctx = a.begin(ctx)
 	lease, err := m.acquire(ctx, opts, a.waits)
-	if err != nil {
-		return nil, a.end(ctx, 0, err)
-	}
-	err = a.end(ctx, lease.token, nil)
-	lease.given()
-	return lease, err
+	return a.granted(ctx, lease, err)
 }
 
 func (m *FairMutex) acquire(ctx context.Context, opts []LockOption, waiting func()) (*Lease, error) {
@@ -147,17 +141,5 @@ func (m *FairMutex) acquire(ctx context.Context, opts []LockOption, waiting func
 		return l.entered(cfg)
 	}
 	w := newWaiter(l, cfg)
-	defer w.recycle()
-	cl := h.claim(w, cfg)
-	start := time.Now()
-	err = m.c.await(ctx, cl, w, cfg, waiting)
-	if err == nil && ctx.Err() != nil {
-		err = ended(ctx) // granted, but not wanted any more
-	}
-	if err != nil {
-		cl.leave(w)
-		return nil, err
-	}
-	m.c.counts.waited(l.began.Sub(start))
-	return l, nil
+	return m.c.contend(ctx, h.claim(w, cfg), w, cfg, waiting)
 }

@@ -20,10 +20,6 @@ import (
 // theirs, under its name; those that look at times to the millisecond are in package scripts, where the clock is the
 // test's. Times and numbers are smaller.
 
-func fairLater(ctx context.Context, m *lockrt.FairMutex, opts ...lockrt.LockOption) <-chan locked {
-	return leaseLater(func() (*lockrt.Lease, error) { return m.Lock(ctx, opts...) })
-}
-
 // fairQueue returns who stands in the queue of a fair lock.
 func fairQueue(t *testing.T, server *redistest.RedisServer, key string) []string {
 	t.Helper()
@@ -35,7 +31,7 @@ func fairQueue(t *testing.T, server *redistest.RedisServer, key string) []string
 // queued has one more wait for a fair lock, and returns when it stands in the queue, as the nth.
 func queued(t *testing.T, server *redistest.RedisServer, m *lockrt.FairMutex, n int, opts ...lockrt.LockOption) <-chan locked {
 	t.Helper()
-	got := fairLater(patient(t), m, opts...)
+	got := lockLater(patient(t), m, opts...)
 	until(t, "one more waits", func() bool { return len(fairQueue(t, server, m.Key())) == n })
 	return got
 }
@@ -68,7 +64,7 @@ func TestRedisson_Fair_LeaseTimeout(t *testing.T) {
 	ok(t)(m.Lock(patient(t), lease))
 	var got []<-chan locked
 	for n := range 7 {
-		got = append(got, fairLater(patient(t), m, lease, lockrt.WithWait(20*time.Second)))
+		got = append(got, lockLater(patient(t), m, lease, lockrt.WithWait(20*time.Second)))
 		if n == 0 {
 			until(t, "it waits", func() bool { return fairStanding(t, m).Waiting > 0 })
 		}
@@ -370,7 +366,7 @@ func TestRedisson_Fair_NameMapper(t *testing.T) {
 	for _, name := range []string{"test:" + key, "{test}:" + key} {
 		m := c.FairMutex(name)
 		lease := ok(t)(m.Lock(patient(t)))
-		got := fairLater(patient(t), m)
+		got := lockLater(patient(t), m)
 		queue := "redisson_lock_queue:{" + name + "}"
 		if strings.Contains(name, "{") {
 			queue = "redisson_lock_queue:" + name
@@ -409,7 +405,7 @@ func TestRedisson_NonReentrantFairLock(t *testing.T) {
 		_, err = x.Lock(patient(t), lockrt.WithWait(20*time.Millisecond))
 		require.ErrorIs(t, err, lockrt.ErrNotAcquired)
 	}
-	got := fairLater(patient(t), handle)
+	got := lockLater(patient(t), handle)
 	until(t, "it waits", func() bool { return fairStanding(t, m).Waiting > 0 })
 	free(t, lease)
 	free(t, gotten(t, got, "the one who contends"))

@@ -179,12 +179,17 @@ func (h *fairHome) reenterBy(l *Lease) bool {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	hd := h.hold
-	if h.shut || hd == nil || len(hd.leases) == 0 || hd.leases[0].owner != l.owner || hd.leases[0].ended() != nil {
+	if !h.ownedBy(l.owner) {
 		return false
 	}
-	hd.attach(l)
+	h.hold.attach(l)
 	return true
+}
+
+// ownedBy reports whether o has the present hold.
+func (h *fairHome) ownedBy(o *Owner) bool {
+	hd := h.hold
+	return o != nil && !h.shut && hd != nil && len(hd.leases) > 0 && hd.leases[0].owner == o && hd.leases[0].ended() == nil
 }
 
 // attach makes l a lease of hd: the first, or one that enters again.
@@ -211,6 +216,12 @@ func (cl *fairClaim) join(w *waiter) bool {
 	h := cl.h
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.ownedBy(w.lease.owner) { // granted a moment ago, to another call of this one's owner
+		w.place.granted = true
+		h.hold.attach(w.lease)
+		w.news <- news{kind: given}
+		return false
+	}
 	if w.once && h.hold != nil {
 		return false
 	}

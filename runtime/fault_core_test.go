@@ -27,11 +27,8 @@ func (c *lateDone) Done() <-chan struct{} {
 // What an owner gets while another call of his is on its way into the queue is found by that one, too.
 func TestOwner_EntersWhatItGotAMomentAgo(t *testing.T) {
 	t.Parallel()
-	server := redistest.Shared(t)
-	c := clientOf(t, server.URL(), lockrt.Options{})
-	m := c.Mutex(redistest.Key(t, "k"))
-	o := lockrt.NewOwner()
-	ctx := lockrt.WithOwner(patient(t), o)
+	m := clientOf(t, redistest.Shared(t).URL(), lockrt.Options{}).Mutex(redistest.Key(t, "k"))
+	ctx := lockrt.WithOwner(patient(t), lockrt.NewOwner())
 	var outer *lockrt.Lease
 	impatient, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
@@ -43,6 +40,32 @@ func TestOwner_EntersWhatItGotAMomentAgo(t *testing.T) {
 	require.NoError(t, err, "the owner waits for itself")
 	require.NoError(t, inner.Unlock(t.Context()))
 	require.NoError(t, outer.Unlock(t.Context()))
+}
+
+// However the calls of one owner meet, each enters what another of them was granted.
+func TestOwner_AllItsCallsHoldAtOnce(t *testing.T) {
+	t.Parallel()
+	const calls, rounds = 4, 300
+	for name, lock := range exclusives {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := lock(newClient(t, lockrt.Options{}), redistest.Key(t, "k"))
+			for range rounds {
+				ctx := lockrt.WithOwner(patient(t), lockrt.NewOwner())
+				var got []<-chan locked
+				for range calls {
+					got = append(got, lockLater(ctx, m))
+				}
+				var leases []*lockrt.Lease
+				for _, g := range got {
+					leases = append(leases, gotten(t, g, "the lock that the owner has"))
+				}
+				for _, l := range leases {
+					require.NoError(t, l.Unlock(t.Context()))
+				}
+			}
+		})
+	}
 }
 
 // A lease of fixed length ends when it is over, also if the one before in the queue had asked for more and left.

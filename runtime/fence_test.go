@@ -352,21 +352,26 @@ func TestOwner_EntersAgainUnderAnyContext(t *testing.T) {
 
 func TestOwner_NoneOfItsWaitersEntersWithoutTheTokenItWants(t *testing.T) {
 	t.Parallel()
-	hooks, waiting, _ := watch()
-	m := newClient(t, lockrt.Options{Hooks: hooks}).Mutex(redistest.Key(t, "k"))
-	held, err := m.Lock(patient(t))
-	require.NoError(t, err)
-	ctx := lockrt.WithOwner(patient(t), lockrt.NewOwner())
-	plain := lockLater(ctx, m)
-	receive(t, waiting, "the wait of the first")
-	fenced := lockLater(ctx, m, lockrt.WithFencing())
-	receive(t, waiting, "the wait of the second")
-	require.NoError(t, held.Unlock(t.Context()))
-	got := receive(t, plain, "the lock")
-	require.NoError(t, got.err)
-	require.ErrorIs(t, receive(t, fenced, "the one that wants a token").err, lockrt.ErrBadOption)
-	require.NoError(t, got.lease.Unlock(t.Context()))
-	require.Zero(t, exists(t, m.Key()))
+	for name, lock := range exclusives {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			hooks, waiting, _ := watch()
+			m := lock(newClient(t, lockrt.Options{Hooks: hooks}), redistest.Key(t, "k"))
+			held, err := m.Lock(patient(t))
+			require.NoError(t, err)
+			ctx := lockrt.WithOwner(patient(t), lockrt.NewOwner())
+			plain := lockLater(ctx, m)
+			receive(t, waiting, "the wait of the first")
+			fenced := lockLater(ctx, m, lockrt.WithFencing())
+			receive(t, waiting, "the wait of the second")
+			require.NoError(t, held.Unlock(t.Context()))
+			got := receive(t, plain, "the lock")
+			require.NoError(t, got.err)
+			require.ErrorIs(t, receive(t, fenced, "the one that wants a token").err, lockrt.ErrBadOption)
+			require.NoError(t, got.lease.Unlock(t.Context()))
+			require.Zero(t, exists(t, m.Key()))
+		})
+	}
 }
 
 func TestOwner_ItsWaitersEnterTogether(t *testing.T) {

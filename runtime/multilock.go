@@ -266,9 +266,10 @@ func tryTogether(ctx, under context.Context, mutexes []*Mutex, opts []LockOption
 			t.err = ErrNotAcquired
 		default:
 			var lease *Lease
-			if lease, t.err = t.home.contend(ctx, &asked{home: t.home}, t.w, t.cfg, nil); lease != nil {
+			if lease, t.err = c.contend(ctx, &asked{home: t.home}, t.w, t.cfg, nil); lease != nil {
 				t.lease = lease // the one that it had from the beginning
 			}
+			c.exit(t.home)
 		}
 		if t.err == nil && err != nil {
 			behind = append(behind, t.lease)

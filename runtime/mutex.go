@@ -92,12 +92,7 @@ func (m *Mutex) lock(ctx context.Context, op string, opts []LockOption) (*Lease,
 	a := attempt{c: m.c, op: op, kind: kindMutex, key: m.key}
 	ctx = a.begin(ctx)
 	lease, err := m.acquire(ctx, opts, a.waits)
-	if err != nil {
-		return nil, a.end(ctx, 0, err)
-	}
-	err = a.end(ctx, lease.token, nil)
-	lease.given()
-	return lease, err
+	return a.granted(ctx, lease, err)
 }
 
 func (m *Mutex) acquire(ctx context.Context, opts []LockOption, waiting func()) (*Lease, error) {
@@ -110,7 +105,8 @@ func (m *Mutex) acquire(ctx context.Context, opts []LockOption, waiting func()) 
 	}
 	w := newWaiter(l, cfg)
 	w.patient = m.c.prompt() && cfg.wait == UntilDone && ctx.Done() == nil
-	return h.contend(ctx, h, w, cfg, waiting)
+	defer m.c.exit(h)
+	return m.c.contend(ctx, h, w, cfg, waiting)
 }
 
 // approach returns what is to be contended for under ctx: a lease that nobody has yet, at a home that the
@@ -138,24 +134,6 @@ func (m *Mutex) approach(ctx context.Context, opts []LockOption) (*home, *Lease,
 		return nil, l, cfg, err
 	}
 	return h, l, cfg, nil
-}
-
-// contend waits in q, which is h or stands for it, until w has its lease, and leaves h.
-func (h *home) contend(ctx context.Context, q contest, w *waiter, cfg lockConfig, waiting func()) (*Lease, error) {
-	defer h.c.exit(h)
-	defer w.recycle()
-	l := w.lease
-	start := now()
-	err := h.c.await(ctx, q, w, cfg, waiting)
-	if err == nil && ctx.Err() != nil {
-		err = ended(ctx) // granted, but not wanted any more
-	}
-	if err != nil {
-		h.leave(w)
-		return nil, err
-	}
-	h.c.counts.waited(l.began.Sub(start))
-	return l.entered(cfg) // with others of its owner, perhaps
 }
 
 // join joins the errors that are not nil; what says nothing new is left out.

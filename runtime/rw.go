@@ -229,12 +229,7 @@ func (m *RWMutex) lock(ctx context.Context, op string, write bool, opts []LockOp
 	}
 	ctx = a.begin(ctx)
 	lease, err := m.acquire(ctx, a.kind, opts, a.waits)
-	if err != nil {
-		return nil, a.end(ctx, 0, err)
-	}
-	err = a.end(ctx, lease.token, nil)
-	lease.given()
-	return lease, err
+	return a.granted(ctx, lease, err)
 }
 
 func (m *RWMutex) acquire(ctx context.Context, kind string, opts []LockOption, waiting func()) (*Lease, error) {
@@ -274,16 +269,5 @@ func (m *RWMutex) acquire(ctx context.Context, kind string, opts []LockOption, w
 	}
 	w := newWaiter(l, cfg)
 	w.rw = &rwClaim{h: h, w: w, write: kind == kindWrite, under: under}
-	defer w.recycle()
-	start := time.Now()
-	err = m.c.await(ctx, h, w, cfg, waiting)
-	if err == nil && ctx.Err() != nil {
-		err = ended(ctx) // granted, but not wanted any more
-	}
-	if err != nil {
-		h.leave(w)
-		return nil, err
-	}
-	m.c.counts.waited(l.began.Sub(start))
-	return l, nil
+	return m.c.contend(ctx, h, w, cfg, waiting)
 }

@@ -103,7 +103,7 @@ func TestRWFault_AReleaseSentAgainLeavesTheNextHolderAlone(t *testing.T) {
 			other := newClient(t, lockrt.Options{Hooks: hooks}).RWMutex(l.key)
 			lease, err := sides(l.client.RWMutex(l.key))[side][0](patient(t), unexpiring)
 			require.NoError(t, err)
-			next := writeLater(patient(t), other, unexpiring)
+			next := lockLater(patient(t), other, unexpiring)
 			receive(t, waiting, "the next one to wait")
 			releases := l.seen(givesRW)
 			l.proxy.DropReply(givesRW, 3, redistest.Close)
@@ -131,7 +131,7 @@ func TestRWFault_AWriteLockThatIsReadUnderGoesToNoOtherWriter(t *testing.T) {
 	m := l.client.RWMutex(l.key)
 	ctx := lockrt.WithOwner(patient(t), lockrt.NewOwner())
 	w := ok(t)(m.Lock(ctx, unexpiring))
-	next := writeLater(patient(t), m, unexpiring)
+	next := lockLater(patient(t), m, unexpiring)
 	receive(t, waiting, "the next writer to wait")
 	lost := l.proxy.DropReply(redistest.EvalSHA(scripts.RWRead.SHA1), 0, redistest.Close)
 	reads := readLater(ctx, m, unexpiring)
@@ -178,7 +178,7 @@ func TestRWFault_StoppedServer(t *testing.T) {
 	opts := lockrt.Options{Watchdog: 900 * time.Millisecond, OpTimeout: 300 * time.Millisecond, Hooks: hooks}
 	c, other := clientOf(t, server.URL(), opts), clientOf(t, server.URL(), opts)
 	r, w := ok(t)(c.RWMutex("read").RLock(patient(t))), ok(t)(c.RWMutex("written").Lock(patient(t)))
-	toWrite, toRead := writeLater(patient(t), other.RWMutex("read")), readLater(patient(t), other.RWMutex("written"))
+	toWrite, toRead := lockLater(patient(t), other.RWMutex("read")), readLater(patient(t), other.RWMutex("written"))
 	receive(t, waiting, "the first to wait")
 	receive(t, waiting, "the second to wait")
 	trusted := func(l *lockrt.Lease, key string) {

@@ -26,10 +26,6 @@ func leaseLater(lock func() (*lockrt.Lease, error)) <-chan locked {
 	return got
 }
 
-func writeLater(ctx context.Context, m *lockrt.RWMutex, opts ...lockrt.LockOption) <-chan locked {
-	return leaseLater(func() (*lockrt.Lease, error) { return m.Lock(ctx, opts...) })
-}
-
 func readLater(ctx context.Context, m *lockrt.RWMutex, opts ...lockrt.LockOption) <-chan locked {
 	return leaseLater(func() (*lockrt.Lease, error) { return m.RLock(ctx, opts...) })
 }
@@ -191,7 +187,7 @@ func TestRWMutex_ExcludesWritersFromAllAndReadersFromWriters(t *testing.T) {
 		_, err = other.TryLock(patient(t))
 		require.ErrorIs(t, err, lockrt.ErrNotAcquired, name)
 		r2 := ok(t)(here.TryRLock(patient(t)))
-		got = writeLater(patient(t), other)
+		got = lockLater(patient(t), other)
 		receive(t, waiting, "the writer")
 		free(t, r, r2)
 		free(t, gotten(t, got, "the lock for writing, "+name))
@@ -226,7 +222,7 @@ func TestRWMutex_AReaderDoesNotPassAWriterThatWaits(t *testing.T) {
 				writer = newClient(t, lockrt.Options{Hooks: hooks}).RWMutex(key)
 			}
 			r := ok(t)(m.RLock(patient(t)))
-			w := writeLater(patient(t), writer)
+			w := lockLater(patient(t), writer)
 			receive(t, waiting, "the writer")
 			known := []*lockrt.RWMutex{m}
 			if name == "elsewhere" {
@@ -439,9 +435,9 @@ func TestRWMutex_WhoIsOfOneOwnerDoesNotWaitForItself(t *testing.T) {
 	m := newClient(t, lockrt.Options{Hooks: hooks}).RWMutex(key)
 	stranger := ok(t)(m.Lock(patient(t)))
 	ctx := lockrt.WithOwner(patient(t), lockrt.NewOwner())
-	w := writeLater(ctx, m)
+	w := lockLater(ctx, m)
 	receive(t, waiting, "the writer")
-	w2 := writeLater(ctx, m)
+	w2 := lockLater(ctx, m)
 	receive(t, waiting, "its writer")
 	r := readLater(ctx, m)
 	receive(t, waiting, "its reader")
@@ -451,7 +447,7 @@ func TestRWMutex_WhoIsOfOneOwnerDoesNotWaitForItself(t *testing.T) {
 	stranger = ok(t)(m.Lock(patient(t)))
 	r = readLater(ctx, m)
 	receive(t, waiting, "the reader")
-	w = writeLater(ctx, m)
+	w = lockLater(ctx, m)
 	receive(t, waiting, "its writer")
 	free(t, stranger)
 	require.ErrorIs(t, receive(t, w, "the error").err, lockrt.ErrUpgrade)
@@ -639,7 +635,7 @@ func TestRWMutex_ShutdownLetsHoldersFinish(t *testing.T) {
 	c := newClient(t, lockrt.Options{Hooks: hooks})
 	m := c.RWMutex(redistest.Key(t, "k"))
 	r := ok(t)(m.RLock(patient(t)))
-	w := writeLater(patient(t), m)
+	w := lockLater(patient(t), m)
 	receive(t, waiting, "the writer")
 	done := make(chan error, 1)
 	go func() { done <- c.Shutdown(patient(t)) }()
@@ -735,7 +731,7 @@ func TestRWMutex_WhoGivesUpKeepsNobodyOut(t *testing.T) {
 	r := ok(t)(clientOf(t, server.URL(), lockrt.Options{}).RWMutex("k").RLock(patient(t)))
 	other := clientOf(t, server.URL(), lockrt.Options{Hooks: hooks}).RWMutex("k")
 	ctx, cancel := context.WithCancel(patient(t))
-	w := writeLater(ctx, other)
+	w := lockLater(ctx, other)
 	receive(t, waiting, "the writer")
 	mark := func() int64 { return number(t, server, "PTTL", "lockgen_writer:{k}") }
 	until(t, "its mark is old", func() bool { return mark() > 0 && mark() < 1500 })

@@ -174,28 +174,9 @@ func (h *rwHome) enter(ctx context.Context, l *Lease, cfg lockConfig) (entered b
 	if h.shut {
 		return false, nil, ErrClosed
 	}
-	writes, reads := h.of(ctx, l)
-	switch {
-	case l.kind == kindWrite && writes != nil:
-		h.attach(writes, l)
-		return true, nil, nil
-	case l.kind == kindWrite && reads != nil:
-		return false, nil, ErrUpgrade
-	case l.kind == kindWrite:
-		return false, nil, nil
-	case reads != nil && reads.renewed():
-		h.attach(reads, l)
-		return true, nil, nil
-	case writes != nil:
-		// What is held for reading beside a write lock is of the same holder.
-		if hd := h.joinable(cfg.terms, cfg.maxHold, time.Now()); hd != nil {
-			h.attach(hd, l)
-			return true, nil, nil
-		}
-		writes.shown = true
-		return false, writes, nil
-	case reads != nil:
-		return false, reads, nil // it asks to read for longer
+	entered, under, err = h.allowed(ctx, l, cfg.terms, cfg.maxHold)
+	if entered || under != nil || err != nil || l.kind == kindWrite {
+		return entered, under, err
 	}
 	switch {
 	case !h.c.granting():
@@ -214,6 +195,33 @@ func (h *rwHome) enter(ctx context.Context, l *Lease, cfg lockConfig) (entered b
 		h.probe(hd, now)
 	}
 	return true, nil, nil
+}
+
+// allowed makes l one more lease of what the caller has already, as the holder of an outer lease or as its owner,
+// or returns what lets it read past everybody. Neither nor an error means that the caller has nothing.
+func (h *rwHome) allowed(ctx context.Context, l *Lease, t terms, limit time.Duration) (entered bool, under *rwHold, err error) {
+	writes, reads := h.of(ctx, l)
+	switch {
+	case l.kind == kindWrite && writes != nil:
+		h.attach(writes, l)
+		return true, nil, nil
+	case l.kind == kindWrite && reads != nil:
+		return false, nil, ErrUpgrade
+	case reads != nil && reads.renewed():
+		h.attach(reads, l)
+		return true, nil, nil
+	case writes != nil:
+		// What is held for reading beside a write lock is of the same holder.
+		if hd := h.joinable(t, limit, time.Now()); hd != nil {
+			h.attach(hd, l)
+			return true, nil, nil
+		}
+		writes.shown = true
+		return false, writes, nil
+	case reads != nil:
+		return false, reads, nil // it asks to read for longer
+	}
+	return false, nil, nil
 }
 
 // of returns what the caller has: by the context that l is taken under, or by its owner.
@@ -341,6 +349,21 @@ func (h *rwHome) join(w *waiter) bool {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if w.lease.owner != nil { // who may have been granted something a moment ago
+		entered, under, err := h.allowed(w.lease.ctx.parent, w.lease, w.terms, w.limit)
+		switch {
+		case entered:
+			w.place.granted = true
+			w.news <- news{kind: given}
+			return false
+		case err != nil:
+			w.news <- news{kind: failed, err: err}
+			return false
+		case under != nil:
+			w.rw.under = under
+			return true
+		}
+	}
 	h.queue.push(w)
 	w.place.leading = h.queue.first == w && h.ready(w)
 	return w.place.leading
@@ -733,7 +756,7 @@ func (hd *rwHold) unlock(l *Lease) error {
 // of fixed length cannot be passed on, nor one that somebody may still be let in to read by, and each with a
 // token gets one of its own.
 func (h *rwHome) suits(hd *rwHold, w *waiter) bool {
-	return w != nil && hd.write && !hd.shown && len(h.reads) == 0 && w.rw.write && w.rw.n == 0 && w.terms == hd.terms && hd.terms.renew &&
+	return w != nil && hd.write && !hd.shown && !hd.guard.Extended() && len(h.reads) == 0 && w.rw.write && w.rw.n == 0 && w.terms == hd.terms && hd.terms.renew &&
 		!hd.terms.fenced && hd.passed+1 < h.c.opts.Cohort && h.c.granting() && hd.trusted(time.Now())
 }
 
