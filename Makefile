@@ -21,6 +21,8 @@ test: ## run all tests with the race detector, on a redis-server found or instal
 	@.ci/need redis-server cc
 	$(GO) test -race -timeout 15m ./...
 	$(GO) test ./runtime/internal/watchdog # what cannot run with the race detector
+	@if [ -n "$$CI" ] || { command -v javac && command -v mvn; } >/dev/null; then $(MAKE) interop; else \
+		echo "left out, as there is no javac or no mvn: the tests beside Java programs (make interop)"; fi
 
 .PHONY: chaos
 chaos: ## break servers, networks, processes and clocks, and write what happens to runtime/CHAOS.md
@@ -30,6 +32,7 @@ chaos: ## break servers, networks, processes and clocks, and write what happens 
 .PHONY: interop
 interop: ## share locks with Java programs that use Redisson, and print what was tried as a table
 	@.ci/need redis-server javac mvn
+	$(GO) -C interop vet .
 	cd interop && CI=true $(GO) test -count=1 -timeout 15m
 
 .PHONY: lint

@@ -126,10 +126,12 @@ func TestInterop(t *testing.T) {
 	t.Run("handover", func(t *testing.T) {
 		for _, p := range pairs {
 			cell(t, p.name, "Go holds, Java is told", func(t *testing.T) string {
-				return f.handover(t, p.channel, p.hold.inGo(f.c), p.wait.inJava(f.java))
+				return f.handover(t, p.hold.inGo(f.c), p.wait.inJava(f.java), func(string) { f.java.parked(t) })
 			})
 			cell(t, p.name, "Java holds, Go is told", func(t *testing.T) string {
-				return f.handover(t, p.channel, p.hold.inJava(f.java), p.wait.inGo(f.c))
+				return f.handover(t, p.hold.inJava(f.java), p.wait.inGo(f.c), func(key string) {
+					f.listening(t, fmt.Sprintf(p.channel, key))
+				})
 			})
 		}
 	})
@@ -146,8 +148,8 @@ func TestInterop(t *testing.T) {
 }
 
 // handover has one side wait for the other, several times, each with a key of its own so that whoever listens
-// to its channel is the one who waits.
-func (f *fleet) handover(t *testing.T, channel string, hold, wait acquire) string {
+// to its channel is the one who waits. waits returns when somebody waits for a key.
+func (f *fleet) handover(t *testing.T, hold, wait acquire, waits func(key string)) string {
 	const rounds = 7
 	took := make([]time.Duration, rounds)
 	for i := range took {
@@ -155,7 +157,7 @@ func (f *fleet) handover(t *testing.T, channel string, hold, wait acquire) strin
 		give, err := hold(soon(t), key)
 		require.NoError(t, err)
 		done := begin(soon(t), wait, key)
-		f.listening(t, fmt.Sprintf(channel, key))
+		waits(key)
 		select {
 		case g := <-done:
 			t.Fatalf("it did not wait: %v", g.err)
@@ -485,7 +487,7 @@ func (f *fleet) downgrade(t *testing.T) {
 		reader, err := f.c.RWMutex(key).RLock(writer.Context())
 		require.NoError(t, err)
 		done := begin(soon(t), readRole.inJava(f.java), key)
-		f.listening(t, "redisson_rwlock:{"+key+"}")
+		f.java.parked(t)
 		given := time.Now()
 		require.NoError(t, writer.Unlock(soon(t)))
 		g := served(t, done)

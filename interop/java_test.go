@@ -51,7 +51,7 @@ var program = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	defer func() { _ = os.RemoveAll(building) }()
-	mvn := exec.Command("mvn", "-B", "-q", "-f", "java/pom.xml", "-Dpeer.target="+building, "package")
+	mvn := exec.Command("mvn", "-B", "-q", "-Dmaven.wagon.http.retryHandler.count=5", "-f", "java/pom.xml", "-Dpeer.target="+building, "package")
 	if said, err := mvn.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("mvn: %w\n%s", err, said)
 	}
@@ -185,7 +185,7 @@ type thread struct {
 func (j *jvm) open(t *testing.T, client, url string, watchdog time.Duration) thread {
 	t.Helper()
 	th := thread{j, client, "main"}
-	th.do(t, "open", url, millis(watchdog))
+	th.do(t, "open", "single", url, millis(watchdog))
 	return th
 }
 
@@ -195,6 +195,15 @@ func (th thread) thread(name string) thread { return thread{th.j, th.client, nam
 // start gives an order and does not wait for it.
 func (th thread) start(words ...string) <-chan answer {
 	return th.j.tell(th.client, th.name, words...)
+}
+
+// parked returns when the thread waits to be told that something is free. Redisson asks once more after it
+// has subscribed, and forgets what readers are told of between that and this.
+func (th thread) parked(t *testing.T) {
+	t.Helper()
+	looks := th.thread("looks-at-" + th.name)
+	for looks.do(t, "parked", th.name) != "true" {
+	}
 }
 
 // call gives an order and waits until it is done or ctx ends.

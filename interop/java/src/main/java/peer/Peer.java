@@ -6,6 +6,7 @@ import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.time.Instant;
+import java.util.HashMap;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutorService;
@@ -18,6 +19,7 @@ import org.redisson.api.RPermitExpirableSemaphore;
 import org.redisson.api.RedissonClient;
 import org.redisson.client.codec.StringCodec;
 import org.redisson.config.Config;
+import org.redisson.config.ShardedSubscriptionMode;
 
 /**
  * A Java process that does with Redisson what it is told, line by line.
@@ -37,7 +39,8 @@ import org.redisson.config.Config;
 public final class Peer {
     private static final PrintStream OUT = new PrintStream(System.out, true, StandardCharsets.UTF_8);
     private static final Map<String, RedissonClient> CLIENTS = new ConcurrentHashMap<>();
-    private static final Map<String, ExecutorService> THREADS = new ConcurrentHashMap<>();
+    private static final Map<String, ExecutorService> WORKERS = new ConcurrentHashMap<>();
+    private static final Map<String, Thread> THREADS = new ConcurrentHashMap<>();
 
     private Peer() {}
 
@@ -45,9 +48,10 @@ public final class Peer {
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = in.readLine(); line != null; line = in.readLine()) {
             String[] words = line.split(" ");
-            THREADS.computeIfAbsent(words[1] + "/" + words[2], name -> Executors.newSingleThreadExecutor(work -> {
+            WORKERS.computeIfAbsent(words[1] + "/" + words[2], name -> Executors.newSingleThreadExecutor(work -> {
                 Thread thread = new Thread(work, name);
                 thread.setDaemon(true);
+                THREADS.put(name, thread);
                 return thread;
             })).execute(() -> answer(words));
         }
@@ -80,10 +84,12 @@ public final class Peer {
         String client = w[1];
         switch (w[3]) {
             case "open":
-                return open(client, w[4], Long.parseLong(w[5]));
+                return open(client, w);
             case "close":
                 CLIENTS.remove(client).shutdown();
                 return "";
+            case "parked": // thread
+                return "" + parked(THREADS.get(client + "/" + w[4]));
             case "sleep":
                 Thread.sleep(Long.parseLong(w[4]));
                 return "";
@@ -95,16 +101,74 @@ public final class Peer {
         }
     }
 
-    private static String open(String client, String address, long watchdog) {
-        Config config = new Config().setLockWatchdogTimeout(watchdog).setThreads(4).setNettyThreads(2);
-        config.useSingleServer()
-                .setAddress(address)
-                .setConnectionMinimumIdleSize(1)
-                .setConnectionPoolSize(16)
-                .setSubscriptionConnectionMinimumIdleSize(1);
+    /** Connects: mode addresses watchdog settings..., with addresses and settings as in the README. */
+    private static String open(String client, String[] w) {
+        String[] addresses = w[5].split(",");
+        Map<String, String> settings = new HashMap<>();
+        for (int i = 7; i < w.length; i++) {
+            settings.put(w[i].substring(0, w[i].indexOf('=')), w[i].substring(w[i].indexOf('=') + 1));
+        }
+        Config config = new Config()
+                .setCodec(StringCodec.INSTANCE)
+                .setLockWatchdogTimeout(Long.parseLong(w[6]))
+                .setThreads(4)
+                .setNettyThreads(2);
+        if (settings.containsKey("fairWait")) {
+            config.setFairLockWaitTimeout(Long.parseLong(settings.get("fairWait")));
+        }
+        switch (w[4]) {
+            case "single":
+                config.useSingleServer()
+                        .setAddress(addresses[0])
+                        .setConnectionMinimumIdleSize(1)
+                        .setConnectionPoolSize(16)
+                        .setSubscriptionConnectionMinimumIdleSize(1);
+                break;
+            case "sentinel":
+                config.useSentinelServers()
+                        .setMasterName(settings.get("master"))
+                        .addSentinelAddress(addresses)
+                        .setMasterConnectionMinimumIdleSize(1)
+                        .setSlaveConnectionMinimumIdleSize(1)
+                        .setSubscriptionConnectionMinimumIdleSize(1);
+                break;
+            case "cluster":
+                config.useClusterServers()
+                        .addNodeAddress(addresses)
+                        .setMasterConnectionMinimumIdleSize(1)
+                        .setSlaveConnectionMinimumIdleSize(1)
+                        .setSubscriptionConnectionMinimumIdleSize(1);
+                if (settings.containsKey("sharded")) {
+                    Sharded.set(config, settings.get("sharded"));
+                }
+                break;
+            default:
+                throw new IllegalArgumentException("no such mode: " + w[4]);
+        }
         RedissonClient redisson = Redisson.create(config);
         CLIENTS.put(client, redisson);
         return redisson.getId();
+    }
+
+    /** What Redisson has since 3.29, apart so that older ones run, too. */
+    private static final class Sharded {
+        static void set(Config config, String mode) {
+            config.useClusterServers().setShardedSubscriptionMode(ShardedSubscriptionMode.valueOf(mode));
+        }
+    }
+
+    /** Tells whether a thread waits to be told that something is free. */
+    private static boolean parked(Thread thread) {
+        if (thread == null) {
+            return false;
+        }
+        for (StackTraceElement frame : thread.getStackTrace()) {
+            if (frame.getClassName().equals("java.util.concurrent.Semaphore")
+                    || frame.getClassName().startsWith("org.redisson.misc.ReclosableLatch")) {
+                return true;
+            }
+        }
+        return false;
     }
 
     private static String use(RedissonClient c, String[] w) throws Exception {
