@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -41,6 +42,8 @@ type process struct {
 	config []string
 	env    []string
 	port   int
+
+	cluster bool // it is a node of one, and has a second port
 
 	mu    sync.Mutex
 	run   *run
@@ -153,6 +156,10 @@ func (p *process) launch() error {
 }
 
 func (p *process) args() []string {
+	var bus []string
+	if p.cluster {
+		bus = []string{"--cluster-port", strconv.Itoa(p.busPort())}
+	}
 	args := []string{
 		"--port", strconv.Itoa(p.port),
 		"--bind", "127.0.0.1",
@@ -164,7 +171,16 @@ func (p *process) args() []string {
 		"--dbfilename", fmt.Sprintf("lockgen-%d-%d.rdb", os.Getpid(), p.port),
 		"--logfile", "",
 	}
-	return append(args, p.config...)
+	return slices.Concat(args, bus, p.config)
+}
+
+// busPort is where the nodes of a cluster talk to each other: among the ports, too.
+func (p *process) busPort() int {
+	const half = (lastPort - firstPort + 1) / 2
+	if p.port < firstPort+half {
+		return p.port + half
+	}
+	return p.port - half
 }
 
 // live starts the process and stays with it until it ends. It keeps its thread,
