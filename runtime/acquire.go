@@ -3,7 +3,6 @@ package runtime
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -275,8 +274,10 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 					ask()
 				case w.once || down.longer(max(cfg.ttl, patience)):
 					return n.err
+				case down.tries+1 == c.opts.Retry.attempts:
+					return fmt.Errorf("no answer in %d attempts: %w", down.tries+1, n.err)
 				default:
-					retry.set(down.backoff(n.err))
+					retry.set(down.pause(c.opts.Retry, n.err))
 				}
 			case refusedFor:
 				asking, leading = false, true
@@ -367,17 +368,14 @@ func (o *outage) longer(d time.Duration) bool {
 	return !o.since.IsZero() && time.Since(o.since) > d
 }
 
-// backoff notes one more failure and returns how long to pause: from 10 ms, doubling to
-// 250 ms, with up to a half of it at random so that those who failed together do not come
-// back together.
-func (o *outage) backoff(err error) time.Duration {
+// pause notes one more failure and returns for how long to pause, as b has it.
+func (o *outage) pause(b Backoff, err error) time.Duration {
 	if o.since.IsZero() {
 		o.since = now()
 	}
-	pause := min(10*time.Millisecond<<min(o.tries, 5), 250*time.Millisecond)
 	o.tries++
 	o.last = err
-	return pause/2 + rand.N(pause/2)
+	return b.pause(o.tries)
 }
 
 // explain adds to err that Redis was not answering, if that is so.

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// A Backoff says for how long one who was refused pauses before it asks again, and how often it asks; see [WithBackoff].
-// Of each pause a half is at random, so that those who were refused together do not come back together. Make one by
-// [ConstantBackoff], [LinearBackoff] or [ExponentialBackoff]; the zero value is unusable. Redisson's
-// LockOptions.BackOff.
+// A Backoff says for how long one who was refused, or not answered, pauses before it asks again, and how often it asks; see
+// [WithBackoff] and [Options.Retry]. Of each pause a half is at random, so that those who were refused together do not come
+// back together. Make one by [ConstantBackoff], [LinearBackoff] or [ExponentialBackoff]; the zero value is no policy.
+// Redisson's LockOptions.BackOff.
 type Backoff struct {
 	first, step, most time.Duration
 	double            bool
@@ -30,8 +30,8 @@ func ExponentialBackoff(first, most time.Duration) Backoff {
 	return Backoff{first: first, most: most, double: true}
 }
 
-// Attempts returns b with a bound: who was refused n times fails with [ErrNotAcquired]. Without one the wait and the
-// context bound it.
+// Attempts returns b with a bound: who was refused n times fails with [ErrNotAcquired], and who was not answered n times in a
+// row with what Redis failed with. Without one the wait and the context bound it.
 func (b Backoff) Attempts(n int) Backoff {
 	b.attempts = n
 	if n < 1 {

@@ -2,7 +2,6 @@ package runtime_test
 
 import (
 	"context"
-	"errors"
 	"math"
 	"testing"
 	"time"
@@ -12,6 +11,7 @@ import (
 	lockrt "github.com/lockgen/lockgen/runtime"
 	"github.com/lockgen/lockgen/runtime/locktest"
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+	"github.com/lockgen/lockgen/scripts"
 )
 
 // spin is how the tests wait without subscribing.
@@ -36,6 +36,27 @@ func TestWithBackoff_SubscribesToNothing(t *testing.T) {
 		},
 		"write": func(c *lockrt.Client) func(ctx context.Context) (func() error, error) {
 			return leasing(c.RWMutex("rw", spin))
+		},
+		"read": func(c *lockrt.Client) func(ctx context.Context) (func() error, error) {
+			if c == one {
+				return leasing(c.RWMutex("read", spin))
+			}
+			return leasing(c.RWMutex("read", spin).RLocker())
+		},
+		"semaphore": func(c *lockrt.Client) func(ctx context.Context) (func() error, error) {
+			return func(ctx context.Context) (func() error, error) {
+				s := c.Semaphore("semaphore", 2, spin)
+				return func() error { return s.Release(ctx, 2) }, s.Acquire(ctx, 2)
+			}
+		},
+		"latch": func(c *lockrt.Client) func(ctx context.Context) (func() error, error) {
+			return func(ctx context.Context) (func() error, error) {
+				l := c.CountDownLatch("latch", spin)
+				if c == one {
+					return func() error { return second(l.CountDown(ctx)) }, second(l.SetCount(ctx, 1))
+				}
+				return func() error { return nil }, l.Wait(ctx)
+			}
 		},
 		"permit": func(c *lockrt.Client) func(ctx context.Context) (func() error, error) {
 			return func(ctx context.Context) (func() error, error) {
@@ -74,16 +95,39 @@ func leasing(m lockrt.Locker) func(ctx context.Context) (func() error, error) {
 	}
 }
 
+// Who waits asks as often as the policy says, whatever it waits for.
 func TestWithBackoff_BoundedAttempts(t *testing.T) {
 	t.Parallel()
-	l := newLine(t, lockrt.Options{})
-	lease := ok(t)(newClient(t, lockrt.Options{}).Mutex(l.key).Lock(patient(t)))
-	asked := l.seen(asks)
-	_, err := l.client.Mutex(l.key).Lock(patient(t), lockrt.WithBackoff(lockrt.ConstantBackoff(time.Millisecond).Attempts(5)))
-	require.ErrorIs(t, err, lockrt.ErrNotAcquired)
-	require.ErrorContains(t, err, "in 5 attempts")
-	require.Len(t, asked, 5)
-	free(t, lease)
+	five := lockrt.WithBackoff(lockrt.ConstantBackoff(time.Millisecond).Attempts(5))
+	for name := range waits(nil) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l, other := newLine(t, lockrt.Options{}), newClient(t, lockrt.Options{})
+			var err error
+			switch name {
+			case "mutex":
+				_, err = other.Mutex(l.key).Lock(patient(t))
+			case "fair":
+				_, err = other.FairMutex(l.key).Lock(patient(t))
+			case "write", "read":
+				_, err = other.RWMutex(l.key).Lock(patient(t))
+			case "semaphore":
+				_, err = other.Semaphore(l.key, 0).TrySetPermits(t.Context(), 0, 0)
+			case "permit":
+				_, err = other.PermitSemaphore(l.key, 0).TrySetPermits(t.Context(), 0, 0)
+			case "latch":
+				_, err = other.CountDownLatch(l.key).SetCount(t.Context(), 1)
+			}
+			require.NoError(t, err)
+			asked := l.seen(redistest.EvalSHA(scripts.Take.SHA1, scripts.Acquire.SHA1, scripts.FairAcquire.SHA1, scripts.RWWrite.SHA1,
+				scripts.RWRead.SHA1, scripts.SemaphoreAcquire.SHA1, scripts.PermitAcquire.SHA1, scripts.LatchCount.SHA1))
+			err = waits(l.client, five)[name](l.key)
+			require.ErrorIs(t, err, lockrt.ErrNotAcquired)
+			require.ErrorContains(t, err, "in 5 attempts")
+			require.Len(t, asked, 5)
+			require.Zero(t, l.client.Stats().Waiting)
+		})
+	}
 }
 
 func TestWithBackoff_BadPolicies(t *testing.T) {
@@ -126,49 +170,43 @@ func TestBackoff_Pauses(t *testing.T) {
 	}
 }
 
-// What follows does what Redisson's own tests of RSpinLock do that are not those of RLock; these are
-// TestWithBackoff_KeepsThePromisesOfALocker.
-
-func TestRedisson_Spin_TryLockWait(t *testing.T) {
+// Who waits puts up with so many errors in a row and no more, whatever it waits for. What is given back is tried on.
+func TestRetry_BoundedAttempts(t *testing.T) {
 	t.Parallel()
-	key := redistest.Key(t, "k")
-	lease := ok(t)(newClient(t, lockrt.Options{}).Mutex(key, spin).Lock(patient(t)))
-	start := time.Now()
-	_, err := newClient(t, lockrt.Options{}).Mutex(key, spin).Lock(patient(t), lockrt.WithWait(300*time.Millisecond))
-	require.ErrorIs(t, err, lockrt.ErrNotAcquired)
-	require.GreaterOrEqual(t, time.Since(start), 300*time.Millisecond)
-	require.Less(t, time.Since(start), 5*time.Second)
+	retry := lockrt.ConstantBackoff(time.Millisecond).Attempts(3)
+	server := redistest.Server(t)
+	c := clientOf(t, server.URL(), lockrt.Options{Retry: retry})
+	lease := ok(t)(c.Mutex("warm").Lock(patient(t)))
 	free(t, lease)
+	server.Kill()
+	for name, wait := range waits(c) {
+		err := wait("k")
+		require.ErrorContains(t, err, "no answer in 3 attempts", name)
+		require.NotErrorIs(t, err, lockrt.ErrNotAcquired, name)
+	}
+	server.Restart()
+
+	l := newLine(t, lockrt.Options{Retry: retry.Attempts(1)})
+	lease = ok(t)(l.client.Mutex(l.key, unexpiring).Lock(patient(t)))
+	lost := l.proxy.DropRequest(gives, 3, redistest.Close)
+	require.NoError(t, lease.Unlock(t.Context()))
+	receive(t, lost.Done(), "the requests that are lost")
+	require.Zero(t, number(t, l.server, "EXISTS", l.key))
 }
 
-func TestRedisson_Spin_TryLockAsync(t *testing.T) {
-	t.Parallel()
-	key := redistest.Key(t, "k")
-	hooks, waiting, _ := watch()
-	lease := ok(t)(newClient(t, lockrt.Options{}).Mutex(key, spin).Lock(patient(t)))
-	got := lockLater(patient(t), newClient(t, lockrt.Options{Hooks: hooks}).Mutex(key, spin))
-	receive(t, waiting, "the waiter")
-	require.Empty(t, got)
-	free(t, lease)
-	free(t, gotten(t, got, "the lock, after the unlock"))
-}
-
-func TestRedisson_Spin_Concurrency_MultiInstance(t *testing.T) {
-	t.Parallel()
-	key := redistest.Key(t, "k")
-	var c counted
-	jobs(t, 16, func(int) error {
-		client, err := lockrt.Open(redistest.Shared(t).URL(), lockrt.Options{})
-		if err != nil {
-			return err
-		}
-		for range 5 {
-			if err = errors.Join(err, lockUnlock(patient(t), client.Mutex(key, spin), c.enter)); err != nil {
-				break
-			}
-		}
-		return errors.Join(err, client.Close())
-	})
-	require.EqualValues(t, 80, c.total.Load())
-	gone(t, redistest.Shared(t), key)
+// waits are all ways to wait.
+func waits(c *lockrt.Client, opts ...lockrt.LockOption) map[string]func(key string) error {
+	return map[string]func(key string) error{
+		"mutex": func(key string) error { return second(c.Mutex(key, opts...).Lock(context.Background())) },
+		"fair":  func(key string) error { return second(c.FairMutex(key, opts...).Lock(context.Background())) },
+		"write": func(key string) error { return second(c.RWMutex(key, opts...).Lock(context.Background())) },
+		"read":  func(key string) error { return second(c.RWMutex(key, opts...).RLock(context.Background())) },
+		"semaphore": func(key string) error {
+			return c.Semaphore(key, 1, opts...).Acquire(context.Background(), 1)
+		},
+		"permit": func(key string) error {
+			return second(c.PermitSemaphore(key, 1, opts...).Acquire(context.Background()))
+		},
+		"latch": func(key string) error { return c.CountDownLatch(key, opts...).Wait(context.Background()) },
+	}
 }

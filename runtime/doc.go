@@ -206,6 +206,7 @@
 //	RedissonClient.getSpinLock(name, b)     Client.Mutex(key, WithBackoff(b))
 //	RedissonClient.getFairLock(name)        Client.FairMutex(key), with the methods of a Mutex
 //	Config.setFairLockWaitTimeout           Options.FairWait
+//	setRetryAttempts, setRetryDelay         Options.Retry
 //
 //	RedissonClient.getReadWriteLock(name)   Client.RWMutex(key)
 //	writeLock().lock(), tryLock(...)        RWMutex.Lock(ctx), TryLock(ctx), with the options of a Mutex

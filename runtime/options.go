@@ -70,6 +70,13 @@ type Options struct {
 	// who wait are reckoned. Redisson's fairLockWaitTimeout. Defaults to 5m, at least 100ms.
 	FairWait time.Duration
 
+	// Retry says for how long to pause before Redis is asked again that did not answer, or with an error
+	// that passes, such as that it is loading its data. [Backoff.Attempts] bounds how often in a row one
+	// who waits asks in vain: then its call fails with what Redis failed with last, in place of waiting out
+	// an outage as [Mutex.Lock] says. What is given back is tried on within OpTimeout, whatever the number of
+	// attempts. Defaults to ExponentialBackoff(10ms, 250ms). Redisson's retryDelay and retryAttempts.
+	Retry Backoff
+
 	// Tracking says how the loss of a key that was deleted, flushed, evicted or overwritten
 	// is noticed: by default the server tells of it, within milliseconds, where it can.
 	Tracking Tracking
@@ -90,8 +97,14 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Cohort == 0 {
 		o.Cohort = DefaultCohort
 	}
+	if o.Retry == (Backoff{}) {
+		o.Retry = ExponentialBackoff(10*time.Millisecond, 250*time.Millisecond)
+	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if err := o.Retry.check(); err != nil {
+		return o, fmt.Errorf("lockgen: Options.Retry: %w", err)
 	}
 	switch {
 	case o.Watchdog < minLease:

@@ -175,7 +175,7 @@ func (g *giving) answered(sent time.Time, reply answer, err error) {
 		return
 	}
 	g.tried = g.tried || unknown(err)
-	pause := g.down.backoff(err)
+	pause := g.down.pause(h.c.opts.Retry, err)
 	if now().Add(pause).After(g.limit) {
 		late := *cl
 		h.c.spawn(func() { h.c.withdraw(h.names, late) })
@@ -239,7 +239,7 @@ func (c *Client) giveBack(doubt, standing bool, once func() (bool, error), later
 			return refused(err)
 		}
 		tried = tried || unknown(err)
-		pause := down.backoff(err)
+		pause := down.pause(c.opts.Retry, err)
 		if time.Now().Add(pause).After(limit) {
 			later()
 			return err

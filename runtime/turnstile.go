@@ -288,7 +288,7 @@ func (t *turnstile) refuse(head *waiter, ttl time.Duration) {
 // have gone, it is settled without them.
 func (t *turnstile) failed(b *round, err error) {
 	b.doubt = b.doubt || unknown(err)
-	pause := b.down.backoff(err)
+	pause := b.down.pause(t.c.opts.Retry, err)
 	for w := t.queue.first; w != nil; w = w.place.after {
 		t.tell(w, news{kind: failed, err: err})
 	}
@@ -463,7 +463,7 @@ func (t *turnstile) insist(anyway bool, settled func(), send func() (int64, erro
 				done <- reply{n, err}
 				return
 			}
-			pause := down.backoff(err)
+			pause := down.pause(t.c.opts.Retry, err)
 			switch again := time.Now().Add(pause); {
 			case again.Before(limit):
 				<-time.After(pause)

@@ -1,0 +1,177 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A scripted contest answers each request as the test says, at once.
+type scripted struct {
+	answer func(n int) news
+	asked  []time.Time
+}
+
+func (s *scripted) join(*waiter) bool { return true }
+func (s *scripted) leave(*waiter)     {}
+func (s *scripted) channel() string   { return "" }
+func (s *scripted) hear(string)       {}
+
+func (s *scripted) ask(w *waiter) {
+	s.asked = append(s.asked, time.Now())
+	w.news <- s.answer(len(s.asked))
+}
+
+// pauses returns for how long it was not asked, between the requests.
+func (s *scripted) pauses() (all []time.Duration) {
+	for i := 1; i < len(s.asked); i++ {
+		all = append(all, s.asked[i].Sub(s.asked[i-1]))
+	}
+	return all
+}
+
+// awaits has one who waits without listening ask s until it is over, in virtual time.
+func awaits(t *testing.T, opts Options, cfg lockConfig, s *scripted, d time.Duration, look func(err error, took time.Duration)) {
+	t.Helper()
+	opts, err := opts.withDefaults()
+	require.NoError(t, err)
+	synctest.Test(t, func(t *testing.T) {
+		c := &Client{opts: opts, closing: make(chan struct{})}
+		ctx, cancel := context.WithTimeout(t.Context(), d)
+		defer cancel()
+		w := &waiter{news: make(chan news, 4), wake: make(chan struct{}, 1)}
+		cfg.quiet = true
+		start := time.Now()
+		err := c.await(ctx, s, w, cfg, nil)
+		look(err, time.Since(start))
+	})
+}
+
+var (
+	errBroken = errors.New("the connection broke")
+	broken    = news{kind: failed, err: errBroken}
+	no        = news{kind: refusedFor, ttl: time.Hour}
+	yes       = news{kind: given}
+)
+
+// Who is not answered asks again as Options.Retry has it, who is refused as WithBackoff does; a half of each
+// pause is at random.
+func TestAwait_PausesByThePolicy(t *testing.T) {
+	t.Parallel()
+	const ms = time.Millisecond
+	for name, test := range map[string]struct {
+		policy Backoff
+		want   []time.Duration
+	}{
+		"by default":  {Backoff{}, []time.Duration{10 * ms, 20 * ms, 40 * ms, 80 * ms, 160 * ms, 250 * ms, 250 * ms}},
+		"constant":    {ConstantBackoff(70 * ms), []time.Duration{70 * ms, 70 * ms, 70 * ms}},
+		"linear":      {LinearBackoff(10*ms, 30*ms, 80*ms), []time.Duration{10 * ms, 40 * ms, 70 * ms, 80 * ms, 80 * ms}},
+		"exponential": {ExponentialBackoff(ms, 5*time.Second), []time.Duration{ms, 2 * ms, 4 * ms, 8 * ms, 16 * ms, 32 * ms}},
+	} {
+		for reason, answer := range map[string]news{"not answered": broken, "refused": no} {
+			if reason == "refused" && test.policy == (Backoff{}) {
+				continue // WithBackoff has no default
+			}
+			s := &scripted{answer: func(n int) news {
+				if n > len(test.want) {
+					return yes
+				}
+				return answer
+			}}
+			cfg := lockConfig{wait: UntilDone, backoff: test.policy}
+			awaits(t, Options{Retry: test.policy}, cfg, s, time.Hour, func(err error, _ time.Duration) {
+				require.NoError(t, err)
+			})
+			pauses := s.pauses()
+			require.Len(t, pauses, len(test.want))
+			for i, longest := range test.want {
+				require.GreaterOrEqual(t, pauses[i], longest/2, "%s, %s, pause %d", name, reason, i)
+				require.LessOrEqual(t, pauses[i], longest, "%s, %s, pause %d", name, reason, i)
+			}
+		}
+	}
+}
+
+// Attempts are counted in a row: an answer, of whatever kind, begins anew.
+func TestAwait_BoundedAttempts(t *testing.T) {
+	t.Parallel()
+	answers := []news{broken, broken, no, broken, broken, no, broken, broken, broken, broken}
+	s := &scripted{answer: func(n int) news { return answers[n-1] }}
+	cfg := lockConfig{wait: UntilDone, backoff: ConstantBackoff(time.Second)}
+	awaits(t, Options{Retry: ConstantBackoff(time.Second).Attempts(3)}, cfg, s, time.Hour, func(err error, _ time.Duration) {
+		require.ErrorIs(t, err, errBroken)
+		require.EqualError(t, err, "no answer in 3 attempts: the connection broke")
+	})
+	require.Len(t, s.asked, 9)
+
+	s = &scripted{answer: func(int) news { return no }}
+	cfg.backoff = cfg.backoff.Attempts(4)
+	awaits(t, Options{}, cfg, s, time.Hour, func(err error, _ time.Duration) {
+		require.ErrorIs(t, err, ErrNotAcquired)
+		require.ErrorContains(t, err, "in 4 attempts")
+	})
+	require.Len(t, s.asked, 4)
+}
+
+// Without a bound of its own an outage is waited out for half a minute, or for the lease if that is longer.
+func TestAwait_WaitsAnOutageOut(t *testing.T) {
+	t.Parallel()
+	for ttl, most := range map[time.Duration]time.Duration{time.Second: 30 * time.Second, time.Minute: time.Minute} {
+		s := &scripted{answer: func(int) news { return broken }}
+		cfg := lockConfig{wait: UntilDone, terms: terms{ttl: ttl}}
+		awaits(t, Options{}, cfg, s, time.Hour, func(err error, took time.Duration) {
+			require.ErrorIs(t, err, errBroken)
+			require.GreaterOrEqual(t, took, most)
+			require.Less(t, took, most+time.Second)
+		})
+	}
+}
+
+// The context, and the wait, end a pause however long it is.
+func TestAwait_APauseEndsWithTheCall(t *testing.T) {
+	t.Parallel()
+	long := ConstantBackoff(20 * time.Minute)
+	for reason, answer := range map[string]news{"not answered": broken, "refused": no} {
+		s := &scripted{answer: func(int) news { return answer }}
+		cfg := lockConfig{wait: UntilDone, backoff: long}
+		awaits(t, Options{Retry: long}, cfg, s, time.Second, func(err error, took time.Duration) {
+			require.ErrorIs(t, err, context.DeadlineExceeded, reason)
+			require.Equal(t, time.Second, took, reason)
+		})
+		cfg.wait = 2 * time.Second
+		awaits(t, Options{Retry: long}, cfg, s, time.Hour, func(err error, took time.Duration) {
+			require.ErrorIs(t, err, ErrNotAcquired, reason)
+			require.Equal(t, 2*time.Second, took, reason)
+		})
+	}
+}
+
+// Who only tries is not refused because of an answer that was lost: it asks once more to learn what it said.
+func TestAwait_ATryAsksOnceMore(t *testing.T) {
+	t.Parallel()
+	for reason, test := range map[string]struct {
+		answers []news
+		err     error
+	}{
+		"lost, and granted": {[]news{broken, yes}, nil},
+		"lost, and refused": {[]news{broken, no}, ErrNotAcquired},
+		"lost, and again":   {[]news{broken, broken}, errBroken},
+	} {
+		s := &scripted{answer: func(n int) news { return test.answers[n-1] }}
+		awaitsOnce(t, s, func(err error) { require.ErrorIs(t, err, test.err, reason) })
+		require.Len(t, s.asked, len(test.answers))
+	}
+}
+
+func awaitsOnce(t *testing.T, s *scripted, look func(err error)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		c := &Client{closing: make(chan struct{})}
+		w := &waiter{news: make(chan news, 4), wake: make(chan struct{}, 1), once: true}
+		look(c.await(t.Context(), s, w, lockConfig{}, nil))
+	})
+}
