@@ -105,7 +105,7 @@ func (h *home) prepare(w *waiter) (a *asking, to *gatherer) {
 	switch {
 	case cl.standing:
 		a.line = stillInLine
-	case !w.once && cl.refused && h.c.heard():
+	case !w.once && (cl.refused || h.c.contended.lately(h.key, cl.made)) && h.c.heard():
 		a.line = intoLine
 		cl.standing = true
 	}
@@ -193,6 +193,7 @@ func (h *home) settle(a *asking, sent time.Time, reply verdict, err error) (rest
 		return nil
 	case err == nil:
 		cl.seen, cl.refused = sighting{sent, reply.at}, true
+		h.c.contended.note(h.key, sent)
 		cl.ours = cl.ours && cl.granted.After(cl.seen.server) // an older answer
 	}
 	defer w.asks.Add(-1) // not sooner: who has given up lets another call use w when no request knows it

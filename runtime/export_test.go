@@ -47,3 +47,11 @@ func Parties(c *Client) int {
 	defer c.lines.Unlock()
 	return len(c.parties)
 }
+
+// ContendedLately reports whether a key is remembered as contended that long after it was refused, and another one.
+func ContendedLately(after time.Duration) (key, other bool) {
+	var c contended
+	at := time.Now()
+	c.note("k", at)
+	return c.lately("k", at.Add(after)), c.lately("other", at.Add(after))
+}

@@ -38,6 +38,39 @@ func TestHandOver_NobodyAsksTwice(t *testing.T) {
 	require.Zero(t, number(t, server, "DBSIZE"), "neither lock nor line is left")
 }
 
+// Who was refused a moment ago stands in line with its first request.
+func TestHandOver_OneRequestWhereItWasContended(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, lockrt.Options{Tracking: lockrt.TrackingOff})
+	other := clientOf(t, l.server.URL(), unwatched).Mutex(l.key)
+	runs := l.seen(asks)
+	for round := range 2 {
+		held, err := other.Lock(patient(t))
+		require.NoError(t, err)
+		got := lockLater(patient(t), l.client.Mutex(l.key))
+		inLine(t, l.server, l.key, 1)
+		require.NoError(t, held.Unlock(t.Context()))
+		require.NoError(t, gotten(t, got, "the lock").Unlock(t.Context()))
+		if n := len(runs); round == 0 {
+			require.Positive(t, n)
+			for range n {
+				<-runs
+			}
+		} else {
+			require.Equal(t, 1, n)
+		}
+	}
+}
+
+func TestContended(t *testing.T) {
+	t.Parallel()
+	for after, want := range map[time.Duration]bool{0: true, time.Second: true, 2 * time.Second: false, time.Hour: false} {
+		key, other := lockrt.ContendedLately(after)
+		require.Equal(t, want, key, after)
+		require.False(t, other, after)
+	}
+}
+
 func TestHandOver_ProcessesAreServedInOrder(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
