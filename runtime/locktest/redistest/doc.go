@@ -4,7 +4,8 @@
 // [Server] gives a test a server of its own, which it may stop, kill and start
 // again. [Shared] gives it the one server of the test binary, for tests that
 // only use keys of their own ([Key]). [Cluster] and [SharedCluster] are the same with a Redis Cluster,
-// whose slots can be moved and whose masters can be replaced. [Proxy] stands between a client and a
+// whose slots can be moved and whose masters can be replaced. [Sentinel] starts a master with replicas
+// and the sentinels that watch them. [Proxy] stands between a client and a
 // server, understands the protocol, and loses exactly the reply it is told to
 // lose.
 //

@@ -44,6 +44,7 @@ type process struct {
 	port   int
 
 	cluster bool // it is a node of one, and has a second port
+	watches int  // of a sentinel: the port of its master
 
 	mu    sync.Mutex
 	run   *run
@@ -156,6 +157,9 @@ func (p *process) launch() error {
 }
 
 func (p *process) args() []string {
+	if p.watches != 0 {
+		return p.sentinelArgs()
+	}
 	var bus []string
 	if p.cluster {
 		bus = []string{"--cluster-port", strconv.Itoa(p.busPort())}
@@ -202,7 +206,7 @@ func (r *run) live(cmd *exec.Cmd, out io.Reader, started chan<- error) {
 	ready := false
 	for lines.Scan() {
 		r.note(lines.Text())
-		if !ready && strings.Contains(lines.Text(), readyLine) {
+		if !ready && (strings.Contains(lines.Text(), readyLine) || strings.Contains(lines.Text(), sentinelReady)) {
 			ready = true
 			close(r.ready)
 		}
