@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 )
@@ -19,39 +21,84 @@ type Kind int
 
 // The kinds.
 const (
-	KindMutex Kind = iota // [Client.Mutex]
-	KindWrite             // the writer of [Client.RWMutex]
-	KindRead              // its readers
+	KindMutex  Kind = iota // [Client.Mutex]
+	KindWrite              // the writer of [Client.RWMutex]
+	KindRead               // its readers
+	KindFair               // [Client.FairMutex]
+	KindPermit             // one permit of [Client.PermitSemaphore]
 )
 
-// locker returns the lock of a key.
-func (k Kind) locker(c *Client, key string) Locker {
+// String names the kind, with its article.
+func (k Kind) String() string {
 	switch k {
+	case KindMutex:
+		return "a mutex"
 	case KindWrite:
-		return c.RWMutex(key)
+		return "a write lock"
 	case KindRead:
-		return c.RWMutex(key).RLocker()
+		return "a read lock"
+	case KindFair:
+		return "a fair mutex"
+	case KindPermit:
+		return "a semaphore"
+	}
+	return "a lock of kind " + strconv.Itoa(int(k))
+}
+
+// A KindKey is a key and which lock it is of, for a method whose locks are not all of one kind.
+type KindKey struct {
+	Kind    Kind
+	Permits int // of a semaphore; see [Spec]
+	Key     string
+}
+
+// locker returns the lock of k.
+func (k KindKey) locker(c *Client, fence bool) Locker {
+	var opts []LockOption
+	if fence {
+		opts = append(opts, WithFencing())
+	}
+	switch k.Kind {
+	case KindWrite:
+		return c.RWMutex(k.Key, opts...)
+	case KindRead:
+		return c.RWMutex(k.Key, opts...).RLocker()
+	case KindFair:
+		return c.FairMutex(k.Key, opts...)
+	case KindPermit:
+		return permitLocker{c.PermitSemaphore(k.Key, k.Permits, opts...)}
 	default:
-		return c.Mutex(key)
+		return c.Mutex(k.Key, opts...)
 	}
 }
 
-// all returns the lock of all keys together.
-func (k Kind) all(c *Client, keys []string) Locker {
-	if len(keys) == 1 {
-		return k.locker(c, keys[0])
+// distinct returns keys in their order, each once: who writes reads too. It fails if one is of several locks.
+func distinct(keys []KindKey) ([]KindKey, error) {
+	keys = slices.SortedFunc(slices.Values(keys), func(a, b KindKey) int { return strings.Compare(a.Key, b.Key) })
+	once := keys[:0]
+	for _, k := range keys {
+		last := len(once) - 1
+		switch {
+		case last < 0 || once[last].Key != k.Key:
+			once = append(once, k)
+		case once[last] == k:
+		case once[last].Kind == KindRead && k.Kind == KindWrite:
+			once[last] = k
+		case once[last].Kind == KindWrite && k.Kind == KindRead:
+		case once[last].Kind == k.Kind:
+			return nil, &KeyError{Path: k.Key, Reason: fmt.Sprintf("is a semaphore of %d permits, and of %d", once[last].Permits, k.Permits)}
+		default:
+			return nil, &KeyError{Path: k.Key, Reason: fmt.Sprintf("is %v, and %v", once[last].Kind, k.Kind)}
+		}
 	}
-	lockers := make([]Locker, len(keys))
-	for i, key := range keys {
-		lockers[i] = k.locker(c, key)
-	}
-	return NewMultiLock(lockers...)
+	return once, nil
 }
 
 // A Spec is what an annotation says about the locks of one method.
 type Spec struct {
 	Name     string        // of the method, like "orders.Service.Pay"; it begins error messages
-	Kind     Kind          // of all its locks
+	Kind     Kind          // of all its locks, unless each key says which
+	Permits  int           // of a semaphore: with how many the first that acquires creates it
 	Wait     time.Duration // [UntilDone], 0 to try once, or a bound for all keys together
 	Watchdog time.Duration // 0 for [Options.Watchdog]
 	Lease    time.Duration // a fixed length without renewal; 0 for the watchdog
@@ -59,14 +106,20 @@ type Spec struct {
 	Keep     bool          // those of mutexes stay locked until the lease ends, which has to be of fixed length
 	Report   bool          // a loss is reported at the end and does not end the context of the call
 	Empty    bool          // that there are no keys is no mistake: then nothing is locked
-	Fence    bool          // with a fencing token, which the method finds by [TokenFrom]
+	Fence    bool          // with a fencing token, which the method finds by [TokenFrom]; among several kinds, of those that have one
 }
 
 func (s *Spec) options() []LockOption {
-	opts := []LockOption{WithWait(s.Wait)}
+	opts := s.timing()
 	if s.Fence {
 		opts = append(opts, WithFencing())
 	}
+	return opts
+}
+
+// timing are the options that count for locks of all kinds.
+func (s *Spec) timing() []LockOption {
+	opts := []LockOption{WithWait(s.Wait)}
 	switch {
 	case s.Lease != 0:
 		opts = append(opts, WithLease(s.Lease))
@@ -103,10 +156,31 @@ func (c *Client) With(opts ...LockOption) Acquirer { return Acquirer{c, slices.C
 // Acquire locks keys as spec says: all or none, as a [MultiLock] does, so that two calls cannot wait
 // for each other, each once however often it is named. It fails like [Mutex.Lock].
 func (a Acquirer) Acquire(ctx context.Context, spec *Spec, keys ...string) (*Hold, error) {
-	if len(keys) == 0 && !spec.Empty {
+	keys = slices.Compact(slices.Sorted(slices.Values(keys)))
+	return a.acquire(ctx, spec, len(keys), func(i int) Locker {
+		return KindKey{spec.Kind, spec.Permits, keys[i]}.locker(a.c, spec.Fence)
+	})
+}
+
+// AcquireKinds is Acquire of locks of several kinds. It fails with a [KeyError] if one key is of locks that
+// do not go together; to read and write is to write.
+func (a Acquirer) AcquireKinds(ctx context.Context, spec *Spec, keys ...KindKey) (*Hold, error) {
+	keys, err := distinct(keys)
+	if err != nil {
+		return nil, spec.explain(err)
+	}
+	return a.acquire(ctx, spec, len(keys), func(i int) Locker {
+		unfenced := keys[i].Kind == KindRead || keys[i].Kind == KindPermit
+		return keys[i].locker(a.c, spec.Fence && !unfenced)
+	})
+}
+
+// acquire takes n locks, which are in the order of their keys, each once.
+func (a Acquirer) acquire(ctx context.Context, spec *Spec, n int, locker func(i int) Locker) (*Hold, error) {
+	if n == 0 && !spec.Empty {
 		return nil, &KeyError{Name: spec.Name, Reason: "is missing: there is nothing to lock"}
 	}
-	opts := append(spec.options(), a.opts...)
+	opts := append(spec.timing(), a.opts...)
 	cfg, err := a.c.configure(opts, nil)
 	if err == nil && spec.Keep && cfg.renew {
 		err = fmt.Errorf("%w: a lock that is kept until its lease ends needs one of fixed length", ErrBadOption)
@@ -114,12 +188,19 @@ func (a Acquirer) Acquire(ctx context.Context, spec *Spec, keys ...string) (*Hol
 	if err != nil {
 		return nil, spec.explain(err)
 	}
-	keys = slices.Compact(slices.Sorted(slices.Values(keys)))
 	hold := &Hold{spec: spec, call: ctx, ctx: ctx}
-	if len(keys) == 0 {
+	if n == 0 {
 		return hold, nil
 	}
-	lease, err := spec.Kind.all(a.c, keys).Lock(ctx, opts...)
+	all := locker(0)
+	if n > 1 {
+		lockers := []Locker{all}
+		for i := 1; i < n; i++ {
+			lockers = append(lockers, locker(i))
+		}
+		all = NewMultiLock(lockers...)
+	}
+	lease, err := all.Lock(ctx, opts...)
 	if err != nil {
 		return nil, spec.explain(err)
 	}

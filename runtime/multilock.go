@@ -78,6 +78,8 @@ func clientOf(l Locker) *Client {
 		return l.c
 	case *FairMutex:
 		return l.c
+	case permitLocker:
+		return l.c
 	}
 	return nil
 }

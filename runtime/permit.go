@@ -191,9 +191,7 @@ func (s *PermitSemaphore) acquire(ctx context.Context, op string, n int, opts []
 			return 0, err
 		}
 		w, err := s.c.pass(ctx, kindPermit, s.key, [2][]LockOption{s.opts, opts}, waiting, func(w *waiter) {
-			permit := &Permit{}
-			permit.prepare(s.c, kindPermit, s.key, ctx)
-			w.wish = wish{n: n, create: s.permits, permit: permit, ids: newIDs(n)}
+			w.wish = wish{n: n, create: s.permits, permit: newPermit(s.c, s.key, ctx), ids: newIDs(n)}
 		})
 		if err == nil {
 			p = w.wish.permit
@@ -257,8 +255,9 @@ func (s *PermitSemaphore) question(ctx context.Context, op string, ask func() ([
 // [Permit.Release], by loss, or by closing the [Client]. Its context, Err, Until and Extend are those
 // of a [Lease]. It is safe for concurrent use.
 type Permit struct {
-	tenure
+	*tenure // that of own
 
+	own   Lease // what it is as a part of a MultiLock
 	t     *turnstile
 	ids   string
 	lease watchdog.Lease
@@ -268,6 +267,20 @@ type Permit struct {
 	over     bool  // released or lost
 	lost     error // why it was lost, or nil
 }
+
+// newPermit prepares a permit under parent, to be given to a waiter.
+func newPermit(c *Client, key string, parent context.Context) *Permit {
+	p := &Permit{}
+	p.tenure = &p.own.tenure
+	p.own.hold = p
+	p.prepare(c, kindPermit, key, parent)
+	return p
+}
+
+// reenter is never asked: no context is under the lease of a permit, so that each call takes one of its own.
+func (p *Permit) reenter(*Lease, *Lease) bool { return false }
+
+func (p *Permit) unlock(*Lease) error { return p.release() }
 
 // ID returns the id of the first permit, 32 hexadecimal digits, as Redisson shows it.
 func (p *Permit) ID() string { return hexes.EncodeToString([]byte(p.ids[:idLength])) }
@@ -346,6 +359,24 @@ func (p *Permit) lose(cause error) {
 		// If it has not expired yet, or if one of several has, the others need not wait for it.
 		_, _, _ = p.t.giveBack(p.ids)
 	})
+}
+
+// A permitLocker locks by taking one permit. It is a Locker only for what is built of Lockers: the permit is
+// renewed, lost and given back as a lease is, but others can have one too.
+type permitLocker struct{ *PermitSemaphore }
+
+var _ Locker = permitLocker{}
+
+func (s permitLocker) Lock(ctx context.Context, opts ...LockOption) (*Lease, error) {
+	p, err := s.Acquire(ctx, opts...)
+	if err != nil {
+		return nil, err
+	}
+	return &p.own, nil
+}
+
+func (s permitLocker) TryLock(ctx context.Context, opts ...LockOption) (*Lease, error) {
+	return s.Lock(ctx, append(slices.Clip(opts), WithWait(0))...)
 }
 
 // permitSide is what leads from a turnstile to a PermitSemaphore.

@@ -233,7 +233,11 @@ func release(parts []*Lease, needs int) error {
 func releaseGroup(group []*Lease, outcomes chan<- error) {
 	tell := func(l *Lease, err error) {
 		if err != nil {
-			err = &Error{Op: "unlock", Key: l.key, Err: err}
+			op := "unlock"
+			if l.kind == kindPermit {
+				op = "release"
+			}
+			err = &Error{Op: op, Key: l.key, Err: err}
 		}
 		outcomes <- err
 	}
