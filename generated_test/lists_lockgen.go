@@ -285,20 +285,16 @@ type BoxKeys[K interface {
 
 // Put builds gen:box:{k}:{m}.
 func (BoxKeys[K, M]) Put(k K, m M) (string, error) {
-	if lockrt.IsNil(k) {
-		return "", lockrt.NilKey("generatedtest.Box.Put", "k")
-	}
-	lockKey := k.LockKey()
-	if lockKey == "" {
-		return "", lockrt.EmptyKey("generatedtest.Box.Put", "k.LockKey()")
-	}
-	if lockrt.IsEmpty(m) {
-		return "", lockrt.EmptyKey("generatedtest.Box.Put", "m")
-	}
 	b := make([]byte, 0, 64)
 	b = append(b, "gen:box:"...)
-	b = lockrt.AppendString(b, lockKey)
+	b, err := lockrt.AppendValue(b, k)
+	if err != nil {
+		return "", lockrt.BadKey("generatedtest.Box.Put", "k", err)
+	}
 	b = append(b, ':')
-	b = lockrt.AppendScalar(b, m)
+	b, err = lockrt.AppendValue(b, m)
+	if err != nil {
+		return "", lockrt.BadKey("generatedtest.Box.Put", "m", err)
+	}
 	return string(b), nil
 }

@@ -282,13 +282,16 @@ type StoreKeys[K ~string, N number, T any] struct{}
 
 // Put builds names:{k}:{n}.
 func (StoreKeys[K, N, T]) Put(k K, n N) (string, error) {
-	if k == "" {
-		return "", lockrt1.EmptyKey("generatedtest.Store.Put", "k")
-	}
 	b := make([]byte, 0, 64)
 	b = append(b, "names:"...)
-	b = lockrt1.AppendString(b, k)
+	b, err := lockrt1.AppendValue(b, k)
+	if err != nil {
+		return "", lockrt1.BadKey("generatedtest.Store.Put", "k", err)
+	}
 	b = append(b, ':')
-	b = lockrt1.AppendInt(b, n)
+	b, err = lockrt1.AppendValue(b, n)
+	if err != nil {
+		return "", lockrt1.BadKey("generatedtest.Store.Put", "n", err)
+	}
 	return string(b), nil
 }

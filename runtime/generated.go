@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"strconv"
@@ -31,6 +32,12 @@ func ManyKeys(name, path string, n, most int) error {
 
 // BadKey returns the [KeyError] for a part of a key that could not be made because of err.
 func BadKey(name, path string, err error) error {
+	switch {
+	case errors.Is(err, errNilValue):
+		return NilKey(name, path)
+	case errors.Is(err, errEmptyValue):
+		return EmptyKey(name, path)
+	}
 	return &KeyError{Name: name, Path: path, Reason: "can't be had: " + err.Error(), Err: err}
 }
 
@@ -45,33 +52,6 @@ func IsNil[T any](value T) bool {
 		v = v.Elem()
 	}
 	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
-}
-
-// Scalar are the kinds that [AppendScalar] can tell apart.
-type Scalar interface {
-	~string | ~bool | ~int | ~int8 | ~int16 | ~int32 | ~int64 |
-		~uint | ~uint8 | ~uint16 | ~uint32 | ~uint64 | ~uintptr
-}
-
-// IsEmpty reports whether value, which is of a type parameter, is a string without characters.
-func IsEmpty[T Scalar](value T) bool {
-	v := reflect.ValueOf(value)
-	return v.Kind() == reflect.String && v.Len() == 0
-}
-
-// AppendScalar appends a value of a type parameter that can be of several kinds, as the function
-// for its kind does. For one kind that function is faster.
-func AppendScalar[T Scalar](key []byte, value T) []byte {
-	switch v := reflect.ValueOf(value); {
-	case v.CanInt():
-		return AppendInt(key, v.Int())
-	case v.CanUint():
-		return AppendUint(key, v.Uint())
-	case v.Kind() == reflect.Bool:
-		return AppendBool(key, v.Bool())
-	default:
-		return AppendString(key, v.String())
-	}
 }
 
 // AppendHex appends bytes to a key in hexadecimal, upper case. What is of fixed length, like the

@@ -152,10 +152,6 @@ func TestAppend(t *testing.T) {
 	type octet byte
 	require.Equal(t, "k:000AFF", string(lockrt.AppendHex([]byte("k:"), []octet{0, 10, 255})))
 	require.Equal(t, "a%3Ab", string(lockrt.AppendString(nil, []byte("a:b"))))
-	require.Equal(t, "a%3Ab", string(lockrt.AppendScalar(nil, no("a:b"))))
-	require.Equal(t, "-7", string(lockrt.AppendScalar(nil, int16(-7))))
-	require.Equal(t, "18446744073709551615", string(lockrt.AppendScalar(nil, ^uintptr(0))))
-	require.Equal(t, "false", string(lockrt.AppendScalar(nil, false)))
 }
 
 func TestIsNil(t *testing.T) {
@@ -167,10 +163,6 @@ func TestIsNil(t *testing.T) {
 	require.False(t, lockrt.IsNil(new(int)))
 	require.False(t, lockrt.IsNil[any](0))
 	require.False(t, lockrt.IsNil([]int(nil)), "an empty list can say something")
-	require.True(t, lockrt.IsEmpty(""))
-	require.False(t, lockrt.IsEmpty("a"))
-	require.False(t, lockrt.IsEmpty(0))
-	require.False(t, lockrt.IsEmpty(false))
 }
 
 func TestAcquire_NoKeysAreMeantOrAMistake(t *testing.T) {

@@ -233,6 +233,11 @@ func (b *builder) count() *jen.Statement {
 
 // loop writes the keys of the elements of a list.
 func (b *builder) loop(i int, k *model.Key, list *model.Value) {
+	fails := slices.ContainsFunc(list.Each.Steps, func(s model.Step) bool { return s.Fails }) // and so brings a variable for its error
+	if b.err == "" && opens(k) && !fails {
+		b.err = b.Pick("err")
+		b.add(jen.Var().Id(b.err).Error())
+	}
 	inner := &builder{
 		frame: &frame{Names: b.Inner(), params: b.params},
 		m:     b.m, shape: b.shape, buf: b.buf, keys: b.keys, err: b.err,
@@ -244,11 +249,11 @@ func (b *builder) loop(i int, k *model.Key, list *model.Value) {
 	index := inner.Pick("i")
 	at := way{at: []string{element}, path: path + "[]", index: index}
 	inner.check(list.Each, at)
+	inner.write(k, false, at)
+	inner.result(i, jen.String().Call(jen.Id(b.buf)))
 	if !inner.index {
 		index = "_"
 	}
-	inner.write(k, false, at)
-	inner.result(i, jen.String().Call(jen.Id(b.buf)))
 	b.add(jen.For(jen.List(jen.Id(index), jen.Id(element)).Op(":=").Range().Add(b.expr(list, from))).Block(inner.body...))
 }
 
@@ -312,8 +317,36 @@ func (b *builder) write(k *model.Key, fresh bool, element ...way) {
 		if i == 0 && !fresh {
 			buf.Index(jen.Op(":").Lit(0))
 		}
+		if p.Value != nil && p.Value.Leaf == model.Open {
+			b.open(buf, p.Value, element)
+			continue
+		}
 		b.add(jen.Id(b.buf).Op("=").Add(b.part(buf, p, element)))
 	}
+}
+
+// opens says whether a key has a value that is found out how to write when the program runs.
+func opens(k *model.Key) bool {
+	return slices.ContainsFunc(k.Parts, func(p model.Part) bool { return p.Value != nil && p.Value.Leaf == model.Open })
+}
+
+// open appends a value of a type parameter.
+func (b *builder) open(buf *jen.Statement, v *model.Value, element []way) {
+	from := b.root(v)
+	if v.Each != nil {
+		v, from = v.Each, element[0]
+	}
+	with := "AppendValue"
+	if v.Empty {
+		with = "AppendValueOrEmpty"
+	}
+	assign := "="
+	if b.err == "" {
+		b.err = b.Pick("err")
+		assign = ":="
+	}
+	b.add(jen.List(jen.Id(b.buf), jen.Id(b.err)).Op(assign).Add(lockrt(with)).Call(buf, b.expr(v, from)))
+	b.fail(jen.Id(b.err).Op("!=").Nil(), lockrt("BadKey").Call(jen.Lit(b.m.Lock.SpecName), b.name(b.follow(v, from)), jen.Id(b.err)))
 }
 
 func (b *builder) part(buf *jen.Statement, p model.Part, element []way) *jen.Statement {
@@ -337,7 +370,6 @@ var appenders = map[model.Leaf]string{
 	model.Bool:   "AppendBool",
 	model.Hex:    "AppendHex",
 	model.Text:   "AppendString",
-	model.Mixed:  "AppendScalar",
 }
 
 // A way is how to get somewhere: selectors in Go, and the path that messages name.
@@ -416,8 +448,7 @@ func (b *builder) check(v *model.Value, w way) {
 	case v.Empty:
 	case v.Leaf == model.String || v.Leaf == model.Raw:
 		b.refuse("EmptyKey", w, b.expr(v, w, true).Op("==").Lit(""))
-	case v.Leaf == model.Mixed:
-		b.refuse("EmptyKey", w, lockrt("IsEmpty").Call(b.expr(v, w, true)))
+	case v.Leaf == model.Open: // says it when it is written
 	case v.CanBeEmpty():
 		b.refuse("EmptyKey", w, jen.Len(b.expr(v, w, true)).Op("==").Lit(0))
 	}

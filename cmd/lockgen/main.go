@@ -61,7 +61,7 @@
 //	an integer, a bool                                                       in decimal, true or false
 //	[N]byte, []byte                                                          in hexadecimal, upper case
 //	an encoding.TextAppender or TextMarshaler, but no time.Time              what that gives, escaped
-//	a type parameter whose types are all strings, integers or bools          as those
+//	a type parameter whose types are all some of these                       as its type argument is
 //
 // or a pointer to one. Nothing that is written may be empty, and two placeholders need a colon or a slash between them, so that different
 // values never give the same key.

@@ -144,7 +144,7 @@ type Func struct {
 
 // CanBeEmpty says whether there are values of which nothing would be written.
 func (v *Value) CanBeEmpty() bool {
-	return v.Leaf == String || v.Leaf == Raw || v.Leaf == Text || v.Leaf == Mixed || v.Leaf == Hex && !v.Array
+	return v.Leaf == String || v.Leaf == Raw || v.Leaf == Text || v.Leaf == Open || v.Leaf == Hex && !v.Array
 }
 
 // A Step selects a field or calls a method.
@@ -176,8 +176,8 @@ const (
 	Int
 	Uint
 	Bool
-	Hex   // bytes in upper case; none are an error
-	Text  // bytes of a text, as String
-	Mixed // of a type parameter: as its type argument is written
-	Raw   // as it is: it is a key already
+	Hex  // bytes in upper case; none are an error
+	Text // bytes of a text, as String
+	Open // of a type parameter: as its type argument is written, which is found out when the program runs
+	Raw  // as it is: it is a key already
 )

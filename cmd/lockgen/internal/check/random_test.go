@@ -101,8 +101,8 @@ func loadSource(t *testing.T, list *diag.List, imports types.Importer, src strin
 type generator struct {
 	*rand.Rand
 
-	fn      string // a function that makes a key
-	generic bool
+	fn   string // a function that makes a key
+	open string // a type parameter that a key can be made of
 }
 
 // nasty are names that generated code uses itself, or could.
@@ -144,7 +144,7 @@ func (g *generator) file() string {
 		}
 	}
 	params := pick(g, []string{"", "", "[K ~string, T any]", "[v, held ~int | ~string]"})
-	g.generic = params != ""
+	g.open = map[byte]string{'K': "K", 'v': "held"}[(params + "  ")[1]]
 	b.WriteString("//lockgen:service wait=" + pick(g, []string{"3s", "0"}) + " lost=" + pick(g, []string{"cancel", "report"}) + "\ntype Service" + params + " interface {\n")
 	for i := range 1 + g.IntN(4) {
 		g.method(&b, i, context)
@@ -210,7 +210,15 @@ func (g *generator) method(b *strings.Builder, i int, context string) {
 
 // param makes a type, and what a key can have of a parameter of it.
 func (g *generator) param(n string) (typ string, paths []string) {
-	switch g.IntN(17) {
+	switch g.IntN(20) {
+	case 17, 18:
+		if g.open != "" {
+			return g.open, []string{"{" + n + "}", "x:{" + n + "}:{" + n + "}"}
+		}
+	case 19:
+		if g.open != "" {
+			return "[]*" + g.open, []string{"{" + n + "...}"}
+		}
 	case 8:
 		return "[]byte", []string{"{" + n + "}"}
 	case 9:

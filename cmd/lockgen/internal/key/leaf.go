@@ -53,6 +53,9 @@ func (w *walk) leaf(part Part) error {
 		return errorAt(part.Off, part.End, "key path "+w.text+": "+format, args...)
 	}
 	w.value.Type = w.typ
+	if open, err := w.open(part); open || err != nil {
+		return err
+	}
 	if own, err := w.ownKey(part); own || err != nil {
 		return err
 	}
@@ -102,11 +105,40 @@ func (w *walk) leaf(part Part) error {
 	return refuse("%s can't be written into a key", name)
 }
 
+// open ends at a value of a type parameter, or at a pointer to one, that is written as its type argument says: a type of its own can have methods for
+// keys whatever its constraint asks for, so that is found out when the program runs. Only the first of these methods leaves nothing to find out.
+func (w *walk) open(part Part) (bool, error) {
+	target := w.typ
+	if p, ok := target.Underlying().(*types.Pointer); ok {
+		target = p.Elem()
+	}
+	tp, ok := types.Unalias(target).(*types.TypeParam)
+	if !ok {
+		return false, nil
+	}
+	on := &walk{scope: w.scope, text: w.text, value: &model.Value{}, typ: target, element: w.element}
+	if fn := on.method("AppendLockKey"); fn != nil && target == w.typ {
+		return false, nil
+	}
+	own, err := on.ownKey(part)
+	if err != nil {
+		return false, err
+	}
+	if !own && !scalar(tp) {
+		if own, err = on.marshaled(part); !own {
+			return false, err
+		}
+	}
+	if target != w.typ {
+		w.notNil()
+		w.value.Deref = true
+	}
+	w.value.Leaf = model.Open
+	return true, nil
+}
+
 // kindLeaf finds how values of a type are written, whatever methods they have.
 func kindLeaf(t types.Type) (model.Leaf, bool) {
-	if tp, ok := types.Unalias(t).(*types.TypeParam); ok {
-		return typeParamLeaf(tp)
-	}
 	switch u := t.Underlying().(type) {
 	case *types.Basic:
 		return basicLeaf(u)
@@ -187,38 +219,11 @@ func basicLeaf(b *types.Basic) (model.Leaf, bool) {
 	return 0, false
 }
 
-// typeParamLeaf finds a leaf that fits all types of a type parameter.
-func typeParamLeaf(tp *types.TypeParam) (leaf model.Leaf, ok bool) {
-	for _, set := range typeSets(tp.Constraint()) {
-		if l, fits := setLeaf(set); fits && (!ok || leaf == model.Mixed) {
-			leaf, ok = l, true
-		}
-	}
-	return leaf, ok
-}
-
-// setLeaf finds a leaf that fits all types of a set.
-func setLeaf(set []types.Type) (model.Leaf, bool) {
-	leaf, ok := termLeaf(set[0])
-	first := leaf
-	for _, t := range set[1:] {
-		other, known := termLeaf(t)
-		switch {
-		case !known, other != first && (other == model.Hex || first == model.Hex):
-			return 0, false // the language has no expression for the bytes of some
-		case other != first:
-			leaf = model.Mixed
-		}
-	}
-	return leaf, ok
-}
-
-// termLeaf is the leaf of a type that a type parameter can be. The bytes of an array can't be had through one.
-func termLeaf(t types.Type) (model.Leaf, bool) {
-	if _, ok := t.Underlying().(*types.Array); ok {
-		return 0, false
-	}
-	return kindLeaf(t)
+// scalar says whether all types of a type parameter are written by their kind.
+func scalar(tp *types.TypeParam) bool {
+	return slices.ContainsFunc(typeSets(tp.Constraint()), func(set []types.Type) bool {
+		return !slices.ContainsFunc(set, func(t types.Type) bool { _, ok := kindLeaf(t); return !ok })
+	})
 }
 
 // ownKey goes on to the method that a type brings for keys, if it has one: LockKey() string, or AppendLockKey([]byte) ([]byte, error).

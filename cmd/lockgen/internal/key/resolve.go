@@ -185,7 +185,7 @@ func (w *walk) notNil() {
 	kind := model.NeverNil
 	switch t := types.Unalias(w.typ).(type) {
 	case *types.TypeParam:
-		if _, ok := typeParamLeaf(t); !ok {
+		if !scalar(t) {
 			kind = model.NilTypeParam
 		}
 	default:

@@ -115,8 +115,8 @@ func manner(v *model.Value) string {
 		how = "written in hexadecimal"
 	case model.Raw:
 		how = "taken as it is"
-	case model.Mixed:
-		how = "written as its kind is"
+	case model.Open:
+		how = "written as its type argument is"
 	default:
 		how = "escaped"
 	}

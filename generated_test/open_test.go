@@ -1,0 +1,110 @@
+package generatedtest_test
+
+import (
+	"encoding"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	gen "github.com/lockgen/lockgen/generated_test"
+	lockrt "github.com/lockgen/lockgen/runtime"
+)
+
+// value is what a key has behind its literal, or the reason for which there is no key.
+func value(literal, key string, err error) string {
+	if err == nil {
+		return strings.TrimPrefix(key, literal)
+	}
+	var bad *lockrt.KeyError
+	if !errors.As(err, &bad) {
+		return "no KeyError: " + err.Error()
+	}
+	return bad.Reason
+}
+
+// same wants one key of a type that is known when the code is generated and of one that is known when it runs.
+func same[K any](t *testing.T, want, literal string, known func(K) (string, error), id K, open ...func(K) (string, error)) {
+	t.Helper()
+	key, err := known(id)
+	require.Equal(t, want, value(literal, key, err))
+	for i, build := range open {
+		key, err := build(id)
+		require.Equal(t, want, value("gen:open:", key, err), "%T, %d", id, i)
+	}
+}
+
+// openKind are all ways to build the key of a type that has one of several kinds.
+func openKind[K ~string | ~int64 | ~uint8 | ~bool | ~[16]byte | ~[]byte]() []func(K) (string, error) {
+	return []func(K) (string, error){
+		gen.OpenKindKeys[K]{}.One,
+		func(id K) (string, error) { return gen.OpenKindKeys[K]{}.Pointer(&id) },
+		func(id K) (string, error) {
+			keys, err := gen.OpenKindKeys[K]{}.List(id)
+			return strings.Join(keys, " "), err
+		},
+	}
+}
+
+func openText[K encoding.TextMarshaler]() []func(K) (string, error) {
+	return []func(K) (string, error){
+		gen.OpenTextKeys[K]{}.One,
+		func(id K) (string, error) {
+			keys, err := gen.OpenTextKeys[K]{}.List(id)
+			return strings.Join(keys, " "), err
+		},
+	}
+}
+
+// TestKeys_TypeArgumentsAreWrittenAsTypes: a service that is used with type arguments and one that names these types lock the same.
+func TestKeys_TypeArgumentsAreWrittenAsTypes(t *testing.T) {
+	t.Parallel()
+	known := gen.KnownKeys{}
+	same(t, "a%3Ab", "gen:open:plain:", known.Plain, "a:b", openKind[gen.Plain]()...)
+	same(t, "is empty", "gen:open:plain:", known.Plain, "", openKind[gen.Plain]()...)
+	same(t, "lower-a", "gen:open:lower:", known.Lower, "a", append(openKind[gen.Lower](), gen.OpenKeyKeys[gen.Lower]{}.One)...)
+	same(t, "ptr-a", "gen:open:ptr:", known.LowerPtr, "a", openKind[gen.LowerPtr]()...)
+	same(t, "first%2F", "gen:open:signed:", known.Signed, 7, append(openKind[gen.Signed](), gen.OpenKeyKeys[gen.Signed]{}.One)...)
+	same(t, "can't be had: without a name", "gen:open:signed:", known.Signed, -7, append(openKind[gen.Signed](), gen.OpenKeyKeys[gen.Signed]{}.One)...)
+	same(t, "a", "gen:open:texted:", known.Texted, "a", append(openKind[gen.Texted](), openText[gen.Texted]()...)...)
+	texted := gen.Texted("a")
+	same(t, "a", "gen:open:pointer:", known.TextedPtr, &texted, openText[*gen.Texted]()...)
+	same(t, "is nil", "gen:open:pointer:", known.TextedPtr, nil, openText[*gen.Texted]()...)
+	words := gen.Words{A: "a", B: "b"}
+	same(t, "a%3Ab", "gen:open:words:", known.Words, words, openText[gen.Words]()...)
+	same(t, "a%3Ab", "gen:open:wordsptr:", known.WordsPtr, &words, openText[*gen.Words]()...)
+	same(t, "is nil", "gen:open:wordsptr:", known.WordsPtr, nil, openText[*gen.Words]()...)
+	same(t, "a", "gen:open:wordskey:", known.WordsKey, gen.WordsKey{Words: words}, append(openText[gen.WordsKey](), gen.OpenKeyKeys[gen.WordsKey]{}.One)...)
+	same(t, "is empty", "gen:open:wordskey:", known.WordsKey, gen.WordsKey{}, append(openText[gen.WordsKey](), gen.OpenKeyKeys[gen.WordsKey]{}.One)...)
+	same(t, "a%3Ab", "gen:open:text:", known.Text, encoding.TextMarshaler(gen.WordsKey{Words: words}), openText[encoding.TextMarshaler]()...)
+	same(t, "is nil", "gen:open:text:", known.Text, nil, openText[encoding.TextMarshaler]()...)
+	same(t, "01000000000000000000000000000000", "gen:open:uuid:", known.UUID, gen.UUID{1}, openKind[gen.UUID]()...)
+	same(t, "0AFF", "gen:open:bytes:", known.Bytes, []byte{10, 255}, openKind[[]byte]()...)
+	same(t, "is empty", "gen:open:bytes:", known.Bytes, nil, openKind[[]byte]()...)
+	same(t, "true", "gen:open:bool:", known.Bool, true, openKind[bool]()...)
+	same(t, "255", "gen:open:uint:", known.Uint, 255, openKind[uint8]()...)
+}
+
+// TestKeys_TypeArgumentsRefused: what is refused when the code is generated, if it is known then, is refused when it runs.
+func TestKeys_TypeArgumentsRefused(t *testing.T) {
+	t.Parallel()
+	_, err := gen.OpenTextKeys[time.Time]{}.One(time.Time{})
+	require.EqualError(t, err, "generatedtest.OpenText.One: id can't be had: a time.Time has a location and a monotonic clock; use its UnixNano or Unix")
+	_, err = gen.OpenTextKeys[*time.Time]{}.List(&time.Time{}, nil)
+	require.ErrorContains(t, err, "generatedtest.OpenText.List: ids[0] can't be had: a time.Time")
+	_, err = gen.OpenKindKeys[gen.Plain]{}.List("a", "")
+	require.EqualError(t, err, "generatedtest.OpenKind.List: ids[1] is empty")
+	_, err = gen.OpenKindKeys[gen.Plain]{}.Pointer(nil)
+	require.EqualError(t, err, "generatedtest.OpenKind.Pointer: id is nil")
+	key, err := gen.OpenKindKeys[gen.Plain]{}.Empty("")
+	require.NoError(t, err)
+	require.Equal(t, "gen:open:", key)
+}
+
+// TestKeys_TypeArgumentsAllocateOnce: what is written by its kind costs no more than if it were known. Not parallel: allocations are counted.
+func TestKeys_TypeArgumentsAllocateOnce(t *testing.T) {
+	require.InDelta(t, 1, testing.AllocsPerRun(100, func() { sinkString, sinkError = gen.OpenKindKeys[gen.Plain]{}.One("4711") }), 0)
+	require.InDelta(t, 1, testing.AllocsPerRun(100, func() { sinkString, sinkError = gen.OpenKindKeys[int64]{}.One(4711) }), 0)
+}

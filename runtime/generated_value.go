@@ -1,0 +1,165 @@
+package runtime
+
+import (
+	"encoding"
+	"errors"
+	"fmt"
+	"reflect"
+	"sync"
+	"time"
+)
+
+// What stops [AppendValue], beside what the value itself says. BadKey turns both into what is said about values of known types.
+var (
+	errNilValue   = errors.New("is nil")
+	errEmptyValue = errors.New("is empty")
+)
+
+// AppendValue appends a value of a type parameter to a key: as the code that is generated for its type argument does, so that both lock the same.
+// How that is asks the type when the code runs, since a constraint that is met by a string is met by one with a LockKey too. A value that is nil or
+// empty is an error for [BadKey].
+func AppendValue[T any](key []byte, value T) ([]byte, error) {
+	out, err := AppendValueOrEmpty(key, value)
+	if err == nil && len(out) == len(key) {
+		return nil, errEmptyValue
+	}
+	return out, err
+}
+
+// AppendValueOrEmpty is [AppendValue] for values that may be empty.
+func AppendValueOrEmpty[T any](key []byte, value T) ([]byte, error) {
+	how := mannerOf(reflect.TypeFor[T]())
+	if how.by != byKind {
+		return appendOwn(key, value, how)
+	}
+	v := reflect.ValueOf(&value).Elem()
+	if v.Kind() == reflect.Pointer {
+		if v.IsNil() {
+			return nil, errNilValue
+		}
+		v = v.Elem()
+	}
+	switch {
+	case v.Kind() == reflect.String:
+		return AppendString(key, v.String()), nil
+	case v.CanInt():
+		return AppendInt(key, v.Int()), nil
+	case v.CanUint():
+		return AppendUint(key, v.Uint()), nil
+	case v.Kind() == reflect.Bool:
+		return AppendBool(key, v.Bool()), nil
+	default:
+		return AppendHex(key, v.Bytes()), nil
+	}
+}
+
+// appendOwn appends what a method of the value says.
+func appendOwn[T any](key []byte, value T, how manner) ([]byte, error) {
+	if IsNil(value) {
+		return nil, errNilValue
+	}
+	self := any(value)
+	if how.pointer {
+		self = &value
+	}
+	var text []byte
+	var err error
+	switch how.by {
+	case byAppendLockKey:
+		text, err = self.(keyAppender).AppendLockKey(nil)
+	case byLockKey:
+		return AppendString(key, self.(keyer).LockKey()), nil
+	case byAppendText:
+		text, err = self.(encoding.TextAppender).AppendText(nil)
+	case byMarshalText:
+		text, err = self.(encoding.TextMarshaler).MarshalText()
+	case byTime:
+		err = errors.New("a time.Time has a location and a monotonic clock; use its UnixNano or Unix")
+	default:
+		err = fmt.Errorf("a %v cannot be written into a key", reflect.TypeFor[T]())
+	}
+	if err != nil {
+		return nil, err
+	}
+	return AppendString(key, text), nil
+}
+
+// A manner says how the values of a type are written into keys: it is the table of the generator, in its order.
+type manner struct {
+	by      by
+	pointer bool // the method is one of the pointer to the type
+}
+
+type by int
+
+const (
+	byNothing by = iota
+	byAppendLockKey
+	byLockKey
+	byKind // a string, an integer, a bool, bytes
+	byTime
+	byAppendText
+	byMarshalText
+)
+
+type (
+	keyAppender interface {
+		AppendLockKey(b []byte) ([]byte, error)
+	}
+	keyer interface{ LockKey() string }
+)
+
+// manners remembers what was found out about each type.
+var manners sync.Map // reflect.Type to manner
+
+func mannerOf(t reflect.Type) manner {
+	if known, ok := manners.Load(t); ok {
+		return known.(manner) //nolint:forcetypeassert // nothing else is in it
+	}
+	how := findManner(t)
+	manners.Store(t, how)
+	return how
+}
+
+func findManner(t reflect.Type) manner {
+	target := t
+	if t.Kind() == reflect.Pointer {
+		target = t.Elem()
+	}
+	for _, m := range []struct {
+		by     by
+		method reflect.Type
+	}{
+		{byAppendLockKey, reflect.TypeFor[keyAppender]()},
+		{byLockKey, reflect.TypeFor[keyer]()},
+		{by: byKind},
+		{by: byTime},
+		{byAppendText, reflect.TypeFor[encoding.TextAppender]()},
+		{byMarshalText, reflect.TypeFor[encoding.TextMarshaler]()},
+	} {
+		switch {
+		case m.by == byKind && scalar(target), m.by == byTime && target == reflect.TypeFor[time.Time]():
+			return manner{by: m.by}
+		case m.method == nil:
+		case t.Implements(m.method):
+			return manner{by: m.by}
+		case reflect.PointerTo(t).Implements(m.method):
+			return manner{m.by, true}
+		}
+	}
+	return manner{}
+}
+
+// scalar says whether a type is one of those that are written by their kind.
+func scalar(t reflect.Type) bool {
+	switch t.Kind() {
+	case reflect.String, reflect.Bool, reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
+		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Uintptr:
+		return true
+	case reflect.Slice:
+		return t.Elem().Kind() == reflect.Uint8
+	case reflect.Array:
+		return t.Elem().Kind() == reflect.Uint8 && t.Len() > 0
+	}
+	return false
+}
