@@ -551,20 +551,36 @@ func renewedFor(t *testing.T, lease *lockrt.Lease, d time.Duration) {
 	}
 }
 
-func TestRedisson_LockExpirationRenewal_LockAfterTimeout(t *testing.T) {
-	t.Parallel()
+// afterTimeout loses a lock with the server that it is on. The next one is renewed.
+func afterTimeout(t *testing.T, of func(c *lockrt.Client) lockrt.Locker) {
+	t.Helper()
 	const watchdog = time.Second
 	server := redistest.Server(t)
-	m := clientOf(t, server.URL(), lockrt.Options{Watchdog: watchdog}).Mutex("k")
-	lease := locks(t, m)
+	m := of(clientOf(t, server.URL(), lockrt.Options{Watchdog: watchdog}))
+	lease := ok(t)(m.Lock(patient(t)))
 	server.Restart()
 	receive(t, lease.Context().Done(), "the loss to be told")
 	require.ErrorIs(t, lease.Unlock(t.Context()), lockrt.ErrLost)
-	lease = locks(t, m)
+	lease = ok(t)(m.Lock(patient(t)))
 	renewedFor(t, lease, 2*watchdog)
-	require.True(t, held(t, m))
+	require.EqualValues(t, 1, number(t, server, "EXISTS", "k"))
 	unlocks(t, lease)
-	require.False(t, held(t, m))
+	require.Zero(t, number(t, server, "EXISTS", "k"))
+}
+
+func TestRedisson_LockExpirationRenewal_LockAfterTimeout(t *testing.T) {
+	t.Parallel()
+	afterTimeout(t, func(c *lockrt.Client) lockrt.Locker { return c.Mutex("k") })
+}
+
+func TestRedisson_LockExpirationRenewal_WriteLockAfterTimeout(t *testing.T) {
+	t.Parallel()
+	afterTimeout(t, func(c *lockrt.Client) lockrt.Locker { return c.RWMutex("k") })
+}
+
+func TestRedisson_LockExpirationRenewal_ReadLockAfterTimeout(t *testing.T) {
+	t.Parallel()
+	afterTimeout(t, func(c *lockrt.Client) lockrt.Locker { return c.RWMutex("k").RLocker() })
 }
 
 func TestRedisson_LockExpirationRenewal_LockReentrantRenew(t *testing.T) {

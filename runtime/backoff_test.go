@@ -19,7 +19,16 @@ var spin = lockrt.WithBackoff(lockrt.ExponentialBackoff(time.Millisecond, 32*tim
 
 func TestWithBackoff_KeepsThePromisesOfALocker(t *testing.T) {
 	t.Parallel()
-	locktest.TestLocker(t, func(c *lockrt.Client, key string) lockrt.Locker { return c.Mutex(key, spin) }, locktest.NoListening)
+	for name, of := range map[string]func(c *lockrt.Client, key string) lockrt.Locker{
+		"mutex": func(c *lockrt.Client, key string) lockrt.Locker { return c.Mutex(key, spin) },
+		"fair":  func(c *lockrt.Client, key string) lockrt.Locker { return c.FairMutex(key, spin) },
+		"write": func(c *lockrt.Client, key string) lockrt.Locker { return c.RWMutex(key, spin) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			locktest.TestLocker(t, of, locktest.NoListening)
+		})
+	}
 }
 
 // Whatever waits with it subscribes to nothing.

@@ -234,12 +234,12 @@ func TestRedisson_Fair_AutoExpire(t *testing.T) {
 	free(t, ok(t)(newClient(t, lockrt.Options{}).FairMutex(key).Lock(patient(t))))
 }
 
-func TestRedisson_Fair_GetHoldCountAndReentrancy(t *testing.T) {
+func TestRedisson_Fair_GetHoldCount(t *testing.T) {
 	t.Parallel()
-	server, key := redistest.Shared(t), redistest.Key(t, "k")
-	m := newClient(t, lockrt.Options{}).FairMutex(key)
+	m := newClient(t, lockrt.Options{}).FairMutex(redistest.Key(t, "k"))
 	require.Equal(t, 0, fairStanding(t, m).Count)
 	outer := ok(t)(m.Lock(patient(t)))
+	require.Equal(t, 1, fairStanding(t, m).Count)
 	inner := ok(t)(m.TryLock(outer.Context()))
 	require.Equal(t, 2, fairStanding(t, m).Count)
 	free(t, outer)
@@ -247,35 +247,63 @@ func TestRedisson_Fair_GetHoldCountAndReentrancy(t *testing.T) {
 	require.NoError(t, inner.Err())
 	free(t, inner)
 	require.Equal(t, 0, fairStanding(t, m).Count)
+}
+
+func TestRedisson_Fair_Reentrancy(t *testing.T) {
+	t.Parallel()
+	server, key := redistest.Shared(t), redistest.Key(t, "k")
+	m, other := newClient(t, lockrt.Options{}).FairMutex(key), newClient(t, lockrt.Options{}).FairMutex(key)
+	outer := ok(t)(m.TryLock(patient(t)))
+	inner := ok(t)(m.TryLock(outer.Context()))
+	free(t, inner)
 	require.ErrorIs(t, inner.Unlock(t.Context()), lockrt.ErrReleased)
+	for _, stranger := range []*lockrt.FairMutex{m, other} {
+		_, err := stranger.TryLock(patient(t))
+		require.ErrorIs(t, err, lockrt.ErrNotAcquired, "one lease is left")
+	}
+	free(t, outer)
+	free(t, ok(t)(other.TryLock(patient(t))))
 	nothingLeft(t, server, key)
 }
 
 func TestRedisson_Fair_IsHeldByCurrentThread(t *testing.T) {
 	t.Parallel()
-	key := redistest.Key(t, "k")
-	m, other := newClient(t, lockrt.Options{}).FairMutex(key), newClient(t, lockrt.Options{}).FairMutex(key)
+	m := newClient(t, lockrt.Options{}).FairMutex(redistest.Key(t, "k"))
 	require.False(t, fairStanding(t, m).Ours)
 	lease := ok(t)(m.Lock(patient(t)))
 	require.True(t, fairStanding(t, m).Ours)
+	free(t, lease)
+	require.ErrorIs(t, lease.Err(), lockrt.ErrReleased)
+	require.False(t, fairStanding(t, m).Ours)
+}
+
+func TestRedisson_Fair_IsHeldByCurrentThreadOtherThread(t *testing.T) {
+	t.Parallel()
+	key := redistest.Key(t, "k")
+	m, other := newClient(t, lockrt.Options{}).FairMutex(key), newClient(t, lockrt.Options{}).FairMutex(key)
+	lease := ok(t)(m.Lock(patient(t)))
 	require.False(t, fairStanding(t, other).Ours, "of another client")
 	_, err := m.TryLock(patient(t))
 	require.ErrorIs(t, err, lockrt.ErrNotAcquired, "another context is not the holder")
 	free(t, lease)
-	require.ErrorIs(t, lease.Err(), lockrt.ErrReleased)
 }
 
 func TestRedisson_Fair_IsLocked(t *testing.T) {
 	t.Parallel()
-	key := redistest.Key(t, "k")
-	m, other := newClient(t, lockrt.Options{}).FairMutex(key), newClient(t, lockrt.Options{}).FairMutex(key)
-	for _, handle := range []*lockrt.FairMutex{m, other} {
-		require.Empty(t, fairStanding(t, handle).Owner)
-	}
+	m := newClient(t, lockrt.Options{}).FairMutex(redistest.Key(t, "k"))
+	require.Empty(t, fairStanding(t, m).Owner)
 	lease := ok(t)(m.Lock(patient(t)))
-	for _, handle := range []*lockrt.FairMutex{m, other} {
-		require.NotEmpty(t, fairStanding(t, handle).Owner)
-	}
+	require.NotEmpty(t, fairStanding(t, m).Owner)
+	free(t, lease)
+	require.Empty(t, fairStanding(t, m).Owner)
+}
+
+func TestRedisson_Fair_IsLockedOtherThread(t *testing.T) {
+	t.Parallel()
+	key := redistest.Key(t, "k")
+	other := newClient(t, lockrt.Options{}).FairMutex(key)
+	lease := ok(t)(newClient(t, lockrt.Options{}).FairMutex(key).Lock(patient(t)))
+	require.NotEmpty(t, fairStanding(t, other).Owner)
 	free(t, lease)
 	require.Equal(t, lockrt.Standing{}, fairStanding(t, other))
 }
@@ -392,24 +420,40 @@ func TestRedisson_Fair_AcquireFailedNotCalledOnRedisTimeout(t *testing.T) {
 	nothingLeft(t, server, "k")
 }
 
-// Any other context than the lease's is a stranger, which is what a lock that is not reentrant is for.
-func TestRedisson_NonReentrantFairLock(t *testing.T) {
-	t.Parallel()
-	server, key := redistest.Shared(t), redistest.Key(t, "k")
-	c := newClient(t, lockrt.Options{})
-	m, handle := c.FairMutex(key), c.FairMutex(key)
+// refusedToItself locks m twice under contexts that are not the lease's. Any other context is a stranger, which is what a
+// lock that is not reentrant is for; to unlock once frees it.
+func refusedToItself(t *testing.T, m, again *lockrt.FairMutex) {
+	t.Helper()
 	lease := ok(t)(m.Lock(patient(t)))
-	for _, x := range []*lockrt.FairMutex{m, handle} {
-		_, err := x.TryLock(patient(t))
-		require.ErrorIs(t, err, lockrt.ErrNotAcquired)
-		_, err = x.Lock(patient(t), lockrt.WithWait(20*time.Millisecond))
-		require.ErrorIs(t, err, lockrt.ErrNotAcquired)
-	}
-	got := lockLater(patient(t), handle)
+	_, err := again.TryLock(patient(t))
+	require.ErrorIs(t, err, lockrt.ErrNotAcquired)
+	_, err = again.Lock(patient(t), lockrt.WithWait(20*time.Millisecond))
+	require.ErrorIs(t, err, lockrt.ErrNotAcquired)
+	free(t, lease)
+	nothingLeft(t, redistest.Shared(t), m.Key())
+}
+
+func TestRedisson_NonReentrantFairLock_SameThreadIsRefused(t *testing.T) {
+	t.Parallel()
+	m := newClient(t, lockrt.Options{}).FairMutex(redistest.Key(t, "k"))
+	refusedToItself(t, m, m)
+}
+
+func TestRedisson_NonReentrantFairLock_TwoHandles(t *testing.T) {
+	t.Parallel()
+	c, key := newClient(t, lockrt.Options{}), redistest.Key(t, "k")
+	refusedToItself(t, c.FairMutex(key), c.FairMutex(key))
+}
+
+func TestRedisson_NonReentrantFairLock_ContendingThreadAcquiresOnRelease(t *testing.T) {
+	t.Parallel()
+	m := newClient(t, lockrt.Options{}).FairMutex(redistest.Key(t, "k"))
+	lease := ok(t)(m.Lock(patient(t)))
+	got := lockLater(patient(t), m)
 	until(t, "it waits", func() bool { return fairStanding(t, m).Waiting > 0 })
 	free(t, lease)
 	free(t, gotten(t, got, "the one who contends"))
-	nothingLeft(t, server, key)
+	nothingLeft(t, redistest.Shared(t), m.Key())
 }
 
 // What a fair lock is asked for with, and given back with.

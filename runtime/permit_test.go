@@ -143,17 +143,40 @@ func TestRedisson_Permit_NotExistent(t *testing.T) {
 	requireCounts(t, newPermits(t, 0), 0, 0)
 }
 
-func TestRedisson_Permit_AvailableAcquiredAndTotalPermits(t *testing.T) {
-	t.Parallel()
+// permitsAcross reads a number while permits are taken, some for a short time, and given back.
+func permitsAcross(t *testing.T, read func(s *lockrt.PermitSemaphore) (int, error), start, taken, expiredBy, end int) {
+	t.Helper()
 	s := newPermits(t, 10)
-	requireAvailable(t, 10, s)
+	requireRead := func(want int) {
+		t.Helper()
+		n, err := read(s)
+		require.NoError(t, err)
+		require.Equal(t, want, n)
+	}
+	require.NoError(t, s.SetPermits(t.Context(), 10))
+	requireRead(start)
 	fixed := permit(t, s, 2, lockrt.WithLease(2*time.Second))
 	held := permit(t, s, 3)
-	requireCounts(t, s, 5, 5)
+	requireRead(taken)
 	expired(t, s, fixed.ID())
-	requireCounts(t, s, 7, 3)
+	requireRead(expiredBy)
 	require.NoError(t, held.Release(t.Context()))
-	requireCounts(t, s, 10, 0)
+	requireRead(end)
+}
+
+func TestRedisson_Permit_AvailablePermits(t *testing.T) {
+	t.Parallel()
+	permitsAcross(t, func(s *lockrt.PermitSemaphore) (int, error) { return s.Available(patient(t)) }, 10, 5, 7, 10)
+}
+
+func TestRedisson_Permit_AcquiredPermits(t *testing.T) {
+	t.Parallel()
+	permitsAcross(t, func(s *lockrt.PermitSemaphore) (int, error) { return s.Acquired(patient(t)) }, 0, 5, 3, 0)
+}
+
+func TestRedisson_Permit_GetPermits(t *testing.T) {
+	t.Parallel()
+	permitsAcross(t, func(s *lockrt.PermitSemaphore) (int, error) { return s.Total(patient(t)) }, 10, 10, 10, 10)
 }
 
 func TestRedisson_Permit_Expiration(t *testing.T) {
@@ -327,23 +350,30 @@ func TestRedisson_Permit_ReleaseExpired(t *testing.T) {
 	requireCounts(t, s, 1, 0)
 }
 
-func TestRedisson_Permit_Concurrency(t *testing.T) {
+// permitConcurrency has a crowd take turns at a semaphore, and checks that all permits are there in the end.
+func permitConcurrency(t *testing.T, clients, goroutines, rounds, permits int) {
+	t.Helper()
+	key := redistest.Key(t, "p")
+	crowd(t, clients, goroutines, rounds, permits, func(c *lockrt.Client) (func() error, error) {
+		p, err := c.PermitSemaphore(key, permits).Acquire(patient(t))
+		return func() error { return p.Release(context.Background()) }, err
+	})
+	requireCounts(t, newClient(t, lockrt.Options{}).PermitSemaphore(key, 0), permits, 0)
+}
+
+func TestRedisson_Permit_Concurrency_SingleInstance(t *testing.T) {
 	t.Parallel()
-	for name, r := range map[string]struct{ clients, goroutines, rounds, permits int }{
-		"SingleInstance":    {1, 25, 4, 1},
-		"LoopMultiInstance": {8, 2, 25, 1},
-		"several permits":   {4, 8, 20, 3},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			key := redistest.Key(t, "p")
-			crowd(t, r.clients, r.goroutines, r.rounds, r.permits, func(c *lockrt.Client) (func() error, error) {
-				p, err := c.PermitSemaphore(key, r.permits).Acquire(patient(t))
-				return func() error { return p.Release(context.Background()) }, err
-			})
-			requireCounts(t, newClient(t, lockrt.Options{}).PermitSemaphore(key, 0), r.permits, 0)
-		})
-	}
+	permitConcurrency(t, 1, 25, 4, 1)
+}
+
+func TestRedisson_Permit_ConcurrencyLoop_MultiInstance(t *testing.T) {
+	t.Parallel()
+	permitConcurrency(t, 8, 2, 25, 1)
+}
+
+func TestPermit_NoMoreInsideThanThereArePermits(t *testing.T) {
+	t.Parallel()
+	permitConcurrency(t, 4, 8, 20, 3)
 }
 
 func TestRedisson_Permit_Acquire(t *testing.T) {
@@ -355,7 +385,32 @@ func TestRedisson_Permit_Acquire(t *testing.T) {
 	require.NoError(t, p.Release(t.Context()))
 }
 
-func TestRedisson_Permit_ReleaseMany(t *testing.T) {
+func TestRedisson_Permit_Release(t *testing.T) {
+	t.Parallel()
+	s := newPermits(t, 2)
+	p := permit(t, s, 1)
+	require.NoError(t, s.Release(t.Context(), p.ID()))
+	require.ErrorIs(t, s.Release(t.Context(), p.ID()), lockrt.ErrLost, "twice")
+	requireCounts(t, s, 2, 0)
+}
+
+// Several that are taken at once are one Permit here.
+func TestRedisson_Permit_AcquireAsyncMany(t *testing.T) {
+	t.Parallel()
+	s := newPermits(t, 5)
+	first := receive(t, permitLater(patient(t), s, 3), "three permits")
+	require.NoError(t, first.err)
+	require.Len(t, first.IDs(), 3)
+	requireCounts(t, s, 2, 3)
+	got := permitLater(patient(t), s, 3)
+	require.NoError(t, first.Release(t.Context()))
+	second := receive(t, got, "three permits more")
+	require.NoError(t, second.err)
+	require.NotSubset(t, first.IDs(), second.IDs())
+	require.NoError(t, second.Release(t.Context()))
+}
+
+func TestRedisson_Permit_ReleaseAsyncMany(t *testing.T) {
 	t.Parallel()
 	s := newPermits(t, 10)
 	redistest.Shared(t).Do("SET", s.Key(), "10")
@@ -367,11 +422,23 @@ func TestRedisson_Permit_ReleaseMany(t *testing.T) {
 	requireCounts(t, s, 10, 0)
 }
 
-func TestRedisson_Permit_ReleaseManyExpired(t *testing.T) {
+// Java says nothing of those that are over. Here who gives them back is told, and they are back all the same.
+func TestRedisson_Permit_ReleaseManyExpiredDoesNotThrow(t *testing.T) {
 	t.Parallel()
 	s := newPermits(t, 0)
 	redistest.Shared(t).Do("SET", s.Key(), "10")
 	over := strangers(t, s, time.Now().Add(-time.Second), 3)
+	require.ErrorIs(t, s.Release(t.Context(), over...), lockrt.ErrLost)
+	requireCounts(t, s, 10, 0)
+}
+
+func TestRedisson_Permit_TryReleaseManyExpired(t *testing.T) {
+	t.Parallel()
+	s := newPermits(t, 0)
+	redistest.Shared(t).Do("SET", s.Key(), "10")
+	valid := strangers(t, s, time.Now().Add(time.Hour), 3)
+	over := strangers(t, s, time.Now().Add(-time.Second), 3)
+	require.NoError(t, s.Release(t.Context(), valid...))
 	require.ErrorIs(t, s.Release(t.Context(), over...), lockrt.ErrLost)
 	requireCounts(t, s, 10, 0)
 }
@@ -409,26 +476,27 @@ func TestRedisson_Permit_GetLeaseTime(t *testing.T) {
 	require.NoError(t, p.Release(t.Context()))
 }
 
+// multiPermits has some take so many each, of two, and give them back.
+func multiPermits(t *testing.T, wants ...int) {
+	t.Helper()
+	key := redistest.Key(t, "p")
+	jobs(t, len(wants), func(i int) error {
+		p, err := newClient(t, lockrt.Options{}).PermitSemaphore(key, 2).AcquireN(patient(t), wants[i])
+		if err != nil {
+			return err
+		}
+		return p.Release(context.Background())
+	})
+}
+
 func TestRedisson_Permit_ConcurrencyMultiPermits(t *testing.T) {
 	t.Parallel()
-	for _, wants := range [][2]int{{2, 2}, {1, 2}} {
-		key := redistest.Key(t, "p")
-		var wg sync.WaitGroup
-		for _, n := range wants {
-			c := newClient(t, lockrt.Options{})
-			wg.Go(func() {
-				p, err := c.PermitSemaphore(key, 2).AcquireN(patient(t), n)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				if err := p.Release(context.Background()); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		wg.Wait()
-	}
+	multiPermits(t, 2, 2)
+}
+
+func TestRedisson_Permit_ConcurrencyMultiPermits2(t *testing.T) {
+	t.Parallel()
+	multiPermits(t, 1, 2)
 }
 
 // A living holder keeps its permit past the watchdog time, and one that died does not.

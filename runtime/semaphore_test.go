@@ -274,25 +274,36 @@ func crowd(t *testing.T, clients, goroutines, rounds, permits int, enter func(c 
 	require.LessOrEqual(t, most.Load(), int64(permits))
 }
 
-func TestRedisson_Semaphore_Concurrency(t *testing.T) {
+// semaphoreConcurrency has a crowd take turns at a semaphore, and checks that all permits are there in the end.
+func semaphoreConcurrency(t *testing.T, clients, goroutines, rounds, permits int) {
+	t.Helper()
+	key := redistest.Key(t, "s")
+	crowd(t, clients, goroutines, rounds, permits, func(c *lockrt.Client) (func() error, error) {
+		s := c.Semaphore(key, permits)
+		err := s.Acquire(patient(t), 1)
+		return func() error { return s.Release(context.Background(), 1) }, err
+	})
+	requireAvailable(t, permits, newClient(t, lockrt.Options{}).Semaphore(key, 0))
+}
+
+func TestRedisson_Semaphore_Concurrency_SingleInstance(t *testing.T) {
 	t.Parallel()
-	for name, r := range map[string]struct{ clients, goroutines, rounds, permits int }{
-		"SingleInstance":          {1, 15, 1, 1},
-		"LoopMultiInstance":       {8, 2, 25, 1},
-		"MultiInstance_1_permits": {15, 2, 1, 1},
-		"several permits":         {4, 8, 20, 3},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			key := redistest.Key(t, "s")
-			crowd(t, r.clients, r.goroutines, r.rounds, r.permits, func(c *lockrt.Client) (func() error, error) {
-				s := c.Semaphore(key, r.permits)
-				err := s.Acquire(patient(t), 1)
-				return func() error { return s.Release(context.Background(), 1) }, err
-			})
-			requireAvailable(t, r.permits, newClient(t, lockrt.Options{}).Semaphore(key, 0))
-		})
-	}
+	semaphoreConcurrency(t, 1, 15, 1, 1)
+}
+
+func TestRedisson_Semaphore_ConcurrencyLoop_MultiInstance(t *testing.T) {
+	t.Parallel()
+	semaphoreConcurrency(t, 8, 2, 25, 1)
+}
+
+func TestRedisson_Semaphore_Concurrency_MultiInstance_1_permits(t *testing.T) {
+	t.Parallel()
+	semaphoreConcurrency(t, 30, 1, 1, 1)
+}
+
+func TestSemaphore_NoMoreInsideThanThereArePermits(t *testing.T) {
+	t.Parallel()
+	semaphoreConcurrency(t, 4, 8, 20, 3)
 }
 
 func TestRedisson_Semaphore_ConcurrencyLoopMax_MultiInstance(t *testing.T) {
