@@ -2,6 +2,7 @@ package check
 
 import (
 	"errors"
+	"go/token"
 	"go/types"
 	"strings"
 	"time"
@@ -237,6 +238,7 @@ func (c *checker) key(iface *directive.Interface, m *method, d *directive.Direct
 			note(err)
 			return nil
 		}
+		c.literals(m, arg, t)
 		scope := &key.Scope{Package: c.pkg.Types, Params: m.fn.Signature().Params(), Skip: context}
 		if k, err = scope.Resolve(t); err != nil {
 			note(err)
@@ -265,6 +267,39 @@ func (c *checker) key(iface *directive.Interface, m *method, d *directive.Direct
 		return nil
 	}
 	return k
+}
+
+// literals notes what stands in a key as text and is most likely meant as something else: a function, or a parameter without its braces. Either
+// would be one lock for everything.
+func (c *checker) literals(m *method, arg *directive.Arg, t *key.Template) {
+	for i, part := range t.Parts {
+		off := part.Off
+		for segment := range strings.FieldsFuncSeq(part.Literal, func(r rune) bool { return r == ':' || r == '/' }) {
+			off += strings.Index(t.Text[off:], segment)
+			from, to := arg.At(off, off+len(segment))
+			off += len(segment)
+			fn, ok := strings.CutPrefix(segment, "@")
+			_, declared := c.pkg.Declared[fn]
+			switch whole := off < part.End || i+1 == len(t.Parts); {
+			case !ok || !whole || !token.IsIdentifier(fn):
+			case declared:
+				c.list.Add(from, to, "@%s is text here; a function makes a whole key: key=@%s, and %s returns a lockrt.Key with all of it", fn, fn, fn)
+			default:
+				c.list.Warn(from, to, "@%s is text here: @ names a function only where a key begins with it", fn)
+			}
+		}
+	}
+	if len(t.Parts) > 1 || t.Parts[0].Path != nil {
+		return
+	}
+	off := strings.LastIndexAny(t.Text, ":/") + 1
+	name, _, _ := strings.Cut(t.Text[off:], ".")
+	for p := range m.fn.Signature().Params().Variables() {
+		if off > 0 && p.Name() == name {
+			from, to := arg.At(off, len(t.Text))
+			c.list.Warn(from, to, "%s is text here, so all calls have one lock; for the value of the parameter write {%s}", t.Text[off:], t.Text[off:])
+		}
+	}
 }
 
 // mostKeys is how many elements of a list are locked together without max.
