@@ -35,24 +35,16 @@ func (c *checker) lock(iface *directive.Interface, m *method, context int) *mode
 	busy := m.arg("busy")
 	l.Skip, l.Fallback = busy.Is("skip"), busy.Is("fallback")
 	l.Fence = m.arg("fence") != nil
-	switch kind := m.arg("kind"); {
-	case kind.Is("write"):
-		l.Kind = model.Write
-	case kind.Is("read"):
-		l.Kind = model.Read
-		if a := m.arg("fence"); a != nil {
-			c.list.Add(a.Pos, a.End, "readers have no fencing token: there is nothing that they could overwrite")
-		}
-	}
+	service := iface.Directive.Verb == directive.Service
 	for _, d := range m.directives {
 		if k := c.key(iface, m, d, context); k != nil {
+			if service {
+				c.kind(k, d)
+			}
 			c.addKey(l, k, d)
 		}
 	}
-	if iface.Directive.Verb == directive.Service {
-		if a := m.arg("permits"); a != nil {
-			c.list.Add(a.Pos, a.End, "permits is for a method of a locks interface that returns a lockrt.EntitySemaphore; a service can't have kind=permit yet")
-		}
+	if service {
 		c.bounded(m, l, own.Wait)
 		c.ending(iface, m, l)
 	}
@@ -63,6 +55,37 @@ func (c *checker) lock(iface *directive.Interface, m *method, context int) *mode
 		return nil
 	}
 	return l
+}
+
+// kinds are those of the locks of a service.
+var kinds = map[string]model.Kind{"mutex": model.Mutex, "read": model.Read, "write": model.Write, "fair": model.Fair, "permit": model.Permit}
+
+// kind settles which lock a key of a service is of.
+func (c *checker) kind(k *model.Key, d *directive.Directive) {
+	k.Kind, k.Permits = kinds[kindOf(d)], d.Permits
+	permits := d.Arg("permits")
+	switch {
+	case k.Kind == model.Permit && permits == nil:
+		c.list.Add(d.Kind.Pos, d.Kind.End, "kind=permit needs permits=, and how many may have one at once")
+	case k.Kind != model.Permit && permits != nil:
+		c.list.Add(permits.Pos, permits.End, "permits is for kind=permit")
+	}
+	if a := d.Arg("fence"); a != nil {
+		c.fenced(k.Kind, a)
+	}
+}
+
+// fenced checks that there can be a fencing token.
+func (c *checker) fenced(kind model.Kind, a *directive.Arg) bool {
+	switch kind {
+	case model.Read:
+		c.list.Add(a.Pos, a.End, "readers have no fencing token: there is nothing that they could overwrite")
+	case model.Permit:
+		c.list.Add(a.Pos, a.End, "permits have no fencing token: several are held at once")
+	default:
+		return true
+	}
+	return false
 }
 
 // arg is an option of the locks of a method, which are taken together: what one of them says counts for all.
@@ -85,13 +108,19 @@ func (c *checker) ending(iface *directive.Interface, m *method, l *model.Lock) {
 	}
 	l.Report = lost.Is("report")
 	release, least := m.arg("release"), m.arg("min")
-	if l.Kind != model.Mutex {
-		for _, a := range []*directive.Arg{release, least} {
-			if a != nil && !a.Is("auto") {
-				c.list.Add(a.Pos, a.End, "%s is for mutexes, and this is a read-write lock", a.Name)
+	for _, d := range m.directives {
+		if kind := kindOf(d); kinds[kind] != model.Mutex {
+			for _, a := range []*directive.Arg{release, least} {
+				switch {
+				case a == nil || a.Is("auto"):
+				case d.Arg(a.Name) == a:
+					c.list.Add(a.Pos, a.End, "%s is for mutexes, and this is kind=%s", a.Name, kind)
+				default:
+					c.list.Add(a.Pos, a.End, "%s is for mutexes, the locks of one method are taken together, and that at %s is kind=%s", a.Name, c.list.Place(d.Slash), kind)
+				}
 			}
+			return
 		}
-		return
 	}
 	l.Keep = release.Is("keep")
 	if l.Keep && l.Lease == 0 {
@@ -156,15 +185,6 @@ func (c *checker) together(m *method) directive.Timing {
 		}
 		if merged.Lease == nil {
 			merged.Lease = d.Timing.Lease
-		}
-	}
-	// That of one must not make another lock weaker than it is by itself, so each says it.
-	kind := kindOf(m.directives[0])
-	for _, d := range m.directives[1:] {
-		if kindOf(d) != kind {
-			c.list.Add(d.Slash, d.End, "the locks of one method are taken together and must be of one kind: this is kind=%s, and that at %s is kind=%s",
-				kindOf(d), c.list.Place(m.directives[0].Slash), kind)
-			break
 		}
 	}
 	for _, name := range []string{"wait", "watchdog", "lease", "busy", "lost", "release", "min", "scope", "ctx"} {
