@@ -50,6 +50,7 @@ type Client struct {
 	loading  sync.Mutex // held while loading them
 	watchdog *watchdog.Watchdog
 	tracker  tracker
+	lookout  lookout
 	hub      *hub.Hub
 	switchboard
 	takes, frees       *gatherer // of locks that nobody else wants
@@ -133,6 +134,9 @@ func New(rc rueidis.Client, opts Options) (*Client, error) {
 		c.watchdog.First(firstLook)
 	}
 	c.hub = newHub(c)
+	if c.lookout.needed = rc.Mode() == rueidis.ClientModeSentinel; c.lookout.needed {
+		c.lookout.master = c.nodes()
+	}
 	return c, nil
 }
 
@@ -158,6 +162,8 @@ func Open(url string, opts Options) (*Client, error) {
 	option.Dialer.KeepAlive = option.ConnWriteTimeout / 2
 	// Without it rueidis asks for cluster slots, and takes any server that answers for a cluster.
 	option.ForceSingleClient = len(option.InitAddress) == 1 && option.Sentinel.MasterSet == ""
+	option.Sentinel.Dialer, option.Sentinel.TLSConfig = option.Dialer, option.TLSConfig
+	option.Sentinel.TopologyRefreshInterval = 5 * time.Second // if a message of the sentinels was lost
 	rc, err := rueidis.NewClient(option)
 	if err != nil {
 		return nil, fmt.Errorf("lockgen: open: %w", err)
@@ -324,6 +330,7 @@ func (c *Client) leave(h *home) {
 
 // held counts the keys that this process has in Redis.
 func (c *Client) held(change int) {
+	defer c.lookOut()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.holds += change

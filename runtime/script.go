@@ -35,8 +35,11 @@ func (c *Client) runOn(rc sender, s *scripts.Script, keys, args []string) rueidi
 	if !missing(reply) {
 		if reply.NonRedisError() == nil {
 			c.spoke.Store(int64(time.Since(epoch)))
+			if c.lookout.needed {
+				c.lookout.closing.Store(0)
+			}
 		}
-		return unanswered(reply)
+		return c.unanswered(reply)
 	}
 	c.load(loaded)
 	reply = rc.Do(context.Background(), c.evalsha(s, keys, args))
@@ -44,7 +47,7 @@ func (c *Client) runOn(rc sender, s *scripts.Script, keys, args []string) rueidi
 		// It was flushed again. What is sent together is run together, nearly always.
 		reply = rc.DoMulti(context.Background(), c.rc.B().ScriptLoad().Script(s.Source).Build(), c.evalsha(s, keys, args))[1]
 	}
-	return unanswered(reply)
+	return c.unanswered(reply)
 }
 
 // prompt reports whether a request is likely to be answered at once, since the server has answered a moment
@@ -59,10 +62,15 @@ func (c *Client) prompt() bool {
 var errNoAnswer = errors.New("no answer for as long as the connection waits for one")
 
 // unanswered replaces what rueidis says then, that the deadline of a context was exceeded: callers would
-// take it for that of their own.
-func unanswered(reply rueidis.RedisResult) rueidis.RedisResult {
-	if errors.Is(reply.NonRedisError(), context.DeadlineExceeded) {
+// take it for that of their own. And what it says when another server becomes the master, that the client is closing.
+func (c *Client) unanswered(reply rueidis.RedisResult) rueidis.RedisResult {
+	err := reply.NonRedisError()
+	switch {
+	case err == nil:
+	case errors.Is(err, context.DeadlineExceeded):
 		return rueidis.NewErrorResult(errNoAnswer)
+	case c.switched(err):
+		return rueidis.NewErrorResult(errSwitched)
 	}
 	return reply
 }

@@ -53,6 +53,7 @@ func (s *switchboard) disconnect(n uint64) {
 
 // hear begins to listen to the client's channel, once, and reports whether it is heard now.
 func (c *Client) hear() bool {
+	c.lookOut()
 	c.lines.Lock()
 	if c.listener == nil {
 		c.listener = c.hub.Listen(processChannel(c.uuid), c.told)

@@ -13,6 +13,7 @@ package hub
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -49,6 +50,8 @@ type Config struct {
 type Hub struct {
 	cfg     Config
 	poke    chan struct{} // one token: the wanted channels may have changed
+	renew   chan struct{} // one token: the connection is to be replaced
+	closers sync.WaitGroup
 	closing chan struct{}
 	done    chan struct{} // closed when the goroutine has ended
 
@@ -80,6 +83,7 @@ func New(cfg Config) *Hub {
 	return &Hub{
 		cfg:      cfg,
 		poke:     make(chan struct{}, 1),
+		renew:    make(chan struct{}, 1),
 		closing:  make(chan struct{}),
 		done:     make(chan struct{}),
 		channels: map[string]*channel{},
@@ -167,6 +171,24 @@ func (h *Hub) Close() {
 		conn.Close() // a call under way returns
 	}
 	<-h.done
+	h.closers.Wait()
+}
+
+// Reconnect replaces the connection, for a caller who knows that it leads to the wrong server. Listeners are told as
+// they are after one that broke.
+func (h *Hub) Reconnect() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return
+	}
+	select {
+	case h.renew <- struct{}{}:
+	default:
+	}
+	if h.conn != nil {
+		h.closers.Go(h.conn.Close) // a call under way returns
+	}
 }
 
 func (h *Hub) wake() {
@@ -184,7 +206,16 @@ func (h *Hub) loop() {
 		if !h.await() {
 			return
 		}
-		conn, broken, err := h.cfg.Dial(h.message)
+		select {
+		case <-h.renew: // it will be a new one
+		default:
+		}
+		var over atomic.Bool
+		conn, broken, err := h.cfg.Dial(func(channel, payload string) {
+			if !over.Load() {
+				h.message(channel, payload)
+			}
+		})
 		if err == nil {
 			h.mu.Lock()
 			h.conn = conn
@@ -192,13 +223,14 @@ func (h *Hub) loop() {
 			if h.serve(conn, broken) {
 				failures = 0
 			}
+			over.Store(true)
 			h.mu.Lock()
 			h.conn, h.again = nil, true
 			for _, ch := range h.channels {
 				ch.subscribed = false
 			}
 			h.mu.Unlock()
-			conn.Close()
+			h.closers.Go(conn.Close) // which may wait for a server that does not answer
 		} else {
 			h.mu.Lock()
 			h.again = true
@@ -249,6 +281,8 @@ func (h *Hub) pause(d time.Duration) bool {
 	select {
 	case <-h.closing:
 		return false
+	case <-h.renew:
+		return true
 	case <-timer.C:
 		return true
 	}
@@ -284,6 +318,8 @@ func (h *Hub) serve(conn Conn, broken <-chan error) (worked bool) {
 				h.cfg.OnBroken(err)
 			}
 			return worked
+		case <-h.renew:
+			return true
 		case <-h.poke:
 		case <-timer.C:
 		}

@@ -239,6 +239,56 @@ func TestHub_CloseEndsACallUnderWay(t *testing.T) {
 	})
 }
 
+func TestHub_ReconnectReplacesAConnectionThatIsNotBroken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &net{}
+		h := newHub(n)
+		defer h.Close()
+		var e ear
+		l := h.Listen("x", e.hear)
+		<-l.Ready()
+		first := n.conn
+		h.Reconnect()
+		h.Reconnect() // before it got round to the first
+		synctest.Wait()
+		<-first.closed
+		require.NotSame(t, first, n.conn)
+		require.True(t, l.Live())
+		require.Equal(t, []Event{{Subscribed: true}, {Subscribed: true, Again: true}}, e.heard())
+		first.message("x", "late")
+		require.Len(t, e.heard(), 2, "nothing is heard over the old one any more")
+		n.conn.message("x", "0")
+		require.Len(t, e.heard(), 3)
+	})
+}
+
+func TestHub_ReconnectEndsAPauseAndACallUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &net{down: errBroken}
+		h := newHub(n)
+		defer h.Close()
+		var e ear
+		l := h.Listen("x", e.hear)
+		<-time.After(time.Second) // it tries every 100ms
+		synctest.Wait()
+		n.mu.Lock()
+		n.down, n.hang = nil, true
+		n.mu.Unlock()
+		h.Reconnect()
+		synctest.Wait() // it subscribes, and is not answered
+		n.mu.Lock()
+		n.hang = false
+		n.mu.Unlock()
+		since := time.Now()
+		h.Reconnect()
+		<-l.Ready()
+		require.LessOrEqual(t, time.Since(since), 10*time.Millisecond)
+	})
+	newHub := newHub(&net{})
+	newHub.Close()
+	newHub.Reconnect() // nothing
+}
+
 func TestHub_CloseUnused(t *testing.T) {
 	newHub(&net{}).Close()
 }

@@ -178,6 +178,7 @@ type Watchdog struct {
 
 	mu      sync.Mutex
 	first   time.Duration // how long after its start a lease is looked at; 0 for not at all
+	recheck time.Time     // of the last Recheck
 	queue   queue
 	armed   time.Time // when the loop looks again at the latest
 	started bool
@@ -211,8 +212,10 @@ func (w *Watchdog) Start(l *Lease, sent time.Time, ttl time.Duration) {
 	l.confirm(sent, ttl)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	// A Recheck after First(d) finds every lease that was started before that.
-	if first := w.first; first > 0 && !l.Unwatched {
+	// A Recheck after First(d) finds every lease that was started before that, and those that were asked for before.
+	if sent.Before(w.recheck) {
+		l.again(time.Now())
+	} else if first := w.first; first > 0 && !l.Unwatched {
 		at := time.Now().Add(first) // not sent: a slow server is not asked more often for it
 		l.mu.Lock()
 		if l.Renew && ttl < l.TTL && at.Before(l.next) {
@@ -298,17 +301,23 @@ func (w *Watchdog) Recheck() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := time.Now()
+	w.recheck = now
 	for _, l := range w.queue {
-		l.mu.Lock()
-		l.next = now
-		if !l.renews() {
-			l.look = now
-		}
-		l.mu.Unlock()
+		l.again(now)
 	}
 	heap.Init(&w.queue)
 	if len(w.queue) > 0 {
 		w.wake(w.queue[0])
+	}
+}
+
+// again has the server asked about l now.
+func (l *Lease) again(now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.next = now
+	if !l.renews() {
+		l.look = now
 	}
 }
 

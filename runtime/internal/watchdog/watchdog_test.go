@@ -377,6 +377,28 @@ func TestWatchdog_RecheckAsksAtOnce(t *testing.T) {
 	})
 }
 
+// What was asked for before a Recheck may have been granted by what the Recheck is about.
+func TestWatchdog_RecheckAsksAboutWhatIsGrantedLate(t *testing.T) {
+	for _, renew := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newServer(func(time.Duration) (bool, error) { return false, nil })
+			w := New(s.renew, 10, nil)
+			defer w.Close()
+			sent := time.Now()
+			advance(time.Second)
+			w.Recheck()
+			advance(time.Second)
+			lost := make(chan error, 1)
+			w.Start(&Lease{Key: "late", TTL: time.Hour, Renew: renew, Lost: func(err error) { lost <- err }}, sent, time.Hour)
+			synctest.Wait()
+			require.Len(t, lost, 1)
+			w.Start(&Lease{Key: "new", TTL: time.Hour, Renew: renew, Lost: func(err error) { lost <- err }}, time.Now(), time.Hour)
+			synctest.Wait()
+			require.Len(t, lost, 1, "asked for after it")
+		})
+	}
+}
+
 func TestWatchdog_ObserverIsToldOfEveryTry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		type try struct {

@@ -1,0 +1,68 @@
+package runtime
+
+import (
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// A lookout notices that another server is the master than before, which Sentinel decides and rueidis follows without a
+// word. The new one may miss the last writes, so what is held is asked about at once, and who waits
+// stands in line there and listens there.
+//
+// The connections to the old one tell nothing: it may be stopped, or go on as a master for some seconds. So while
+// anything is held or waited for, it is looked for another address, which costs no request.
+type lookout struct {
+	needed  bool // there are sentinels
+	running atomic.Bool
+	master  string       // guarded by running
+	closing atomic.Int64 // since when requests fail because their connection is closed, since the epoch; 0 if they do not
+}
+
+// lookEvery is how often it is looked.
+const lookEvery = 10 * time.Millisecond
+
+// errSwitched is the outcome of a request that was under way when the server was replaced.
+var errSwitched = errors.New("the connection was given up, for one to another master")
+
+// lookOut begins to look for another master, until nothing is held or waited for. It does not block.
+func (c *Client) lookOut() {
+	if c.lookout.needed && c.lookout.running.CompareAndSwap(false, true) {
+		c.spawn(c.followMaster)
+	}
+}
+
+func (c *Client) followMaster() {
+	l := &c.lookout
+	for {
+		if master := c.nodes(); master != l.master {
+			l.master = master
+			c.opts.Logger.Info("lockgen: another server is the master; what is held is asked about", "server", master)
+			c.watchdog.Recheck()
+			c.hub.Reconnect()
+		}
+		if !c.pause(lookEvery) {
+			return
+		}
+		if c.holding() || c.counts.waiting.Load() > 0 {
+			continue
+		}
+		l.running.Store(false)
+		if !c.holding() && c.counts.waiting.Load() == 0 || !l.running.CompareAndSwap(false, true) {
+			return
+		}
+	}
+}
+
+// switched reports whether err, of a request, may be that of a connection that was closed because there is another
+// master. It is not for long: then the client was closed by whoever made it.
+func (c *Client) switched(err error) bool {
+	if !c.lookout.needed || !errors.Is(err, rueidis.ErrClosing) {
+		return false
+	}
+	at := int64(time.Since(epoch))
+	c.lookout.closing.CompareAndSwap(0, at)
+	return time.Duration(at-c.lookout.closing.Load()) < c.opts.OpTimeout
+}
