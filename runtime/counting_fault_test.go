@@ -222,6 +222,31 @@ func TestFault_Permit_ReplySlowerThanTheLeaseIsNoGrant(t *testing.T) {
 	requireCounts(t, other, 1, 0)
 }
 
+// What a request took is over though its outcome is learned much later, when it is sent again.
+func TestFault_Permit_RequestSentAgainIsTrustedFromTheFirstTime(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, lockrt.Options{})
+	asks := l.seen(redistest.EvalSHA(scripts.PermitAcquire.SHA1))
+	l.proxy.Blackhole(redistest.Replies)
+	got := permitLater(patient(t), l.client.PermitSemaphore(l.key, 1), 1, lockrt.WithLease(time.Second))
+	receive(t, asks, "the request")
+	until(t, "the server has granted it", func() bool { return number(t, l.server, "ZCARD", "{"+l.key+"}:timeout") == 1 })
+	other := newClient(t, lockrt.Options{}).PermitSemaphore(l.key, 1)
+	held, err := other.Acquire(patient(t)) // when it has expired
+	require.NoError(t, err)
+	l.proxy.Cut()
+	l.proxy.Deliver()
+	receive(t, asks, "the request, again")
+	receive(t, asks, "a new one")
+	require.Empty(t, got, "it is another's")
+	require.NoError(t, held.Release(t.Context()))
+	p := receive(t, got, "the grant")
+	require.NoError(t, p.err)
+	require.NoError(t, p.Err())
+	require.NoError(t, p.Release(t.Context()))
+	requireCounts(t, other, 1, 0)
+}
+
 func requireEventuallyCounts(t *testing.T, s *lockrt.PermitSemaphore, available, acquired int) {
 	t.Helper()
 	until(t, "permits are counted", func() bool {

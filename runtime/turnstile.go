@@ -75,9 +75,10 @@ type round struct {
 	number  *list.Element
 	waiters []*waiter
 	wishes  []wish
-	doubt   bool   // it may have been done without our knowing
-	deleted bool   // the latch that they wait for was deleted
-	down    outage // since it is in doubt
+	sent    time.Time // for the first time: what was taken then lasts no longer for being asked for again
+	doubt   bool      // it may have been done without our knowing
+	deleted bool      // the latch that they wait for was deleted
+	down    outage    // since it is in doubt
 }
 
 const (
@@ -202,20 +203,22 @@ func (t *turnstile) send() {
 	for _, w := range b.waiters {
 		wanted = wanted || w.place.queued
 	}
+	if b.sent.IsZero() {
+		b.sent = time.Now() // before the request: trust is counted from here
+	}
 	t.asking = true
 	t.stay()
 	t.c.spawn(func() {
 		defer t.quit()
-		sent := time.Now() // before the request: trust is counted from here
 		granted, ttl, err := t.of.ask(b, wanted)
-		for _, w := range t.settle(b, sent, granted, ttl, err) {
+		for _, w := range t.settle(b, granted, ttl, err) {
 			t.of.undo(w)
 		}
 	})
 }
 
 // settle deals with the answer to b, and returns those who were granted what they do not want any more.
-func (t *turnstile) settle(b *round, sent time.Time, granted int, ttl time.Duration, err error) (vain []wish) {
+func (t *turnstile) settle(b *round, granted int, ttl time.Duration, err error) (vain []wish) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.asking = false
@@ -233,7 +236,7 @@ func (t *turnstile) settle(b *round, sent time.Time, granted int, ttl time.Durat
 		switch {
 		case !w.place.queued || !t.c.granting():
 			vain = append(vain, b.wishes[i])
-		case !t.of.grant(w, sent):
+		case !t.of.grant(w, b.sent):
 			vain = append(vain, b.wishes[i])
 			t.tell(w, news{kind: failed, err: errLate})
 		default:
