@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
 	lockrt "github.com/lockgen/lockgen/runtime"
@@ -266,6 +267,38 @@ func TestFault_TrafficGoesOnWithoutSomeOfTheReplies(t *testing.T) {
 			traffic(t, server, proxy.URL(), func() {})
 		})
 	}
+}
+
+// A server that is busy with a script for long refuses what ends a subscription, too.
+func TestFault_SubscriptionEndsWhileTheServerIsBusy(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t, redistest.WithConfig("lua-time-limit", "20"))
+	proxy := redistest.Proxy(t, server.Addr())
+	c := clientOf(t, proxy.URL(), lockrt.Options{})
+	s := c.Semaphore("k", 1)
+	require.NoError(t, s.Acquire(patient(t), 1))
+	require.ErrorIs(t, s.Acquire(patient(t), 1, lockrt.WithWait(10*time.Millisecond)), lockrt.ErrNotAcquired)
+
+	rc, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}})
+	require.NoError(t, err)
+	defer rc.Close()
+	busy := later(func() error {
+		return rc.Do(context.Background(), rc.B().Eval().Script("while true do end").Numkeys(0).Build()).Error()
+	})
+	until(t, "the server is busy", func() bool {
+		_, err := server.Try("GET", "k")
+		return err != nil
+	})
+	conns := proxy.Conns()
+	until(t, "its connection is given up", func() bool { return proxy.Conns() < conns }) // a second after the last who waited has left
+	server.Do("SCRIPT", "KILL")
+	require.Error(t, receive(t, busy, "the script"))
+
+	got := later(func() error { return s.Acquire(patient(t), 1) })
+	until(t, "it is subscribed again", func() bool { return channels(t, server) > 0 })
+	require.NoError(t, s.Release(t.Context(), 1))
+	require.NoError(t, receive(t, got, "the permit"))
+	require.NoError(t, s.Release(t.Context(), 1))
 }
 
 func TestFault_ScriptsFlushedWithoutPause(t *testing.T) {
