@@ -5,6 +5,7 @@ SHELL := /bin/sh
 GO          ?= go
 BENCHTIME   ?= 1s
 BENCH       ?= -out . -readme
+CHAOS       ?= ^TestChaos$$
 STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOLANGCI    ?= github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
@@ -27,7 +28,7 @@ test: ## run all tests with the race detector, on a redis-server found or instal
 .PHONY: chaos
 chaos: ## break servers, networks, processes and clocks, and write what happens to runtime/CHAOS.md
 	@.ci/need redis-server cc
-	$(GO) test -count=1 -v -timeout 30m -run '^TestChaos$$' ./runtime/internal/chaos -args -full -write ../../CHAOS.md
+	$(GO) test -count=1 -v -timeout 2h -run '$(CHAOS)' ./runtime/internal/chaos -args -full -write
 
 .PHONY: interop
 interop: ## share locks with Java programs that use Redisson, and print what was tried as a table

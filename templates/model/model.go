@@ -3,7 +3,6 @@ package model
 
 import (
 	"go/types"
-	"slices"
 	"time"
 )
 
@@ -65,8 +64,10 @@ type Param struct {
 
 // A Lock is what a method holds: one or more keys under one set of options.
 type Lock struct {
-	SpecName string        // orders.Service.Pay
-	SpecVar  string        // lockServicePay
+	SpecName string // orders.Service.Pay
+	SpecVar  string // lockServicePay
+	Kind     Kind
+	Permits  int           // of a semaphore
 	Wait     time.Duration // UntilDone, 0 to try once
 	Watchdog time.Duration // 0 for the runtime's default
 	Lease    time.Duration // 0 for one that is renewed
@@ -81,12 +82,6 @@ type Lock struct {
 	Keys     []*Key
 }
 
-// Mixed says whether the keys are of different kinds of lock, so that each has to say which.
-func (l *Lock) Mixed() bool {
-	first := l.Keys[0]
-	return slices.ContainsFunc(l.Keys, func(k *Key) bool { return k.Kind != first.Kind || k.Permits != first.Permits })
-}
-
 // A Kind is one of the runtime's, or that of a typed lock.
 type Kind int
 
@@ -96,8 +91,7 @@ const (
 	Write
 	Read
 	ReadWrite // a typed lock, which has both sides
-	Fair
-	Permit // of a semaphore
+	Semaphore // typed too
 )
 
 // A Stream is a result that needs the lock after the method has returned.
@@ -114,10 +108,8 @@ type Stream struct {
 
 // A Key is a template with its placeholders resolved.
 type Key struct {
-	Text    string // order:{o.ID}, prefix included
-	Kind    Kind
-	Permits int // of a semaphore
-	Parts   []Part
+	Text  string // order:{o.ID}, prefix included
+	Parts []Part
 }
 
 // A Part of a key is a literal, or the value of a placeholder.

@@ -13,7 +13,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -39,6 +38,7 @@ const opTimeout = 20 * time.Second
 type arena struct {
 	t       *testing.T
 	row     row
+	of      *primitive
 	lease   time.Duration
 	rounds  int
 	exact   bool // the bounds are those of the row, else wider where they are a matter of speed
@@ -53,11 +53,13 @@ type arena struct {
 	mu      sync.Mutex
 	procs   map[int]*proc // that run
 	last    int           // number of the last that was started
+	seat    int           // that is free, if all are taken but one
 }
 
 // A proc is one process.
 type proc struct {
 	number  int
+	seat    int
 	proxy   *redistest.FaultProxy // before it, if the row wants one
 	process *os.Process
 	in      io.WriteCloser
@@ -76,6 +78,7 @@ func (a *arena) run() *findings {
 	}
 	a.server = redistest.Server(a.t, options...)
 	for range processes {
+		a.seat++
 		a.start()
 	}
 	a.await("the processes to begin", func([]*attempt) bool { return len(a.history.begun) == processes })
@@ -97,8 +100,8 @@ func (a *arena) run() *findings {
 	pulses.Wait()
 	f := a.history.check(a.rules())
 	a.left(f)
-	if result, info := a.history.explain(); result != porcupine.Ok {
-		f.violate("the model of a lock does not explain the history: %s", result)
+	if result, info := a.history.explain(a.of.room); result != porcupine.Ok {
+		f.violate("the model does not explain the history: %s", result)
 		a.keep(&info)
 	} else if len(f.violations) > 0 {
 		a.keep(&info)
@@ -117,14 +120,17 @@ func (a *arena) rules() rules {
 			limits[g] = 2*d + 500*time.Millisecond
 		}
 	}
-	return rules{lease: a.lease, limits: limits, keeps: r.keeps, loses: r.loses, spares: r.spares, stops: r.stops, allowed: r.allowed}
+	if d := limits[service]; d > 0 && r.dies {
+		limits[service] = d + a.of.dead
+	}
+	return rules{room: a.of.room, lease: a.lease, limits: limits, keeps: r.keeps, loses: r.loses, spares: r.spares, stops: r.stops, allowed: r.allowed}
 }
 
 // start starts one more process. It stays where it is until it is told to go.
 func (a *arena) start() *proc {
 	a.t.Helper()
 	a.last++
-	p := &proc{number: a.last, exited: make(chan struct{})}
+	p := &proc{number: a.last, seat: a.seat, exited: make(chan struct{})}
 	url := a.server.URL()
 	if a.row.proxied {
 		p.proxy = redistest.Proxy(a.t, a.server.Addr())
@@ -134,7 +140,8 @@ func (a *arena) start() *proc {
 		}
 	}
 	line, err := json.Marshal(orders{
-		Proc: p.number, URL: url, Lease: a.lease, Hold: time.Duration(a.row.hold * float64(a.lease)), Storm: a.row.storm, Mutant: a.mutant,
+		Proc: p.number, Seat: p.seat, Primitive: a.of.name, URL: url,
+		Lease: a.lease, Hold: time.Duration(a.row.hold * float64(a.lease)), Storm: a.row.storm, Mutant: a.mutant,
 	})
 	require.NoError(a.t, err)
 	cmd := exec.Command(os.Args[0])
@@ -199,23 +206,32 @@ func (a *arena) await(what string, holds func(all []*attempt) bool) {
 }
 
 // settle waits until all is well: the holder that is to lose the long key has lost it, it is held and
-// watched, others wait for it, and from now on every brief one was granted, and one to every process.
+// watched, others wait for it, every process has a part of the shared one, if there is one, and from now on
+// every brief one was granted, and one to every process.
 func (a *arena) settle() bool {
 	since, victim := now(), a.victim
 	ok := a.history.await(time.After(5*a.lease+opTimeout/4), func(all []*attempt) bool {
 		served, keys := map[int]bool{}, map[string]bool{}
-		holds, waits := false, false
+		holds, waits, shares := false, false, map[int]bool{}
 		for _, x := range all {
 			_, to := x.trusted()
 			switch {
-			case x.key != longKey:
+			case x.key != longKey && x.key != sharedKey:
 				if x.granted > since && x.granted != never {
 					served[x.proc], keys[x.key] = true, true
 				}
-			case x.granted != never && to == never:
+			case x.long() && x.granted != never && to == never:
 				// What kept it through the last fault is renewed before the next one.
-				holds = now()-x.granted > int64(watched) && max(x.granted, a.history.renewals[x.proc]) > a.over
-			case x.granted == never && x.failed == never && x.killed == never:
+				watches := now()-x.granted > int64(watched) &&
+					(!a.of.leased || max(x.granted, a.history.renewals[held{x.proc, x.key}]) > a.over)
+				if x.key == longKey {
+					holds = watches
+				} else {
+					shares[x.proc] = watches
+				}
+			case x.long() && x.key == sharedKey && a.row.hold > 0 && x.granted > since && x.granted != never:
+				shares[x.proc] = true // it comes and goes
+			case x.key == longKey && x.granted == never && x.failed == never && x.killed == never:
 				waits = true
 			}
 		}
@@ -225,12 +241,23 @@ func (a *arena) settle() bool {
 		a.mu.Lock()
 		running := len(a.procs)
 		a.mu.Unlock()
-		return holds && waits && len(served) >= running && len(keys) == len(briefKeys)
+		return holds && waits && (!a.of.shares() || count(shares) >= running) && len(served) >= running && len(keys) == len(briefKeys)
 	})
 	if !ok {
 		a.history.add(event{At: now(), What: leaked, Err: "something that keeps the processes from being served"})
 	}
 	return ok
+}
+
+// count returns how many are.
+func count(are map[int]bool) int {
+	n := 0
+	for _, is := range are {
+		if is {
+			n++
+		}
+	}
+	return n
 }
 
 // holding returns the attempt that has the long key.
@@ -239,7 +266,7 @@ func (a *arena) holding() *attempt {
 	var holder *attempt
 	a.await("a holder", func(all []*attempt) bool {
 		for _, x := range all {
-			if _, to := x.trusted(); x.key == longKey && x.granted != never && to == never {
+			if _, to := x.trusted(); x.key == longKey && x.long() && x.granted != never && to == never {
 				holder = x
 				return true
 			}
@@ -312,7 +339,7 @@ func (a *arena) left(f *findings) {
 	}
 }
 
-// leftovers returns keys and channels that nobody needs any more. Counters of tokens expire.
+// leftovers returns keys and channels that nobody needs any more.
 func (a *arena) leftovers() ([]string, error) {
 	var left []string
 	for _, cmd := range [][]string{{"KEYS", "*"}, {"PUBSUB", "CHANNELS"}} {
@@ -325,7 +352,7 @@ func (a *arena) leftovers() ([]string, error) {
 			return left, err
 		}
 		for _, name := range names {
-			if !strings.HasPrefix(name, "redisson_lock_token:") {
+			if !a.of.stays(a, name) {
 				left = append(left, name)
 			}
 		}
@@ -350,25 +377,26 @@ func (a *arena) keep(info *porcupine.LinearizationInfo) {
 	}
 	a.t.Logf("history: %s", path)
 	path = filepath.Join(dir, "model.html")
-	if err := porcupine.VisualizePath(model, *info, path); err != nil {
+	if err := porcupine.VisualizePath(modelOf(a.of.room), *info, path); err != nil {
 		a.t.Logf("no picture of the model: %v", err)
 		return
 	}
 	a.t.Logf("what the model made of it: %s", path)
 }
 
-// broken notes that the fault begins; proc is the process that it is about, or nil.
-func (a *arena) broken(p *proc) {
+// broken notes that the fault begins; proc is the process that it is about, or nil, and key the only key that
+// it is about, or empty.
+func (a *arena) broken(p *proc, key string) {
 	a.t.Helper()
 	if a.row.rules.loses {
 		a.victim = a.holding()
 	}
-	a.mark(broken, p)
+	a.mark(broken, p, key)
 }
 
 // mended notes that the fault is over.
 func (a *arena) mended(p *proc) {
-	a.mark(mended, p)
+	a.mark(mended, p, "")
 	a.over = now()
 }
 
@@ -380,8 +408,8 @@ func (a *arena) forgets(key string, how func()) {
 	a.history.add(e)
 }
 
-func (a *arena) mark(w what, p *proc) {
-	e := event{At: now(), What: w}
+func (a *arena) mark(w what, p *proc, key string) {
+	e := event{At: now(), What: w, Key: key}
 	if p != nil {
 		e.Proc = p.number
 	}
@@ -424,6 +452,7 @@ func (a *arena) kill(p *proc) {
 	<-p.exited
 	a.mu.Lock()
 	delete(a.procs, p.number)
+	a.seat = p.seat
 	a.mu.Unlock()
 }
 

@@ -15,9 +15,9 @@ type figure string
 
 // The figures. Each is the largest of the run.
 const (
-	double  figure = "double hold" // for how long two trusted leases of one key at once
+	double  figure = "double hold" // for how long more was trusted at once than a key has room for
 	telling figure = "told"        // from the fault until the holder knew
-	unheld  figure = "unheld"      // for how long nobody held a key that somebody waited for
+	unheld  figure = "unheld"      // for how long a key had room for anybody who waited for it
 	service figure = "served"      // from the end of the fault, or of the dead holder's key, to the next grant
 	typical figure = "hand-over"   // median time from Unlock of the long key in one process to the grant in another
 	late    figure = "late"        // for how long Lock outlived its context
@@ -27,6 +27,7 @@ const (
 
 // Rules are what a history must keep.
 type rules struct {
+	room    int // of each key
 	lease   time.Duration
 	limits  map[figure]time.Duration // the figures that are bounded; double is, by 0, if it is not here
 	keeps   bool                     // nobody loses anything, unless the machine kept it from renewing
@@ -39,7 +40,7 @@ type rules struct {
 // Findings are what was found.
 type findings struct {
 	grants, losses int
-	doubles        int // times that two trusted leases of one key at once
+	doubles        int // times that more was trusted at once than a key has room for
 	figures        map[figure]time.Duration
 	paused         time.Duration // the longest time during which the machine did not let a process run
 	violations     []string
@@ -85,12 +86,12 @@ func (h *history) check(r rules) *findings {
 		f.attempt(a, r, h)
 	}
 	for key, of := range byKey {
-		f.exclusion(of)
+		f.exclusion(of, r.room)
 		f.tokens(key, of)
-		f.waits(of, end)
+		f.waits(of, r.room, end)
 	}
 	f.telling(all, r, h)
-	f.service(byKey, h, end)
+	f.service(byKey, r.room, h, end)
 	f.refusals(all, r, h)
 	for _, l := range h.marks(leaked) {
 		f.violate("process %d left behind: %s", l.Proc, l.Err)
@@ -155,19 +156,53 @@ func (f *findings) attempt(a *attempt, r rules, h *history) {
 	}
 }
 
-// exclusion finds two who trusted at once.
-func (f *findings) exclusion(all []*attempt) {
-	holds := slices.DeleteFunc(slices.Clone(all), func(a *attempt) bool { return a.granted == never })
-	slices.SortFunc(holds, func(a, b *attempt) int { return cmp.Compare(a.granted, b.granted) })
-	last := int64(0)
-	for _, a := range holds {
-		from, to := a.trusted()
-		if over := min(last, to) - from; over > 0 {
-			f.doubles++
-			f.note(double, from, from+over)
+// A change is what somebody takes or wants from some instant on, or no more.
+type change struct {
+	at          int64
+	used        int
+	needs, more int // so many more that need so much room
+}
+
+// sweep calls see with what was taken, and the most that somebody who waited needed, after each instant at which it
+// changed; 0 if nobody waited.
+func sweep(all []change, see func(at int64, used, needs int)) {
+	slices.SortFunc(all, func(a, b change) int { return cmp.Compare(a.at, b.at) })
+	used, waits := 0, map[int]int{}
+	for i, c := range all {
+		used += c.used
+		if waits[c.needs] += c.more; waits[c.needs] == 0 {
+			delete(waits, c.needs)
 		}
-		last = max(last, to)
+		if i+1 < len(all) && all[i+1].at == c.at {
+			continue
+		}
+		most := 0
+		for n := range waits {
+			most = max(most, n)
+		}
+		see(c.at, used, most)
 	}
+}
+
+// exclusion finds what was trusted beyond the room.
+func (f *findings) exclusion(all []*attempt, room int) {
+	var holds []change
+	for _, a := range all {
+		if from, to := a.trusted(); a.granted != never && from < to {
+			holds = append(holds, change{at: from, used: a.units}, change{at: to, used: -a.units})
+		}
+	}
+	since := int64(0)
+	sweep(holds, func(at int64, used, _ int) {
+		switch {
+		case used > room && since == 0:
+			since = at
+			f.doubles++
+		case used <= room && since != 0:
+			f.note(double, since, at)
+			since = 0
+		}
+	})
 }
 
 // tokens finds a lease that has no larger token than one that was granted before it was asked for.
@@ -200,55 +235,54 @@ func (f *findings) tokens(key string, all []*attempt) {
 	}
 }
 
-// waits measures for how long nobody held the key though somebody waited, and how long it takes to go
+// waits measures for how long there was room for anybody who waited, and how long it takes to go
 // from one process to another.
-func (f *findings) waits(all []*attempt, end int64) {
-	type change struct {
-		at           int64
-		waits, helds int
-	}
-	var changes []change
-	span := func(from, to int64, waits, helds int) {
-		if from = min(from, end); from < min(to, end) {
-			changes = append(changes, change{from, waits, helds}, change{min(to, end), -waits, -helds})
+func (f *findings) waits(all []*attempt, room int, end int64) {
+	var both []change
+	span := func(from, to int64, c change) {
+		if to = min(to, end); from < to {
+			c.at = from
+			both = append(both, c, change{to, -c.used, c.needs, -c.more})
 		}
 	}
 	var holds []*attempt
 	for _, a := range all {
 		from, to := a.waited()
-		span(from, to, 1, 0)
+		span(from, to, change{needs: a.needs(room), more: 1})
 		if a.granted != never {
 			from, to = a.trusted()
-			span(from, to, 0, 1)
+			span(from, to, change{used: a.units})
 			holds = append(holds, a)
 		}
 	}
-	slices.SortFunc(changes, func(a, b change) int { return cmp.Compare(a.at, b.at) })
-	waits, helds, since := 0, 0, int64(0)
-	for i, c := range changes {
-		waits += c.waits
-		helds += c.helds
-		if i+1 < len(changes) && changes[i+1].at == c.at {
-			continue
-		}
-		switch idle := waits > 0 && helds == 0; {
+	since := int64(0)
+	sweep(both, func(at int64, used, needs int) {
+		switch idle := needs > 0 && used+needs <= room; {
 		case idle && since == 0:
-			since = c.at
+			since = at
 		case !idle && since != 0:
-			if c.at < end {
-				f.note(unheld, since, c.at)
+			if at < end {
+				f.note(unheld, since, at)
 			}
 			since = 0
 		}
-	}
+	})
 
-	slices.SortFunc(holds, func(a, b *attempt) int { return cmp.Compare(a.granted, b.granted) })
 	var took []int64
-	for i := 1; i < len(holds); i++ {
-		last, next := holds[i-1], holds[i]
-		_, ended := last.trusted()
-		if next.key == longKey && next.proc != last.proc && next.called < last.granted && ended == last.unlock && last.unlockErr == "" {
-			took = append(took, next.granted-ended-int64(f.pausedIn(ended, next.granted)))
+	for _, next := range holds {
+		if next.key != longKey {
+			continue
+		}
+		var last *attempt // of those who were in the way, who was so until the end
+		left := int64(0)
+		for _, a := range holds {
+			_, to := a.trusted()
+			if a.granted < next.granted && to <= next.granted && to > left && a.units > 0 && a.units+next.needs(room) > room {
+				last, left = a, to
+			}
+		}
+		if last != nil && next.proc != last.proc && next.called < last.granted && left == last.unlock && last.unlockErr == "" {
+			took = append(took, next.granted-left-int64(f.pausedIn(left, next.granted)))
 		}
 	}
 	if len(took) > 0 {
@@ -278,12 +312,12 @@ func (f *findings) telling(all []*attempt, r rules, h *history) {
 		found := false
 		for _, a := range all {
 			_, to := a.trusted()
-			if a.key != longKey || a.granted >= b.At || to <= b.At || b.Proc != 0 && a.proc != b.Proc {
+			if !a.long() || a.key != longKey && a.key != sharedKey || a.granted >= b.At || to <= b.At || b.Proc != 0 && a.proc != b.Proc || b.Key != "" && a.key != b.Key {
 				continue
 			}
-			found = true
+			found = found || a.key == longKey
 			if !a.lost() {
-				f.violate("fault %d: the holder of %q was never told", i+1, longKey)
+				f.violate("fault %d: process %d was never told that it had lost %q", i+1, a.proc, a.key)
 			}
 		}
 		if !found {
@@ -293,7 +327,7 @@ func (f *findings) telling(all []*attempt, r rules, h *history) {
 }
 
 // service measures how long after the end of a fault those who waited were served.
-func (f *findings) service(byKey map[string][]*attempt, h *history, end int64) {
+func (f *findings) service(byKey map[string][]*attempt, room int, h *history, end int64) {
 	ends := h.marks(expired)
 	if len(ends) == 0 {
 		ends = h.marks(mended)
@@ -307,16 +341,14 @@ func (f *findings) service(byKey map[string][]*attempt, h *history, end int64) {
 			if e.Key != "" && e.Key != key {
 				continue
 			}
-			idle, soon := true, false
-			waits, next := never, never
+			used, needs, soon := 0, 0, false
+			next := never
 			for _, a := range all {
-				from, to := a.waited()
-				if from <= e.At && to > e.At {
-					waits = e.At
+				if from, to := a.waited(); from <= e.At && to > e.At {
+					needs = max(needs, a.needs(room))
 				}
-				if a.granted != never {
-					from, to = a.trusted()
-					idle = idle && (from > e.At || to <= e.At)
+				if from, to := a.trusted(); a.granted != never && from <= e.At && to > e.At {
+					used += a.units
 				}
 				switch {
 				case a.granted == never:
@@ -329,12 +361,12 @@ func (f *findings) service(byKey map[string][]*attempt, h *history, end int64) {
 			if soon {
 				f.note(service, e.At, e.At) // before it was known to be over
 			}
-			if idle && waits != never && e.At < end {
+			if needs > 0 && used+needs <= room && e.At < end {
 				if next == never {
 					f.violate("%q: nobody was granted it after the fault, though somebody waited", key)
 					continue
 				}
-				f.note(service, waits, next)
+				f.note(service, e.At, next)
 			}
 		}
 	}

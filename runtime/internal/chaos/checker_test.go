@@ -18,7 +18,7 @@ const tick = int64(time.Millisecond)
 type tale struct{ events []event }
 
 func (s *tale) at(at int64, w what, proc, call int, edits ...func(*event)) *tale {
-	e := event{At: at * tick, What: w, Proc: proc, Call: call, Key: longKey}
+	e := event{At: at * tick, What: w, Proc: proc, Call: call, Key: longKey, Units: 1}
 	for _, edit := range edits {
 		edit(&e)
 	}
@@ -30,6 +30,16 @@ func (s *tale) at(at int64, w what, proc, call int, edits ...func(*event)) *tale
 func (s *tale) hold(proc, call int, asked, got, gave int64, token int64) *tale {
 	return s.at(asked, called, proc, call).at(got, granted, proc, call, has(token)).
 		at(gave, unlock, proc, call, until(gave+100)).at(gave+1, unlocked, proc, call)
+}
+
+// part has the process ask for so much of the key, and give it back.
+func (s *tale) part(units, proc int, asked, got, gave int64) *tale {
+	from := len(s.events)
+	s.hold(proc, 1, asked, got, gave, 0)
+	for i := range s.events[from:] {
+		s.events[from+i].Units = units
+	}
+	return s
 }
 
 // loses has the process ask, be granted the key, and be told that it is lost.
@@ -145,7 +155,7 @@ func TestCheck(t *testing.T) {
 			tale: story().loses(1, 1, 1, 2, 19, 18, 0).at(10, broken, 0, 0).at(15, mended, 0, 0),
 		},
 		{
-			name: "never told", rules: rules{loses: true}, want: "the holder of \"long\" was never told",
+			name: "never told", rules: rules{loses: true}, want: "process 1 was never told that it had lost \"long\"",
 			tale: story().hold(1, 1, 1, 2, 19, 0).at(10, broken, 0, 0).at(15, mended, 0, 0),
 		},
 		{
@@ -202,6 +212,44 @@ func TestCheck(t *testing.T) {
 			tale:  story().at(1, broken, 0, 0).at(2, called, 1, 1).at(10, failed, 1, 1, failing("an OOM")).at(20, mended, 0, 0),
 		},
 		{
+			name: "two have a part", rules: rules{room: 2},
+			tale: story().part(1, 1, 1, 2, 8).part(1, 2, 3, 5, 9),
+		},
+		{
+			name: "three have a part, and two is the most", rules: rules{room: 2}, want: "double hold: 1ms", wrong: true,
+			tale: story().part(1, 1, 1, 2, 8).part(1, 2, 3, 5, 9).part(1, 3, 6, 7, 12),
+		},
+		{
+			name: "one has a part of what another has all of", rules: rules{room: 2}, want: "double hold: 3ms", wrong: true,
+			tale: story().part(2, 1, 1, 2, 8).part(1, 2, 3, 5, 9),
+		},
+		{
+			name: "one has a part, who wants it all waits", rules: rules{room: 2, limits: map[figure]time.Duration{unheld: 4 * time.Millisecond}},
+			tale: story().part(1, 1, 1, 2, 20).part(2, 2, 3, 22, 23),
+		},
+		{
+			name: "one has a part, who wants another waits", rules: rules{room: 2, limits: map[figure]time.Duration{unheld: 4 * time.Millisecond}},
+			want: "unheld: 7ms, more than 4ms",
+			tale: story().part(1, 1, 1, 2, 20).part(1, 2, 3, 10, 12),
+		},
+		{
+			name: "served late though another has a part", rules: rules{room: 2, limits: map[figure]time.Duration{service: 4 * time.Millisecond}},
+			want: "served: 5ms, more than 4ms",
+			tale: story().part(1, 1, 1, 2, 30).part(1, 2, 3, 15, 17).at(5, broken, 0, 0).at(10, mended, 0, 0),
+		},
+		{
+			name: "it is free when one looks", rules: rules{room: 2},
+			tale: story().part(2, 1, 1, 2, 8).part(0, 2, 3, 9, 9).part(2, 3, 7, 9, 12),
+		},
+		{
+			name: "it is not free when one looks", rules: rules{room: 2}, wrong: true,
+			tale: story().part(2, 1, 1, 2, 8).part(0, 2, 3, 5, 5),
+		},
+		{
+			name: "it is free before one hears of it", rules: rules{room: 2},
+			tale: story().part(2, 1, 1, 2, 8).part(0, 2, 3, 12, 12).part(2, 3, 7, 10, 15),
+		},
+		{
 			name: "something is left", want: "process 1 left behind: a goroutine",
 			tale: story().at(1, leaked, 1, 0, failing("a goroutine")),
 		},
@@ -209,6 +257,7 @@ func TestCheck(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			h := newHistory(tt.tale.events...)
+			tt.rules.room = max(1, tt.rules.room)
 			found := h.check(tt.rules).violations
 			if tt.want == "" {
 				require.Empty(t, found)
@@ -216,7 +265,7 @@ func TestCheck(t *testing.T) {
 				require.Len(t, found, 1)
 				require.Contains(t, found[0], tt.want)
 			}
-			result, _ := h.explain()
+			result, _ := h.explain(tt.rules.room)
 			if tt.wrong {
 				require.Equal(t, porcupine.Illegal, result)
 			} else {
@@ -226,23 +275,26 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestMutants runs locks that are broken on purpose.
+// TestMutants runs primitives that are broken on purpose.
 func TestMutants(t *testing.T) {
 	t.Parallel()
 	for mutant, tt := range map[string]struct {
+		of   *primitive
 		row  string
 		want string
 	}{
-		mutantAlone: {row: "SCRIPT FLUSH every 10 ms", want: "double hold"},
-		mutantDeaf:  {row: "server stopped (SIGSTOP) for 1.5 L", want: "double hold"},
-		mutantStuck: {row: "subscriber connections killed every 100 ms", want: "unheld"},
-		mutantSlow:  {row: "SCRIPT FLUSH every 10 ms", want: "late"},
+		mutantAlone: {mutex, "SCRIPT FLUSH every 10 ms", "double hold"},
+		mutantDeaf:  {rw, "server stopped (SIGSTOP) for 1.5 L", "double hold"},
+		mutantStuck: {mutex, "subscriber connections killed every 100 ms", "unheld"},
+		mutantSlow:  {fair, "SCRIPT FLUSH every 10 ms", "late"},
+		mutantWide:  {permits, "SCRIPT FLUSH every 10 ms", "double hold"},
+		mutantRash:  {latch, "SCRIPT FLUSH every 10 ms", "the model does not explain the history"},
 	} {
 		t.Run(mutant, func(t *testing.T) {
 			t.Parallel()
 			for _, r := range rows {
 				if r.name == tt.row {
-					a := &arena{t: t, row: r, lease: 600 * time.Millisecond, rounds: 1, mutant: mutant}
+					a := &arena{t: t, row: r, of: tt.of, lease: 600 * time.Millisecond, rounds: 1, mutant: mutant}
 					found := a.run().violations
 					require.NotEmpty(t, found)
 					require.Contains(t, strings.Join(found, "\n"), tt.want)

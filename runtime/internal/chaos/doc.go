@@ -9,9 +9,9 @@
 // the intervals, which gives the figures, and once by porcupine against a model of a lock. A history that
 // fails is kept.
 //
-//	make chaos                                               every fault at full length, and the table
-//	go test ./runtime/internal/chaos                         every fault, shortened
-//	go test ./runtime/internal/chaos -run 'TestChaos/killed' one of them
+//	make chaos                                                                 all at full length, and the table
+//	go test ./runtime/internal/chaos                                           every fault, shortened
+//	go test ./runtime/internal/chaos -run 'TestChaos//Fair.*killed' -every     some of them, shortened
 //
 // It runs on Linux, where processes share a clock, can be stopped, and servers can be lied to about the time.
 package chaos

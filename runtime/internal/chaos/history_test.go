@@ -44,7 +44,7 @@ const (
 
 // What is said of the processes, and of the fault.
 const (
-	renewed   what = "renewed"   // a lease of the long key was
+	renewed   what = "renewed"   // a lease of a key that is held for long was
 	ready     what = "ready"     // the process has connected
 	leaked    what = "leaked"    // it has left something running
 	stalled   what = "stalled"   // nothing ran in the process until Until: the machine was busy with something else
@@ -63,6 +63,7 @@ type event struct {
 	Proc  int    `json:"proc,omitempty"`
 	Call  int    `json:"call,omitempty"` // which call of Lock of the process
 	Key   string `json:"key,omitempty"`
+	Units int    `json:"units,omitempty"` // how much of the key is asked for; 0 to find all of it free, and to take nothing
 	Token int64  `json:"token,omitempty"` // granted: the fencing token
 	Until int64  `json:"until,omitempty"` // told, unlock: the end of the trust, by the process's own clock
 	Seen  int64  `json:"seen,omitempty"`  // told, unlock: when Lease.Err was last found to be nil
@@ -70,10 +71,11 @@ type event struct {
 	Err   string `json:"err,omitempty"`   // failed, told, unlocked: the class of the error
 }
 
-// An attempt is one call of Lock and what became of it. Instants that did not come are never.
+// An attempt is one call of a lock and what became of it. Instants that did not come are never.
 type attempt struct {
 	proc, call int
 	key        string
+	units      int
 	token      int64
 	called     int64
 	failed     int64
@@ -95,11 +97,31 @@ func (a *attempt) trusted() (from, to int64) {
 	return a.granted, max(a.granted, min(a.unlock, a.told, a.until, a.killed))
 }
 
+// long reports whether the lease is held for long.
+func (a *attempt) long() bool {
+	g := a.call / callsMost
+	return a.units > 0 && (g == goroutineLong || g == goroutineShared)
+}
+
+// needs returns how much of the room has to be free.
+func (a *attempt) needs(room int) int {
+	if a.units == 0 {
+		return room
+	}
+	return a.units
+}
+
 func (a *attempt) lost() bool { return a.toldErr == classLost || a.unlockErr == classLost }
 
 // waited returns from when until when the process wanted the key and did not have it.
 func (a *attempt) waited() (from, to int64) {
 	return a.called, min(a.granted, a.failed, a.killed)
+}
+
+// A held is a key that a process has.
+type held struct {
+	proc int
+	key  string
 }
 
 // A history is what happened in one run. It may be written and read at once.
@@ -109,14 +131,14 @@ type history struct {
 	marked   map[what][]event // those that are not about a call
 	attempts map[[2]int]*attempt
 	order    []*attempt
-	renewals map[int]int64 // when the processes last renewed the long key
-	begun    map[int]bool  // processes that are ready
-	died     map[int]int64 // processes that were killed, and when
-	more     chan struct{} // closed when there is more
+	renewals map[held]int64 // when a process last renewed a key that it holds for long
+	begun    map[int]bool   // processes that are ready
+	died     map[int]int64  // processes that were killed, and when
+	more     chan struct{}  // closed when there is more
 }
 
 func newHistory(events ...event) *history {
-	h := &history{marked: map[what][]event{}, attempts: map[[2]int]*attempt{}, renewals: map[int]int64{}, begun: map[int]bool{}, died: map[int]int64{}, more: make(chan struct{})}
+	h := &history{marked: map[what][]event{}, attempts: map[[2]int]*attempt{}, renewals: map[held]int64{}, begun: map[int]bool{}, died: map[int]int64{}, more: make(chan struct{})}
 	for _, e := range events {
 		h.add(e)
 	}
@@ -136,7 +158,7 @@ func (h *history) add(e event) {
 func (h *history) apply(e event) {
 	switch e.What {
 	case renewed:
-		h.renewals[e.Proc] = e.At
+		h.renewals[held{e.Proc, e.Key}] = e.At
 	case ready:
 		h.begun[e.Proc] = true
 	case killed:
@@ -155,7 +177,7 @@ func (h *history) apply(e event) {
 	a := h.attempts[id]
 	if a == nil {
 		a = &attempt{
-			proc: e.Proc, call: e.Call, key: e.Key,
+			proc: e.Proc, call: e.Call, key: e.Key, units: e.Units,
 			called: never, failed: never, granted: never, told: never, until: never, unlock: never, unlocked: never, killed: never,
 		}
 		if at, dead := h.died[e.Proc]; dead { // what it said before is read after

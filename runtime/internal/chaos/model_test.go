@@ -3,6 +3,7 @@
 package chaos
 
 import (
+	"encoding/binary"
 	"fmt"
 	"slices"
 	"time"
@@ -10,61 +11,89 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// A step is what happens to a lock in the model.
+// A step is what happens to a key in the model.
 type step struct {
 	key   string
-	id    int   // of the attempt, from 1 on
+	id    int // of the attempt, from 1 on
+	units int
 	token int64 // 0 if it has none
 	takes bool  // else it ends
 }
 
-// A held is the state of a lock in the model.
-type held struct {
-	by    int   // 0 if nobody has it
+// A state is that of a key in the model.
+type state struct {
+	by    string // the ids of those who have a part of it, of 4 bytes each, sorted
+	used  int
 	token int64 // the largest that was given
 }
 
-// model is a lock that one may have at a time, with tokens that rise.
-var model = porcupine.Model{
-	Partition: func(all []porcupine.Operation) [][]porcupine.Operation {
-		byKey := map[string][]porcupine.Operation{}
-		var keys []string
-		for _, op := range all {
-			key := op.Input.(step).key
-			if byKey[key] == nil {
-				keys = append(keys, key)
+// with returns the state when one more has a part.
+func (s state) with(in step) state {
+	id := binary.BigEndian.AppendUint32(nil, uint32(in.id))
+	at := 0
+	for at < len(s.by) && s.by[at:at+len(id)] < string(id) {
+		at += len(id)
+	}
+	return state{s.by[:at] + string(id) + s.by[at:], s.used + in.units, max(s.token, in.token)}
+}
+
+// without returns the state when the one has its part no more, if it has one.
+func (s state) without(in step) (state, bool) {
+	id := binary.BigEndian.AppendUint32(nil, uint32(in.id))
+	for at := 0; at < len(s.by); at += len(id) {
+		if s.by[at:at+len(id)] == string(id) {
+			return state{s.by[:at] + s.by[at+len(id):], s.used - in.units, s.token}, true
+		}
+	}
+	return s, false
+}
+
+// modelOf returns the model of something that has so much room for each key, with tokens that rise.
+func modelOf(room int) porcupine.Model {
+	return porcupine.Model{
+		Partition: func(all []porcupine.Operation) [][]porcupine.Operation {
+			byKey := map[string][]porcupine.Operation{}
+			var keys []string
+			for _, op := range all {
+				key := op.Input.(step).key
+				if byKey[key] == nil {
+					keys = append(keys, key)
+				}
+				byKey[key] = append(byKey[key], op)
 			}
-			byKey[key] = append(byKey[key], op)
-		}
-		slices.Sort(keys)
-		parts := make([][]porcupine.Operation, len(keys))
-		for i, key := range keys {
-			parts[i] = byKey[key]
-		}
-		return parts
-	},
-	Init: func() any { return held{} },
-	Step: func(state, input, _ any) (bool, any) {
-		s, in := state.(held), input.(step)
-		switch {
-		case !in.takes:
-			return s.by == in.id, held{0, s.token}
-		case s.by != 0, in.token != 0 && in.token <= s.token:
-			return false, s
-		}
-		return true, held{in.id, max(s.token, in.token)}
-	},
-	DescribeOperation: func(input, _ any) string {
-		in := input.(step)
-		if in.takes {
-			return fmt.Sprintf("take %s: %d, token %d", in.key, in.id, in.token)
-		}
-		return fmt.Sprintf("end %s: %d", in.key, in.id)
-	},
-	DescribeState: func(state any) string {
-		s := state.(held)
-		return fmt.Sprintf("held by %d, token %d", s.by, s.token)
-	},
+			slices.Sort(keys)
+			parts := make([][]porcupine.Operation, len(keys))
+			for i, key := range keys {
+				parts[i] = byKey[key]
+			}
+			return parts
+		},
+		Init: func() any { return state{} },
+		Step: func(before, input, _ any) (bool, any) {
+			s, in := before.(state), input.(step)
+			switch {
+			case !in.takes:
+				after, had := s.without(in)
+				return had, after
+			case in.units == 0:
+				return s.used == 0, s
+			case s.used+in.units > room, in.token != 0 && in.token <= s.token:
+				return false, s
+			}
+			return true, s.with(in)
+		},
+		DescribeOperation: func(input, _ any) string {
+			in := input.(step)
+			if in.takes {
+				return fmt.Sprintf("take %d of %s: %d, token %d", in.units, in.key, in.id, in.token)
+			}
+			return fmt.Sprintf("end %s: %d", in.key, in.id)
+		},
+		DescribeState: func(of any) string {
+			s := of.(state)
+			return fmt.Sprintf("%d held by %x, token %d", s.used, s.by, s.token)
+		},
+	}
 }
 
 // operations returns what the model is to explain. Who was granted the key took it at some moment of the
@@ -85,8 +114,11 @@ func (h *history) operations() []porcupine.Operation {
 		id++
 		client := a.proc*goroutinesMost + a.call/callsMost
 		all = append(all, porcupine.Operation{
-			ClientId: client, Input: step{a.key, id, a.token, true}, Call: a.called, Return: a.granted,
+			ClientId: client, Input: step{a.key, id, a.units, a.token, true}, Call: a.called, Return: a.granted,
 		})
+		if a.units == 0 {
+			continue
+		}
 		_, from := a.trusted()
 		if from == never {
 			continue
@@ -101,13 +133,13 @@ func (h *history) operations() []porcupine.Operation {
 			to = a.unlocked
 		}
 		all = append(all, porcupine.Operation{
-			ClientId: client, Input: step{a.key, id, a.token, false}, Call: from, Return: to,
+			ClientId: client, Input: step{a.key, id, a.units, a.token, false}, Call: from, Return: to,
 		})
 	}
 	return all
 }
 
 // explain has the model explain the history.
-func (h *history) explain() (porcupine.CheckResult, porcupine.LinearizationInfo) {
-	return porcupine.CheckOperationsVerbose(model, h.operations(), time.Minute)
+func (h *history) explain(room int) (porcupine.CheckResult, porcupine.LinearizationInfo) {
+	return porcupine.CheckOperationsVerbose(modelOf(room), h.operations(), time.Minute)
 }

@@ -3,6 +3,8 @@
 package chaos
 
 import (
+	"fmt"
+	"maps"
 	"math/rand/v2"
 	"strconv"
 	"strings"
@@ -28,9 +30,10 @@ const oneServer topology = "One server"
 type row struct {
 	name     string
 	must     string
-	topology topology
+	unleased string // what must happen to what is not leased; empty if that is not to be asked
+	stale    string // what must happen to what the server tells nobody of; empty for the same
 	rules    promises
-	hold     float64 // for how many leases the long key is held; 0: to the end of the run
+	hold     float64 // for how many leases the long keys are held; 0: to the end of the run
 	once     bool    // the fault goes on for a while: one round is enough
 	server   []redistest.Option
 	proxied  bool                                    // each process has a proxy before it
@@ -42,10 +45,48 @@ type row struct {
 
 // Promises are the rules of a row. Limits may depend on the lease.
 type promises struct {
-	limits                      map[figure]limit
-	keeps, loses, spares, stops bool
-	allowed                     []string
+	limits                            map[figure]limit
+	keeps, loses, spares, stops, dies bool
+	allowed                           []string
 }
+
+// A run is a row for a primitive.
+type run struct {
+	row
+	topology topology
+	of       *primitive
+}
+
+// on has the primitives contend on t while what the rows say happens.
+func on(t topology, of []*primitive, rows []row) []run {
+	var all []run
+	for _, p := range of {
+		for _, r := range rows {
+			if !p.leased {
+				if r.unleased == "" {
+					continue
+				}
+				r.must, r.rules.loses = r.unleased, false
+				r.rules.limits = maps.Clone(r.rules.limits)
+				delete(r.rules.limits, telling)
+			}
+			if !p.tracked && p.leased && r.stale != "" {
+				r.must, r.rules.limits = r.stale, maps.Clone(r.rules.limits)
+				for g := range r.rules.limits {
+					r.rules.limits[g] = leases(0.5)
+				}
+			}
+			if r.rules.dies && p.dead > 0 {
+				r.must += fmt.Sprintf(", or %v later than that if the dead one was next", p.dead)
+			}
+			all = append(all, run{r, t, p})
+		}
+	}
+	return all
+}
+
+// runs are all that there is to run.
+var runs = on(oneServer, family, rows)
 
 // A limit is the bound of a figure.
 type limit func(lease time.Duration) time.Duration
@@ -61,13 +102,13 @@ const ms = time.Millisecond
 // again has the long key held for so long that it is renewed twice, and then again.
 const again = 0.75
 
-// rows are the faults.
-var rows = on(oneServer, []row{
+// rows are the faults of one server.
+var rows = []row{
 	{
 		name: "server killed, back empty after 300 ms", must: "told when it is back; usable <= 500 ms after; tokens rise",
 		rules: promises{loses: true, limits: map[figure]limit{service: within(500 * ms), double: within(500 * ms), telling: within(800 * ms)}},
 		inject: func(a *arena) {
-			a.broken(nil)
+			a.broken(nil, "")
 			a.forgets("", a.server.Kill)
 			a.pass(300 * ms)
 			a.server.Restart()
@@ -76,10 +117,11 @@ var rows = on(oneServer, []row{
 	},
 	{
 		name: "server killed, back from its AOF", must: "nobody loses anything; served <= 500 ms after",
-		server: []redistest.Option{redistest.WithConfig("appendonly", "yes"), redistest.WithConfig("appendfsync", "always")},
-		rules:  promises{keeps: true, limits: map[figure]limit{service: within(500 * ms)}},
+		unleased: "nobody loses anything; served <= 500 ms after",
+		server:   []redistest.Option{redistest.WithConfig("appendonly", "yes"), redistest.WithConfig("appendfsync", "always")},
+		rules:    promises{keeps: true, limits: map[figure]limit{service: within(500 * ms)}},
 		inject: func(a *arena) {
-			a.broken(nil)
+			a.broken(nil, "")
 			a.server.Kill()
 			a.pass(a.lease / 10)
 			a.server.Restart()
@@ -88,9 +130,10 @@ var rows = on(oneServer, []row{
 	},
 	{
 		name: "server stopped (SIGSTOP) for 1.5 L", must: "told before L; served <= 300 ms after",
-		rules: promises{loses: true, limits: map[figure]limit{telling: leases(1), service: within(300 * ms)}},
+		unleased: "costs nothing but time; served <= 300 ms after",
+		rules:    promises{loses: true, limits: map[figure]limit{telling: leases(1), service: within(300 * ms)}},
 		inject: func(a *arena) {
-			a.broken(nil)
+			a.broken(nil, "")
 			a.server.Stop()
 			a.pass(a.lease * 3 / 2)
 			a.mended(nil) // before, since they are served at once
@@ -114,7 +157,7 @@ var rows = on(oneServer, []row{
 		rules: promises{loses: true, stops: true, spares: true},
 		inject: func(a *arena) {
 			p := a.holder()
-			a.broken(p)
+			a.broken(p, "")
 			require.NoError(a.t, p.process.Signal(syscall.SIGSTOP))
 			a.pass(a.lease * 3 / 2)
 			a.mended(p)
@@ -123,16 +166,15 @@ var rows = on(oneServer, []row{
 	},
 	{
 		name: "holder killed", must: "key free after L; the next waiter has it <= 100 ms later",
-		rules: promises{keeps: true, limits: map[figure]limit{service: within(100 * ms)}},
+		rules: promises{keeps: true, dies: true, limits: map[figure]limit{service: within(100 * ms)}},
 		inject: func(a *arena) {
 			p := a.holder()
-			a.broken(p)
+			a.broken(p, "")
 			a.kill(p)
 			before := time.Now()
-			ttl, err := a.server.Do("PTTL", longKey).AsInt64()
-			require.NoError(a.t, err)
-			at := instant(before.Add(time.Duration(ttl) * ms))
-			a.pass(time.Duration(ttl) * ms)
+			left := a.of.expiry(a, longKey)
+			at := instant(before.Add(left))
+			a.pass(left)
 			a.mended(p)
 			a.history.add(event{At: at, What: expired, Key: longKey})
 			a.replace()
@@ -140,31 +182,36 @@ var rows = on(oneServer, []row{
 	},
 	{
 		name: "subscriber connections killed every 100 ms", must: "no waiter waits > 200 ms beyond the release",
-		hold: again, once: true,
+		unleased: "no waiter waits > 200 ms beyond the release",
+		hold:     again, once: true,
 		rules:  promises{keeps: true, limits: map[figure]limit{unheld: within(200 * ms)}},
 		inject: repeat(100*ms, "CLIENT", "KILL", "TYPE", "pubsub"),
 	},
 	{
 		name: "command connections killed every 100 ms", must: "no hold lost, none doubled, none leaked",
-		hold: again, once: true,
+		unleased: "none doubled, none leaked",
+		hold:     again, once: true,
 		rules:  promises{keeps: true},
 		inject: repeat(100*ms, "CLIENT", "KILL", "TYPE", "normal"),
 	},
 	{
 		name: "SCRIPT FLUSH every 10 ms", must: "nobody notices",
-		hold: again, once: true,
+		unleased: "nobody notices",
+		hold:     again, once: true,
 		rules:  promises{keeps: true},
 		inject: repeat(10*ms, "SCRIPT", "FLUSH"),
 	},
 	{
 		name: "20% of the replies lost, connection closed", must: "no hold counted twice; no key held by nobody > 300 ms",
-		hold: again, once: true, proxied: true, wire: loseReplies(0.20, redistest.Close),
+		unleased: "nothing counted twice; no key held by nobody > 300 ms",
+		hold:     again, once: true, proxied: true, wire: loseReplies(0.20, redistest.Close),
 		rules:  promises{keeps: true, limits: map[figure]limit{unheld: within(300 * ms)}},
 		inject: goOn,
 	},
 	{
 		name: "2% of the replies lost, connection mute", must: "no hold counted twice; no key held by nobody > 1.5 s",
-		hold: again, once: true, proxied: true, wire: loseReplies(0.02, redistest.Mute),
+		unleased: "nothing counted twice; no key held by nobody > 1.5 s",
+		hold:     again, once: true, proxied: true, wire: loseReplies(0.02, redistest.Mute),
 		rules:  promises{keeps: true, limits: map[figure]limit{unheld: within(1500 * ms)}},
 		inject: goOn,
 	},
@@ -174,7 +221,7 @@ var rows = on(oneServer, []row{
 		rules:   promises{loses: true, spares: true, limits: map[figure]limit{telling: leases(1)}},
 		inject: func(a *arena) {
 			p := a.holder()
-			a.broken(p)
+			a.broken(p, "")
 			p.proxy.Blackhole(redistest.Both)
 			a.pass(2 * a.lease)
 			p.proxy.Deliver()
@@ -187,7 +234,7 @@ var rows = on(oneServer, []row{
 		rules:   promises{loses: true, spares: true, limits: map[figure]limit{telling: leases(1)}},
 		inject: func(a *arena) {
 			p := a.holder()
-			a.broken(p)
+			a.broken(p, "")
 			p.proxy.Blackhole(redistest.Replies)
 			a.pass(2 * a.lease)
 			p.proxy.Deliver()
@@ -196,10 +243,11 @@ var rows = on(oneServer, []row{
 	},
 	{
 		name: "network refused for 0.5 L", must: "holds kept, no error to the holder",
-		proxied: true,
-		rules:   promises{keeps: true},
+		unleased: "no error to the holder",
+		proxied:  true,
+		rules:    promises{keeps: true},
 		inject: func(a *arena) {
-			a.broken(nil)
+			a.broken(nil, "")
 			a.everywhere(func(p *redistest.FaultProxy) { p.Refuse(true) })
 			a.pass(a.lease / 2)
 			a.everywhere(func(p *redistest.FaultProxy) { p.Refuse(false) })
@@ -208,25 +256,26 @@ var rows = on(oneServer, []row{
 	},
 	{
 		name: "60 ms one way", must: "works; a hand-over costs the one round trip that it costs on loopback",
-		hold: 0.25, once: true, proxied: true,
+		unleased: "works; a hand-over costs the one round trip that it costs on loopback",
+		hold:     0.25, once: true, proxied: true,
 		wire:   func(_ *arena, p *redistest.FaultProxy) { p.Delay(60 * ms) },
 		rules:  promises{keeps: true, limits: map[figure]limit{typical: within(180 * ms)}},
 		inject: goOn,
 	},
 	{
-		name: "key deleted by an admin", must: "told <= 10 ms; double hold <= 5 ms",
+		name: "key deleted by an admin", must: "told <= 10 ms; double hold <= 5 ms", stale: "told at the next renewal",
 		rules: promises{loses: true, limits: map[figure]limit{telling: within(10 * ms), double: within(5 * ms)}},
 		inject: func(a *arena) {
-			a.broken(nil)
-			a.forgets(longKey, func() { a.server.Do("DEL", longKey) })
+			a.broken(nil, longKey)
+			a.forgets(longKey, func() { a.server.Do(append([]string{"DEL"}, a.of.truth(longKey)...)...) })
 			a.mended(nil)
 		},
 	},
 	{
-		name: "FLUSHALL", must: "told <= 10 ms; double hold <= 5 ms",
+		name: "FLUSHALL", must: "told <= 10 ms; double hold <= 5 ms", stale: "told at the next renewal",
 		rules: promises{loses: true, limits: map[figure]limit{telling: within(10 * ms), double: within(5 * ms)}},
 		inject: func(a *arena) {
-			a.broken(nil)
+			a.broken(nil, "")
 			a.forgets("", func() { a.server.Do("FLUSHALL") })
 			a.mended(nil)
 		},
@@ -235,23 +284,29 @@ var rows = on(oneServer, []row{
 		name: "key replaced by a list", must: "ErrWrongType to callers, ErrLost to the holder, nothing overwritten",
 		rules: promises{loses: true, allowed: []string{classType}, limits: map[figure]limit{telling: leases(1)}},
 		inject: func(a *arena) {
-			a.broken(nil)
+			a.broken(nil, longKey)
+			keys := a.of.truth(longKey)
 			a.forgets(longKey, func() {
-				a.server.Do("EVAL", "redis.call('del', KEYS[1]) return redis.call('rpush', KEYS[1], 'x', 'y')", "1", longKey)
+				a.server.Do(append([]string{
+					"EVAL", "for _, k in ipairs(KEYS) do redis.call('del', k) redis.call('rpush', k, 'x', 'y') end", strconv.Itoa(len(keys)),
+				}, keys...)...)
 			})
 			a.pass(a.lease)
-			items, err := a.server.Do("LRANGE", longKey, "0", "-1").AsStrSlice()
-			require.NoError(a.t, err)
-			require.Equal(a.t, []string{"x", "y"}, items, "overwritten")
-			a.server.Do("DEL", longKey)
+			for _, key := range keys {
+				items, err := a.server.Do("LRANGE", key, "0", "-1").AsStrSlice()
+				require.NoError(a.t, err)
+				require.Equal(a.t, []string{"x", "y"}, items, "overwritten")
+			}
+			a.server.Do(append([]string{"DEL"}, keys...)...)
 			a.mended(nil)
 		},
 	},
 	{
 		name: "out of memory for 1 L", must: "holds renewed and released all the same; served <= 300 ms after",
-		rules: promises{keeps: true, limits: map[figure]limit{service: within(300 * ms)}},
+		unleased: "released all the same; served <= 300 ms after",
+		rules:    promises{keeps: true, limits: map[figure]limit{service: within(300 * ms)}},
 		inject: func(a *arena) {
-			a.broken(nil)
+			a.broken(nil, "")
 			a.server.Do("CONFIG", "SET", "maxmemory", "1")
 			a.pass(a.lease)
 			a.server.Do("CONFIG", "SET", "maxmemory", "0")
@@ -260,9 +315,10 @@ var rows = on(oneServer, []row{
 	},
 	{
 		name: "read-only for 1.5 L", must: "waited out, as it is known to pass; holder told before L",
-		rules: promises{loses: true, limits: map[figure]limit{telling: leases(1)}},
+		unleased: "waited out, as it is known to pass",
+		rules:    promises{loses: true, limits: map[figure]limit{telling: leases(1)}},
 		inject: func(a *arena) {
-			a.broken(nil)
+			a.broken(nil, "")
 			a.server.Do("REPLICAOF", "127.0.0.1", "1")
 			a.pass(a.lease * 3 / 2)
 			a.server.Do("REPLICAOF", "NO", "ONE")
@@ -271,9 +327,10 @@ var rows = on(oneServer, []row{
 	},
 	{
 		name: "no permission for scripts for 1.5 L", must: "the server's error reaches callers at once; holder told before L",
-		rules: promises{loses: true, allowed: []string{"NOPERM"}, limits: map[figure]limit{telling: leases(1), refusal: within(50 * ms)}},
+		unleased: "the server's error reaches callers at once",
+		rules:    promises{loses: true, allowed: []string{"NOPERM"}, limits: map[figure]limit{telling: leases(1), refusal: within(50 * ms)}},
 		inject: func(a *arena) {
-			a.broken(nil)
+			a.broken(nil, "")
 			a.server.Do("ACL", "SETUSER", "default", "-evalsha")
 			a.pass(a.lease * 3 / 2)
 			a.server.Do("ACL", "SETUSER", "default", "+evalsha")
@@ -282,49 +339,43 @@ var rows = on(oneServer, []row{
 	},
 	{
 		name: "cancel storm", must: "no leak, no lost wake-up, no key held by nobody",
-		hold: again, once: true, storm: true,
+		unleased: "no leak, no lost wake-up, no key held by nobody",
+		hold:     again, once: true, storm: true,
 		rules:  promises{keeps: true, limits: map[figure]limit{unheld: within(300 * ms)}},
 		inject: goOn,
 	},
 	{
-		name: "server's clock jumps ahead by 10 L", must: "double hold <= 100 ms; afterwards normal",
+		name: "server's clock jumps ahead by 10 L", must: "double hold <= 100 ms; afterwards normal", stale: "told at the next renewal; afterwards normal",
 		clocked: true,
 		rules:   promises{loses: true, limits: map[figure]limit{double: within(100 * ms)}},
 		inject: func(a *arena) {
-			a.broken(nil)
+			a.broken(nil, "")
 			a.forgets("", func() { a.clock.jump(a.t, 10*a.lease) })
 			a.mended(nil)
 		},
 	},
 	{
 		name: "server's clock jumps back by 10 L", must: "locks live longer, nothing else",
-		clocked: true,
-		rules:   promises{keeps: true},
+		unleased: "nothing",
+		clocked:  true,
+		rules:    promises{keeps: true},
 		inject: func(a *arena) {
-			a.broken(nil)
+			a.broken(nil, "")
 			a.clock.jump(a.t, -10*a.lease)
 			a.pass(a.lease * 3 / 2)
 			a.mended(nil)
 		},
 	},
-})
-
-// on says what the rows run against.
-func on(t topology, rows []row) []row {
-	for i := range rows {
-		rows[i].topology = t
-	}
-	return rows
 }
 
 // stall is a server that answers nobody for some leases.
 func stall(how string, length float64, f func(a *arena, d time.Duration), options ...redistest.Option) row {
 	r := row{
 		name: how + " for " + strconv.FormatFloat(length, 'f', -1, 64) + " L", server: options,
-		must:  "told before L; served <= 300 ms after",
+		must: "told before L; served <= 300 ms after", unleased: "costs nothing but time; served <= 300 ms after",
 		rules: promises{loses: true, limits: map[figure]limit{telling: leases(1), service: within(300 * ms)}},
 		inject: func(a *arena) {
-			a.broken(nil)
+			a.broken(nil, "")
 			f(a, time.Duration(length*float64(a.lease)))
 			a.mended(nil)
 		},
@@ -351,7 +402,7 @@ func busyScript(a *arena, d time.Duration) {
 
 // goOn is a fault that is there from the beginning.
 func goOn(a *arena) {
-	a.broken(nil)
+	a.broken(nil, "")
 	a.pass(3 * a.lease)
 	a.mended(nil)
 }
@@ -359,7 +410,7 @@ func goOn(a *arena) {
 // repeat sends a command again and again.
 func repeat(pause time.Duration, cmd ...string) func(a *arena) {
 	return func(a *arena) {
-		a.broken(nil)
+		a.broken(nil, "")
 		a.every(pause, 3*a.lease, func() { a.server.Do(cmd...) })
 		a.mended(nil)
 	}

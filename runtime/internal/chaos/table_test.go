@@ -5,6 +5,7 @@ package chaos
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 )
@@ -12,7 +13,7 @@ import (
 // shown are the figures of the table, in its order.
 var shown = []figure{telling, double, unheld, service, typical, late, giving}
 
-func line(r row, f *findings) string {
+func line(r run, f *findings) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "| %s | %s |", r.name, r.must)
 	for _, g := range shown {
@@ -42,36 +43,98 @@ func short(d time.Duration) string {
 	return d.Round(time.Millisecond).String()
 }
 
-// table writes what TestChaos found, as the document that it is.
-func table(results []*findings, lease time.Duration, server string) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, `# What happens when things break
+// heading is what the part of the table is called that a run belongs to.
+func (r run) heading() string { return fmt.Sprintf("## %s: %s\n", r.topology, r.of.name) }
+
+// preface writes what stands before the table.
+func preface(lease time.Duration, server string) string {
+	return fmt.Sprintf(`# What happens when things break
 
 Written by `+"`make chaos`"+`, which breaks something and watches; do not edit. %d processes contend for one key that is
 held for long and for two that are held for up to 3 ms, with a lease L of %v; each fault strikes up to three times, and each
-figure is the worst of all keys, processes and rounds. Redis %s, %s, %d CPUs.
+figure is the worst of all keys, processes and rounds. Where several can hold a key, each process also has a part of one for
+long. Redis %s, %s, %d CPUs.
 
 - **told**: from the fault until a holder that lost its lease knew.
-- **double hold**: for how long two processes trusted leases of one key at once.
-- **unheld**: for how long nobody held a key that somebody waited for, outage and leases of the dead included.
+- **double hold**: for how long more was trusted at once than a key has room for: two leases of a mutex, a writer's and a
+  reader's, more permits than there are.
+- **unheld**: for how long a key had room for anybody who waited for it, outage and leases of the dead included.
 - **served**: from the end of the fault, or of the dead holder's lease, to the next grant of a key that was waited for.
-- **hand-over**: median time from Unlock of the key that is held for long in one process to the grant in another.
-- **late**: for how long Lock outlived its context. **unlock**: for how long Unlock took.
+- **hand-over**: median time from the release of the key that is held for long in one process to the grant in another.
+- **late**: for how long a call outlived its context. **unlock**: for how long giving back took.
 - **paused**: the longest time during which the machine did not let one of the processes run. Such times are left out of
   the other figures.
 
-Every history was also explained by a model of a lock whose fencing tokens rise, and nothing was left behind: no
-goroutine, subscription, key or place in a queue.
+Every history was also explained by a model that has so much room for each key, and whose fencing tokens rise, and nothing
+was left behind: no goroutine, subscription, key, permit or place in a queue.
+
+Semaphores and latches have no leases: what somebody holds who dies, or whom the server forgets, stays as it is, and nobody is
+told. They are left out where only that could be seen.
 `, processes, lease, server, runtime.Version(), runtime.NumCPU())
+}
+
+// tables writes the parts of the table all of whose runs have results, by their headings.
+func tables(results []*findings) map[string]string {
+	parts, missing := map[string]string{}, map[string]bool{}
 	for i, f := range results {
-		if i == 0 || rows[i].topology != rows[i-1].topology {
-			fmt.Fprintf(&b, "\n## %s\n\n| fault | what must happen |", rows[i].topology)
-			for _, g := range shown {
-				fmt.Fprintf(&b, " %s |", g)
-			}
-			b.WriteString(" paused | grants | lost | verdict |\n|---|---|" + strings.Repeat("--:|", len(shown)+3) + "---|\n")
+		h := runs[i].heading()
+		if f == nil {
+			missing[h] = true
+			continue
 		}
-		b.WriteString(line(rows[i], f) + "\n")
+		if parts[h] == "" {
+			text := h + "\n| fault | what must happen |"
+			for _, g := range shown {
+				text += fmt.Sprintf(" %s |", g)
+			}
+			parts[h] = text + " paused | grants | lost | verdict |\n|---|---|" + strings.Repeat("--:|", len(shown)+3) + "---|\n"
+		}
+		parts[h] += line(runs[i], f) + "\n"
 	}
-	return b.String()
+	for h := range missing {
+		delete(parts, h)
+	}
+	return parts
+}
+
+// headings returns those of all runs, in order.
+func headings() []string {
+	var all []string
+	for _, r := range runs {
+		if h := r.heading(); !slices.Contains(all, h) {
+			all = append(all, h)
+		}
+	}
+	return all
+}
+
+// parse splits a document into its parts by their headings; what stands before them has none.
+func parse(document string) map[string]string {
+	parts, at := map[string]string{}, ""
+	for line := range strings.Lines(document) {
+		if strings.HasPrefix(line, "## ") {
+			at = line
+		}
+		parts[at] += line
+	}
+	for h, text := range parts {
+		parts[h] = strings.TrimRight(text, "\n") + "\n"
+	}
+	return parts
+}
+
+// compose writes the document, with the parts of the one before that were not run again.
+func compose(before, preface string, fresh map[string]string) string {
+	old := parse(before)
+	text := preface
+	for _, h := range headings() {
+		part := fresh[h]
+		if part == "" {
+			part = old[h]
+		}
+		if part != "" {
+			text += "\n" + part
+		}
+	}
+	return text
 }

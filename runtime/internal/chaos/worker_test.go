@@ -23,8 +23,12 @@ import (
 // ordersVariable holds the orders of a process that this test binary was started as.
 const ordersVariable = "LOCKGEN_CHAOS_ORDERS"
 
-// The keys that the processes contend for.
-const longKey = "long"
+// The keys that the processes contend for. The shared one is there if several can hold a key: each process has a
+// part of it for long.
+const (
+	longKey   = "long"
+	sharedKey = "shared"
+)
 
 var briefKeys = []string{"brief1", "brief2"}
 
@@ -59,25 +63,34 @@ func class(ctx context.Context, err error) string {
 
 // orders are what a worker is to do.
 type orders struct {
-	Proc   int
-	URL    string
-	Lease  time.Duration
-	Hold   time.Duration // how long the long key is held; 0: until orderRelease
-	Storm  bool          // besides, many waiters that give up at once
-	Mutant string        // a lock that is broken on purpose
+	Proc      int
+	Seat      int // from 1 on; who replaces a process gets its seat
+	Primitive string
+	URL       string
+	Lease     time.Duration
+	Hold      time.Duration // how long the long keys are held; 0: until orderRelease
+	Storm     bool          // besides, many waiters that give up at once
+	Mutant    string        // a primitive that is broken on purpose
 }
 
 // Numbers of goroutines, and of their calls.
 const (
-	goroutinesMost = 10
-	callsMost      = 1_000_000
+	goroutineLong   = 0
+	goroutineBrief  = 1 // and the next one
+	goroutineHasty  = 3
+	goroutineStorm  = 4 // and the next two
+	goroutineShared = 7
+	goroutinesMost  = 10
+	callsMost       = 1_000_000
 )
 
-// A worker is a process that uses the lock.
+// A worker is a process that uses the primitive.
 type worker struct {
 	orders
 
-	lock    func(ctx context.Context, key string) (lease, error)
+	primitive *primitive
+	lock      lock
+
 	release chan struct{} // closed by orderRelease
 	over    atomic.Int64  // when the standard input ended
 
@@ -101,11 +114,19 @@ func work(line string, in io.Reader, out io.Writer) error {
 	if err := json.Unmarshal([]byte(line), &w.orders); err != nil {
 		return err
 	}
+	var err error
+	if w.primitive, err = primitiveOf(w.Primitive); err != nil {
+		return err
+	}
 	before := runtime.NumGoroutine()
 	hooks := lockrt.Hooks{
-		Ended: func(e lockrt.EndEvent) { w.ends.Store(e.Key, now()) },
+		Ended: func(e lockrt.EndEvent) {
+			if errors.Is(e.Cause, lockrt.ErrLost) {
+				w.ends.Store(e.Key, now())
+			}
+		},
 		Renewed: func(e lockrt.RenewEvent) {
-			if e.Key == longKey && e.Err == nil {
+			if (e.Key == longKey || e.Key == sharedKey) && e.Err == nil {
 				w.say(event{What: renewed, Key: e.Key})
 			}
 		},
@@ -117,7 +138,7 @@ func work(line string, in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	w.lock = w.locker(client)
+	w.lock = w.mutate(w.primitive.open(w, client))
 	warm, err := client.Mutex(fmt.Sprint("warm", w.Proc)).Lock(context.Background())
 	if err != nil {
 		return err
@@ -149,19 +170,22 @@ func (w *worker) contend(commands *bufio.Scanner) {
 			}
 		})
 	}
-	run(0, func(call int) { w.long(ctx, call) })
-	for g := 1; g <= 2; g++ {
+	run(goroutineLong, func(call int) { w.long(ctx, call, longKey) })
+	if w.primitive.shares() {
+		run(goroutineShared, func(call int) { w.long(ctx, call, sharedKey) })
+	}
+	for g := goroutineBrief; g < goroutineHasty; g++ {
 		run(g, func(call int) {
 			w.attempt(ctx, call, briefKeys[rand.N(len(briefKeys))], rand.N(3*time.Millisecond))
 			pause(ctx, time.Millisecond+rand.N(9*time.Millisecond))
 		})
 	}
-	run(3, func(call int) { // its context ends in the middle of waiting
+	run(goroutineHasty, func(call int) { // its context ends in the middle of waiting
 		w.hasty(ctx, call, rand.N(40*time.Millisecond))
 		pause(ctx, 50*time.Millisecond)
 	})
 	if w.Storm {
-		for g := 4; g <= 6; g++ {
+		for g := goroutineStorm; g < goroutineShared; g++ {
 			run(g, func(call int) { w.hasty(ctx, call, rand.N(2*time.Millisecond)) })
 		}
 	}
@@ -176,13 +200,13 @@ func (w *worker) contend(commands *bufio.Scanner) {
 	wg.Wait()
 }
 
-// long holds the long key for as long as it is to.
-func (w *worker) long(ctx context.Context, call int) {
+// long holds a key for as long as it is to.
+func (w *worker) long(ctx context.Context, call int, key string) {
 	d := w.Hold
 	if d == 0 {
 		d = time.Hour
 	}
-	w.attempt(ctx, call, longKey, d)
+	w.attempt(ctx, call, key, d)
 	pause(ctx, 5*time.Millisecond)
 }
 
@@ -194,11 +218,11 @@ func (w *worker) hasty(ctx context.Context, call int, d time.Duration) {
 	w.attempt(short, call, keys[rand.N(len(keys))], 0)
 }
 
-// attempt locks key, holds it for d, and unlocks it.
+// attempt takes as much of key as its goroutine wants, holds it for d, and gives it back.
 func (w *worker) attempt(ctx context.Context, call int, key string, d time.Duration) {
-	e := event{Call: call, Key: key}
+	e := event{Call: call, Key: key, Units: w.primitive.wants(w.Seat, call/callsMost, key)}
 	w.tell(e, called)
-	l, err := w.lock(ctx, key)
+	l, err := w.lock(ctx, key, e.Units)
 	if err != nil {
 		e.Err = class(ctx, err)
 		if deadline, has := ctx.Deadline(); has {
@@ -217,7 +241,10 @@ func (w *worker) attempt(ctx context.Context, call int, key string, d time.Durat
 	e.Token = l.Token()
 	w.tell(e, granted)
 	e.Token = 0
-	seen := w.hold(ctx, l, key, d)
+	seen := int64(0)
+	if e.Units > 0 {
+		seen = w.hold(ctx, l, key, d)
+	}
 	e.Seen = seen
 	if err := l.Err(); err != nil {
 		at := now()
@@ -229,8 +256,13 @@ func (w *worker) attempt(ctx context.Context, call int, key string, d time.Durat
 	}
 	e.At, e.Until, e.Err = now(), instant(l.Until()), ""
 	w.tell(e, unlock)
-	e = event{Call: call, Key: key, Err: class(ctx, l.Unlock(ctx))}
+	err = l.Unlock(ctx)
+	e = event{Call: call, Key: key, Err: class(ctx, err)}
 	w.tell(e, unlocked)
+	for !w.primitive.leased && err != nil && strings.Contains(err.Error(), "NOPERM") { // nothing ends it but this
+		pause(context.Background(), 10*time.Millisecond)
+		err = l.Unlock(ctx)
+	}
 }
 
 // hold holds a lease until d or the run is over, and returns when it was last found to be trusted.
@@ -243,7 +275,7 @@ func (w *worker) hold(ctx context.Context, l lease, key string, d time.Duration)
 	look := time.NewTicker(5 * time.Millisecond)
 	defer look.Stop()
 	release := w.release
-	if key != longKey {
+	if key != longKey && key != sharedKey {
 		release = nil
 	}
 	done := l.Context().Done()
@@ -334,73 +366,6 @@ func (w *worker) leaks(before int) {
 			return
 		}
 	}
-}
-
-// mutants are locks that are broken, to show that the harness finds it.
-const (
-	mutantAlone = "alone" // each process has a lock of its own
-	mutantDeaf  = "deaf"  // its leases last for ever
-	mutantStuck = "stuck" // now and then it does not unlock
-	mutantSlow  = "slow"  // it returns long after its context has ended
-)
-
-// locker returns how the process locks.
-func (w *worker) locker(client *lockrt.Client) func(ctx context.Context, key string) (lease, error) {
-	mutex := func(ctx context.Context, key string) (lease, error) {
-		l, err := client.Mutex(key).Lock(ctx, lockrt.WithFencing())
-		if err != nil {
-			return nil, err
-		}
-		return l, nil
-	}
-	switch w.Mutant {
-	case mutantAlone:
-		return func(ctx context.Context, key string) (lease, error) {
-			return mutex(ctx, fmt.Sprint(key, w.Proc))
-		}
-	case mutantDeaf:
-		return func(ctx context.Context, key string) (lease, error) {
-			l, err := mutex(ctx, key)
-			if err != nil {
-				return nil, err
-			}
-			return deaf{l}, nil
-		}
-	case mutantStuck:
-		var n atomic.Int64
-		return func(ctx context.Context, key string) (lease, error) {
-			l, err := mutex(ctx, key)
-			if err != nil || n.Add(1)%10 != 0 {
-				return l, err
-			}
-			return stuck{l}, nil
-		}
-	case mutantSlow:
-		return func(ctx context.Context, key string) (lease, error) {
-			l, err := mutex(ctx, key)
-			if err != nil {
-				pause(context.Background(), 1500*time.Millisecond)
-			}
-			return l, err
-		}
-	}
-	return mutex
-}
-
-type deaf struct{ lease }
-
-func (deaf) Context() context.Context { return context.Background() }
-func (deaf) Err() error               { return nil }
-func (deaf) Until() time.Time         { return time.Now().Add(time.Hour) }
-
-type stuck struct{ lease }
-
-func (s stuck) Unlock(ctx context.Context) error {
-	go func() {
-		pause(context.Background(), 1500*time.Millisecond)
-		_ = s.lease.Unlock(ctx)
-	}()
-	return nil
 }
 
 // process is the main function of a worker.

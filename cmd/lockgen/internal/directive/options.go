@@ -142,10 +142,14 @@ func setKey(d *Directive, a *Arg) string {
 
 func setKind(d *Directive, a *Arg) string {
 	d.Kind = a
-	if a.Value == "red" {
-		return "kind=red is not supported yet; kind takes mutex, read, write, fair or permit"
+	kinds, later := []string{"mutex", "read", "write"}, []string{"fair", "permit", "red"}
+	switch {
+	case slices.Contains(kinds, a.Value):
+		return ""
+	case slices.Contains(later, a.Value):
+		return "kind=" + a.Value + " is not supported yet; kind takes mutex, read or write"
 	}
-	return oneOf(a, "mutex", "read", "write", "fair", "permit")
+	return oneOf(a, kinds...)
 }
 
 func setWait(d *Directive, a *Arg) string {

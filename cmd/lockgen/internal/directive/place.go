@@ -74,9 +74,7 @@ func Collect(list *diag.List, file *ast.File) *File {
 	c.survey()
 	for _, group := range file.Comments {
 		for _, comment := range group.List {
-			if strings.HasPrefix(comment.Text, "/*") {
-				inBlock(list, comment, group == file.Doc)
-			} else if d := Parse(list, comment); d != nil {
+			if d := Parse(list, comment); d != nil {
 				c.put(d, group)
 			}
 		}
@@ -87,7 +85,14 @@ func Collect(list *diag.List, file *ast.File) *File {
 // In says whether a file has directives, right or wrong.
 func In(fset *token.FileSet, file *ast.File) bool {
 	list := diag.New(fset)
-	return !Collect(list, file).None() || list.Len() > 0
+	for _, group := range file.Comments {
+		for _, comment := range group.List {
+			if Parse(list, comment) != nil || list.Len() > 0 {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // A place is what a comment group belongs to.
