@@ -4,11 +4,11 @@ go 1.26.0
 
 require (
 	github.com/lockgen/lockgen v0.0.0
+	github.com/redis/rueidis v1.0.79
 	github.com/stretchr/testify v1.12.1
 )
 
 require (
-	github.com/redis/rueidis v1.0.79 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/sys v0.49.0 // indirect
 )

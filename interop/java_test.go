@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,46 +24,65 @@ import (
 // sources are what the Java program is made of, and what tells one build from another.
 var sources = []string{"java/pom.xml", "java/src/main/java/peer/Peer.java"}
 
-// program returns the directory with the Java program and its libraries. It is built by Maven once for
-// each state of the sources, and kept among the user's caches.
-var program = sync.OnceValues(func() (string, error) {
+// theVersion returns the version of Redisson that is asked for.
+func theVersion(t *testing.T) string {
+	t.Helper()
+	if *redisson != "" {
+		return *redisson
+	}
+	return newest(t)
+}
+
+// newest returns the version of Redisson that java/pom.xml names.
+func newest(t *testing.T) string {
+	t.Helper()
+	pom, err := os.ReadFile(sources[0])
+	require.NoError(t, err)
+	version := regexp.MustCompile(`<redisson.version>(.*)</redisson.version>`).FindSubmatch(pom)
+	require.NotNil(t, version)
+	return string(version[1])
+}
+
+// program returns the class path of the Java program with a version of Redisson. Program and libraries are fetched and
+// built by Maven once for each state of the sources, and kept among the user's caches.
+func program(t *testing.T, version string) string {
+	t.Helper()
 	hash := sha256.New()
 	for _, name := range sources {
 		text, err := os.ReadFile(name)
-		if err != nil {
-			return "", err
-		}
+		require.NoError(t, err)
 		hash.Write(text)
 	}
 	cache, err := os.UserCacheDir()
-	if err != nil {
-		return "", err
-	}
+	require.NoError(t, err)
 	cache = filepath.Join(cache, "lockgen-interop")
-	dir := filepath.Join(cache, hex.EncodeToString(hash.Sum(nil)[:8]))
-	if _, err = os.Stat(dir); err == nil {
-		return dir, nil
+	state := hex.EncodeToString(hash.Sum(nil)[:8])
+	built := build(t, filepath.Join(cache, state), "package")
+	libraries := build(t, filepath.Join(cache, "redisson-"+version), "dependency:copy-dependencies@libraries", "-Dredisson.version="+version)
+	return filepath.Join(built, "*") + string(os.PathListSeparator) + filepath.Join(libraries, "lib", "*")
+}
+
+// build has Maven make a directory, unless it is there.
+func build(t *testing.T, dir string, args ...string) string {
+	t.Helper()
+	if _, err := os.Stat(dir); err == nil {
+		return dir
 	}
-	if err = os.MkdirAll(cache, 0o755); err != nil {
-		return "", err
-	}
-	building, err := os.MkdirTemp(cache, "building-")
-	if err != nil {
-		return "", err
-	}
+	require.NoError(t, os.MkdirAll(filepath.Dir(dir), 0o755))
+	building, err := os.MkdirTemp(filepath.Dir(dir), "building-")
+	require.NoError(t, err)
 	defer func() { _ = os.RemoveAll(building) }()
-	mvn := exec.Command("mvn", "-B", "-q", "-Dmaven.wagon.http.retryHandler.count=5", "-f", "java/pom.xml", "-Dpeer.target="+building, "package")
-	if said, err := mvn.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("mvn: %w\n%s", err, said)
-	}
+	mvn := exec.Command("mvn", append([]string{
+		"-B", "-q", "-Dmaven.wagon.http.retryHandler.count=5", "-f", "java/pom.xml", "-Dpeer.target=" + building,
+	}, args...)...)
+	said, err := mvn.CombinedOutput()
+	require.NoError(t, err, "%s\n%s", mvn, said)
 	// Whoever is first wins; all build the same.
 	if err = os.Rename(building, dir); err != nil {
-		if _, there := os.Stat(dir); there != nil {
-			return "", err
-		}
+		require.DirExists(t, dir)
 	}
-	return dir, nil
-})
+	return dir
+}
 
 // A jvm is a running Java program. Its methods may be called from any goroutine.
 type jvm struct {
@@ -84,17 +104,17 @@ type answer struct {
 
 var errEnded = errors.New("the Java program has ended")
 
-// startJava runs the Java program until the test ends.
-func startJava(t *testing.T) *jvm {
+// startJava runs the Java program, with a version of Redisson, until the test ends.
+func startJava(t *testing.T, version string) *jvm {
 	t.Helper()
-	dir, err := program()
-	require.NoError(t, err)
+	path := program(t, version)
 	j := &jvm{pending: map[int]chan answer{}, ended: make(chan struct{})}
 	// It is small, and many processes share the machine.
 	j.cmd = exec.Command("java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData",
 		"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-		"-cp", filepath.Join(dir, "*")+string(os.PathListSeparator)+filepath.Join(dir, "lib", "*"), "peer.Peer")
+		"-cp", path, "peer.Peer")
 	j.cmd.Stderr = t.Output()
+	var err error
 	j.in, err = j.cmd.StdinPipe()
 	require.NoError(t, err)
 	out, err := j.cmd.StdoutPipe()
@@ -181,14 +201,6 @@ type thread struct {
 	client, name string
 }
 
-// open connects a Redisson client and returns its first thread. It ends with the program.
-func (j *jvm) open(t *testing.T, client, url string, watchdog time.Duration) thread {
-	t.Helper()
-	th := thread{j, client, "main"}
-	th.do(t, "open", "single", url, millis(watchdog))
-	return th
-}
-
 // thread returns another thread of the same client.
 func (th thread) thread(name string) thread { return thread{th.j, th.client, name} }
 
@@ -202,8 +214,8 @@ func (th thread) start(words ...string) <-chan answer {
 func (th thread) parked(t *testing.T) {
 	t.Helper()
 	looks := th.thread("looks-at-" + th.name)
-	for looks.do(t, "parked", th.name) != "true" {
-	}
+	require.Eventually(t, func() bool { return looks.do(t, "parked", th.name) == "true" },
+		20*time.Second, time.Millisecond, "it does not wait")
 }
 
 // call gives an order and waits until it is done or ctx ends.
@@ -233,5 +245,3 @@ func (th thread) fails(t *testing.T, words ...string) string {
 	require.NotErrorIs(t, err, errEnded)
 	return err.Error()
 }
-
-func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }

@@ -1,23 +1,30 @@
 package interop
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"strings"
 	"testing"
 	"text/tabwriter"
+	"time"
+)
+
+var (
+	redisson = flag.String("redisson", "", "the version of Redisson; that of java/pom.xml if empty")
+	contend  = flag.Duration("contend", 8*time.Second, "for how long mutexes are contended for; other locks for a quarter of it")
 )
 
 // A row of the matrix is one thing that was tried.
-type row struct{ primitive, what, result, seen string }
+type row struct{ primitive, what, site, version, result, seen string }
 
 // matrix is what was tried. Tests of this package run one after the other.
 var matrix []row
 
 // cell tries one thing and puts it down. fn returns what is worth telling of how it went.
-func cell(t *testing.T, primitive, what string, fn func(t *testing.T) string) {
+func (f *fleet) cell(t *testing.T, primitive, what string, fn func(t *testing.T) string) {
 	t.Helper()
-	r := row{primitive: primitive, what: what, result: "FAILED"}
+	r := row{primitive: primitive, what: what, site: f.name, version: f.version, result: "FAILED"}
 	t.Run(primitive+"/"+what, func(t *testing.T) { r.seen = fn(t) })
 	if r.seen != "" { // else it did not come to its end
 		r.result = "ok"
@@ -26,16 +33,16 @@ func cell(t *testing.T, primitive, what string, fn func(t *testing.T) string) {
 }
 
 func TestMain(m *testing.M) {
-	if orders := os.Getenv(holderVariable); orders != "" {
-		beHolder(orders)
+	if orders := os.Getenv(workerVariable); orders != "" {
+		work(orders)
 		return
 	}
 	code := m.Run()
 	failed := 0
 	out := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(out, "\nPRIMITIVE\tWHAT\tRESULT\tSEEN")
+	_, _ = fmt.Fprintln(out, "\nPRIMITIVE\tDIRECTION\tTOPOLOGY\tREDISSON\tRESULT\tSEEN")
 	for _, r := range matrix {
-		_, _ = fmt.Fprintln(out, strings.Join([]string{r.primitive, r.what, r.result, r.seen}, "\t"))
+		_, _ = fmt.Fprintln(out, strings.Join([]string{r.primitive, r.what, r.site, r.version, r.result, r.seen}, "\t"))
 		if r.result != "ok" {
 			failed++
 		}

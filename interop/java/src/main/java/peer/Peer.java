@@ -6,13 +6,16 @@ import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.time.Instant;
+import java.util.Arrays;
 import java.util.HashMap;
 import java.util.Map;
+import java.util.TreeMap;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
 import org.redisson.Redisson;
+import org.redisson.RedissonRedLock;
 import org.redisson.api.RBucket;
 import org.redisson.api.RLock;
 import org.redisson.api.RPermitExpirableSemaphore;
@@ -164,7 +167,8 @@ public final class Peer {
         }
         for (StackTraceElement frame : thread.getStackTrace()) {
             if (frame.getClassName().equals("java.util.concurrent.Semaphore")
-                    || frame.getClassName().startsWith("org.redisson.misc.ReclosableLatch")) {
+                    || frame.getClassName().startsWith("org.redisson.misc.ReclosableLatch")
+                    || frame.getClassName().equals("java.lang.Thread") && frame.getMethodName().equals("sleep")) {
                 return true;
             }
         }
@@ -208,6 +212,8 @@ public final class Peer {
 
             case "fencedLock": // name
                 return "" + c.getFencedLock(name).lockAndGetToken();
+            case "fencedTry": // name wait, "null" if it is not granted
+                return "" + c.getFencedLock(name).tryLockAndGetToken(Long.parseLong(w[5]), TimeUnit.MILLISECONDS);
             case "fencedToken":
                 return "" + c.getFencedLock(name).getToken();
 
@@ -237,6 +243,17 @@ public final class Peer {
             }
             case "permitTry":
                 return "" + permits(c, name).tryAcquire();
+            case "permitAcquireMany": // name permits
+                return String.join(",", permits(c, name).acquire(Integer.parseInt(w[5])));
+            case "permitReleaseMany": // name ids
+                permits(c, name).release(Arrays.asList(w[5].split(",")));
+                return "";
+            case "permitAdd": // name permits
+                permits(c, name).addPermits(Integer.parseInt(w[5]));
+                return "";
+            case "permitSetTotal": // name permits
+                permits(c, name).setPermits(Integer.parseInt(w[5]));
+                return "";
             case "permitRelease": // name id
                 permits(c, name).release(w[5]);
                 return "";
@@ -258,6 +275,8 @@ public final class Peer {
                 return "";
             case "latchCount":
                 return "" + c.getCountDownLatch(name).getCount();
+            case "latchAwaitFor": // name wait
+                return "" + c.getCountDownLatch(name).await(Long.parseLong(w[5]), TimeUnit.MILLISECONDS);
             case "latchAwait":
                 c.getCountDownLatch(name).await();
                 return "";
@@ -281,6 +300,15 @@ public final class Peer {
                 return c.getFairLock(name);
             case "spin":
                 return c.getSpinLock(name);
+            case "multi": // of three kinds
+                return c.getMultiLock(
+                        c.getLock(name + ":a"), c.getReadWriteLock(name + ":b").writeLock(), c.getFairLock(name + ":c"));
+            case "red": // on the servers of all clients red...
+                return new RedissonRedLock(new TreeMap<>(CLIENTS)
+                        .entrySet().stream()
+                                .filter(client -> client.getKey().startsWith("red"))
+                                .map(client -> client.getValue().getLock(name))
+                                .toArray(RLock[]::new));
             case "read":
                 return c.getReadWriteLock(name).readLock();
             case "write":

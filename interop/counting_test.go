@@ -1,0 +1,131 @@
+package interop
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+)
+
+func (f *fleet) counts(t *testing.T) {
+	f.cell(t, "semaphore", "both count the same permits", func(t *testing.T) string {
+		key := redistest.Key(t, "k")
+		s := f.c.Semaphore(key, 0)
+		require.Equal(t, "true", f.java.do(t, "semaphoreSet", key, "5"))
+		set, err := s.TrySetPermits(soon(t), 7, 0)
+		require.NoError(t, err)
+		require.False(t, set)
+		require.NoError(t, s.Acquire(soon(t), 3))
+		require.Equal(t, "2", f.java.do(t, "semaphoreAvailable", key))
+		require.Equal(t, "false", f.java.do(t, "semaphoreTry", key, "3"))
+		f.java.do(t, "semaphoreAcquire", key, "2")
+		require.ErrorIs(t, s.TryAcquire(soon(t), 1), lockrt.ErrNotAcquired)
+		f.java.do(t, "semaphoreRelease", key, "4") // also what Go took
+		n, err := s.Available(soon(t))
+		require.NoError(t, err)
+		require.Equal(t, 4, n)
+		f.java.do(t, "semaphoreAdd", key, "2")
+		changed, err := s.Resize(soon(t), -1)
+		require.NoError(t, err)
+		require.True(t, changed)
+		require.Equal(t, "5", f.java.do(t, "semaphoreDrain", key))
+		n, err = s.Available(soon(t))
+		require.NoError(t, err)
+		require.Zero(t, n)
+		return "set, taken, released, added and drained by either"
+	})
+}
+
+func (f *fleet) permits(t *testing.T) {
+	f.cell(t, "permits", "taken in Go, released in Java", func(t *testing.T) string {
+		key := redistest.Key(t, "k")
+		s := f.c.PermitSemaphore(key, 0)
+		set, err := s.TrySetPermits(soon(t), 2, 0)
+		require.NoError(t, err)
+		require.True(t, set)
+		permit, err := s.Acquire(soon(t))
+		require.NoError(t, err)
+		require.Equal(t, "1", f.java.do(t, "permitAvailable", key))
+		require.Equal(t, "1", f.java.do(t, "permitAcquired", key))
+		require.Equal(t, "2", f.java.do(t, "permitTotal", key))
+		left, err := strconv.ParseInt(f.java.do(t, "permitLease", key, permit.ID()), 10, 64)
+		require.NoError(t, err)
+		require.InDelta(t, long.Milliseconds(), left, float64(long.Milliseconds())/2)
+		f.java.do(t, "permitRelease", key, permit.ID())
+		select {
+		case <-permit.Context().Done():
+		case <-soon(t).Done():
+			t.Fatal("the holder is not told")
+		}
+		require.ErrorIs(t, permit.Release(soon(t)), lockrt.ErrLost)
+		require.Equal(t, "2", f.java.do(t, "permitAvailable", key), "it is back once")
+		return "its Go holder has lost it"
+	})
+	f.cell(t, "permits", "taken in Java, released in Go", func(t *testing.T) string {
+		key := redistest.Key(t, "k")
+		s := f.c.PermitSemaphore(key, 0)
+		require.Equal(t, "true", f.java.do(t, "permitSet", key, "2"))
+		id := f.java.do(t, "permitAcquire", key, "0")
+		n, err := s.Acquired(soon(t))
+		require.NoError(t, err)
+		require.Equal(t, 1, n)
+		there, err := s.UpdateLease(soon(t), id, time.Minute)
+		require.NoError(t, err)
+		require.True(t, there)
+		left, err := s.TTL(soon(t), id)
+		require.NoError(t, err)
+		require.InDelta(t, time.Minute, left, float64(10*time.Second))
+		require.Equal(t, "true", f.java.do(t, "permitUpdate", key, id, millis(2*time.Minute)))
+		left, err = s.TTL(soon(t), id)
+		require.NoError(t, err)
+		require.InDelta(t, 2*time.Minute, left, float64(10*time.Second))
+		require.NoError(t, s.Release(soon(t), id))
+		require.ErrorIs(t, s.Release(soon(t), id), lockrt.ErrLost)
+		require.Contains(t, f.java.fails(t, "permitRelease", key, id), "IllegalArgument")
+		n, err = s.Available(soon(t))
+		require.NoError(t, err)
+		require.Equal(t, 2, n, "it is back once")
+		return "release() in Java throws IllegalArgumentException then"
+	})
+}
+
+func (f *fleet) latches(t *testing.T) {
+	f.cell(t, "latch", "both count down", func(t *testing.T) string {
+		key := redistest.Key(t, "k")
+		latch := f.c.CountDownLatch(key)
+		require.Equal(t, "true", f.java.do(t, "latchSet", key, "4"))
+		inGo := begin(soon(t), awaitRole.inGo(f.side), key)
+		inJava := begin(soon(t), awaitRole.inJava(f.java.thread("awaits")), key)
+		for left := 3; left >= 0; left-- {
+			if left%2 == 0 {
+				n, err := latch.CountDown(soon(t))
+				require.NoError(t, err)
+				require.Equal(t, left, n)
+			} else {
+				f.java.do(t, "latchDown", key)
+			}
+			require.Equal(t, strconv.Itoa(left), f.java.do(t, "latchCount", key))
+			n, err := latch.Count(soon(t))
+			require.NoError(t, err)
+			require.Equal(t, left, n)
+		}
+		served(t, inGo)
+		served(t, inJava)
+		return "both go on at zero"
+	})
+	f.cell(t, "latch", "deleted in Java, Go is told", func(t *testing.T) string {
+		key := redistest.Key(t, "k")
+		f.java.do(t, "latchSet", key, "1")
+		done := begin(soon(t), awaitRole.inGo(f.side), key)
+		f.listening(t, "redisson_countdownlatch__channel__{"+key+"}")
+		deleted := time.Now()
+		require.Equal(t, "true", f.java.do(t, "latchDelete", key))
+		g := <-done
+		require.ErrorIs(t, g.err, lockrt.ErrDeleted)
+		return "ErrDeleted after " + round(g.at.Sub(deleted)).String()
+	})
+}

@@ -1,0 +1,237 @@
+package interop
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+)
+
+const (
+	// long is a lease that nobody outwaits here: who is served sooner was told.
+	long = 30 * time.Second
+	// short is a lease that tests wait for.
+	short = 2 * time.Second
+	// promptly is how long it takes to be told, at most, half of the times. It is less than the second after
+	// which who waits for an RWMutex asks in any case, and than all other times after which anybody asks.
+	promptly = 400 * time.Millisecond
+)
+
+// A site is a Redis that both sides use.
+type site struct {
+	name     string                   // as the table has it
+	url      string                   // for Go
+	mode     string                   // of Redisson: single, sentinel, cluster
+	address  string                   // of Redisson: addresses with commas
+	settings []string                 // of Redisson: name=value
+	nodes    []*redistest.RedisServer // where keys may be
+}
+
+// standalone is a single server.
+func standalone(t *testing.T) site {
+	s := redistest.Server(t)
+	return site{name: "standalone", url: s.URL(), mode: "single", address: s.URL(), nodes: []*redistest.RedisServer{s}}
+}
+
+// A side is what a Go program needs for all kinds of locks.
+type side struct {
+	c    *lockrt.Client
+	reds []*lockrt.Client // of independent servers
+}
+
+// A fleet is a Redis with a Go and a Java client.
+type fleet struct {
+	site
+	version string // of Redisson
+	reds    []*redistest.RedisServer
+	side
+	j    *jvm
+	java thread
+}
+
+// newFleet starts a Java program with a version of Redisson, and connects both sides to a site. Three independent
+// servers are beside it, for what needs a majority.
+func newFleet(t *testing.T, at site, version string) *fleet {
+	t.Helper()
+	f := &fleet{site: at, version: version, j: startJava(t, version)}
+	if f.single() {
+		for range 3 {
+			f.reds = append(f.reds, redistest.Server(t))
+		}
+	}
+	f.side = f.goSide(t, lockrt.Options{Watchdog: long})
+	f.java = f.javaSide(t, f.j, "steady", long)
+	return f
+}
+
+// single tells whether the site is one server, for what is the same everywhere and needs not be tried everywhere.
+func (f *fleet) single() bool { return f.mode == "single" }
+
+// options are what Go programs need beside Java programs.
+func options(opts lockrt.Options) lockrt.Options {
+	opts.TokenTTL = lockrt.Forever
+	opts.FairWait = fairWait
+	return opts
+}
+
+// goSide connects Go clients that are closed when the test ends.
+func (f *fleet) goSide(t *testing.T, opts lockrt.Options) side {
+	t.Helper()
+	s := side{c: open(t, f.url, opts)}
+	for _, server := range f.reds {
+		s.reds = append(s.reds, open(t, server.URL(), opts))
+	}
+	return s
+}
+
+func open(t *testing.T, url string, opts lockrt.Options) *lockrt.Client {
+	t.Helper()
+	c, err := lockrt.Open(url, options(opts))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	return c
+}
+
+// javaSide connects Redisson clients, and returns the first thread of the main one. They end with the program. The
+// clients of independent servers are one set for a program.
+func (f *fleet) javaSide(t *testing.T, j *jvm, client string, watchdog time.Duration) thread {
+	t.Helper()
+	settings := f.settings
+	if f.at("3.46.0") { // since when it can be said
+		settings = append(slices.Clone(settings), "fairWait="+millis(fairWait))
+	}
+	th := thread{j, client, "main"}
+	th.do(t, slices.Concat([]string{"open", f.mode, f.address, millis(watchdog)}, settings)...)
+	for i, server := range f.reds {
+		red := thread{j, "red" + strconv.Itoa(i), "main"}
+		red.do(t, "open", "single", server.URL(), millis(watchdog))
+	}
+	return th
+}
+
+// at tells whether the version of Redisson is that one or a later one.
+func (f *fleet) at(version string) bool {
+	return slices.Compare(numbers(f.version), numbers(version)) >= 0
+}
+
+func numbers(version string) (ns []int) {
+	for word := range strings.SplitSeq(version, ".") {
+		n, _ := strconv.Atoi(word)
+		ns = append(ns, n)
+	}
+	return ns
+}
+
+// servers are all servers of the fleet.
+func (f *fleet) servers() []*redistest.RedisServer { return slices.Concat(f.nodes, f.reds) }
+
+// redis returns a client of the site, for what is no lock.
+func (f *fleet) redis(t *testing.T) rueidis.Client {
+	t.Helper()
+	opt, err := rueidis.ParseURL(f.url)
+	require.NoError(t, err)
+	c, err := rueidis.NewClient(opt)
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	return c
+}
+
+// words asks a server for a list.
+func words(server *redistest.RedisServer, args ...string) []string {
+	reply, err := server.Try(args...)
+	if err != nil {
+		return nil
+	}
+	list, _ := reply.AsStrSlice()
+	return list
+}
+
+// listening returns when somebody has subscribed to a channel that matches the pattern.
+func (f *fleet) listening(t *testing.T, pattern string) {
+	t.Helper()
+	f.soon(t, func() bool {
+		for _, server := range f.servers() {
+			if len(words(server, "PUBSUB", "CHANNELS", pattern)) > 0 || len(words(server, "PUBSUB", "SHARDCHANNELS", pattern)) > 0 {
+				return true
+			}
+		}
+		return false
+	}, "nobody listens to %s", pattern)
+}
+
+// soon waits until something is so.
+func (f *fleet) soon(t *testing.T, so func() bool, message string, args ...any) {
+	t.Helper()
+	require.Eventually(t, so, 20*time.Second, time.Millisecond, append([]any{message}, args...)...)
+}
+
+// asked returns how often a server was asked to run a script.
+func (f *fleet) asked() (n int64) {
+	for _, server := range f.servers() {
+		n += server.CommandStats()["evalsha"]
+	}
+	return n
+}
+
+// soon ends when what should be done at once is not done.
+func soon(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// granted is how a wait ended.
+type granted struct {
+	release release
+	err     error
+	at      time.Time
+}
+
+func begin(ctx context.Context, a acquire, key string) <-chan granted {
+	done := make(chan granted, 1)
+	go func() {
+		r, err := a(ctx, key)
+		done <- granted{r, err, time.Now()}
+	}()
+	return done
+}
+
+// served waits for a grant.
+func served(t *testing.T, done <-chan granted) granted {
+	t.Helper()
+	g := <-done
+	require.NoError(t, g.err)
+	return g
+}
+
+// waiting fails if a wait is over.
+func waiting(t *testing.T, done <-chan granted) {
+	t.Helper()
+	select {
+	case g := <-done:
+		t.Fatalf("it did not wait: %v", g.err)
+	default:
+	}
+}
+
+// took acquires what is free.
+func took(t *testing.T, a acquire, key string) release {
+	t.Helper()
+	r, err := a(soon(t), key)
+	require.NoError(t, err)
+	return r
+}
+
+func round(d time.Duration) time.Duration { return d.Round(100 * time.Microsecond) }
+
+func millis(d time.Duration) string { return fmt.Sprint(d.Milliseconds()) }

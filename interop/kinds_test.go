@@ -1,0 +1,271 @@
+package interop
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	lockrt "github.com/lockgen/lockgen/runtime"
+)
+
+// fairWait is for how long a Java program that died holds up a fair queue.
+const fairWait = 4 * time.Second
+
+// release gives back what was acquired.
+type release func(ctx context.Context) error
+
+// acquire waits until it has what key names.
+type acquire func(ctx context.Context, key string) (release, error)
+
+// A role is what one side does with a key, in either language.
+type role struct {
+	inGo   func(s side) acquire
+	inJava func(th thread) acquire
+	// queued returns when a waiter in Go is known to wait for a Java program.
+	queued func(t *testing.T, f *fleet, key string)
+}
+
+// A kind is a kind of lock that both languages have.
+type kind struct {
+	name  string // as the table has it
+	java  string // as the Java program calls it
+	since string // which version of Redisson
+	lock  func(s side, key string) lockrt.Locker
+	force func(ctx context.Context, s side, key string) (bool, error) // nil if it cannot be taken by force
+	// rival is the kind that cannot be had meanwhile, if it is not the same one.
+	rival *kind
+	// listens is the channel, or a pattern of it, that a waiter in Go listens to; %s is the key. Empty for who asks
+	// without being told.
+	listens string
+	// lone locks are for independent servers.
+	lone bool
+}
+
+var (
+	mutexKind = &kind{
+		name: "mutex", java: "lock", listens: "redisson_lock__channel:{%s}",
+		lock:  func(s side, key string) lockrt.Locker { return s.c.Mutex(key) },
+		force: func(ctx context.Context, s side, key string) (bool, error) { return s.c.Mutex(key).ForceUnlock(ctx) },
+	}
+	fencedKind = &kind{
+		name: "fenced mutex", java: "fenced", since: "3.19.0", listens: "redisson_lock__channel:{%s}",
+		lock:  func(s side, key string) lockrt.Locker { return s.c.Mutex(key, lockrt.WithFencing()) },
+		force: func(ctx context.Context, s side, key string) (bool, error) { return s.c.Mutex(key).ForceUnlock(ctx) },
+	}
+	fairKind = &kind{
+		name: "fair mutex", java: "fair", listens: "redisson_lock__channel:{%s}:*",
+		lock: func(s side, key string) lockrt.Locker { return s.c.FairMutex(key) },
+		force: func(ctx context.Context, s side, key string) (bool, error) {
+			return s.c.FairMutex(key).ForceUnlock(ctx)
+		},
+	}
+	spinKind = &kind{
+		name: "spin lock", java: "spin", since: "3.16.0",
+		lock: func(s side, key string) lockrt.Locker {
+			return s.c.Mutex(key, lockrt.WithBackoff(lockrt.ExponentialBackoff(time.Millisecond, 128*time.Millisecond)))
+		},
+		force: func(ctx context.Context, s side, key string) (bool, error) { return s.c.Mutex(key).ForceUnlock(ctx) },
+	}
+	writeKind = &kind{
+		name: "writer", java: "write", listens: "redisson_rwlock:{%s}",
+		lock:  func(s side, key string) lockrt.Locker { return s.c.RWMutex(key) },
+		force: func(ctx context.Context, s side, key string) (bool, error) { return s.c.RWMutex(key).ForceUnlock(ctx) },
+	}
+	readKind = &kind{
+		name: "reader", java: "read", rival: writeKind, listens: "redisson_rwlock:{%s}",
+		lock:  func(s side, key string) lockrt.Locker { return s.c.RWMutex(key).RLocker() },
+		force: func(ctx context.Context, s side, key string) (bool, error) { return s.c.RWMutex(key).ForceRUnlock(ctx) },
+	}
+	// multiKind is several locks of different kinds at once.
+	multiKind = &kind{
+		name: "multi-lock", java: "multi", listens: "redisson_lock__channel:{%s:a}",
+		lock: func(s side, key string) lockrt.Locker {
+			return lockrt.NewMultiLock(s.c.Mutex(key+":a"), s.c.RWMutex(key+":b"), s.c.FairMutex(key+":c"))
+		},
+	}
+	redKind = &kind{
+		name: "red lock", java: "red", lone: true, listens: "redisson_lock__channel:{%s}",
+		lock: func(s side, key string) lockrt.Locker {
+			m, err := lockrt.NewRedLock(key, s.reds)
+			if err != nil {
+				panic(err)
+			}
+			return m
+		},
+	}
+
+	// exclusive are the kinds of which one at a time has the lock.
+	exclusive = []*kind{mutexKind, fencedKind, fairKind, spinKind, writeKind, multiKind, redKind}
+	// kinds are all kinds of locks.
+	kinds = []*kind{mutexKind, fencedKind, fairKind, spinKind, writeKind, readKind, multiKind, redKind}
+)
+
+// kindOf returns the kind that the Java program calls so.
+func kindOf(java string) *kind {
+	return kinds[slices.IndexFunc(kinds, func(k *kind) bool { return k.java == java })]
+}
+
+// has tells whether the fleet can have locks of the kind.
+func (f *fleet) has(k *kind) bool {
+	return (k.since == "" || f.at(k.since)) && (!k.lone || len(f.reds) > 0)
+}
+
+// against is the kind to try what somebody has as k.
+func (k *kind) against() *kind {
+	if k.rival != nil {
+		return k.rival
+	}
+	return k
+}
+
+// role is what who locks does.
+func (k *kind) role() role {
+	return role{
+		inGo: func(s side) acquire {
+			return func(ctx context.Context, key string) (release, error) {
+				lease, err := k.lock(s, key).Lock(ctx)
+				if err != nil {
+					return nil, err
+				}
+				return lease.Unlock, nil
+			}
+		},
+		inJava: func(th thread) acquire {
+			return func(ctx context.Context, key string) (release, error) {
+				if _, err := th.call(ctx, "lock", k.java, key, "0"); err != nil {
+					return nil, err
+				}
+				return func(ctx context.Context) error {
+					_, err := th.call(ctx, "unlock", k.java, key)
+					return err
+				}, nil
+			}
+		},
+		queued: func(t *testing.T, f *fleet, key string) {
+			if k.listens != "" {
+				f.listening(t, fmt.Sprintf(k.listens, key))
+				return
+			}
+			asked := f.asked()
+			f.soon(t, func() bool { return f.asked() >= asked+3 }, "nobody asks")
+		},
+	}
+}
+
+// refuses fails unless others are refused what somebody has as k, on both sides.
+func (f *fleet) refuses(t *testing.T, s side, th thread, k *kind, key string) {
+	t.Helper()
+	_, err := k.against().lock(s, key).TryLock(soon(t))
+	require.ErrorIs(t, err, lockrt.ErrNotAcquired)
+	require.Equal(t, "false", th.do(t, "tryLock", k.against().java, key, "0", "0"))
+}
+
+// listeningTo is how roles without locks wait.
+func listeningTo(channel string) func(t *testing.T, f *fleet, key string) {
+	return func(t *testing.T, f *fleet, key string) { f.listening(t, fmt.Sprintf(channel, key)) }
+}
+
+var (
+	// semaphoreRole takes the only permit.
+	semaphoreRole = role{
+		queued: listeningTo("redisson_sc:{%s}"),
+		inGo: func(side side) acquire {
+			return func(ctx context.Context, key string) (release, error) {
+				s := side.c.Semaphore(key, 0)
+				if _, err := s.TrySetPermits(ctx, 1, 0); err != nil {
+					return nil, err
+				}
+				return func(ctx context.Context) error { return s.Release(ctx, 1) }, s.Acquire(ctx, 1)
+			}
+		},
+		inJava: func(th thread) acquire {
+			return func(ctx context.Context, key string) (release, error) {
+				if _, err := th.call(ctx, "semaphoreSet", key, "1"); err != nil {
+					return nil, err
+				}
+				_, err := th.call(ctx, "semaphoreAcquire", key, "1")
+				return func(ctx context.Context) error {
+					_, err := th.call(ctx, "semaphoreRelease", key, "1")
+					return err
+				}, err
+			}
+		},
+	}
+
+	// permitRole takes the only permit, for as long as it is renewed, or in Java for ever.
+	permitRole = role{
+		queued: listeningTo("redisson_sc:{%s}"),
+		inGo: func(s side) acquire {
+			return func(ctx context.Context, key string) (release, error) {
+				permit, err := s.c.PermitSemaphore(key, 1).Acquire(ctx)
+				if err != nil {
+					return nil, err
+				}
+				return permit.Release, nil
+			}
+		},
+		inJava: func(th thread) acquire {
+			return func(ctx context.Context, key string) (release, error) {
+				if _, err := th.call(ctx, "permitSet", key, "1"); err != nil {
+					return nil, err
+				}
+				id, err := th.call(ctx, "permitAcquire", key, "0")
+				return func(ctx context.Context) error {
+					_, err := th.call(ctx, "permitRelease", key, id)
+					return err
+				}, err
+			}
+		},
+	}
+
+	// setRole starts a latch, and counts it down to give it back.
+	setRole = role{
+		inGo: func(s side) acquire {
+			return func(ctx context.Context, key string) (release, error) {
+				latch := s.c.CountDownLatch(key)
+				started, err := latch.SetCount(ctx, 1)
+				if err == nil && !started {
+					err = fmt.Errorf("latch %s is running", key)
+				}
+				return func(ctx context.Context) error {
+					_, err := latch.CountDown(ctx)
+					return err
+				}, err
+			}
+		},
+		inJava: func(th thread) acquire {
+			return func(ctx context.Context, key string) (release, error) {
+				started, err := th.call(ctx, "latchSet", key, "1")
+				if err == nil && started != "true" {
+					err = fmt.Errorf("latch %s is running", key)
+				}
+				return func(ctx context.Context) error {
+					_, err := th.call(ctx, "latchDown", key)
+					return err
+				}, err
+			}
+		},
+	}
+
+	// awaitRole waits for a latch, which leaves nothing to give back.
+	awaitRole = role{
+		queued: listeningTo("redisson_countdownlatch__channel__{%s}"),
+		inGo: func(s side) acquire {
+			return func(ctx context.Context, key string) (release, error) {
+				return nothing, s.c.CountDownLatch(key).Wait(ctx)
+			}
+		},
+		inJava: func(th thread) acquire {
+			return func(ctx context.Context, key string) (release, error) {
+				_, err := th.call(ctx, "latchAwait", key)
+				return nothing, err
+			}
+		},
+	}
+)
+
+func nothing(context.Context) error { return nil }

@@ -1,0 +1,232 @@
+package interop
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+)
+
+// queue has programs of both languages stand in one fair queue, and some of them die there.
+func (f *fleet) queue(t *testing.T) {
+	s := f.goSide(t, lockrt.Options{Watchdog: short})
+	j := startJava(t, f.version)
+	java := f.javaSide(t, j, "brief", short)
+	// A line is a queue, behind a holder of one language.
+	type line struct {
+		holder string
+		key    string
+		give   release
+		dead   []string
+		mu     sync.Mutex
+		order  []string // who was served
+	}
+	served := func(l *line) string {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return strings.Join(l.order, " ")
+	}
+	lines := []*line{{holder: "Go"}, {holder: "Java"}}
+	var wg sync.WaitGroup
+	waits := 0
+	// enqueue has somebody stand in a line, behind all others.
+	enqueue := func(l *line, begin func()) {
+		before := f.waiting(l.key)
+		begin()
+		f.soon(t, func() bool { return f.waiting(l.key) == before+1 }, "nobody comes")
+	}
+	live := func(l *line, name string, a acquire) {
+		enqueue(l, func() {
+			ctx := soon(t)
+			wg.Go(func() {
+				give, err := a(ctx, l.key)
+				l.mu.Lock()
+				defer l.mu.Unlock()
+				if err != nil {
+					name = err.Error()
+				}
+				l.order = append(l.order, name)
+				if err == nil {
+					_ = give(ctx)
+				}
+			})
+		})
+	}
+	role := fairKind.role()
+	var dying []func()
+	for _, l := range lines {
+		l.key = redistest.Key(t, l.holder)
+		if l.holder == "Go" {
+			l.give = took(t, role.inGo(s), l.key)
+		} else {
+			l.give = took(t, role.inJava(java), l.key)
+		}
+		next := func() thread { waits++; return java.thread(fmt.Sprintf("waits%d", waits)) }
+		goDies := func() {
+			w := f.startWorker(t, orders{Then: &held{fairKind.java, l.key}})
+			enqueue(l, w.goOn)
+			dying = append(dying, w.kill)
+			l.dead = append(l.dead, "Go")
+		}
+		javaDies := func() {
+			if !f.at("3.46.0") {
+				return // its place would last for five minutes
+			}
+			victim := startJava(t, f.version)
+			th := f.javaSide(t, victim, "victim", short)
+			enqueue(l, func() { th.start("lock", fairKind.java, l.key, "0") })
+			dying = append(dying, victim.die)
+			l.dead = append(l.dead, "Java")
+		}
+		live(l, "Java-1", role.inJava(next()))
+		if l.holder == "Go" {
+			javaDies()
+			live(l, "Go-2", role.inGo(s))
+			goDies()
+		} else {
+			goDies()
+			live(l, "Go-2", role.inGo(s))
+			javaDies()
+		}
+		live(l, "Java-3", role.inJava(next()))
+		live(l, "Go-4", role.inGo(s))
+		live(l, "Go-5", role.inGo(s))
+		live(l, "Java-6", role.inJava(next()))
+	}
+	for _, die := range dying {
+		die()
+	}
+	began := time.Now()
+	for _, l := range lines {
+		require.Empty(t, served(l))
+		require.NoError(t, l.give(soon(t)))
+	}
+	wg.Wait()
+	for _, l := range lines {
+		f.cell(t, fairKind.name, l.holder+" holds, in line are both, and dead of each", func(t *testing.T) string {
+			require.Equal(t, "Java-1 Go-2 Java-3 Go-4 Go-5 Java-6", served(l))
+			return fmt.Sprintf("served in order within %s, past dead %s", round(time.Since(began)), strings.Join(l.dead, ", "))
+		})
+	}
+}
+
+// waiting returns how many wait for a fair lock.
+func (f *fleet) waiting(key string) (n int64) {
+	for _, server := range f.nodes {
+		if reply, err := server.Try("LLEN", "redisson_lock_queue:{"+key+"}"); err == nil {
+			here, _ := reply.AsInt64()
+			n += here
+		}
+	}
+	return n
+}
+
+// several is about locks that consist of others.
+func (f *fleet) several(t *testing.T) {
+	// free fails unless both sides can have a lock.
+	free := func(t *testing.T, k *kind, key string) {
+		t.Helper()
+		lease, err := k.lock(f.side, key).Lock(soon(t))
+		require.NoError(t, err)
+		require.NoError(t, lease.Unlock(soon(t)))
+		require.Equal(t, "true", f.java.do(t, "tryLock", k.java, key, millis(short), "0"))
+		f.java.do(t, "unlock", k.java, key)
+	}
+	members := map[string]*kind{":a": mutexKind, ":b": readKind, ":c": fairKind}
+	f.cell(t, multiKind.name, "its members are kept from the other side", func(t *testing.T) string {
+		key := redistest.Key(t, "k")
+		lease, err := multiKind.lock(f.side, key).Lock(soon(t))
+		require.NoError(t, err)
+		for suffix, k := range members {
+			require.Equal(t, "false", f.java.do(t, "tryLock", k.java, key+suffix, "0", "0"), k.name)
+		}
+		require.NoError(t, lease.Unlock(soon(t)))
+		f.java.do(t, "lock", multiKind.java, key, "0")
+		for suffix, k := range members {
+			_, err := k.lock(f.side, key+suffix).TryLock(soon(t))
+			require.ErrorIs(t, err, lockrt.ErrNotAcquired, k.name)
+		}
+		f.java.do(t, "unlock", multiKind.java, key)
+		free(t, multiKind, key)
+		return "a mutex, a writer and a fair mutex, by both"
+	})
+	f.cell(t, multiKind.name, "of which one member is the other side's: none is had", func(t *testing.T) string {
+		for suffix, k := range members {
+			key := redistest.Key(t, "k")
+			give := took(t, k.role().inJava(f.java.thread("has")), key+suffix)
+			_, err := multiKind.lock(f.side, key).TryLock(soon(t))
+			require.ErrorIs(t, err, lockrt.ErrNotAcquired)
+			for other, k := range members {
+				if other != suffix {
+					free(t, k, key+other)
+				}
+			}
+			require.NoError(t, give(soon(t)))
+			give = took(t, k.role().inGo(f.side), key+suffix)
+			require.Equal(t, "false", f.java.do(t, "tryLock", multiKind.java, key, "0", "0"))
+			for other, k := range members {
+				if other != suffix {
+					free(t, k, key+other)
+				}
+			}
+			require.NoError(t, give(soon(t)))
+			free(t, multiKind, key)
+		}
+		return "whichever it is, in both directions"
+	})
+	if !f.has(redKind) {
+		return
+	}
+	f.cell(t, redKind.name, "of which a minority is the other side's: it is had", func(t *testing.T) string {
+		for i, one := range f.side.reds {
+			key := redistest.Key(t, "k")
+			its := thread{f.j, fmt.Sprintf("red%d", i), "has"}
+			its.do(t, "lock", "lock", key, "0")
+			lease, err := redKind.lock(f.side, key).Lock(soon(t))
+			require.NoError(t, err)
+			require.Equal(t, "false", f.java.do(t, "tryLock", redKind.java, key, "0", "0"))
+			require.NoError(t, lease.Unlock(soon(t)))
+			its.do(t, "unlock", "lock", key)
+
+			key = redistest.Key(t, "k")
+			lease, err = one.Mutex(key).Lock(soon(t))
+			require.NoError(t, err)
+			require.Equal(t, "true", f.java.do(t, "tryLock", redKind.java, key, millis(3*short), "0"))
+			_, err = redKind.lock(f.side, key).TryLock(soon(t))
+			require.ErrorIs(t, err, lockrt.ErrNotAcquired)
+			f.java.do(t, "unlock", redKind.java, key)
+			require.NoError(t, lease.Unlock(soon(t)))
+			free(t, redKind, key)
+		}
+		return "by both, and keeps the other side from it"
+	})
+	f.cell(t, redKind.name, "of which a majority is the other side's: it is not had", func(t *testing.T) string {
+		key := redistest.Key(t, "k")
+		for i := range 2 {
+			thread{f.j, fmt.Sprintf("red%d", i), "has"}.do(t, "lock", "lock", key, "0")
+		}
+		_, err := redKind.lock(f.side, key).TryLock(soon(t))
+		require.ErrorIs(t, err, lockrt.ErrNotAcquired)
+		for i := range 2 {
+			thread{f.j, fmt.Sprintf("red%d", i), "has"}.do(t, "unlock", "lock", key)
+		}
+		var leases []*lockrt.Lease
+		for _, one := range f.side.reds[1:] {
+			lease, err := one.Mutex(key).Lock(soon(t))
+			require.NoError(t, err)
+			leases = append(leases, lease)
+		}
+		require.Equal(t, "false", f.java.do(t, "tryLock", redKind.java, key, "0", "0"))
+		for _, lease := range leases {
+			require.NoError(t, lease.Unlock(soon(t)))
+		}
+		free(t, redKind, key)
+		return "by neither, and what was had of it is given back"
+	})
+}

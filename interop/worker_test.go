@@ -1,0 +1,212 @@
+package interop
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	lockrt "github.com/lockgen/lockgen/runtime"
+)
+
+// workerVariable has the test binary be a Go program of its own, which does what the variable says.
+const workerVariable = "LOCKGEN_INTEROP_WORKER"
+
+// orders are what a Go program is to do.
+type orders struct {
+	URL  string
+	Reds []string
+
+	Hold    []held
+	Permit  string   // a key to take the only permit of
+	Then    *held    // what to lock once a line is read
+	Contend *contest // what to contend for then
+}
+
+// held is a lock to hold.
+type held struct{ Kind, Key string }
+
+// contest is what several contend for.
+type contest struct {
+	Kind, Key, Counter string
+	Each               int // goroutines
+	Lasts              time.Duration
+}
+
+// share is what one side got.
+type share struct {
+	Count   int
+	Least   int           // of one goroutine or thread
+	Longest time.Duration // wait
+}
+
+func (s share) with(other share) share {
+	return share{s.Count + other.Count, min(s.Least, other.Least), max(s.Longest, other.Longest)}
+}
+
+// work is the Go program: it takes everything, says so, and waits to be told or killed.
+func work(text string) {
+	err := doWork(text)
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+}
+
+func doWork(text string) error {
+	var o orders
+	if err := json.Unmarshal([]byte(text), &o); err != nil {
+		return err
+	}
+	ctx := context.Background()
+	c, err := lockrt.Open(o.URL, options(lockrt.Options{Watchdog: short}))
+	s := side{c: c}
+	for _, url := range o.Reds {
+		red, failed := lockrt.Open(url, options(lockrt.Options{Watchdog: short}))
+		s.reds, err = append(s.reds, red), errors.Join(err, failed)
+	}
+	if err != nil {
+		return err
+	}
+	for _, h := range o.Hold {
+		if _, err = kindOf(h.Kind).lock(s, h.Key).Lock(ctx); err != nil {
+			return err
+		}
+	}
+	if o.Permit != "" {
+		if _, err = c.PermitSemaphore(o.Permit, 1).Acquire(ctx); err != nil {
+			return err
+		}
+	}
+	fmt.Println("ready")
+	_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
+	if o.Then != nil {
+		_, err = kindOf(o.Then.Kind).lock(s, o.Then.Key).Lock(ctx)
+	}
+	if o.Contend == nil {
+		return err
+	}
+	got, err := o.Contend.run(ctx, o.URL, s)
+	if err != nil {
+		return err
+	}
+	said, err := json.Marshal(got)
+	fmt.Println(string(said))
+	for _, c := range append(s.reds, s.c) {
+		err = errors.Join(err, c.Close())
+	}
+	return err
+}
+
+// run locks, counts in a way that loses counts unless the lock excludes, unlocks, and so on.
+func (c *contest) run(ctx context.Context, url string, s side) (share, error) {
+	k := kindOf(c.Kind)
+	opt, err := rueidis.ParseURL(url)
+	if err != nil {
+		return share{}, err
+	}
+	rc, err := rueidis.NewClient(opt)
+	if err != nil {
+		return share{}, err
+	}
+	defer rc.Close()
+	var (
+		wg    sync.WaitGroup
+		mu    sync.Mutex
+		total share
+	)
+	ctx, cancel := context.WithTimeout(ctx, c.Lasts+time.Minute)
+	defer cancel()
+	for range c.Each {
+		wg.Go(func() {
+			var mine share
+			var failed error
+			for end := time.Now().Add(c.Lasts); failed == nil && time.Now().Before(end); {
+				asked := time.Now()
+				lease, err := k.lock(s, c.Key).Lock(ctx)
+				if err != nil {
+					failed = err
+					break
+				}
+				mine.Longest = max(mine.Longest, time.Since(asked))
+				n, err := rc.Do(ctx, rc.B().Get().Key(c.Counter).Build()).AsInt64()
+				failed = errors.Join(err, rc.Do(ctx, rc.B().Set().Key(c.Counter).Value(strconv.FormatInt(n+1, 10)).Build()).Error())
+				mine.Count++
+				failed = errors.Join(failed, lease.Unlock(ctx))
+			}
+			mine.Least = mine.Count
+			mu.Lock()
+			defer mu.Unlock()
+			err = errors.Join(err, failed)
+			if total.Count == 0 {
+				total = mine
+			} else {
+				total = total.with(mine)
+			}
+		})
+	}
+	wg.Wait()
+	return total, err
+}
+
+// A worker is a running Go program.
+type worker struct {
+	t   *testing.T
+	cmd *exec.Cmd
+	in  *os.File
+	out *bufio.Reader
+}
+
+// startWorker runs a Go program until it has done what it was told first, and no longer than the test.
+func (f *fleet) startWorker(t *testing.T, o orders) *worker {
+	t.Helper()
+	o.URL = f.url
+	for _, server := range f.reds {
+		o.Reds = append(o.Reds, server.URL())
+	}
+	text, err := json.Marshal(o)
+	require.NoError(t, err)
+	w := &worker{t: t, cmd: exec.Command(os.Args[0])}
+	w.cmd.Env = append(os.Environ(), workerVariable+"="+string(text))
+	w.cmd.Stderr = t.Output()
+	in, keep, err := os.Pipe() // open for as long as this process lives
+	require.NoError(t, err)
+	w.cmd.Stdin, w.in = in, keep
+	out, err := w.cmd.StdoutPipe()
+	require.NoError(t, err)
+	w.out = bufio.NewReader(out)
+	require.NoError(t, w.cmd.Start())
+	_ = in.Close()
+	t.Cleanup(func() {
+		w.kill()
+		_ = keep.Close()
+	})
+	require.Equal(t, "ready\n", w.read())
+	return w
+}
+
+func (w *worker) read() string {
+	w.t.Helper()
+	said, err := w.out.ReadString('\n')
+	require.NoError(w.t, err, said)
+	return said
+}
+
+// goOn has the worker do the rest.
+func (w *worker) goOn() { _, _ = w.in.WriteString("\n") }
+
+// kill ends the worker, if it runs, as a crash does.
+func (w *worker) kill() {
+	_ = w.cmd.Process.Kill()
+	_ = w.cmd.Wait()
+}
