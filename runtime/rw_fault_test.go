@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -481,4 +482,32 @@ func TestRWFault_LeasesThatEndByThemselves(t *testing.T) {
 		return nil
 	})
 	nothingLeft(t, server, key)
+}
+
+// A request that comes late, after its caller gave up, may be refused and leave a mark. It keeps nobody out for long.
+func TestRWFault_TheMarkOfALateRequestIsTakenBack(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, lockrt.Options{Retry: lockrt.ConstantBackoff(time.Minute)})
+	other := newClient(t, lockrt.Options{}).RWMutex(l.key)
+	held := ok(t)(other.RLock(patient(t)))
+	late := make(chan []string, 1)
+	l.proxy.OnRequest(func(cmd []string) {
+		if redistest.EvalSHA(scripts.RWWrite.SHA1)(cmd) {
+			late <- slices.Clone(cmd)
+		}
+	})
+	lost := l.proxy.DropReply(redistest.EvalSHA(scripts.RWWrite.SHA1), 1, redistest.Close)
+	ctx, cancel := context.WithCancel(patient(t))
+	got := lockLater(ctx, l.client.RWMutex(l.key))
+	receive(t, lost.Done(), "its reply to be lost")
+	cancel()
+	require.ErrorIs(t, receive(t, got, "its error").err, context.Canceled)
+	mark := "lockgen_writer:{" + l.key + "}"
+	gone(t, l.server, mark)
+	l.server.Do(receive(t, late, "its request")...)
+	require.EqualValues(t, 1, number(t, l.server, "EXISTS", mark), "it came again")
+	l.server.Do("PEXPIRE", mark, "600000") // it does not go by itself soon
+	gone(t, l.server, mark)
+	free(t, ok(t)(newClient(t, lockrt.Options{}).RWMutex(l.key).RLock(patient(t))), held)
+	nothingLeft(t, l.server, l.key)
 }

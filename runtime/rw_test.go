@@ -781,3 +781,42 @@ func TestRWMutex_TheLastOfThoseWhoGiveUpTakesTheMarkBack(t *testing.T) {
 		})
 	}
 }
+
+// Who gives up leaves no mark behind that keeps out those after it, and with them who waits for the same as it did.
+func TestRWMutex_TheMarkOfOneWhoGaveUpDoesNotKeepOutTheNext(t *testing.T) {
+	t.Parallel()
+	for _, side := range []string{"write", "read"} {
+		t.Run(side, func(t *testing.T) {
+			t.Parallel()
+			hooks, waiting, _ := watch()
+			server := redistest.Server(t)
+			c := clientOf(t, server.URL(), lockrt.Options{Hooks: hooks})
+			m, other := c.RWMutex("k"), clientOf(t, server.URL(), lockrt.Options{}).RWMutex("k")
+			hold, mine, others, mark := other.RLock, m.Lock, m.RLock, "lockgen_writer:{k}"
+			if side == "read" {
+				hold, mine, others, mark = other.Lock, m.RLock, m.Lock, "lockgen_reader:{k}"
+			}
+			held := ok(t)(hold(patient(t)))
+			ctx, cancel := context.WithCancel(patient(t))
+			gives := leaseLater(func() (*lockrt.Lease, error) { return mine(ctx) })
+			receive(t, waiting, "who gives up")
+			next := leaseLater(func() (*lockrt.Lease, error) { return others(patient(t)) })
+			receive(t, waiting, "the next one")
+			last := leaseLater(func() (*lockrt.Lease, error) { return mine(patient(t)) })
+			receive(t, waiting, "the last one, which wants the same as the first")
+			until(t, "there is a mark", func() bool { return number(t, server, "EXISTS", mark) == 1 })
+			server.Do("PEXPIRE", mark, "600000") // it does not go by itself soon
+			cancel()
+			require.ErrorIs(t, receive(t, gives, "who gives up").err, context.Canceled)
+			if side == "read" {
+				free(t, held)
+			}
+			free(t, gotten(t, next, "the next one"))
+			if side == "write" {
+				free(t, held)
+			}
+			free(t, gotten(t, last, "the last one"))
+			nothingLeft(t, server, "k")
+		})
+	}
+}

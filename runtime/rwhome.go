@@ -666,27 +666,31 @@ func (h *rwHome) drop(cl *rwClaim) (rest func()) {
 	return func() { h.withdraw(cl) }
 }
 
-// unmark takes back the mark that somebody waits to write, or to read, if nobody who queues does. Whoever
-// leaves the queue may be the last one, also one who has not asked.
+// unmark takes back the mark that somebody waits to write, or to read, unless the head of the queue does: those behind
+// it ask only after it, and if it wants the other, the mark keeps it out and with it them.
 func (h *rwHome) unmark(write bool) {
 	marked := h.marks.of(write)
-	if !*marked {
+	if w := h.queue.first; !*marked || w != nil && w.rw.write == write {
 		return
 	}
-	for w := h.queue.first; w != nil; w = w.place.after {
-		if w.rw.write == write {
-			return
-		}
-	}
 	*marked = false
+	h.c.spawn(func() { h.takeBack(write) })
+}
+
+// takeBack takes a mark of this process back. If that does not come to pass, the mark goes by itself.
+func (h *rwHome) takeBack(write bool) {
 	mark := h.names.reader
 	if write {
 		mark = h.names.writer
 	}
-	h.c.spawn(func() {
-		// If it does not come to pass, the mark goes by itself.
-		h.c.run(scripts.RWLeave, []string{mark, h.names.channel}, []string{h.c.uuid, messageWritten, publish})
-	})
+	h.c.run(scripts.RWLeave, []string{mark, h.names.channel}, []string{h.c.uuid, messageWritten, publish})
+}
+
+// heads reports whether the head of the queue waits to write, or to read.
+func (h *rwHome) heads(write bool) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.queue.first != nil && h.queue.first.rw.write == write
 }
 
 // unlock ends l. The last lease of a hold passes it on or frees it.
@@ -895,7 +899,10 @@ func (h *rwHome) releaseOnce(cl *rwClaim) (int64, error) {
 // as long as a lease, and the home may be forgotten meanwhile.
 func (h *rwHome) withdraw(cl *rwClaim) {
 	h.c.withdrawBy(h.key, cl.ttl, func() error {
-		_, err := h.releaseOnce(cl)
+		done, err := h.releaseOnce(cl)
+		if now := h.c.knownRW(h.key); err == nil && done == notOurs && (now == nil || !now.heads(cl.write)) {
+			h.takeBack(cl.write) // the late request was refused, and has left a mark for nobody
+		}
 		return err
 	})
 }
