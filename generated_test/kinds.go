@@ -2,6 +2,8 @@ package generatedtest
 
 import (
 	"context"
+	"io"
+	"iter"
 
 	lockrt "github.com/lockgen/lockgen/runtime"
 )
@@ -32,3 +34,60 @@ type Name string
 
 // A Part is one that several can work on at once.
 type Part string
+
+// Workshop is a service of which the calls wait in turn, or are bounded in number.
+//
+//lockgen:service wait=ctx
+type Workshop interface {
+	// Turn serves in the order of asking.
+	//
+	//lockgen:lock key=gen:desk:{of} kind=fair fence
+	Turn(ctx context.Context, of Part) error
+
+	// Try is Turn for those who don't wait.
+	//
+	//lockgen:lock key=gen:desk:{of} kind=fair wait=0 busy=skip
+	Try(ctx context.Context, of Part) error
+
+	// Work is done by a few at once.
+	//
+	//lockgen:lock key=gen:worker:{of} kind=permit permits=2
+	Work(ctx context.Context, of Part) error
+
+	// Help works if somebody is needed.
+	//
+	//lockgen:lock key=gen:worker:{of} kind=permit permits=2 wait=0 busy=fallback
+	Help(ctx context.Context, of Part) (string, error)
+
+	// All works on many things at once.
+	//
+	//lockgen:lock key=gen:worker:{of...} kind=permit permits=2 lost=report watchdog=1s
+	All(ctx context.Context, of ...Part) error
+
+	// Lines are read by a few at once.
+	//
+	//lockgen:lock key=gen:worker:{of} kind=permit permits=2 scope=iter
+	Lines(ctx context.Context, of Part) (iter.Seq[string], error)
+
+	// Open works until the result is closed.
+	//
+	//lockgen:lock key=gen:worker:{of} kind=permit permits=2 scope=close
+	Open(ctx context.Context, of Part) (io.ReadWriteCloser, error)
+
+	// Assemble needs the whole workshop.
+	//
+	//lockgen:lock key=gen:bench:{of} fence
+	//lockgen:lock key=gen:config:{name} kind=read
+	//lockgen:lock key=gen:config:{names...} kind=write
+	//lockgen:lock key=gen:desk:{of} kind=fair
+	//lockgen:lock key=gen:worker:{of} kind=permit permits=2
+	Assemble(ctx context.Context, of Part, name string, names ...string) error
+}
+
+// Desks are the same fair locks, taken by hand.
+//
+//lockgen:locks prefix=gen wait=0
+type Desks interface {
+	//lockgen:lock key=desk:{of} fence
+	Desk(of Part) lockrt.EntityFairMutex[Part]
+}

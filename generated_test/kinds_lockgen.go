@@ -4,6 +4,9 @@ package generatedtest
 
 import (
 	"context"
+	errors1 "errors"
+	"io"
+	"iter"
 	"time"
 
 	lockrt "github.com/lockgen/lockgen/runtime"
@@ -95,6 +98,321 @@ func (ConfigKeys) Set(names ...string) ([]string, error) {
 	return keys, nil
 }
 
+// LockedWorkshop is a Workshop that holds the annotated locks around each call.
+type LockedWorkshop struct {
+	next     Workshop
+	fallback Workshop
+	locks    lockrt.Acquirer
+}
+
+var _ Workshop = (*LockedWorkshop)(nil)
+
+// NewLockedWorkshop wraps next. Where the annotations say so fallback is called instead when somebody else holds the lock. What
+// opts say counts more than the annotations.
+func NewLockedWorkshop(next, fallback Workshop, locks *lockrt.Client, opts ...lockrt.LockOption) *LockedWorkshop {
+	return &LockedWorkshop{next: next, fallback: fallback, locks: locks.With(opts...)}
+}
+
+var (
+	lockWorkshopTurn     = lockrt.Spec{Name: "generatedtest.Workshop.Turn", Kind: lockrt.KindFair, Wait: lockrt.UntilDone, Watchdog: 10 * time.Second, Fence: true}
+	lockWorkshopTry      = lockrt.Spec{Name: "generatedtest.Workshop.Try", Kind: lockrt.KindFair, Wait: 0, Watchdog: 10 * time.Second}
+	lockWorkshopWork     = lockrt.Spec{Name: "generatedtest.Workshop.Work", Kind: lockrt.KindPermit, Permits: 2, Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockWorkshopHelp     = lockrt.Spec{Name: "generatedtest.Workshop.Help", Kind: lockrt.KindPermit, Permits: 2, Wait: 0, Watchdog: 10 * time.Second}
+	lockWorkshopAll      = lockrt.Spec{Name: "generatedtest.Workshop.All", Kind: lockrt.KindPermit, Permits: 2, Wait: lockrt.UntilDone, Watchdog: time.Second, Report: true}
+	lockWorkshopLines    = lockrt.Spec{Name: "generatedtest.Workshop.Lines", Kind: lockrt.KindPermit, Permits: 2, Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockWorkshopOpen     = lockrt.Spec{Name: "generatedtest.Workshop.Open", Kind: lockrt.KindPermit, Permits: 2, Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockWorkshopAssemble = lockrt.Spec{Name: "generatedtest.Workshop.Assemble", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second, Fence: true}
+)
+
+// Turn serves in the order of asking.
+//
+// It holds gen:desk:{of}, first come, first served.
+func (s *LockedWorkshop) Turn(ctx context.Context, of Part) (err error) {
+	key, err := WorkshopKeys{}.Turn(of)
+	if err != nil {
+		return err
+	}
+	held, err := s.locks.Acquire(ctx, &lockWorkshopTurn, key)
+	if err != nil {
+		return err
+	}
+	defer held.Release(&err)
+	return s.next.Turn(held.Context(), of)
+}
+
+// Try is Turn for those who don't wait.
+//
+// It holds gen:desk:{of}, first come, first served. When somebody else holds it, Try does nothing and returns nil.
+func (s *LockedWorkshop) Try(ctx context.Context, of Part) (err error) {
+	key, err := WorkshopKeys{}.Try(of)
+	if err != nil {
+		return err
+	}
+	held, err := s.locks.Acquire(ctx, &lockWorkshopTry, key)
+	if errors1.Is(err, lockrt.ErrNotAcquired) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer held.Release(&err)
+	return s.next.Try(held.Context(), of)
+}
+
+// Work is done by a few at once.
+//
+// It holds one of 2 permits of gen:worker:{of}.
+func (s *LockedWorkshop) Work(ctx context.Context, of Part) (err error) {
+	key, err := WorkshopKeys{}.Work(of)
+	if err != nil {
+		return err
+	}
+	held, err := s.locks.Acquire(ctx, &lockWorkshopWork, key)
+	if err != nil {
+		return err
+	}
+	defer held.Release(&err)
+	return s.next.Work(held.Context(), of)
+}
+
+// Help works if somebody is needed.
+//
+// It holds one of 2 permits of gen:worker:{of}. When others have all permits, Help of the fallback is called instead.
+func (s *LockedWorkshop) Help(ctx context.Context, of Part) (res string, err error) {
+	key, err := WorkshopKeys{}.Help(of)
+	if err != nil {
+		return res, err
+	}
+	held, err := s.locks.Acquire(ctx, &lockWorkshopHelp, key)
+	if errors1.Is(err, lockrt.ErrNotAcquired) {
+		return s.fallback.Help(ctx, of)
+	}
+	if err != nil {
+		return res, err
+	}
+	defer held.Release(&err)
+	return s.next.Help(held.Context(), of)
+}
+
+// All works on many things at once.
+//
+// It holds one of 2 permits of gen:worker:{of...}, one permit for each element.
+func (s *LockedWorkshop) All(ctx context.Context, of ...Part) (err error) {
+	keys, err := WorkshopKeys{}.All(of...)
+	if err != nil {
+		return err
+	}
+	held, err := s.locks.Acquire(ctx, &lockWorkshopAll, keys...)
+	if err != nil {
+		return err
+	}
+	defer held.Release(&err)
+	return s.next.All(held.Context(), of...)
+}
+
+// Lines are read by a few at once.
+//
+// It holds one of 2 permits of gen:worker:{of}, until the loop over its result ends.
+func (s *LockedWorkshop) Lines(ctx context.Context, of Part) (res iter.Seq[string], err error) {
+	key, err := WorkshopKeys{}.Lines(of)
+	if err != nil {
+		return res, err
+	}
+	held, err := s.locks.Acquire(ctx, &lockWorkshopLines, key)
+	if err != nil {
+		return res, err
+	}
+	defer held.Release(&err)
+	res, err = s.next.Lines(held.Context(), of)
+	if err != nil {
+		return res, err
+	}
+	return lockrt.HoldSeq(held, res), nil
+}
+
+// Open works until the result is closed.
+//
+// It holds one of 2 permits of gen:worker:{of}, until its result is closed.
+func (s *LockedWorkshop) Open(ctx context.Context, of Part) (res io.ReadWriteCloser, err error) {
+	key, err := WorkshopKeys{}.Open(of)
+	if err != nil {
+		return res, err
+	}
+	held, err := s.locks.Acquire(ctx, &lockWorkshopOpen, key)
+	if err != nil {
+		return res, err
+	}
+	defer held.Release(&err)
+	res, err = s.next.Open(held.Context(), of)
+	if err != nil || res == nil {
+		return res, err
+	}
+	return &lockWorkshopOpenResult{res, held.Lend()}, nil
+}
+
+// Assemble needs the whole workshop.
+//
+// It holds gen:bench:{of}, gen:config:{name} for reading, gen:config:{names...} for writing, gen:desk:{of} in turn and one of 2 permits of gen:worker:{of}, one lock for each element.
+func (s *LockedWorkshop) Assemble(ctx context.Context, of Part, name string, names ...string) (err error) {
+	keys, err := WorkshopKeys{}.Assemble(of, name, names...)
+	if err != nil {
+		return err
+	}
+	held, err := s.locks.AcquireKinds(ctx, &lockWorkshopAssemble, keys...)
+	if err != nil {
+		return err
+	}
+	defer held.Release(&err)
+	return s.next.Assemble(held.Context(), of, name, names...)
+}
+
+// lockWorkshopOpenResult is what Open returns. Closing it releases the locks.
+type lockWorkshopOpenResult struct {
+	next io.ReadWriteCloser
+	held *lockrt.Hold
+}
+
+func (r *lockWorkshopOpenResult) Close() error {
+	return r.held.Close(r.next.Close)
+}
+
+func (r *lockWorkshopOpenResult) Read(p []byte) (n int, err error) {
+	return r.next.Read(p)
+}
+
+func (r *lockWorkshopOpenResult) Write(p []byte) (n int, err error) {
+	return r.next.Write(p)
+}
+
+// WorkshopKeys builds the keys that LockedWorkshop locks, for tools and tests.
+type WorkshopKeys struct{}
+
+// Turn builds gen:desk:{of}.
+func (WorkshopKeys) Turn(of Part) (string, error) {
+	if of == "" {
+		return "", lockrt.EmptyKey("generatedtest.Workshop.Turn", "of")
+	}
+	b := make([]byte, 0, 64)
+	b = append(b, "gen:desk:"...)
+	b = lockrt.AppendString(b, of)
+	return string(b), nil
+}
+
+// Try builds gen:desk:{of}.
+func (WorkshopKeys) Try(of Part) (string, error) {
+	if of == "" {
+		return "", lockrt.EmptyKey("generatedtest.Workshop.Try", "of")
+	}
+	b := make([]byte, 0, 64)
+	b = append(b, "gen:desk:"...)
+	b = lockrt.AppendString(b, of)
+	return string(b), nil
+}
+
+// Work builds gen:worker:{of}.
+func (WorkshopKeys) Work(of Part) (string, error) {
+	if of == "" {
+		return "", lockrt.EmptyKey("generatedtest.Workshop.Work", "of")
+	}
+	b := make([]byte, 0, 64)
+	b = append(b, "gen:worker:"...)
+	b = lockrt.AppendString(b, of)
+	return string(b), nil
+}
+
+// Help builds gen:worker:{of}.
+func (WorkshopKeys) Help(of Part) (string, error) {
+	if of == "" {
+		return "", lockrt.EmptyKey("generatedtest.Workshop.Help", "of")
+	}
+	b := make([]byte, 0, 64)
+	b = append(b, "gen:worker:"...)
+	b = lockrt.AppendString(b, of)
+	return string(b), nil
+}
+
+// All builds gen:worker:{of...}.
+func (WorkshopKeys) All(of ...Part) ([]string, error) {
+	if len(of) == 0 {
+		return nil, lockrt.EmptyKey("generatedtest.Workshop.All", "of")
+	}
+	if len(of) > 64 {
+		return nil, lockrt.ManyKeys("generatedtest.Workshop.All", "of", len(of), 64)
+	}
+	keys := make([]string, 0, len(of))
+	b := make([]byte, 0, 64)
+	for i, v := range of {
+		if v == "" {
+			return nil, lockrt.EmptyKey("generatedtest.Workshop.All", lockrt.At("of", i))
+		}
+		b = append(b[:0], "gen:worker:"...)
+		b = lockrt.AppendString(b, v)
+		keys = append(keys, string(b))
+	}
+	return keys, nil
+}
+
+// Lines builds gen:worker:{of}.
+func (WorkshopKeys) Lines(of Part) (string, error) {
+	if of == "" {
+		return "", lockrt.EmptyKey("generatedtest.Workshop.Lines", "of")
+	}
+	b := make([]byte, 0, 64)
+	b = append(b, "gen:worker:"...)
+	b = lockrt.AppendString(b, of)
+	return string(b), nil
+}
+
+// Open builds gen:worker:{of}.
+func (WorkshopKeys) Open(of Part) (string, error) {
+	if of == "" {
+		return "", lockrt.EmptyKey("generatedtest.Workshop.Open", "of")
+	}
+	b := make([]byte, 0, 64)
+	b = append(b, "gen:worker:"...)
+	b = lockrt.AppendString(b, of)
+	return string(b), nil
+}
+
+// Assemble builds gen:bench:{of}, gen:config:{name}, gen:config:{names...}, gen:desk:{of} and gen:worker:{of}.
+func (WorkshopKeys) Assemble(of Part, name string, names ...string) ([]lockrt.KindKey, error) {
+	if of == "" {
+		return nil, lockrt.EmptyKey("generatedtest.Workshop.Assemble", "of")
+	}
+	if name == "" {
+		return nil, lockrt.EmptyKey("generatedtest.Workshop.Assemble", "name")
+	}
+	if len(names) == 0 {
+		return nil, lockrt.EmptyKey("generatedtest.Workshop.Assemble", "names")
+	}
+	if len(names) > 64 {
+		return nil, lockrt.ManyKeys("generatedtest.Workshop.Assemble", "names", len(names), 64)
+	}
+	keys := make([]lockrt.KindKey, 0, len(names)+4)
+	b := make([]byte, 0, 64)
+	b = append(b, "gen:bench:"...)
+	b = lockrt.AppendString(b, of)
+	keys = append(keys, lockrt.KindKey{Kind: lockrt.KindMutex, Key: string(b)})
+	b = append(b[:0], "gen:config:"...)
+	b = lockrt.AppendString(b, name)
+	keys = append(keys, lockrt.KindKey{Kind: lockrt.KindRead, Key: string(b)})
+	for i, name1 := range names {
+		if name1 == "" {
+			return nil, lockrt.EmptyKey("generatedtest.Workshop.Assemble", lockrt.At("names", i))
+		}
+		b = append(b[:0], "gen:config:"...)
+		b = lockrt.AppendString(b, name1)
+		keys = append(keys, lockrt.KindKey{Kind: lockrt.KindWrite, Key: string(b)})
+	}
+	b = append(b[:0], "gen:desk:"...)
+	b = lockrt.AppendString(b, of)
+	keys = append(keys, lockrt.KindKey{Kind: lockrt.KindFair, Key: string(b)})
+	b = append(b[:0], "gen:worker:"...)
+	b = lockrt.AppendString(b, of)
+	keys = append(keys, lockrt.KindKey{Kind: lockrt.KindPermit, Permits: 2, Key: string(b)})
+	return keys, nil
+}
+
 type redisConfigLocks struct {
 	c    *lockrt.Client
 	opts []lockrt.LockOption
@@ -145,6 +463,40 @@ func (ConfigLocksKeys) Worker(of Part) (string, error) {
 	}
 	b := make([]byte, 0, 64)
 	b = append(b, "gen:worker:"...)
+	b = lockrt.AppendString(b, of)
+	return string(b), nil
+}
+
+type redisDesks struct {
+	c    *lockrt.Client
+	opts []lockrt.LockOption
+}
+
+var _ Desks = redisDesks{}
+
+// NewDesks makes Desks on c. What opts say counts more than the annotations.
+func NewDesks(c *lockrt.Client, opts ...lockrt.LockOption) Desks {
+	return redisDesks{c: c, opts: opts}
+}
+
+var lockDesksDesk = lockrt.Spec{Name: "generatedtest.Desks.Desk", Wait: 0, Watchdog: 10 * time.Second, Fence: true}
+
+// Desk is the lock gen:desk:{of}.
+func (l redisDesks) Desk(of Part) lockrt.EntityFairMutex[Part] {
+	key, err := DesksKeys{}.Desk(of)
+	return lockrt.ForFair(l.c, &lockDesksDesk, of, key, err, l.opts...)
+}
+
+// DesksKeys builds the keys that Desks locks, for tools and tests.
+type DesksKeys struct{}
+
+// Desk builds gen:desk:{of}.
+func (DesksKeys) Desk(of Part) (string, error) {
+	if of == "" {
+		return "", lockrt.EmptyKey("generatedtest.Desks.Desk", "of")
+	}
+	b := make([]byte, 0, 64)
+	b = append(b, "gen:desk:"...)
 	b = lockrt.AppendString(b, of)
 	return string(b), nil
 }

@@ -98,6 +98,7 @@ type builder struct {
 	*frame
 	m     *model.Method
 	shape shape
+	mixed bool // each key says of which lock it is
 	buf   string
 	keys  string            // the result if there are several
 	err   string            // variable for errors, once there was one
@@ -127,13 +128,13 @@ func (f *file) builder(o *owner, m *model.Method) {
 	for at, i := range index {
 		names[i] = fr.params[at]
 	}
-	b := &builder{frame: fr, m: m, shape: shapeOf(m.Lock), local: map[string]string{}, done: map[string]bool{}}
+	b := &builder{frame: fr, m: m, shape: shapeOf(m.Lock), mixed: m.Lock.Mixed(), local: map[string]string{}, done: map[string]bool{}}
 	results := jen.String()
 	switch b.shape {
 	case listKeys:
-		results = jen.Index().String()
+		results = jen.Index().Add(b.element())
 	case manyKeys:
-		results = jen.Index(jen.Lit(len(m.Lock.Keys))).String()
+		results = jen.Index(jen.Lit(len(m.Lock.Keys))).Add(b.element())
 	}
 	switch {
 	case constant(m.Lock):
@@ -163,7 +164,7 @@ func (b *builder) build() {
 	}
 	if b.shape == listKeys {
 		b.keys = b.Pick("keys")
-		b.add(jen.Id(b.keys).Op(":=").Make(jen.Index().String(), jen.Lit(0), b.count()))
+		b.add(jen.Id(b.keys).Op(":=").Make(jen.Index().Add(b.element()), jen.Lit(0), b.count()))
 	}
 	b.buf = b.Pick("b")
 	b.add(jen.Id(b.buf).Op(":=").Make(jen.Index().Byte(), jen.Lit(0), jen.Lit(capacity(keys))))
@@ -188,8 +189,27 @@ func (b *builder) build() {
 
 func (b *builder) add(s *jen.Statement) { b.body = append(b.body, s) }
 
+// element is the type of one of several keys.
+func (b *builder) element() *jen.Statement {
+	if b.mixed {
+		return lockrt("KindKey")
+	}
+	return jen.String()
+}
+
+// fields is one of several keys, as the result has it, without its type.
+func (b *builder) fields(k *model.Key, key *jen.Statement) *jen.Statement {
+	if !b.mixed {
+		return key
+	}
+	return jen.Values(append(kind(k), field("Key", key))...)
+}
+
 // result writes what becomes of a key.
 func (b *builder) result(i int, key *jen.Statement) {
+	if b.mixed {
+		key = b.element().Add(b.fields(b.m.Lock.Keys[i], key))
+	}
 	switch b.shape {
 	case oneKey:
 		b.add(jen.Return(key, jen.Nil()))
@@ -240,7 +260,7 @@ func (b *builder) loop(i int, k *model.Key, list *model.Value) {
 	}
 	inner := &builder{
 		frame: &frame{Names: b.Inner(), params: b.params},
-		m:     b.m, shape: b.shape, buf: b.buf, keys: b.keys, err: b.err,
+		m:     b.m, shape: b.shape, mixed: b.mixed, buf: b.buf, keys: b.keys, err: b.err,
 		local: maps.Clone(b.local), done: maps.Clone(b.done),
 	}
 	from := b.root(list)
@@ -270,15 +290,15 @@ func singular(path string) string {
 
 // constants is the result of a builder that has nothing to build.
 func (b *builder) constants() *jen.Statement {
-	var texts []jen.Code
+	var all []jen.Code
 	for _, k := range b.m.Lock.Keys {
 		text, _ := literal(k)
-		texts = append(texts, jen.Lit(text))
+		if b.shape == oneKey {
+			return jen.Lit(text)
+		}
+		all = append(all, b.fields(k, jen.Lit(text)))
 	}
-	if len(texts) == 1 {
-		return jen.Add(texts[0])
-	}
-	return jen.Index(jen.Lit(len(texts))).String().Values(texts...)
+	return jen.Index(jen.Lit(len(all))).Add(b.element()).Values(all...)
 }
 
 // literal is the text of a key without placeholders.

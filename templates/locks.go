@@ -37,7 +37,7 @@ func (f *file) locks(l *model.Locks) {
 	f.Add(fn.Params(jen.Id(arg).Op("*").Add(lockrt("Client")), jen.Id(optsArg).Op("...").Add(lockrt("LockOption"))).Add(o.of(iface)).Block(
 		jen.Return(o.of(l.Type).Values(jen.Id(client).Op(":").Id(arg), jen.Id(opts).Op(":").Id(optsArg))),
 	))
-	f.specs(l.Methods)
+	f.specs(l.Methods, true)
 	for _, m := range l.Methods {
 		f.entity(o, l, m, client, opts)
 	}
@@ -62,11 +62,13 @@ func (f *file) entity(o *owner, l *model.Locks, m *model.Method, client, opts st
 	of, spec := jen.Id(recv).Dot(client), jen.Op("&").Id(m.Lock.SpecVar)
 	rest := []jen.Code{id, jen.Id(key), jen.Id(err), jen.Id(recv).Dot(opts).Op("...")}
 	var made *jen.Statement
-	switch m.Lock.Kind {
-	case model.Semaphore:
-		made = lockrt("ForPermits").Call(append([]jen.Code{of, spec, jen.Lit(m.Lock.Permits)}, rest...)...)
+	switch lock := m.Lock.Keys[0]; lock.Kind {
+	case model.Permit:
+		made = lockrt("ForPermits").Call(append([]jen.Code{of, spec, jen.Lit(lock.Permits)}, rest...)...)
 	case model.ReadWrite:
 		made = lockrt("ForRW").Call(append([]jen.Code{of, spec}, rest...)...)
+	case model.Fair:
+		made = lockrt("ForFair").Call(append([]jen.Code{of, spec}, rest...)...)
 	default:
 		made = lockrt("For").Call(append([]jen.Code{of, spec}, rest...)...)
 	}

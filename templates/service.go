@@ -60,7 +60,7 @@ func (f *file) service(s *model.Service) {
 	f.Add(fn.Params(params...).Op("*").Add(w.of(s.Wrapper)).Block(
 		jen.Return(jen.Op("&").Add(w.of(s.Wrapper)).Values(values...)),
 	))
-	f.specs(s.Methods)
+	f.specs(s.Methods, false)
 	for _, m := range s.Methods {
 		if m.Lock == nil {
 			f.passThrough(w, m)
@@ -100,11 +100,11 @@ func (f *file) assertion(o *owner, params []*types.TypeParam, iface string, valu
 }
 
 // specs writes the options of all locks, once for the whole program.
-func (f *file) specs(methods []*model.Method) {
+func (f *file) specs(methods []*model.Method, typed bool) {
 	var defs []jen.Code
 	for _, m := range methods {
 		if m.Lock != nil {
-			defs = append(defs, jen.Id(m.Lock.SpecVar).Op("=").Add(spec(m.Lock)))
+			defs = append(defs, jen.Id(m.Lock.SpecVar).Op("=").Add(spec(m.Lock, typed)))
 		}
 	}
 	f.Line()
@@ -207,8 +207,12 @@ func (f *file) locked(w *wrapper, m *model.Method) {
 	if m.Lock.Context >= 0 {
 		ctx = jen.Id(fr.params[m.Lock.Context])
 	}
+	acquire := "Acquire"
+	if m.Lock.Mixed() {
+		acquire = "AcquireKinds"
+	}
 	body = append(body, jen.List(jen.Id(held), jen.Id(errName)).Op(":=").
-		Id(recv).Dot(w.locks).Dot("Acquire").Call(ctx, jen.Op("&").Id(m.Lock.SpecVar), keys))
+		Id(recv).Dot(w.locks).Dot(acquire).Call(ctx, jen.Op("&").Id(m.Lock.SpecVar), keys))
 	busy := jen.If(jen.Qual("errors", "Is").Call(jen.Id(errName), lockrt("ErrNotAcquired")))
 	switch {
 	case m.Lock.Skip && reports:
@@ -303,26 +307,9 @@ func lockedDoc(m *model.Method) []string {
 	} else {
 		subject = m.Name
 	}
-	holds := subject + " holds " + keyList(m.Lock.Keys)
-	if shapeOf(m.Lock) == listKeys {
-		holds += ", one lock for each element"
-	}
-	switch m.Lock.Kind {
-	case model.Write:
-		holds += ", for writing"
-	case model.Read:
-		holds += ", for reading"
-	}
-	holds += until(m.Lock) + "."
+	holds := subject + " holds " + holding(m.Lock) + until(m.Lock) + "."
 	if m.Lock.Skip || m.Lock.Fallback {
-		it := "it"
-		if shapeOf(m.Lock) != oneKey {
-			it = "one of them"
-		}
-		busy := "somebody else holds " + it
-		if m.Lock.Kind == model.Read {
-			busy = "somebody writes"
-		}
+		busy := whenBusy(m.Lock)
 		if m.Lock.Fallback {
 			holds += fmt.Sprintf(" When %s, %s of the fallback is called instead.", busy, m.Name)
 		} else if len(m.Results) > 0 {
@@ -332,6 +319,75 @@ func lockedDoc(m *model.Method) []string {
 		}
 	}
 	return append(lines, holds)
+}
+
+// holding names what a method holds.
+func holding(l *model.Lock) string {
+	kind, each := l.Keys[0].Kind, "lock"
+	text := keyList(l.Keys)
+	switch {
+	case l.Mixed():
+		var locks, permits []string
+		for _, k := range l.Keys {
+			if k.Kind == model.Permit {
+				permits = append(permits, oneOf(k))
+			} else {
+				locks = append(locks, oneOf(k))
+			}
+		}
+		text = list(append(locks, permits...))
+	case kind == model.Permit:
+		text, each = fmt.Sprintf("one of %d permits of %s", l.Keys[0].Permits, text), "permit"
+		if len(l.Keys) > 1 {
+			text = fmt.Sprintf("one of %d permits each of %s", l.Keys[0].Permits, keyList(l.Keys))
+		}
+	}
+	if shapeOf(l) == listKeys {
+		text += ", one " + each + " for each element"
+	}
+	switch {
+	case l.Mixed():
+	case kind == model.Write:
+		text += ", for writing"
+	case kind == model.Read:
+		text += ", for reading"
+	case kind == model.Fair:
+		text += ", first come, first served"
+	}
+	return text
+}
+
+// oneOf names one of several things of different kinds that a method holds.
+func oneOf(k *model.Key) string {
+	switch k.Kind {
+	case model.Write:
+		return k.Text + " for writing"
+	case model.Read:
+		return k.Text + " for reading"
+	case model.Fair:
+		return k.Text + " in turn"
+	case model.Permit:
+		return fmt.Sprintf("one of %d permits of %s", k.Permits, k.Text)
+	}
+	return k.Text
+}
+
+// whenBusy says when a method can't have what it is to hold.
+func whenBusy(l *model.Lock) string {
+	one := shapeOf(l) == oneKey
+	switch kind := l.Keys[0].Kind; {
+	case l.Mixed():
+		return "others have one of them"
+	case kind == model.Read:
+		return "somebody writes"
+	case kind == model.Permit && one:
+		return "others have all permits"
+	case kind == model.Permit:
+		return "others have all permits of one of them"
+	case one:
+		return "somebody else holds it"
+	}
+	return "somebody else holds one of them"
 }
 
 // until says how long the locks are held, if that isn't until the method returns.
@@ -355,6 +411,11 @@ func keyList(keys []*model.Key) string {
 	for _, k := range keys {
 		texts = append(texts, k.Text)
 	}
+	return list(texts)
+}
+
+// list joins what is said one after the other.
+func list(texts []string) string {
 	last := len(texts) - 1
 	if last == 0 {
 		return texts[0]

@@ -8,14 +8,11 @@ import (
 	"github.com/lockgen/lockgen/templates/model"
 )
 
-// spec writes the options of a lock.
-func spec(l *model.Lock) *jen.Statement {
+// spec writes the options of a lock. The type of a typed one says its kind.
+func spec(l *model.Lock, typed bool) *jen.Statement {
 	fields := []jen.Code{field("Name", jen.Lit(l.SpecName))}
-	switch l.Kind {
-	case model.Write:
-		fields = append(fields, field("Kind", lockrt("KindWrite")))
-	case model.Read:
-		fields = append(fields, field("Kind", lockrt("KindRead")))
+	if !typed && !l.Mixed() && l.Keys[0].Kind != model.Mutex { // which is the zero value
+		fields = append(fields, kind(l.Keys[0])...)
 	}
 	fields = append(fields, field("Wait", wait(l.Wait)))
 	if l.Watchdog > 0 {
@@ -41,6 +38,18 @@ func spec(l *model.Lock) *jen.Statement {
 		}
 	}
 	return lockrt("Spec").Values(fields...)
+}
+
+// kinds are the names of the runtime's kinds.
+var kinds = map[model.Kind]string{model.Mutex: "KindMutex", model.Write: "KindWrite", model.Read: "KindRead", model.Fair: "KindFair", model.Permit: "KindPermit"}
+
+// kind writes the fields that say which lock a key is of.
+func kind(k *model.Key) []jen.Code {
+	fields := []jen.Code{field("Kind", lockrt(kinds[k.Kind]))}
+	if k.Kind == model.Permit {
+		fields = append(fields, field("Permits", jen.Lit(k.Permits)))
+	}
+	return fields
 }
 
 // allowsNone says whether there may be no keys, since the lists that give them may be empty.

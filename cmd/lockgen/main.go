@@ -99,7 +99,9 @@
 //	method=Name         above an interface: the embedded method that the lock or nolock is for; it replaces what stands where that is declared
 //	kind=mutex          of a lock of a service, which is the default
 //	kind=read           many readers, or one writer with kind=write; a mutex of the same key excludes neither, which is a mistake
-//	permits=n           of a method that returns a lockrt.EntitySemaphore: how many can have one at once
+//	kind=fair           first come, first served among all processes
+//	kind=permit         one of the permits of a semaphore
+//	permits=n           with kind=permit, and of a method that returns a lockrt.EntitySemaphore: how many can have one at once
 //	name=Name           of the generated wrapper (service) or its constructor (locks)
 //	prefix=text         in front of all keys of an interface, followed by a colon
 //	require=all         each method of the service must have a lock or a nolock

@@ -3,6 +3,7 @@ package model
 
 import (
 	"go/types"
+	"slices"
 	"time"
 )
 
@@ -64,10 +65,8 @@ type Param struct {
 
 // A Lock is what a method holds: one or more keys under one set of options.
 type Lock struct {
-	SpecName string // orders.Service.Pay
-	SpecVar  string // lockServicePay
-	Kind     Kind
-	Permits  int           // of a semaphore
+	SpecName string        // orders.Service.Pay
+	SpecVar  string        // lockServicePay
 	Wait     time.Duration // UntilDone, 0 to try once
 	Watchdog time.Duration // 0 for the runtime's default
 	Lease    time.Duration // 0 for one that is renewed
@@ -82,6 +81,12 @@ type Lock struct {
 	Keys     []*Key
 }
 
+// Mixed says whether the keys are of different kinds of lock, so that each has to say which.
+func (l *Lock) Mixed() bool {
+	first := l.Keys[0]
+	return slices.ContainsFunc(l.Keys, func(k *Key) bool { return k.Kind != first.Kind || k.Permits != first.Permits })
+}
+
 // A Kind is one of the runtime's, or that of a typed lock.
 type Kind int
 
@@ -91,7 +96,8 @@ const (
 	Write
 	Read
 	ReadWrite // a typed lock, which has both sides
-	Semaphore // typed too
+	Fair
+	Permit // of a semaphore
 )
 
 // A Stream is a result that needs the lock after the method has returned.
@@ -108,8 +114,10 @@ type Stream struct {
 
 // A Key is a template with its placeholders resolved.
 type Key struct {
-	Text  string // order:{o.ID}, prefix included
-	Parts []Part
+	Text    string // order:{o.ID}, prefix included
+	Kind    Kind
+	Permits int // of a semaphore
+	Parts   []Part
 }
 
 // A Part of a key is a literal, or the value of a placeholder.

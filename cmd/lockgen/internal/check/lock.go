@@ -2,6 +2,7 @@ package check
 
 import (
 	"errors"
+	"go/token"
 	"go/types"
 	"strings"
 	"time"
@@ -34,24 +35,16 @@ func (c *checker) lock(iface *directive.Interface, m *method, context int) *mode
 	busy := m.arg("busy")
 	l.Skip, l.Fallback = busy.Is("skip"), busy.Is("fallback")
 	l.Fence = m.arg("fence") != nil
-	switch kind := m.arg("kind"); {
-	case kind.Is("write"):
-		l.Kind = model.Write
-	case kind.Is("read"):
-		l.Kind = model.Read
-		if a := m.arg("fence"); a != nil {
-			c.list.Add(a.Pos, a.End, "readers have no fencing token: there is nothing that they could overwrite")
-		}
-	}
+	service := iface.Directive.Verb == directive.Service
 	for _, d := range m.directives {
 		if k := c.key(iface, m, d, context); k != nil {
+			if service {
+				c.kind(k, d)
+			}
 			c.addKey(l, k, d)
 		}
 	}
-	if iface.Directive.Verb == directive.Service {
-		if a := m.arg("permits"); a != nil {
-			c.list.Add(a.Pos, a.End, "permits is for a method of a locks interface that returns a lockrt.EntitySemaphore; a service can't have kind=permit yet")
-		}
+	if service {
 		c.bounded(m, l, own.Wait)
 		c.ending(iface, m, l)
 	}
@@ -62,6 +55,37 @@ func (c *checker) lock(iface *directive.Interface, m *method, context int) *mode
 		return nil
 	}
 	return l
+}
+
+// kinds are those of the locks of a service.
+var kinds = map[string]model.Kind{"mutex": model.Mutex, "read": model.Read, "write": model.Write, "fair": model.Fair, "permit": model.Permit}
+
+// kind settles which lock a key of a service is of.
+func (c *checker) kind(k *model.Key, d *directive.Directive) {
+	k.Kind, k.Permits = kinds[kindOf(d)], d.Permits
+	permits := d.Arg("permits")
+	switch {
+	case k.Kind == model.Permit && permits == nil:
+		c.list.Add(d.Kind.Pos, d.Kind.End, "kind=permit needs permits=, and how many may have one at once")
+	case k.Kind != model.Permit && permits != nil:
+		c.list.Add(permits.Pos, permits.End, "permits is for kind=permit")
+	}
+	if a := d.Arg("fence"); a != nil {
+		c.fenced(k.Kind, a)
+	}
+}
+
+// fenced checks that there can be a fencing token.
+func (c *checker) fenced(kind model.Kind, a *directive.Arg) bool {
+	switch kind {
+	case model.Read:
+		c.list.Add(a.Pos, a.End, "readers have no fencing token: there is nothing that they could overwrite")
+	case model.Permit:
+		c.list.Add(a.Pos, a.End, "permits have no fencing token: several are held at once")
+	default:
+		return true
+	}
+	return false
 }
 
 // arg is an option of the locks of a method, which are taken together: what one of them says counts for all.
@@ -84,13 +108,19 @@ func (c *checker) ending(iface *directive.Interface, m *method, l *model.Lock) {
 	}
 	l.Report = lost.Is("report")
 	release, least := m.arg("release"), m.arg("min")
-	if l.Kind != model.Mutex {
-		for _, a := range []*directive.Arg{release, least} {
-			if a != nil && !a.Is("auto") {
-				c.list.Add(a.Pos, a.End, "%s is for mutexes, and this is a read-write lock", a.Name)
+	for _, d := range m.directives {
+		if kind := kindOf(d); kinds[kind] != model.Mutex {
+			for _, a := range []*directive.Arg{release, least} {
+				switch {
+				case a == nil || a.Is("auto"):
+				case d.Arg(a.Name) == a:
+					c.list.Add(a.Pos, a.End, "%s is for mutexes, and this is kind=%s", a.Name, kind)
+				default:
+					c.list.Add(a.Pos, a.End, "%s is for mutexes, the locks of one method are taken together, and that at %s is kind=%s", a.Name, c.list.Place(d.Slash), kind)
+				}
 			}
+			return
 		}
-		return
 	}
 	l.Keep = release.Is("keep")
 	if l.Keep && l.Lease == 0 {
@@ -155,15 +185,6 @@ func (c *checker) together(m *method) directive.Timing {
 		}
 		if merged.Lease == nil {
 			merged.Lease = d.Timing.Lease
-		}
-	}
-	// That of one must not make another lock weaker than it is by itself, so each says it.
-	kind := kindOf(m.directives[0])
-	for _, d := range m.directives[1:] {
-		if kindOf(d) != kind {
-			c.list.Add(d.Slash, d.End, "the locks of one method are taken together and must be of one kind: this is kind=%s, and that at %s is kind=%s",
-				kindOf(d), c.list.Place(m.directives[0].Slash), kind)
-			break
 		}
 	}
 	for _, name := range []string{"wait", "watchdog", "lease", "busy", "lost", "release", "min", "scope", "ctx"} {
@@ -237,6 +258,7 @@ func (c *checker) key(iface *directive.Interface, m *method, d *directive.Direct
 			note(err)
 			return nil
 		}
+		c.literals(m, arg, t)
 		scope := &key.Scope{Package: c.pkg.Types, Params: m.fn.Signature().Params(), Skip: context}
 		if k, err = scope.Resolve(t); err != nil {
 			note(err)
@@ -265,6 +287,39 @@ func (c *checker) key(iface *directive.Interface, m *method, d *directive.Direct
 		return nil
 	}
 	return k
+}
+
+// literals notes what stands in a key as text and is most likely meant as something else: a function, or a parameter without its braces. Either
+// would be one lock for everything.
+func (c *checker) literals(m *method, arg *directive.Arg, t *key.Template) {
+	for i, part := range t.Parts {
+		off := part.Off
+		for segment := range strings.FieldsFuncSeq(part.Literal, func(r rune) bool { return r == ':' || r == '/' }) {
+			off += strings.Index(t.Text[off:], segment)
+			from, to := arg.At(off, off+len(segment))
+			off += len(segment)
+			fn, ok := strings.CutPrefix(segment, "@")
+			_, declared := c.pkg.Declared[fn]
+			switch whole := off < part.End || i+1 == len(t.Parts); {
+			case !ok || !whole || !token.IsIdentifier(fn):
+			case declared:
+				c.list.Add(from, to, "@%s is text here; a function makes a whole key: key=@%s, and %s returns a lockrt.Key with all of it", fn, fn, fn)
+			default:
+				c.list.Warn(from, to, "@%s is text here: @ names a function only where a key begins with it", fn)
+			}
+		}
+	}
+	if len(t.Parts) > 1 || t.Parts[0].Path != nil {
+		return
+	}
+	off := strings.LastIndexAny(t.Text, ":/") + 1
+	name, _, _ := strings.Cut(t.Text[off:], ".")
+	for p := range m.fn.Signature().Params().Variables() {
+		if off > 0 && p.Name() == name {
+			from, to := arg.At(off, len(t.Text))
+			c.list.Warn(from, to, "%s is text here, so all calls have one lock; for the value of the parameter write {%s}", t.Text[off:], t.Text[off:])
+		}
+	}
 }
 
 // mostKeys is how many elements of a list are locked together without max.

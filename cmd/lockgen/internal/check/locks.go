@@ -67,7 +67,7 @@ func (c *checker) entity(iface *directive.Interface, m *method) *model.Method {
 	if out.Lock == nil {
 		return nil
 	}
-	if !c.entityKind(m, out.Lock) {
+	if !c.entityKind(m, out.Lock.Keys[0], out.Lock.Fence) {
 		return nil
 	}
 	named := false
@@ -88,23 +88,23 @@ func (c *checker) entity(iface *directive.Interface, m *method) *model.Method {
 }
 
 // entityKinds are the results by which a method says the kind of its lock.
-var entityKinds = map[string]model.Kind{"EntityMutex": model.Mutex, "EntityRWMutex": model.ReadWrite, "EntitySemaphore": model.Semaphore}
+var entityKinds = map[string]model.Kind{
+	"EntityMutex": model.Mutex, "EntityRWMutex": model.ReadWrite, "EntityFairMutex": model.Fair, "EntitySemaphore": model.Permit,
+}
 
 // entityKind takes the kind of lock from the result, and checks what that needs.
-func (c *checker) entityKind(m *method, l *model.Lock) bool {
-	l.Kind = entityKinds[types.Unalias(m.fn.Signature().Results().At(0).Type()).(*types.Named).Obj().Name()]
+func (c *checker) entityKind(m *method, k *model.Key, fence bool) bool {
+	k.Kind = entityKinds[types.Unalias(m.fn.Signature().Results().At(0).Type()).(*types.Named).Obj().Name()]
 	d := m.directives[0]
-	l.Permits = d.Permits
+	k.Permits = d.Permits
 	a := d.Arg("permits")
 	switch {
-	case l.Kind == model.Semaphore && a == nil:
+	case k.Kind == model.Permit && a == nil:
 		c.list.Add(d.Slash, d.End, "a semaphore needs permits=, and how many may have one at once")
-	case l.Kind != model.Semaphore && a != nil:
+	case k.Kind != model.Permit && a != nil:
 		c.list.Add(a.Pos, a.End, "permits is for a lockrt.EntitySemaphore")
-	case l.Kind == model.Semaphore && l.Fence:
-		c.list.Add(d.Fence.Pos, d.Fence.End, "permits have no fencing token: several are held at once")
 	default:
-		return true
+		return !fence || c.fenced(k.Kind, d.Fence)
 	}
 	return false
 }
@@ -133,11 +133,11 @@ func (c *checker) entitySignature(iface *directive.Interface, m *method, out *mo
 		want += "]"
 	}
 	if sig.Results().Len() != 1 {
-		return refuse("must return lockrt.EntityMutex[%s, or a lockrt.EntityRWMutex or EntitySemaphore", want)
+		return refuse("must return lockrt.EntityMutex[%s, or a lockrt.EntityRWMutex, EntityFairMutex or EntitySemaphore", want)
 	}
 	result := sig.Results().At(0).Type()
 	if !isEntity(result) {
-		return refuse("must return lockrt.EntityMutex[%s, or a lockrt.EntityRWMutex or EntitySemaphore, not %s; other kinds are not supported yet", want, c.typeName(result))
+		return refuse("must return lockrt.EntityMutex[%s, or a lockrt.EntityRWMutex, EntityFairMutex or EntitySemaphore, not %s", want, c.typeName(result))
 	}
 	arg := types.Unalias(result).(*types.Named).TypeArgs().At(0)
 	if sig.Params().Len() > 1 {

@@ -162,7 +162,8 @@ func (g *generator) locks(b *strings.Builder) {
 	b.WriteString("\ntype Pair struct {\n\tA string\n\tB UUID\n}\n\n//lockgen:locks name=MakeEntities\ntype entities interface {\n")
 	for i := range 1 + g.IntN(3) {
 		one, two := pick(g, []string{"Pair", "l", "key", "UUID", "nil", "c", "string"}), pick(g, []string{"opts", "err", "b", "id"})
-		fmt.Fprintf(b, "\t//lockgen:lock key=e%d:{%s}/{%s}\n\tE%d(%s string, %s UUID) rt.EntityMutex[Pair]\n", i, one, two, i, one, two)
+		kind := pick(g, []string{"Mutex", "RWMutex", "FairMutex"})
+		fmt.Fprintf(b, "\t//lockgen:lock key=e%d:{%s}/{%s}\n\tE%d(%s string, %s UUID) rt.Entity%s[Pair]\n", i, one, two, i, one, two, kind)
 	}
 	b.WriteString("}\n")
 }
@@ -202,8 +203,12 @@ func (g *generator) method(b *strings.Builder, i int, context string) {
 	}
 	results, scope := g.results(name)
 	options := scope + pick(g, []string{"", " busy=fallback", " fence", " min=1s"})
+	kinds := []string{""}
+	if !strings.HasSuffix(options, " fence") && !strings.HasSuffix(options, " min=1s") {
+		kinds = pick(g, [][]string{kinds, {" kind=permit permits=2"}, {"", " kind=read", " kind=write", " kind=fair", " kind=permit permits=3"}})
+	}
 	for _, key := range keys[g.IntN(len(keys)):] {
-		fmt.Fprintf(b, "\t//lockgen:lock key=%s%s\n", key, options)
+		fmt.Fprintf(b, "\t//lockgen:lock key=%s%s%s\n", key, options, pick(g, kinds))
 	}
 	fmt.Fprintf(b, "\tM%d(%s) %s\n", i, strings.Join(params, ", "), results)
 }

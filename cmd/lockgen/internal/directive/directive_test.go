@@ -82,10 +82,12 @@ func TestMentioned(t *testing.T) {
 	for _, src := range []string{
 		"//lockgen:lock key=a", "x // lockgen:lock", "//Lockgen :lock", "/* lockgen:lock */", "/**\n lockgen:x", "////lockgen:lock\n//lockgen:lock",
 		"//lokgen:lock", "a/b //+lockgen:x", strings.Repeat("/", 99) + " x\n//lockgen:", "///lockgen:lock", "//lockgen lock", "//lockgen：lock",
+		"/* a\n * b\n * @lokgen:lock\n */", "/* a\n//lockgen:lock */", `"/*" + "*/" /* a` + "\n\tlockgen:lock */", "/* a */ /*\r\nlockgen:lock\r\n*/",
 	} {
 		require.True(t, directive.Mentioned([]byte(src)), src)
 	}
-	for _, src := range []string{"", "/", "//", "lockgen:lock", "//lockgen", `import "github.com/lockgen/lockgen/runtime"`, "//locksmith:lock", "// the lockgen: lock"} {
+	for _, src := range []string{"", "/", "//", "lockgen:lock", "//lockgen", `import "github.com/lockgen/lockgen/runtime"`, "//locksmith:lock", "// the lockgen: lock",
+		"/* a */\nlockgen:lock", strings.Repeat("/*", 1<<20)} {
 		require.False(t, directive.Mentioned([]byte(src)), src)
 	}
 }

@@ -2,6 +2,8 @@ package directive
 
 import (
 	"bytes"
+	"go/ast"
+	"go/token"
 	"slices"
 	"strings"
 	"unicode"
@@ -20,8 +22,8 @@ type attempted struct {
 
 // attempt looks at a whole comment, its markers included.
 //
-// A comment that starts with "//lockgen:" is ours whatever follows. Anything else (spaces, capitals, a misspelt name, a block comment, another
-// sign than the colon) is taken for an attempt only if a verb and then nothing but arguments follow, since comments may well speak about lockgen.
+// A comment that starts with "//lockgen:" is ours whatever follows. Anything else (spaces, capitals, a misspelt name, another sign than the colon)
+// is taken for an attempt only if a verb and then nothing but arguments follow, since comments may well speak about lockgen.
 func attempt(text string) (attempted, bool) {
 	if strings.HasPrefix(text, "//"+tool+":") {
 		end := strings.IndexFunc(text, unicode.IsSpace)
@@ -30,6 +32,11 @@ func attempt(text string) (attempted, bool) {
 		}
 		return attempted{width: end}, true
 	}
+	return near(text)
+}
+
+// near looks at a comment, or at what would be one, that is no directive as it stands.
+func near(text string) (attempted, bool) {
 	name, rest, ok := toolName(text)
 	if !ok {
 		return attempted{}, false
@@ -39,7 +46,7 @@ func attempt(text string) (attempted, bool) {
 		rest = strings.TrimLeft(rest, otherSigns)
 	}
 	rest = strings.TrimLeft(rest, " \t")
-	verb, args := strings.TrimSpace(firstLine(strings.TrimSuffix(rest, "*/"))), ""
+	verb, args := strings.TrimSpace(firstLine(rest)), ""
 	if end := strings.IndexFunc(verb, unicode.IsSpace); end >= 0 {
 		verb, args = verb[:end], verb[end:]
 	}
@@ -62,11 +69,35 @@ func attempt(text string) (attempted, bool) {
 	if right == "" || !onlyArguments(args) {
 		return attempted{}, false
 	}
-	fix := "//" + tool + ":" + right
-	if strings.HasPrefix(text, "/*") {
-		fix += " in a line of its own, not in a block comment"
+	return attempted{"//" + tool + ":" + right, width}, true
+}
+
+// inBlock notes the lines of a block comment that are meant as directives. That of a package may show some as code, which is indented.
+func inBlock(list *diag.List, c *ast.Comment, ofPackage bool) {
+	file := list.Fset().File(c.Pos())
+	number := file.PositionFor(c.Pos(), false).Line
+	for line := range strings.SplitSeq(strings.TrimSuffix(c.Text, "*/"), "\n") {
+		start := c.Pos()
+		if len(line) != len(c.Text) && !strings.HasPrefix(line, "/*") {
+			start = file.LineStart(number)
+		}
+		number++
+		text := blockLine(line)
+		a, ok := near("//" + text)
+		indented := strings.HasPrefix(line, " ") || strings.HasPrefix(line, "\t")
+		if !ok || ofPackage && indented {
+			continue
+		}
+		from := start + token.Pos(len(line)-len(text))
+		to := from + token.Pos(a.width-len("//"))
+		list.Add(from, to, "%q in a block comment is not a directive; write %s in a line of its own", text[:to-from], a.fix)
 	}
-	return attempted{fix, width}, true
+}
+
+// blockLine is a line of a block comment without what stands before its text, and without the marker that a directive would begin with.
+func blockLine(line string) string {
+	text := strings.TrimLeft(strings.TrimPrefix(line, "/*"), " \t")
+	return strings.TrimLeft(strings.TrimLeft(text, "*/"), " \t")
 }
 
 // onlyArguments says whether s reads as arguments of a directive and not as a sentence.
@@ -85,16 +116,10 @@ const otherSigns = " \t.-=/\uff1a"
 // toolName finds a name like ours at the start of a comment, and returns it in lower case with what follows: a colon or, if the name is exactly
 // ours, one of the other signs.
 func toolName(text string) (name, rest string, ok bool) {
-	rest, ok = strings.CutPrefix(text, "//")
-	if !ok {
-		if rest, ok = strings.CutPrefix(text, "/*"); !ok {
-			return "", "", false
-		}
-		rest = strings.TrimLeft(rest, "* \t\r\n")
-	} else {
-		rest = strings.TrimLeft(rest, "/")
+	if rest, ok = strings.CutPrefix(text, "//"); !ok {
+		return "", "", false
 	}
-	rest = strings.TrimLeft(rest, " \t+@")
+	rest = strings.TrimLeft(strings.TrimLeft(rest, "/"), " \t+@")
 	end := 0
 	for end < len(rest) && end <= len(tool)+2 && isLetter(rest[end]) {
 		end++
@@ -114,24 +139,50 @@ func isLetter(b byte) bool { return 'a' <= b && b <= 'z' || 'A' <= b && b <= 'Z'
 
 // Mentioned says whether source may hold a directive or an attempt at one. It reads bytes, not Go: what it finds can stand in a string.
 func Mentioned(src []byte) bool {
+	block := 0 // how much of what is left was looked at as a block comment
 	for len(src) > 0 {
 		i := bytes.IndexByte(src, '/')
 		if i < 0 || i+2 > len(src) {
 			return false
 		}
-		src = src[i:]
-		if src[1] != '/' && src[1] != '*' {
-			src = src[1:]
+		src, block = src[i:], block-i
+		switch {
+		case src[1] == '/':
+			if names(src) {
+				return true
+			}
+		case src[1] != '*':
+			src, block = src[1:], block-1
 			continue
+		case block <= 0:
+			if block = bytes.Index(src[2:], []byte("*/")); block < 0 {
+				block = len(src) - 2
+			}
+			if mentionedInBlock(src[:2+block]) {
+				return true
+			}
+			block += 2
 		}
-		head := src[:min(len(src), 64)]
-		for !utf8.Valid(head) && len(head) > 60 {
-			head = head[:len(head)-1]
-		}
-		if _, _, ok := toolName(string(head)); ok {
-			return true
-		}
-		src = src[2:]
+		src, block = src[2:], block-2
 	}
 	return false
+}
+
+func mentionedInBlock(src []byte) bool {
+	for line := range bytes.SplitSeq(src, []byte("\n")) {
+		if names([]byte("//" + blockLine(string(line)))) {
+			return true
+		}
+	}
+	return false
+}
+
+// names says whether a comment begins with a name like ours.
+func names(src []byte) bool {
+	head := src[:min(len(src), 64)]
+	for !utf8.Valid(head) && len(head) > 60 {
+		head = head[:len(head)-1]
+	}
+	_, _, ok := toolName(string(head))
+	return ok
 }

@@ -142,14 +142,10 @@ func setKey(d *Directive, a *Arg) string {
 
 func setKind(d *Directive, a *Arg) string {
 	d.Kind = a
-	kinds, later := []string{"mutex", "read", "write"}, []string{"fair", "permit", "red"}
-	switch {
-	case slices.Contains(kinds, a.Value):
-		return ""
-	case slices.Contains(later, a.Value):
-		return "kind=" + a.Value + " is not supported yet; kind takes mutex, read or write"
+	if a.Value == "red" {
+		return "kind=red is not supported yet; kind takes mutex, read, write, fair or permit"
 	}
-	return oneOf(a, kinds...)
+	return oneOf(a, "mutex", "read", "write", "fair", "permit")
 }
 
 func setWait(d *Directive, a *Arg) string {

@@ -74,7 +74,9 @@ func Collect(list *diag.List, file *ast.File) *File {
 	c.survey()
 	for _, group := range file.Comments {
 		for _, comment := range group.List {
-			if d := Parse(list, comment); d != nil {
+			if strings.HasPrefix(comment.Text, "/*") {
+				inBlock(list, comment, group == file.Doc)
+			} else if d := Parse(list, comment); d != nil {
 				c.put(d, group)
 			}
 		}
@@ -85,14 +87,7 @@ func Collect(list *diag.List, file *ast.File) *File {
 // In says whether a file has directives, right or wrong.
 func In(fset *token.FileSet, file *ast.File) bool {
 	list := diag.New(fset)
-	for _, group := range file.Comments {
-		for _, comment := range group.List {
-			if Parse(list, comment) != nil || list.Len() > 0 {
-				return true
-			}
-		}
-	}
-	return false
+	return !Collect(list, file).None() || list.Len() > 0
 }
 
 // A place is what a comment group belongs to.

@@ -156,13 +156,17 @@ func parsePath(whole, text string, base int) ([]Name, error) {
 			n.Text, n.Call = name, true
 			n.End -= len("()")
 		}
-		if !identifier(n.Text) {
+		switch fn, call := strings.CutPrefix(text, "@"); {
+		case identifier(n.Text):
+		case call && identifier(fn):
+			return nil, errorAt(base, base+len(text), "%s: a function makes a whole key, not a part of one: key=@%s, and %s returns a lockrt.Key", whole, fn, fn)
+		default:
 			return nil, errorAt(n.Off, max(n.End, n.Off+1), "%s is not a path; a path is a parameter and then fields or methods(), joined by dots", whole)
 		}
 		path = append(path, n)
 	}
 	if path[0].Call {
-		return nil, errorAt(base, off-1, "%s starts with a call; a path starts with a parameter", whole)
+		return nil, errorAt(base, off-1, "%s starts with a call; a path starts with a parameter, and a function makes a whole key: key=@%s", whole, path[0].Text)
 	}
 	return path, nil
 }

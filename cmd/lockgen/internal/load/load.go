@@ -103,6 +103,9 @@ func Load(cfg Config, list *diag.List) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := l.matched(roots); err != nil {
+		return nil, err
+	}
 	hits := map[string]bool{}
 	var withTests []string
 	for _, pkg := range roots {
@@ -188,6 +191,32 @@ func (l *loader) golist(patterns []string, tests bool) ([]*packages.Package, err
 		}
 	}
 	return roots, nil
+}
+
+// matched returns an error for a pattern that names no package. The go command only warns of that, and a check of nothing would always succeed.
+func (l *loader) matched(roots []*packages.Package) error {
+	for _, pattern := range l.cfg.Patterns {
+		found := roots
+		start, _, wild := strings.Cut(pattern, "...")
+		if wild && len(l.cfg.Patterns) > 1 && !slices.ContainsFunc(roots, l.below(strings.TrimSuffix(start, "/"))) {
+			var err error
+			if found, err = l.golist([]string{pattern}, false); err != nil {
+				return err
+			}
+		}
+		if len(found) == 0 {
+			return fmt.Errorf("%s: no packages", pattern)
+		}
+	}
+	return nil
+}
+
+// below says of a package whether its path or its directory begins with start, as far as that can be told without the go command.
+func (l *loader) below(start string) func(*packages.Package) bool {
+	dir := filepath.Join(l.cfg.Dir, start)
+	return func(pkg *packages.Package) bool {
+		return strings.HasPrefix(pkg.PkgPath+"/", start+"/") || strings.HasPrefix(pkg.Dir+string(filepath.Separator), dir+string(filepath.Separator))
+	}
 }
 
 // scan reads the files of a package's directory and remembers those that may have directives. It says whether a test has.

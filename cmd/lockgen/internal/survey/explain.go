@@ -69,7 +69,7 @@ func (s *Survey) explainUse(b *strings.Builder, use check.Use) {
 		b.WriteString("\ttakes them together, all or none, in the order of the keys\n")
 	}
 	given := map[string]bool{}
-	for _, g := range use.Options {
+	for _, g := range options(use) {
 		given[g.Name] = true
 		fmt.Fprintf(b, "\t%s, from %s (%s)\n", g.Text(), g.By, s.place(g.Pos))
 	}
@@ -82,7 +82,7 @@ func (s *Survey) explainUse(b *strings.Builder, use check.Use) {
 }
 
 func (s *Survey) explainUsed(b *strings.Builder, use check.Use, k key) {
-	fmt.Fprintf(b, "\tlocks %s\n", k.Text)
+	fmt.Fprintf(b, "\tlocks %s%s\n", k.Text, kindOf(use, k.Key))
 	placeholders := placeholder.FindAllString(k.Text, -1)
 	for i, v := range k.shape.values() {
 		name := "a value"

@@ -4,11 +4,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/lockgen/lockgen/cmd/lockgen/internal/check"
 	"github.com/lockgen/lockgen/cmd/lockgen/internal/diag"
+	"github.com/lockgen/lockgen/cmd/lockgen/internal/directive"
+	"github.com/lockgen/lockgen/templates/model"
 )
 
 // A Row is one method of the list, as JSON has it.
@@ -23,10 +26,14 @@ type Row struct {
 
 // A RowKey is a key in a [Row].
 type RowKey struct {
-	Key    string     `json:"key"`   // order:{o.ID}
-	Shape  string     `json:"shape"` // order:{}
-	Values []RowValue `json:"values"`
-	After  []string   `json:"after,omitempty"`
+	Key     string     `json:"key"`   // order:{o.ID}
+	Shape   string     `json:"shape"` // order:{}
+	Kind    string     `json:"kind"`  // mutex, read, write, read-write, fair or permit
+	Permits int        `json:"permits,omitempty"`
+	Values  []RowValue `json:"values"`
+	After   []string   `json:"after,omitempty"`
+
+	manner string // what the options don't say of the kind, or empty
 }
 
 // A RowValue is the type of one placeholder.
@@ -58,16 +65,44 @@ func (s *Survey) row(use check.Use) Row {
 	}
 	for _, k := range use.Keys {
 		sh := shapeOf(k.Key)
-		rk := RowKey{Key: k.Text, Shape: sh.text, Values: []RowValue{}, After: s.after(key{k, sh, use})}
+		rk := RowKey{
+			Key: k.Text, Shape: sh.text, Kind: kindNames[k.Kind], Permits: k.Permits,
+			Values: []RowValue{}, After: s.after(key{k, sh, use}), manner: kindOf(use, k.Key),
+		}
 		for _, v := range sh.values() {
 			rk.Values = append(rk.Values, RowValue{path(v.Type)})
 		}
 		row.Keys = append(row.Keys, rk)
 	}
-	for _, g := range use.Options {
+	for _, g := range options(use) {
 		row.Options = append(row.Options, Option{g.Name, g.Value, string(g.By)})
 	}
 	return row
+}
+
+// kindNames are what the kinds are called.
+var kindNames = map[model.Kind]string{
+	model.Mutex: "mutex", model.Write: "write", model.Read: "read", model.ReadWrite: "read-write", model.Fair: "fair", model.Permit: "permit",
+}
+
+// kindOf says of which kind a key is where the options don't: each has its own, or the type says it.
+func kindOf(use check.Use, k *model.Key) string {
+	mixed := use.Method.Lock.Mixed()
+	switch {
+	case !mixed && (use.Verb == directive.Service || k.Kind == model.Mutex):
+		return ""
+	case mixed && k.Kind == model.Permit:
+		return fmt.Sprintf(" (one of %d permits)", k.Permits)
+	}
+	return " (" + kindNames[k.Kind] + ")"
+}
+
+// options are those that count for all locks of a method.
+func options(use check.Use) []directive.Given {
+	if use.Method.Lock == nil || !use.Method.Lock.Mixed() {
+		return use.Options
+	}
+	return slices.DeleteFunc(slices.Clone(use.Options), func(g directive.Given) bool { return g.Name == "kind" || g.Name == "permits" })
 }
 
 // JSON writes the list as an array.
@@ -102,7 +137,7 @@ func (s *Survey) Markdown(w io.Writer) error {
 func (r Row) keys(quote, none string) string {
 	var all []string
 	for _, k := range r.Keys {
-		all = append(all, quote+k.Key+quote)
+		all = append(all, quote+k.Key+quote+k.manner)
 	}
 	return joined(all, none)
 }

@@ -126,19 +126,32 @@ func (s *Survey) oneKind(keys []key) {
 func (s *Survey) oneLock(keys []key) {
 	for i := range keys[1:] {
 		first, k := &keys[0], &keys[i+1]
-		if lockName(first) != lockName(k) && s.meets(first, k) {
-			from, to := k.Directive.Key.ValuePos()
-			s.list.Add(from, to, "key %s is %s here and %s at %s, and these don't exclude each other: make it the same in both places",
-				k.shape.text, lockName(k), lockName(first), s.place(first.Directive.Slash))
+		if !s.meets(first, k) {
+			continue
+		}
+		from, to := k.Directive.Key.ValuePos()
+		switch {
+		case lockName(first) != lockName(k):
+			why := "these don't exclude each other"
+			if first.Kind == model.Fair && k.Kind == model.Mutex || first.Kind == model.Mutex && k.Kind == model.Fair {
+				why = "only a fair lock has a queue"
+			}
+			s.list.Add(from, to, "key %s is %s here and %s at %s, and %s: make it the same in both places",
+				k.shape.text, lockName(k), lockName(first), s.place(first.Directive.Slash), why)
+		case first.Permits != k.Permits:
+			s.list.Add(from, to, "key %s has %d permits here and %d at %s, and whoever is the first to use it would decide: make it the same in both places",
+				k.shape.text, k.Permits, first.Permits, s.place(first.Directive.Slash))
 		}
 	}
 }
 
 func lockName(k *key) string {
-	switch k.use.Method.Lock.Kind {
+	switch k.Kind {
 	case model.Mutex:
 		return "a mutex"
-	case model.Semaphore:
+	case model.Fair:
+		return "a fair lock"
+	case model.Permit:
 		return "a semaphore"
 	default:
 		return "a read-write lock"
