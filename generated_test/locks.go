@@ -27,6 +27,11 @@ type Locks interface {
 	//lockgen:lock key=order:{id}
 	Order(id OrderID) lockrt.EntityMutex[OrderID]
 
+	// Orders locks several orders, or none.
+	//
+	//lockgen:lock key=order:{ids...} max=3
+	Orders(ids ...OrderID) lockrt.EntityMulti[OrderID]
+
 	// User locks one user.
 	//
 	//lockgen:lock key=user:{id} wait=0

@@ -26,16 +26,23 @@ func NewLocks(c *lockrt.Client, opts ...lockrt.LockOption) Locks {
 }
 
 var (
-	lockLocksOrder = lockrt.Spec{Name: "generatedtest.Locks.Order", Wait: 5 * time.Second, Watchdog: 20 * time.Second}
-	lockLocksUser  = lockrt.Spec{Name: "generatedtest.Locks.User", Wait: 0, Watchdog: 20 * time.Second}
-	lockLocksSeat  = lockrt.Spec{Name: "generatedtest.Locks.Seat", Wait: 5 * time.Second, Lease: time.Minute}
-	lockLocksPlace = lockrt.Spec{Name: "generatedtest.Locks.Place", Wait: 5 * time.Second, Watchdog: 20 * time.Second, Fence: true}
+	lockLocksOrder  = lockrt.Spec{Name: "generatedtest.Locks.Order", Wait: 5 * time.Second, Watchdog: 20 * time.Second}
+	lockLocksOrders = lockrt.Spec{Name: "generatedtest.Locks.Orders", Wait: 5 * time.Second, Watchdog: 20 * time.Second}
+	lockLocksUser   = lockrt.Spec{Name: "generatedtest.Locks.User", Wait: 0, Watchdog: 20 * time.Second}
+	lockLocksSeat   = lockrt.Spec{Name: "generatedtest.Locks.Seat", Wait: 5 * time.Second, Lease: time.Minute}
+	lockLocksPlace  = lockrt.Spec{Name: "generatedtest.Locks.Place", Wait: 5 * time.Second, Watchdog: 20 * time.Second, Fence: true}
 )
 
 // Order locks one order: gen/shop:order:{id}.
 func (l redisLocks) Order(id OrderID) lockrt.EntityMutex[OrderID] {
 	key, err := LocksKeys{}.Order(id)
 	return lockrt.For(l.c, &lockLocksOrder, id, key, err, l.opts...)
+}
+
+// Orders locks several orders, or none: gen/shop:order:{ids...}, one for each element.
+func (l redisLocks) Orders(ids ...OrderID) lockrt.EntityMulti[OrderID] {
+	keys, err := LocksKeys{}.Orders(ids...)
+	return lockrt.ForMulti(l.c, &lockLocksOrders, ids, keys, err, l.opts...)
 }
 
 // User locks one user: gen/shop:user:{id}.
@@ -68,6 +75,27 @@ func (LocksKeys) Order(id OrderID) (string, error) {
 	b = append(b, "gen/shop:order:"...)
 	b = lockrt.AppendString(b, id)
 	return string(b), nil
+}
+
+// Orders builds gen/shop:order:{ids...}.
+func (LocksKeys) Orders(ids ...OrderID) ([]string, error) {
+	if len(ids) == 0 {
+		return nil, lockrt.EmptyKey("generatedtest.Locks.Orders", "ids")
+	}
+	if len(ids) > 3 {
+		return nil, lockrt.ManyKeys("generatedtest.Locks.Orders", "ids", len(ids), 3)
+	}
+	keys := make([]string, 0, len(ids))
+	b := make([]byte, 0, 64)
+	for i, id := range ids {
+		if id == "" {
+			return nil, lockrt.EmptyKey("generatedtest.Locks.Orders", lockrt.At("ids", i))
+		}
+		b = append(b[:0], "gen/shop:order:"...)
+		b = lockrt.AppendString(b, id)
+		keys = append(keys, string(b))
+	}
+	return keys, nil
 }
 
 // User builds gen/shop:user:{id}.

@@ -60,6 +60,35 @@ func TestLocks_TakeTheirOptions(t *testing.T) {
 	require.NoError(t, held.Unlock(patient(t)))
 }
 
+func TestLocks_OfSeveralOrders(t *testing.T) {
+	t.Parallel()
+	locks, others := gen.NewLocks(newReplica(t, nothing).locks), gen.NewLocks(newReplica(t, nothing).locks, lockrt.WithWait(0))
+	a, b := newID(t), newID(t)
+	require.NoError(t, locks.Orders(b, a).Do(patient(t), func(_ context.Context, both lockrt.HeldMulti[gen.OrderID]) error {
+		each := both.Each()
+		require.Equal(t, b, ship(each[0]), "what asks for the proof of one order takes it")
+		require.Equal(t, a, ship(each[1]))
+		for _, id := range []gen.OrderID{a, b} {
+			_, err := others.Order(id).Lock(patient(t))
+			require.ErrorIs(t, err, lockrt.ErrNotAcquired, "it is the same lock")
+		}
+		_, err := others.Orders(newID(t), a).Lock(patient(t))
+		require.ErrorIs(t, err, lockrt.ErrNotAcquired)
+		return nil
+	}))
+	held, err := others.Orders(a, a, b).Lock(patient(t))
+	require.NoError(t, err)
+	require.NoError(t, held.Unlock(patient(t)))
+	for want, ids := range map[string][]gen.OrderID{
+		"generatedtest.Locks.Orders: ids is empty":                                      nil,
+		"generatedtest.Locks.Orders: ids[1] is empty":                                   {a, ""},
+		"generatedtest.Locks.Orders: ids has 4 elements; at most 3 are locked together": {a, a, a, a},
+	} {
+		_, err = locks.Orders(ids...).Lock(patient(t))
+		require.EqualError(t, err, want)
+	}
+}
+
 func TestLocks_OfSeveralParameters(t *testing.T) {
 	t.Parallel()
 	locks := gen.NewLocks(newReplica(t, nothing).locks)

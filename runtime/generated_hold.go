@@ -192,15 +192,7 @@ func (a Acquirer) acquire(ctx context.Context, spec *Spec, n int, locker func(i 
 	if n == 0 {
 		return hold, nil
 	}
-	all := locker(0)
-	if n > 1 {
-		lockers := []Locker{all}
-		for i := 1; i < n; i++ {
-			lockers = append(lockers, locker(i))
-		}
-		all = NewMultiLock(lockers...)
-	}
-	lease, err := all.Lock(ctx, opts...)
+	lease, err := together(n, locker).Lock(ctx, opts...)
 	if err != nil {
 		return nil, spec.explain(err)
 	}
@@ -209,6 +201,18 @@ func (a Acquirer) acquire(ctx context.Context, spec *Spec, n int, locker func(i 
 		hold.leases = []*Lease{lease}
 	}
 	return hold, nil
+}
+
+// together returns the lock of all of n lockers, of one or more.
+func together(n int, locker func(i int) Locker) Locker {
+	if n == 1 {
+		return locker(0)
+	}
+	lockers := make([]Locker, n)
+	for i := range lockers {
+		lockers[i] = locker(i)
+	}
+	return NewMultiLock(lockers...)
 }
 
 // A Hold is what [Acquirer.Acquire] acquired. It is released once, by Release or, if the result of

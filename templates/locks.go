@@ -57,7 +57,11 @@ func (f *file) entity(o *owner, l *model.Locks, m *model.Method, client, opts st
 		id = o.code(m.Entity.Type).Values(fields...)
 	}
 	keys := o.of(l.Keys).Values().Dot(m.Name).Call(builderArguments(m, fr)...)
-	key, err := fr.Pick("key"), fr.Pick("err")
+	base := "key"
+	if m.Lock.Keys[0].Kind == model.Multi {
+		base = "keys"
+	}
+	key, err := fr.Pick(base), fr.Pick("err")
 	fr.results = make([]string, len(m.Results))
 	of, spec := jen.Id(recv).Dot(client), jen.Op("&").Id(m.Lock.SpecVar)
 	rest := []jen.Code{id, jen.Id(key), jen.Id(err), jen.Id(recv).Dot(opts).Op("...")}
@@ -69,6 +73,8 @@ func (f *file) entity(o *owner, l *model.Locks, m *model.Method, client, opts st
 		made = lockrt("ForRW").Call(append([]jen.Code{of, spec}, rest...)...)
 	case model.Fair:
 		made = lockrt("ForFair").Call(append([]jen.Code{of, spec}, rest...)...)
+	case model.Multi:
+		made = lockrt("ForMulti").Call(append([]jen.Code{of, spec}, rest...)...)
 	default:
 		made = lockrt("For").Call(append([]jen.Code{of, spec}, rest...)...)
 	}
@@ -100,12 +106,19 @@ func (f *file) entityNames(m *model.Method) []string {
 
 // entityDoc is the doc of a method with its key: at the end of a single sentence, else in a paragraph of its own.
 func entityDoc(m *model.Method) []string {
-	key := keyList(m.Lock.Keys)
+	key, its := keyList(m.Lock.Keys), "Its key is "
+	if m.Lock.Keys[0].Kind == model.Multi {
+		key, its = key+", one for each element", "Its keys are "
+	}
 	if len(m.Doc) == 0 {
-		return []string{m.Name + " is the lock " + key + "."}
+		has := " is the lock "
+		if m.Lock.Keys[0].Kind == model.Multi {
+			has = " has the locks "
+		}
+		return []string{m.Name + has + key + "."}
 	}
 	if sentence, ok := strings.CutSuffix(m.Doc[0], "."); ok && len(m.Doc) == 1 {
 		return []string{sentence + ": " + key + "."}
 	}
-	return append(append([]string(nil), m.Doc...), "", "Its key is "+key+".")
+	return append(append([]string(nil), m.Doc...), "", its+key+".")
 }

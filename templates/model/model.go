@@ -98,6 +98,7 @@ const (
 	ReadWrite // a typed lock, which has both sides
 	Fair
 	Permit // of a semaphore
+	Multi  // a typed lock of several entities, all of them mutexes
 )
 
 // A Stream is a result that needs the lock after the method has returned.

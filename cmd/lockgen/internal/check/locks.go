@@ -53,8 +53,9 @@ func (c *checker) entity(iface *directive.Interface, m *method) *model.Method {
 		return nil
 	}
 	d := m.directives[0]
+	multi := isMulti(m)
 	for _, name := range []string{"kind", "busy", "lost", "release", "min", "scope", "max", "ctx"} {
-		if arg := d.Arg(name); arg != nil {
+		if arg := d.Arg(name); arg != nil && (name != "max" || !multi) {
 			c.list.Add(arg.Pos, arg.End, "option %s is for the locks of a service", arg.Name)
 			return nil
 		}
@@ -70,26 +71,32 @@ func (c *checker) entity(iface *directive.Interface, m *method) *model.Method {
 	if !c.entityKind(m, out.Lock.Keys[0], out.Lock.Fence) {
 		return nil
 	}
-	named := false
+	at, end := d.Key.ValuePos()
+	named, list := false, false
 	for _, part := range out.Lock.Keys[0].Parts {
 		if part.Value != nil && part.Value.Each != nil {
-			at, end := d.Key.ValuePos()
-			c.list.Add(at, end, "a list gives several locks, and an entity has one; lists are for services")
-			return nil
+			list = true
 		}
 		named = named || part.Value != nil && (part.Value.Func == nil || len(part.Value.Func.Args) > 0)
 	}
-	if named {
+	switch {
+	case list && !multi:
+		c.list.Add(at, end, "a list gives several locks, and an entity has one; return a lockrt.EntityMulti, which has several")
+		return nil
+	case multi && !list:
+		name := m.fn.Signature().Params().At(0).Name()
+		c.list.Add(at, end, "a lockrt.EntityMulti has a lock for each element of %s, so the key needs {%s...}", name, name)
+		return nil
+	case named:
 		return out
 	}
-	at, end := d.Key.ValuePos()
 	c.list.Add(at, end, "the key names no part of the parameter, so all of them would share one lock")
 	return nil
 }
 
 // entityKinds are the results by which a method says the kind of its lock.
 var entityKinds = map[string]model.Kind{
-	"EntityMutex": model.Mutex, "EntityRWMutex": model.ReadWrite, "EntityFairMutex": model.Fair, "EntitySemaphore": model.Permit,
+	"EntityMutex": model.Mutex, "EntityRWMutex": model.ReadWrite, "EntityFairMutex": model.Fair, "EntitySemaphore": model.Permit, "EntityMulti": model.Multi,
 }
 
 // entityKind takes the kind of lock from the result, and checks what that needs.
@@ -117,8 +124,9 @@ func (c *checker) entitySignature(iface *directive.Interface, m *method, out *mo
 		c.list.Add(from, to, "%s "+format, append([]any{name}, args...)...)
 		return false
 	}
-	if sig.Params().Len() == 0 || sig.Variadic() {
-		return refuse("must take what the lock is of: one parameter, or those that make a struct")
+	multi := isMulti(m)
+	if sig.Params().Len() == 0 || sig.Variadic() && !multi {
+		return refuse("must take what the lock is of: one parameter, or those that make a struct; several of a kind need a lockrt.EntityMulti")
 	}
 	for p := range sig.Params().Variables() {
 		if isContext(p.Type()) {
@@ -133,13 +141,23 @@ func (c *checker) entitySignature(iface *directive.Interface, m *method, out *mo
 		want += "]"
 	}
 	if sig.Results().Len() != 1 {
-		return refuse("must return lockrt.EntityMutex[%s, or a lockrt.EntityRWMutex, EntityFairMutex or EntitySemaphore", want)
+		return refuse("must return lockrt.EntityMutex[%s, or a lockrt.EntityRWMutex, EntityFairMutex, EntitySemaphore or EntityMulti", want)
 	}
 	result := sig.Results().At(0).Type()
 	if !isEntity(result) {
-		return refuse("must return lockrt.EntityMutex[%s, or a lockrt.EntityRWMutex, EntityFairMutex or EntitySemaphore, not %s", want, c.typeName(result))
+		return refuse("must return lockrt.EntityMutex[%s, or a lockrt.EntityRWMutex, EntityFairMutex, EntitySemaphore or EntityMulti, not %s", want, c.typeName(result))
 	}
 	arg := types.Unalias(result).(*types.Named).TypeArgs().At(0)
+	if multi {
+		slice, ok := first.Underlying().(*types.Slice)
+		switch {
+		case sig.Params().Len() > 1 || !ok:
+			return refuse("must take a list, and nothing else: ids ...%s", c.typeName(arg))
+		case !types.Identical(arg, slice.Elem()):
+			return refuse("takes a list of %s and returns the locks of %s; they must be the same", c.typeName(slice.Elem()), c.typeName(arg))
+		}
+		return true
+	}
 	if sig.Params().Len() > 1 {
 		return c.entityFields(m, arg, out, refuse)
 	}
@@ -175,6 +193,12 @@ func (c *checker) entityFields(m *method, typ types.Type, out *model.Method, ref
 		out.Entity.Fields = append(out.Entity.Fields, f.Name())
 	}
 	return true
+}
+
+// isMulti says whether a method returns the locks of several entities.
+func isMulti(m *method) bool {
+	results := m.fn.Signature().Results()
+	return results.Len() == 1 && isNamed(results.At(0).Type(), runtimePath, "EntityMulti")
 }
 
 // isEntity says whether a type is one of the runtime's typed locks.

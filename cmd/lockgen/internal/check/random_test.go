@@ -160,6 +160,10 @@ func (g *generator) locks(b *strings.Builder) {
 		return
 	}
 	b.WriteString("\ntype Pair struct {\n\tA string\n\tB UUID\n}\n\n//lockgen:locks name=MakeEntities\ntype entities interface {\n")
+	if g.IntN(2) == 0 {
+		list := pick(g, []string{"keys", "key", "err", "l", "opts", "nil", "len", "b", "lockrt"})
+		fmt.Fprintf(b, "\t//lockgen:lock key=m:{%s...}\n\tMulti(%s %sUUID) rt.EntityMulti[UUID]\n", list, list, pick(g, []string{"...", "[]"}))
+	}
 	for i := range 1 + g.IntN(3) {
 		one, two := pick(g, []string{"Pair", "l", "key", "UUID", "nil", "c", "string"}), pick(g, []string{"opts", "err", "b", "id"})
 		kind := pick(g, []string{"Mutex", "RWMutex", "FairMutex"})

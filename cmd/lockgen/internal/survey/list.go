@@ -82,14 +82,14 @@ func (s *Survey) row(use check.Use) Row {
 
 // kindNames are what the kinds are called.
 var kindNames = map[model.Kind]string{
-	model.Mutex: "mutex", model.Write: "write", model.Read: "read", model.ReadWrite: "read-write", model.Fair: "fair", model.Permit: "permit",
+	model.Mutex: "mutex", model.Write: "write", model.Read: "read", model.ReadWrite: "read-write", model.Fair: "fair", model.Permit: "permit", model.Multi: "mutex",
 }
 
 // kindOf says of which kind a key is where the options don't: each has its own, or the type says it.
 func kindOf(use check.Use, k *model.Key) string {
 	mixed := use.Method.Lock.Mixed()
 	switch {
-	case !mixed && (use.Verb == directive.Service || k.Kind == model.Mutex):
+	case !mixed && (use.Verb == directive.Service || k.Kind == model.Mutex || k.Kind == model.Multi):
 		return ""
 	case mixed && k.Kind == model.Permit:
 		return fmt.Sprintf(" (one of %d permits)", k.Permits)

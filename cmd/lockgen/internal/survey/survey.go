@@ -147,7 +147,7 @@ func (s *Survey) oneLock(keys []key) {
 
 func lockName(k *key) string {
 	switch k.Kind {
-	case model.Mutex:
+	case model.Mutex, model.Multi:
 		return "a mutex"
 	case model.Fair:
 		return "a fair lock"
@@ -202,6 +202,9 @@ func (s *Survey) entities() {
 		name, t := use.Method.Name, types.Unalias(use.Method.Params[0].Type)
 		if use.Method.Entity != nil {
 			t = types.Unalias(use.Method.Entity.Type)
+		}
+		if use.Keys[0].Kind == model.Multi {
+			t = types.Unalias(t.Underlying().(*types.Slice).Elem()) // of which it is a list
 		}
 		end := use.Pos + token.Pos(len(name))
 		if isBasic(t) {
