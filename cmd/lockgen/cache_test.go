@@ -5,13 +5,49 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockgen/lockgen/cmd/lockgen/internal/cli"
 	"github.com/lockgen/lockgen/cmd/lockgen/internal/synth"
 )
+
+// TestCache_RunsAtOnce: what one run finds up to date, since another has just written it, is not remembered as what the run began with.
+func TestCache_RunsAtOnce(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("XDG_CACHE_HOME", filepath.Join(home, "cache"))
+	t.Setenv("HOME", home)
+	t.Setenv("LocalAppData", home)
+	root, err := filepath.Abs("../..")
+	require.NoError(t, err)
+	dir := t.TempDir()
+	require.NoError(t, synth.Module(dir, root, module))
+	source, output := filepath.Join(dir, "a.go"), filepath.Join(dir, "a_lockgen.go")
+	require.NoError(t, os.WriteFile(source, []byte("package a\n\n//lockgen:service\ntype S interface {\n\t//lockgen:lock key=a wait=0\n\tA() error\n}\n"), 0o600))
+	run := func() { assert.Zero(t, cli.Main([]string{"-cache=on"}, dir, io.Discard, io.Discard)) }
+	for range 4 {
+		var runs sync.WaitGroup
+		for i := range 3 {
+			runs.Go(func() {
+				for range i + 2 {
+					_ = os.Remove(output) // another run may have done so
+					run()
+				}
+			})
+		}
+		runs.Wait()
+		_ = os.Remove(output)
+		run()
+		require.FileExists(t, output)
+	}
+	require.NoError(t, os.Remove(output))
+	left, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Len(t, left, 3, "go.mod, go.sum and the source")
+}
 
 // TestCache shows that a run over what is known to be up to date looks no further, and that every change is noticed all the same.
 func TestCache(t *testing.T) {

@@ -47,7 +47,7 @@ func run(c *Config, dir string, stdout, stderr io.Writer) (int, error) {
 	if err := r.report(changed, stdout, stderr); err != nil {
 		return exitTrouble, err
 	}
-	if !wrong && len(changed) == 0 && !c.Quiet && r.list.Warnings() == 0 && len(r.loaded.Notes) == 0 {
+	if r.print != "" && !wrong && len(changed) == 0 && !c.Quiet && r.list.Warnings() == 0 && len(r.loaded.Notes) == 0 && r.loaded.Unchanged() {
 		r.memo.Keep(r.print)
 	}
 	switch {

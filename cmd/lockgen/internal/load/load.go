@@ -14,6 +14,7 @@ import (
 	"go/scanner"
 	"go/token"
 	"go/types"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -44,6 +45,24 @@ type Result struct {
 	Known    bool       // there is nothing to do
 
 	roots []*packages.Package
+	print string // the fingerprint
+}
+
+// Unchanged says whether all files are still what the fingerprint is of. Somebody else may have written some since, such as another run: then the
+// fingerprint says nothing about what this run has found.
+func (r *Result) Unchanged() bool {
+	now := map[string][sha256.Size]byte{}
+	for _, pkg := range r.roots {
+		all, err := sources(pkg)
+		if err != nil {
+			return false
+		}
+		for _, file := range all {
+			now[file.name] = sha256.Sum256(file.text)
+		}
+	}
+	again, err := fingerprint(r.roots, now)
+	return err == nil && again == r.print
 }
 
 // Linked says whether a package of the run, or a program that it is, has both packages in it.
@@ -127,10 +146,11 @@ func Load(cfg Config, list *diag.List) (*Result, error) {
 	}
 	if cfg.Known != nil {
 		print, err := fingerprint(roots, l.sums)
-		if err != nil {
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
-		if l.result.Known = cfg.Known(print); l.result.Known {
+		l.result.print = print
+		if l.result.Known = print != "" && cfg.Known(print); l.result.Known {
 			return l.result, nil
 		}
 	}
@@ -221,19 +241,12 @@ func (l *loader) below(start string) func(*packages.Package) bool {
 
 // scan reads the files of a package's directory and remembers those that may have directives. It says whether a test has.
 func (l *loader) scan(pkg *packages.Package, hits map[string]bool) (inTests bool, err error) {
-	entries, err := os.ReadDir(pkg.Dir)
+	all, err := sources(pkg)
 	if err != nil {
 		return false, err
 	}
-	for _, entry := range entries {
-		name := filepath.Join(pkg.Dir, entry.Name())
-		if entry.IsDir() || !strings.HasSuffix(name, ".go") {
-			continue
-		}
-		src, err := os.ReadFile(name)
-		if err != nil {
-			return false, err
-		}
+	for _, file := range all {
+		name, src := file.name, file.text
 		if l.cfg.Known != nil {
 			l.sums[name] = sha256.Sum256(src)
 		}
@@ -254,6 +267,36 @@ func (l *loader) scan(pkg *packages.Package, hits map[string]bool) (inTests bool
 		}
 	}
 	return inTests, nil
+}
+
+// A source is a Go file with what is in it.
+type source struct {
+	name string
+	text []byte
+}
+
+// sources reads the Go files in the directory of a package, in the order of their names.
+func sources(pkg *packages.Package) ([]source, error) {
+	entries, err := os.ReadDir(pkg.Dir)
+	if err != nil {
+		return nil, err
+	}
+	var all []source
+	for _, entry := range entries {
+		name := filepath.Join(pkg.Dir, entry.Name())
+		if entry.IsDir() || !strings.HasSuffix(name, ".go") {
+			continue
+		}
+		text, err := os.ReadFile(name)
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // another run has just removed it
+		case err != nil:
+			return nil, err
+		default:
+			all = append(all, source{name, text})
+		}
+	}
+	return all, nil
 }
 
 // ours notes an output whose source the run decides about: it was read, or it is gone.

@@ -55,7 +55,7 @@ func Changed(files []File) ([]File, error) {
 func Apply(files []File) error {
 	for _, f := range files {
 		if f.Content == nil {
-			if err := os.Remove(f.Name); err != nil {
+			if err := os.Remove(f.Name); err != nil && !errors.Is(err, fs.ErrNotExist) { // another run may have been faster
 				return err
 			}
 			continue
