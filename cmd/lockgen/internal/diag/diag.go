@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -123,24 +124,74 @@ func (l *List) Print(w io.Writer, dir string) error {
 	return err
 }
 
-// excerpt writes the source line without its indentation and a caret below it.
+// excerpt writes the source line without its indentation, or what is around the place in a long one, and a caret below it.
 func excerpt(out *bytes.Buffer, line string, col, width int) {
 	trimmed := strings.TrimLeft(strings.TrimPrefix(line, "\ufeff"), " \t")
 	col -= len(line) - len(trimmed)
 	if trimmed == "" || col < 0 || col > len(trimmed) {
 		return
 	}
-	end := min(col+width, len(trimmed))
-	fmt.Fprintf(out, "\t%s\n\t", trimmed)
-	for _, r := range trimmed[:col] {
-		// A tab stays one, so that the caret stands below its column whatever the tab width.
-		if r != '\t' {
-			r = ' '
+	before, marked := trimmed[:col], trimmed[col:min(col+width, len(trimmed))]
+	after := trimmed[col+len(marked):]
+	if len(trimmed) > longest {
+		before = tail(before, longest/3)
+		if len(marked) > longest/3 {
+			after = ""
 		}
-		out.WriteRune(r)
+		marked = head(marked, longest/3)
+		after = head(after, longest/3)
 	}
-	out.WriteString(strings.Repeat("^", max(1, utf8.RuneCountInString(trimmed[col:end]))))
+	fmt.Fprintf(out, "\t%s%s%s\n\t", before, marked, after)
+	for _, r := range before {
+		// A tab stays one, so that the caret stands below its column whatever the tab width.
+		if r == '\t' {
+			out.WriteRune(r)
+			continue
+		}
+		out.WriteString(strings.Repeat(" ", columns(r)))
+	}
+	carets := 0
+	for _, r := range marked {
+		carets += columns(r)
+	}
+	out.WriteString(strings.Repeat("^", max(1, carets)))
 	out.WriteByte('\n')
+}
+
+// longest is how much of a line is shown, in bytes.
+const longest = 200
+
+// head and tail are the beginning and the end of s, of about n bytes.
+func head(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n] + "..."
+}
+
+func tail(s string, n int) string {
+	at := len(s) - n
+	if at <= 0 {
+		return s
+	}
+	for at < len(s) && !utf8.RuneStart(s[at]) {
+		at++
+	}
+	return "..." + s[at:]
+}
+
+// columns says how many a letter takes where all have the same width: those of Chinese, Japanese and Korean take two, marks on letters none.
+func columns(r rune) int {
+	switch {
+	case unicode.In(r, unicode.Mn, unicode.Me):
+		return 0
+	case unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Hangul), 0x3000 <= r && r <= 0x303f, 0xff00 <= r && r <= 0xff60:
+		return 2
+	}
+	return 1
 }
 
 // Relative returns name relative to dir if it is below dir, else name.

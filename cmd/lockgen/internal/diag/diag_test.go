@@ -5,6 +5,7 @@ import (
 	"go/token"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -37,6 +38,27 @@ a.go:2:7: second
 	   	^^^
 a.go:77:1: beyond the end
 `, out.String())
+}
+
+// TestList_Excerpt: the caret stands below the place in letters of every width, and of a long line there is what is around it.
+func TestList_Excerpt(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ line, mark, want string }{
+		{"\t//lockgen：lock key=a", "key", "//lockgen：lock key=a\n\t                ^^^"},
+		{"{注文.番号}", "番号", "{注文.番号}\n\t      ^^^^"},
+		{"cafe\u0301 {x}", "{x}", "cafe\u0301 {x}\n\t     ^^^"},
+		{"ab" + strings.Repeat("c", 300) + "<x>" + strings.Repeat("d", 300), "<x>", "..." + strings.Repeat("c", 66) + "<x>" + strings.Repeat("d", 66) + "...\n\t" + strings.Repeat(" ", 69) + "^^^"},
+		{"<" + strings.Repeat("é", 300) + ">", strings.Repeat("é", 300), "<" + strings.Repeat("é", 33) + "...\n\t " + strings.Repeat("^", 36)},
+	} {
+		name := filepath.Join(t.TempDir(), "a.go")
+		require.NoError(t, os.WriteFile(name, []byte(tt.line), 0o600))
+		l := diag.New(token.NewFileSet())
+		l.AddAt(token.Position{Filename: name, Line: 1, Column: 1 + strings.Index(tt.line, tt.mark)}, len(tt.mark), "m")
+		var out bytes.Buffer
+		require.NoError(t, l.Print(&out, "/"))
+		_, excerpt, _ := strings.Cut(out.String(), "m\n\t")
+		require.Equal(t, tt.want+"\n", excerpt)
+	}
 }
 
 func TestRelative(t *testing.T) {

@@ -151,6 +151,9 @@ func parsePath(whole, text string, base int) ([]Name, error) {
 	off := base
 	for part := range strings.SplitSeq(text, ".") {
 		n := Name{Text: part, Off: off, End: off + len(part)}
+		if part == "" && len(path) > 0 {
+			n.Off-- // at the dot that nothing follows
+		}
 		off += len(part) + 1
 		if name, ok := strings.CutSuffix(part, "()"); ok {
 			n.Text, n.Call = name, true

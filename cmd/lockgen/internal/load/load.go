@@ -381,6 +381,10 @@ func (u *unit) collect(l *loader, name string) {
 		}
 		return
 	}
+	if name := u.files[i].Name; name.Name != u.root.Name && name.Name != "_" {
+		l.list.Add(name.Pos(), name.End(), "this directory is package %s, by its first file; one directory has one package", u.root.Name)
+		return
+	}
 	before := l.list.Len()
 	d := directive.Collect(l.list, u.files[i])
 	if d.None() {

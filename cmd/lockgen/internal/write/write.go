@@ -61,7 +61,7 @@ func Apply(files []File) error {
 			continue
 		}
 		if err := replace(f); err != nil {
-			return err
+			return fmt.Errorf("%s: not written: %w", f.Name, err)
 		}
 	}
 	return nil
