@@ -1,0 +1,128 @@
+// Leader shows how one of several replicas leads: the one that has a lock. It resigns by giving the lock back, is told
+// through a context if it loses it, and is followed by another one if it dies.
+//
+//	go run ./examples/leader
+//
+// It starts a server inside the program, or uses the one that REDIS_URL names.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"time"
+
+	"github.com/lockgen/lockgen/examples/internal/replicas"
+	lockrt "github.com/lockgen/lockgen/runtime"
+)
+
+// office is the environment variable that has the name of the lock that makes a leader: another one for each run.
+const office = "EXAMPLE_OFFICE"
+
+// errResigned is returned by a leader that leads no more.
+var errResigned = errors.New("resigned")
+
+// campaign has this replica lead whenever it is its turn, until ctx ends.
+func campaign(ctx context.Context, office *lockrt.Mutex, told <-chan string) error {
+	for ctx.Err() == nil {
+		err := office.Do(ctx, func(ctx context.Context, _ *lockrt.Lease) error { return lead(ctx, told) })
+		switch {
+		case errors.Is(err, lockrt.ErrLost):
+			replicas.Say("has lost the lead: %v", err)
+		case errors.Is(err, errResigned):
+			replicas.Say("has resigned")
+		case err != nil && ctx.Err() == nil:
+			return err
+		}
+	}
+	return nil
+}
+
+// lead does what only the leader does, as long as ctx lives, which ends when the lock is lost.
+func lead(ctx context.Context, told <-chan string) error {
+	replicas.Say("leads")
+	select {
+	case <-told:
+		return errResigned
+	case <-ctx.Done():
+		return nil // Do says why
+	}
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	do := func() error { return show(ctx, os.Getenv("REDIS_URL"), os.Stdout) }
+	if replicas.Name() != "" {
+		do = replica
+	}
+	if err := do(); err != nil {
+		fmt.Fprintf(os.Stderr, "leader: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+func replica() error {
+	ctx, told := replicas.Join()
+	client, err := lockrt.Open(os.Getenv("REDIS_URL"), lockrt.Options{Hooks: lockrt.Hooks{
+		Waiting: func(context.Context, lockrt.AcquireEvent) { replicas.Say("stands in line") },
+	}})
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	return campaign(ctx, client.Mutex(os.Getenv(office), lockrt.WithWatchdog(2*time.Second)), told)
+}
+
+// show starts three replicas and sees to it that each of them leads.
+func show(ctx context.Context, url string, out io.Writer) (err error) {
+	url, stop, err := replicas.URL(url)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	client, err := lockrt.Open(url, lockrt.Options{})
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	lock := client.Mutex("example-leader:" + client.ID())
+	group, err := replicas.NewGroup(url, out, office+"="+lock.Key())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, group.Close()) }()
+	var leader string
+	for _, name := range []string{"A", "B", "C"} {
+		if err := group.Start(name); err != nil {
+			return err
+		}
+		if leader == "" {
+			leader, err = group.Await(ctx, "leads")
+		} else {
+			_, err = group.Await(ctx, "stands in line")
+		}
+		if err != nil {
+			return err
+		}
+	}
+	group.Print("operator", "asks "+leader+" to resign: the next one leads at once")
+	group.Tell(leader, "resign")
+	if leader, err = group.Await(ctx, "leads", "has resigned"); err != nil {
+		return err
+	}
+	group.Print("operator", "kills "+leader+": the next one leads when its lease is over")
+	group.Kill(leader)
+	if leader, err = group.Await(ctx, "leads"); err != nil {
+		return err
+	}
+	group.Print("operator", "takes the lock from "+leader+" by force: it is told, and another one leads")
+	if _, err := lock.ForceUnlock(ctx); err != nil {
+		return err
+	}
+	_, err = group.Await(ctx, "leads", "has lost the lead")
+	return err
+}

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockgen/lockgen/examples/internal/replicas"
+	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/locktest"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+)
+
+func TestMain(m *testing.M) {
+	if replicas.Name() != "" {
+		main() // as the replicas of the test
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func TestShow(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"embedded", "redis"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var url string
+			var server *redistest.RedisServer
+			if name == "redis" {
+				server = redistest.Server(t)
+				url = server.URL()
+			}
+			var out bytes.Buffer
+			require.NoError(t, show(t.Context(), url, &out), out.String())
+			require.Contains(t, out.String(), "audit     counts 5000 cents while they work\n")
+			require.Contains(t, out.String(), "audit     counts 5000 cents after 600 transfers, there were 5000\n")
+			if server != nil {
+				left, err := server.Do("DBSIZE").AsInt64()
+				require.NoError(t, err)
+				require.Zero(t, left, "keys left behind")
+			}
+		})
+	}
+}
+
+// TestTransfer_HoldsBoth shows what one transfer locks, also one that is within one account.
+func TestTransfer_HoldsBoth(t *testing.T) {
+	t.Parallel()
+	_, _, closeBank, err := open("redis://127.0.0.1:1")
+	require.Error(t, err)
+	require.Nil(t, closeBank)
+	bank, client, closeBank, err := open(locktest.Server(t))
+	require.NoError(t, err)
+	defer closeBank()
+	service := NewLockedBank(bank, client)
+	for _, id := range accounts {
+		require.NoError(t, bank.store.save(t.Context(), id, cents))
+	}
+	require.NoError(t, service.Transfer(t.Context(), "ann", "bob", 300))
+	require.NoError(t, service.Transfer(t.Context(), "zoe", "zoe", 300))
+	require.ErrorIs(t, service.Transfer(t.Context(), "ann", "bob", 701), errPoor)
+	for id, want := range map[AccountID]int64{"ann": 700, "bob": 1300, "zoe": 1000} {
+		got, err := service.Total(t.Context(), id)
+		require.NoError(t, err)
+		require.Equal(t, want, got, id)
+	}
+
+	held, err := NewLocks(locktest.Client(t, lockrt.Options{})).Account("bob").Lock(t.Context()) // as another replica
+	require.NoError(t, err)
+	impatient := NewLockedBank(bank, client, lockrt.WithWait(0))
+	require.ErrorIs(t, impatient.Transfer(t.Context(), "bob", "ann", 1), lockrt.ErrNotAcquired)
+	require.ErrorIs(t, impatient.Transfer(t.Context(), "ann", "bob", 1), lockrt.ErrNotAcquired)
+	require.NoError(t, impatient.Transfer(t.Context(), "ann", "zoe", 1), "nothing is left locked")
+	require.NoError(t, held.Unlock(t.Context()))
+	require.NoError(t, bank.store.drop(t.Context()))
+}
