@@ -3,7 +3,6 @@
 package main
 
 import (
-	"context"
 	"time"
 
 	lockrt "github.com/lockgen/lockgen/runtime"
@@ -13,99 +12,6 @@ import (
 // Update the runtime: go get github.com/lockgen/lockgen
 // Or generate with the module's version: go run github.com/lockgen/lockgen/cmd/lockgen
 const _ = lockrt.GeneratedCodeV1
-
-// LockedBank is a Bank that holds the annotated locks around each call.
-type LockedBank struct {
-	next  Bank
-	locks lockrt.Acquirer
-}
-
-var _ Bank = (*LockedBank)(nil)
-
-// NewLockedBank wraps next. What opts say counts more than the annotations.
-func NewLockedBank(next Bank, locks *lockrt.Client, opts ...lockrt.LockOption) *LockedBank {
-	return &LockedBank{next: next, locks: locks.With(opts...)}
-}
-
-var (
-	lockBankTransfer = lockrt.Spec{Name: "main.Bank.Transfer", Wait: time.Minute}
-	lockBankTotal    = lockrt.Spec{Name: "main.Bank.Total", Wait: time.Minute}
-)
-
-// Transfer moves cents from one account to another. Both are locked, all or none, in the order of their keys: two
-// transfers in opposite directions do not wait for each other in a circle.
-//
-// It holds example-transfer:{from} and example-transfer:{to}.
-func (s *LockedBank) Transfer(ctx context.Context, from, to AccountID, cents int64) (err error) {
-	keys, err := BankKeys{}.Transfer(from, to)
-	if err != nil {
-		return err
-	}
-	held, err := s.locks.Acquire(ctx, &lockBankTransfer, keys[:]...)
-	if err != nil {
-		return err
-	}
-	defer held.Release(&err)
-	return s.next.Transfer(held.Context(), from, to, cents)
-}
-
-// Total counts the cents in several accounts while nobody moves them.
-//
-// It holds example-transfer:{ids...}, one lock for each element.
-func (s *LockedBank) Total(ctx context.Context, ids ...AccountID) (res int64, err error) {
-	keys, err := BankKeys{}.Total(ids...)
-	if err != nil {
-		return res, err
-	}
-	held, err := s.locks.Acquire(ctx, &lockBankTotal, keys...)
-	if err != nil {
-		return res, err
-	}
-	defer held.Release(&err)
-	return s.next.Total(held.Context(), ids...)
-}
-
-// BankKeys builds the keys that LockedBank locks, for tools and tests.
-type BankKeys struct{}
-
-// Transfer builds example-transfer:{from} and example-transfer:{to}.
-func (BankKeys) Transfer(from, to AccountID) (keys [2]string, err error) {
-	if from == "" {
-		return keys, lockrt.EmptyKey("main.Bank.Transfer", "from")
-	}
-	if to == "" {
-		return keys, lockrt.EmptyKey("main.Bank.Transfer", "to")
-	}
-	b := make([]byte, 0, 64)
-	b = append(b, "example-transfer:"...)
-	b = lockrt.AppendString(b, from)
-	keys[0] = string(b)
-	b = append(b[:0], "example-transfer:"...)
-	b = lockrt.AppendString(b, to)
-	keys[1] = string(b)
-	return keys, nil
-}
-
-// Total builds example-transfer:{ids...}.
-func (BankKeys) Total(ids ...AccountID) ([]string, error) {
-	if len(ids) == 0 {
-		return nil, lockrt.EmptyKey("main.Bank.Total", "ids")
-	}
-	if len(ids) > 64 {
-		return nil, lockrt.ManyKeys("main.Bank.Total", "ids", len(ids), 64)
-	}
-	keys := make([]string, 0, len(ids))
-	b := make([]byte, 0, 64)
-	for i, id := range ids {
-		if id == "" {
-			return nil, lockrt.EmptyKey("main.Bank.Total", lockrt.At("ids", i))
-		}
-		b = append(b[:0], "example-transfer:"...)
-		b = lockrt.AppendString(b, id)
-		keys = append(keys, string(b))
-	}
-	return keys, nil
-}
 
 type redisLocks struct {
 	c    *lockrt.Client
@@ -119,24 +25,37 @@ func NewLocks(c *lockrt.Client, opts ...lockrt.LockOption) Locks {
 	return redisLocks{c: c, opts: opts}
 }
 
-var lockLocksAccount = lockrt.Spec{Name: "main.Locks.Account", Wait: 0}
+var lockLocksAccounts = lockrt.Spec{Name: "main.Locks.Accounts", Wait: time.Minute}
 
-// Account locks one account: example-transfer:{id}.
-func (l redisLocks) Account(id AccountID) lockrt.EntityMutex[AccountID] {
-	key, err := LocksKeys{}.Account(id)
-	return lockrt.For(l.c, &lockLocksAccount, id, key, err, l.opts...)
+// Accounts locks several accounts, all or none, in the order of their keys: two transfers in opposite directions do
+// not wait for each other in a circle.
+//
+// Its keys are example-transfer:{ids...}, one for each element.
+func (l redisLocks) Accounts(ids ...AccountID) lockrt.EntityMulti[AccountID] {
+	keys, err := LocksKeys{}.Accounts(ids...)
+	return lockrt.ForMulti(l.c, &lockLocksAccounts, ids, keys, err, l.opts...)
 }
 
 // LocksKeys builds the keys that Locks locks, for tools and tests.
 type LocksKeys struct{}
 
-// Account builds example-transfer:{id}.
-func (LocksKeys) Account(id AccountID) (string, error) {
-	if id == "" {
-		return "", lockrt.EmptyKey("main.Locks.Account", "id")
+// Accounts builds example-transfer:{ids...}.
+func (LocksKeys) Accounts(ids ...AccountID) ([]string, error) {
+	if len(ids) == 0 {
+		return nil, lockrt.EmptyKey("main.Locks.Accounts", "ids")
 	}
+	if len(ids) > 64 {
+		return nil, lockrt.ManyKeys("main.Locks.Accounts", "ids", len(ids), 64)
+	}
+	keys := make([]string, 0, len(ids))
 	b := make([]byte, 0, 64)
-	b = append(b, "example-transfer:"...)
-	b = lockrt.AppendString(b, id)
-	return string(b), nil
+	for i, id := range ids {
+		if id == "" {
+			return nil, lockrt.EmptyKey("main.Locks.Accounts", lockrt.At("ids", i))
+		}
+		b = append(b[:0], "example-transfer:"...)
+		b = lockrt.AppendString(b, id)
+		keys = append(keys, string(b))
+	}
+	return keys, nil
 }

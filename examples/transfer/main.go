@@ -32,14 +32,14 @@ const (
 )
 
 // work has tellers move money, each from somebody to somebody.
-func work(ctx context.Context, service Bank) error {
+func work(ctx context.Context, b *bank) error {
 	failed := make(chan error, tellers)
 	var group sync.WaitGroup
 	for range tellers {
 		group.Go(func() {
 			for range transfers {
 				from, to := accounts[rand.IntN(len(accounts))], accounts[rand.IntN(len(accounts))]
-				if err := service.Transfer(ctx, from, to, rand.Int64N(cents)); err != nil && !errors.Is(err, errPoor) {
+				if err := b.transfer(ctx, from, to, rand.Int64N(cents)); err != nil && !errors.Is(err, errPoor) {
 					failed <- err
 					return
 				}
@@ -69,14 +69,14 @@ const books = "EXAMPLE_BOOKS"
 
 func replica() error {
 	ctx, _ := replicas.Join()
-	bank, client, closeBank, err := open(os.Getenv("REDIS_URL"))
+	bank, closeBank, err := open(os.Getenv("REDIS_URL"))
 	if err != nil {
 		return err
 	}
 	defer closeBank()
 	bank.store.name = os.Getenv(books)
 	replicas.Say("is open")
-	if err := work(ctx, NewLockedBank(bank, client)); err != nil {
+	if err := work(ctx, bank); err != nil {
 		return err
 	}
 	replicas.Say("is done")
@@ -84,24 +84,24 @@ func replica() error {
 	return nil
 }
 
-// open returns a bank, and what locks its accounts.
-func open(url string) (b *bank, client *lockrt.Client, closeBank func(), err error) {
+// open returns a bank of the server at url, and what closes it.
+func open(url string) (b *bank, closeBank func(), err error) {
 	option, err := rueidis.ParseURL(url)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, nil, err
 	}
 	option.DisableCache, option.ForceSingleClient = true, true
 	rc, err := rueidis.NewClient(option)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, nil, err
 	}
-	client, err = lockrt.Open(url, lockrt.Options{})
+	client, err := lockrt.Open(url, lockrt.Options{})
 	if err != nil {
 		rc.Close()
-		return nil, nil, nil, err
+		return nil, nil, err
 	}
 	b = &bank{store: &store{rc: rc, name: "example-transfer:" + client.ID()}, locks: NewLocks(client)}
-	return b, client, func() { _ = client.Close(); rc.Close() }, nil
+	return b, func() { _ = client.Close(); rc.Close() }, nil
 }
 
 // show opens accounts and three replicas that move money between them, and counts it.
@@ -111,19 +111,18 @@ func show(ctx context.Context, url string, out io.Writer) (err error) {
 		return err
 	}
 	defer stop()
-	bank, client, closeBank, err := open(url)
+	bank, closeBank, err := open(url)
 	if err != nil {
 		return err
 	}
 	defer closeBank()
-	service := NewLockedBank(bank, client)
 	defer func() { err = errors.Join(err, bank.store.drop(context.WithoutCancel(ctx))) }()
 	for _, id := range accounts {
 		if err := bank.store.save(ctx, id, cents); err != nil {
 			return err
 		}
 	}
-	before, err := service.Total(ctx, accounts...)
+	before, err := bank.total(ctx, accounts...)
 	if err != nil {
 		return err
 	}
@@ -141,7 +140,7 @@ func show(ctx context.Context, url string, out io.Writer) (err error) {
 	if _, err := group.Await(ctx, "is open", "is open", "is open"); err != nil {
 		return err
 	}
-	between, err := service.Total(ctx, accounts...)
+	between, err := bank.total(ctx, accounts...)
 	if err != nil {
 		return err
 	}
@@ -149,7 +148,7 @@ func show(ctx context.Context, url string, out io.Writer) (err error) {
 	if _, err := group.Await(ctx, "is done", "is done", "is done"); err != nil {
 		return err
 	}
-	after, err := service.Total(ctx, accounts...)
+	after, err := bank.total(ctx, accounts...)
 	if err != nil {
 		return err
 	}

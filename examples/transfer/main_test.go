@@ -45,34 +45,38 @@ func TestShow(t *testing.T) {
 	}
 }
 
-// TestTransfer_HoldsBoth shows what one transfer locks, also one that is within one account.
-func TestTransfer_HoldsBoth(t *testing.T) {
+// TestTransfer_LocksBoth shows what one transfer locks, also one within an account.
+func TestTransfer_LocksBoth(t *testing.T) {
 	t.Parallel()
-	_, _, closeBank, err := open("redis://127.0.0.1:1")
-	require.Error(t, err)
-	require.Nil(t, closeBank)
-	bank, client, closeBank, err := open(locktest.Server(t))
+	client := locktest.Client(t, lockrt.Options{})
+	b, closeBank, err := open(locktest.Server(t))
 	require.NoError(t, err)
 	defer closeBank()
-	service := NewLockedBank(bank, client)
+	b.locks = NewLocks(client, lockrt.WithWait(0))
 	for _, id := range accounts {
-		require.NoError(t, bank.store.save(t.Context(), id, cents))
+		require.NoError(t, b.store.save(t.Context(), id, cents))
 	}
-	require.NoError(t, service.Transfer(t.Context(), "ann", "bob", 300))
-	require.NoError(t, service.Transfer(t.Context(), "zoe", "zoe", 300))
-	require.ErrorIs(t, service.Transfer(t.Context(), "ann", "bob", 701), errPoor)
+	require.NoError(t, b.transfer(t.Context(), "ann", "bob", 300))
+	require.NoError(t, b.transfer(t.Context(), "zoe", "zoe", 300))
+	require.ErrorIs(t, b.transfer(t.Context(), "ann", "bob", 701), errPoor)
 	for id, want := range map[AccountID]int64{"ann": 700, "bob": 1300, "zoe": 1000} {
-		got, err := service.Total(t.Context(), id)
+		got, err := b.total(t.Context(), id)
 		require.NoError(t, err)
 		require.Equal(t, want, got, id)
 	}
 
-	held, err := NewLocks(locktest.Client(t, lockrt.Options{})).Account("bob").Lock(t.Context()) // as another replica
+	other := NewLocks(locktest.Client(t, lockrt.Options{})) // of another replica
+	held, err := other.Accounts("bob").Lock(t.Context())
 	require.NoError(t, err)
-	impatient := NewLockedBank(bank, client, lockrt.WithWait(0))
-	require.ErrorIs(t, impatient.Transfer(t.Context(), "bob", "ann", 1), lockrt.ErrNotAcquired)
-	require.ErrorIs(t, impatient.Transfer(t.Context(), "ann", "bob", 1), lockrt.ErrNotAcquired)
-	require.NoError(t, impatient.Transfer(t.Context(), "ann", "zoe", 1), "nothing is left locked")
+	require.ErrorIs(t, b.transfer(t.Context(), "bob", "ann", 1), lockrt.ErrNotAcquired)
+	require.ErrorIs(t, b.transfer(t.Context(), "ann", "bob", 1), lockrt.ErrNotAcquired)
+	require.NoError(t, b.transfer(t.Context(), "ann", "zoe", 1), "nothing is left locked")
 	require.NoError(t, held.Unlock(t.Context()))
-	require.NoError(t, bank.store.drop(t.Context()))
+	require.NoError(t, b.store.drop(t.Context()))
+}
+
+func TestOpen_Nothing(t *testing.T) {
+	t.Parallel()
+	_, _, err := open("redis://127.0.0.1:1")
+	require.Error(t, err)
 }
