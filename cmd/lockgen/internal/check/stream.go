@@ -17,6 +17,7 @@ const (
 	closed            // until Close, which it can't
 	draining          // until the channel is drained
 	callables         // until the function is called
+	looping           // until a loop over the function ends, which is no iter.Seq
 )
 
 // stream finds out which result of a method takes the lock with it, if one does, or notes what there is to be said about that.
@@ -65,10 +66,13 @@ func lasts(t types.Type) lasting {
 	if isNamed(t, "iter", "Seq") || isNamed(t, "iter", "Seq2") {
 		return sequence
 	}
-	switch t.Underlying().(type) {
+	switch t := t.Underlying().(type) {
 	case *types.Chan:
 		return draining
 	case *types.Signature:
+		if ranges(t) {
+			return looping
+		}
 		return callables
 	}
 	obj, _, _ := types.LookupFieldOrMethod(t, true, nil, "Close")
@@ -83,6 +87,15 @@ func lasts(t types.Type) lasting {
 	return closed
 }
 
+// ranges says whether a loop can go over a function: func(yield func(...) bool).
+func ranges(f *types.Signature) bool {
+	if f.Params().Len() != 1 || f.Results().Len() > 0 {
+		return false
+	}
+	yield, ok := f.Params().At(0).Type().Underlying().(*types.Signature)
+	return ok && yield.Params().Len() <= 2 && yield.Results().Len() == 1 && types.Identical(yield.Results().At(0).Type(), types.Typ[types.Bool])
+}
+
 // advice says what else there is to do about such a result.
 func (l lasting) advice() string {
 	switch l {
@@ -94,6 +107,8 @@ func (l lasting) advice() string {
 		return "; the lock can be held until Close if the result is an interface with Close() error, such as io.ReadCloser"
 	case draining:
 		return "; the lock can't be held until the channel is drained, but until a loop ends: return an iter.Seq"
+	case looping:
+		return "; to hold the lock until a loop over it ends, return an iter.Seq or iter.Seq2 and say scope=iter"
 	case callables:
 		return "; the lock can't be held until the function is called"
 	}
