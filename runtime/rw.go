@@ -24,7 +24,8 @@ import (
 // Goroutines of one process are served in the order in which they asked: a reader does not pass a writer
 // that waits. Nor do readers of other processes, once those of the writer's own have gone; and when a
 // writer unlocks, those who wait to read are next. A waiting process that has died keeps nobody out for longer than 2 seconds. Java programs race,
-// as always; that one of them waits is noticed within 250ms, and then this process lets it try too.
+// as always, with a start of 5ms whenever the key is given back here; readers that come and go without end notice within
+// 250ms that one of them waits, and then nobody joins them for as long.
 //
 // As with [sync.RWMutex], a goroutine that reads must not wait for another reader, unless that reads under
 // its context or as the same owner: a writer that waits may be between them.

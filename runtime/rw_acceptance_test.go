@@ -542,19 +542,20 @@ func TestRedisson_RW_MultiInstanceReadLockZombieCleanup(t *testing.T) {
 	require.Zero(t, number(t, server, "DBSIZE"))
 }
 
-// A Java program that listens is let in though the readers of this process never pause.
+// A Java program that listens is let in though the readers of two processes never pause.
 func TestRWMutex_AJavaProgramThatWaitsIsLetIn(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
 	m := clientOf(t, server.URL(), lockrt.Options{}).RWMutex("k")
+	both := []*lockrt.RWMutex{m, clientOf(t, server.URL(), lockrt.Options{}).RWMutex("k")}
 	stop, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	ended := make(chan error, 4)
-	for range cap(ended) {
+	ended := make(chan error, 8)
+	for i := range cap(ended) {
 		go func() {
 			var err error
 			for err == nil && stop.Err() == nil {
-				err = m.RDo(context.Background(), func(context.Context, *lockrt.Lease) error {
+				err = both[i%2].RDo(context.Background(), func(context.Context, *lockrt.Lease) error {
 					<-time.After(time.Millisecond) // long enough that they are never all out
 					return nil
 				})
@@ -585,5 +586,93 @@ func TestRWMutex_AJavaProgramThatWaitsIsLetIn(t *testing.T) {
 	server.Do("PUBLISH", "redisson_rwlock:{k}", strconv.Itoa(1))
 	for range cap(ended) {
 		require.NoError(t, receive(t, ended, "the end of a reader"))
+	}
+}
+
+// What Redisson's scripts do to lock, for writing and for reading, and to unlock.
+const (
+	javaWrites = `local mode = redis.call('hget', KEYS[1], 'mode') if mode then return 0 end
+		redis.call('hset', KEYS[1], 'mode', 'write', ARGV[1] .. ':write', 1) redis.call('pexpire', KEYS[1], 30000) return 1`
+	javaReads = `local mode = redis.call('hget', KEYS[1], 'mode') if mode == 'write' then return 0 end
+		redis.call('hset', KEYS[1], 'mode', 'read') redis.call('hincrby', KEYS[1], ARGV[1], 1)
+		redis.call('set', '{' .. KEYS[1] .. '}:' .. ARGV[1] .. ':rwlock_timeout:1', 1, 'px', 30000)
+		redis.call('pexpire', KEYS[1], 30000) return 1`
+	javaEndsWrite = `redis.call('del', KEYS[1]) redis.call('publish', 'redisson_rwlock:{' .. KEYS[1] .. '}', '1') return 1`
+	javaEndsRead  = `redis.call('hdel', KEYS[1], ARGV[1]) redis.call('del', '{' .. KEYS[1] .. '}:' .. ARGV[1] .. ':rwlock_timeout:1')
+		if redis.call('hlen', KEYS[1]) == 1 then
+			redis.call('del', KEYS[1]) redis.call('publish', 'redisson_rwlock:{' .. KEYS[1] .. '}', '0') end return 1`
+)
+
+// A Java program that hears of a release asks later than who shares a process with who released. It is served all the
+// same, whether it wants to write or to read, and whoever had the lock before.
+func TestRWMutex_JavaHasAStart(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		readers    bool // of this library, besides writers
+		lock, free string
+	}{
+		"writes among writers": {false, javaWrites, javaEndsWrite},
+		"reads among writers":  {false, javaReads, javaEndsRead},
+		"writes among both":    {true, javaWrites, javaEndsWrite},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Server(t)
+			rc := server.NewClient()
+			heard := make(chan string, 100000)
+			conn, release := rc.Dedicate()
+			defer release()
+			conn.SetPubSubHooks(rueidis.PubSubHooks{OnMessage: func(m rueidis.PubSubMessage) { heard <- m.Message }})
+			require.NoError(t, conn.Do(t.Context(), rc.B().Subscribe().Channel("redisson_rwlock:{k}").Build()).Error())
+
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error, 8)
+			for i := range cap(ended) {
+				c := clientOf(t, server.URL(), lockrt.Options{})
+				go func() {
+					lock := c.RWMutex("k").Lock
+					if test.readers && i%2 == 0 {
+						lock = c.RWMutex("k").RLock
+					}
+					for {
+						lease, err := lock(ctx)
+						if err == nil {
+							err = lease.Unlock(ctx)
+						}
+						if err != nil {
+							ended <- err
+							return
+						}
+					}
+				}()
+			}
+			java := func(script string) int64 {
+				got, err := rc.Do(t.Context(), rc.B().Eval().Script(script).Numkeys(1).Key("k").Arg("11111111-2222-4333-8444-555555555555:42").Build()).AsInt64()
+				require.NoError(t, err)
+				return got
+			}
+			const turns = 30
+			served := 0
+			for range turns {
+				receive(t, heard, "a release")
+				for range 8 { // it is slow
+					require.NoError(t, rc.Do(t.Context(), rc.B().Ping().Build()).Error())
+				}
+				if java(test.lock) == 1 {
+					served++
+					java(test.free)
+				}
+				require.NoError(t, rc.Do(t.Context(), rc.B().Ping().Build()).Error())
+				for len(heard) > 0 {
+					<-heard // what was said meanwhile is over
+				}
+			}
+			cancel()
+			for range cap(ended) {
+				require.ErrorIs(t, receive(t, ended, "the end of a goroutine"), context.Canceled)
+			}
+			t.Logf("%d of %d turns", served, turns)
+			require.Greater(t, served, turns/3)
+		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lockgen/lockgen/runtime/internal/hub"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 	"github.com/lockgen/lockgen/scripts"
 )
@@ -41,8 +42,7 @@ type rwHome struct {
 	marks marks      // that Redis may have of this process
 	shut  bool       // the client is closed: nobody enters again
 
-	yielding *rwHold   // that nobody joins, so that a program that listens can try; nil while nothing is due
-	probed   time.Time // when Redis was last asked whether somebody listens
+	probed time.Time // when Redis was last asked whether a Java program waits
 }
 
 // marks are those that a process left because it waits to write, or to read.
@@ -73,6 +73,8 @@ type rwClaim struct {
 	seized bool    // it was taken by force, said before the answer came
 	hold   *rwHold // what it was granted, or nil
 	ttl    time.Duration
+
+	counted *hub.Listener // while it listens to what Redisson says, so that it is not taken for a Java program
 }
 
 // An rwHold is a claim that was granted.
@@ -98,10 +100,9 @@ const (
 	markFor = 2 * time.Second
 
 	// probeEvery is how often readers that come and go without end look whether a Java program
-	// waits. If so, nobody joins them for as long again, or until all have gone and the Java program has
-	// had giveWay to try.
+	// waits. If so, nobody joins them for as long again, in whichever process, or until all have gone and the
+	// Java program has had its start.
 	probeEvery = 250 * time.Millisecond
-	giveWay    = 10 * time.Millisecond
 )
 
 // knownRW returns this process's side of the read-write lock key if there is one. It may be forgotten at any
@@ -192,7 +193,7 @@ func (h *rwHome) enter(ctx context.Context, l *Lease, cfg lockConfig) (entered b
 	h.attach(hd, l)
 	h.c.counts.waited(0)
 	if now.Sub(h.probed) > probeEvery {
-		h.probe(hd, now)
+		h.probe(now)
 	}
 	return true, nil, nil
 }
@@ -265,7 +266,7 @@ func (hd *rwHold) renewed() bool { return hd.terms.renew && hd.limit == 0 }
 
 // joinable returns the hold that one who wants to read on these terms may join, or nil.
 func (h *rwHome) joinable(t terms, limit time.Duration, now time.Time) *rwHold {
-	if !t.renew || limit > 0 || h.yielding != nil {
+	if !t.renew || limit > 0 {
 		return nil
 	}
 	for _, hd := range h.reads {
@@ -281,41 +282,29 @@ func (hd *rwHold) trusted(now time.Time) bool {
 	return hd.guard.Until().Sub(now) >= min(hd.terms.ttl, claimLease)/3
 }
 
-// probe asks whether somebody listens who is not of this process, and so perhaps waits, and lets it try: readers
-// that come and go without end would keep out a Java program that wants to write.
-func (h *rwHome) probe(hd *rwHold, now time.Time) {
+// probe asks whether a Java program waits, and lets it try if so: readers that come and go without end would keep out one
+// that wants to write.
+func (h *rwHome) probe(now time.Time) {
 	h.probed = now
 	h.stay()
 	h.c.spawn(func() {
 		defer h.quit()
-		_, listening, _, err := h.inspect()
-		if h.c.hub.Subscribed(h.names.channel) {
-			listening--
-		}
-		if err != nil || listening <= 0 {
+		waits, err := h.c.run(scripts.RWYield, []string{h.key, h.names.writer, h.names.channel}, []string{millis(probeEvery)}).AsBool()
+		if err != nil || !waits {
 			return // who is of this library and waits tells us
 		}
 		h.mu.Lock()
-		yields := h.yielding == nil && slices.Contains(h.reads, hd)
-		if yields {
-			h.yielding = hd
-		}
-		h.mu.Unlock()
-		if yields {
-			h.c.pause(probeEvery)
-			h.yielded(hd)
+		defer h.mu.Unlock()
+		for _, hd := range h.reads {
+			hd.want(probeEvery) // also if the message that says the same is not heard
 		}
 	})
 }
 
-// yielded ends that nobody joins hd.
-func (h *rwHome) yielded(hd *rwHold) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.yielding == hd {
-		h.yielding = nil
-		h.probed = time.Now()
-		h.promote()
+// want notes that somebody waits for the hold, for so long.
+func (hd *rwHold) want(d time.Duration) {
+	if until := time.Now().Add(d); until.After(hd.wanted) {
+		hd.wanted = until
 	}
 }
 
@@ -377,7 +366,7 @@ func (h *rwHome) ready(w *waiter) bool {
 	case w.rw.write:
 		return len(h.reads) == 0
 	}
-	return h.yielding == nil
+	return true
 }
 
 // promote makes it the head's turn to ask, unless there is no need. One who wants to read may find a hold to
@@ -503,6 +492,9 @@ func (h *rwHome) settle(cl *rwClaim, sent time.Time, marks bool, wait, token int
 		w.news <- news{kind: failed, err: err}
 	case !cl.ours:
 		cl.seized = false
+		if cl.counted == nil && !w.once && !w.terms.quiet {
+			cl.counted = h.c.hub.Listen(h.names.writer, func(hub.Event) {})
+		}
 		pause := markFor / 2
 		if wait >= 0 {
 			pause = min(pause, time.Duration(wait)*time.Millisecond)
@@ -543,6 +535,7 @@ func (h *rwHome) take(cl *rwClaim, sent time.Time) *rwHold {
 		Lost:  func(cause error) { h.lose(hd, cause) },
 	}
 	cl.hold = hd
+	cl.uncount()
 	if cl.write {
 		h.write = hd
 	} else {
@@ -651,6 +644,7 @@ func (h *rwHome) leave(w *waiter) {
 
 // drop gives up a claim whose waiter has gone. It returns what is left to do without holding h.mu, or nil.
 func (h *rwHome) drop(cl *rwClaim) (rest func()) {
+	cl.uncount()
 	switch {
 	case cl.ours:
 		h.busy++
@@ -664,6 +658,13 @@ func (h *rwHome) drop(cl *rwClaim) (rest func()) {
 		return nil
 	}
 	return func() { h.withdraw(cl) }
+}
+
+// uncount notes that the waiter listens no more.
+func (cl *rwClaim) uncount() {
+	if cl.counted != nil {
+		cl.counted.Close()
+	}
 }
 
 // unmark takes back the mark that somebody waits to write, or to read, unless the head of the queue does: those behind
@@ -863,13 +864,6 @@ func (h *rwHome) free(cl *rwClaim, done chan<- error) error {
 		done <- err
 	}
 	h.mu.Lock()
-	yields := cl.hold != nil && h.yielding == cl.hold
-	h.mu.Unlock()
-	if yields {
-		h.c.pause(giveWay)
-		h.yielded(cl.hold)
-	}
-	h.mu.Lock()
 	h.busy--
 	h.promote()
 	h.mu.Unlock()
@@ -891,7 +885,7 @@ func (h *rwHome) releaseOnce(cl *rwClaim) (int64, error) {
 		return h.c.run(scripts.RWWriteRelease, []string{h.key, k.channel, k.reader, k.writer},
 			[]string{cl.field, messageWritten, publish, k.prefix}).AsInt64()
 	}
-	return h.c.run(scripts.RWReadRelease, []string{h.key, readerHold(h.key, cl.field), k.channel},
+	return h.c.run(scripts.RWReadRelease, []string{h.key, readerHold(h.key, cl.field), k.channel, k.reader, k.writer},
 		[]string{cl.field, messageUnlocked, publish, k.prefix}).AsInt64()
 }
 
@@ -915,7 +909,7 @@ func (cl *rwClaim) wanted(uint64) {
 	cl.h.mu.Lock()
 	defer cl.h.mu.Unlock()
 	if cl.hold != nil {
-		cl.hold.wanted = time.Now().Add(markFor)
+		cl.hold.want(markFor)
 	}
 }
 

@@ -11,8 +11,42 @@
 -- waits, each with the uuid of the client that was the last to set it. A client that waits sets its mark
 -- again and again, so that one that has died keeps the others out for no longer than the mark lives.
 -- New readers do not pass a waiting writer; a writer that releases leaves the next turn to waiting readers.
+-- Redisson's waiters set no marks and heed none: they listen on the lock's channel and race. Theirs is the longer
+-- way, from the connection to a thread to the next request, so that they would hardly ever get a lock that is
+-- wanted here all the time. So marks are set for them, too, with the value redisson.
+--
+-- Processes of this library that wait listen on that channel as well. Each of them subscribes besides to a channel
+-- that is named as the mark of writers is, on which nothing is ever said: so they can be told from Redisson's.
 --
 -- What a process is told on its channel is in handover.lua: wanted and taken.
+
+local function listeners(channel)
+  return redis.call('pubsub', 'numsub', channel)[2]
+end
+
+-- redissons reports whether somebody listens who is not of this library. Where one may not ask, nobody does.
+local function redissons(channel, writer)
+  local ok, more = pcall(function()
+    return listeners(channel) > listeners(writer)
+  end)
+  return ok and more
+end
+
+-- leave marks for so many milliseconds that it is the turn of Redisson's waiters. A mark that somebody of this library
+-- set stays as it is. A server without memory left, or permission, does without.
+local function leave(mark, ms)
+  if redis.call('pttl', mark) < ms or redis.call('get', mark) == 'redisson' then
+    redis.pcall('set', mark, 'redisson', 'px', ms)
+  end
+end
+
+-- start leaves a lock that was just freed to Redisson's waiters, if there are any, for a moment.
+local function start(channel, reader, writer)
+  if redissons(channel, writer) then
+    leave(reader, 5)
+    leave(writer, 5)
+  end
+end
 
 -- has returns 1 if the lock has that field, 0 if not or if it is no hash, or an error that says nothing
 -- about it.

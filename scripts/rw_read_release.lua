@@ -3,6 +3,8 @@
 -- KEYS[1]  the lock
 -- KEYS[2]  the key of the reader's hold
 -- KEYS[3]  the channel of the lock
+-- KEYS[4]  the mark that a reader waits
+-- KEYS[5]  the mark that a writer waits
 -- ARGV[1]  the reader
 -- ARGV[2]  message: 0, which Redisson says when readers have gone
 -- ARGV[3]  publish command: publish, or spublish in a cluster with sharded channels
@@ -34,5 +36,6 @@ if left > 0 then
   return 0
 end
 redis.call('del', KEYS[1]) -- with the fields of readers that have died
+start(KEYS[3], KEYS[4], KEYS[5])
 redis.call(ARGV[3], KEYS[3], ARGV[2])
 return 1

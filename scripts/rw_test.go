@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
@@ -27,7 +28,18 @@ type sharedLock struct{ *scene }
 func newSharedLock(s *scene) sharedLock {
 	s.channel = "redisson_rwlock:{" + s.key + "}"
 	s.listen()
-	return sharedLock{s}
+	l := sharedLock{s}
+	l.subscribe(l.writer()) // as one of this library that waits
+	return l
+}
+
+// subscribe has one more listen to a channel.
+func (l sharedLock) subscribe(channel string) {
+	l.t.Helper()
+	conn, release := l.c.Dedicate()
+	l.t.Cleanup(release)
+	conn.SetPubSubHooks(rueidis.PubSubHooks{OnMessage: func(rueidis.PubSubMessage) {}})
+	require.NoError(l.t, conn.Do(l.t.Context(), l.c.B().Subscribe().Channel(channel).Build()).Error())
 }
 
 func (l sharedLock) hold(owner string) string {
@@ -42,7 +54,7 @@ func (l sharedLock) read(owner, under, mark, ms string) (int64, error) {
 }
 
 func (l sharedLock) endRead(owner string) (int64, error) {
-	return l.eval(scripts.RWReadRelease, []string{l.key, l.hold(owner), l.channel}, owner, "0", plain, l.prefix()).AsInt64()
+	return l.eval(scripts.RWReadRelease, []string{l.key, l.hold(owner), l.channel, l.reader(), l.writer()}, owner, "0", plain, l.prefix()).AsInt64()
 }
 
 func (l sharedLock) renewRead(owner, ms string) (int64, error) {
@@ -69,6 +81,10 @@ func (l sharedLock) force(mode, message string) (int64, error) {
 
 func (l sharedLock) leave(mark string) (int64, error) {
 	return l.eval(scripts.RWLeave, []string{mark, l.channel}, uuid, "1", plain).AsInt64()
+}
+
+func (l sharedLock) yield() (int64, error) {
+	return l.eval(scripts.RWYield, []string{l.key, l.writer(), l.channel}, "600").AsInt64()
 }
 
 // keys returns the companions that there are.
@@ -304,6 +320,115 @@ func TestRWLeave(t *testing.T) {
 		{"ours", writerWaits, number(left), number(nothing), nil, -2, nil, []string{"1"}},
 		{"another client's", [][]string{{"SET", "lockgen_writer:{KEY}", "another", "PX", marked}}, number(nothing), number(nothing), nil, -2, []string{"writer"}, nil},
 	}, func(l sharedLock) (int64, error) { return l.leave(l.writer()) })
+}
+
+// What is freed while Redisson's waiters listen is theirs for a moment: nobody of this library gets it meanwhile.
+func TestRW_ALockThatIsFreedIsLeftToRedissonsWaiters(t *testing.T) {
+	t.Parallel()
+	onBackends(t, func(t *testing.T, s *scene) {
+		l := newSharedLock(s)
+		ends := map[string]func(string) (int64, error){"read": l.endRead, "write": l.endWrite}
+		mark := func(name string) (string, int64) {
+			text, err := l.command("GET", name).ToString()
+			require.True(t, err == nil || rueidis.IsRedisNil(err), err)
+			return text, l.int("PTTL", name)
+		}
+		begin := func(side string) {
+			set := reads(ours)
+			if side == "write" {
+				set = writes(ours)
+			}
+			l.int("DEL", "KEY", l.reader(), l.writer())
+			l.set(set)
+		}
+		for side, end := range ends {
+			begin(side)
+			twiceIs(t, 1, -1, func() (int64, error) { return end(ours) })
+			require.Zero(t, l.int("EXISTS", l.reader(), l.writer()), "nobody of Redisson's listens")
+		}
+		l.subscribe(l.channel)
+		for side, end := range ends {
+			begin(side)
+			twiceIs(t, 1, -1, func() (int64, error) { return end(ours) })
+			for _, name := range []string{l.reader(), l.writer()} {
+				if text, left := mark(name); text != "" { // it may be over by now
+					require.Equal(t, "redisson", text, side)
+					require.LessOrEqual(t, left, int64(5))
+				}
+			}
+			// What keeps them out, as long as it lives:
+			for _, name := range []string{l.reader(), l.writer()} {
+				l.command("SET", name, "redisson", "PX", "60000")
+			}
+			n, err := l.read(our2, "", "0", "600000")
+			require.NoError(t, err)
+			require.Greater(t, n, int64(5))
+			n, err = l.write(our2, "0", "600000")
+			require.NoError(t, err)
+			require.Positive(t, n)
+		}
+
+		// Marks of those who wait here stay as they are.
+		begin("read")
+		l.set(writerWaits)
+		twiceIs(t, 1, -1, func() (int64, error) { return l.endRead(ours) })
+		text, left := mark(l.writer())
+		require.Equal(t, uuid, text)
+		require.Greater(t, left, int64(5))
+
+		// A writer that goes on reading frees nothing.
+		l.int("DEL", "KEY", l.reader(), l.writer())
+		l.set(slices.Concat(reads(ours), writes(ours)))
+		twiceIs(t, 0, -1, func() (int64, error) { return l.endWrite(ours) })
+		require.Zero(t, l.int("EXISTS", l.reader(), l.writer()))
+	})
+}
+
+// twiceIs runs a step twice and compares what it says.
+func twiceIs(t *testing.T, first, second int64, run func() (int64, error)) {
+	t.Helper()
+	for _, want := range []int64{first, second} {
+		got, err := run()
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+}
+
+func TestRWYield(t *testing.T) {
+	t.Parallel()
+	onBackends(t, func(t *testing.T, s *scene) {
+		l := newSharedLock(s)
+		yields := func(want int64, what string) {
+			t.Helper()
+			for range 2 {
+				got, err := l.yield()
+				require.NoError(t, err)
+				require.Equal(t, want, got, what)
+			}
+			require.Equal(t, want, l.int("EXISTS", l.writer()), what)
+		}
+		l.set(reads(ours))
+		yields(0, "nobody of Redisson's listens")
+		l.subscribe(l.channel)
+		yields(1, "one does")
+		require.LessOrEqual(t, l.int("PTTL", l.writer()), int64(600))
+		n, err := l.read(our2, "", "0", "600000")
+		require.NoError(t, err)
+		require.Positive(t, n, "who comes now waits")
+		l.int("PEXPIRE", l.writer(), "60000")
+		n, err = l.endRead(ours)
+		require.NoError(t, err)
+		require.EqualValues(t, 1, n)
+		require.LessOrEqual(t, l.int("PTTL", l.writer()), int64(5), "from now on it is only the start")
+		l.int("DEL", l.writer(), l.reader())
+		yields(0, "nobody reads")
+		l.set(writes(ours))
+		yields(0, "somebody writes")
+		l.int("DEL", "KEY")
+		l.set(aString)
+		_, err = l.yield()
+		require.ErrorContains(t, err, "WRONGTYPE")
+	})
 }
 
 // TestRW_TellsProcesses shows who is told by whom on its own channel.

@@ -35,5 +35,8 @@ end
 if redis.call('exists', KEYS[3]) == 1 then
   redis.call('del', KEYS[4])
 end
+if left <= 0 then
+  start(KEYS[2], KEYS[3], KEYS[4])
+end
 redis.call(ARGV[3], KEYS[2], ARGV[2])
 return left > 0 and 0 or 1

@@ -74,6 +74,9 @@ var rwWriteRelease string
 //go:embed rw_force_unlock.lua
 var rwForceUnlock string
 
+//go:embed rw_yield.lua
+var rwYield string
+
 //go:embed rw_leave.lua
 var rwLeave string
 
@@ -155,6 +158,7 @@ var (
 	RWWriteRelease = script("rw_write_release", rwWriteRelease, handover+rw)
 	RWForceUnlock  = script("rw_force_unlock", rwForceUnlock, handover+rw)
 	RWLeave        = script("rw_leave", rwLeave, handover+rw)
+	RWYield        = script("rw_yield", rwYield, handover+rw)
 )
 
 // The steps of the fair lock. What it grants is renewed by Renew, and looked at by Inspect.
@@ -186,7 +190,7 @@ var (
 func All() []*Script {
 	return []*Script{
 		Take, Free, Acquire, Release, Renew, ForceUnlock, Inspect, Raise,
-		RWRead, RWReadRelease, RWReadRenew, RWWrite, RWWriteRelease, RWForceUnlock, RWLeave,
+		RWRead, RWReadRelease, RWReadRenew, RWWrite, RWWriteRelease, RWForceUnlock, RWLeave, RWYield,
 		FairAcquire, FairRelease, FairForceUnlock,
 		SemaphoreAcquire, SemaphoreRelease, SemaphoreSet, SemaphoreDrain,
 		PermitAcquire, PermitRelease, PermitRenew, PermitLease, PermitCount, PermitSet,
