@@ -174,6 +174,7 @@ func (h *home) settle(a *asking, sent time.Time, reply verdict, err error) (rest
 		return nil
 	}
 	cl.doubt = cl.doubt || unknown(err)
+	cl.ours = cl.ours || unconfirmed(err)
 	yes := err == nil && reply.n == granted
 	next := h.head()
 	switch {
@@ -255,7 +256,7 @@ func (h *home) handed(n uint64, at time.Time, others bool, token int64) {
 	case w == nil && h.busy == 0:
 		rest = h.abandon()
 	case w == nil || !h.c.granting(): // who is busy, or leaves, gives it back
-	case !w.terms.renew, w.terms.fenced && token == 0, time.Until(from.Add(first-watchdog.Margin(first))) <= 0:
+	case !w.terms.renew, w.terms.fenced && token == 0, h.c.opts.Replicas > 0, time.Until(from.Add(first-watchdog.Margin(first))) <= 0:
 		h.remind(cl) // to ask for what it needs
 	default:
 		if cl.asking {
@@ -369,7 +370,7 @@ func (h *home) goOn(again *claim, t terms, done released, err error) (rest func(
 	again.doubt = again.doubt || unknown(err) // that release may still come to pass, and give it the lock
 	w := h.head()
 	switch {
-	case done.what == kept && w != nil && w.terms == t && h.c.granting() && (!t.fenced || done.token > 0) &&
+	case done.what == kept && w != nil && w.terms == t && h.c.opts.Replicas == 0 && h.c.granting() && (!t.fenced || done.token > 0) &&
 		now().Before(done.sent.Add(t.ttl-watchdog.Margin(t.ttl))):
 		again.tokens = newTokens(done.token, again.inLine)
 		h.take(again, t, done.sent, t.ttl).handed = true

@@ -59,6 +59,7 @@ type Client struct {
 	counts             counts
 	tasks              chan func()   // to a goroutine that waits for one
 	waiting            atomic.Int32  // goroutines that wait for a task
+	confirming         chan struct{} // as many as wait for replicas
 	closing            chan struct{} // closed by Close and Shutdown: nothing is granted any more
 	stopped            chan struct{} // closed by Close: what runs in the background gives up
 
@@ -121,10 +122,15 @@ func New(rc rueidis.Client, opts Options) (*Client, error) {
 		fairs:   map[string]*fairHome{},
 	}
 	c.takes = newGatherer(c, scripts.Take)
+	c.takes.grants = true
 	c.frees = newGatherer(c, scripts.Free, messageUnlocked, publish)
 	c.acquires = newGatherer(c, scripts.Acquire)
+	c.acquires.grants = true
 	c.releases = newGatherer(c, scripts.Release, messageUnlocked, publish, millis(claimLease))
 	c.watchdogMillis, c.keepTokens = millis(opts.Watchdog), millis(max(0, opts.TokenTTL))
+	if opts.Replicas > 0 {
+		c.confirming = make(chan struct{}, mostConfirming)
+	}
 	c.tracker.c = c
 	if opts.Tracking == TrackingOff {
 		c.watchdog = watchdog.New(c.renew, renewBatch, c.renewed)

@@ -91,6 +91,7 @@ func TestNew_RefusesBadOptions(t *testing.T) {
 		"Options.Watchdog: unusable option: -1s is shorter than 100ms":  {Watchdog: -time.Second},
 		"Options.OpTimeout: unusable option: -1s is negative":           {OpTimeout: -time.Second},
 		"Options.Cohort: unusable option: -1 is negative":               {Cohort: -1},
+		"Options.Replicas: unusable option: -1 is negative":             {Replicas: -1},
 		"Options.Retry: unusable option: a backoff that begins with 1µs is shorter than 1ms": {
 			Retry: lockrt.ConstantBackoff(time.Microsecond)},
 	} {

@@ -209,6 +209,7 @@
 //	RedissonClient.getFairLock(name)        Client.FairMutex(key), with the methods of a Mutex
 //	Config.setFairLockWaitTimeout           Options.FairWait
 //	setRetryAttempts, setRetryDelay         Options.Retry
+//	setCheckLockSyncedSlaves                Options.Replicas
 //
 //	RedissonClient.getReadWriteLock(name)   Client.RWMutex(key)
 //	writeLock().lock(), tryLock(...)        RWMutex.Lock(ctx), TryLock(ctx), with the options of a Mutex

@@ -13,14 +13,15 @@ import (
 // Errors to test for with [errors.Is]. When a context ended a call, its error also matches
 // ctx.Err() and [context.Cause] of it; when Redis or the way to it did, the error of rueidis.
 var (
-	ErrNotAcquired = errors.New("not acquired")             // others held it for as long as we were to wait
-	ErrLost        = errors.New("lease lost")               // ended by neither Unlock nor Close
-	ErrReleased    = errors.New("lease released")           // ended by Unlock
-	ErrClosed      = errors.New("client closed")            // ended by Close or Shutdown
-	ErrUpgrade     = errors.New("held for reading")         // by the one who asks to write: it would wait for itself
-	ErrWrongType   = errors.New("key holds something else") // the key is not a lock: a string, a list, ...
-	ErrDeleted     = errors.New("latch deleted")            // while it was waited for
-	ErrBadOption   = errors.New("unusable option")          // a zero or negative duration, or two that exclude each other
+	ErrNotAcquired = errors.New("not acquired")              // others held it for as long as we were to wait
+	ErrLost        = errors.New("lease lost")                // ended by neither Unlock nor Close
+	ErrReleased    = errors.New("lease released")            // ended by Unlock
+	ErrClosed      = errors.New("client closed")             // ended by Close or Shutdown
+	ErrUpgrade     = errors.New("held for reading")          // by the one who asks to write: it would wait for itself
+	ErrWrongType   = errors.New("key holds something else")  // the key is not a lock: a string, a list, ...
+	ErrDeleted     = errors.New("latch deleted")             // while it was waited for
+	ErrReplicas    = errors.New("not confirmed by replicas") // by as many as [Options.Replicas] says: what was granted is given back
+	ErrBadOption   = errors.New("unusable option")           // a zero or negative duration, or two that exclude each other
 )
 
 // An Error is what the methods that talk to Redis return. It reads
@@ -94,6 +95,9 @@ func refused(err error) error {
 // over, lacks replicas, cannot write to its disk, is out of memory, runs somebody's long script or has its
 // scripts flushed all the time.
 func passing(err error) bool {
+	if short := (*replicaError)(nil); errors.As(err, &short) && short.err != nil {
+		err = short.err // WAIT may be forbidden
+	}
 	reply, ok := rueidis.IsRedisErr(err)
 	if !ok {
 		return !errors.Is(err, rueidis.ErrClosing) && !errors.Is(err, ErrUpgrade) && !errors.Is(err, ErrDeleted) && !errors.Is(err, errStale)
@@ -113,7 +117,7 @@ func unknown(err error) bool {
 	if err == nil {
 		return false
 	}
-	if _, ok := rueidis.IsRedisErr(err); ok || errors.Is(err, rueidis.ErrClosing) || errors.Is(err, errStale) {
+	if _, ok := rueidis.IsRedisErr(err); ok || errors.Is(err, rueidis.ErrClosing) || errors.Is(err, errStale) || unconfirmed(err) {
 		return false
 	}
 	var op *net.OpError

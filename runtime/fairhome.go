@@ -263,8 +263,8 @@ func (cl *fairClaim) ask(w *waiter) {
 	h.c.spawn(func() {
 		defer h.quit()
 		sent := time.Now() // before the request: trust is counted from here
-		reply, err := h.c.run(scripts.FairAcquire, h.keys(),
-			[]string{millis(t.ttl), cl.owner, line, millis(cl.wait), clock(), publish, note, drawn, h.c.keepTokens}).AsIntSlice()
+		reply, err := h.c.acquireFirst(scripts.FairAcquire, h.keys(),
+			[]string{millis(t.ttl), cl.owner, line, millis(cl.wait), clock(), publish, note, drawn, h.c.keepTokens}, isGranted).AsIntSlice()
 		if err == nil && len(reply) != 5 {
 			err = fmt.Errorf("%d values in the reply of five", len(reply))
 		}
@@ -283,6 +283,7 @@ func (cl *fairClaim) settle(w *waiter, sent time.Time, reply []int64, err error)
 	defer h.mu.Unlock()
 	cl.asking = false
 	cl.doubt = cl.doubt || unknown(err)
+	cl.ours = cl.ours || unconfirmed(err)
 	yes := err == nil && reply[0] == granted
 	var at time.Time
 	if err == nil && !yes {
@@ -361,7 +362,7 @@ func (cl *fairClaim) handed(_ uint64, at time.Time, _ bool, token int64) {
 	var rest func()
 	switch {
 	case !h.c.granting(): // it leaves, and gives it back
-	case !w.terms.renew, w.terms.fenced && token == 0, !time.Now().Before(from.Add(first - watchdog.Margin(first))):
+	case !w.terms.renew, w.terms.fenced && token == 0, h.c.opts.Replicas > 0, !time.Now().Before(from.Add(first - watchdog.Margin(first))):
 		w.poke() // to ask for what it needs
 	default:
 		h.c.counts.remote.Add(1)

@@ -35,6 +35,7 @@ type gatherer struct {
 	script *scripts.Script
 	common []string // arguments that all requests share
 	flush  func()   // send, as a value
+	grants bool     // what it is answered may have to be confirmed
 
 	mu      sync.Mutex // guards the rest
 	queue   []request
@@ -76,6 +77,7 @@ func (g *gatherer) submitAll(rs []request, here bool) {
 // begin sends what is in the queue, unless somebody does so already. It unlocks g.mu.
 func (g *gatherer) begin(here, alone bool) {
 	alone = alone && g.sending == 0
+	here = here && (!g.grants || g.c.opts.Replicas == 0) // else it may take longer
 	start := g.sending == 0 || g.sending == 1 && len(g.queue) >= few || g.sending < mostSending && len(g.queue) >= mostGathered
 	if start {
 		g.sending++
@@ -140,7 +142,14 @@ func (g *gatherer) run(b *batch, some []request) {
 		b.keys, b.args = r.words(b.keys, b.args)
 	}
 	sent := now()
-	reply, err := g.c.run(g.script, b.keys, b.args).ToMessage()
+	var result rueidis.RedisResult
+	var short error
+	if g.grants {
+		result, short = g.c.acquire(g.script, b.keys, b.args)
+	} else {
+		result = g.c.run(g.script, b.keys, b.args)
+	}
+	reply, err := result.ToMessage()
 	if _, said := rueidis.IsRedisErr(err); said && len(some) > 1 {
 		for i := range some {
 			g.run(b, some[i:i+1])
@@ -155,16 +164,18 @@ func (g *gatherer) run(b *batch, some []request) {
 		}
 	}
 	for i, r := range some {
+		said, err := answer{}, err
 		switch {
 		case err != nil:
-			r.answered(sent, answer{}, err)
 		case all == nil:
-			n, err := reply.AsInt64()
-			r.answered(sent, answer{n}, err)
+			said[0], err = reply.AsInt64()
 		default:
-			said, err := answerOf(all[len(answer{})*i:])
-			r.answered(sent, said, err)
+			said, err = answerOf(all[len(answer{})*i:])
 		}
+		if short != nil && err == nil && said[0] == granted {
+			said, err = answer{}, short
+		}
+		r.answered(sent, said, err)
 	}
 }
 

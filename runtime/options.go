@@ -77,6 +77,20 @@ type Options struct {
 	// attempts. Defaults to ExponentialBackoff(10ms, 250ms). Redisson's retryDelay and retryAttempts.
 	Retry Backoff
 
+	// Replicas is how many replicas have to know of a grant before it is one: of what Lock, TryLock and Acquire return,
+	// and their variants. They have 1s to say so. Without enough of them the grant is given back, and who
+	// waits is kept waiting as by any error that passes; then, and for who does not wait, the call fails with [ErrReplicas].
+	// A failover to a replica that has confirmed a grant does not lose it; one to another replica still does, so as many as
+	// there are make sure, and then one that is down stops the granting.
+	//
+	// What is handed over by another process is asked for again, to be confirmed; what passes between goroutines of this one is
+	// confirmed already. Renewing and giving back wait for no replica. Grants go over connections of their own, 32
+	// at most, since a connection that waits for replicas answers nobody else; the user needs the right to WAIT.
+	//
+	// Defaults to 0: no replica is waited for, which is nothing but what Redis promises. Redisson's
+	// checkLockSyncedSlaves, with one replica and on by default.
+	Replicas int
+
 	// Tracking says how the loss of a key that was deleted, flushed, evicted or overwritten
 	// is noticed: by default the server tells of it, within milliseconds, where it can.
 	Tracking Tracking
@@ -117,6 +131,8 @@ func (o Options) withDefaults() (Options, error) {
 		return o, fmt.Errorf("lockgen: Options.FairWait: %w: %v is shorter than %v", ErrBadOption, o.FairWait, minLease)
 	case o.Tracking != TrackingAuto && o.Tracking != TrackingOff:
 		return o, fmt.Errorf("lockgen: Options.Tracking: %w: %d is neither TrackingAuto nor TrackingOff", ErrBadOption, o.Tracking)
+	case o.Replicas < 0:
+		return o, fmt.Errorf("lockgen: Options.Replicas: %w: %d is negative", ErrBadOption, o.Replicas)
 	case o.Cohort < 0:
 		return o, fmt.Errorf("lockgen: Options.Cohort: %w: %d is negative", ErrBadOption, o.Cohort)
 	}

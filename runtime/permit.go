@@ -388,13 +388,15 @@ func (s permitSide) channel() string { return countChannel(s.t.key) }
 
 func (s permitSide) ask(b *round, wanted bool) (int, time.Duration, error) {
 	args := s.t.asked(b)
+	var grants func(int64) bool // nil: what was taken is to be given back
 	if wanted {
+		grants = takesSome
 		for i, wish := range b.wishes {
 			args = append(args, wish.ids, millis(b.waiters[i].terms.ttl))
 		}
 	}
-	reply, err := s.t.c.run(scripts.PermitAcquire,
-		[]string{s.t.key, countChannel(s.t.key), requestsOf(s.t.key, s.t.c.uuid, kindPermit), permitLeases(s.t.key)}, args).AsIntSlice()
+	reply, err := s.t.c.acquireFirst(scripts.PermitAcquire,
+		[]string{s.t.key, countChannel(s.t.key), requestsOf(s.t.key, s.t.c.uuid, kindPermit), permitLeases(s.t.key)}, args, grants).AsIntSlice()
 	if err == nil && reply[0] == stale {
 		err = errStale
 	}

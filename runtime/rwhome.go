@@ -446,8 +446,8 @@ func (h *rwHome) send(cl *rwClaim, mark string, fenced bool) (wait, token int64,
 		if fenced {
 			drawn = "1"
 		}
-		reply, err := h.c.run(scripts.RWWrite, []string{h.key, k.reader, k.writer, k.counter},
-			[]string{lease, cl.field, mark, h.c.uuid, drawn, h.c.keepTokens}).AsIntSlice()
+		reply, err := h.c.acquireFirst(scripts.RWWrite, []string{h.key, k.reader, k.writer, k.counter},
+			[]string{lease, cl.field, mark, h.c.uuid, drawn, h.c.keepTokens}, isGranted).AsIntSlice()
 		if err != nil {
 			return 0, 0, err
 		}
@@ -457,8 +457,8 @@ func (h *rwHome) send(cl *rwClaim, mark string, fenced bool) (wait, token int64,
 	if cl.under != nil {
 		under = cl.under.claim.field
 	}
-	wait, err = h.c.run(scripts.RWRead, []string{h.key, readerHold(h.key, cl.field), k.reader, k.writer},
-		[]string{lease, cl.field, under, mark, h.c.uuid}).AsInt64()
+	wait, err = h.c.acquireFirst(scripts.RWRead, []string{h.key, readerHold(h.key, cl.field), k.reader, k.writer},
+		[]string{lease, cl.field, under, mark, h.c.uuid}, isGranted).AsInt64()
 	return wait, 0, err
 }
 
@@ -476,6 +476,7 @@ func (h *rwHome) settle(cl *rwClaim, sent time.Time, marks bool, wait, token int
 	if err == nil {
 		cl.ours = wait == granted
 	}
+	cl.ours = cl.ours || unconfirmed(err)
 	switch {
 	case err == nil && cl.ours:
 		*h.marks.of(cl.write) = false // the script has taken it back

@@ -61,13 +61,13 @@ func (c *Client) prompt() bool {
 // errNoAnswer is the outcome of a request that took longer than the connection allows.
 var errNoAnswer = errors.New("no answer for as long as the connection waits for one")
 
-// unanswered replaces what rueidis says then, that the deadline of a context was exceeded: callers would
+// unanswered replaces what rueidis says then, that a context has ended: callers would
 // take it for that of their own. And what it says when another server becomes the master, that the client is closing.
 func (c *Client) unanswered(reply rueidis.RedisResult) rueidis.RedisResult {
 	err := reply.NonRedisError()
 	switch {
 	case err == nil:
-	case errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return rueidis.NewErrorResult(errNoAnswer)
 	case c.switched(err):
 		return rueidis.NewErrorResult(errSwitched)

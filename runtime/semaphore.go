@@ -210,13 +210,15 @@ func (s semaphoreSide) channel() string { return countChannel(s.t.key) }
 
 func (s semaphoreSide) ask(b *round, wanted bool) (int, time.Duration, error) {
 	args := s.t.asked(b)
+	var grants func(int64) bool // nil: what was taken is to be given back
 	if wanted {
+		grants = takesSome
 		for _, wish := range b.wishes {
 			args = append(args, strconv.Itoa(wish.n))
 		}
 	}
-	granted, err := s.t.c.run(scripts.SemaphoreAcquire,
-		[]string{s.t.key, countChannel(s.t.key), requestsOf(s.t.key, s.t.c.uuid, kindSemaphore)}, args).AsInt64()
+	granted, err := s.t.c.acquireFirst(scripts.SemaphoreAcquire,
+		[]string{s.t.key, countChannel(s.t.key), requestsOf(s.t.key, s.t.c.uuid, kindSemaphore)}, args, grants).AsInt64()
 	if err == nil && granted == stale {
 		err = errStale
 	}

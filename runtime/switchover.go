@@ -2,6 +2,9 @@ package runtime
 
 import (
 	"errors"
+	"maps"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -19,6 +22,37 @@ type lookout struct {
 	running atomic.Bool
 	master  string       // guarded by running
 	closing atomic.Int64 // since when requests fail because their connection is closed, since the epoch; 0 if they do not
+
+	mu      sync.Mutex
+	waiting map[*func()]struct{} // called when there is another master
+}
+
+// onSwitch has f called when there is another master, until stop is called.
+func (l *lookout) onSwitch(f func()) (stop func()) {
+	if !l.needed {
+		return func() {}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.waiting == nil {
+		l.waiting = map[*func()]struct{}{}
+	}
+	l.waiting[&f] = struct{}{}
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.waiting, &f)
+	}
+}
+
+// told calls those who wait for another master.
+func (l *lookout) told() {
+	l.mu.Lock()
+	waiting := slices.Collect(maps.Keys(l.waiting))
+	l.mu.Unlock()
+	for _, f := range waiting {
+		(*f)()
+	}
 }
 
 // lookEvery is how often it is looked.
@@ -42,6 +76,7 @@ func (c *Client) followMaster() {
 			c.opts.Logger.Info("lockgen: another server is the master; what is held is asked about", "server", master)
 			c.watchdog.Recheck()
 			c.hub.Reconnect()
+			l.told()
 		}
 		if !c.pause(lookEvery) {
 			return

@@ -290,7 +290,7 @@ func (t *turnstile) refuse(head *waiter, ttl time.Duration) {
 // failed tells those who asked with b that there was no answer. If its outcome is not known and they
 // have gone, it is settled without them.
 func (t *turnstile) failed(b *round, err error) {
-	b.doubt = b.doubt || unknown(err)
+	b.doubt = b.doubt || unknown(err) || unconfirmed(err)
 	pause := b.down.pause(t.c.opts.Retry, err)
 	for w := t.queue.first; w != nil; w = w.place.after {
 		t.tell(w, news{kind: failed, err: err})
