@@ -49,7 +49,7 @@ func ForMulti[K any](c *Client, spec *Spec, ids []K, keys []string, err error, o
 	default:
 		m.opts = append(spec.options(), opts...)
 		once := slices.Compact(slices.Sorted(slices.Values(keys)))
-		m.lock = together(len(once), func(i int) Locker { return c.Mutex(once[i]) })
+		m.lock, m.err = together(len(once), func(i int) (Locker, error) { return c.Mutex(once[i]), nil })
 	}
 	return m
 }

@@ -26,6 +26,7 @@ const (
 	KindRead               // its readers
 	KindFair               // [Client.FairMutex]
 	KindPermit             // one permit of [Client.PermitSemaphore]
+	KindRed                // [NewRedLock] of the clients of [Acquirer.Quorum]
 )
 
 // String names the kind, with its article.
@@ -41,6 +42,8 @@ func (k Kind) String() string {
 		return "a fair mutex"
 	case KindPermit:
 		return "a semaphore"
+	case KindRed:
+		return "a red lock"
 	}
 	return "a lock of kind " + strconv.Itoa(int(k))
 }
@@ -52,23 +55,26 @@ type KindKey struct {
 	Key     string
 }
 
-// locker returns the lock of k.
-func (k KindKey) locker(c *Client, fence bool) Locker {
+// locker returns the lock of k. It fails only for a red one.
+func (a Acquirer) locker(k KindKey, fence bool) (Locker, error) {
+	c := a.c
 	var opts []LockOption
 	if fence {
 		opts = append(opts, WithFencing())
 	}
 	switch k.Kind {
 	case KindWrite:
-		return c.RWMutex(k.Key, opts...)
+		return c.RWMutex(k.Key, opts...), nil
 	case KindRead:
-		return c.RWMutex(k.Key, opts...).RLocker()
+		return c.RWMutex(k.Key, opts...).RLocker(), nil
 	case KindFair:
-		return c.FairMutex(k.Key, opts...)
+		return c.FairMutex(k.Key, opts...), nil
 	case KindPermit:
-		return permitLocker{c.PermitSemaphore(k.Key, k.Permits, opts...)}
+		return permitLocker{c.PermitSemaphore(k.Key, k.Permits, opts...)}, nil
+	case KindRed:
+		return NewRedLock(k.Key, a.quorum, opts...)
 	default:
-		return c.Mutex(k.Key, opts...)
+		return c.Mutex(k.Key, opts...), nil
 	}
 }
 
@@ -145,20 +151,37 @@ func (c *Client) Acquire(ctx context.Context, spec *Spec, keys ...string) (*Hold
 // An Acquirer acquires what annotations say, with options that count more than theirs: the
 // durations that are right for one environment and not for another.
 type Acquirer struct {
-	c    *Client
-	opts []LockOption
+	c      *Client
+	quorum []*Client
+	opts   []LockOption
 }
 
 // With returns an Acquirer whose locks are taken with opts, whatever a [Spec] says. Options that
 // cannot be used, alone or with a Spec, are reported by Acquire.
-func (c *Client) With(opts ...LockOption) Acquirer { return Acquirer{c, slices.Clone(opts)} }
+func (c *Client) With(opts ...LockOption) Acquirer { return Acquirer{c: c, opts: slices.Clone(opts)} }
+
+// Quorum returns an Acquirer whose locks of [KindRed] are held on a majority of the servers of clients, as those of
+// [NewRedLock] are. What is wrong with the clients is reported by Acquire.
+func (a Acquirer) Quorum(clients []*Client) Acquirer {
+	a.quorum = slices.Clone(clients)
+	return a
+}
+
+// Quorum returns an Acquirer that has locks of [KindRed] only, with opts as for [Client.With].
+func Quorum(clients []*Client, opts ...LockOption) Acquirer {
+	var first *Client
+	if len(clients) > 0 {
+		first = clients[0]
+	}
+	return first.With(opts...).Quorum(clients)
+}
 
 // Acquire locks keys as spec says: all or none, as a [MultiLock] does, so that two calls cannot wait
 // for each other, each once however often it is named. It fails like [Mutex.Lock].
 func (a Acquirer) Acquire(ctx context.Context, spec *Spec, keys ...string) (*Hold, error) {
 	keys = slices.Compact(slices.Sorted(slices.Values(keys)))
-	return a.acquire(ctx, spec, len(keys), func(i int) Locker {
-		return KindKey{spec.Kind, spec.Permits, keys[i]}.locker(a.c, spec.Fence)
+	return a.acquire(ctx, spec, len(keys), func(i int) (Locker, error) {
+		return a.locker(KindKey{spec.Kind, spec.Permits, keys[i]}, spec.Fence)
 	})
 }
 
@@ -169,16 +192,19 @@ func (a Acquirer) AcquireKinds(ctx context.Context, spec *Spec, keys ...KindKey)
 	if err != nil {
 		return nil, spec.explain(err)
 	}
-	return a.acquire(ctx, spec, len(keys), func(i int) Locker {
+	return a.acquire(ctx, spec, len(keys), func(i int) (Locker, error) {
 		unfenced := keys[i].Kind == KindRead || keys[i].Kind == KindPermit
-		return keys[i].locker(a.c, spec.Fence && !unfenced)
+		return a.locker(keys[i], spec.Fence && !unfenced)
 	})
 }
 
 // acquire takes n locks, which are in the order of their keys, each once.
-func (a Acquirer) acquire(ctx context.Context, spec *Spec, n int, locker func(i int) Locker) (*Hold, error) {
+func (a Acquirer) acquire(ctx context.Context, spec *Spec, n int, locker func(i int) (Locker, error)) (*Hold, error) {
 	if n == 0 && !spec.Empty {
 		return nil, &KeyError{Name: spec.Name, Reason: "is missing: there is nothing to lock"}
+	}
+	if a.c == nil {
+		return nil, spec.explain(fmt.Errorf("%w: there is no client", ErrBadOption))
 	}
 	opts := append(spec.timing(), a.opts...)
 	cfg, err := a.c.configure(opts, nil)
@@ -192,7 +218,11 @@ func (a Acquirer) acquire(ctx context.Context, spec *Spec, n int, locker func(i 
 	if n == 0 {
 		return hold, nil
 	}
-	lease, err := together(n, locker).Lock(ctx, opts...)
+	all, err := together(n, locker)
+	if err != nil {
+		return nil, spec.explain(err)
+	}
+	lease, err := all.Lock(ctx, opts...)
 	if err != nil {
 		return nil, spec.explain(err)
 	}
@@ -204,15 +234,19 @@ func (a Acquirer) acquire(ctx context.Context, spec *Spec, n int, locker func(i 
 }
 
 // together returns the lock of all of n lockers, of one or more.
-func together(n int, locker func(i int) Locker) Locker {
+func together(n int, locker func(i int) (Locker, error)) (Locker, error) {
 	if n == 1 {
 		return locker(0)
 	}
 	lockers := make([]Locker, n)
 	for i := range lockers {
-		lockers[i] = locker(i)
+		l, err := locker(i)
+		if err != nil {
+			return nil, err
+		}
+		lockers[i] = l
 	}
-	return NewMultiLock(lockers...)
+	return NewMultiLock(lockers...), nil
 }
 
 // A Hold is what [Acquirer.Acquire] acquired. It is released once, by Release or, if the result of

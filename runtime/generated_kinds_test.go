@@ -330,3 +330,78 @@ func TestFault_AcquireKinds_LostMessages(t *testing.T) {
 		tidyPermits(t, l.client, l.server, keys[3].Key)
 	})
 }
+
+// quorum returns the Acquirer of one process on three servers of its own.
+func quorum(t *testing.T, all []site) (lockrt.Acquirer, []*lockrt.Client) {
+	t.Helper()
+	var clients []*lockrt.Client
+	for _, s := range all {
+		clients = append(clients, clientOf(t, s.proxy.URL(), lockrt.Options{}))
+	}
+	return lockrt.Quorum(clients, lockrt.WithWait(0)), clients
+}
+
+func TestAcquire_Red(t *testing.T) {
+	t.Parallel()
+	all := sites(t, 3)
+	a, clients := quorum(t, all)
+	b, _ := quorum(t, all)
+	key, near := redistest.Key(t, "k"), redistest.Key(t, "near")
+	spec := &lockrt.Spec{Name: "jobs.Service.Run", Kind: lockrt.KindRed, Fence: true}
+	hold, err := a.Acquire(patient(t), spec, key)
+	require.NoError(t, err)
+	token, ok := lockrt.TokenFrom(hold.Context())
+	require.True(t, ok)
+	require.Positive(t, token)
+	_, err = b.Acquire(patient(t), spec, key)
+	require.ErrorIs(t, err, lockrt.ErrNotAcquired)
+	require.ErrorContains(t, err, "jobs.Service.Run: lockgen: lock")
+	inner, err := a.Acquire(hold.Context(), spec, key)
+	require.NoError(t, err, "it enters again")
+	require.NoError(t, release(inner))
+	require.NoError(t, release(hold))
+	freeAgain(t, all, key)
+
+	// Beside a lock of one server.
+	local := newClient(t, lockrt.Options{})
+	both := []lockrt.KindKey{{Kind: lockrt.KindRed, Key: key}, {Kind: lockrt.KindMutex, Key: near}}
+	one := local.With(lockrt.WithWait(0)).Quorum(clients)
+	hold, err = one.AcquireKinds(patient(t), &lockrt.Spec{Name: "n", Kind: lockrt.KindMutex}, both...)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, exists(t, near))
+	_, err = b.Acquire(patient(t), spec, key)
+	require.ErrorIs(t, err, lockrt.ErrNotAcquired)
+	for _, s := range all[:2] {
+		s.Do("DEL", key)
+	}
+	receive(t, hold.Context().Done(), "the loss of the majority")
+	require.ErrorIs(t, release(hold), lockrt.ErrLost)
+	freeAgain(t, all, key)
+	require.Zero(t, exists(t, near))
+	for _, s := range all {
+		s.Do("DEL", "redisson_lock_token:{"+key+"}")
+	}
+}
+
+func TestAcquire_RedWithoutQuorum(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, lockrt.Options{})
+	key := redistest.Key(t, "k")
+	spec := &lockrt.Spec{Name: "jobs.Service.Run", Kind: lockrt.KindRed, Empty: true}
+	few := `jobs.Service.Run: lockgen: red lock "` + key + `": unusable option: `
+	for want, a := range map[string]lockrt.Acquirer{
+		few + "0 servers, and not an odd number of three or more":   c.With(),
+		few + "2 servers, and not an odd number of three or more":   lockrt.Quorum([]*lockrt.Client{c, c}),
+		few + "the server " + redistest.Shared(t).Addr() + " twice": lockrt.Quorum([]*lockrt.Client{c, c, c}),
+		few + "client 1 is nil":                                 lockrt.Quorum([]*lockrt.Client{c, nil, c}),
+		"jobs.Service.Run: unusable option: there is no client": lockrt.Quorum(nil),
+	} {
+		_, err := a.Acquire(patient(t), spec, key)
+		require.EqualError(t, err, want)
+		require.ErrorIs(t, err, lockrt.ErrBadOption)
+		_, err = a.AcquireKinds(patient(t), spec, lockrt.KindKey{Kind: lockrt.KindRed, Key: key}, lockrt.KindKey{Key: key + "2"})
+		require.EqualError(t, err, want)
+	}
+	_, err := lockrt.Quorum(nil).Acquire(patient(t), spec)
+	require.ErrorIs(t, err, lockrt.ErrBadOption)
+}
