@@ -84,6 +84,22 @@ type Workshop interface {
 	Assemble(ctx context.Context, of Part, name string, names ...string) error
 }
 
+// Election is a service whose locks are held on a majority of servers.
+//
+//lockgen:service wait=0
+type Election interface {
+	// Lead leads.
+	//
+	//lockgen:lock key=gen:leader:{of} kind=red fence
+	Lead(ctx context.Context, of Part) error
+
+	// Move is done by the leader, at a place of one server.
+	//
+	//lockgen:lock key=gen:leader:{of} kind=red
+	//lockgen:lock key=gen:place:{of}
+	Move(ctx context.Context, of Part) error
+}
+
 // Desks are the same fair locks, taken by hand.
 //
 //lockgen:locks prefix=gen wait=0

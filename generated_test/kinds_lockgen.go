@@ -413,6 +413,87 @@ func (WorkshopKeys) Assemble(of Part, name string, names ...string) ([]lockrt.Ki
 	return keys, nil
 }
 
+// LockedElection is an Election that holds the annotated locks around each call.
+type LockedElection struct {
+	next  Election
+	locks lockrt.Acquirer
+}
+
+var _ Election = (*LockedElection)(nil)
+
+// NewLockedElection wraps next. What opts say counts more than the annotations.
+//
+// Locks of kind=red are held on a majority of the servers of quorum: three or more, of an odd number, independent of each other.
+func NewLockedElection(next Election, locks *lockrt.Client, quorum []*lockrt.Client, opts ...lockrt.LockOption) *LockedElection {
+	return &LockedElection{next: next, locks: locks.With(opts...).Quorum(quorum)}
+}
+
+var (
+	lockElectionLead = lockrt.Spec{Name: "generatedtest.Election.Lead", Kind: lockrt.KindRed, Wait: 0, Watchdog: 10 * time.Second, Fence: true}
+	lockElectionMove = lockrt.Spec{Name: "generatedtest.Election.Move", Wait: 0, Watchdog: 10 * time.Second}
+)
+
+// Lead leads.
+//
+// It holds gen:leader:{of}, on a majority of the servers.
+func (s *LockedElection) Lead(ctx context.Context, of Part) (err error) {
+	key, err := ElectionKeys{}.Lead(of)
+	if err != nil {
+		return err
+	}
+	held, err := s.locks.Acquire(ctx, &lockElectionLead, key)
+	if err != nil {
+		return err
+	}
+	defer held.Release(&err)
+	return s.next.Lead(held.Context(), of)
+}
+
+// Move is done by the leader, at a place of one server.
+//
+// It holds gen:leader:{of} on a majority of the servers and gen:place:{of}.
+func (s *LockedElection) Move(ctx context.Context, of Part) (err error) {
+	keys, err := ElectionKeys{}.Move(of)
+	if err != nil {
+		return err
+	}
+	held, err := s.locks.AcquireKinds(ctx, &lockElectionMove, keys[:]...)
+	if err != nil {
+		return err
+	}
+	defer held.Release(&err)
+	return s.next.Move(held.Context(), of)
+}
+
+// ElectionKeys builds the keys that LockedElection locks, for tools and tests.
+type ElectionKeys struct{}
+
+// Lead builds gen:leader:{of}.
+func (ElectionKeys) Lead(of Part) (string, error) {
+	if of == "" {
+		return "", lockrt.EmptyKey("generatedtest.Election.Lead", "of")
+	}
+	b := make([]byte, 0, 64)
+	b = append(b, "gen:leader:"...)
+	b = lockrt.AppendString(b, of)
+	return string(b), nil
+}
+
+// Move builds gen:leader:{of} and gen:place:{of}.
+func (ElectionKeys) Move(of Part) (keys [2]lockrt.KindKey, err error) {
+	if of == "" {
+		return keys, lockrt.EmptyKey("generatedtest.Election.Move", "of")
+	}
+	b := make([]byte, 0, 64)
+	b = append(b, "gen:leader:"...)
+	b = lockrt.AppendString(b, of)
+	keys[0] = lockrt.KindKey{Kind: lockrt.KindRed, Key: string(b)}
+	b = append(b[:0], "gen:place:"...)
+	b = lockrt.AppendString(b, of)
+	keys[1] = lockrt.KindKey{Kind: lockrt.KindMutex, Key: string(b)}
+	return keys, nil
+}
+
 type redisConfigLocks struct {
 	c    *lockrt.Client
 	opts []lockrt.LockOption

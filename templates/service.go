@@ -44,10 +44,30 @@ func (f *file) service(s *model.Service) {
 		doc = []string{s.Constructor + " wraps next. Where the annotations say so fallback is called instead when somebody else holds the lock. What",
 			"opts say counts more than the annotations."}
 	}
-	locksArg, optsArg := fr.Pick("locks"), fr.Pick("opts")
 	members = append(members, jen.Id(w.locks).Add(lockrt("Acquirer")))
-	params = append(params, jen.Id(locksArg).Op("*").Add(lockrt("Client")), jen.Id(optsArg).Op("...").Add(lockrt("LockOption")))
-	values = append(values, jen.Id(w.locks).Op(":").Id(locksArg).Dot("With").Call(jen.Id(optsArg).Op("...")))
+	near, red := kindsOf(s)
+	var locksArg, quorumArg string
+	if near {
+		locksArg = fr.Pick("locks")
+		params = append(params, jen.Id(locksArg).Op("*").Add(lockrt("Client")))
+	}
+	if red {
+		quorumArg = fr.Pick("quorum")
+		params = append(params, jen.Id(quorumArg).Index().Op("*").Add(lockrt("Client")))
+		doc = append(doc, "", "Locks of kind=red are held on a majority of the servers of "+quorumArg+": three or more, of an odd number, independent of each other.")
+	}
+	optsArg := fr.Pick("opts")
+	params = append(params, jen.Id(optsArg).Op("...").Add(lockrt("LockOption")))
+	var acquirer *jen.Statement
+	switch opts := jen.Id(optsArg).Op("..."); {
+	case near && red:
+		acquirer = jen.Id(locksArg).Dot("With").Call(opts).Dot("Quorum").Call(jen.Id(quorumArg))
+	case red:
+		acquirer = lockrt("Quorum").Call(jen.Id(quorumArg), opts)
+	default:
+		acquirer = jen.Id(locksArg).Dot("With").Call(opts)
+	}
+	values = append(values, jen.Id(w.locks).Op(":").Add(acquirer))
 
 	f.doc(fmt.Sprintf("%s is %s %s that holds the annotated locks around each call.", s.Wrapper, article(iface), iface))
 	f.Add(w.typeDecl(s.Wrapper, s.TypeParams).Struct(members...))
@@ -74,6 +94,20 @@ func (f *file) service(s *model.Service) {
 		}
 	}
 	f.keys(s.Keys, s.Wrapper, s.TypeParams, s.Methods)
+}
+
+// kindsOf says whether a service has locks of one server, and of a majority of several.
+func kindsOf(s *model.Service) (near, red bool) {
+	for _, m := range s.Methods {
+		if m.Lock == nil {
+			continue
+		}
+		for _, k := range m.Lock.Keys {
+			near = near || k.Kind != model.Red
+			red = red || k.Kind == model.Red
+		}
+	}
+	return near, red
 }
 
 // fallsBack says whether a method calls another implementation when its lock is busy.
@@ -353,6 +387,8 @@ func holding(l *model.Lock) string {
 		text += ", for reading"
 	case kind == model.Fair:
 		text += ", first come, first served"
+	case kind == model.Red:
+		text += ", on a majority of the servers"
 	}
 	return text
 }
@@ -366,6 +402,8 @@ func oneOf(k *model.Key) string {
 		return k.Text + " for reading"
 	case model.Fair:
 		return k.Text + " in turn"
+	case model.Red:
+		return k.Text + " on a majority of the servers"
 	case model.Permit:
 		return fmt.Sprintf("one of %d permits of %s", k.Permits, k.Text)
 	}

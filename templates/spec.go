@@ -41,7 +41,7 @@ func spec(l *model.Lock, typed bool) *jen.Statement {
 }
 
 // kinds are the names of the runtime's kinds.
-var kinds = map[model.Kind]string{model.Mutex: "KindMutex", model.Write: "KindWrite", model.Read: "KindRead", model.Fair: "KindFair", model.Permit: "KindPermit"}
+var kinds = map[model.Kind]string{model.Mutex: "KindMutex", model.Write: "KindWrite", model.Read: "KindRead", model.Fair: "KindFair", model.Permit: "KindPermit", model.Red: "KindRed"}
 
 // kind writes the fields that say which lock a key is of.
 func kind(k *model.Key) []jen.Code {

@@ -102,6 +102,7 @@
 //	kind=read           many readers, or one writer with kind=write; a mutex of the same key excludes neither, which is a mistake
 //	kind=fair           first come, first served among all processes
 //	kind=permit         one of the permits of a semaphore
+//	kind=red            a lock on a majority of independent servers, whose clients the constructor takes
 //	permits=n           with kind=permit, and of a method that returns a lockrt.EntitySemaphore: how many can have one at once
 //	name=Name           of the generated wrapper (service) or its constructor (locks)
 //	prefix=text         in front of all keys of an interface, followed by a colon

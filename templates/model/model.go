@@ -99,6 +99,7 @@ const (
 	Fair
 	Permit // of a semaphore
 	Multi  // a typed lock of several entities, all of them mutexes
+	Red    // on a majority of servers
 )
 
 // A Stream is a result that needs the lock after the method has returned.

@@ -58,7 +58,7 @@ func (c *checker) lock(iface *directive.Interface, m *method, context int) *mode
 }
 
 // kinds are those of the locks of a service.
-var kinds = map[string]model.Kind{"mutex": model.Mutex, "read": model.Read, "write": model.Write, "fair": model.Fair, "permit": model.Permit}
+var kinds = map[string]model.Kind{"mutex": model.Mutex, "read": model.Read, "write": model.Write, "fair": model.Fair, "permit": model.Permit, "red": model.Red}
 
 // kind settles which lock a key of a service is of.
 func (c *checker) kind(k *model.Key, d *directive.Directive) {

@@ -209,7 +209,7 @@ func (g *generator) method(b *strings.Builder, i int, context string) {
 	options := scope + pick(g, []string{"", " busy=fallback", " fence", " min=1s"})
 	kinds := []string{""}
 	if !strings.HasSuffix(options, " fence") && !strings.HasSuffix(options, " min=1s") {
-		kinds = pick(g, [][]string{kinds, {" kind=permit permits=2"}, {"", " kind=read", " kind=write", " kind=fair", " kind=permit permits=3"}})
+		kinds = pick(g, [][]string{kinds, {" kind=permit permits=2"}, {" kind=red"}, {"", " kind=read", " kind=write", " kind=fair", " kind=permit permits=3", " kind=red"}})
 	}
 	for _, key := range keys[g.IntN(len(keys)):] {
 		fmt.Fprintf(b, "\t//lockgen:lock key=%s%s%s\n", key, options, pick(g, kinds))

@@ -41,7 +41,7 @@ type Directive struct {
 	Timing Timing
 
 	Key     *Arg // lock: the template
-	Kind    *Arg // lock: mutex, read, write, fair or permit
+	Kind    *Arg // lock: mutex, read, write, fair, permit or red
 	Ctx     *Arg // lock: name of the context parameter
 	After   *Arg // lock: keys of locks that are held when this one is taken
 	Busy    *Arg // lock: error, skip or fallback

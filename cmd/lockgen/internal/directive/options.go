@@ -142,10 +142,7 @@ func setKey(d *Directive, a *Arg) string {
 
 func setKind(d *Directive, a *Arg) string {
 	d.Kind = a
-	if a.Value == "red" {
-		return "kind=red is not supported yet; kind takes mutex, read, write, fair or permit"
-	}
-	return oneOf(a, "mutex", "read", "write", "fair", "permit")
+	return oneOf(a, "mutex", "read", "write", "fair", "permit", "red")
 }
 
 func setWait(d *Directive, a *Arg) string {

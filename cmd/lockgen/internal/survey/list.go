@@ -82,7 +82,7 @@ func (s *Survey) row(use check.Use) Row {
 
 // kindNames are what the kinds are called.
 var kindNames = map[model.Kind]string{
-	model.Mutex: "mutex", model.Write: "write", model.Read: "read", model.ReadWrite: "read-write", model.Fair: "fair", model.Permit: "permit", model.Multi: "mutex",
+	model.Mutex: "mutex", model.Write: "write", model.Read: "read", model.ReadWrite: "read-write", model.Fair: "fair", model.Permit: "permit", model.Multi: "mutex", model.Red: "red",
 }
 
 // kindOf says of which kind a key is where the options don't: each has its own, or the type says it.

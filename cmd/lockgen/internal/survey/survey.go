@@ -153,6 +153,8 @@ func lockName(k *key) string {
 		return "a fair lock"
 	case model.Permit:
 		return "a semaphore"
+	case model.Red:
+		return "a red lock"
 	default:
 		return "a read-write lock"
 	}
