@@ -300,9 +300,7 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 				}
 				if n.foreign && listener == nil {
 					listener = c.hub.Listen(q.channel(), func(e hub.Event) {
-						if !e.Subscribed {
-							q.hear(e.Payload)
-						}
+						q.hear(e.Payload) // nothing, when what was said before may have gone unheard
 						if e.Subscribed || e.Payload != messageLeft {
 							w.poke()
 						}

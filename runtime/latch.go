@@ -100,8 +100,8 @@ const (
 )
 
 // doubtDeleted is how long nobody judges why a latch is gone that was not heard to be open: what says why may
-// be about to be heard.
-const doubtDeleted = 100 * time.Millisecond
+// be about to be heard, on another connection than the answer, and by a program that is busy.
+const doubtDeleted = time.Second
 
 // latchSide is what leads from a turnstile to a CountDownLatch.
 type latchSide struct {

@@ -147,10 +147,14 @@ func (t *turnstile) quit() {
 
 func (t *turnstile) channel() string { return t.of.channel() }
 
-// hear notes what was said last.
+// hear notes what was said last. Nothing says that more may have been said; that a latch was opened is
+// true all the same.
 func (t *turnstile) hear(payload string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if payload == "" && t.said == messageOpen {
+		return
+	}
 	t.said = payload
 	t.heard++
 	if n, err := strconv.Atoi(payload); err == nil {
