@@ -3,11 +3,14 @@ package main
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/bsm/redislock"
 	"github.com/go-redsync/redsync/v4"
+	rsredis "github.com/go-redsync/redsync/v4/redis"
 	rsgoredis "github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	rsrueidis "github.com/go-redsync/redsync/v4/redis/rueidis"
 	"github.com/redis/go-redis/v9"
@@ -41,6 +44,10 @@ type library struct {
 	name     string
 	floor    bool          // not a lock: it cannot wait
 	us       bool          // lockgen
+	family   bool          // and another primitive than its Mutex
+	plain    bool          // no library but written here; it is compared where that is said
+	redisson bool          // and locks as Redisson does
+	quorum   bool          // it can lock on several servers, whose addresses are given with commas between
 	renews   bool          // it keeps what is held, and tells of a loss
 	reenters bool          // whoever holds a key can lock it again
 	direct   []string      // commands that it sends as such and not only from scripts
@@ -52,7 +59,44 @@ type library struct {
 // A client is what a process has of a library.
 type client struct {
 	lock    lock
+	lockAll func(keys []string) (held, error)      // several at once; nil if it cannot
 	reenter func() (cycle func() error, err error) // locks a key, for a cycle that enters it again
+	wait    func(key string) error                 // for a latch
+	waits   func() int                             // how many wait, nil if it does not say
+}
+
+// take locks several keys: at once if the library can do so, else one after the other, in their order.
+func (c *client) take(keys []string) (held, error) {
+	if len(keys) == 1 {
+		return c.lock(keys[0])
+	}
+	if c.lockAll != nil {
+		return c.lockAll(keys)
+	}
+	all := &several{}
+	for _, key := range keys {
+		h, err := c.lock(key)
+		if err != nil {
+			return nil, errors.Join(err, all.unlock())
+		}
+		all.helds = append(all.helds, h)
+	}
+	return all, nil
+}
+
+// several are locks that were taken one after the other.
+type several struct{ helds []held }
+
+func (s *several) unlock() error {
+	var errs []error
+	for _, h := range slices.Backward(s.helds) {
+		errs = append(errs, h.unlock())
+	}
+	return errors.Join(errs...)
+}
+
+func (s *several) trusted() bool {
+	return !slices.ContainsFunc(s.helds, func(h held) bool { return !h.trusted() })
 }
 
 const (
@@ -60,14 +104,26 @@ const (
 	lockgen = "lockgen"
 )
 
-var libraries = []library{
+var libraries = append([]library{
 	{name: floor, floor: true, open: openFloor},
-	{name: lockgen, us: true, renews: true, reenters: true, open: openLockgen},
+	{name: lockgen, us: true, renews: true, reenters: true, quorum: true, open: openLockgen},
 	{name: "redislock", asks: redislockAsks, open: openRedislock},
-	{name: "redsync/go-redis", direct: []string{"set"}, asks: redsyncAsks, open: openRedsyncGoRedis},
-	{name: "redsync/rueidis", direct: []string{"set"}, asks: redsyncAsks, open: openRedsyncRueidis},
+	{name: "redsync/go-redis", direct: []string{"set"}, asks: redsyncAsks, quorum: true, open: openRedsyncGoRedis},
+	{name: "redsync/rueidis", direct: []string{"set"}, asks: redsyncAsks, quorum: true, open: openRedsyncRueidis},
 	{name: "rueidislock", renews: true, hands: 16, open: openRueidislock(false)},
 	{name: "rueidislock 1 key", renews: true, hands: 16, open: openRueidislock(true)},
+	{name: basic, plain: true, direct: []string{"set"}, open: openBasic},
+	{name: redisson, plain: true, redisson: true, open: openRedisson(false)},
+	{name: ports, plain: true, redisson: true, open: openRedisson(true)},
+}, family...)
+
+// known returns the library of that name.
+func known(name string) (library, bool) {
+	i := slices.IndexFunc(libraries, func(lib library) bool { return lib.name == name })
+	if i < 0 {
+		return library{}, false
+	}
+	return libraries[i], true
 }
 
 func rueidisClient(addr string) (rueidis.Client, error) {
@@ -106,11 +162,36 @@ func (h lockgenHeld) unlock() error { return h.Unlock(context.Background()) }
 func (h lockgenHeld) trusted() bool { return h.Err() == nil }
 
 func openLockgen(addr string, lease time.Duration) (*client, error) {
-	c, err := lockrt.Open("redis://"+addr, lockrt.Options{Watchdog: lease})
-	if err != nil {
-		return nil, err
+	var clients []*lockrt.Client
+	for one := range strings.SplitSeq(addr, ",") {
+		c, err := lockrt.Open("redis://"+one, lockrt.Options{Watchdog: lease})
+		if err != nil {
+			return nil, err
+		}
+		clients = append(clients, c)
 	}
+	if len(clients) > 1 {
+		return &client{lock: leases(func(key string) (*lockrt.Lease, error) {
+			m, err := lockrt.NewRedLock(key, clients)
+			if err != nil {
+				return nil, err
+			}
+			return m.Lock(context.Background())
+		})}, nil
+	}
+	c := clients[0]
 	return &client{
+		lockAll: func(keys []string) (held, error) {
+			lockers := make([]lockrt.Locker, len(keys))
+			for i, key := range keys {
+				lockers[i] = c.Mutex(key)
+			}
+			l, err := lockrt.NewMultiLock(lockers...).Lock(context.Background())
+			if err != nil {
+				return nil, err
+			}
+			return lockgenHeld{l}, nil
+		},
 		lock: func(key string) (held, error) {
 			l, err := c.Mutex(key).Lock(context.Background())
 			if err != nil {
@@ -143,25 +224,34 @@ func (h redislockHeld) trusted() bool { return true }
 func openRedislock(addr string, lease time.Duration) (*client, error) {
 	c := redislock.New(redis.NewClient(&redis.Options{Addr: addr}))
 	wait := &redislock.Options{RetryStrategy: redislock.LinearBackoff(redislockAsks)}
-	return &client{lock: func(key string) (held, error) {
-		l, err := c.Obtain(context.Background(), key, lease, wait) // gives up after the lease
+	obtain := func(keys []string) (held, error) {
+		l, err := c.ObtainMulti(context.Background(), keys, lease, wait) // gives up after the lease
 		if err != nil {
 			return nil, err
 		}
 		return redislockHeld{l}, nil
-	}}, nil
+	}
+	return &client{lock: func(key string) (held, error) { return obtain([]string{key}) }, lockAll: obtain}, nil
 }
 
 func openRedsyncGoRedis(addr string, lease time.Duration) (*client, error) {
-	return redsyncClient(redsync.New(rsgoredis.NewPool(redis.NewClient(&redis.Options{Addr: addr}))), lease), nil
+	var pools []rsredis.Pool
+	for one := range strings.SplitSeq(addr, ",") {
+		pools = append(pools, rsgoredis.NewPool(redis.NewClient(&redis.Options{Addr: one})))
+	}
+	return redsyncClient(redsync.New(pools...), lease), nil
 }
 
 func openRedsyncRueidis(addr string, lease time.Duration) (*client, error) {
-	rc, err := rueidisClient(addr)
-	if err != nil {
-		return nil, err
+	var pools []rsredis.Pool
+	for one := range strings.SplitSeq(addr, ",") {
+		rc, err := rueidisClient(one)
+		if err != nil {
+			return nil, err
+		}
+		pools = append(pools, rsrueidis.NewPool(rueidiscompat.NewAdapter(rc)))
 	}
-	return redsyncClient(redsync.New(rsrueidis.NewPool(rueidiscompat.NewAdapter(rc))), lease), nil
+	return redsyncClient(redsync.New(pools...), lease), nil
 }
 
 type redsyncHeld struct{ *redsync.Mutex }

@@ -137,18 +137,23 @@ func (r *report) run(ctx context.Context, only, scenario, profile string) error 
 	return nil
 }
 
-// choose returns the libraries with these names, or all.
+// choose returns the libraries with these names, or all. With lockgen all its primitives are meant.
 func choose(names string) ([]library, error) {
 	if names == "" {
 		return libraries, nil
 	}
 	var chosen []library
 	for name := range strings.SplitSeq(names, ",") {
-		i := slices.IndexFunc(libraries, func(lib library) bool { return lib.name == name })
-		if i < 0 {
+		lib, ok := known(name)
+		if !ok {
 			return nil, fmt.Errorf("no such library: %q", name)
 		}
-		chosen = append(chosen, libraries[i])
+		chosen = append(chosen, lib)
+	}
+	if slices.ContainsFunc(chosen, func(lib library) bool { return lib.name == lockgen }) {
+		chosen = append(chosen, slices.DeleteFunc(slices.Clone(family), func(lib library) bool {
+			return slices.ContainsFunc(chosen, func(c library) bool { return c.name == lib.name })
+		})...)
 	}
 	return chosen, nil
 }

@@ -56,7 +56,7 @@ const (
 
 var colours = map[string]string{
 	floor: "#8c8c8c", lockgen: "#e8710a", "redislock": "#1f9e89", "redsync/go-redis": "#4f83d1", "redsync/rueidis": "#8f7ee7",
-	"rueidislock": "#b5651d", "rueidislock 1 key": "#c94f8a",
+	basic: "#b8a000", "rueidislock": "#b5651d", "rueidislock 1 key": "#c94f8a",
 }
 
 // frame puts a picture under its title. Text is black on white and white on black.

@@ -33,12 +33,12 @@ func (r *report) lines() []line {
 		write := func(name string) string {
 			return cell(func(v float64) string { return s.headline.format(v) + s.headline.unit }, of(t.values(name, s.headline.metric)).median)
 		}
-		l.ours = write(lockgen)
+		l.ours = write(s.us())
 		if best := t.best(s.headline); best != "" {
 			l.best = write(best) + " (" + best + ")"
-			ratio := t.ratio(lockgen, best, s.headline.metric)
+			ratio := t.ratio(s.us(), best, s.headline.metric)
 			if s.headline.lowest {
-				ratio = t.ratio(best, lockgen, s.headline.metric)
+				ratio = t.ratio(best, s.us(), s.headline.metric)
 			}
 			l.ratio = cell(times, ratio.median)
 		}
@@ -73,7 +73,7 @@ A figure is the median of the rounds; [in brackets] the lowest and the highest. 
 not compare, those of one run do.
 
 Every client is a process of its own. **floor** is no lock: two calls of the smallest scripts that a lock in this layout needs, and nothing
-around them. redislock and redsync are not told of a release and ask again: redislock every %v, as in its examples, redsync by its default of
+around them. **basic** is what articles begin with, SET NX PX and compare and delete: it cannot wait, and is not compared. redislock and redsync are not told of a release and ask again: redislock every %v, as in its examples, redsync by its default of
 50 to 250 ms. **commands** are those that clients sent, by the server's count.
 
 ## In short

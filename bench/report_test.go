@@ -93,6 +93,8 @@ func TestReport_Plots(t *testing.T) {
 			require.Contains(t, p.svg, ">lockgen</text>")
 			require.NotContains(t, p.svg, "NaN")
 			require.NotContains(t, p.svg, "Inf")
+			require.NotContains(t, p.svg, `fill=""`)
+			require.NotContains(t, p.svg, `stroke=""`)
 			require.NotContains(t, p.svg, `="-`, "a coordinate is negative: %s", p.file)
 			for d := xml.NewDecoder(strings.NewReader(p.svg)); ; {
 				if _, err := d.Token(); errors.Is(err, io.EOF) {

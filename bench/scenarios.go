@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -20,6 +21,9 @@ type env struct {
 	rest    time.Duration // of what is looked at while nothing happens
 	held    int           // locks of S6 and S7
 	profile string        // a folder, or empty
+
+	servers string // several, with commas between; empty for the server
+	ready   func() // called when all clients have connected; or nil
 }
 
 // A scenario is one situation and what we want to reach in it.
@@ -29,7 +33,9 @@ type scenario struct {
 	title string
 	how   string // in the report: what is done and measured
 	fit   func(lib library) bool
-	slow  bool // half of the rounds will do
+	of    string // the primitive that it is about, if that is not the Mutex
+	plain bool   // what is no library is compared as well
+	slow  bool   // half of the rounds will do
 	run   func(ctx context.Context, e *env, lib library) (metrics, error)
 
 	columns  []column
@@ -43,6 +49,9 @@ func (s *scenario) name() string {
 	}
 	return s.id + ", " + s.point
 }
+
+// us is the primitive that it is about.
+func (s *scenario) us() string { return cmp.Or(s.of, lockgen) }
 
 // A headline is the one figure that stands for a scenario.
 type headline struct {
@@ -73,15 +82,20 @@ func (g goal) met(t *table) bool {
 // Measures of goals.
 
 func value(metric string) func(t *table) spread {
-	return func(t *table) spread { return of(t.values(lockgen, metric)) }
+	return func(t *table) spread { return of(t.values(t.scenario.us(), metric)) }
+}
+
+// valueOf is the metric of another primitive than the one that the scenario is about.
+func valueOf(name, metric string) func(t *table) spread {
+	return func(t *table) spread { return of(t.values(name, metric)) }
 }
 
 func ofFloor(metric string) func(t *table) spread {
-	return func(t *table) spread { return t.ratio(lockgen, floor, metric) }
+	return func(t *table) spread { return t.ratio(t.scenario.us(), floor, metric) }
 }
 
 func ofBest(metric string) func(t *table) spread {
-	return func(t *table) spread { return t.ratio(lockgen, t.best(headline{metric: metric}), metric) }
+	return func(t *table) spread { return t.ratio(t.scenario.us(), t.best(headline{metric: metric}), metric) }
 }
 
 // cpu is the sum of what client and server use for one cycle, as a share of the floor's.
@@ -96,8 +110,9 @@ func beyond(t *table) spread {
 	return of(ours)
 }
 
-func anybody(library) bool      { return true }
-func whoLocks(lib library) bool { return !lib.floor }
+func anybody(lib library) bool   { return !lib.family && !lib.redisson }
+func whoLocks(lib library) bool  { return !lib.floor && !lib.family && !lib.plain }
+func ourSelves(lib library) bool { return lib.us }
 
 const (
 	kLease = 30 * time.Second // so that nothing expires or is renewed in a run
@@ -118,6 +133,7 @@ func fresh() string { return fmt.Sprintf("bench:%x:%d", time.Now().UnixNano(), r
 type party struct {
 	goroutines int
 	shared     bool
+	many       int // keys that are locked together
 	pause      time.Duration
 }
 
@@ -133,18 +149,21 @@ type match struct {
 func play(ctx context.Context, e *env, lib library, parties []party) (*match, error) {
 	ps := make([]*process, len(parties))
 	for i := range parties {
-		p, err := startWorker(ctx, order{Library: lib.name, Addr: e.addr, Lease: kLease, Profile: e.profile})
+		p, err := startWorker(ctx, order{Library: lib.name, Addr: cmp.Or(e.servers, e.addr), Lease: kLease, Profile: e.profile})
 		if err != nil {
 			return nil, err
 		}
 		defer p.end()
 		ps[i] = p
 	}
+	if e.ready != nil {
+		e.ready()
+	}
 	warm := min(300*time.Millisecond, e.length/2) + 20*time.Millisecond
 	begin, keys := time.Now().Add(warm), fresh()
 	orders := make([]order, len(parties))
 	for i, x := range parties {
-		orders[i] = order{Op: "cycle", Goroutines: x.goroutines, Shared: x.shared, Pause: x.pause, Keys: keys, Begin: begin, Length: e.length, Patience: grace}
+		orders[i] = order{Op: "cycle", Goroutines: x.goroutines, Shared: x.shared, Many: x.many, Pause: x.pause, Keys: keys, Begin: begin, Length: e.length, Patience: grace}
 		if !x.shared {
 			orders[i].Keys += ":" + strconv.Itoa(i)
 		}
@@ -153,9 +172,9 @@ func play(ctx context.Context, e *env, lib library, parties []party) (*match, er
 	probed := make(chan error, 1)
 	go func() {
 		var err error
-		time.Sleep(time.Until(begin))
+		<-time.After(time.Until(begin))
 		if m.before, err = e.probe(); err == nil {
-			time.Sleep(time.Until(begin.Add(e.length)))
+			<-time.After(time.Until(begin.Add(e.length)))
 			m.after, err = e.probe()
 		}
 		probed <- err
@@ -248,7 +267,9 @@ func handOver(ctx context.Context, e *env, lib library) (metrics, error) {
 	var passed, ping, again []float64
 	for start := time.Now(); time.Since(start) < e.length || len(passed) < 10; {
 		holder, waiter := ps[len(passed)%2], ps[(len(passed)+1)%2]
-		time.Sleep(2 * time.Millisecond)
+		if err := pause(ctx, 2*time.Millisecond); err != nil {
+			return nil, err
+		}
 		for _, to := range []*[]float64{&ping, &again} {
 			a, err := holder.do(order{Op: "ping"})
 			if err != nil {
@@ -262,7 +283,10 @@ func handOver(ctx context.Context, e *env, lib library) (metrics, error) {
 		if err := waiter.send(order{Op: "lock", Keys: key}); err != nil {
 			return nil, err
 		}
-		time.Sleep(2*time.Millisecond + rand.N(max(3*time.Millisecond, lib.asks))) // so that it waits, in no rhythm
+		// So that it waits, in no rhythm.
+		if err := pause(ctx, 2*time.Millisecond+rand.N(max(3*time.Millisecond, lib.asks))); err != nil {
+			return nil, err
+		}
 		gave, err := holder.do(order{Op: "unlock"})
 		if err != nil {
 			return nil, err
@@ -283,6 +307,18 @@ func handOver(ctx context.Context, e *env, lib library) (metrics, error) {
 	}, nil
 }
 
+// pause waits for d, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 // idle looks at a process and the server for a while in which nothing happens.
 func idle(ctx context.Context, e *env, lib library, p *process, length time.Duration) (metrics, error) {
 	before, err := e.probe()
@@ -293,10 +329,8 @@ func idle(ctx context.Context, e *env, lib library, p *process, length time.Dura
 	if err != nil {
 		return nil, err
 	}
-	select {
-	case <-time.After(length):
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	if err := pause(ctx, length); err != nil {
+		return nil, err
 	}
 	after, err := e.probe()
 	if err != nil {
@@ -394,7 +428,9 @@ func waiting(ctx context.Context, e *env, lib library) (metrics, error) {
 	if _, err := waiter.do(order{Op: "wait"}); err != nil {
 		return nil, err
 	}
-	time.Sleep(max(500*time.Millisecond, e.rest/4)) // until all wait
+	if err := pause(ctx, max(500*time.Millisecond, e.rest/4)); err != nil { // until all wait; few libraries say when
+		return nil, err
+	}
 	after, err := waiter.do(order{Op: "usage", Collect: true})
 	if err != nil {
 		return nil, err
@@ -532,7 +568,7 @@ func allScenarios() []*scenario {
 		four[i] = party{goroutines: 8, shared: true}
 	}
 	both := append([]column{colRate, {"Jain of processes", "processes", hundredth}}, sharedColumns[1:]...)
-	return append(all,
+	all = append(all,
 		&scenario{
 			id: "S4", title: "4 processes of 8 goroutines, one key", fit: whoLocks,
 			how: "As S3.",
@@ -580,7 +616,7 @@ func allScenarios() []*scenario {
 			},
 		},
 		&scenario{
-			id: "S6", point: "tenfold", title: "Ten times as many locks", fit: func(lib library) bool { return lib.us }, slow: true, how: howHeld,
+			id: "S6", point: "tenfold", title: "Ten times as many locks", fit: func(lib library) bool { return lib.name == lockgen }, slow: true, how: howHeld,
 			run: holding(10), headline: headline{metric: "memory", format: count, unit: " bytes", lowest: true, needs: "lost"}, columns: heldColumns,
 			goals: []goal{
 				{"no goroutine for a lock", value("goroutines"), 0.01, false, hundredth},
@@ -607,6 +643,9 @@ func allScenarios() []*scenario {
 				{"nobody forgotten", value("forgotten"), 0, false, count},
 			},
 		},
+	)
+	all = append(all, severalScenarios()...)
+	all = append(all,
 		&scenario{
 			id: "S9", title: "Locking again what one holds", fit: func(lib library) bool { return lib.reenters },
 			how: "One goroutine, under the context of its lease. " + "The others cannot.",
@@ -618,4 +657,5 @@ func allScenarios() []*scenario {
 				{"no command", value("sent"), 0.001, false, small},
 			},
 		})
+	return append(all, familyScenarios()...)
 }

@@ -33,12 +33,13 @@ type order struct {
 	// cycle, reenter:
 	Goroutines int
 	Shared     bool          // all lock one key
+	Many       int           // keys that are locked together; 0 as 1
 	Pause      time.Duration // between two turns of a goroutine
 	Begin      time.Time     // when counting begins, after a time to warm up
 	Length     time.Duration
 
-	// hold, wait:
-	Keys   string // their prefix
+	// hold, wait, listen:
+	Keys   string // their prefix, or the latch
 	Number int
 
 	// served, cycle: how long to wait for those who wait
@@ -182,6 +183,8 @@ func (w *worker) carryOut(o order) (a answer, err error) {
 		return a, nil
 	case "served":
 		return w.waitServed(o)
+	case "listen":
+		return a, w.listen(o)
 	}
 	return a, fmt.Errorf("no such order: %q", o.Op)
 }
@@ -252,11 +255,13 @@ func (w *worker) cycle(o order) (a answer, err error) {
 	for g := range runners {
 		r := &runner{asked: -1}
 		runners[g] = r
-		keys := []string{o.Keys}
+		keys := [][]string{{o.Keys}}
 		if !o.Shared {
-			keys = make([]string, keysEach)
+			keys = make([][]string, keysEach)
 			for i := range keys {
-				keys[i] = fmt.Sprintf("%s:%d:%d", o.Keys, g, i)
+				for k := range max(1, o.Many) {
+					keys[i] = append(keys[i], fmt.Sprintf("%s:%d:%d:%d", o.Keys, g, i, k))
+				}
 			}
 		}
 		done.Go(func() {
@@ -268,7 +273,7 @@ func (w *worker) cycle(o order) (a answer, err error) {
 				r.mu.Lock()
 				r.asked = asked
 				r.mu.Unlock()
-				h, err := w.client.lock(keys[i%len(keys)])
+				h, err := w.client.take(keys[i%len(keys)])
 				got := now()
 				r.mu.Lock()
 				r.asked = -1
@@ -287,18 +292,18 @@ func (w *worker) cycle(o order) (a answer, err error) {
 					w.fails(err)
 				}
 				if o.Pause > 0 {
-					time.Sleep(o.Pause)
+					<-time.After(o.Pause)
 				}
 			}
 		})
 	}
-	time.Sleep(begin - now())
+	<-time.After(begin - now())
 	before, start := use(false), time.Now()
 	stopProfile, err := w.profile()
 	if err != nil {
 		return a, err
 	}
-	time.Sleep(end - now())
+	<-time.After(end - now())
 	a.Took, a.Used = time.Since(start), use(false).since(before)
 	if err := stopProfile(); err != nil {
 		return a, err
@@ -332,7 +337,7 @@ func (w *worker) fails(err error) {
 	text := err.Error()
 	w.failure.Store(&text)
 	w.failed.Add(1)
-	time.Sleep(time.Millisecond)
+	<-time.After(time.Millisecond)
 }
 
 func (w *worker) failures() (int, string) {
@@ -448,6 +453,34 @@ func (w *worker) wait() {
 			}
 		}()
 	}
+}
+
+// listen has goroutines wait for one latch, and returns when all do.
+func (w *worker) listen(o order) error {
+	w.served.Store(0)
+	w.keys, w.all = make([]string, o.Number), make(chan struct{})
+	for range w.keys {
+		go func() {
+			if err := w.client.wait(o.Keys); err != nil {
+				w.fails(err)
+			}
+			w.lastTime.Store(time.Now().UnixNano())
+			if w.served.Add(1) == int64(len(w.keys)) {
+				close(w.all)
+			}
+		}()
+	}
+	over := time.After(answerWithin / 2)
+	look := time.NewTicker(time.Millisecond)
+	defer look.Stop()
+	for w.client.waits() < o.Number {
+		select {
+		case <-look.C:
+		case <-over:
+			return fmt.Errorf("%d of %d wait", w.client.waits(), o.Number)
+		}
+	}
+	return nil
 }
 
 // waitServed waits until all got their key, or for o.Patience.

@@ -62,15 +62,15 @@ func TestPlay_Hanging(t *testing.T) {
 	require.Greater(t, got["longest"], float64(grace))
 }
 
-// TestScenarios runs each of them with the two that matter most, for a moment.
+// TestScenarios runs each of them with those that need nobody else's code, for a moment.
 func TestScenarios(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
 	e := &env{server: s, length: 250 * time.Millisecond, rest: 50 * time.Millisecond, held: 50, profile: t.TempDir()}
 	for _, sc := range allScenarios() {
 		table := newTable(sc)
-		for _, lib := range libraries[:2] {
-			if !sc.fit(lib) {
+		for _, lib := range libraries {
+			if !sc.fit(lib) || !lib.us && !lib.floor && !lib.plain {
 				continue
 			}
 			m, err := sc.run(t.Context(), e, lib)

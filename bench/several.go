@@ -1,0 +1,254 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// Scenarios of several keys, and of several servers.
+
+// together measures how many cycles of one key a cycle of several takes.
+func together(many int) func(ctx context.Context, e *env, lib library) (metrics, error) {
+	return func(ctx context.Context, e *env, lib library) (metrics, error) {
+		half := *e
+		half.length = e.length / 2
+		one, err := play(ctx, &half, lib, []party{{goroutines: 1}})
+		if err != nil {
+			return nil, err
+		}
+		all, err := play(ctx, &half, lib, []party{{goroutines: 1, many: many}})
+		if err != nil {
+			return nil, err
+		}
+		m := all.metrics()
+		m["single"] = one.metrics()["rate"]
+		m["singles"] = m["single"] / m["rate"]
+		return m, nil
+	}
+}
+
+// slowness is how much longer a round trip to a slow server takes.
+const slowness = 200 * time.Millisecond
+
+// onFive has one goroutine lock on a majority of five servers: healthy ones, then with one of them down, then with one
+// of them slow. Commands are those that one of the others gets.
+func onFive(ctx context.Context, e *env, lib library) (metrics, error) {
+	all := metrics{}
+	for state, prefix := range []string{"", "down ", "slow "} {
+		m, err := onFiveIn(ctx, e, lib, prefix)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range []string{"p50", "p99", "rate"} {
+			all[prefix+name] = m[name]
+		}
+		all["stuck"] += m["stuck"]
+		all["failed"] += m["failed"]
+		if state == 0 {
+			all["sent"], all["allocs"] = m["sent"], m["allocs"]
+		} else {
+			all[prefix+"share"] = m["p50"] / all["p50"]
+		}
+	}
+	return all, nil
+}
+
+func onFiveIn(ctx context.Context, e *env, lib library, state string) (metrics, error) {
+	var all []*server
+	var addrs []string
+	for range 5 {
+		s, err := anotherServer(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer s.close()
+		all, addrs = append(all, s), append(addrs, s.addr)
+	}
+	first := all[0]
+	own := &env{server: all[4], length: e.length, profile: e.profile}
+	switch state {
+	case "down ":
+		own.ready = first.stop
+	case "slow ":
+		slow, err := newDelay(first.addr)
+		if err != nil {
+			return nil, err
+		}
+		defer slow.close()
+		addrs[0] = slow.addr()
+		own.ready = func() { slow.each.Store(int64(slowness / 2)) }
+	}
+	own.servers = strings.Join(addrs, ",")
+	m, err := play(ctx, own, lib, []party{{goroutines: 1}})
+	if err != nil {
+		return nil, err
+	}
+	return m.metrics(), nil
+}
+
+// A delay passes on what clients and a server say, later.
+type delay struct {
+	listener net.Listener
+	to       string
+	each     atomic.Int64 // by so much, each way
+}
+
+func newDelay(to string) (*delay, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	d := &delay{listener: l, to: to}
+	go func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			server, err := net.Dial("tcp", to)
+			if err != nil {
+				_ = client.Close()
+				continue
+			}
+			go d.pass(client, server)
+			go d.pass(server, client)
+		}
+	}()
+	return d, nil
+}
+
+func (d *delay) addr() string { return d.listener.Addr().String() }
+
+// close ends it; connections end with those who use them.
+func (d *delay) close() { _ = d.listener.Close() }
+
+func (d *delay) pass(from io.ReadCloser, to io.WriteCloser) {
+	type piece struct {
+		bytes []byte
+		due   time.Time
+	}
+	pieces := make(chan piece, 1024)
+	go func() {
+		defer to.Close()
+		for p := range pieces {
+			<-time.After(time.Until(p.due))
+			if _, err := to.Write(p.bytes); err != nil {
+				_ = from.Close()
+			}
+		}
+	}()
+	defer close(pieces)
+	for {
+		bytes := make([]byte, 16<<10)
+		n, err := from.Read(bytes)
+		if err != nil {
+			return
+		}
+		pieces <- piece{bytes[:n], time.Now().Add(time.Duration(d.each.Load()))}
+	}
+}
+
+func severalScenarios() []*scenario {
+	var all []*scenario
+	for _, n := range []int{2, 5, 20} {
+		s := &scenario{
+			id: "S8", point: strconv.Itoa(n), title: fmt.Sprintf("One goroutine, %d keys at once, that nobody else wants", n), fit: whoLocks,
+			how: "lockgen's MultiLock, and redislock's ObtainMulti; the others lock one key after the other. The cost is in cycles of one key, in the same round. On five servers: lockgen's RedLock, and redsync with five pools.",
+			run: together(n), headline: headline{metric: "singles", format: hundredth, unit: " cycles", lowest: true},
+			columns: []column{{"cycles of one key", "singles", hundredth}, colRate, {"per second, one key", "single", count}, colP50, colP99, colSent, colCalled, colAllocs, colBytes},
+		}
+		if n == 5 {
+			s.goals = []goal{{"at most 1.6 cycles of one key", value("singles"), 1.6, false, hundredth}}
+		}
+		s.goals = append(s.goals, goal{"one command to take all and one to give them back", value("sent"), 2.05, false, small})
+		all = append(all, s)
+	}
+	return append(all, &scenario{
+		id: "S8", point: "five servers", title: fmt.Sprintf("One goroutine, a lock on five servers: healthy ones, one of them down, one of them %v slower", slowness),
+		fit: func(lib library) bool { return lib.quorum },
+		run: onFive, headline: headline{metric: "p50", format: duration, lowest: true},
+		columns: []column{{"locking: p50", "p50", duration}, {"p99", "p99", duration}, {"one down: p50", "down p50", duration}, {"p99", "down p99", duration},
+			{"one slow: p50", "slow p50", duration}, {"p99", "slow p99", duration}, {"commands to each server", "sent", small}, colAllocs, colStuck},
+		goals: []goal{
+			{"with one down it takes at most twice as long", value("down share"), 2, false, hundredth},
+			{"with one slow it takes at most twice as long", value("slow share"), 2, false, hundredth},
+			{"nobody hangs", value("stuck"), 0, false, count},
+		},
+	})
+}
+
+// anotherServer starts a server besides the one that all are measured on.
+func anotherServer(ctx context.Context) (*server, error) {
+	s := &server{}
+	if err := s.start(ctx); err != nil {
+		return nil, err
+	}
+	rc, err := rueidisClient(s.addr)
+	if err != nil {
+		s.stop()
+		return nil, err
+	}
+	s.rc = rc
+	return s, nil
+}
+
+// opening measures how long after a latch was opened in one process all have heard who wait for it in another.
+func opening(waiters int) func(ctx context.Context, e *env, lib library) (metrics, error) {
+	return func(ctx context.Context, e *env, lib library) (metrics, error) {
+		var ps [2]*process
+		for i := range ps {
+			p, err := startWorker(ctx, order{Library: lib.name, Addr: e.addr, Lease: kLease, Profile: e.profile})
+			if err != nil {
+				return nil, err
+			}
+			defer p.end()
+			ps[i] = p
+		}
+		opener, waiter := ps[0], ps[1]
+		key := fresh()
+		var took []float64
+		var sent float64
+		for start := time.Now(); time.Since(start) < e.length || len(took) < 3; {
+			before, err := e.probe()
+			if err != nil {
+				return nil, err
+			}
+			if _, err := opener.do(order{Op: "lock", Keys: key}); err != nil {
+				return nil, err
+			}
+			if _, err := waiter.do(order{Op: "listen", Keys: key, Number: waiters}); err != nil {
+				return nil, err
+			}
+			opened, err := opener.do(order{Op: "unlock"})
+			if err != nil {
+				return nil, err
+			}
+			heard, err := waiter.do(order{Op: "served", Patience: grace})
+			if err != nil {
+				return nil, err
+			}
+			if heard.Number < waiters || heard.Failed > 0 {
+				return nil, fmt.Errorf("%d of %d heard of it: %w", heard.Number, waiters, errors.New(cmp.Or(heard.Failure, "the others did not")))
+			}
+			after, err := e.probe()
+			if err != nil {
+				return nil, err
+			}
+			n, _ := after.since(before, lib.direct)
+			sent += n
+			took = append(took, float64(heard.At.Sub(opened.At)))
+		}
+		return metrics{
+			"p50": quantile(took, 0.5), "longest": quantile(took, 1), "sent": sent / math.Max(1, float64(len(took))) / float64(waiters),
+		}, nil
+	}
+}
