@@ -31,6 +31,7 @@ type exclusion struct {
 	URL        string
 	Addr       string
 	Lock       string
+	Kind       string // of lock: nothing for a Mutex, fair, or rw, which one of four goroutines writes and the others read
 	Counter    string // read, and written back one higher, by whoever holds the lock
 	History    string // list of what happened, in the order of the server
 	Victim     string // exists when the next holder is to die
@@ -42,7 +43,8 @@ type exclusion struct {
 // What a worker writes into the history, followed by the name of the section and a value.
 const (
 	entered = "enter" // it holds the lock
-	left    = "leave" // it has written the counter, and still holds the lock
+	reading = "read"  // it holds the lock for reading
+	left    = "leave" // it has written the counter, or read it again, and still holds the lock
 	lost    = "lost"  // it was told that the lease is lost, and writes nothing any more
 )
 
@@ -53,7 +55,7 @@ const dying = "dying"
 // do what must not be done by two at once: read a counter and write it back.
 func TestExclusion(t *testing.T) {
 	t.Parallel()
-	h := contend(t, exclusion{Goroutines: 8}, 4, 0)
+	h := contend(t, exclusion{Goroutines: 8}, 4, 0, 20_000)
 	require.Zero(t, h.lost)
 }
 
@@ -61,15 +63,30 @@ func TestExclusion(t *testing.T) {
 // of its section, half of them between the two steps that belong together.
 func TestExclusion_HoldersKilled(t *testing.T) {
 	t.Parallel()
-	contend(t, exclusion{Goroutines: 8, Watchdog: 500 * time.Millisecond}, 4, time.Second)
+	contend(t, exclusion{Goroutines: 8, Watchdog: 500 * time.Millisecond}, 4, time.Second, 20_000)
+}
+
+// TestExclusion_Fair is TestExclusion_HoldersKilled with a FairMutex. Who is killed stands in the queue, too, with its
+// other goroutines.
+func TestExclusion_Fair(t *testing.T) {
+	t.Parallel()
+	contend(t, exclusion{Kind: "fair", Goroutines: 4, Watchdog: 500 * time.Millisecond}, 3, time.Second, 500)
+}
+
+// TestExclusion_RW is TestExclusion_HoldersKilled with an RWMutex: what a reader has read does not change while it has the
+// lock, and writers are alone.
+func TestExclusion_RW(t *testing.T) {
+	t.Parallel()
+	h := contend(t, exclusion{Kind: "rw", Goroutines: 8, Watchdog: 500 * time.Millisecond}, 4, time.Second, 4_000)
+	require.Greater(t, h.read, 250, "there were readers")
+	require.Greater(t, h.entered-h.read, 250, "and writers")
 }
 
 // contend runs the processes until there were enough acquisitions, and checks the history.
-func contend(t *testing.T, x exclusion, processes int, killEvery time.Duration) *history {
+func contend(t *testing.T, x exclusion, processes int, killEvery time.Duration, acquisitions int) *history {
 	t.Helper()
-	acquisitions := 20_000
 	if testing.Short() {
-		acquisitions = 2_000
+		acquisitions /= 10
 	}
 	server := redistest.Server(t)
 	x.URL, x.Addr = server.URL(), server.Addr()
@@ -118,34 +135,44 @@ func contend(t *testing.T, x exclusion, processes int, killEvery time.Duration) 
 	require.Empty(t, h.violations)
 	require.GreaterOrEqual(t, h.entered, acquisitions)
 	require.Equal(t, h.entered, h.left+h.lost+f.kills, "every section has an end that is known")
-	require.GreaterOrEqual(t, int(counter), h.left)
-	require.LessOrEqual(t, int(counter), h.left+h.lost+f.kills, "a killed section may have written")
+	require.GreaterOrEqual(t, int(counter), h.left-h.readLeft)
+	require.LessOrEqual(t, int(counter), h.left-h.readLeft+h.lost+f.kills, "a killed section may have written")
 	return h
 }
 
 // A history is what the check of one run found.
 type history struct {
 	entered, left, lost int
+	read, readLeft      int // those of them that only read
 	violations          []string
 }
 
+// A section is one that has begun.
+type section struct {
+	reads     bool
+	overtaken bool // one began after that must not be beside it
+}
+
 // check replays the events in the order in which the server took them. Nobody may do
-// anything in its section after somebody else has entered, but say that it was told.
+// anything in its section after somebody else has entered, but say that it was told. Readers may be beside each other.
 func check(events []string) *history {
 	h := &history{}
-	open := make(map[string]bool) // sections that have begun; true when another began after
-	last := 0                     // value of the counter as it was last left
+	open := make(map[string]*section)
+	last := 0 // value of the counter as it was last left
 	for i, event := range events {
 		words := strings.Fields(event)
-		what, section := words[0], words[1]
-		overtaken, inside := open[section]
+		what, section, mine := words[0], words[1], &section{reads: words[0] == reading}
+		begun, inside := open[section]
 		switch what {
-		case entered:
+		case entered, reading:
 			h.entered++
-			for other := range open {
-				open[other] = true
+			if mine.reads {
+				h.read++
 			}
-			open[section] = false
+			for _, other := range open {
+				other.overtaken = other.overtaken || !(other.reads && mine.reads)
+			}
+			open[section] = mine
 		case lost:
 			h.lost++
 			delete(open, section)
@@ -153,11 +180,19 @@ func check(events []string) *history {
 			h.left++
 			delete(open, section)
 			value, err := strconv.Atoi(words[2])
-			if err != nil || value <= last {
+			switch {
+			case inside && begun.reads:
+				h.readLeft++
+				if err != nil || value < last {
+					h.violations = append(h.violations, fmt.Sprintf("event %d: %s after %d was written", i, event, last))
+				}
+			case err != nil || value <= last:
 				h.violations = append(h.violations, fmt.Sprintf("event %d: %s after %d was written: an update is lost", i, event, last))
+				fallthrough
+			default:
+				last = value
 			}
-			last = value
-			if overtaken || !inside {
+			if !inside || begun.overtaken {
 				h.violations = append(h.violations, fmt.Sprintf("event %d: %s while somebody else was inside", i, event))
 			}
 		}
@@ -180,6 +215,12 @@ func TestExclusion_CheckFindsViolations(t *testing.T) {
 		{"killed inside after it wrote", []string{"enter a", "enter b", "leave b 2"}, 0},
 		{"told before it wrote", []string{"enter a", "enter b", "lost a", "leave b 1"}, 0},
 		{"told, and wrote", []string{"enter a", "lost a", "leave a 1"}, 1},
+		{"readers beside each other", []string{"read a", "read b", "leave a 0", "leave b 0", "enter c", "leave c 1"}, 0},
+		{"a writer beside a reader", []string{"read a", "enter b", "leave b 1", "leave a 0"}, 2},
+		{"a reader beside a writer", []string{"enter a", "read b", "leave b 0", "leave a 1"}, 1},
+		{"a reader killed", []string{"read a", "enter b", "leave b 1"}, 0},
+		{"a reader told", []string{"read a", "enter b", "lost a", "leave b 1"}, 0},
+		{"a read of what is over", []string{"enter a", "leave a 2", "read b", "leave b 1"}, 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -297,7 +338,15 @@ func TestExclusion_Worker(t *testing.T) { //nolint:paralleltest // it is a proce
 	var wg sync.WaitGroup
 	for i := range x.Goroutines {
 		wg.Go(func() {
-			w := worker{exclusion: x, rc: rc, mutex: locks.Mutex(x.Lock), name: x.Worker + "." + strconv.Itoa(i)}
+			w := worker{exclusion: x, rc: rc, lock: locks.Mutex(x.Lock), name: x.Worker + "." + strconv.Itoa(i)}
+			switch {
+			case x.Kind == "fair":
+				w.lock = locks.FairMutex(x.Lock)
+			case x.Kind == "rw" && i%4 == 0:
+				w.lock = locks.RWMutex(x.Lock)
+			case x.Kind == "rw":
+				w.lock, w.reads = locks.RWMutex(x.Lock).RLocker(), true
+			}
 			errs[i] = w.run(ctx)
 			if errs[i] != nil {
 				stop()
@@ -314,14 +363,15 @@ type worker struct {
 	exclusion
 
 	rc    rueidis.Client
-	mutex *lockrt.Mutex
+	lock  lockrt.Locker
+	reads bool
 	name  string
 }
 
 // run enters one section after the other until ctx ends.
 func (w worker) run(ctx context.Context) error {
 	for n := 0; ; n++ {
-		lease, err := w.mutex.Lock(ctx)
+		lease, err := w.lock.Lock(ctx)
 		if ctx.Err() != nil {
 			if err == nil {
 				err = lease.Unlock(ctx)
@@ -347,9 +397,12 @@ func (w worker) run(ctx context.Context) error {
 func (w worker) section(ctx context.Context, lease *lockrt.Lease, name string, n int) error {
 	stopped := ctx.Done()
 	ctx = context.WithoutCancel(ctx) // a section that has begun comes to its end
-	b := w.rc.B
+	b, begin := w.rc.B, entered
+	if w.reads {
+		begin = reading
+	}
 	replies := w.rc.DoMulti(ctx,
-		b().Rpush().Key(w.History).Element(entered+" "+name).Build(),
+		b().Rpush().Key(w.History).Element(begin+" "+name).Build(),
 		b().Get().Key(w.Counter).Build(),
 		b().Del().Key(w.Victim).Build())
 	for _, r := range replies {
@@ -365,12 +418,15 @@ func (w worker) section(ctx context.Context, lease *lockrt.Lease, name string, n
 	switch chosen, err := replies[2].AsBool(); {
 	case err != nil:
 		return err
-	case chosen && n%2 == 0:
+	case chosen && n%2 == 0 && !w.reads:
 		return w.die(stopped, w.rc.Do(ctx, b().Set().Key(w.Counter).Value(next).Build()).Error())
 	case chosen:
 		return w.die(stopped, nil)
 	case lease.Err() != nil:
 		return w.rc.Do(ctx, b().Rpush().Key(w.History).Element(lost+" "+name).Build()).Error()
+	}
+	if w.reads {
+		return w.rc.Do(ctx, b().Rpush().Key(w.History).Element(left+" "+name+" "+strconv.FormatInt(value, 10)).Build()).Error()
 	}
 	replies = w.rc.DoMulti(ctx,
 		b().Set().Key(w.Counter).Value(next).Build(),
