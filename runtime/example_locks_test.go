@@ -1,0 +1,143 @@
+package runtime_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	lockrt "github.com/lockgen/lockgen/runtime"
+)
+
+// Whoever locks the order has it, and nobody else in any process does.
+func ExampleMutex() {
+	client, stop := exampleClient()
+	defer stop()
+	order := client.Mutex("order:42")
+	ctx := context.Background()
+
+	lease, err := order.Lock(ctx)
+	if err != nil {
+		panic(err)
+	}
+	_, err = order.TryLock(ctx)
+	fmt.Println("somebody else:", errors.Is(err, lockrt.ErrNotAcquired))
+	inner, err := order.Lock(lease.Context())
+	fmt.Println("under its own lease:", err)
+	_ = inner.Unlock(ctx)
+
+	fmt.Println("given back:", lease.Unlock(ctx))
+	fmt.Println("twice:", errors.Is(lease.Unlock(ctx), lockrt.ErrReleased))
+	// Output:
+	// somebody else: true
+	// under its own lease: <nil>
+	// given back: <nil>
+	// twice: true
+}
+
+// Work is done under the context that Do gives, which ends with the lock.
+func ExampleMutex_Do() {
+	client, stop := exampleClient()
+	defer stop()
+	order := client.Mutex("order:42")
+	err := order.Do(context.Background(), func(ctx context.Context, _ *lockrt.Lease) error {
+		_, _ = order.ForceUnlock(ctx) // somebody takes it
+		<-ctx.Done()
+		return nil // whatever the work says
+	})
+	fmt.Println(errors.Is(err, lockrt.ErrLost))
+	// Output: true
+}
+
+// Both accounts, or none, whoever wants them in which order.
+func ExampleMultiLock() {
+	client, stop := exampleClient()
+	defer stop()
+	both := lockrt.NewMultiLock(client.Mutex("account:7"), client.Mutex("account:3"))
+	err := both.Do(context.Background(), func(ctx context.Context, lease *lockrt.Lease) error {
+		for _, part := range lease.Parts() {
+			fmt.Println(part.Key())
+		}
+		return ctx.Err()
+	})
+	fmt.Println(err)
+	// Output:
+	// account:3
+	// account:7
+	// <nil>
+}
+
+// Three servers, one of which is gone.
+func ExampleRedLock() {
+	var clients []*lockrt.Client
+	for i := range 3 {
+		client, stop := exampleClient()
+		if i == 2 {
+			stop()
+		} else {
+			defer stop()
+		}
+		clients = append(clients, client)
+	}
+	leader, err := lockrt.NewRedLock("leader", clients)
+	if err != nil {
+		panic(err)
+	}
+	lease, err := leader.Lock(context.Background())
+	fmt.Println(err)
+	fmt.Println(lease.Unlock(context.Background()))
+	// Output:
+	// <nil>
+	// <nil>
+}
+
+// AccountID names an account.
+type AccountID int64
+
+// transfer can be called only by who holds the locks of both accounts.
+func transfer(from, to lockrt.Held[AccountID], cents int) {
+	fmt.Printf("%d cents from %d to %d\n", cents, from.ID(), to.ID())
+}
+
+// What lockgen generates returns an EntityMutex for each account, and an EntityMulti for several.
+func ExampleEntityMulti() {
+	client, stop := exampleClient()
+	defer stop()
+	spec := &lockrt.Spec{Name: "bank.Locks.Accounts", Wait: lockrt.UntilDone}
+	accounts := func(ids ...AccountID) lockrt.EntityMulti[AccountID] {
+		var keys []string
+		for _, id := range ids {
+			keys = append(keys, fmt.Sprintf("account:%d", id))
+		}
+		return lockrt.ForMulti(client, spec, ids, keys, nil)
+	}
+	err := accounts(7, 3).Do(context.Background(), func(_ context.Context, held lockrt.HeldMulti[AccountID]) error {
+		each := held.Each()
+		transfer(each[0], each[1], 100)
+		return nil
+	})
+	fmt.Println(err)
+	// Output:
+	// 100 cents from 7 to 3
+	// <nil>
+}
+
+// What lockgen generates returns an EntityRWMutex for a page: who changes it shows another proof than who reads it.
+func ExampleEntityRWMutex() {
+	client, stop := exampleClient()
+	defer stop()
+	page := lockrt.ForRW(client, &lockrt.Spec{Name: "wiki.Locks.Page", Wait: lockrt.UntilDone}, "home", "page:home", nil)
+	change := func(held lockrt.Held[string]) { fmt.Println("change", held.ID()) }
+	read := func(held lockrt.HeldShared[string]) { fmt.Println("read", held.ID()) }
+	ctx := context.Background()
+	_ = page.RDo(ctx, func(_ context.Context, held lockrt.HeldShared[string]) error {
+		read(held)
+		return nil
+	})
+	_ = page.Do(ctx, func(_ context.Context, held lockrt.Held[string]) error {
+		change(held)
+		return nil
+	})
+	// Output:
+	// read home
+	// change home
+}
