@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
 	lockrt "github.com/lockgen/lockgen/runtime"
@@ -253,14 +252,7 @@ func TestRedisson_Lock_RemainTimeToLive(t *testing.T) {
 // Clusters are refused so far, and not half supported: see also LockFailoverInCluster.
 func TestRedisson_Lock_InCluster(t *testing.T) {
 	t.Parallel()
-	server := redistest.Server(t, redistest.WithConfig("cluster-enabled", "yes"))
-	server.Do("CLUSTER", "ADDSLOTSRANGE", "0", "16383")
-	rc, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}})
-	require.NoError(t, err)
-	defer rc.Close()
-	_, err = lockrt.New(rc, lockrt.Options{})
-	require.ErrorContains(t, err, "cluster")
-	m := clientOf(t, server.URL(), lockrt.Options{}).Mutex("{order}:42") // a node that has all slots is one server
+	m := inCluster(t, redistest.SharedCluster(t), lockrt.Options{}).Mutex(redistest.Key(t, "{order}:42"))
 	for range 3 {
 		lease := locks(t, m)
 		require.True(t, held(t, m))

@@ -25,6 +25,9 @@ type contest interface {
 	hear(payload string)
 }
 
+// An inheriting contest is one whose waiters are handed what they wait for, in a line for a key.
+type inheriting interface{ inherits() (key string) }
+
 // A waiter is one call that wants something from a contest.
 type waiter struct {
 	terms terms
@@ -231,7 +234,23 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 		}
 	}
 
-	hear := func() bool { return !cfg.quiet && c.hear() }
+	var ear string     // the key at whose line it listens, if it does
+	leave := func() {} // ends that
+	defer func() { leave() }()
+	hear := func() bool {
+		if cfg.quiet {
+			return false
+		}
+		heard := c.hear()
+		if in, ok := q.(inheriting); ok && c.shards() {
+			if ear == "" {
+				ear = in.inherits()
+				leave = c.attend(ear)
+			}
+			heard = heard && c.attends(ear)
+		}
+		return heard
+	}
 
 	switch leading = q.join(w); {
 	case leading:

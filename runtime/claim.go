@@ -54,7 +54,7 @@ func (h *home) claimFor(t terms) *claim {
 			h.claim.inLine = h.wants(t)
 			h.claim.place = h.c.place(owner, h.claim.inLine)
 		}
-		h.c.connect(n, h)
+		h.c.connect(n, h.key, h)
 	}
 	h.claim.ttl = max(h.claim.ttl, t.ttl)
 	return h.claim
@@ -105,7 +105,7 @@ func (h *home) prepare(w *waiter) (a *asking, to *gatherer) {
 	switch {
 	case cl.standing:
 		a.line = stillInLine
-	case !w.once && (cl.refused || h.c.contended.lately(h.key, cl.made)) && h.c.heard():
+	case !w.once && (cl.refused || h.c.contended.lately(h.key, cl.made)) && h.c.attends(h.key):
 		a.line = intoLine
 		cl.standing = true
 	}
@@ -118,6 +118,8 @@ func (h *home) prepare(w *waiter) (a *asking, to *gatherer) {
 	h.c.stay(h)
 	return a, to
 }
+
+func (a *asking) about() string { return a.h.key }
 
 func (a *asking) words(keys, args []string) (allKeys, allArgs []string) {
 	h := a.h
@@ -256,7 +258,7 @@ func (h *home) handed(n uint64, at time.Time, others bool, token int64) {
 	case w == nil && h.busy == 0:
 		rest = h.abandon()
 	case w == nil || !h.c.granting(): // who is busy, or leaves, gives it back
-	case !w.terms.renew, w.terms.fenced && token == 0, h.c.opts.Replicas > 0, time.Until(from.Add(first-watchdog.Margin(first))) <= 0:
+	case h.c.vague(), !w.terms.renew, w.terms.fenced && token == 0, h.c.opts.Replicas > 0, time.Until(from.Add(first-watchdog.Margin(first))) <= 0:
 		h.remind(cl) // to ask for what it needs
 	default:
 		if cl.asking {

@@ -39,6 +39,9 @@ type Client struct {
 	brief bool // by Open: a request is answered or fails within Options.OpTimeout
 	opts  Options
 
+	cluster *cluster // nil unless the servers are one
+	publish string   // how the scripts announce what Redisson does, too
+
 	uuid                       string        // of this client, the first half of its owners
 	claims                     atomic.Uint64 // the second half: a number for each claim to a key
 	watchdogMillis, keepTokens string        // options as the scripts take them
@@ -107,13 +110,11 @@ func New(rc rueidis.Client, opts Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	if rc.Mode() == rueidis.ClientModeCluster {
-		return nil, errors.New("lockgen: the client is connected to a cluster; one server, or one with Sentinel, is supported")
-	}
 	c := &Client{
 		rc:      rc,
 		opts:    opts,
-		uuid:    newUUID(),
+		uuid:    newUUID(earPlain),
+		publish: publish,
 		tasks:   make(chan func()),
 		closing: make(chan struct{}),
 		stopped: make(chan struct{}),
@@ -121,23 +122,31 @@ func New(rc rueidis.Client, opts Options) (*Client, error) {
 		rws:     map[string]*rwHome{},
 		fairs:   map[string]*fairHome{},
 	}
+	if rc.Mode() == rueidis.ClientModeCluster {
+		if err := c.joinCluster(); err != nil {
+			return nil, err
+		}
+	}
 	c.takes = newGatherer(c, scripts.Take)
 	c.takes.grants = true
-	c.frees = newGatherer(c, scripts.Free, messageUnlocked, publish)
+	c.frees = newGatherer(c, scripts.Free, messageUnlocked, c.publish)
 	c.acquires = newGatherer(c, scripts.Acquire)
 	c.acquires.grants = true
-	c.releases = newGatherer(c, scripts.Release, messageUnlocked, publish, millis(claimLease))
+	c.releases = newGatherer(c, scripts.Release, messageUnlocked, c.publish, millis(claimLease))
 	c.watchdogMillis, c.keepTokens = millis(opts.Watchdog), millis(max(0, opts.TokenTTL))
 	if opts.Replicas > 0 {
 		c.confirming = make(chan struct{}, mostConfirming)
 	}
 	c.tracker.c = c
-	if opts.Tracking == TrackingOff {
+	if opts.Tracking == TrackingOff || c.cluster != nil {
 		c.watchdog = watchdog.New(c.renew, renewBatch, c.renewed)
 		c.tracker.closed = true
 	} else {
 		c.watchdog = watchdog.New(c.renew, trackedRenewBatch, c.renewed)
 		c.watchdog.First(firstLook)
+	}
+	if c.cluster != nil {
+		c.watchdog.Group(func(l *watchdog.Lease) uint16 { return slot(l.Key) })
 	}
 	c.hub = newHub(c)
 	if c.lookout.needed = rc.Mode() == rueidis.ClientModeSentinel; c.lookout.needed {
@@ -147,7 +156,8 @@ func New(rc rueidis.Client, opts Options) (*Client, error) {
 }
 
 // Open returns a Client with connections of its own to the server that url names, in the form
-// redis://user:password@host:port/db, rediss:// for TLS. It connects once, to fail early. The
+// redis://user:password@host:port/db, rediss:// for TLS. Of a cluster it names some servers, as in
+// redis://host:port?addr=host:port&addr=host:port, or one, with ?cluster=true. It connects once, to fail early. The
 // connections are closed by [Client.Close]; a lease that is still held then cannot be unlocked
 // any more and leaves its key to expire.
 func Open(url string, opts Options) (*Client, error) {
@@ -159,6 +169,10 @@ func Open(url string, opts Options) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("lockgen: open: %w", err)
 	}
+	clustered, err := saysCluster(url)
+	if err != nil {
+		return nil, fmt.Errorf("lockgen: open: %w", err)
+	}
 	// One connection for all commands: they are answered in order and share their packets.
 	option.PipelineMultiplex = -1
 	option.DisableCache = true
@@ -167,7 +181,10 @@ func Open(url string, opts Options) (*Client, error) {
 	option.Dialer.Timeout = min(option.ConnWriteTimeout, max(opts.OpTimeout/3, 250*time.Millisecond))
 	option.Dialer.KeepAlive = option.ConnWriteTimeout / 2
 	// Without it rueidis asks for cluster slots, and takes any server that answers for a cluster.
-	option.ForceSingleClient = len(option.InitAddress) == 1 && option.Sentinel.MasterSet == ""
+	option.ForceSingleClient = !clustered && len(option.InitAddress) == 1 && option.Sentinel.MasterSet == ""
+	if !option.ForceSingleClient && option.TLSConfig != nil {
+		option.TLSConfig.ServerName = "" // each server has its own
+	}
 	option.Sentinel.Dialer, option.Sentinel.TLSConfig = option.Dialer, option.TLSConfig
 	option.Sentinel.TopologyRefreshInterval = 5 * time.Second // if a message of the sentinels was lost
 	rc, err := rueidis.NewClient(option)
@@ -180,7 +197,7 @@ func Open(url string, opts Options) (*Client, error) {
 		return nil, err
 	}
 	c.owned = true
-	c.brief = option.Dialer.Timeout+option.ConnWriteTimeout <= opts.OpTimeout
+	c.brief = c.cluster == nil && option.Dialer.Timeout+option.ConnWriteTimeout <= opts.OpTimeout
 	return c, nil
 }
 
@@ -388,12 +405,13 @@ func (c *Client) finished() {
 }
 
 // newUUID returns a random UUID in the form of Java's UUID.toString, of version 8 where Java has 4:
-// by it the scripts tell processes that stand in line from those that listen and race.
-func newUUID() string {
+// by it the scripts tell processes that stand in line from those that listen and race. Its variant says where
+// the process listens.
+func newUUID(ear byte) string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // never fails: it ends the process instead
 	b[6] = b[6]&0x0f | 0x80
-	b[8] = b[8]&0x3f | 0x80
+	b[8] = b[8]&0x0f | ear
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[0:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
@@ -423,6 +441,16 @@ func (c *Client) renew(leases []*watchdog.Lease, ttls []time.Duration) ([]bool, 
 		ask = c.renewPermits
 	}
 	replies, err := ask(leases, ttls)
+	if err != nil && len(leases) > 1 && moving(err) {
+		for i := range leases { // each key alone is with one server or the other
+			one, err := ask(leases[i:i+1], ttls[i:i+1])
+			if err != nil {
+				return nil, err
+			}
+			replies = append(replies, one...)
+		}
+		err = nil
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -103,17 +103,6 @@ func TestNew_RefusesBadOptions(t *testing.T) {
 	}
 }
 
-func TestNew_RefusesAClusterClient(t *testing.T) {
-	t.Parallel()
-	server := redistest.Server(t, redistest.WithConfig("cluster-enabled", "yes"))
-	server.Do("CLUSTER", "ADDSLOTSRANGE", "0", "16383")
-	rc, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}})
-	require.NoError(t, err)
-	defer rc.Close()
-	_, err = lockrt.New(rc, lockrt.Options{})
-	require.ErrorContains(t, err, "the client is connected to a cluster")
-}
-
 func TestOpen_SaysWhatIsWrongWithTheURL(t *testing.T) {
 	t.Parallel()
 	_, err := lockrt.Open("http://localhost", lockrt.Options{})

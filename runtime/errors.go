@@ -111,6 +111,12 @@ func passing(err error) bool {
 	return false
 }
 
+// moving reports whether some of the keys are on their way to another server.
+func moving(err error) bool {
+	reply, ok := rueidis.IsRedisErr(err)
+	return ok && reply.IsTryAgain()
+}
+
 // unknown reports whether Redis may have done what was asked although err came back. It
 // has not if it answered with an error, or if there was no connection to send on.
 func unknown(err error) bool {

@@ -55,3 +55,6 @@ func ContendedLately(after time.Duration) (key, other bool) {
 	c.note("k", at)
 	return c.lately("k", at.Add(after)), c.lately("other", at.Add(after))
 }
+
+// SlotOf returns the slot of a key in a cluster.
+func SlotOf(key string) uint16 { return slot(key) }

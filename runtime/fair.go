@@ -69,7 +69,7 @@ func (m *FairMutex) ForceUnlock(ctx context.Context) (bool, error) {
 		err   error
 	}
 	fail := func(err error) (bool, error) { return false, &Error{Op: "force unlock", Key: m.key, Err: err} }
-	if err := checkKey(m.key); err != nil {
+	if err := m.c.checkKey(m.key); err != nil {
 		return fail(err)
 	}
 	h, err := m.c.enterFair(m.key)
@@ -79,7 +79,7 @@ func (m *FairMutex) ForceUnlock(ctx context.Context) (bool, error) {
 	defer h.exit()
 	hd := h.held() // before: what is granted after is not what was taken
 	got, err := bounded(ctx, m.c, func() reply {
-		taken, err := m.c.run(scripts.FairForceUnlock, h.keys(), []string{clock(), publish}).AsBool()
+		taken, err := m.c.run(scripts.FairForceUnlock, h.keys(), []string{clock(), m.c.publish}).AsBool()
 		return reply{taken, err}
 	})
 	if err = cmpOr(err, got.err); err != nil {
@@ -96,7 +96,7 @@ func (m *FairMutex) ForceUnlock(ctx context.Context) (bool, error) {
 // Redisson's isLocked, remainTimeToLive and getHoldCount.
 func (m *FairMutex) Inspect(ctx context.Context) (Standing, error) {
 	fail := func(err error) (Standing, error) { return Standing{}, &Error{Op: "inspect", Key: m.key, Err: err} }
-	if err := checkKey(m.key); err != nil {
+	if err := m.c.checkKey(m.key); err != nil {
 		return fail(err)
 	}
 	h, err := m.c.enterFair(m.key)
@@ -120,7 +120,7 @@ func (m *FairMutex) acquire(ctx context.Context, opts []LockOption, waiting func
 	if err != nil {
 		return nil, err
 	}
-	if err := checkKey(m.key); err != nil {
+	if err := m.c.checkKey(m.key); err != nil {
 		return nil, err
 	}
 	if ctx.Err() != nil {

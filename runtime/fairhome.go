@@ -228,7 +228,7 @@ func (cl *fairClaim) join(w *waiter) bool {
 	cl.n, cl.made = h.c.claims.Add(1), time.Now()
 	cl.owner = h.c.owner(cl.n)
 	h.claims[cl] = struct{}{}
-	h.c.connect(cl.n, cl)
+	h.c.connect(cl.n, h.key, cl)
 	if !w.once && h.leaving >= mostLeaving {
 		h.behind = append(h.behind, cl)
 		return false
@@ -264,7 +264,7 @@ func (cl *fairClaim) ask(w *waiter) {
 		defer h.quit()
 		sent := time.Now() // before the request: trust is counted from here
 		reply, err := h.c.acquireFirst(scripts.FairAcquire, h.keys(),
-			[]string{millis(t.ttl), cl.owner, line, millis(cl.wait), clock(), publish, note, drawn, h.c.keepTokens}, isGranted).AsIntSlice()
+			[]string{millis(t.ttl), cl.owner, line, millis(cl.wait), clock(), h.c.publish, note, drawn, h.c.keepTokens}, isGranted).AsIntSlice()
 		if err == nil && len(reply) != 5 {
 			err = fmt.Errorf("%d values in the reply of five", len(reply))
 		}
@@ -362,7 +362,7 @@ func (cl *fairClaim) handed(_ uint64, at time.Time, _ bool, token int64) {
 	var rest func()
 	switch {
 	case !h.c.granting(): // it leaves, and gives it back
-	case !w.terms.renew, w.terms.fenced && token == 0, h.c.opts.Replicas > 0, !time.Now().Before(from.Add(first - watchdog.Margin(first))):
+	case h.c.vague(), !w.terms.renew, w.terms.fenced && token == 0, h.c.opts.Replicas > 0, !time.Now().Before(from.Add(first - watchdog.Margin(first))):
 		w.poke() // to ask for what it needs
 	default:
 		h.c.counts.remote.Add(1)
@@ -635,7 +635,7 @@ func (h *fairHome) release(cl *fairClaim) error {
 
 // releaseOnce reports whether the lock was the claim's.
 func (h *fairHome) releaseOnce(cl *fairClaim) (bool, error) {
-	done, err := h.c.run(scripts.FairRelease, h.keys(), []string{cl.owner, millis(cl.wait), clock(), publish}).AsInt64()
+	done, err := h.c.run(scripts.FairRelease, h.keys(), []string{cl.owner, millis(cl.wait), clock(), h.c.publish}).AsInt64()
 	return done != notOurs, err
 }
 

@@ -12,6 +12,8 @@ import (
 
 // A request is one of many that one run of a script deals with, each independently of the others.
 type request interface {
+	// about is the key that it is about.
+	about() string
 	// words appends the keys and the arguments of the request to those before it.
 	words(keys, args []string) (allKeys, allArgs []string)
 	// answered is told what the script replied, or why there is no reply. It was sent after the time
@@ -30,14 +32,25 @@ const mostGathered = 128
 // A gatherer sends requests for one script. While a script is under way, those that come meanwhile gather
 // and go together. So one who is alone does not wait for company, and a crowd shares the cost of the trip,
 // of the command and of the call into Lua, which are most of what locking a free key costs.
+//
+// In a cluster those gather whose keys are in one slot, since no script may have others, and nobody waits for
+// another slot, whose server may be ill.
 type gatherer struct {
 	c      *Client
 	script *scripts.Script
 	common []string // arguments that all requests share
-	flush  func()   // send, as a value
 	grants bool     // what it is answered may have to be confirmed
 
-	mu      sync.Mutex // guards the rest
+	mu    sync.Mutex       // guards the rest, and the lanes
+	one   lane             // of all requests, unless there is one for each slot
+	lanes map[uint16]*lane // of slots with something to send; nil unless the server is a cluster
+}
+
+// A lane is where those gather that can go together.
+type lane struct {
+	g       *gatherer
+	slot    uint16
+	flush   func() // send, as a value
 	queue   []request
 	sending int // scripts under way, or about to be
 }
@@ -52,51 +65,87 @@ const (
 
 func newGatherer(c *Client, script *scripts.Script, common ...string) *gatherer {
 	g := &gatherer{c: c, script: script, common: common}
-	g.flush = g.send
+	g.one.g = g
+	g.one.flush = g.one.send
+	if c.cluster != nil {
+		g.lanes = make(map[uint16]*lane)
+	}
 	return g
+}
+
+// lane returns where r gathers.
+func (g *gatherer) lane(r request) *lane {
+	if g.lanes == nil {
+		return &g.one
+	}
+	n := slot(r.about())
+	l := g.lanes[n]
+	if l == nil {
+		l = &lane{g: g, slot: n}
+		l.flush = l.send
+		g.lanes[n] = l
+	}
+	return l
 }
 
 // submit sends r, soon. here says that the caller may be kept until it was answered, if it is sent at
 // once and alone: that spares the change to another goroutine and back.
 func (g *gatherer) submit(r request, here bool) {
 	g.mu.Lock()
-	g.queue = append(g.queue, r)
-	g.begin(here, len(g.queue) == 1)
+	l := g.lane(r)
+	l.queue = append(l.queue, r)
+	start, alone := l.begin(1)
+	g.mu.Unlock()
+	l.start(start, here && alone)
 }
 
-// submitAll sends all of rs, soon, in one script unless they are very many. here is as with submit.
+// submitAll sends all of rs, soon, in one script unless they are very many, or in different slots. here is as
+// with submit.
 func (g *gatherer) submitAll(rs []request, here bool) {
 	if len(rs) == 0 {
 		return
 	}
+	if g.lanes != nil {
+		for _, r := range rs {
+			g.submit(r, false)
+		}
+		return
+	}
+	l := &g.one
 	g.mu.Lock()
-	g.queue = append(g.queue, rs...)
-	g.begin(here, len(g.queue) == len(rs))
+	l.queue = append(l.queue, rs...)
+	start, alone := l.begin(len(rs))
+	g.mu.Unlock()
+	l.start(start, here && alone)
 }
 
-// begin sends what is in the queue, unless somebody does so already. It unlocks g.mu.
-func (g *gatherer) begin(here, alone bool) {
-	alone = alone && g.sending == 0
-	here = here && (!g.grants || g.c.opts.Replicas == 0) // else it may take longer
-	start := g.sending == 0 || g.sending == 1 && len(g.queue) >= few || g.sending < mostSending && len(g.queue) >= mostGathered
+// begin reports whether what is in the queue is to be sent now, and not by somebody who does so already, and
+// whether that is no more than the n requests of the caller.
+func (l *lane) begin(n int) (start, alone bool) {
+	alone = l.sending == 0 && len(l.queue) == n
+	start = l.sending == 0 || l.sending == 1 && len(l.queue) >= few || l.sending < mostSending && len(l.queue) >= mostGathered
 	if start {
-		g.sending++
+		l.sending++
 	}
-	g.mu.Unlock()
+	return start, alone
+}
+
+// start sends what is in the queue, if that is to be, here or elsewhere.
+func (l *lane) start(start, here bool) {
 	switch {
 	case !start:
-	case here && alone:
-		if g.once() {
-			g.c.spawn(g.flush)
+	case here && (!l.g.grants || l.g.c.opts.Replicas == 0): // else it may take longer
+		if l.once() {
+			l.g.c.spawn(l.flush)
 		}
 	default:
-		g.c.spawn(g.flush)
+		l.g.c.spawn(l.flush)
 	}
 }
 
 // send sends until nothing is left to send.
-func (g *gatherer) send() {
-	for g.once() {
+func (l *lane) send() {
+	for l.once() {
 	}
 }
 
@@ -110,13 +159,14 @@ var batches = sync.Pool{New: func() any { return new(batch) }}
 
 // once sends what has gathered, as much as one script takes, and reports whether there is more to send. If
 // not, the caller is not sending any more.
-func (g *gatherer) once() (more bool) {
+func (l *lane) once() (more bool) {
+	g := l.g
 	b := batches.Get().(*batch)
 	g.mu.Lock()
-	n := copy(b.some[:], g.queue)
-	left := copy(g.queue, g.queue[n:])
-	clear(g.queue[left:])
-	g.queue = g.queue[:left]
+	n := copy(b.some[:], l.queue)
+	left := copy(l.queue, l.queue[n:])
+	clear(l.queue[left:])
+	l.queue = l.queue[:left]
 	g.mu.Unlock()
 	if n > 0 {
 		g.run(b, b.some[:n])
@@ -127,10 +177,12 @@ func (g *gatherer) once() (more bool) {
 	batches.Put(b)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if len(g.queue) > 0 {
+	if len(l.queue) > 0 {
 		return true
 	}
-	g.sending--
+	if l.sending--; l.sending == 0 {
+		delete(g.lanes, l.slot)
+	}
 	return false
 }
 

@@ -115,6 +115,8 @@ func newHome(c *Client, key string) *home {
 
 func (h *home) channel() string { return h.names.channel }
 
+func (h *home) inherits() string { return h.key }
+
 // newClaim returns an empty claim.
 func (h *home) newClaim() *claim {
 	if h.firstClaim.n == 0 {
@@ -348,7 +350,7 @@ func (hd *hold) end(l *Lease) (*giving, error) {
 	h.c.watchdog.Stop(&hd.guard)
 	g := newGiving(h, hd.claim, hd.handed)
 	g.held, g.waited = !hd.idle, true
-	if next != nil && h.c.granting() && h.c.heard() {
+	if next != nil && h.c.granting() && h.c.attends(h.key) {
 		g.again, g.terms = h.claimFor(next.terms), next.terms
 		g.again.standing = true
 	}

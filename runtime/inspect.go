@@ -29,7 +29,7 @@ func (c *Client) ID() string { return c.uuid }
 // Inspect asks Redis who holds the key and who waits for it. It fails with [ErrWrongType] if the key is
 // not a lock. Redisson's isLocked, remainTimeToLive and getHoldCount.
 func (m *Mutex) Inspect(ctx context.Context) (Standing, error) {
-	if err := checkKey(m.key); err != nil {
+	if err := m.c.checkKey(m.key); err != nil {
 		return Standing{}, &Error{Op: "inspect", Key: m.key, Err: err}
 	}
 	h, err := m.c.enter(m.key)
@@ -48,7 +48,7 @@ func (c *Client) inspect(ctx context.Context, key, waiting, channel string, ente
 		err      error
 	}
 	got, err := bounded(ctx, c, func() reply {
-		words, err := c.run(scripts.Inspect, []string{key, waiting, channel}, nil).ToArray()
+		words, err := c.run(scripts.Inspect, []string{key, waiting, channel}, []string{c.publish}).ToArray()
 		if err != nil {
 			return reply{err: err}
 		}

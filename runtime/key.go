@@ -17,7 +17,7 @@ const messageUnlocked = "0"
 // of this library are told on channels of their own when to ask.
 const messageLeft = messageUnlocked + messageUnlocked
 
-// checkKey returns why key cannot be a lock's name.
+// checkKey returns why key cannot be a lock's name on any server.
 func checkKey(key string) *KeyError {
 	open := strings.IndexByte(key, '{')
 	switch {
@@ -28,14 +28,6 @@ func checkKey(key string) *KeyError {
 	case open >= 0 && strings.IndexByte(key[open:], '}') < 2:
 		// The channel would be in another slot than the lock, so that unlocking it fails.
 		return &KeyError{Reason: `has a "{" that begins no hash tag; a cluster could not unlock it: close it, as in "{tag}"`}
-	}
-	return nil
-}
-
-// usable is checkKey as an error.
-func usable(key string) error {
-	if err := checkKey(key); err != nil {
-		return err
 	}
 	return nil
 }
@@ -111,6 +103,20 @@ func fairNamesOf(key string) fairNames {
 // processChannel returns the channel on which a client is told what concerns its owners. The
 // scripts build the same name.
 func processChannel(uuid string) string { return "lockgen_process:" + uuid }
+
+// tagChannel returns the channel on which a client is told what concerns its waiting for keys of a hash tag, in a
+// cluster with sharded channels. The scripts build the same name.
+func tagChannel(uuid, tag string) string { return processChannel(uuid) + ":{" + tag + "}" }
+
+// hashTag returns the part of a key that decides which slot of a cluster it is in.
+func hashTag(key string) string {
+	if open := strings.IndexByte(key, '{'); open >= 0 {
+		if length := strings.IndexByte(key[open+1:], '}'); length > 0 {
+			return key[open+1 : open+1+length]
+		}
+	}
+	return key
+}
 
 // names are what the scripts of one lock name, in one piece of memory.
 type names struct{ lock, waiting, channel, counter string }

@@ -34,7 +34,7 @@ func (l *CountDownLatch) SetCount(_ context.Context, n int) (bool, error) {
 	if err := enough(n, 1); err != nil {
 		return false, &Error{Op: "set count", Key: l.key, Err: err}
 	}
-	started, err := l.change("set count", scripts.LatchSet, false, []string{deletedMark(l.key)}, strconv.Itoa(n), publish, messageClosed)
+	started, err := l.change("set count", scripts.LatchSet, false, []string{deletedMark(l.key)}, strconv.Itoa(n), l.c.publish, messageClosed)
 	return started == 1, err
 }
 
@@ -44,7 +44,7 @@ func (l *CountDownLatch) SetCount(_ context.Context, n int) (bool, error) {
 // not answer: with an error the outcome is unknown, and calling it again could count twice. Redisson's
 // countDown.
 func (l *CountDownLatch) CountDown(context.Context) (int, error) {
-	left, err := l.change("count down", scripts.LatchDown, true, nil, messageOpen, publish)
+	left, err := l.change("count down", scripts.LatchDown, true, nil, messageOpen, l.c.publish)
 	return int(left), err
 }
 
@@ -55,7 +55,7 @@ func (l *CountDownLatch) Count(ctx context.Context) (int, error) {
 		err error
 	}
 	fail := func(err error) (int, error) { return 0, &Error{Op: "count", Key: l.key, Err: err} }
-	if err := checkKey(l.key); err != nil {
+	if err := l.c.checkCounted(kindLatch, l.key); err != nil {
 		return fail(err)
 	}
 	got, err := bounded(ctx, l.c, func() reply {
@@ -82,7 +82,7 @@ func (l *CountDownLatch) Wait(ctx context.Context, opts ...LockOption) error {
 // Delete removes the latch and reports whether it was running. Those who wait for it fail with
 // [ErrDeleted]; in Java they go on waiting. With an error the outcome is unknown. Redisson's delete.
 func (l *CountDownLatch) Delete(context.Context) (bool, error) {
-	deleted, err := l.change("delete", scripts.LatchDelete, false, []string{deletedMark(l.key)}, messageClosed, publish)
+	deleted, err := l.change("delete", scripts.LatchDelete, false, []string{deletedMark(l.key)}, messageClosed, l.c.publish)
 	return deleted == 1, err
 }
 

@@ -62,7 +62,7 @@ func (m *Mutex) ForceUnlock(ctx context.Context) (bool, error) {
 		err   error
 	}
 	fail := func(err error) (bool, error) { return false, &Error{Op: "force unlock", Key: m.key, Err: err} }
-	if err := checkKey(m.key); err != nil {
+	if err := m.c.checkKey(m.key); err != nil {
 		return fail(err)
 	}
 	h, err := m.c.enter(m.key)
@@ -74,7 +74,7 @@ func (m *Mutex) ForceUnlock(ctx context.Context) (bool, error) {
 	got, err := bounded(ctx, m.c, func() reply {
 		taken, err := m.c.run(scripts.ForceUnlock,
 			[]string{h.names.lock, h.names.waiting, h.names.channel, h.names.counter},
-			[]string{messageUnlocked, publish, millis(claimLease)}).AsBool()
+			[]string{messageUnlocked, m.c.publish, millis(claimLease)}).AsBool()
 		return reply{taken, err}
 	})
 	if err = cmpOr(err, got.err); err != nil {
@@ -116,7 +116,7 @@ func (m *Mutex) approach(ctx context.Context, opts []LockOption) (*home, *Lease,
 	if err != nil {
 		return nil, nil, cfg, err
 	}
-	if err := checkKey(m.key); err != nil {
+	if err := m.c.checkKey(m.key); err != nil {
 		return nil, nil, cfg, err
 	}
 	l := newLease(m.c, kindMutex, m.key, ctx)

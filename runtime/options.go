@@ -95,6 +95,10 @@ type Options struct {
 	// is noticed: by default the server tells of it, within milliseconds, where it can.
 	Tracking Tracking
 
+	// PubSub says by which channels a cluster tells of releases. Elsewhere there is only one kind, and it is
+	// not looked at. Redisson's shardedSubscriptionMode. Defaults to PubSubAuto.
+	PubSub PubSub
+
 	// Logger is told what no caller can be told, such as a subscription that fails.
 	// Defaults to none.
 	Logger *slog.Logger
@@ -133,6 +137,8 @@ func (o Options) withDefaults() (Options, error) {
 		return o, fmt.Errorf("lockgen: Options.Tracking: %w: %d is neither TrackingAuto nor TrackingOff", ErrBadOption, o.Tracking)
 	case o.Replicas < 0:
 		return o, fmt.Errorf("lockgen: Options.Replicas: %w: %d is negative", ErrBadOption, o.Replicas)
+	case o.PubSub < PubSubAuto || o.PubSub > PubSubBoth:
+		return o, fmt.Errorf("lockgen: Options.PubSub: %w: %d is none of the constants", ErrBadOption, o.PubSub)
 	case o.Cohort < 0:
 		return o, fmt.Errorf("lockgen: Options.Cohort: %w: %d is negative", ErrBadOption, o.Cohort)
 	}

@@ -94,7 +94,7 @@ func (s *PermitSemaphore) Release(_ context.Context, ids ...string) error {
 	_, err = s.c.change("release", kindPermit, s.key, true, func(t *turnstile) (int64, error) {
 		valid, err := t.once(true, func(numbered []string) (int64, error) {
 			keys := []string{s.key, countChannel(s.key), permitLeases(s.key), requestsOf(s.key, s.c.uuid, kindPermit)}
-			n, err := s.c.run(scripts.PermitRelease, keys, append([]string{raw, publish, "1"}, numbered...)).AsInt64()
+			n, err := s.c.run(scripts.PermitRelease, keys, append([]string{raw, s.c.publish, "1"}, numbered...)).AsInt64()
 			if err == nil {
 				t.wake()
 			}
@@ -173,7 +173,7 @@ func (s *PermitSemaphore) SetPermits(_ context.Context, n int) error {
 	_, err := s.c.change("set permits", kindPermit, s.key, false, func(t *turnstile) (int64, error) {
 		return t.insist(false, func() {}, func() (int64, error) {
 			return s.c.run(scripts.PermitSet, []string{s.key, countChannel(s.key), permitLeases(s.key)},
-				[]string{strconv.Itoa(n), publish}).AsInt64()
+				[]string{strconv.Itoa(n), s.c.publish}).AsInt64()
 		})
 	})
 	return err
@@ -214,7 +214,7 @@ func (s *PermitSemaphore) lease(ctx context.Context, op, id, ms string) (int64, 
 	}
 	got, err := s.question(ctx, op, func() ([]int64, error) {
 		left, err := s.c.run(scripts.PermitLease, []string{s.key, countChannel(s.key), permitLeases(s.key)},
-			[]string{raw, publish, ms}).AsInt64()
+			[]string{raw, s.c.publish, ms}).AsInt64()
 		return []int64{left}, err
 	})
 	if err != nil {
@@ -225,7 +225,7 @@ func (s *PermitSemaphore) lease(ctx context.Context, op, id, ms string) (int64, 
 
 func (s *PermitSemaphore) count(ctx context.Context, op string) (free, taken int, err error) {
 	got, err := s.question(ctx, op, func() ([]int64, error) {
-		return s.c.run(scripts.PermitCount, []string{s.key, countChannel(s.key), permitLeases(s.key)}, []string{publish, strconv.Itoa(s.permits)}).AsIntSlice()
+		return s.c.run(scripts.PermitCount, []string{s.key, countChannel(s.key), permitLeases(s.key)}, []string{s.c.publish, strconv.Itoa(s.permits)}).AsIntSlice()
 	})
 	if err != nil {
 		return 0, 0, err
@@ -238,7 +238,7 @@ func (s *PermitSemaphore) question(ctx context.Context, op string, ask func() ([
 		n   []int64
 		err error
 	}
-	if err := checkKey(s.key); err != nil {
+	if err := s.c.checkKey(s.key); err != nil {
 		return nil, &Error{Op: op, Key: s.key, Err: err}
 	}
 	got, err := bounded(ctx, s.c, func() reply {
@@ -461,7 +461,7 @@ func (t *turnstile) giveBack(ids string) (valid int64, sent bool, err error) {
 	done := make(chan outcome, 1)
 	_, err = t.insist(true, func() {}, func() (int64, error) {
 		valid, err := t.c.run(scripts.PermitRelease, []string{t.key, countChannel(t.key), permitLeases(t.key)},
-			[]string{ids, publish, "0"}).AsInt64()
+			[]string{ids, t.c.publish, "0"}).AsInt64()
 		if err == nil {
 			done <- outcome{valid, tries}
 			t.wake()
@@ -497,7 +497,7 @@ func (t *turnstile) took(ids string) {
 // renewPermits is the watchdog's way to Redis for permits.
 func (c *Client) renewPermits(leases []*watchdog.Lease, ttls []time.Duration) ([]int64, error) {
 	keys := make([]string, 0, 3*len(leases))
-	args := append(make([]string, 0, 2*len(leases)+1), publish)
+	args := append(make([]string, 0, 2*len(leases)+1), c.publish)
 	for i, l := range leases {
 		keys = append(keys, l.Key, countChannel(l.Key), permitLeases(l.Key))
 		args = append(args, l.Owner, millis(ttls[i]))

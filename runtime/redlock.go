@@ -124,8 +124,10 @@ func (m *RedLock) acquire(ctx context.Context, opts []LockOption, waiting func()
 	if err != nil {
 		return nil, err
 	}
-	if err := checkKey(m.key); err != nil {
-		return nil, err
+	for _, part := range m.parts {
+		if err := part.c.checkKey(m.key); err != nil {
+			return nil, err
+		}
 	}
 	if ctx.Err() != nil {
 		return nil, ended(ctx)

@@ -12,9 +12,6 @@ import (
 	"github.com/lockgen/lockgen/scripts"
 )
 
-// publish is the command by which the scripts announce a release.
-const publish = "publish"
-
 // What the release script did.
 const (
 	notOurs  = -1 // nothing: the lock was not the owner's
@@ -135,6 +132,8 @@ func (h *home) free(g *giving) {
 
 // simple reports whether nothing but the key is to be given back, at once.
 func (g *giving) simple() bool { return g.plain && g.cl.settled == nil }
+
+func (g *giving) about() string { return g.h.key }
 
 func (g *giving) words(keys, args []string) (allKeys, allArgs []string) {
 	if g.plain {

@@ -141,7 +141,7 @@ func (m *RWMutex) force(ctx context.Context, op, mode, message string) (bool, er
 		err   error
 	}
 	fail := func(err error) (bool, error) { return false, &Error{Op: op, Key: m.key, Err: err} }
-	if err := checkKey(m.key); err != nil {
+	if err := m.c.checkKey(m.key); err != nil {
 		return fail(err)
 	}
 	h, err := m.c.enterRW(m.key)
@@ -152,7 +152,7 @@ func (m *RWMutex) force(ctx context.Context, op, mode, message string) (bool, er
 	holds := h.held(mode == "write") // before: what is granted after is not what was taken
 	got, err := bounded(ctx, m.c, func() reply {
 		taken, err := m.c.run(scripts.RWForceUnlock, []string{m.key, h.names.channel},
-			[]string{mode, message, publish, h.names.prefix}).AsBool()
+			[]string{mode, message, m.c.publish, h.names.prefix}).AsBool()
 		return reply{taken, err}
 	})
 	if err = cmpOr(err, got.err); err != nil {
@@ -190,7 +190,7 @@ func (m *RWMutex) Inspect(ctx context.Context) (RWStanding, error) {
 	fail := func(err error) (RWStanding, error) {
 		return RWStanding{}, &Error{Op: "inspect", Key: m.key, Err: err}
 	}
-	if err := checkKey(m.key); err != nil {
+	if err := m.c.checkKey(m.key); err != nil {
 		return fail(err)
 	}
 	h, err := m.c.enterRW(m.key)
@@ -241,7 +241,7 @@ func (m *RWMutex) acquire(ctx context.Context, kind string, opts []LockOption, w
 	if cfg.fenced && kind == kindRead {
 		return nil, fmt.Errorf("%w: who reads has no fencing token", ErrBadOption)
 	}
-	if err := checkKey(m.key); err != nil {
+	if err := m.c.checkKey(m.key); err != nil {
 		return nil, err
 	}
 	if ctx.Err() != nil {

@@ -121,20 +121,13 @@ func TestRedisson_RW_WriteLockExpiration(t *testing.T) {
 // A node that has all slots is one server; clusters are refused so far.
 func TestRedisson_RW_InCluster(t *testing.T) {
 	t.Parallel()
-	server := redistest.Server(t, redistest.WithConfig("cluster-enabled", "yes"))
-	server.Do("CLUSTER", "ADDSLOTSRANGE", "0", "16383")
-	rc, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}})
-	require.NoError(t, err)
-	defer rc.Close()
-	_, err = lockrt.New(rc, lockrt.Options{})
-	require.ErrorContains(t, err, "cluster")
-	m := clientOf(t, server.URL(), lockrt.Options{}).RWMutex("order:42") // the server checks that all keys are in one slot
+	m := inCluster(t, redistest.SharedCluster(t), lockrt.Options{}).RWMutex(redistest.Key(t, "order:42"))
 	w := ok(t)(m.Lock(patient(t), lockrt.WithFencing()))
 	r := ok(t)(m.RLock(w.Context()))
 	free(t, r, w)
 	require.False(t, writtenBy(t, m))
 	free(t, ok(t)(m.RLock(patient(t))))
-	_, err = m.ForceRUnlock(patient(t))
+	_, err := m.ForceRUnlock(patient(t))
 	require.NoError(t, err)
 }
 

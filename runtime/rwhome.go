@@ -289,7 +289,7 @@ func (h *rwHome) probe(now time.Time) {
 	h.stay()
 	h.c.spawn(func() {
 		defer h.quit()
-		waits, err := h.c.run(scripts.RWYield, []string{h.key, h.names.writer, h.names.channel}, []string{millis(probeEvery)}).AsBool()
+		waits, err := h.c.run(scripts.RWYield, []string{h.key, h.names.writer, h.names.channel}, []string{millis(probeEvery), h.c.publish}).AsBool()
 		if err != nil || !waits {
 			return // who is of this library and waits tells us
 		}
@@ -310,7 +310,7 @@ func (hd *rwHold) want(d time.Duration) {
 
 // inspect asks Redis for the fields of the lock, other than mode, and how many listen to its channel.
 func (h *rwHome) inspect() (ttl int64, listening int, fields []string, err error) {
-	words, err := h.c.run(scripts.Inspect, []string{h.key, prefixed(waitingPrefix, h.key), h.names.channel}, nil).ToArray()
+	words, err := h.c.run(scripts.Inspect, []string{h.key, prefixed(waitingPrefix, h.key), h.names.channel}, []string{h.c.publish}).ToArray()
 	if err != nil {
 		return 0, 0, nil, err
 	}
@@ -411,7 +411,7 @@ func (h *rwHome) ask(w *waiter) {
 			cl.field += writing
 		}
 		cl.ttl = w.terms.ttl
-		h.c.connect(cl.n, cl)
+		h.c.connect(cl.n, h.key, cl)
 	}
 	cl.asking = true
 	if cl.under == nil {
@@ -685,7 +685,7 @@ func (h *rwHome) takeBack(write bool) {
 	if write {
 		mark = h.names.writer
 	}
-	h.c.run(scripts.RWLeave, []string{mark, h.names.channel}, []string{h.c.uuid, messageWritten, publish})
+	h.c.run(scripts.RWLeave, []string{mark, h.names.channel}, []string{h.c.uuid, messageWritten, h.c.publish})
 }
 
 // heads reports whether the head of the queue waits to write, or to read.
@@ -884,10 +884,10 @@ func (h *rwHome) releaseOnce(cl *rwClaim) (int64, error) {
 	k := &h.names
 	if cl.write {
 		return h.c.run(scripts.RWWriteRelease, []string{h.key, k.channel, k.reader, k.writer},
-			[]string{cl.field, messageWritten, publish, k.prefix}).AsInt64()
+			[]string{cl.field, messageWritten, h.c.publish, k.prefix}).AsInt64()
 	}
 	return h.c.run(scripts.RWReadRelease, []string{h.key, readerHold(h.key, cl.field), k.channel, k.reader, k.writer},
-		[]string{cl.field, messageUnlocked, publish, k.prefix}).AsInt64()
+		[]string{cl.field, messageUnlocked, h.c.publish, k.prefix}).AsInt64()
 }
 
 // withdraw makes sure that Redis does not keep the lock for a claim that nobody wants any more. It takes

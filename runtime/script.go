@@ -41,9 +41,14 @@ func (c *Client) runOn(rc sender, s *scripts.Script, keys, args []string) rueidi
 		}
 		return c.unanswered(reply)
 	}
-	c.load(loaded)
-	reply = rc.Do(context.Background(), c.evalsha(s, keys, args))
+	if c.cluster == nil {
+		c.load(loaded)
+		reply = rc.Do(context.Background(), c.evalsha(s, keys, args))
+	}
 	for try := 0; missing(reply) && try < 10; try++ {
+		if c.cluster != nil && try == 1 {
+			c.load(loaded) // the slot is on its way to a server that has no scripts
+		}
 		// It was flushed again. What is sent together is run together, nearly always.
 		reply = rc.DoMulti(context.Background(), c.rc.B().ScriptLoad().Script(s.Source).Build(), c.evalsha(s, keys, args))[1]
 	}
@@ -93,25 +98,60 @@ func (c *Client) evalsha(s *scripts.Script, keys, args []string) rueidis.Complet
 
 // load sends every script to every node, in one round trip each, unless somebody else has
 // done so since the caller saw seen loads. It returns the number of loads so far. It need not
-// succeed: a script that could not be loaded is missed when it is called, and loaded then.
+// succeed: a script that could not be loaded is missed when it is called, and loaded then. Of many nodes none is
+// waited for that does not answer at once, or that is down.
 func (c *Client) load(seen uint64) uint64 {
 	c.loading.Lock()
 	defer c.loading.Unlock()
 	if now := c.loads.Load(); now != seen {
 		return now
 	}
-	for addr, node := range c.rc.Nodes() {
-		all := scripts.All()
-		loads := make(rueidis.Commands, len(all))
-		for i, s := range all {
-			loads[i] = node.B().ScriptLoad().Script(s.Source).Build()
-		}
-		for _, reply := range node.DoMulti(context.Background(), loads...) {
-			if err := reply.Error(); err != nil {
-				c.opts.Logger.Warn("lockgen: scripts could not be loaded", "server", addr, "error", err)
-				return seen
-			}
+	nodes := c.rc.Nodes()
+	done := make(chan error, len(nodes))
+	for addr, node := range nodes {
+		if c.cluster == nil {
+			done <- c.loadOn(addr, node)
+		} else {
+			c.spawn(func() { done <- c.loadOn(addr, node) })
 		}
 	}
+	timer := time.NewTimer(loadPatience)
+	defer timer.Stop()
+	loaded := false
+	for range nodes {
+		select {
+		case err := <-done:
+			if err == nil {
+				loaded = true
+			} else if c.cluster == nil {
+				return seen
+			}
+			continue
+		case <-timer.C:
+		}
+		break
+	}
+	if !loaded {
+		return seen
+	}
 	return c.loads.Add(1)
+}
+
+// loadPatience is for how long a server of many has time to load the scripts while somebody waits for it.
+const loadPatience = 250 * time.Millisecond
+
+// loadOn sends every script to one server.
+func (c *Client) loadOn(addr string, node rueidis.Client) error {
+	all := scripts.All()
+	loads := make(rueidis.Commands, len(all))
+	for i, s := range all {
+		loads[i] = node.B().ScriptLoad().Script(s.Source).Build()
+	}
+	for _, reply := range node.DoMulti(context.Background(), loads...) {
+		if err := reply.Error(); err != nil {
+			c.opts.Logger.Warn("lockgen: scripts could not be loaded", "server", addr, "error", err)
+			return err
+		}
+	}
+	return nil
 }

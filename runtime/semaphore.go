@@ -111,7 +111,7 @@ func (s *Semaphore) Available(ctx context.Context) (int, error) {
 		err error
 	}
 	fail := func(err error) (int, error) { return 0, &Error{Op: "available", Key: s.key, Err: err} }
-	if err := checkKey(s.key); err != nil {
+	if err := s.c.checkKey(s.key); err != nil {
 		return fail(err)
 	}
 	got, err := bounded(ctx, s.c, func() reply {
@@ -141,7 +141,7 @@ func (s *Semaphore) acquire(ctx context.Context, op string, n int, opts []LockOp
 			return 0, err
 		}
 		if n == 0 {
-			return 0, usable(s.key)
+			return 0, s.c.usable(s.key)
 		}
 		_, err := s.c.pass(ctx, kindSemaphore, s.key, [2][]LockOption{s.opts, opts}, waiting, func(w *waiter) {
 			w.wish = wish{n: n, create: s.permits}
@@ -154,7 +154,7 @@ func (s *Semaphore) acquire(ctx context.Context, op string, n int, opts []LockOp
 func (s *Semaphore) add(op string, n int, exists bool) (bool, error) {
 	err := cmpOr(enough(n, 0), enough(s.permits, 0))
 	if err == nil && n == 0 && !exists {
-		err = usable(s.key)
+		err = s.c.usable(s.key)
 		if err == nil {
 			return true, nil
 		}
@@ -180,7 +180,7 @@ func addPermits(c *Client, op, kind, key string, n int, exists, anyway bool) (bo
 	}
 	done, err := c.change(op, kind, key, anyway, func(t *turnstile) (int64, error) {
 		return t.change(scripts.SemaphoreRelease, []string{key, countChannel(key), requestsOf(key, c.uuid, kind)}, anyway,
-			strconv.Itoa(n), publish, flag)
+			strconv.Itoa(n), c.publish, flag)
 	})
 	return done == 1, err
 }
@@ -196,7 +196,7 @@ func trySetPermits(c *Client, kind, key string, n int, ttl time.Duration) (bool,
 	}
 	done, err := c.change("set permits", kind, key, false, func(t *turnstile) (int64, error) {
 		return t.change(scripts.SemaphoreSet, []string{key, countChannel(key), requestsOf(key, c.uuid, kind)}, false,
-			strconv.Itoa(n), publish, millis(ttl))
+			strconv.Itoa(n), c.publish, millis(ttl))
 	})
 	return done == 1, err
 }
@@ -230,7 +230,7 @@ func (semaphoreSide) grant(*waiter, time.Time) bool { return true }
 func (s semaphoreSide) undo(w wish) {
 	_, err := s.t.change(scripts.SemaphoreRelease,
 		[]string{s.t.key, countChannel(s.t.key), requestsOf(s.t.key, s.t.c.uuid, kindSemaphore)}, true,
-		strconv.Itoa(w.n), publish, "1")
+		strconv.Itoa(w.n), s.t.c.publish, "1")
 	if err != nil {
 		s.t.c.opts.Logger.Warn("lockgen: permits could not be given back", "key", s.t.key, "permits", w.n, "error", err)
 	}

@@ -89,9 +89,7 @@ func TestRedisson_Spin_Expire(t *testing.T) {
 
 func TestRedisson_Spin_InCluster(t *testing.T) {
 	t.Parallel()
-	server := redistest.Server(t, redistest.WithConfig("cluster-enabled", "yes"))
-	server.Do("CLUSTER", "ADDSLOTSRANGE", "0", "16383")
-	m := clientOf(t, server.URL(), lockrt.Options{}).Mutex("{order}:42", spin) // a node that has all slots is one server
+	m := inCluster(t, redistest.SharedCluster(t), lockrt.Options{}).Mutex(redistest.Key(t, "{order}:42"), spin)
 	for range 3 {
 		lease := locks(t, m)
 		require.True(t, held(t, m))

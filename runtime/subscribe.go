@@ -12,11 +12,11 @@ import (
 
 // newHub returns the hub through which a client hears of releases.
 //
-// The connection is a dedicated one, not the shared one of Client.Receive: its loss is
+// A connection is a dedicated one, not the shared one of Client.Receive: its loss is
 // reported, where Receive subscribes again without a word and so hides that messages were
 // missed, and servers that refuse other commands on a subscribed connection do not matter.
 func newHub(c *Client) *hub.Hub {
-	return hub.New(hub.Config{
+	cfg := hub.Config{
 		Dial:    c.subscriber,
 		Linger:  time.Second,
 		Backoff: []time.Duration{10 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond, 250 * time.Millisecond},
@@ -26,13 +26,17 @@ func newHub(c *Client) *hub.Hub {
 		OnBroken: func(err error) {
 			c.opts.Logger.Info("lockgen: subscription connection broke; connecting again", "error", err)
 		},
-	})
+	}
+	if c.cluster != nil {
+		cfg.Dial, cfg.Lane, cfg.Moved = c.cluster.subscriber, c.cluster.nodeOf, c.cluster.ask
+	}
+	return hub.New(cfg)
 }
 
-func (c *Client) subscriber(message func(channel, payload string)) (hub.Conn, <-chan error, error) {
+func (c *Client) subscriber(_ string, sink hub.Sink) (hub.Conn, <-chan error, error) {
 	conn, _ := c.rc.Dedicate()
 	broken := conn.SetPubSubHooks(rueidis.PubSubHooks{
-		OnMessage: func(m rueidis.PubSubMessage) { message(m.Channel, m.Message) },
+		OnMessage: func(m rueidis.PubSubMessage) { sink.Message(m.Channel, m.Message) },
 	})
 	return subscriber{conn}, broken, nil
 }
@@ -40,8 +44,8 @@ func (c *Client) subscriber(message func(channel, payload string)) (hub.Conn, <-
 // subscriber is a connection that only subscribes.
 type subscriber struct{ conn rueidis.DedicatedClient }
 
-func (s subscriber) Subscribe(channels []string) error {
-	return s.conn.Do(context.Background(), s.conn.B().Subscribe().Channel(channels...).Build()).Error()
+func (s subscriber) Subscribe(channels []string) ([]string, error) {
+	return nil, s.conn.Do(context.Background(), s.conn.B().Subscribe().Channel(channels...).Build()).Error()
 }
 
 // Unsubscribe asks first whether the server is ready. One that is busy with a script refuses UNSUBSCRIBE and the PING

@@ -28,20 +28,35 @@ type heir interface {
 // client has one channel for all its keys, and listens from its first lock on: for those who wait, to
 // be handed a key; for those who hold, to hear at once that it was taken, or that the connection was
 // lost and with it perhaps what the server knew.
+//
+// In a cluster with sharded channels, who waits is told on another one, in the slot of the key: only there the
+// server knows whether anybody listens.
 type switchboard struct {
 	lines    sync.Mutex // guards the rest
-	parties  map[uint64]party
+	parties  map[uint64]connection
 	listener *hub.Listener
+	ears     map[string]*ear // by the hash tags of keys, of those who wait in a cluster with sharded channels
 }
 
-// connect has what is told of the claim n go to p.
-func (s *switchboard) connect(n uint64, p party) {
+type connection struct {
+	party
+	key string
+}
+
+// An ear is a channel on which those are told who wait for keys of one hash tag.
+type ear struct {
+	listener *hub.Listener
+	users    int
+}
+
+// connect has what is told of the claim n to key go to p.
+func (s *switchboard) connect(n uint64, key string, p party) {
 	s.lines.Lock()
 	defer s.lines.Unlock()
 	if s.parties == nil {
-		s.parties = map[uint64]party{}
+		s.parties = map[uint64]connection{}
 	}
-	s.parties[n] = p
+	s.parties[n] = connection{p, key}
 }
 
 // disconnect ends connect.
@@ -71,15 +86,62 @@ func (c *Client) heard() bool {
 	return l != nil && l.Live()
 }
 
+// attend begins to listen for what is told those who wait for key, until the function that it returns is called.
+func (c *Client) attend(key string) (leave func()) {
+	if !c.shards() {
+		return func() {}
+	}
+	tag := hashTag(key)
+	c.lines.Lock()
+	defer c.lines.Unlock()
+	e := c.ears[tag]
+	if e == nil {
+		e = &ear{listener: c.hub.Listen(tagChannel(c.uuid, tag), func(e hub.Event) { c.toldOf(tag, e) })}
+		if c.ears == nil {
+			c.ears = map[string]*ear{}
+		}
+		c.ears[tag] = e
+	}
+	e.users++
+	return func() {
+		c.lines.Lock()
+		defer c.lines.Unlock()
+		if e.users--; e.users == 0 {
+			delete(c.ears, tag)
+			e.listener.Close()
+		}
+	}
+}
+
+// vague reports whether it is not known which server it was that told something, and so which clock it has: whoever is
+// handed a key then asks for it, too.
+func (c *Client) vague() bool { return c.cluster != nil && !c.shards() }
+
+// attends reports whether the client hears what it is told while it waits for key.
+func (c *Client) attends(key string) bool {
+	if !c.shards() {
+		return c.heard()
+	}
+	c.lines.Lock()
+	e := c.ears[hashTag(key)]
+	c.lines.Unlock()
+	return e != nil && e.listener.Live()
+}
+
 // told is called for each message. It does not block.
-func (c *Client) told(e hub.Event) {
+func (c *Client) told(e hub.Event) { c.toldOf("", e) }
+
+// toldOf is told, for what concerns keys of one hash tag; none for all.
+func (c *Client) toldOf(tag string, e hub.Event) {
 	if e.Subscribed {
 		// What was said before was perhaps not heard.
 		c.lines.Lock()
 		all := maps.Clone(c.parties)
 		c.lines.Unlock()
 		for n, p := range all {
-			p.resubscribed(n)
+			if tag == "" || hashTag(p.key) == tag {
+				p.resubscribed(n)
+			}
 		}
 		if e.Again {
 			c.watchdog.Recheck() // the server may have lost what it knew, with the connection
@@ -102,7 +164,7 @@ func (c *Client) told(e hub.Event) {
 		return v, err == nil
 	}
 	c.lines.Lock()
-	p := c.parties[n]
+	p := c.parties[n].party
 	c.lines.Unlock()
 	if p == nil {
 		return // it was given up; what it was granted is given back by what gave it up

@@ -503,7 +503,7 @@ func (t *turnstile) asked(b *round) []string {
 	if b.doubt {
 		again = "1"
 	}
-	return append(t.numbered(b.number), again, strconv.Itoa(b.wishes[0].create), publish)
+	return append(t.numbered(b.number), again, strconv.Itoa(b.wishes[0].create), t.c.publish)
 }
 
 // pass has a call wait at the turnstile of a key until it is granted what want wishes for. After an error
@@ -516,7 +516,7 @@ func (c *Client) pass(ctx context.Context, kind, key string, opts [2][]LockOptio
 	if cfg.fenced {
 		return nil, fmt.Errorf("%w: a %s has no fencing token", ErrBadOption, kind)
 	}
-	if err := checkKey(key); err != nil {
+	if err := c.checkCounted(kind, key); err != nil {
 		return nil, err
 	}
 	if ctx.Err() != nil {
@@ -545,7 +545,7 @@ func (c *Client) pass(ctx context.Context, kind, key string, opts [2][]LockOptio
 // change makes a change to a key that counts, and wakes who waits for it here.
 func (c *Client) change(op, kind, key string, closing bool, make func(t *turnstile) (int64, error)) (int64, error) {
 	fail := func(err error) (int64, error) { return 0, &Error{Op: op, Key: key, Err: err} }
-	if err := checkKey(key); err != nil {
+	if err := c.checkCounted(kind, key); err != nil {
 		return fail(err)
 	}
 	t, err := c.through(kind, key, closing)

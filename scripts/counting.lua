@@ -55,7 +55,7 @@ end
 -- can take one of none or fewer, and a negative number makes Redisson's listener fail.
 local function announce(publish, channel, value)
   if value > 0 then
-    redis.call(publish, channel, digits(value))
+    say(publish, channel, digits(value))
   end
 end
 

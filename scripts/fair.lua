@@ -85,6 +85,6 @@ local function pass(lock, queue, times, notes, channel, counter, publish, now)
       redis.call('zadd', times, now + lease, head)
     end
   end
-  redis.call(publish, channel .. ':' .. head, '0')
+  say(publish, channel .. ':' .. head, '0')
   return 0
 end

@@ -12,7 +12,7 @@
 -- ARGV[3]  1 to stand in the queue, else 0
 -- ARGV[4]  how long its place lasts in milliseconds, beyond those before it
 -- ARGV[5]  the time of the client in milliseconds since 1970
--- ARGV[6]  publish command: publish, or spublish in a cluster with sharded channels
+-- ARGV[6]  publish command: publish, spublish or both: see say.lua
 -- ARGV[7]  note of the owner, empty if it does not hear when it is given the lock
 -- ARGV[8]  how many fencing tokens are wanted now
 -- ARGV[9]  for how many milliseconds their counter is kept, or 0 for ever

@@ -7,7 +7,7 @@
 -- KEYS[5]  what the channels of those in it begin with
 -- KEYS[6]  the counter of its fencing tokens
 -- ARGV[1]  the time of the client in milliseconds since 1970
--- ARGV[2]  publish command: publish, or spublish in a cluster with sharded channels
+-- ARGV[2]  publish command: publish, spublish or both: see say.lua
 --
 -- Reply: 1  somebody had it
 --        0  nobody had it

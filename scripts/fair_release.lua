@@ -9,7 +9,7 @@
 -- ARGV[1]  the owner
 -- ARGV[2]  how long its place was to last in milliseconds, beyond those before it
 -- ARGV[3]  the time of the client in milliseconds since 1970
--- ARGV[4]  publish command: publish, or spublish in a cluster with sharded channels
+-- ARGV[4]  publish command: publish, spublish or both: see say.lua
 --
 -- Reply: -1  the lock was not the owner's: free, somebody else's, or not a lock at all
 --         0  it is free now, and the head of the queue, if there is one, was told so

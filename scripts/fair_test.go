@@ -31,7 +31,7 @@ type fairLock struct {
 }
 
 func newFairLock(s *scene) *fairLock {
-	process := func() string { return fmt.Sprintf("%08x-0d1f-8a55-9f0e-3c2b1a0d9e8f", rand.Uint32()) }
+	process := func() string { return fmt.Sprintf("%08x-0d1f-8a55-8f0e-3c2b1a0d9e8f", rand.Uint32()) }
 	listens := process()
 	l := &fairLock{s, listens + ":1", listens + ":2", process() + ":3", make(chan string, 64)}
 	s.channel += ":" + theirs

@@ -5,7 +5,7 @@
 -- KEYS[3]  its channel
 -- KEYS[4]  the counter of its fencing tokens
 -- ARGV[1]  message: 0, the unlock message of Redisson
--- ARGV[2]  publish command: publish, or spublish in a cluster with sharded channels
+-- ARGV[2]  publish command: publish, spublish or both: see say.lua
 -- ARGV[3]  claim lease in milliseconds: what the next owner gets until it renews
 --
 -- Reply: 1  somebody had it
@@ -23,6 +23,6 @@ end
 redis.call('del', KEYS[1])
 local ok, place = pcall(next_owner, KEYS[1], KEYS[2], KEYS[4], ARGV[3])
 if not (ok and place) then
-  redis.call(ARGV[2], KEYS[3], ARGV[1])
+  say(ARGV[2], KEYS[3], ARGV[1])
 end
 return 1

@@ -2,7 +2,7 @@
 -- give others to is for release to say.
 --
 -- ARGV[1]       message: 0, the unlock message of Redisson
--- ARGV[2]       publish command: publish, or spublish in a cluster with sharded channels
+-- ARGV[2]       publish command: publish, spublish or both: see say.lua
 -- KEYS[3 * i - 2]  a lock
 -- KEYS[3 * i - 1]  the list of processes that wait for it
 -- KEYS[3 * i]      its channel
@@ -17,13 +17,19 @@
 --
 -- Twice: the second run finds a lock that is not the owner's and changes nothing. HDEL and PUBLISH are among
 -- the commands that a server without memory left still accepts.
-local message, publish = ARGV[1], ARGV[2]
+local message, publish, too = ARGV[1], ARGV[2]
+if publish == 'both' then
+  publish, too = 'publish', 'spublish'
+end
 local replies
 for i = 1, #KEYS / 3 do
   local lock, what = KEYS[3 * i - 2], 3
   if redis.call('exists', KEYS[3 * i - 1]) == 0 then
     what = redis.pcall('hdel', lock, ARGV[i + 2])
     if what == 1 then
+      if too then
+        redis.pcall(too, KEYS[3 * i], message)
+      end
       local heard = redis.pcall(publish, KEYS[3 * i], message)
       what = type(heard) == 'table' and heard or 0
     elseif what == 0 or string.find(what.err, 'WRONGTYPE') then

@@ -6,7 +6,7 @@
 -- so many fencing tokens with it, from a counter that is kept for that many milliseconds, or for ever
 -- if that is 0. Redisson's waiters stand nowhere: they listen on the lock's channel and race.
 --
--- What a process is told on its channel "lockgen_process:<uuid>", where <n> is the number in its owner:
+-- What a process is told on its channels, where <n> is the number in its owner:
 --   granted <n> <µs> <others> <token>  the owner has the lock since that time of the server, for the claim
 --                       lease; others is 1 if somebody else stands in line, else 0; token is the first
 --                       of its fencing tokens, 0 if it gets none
@@ -15,6 +15,17 @@
 --                       nobody is there
 --   wanted <n>          somebody waits for what this owner holds
 --   taken <n>           the lock was taken from this owner by force
+--
+-- Which channels, the uuid says, by its 20th character:
+--   8  lockgen_process:<uuid>, where PUBLISH tells how many heard it.
+--   9  in a cluster with sharded channels: what concerns its place in line on the sharded channel
+--      lockgen_process:<uuid>:{<tag>}, with the hash tag of the lock, and so in its slot; the rest on
+--      lockgen_process:<uuid>, which is heard of all servers, without telling how many heard it.
+--   a  in a cluster without: all on lockgen_process:<uuid>. Who is told counts as having heard it; if it
+--      has not, the claim lease ends.
+
+-- The lock that it is about.
+local here = KEYS[1]
 
 -- owner_of returns the owner that a place names.
 local function owner_of(place)
@@ -53,9 +64,17 @@ local function tell(what, place, more)
   if more then
     message = message .. ' ' .. more
   end
-  local heard = redis.pcall('publish', 'lockgen_process:' .. uuid, message)
+  local channel, kind, heard = 'lockgen_process:' .. uuid, string.sub(uuid, 20, 20), nil
+  if kind == '9' and what ~= 'wanted' and what ~= 'taken' then
+    local tag = string.match(here, '{([^}]+)}') or here
+    heard = redis.pcall('spublish', channel .. ':{' .. tag .. '}', message)
+  else
+    heard = redis.pcall('publish', channel, message)
+  end
   if type(heard) ~= 'number' then
     return 0
+  elseif kind == 'a' then
+    return 1
   end
   return heard
 end
@@ -137,6 +156,7 @@ local function each(step, keys, from, args)
     for j = 1, keys do
       given[j] = KEYS[i * keys + j]
     end
+    here = given[1]
     for j = 1, args do
       given[keys + j] = ARGV[from + i * args + j]
     end

@@ -361,7 +361,7 @@ func TestInspect(t *testing.T) {
 	t.Parallel()
 	onBackends(t, func(t *testing.T, s *scene) {
 		inspect := func() []string {
-			words, err := s.eval(scripts.Inspect, []string{s.key, s.waiting(), s.channel}).ToArray()
+			words, err := s.eval(scripts.Inspect, []string{s.key, s.waiting(), s.channel}, "publish").ToArray()
 			require.NoError(t, err)
 			var got []string
 			for _, w := range words {
@@ -387,7 +387,7 @@ func TestInspect(t *testing.T) {
 		require.Equal(t, []string{"-1", "1", "1", theirs, "1"}, inspect(), "the mode is no owner")
 		s.command("DEL", "KEY")
 		s.set(aString)
-		_, err = s.eval(scripts.Inspect, []string{s.key, s.waiting(), s.channel}).ToArray()
+		_, err = s.eval(scripts.Inspect, []string{s.key, s.waiting(), s.channel}, "publish").ToArray()
 		require.ErrorContains(t, err, "WRONGTYPE")
 	})
 }

@@ -3,6 +3,7 @@
 -- KEYS[1]  the lock
 -- KEYS[2]  the list of processes that wait for it
 -- KEYS[3]  its channel
+-- ARGV[1]  publish command: publish, spublish or both: see say.lua
 --
 -- Reply: {ttl, waiting, listening, field, value, ...}
 --        ttl        milliseconds that it is still held; -1 for ever; -2 it is free
@@ -16,7 +17,7 @@
 local reply = {
   redis.call('pttl', KEYS[1]),
   redis.call('llen', KEYS[2]),
-  redis.call('pubsub', 'numsub', KEYS[3])[2],
+  listening(ARGV[1], KEYS[3]),
 }
 local fields = redis.call('hgetall', KEYS[1])
 for i = 1, #fields, 2 do

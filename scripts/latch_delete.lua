@@ -8,7 +8,7 @@
 -- ARGV[2]  number below which the client needs no results any more
 -- ARGV[3]  milliseconds for which to keep the result, and to say that it was deleted
 -- ARGV[4]  message: 1, Redisson's for a latch that is closed now
--- ARGV[5]  publish command: publish, or spublish in a cluster with sharded channels
+-- ARGV[5]  publish command: publish, spublish or both: see say.lua
 --
 -- Reply: 1   deleted
 --        0   there was none
@@ -22,7 +22,7 @@ end
 local deleted = redis.call('del', KEYS[1])
 if deleted == 1 then
   redis.call('set', KEYS[4], 1, 'PX', ARGV[3])
-  redis.call(ARGV[5], KEYS[2], ARGV[4])
+  say(ARGV[5], KEYS[2], ARGV[4])
 end
 note(KEYS[3], ARGV[1], ARGV[2], ARGV[3], deleted)
 return deleted

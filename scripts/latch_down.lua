@@ -7,7 +7,7 @@
 -- ARGV[2]  number below which the client needs no results any more
 -- ARGV[3]  milliseconds for which to keep the result
 -- ARGV[4]  message: 0, Redisson's for a latch that is open now
--- ARGV[5]  publish command: publish, or spublish in a cluster with sharded channels
+-- ARGV[5]  publish command: publish, spublish or both: see say.lua
 --
 -- Reply: n   what is left; 0 if there was no latch
 --        -9  the client gave up the request
@@ -27,5 +27,5 @@ if left > 1 then
   return redis.call('incrby', KEYS[1], -1)
 end
 redis.call('del', KEYS[1])
-redis.call(ARGV[5], KEYS[2], ARGV[4])
+say(ARGV[5], KEYS[2], ARGV[4])
 return 0

@@ -8,7 +8,7 @@
 -- ARGV[2]  number below which the client needs no results any more
 -- ARGV[3]  milliseconds for which to keep the result
 -- ARGV[4]  count, at least 1
--- ARGV[5]  publish command: publish, or spublish in a cluster with sharded channels
+-- ARGV[5]  publish command: publish, spublish or both: see say.lua
 -- ARGV[6]  message: 1, Redisson's for a latch that is closed now
 --
 -- Reply: 1   started
@@ -24,7 +24,7 @@ local started = 0
 if redis.call('set', KEYS[1], ARGV[4], 'NX') then
   started = 1
   redis.call('del', KEYS[4])
-  redis.call(ARGV[5], KEYS[2], ARGV[6])
+  say(ARGV[5], KEYS[2], ARGV[6])
 end
 note(KEYS[3], ARGV[1], ARGV[2], ARGV[3], started)
 return started

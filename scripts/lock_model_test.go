@@ -191,7 +191,7 @@ func testLockModel(t *testing.T, s *scene, java bool) {
 		}})
 		require.NoError(t, conn.Do(t.Context(), what(conn)).Error())
 	}
-	process := fmt.Sprintf("%08x-0d1f-8a55-9f0e-3c2b1a0d9e8f", rand.Uint32())
+	process := fmt.Sprintf("%08x-0d1f-8a55-8f0e-3c2b1a0d9e8f", rand.Uint32())
 	// Who subscribes to a pattern is none of those whom PUBSUB NUMSUB counts.
 	subscribe(func(rueidis.DedicatedClient) rueidis.Completed {
 		return s.c.B().Psubscribe().Pattern(strings.NewReplacer("[", `\[`, "*", `\*`, "?", `\?`).Replace(s.channel)).Build()
@@ -204,7 +204,7 @@ func testLockModel(t *testing.T, s *scene, java bool) {
 			return s.c.B().Subscribe().Channel(s.channel).Build()
 		}, nil)
 	}
-	deaf := fmt.Sprintf("%08x-0d1f-8a55-9f0e-3c2b1a0d9e8f", rand.Uint32())
+	deaf := fmt.Sprintf("%08x-0d1f-8a55-8f0e-3c2b1a0d9e8f", rand.Uint32())
 	owners := []string{process + ":1", process + ":2", process + ":3", deaf + ":1", deaf + ":2"}
 	keys := []string{s.key, s.waiting(), s.channel}
 	toldUntilNow := func() (all []string) {

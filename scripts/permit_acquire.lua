@@ -10,7 +10,7 @@
 -- ARGV[3]  milliseconds for which to keep the result
 -- ARGV[4]  again: 1 if the request was sent before, else 0
 -- ARGV[5]  permits to create it with if it does not exist; 0 not to
--- ARGV[6]  publish command: publish, or spublish in a cluster with sharded channels
+-- ARGV[6]  publish command: publish, spublish or both: see say.lua
 -- ARGV[i]  from 7 on, for each of them: the ids of the permits it is to get, of 16 bytes each. None of
 --          them says that nobody wants any more: what was taken stays taken, and what was not taken yet
 --          never will be

@@ -3,7 +3,7 @@
 -- KEYS[1]  the semaphore: how many permits are available
 -- KEYS[2]  its channel
 -- KEYS[3]  the permits that are taken, scored with when they expire
--- ARGV[1]  publish command: publish, or spublish in a cluster with sharded channels
+-- ARGV[1]  publish command: publish, spublish or both: see say.lua
 -- ARGV[2]  how many are available if there is no semaphore
 --
 -- Reply: {available, taken}

@@ -4,7 +4,7 @@
 -- KEYS[2]  its channel
 -- KEYS[3]  the permits that are taken, scored with when they expire
 -- ARGV[1]  id of the permit, 16 bytes
--- ARGV[2]  publish command: publish, or spublish in a cluster with sharded channels
+-- ARGV[2]  publish command: publish, spublish or both: see say.lua
 -- ARGV[3]  its lease in milliseconds from now, shorter or longer; -1 for ever; empty to leave it
 --
 -- Reply: n   it lasts for n more milliseconds

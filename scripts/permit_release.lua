@@ -4,7 +4,7 @@
 -- KEYS[2]  its channel
 -- KEYS[3]  the permits that are taken, scored with when they expire
 -- ARGV[1]  ids of the permits, of 16 bytes each
--- ARGV[2]  publish command: publish, or spublish in a cluster with sharded channels
+-- ARGV[2]  publish command: publish, spublish or both: see say.lua
 -- ARGV[3]  all: 1 to do nothing unless all of them are there and have not expired, else 0
 --
 -- Of one who gives back all or nothing, besides:

@@ -3,7 +3,7 @@
 -- KEYS[3 * i - 2]  a semaphore: how many permits are available
 -- KEYS[3 * i - 1]  its channel
 -- KEYS[3 * i]      the permits that are taken, scored with when they expire
--- ARGV[1]          publish command: publish, or spublish in a cluster with sharded channels
+-- ARGV[1]          publish command: publish, spublish or both: see say.lua
 -- ARGV[2 * i]      ids of some permits of it, of 16 bytes each
 -- ARGV[2 * i + 1]  their lease in milliseconds
 --

@@ -5,7 +5,7 @@
 -- KEYS[2]  its channel
 -- KEYS[3]  the permits that are taken, scored with when they expire
 -- ARGV[1]  permits in all
--- ARGV[2]  publish command: publish, or spublish in a cluster with sharded channels
+-- ARGV[2]  publish command: publish, spublish or both: see say.lua
 --
 -- Reply: how many are available now, less than 0 if too many are taken
 --        WRONGTYPE when a key is something else; nothing is changed

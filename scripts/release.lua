@@ -2,7 +2,7 @@
 -- owner that does not have its lock leaves the line.
 --
 -- ARGV[1]  message: 0, the unlock message of Redisson
--- ARGV[2]  publish command: publish, or spublish in a cluster with sharded channels
+-- ARGV[2]  publish command: publish, spublish or both: see say.lua
 -- ARGV[3]  claim lease in milliseconds: what the next owner gets until it renews
 --
 -- For each lock, one after the other:
@@ -36,10 +36,6 @@ local message, publish, claim = ARGV[1], ARGV[2], ARGV[3]
 -- request, so that without a start they hardly ever get a lock that is wanted here all the time.
 local start = 5
 
-local function listeners(channel)
-  return redis.call('pubsub', 'numsub', channel)[2]
-end
-
 -- keep gives a lock that nobody else wants to the place by which its process wants it again.
 local function keep(lock, counter, place, lease)
   local owner, tokens, ttl = string.match(place, '^(.-)%+(%d+),(%d+)$')
@@ -58,20 +54,20 @@ local function pass(lock, waiting, channel, counter, again, lease, turn, now)
   if again ~= '' and redis.call('rpush', waiting, again) == 1 then
     redis.call('pexpire', waiting, 60000)
   end
-  if turn == '0' or listeners(channel) == 0 then
+  if turn == '0' or listening(publish, channel) == 0 then
     local place = next_owner(lock, waiting, counter, claim, again, now)
     if not place then -- nobody is in line
-      redis.call(publish, channel, message)
+      say(publish, channel, message)
       return 0
     elseif place ~= again then
       return 1
-    elseif listeners(channel) == 0 then
+    elseif listening(publish, channel) == 0 then
       return 2, keep(lock, counter, again, lease)
     end
     stand(waiting, again, 0) -- alone in line, but Redisson's waiters want it too
   end
   -- To Redisson 00 is the 0 that it is. Those of this library who listen, too, know that it is not for them.
-  redis.call(publish, channel, message .. message)
+  say(publish, channel, message .. message)
   tell_look(waiting, claim, start)
   return 0
 end
@@ -99,7 +95,7 @@ local function release(lock, waiting, channel, counter, place, again, lease, tur
   -- others from hearing of it.
   local ok, what, token = pcall(pass, lock, waiting, channel, counter, again, lease, turn, now)
   if not ok then
-    redis.call(publish, channel, message)
+    say(publish, channel, message)
     pcall(tell_look, waiting, claim)
     return reply(0)
   end

@@ -20,14 +20,10 @@
 --
 -- What a process is told on its channel is in handover.lua: wanted and taken.
 
-local function listeners(channel)
-  return redis.call('pubsub', 'numsub', channel)[2]
-end
-
 -- redissons reports whether somebody listens who is not of this library. Where one may not ask, nobody does.
-local function redissons(channel, writer)
+local function redissons(publish, channel, writer)
   local ok, more = pcall(function()
-    return listeners(channel) > listeners(writer)
+    return listening(publish, channel) > listening(publish, writer)
   end)
   return ok and more
 end
@@ -41,8 +37,8 @@ local function leave(mark, ms)
 end
 
 -- start leaves a lock that was just freed to Redisson's waiters, if there are any, for a moment.
-local function start(channel, reader, writer)
-  if redissons(channel, writer) then
+local function start(publish, channel, reader, writer)
+  if redissons(publish, channel, writer) then
     leave(reader, 5)
     leave(writer, 5)
   end

@@ -4,7 +4,7 @@
 -- KEYS[2]  the channel of the lock
 -- ARGV[1]  read or write
 -- ARGV[2]  message: 0 for read, 1 for write
--- ARGV[3]  publish command: publish, or spublish in a cluster with sharded channels
+-- ARGV[3]  publish command: publish, spublish or both: see say.lua
 -- ARGV[4]  what the keys of holds begin with
 --
 -- Reply: 1  it was taken, with what a writer had for reading
@@ -22,5 +22,5 @@ holds(KEYS[1], ARGV[4], function(holder, key)
   redis.call('del', key)
 end)
 redis.call('del', KEYS[1])
-redis.call(ARGV[3], KEYS[2], ARGV[2])
+say(ARGV[3], KEYS[2], ARGV[2])
 return 1

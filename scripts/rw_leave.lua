@@ -4,7 +4,7 @@
 -- KEYS[2]  the channel of the lock
 -- ARGV[1]  uuid of the client
 -- ARGV[2]  message: 1, upon which all who listen ask
--- ARGV[3]  publish command: publish, or spublish in a cluster with sharded channels
+-- ARGV[3]  publish command: publish, spublish or both: see say.lua
 --
 -- Reply: 1  the mark was the client's
 --        0  it was not
@@ -16,5 +16,5 @@ if redis.call('get', KEYS[1]) ~= ARGV[1] then
   return 0
 end
 redis.call('del', KEYS[1])
-redis.call(ARGV[3], KEYS[2], ARGV[2])
+say(ARGV[3], KEYS[2], ARGV[2])
 return 1

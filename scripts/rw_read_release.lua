@@ -7,7 +7,7 @@
 -- KEYS[5]  the mark that a writer waits
 -- ARGV[1]  the reader
 -- ARGV[2]  message: 0, which Redisson says when readers have gone
--- ARGV[3]  publish command: publish, or spublish in a cluster with sharded channels
+-- ARGV[3]  publish command: publish, spublish or both: see say.lua
 -- ARGV[4]  what the keys of holds begin with
 --
 -- Reply: -1  the lock was not the reader's: free, others', or not a lock at all
@@ -36,6 +36,6 @@ if left > 0 then
   return 0
 end
 redis.call('del', KEYS[1]) -- with the fields of readers that have died
-start(KEYS[3], KEYS[4], KEYS[5])
-redis.call(ARGV[3], KEYS[3], ARGV[2])
+start(ARGV[3], KEYS[3], KEYS[4], KEYS[5])
+say(ARGV[3], KEYS[3], ARGV[2])
 return 1

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	our2    = "6b2c1a9e-0d1f-8a55-9f0e-3c2b1a0d9e8f:8" // of the same process as ours
-	uuid    = "6b2c1a9e-0d1f-8a55-9f0e-3c2b1a0d9e8f"
+	our2    = "6b2c1a9e-0d1f-8a55-8f0e-3c2b1a0d9e8f:8" // of the same process as ours
+	uuid    = "6b2c1a9e-0d1f-8a55-8f0e-3c2b1a0d9e8f"
 	writing = ":write"
 	marked  = "90000" // ms; how long a mark lives
 )
@@ -84,7 +84,7 @@ func (l sharedLock) leave(mark string) (int64, error) {
 }
 
 func (l sharedLock) yield() (int64, error) {
-	return l.eval(scripts.RWYield, []string{l.key, l.writer(), l.channel}, "600").AsInt64()
+	return l.eval(scripts.RWYield, []string{l.key, l.writer(), l.channel}, "600", "publish").AsInt64()
 }
 
 // keys returns the companions that there are.

@@ -6,7 +6,7 @@
 -- KEYS[4]  the mark that a writer waits
 -- ARGV[1]  the writer, as its field is named
 -- ARGV[2]  message: 1, which Redisson says when a writer has gone
--- ARGV[3]  publish command: publish, or spublish in a cluster with sharded channels
+-- ARGV[3]  publish command: publish, spublish or both: see say.lua
 -- ARGV[4]  what the keys of holds begin with
 --
 -- Reply: -1  the lock was not the writer's: free, others', or not a lock at all
@@ -36,7 +36,7 @@ if redis.call('exists', KEYS[3]) == 1 then
   redis.call('del', KEYS[4])
 end
 if left <= 0 then
-  start(KEYS[2], KEYS[3], KEYS[4])
+  start(ARGV[3], KEYS[2], KEYS[3], KEYS[4])
 end
-redis.call(ARGV[3], KEYS[2], ARGV[2])
+say(ARGV[3], KEYS[2], ARGV[2])
 return left > 0 and 0 or 1

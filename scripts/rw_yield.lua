@@ -5,6 +5,7 @@
 -- KEYS[2]  the mark that a writer waits
 -- KEYS[3]  the channel of the lock
 -- ARGV[1]  for how many milliseconds to leave the mark
+-- ARGV[2]  publish command: publish, spublish or both: see say.lua
 --
 -- Reply: 1  somebody waits
 --        0  nobody does, or nobody reads
@@ -12,7 +13,7 @@
 --
 -- Twice: it sets the same mark again.
 
-if redis.call('hget', KEYS[1], 'mode') ~= 'read' or not redissons(KEYS[3], KEYS[2]) then
+if redis.call('hget', KEYS[1], 'mode') ~= 'read' or not redissons(ARGV[2], KEYS[3], KEYS[2]) then
   return 0
 end
 leave(KEYS[2], tonumber(ARGV[1]))

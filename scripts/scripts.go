@@ -1,6 +1,6 @@
 // Package scripts holds the Lua that lockgen runs inside Redis, one file per step.
 //
-// What several steps share stands in handover.lua, rw.lua, fair.lua and counting.lua. Every other file begins with a
+// What several steps share stands in say.lua, handover.lua, rw.lua, fair.lua and counting.lua. Every other file begins with a
 // header that names its KEYS, its ARGV, its replies and the
 // reason why it may be run twice: a reply can get lost on its way, and then the only
 // way to learn what happened is to send the script again. No script of a lock counts
@@ -25,6 +25,9 @@ type Script struct {
 	Source string // what Redis runs: the step, behind the functions that it shares with others
 	SHA1   string // what EVALSHA calls it, lower-case hex
 }
+
+//go:embed say.lua
+var say string
 
 //go:embed handover.lua
 var handover string
@@ -141,49 +144,49 @@ var latchDelete string
 var (
 	Take        = script("take", take, "")
 	Free        = script("free", free, "")
-	Acquire     = script("acquire", acquire, handover)
-	Release     = script("release", release, handover)
+	Acquire     = script("acquire", acquire, say+handover)
+	Release     = script("release", release, say+handover)
 	Renew       = script("renew", renew, "")
-	ForceUnlock = script("force_unlock", forceUnlock, handover)
-	Inspect     = script("inspect", inspect, "")
+	ForceUnlock = script("force_unlock", forceUnlock, say+handover)
+	Inspect     = script("inspect", inspect, say)
 	Raise       = script("raise", raise, "")
 )
 
 // The steps of the read-write lock. What a writer has is renewed by Renew.
 var (
-	RWRead         = script("rw_read", rwRead, handover+rw)
-	RWReadRelease  = script("rw_read_release", rwReadRelease, handover+rw)
-	RWReadRenew    = script("rw_read_renew", rwReadRenew, handover+rw)
-	RWWrite        = script("rw_write", rwWrite, handover+rw)
-	RWWriteRelease = script("rw_write_release", rwWriteRelease, handover+rw)
-	RWForceUnlock  = script("rw_force_unlock", rwForceUnlock, handover+rw)
-	RWLeave        = script("rw_leave", rwLeave, handover+rw)
-	RWYield        = script("rw_yield", rwYield, handover+rw)
+	RWRead         = script("rw_read", rwRead, say+handover+rw)
+	RWReadRelease  = script("rw_read_release", rwReadRelease, say+handover+rw)
+	RWReadRenew    = script("rw_read_renew", rwReadRenew, say+handover+rw)
+	RWWrite        = script("rw_write", rwWrite, say+handover+rw)
+	RWWriteRelease = script("rw_write_release", rwWriteRelease, say+handover+rw)
+	RWForceUnlock  = script("rw_force_unlock", rwForceUnlock, say+handover+rw)
+	RWLeave        = script("rw_leave", rwLeave, say+handover+rw)
+	RWYield        = script("rw_yield", rwYield, say+handover+rw)
 )
 
 // The steps of the fair lock. What it grants is renewed by Renew, and looked at by Inspect.
 var (
-	FairAcquire     = script("fair_acquire", fairAcquire, handover+fair)
-	FairRelease     = script("fair_release", fairRelease, handover+fair)
-	FairForceUnlock = script("fair_force_unlock", fairForceUnlock, handover+fair)
+	FairAcquire     = script("fair_acquire", fairAcquire, say+handover+fair)
+	FairRelease     = script("fair_release", fairRelease, say+handover+fair)
+	FairForceUnlock = script("fair_force_unlock", fairForceUnlock, say+handover+fair)
 )
 
 // The steps of semaphores, of semaphores whose permits expire, and of latches.
 var (
-	SemaphoreAcquire = script("semaphore_acquire", semaphoreAcquire, counting)
-	SemaphoreRelease = script("semaphore_release", semaphoreRelease, counting)
-	SemaphoreSet     = script("semaphore_set", semaphoreSet, counting)
-	SemaphoreDrain   = script("semaphore_drain", semaphoreDrain, counting)
-	PermitAcquire    = script("permit_acquire", permitAcquire, counting)
-	PermitRelease    = script("permit_release", permitRelease, counting)
-	PermitRenew      = script("permit_renew", permitRenew, counting)
-	PermitLease      = script("permit_lease", permitLease, counting)
-	PermitCount      = script("permit_count", permitCount, counting)
-	PermitSet        = script("permit_set", permitSet, counting)
-	LatchSet         = script("latch_set", latchSet, counting)
-	LatchDown        = script("latch_down", latchDown, counting)
-	LatchCount       = script("latch_count", latchCount, counting)
-	LatchDelete      = script("latch_delete", latchDelete, counting)
+	SemaphoreAcquire = script("semaphore_acquire", semaphoreAcquire, say+counting)
+	SemaphoreRelease = script("semaphore_release", semaphoreRelease, say+counting)
+	SemaphoreSet     = script("semaphore_set", semaphoreSet, say+counting)
+	SemaphoreDrain   = script("semaphore_drain", semaphoreDrain, say+counting)
+	PermitAcquire    = script("permit_acquire", permitAcquire, say+counting)
+	PermitRelease    = script("permit_release", permitRelease, say+counting)
+	PermitRenew      = script("permit_renew", permitRenew, say+counting)
+	PermitLease      = script("permit_lease", permitLease, say+counting)
+	PermitCount      = script("permit_count", permitCount, say+counting)
+	PermitSet        = script("permit_set", permitSet, say+counting)
+	LatchSet         = script("latch_set", latchSet, say+counting)
+	LatchDown        = script("latch_down", latchDown, say+counting)
+	LatchCount       = script("latch_count", latchCount, say+counting)
+	LatchDelete      = script("latch_delete", latchDelete, say+counting)
 )
 
 // All returns every script, in the order in which they are loaded.

@@ -7,7 +7,7 @@
 -- ARGV[2]  number below which the client needs no results any more
 -- ARGV[3]  milliseconds for which to keep the result
 -- ARGV[4]  how many, less than 0 to take away
--- ARGV[5]  publish command: publish, or spublish in a cluster with sharded channels
+-- ARGV[5]  publish command: publish, spublish or both: see say.lua
 -- ARGV[6]  exists: 1 to do nothing if the semaphore does not exist, 0 to create it
 --
 -- Reply: 1   done

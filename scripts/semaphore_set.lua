@@ -7,7 +7,7 @@
 -- ARGV[2]  number below which the client needs no results any more
 -- ARGV[3]  milliseconds for which to keep the result
 -- ARGV[4]  permits
--- ARGV[5]  publish command: publish, or spublish in a cluster with sharded channels
+-- ARGV[5]  publish command: publish, spublish or both: see say.lua
 -- ARGV[6]  time to live in milliseconds, 0 for ever
 --
 -- Reply: 1   created

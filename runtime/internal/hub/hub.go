@@ -1,39 +1,51 @@
-// Package hub shares one subscription connection among all who wait.
+// Package hub shares subscription connections among all who wait: one, or one for each server of several.
 //
 // Listeners name a channel and are called for its messages. A message is a hint: it may
 // be lost with the connection that carried it. So a listener is also called each time its
 // channel was subscribed, the first time and after every reconnection, because whatever was
 // said before then may have gone unheard.
 //
-// One goroutine owns the connection. It compares the channels that are wanted with those
+// Which server has a channel may change: then the channel is subscribed there.
+//
+// One goroutine owns a connection. It compares the channels that are wanted with those
 // that are subscribed and sends the difference, however many changes have piled up, in one
 // command. A channel that nobody listens to any more stays subscribed for a short while: under
 // contention the next listener is not far.
 package hub
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
 // A Conn is a connection that can subscribe. Subscribe and Unsubscribe return when the
-// server has confirmed. Close makes both return.
+// server has confirmed. Subscribe returns those channels that this server does not have. Close makes both return.
 type Conn interface {
-	Subscribe(channels []string) error
+	Subscribe(channels []string) (elsewhere []string, err error)
 	Unsubscribe(channels []string) error
 	Close()
 }
 
-// Dial opens a connection whose messages are given to message, which does not block. The
-// channel that it returns is readable once the connection is broken.
-type Dial func(message func(channel, payload string)) (conn Conn, broken <-chan error, err error)
+// Dial opens the connection of a lane, which tells what it hears to sink. The channel that it returns is readable
+// once the connection is broken.
+type Dial func(lane string, sink Sink) (conn Conn, broken <-chan error, err error)
+
+// A Sink is told what a connection hears. It does not block.
+type Sink interface {
+	// Message is called for each message.
+	Message(channel, payload string)
+	// Dropped is called when the server has ended a subscription by itself, since it does not have the
+	// channel any more.
+	Dropped(channel string)
+}
 
 // An Event is what a listener is told.
 type Event struct {
 	Payload    string
 	Subscribed bool // the channel was subscribed just now; there is no payload
-	Again      bool // with Subscribed: it took more than one connection, so the server may be another by now
+	Again      bool // with Subscribed: it took more than one try, so the server may be another by now
 }
 
 // Config is what a hub needs to know.
@@ -43,29 +55,48 @@ type Config struct {
 	Backoff  []time.Duration // waits between tries to connect; the last one repeats
 	OnError  func(err error) // told of each failure to connect or subscribe; may be nil
 	OnBroken func(err error) // told when a connection breaks; may be nil
+
+	// Lane names the server that has a channel, as far as is known, and blocks nobody. Nil if there is one server.
+	Lane func(channel string) string
+	// Moved finds out anew which server has what. It may block, and is called when a server does not have
+	// a channel that it was thought to have, or is not there.
+	Moved func()
 }
 
-// A Hub is a set of listeners and the connection they share. Its methods may be called
+// A Hub is a set of listeners and the connections they share. Its methods may be called
 // from any goroutine.
 type Hub struct {
 	cfg     Config
-	poke    chan struct{} // one token: the wanted channels may have changed
-	renew   chan struct{} // one token: the connection is to be replaced
-	closers sync.WaitGroup
 	closing chan struct{}
-	done    chan struct{} // closed when the goroutine has ended
+	loops   sync.WaitGroup // of the lanes
+	closers sync.WaitGroup // of connections, which may wait for a server that does not answer
 
 	mu       sync.Mutex
 	channels map[string]*channel
-	conn     Conn
-	started  bool
-	again    bool // a connection was lost, or could not be had
+	lanes    map[string]*lane
 	closed   bool
 }
 
+// A lane is a connection and the channels that it is to carry.
+type lane struct {
+	h     *Hub
+	name  string
+	poke  chan struct{} // one token: the wanted channels may have changed
+	renew chan struct{} // one token: the connection is to be replaced
+
+	// Guarded by Hub.mu.
+	channels map[string]*channel
+	leaving  []string // channels that another lane carries now
+	moved    bool     // some channels may be another lane's
+	conn     Conn
+}
+
 type channel struct {
+	lane       *lane
 	listeners  map[*Listener]struct{}
 	subscribed bool
+	dropped    bool      // by the server, perhaps before it was noted as subscribed
+	again      bool      // it was subscribed before, or that was tried in vain
 	idle       time.Time // when the last listener left
 }
 
@@ -82,11 +113,9 @@ type Listener struct {
 func New(cfg Config) *Hub {
 	return &Hub{
 		cfg:      cfg,
-		poke:     make(chan struct{}, 1),
-		renew:    make(chan struct{}, 1),
 		closing:  make(chan struct{}),
-		done:     make(chan struct{}),
 		channels: map[string]*channel{},
+		lanes:    map[string]*lane{},
 	}
 }
 
@@ -103,6 +132,7 @@ func (h *Hub) Listen(name string, event func(Event)) *Listener {
 	if ch == nil {
 		ch = &channel{listeners: map[*Listener]struct{}{}}
 		h.channels[name] = ch
+		h.assign(name, ch)
 	}
 	ch.listeners[l] = struct{}{}
 	if ch.subscribed {
@@ -110,12 +140,35 @@ func (h *Hub) Listen(name string, event func(Event)) *Listener {
 		close(l.ready)
 		return l
 	}
-	if !h.started {
-		h.started = true
-		go h.loop()
-	}
-	h.wake()
+	ch.lane.wake()
 	return l
+}
+
+// assign has the lane carry a channel that has it. The caller holds h.mu.
+func (h *Hub) assign(name string, ch *channel) {
+	to := ""
+	if h.cfg.Lane != nil {
+		to = h.cfg.Lane(name)
+	}
+	l := h.lanes[to]
+	if l == nil {
+		l = &lane{h: h, name: to, poke: make(chan struct{}, 1), renew: make(chan struct{}, 1), channels: map[string]*channel{}}
+		h.lanes[to] = l
+		h.loops.Go(l.loop)
+	}
+	if from := ch.lane; from == l {
+		return
+	} else if from != nil {
+		delete(from.channels, name)
+		if ch.subscribed {
+			from.leaving = append(from.leaving, name)
+			from.wake()
+		}
+		ch.subscribed, ch.again = false, true
+	}
+	ch.lane = l
+	l.channels[name] = ch
+	l.wake()
 }
 
 // Ready returns a channel that is closed once messages are heard: what is published from
@@ -150,31 +203,34 @@ func (l *Listener) Close() {
 	delete(ch.listeners, l)
 	if len(ch.listeners) == 0 {
 		ch.idle = time.Now()
-		h.wake()
+		ch.lane.wake()
 	}
 }
 
-// Close ends the hub, its goroutine and its connection, and waits for them.
+// Close ends the hub, its goroutines and its connections, and waits for them.
 func (h *Hub) Close() {
 	h.mu.Lock()
 	if !h.closed {
 		h.closed = true
 		close(h.closing)
 		h.channels = map[string]*channel{}
-		if !h.started {
-			close(h.done)
+	}
+	var conns []Conn
+	for _, l := range h.lanes {
+		clear(l.channels)
+		if l.conn != nil {
+			conns = append(conns, l.conn)
 		}
 	}
-	conn := h.conn
 	h.mu.Unlock()
-	if conn != nil {
+	for _, conn := range conns {
 		conn.Close() // a call under way returns
 	}
-	<-h.done
+	h.loops.Wait()
 	h.closers.Wait()
 }
 
-// Reconnect replaces the connection, for a caller who knows that it leads to the wrong server. Listeners are told as
+// Reconnect replaces the connections, for a caller who knows that they lead to the wrong server. Listeners are told as
 // they are after one that broke.
 func (h *Hub) Reconnect() {
 	h.mu.Lock()
@@ -182,64 +238,60 @@ func (h *Hub) Reconnect() {
 	if h.closed {
 		return
 	}
-	select {
-	case h.renew <- struct{}{}:
-	default:
-	}
-	if h.conn != nil {
-		h.closers.Go(h.conn.Close) // a call under way returns
+	for _, l := range h.lanes {
+		select {
+		case l.renew <- struct{}{}:
+		default:
+		}
+		if l.conn != nil {
+			h.closers.Go(l.conn.Close) // a call under way returns
+		}
 	}
 }
 
-func (h *Hub) wake() {
+func (l *lane) wake() {
 	select {
-	case h.poke <- struct{}{}:
+	case l.poke <- struct{}{}:
 	default:
 	}
 }
 
 // loop connects, keeps the subscriptions as wanted, and starts over when the connection
 // breaks.
-func (h *Hub) loop() {
-	defer close(h.done)
+func (l *lane) loop() {
+	h := l.h
 	for failures := 0; ; {
-		if !h.await() {
+		if !l.await() {
 			return
 		}
 		select {
-		case <-h.renew: // it will be a new one
+		case <-l.renew: // it will be a new one
 		default:
 		}
-		var over atomic.Bool
-		conn, broken, err := h.cfg.Dial(func(channel, payload string) {
-			if !over.Load() {
-				h.message(channel, payload)
-			}
-		})
+		heard := &sink{lane: l}
+		conn, broken, err := h.cfg.Dial(l.name, heard)
 		if err == nil {
 			h.mu.Lock()
-			h.conn = conn
+			l.conn = conn
 			h.mu.Unlock()
-			if h.serve(conn, broken) {
+			if l.serve(conn, broken) {
 				failures = 0
 			}
-			over.Store(true)
+			heard.over.Store(true)
 			h.mu.Lock()
-			h.conn, h.again = nil, true
-			for _, ch := range h.channels {
-				ch.subscribed = false
-			}
+			l.conn = nil
 			h.mu.Unlock()
-			h.closers.Go(conn.Close) // which may wait for a server that does not answer
-		} else {
-			h.mu.Lock()
-			h.again = true
-			h.mu.Unlock()
-			if h.cfg.OnError != nil {
-				h.cfg.OnError(err)
-			}
+			h.closers.Go(conn.Close)
+		} else if h.cfg.OnError != nil {
+			h.cfg.OnError(err)
 		}
-		if failures > 0 && !h.pause(h.cfg.Backoff[min(failures, len(h.cfg.Backoff))-1]) {
+		h.mu.Lock()
+		l.leaving = nil
+		for _, ch := range l.channels {
+			ch.subscribed, ch.again = false, true
+		}
+		h.mu.Unlock()
+		if failures > 0 && !l.pause(h.cfg.Backoff[min(failures, len(h.cfg.Backoff))-1]) {
 			return
 		}
 		failures++
@@ -248,19 +300,46 @@ func (h *Hub) loop() {
 			return
 		default:
 		}
+		l.reassign()
+	}
+}
+
+// reassign gives the channels of a lane to those that have them.
+func (l *lane) reassign() {
+	h := l.h
+	if h.cfg.Moved == nil {
+		return
+	}
+	h.mu.Lock()
+	wanted := len(l.channels) > 0
+	l.moved = false // from here on it is known anew
+	h.mu.Unlock()
+	if !wanted {
+		return
+	}
+	h.cfg.Moved()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return
+	}
+	for name, ch := range l.channels {
+		h.assign(name, ch)
 	}
 }
 
 // await blocks until some channel is wanted and reports false when the hub is closed.
-func (h *Hub) await() bool {
+func (l *lane) await() bool {
+	h := l.h
 	for {
 		h.mu.Lock()
 		wanted := false
-		for name, ch := range h.channels {
+		for name, ch := range l.channels {
 			if len(ch.listeners) > 0 {
 				wanted = true
-			} else {
-				delete(h.channels, name) // not subscribed, not wanted
+			} else { // not subscribed, not wanted
+				delete(h.channels, name)
+				delete(l.channels, name)
 			}
 		}
 		h.mu.Unlock()
@@ -270,18 +349,18 @@ func (h *Hub) await() bool {
 		select {
 		case <-h.closing:
 			return false
-		case <-h.poke:
+		case <-l.poke:
 		}
 	}
 }
 
-func (h *Hub) pause(d time.Duration) bool {
+func (l *lane) pause(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
-	case <-h.closing:
+	case <-l.h.closing:
 		return false
-	case <-h.renew:
+	case <-l.renew:
 		return true
 	case <-timer.C:
 		return true
@@ -290,18 +369,31 @@ func (h *Hub) pause(d time.Duration) bool {
 
 // serve keeps the subscriptions of one connection as wanted until it breaks or the hub is
 // closed. It reports whether anything could be subscribed.
-func (h *Hub) serve(conn Conn, broken <-chan error) (worked bool) {
+func (l *lane) serve(conn Conn, broken <-chan error) (worked bool) {
+	h := l.h
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
-	for {
-		add, drop, recheck := h.difference()
+	for refusals := 0; ; {
+		h.mu.Lock()
+		moved := l.moved
+		h.mu.Unlock()
+		if moved {
+			l.reassign()
+		}
+		add, drop, recheck := l.difference()
 		if len(add) > 0 {
-			if err := conn.Subscribe(add); err != nil {
+			elsewhere, err := conn.Subscribe(add)
+			if err != nil {
 				h.failed(err)
 				return worked
 			}
 			worked = true
-			h.subscribed(add)
+			l.subscribed(add, elsewhere)
+			if refusals++; len(elsewhere) == 0 {
+				refusals = 0
+			} else { // at once for the first time, as they may have moved this moment
+				recheck = min(recheck, h.cfg.Backoff[min(refusals, len(h.cfg.Backoff))-1])
+			}
 		}
 		if len(drop) > 0 {
 			if err := conn.Unsubscribe(drop); err != nil {
@@ -318,9 +410,9 @@ func (h *Hub) serve(conn Conn, broken <-chan error) (worked bool) {
 				h.cfg.OnBroken(err)
 			}
 			return worked
-		case <-h.renew:
+		case <-l.renew:
 			return true
-		case <-h.poke:
+		case <-l.poke:
 		case <-timer.C:
 		}
 	}
@@ -337,18 +429,27 @@ func (h *Hub) failed(err error) {
 }
 
 // difference returns what to subscribe and unsubscribe, and when to look again.
-func (h *Hub) difference() (add, drop []string, recheck time.Duration) {
+func (l *lane) difference() (add, drop []string, recheck time.Duration) {
+	h := l.h
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	recheck = time.Hour
-	for name, ch := range h.channels {
+	for _, name := range l.leaving {
+		if l.channels[name] == nil {
+			drop = append(drop, name)
+		}
+	}
+	l.leaving = nil
+	for name, ch := range l.channels {
 		switch {
 		case len(ch.listeners) > 0:
 			if !ch.subscribed {
+				ch.dropped = false
 				add = append(add, name)
 			}
 		case !ch.subscribed:
 			delete(h.channels, name)
+			delete(l.channels, name)
 		default:
 			left := h.cfg.Linger - time.Since(ch.idle)
 			if left > 0 {
@@ -357,41 +458,60 @@ func (h *Hub) difference() (add, drop []string, recheck time.Duration) {
 			}
 			// From here on a new listener subscribes anew; the commands are sent in order.
 			delete(h.channels, name)
+			delete(l.channels, name)
 			drop = append(drop, name)
 		}
 	}
 	return add, drop, recheck
 }
 
-// subscribed records that the server confirmed and tells the listeners.
-func (h *Hub) subscribed(names []string) {
-	var told []*Listener
+// subscribed records that the server confirmed names, but for those that are elsewhere, and tells the listeners.
+func (l *lane) subscribed(names, elsewhere []string) {
+	type event struct {
+		to   *Listener
+		what Event
+	}
+	var told []event
+	h := l.h
 	h.mu.Lock()
 	for _, name := range names {
-		ch := h.channels[name]
+		ch := l.channels[name]
 		if ch == nil {
 			continue
 		}
+		if ch.dropped || slices.Contains(elsewhere, name) {
+			ch.again, l.moved = true, true
+			continue
+		}
 		ch.subscribed = true
-		for l := range ch.listeners {
-			if !l.heard {
-				l.heard = true
-				close(l.ready)
+		for to := range ch.listeners {
+			if !to.heard {
+				to.heard = true
+				close(to.ready)
 			}
-			told = append(told, l)
+			told = append(told, event{to, Event{Subscribed: true, Again: ch.again}})
 		}
 	}
-	again := h.again
 	h.mu.Unlock()
-	for _, l := range told {
-		l.event(Event{Subscribed: true, Again: again})
+	for _, e := range told {
+		e.to.event(e.what)
 	}
 }
 
-// message is what the connection calls for each message.
-func (h *Hub) message(name, payload string) {
-	h.mu.Lock()
-	ch := h.channels[name]
+// A sink is what one connection of a lane tells what it hears, as long as it is the lane's.
+type sink struct {
+	*lane
+
+	over atomic.Bool
+}
+
+// Message is what a connection calls for each message.
+func (s *sink) Message(name, payload string) {
+	if s.over.Load() {
+		return
+	}
+	s.h.mu.Lock()
+	ch := s.h.channels[name]
 	var told []*Listener
 	if ch != nil {
 		told = make([]*Listener, 0, len(ch.listeners))
@@ -399,8 +519,22 @@ func (h *Hub) message(name, payload string) {
 			told = append(told, l)
 		}
 	}
-	h.mu.Unlock()
+	s.h.mu.Unlock()
 	for _, l := range told {
 		l.event(Event{Payload: payload})
+	}
+}
+
+// Dropped is what a connection calls when the server has ended a subscription.
+func (s *sink) Dropped(name string) {
+	if s.over.Load() {
+		return
+	}
+	s.h.mu.Lock()
+	defer s.h.mu.Unlock()
+	if ch := s.channels[name]; ch != nil { // else it was not wanted here any more
+		ch.subscribed, ch.dropped, ch.again = false, true, true
+		s.moved = true
+		s.wake()
 	}
 }

@@ -18,6 +18,7 @@
 package watchdog
 
 import (
+	"cmp"
 	"container/heap"
 	"errors"
 	"fmt"
@@ -172,6 +173,7 @@ type Watchdog struct {
 	renew    Renewer
 	observe  func(l *Lease, err error)
 	batch    int
+	group    func(l *Lease) uint16
 	poke     chan struct{} // one token: the earliest deadline may have changed
 	closing  chan struct{}
 	requests sync.WaitGroup // the loop, and each batch under way
@@ -192,10 +194,14 @@ func New(renew Renewer, batch int, observe func(l *Lease, err error)) *Watchdog 
 		renew:   renew,
 		observe: observe,
 		batch:   batch,
+		group:   func(*Lease) uint16 { return 0 },
 		poke:    make(chan struct{}, 1),
 		closing: make(chan struct{}),
 	}
 }
+
+// Group has leases of different groups never renewed by one call. It is called before the first Start.
+func (w *Watchdog) Group(group func(l *Lease) uint16) { w.group = group }
 
 // First has leases that are started from now on looked at when d is over, or renewed if they were
 // granted for less than they ask for. With 0, the default, they wait for their first renewal.
@@ -429,17 +435,17 @@ func (w *Watchdog) pass() {
 			break
 		}
 		heap.Fix(&w.queue, l.index)
-		due = append(due, request{l, !renew})
+		due = append(due, request{l, !renew, w.group(l)})
 	}
 	w.armed = now.Add(time.Hour)
 	if len(w.queue) > 0 {
 		w.armed = w.queue[0].due()
 	}
 	if !w.closed {
-		slices.SortStableFunc(due, func(a, b request) int { return strings.Compare(a.lease.Kind, b.lease.Kind) })
+		slices.SortStableFunc(due, request.compare)
 		for len(due) > 0 {
 			n := 1
-			for n < min(len(due), w.batch) && due[n].lease.Kind == due[0].lease.Kind {
+			for n < min(len(due), w.batch) && due[n].compare(due[0]) == 0 {
 				n++
 			}
 			batch := due[:n]
@@ -458,6 +464,15 @@ func (w *Watchdog) pass() {
 type request struct {
 	lease *Lease
 	looks bool
+	group uint16
+}
+
+// compare sorts requests by what may be in one batch.
+func (r request) compare(other request) int {
+	if order := strings.Compare(r.lease.Kind, other.lease.Kind); order != 0 {
+		return order
+	}
+	return cmp.Compare(r.group, other.group)
 }
 
 // send asks about a batch and settles each lease of it. The answers count from now, before

@@ -1,0 +1,451 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/lockgen/lockgen/runtime/internal/hub"
+)
+
+// PubSub says by which channels the programs that share locks tell each other of releases, in a cluster.
+// There are two kinds, which do not hear each other: plain channels, whose messages every server of the cluster
+// is sent, and sharded ones, which Redis and Valkey have from 7.0 on, whose messages stay with the servers of one
+// slot. It has to be the same in all programs, and in Java's: Redisson's shardedSubscriptionMode. Who listens on the
+// wrong kind still gets every lock, but only when its timer ends.
+type PubSub int
+
+const (
+	// PubSubAuto is what Redisson does by default from 3.28.0 on: sharded channels if the servers have
+	// them. [New] asks one of them, once.
+	PubSubAuto PubSub = iota
+
+	// PubSubSharded has all messages sent and heard on sharded channels. Redisson's ON.
+	PubSubSharded
+
+	// PubSubPlain has all messages sent and heard on plain channels. Redisson's OFF, and what it did
+	// before 3.22.0.
+	PubSubPlain
+
+	// PubSubBoth sends and hears each message on both kinds: for as long as not all programs do
+	// the same.
+	PubSubBoth
+)
+
+// How the scripts announce what Redisson announces, too: see say.lua.
+const (
+	publish  = "publish"
+	spublish = "spublish"
+	pubBoth  = "both"
+)
+
+// Where a client is told what concerns its owners; the uuid says it to the scripts, which explain it in
+// handover.lua.
+const (
+	earPlain   = 0x80 // on one channel, of one server
+	earSharded = 0x90 // on a channel in the slot of each lock that it waits for, and on one for the rest
+	earSomehow = 0xa0 // on one channel, without the servers knowing who hears it
+)
+
+// A cluster is what a client knows of the servers that it talks to, if they are a cluster. It sends its commands
+// where rueidis thinks that they belong; what it knows itself of who has which slot serves for subscriptions, which
+// rueidis does not move.
+type cluster struct {
+	c    *Client
+	mode PubSub // not auto
+
+	mu     sync.Mutex // guards the rest
+	owners *owners
+	asking chan struct{} // closed when the question under way is answered; nil if there is none
+	asked  time.Time     // when the last one was
+}
+
+// joinCluster finds out how the programs in a cluster talk to each other.
+func (c *Client) joinCluster() error {
+	mode := c.opts.PubSub
+	if mode == PubSubAuto {
+		has, err := shardedChannels(c.rc, c.opts.OpTimeout)
+		if err != nil {
+			return fmt.Errorf("lockgen: ask the cluster whether it has sharded channels: %w", err)
+		}
+		if mode = PubSubPlain; has {
+			mode = PubSubSharded
+		}
+	}
+	c.cluster = &cluster{c: c, mode: mode, owners: &owners{addrs: []string{""}}}
+	ear := byte(earSharded)
+	switch mode {
+	case PubSubSharded:
+		c.publish = spublish
+	case PubSubBoth:
+		c.publish = pubBoth
+	default:
+		ear = earSomehow
+	}
+	c.uuid = newUUID(ear)
+	return nil
+}
+
+// saysCluster reports whether a URL says that the server it names is one of a cluster.
+func saysCluster(text string) (bool, error) {
+	u, err := url.Parse(text)
+	if err != nil || !u.Query().Has("cluster") {
+		return false, err
+	}
+	said, err := strconv.ParseBool(u.Query().Get("cluster"))
+	if err != nil {
+		return false, fmt.Errorf("cluster=%q is neither true nor false", u.Query().Get("cluster"))
+	}
+	return said, nil
+}
+
+// shardedChannels reports whether the servers have them, as Redisson asks it: by a command that only such servers
+// know. Whatever else they answer means no.
+func shardedChannels(rc rueidis.Client, patience time.Duration) (bool, error) {
+	return firstOf(rc, patience, func(node rueidis.Client) (bool, error) {
+		err := node.Do(context.Background(), node.B().Arbitrary("PUBSUB", "SHARDNUMSUB", "0").Build()).Error()
+		if _, said := rueidis.IsRedisErr(err); said {
+			return false, nil
+		}
+		return err == nil, err
+	})
+}
+
+// firstOf asks all servers at once and returns the first answer, or an error if there is none for so long.
+func firstOf[T any](rc rueidis.Client, patience time.Duration, ask func(node rueidis.Client) (T, error)) (T, error) {
+	type answer struct {
+		value T
+		err   error
+	}
+	nodes := rc.Nodes()
+	answers := make(chan answer, len(nodes))
+	for _, node := range nodes {
+		go func() {
+			value, err := ask(node)
+			answers <- answer{value, err}
+		}()
+	}
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	failure := errors.New("no servers are known")
+	for range nodes {
+		select {
+		case a := <-answers:
+			if a.err == nil {
+				return a.value, nil
+			}
+			failure = a.err
+		case <-timer.C:
+			var none T
+			return none, fmt.Errorf("no answer within %v", patience)
+		}
+	}
+	var none T
+	return none, failure
+}
+
+// shards reports whether the client listens on sharded channels.
+func (c *Client) shards() bool { return c.cluster != nil && c.cluster.mode != PubSubPlain }
+
+// kinds says on which kinds of channels a client subscribes to the name of one.
+func (cl *cluster) kinds(name string) (plain, sharded bool) {
+	switch own := processChannel(cl.c.uuid); {
+	case name == own:
+		return true, false
+	case strings.HasPrefix(name, own):
+		return false, true
+	}
+	return cl.mode != PubSubSharded, cl.mode != PubSubPlain
+}
+
+// nodeOf returns the address of the server that has the slot of a key or a channel, as far as is known.
+func (cl *cluster) nodeOf(name string) string {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	return cl.owners.addrs[cl.owners.of[slot(name)]]
+}
+
+// note has addr be the owner of a slot.
+func (cl *cluster) note(slot uint16, addr string) {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	cl.owners.of[slot] = cl.owners.place(addr)
+}
+
+const (
+	// askPause is how long an answer to the question who has which slot is good enough.
+	askPause = 20 * time.Millisecond
+	// askGrace is how long after the first server the others have for their answers.
+	askGrace = 50 * time.Millisecond
+	// askPatience is how long the first one has.
+	askPatience = time.Second
+)
+
+// ask asks the servers who has which slot, and returns when that is known, or nobody says so in time.
+func (cl *cluster) ask() {
+	cl.mu.Lock()
+	if done := cl.asking; done != nil {
+		cl.mu.Unlock()
+		<-done
+		return
+	}
+	done := make(chan struct{})
+	cl.asking = done
+	pause := askPause - time.Since(cl.asked)
+	cl.mu.Unlock()
+	if pause > 0 {
+		cl.c.pause(pause)
+	}
+	voted := cl.vote()
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	cl.asking, cl.asked = nil, time.Now()
+	close(done)
+	if voted != nil {
+		cl.owners = voted
+	}
+}
+
+// owners are who has which slot.
+type owners struct {
+	addrs []string      // of servers; the first one for none
+	of    [slots]uint16 // their places in addrs
+}
+
+// place returns the place of an address.
+func (o *owners) place(addr string) uint16 {
+	i := slices.Index(o.addrs, addr)
+	if i < 0 {
+		i = len(o.addrs)
+		o.addrs = append(o.addrs, addr)
+	}
+	return uint16(i)
+}
+
+// vote returns the owners that most servers name, of those that answer about as soon as the first one, or nil.
+func (cl *cluster) vote() *owners {
+	nodes := cl.c.rc.Nodes()
+	answers := make(chan []span, len(nodes))
+	for addr, node := range nodes {
+		cl.c.spawn(func() { answers <- spans(addr, node) })
+	}
+	timer := time.NewTimer(askPatience)
+	defer timer.Stop()
+	o := &owners{addrs: []string{""}}
+	votes := map[string]*[slots]uint8{}
+	most := new([slots]uint8)
+	for missing := len(nodes); missing > 0; missing-- {
+		select {
+		case said := <-answers:
+			if said != nil && len(votes) == 0 {
+				timer.Reset(askGrace)
+			}
+			for _, sp := range said {
+				tally := votes[sp.addr]
+				if tally == nil {
+					tally = new([slots]uint8)
+					votes[sp.addr] = tally
+				}
+				place := o.place(sp.addr)
+				for i := sp.first; i <= sp.last; i++ {
+					if tally[i]++; tally[i] > most[i] {
+						most[i], o.of[i] = tally[i], place
+					}
+				}
+			}
+			continue
+		case <-timer.C:
+		case <-cl.c.stopped:
+		}
+		break
+	}
+	if len(votes) == 0 {
+		return nil
+	}
+	return o
+}
+
+// A span is some slots that one server has.
+type span struct {
+	first, last int64
+	addr        string
+}
+
+// spans asks a server, which has the address addr, who has which slots.
+func spans(addr string, node rueidis.Client) (all []span) {
+	reply, err := node.Do(context.Background(), node.B().ClusterSlots().Build()).ToArray()
+	if err != nil {
+		return nil
+	}
+	for i := range reply {
+		words, err := reply[i].ToArray()
+		if err != nil || len(words) < 3 {
+			continue
+		}
+		first, err1 := words[0].AsInt64()
+		last, err2 := words[1].AsInt64()
+		master, err3 := words[2].ToArray()
+		if err1 != nil || err2 != nil || err3 != nil || first < 0 || last >= slots || len(master) < 2 {
+			continue
+		}
+		host, _ := master[0].ToString() // none if it is the same as that of who says so
+		port, err := master[1].AsInt64()
+		if host == "" {
+			host, _, _ = net.SplitHostPort(addr)
+		}
+		if err == nil && host != "?" {
+			all = append(all, span{first, last, net.JoinHostPort(host, strconv.FormatInt(port, 10))})
+		}
+	}
+	return all
+}
+
+// subscriber connects to the server at addr.
+func (cl *cluster) subscriber(addr string, sink hub.Sink) (hub.Conn, <-chan error, error) {
+	nodes := cl.c.rc.Nodes()
+	node := nodes[addr]
+	if addr == "" {
+		for _, node = range nodes { // any one can say who has what
+			break
+		}
+	}
+	if node == nil {
+		return nil, nil, fmt.Errorf("the server %s is not known yet", addr)
+	}
+	conn, _ := node.Dedicate()
+	broken := conn.SetPubSubHooks(rueidis.PubSubHooks{
+		OnMessage: func(m rueidis.PubSubMessage) { sink.Message(m.Channel, m.Message) },
+		OnSubscription: func(s rueidis.PubSubSubscription) {
+			if s.Kind == "sunsubscribe" {
+				sink.Dropped(s.Channel)
+			}
+		},
+	})
+	return clusterSubscriber{cl, conn}, broken, nil
+}
+
+// clusterSubscriber is a connection to one server of a cluster that only subscribes.
+type clusterSubscriber struct {
+	cl   *cluster
+	conn rueidis.DedicatedClient
+}
+
+// Subscribe sends one command for each sharded channel: they may be in different slots, and rueidis miscounts what is
+// confirmed if the server ends another subscription meanwhile.
+func (s clusterSubscriber) Subscribe(channels []string) (elsewhere []string, err error) {
+	var commands []rueidis.Completed
+	var names []string
+	for _, name := range channels {
+		plain, sharded := s.cl.kinds(name)
+		if plain {
+			commands, names = append(commands, s.conn.B().Subscribe().Channel(name).Build()), append(names, name)
+		}
+		if sharded {
+			commands, names = append(commands, s.conn.B().Ssubscribe().Channel(name).Build()), append(names, name)
+		}
+	}
+	for i, reply := range s.conn.DoMulti(context.Background(), commands...) {
+		err := reply.Error()
+		if err == nil {
+			continue
+		}
+		said, ok := rueidis.IsRedisErr(err)
+		if !ok || !passing(err) && !strings.HasPrefix(said.Error(), "MOVED ") {
+			return nil, err
+		}
+		if addr, moved := said.IsMoved(); moved {
+			s.cl.note(slot(names[i]), addr)
+		}
+		elsewhere = append(elsewhere, names[i])
+	}
+	return elsewhere, nil
+}
+
+func (s clusterSubscriber) Unsubscribe(channels []string) error {
+	var commands []rueidis.Completed
+	for _, name := range channels {
+		plain, sharded := s.cl.kinds(name)
+		if plain {
+			commands = append(commands, s.conn.B().Unsubscribe().Channel(name).Build())
+		}
+		if sharded {
+			commands = append(commands, s.conn.B().Sunsubscribe().Channel(name).Build())
+		}
+	}
+	for _, reply := range s.conn.DoMulti(context.Background(), commands...) {
+		if err := reply.Error(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s clusterSubscriber) Close() { s.conn.Close() }
+
+// checkKey returns why key cannot be a lock's name.
+func (c *Client) checkKey(key string) *KeyError {
+	if err := checkKey(key); err != nil {
+		return err
+	}
+	if c.cluster != nil && slot(prefixed("", key)) != slot(key) {
+		return &KeyError{Reason: `has a "}" that ends no hash tag; in a cluster what stands beside it would be in another slot: leave it out, or begin with a tag, as in "{tag}"`}
+	}
+	return nil
+}
+
+// checkCounted is checkKey for what counts, by its kind.
+func (c *Client) checkCounted(kind, key string) *KeyError {
+	if err := c.checkKey(key); err != nil {
+		return err
+	}
+	if c.cluster != nil && kind == kindLatch && slot(latchChannel(key)) != slot(key) {
+		return &KeyError{Reason: `has braces; in a cluster Redisson's channel of a latch would be in another slot: leave them out`}
+	}
+	return nil
+}
+
+// usable is checkKey as an error.
+func (c *Client) usable(key string) error {
+	if err := c.checkKey(key); err != nil {
+		return err
+	}
+	return nil
+}
+
+// slots is how many slots a cluster has.
+const slots = 16384
+
+// slot returns the slot of a key: the CRC16 of its hash tag, if it has one, or of all of it.
+func slot(key string) uint16 {
+	key = hashTag(key)
+	var crc uint16
+	for i := range len(key) {
+		crc = crc<<8 ^ crcs[byte(crc>>8)^key[i]]
+	}
+	return crc % slots
+}
+
+// crcs are the CRC16 of every byte, by the polynomial x^16 + x^12 + x^5 + 1.
+var crcs = func() (table [256]uint16) {
+	for i := range table {
+		crc := uint16(i) << 8
+		for range 8 {
+			if crc&0x8000 != 0 {
+				crc = crc<<1 ^ 0x1021
+			} else {
+				crc <<= 1
+			}
+		}
+		table[i] = crc
+	}
+	return table
+}()

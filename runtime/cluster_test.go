@@ -1,0 +1,296 @@
+package runtime_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+)
+
+// pubSubs are the ways to talk to each other in a cluster.
+var pubSubs = map[string]lockrt.PubSub{"sharded": lockrt.PubSubSharded, "plain": lockrt.PubSubPlain, "both": lockrt.PubSubBoth}
+
+// inCluster returns a client of a cluster.
+func inCluster(tb testing.TB, cluster *redistest.RedisCluster, opts lockrt.Options) *lockrt.Client {
+	tb.Helper()
+	c := clientOf(tb, cluster.URL(), opts)
+	return c
+}
+
+// ask sends a command about a key to the server that has it.
+func ask(tb testing.TB, cluster *redistest.RedisCluster, key string, command ...string) rueidis.RedisResult {
+	tb.Helper()
+	return cluster.Master(key).Do(command...)
+}
+
+// subscribed returns how many channels have subscribers on any server whose name contains part.
+func subscribed(tb testing.TB, cluster *redistest.RedisCluster, part string) (n int) {
+	tb.Helper()
+	for _, node := range cluster.Nodes() {
+		for _, kind := range []string{"CHANNELS", "SHARDCHANNELS"} {
+			names, err := node.Do("PUBSUB", kind, "*"+part+"*").AsStrSlice()
+			require.NoError(tb, err)
+			n += len(names)
+		}
+	}
+	return n
+}
+
+func TestCluster_Slot(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.SharedCluster(t)
+	for _, key := range []string{"a", "123456789", "{a}b", "x{ab}{c}", "a}b", "ключ", "{}a", "a{b", "a{}{b}"} {
+		require.EqualValues(t, cluster.Slot(key), lockrt.SlotOf(key), key)
+	}
+}
+
+func TestCluster_OneHandsOverToTheOther(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.SharedCluster(t)
+	for kind, makes := range exclusives {
+		for name, pubsub := range pubSubs {
+			t.Run(kind+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				hooks, waiting, _ := watch()
+				a := inCluster(t, cluster, lockrt.Options{PubSub: pubsub})
+				b := inCluster(t, cluster, lockrt.Options{PubSub: pubsub, Hooks: hooks})
+				key := redistest.Key(t, "k")
+				for range 5 {
+					held, err := makes(a, key).Lock(patient(t))
+					require.NoError(t, err)
+					got := lockLater(patient(t), makes(b, key))
+					receive(t, waiting, "the other to wait")
+					if kind == "Mutex" {
+						until(t, "the other to stand in line", func() bool {
+							standing, err := a.Mutex(key).Inspect(t.Context())
+							return err == nil && standing.Waiting == 1
+						})
+					}
+					require.NoError(t, held.Unlock(t.Context()))
+					next := receive(t, got, "its turn") // and not when a timer ends
+					require.NoError(t, next.err)
+					require.NoError(t, next.lease.Unlock(t.Context()))
+				}
+				if kind == "Mutex" && pubsub != lockrt.PubSubPlain {
+					require.EqualValues(t, 5, b.Stats().HandOversRemote)
+				}
+				require.NoError(t, a.Close())
+				require.NoError(t, b.Close())
+				until(t, "nobody to listen", func() bool { return subscribed(t, cluster, key) == 0 })
+				require.EqualValues(t, 0, must(ask(t, cluster, key, "EXISTS", key).AsInt64()))
+			})
+		}
+	}
+}
+
+// A Java program listens on the channel of the lock: on a sharded one, a plain one, or either.
+func TestCluster_JavaIsTold(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.SharedCluster(t)
+	for name, pubsub := range pubSubs {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := inCluster(t, cluster, lockrt.Options{PubSub: pubsub})
+			key := redistest.Key(t, "k")
+			heard := map[string]chan string{"plain": make(chan string, 10), "sharded": make(chan string, 10)}
+			for kind, messages := range heard {
+				conn, _ := cluster.NewClient().Dedicate()
+				t.Cleanup(conn.Close)
+				conn.SetPubSubHooks(rueidis.PubSubHooks{OnMessage: func(m rueidis.PubSubMessage) { messages <- m.Message }})
+				subscribe := conn.B().Subscribe().Channel("redisson_lock__channel:{" + key + "}").Build()
+				if kind == "sharded" {
+					subscribe = conn.B().Ssubscribe().Channel("redisson_lock__channel:{" + key + "}").Build()
+				}
+				require.NoError(t, conn.Do(t.Context(), subscribe).Error())
+			}
+			held, err := c.Mutex(key).Lock(patient(t))
+			require.NoError(t, err)
+			require.NoError(t, held.Unlock(t.Context()))
+			for kind, messages := range heard {
+				if kind == name || pubsub == lockrt.PubSubBoth {
+					require.Equal(t, "0", receive(t, messages, "the message on the "+kind+" channel"))
+				}
+			}
+			for kind, messages := range heard {
+				require.Empty(t, messages, kind)
+			}
+		})
+	}
+}
+
+// Who holds a lock that a Java program took before waits for the message of that.
+func TestCluster_JavasMessagesAreHeard(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.SharedCluster(t)
+	for name, pubsub := range pubSubs {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			hooks, waiting, _ := watch()
+			c := inCluster(t, cluster, lockrt.Options{PubSub: pubsub, Hooks: hooks})
+			key := redistest.Key(t, "k")
+			ask(t, cluster, key, "HSET", key, "11111111-2222-4333-8444-555555555555:1", "1")
+			got := lockLater(patient(t), c.Mutex(key))
+			receive(t, waiting, "it to wait")
+			until(t, "it to listen", func() bool { return subscribed(t, cluster, "redisson_lock__channel:{"+key) > 0 })
+			ask(t, cluster, key, "DEL", key)
+			command := "SPUBLISH"
+			if pubsub == lockrt.PubSubPlain {
+				command = "PUBLISH"
+			}
+			ask(t, cluster, key, command, "redisson_lock__channel:{"+key+"}", "0")
+			next := receive(t, got, "its turn")
+			require.NoError(t, next.err)
+			require.NoError(t, next.lease.Unlock(t.Context()))
+		})
+	}
+}
+
+func TestCluster_KeysThatCannotWorkAreRefused(t *testing.T) {
+	t.Parallel()
+	c := inCluster(t, redistest.SharedCluster(t), lockrt.Options{})
+	var bad *lockrt.KeyError
+	for _, key := range []string{"a{b", "{}x", "a}b", "}"} {
+		for kind, makes := range exclusives {
+			_, err := makes(c, key).Lock(t.Context())
+			require.ErrorAs(t, err, &bad, "%s %s", kind, key)
+		}
+		require.ErrorAs(t, c.Semaphore(key, 1).Acquire(t.Context(), 1), &bad, key)
+		_, err := c.CountDownLatch(key).Count(t.Context())
+		require.ErrorAs(t, err, &bad, key)
+	}
+	for _, key := range []string{"{t}x", "x{y}{z}", "a}b{c}d"} {
+		lease, err := c.Mutex(key).Lock(t.Context())
+		require.NoError(t, err, key)
+		require.NoError(t, lease.Unlock(t.Context()))
+		require.ErrorAs(t, c.CountDownLatch(key).Wait(t.Context()), &bad, key)
+		_, err = c.CountDownLatch(key).SetCount(t.Context(), 1)
+		require.ErrorAs(t, err, &bad, key)
+	}
+	_, err := clientOf(t, redistest.Shared(t).URL(), lockrt.Options{}).Mutex("a}b").TryLock(t.Context())
+	require.NoError(t, err, "where there are no slots")
+}
+
+// What is held in many slots is renewed, and given back.
+func TestCluster_ManyKeys(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.SharedCluster(t)
+	c := inCluster(t, cluster, lockrt.Options{Watchdog: 900 * time.Millisecond})
+	base := redistest.Key(t, "k")
+	mutexes := make([]lockrt.Locker, 0, 200)
+	for i := range 200 {
+		key := fmt.Sprintf("%s.%d", base, i)
+		if i%4 == 0 {
+			key = fmt.Sprintf("%s.{%d}.%d", base, i/40, i) // several in one slot
+		}
+		mutexes = append(mutexes, c.Mutex(key))
+	}
+	lease, err := lockrt.NewMultiLock(mutexes...).Lock(patient(t))
+	require.NoError(t, err)
+	until(t, "each to be renewed a few times", func() bool { return c.Stats().Renewals > 800 })
+	require.NoError(t, lease.Err())
+	require.NoError(t, lease.Unlock(t.Context()))
+	require.Zero(t, c.Stats().Losses)
+	for _, m := range mutexes {
+		require.Zero(t, must(ask(t, cluster, m.Key(), "EXISTS", m.Key()).AsInt64()), m.Key())
+	}
+}
+
+func TestCluster_ForceUnlockIsToldAtOnce(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.SharedCluster(t)
+	for name, pubsub := range pubSubs {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a, b := inCluster(t, cluster, lockrt.Options{PubSub: pubsub}), inCluster(t, cluster, lockrt.Options{PubSub: pubsub})
+			key := redistest.Key(t, "k")
+			lease, err := a.Mutex(key).Lock(patient(t))
+			require.NoError(t, err)
+			until(t, "the holder to listen", func() bool { return subscribed(t, cluster, a.ID()) > 0 })
+			taken, err := b.Mutex(key).ForceUnlock(t.Context())
+			require.NoError(t, err)
+			require.True(t, taken)
+			select {
+			case <-lease.Context().Done():
+			case <-time.After(5 * time.Second): // the next renewal is later
+				require.Fail(t, "the holder was not told")
+			}
+			require.ErrorIs(t, lease.Err(), lockrt.ErrLost)
+		})
+	}
+}
+
+// Every primitive is used on keys of all servers.
+func TestCluster_EveryPrimitive(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.SharedCluster(t)
+	for name, pubsub := range pubSubs {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			hooks, waiting, _ := watch()
+			a, b := inCluster(t, cluster, lockrt.Options{PubSub: pubsub}), inCluster(t, cluster, lockrt.Options{PubSub: pubsub, Hooks: hooks})
+			for range 4 {
+				key := redistest.Key(t, "k"+strconv.Itoa(rand.Int()))
+				ctx := patient(t)
+
+				require.NoError(t, a.Semaphore(key+".s", 2).Acquire(ctx, 2))
+				got := make(chan error, 1)
+				go func() { got <- b.Semaphore(key+".s", 2).Acquire(ctx, 1) }()
+				receive(t, waiting, "it to wait")
+				require.NoError(t, a.Semaphore(key+".s", 2).Release(ctx, 1))
+				require.NoError(t, receive(t, got, "a permit"))
+
+				permits, err := a.PermitSemaphore(key+".p", 1).Acquire(ctx)
+				require.NoError(t, err)
+				second := make(chan error, 1)
+				go func() {
+					permit, err := b.PermitSemaphore(key+".p", 1).Acquire(ctx)
+					if err == nil {
+						err = permit.Release(ctx)
+					}
+					second <- err
+				}()
+				receive(t, waiting, "it to wait")
+				require.NoError(t, permits.Release(ctx))
+				require.NoError(t, receive(t, second, "a permit"))
+
+				set, err := a.CountDownLatch(key).SetCount(ctx, 1)
+				require.NoError(t, err)
+				require.True(t, set)
+				go func() { got <- b.CountDownLatch(key).Wait(ctx) }()
+				receive(t, waiting, "it to wait")
+				_, err = a.CountDownLatch(key).CountDown(ctx)
+				require.NoError(t, err)
+				require.NoError(t, receive(t, got, "the latch to open"))
+
+				r1, err := a.RWMutex(key + ".rw").RLock(ctx)
+				require.NoError(t, err)
+				r2, err := b.RWMutex(key + ".rw").RLock(ctx)
+				require.NoError(t, err)
+				w := lockLater(ctx, b.RWMutex(key+".rw"))
+				receive(t, waiting, "it to wait")
+				require.NoError(t, r1.Unlock(ctx))
+				require.NoError(t, r2.Unlock(ctx))
+				written := receive(t, w, "to write")
+				require.NoError(t, written.err)
+				require.NoError(t, written.lease.Unlock(ctx))
+
+				first, err := a.Mutex(key+".f").Lock(ctx, lockrt.WithFencing())
+				require.NoError(t, err)
+				later := lockLater(ctx, b.Mutex(key+".f"), lockrt.WithFencing())
+				receive(t, waiting, "it to wait")
+				require.NoError(t, first.Unlock(ctx))
+				fenced := receive(t, later, "its turn")
+				require.NoError(t, fenced.err)
+				require.Greater(t, fenced.lease.Token(), first.Token())
+				require.NoError(t, fenced.lease.Unlock(ctx))
+			}
+		})
+	}
+}

@@ -1,0 +1,212 @@
+package hub
+
+import (
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// servers are several, each of which has some channels.
+type servers struct {
+	mu     sync.Mutex
+	has    map[string]string // which server has which channel
+	known  map[string]string // as far as the hub knows
+	down   map[string]bool
+	asked  int // times that the hub asked which server has what
+	sinks  map[string]Sink
+	breaks map[string]chan error
+	log    []string
+}
+
+type serverConn struct {
+	s    *servers
+	name string
+}
+
+func (s *servers) dial(name string, sink Sink) (Conn, <-chan error, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.down[name] {
+		return nil, nil, errBroken
+	}
+	s.sinks[name], s.breaks[name] = sink, make(chan error, 1)
+	return serverConn{s, name}, s.breaks[name], nil
+}
+
+func (s *servers) lane(channel string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.known[channel]
+}
+
+func (s *servers) moved() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked++
+	for channel, name := range s.has {
+		s.known[channel] = name
+	}
+}
+
+func (s *servers) asks() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.asked
+}
+
+// place has a server have a channel.
+func (s *servers) place(channel, name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.has[channel] = name
+}
+
+func (c serverConn) Subscribe(channels []string) (elsewhere []string, err error) {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	for _, channel := range channels {
+		if c.s.has[channel] != c.name {
+			elsewhere = append(elsewhere, channel)
+			continue
+		}
+		c.s.log = append(c.s.log, c.name+" sub "+channel)
+	}
+	return elsewhere, nil
+}
+
+func (c serverConn) Unsubscribe(channels []string) error {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	for _, channel := range channels {
+		c.s.log = append(c.s.log, c.name+" unsub "+channel)
+	}
+	return nil
+}
+
+func (c serverConn) Close() {}
+
+func (s *servers) sent() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	log := s.log
+	s.log = nil
+	return slices.Sorted(slices.Values(log))
+}
+
+func newServers() (*servers, *Hub) {
+	s := &servers{
+		has: map[string]string{"x": "a", "y": "b", "z": "a"}, known: map[string]string{"x": "a", "y": "b", "z": "a"},
+		down: map[string]bool{"nobody": true}, sinks: map[string]Sink{}, breaks: map[string]chan error{},
+	}
+	return s, New(Config{
+		Dial: s.dial, Lane: s.lane, Moved: s.moved, Linger: time.Second,
+		Backoff: []time.Duration{10 * time.Millisecond, 100 * time.Millisecond},
+	})
+}
+
+func TestHub_AChannelIsSubscribedWhereItIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, h := newServers()
+		defer h.Close()
+		var x, y ear
+		<-h.Listen("x", x.hear).Ready()
+		<-h.Listen("y", y.hear).Ready()
+		require.Equal(t, []string{"a sub x", "b sub y"}, s.sent())
+		s.sinks["b"].Message("y", "1")
+		require.Equal(t, []Event{{Subscribed: true}}, x.heard())
+		require.Equal(t, []Event{{Subscribed: true}, {Payload: "1"}}, y.heard())
+	})
+}
+
+func TestHub_ADroppedChannelIsSubscribedWhereItIsNow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, h := newServers()
+		defer h.Close()
+		var x, z ear
+		l := h.Listen("x", x.hear)
+		<-l.Ready()
+		<-h.Listen("z", z.hear).Ready()
+		s.sent()
+
+		s.place("x", "b")
+		s.sinks["a"].Dropped("x")
+		require.False(t, l.Live(), "at once")
+		synctest.Wait()
+		require.True(t, l.Live())
+		require.Equal(t, []string{"b sub x"}, s.sent())
+		require.Equal(t, []Event{{Subscribed: true}, {Subscribed: true, Again: true}}, x.heard())
+		require.Equal(t, []Event{{Subscribed: true}}, z.heard(), "the others stay where they are")
+	})
+}
+
+func TestHub_AChannelThatIsNotWhereItWasThoughtToBe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, h := newServers()
+		defer h.Close()
+		s.place("x", "b")
+		s.known["x"] = "a"
+		var x ear
+		<-h.Listen("x", x.hear).Ready()
+		require.Equal(t, []string{"b sub x"}, s.sent())
+		require.Equal(t, 1, s.asks())
+
+		// Nobody has it for a while: that is not asked for all the time.
+		s.place("x", "nobody")
+		s.sinks["b"].Dropped("x")
+		begin := time.Now()
+		time.Sleep(2 * time.Second) // in a bubble
+		require.Less(t, s.asks(), 30)
+		s.place("x", "a")
+		time.Sleep(200 * time.Millisecond)
+		require.Equal(t, []string{"a sub x"}, s.sent(), "after %v", time.Since(begin))
+	})
+}
+
+func TestHub_ChannelsOfAServerThatIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, h := newServers()
+		defer h.Close()
+		var x, y, z ear
+		<-h.Listen("x", x.hear).Ready()
+		<-h.Listen("y", y.hear).Ready()
+		lz := h.Listen("z", z.hear)
+		<-lz.Ready()
+		s.sent()
+
+		s.mu.Lock()
+		s.down["a"] = true
+		s.mu.Unlock()
+		s.breaks["a"] <- errBroken
+		time.Sleep(time.Second)
+		require.False(t, lz.Live())
+		require.Empty(t, s.sent(), "there is nowhere to go")
+		s.place("x", "b")
+		s.place("z", "b")
+		time.Sleep(200 * time.Millisecond)
+		require.True(t, lz.Live())
+		require.Equal(t, []string{"b sub x", "b sub z"}, s.sent())
+		require.Equal(t, []Event{{Subscribed: true}}, y.heard(), "another server's stay as they are")
+	})
+}
+
+// A channel of which a server still sends messages, though another one has it, is given up there.
+func TestHub_AChannelLeavesTheServerThatHadIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, h := newServers()
+		defer h.Close()
+		var x, z ear
+		<-h.Listen("x", x.hear).Ready()
+		<-h.Listen("z", z.hear).Ready()
+		s.sent()
+		s.place("x", "b")
+		s.place("z", "b")
+		s.sinks["a"].Dropped("x")
+		synctest.Wait()
+		require.Equal(t, []string{"a unsub z", "b sub x", "b sub z"}, s.sent())
+		require.Equal(t, []Event{{Subscribed: true}, {Subscribed: true, Again: true}}, z.heard())
+	})
+}

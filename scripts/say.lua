@@ -1,0 +1,24 @@
+-- What the scripts share that announce something. It stands in front of them and is no step of its own.
+--
+-- On the channels of Redisson a message is published as Redisson's own programs do it: by publish, or by spublish in a
+-- cluster with sharded channels; or by each of the two, if that is both, where not all programs do the same.
+
+local function say(publish, channel, message)
+  if publish == 'both' then
+    redis.call('spublish', channel, message)
+    return redis.call('publish', channel, message)
+  end
+  return redis.call(publish, channel, message)
+end
+
+-- listening returns how many have subscribed to a channel of Redisson.
+local function listening(publish, channel)
+  local n = 0
+  if publish ~= 'publish' then
+    n = redis.call('pubsub', 'shardnumsub', channel)[2]
+  end
+  if publish ~= 'spublish' then
+    n = n + redis.call('pubsub', 'numsub', channel)[2]
+  end
+  return n
+end
