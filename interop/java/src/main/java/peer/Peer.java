@@ -167,7 +167,7 @@ public final class Peer {
         }
         for (StackTraceElement frame : thread.getStackTrace()) {
             if (frame.getClassName().equals("java.util.concurrent.Semaphore")
-                    || frame.getClassName().startsWith("org.redisson.misc.ReclosableLatch")
+                    || frame.getClassName().contains("ReclosableLatch")
                     || frame.getClassName().equals("java.lang.Thread") && frame.getMethodName().equals("sleep")) {
                 return true;
             }

@@ -1,0 +1,88 @@
+package interop
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+)
+
+// TestSentinel shares locks on a master that sentinels watch, and that is replaced.
+func TestSentinel(t *testing.T) {
+	group := redistest.Sentinel(t)
+	f := newFleet(t, site{
+		name:     "sentinel",
+		url:      group.URL(),
+		mode:     "sentinel",
+		address:  "redis://" + strings.Join(group.Addrs(), ",redis://"),
+		settings: []string{"master=" + redistest.MasterSet},
+		nodes:    group.Servers,
+	}, theVersion(t))
+	t.Run("handover", f.handovers)
+	t.Run("force", f.force)
+	t.Run("failover", func(t *testing.T) {
+		f.failover(t, func() {
+			group.AwaitReplicas(2) // what is held is known to all
+			group.Failover()
+		})
+	})
+}
+
+// failover has both sides hold and wait while another server becomes the master.
+func (f *fleet) failover(t *testing.T, happens func()) {
+	const watchdog = 3 * short // a failover takes a while
+	s := f.goSide(t, lockrt.Options{Watchdog: watchdog})
+	java := f.javaSide(t, f.j, "brief", watchdog)
+	tried := []*kind{mutexKind, fencedKind, fairKind, writeKind}
+	type wait struct {
+		k        *kind
+		key, way string
+		lease    *lockrt.Lease // of a holder in Go
+		give     release
+		done     <-chan granted
+	}
+	var waits []*wait
+	for i, k := range tried {
+		inGo := &wait{k: k, key: redistest.Key(t, k.java+"-go"), way: "Go holds through a failover, Java waits"}
+		lease, err := k.lock(s, inGo.key).Lock(soon(t))
+		require.NoError(t, err)
+		inGo.lease, inGo.give = lease, lease.Unlock
+		th := java.thread(fmt.Sprintf("waits%d", i))
+		inGo.done = begin(t.Context(), k.role().inJava(th), inGo.key)
+		th.parked(t)
+		inJava := &wait{k: k, key: redistest.Key(t, k.java+"-java"), way: "Java holds through a failover, Go waits"}
+		inJava.give = took(t, k.role().inJava(java), inJava.key)
+		inJava.done = begin(t.Context(), k.role().inGo(s), inJava.key)
+		k.role().queued(t, f, inJava.key)
+		waits = append(waits, inGo, inJava)
+	}
+	happens()
+	// Whoever holds is renewed where the lock is now.
+	renewed := time.NewTimer(watchdog)
+	defer renewed.Stop()
+	<-renewed.C
+	for _, w := range waits {
+		f.cell(t, w.k.name, w.way, func(t *testing.T) string {
+			waiting(t, w.done)
+			if w.lease != nil {
+				require.NoError(t, w.lease.Err())
+			}
+			given := time.Now()
+			require.NoError(t, w.give(soon(t)))
+			select {
+			case g := <-w.done:
+				require.NoError(t, g.err)
+				require.NoError(t, g.release(soon(t)))
+				return fmt.Sprintf("held for %s more; served after %s", watchdog, round(g.at.Sub(given)))
+			case <-soon(t).Done():
+				t.Fatal("nobody is served")
+			}
+			return ""
+		})
+	}
+}
