@@ -41,6 +41,11 @@ func (f *fleet) counts(t *testing.T) {
 }
 
 func (f *fleet) permits(t *testing.T) {
+	if !f.at("3.17.0") {
+		return // its ids are others
+	}
+	// What Redisson can say of its permits.
+	counts, leases := f.at("3.19.1"), f.at("3.41.0")
 	f.cell(t, "permits", "taken in Go, released in Java", func(t *testing.T) string {
 		key := redistest.Key(t, "k")
 		s := f.c.PermitSemaphore(key, 0)
@@ -50,11 +55,15 @@ func (f *fleet) permits(t *testing.T) {
 		permit, err := s.Acquire(soon(t))
 		require.NoError(t, err)
 		require.Equal(t, "1", f.java.do(t, "permitAvailable", key))
-		require.Equal(t, "1", f.java.do(t, "permitAcquired", key))
-		require.Equal(t, "2", f.java.do(t, "permitTotal", key))
-		left, err := strconv.ParseInt(f.java.do(t, "permitLease", key, permit.ID()), 10, 64)
-		require.NoError(t, err)
-		require.InDelta(t, long.Milliseconds(), left, float64(long.Milliseconds())/2)
+		if counts {
+			require.Equal(t, "1", f.java.do(t, "permitAcquired", key))
+			require.Equal(t, "2", f.java.do(t, "permitTotal", key))
+		}
+		if leases {
+			left, err := strconv.ParseInt(f.java.do(t, "permitLease", key, permit.ID()), 10, 64)
+			require.NoError(t, err)
+			require.InDelta(t, long.Milliseconds(), left, float64(long.Milliseconds())/2)
+		}
 		f.java.do(t, "permitRelease", key, permit.ID())
 		select {
 		case <-permit.Context().Done():
