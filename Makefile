@@ -11,7 +11,7 @@ GOLANGCI    ?= github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 .PHONY: help
 help:
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: generate ## generate the wrappers and run the orders example, without and with locks
@@ -35,6 +35,16 @@ interop: ## share locks with Java programs that use Redisson, and print what was
 	@.ci/need redis-server javac mvn
 	$(GO) -C interop vet .
 	cd interop && CI=true $(GO) test -count=1 -timeout 15m
+
+.PHONY: interop-versions
+interop-versions: ## the same with older versions of Redisson, and write the table of interop/README.md
+	@.ci/need redis-server javac mvn
+	cd interop && CI=true $(GO) test -count=1 -timeout 30m -tags versions -run '^TestVersions$$' -args -contend 2s
+
+.PHONY: interop-contention
+interop-contention: ## two Java and two Go programs want the same locks, mutexes for a minute, others for a quarter of it
+	@.ci/need redis-server javac mvn
+	cd interop && CI=true $(GO) test -count=1 -timeout 30m -run '^TestInterop$$/^(contention|all)$$' -args -contend 60s
 
 .PHONY: lint
 lint: staticcheck ## check formatting, go vet, staticcheck

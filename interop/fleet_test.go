@@ -77,15 +77,25 @@ func newFleet(t *testing.T, at site, version string) *fleet {
 func (f *fleet) single() bool { return f.mode == "single" }
 
 // options are what Go programs need beside Java programs.
-func options(opts lockrt.Options) lockrt.Options {
+func options(opts lockrt.Options, fairWait time.Duration) lockrt.Options {
 	opts.TokenTTL = lockrt.Forever
 	opts.FairWait = fairWait
 	return opts
 }
 
+// fairWait is for how long a program that died holds up a fair queue. Both sides have to reckon with the same time;
+// older versions of Redisson do not let it be said.
+func (f *fleet) fairWait() time.Duration {
+	if f.version != "" && !f.at("3.46.0") {
+		return 5 * time.Minute
+	}
+	return 4 * time.Second
+}
+
 // goSide connects Go clients that are closed when the test ends.
 func (f *fleet) goSide(t *testing.T, opts lockrt.Options) side {
 	t.Helper()
+	opts = options(opts, f.fairWait())
 	s := side{c: open(t, f.url, opts)}
 	for _, server := range f.reds {
 		s.reds = append(s.reds, open(t, server.URL(), opts))
@@ -95,7 +105,7 @@ func (f *fleet) goSide(t *testing.T, opts lockrt.Options) side {
 
 func open(t *testing.T, url string, opts lockrt.Options) *lockrt.Client {
 	t.Helper()
-	c, err := lockrt.Open(url, options(opts))
+	c, err := lockrt.Open(url, opts)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	return c
@@ -107,7 +117,7 @@ func (f *fleet) javaSide(t *testing.T, j *jvm, client string, watchdog time.Dura
 	t.Helper()
 	settings := f.settings
 	if f.at("3.46.0") { // since when it can be said
-		settings = append(slices.Clone(settings), "fairWait="+millis(fairWait))
+		settings = append(slices.Clone(settings), "fairWait="+millis(f.fairWait()))
 	}
 	th := thread{j, client, "main"}
 	th.do(t, slices.Concat([]string{"open", f.mode, f.address, millis(watchdog)}, settings)...)

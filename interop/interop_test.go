@@ -16,7 +16,11 @@ import (
 
 // TestInterop is the matrix: every primitive, in both directions, on one server.
 func TestInterop(t *testing.T) {
-	f := newFleet(t, standalone(t), theVersion(t))
+	newFleet(t, standalone(t), theVersion(t)).everything(t)
+}
+
+// everything tries all there is.
+func (f *fleet) everything(t *testing.T) {
 	t.Run("handover", f.handovers)
 	t.Run("death", f.deaths)
 	t.Run("force", f.force)
@@ -113,6 +117,9 @@ type mortal struct {
 func (f *fleet) mortals() []mortal {
 	var all []mortal
 	for _, k := range exclusive {
+		if (k == fairKind || k == multiKind) && !f.at("3.45.0") {
+			continue // who waits for a fair lock waits for what was left when it came, and then to be told
+		}
 		if f.has(k) {
 			all = append(all, mortal{k.name, k, k})
 		}

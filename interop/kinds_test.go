@@ -12,9 +12,6 @@ import (
 	lockrt "github.com/lockgen/lockgen/runtime"
 )
 
-// fairWait is for how long a Java program that died holds up a fair queue.
-const fairWait = 4 * time.Second
-
 // release gives back what was acquired.
 type release func(ctx context.Context) error
 

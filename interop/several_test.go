@@ -58,10 +58,19 @@ func (f *fleet) queue(t *testing.T) {
 			})
 		})
 	}
+	// Who is to die starts before anybody stands in line, where nobody has time to lose.
+	dies := f.at("3.46.0") // else its place lasts for five minutes
+	workers, victims := map[*line]*worker{}, map[*line]thread{}
+	for _, l := range lines {
+		l.key = redistest.Key(t, l.holder)
+		workers[l] = f.startWorker(t, orders{Then: &held{fairKind.java, l.key}})
+		if dies {
+			victims[l] = f.javaSide(t, startJava(t, f.version), "victim", short)
+		}
+	}
 	role := fairKind.role()
 	var dying []func()
 	for _, l := range lines {
-		l.key = redistest.Key(t, l.holder)
 		if l.holder == "Go" {
 			l.give = took(t, role.inGo(s), l.key)
 		} else {
@@ -69,19 +78,16 @@ func (f *fleet) queue(t *testing.T) {
 		}
 		next := func() thread { waits++; return java.thread(fmt.Sprintf("waits%d", waits)) }
 		goDies := func() {
-			w := f.startWorker(t, orders{Then: &held{fairKind.java, l.key}})
-			enqueue(l, w.goOn)
-			dying = append(dying, w.kill)
+			enqueue(l, workers[l].goOn)
+			dying = append(dying, workers[l].kill)
 			l.dead = append(l.dead, "Go")
 		}
 		javaDies := func() {
-			if !f.at("3.46.0") {
-				return // its place would last for five minutes
+			if !dies {
+				return
 			}
-			victim := startJava(t, f.version)
-			th := f.javaSide(t, victim, "victim", short)
-			enqueue(l, func() { th.start("lock", fairKind.java, l.key, "0") })
-			dying = append(dying, victim.die)
+			enqueue(l, func() { victims[l].start("lock", fairKind.java, l.key, "0") })
+			dying = append(dying, victims[l].j.die)
 			l.dead = append(l.dead, "Java")
 		}
 		live(l, "Java-1", role.inJava(next()))

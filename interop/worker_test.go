@@ -24,8 +24,9 @@ const workerVariable = "LOCKGEN_INTEROP_WORKER"
 
 // orders are what a Go program is to do.
 type orders struct {
-	URL  string
-	Reds []string
+	URL      string
+	Reds     []string
+	FairWait time.Duration
 
 	Hold    []held
 	Permit  string   // a key to take the only permit of
@@ -69,10 +70,11 @@ func doWork(text string) error {
 		return err
 	}
 	ctx := context.Background()
-	c, err := lockrt.Open(o.URL, options(lockrt.Options{Watchdog: short}))
+	opts := options(lockrt.Options{Watchdog: short}, o.FairWait)
+	c, err := lockrt.Open(o.URL, opts)
 	s := side{c: c}
 	for _, url := range o.Reds {
-		red, failed := lockrt.Open(url, options(lockrt.Options{Watchdog: short}))
+		red, failed := lockrt.Open(url, opts)
 		s.reds, err = append(s.reds, red), errors.Join(err, failed)
 	}
 	if err != nil {
@@ -170,7 +172,7 @@ type worker struct {
 // startWorker runs a Go program until it has done what it was told first, and no longer than the test.
 func (f *fleet) startWorker(t *testing.T, o orders) *worker {
 	t.Helper()
-	o.URL = f.url
+	o.URL, o.FairWait = f.url, f.fairWait()
 	for _, server := range f.reds {
 		o.Reds = append(o.Reds, server.URL())
 	}
