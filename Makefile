@@ -33,8 +33,13 @@ chaos: ## break servers, networks, processes and clocks, and write what happens 
 .PHONY: interop
 interop: ## share locks with Java programs that use Redisson, and print what was tried as a table
 	@.ci/need redis-server javac mvn
-	$(GO) -C interop vet .
+	$(GO) -C interop vet ./...
 	cd interop && CI=true $(GO) test -count=1 -timeout 15m
+
+.PHONY: interop-orders
+interop-orders: ## a Go and a Java service pay the same orders, without and with locks
+	@.ci/need redis-server javac mvn
+	cd interop && $(GO) run ./orders
 
 .PHONY: interop-versions
 interop-versions: ## the same with older versions of Redisson, and write the table of interop/README.md

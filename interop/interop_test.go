@@ -3,6 +3,9 @@ package interop
 import (
 	"context"
 	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
 	"slices"
 	"strconv"
 	"testing"
@@ -16,7 +19,18 @@ import (
 
 // TestInterop is the matrix: every primitive, in both directions, on one server.
 func TestInterop(t *testing.T) {
-	newFleet(t, standalone(t), theVersion(t)).everything(t)
+	f := newFleet(t, standalone(t), theVersion(t))
+	f.everything(t)
+	f.cell(t, "orders", "a Go and a Java service pay the same", func(t *testing.T) string {
+		services := exec.Command("go", "run", "./orders", "-redisson", f.version)
+		services.Env = append(os.Environ(), "REDIS_URL="+f.url)
+		said, err := services.CombinedOutput()
+		require.NoError(t, err, "%s", said)
+		t.Logf("%s", said)
+		counts := regexp.MustCompile(`(?m)^\d+ of \d+ orders.*$`).FindAllString(string(said), -1)
+		require.Len(t, counts, 2)
+		return "without locks " + counts[0] + ", with them " + counts[1]
+	})
 }
 
 // everything tries all there is.

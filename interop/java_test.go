@@ -3,15 +3,10 @@ package interop
 import (
 	"bufio"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
-	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,16 +14,15 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-)
 
-// sources are what the Java program is made of, and what tells one build from another.
-var sources = []string{"java/pom.xml", "java/src/main/java/peer/Peer.java"}
+	"github.com/lockgen/lockgen/interop/redisson"
+)
 
 // theVersion returns the version of Redisson that is asked for.
 func theVersion(t *testing.T) string {
 	t.Helper()
-	if *redisson != "" {
-		return *redisson
+	if *version != "" {
+		return *version
 	}
 	return newest(t)
 }
@@ -36,52 +30,9 @@ func theVersion(t *testing.T) string {
 // newest returns the version of Redisson that java/pom.xml names.
 func newest(t *testing.T) string {
 	t.Helper()
-	pom, err := os.ReadFile(sources[0])
+	version, err := redisson.Newest("java")
 	require.NoError(t, err)
-	version := regexp.MustCompile(`<redisson.version>(.*)</redisson.version>`).FindSubmatch(pom)
-	require.NotNil(t, version)
-	return string(version[1])
-}
-
-// program returns the class path of the Java program with a version of Redisson. Program and libraries are fetched and
-// built by Maven once for each state of the sources, and kept among the user's caches.
-func program(t *testing.T, version string) string {
-	t.Helper()
-	hash := sha256.New()
-	for _, name := range sources {
-		text, err := os.ReadFile(name)
-		require.NoError(t, err)
-		hash.Write(text)
-	}
-	cache, err := os.UserCacheDir()
-	require.NoError(t, err)
-	cache = filepath.Join(cache, "lockgen-interop")
-	state := hex.EncodeToString(hash.Sum(nil)[:8])
-	built := build(t, filepath.Join(cache, state), "package")
-	libraries := build(t, filepath.Join(cache, "redisson-"+version), "dependency:copy-dependencies@libraries", "-Dredisson.version="+version)
-	return filepath.Join(built, "*") + string(os.PathListSeparator) + filepath.Join(libraries, "lib", "*")
-}
-
-// build has Maven make a directory, unless it is there.
-func build(t *testing.T, dir string, args ...string) string {
-	t.Helper()
-	if _, err := os.Stat(dir); err == nil {
-		return dir
-	}
-	require.NoError(t, os.MkdirAll(filepath.Dir(dir), 0o755))
-	building, err := os.MkdirTemp(filepath.Dir(dir), "building-")
-	require.NoError(t, err)
-	defer func() { _ = os.RemoveAll(building) }()
-	mvn := exec.Command("mvn", append([]string{
-		"-B", "-q", "-Dmaven.wagon.http.retryHandler.count=5", "-f", "java/pom.xml", "-Dpeer.target=" + building,
-	}, args...)...)
-	said, err := mvn.CombinedOutput()
-	require.NoError(t, err, "%s\n%s", mvn, said)
-	// Whoever is first wins; all build the same.
-	if err = os.Rename(building, dir); err != nil {
-		require.DirExists(t, dir)
-	}
-	return dir
+	return version
 }
 
 // A jvm is a running Java program. Its methods may be called from any goroutine.
@@ -107,14 +58,14 @@ var errEnded = errors.New("the Java program has ended")
 // startJava runs the Java program, with a version of Redisson, until the test ends.
 func startJava(t *testing.T, version string) *jvm {
 	t.Helper()
-	path := program(t, version)
+	path, err := redisson.Classpath("java", version)
+	require.NoError(t, err)
 	j := &jvm{pending: map[int]chan answer{}, ended: make(chan struct{})}
 	// It is small, and many processes share the machine.
 	j.cmd = exec.Command("java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData",
 		"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
 		"-cp", path, "peer.Peer")
 	j.cmd.Stderr = t.Output()
-	var err error
 	j.in, err = j.cmd.StdinPipe()
 	require.NoError(t, err)
 	out, err := j.cmd.StdoutPipe()

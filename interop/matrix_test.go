@@ -11,8 +11,8 @@ import (
 )
 
 var (
-	redisson = flag.String("redisson", "", "the version of Redisson; that of java/pom.xml if empty")
-	contend  = flag.Duration("contend", 8*time.Second, "for how long mutexes are contended for; other locks for a quarter of it")
+	version = flag.String("redisson", "", "the version of Redisson; that of java/pom.xml if empty")
+	contend = flag.Duration("contend", 8*time.Second, "for how long mutexes are contended for; other locks for a quarter of it")
 )
 
 // A row of the matrix is one thing that was tried.

@@ -1,0 +1,90 @@
+// Package redisson makes the Java programs of this module, with the version of Redisson that is asked for.
+package redisson
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+)
+
+// Newest returns the version of Redisson that the Maven project in dir names.
+func Newest(dir string) (string, error) {
+	pom, err := os.ReadFile(filepath.Join(dir, "pom.xml"))
+	if err != nil {
+		return "", err
+	}
+	version := regexp.MustCompile(`<redisson.version>(.*)</redisson.version>`).FindSubmatch(pom)
+	if version == nil {
+		return "", fmt.Errorf("%s/pom.xml: no redisson.version", dir)
+	}
+	return string(version[1]), nil
+}
+
+// Classpath returns where Java finds the programs of the Maven project in dir, and a version of Redisson. They are
+// fetched and built once for each state of the sources, and kept among the user's caches.
+func Classpath(dir, version string) (string, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	hash := sha256.New()
+	for _, root := range []string{"pom.xml", "src"} {
+		err := filepath.WalkDir(filepath.Join(dir, root), func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			hash.Write(text)
+			return err
+		})
+		if err != nil {
+			return "", err
+		}
+	}
+	cache = filepath.Join(cache, "lockgen-interop")
+	programs, err := maven(dir, filepath.Join(cache, hex.EncodeToString(hash.Sum(nil)[:8])), "package")
+	if err != nil {
+		return "", err
+	}
+	libraries, err := maven(dir, filepath.Join(cache, "redisson-"+version),
+		"dependency:copy-dependencies@libraries", "-Dredisson.version="+version)
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(programs, "*") + string(os.PathListSeparator) + filepath.Join(libraries, "lib", "*"), nil
+}
+
+// maven has Maven make a directory, unless it is there.
+func maven(project, dir string, args ...string) (string, error) {
+	if _, err := os.Stat(dir); err == nil {
+		return dir, nil
+	}
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return "", err
+	}
+	building, err := os.MkdirTemp(filepath.Dir(dir), "building-")
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = os.RemoveAll(building) }()
+	mvn := exec.Command("mvn", append([]string{
+		"-B", "-q", "-Dmaven.wagon.http.retryHandler.count=5", "-f", filepath.Join(project, "pom.xml"),
+		"-Dpeer.target=" + building,
+	}, args...)...)
+	if said, err := mvn.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%s: %w\n%s", mvn, err, said)
+	}
+	// Whoever is first wins; all make the same.
+	if err = os.Rename(building, dir); err != nil {
+		if _, there := os.Stat(dir); there != nil {
+			return "", errors.Join(err, there)
+		}
+	}
+	return dir, nil
+}
