@@ -25,11 +25,17 @@ var matrix []row
 func (f *fleet) cell(t *testing.T, primitive, what string, fn func(t *testing.T) string) {
 	t.Helper()
 	r := row{primitive: primitive, what: what, site: f.name, version: f.version, result: "FAILED"}
-	t.Run(primitive+"/"+what, func(t *testing.T) { r.seen = fn(t) })
+	tried := false
+	t.Run(primitive+"/"+what, func(t *testing.T) {
+		tried = true
+		r.seen = fn(t)
+	})
 	if r.seen != "" { // else it did not come to its end
 		r.result = "ok"
 	}
-	matrix = append(matrix, r)
+	if tried {
+		matrix = append(matrix, r)
+	}
 }
 
 func TestMain(m *testing.M) {

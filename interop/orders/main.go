@@ -115,7 +115,9 @@ func (a *act) run(ctx context.Context) (more int, err error) {
 	name := "lockgen-interop:" + rand.Text()[:8]
 	b := &bank{rc: a.rc, name: name + ":ledger"}
 	store := shop.NewStore(a.rc, name+":store")
-	defer func() { err = errors.Join(err, a.rc.Do(ctx, a.rc.B().Del().Key(name+":store", b.name).Build()).Error()) }()
+	defer func() {
+		err = errors.Join(err, a.rc.Do(ctx, a.rc.B().Del().Key(name+":store", b.name).Build()).Error())
+	}()
 	for _, id := range a.orders {
 		if err := store.SaveOrder(ctx, &shop.Order{ID: shop.OrderID(id), Item: "tea", Cents: 499}); err != nil {
 			return 0, err
