@@ -169,5 +169,12 @@ func familyScenarios() []*scenario {
 			goals: []goal{
 				{"at most 0.1 commands for each who waits", value("sent"), 0.1, false, small},
 			},
+		},
+		&scenario{
+			id: "S14", title: "256 goroutines, keys that nobody else wants, in a cluster of three", fit: func(lib library) bool { return lib.name == lockgen },
+			how: "Beside one server in the same round. All run on the same cores, so three servers are no more hardware than one.",
+			run: inCluster, headline: headline{metric: "rate", format: count, unit: "/s"},
+			columns: []column{colRate, {"one server", "one", count}, {"of one server's", "share", hundredth}, colP50, colP99, {"p99, one server", "onep99", duration}, colAllocs, colBytes, colClient, colStuck},
+			goals:   []goal{{"nobody hangs", value("stuck"), 0, false, count}},
 		})
 }

@@ -48,8 +48,8 @@ func (s *server) close() {
 	s.stop()
 }
 
-// start starts a redis-server on a port that is free.
-func (s *server) start(ctx context.Context) error {
+// start starts a redis-server on a port that is free, with these options besides.
+func (s *server) start(ctx context.Context, options ...string) error {
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
@@ -60,7 +60,8 @@ func (s *server) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, cmp.Or(os.Getenv("LOCKGEN_REDIS_SERVER"), "redis-server"), "--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--save", "", "--dir", dir)
+	options = append([]string{"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--save", "", "--dir", dir}, options...)
+	cmd := exec.CommandContext(ctx, cmp.Or(os.Getenv("LOCKGEN_REDIS_SERVER"), "redis-server"), options...)
 	fail := func(err error) error { return errors.Join(err, os.RemoveAll(dir)) }
 	out, err := cmd.StdoutPipe()
 	if err != nil {

@@ -187,9 +187,9 @@ func severalScenarios() []*scenario {
 }
 
 // anotherServer starts a server besides the one that all are measured on.
-func anotherServer(ctx context.Context) (*server, error) {
+func anotherServer(ctx context.Context, options ...string) (*server, error) {
 	s := &server{}
-	if err := s.start(ctx); err != nil {
+	if err := s.start(ctx, options...); err != nil {
 		return nil, err
 	}
 	rc, err := rueidisClient(s.addr)
@@ -199,6 +199,83 @@ func anotherServer(ctx context.Context) (*server, error) {
 	}
 	s.rc = rc
 	return s, nil
+}
+
+// inCluster measures how many locks a second a cluster of three grants, and one server.
+func inCluster(ctx context.Context, e *env, lib library) (metrics, error) {
+	half := *e
+	half.length = e.length / 2
+	party := []party{{goroutines: 256}}
+	one, err := play(ctx, &half, lib, party)
+	if err != nil {
+		return nil, err
+	}
+	nodes, err := startCluster(ctx, 3)
+	for _, s := range nodes {
+		defer s.close()
+	}
+	if err != nil {
+		return nil, err
+	}
+	three, err := play(ctx, &env{server: nodes[0], servers: nodes[0].addr + "?cluster=true", length: half.length, profile: e.profile}, lib, party)
+	if err != nil {
+		return nil, err
+	}
+	m := three.metrics()
+	m["one"], m["onep99"] = one.metrics()["rate"], one.metrics()["p99"]
+	m["share"] = m["rate"] / m["one"]
+	return m, nil
+}
+
+// startCluster starts so many servers, each of which has as many of the slots as the others. Those that it started are
+// returned with an error, too.
+func startCluster(ctx context.Context, n int) ([]*server, error) {
+	const slots = 16384
+	var nodes []*server
+	for i := range n {
+		s, err := anotherServer(ctx, "--cluster-enabled", "yes", "--cluster-node-timeout", "2000")
+		if err != nil {
+			return nodes, err
+		}
+		nodes = append(nodes, s)
+		first, last := i*slots/n, (i+1)*slots/n-1
+		if err := s.tell(ctx, "CLUSTER", "ADDSLOTSRANGE", strconv.Itoa(first), strconv.Itoa(last)); err != nil {
+			return nodes, err
+		}
+		if err := s.tell(ctx, "CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1)); err != nil {
+			return nodes, err
+		}
+		host, port, _ := net.SplitHostPort(nodes[0].addr)
+		if err := s.tell(ctx, "CLUSTER", "MEET", host, port); err != nil {
+			return nodes, err
+		}
+	}
+	over := time.After(answerWithin)
+	for look := time.NewTicker(10 * time.Millisecond); ; {
+		ready := 0
+		for _, s := range nodes {
+			info, err := s.rc.Do(ctx, s.rc.B().ClusterInfo().Build()).ToString()
+			if err != nil {
+				return nodes, err
+			}
+			if strings.Contains(info, "cluster_state:ok") && strings.Contains(info, "cluster_known_nodes:"+strconv.Itoa(n)) {
+				ready++
+			}
+		}
+		if ready == n {
+			look.Stop()
+			return nodes, nil
+		}
+		select {
+		case <-look.C:
+		case <-over:
+			return nodes, errors.New("the servers do not become a cluster")
+		}
+	}
+}
+
+func (s *server) tell(ctx context.Context, command ...string) error {
+	return s.rc.Do(ctx, s.rc.B().Arbitrary(command...).Build()).Error()
 }
 
 // opening measures how long after a latch was opened in one process all have heard who wait for it in another.
