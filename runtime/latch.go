@@ -99,9 +99,13 @@ const (
 	messageClosed = "1" // it was set, or deleted
 )
 
-// doubtDeleted is how long nobody judges why a latch is gone that was not heard to be open: what says why may
-// be about to be heard, on another connection than the answer, and by a program that is busy.
-const doubtDeleted = time.Second
+// doubt is how long nobody judges why a latch is gone that was not heard to be open: what says why may be about to
+// be heard, on another connection than the answer. Of a latch of which the last that was heard is what is also said of
+// one that is deleted, doubtDeleted: the program may be busy, and it is no good to say so wrongly.
+const (
+	doubt        = 100 * time.Millisecond
+	doubtDeleted = time.Second
+)
 
 // latchSide is what leads from a turnstile to a CountDownLatch.
 type latchSide struct {
@@ -139,11 +143,16 @@ func (s *latchSide) ask(b *round, _ bool) (int, time.Duration, error) {
 		return 0, pollCounted, nil
 	case left < 0 || t.said == messageOpen || !b.waiters[0].wish.seen:
 		return len(b.waiters), 0, nil
-	case s.missing.IsZero():
+	}
+	wait := doubt
+	if t.said == messageClosed {
+		wait = doubtDeleted
+	}
+	if s.missing.IsZero() {
 		s.missing = time.Now()
-		return 0, doubtDeleted, nil
-	case time.Since(s.missing) < doubtDeleted:
-		return 0, doubtDeleted, nil
+	}
+	if time.Since(s.missing) < wait {
+		return 0, wait, nil
 	}
 	b.deleted = t.said == messageClosed
 	return len(b.waiters), 0, nil

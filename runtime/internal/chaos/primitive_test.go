@@ -26,6 +26,7 @@ type primitive struct {
 	room    int
 	leased  bool // what is held expires, is renewed, and is told to be lost
 	tracked bool // the server tells when somebody takes it away
+	asks    bool // who is told of a release asks for it, and is not given it at once
 
 	// dead is for how long a process that died while it waited keeps out those behind it.
 	dead time.Duration
@@ -89,7 +90,7 @@ var rw = &primitive{
 }
 
 var permits = &primitive{
-	name: "PermitSemaphore", room: processes, leased: true,
+	name: "PermitSemaphore", room: processes, leased: true, asks: true,
 	open: func(w *worker, c *lockrt.Client) lock {
 		room := w.room(processes)
 		return func(ctx context.Context, key string, units int) (lease, error) {
@@ -116,7 +117,7 @@ var permits = &primitive{
 }
 
 var semaphore = &primitive{
-	name: "Semaphore", room: processes,
+	name: "Semaphore", room: processes, asks: true,
 	open: func(w *worker, c *lockrt.Client) lock {
 		room := w.room(processes)
 		return func(ctx context.Context, key string, units int) (lease, error) {
@@ -132,7 +133,7 @@ var semaphore = &primitive{
 
 // latch is held by the one goroutine that sets and counts down its key; the others wait for that.
 var latch = &primitive{
-	name: "CountDownLatch", room: readersMost,
+	name: "CountDownLatch", room: readersMost, asks: true,
 	open: func(_ *worker, c *lockrt.Client) lock {
 		return func(ctx context.Context, key string, units int) (lease, error) {
 			l := c.CountDownLatch(key)

@@ -45,9 +45,9 @@ type row struct {
 
 // Promises are the rules of a row. Limits may depend on the lease.
 type promises struct {
-	limits                            map[figure]limit
-	keeps, loses, spares, stops, dies bool
-	allowed                           []string
+	limits                                   map[figure]limit
+	keeps, loses, spares, stops, dies, mutes bool
+	allowed                                  []string
 }
 
 // A run is a row for a primitive.
@@ -75,6 +75,10 @@ func on(t topology, of []*primitive, rows []row) []run {
 				for g := range r.rules.limits {
 					r.rules.limits[g] = leases(0.5)
 				}
+			}
+			if _, bounded := r.rules.limits[typical]; bounded && p.asks {
+				r.must, r.rules.limits = "works; who is told that there is something to have asks for it", maps.Clone(r.rules.limits)
+				r.rules.limits[typical] = within(300 * ms)
 			}
 			if r.rules.dies && p.dead > 0 {
 				r.must += fmt.Sprintf(", or %v later than that if the dead one was next", p.dead)
@@ -212,7 +216,7 @@ var rows = []row{
 		name: "2% of the replies lost, connection mute", must: "no hold counted twice; no key held by nobody > 1.5 s",
 		unleased: "nothing counted twice; no key held by nobody > 1.5 s",
 		hold:     again, once: true, proxied: true, wire: loseReplies(0.02, redistest.Mute),
-		rules:  promises{keeps: true, limits: map[figure]limit{unheld: within(1500 * ms)}},
+		rules:  promises{keeps: true, mutes: true, limits: map[figure]limit{unheld: within(1500 * ms)}},
 		inject: goOn,
 	},
 	{
