@@ -33,6 +33,7 @@ type site struct {
 	mode     string                   // of Redisson: single, sentinel, cluster
 	address  string                   // of Redisson: addresses with commas
 	settings []string                 // of Redisson: name=value
+	pubsub   lockrt.PubSub            // of Go
 	nodes    []*redistest.RedisServer // where keys may be
 }
 
@@ -77,9 +78,10 @@ func newFleet(t *testing.T, at site, version string) *fleet {
 func (f *fleet) single() bool { return f.mode == "single" }
 
 // options are what Go programs need beside Java programs.
-func options(opts lockrt.Options, fairWait time.Duration) lockrt.Options {
+func options(opts lockrt.Options, fairWait time.Duration, pubsub lockrt.PubSub) lockrt.Options {
 	opts.TokenTTL = lockrt.Forever
 	opts.FairWait = fairWait
+	opts.PubSub = pubsub
 	return opts
 }
 
@@ -95,7 +97,7 @@ func (f *fleet) fairWait() time.Duration {
 // goSide connects Go clients that are closed when the test ends.
 func (f *fleet) goSide(t *testing.T, opts lockrt.Options) side {
 	t.Helper()
-	opts = options(opts, f.fairWait())
+	opts = options(opts, f.fairWait(), f.pubsub)
 	s := side{c: open(t, f.url, opts)}
 	for _, server := range f.reds {
 		s.reds = append(s.reds, open(t, server.URL(), opts))

@@ -206,20 +206,24 @@ func (f *fleet) inherit(t *testing.T, what string, died time.Time, names []strin
 }
 
 func (f *fleet) force(t *testing.T) {
+	s, before := f.side, long/6
+	if f.mode == "cluster" { // which does not tell of changes
+		s, before = f.goSide(t, lockrt.Options{Watchdog: short}), short
+	}
 	for _, k := range kinds {
 		if k.force == nil || !f.has(k) {
 			continue
 		}
 		f.cell(t, k.name, "Java takes it from Go by force", func(t *testing.T) string {
 			key := redistest.Key(t, "k")
-			lease, err := k.lock(f.side, key).Lock(soon(t))
+			lease, err := k.lock(s, key).Lock(soon(t))
 			require.NoError(t, err)
 			taken := time.Now()
 			require.Equal(t, "true", f.java.do(t, "forceUnlock", k.java, key))
 			ended(t, lease.Context())
 			after := time.Since(taken)
 			require.ErrorIs(t, context.Cause(lease.Context()), lockrt.ErrLost)
-			require.Less(t, after, long/6, "told before the next renewal")
+			require.Less(t, after, before, "told before the next renewal, or by it")
 			require.ErrorIs(t, lease.Unlock(soon(t)), lockrt.ErrLost)
 			require.Equal(t, "false", f.java.do(t, "forceUnlock", k.java, key), "nobody has it")
 			return "the holder was told after " + round(after).String()
@@ -227,7 +231,7 @@ func (f *fleet) force(t *testing.T) {
 		f.cell(t, k.name, "Go takes it from Java by force", func(t *testing.T) string {
 			key := redistest.Key(t, "k")
 			f.java.do(t, "lock", k.java, key, "0")
-			taken, err := k.force(soon(t), f.side, key)
+			taken, err := k.force(soon(t), s, key)
 			require.NoError(t, err)
 			require.True(t, taken)
 			require.Equal(t, "false", f.java.do(t, "isHeld", k.java, key))
@@ -238,10 +242,10 @@ func (f *fleet) force(t *testing.T) {
 			} else if k != readKind && k != writeKind || f.at("3.44.0") {
 				require.Contains(t, f.java.fails(t, "unlock", k.java, key), "IllegalMonitorState")
 			}
-			lease, err := k.lock(f.side, key).TryLock(soon(t))
+			lease, err := k.lock(s, key).TryLock(soon(t))
 			require.NoError(t, err)
 			require.NoError(t, lease.Unlock(soon(t)))
-			taken, err = k.force(soon(t), f.side, key)
+			taken, err = k.force(soon(t), s, key)
 			require.NoError(t, err)
 			require.False(t, taken)
 			return how
@@ -299,7 +303,7 @@ func (f *fleet) reentry(t *testing.T) {
 
 // watchdogs has both sides hold for several leases, beside each other and with each other.
 func (f *fleet) watchdogs(t *testing.T) {
-	f.cell(t, "all", "both watchdogs renew", func(t *testing.T) string {
+	f.cell(t, "all kinds", "both watchdogs renew", func(t *testing.T) string {
 		renewed := make(chan error, 1000)
 		shared := redistest.Key(t, "shared")
 		s := f.goSide(t, lockrt.Options{Watchdog: short, Hooks: lockrt.Hooks{
@@ -314,8 +318,8 @@ func (f *fleet) watchdogs(t *testing.T) {
 		inGo, inJava := map[*kind]string{}, map[*kind]string{}
 		leases := map[*kind]*lockrt.Lease{}
 		for _, k := range kinds {
-			if !f.has(k) {
-				continue
+			if !f.has(k) || k == readKind && f.at("3.44.0") && !f.at("4.0.0") {
+				continue // Redisson forgets to renew some of several readers
 			}
 			inGo[k], inJava[k] = redistest.Key(t, "go-"+k.java), redistest.Key(t, "java-"+k.java)
 			lease, err := k.lock(s, inGo[k]).Lock(soon(t))

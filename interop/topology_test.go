@@ -33,6 +33,58 @@ func TestSentinel(t *testing.T) {
 	})
 }
 
+// modes are how a cluster can tell of releases, on both sides.
+var modes = []struct {
+	name   string
+	java   string
+	pubsub lockrt.PubSub
+}{
+	{"cluster, AUTO, PubSubAuto", "AUTO", lockrt.PubSubAuto},
+	{"cluster, ON, PubSubSharded", "ON", lockrt.PubSubSharded},
+	{"cluster, OFF, PubSubPlain", "OFF", lockrt.PubSubPlain},
+	{"cluster, ON, PubSubBoth", "ON", lockrt.PubSubBoth},
+	{"cluster, OFF, PubSubBoth", "OFF", lockrt.PubSubBoth},
+}
+
+// TestCluster shares locks on a cluster.
+func TestCluster(t *testing.T) {
+	cluster := redistest.Cluster(t)
+	for i, mode := range modes {
+		t.Run(mode.java, func(t *testing.T) {
+			f := newFleet(t, site{
+				name:     mode.name,
+				url:      cluster.URL(),
+				mode:     "cluster",
+				address:  "redis://" + strings.Join(cluster.Addrs(), ",redis://"),
+				settings: []string{"sharded=" + mode.java},
+				pubsub:   mode.pubsub,
+				nodes:    cluster.Nodes(),
+			}, theVersion(t))
+			t.Run("handover", f.handovers)
+			if i > 0 {
+				return
+			}
+			t.Run("death", f.deaths)
+			t.Run("force", f.force)
+			t.Run("reentry", f.reentry)
+			t.Run("downgrade", f.downgrade)
+			t.Run("several", f.several)
+			t.Run("tokens", f.tokens)
+			t.Run("counts", f.counts)
+			t.Run("permits", f.permits)
+			t.Run("latches", f.latches)
+			t.Run("failover", func(t *testing.T) {
+				f.failover(t, func() {
+					for _, master := range cluster.Nodes()[:3] {
+						cluster.Failover(master)
+					}
+				})
+			})
+			f.nothingLeft(t)
+		})
+	}
+}
+
 // failover has both sides hold and wait while another server becomes the master.
 func (f *fleet) failover(t *testing.T, happens func()) {
 	const watchdog = 3 * short // a failover takes a while

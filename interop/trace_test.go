@@ -336,11 +336,11 @@ func TestTraces(t *testing.T) {
 	version := newest(t)
 	f := newFleet(t, standalone(t), version)
 	inJava := f.playInJava(t)
-	f.cell(t, "all", "Redisson does what is written down", func(t *testing.T) string {
+	f.cell(t, "all kinds", "Redisson does what is written down", func(t *testing.T) string {
 		golden(t, tracesFile, print(version, inJava))
 		return fmt.Sprintf("%d steps in %s", len(inJava), tracesFile)
 	})
-	f.cell(t, "all", "Go leaves and says what Redisson does", func(t *testing.T) string {
+	f.cell(t, "all kinds", "Go leaves and says what Redisson does", func(t *testing.T) string {
 		server := redistest.Server(t)
 		inGo := play(t, server)
 		different, text := compare(t, inJava, inGo)

@@ -27,6 +27,7 @@ type orders struct {
 	URL      string
 	Reds     []string
 	FairWait time.Duration
+	PubSub   lockrt.PubSub
 
 	Hold    []held
 	Permit  string   // a key to take the only permit of
@@ -70,7 +71,7 @@ func doWork(text string) error {
 		return err
 	}
 	ctx := context.Background()
-	opts := options(lockrt.Options{Watchdog: short}, o.FairWait)
+	opts := options(lockrt.Options{Watchdog: short}, o.FairWait, o.PubSub)
 	c, err := lockrt.Open(o.URL, opts)
 	s := side{c: c}
 	for _, url := range o.Reds {
@@ -172,7 +173,7 @@ type worker struct {
 // startWorker runs a Go program until it has done what it was told first, and no longer than the test.
 func (f *fleet) startWorker(t *testing.T, o orders) *worker {
 	t.Helper()
-	o.URL, o.FairWait = f.url, f.fairWait()
+	o.URL, o.FairWait, o.PubSub = f.url, f.fairWait(), f.pubsub
 	for _, server := range f.reds {
 		o.Reds = append(o.Reds, server.URL())
 	}
