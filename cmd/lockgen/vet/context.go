@@ -76,7 +76,7 @@ func (f *function) oldContext(a acquisition) {
 // insideDo looks at a function that is given to Do.
 func (f *function) insideDo(call *ast.CallExpr) {
 	fn := callee(f.info, call)
-	if fn == nil || fn.Pkg() == nil || fn.Pkg().Path() != runtimePath || fn.Name() != "Do" {
+	if fn == nil || fn.Pkg() == nil || fn.Pkg().Path() != runtimePath || fn.Name() != "Do" && fn.Name() != "RDo" {
 		return
 	}
 	ctx := contextArg(f.info, call)

@@ -84,3 +84,32 @@ func do(ctx context.Context, c *lockrt.Client, m lockrt.EntityMutex[ID]) error {
 		return work(ctx)
 	})
 }
+
+func doOthers(ctx context.Context, rw *lockrt.RWMutex, e lockrt.EntityRWMutex[ID], s lockrt.EntitySemaphore[ID], m lockrt.EntityMulti[ID], f lockrt.EntityFairMutex[ID]) error {
+	_ = rw.RDo(ctx, func(locked context.Context, lease *lockrt.Lease) error {
+		return work(ctx) // want `work under the context that the function is given`
+	})
+	_ = e.RDo(ctx, func(locked context.Context, held lockrt.HeldShared[ID]) error {
+		return work(ctx) // want `work under the context that the function is given`
+	})
+	_ = s.Do(ctx, func(locked context.Context, held lockrt.HeldPermit[ID]) error {
+		return work(ctx) // want `work under the context that the function is given`
+	})
+	_ = m.Do(ctx, func(locked context.Context, held lockrt.HeldMulti[ID]) error {
+		return work(ctx) // want `work under the context that the function is given`
+	})
+	return f.Do(ctx, func(locked context.Context, held lockrt.Held[ID]) error {
+		_ = work(locked)
+		return work(ctx) // want `work under the context that the function is given`
+	})
+}
+
+func others(ctx context.Context, s lockrt.EntitySemaphore[ID]) error {
+	held, err := s.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer held.Release(ctx)
+	_ = work(held.Context())
+	return work(ctx) // want `ctx does not end when the lock is lost: work under held.Context\(\)`
+}

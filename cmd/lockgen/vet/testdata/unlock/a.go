@@ -202,3 +202,22 @@ func otherError(ctx context.Context, c *lockrt.Client) error {
 	}
 	return lease.Unlock(ctx)
 }
+
+func kinds(ctx context.Context, s lockrt.EntitySemaphore[ID], m lockrt.EntityMulti[ID], f lockrt.EntityFairMutex[ID], a lockrt.Acquirer) error {
+	s.Acquire(ctx)                      // want `the lease is dropped`
+	m.TryLock(ctx)                      // want `the lease is dropped`
+	a.AcquireKinds(ctx, &lockrt.Spec{}) // want `the lease is dropped`
+	permit, err := s.TryAcquire(ctx)    // want `permit is not released on the way that returns at line \d+: defer permit.Release\(ctx\)`
+	if err != nil {
+		return err
+	}
+	several, err := m.Lock(ctx) // want `several is not unlocked on the way that returns at line \d+: defer several.Unlock\(ctx\)`
+	if err != nil {
+		return errors.Join(err, permit.Release(ctx))
+	}
+	fair, err := f.Lock(ctx) // want `fair is not unlocked on the way that returns at line \d+: defer fair.Unlock\(ctx\)`
+	if err != nil {
+		return errors.Join(err, several.Unlock(ctx), permit.Release(ctx))
+	}
+	return errors.Join(fair.Err(), several.Err(), permit.Err())
+}
