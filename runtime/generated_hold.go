@@ -179,7 +179,9 @@ func Quorum(clients []*Client, opts ...LockOption) Acquirer {
 // Acquire locks keys as spec says: all or none, as a [MultiLock] does, so that two calls cannot wait
 // for each other, each once however often it is named. It fails like [Mutex.Lock].
 func (a Acquirer) Acquire(ctx context.Context, spec *Spec, keys ...string) (*Hold, error) {
-	keys = slices.Compact(slices.Sorted(slices.Values(keys)))
+	if len(keys) > 1 {
+		keys = slices.Compact(slices.Sorted(slices.Values(keys)))
+	}
 	return a.acquire(ctx, spec, len(keys), func(i int) (Locker, error) {
 		return a.locker(KindKey{spec.Kind, spec.Permits, keys[i]}, spec.Fence)
 	})
@@ -228,7 +230,8 @@ func (a Acquirer) acquire(ctx context.Context, spec *Spec, n int, locker func(i 
 	}
 	hold.ctx = lease.Context()
 	if hold.leases = lease.Parts(); hold.leases == nil {
-		hold.leases = []*Lease{lease}
+		hold.only[0] = lease
+		hold.leases = hold.only[:]
 	}
 	return hold, nil
 }
@@ -256,6 +259,7 @@ type Hold struct {
 	call   context.Context // that was given to Acquire
 	ctx    context.Context // of the last lease, or of the call if there is none
 	leases []*Lease
+	only   [1]*Lease   // what leases is of if there is one
 	lent   bool        // to a result of the method, which releases it
 	closed atomic.Bool // by that result
 }
@@ -296,6 +300,9 @@ func (h *Hold) Release(err *error) {
 
 // release ends the leases in the reverse order, all of them whatever happens.
 func (h *Hold) release() (err error) {
+	if !h.spec.Keep && h.spec.Min == 0 && len(h.leases) > 0 {
+		return release(h.leases, len(h.leases))
+	}
 	free := make([]*Lease, 0, len(h.leases)) // at once
 	for _, l := range slices.Backward(h.leases) {
 		rest := h.spec.Min - time.Since(l.began)

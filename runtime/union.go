@@ -183,6 +183,9 @@ func most[T any](parts []*Lease, needs int, do func(part *Lease) (T, error)) (do
 // release unlocks all parts, the mutexes of one client in one round trip, and others beside each other. It
 // returns nil when needs of them were unlocked, and waits for the others for a moment; else what went wrong.
 func release(parts []*Lease, needs int) error {
+	if len(parts) == 1 {
+		return unlocked(parts[0], parts[0].hold.unlock(parts[0]))
+	}
 	start := now()
 	var groups [][]*Lease
 	for _, part := range slices.Backward(parts) {
@@ -231,16 +234,7 @@ func release(parts []*Lease, needs int) error {
 
 // releaseGroup unlocks one lease, or several that are mutexes of one client, and tells the outcome of each.
 func releaseGroup(group []*Lease, outcomes chan<- error) {
-	tell := func(l *Lease, err error) {
-		if err != nil {
-			op := "unlock"
-			if l.kind == kindPermit {
-				op = "release"
-			}
-			err = &Error{Op: op, Key: l.key, Err: err}
-		}
-		outcomes <- err
-	}
+	tell := func(l *Lease, err error) { outcomes <- unlocked(l, err) }
 	if len(group) == 1 {
 		tell(group[0], group[0].hold.unlock(group[0]))
 		return
@@ -267,6 +261,17 @@ func releaseGroup(group []*Lease, outcomes chan<- error) {
 			tell(l, givings[i].outcome(l))
 		}
 	}
+}
+
+// unlocked says in err what went wrong.
+func unlocked(l *Lease, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case l.kind == kindPermit:
+		return &Error{Op: "release", Key: l.key, Err: err}
+	}
+	return &Error{Op: "unlock", Key: l.key, Err: err}
 }
 
 // undoPatience is for how long a call that fails waits until what it had got is given back.
