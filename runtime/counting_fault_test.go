@@ -102,6 +102,30 @@ func TestFault_Semaphore_LostAcquireOfOneWhoGivesUpIsGivenBack(t *testing.T) {
 	}
 }
 
+// Nor if its client is closed before the outcome is known.
+func TestFault_Semaphore_ClosedClientGivesBackWhatItMayHaveTaken(t *testing.T) {
+	t.Parallel()
+	for how, mode := range modes() {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			l := newLine(t, brisk)
+			s := l.client.Semaphore(l.key, 10)
+			lost := l.proxy.DropReply(redistest.EvalSHA(scripts.SemaphoreAcquire.SHA1), 0, mode)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			got := later(func() error { return s.Acquire(ctx, 3) })
+			until(t, "the server has granted it", func() bool {
+				return number(t, l.server, "EXISTS", l.key) == 1 && number(t, l.server, "GET", l.key) == 7
+			})
+			cancel()
+			require.ErrorIs(t, receive(t, got, "the one who gave up"), context.Canceled)
+			lost.Stop()
+			require.NoError(t, l.client.Close())
+			requireInt(t, 10, l.server, "GET", l.key)
+		})
+	}
+}
+
 func TestFault_Semaphore_TryThatLearnsNothingIsGivenBack(t *testing.T) {
 	t.Parallel()
 	l := newLine(t, brisk)

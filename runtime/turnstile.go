@@ -78,6 +78,7 @@ type round struct {
 	sent    time.Time // for the first time: what was taken then lasts no longer for being asked for again
 	doubt   bool      // it may have been done without our knowing
 	deleted bool      // the latch that they wait for was deleted
+	last    bool      // it is sent once more, because the client is closed
 	down    outage    // since it is in doubt
 }
 
@@ -318,7 +319,10 @@ func (t *turnstile) settleLater(b *round, err error, pause time.Duration) {
 	t.stay()
 	t.c.spawn(func() {
 		defer t.quit()
-		again := (err == nil || passing(err)) && !b.down.longer(insistence) && t.c.pause(pause)
+		again := (err == nil || passing(err)) && !b.down.longer(insistence)
+		if again && !t.c.pause(pause) {
+			again, b.last = !b.last, true
+		}
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		switch {
@@ -464,7 +468,7 @@ func (t *turnstile) insist(anyway bool, settled func(), send func() (int64, erro
 		defer t.quit()
 		defer settled()
 		var down outage
-		for {
+		for last := false; ; {
 			n, err := send()
 			if err == nil || !passing(err) {
 				done <- reply{n, err}
@@ -475,6 +479,8 @@ func (t *turnstile) insist(anyway bool, settled func(), send func() (int64, erro
 			case again.Before(limit):
 				<-time.After(pause)
 			case again.Before(over) && t.c.pause(pause):
+			case again.Before(over) && !last: // the client is closed
+				last = true
 			default:
 				done <- reply{n, err}
 				if anyway {
