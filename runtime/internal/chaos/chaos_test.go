@@ -18,7 +18,7 @@ import (
 var (
 	full  = flag.Bool("full", false, "run every fault at full length, one after the other, within its exact bounds")
 	every = flag.Bool("every", false, "run every fault for every primitive, shortened")
-	write = flag.Bool("write", false, "write the parts of the table that were run to the document")
+	write = flag.Bool("write", false, "write the rows of the table that were run to the document")
 )
 
 func TestMain(m *testing.M) {
@@ -67,7 +67,7 @@ func TestChaos(t *testing.T) {
 	}
 	before, err := os.ReadFile(document)
 	require.NoError(t, err)
-	text := compose(string(before), preface(lease, version(t)), tables(results))
+	text := compose(preface(lease, version(t)), tables(results, parse(string(before))))
 	_, _ = os.Stdout.WriteString(text)
 	if *write {
 		require.NoError(t, os.WriteFile(document, []byte(text), 0o644))

@@ -15,7 +15,7 @@ var shown = []figure{telling, double, unheld, service, typical, late, giving}
 
 func line(r run, f *findings) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "| %s | %s |", r.name, r.must)
+	b.WriteString(r.begins())
 	for _, g := range shown {
 		d, measured := f.figures[g]
 		text := "-"
@@ -42,6 +42,9 @@ func short(d time.Duration) string {
 	}
 	return d.Round(time.Millisecond).String()
 }
+
+// begins is how the row of a run does.
+func (r run) begins() string { return fmt.Sprintf("| %s | %s |", r.name, r.must) }
 
 // heading is what the part of the table is called that a run belongs to.
 func (r run) heading() string { return fmt.Sprintf("## %s: %s\n", r.topology, r.of.name) }
@@ -73,15 +76,12 @@ told. They are left out where only that could be seen.
 `, processes, lease, server, runtime.Version(), runtime.NumCPU())
 }
 
-// tables writes the parts of the table all of whose runs have results, by their headings.
-func tables(results []*findings) map[string]string {
+// tables writes the parts of the table that have been run, now or before, by their headings.
+func tables(results []*findings, before map[string]string) map[string]string {
 	parts, missing := map[string]string{}, map[string]bool{}
 	for i, f := range results {
-		h := runs[i].heading()
-		if f == nil {
-			missing[h] = true
-			continue
-		}
+		r := runs[i]
+		h := r.heading()
 		if parts[h] == "" {
 			text := h + "\n| fault | what must happen |"
 			for _, g := range shown {
@@ -89,10 +89,23 @@ func tables(results []*findings) map[string]string {
 			}
 			parts[h] = text + " paused | grants | lost | verdict |\n|---|---|" + strings.Repeat("--:|", len(shown)+3) + "---|\n"
 		}
-		parts[h] += line(runs[i], f) + "\n"
+		row := ""
+		if f != nil {
+			row = line(r, f) + "\n"
+		} else {
+			for old := range strings.Lines(before[h]) {
+				if strings.HasPrefix(old, r.begins()) {
+					row = old
+				}
+			}
+		}
+		missing[h] = missing[h] || row == ""
+		parts[h] += row
 	}
-	for h := range missing {
-		delete(parts, h)
+	for h, is := range missing {
+		if is {
+			delete(parts, h)
+		}
 	}
 	return parts
 }
@@ -123,17 +136,12 @@ func parse(document string) map[string]string {
 	return parts
 }
 
-// compose writes the document, with the parts of the one before that were not run again.
-func compose(before, preface string, fresh map[string]string) string {
-	old := parse(before)
+// compose writes the document.
+func compose(preface string, parts map[string]string) string {
 	text := preface
 	for _, h := range headings() {
-		part := fresh[h]
-		if part == "" {
-			part = old[h]
-		}
-		if part != "" {
-			text += "\n" + part
+		if parts[h] != "" {
+			text += "\n" + parts[h]
 		}
 	}
 	return text
