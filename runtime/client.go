@@ -156,7 +156,8 @@ func New(rc rueidis.Client, opts Options) (*Client, error) {
 }
 
 // Open returns a Client with connections of its own to the server that url names, in the form
-// redis://user:password@host:port/db, rediss:// for TLS. Of a cluster it names some servers, as in
+// redis://user:password@host:port/db, rediss:// for TLS, see [Options.TLS], or
+// unix://user:password@/path/of/socket?db=1. Of a cluster it names some servers, as in
 // redis://host:port?addr=host:port&addr=host:port, or one, with ?cluster=true. It connects once, to fail early. The
 // connections are closed by [Client.Close]; a lease that is still held then cannot be unlocked
 // any more and leaves its key to expire.
@@ -184,6 +185,9 @@ func Open(url string, opts Options) (*Client, error) {
 	option.ForceSingleClient = !clustered && len(option.InitAddress) == 1 && option.Sentinel.MasterSet == ""
 	if !option.ForceSingleClient && option.TLSConfig != nil {
 		option.TLSConfig.ServerName = "" // each server has its own
+	}
+	if err := opts.secure(url, &option); err != nil {
+		return nil, err
 	}
 	option.Sentinel.Dialer, option.Sentinel.TLSConfig = option.Dialer, option.TLSConfig
 	option.Sentinel.TopologyRefreshInterval = 5 * time.Second // if a message of the sentinels was lost

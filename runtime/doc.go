@@ -186,6 +186,9 @@
 //	                                          the kind is semaphore, permit or latch
 //	lockgen_deleted:{jobs}                    string, for two minutes after a latch was deleted
 //
+// Keys are of the database that the connection selects. Channels, Redisson's too, are of no database: whoever waits
+// for a name in one database is woken for nothing when the same name is released in another one, and asks again.
+//
 // # For those who know Redisson
 //
 //	RedissonClient.getLock(name)            Client.Mutex(key)

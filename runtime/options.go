@@ -1,9 +1,13 @@
 package runtime
 
 import (
+	"crypto/tls"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
+
+	"github.com/redis/rueidis"
 )
 
 // UntilDone as a wait means: as long as the context lives. It is the default.
@@ -99,6 +103,11 @@ type Options struct {
 	// not looked at. Redisson's shardedSubscriptionMode. Defaults to PubSubAuto.
 	PubSub PubSub
 
+	// TLS is how [Open] secures its connections where the url begins with rediss://: with it come the certificate
+	// of a client, and trust in a private authority. Without a ServerName a server is to have the name by which it is
+	// reached. [New] does not look at it. Defaults to the authorities of the system and no certificate.
+	TLS *tls.Config
+
 	// Logger is told what no caller can be told, such as a subscription that fails.
 	// Defaults to none.
 	Logger *slog.Logger
@@ -143,6 +152,23 @@ func (o Options) withDefaults() (Options, error) {
 		return o, fmt.Errorf("lockgen: Options.Cohort: %w: %d is negative", ErrBadOption, o.Cohort)
 	}
 	return o, nil
+}
+
+// secure has connections secured as TLS says.
+func (o Options) secure(url string, option *rueidis.ClientOption) error {
+	if o.TLS == nil {
+		return nil
+	}
+	if option.TLSConfig == nil {
+		scheme, _, _ := strings.Cut(url, "://")
+		return fmt.Errorf("lockgen: Options.TLS: %w: the url begins with %s://, not with rediss://", ErrBadOption, scheme)
+	}
+	name := option.TLSConfig.ServerName
+	option.TLSConfig = o.TLS.Clone()
+	if option.TLSConfig.ServerName == "" {
+		option.TLSConfig.ServerName = name
+	}
+	return nil
 }
 
 func orDefault(d, otherwise time.Duration) time.Duration {

@@ -1,0 +1,303 @@
+package runtime_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+)
+
+// An authority issues certificates.
+type authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	pool *x509.CertPool
+	dir  string
+}
+
+func newAuthority(t *testing.T) *authority {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	a := &authority{key: key, pool: x509.NewCertPool(), dir: t.TempDir()}
+	a.cert = a.sign(t, "ca", &key.PublicKey, nil)
+	a.pool.AddCert(a.cert)
+	return a
+}
+
+// sign makes a certificate, by the authority's own hand if there is no parent, and leaves it in a file.
+func (a *authority) sign(t *testing.T, name string, public *ecdsa.PublicKey, parent *x509.Certificate) *x509.Certificate {
+	t.Helper()
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: parent == nil, BasicConstraintsValid: true,
+	}
+	if parent == nil {
+		parent = template
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, public, a.key)
+	require.NoError(t, err)
+	a.write(t, name+".crt", "CERTIFICATE", der)
+	cert, err := x509.ParseCertificate(der)
+	require.NoError(t, err)
+	return cert
+}
+
+// issue returns a certificate with its key, and leaves both in files.
+func (a *authority) issue(t *testing.T, name string) tls.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	cert := a.sign(t, name, &key.PublicKey, a.cert)
+	der, err := x509.MarshalECPrivateKey(key)
+	require.NoError(t, err)
+	a.write(t, name+".key", "EC PRIVATE KEY", der)
+	return tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key, Leaf: cert}
+}
+
+func (a *authority) file(name string) string { return filepath.Join(a.dir, name) }
+
+func (a *authority) write(t *testing.T, name, kind string, der []byte) {
+	t.Helper()
+	require.NoError(t, os.WriteFile(a.file(name), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
+}
+
+// server starts a server that asks clients for a certificate, and returns the port where it does.
+func (a *authority) server(t *testing.T) (server *redistest.RedisServer, port string) {
+	t.Helper()
+	a.issue(t, "server")
+	server = redistest.Server(t, redistest.WithConfig("tls-cert-file", a.file("server.crt")),
+		redistest.WithConfig("tls-key-file", a.file("server.key")), redistest.WithConfig("tls-ca-cert-file", a.file("ca.crt")),
+		redistest.WithConfig("tls-auth-clients", "yes"))
+	var err error
+	for range 20 { // somebody else may have the port
+		free, listenErr := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, listenErr)
+		port = strconv.Itoa(free.Addr().(*net.TCPAddr).Port)
+		require.NoError(t, free.Close())
+		if _, err = server.Try("CONFIG", "SET", "tls-port", port); err == nil {
+			return server, port
+		}
+	}
+	require.NoError(t, err)
+	return server, port
+}
+
+// clientFrom returns a Client that sends through a client of its user's own.
+func clientFrom(t *testing.T, option rueidis.ClientOption, opts lockrt.Options) *lockrt.Client {
+	t.Helper()
+	option.ForceSingleClient = true
+	rc, err := rueidis.NewClient(option)
+	require.NoError(t, err)
+	t.Cleanup(rc.Close)
+	c, err := lockrt.New(rc, opts)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	return c
+}
+
+// served is what everyStep says of a server that permits everything.
+const served = `^wait for Redisson: lockgen: lock "order:1": not acquired after [^\n]*\n$`
+
+// TestTLS shows that everything works over connections that are secured, where server and client show certificates
+// of a private authority.
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	a := newAuthority(t)
+	server, port := a.server(t)
+	config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: a.pool, Certificates: []tls.Certificate{a.issue(t, "client")}}
+	t.Run("Open", func(t *testing.T) {
+		require.Regexp(t, served, everyStep(t, server, func(opts lockrt.Options) *lockrt.Client {
+			opts.TLS = config
+			return clientOf(t, "rediss://127.0.0.1:"+port, opts)
+		}))
+	})
+	t.Run("New", func(t *testing.T) {
+		server.Do("FLUSHALL")
+		require.Regexp(t, served, everyStep(t, server, func(opts lockrt.Options) *lockrt.Client {
+			return clientFrom(t, rueidis.ClientOption{InitAddress: []string{"127.0.0.1:" + port}, TLSConfig: config}, opts)
+		}))
+	})
+}
+
+// TestTLS_Refusals shows what is said when the two do not trust each other, or nobody asked for security.
+func TestTLS_Refusals(t *testing.T) {
+	t.Parallel()
+	a, stranger := newAuthority(t), newAuthority(t)
+	_, port := a.server(t)
+	own := []tls.Certificate{a.issue(t, "client")}
+	tests := []struct {
+		name, scheme string
+		config       *tls.Config
+		want         string
+	}{
+		{"no certificate", "rediss", &tls.Config{RootCAs: a.pool}, "lockgen: open: "}, // the server hangs up, or says why
+		{"somebody else's certificate", "rediss", &tls.Config{RootCAs: a.pool, Certificates: []tls.Certificate{stranger.issue(t, "client")}}, "lockgen: open: "},
+		{"unknown authority", "rediss", &tls.Config{RootCAs: stranger.pool, Certificates: own}, "lockgen: open: tls: failed to verify certificate: x509: certificate signed by unknown authority"},
+		{"another name", "rediss", &tls.Config{RootCAs: a.pool, Certificates: own, ServerName: "redis.example"}, "redis.example"},
+		{"no configuration", "rediss", nil, "lockgen: open: tls: failed to verify certificate: x509: certificate signed by unknown authority"},
+		{"not secured", "redis", nil, "lockgen: open: "},
+		{"wrong scheme", "redis", &tls.Config{RootCAs: a.pool, Certificates: own}, "lockgen: Options.TLS: unusable option: the url begins with redis://, not with rediss://"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			_, err := lockrt.Open(tt.scheme+"://127.0.0.1:"+port, lockrt.Options{TLS: tt.config})
+			require.ErrorContains(t, err, tt.want)
+		})
+	}
+}
+
+// TestUnixSocket shows that everything works over a socket in the file system.
+func TestUnixSocket(t *testing.T) {
+	t.Parallel()
+	dir, err := os.MkdirTemp("", "lockgen") // the name of a socket must not be long
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	socket := filepath.Join(dir, "redis.sock")
+	server := redistest.Server(t, redistest.WithConfig("unixsocket", socket))
+	t.Run("Open", func(t *testing.T) {
+		require.Regexp(t, served, everyStep(t, server, func(opts lockrt.Options) *lockrt.Client {
+			return clientOf(t, "unix://"+socket, opts)
+		}))
+	})
+	t.Run("New", func(t *testing.T) {
+		server.Do("FLUSHALL")
+		option := rueidis.MustParseURL("unix://" + socket)
+		require.Regexp(t, served, everyStep(t, server, func(opts lockrt.Options) *lockrt.Client {
+			return clientFrom(t, option, opts)
+		}))
+	})
+	_, err = lockrt.Open("unix://"+filepath.Join(dir, "none.sock"), lockrt.Options{})
+	require.ErrorContains(t, err, "no such file")
+}
+
+// A separable is a primitive that is held by one and waited for by another one.
+type separable struct {
+	name       string
+	hold, wait func(ctx context.Context, c *lockrt.Client, key string) (give func() error, err error)
+}
+
+func separables() (all []separable) {
+	add := func(name string, take func(ctx context.Context, c *lockrt.Client, key string) (func() error, error)) {
+		all = append(all, separable{name, take, take})
+	}
+	lock := func(ctx context.Context, l lockrt.Locker) (func() error, error) {
+		lease, err := l.Lock(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return func() error { return lease.Unlock(context.WithoutCancel(ctx)) }, nil
+	}
+	for name, locker := range exclusives {
+		add(name, func(ctx context.Context, c *lockrt.Client, key string) (func() error, error) {
+			return lock(ctx, locker(c, key))
+		})
+	}
+	all = append(all, separable{
+		"RWMutex, who reads",
+		func(ctx context.Context, c *lockrt.Client, key string) (func() error, error) {
+			return lock(ctx, c.RWMutex(key))
+		},
+		func(ctx context.Context, c *lockrt.Client, key string) (func() error, error) {
+			return lock(ctx, c.RWMutex(key).RLocker())
+		},
+	})
+	add("Semaphore", func(ctx context.Context, c *lockrt.Client, key string) (func() error, error) {
+		s := c.Semaphore(key, 1)
+		return func() error { return s.Release(context.WithoutCancel(ctx), 1) }, s.Acquire(ctx, 1)
+	})
+	add("PermitSemaphore", func(ctx context.Context, c *lockrt.Client, key string) (func() error, error) {
+		p, err := c.PermitSemaphore(key, 1).Acquire(ctx)
+		return func() error { return p.Release(context.WithoutCancel(ctx)) }, err
+	})
+	return append(all, separable{
+		"CountDownLatch",
+		func(ctx context.Context, c *lockrt.Client, key string) (func() error, error) {
+			l := c.CountDownLatch(key)
+			_, err := l.SetCount(ctx, 1)
+			return func() error { _, err := l.CountDown(context.WithoutCancel(ctx)); return err }, err
+		},
+		func(ctx context.Context, c *lockrt.Client, key string) (func() error, error) {
+			return func() error { return nil }, c.CountDownLatch(key).Wait(ctx)
+		},
+	})
+}
+
+// TestDatabases shows that a key of one database has nothing to do with the same key of another one. Channels have
+// no database, so those who wait hear what happens in the other one; that must not let anybody in.
+func TestDatabases(t *testing.T) {
+	t.Parallel()
+	for _, s := range separables() {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Server(t)
+			ctx := patient(t)
+			hooks, waiting, _ := watch()
+			opened := clientOf(t, server.URL()+"/1", lockrt.Options{})
+			given := clientFrom(t, rueidis.ClientOption{InitAddress: []string{server.Addr()}, SelectDB: 1}, lockrt.Options{Hooks: hooks})
+			const key = "order"
+			give, err := s.hold(ctx, opened, key)
+			require.NoError(t, err)
+			var over atomic.Bool
+			got := later(func() error {
+				give, err := s.wait(ctx, given, key)
+				if !over.Load() {
+					t.Error("let in while somebody else held it")
+				}
+				if err != nil {
+					return err
+				}
+				return give()
+			})
+			receive(t, waiting, "the one who waits in database 1")
+
+			other, another := clientOf(t, server.URL()+"/2", lockrt.Options{}), clientOf(t, server.URL()+"/2", lockrt.Options{})
+			for range 20 {
+				give, err := s.hold(ctx, other, key)
+				require.NoError(t, err)
+				next := later(func() error {
+					give, err := s.wait(ctx, another, key)
+					if err != nil {
+						return err
+					}
+					return give()
+				})
+				require.NoError(t, give())
+				require.NoError(t, <-next)
+			}
+			channels, err := server.Do("PUBSUB", "CHANNELS").AsStrSlice()
+			require.NoError(t, err)
+			for _, channel := range channels { // whatever a Java program of another database says
+				if strings.HasPrefix(channel, "redisson_") {
+					server.Do("PUBLISH", channel, "0")
+				}
+			}
+			over.Store(true)
+			require.NoError(t, give())
+			require.NoError(t, <-got)
+		})
+	}
+}
