@@ -22,6 +22,9 @@ type owner struct {
 // owner settles the names of type parameters for a generated type.
 func (f *file) owner(name string, params []*types.TypeParam) *owner {
 	o := &owner{typePrinter{map[*types.TypeParam]string{}}, name, nil}
+	if len(params) == 0 {
+		return o
+	}
 	scope := &Names{}
 	scope.Reserve(f.model.Declared...)
 	scope.Reserve(types.Universe.Names()...)

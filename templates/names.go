@@ -4,6 +4,7 @@ import (
 	"go/token"
 	"path"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -12,13 +13,24 @@ import (
 // Names gives out identifiers, each once. The zero value has given out none.
 type Names struct {
 	outer *Names
-	taken map[string]bool
+	few   []string        // that are taken: functions have so few that a map would cost more
+	taken map[string]bool // instead, when they are more
 }
+
+const few = 24
 
 // Reserve takes names without asking whether they are free.
 func (n *Names) Reserve(names ...string) {
+	if n.taken == nil && len(n.few)+len(names) <= few {
+		n.few = append(n.few, names...)
+		return
+	}
 	if n.taken == nil {
-		n.taken = map[string]bool{}
+		n.taken = make(map[string]bool, len(n.few)+len(names))
+		for _, name := range n.few {
+			n.taken[name] = true
+		}
+		n.few = nil
 	}
 	for _, name := range names {
 		n.taken[name] = true
@@ -31,7 +43,7 @@ func (n *Names) Free(name string) bool {
 		return false
 	}
 	for s := n; s != nil; s = s.outer {
-		if s.taken[name] {
+		if s.taken[name] || slices.Contains(s.few, name) {
 			return false
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"fmt"
 	"go/format"
+	"slices"
 	"strings"
 
 	"github.com/lockgen/lockgen/templates/model"
@@ -24,7 +25,9 @@ func Render(m *model.File) ([]byte, error) {
 	for _, l := range m.Locks {
 		f.locks(l)
 	}
+	const perMethod = 1 << 10 // about
 	var out bytes.Buffer
+	out.Grow(perMethod * len(f.methods()))
 	if err := f.Render(&out); err != nil {
 		return nil, fmt.Errorf("render: %w", err)
 	}
@@ -56,16 +59,17 @@ func constrain(src []byte, constraint string) []byte {
 // groupImports parts the standard library from the rest, as gofmt's users expect it.
 func groupImports(src []byte) []byte {
 	const open, end = "\nimport (\n", "\n)\n"
-	head, rest, ok := bytes.Cut(src, []byte(open))
-	if !ok {
+	from := bytes.Index(src, []byte(open))
+	if from < 0 {
 		return src
 	}
-	block, body, ok := bytes.Cut(rest, []byte(end))
-	if !ok {
+	from += len(open)
+	length := bytes.Index(src[from:], []byte(end))
+	if length < 0 {
 		return src
 	}
 	var std, others []string
-	for line := range strings.SplitSeq(string(block), "\n") {
+	for line := range strings.SplitSeq(string(src[from:from+length]), "\n") {
 		_, path, _ := strings.Cut(line, `"`)
 		first, _, _ := strings.Cut(path, "/")
 		if strings.Contains(first, ".") {
@@ -77,6 +81,5 @@ func groupImports(src []byte) []byte {
 	if len(std) > 0 && len(others) > 0 {
 		std = append(std, "")
 	}
-	imports := strings.Join(append(std, others...), "\n")
-	return []byte(string(head) + open + imports + end + string(body))
+	return slices.Replace(src, from, from+length, []byte(strings.Join(append(std, others...), "\n"))...)
 }

@@ -148,7 +148,6 @@ package main
 
 import (
 	"os"
-	"runtime/debug"
 
 	"golang.org/x/tools/go/analysis/unitchecker"
 
@@ -161,8 +160,7 @@ func main() {
 		unitchecker.Main(vet.Analyzers()...)
 	}
 	if os.Getenv("GOGC") == "" {
-		// A fifth less memory at the peak of a large run, for a few hundredths of its time.
-		debug.SetGCPercent(75)
+		pace()
 	}
 	os.Exit(cli.Main(os.Args[1:], cli.Dir(), os.Stdout, os.Stderr))
 }

@@ -33,6 +33,7 @@ func run(c *Config, dir string, stdout, stderr io.Writer) (int, error) {
 	if c.Command != "" {
 		return r.tell(stdout, stderr)
 	}
+	r.survey = nil // it has said what there is to be said
 	if err := r.render(); err != nil {
 		return exitTrouble, err
 	}
@@ -120,6 +121,7 @@ func (r *runner) render() error {
 		workers.Go(func() {
 			for i := int(next.Add(1) - 1); i < len(r.outputs); i = int(next.Add(1) - 1) {
 				rendered[i], failed[i] = templates.Render(r.outputs[i].Model)
+				r.outputs[i].Model, r.outputs[i].Uses = nil, nil // models and types are most of the memory now
 			}
 		})
 	}
