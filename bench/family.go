@@ -129,7 +129,16 @@ func familyScenarios() []*scenario {
 			twoCommands = append(twoCommands, goal{lib.name + ": at most two commands for a cycle", valueOf(lib.name, "sent"), 2.2, false, small})
 		}
 	}
-	var all []*scenario
+	all := []*scenario{{
+		id: "S9", point: "reading", title: "1000 goroutines of one process read one RWMutex", of: reading, fit: func(lib library) bool { return lib.name == reading },
+		run: cycles(party{goroutines: 1000, shared: true}), columns: sharedColumns,
+		headline: headline{metric: "rate", format: count, unit: "/s"},
+		goals: []goal{
+			{"at least 1,000,000 read locks a second", value("rate"), 1e6, true, count},
+			{"at most 0.01 commands for each", value("sent"), 0.01, false, small},
+			{"nobody starves", value("never"), 0, false, count},
+		},
+	}}
 	for _, g := range []int{1, 64} {
 		all = append(all, &scenario{
 			id: "S10", point: strconv.Itoa(g), title: fmt.Sprintf("Each primitive, goroutines: %d, keys that nobody else wants; in short: the FairMutex", g), of: fairMutex,
@@ -153,17 +162,7 @@ func familyScenarios() []*scenario {
 	}
 	return append(all,
 		&scenario{
-			id: "S12", title: "1000 goroutines of one process read one RWMutex", of: reading, fit: func(lib library) bool { return lib.name == reading },
-			how: "They do nothing while they read.", run: cycles(party{goroutines: 1000, shared: true}), columns: sharedColumns,
-			headline: headline{metric: "rate", format: count, unit: "/s"},
-			goals: []goal{
-				{"at least 1,000,000 read locks a second", value("rate"), 1e6, true, count},
-				{"at most 0.01 commands for each", value("sent"), 0.01, false, small},
-				{"nobody starves", value("never"), 0, false, count},
-			},
-		},
-		&scenario{
-			id: "S13", title: "1000 goroutines of one process wait for a latch, which another opens: all have heard", of: latch, fit: func(lib library) bool { return lib.name == latch },
+			id: "S12", title: "1000 goroutines of one process wait for a latch, which another opens: all have heard", of: latch, fit: func(lib library) bool { return lib.name == latch },
 			how: "Commands are those for each of them, with setting and opening it.", run: opening(1000), headline: headline{metric: "p50", format: duration, lowest: true},
 			columns: []column{{"median", "p50", duration}, colLongest, {"commands for each", "sent", small}},
 			goals: []goal{
@@ -171,7 +170,7 @@ func familyScenarios() []*scenario {
 			},
 		},
 		&scenario{
-			id: "S14", title: "256 goroutines, keys that nobody else wants, in a cluster of three", fit: func(lib library) bool { return lib.name == lockgen },
+			id: "S13", title: "256 goroutines, keys that nobody else wants, in a cluster of three", fit: func(lib library) bool { return lib.name == lockgen },
 			how: "Beside one server in the same round. All run on the same cores, so three servers are no more hardware than one.",
 			run: inCluster, headline: headline{metric: "rate", format: count, unit: "/s"},
 			columns: []column{colRate, {"one server", "one", count}, {"of one server's", "share", hundredth}, colP50, colP99, {"p99, one server", "onep99", duration}, colAllocs, colBytes, colClient, colStuck},

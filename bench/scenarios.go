@@ -648,7 +648,7 @@ func allScenarios() []*scenario {
 	all = append(all,
 		&scenario{
 			id: "S9", title: "Locking again what one holds", fit: func(lib library) bool { return lib.reenters },
-			how: "One goroutine, under the context of its lease. " + "The others cannot.",
+			how: "One goroutine, under the context of its lease; the others cannot. Those who read do nothing meanwhile.",
 			run: reentering, headline: headline{metric: "each", format: duration, lowest: true},
 			columns: []column{{"each", "each", duration}, colAllocs, colBytes, {"commands", "sent", small}},
 			goals: []goal{
