@@ -85,6 +85,10 @@ func TestCheck(t *testing.T) {
 			tale: story().loses(1, 1, 1, 2, 9, 4, 0).hold(2, 1, 3, 5, 20, 0),
 		},
 		{
+			name: "the trust had ended before Lock returned, to a process that was stopped",
+			tale: story().loses(1, 1, 1, 6, 9, 4, 0).hold(2, 1, 4, 5, 20, 0),
+		},
+		{
 			name: "granted twice because the server forgot, within the bound", rules: bounded(double, 5),
 			tale: story().loses(1, 1, 1, 2, 8, 50, 0).at(4, forgotten, 0, 0, until(4), everything).hold(2, 1, 3, 5, 9, 0),
 		},

@@ -123,6 +123,9 @@ func (h *history) operations() []porcupine.Operation {
 		if from == never {
 			continue
 		}
+		if a.until < from { // it was over before Lock returned it, as to a process that was stopped meanwhile
+			from = max(a.called, a.until)
+		}
 		for _, f := range forgets {
 			if a.called <= f.Until && (f.Key == "" || f.Key == a.key) {
 				from = min(from, max(f.At, a.called))
