@@ -43,8 +43,11 @@ type arena struct {
 	rounds  int
 	exact   bool // the bounds are those of the row, else wider where they are a matter of speed
 	mutant  string
-	server  *redistest.RedisServer
-	clock   *clock // of the server, if the row is about it
+	on      topology
+	server  *redistest.RedisServer   // the one, or the present master
+	group   *redistest.SentinelGroup // if there is one
+	several []member                 // the servers of a RedLock
+	clock   *clock                   // of the server, if the row is about it
 	history *history
 
 	over    int64    // when the last fault was
@@ -76,7 +79,7 @@ func (a *arena) run() *findings {
 		a.clock = newClock(a.t)
 		options = append(options, redistest.WithEnv(a.clock.env()...))
 	}
-	a.server = redistest.Server(a.t, options...)
+	a.raise(options)
 	for range processes {
 		a.seat++
 		a.start()
@@ -123,7 +126,7 @@ func (a *arena) rules() rules {
 	if d := limits[service]; d > 0 && r.dies {
 		limits[service] = d + a.of.dead
 	}
-	return rules{room: a.of.room, lease: a.lease, limits: limits, keeps: r.keeps, loses: r.loses, spares: r.spares, stops: r.stops, mutes: r.mutes, allowed: r.allowed}
+	return rules{room: a.of.room, lease: a.lease, limits: limits, keeps: r.keeps, holds: r.holds, loses: r.loses, spares: r.spares, stops: r.stops, mutes: r.mutes, allowed: r.allowed}
 }
 
 // start starts one more process. It stays where it is until it is told to go.
@@ -131,16 +134,16 @@ func (a *arena) start() *proc {
 	a.t.Helper()
 	a.last++
 	p := &proc{number: a.last, seat: a.seat, exited: make(chan struct{})}
-	url := a.server.URL()
+	urls := a.urls()
 	if a.row.proxied {
 		p.proxy = redistest.Proxy(a.t, a.server.Addr())
-		url = p.proxy.URL()
+		urls = []string{p.proxy.URL()}
 		if a.row.wire != nil {
 			a.row.wire(a, p.proxy)
 		}
 	}
 	line, err := json.Marshal(orders{
-		Proc: p.number, Seat: p.seat, Primitive: a.of.name, URL: url,
+		Proc: p.number, Seat: p.seat, Primitive: a.of.name, URLs: urls, Replicas: a.row.replicas,
 		Lease: a.lease, Hold: time.Duration(a.row.hold * float64(a.lease)), Storm: a.row.storm, Mutant: a.mutant,
 	})
 	require.NoError(a.t, err)
@@ -342,18 +345,20 @@ func (a *arena) left(f *findings) {
 // leftovers returns keys and channels that nobody needs any more.
 func (a *arena) leftovers() ([]string, error) {
 	var left []string
-	for _, cmd := range [][]string{{"KEYS", "*"}, {"PUBSUB", "CHANNELS"}} {
-		reply, err := a.server.Try(cmd...)
-		if err != nil {
-			return left, err
-		}
-		names, err := reply.AsStrSlice()
-		if err != nil {
-			return left, err
-		}
-		for _, name := range names {
-			if !a.of.stays(a, name) {
-				left = append(left, name)
+	for _, server := range a.servers() {
+		for _, cmd := range [][]string{{"KEYS", "*"}, {"PUBSUB", "CHANNELS"}} {
+			reply, err := server.Try(cmd...)
+			if err != nil {
+				return left, err
+			}
+			names, err := reply.AsStrSlice()
+			if err != nil {
+				return left, err
+			}
+			for _, name := range names {
+				if name != redistest.SentinelChannel && !a.of.stays(server, name) && !a.outlived(name) {
+					left = append(left, name)
+				}
 			}
 		}
 	}

@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 }
 
 // TestChaos runs every fault, for every primitive. Shortened, it runs every fault for a Mutex and, in turn, for one or
-// two of the others, which is every primitive with a part of the faults. It then runs beside other tests and under the race detector, where
+// two of the others, which is every primitive with a part of the faults, and some faults of several servers. It then runs beside other tests and under the race detector, where
 // figures say little: only what is not a matter of speed is held against its bound then, and the
 // others against one that is wide enough for a machine that is busy.
 func TestChaos(t *testing.T) {
@@ -45,14 +45,26 @@ func TestChaos(t *testing.T) {
 	}
 	t.Run("faults", func(t *testing.T) {
 		for i, r := range runs {
-			if !*full && !*every && r.of != mutex && (i+slices.Index(family, r.of))%len(family) != 0 {
+			crowd := r.topology != oneServer
+			switch {
+			case *full || *every:
+			case crowd && (r.rare || r.of != mutex && r.of != red),
+				!crowd && r.of != mutex && (i+slices.Index(family, r.of))%len(family) != 0:
 				continue
 			}
 			t.Run(r.of.name+": "+r.name, func(t *testing.T) {
 				if !*full {
 					t.Parallel()
 				}
-				a := &arena{t: t, row: r.row, of: r.of, lease: lease, rounds: 1, exact: *full}
+				if crowd {
+					crowded <- struct{}{}
+					defer func() { <-crowded }()
+				}
+				lease := lease
+				if r.topology == sentinels {
+					lease = failoverLease
+				}
+				a := &arena{t: t, row: r.row, of: r.of, on: r.topology, lease: lease, rounds: 1, exact: *full}
 				if *full && !r.once {
 					a.rounds = 3
 				}

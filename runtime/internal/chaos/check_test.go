@@ -31,6 +31,7 @@ type rules struct {
 	lease   time.Duration
 	limits  map[figure]time.Duration // the figures that are bounded; double is, by 0, if it is not here
 	keeps   bool                     // nobody loses anything, unless the machine kept it from renewing
+	holds   bool                     // who holds the long key when the fault begins goes on, likewise
 	loses   bool                     // who holds the long key when the fault begins is told that it is lost
 	spares  bool                     // only processes that the fault is about lose anything, likewise
 	stops   bool                     // the fault stops the process that it is about
@@ -306,7 +307,7 @@ func (f *findings) telling(all []*attempt, r rules, h *history) {
 			}
 		}
 	}
-	if !r.loses {
+	if !r.loses && !r.holds {
 		return
 	}
 	for i, b := range faults {
@@ -317,7 +318,11 @@ func (f *findings) telling(all []*attempt, r rules, h *history) {
 				continue
 			}
 			found = found || a.key == longKey
-			if !a.lost() {
+			at := min(a.told, a.unlock)
+			switch starved := at != never && f.pausedIn(at-int64(r.lease), at) > r.lease/20; {
+			case r.holds && a.lost() && a.key == longKey && !starved:
+				f.violate("fault %d: process %d lost %q, which it should have kept", i+1, a.proc, a.key)
+			case r.loses && !a.lost():
 				f.violate("fault %d: process %d was never told that it had lost %q", i+1, a.proc, a.key)
 			}
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
 // readersMost is more than there are goroutines that could read at once.
@@ -32,7 +33,7 @@ type primitive struct {
 	dead time.Duration
 
 	// open has the process of a worker use it.
-	open func(w *worker, c *lockrt.Client) lock
+	open func(w *worker, c ...*lockrt.Client) lock
 
 	// wants says how much of a key's room a goroutine asks for: 0 asks to find all of it free, and takes nothing.
 	wants func(seat, goroutine int, key string) int
@@ -44,7 +45,7 @@ type primitive struct {
 	expiry func(a *arena, key string) time.Duration
 
 	// stays reports whether a key of the server is meant to stay when nobody uses the primitive any more.
-	stays func(a *arena, key string) bool
+	stays func(server *redistest.RedisServer, key string) bool
 }
 
 // A lock waits for so much of the key's room.
@@ -58,19 +59,34 @@ var family = []*primitive{mutex, fair, rw, permits, semaphore, latch}
 
 var mutex = &primitive{
 	name: "Mutex", room: 1, leased: true, tracked: true,
-	open: func(_ *worker, c *lockrt.Client) lock {
+	open: func(_ *worker, c ...*lockrt.Client) lock {
 		return func(ctx context.Context, key string, _ int) (lease, error) {
-			return leased(c.Mutex(key).Lock(ctx, lockrt.WithFencing()))
+			return leased(c[0].Mutex(key).Lock(ctx, lockrt.WithFencing()))
 		}
 	},
 	wants: wantsAll, truth: itself, expiry: timeToLive, stays: counters,
 }
 
+// red is a RedLock, with a client for each of its servers.
+var red = &primitive{
+	name: "RedLock", room: 1, leased: true, tracked: true,
+	open: func(_ *worker, c ...*lockrt.Client) lock {
+		return func(ctx context.Context, key string, _ int) (lease, error) {
+			l, err := lockrt.NewRedLock(key, c)
+			if err != nil {
+				return nil, err
+			}
+			return leased(l.Lock(ctx, lockrt.WithFencing()))
+		}
+	},
+	wants: wantsAll, truth: itself, stays: counters,
+}
+
 var fair = &primitive{
 	name: "FairMutex", room: 1, leased: true, tracked: true, dead: 2 * time.Second,
-	open: func(_ *worker, c *lockrt.Client) lock {
+	open: func(_ *worker, c ...*lockrt.Client) lock {
 		return func(ctx context.Context, key string, _ int) (lease, error) {
-			return leased(c.FairMutex(key).Lock(ctx, lockrt.WithFencing()))
+			return leased(c[0].FairMutex(key).Lock(ctx, lockrt.WithFencing()))
 		}
 	},
 	wants: wantsAll, truth: itself, expiry: timeToLive, stays: counters,
@@ -78,12 +94,12 @@ var fair = &primitive{
 
 var rw = &primitive{
 	name: "RWMutex", room: readersMost, leased: true, tracked: true, dead: 2 * time.Second,
-	open: func(_ *worker, c *lockrt.Client) lock {
+	open: func(_ *worker, c ...*lockrt.Client) lock {
 		return func(ctx context.Context, key string, units int) (lease, error) {
 			if units == readersMost {
-				return leased(c.RWMutex(key).Lock(ctx, lockrt.WithFencing()))
+				return leased(c[0].RWMutex(key).Lock(ctx, lockrt.WithFencing()))
 			}
-			return leased(c.RWMutex(key).RLock(ctx))
+			return leased(c[0].RWMutex(key).RLock(ctx))
 		}
 	},
 	wants: wantsSome(readersMost), truth: itself, expiry: timeToLive, stays: counters,
@@ -91,10 +107,10 @@ var rw = &primitive{
 
 var permits = &primitive{
 	name: "PermitSemaphore", room: processes, leased: true, asks: true,
-	open: func(w *worker, c *lockrt.Client) lock {
+	open: func(w *worker, c ...*lockrt.Client) lock {
 		room := w.room(processes)
 		return func(ctx context.Context, key string, units int) (lease, error) {
-			p, err := c.PermitSemaphore(key, room).AcquireN(ctx, units)
+			p, err := c[0].PermitSemaphore(key, room).AcquireN(ctx, units)
 			if err != nil {
 				return nil, err
 			}
@@ -118,10 +134,10 @@ var permits = &primitive{
 
 var semaphore = &primitive{
 	name: "Semaphore", room: processes, asks: true,
-	open: func(w *worker, c *lockrt.Client) lock {
+	open: func(w *worker, c ...*lockrt.Client) lock {
 		room := w.room(processes)
 		return func(ctx context.Context, key string, units int) (lease, error) {
-			s := c.Semaphore(key, room)
+			s := c[0].Semaphore(key, room)
 			if err := s.Acquire(ctx, units); err != nil {
 				return nil, err
 			}
@@ -134,9 +150,9 @@ var semaphore = &primitive{
 // latch is held by the one goroutine that sets and counts down its key; the others wait for that.
 var latch = &primitive{
 	name: "CountDownLatch", room: readersMost, asks: true,
-	open: func(_ *worker, c *lockrt.Client) lock {
+	open: func(_ *worker, c ...*lockrt.Client) lock {
 		return func(ctx context.Context, key string, units int) (lease, error) {
-			l := c.CountDownLatch(key)
+			l := c[0].CountDownLatch(key)
 			if units == 0 {
 				if err := l.Wait(ctx); err != nil {
 					return nil, err
@@ -227,11 +243,11 @@ func timeToLive(a *arena, key string) time.Duration {
 }
 
 // counters are what expires by itself some minutes later.
-func counters(a *arena, key string) bool {
+func counters(server *redistest.RedisServer, key string) bool {
 	if !strings.HasPrefix(key, "redisson_lock_token:") && !strings.HasPrefix(key, "lockgen_requests:") {
 		return false
 	}
-	left, err := a.server.Try("PTTL", key)
+	left, err := server.Try("PTTL", key)
 	if err != nil {
 		return false
 	}
@@ -240,11 +256,11 @@ func counters(a *arena, key string) bool {
 }
 
 // counted are counters, and the semaphores, all of whose permits have to be there.
-func counted(room int) func(a *arena, key string) bool {
-	return func(a *arena, key string) bool {
+func counted(room int) func(server *redistest.RedisServer, key string) bool {
+	return func(server *redistest.RedisServer, key string) bool {
 		for _, k := range append([]string{longKey, sharedKey}, briefKeys...) {
 			if k == key {
-				value, err := a.server.Try("GET", key)
+				value, err := server.Try("GET", key)
 				if err != nil {
 					return false
 				}
@@ -252,7 +268,7 @@ func counted(room int) func(a *arena, key string) bool {
 				return err == nil && text == strconv.Itoa(room)
 			}
 		}
-		return counters(a, key)
+		return counters(server, key)
 	}
 }
 
@@ -335,7 +351,7 @@ func (s stuck) Unlock(ctx context.Context) error {
 
 // primitiveOf returns the primitive of that name.
 func primitiveOf(name string) (*primitive, error) {
-	for _, p := range family {
+	for _, p := range append(family, red) {
 		if p.name == name {
 			return p, nil
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -33,8 +34,10 @@ type row struct {
 	unleased string // what must happen to what is not leased; empty if that is not to be asked
 	stale    string // what must happen to what the server tells nobody of; empty for the same
 	rules    promises
+	replicas int     // that have to confirm a grant
 	hold     float64 // for how many leases the long keys are held; 0: to the end of the run
 	once     bool    // the fault goes on for a while: one round is enough
+	rare     bool    // others show as much in less time
 	server   []redistest.Option
 	proxied  bool                                    // each process has a proxy before it
 	wire     func(a *arena, p *redistest.FaultProxy) // what is done to the proxy from the beginning
@@ -45,9 +48,9 @@ type row struct {
 
 // Promises are the rules of a row. Limits may depend on the lease.
 type promises struct {
-	limits                                   map[figure]limit
-	keeps, loses, spares, stops, dies, mutes bool
-	allowed                                  []string
+	limits                                          map[figure]limit
+	keeps, holds, loses, spares, stops, dies, mutes bool
+	allowed                                         []string
 }
 
 // A run is a row for a primitive.
@@ -90,7 +93,9 @@ func on(t topology, of []*primitive, rows []row) []run {
 }
 
 // runs are all that there is to run.
-var runs = on(oneServer, family, rows)
+var runs = slices.Concat(on(oneServer, family, rows),
+	on(sentinels, []*primitive{mutex, fair, rw}, sentinelRows),
+	on(fiveServers, []*primitive{red}, redRows))
 
 // A limit is the bound of a figure.
 type limit func(lease time.Duration) time.Duration

@@ -66,7 +66,8 @@ type orders struct {
 	Proc      int
 	Seat      int // from 1 on; who replaces a process gets its seat
 	Primitive string
-	URL       string
+	URLs      []string
+	Replicas  int // lockrt.Options.Replicas
 	Lease     time.Duration
 	Hold      time.Duration // how long the long keys are held; 0: until orderRelease
 	Storm     bool          // besides, many waiters that give up at once
@@ -131,28 +132,35 @@ func work(line string, in io.Reader, out io.Writer) error {
 			}
 		},
 	}
-	client, err := lockrt.Open(w.URL, lockrt.Options{Watchdog: w.Lease, Hooks: hooks})
-	for try := 0; err != nil && try < 20; try++ { // a busy machine may take longer than a connection may
-		client, err = lockrt.Open(w.URL, lockrt.Options{Watchdog: w.Lease, Hooks: hooks})
+	opts := lockrt.Options{Watchdog: w.Lease, Hooks: hooks, Replicas: w.Replicas}
+	var clients []*lockrt.Client
+	for _, url := range w.URLs {
+		client, err := lockrt.Open(url, opts)
+		for try := 0; err != nil && try < 20; try++ { // a busy machine may take longer than a connection may
+			client, err = lockrt.Open(url, opts)
+		}
+		if err != nil {
+			return err
+		}
+		clients = append(clients, client)
+		warm, err := client.Mutex(fmt.Sprint("warm", w.Proc)).Lock(context.Background())
+		if err != nil {
+			return err
+		}
+		if err := warm.Unlock(context.Background()); err != nil {
+			return err
+		}
 	}
-	if err != nil {
-		return err
-	}
-	w.lock = w.mutate(w.primitive.open(w, client))
-	warm, err := client.Mutex(fmt.Sprint("warm", w.Proc)).Lock(context.Background())
-	if err != nil {
-		return err
-	}
-	if err := warm.Unlock(context.Background()); err != nil {
-		return err
-	}
+	w.lock = w.mutate(w.primitive.open(w, clients...))
 	w.say(event{What: ready})
 	commands := bufio.NewScanner(in)
 	if commands.Scan() && commands.Text() == orderGo {
 		w.contend(commands)
 	}
-	if err := client.Close(); err != nil && w.Mutant == "" {
-		return err
+	for _, client := range clients {
+		if err := client.Close(); err != nil && w.Mutant == "" {
+			return err
+		}
 	}
 	w.leaks(before)
 	return nil

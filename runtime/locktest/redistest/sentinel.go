@@ -17,6 +17,9 @@ import (
 // MasterSet is the name under which the sentinels of [Sentinel] know their master.
 const MasterSet = "lockgen"
 
+// SentinelChannel is what sentinels talk on, over the servers that they watch.
+const SentinelChannel = "__sentinel__:hello"
+
 // sentinelReady is what a sentinel logs once it watches its master.
 const sentinelReady = "Sentinel ID is"
 
@@ -170,7 +173,7 @@ func (g *SentinelGroup) Addrs() []string {
 	return addrs
 }
 
-// Master returns the server that most sentinels take for the master.
+// Master returns the server that all sentinels which answer take for the master.
 func (g *SentinelGroup) Master() *RedisServer {
 	g.tb.Helper()
 	var master *RedisServer
@@ -179,7 +182,7 @@ func (g *SentinelGroup) Master() *RedisServer {
 }
 
 func (g *SentinelGroup) master() (*RedisServer, error) {
-	votes := make(map[string]int)
+	addr, votes := "", 0
 	for _, s := range g.Sentinels {
 		reply, err := s.Try("SENTINEL", "GET-MASTER-ADDR-BY-NAME", MasterSet)
 		if err != nil {
@@ -189,18 +192,22 @@ func (g *SentinelGroup) master() (*RedisServer, error) {
 		if err != nil || len(at) != 2 {
 			continue
 		}
-		addr := net.JoinHostPort(at[0], at[1])
-		if votes[addr]++; votes[addr] < 2 {
-			continue
+		said := net.JoinHostPort(at[0], at[1])
+		if votes > 0 && said != addr {
+			return nil, fmt.Errorf("one sentinel names %s, another one %s", addr, said)
 		}
-		for _, s := range g.Servers {
-			if s.Addr() == addr {
-				return s, nil
-			}
-		}
-		return nil, fmt.Errorf("the sentinels name %s, which is none of the servers", addr)
+		addr = said
+		votes++
 	}
-	return nil, errors.New("no two sentinels agree on a master")
+	if votes < 2 {
+		return nil, errors.New("no two sentinels answer")
+	}
+	for _, s := range g.Servers {
+		if s.Addr() == addr {
+			return s, nil
+		}
+	}
+	return nil, fmt.Errorf("the sentinels name %s, which is none of the servers", addr)
 }
 
 // Replicas returns the servers that are not the master, whatever their state.
@@ -267,8 +274,13 @@ func (g *SentinelGroup) AwaitReplicas(n int) {
 func (g *SentinelGroup) Failover() *RedisServer {
 	g.tb.Helper()
 	old := g.Master()
-	g.await("a failover to begin", func() error { // it is refused while the last one goes on
-		_, err := g.Sentinels[0].Try("SENTINEL", "FAILOVER", MasterSet)
+	g.await("a failover", func() error {
+		// It is refused while another one goes on, and given up on a machine that is too busy.
+		_, refused := g.Sentinels[0].Try("SENTINEL", "FAILOVER", MasterSet)
+		master, err := g.master()
+		if err == nil && master == old {
+			err = errors.Join(errors.New("it is still the master"), refused)
+		}
 		return err
 	})
 	master := g.AwaitMaster(old)

@@ -1,0 +1,321 @@
+//go:build linux
+
+package chaos
+
+import (
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+)
+
+// The topologies besides one server.
+const (
+	sentinels   topology = "Sentinel, a master and two replicas"
+	fiveServers topology = "Five servers"
+)
+
+// failoverLease is longer than a failover takes, so that a hold can outlive it.
+const failoverLease = 5 * time.Second
+
+// A member is one of several servers, and the proxy that all processes reach it by.
+type member struct {
+	server *redistest.RedisServer
+	proxy  *redistest.FaultProxy
+}
+
+// raise starts the servers.
+func (a *arena) raise(options []redistest.Option) {
+	a.t.Helper()
+	switch a.on {
+	case sentinels:
+		a.group = redistest.Sentinel(a.t, options...)
+		a.server = a.group.Master()
+	case fiveServers:
+		for range 5 {
+			s := redistest.Server(a.t, options...)
+			a.several = append(a.several, member{s, redistest.Proxy(a.t, s.Addr())})
+		}
+	default:
+		a.server = redistest.Server(a.t, options...)
+	}
+}
+
+// urls are where the processes find the servers.
+func (a *arena) urls() []string {
+	if a.group != nil {
+		return []string{a.group.URL()}
+	}
+	if a.several == nil {
+		return []string{a.server.URL()}
+	}
+	var urls []string
+	for _, m := range a.several {
+		urls = append(urls, m.proxy.URL())
+	}
+	return urls
+}
+
+// servers are those that processes use, when nothing is broken.
+func (a *arena) servers() []*redistest.RedisServer {
+	if a.several == nil {
+		return []*redistest.RedisServer{a.server}
+	}
+	var servers []*redistest.RedisServer
+	for _, m := range a.several {
+		servers = append(servers, m.server)
+	}
+	return servers
+}
+
+// crowded are topologies of many servers, of which there are not many at a time.
+var crowded = make(chan struct{}, 2)
+
+// outlived reports whether something is left on a master that did not know of its end: it expires, or
+// the next who uses the key takes it away.
+func (a *arena) outlived(name string) bool {
+	for _, prefix := range []string{"redisson_lock_queue:", "redisson_lock_timeout:"} {
+		if strings.HasPrefix(name, prefix) {
+			return a.group != nil
+		}
+	}
+	left, err := a.server.Do("PTTL", name).AsInt64()
+	return a.group != nil && err == nil && left > 0
+}
+
+// succeed waits until another server is the master.
+func (a *arena) succeed(old *redistest.RedisServer) {
+	a.t.Helper()
+	a.server = a.group.AwaitMaster(old)
+}
+
+// sentinelRows are the faults of a master that sentinels watch. A release that was lost with the master leaves a key locked
+// until its lease is over, so that is part of the bounds.
+var sentinelRows = []row{
+	{
+		name: "master killed, another promoted", must: "what the replicas know goes on; the rest is told: double hold <= 500 ms; served <= 500 ms after the promotion, or after the lease of who gave back to the dead master",
+		rules: promises{holds: true, limits: map[figure]limit{double: within(500 * ms), service: leasesAnd(1, 500*ms)}},
+		inject: func(a *arena) {
+			a.broken(nil, "")
+			old := a.server
+			a.forgets("", func() {
+				old.Kill()
+				a.succeed(old)
+			})
+			a.mended(nil)
+			old.Restart()
+			a.group.AwaitReplicas(2)
+		},
+	},
+	{
+		name: "master stopped, another promoted, the old one back as a replica", must: "as above, <= 1.5 s instead of 500 ms; the old one grants nothing when it is back",
+		rules: promises{holds: true, limits: map[figure]limit{double: within(1500 * ms), service: leasesAnd(1, 1500*ms)}},
+		inject: func(a *arena) {
+			a.broken(nil, "")
+			old := a.server
+			a.forgets("", func() {
+				old.Stop()
+				a.succeed(old)
+			})
+			a.mended(nil)
+			old.Cont()
+			a.group.AwaitReplicas(2)
+		},
+	},
+	{
+		name: "master killed, with 1.5 L of writes that no replica has", must: "who is granted what another holds has the larger token; the other is told: double hold <= 500 ms",
+		hold:  again,
+		rules: promises{limits: map[figure]limit{double: within(500 * ms), service: leasesAnd(1, 500*ms)}},
+		inject: func(a *arena) {
+			old, replicas := a.server, a.group.Replicas()
+			for _, r := range replicas {
+				r.Stop()
+			}
+			old.Do("CLIENT", "KILL", "TYPE", "replica") // what it has sent them is all that they will get of it
+			a.pass(a.lease * 3 / 2)
+			a.broken(nil, "")
+			a.forgets("", func() {
+				old.Kill()
+				for _, r := range replicas {
+					r.Cont()
+				}
+				a.succeed(old)
+			})
+			a.mended(nil)
+			old.Restart()
+			a.group.AwaitReplicas(2)
+		},
+	},
+	{
+		name: "planned failover (SENTINEL FAILOVER)", must: "what the new master knows goes on; the rest is told: double hold <= 500 ms",
+		rare:  true,
+		rules: promises{holds: true, limits: map[figure]limit{double: within(500 * ms), service: leasesAnd(1, 300*ms)}},
+		inject: func(a *arena) {
+			a.broken(nil, "")
+			a.forgets("", func() { a.server = a.group.Failover() })
+			a.mended(nil)
+			a.group.AwaitReplicas(2)
+		},
+	},
+	{
+		name: "planned failover, with Options.Replicas = 2", must: "no double hold; nothing is granted until two replicas follow the new master, then served <= 1.5 s after",
+		replicas: 2,
+		rules:    promises{holds: true, limits: map[figure]limit{service: leasesAnd(1, 1500*ms)}},
+		inject: func(a *arena) {
+			a.broken(nil, "")
+			a.server = a.group.Failover()
+			a.group.AwaitReplicas(2)
+			a.mended(nil)
+		},
+	},
+	{
+		name: "master killed, with Options.Replicas = 1", must: "no double hold: what was granted is known to who is promoted",
+		replicas: 1,
+		rare:     true,
+		rules:    promises{holds: true, limits: map[figure]limit{service: leasesAnd(1, 1500*ms)}},
+		inject: func(a *arena) {
+			a.broken(nil, "")
+			old := a.server
+			old.Kill()
+			a.succeed(old)
+			a.mended(nil)
+			old.Restart()
+			a.group.AwaitReplicas(2)
+		},
+	},
+	{
+		name: "a replica stopped for 1.5 L, with Options.Replicas = 2", must: "holds go on; nothing is granted meanwhile; served <= 1.5 s after",
+		replicas: 2,
+		rare:     true,
+		rules:    promises{keeps: true, limits: map[figure]limit{service: within(1500 * ms)}},
+		inject: func(a *arena) {
+			a.broken(nil, "")
+			r := a.group.Replicas()[rand.N(2)]
+			r.Stop()
+			a.pass(a.lease * 3 / 2)
+			a.mended(nil)
+			r.Cont()
+			a.group.AwaitReplicas(2)
+		},
+	},
+}
+
+// leasesAnd is so many leases and some time.
+func leasesAnd(n float64, d time.Duration) limit {
+	return func(lease time.Duration) time.Duration { return leases(n)(lease) + d }
+}
+
+// redRows are the faults of five servers of which three are a majority.
+var redRows = []row{
+	{
+		name: "up to two of five killed, stopped, cut off or slow by 200 ms, in any combination, for 60 s", must: "no double hold; no key held by nobody > 2 s; a killed one comes back empty after L",
+		hold: again, once: true,
+		rules: promises{limits: map[figure]limit{unheld: within(2 * time.Second)}},
+		inject: func(a *arena) {
+			length := 4 * a.lease
+			if a.exact {
+				length = time.Minute
+			}
+			a.broken(nil, "")
+			a.every(ms, length, func() {
+				chosen := rand.Perm(len(a.several))[:1+rand.N(2)]
+				var mend []func()
+				for _, i := range chosen {
+					mend = append(mend, a.several[i].harm(rand.N(4)))
+				}
+				a.pass(a.lease * 5 / 4)
+				for _, f := range mend {
+					f()
+				}
+				a.pass(rand.N(a.lease / 2))
+			})
+			a.mended(nil)
+		},
+	},
+	{
+		name: "two of five killed, back empty after 1.25 L", must: "holds go on; no key held by nobody > 1 s",
+		rare:   true,
+		rules:  promises{keeps: true, limits: map[figure]limit{unheld: within(time.Second)}},
+		inject: func(a *arena) { a.minority(0) },
+	},
+	{
+		name: "two of five stopped for 1.25 L", must: "holds go on; no key held by nobody > 1 s",
+		rare:   true,
+		rules:  promises{keeps: true, limits: map[figure]limit{unheld: within(time.Second)}},
+		inject: func(a *arena) { a.minority(1) },
+	},
+	{
+		name: "two of five half open for 1.25 L", must: "holds go on; no key held by nobody > 1 s",
+		rare:   true,
+		rules:  promises{keeps: true, limits: map[figure]limit{unheld: within(time.Second)}},
+		inject: func(a *arena) { a.minority(2) },
+	},
+	{
+		name: "two of five slow by 200 ms for 1.25 L", must: "holds go on; no key held by nobody > 1 s",
+		rare:   true,
+		rules:  promises{keeps: true, limits: map[figure]limit{unheld: within(time.Second)}},
+		inject: func(a *arena) { a.minority(3) },
+	},
+	{
+		name: "three of five stopped for 1.5 L", must: "told before L; served <= 1 s after",
+		rules: promises{loses: true, limits: map[figure]limit{telling: leases(1), service: within(time.Second)}},
+		inject: func(a *arena) {
+			a.broken(nil, "")
+			for _, m := range a.several[:3] {
+				m.server.Stop()
+			}
+			a.pass(a.lease * 3 / 2)
+			a.mended(nil)
+			for _, m := range a.several[:3] {
+				m.server.Cont()
+			}
+		},
+	},
+	{
+		name: "three of five restarted empty", must: "what was held is lost, and told: double hold <= 500 ms; tokens rise",
+		rules: promises{loses: true, limits: map[figure]limit{telling: leases(1), double: within(500 * ms)}},
+		inject: func(a *arena) {
+			a.broken(nil, "")
+			a.forgets("", func() {
+				for _, m := range a.several[2:] {
+					m.server.Restart()
+				}
+			})
+			a.mended(nil)
+		},
+	},
+}
+
+// minority harms two of five servers.
+func (a *arena) minority(how int) {
+	a.broken(nil, "")
+	two := rand.Perm(len(a.several))[:2]
+	var mend []func()
+	for _, i := range two {
+		mend = append(mend, a.several[i].harm(how))
+	}
+	a.pass(a.lease * 5 / 4)
+	for _, f := range mend {
+		f()
+	}
+	a.mended(nil)
+}
+
+// harm does one of several things to a server, and returns what undoes it.
+func (m member) harm(how int) (mend func()) {
+	switch how {
+	case 0:
+		m.server.Kill()
+		return m.server.Restart
+	case 1:
+		m.server.Stop()
+		return m.server.Cont
+	case 2:
+		m.proxy.Blackhole(redistest.Both)
+		return m.proxy.Deliver
+	default:
+		m.proxy.Delay(100 * ms) // there, and back
+		return func() { m.proxy.Delay(0) }
+	}
+}
