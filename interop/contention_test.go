@@ -30,7 +30,7 @@ func (f *fleet) contention(t *testing.T) {
 			if k != mutexKind {
 				lasts /= 4
 			}
-			key := redistest.Key(t, "k")
+			key := aKey(t, "k")
 			c := contest{Kind: k.java, Key: key, Counter: key + ":counter", Each: each, Lasts: lasts}
 			rc := f.redis(t)
 			require.NoError(t, rc.Do(t.Context(), rc.B().Set().Key(c.Counter).Value("0").Build()).Error())
@@ -57,7 +57,7 @@ func (f *fleet) contention(t *testing.T) {
 				}
 				require.NoError(t, w.cmd.Wait())
 			}
-			patience := time.After(lasts + time.Minute)
+			over := time.After(lasts + patience)
 			for i, done := range answers {
 				select {
 				case a := <-done:
@@ -70,7 +70,7 @@ func (f *fleet) contention(t *testing.T) {
 					if inJava = inJava.with(s); i == 0 {
 						inJava = s
 					}
-				case <-patience:
+				case <-over:
 					t.Fatal("a thread waits for ever")
 				}
 			}
@@ -102,7 +102,7 @@ func (f *fleet) nothingLeft(t *testing.T) {
 				}
 			}
 			return len(left) == 0
-		}, 40*time.Second, 100*time.Millisecond, "%s", lazily{&left})
+		}, patience, 100*time.Millisecond, "%s", lazily{&left})
 		return "but counters of tokens, semaphores, and what is remembered for a minute or two"
 	})
 }

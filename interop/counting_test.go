@@ -8,12 +8,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	lockrt "github.com/lockgen/lockgen/runtime"
-	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
 func (f *fleet) counts(t *testing.T) {
 	f.cell(t, "semaphore", "both count the same permits", func(t *testing.T) string {
-		key := redistest.Key(t, "k")
+		key := aKey(t, "k")
 		s := f.c.Semaphore(key, 0)
 		require.Equal(t, "true", f.java.do(t, "semaphoreSet", key, "5"))
 		set, err := s.TrySetPermits(soon(t), 7, 0)
@@ -47,7 +46,7 @@ func (f *fleet) permits(t *testing.T) {
 	// What Redisson can say of its permits.
 	counts, leases := f.at("3.19.1"), f.at("3.41.0")
 	f.cell(t, "permits", "taken in Go, released in Java", func(t *testing.T) string {
-		key := redistest.Key(t, "k")
+		key := aKey(t, "k")
 		s := f.c.PermitSemaphore(key, 0)
 		set, err := s.TrySetPermits(soon(t), 2, 0)
 		require.NoError(t, err)
@@ -75,7 +74,7 @@ func (f *fleet) permits(t *testing.T) {
 		return "its Go holder has lost it"
 	})
 	f.cell(t, "permits", "taken in Java, released in Go", func(t *testing.T) string {
-		key := redistest.Key(t, "k")
+		key := aKey(t, "k")
 		s := f.c.PermitSemaphore(key, 0)
 		require.Equal(t, "true", f.java.do(t, "permitSet", key, "2"))
 		id := f.java.do(t, "permitAcquire", key, "0")
@@ -104,7 +103,7 @@ func (f *fleet) permits(t *testing.T) {
 
 func (f *fleet) latches(t *testing.T) {
 	f.cell(t, "latch", "both count down", func(t *testing.T) string {
-		key := redistest.Key(t, "k")
+		key := aKey(t, "k")
 		latch := f.c.CountDownLatch(key)
 		require.Equal(t, "true", f.java.do(t, "latchSet", key, "4"))
 		inGo := begin(soon(t), awaitRole.inGo(f.side), key)
@@ -127,7 +126,7 @@ func (f *fleet) latches(t *testing.T) {
 		return "both go on at zero"
 	})
 	f.cell(t, "latch", "deleted in Java, Go is told", func(t *testing.T) string {
-		key := redistest.Key(t, "k")
+		key := aKey(t, "k")
 		f.java.do(t, "latchSet", key, "1")
 		done := begin(soon(t), awaitRole.inGo(f.side), key)
 		f.listening(t, "redisson_countdownlatch__channel__{"+key+"}")

@@ -21,6 +21,8 @@ const (
 	long = 30 * time.Second
 	// short is a lease that tests wait for.
 	short = 2 * time.Second
+	// patience is for what should be done at once, on a machine that has much else to do.
+	patience = time.Minute
 	// promptly is how long it takes to be told, at most, half of the times. It is less than the second after
 	// which who waits for an RWMutex asks in any case, and than all other times after which anybody asks.
 	promptly = 400 * time.Millisecond
@@ -157,6 +159,12 @@ func (f *fleet) redis(t *testing.T) rueidis.Client {
 	return c
 }
 
+// aKey returns a key that nobody else has. It begins as those do of which the documentation of permissions speaks.
+func aKey(t *testing.T, suffix string) string {
+	t.Helper()
+	return "order:" + redistest.Key(t, suffix)
+}
+
 // words asks a server for a list.
 func words(server *redistest.RedisServer, args ...string) []string {
 	reply, err := server.Try(args...)
@@ -180,10 +188,56 @@ func (f *fleet) listening(t *testing.T, pattern string) {
 	}, "nobody listens to %s", pattern)
 }
 
+// remains returns how long a key lives.
+func remains(server *redistest.RedisServer, key string) time.Duration {
+	reply, err := server.Try("PTTL", key)
+	if err != nil {
+		return 0
+	}
+	ms, _ := reply.AsInt64()
+	return time.Duration(ms) * time.Millisecond
+}
+
+// renewed returns when all of these locks were renewed on a master.
+func (f *fleet) renewed(t *testing.T, keys ...string) {
+	t.Helper()
+	type at struct {
+		server *redistest.RedisServer
+		key    string
+	}
+	last := map[at]time.Duration{}
+	f.soon(t, func() bool {
+		for _, server := range f.nodes {
+			if !master(server) {
+				continue
+			}
+			keys = slices.DeleteFunc(keys, func(key string) bool {
+				left, before := remains(server, key), last[at{server, key}]
+				last[at{server, key}] = left
+				return before > 0 && left > before
+			})
+		}
+		return len(keys) == 0
+	}, "these are not renewed: %s", lazily{&keys})
+}
+
+func master(server *redistest.RedisServer) bool {
+	reply, err := server.Try("ROLE")
+	if err != nil {
+		return false
+	}
+	role, err := reply.ToArray()
+	if err != nil || len(role) == 0 {
+		return false
+	}
+	name, _ := role[0].ToString()
+	return name == "master"
+}
+
 // soon waits until something is so.
 func (f *fleet) soon(t *testing.T, so func() bool, message string, args ...any) {
 	t.Helper()
-	require.Eventually(t, so, 20*time.Second, time.Millisecond, append([]any{message}, args...)...)
+	require.Eventually(t, so, patience, time.Millisecond, append([]any{message}, args...)...)
 }
 
 // asked returns how often a server was asked to run a script.
@@ -197,7 +251,7 @@ func (f *fleet) asked() (n int64) {
 // soon ends when what should be done at once is not done.
 func soon(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
 	return ctx
 }

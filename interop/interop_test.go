@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	lockrt "github.com/lockgen/lockgen/runtime"
-	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
 // TestInterop is the matrix: every primitive, in both directions, on one server.
@@ -100,7 +99,7 @@ func (f *fleet) handover(t *testing.T, told bool, hold, wait acquire, waits func
 	const rounds = 7
 	times := make([]time.Duration, rounds)
 	for i := range times {
-		key := redistest.Key(t, "k")
+		key := aKey(t, "k")
 		give := took(t, hold, key)
 		done := begin(soon(t), wait, key)
 		waits(key)
@@ -156,12 +155,12 @@ func (f *fleet) deaths(t *testing.T) {
 		victim := f.javaSide(t, j, "victim", short)
 		var waits []<-chan granted
 		for _, m := range f.mortals() {
-			key := redistest.Key(t, "k")
+			key := aKey(t, "k")
 			took(t, m.hold.role().inJava(victim), key)
 			waits = append(waits, begin(soon(t), m.wait.role().inGo(f.side), key))
 		}
 		if permits {
-			key := redistest.Key(t, "k")
+			key := aKey(t, "k")
 			victim.do(t, "permitSet", key, "1")
 			victim.do(t, "permitAcquire", key, millis(short)) // nothing renews it
 			waits = append(waits, begin(soon(t), permitRole.inGo(f.side), key))
@@ -172,10 +171,10 @@ func (f *fleet) deaths(t *testing.T) {
 	t.Run("of Go", func(t *testing.T) {
 		var o orders
 		for _, m := range f.mortals() {
-			o.Hold = append(o.Hold, held{m.hold.java, redistest.Key(t, "k")})
+			o.Hold = append(o.Hold, held{m.hold.java, aKey(t, "k")})
 		}
 		if permits {
-			o.Permit = redistest.Key(t, "k")
+			o.Permit = aKey(t, "k")
 		}
 		victim := f.startWorker(t, o)
 		var waits []<-chan granted
@@ -215,7 +214,7 @@ func (f *fleet) force(t *testing.T) {
 			continue
 		}
 		f.cell(t, k.name, "Java takes it from Go by force", func(t *testing.T) string {
-			key := redistest.Key(t, "k")
+			key := aKey(t, "k")
 			lease, err := k.lock(s, key).Lock(soon(t))
 			require.NoError(t, err)
 			taken := time.Now()
@@ -229,7 +228,7 @@ func (f *fleet) force(t *testing.T) {
 			return "the holder was told after " + round(after).String()
 		})
 		f.cell(t, k.name, "Go takes it from Java by force", func(t *testing.T) string {
-			key := redistest.Key(t, "k")
+			key := aKey(t, "k")
 			f.java.do(t, "lock", k.java, key, "0")
 			taken, err := k.force(soon(t), s, key)
 			require.NoError(t, err)
@@ -270,7 +269,7 @@ func (f *fleet) reentry(t *testing.T) {
 		}
 		rival := k.against()
 		f.cell(t, k.name, "entered twice in Java", func(t *testing.T) string {
-			key := redistest.Key(t, "k")
+			key := aKey(t, "k")
 			f.java.do(t, "lock", k.java, key, "0")
 			f.java.do(t, "lock", k.java, key, "0")
 			if k != multiKind && k != redKind { // which do not count
@@ -286,7 +285,7 @@ func (f *fleet) reentry(t *testing.T) {
 			return "free for Go after the second unlock"
 		})
 		f.cell(t, k.name, "entered twice in Go", func(t *testing.T) string {
-			key := redistest.Key(t, "k")
+			key := aKey(t, "k")
 			outer, err := k.lock(f.side, key).Lock(soon(t))
 			require.NoError(t, err)
 			inner, err := k.lock(f.side, key).Lock(outer.Context())
@@ -305,7 +304,7 @@ func (f *fleet) reentry(t *testing.T) {
 func (f *fleet) watchdogs(t *testing.T) {
 	f.cell(t, "all kinds", "both watchdogs renew", func(t *testing.T) string {
 		renewed := make(chan error, 1000)
-		shared := redistest.Key(t, "shared")
+		shared := aKey(t, "shared")
 		s := f.goSide(t, lockrt.Options{Watchdog: short, Hooks: lockrt.Hooks{
 			Renewed: func(e lockrt.RenewEvent) {
 				if e.Key == shared {
@@ -321,7 +320,7 @@ func (f *fleet) watchdogs(t *testing.T) {
 			if !f.has(k) || k == readKind && f.at("3.44.0") && !f.at("4.0.0") {
 				continue // Redisson forgets to renew some of several readers
 			}
-			inGo[k], inJava[k] = redistest.Key(t, "go-"+k.java), redistest.Key(t, "java-"+k.java)
+			inGo[k], inJava[k] = aKey(t, "go-"+k.java), aKey(t, "java-"+k.java)
 			lease, err := k.lock(s, inGo[k]).Lock(soon(t))
 			require.NoError(t, err)
 			leases[k] = lease
@@ -370,7 +369,7 @@ func (f *fleet) watchdogs(t *testing.T) {
 		return fmt.Sprintf("held for %s with leases of %s; %d renewals in Go", round(lasted), short, n)
 	})
 	f.cell(t, "readers", "one unlocks, the other is still renewed", func(t *testing.T) string {
-		key := redistest.Key(t, "k")
+		key := aKey(t, "k")
 		renewed := make(chan error, 1000)
 		s := f.goSide(t, lockrt.Options{Watchdog: short, Hooks: lockrt.Hooks{
 			Renewed: func(e lockrt.RenewEvent) { renewed <- e.Err },
@@ -430,7 +429,7 @@ func (f *fleet) leases(t *testing.T) {
 			seen := fmt.Sprintf("leases of %s and %s: ", brief, longer)
 			for _, name := range []string{"Go", "Java"} {
 				for _, unlocks := range []bool{false, true} { // before its lease is over, or not at all
-					key := redistest.Key(t, "k")
+					key := aKey(t, "k")
 					began := time.Now()
 					first.other(t, key, longer)
 					unlock := first.brief(t, key, brief)
@@ -444,7 +443,7 @@ func (f *fleet) leases(t *testing.T) {
 		})
 	}
 	f.cell(t, "readers", "that of Go reads under a write lock of its own, for longer", func(t *testing.T) string {
-		key := redistest.Key(t, "k")
+		key := aKey(t, "k")
 		began := time.Now()
 		writer, err := f.c.RWMutex(key).Lock(soon(t), lockrt.WithLease(brief))
 		require.NoError(t, err)
@@ -454,7 +453,7 @@ func (f *fleet) leases(t *testing.T) {
 		return "Java writes after " + lasts(t, writes["Java"], key, began)
 	})
 	f.cell(t, "readers", "that of Java reads under a write lock of its own, for longer", func(t *testing.T) string {
-		key := redistest.Key(t, "k")
+		key := aKey(t, "k")
 		began := time.Now()
 		f.java.do(t, "lock", "write", key, millis(brief))
 		f.java.do(t, "lock", "read", key, millis(longer))
@@ -462,7 +461,7 @@ func (f *fleet) leases(t *testing.T) {
 		return "Go writes after " + lasts(t, writes["Go"], key, began)
 	})
 	f.cell(t, "mutex", "leases of fixed length end on both sides", func(t *testing.T) string {
-		key := redistest.Key(t, "k")
+		key := aKey(t, "k")
 		began := time.Now()
 		f.java.do(t, "lock", "lock", key, millis(brief))
 		lease, err := f.c.Mutex(key).Lock(soon(t), lockrt.WithLease(brief))
@@ -481,7 +480,7 @@ func (f *fleet) leases(t *testing.T) {
 
 func (f *fleet) downgrade(t *testing.T) {
 	f.cell(t, "downgrade", "in Go, Java readers are told", func(t *testing.T) string {
-		key := redistest.Key(t, "k")
+		key := aKey(t, "k")
 		writer, err := f.c.RWMutex(key).Lock(soon(t))
 		require.NoError(t, err)
 		reader, err := f.c.RWMutex(key).RLock(writer.Context())
@@ -500,7 +499,7 @@ func (f *fleet) downgrade(t *testing.T) {
 		return "a Java reader joins after " + round(after).String()
 	})
 	f.cell(t, "downgrade", "in Java, Go readers find out", func(t *testing.T) string {
-		key := redistest.Key(t, "k")
+		key := aKey(t, "k")
 		f.java.do(t, "lock", "write", key, "0")
 		f.java.do(t, "lock", "read", key, "0")
 		done := begin(soon(t), readKind.role().inGo(f.side), key)
@@ -524,7 +523,7 @@ func (f *fleet) tokens(t *testing.T) {
 	f.cell(t, "fenced mutex", "tokens rise across languages", func(t *testing.T) string {
 		seen := make([]string, 2)
 		for i, javaFirst := range []bool{false, true} {
-			key, last, first := redistest.Key(t, "k"), int64(0), int64(0)
+			key, last, first := aKey(t, "k"), int64(0), int64(0)
 			for n := range 20 {
 				var token int64
 				if (n%2 == 0) == javaFirst {

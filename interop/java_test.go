@@ -166,7 +166,7 @@ func (th thread) parked(t *testing.T) {
 	t.Helper()
 	looks := th.thread("looks-at-" + th.name)
 	require.Eventually(t, func() bool { return looks.do(t, "parked", th.name) == "true" },
-		20*time.Second, time.Millisecond, "it does not wait")
+		patience, time.Millisecond, "it does not wait")
 }
 
 // call gives an order and waits until it is done or ctx ends.

@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	lockrt "github.com/lockgen/lockgen/runtime"
-	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
 // queue has programs of both languages stand in one fair queue, and some of them die there.
@@ -62,7 +61,7 @@ func (f *fleet) queue(t *testing.T) {
 	dies := f.at("3.46.0") // else its place lasts for five minutes
 	workers, victims := map[*line]*worker{}, map[*line]thread{}
 	for _, l := range lines {
-		l.key = redistest.Key(t, l.holder)
+		l.key = aKey(t, l.holder)
 		workers[l] = f.startWorker(t, orders{Then: &held{fairKind.java, l.key}})
 		if dies {
 			victims[l] = f.javaSide(t, startJava(t, f.version), "victim", short)
@@ -146,7 +145,7 @@ func (f *fleet) several(t *testing.T) {
 	}
 	members := map[string]*kind{":a": mutexKind, ":b": readKind, ":c": fairKind}
 	f.cell(t, multiKind.name, "its members are kept from the other side", func(t *testing.T) string {
-		key := redistest.Key(t, "k")
+		key := aKey(t, "k")
 		lease, err := multiKind.lock(f.side, key).Lock(soon(t))
 		require.NoError(t, err)
 		for suffix, k := range members {
@@ -164,7 +163,7 @@ func (f *fleet) several(t *testing.T) {
 	})
 	f.cell(t, multiKind.name, "of which one member is the other side's: none is had", func(t *testing.T) string {
 		for suffix, k := range members {
-			key := redistest.Key(t, "k")
+			key := aKey(t, "k")
 			give := took(t, k.role().inJava(f.java.thread("has")), key+suffix)
 			_, err := multiKind.lock(f.side, key).TryLock(soon(t))
 			require.ErrorIs(t, err, lockrt.ErrNotAcquired)
@@ -191,7 +190,7 @@ func (f *fleet) several(t *testing.T) {
 	}
 	f.cell(t, redKind.name, "of which a minority is the other side's: it is had", func(t *testing.T) string {
 		for i, one := range f.side.reds {
-			key := redistest.Key(t, "k")
+			key := aKey(t, "k")
 			its := thread{f.j, fmt.Sprintf("red%d", i), "has"}
 			its.do(t, "lock", "lock", key, "0")
 			lease, err := redKind.lock(f.side, key).Lock(soon(t))
@@ -200,7 +199,7 @@ func (f *fleet) several(t *testing.T) {
 			require.NoError(t, lease.Unlock(soon(t)))
 			its.do(t, "unlock", "lock", key)
 
-			key = redistest.Key(t, "k")
+			key = aKey(t, "k")
 			lease, err = one.Mutex(key).Lock(soon(t))
 			require.NoError(t, err)
 			require.Equal(t, "true", f.java.do(t, "tryLock", redKind.java, key, millis(3*short), "0"))
@@ -213,7 +212,7 @@ func (f *fleet) several(t *testing.T) {
 		return "by both, and keeps the other side from it"
 	})
 	f.cell(t, redKind.name, "of which a majority is the other side's: it is not had", func(t *testing.T) string {
-		key := redistest.Key(t, "k")
+		key := aKey(t, "k")
 		for i := range 2 {
 			thread{f.j, fmt.Sprintf("red%d", i), "has"}.do(t, "lock", "lock", key, "0")
 		}

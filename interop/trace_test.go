@@ -463,7 +463,7 @@ func (f *fleet) playInJava(t *testing.T) (traces []trace) {
 			}
 			switch {
 			case st.renewed:
-				f.renewed(t, server, keyOf(sc))
+				f.renewed(t, keyOf(sc))
 			case st.waits:
 				before := f.waiting(keyOf(sc))
 				pending = append(pending, th.start(order...))
@@ -517,7 +517,7 @@ func play(t *testing.T, server *redistest.RedisServer) (traces []trace) {
 			p.who = st.who
 			switch {
 			case st.renewed:
-				g.renewed(t, server, p.key)
+				g.renewed(t, p.key)
 			case st.waits:
 				before := g.waiting(p.key)
 				its := *p
@@ -542,27 +542,6 @@ func play(t *testing.T, server *redistest.RedisServer) (traces []trace) {
 
 // briefly is the time of a watchdog that renews every second.
 const briefly = 3 * time.Second
-
-// remains returns how long a key lives.
-func remains(server *redistest.RedisServer, key string) time.Duration {
-	reply, err := server.Try("PTTL", key)
-	if err != nil {
-		return 0
-	}
-	ms, _ := reply.AsInt64()
-	return time.Duration(ms) * time.Millisecond
-}
-
-// renewed returns when a lock was renewed.
-func (f *fleet) renewed(t *testing.T, server *redistest.RedisServer, key string) {
-	t.Helper()
-	last := remains(server, key)
-	f.soon(t, func() bool {
-		before := last
-		last = remains(server, key)
-		return last > before
-	}, "it is not renewed")
-}
 
 // A monitor shows what clients send to a server, and what scripts do there.
 type monitor struct{ lines *bufio.Scanner }
@@ -592,7 +571,7 @@ var (
 
 // asks are commands that change nothing, or nothing that matters.
 var asks = strings.Fields(`auth client cluster command config echo eval evalsha exists flushall get hello hexists hget hgetall hkeys hlen hmget hvals
-	info keys lindex llen lpos lrange mget monitor ping pttl pubsub script select time ttl type unsubscribe zcard zcount zrange
+	info keys lindex llen lpos lrange mget monitor ping pttl pubsub role script select time ttl type unsubscribe zcard zcount zrange
 	zrangebyscore zscore`)
 
 // trace returns what was done since it was last asked, and what there is now.

@@ -119,6 +119,9 @@ public final class Peer {
         if (settings.containsKey("fairWait")) {
             config.setFairLockWaitTimeout(Long.parseLong(settings.get("fairWait")));
         }
+        if (settings.containsKey("user")) {
+            config.setUsername(settings.get("user")).setPassword(settings.get("password"));
+        }
         switch (w[4]) {
             case "single":
                 config.useSingleServer()
