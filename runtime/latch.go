@@ -110,7 +110,8 @@ const (
 // latchSide is what leads from a turnstile to a CountDownLatch.
 type latchSide struct {
 	t       *turnstile
-	missing time.Time // when it was first found gone without having been heard to be open; of ask
+	missing time.Time // since when it is found gone without having been heard to be open; of ask
+	heard   int       // messages by then
 }
 
 func newLatchSide(t *turnstile) counter {
@@ -148,8 +149,8 @@ func (s *latchSide) ask(b *round, _ bool) (int, time.Duration, error) {
 	if t.said == messageClosed {
 		wait = doubtDeleted
 	}
-	if s.missing.IsZero() {
-		s.missing = time.Now()
+	if s.missing.IsZero() || s.heard != t.heard { // what was said since then may be about another one
+		s.missing, s.heard = time.Now(), t.heard
 	}
 	if time.Since(s.missing) < wait {
 		return 0, wait, nil
