@@ -113,3 +113,46 @@ func FuzzKeys(f *testing.F) {
 		require.Equal(t, row1 == row2, keyA == keyB, keyA)
 	})
 }
+
+// FuzzKeys_Kinds is FuzzKeys for bytes, texts, functions and lists.
+func FuzzKeys_Kinds(f *testing.F) {
+	f.Add([]byte{1}, []byte{2}, []byte{3, 4, 5, 6}, "a/b", []byte{1}, []byte{2, 0}, []byte{3, 4, 5, 6}, "a/b")
+	f.Add([]byte{0}, []byte("0"), []byte("0000000000000000"), "%2F", []byte{}, []byte("0"), []byte("0000000000000000"), "/")
+	f.Add([]byte{1}, []byte{1}, []byte("\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\xff\xff\x01\x02\x03\x04"), ":", []byte{1}, []byte{1}, []byte{1, 2, 3, 4}, ":")
+	f.Fuzz(func(t *testing.T, id1, hash1, addr1 []byte, text1 string, id2, hash2, addr2 []byte, text2 string) {
+		type tuple struct {
+			id         gen.UUID
+			hash, text string
+			addr       netip.Addr
+		}
+		build := func(id, hash, addr []byte, text string) (tuple, []string) {
+			v := tuple{hash: string(hash), text: text}
+			copy(v.id[:], id)
+			v.addr, _ = netip.AddrFromSlice(addr)
+			key, err := gen.ListsKeys{}.Bind(v.id, hash, v.addr, gen.Tag{Name: text})
+			require.Equal(t, len(hash) == 0 || text == "" || !v.addr.IsValid(), err != nil, "%+v %v", v, err)
+			if err != nil {
+				return v, nil
+			}
+			asked, err := gen.ListsKeys{}.Ask(text, "path")
+			require.Equal(t, text == "why", err != nil)
+			lists, err := gen.ListsKeys{}.Merge(gen.OrderID(text), gen.OrderID(hash))
+			require.NoError(t, err)
+			open, err := gen.OpenKindKeys[string]{}.One(text)
+			require.NoError(t, err)
+			return v, append([]string{key, asked[0], open}, lists...)
+		}
+		a, keysA := build(id1, hash1, addr1, text1)
+		b, keysB := build(id2, hash2, addr2, text2)
+		if keysA == nil || keysB == nil {
+			return
+		}
+		require.Equal(t, a == b, keysA[0] == keysB[0], "%+v %+v %s", a, b, keysA[0])
+		if a.text != "why" && b.text != "why" {
+			require.Equal(t, a.text == b.text, keysA[1] == keysB[1])
+		}
+		require.Equal(t, a.text == b.text, keysA[2] == keysB[2])
+		require.Equal(t, a.text == b.text, keysA[3] == keysB[3])
+		require.Equal(t, a.hash == b.hash, keysA[4] == keysB[4])
+	})
+}
