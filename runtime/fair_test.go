@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -105,6 +106,72 @@ func TestFairMutex_ADeadWaiterIsPassedOver(t *testing.T) {
 	next := gotten(t, got, "who is behind the dead")
 	require.Less(t, time.Since(start), 8*time.Second)
 	free(t, next)
+	cancel()
+	require.ErrorIs(t, receive(t, dead, "the dead").err, context.Canceled)
+	l.proxy.Refuse(false)
+	nothingLeft(t, l.server, l.key)
+}
+
+// Those behind one of a process that died, or is mute, have asked long ago. They learn of it in time all the same.
+func TestFairMutex_ADeadWaiterIsPassedOverByThoseWhoHaveAskedLongAgo(t *testing.T) {
+	t.Parallel()
+	for name, harm := range map[string]func(p *redistest.FaultProxy){
+		"dead": func(p *redistest.FaultProxy) { p.Refuse(true); p.Cut() },
+		"mute": func(p *redistest.FaultProxy) { p.Blackhole(redistest.Both) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLine(t, lockrt.Options{})
+			m := newClient(t, lockrt.Options{}).FairMutex(l.key)
+			lease := ok(t)(m.Lock(patient(t)))
+			ctx, cancel := context.WithCancel(patient(t))
+			defer cancel()
+			dead := lockLater(ctx, l.client.FairMutex(l.key))
+			until(t, "it waits", func() bool { return len(fairQueue(t, l.server, l.key)) == 1 })
+			next := queued(t, l.server, newClient(t, lockrt.Options{}).FairMutex(l.key), 2)
+			until(t, "both have asked twice", func() bool {
+				all, err := l.server.Do("PUBSUB", "CHANNELS", "redisson_lock__channel:{"+l.key+"}:*").AsStrSlice()
+				require.NoError(t, err)
+				return len(all) == 2
+			})
+			harm(l.proxy)
+			if name == "dead" {
+				until(t, "the server knows", func() bool { return subscribers(t, l.server, "lockgen_process:"+l.client.ID()) == 0 })
+			}
+			start := time.Now()
+			free(t, lease)
+			free(t, gotten(t, next, "who is behind it"))
+			require.Less(t, time.Since(start), 15*time.Second, "sooner than it asks by itself")
+			cancel()
+			l.proxy.Refuse(false)
+			l.proxy.Deliver()
+			require.ErrorIs(t, receive(t, dead, "the dead").err, context.Canceled)
+			nothingLeft(t, l.server, l.key)
+		})
+	}
+}
+
+// A Java thread behind one that died would ask, again and again, if it was told so before it is its turn. Who gave back
+// sees to it.
+func TestFairMutex_AJavaThreadBehindTheDeadIsTold(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, lockrt.Options{})
+	m := newClient(t, lockrt.Options{}).FairMutex(l.key)
+	lease := ok(t)(m.Lock(patient(t)))
+	ctx, cancel := context.WithCancel(patient(t))
+	defer cancel()
+	dead := lockLater(ctx, l.client.FairMutex(l.key))
+	until(t, "it waits", func() bool { return len(fairQueue(t, l.server, l.key)) == 1 })
+	l.proxy.Refuse(true)
+	l.proxy.Cut()
+	until(t, "the server knows", func() bool { return subscribers(t, l.server, "lockgen_process:"+l.client.ID()) == 0 })
+	l.server.Do("RPUSH", "redisson_lock_queue:{"+l.key+"}", stranger)
+	l.server.Do("ZADD", "redisson_lock_timeout:{"+l.key+"}", strconv.FormatInt(time.Now().Add(time.Hour).UnixMilli(), 10), stranger)
+	told := listen(t, "redisson_lock__channel:{"+l.key+"}:"+stranger)
+	free(t, lease)
+	require.Equal(t, "0", receive(t, told, "that it is its turn"))
+	require.Equal(t, []string{stranger}, fairQueue(t, l.server, l.key))
+	l.server.Do("DEL", "redisson_lock_queue:{"+l.key+"}", "redisson_lock_timeout:{"+l.key+"}")
 	cancel()
 	require.ErrorIs(t, receive(t, dead, "the dead").err, context.Canceled)
 	l.proxy.Refuse(false)

@@ -59,6 +59,8 @@ type fairClaim struct {
 	granted time.Time // when another process handed it over, by the server's clock
 	hold    *fairHold // what it was granted, or nil
 	over    func()    // to be done when the request under way is answered, or nil
+
+	late *time.Timer // has it ask when the one before it may have died; nil until it is the next one
 }
 
 // A fairHold is a claim that was granted.
@@ -379,6 +381,7 @@ func (cl *fairClaim) handed(_ uint64, at time.Time, _ bool, token int64) {
 func (cl *fairClaim) take(w *waiter, from time.Time, ttl time.Duration, token int64) (rest func()) {
 	h, l, t := cl.h, w.lease, w.terms
 	cl.ours = false
+	cl.calm()
 	delete(h.claims, cl)
 	hd := &fairHold{home: h, claim: cl}
 	hd.guard = watchdog.Lease{
@@ -467,6 +470,7 @@ func (cl *fairClaim) leave(w *waiter) {
 // giveUp notes that nobody wants the claim any more. It returns what is left to do, or nil.
 func (cl *fairClaim) giveUp() (rest func()) {
 	cl.left = true
+	cl.calm()
 	cl.h.leaving++
 	if cl.asking {
 		return nil // the answer sees to the rest
@@ -636,6 +640,13 @@ func (h *fairHome) release(cl *fairClaim) error {
 // releaseOnce reports whether the lock was the claim's.
 func (h *fairHome) releaseOnce(cl *fairClaim) (bool, error) {
 	done, err := h.c.run(scripts.FairRelease, h.keys(), []string{cl.owner, millis(cl.wait), clock(), h.c.publish}).AsInt64()
+	if done == passedOnToNobody {
+		h.c.spawn(func() {
+			if h.c.pause(claimLease) {
+				_, _ = h.releaseOnce(cl) // which passes the lock on to the next one, if it is free still
+			}
+		})
+	}
 	return done != notOurs, err
 }
 
@@ -665,8 +676,25 @@ func (cl *fairClaim) look(uint64) {
 	}
 }
 
-// soon has nothing to do: it is asked by time.
-func (cl *fairClaim) soon(uint64, time.Duration) {}
+// soon has the waiter ask in d: it is the next one, and the one before it may have died.
+func (cl *fairClaim) soon(n uint64, d time.Duration) {
+	cl.h.mu.Lock()
+	defer cl.h.mu.Unlock()
+	switch {
+	case cl.hold != nil || cl.left:
+	case cl.late != nil:
+		cl.late.Reset(d + time.Millisecond)
+	default:
+		cl.late = time.AfterFunc(d+time.Millisecond, func() { cl.look(n) })
+	}
+}
+
+// calm notes that the claim waits no more.
+func (cl *fairClaim) calm() {
+	if cl.late != nil {
+		cl.late.Stop()
+	}
+}
 
 // wanted has nothing to do: every release looks at the queue.
 func (cl *fairClaim) wanted(uint64) {}

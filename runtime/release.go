@@ -19,6 +19,8 @@ const (
 	passedOn = 1  // another process has it
 	kept     = 2  // the claim that is to follow has it
 	inLine   = 3  // nothing: somebody is in line, and what was asked for does not see to that
+
+	passedOnToNobody = 2 // of a fair lock: it is free, and the turn of one that does not listen
 )
 
 // released is the outcome of a release.

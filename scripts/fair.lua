@@ -58,9 +58,26 @@ local function leave(queue, times, notes, owner, wait)
   redis.call('hdel', notes, owner)
 end
 
--- pass deals with a lock that is free: the head of the queue has it if its process listens. Otherwise the head is
--- told, as Redisson tells it. It returns 1 if the head has the lock, else 0. Tokens that cannot be drawn are no reason to
--- keep the lock from anybody: who needs one asks for it, and hears of what is wrong.
+-- warn tells the first in the queue from place number i on who hears it, and is not of the process of head, to ask in ms
+-- milliseconds, in case that process is not there to go on. It reports whether somebody hears. It looks at some and not at
+-- all: many Java threads may wait.
+local function warn(head, queue, i, ms)
+  local process = string.sub(head, 1, 36)
+  for place = i, i + 15 do
+    local owner = redis.call('lindex', queue, place)
+    if not owner then
+      return false
+    elseif string.sub(owner, 1, 36) ~= process and tell('soon', owner, string.format('%.0f', ms)) > 0 then
+      return true
+    end
+  end
+  return false
+end
+
+-- pass deals with a lock that is free: the head of the queue has it if its process listens. Otherwise the head is told,
+-- as Redisson tells it. It returns 1 if the head has the lock, 2 if the head does not listen, and nobody behind it who could
+-- ask when its time is over, else 0. Tokens that cannot be drawn are no reason to keep the lock from anybody: who needs one
+-- asks for it, and hears of what is wrong.
 local function pass(lock, queue, times, notes, channel, counter, publish, now)
   local head, time = evict(queue, times, notes, now)
   if not head then
@@ -78,13 +95,16 @@ local function pass(lock, queue, times, notes, channel, counter, publish, now)
     redis.call('pexpire', lock, lease)
     if tell('granted', head, string.format('%s%06d 0 %.0f', at[1], at[2], token)) > 0 then
       admit(queue, times, notes, head, wait)
+      warn(head, queue, 0, tonumber(lease))
       return 1
     end
     redis.call('del', lock)
-    if time and time > now + lease then
-      redis.call('zadd', times, now + lease, head)
-    end
+    time = math.min(time or math.huge, now + lease)
+    redis.call('zadd', times, string.format('%.0f', time), head)
   end
   say(publish, channel .. ':' .. head, '0')
-  return 0
+  if not wait or warn(head, queue, 1, math.max(time - now, 1)) then
+    return 0
+  end
+  return 2
 end

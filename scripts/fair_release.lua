@@ -14,6 +14,8 @@
 -- Reply: -1  the lock was not the owner's: free, somebody else's, or not a lock at all
 --         0  it is free now, and the head of the queue, if there is one, was told so
 --         1  the head of the queue has it
+--         2  it is free now, and it is the turn of one that does not listen: come again when that one's time is over,
+--            at the latest in two seconds, for nobody is there who would
 --
 -- If the lock is free that the owner waited for, it is passed on too: who was before others may have been the one who
 -- was told.

@@ -166,7 +166,8 @@ func TestFair(t *testing.T) {
 		{"give back, and nobody waits", owners(hears), false, 0, releases(hears), 0, -1, noHolder, nobody, nil, nil, nil},
 		{"give back to one who listens", owners(hears, hears2, java), false, 0, releases(hears), 1, -1, hears2, owners(java), []int64{5000}, nil, []string{"granted"}},
 		{"give back to a Java thread", owners(hears, java, hears2), false, 0, releases(hears), 0, -1, noHolder, owners(java, hears2), []int64{5000, 10000}, []string{"0", "0"}, nil},
-		{"give back to one who does not listen", owners(hears, deaf), false, 0, releases(hears), 0, -1, noHolder, owners(deaf), []int64{2000}, nil, nil},
+		{"give back to one who does not listen", owners(hears, deaf), false, 0, releases(hears), 2, -1, noHolder, owners(deaf), []int64{2000}, nil, nil},
+		{"give back to one who does not listen, before one who does", owners(hears, deaf, java, hears2), false, 0, releases(hears), 0, -1, noHolder, owners(deaf, java, hears2), []int64{2000, 10000, 15000}, nil, []string{"soon", "soon"}},
 		{"give up", owners(java, hears, deaf), false, 0, releases(hears), -1, -1, java, owners(deaf), []int64{5000}, nil, nil},
 		{"the head gives up a free lock", owners(java, deaf, hears), true, 0, releases(deaf), -1, -1, hears, nobody, nil, nil, []string{"granted"}},
 		{"give back what is another's", owners(java), false, 0, releases(hears), -1, -1, java, nobody, nil, nil, nil},
@@ -352,6 +353,9 @@ func (m *fairModel) pass() int64 {
 		return 1
 	case m.l.deaf:
 		m.times[head] = min(m.times[head], m.now+heirs)
+		if !slices.Contains(m.queue, m.l.hears) && !slices.Contains(m.queue, m.l.hears2) {
+			return 2
+		}
 	}
 	return 0
 }
