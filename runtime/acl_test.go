@@ -335,7 +335,35 @@ func TestACL(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, log)
 	_, err = clientOf(t, url, lockrt.Options{}).Mutex("invoice:1").Lock(patient(t))
-	require.ErrorContains(t, err, `lockgen: lock "invoice:1": NOPERM`, "other keys are not the user's")
+	require.ErrorContains(t, err, `lockgen: lock "invoice:1": a permission is missing, which ACL LOG on the server names: NOPERM`, "other keys are not the user's")
+}
+
+// TestACL_ScriptsOfOthers shows that one who may not load scripts uses what others have loaded, and is told at once
+// if nobody has.
+func TestACL_ScriptsOfOthers(t *testing.T) {
+	t.Parallel()
+	u := readmeUser(t)
+	u.rules = append(u.rules, "-script|load")
+	server, url := u.server(t)
+	var log bytes.Buffer
+	c := clientOf(t, url, lockrt.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	_, err := c.Mutex("order:1").Lock(patient(t))
+	require.ErrorContains(t, err, `lockgen: lock "order:1": a permission is missing, which ACL LOG on the server names: NOPERM`)
+	require.ErrorContains(t, err, "script|load")
+	require.Contains(t, log.String(), "scripts could not be loaded")
+
+	other, err := clientOf(t, server.URL(), lockrt.Options{}).Mutex("order:2").Lock(patient(t))
+	require.NoError(t, err)
+	require.NoError(t, other.Unlock(patient(t)))
+	server.Do("ACL", "LOG", "RESET")
+	for range 3 {
+		lease, err := c.Mutex("order:1").Lock(patient(t))
+		require.NoError(t, err)
+		require.NoError(t, lease.Unlock(patient(t)))
+	}
+	denied, err := server.Do("ACL", "LOG").ToArray()
+	require.NoError(t, err)
+	require.Empty(t, denied, "it does not try again and again")
 }
 
 // quiet are the permissions whose want is not told to any caller, and what comes of it.

@@ -84,10 +84,23 @@ func cmpOr(a, b error) error {
 
 // refused translates what Redis answered into the error that callers test for.
 func refused(err error) error {
-	if reply, ok := rueidis.IsRedisErr(err); ok && strings.Contains(reply.Error(), "WRONGTYPE") {
+	reply, ok := rueidis.IsRedisErr(err)
+	switch {
+	case !ok:
+		return err
+	case strings.Contains(reply.Error(), "WRONGTYPE"):
 		return fmt.Errorf("%w: %w", ErrWrongType, err)
+	case denied(reply.Error()):
+		return fmt.Errorf("a permission is missing, which ACL LOG on the server names: %w", err)
 	}
 	return err
+}
+
+// denied reports whether a server said that its user has no permission. One before 7.2 has other words, and no
+// name of a command, if it was a script that wanted it.
+func denied(text string) bool {
+	return strings.Contains(text, "NOPERM") || strings.Contains(text, "The user executing the script can't ") ||
+		strings.Contains(text, "ACL failure in script")
 }
 
 // passing reports whether err is of the kind that goes away by itself, so that one who

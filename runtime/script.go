@@ -50,7 +50,11 @@ func (c *Client) runOn(rc sender, s *scripts.Script, keys, args []string) rueidi
 			c.load(loaded) // the slot is on its way to a server that has no scripts
 		}
 		// It was flushed again. What is sent together is run together, nearly always.
-		reply = rc.DoMulti(context.Background(), c.rc.B().ScriptLoad().Script(s.Source).Build(), c.evalsha(s, keys, args))[1]
+		replies := rc.DoMulti(context.Background(), c.rc.B().ScriptLoad().Script(s.Source).Build(), c.evalsha(s, keys, args))
+		reply = replies[1]
+		if _, answered := rueidis.IsRedisErr(replies[0].Error()); answered && missing(reply) {
+			return replies[0] // it cannot be loaded, and this is why
+		}
 	}
 	return c.unanswered(reply)
 }
@@ -150,6 +154,9 @@ func (c *Client) loadOn(addr string, node rueidis.Client) error {
 	for _, reply := range node.DoMulti(context.Background(), loads...) {
 		if err := reply.Error(); err != nil {
 			c.opts.Logger.Warn("lockgen: scripts could not be loaded", "server", addr, "error", err)
+			if _, answered := rueidis.IsRedisErr(err); answered && !passing(err) {
+				return nil // it is not permitted, and will not be the next time; others may have loaded them
+			}
 			return err
 		}
 	}
