@@ -190,7 +190,7 @@ func Open(url string, opts Options) (*Client, error) {
 		return nil, err
 	}
 	option.Sentinel.Dialer, option.Sentinel.TLSConfig = option.Dialer, option.TLSConfig
-	option.Sentinel.TopologyRefreshInterval = 5 * time.Second // if a message of the sentinels was lost
+	option.Sentinel.TopologyRefreshInterval = time.Second // the one that leads a failover tells of it late, and a message may be lost
 	rc, err := rueidis.NewClient(option)
 	if err != nil {
 		return nil, fmt.Errorf("lockgen: open: %w", err)
