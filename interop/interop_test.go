@@ -43,6 +43,7 @@ func (f *fleet) everything(t *testing.T) {
 	t.Run("downgrade", f.downgrade)
 	t.Run("queue", f.queue)
 	t.Run("several", f.several)
+	t.Run("names", f.names)
 	t.Run("tokens", f.tokens)
 	t.Run("counts", f.counts)
 	t.Run("permits", f.permits)

@@ -235,3 +235,40 @@ func (f *fleet) several(t *testing.T) {
 		return "by neither, and what was had of it is given back"
 	})
 }
+
+// names is about locks that have names of their own, and about those that cannot be had.
+func (f *fleet) names(t *testing.T) {
+	f.cell(t, mutexKind.name, "that Redisson names for a map", func(t *testing.T) string {
+		name := aKey(t, "map")
+		key := f.java.do(t, "mapLockName", name, "a")
+		lease, err := f.c.Mutex(key).Lock(soon(t))
+		require.NoError(t, err)
+		require.Equal(t, "false", f.java.do(t, "mapTryLock", name, "a"))
+		require.NoError(t, lease.Unlock(soon(t)))
+		require.Equal(t, "true", f.java.do(t, "mapTryLock", name, "a"))
+		_, err = f.c.Mutex(key).TryLock(soon(t))
+		require.ErrorIs(t, err, lockrt.ErrNotAcquired)
+		f.java.do(t, "mapUnlock", name, "a")
+		return "is had by that name"
+	})
+	if f.mode != "cluster" {
+		return
+	}
+	for name, key := range map[string]string{"with a brace that is not closed": "a{b", "with nothing in braces": "{}x"} {
+		f.cell(t, mutexKind.name, name, func(t *testing.T) string {
+			f.java.do(t, "lock", "lock", key, millis(short))
+			said := f.java.fails(t, "unlock", "lock", key)
+			require.Contains(t, said, "same slot")
+			_, err := f.c.Mutex(key).TryLock(soon(t))
+			require.Error(t, err)
+			require.NotErrorIs(t, err, lockrt.ErrNotAcquired)
+			return "Redisson cannot unlock it; Go: " + err.Error()
+		})
+	}
+	f.cell(t, "latch", "with braces", func(t *testing.T) string {
+		require.Contains(t, f.java.fails(t, "latchSet", "{t}x", "1"), "same slot")
+		_, err := f.c.CountDownLatch("{t}x").SetCount(soon(t), 1)
+		require.Error(t, err)
+		return "Redisson cannot set it; Go: " + err.Error()
+	})
+}

@@ -69,6 +69,7 @@ func TestCluster(t *testing.T) {
 			t.Run("reentry", f.reentry)
 			t.Run("downgrade", f.downgrade)
 			t.Run("several", f.several)
+			t.Run("names", f.names)
 			t.Run("tokens", f.tokens)
 			t.Run("counts", f.counts)
 			t.Run("permits", f.permits)

@@ -93,6 +93,8 @@ public final class Peer {
                 return "";
             case "parked": // thread
                 return "" + parked(THREADS.get(client + "/" + w[4]));
+            case "has": // class method
+                return "" + Arrays.stream(Class.forName(w[4]).getMethods()).anyMatch(m -> m.getName().equals(w[5]));
             case "sleep":
                 Thread.sleep(Long.parseLong(w[4]));
                 return "";
@@ -212,6 +214,14 @@ public final class Peer {
                 return "" + lock(c, w[4], w[5]).getHoldCount();
             case "remain":
                 return "" + lock(c, w[4], w[5]).remainTimeToLive();
+
+            case "mapLockName": // map key
+                return c.getMap(name, StringCodec.INSTANCE).getLock(w[5]).getName();
+            case "mapTryLock":
+                return "" + c.getMap(name, StringCodec.INSTANCE).getLock(w[5]).tryLock();
+            case "mapUnlock":
+                c.getMap(name, StringCodec.INSTANCE).getLock(w[5]).unlock();
+                return "";
 
             case "fencedLock": // name
                 return "" + c.getFencedLock(name).lockAndGetToken();
