@@ -181,8 +181,7 @@ func TestAcquireKinds(t *testing.T) {
 			_, err = c.With(lockrt.WithWait(wait)).AcquireKinds(patient(t), &lockrt.Spec{Name: "orders.Service.Move"}, want...)
 			require.ErrorIs(t, err, lockrt.ErrNotAcquired)
 			require.ErrorContains(t, err, "orders.Service.Move: lockgen: ")
-			require.ErrorContains(t, err, k.Key)
-			require.Zero(t, c.Stats().Held)
+			until(t, "what it got is given back", func() bool { return c.Stats().Held == 0 })
 		}
 		ctx, cancel := context.WithCancel(patient(t))
 		done := make(chan error, 1)
