@@ -81,7 +81,10 @@ func (w *waiter) poke() {
 // news is what a contest tells a waiter.
 type news struct {
 	kind newsKind
-	err  error // failed: what went wrong
+
+	// failed:
+	err   error // what went wrong
+	final bool  // asking again would not tell what this request did
 
 	// refusedFor:
 	ttl     time.Duration // how long the other's lease has to run; negative if for ever
@@ -288,7 +291,7 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 				switch {
 				case !passing(n.err):
 					return refused(n.err)
-				case w.once && !resent && unknown(n.err):
+				case w.once && !resent && !n.final && unknown(n.err):
 					resent = true // to learn what the first one did
 					ask()
 				case w.once || down.longer(max(cfg.ttl, patience)):

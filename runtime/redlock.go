@@ -342,7 +342,8 @@ func (e *election) lose(r *ballot, err error, won bool) news {
 	r.cancel() // who has not answered yet is not waited for
 	undo(e.ctx, parts)
 	if err != nil {
-		return news{kind: failed, err: err}
+		// Each server was asked again. Those who do not answer yet would be taken for others of this process who wait.
+		return news{kind: failed, err: err, final: true}
 	}
 	if e.cfg.wait != 0 {
 		e.listen()
