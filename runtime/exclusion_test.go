@@ -67,10 +67,10 @@ func TestExclusion_HoldersKilled(t *testing.T) {
 }
 
 // TestExclusion_Fair is TestExclusion_HoldersKilled with a FairMutex. Who is killed stands in the queue, too, with its
-// other goroutines.
+// other goroutines, and costs the others two seconds.
 func TestExclusion_Fair(t *testing.T) {
 	t.Parallel()
-	contend(t, exclusion{Kind: "fair", Goroutines: 4, Watchdog: 500 * time.Millisecond}, 3, time.Second, 500)
+	contend(t, exclusion{Kind: "fair", Goroutines: 4, Watchdog: 500 * time.Millisecond}, 3, 3*time.Second, 500)
 }
 
 // TestExclusion_RW is TestExclusion_HoldersKilled with an RWMutex: what a reader has read does not change while it has the

@@ -10,7 +10,7 @@
 -- <tokens> <keep>", by which those who wait can be given the lock at once, as if they had asked the moment that it
 -- became free: for how many milliseconds they were to wait, and the lease, and how many fencing tokens from a counter
 -- that is kept for so long. A process that does not hear of it gets nothing, and has the time of its note's lease to
--- come for it, since it may have died.
+-- come for it, since it may have died; so have the others of it that wait.
 
 -- evict takes those off the head of the queue whose time is over, and returns the head that is left, and its time.
 local function evict(queue, times, notes, now)
@@ -100,7 +100,13 @@ local function pass(lock, queue, times, notes, channel, counter, publish, now)
     end
     redis.call('del', lock)
     time = math.min(time or math.huge, now + lease)
-    redis.call('zadd', times, string.format('%.0f', time), head)
+    local process = string.sub(head, 1, 36)
+    for _, owner in ipairs(redis.call('hkeys', notes)) do -- the others of that process do not listen either
+      local its = string.sub(owner, 1, 36) == process and tonumber(redis.call('zscore', times, owner) or nil)
+      if its and its > time then
+        redis.call('zadd', times, string.format('%.0f', time), owner)
+      end
+    end
   end
   say(publish, channel .. ':' .. head, '0')
   if not wait or warn(head, queue, 1, math.max(time - now, 1)) then

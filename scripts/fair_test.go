@@ -22,18 +22,19 @@ const (
 	heirs    = int64(2000)              // ms; the lease of who is given the lock at once
 )
 
-// A fairLock is a fair lock and its companions. Of its owners hears and hears2 are of a process that listens, deaf is
-// of one that does not, and theirs is a Java thread.
+// A fairLock is a fair lock and its companions. Of its owners hears and hears2 are of a process that listens, deaf and
+// deaf2 of one that does not, and theirs is a Java thread.
 type fairLock struct {
 	*scene
-	hears, hears2, deaf string
-	told                chan string // to the process that listens
+	hears, hears2, deaf, deaf2 string
+	told                       chan string // to the process that listens
 }
 
 func newFairLock(s *scene) *fairLock {
 	process := func() string { return fmt.Sprintf("%08x-0d1f-8a55-8f0e-3c2b1a0d9e8f", rand.Uint32()) }
 	listens := process()
-	l := &fairLock{s, listens + ":1", listens + ":2", process() + ":3", make(chan string, 64)}
+	silent := process()
+	l := &fairLock{s, listens + ":1", listens + ":2", silent + ":3", silent + ":4", make(chan string, 64)}
 	s.channel += ":" + theirs
 	s.listen()
 	conn, release := s.c.Dedicate()
@@ -134,6 +135,7 @@ func owners(of ...func(l *fairLock) string) func(l *fairLock) []string {
 func hears(l *fairLock) string  { return l.hears }
 func hears2(l *fairLock) string { return l.hears2 }
 func deaf(l *fairLock) string   { return l.deaf }
+func deaf2(l *fairLock) string  { return l.deaf2 }
 func java(*fairLock) string     { return theirs }
 func nobody(*fairLock) []string { return nil }
 func noHolder(*fairLock) string { return "" }
@@ -168,6 +170,7 @@ func TestFair(t *testing.T) {
 		{"give back to a Java thread", owners(hears, java, hears2), false, 0, releases(hears), 0, -1, noHolder, owners(java, hears2), []int64{5000, 10000}, []string{"0", "0"}, nil},
 		{"give back to one who does not listen", owners(hears, deaf), false, 0, releases(hears), 2, -1, noHolder, owners(deaf), []int64{2000}, nil, nil},
 		{"give back to one who does not listen, before one who does", owners(hears, deaf, java, hears2), false, 0, releases(hears), 0, -1, noHolder, owners(deaf, java, hears2), []int64{2000, 10000, 15000}, nil, []string{"soon", "soon"}},
+		{"give back to one of several that do not listen", owners(hears, deaf, hears2, deaf2, java), false, 0, releases(hears), 0, -1, noHolder, owners(deaf, hears2, deaf2, java), []int64{2000, 10000, 2000, 20000}, nil, []string{"soon", "soon"}},
 		{"give up", owners(java, hears, deaf), false, 0, releases(hears), -1, -1, java, owners(deaf), []int64{5000}, nil, nil},
 		{"the head gives up a free lock", owners(java, deaf, hears), true, 0, releases(deaf), -1, -1, hears, nobody, nil, nil, []string{"granted"}},
 		{"give back what is another's", owners(java), false, 0, releases(hears), -1, -1, java, nobody, nil, nil, nil},
@@ -351,8 +354,13 @@ func (m *fairModel) pass() int64 {
 	case m.l.hears, m.l.hears2:
 		m.grant(head)
 		return 1
-	case m.l.deaf:
-		m.times[head] = min(m.times[head], m.now+heirs)
+	case m.l.deaf, m.l.deaf2:
+		over := min(m.times[head], m.now+heirs)
+		for _, o := range []string{m.l.deaf, m.l.deaf2} {
+			if slices.Contains(m.queue, o) {
+				m.times[o] = min(m.times[o], over)
+			}
+		}
 		if !slices.Contains(m.queue, m.l.hears) && !slices.Contains(m.queue, m.l.hears2) {
 			return 2
 		}
@@ -426,9 +434,9 @@ func TestFair_BehavesAsItsModel(t *testing.T) {
 				m := &fairModel{
 					l:         l,
 					fairState: fairState{holder: map[string]string{}, queue: []string{}, times: map[string]int64{}},
-					waits:     map[string]int64{l.hears: 5000, l.hears2: 3000, l.deaf: 5000, theirs: 7000},
+					waits:     map[string]int64{l.hears: 5000, l.hears2: 3000, l.deaf: 5000, l.deaf2: 6000, theirs: 7000},
 				}
-				who := rapid.SampledFrom([]string{l.hears, l.hears2, l.deaf, theirs})
+				who := rapid.SampledFrom([]string{l.hears, l.hears2, l.deaf, l.deaf2, theirs})
 				r.Repeat(map[string]func(*rapid.T){
 					"ask": func(r *rapid.T) {
 						o, line := who.Draw(r, "owner"), rapid.SampledFrom([]string{"0", "1"}).Draw(r, "line")
