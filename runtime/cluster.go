@@ -311,13 +311,10 @@ func spans(addr string, node rueidis.Client) (all []span) {
 
 // subscriber connects to the server at addr.
 func (cl *cluster) subscriber(addr string, sink hub.Sink) (hub.Conn, <-chan error, error) {
-	nodes := cl.c.rc.Nodes()
-	node := nodes[addr]
 	if addr == "" {
-		for _, node = range nodes { // any one can say who has what
-			break
-		}
+		return nowhere{}, nil, nil
 	}
+	node := cl.c.rc.Nodes()[addr]
 	if node == nil {
 		return nil, nil, fmt.Errorf("the server %s is not known yet", addr)
 	}
@@ -333,6 +330,13 @@ func (cl *cluster) subscriber(addr string, sink hub.Sink) (hub.Conn, <-chan erro
 	return clusterSubscriber{cl, conn}, broken, nil
 }
 
+// nowhere takes the place of a connection while it is not known which server has what.
+type nowhere struct{}
+
+func (nowhere) Subscribe(channels []string) (elsewhere []string, err error) { return channels, nil }
+func (nowhere) Unsubscribe([]string) error                                  { return nil }
+func (nowhere) Close()                                                      {}
+
 // clusterSubscriber is a connection to one server of a cluster that only subscribes.
 type clusterSubscriber struct {
 	cl   *cluster
@@ -340,17 +344,24 @@ type clusterSubscriber struct {
 }
 
 // Subscribe sends one command for each sharded channel: they may be in different slots, and rueidis miscounts what is
-// confirmed if the server ends another subscription meanwhile.
+// confirmed if the server ends another subscription meanwhile. And it asks for a key in the same slot after each: a replica
+// would say no to that, but subscribes to what it hears and the master does not count.
 func (s clusterSubscriber) Subscribe(channels []string) (elsewhere []string, err error) {
 	var commands []rueidis.Completed
 	var names []string
+	var asks []bool // it is no subscription, but the question
+	add := func(name string, ask bool, command rueidis.Completed) {
+		commands, names, asks = append(commands, command), append(names, name), append(asks, ask)
+	}
 	for _, name := range channels {
 		plain, sharded := s.cl.kinds(name)
 		if plain {
-			commands, names = append(commands, s.conn.B().Subscribe().Channel(name).Build()), append(names, name)
+			add(name, false, s.conn.B().Subscribe().Channel(name).Build())
 		}
 		if sharded {
-			commands, names = append(commands, s.conn.B().Ssubscribe().Channel(name).Build()), append(names, name)
+			add(name, false, s.conn.B().Ssubscribe().Channel(name).Build())
+			// A key that scripts name, too, and so may be asked for.
+			add(name, true, s.conn.B().Pttl().Key(prefixed(channelPrefix, hashTag(name))).Build())
 		}
 	}
 	for i, reply := range s.conn.DoMulti(context.Background(), commands...) {
@@ -359,13 +370,20 @@ func (s clusterSubscriber) Subscribe(channels []string) (elsewhere []string, err
 			continue
 		}
 		said, ok := rueidis.IsRedisErr(err)
-		if !ok || !passing(err) && !strings.HasPrefix(said.Error(), "MOVED ") {
+		addr, moved := "", false
+		if ok {
+			addr, moved = said.IsMoved()
+		}
+		switch {
+		case moved:
+			s.cl.note(slot(names[i]), addr)
+			elsewhere = append(elsewhere, names[i])
+		case ok && passing(err):
+			elsewhere = append(elsewhere, names[i])
+		case ok && asks[i]: // it may not be asked for, or is on its way to another server
+		default:
 			return nil, err
 		}
-		if addr, moved := said.IsMoved(); moved {
-			s.cl.note(slot(names[i]), addr)
-		}
-		elsewhere = append(elsewhere, names[i])
 	}
 	return elsewhere, nil
 }

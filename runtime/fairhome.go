@@ -204,6 +204,8 @@ func (hd *fairHold) attach(l *Lease) {
 }
 
 // channel is where Redisson tells this waiter, and nobody else, that it is its turn.
+func (cl *fairClaim) inherits() string { return cl.h.key }
+
 func (cl *fairClaim) channel() string {
 	cl.h.mu.Lock()
 	defer cl.h.mu.Unlock()

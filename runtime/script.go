@@ -110,6 +110,9 @@ func (c *Client) load(seen uint64) uint64 {
 	if now := c.loads.Load(); now != seen {
 		return now
 	}
+	if c.cluster != nil {
+		c.spawn(c.cluster.ask)
+	}
 	nodes := c.rc.Nodes()
 	done := make(chan error, len(nodes))
 	for addr, node := range nodes {

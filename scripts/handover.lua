@@ -66,8 +66,13 @@ local function tell(what, place, more)
   end
   local channel, kind, heard = 'lockgen_process:' .. uuid, string.sub(uuid, 20, 20), nil
   if kind == '9' and what ~= 'wanted' and what ~= 'taken' then
-    local tag = string.match(here, '{([^}]+)}') or here
-    heard = redis.pcall('spublish', channel .. ':{' .. tag .. '}', message)
+    channel = channel .. ':{' .. (string.match(here, '{([^}]+)}') or here) .. '}'
+    -- Not all who hear it count: a replica passes it on to its own listeners. So nobody is told unless one counts.
+    local counted = redis.pcall('pubsub', 'shardnumsub', channel)
+    if counted.err or counted[2] == 0 then
+      return 0
+    end
+    heard = redis.pcall('spublish', channel, message)
   else
     heard = redis.pcall('publish', channel, message)
   end

@@ -1,0 +1,209 @@
+package runtime_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+)
+
+// A throng locks and unlocks some keys all the time, from two clients.
+type throng struct {
+	keys map[string]*place
+	stop chan struct{}
+	wg   sync.WaitGroup
+
+	mu     sync.Mutex
+	failed []string
+}
+
+// A place is one key of a throng.
+type place struct {
+	inside atomic.Int64
+	turns  atomic.Int64
+	lost   atomic.Int64
+	meets  atomic.Int64 // times that two held it
+}
+
+// gather lets a throng begin, which stops when the test ends, or before.
+func gather(t *testing.T, cluster *redistest.RedisCluster, opts lockrt.Options, makes func(*lockrt.Client, string) lockrt.Locker, keys ...string) *throng {
+	t.Helper()
+	c := &throng{keys: map[string]*place{}, stop: make(chan struct{})}
+	opts.Cohort = 1 // every turn is asked for
+	ctx, cancel := context.WithCancel(context.Background())
+	for _, key := range keys {
+		c.keys[key] = &place{}
+	}
+	for range 2 {
+		client := inCluster(t, cluster, opts)
+		for _, key := range keys {
+			for range 2 {
+				c.wg.Go(func() { c.work(ctx, makes(client, key), c.keys[key]) })
+			}
+		}
+	}
+	t.Cleanup(func() { c.over(t); cancel() })
+	return c
+}
+
+func (c *throng) fail(format string, args ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.failed) < 10 {
+		c.failed = append(c.failed, time.Now().Format("05.000 ")+fmt.Sprintf(format, args...))
+	}
+}
+
+func (c *throng) work(ctx context.Context, l lockrt.Locker, p *place) {
+	for {
+		select {
+		case <-c.stop:
+			return
+		default:
+		}
+		lease, err := l.Lock(ctx, unexpiring)
+		if err != nil {
+			c.fail("lock %s: %v", l.Key(), err)
+			continue
+		}
+		if p.inside.Add(1) != 1 {
+			p.meets.Add(1)
+		}
+		p.turns.Add(1)
+		p.inside.Add(-1)
+		switch err := lease.Unlock(ctx); {
+		case errors.Is(err, lockrt.ErrLost):
+			p.lost.Add(1)
+		case err != nil:
+			c.fail("unlock %s: %v", l.Key(), err)
+		}
+	}
+}
+
+// over ends the throng and returns what failed.
+func (c *throng) over(t *testing.T) []string {
+	t.Helper()
+	select {
+	case <-c.stop:
+	default:
+		close(c.stop)
+	}
+	done := make(chan struct{})
+	go func() { c.wg.Wait(); close(done) }()
+	receive(t, done, "everybody to have had his last turn")
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.failed
+}
+
+// goesOn waits until each key had some more turns, and returns how long that took.
+func (c *throng) goesOn(t *testing.T, turns int64, keys ...string) time.Duration {
+	t.Helper()
+	start := time.Now()
+	for _, key := range keys {
+		p := c.keys[key]
+		before := p.turns.Load()
+		until(t, "more turns of "+key, func() bool { return p.turns.Load() >= before+turns })
+	}
+	return time.Since(start)
+}
+
+// spread returns a key of each master.
+func spread(t *testing.T, cluster *redistest.RedisCluster) []string {
+	t.Helper()
+	var keys []string
+	for _, node := range cluster.Nodes()[:3] {
+		for i := 0; ; i++ {
+			if key := fmt.Sprintf("k%d", i); cluster.Master(key).Addr() == node.Addr() {
+				keys = append(keys, key)
+				break
+			}
+		}
+	}
+	return keys
+}
+
+func TestCluster_SlotsMoveUnderTraffic(t *testing.T) {
+	t.Parallel()
+	for kind, makes := range exclusives {
+		for name, pubsub := range pubSubs {
+			t.Run(kind+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				cluster := redistest.Cluster(t)
+				c := gather(t, cluster, lockrt.Options{PubSub: pubsub}, makes, "{k}1", "{k}2", "other")
+				c.goesOn(t, 20, "{k}1", "{k}2", "other")
+				for i := range 6 {
+					m := cluster.Move(cluster.Slot("{k}1"), cluster.Nodes()[i%3])
+					if i%2 == 0 {
+						c.goesOn(t, 20, "other")
+					}
+					m.Keys()
+					m.End()
+					took := c.goesOn(t, 10, "{k}1", "{k}2", "other")
+					t.Logf("move %d: ten more turns each after %v", i, took)
+				}
+				require.Empty(t, c.over(t))
+				for key, p := range c.keys {
+					require.Zero(t, p.meets.Load(), key)
+					require.Zero(t, p.lost.Load(), key)
+				}
+			})
+		}
+	}
+}
+
+func TestCluster_PlannedFailoverUnderTraffic(t *testing.T) {
+	t.Parallel()
+	for kind, makes := range exclusives {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			cluster := redistest.Cluster(t)
+			keys := spread(t, cluster)
+			c := gather(t, cluster, lockrt.Options{}, makes, keys...)
+			c.goesOn(t, 20, keys...)
+			for i := range 3 {
+				cluster.Failover(cluster.Master(keys[i]))
+				took := c.goesOn(t, 10, keys...)
+				t.Logf("failover %d: ten more turns each after %v", i, took)
+			}
+			require.Empty(t, c.over(t))
+			for key, p := range c.keys {
+				require.Zero(t, p.meets.Load(), key)
+				require.Zero(t, p.lost.Load(), key)
+			}
+		})
+	}
+}
+
+func TestCluster_MasterKilledUnderTraffic(t *testing.T) {
+	t.Parallel()
+	for kind, makes := range exclusives {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			cluster := redistest.Cluster(t)
+			keys := spread(t, cluster)
+			c := gather(t, cluster, lockrt.Options{OpTimeout: patience}, makes, keys...)
+			c.goesOn(t, 20, keys...)
+			victim := cluster.Master(keys[0])
+			heir := cluster.Replica(victim)
+			victim.Kill()
+			killed := time.Now()
+			t.Logf("others: 100 more turns each after %v", c.goesOn(t, 100, keys[1:]...))
+			cluster.AwaitMaster(heir)
+			t.Logf("promoted after %v", time.Since(killed))
+			t.Logf("own: ten more turns %v after promotion", c.goesOn(t, 10, keys[0]))
+			require.Empty(t, c.over(t))
+			for key, p := range c.keys {
+				require.LessOrEqual(t, p.meets.Load(), p.lost.Load(), key) // what the replica had not heard of is lost, and told
+			}
+		})
+	}
+}
