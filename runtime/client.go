@@ -158,7 +158,9 @@ func New(rc rueidis.Client, opts Options) (*Client, error) {
 // Open returns a Client with connections of its own to the server that url names, in the form
 // redis://user:password@host:port/db, rediss:// for TLS, see [Options.TLS], or
 // unix://user:password@/path/of/socket?db=1. Of a cluster it names some servers, as in
-// redis://host:port?addr=host:port&addr=host:port, or one, with ?cluster=true. It connects once, to fail early. The
+// redis://host:port?addr=host:port&addr=host:port, or one, with ?cluster=true. With ?master_set=name it names
+// sentinels that watch a master of that name; they are asked without a user or password, which are the master's, and over
+// TLS if it is. It connects once, to fail early. The
 // connections are closed by [Client.Close]; a lease that is still held then cannot be unlocked
 // any more and leaves its key to expire.
 func Open(url string, opts Options) (*Client, error) {

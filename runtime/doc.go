@@ -69,6 +69,7 @@
 //	Redis is back, empty              is served                         ErrLost when it is back
 //	Redis has no memory left          waits, for as long                nothing: renewing and unlocking work
 //	Redis is a replica now            waits, for as long                ErrLost unless a master is there in time
+//	a replica is the master now       is served                         nothing, if that knows of it; else ErrLost at once
 //	a permission is missing           its error, at once                ErrLost before the key expires
 //	the key holds something else      ErrWrongType                      ErrLost within milliseconds
 //	the key is deleted, or taken      is served                         ErrLost within milliseconds
@@ -150,6 +151,25 @@
 // server busy for 98ms instead of 31ms every ten seconds.
 //
 //	go test -run '^$' -bench Tracking ./runtime
+//
+// # A master that is replaced
+//
+// When Sentinel names another master, everything held is asked about there at once, not when it is to be renewed, and who
+// waits stands in line and listens there. What the new master knows goes on, if it took over before the trust
+// in it ended. What it does not know is lost, as replicas follow without being waited for: the holder is told when its client hears
+// of the new master, which is as soon as anybody else's does, give or take a second, and meanwhile
+// somebody else may have been granted the key, with a larger token. A release that the new master
+// does not know leaves the key locked until its lease is over.
+//
+// The same goes for a failover that is planned: for a second or more the old master serves, and the new one does not know of it. So
+// does one that was killed and is back, empty, before it has been made a replica, to whoever has not heard of the new one; one
+// that is back before another was promoted makes its replicas as empty as it is. Have it stay away for longer than a
+// failover takes, or keep its data.
+//
+// [Options.Replicas] has replicas confirm each grant before it is one. If all of them do, none is lost by a failover, and the
+// old master grants nothing from the moment at which one of them was promoted. If one of two does, the one that Sentinel promotes
+// is, as a rule, the one that knows most. It does not make Redis agree on anything: a replica that confirmed may lose its data
+// before it is promoted, and a holder that is stopped for longer than its lease is not kept from anything. A [RedLock] needs no replicas.
 //
 // # What is in Redis
 //
