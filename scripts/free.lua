@@ -21,10 +21,20 @@ local message, publish, too = ARGV[1], ARGV[2]
 if publish == 'both' then
   publish, too = 'publish', 'spublish'
 end
+-- Nobody waits for them, as a rule, so for several there is one question, and one for each only if somebody does.
+local nobody = #KEYS > 3
+if nobody then
+  local lists = {}
+  for i = 1, #KEYS / 3 do
+    lists[i] = KEYS[3 * i - 1]
+  end
+  nobody = redis.call('exists', unpack(lists)) == 0
+end
+
 local replies
 for i = 1, #KEYS / 3 do
   local lock, what = KEYS[3 * i - 2], 3
-  if redis.call('exists', KEYS[3 * i - 1]) == 0 then
+  if nobody or redis.call('exists', KEYS[3 * i - 1]) == 0 then
     what = redis.pcall('hdel', lock, ARGV[i + 2])
     if what == 1 then
       if too then

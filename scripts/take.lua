@@ -27,10 +27,22 @@ local function taken(lock, owner, lease)
   return redis.call('pttl', lock), foreign, tonumber(now[1]), tonumber(now[2])
 end
 
+-- Several are free as a rule, so there is one question for all of them, and one for each only if they are not; or if
+-- one of them is there twice, and so is not free any more when it is its turn again.
+local free = #KEYS > 1
+if free then
+  local seen = {}
+  for i, lock in ipairs(KEYS) do
+    free = free and not seen[lock]
+    seen[lock] = i
+  end
+  free = free and redis.call('exists', unpack(KEYS)) == 0
+end
+
 local replies
 for i, lock in ipairs(KEYS) do
   local owner, lease = ARGV[2 * i - 1], ARGV[2 * i]
-  if redis.call('exists', lock) == 0 then
+  if free or redis.call('exists', lock) == 0 then
     redis.call('hset', lock, owner, 1)
     redis.call('pexpire', lock, lease)
     if replies then

@@ -88,6 +88,24 @@ func TestFree_LeavesALockThatSomebodyIsInLineFor(t *testing.T) {
 	})
 }
 
+// TestTake_TheSameTwice: what one run takes for one owner is not free for the next.
+func TestTake_TheSameTwice(t *testing.T) {
+	t.Parallel()
+	for _, b := range backends {
+		t.Run(b.name, func(t *testing.T) {
+			t.Parallel()
+			c := b.client(t)
+			s, other := newScene(t, c), newScene(t, c)
+			reply, err := numbers(s.eval(scripts.Take, []string{s.key, other.key, s.key}, ours, "600000", ours, "600000", theirs, "600000").ToArray())
+			require.NoError(t, err)
+			require.Equal(t, []int64{-2, 0, 0, 0, -2, 0, 0, 0}, reply[:8])
+			require.Positive(t, reply[8])
+			require.Equal(t, fields{ours: "1"}, s.dump())
+			require.Equal(t, fields{ours: "1"}, other.dump())
+		})
+	}
+}
+
 // TestTake_ManyAreIndependent: who has what is said of each, and of all at once if it is the same.
 func TestTake_ManyAreIndependent(t *testing.T) {
 	t.Parallel()
