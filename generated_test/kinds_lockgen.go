@@ -121,7 +121,7 @@ var (
 	lockWorkshopAll      = lockrt.Spec{Name: "generatedtest.Workshop.All", Kind: lockrt.KindPermit, Permits: 2, Wait: lockrt.UntilDone, Watchdog: time.Second, Report: true}
 	lockWorkshopLines    = lockrt.Spec{Name: "generatedtest.Workshop.Lines", Kind: lockrt.KindPermit, Permits: 2, Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
 	lockWorkshopOpen     = lockrt.Spec{Name: "generatedtest.Workshop.Open", Kind: lockrt.KindPermit, Permits: 2, Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
-	lockWorkshopAssemble = lockrt.Spec{Name: "generatedtest.Workshop.Assemble", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second, Fence: true}
+	lockWorkshopAssemble = lockrt.Spec{Name: "generatedtest.Workshop.Assemble", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
 )
 
 // Turn serves in the order of asking.
@@ -392,7 +392,7 @@ func (WorkshopKeys) Assemble(of Part, name string, names ...string) ([]lockrt.Ki
 	b := make([]byte, 0, 64)
 	b = append(b, "gen:bench:"...)
 	b = lockrt.AppendString(b, of)
-	keys = append(keys, lockrt.KindKey{Kind: lockrt.KindMutex, Key: string(b)})
+	keys = append(keys, lockrt.KindKey{Kind: lockrt.KindMutex, Key: string(b), Fence: true})
 	b = append(b[:0], "gen:config:"...)
 	b = lockrt.AppendString(b, name)
 	keys = append(keys, lockrt.KindKey{Kind: lockrt.KindRead, Key: string(b)})

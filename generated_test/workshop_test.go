@@ -347,7 +347,7 @@ func TestWorkshop_Mixed(t *testing.T) {
 	keys, err := gen.WorkshopKeys{}.Assemble(part, name, name+"1", name+"2")
 	require.NoError(t, err)
 	require.Equal(t, []lockrt.KindKey{
-		{Kind: lockrt.KindMutex, Key: keys[0].Key},
+		{Kind: lockrt.KindMutex, Key: keys[0].Key, Fence: true},
 		{Kind: lockrt.KindRead, Key: keys[1].Key},
 		{Kind: lockrt.KindWrite, Key: keys[2].Key},
 		{Kind: lockrt.KindWrite, Key: keys[3].Key},
@@ -361,7 +361,9 @@ func TestWorkshop_Mixed(t *testing.T) {
 		called++
 		token, ok := lockrt.TokenFrom(ctx)
 		require.True(t, ok)
-		require.Positive(t, token)
+		of, ok := lockrt.TokenOf(ctx, keys[0].Key)
+		require.True(t, ok)
+		require.Equal(t, of, token, "only the first lock has one")
 		_, err := other.Mutex(keys[0].Key).TryLock(patient(t))
 		require.ErrorIs(t, err, lockrt.ErrNotAcquired)
 		require.NoError(t, configs.Get(patient(t), name), "many read")

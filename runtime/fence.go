@@ -67,6 +67,36 @@ func (l *Lease) entered(cfg lockConfig) (*Lease, error) {
 // tokenKey asks a context for the fencing token of the innermost lease that has one.
 type tokenKey struct{}
 
+// TokenOf returns the fencing token of the innermost lease of key that ctx is under and that has one, and whether
+// there is one: under several fenced locks at once, each has its own.
+func TokenOf(ctx context.Context, key string) (token int64, ok bool) {
+	for {
+		x, _ := ctx.Value(leaseKey{}).(*leaseContext)
+		if x == nil {
+			return 0, false
+		}
+		if token := x.lease.tokenOf(key); token != 0 {
+			return token, true
+		}
+		ctx = x.parent
+	}
+}
+
+// tokenOf returns the token of l, or of the part of it that is a lease of key, or 0.
+func (l *Lease) tokenOf(key string) int64 {
+	if l.key == key && l.token != 0 {
+		return l.token
+	}
+	if l.union != nil {
+		for _, part := range l.union.all() {
+			if token := part.tokenOf(key); token != 0 {
+				return token
+			}
+		}
+	}
+	return 0
+}
+
 // TokenFrom returns the fencing token of the innermost lease that ctx is under and that has one, and
 // whether there is one.
 func TokenFrom(ctx context.Context) (token int64, ok bool) {

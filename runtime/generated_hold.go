@@ -53,13 +53,14 @@ type KindKey struct {
 	Kind    Kind
 	Permits int // of a semaphore; see [Spec]
 	Key     string
+	Fence   bool // with a fencing token
 }
 
 // locker returns the lock of k. It fails only for a red one.
-func (a Acquirer) locker(k KindKey, fence bool) (Locker, error) {
+func (a Acquirer) locker(k KindKey) (Locker, error) {
 	c := a.c
 	var opts []LockOption
-	if fence {
+	if k.Fence {
 		opts = append(opts, WithFencing())
 	}
 	switch k.Kind {
@@ -84,6 +85,10 @@ func distinct(keys []KindKey) ([]KindKey, error) {
 	once := keys[:0]
 	for _, k := range keys {
 		last := len(once) - 1
+		if last >= 0 && once[last].Key == k.Key && once[last].Kind == k.Kind {
+			once[last].Fence = once[last].Fence || k.Fence
+			k.Fence = once[last].Fence
+		}
 		switch {
 		case last < 0 || once[last].Key != k.Key:
 			once = append(once, k)
@@ -112,7 +117,7 @@ type Spec struct {
 	Keep     bool          // those of mutexes stay locked until the lease ends, which has to be of fixed length
 	Report   bool          // a loss is reported at the end and does not end the context of the call
 	Empty    bool          // that there are no keys is no mistake: then nothing is locked
-	Fence    bool          // with a fencing token, which the method finds by [TokenFrom]; among several kinds, of those that have one
+	Fence    bool          // with a fencing token, which the method finds by [TokenFrom]; unless each key says whether
 }
 
 func (s *Spec) options() []LockOption {
@@ -183,7 +188,7 @@ func (a Acquirer) Acquire(ctx context.Context, spec *Spec, keys ...string) (*Hol
 		keys = slices.Compact(slices.Sorted(slices.Values(keys)))
 	}
 	return a.acquire(ctx, spec, len(keys), func(i int) (Locker, error) {
-		return a.locker(KindKey{spec.Kind, spec.Permits, keys[i]}, spec.Fence)
+		return a.locker(KindKey{spec.Kind, spec.Permits, keys[i], spec.Fence})
 	})
 }
 
@@ -194,10 +199,7 @@ func (a Acquirer) AcquireKinds(ctx context.Context, spec *Spec, keys ...KindKey)
 	if err != nil {
 		return nil, spec.explain(err)
 	}
-	return a.acquire(ctx, spec, len(keys), func(i int) (Locker, error) {
-		unfenced := keys[i].Kind == KindRead || keys[i].Kind == KindPermit
-		return a.locker(keys[i], spec.Fence && !unfenced)
-	})
+	return a.acquire(ctx, spec, len(keys), func(i int) (Locker, error) { return a.locker(keys[i]) })
 }
 
 // acquire takes n locks, which are in the order of their keys, each once.

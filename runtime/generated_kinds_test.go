@@ -16,12 +16,12 @@ import (
 // mixed are keys of all kinds, in the order in which they are taken.
 func mixed(t *testing.T) []lockrt.KindKey {
 	return []lockrt.KindKey{
-		{Kind: lockrt.KindFair, Key: redistest.Key(t, "a-fair")},
+		{Kind: lockrt.KindFair, Key: redistest.Key(t, "a-fair"), Fence: true},
 		{Kind: lockrt.KindMutex, Key: redistest.Key(t, "b-mutex")},
 		{Kind: lockrt.KindMutex, Key: redistest.Key(t, "b-mutex2")},
 		{Kind: lockrt.KindPermit, Permits: 1, Key: redistest.Key(t, "c-permit")},
 		{Kind: lockrt.KindRead, Key: redistest.Key(t, "d-read")},
-		{Kind: lockrt.KindWrite, Key: redistest.Key(t, "e-write")},
+		{Kind: lockrt.KindWrite, Key: redistest.Key(t, "e-write"), Fence: true},
 	}
 }
 
@@ -148,7 +148,7 @@ func TestAcquireKinds(t *testing.T) {
 	server := redistest.Shared(t)
 	c, other := newClient(t, lockrt.Options{}), newClient(t, lockrt.Options{})
 	keys := mixed(t)
-	spec := &lockrt.Spec{Name: "orders.Service.Move", Wait: 0, Fence: true}
+	spec := &lockrt.Spec{Name: "orders.Service.Move", Wait: 0}
 	backwards := []lockrt.KindKey{keys[5], keys[4], keys[3], keys[2], keys[1], keys[0], keys[1]}
 	hold, err := c.With().AcquireKinds(patient(t), spec, backwards...)
 	require.NoError(t, err)
@@ -156,6 +156,9 @@ func TestAcquireKinds(t *testing.T) {
 	require.True(t, ok)
 	require.Positive(t, token)
 	for _, k := range keys {
+		of, ok := lockrt.TokenOf(hold.Context(), k.Key)
+		require.Equal(t, k.Fence, ok, k.Key)
+		require.Equal(t, k.Kind == lockrt.KindWrite, of == token, "the innermost")
 		one, err := singly(t, other, k)
 		if k.Kind == lockrt.KindRead {
 			require.NoError(t, err, "many read")
@@ -247,6 +250,15 @@ func TestAcquireKinds_OneKeyTwice(t *testing.T) {
 	requireCounts(t, other.PermitSemaphore(key, 2), 1, 1)
 	require.NoError(t, release(hold))
 	redistest.Shared(t).Do("DEL", key)
+
+	hold, err = both(lockrt.KindKey{}, lockrt.KindKey{Fence: true})
+	require.NoError(t, err)
+	_, ok := lockrt.TokenOf(hold.Context(), key)
+	require.True(t, ok)
+	_, ok = lockrt.TokenOf(hold.Context(), "another")
+	require.False(t, ok)
+	require.NoError(t, release(hold))
+	redistest.Shared(t).Do("DEL", "redisson_lock_token:{"+key+"}")
 
 	_, err = both(lockrt.KindKey{}, lockrt.KindKey{Kind: lockrt.KindFair})
 	require.EqualError(t, err, "orders.Service.Move: "+key+" is a mutex, and a fair mutex")

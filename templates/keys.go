@@ -116,7 +116,7 @@ func (f *file) builder(o *owner, m *model.Method) {
 		part.Params = append(part.Params, m.Params[i])
 		part.Variadic = m.Variadic && i == len(m.Params)-1
 	}
-	needed := []string{"nil", "append", "make", "byte", "string", "len"}
+	needed := []string{"nil", "append", "make", "byte", "string", "len", "true"}
 	for v := range values(m.Lock.Keys) {
 		if v.Func != nil {
 			needed = append(needed, v.Func.Name)
@@ -202,7 +202,11 @@ func (b *builder) fields(k *model.Key, key *jen.Statement) *jen.Statement {
 	if !b.mixed {
 		return key
 	}
-	return jen.Values(append(kind(k), field("Key", key))...)
+	fields := append(kind(k), field("Key", key))
+	if k.Fence {
+		fields = append(fields, field("Fence", jen.True()))
+	}
+	return jen.Values(fields...)
 }
 
 // result writes what becomes of a key.

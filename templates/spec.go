@@ -31,7 +31,7 @@ func spec(l *model.Lock, typed bool) *jen.Statement {
 		{"Keep", l.Keep},
 		{"Report", l.Report},
 		{"Empty", allowsNone(l)},
-		{"Fence", l.Fence},
+		{"Fence", l.Keys[0].Fence && !l.Mixed()},
 	} {
 		if flag.set {
 			fields = append(fields, field(flag.name, jen.True()))

@@ -73,10 +73,9 @@ type Lock struct {
 	Min      time.Duration // how long the lock stays locked at least
 	Keep     bool          // it stays locked until the lease ends
 	Report   bool          // a loss doesn't end the context of the call
-	Fence    bool
-	Skip     bool // a busy lock is no error
-	Fallback bool // when the lock is busy another implementation is called
-	Context  int  // index of the parameter that carries the context, or -1
+	Skip     bool          // a busy lock is no error
+	Fallback bool          // when the lock is busy another implementation is called
+	Context  int           // index of the parameter that carries the context, or -1
 	Stream   *Stream
 	Keys     []*Key
 }
@@ -84,7 +83,7 @@ type Lock struct {
 // Mixed says whether the keys are of different kinds of lock, so that each has to say which.
 func (l *Lock) Mixed() bool {
 	first := l.Keys[0]
-	return slices.ContainsFunc(l.Keys, func(k *Key) bool { return k.Kind != first.Kind || k.Permits != first.Permits })
+	return slices.ContainsFunc(l.Keys, func(k *Key) bool { return k.Kind != first.Kind || k.Permits != first.Permits || k.Fence != first.Fence })
 }
 
 // A Kind is one of the runtime's, or that of a typed lock.
@@ -118,7 +117,8 @@ type Stream struct {
 type Key struct {
 	Text    string // order:{o.ID}, prefix included
 	Kind    Kind
-	Permits int // of a semaphore
+	Permits int  // of a semaphore
+	Fence   bool // with a fencing token
 	Parts   []Part
 }
 

@@ -34,10 +34,10 @@ func (c *checker) lock(iface *directive.Interface, m *method, context int) *mode
 	}
 	busy := m.arg("busy")
 	l.Skip, l.Fallback = busy.Is("skip"), busy.Is("fallback")
-	l.Fence = m.arg("fence") != nil
 	service := iface.Directive.Verb == directive.Service
 	for _, d := range m.directives {
 		if k := c.key(iface, m, d, context); k != nil {
+			k.Fence = d.Fence != nil
 			if service {
 				c.kind(k, d)
 			}
@@ -48,7 +48,7 @@ func (c *checker) lock(iface *directive.Interface, m *method, context int) *mode
 		c.bounded(m, l, own.Wait)
 		c.ending(iface, m, l)
 	}
-	if l.Fence || l.Keep || l.Report || m.arg("empty") != nil {
+	if m.arg("fence") != nil || l.Keep || l.Report || m.arg("empty") != nil {
 		c.predeclared("true", m.directives[0].Slash, m.directives[0].End)
 	}
 	if c.list.Len() > before {

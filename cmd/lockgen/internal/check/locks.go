@@ -68,7 +68,7 @@ func (c *checker) entity(iface *directive.Interface, m *method) *model.Method {
 	if out.Lock == nil {
 		return nil
 	}
-	if !c.entityKind(m, out.Lock.Keys[0], out.Lock.Fence) {
+	if !c.entityKind(m, out.Lock.Keys[0]) {
 		return nil
 	}
 	at, end := d.Key.ValuePos()
@@ -100,7 +100,7 @@ var entityKinds = map[string]model.Kind{
 }
 
 // entityKind takes the kind of lock from the result, and checks what that needs.
-func (c *checker) entityKind(m *method, k *model.Key, fence bool) bool {
+func (c *checker) entityKind(m *method, k *model.Key) bool {
 	k.Kind = entityKinds[types.Unalias(m.fn.Signature().Results().At(0).Type()).(*types.Named).Obj().Name()]
 	d := m.directives[0]
 	k.Permits = d.Permits
@@ -111,7 +111,7 @@ func (c *checker) entityKind(m *method, k *model.Key, fence bool) bool {
 	case k.Kind != model.Permit && a != nil:
 		c.list.Add(a.Pos, a.End, "permits is for a lockrt.EntitySemaphore")
 	default:
-		return !fence || c.fenced(k.Kind, d.Fence)
+		return !k.Fence || c.fenced(k.Kind, d.Fence)
 	}
 	return false
 }

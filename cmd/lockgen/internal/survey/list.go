@@ -30,6 +30,7 @@ type RowKey struct {
 	Shape   string     `json:"shape"` // order:{}
 	Kind    string     `json:"kind"`  // mutex, read, write, read-write, fair or permit
 	Permits int        `json:"permits,omitempty"`
+	Fence   bool       `json:"fence,omitempty"`
 	Values  []RowValue `json:"values"`
 	After   []string   `json:"after,omitempty"`
 
@@ -66,7 +67,7 @@ func (s *Survey) row(use check.Use) Row {
 	for _, k := range use.Keys {
 		sh := shapeOf(k.Key)
 		rk := RowKey{
-			Key: k.Text, Shape: sh.text, Kind: kindNames[k.Kind], Permits: k.Permits,
+			Key: k.Text, Shape: sh.text, Kind: kindNames[k.Kind], Permits: k.Permits, Fence: k.Fence,
 			Values: []RowValue{}, After: s.after(key{k, sh, use}), manner: kindOf(use, k.Key),
 		}
 		for _, v := range sh.values() {
@@ -93,16 +94,21 @@ func kindOf(use check.Use, k *model.Key) string {
 		return ""
 	case mixed && k.Kind == model.Permit:
 		return fmt.Sprintf(" (one of %d permits)", k.Permits)
+	case mixed && k.Fence:
+		return " (" + kindNames[k.Kind] + " fence)"
 	}
 	return " (" + kindNames[k.Kind] + ")"
 }
+
+// own are options that each lock has for itself.
+var own = []string{"kind", "permits", "fence"}
 
 // options are those that count for all locks of a method.
 func options(use check.Use) []directive.Given {
 	if use.Method.Lock == nil || !use.Method.Lock.Mixed() {
 		return use.Options
 	}
-	return slices.DeleteFunc(slices.Clone(use.Options), func(g directive.Given) bool { return g.Name == "kind" || g.Name == "permits" })
+	return slices.DeleteFunc(slices.Clone(use.Options), func(g directive.Given) bool { return slices.Contains(own, g.Name) })
 }
 
 // JSON writes the list as an array.
