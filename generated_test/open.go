@@ -42,6 +42,9 @@ func (w Words) MarshalText() ([]byte, error) { return []byte(w.A + ":" + w.B), n
 // LockKey comes before the text.
 func (w WordsKey) LockKey() string { return w.A }
 
+// A Keyer is an id of any type with a LockKey, which is asked for although the type may have more.
+type Keyer interface{ LockKey() string }
+
 // Known has the keys of types that are known when the code is generated. Those of the interfaces below, which are known only when it runs, must
 // be the same.
 //
@@ -67,6 +70,8 @@ type Known interface {
 	WordsKey(ctx context.Context, id WordsKey) error
 	//lockgen:lock key=gen:open:text:{id}
 	Text(ctx context.Context, id encoding.TextMarshaler) error
+	//lockgen:lock key=gen:open:keyer:{id}
+	Keyer(ctx context.Context, id Keyer) error
 	//lockgen:lock key=gen:open:uuid:{id}
 	UUID(ctx context.Context, id UUID) error
 	//lockgen:lock key=gen:open:bytes:{id}

@@ -39,6 +39,7 @@ var (
 	lockKnownWordsPtr  = lockrt.Spec{Name: "generatedtest.Known.WordsPtr", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
 	lockKnownWordsKey  = lockrt.Spec{Name: "generatedtest.Known.WordsKey", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
 	lockKnownText      = lockrt.Spec{Name: "generatedtest.Known.Text", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockKnownKeyer     = lockrt.Spec{Name: "generatedtest.Known.Keyer", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
 	lockKnownUUID      = lockrt.Spec{Name: "generatedtest.Known.UUID", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
 	lockKnownBytes     = lockrt.Spec{Name: "generatedtest.Known.Bytes", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
 	lockKnownBool      = lockrt.Spec{Name: "generatedtest.Known.Bool", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
@@ -183,6 +184,20 @@ func (s *LockedKnown) Text(ctx context.Context, id encoding.TextMarshaler) (err 
 	}
 	defer held.Release(&err)
 	return s.next.Text(held.Context(), id)
+}
+
+// Keyer holds gen:open:keyer:{id}.
+func (s *LockedKnown) Keyer(ctx context.Context, id Keyer) (err error) {
+	key, err := KnownKeys{}.Keyer(id)
+	if err != nil {
+		return err
+	}
+	held, err := s.locks.Acquire(ctx, &lockKnownKeyer, key)
+	if err != nil {
+		return err
+	}
+	defer held.Release(&err)
+	return s.next.Keyer(held.Context(), id)
 }
 
 // UUID holds gen:open:uuid:{id}.
@@ -379,6 +394,21 @@ func (KnownKeys) Text(id encoding.TextMarshaler) (string, error) {
 	b := make([]byte, 0, 64)
 	b = append(b, "gen:open:text:"...)
 	b = lockrt.AppendString(b, text)
+	return string(b), nil
+}
+
+// Keyer builds gen:open:keyer:{id}.
+func (KnownKeys) Keyer(id Keyer) (string, error) {
+	if id == nil {
+		return "", lockrt.NilKey("generatedtest.Known.Keyer", "id")
+	}
+	lockKey := id.LockKey()
+	if lockKey == "" {
+		return "", lockrt.EmptyKey("generatedtest.Known.Keyer", "id.LockKey()")
+	}
+	b := make([]byte, 0, 64)
+	b = append(b, "gen:open:keyer:"...)
+	b = lockrt.AppendString(b, lockKey)
 	return string(b), nil
 }
 

@@ -80,6 +80,8 @@ func TestKeys_TypeArgumentsAreWrittenAsTypes(t *testing.T) {
 	same(t, "is empty", "gen:open:wordskey:", known.WordsKey, gen.WordsKey{}, append(openText[gen.WordsKey](), gen.OpenKeyKeys[gen.WordsKey]{}.One)...)
 	same(t, "a%3Ab", "gen:open:text:", known.Text, encoding.TextMarshaler(gen.WordsKey{Words: words}), openText[encoding.TextMarshaler]()...)
 	same(t, "is nil", "gen:open:text:", known.Text, nil, openText[encoding.TextMarshaler]()...)
+	same(t, "second", "gen:open:keyer:", known.Keyer, gen.Keyer(gen.Signed(1)), gen.OpenKeyKeys[gen.Keyer]{}.One)
+	same(t, "is nil", "gen:open:keyer:", known.Keyer, nil, gen.OpenKeyKeys[gen.Keyer]{}.One)
 	same(t, "01000000000000000000000000000000", "gen:open:uuid:", known.UUID, gen.UUID{1}, openKind[gen.UUID]()...)
 	same(t, "0AFF", "gen:open:bytes:", known.Bytes, []byte{10, 255}, openKind[[]byte]()...)
 	same(t, "is empty", "gen:open:bytes:", known.Bytes, nil, openKind[[]byte]()...)

@@ -72,6 +72,19 @@ func near(text string) (attempted, bool) {
 	return attempted{"//" + tool + ":" + right, width}, true
 }
 
+// behindText notes a directive at the end of a comment that says something else before it. A comment that is nothing but a directive in another
+// comment was put out of use, which is fine.
+func behindText(list *diag.List, c *ast.Comment) {
+	i := strings.LastIndex(c.Text, " //"+tool+":") + 1
+	if i == 0 || strings.Trim(c.Text[:i], "/ \t") == "" {
+		return
+	}
+	if a, ok := near(c.Text[i:]); ok {
+		from := c.Pos() + token.Pos(i)
+		list.Add(from, from+token.Pos(a.width), "%q behind other text is not a directive; write it in a line of its own", c.Text[i:i+a.width])
+	}
+}
+
 // inBlock notes the lines of a block comment that are meant as directives. That of a package may show some as code, which is indented.
 func inBlock(list *diag.List, c *ast.Comment, ofPackage bool) {
 	file := list.Fset().File(c.Pos())

@@ -78,6 +78,8 @@ func Collect(list *diag.List, file *ast.File) *File {
 				inBlock(list, comment, group == file.Doc)
 			} else if d := Parse(list, comment); d != nil {
 				c.put(d, group)
+			} else if p := c.places[group]; p.method != nil || p.spec != nil {
+				behindText(list, comment)
 			}
 		}
 	}
