@@ -267,3 +267,26 @@ func TestReplicas_HandedOverLocksAreConfirmedToo(t *testing.T) {
 		}
 	}
 }
+
+// TestReplicas_OfACluster has one replica for each master, so that two cannot confirm anything.
+func TestReplicas_OfACluster(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.SharedCluster(t)
+	c, vain := clientOf(t, cluster.URL(), lockrt.Options{Replicas: 1}), clientOf(t, cluster.URL(), lockrt.Options{Replicas: 2})
+	var all sync.WaitGroup
+	for kind, want := range wanting {
+		all.Go(func() {
+			giveBack, err := want(patient(t), c, redistest.Key(t, "k"))
+			if err == nil {
+				err = giveBack()
+			}
+			if err != nil {
+				t.Errorf("%s: %v", kind, err)
+			}
+			if _, err := want(patient(t), vain, redistest.Key(t, "k"), lockrt.WithWait(0)); !errors.Is(err, lockrt.ErrReplicas) {
+				t.Errorf("%s: %v", kind, err)
+			}
+		})
+	}
+	all.Wait()
+}
