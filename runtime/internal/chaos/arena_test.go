@@ -47,6 +47,7 @@ type arena struct {
 	server  *redistest.RedisServer   // the one, or the present master
 	group   *redistest.SentinelGroup // if there is one
 	several []member                 // the servers of a RedLock
+	cluster *redistest.RedisCluster  // if it is one
 	clock   *clock                   // of the server, if the row is about it
 	history *history
 
@@ -356,7 +357,7 @@ func (a *arena) leftovers() ([]string, error) {
 				return left, err
 			}
 			for _, name := range names {
-				if name != redistest.SentinelChannel && !a.of.stays(server, name) && !a.outlived(name) {
+				if name != redistest.SentinelChannel && !a.of.stays(server, name) && !a.outlived(server, name) {
 					left = append(left, name)
 				}
 			}

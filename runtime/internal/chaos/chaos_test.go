@@ -61,7 +61,7 @@ func TestChaos(t *testing.T) {
 					defer func() { <-crowded }()
 				}
 				lease := lease
-				if r.topology == sentinels {
+				if r.topology == sentinels || r.topology == shards {
 					lease = failoverLease
 				}
 				a := &arena{t: t, row: r.row, of: r.of, on: r.topology, lease: lease, rounds: 1, exact: *full}

@@ -99,7 +99,8 @@ func on(t topology, of []*primitive, rows []row) []run {
 // runs are all that there is to run.
 var runs = slices.Concat(on(oneServer, family, rows),
 	on(sentinels, []*primitive{mutex, fair, rw}, sentinelRows),
-	on(fiveServers, []*primitive{red}, redRows))
+	on(fiveServers, []*primitive{red}, redRows),
+	on(shards, []*primitive{mutex, fair, rw}, shardRows))
 
 // A limit is the bound of a figure.
 type limit func(lease time.Duration) time.Duration

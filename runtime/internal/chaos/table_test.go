@@ -54,7 +54,7 @@ func preface(lease time.Duration, server string) string {
 	return fmt.Sprintf(`# What happens when things break
 
 Written by `+"`make chaos`"+`, which breaks something and watches; do not edit. %d processes contend for one key that is
-held for long and for two that are held for up to 3 ms, with a lease L of %v, of %v with Sentinel; each fault strikes up to three times, and each
+held for long and for two that are held for up to 3 ms, with a lease L of %v, of %v with Sentinel and in a cluster; each fault strikes up to three times, and each
 figure is the worst of all keys, processes and rounds. Where several can hold a key, each process also has a part of one for
 long. Redis %s, %s, %d CPUs.
 

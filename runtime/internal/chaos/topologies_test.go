@@ -14,6 +14,7 @@ import (
 const (
 	sentinels   topology = "Sentinel, a master and two replicas"
 	fiveServers topology = "Five servers"
+	shards      topology = "Cluster, three masters with a replica each"
 )
 
 // failoverLease is longer than a failover takes, so that a hold can outlive it.
@@ -37,6 +38,8 @@ func (a *arena) raise(options []redistest.Option) {
 			s := redistest.Server(a.t, options...)
 			a.several = append(a.several, member{s, redistest.Proxy(a.t, s.Addr())})
 		}
+	case shards:
+		a.cluster = redistest.Cluster(a.t, options...)
 	default:
 		a.server = redistest.Server(a.t, options...)
 	}
@@ -46,6 +49,9 @@ func (a *arena) raise(options []redistest.Option) {
 func (a *arena) urls() []string {
 	if a.group != nil {
 		return []string{a.group.URL()}
+	}
+	if a.cluster != nil {
+		return []string{a.cluster.URL()}
 	}
 	if a.several == nil {
 		return []string{a.server.URL()}
@@ -59,10 +65,17 @@ func (a *arena) urls() []string {
 
 // servers are those that processes use, when nothing is broken.
 func (a *arena) servers() []*redistest.RedisServer {
-	if a.several == nil {
+	if a.several == nil && a.cluster == nil {
 		return []*redistest.RedisServer{a.server}
 	}
 	var servers []*redistest.RedisServer
+	if a.cluster != nil {
+		for _, s := range a.cluster.Nodes() {
+			if role, err := s.Do("ROLE").ToArray(); err == nil && len(role) == 3 { // of a replica it is five
+				servers = append(servers, s)
+			}
+		}
+	}
 	for _, m := range a.several {
 		servers = append(servers, m.server)
 	}
@@ -74,14 +87,21 @@ var crowded = make(chan struct{}, 2)
 
 // outlived reports whether something is left on a master that did not know of its end: it expires, or
 // the next who uses the key takes it away.
-func (a *arena) outlived(name string) bool {
+func (a *arena) outlived(server *redistest.RedisServer, name string) bool {
 	for _, prefix := range []string{"redisson_lock_queue:", "redisson_lock_timeout:"} {
 		if strings.HasPrefix(name, prefix) {
-			return a.group != nil
+			return a.group != nil || a.cluster != nil
 		}
 	}
-	left, err := a.server.Do("PTTL", name).AsInt64()
-	return a.group != nil && err == nil && left > 0
+	if a.group == nil && a.cluster == nil {
+		return false
+	}
+	left, err := server.Try("PTTL", name)
+	if err != nil {
+		return false
+	}
+	n, err := left.AsInt64()
+	return err == nil && n > 0
 }
 
 // succeed waits until another server is the master.
@@ -198,6 +218,59 @@ var sentinelRows = []row{
 			a.mended(nil)
 			r.Cont()
 			a.group.AwaitReplicas(2)
+		},
+	},
+}
+
+// shardRows are the faults of a cluster.
+var shardRows = []row{
+	{
+		name: "master of the long key killed, its replica promoted", must: "what the replica knows goes on; the rest is told: double hold <= 500 ms; served <= 1 s after the promotion, or after the lease of who gave back to the dead master",
+		once:  true,
+		rules: promises{holds: true, limits: map[figure]limit{double: within(500 * ms), service: leasesAnd(1, time.Second)}},
+		inject: func(a *arena) {
+			a.broken(nil, "")
+			old := a.cluster.Master(longKey)
+			next := a.cluster.Replica(old)
+			a.forgets("", func() {
+				old.Kill()
+				a.cluster.AwaitMaster(next)
+				a.mended(nil)
+				old.Restart()
+			})
+		},
+	},
+	{
+		name: "planned failover (CLUSTER FAILOVER)", must: "nobody loses anything; served <= 1 s after",
+		rare:  true,
+		rules: promises{keeps: true, limits: map[figure]limit{service: within(time.Second)}},
+		inject: func(a *arena) {
+			a.broken(nil, "")
+			a.cluster.Failover(a.cluster.Master(longKey))
+			a.mended(nil)
+		},
+	},
+	{
+		name: "slots of all keys moved to another master, key by key", must: "nobody loses anything; no error; no key held by nobody > 500 ms",
+		hold:  again,
+		rules: promises{keeps: true, limits: map[figure]limit{unheld: within(500 * ms)}},
+		inject: func(a *arena) {
+			a.broken(nil, "")
+			for _, key := range append([]string{longKey}, briefKeys...) {
+				slot, from := a.cluster.Slot(key), a.cluster.Master(key)
+				for _, to := range a.servers() {
+					if to == from {
+						continue
+					}
+					move := a.cluster.Move(slot, to)
+					a.pass(100 * ms)
+					move.Keys()
+					a.pass(100 * ms)
+					move.End()
+					break
+				}
+			}
+			a.mended(nil)
 		},
 	},
 }
