@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 
-	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 	"github.com/lockgen/lockgen/scripts"
 )
 
@@ -64,32 +63,16 @@ func (m *FairMutex) Do(ctx context.Context, fn func(ctx context.Context, lease *
 // ForceUnlock takes the key from whoever holds it, gives it to who is next and reports whether anybody had it. The
 // holder's lease is lost at once; a Java program learns when it unlocks. Redisson's forceUnlock.
 func (m *FairMutex) ForceUnlock(ctx context.Context) (bool, error) {
-	type reply struct {
-		taken bool
-		err   error
-	}
-	fail := func(err error) (bool, error) { return false, &Error{Op: "force unlock", Key: m.key, Err: err} }
-	if err := m.c.checkKey(m.key); err != nil {
-		return fail(err)
-	}
-	h, err := m.c.enterFair(m.key)
-	if err != nil {
-		return fail(err)
-	}
-	defer h.exit()
-	hd := h.held() // before: what is granted after is not what was taken
-	got, err := bounded(ctx, m.c, func() reply {
-		taken, err := m.c.run(scripts.FairForceUnlock, h.keys(), []string{clock(), m.c.publish}).AsBool()
-		return reply{taken, err}
-	})
-	if err = cmpOr(err, got.err); err != nil {
-		return fail(refused(err))
-	}
-	if got.taken && hd != nil {
-		m.c.watchdog.Lose(&hd.guard, watchdog.ErrRefused)
-		h.tell(hd, lost(watchdog.ErrRefused)) // if the message that says the same is about to
-	}
-	return got.taken, nil
+	return m.c.force(ctx, "force unlock", m.key, func() (victims []victim, exit func(), err error) {
+		h, err := m.c.enterFair(m.key)
+		if err != nil {
+			return nil, nil, err
+		}
+		if hd := h.held(); hd != nil {
+			victims = []victim{{&hd.guard, func(cause error) { h.tell(hd, cause) }}}
+		}
+		return victims, h.exit, nil
+	}, scripts.FairForceUnlock, fairNamesOf(m.key).keys(m.key), []string{clock(), m.c.publish})
 }
 
 // Inspect asks Redis who holds the key and how many wait for it. It fails with [ErrWrongType] if the key is not a lock.

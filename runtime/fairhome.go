@@ -131,10 +131,7 @@ func (h *fairHome) quit() {
 }
 
 // keys are those of all scripts of the lock.
-func (h *fairHome) keys() []string {
-	k := &h.names
-	return []string{h.key, k.queue, k.times, k.notes, k.channel, k.counter}
-}
+func (h *fairHome) keys() []string { return h.names.keys(h.key) }
 
 // claim returns the claim of a waiter.
 func (h *fairHome) claim(w *waiter, cfg lockConfig) *fairClaim {

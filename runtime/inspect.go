@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 	"github.com/lockgen/lockgen/scripts"
 )
 
@@ -94,4 +95,43 @@ func (h *home) entered() int {
 		return 0
 	}
 	return len(h.hold.leases)
+}
+
+// A victim is a hold of this process that is taken by force.
+type victim struct {
+	guard *watchdog.Lease
+	tell  func(cause error)
+}
+
+// force has script s take a key from whoever holds it, and reports whether anybody did. enter begins the call, and returns
+// what this process has before: what is granted after is not what was taken.
+func (c *Client) force(ctx context.Context, op, key string, enter func() (victims []victim, exit func(), err error),
+	s *scripts.Script, keys, args []string) (bool, error) {
+	type reply struct {
+		taken bool
+		err   error
+	}
+	fail := func(err error) (bool, error) { return false, &Error{Op: op, Key: key, Err: err} }
+	if err := c.checkKey(key); err != nil {
+		return fail(err)
+	}
+	victims, exit, err := enter()
+	if err != nil {
+		return fail(err)
+	}
+	defer exit()
+	got, err := bounded(ctx, c, func() reply {
+		taken, err := c.run(s, keys, args).AsBool()
+		return reply{taken, err}
+	})
+	if err = cmpOr(err, got.err); err != nil {
+		return fail(refused(err))
+	}
+	if got.taken {
+		for _, v := range victims {
+			c.watchdog.Lose(v.guard, watchdog.ErrRefused)
+			v.tell(lost(watchdog.ErrRefused)) // if the message that says the same is about to
+		}
+	}
+	return got.taken, nil
 }

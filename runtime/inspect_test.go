@@ -212,3 +212,30 @@ func TestLease_TheLimitOfOneHolderIsNotTheNexts(t *testing.T) {
 	require.NoError(t, next.lease.Err())
 	require.NoError(t, next.lease.Unlock(t.Context()))
 }
+
+// A context that is done has nothing sent, whatever the call.
+func TestInspect_AContextThatIsDoneSendsNothing(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, lockrt.Options{})
+	sent := l.seen(redistest.Command("EVALSHA", "GET"))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	c := l.client
+	for range 20 {
+		for what, err := range map[string]error{
+			"inspect":           second(c.Mutex(l.key).Inspect(ctx)),
+			"inspect fair":      second(c.FairMutex(l.key).Inspect(ctx)),
+			"inspect rw":        second(c.RWMutex(l.key).Inspect(ctx)),
+			"force unlock":      second(c.Mutex(l.key).ForceUnlock(ctx)),
+			"force unlock fair": second(c.FairMutex(l.key).ForceUnlock(ctx)),
+			"force unlock rw":   second(c.RWMutex(l.key).ForceUnlock(ctx)),
+			"force read unlock": second(c.RWMutex(l.key).ForceRUnlock(ctx)),
+			"count":             second(c.CountDownLatch(l.key).Count(ctx)),
+			"available":         second(c.Semaphore(l.key, 1).Available(ctx)),
+			"total":             second(c.PermitSemaphore(l.key, 1).Total(ctx)),
+		} {
+			require.ErrorIs(t, err, context.Canceled, what)
+		}
+	}
+	require.Empty(t, sent)
+}

@@ -100,6 +100,11 @@ func fairNamesOf(key string) fairNames {
 	}
 }
 
+// keys are those of all scripts of the lock named key.
+func (k fairNames) keys(key string) []string {
+	return []string{key, k.queue, k.times, k.notes, k.channel, k.counter}
+}
+
 // processChannel returns the channel on which a client is told what concerns its owners. The
 // scripts build the same name.
 func processChannel(uuid string) string { return "lockgen_process:" + uuid }

@@ -370,13 +370,17 @@ func leaseFrom(ctx context.Context, c *Client, key string) *Lease {
 	}
 }
 
-// bounded runs send beside the caller, who returns when ctx ends or Options.OpTimeout is over.
+// bounded runs send beside the caller, who returns when ctx ends or Options.OpTimeout is over. If ctx is done already,
+// nothing is sent.
 func bounded[T any](ctx context.Context, c *Client, send func() T) (T, error) {
+	var none T
+	if ctx.Err() != nil {
+		return none, ended(ctx)
+	}
 	got := make(chan T, 1)
 	c.spawn(func() { got <- send() })
 	timer := time.NewTimer(c.opts.OpTimeout)
 	defer timer.Stop()
-	var none T
 	select {
 	case reply := <-got:
 		return reply, nil

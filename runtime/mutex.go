@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 	"github.com/lockgen/lockgen/scripts"
 )
 
@@ -57,34 +56,17 @@ func (m *Mutex) Do(ctx context.Context, fn func(ctx context.Context, lease *Leas
 // ForceUnlock takes the key from whoever holds it and reports whether anybody did. The holder's
 // lease is lost at once; a Java program learns when it unlocks. Redisson's forceUnlock.
 func (m *Mutex) ForceUnlock(ctx context.Context) (bool, error) {
-	type reply struct {
-		taken bool
-		err   error
-	}
-	fail := func(err error) (bool, error) { return false, &Error{Op: "force unlock", Key: m.key, Err: err} }
-	if err := m.c.checkKey(m.key); err != nil {
-		return fail(err)
-	}
-	h, err := m.c.enter(m.key)
-	if err != nil {
-		return fail(err)
-	}
-	defer m.c.exit(h)
-	hd := h.held() // before: what is granted after is not what was taken
-	got, err := bounded(ctx, m.c, func() reply {
-		taken, err := m.c.run(scripts.ForceUnlock,
-			[]string{h.names.lock, h.names.waiting, h.names.channel, h.names.counter},
-			[]string{messageUnlocked, m.c.publish, millis(claimLease)}).AsBool()
-		return reply{taken, err}
-	})
-	if err = cmpOr(err, got.err); err != nil {
-		return fail(refused(err))
-	}
-	if got.taken && hd != nil {
-		m.c.watchdog.Lose(&hd.guard, watchdog.ErrRefused)
-		h.told(hd, lost(watchdog.ErrRefused)) // if the message that says the same is about to
-	}
-	return got.taken, nil
+	k := namesOf(m.key)
+	return m.c.force(ctx, "force unlock", m.key, func() (victims []victim, exit func(), err error) {
+		h, err := m.c.enter(m.key)
+		if err != nil {
+			return nil, nil, err
+		}
+		if hd := h.held(); hd != nil {
+			victims = []victim{{&hd.guard, func(cause error) { h.told(hd, cause) }}}
+		}
+		return victims, func() { m.c.exit(h) }, nil
+	}, scripts.ForceUnlock, []string{k.lock, k.waiting, k.channel, k.counter}, []string{messageUnlocked, m.c.publish, millis(claimLease)})
 }
 
 // lock is every way to lock.

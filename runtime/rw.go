@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 	"github.com/lockgen/lockgen/scripts"
 )
 
@@ -136,35 +135,17 @@ func (m *RWMutex) ForceRUnlock(ctx context.Context) (bool, error) {
 }
 
 func (m *RWMutex) force(ctx context.Context, op, mode, message string) (bool, error) {
-	type reply struct {
-		taken bool
-		err   error
-	}
-	fail := func(err error) (bool, error) { return false, &Error{Op: op, Key: m.key, Err: err} }
-	if err := m.c.checkKey(m.key); err != nil {
-		return fail(err)
-	}
-	h, err := m.c.enterRW(m.key)
-	if err != nil {
-		return fail(err)
-	}
-	defer h.exit()
-	holds := h.held(mode == "write") // before: what is granted after is not what was taken
-	got, err := bounded(ctx, m.c, func() reply {
-		taken, err := m.c.run(scripts.RWForceUnlock, []string{m.key, h.names.channel},
-			[]string{mode, message, m.c.publish, h.names.prefix}).AsBool()
-		return reply{taken, err}
-	})
-	if err = cmpOr(err, got.err); err != nil {
-		return fail(refused(err))
-	}
-	if got.taken {
-		for _, hd := range holds {
-			m.c.watchdog.Lose(&hd.guard, watchdog.ErrRefused)
-			h.tell(hd, lost(watchdog.ErrRefused)) // if the message that says the same is about to
+	k := rwNamesOf(m.key)
+	return m.c.force(ctx, op, m.key, func() (victims []victim, exit func(), err error) {
+		h, err := m.c.enterRW(m.key)
+		if err != nil {
+			return nil, nil, err
 		}
-	}
-	return got.taken, nil
+		for _, hd := range h.held(mode == "write") {
+			victims = append(victims, victim{&hd.guard, func(cause error) { h.tell(hd, cause) }})
+		}
+		return victims, h.exit, nil
+	}, scripts.RWForceUnlock, []string{m.key, k.channel}, []string{mode, message, m.c.publish, k.prefix})
 }
 
 // An RWStanding is what Redis says of a read-write lock at one moment. By the time it is read it may have
