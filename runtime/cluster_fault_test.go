@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -206,4 +207,65 @@ func TestCluster_MasterKilledUnderTraffic(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A server that does not answer, and is not replaced, holds up nobody on another one: neither those who lock nor what is
+// renewed.
+func TestCluster_StoppedShardHoldsUpNobodyElse(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.Cluster(t, redistest.WithConfig("cluster-node-timeout", "60000"))
+	keys := spread(t, cluster)
+	var lost, others atomic.Int64
+	sick := "{" + keys[0] + "}"
+	hooks := lockrt.Hooks{Ended: func(e lockrt.EndEvent) {
+		switch {
+		case !errors.Is(e.Cause, lockrt.ErrLost):
+		case strings.HasPrefix(e.Key, sick):
+			lost.Add(1)
+		default:
+			others.Add(1)
+		}
+	}}
+	c := inCluster(t, cluster, lockrt.Options{Watchdog: 1500 * time.Millisecond, Hooks: hooks})
+	held := map[string]*lockrt.Lease{}
+	for _, key := range keys {
+		for i := range 20 {
+			lease, err := c.Mutex(fmt.Sprintf("{%s}held%d", key, i)).Lock(patient(t))
+			require.NoError(t, err)
+			held[lease.Key()] = lease
+		}
+	}
+	cluster.Master(keys[0]).Stop()
+	stopped := time.Now()
+	waits := lockLater(patient(t), c.Mutex(sick+"waits"))
+	slowest := time.Duration(0)
+	for lost.Load() < 20 {
+		for _, key := range keys[1:] {
+			start := time.Now()
+			lease, err := c.Mutex("{" + key + "}free").Lock(patient(t))
+			require.NoError(t, err)
+			require.NoError(t, lease.Unlock(t.Context()))
+			slowest = max(slowest, time.Since(start))
+		}
+	}
+	require.Less(t, time.Since(stopped), 1500*time.Millisecond, "told before the lease ends")
+	require.Zero(t, others.Load())
+	t.Logf("slowest lock and unlock on another server: %v", slowest)
+	require.Less(t, slowest, 500*time.Millisecond)
+	renewed := c.Stats().Renewals
+	until(t, "more renewals", func() bool { return c.Stats().Renewals > renewed+80 })
+	for key, lease := range held {
+		if !strings.HasPrefix(key, sick) {
+			require.NoError(t, lease.Err(), key)
+			require.NoError(t, lease.Unlock(t.Context()))
+		}
+	}
+	for _, n := range cluster.Nodes() {
+		if !n.Running() {
+			n.Cont()
+		}
+	}
+	next := receive(t, waits, "its turn")
+	require.NoError(t, next.err)
+	require.NoError(t, next.lease.Unlock(t.Context()))
 }
