@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/locktest"
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
@@ -292,5 +293,12 @@ func TestCluster_EveryPrimitive(t *testing.T) {
 				require.NoError(t, fenced.lease.Unlock(ctx))
 			}
 		})
+	}
+}
+
+func TestCluster_LockersKeepTheirPromises(t *testing.T) { //nolint:paralleltest // it sets the environment
+	t.Setenv("REDIS_URL", redistest.SharedCluster(t).URL())
+	for kind, makes := range exclusives {
+		t.Run(kind, func(t *testing.T) { locktest.TestLocker(t, makes) })
 	}
 }

@@ -65,12 +65,7 @@ func owned(url, id string, keys []string) ([]string, error) {
 	if len(keys) == 0 {
 		return nil, nil
 	}
-	option, err := rueidis.ParseURL(url)
-	if err != nil {
-		return nil, err
-	}
-	option.DisableCache, option.ForceSingleClient = true, true
-	rc, err := rueidis.NewClient(option)
+	rc, err := connect(url)
 	if err != nil {
 		return nil, err
 	}
@@ -88,6 +83,16 @@ func owned(url, id string, keys []string) ([]string, error) {
 		}
 	}
 	return left, nil
+}
+
+// connect returns a client of the server that url names, or of the cluster.
+func connect(url string) (rueidis.Client, error) {
+	option, err := rueidis.ParseURL(url)
+	if err != nil {
+		return nil, err
+	}
+	option.DisableCache, option.ForceSingleClient = true, len(option.InitAddress) == 1
+	return rueidis.NewClient(option)
 }
 
 // NoLeaks fails the test if it leaves goroutines of lockgen or of rueidis behind. Call it
