@@ -276,6 +276,41 @@ func TestAcquireKinds_OneKeyTwice(t *testing.T) {
 	require.Zero(t, exists(t, key))
 }
 
+// What was granted first lasts as long as what was waited for.
+func TestAcquireKinds_FixedLeasesLastTogether(t *testing.T) {
+	t.Parallel()
+	const lease = 3 * time.Second
+	server := redistest.Shared(t)
+	c, other := newClient(t, lockrt.Options{}), newClient(t, lockrt.Options{})
+	keys := []lockrt.KindKey{
+		{Kind: lockrt.KindPermit, Permits: 1, Key: redistest.Key(t, "a-permit")},
+		{Kind: lockrt.KindFair, Key: redistest.Key(t, "b-fair")},
+		{Kind: lockrt.KindRead, Key: redistest.Key(t, "c-read")},
+		{Kind: lockrt.KindMutex, Key: redistest.Key(t, "d-mutex")},
+	}
+	block, err := other.Mutex(keys[3].Key).Lock(patient(t), lockrt.WithLease(2*time.Second))
+	require.NoError(t, err)
+	hold, err := c.With().AcquireKinds(patient(t), &lockrt.Spec{Name: "n", Wait: lockrt.UntilDone, Lease: lease}, keys...)
+	require.NoError(t, err)
+	now := time.Now()
+	clock, err := server.Do("TIME").AsIntSlice()
+	require.NoError(t, err)
+	ends, err := server.Do("ZRANGE", "{"+keys[0].Key+"}:timeout", "0", "-1", "WITHSCORES").AsZScores()
+	require.NoError(t, err)
+	require.Len(t, ends, 1)
+	left := []int64{int64(ends[0].Score) - clock[0]*1000 - clock[1]/1000}
+	for _, k := range keys[1:] {
+		left = append(left, number(t, server, "PTTL", k.Key))
+	}
+	for i, ms := range left {
+		require.Greater(t, time.Duration(ms)*time.Millisecond+time.Since(now), lease*2/3, "of %s", keys[i].Key)
+	}
+	require.NoError(t, hold.Context().Err())
+	require.NoError(t, release(hold))
+	require.Error(t, block.Unlock(t.Context()))
+	tidyPermits(t, c, server, keys[0].Key)
+}
+
 // Many calls want some of the same keys, of all kinds, as they come: nobody waits in a circle, no more are inside than may be.
 func TestAcquireKinds_NoCircle(t *testing.T) {
 	t.Parallel()
