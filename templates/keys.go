@@ -116,7 +116,7 @@ func (f *file) builder(o *owner, m *model.Method) {
 		part.Params = append(part.Params, m.Params[i])
 		part.Variadic = m.Variadic && i == len(m.Params)-1
 	}
-	needed := []string{"nil", "append", "make", "byte", "string", "len", "true"}
+	needed := []string{"nil", "append", "make", "byte", "string", "len", "true", "error"}
 	for v := range values(m.Lock.Keys) {
 		if v.Func != nil {
 			needed = append(needed, v.Func.Name)

@@ -208,7 +208,9 @@ func (g *generator) method(b *strings.Builder, i int, context string) {
 	results, scope := g.results(name)
 	options := scope + pick(g, []string{"", " busy=fallback", " fence", " min=1s"})
 	kinds := []string{""}
-	if !strings.HasSuffix(options, " fence") && !strings.HasSuffix(options, " min=1s") {
+	if bare, ok := strings.CutSuffix(options, " fence"); ok {
+		options, kinds = bare, pick(g, [][]string{{" fence"}, {"", " fence", " kind=write fence", " kind=fair", " kind=red fence"}})
+	} else if !strings.HasSuffix(options, " min=1s") {
 		kinds = pick(g, [][]string{kinds, {" kind=permit permits=2"}, {" kind=red"}, {"", " kind=read", " kind=write", " kind=fair", " kind=permit permits=3", " kind=red"}})
 	}
 	for _, key := range keys[g.IntN(len(keys)):] {
