@@ -35,6 +35,7 @@ func TestInterop(t *testing.T) {
 // everything tries all there is.
 func (f *fleet) everything(t *testing.T) {
 	t.Run("handover", f.handovers)
+	t.Run("about to wait", f.aboutToWait)
 	t.Run("death", f.deaths)
 	t.Run("force", f.force)
 	t.Run("reentry", f.reentry)
@@ -92,6 +93,27 @@ func (f *fleet) handovers(t *testing.T) {
 			return f.handover(t, p.told, p.hold.inJava(f.java), p.wait.inGo(f.side), func(key string) { p.wait.queued(t, f, key) })
 		})
 	}
+}
+
+// aboutToWait has Java readers wait for a writer in Go that unlocks between their question and their wait.
+func (f *fleet) aboutToWait(t *testing.T) {
+	f.cell(t, "reader after writer", "Go unlocks when Java is about to wait", func(t *testing.T) string {
+		const rounds = 200
+		var longest time.Duration
+		for range rounds {
+			key := aKey(t, "k")
+			give := took(t, writeKind.role().inGo(f.side), key)
+			done := begin(soon(t), readKind.role().inJava(f.java), key)
+			f.listening(t, "redisson_rwlock:{"+key+"}") // and asks once more
+			given := time.Now()
+			require.NoError(t, give(soon(t)))
+			g := served(t, done)
+			longest = max(longest, g.at.Sub(given))
+			require.NoError(t, g.release(soon(t)))
+		}
+		require.Less(t, longest, long/3, "it is not kept waiting until the lease is over")
+		return fmt.Sprintf("%d times, served after %s at most", rounds, round(longest))
+	})
 }
 
 // handover has one side wait for the other, several times, each with a key of its own so that whoever listens

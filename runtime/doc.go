@@ -191,7 +191,7 @@
 //	page                                        hash of Redisson: mode → read or write; "<uuid>:<number>" → 1 for each
 //	                                            reader, "<uuid>:<number>:write" → 1 for the writer
 //	{page}:<uuid>:<number>:rwlock_timeout:1     string of Redisson for each reader, expires with its lease
-//	redisson_rwlock:{page}                      channel of Redisson: 0 when readers have gone, 1 when a writer has
+//	redisson_rwlock:{page}                      channel of Redisson: 0 when readers have gone, 1 when a writer has, and 0 besides
 //	lockgen_reader:{page}, lockgen_writer:{page}  strings, for 2 seconds: somebody waits to read, to write; the second is
 //	                                            a channel, too, by which those of this library who listen to
 //	                                            Redisson's are counted

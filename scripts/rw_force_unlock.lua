@@ -3,7 +3,7 @@
 -- KEYS[1]  the lock
 -- KEYS[2]  the channel of the lock
 -- ARGV[1]  read or write
--- ARGV[2]  message: 0 for read, 1 for write
+-- ARGV[2]  message: 0 for read, 1 for write, which a 0 follows
 -- ARGV[3]  publish command: publish, spublish or both: see say.lua
 -- ARGV[4]  what the keys of holds begin with
 --
@@ -23,4 +23,7 @@ holds(KEYS[1], ARGV[4], function(holder, key)
 end)
 redis.call('del', KEYS[1])
 say(ARGV[3], KEYS[2], ARGV[2])
+if ARGV[2] == '1' then
+  say(ARGV[3], KEYS[2], '0') -- see rw_write_release.lua
+end
 return 1

@@ -306,8 +306,8 @@ func TestRWForceUnlock(t *testing.T) {
 		{"a string", aString, failure("WRONGTYPE"), failure("WRONGTYPE"), "text", -1, nil, nil},
 	}, func(l sharedLock) (int64, error) { return l.force("read", "0") })
 	runRWRows(t, []rwRow{
-		{"written", writes(theirs), number(freed), number(nobody), nil, -2, nil, []string{"1"}},
-		{"written and read", slices.Concat(reads(ours), writes(our2)), number(freed), number(nobody), nil, -2, nil, []string{"1"}},
+		{"written", writes(theirs), number(freed), number(nobody), nil, -2, nil, []string{"1", "0"}},
+		{"written and read", slices.Concat(reads(ours), writes(our2)), number(freed), number(nobody), nil, -2, nil, []string{"1", "0"}},
 		{"read", reads(theirs), number(nobody), number(nobody), fields{"mode": "read", theirs: "1"}, other, []string{his}, nil},
 	}, func(l sharedLock) (int64, error) { return l.force("write", "1") })
 }
@@ -381,6 +381,25 @@ func TestRW_ALockThatIsFreedIsLeftToRedissonsWaiters(t *testing.T) {
 		l.set(slices.Concat(reads(ours), writes(ours)))
 		twiceIs(t, 0, -1, func() (int64, error) { return l.endWrite(ours) })
 		require.Zero(t, l.int("EXISTS", l.reader(), l.writer()))
+	})
+}
+
+// Redisson's threads that were refused and do not wait yet remember a 0, and miss a 1.
+func TestRWWriteRelease_RedissonsWaitersAreToldSoThatNoneForgets(t *testing.T) {
+	t.Parallel()
+	onBackends(t, func(t *testing.T, s *scene) {
+		l := newSharedLock(s)
+		end := func(state ...[]string) []string {
+			l.int("DEL", "KEY", l.reader(), l.writer())
+			l.set(state)
+			_, err := l.endWrite(ours)
+			require.NoError(t, err)
+			return l.messages()
+		}
+		require.Equal(t, []string{"1"}, end(writes(ours)...), "nobody of Redisson's listens")
+		l.subscribe(l.channel)
+		require.Equal(t, []string{"1", "0"}, end(writes(ours)...))
+		require.Equal(t, []string{"1", "0"}, end(slices.Concat(reads(ours), writes(ours))...), "readers stay")
 	})
 }
 
@@ -830,6 +849,9 @@ func TestRW_Model(t *testing.T) {
 					if mode == "write" && writer != "" || mode == "read" && writer == "" && len(reading) > 0 {
 						want = 1
 						heard = append(heard, message)
+						if mode == "write" {
+							heard = append(heard, "0")
+						}
 						clear(reading)
 						writer = ""
 					}

@@ -5,7 +5,7 @@
 -- KEYS[3]  the mark that a reader waits
 -- KEYS[4]  the mark that a writer waits
 -- ARGV[1]  the writer, as its field is named
--- ARGV[2]  message: 1, which Redisson says when a writer has gone
+-- ARGV[2]  message: 1, which Redisson says when a writer has gone; a 0 follows if Redisson's waiters listen
 -- ARGV[3]  publish command: publish, spublish or both: see say.lua
 -- ARGV[4]  what the keys of holds begin with
 --
@@ -39,4 +39,9 @@ if left <= 0 then
   start(ARGV[3], KEYS[2], KEYS[3], KEYS[4])
 end
 say(ARGV[3], KEYS[2], ARGV[2])
+-- Redisson wakes all who wait at a 1, and forgets it: a thread that has just been refused and does not wait yet would not
+-- hear of it. It remembers a 0.
+if redissons(ARGV[3], KEYS[2], KEYS[4]) then
+  say(ARGV[3], KEYS[2], '0')
+end
 return left > 0 and 0 or 1
