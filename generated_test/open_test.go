@@ -100,10 +100,24 @@ func TestKeys_TypeArgumentsRefused(t *testing.T) {
 	require.EqualError(t, err, "generatedtest.OpenKind.List: ids[1] is empty")
 	_, err = gen.OpenKindKeys[gen.Plain]{}.Pointer(nil)
 	require.EqualError(t, err, "generatedtest.OpenKind.Pointer: id is nil")
+	for _, build := range []func() (string, error){
+		func() (string, error) { return gen.OpenKeyKeys[*gen.Line]{}.One(nil) },
+		func() (string, error) { return gen.OpenKeyKeys[gen.Keyer]{}.One((*gen.Line)(nil)) },
+		func() (string, error) { return gen.OpenKeyKeys[struct{ *gen.Line }]{}.One(struct{ *gen.Line }{}) },
+		func() (string, error) { return gen.OpenKeyKeys[*struct{ gen.Keyer }]{}.One(&struct{ gen.Keyer }{}) },
+	} {
+		_, err = build()
+		require.EqualError(t, err, "generatedtest.OpenKey.One: id is nil")
+	}
+	require.PanicsWithValue(t, "bug", func() { _, _ = gen.OpenKeyKeys[broken]{}.One(broken{}) })
 	key, err := gen.OpenKindKeys[gen.Plain]{}.Empty("")
 	require.NoError(t, err)
 	require.Equal(t, "gen:open:", key)
 }
+
+type broken struct{ *gen.Line }
+
+func (broken) LockKey() string { panic("bug") }
 
 // TestKeys_TypeArgumentsAllocateOnce: what is written by its kind costs no more than if it were known. Not parallel: allocations are counted.
 func TestKeys_TypeArgumentsAllocateOnce(t *testing.T) {

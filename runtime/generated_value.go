@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"runtime"
 	"sync"
 	"time"
 )
@@ -54,16 +55,24 @@ func AppendValueOrEmpty[T any](key []byte, value T) ([]byte, error) {
 }
 
 // appendOwn appends what a method of the value says.
-func appendOwn[T any](key []byte, value T, how manner) ([]byte, error) {
+func appendOwn[T any](key []byte, value T, how manner) (out []byte, err error) {
 	if IsNil(value) {
 		return nil, errNilValue
 	}
+	defer func() {
+		if p := recover(); p != nil {
+			// The method may be that of an embedded pointer, which generated code would have looked at.
+			if _, ok := p.(runtime.Error); !ok || !nilEmbedded(reflect.ValueOf(value), 0) {
+				panic(p)
+			}
+			out, err = nil, errNilValue
+		}
+	}()
 	self := any(value)
 	if how.pointer {
 		self = &value
 	}
 	var text []byte
-	var err error
 	switch how.by {
 	case byAppendLockKey:
 		text, err = self.(keyAppender).AppendLockKey(nil)
@@ -82,6 +91,25 @@ func appendOwn[T any](key []byte, value T, how manner) ([]byte, error) {
 		return nil, err
 	}
 	return AppendString(key, text), nil
+}
+
+// nilEmbedded says whether a struct, or one that a pointer points to, embeds a pointer or an interface that is nil.
+func nilEmbedded(v reflect.Value, depth int) bool {
+	const deep = 16 // a struct can embed a pointer to itself
+	for v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface {
+		if v.IsNil() {
+			return true
+		}
+		v = v.Elem()
+	}
+	if v.Kind() == reflect.Struct && depth < deep {
+		for i := range v.NumField() {
+			if v.Type().Field(i).Anonymous && nilEmbedded(v.Field(i), depth+1) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // A manner says how the values of a type are written into keys: it is the table of the generator, in its order.
