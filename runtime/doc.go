@@ -171,6 +171,28 @@
 // is, as a rule, the one that knows most. It does not make Redis agree on anything: a replica that confirmed may lose its data
 // before it is promoted, and a holder that is stopped for longer than its lease is not kept from anything. A [RedLock] needs no replicas.
 //
+// # Redis Cluster
+//
+// [New] takes a client of a cluster, and [Open] the addresses of some of its servers. All that belongs to one lock
+// is in one slot, as with Redisson, which needs names that allow it: a brace that is neither part of a hash tag nor closed, as in
+// a{b, {}x or a}b, is refused before anything is sent, and for a latch every brace. Requests go together if
+// their keys are in one slot, and keys are in one slot if they share a hash tag, as order:{42}:items and order:{42}:bill do: a
+// [MultiLock] takes those in one round trip, and others in one each, at the same time. Nobody waits for another slot: a server that
+// does not answer holds up neither locks nor renewals on the others.
+//
+// When a slot moves, who waits for its keys listens where it is and asks again. While it is on its way, Redis refuses whatever
+// concerns keys that may be on either side, as giving a lock back does: that is tried again until the slot has arrived, which for
+// Unlock is at most [Options.OpTimeout] until it goes on in the background. When a replica takes over, what it
+// had not heard of is lost, and told at the next renewal, which is tried again every second while nobody answers.
+//
+// [Options.PubSub] has to say the same as Redisson's shardedSubscriptionMode, since programs that differ in it do not
+// hear each other: they still exclude each other, but wait for timers. With sharded channels a client subscribes, while it waits for a key,
+// to lockgen_process:<uuid>:{<hash tag>} besides. With plain ones the server cannot tell whether a process that it hands a lock to hears of it;
+// one that has died keeps the key for 2 seconds then, and one that lives asks before it trusts what it was told.
+//
+// Changes are not told of in a cluster, as if [Options.Tracking] were [TrackingOff]: a key that was deleted is noticed at the
+// next renewal. That would take one more connection to each server and, since slots move, tell less than it seems to.
+//
 // # What is in Redis
 //
 //	order:42                            hash of Redisson: "<uuid>:<number>" → 1, expires with the lease

@@ -35,7 +35,7 @@ type Tracking int
 const (
 	// TrackingAuto has the server tell of it, where it can: Redis from 6.0 on, and Valkey,
 	// over a connection that speaks RESP3, which is rueidis' default. Elsewhere it is
-	// TrackingOff.
+	// TrackingOff, and so it is in a cluster.
 	//
 	// It takes one more connection, made when a lease is held for 8ms, and one more small
 	// request for each lease that is held that long. Shorter ones cost nothing.
