@@ -1,0 +1,143 @@
+package runtime_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+)
+
+// TestMultiLock_AllOrNoneUnderFaults has processes lock random subsets of keys of two servers, in random order and giving
+// up now and then, while replies and requests get lost, connections break and servers cannot be reached, also while
+// what was got is given back. Whoever has the lock has every member, all come to an end, and nothing stays locked: what
+// is forgotten would be for a minute.
+func TestMultiLock_AllOrNoneUnderFaults(t *testing.T) {
+	t.Parallel()
+	const keys, processes, goroutines, rounds = 4, 3, 2, 25
+	servers := []*redistest.RedisServer{redistest.Server(t), redistest.Server(t)}
+	var proxies []*redistest.FaultProxy
+	for _, s := range servers {
+		proxies = append(proxies, redistest.Proxy(t, s.Addr()))
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	var holders [2][keys]atomic.Int32
+	var granted atomic.Int32
+	work := func(clients []*lockrt.Client) {
+		for range rounds {
+			var lockers []lockrt.Locker
+			var mine []*atomic.Int32
+			for _, i := range rand.Perm(2 * keys)[:2+rand.N(3)] {
+				lockers = append(lockers, clients[i%2].Mutex(strconv.Itoa(i/2)))
+				mine = append(mine, &holders[i%2][i/2])
+			}
+			ctx, cancel := ctx, context.CancelFunc(func() {})
+			if rand.N(3) == 0 {
+				ctx, cancel = context.WithTimeout(ctx, rand.N(50*time.Millisecond))
+			}
+			lease, err := lockrt.NewMultiLock(lockers...).Lock(ctx)
+			cancel()
+			if err != nil {
+				if !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("lock: %v", err)
+				}
+				continue
+			}
+			granted.Add(1)
+			parts := lease.Parts()
+			if len(parts) != len(lockers) {
+				t.Errorf("%d parts of %d", len(parts), len(lockers))
+			}
+			for _, n := range mine {
+				if n.Add(1) != 1 {
+					t.Error("a key is held twice")
+				}
+			}
+			for _, part := range parts {
+				server := servers[0]
+				if part.Client() == clients[1] {
+					server = servers[1]
+				}
+				if n, err := server.Try("HLEN", part.Key()); err != nil {
+					t.Error(err)
+				} else if has, _ := n.AsInt64(); has != 1 && lease.Err() == nil {
+					t.Errorf("member %q is not locked", part.Key())
+				}
+			}
+			if err := lease.Err(); err != nil {
+				t.Errorf("lost: %v", err)
+			}
+			for _, n := range mine {
+				n.Add(-1)
+			}
+			_ = lease.Unlock(context.Background()) // it may be unknown how it ended
+		}
+	}
+	var wg sync.WaitGroup
+	for range processes {
+		var clients []*lockrt.Client
+		for _, p := range proxies {
+			clients = append(clients, clientOf(t, p.URL(), lockrt.Options{Watchdog: time.Minute}))
+		}
+		for range goroutines {
+			wg.Go(func() { work(clients) })
+		}
+	}
+	over := make(chan struct{})
+	var breaking sync.WaitGroup
+	for _, p := range proxies {
+		scripts := redistest.Command("EVALSHA")
+		lossy := func(share float64) func([]string) bool {
+			return func(cmd []string) bool { return scripts(cmd) && rand.Float64() < share }
+		}
+		replies, requests := p.DropReply(lossy(0.05), 0, redistest.Close), p.DropRequest(lossy(0.05), 0, redistest.Close)
+		breaking.Go(func() {
+			tick := time.NewTicker(100 * time.Millisecond)
+			defer tick.Stop()
+			for heal := func() {}; ; {
+				select {
+				case <-tick.C:
+				case <-over:
+					heal()
+					replies.Stop()
+					requests.Stop()
+					return
+				}
+				heal()
+				switch rand.N(4) {
+				case 0:
+					p.Cut()
+					heal = func() {}
+				case 1:
+					p.Refuse(true)
+					p.Cut()
+					heal = func() { p.Refuse(false) }
+				case 2:
+					p.Blackhole(redistest.Both)
+					heal = p.Deliver
+				default:
+					heal = func() {}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	close(over)
+	breaking.Wait()
+	t.Logf("%d grants", granted.Load())
+	require.Positive(t, granted.Load())
+	for _, server := range servers {
+		for i := range keys {
+			gone(t, server, strconv.Itoa(i))
+		}
+	}
+}
