@@ -1,6 +1,7 @@
 package interop
 
 import (
+	"context"
 	"strconv"
 	"testing"
 	"time"
@@ -98,6 +99,40 @@ func (f *fleet) permits(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 2, n, "it is back once")
 		return "release() in Java throws IllegalArgumentException then"
+	})
+}
+
+// many is about permits that are taken and released several at a time.
+func (f *fleet) many(t *testing.T) {
+	if !f.at("3.51.0") {
+		return // who waits for several is not always woken
+	}
+	f.cell(t, "permits", "several at a time, both wait for the other's", func(t *testing.T) string {
+		key := aKey(t, "k")
+		s := f.c.PermitSemaphore(key, 3)
+		inGo, err := s.AcquireN(soon(t), 2)
+		require.NoError(t, err)
+		inJava := f.java.start("permitAcquireMany", key, "2") // of which one is there
+		f.java.parked(t)
+		require.NoError(t, inGo.Release(soon(t)))
+		got := <-inJava
+		require.NoError(t, got.err)
+		require.Equal(t, "1", f.java.thread("asks").do(t, "permitAvailable", key))
+		done := begin(soon(t), func(ctx context.Context, _ string) (release, error) {
+			permit, err := s.AcquireN(ctx, 2)
+			if err != nil {
+				return nil, err
+			}
+			return permit.Release, nil
+		}, key)
+		f.listening(t, "redisson_sc:{"+key+"}")
+		waiting(t, done)
+		f.java.do(t, "permitReleaseMany", key, got.text)
+		g := served(t, done)
+		require.Equal(t, "1", f.java.do(t, "permitAvailable", key))
+		require.NoError(t, g.release(soon(t)))
+		require.Equal(t, "3", f.java.do(t, "permitAvailable", key))
+		return "two of three, each way round"
 	})
 }
 

@@ -48,6 +48,7 @@ func (f *fleet) everything(t *testing.T) {
 	t.Run("tokens", f.tokens)
 	t.Run("counts", f.counts)
 	t.Run("permits", f.permits)
+	t.Run("many", f.many)
 	t.Run("latches", f.latches)
 	t.Run("contention", f.contention)
 	f.nothingLeft(t)

@@ -73,6 +73,7 @@ func TestCluster(t *testing.T) {
 			t.Run("tokens", f.tokens)
 			t.Run("counts", f.counts)
 			t.Run("permits", f.permits)
+			t.Run("many", f.many)
 			t.Run("latches", f.latches)
 			t.Run("failover", func(t *testing.T) {
 				f.failover(t, func() {
