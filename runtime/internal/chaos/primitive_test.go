@@ -93,7 +93,7 @@ var fair = &primitive{
 }
 
 var rw = &primitive{
-	name: "RWMutex", room: readersMost, leased: true, tracked: true, dead: 2 * time.Second,
+	name: "RWMutex", room: readersMost, leased: true, tracked: true, asks: true, dead: 2 * time.Second,
 	open: func(_ *worker, c ...*lockrt.Client) lock {
 		return func(ctx context.Context, key string, units int) (lease, error) {
 			if units == readersMost {
