@@ -29,8 +29,8 @@ const (
 	KindRed                // [NewRedLock] of the clients of [Acquirer.Quorum]
 )
 
-// String names the kind, with its article.
-func (k Kind) String() string {
+// named is what the kind is called, with its article.
+func (k Kind) named() string {
 	switch k {
 	case KindMutex:
 		return "a mutex"
@@ -99,7 +99,7 @@ func distinct(keys []KindKey) ([]KindKey, error) {
 		case once[last].Kind == k.Kind:
 			return nil, &KeyError{Path: k.Key, Reason: fmt.Sprintf("is a semaphore of %d permits, and of %d", once[last].Permits, k.Permits)}
 		default:
-			return nil, &KeyError{Path: k.Key, Reason: fmt.Sprintf("is %v, and %v", once[last].Kind, k.Kind)}
+			return nil, &KeyError{Path: k.Key, Reason: fmt.Sprintf("is %s, and %s", once[last].Kind.named(), k.Kind.named())}
 		}
 	}
 	return once, nil
