@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -26,16 +27,22 @@ type aclUser struct {
 	rules          []string
 }
 
-// readmeUser reads the commands of the README that make a user whose locks begin with order:.
-func readmeUser(t *testing.T) (u aclUser) {
+// usersIn reads the commands of a document that make a user whose locks begin with order:, by the heading above them.
+func usersIn(t *testing.T, document string) (users map[string]aclUser) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "README.md"))
+	text, err := os.ReadFile(document)
 	require.NoError(t, err)
+	users = map[string]aclUser{}
+	under := ""
 	for line := range strings.Lines(string(text)) {
+		if heading, ok := strings.CutPrefix(line, "#"); ok {
+			under = strings.TrimSpace(strings.TrimLeft(heading, "#"))
+		}
 		command, ok := strings.CutPrefix(strings.TrimSpace(line), "> ACL SETUSER ")
 		if !ok {
 			continue
 		}
+		u := users[under]
 		words := strings.Fields(command)
 		u.name = words[0]
 		for _, rule := range words[1:] {
@@ -44,8 +51,16 @@ func readmeUser(t *testing.T) (u aclUser) {
 			}
 			u.rules = append(u.rules, rule)
 		}
+		users[under] = u
 	}
-	require.NotEmpty(t, u.rules, "the README makes no user")
+	return users
+}
+
+// userOf returns the user that ACL.md makes for one kind of lock.
+func userOf(t *testing.T, kind string) aclUser {
+	t.Helper()
+	u := usersIn(t, "ACL.md")[kind]
+	require.NotEmpty(t, u.rules, "no user for a %s", kind)
 	return u
 }
 
@@ -53,6 +68,7 @@ func readmeUser(t *testing.T) (u aclUser) {
 func (u aclUser) server(t *testing.T) (server *redistest.RedisServer, url string) {
 	t.Helper()
 	server = redistest.Server(t)
+	server.Do("ACL", "SETUSER", u.name, "resetchannels") // as it is from Redis 7 on
 	server.Do(append([]string{"ACL", "SETUSER", u.name}, u.rules...)...)
 	return server, "redis://" + u.name + ":" + u.password + "@" + server.Addr()
 }
@@ -92,21 +108,86 @@ func (r *record) String() string {
 // denied reports whether it says that the server refused something for want of a permission. A
 // server before 7.2 words it differently if it is a script that wanted it.
 func denied(text string) bool {
-	return strings.Contains(text, "NOPERM") || strings.Contains(text, "can't run this command")
+	return strings.Contains(text, "NOPERM") || strings.Contains(text, "a permission is missing") ||
+		strings.Contains(text, "The user executing the script can't ")
 }
 
-// everyStep does whatever a client asks of a server, until something is denied, and returns what was said.
-func everyStep(t *testing.T, server *redistest.RedisServer, open func(lockrt.Options) *lockrt.Client) string {
+// A walk does whatever one kind of lock asks of a server, with two clients.
+type walk struct {
+	ctx      context.Context // ends when something was denied
+	t        *testing.T
+	server   *redistest.RedisServer
+	r        *record
+	one, two *lockrt.Client
+	renewed  chan lockrt.RenewEvent
+}
+
+var walks = []struct {
+	kind  string
+	steps func(walk)
+}{
+	{"Mutex", walk.mutex}, {"Semaphore", walk.semaphore}, {"PermitSemaphore", walk.permits}, {"CountDownLatch", walk.latch},
+	{"RWMutex", walk.rw}, {"FairMutex", walk.fair},
+}
+
+// everyStep does whatever clients ask of a server, for those kinds or all, until something is denied, and returns
+// what was said.
+func everyStep(t *testing.T, server *redistest.RedisServer, open func(lockrt.Options) *lockrt.Client, kinds ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	r := &record{enough: cancel}
-	renewed := make(chan lockrt.RenewEvent, 1000)
+	w := walk{ctx: ctx, t: t, server: server, r: &record{enough: cancel}, renewed: make(chan lockrt.RenewEvent, 1000)}
 	opts := lockrt.Options{
-		Logger: slog.New(slog.NewTextHandler(r, nil)),
-		Hooks:  lockrt.Hooks{Renewed: func(e lockrt.RenewEvent) { renewed <- e }},
+		Logger: slog.New(slog.NewTextHandler(w.r, nil)),
+		Hooks:  lockrt.Hooks{Renewed: func(e lockrt.RenewEvent) { w.renewed <- e }},
 	}
-	one, two := open(opts), open(opts)
+	w.one, w.two = open(opts), open(opts)
+	for _, each := range walks {
+		if len(kinds) == 0 || slices.Contains(kinds, each.kind) {
+			each.steps(w)
+		}
+	}
+	return w.r.String()
+}
+
+// try notes an error, unless that is because something was denied before.
+func (w walk) try(step string, err error) {
+	if w.ctx.Err() == nil {
+		w.r.add(step, err)
+	}
+}
+
+// step does something and notes its error.
+func (w walk) step(name string, do func() error) {
+	if w.ctx.Err() == nil {
+		w.r.add(name, do())
+	}
+}
+
+// while has something done when another one waits for it and listens.
+func (w walk) while(name, channel string, wait, do func() error) {
+	got := later(wait)
+	for w.ctx.Err() == nil && len(got) == 0 && subscribers(w.t, w.server, channel) == 0 {
+		<-time.After(time.Millisecond)
+	}
+	w.step(name, do)
+	w.r.add(name, <-got)
+}
+
+// silent returns when nobody listens for Redisson any more.
+func (w walk) silent() {
+	for w.ctx.Err() == nil {
+		channels, err := w.server.Do("PUBSUB", "CHANNELS", "redisson_*").AsStrSlice()
+		require.NoError(w.t, err)
+		if len(channels) == 0 {
+			return
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+}
+
+func (w walk) mutex() {
+	ctx, t, server, r, one, two, renewed := w.ctx, w.t, w.server, w.r, w.one, w.two, w.renewed
 	const key, short = "order:1", 300 * time.Millisecond
 	unlock := func(step string, got locked) {
 		r.add(step, got.err)
@@ -161,148 +242,127 @@ func everyStep(t *testing.T, server *redistest.RedisServer, open func(lockrt.Opt
 	server.Do("HSET", key, "346e9d1f-5700-4e29-a992-43bf29f83528:1", "1")
 	_, err := two.Mutex(key).Lock(ctx, lockrt.WithWait(50*time.Millisecond))
 	r.add("wait for Redisson", err)
-	for ctx.Err() == nil {
-		channels, err := server.Do("PUBSUB", "CHANNELS", "redisson_lock__channel:*").AsStrSlice()
-		require.NoError(t, err)
-		if len(channels) == 0 {
-			break
-		}
-		<-time.After(10 * time.Millisecond)
-	}
+	w.silent()
 	server.Do("DEL", key)
-	countingSteps(ctx, t, server, r, one, two)
-	rwSteps(ctx, server, r, one, two)
-	fairSteps(ctx, t, server, r, one, two)
-	return r.String()
 }
 
-// fairSteps does whatever a fair lock asks of a server.
-func fairSteps(ctx context.Context, t *testing.T, server *redistest.RedisServer, r *record, one, two *lockrt.Client) {
-	t.Helper()
+func (w walk) fair() {
+	ctx, one, two := w.ctx, w.one, w.two
 	const key = "order:fair"
 	m, other := one.FairMutex(key), two.FairMutex(key)
-	waits := func(n int64) {
-		for ctx.Err() == nil && number(t, server, "LLEN", "redisson_lock_queue:{"+key+"}") != n {
+	waits := func(n int64, who <-chan locked) {
+		for ctx.Err() == nil && len(who) == 0 && number(w.t, w.server, "LLEN", "redisson_lock_queue:{"+key+"}") != n {
 			<-time.After(time.Millisecond)
 		}
 	}
-	try := func(step string, err error) {
-		if ctx.Err() == nil {
-			r.add(step, err)
-		}
-	}
-	lease, err := m.Lock(ctx)
-	try("fair lock", err)
+	lease, err := m.Lock(ctx, lockrt.WithFencing())
+	w.try("fair lock", err)
 	if err != nil {
 		return
 	}
+	w.try("fair renew", receive(w.t, w.renewed, "the renewal").Err)
 	impatient, cancel := context.WithCancel(ctx)
 	gaveUp := lockLater(impatient, other)
-	waits(1)
+	waits(1, gaveUp)
 	got := lockLater(ctx, other)
-	waits(2)
+	waits(2, got)
 	second := lockLater(ctx, m)
-	waits(3)
+	waits(3, second)
 	cancel()
-	<-gaveUp
-	waits(2)
+	if l := <-gaveUp; !errors.Is(l.err, context.Canceled) {
+		w.try("fair wait", l.err)
+		return
+	}
+	waits(2, got)
 	for _, next := range []<-chan locked{got, second} {
-		try("fair unlock", lease.Unlock(ctx))
+		w.try("fair unlock", lease.Unlock(ctx))
 		l := <-next
-		try("fair wait", l.err)
+		w.try("fair wait", l.err)
 		if lease = l.lease; lease == nil {
 			return
 		}
 	}
 	_, err = m.Inspect(ctx)
-	try("fair inspect", err)
+	w.try("fair inspect", err)
 	_, err = m.ForceUnlock(ctx)
-	try("fair force unlock", err)
-	server.Do("DEL", key)
+	w.try("fair force unlock", err)
+	w.silent()
+	w.server.Do("DEL", key)
 }
 
-// rwSteps does whatever a read-write lock asks of a server.
-func rwSteps(ctx context.Context, server *redistest.RedisServer, r *record, one, two *lockrt.Client) {
+func (w walk) rw() {
 	const key, short = "order:rw", 300 * time.Millisecond
-	m, other := one.RWMutex(key), two.RWMutex(key)
-	try := func(step string, err error) {
-		if ctx.Err() == nil {
-			r.add(step, err)
-		}
-	}
-	try("read and write", m.Do(ctx, func(ctx context.Context, _ *lockrt.Lease) error {
+	ctx := w.ctx
+	m, other := w.one.RWMutex(key), w.two.RWMutex(key)
+	w.try("read and write", m.Do(ctx, func(ctx context.Context, _ *lockrt.Lease) error {
 		return m.RDo(ctx, func(ctx context.Context, l *lockrt.Lease) error { return l.Extend(ctx, time.Minute) })
 	}, lockrt.WithFencing()))
+	w.try("read for long", m.RDo(ctx, func(context.Context, *lockrt.Lease) error { return receive(w.t, w.renewed, "the renewal").Err }))
 	_, err := m.RLock(ctx, lockrt.WithLease(short)) // which expires
-	try("read", err)
-	try("wait to write", other.Do(ctx, func(_ context.Context, l *lockrt.Lease) error { return l.Err() }))
+	w.try("read", err)
+	w.try("wait to write", other.Do(ctx, func(_ context.Context, l *lockrt.Lease) error { return l.Err() }))
 	_, err = m.Inspect(ctx)
-	try("inspect", err)
+	w.try("inspect", err)
 	_, err = other.ForceRUnlock(ctx)
-	try("force", err)
+	w.try("force", err)
 	if lease, err := m.Lock(ctx); err == nil {
 		_, err = other.RLock(ctx, lockrt.WithWait(50*time.Millisecond))
 		if !errors.Is(err, lockrt.ErrNotAcquired) {
-			try("wait to read", err)
+			w.try("wait to read", err)
 		}
-		try("write", lease.Unlock(ctx))
+		w.try("write", lease.Unlock(ctx))
 	}
-	server.Do("DEL", key)
+	w.silent()
+	w.server.Do("DEL", key)
 }
 
-// countingSteps does whatever semaphores, permits and latches ask of a server.
-func countingSteps(ctx context.Context, t *testing.T, server *redistest.RedisServer, r *record, one, two *lockrt.Client) {
-	t.Helper()
-	step := func(name string, do func() error) {
-		if ctx.Err() == nil {
-			r.add(name, do())
-		}
-	}
-	// while has something done when another one waits for it and listens.
-	while := func(name, channel string, wait, do func() error) {
-		got := later(wait)
-		for ctx.Err() == nil && subscribers(t, server, channel) == 0 {
-			<-time.After(time.Millisecond)
-		}
-		step(name, do)
-		r.add(name, <-got)
-	}
-	s := one.Semaphore("order:s", 0)
-	step("set permits", func() error { _, err := s.TrySetPermits(ctx, 2, time.Minute); return err })
-	step("acquire", func() error { return s.Acquire(ctx, 2) })
-	while("release", "redisson_sc:{order:s}",
-		func() error { return two.Semaphore("order:s", 0).Acquire(ctx, 1) },
+func (w walk) semaphore() {
+	ctx := w.ctx
+	s := w.one.Semaphore("order:s", 0)
+	w.step("set permits", func() error { _, err := s.TrySetPermits(ctx, 2, time.Minute); return err })
+	w.step("acquire", func() error { return s.Acquire(ctx, 2) })
+	w.while("release", "redisson_sc:{order:s}",
+		func() error { return w.two.Semaphore("order:s", 0).Acquire(ctx, 1) },
 		func() error { return s.Release(ctx, 1) })
-	step("resize", func() error { _, err := s.Resize(ctx, 1); return err })
-	step("available", func() error { _, err := s.Available(ctx); return err })
-	step("drain", func() error { _, err := s.Drain(ctx); return err })
+	w.step("resize", func() error { _, err := s.Resize(ctx, 1); return err })
+	w.step("available", func() error { _, err := s.Available(ctx); return err })
+	w.step("drain", func() error { _, err := s.Drain(ctx); return err })
+	w.silent()
+}
 
+func (w walk) permits() {
+	ctx := w.ctx
 	const short = 300 * time.Millisecond
-	p := one.PermitSemaphore("order:p", 1)
+	p := w.one.PermitSemaphore("order:p", 1)
 	var permit *lockrt.Permit
-	step("permit", func() (err error) { permit, err = p.Acquire(ctx); return err })
-	while("permit release", "redisson_sc:{order:p}",
+	w.step("permit", func() (err error) { permit, err = p.Acquire(ctx); return err })
+	w.while("permit release", "redisson_sc:{order:p}",
 		func() error {
-			permit, err := two.PermitSemaphore("order:p", 1).Acquire(ctx)
+			permit, err := w.two.PermitSemaphore("order:p", 1).Acquire(ctx)
 			if err != nil {
 				return err
 			}
 			return permit.Release(ctx)
 		},
 		func() error { return permit.Release(ctx) })
-	step("permit that expires", func() error { _, err := p.Acquire(ctx, lockrt.WithLease(short)); return err })
-	step("extend", func() (err error) {
+	w.step("permit that expires", func() error { _, err := p.Acquire(ctx, lockrt.WithLease(short)); return err })
+	w.step("extend", func() (err error) {
 		if permit, err = p.Acquire(ctx); err == nil { // when the other is over
 			err = permit.Extend(ctx, time.Minute)
 		}
 		return err
 	})
-	step("permit ttl", func() error { _, err := p.TTL(ctx, permit.ID()); return err })
-	step("total", func() error { _, err := p.Total(ctx); return err })
-	step("set total", func() error { return p.SetPermits(ctx, 3) })
-	step("release by id", func() error { return p.Release(ctx, permit.ID()) })
+	w.step("permit ttl", func() error { _, err := p.TTL(ctx, permit.ID()); return err })
+	w.step("total", func() error { _, err := p.Total(ctx); return err })
+	w.step("set total", func() error { return p.SetPermits(ctx, 3) })
+	w.step("release by id", func() error { return p.Release(ctx, permit.ID()) })
+	w.silent()
+}
 
-	l := one.CountDownLatch("order:l")
+func (w walk) latch() {
+	ctx := w.ctx
+	const channel = "redisson_countdownlatch__channel__{order:l}"
+	l := w.one.CountDownLatch("order:l")
 	for _, last := range []struct {
 		name string
 		do   func() error
@@ -310,39 +370,70 @@ func countingSteps(ctx context.Context, t *testing.T, server *redistest.RedisSer
 		{"count down", func() error { _, err := l.CountDown(ctx); return err }},
 		{"delete", func() error { _, err := l.Delete(ctx); return err }},
 	} {
-		step("set count", func() error { _, err := l.SetCount(ctx, 2); return err })
-		step("count down once", func() error { _, err := l.CountDown(ctx); return err })
-		while(last.name, "redisson_countdownlatch__channel__{order:l}",
+		w.step("set count", func() error { _, err := l.SetCount(ctx, 2); return err })
+		w.step("count down once", func() error { _, err := l.CountDown(ctx); return err })
+		w.while(last.name, channel,
 			func() error {
-				if err := two.CountDownLatch("order:l").Wait(ctx); !errors.Is(err, lockrt.ErrDeleted) {
+				if err := w.two.CountDownLatch("order:l").Wait(ctx); !errors.Is(err, lockrt.ErrDeleted) {
 					return err
 				}
 				return nil
 			}, last.do)
-		for ctx.Err() == nil && subscribers(t, server, "redisson_countdownlatch__channel__{order:l}") > 0 {
-			<-time.After(10 * time.Millisecond)
-		}
+		w.silent()
 	}
-	step("count", func() error { _, err := l.Count(ctx); return err })
+	w.step("count", func() error { _, err := l.Count(ctx); return err })
 }
 
-// TestACL shows that the permissions that the README lists are enough.
+// TestACL shows for each kind of lock that the permissions which ACL.md lists for it are enough.
 func TestACL(t *testing.T) {
 	t.Parallel()
-	server, url := readmeUser(t).server(t)
-	require.Regexp(t, served, everyStep(t, server, func(opts lockrt.Options) *lockrt.Client { return clientOf(t, url, opts) }))
+	kinds := slices.Collect(maps.Keys(usersIn(t, "ACL.md")))
+	require.Len(t, kinds, len(walks))
+	for _, each := range walks {
+		t.Run(each.kind, func(t *testing.T) {
+			t.Parallel()
+			server, url := userOf(t, each.kind).server(t)
+			said := everyStep(t, server, func(opts lockrt.Options) *lockrt.Client { return clientOf(t, url, opts) }, each.kind)
+			if each.kind == "Mutex" {
+				require.Regexp(t, served, said)
+			} else {
+				require.Empty(t, said)
+			}
+			require.Empty(t, deniedOn(t, server))
+			_, err := clientOf(t, url, lockrt.Options{}).Mutex("invoice:1").Lock(patient(t))
+			require.ErrorContains(t, err, `lockgen: lock "invoice:1": a permission is missing, which ACL LOG on the server names: NOPERM`,
+				"other keys are not the user's")
+		})
+	}
+}
+
+// TestACL_README shows that the user of the README is that of a Mutex.
+func TestACL_README(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, map[string]aclUser{"Permissions": userOf(t, "Mutex")}, usersIn(t, filepath.Join("..", "README.md")))
+}
+
+// deniedOn returns what the server says that it has denied.
+func deniedOn(t *testing.T, server *redistest.RedisServer) (what []string) {
+	t.Helper()
 	log, err := server.Do("ACL", "LOG").ToArray()
 	require.NoError(t, err)
-	require.Empty(t, log)
-	_, err = clientOf(t, url, lockrt.Options{}).Mutex("invoice:1").Lock(patient(t))
-	require.ErrorContains(t, err, `lockgen: lock "invoice:1": a permission is missing, which ACL LOG on the server names: NOPERM`, "other keys are not the user's")
+	for _, entry := range log {
+		fields, err := entry.AsMap()
+		require.NoError(t, err)
+		object := fields["object"]
+		text, err := object.ToString()
+		require.NoError(t, err)
+		what = append(what, text)
+	}
+	return what
 }
 
 // TestACL_ScriptsOfOthers shows that one who may not load scripts uses what others have loaded, and is told at once
 // if nobody has.
 func TestACL_ScriptsOfOthers(t *testing.T) {
 	t.Parallel()
-	u := readmeUser(t)
+	u := userOf(t, "Mutex")
 	u.rules = append(u.rules, "-script|load")
 	server, url := u.server(t)
 	var log bytes.Buffer
@@ -366,35 +457,35 @@ func TestACL_ScriptsOfOthers(t *testing.T) {
 	require.Empty(t, denied, "it does not try again and again")
 }
 
-// quiet are the permissions whose want is not told to any caller, and what comes of it.
-var quiet = map[string]string{
-	"+ping":   "idle connections are not looked after",
-	"+lpop":   "a release tells those in line to ask, in place of handing over",
-	"+lindex": "nobody looks after the one that was handed a lock",
-}
+// quiet are the permissions whose want no caller is told of. What comes of it is in ACL.md.
+var quiet = []string{"+ping", "Mutex +lpop", "Mutex +lindex", "FairMutex +hget", "FairMutex +publish"}
 
 // TestACL_WithoutOne shows that each of them is needed, and that one who lacks it is told, as a
 // caller or in the log.
 func TestACL_WithoutOne(t *testing.T) {
 	t.Parallel()
-	all := readmeUser(t)
-	for i, rule := range all.rules {
-		if !strings.ContainsRune("~&+", rune(rule[0])) {
-			continue // on, and the password
-		}
-		t.Run(rule, func(t *testing.T) {
+	for _, each := range walks {
+		t.Run(each.kind, func(t *testing.T) {
 			t.Parallel()
-			u := all
-			u.rules = slices.Concat(all.rules[:i], all.rules[i+1:])
-			server, url := u.server(t)
-			said := everyStep(t, server, func(opts lockrt.Options) *lockrt.Client { return clientOf(t, url, opts) })
-			if _, ok := quiet[rule]; !ok {
-				require.True(t, denied(said), said)
-			}
-			if rule != "+ping" { // is not sent before a connection was idle for a while
-				log, err := server.Do("ACL", "LOG").ToArray()
-				require.NoError(t, err)
-				require.NotEmpty(t, log, "the server's own log")
+			all := userOf(t, each.kind)
+			server, url := all.server(t)
+			for i, rule := range all.rules {
+				if !strings.ContainsRune("~&+", rune(rule[0])) {
+					continue // on, and the password
+				}
+				t.Run(rule, func(t *testing.T) {
+					server.Do("FLUSHALL")
+					server.Do("SCRIPT", "FLUSH")
+					server.Do("ACL", "LOG", "RESET")
+					server.Do(slices.Concat([]string{"ACL", "SETUSER", all.name, "reset", "resetchannels"}, all.rules[:i], all.rules[i+1:])...)
+					said := everyStep(t, server, func(opts lockrt.Options) *lockrt.Client { return clientOf(t, url, opts) }, each.kind)
+					if !slices.Contains(quiet, rule) && !slices.Contains(quiet, each.kind+" "+rule) {
+						require.True(t, denied(said), "%s\n%s", said, deniedOn(t, server))
+					}
+					if rule != "+ping" { // is not sent before a connection was idle for a while
+						require.NotEmpty(t, deniedOn(t, server))
+					}
+				})
 			}
 		})
 	}
