@@ -51,6 +51,10 @@ interop-contention: ## two Java and two Go programs want the same locks, mutexes
 	@.ci/need redis-server javac mvn
 	cd interop && CI=true $(GO) test -count=1 -timeout 30m -run '^TestInterop$$/^(contention|all_kinds)$$' -args -contend 60s
 
+.PHONY: versions
+versions: ## run what locks promise on older and newer servers, Redis and Valkey, which it fetches
+	@.ci/versions
+
 .PHONY: lint
 lint: staticcheck ## check formatting, go vet, staticcheck
 	@test -z "$$(gofmt -l .)" || { gofmt -l . | sed 's/^/not formatted: /'; exit 1; }

@@ -193,6 +193,13 @@
 // Changes are not told of in a cluster, as if [Options.Tracking] were [TrackingOff]: a key that was deleted is noticed at the
 // next renewal. That would take one more connection to each server and, since slots move, tell less than it seems to.
 //
+// # Servers
+//
+// Redis from 6.2 on, or Valkey. "make versions" runs what locks promise, and what Redisson's own tests check, on Redis
+// 6.2.5 and 8.2.3 and on Valkey 8.1.8 and 9.1.2, one server each; all other tests run on the Redis that is installed, 7.0
+// or newer. Before 7.0 there are no sharded channels, and a server does not name what a user may not do in a
+// script before 7.2.
+//
 // # What is in Redis
 //
 //	order:42                            hash of Redisson: "<uuid>:<number>" → 1, expires with the lease
