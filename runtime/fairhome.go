@@ -601,6 +601,10 @@ func (h *fairHome) lose(hd *fairHold, cause error) {
 	h.c.disconnect(hd.claim.n)
 	h.c.held(-1)
 	h.quit()
+	if errors.Is(cause, watchdog.ErrRefused) {
+		// Whoever deleted the key told nobody in the queue.
+		h.c.spawn(func() { _, _ = h.releaseOnce(hd.claim) })
+	}
 }
 
 // tell ends the leases of a hold.

@@ -108,8 +108,7 @@ func (s *split) inLine(t *testing.T) string {
 // tell publishes a message for the client.
 func (s *split) tell(t *testing.T, message string) {
 	t.Helper()
-	uuid, _, _ := strings.Cut(s.owner(t, "marker"), ":")
-	require.EqualValues(t, 1, number(t, s.server, "PUBLISH", "lockgen_process:"+uuid, message))
+	require.EqualValues(t, 1, number(t, s.server, "PUBLISH", "lockgen_process:"+s.client.ID(), message))
 }
 
 // settle returns when the client has dealt with every message until now: they come in order, and

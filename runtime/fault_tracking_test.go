@@ -575,3 +575,35 @@ func TestTracking_CloseEndsTheConnection(t *testing.T) {
 	until(t, "the connection is gone", func() bool { return watcher(t, server) == "" })
 	require.NoError(t, lease.Unlock(t.Context()))
 }
+
+// Who deletes a key tells nobody who waits for it. Its holder does, who is told.
+func TestFault_AKeyThatIsDeletedGoesToTheNext(t *testing.T) {
+	t.Parallel()
+	for name, of := range map[string]func(c *lockrt.Client, key string) lockrt.Locker{
+		"mutex": func(c *lockrt.Client, key string) lockrt.Locker { return c.Mutex(key) },
+		"fair":  func(c *lockrt.Client, key string) lockrt.Locker { return c.FairMutex(key) },
+		"write": func(c *lockrt.Client, key string) lockrt.Locker { return c.RWMutex(key) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Server(t)
+			c := clientOf(t, server.URL(), lockrt.Options{})
+			lease := ok(t)(of(c, "k").Lock(patient(t)))
+			watches(t, server, 1)
+			hooks, waiting, _ := watch()
+			next := lockLater(patient(t), of(clientOf(t, server.URL(), lockrt.Options{Hooks: hooks}), "k"))
+			receive(t, waiting, "the next one to wait")
+			switch name {
+			case "mutex":
+				inLine(t, server, "k", 1)
+			case "fair":
+				until(t, "it has asked twice", func() bool { return channels(t, server) == 3 })
+			}
+			server.Do("DEL", "k")
+			receive(t, lease.Context().Done(), "the loss")
+			free(t, gotten(t, next, "the lock, sooner than it would have expired"))
+			require.ErrorIs(t, lease.Unlock(t.Context()), lockrt.ErrLost)
+			nothingLeft(t, server, "k")
+		})
+	}
+}

@@ -369,9 +369,14 @@ func (h *home) lose(hd *hold, cause error) {
 	h.hold = nil
 	h.busy++ // the next one asks when the present one knows
 	hd.lost = lost(cause)
+	late := *hd.claim
 	h.mu.Unlock()
 
 	h.told(hd, lost(cause))
+	if errors.Is(cause, watchdog.ErrRefused) {
+		// Whoever deleted the key told nobody in line.
+		h.c.spawn(func() { _ = h.c.releaseOnce(h.names, late) })
+	}
 }
 
 // told ends the leases of a hold that is lost, and then lets the queue go on.

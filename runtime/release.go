@@ -257,14 +257,17 @@ func (c *Client) giveBack(doubt, standing bool, once func() (bool, error), later
 // after a minute without one, or when the client is closed. An error is no answer, whatever it is: a
 // key of another type is deleted, a permission is given back.
 func (c *Client) withdraw(k names, cl claim) {
-	c.withdrawBy(k.lock, cl.ttl, func() error {
-		keys, args := c.releaseWords(nil, c.releases.common, k, &cl, false, nil, 0)
-		reply, err := c.run(scripts.Release, keys, args).ToArray()
-		if err == nil {
-			_, err = answerOf(reply)
-		}
-		return err
-	})
+	c.withdrawBy(k.lock, cl.ttl, func() error { return c.releaseOnce(k, cl) })
+}
+
+// releaseOnce gives a claim back, alone.
+func (c *Client) releaseOnce(k names, cl claim) error {
+	keys, args := c.releaseWords(nil, c.releases.common, k, &cl, false, nil, 0)
+	reply, err := c.run(scripts.Release, keys, args).ToArray()
+	if err == nil {
+		_, err = answerOf(reply)
+	}
+	return err
 }
 
 // withdrawBy withdraws a claim to key, of a lease of ttl, by what releases it.

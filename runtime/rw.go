@@ -69,7 +69,7 @@ func (m *RWMutex) Lock(ctx context.Context, opts ...LockOption) (*Lease, error) 
 
 // TryLock tries to lock for writing once, without waiting for others, and fails with [ErrNotAcquired]. It is
 // refused without a round trip if this process has the key or waits for it already, and also when it is the turn
-// of those who wait to read. Redisson's writeLock().tryLock.
+// of those who wait to read, or of a Java program. Redisson's writeLock().tryLock.
 func (m *RWMutex) TryLock(ctx context.Context, opts ...LockOption) (*Lease, error) {
 	return m.lock(ctx, "try lock", true, append(slices.Clip(opts), WithWait(0)))
 }

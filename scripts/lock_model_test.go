@@ -93,11 +93,12 @@ func (m *lockModel) ask(owner, line string) bool {
 
 func (m *lockModel) giveBack(owner, again, turn string) int64 {
 	if m.holder != owner {
-		if i := slices.Index(m.line, owner); i >= 0 {
-			m.line = slices.Delete(slices.Clone(m.line), i, i+1)
-			if i == 0 {
-				m.look("look")
-			}
+		stood := slices.Index(m.line, owner)
+		if stood >= 0 {
+			m.line = slices.Delete(slices.Clone(m.line), stood, stood+1)
+		}
+		if stood == 0 || m.holder == "" {
+			m.look("look")
 		}
 		return -1
 	}

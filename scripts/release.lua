@@ -85,8 +85,10 @@ local function release(lock, waiting, channel, counter, place, again, lease, tur
   end
   if removed ~= 1 then
     local first = redis.pcall('lindex', waiting, 0)
-    if redis.pcall('lrem', waiting, 1, place) == 1 and first == place then
-      -- The first in line listens for more than the others do: somebody has to.
+    local stood = redis.pcall('lrem', waiting, 1, place) == 1
+    -- The first in line listens for more than the others do: somebody has to. And who lost a lock that somebody
+    -- deleted is the first to know that it is free.
+    if stood and first == place or type(first) == 'string' and redis.call('exists', lock) == 0 then
       tell_look(waiting, claim)
     end
     return reply(-1)
