@@ -21,12 +21,19 @@ type EntityMulti[K any] struct {
 // as soon as one of them is; the zero value proves nothing, and its Err says so.
 type HeldMulti[K any] struct {
 	*Lease
-	each []Held[K]
+	ids   []K
+	parts []*Lease // of each of them
 }
 
 // Each returns the proof for each entity, in the order in which they were named; whoever is named twice has two
 // that are the same. They end with the whole: unlock that, and none of them.
-func (h HeldMulti[K]) Each() []Held[K] { return slices.Clone(h.each) }
+func (h HeldMulti[K]) Each() []Held[K] {
+	var each []Held[K]
+	for i, id := range h.ids {
+		each = append(each, Held[K]{h.parts[i], id})
+	}
+	return each
+}
 
 // Err is [Lease.Err]; of the zero HeldMulti it is [ErrReleased].
 func (h HeldMulti[K]) Err() error {
@@ -75,9 +82,9 @@ func (m EntityMulti[K]) Lock(ctx context.Context, opts ...LockOption) (HeldMulti
 	for _, part := range lease.Parts() {
 		parts[part.Key()] = part
 	}
-	held := HeldMulti[K]{lease, make([]Held[K], len(m.ids))}
-	for i, id := range m.ids {
-		held.each[i] = Held[K]{parts[m.keys[i]], id}
+	held := HeldMulti[K]{lease, m.ids, make([]*Lease, len(m.ids))}
+	for i, key := range m.keys {
+		held.parts[i] = parts[key]
 	}
 	return held, nil
 }
