@@ -181,6 +181,37 @@ func (cl *cluster) note(slot uint16, addr string) {
 	cl.owners.of[slot] = cl.owners.place(addr)
 }
 
+// owner returns a client of the server that has a slot, which follows no redirection: what is sent together stays
+// together.
+func (cl *cluster) owner(slot uint16) (rueidis.Client, error) {
+	for range 2 {
+		cl.mu.Lock()
+		addr := cl.owners.addrs[cl.owners.of[slot]]
+		cl.mu.Unlock()
+		if node := cl.c.rc.Nodes()[addr]; node != nil {
+			return node, nil
+		}
+		cl.ask()
+	}
+	return nil, fmt.Errorf("it is not known yet which server has slot %d", slot)
+}
+
+// heed has the next request for a slot go where a server has sent the last one, and reports whether one has.
+func (cl *cluster) heed(slot uint16, err error) bool {
+	said, ok := rueidis.IsRedisErr(err)
+	if !ok {
+		if err != nil {
+			cl.c.spawn(cl.ask)
+		}
+		return false
+	}
+	addr, moved := said.IsMoved()
+	if moved {
+		cl.note(slot, addr)
+	}
+	return moved
+}
+
 const (
 	// askPause is how long an answer to the question who has which slot is good enough.
 	askPause = 20 * time.Millisecond

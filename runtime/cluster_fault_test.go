@@ -269,3 +269,26 @@ func TestCluster_StoppedShardHoldsUpNobodyElse(t *testing.T) {
 	require.NoError(t, next.err)
 	require.NoError(t, next.lease.Unlock(t.Context()))
 }
+
+// A grant is confirmed by the replicas of the server that made it, also when the slot has just moved there.
+func TestCluster_ReplicasConfirm(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.Cluster(t)
+	c := inCluster(t, cluster, lockrt.Options{Replicas: 1, OpTimeout: patience})
+	for i := range 6 {
+		lease, err := c.Mutex("k").Lock(patient(t))
+		require.NoError(t, err)
+		require.NoError(t, lease.Unlock(t.Context()))
+		cluster.Move(cluster.Slot("k"), cluster.Nodes()[i%3]).End()
+	}
+	to := cluster.Nodes()[0] // from the last one
+	replica := cluster.Replica(to)
+	replica.Stop()
+	cluster.Move(cluster.Slot("k"), to).End()
+	_, err := c.Mutex("k").TryLock(patient(t))
+	require.ErrorIs(t, err, lockrt.ErrReplicas, "those of the server that had the slot before do not count")
+	replica.Cont()
+	lease, err := c.Mutex("k").Lock(patient(t))
+	require.NoError(t, err)
+	require.NoError(t, lease.Unlock(t.Context()))
+}

@@ -115,7 +115,7 @@ func passing(err error) bool {
 	if !ok {
 		return !errors.Is(err, rueidis.ErrClosing) && !errors.Is(err, ErrUpgrade) && !errors.Is(err, ErrDeleted) && !errors.Is(err, errStale)
 	}
-	for _, kind := range []string{"LOADING", "BUSY", "NOSCRIPT", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "READONLY", "NOREPLICAS", "MISCONF", "OOM"} {
+	for _, kind := range []string{"LOADING", "BUSY", "NOSCRIPT", "TRYAGAIN", "MOVED", "ASK", "CLUSTERDOWN", "MASTERDOWN", "READONLY", "NOREPLICAS", "MISCONF", "OOM"} {
 		// Before Redis 7, what fails in a script is told behind other words.
 		if text := reply.Error(); strings.HasPrefix(text, kind+" ") || strings.Contains(text, ": -"+kind+" ") {
 			return true

@@ -100,7 +100,7 @@ func (r *confirmed) DoMulti(ctx context.Context, multi ...rueidis.Completed) []r
 	defer r.c.lookout.onSwitch(cancel)()
 	want := r.c.opts.Replicas
 	wait := r.c.rc.B().Wait().Numreplicas(int64(want)).Timeout(replicaWait.Milliseconds()).Build()
-	replies := r.c.rc.DoMulti(ctx, append(multi, wait)...)
+	replies := r.send(ctx, append(multi, wait))
 	last := len(replies) - 1
 	got, err := replies[last].AsInt64()
 	r.short = nil
@@ -108,4 +108,36 @@ func (r *confirmed) DoMulti(ctx context.Context, multi ...rueidis.Completed) []r
 		r.short = &replicaError{int(got), want, err}
 	}
 	return replies[:last]
+}
+
+// send sends commands over one connection, in a cluster to the server that has the slot: rueidis would follow a
+// redirection with the one command that needs it, and leave the others where they are.
+func (r *confirmed) send(ctx context.Context, commands []rueidis.Completed) []rueidis.RedisResult {
+	cl := r.c.cluster
+	if cl == nil {
+		return r.c.rc.DoMulti(ctx, commands...)
+	}
+	for i := range commands {
+		commands[i] = commands[i].Pin() // they may be sent again
+	}
+	script := len(commands) - 2
+	for try := 0; ; try++ {
+		node, err := cl.owner(commands[script].Slot())
+		if err != nil {
+			return unsent(len(commands), err)
+		}
+		replies := node.DoMulti(ctx, commands...)
+		if moved := cl.heed(commands[script].Slot(), replies[script].Error()); !moved || try == 3 {
+			return replies
+		}
+	}
+}
+
+// unsent returns the results of n commands that were not sent.
+func unsent(n int, err error) []rueidis.RedisResult {
+	replies := make([]rueidis.RedisResult, n)
+	for i := range replies {
+		replies[i] = rueidis.NewErrorResult(err)
+	}
+	return replies
 }
