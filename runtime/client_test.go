@@ -342,3 +342,19 @@ func exists(tb testing.TB, keys ...string) int64 {
 	require.NoError(tb, err)
 	return n
 }
+
+// Who has unlocked finds the lock free, at once.
+func TestUnlock_TheLockIsFreeWhenItReturns(t *testing.T) {
+	t.Parallel()
+	for name, lock := range exclusives {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := lock(newClient(t, lockrt.Options{}), redistest.Key(t, "k"))
+			for range 500 {
+				lease, err := m.TryLock(patient(t))
+				require.NoError(t, err)
+				require.NoError(t, lease.Unlock(patient(t)))
+			}
+		})
+	}
+}

@@ -852,7 +852,7 @@ func (h *rwHome) close() {
 	}
 }
 
-// free gives a claim back, tells done of the outcome unless that is nil, and lets the queue go on. The home is
+// free gives a claim back, lets the queue go on, and tells done of the outcome unless that is nil. The home is
 // busy until then, and left by the caller's stay.
 func (h *rwHome) free(cl *rwClaim, done chan<- error) error {
 	defer h.quit()
@@ -861,13 +861,13 @@ func (h *rwHome) free(cl *rwClaim, done chan<- error) error {
 	if cl.hold != nil {
 		h.c.held(-1)
 	}
-	if done != nil {
-		done <- err
-	}
 	h.mu.Lock()
 	h.busy--
 	h.promote()
 	h.mu.Unlock()
+	if done != nil {
+		done <- err // not sooner: who has unlocked finds the home ready
+	}
 	return err
 }
 
