@@ -29,7 +29,7 @@ func TestACL(t *testing.T) {
 		}
 		require.Positive(t, lines, "%s says what %s needs", file, user)
 	}
-	permit("../README.md", "orders")
+	permit("../runtime/ACL.md", "orders")
 	permit("README.md", "java")
 	f := newFleet(t, site{
 		name:     "standalone, ACL",
