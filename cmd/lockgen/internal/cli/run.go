@@ -48,7 +48,7 @@ func run(c *Config, dir string, stdout, stderr io.Writer) (int, error) {
 	if err := r.report(changed, stdout, stderr); err != nil {
 		return exitTrouble, err
 	}
-	if r.print != "" && !wrong && len(changed) == 0 && !c.Quiet && r.list.Warnings() == 0 && len(r.loaded.Notes) == 0 && r.loaded.Unchanged() {
+	if r.print != "" && !wrong && len(changed) == 0 && !c.Quiet && r.list.Warnings() == 0 && len(r.loaded.Notes) == 0 && r.sawOutputs() && r.loaded.Unchanged() {
 		r.memo.Keep(r.print)
 	}
 	switch {
@@ -106,6 +106,12 @@ func (r *runner) read() (err error) {
 		r.loaded.Notes = nil
 	}
 	return nil
+}
+
+// sawOutputs says whether the fingerprint is of the outputs as they are to be. Another run may have written one since, and
+// removed it again.
+func (r *runner) sawOutputs() bool {
+	return !slices.ContainsFunc(r.files, func(f write.File) bool { return !r.loaded.Saw(f.Name, f.Content) })
 }
 
 // render makes all files in memory, unless something is wrong: then there are none.

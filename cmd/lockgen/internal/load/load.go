@@ -45,7 +45,14 @@ type Result struct {
 	Known    bool       // there is nothing to do
 
 	roots []*packages.Package
-	print string // the fingerprint
+	print string                       // the fingerprint
+	sums  map[string][sha256.Size]byte // of the files that it is of
+}
+
+// Saw says whether the fingerprint is of a file with this content, or of none if the content is nil.
+func (r *Result) Saw(name string, content []byte) bool {
+	sum, ok := r.sums[name]
+	return ok == (content != nil) && (!ok || sum == sha256.Sum256(content))
 }
 
 // Unchanged says whether all files are still what the fingerprint is of. Somebody else may have written some since, such as another run: then the
@@ -149,7 +156,7 @@ func Load(cfg Config, list *diag.List) (*Result, error) {
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
-		l.result.print = print
+		l.result.print, l.result.sums = print, l.sums
 		if l.result.Known = print != "" && cfg.Known(print); l.result.Known {
 			return l.result, nil
 		}
