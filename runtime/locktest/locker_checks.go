@@ -319,11 +319,11 @@ func (s *suite) fixedLease() {
 	one, two := s.process(), s.process()
 	before := time.Now()
 	l := one.hold(lockrt.WithLease(length))
-	asked := time.Now()
 	ttl, err := l.TTL(s.ctx())
-	if err == nil { // otherwise it is over already
+	told := time.Now() // the key has no longer to live than that from now
+	if err == nil {    // otherwise it is over already
 		s.that(ttl <= length, "a lease of %v has %v to live", length, ttl)
-		s.that(!l.Until().After(asked.Add(ttl)), "the lease is trusted for %v, and the key lives for %v", l.Until().Sub(asked), ttl)
+		s.that(!l.Until().After(told.Add(ttl)), "the lease is trusted for %v, and the key lives for %v", l.Until().Sub(told), ttl)
 	}
 	s.that(!l.Until().After(before.Add(length+slack)), "a lease of %v is trusted for %v", length, l.Until().Sub(before))
 	got := two.soon(s.ctx(), unexpiring)

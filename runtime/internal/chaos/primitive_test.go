@@ -309,7 +309,7 @@ func (w *worker) mutate(l lock) lock {
 	case mutantStuck:
 		return func(ctx context.Context, key string, units int) (lease, error) {
 			got, err := l(ctx, key, units)
-			if err != nil || calls.Add(1)%10 != 0 {
+			if err != nil || calls.Add(1)%3 != 0 {
 				return got, err
 			}
 			return stuck{got}, nil
