@@ -20,7 +20,7 @@ demo: generate ## generate the wrappers and run the orders example, without and 
 .PHONY: test
 test: ## run all tests with the race detector, on a redis-server found or installed
 	@.ci/need redis-server cc
-	$(GO) test -race -timeout 15m ./...
+	$(GO) test -race -parallel 4 -timeout 15m ./...
 	$(GO) test ./runtime/internal/watchdog # what cannot run with the race detector
 	@if [ -n "$$CI" ] || { command -v javac && command -v mvn; } >/dev/null; then $(MAKE) interop; else \
 		echo "left out, as there is no javac or no mvn: the tests beside Java programs (make interop)"; fi

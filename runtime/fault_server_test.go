@@ -277,7 +277,10 @@ func TestFault_SubscriptionEndsWhileTheServerIsBusy(t *testing.T) {
 	c := clientOf(t, proxy.URL(), lockrt.Options{})
 	s := c.Semaphore("k", 1)
 	require.NoError(t, s.Acquire(patient(t), 1))
-	require.ErrorIs(t, s.Acquire(patient(t), 1, lockrt.WithWait(10*time.Millisecond)), lockrt.ErrNotAcquired)
+	impatient, leave := context.WithCancel(patient(t))
+	defer leave()
+	waits := later(func() error { return s.Acquire(impatient, 1) })
+	until(t, "it is subscribed", func() bool { return channels(t, server) > 0 })
 
 	rc, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}})
 	require.NoError(t, err)
@@ -290,6 +293,8 @@ func TestFault_SubscriptionEndsWhileTheServerIsBusy(t *testing.T) {
 		return err != nil
 	})
 	conns := proxy.Conns()
+	leave()
+	require.Error(t, receive(t, waits, "the one who waited"))
 	until(t, "its connection is given up", func() bool { return proxy.Conns() < conns }) // a second after the last who waited has left
 	server.Do("SCRIPT", "KILL")
 	require.Error(t, receive(t, busy, "the script"))

@@ -382,7 +382,7 @@ func TestHandOver_JavaHasAStart(t *testing.T) {
 	for range cap(ended) {
 		require.ErrorIs(t, receive(t, ended, "the end of a goroutine"), context.Canceled)
 	}
-	require.Greater(t, served, turns/2)
+	require.Greater(t, served, turns/4, "without a start hardly ever")
 }
 
 func TestHandOver_StrangeMessagesAreIgnored(t *testing.T) {
