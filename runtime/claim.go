@@ -170,7 +170,11 @@ func (h *home) settle(a *asking, sent time.Time, reply verdict, err error) (rest
 		// It was handed over while we asked, and is not given back before this.
 		cl.settled <- unknown(err)
 		if hd := h.hold; hd != nil && hd.claim.n == cl.n && err == nil && reply.n != granted && reply.at.After(cl.granted) {
-			h.c.spawn(func() { h.c.watchdog.Lose(&hd.guard, watchdog.ErrRefused) })
+			if reply.at.Sub(cl.granted) <= now().Sub(cl.made) {
+				h.c.spawn(func() { h.c.watchdog.Lose(&hd.guard, watchdog.ErrRefused) })
+			} else { // the server's clock was set meanwhile, so it may have refused before
+				h.c.spawn(func() { h.c.watchdog.Look(&hd.guard) })
+			}
 		}
 		h.promote()
 		return nil
