@@ -63,7 +63,11 @@ func TestCluster_OneHandsOverToTheOther(t *testing.T) {
 				a := inCluster(t, cluster, lockrt.Options{PubSub: pubsub})
 				b := inCluster(t, cluster, lockrt.Options{PubSub: pubsub, Hooks: hooks})
 				key := redistest.Key(t, "k")
-				for range 5 {
+				direct := kind == "Mutex" && pubsub != lockrt.PubSubPlain
+				for round := 0; round < 5 || direct && b.Stats().HandOversRemote < 5; round++ {
+					// Who asks once more at that moment, since the subscription was confirmed after it was first known, may
+					// have the answer before the message.
+					require.Less(t, round, 50, "it is handed over, nearly always")
 					held, err := makes(a, key).Lock(patient(t))
 					require.NoError(t, err)
 					got := lockLater(patient(t), makes(b, key))
@@ -78,9 +82,6 @@ func TestCluster_OneHandsOverToTheOther(t *testing.T) {
 					next := receive(t, got, "its turn") // and not when a timer ends
 					require.NoError(t, next.err)
 					require.NoError(t, next.lease.Unlock(t.Context()))
-				}
-				if kind == "Mutex" && pubsub != lockrt.PubSubPlain {
-					require.EqualValues(t, 5, b.Stats().HandOversRemote)
 				}
 				require.NoError(t, a.Close())
 				require.NoError(t, b.Close())
