@@ -64,7 +64,8 @@ func SharedCluster(tb testing.TB) *RedisCluster {
 			}
 			return dir
 		}
-		sharedCluster.procs = newCluster(path, dir, nil)
+		// Nobody harms it, and on a busy machine a server may not answer for a second.
+		sharedCluster.procs = newCluster(path, dir, []Option{WithConfig("cluster-node-timeout", "60000")})
 		if sharedCluster.err == nil {
 			sharedCluster.err = startCluster(sharedCluster.procs)
 		}
@@ -142,7 +143,7 @@ func startCluster(procs []*process) error {
 			}
 		}
 		for _, q := range procs[:i] {
-			if _, err := p.do("CLUSTER", "MEET", "127.0.0.1", strconv.Itoa(q.port), strconv.Itoa(q.busPort())); err != nil {
+			if _, err := p.do("CLUSTER", "MEET", "127.0.0.1", strconv.Itoa(q.port), strconv.Itoa(q.bus)); err != nil {
 				return err
 			}
 		}

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,19 +19,8 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// Ports come from below the range that systems give to outgoing connections. A
-// server that was killed can then come back to its port, and a client that
-// redials it cannot be connected to itself.
-const (
-	firstPort = 20000
-	lastPort  = 29999
-)
-
 // readyLine is what every Redis and Valkey logs once it accepts connections.
 const readyLine = "Ready to accept connections"
-
-// errNoPort means that the port was taken between being chosen and being used.
-var errNoPort = errors.New("redistest: port is taken")
 
 // A process is one server that may die and come back on its port.
 type process struct {
@@ -42,8 +29,10 @@ type process struct {
 	config []string
 	env    []string
 	port   int
+	kept   []port // its own ones: to be released with it
 
-	cluster bool // it is a node of one, and has a second port
+	cluster bool // it is a node of one
+	bus     int  // the port by which it talks to the others
 	watches int  // of a sentinel: the port of its master
 
 	mu    sync.Mutex
@@ -97,7 +86,7 @@ func findBinary() (string, error) {
 	return path, nil
 }
 
-func (p *process) addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(p.port)) }
+func (p *process) addr() string { return address(p.port) }
 
 func (p *process) pid() int {
 	p.mu.Lock()
@@ -117,13 +106,40 @@ func (p *process) start() error {
 		return p.launch()
 	}
 	for range 50 {
-		p.port = firstPort + rand.IntN(lastPort-firstPort+1)
+		if err := p.choose(); err != nil {
+			return err
+		}
 		err := p.launch()
 		if !errors.Is(err, errNoPort) {
 			return err
 		}
 	}
 	return fmt.Errorf("redistest: no free port from %d to %d", firstPort, lastPort)
+}
+
+// choose gives the server other ports.
+func (p *process) choose() error {
+	p.release()
+	wanted := []*int{&p.port}
+	if p.cluster {
+		wanted = append(wanted, &p.bus)
+	}
+	for _, number := range wanted {
+		port, err := reserve()
+		if err != nil {
+			return err
+		}
+		p.kept = append(p.kept, port)
+		*number = port.number
+	}
+	return nil
+}
+
+func (p *process) release() {
+	for _, port := range p.kept {
+		port.release()
+	}
+	p.kept = nil
 }
 
 func (p *process) launch() error {
@@ -162,7 +178,7 @@ func (p *process) args() []string {
 	}
 	var bus []string
 	if p.cluster {
-		bus = []string{"--cluster-port", strconv.Itoa(p.busPort())}
+		bus = []string{"--cluster-port", strconv.Itoa(p.bus)}
 	}
 	args := []string{
 		"--port", strconv.Itoa(p.port),
@@ -176,15 +192,6 @@ func (p *process) args() []string {
 		"--logfile", "",
 	}
 	return slices.Concat(args, bus, p.config)
-}
-
-// busPort is where the nodes of a cluster talk to each other: among the ports, too.
-func (p *process) busPort() int {
-	const half = (lastPort - firstPort + 1) / 2
-	if p.port < firstPort+half {
-		return p.port + half
-	}
-	return p.port - half
 }
 
 // live starts the process and stays with it until it ends. It keeps its thread,
@@ -254,6 +261,7 @@ func (p *process) kill() {
 // where the test framework would not.
 func (p *process) close() {
 	p.kill()
+	p.release()
 	left, _ := filepath.Glob(filepath.Join(p.dir, fmt.Sprintf("lockgen-%d-%d.rdb", os.Getpid(), p.port)))
 	for _, name := range left {
 		_ = os.Remove(name)

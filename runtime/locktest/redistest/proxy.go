@@ -2,10 +2,8 @@ package redistest
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -42,7 +40,7 @@ const (
 type FaultProxy struct {
 	tb     testing.TB
 	target string
-	port   int // chosen once, before anybody else sees the proxy
+	port   port // chosen once, before anybody else sees the proxy
 	pumps  sync.WaitGroup
 
 	mu        sync.Mutex
@@ -68,7 +66,7 @@ func Proxy(tb testing.TB, addr string) *FaultProxy {
 }
 
 // Addr returns the host and port at which the proxy listens.
-func (p *FaultProxy) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(p.port)) }
+func (p *FaultProxy) Addr() string { return address(p.port.number) }
 
 // URL returns the address in the form redis://host:port.
 func (p *FaultProxy) URL() string { return "redis://" + p.Addr() }
@@ -279,24 +277,24 @@ func (p *FaultProxy) choose(cmd []string) *Drop {
 
 // listen opens the port, a new one the first time.
 func (p *FaultProxy) listen() error {
+	at := p.port
 	var listener net.Listener
 	var err error
 	for try := 0; listener == nil; try++ {
-		port := p.port
-		if port == 0 {
-			port = firstPort + rand.IntN(lastPort-firstPort+1)
+		if p.port.number == 0 {
+			at.release()
+			if at, err = reserve(); err != nil {
+				return err
+			}
 		}
-		listener, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-		if err != nil && (p.port != 0 || try == 50) {
+		listener, err = net.Listen("tcp", address(at.number))
+		if err != nil && (p.port.number != 0 || try == 50) {
 			return fmt.Errorf("redistest: proxy of %s: %w", p.target, err)
 		}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.port == 0 {
-		p.port = listener.Addr().(*net.TCPAddr).Port
-	}
-	p.listener = listener
+	p.port, p.listener = at, listener
 	p.pumps.Go(func() { p.accept(listener) })
 	return nil
 }
@@ -346,4 +344,5 @@ func (p *FaultProxy) close() {
 	}
 	p.Cut()
 	p.pumps.Wait()
+	p.port.release()
 }

@@ -1,0 +1,48 @@
+package redistest
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strconv"
+)
+
+// Ports come from below the range that systems give to outgoing connections. A
+// server that was killed can then come back to its port, and a client that
+// redials it cannot be connected to itself.
+const (
+	firstPort = 20000
+	lastPort  = 29999
+)
+
+// errNoPort means that the port was taken between being chosen and being used.
+var errNoPort = errors.New("redistest: port is taken")
+
+// A port is kept for one server or proxy until it is released, also while nobody listens on it:
+// what was killed, or refuses connections, is to come back to it, and nobody else to be taken for it.
+type port struct {
+	number int
+	keeper net.PacketConn
+}
+
+// reserve chooses a port that no other test has, in this process or in another. They all keep theirs by
+// the UDP port of the same number, which nobody else wants.
+func reserve() (port, error) {
+	for range 100 {
+		number := firstPort + rand.IntN(lastPort-firstPort+1)
+		keeper, err := net.ListenPacket("udp", address(number))
+		if err == nil {
+			return port{number, keeper}, nil
+		}
+	}
+	return port{}, fmt.Errorf("redistest: no free port from %d to %d", firstPort, lastPort)
+}
+
+func (p port) release() {
+	if p.keeper != nil {
+		_ = p.keeper.Close()
+	}
+}
+
+func address(number int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(number)) }
