@@ -140,7 +140,7 @@ func lockrt(name string) *jen.Statement { return jen.Qual(runtimePath, name) }
 // doc writes a doc comment. A tab at the start of a line makes it code.
 func (f *file) doc(lines ...string) {
 	f.Line()
-	for _, line := range lines {
+	for _, line := range formatDoc(lines) {
 		switch {
 		case line == "":
 			f.Comment("//")

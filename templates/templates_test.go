@@ -1,6 +1,7 @@
 package templates_test
 
 import (
+	"go/format"
 	"go/token"
 	"go/types"
 	"strings"
@@ -34,6 +35,14 @@ func file(lock *model.Lock) *model.File {
 	}
 }
 
+// locked is a lock of a key without placeholders.
+func locked() *model.Lock {
+	return &model.Lock{
+		SpecName: "a.Service.Do", SpecVar: "lockServiceDo", Wait: model.UntilDone, Context: -1,
+		Keys: []*model.Key{{Text: "a", Parts: []model.Part{{Literal: "a"}}}},
+	}
+}
+
 func TestRender_Durations(t *testing.T) {
 	t.Parallel()
 	for d, want := range map[time.Duration]string{
@@ -50,10 +59,9 @@ func TestRender_Durations(t *testing.T) {
 		time.Hour + time.Minute:   "61 * time.Minute",
 		time.Minute + time.Second: "61 * time.Second",
 	} {
-		src, err := templates.Render(file(&model.Lock{
-			SpecName: "a.Service.Do", SpecVar: "lockServiceDo", Wait: d, Context: -1,
-			Keys: []*model.Key{{Text: "a", Parts: []model.Part{{Literal: "a"}}}},
-		}))
+		lock := locked()
+		lock.Wait = d
+		src, err := templates.Render(file(lock))
 		require.NoError(t, err)
 		require.Contains(t, string(src), "Wait: "+want+"}\n")
 	}
@@ -76,4 +84,37 @@ func TestRender_ADefectShowsTheSource(t *testing.T) {
 	_, err := templates.Render(m)
 	require.ErrorContains(t, err, "generated code does not parse")
 	require.ErrorContains(t, err, "type not an identifier struct")
+}
+
+func TestRender_LaysOutDocsAsGofmt(t *testing.T) {
+	t.Parallel()
+	for _, doc := range [][]string{
+		{"Do does."},
+		{"Do does ``this'' and that:", "", "", " - one", "   more", " - two", "", "# Heading", "", "\tcode", "\t\tmore code", "after", "", "[link]: https://example.com/a//b"},
+		{"  indented", "go:build is no directive here", "* a", "1) b"},
+	} {
+		m := file(locked())
+		m.Services[0].Methods[0].Doc = doc
+		src, err := templates.Render(m)
+		require.NoError(t, err)
+		formatted, err := format.Source(src)
+		require.NoError(t, err)
+		require.Equal(t, string(formatted), string(src))
+		require.Contains(t, string(src), "func (s *LockedService) Do(")
+	}
+}
+
+func TestLayouts_AnswerForNamesOfAnyLength(t *testing.T) {
+	t.Parallel()
+	var layouts templates.Layouts
+	for _, name := range []string{"a", "a_rather_long_name_of_a_parameter_that_makes_the_line_longer_than_any_that_is_read_with_pleasure", "größe", "b"} {
+		m := file(locked())
+		m.Services[0].Methods[0].Params[0].Name = name
+		want, err := templates.Render(m)
+		require.NoError(t, err)
+		src, err := layouts.Render(m)
+		require.NoError(t, err)
+		require.Equal(t, string(want), string(src))
+		require.Contains(t, string(src), "func (s *LockedService) Do("+name+" int) (err error) {\n\theld, err := s.locks")
+	}
 }

@@ -121,12 +121,13 @@ func (r *runner) render() error {
 	}
 	rendered := make([][]byte, len(r.outputs))
 	failed := make([]error, len(r.outputs))
+	var layouts templates.Layouts
 	var workers sync.WaitGroup
 	var next atomic.Int64
 	for range runtime.GOMAXPROCS(0) {
 		workers.Go(func() {
 			for i := int(next.Add(1) - 1); i < len(r.outputs); i = int(next.Add(1) - 1) {
-				rendered[i], failed[i] = templates.Render(r.outputs[i].Model)
+				rendered[i], failed[i] = layouts.Render(r.outputs[i].Model)
 				r.outputs[i].Model, r.outputs[i].Uses = nil, nil // models and types are most of the memory now
 			}
 		})
