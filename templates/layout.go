@@ -10,23 +10,23 @@ import (
 	"sync"
 )
 
-// Layouts remembers how gofmt lays out functions. That depends on neither names nor literals, and most generated functions differ in nothing else:
-// gofmt is asked about the first of them. To ask it about each was a third of the work of a large run. The zero value knows none; several goroutines
-// can use one.
+// Layouts remembers how gofmt lays out declarations. For most that depends on neither names nor literals, and most functions that are generated
+// differ in nothing else: gofmt is asked about the first of them. To ask it about each was a third of the work of a large run. The zero value knows
+// none; several goroutines can use one.
 type Layouts struct {
 	mu    sync.Mutex
-	known map[string][][]byte // what gofmt has between the names of a function, by what jennifer has there
+	known map[string][][]byte // what gofmt has between the names of a declaration, by what jennifer has there
 }
 
-// A function is one taken apart: names and literals, and what is before, between and behind them.
-type function struct {
+// A declaration is one taken apart: names and literals, and what is before, between and behind them.
+type declaration struct {
 	names, between [][]byte
 	key            []byte // what is between, with the kinds of the names
 }
 
 // write adds what jennifer has written to out, as gofmt has it: declarations with an empty line between any two.
 func (l *Layouts) write(out *bytes.Buffer, raw []byte) error {
-	var fn function
+	var d declaration
 	for decl := range bytes.SplitSeq(raw, []byte("\n\n\n")) {
 		if out.Len() > 0 {
 			out.WriteByte('\n')
@@ -35,17 +35,17 @@ func (l *Layouts) write(out *bytes.Buffer, raw []byte) error {
 		for bytes.HasPrefix(code, []byte("//")) {
 			_, code, _ = bytes.Cut(code, []byte("\n"))
 		}
-		between, err := l.of(&fn, code)
+		between, err := l.of(&d, code)
 		if err != nil {
 			return err
 		}
 		if between != nil {
 			out.Write(decl[:len(decl)-len(code)])
-			for i, name := range fn.names {
+			for i, name := range d.names {
 				out.Write(between[i])
 				out.Write(name)
 			}
-			out.Write(between[len(fn.names)])
+			out.Write(between[len(d.names)])
 		} else {
 			src, err := format.Source(decl)
 			if err != nil {
@@ -58,13 +58,13 @@ func (l *Layouts) write(out *bytes.Buffer, raw []byte) error {
 	return nil
 }
 
-// of takes a function apart and returns what gofmt has between its names, or nil if it must be asked about the declaration as it is.
-func (l *Layouts) of(fn *function, code []byte) ([][]byte, error) {
-	if !fn.split(code) {
+// of takes a declaration apart and returns what gofmt has between its names, or nil if it must be asked each time.
+func (l *Layouts) of(d *declaration, code []byte) ([][]byte, error) {
+	if !d.split(code) {
 		return nil, nil
 	}
 	l.mu.Lock()
-	between := l.known[string(fn.key)]
+	between := l.known[string(d.key)]
 	l.mu.Unlock()
 	if between != nil {
 		return between, nil
@@ -73,8 +73,8 @@ func (l *Layouts) of(fn *function, code []byte) ([][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	var formatted function
-	if !formatted.split(src) || !slices.EqualFunc(fn.names, formatted.names, bytes.Equal) {
+	var formatted declaration
+	if !formatted.split(src) || !slices.EqualFunc(d.names, formatted.names, bytes.Equal) {
 		return nil, nil
 	}
 	l.mu.Lock()
@@ -82,15 +82,15 @@ func (l *Layouts) of(fn *function, code []byte) ([][]byte, error) {
 	if l.known == nil {
 		l.known = map[string][][]byte{}
 	}
-	l.known[string(fn.key)] = formatted.between
+	l.known[string(d.key)] = formatted.between
 	return formatted.between, nil
 }
 
-// split takes a function apart, unless it is none, or one whose layout depends on more: gofmt counts the letters of functions on one line, aligns
-// what is in structs and interfaces, and moves comments.
-func (fn *function) split(src []byte) bool {
-	fn.names, fn.between, fn.key = fn.names[:0], fn.between[:0], fn.key[:0]
-	if !bytes.HasPrefix(src, []byte("func ")) || !bytes.HasSuffix(src, []byte("\n}")) {
+// split takes a declaration apart, unless its layout depends on more: gofmt counts the letters of a function on one line, aligns what stands in
+// groups, structs and interfaces, and moves comments.
+func (d *declaration) split(src []byte) bool {
+	d.names, d.between, d.key = d.names[:0], d.between[:0], d.key[:0]
+	if bytes.HasPrefix(src, []byte("func ")) != bytes.Contains(src, []byte("\n")) {
 		return false
 	}
 	from := 0 // of what is between
@@ -104,7 +104,7 @@ func (fn *function) split(src []byte) bool {
 			switch word := string(src[at:end]); {
 			case !token.IsKeyword(word):
 				kind = 'a'
-			case word == "struct" || word == "interface":
+			case (word == "struct" || word == "interface") && !bytes.HasPrefix(src[end:], []byte("{}")):
 				return false
 			}
 		case digit(c):
@@ -125,14 +125,14 @@ func (fn *function) split(src []byte) bool {
 			return false
 		}
 		if kind != 0 {
-			fn.names, fn.between = append(fn.names, src[at:end]), append(fn.between, src[from:at])
-			fn.key = append(append(fn.key, src[from:at]...), '$', kind)
+			d.names, d.between = append(d.names, src[at:end]), append(d.between, src[from:at])
+			d.key = append(append(d.key, src[from:at]...), '$', kind)
 			from = end
 		}
 		at = end
 	}
-	fn.between = append(fn.between, src[from:])
-	fn.key = append(fn.key, src[from:]...)
+	d.between = append(d.between, src[from:])
+	d.key = append(d.key, src[from:]...)
 	return true
 }
 

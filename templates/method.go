@@ -178,7 +178,7 @@ func (o *owner) paramList(m *model.Method, fr *frame) []jen.Code {
 
 // sameType says whether the source of two types is the same.
 func sameType(a, b model.Param) bool {
-	return types.TypeString(a.Type, nil) == types.TypeString(b.Type, nil)
+	return a.Type == b.Type || types.Identical(a.Type, b.Type) && types.TypeString(a.Type, nil) == types.TypeString(b.Type, nil)
 }
 
 // resultList writes the results of a method, with their names if they have some.

@@ -94,8 +94,9 @@ func (r *runner) read() (err error) {
 	for i, pkg := range r.loaded.Packages {
 		r.loaded.Packages[i] = nil // syntax and types of expressions are most of the memory, and have served
 		for _, out := range checks.Package(pkg) {
-			r.outputs = append(r.outputs, out)
 			uses = append(uses, out.Uses...)
+			out.Uses = nil
+			r.outputs = append(r.outputs, out)
 		}
 	}
 	checks.End()
@@ -128,7 +129,7 @@ func (r *runner) render() error {
 		workers.Go(func() {
 			for i := int(next.Add(1) - 1); i < len(r.outputs); i = int(next.Add(1) - 1) {
 				rendered[i], failed[i] = layouts.Render(r.outputs[i].Model)
-				r.outputs[i].Model, r.outputs[i].Uses = nil, nil // models and types are most of the memory now
+				r.outputs[i].Model = nil // models and types are most of the memory now
 			}
 		})
 	}
