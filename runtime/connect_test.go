@@ -11,9 +11,9 @@ import (
 	"encoding/pem"
 	"math/big"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -84,25 +84,17 @@ func (a *authority) write(t *testing.T, name, kind string, der []byte) {
 	require.NoError(t, os.WriteFile(a.file(name), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
 }
 
-// server starts a server that asks clients for a certificate, and returns the port where it does.
-func (a *authority) server(t *testing.T) (server *redistest.RedisServer, port string) {
+// servers has servers show a certificate of the authority and ask for one.
+func (a *authority) servers(t *testing.T) redistest.Option {
 	t.Helper()
 	a.issue(t, "server")
-	server = redistest.Server(t, redistest.WithConfig("tls-cert-file", a.file("server.crt")),
-		redistest.WithConfig("tls-key-file", a.file("server.key")), redistest.WithConfig("tls-ca-cert-file", a.file("ca.crt")),
-		redistest.WithConfig("tls-auth-clients", "yes"))
-	var err error
-	for range 20 { // somebody else may have the port
-		free, listenErr := net.Listen("tcp", "127.0.0.1:0")
-		require.NoError(t, listenErr)
-		port = strconv.Itoa(free.Addr().(*net.TCPAddr).Port)
-		require.NoError(t, free.Close())
-		if _, err = server.Try("CONFIG", "SET", "tls-port", port); err == nil {
-			return server, port
-		}
-	}
-	require.NoError(t, err)
-	return server, port
+	return redistest.WithTLS(a.file("server.crt"), a.file("server.key"), a.file("ca.crt"))
+}
+
+// client returns the configuration of a client with a certificate of the authority.
+func (a *authority) client(t *testing.T) *tls.Config {
+	t.Helper()
+	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: a.pool, Certificates: []tls.Certificate{a.issue(t, "client")}}
 }
 
 // clientFrom returns a Client that sends through a client of its user's own.
@@ -118,6 +110,14 @@ func clientFrom(t *testing.T, option rueidis.ClientOption, opts lockrt.Options) 
 	return c
 }
 
+// hostOf returns the host and port that a URL names.
+func hostOf(t *testing.T, text string) string {
+	t.Helper()
+	u, err := url.Parse(text)
+	require.NoError(t, err)
+	return u.Host
+}
+
 // served is what everyStep says of a server that permits everything.
 const served = `^wait for Redisson: lockgen: lock "order:1": not acquired after [^\n]*\n$`
 
@@ -126,18 +126,17 @@ const served = `^wait for Redisson: lockgen: lock "order:1": not acquired after 
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
-	server, port := a.server(t)
-	config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: a.pool, Certificates: []tls.Certificate{a.issue(t, "client")}}
+	server, config := redistest.Server(t, a.servers(t)), a.client(t)
 	t.Run("Open", func(t *testing.T) {
 		require.Regexp(t, served, everyStep(t, server, func(opts lockrt.Options) *lockrt.Client {
 			opts.TLS = config
-			return clientOf(t, "rediss://127.0.0.1:"+port, opts)
+			return clientOf(t, server.URL(), opts)
 		}))
 	})
 	t.Run("New", func(t *testing.T) {
 		server.Do("FLUSHALL")
 		require.Regexp(t, served, everyStep(t, server, func(opts lockrt.Options) *lockrt.Client {
-			return clientFrom(t, rueidis.ClientOption{InitAddress: []string{"127.0.0.1:" + port}, TLSConfig: config}, opts)
+			return clientFrom(t, rueidis.ClientOption{InitAddress: []string{hostOf(t, server.URL())}, TLSConfig: config}, opts)
 		}))
 	})
 }
@@ -146,7 +145,7 @@ func TestTLS(t *testing.T) {
 func TestTLS_Refusals(t *testing.T) {
 	t.Parallel()
 	a, stranger := newAuthority(t), newAuthority(t)
-	_, port := a.server(t)
+	host := hostOf(t, redistest.Server(t, a.servers(t)).URL())
 	own := []tls.Certificate{a.issue(t, "client")}
 	tests := []struct {
 		name, scheme string
@@ -164,7 +163,7 @@ func TestTLS_Refusals(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			_, err := lockrt.Open(tt.scheme+"://127.0.0.1:"+port, lockrt.Options{TLS: tt.config})
+			_, err := lockrt.Open(tt.scheme+"://"+host, lockrt.Options{TLS: tt.config})
 			require.ErrorContains(t, err, tt.want)
 		})
 	}

@@ -143,7 +143,7 @@ func startCluster(procs []*process) error {
 			}
 		}
 		for _, q := range procs[:i] {
-			if _, err := p.do("CLUSTER", "MEET", "127.0.0.1", strconv.Itoa(q.port), strconv.Itoa(q.bus)); err != nil {
+			if _, err := p.do("CLUSTER", "MEET", "127.0.0.1", strconv.Itoa(q.peerPort()), strconv.Itoa(q.bus)); err != nil {
 				return err
 			}
 		}
@@ -263,8 +263,11 @@ func (c *RedisCluster) Addrs() []string {
 
 // URL returns the addresses in the form redis://host:port?addr=host:port&addr=...
 func (c *RedisCluster) URL() string {
-	addrs := c.Addrs()
-	return "redis://" + addrs[0] + "?addr=" + strings.Join(addrs[1:], "&addr=")
+	var others []*process
+	for _, n := range c.nodes[1:] {
+		others = append(others, n.proc)
+	}
+	return c.nodes[0].proc.url(others...)
 }
 
 // NewClient returns a client of the cluster. The edits are applied to the options before it connects. It is closed
@@ -457,7 +460,7 @@ func (m *Move) Keys() {
 		if len(keys) == 0 {
 			return
 		}
-		m.from.Do(append([]string{"MIGRATE", "127.0.0.1", strconv.Itoa(m.to.proc.port), "", "0", millis(opTimeout), "KEYS"}, keys...)...)
+		m.from.Do(append([]string{"MIGRATE", "127.0.0.1", strconv.Itoa(m.to.proc.peerPort()), "", "0", millis(opTimeout), "KEYS"}, keys...)...)
 	}
 }
 

@@ -31,9 +31,12 @@ type process struct {
 	port   int
 	kept   []port // its own ones: to be released with it
 
-	cluster bool // it is a node of one
-	bus     int  // the port by which it talks to the others
-	watches int  // of a sentinel: the port of its master
+	cluster  bool     // it is a node of one
+	bus      int      // the port by which it talks to the others
+	watches  *process // of a sentinel: its master
+	tls      *tlsFiles
+	tlsPort  int
+	password string
 
 	mu    sync.Mutex
 	run   *run
@@ -124,6 +127,9 @@ func (p *process) choose() error {
 	if p.cluster {
 		wanted = append(wanted, &p.bus)
 	}
+	if p.tls != nil {
+		wanted = append(wanted, &p.tlsPort)
+	}
 	for _, number := range wanted {
 		port, err := reserve()
 		if err != nil {
@@ -173,12 +179,15 @@ func (p *process) launch() error {
 }
 
 func (p *process) args() []string {
-	if p.watches != 0 {
+	if p.watches != nil {
 		return p.sentinelArgs()
 	}
-	var bus []string
+	var others []string // ports
 	if p.cluster {
-		bus = []string{"--cluster-port", strconv.Itoa(p.bus)}
+		others = append(others, "--cluster-port", strconv.Itoa(p.bus))
+	}
+	for _, directive := range p.secured() {
+		others = append(append(others, "--"+directive[0]), directive[1:]...)
 	}
 	args := []string{
 		"--port", strconv.Itoa(p.port),
@@ -191,8 +200,18 @@ func (p *process) args() []string {
 		"--dbfilename", fmt.Sprintf("lockgen-%d-%d.rdb", os.Getpid(), p.port),
 		"--logfile", "",
 	}
-	return slices.Concat(args, bus, p.config)
+	return slices.Concat(args, others, p.config)
 }
+
+// peerPort is where other servers reach this one.
+func (p *process) peerPort() int {
+	if p.tls != nil {
+		return p.tlsPort
+	}
+	return p.port
+}
+
+func (p *process) peerAddr() string { return address(p.peerPort()) }
 
 // live starts the process and stays with it until it ends. It keeps its thread,
 // because Linux kills the process when the thread that started it is gone, which
@@ -307,7 +326,7 @@ func (p *process) adminClient() (rueidis.Client, error) {
 	}
 	if p.admin == nil {
 		c, err := rueidis.NewClient(rueidis.ClientOption{
-			InitAddress: []string{p.addr()}, ForceSingleClient: true, DisableCache: true,
+			InitAddress: []string{p.addr()}, Password: p.password, ForceSingleClient: true, DisableCache: true,
 			AlwaysPipelining: true, PipelineMultiplex: -1, // one connection, whatever runs beside
 		})
 		if err != nil {

@@ -41,7 +41,8 @@ type SentinelGroup struct {
 const SentinelDown = 500 * time.Millisecond
 
 // Sentinel starts one master, two replicas of it and three sentinels, and returns when they know each other and
-// the replicas have what the master has. The options are those of the master and the replicas. A server that is
+// the replicas have what the master has. The options are those of the master and the replicas; the sentinels
+// share only TLS and the password. A server that is
 // killed and started again comes back as a master, until the sentinels make it a replica. All end with the test.
 func Sentinel(tb testing.TB, opts ...Option) *SentinelGroup {
 	tb.Helper()
@@ -60,7 +61,9 @@ func Sentinel(tb testing.TB, opts ...Option) *SentinelGroup {
 	for _, s := range g.Servers[1:] {
 		s.follow(master)
 	}
-	g.Sentinels = startAll(tb, 3, func(p *process) { p.watches = master.proc.port })
+	g.Sentinels = startAll(tb, 3, func(p *process) {
+		p.watches, p.tls, p.password = master.proc, master.proc.tls, master.proc.password
+	})
 	for _, s := range g.Sentinels {
 		s.hurry()
 	}
@@ -86,7 +89,7 @@ func (g *SentinelGroup) settle() {
 			if err != nil {
 				return err
 			}
-			if net.JoinHostPort(info["ip"], info["port"]) != master.Addr() || info["flags"] != "master" ||
+			if net.JoinHostPort(info["ip"], info["port"]) != master.proc.peerAddr() || info["flags"] != "master" ||
 				info["num-slaves"] != "2" || info["num-other-sentinels"] != "2" {
 				return fmt.Errorf("%s knows %s:%s (%s), %s replicas and %s sentinels", s.Addr(), info["ip"], info["port"], info["flags"], info["num-slaves"], info["num-other-sentinels"])
 			}
@@ -122,7 +125,7 @@ func startAll(tb testing.TB, n int, opt Option) []*RedisServer {
 // follow makes s a replica of master.
 func (s *RedisServer) follow(master *RedisServer) {
 	s.tb.Helper()
-	host, port, _ := net.SplitHostPort(master.Addr())
+	host, port, _ := net.SplitHostPort(master.proc.peerAddr())
 	s.Do("REPLICAOF", host, port)
 }
 
@@ -148,20 +151,27 @@ sentinel monitor %[3]s 127.0.0.1 %[4]d 2
 sentinel down-after-milliseconds %[3]s %[5]d
 sentinel failover-timeout %[3]s 2000
 sentinel parallel-syncs %[3]s 2
-`, p.port, p.dir, MasterSet, p.watches, SentinelDown.Milliseconds())
+`, p.port, p.dir, MasterSet, p.watches.peerPort(), SentinelDown.Milliseconds())
+		if p.password != "" {
+			text += fmt.Sprintf("sentinel auth-pass %[1]s %[2]s\nsentinel sentinel-pass %[2]s\n", MasterSet, p.password)
+		}
+		for _, directive := range p.secured() {
+			text += strings.Join(directive, " ") + "\n"
+		}
 		_ = os.WriteFile(name, []byte(text), 0o600) // the sentinel says what is wrong
 	}
 	return []string{name, "--sentinel"}
 }
 
 // URL returns the address of the group in the form redis://host:port?addr=host:port&master_set=name, of the
-// sentinels.
+// sentinels, and with [WithPassword] their password.
 func (g *SentinelGroup) URL() string {
-	q := url.Values{"master_set": {MasterSet}}
-	for _, s := range g.Sentinels[1:] {
-		q.Add("addr", s.Addr())
+	p := g.Sentinels[0].proc
+	text := p.url(g.Sentinels[1].proc, g.Sentinels[2].proc) + "&master_set=" + MasterSet
+	if p.password != "" {
+		text += "&sentinel_password=" + url.QueryEscape(p.password)
 	}
-	return g.Sentinels[0].URL() + "?" + q.Encode()
+	return text
 }
 
 // Addrs returns the addresses of the sentinels.
@@ -203,7 +213,7 @@ func (g *SentinelGroup) master() (*RedisServer, error) {
 		return nil, errors.New("no two sentinels answer")
 	}
 	for _, s := range g.Servers {
-		if s.Addr() == addr {
+		if s.proc.peerAddr() == addr {
 			return s, nil
 		}
 	}

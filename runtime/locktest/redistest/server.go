@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"net/url"
 	"strconv"
 	"strings"
 	"sync"
@@ -46,6 +47,54 @@ func WithEnv(vars ...string) Option {
 	return func(p *process) { p.env = append(p.env, vars...) }
 }
 
+// tlsFiles are the names of files.
+type tlsFiles struct{ cert, key, authority string }
+
+// WithTLS has servers listen on one more port, where they show a certificate and ask clients for one of the same
+// authority, and talk to each other in no other way. Their URLs name that port.
+func WithTLS(certFile, keyFile, authorityFile string) Option {
+	return func(p *process) { p.tls = &tlsFiles{certFile, keyFile, authorityFile} }
+}
+
+// WithPassword has servers ask for a password, each other too. It is in their URLs.
+func WithPassword(password string) Option {
+	return func(p *process) { p.password = password }
+}
+
+// secured returns the directives for TLS and passwords.
+func (p *process) secured() (directives [][]string) {
+	if p.tls != nil {
+		directives = append(directives,
+			[]string{"tls-port", strconv.Itoa(p.peerPort())},
+			[]string{"tls-cert-file", p.tls.cert}, []string{"tls-key-file", p.tls.key}, []string{"tls-ca-cert-file", p.tls.authority},
+			[]string{"tls-auth-clients", "yes"}, []string{"tls-replication", "yes"}, []string{"tls-cluster", "yes"})
+	}
+	if p.password != "" {
+		directives = append(directives, []string{"requirepass", p.password})
+		if p.watches == nil {
+			directives = append(directives, []string{"masterauth", p.password})
+		}
+	}
+	return directives
+}
+
+// url is where clients reach some servers.
+func (p *process) url(others ...*process) string {
+	u := url.URL{Scheme: "redis", Host: p.peerAddr()}
+	if p.tls != nil {
+		u.Scheme = "rediss"
+	}
+	if p.password != "" {
+		u.User = url.UserPassword("", p.password)
+	}
+	var q []string
+	for _, other := range others {
+		q = append(q, "addr="+other.peerAddr())
+	}
+	u.RawQuery = strings.Join(q, "&")
+	return u.String()
+}
+
 // Server starts a server for this test alone and returns once it answers. It is
 // killed when the test ends. Where there is no redis-server the test is skipped,
 // or failed if $CI is set.
@@ -66,8 +115,9 @@ func Server(tb testing.TB, opts ...Option) *RedisServer {
 // Addr returns the host and port of the server. It stays the same for life.
 func (s *RedisServer) Addr() string { return s.proc.addr() }
 
-// URL returns the address in the form redis://host:port.
-func (s *RedisServer) URL() string { return "redis://" + s.proc.addr() }
+// URL returns the address in the form redis://host:port. With [WithTLS] it begins with rediss:// and has another port than
+// Addr.
+func (s *RedisServer) URL() string { return s.proc.url() }
 
 // PID returns the process id of the running server, 0 while it is killed.
 func (s *RedisServer) PID() int { return s.proc.pid() }
@@ -88,7 +138,8 @@ func (s *RedisServer) Client() rueidis.Client {
 // test ends, if it was not closed before.
 func (s *RedisServer) NewClient(edits ...func(*rueidis.ClientOption)) rueidis.Client {
 	s.tb.Helper()
-	return NewClient(s.tb, s.Addr(), edits...)
+	password := func(o *rueidis.ClientOption) { o.Password = s.proc.password }
+	return NewClient(s.tb, s.Addr(), append([]func(*rueidis.ClientOption){password}, edits...)...)
 }
 
 // NewClient connects to one server, or one [FaultProxy], by its address. The client
