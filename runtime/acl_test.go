@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -68,9 +69,31 @@ func userOf(t *testing.T, kind string) aclUser {
 func (u aclUser) server(t *testing.T) (server *redistest.RedisServer, url string) {
 	t.Helper()
 	server = redistest.Server(t)
-	server.Do("ACL", "SETUSER", u.name, "resetchannels") // as it is from Redis 7 on
-	server.Do(append([]string{"ACL", "SETUSER", u.name}, u.rules...)...)
-	return server, "redis://" + u.name + ":" + u.password + "@" + server.Addr()
+	u.join(server)
+	return server, u.login(t, server.URL())
+}
+
+// join makes the user, or makes him anew.
+func (u aclUser) join(servers ...*redistest.RedisServer) {
+	for _, s := range servers {
+		// Without channels, as it is from Redis 7 on.
+		s.Do(append([]string{"ACL", "SETUSER", u.name, "reset", "resetchannels"}, u.rules...)...)
+	}
+}
+
+// without is the user without the rule number i.
+func (u aclUser) without(i int) aclUser {
+	u.rules = slices.Concat(u.rules[:i], u.rules[i+1:])
+	return u
+}
+
+// login returns a URL with the name and the password of the user.
+func (u aclUser) login(t *testing.T, text string) string {
+	t.Helper()
+	at, err := url.Parse(text)
+	require.NoError(t, err)
+	at.User = url.UserPassword(u.name, u.password)
+	return at.String()
 }
 
 // A record is what callers and the log were told.
@@ -112,31 +135,74 @@ func denied(text string) bool {
 		strings.Contains(text, "The user executing the script can't ")
 }
 
+// A ground is where locks are, and where they are looked at.
+type ground struct {
+	nodes   []*redistest.RedisServer
+	at      func(key string) *redistest.RedisServer // the one that has a key or a channel
+	sharded bool                                    // what Redisson says is said on sharded channels
+}
+
+// single is the ground of one server.
+func single(server *redistest.RedisServer) ground {
+	return ground{nodes: []*redistest.RedisServer{server}, at: func(string) *redistest.RedisServer { return server }}
+}
+
+// listening returns how many have subscribed to a channel of Redisson.
+func (g ground) listening(t *testing.T, channel string) int64 {
+	t.Helper()
+	if !g.sharded {
+		return subscribers(t, g.at(channel), channel)
+	}
+	reply, err := g.at(channel).Do("PUBSUB", "SHARDNUMSUB", channel).ToArray()
+	require.NoError(t, err)
+	n, err := reply[1].AsInt64()
+	require.NoError(t, err)
+	return n
+}
+
+// silent reports whether nobody listens for what Redisson says of a key.
+func (g ground) silent(t *testing.T, key string) bool {
+	t.Helper()
+	command := "CHANNELS"
+	if g.sharded {
+		command = "SHARDCHANNELS"
+	}
+	for _, s := range g.nodes {
+		channels, err := s.Do("PUBSUB", command, "redisson_*{"+key+"}*").AsStrSlice()
+		require.NoError(t, err)
+		if len(channels) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
 // A walk does whatever one kind of lock asks of a server, with two clients.
 type walk struct {
+	ground
+
 	ctx      context.Context // ends when something was denied
 	t        *testing.T
-	server   *redistest.RedisServer
 	r        *record
 	one, two *lockrt.Client
 	renewed  chan lockrt.RenewEvent
 }
 
 var walks = []struct {
-	kind  string
-	steps func(walk)
+	kind, key string
+	steps     func(walk)
 }{
-	{"Mutex", walk.mutex}, {"Semaphore", walk.semaphore}, {"PermitSemaphore", walk.permits}, {"CountDownLatch", walk.latch},
-	{"RWMutex", walk.rw}, {"FairMutex", walk.fair},
+	{"Mutex", "order:1", walk.mutex}, {"Semaphore", "order:s", walk.semaphore}, {"PermitSemaphore", "order:p", walk.permits},
+	{"CountDownLatch", "order:l", walk.latch}, {"RWMutex", "order:rw", walk.rw}, {"FairMutex", "order:fair", walk.fair},
 }
 
 // everyStep does whatever clients ask of a server, for those kinds or all, until something is denied, and returns
 // what was said.
-func everyStep(t *testing.T, server *redistest.RedisServer, open func(lockrt.Options) *lockrt.Client, kinds ...string) string {
+func everyStep(t *testing.T, g ground, open func(lockrt.Options) *lockrt.Client, kinds ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	w := walk{ctx: ctx, t: t, server: server, r: &record{enough: cancel}, renewed: make(chan lockrt.RenewEvent, 1000)}
+	w := walk{ground: g, ctx: ctx, t: t, r: &record{enough: cancel}, renewed: make(chan lockrt.RenewEvent, 1000)}
 	opts := lockrt.Options{
 		Logger: slog.New(slog.NewTextHandler(w.r, nil)),
 		Hooks:  lockrt.Hooks{Renewed: func(e lockrt.RenewEvent) { w.renewed <- e }},
@@ -167,28 +233,24 @@ func (w walk) step(name string, do func() error) {
 // while has something done when another one waits for it and listens.
 func (w walk) while(name, channel string, wait, do func() error) {
 	got := later(wait)
-	for w.ctx.Err() == nil && len(got) == 0 && subscribers(w.t, w.server, channel) == 0 {
+	for w.ctx.Err() == nil && len(got) == 0 && w.listening(w.t, channel) == 0 {
 		<-time.After(time.Millisecond)
 	}
 	w.step(name, do)
 	w.r.add(name, <-got)
 }
 
-// silent returns when nobody listens for Redisson any more.
-func (w walk) silent() {
-	for w.ctx.Err() == nil {
-		channels, err := w.server.Do("PUBSUB", "CHANNELS", "redisson_*").AsStrSlice()
-		require.NoError(w.t, err)
-		if len(channels) == 0 {
-			return
-		}
+// lull returns when nobody listens for what Redisson says of a key any more.
+func (w walk) lull(key string) {
+	for w.ctx.Err() == nil && !w.silent(w.t, key) {
 		<-time.After(10 * time.Millisecond)
 	}
 }
 
 func (w walk) mutex() {
-	ctx, t, server, r, one, two, renewed := w.ctx, w.t, w.server, w.r, w.one, w.two, w.renewed
+	ctx, t, r, one, two, renewed := w.ctx, w.t, w.r, w.one, w.two, w.renewed
 	const key, short = "order:1", 300 * time.Millisecond
+	server := w.at(key)
 	unlock := func(step string, got locked) {
 		r.add(step, got.err)
 		if got.err == nil {
@@ -242,7 +304,7 @@ func (w walk) mutex() {
 	server.Do("HSET", key, "346e9d1f-5700-4e29-a992-43bf29f83528:1", "1")
 	_, err := two.Mutex(key).Lock(ctx, lockrt.WithWait(50*time.Millisecond))
 	r.add("wait for Redisson", err)
-	w.silent()
+	w.lull(key)
 	server.Do("DEL", key)
 }
 
@@ -251,7 +313,7 @@ func (w walk) fair() {
 	const key = "order:fair"
 	m, other := one.FairMutex(key), two.FairMutex(key)
 	waits := func(n int64, who <-chan locked) {
-		for ctx.Err() == nil && len(who) == 0 && number(w.t, w.server, "LLEN", "redisson_lock_queue:{"+key+"}") != n {
+		for ctx.Err() == nil && len(who) == 0 && number(w.t, w.at(key), "LLEN", "redisson_lock_queue:{"+key+"}") != n {
 			<-time.After(time.Millisecond)
 		}
 	}
@@ -286,8 +348,8 @@ func (w walk) fair() {
 	w.try("fair inspect", err)
 	_, err = m.ForceUnlock(ctx)
 	w.try("fair force unlock", err)
-	w.silent()
-	w.server.Do("DEL", key)
+	w.lull(key)
+	w.at(key).Do("DEL", key)
 }
 
 func (w walk) rw() {
@@ -312,8 +374,8 @@ func (w walk) rw() {
 		}
 		w.try("write", lease.Unlock(ctx))
 	}
-	w.silent()
-	w.server.Do("DEL", key)
+	w.lull(key)
+	w.at(key).Do("DEL", key)
 }
 
 func (w walk) semaphore() {
@@ -327,7 +389,7 @@ func (w walk) semaphore() {
 	w.step("resize", func() error { _, err := s.Resize(ctx, 1); return err })
 	w.step("available", func() error { _, err := s.Available(ctx); return err })
 	w.step("drain", func() error { _, err := s.Drain(ctx); return err })
-	w.silent()
+	w.lull("order:s")
 }
 
 func (w walk) permits() {
@@ -356,7 +418,7 @@ func (w walk) permits() {
 	w.step("total", func() error { _, err := p.Total(ctx); return err })
 	w.step("set total", func() error { return p.SetPermits(ctx, 3) })
 	w.step("release by id", func() error { return p.Release(ctx, permit.ID()) })
-	w.silent()
+	w.lull("order:p")
 }
 
 func (w walk) latch() {
@@ -379,7 +441,7 @@ func (w walk) latch() {
 				}
 				return nil
 			}, last.do)
-		w.silent()
+		w.lull("order:l")
 	}
 	w.step("count", func() error { _, err := l.Count(ctx); return err })
 }
@@ -388,18 +450,19 @@ func (w walk) latch() {
 func TestACL(t *testing.T) {
 	t.Parallel()
 	kinds := slices.Collect(maps.Keys(usersIn(t, "ACL.md")))
-	require.Len(t, kinds, len(walks))
+	require.Len(t, kinds, len(walks)+1, "and %s", inClusters)
 	for _, each := range walks {
 		t.Run(each.kind, func(t *testing.T) {
 			t.Parallel()
-			server, url := userOf(t, each.kind).server(t)
-			said := everyStep(t, server, func(opts lockrt.Options) *lockrt.Client { return clientOf(t, url, opts) }, each.kind)
+			u := userOf(t, each.kind)
+			server, url := u.server(t)
+			said := everyStep(t, single(server), func(opts lockrt.Options) *lockrt.Client { return clientOf(t, url, opts) }, each.kind)
 			if each.kind == "Mutex" {
 				require.Regexp(t, served, said)
 			} else {
 				require.Empty(t, said)
 			}
-			require.Empty(t, deniedOn(t, server))
+			require.Empty(t, u.deniedOn(t, server))
 			_, err := clientOf(t, url, lockrt.Options{}).Mutex("invoice:1").Lock(patient(t))
 			require.ErrorContains(t, err, `lockgen: lock "invoice:1": a permission is missing, which ACL LOG on the server names: NOPERM`,
 				"other keys are not the user's")
@@ -413,18 +476,24 @@ func TestACL_README(t *testing.T) {
 	require.Equal(t, map[string]aclUser{"Permissions": userOf(t, "Mutex")}, usersIn(t, filepath.Join("..", "README.md")))
 }
 
-// deniedOn returns what the server says that it has denied.
-func deniedOn(t *testing.T, server *redistest.RedisServer) (what []string) {
+// deniedOn returns what servers say that they have denied the user.
+func (u aclUser) deniedOn(t *testing.T, servers ...*redistest.RedisServer) (what []string) {
 	t.Helper()
-	log, err := server.Do("ACL", "LOG").ToArray()
-	require.NoError(t, err)
-	for _, entry := range log {
-		fields, err := entry.AsMap()
+	for _, s := range servers {
+		log, err := s.Do("ACL", "LOG").ToArray()
 		require.NoError(t, err)
-		object := fields["object"]
-		text, err := object.ToString()
-		require.NoError(t, err)
-		what = append(what, text)
+		for _, entry := range log {
+			fields, err := entry.AsMap()
+			require.NoError(t, err)
+			object, user := fields["object"], fields["username"]
+			text, err := object.ToString()
+			require.NoError(t, err)
+			name, err := user.ToString()
+			require.NoError(t, err)
+			if name == u.name && text != "client|setinfo" { // which rueidis does without
+				what = append(what, text)
+			}
+		}
 	}
 	return what
 }
@@ -477,13 +546,13 @@ func TestACL_WithoutOne(t *testing.T) {
 					server.Do("FLUSHALL")
 					server.Do("SCRIPT", "FLUSH")
 					server.Do("ACL", "LOG", "RESET")
-					server.Do(slices.Concat([]string{"ACL", "SETUSER", all.name, "reset", "resetchannels"}, all.rules[:i], all.rules[i+1:])...)
-					said := everyStep(t, server, func(opts lockrt.Options) *lockrt.Client { return clientOf(t, url, opts) }, each.kind)
+					all.without(i).join(server)
+					said := everyStep(t, single(server), func(opts lockrt.Options) *lockrt.Client { return clientOf(t, url, opts) }, each.kind)
 					if !slices.Contains(quiet, rule) && !slices.Contains(quiet, each.kind+" "+rule) {
-						require.True(t, denied(said), "%s\n%s", said, deniedOn(t, server))
+						require.True(t, denied(said), "%s\n%s", said, all.deniedOn(t, server))
 					}
 					if rule != "+ping" { // is not sent before a connection was idle for a while
-						require.NotEmpty(t, deniedOn(t, server))
+						require.NotEmpty(t, all.deniedOn(t, server))
 					}
 				})
 			}

@@ -67,6 +67,7 @@ type cluster struct {
 	owners *owners
 	asking chan struct{} // closed when the question under way is answered; nil if there is none
 	asked  time.Time     // when the last one was
+	silent bool          // the log was told that it may not be asked
 }
 
 // joinCluster finds out how the programs in a cluster talk to each other.
@@ -75,7 +76,7 @@ func (c *Client) joinCluster() error {
 	if mode == PubSubAuto {
 		has, err := shardedChannels(c.rc, c.opts.OpTimeout)
 		if err != nil {
-			return fmt.Errorf("lockgen: ask the cluster whether it has sharded channels: %w", err)
+			return fmt.Errorf("lockgen: ask the cluster whether it has sharded channels: %w", refused(err))
 		}
 		if mode = PubSubPlain; has {
 			mode = PubSubSharded
@@ -109,11 +110,11 @@ func saysCluster(text string) (bool, error) {
 }
 
 // shardedChannels reports whether the servers have them, as Redisson asks it: by a command that only such servers
-// know. Whatever else they answer means no.
+// know. Whatever else they answer means no, unless the user may not ask: then it is not known what others do.
 func shardedChannels(rc rueidis.Client, patience time.Duration) (bool, error) {
 	return firstOf(rc, patience, func(node rueidis.Client) (bool, error) {
 		err := node.Do(context.Background(), node.B().Arbitrary("PUBSUB", "SHARDNUMSUB", "0").Build()).Error()
-		if _, said := rueidis.IsRedisErr(err); said {
+		if said, ok := rueidis.IsRedisErr(err); ok && !denied(said.Error()) {
 			return false, nil
 		}
 		return err == nil, err
@@ -236,13 +237,16 @@ func (cl *cluster) ask() {
 	if pause > 0 {
 		cl.c.pause(pause)
 	}
-	voted := cl.vote()
+	voted, err := cl.vote()
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
 	cl.asking, cl.asked = nil, time.Now()
 	close(done)
 	if voted != nil {
-		cl.owners = voted
+		cl.owners, cl.silent = voted, false
+	} else if err != nil && !cl.silent {
+		cl.silent = true
+		cl.c.opts.Logger.Warn("lockgen: the cluster does not say which server has what; waiters ask by timer until it does", "error", err)
 	}
 }
 
@@ -262,13 +266,22 @@ func (o *owners) place(addr string) uint16 {
 	return uint16(i)
 }
 
-// vote returns the owners that most servers name, of those that answer about as soon as the first one, or nil.
-func (cl *cluster) vote() *owners {
-	nodes := cl.c.rc.Nodes()
-	answers := make(chan []span, len(nodes))
-	for addr, node := range nodes {
-		cl.c.spawn(func() { answers <- spans(addr, node) })
+// vote returns the owners that most servers name, of those that answer about as soon as the first one. If none does it returns
+// nil, and an error if one may not be asked.
+func (cl *cluster) vote() (*owners, error) {
+	type answer struct {
+		said []span
+		err  error
 	}
+	nodes := cl.c.rc.Nodes()
+	answers := make(chan answer, len(nodes))
+	for addr, node := range nodes {
+		cl.c.spawn(func() {
+			said, err := spans(addr, node)
+			answers <- answer{said, err}
+		})
+	}
+	var failure error
 	timer := time.NewTimer(askPatience)
 	defer timer.Stop()
 	o := &owners{addrs: []string{""}}
@@ -276,11 +289,14 @@ func (cl *cluster) vote() *owners {
 	most := new([slots]uint8)
 	for missing := len(nodes); missing > 0; missing-- {
 		select {
-		case said := <-answers:
-			if said != nil && len(votes) == 0 {
+		case a := <-answers:
+			if said, ok := rueidis.IsRedisErr(a.err); ok && denied(said.Error()) {
+				failure = refused(a.err)
+			}
+			if a.said != nil && len(votes) == 0 {
 				timer.Reset(askGrace)
 			}
-			for _, sp := range said {
+			for _, sp := range a.said {
 				tally := votes[sp.addr]
 				if tally == nil {
 					tally = new([slots]uint8)
@@ -300,9 +316,9 @@ func (cl *cluster) vote() *owners {
 		break
 	}
 	if len(votes) == 0 {
-		return nil
+		return nil, failure
 	}
-	return o
+	return o, nil
 }
 
 // A span is some slots that one server has.
@@ -312,10 +328,10 @@ type span struct {
 }
 
 // spans asks a server, which has the address addr, who has which slots.
-func spans(addr string, node rueidis.Client) (all []span) {
+func spans(addr string, node rueidis.Client) (all []span, err error) {
 	reply, err := node.Do(context.Background(), node.B().ClusterSlots().Build()).ToArray()
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	for i := range reply {
 		words, err := reply[i].ToArray()
@@ -337,7 +353,7 @@ func spans(addr string, node rueidis.Client) (all []span) {
 			all = append(all, span{first, last, net.JoinHostPort(host, strconv.FormatInt(port, 10))})
 		}
 	}
-	return all
+	return all, nil
 }
 
 // subscriber connects to the server at addr.
@@ -391,8 +407,8 @@ func (s clusterSubscriber) Subscribe(channels []string) (elsewhere []string, err
 		}
 		if sharded {
 			add(name, false, s.conn.B().Ssubscribe().Channel(name).Build())
-			// A key that scripts name, too, and so may be asked for.
-			add(name, true, s.conn.B().Pttl().Key(prefixed(channelPrefix, hashTag(name))).Build())
+			// The key itself, unless that has a hash tag: it may be asked for.
+			add(name, true, s.conn.B().Pttl().Key(hashTag(name)).Build())
 		}
 	}
 	for i, reply := range s.conn.DoMulti(context.Background(), commands...) {

@@ -128,14 +128,14 @@ func TestTLS(t *testing.T) {
 	a := newAuthority(t)
 	server, config := redistest.Server(t, a.servers(t)), a.client(t)
 	t.Run("Open", func(t *testing.T) {
-		require.Regexp(t, served, everyStep(t, server, func(opts lockrt.Options) *lockrt.Client {
+		require.Regexp(t, served, everyStep(t, single(server), func(opts lockrt.Options) *lockrt.Client {
 			opts.TLS = config
 			return clientOf(t, server.URL(), opts)
 		}))
 	})
 	t.Run("New", func(t *testing.T) {
 		server.Do("FLUSHALL")
-		require.Regexp(t, served, everyStep(t, server, func(opts lockrt.Options) *lockrt.Client {
+		require.Regexp(t, served, everyStep(t, single(server), func(opts lockrt.Options) *lockrt.Client {
 			return clientFrom(t, rueidis.ClientOption{InitAddress: []string{hostOf(t, server.URL())}, TLSConfig: config}, opts)
 		}))
 	})
@@ -178,14 +178,14 @@ func TestUnixSocket(t *testing.T) {
 	socket := filepath.Join(dir, "redis.sock")
 	server := redistest.Server(t, redistest.WithConfig("unixsocket", socket))
 	t.Run("Open", func(t *testing.T) {
-		require.Regexp(t, served, everyStep(t, server, func(opts lockrt.Options) *lockrt.Client {
+		require.Regexp(t, served, everyStep(t, single(server), func(opts lockrt.Options) *lockrt.Client {
 			return clientOf(t, "unix://"+socket, opts)
 		}))
 	})
 	t.Run("New", func(t *testing.T) {
 		server.Do("FLUSHALL")
 		option := rueidis.MustParseURL("unix://" + socket)
-		require.Regexp(t, served, everyStep(t, server, func(opts lockrt.Options) *lockrt.Client {
+		require.Regexp(t, served, everyStep(t, single(server), func(opts lockrt.Options) *lockrt.Client {
 			return clientFrom(t, option, opts)
 		}))
 	})
