@@ -156,3 +156,20 @@ type Service interface {
 	require.True(t, os.SameFile(last, kept()), "in CI nothing is believed, and nothing kept")
 	require.Equal(t, 2, run("-cache=maybe"))
 }
+
+// TestCache_OfBuilds: a run does not need what the go command has built before, and leaves it to others to begin with that.
+func TestCache_OfBuilds(t *testing.T) {
+	cache := filepath.Join(t.TempDir(), "builds")
+	t.Setenv("GOCACHE", cache)
+	root, err := filepath.Abs("../..")
+	require.NoError(t, err)
+	dir := t.TempDir()
+	require.NoError(t, synth.Module(dir, root, module))
+	source := "package a\n\nimport \"context\"\n\n//lockgen:service\ntype S interface {\n\t//lockgen:lock key=a\n\tA(ctx context.Context) error\n}\n"
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "a.go"), []byte(source), 0o600))
+	require.Zero(t, cli.Main([]string{"./..."}, dir, io.Discard, t.Output()))
+	require.FileExists(t, filepath.Join(dir, "a_lockgen.go"))
+	built, err := filepath.Glob(filepath.Join(cache, "*", "*"))
+	require.NoError(t, err)
+	require.Empty(t, built)
+}

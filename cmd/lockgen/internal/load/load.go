@@ -16,6 +16,7 @@ import (
 	"go/types"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -190,7 +191,7 @@ type loader struct {
 
 // golist asks the go command, once.
 func (l *loader) golist(patterns []string, tests bool) ([]*packages.Package, error) {
-	cfg := &packages.Config{Mode: mode, Dir: l.cfg.Dir, Tests: tests}
+	cfg := &packages.Config{Mode: mode, Dir: l.cfg.Dir, Tests: tests, Env: environment(l.cfg.Dir)}
 	if l.cfg.Tags != "" {
 		cfg.BuildFlags = []string{"-tags=" + l.cfg.Tags}
 	}
@@ -218,6 +219,21 @@ func (l *loader) golist(patterns []string, tests bool) ([]*packages.Package, err
 		}
 	}
 	return roots, nil
+}
+
+// environment is that of the go command in a directory. Where nothing has been built yet, that would first write an index of all packages for its
+// later calls, which takes longer than to do without one.
+func environment(dir string) []string {
+	cmd := exec.Command("go", "env", "GOCACHE")
+	cmd.Dir = dir
+	cache, err := cmd.Output()
+	if err != nil {
+		return nil // that of this program; packages.Load will say what is wrong
+	}
+	if _, err := os.Stat(filepath.Join(strings.TrimSpace(string(cache)), "README")); !errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return append(os.Environ(), "GODEBUG=goindex=0,"+os.Getenv("GODEBUG"))
 }
 
 // matched returns an error for a pattern that names no package. The go command only warns of that, and a check of nothing would always succeed.
