@@ -159,8 +159,8 @@ func New(rc rueidis.Client, opts Options) (*Client, error) {
 // redis://user:password@host:port/db, rediss:// for TLS, see [Options.TLS], or
 // unix://user:password@/path/of/socket?db=1. Of a cluster it names some servers, as in
 // redis://host:port?addr=host:port&addr=host:port, or one, with ?cluster=true. With ?master_set=name it names
-// sentinels that watch a master of that name; they are asked without a user or password, which are the master's, and over
-// TLS if it is. It connects once, to fail early. The
+// sentinels that watch a master of that name: over TLS if the master is, as the user &sentinel_username=name with
+// &sentinel_password=word, for the others are the master's, and without either by default. It connects once, to fail early. The
 // connections are closed by [Client.Close]; a lease that is still held then cannot be unlocked
 // any more and leaves its key to expire.
 func Open(url string, opts Options) (*Client, error) {
@@ -192,6 +192,7 @@ func Open(url string, opts Options) (*Client, error) {
 		return nil, err
 	}
 	option.Sentinel.Dialer, option.Sentinel.TLSConfig = option.Dialer, option.TLSConfig
+	option.Sentinel.Username, option.Sentinel.Password = sentinelUser(url)
 	option.Sentinel.TopologyRefreshInterval = time.Second // the one that leads a failover tells of it late, and a message may be lost
 	rc, err := rueidis.NewClient(option)
 	if err != nil {

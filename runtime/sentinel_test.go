@@ -3,6 +3,7 @@ package runtime_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,11 +18,15 @@ import (
 // take longer than the times that are logged; what is required is an order of magnitude.
 
 // sentinels starts a group, and two clients of it: one that Open made, and one of a rueidis client with its defaults.
-func sentinels(t *testing.T, opts lockrt.Options) (g *redistest.SentinelGroup, a, b *lockrt.Client) {
+func sentinels(t *testing.T, opts lockrt.Options, servers ...redistest.Option) (g *redistest.SentinelGroup, a, b *lockrt.Client) {
 	t.Helper()
-	g = redistest.Sentinel(t)
+	g = redistest.Sentinel(t, servers...)
 	option, err := rueidis.ParseURL(g.URL())
 	require.NoError(t, err)
+	if opts.TLS != nil {
+		option.TLSConfig, option.Sentinel.TLSConfig = opts.TLS, opts.TLS
+	}
+	option.Sentinel.Password = option.Password // it is the same
 	option.ConnWriteTimeout = 2 * time.Second
 	rc, err := rueidis.NewClient(option)
 	require.NoError(t, err)
@@ -175,6 +180,43 @@ func TestSentinel_LostGrantsAreToldAtOnce(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestSentinel_TLSAndPasswords shows that clients follow a master where everybody shows a certificate and a password: they
+// to the servers and the sentinels, and those to each other.
+func TestSentinel_TLSAndPasswords(t *testing.T) {
+	t.Parallel()
+	const password = "it is s&cret"
+	authority := newAuthority(t)
+	opts := lockrt.Options{TLS: authority.client(t), Watchdog: time.Minute}
+	g, a, b := sentinels(t, opts, authority.servers(t), redistest.WithPassword(password))
+
+	for name, url := range map[string]string{
+		"NOAUTH":    strings.Replace(g.URL(), "sentinel_password", "other", 1),
+		"WRONGPASS": strings.Replace(g.URL(), "sentinel_password=", "sentinel_password=not", 1),
+	} {
+		_, err := lockrt.Open(url, opts)
+		require.ErrorContains(t, err, name)
+	}
+
+	held, err := a.Mutex("k").Lock(patient(t), lockrt.WithFencing())
+	require.NoError(t, err)
+	next := lockLater(patient(t), b.Mutex("k"), lockrt.WithFencing())
+	until(t, "the other one stands in line", func() bool {
+		standing, err := a.Mutex("k").Inspect(patient(t))
+		return err == nil && standing.Waiting == 1
+	})
+	g.AwaitReplicas(2)
+	old := g.Master()
+	old.Kill()
+	master := g.AwaitMaster(old)
+	require.NoError(t, held.Err())
+	require.EqualValues(t, 1, number(t, master, "EXISTS", "k"))
+	require.NoError(t, held.Unlock(patient(t)))
+	got := receive(t, next, "the waiter")
+	require.NoError(t, got.err)
+	require.Greater(t, got.lease.Token(), held.Token())
+	require.NoError(t, got.lease.Unlock(patient(t)))
 }
 
 // A client that was closed by whoever made it is not taken for one that changes masters.

@@ -3,6 +3,7 @@ package runtime
 import (
 	"errors"
 	"maps"
+	"net/url"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -25,6 +26,15 @@ type lookout struct {
 
 	mu      sync.Mutex
 	waiting map[*func()]struct{} // called when there is another master
+}
+
+// sentinelUser returns the user and the password that a URL names for sentinels.
+func sentinelUser(text string) (name, password string) {
+	u, err := url.Parse(text)
+	if err != nil {
+		return "", "" // rueidis has said so
+	}
+	return u.Query().Get("sentinel_username"), u.Query().Get("sentinel_password")
 }
 
 // onSwitch has f called when there is another master, until stop is called.

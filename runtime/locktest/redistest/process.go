@@ -187,7 +187,7 @@ func (p *process) args() []string {
 		others = append(others, "--cluster-port", strconv.Itoa(p.bus))
 	}
 	for _, directive := range p.secured() {
-		others = append(append(others, "--"+directive[0]), directive[1:]...)
+		others = append(others, "--"+directive[0], directive[1])
 	}
 	args := []string{
 		"--port", strconv.Itoa(p.port),

@@ -153,10 +153,10 @@ sentinel failover-timeout %[3]s 2000
 sentinel parallel-syncs %[3]s 2
 `, p.port, p.dir, MasterSet, p.watches.peerPort(), SentinelDown.Milliseconds())
 		if p.password != "" {
-			text += fmt.Sprintf("sentinel auth-pass %[1]s %[2]s\nsentinel sentinel-pass %[2]s\n", MasterSet, p.password)
+			text += fmt.Sprintf("sentinel auth-pass %[1]s %[2]q\nsentinel sentinel-pass %[2]q\n", MasterSet, p.password)
 		}
 		for _, directive := range p.secured() {
-			text += strings.Join(directive, " ") + "\n"
+			text += fmt.Sprintf("%s %q\n", directive[0], directive[1])
 		}
 		_ = os.WriteFile(name, []byte(text), 0o600) // the sentinel says what is wrong
 	}

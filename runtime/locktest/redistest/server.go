@@ -62,17 +62,17 @@ func WithPassword(password string) Option {
 }
 
 // secured returns the directives for TLS and passwords.
-func (p *process) secured() (directives [][]string) {
+func (p *process) secured() (directives [][2]string) {
 	if p.tls != nil {
 		directives = append(directives,
-			[]string{"tls-port", strconv.Itoa(p.peerPort())},
-			[]string{"tls-cert-file", p.tls.cert}, []string{"tls-key-file", p.tls.key}, []string{"tls-ca-cert-file", p.tls.authority},
-			[]string{"tls-auth-clients", "yes"}, []string{"tls-replication", "yes"}, []string{"tls-cluster", "yes"})
+			[2]string{"tls-port", strconv.Itoa(p.peerPort())},
+			[2]string{"tls-cert-file", p.tls.cert}, [2]string{"tls-key-file", p.tls.key}, [2]string{"tls-ca-cert-file", p.tls.authority},
+			[2]string{"tls-auth-clients", "yes"}, [2]string{"tls-replication", "yes"}, [2]string{"tls-cluster", "yes"})
 	}
 	if p.password != "" {
-		directives = append(directives, []string{"requirepass", p.password})
+		directives = append(directives, [2]string{"requirepass", p.password})
 		if p.watches == nil {
-			directives = append(directives, []string{"masterauth", p.password})
+			directives = append(directives, [2]string{"masterauth", p.password})
 		}
 	}
 	return directives
