@@ -14,6 +14,7 @@
 package hub
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -96,6 +97,8 @@ type channel struct {
 	listeners  map[*Listener]struct{}
 	subscribed bool
 	dropped    bool      // by the server, perhaps before it was noted as subscribed
+	telling    bool      // the listeners are still to be told that it is subscribed
+	early      []string  // what was said meanwhile, for later
 	again      bool      // it was subscribed before, or that was tried in vain
 	idle       time.Time // when the last listener left
 }
@@ -120,7 +123,8 @@ func New(cfg Config) *Hub {
 }
 
 // Listen calls event for what happens on the channel named name, from a goroutine that
-// must not be kept: event does not block and does not call the hub.
+// must not be kept: event does not block and does not call the hub. What is said on a channel that was
+// subscribed just now is told after that it was.
 func (h *Hub) Listen(name string, event func(Event)) *Listener {
 	l := &Listener{hub: h, name: name, event: event, ready: make(chan struct{})}
 	h.mu.Lock()
@@ -289,6 +293,7 @@ func (l *lane) loop() {
 		l.leaving = nil
 		for _, ch := range l.channels {
 			ch.subscribed, ch.again = false, true
+			ch.telling, ch.early = false, nil
 		}
 		h.mu.Unlock()
 		if failures > 0 && !l.pause(h.cfg.Backoff[min(failures, len(h.cfg.Backoff))-1]) {
@@ -444,7 +449,7 @@ func (l *lane) difference() (add, drop []string, recheck time.Duration) {
 		switch {
 		case len(ch.listeners) > 0:
 			if !ch.subscribed {
-				ch.dropped = false
+				ch.dropped, ch.telling = false, true
 				add = append(add, name)
 			}
 		case !ch.subscribed:
@@ -496,6 +501,32 @@ func (l *lane) subscribed(names, elsewhere []string) {
 	for _, e := range told {
 		e.to.event(e.what)
 	}
+	for _, name := range names {
+		l.catchUp(name)
+	}
+}
+
+// catchUp tells what was said on a channel while it was being subscribed, or its listeners were told that it is.
+func (l *lane) catchUp(name string) {
+	h := l.h
+	for {
+		h.mu.Lock()
+		ch := l.channels[name]
+		if ch == nil || len(ch.early) == 0 {
+			if ch != nil {
+				ch.telling = false
+			}
+			h.mu.Unlock()
+			return
+		}
+		payload := ch.early[0]
+		ch.early = ch.early[1:]
+		told := slices.Collect(maps.Keys(ch.listeners))
+		h.mu.Unlock()
+		for _, to := range told {
+			to.event(Event{Payload: payload})
+		}
+	}
 }
 
 // A sink is what one connection of a lane tells what it hears, as long as it is the lane's.
@@ -512,6 +543,11 @@ func (s *sink) Message(name, payload string) {
 	}
 	s.h.mu.Lock()
 	ch := s.h.channels[name]
+	if ch != nil && ch.telling {
+		ch.early = append(ch.early, payload)
+		s.h.mu.Unlock()
+		return
+	}
 	var told []*Listener
 	if ch != nil {
 		told = make([]*Listener, 0, len(ch.listeners))

@@ -18,7 +18,8 @@ type net struct {
 	dials    []time.Duration
 	commands []string
 	conn     *conn
-	hang     bool // subscribing is not answered until the connection is closed
+	hang     bool                 // subscribing is not answered until the connection is closed
+	before   func(channel string) // called before the answer to subscribing
 	start    time.Time
 }
 
@@ -59,8 +60,15 @@ func (c *conn) command(name string, channels []string) error {
 }
 
 func (c *conn) Subscribe(channels []string) ([]string, error) {
-	return nil, c.command("sub", channels)
+	err := c.command("sub", channels)
+	if c.net.before != nil {
+		for _, ch := range channels {
+			c.net.before(ch)
+		}
+	}
+	return nil, err
 }
+
 func (c *conn) Unsubscribe(channels []string) error { return c.command("unsub", channels) }
 func (c *conn) Close()                              { c.once.Do(func() { close(c.closed) }) }
 
@@ -118,6 +126,30 @@ func TestHub_OneSubscriptionForAllListenersOfAChannel(t *testing.T) {
 		n.conn.message("unknown", "0")
 		require.Len(t, a.heard(), 2, "closed")
 		require.Len(t, b.heard(), 2)
+	})
+}
+
+// What is said after the server has begun to subscribe, and before everybody knows, is told after that.
+func TestHub_WhatIsSaidIsToldAfterTheSubscription(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &net{}
+		h := newHub(n)
+		defer h.Close()
+		n.before = func(channel string) { n.conn.message(channel, "early") }
+		var a, b ear
+		for _, e := range []*ear{&a, &b} {
+			h.Listen("x", func(ev Event) {
+				e.hear(ev)
+				if ev.Subscribed {
+					n.conn.message("x", "while they are told")
+				}
+			})
+		}
+		synctest.Wait()
+		n.conn.message("x", "later")
+		want := []Event{{Subscribed: true}, {Payload: "early"}, {Payload: "while they are told"}, {Payload: "while they are told"}, {Payload: "later"}}
+		require.Equal(t, want, a.heard())
+		require.Equal(t, want, b.heard())
 	})
 }
 
