@@ -237,7 +237,9 @@ func (r *run) live(cmd *exec.Cmd, out io.Reader, started chan<- error) {
 			close(r.ready)
 		}
 	}
-	_ = cmd.Wait() // it was killed, or its last words are in the log
+	if err := cmd.Wait(); err != nil {
+		r.note(err.Error()) // it was killed, or this comes after its last words
+	}
 	release()
 	close(r.exited)
 }

@@ -240,7 +240,22 @@ func (p *process) do(args ...string) (rueidis.RedisResult, error) {
 	}
 	r := c.Do(ctx, c.B().Arbitrary(args...).Build())
 	if err := r.Error(); err != nil && !rueidis.IsRedisNil(err) {
-		return r, fmt.Errorf("redistest: %s: %s: %w", p.addr(), strings.Join(args, " "), err)
+		return r, fmt.Errorf("redistest: %s: %s: %w%s", p.addr(), strings.Join(args, " "), err, p.lastWords())
 	}
 	return r, nil
+}
+
+// lastWords returns what a server printed that ended by itself.
+func (p *process) lastWords() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.run == nil {
+		return ""
+	}
+	select {
+	case <-p.run.exited:
+		return "; it ended:\n" + p.run.output()
+	default:
+		return ""
+	}
 }
