@@ -64,6 +64,17 @@ func (l *line) seen(match func(cmd []string) bool) <-chan struct{} {
 	return runs
 }
 
+// when returns a channel on which the time of every run of the script is told before it is passed on.
+func (l *line) when(match func(cmd []string) bool) chan time.Time {
+	times := make(chan time.Time, 10000)
+	l.proxy.OnRequest(func(cmd []string) {
+		if match(cmd) {
+			times <- time.Now()
+		}
+	})
+	return times
+}
+
 // until returns once a condition holds that only the server knows.
 func until(tb testing.TB, what string, holds func() bool) {
 	tb.Helper()

@@ -337,62 +337,46 @@ func TestHandOver_TakesTurnsWithJava(t *testing.T) {
 const javaTakes = `if redis.call('exists', KEYS[1]) == 1 then return 0 end return redis.call('hset', KEYS[1], 'java:1', 1)`
 
 // A Java program that hears of a release asks later than who shares a process with who released. It is
-// served all the same.
+// served all the same: nobody else asks within the first 5ms.
 func TestHandOver_JavaHasAStart(t *testing.T) {
 	t.Parallel()
-	server := redistest.Server(t)
-	rc := server.NewClient()
+	l := newLine(t, lockrt.Options{Cohort: 1, Tracking: lockrt.TrackingOff})
+	channel := "redisson_lock__channel:{" + l.key + "}"
+	rc := l.server.NewClient()
 	heard := make(chan string, 1000)
 	java, release := rc.Dedicate()
 	defer release()
 	java.SetPubSubHooks(rueidis.PubSubHooks{OnMessage: func(m rueidis.PubSubMessage) { heard <- m.Message }})
-	require.NoError(t, java.Do(t.Context(), rc.B().Subscribe().Channel("redisson_lock__channel:{k}").Build()).Error())
-
-	c := clientOf(t, server.URL(), lockrt.Options{})
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 4)
-	for range cap(ended) {
-		go func() { // more than one, so that somebody waits whenever it is released
-			for {
-				lease, err := c.Mutex("k").Lock(ctx)
-				if err != nil {
-					ended <- err
-					return
-				}
-				if err = lease.Unlock(ctx); err != nil {
-					ended <- err
-					return
-				}
-			}
-		}()
+	require.NoError(t, java.Do(t.Context(), rc.B().Subscribe().Channel(channel).Build()).Error())
+	until(t, "the client listens", func() bool { return listens(t, l.server, l.client.ID()) })
+	released, asked := l.when(redistest.EvalSHA(scripts.Release.SHA1)), l.when(asks)
+	clear := func(times chan time.Time) {
+		for len(times) > 0 {
+			<-times
+		}
 	}
-	const turns = 20
-	served := 0
-	for n := 0; n < turns; {
-		if receive(t, heard, "a release") != "00" {
-			continue // not left to Java: the client does not hear yet what it is told
-		}
-		n++
-		for range 8 { // it is slow
-			require.NoError(t, rc.Do(t.Context(), rc.B().Ping().Build()).Error())
-		}
-		got, err := rc.Do(t.Context(), rc.B().Eval().Script(javaTakes).Numkeys(1).Key("k").Build()).AsInt64()
-		require.NoError(t, err)
-		if got == 1 {
-			served++
-			require.NoError(t, rc.Do(t.Context(), rc.B().Del().Key("k").Build()).Error())
-			require.NoError(t, rc.Do(t.Context(), rc.B().Publish().Channel("redisson_lock__channel:{k}").Message("0").Build()).Error())
-		}
+	m := l.client.Mutex(l.key)
+	atBest(t, "Java was in time", func() (served bool) {
+		held := ok(t)(m.Lock(patient(t)))
+		next := lockLater(patient(t), m)
+		until(t, "the next one waits", func() bool { return l.client.Stats().Waiting == 1 })
+		clear(asked)
+		clear(released)
 		for len(heard) > 0 {
-			<-heard // what was said meanwhile is over
+			<-heard
 		}
-	}
-	cancel()
-	for range cap(ended) {
-		require.ErrorIs(t, receive(t, ended, "the end of a goroutine"), context.Canceled)
-	}
-	t.Logf("%d of %d turns", served, turns)
-	require.Greater(t, served, turns/4, "without a start hardly ever")
+		free(t, held)
+		require.Equal(t, "00", receive(t, heard, "the release"))
+		got, err := rc.Do(t.Context(), rc.B().Eval().Script(javaTakes).Numkeys(1).Key(l.key).Build()).AsInt64()
+		require.NoError(t, err)
+		if served = got == 1; served {
+			l.server.Do("DEL", l.key)
+			l.server.Do("PUBLISH", channel, "0")
+		}
+		free(t, gotten(t, next, "the lock, when Java has had its turn"))
+		require.GreaterOrEqual(t, receive(t, asked, "the request").Sub(receive(t, released, "the release")), 5*time.Millisecond)
+		return served
+	})
 }
 
 func TestHandOver_StrangeMessagesAreIgnored(t *testing.T) {
