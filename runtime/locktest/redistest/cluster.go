@@ -3,6 +3,7 @@ package redistest
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -58,25 +59,37 @@ func SharedCluster(tb testing.TB) *RedisCluster {
 	path := binary(tb)
 	sharedCluster.once.Do(func() {
 		dir := func() string {
-			dir, err := os.MkdirTemp("", "lockgen-cluster")
+			dir, err := os.MkdirTemp("", sharedDirs)
 			if err != nil {
 				sharedCluster.err = err
 			}
 			return dir
 		}
+		forgetSharedClusters()
 		// Nobody harms it, and on a busy machine a server may not answer for a second.
 		sharedCluster.procs = newCluster(path, dir, []Option{WithConfig("cluster-node-timeout", "60000")})
 		if sharedCluster.err == nil {
 			sharedCluster.err = startCluster(sharedCluster.procs)
-		}
-		for _, p := range sharedCluster.procs {
-			_ = os.RemoveAll(p.dir) // what a node remembers is needed only to start it again
 		}
 	})
 	if sharedCluster.err != nil {
 		tb.Fatal(sharedCluster.err)
 	}
 	return clusterOf(tb, sharedCluster.procs)
+}
+
+// sharedDirs are where the servers of shared clusters keep what they know of each other. One that cannot write that
+// down any more ends, so it stays until the test binary has ended.
+const sharedDirs = "lockgen-cluster*"
+
+// forgetSharedClusters removes what those of earlier test binaries have left, which no test runs for as long.
+func forgetSharedClusters() {
+	left, _ := filepath.Glob(filepath.Join(os.TempDir(), sharedDirs))
+	for _, dir := range left {
+		if info, err := os.Stat(dir); err == nil && time.Since(info.ModTime()) > 2*time.Hour {
+			_ = os.RemoveAll(dir)
+		}
+	}
 }
 
 func clusterOf(tb testing.TB, procs []*process) *RedisCluster {
