@@ -150,7 +150,7 @@ func familyScenarios() []*scenario {
 	for _, g := range []int{16, 100} {
 		all = append(all, &scenario{
 			id: "S11", point: strconv.Itoa(g), title: fmt.Sprintf("Each primitive, %d goroutines of one process, one key; in short: the FairMutex", g), of: fairMutex, plain: true,
-			how: fmt.Sprintf("lockgen is its Mutex. Semaphores have %d permits, of which each takes one. Redisson's way is its plain mutex, written here: whoever waits listens, a release wakes one in each process, and whoever asks first has it; in ports to Go it wakes all. A FairMutex grants in the order of asking, to goroutines as to processes, and so asks Redis for each.", permitsEach),
+			how: fmt.Sprintf("lockgen is its Mutex. Semaphores have %d permits, of which each takes one. Redisson's way is its plain mutex, written here: whoever waits listens, a release wakes one in each process, and whoever asks first has it; in ports to Go it wakes all. A FairMutex grants in the order of asking, to goroutines as to processes, and so asks Redis for each; those who stand in its queue one behind the other in one process then have the lock in a row.", permitsEach),
 			fit: func(lib library) bool { return lib.us && lib.name != latch || lib.redisson },
 			run: cycles(party{goroutines: g, shared: true}), columns: sharedColumns, headline: headline{metric: "rate", format: count, unit: "/s"},
 			goals: []goal{

@@ -224,15 +224,13 @@ func (h *home) settle(a *asking, sent time.Time, reply verdict, err error) (rest
 // serverTime reads a time of the server.
 func serverTime(seconds, micros int64) time.Time { return time.Unix(seconds, micros*1000) }
 
-// handed deals with the message that another process handed the lock over to the claim n, when the
-// server had the time at. others says whether more processes stand in line, token is
-// the first of the fencing tokens that came with it, or 0.
+// handed deals with the message that another process handed the lock over to the claim n.
 //
 // Nobody here sent the request that did it, so "before it was sent" does not exist to count trust
 // from. But it was not done before the server had that time, and an earlier answer says when that
 // can have been the earliest.
-func (h *home) handed(n uint64, at time.Time, others bool, token int64) {
-	received := now()
+func (h *home) handed(n uint64, o handOver) {
+	received, at := now(), o.at
 	var rest func()
 	h.mu.Lock()
 	cl := h.claim
@@ -262,14 +260,14 @@ func (h *home) handed(n uint64, at time.Time, others bool, token int64) {
 	case w == nil && h.busy == 0:
 		rest = h.abandon()
 	case w == nil || !h.c.granting(): // who is busy, or leaves, gives it back
-	case h.c.vague(), !w.terms.renew, w.terms.fenced && token == 0, h.c.opts.Replicas > 0, time.Until(from.Add(first-watchdog.Margin(first))) <= 0:
+	case h.c.vague(), !w.terms.renew, w.terms.fenced && o.token == 0, h.c.opts.Replicas > 0, time.Until(from.Add(first-watchdog.Margin(first))) <= 0:
 		h.remind(cl) // to ask for what it needs
 	default:
 		if cl.asking {
 			cl.settled = make(chan bool, 1)
 		}
-		cl.wanted = cl.wanted || others
-		cl.tokens = newTokens(token, cl.inLine)
+		cl.wanted = cl.wanted || o.others
+		cl.tokens = newTokens(o.token, cl.inLine)
 		h.take(cl, w.terms, from, first).handed = true
 		h.c.counts.remote.Add(1)
 		h.give(w)

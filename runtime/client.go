@@ -382,6 +382,13 @@ func (c *Client) spawn(f func()) {
 	}
 }
 
+// spawnAll runs each of all on a goroutine of its own, as spawn does.
+func (c *Client) spawnAll(all []func()) {
+	for _, f := range all {
+		c.spawn(f)
+	}
+}
+
 // idleWorkers is how many goroutines wait for the next task at most.
 const idleWorkers = 64
 

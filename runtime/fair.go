@@ -11,9 +11,11 @@ import (
 // all processes, Java programs with Redisson included. It names a key and holds no state: make one for each use, keep
 // one, share it between goroutines. Redisson's RFairLock.
 //
-// To Redis each goroutine that waits is an owner of its own, with a place in Redisson's queue, so that every grant costs
-// two commands: to ask, and to give back, which hands the key to the next. A [Mutex] serves the goroutines of one
-// process for less.
+// To Redis each goroutine that waits is an owner of its own, with a place in Redisson's queue. Those of one process that
+// stand there one behind the other, on the same terms, have the key one after the other without a word to Redis, which sees
+// the first of them as its owner until the last one gives it back; [Options.Cohort] bounds how many these are. So a grant
+// costs one command, to ask, and another one for each time that the key goes to another process. A [Mutex] serves the
+// goroutines of one process for less.
 //
 // # The dead
 //
@@ -87,7 +89,11 @@ func (m *FairMutex) Inspect(ctx context.Context) (Standing, error) {
 		return fail(err)
 	}
 	defer h.exit()
-	return m.c.inspect(ctx, m.key, h.names.queue, h.names.channel, h.entered)
+	s, err := m.c.inspect(ctx, m.key, h.names.queue, h.names.channel, h.entered)
+	if s.Ours {
+		s.Waiting = max(0, s.Waiting-h.served())
+	}
+	return s, err
 }
 
 // lock is every way to lock.

@@ -13,17 +13,18 @@ import (
 )
 
 // A fairHome is this process's side of one fair lock. It has no queue: who is next is for Redis to say, which knows each
-// waiter by a claim of its own.
+// waiter by a claim of its own. When Redis hands the lock over to one of them it says too who of this process stands
+// right behind that one; these have it next, in this order, without a word to Redis.
 type fairHome struct {
 	c     *Client
 	key   string
 	names fairNames
 	users int // calls, holds and requests that refer to this home; guarded by c.mu
 
-	mu     sync.Mutex // guards the rest; never held while waiting for anything
-	claims map[*fairClaim]struct{}
-	hold   *fairHold // what the process has in Redis, or nil
-	shut   bool      // the client is closed: nobody enters again
+	mu     sync.Mutex            // guards the rest; never held while waiting for anything
+	claims map[uint64]*fairClaim // of those who wait, by their numbers
+	hold   *fairHold             // what the process has in Redis, or nil
+	shut   bool                  // the client is closed: nobody enters again
 
 	leaving int          // claims that were given up, and are not out of the queue yet
 	behind  []*fairClaim // that ask when fewer are leaving
@@ -32,9 +33,10 @@ type fairHome struct {
 // A fairClaim is the contest of one waiter, and what it asks Redis with: an owner that is used for this and for nothing
 // else, so that whatever late request names it cannot harm a later one.
 //
-//	           granted, or handed over       the last one unlocks
-//	asking ──────────────────────────► hold ────────────────────► released
-//	 │   ▲
+//	           granted, or handed over       the last one unlocks, nobody follows
+//	asking ──────────────────────────► hold ────────────────────────────────────► released
+//	 │   ▲                             │  ▲
+//	 │   │                             └──┘ unlocked: the one behind has it
 //	 │   └── refused: in Redisson's queue; told, or by time
 //	 └── given up: out of the queue
 type fairClaim struct {
@@ -47,32 +49,37 @@ type fairClaim struct {
 	made  time.Time // before the first request that names it
 
 	// Guarded by fairHome.mu.
-	asked   bool      // at least once
-	asking  bool      // a request is under way
-	left    bool      // the waiter has gone, or was given what another of its owner has
-	ours    bool      // Redis granted it, but nobody was given it
-	queued  bool      // it may be in the queue
-	doubt   bool      // a reply was lost
-	seized  bool      // it was taken by force, said before the answer came
-	again   bool      // it was refused, some time ago
-	seen    sighting  // of the last answer
-	granted time.Time // when another process handed it over, by the server's clock
-	hold    *fairHold // what it was granted, or nil
-	over    func()    // to be done when the request under way is answered, or nil
+	asked   bool         // at least once
+	asking  bool         // a request is under way
+	left    bool         // the waiter has gone, or was given what another of its owner has
+	ours    bool         // Redis granted it, but nobody was given it
+	queued  bool         // it may be in the queue
+	doubt   bool         // a reply was lost
+	seized  bool         // it was taken by force, said before the answer came
+	again   bool         // it was refused, some time ago
+	seen    sighting     // of the last answer
+	granted time.Time    // when another process handed it over, by the server's clock
+	hold    *fairHold    // what it was granted, or had after the one who was, or nil
+	behind  []uint64     // those who have what it is handed after it
+	after   []*fairClaim // those of them who had it
+	over    func()       // to be done when the request under way is answered, or nil
 
 	late *time.Timer // has it ask when the one before it may have died; nil until it is the next one
 }
 
-// A fairHold is a claim that was granted.
+// A fairHold is a claim that was granted. It goes from waiter to waiter, as long as Redis has said who follows.
 type fairHold struct {
 	home  *fairHome
-	claim *fairClaim
+	claim *fairClaim // that Redis has it for
+	terms terms
 	guard watchdog.Lease
 
 	// Guarded by fairHome.mu.
-	leases []*Lease
-	gone   bool  // it is being given back, or was lost
-	lost   error // why the watchdog gave it up, or nil
+	leases []*Lease // of the present holder: one, and one more for each reentry
+	limit  bool     // the present holder has WithMaxHold
+	tokens tokens   // what is left of them
+	gone   bool     // it is being given back, or was lost
+	lost   error    // why the watchdog gave it up, or nil
 }
 
 const (
@@ -100,7 +107,7 @@ func (c *Client) enterFair(key string) (*fairHome, error) {
 	}
 	h := c.fairs[key]
 	if h == nil {
-		h = &fairHome{c: c, key: key, names: fairNamesOf(key), claims: map[*fairClaim]struct{}{}}
+		h = &fairHome{c: c, key: key, names: fairNamesOf(key), claims: map[uint64]*fairClaim{}}
 		c.fairs[key] = h
 	}
 	h.users++
@@ -157,6 +164,16 @@ func (h *fairHome) entered() int {
 		return 0
 	}
 	return len(h.hold.leases)
+}
+
+// served returns how many of those in the queue had the present hold, or have it.
+func (h *fairHome) served() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.hold == nil {
+		return 0
+	}
+	return len(h.hold.claim.after)
 }
 
 // reenter makes l one more lease of the hold, if outer still has it.
@@ -228,7 +245,7 @@ func (cl *fairClaim) join(w *waiter) bool {
 	}
 	cl.n, cl.made = h.c.claims.Add(1), time.Now()
 	cl.owner = h.c.owner(cl.n)
-	h.claims[cl] = struct{}{}
+	h.claims[cl.n] = cl
 	h.c.connect(cl.n, h.key, cl)
 	if !w.once && h.leaving >= mostLeaving {
 		h.behind = append(h.behind, cl)
@@ -291,6 +308,10 @@ func (cl *fairClaim) settle(w *waiter, sent time.Time, reply []int64, err error)
 		at = serverTime(reply[3], reply[4])
 	}
 	switch {
+	case cl.hold != nil && cl.hold.claim != cl:
+		if hd := cl.hold; yes || unconfirmed(err) {
+			return func() { h.ousted(hd, cl) }
+		}
 	case cl.hold != nil: // it was handed over while we asked
 		hd, over := cl.hold, cl.over
 		cl.over = nil
@@ -330,18 +351,23 @@ func (cl *fairClaim) settle(w *waiter, sent time.Time, reply []int64, err error)
 		cl.seized, cl.ours = false, true // what Redis said is over; it is asked again
 		w.news <- news{kind: turn}
 	default:
-		return cl.take(w, sent, w.terms.ttl, reply[1])
+		return cl.take(w, sent, w.terms.ttl, newTokens(reply[1], 1))
 	}
 	return nil
 }
 
-// handed deals with the message that the lock was handed over to this claim, when the server had the time at. token is
-// the fencing token that came with it, or 0. What trust is counted from is explained at home.handed.
-func (cl *fairClaim) handed(_ uint64, at time.Time, _ bool, token int64) {
-	received := time.Now()
+// handed deals with the message that the lock was handed over to this claim. What trust is counted from is explained at
+// home.handed.
+func (cl *fairClaim) handed(_ uint64, o handOver) {
+	received, at, token := time.Now(), o.at, o.token
 	h := cl.h
 	h.mu.Lock()
 	w := cl.w
+	if hd := cl.hold; hd != nil && hd.claim != cl {
+		h.mu.Unlock()
+		h.c.spawn(func() { h.ousted(hd, cl) })
+		return
+	}
 	if cl.hold != nil || cl.left {
 		h.mu.Unlock()
 		return // known already, or given up
@@ -351,7 +377,7 @@ func (cl *fairClaim) handed(_ uint64, at time.Time, _ bool, token int64) {
 		h.mu.Unlock()
 		return
 	}
-	cl.ours, cl.granted = true, at
+	cl.ours, cl.granted, cl.behind = true, at, o.behind
 	from := cl.made
 	if !cl.seen.local.IsZero() {
 		from = cl.seen.earliest(at)
@@ -367,7 +393,7 @@ func (cl *fairClaim) handed(_ uint64, at time.Time, _ bool, token int64) {
 		w.poke() // to ask for what it needs
 	default:
 		h.c.counts.remote.Add(1)
-		rest = cl.take(w, from, first, token)
+		rest = cl.take(w, from, first, newTokens(token, 1+len(o.behind)))
 	}
 	h.mu.Unlock()
 	if rest != nil {
@@ -375,14 +401,19 @@ func (cl *fairClaim) handed(_ uint64, at time.Time, _ bool, token int64) {
 	}
 }
 
+// ousted deals with a lock that Redis has for cl, which has, or had, what another one of hd was granted: that one has it no
+// more, and cl does not need it.
+func (h *fairHome) ousted(hd *fairHold, cl *fairClaim) {
+	h.c.watchdog.Lose(&hd.guard, watchdog.ErrRefused)
+	_, _ = h.releaseOnce(cl)
+}
+
 // take turns the claim into a hold, has it guarded and gives it to w. Redis granted it no earlier than at from, for ttl
 // at first. It returns what is left to do without holding h.mu, or nil.
-func (cl *fairClaim) take(w *waiter, from time.Time, ttl time.Duration, token int64) (rest func()) {
-	h, l, t := cl.h, w.lease, w.terms
+func (cl *fairClaim) take(w *waiter, from time.Time, ttl time.Duration, drawn tokens) (rest func()) {
+	h, t := cl.h, w.terms
 	cl.ours = false
-	cl.calm()
-	delete(h.claims, cl)
-	hd := &fairHold{home: h, claim: cl}
+	hd := &fairHold{home: h, claim: cl, terms: t, tokens: drawn}
 	hd.guard = watchdog.Lease{
 		Kind:  kindFair,
 		Key:   h.key,
@@ -392,21 +423,14 @@ func (cl *fairClaim) take(w *waiter, from time.Time, ttl time.Duration, token in
 		Lost:  func(cause error) { h.lose(hd, cause) },
 	}
 	old := h.hold
-	cl.hold, h.hold = hd, hd
-	if t.fenced {
-		l.token = token
-	}
-	hd.attach(l)
+	h.hold = hd
 	h.stay()
 	h.c.held(1)
 	if !t.quiet {
 		h.c.hear()
 	}
 	h.c.watchdog.Start(&hd.guard, from, ttl)
-	if w.limit > 0 {
-		h.c.watchdog.Limit(&hd.guard, l.began.Add(w.limit))
-	}
-	drops := h.admit(hd, l.owner)
+	drops := hd.give(cl)
 	if old == nil {
 		w.news <- news{kind: given} // from here on another call may use w
 	}
@@ -429,12 +453,81 @@ func (cl *fairClaim) take(w *waiter, from time.Time, ttl time.Duration, token in
 	}
 }
 
+// give makes the lease of who waits with cl the first one of hd. It returns what is left to do without holding h.mu, and
+// then the waiter can be told.
+func (hd *fairHold) give(cl *fairClaim) (drops []func()) {
+	h, w := hd.home, cl.w
+	cl.calm()
+	delete(h.claims, cl.n)
+	cl.hold = hd
+	if w.terms.fenced {
+		w.lease.token = hd.tokens.take()
+	}
+	hd.attach(w.lease)
+	if hd.limit || w.limit > 0 {
+		var at time.Time
+		if w.limit > 0 {
+			at = w.lease.began.Add(w.limit)
+		}
+		hd.limit = w.limit > 0
+		h.c.watchdog.Limit(&hd.guard, at)
+	}
+	return h.admit(hd, w.lease.owner)
+}
+
+// next returns the claim that follows, if it can have hd as it is, or nil.
+func (hd *fairHold) next() *fairClaim {
+	h, first := hd.home, hd.claim
+	for i, n := range first.behind {
+		if cl := h.claims[n]; cl != nil && !cl.left {
+			first.behind = first.behind[i:]
+			if len(first.after)+1 < h.c.opts.Cohort && cl.wait == first.wait && h.c.suits(&hd.guard, hd.terms, cl.w.terms, hd.tokens) {
+				return cl
+			}
+			return nil
+		}
+	}
+	return nil
+}
+
+// pass gives hd to the claim that follows. It returns what is left to do without holding h.mu.
+func (hd *fairHold) pass(cl *fairClaim) (drops []func()) {
+	first, w := hd.claim, cl.w
+	first.behind, first.after = first.behind[1:], append(first.after, cl)
+	hd.home.c.counts.local.Add(1)
+	drops = hd.give(cl)
+	w.news <- news{kind: given}
+	return drops
+}
+
+// finish ends what cl had, and those after it. A request of theirs that is under way, or was not answered, could put one
+// of those in the queue again: they leave it by themselves. It returns what is left to do without holding h.mu.
+func (cl *fairClaim) finish() (drops []func()) {
+	for _, x := range cl.after {
+		if x.asking || x.doubt {
+			x.hold = nil
+			if drop := x.giveUp(); drop != nil {
+				drops = append(drops, drop)
+			}
+		}
+	}
+	return drops
+}
+
+// hangUp ends what Redis tells of cl and of those after it.
+func (cl *fairClaim) hangUp() {
+	cl.h.c.disconnect(cl.n)
+	for _, x := range cl.after {
+		cl.h.c.disconnect(x.n)
+	}
+}
+
 // admit lets those in who are of the owner that was given hd, and would wait for themselves.
 func (h *fairHome) admit(hd *fairHold, owner *Owner) (drops []func()) {
 	if owner == nil {
 		return nil
 	}
-	for cl := range h.claims {
+	for _, cl := range h.claims {
 		w := cl.w
 		if w.lease.owner != owner || cl.left {
 			continue
@@ -480,7 +573,7 @@ func (cl *fairClaim) giveUp() (rest func()) {
 // drop takes a claim that was given up out of the queue.
 func (cl *fairClaim) drop() (rest func()) {
 	h := cl.h
-	delete(h.claims, cl)
+	delete(h.claims, cl.n)
 	if !cl.ours && !cl.queued && !cl.doubt {
 		h.c.disconnect(cl.n)
 		h.gone()
@@ -545,6 +638,12 @@ func (hd *fairHold) unlock(l *Lease) error {
 		}
 		return hd.lost
 	}
+	if next := hd.next(); next != nil {
+		drops := hd.pass(next)
+		h.mu.Unlock()
+		h.c.spawnAll(drops)
+		return nil
+	}
 	hd.gone = true
 	if h.hold == hd {
 		h.hold = nil
@@ -554,13 +653,15 @@ func (hd *fairHold) unlock(l *Lease) error {
 	cl.whenAnswered(func() {
 		h.c.spawn(func() {
 			err := h.release(cl)
-			h.c.disconnect(cl.n)
+			cl.hangUp()
 			h.c.held(-1)
 			done <- err
 			h.quit()
 		})
 	})
+	drops := cl.finish()
 	h.mu.Unlock()
+	h.c.spawnAll(drops)
 
 	timer := time.NewTimer(h.c.opts.OpTimeout)
 	defer timer.Stop()
@@ -595,10 +696,12 @@ func (h *fairHome) lose(hd *fairHold, cause error) {
 	if h.hold == hd {
 		h.hold = nil
 	}
+	drops := hd.claim.finish()
 	h.mu.Unlock()
 
 	h.tell(hd, lost(cause))
-	h.c.disconnect(hd.claim.n)
+	h.c.spawnAll(drops)
+	hd.claim.hangUp()
 	h.c.held(-1)
 	h.quit()
 	if errors.Is(cause, watchdog.ErrRefused) {
@@ -642,7 +745,13 @@ func (h *fairHome) release(cl *fairClaim) error {
 
 // releaseOnce reports whether the lock was the claim's.
 func (h *fairHome) releaseOnce(cl *fairClaim) (bool, error) {
-	done, err := h.c.run(scripts.FairRelease, h.keys(), []string{cl.owner, millis(cl.wait), clock(), h.c.publish}).AsInt64()
+	args := []string{cl.owner, millis(cl.wait), clock(), h.c.publish}
+	h.mu.Lock()
+	for _, x := range cl.after {
+		args = append(args, strconv.FormatUint(x.n, 10))
+	}
+	h.mu.Unlock()
+	done, err := h.c.run(scripts.FairRelease, h.keys(), args).AsInt64()
 	if done == passedOnToNobody {
 		h.c.spawn(func() {
 			if h.c.pause(claimLease) {

@@ -477,17 +477,21 @@ func (h *home) attach(hd *hold, l *Lease) {
 // is asked whether that is still so.
 const goRound = 10 * time.Millisecond
 
-// suits reports whether w can have the hold as it is: on the same terms, in its turn, and with
-// enough trust left. A lease of fixed length cannot be passed on, since the next holder is
-// promised all of it.
+// suits reports whether w can have the hold as it is, in its turn.
 func (h *home) suits(hd *hold, w *waiter) bool {
-	if w == nil || w.terms != hd.terms || !hd.terms.renew || w.terms.fenced && hd.tokens.left == 0 || !h.c.granting() ||
-		hd.guard.Extended() || // what one holder asked for is not for the next
-		time.Until(hd.guard.Until()) < min(hd.terms.ttl, claimLease)/3 {
+	if w == nil || !h.c.suits(&hd.guard, hd.terms, w.terms, hd.tokens) {
 		return false
 	}
 	if h.c.opts.Cohort == 1 || hd.wanted || !h.c.heard() {
 		return hd.passed+1 < h.c.opts.Cohort
 	}
 	return time.Since(hd.since) < goRound
+}
+
+// suits reports whether what is held on some terms can be passed on to one who wants it on others: on the same, that is,
+// and with enough trust left. A lease of fixed length cannot be passed on, since the next holder is promised all of it.
+func (c *Client) suits(guard *watchdog.Lease, held, wanted terms, left tokens) bool {
+	return wanted == held && held.renew && (!wanted.fenced || left.left > 0) && c.granting() &&
+		!guard.Extended() && // what one holder asked for is not for the next
+		time.Until(guard.Until()) >= min(held.ttl, claimLease)/3
 }

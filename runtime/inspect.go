@@ -18,8 +18,10 @@ type Standing struct {
 	// thread as Redis has it; 1 of another Client, which counts for itself.
 	Count int
 	// TTL is how long the key has to live if it is not renewed; negative if for ever, 0 if it is free.
-	TTL       time.Duration
-	Waiting   int // clients of this library in line; of a FairMutex all who wait, each goroutine and each Java thread
+	TTL time.Duration
+	// Waiting is how many clients of this library stand in line; of a FairMutex all who wait, each goroutine and each Java
+	// thread, and of another Client that holds the key, also those of it who had it in a row.
+	Waiting   int
 	Listening int // subscriptions to Redisson's channel of the key: about one for each Java program that waits
 }
 

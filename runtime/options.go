@@ -58,8 +58,9 @@ type Options struct {
 
 	// Cohort bounds how many goroutines of this process have a lock in a row, without a
 	// word to Redis, while other processes wait for it. While none is known to wait it is
-	// only asked every 10ms whether that is still so. Defaults to 64; 1 gives the lock
-	// back to Redis after each holder.
+	// only asked every 10ms whether that is still so. Of a FairMutex it bounds how many
+	// have it in a row. Defaults to 64, which is the most for a FairMutex; 1 gives the
+	// lock back to Redis after each holder.
 	Cohort int
 
 	// TokenTTL is how long the counter of a key's fencing tokens is kept after its last grant, so

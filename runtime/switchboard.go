@@ -19,9 +19,17 @@ type party interface {
 
 // An heir stands in line, and may be handed what it waits for.
 type heir interface {
-	handed(n uint64, at time.Time, others bool, token int64)
+	handed(n uint64, o handOver)
 	look(n uint64)
 	soon(n uint64, d time.Duration)
+}
+
+// A handOver says that Redis has a key for a claim since the time at of its clock.
+type handOver struct {
+	at     time.Time
+	others bool     // more processes stand in line
+	token  int64    // the first of the fencing tokens that came with it, or 0
+	behind []uint64 // claims of this client that have the key after it
 }
 
 // A switchboard connects what a client is told on its channel with the party that it concerns. A
@@ -186,7 +194,12 @@ func (c *Client) toldOf(tag string, e hub.Event) {
 		if at, ok := number(2); ok {
 			others, _ := number(3)
 			token, _ := number(4)
-			h.handed(n, time.UnixMicro(at), others > 0, token)
+			o := handOver{at: time.UnixMicro(at), others: others > 0, token: token}
+			for i := 5; i < len(words); i++ {
+				m, _ := number(i)
+				o.behind = append(o.behind, uint64(m))
+			}
+			h.handed(n, o)
 		}
 	case "look":
 		h.look(n)

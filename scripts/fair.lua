@@ -11,6 +11,13 @@
 -- became free: for how many milliseconds they were to wait, and the lease, and how many fencing tokens from a counter
 -- that is kept for so long. A process that does not hear of it gets nothing, and has the time of its note's lease to
 -- come for it, since it may have died; so have the others of it that wait.
+--
+-- Those right behind the head that are of its process, and wait for the same, are given the lock with it: it goes from
+-- one to the next in their order, without a word to this server, where they stay in the queue until the last of them
+-- gives the lock back, in the name of the first.
+
+-- As many as that have a lock in a row.
+local most = 64
 
 -- evict takes those off the head of the queue whose time is over, and returns the head that is left, and its time.
 local function evict(queue, times, notes, now)
@@ -27,22 +34,27 @@ local function evict(queue, times, notes, now)
   end
 end
 
--- admit takes the head out of the queue, if there is one, because it has the lock now, and brings the times of all others
--- forward by what its place was to last.
-local function admit(queue, times, notes, owner, wait)
-  redis.call('lpop', queue)
-  redis.call('zrem', times, owner)
-  redis.call('hdel', notes, owner)
+-- forward brings the times of all who wait forward by ms milliseconds, for which the places were to last that are gone.
+local function forward(times, ms)
   local all = redis.call('zrange', times, 0, -1, 'withscores')
   local later = {}
   for i = 1, #all, 2 do
-    later[#later + 1] = string.format('%.0f', all[i + 1] - wait)
+    later[#later + 1] = string.format('%.0f', all[i + 1] - ms)
     later[#later + 1] = all[i]
     if #later == 1000 or i + 1 == #all then -- as many as one call takes for certain
       redis.call('zadd', times, unpack(later))
       later = {}
     end
   end
+end
+
+-- admit takes the head out of the queue, if there is one, because it has the lock now, and brings the times of all others
+-- forward by what its place was to last.
+local function admit(queue, times, notes, owner, wait)
+  redis.call('lpop', queue)
+  redis.call('zrem', times, owner)
+  redis.call('hdel', notes, owner)
+  forward(times, wait)
 end
 
 -- leave takes the owner out of the queue, wherever it stands.
@@ -56,6 +68,40 @@ local function leave(queue, times, notes, owner, wait)
   end
   redis.call('zrem', times, owner)
   redis.call('hdel', notes, owner)
+end
+
+-- finish takes those out of the queue who had the lock after another one of their process, each of which was to wait for as
+-- long as the others.
+local function finish(queue, times, notes, owners, wait)
+  local ahead = 0
+  for _, owner in ipairs(owners) do
+    if redis.call('lindex', queue, 0) == owner then
+      redis.call('lpop', queue)
+      redis.call('zrem', times, owner)
+      redis.call('hdel', notes, owner)
+      ahead = ahead + wait
+    else
+      leave(queue, times, notes, owner, wait)
+    end
+  end
+  if ahead > 0 then
+    forward(times, ahead)
+  end
+end
+
+-- followers returns the numbers of those right behind the head, whose note is the one given, that have the lock after it.
+local function followers(queue, notes, head, note)
+  local process, numbers = string.sub(head, 1, 37), {}
+  local function follows(owner) return owner and string.sub(owner, 1, 37) == process end
+  if follows(redis.call('lindex', queue, 1)) then
+    for i, owner in ipairs(redis.call('lrange', queue, 1, most - 1)) do
+      if not follows(owner) or redis.call('hget', notes, owner) ~= note then
+        break
+      end
+      numbers[i] = string.sub(owner, 38)
+    end
+  end
+  return numbers
 end
 
 -- warn tells the first in the queue from place number i on who hears it, and is not of the process of head, to ask in ms
@@ -83,19 +129,21 @@ local function pass(lock, queue, times, notes, channel, counter, publish, now)
   if not head then
     return 0
   end
-  local wait, lease, tokens, keep = string.match(redis.call('hget', notes, head) or '', '^(%d+) (%d+) (%d+) (%d+)$')
+  local note = redis.call('hget', notes, head) or ''
+  local wait, lease, tokens, keep = string.match(note, '^(%d+) (%d+) (%d+) (%d+)$')
   if wait then
-    local token = 0
+    local after, token = followers(queue, notes, head, note), 0
     if tokens ~= '0' then
-      local ok, first = pcall(draw, counter, tonumber(tokens), keep)
+      local ok, first = pcall(draw, counter, tokens * (1 + #after), keep)
       token = ok and first or 0
     end
     local at = redis.call('time')
     redis.call('hset', lock, head, 1)
     redis.call('pexpire', lock, lease)
-    if tell('granted', head, string.format('%s%06d 0 %.0f', at[1], at[2], token)) > 0 then
+    local grant = string.format('%s%06d 0 %.0f', at[1], at[2], token)
+    if tell('granted', head, table.concat({grant, unpack(after)}, ' ')) > 0 then
       admit(queue, times, notes, head, wait)
-      warn(head, queue, 0, tonumber(lease))
+      warn(head, queue, #after, tonumber(lease))
       return 1
     end
     redis.call('del', lock)

@@ -10,6 +10,7 @@
 -- ARGV[2]  how long its place was to last in milliseconds, beyond those before it
 -- ARGV[3]  the time of the client in milliseconds since 1970
 -- ARGV[4]  publish command: publish, spublish or both: see say.lua
+-- ARGV[5...] numbers of those of the owner's process that had the lock after it, and need it no more
 --
 -- Reply: -1  the lock was not the owner's: free, somebody else's, or not a lock at all
 --         0  it is free now, and the head of the queue, if there is one, was told so
@@ -20,11 +21,22 @@
 -- If the lock is free that the owner waited for, it is passed on too: who was before others may have been the one who
 -- was told.
 --
+-- If the lock was taken from the owner, and given to one of those who need it no more, it goes on to the next.
+--
 -- Twice: an owner is used for one grant only, so the second run finds a lock that is not the owner's, and a queue
--- without it. HDEL is among the commands that a server without memory left still accepts, and after it it accepts
+-- without it and those who had the lock after it. HDEL is among the commands that a server without memory left still accepts, and after it it accepts
 -- the others of the script too.
 
-local lock, queue, times, notes, owner, now = KEYS[1], KEYS[2], KEYS[3], KEYS[4], ARGV[1], tonumber(ARGV[3])
+local lock, queue, times, notes, owner = KEYS[1], KEYS[2], KEYS[3], KEYS[4], ARGV[1]
+local wait, now = tonumber(ARGV[2]), tonumber(ARGV[3])
+local after = {}
+for i = 5, #ARGV do
+  after[i - 4] = string.sub(owner, 1, 37) .. ARGV[i]
+end
+local function pass_on()
+  finish(queue, times, notes, after, wait)
+  return pass(lock, queue, times, notes, KEYS[5], KEYS[6], ARGV[4], now)
+end
 -- pcall, because a key of another type is simply not the owner's lock. Any other error says nothing about whose it is.
 local removed = redis.pcall('hdel', lock, owner)
 if type(removed) == 'table' and not string.find(removed.err, 'WRONGTYPE') then
@@ -35,11 +47,16 @@ if removed ~= 1 then
   if type(place) == 'table' and string.find(place.err, 'WRONGTYPE') then
     return -1 -- what is no queue has no place of the owner
   end
-  leave(queue, times, notes, owner, tonumber(ARGV[2]))
+  leave(queue, times, notes, owner, wait)
+  if removed == 0 and #after > 0 then
+    redis.call('hdel', lock, unpack(after))
+  end
   if removed == 0 and redis.call('exists', lock) == 0 then
-    pass(lock, queue, times, notes, KEYS[5], KEYS[6], ARGV[4], now)
+    pass_on()
+  else
+    finish(queue, times, notes, after, wait)
   end
   return -1
 end
-local ok, passed = pcall(pass, lock, queue, times, notes, KEYS[5], KEYS[6], ARGV[4], now)
+local ok, passed = pcall(pass_on)
 return ok and passed or 0

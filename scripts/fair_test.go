@@ -26,22 +26,21 @@ const (
 // deaf2 of one that does not, and theirs is a Java thread.
 type fairLock struct {
 	*scene
-	hears, hears2, deaf, deaf2 string
-	told                       chan string // to the process that listens
+	hears, hears2, hears3, deaf, deaf2 string
+	told                               chan string // to the process that listens
 }
 
 func newFairLock(s *scene) *fairLock {
 	process := func() string { return fmt.Sprintf("%08x-0d1f-8a55-8f0e-3c2b1a0d9e8f", rand.Uint32()) }
 	listens := process()
 	silent := process()
-	l := &fairLock{s, listens + ":1", listens + ":2", silent + ":3", silent + ":4", make(chan string, 64)}
+	l := &fairLock{s, listens + ":1", listens + ":2", listens + ":5", silent + ":3", silent + ":4", make(chan string, 64)}
 	s.channel += ":" + theirs
 	s.listen()
 	conn, release := s.c.Dedicate()
 	s.t.Cleanup(release)
 	conn.SetPubSubHooks(rueidis.PubSubHooks{OnMessage: func(m rueidis.PubSubMessage) {
-		kind, _, _ := strings.Cut(m.Message, " ")
-		l.told <- kind
+		l.told <- m.Message
 	}})
 	require.NoError(s.t, conn.Do(s.t.Context(), s.c.B().Subscribe().Channel("lockgen_process:"+listens).Build()).Error())
 	return l
@@ -67,8 +66,9 @@ func (l *fairLock) ask(owner, line string, wait, now int64, tokens string) ([]in
 		plain, l.note(owner, wait), tokens, "60000").AsIntSlice()
 }
 
-func (l *fairLock) giveBack(owner string, wait, now int64) (int64, error) {
-	return l.eval(scripts.FairRelease, l.keys(), owner, strconv.FormatInt(wait, 10), strconv.FormatInt(now, 10), plain).AsInt64()
+func (l *fairLock) giveBack(owner string, wait, now int64, after ...string) (int64, error) {
+	args := append([]string{owner, strconv.FormatInt(wait, 10), strconv.FormatInt(now, 10), plain}, after...)
+	return l.eval(scripts.FairRelease, l.keys(), args...).AsInt64()
 }
 
 func (l *fairLock) force(now int64) (int64, error) {
@@ -134,6 +134,7 @@ func owners(of ...func(l *fairLock) string) func(l *fairLock) []string {
 
 func hears(l *fairLock) string  { return l.hears }
 func hears2(l *fairLock) string { return l.hears2 }
+func hears3(l *fairLock) string { return l.hears3 }
 func deaf(l *fairLock) string   { return l.deaf }
 func deaf2(l *fairLock) string  { return l.deaf2 }
 func java(*fairLock) string     { return theirs }
@@ -223,11 +224,155 @@ func TestFair(t *testing.T) {
 						if kind == "end" {
 							break
 						}
+						kind, _, _ = strings.Cut(kind, " ")
 						told = append(told, kind)
 					}
 					require.Equal(t, r.told, told)
 				})
 			}
+		})
+	}
+}
+
+// Those right behind the head who are of its process and want the same are told with its grant, and leave the queue with
+// it.
+func TestFair_Followers(t *testing.T) {
+	t.Parallel()
+	for _, b := range backends {
+		t.Run(b.name, func(t *testing.T) {
+			t.Parallel()
+			c := b.client(t)
+			// in returns a lock that somebody has, and for which owners wait.
+			in := func(t *testing.T, owners func(l *fairLock) []string, tokens string) *fairLock {
+				t.Helper()
+				l := newFairLock(newSceneUnheard(t, c))
+				for i, owner := range append([]string{l.deaf2}, owners(l)...) {
+					note := l.note(owner, fairWait)
+					if i > 0 && note != "" {
+						note = fmt.Sprintf("%d %d %s 60000", fairWait, heirs, tokens)
+					}
+					require.NoError(t, l.eval(scripts.FairAcquire, l.keys(), "600000", owner, "1", strconv.FormatInt(fairWait, 10),
+						strconv.FormatInt(epoch, 10), plain, note, "0", "60000").Error())
+					l.forever()
+				}
+				return l
+			}
+			// grants returns what is told of who gets it when it is given back: the token, and the followers.
+			grants := func(t *testing.T, l *fairLock) (token int64, after string) {
+				t.Helper()
+				n, err := l.giveBack(l.deaf2, fairWait, epoch)
+				require.NoError(t, err)
+				require.EqualValues(t, 1, n)
+				for message := range l.told {
+					if rest, ok := strings.CutPrefix(message, "granted "); ok {
+						words := strings.SplitN(rest, " ", 5)
+						token, err = strconv.ParseInt(words[3], 10, 64)
+						require.NoError(t, err)
+						if len(words) == 5 {
+							after = words[4]
+						}
+						return token, after
+					}
+				}
+				return 0, ""
+			}
+
+			t.Run("who follows", func(t *testing.T) {
+				t.Parallel()
+				for want, owners := range map[string]func(l *fairLock) []string{
+					"":    owners(hears),
+					"2":   owners(hears, hears2),
+					"2 5": owners(hears, hears2, hears3),
+					"5":   owners(hears, hears3, deaf, hears2),
+					"5 2": owners(hears, hears3, hears2, java),
+				} {
+					token, after := grants(t, in(t, owners, "0"))
+					require.Equal(t, want, after)
+					require.Zero(t, token)
+				}
+				for _, owners := range []func(l *fairLock) []string{owners(hears, java, hears2), owners(hears, deaf, hears2, hears3)} {
+					_, after := grants(t, in(t, owners, "0"))
+					require.Empty(t, after, "others stand between")
+				}
+			})
+
+			t.Run("who wants something else does not", func(t *testing.T) {
+				t.Parallel()
+				l := in(t, owners(hears, hears2, hears3), "0")
+				l.int("HSET", l.notes(), l.hears2, "4000 2000 0 0")
+				_, after := grants(t, l)
+				require.Empty(t, after)
+				l = in(t, owners(hears, hears2, hears3), "0")
+				l.int("HDEL", l.notes(), l.hears3)
+				_, after = grants(t, l)
+				require.Equal(t, "2", after)
+			})
+
+			t.Run("no more than 63", func(t *testing.T) {
+				t.Parallel()
+				_, after := grants(t, in(t, func(l *fairLock) (all []string) {
+					for i := range 100 {
+						all = append(all, strings.TrimSuffix(l.hears, "1")+strconv.Itoa(100+i))
+					}
+					return all
+				}, "0"))
+				require.Len(t, strings.Fields(after), 63)
+			})
+
+			t.Run("tokens for all", func(t *testing.T) {
+				t.Parallel()
+				l := in(t, owners(hears, hears2, hears3), "1")
+				token, after := grants(t, l)
+				require.Equal(t, "2 5", after)
+				last, err := l.command("GET", l.counter()).AsInt64()
+				require.NoError(t, err)
+				require.Equal(t, token+2, last)
+			})
+
+			t.Run("give back for all", func(t *testing.T) {
+				t.Parallel()
+				l := in(t, owners(hears, hears2, hears3, deaf, java), "0")
+				before := l.state().times
+				grants(t, l)
+				require.Equal(t, []string{l.hears2, l.hears3, l.deaf, theirs}, l.state().queue, "they stay in it until then")
+				for range 2 {
+					_, err := l.giveBack(l.hears, fairWait, epoch, "2", "5")
+					require.NoError(t, err)
+					s := l.state()
+					require.Equal(t, []string{l.deaf, theirs}, s.queue)
+					require.Equal(t, heirs, s.times[l.deaf], "whose process does not listen")
+					require.Equal(t, before[theirs]-3*fairWait, s.times[theirs], "as if each had its turn")
+					require.Equal(t, []string{l.deaf}, s.notes)
+				}
+			})
+
+			t.Run("give back what was taken, and given to one of them", func(t *testing.T) {
+				t.Parallel()
+				l := in(t, owners(hears, hears2, hears3, java), "0")
+				grants(t, l)
+				_, err := l.force(epoch)
+				require.NoError(t, err)
+				require.Equal(t, map[string]string{l.hears2: "1"}, l.state().holder)
+				l.messages()
+				n, err := l.giveBack(l.hears, fairWait, epoch, "2", "5")
+				require.NoError(t, err)
+				require.EqualValues(t, -1, n)
+				require.Empty(t, l.state().holder)
+				require.Equal(t, []string{theirs}, l.state().queue)
+				require.Equal(t, []string{"0"}, l.messages(), "the next is told")
+			})
+
+			t.Run("give back behind somebody else", func(t *testing.T) {
+				t.Parallel()
+				l := in(t, owners(hears, hears2, hears3, java), "0")
+				grants(t, l)
+				l.set([][]string{{"DEL", "KEY"}, {"HSET", "KEY", "somebody", "1"}, {"RPOPLPUSH", l.queue(), l.queue()}})
+				n, err := l.giveBack(l.hears, fairWait, epoch, "2", "5")
+				require.NoError(t, err)
+				require.EqualValues(t, -1, n)
+				require.Equal(t, map[string]string{"somebody": "1"}, l.state().holder)
+				require.Equal(t, []string{theirs}, l.state().queue)
+			})
 		})
 	}
 }
@@ -351,7 +496,7 @@ func (m *fairModel) pass() int64 {
 	}
 	head := m.queue[0]
 	switch head {
-	case m.l.hears, m.l.hears2:
+	case m.l.hears, m.l.hears2, m.l.hears3:
 		m.grant(head)
 		return 1
 	case m.l.deaf, m.l.deaf2:
@@ -361,7 +506,7 @@ func (m *fairModel) pass() int64 {
 				m.times[o] = min(m.times[o], over)
 			}
 		}
-		if !slices.Contains(m.queue, m.l.hears) && !slices.Contains(m.queue, m.l.hears2) {
+		if !slices.ContainsFunc(m.queue, func(o string) bool { return o == m.l.hears || o == m.l.hears2 || o == m.l.hears3 }) {
 			return 2
 		}
 	}
@@ -399,16 +544,28 @@ func (m *fairModel) ask(owner string, line bool) bool {
 	return false
 }
 
-func (m *fairModel) giveBack(owner string) int64 {
-	if m.holder[owner] != "" {
-		clear(m.holder)
-		return m.pass()
-	}
+// leave takes owner out of the queue.
+func (m *fairModel) leave(owner string) {
 	if i := slices.Index(m.queue, owner); i >= 0 {
 		for _, later := range m.queue[i+1:] {
 			m.times[later] -= m.waits[owner]
 		}
 		m.out(i)
+	}
+}
+
+func (m *fairModel) giveBack(owner string, after []string) int64 {
+	ours := m.holder[owner] != ""
+	delete(m.holder, owner)
+	m.leave(owner)
+	for _, o := range after {
+		if !ours {
+			delete(m.holder, o)
+		}
+		m.leave(o)
+	}
+	if ours {
+		return m.pass()
 	}
 	if len(m.holder) == 0 {
 		m.pass()
@@ -434,9 +591,9 @@ func TestFair_BehavesAsItsModel(t *testing.T) {
 				m := &fairModel{
 					l:         l,
 					fairState: fairState{holder: map[string]string{}, queue: []string{}, times: map[string]int64{}},
-					waits:     map[string]int64{l.hears: 5000, l.hears2: 3000, l.deaf: 5000, l.deaf2: 6000, theirs: 7000},
+					waits:     map[string]int64{l.hears: 5000, l.hears2: 3000, l.hears3: 5000, l.deaf: 5000, l.deaf2: 6000, theirs: 7000},
 				}
-				who := rapid.SampledFrom([]string{l.hears, l.hears2, l.deaf, l.deaf2, theirs})
+				who := rapid.SampledFrom([]string{l.hears, l.hears2, l.hears3, l.deaf, l.deaf2, theirs})
 				r.Repeat(map[string]func(*rapid.T){
 					"ask": func(r *rapid.T) {
 						o, line := who.Draw(r, "owner"), rapid.SampledFrom([]string{"0", "1"}).Draw(r, "line")
@@ -450,9 +607,13 @@ func TestFair_BehavesAsItsModel(t *testing.T) {
 					},
 					"give back": func(r *rapid.T) {
 						o := who.Draw(r, "owner")
+						var after, numbers []string // of one process, that were to wait for as long
+						if o == l.hears && rapid.Bool().Draw(r, "a row") {
+							after, numbers = []string{l.hears3}, []string{"5"}
+						}
 						for range rapid.IntRange(1, 2).Draw(r, "times") {
-							want := m.giveBack(o)
-							got, err := l.giveBack(o, m.waits[o], epoch+m.now)
+							want := m.giveBack(o, after)
+							got, err := l.giveBack(o, m.waits[o], epoch+m.now, numbers...)
 							require.NoError(r, err)
 							require.Equal(r, want, got)
 							l.forever()

@@ -7,9 +7,10 @@
 -- if that is 0. Redisson's waiters stand nowhere: they listen on the lock's channel and race.
 --
 -- What a process is told on its channels, where <n> is the number in its owner:
---   granted <n> <µs> <others> <token>  the owner has the lock since that time of the server, for the claim
---                       lease; others is 1 if somebody else stands in line, else 0; token is the first
---                       of its fencing tokens, 0 if it gets none
+--   granted <n> <µs> <others> <token> <m>...  the owner has the lock since that time of the server, for the
+--                       claim lease; others is 1 if somebody else stands in line, else 0; token is the first
+--                       of its fencing tokens, 0 if it gets none; each m is the number of another owner of
+--                       the process that has the lock after it, in this order: see fair.lua
 --   look <n>            the lock may be free: ask
 --   soon <n> <ms>       the one before you was granted it; ask when the claim lease is over, in case
 --                       nobody is there
