@@ -2,9 +2,11 @@ package runtime_test
 
 import (
 	"context"
+	"fmt"
 	"regexp"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -353,3 +355,54 @@ func BenchmarkFair(b *testing.B) {
 
 // evals returns how many scripts a server has run.
 func evals(server *redistest.RedisServer) int64 { return server.CommandStats()["evalsha"] }
+
+// BenchmarkRedLock locks one key on five servers from many goroutines of one process, and of two.
+func BenchmarkRedLock(b *testing.B) {
+	servers := make([]*redistest.RedisServer, 5)
+	for i := range servers {
+		servers[i] = redistest.Server(b)
+	}
+	for _, processes := range []int{1, 2} {
+		for _, goroutines := range []int{1, 16} {
+			b.Run(fmt.Sprintf("processes=%d/goroutines=%d", processes, goroutines), func(b *testing.B) {
+				key := redistest.Key(b, "k")
+				locks := make([]*lockrt.RedLock, processes)
+				for i := range locks {
+					clients := make([]*lockrt.Client, len(servers))
+					for j, server := range servers {
+						c, err := lockrt.Open(server.URL(), lockrt.Options{})
+						if err != nil {
+							b.Fatal(err)
+						}
+						b.Cleanup(func() { _ = c.Close() })
+						clients[j] = c
+					}
+					m, err := lockrt.NewRedLock(key, clients)
+					if err != nil {
+						b.Fatal(err)
+					}
+					locks[i] = m
+				}
+				var longest atomic.Int64
+				share(b, goroutines, func(g int) func() {
+					return func() {
+						start := time.Now()
+						lease, err := locks[g%processes].Lock(b.Context())
+						for took := int64(time.Since(start)); ; {
+							if last := longest.Load(); took <= last || longest.CompareAndSwap(last, took) {
+								break
+							}
+						}
+						if err == nil {
+							err = lease.Unlock(b.Context())
+						}
+						if err != nil {
+							b.Error(err)
+						}
+					}
+				})
+				b.ReportMetric(time.Duration(longest.Load()).Seconds()*1000, "longest-ms")
+			})
+		}
+	}
+}

@@ -59,6 +59,7 @@ type Client struct {
 	takes, frees       *gatherer // of locks that nobody else wants
 	acquires, releases *gatherer
 	contended          contended
+	reds               redLine
 	counts             counts
 	tasks              chan func()   // to a goroutine that waits for one
 	waiting            atomic.Int32  // goroutines that wait for a task

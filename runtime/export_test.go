@@ -23,6 +23,13 @@ func Fairs(c *Client) int {
 	return len(c.fairs)
 }
 
+// RedLines returns for how many red locks goroutines of the client stand in line.
+func RedLines(c *Client) int {
+	c.reds.mu.Lock()
+	defer c.reds.mu.Unlock()
+	return len(c.reds.all)
+}
+
 // Longest returns the first pauses of a backoff, as long as they may be.
 func Longest(b Backoff, n int) []time.Duration {
 	var all []time.Duration

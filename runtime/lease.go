@@ -96,6 +96,9 @@ func (t *tenure) end(cause error) {
 	if u := t.within.Load(); u != nil {
 		u.look(cause)
 	}
+	if t.union != nil && !errors.Is(cause, ErrReleased) {
+		t.union.after()
+	}
 }
 
 // given says that the caller has t. If that has ended already, that is told now.

@@ -30,8 +30,9 @@ import (
 // A minority that is down, slow or cut off delays nobody: the answer of the majority is enough to lock, to
 // renew, to extend and to unlock.
 //
-// Who is refused asks again when a server says that the lock was released, after a random pause; pauses
-// also grow to a third of a second while nobody says anything. There is no order among those who wait.
+// Of one process only one at a time asks the servers, in the order in which they came; to say so, each must use the
+// same first Client. Who is refused asks again when a server says that the lock was released, after a random pause; pauses
+// also grow to a third of a second while nobody says anything. There is no order among processes.
 //
 // # What it does not give
 //
@@ -135,6 +136,7 @@ func (m *RedLock) acquire(ctx context.Context, opts []LockOption, waiting func()
 	whole := newLease(c, kindRedLock, m.key, ctx)
 	e := &election{m: m, ctx: ctx, opts: append(slices.Clip(opts), WithWait(0)), cfg: cfg, whole: whole}
 	e.w = newWaiter(whole, cfg) // not used again: it may be poked late
+	e.inLine = cfg.wait != 0 && !m.entered(whole)
 	err = c.await(ctx, e, e.w, cfg, waiting)
 	if err == nil && ctx.Err() != nil {
 		err = ended(ctx) // granted, but not wanted any more
@@ -143,10 +145,17 @@ func (m *RedLock) acquire(ctx context.Context, opts []LockOption, waiting func()
 	if err == nil {
 		return whole, nil
 	}
-	if whole.union != nil {
+	if whole.union == nil {
+		c.reds.leave(m.key, e.w)
+	} else {
 		c.spawn(func() { _ = whole.hold.unlock(whole) })
 	}
 	return nil, err
+}
+
+// entered reports whether l may enter what its caller has: it does not wait for itself.
+func (m *RedLock) entered(l *Lease) bool {
+	return l.owner != nil || slices.ContainsFunc(m.parts, func(part *Mutex) bool { return leaseFrom(l.ctx.parent, part.c, part.key) != nil })
 }
 
 // needs returns how many parts are a majority.
@@ -161,6 +170,7 @@ type election struct {
 	whole *Lease
 	w     *waiter // of the call
 
+	inLine bool        // it waits for others of this process
 	poking atomic.Bool // a poke is due
 	took   atomic.Int64
 
@@ -185,9 +195,12 @@ type ballot struct {
 	union    *union // what is granted joins it
 }
 
-func (e *election) join(*waiter) bool { return true }
-func (e *election) channel() string   { return namesOf(e.m.key).channel }
-func (e *election) hear(string)       {}
+func (e *election) channel() string { return namesOf(e.m.key).channel }
+func (e *election) hear(string)     {}
+
+func (e *election) join(w *waiter) bool {
+	return !e.inLine || e.m.parts[0].c.reds.join(e.m.key, w)
+}
 
 // leave ends the election. What was granted the call by then is the caller's to give back.
 func (e *election) leave(*waiter) {
@@ -288,8 +301,10 @@ func (e *election) win(r *ballot, parts []*Lease) error {
 		part.stamp(token)
 	}
 	e.whole.token = token
-	unite(e.whole, e.m.needs(), slices.Clone(r.parts))
-	r.union = e.whole.union
+	u := &union{whole: e.whole, needs: e.m.needs(), parts: slices.Clone(r.parts)}
+	u.after = sync.OnceFunc(func() { e.m.parts[0].c.reds.leave(e.m.key, e.w) })
+	u.begin()
+	r.union = u
 	return nil
 }
 

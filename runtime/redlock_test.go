@@ -206,6 +206,53 @@ func TestRedLock_LostWithTheMajority(t *testing.T) {
 	freeAgain(t, all, "k")
 }
 
+// Those of one process have it in the order in which they came, whatever becomes of those before them.
+func TestRedLock_GoroutinesAreServedInOrder(t *testing.T) {
+	t.Parallel()
+	key := redistest.Key(t, "k")
+	hooks, waiting, _ := watch()
+	c := newClient(t, lockrt.Options{Hooks: hooks})
+	m := lockrt.RedLockOf(c.Mutex(key), c.Mutex(key+":2"), c.Mutex(key+":3"))
+	lease := ok(t)(m.Lock(patient(t)))
+	inner := ok(t)(m.Lock(lease.Context()))
+	free(t, inner)
+	var got []<-chan locked
+	var leave []context.CancelFunc
+	for range 5 {
+		ctx, cancel := context.WithCancel(patient(t))
+		defer cancel()
+		leave = append(leave, cancel)
+		got = append(got, lockLater(ctx, m))
+		receive(t, waiting, "it waits")
+	}
+	_, err := m.TryLock(patient(t))
+	require.ErrorIs(t, err, lockrt.ErrNotAcquired)
+	leave[1]()
+	require.ErrorIs(t, receive(t, got[1], "the one that gave up").err, context.Canceled)
+	free(t, lease)
+
+	lease = gotten(t, got[0], "the first")
+	require.Empty(t, got[2])
+	for i, key := range []string{key, key + ":2"} {
+		require.EqualValues(t, 1, number(t, redistest.Shared(t), "DEL", key), i)
+	}
+	receive(t, lease.Context().Done(), "the loss")
+	lost := lease
+	lease = gotten(t, got[2], "the next, since it is lost and not when it is unlocked")
+	require.ErrorIs(t, lost.Unlock(patient(t)), lockrt.ErrLost)
+	require.Empty(t, got[3])
+	leave[3]() // the one that asks now, or is to ask next
+	free(t, lease)
+	if l := receive(t, got[3], "the one that gives up"); l.err == nil {
+		free(t, l.lease)
+	}
+	free(t, gotten(t, got[4], "the last"))
+	for _, key := range []string{key, key + ":2", key + ":3"} {
+		gone(t, redistest.Shared(t), key)
+	}
+	require.Zero(t, lockrt.RedLines(c))
+}
+
 // TestRedLock_History has several processes lock while two of five servers, others all the time, are stopped,
 // half open, slow by 200ms or cut: no two have the lock at a time, by their own clock, the tokens rise from holder to holder, and all
 // come to an end.

@@ -16,6 +16,7 @@ import (
 type union struct {
 	whole *Lease
 	needs int
+	after func() // is called when the whole was given back, and when it is lost
 
 	mu    sync.Mutex // guards the rest; never held while a part is asked or ended
 	parts []*Lease
@@ -24,9 +25,14 @@ type union struct {
 
 // unite makes l the lease of all parts together, trusted while needs of them are.
 func unite(l *Lease, needs int, parts []*Lease) {
-	u := &union{whole: l, needs: needs, parts: parts}
-	l.hold, l.union, l.began = u, u, now()
-	for _, part := range parts {
+	u := &union{whole: l, needs: needs, parts: parts, after: func() {}}
+	u.begin()
+}
+
+// begin makes the whole the lease of all parts.
+func (u *union) begin() {
+	u.whole.hold, u.whole.union, u.whole.began = u, u, now()
+	for _, part := range slices.Clone(u.parts) {
 		u.watch(part)
 	}
 }
@@ -147,6 +153,7 @@ func (u *union) unlock(l *Lease) error {
 
 	l.end(ErrReleased)
 	err := release(parts, u.needs)
+	u.after()
 	if cause := l.ended(); errors.Is(cause, ErrLost) {
 		return join(cause, err)
 	}
