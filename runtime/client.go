@@ -264,9 +264,7 @@ func (c *Client) Close() error {
 	close(c.stopped)
 	c.drained.set()
 	c.idle = make(signal)
-	if c.running == 0 {
-		c.idle.set()
-	}
+	c.running++ // this
 	homes := make([]*home, 0, len(c.homes))
 	for _, h := range c.homes {
 		homes = append(homes, h)
@@ -288,6 +286,7 @@ func (c *Client) Close() error {
 	for _, t := range turnstiles {
 		t.close()
 	}
+	c.finished()
 
 	done := make(chan struct{})
 	go func() {

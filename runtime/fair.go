@@ -22,7 +22,8 @@ import (
 // Who gives up leaves the queue, whatever became of the request by which it came. A process of this library that died
 // while it waited holds up those behind it for two seconds, once it is next; so does one that cannot be reached. A
 // Java program that died holds them up until its time is over, which is up to [Options.FairWait], or its waitTime, after
-// it became next. The times come from the clocks of the clients, as Redisson has it: one that is ahead of the others by
+// it became next. So does each goroutine of a process of this library that died, while nobody but Java programs waits, and
+// of a row also each that had the key. The times come from the clocks of the clients, as Redisson has it: one that is ahead of the others by
 // more than that puts those it finds at the head of the queue to its end.
 type FairMutex struct {
 	c    *Client

@@ -282,3 +282,56 @@ func TestFairMutex_ARowWhoseProcessDies(t *testing.T) {
 	l.proxy.Refuse(false)
 	nothingLeft(t, r.server, r.key)
 }
+
+// served has n of a row had the lock, of which the last one still has it, and one of the other process wait behind them.
+func (r *fairRow) served(t *testing.T, n int, opts ...lockrt.LockOption) (lease *lockrt.Lease, behind <-chan locked) {
+	t.Helper()
+	lease = r.begin(t, n, opts...)
+	for range n - 2 {
+		free(t, lease)
+		lease = r.next(t)
+	}
+	return lease, queued(t, r.server, r.other.FairMutex(r.key), n)
+}
+
+// Those of a row who had the lock hold up nobody, if it is lost, for two seconds each.
+func TestFairMutex_ARowThatIsLostLeavesTheQueue(t *testing.T) {
+	t.Parallel()
+	t.Run("while the last one hangs", func(t *testing.T) {
+		t.Parallel()
+		r := newFairRow(t, lockrt.Options{Watchdog: time.Second})
+		lease, behind := r.served(t, 6, lockrt.WithMaxHold(500*time.Millisecond))
+		receive(t, lease.Context().Done(), "the loss")
+		start := time.Now()
+		free(t, gotten(t, behind, "the other process"))
+		require.Less(t, time.Since(start), 5*time.Second)
+		require.ErrorIs(t, lease.Unlock(patient(t)), lockrt.ErrLost)
+		nothingLeft(t, r.server, r.key)
+	})
+	t.Run("by a request that is lost", func(t *testing.T) {
+		t.Parallel()
+		l := newLine(t, lockrt.Options{OpTimeout: time.Second})
+		r := &fairRow{server: l.server, key: l.key, client: l.client, other: newClient(t, lockrt.Options{})}
+		lease, behind := r.served(t, 6)
+		lost := l.proxy.DropRequest(givesFair, 1, redistest.Close)
+		start := time.Now()
+		r.server.Do("DEL", r.key)
+		receive(t, lease.Context().Done(), "the loss of the lock")
+		receive(t, lost.Done(), "the loss of the request")
+		free(t, gotten(t, behind, "the other process"))
+		require.Less(t, time.Since(start), 8*time.Second)
+		require.ErrorIs(t, lease.Unlock(patient(t)), lockrt.ErrLost)
+		nothingLeft(t, r.server, r.key)
+	})
+	t.Run("by closing the client", func(t *testing.T) {
+		t.Parallel()
+		r := newFairRow(t, lockrt.Options{})
+		lease, behind := r.served(t, 6)
+		require.NoError(t, r.client.Close())
+		require.ErrorIs(t, lease.Err(), lockrt.ErrClosed)
+		require.Len(t, fairQueue(t, r.server, r.key), 1, "the other process")
+		require.NoError(t, second(r.other.FairMutex(r.key).ForceUnlock(patient(t))))
+		free(t, gotten(t, behind, "the other process"))
+		nothingLeft(t, r.server, r.key)
+	})
+}

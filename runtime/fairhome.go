@@ -78,6 +78,8 @@ type fairHold struct {
 	leases []*Lease // of the present holder: one, and one more for each reentry
 	limit  bool     // the present holder has WithMaxHold
 	tokens tokens   // what is left of them
+	early  bool     // whoever had the one before does not know yet that it is lost
+	taken  bool     // Redis has it for somebody else, and the watchdog is about to say so
 	gone   bool     // it is being given back, or was lost
 	lost   error    // why the watchdog gave it up, or nil
 }
@@ -309,8 +311,8 @@ func (cl *fairClaim) settle(w *waiter, sent time.Time, reply []int64, err error)
 	}
 	switch {
 	case cl.hold != nil && cl.hold.claim != cl:
-		if hd := cl.hold; yes || unconfirmed(err) {
-			return func() { h.ousted(hd, cl) }
+		if yes || unconfirmed(err) {
+			return cl.ousted()
 		}
 	case cl.hold != nil: // it was handed over while we asked
 		hd, over := cl.hold, cl.over
@@ -330,7 +332,9 @@ func (cl *fairClaim) settle(w *waiter, sent time.Time, reply []int64, err error)
 	case err != nil:
 		w.news <- news{kind: failed, err: err}
 	case !yes:
-		cl.ours = cl.ours && cl.granted.After(at) // an older answer
+		if cl.ours = cl.ours && cl.granted.After(at); !cl.ours { // else it is an older answer
+			cl.behind = nil // it stands somewhere else now, or they do
+		}
 		cl.seen, cl.seized = sighting{sent, at}, false
 		pause, free := time.Duration(reply[0])*time.Millisecond, reply[2] == 1
 		if free {
@@ -363,9 +367,10 @@ func (cl *fairClaim) handed(_ uint64, o handOver) {
 	h := cl.h
 	h.mu.Lock()
 	w := cl.w
-	if hd := cl.hold; hd != nil && hd.claim != cl {
+	if cl.hold != nil && cl.hold.claim != cl {
+		rest := cl.ousted()
 		h.mu.Unlock()
-		h.c.spawn(func() { h.ousted(hd, cl) })
+		h.c.spawn(rest)
 		return
 	}
 	if cl.hold != nil || cl.left {
@@ -401,11 +406,17 @@ func (cl *fairClaim) handed(_ uint64, o handOver) {
 	}
 }
 
-// ousted deals with a lock that Redis has for cl, which has, or had, what another one of hd was granted: that one has it no
-// more, and cl does not need it.
-func (h *fairHome) ousted(hd *fairHold, cl *fairClaim) {
-	h.c.watchdog.Lose(&hd.guard, watchdog.ErrRefused)
-	_, _ = h.releaseOnce(cl)
+// ousted deals with a lock that Redis has for cl, which has, or had, what another one was granted: that one has it no more,
+// and cl does not need it. It returns what is left to do without holding h.mu.
+func (cl *fairClaim) ousted() (rest func()) {
+	h, hd := cl.h, cl.hold
+	hd.taken = true
+	h.stay()
+	return func() {
+		defer h.quit()
+		h.c.watchdog.Lose(&hd.guard, watchdog.ErrRefused)
+		_ = h.release(cl) // what failed goes on in the background
+	}
 }
 
 // take turns the claim into a hold, has it guarded and gives it to w. Redis granted it no earlier than at from, for ttl
@@ -423,7 +434,7 @@ func (cl *fairClaim) take(w *waiter, from time.Time, ttl time.Duration, drawn to
 		Lost:  func(cause error) { h.lose(hd, cause) },
 	}
 	old := h.hold
-	h.hold = hd
+	h.hold, hd.early = hd, old != nil
 	h.stay()
 	h.c.held(1)
 	if !t.quiet {
@@ -444,6 +455,9 @@ func (cl *fairClaim) take(w *waiter, from time.Time, ttl time.Duration, drawn to
 		if old != nil { // Redis would not have granted it, if the other one had it still
 			h.c.watchdog.Lose(&old.guard, watchdog.ErrRefused)
 			h.tell(old, lost(watchdog.ErrRefused))
+			h.mu.Lock()
+			hd.early = false
+			h.mu.Unlock()
 			w.news <- news{kind: given}
 			w.asks.Add(-1)
 		}
@@ -459,7 +473,7 @@ func (hd *fairHold) give(cl *fairClaim) (drops []func()) {
 	h, w := hd.home, cl.w
 	cl.calm()
 	delete(h.claims, cl.n)
-	cl.hold = hd
+	cl.hold, w.place.granted = hd, true
 	if w.terms.fenced {
 		w.lease.token = hd.tokens.take()
 	}
@@ -478,6 +492,9 @@ func (hd *fairHold) give(cl *fairClaim) (drops []func()) {
 // next returns the claim that follows, if it can have hd as it is, or nil.
 func (hd *fairHold) next() *fairClaim {
 	h, first := hd.home, hd.claim
+	if h.hold != hd || hd.early || hd.taken {
+		return nil
+	}
 	for i, n := range first.behind {
 		if cl := h.claims[n]; cl != nil && !cl.left {
 			first.behind = first.behind[i:]
@@ -512,6 +529,23 @@ func (cl *fairClaim) finish() (drops []func()) {
 		}
 	}
 	return drops
+}
+
+// dismiss takes those out of the queue who had what cl was granted, which cl itself may have still. To Redis, which hands the
+// lock to the head of the queue, they wait. It returns what is left to do without holding h.mu.
+func (cl *fairClaim) dismiss() (rest func()) {
+	h, n := cl.h, len(cl.after)
+	if n == 0 {
+		return func() {}
+	}
+	last := cl.after[n-1]
+	last.after = cl.after[: n-1 : n-1]
+	h.stay()
+	return func() {
+		defer h.quit()
+		_ = h.release(last) // what failed goes on in the background
+		last.hangUp()
+	}
 }
 
 // hangUp ends what Redis tells of cl and of those after it.
@@ -638,7 +672,7 @@ func (hd *fairHold) unlock(l *Lease) error {
 		}
 		return hd.lost
 	}
-	if next := hd.next(); next != nil {
+	if next := hd.next(); next != nil && !errors.Is(l.ended(), ErrLost) {
 		drops := hd.pass(next)
 		h.mu.Unlock()
 		h.c.spawnAll(drops)
@@ -696,12 +730,12 @@ func (h *fairHome) lose(hd *fairHold, cause error) {
 	if h.hold == hd {
 		h.hold = nil
 	}
-	drops := hd.claim.finish()
+	drops := append(hd.claim.finish(), hd.claim.dismiss())
 	h.mu.Unlock()
 
 	h.tell(hd, lost(cause))
 	h.c.spawnAll(drops)
-	hd.claim.hangUp()
+	h.c.disconnect(hd.claim.n)
 	h.c.held(-1)
 	h.quit()
 	if errors.Is(cause, watchdog.ErrRefused) {
@@ -720,13 +754,18 @@ func (h *fairHome) tell(hd *fairHold, cause error) {
 	}
 }
 
-// close ends the leases of this home because the client is closed. Redis is told nothing.
+// close ends the leases of this home because the client is closed. Redis is told nothing of what they have.
 func (h *fairHome) close() {
 	h.mu.Lock()
 	h.shut = true
 	hd := h.hold
+	var dismiss func()
+	if hd != nil {
+		dismiss = hd.claim.dismiss()
+	}
 	h.mu.Unlock()
 	if hd != nil {
+		h.c.spawn(dismiss)
 		h.tell(hd, ErrClosed)
 	}
 }
@@ -734,7 +773,10 @@ func (h *fairHome) close() {
 // release gives a claim back, or takes it out of the queue. It tries until Redis has answered, at most for
 // Options.OpTimeout; after that it goes on in the background.
 func (h *fairHome) release(cl *fairClaim) error {
-	return h.c.giveBack(cl.doubt, cl.queued && cl.hold == nil, func() (bool, error) { return h.releaseOnce(cl) }, func() {
+	h.mu.Lock()
+	doubt, standing := cl.doubt, cl.queued && cl.hold == nil || len(cl.after) > 0
+	h.mu.Unlock()
+	return h.c.giveBack(doubt, standing, func() (bool, error) { return h.releaseOnce(cl) }, func() {
 		h.stay()
 		h.c.spawn(func() {
 			defer h.quit()
@@ -775,6 +817,9 @@ func (h *fairHome) withdraw(cl *fairClaim) {
 func (cl *fairClaim) resubscribed(n uint64) {
 	cl.h.mu.Lock()
 	cl.seen = sighting{}
+	if cl.hold == nil {
+		cl.behind = nil
+	}
 	cl.h.mu.Unlock()
 	cl.look(n)
 }
@@ -816,6 +861,7 @@ func (cl *fairClaim) taken(uint64) {
 	cl.h.mu.Lock()
 	defer cl.h.mu.Unlock()
 	if hd := cl.hold; hd != nil {
+		hd.taken = true
 		cl.h.c.spawn(func() { cl.h.c.watchdog.Lose(&hd.guard, watchdog.ErrRefused) })
 		return
 	}

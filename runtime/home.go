@@ -334,7 +334,7 @@ func (hd *hold) end(l *Lease) (*giving, error) {
 		return nil, hd.lost
 	}
 	next := h.head()
-	if h.suits(hd, next) {
+	if h.suits(hd, next) && !errors.Is(l.ended(), ErrLost) {
 		hd.passed++
 		h.c.counts.local.Add(1)
 		if hd.idle {

@@ -24,8 +24,8 @@
 -- If the lock was taken from the owner, and given to one of those who need it no more, it goes on to the next.
 --
 -- Twice: an owner is used for one grant only, so the second run finds a lock that is not the owner's, and a queue
--- without it and those who had the lock after it. HDEL is among the commands that a server without memory left still accepts, and after it it accepts
--- the others of the script too.
+-- without it and those after it. HDEL is among the commands that a server without memory left still accepts, and after
+-- it it accepts the others of the script too.
 
 local lock, queue, times, notes, owner = KEYS[1], KEYS[2], KEYS[3], KEYS[4], ARGV[1]
 local wait, now = tonumber(ARGV[2]), tonumber(ARGV[3])
