@@ -159,7 +159,7 @@ func main() {
 	if vet.Asked(os.Args[1:]) {
 		unitchecker.Main(vet.Analyzers()...)
 	}
-	if os.Getenv("GOGC") == "" {
+	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
 		pace()
 	}
 	os.Exit(cli.Main(os.Args[1:], cli.Dir(), os.Stdout, os.Stderr))

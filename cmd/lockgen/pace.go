@@ -6,28 +6,23 @@ import (
 	"runtime/metrics"
 )
 
-// The program ends before most of its garbage would matter, and looking for that is up to a third of its work. A heap is therefore let grow to
-// enough bytes, and a larger one by a smaller part of it than usual, for the sake of the memory that the largest runs take.
-const (
-	enough   = 120 << 20
-	atLeast  = 75      // percent
-	smallest = 4 << 20 // the heap below which the collector does nothing, for each 100 percent
-)
+// The program ends before most of its garbage would matter, and looking for that is up to a third of its work. So the collector waits until the memory
+// is enough bytes, or a part more than is in use if that is most of it.
+const enough = 165 << 20
 
-// pace tells the collector how far the heap may grow, after each of its rounds for the next.
+// pace tells the collector how far the memory may grow, after each of its rounds for the next. Bytes and not percents say that: those of a round in
+// which little was in use would be too many for the next.
 func pace() {
 	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	var next func(int)
 	next = func(int) {
 		metrics.Read(live)
-		percent := atLeast
-		if used := live[0].Value.Uint64(); used > 0 && used < enough {
-			percent = max(percent, int((enough-used)*100/used))
-		}
-		debug.SetGCPercent(percent)
+		used := int64(live[0].Value.Uint64())
+		debug.SetMemoryLimit(max(enough, used+used*3/4))
 		// This is garbage from the beginning, so the next round finds it.
 		runtime.AddCleanup(&[]*int{nil}, next, 0)
 	}
-	debug.SetGCPercent(100 * enough / smallest)
+	debug.SetGCPercent(-1)
+	debug.SetMemoryLimit(enough)
 	runtime.AddCleanup(&[]*int{nil}, next, 0)
 }
