@@ -546,7 +546,7 @@ func renewedFor(t *testing.T, lease *lockrt.Lease, d time.Duration) {
 // afterTimeout loses a lock with the server that it is on. The next one is renewed.
 func afterTimeout(t *testing.T, of func(c *lockrt.Client) lockrt.Locker) {
 	t.Helper()
-	const watchdog = time.Second
+	const watchdog = 2 * time.Second
 	server := redistest.Server(t)
 	m := of(clientOf(t, server.URL(), lockrt.Options{Watchdog: watchdog}))
 	lease := ok(t)(m.Lock(patient(t)))
@@ -577,7 +577,7 @@ func TestRedisson_LockExpirationRenewal_ReadLockAfterTimeout(t *testing.T) {
 
 func TestRedisson_LockExpirationRenewal_LockReentrantRenew(t *testing.T) {
 	t.Parallel()
-	const watchdog = 700 * time.Millisecond
+	const watchdog = 2 * time.Second
 	m := newClient(t, lockrt.Options{Watchdog: watchdog}).Mutex(redistest.Key(t, "k"))
 	outer := locks(t, m)
 	inner, err := m.Lock(outer.Context())
@@ -585,7 +585,7 @@ func TestRedisson_LockExpirationRenewal_LockReentrantRenew(t *testing.T) {
 	unlocks(t, inner)
 	unlocks(t, outer)
 	lease := locks(t, m)
-	renewedFor(t, lease, 4*watchdog)
+	renewedFor(t, lease, 2*watchdog)
 	require.True(t, held(t, m))
 	unlocks(t, lease)
 }

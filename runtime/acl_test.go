@@ -200,7 +200,7 @@ var walks = []struct {
 // what was said.
 func everyStep(t *testing.T, g ground, open func(lockrt.Options) *lockrt.Client, kinds ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
 	defer cancel()
 	w := walk{ground: g, ctx: ctx, t: t, r: &record{enough: cancel}, renewed: make(chan lockrt.RenewEvent, 1000)}
 	opts := lockrt.Options{

@@ -193,7 +193,7 @@ func TestFault_ClosedTwiceAndUsedAfter(t *testing.T) {
 
 func TestFault_CloseIsBoundedWhenNothingIsAnswered(t *testing.T) {
 	t.Parallel()
-	l := newLine(t, lockrt.Options{Watchdog: 900 * time.Millisecond, OpTimeout: 200 * time.Millisecond})
+	l := newLine(t, lockrt.Options{Watchdog: brisk.Watchdog, OpTimeout: time.Second})
 	held, err := l.client.Mutex(l.key).Lock(patient(t))
 	require.NoError(t, err)
 	acquires := l.seen(asks)
@@ -217,7 +217,7 @@ func TestFault_CloseFailsWhoeverWaitsThroughAClientThatIsNotBrief(t *testing.T) 
 	l := newLine(t, lockrt.Options{})
 	c, err := lockrt.New(redistest.NewClient(t, l.proxy.Addr(), func(o *rueidis.ClientOption) {
 		o.ConnWriteTimeout, o.PipelineMultiplex = time.Hour, -1 // the connection that is there
-	}), lockrt.Options{OpTimeout: 200 * time.Millisecond, Tracking: lockrt.TrackingOff})
+	}), lockrt.Options{OpTimeout: time.Second, Tracking: lockrt.TrackingOff})
 	require.NoError(t, err)
 	lease, err := c.Mutex(l.key).Lock(patient(t))
 	require.NoError(t, err)
@@ -313,7 +313,7 @@ func TestFault_ShutdownEndsWhenTheClientIsClosedInTheMeantime(t *testing.T) {
 
 func TestFault_CloseWithdrawsForThoseWhoArePausing(t *testing.T) {
 	t.Parallel()
-	l := newLine(t, lockrt.Options{})
+	l := newLine(t, lockrt.Options{Tracking: lockrt.TrackingOff}) // which has a connection of its own
 	acquire := asks
 	first := l.proxy.DropReply(acquire, 1, redistest.Close)
 	then := l.proxy.DropRequest(acquire, 7, redistest.Close)
@@ -362,7 +362,7 @@ func TestFault_LossAfterTheUnlockOfAReentry(t *testing.T) {
 	t.Parallel()
 	server, key := redistest.Shared(t), redistest.Key(t, "k")
 	c := newClient(t, lockrt.Options{})
-	outer, err := c.Mutex(key).Lock(patient(t), lockrt.WithWatchdog(300*time.Millisecond))
+	outer, err := c.Mutex(key).Lock(patient(t), lockrt.WithWatchdog(3*time.Second))
 	require.NoError(t, err)
 	inner, err := c.Mutex(key).Lock(outer.Context())
 	require.NoError(t, err)

@@ -30,7 +30,7 @@ func TestOwner_EntersWhatItGotAMomentAgo(t *testing.T) {
 	m := clientOf(t, redistest.Shared(t).URL(), lockrt.Options{}).Mutex(redistest.Key(t, "k"))
 	ctx := lockrt.WithOwner(patient(t), lockrt.NewOwner())
 	var outer *lockrt.Lease
-	impatient, cancel := context.WithTimeout(ctx, 3*time.Second)
+	impatient, cancel := context.WithTimeout(ctx, patience/2)
 	defer cancel()
 	inner, err := m.Lock(&lateDone{Context: impatient, ready: func() {
 		var err error

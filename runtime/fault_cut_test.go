@@ -59,7 +59,7 @@ func TestFault_HolderCutOffIsToldBeforeItsKeyExpires(t *testing.T) {
 func TestFault_TrustEndsBeforeTheKeyOfOneWhoIsCutOff(t *testing.T) {
 	t.Parallel()
 	renewed := make(chan lockrt.RenewEvent, 1000)
-	l := newLine(t, lockrt.Options{Watchdog: 900 * time.Millisecond, Hooks: lockrt.Hooks{Renewed: func(e lockrt.RenewEvent) { renewed <- e }}})
+	l := newLine(t, lockrt.Options{Watchdog: brisk.Watchdog, Hooks: lockrt.Hooks{Renewed: func(e lockrt.RenewEvent) { renewed <- e }}})
 	held, err := l.client.Mutex(l.key).Lock(patient(t))
 	require.NoError(t, err)
 	for range 2 {

@@ -155,7 +155,7 @@ func (s *split) untrustedWhenGone(t *testing.T, lease *lockrt.Lease) {
 
 func TestFault_HandedOverForLongerThanTheWatchdog(t *testing.T) {
 	t.Parallel()
-	short := lockrt.Options{Watchdog: 300 * time.Millisecond}
+	short := lockrt.Options{Watchdog: time.Second} // than what is handed over has
 	start := func(t *testing.T) (*split, *lockrt.Lease, <-chan locked) {
 		s := newSplit(t, short)
 		held, err := clientOf(t, s.server.URL(), lockrt.Options{}).Mutex(s.key).Lock(patient(t))
@@ -295,9 +295,11 @@ func TestFault_GrantOlderThanARefusal(t *testing.T) {
 	t.Parallel()
 	s := newSplit(t, lockrt.Options{})
 	s.stranger(hour)
+	clock, err := s.server.Do("TIME").AsIntSlice()
+	require.NoError(t, err)
 	got := lockLater(patient(t), s.client.Mutex(s.key))
 	n := s.inLine(t)
-	s.tell(t, fmt.Sprintf("granted %s %d 0", n, time.Now().Add(-200*time.Millisecond).UnixMicro()))
+	s.tell(t, fmt.Sprintf("granted %s %d 0", n, clock[0]*1_000_000+clock[1]))
 	s.settle(t)
 	require.Equal(t, "11111111-2222-8333-8444-555555555555:1", s.owner(t, s.key))
 	require.Empty(t, got, "Redis has it for somebody else")
@@ -390,7 +392,12 @@ func TestFault_WhoDoesNotWaitAsksForNobodyElse(t *testing.T) {
 	got := lockLater(patient(t), m)
 	s.inLine(t)
 	receive(t, s.waiting, "the waiter")
-	s.server.Do("CONFIG", "RESETSTAT")
+	asked := make(chan struct{}, 1000)
+	s.commands.OnRequest(func(cmd []string) {
+		if asks(cmd) {
+			asked <- struct{}{}
+		}
+	})
 	for range 50 {
 		_, err := m.TryLock(t.Context())
 		require.ErrorIs(t, err, lockrt.ErrNotAcquired)
@@ -398,13 +405,13 @@ func TestFault_WhoDoesNotWaitAsksForNobodyElse(t *testing.T) {
 	require.NoError(t, held.Unlock(t.Context()))
 	next := receive(t, got, "the lock")
 	require.NoError(t, next.err)
-	require.LessOrEqual(t, s.ran(), int64(2), "the release, twice if the holder had not heard that somebody waits, and nothing else")
+	require.LessOrEqual(t, len(asked), 1, "none of them had one sent; that a subscription was confirmed may have")
 	require.NoError(t, next.lease.Unlock(t.Context()))
 }
 
 func TestFault_LateRenewalTakesBackNoExtension(t *testing.T) {
 	t.Parallel()
-	s := newSplitWithin(t, lockrt.Options{Watchdog: 1500 * time.Millisecond}, 200*time.Millisecond)
+	s := newSplitWithin(t, lockrt.Options{Watchdog: 4500 * time.Millisecond}, 500*time.Millisecond)
 	lease, err := s.client.Mutex(s.key).Lock(patient(t))
 	require.NoError(t, err)
 	renewing, match := make(chan struct{}, 100), redistest.EvalSHA(scripts.Renew.SHA1)
@@ -473,7 +480,7 @@ func TestFault_TrustNeverOverlaps(t *testing.T) {
 	all := make([]*lockrt.Client, clients)
 	for i := range all {
 		lines := []*redistest.FaultProxy{redistest.Proxy(t, server.Addr()), redistest.Proxy(t, server.Addr())}
-		all[i] = splitClient(t, lines[0], lines[1], lockrt.Options{Watchdog: time.Second, OpTimeout: time.Second, Cohort: 1 + 2*i}, 400*time.Millisecond)
+		all[i] = splitClient(t, lines[0], lines[1], lockrt.Options{Watchdog: time.Second, Cohort: 1 + 2*i}, 400*time.Millisecond)
 		for range goroutines {
 			wg.Go(func() {
 				for ctx.Err() == nil {

@@ -25,9 +25,9 @@ import (
 func TestFault_StoppedServer(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
-	const watchdog = 900 * time.Millisecond
+	const watchdog = 2400 * time.Millisecond
 	hooks, waiting, _ := watch()
-	opts := lockrt.Options{Watchdog: watchdog, OpTimeout: 300 * time.Millisecond, Hooks: hooks}
+	opts := lockrt.Options{Watchdog: watchdog, OpTimeout: 2 * time.Second, Hooks: hooks}
 	c := clientOf(t, server.URL(), opts)
 	other := clientOf(t, server.URL(), opts)
 	third, err := lockrt.Open(server.URL(), opts)
@@ -108,14 +108,14 @@ func TestFault_OneCallersDeadlineIsNotAnothers(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
 	proxy := redistest.Proxy(t, server.Addr())
-	l := &line{server: server, proxy: proxy, client: clientOf(t, proxy.URL(), lockrt.Options{}), key: "k"}
+	l := &line{server: server, proxy: proxy, client: clientOf(t, proxy.URL(), lockrt.Options{Tracking: lockrt.TrackingOff}), key: "k"}
 	l.warm(t)
 	until(t, "it listens, by a connection of its own", func() bool { return channels(t, server) == 1 })
 	conns := proxy.Conns()
 	acquires := l.seen(asks)
 
 	server.Stop()
-	short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	short, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	hasty := lockLater(short, l.client.Mutex("hasty"))
 	receive(t, acquires, "the request of the first")
@@ -184,8 +184,9 @@ func traffic(t *testing.T, server *redistest.RedisServer, url string, disturb fu
 	const clients, goroutines, each = 3, 3, 40
 	var inside, turns atomic.Int64
 	var wg sync.WaitGroup
-	failed := make(chan string, clients*goroutines)
-	over := patient(t)
+	failed := make(chan string, 4*clients*goroutines*each)
+	over, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // all of it, also where the machine is slow
+	defer cancel()
 	var all [clients]*lockrt.Client
 	for i := range all {
 		opts := brisk
@@ -414,7 +415,7 @@ func TestFault_KeyBecomesSomethingElseWhileOthersWait(t *testing.T) {
 	server, key := redistest.Shared(t), redistest.Key(t, "k")
 	hooks, waiting, _ := watch()
 	holder, waiter := newClient(t, lockrt.Options{}), newClient(t, lockrt.Options{Hooks: hooks})
-	lease, err := holder.Mutex(key).Lock(patient(t), lockrt.WithWatchdog(600*time.Millisecond))
+	lease, err := holder.Mutex(key).Lock(patient(t), lockrt.WithWatchdog(3*time.Second))
 	require.NoError(t, err)
 	next := lockLater(patient(t), waiter.Mutex(key))
 	receive(t, waiting, "the next one to wait")
@@ -498,7 +499,7 @@ func TestFault_OutOfMemory(t *testing.T) {
 	renewed := make(chan error, 1000)
 	hooks := lockrt.Hooks{Renewed: func(e lockrt.RenewEvent) { renewed <- e.Err }}
 	c := clientOf(t, server.URL(), lockrt.Options{Hooks: hooks})
-	held, err := c.Mutex("held").Lock(patient(t), lockrt.WithWatchdog(900*time.Millisecond))
+	held, err := c.Mutex("held").Lock(patient(t), lockrt.WithWatchdog(2400*time.Millisecond))
 	require.NoError(t, err)
 	server.Do("CONFIG", "SET", "maxmemory", "1")
 
@@ -525,7 +526,7 @@ func TestFault_RefusedByTheServersRules(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
 	c := clientOf(t, server.URL(), lockrt.Options{})
-	held, err := c.Mutex("held").Lock(patient(t), lockrt.WithWatchdog(900*time.Millisecond))
+	held, err := c.Mutex("held").Lock(patient(t), lockrt.WithWatchdog(2400*time.Millisecond))
 	require.NoError(t, err)
 	server.Do("ACL", "SETUSER", "default", "-evalsha")
 	_, err = c.Mutex("k").Lock(patient(t))

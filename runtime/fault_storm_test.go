@@ -21,7 +21,8 @@ func storm(t *testing.T, server *redistest.RedisServer, url, key string) []*lock
 	t.Helper()
 	const hasty, times = 12, 300
 	clients := []*lockrt.Client{clientOf(t, url, lockrt.Options{}), clientOf(t, url, lockrt.Options{})}
-	over := patient(t)
+	over, cancel := context.WithTimeout(context.Background(), 2*time.Minute) // all of it, also where the machine is slow
+	defer cancel()
 	stop := make(chan struct{})
 	var patients, others sync.WaitGroup
 	failed := make(chan error, 1000)
@@ -105,7 +106,8 @@ func TestFault_CancelStormWhileTheNetworkFails(t *testing.T) {
 	key := redistest.Key(t, "k")
 	c := clientOf(t, proxy.URL(), lockrt.Options{})
 	other := clientOf(t, server.URL(), lockrt.Options{})
-	over := patient(t)
+	over, cancel := context.WithTimeout(context.Background(), 2*time.Minute) // all of it, also where the machine is slow
+	defer cancel()
 	var wg sync.WaitGroup
 	for range hasty {
 		wg.Go(func() {

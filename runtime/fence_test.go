@@ -91,9 +91,13 @@ func TestFencing_TokensRiseInAStorm(t *testing.T) {
 	wg.Wait()
 	seen.rise(t)
 	require.Len(t, seen, clients*(goroutines*turns-turns/3))
-	keys, err := server.Do("KEYS", "*").AsStrSlice()
-	require.NoError(t, err)
-	require.Equal(t, []string{"redisson_lock_token:{k}"}, keys, "nothing else is left")
+	var keys []string
+	until(t, "nothing else is left", func() (alone bool) {
+		var err error
+		keys, err = server.Do("KEYS", "*").AsStrSlice()
+		require.NoError(t, err)
+		return slices.Equal([]string{"redisson_lock_token:{k}"}, keys)
+	})
 	require.LessOrEqual(t, number(t, server, "PTTL", keys[0]), lockrt.DefaultTokenTTL.Milliseconds())
 	require.Positive(t, number(t, server, "PTTL", keys[0]))
 }
@@ -114,28 +118,31 @@ func TestFencing_LocalHandOversNeedNoWordToRedis(t *testing.T) {
 		receive(t, waiting, "the wait")
 	}
 	server.Do("CONFIG", "RESETSTAT")
+	start := time.Now()
 	require.NoError(t, held.Unlock(t.Context()))
 	wg.Wait()
 	seen.rise(t)
 	require.Len(t, seen, n+1)
-	require.LessOrEqual(t, server.CommandStats()["evalsha"], int64(4), "the block runs out once, or the time to go round is over")
+	require.LessOrEqual(t, server.CommandStats()["evalsha"], 4+time.Since(start).Milliseconds()/10,
+		"the block runs out once, and the time to go round is over every 10ms")
 }
 
 func TestFencing_HandedOver(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
-	held, err := clientOf(t, server.URL(), unwatched).Mutex("k").Lock(patient(t), lockrt.WithFencing())
-	require.NoError(t, err)
-	got := lockLater(patient(t), clientOf(t, server.URL(), unwatched).Mutex("k"), lockrt.WithFencing())
-	inLine(t, server, "k", 1)
-	server.Do("CONFIG", "RESETSTAT")
-	require.NoError(t, held.Unlock(t.Context()))
-	next := receive(t, got, "the lock")
-	require.NoError(t, next.err)
-	require.Greater(t, next.lease.Token(), held.Token())
-	require.LessOrEqual(t, server.CommandStats()["evalsha"], int64(2),
-		"the release, twice if the holder had not heard that somebody waits, and nothing else")
-	require.NoError(t, next.lease.Unlock(t.Context()))
+	one, two := clientOf(t, server.URL(), unwatched).Mutex("k"), clientOf(t, server.URL(), unwatched).Mutex("k")
+	atBest(t, "nothing but the release was sent", func() bool {
+		held := ok(t)(one.Lock(patient(t), lockrt.WithFencing()))
+		got := lockLater(patient(t), two, lockrt.WithFencing())
+		inLine(t, server, "k", 1)
+		server.Do("CONFIG", "RESETSTAT")
+		free(t, held)
+		next := gotten(t, got, "the lock")
+		require.Greater(t, next.Token(), held.Token())
+		sent := server.CommandStats()["evalsha"]
+		free(t, next)
+		return sent == 1
+	})
 }
 
 // TestFencing_HandedOverWithoutATokenAsksForOne: the place in line was taken by one who wanted none.
@@ -294,7 +301,7 @@ func TestFencing_LostRepliesReuseNoToken(t *testing.T) {
 	for name, mode := range modes() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := newLine(t, lockrt.Options{Watchdog: 900 * time.Millisecond})
+			l := newLine(t, brisk)
 			m := l.client.Mutex("k")
 			var seen tokens
 			seen.draw(t, m)

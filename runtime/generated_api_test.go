@@ -42,7 +42,7 @@ func TestAcquire_AllOrNone(t *testing.T) {
 		_, err = c.Acquire(patient(t), &lockrt.Spec{Name: "orders.Service.Transfer", Wait: wait}, a, b)
 		require.ErrorIs(t, err, lockrt.ErrNotAcquired)
 		require.ErrorContains(t, err, `orders.Service.Transfer: lockgen: lock "`+b+`": not acquired`)
-		require.Zero(t, exists(t, a))
+		gone(t, redistest.Shared(t), a) // at once, if the server answers soon
 	}
 	require.NoError(t, lease.Unlock(t.Context()))
 }

@@ -58,7 +58,7 @@ func TestHold_KeptUntilItsLeaseEnds(t *testing.T) {
 	t.Parallel()
 	c, other := newClient(t, lockrt.Options{}), newClient(t, lockrt.Options{})
 	key := redistest.Key(t, "k")
-	spec := lockrt.Spec{Lease: 300 * time.Millisecond, Keep: true}
+	spec := lockrt.Spec{Lease: 2 * time.Second, Keep: true}
 	began := time.Now()
 	hold := acquire(t, c, patient(t), spec, key)
 	require.NoError(t, release(hold))
@@ -103,7 +103,7 @@ func TestHold_KeptForAWhile(t *testing.T) {
 	for name, spec := range map[string]lockrt.Spec{
 		"renewed": {Min: 200 * time.Millisecond},
 		"fixed":   {Min: 200 * time.Millisecond, Lease: time.Minute},
-		"longer":  {Min: 400 * time.Millisecond, Lease: 200 * time.Millisecond},
+		"longer":  {Min: 2200 * time.Millisecond, Lease: 2 * time.Second},
 	} {
 		key := redistest.Key(t, name)
 		began := time.Now()
@@ -361,7 +361,7 @@ func TestHold_KeptWithAnUnknownOutcome(t *testing.T) {
 	t.Parallel()
 	l := newLine(t, lockrt.Options{})
 	other := newClient(t, lockrt.Options{})
-	spec := lockrt.Spec{Lease: time.Second, Min: 1200 * time.Millisecond}
+	spec := lockrt.Spec{Lease: 2 * time.Second, Min: 2400 * time.Millisecond}
 	began := time.Now()
 	hold := acquire(t, l.client, patient(t), spec, l.key)
 	lost := l.proxy.DropReply(redistest.EvalSHA(scripts.Renew.SHA1), 1, redistest.Close)

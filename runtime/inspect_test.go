@@ -89,7 +89,7 @@ func TestStats(t *testing.T) {
 	renewed := make(chan lockrt.RenewEvent, 1000)
 	hooks, waiting, _ := watch()
 	hooks.Renewed = func(e lockrt.RenewEvent) { renewed <- e }
-	c, other := clientOf(t, server.URL(), lockrt.Options{Hooks: hooks, Watchdog: time.Second}), clientOf(t, server.URL(), lockrt.Options{})
+	c, other := clientOf(t, server.URL(), lockrt.Options{Hooks: hooks, Watchdog: 3 * time.Second}), clientOf(t, server.URL(), lockrt.Options{})
 	m := c.Mutex("k")
 	s := c.Stats()
 	require.Len(t, s.Waits, 20)
@@ -110,15 +110,19 @@ func TestStats(t *testing.T) {
 	require.NoError(t, next.err)
 	require.NoError(t, next.lease.Unlock(t.Context()))
 
-	held, err := other.Mutex("k").Lock(patient(t))
-	require.NoError(t, err)
-	third := lockLater(patient(t), m)
-	inLine(t, server, "k", 1)
-	require.NoError(t, held.Unlock(t.Context()))
-	next = receive(t, third, "the lock")
-	require.NoError(t, next.err)
+	handed := 0
+	for c.Stats().HandOversRemote == 0 { // for nearly always it is told before it asks again
+		require.Less(t, handed, 20)
+		handed++
+		held := ok(t)(other.Mutex("k").Lock(patient(t)))
+		third := lockLater(patient(t), m)
+		inLine(t, server, "k", 1)
+		free(t, held)
+		free(t, gotten(t, third, "the lock"))
+	}
+	last := ok(t)(m.Lock(patient(t)))
 	require.NoError(t, second(m.ForceUnlock(patient(t))))
-	require.ErrorIs(t, next.lease.Unlock(t.Context()), lockrt.ErrLost)
+	require.ErrorIs(t, last.Unlock(t.Context()), lockrt.ErrLost)
 
 	until(t, "nothing is held", func() bool { return c.Stats().Held == 0 }) // the lease was told first
 	s = c.Stats()
@@ -130,7 +134,7 @@ func TestStats(t *testing.T) {
 	for _, b := range s.Waits {
 		calls += b.Count
 	}
-	require.EqualValues(t, 3, calls)
+	require.EqualValues(t, 3+handed, calls)
 }
 
 func TestLease_Extend(t *testing.T) {
@@ -171,7 +175,7 @@ func TestLease_Extend(t *testing.T) {
 func TestLease_WithMaxHold(t *testing.T) {
 	t.Parallel()
 	hooks, waiting, _ := watch()
-	c := newClient(t, lockrt.Options{Hooks: hooks, Watchdog: 600 * time.Millisecond})
+	c := newClient(t, lockrt.Options{Hooks: hooks, Watchdog: 2 * time.Second})
 	m := c.Mutex(redistest.Key(t, "k"))
 	forgotten, err := m.Lock(patient(t), lockrt.WithMaxHold(time.Second))
 	require.NoError(t, err)
@@ -197,7 +201,7 @@ func TestLease_TheLimitOfOneHolderIsNotTheNexts(t *testing.T) {
 	renewed := make(chan lockrt.RenewEvent, 1000)
 	hooks, waiting, _ := watch()
 	hooks.Renewed = func(e lockrt.RenewEvent) { renewed <- e }
-	c := newClient(t, lockrt.Options{Hooks: hooks, Watchdog: 600 * time.Millisecond})
+	c := newClient(t, lockrt.Options{Hooks: hooks, Watchdog: 2 * time.Second})
 	m := c.Mutex(redistest.Key(t, "k"))
 	limited, err := m.Lock(patient(t), lockrt.WithMaxHold(time.Millisecond))
 	require.NoError(t, err)

@@ -121,7 +121,7 @@ func TestRedisson_Permit_UpdateLeaseTime(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, ok, "there is none")
 	p := permit(t, s, 1, lockrt.WithLease(time.Hour))
-	for _, d := range []time.Duration{time.Minute, 2 * time.Hour, 200 * time.Millisecond} {
+	for _, d := range []time.Duration{time.Minute, 2 * time.Hour, 2 * time.Second} {
 		ok, err = s.UpdateLease(patient(t), p.ID(), d)
 		require.NoError(t, err)
 		require.True(t, ok)
@@ -183,7 +183,7 @@ func TestRedisson_Permit_Expiration(t *testing.T) {
 	t.Parallel()
 	server := redistest.Shared(t)
 	s := newPermits(t, 0)
-	_, err := s.TrySetPermits(t.Context(), 3, 400*time.Millisecond)
+	_, err := s.TrySetPermits(t.Context(), 3, 2*time.Second)
 	require.NoError(t, err)
 	p := permit(t, s, 1)
 	gone(t, server, s.Key())
@@ -198,13 +198,13 @@ func TestRedisson_Permit_Expire(t *testing.T) {
 	s := newPermits(t, 1)
 	other := newClient(t, lockrt.Options{Hooks: hooks}).PermitSemaphore(s.Key(), 1)
 	require.NoError(t, s.SetPermits(t.Context(), 1))
-	dies := time.Now().Add(500 * time.Millisecond)
+	dies := time.Now().Add(1500 * time.Millisecond)
 	strangers(t, s, dies, 1)
 	got := permitLater(patient(t), other, 1)
 	receive(t, waiting, "the other to wait")
 	p := receive(t, got, "the permit of the one that died")
 	require.NoError(t, p.err)
-	require.WithinRange(t, time.Now(), dies.Add(-time.Millisecond), dies.Add(2*time.Second))
+	require.WithinRange(t, time.Now(), dies.Add(-time.Millisecond), dies.Add(late))
 	require.NoError(t, p.Release(t.Context()))
 	requireCounts(t, s, 1, 0)
 }
@@ -303,7 +303,7 @@ func TestRedisson_Permit_TryAcquire(t *testing.T) {
 	require.NoError(t, err)
 	_, err = s.TryAcquire(patient(t))
 	require.ErrorIs(t, err, lockrt.ErrNotAcquired)
-	_, err = s.Acquire(patient(t), lockrt.WithWait(50*time.Millisecond))
+	_, err = s.Acquire(patient(t), lockrt.WithWait(time.Second))
 	require.ErrorIs(t, err, lockrt.ErrNotAcquired)
 	receive(t, waiting, "the one in vain")
 	got := permitLater(patient(t), s, 1, lockrt.WithWait(patience))
@@ -551,7 +551,7 @@ func TestPermit_LossIsTold(t *testing.T) {
 			require.ErrorIs(t, p.Release(t.Context()), lockrt.ErrLost)
 			require.ErrorIs(t, p.Release(t.Context()), lockrt.ErrReleased)
 			require.ErrorIs(t, p.Extend(t.Context(), time.Second), lockrt.ErrLost)
-			require.Zero(t, c.Stats().Held)
+			until(t, "it is not counted any more", func() bool { return c.Stats().Held == 0 })
 			require.Empty(t, ends, "once")
 		})
 	}
@@ -740,7 +740,7 @@ func TestPermit_AndLocksAreRenewedTogether(t *testing.T) {
 
 func TestPermit_RenewalIsOneScriptForMany(t *testing.T) {
 	t.Parallel()
-	l := newLine(t, lockrt.Options{Watchdog: time.Second})
+	l := newLine(t, lockrt.Options{Watchdog: 3 * time.Second})
 	runs := l.seen(redistest.EvalSHA(scripts.PermitRenew.SHA1))
 	var all []*lockrt.Permit
 	for range 20 {

@@ -126,7 +126,7 @@ func TestReplicas_UnconfirmedGrantsAreGivenBack(t *testing.T) {
 			master, replicas := replicated(t, 2)
 			c := clientOf(t, master.URL(), lockrt.Options{Replicas: 2})
 			// One that was confirmed before stays what it is, and is given back without them.
-			kept, err := c.Mutex("kept").Lock(patient(t), lockrt.WithWatchdog(900*time.Millisecond))
+			kept, err := c.Mutex("kept").Lock(patient(t), lockrt.WithWatchdog(2400*time.Millisecond))
 			require.NoError(t, err)
 			test.fail(replicas[0])
 
@@ -212,7 +212,7 @@ func TestReplicas_LostReplies(t *testing.T) {
 					t.Parallel()
 					master, _ := replicated(t, 1)
 					l := &line{server: master, proxy: redistest.Proxy(t, master.Addr()), key: "k"}
-					l.client = clientOf(t, l.proxy.URL(), lockrt.Options{Replicas: 1, Watchdog: 900 * time.Millisecond, OpTimeout: time.Second})
+					l.client = clientOf(t, l.proxy.URL(), lockrt.Options{Replicas: 1, Watchdog: brisk.Watchdog, OpTimeout: 2 * time.Second})
 					l.warm(t)
 					lost := losses(l.proxy)[kind](match, 1, mode)
 					lease, err := l.client.Mutex(l.key).Lock(patient(t), unexpiring)

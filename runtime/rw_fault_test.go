@@ -176,7 +176,7 @@ func TestRWFault_StoppedServer(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
 	hooks, waiting, _ := watch()
-	opts := lockrt.Options{Watchdog: 900 * time.Millisecond, OpTimeout: 300 * time.Millisecond, Hooks: hooks}
+	opts := lockrt.Options{Watchdog: brisk.Watchdog, Hooks: hooks}
 	c, other := clientOf(t, server.URL(), opts), clientOf(t, server.URL(), opts)
 	r, w := ok(t)(c.RWMutex("read").RLock(patient(t))), ok(t)(c.RWMutex("written").Lock(patient(t)))
 	toWrite, toRead := lockLater(patient(t), other.RWMutex("read")), readLater(patient(t), other.RWMutex("written"))
@@ -451,33 +451,33 @@ func TestRWFault_LeasesThatEndByThemselves(t *testing.T) {
 	t.Parallel()
 	server := redistest.Shared(t)
 	key := redistest.Key(t, "k")
-	var readers, writers atomic.Int32
+	var readers, writers sync.Map // their leases
 	jobs(t, 6, func(i int) error {
 		m := newClient(t, lockrt.Options{Watchdog: 300 * time.Millisecond}).RWMutex(key)
 		for n := range 8 {
-			lock, mine, others := m.RLock, &readers, &writers
+			lock, mine, others := m.RLock, &readers, []*sync.Map{&writers}
 			if i%3 == 0 {
-				lock, mine, others = m.Lock, &writers, &readers
+				lock, mine, others = m.Lock, &writers, []*sync.Map{&writers, &readers}
 			}
 			lease, err := lock(patient(t), lockrt.WithLease(time.Duration(100+20*rand.IntN(5))*time.Millisecond))
 			if err != nil {
 				return err
 			}
-			mine.Add(1)
-			if lease.Err() == nil {
-				if beside := others.Load(); beside != 0 && lease.Err() == nil {
-					return fmt.Errorf("beside %d others", beside)
+			for _, those := range others {
+				for other := range those.Range {
+					if other.(*lockrt.Lease).Err() == nil && lease.Err() == nil {
+						return errors.New("beside another one")
+					}
 				}
 			}
+			mine.Store(lease, true)
 			if n%2 == 0 {
-				mine.Add(-1)
 				if err := lease.Unlock(t.Context()); err != nil && !errors.Is(err, lockrt.ErrLost) {
 					return err
 				}
 				continue
 			}
 			<-lease.Context().Done() // told before the key ends
-			mine.Add(-1)
 		}
 		return nil
 	})
@@ -504,8 +504,16 @@ func TestRWFault_TheMarkOfALateRequestIsTakenBack(t *testing.T) {
 	require.ErrorIs(t, receive(t, got, "its error").err, context.Canceled)
 	mark := "lockgen_writer:{" + l.key + "}"
 	gone(t, l.server, mark)
-	l.server.Do(receive(t, late, "its request")...)
-	l.server.Do("PEXPIRE", mark, "600000") // it does not go by itself soon
+	rc := l.server.Client()
+	replies := rc.DoMulti(t.Context(), // in one step, for it may be taken back at any moment
+		rc.B().Multi().Build(),
+		rc.B().Arbitrary(receive(t, late, "its request")...).Build(),
+		rc.B().Pexpire().Key(mark).Milliseconds(600_000).Build(), // it does not go by itself soon
+		rc.B().Exec().Build())
+	done, err := replies[3].ToArray()
+	require.NoError(t, err)
+	require.NoError(t, done[0].Error(), "its request")
+	require.EqualValues(t, 1, must(done[1].AsInt64()), "it left a mark")
 	gone(t, l.server, mark)
 	free(t, ok(t)(newClient(t, lockrt.Options{}).RWMutex(l.key).RLock(patient(t))), held)
 	nothingLeft(t, l.server, l.key)

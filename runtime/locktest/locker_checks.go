@@ -315,17 +315,20 @@ func (s *suite) leaseContext() {
 }
 
 func (s *suite) fixedLease() {
-	const length = 600 * time.Millisecond
+	const length, margin = 600 * time.Millisecond, 60 * time.Millisecond
 	one, two := s.process(), s.process()
 	before := time.Now()
 	l := one.hold(lockrt.WithLease(length))
+	granted := time.Now()
 	ttl, err := l.TTL(s.ctx())
 	told := time.Now() // the key has no longer to live than that from now
 	if err == nil {    // otherwise it is over already
 		s.that(ttl <= length, "a lease of %v has %v to live", length, ttl)
-		s.that(!l.Until().After(told.Add(ttl)), "the lease is trusted for %v, and the key lives for %v", l.Until().Sub(told), ttl)
+		most := told.Add(ttl + time.Millisecond - margin) // Redis counts in whole milliseconds
+		s.that(!l.Until().After(most), "the lease is trusted for %v, and the key lives for %v", l.Until().Sub(told), ttl)
 	}
-	s.that(!l.Until().After(before.Add(length+slack)), "a lease of %v is trusted for %v", length, l.Until().Sub(before))
+	s.that(!l.Until().After(granted.Add(length-margin)), "a lease of %v is trusted for %v after its grant", length, l.Until().Sub(granted))
+	s.that(l.Until().After(before.Add(length-2*margin)), "a lease of %v is trusted for %v", length, l.Until().Sub(before))
 	got := two.soon(s.ctx(), unexpiring)
 	next := s.granted(got, "the next one, after the end of the lease")
 	s.that(time.Since(before) >= length, "a lease of %v was over after %v", length, time.Since(before))
@@ -339,7 +342,7 @@ func (s *suite) fixedLease() {
 }
 
 func (s *suite) renews() {
-	const watchdog = time.Second
+	const watchdog = 2 * time.Second
 	one, two := s.process(), s.process()
 	l := one.hold(lockrt.WithWatchdog(watchdog))
 	first := l.Until()
@@ -400,7 +403,7 @@ func (s *suite) extend() {
 
 func (s *suite) closes() {
 	one, two := s.mortal(), s.process()
-	l := one.hold(lockrt.WithWatchdog(1500 * time.Millisecond))
+	l := one.hold(lockrt.WithWatchdog(3 * time.Second))
 	here, there := one.later(s.ctx(), unexpiring), two.later(s.ctx(), unexpiring)
 	s.ok(one.client.Close(), "close")
 	s.is(receive(s, here, "one who waits when its client is closed").err, "one who waits when its client is closed", lockrt.ErrClosed)
@@ -437,7 +440,7 @@ func (s *suite) shutdown() {
 
 func (s *suite) shutdownCutShort() {
 	one := s.mortal()
-	l := one.hold(lockrt.WithWatchdog(time.Second))
+	l := one.hold(lockrt.WithWatchdog(3 * time.Second))
 	ctx, cancel := context.WithCancel(s.ctx())
 	cancel()
 	s.is(one.client.Shutdown(ctx), "shutdown with a context that is done", context.Canceled)

@@ -38,7 +38,7 @@ type SentinelGroup struct {
 
 // SentinelDown is how long a master of [Sentinel] does not answer until it is replaced. That takes about a
 // second more.
-const SentinelDown = 500 * time.Millisecond
+const SentinelDown = 1500 * time.Millisecond
 
 // Sentinel starts one master, two replicas of it and three sentinels, and returns when they know each other and
 // the replicas have what the master has. The options are those of the master and the replicas; the sentinels
