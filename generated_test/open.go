@@ -113,3 +113,33 @@ type OpenKey[K interface{ LockKey() string }] interface {
 	//lockgen:lock key=gen:open:{id}
 	One(ctx context.Context, id K) error
 }
+
+// A Row says what it is by methods.
+type Row struct {
+	Name string
+	No   int64
+}
+
+// ID names the row.
+func (r Row) ID() string { return r.Name }
+
+// Number fails without one.
+func (r Row) Number() (int64, error) {
+	if r.No == 0 {
+		return 0, errNameless
+	}
+	return r.No, nil
+}
+
+// OpenPath has paths that go on from a type parameter.
+//
+//lockgen:service
+type OpenPath[R interface {
+	ID() string
+	Number() (int64, error)
+}] interface {
+	//lockgen:lock key=gen:open:{row.ID()}
+	One(ctx context.Context, row R) error
+	//lockgen:lock key=gen:open:{row.Number()}
+	Fails(ctx context.Context, row R) error
+}

@@ -722,3 +722,99 @@ func (OpenKeyKeys[K]) One(id K) (string, error) {
 	}
 	return string(b), nil
 }
+
+// LockedOpenPath is an OpenPath that holds the annotated locks around each call.
+type LockedOpenPath[R interface {
+	ID() string
+	Number() (int64, error)
+}] struct {
+	next  OpenPath[R]
+	locks lockrt.Acquirer
+}
+
+func _[R interface {
+	ID() string
+	Number() (int64, error)
+}]() {
+	var _ OpenPath[R] = (*LockedOpenPath[R])(nil)
+}
+
+// NewLockedOpenPath wraps next. What opts say counts more than the annotations.
+func NewLockedOpenPath[R interface {
+	ID() string
+	Number() (int64, error)
+}](next OpenPath[R], locks *lockrt.Client, opts ...lockrt.LockOption) *LockedOpenPath[R] {
+	return &LockedOpenPath[R]{next: next, locks: locks.With(opts...)}
+}
+
+var (
+	lockOpenPathOne   = lockrt.Spec{Name: "generatedtest.OpenPath.One", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockOpenPathFails = lockrt.Spec{Name: "generatedtest.OpenPath.Fails", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+)
+
+// One holds gen:open:{row.ID()}.
+func (s *LockedOpenPath[R]) One(ctx context.Context, row R) (err error) {
+	key, err := OpenPathKeys[R]{}.One(row)
+	if err != nil {
+		return err
+	}
+	held, err := s.locks.Acquire(ctx, &lockOpenPathOne, key)
+	if err != nil {
+		return err
+	}
+	defer held.Release(&err)
+	return s.next.One(held.Context(), row)
+}
+
+// Fails holds gen:open:{row.Number()}.
+func (s *LockedOpenPath[R]) Fails(ctx context.Context, row R) (err error) {
+	key, err := OpenPathKeys[R]{}.Fails(row)
+	if err != nil {
+		return err
+	}
+	held, err := s.locks.Acquire(ctx, &lockOpenPathFails, key)
+	if err != nil {
+		return err
+	}
+	defer held.Release(&err)
+	return s.next.Fails(held.Context(), row)
+}
+
+// OpenPathKeys builds the keys that LockedOpenPath locks, for tools and tests.
+type OpenPathKeys[R interface {
+	ID() string
+	Number() (int64, error)
+}] struct{}
+
+// One builds gen:open:{row.ID()}.
+func (OpenPathKeys[R]) One(row R) (string, error) {
+	if lockrt.IsNil(row) {
+		return "", lockrt.NilKey("generatedtest.OpenPath.One", "row")
+	}
+	id, err := lockrt.Ask(row, R.ID)
+	if err != nil {
+		return "", lockrt.BadKey("generatedtest.OpenPath.One", "row.ID()", err)
+	}
+	if id == "" {
+		return "", lockrt.EmptyKey("generatedtest.OpenPath.One", "row.ID()")
+	}
+	b := make([]byte, 0, 64)
+	b = append(b, "gen:open:"...)
+	b = lockrt.AppendString(b, id)
+	return string(b), nil
+}
+
+// Fails builds gen:open:{row.Number()}.
+func (OpenPathKeys[R]) Fails(row R) (string, error) {
+	if lockrt.IsNil(row) {
+		return "", lockrt.NilKey("generatedtest.OpenPath.Fails", "row")
+	}
+	number, err := lockrt.AskOrFail(row, R.Number)
+	if err != nil {
+		return "", lockrt.BadKey("generatedtest.OpenPath.Fails", "row.Number()", err)
+	}
+	b := make([]byte, 0, 64)
+	b = append(b, "gen:open:"...)
+	b = lockrt.AppendInt(b, number)
+	return string(b), nil
+}

@@ -103,16 +103,39 @@ func TestKeys_TypeArgumentsRefused(t *testing.T) {
 	for _, build := range []func() (string, error){
 		func() (string, error) { return gen.OpenKeyKeys[*gen.Line]{}.One(nil) },
 		func() (string, error) { return gen.OpenKeyKeys[gen.Keyer]{}.One((*gen.Line)(nil)) },
-		func() (string, error) { return gen.OpenKeyKeys[struct{ *gen.Line }]{}.One(struct{ *gen.Line }{}) },
-		func() (string, error) { return gen.OpenKeyKeys[*struct{ gen.Keyer }]{}.One(&struct{ gen.Keyer }{}) },
 	} {
 		_, err = build()
 		require.EqualError(t, err, "generatedtest.OpenKey.One: id is nil")
 	}
+	const embedded = " can't be had: an embedded pointer or interface is nil"
+	_, err = gen.OpenKeyKeys[struct{ *gen.Line }]{}.One(struct{ *gen.Line }{})
+	require.EqualError(t, err, "generatedtest.OpenKey.One: id"+embedded)
+	_, err = gen.OpenKeyKeys[*struct{ gen.Keyer }]{}.One(&struct{ gen.Keyer }{})
+	require.EqualError(t, err, "generatedtest.OpenKey.One: id"+embedded)
+	_, err = gen.OpenPathKeys[struct{ *gen.Row }]{}.One(struct{ *gen.Row }{})
+	require.EqualError(t, err, "generatedtest.OpenPath.One: row.ID()"+embedded)
+	_, err = gen.OpenPathKeys[struct{ *gen.Row }]{}.Fails(struct{ *gen.Row }{})
+	require.EqualError(t, err, "generatedtest.OpenPath.Fails: row.Number()"+embedded)
+	_, err = gen.OpenPathKeys[*gen.Row]{}.One(nil)
+	require.EqualError(t, err, "generatedtest.OpenPath.One: row is nil")
+	_, err = gen.OpenPathKeys[gen.Row]{}.Fails(gen.Row{})
+	require.EqualError(t, err, "generatedtest.OpenPath.Fails: row.Number() can't be had: without a name")
 	require.PanicsWithValue(t, "bug", func() { _, _ = gen.OpenKeyKeys[broken]{}.One(broken{}) })
 	key, err := gen.OpenKindKeys[gen.Plain]{}.Empty("")
 	require.NoError(t, err)
 	require.Equal(t, "gen:open:", key)
+}
+
+// TestKeys_TypeArgumentsOnTheWay: a path goes through the methods of a type argument.
+func TestKeys_TypeArgumentsOnTheWay(t *testing.T) {
+	t.Parallel()
+	row := gen.Row{Name: "a", No: 7}
+	key, err := gen.OpenPathKeys[struct{ *gen.Row }]{}.One(struct{ *gen.Row }{&row})
+	require.NoError(t, err)
+	require.Equal(t, "gen:open:a", key)
+	key, err = gen.OpenPathKeys[*gen.Row]{}.Fails(&row)
+	require.NoError(t, err)
+	require.Equal(t, "gen:open:7", key)
 }
 
 type broken struct{ *gen.Line }

@@ -10,10 +10,12 @@ import (
 	"time"
 )
 
-// What stops [AppendValue], beside what the value itself says. BadKey turns both into what is said about values of known types.
+// What stops [AppendValue] and [Ask], beside what the value itself says. BadKey turns the first two into what is said about values of known types.
 var (
 	errNilValue   = errors.New("is nil")
 	errEmptyValue = errors.New("is empty")
+
+	errNilEmbedded = errors.New("an embedded pointer or interface is nil")
 )
 
 // AppendValue appends a value of a type parameter to a key: as the code that is generated for its type argument does, so that both lock the same.
@@ -59,15 +61,7 @@ func appendOwn[T any](key []byte, value T, how manner) (out []byte, err error) {
 	if IsNil(value) {
 		return nil, errNilValue
 	}
-	defer func() {
-		if p := recover(); p != nil {
-			// The method may be that of an embedded pointer, which generated code would have looked at.
-			if _, ok := p.(runtime.Error); !ok || !nilEmbedded(reflect.ValueOf(value), 0) {
-				panic(p)
-			}
-			out, err = nil, errNilValue
-		}
-	}()
+	defer notEmbedded(value, &err)
 	self := any(value)
 	if how.pointer {
 		self = &value
@@ -91,6 +85,29 @@ func appendOwn[T any](key []byte, value T, how manner) (out []byte, err error) {
 		return nil, err
 	}
 	return AppendString(key, text), nil
+}
+
+// Ask calls a method of a value of a type parameter. If that is a method of an embedded pointer or interface that is nil, it is an error for [BadKey]:
+// where the type is known when the code is generated, it looks at those itself.
+func Ask[T, R any](value T, method func(T) R) (result R, err error) {
+	defer notEmbedded(value, &err)
+	return method(value), nil
+}
+
+// AskOrFail is [Ask] for methods that can fail.
+func AskOrFail[T, R any](value T, method func(T) (R, error)) (result R, err error) {
+	defer notEmbedded(value, &err)
+	return method(value)
+}
+
+// notEmbedded is deferred where a method of value is called. It turns the panic of one that is promoted through nil into an error.
+func notEmbedded[T any](value T, err *error) {
+	if p := recover(); p != nil {
+		if _, ok := p.(runtime.Error); !ok || !nilEmbedded(reflect.ValueOf(value), 0) {
+			panic(p)
+		}
+		*err = errNilEmbedded
+	}
 }
 
 // nilEmbedded says whether a struct, or one that a pointer points to, embeds a pointer or an interface that is nil.

@@ -96,6 +96,7 @@ func shapeOf(l *model.Lock) shape {
 // A builder is one function that builds keys, or a loop in it.
 type builder struct {
 	*frame
+	types typePrinter
 	m     *model.Method
 	shape shape
 	mixed bool // each key says of which lock it is
@@ -128,7 +129,7 @@ func (f *file) builder(o *owner, m *model.Method) {
 	for at, i := range index {
 		names[i] = fr.params[at]
 	}
-	b := &builder{frame: fr, m: m, shape: shapeOf(m.Lock), mixed: m.Lock.Mixed(), local: map[string]string{}, done: map[string]bool{}}
+	b := &builder{frame: fr, types: o.typePrinter, m: m, shape: shapeOf(m.Lock), mixed: m.Lock.Mixed(), local: map[string]string{}, done: map[string]bool{}}
 	results := jen.String()
 	switch b.shape {
 	case listKeys:
@@ -264,6 +265,7 @@ func (b *builder) loop(i int, k *model.Key, list *model.Value) {
 	}
 	inner := &builder{
 		frame: &frame{Names: b.Inner(), params: b.params},
+		types: b.types,
 		m:     b.m, shape: b.shape, mixed: b.mixed, buf: b.buf, keys: b.keys, err: b.err,
 		local: maps.Clone(b.local), done: maps.Clone(b.done),
 	}
@@ -489,7 +491,15 @@ func (b *builder) call(s model.Step, from, to way) {
 	if s.Buffer || s.Name == "MarshalText" {
 		base = "text"
 	}
-	b.assign(base, selector(slices.Concat(from.at, []string{s.Name})...).Call(args...), s.Fails, to)
+	call := selector(slices.Concat(from.at, []string{s.Name})...).Call(args...)
+	if s.On != nil {
+		ask := "Ask"
+		if s.Fails {
+			ask = "AskOrFail"
+		}
+		call = lockrt(ask).Call(append([]jen.Code{selector(from.at...), b.types.code(s.On).Dot(s.Name)}, args...)...)
+	}
+	b.assign(base, call, s.Fails || s.On != nil, to)
 }
 
 // function writes the call of a function that makes a key.

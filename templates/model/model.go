@@ -164,6 +164,7 @@ type Step struct {
 	Buffer bool       // the method appends to what it is given
 	Fails  bool       // the method has an error as its second result
 	Hops   [][]string // embedded pointers that Name is promoted through; none may be nil
+	On     types.Type // the type parameter whose method it is, if that can be promoted through what only the program knows; or nil
 	Nil    Nil        // what the step gives
 }
 

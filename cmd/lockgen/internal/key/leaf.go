@@ -106,7 +106,7 @@ func (w *walk) leaf(part Part) error {
 }
 
 // open ends at a value of a type parameter, or at a pointer to one, that is written as its type argument says: a type of its own can have methods for
-// keys whatever its constraint asks for, so that is found out when the program runs. Only the first of these methods leaves nothing to find out.
+// keys whatever its constraint asks for, and have them from what it embeds, so that is found out when the program runs.
 func (w *walk) open(part Part) (bool, error) {
 	target := w.typ
 	if p, ok := target.Underlying().(*types.Pointer); ok {
@@ -117,9 +117,6 @@ func (w *walk) open(part Part) (bool, error) {
 		return false, nil
 	}
 	on := &walk{scope: w.scope, text: w.text, value: &model.Value{}, typ: target, element: w.element}
-	if fn := on.method("AppendLockKey"); fn != nil && target == w.typ {
-		return false, nil
-	}
 	own, err := on.ownKey(part)
 	if err != nil {
 		return false, err

@@ -142,6 +142,9 @@ func (w *walk) step(name Name) error {
 		if err := w.call(name, obj); err != nil {
 			return err
 		}
+		if tp, ok := types.Unalias(w.typ).(*types.TypeParam); ok && !scalar(tp) {
+			step.On = tp
+		}
 		results := obj.Signature().Results()
 		step.Fails = results.Len() > 1
 		w.typ = results.At(0).Type()
