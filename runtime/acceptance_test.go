@@ -264,7 +264,7 @@ func TestRedisson_Lock_InCluster(t *testing.T) {
 func TestRedisson_Lock_AutoExpire(t *testing.T) {
 	t.Parallel()
 	key := redistest.Key(t, "k")
-	c := newClient(t, lockrt.Options{Watchdog: 500 * time.Millisecond})
+	c := newClient(t, lockrt.Options{Watchdog: 2 * time.Second})
 	locks(t, c.Mutex(key))
 	other := newClient(t, lockrt.Options{}).Mutex(key)
 	require.NoError(t, c.Close())
@@ -483,8 +483,9 @@ func heavy(t *testing.T, lock func(m *lockrt.Mutex) (*lockrt.Lease, error)) {
 			t.Parallel()
 			c, key := newClient(t, lockrt.Options{}), redistest.Key(t, "k")
 			value := redistest.Shared(t).NewClient()
+			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute) // all of it, also where the machine is slow
+			defer cancel()
 			jobs(t, size.goroutines, func(i int) error {
-				ctx := patient(t)
 				semaphore := c.Semaphore(fmt.Sprintf("%s:semaphore:%d", key, i), 0)
 				for n := range size.rounds {
 					lease, err := lock(c.Mutex(fmt.Sprintf("%s:%d", key, (i+n)%size.goroutines)))

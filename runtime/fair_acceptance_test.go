@@ -225,7 +225,7 @@ func TestRedisson_Fair_Expire(t *testing.T) {
 func TestRedisson_Fair_AutoExpire(t *testing.T) {
 	t.Parallel()
 	key := redistest.Key(t, "k")
-	c := newClient(t, lockrt.Options{Watchdog: 500 * time.Millisecond})
+	c := newClient(t, lockrt.Options{Watchdog: 2 * time.Second})
 	ok(t)(c.FairMutex(key).Lock(patient(t)))
 	require.NoError(t, c.Close())
 	free(t, ok(t)(newClient(t, lockrt.Options{}).FairMutex(key).Lock(patient(t))))

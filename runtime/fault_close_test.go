@@ -236,7 +236,7 @@ func TestFault_UnlockSaysThatTheLeaseWasLostMeanwhile(t *testing.T) {
 	t.Parallel()
 	server, key := redistest.Shared(t), redistest.Key(t, "k")
 	refused := make(chan struct{}, 100)
-	c := newClient(t, lockrt.Options{Watchdog: 300 * time.Millisecond, Hooks: lockrt.Hooks{
+	c := newClient(t, lockrt.Options{Watchdog: 2 * time.Second, Hooks: lockrt.Hooks{
 		Renewed: func(e lockrt.RenewEvent) {
 			if e.Err != nil {
 				refused <- struct{}{}

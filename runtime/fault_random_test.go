@@ -28,7 +28,7 @@ func TestFault_AnythingGoes(t *testing.T) {
 	var all [clients]*lockrt.Client
 	for i := range all {
 		opts := brisk
-		opts.Cohort = 1 + i*3
+		opts.Cohort, opts.OpTimeout = 1+i*3, patience // Unlock is to go on for as long as messages get lost
 		all[i] = clientOf(t, proxy.URL(), opts)
 	}
 	run := redistest.Command("EVALSHA")

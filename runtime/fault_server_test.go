@@ -190,7 +190,8 @@ func traffic(t *testing.T, server *redistest.RedisServer, url string, disturb fu
 	var all [clients]*lockrt.Client
 	for i := range all {
 		opts := brisk
-		opts.Cohort = 1 // every turn is asked for
+		opts.Cohort = 1           // every turn is asked for
+		opts.OpTimeout = patience // Unlock is to go on for as long as messages get lost
 		all[i] = clientOf(t, url, opts)
 	}
 	for _, c := range all {

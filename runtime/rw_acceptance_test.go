@@ -340,13 +340,13 @@ func TestRedisson_RW_ExpireWrite(t *testing.T) {
 func TestRedisson_RW_AutoExpire(t *testing.T) {
 	t.Parallel()
 	key := redistest.Key(t, "k")
-	c, err := lockrt.Open(redistest.Shared(t).URL(), lockrt.Options{Watchdog: 500 * time.Millisecond})
+	c, err := lockrt.Open(redistest.Shared(t).URL(), lockrt.Options{Watchdog: 2 * time.Second})
 	require.NoError(t, err)
 	start := time.Now()
 	ok(t)(c.RWMutex(key).Lock(patient(t)))
 	require.NoError(t, c.Close())
 	w := ok(t)(newClient(t, lockrt.Options{}).RWMutex(key).Lock(patient(t)))
-	lasted(t, start, 0, 1500*time.Millisecond+late)
+	lasted(t, start, 0, 3*time.Second+late)
 	free(t, w)
 }
 

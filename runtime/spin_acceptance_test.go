@@ -101,7 +101,7 @@ func TestRedisson_Spin_InCluster(t *testing.T) {
 func TestRedisson_Spin_AutoExpire(t *testing.T) {
 	t.Parallel()
 	key := redistest.Key(t, "k")
-	c := newClient(t, lockrt.Options{Watchdog: 500 * time.Millisecond})
+	c := newClient(t, lockrt.Options{Watchdog: 2 * time.Second})
 	locks(t, c.Mutex(key, spin))
 	other := spinLock(t, key)
 	require.NoError(t, c.Close())
