@@ -1,12 +1,16 @@
 package runtime
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lockgen/lockgen/runtime/internal/watchdog"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
 // Who gives up lets another call use its waiter when no request knows it any more. A request does until
@@ -26,4 +30,65 @@ func TestHome_RequestKnowsItsWaiterUntilItHasSpoken(t *testing.T) {
 		synctest.Wait()
 		require.Zero(t, w.asks.Load())
 	})
+}
+
+// A claim is handed over while a request for it is under way, which is refused after that by the server's clock. That is
+// believed if the clock went on as this one did. If it was set back before the grant, the refusal may be older, and
+// the server is asked.
+func TestHome_ARefusalAfterTheGrantIsBelievedUnlessTheClockWasSetBack(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		back time.Duration
+		lost bool
+	}{"goes on": {0, true}, "set back": {time.Hour, false}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, err := Open(redistest.Shared(t).URL(), Options{Tracking: TrackingOff})
+			require.NoError(t, err)
+			defer func() { require.NoError(t, c.Close()) }()
+			looks := make(chan struct{}, 1000)
+			c.watchdog = watchdog.New(func(leases []*watchdog.Lease, _ []time.Duration) ([]bool, error) {
+				looks <- struct{}{}
+				return make([]bool, len(leases)), errors.New("it is not said")
+			}, renewBatch, nil)
+
+			h, err := c.enter(redistest.Key(t, "k"))
+			require.NoError(t, err)
+			defer c.exit(h)
+			cfg, err := c.configure(nil, nil)
+			require.NoError(t, err)
+			cfg.quiet = true
+			lease := newLease(c, kindMutex, h.key, context.Background())
+			w := newWaiter(lease, cfg)
+			require.True(t, h.join(w))
+			cl := h.claimFor(w.terms)
+			a := &asking{h: h, w: w, cl: cl, terms: w.terms, line: stillInLine}
+			cl.asking, cl.standing = true, true
+			h.busy++
+			w.asks.Add(1)
+
+			refused := time.Now() // by the server's clock, which says so before it is set back
+			granted := refused.Add(-test.back)
+			redistest.Shared(t).Do("HSET", h.key, cl.owner, "1")
+			h.handed(cl.n, handOver{at: granted})
+			require.Equal(t, given, (<-w.news).kind)
+			lease.given()
+			if test.lost {
+				refused = granted.Add(time.Nanosecond)
+			}
+			require.Nil(t, h.settle(a, refused, verdict{n: 1000, at: refused}, nil))
+			select {
+			case <-lease.Context().Done():
+				require.True(t, test.lost)
+				require.ErrorIs(t, lease.Err(), watchdog.ErrRefused)
+				require.ErrorIs(t, lease.Unlock(t.Context()), ErrLost)
+			case <-looks:
+				require.False(t, test.lost)
+				require.NoError(t, lease.Err())
+				require.NoError(t, lease.Unlock(t.Context()))
+			case <-time.After(20 * time.Second):
+				require.Fail(t, "nothing came of it")
+			}
+		})
+	}
 }
