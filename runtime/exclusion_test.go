@@ -59,25 +59,25 @@ func TestExclusion(t *testing.T) {
 	require.Zero(t, h.lost)
 }
 
-// TestExclusion_HoldersKilled is TestExclusion with a holder killed every second, inside
+// TestExclusion_HoldersKilled is TestExclusion with a holder killed every three seconds, inside
 // of its section, half of them between the two steps that belong together.
 func TestExclusion_HoldersKilled(t *testing.T) {
 	t.Parallel()
-	contend(t, exclusion{Goroutines: 8, Watchdog: 1500 * time.Millisecond}, 4, time.Second, 20_000)
+	contend(t, exclusion{Goroutines: 8, Watchdog: 1500 * time.Millisecond}, 4, 3*time.Second, 20_000)
 }
 
 // TestExclusion_Fair is TestExclusion_HoldersKilled with a FairMutex. Who is killed stands in the queue, too, with its
 // other goroutines, and costs the others two seconds.
 func TestExclusion_Fair(t *testing.T) {
 	t.Parallel()
-	contend(t, exclusion{Kind: "fair", Goroutines: 4, Watchdog: 1500 * time.Millisecond}, 3, 3*time.Second, 500)
+	contend(t, exclusion{Kind: "fair", Goroutines: 4, Watchdog: 1500 * time.Millisecond}, 3, 5*time.Second, 500)
 }
 
 // TestExclusion_RW is TestExclusion_HoldersKilled with an RWMutex: what a reader has read does not change while it has the
 // lock, and writers are alone.
 func TestExclusion_RW(t *testing.T) {
 	t.Parallel()
-	h := contend(t, exclusion{Kind: "rw", Goroutines: 8, Watchdog: 1500 * time.Millisecond}, 4, time.Second, 4_000)
+	h := contend(t, exclusion{Kind: "rw", Goroutines: 8, Watchdog: 1500 * time.Millisecond}, 4, 3*time.Second, 4_000)
 	require.Greater(t, h.read, 250, "there were readers")
 	require.Greater(t, h.entered-h.read, 250, "and writers")
 }

@@ -466,12 +466,15 @@ func (t *turnstile) insist(anyway bool, settled func(), send func() (int64, erro
 	t.stay()
 	t.c.spawn(func() {
 		defer t.quit()
-		defer settled()
+		finish := func(n int64, err error) {
+			settled() // first, so that the caller's next request says that this one is
+			done <- reply{n, err}
+		}
 		var down outage
 		for last := false; ; {
 			n, err := send()
 			if err == nil || !passing(err) {
-				done <- reply{n, err}
+				finish(n, err)
 				return
 			}
 			pause := down.pause(t.c.opts.Retry, err)
@@ -482,7 +485,7 @@ func (t *turnstile) insist(anyway bool, settled func(), send func() (int64, erro
 			case again.Before(over) && !last: // the client is closed
 				last = true
 			default:
-				done <- reply{n, err}
+				finish(n, err)
 				if anyway {
 					t.c.opts.Logger.Warn("lockgen: a change may not have been made", "kind", t.kind, "key", t.key, "error", err)
 				}

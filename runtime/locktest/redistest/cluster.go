@@ -66,10 +66,15 @@ func SharedCluster(tb testing.TB) *RedisCluster {
 			return dir
 		}
 		forgetSharedClusters()
-		// Nobody harms it, and on a busy machine a server may not answer for a second.
-		sharedCluster.procs = newCluster(path, dir, []Option{WithConfig("cluster-node-timeout", "60000")})
+		sharedCluster.procs = newCluster(path, dir, nil)
 		if sharedCluster.err == nil {
 			sharedCluster.err = startCluster(sharedCluster.procs)
+		}
+		for _, p := range sharedCluster.procs {
+			// Nobody harms it, and on a busy machine a server may not answer for a second.
+			if sharedCluster.err == nil {
+				_, sharedCluster.err = p.do("CONFIG", "SET", "cluster-node-timeout", "60000")
+			}
 		}
 	})
 	if sharedCluster.err != nil {
@@ -182,7 +187,7 @@ func startCluster(procs []*process) error {
 	}
 	for i, p := range procs {
 		if err := await("a cluster to serve its slots", func() bool {
-			return p.tells("cluster_state:ok", "CLUSTER", "INFO") &&
+			return p.tells("cluster_state:ok", "CLUSTER", "INFO") && p.tells("cluster_slots_ok:16384", "CLUSTER", "INFO") &&
 				(i < shards && p.tells("slave0:", "INFO", "replication") || p.tells("master_link_status:up", "INFO", "replication"))
 		}); err != nil {
 			return err

@@ -106,7 +106,12 @@ func (p *process) start() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.port != 0 {
-		return p.launch()
+		var err error
+		for over := time.Now().Add(opTimeout); ; {
+			if err = p.launch(); !errors.Is(err, errNoPort) || time.Now().After(over) {
+				return err
+			}
+		}
 	}
 	for range 50 {
 		if err := p.choose(); err != nil {

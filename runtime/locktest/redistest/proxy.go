@@ -279,22 +279,27 @@ func (p *FaultProxy) choose(cmd []string) *Drop {
 func (p *FaultProxy) listen() error {
 	at := p.port
 	var listener net.Listener
-	var err error
-	for try := 0; listener == nil; try++ {
+	err := await("a port", func() bool {
 		if p.port.number == 0 {
 			at.release()
+			var err error
 			if at, err = reserve(); err != nil {
-				return err
+				return false
 			}
 		}
+		var err error
 		listener, err = net.Listen("tcp", address(at.number))
-		if err != nil && (p.port.number != 0 || try == 50) {
-			return fmt.Errorf("redistest: proxy of %s: %w", p.target, err)
-		}
+		return err == nil
+	})
+	if err != nil {
+		return fmt.Errorf("redistest: proxy of %s at %s: %w", p.target, address(at.number), err)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.port, p.listener = at, listener
+	if p.port.number == 0 {
+		p.port = at
+	}
+	p.listener = listener
 	p.pumps.Go(func() { p.accept(listener) })
 	return nil
 }
