@@ -395,7 +395,7 @@ func (c *checker) object(iface *directive.Interface) (*types.TypeName, *types.In
 	}
 	typ, ok := obj.Type().Underlying().(*types.Interface)
 	switch {
-	case !ok && c.unknown(spec.Type, obj.Type().Underlying()):
+	case !ok && c.unknown(spec, obj.Type().Underlying()):
 		return nil, nil
 	case !ok:
 		c.list.Add(d.Slash, d.End, "%s belongs directly above an interface; %s is not one", d.Verb, spec.Name.Name)

@@ -119,7 +119,7 @@ func (c *checker) invalid(iface *directive.Interface, m *method) {
 }
 
 // unknown says whether a type is invalid, and notes why.
-func (c *checker) unknown(e ast.Expr, t types.Type) bool {
+func (c *checker) unknown(e ast.Node, t types.Type) bool {
 	b, ok := t.(*types.Basic)
 	if !ok || b.Kind() != types.Invalid {
 		return false
@@ -131,7 +131,7 @@ func (c *checker) unknown(e ast.Expr, t types.Type) bool {
 }
 
 // missing notes the first package that an expression mentions and that isn't there.
-func (c *checker) missing(e ast.Expr) bool {
+func (c *checker) missing(e ast.Node) bool {
 	var file *load.File
 	for _, f := range c.pkg.Files {
 		if f.Syntax.FileStart <= e.Pos() && e.Pos() < f.Syntax.FileEnd {
@@ -176,7 +176,7 @@ func (c *checker) broken(file *load.File, path string) bool {
 }
 
 // compiler says why an expression has no type: for want of a package, or what the compiler says first.
-func (c *checker) compiler(e ast.Expr) bool {
+func (c *checker) compiler(e ast.Node) bool {
 	if c.missing(e) {
 		return true
 	}

@@ -123,8 +123,8 @@ func onlyArguments(s string) bool {
 	return true
 }
 
-// otherSigns may stand where the colon should. The last is the wide colon of Chinese keyboards.
-const otherSigns = " \t.-=/\uff1a"
+// otherSigns may stand where the colon should. The last are the wide colon and semicolon of Chinese keyboards.
+const otherSigns = " \t.,;-_=/\uff1a\uff1b"
 
 // toolName finds a name like ours at the start of a comment, and returns it in lower case with what follows: a colon or, if the name is exactly
 // ours, one of the other signs.

@@ -52,6 +52,9 @@ var options = []option{
 func set(list *diag.List, d *Directive, a *Arg) {
 	i := slices.IndexFunc(options, func(o option) bool { return o.name == a.Name })
 	switch {
+	case i < 0 && !token.IsIdentifier(a.Name):
+		list.Add(a.Pos, a.End, "this is no argument: an argument is name=value without white space, or quoted whole, as in \"name=a value\"")
+		return
 	case i < 0:
 		hint := diag.Suggest(a.Name, optionNames(d.Verb))
 		if hint == "" {
@@ -71,6 +74,10 @@ func set(list *diag.List, d *Directive, a *Arg) {
 	case options[i].flag && a.Value != "":
 		list.Add(a.Pos, a.End, "option %s stands alone, without a value", a.Name)
 		return
+	case commas(a.Value):
+		from, to := a.ValuePos()
+		list.Add(from, to, "arguments are separated by white space, not by commas")
+		return
 	case !options[i].flag && a.Value == "":
 		list.Add(a.Pos, a.End, "option %s needs a value: %s=...", a.Name, a.Name)
 		return
@@ -79,6 +86,18 @@ func set(list *diag.List, d *Directive, a *Arg) {
 		from, to := a.ValuePos()
 		list.Add(from, to, "%s", wrong)
 	}
+}
+
+// commas says whether a value goes on with a comma and another argument. Most of these could be part of a key.
+func commas(value string) bool {
+	_, rest, more := strings.Cut(value, ",")
+	for ; more; _, rest, more = strings.Cut(rest, ",") {
+		name, _, ok := strings.Cut(rest, "=")
+		if ok && slices.ContainsFunc(options, func(o option) bool { return o.name == name }) {
+			return true
+		}
+	}
+	return false
 }
 
 // finish checks what only the whole directive shows.
