@@ -84,7 +84,7 @@ func (l sharedLock) leave(mark string) (int64, error) {
 }
 
 func (l sharedLock) yield() (int64, error) {
-	return l.eval(scripts.RWYield, []string{l.key, l.writer(), l.channel}, "600", "publish").AsInt64()
+	return l.eval(scripts.RWYield, []string{l.key, l.writer(), l.channel}, "60000", "publish").AsInt64()
 }
 
 // keys returns the companions that there are.
@@ -430,7 +430,7 @@ func TestRWYield(t *testing.T) {
 		yields(0, "nobody of Redisson's listens")
 		l.subscribe(l.channel)
 		yields(1, "one does")
-		require.LessOrEqual(t, l.int("PTTL", l.writer()), int64(600))
+		require.LessOrEqual(t, l.int("PTTL", l.writer()), int64(60_000))
 		n, err := l.read(our2, "", "0", "600000")
 		require.NoError(t, err)
 		require.Positive(t, n, "who comes now waits")

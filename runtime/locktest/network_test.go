@@ -49,7 +49,7 @@ func TestNetwork_LosesExactlyOneMessage(t *testing.T) {
 func TestNetwork_BreaksAndHeals(t *testing.T) {
 	everyServer(t, func(t *testing.T) {
 		n := locktest.NewNetwork(t)
-		c := n.Client(lockrt.Options{Watchdog: 900 * time.Millisecond})
+		c := n.Client(lockrt.Options{Watchdog: 2400 * time.Millisecond})
 		m := c.Mutex(redistest.Key(t, "k"))
 		direct := locktest.Client(t, lockrt.Options{}).Mutex(m.Key())
 
