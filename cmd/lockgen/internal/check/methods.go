@@ -188,10 +188,15 @@ func (l *lister) add(m *method) {
 	l.order = append(l.order, m)
 }
 
-// conflict handles a method that is embedded a second time, with these directives. One that the interface declares itself overrides both.
+// conflict handles a method that is embedded a second time, with these directives. One that the interface declares itself overrides both, if it
+// has some.
 func (l *lister) conflict(old *method, directives []*directive.Directive, abroad bool) {
 	name, iface := old.fn.Name(), l.iface.Spec.Name
 	switch {
+	case l.declares(old) && len(old.directives) == 0 && len(directives) > 0 && directives[0].Verb == directive.Lock:
+		from, to := old.pos(l.iface)
+		l.c.list.Add(from, to, "%s has a lock at %s, where it is declared too, and none here: put //lockgen:lock or //lockgen:nolock above it",
+			name, l.c.list.Place(directives[0].Slash))
 	case l.declares(old), len(directives) == 0, l.overridden(name), l.agree(directives, old.directives):
 	case len(old.directives) == 0:
 		old.directives, old.abroad = directives, abroad

@@ -32,6 +32,8 @@ func (w *walk) each(part Part) error {
 			return refuse("%s has no elements, so it gives no lock", w.typeName(w.typ))
 		}
 		w.value.Array, elem = true, t.Elem()
+	case *types.Map:
+		return refuse("%s is a map; take a list of ids", w.typeName(w.typ))
 	default:
 		return refuse("%s has no elements; write %s", w.typeName(w.typ), w.text)
 	}
