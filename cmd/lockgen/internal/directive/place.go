@@ -305,7 +305,11 @@ func (c *collector) detached(d *Directive, group *ast.CommentGroup) {
 			c.separated(d, declName(decl))
 			return
 		case group.End() <= decl.End():
-			c.separated(d, nextMethod(decl, group.End()))
+			name, pos := nextMethod(decl, group.End())
+			if c.line(pos) <= c.line(group.End())+1 {
+				name = "" // nothing is between them, but it isn't a method that a directive can be for
+			}
+			c.separated(d, name)
 			return
 		}
 	}
@@ -385,25 +389,26 @@ func specName(spec ast.Spec) string {
 	return ""
 }
 
-// nextMethod names the first spec or field of the declaration that starts behind pos.
-func nextMethod(decl ast.Decl, pos token.Pos) string {
-	name := ""
+// nextMethod finds the first spec or field of the declaration that starts behind after.
+func nextMethod(decl ast.Decl, after token.Pos) (name string, pos token.Pos) {
 	ast.Inspect(decl, func(n ast.Node) bool {
 		if name != "" || n == nil {
 			return false
 		}
-		if n.Pos() < pos {
+		if n.Pos() < after {
 			return true
 		}
 		switch n := n.(type) {
 		case ast.Spec:
-			name = specName(n)
+			name, pos = specName(n), n.Pos()
 		case *ast.Field:
 			if len(n.Names) > 0 {
-				name = n.Names[0].Name
+				name, pos = n.Names[0].Name, n.Pos()
 			}
 		}
 		return true
 	})
-	return name
+	return name, pos
 }
+
+func (c *collector) line(pos token.Pos) int { return c.list.Fset().PositionFor(pos, false).Line }
