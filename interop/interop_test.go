@@ -420,7 +420,7 @@ func (f *fleet) watchdogs(t *testing.T) {
 
 // leases has readers and a writer hold for times of their own.
 func (f *fleet) leases(t *testing.T) {
-	const brief, longer = 700 * time.Millisecond, 2 * time.Second
+	const brief, longer = 1500 * time.Millisecond, 4 * time.Second
 	type reads func(t *testing.T, key string, lease time.Duration) (unlock func())
 	inGo := func(t *testing.T, key string, lease time.Duration) func() {
 		l, err := f.c.RWMutex(key).RLock(soon(t), lockrt.WithLease(lease))
