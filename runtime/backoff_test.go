@@ -111,7 +111,9 @@ func TestWithBackoff_BoundedAttempts(t *testing.T) {
 	for name := range waits(nil) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l, other := newLine(t, lockrt.Options{}), newClient(t, lockrt.Options{})
+			l, other := &line{server: redistest.Shared(t), key: redistest.Key(t, "k")}, newClient(t, lockrt.Options{})
+			l.proxy = redistest.Proxy(t, l.server.Addr())
+			l.client = clientOf(t, l.proxy.URL(), lockrt.Options{}) // that never listens, or it would ask once more when it does
 			var err error
 			switch name {
 			case "mutex":

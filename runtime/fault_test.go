@@ -356,7 +356,7 @@ func TestFault_RenewalsLostForAWhileCostNothing(t *testing.T) {
 // TestFault_ASilentServerIsNotTheEndOfTheCallersContext: rueidis calls both the deadline of a context.
 func TestFault_ASilentServerIsNotTheEndOfTheCallersContext(t *testing.T) {
 	t.Parallel()
-	l := newLine(t, lockrt.Options{Watchdog: 1500 * time.Millisecond, OpTimeout: time.Second})
+	l := newLine(t, lockrt.Options{Watchdog: 1500 * time.Millisecond})
 	lease, err := l.client.Mutex(l.key).Lock(patient(t))
 	require.NoError(t, err)
 	l.proxy.Blackhole(redistest.Both)

@@ -27,7 +27,7 @@ const shards = 3
 const Slots = 16384
 
 // clusterTimeout is after how long without a word from a node the others think it failed.
-const clusterTimeout = time.Second
+const clusterTimeout = 2500 * time.Millisecond
 
 var sharedCluster struct {
 	once  sync.Once
@@ -36,7 +36,7 @@ var sharedCluster struct {
 }
 
 // Cluster starts a cluster for this test alone and returns once it serves all slots and its replicas are
-// in step. It takes about two seconds. A master that does not answer for a second is replaced by its replica; the other
+// in step. It takes about two seconds. A master that does not answer for two or three is replaced by its replica; the other
 // slots are served meanwhile. The servers are killed when the test ends. Where there is no redis-server the test is
 // skipped, or failed if $CI is set. The options apply to each server.
 func Cluster(tb testing.TB, opts ...Option) *RedisCluster {

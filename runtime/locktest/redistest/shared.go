@@ -36,7 +36,7 @@ var keys atomic.Int64
 
 // Key returns a key that no other call returns, in this process or in another. It
 // says which test it belongs to and ends in the suffix. It holds no character that
-// means something to Redis Cluster.
+// means something to Redis Cluster. Those of one test are sorted as they are made.
 func Key(tb testing.TB, suffix string) string {
 	name := strings.Map(func(r rune) rune {
 		if r <= ' ' || r == 0x7f || strings.ContainsRune("{}:", r) {
@@ -44,5 +44,5 @@ func Key(tb testing.TB, suffix string) string {
 		}
 		return r
 	}, tb.Name())
-	return fmt.Sprintf("%s.%d.%d:%s", name, os.Getpid(), keys.Add(1), suffix)
+	return fmt.Sprintf("%s.%d.%06d:%s", name, os.Getpid(), keys.Add(1), suffix)
 }
