@@ -57,7 +57,7 @@ func Checked(list *diag.List, pkg *types.Package, info *types.Info, files []*ast
 
 func importsOf(info *types.Info, file *ast.File) map[string]string {
 	names := map[string]string{}
-	for _, spec := range importSpecs(file) {
+	for _, spec := range file.Imports {
 		obj := info.PkgNameOf(spec)
 		path, err := strconv.Unquote(spec.Path.Value)
 		if obj != nil && err == nil && obj.Name() != "." && obj.Name() != "_" {

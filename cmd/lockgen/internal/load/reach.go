@@ -86,7 +86,7 @@ func (l *loader) walk(u *unit, file *ast.File, node ast.Node) {
 // reachImport follows a name into the package that the file imports as local.
 func (l *loader) reachImport(u *unit, file *ast.File, local, name string) bool {
 	found := false
-	for _, spec := range importSpecs(file) {
+	for _, spec := range file.Imports {
 		if u.importName(spec) != local {
 			continue
 		}

@@ -120,7 +120,7 @@ func receiver(t ast.Expr) string {
 // imports maps the names under which a file knows other packages to their paths.
 func (u *unit) imports(file *ast.File) map[string]string {
 	names := map[string]string{}
-	for _, spec := range importSpecs(file) {
+	for _, spec := range file.Imports {
 		if name := u.importName(spec); name != "." && name != "_" {
 			names[name] = importPath(spec)
 		}
@@ -146,20 +146,6 @@ func importPath(spec *ast.ImportSpec) string {
 		return ""
 	}
 	return p
-}
-
-func importSpecs(file *ast.File) []*ast.ImportSpec {
-	var specs []*ast.ImportSpec
-	for _, decl := range file.Decls {
-		if g, ok := decl.(*ast.GenDecl); ok && g.Tok == token.IMPORT {
-			for _, s := range g.Specs {
-				if spec, ok := s.(*ast.ImportSpec); ok {
-					specs = append(specs, spec)
-				}
-			}
-		}
-	}
-	return specs
 }
 
 // pruned returns the file with nothing but the declarations that were reached.
