@@ -150,8 +150,12 @@ func New(rc rueidis.Client, opts Options) (*Client, error) {
 		c.watchdog.Group(func(l *watchdog.Lease) uint16 { return slot(l.Key) })
 	}
 	c.hub = newHub(c)
-	if c.lookout.needed = rc.Mode() == rueidis.ClientModeSentinel; c.lookout.needed {
+	switch rc.Mode() {
+	case rueidis.ClientModeSentinel:
+		c.lookout.needed, c.lookout.look = true, c.lookForMaster
 		c.lookout.master = c.nodes()
+	case rueidis.ClientModeCluster:
+		c.lookout.look, c.lookout.rest = c.cluster.look, c.cluster.rest
 	}
 	return c, nil
 }

@@ -62,11 +62,13 @@ const (
 type cluster struct {
 	c    *Client
 	mode PubSub // not auto
+	takeovers
 
 	mu     sync.Mutex // guards the rest
 	owners *owners
 	asking chan struct{} // closed when the question under way is answered; nil if there is none
 	asked  time.Time     // when the last one was
+	pause  time.Duration // after it
 	silent bool          // the log was told that it may not be asked
 }
 
@@ -163,7 +165,7 @@ func (cl *cluster) kinds(name string) (plain, sharded bool) {
 	case name == own:
 		return true, false
 	case strings.HasPrefix(name, own):
-		return false, true
+		return cl.mode == PubSubPlain, cl.mode != PubSubPlain
 	}
 	return cl.mode != PubSubSharded, cl.mode != PubSubPlain
 }
@@ -172,8 +174,11 @@ func (cl *cluster) kinds(name string) (plain, sharded bool) {
 func (cl *cluster) nodeOf(name string) string {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
-	return cl.owners.addrs[cl.owners.of[slot(name)]]
+	return cl.addrOf(name)
 }
+
+// addrOf is nodeOf for a caller who holds cl.mu.
+func (cl *cluster) addrOf(name string) string { return cl.owners.addrs[cl.owners.of[slot(name)]] }
 
 // note has addr be the owner of a slot.
 func (cl *cluster) note(slot uint16, addr string) {
@@ -214,8 +219,10 @@ func (cl *cluster) heed(slot uint16, err error) bool {
 }
 
 const (
-	// askPause is how long an answer to the question who has which slot is good enough.
-	askPause = 20 * time.Millisecond
+	// askPause is how long an answer to the question who has which slot is good enough. It is twice as long for each
+	// further one that is the same, up to askRarely.
+	askPause  = 20 * time.Millisecond
+	askRarely = 100 * time.Millisecond
 	// askGrace is how long after the first server the others have for their answers.
 	askGrace = 50 * time.Millisecond
 	// askPatience is how long the first one has.
@@ -232,18 +239,28 @@ func (cl *cluster) ask() {
 	}
 	done := make(chan struct{})
 	cl.asking = done
-	pause := askPause - time.Since(cl.asked)
+	pause := max(cl.pause, askPause) - time.Since(cl.asked)
 	cl.mu.Unlock()
 	if pause > 0 {
 		cl.c.pause(pause)
 	}
 	voted, err := cl.vote()
+	var moved *[slots]bool
+	defer func() {
+		close(done)
+		if moved != nil {
+			cl.tookOver(moved)
+		}
+	}()
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
 	cl.asking, cl.asked = nil, time.Now()
-	close(done)
+	cl.pause = min(2*max(cl.pause, askPause/2), askRarely)
 	if voted != nil {
-		cl.owners, cl.silent = voted, false
+		cl.silent = false
+		if moved = cl.learn(voted); moved != nil {
+			cl.pause = askPause
+		}
 	} else if err != nil && !cl.silent {
 		cl.silent = true
 		cl.c.opts.Logger.Warn("lockgen: the cluster does not say which server has what; waiters ask by timer until it does", "error", err)

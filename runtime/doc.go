@@ -182,12 +182,14 @@
 //
 // When a slot moves, who waits for its keys listens where it is and asks again. While it is on its way, Redis refuses whatever
 // concerns keys that may be on either side, as giving a lock back does: that is tried again until the slot has arrived, which for
-// Unlock is at most [Options.OpTimeout] until it goes on in the background. When a replica takes over, what it
-// had not heard of is lost, and told at the next renewal, which is tried again every second while nobody answers.
+// Unlock is at most [Options.OpTimeout] until it goes on in the background. When a replica takes over, what is held there is
+// asked about at once, as under Sentinel: what it had not heard of is lost, and told. So that a master that fails is noticed
+// while nothing is sent to it, a client listens on each that has something which it holds for 10ms or longer, on a channel
+// named as those below.
 //
 // [Options.PubSub] has to say the same as Redisson's shardedSubscriptionMode, since programs that differ in it do not
 // hear each other: they still exclude each other, but wait for timers. With sharded channels a client subscribes, while it waits for a key,
-// to lockgen_process:<uuid>:{<hash tag>} besides. With plain ones the server cannot tell whether a process that it hands a lock to hears of it;
+// to lockgen_process:<uuid>:{<hash tag>}, too. With plain ones the server cannot tell whether a process that it hands a lock to hears of it;
 // one that has died keeps the key for 2 seconds then, and one that lives asks before it trusts what it was told.
 //
 // Changes are not told of in a cluster, as if [Options.Tracking] were [TrackingOff]: a key that was deleted is noticed at the

@@ -65,3 +65,6 @@ func ContendedLately(after time.Duration) (key, other bool) {
 
 // SlotOf returns the slot of a key in a cluster.
 func SlotOf(key string) uint16 { return slot(key) }
+
+// Detours returns how many servers have taken over of which rueidis may not know.
+func Detours(c *Client) int { return int(c.cluster.detours.Load()) }

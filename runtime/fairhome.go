@@ -438,7 +438,7 @@ func (cl *fairClaim) take(w *waiter, from time.Time, ttl time.Duration, drawn to
 	h.stay()
 	h.c.held(1)
 	if !t.quiet {
-		h.c.hear()
+		h.c.hearFor(h.key)
 	}
 	h.c.watchdog.Start(&hd.guard, from, ttl)
 	drops := hd.give(cl)

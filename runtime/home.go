@@ -425,7 +425,7 @@ func (h *home) take(cl *claim, t terms, from time.Time, ttl time.Duration) *hold
 	h.c.stay(h)
 	h.c.held(1)
 	if !t.quiet {
-		h.c.hear()
+		h.c.hearFor(h.key)
 	}
 	h.c.watchdog.Start(&hd.guard, from, ttl)
 	return hd

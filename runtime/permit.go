@@ -433,7 +433,7 @@ func (s permitSide) grant(w *waiter, sent time.Time) bool {
 	t.stay()
 	t.c.held(1)
 	if !w.terms.quiet {
-		t.c.hear() // that the server may have lost it
+		t.c.hearFor(t.key) // that the server may have lost it
 	}
 	t.c.watchdog.Start(p.guard, sent, w.terms.ttl)
 	if w.limit > 0 {

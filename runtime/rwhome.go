@@ -546,7 +546,7 @@ func (h *rwHome) take(cl *rwClaim, sent time.Time) *rwHold {
 	h.stay()
 	h.c.held(1)
 	if !t.quiet {
-		h.c.hear()
+		h.c.hearFor(h.key)
 	}
 	h.c.watchdog.Start(&hd.guard, sent, t.ttl)
 	return hd

@@ -22,7 +22,18 @@ func (c *Client) run(s *scripts.Script, keys, args []string) rueidis.RedisResult
 		c.pipelined.Store(true)
 	}
 	defer c.sending.Add(-1)
-	return c.runOn(c.rc, s, keys, args)
+	if c.cluster == nil {
+		return c.runOn(c.rc, s, keys, args)
+	}
+	to := c.cluster.route(keys[0])
+	reply := c.runOn(to, s, keys, args)
+	if err := reply.NonRedisError(); err != nil && !errors.Is(err, rueidis.ErrClosing) {
+		c.cluster.ask()
+		if now, tookOver := c.cluster.route(keys[0]).(detour); tookOver && to == sender(c.rc) {
+			return c.runOn(now, s, keys, args)
+		}
+	}
+	return reply
 }
 
 // runOn is run over a connection, or the connections, of the same server.

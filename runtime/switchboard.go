@@ -43,7 +43,7 @@ type switchboard struct {
 	lines    sync.Mutex // guards the rest
 	parties  map[uint64]connection
 	listener *hub.Listener
-	ears     map[string]*ear // by the hash tags of keys, of those who wait in a cluster with sharded channels
+	ears     map[string]*ear // in a cluster, by the hash tags of keys: of those who wait, if there are sharded channels, and guards
 }
 
 type connection struct {
@@ -74,6 +74,14 @@ func (s *switchboard) disconnect(n uint64) {
 	delete(s.parties, n)
 }
 
+// hearFor begins to listen for those who hold key.
+func (c *Client) hearFor(key string) {
+	if c.cluster != nil {
+		c.cluster.holds(key)
+	}
+	c.hear()
+}
+
 // hear begins to listen to the client's channel, once, and reports whether it is heard now.
 func (c *Client) hear() bool {
 	c.lookOut()
@@ -99,7 +107,11 @@ func (c *Client) attend(key string) (leave func()) {
 	if !c.shards() {
 		return func() {}
 	}
-	tag := hashTag(key)
+	return c.listen(hashTag(key))
+}
+
+// listen begins to listen on the client's channel in the slot of a hash tag, until the function that it returns is called.
+func (c *Client) listen(tag string) (leave func()) {
 	c.lines.Lock()
 	defer c.lines.Unlock()
 	e := c.ears[tag]
@@ -151,8 +163,12 @@ func (c *Client) toldOf(tag string, e hub.Event) {
 				p.resubscribed(n)
 			}
 		}
-		if e.Again {
-			c.watchdog.Recheck() // the server may have lost what it knew, with the connection
+		switch { // the server may have lost what it knew, with the connection
+		case !e.Again:
+		case tag != "":
+			c.cluster.recheck(tag)
+		default:
+			c.watchdog.Recheck()
 		}
 		return
 	}

@@ -12,14 +12,17 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// A lookout notices that another server is the master than before, which Sentinel decides and rueidis follows without a
-// word. The new one may miss the last writes, so what is held is asked about at once, and who waits
+// A lookout is what looks, while anything is held or waited for, whether other servers have it than before.
+//
+// Where there are sentinels, they decide that another server is the master, and rueidis follows without a word. The new one may miss the last writes, so what is held is asked about at once, and who waits
 // stands in line there and listens there.
 //
-// The connections to the old one tell nothing: it may be stopped, or go on as a master for some seconds. So while
-// anything is held or waited for, it is looked for another address, which costs no request.
+// The connections to the old one tell nothing: it may be stopped, or go on as a master for some seconds. So it is looked
+// for another address, which costs no request. For a cluster see takeovers.
 type lookout struct {
-	needed  bool // there are sentinels
+	needed  bool   // there are sentinels
+	look    func() // nil if there is nothing to look for
+	rest    func() // nothing is held or waited for; may be nil
 	running atomic.Bool
 	master  string       // guarded by running
 	closing atomic.Int64 // since when requests fail because their connection is closed, since the epoch; 0 if they do not
@@ -71,34 +74,45 @@ const lookEvery = 10 * time.Millisecond
 // errSwitched is the outcome of a request that was under way when the server was replaced.
 var errSwitched = errors.New("the connection was given up, for one to another master")
 
-// lookOut begins to look for another master, until nothing is held or waited for. It does not block.
+// lookOut begins to look, until nothing is held or waited for. It does not block.
 func (c *Client) lookOut() {
-	if c.lookout.needed && c.lookout.running.CompareAndSwap(false, true) {
-		c.spawn(c.followMaster)
+	if c.lookout.look != nil && c.lookout.running.CompareAndSwap(false, true) {
+		c.spawn(c.keepLooking)
 	}
 }
 
-func (c *Client) followMaster() {
+func (c *Client) keepLooking() {
 	l := &c.lookout
 	for {
-		if master := c.nodes(); master != l.master {
-			l.master = master
-			c.opts.Logger.Info("lockgen: another server is the master; what is held is asked about", "server", master)
-			c.watchdog.Recheck()
-			c.hub.Reconnect()
-			l.told()
-		}
+		l.look()
 		if !c.pause(lookEvery) {
 			return
 		}
 		if c.holding() || c.counts.waiting.Load() > 0 {
 			continue
 		}
+		if l.rest != nil {
+			l.rest()
+		}
 		l.running.Store(false)
 		if !c.holding() && c.counts.waiting.Load() == 0 || !l.running.CompareAndSwap(false, true) {
 			return
 		}
 	}
+}
+
+// lookForMaster has all that is held asked about if there is another master.
+func (c *Client) lookForMaster() {
+	l := &c.lookout
+	master := c.nodes()
+	if master == l.master {
+		return
+	}
+	l.master = master
+	c.opts.Logger.Info("lockgen: another server is the master; what is held is asked about", "server", master)
+	c.watchdog.Recheck()
+	c.hub.Reconnect()
+	l.told()
 }
 
 // switched reports whether err, of a request, may be that of a connection that was closed because there is another

@@ -253,6 +253,18 @@ func (h *Hub) Reconnect() {
 	}
 }
 
+// Reassign gives every channel to the lane that has it now, for a caller who knows that some have moved.
+func (h *Hub) Reassign() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return
+	}
+	for name, ch := range h.channels {
+		h.assign(name, ch)
+	}
+}
+
 func (l *lane) wake() {
 	select {
 	case l.poke <- struct{}{}:

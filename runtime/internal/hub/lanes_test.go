@@ -210,3 +210,28 @@ func TestHub_AChannelLeavesTheServerThatHadIt(t *testing.T) {
 		require.Equal(t, []Event{{Subscribed: true}, {Subscribed: true, Again: true}}, z.heard())
 	})
 }
+
+func TestHub_ReassignSubscribesWhereChannelsAreNow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, h := newServers()
+		defer h.Close()
+		var events []Event
+		for _, channel := range []string{"x", "y"} {
+			h.Listen(channel, func(e Event) { events = append(events, e) })
+		}
+		synctest.Wait()
+		s.sent()
+		events = nil
+		h.Reassign() // nothing has moved
+		synctest.Wait()
+		require.Empty(t, s.sent())
+		s.place("x", "b")
+		s.moved()
+		h.Reassign()
+		synctest.Wait()
+		require.Equal(t, []string{"a unsub x", "b sub x"}, s.sent())
+		require.Equal(t, []Event{{Subscribed: true, Again: true}}, events)
+		h.Close()
+		h.Reassign()
+	})
+}

@@ -303,17 +303,31 @@ func (w *Watchdog) change(l *Lease, f func()) {
 
 // Recheck renews every lease now instead of in its turn, and looks at those that are not renewed, for
 // a caller who has reason to think that the server may have forgotten them.
-func (w *Watchdog) Recheck() {
+func (w *Watchdog) Recheck() { w.RecheckOf(func(string) bool { return true }) }
+
+// RecheckOf is Recheck for the leases of some keys. Of those that are started later every one counts as one of them.
+func (w *Watchdog) RecheckOf(some func(key string) bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := time.Now()
 	w.recheck = now
 	for _, l := range w.queue {
-		l.again(now)
+		if some(l.Key) {
+			l.again(now)
+		}
 	}
 	heap.Init(&w.queue)
 	if len(w.queue) > 0 {
 		w.wake(w.queue[0])
+	}
+}
+
+// Each calls f with the key of every lease.
+func (w *Watchdog) Each(f func(key string)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, l := range w.queue {
+		f(l.Key)
 	}
 }
 

@@ -377,6 +377,27 @@ func TestWatchdog_RecheckAsksAtOnce(t *testing.T) {
 	})
 }
 
+func TestWatchdog_RecheckOfAsksAboutSome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(func(time.Duration) (bool, error) { return false, nil })
+		w := New(s.renew, 10, nil)
+		defer w.Close()
+		lost := map[string]chan error{}
+		for _, key := range []string{"a", "b"} {
+			told := make(chan error, 1)
+			lost[key] = told
+			w.Start(&Lease{Key: key, TTL: time.Hour, Renew: true, Lost: func(err error) { told <- err }}, time.Now(), time.Hour)
+		}
+		keys := map[string]bool{}
+		w.Each(func(key string) { keys[key] = true })
+		require.Equal(t, map[string]bool{"a": true, "b": true}, keys)
+		w.RecheckOf(func(key string) bool { return key == "b" })
+		synctest.Wait()
+		require.Len(t, lost["b"], 1)
+		require.Empty(t, lost["a"])
+	})
+}
+
 // What was asked for before a Recheck may have been granted by what the Recheck is about.
 func TestWatchdog_RecheckAsksAboutWhatIsGrantedLate(t *testing.T) {
 	for _, renew := range []bool{true, false} {
