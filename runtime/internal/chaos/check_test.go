@@ -35,6 +35,7 @@ type rules struct {
 	loses   bool                     // who holds the long key when the fault begins is told that it is lost
 	spares  bool                     // only processes that the fault is about lose anything, likewise
 	stops   bool                     // the fault stops the process that it is about
+	away    bool                     // nobody is answered during the fault, which may last for longer than it should
 	mutes   bool                     // it may keep Unlock from hearing an answer within its bound
 	allowed []string                 // errors of Lock that there may be, by their class or a part of their text
 }
@@ -141,7 +142,7 @@ func (f *findings) attempt(a *attempt, r rules, h *history) {
 		f.losses++
 		at := min(a.told, a.unlock)
 		starved := f.pausedIn(at-int64(r.lease), at) > r.lease/20
-		if r.keeps && !starved {
+		if r.keeps && !starved && !(r.away && h.longest() > r.lease*11/20) { // what is trusted when it begins, at least
 			f.violate("process %d lost %q, which it should have kept", a.proc, a.key)
 		}
 		if r.spares && !starved && !slices.ContainsFunc(h.marks(broken), func(e event) bool { return e.Proc == a.proc }) {

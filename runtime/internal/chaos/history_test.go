@@ -274,6 +274,15 @@ func (h *history) during(from, to int64, proc int) bool {
 	return false
 }
 
+// longest returns how long the longest fault lasted.
+func (h *history) longest() (d time.Duration) {
+	begins := h.marks(broken)
+	for i, e := range h.marks(mended) {
+		d = max(d, time.Duration(e.At-begins[i].At))
+	}
+	return d
+}
+
 // save writes the history to a file, one event a line, in the order of the clock.
 func (h *history) save(path string) error {
 	h.mu.Lock()

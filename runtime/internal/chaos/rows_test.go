@@ -48,9 +48,9 @@ type row struct {
 
 // Promises are the rules of a row. Limits may depend on the lease.
 type promises struct {
-	limits                                          map[figure]limit
-	keeps, holds, loses, spares, stops, dies, mutes bool
-	allowed                                         []string
+	limits                                                map[figure]limit
+	keeps, holds, loses, spares, stops, dies, mutes, away bool
+	allowed                                               []string
 }
 
 // A run is a row for a primitive.
@@ -133,7 +133,7 @@ var rows = []row{
 		name: "server killed, back from its AOF", must: "nobody loses anything; served <= 500 ms after",
 		unleased: "nobody loses anything; served <= 500 ms after",
 		server:   []redistest.Option{redistest.WithConfig("appendonly", "yes"), redistest.WithConfig("appendfsync", "always")},
-		rules:    promises{keeps: true, limits: map[figure]limit{service: within(500 * ms)}},
+		rules:    promises{keeps: true, away: true, limits: map[figure]limit{service: within(500 * ms)}},
 		inject: func(a *arena) {
 			a.broken(nil, "")
 			a.server.Kill()
@@ -259,7 +259,7 @@ var rows = []row{
 		name: "network refused for 0.5 L", must: "holds kept, no error to the holder",
 		unleased: "no error to the holder",
 		proxied:  true,
-		rules:    promises{keeps: true},
+		rules:    promises{keeps: true, away: true},
 		inject: func(a *arena) {
 			a.broken(nil, "")
 			a.everywhere(func(p *redistest.FaultProxy) { p.Refuse(true) })
