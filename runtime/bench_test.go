@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"runtime"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -124,6 +125,65 @@ func BenchmarkReentry(b *testing.B) {
 		cycle(b, lease.Context(), m)
 	}
 	require.NoError(b, lease.Unlock(b.Context()))
+}
+
+// BenchmarkMemory shows what each of many mutexes costs while it is held, and while another client's goroutine waits for it.
+func BenchmarkMemory(b *testing.B) {
+	const mutexes = 10_000
+	holder, waiter := benchClient(b), benchClient(b)
+	keys := make([]string, mutexes)
+	for i := range keys {
+		keys[i] = redistest.Key(b, strconv.Itoa(i))
+	}
+	// What a client keeps for the next call is not what a mutex costs.
+	for _, c := range []*lockrt.Client{holder, waiter} {
+		cycle(b, b.Context(), c.Mutex("warm"))
+	}
+	leases := make([]*lockrt.Lease, mutexes)
+	for b.Loop() {
+		clear(leases)
+		before := heap()
+		var wg sync.WaitGroup
+		for hand := range 64 {
+			wg.Go(func() {
+				for i := hand; i < mutexes; i += 64 {
+					leases[i], _ = holder.Mutex(keys[i]).Lock(context.Background())
+				}
+			})
+		}
+		wg.Wait()
+		held := heap()
+		for _, key := range keys {
+			wg.Go(func() {
+				lease, err := waiter.Mutex(key).Lock(context.Background())
+				if err == nil {
+					err = lease.Unlock(context.Background())
+				}
+				if err != nil {
+					b.Error(err)
+				}
+			})
+		}
+		until(b, "all wait", func() bool { return waiter.Stats().Waiting == mutexes })
+		waited := heap()
+		for _, l := range leases {
+			if err := l.Unlock(context.Background()); err != nil {
+				b.Fatal(err)
+			}
+		}
+		wg.Wait()
+		b.ReportMetric((held-before)/mutexes, "bytes/held")
+		b.ReportMetric((waited-held)/mutexes, "bytes/waiter")
+	}
+}
+
+// heap returns how many bytes are in use.
+func heap() float64 {
+	runtime.GC()
+	runtime.GC() // pools keep things for one collection
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return float64(m.HeapAlloc)
 }
 
 // BenchmarkHandOver passes a key to and fro between two clients, which share nothing but Redis.

@@ -126,7 +126,8 @@ func (a *asking) words(keys, args []string) (allKeys, allArgs []string) {
 	if a.plain() {
 		return append(keys, h.key), append(args, a.cl.owner, h.c.millis(a.terms.ttl))
 	}
-	return append(keys, h.key, h.names.waiting, h.names.counter),
+	k := namesOf(h.key)
+	return append(keys, k.lock, k.waiting, k.counter),
 		append(args, h.c.millis(a.terms.ttl), a.cl.place, a.line, strconv.Itoa(a.drawn), h.c.keepTokens)
 }
 
@@ -363,7 +364,7 @@ func (h *home) abandon() (rest func()) {
 		h.c.stay(h)
 		return func() { h.free(newGiving(h, cl, cl.ours)) }
 	case cl.doubt:
-		rest = func() { h.c.withdraw(h.names, *cl) }
+		rest = func() { h.c.withdraw(h.key, *cl) }
 	}
 	h.c.disconnect(cl.n)
 	return rest

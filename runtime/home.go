@@ -27,7 +27,6 @@ import (
 type home struct {
 	c     *Client
 	key   string
-	names names
 	users int // calls, holds and requests that refer to this home; guarded by c.mu
 
 	mu      sync.Mutex  // guards the rest; never held while waiting for anything
@@ -110,10 +109,10 @@ type hold struct {
 }
 
 func newHome(c *Client, key string) *home {
-	return &home{c: c, key: key, names: namesOf(key)}
+	return &home{c: c, key: key}
 }
 
-func (h *home) channel() string { return h.names.channel }
+func (h *home) channel() string { return namesOf(h.key).channel }
 
 func (h *home) inherits() string { return h.key }
 
@@ -329,7 +328,7 @@ func (hd *hold) end(l *Lease) (*giving, error) {
 		if hd.claim.doubt || hd.claim.settled != nil || !errors.Is(hd.lost, watchdog.ErrRefused) {
 			// Redis may still have it for us, or may get it again. It is not needed any more.
 			late := *hd.claim
-			h.c.spawn(func() { h.c.withdraw(h.names, late) })
+			h.c.spawn(func() { h.c.withdraw(h.key, late) })
 		}
 		return nil, hd.lost
 	}
@@ -375,7 +374,7 @@ func (h *home) lose(hd *hold, cause error) {
 	h.told(hd, lost(cause))
 	if errors.Is(cause, watchdog.ErrRefused) {
 		// Whoever deleted the key told nobody in line.
-		h.c.spawn(func() { _ = h.c.releaseOnce(h.names, late) })
+		h.c.spawn(func() { _ = h.c.releaseOnce(h.key, late) })
 	}
 }
 
@@ -393,7 +392,7 @@ func (h *home) told(hd *hold, cause error) {
 	if first {
 		if hd.claim.ttl > hd.terms.ttl { // Redis may have it for longer than its last holder wanted
 			late := *hd.claim
-			h.c.spawn(func() { h.c.withdraw(h.names, late) })
+			h.c.spawn(func() { h.c.withdraw(h.key, late) })
 		}
 		h.c.disconnect(hd.claim.n)
 		hd.drop()

@@ -40,7 +40,8 @@ func (m *Mutex) Inspect(ctx context.Context) (Standing, error) {
 		return Standing{}, &Error{Op: "inspect", Key: m.key, Err: err}
 	}
 	defer m.c.exit(h)
-	return m.c.inspect(ctx, h.names.lock, h.names.waiting, h.names.channel, h.entered)
+	k := namesOf(m.key)
+	return m.c.inspect(ctx, k.lock, k.waiting, k.channel, h.entered)
 }
 
 // inspect asks Redis about a lock, with the list of those who wait for it and its channel. entered says how many

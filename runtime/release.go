@@ -33,10 +33,10 @@ type released struct {
 	token int64     // the first of its fencing tokens, if it has the key now and wanted some
 }
 
-// releaseWords are the keys and arguments by which the release script takes a key from the place in line,
+// releaseWords are the keys and arguments by which the release script takes key from the place in line,
 // and the owner, that cl has. again, if not nil, is the claim by which this process wants it once more,
 // for ttl; handed says that it is the turn of Redisson's waiters.
-func (c *Client) releaseWords(keys, args []string, k names, cl *claim, handed bool, again *claim, ttl time.Duration) (allKeys, allArgs []string) {
+func (c *Client) releaseWords(keys, args []string, key string, cl *claim, handed bool, again *claim, ttl time.Duration) (allKeys, allArgs []string) {
 	place, length, turn := "", "0", "0"
 	if again != nil {
 		place, length = again.place, c.millis(ttl)
@@ -44,6 +44,7 @@ func (c *Client) releaseWords(keys, args []string, k names, cl *claim, handed bo
 	if handed {
 		turn = "1" // the one before us had it from us: now Redisson's waiters may race
 	}
+	k := namesOf(key)
 	return append(keys, k.lock, k.waiting, k.channel, k.counter), append(args, cl.place, place, length, turn)
 }
 
@@ -139,10 +140,10 @@ func (g *giving) about() string { return g.h.key }
 
 func (g *giving) words(keys, args []string) (allKeys, allArgs []string) {
 	if g.plain {
-		k := &g.h.names
+		k := namesOf(g.h.key)
 		return append(keys, k.lock, k.waiting, k.channel), append(args, g.cl.owner)
 	}
-	return g.h.c.releaseWords(keys, args, g.h.names, g.cl, g.handed, g.again, g.terms.ttl)
+	return g.h.c.releaseWords(keys, args, g.h.key, g.cl, g.handed, g.again, g.terms.ttl)
 }
 
 func (g *giving) answered(sent time.Time, reply answer, err error) {
@@ -157,7 +158,7 @@ func (g *giving) answered(sent time.Time, reply answer, err error) {
 	if err == nil && cl.doubt {
 		// A request of this claim whose reply was lost may still be on its way.
 		late := *cl
-		h.c.spawn(func() { h.c.withdraw(h.names, late) })
+		h.c.spawn(func() { h.c.withdraw(h.key, late) })
 	}
 	switch {
 	case err == nil:
@@ -170,7 +171,7 @@ func (g *giving) answered(sent time.Time, reply answer, err error) {
 	case !passing(err):
 		if cl.standing || cl.doubt {
 			late := *cl // its place in line would be handed the lock
-			h.c.spawn(func() { h.c.withdraw(h.names, late) })
+			h.c.spawn(func() { h.c.withdraw(h.key, late) })
 		}
 		g.finish(released{what: notOurs, sent: sent}, refused(err))
 		return
@@ -179,7 +180,7 @@ func (g *giving) answered(sent time.Time, reply answer, err error) {
 	pause := g.down.pause(h.c.opts.Retry, err)
 	if now().Add(pause).After(g.limit) {
 		late := *cl
-		h.c.spawn(func() { h.c.withdraw(h.names, late) })
+		h.c.spawn(func() { h.c.withdraw(h.key, late) })
 		g.finish(released{what: notOurs, sent: sent}, err)
 		return
 	}
@@ -256,13 +257,13 @@ func (c *Client) giveBack(doubt, standing bool, once func() (bool, error), later
 // It watches for as long as a lease of the claim lasts, counted from the first answer, and gives up
 // after a minute without one, or when the client is closed. An error is no answer, whatever it is: a
 // key of another type is deleted, a permission is given back.
-func (c *Client) withdraw(k names, cl claim) {
-	c.withdrawBy(k.lock, cl.ttl, func() error { return c.releaseOnce(k, cl) })
+func (c *Client) withdraw(key string, cl claim) {
+	c.withdrawBy(key, cl.ttl, func() error { return c.releaseOnce(key, cl) })
 }
 
 // releaseOnce gives a claim back, alone.
-func (c *Client) releaseOnce(k names, cl claim) error {
-	keys, args := c.releaseWords(nil, c.releases.common, k, &cl, false, nil, 0)
+func (c *Client) releaseOnce(key string, cl claim) error {
+	keys, args := c.releaseWords(nil, c.releases.common, key, &cl, false, nil, 0)
 	reply, err := c.run(scripts.Release, keys, args).ToArray()
 	if err == nil {
 		_, err = answerOf(reply)
