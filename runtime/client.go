@@ -46,7 +46,7 @@ type Client struct {
 	claims                     atomic.Uint64 // the second half: a number for each claim to a key
 	watchdogMillis, keepTokens string        // options as the scripts take them
 	loads                      atomic.Uint64 // times that the scripts were loaded
-	spoke                      atomic.Int64  // when the server answered last, since the epoch
+	spoke                      atomic.Int64  // when the server answered last, a monotonic.Time
 	sending                    atomic.Int32  // scripts under way over rc
 	pipelined                  atomic.Bool   // there were two at once: from then on rc has goroutines that write and read
 

@@ -4,6 +4,8 @@ import (
 	"hash/maphash"
 	"sync/atomic"
 	"time"
+
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 )
 
 // contended remembers, for about a second, of which keys a client was refused. Who asks for one of them
@@ -23,7 +25,7 @@ const (
 var contendedSeed = maphash.MakeSeed()
 
 func contendedMark(key string, at time.Time) uint64 {
-	return maphash.String(contendedSeed, key)&^contendedClock | uint64(at.Sub(epoch)/contendedTick)&contendedClock
+	return maphash.String(contendedSeed, key)&^contendedClock | uint64(monotonic.Of(at)/contendedTick)&contendedClock
 }
 
 // note says that key was refused at that time.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 	"github.com/lockgen/lockgen/scripts"
 )
 
@@ -45,7 +46,7 @@ func (c *Client) runOn(rc sender, s *scripts.Script, keys, args []string) rueidi
 	reply := rc.Do(context.Background(), c.evalsha(s, keys, args))
 	if !missing(reply) {
 		if reply.NonRedisError() == nil {
-			c.spoke.Store(int64(time.Since(epoch)))
+			c.spoke.Store(int64(monotonic.Now()))
 			if c.lookout.needed {
 				c.lookout.closing.Store(0)
 			}
@@ -75,7 +76,7 @@ func (c *Client) runOn(rc sender, s *scripts.Script, keys, args []string) rueidi
 // a deadline for each, one that is shared takes longer to be found mute. Only then a caller who cannot be
 // called away sends on his own goroutine.
 func (c *Client) prompt() bool {
-	return c.brief && !c.pipelined.Load() && time.Since(epoch)-time.Duration(c.spoke.Load()) < 50*time.Millisecond
+	return c.brief && !c.pipelined.Load() && monotonic.Since(monotonic.Time(c.spoke.Load())) < 50*time.Millisecond
 }
 
 // errNoAnswer is the outcome of a request that took longer than the connection allows.

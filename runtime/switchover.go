@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 )
 
 // A lookout is what looks, while anything is held or waited for, whether other servers have it than before.
@@ -25,7 +27,7 @@ type lookout struct {
 	rest    func() // nothing is held or waited for; may be nil
 	running atomic.Bool
 	master  string       // guarded by running
-	closing atomic.Int64 // since when requests fail because their connection is closed, since the epoch; 0 if they do not
+	closing atomic.Int64 // since when requests fail because their connection is closed, a monotonic.Time; 0 if they do not
 
 	mu      sync.Mutex
 	waiting map[*func()]struct{} // called when there is another master
@@ -121,7 +123,7 @@ func (c *Client) switched(err error) bool {
 	if !c.lookout.needed || !errors.Is(err, rueidis.ErrClosing) {
 		return false
 	}
-	at := int64(time.Since(epoch))
+	at := int64(monotonic.Now())
 	c.lookout.closing.CompareAndSwap(0, at)
 	return time.Duration(at-c.lookout.closing.Load()) < c.opts.OpTimeout
 }

@@ -25,7 +25,10 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 )
 
 // Causes that a lost lease is reported with.
@@ -70,17 +73,18 @@ type Lease struct {
 	// must not block. It is not called after Stop has returned true.
 	Lost func(cause error)
 
-	mu      sync.Mutex // guards the rest; taken after Watchdog.mu
-	sent    time.Time  // when the last confirmed request was sent
-	until   time.Time  // when the trust in it ends
-	ends    time.Time  // when the key may end, if it is not renewed
-	next    time.Time  // when to renew, or to try again
-	look    time.Time  // when to look; zero for no reason to
-	looks   int        // times that there was one since the last confirmed request
-	limit   time.Time  // from when on it is not renewed; zero for never
-	least   time.Time  // until when the key is to live at least; zero if nobody asked for more
-	failing error      // of the last try, nil after a confirmed one
-	index   int        // in the heap, or -1
+	index int          // in the heap, or -1; guarded by Watchdog.mu
+	until atomic.Int64 // when the trust in it ends, a monotonic.Time; written under mu
+
+	mu      sync.Mutex     // guards the rest; taken after Watchdog.mu
+	sent    monotonic.Time // when the last confirmed request was sent
+	ends    monotonic.Time // when the key may end, if it is not renewed
+	next    monotonic.Time // when to renew, or to try again
+	look    monotonic.Time // when to look; zero for no reason to
+	looks   int            // times that there was one since the last confirmed request
+	limit   monotonic.Time // from when on it is not renewed; zero for never
+	least   monotonic.Time // until when the key is to live at least; zero if nobody asked for more
+	failing error          // of the last try, nil after a confirmed one
 }
 
 // Margin is what is taken off a lease when trusting it: a tenth, at most three seconds.
@@ -89,11 +93,10 @@ func Margin(ttl time.Duration) time.Duration {
 }
 
 // Until returns when the trust in the lease ends, by the monotonic clock.
-func (l *Lease) Until() time.Time {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.until
-}
+func (l *Lease) Until() time.Time { return l.trusted().Std() }
+
+// trusted is Until as it is kept.
+func (l *Lease) trusted() monotonic.Time { return monotonic.Time(l.until.Load()) }
 
 // Extended reports whether the key was asked to live for longer than each renewal asks for.
 func (l *Lease) Extended() bool {
@@ -106,37 +109,30 @@ func (l *Lease) Extended() bool {
 func (l *Lease) Ends() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.ends
+	return l.ends.Std()
 }
 
 // confirm counts the trust anew: the server has the lease for ttl from no earlier than sent. No request
 // takes back what another one was granted, so answers for less, and those that were overtaken, take back
 // no trust.
-func (l *Lease) confirm(sent time.Time, ttl time.Duration) {
+func (l *Lease) confirm(sent monotonic.Time, ttl time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.failing = nil
 	l.looks = 0
-	l.until = later(l.until, sent.Add(ttl-Margin(ttl)))
-	l.ends = later(l.ends, sent.Add(ttl))
+	l.until.Store(int64(max(l.trusted(), sent.Add(ttl-Margin(ttl)))))
+	l.ends = max(l.ends, sent.Add(ttl))
 	if !sent.Before(l.sent) {
 		l.sent = sent
 		l.next = sent.Add(ttl / 3)
 	}
 }
 
-func later(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return b
-	}
-	return a
-}
-
 // due returns the next moment at which something has to be done for the lease.
-func (l *Lease) due() time.Time {
+func (l *Lease) due() monotonic.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	at := l.until
+	at := l.trusted()
 	if l.renews() && l.next.Before(at) {
 		at = l.next
 	}
@@ -155,11 +151,11 @@ func (l *Lease) renews() bool {
 //
 // A look asks for what is trusted and half the margin: less than the server has given, so that it
 // writes nothing, and as much as restores what somebody else has shortened.
-func (l *Lease) length(now time.Time, looks bool) time.Duration {
+func (l *Lease) length(now monotonic.Time, looks bool) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if looks {
-		return max(0, l.ends.Sub(now)-l.ends.Sub(l.until)/2)
+		return max(0, l.ends.Sub(now)-l.ends.Sub(l.trusted())/2)
 	}
 	return max(l.TTL, l.least.Sub(now))
 }
@@ -179,10 +175,10 @@ type Watchdog struct {
 	requests sync.WaitGroup // the loop, and each batch under way
 
 	mu      sync.Mutex
-	first   time.Duration // how long after its start a lease is looked at; 0 for not at all
-	recheck time.Time     // of the last Recheck
+	first   time.Duration  // how long after its start a lease is looked at; 0 for not at all
+	recheck monotonic.Time // of the last Recheck
 	queue   queue
-	armed   time.Time // when the loop looks again at the latest
+	armed   monotonic.Time // when the loop looks again at the latest
 	started bool
 	closed  bool
 }
@@ -215,14 +211,15 @@ func (w *Watchdog) First(d time.Duration) {
 // lease starts the goroutine.
 func (w *Watchdog) Start(l *Lease, sent time.Time, ttl time.Duration) {
 	l.index = -1
-	l.confirm(sent, ttl)
+	asked := monotonic.Of(sent)
+	l.confirm(asked, ttl)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	// A Recheck after First(d) finds every lease that was started before that, and those that were asked for before.
-	if sent.Before(w.recheck) {
-		l.again(time.Now())
+	if asked.Before(w.recheck) {
+		l.again(monotonic.Now())
 	} else if first := w.first; first > 0 && !l.Unwatched {
-		at := time.Now().Add(first) // not sent: a slow server is not asked more often for it
+		at := monotonic.Now().Add(first) // not sent: a slow server is not asked more often for it
 		l.mu.Lock()
 		if l.Renew && ttl < l.TTL && at.Before(l.next) {
 			l.next = at
@@ -264,7 +261,7 @@ func (w *Watchdog) Lose(l *Lease, cause error) {
 // Check returns nil while l can be trusted by the clock, then the cause of its loss. It need
 // not wait for the loop to get round to it, as after the process was stopped.
 func (w *Watchdog) Check(l *Lease) error {
-	if time.Until(l.Until()) > 0 {
+	if monotonic.Now().Before(l.trusted()) {
 		return nil
 	}
 	cause := l.overdue()
@@ -274,18 +271,15 @@ func (w *Watchdog) Check(l *Lease) error {
 
 // Limit has l not renewed any more from at on; the zero time lifts an earlier limit.
 func (w *Watchdog) Limit(l *Lease, at time.Time) {
-	w.change(l, func() { l.limit = at })
+	w.change(l, func() { l.limit = monotonic.Of(at) })
 }
 
 // Extend notes that the server was asked at sent to keep l for ttl, and has confirmed it. Later
 // renewals do not take back what is left of it.
 func (w *Watchdog) Extend(l *Lease, sent time.Time, ttl time.Duration) {
-	l.confirm(sent, ttl)
-	w.change(l, func() {
-		if end := sent.Add(ttl); end.After(l.least) {
-			l.least = end
-		}
-	})
+	asked := monotonic.Of(sent)
+	l.confirm(asked, ttl)
+	w.change(l, func() { l.least = max(l.least, asked.Add(ttl)) })
 }
 
 // change makes a change to l, which may change when it is due.
@@ -309,7 +303,7 @@ func (w *Watchdog) Recheck() { w.RecheckOf(func(string) bool { return true }) }
 func (w *Watchdog) RecheckOf(some func(key string) bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	now := time.Now()
+	now := monotonic.Now()
 	w.recheck = now
 	for _, l := range w.queue {
 		if some(l.Key) {
@@ -332,7 +326,7 @@ func (w *Watchdog) Each(f func(key string)) {
 }
 
 // again has the server asked about l now.
-func (l *Lease) again(now time.Time) {
+func (l *Lease) again(now monotonic.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.next = now
@@ -351,7 +345,7 @@ const lookPause = 5 * time.Millisecond
 // its next renewal: an alarm that rings without end costs a bounded number of requests.
 func (w *Watchdog) Look(l *Lease) {
 	w.change(l, func() {
-		at := time.Now()
+		at := monotonic.Now()
 		if l.looks > 0 {
 			at = at.Add(lookPause << (min(l.looks, 16) - 1))
 		}
@@ -404,7 +398,7 @@ func (w *Watchdog) loop() {
 	for {
 		w.pass()
 		w.mu.Lock()
-		timer.Reset(time.Until(w.armed))
+		timer.Reset(monotonic.Until(w.armed))
 		w.mu.Unlock()
 		select {
 		case <-w.closing:
@@ -417,14 +411,14 @@ func (w *Watchdog) loop() {
 
 // pass does what is due.
 func (w *Watchdog) pass() {
-	now := time.Now()
+	now := monotonic.Now()
 	var lost []*Lease
 	var due []request
 
 	w.mu.Lock()
 	for len(w.queue) > 0 {
 		l := w.queue[0]
-		if !now.Before(l.Until()) {
+		if !now.Before(l.trusted()) {
 			heap.Pop(&w.queue)
 			lost = append(lost, l)
 			continue
@@ -442,7 +436,7 @@ func (w *Watchdog) pass() {
 			l.next = now.Add(l.TTL / 12) // unless answered before
 		}
 		if look {
-			l.look = time.Time{} // unless there is another reason
+			l.look = 0 // unless there is another reason
 		}
 		l.mu.Unlock()
 		if !renew && !look {
@@ -491,7 +485,7 @@ func (r request) compare(other request) int {
 
 // send asks about a batch and settles each lease of it. The answers count from now, before
 // the request: a slow one must not stretch the trust.
-func (w *Watchdog) send(batch []request, now time.Time) {
+func (w *Watchdog) send(batch []request, now monotonic.Time) {
 	leases := make([]*Lease, len(batch))
 	ttls := make([]time.Duration, len(batch))
 	for i, r := range batch {
@@ -502,7 +496,7 @@ func (w *Watchdog) send(batch []request, now time.Time) {
 		outcome := err
 		switch {
 		case err != nil:
-			soon := time.Now().Add(min(l.TTL/12, time.Second))
+			soon := monotonic.Now().Add(min(l.TTL/12, time.Second))
 			w.change(l, func() {
 				switch {
 				case !batch[i].looks:
@@ -543,7 +537,7 @@ func (l *Lease) overdue() error {
 	case !l.renews():
 		return ErrTooLong
 	}
-	return &UnconfirmedError{For: l.until.Sub(l.sent), Last: l.failing}
+	return &UnconfirmedError{For: l.trusted().Sub(l.sent), Last: l.failing}
 }
 
 // queue is a heap of leases by the moment at which something is due.
