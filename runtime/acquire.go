@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/hub"
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 )
 
 // A contest is what a waiter takes part in until it is given what it wants or gives up.
@@ -182,7 +183,7 @@ func (c *Client) acquiring(ctx context.Context, op, kind, key string, acquire fu
 func (c *Client) contend(ctx context.Context, q contest, w *waiter, cfg lockConfig, waiting func()) (*Lease, error) {
 	defer w.recycle()
 	l := w.lease
-	start := now()
+	start := monotonic.Now()
 	err := c.await(ctx, q, w, cfg, waiting)
 	if err == nil && ctx.Err() != nil {
 		err = ended(ctx) // granted, but not wanted any more

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
 
@@ -16,23 +17,23 @@ const claimLease = 2 * time.Second
 // never used for another claim, so whatever late request or release names it cannot harm a later one.
 type claim struct {
 	n        uint64
-	owner    string        // as Redisson names a thread: <uuid>:<n>
-	place    string        // in line: the owner, and the tokens that it is to be handed over with
-	inLine   int           // how many that is
-	tokens   tokens        // that it was granted, or handed over, with
-	made     time.Time     // before the first request that names it
-	ttl      time.Duration // the longest that it asked for
-	seen     sighting      // of the last answer
-	refused  bool          // somebody else had it
-	standing bool          // it may be in line
-	ours     bool          // Redis granted it, but nobody was given it
-	granted  time.Time     // when another process handed it over, by the server's clock
-	doubt    bool          // Redis may hold the key for it without our knowing: a reply was lost
-	asking   bool          // a request for it is under way
-	look     bool          // there was a reason to ask while a request was under way
-	wanted   bool          // another process waits for it, said before the answer came
-	taken    bool          // it was taken by force, said before the answer came
-	settled  chan bool     // if it was handed over meanwhile: told when that is answered, true for an unknown outcome
+	owner    string         // as Redisson names a thread: <uuid>:<n>
+	inLine   int            // fencing tokens that it is to be handed over with
+	tokens   tokens         // what is left of those that it was granted, or handed over, with
+	made     monotonic.Time // before the first request that names it
+	ttl      time.Duration  // the longest that it asked for
+	granted  time.Time      // when another process handed it over, by the server's clock
+	seen     *sighting      // of the last answer; nil before
+	recheck  *time.Timer    // looks again; made when first needed
+	settled  chan bool      // if it was handed over meanwhile: told when that is answered, true for an unknown outcome
+	refused  bool           // somebody else had it
+	standing bool           // it may be in line
+	ours     bool           // Redis granted it, but nobody was given it
+	doubt    bool           // Redis may hold the key for it without our knowing: a reply was lost
+	asking   bool           // a request for it is under way
+	look     bool           // there was a reason to ask while a request was under way
+	wanted   bool           // another process waits for it, said before the answer came
+	taken    bool           // it was taken by force, said before the answer came
 }
 
 // A sighting relates the clock of the server to the local one: a request that was sent at local was
@@ -46,14 +47,8 @@ func (s sighting) earliest(at time.Time) time.Time { return s.local.Add(at.Sub(s
 func (h *home) claimFor(t terms) *claim {
 	if h.claim == nil {
 		n := h.c.claims.Add(1)
-		owner := h.c.owner(n)
 		h.claim = h.newClaim()
-		h.claim.n, h.claim.owner, h.claim.made = n, owner, now()
-		h.claim.place, h.claim.inLine = owner, 0
-		if t.fenced {
-			h.claim.inLine = h.wants(t)
-			h.claim.place = h.c.place(owner, h.claim.inLine)
-		}
+		h.claim.n, h.claim.owner, h.claim.made, h.claim.inLine = n, h.c.owner(n), monotonic.Now(), h.wants(t)
 		h.c.connect(n, h.key, h)
 	}
 	h.claim.ttl = max(h.claim.ttl, t.ttl)
@@ -105,7 +100,7 @@ func (h *home) prepare(w *waiter) (a *asking, to *gatherer) {
 	switch {
 	case cl.standing:
 		a.line = stillInLine
-	case !w.once && (cl.refused || h.c.contended.lately(h.key, cl.made)) && h.c.attends(h.key):
+	case !w.once && (cl.refused || h.c.contended.lately(h.key, cl.made.Std())) && h.c.attends(h.key):
 		a.line = intoLine
 		cl.standing = true
 	}
@@ -128,7 +123,7 @@ func (a *asking) words(keys, args []string) (allKeys, allArgs []string) {
 	}
 	k := namesOf(h.key)
 	return append(keys, k.lock, k.waiting, k.counter),
-		append(args, h.c.millis(a.terms.ttl), a.cl.place, a.line, strconv.Itoa(a.drawn), h.c.keepTokens)
+		append(args, h.c.millis(a.terms.ttl), h.c.place(a.cl), a.line, strconv.Itoa(a.drawn), h.c.keepTokens)
 }
 
 func (a *asking) answered(sent time.Time, reply answer, err error) {
@@ -171,7 +166,7 @@ func (h *home) settle(a *asking, sent time.Time, reply verdict, err error) (rest
 		// It was handed over while we asked, and is not given back before this.
 		cl.settled <- unknown(err)
 		if hd := h.hold; hd != nil && hd.claim.n == cl.n && err == nil && reply.n != granted && reply.at.After(cl.granted) {
-			if reply.at.Sub(cl.granted) <= now().Sub(cl.made) {
+			if reply.at.Sub(cl.granted) <= monotonic.Since(cl.made) {
 				h.c.spawn(func() { h.c.watchdog.Lose(&hd.guard, watchdog.ErrRefused) })
 			} else { // the server's clock was set meanwhile, so it may have refused before
 				h.c.spawn(func() { h.c.watchdog.Look(&hd.guard) })
@@ -200,7 +195,7 @@ func (h *home) settle(a *asking, sent time.Time, reply verdict, err error) (rest
 		h.give(next)
 		return nil
 	case err == nil:
-		cl.seen, cl.refused = sighting{sent, reply.at}, true
+		cl.seen, cl.refused = &sighting{sent, reply.at}, true
 		h.c.contended.note(h.key, sent)
 		cl.ours = cl.ours && cl.granted.After(cl.seen.server) // an older answer
 	}
@@ -239,14 +234,14 @@ func (h *home) handed(n uint64, o handOver) {
 		h.mu.Unlock()
 		return // known already, or given up
 	}
-	if !at.After(cl.seen.server) {
+	if cl.seen != nil && !at.After(cl.seen.server) {
 		h.remind(cl) // Redis has said no since
 		h.mu.Unlock()
 		return
 	}
 	cl.ours, cl.granted = true, at
-	from := cl.made
-	if !cl.seen.local.IsZero() {
+	from := cl.made.Std()
+	if cl.seen != nil {
 		from = cl.seen.earliest(at)
 	}
 	if from.After(received) {
@@ -294,7 +289,7 @@ func (h *home) resubscribed(n uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.claim != nil && h.claim.n == n {
-		h.claim.seen = sighting{}
+		h.claim.seen = nil
 		h.remind(h.claim)
 	}
 }
@@ -310,20 +305,13 @@ func (h *home) remind(cl *claim) {
 func (h *home) soon(n uint64, d time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.claim == nil || h.claim.n != n {
-		return
+	switch cl := h.claim; {
+	case cl == nil || cl.n != n:
+	case cl.recheck != nil:
+		cl.recheck.Reset(d)
+	default:
+		cl.recheck = time.AfterFunc(d, func() { h.look(n) })
 	}
-	h.soonFor = n
-	if h.recheck != nil {
-		h.recheck.Reset(d)
-		return
-	}
-	h.recheck = time.AfterFunc(d, func() {
-		h.mu.Lock()
-		n := h.soonFor
-		h.mu.Unlock()
-		h.look(n)
-	})
 }
 
 // wanted notes that another process waits for the hold n.
@@ -390,7 +378,7 @@ func (h *home) goOn(again *claim, t terms, done released, err error) (rest func(
 	case err != nil || again.ours || again.look || done.what == notOurs || w.place.leading:
 		h.promote()
 	default:
-		again.seen = sighting{done.sent, done.at}
+		again.seen = &sighting{done.sent, done.at}
 		w.place.leading = true
 		w.news <- news{kind: refusedFor, ttl: claimLease, inLine: true}
 	}

@@ -481,7 +481,7 @@ func (hd *fairHold) give(cl *fairClaim) (drops []func()) {
 	if hd.limit || w.limit > 0 {
 		var at time.Time
 		if w.limit > 0 {
-			at = w.lease.began.Add(w.limit)
+			at = w.lease.began.Add(w.limit).Std()
 		}
 		hd.limit = w.limit > 0
 		h.c.watchdog.Limit(&hd.guard, at)

@@ -50,9 +50,12 @@ func (h *home) wants(t terms) int {
 	return max(1, min(h.queue.length, mostTokens))
 }
 
-// place returns how owner stands in line that is to be handed the key with so many tokens.
-func (c *Client) place(owner string, tokens int) string {
-	return owner + "+" + strconv.Itoa(tokens) + "," + c.keepTokens
+// place returns how cl stands in line: its owner, and the tokens that it is to be handed the key with.
+func (c *Client) place(cl *claim) string {
+	if cl.inLine == 0 {
+		return cl.owner
+	}
+	return cl.owner + "+" + strconv.Itoa(cl.inLine) + "," + c.keepTokens
 }
 
 // entered returns l, which entered a hold again, if that has what is wanted.

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 )
 
 // A Key is a whole key, as it is in Redis. A function of a program that makes keys for annotations
@@ -307,7 +309,7 @@ func (h *Hold) release() (err error) {
 	}
 	free := make([]*Lease, 0, len(h.leases)) // at once
 	for _, l := range slices.Backward(h.leases) {
-		rest := h.spec.Min - time.Since(l.began)
+		rest := h.spec.Min - monotonic.Since(l.began)
 		switch {
 		case h.spec.Keep:
 			err = join(err, l.keep(forever))

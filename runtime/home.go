@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
 
@@ -29,18 +30,14 @@ type home struct {
 	key   string
 	users int // calls, holds and requests that refer to this home; guarded by c.mu
 
-	mu      sync.Mutex  // guards the rest; never held while waiting for anything
-	queue   line        // of those who wait
-	claim   *claim      // what the queue asks with; nil while there is a hold, or no need
-	hold    *hold       // what the process has in Redis, or nil
-	busy    int         // requests under way, or a loss being told
-	recheck *time.Timer // looks again; made when first needed
-	soonFor uint64      // the claim that it looks for
-	shut    bool        // the client is closed: nobody enters again
+	mu    sync.Mutex // guards the rest; never held while waiting for anything
+	queue line       // of those who wait
+	claim *claim     // what the queue asks with; nil while there is a hold, or no need
+	hold  *hold      // what the process has in Redis, or nil
+	busy  int        // requests under way, or a loss being told
+	shut  bool       // the client is closed: nobody enters again
 
-	// The first of each, so that a key that nobody else wants costs one allocation.
-	firstClaim claim
-	firstHold  hold
+	first claim // there always is one
 }
 
 // A place is a waiter's position in the queue of a home or a turnstile.
@@ -93,13 +90,12 @@ type hold struct {
 	claim *claim
 	terms terms
 	guard watchdog.Lease
-	since time.Time // when Redis was last asked whether others wait
+	since monotonic.Time // when Redis was last asked whether others wait
 
 	// Guarded by home.mu.
 	leases []*Lease      // of the present holder: one, and one more for each reentry
 	one    [1]*Lease     // room for the first
 	limit  time.Duration // of the present holder: WithMaxHold, or 0
-	tokens tokens        // what is left of them
 	passed int           // times it went to another goroutine without a word to Redis
 	handed bool          // it came from another process of this library, so the next turn is Redisson's
 	wanted bool          // another process of this library waits for it
@@ -118,18 +114,10 @@ func (h *home) inherits() string { return h.key }
 
 // newClaim returns an empty claim.
 func (h *home) newClaim() *claim {
-	if h.firstClaim.n == 0 {
-		return &h.firstClaim
+	if h.first.n == 0 {
+		return &h.first
 	}
 	return new(claim)
-}
-
-// newHold returns an empty hold.
-func (h *home) newHold() *hold {
-	if h.firstHold.home == nil {
-		return &h.firstHold
-	}
-	return new(hold)
 }
 
 // hear has no use for what is said on the channel: that something was is a reason to ask.
@@ -404,9 +392,7 @@ func (h *home) told(hd *hold, cause error) {
 // ttl at first.
 func (h *home) take(cl *claim, t terms, from time.Time, ttl time.Duration) *hold {
 	cl.ours = false
-	hd := h.newHold()
-	hd.home, hd.claim, hd.terms, hd.since = h, cl, t, now()
-	hd.wanted, hd.tokens = cl.wanted, cl.tokens
+	hd := &hold{home: h, claim: cl, terms: t, since: monotonic.Now(), wanted: cl.wanted}
 	hd.leases = hd.one[:0]
 	hd.guard = watchdog.Lease{
 		Kind:  kindMutex,
@@ -418,8 +404,8 @@ func (h *home) take(cl *claim, t terms, from time.Time, ttl time.Duration) *hold
 	}
 	h.claim = nil
 	h.hold = hd
-	if h.recheck != nil {
-		h.recheck.Stop()
+	if cl.recheck != nil {
+		cl.recheck.Stop()
 	}
 	h.c.stay(h)
 	h.c.held(1)
@@ -435,14 +421,14 @@ func (h *home) give(w *waiter) {
 	h.queue.remove(w)
 	w.place.granted = true
 	if w.terms.fenced {
-		w.lease.token = h.hold.tokens.take()
+		w.lease.token = h.hold.claim.tokens.take()
 	}
 	h.attach(h.hold, w.lease)
 	if w.limit != h.hold.limit || w.limit > 0 {
 		h.hold.limit = w.limit
 		var at time.Time
 		if w.limit > 0 {
-			at = w.lease.began.Add(w.limit)
+			at = w.lease.began.Add(w.limit).Std()
 		}
 		h.c.watchdog.Limit(&h.hold.guard, at)
 	}
@@ -478,13 +464,13 @@ const goRound = 10 * time.Millisecond
 
 // suits reports whether w can have the hold as it is, in its turn.
 func (h *home) suits(hd *hold, w *waiter) bool {
-	if w == nil || !h.c.suits(&hd.guard, hd.terms, w.terms, hd.tokens) {
+	if w == nil || !h.c.suits(&hd.guard, hd.terms, w.terms, hd.claim.tokens) {
 		return false
 	}
 	if h.c.opts.Cohort == 1 || hd.wanted || !h.c.heard() {
 		return hd.passed+1 < h.c.opts.Cohort
 	}
-	return time.Since(hd.since) < goRound
+	return monotonic.Since(hd.since) < goRound
 }
 
 // suits reports whether what is held on some terms can be passed on to one who wants it on others: on the same, that is,

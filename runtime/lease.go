@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
 
@@ -38,7 +39,7 @@ type tenure struct {
 	kind   string
 	key    string
 	ctx    leaseContext
-	began  time.Time             // when it was granted
+	began  monotonic.Time        // when it was granted
 	guard  *watchdog.Lease       // set when it begins; nil if it has parts
 	union  *union                // of its parts, or nil
 	cause  atomic.Pointer[error] // why it ended, nil before
@@ -74,7 +75,7 @@ func (t *tenure) prepare(c *Client, kind, key string, parent context.Context) {
 func (l *Lease) begin(hd holding, guard *watchdog.Lease) {
 	l.hold = hd
 	l.guard = guard
-	l.began = now()
+	l.began = monotonic.Now()
 }
 
 // end ends t, once, and tells those who are to know.
@@ -114,7 +115,7 @@ func (t *tenure) given() {
 func (t *tenure) tell(cause error) {
 	hook := t.client.opts.Hooks.Ended
 	if hook != nil && !t.pending.Load() && t.told.CompareAndSwap(false, true) {
-		hook(EndEvent{Kind: t.kind, Key: t.key, Held: time.Since(t.began), Cause: cause})
+		hook(EndEvent{Kind: t.kind, Key: t.key, Held: monotonic.Since(t.began), Cause: cause})
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 	"github.com/lockgen/lockgen/scripts"
 )
@@ -417,7 +418,7 @@ func (s permitSide) grant(w *waiter, sent time.Time) bool {
 		return false
 	}
 	p := w.wish.permit
-	p.t, p.ids, p.began = t, w.wish.ids, time.Now()
+	p.t, p.ids, p.began = t, w.wish.ids, monotonic.Now()
 	p.lease = watchdog.Lease{
 		Kind:  kindPermit,
 		Key:   t.key,
@@ -437,7 +438,7 @@ func (s permitSide) grant(w *waiter, sent time.Time) bool {
 	}
 	t.c.watchdog.Start(p.guard, sent, w.terms.ttl)
 	if w.limit > 0 {
-		t.c.watchdog.Limit(p.guard, p.began.Add(w.limit))
+		t.c.watchdog.Limit(p.guard, p.began.Add(w.limit).Std())
 	}
 	return true
 }

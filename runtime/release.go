@@ -39,13 +39,13 @@ type released struct {
 func (c *Client) releaseWords(keys, args []string, key string, cl *claim, handed bool, again *claim, ttl time.Duration) (allKeys, allArgs []string) {
 	place, length, turn := "", "0", "0"
 	if again != nil {
-		place, length = again.place, c.millis(ttl)
+		place, length = c.place(again), c.millis(ttl)
 	}
 	if handed {
 		turn = "1" // the one before us had it from us: now Redisson's waiters may race
 	}
 	k := namesOf(key)
-	return append(keys, k.lock, k.waiting, k.channel, k.counter), append(args, cl.place, place, length, turn)
+	return append(keys, k.lock, k.waiting, k.channel, k.counter), append(args, c.place(cl), place, length, turn)
 }
 
 func newReleased(sent time.Time, reply answer) released {

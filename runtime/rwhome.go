@@ -561,7 +561,7 @@ func (h *rwHome) give(hd *rwHold, w *waiter) {
 		hd.limit = w.limit
 		var at time.Time
 		if w.limit > 0 {
-			at = w.lease.began.Add(w.limit)
+			at = w.lease.began.Add(w.limit).Std()
 		}
 		h.c.watchdog.Limit(&hd.guard, at)
 	}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 )
 
 // A union is what a lease of several parts is a lease of. It is trusted while at least needs of its parts
@@ -31,7 +33,7 @@ func unite(l *Lease, needs int, parts []*Lease) {
 
 // begin makes the whole the lease of all parts.
 func (u *union) begin() {
-	u.whole.hold, u.whole.union, u.whole.began = u, u, now()
+	u.whole.hold, u.whole.union, u.whole.began = u, u, monotonic.Now()
 	for _, part := range slices.Clone(u.parts) {
 		u.watch(part)
 	}
