@@ -117,7 +117,7 @@ func (m *FairMutex) acquire(ctx context.Context, opts []LockOption, waiting func
 		return nil, ended(ctx)
 	}
 	l := newLease(m.c, kindFair, m.key, ctx)
-	for outer := leaseFrom(ctx, m.c, m.key); outer != nil; outer = leaseFrom(outer.ctx.parent, m.c, m.key) {
+	for outer := leaseFrom(ctx, m.c, m.key); outer != nil; outer = leaseFrom(outer.parent, m.c, m.key) {
 		if outer.kind == kindFair && outer.hold.reenter(outer, l) {
 			return l.entered(cfg)
 		}

@@ -20,7 +20,7 @@ type Lease struct {
 	hold     holding // what it is a lease of; set before the caller gets it
 	token    int64   // 0 if it has none
 	unlocked bool    // Unlock was called; guarded by the lock of its holding
-	at       int     // where its holding keeps it, if that matters; guarded likewise
+	at       int32   // where its holding keeps it, if that matters; guarded likewise
 }
 
 // A holding is what a process has in Redis, and what each of its leases enters and leaves.
@@ -38,11 +38,13 @@ type tenure struct {
 	client *Client
 	kind   string
 	key    string
-	ctx    leaseContext
-	began  monotonic.Time        // when it was granted
-	guard  *watchdog.Lease       // set when it begins; nil if it has parts
-	union  *union                // of its parts, or nil
-	cause  atomic.Pointer[error] // why it ended, nil before
+	parent context.Context               // that the call was given
+	lease  *Lease                        // that it is of; nil if there is no reentry
+	made   atomic.Pointer[cancelContext] // of its context, see [leaseContext]
+	began  monotonic.Time                // when it was granted
+	guard  *watchdog.Lease               // set when it begins; nil if it has parts
+	union  *union                        // of its parts, or nil
+	cause  atomic.Pointer[error]         // why it ended, nil before
 
 	pending atomic.Bool // nobody has it yet, so its end is not told
 	told    atomic.Bool // its end is
@@ -60,15 +62,14 @@ func (*noCopy) Unlock() {}
 func newLease(c *Client, kind, key string, parent context.Context) *Lease {
 	l := &Lease{owner: ownerFrom(parent)}
 	l.prepare(c, kind, key, parent)
-	l.ctx.lease = l
+	l.lease = l
 	return l
 }
 
 // prepare makes t one that has not begun.
 func (t *tenure) prepare(c *Client, kind, key string, parent context.Context) {
-	t.client, t.kind, t.key = c, kind, key
+	t.client, t.kind, t.key, t.parent = c, kind, key, parent
 	t.pending.Store(true)
-	t.ctx.tenure, t.ctx.parent = t, parent
 }
 
 // begin makes l a lease of hd, which guard guards.
@@ -86,10 +87,10 @@ func (t *tenure) end(cause error) {
 		why = &other
 	}
 	if !t.cause.CompareAndSwap(nil, why) {
-		t.ctx.cancel(*t.cause.Load()) // if whoever was first has not got round to it
+		t.cancel(*t.cause.Load()) // if whoever was first has not got round to it
 		return
 	}
-	t.ctx.cancel(cause)
+	t.cancel(cause)
 	if t.union == nil && errors.Is(cause, ErrLost) {
 		t.client.counts.losses.Add(1)
 	}
@@ -148,7 +149,7 @@ func (l *Lease) Token() int64 { return l.token }
 //
 // The lease itself outlives the cancellation of its parent: it is kept until it is given back,
 // because the holder may still be cleaning up.
-func (t *tenure) Context() context.Context { return &t.ctx }
+func (t *tenure) Context() context.Context { return (*leaseContext)(t) }
 
 // Err returns nil while the lease is trusted, then why it ended: an error that matches
 // [ErrLost], [ErrReleased] or [ErrClosed]. It looks at the clock and does not contact Redis, so a
@@ -279,15 +280,10 @@ func (l *Lease) do(ctx context.Context, fn func(ctx context.Context) error) (err
 // causeReleased is the cause of most ends.
 var causeReleased = ErrReleased
 
-// leaseContext is the context of a tenure. It knows its lease, for reentry, and looks at the clock
+// leaseContext is a tenure as a context. It knows its lease, for reentry, and looks at the clock
 // when asked for its error. Nearly all that a context of the standard library needs to be is made when
 // somebody asks for it: for who does not, that is half of what a lease costs.
-type leaseContext struct {
-	parent context.Context
-	tenure *tenure
-	lease  *Lease // nil if there is no reentry
-	made   atomic.Pointer[cancelContext]
-}
+type leaseContext tenure
 
 // A cancelContext is a context of the standard library and what ends it.
 type cancelContext struct {
@@ -301,7 +297,7 @@ func (x *leaseContext) make() context.Context {
 		return made.Context
 	}
 	mine, parent := new(cancelContext), x.parent
-	if x.tenure.ended() != nil {
+	if (*tenure)(x).ended() != nil {
 		parent = context.WithoutCancel(parent) // whose own end, if it has one, is not to hide why
 	}
 	mine.Context, mine.cancel = context.WithCancelCause(parent)
@@ -309,15 +305,15 @@ func (x *leaseContext) make() context.Context {
 		mine.cancel(nil)
 		return x.made.Load().Context
 	}
-	if cause := x.tenure.ended(); cause != nil { // before it could be seen
+	if cause := (*tenure)(x).ended(); cause != nil { // before it could be seen
 		mine.cancel(cause)
 	}
 	return mine.Context
 }
 
 // cancel ends the context, if there is one. Who makes it later looks for the cause.
-func (x *leaseContext) cancel(cause error) {
-	if made := x.made.Load(); made != nil {
+func (t *tenure) cancel(cause error) {
+	if made := t.made.Load(); made != nil {
 		made.cancel(cause)
 	}
 }
@@ -327,12 +323,13 @@ func (x *leaseContext) Deadline() (time.Time, bool) { return x.parent.Deadline()
 func (x *leaseContext) Done() <-chan struct{} { return x.make().Done() }
 
 func (x *leaseContext) Err() error {
-	if x.made.Load() == nil && x.tenure.Err() == nil && x.parent.Err() == nil {
+	t := (*tenure)(x)
+	if x.made.Load() == nil && t.Err() == nil && x.parent.Err() == nil {
 		return nil
 	}
 	ctx := x.make() // it decides which end was first
 	if ctx.Err() == nil {
-		_ = x.tenure.Err()
+		_ = t.Err()
 	}
 	return ctx.Err()
 }

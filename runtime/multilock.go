@@ -152,7 +152,7 @@ func (m *MultiLock) take(ctx context.Context, opts []LockOption, said bool, wait
 	under := ctx
 	add := func(more ...*Lease) {
 		if parts = append(parts, more...); len(more) > 0 {
-			under = &more[len(more)-1].ctx
+			under = more[len(more)-1].Context()
 		}
 	}
 	waited := 0 // how many had to wait for those behind them
@@ -240,7 +240,7 @@ func tryTogether(ctx, under context.Context, mutexes []*Mutex, opts []LockOption
 			again = false // nothing is sent
 			break
 		}
-		under = &t.lease.ctx
+		under = t.lease.Context()
 		if t.home == nil {
 			continue
 		}

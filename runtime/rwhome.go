@@ -237,7 +237,7 @@ func (h *rwHome) of(ctx context.Context, l *Lease) (writes, reads *rwHold) {
 			reads = hd
 		}
 	}
-	for x := leaseFrom(ctx, h.c, h.key); x != nil; x = leaseFrom(x.ctx.parent, h.c, h.key) {
+	for x := leaseFrom(ctx, h.c, h.key); x != nil; x = leaseFrom(x.parent, h.c, h.key) {
 		consider(x)
 	}
 	if l.owner == nil {
@@ -339,7 +339,7 @@ func (h *rwHome) join(w *waiter) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if w.lease.owner != nil { // who may have been granted something a moment ago
-		entered, under, err := h.allowed(w.lease.ctx.parent, w.lease, w.terms, w.limit)
+		entered, under, err := h.allowed(w.lease.parent, w.lease, w.terms, w.limit)
 		switch {
 		case entered:
 			w.place.granted = true
@@ -602,7 +602,7 @@ func (h *rwHome) attach(hd *rwHold, l *Lease) {
 		l.token = hd.leases[0].token
 	}
 	l.begin(hd, &hd.guard)
-	l.at = len(hd.leases)
+	l.at = int32(len(hd.leases))
 	hd.leases = append(hd.leases, l)
 }
 
