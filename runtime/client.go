@@ -147,7 +147,7 @@ func New(rc rueidis.Client, opts Options) (*Client, error) {
 		c.watchdog.First(firstLook)
 	}
 	if c.cluster != nil {
-		c.watchdog.Group(func(l *watchdog.Lease) uint16 { return slot(l.Key) })
+		c.watchdog.Group(func(l *watchdog.Lease) uint16 { return slot(l.Key()) })
 	}
 	c.hub = newHub(c)
 	switch rc.Mode() {
@@ -441,12 +441,12 @@ func (c *Client) renewLocks(leases []*watchdog.Lease, ttls []time.Duration) ([]i
 	patience := leases[0].TTL
 	for i, l := range leases {
 		patience = min(patience, l.TTL)
-		keys = append(keys, l.Key)
-		if l.Kind == kindRead {
+		keys = append(keys, l.Key())
+		if l.Kind() == kindRead {
 			script = scripts.RWReadRenew
-			keys = append(keys, readerHold(l.Key, l.Owner))
+			keys = append(keys, readerHold(l.Key(), l.Owner()))
 		}
-		args = append(args, l.Owner, millis(ttls[i]))
+		args = append(args, l.Owner(), millis(ttls[i]))
 	}
 	// Half of what the watchdog waits for an answer: when it tries again it is over.
 	return c.tracker.run(script, keys, args, patience/24).AsIntSlice()
@@ -455,7 +455,7 @@ func (c *Client) renewLocks(leases []*watchdog.Lease, ttls []time.Duration) ([]i
 // renew is the watchdog's way to Redis, for leases of one kind.
 func (c *Client) renew(leases []*watchdog.Lease, ttls []time.Duration) ([]bool, error) {
 	ask := c.renewLocks
-	if leases[0].Kind == kindPermit {
+	if leases[0].Kind() == kindPermit {
 		ask = c.renewPermits
 	}
 	replies, err := ask(leases, ttls)
@@ -489,7 +489,7 @@ func (c *Client) renewed(l *watchdog.Lease, err error) {
 		c.counts.renewalFailures.Add(1)
 	}
 	if c.opts.Hooks.Renewed != nil {
-		c.opts.Hooks.Renewed(RenewEvent{Kind: l.Kind, Key: l.Key, Until: l.Until(), Err: err})
+		c.opts.Hooks.Renewed(RenewEvent{Kind: l.Kind(), Key: l.Key(), Until: l.Until(), Err: err})
 	}
 }
 

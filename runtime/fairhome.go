@@ -84,6 +84,11 @@ type fairHold struct {
 	lost   error    // why the watchdog gave it up, or nil
 }
 
+func (*fairHold) Kind() string        { return kindFair }
+func (hd *fairHold) Key() string      { return hd.home.key }
+func (hd *fairHold) Owner() string    { return hd.claim.owner }
+func (hd *fairHold) Lost(cause error) { hd.home.lose(hd, cause) }
+
 const (
 	// A claim that is told at once when it is its turn, by those of this library, listens to Redisson's channel
 	// too when it has waited for so long: others may give the key back, or take it by force.
@@ -425,14 +430,7 @@ func (cl *fairClaim) take(w *waiter, from time.Time, ttl time.Duration, drawn to
 	h, t := cl.h, w.terms
 	cl.ours = false
 	hd := &fairHold{home: h, claim: cl, terms: t, tokens: drawn}
-	hd.guard = watchdog.Lease{
-		Kind:  kindFair,
-		Key:   h.key,
-		Owner: cl.owner,
-		TTL:   t.ttl,
-		Renew: t.renew,
-		Lost:  func(cause error) { h.lose(hd, cause) },
-	}
+	hd.guard = watchdog.Lease{Holding: hd, TTL: t.ttl, Renew: t.renew}
 	old := h.hold
 	h.hold, hd.early = hd, old != nil
 	h.stay()

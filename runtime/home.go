@@ -104,6 +104,11 @@ type hold struct {
 	told   bool          // its leases know
 }
 
+func (*hold) Kind() string        { return kindMutex }
+func (hd *hold) Key() string      { return hd.home.key }
+func (hd *hold) Owner() string    { return hd.claim.owner }
+func (hd *hold) Lost(cause error) { hd.home.lose(hd, cause) }
+
 func newHome(c *Client, key string) *home {
 	return &home{c: c, key: key}
 }
@@ -394,14 +399,7 @@ func (h *home) take(cl *claim, t terms, from time.Time, ttl time.Duration) *hold
 	cl.ours = false
 	hd := &hold{home: h, claim: cl, terms: t, since: monotonic.Now(), wanted: cl.wanted}
 	hd.leases = hd.one[:0]
-	hd.guard = watchdog.Lease{
-		Kind:  kindMutex,
-		Key:   h.key,
-		Owner: cl.owner,
-		TTL:   t.ttl,
-		Renew: t.renew,
-		Lost:  func(cause error) { h.lose(hd, cause) },
-	}
+	hd.guard = watchdog.Lease{Holding: hd, TTL: t.ttl, Renew: t.renew}
 	h.claim = nil
 	h.hold = hd
 	if cl.recheck != nil {

@@ -202,7 +202,7 @@ func (l *Lease) TTL(ctx context.Context) (time.Duration, error) {
 		l.client.pipelined.Store(true)
 		b := l.client.rc.B
 		replies := l.client.rc.DoMulti(context.Background(),
-			b().Hexists().Key(l.key).Field(l.guard.Owner).Build(),
+			b().Hexists().Key(l.key).Field(l.guard.Owner()).Build(),
 			b().Pttl().Key(l.key).Build())
 		ours, err := replies[0].AsBool()
 		if err != nil {

@@ -269,6 +269,13 @@ type Permit struct {
 	lost     error // why it was lost, or nil
 }
 
+// A permitHolding is a permit as the watchdog sees it.
+type permitHolding struct{ *Permit }
+
+func (permitHolding) Kind() string       { return kindPermit }
+func (p permitHolding) Owner() string    { return p.ids }
+func (p permitHolding) Lost(cause error) { p.lose(cause) }
+
 // newPermit prepares a permit under parent, to be given to a waiter.
 func newPermit(c *Client, key string, parent context.Context) *Permit {
 	p := &Permit{}
@@ -420,12 +427,9 @@ func (s permitSide) grant(w *waiter, sent time.Time) bool {
 	p := w.wish.permit
 	p.t, p.ids, p.began = t, w.wish.ids, monotonic.Now()
 	p.lease = watchdog.Lease{
-		Kind:  kindPermit,
-		Key:   t.key,
-		Owner: p.ids,
-		TTL:   w.terms.ttl,
-		Renew: w.terms.renew,
-		Lost:  p.lose,
+		Holding: permitHolding{p},
+		TTL:     w.terms.ttl,
+		Renew:   w.terms.renew,
 		// What changes all the time, because others take and give back, is not worth watching.
 		Unwatched: true,
 	}
@@ -500,8 +504,9 @@ func (c *Client) renewPermits(leases []*watchdog.Lease, ttls []time.Duration) ([
 	keys := make([]string, 0, 3*len(leases))
 	args := append(make([]string, 0, 2*len(leases)+1), c.publish)
 	for i, l := range leases {
-		keys = append(keys, l.Key, countChannel(l.Key), permitLeases(l.Key))
-		args = append(args, l.Owner, millis(ttls[i]))
+		key := l.Key()
+		keys = append(keys, key, countChannel(key), permitLeases(key))
+		args = append(args, l.Owner(), millis(ttls[i]))
 	}
 	return c.run(scripts.PermitRenew, keys, args).AsIntSlice()
 }

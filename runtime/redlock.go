@@ -155,7 +155,7 @@ func (m *RedLock) acquire(ctx context.Context, opts []LockOption, waiting func()
 
 // entered reports whether l may enter what its caller has: it does not wait for itself.
 func (m *RedLock) entered(l *Lease) bool {
-	return l.owner != nil || slices.ContainsFunc(m.parts, func(part *Mutex) bool { return leaseFrom(l.ctx.parent, part.c, part.key) != nil })
+	return l.owner != nil || slices.ContainsFunc(m.parts, func(part *Mutex) bool { return leaseFrom(l.parent, part.c, part.key) != nil })
 }
 
 // needs returns how many parts are a majority.

@@ -94,6 +94,17 @@ type rwHold struct {
 	lost   error     // why the watchdog gave it up, or nil
 }
 
+func (hd *rwHold) Kind() string {
+	if hd.write {
+		return kindWrite
+	}
+	return kindRead
+}
+
+func (hd *rwHold) Key() string      { return hd.home.key }
+func (hd *rwHold) Owner() string    { return hd.claim.field }
+func (hd *rwHold) Lost(cause error) { hd.home.lose(hd, cause) }
+
 const (
 	// markFor is how long a mark that somebody waits keeps others out, and so what it costs if the
 	// process that set it has died. It is set anew in half that time.
@@ -527,14 +538,7 @@ func (h *rwHome) settle(cl *rwClaim, sent time.Time, marks bool, wait, token int
 func (h *rwHome) take(cl *rwClaim, sent time.Time) *rwHold {
 	t := cl.w.terms
 	hd := &rwHold{home: h, claim: cl, write: cl.write, terms: t, limit: cl.w.limit}
-	hd.guard = watchdog.Lease{
-		Kind:  cl.w.lease.kind,
-		Key:   h.key,
-		Owner: cl.field,
-		TTL:   t.ttl,
-		Renew: t.renew,
-		Lost:  func(cause error) { h.lose(hd, cause) },
-	}
+	hd.guard = watchdog.Lease{Holding: hd, TTL: t.ttl, Renew: t.renew}
 	cl.hold = hd
 	cl.uncount()
 	if cl.write {

@@ -18,7 +18,7 @@ func TestWatchdog_TellsInTimeWhateverTheLength(t *testing.T) {
 				defer w.Close()
 				start := time.Now()
 				lost := make(chan time.Duration, 1)
-				w.Start(&Lease{TTL: ttl, Renew: true, Lost: func(error) { lost <- time.Since(start) }}, start, ttl)
+				w.Start(&Lease{Holding: loser(func(error) { lost <- time.Since(start) }), TTL: ttl, Renew: true}, start, ttl)
 				require.Equal(t, ttl-Margin(ttl), <-lost, ttl)
 				require.LessOrEqual(t, len(s.times()), 9+int(ttl/time.Second), ttl)
 			}()
@@ -38,7 +38,7 @@ func TestWatchdog_WakesLateRightBeforeTheEndOfTheTrust(t *testing.T) {
 				sent := time.Now()
 				advance(late) // the answer is read so much later
 				lost := make(chan time.Duration, 1)
-				w.Start(&Lease{TTL: ttl, Renew: true, Lost: func(error) { lost <- time.Since(sent) }}, sent, ttl)
+				w.Start(&Lease{Holding: loser(func(error) { lost <- time.Since(sent) }), TTL: ttl, Renew: true}, sent, ttl)
 				require.Equal(t, max(late, ttl-Margin(ttl)), <-lost, late)
 			}()
 		}

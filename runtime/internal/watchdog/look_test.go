@@ -42,7 +42,7 @@ func (r *record) renew(leases []*Lease, ttls []time.Duration) ([]bool, error) {
 	ok, err := r.answer(at)
 	answers := make([]bool, len(leases))
 	for i, l := range leases {
-		r.asked = append(r.asked, asked{at, l.Key, ttls[i]})
+		r.asked = append(r.asked, asked{at, l.Key(), ttls[i]})
 		answers[i] = ok
 	}
 	return answers, err
@@ -63,7 +63,7 @@ const ms = time.Millisecond
 // lease returns a lease that is not guarded yet.
 func lease(key string, ttl time.Duration, renew bool) (*Lease, <-chan error) {
 	lost := make(chan error, 1)
-	return &Lease{Key: key, TTL: ttl, Renew: renew, Lost: func(cause error) { lost <- cause }}, lost
+	return &Lease{Holding: holding{key: key, loser: func(cause error) { lost <- cause }}, TTL: ttl, Renew: renew}, lost
 }
 
 func TestWatchdog_First(t *testing.T) {

@@ -63,7 +63,7 @@ func TestWatchdog_AnythingGoes(t *testing.T) {
 					late := random(l.TTL)
 					asked[l] = time.Now()
 					mu.Unlock()
-					l.Lost = func(cause error) {
+					l.Holding = loser(func(cause error) {
 						mu.Lock()
 						defer mu.Unlock()
 						_, twice := ends[l]
@@ -73,7 +73,7 @@ func TestWatchdog_AnythingGoes(t *testing.T) {
 							require.WithinDuration(t, time.Now(), l.Until(), 0, "told too early or too late")
 						}
 						ends[l] = time.Now()
-					}
+					})
 					switch {
 					case dice < 5 || other == nil:
 						if l.TTL-Margin(l.TTL) > late {

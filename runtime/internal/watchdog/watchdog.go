@@ -59,19 +59,25 @@ func (e *UnconfirmedError) Error() string {
 // Unwrap returns how the last try failed, or nil.
 func (e *UnconfirmedError) Unwrap() error { return e.Last }
 
+// A Holding is what a lease is of. What it says of itself does not change.
+type Holding interface {
+	Kind() string // leases of different kinds are never in one batch
+	Key() string
+	Owner() string
+	// Lost is called once, when the lease is lost, with one of the causes above. It
+	// must not block. It is not called after Stop has returned true.
+	Lost(cause error)
+}
+
 // A Lease is what the watchdog guards. Its exported fields are set before [Watchdog.Start]
 // and not changed after.
 type Lease struct {
-	Kind  string // leases of different kinds are never in one batch
-	Key   string
-	Owner string
+	Holding
+
 	TTL   time.Duration // what each renewal asks for
 	Renew bool          // false for a lease of fixed length, which only has an end
 	// Unwatched leases are not looked at first: looking at them has the server watch nothing.
 	Unwatched bool
-	// Lost is called once, when the lease is lost, with one of the causes above. It
-	// must not block. It is not called after Stop has returned true.
-	Lost func(cause error)
 
 	index int          // in the heap, or -1; guarded by Watchdog.mu
 	until atomic.Int64 // when the trust in it ends, a monotonic.Time; written under mu
@@ -477,7 +483,7 @@ type request struct {
 
 // compare sorts requests by what may be in one batch.
 func (r request) compare(other request) int {
-	if order := strings.Compare(r.lease.Kind, other.lease.Kind); order != 0 {
+	if order := strings.Compare(r.lease.Kind(), other.lease.Kind()); order != 0 {
 		return order
 	}
 	return cmp.Compare(r.group, other.group)

@@ -49,6 +49,24 @@ func (s *server) times() []time.Duration {
 
 var errDown = errors.New("connection refused")
 
+// A loser is a holding without a name, a function that is told of its loss.
+type loser func(cause error)
+
+func (loser) Kind() string       { return "" }
+func (loser) Key() string        { return "" }
+func (loser) Owner() string      { return "" }
+func (f loser) Lost(cause error) { f(cause) }
+
+// A holding has a name.
+type holding struct {
+	loser
+
+	kind, key string
+}
+
+func (h holding) Kind() string { return h.kind }
+func (h holding) Key() string  { return h.key }
+
 func up(time.Duration) (bool, error)    { return true, nil }
 func taken(time.Duration) (bool, error) { return false, nil }
 
@@ -90,7 +108,7 @@ type loss struct {
 func guard(w *Watchdog, ttl time.Duration, renew bool) (*Lease, <-chan loss) {
 	start := time.Now()
 	lost := make(chan loss, 2)
-	l := &Lease{Key: "k", Owner: "o", TTL: ttl, Renew: renew, Lost: func(cause error) { lost <- loss{time.Since(start), cause} }}
+	l := &Lease{Holding: loser(func(cause error) { lost <- loss{time.Since(start), cause} }), TTL: ttl, Renew: renew}
 	w.Start(l, start, ttl)
 	return l, lost
 }
@@ -199,7 +217,7 @@ func TestWatchdog_AShortFirstLeaseIsRenewedToItsFullLength(t *testing.T) {
 		w := New(s.renew, 10, nil)
 		defer w.Close()
 		start := time.Now()
-		l := &Lease{TTL: 30 * time.Second, Renew: true, Lost: func(error) {}}
+		l := &Lease{Holding: loser(func(error) {}), TTL: 30 * time.Second, Renew: true}
 		w.Start(l, start, 3*time.Second)
 		require.WithinDuration(t, start.Add(2700*time.Millisecond), l.Until(), 0)
 		advance(30 * time.Second)
@@ -286,7 +304,7 @@ func TestWatchdog_CheckLosesWhatTheLoopHasNotSeen(t *testing.T) {
 		w := New(newServer(up).renew, 10, nil)
 		defer w.Close()
 		lost := make(chan error, 1)
-		l := &Lease{TTL: time.Second, Lost: func(cause error) { lost <- cause }}
+		l := &Lease{Holding: loser(func(cause error) { lost <- cause }), TTL: time.Second}
 		w.Start(l, time.Now(), time.Second)
 		w.Check(l)
 		require.Empty(t, lost, "still trusted")
@@ -412,10 +430,10 @@ func TestWatchdog_RecheckAsksAboutWhatIsGrantedLate(t *testing.T) {
 			w.Recheck()
 			advance(time.Second)
 			lost := make(chan error, 1)
-			w.Start(&Lease{Key: "late", TTL: time.Hour, Renew: renew, Lost: func(err error) { lost <- err }}, sent, time.Hour)
+			w.Start(&Lease{Holding: loser(func(err error) { lost <- err }), TTL: time.Hour, Renew: renew}, sent, time.Hour)
 			synctest.Wait()
 			require.Len(t, lost, 1)
-			w.Start(&Lease{Key: "new", TTL: time.Hour, Renew: renew, Lost: func(err error) { lost <- err }}, time.Now(), time.Hour)
+			w.Start(&Lease{Holding: loser(func(err error) { lost <- err }), TTL: time.Hour, Renew: renew}, time.Now(), time.Hour)
 			synctest.Wait()
 			require.Len(t, lost, 1, "asked for after it")
 		})
@@ -499,11 +517,11 @@ func TestWatchdog_NeverMixesKinds(t *testing.T) {
 		w := New(func(leases []*Lease, _ []time.Duration) ([]bool, error) {
 			mu.Lock()
 			defer mu.Unlock()
-			kind := leases[0].Kind
+			kind := leases[0].Kind()
 			batches[kind] = max(batches[kind], len(leases))
 			answers := make([]bool, len(leases))
 			for i, l := range leases {
-				require.Equal(t, kind, l.Kind)
+				require.Equal(t, kind, l.Kind())
 				answers[i] = true
 			}
 			if kind == "sick" {
@@ -516,7 +534,7 @@ func TestWatchdog_NeverMixesKinds(t *testing.T) {
 		lost := make(chan string, 100)
 		for i := range 18 {
 			kind := []string{"sick", "well", "fine"}[i%3]
-			w.Start(&Lease{Kind: kind, TTL: 30 * time.Second, Renew: true, Lost: func(error) { lost <- kind }}, start, 30*time.Second)
+			w.Start(&Lease{Holding: holding{kind: kind, loser: func(error) { lost <- kind }}, TTL: 30 * time.Second, Renew: true}, start, 30*time.Second)
 		}
 		advance(time.Minute)
 		synctest.Wait()
