@@ -35,18 +35,19 @@ type waiter struct {
 	limit time.Duration // WithMaxHold, or 0
 	once  bool          // it does not wait
 	news  chan news     // never full: see newsKind
-	wake  chan struct{} // one token: there is a reason to ask
+	alarm *time.Timer   // pokes it; made when it is first set
 	lease *Lease        // what it is given
 	place place         // in the contest
 	wish  wish          // what it wants of a turnstile
 	rw    *rwClaim      // what it asks with, if for an RWMutex
-	asks  atomic.Int32  // requests of it under way
 
-	patient bool // nothing but an answer can end a request of it
+	asks    atomic.Int32 // requests of it under way
+	poked   atomic.Bool  // that is among the news
+	patient bool         // nothing but an answer can end a request of it
 }
 
 var waiters = sync.Pool{New: func() any {
-	return &waiter{news: make(chan news, 4), wake: make(chan struct{}, 1)}
+	return &waiter{news: make(chan news, 5)}
 }}
 
 func newWaiter(l *Lease, cfg lockConfig) *waiter {
@@ -62,10 +63,7 @@ func (w *waiter) recycle() {
 		return
 	}
 	for len(w.news) > 0 {
-		<-w.news
-	}
-	for len(w.wake) > 0 {
-		<-w.wake
+		w.hears(<-w.news)
 	}
 	w.place, w.lease, w.rw, w.patient = place{}, nil, nil, false
 	waiters.Put(w)
@@ -73,31 +71,51 @@ func (w *waiter) recycle() {
 
 // poke tells w that there is a reason to ask. It does not block.
 func (w *waiter) poke() {
-	select {
-	case w.wake <- struct{}{}:
-	default:
+	if w.poked.CompareAndSwap(false, true) {
+		w.news <- news{kind: reason}
+	}
+}
+
+// hears returns news that w has taken.
+func (w *waiter) hears(n news) news {
+	if n.kind == reason {
+		w.poked.Store(false)
+	}
+	return n
+}
+
+// wait has w poked in d.
+func (w *waiter) wait(d time.Duration) {
+	if w.alarm == nil {
+		w.alarm = time.AfterFunc(d, w.poke)
+		return
+	}
+	w.alarm.Reset(d)
+}
+
+// calm takes back wait.
+func (w *waiter) calm() {
+	if w.alarm != nil {
+		w.alarm.Stop()
 	}
 }
 
 // news is what a contest tells a waiter.
 type news struct {
-	kind newsKind
-
-	// failed:
-	err   error // what went wrong
-	final bool  // asking again would not tell what this request did
-
-	// refusedFor:
-	ttl     time.Duration // how long the other's lease has to run; negative if for ever
-	foreign bool          // the other is not of this library
-	inLine  bool          // a release by one of this library finds us
+	kind    newsKind
+	final   bool          // failed: asking again would not tell what this request did
+	foreign bool          // refusedFor: the other is not of this library
+	inLine  bool          // refusedFor: a release by one of this library finds us
+	err     error         // failed: what went wrong
+	ttl     time.Duration // refusedFor: how long the other's lease has to run; negative if for ever
 }
 
-type newsKind int
+type newsKind uint8
 
 // Between two requests a waiter is told of each of these once at most.
 const (
-	given      newsKind = iota // it is yours
+	reason     newsKind = iota // to ask, if it is on you
+	given                      // it is yours
 	turn                       // it is on you to ask Redis
 	behind                     // somebody before you was refused: wait for your turn
 	refusedFor                 // Redis said no
@@ -209,14 +227,14 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 	var (
 		asking   bool // the answer to ask is on its way
 		leading  bool // it is on us to ask
+		reasoned bool // there is a reason to ask
 		resent   bool
 		refusals int
 		listener *hub.Listener
-		retry    alarm // of the next time to ask, whatever happens
 		deadline <-chan time.Time
 		down     outage
 	)
-	defer retry.stop()
+	defer w.calm()
 	if cfg.wait > 0 {
 		timer := time.NewTimer(cfg.wait)
 		defer timer.Stop()
@@ -229,6 +247,7 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 	}()
 	ask := func() {
 		asking = true
+		w.calm()
 		q.ask(w)
 	}
 	waits := func() {
@@ -259,21 +278,31 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 	switch leading = q.join(w); {
 	case leading:
 		ask()
-	case len(w.news) > 0: // it is given already
 	case w.once:
+		for len(w.news) > 0 {
+			if w.hears(<-w.news).kind == given {
+				return nil
+			}
+		}
 		return ErrNotAcquired
+	case len(w.news) > 0: // it is given already
 	default:
 		waits()
 		hear() // other processes may join the contest
 	}
 	for {
-		woken, again := w.wake, retry.c
-		if !leading || asking {
-			woken, again = nil, nil
+		if reasoned && leading && !asking {
+			reasoned = false
+			ask()
 		}
 		select {
 		case n := <-w.news:
-			switch n.kind {
+			switch w.hears(n).kind {
+			case reason:
+				if reasoned = true; !leading {
+					waits()
+					hear()
+				}
 			case given:
 				return nil
 			case turn:
@@ -300,7 +329,7 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 				case down.tries+1 == c.opts.Retry.attempts:
 					return fmt.Errorf("no answer in %d attempts: %w", down.tries+1, n.err)
 				default:
-					retry.set(down.pause(c.opts.Retry, n.err))
+					w.wait(down.pause(c.opts.Retry, n.err))
 				}
 			case refusedFor:
 				asking, leading = false, true
@@ -313,7 +342,7 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 					if refusals == cfg.backoff.attempts {
 						return fmt.Errorf("%w in %d attempts", ErrNotAcquired, refusals)
 					}
-					retry.set(cfg.backoff.pause(refusals))
+					w.wait(cfg.backoff.pause(refusals))
 					continue
 				}
 				heard := hear()
@@ -340,12 +369,8 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 				if !heard || n.foreign && !listener.Live() {
 					pause = min(pause, pollUnheard)
 				}
-				retry.set(pause)
+				w.wait(pause)
 			}
-		case <-woken:
-			ask()
-		case <-again:
-			ask()
 		case <-ctx.Done():
 			return down.explain(ended(ctx))
 		case <-deadline:
@@ -353,27 +378,6 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 		case <-c.closing:
 			return ErrClosed
 		}
-	}
-}
-
-// An alarm is a timer that is made when it is first set.
-type alarm struct {
-	timer *time.Timer
-	c     <-chan time.Time // nil until then
-}
-
-func (a *alarm) set(d time.Duration) {
-	if a.timer == nil {
-		a.timer = time.NewTimer(d)
-		a.c = a.timer.C
-		return
-	}
-	a.timer.Reset(d)
-}
-
-func (a *alarm) stop() {
-	if a.timer != nil {
-		a.timer.Stop()
 	}
 }
 

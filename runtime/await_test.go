@@ -43,7 +43,7 @@ func awaits(t *testing.T, opts Options, cfg lockConfig, s *scripted, d time.Dura
 		c := &Client{opts: opts, closing: make(chan struct{})}
 		ctx, cancel := context.WithTimeout(t.Context(), d)
 		defer cancel()
-		w := &waiter{news: make(chan news, 4), wake: make(chan struct{}, 1)}
+		w := &waiter{news: make(chan news, 5)}
 		cfg.quiet = true
 		start := time.Now()
 		err := c.await(ctx, s, w, cfg, nil)
@@ -171,7 +171,7 @@ func awaitsOnce(t *testing.T, s *scripted, look func(err error)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		c := &Client{closing: make(chan struct{})}
-		w := &waiter{news: make(chan news, 4), wake: make(chan struct{}, 1), once: true}
+		w := &waiter{news: make(chan news, 5), once: true}
 		look(c.await(t.Context(), s, w, lockConfig{}, nil))
 	})
 }
