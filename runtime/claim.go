@@ -16,13 +16,12 @@ const claimLease = 2 * time.Second
 // A claim is one owner that a home asks for its key with, until it is granted or given up. An owner is
 // never used for another claim, so whatever late request or release names it cannot harm a later one.
 type claim struct {
-	n        uint64
-	owner    string         // as Redisson names a thread: <uuid>:<n>
+	n        uint64         // of its owner
 	inLine   int            // fencing tokens that it is to be handed over with
 	tokens   tokens         // what is left of those that it was granted, or handed over, with
 	made     monotonic.Time // before the first request that names it
 	ttl      time.Duration  // the longest that it asked for
-	granted  time.Time      // when another process handed it over, by the server's clock
+	granted  int64          // when another process handed it over, in microseconds by the server's clock
 	seen     *sighting      // of the last answer; nil before
 	recheck  *time.Timer    // looks again; made when first needed
 	settled  chan bool      // if it was handed over meanwhile: told when that is answered, true for an unknown outcome
@@ -48,7 +47,7 @@ func (h *home) claimFor(t terms) *claim {
 	if h.claim == nil {
 		n := h.c.claims.Add(1)
 		h.claim = h.newClaim()
-		h.claim.n, h.claim.owner, h.claim.made, h.claim.inLine = n, h.c.owner(n), monotonic.Now(), h.wants(t)
+		h.claim.n, h.claim.made, h.claim.inLine = n, monotonic.Now(), h.wants(t)
 		h.c.connect(n, h.key, h)
 	}
 	h.claim.ttl = max(h.claim.ttl, t.ttl)
@@ -119,7 +118,7 @@ func (a *asking) about() string { return a.h.key }
 func (a *asking) words(keys, args []string) (allKeys, allArgs []string) {
 	h := a.h
 	if a.plain() {
-		return append(keys, h.key), append(args, a.cl.owner, h.c.millis(a.terms.ttl))
+		return append(keys, h.key), append(args, h.c.owner(a.cl.n), h.c.millis(a.terms.ttl))
 	}
 	k := namesOf(h.key)
 	return append(keys, k.lock, k.waiting, k.counter),
@@ -165,8 +164,8 @@ func (h *home) settle(a *asking, sent time.Time, reply verdict, err error) (rest
 		w.asks.Add(-1)
 		// It was handed over while we asked, and is not given back before this.
 		cl.settled <- unknown(err)
-		if hd := h.hold; hd != nil && hd.claim.n == cl.n && err == nil && reply.n != granted && reply.at.After(cl.granted) {
-			if reply.at.Sub(cl.granted) <= monotonic.Since(cl.made) {
+		if hd := h.hold; hd != nil && hd.claim.n == cl.n && err == nil && reply.n != granted && reply.at.UnixMicro() > cl.granted {
+			if time.Duration(reply.at.UnixMicro()-cl.granted)*time.Microsecond <= monotonic.Since(cl.made) {
 				h.c.spawn(func() { h.c.watchdog.Lose(&hd.guard, watchdog.ErrRefused) })
 			} else { // the server's clock was set meanwhile, so it may have refused before
 				h.c.spawn(func() { h.c.watchdog.Look(&hd.guard) })
@@ -197,7 +196,7 @@ func (h *home) settle(a *asking, sent time.Time, reply verdict, err error) (rest
 	case err == nil:
 		cl.seen, cl.refused = &sighting{sent, reply.at}, true
 		h.c.contended.note(h.key, sent)
-		cl.ours = cl.ours && cl.granted.After(cl.seen.server) // an older answer
+		cl.ours = cl.ours && cl.granted > cl.seen.server.UnixMicro() // an older answer
 	}
 	defer w.asks.Add(-1) // not sooner: who has given up lets another call use w when no request knows it
 	switch {
@@ -239,7 +238,7 @@ func (h *home) handed(n uint64, o handOver) {
 		h.mu.Unlock()
 		return
 	}
-	cl.ours, cl.granted = true, at
+	cl.ours, cl.granted = true, at.UnixMicro()
 	from := cl.made.Std()
 	if cl.seen != nil {
 		from = cl.seen.earliest(at)

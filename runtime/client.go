@@ -493,7 +493,7 @@ func (c *Client) renewed(l *watchdog.Lease, err error) {
 	}
 }
 
-// owner returns the owner of that number, as Redisson writes one.
+// owner returns the owner of that number, as Redisson names a thread: <uuid>:<n>.
 func (c *Client) owner(n uint64) string {
 	var b [64]byte
 	return string(strconv.AppendUint(append(append(b[:0], c.uuid...), ':'), n, 10))

@@ -53,9 +53,9 @@ func (h *home) wants(t terms) int {
 // place returns how cl stands in line: its owner, and the tokens that it is to be handed the key with.
 func (c *Client) place(cl *claim) string {
 	if cl.inLine == 0 {
-		return cl.owner
+		return c.owner(cl.n)
 	}
-	return cl.owner + "+" + strconv.Itoa(cl.inLine) + "," + c.keepTokens
+	return c.owner(cl.n) + "+" + strconv.Itoa(cl.inLine) + "," + c.keepTokens
 }
 
 // entered returns l, which entered a hold again, if that has what is wanted.

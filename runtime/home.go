@@ -28,14 +28,14 @@ import (
 type home struct {
 	c     *Client
 	key   string
-	users int // calls, holds and requests that refer to this home; guarded by c.mu
+	users int32 // calls, holds and requests that refer to this home; guarded by c.mu
 
 	mu    sync.Mutex // guards the rest; never held while waiting for anything
+	busy  int32      // requests under way, or a loss being told
+	shut  bool       // the client is closed: nobody enters again
 	queue line       // of those who wait
 	claim *claim     // what the queue asks with; nil while there is a hold, or no need
 	hold  *hold      // what the process has in Redis, or nil
-	busy  int        // requests under way, or a loss being told
-	shut  bool       // the client is closed: nobody enters again
 
 	first claim // there always is one
 }
@@ -100,13 +100,13 @@ type hold struct {
 	handed bool          // it came from another process of this library, so the next turn is Redisson's
 	wanted bool          // another process of this library waits for it
 	idle   bool          // nobody works under it, it only stays locked for a while; then Shutdown does not wait for it
+	told   bool          // its leases know that it was lost
 	lost   error         // why the watchdog gave it up, or nil
-	told   bool          // its leases know
 }
 
 func (*hold) Kind() string        { return kindMutex }
 func (hd *hold) Key() string      { return hd.home.key }
-func (hd *hold) Owner() string    { return hd.claim.owner }
+func (hd *hold) Owner() string    { return hd.home.c.owner(hd.claim.n) }
 func (hd *hold) Lost(cause error) { hd.home.lose(hd, cause) }
 
 func newHome(c *Client, key string) *home {

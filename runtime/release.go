@@ -141,7 +141,7 @@ func (g *giving) about() string { return g.h.key }
 func (g *giving) words(keys, args []string) (allKeys, allArgs []string) {
 	if g.plain {
 		k := namesOf(g.h.key)
-		return append(keys, k.lock, k.waiting, k.channel), append(args, g.cl.owner)
+		return append(keys, k.lock, k.waiting, k.channel), append(args, g.h.c.owner(g.cl.n))
 	}
 	return g.h.c.releaseWords(keys, args, g.h.key, g.cl, g.handed, g.again, g.terms.ttl)
 }
