@@ -188,7 +188,7 @@ func (hd *fairHold) reenter(outer, l *Lease) bool {
 	h := hd.home
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if l.kind != kindFair || h.shut || h.hold != hd || outer.unlocked || outer.ended() != nil {
+	if l.kind != kindFair || h.shut || h.hold != hd || outer.unlocked.Load() || outer.ended() != nil {
 		return false
 	}
 	hd.attach(l)
@@ -639,14 +639,9 @@ func (h *fairHome) gone() {
 // unlock ends l. The last lease of a hold gives it back.
 func (hd *fairHold) unlock(l *Lease) error {
 	h := hd.home
-	h.mu.Lock()
-	if l.unlocked {
-		h.mu.Unlock()
+	if l.unlocked.Swap(true) {
 		return ErrReleased
 	}
-	l.unlocked = true
-	h.mu.Unlock()
-
 	l.end(ErrReleased) // before anybody else can get it
 
 	h.mu.Lock()

@@ -152,7 +152,7 @@ func (hd *hold) reenter(outer, l *Lease) bool {
 	h := hd.home
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.shut || h.hold != hd || outer.unlocked || outer.ended() != nil {
+	if h.shut || h.hold != hd || outer.unlocked.Load() || outer.ended() != nil {
 		return false
 	}
 	h.attach(hd, l)
@@ -299,14 +299,9 @@ func (hd *hold) unlock(l *Lease) error {
 // back to Redis; else how it ended.
 func (hd *hold) end(l *Lease) (*giving, error) {
 	h := hd.home
-	h.mu.Lock()
-	if l.unlocked {
-		h.mu.Unlock()
+	if l.unlocked.Swap(true) {
 		return nil, ErrReleased
 	}
-	l.unlocked = true
-	h.mu.Unlock()
-
 	l.end(ErrReleased) // before anybody else can get it
 
 	h.mu.Lock()

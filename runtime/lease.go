@@ -16,11 +16,11 @@ import (
 type Lease struct {
 	tenure
 
-	owner    *Owner  // that the caller is part of, or nil
-	hold     holding // what it is a lease of; set before the caller gets it
-	token    int64   // 0 if it has none
-	unlocked bool    // Unlock was called; guarded by the lock of its holding
-	at       int32   // where its holding keeps it, if that matters; guarded likewise
+	owner    *Owner      // that the caller is part of, or nil
+	hold     holding     // what it is a lease of; set before the caller gets it
+	token    int64       // 0 if it has none
+	unlocked atomic.Bool // Unlock was called
+	at       int32       // where its holding keeps it, if that matters; guarded by the lock of that
 }
 
 // A holding is what a process has in Redis, and what each of its leases enters and leaves.
@@ -46,8 +46,8 @@ type tenure struct {
 	union  *union                        // of its parts, or nil
 	cause  atomic.Pointer[error]         // why it ended, nil before
 
-	pending atomic.Bool // nobody has it yet, so its end is not told
-	told    atomic.Bool // its end is
+	had  atomic.Bool // somebody has it, so its end is told
+	told atomic.Bool // it was
 
 	within atomic.Pointer[union] // that it is a part of, or nil
 }
@@ -69,7 +69,6 @@ func newLease(c *Client, kind, key string, parent context.Context) *Lease {
 // prepare makes t one that has not begun.
 func (t *tenure) prepare(c *Client, kind, key string, parent context.Context) {
 	t.client, t.kind, t.key, t.parent = c, kind, key, parent
-	t.pending.Store(true)
 }
 
 // begin makes l a lease of hd, which guard guards.
@@ -81,17 +80,17 @@ func (l *Lease) begin(hd holding, guard *watchdog.Lease) {
 
 // end ends t, once, and tells those who are to know.
 func (t *tenure) end(cause error) {
-	why := &causeReleased
-	if cause != ErrReleased { //nolint:errorlint // this very one, which is nearly all, costs no memory
+	why, isLost := &causeReleased, false
+	if cause != ErrReleased { //nolint:errorlint // this very one, which is nearly all, costs no memory and no look at it
 		other := cause
-		why = &other
+		why, isLost = &other, errors.Is(cause, ErrLost)
 	}
 	if !t.cause.CompareAndSwap(nil, why) {
 		t.cancel(*t.cause.Load()) // if whoever was first has not got round to it
 		return
 	}
 	t.cancel(cause)
-	if t.union == nil && errors.Is(cause, ErrLost) {
+	if isLost && t.union == nil {
 		t.client.counts.losses.Add(1)
 	}
 	t.tell(cause)
@@ -105,7 +104,7 @@ func (t *tenure) end(cause error) {
 
 // given says that the caller has t. If that has ended already, that is told now.
 func (t *tenure) given() {
-	t.pending.Store(false)
+	t.had.Store(true)
 	if cause := t.ended(); cause != nil {
 		t.tell(cause)
 	}
@@ -115,7 +114,7 @@ func (t *tenure) given() {
 // to the caller it has never begun.
 func (t *tenure) tell(cause error) {
 	hook := t.client.opts.Hooks.Ended
-	if hook != nil && !t.pending.Load() && t.told.CompareAndSwap(false, true) {
+	if hook != nil && t.had.Load() && t.told.CompareAndSwap(false, true) {
 		hook(EndEvent{Kind: t.kind, Key: t.key, Held: monotonic.Since(t.began), Cause: cause})
 	}
 }

@@ -241,7 +241,7 @@ func (h *rwHome) of(ctx context.Context, l *Lease) (writes, reads *rwHold) {
 	consider := func(x *Lease) {
 		hd, ok := x.hold.(*rwHold)
 		switch {
-		case !ok || hd.home != h || hd.lost != nil || x.unlocked || x.ended() != nil:
+		case !ok || hd.home != h || hd.lost != nil || x.unlocked.Load() || x.ended() != nil:
 		case hd.write:
 			writes = hd
 		case reads == nil || hd.renewed():
@@ -702,12 +702,10 @@ func (h *rwHome) heads(write bool) bool {
 // unlock ends l. The last lease of a hold passes it on or frees it.
 func (hd *rwHold) unlock(l *Lease) error {
 	h := hd.home
-	h.mu.Lock()
-	if l.unlocked {
-		h.mu.Unlock()
+	if l.unlocked.Swap(true) {
 		return ErrReleased
 	}
-	l.unlocked = true
+	h.mu.Lock()
 	if len(hd.leases) > 1 {
 		hd.detach(l)
 		cause := hd.lost

@@ -144,12 +144,11 @@ func (u *union) reenter(*Lease, *Lease) bool { return false }
 // unlock ends l and all its parts, whatever becomes of each. It waits until as many are given back as the
 // whole depends on; the others are given back in the background.
 func (u *union) unlock(l *Lease) error {
-	u.mu.Lock()
-	if l.unlocked {
-		u.mu.Unlock()
+	if l.unlocked.Swap(true) {
 		return ErrReleased
 	}
-	l.unlocked, u.over = true, true
+	u.mu.Lock()
+	u.over = true
 	parts := slices.Clone(u.parts)
 	u.mu.Unlock()
 

@@ -69,12 +69,12 @@ func TestHome_ARefusalAfterTheGrantIsBelievedUnlessTheClockWasSetBack(t *testing
 
 			refused := time.Now() // by the server's clock, which says so before it is set back
 			granted := refused.Add(-test.back)
-			redistest.Shared(t).Do("HSET", h.key, cl.owner, "1")
+			redistest.Shared(t).Do("HSET", h.key, c.owner(cl.n), "1")
 			h.handed(cl.n, handOver{at: granted})
 			require.Equal(t, given, (<-w.news).kind)
 			lease.given()
 			if test.lost {
-				refused = granted.Add(time.Nanosecond)
+				refused = granted.Add(time.Microsecond)
 			}
 			require.Nil(t, h.settle(a, refused, verdict{n: 1000, at: refused}, nil))
 			select {
