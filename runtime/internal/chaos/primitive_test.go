@@ -343,7 +343,7 @@ type stuck struct{ lease }
 
 func (s stuck) Unlock(ctx context.Context) error {
 	go func() {
-		pause(context.Background(), 1500*time.Millisecond)
+		pause(context.Background(), 4*time.Second)
 		_ = s.lease.Unlock(ctx)
 	}()
 	return nil
