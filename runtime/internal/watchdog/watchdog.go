@@ -312,7 +312,7 @@ func (w *Watchdog) RecheckOf(some func(key string) bool) {
 	now := monotonic.Now()
 	w.recheck = now
 	for _, l := range w.queue {
-		if some(l.Key) {
+		if some(l.Key()) {
 			l.again(now)
 		}
 	}
@@ -327,7 +327,7 @@ func (w *Watchdog) Each(f func(key string)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, l := range w.queue {
-		f(l.Key)
+		f(l.Key())
 	}
 }
 

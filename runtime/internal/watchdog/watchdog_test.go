@@ -406,7 +406,7 @@ func TestWatchdog_RecheckOfAsksAboutSome(t *testing.T) {
 		for _, key := range []string{"a", "b"} {
 			told := make(chan error, 1)
 			lost[key] = told
-			w.Start(&Lease{Key: key, TTL: time.Hour, Renew: true, Lost: func(err error) { told <- err }}, time.Now(), time.Hour)
+			w.Start(&Lease{Holding: holding{key: key, loser: func(err error) { told <- err }}, TTL: time.Hour, Renew: true}, time.Now(), time.Hour)
 		}
 		keys := map[string]bool{}
 		w.Each(func(key string) { keys[key] = true })
