@@ -44,7 +44,7 @@ const slowness = 200 * time.Millisecond
 func onFive(ctx context.Context, e *env, lib library) (metrics, error) {
 	all := metrics{}
 	for state, prefix := range []string{"", "down ", "slow "} {
-		m, err := onFiveIn(ctx, e, lib, prefix)
+		m, err := onFiveIn(ctx, e, lib, prefix, party{goroutines: 1})
 		if err != nil {
 			return nil, err
 		}
@@ -62,7 +62,13 @@ func onFive(ctx context.Context, e *env, lib library) (metrics, error) {
 	return all, nil
 }
 
-func onFiveIn(ctx context.Context, e *env, lib library, state string) (metrics, error) {
+// sharedOnFive has two processes of 8 goroutines want one key of a majority of five servers.
+func sharedOnFive(ctx context.Context, e *env, lib library) (metrics, error) {
+	each := party{goroutines: 8, shared: true}
+	return onFiveIn(ctx, e, lib, "", each, each)
+}
+
+func onFiveIn(ctx context.Context, e *env, lib library, state string, parties ...party) (metrics, error) {
 	var all []*server
 	var addrs []string
 	for range 5 {
@@ -88,7 +94,7 @@ func onFiveIn(ctx context.Context, e *env, lib library, state string) (metrics, 
 		own.ready = func() { slow.each.Store(int64(slowness / 2)) }
 	}
 	own.servers = strings.Join(addrs, ",")
-	m, err := play(ctx, own, lib, []party{{goroutines: 1}})
+	m, err := play(ctx, own, lib, parties)
 	if err != nil {
 		return nil, err
 	}
@@ -181,6 +187,16 @@ func severalScenarios() []*scenario {
 		goals: []goal{
 			{"with one down it takes at most twice as long", value("down share"), 2, false, hundredth},
 			{"with one slow it takes at most twice as long", value("slow share"), 2, false, hundredth},
+			{"nobody hangs", value("stuck"), 0, false, count},
+		},
+	}, &scenario{
+		id: "S8", point: "five servers, shared", title: "2 processes of 8 goroutines, one key, a lock on five servers",
+		fit: func(lib library) bool { return lib.quorum },
+		run: sharedOnFive, headline: headline{metric: "rate", format: count, unit: "/s"},
+		columns: []column{colRate, colJain, colP50, colP99, colLongest, {"commands to each server", "sent", small}, colAllocs, colNever, colStuck},
+		goals: []goal{
+			{"ahead of every other library", ofBest("rate"), 1, true, times},
+			{"Jain's index of the goroutines at least 0.99", value("jain"), 0.99, true, thousandth},
 			{"nobody hangs", value("stuck"), 0, false, count},
 		},
 	})

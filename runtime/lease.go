@@ -97,7 +97,7 @@ func (t *tenure) end(cause error) {
 	if u := t.within.Load(); u != nil {
 		u.look(cause)
 	}
-	if t.union != nil && !errors.Is(cause, ErrReleased) {
+	if t.union != nil && t.union.after != nil && !errors.Is(cause, ErrReleased) {
 		t.union.after()
 	}
 }

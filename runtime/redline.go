@@ -1,44 +1,141 @@
 package runtime
 
-import "sync"
+import (
+	"slices"
+	"sync"
+	"time"
+)
 
-// A redLine is where those of this process stand who want one red lock. Only the first of them asks the servers, until its
-// lease is over: those of one process would be refused by each other, and by the servers they asked in vain.
+// A redLine is where those of this process stand who want one red lock. Only the first of them asks the servers: those of
+// one process would be refused by each other, and by the servers they asked in vain. It stays the first until its lease is
+// over, and then the next one has that, for a while, without a word to the servers.
 type redLine struct {
-	mu  sync.Mutex // guards the rest
-	all map[string]*line
+	mu  sync.Mutex // guards the rest; held with election.mu, taken after it
+	all map[string][]*election
 }
 
-// join puts w at the end of the line for key and reports whether it is the first.
-func (r *redLine) join(key string, w *waiter) (first bool) {
+// join puts e at the end of the line for its key and reports whether it is the first.
+func (r *redLine) join(e *election) (first bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	q := r.all[key]
-	if q == nil {
-		if r.all == nil {
-			r.all = map[string]*line{}
-		}
-		q = new(line)
-		r.all[key] = q
+	if r.all == nil {
+		r.all = map[string][]*election{}
 	}
-	q.push(w)
-	return q.first == w
+	r.all[e.m.key] = append(r.all[e.m.key], e)
+	return r.all[e.m.key][0] == e
 }
 
-// leave takes w out of the line, if it stands there. If it was the first it is the turn of the next one.
-func (r *redLine) leave(key string, w *waiter) {
+// leave takes e out of the line, if it stands there. If it was the first it is the turn of the next one, after a pause.
+func (r *redLine) leave(e *election, pause time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !w.place.queued {
+	if !r.remove(e) || len(r.all[e.m.key]) == 0 {
 		return
 	}
-	q := r.all[key]
-	first := q.first == w
-	q.remove(w)
-	switch {
-	case q.first == nil:
-		delete(r.all, key)
-	case first:
-		q.first.news <- news{kind: turn}
+	next := r.all[e.m.key][0]
+	if pause == 0 {
+		next.w.news <- news{kind: turn}
+		return
 	}
+	time.AfterFunc(pause, func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if q := r.all[e.m.key]; len(q) > 0 && q[0] == next {
+			next.w.news <- news{kind: turn}
+		}
+	})
+}
+
+// remove takes e out of the line, and reports whether it was the first.
+func (r *redLine) remove(e *election) (first bool) {
+	q := r.all[e.m.key]
+	i := slices.Index(q, e)
+	switch {
+	case i < 0:
+	case len(q) == 1:
+		delete(r.all, e.m.key)
+	default:
+		r.all[e.m.key] = slices.Delete(q, i, i+1)
+	}
+	return i == 0
+}
+
+// behind returns who is next after e, the first, or nil.
+func (r *redLine) behind(e *election) *election {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if q := r.all[e.m.key]; len(q) > 1 && q[0] == e {
+		return q[1]
+	}
+	return nil
+}
+
+// advance makes next, which is behind e, the first, and reports whether it could.
+func (r *redLine) advance(e, next *election) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if q := r.all[e.m.key]; len(q) < 2 || q[0] != e || q[1] != next {
+		return false
+	}
+	return r.remove(e)
+}
+
+// pass makes what e had the lease of who is next in line, on the same terms, and reports whether it could: that one enters
+// the parts, as far as they are trusted, before e leaves them. It returns what is left to be given back.
+func (e *election) pass(parts []*Lease) (rest []*Lease, passed bool) {
+	c := e.m.parts[0].c
+	next := c.reds.behind(e)
+	if next == nil || next.cfg.terms != e.cfg.terms || next.cfg.fenced || next.cfg.maxHold > 0 || e.cfg.maxHold > 0 ||
+		c.opts.Cohort == 1 || e.round() >= goRound {
+		return parts, false
+	}
+	var entered, left []*Lease
+	for _, part := range parts {
+		l := newLease(part.client, part.kind, part.key, next.ctx)
+		if part.client.suits(part.guard, e.cfg.terms, e.cfg.terms, tokens{}) && part.hold.reenter(part, l) {
+			entered, left = append(entered, l), append(left, part)
+		} else {
+			rest = append(rest, part)
+		}
+	}
+	if len(entered) < e.m.needs() || !next.inherit(e, entered) {
+		unlockAll(entered) // e has them still
+		return parts, false
+	}
+	unlockAll(left) // next has them
+	c.counts.local.Add(1)
+	return rest, true
+}
+
+// unlockAll unlocks leases of what others have, too, which takes no time.
+func unlockAll(all []*Lease) {
+	for _, l := range all {
+		_ = l.hold.unlock(l)
+	}
+}
+
+// inherit makes parts, which e had, the lease of next, and reports whether that is still wanted.
+func (next *election) inherit(e *election, parts []*Lease) bool {
+	next.mu.Lock()
+	defer next.mu.Unlock()
+	if next.left || !e.m.parts[0].c.reds.advance(e, next) {
+		return false
+	}
+	next.began.Store(e.began.Load())
+	next.unite(parts)
+	next.w.news <- news{kind: given}
+	return true
+}
+
+// round returns for how long the lock has gone round in this process.
+func (e *election) round() time.Duration { return now().Sub(epoch) - time.Duration(e.began.Load()) }
+
+// after deals with the end of the lease. Who heard of it elsewhere asks within a moment, and before the next one here if
+// it went round for long.
+func (e *election) after() {
+	pause := time.Duration(0)
+	if e.round() >= goRound {
+		pause = time.Millisecond + 3*time.Duration(e.took.Load())
+	}
+	e.m.parts[0].c.reds.leave(e, pause)
 }

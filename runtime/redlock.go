@@ -30,8 +30,9 @@ import (
 // A minority that is down, slow or cut off delays nobody: the answer of the majority is enough to lock, to
 // renew, to extend and to unlock.
 //
-// Of one process only one at a time asks the servers, in the order in which they came; to say so, each must use the
-// same first Client. Who is refused asks again when a server says that the lock was released, after a random pause; pauses
+// Of one process only one at a time asks the servers, in the order in which they came, if all use the same first Client;
+// what it was granted goes from one to the next for up to 10ms, except with fencing, [WithLease] or [WithMaxHold]. Who is
+// refused asks again when a server says that the lock was released, after a random pause; pauses
 // also grow to a third of a second while nobody says anything. There is no order among processes.
 //
 // # What it does not give
@@ -146,7 +147,7 @@ func (m *RedLock) acquire(ctx context.Context, opts []LockOption, waiting func()
 		return whole, nil
 	}
 	if whole.union == nil {
-		c.reds.leave(m.key, e.w)
+		c.reds.leave(e, 0)
 	} else {
 		c.spawn(func() { _ = whole.hold.unlock(whole) })
 	}
@@ -173,6 +174,7 @@ type election struct {
 	inLine bool        // it waits for others of this process
 	poking atomic.Bool // a poke is due
 	took   atomic.Int64
+	began  atomic.Int64 // when the servers granted what the call got, perhaps to another one here; since epoch
 
 	mu        sync.Mutex // guards the rest
 	left      bool       // the call is over
@@ -198,8 +200,8 @@ type ballot struct {
 func (e *election) channel() string { return namesOf(e.m.key).channel }
 func (e *election) hear(string)     {}
 
-func (e *election) join(w *waiter) bool {
-	return !e.inLine || e.m.parts[0].c.reds.join(e.m.key, w)
+func (e *election) join(*waiter) bool {
+	return !e.inLine || e.m.parts[0].c.reds.join(e)
 }
 
 // leave ends the election. What was granted the call by then is the caller's to give back.
@@ -301,11 +303,16 @@ func (e *election) win(r *ballot, parts []*Lease) error {
 		part.stamp(token)
 	}
 	e.whole.token = token
-	u := &union{whole: e.whole, needs: e.m.needs(), parts: slices.Clone(r.parts)}
-	u.after = sync.OnceFunc(func() { e.m.parts[0].c.reds.leave(e.m.key, e.w) })
-	u.begin()
-	r.union = u
+	e.began.Store(int64(now().Sub(epoch)))
+	e.unite(slices.Clone(r.parts))
+	r.union = e.whole.union
 	return nil
+}
+
+// unite makes parts the lease.
+func (e *election) unite(parts []*Lease) {
+	u := &union{whole: e.whole, needs: e.m.needs(), parts: parts, pass: e.pass, after: e.after}
+	u.begin()
 }
 
 // raise returns the largest token of parts when all of them know of it.

@@ -252,6 +252,84 @@ func TestRedLock_GoroutinesAreServedInOrder(t *testing.T) {
 	require.Zero(t, lockrt.RedLines(c))
 }
 
+// What one of a process was granted goes to the next of it, while that is a moment ago and wants the same.
+func TestRedLock_GoesRoundInAProcess(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		first, second []lockrt.LockOption
+		goes          bool
+	}{
+		"the same":            {nil, nil, true},
+		"fencing":             {[]lockrt.LockOption{lockrt.WithFencing()}, []lockrt.LockOption{lockrt.WithFencing()}, false},
+		"another watchdog":    {nil, []lockrt.LockOption{lockrt.WithWatchdog(time.Hour)}, false},
+		"leases":              {[]lockrt.LockOption{lockrt.WithLease(time.Hour)}, []lockrt.LockOption{lockrt.WithLease(time.Hour)}, false},
+		"a limit":             {nil, []lockrt.LockOption{lockrt.WithMaxHold(time.Hour)}, false},
+		"a limit of the last": {[]lockrt.LockOption{lockrt.WithMaxHold(time.Hour)}, nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			key, server := redistest.Key(t, "k"), redistest.Shared(t)
+			hooks, waiting, _ := watch()
+			client := newClient(t, lockrt.Options{Hooks: hooks})
+			m := lockrt.RedLockOf(client.Mutex(key), client.Mutex(key+":2"), client.Mutex(key+":3"))
+			goes := false
+			for i := 0; i < 100 && !goes; i++ { // a goroutine may be kept from running for longer than it goes round
+				lease := ok(t)(m.Lock(patient(t), c.first...))
+				got := lockLater(patient(t), m, c.second...)
+				receive(t, waiting, "it waits")
+				before := fields(t, server, key)
+				local := client.Stats().HandOversLocal
+				free(t, lease)
+				next := gotten(t, got, "the next")
+				goes = client.Stats().HandOversLocal > local
+				if goes {
+					require.Equal(t, before, fields(t, server, key), "the servers know nothing of it")
+				}
+				require.NoError(t, next.Err())
+				require.ErrorIs(t, lease.Err(), lockrt.ErrReleased)
+				free(t, next)
+				if !c.goes && i == 4 {
+					break
+				}
+			}
+			require.Equal(t, c.goes, goes)
+			for _, key := range []string{key, key + ":2", key + ":3"} {
+				gone(t, server, key)
+			}
+			for _, key := range []string{key, key + ":2", key + ":3"} {
+				server.Do("DEL", "redisson_lock_token:{"+key+"}")
+			}
+			require.Zero(t, lockrt.RedLines(client))
+		})
+	}
+}
+
+// Two processes take turns, also while each has many who want it.
+func TestRedLock_GoesRoundForAWhileOnly(t *testing.T) {
+	t.Parallel()
+	all, key := sites(t, 3), redistest.Key(t, "k")
+	locks := []*lockrt.RedLock{redLock(t, all, key, lockrt.Options{}), redLock(t, all, key, lockrt.Options{})}
+	var inside atomic.Int64
+	var turns [2]atomic.Int64
+	jobs(t, 8, func(i int) error {
+		for turns[1-i%2].Load() < 50 || turns[i%2].Load() < 50 { // until both have had some
+			err := locks[i%2].Do(patient(t), func(context.Context, *lockrt.Lease) error {
+				if inside.Add(1) != 1 {
+					return errors.New("two have it")
+				}
+				turns[i%2].Add(1)
+				inside.Add(-1)
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	freeAgain(t, all, key)
+}
+
 // TestRedLock_History has several processes lock while two of five servers, others all the time, are stopped,
 // half open, slow by 200ms or cut: no two have the lock at a time, by their own clock, the tokens rise from holder to holder, and all
 // come to an end.

@@ -18,7 +18,10 @@ import (
 type union struct {
 	whole *Lease
 	needs int
-	after func() // is called when the whole was given back, and when it is lost
+	after func() // is called when the whole was given back, and when it is lost; or nil
+
+	// pass gives the parts to somebody else of this process, and returns those that it did not; or nil.
+	pass func(parts []*Lease) (rest []*Lease, passed bool)
 
 	mu    sync.Mutex // guards the rest; never held while a part is asked or ended
 	parts []*Lease
@@ -27,7 +30,7 @@ type union struct {
 
 // unite makes l the lease of all parts together, trusted while needs of them are.
 func unite(l *Lease, needs int, parts []*Lease) {
-	u := &union{whole: l, needs: needs, parts: parts, after: func() {}}
+	u := &union{whole: l, needs: needs, parts: parts}
 	u.begin()
 }
 
@@ -153,8 +156,18 @@ func (u *union) unlock(l *Lease) error {
 	u.mu.Unlock()
 
 	l.end(ErrReleased)
+	if u.pass != nil && !errors.Is(l.ended(), ErrLost) {
+		if rest, passed := u.pass(parts); passed {
+			for _, part := range rest {
+				part.client.spawn(func() { _ = part.hold.unlock(part) })
+			}
+			return nil
+		}
+	}
 	err := release(parts, u.needs)
-	u.after()
+	if u.after != nil {
+		u.after()
+	}
 	if cause := l.ended(); errors.Is(cause, ErrLost) {
 		return join(cause, err)
 	}
