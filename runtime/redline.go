@@ -85,8 +85,8 @@ func (r *redLine) advance(e, next *election) bool {
 func (e *election) pass(parts []*Lease) (rest []*Lease, passed bool) {
 	c := e.m.parts[0].c
 	next := c.reds.behind(e)
-	if next == nil || next.cfg.terms != e.cfg.terms || next.cfg.fenced || next.cfg.maxHold > 0 || e.cfg.maxHold > 0 ||
-		c.opts.Cohort == 1 || e.round() >= goRound {
+	if next == nil || !next.m.same(e.m) || next.cfg.terms != e.cfg.terms || next.cfg.fenced || next.cfg.maxHold > 0 ||
+		e.cfg.maxHold > 0 || c.opts.Cohort == 1 || e.round() >= goRound {
 		return parts, false
 	}
 	var entered, left []*Lease
@@ -105,6 +105,11 @@ func (e *election) pass(parts []*Lease) (rest []*Lease, passed bool) {
 	unlockAll(left) // next has them
 	c.counts.local.Add(1)
 	return rest, true
+}
+
+// same reports whether m and other are of the same servers.
+func (m *RedLock) same(other *RedLock) bool {
+	return slices.EqualFunc(m.parts, other.parts, func(a, b *Mutex) bool { return a.c == b.c && a.key == b.key })
 }
 
 // unlockAll unlocks leases of what others have, too, which takes no time.

@@ -304,6 +304,26 @@ func TestRedLock_GoesRoundInAProcess(t *testing.T) {
 	}
 }
 
+func TestRedLock_OfOtherServersDoesNotGoRound(t *testing.T) {
+	t.Parallel()
+	key := redistest.Key(t, "k")
+	hooks, waiting, _ := watch()
+	c := newClient(t, lockrt.Options{Hooks: hooks})
+	one := lockrt.RedLockOf(c.Mutex(key), c.Mutex(key+":2"), c.Mutex(key+":3"))
+	two := lockrt.RedLockOf(c.Mutex(key), c.Mutex(key+":4"), c.Mutex(key+":5"))
+	for range 5 {
+		lease := ok(t)(one.Lock(patient(t)))
+		got := lockLater(patient(t), two)
+		receive(t, waiting, "it waits")
+		free(t, lease)
+		free(t, gotten(t, got, "the one of other servers"))
+	}
+	require.Zero(t, c.Stats().HandOversLocal)
+	for _, key := range []string{key, key + ":2", key + ":3", key + ":4", key + ":5"} {
+		gone(t, redistest.Shared(t), key)
+	}
+}
+
 // Two processes take turns, also while each has many who want it.
 func TestRedLock_GoesRoundForAWhileOnly(t *testing.T) {
 	t.Parallel()
