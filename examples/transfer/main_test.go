@@ -1,48 +1,24 @@
 package main
 
 import (
-	"bytes"
-	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lockgen/lockgen/examples/internal/replicas"
+	"github.com/lockgen/lockgen/examples/internal/replicastest"
 	lockrt "github.com/lockgen/lockgen/runtime"
 	"github.com/lockgen/lockgen/runtime/locktest"
-	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
-func TestMain(m *testing.M) {
-	if replicas.Name() != "" {
-		main() // as the replicas of the test
-		return
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { replicastest.Main(m, main) }
 
 func TestShow(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"embedded", "redis"} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var url string
-			var server *redistest.RedisServer
-			if name == "redis" {
-				server = redistest.Server(t)
-				url = server.URL()
-			}
-			var out bytes.Buffer
-			require.NoError(t, show(t.Context(), url, &out), out.String())
-			require.Contains(t, out.String(), "audit     counts 5000 cents while they work\n")
-			require.Contains(t, out.String(), "audit     counts 5000 cents after 600 transfers, there were 5000\n")
-			if server != nil {
-				left, err := server.Do("DBSIZE").AsInt64()
-				require.NoError(t, err)
-				require.Zero(t, left, "keys left behind")
-			}
-		})
-	}
+	replicastest.Show(t, show, func(t *testing.T, out string) {
+		t.Helper()
+		require.Contains(t, out, "audit     counts 5000 cents while they work\n")
+		require.Contains(t, out, "audit     counts 5000 cents after 600 transfers, there were 5000\n")
+	})
 }
 
 // TestTransfer_LocksBoth shows what one transfer locks, also one within an account.

@@ -1,41 +1,21 @@
 package main
 
 import (
-	"bytes"
 	"math"
-	"os"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lockgen/lockgen/examples/internal/replicas"
-	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+	"github.com/lockgen/lockgen/examples/internal/replicastest"
 )
 
-func TestMain(m *testing.M) {
-	if replicas.Name() != "" {
-		main() // as the replicas of the test
-		return
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { replicastest.Main(m, main) }
 
 func TestShow(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"embedded", "redis"} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var url string
-			if name == "redis" {
-				url = redistest.Server(t).URL()
-			}
-			var out bytes.Buffer
-			require.NoError(t, show(t.Context(), url, &out), out.String())
-			check(t, out.String())
-		})
-	}
+	replicastest.Show(t, show, check, "example-workers:", "lockgen_requests:{example-workers:") // of the semaphore, which stays
 }
 
 // check reads what was printed: never more than three jobs at a time, with those of the dead as long as their permits

@@ -1,0 +1,52 @@
+// Package replicastest tests programs of several replicas.
+package replicastest
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockgen/lockgen/examples/internal/replicas"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+)
+
+// Main is the TestMain of a program: the binary of its tests is that of its replicas, too.
+func Main(m *testing.M, main func()) {
+	if replicas.Name() != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// Show runs what a program shows, on the embedded server and on a real one, and has check look at what it printed. On
+// the server no keys are left behind but those whose names begin so.
+func Show(t *testing.T, show func(ctx context.Context, url string, out io.Writer) error, check func(t *testing.T, out string), left ...string) {
+	t.Helper()
+	run := func(t *testing.T, url string) {
+		t.Helper()
+		var out bytes.Buffer
+		require.NoError(t, show(t.Context(), url, &out), out.String())
+		check(t, out.String())
+	}
+	t.Run("embedded", func(t *testing.T) {
+		t.Parallel()
+		run(t, "")
+	})
+	t.Run("redis", func(t *testing.T) {
+		t.Parallel()
+		server := redistest.Server(t)
+		run(t, server.URL())
+		keys, err := server.Do("KEYS", "*").AsStrSlice()
+		require.NoError(t, err)
+		for _, key := range keys {
+			require.True(t, slices.ContainsFunc(left, func(begin string) bool { return strings.HasPrefix(key, begin) }), "%s is left behind", key)
+		}
+	})
+}
