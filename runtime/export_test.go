@@ -43,7 +43,7 @@ func Longest(b Backoff, n int) []time.Duration {
 func Pause(b Backoff, refused int) time.Duration { return b.pause(refused) }
 
 // RedLockOf returns a RedLock whose parts are mutexes, of whatever servers.
-func RedLockOf(mutexes ...*Mutex) *RedLock { return &RedLock{key: mutexes[0].key, parts: mutexes} }
+func RedLockOf(mutexes ...*Mutex) *RedLock { return newRedLock(mutexes) }
 
 // PartsOf returns how many parts a lease has by now.
 func PartsOf(l *Lease) int { return len(l.union.all()) }

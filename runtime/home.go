@@ -159,6 +159,20 @@ func (hd *hold) reenter(outer, l *Lease) bool {
 	return true
 }
 
+// succeed gives the hold to l in place of outer, if nobody else has it, and reports whether it did.
+func (hd *hold) succeed(outer, l *Lease) bool {
+	h := hd.home
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.shut || h.hold != hd || outer.unlocked || outer.ended() != nil || len(hd.leases) != 1 || hd.leases[0] != outer {
+		return false
+	}
+	outer.unlocked = true
+	hd.leases = hd.leases[:0]
+	h.attach(hd, l)
+	return true
+}
+
 // reenterBy makes l one more lease of the present hold, if its owner has that.
 func (h *home) reenterBy(l *Lease) bool {
 	if l.owner == nil {

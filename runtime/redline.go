@@ -10,8 +10,8 @@ import (
 // one process would be refused by each other, and by the servers they asked in vain. It stays the first until its lease is
 // over, and then the next one has that, for a while, without a word to the servers.
 type redLine struct {
-	mu  sync.Mutex // guards the rest; held with election.mu, taken after it
-	all map[string][]*election
+	mu  sync.Mutex             // guards the rest; held with election.mu, taken after it
+	all map[string][]*election // by RedLock.line
 }
 
 // join puts e at the end of the line for its key and reports whether it is the first.
@@ -21,18 +21,18 @@ func (r *redLine) join(e *election) (first bool) {
 	if r.all == nil {
 		r.all = map[string][]*election{}
 	}
-	r.all[e.m.key] = append(r.all[e.m.key], e)
-	return r.all[e.m.key][0] == e
+	r.all[e.m.line] = append(r.all[e.m.line], e)
+	return r.all[e.m.line][0] == e
 }
 
 // leave takes e out of the line, if it stands there. If it was the first it is the turn of the next one, after a pause.
 func (r *redLine) leave(e *election, pause time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.remove(e) || len(r.all[e.m.key]) == 0 {
+	if !r.remove(e) || len(r.all[e.m.line]) == 0 {
 		return
 	}
-	next := r.all[e.m.key][0]
+	next := r.all[e.m.line][0]
 	if pause == 0 {
 		next.w.news <- news{kind: turn}
 		return
@@ -40,7 +40,7 @@ func (r *redLine) leave(e *election, pause time.Duration) {
 	time.AfterFunc(pause, func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		if q := r.all[e.m.key]; len(q) > 0 && q[0] == next {
+		if q := r.all[e.m.line]; len(q) > 0 && q[0] == next {
 			next.w.news <- news{kind: turn}
 		}
 	})
@@ -48,14 +48,14 @@ func (r *redLine) leave(e *election, pause time.Duration) {
 
 // remove takes e out of the line, and reports whether it was the first.
 func (r *redLine) remove(e *election) (first bool) {
-	q := r.all[e.m.key]
+	q := r.all[e.m.line]
 	i := slices.Index(q, e)
 	switch {
 	case i < 0:
 	case len(q) == 1:
-		delete(r.all, e.m.key)
+		delete(r.all, e.m.line)
 	default:
-		r.all[e.m.key] = slices.Delete(q, i, i+1)
+		r.all[e.m.line] = slices.Delete(q, i, i+1)
 	}
 	return i == 0
 }
@@ -64,7 +64,7 @@ func (r *redLine) remove(e *election) (first bool) {
 func (r *redLine) behind(e *election) *election {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if q := r.all[e.m.key]; len(q) > 1 && q[0] == e {
+	if q := r.all[e.m.line]; len(q) > 1 && q[0] == e {
 		return q[1]
 	}
 	return nil
@@ -74,49 +74,37 @@ func (r *redLine) behind(e *election) *election {
 func (r *redLine) advance(e, next *election) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if q := r.all[e.m.key]; len(q) < 2 || q[0] != e || q[1] != next {
+	if q := r.all[e.m.line]; len(q) < 2 || q[0] != e || q[1] != next {
 		return false
 	}
 	return r.remove(e)
 }
 
-// pass makes what e had the lease of who is next in line, on the same terms, and reports whether it could: that one enters
-// the parts, as far as they are trusted, before e leaves them. It returns what is left to be given back.
-func (e *election) pass(parts []*Lease) (rest []*Lease, passed bool) {
+// pass makes what e had the lease of who is next in line, on the same terms, and returns the union of its parts, or nil.
+// Those have it that are trusted and that nobody else has entered; the rest is to be given back.
+func (e *election) pass(parts []*Lease) (heir *union, rest []*Lease) {
 	c := e.m.parts[0].c
 	next := c.reds.behind(e)
-	if next == nil || !next.m.same(e.m) || next.cfg.terms != e.cfg.terms || next.cfg.fenced || next.cfg.maxHold > 0 ||
-		e.cfg.maxHold > 0 || c.opts.Cohort == 1 || e.round() >= goRound {
-		return parts, false
+	if next == nil || next.cfg.terms != e.cfg.terms || next.cfg.fenced || next.cfg.maxHold > 0 || e.cfg.maxHold > 0 ||
+		c.opts.Cohort == 1 || e.round() >= goRound || !c.granting() {
+		return nil, parts
 	}
-	var entered, left []*Lease
+	var passed []*Lease
 	for _, part := range parts {
 		l := newLease(part.client, part.kind, part.key, next.ctx)
-		if part.client.suits(part.guard, e.cfg.terms, e.cfg.terms, tokens{}) && part.hold.reenter(part, l) {
-			entered, left = append(entered, l), append(left, part)
+		hd, ok := part.hold.(*hold)
+		if ok && part.client.suits(part.guard, e.cfg.terms, e.cfg.terms, tokens{}) && hd.succeed(part, l) {
+			part.end(ErrReleased)
+			passed = append(passed, l)
 		} else {
 			rest = append(rest, part)
 		}
 	}
-	if len(entered) < e.m.needs() || !next.inherit(e, entered) {
-		unlockAll(entered) // e has them still
-		return parts, false
+	if len(passed) < e.m.needs() || !next.inherit(e, passed) {
+		return nil, append(passed, rest...)
 	}
-	unlockAll(left) // next has them
 	c.counts.local.Add(1)
-	return rest, true
-}
-
-// same reports whether m and other are of the same servers.
-func (m *RedLock) same(other *RedLock) bool {
-	return slices.EqualFunc(m.parts, other.parts, func(a, b *Mutex) bool { return a.c == b.c && a.key == b.key })
-}
-
-// unlockAll unlocks leases of what others have, too, which takes no time.
-func unlockAll(all []*Lease) {
-	for _, l := range all {
-		_ = l.hold.unlock(l)
-	}
+	return next.whole.union, rest
 }
 
 // inherit makes parts, which e had, the lease of next, and reports whether that is still wanted.
@@ -127,6 +115,7 @@ func (next *election) inherit(e *election, parts []*Lease) bool {
 		return false
 	}
 	next.began.Store(e.began.Load())
+	next.took.Store(e.took.Load())
 	next.unite(parts)
 	next.w.news <- news{kind: given}
 	return true

@@ -30,10 +30,10 @@ import (
 // A minority that is down, slow or cut off delays nobody: the answer of the majority is enough to lock, to
 // renew, to extend and to unlock.
 //
-// Of one process only one at a time asks the servers, in the order in which they came, if all use the same first Client;
-// what it was granted goes from one to the next for up to 10ms, except with fencing, [WithLease] or [WithMaxHold]. Who is
-// refused asks again when a server says that the lock was released, after a random pause; pauses
-// also grow to a third of a second while nobody says anything. There is no order among processes.
+// Of one process only one at a time asks the servers, in the order in which they came, if all use the same Clients; what
+// it was granted goes from one to the next for up to 10ms, except with fencing, [WithLease] or [WithMaxHold]. Who is
+// refused asks again when a server says that the lock was released, after a random pause; pauses also grow to a third of
+// a second while nobody says anything. There is no order among processes.
 //
 // # What it does not give
 //
@@ -49,6 +49,7 @@ import (
 type RedLock struct {
 	key   string
 	parts []*Mutex
+	line  string // names the line of those of this process who want it: the key, and the servers
 }
 
 var _ Locker = (*RedLock)(nil)
@@ -64,7 +65,7 @@ func NewRedLock(key string, clients []*Client, opts ...LockOption) (*RedLock, er
 	if n := len(clients); n < 3 || n%2 == 0 {
 		return fail("%d servers, and not an odd number of three or more", n)
 	}
-	m := &RedLock{key: key}
+	parts := make([]*Mutex, 0, len(clients))
 	seen := make(map[string]bool)
 	for i, c := range clients {
 		if c == nil {
@@ -76,9 +77,17 @@ func NewRedLock(key string, clients []*Client, opts ...LockOption) (*RedLock, er
 			}
 			seen[addr] = true
 		}
-		m.parts = append(m.parts, c.Mutex(key, opts...))
+		parts = append(parts, c.Mutex(key, opts...))
 	}
-	return m, nil
+	return newRedLock(parts), nil
+}
+
+func newRedLock(parts []*Mutex) *RedLock {
+	m := &RedLock{key: parts[0].key, parts: parts}
+	for _, part := range parts {
+		m.line += part.c.uuid + ":" + part.key + " "
+	}
+	return m
 }
 
 // Key returns the name of the lock, which is its key in Redis, on each server.

@@ -304,24 +304,89 @@ func TestRedLock_GoesRoundInAProcess(t *testing.T) {
 	}
 }
 
-func TestRedLock_OfOtherServersDoesNotGoRound(t *testing.T) {
+func TestRedLock_OfOtherServersIsAnotherLine(t *testing.T) {
 	t.Parallel()
 	key := redistest.Key(t, "k")
 	hooks, waiting, _ := watch()
 	c := newClient(t, lockrt.Options{Hooks: hooks})
 	one := lockrt.RedLockOf(c.Mutex(key), c.Mutex(key+":2"), c.Mutex(key+":3"))
 	two := lockrt.RedLockOf(c.Mutex(key), c.Mutex(key+":4"), c.Mutex(key+":5"))
-	for range 5 {
-		lease := ok(t)(one.Lock(patient(t)))
-		got := lockLater(patient(t), two)
-		receive(t, waiting, "it waits")
-		free(t, lease)
-		free(t, gotten(t, got, "the one of other servers"))
-	}
-	require.Zero(t, c.Stats().HandOversLocal)
+	lease := ok(t)(one.Lock(patient(t)))
+	waits := lockLater(patient(t), one)
+	receive(t, waiting, "it waits")
+	other := ok(t)(two.Lock(patient(t)))
+	free(t, lease)
+	free(t, gotten(t, waits, "the one behind"), other)
 	for _, key := range []string{key, key + ":2", key + ":3", key + ":4", key + ":5"} {
 		gone(t, redistest.Shared(t), key)
 	}
+}
+
+// What somebody else of this process has entered does not go to the next before that one has left it.
+func TestRedLock_WhatWasEnteredDoesNotGoRound(t *testing.T) {
+	t.Parallel()
+	for name, enter := range map[string]func(c *lockrt.Client, m *lockrt.RedLock, key string) []lockrt.Locker{
+		"the lock": func(_ *lockrt.Client, m *lockrt.RedLock, _ string) []lockrt.Locker { return []lockrt.Locker{m} },
+		"two of its parts": func(c *lockrt.Client, _ *lockrt.RedLock, key string) []lockrt.Locker {
+			return []lockrt.Locker{c.Mutex(key), c.Mutex(key + ":2")}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			key := redistest.Key(t, "k")
+			hooks, waiting, _ := watch()
+			c := newClient(t, lockrt.Options{Hooks: hooks})
+			m := lockrt.RedLockOf(c.Mutex(key), c.Mutex(key+":2"), c.Mutex(key+":3"))
+			for range 5 {
+				outer := lockAll(t, m, 3)
+				var inner []*lockrt.Lease
+				for _, l := range enter(c, m, key) {
+					inner = append(inner, ok(t)(l.Lock(outer.Context())))
+				}
+				got := lockLater(patient(t), m)
+				receive(t, waiting, "it waits")
+				free(t, outer)
+				require.Zero(t, c.Stats().HandOversLocal)
+				require.Empty(t, got)
+				for _, l := range inner {
+					require.NoError(t, l.Err())
+				}
+				free(t, inner...)
+				free(t, gotten(t, got, "the next"))
+			}
+			for _, key := range []string{key, key + ":2", key + ":3"} {
+				gone(t, redistest.Shared(t), key)
+			}
+		})
+	}
+}
+
+// Who inherits has what all servers have granted, also those that were late.
+func TestRedLock_WhoInheritsHasTheLateOnesToo(t *testing.T) {
+	t.Parallel()
+	all, key := sites(t, 3), redistest.Key(t, "k")
+	all[2].proxy.Delay(30 * time.Millisecond)
+	hooks, waiting, _ := watch()
+	m := redLock(t, all, key, lockrt.Options{Hooks: hooks})
+	for range 100 {
+		lease := ok(t)(m.Lock(patient(t)))
+		got := lockLater(patient(t), m)
+		receive(t, waiting, "it waits")
+		local := lease.Client().Stats().HandOversLocal
+		free(t, lease)
+		next := gotten(t, got, "the next")
+		if lease.Client().Stats().HandOversLocal == local { // somebody kept us from running for longer than it goes round
+			free(t, next)
+			freeAgain(t, all, key)
+			continue
+		}
+		until(t, "the late one has granted it", func() bool { return lockrt.PartsOf(next) == 3 })
+		require.EqualValues(t, 1, number(t, all[2].RedisServer, "EXISTS", key))
+		free(t, next)
+		freeAgain(t, all, key)
+		return
+	}
+	require.Fail(t, "it never went round")
 }
 
 // Two processes take turns, also while each has many who want it.

@@ -20,12 +20,14 @@ type union struct {
 	needs int
 	after func() // is called when the whole was given back, and when it is lost; or nil
 
-	// pass gives the parts to somebody else of this process, and returns those that it did not; or nil.
-	pass func(parts []*Lease) (rest []*Lease, passed bool)
+	// pass gives the parts to somebody else of this process, whose union it returns, or nil, and what is left to be given
+	// back. There may be none.
+	pass func(parts []*Lease) (heir *union, rest []*Lease)
 
 	mu    sync.Mutex // guards the rest; never held while a part is asked or ended
 	parts []*Lease
-	over  bool // unlocked: nothing joins it any more
+	over  bool   // unlocked: nothing joins it any more
+	heir  *union // what joins that, then; or nil
 }
 
 // unite makes l the lease of all parts together, trusted while needs of them are.
@@ -53,16 +55,19 @@ func (u *union) watch(part *Lease) {
 // join makes part one more of the parts, or gives it back if the whole was unlocked.
 func (u *union) join(part *Lease) {
 	u.mu.Lock()
-	over := u.over
+	over, heir := u.over, u.heir
 	if !over {
 		u.parts = append(u.parts, part)
 	}
 	u.mu.Unlock()
-	if over {
+	switch {
+	case !over:
+		u.watch(part)
+	case heir != nil:
+		heir.join(part)
+	default:
 		_ = part.hold.unlock(part)
-		return
 	}
-	u.watch(part)
 }
 
 // all returns the parts.
@@ -157,12 +162,17 @@ func (u *union) unlock(l *Lease) error {
 
 	l.end(ErrReleased)
 	if u.pass != nil && !errors.Is(l.ended(), ErrLost) {
-		if rest, passed := u.pass(parts); passed {
+		heir, rest := u.pass(parts)
+		if heir != nil {
+			u.mu.Lock()
+			u.heir = heir
+			u.mu.Unlock()
 			for _, part := range rest {
 				part.client.spawn(func() { _ = part.hold.unlock(part) })
 			}
 			return nil
 		}
+		parts = rest
 	}
 	err := release(parts, u.needs)
 	if u.after != nil {
