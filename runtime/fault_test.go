@@ -17,7 +17,7 @@ import (
 
 // brisk are options of a client that notices a mute connection soon. Its locks are given a
 // watchdog time of their own where nothing may be explained by expiry.
-var brisk = lockrt.Options{Watchdog: 2400 * time.Millisecond}
+var brisk = lockrt.Options{Watchdog: 2400 * time.Millisecond, OpTimeout: patience / 2}
 
 // unexpiring is a lock that does not expire while a test runs.
 var unexpiring = lockrt.WithWatchdog(time.Minute)
