@@ -164,10 +164,10 @@ func (hd *hold) succeed(outer, l *Lease) bool {
 	h := hd.home
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.shut || h.hold != hd || outer.unlocked || outer.ended() != nil || len(hd.leases) != 1 || hd.leases[0] != outer {
+	if h.shut || h.hold != hd || outer.unlocked.Load() || outer.ended() != nil || len(hd.leases) != 1 || hd.leases[0] != outer {
 		return false
 	}
-	outer.unlocked = true
+	outer.unlocked.Store(true)
 	hd.leases = hd.leases[:0]
 	h.attach(hd, l)
 	return true

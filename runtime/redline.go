@@ -4,6 +4,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 )
 
 // A redLine is where those of this process stand who want one red lock. Only the first of them asks the servers: those of
@@ -122,7 +124,7 @@ func (next *election) inherit(e *election, parts []*Lease) bool {
 }
 
 // round returns for how long the lock has gone round in this process.
-func (e *election) round() time.Duration { return now().Sub(epoch) - time.Duration(e.began.Load()) }
+func (e *election) round() time.Duration { return monotonic.Now().Sub(monotonic.Time(e.began.Load())) }
 
 // after deals with the end of the lease. Who heard of it elsewhere asks within a moment, and before the next one here if
 // it went round for long.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/hub"
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 	"github.com/lockgen/lockgen/scripts"
 )
 
@@ -183,7 +184,7 @@ type election struct {
 	inLine bool        // it waits for others of this process
 	poking atomic.Bool // a poke is due
 	took   atomic.Int64
-	began  atomic.Int64 // when the servers granted what the call got, perhaps to another one here; since epoch
+	began  atomic.Int64 // when the servers granted what the call got, perhaps to another one here; monotonic
 
 	mu        sync.Mutex // guards the rest
 	left      bool       // the call is over
@@ -312,7 +313,7 @@ func (e *election) win(r *ballot, parts []*Lease) error {
 		part.stamp(token)
 	}
 	e.whole.token = token
-	e.began.Store(int64(now().Sub(epoch)))
+	e.began.Store(int64(monotonic.Now()))
 	e.unite(slices.Clone(r.parts))
 	r.union = e.whole.union
 	return nil
