@@ -10,7 +10,7 @@
 -- ARGV[2]  how long its place was to last in milliseconds, beyond those before it
 -- ARGV[3]  the time of the client in milliseconds since 1970
 -- ARGV[4]  publish command: publish, spublish or both: see say.lua
--- ARGV[5...] numbers of those of the owner's process that had the lock after it, and need it no more
+-- ARGV[i]  for i from 5 on: numbers of those of the owner's process that had the lock after it, and need it no more
 --
 -- Reply: -1  the lock was not the owner's: free, somebody else's, or not a lock at all
 --         0  it is free now, and the head of the queue, if there is one, was told so
