@@ -10,8 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/lockgen/lockgen/examples/internal/replicas"
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
@@ -32,7 +30,9 @@ func Show(t *testing.T, show func(ctx context.Context, url string, out io.Writer
 	run := func(t *testing.T, url string) {
 		t.Helper()
 		var out bytes.Buffer
-		require.NoError(t, show(t.Context(), url, &out), out.String())
+		if err := show(t.Context(), url, &out); err != nil {
+			t.Fatalf("%v\n%s", err, out.String())
+		}
 		check(t, out.String())
 	}
 	t.Run("embedded", func(t *testing.T) {
@@ -44,9 +44,13 @@ func Show(t *testing.T, show func(ctx context.Context, url string, out io.Writer
 		server := redistest.Server(t)
 		run(t, server.URL())
 		keys, err := server.Do("KEYS", "*").AsStrSlice()
-		require.NoError(t, err)
+		if err != nil {
+			t.Fatal(err)
+		}
 		for _, key := range keys {
-			require.True(t, slices.ContainsFunc(left, func(begin string) bool { return strings.HasPrefix(key, begin) }), "%s is left behind", key)
+			if !slices.ContainsFunc(left, func(begin string) bool { return strings.HasPrefix(key, begin) }) {
+				t.Errorf("%s is left behind", key)
+			}
 		}
 	})
 }
