@@ -520,7 +520,9 @@ func (s *suite) storm() {
 		for range processes {
 			all = append(all, s.mortal())
 		}
-		ctx := s.ctx()
+		// Longer than it takes until who waits asks by himself, and shorter than a lease: a key that nobody has is seen.
+		ctx, over := context.WithTimeout(context.Background(), 45*time.Second)
+		defer over()
 		var inside atomic.Int32
 		var wg sync.WaitGroup
 		for _, p := range all {
