@@ -44,6 +44,7 @@ type waiter struct {
 	asks    atomic.Int32 // requests of it under way
 	poked   atomic.Bool  // that is among the news
 	patient bool         // nothing but an answer can end a request of it
+	attends bool         // it has begun to listen for what it is told in line, and does until it leaves
 }
 
 var waiters = sync.Pool{New: func() any {
@@ -65,7 +66,7 @@ func (w *waiter) recycle() {
 	for len(w.news) > 0 {
 		w.hears(<-w.news)
 	}
-	w.place, w.lease, w.rw, w.patient = place{}, nil, nil, false
+	w.place, w.lease, w.rw, w.patient, w.attends = place{}, nil, nil, false, false
 	waiters.Put(w)
 }
 
@@ -269,6 +270,7 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 			if ear == "" {
 				ear = in.inherits()
 				leave = c.attend(ear)
+				w.attends = true
 			}
 			heard = heard && c.attends(ear)
 		}

@@ -99,7 +99,8 @@ func (h *home) prepare(w *waiter) (a *asking, to *gatherer) {
 	switch {
 	case cl.standing:
 		a.line = stillInLine
-	case !w.once && (cl.refused || h.c.contended.lately(h.key, cl.made.Std())) && h.c.attends(h.key):
+	case !w.once && (cl.refused || h.c.contended.lately(h.key, cl.made.Std())) && h.c.attends(h.key) && (w.attends || !h.c.shards()):
+		// With sharded channels another one may listen, and leave: then nobody hears that we are handed the key.
 		a.line = intoLine
 		cl.standing = true
 	}
