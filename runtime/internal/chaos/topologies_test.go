@@ -39,6 +39,9 @@ func (a *arena) raise(options []redistest.Option) {
 			a.several = append(a.several, member{s, redistest.Proxy(a.t, s.Addr())})
 		}
 	case shards:
+		if a.exact { // else the machine may be too busy for it
+			options = append(options, redistest.WithConfig("cluster-node-timeout", "1000")) // so that a failover is over before a lease
+		}
 		a.cluster = redistest.Cluster(a.t, options...)
 	default:
 		a.server = redistest.Server(a.t, options...)

@@ -367,13 +367,24 @@ func (n *clusterNode) owns(slot int) bool {
 	return false
 }
 
-// Replica returns a server that replicates from master.
+// Replica returns a server that replicates from master. One that was restarted has a moment to become it.
 func (c *RedisCluster) Replica(master *RedisServer) *RedisServer {
 	c.tb.Helper()
-	id := c.id(master)
+	var replica *RedisServer
+	if err := await(master.Addr()+" to have a replica", func() bool {
+		replica = c.replica(c.id(master))
+		return replica != nil
+	}); err != nil {
+		c.tb.Fatal(err)
+	}
+	return replica
+}
+
+// replica returns a server that replicates from the one named id, or nil.
+func (c *RedisCluster) replica(id string) *RedisServer {
 	all, err := c.alive().proc.table()
 	if err != nil {
-		c.tb.Fatal(err)
+		return nil
 	}
 	for _, node := range all {
 		if node.master != id || node.has("fail") {
@@ -385,7 +396,6 @@ func (c *RedisCluster) Replica(master *RedisServer) *RedisServer {
 			}
 		}
 	}
-	c.tb.Fatalf("redistest: %s has no replica", master.Addr())
 	return nil
 }
 
