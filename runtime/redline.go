@@ -16,7 +16,7 @@ type redLine struct {
 	all map[string][]*election // by RedLock.line
 }
 
-// join puts e at the end of the line for its key and reports whether it is the first.
+// join puts e at the end of its line and reports whether it is the first.
 func (r *redLine) join(e *election) (first bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

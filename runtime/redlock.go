@@ -122,12 +122,7 @@ func (m *RedLock) lock(ctx context.Context, op string, opts []LockOption) (*Leas
 	a := attempt{c: m.parts[0].c, op: op, kind: kindRedLock, key: m.key}
 	ctx = a.begin(ctx)
 	lease, err := m.acquire(ctx, opts, a.waits)
-	if err != nil {
-		return nil, a.end(ctx, 0, err)
-	}
-	err = a.end(ctx, lease.token, nil)
-	lease.given()
-	return lease, err
+	return a.granted(ctx, lease, err)
 }
 
 func (m *RedLock) acquire(ctx context.Context, opts []LockOption, waiting func()) (*Lease, error) {

@@ -16,8 +16,8 @@ import (
 
 // A lookout is what looks, while anything is held or waited for, whether other servers have it than before.
 //
-// Where there are sentinels, they decide that another server is the master, and rueidis follows without a word. The new one may miss the last writes, so what is held is asked about at once, and who waits
-// stands in line there and listens there.
+// Where there are sentinels, they decide that another server is the master, and rueidis follows without a word. The new one
+// may miss the last writes, so what is held is asked about at once, and who waits stands in line there and listens there.
 //
 // The connections to the old one tell nothing: it may be stopped, or go on as a master for some seconds. So it is looked
 // for another address, which costs no request. For a cluster see takeovers.
