@@ -61,8 +61,11 @@ func TestChaos(t *testing.T) {
 					defer func() { <-crowded }()
 				}
 				lease := lease
-				if r.topology == sentinels || r.topology == shards {
+				switch r.topology {
+				case sentinels:
 					lease = failoverLease
+				case shards:
+					lease = clusterLease
 				}
 				a := &arena{t: t, row: r.row, of: r.of, on: r.topology, lease: lease, rounds: 1, exact: *full}
 				if *full && !r.once {

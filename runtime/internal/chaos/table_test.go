@@ -54,8 +54,8 @@ func preface(lease time.Duration, server string) string {
 	return fmt.Sprintf(`# What happens when things break
 
 Written by `+"`make chaos`"+`, which breaks something and watches; do not edit. %d processes contend for one key that is
-held for long and for two that are held for up to 3 ms, with a lease L of %v, of %v with Sentinel and in a cluster; each fault strikes up to three times, and each
-figure is the worst of all keys, processes and rounds. Where several can hold a key, each process also has a part of one for
+held for long and for two that are held for up to 3 ms, with a lease L of %v, of %v with Sentinel and %v in a cluster;
+each fault strikes up to three times, and each figure is the worst of all keys, processes and rounds. Where several can hold a key, each process also has a part of one for
 long. Each row is of the last run of its fault. Redis %s, %s, %d CPUs.
 
 - **told**: from the fault until a holder that lost its lease knew.
@@ -73,7 +73,7 @@ was left behind: no goroutine, subscription, key, permit or place in a queue.
 
 Semaphores and latches have no leases: what somebody holds who dies, or whom the server forgets, stays as it is, and nobody is
 told. They are left out where only that could be seen.
-`, processes, lease, failoverLease, server, runtime.Version(), runtime.NumCPU())
+`, processes, lease, failoverLease, clusterLease, server, runtime.Version(), runtime.NumCPU())
 }
 
 // tables writes the parts of the table that have been run, now or before, by their headings.

@@ -17,8 +17,12 @@ const (
 	shards      topology = "Cluster, three masters with a replica each"
 )
 
-// failoverLease is longer than a failover takes, so that a hold can outlive it.
-const failoverLease = 5 * time.Second
+// A lease is longer than a failover takes, of which most is until the servers agree that one has failed: so a hold that was
+// renewed a third of it before can outlive it.
+const (
+	failoverLease = 5 * time.Second
+	clusterLease  = 10 * time.Second
+)
 
 // A member is one of several servers, and the proxy that all processes reach it by.
 type member struct {
@@ -39,8 +43,8 @@ func (a *arena) raise(options []redistest.Option) {
 			a.several = append(a.several, member{s, redistest.Proxy(a.t, s.Addr())})
 		}
 	case shards:
-		if a.exact { // else the machine may be too busy for it
-			options = append(options, redistest.WithConfig("cluster-node-timeout", "1000")) // so that a failover is over before a lease
+		if a.exact { // masters vote for replicas of one of them once in two of these; shortened, the machine is too busy for it
+			options = append(options, redistest.WithConfig("cluster-node-timeout", "1000"))
 		}
 		a.cluster = redistest.Cluster(a.t, options...)
 	default:
