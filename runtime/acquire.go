@@ -282,8 +282,11 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 		ask()
 	case w.once:
 		for len(w.news) > 0 {
-			if w.hears(<-w.news).kind == given {
+			switch n := w.hears(<-w.news); n.kind {
+			case given:
 				return nil
+			case failed:
+				return n.err
 			}
 		}
 		return ErrNotAcquired

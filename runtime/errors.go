@@ -63,6 +63,13 @@ func (e *KeyError) Error() string {
 // Unwrap returns the error of what was to make the part, or nil.
 func (e *KeyError) Unwrap() error { return e.Err }
 
+// errUnanswered is why a call that does not wait fails when Redis has not answered an earlier one of this process. It matches
+// [ErrNotAcquired] as well.
+var (
+	errUnanswered  = errors.New("an earlier request of this process is not answered yet")
+	errNotAnswered = fmt.Errorf("%w: %w", ErrNotAcquired, errUnanswered)
+)
+
 // errLate is the outcome of a request that was granted for a time that is over already.
 var errLate = errors.New("the answer came when the lease it granted was over")
 

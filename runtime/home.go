@@ -139,8 +139,11 @@ func (h *home) join(w *waiter) bool {
 		return false
 	}
 	leading := h.hold == nil && h.busy == 0 && h.queue.length == 0
-	if w.once && !leading {
-		return false // it is gone already: nobody is to hand it anything
+	if w.once && !leading { // it is gone already: nobody is to hand it anything
+		if h.hold == nil && h.queue.length == 0 {
+			w.news <- news{kind: failed, err: errNotAnswered}
+		}
+		return false
 	}
 	h.queue.push(w)
 	w.place.leading = leading

@@ -25,8 +25,9 @@ import (
 // All servers are asked at once. A majority that grants in time makes the lease; what the others grant later joins it,
 // and what was granted without a majority is given back. The lease is trusted as long as a majority of its
 // parts is, each counted from before its own request was sent, less a margin for clocks that run at different
-// speeds: a tenth of its time, 3 seconds at most. Each part is renewed by its own Client, and what is lost is not
-// taken again, so the lease is lost with the majority.
+// speeds: a tenth of its time, 3 seconds at most. Each part is renewed by its own Client. A server that has no part in a
+// lease that is renewed, because it refused, did not answer or lost it, is asked again while the majority has it, so the lease
+// is lost with a majority at a time, and not with one server after the other.
 //
 // A minority that is down, slow or cut off delays nobody: the answer of the majority is enough to lock, to
 // renew, to extend and to unlock.
@@ -98,7 +99,8 @@ func (m *RedLock) Key() string { return m.key }
 // is like [Mutex.Lock]: after an error nothing is held, what was granted without a majority is given
 // back, in the background if a server does not answer within 100ms. It fails with the error of a server only if a
 // majority cannot be had without those that fail. An attempt waits for an answer for as long as [Options.OpTimeout] of the
-// first client, or half of the watchdog or lease time if that is shorter.
+// first client, or half of the watchdog or lease time if that is shorter; but a moment only for those without whom there would be
+// a majority if the others agreed, and longer each time that they did not.
 func (m *RedLock) Lock(ctx context.Context, opts ...LockOption) (*Lease, error) {
 	return m.lock(ctx, "lock", opts)
 }
@@ -185,17 +187,23 @@ type election struct {
 	left      bool       // the call is over
 	listeners []*hub.Listener
 	refusals  int // in a row, by all who answered
+	splits    int // times in a row that one was not waited for any longer
 }
+
+// errUntold is the outcome of a ballot that was won by a majority of which one went away.
+var errUntold = errors.New("a server of the majority did not learn of the token")
 
 // A ballot is one request to each of the servers. election.mu guards it.
 type ballot struct {
 	began    time.Time
 	cancel   context.CancelFunc
 	parts    []*Lease
+	missing  []*Mutex // have not granted it, and may later
 	answers  int
 	refused  int
 	failures int
 	err      error  // of those that failed, one that does not pass if there is one
+	split    bool   // a majority does not agree, and the others are waited for no more than a moment
 	decided  bool   // there is a majority, or cannot be one
 	won      bool   // the former, but the tokens may have to be written back yet
 	lost     bool   // what is granted is given back
@@ -223,23 +231,27 @@ func (e *election) leave(*waiter) {
 
 // ask asks all servers.
 func (e *election) ask(*waiter) {
-	limit := min(e.m.parts[0].c.opts.OpTimeout, e.cfg.ttl/2)
 	r := &ballot{began: now()}
 	var ctx context.Context
-	ctx, r.cancel = context.WithTimeout(e.ctx, limit)
+	ctx, r.cancel = context.WithTimeout(e.ctx, e.limit())
 	for _, m := range e.m.parts {
 		m.c.spawn(func() {
 			lease, err := m.acquire(ctx, e.opts, nil)
-			e.answered(r, lease, err)
+			e.answered(r, m, lease, err)
 		})
 	}
 }
 
-// answered deals with what one server has said, or not said in time.
-func (e *election) answered(r *ballot, part *Lease, err error) {
+// answered deals with what the server of m has said, or not said in time.
+func (e *election) answered(r *ballot, m *Mutex, part *Lease, err error) {
 	e.mu.Lock()
 	if r.answers++; r.answers == len(e.m.parts) {
 		r.cancel()
+	}
+	if err != nil && (errors.Is(err, ErrNotAcquired) || passing(err)) {
+		if r.missing = append(r.missing, m); r.union != nil {
+			e.complete(r.union, m, goRound)
+		}
 	}
 	switch {
 	case err == nil && r.union == nil && !r.lost:
@@ -252,11 +264,14 @@ func (e *election) answered(r *ballot, part *Lease, err error) {
 				u.join(part)
 			}
 		}(r.union, r.lost)
-	case errors.Is(err, ErrNotAcquired):
+	case errors.Is(err, ErrNotAcquired) && !errors.Is(err, errUnanswered):
 		r.refused++
+	case errors.Is(err, errUnanswered):
+		err = errUnanswered
+		fallthrough
 	default:
 		r.failures++
-		if r.err == nil || passing(r.err) {
+		if r.err == nil || passing(r.err) && err != errUnanswered { //nolint:errorlint // this very one
 			r.err = err
 		}
 	}
@@ -265,6 +280,13 @@ func (e *election) answered(r *ballot, part *Lease, err error) {
 	r.won = r.won || len(r.parts) >= needs
 	r.decided = r.decided || r.won || r.refused+r.failures > len(e.m.parts)-needs
 	decides = decides && r.decided
+	switch {
+	case decides && !r.won:
+		e.splits = 0
+	case !r.decided && !r.split && len(r.parts)+r.refused == needs && e.cfg.wait != 0:
+		r.split = true
+		e.split(r)
+	}
 	won, parts := r.won, slices.Clone(r.parts)
 	e.mu.Unlock()
 
@@ -273,12 +295,38 @@ func (e *election) answered(r *ballot, part *Lease, err error) {
 	}
 	e.took.Store(int64(time.Since(r.began)))
 	if won {
-		if err = e.win(r, parts); err == nil {
+		switch err = e.win(r, parts); {
+		case err == nil:
 			e.w.news <- news{kind: given}
 			return
+		case errors.Is(err, errUntold):
+			won = false // another ballot may be won without those who did not answer
 		}
 	}
 	e.w.news <- e.lose(r, err, won)
+}
+
+// split ends a ballot that a majority has answered, but not alike, unless the others do soon: they may be away, and another
+// ballot be won without them. The next time it waits for longer, since it may depend on them.
+func (e *election) split(r *ballot) {
+	took := time.Since(r.began)
+	time.AfterFunc(e.grace(took), func() {
+		e.mu.Lock()
+		decides := !r.decided
+		if r.decided = true; decides {
+			e.splits++
+		}
+		e.mu.Unlock()
+		if decides {
+			e.took.Store(int64(took))
+			e.m.parts[0].c.spawn(func() { e.w.news <- e.lose(r, nil, false) })
+		}
+	})
+}
+
+// grace is for how long one who does not answer is waited for when so many have that took so long. e.mu is held.
+func (e *election) grace(took time.Duration) time.Duration {
+	return min((5*time.Millisecond+3*took)<<min(e.splits, 10), e.limit())
 }
 
 // win makes parts, a majority, the lease.
@@ -287,6 +335,9 @@ func (e *election) win(r *ballot, parts []*Lease) error {
 	if e.cfg.fenced {
 		var err error
 		if token, err = e.raise(parts); err != nil {
+			if e.cfg.wait != 0 && passing(err) {
+				return errUntold
+			}
 			return err
 		}
 	}
@@ -311,12 +362,15 @@ func (e *election) win(r *ballot, parts []*Lease) error {
 	e.began.Store(int64(monotonic.Now()))
 	e.unite(slices.Clone(r.parts))
 	r.union = e.whole.union
+	for _, m := range r.missing {
+		e.complete(r.union, m, goRound)
+	}
 	return nil
 }
 
 // unite makes parts the lease.
 func (e *election) unite(parts []*Lease) {
-	u := &union{whole: e.whole, needs: e.m.needs(), parts: parts, pass: e.pass, after: e.after}
+	u := &union{whole: e.whole, needs: e.m.needs(), most: len(e.m.parts), parts: parts, pass: e.pass, replace: e.replace, after: e.after}
 	u.begin()
 }
 
@@ -325,18 +379,39 @@ func (e *election) raise(parts []*Lease) (token int64, err error) {
 	for _, part := range parts {
 		token = max(token, part.token)
 	}
+	patience := e.limit()
+	if e.cfg.wait != 0 {
+		e.mu.Lock()
+		patience = e.grace(time.Duration(e.took.Load()))
+		e.mu.Unlock()
+	}
+	ctx, cancel := context.WithTimeout(e.ctx, patience)
+	defer cancel()
 	_, err = most(parts, len(parts), func(part *Lease) (struct{}, error) {
 		if part.token == token {
 			return struct{}{}, nil
 		}
-		_, err := bounded(e.ctx, part.client, func() error {
-			return part.client.run(scripts.Raise, []string{namesOf(part.key).counter},
-				[]string{fmt.Sprint(token), part.client.keepTokens}).Error()
-		})
-		return struct{}{}, err
+		return struct{}{}, e.tell(ctx, part, token)
 	})
+	if err != nil {
+		e.mu.Lock()
+		e.splits++
+		e.mu.Unlock()
+	}
 	return token, err
 }
+
+// tell has the server of part know that token was given.
+func (e *election) tell(ctx context.Context, part *Lease, token int64) error {
+	got, err := bounded(ctx, part.client, func() error {
+		return part.client.run(scripts.Raise, []string{namesOf(part.key).counter},
+			[]string{fmt.Sprint(token), part.client.keepTokens}).Error()
+	})
+	return cmpOr(err, got)
+}
+
+// limit is for how long an answer is waited for.
+func (e *election) limit() time.Duration { return min(e.m.parts[0].c.opts.OpTimeout, e.cfg.ttl/2) }
 
 // stamp gives a lease the token of what it is a part of, which those who enter it again get.
 func (l *Lease) stamp(token int64) {

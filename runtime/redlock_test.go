@@ -170,14 +170,17 @@ func TestRedLock_AMinoritySlowsNobody(t *testing.T) {
 	}
 }
 
-// TestRedLock_LostWithTheMajority shows that a holder is told when two of three have forgotten it, and not before,
+// TestRedLock_LostWithTheMajority shows that a holder is told when two of three have somebody else's, and not before,
 // and that a majority that does not answer ends its trust before it can be granted again.
 func TestRedLock_LostWithTheMajority(t *testing.T) {
 	t.Parallel()
 	all := sites(t, 3)
 	m, other := redLock(t, all, "k", brisk), redLock(t, all, "k", brisk)
 	lease := lockAll(t, m, len(all))
-	all[0].Do("DEL", "k")
+	usurped := func(s site) {
+		s.Do("EVAL", "redis.call('del', KEYS[1]) redis.call('hset', KEYS[1], 'somebody', 1)", "1", "k")
+	}
+	usurped(all[0])
 	first := lease.Until()
 	until(t, "it is renewed all the same", func() bool { return lease.Until().After(first.Add(time.Second)) })
 	require.NoError(t, lease.Context().Err())
@@ -185,10 +188,13 @@ func TestRedLock_LostWithTheMajority(t *testing.T) {
 	require.NoError(t, err)
 	_, err = other.TryLock(patient(t))
 	require.ErrorIs(t, err, lockrt.ErrNotAcquired)
-	all[2].Do("DEL", "k")
+	usurped(all[2])
 	<-lease.Context().Done()
 	require.ErrorIs(t, context.Cause(lease.Context()), lockrt.ErrLost)
 	require.ErrorIs(t, lease.Unlock(patient(t)), lockrt.ErrLost)
+	for _, s := range []site{all[0], all[2]} {
+		require.EqualValues(t, 1, number(t, s.RedisServer, "HDEL", "k", "somebody"))
+	}
 	freeAgain(t, all, "k")
 
 	lease = lockAll(t, m, len(all))

@@ -18,7 +18,11 @@ import (
 type union struct {
 	whole *Lease
 	needs int
+	most  int    // parts that it may have
 	after func() // is called when the whole was given back, and when it is lost; or nil
+
+	// replace gives a part back that has ended before the whole, and may see to another one; or nil, and it stays.
+	replace func(u *union, part *Lease)
 
 	// pass gives the parts to somebody else of this process, whose union it returns, or nil, and what is left to be given
 	// back. There may be none.
@@ -32,7 +36,7 @@ type union struct {
 
 // unite makes l the lease of all parts together, trusted while needs of them are.
 func unite(l *Lease, needs int, parts []*Lease) {
-	u := &union{whole: l, needs: needs, parts: parts}
+	u := &union{whole: l, needs: needs, most: len(parts), parts: parts}
 	u.begin()
 }
 
@@ -54,6 +58,7 @@ func (u *union) watch(part *Lease) {
 
 // join makes part one more of the parts, or gives it back if the whole was unlocked.
 func (u *union) join(part *Lease) {
+	part.stamp(u.whole.token)
 	u.mu.Lock()
 	over, heir := u.over, u.heir
 	if !over {
@@ -68,6 +73,24 @@ func (u *union) join(part *Lease) {
 	default:
 		_ = part.hold.unlock(part)
 	}
+}
+
+// bearer returns who has the parts by now, u or who they went to, or nil if nobody has.
+func (u *union) bearer() *union {
+	for u != nil {
+		u.mu.Lock()
+		over, heir := u.over, u.heir
+		u.mu.Unlock()
+		switch {
+		case over:
+			u = heir
+		case u.whole.ended() != nil:
+			return nil
+		default:
+			return u
+		}
+	}
+	return nil
 }
 
 // all returns the parts.
@@ -91,16 +114,29 @@ func (u *union) part(c *Client, key string) *Lease {
 	return nil
 }
 
-// look ends the whole if too many parts have ended, of which the last one did because of cause.
+// look ends the whole if too many parts have ended, of which the last one did because of cause. Otherwise it has them replaced.
 func (u *union) look(cause error) {
-	left := 0
-	for _, part := range u.all() {
+	u.mu.Lock()
+	var left, gone []*Lease
+	for _, part := range u.parts {
 		if part.ended() == nil {
-			left++
+			left = append(left, part)
+		} else {
+			gone = append(gone, part)
 		}
 	}
-	if left < u.needs {
+	replaces := len(left) >= u.needs && len(gone) > 0 && u.replace != nil && !u.over
+	if replaces {
+		u.parts = left
+	}
+	u.mu.Unlock()
+	switch {
+	case len(left) < u.needs:
 		u.whole.end(cause)
+	case replaces:
+		for _, part := range gone {
+			u.replace(u, part)
+		}
 	}
 }
 
@@ -149,8 +185,8 @@ func (u *union) extend(ctx context.Context, d time.Duration) error {
 // reenter is never asked: who enters again enters the parts.
 func (u *union) reenter(*Lease, *Lease) bool { return false }
 
-// unlock ends l and all its parts, whatever becomes of each. It waits until as many are given back as the
-// whole depends on; the others are given back in the background.
+// unlock ends l and all its parts, whatever becomes of each. It waits until so many are given back that, with those it never had,
+// somebody else can have a whole; the others are given back in the background.
 func (u *union) unlock(l *Lease) error {
 	if l.unlocked.Swap(true) {
 		return ErrReleased
@@ -168,13 +204,13 @@ func (u *union) unlock(l *Lease) error {
 			u.heir = heir
 			u.mu.Unlock()
 			for _, part := range rest {
-				part.client.spawn(func() { _ = part.hold.unlock(part) })
+				heir.replace(heir, part)
 			}
 			return nil
 		}
 		parts = rest
 	}
-	err := release(parts, u.needs)
+	err := release(parts, max(1, u.needs-(u.most-len(parts))))
 	if u.after != nil {
 		u.after()
 	}

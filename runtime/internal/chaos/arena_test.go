@@ -226,8 +226,7 @@ func (a *arena) settle() bool {
 				}
 			case x.long() && x.granted != never && to == never:
 				// What kept it through the last fault is renewed before the next one.
-				watches := now()-x.granted > int64(watched) &&
-					(!a.of.leased || max(x.granted, a.history.renewals[held{x.proc, x.key}]) > a.over)
+				watches := now()-x.granted > int64(watched) && (!a.of.leased || a.renewed(x) > a.over)
 				if x.key == longKey {
 					holds = watches
 				} else {
@@ -251,6 +250,19 @@ func (a *arena) settle() bool {
 		a.history.add(event{At: now(), What: leaked, Err: "something that keeps the processes from being served"})
 	}
 	return ok
+}
+
+// renewed returns when what x was granted was last renewed, or granted; by several servers, when the last of them had it. Those have
+// had their part meanwhile that did not belong to the majority.
+func (a *arena) renewed(x *attempt) int64 {
+	if a.several == nil {
+		return max(x.granted, a.history.renewals[held{x.proc, x.key, 0}])
+	}
+	all := int64(never)
+	for i := range a.several {
+		all = min(all, a.history.renewals[held{x.proc, x.key, i}])
+	}
+	return all
 }
 
 // count returns how many are.

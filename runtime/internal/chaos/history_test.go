@@ -58,17 +58,18 @@ const (
 
 // An event is one line of a history.
 type event struct {
-	At    int64  `json:"at"`
-	What  what   `json:"what"`
-	Proc  int    `json:"proc,omitempty"`
-	Call  int    `json:"call,omitempty"` // which call of Lock of the process
-	Key   string `json:"key,omitempty"`
-	Units int    `json:"units,omitempty"` // how much of the key is asked for; 0 to find all of it free, and to take nothing
-	Token int64  `json:"token,omitempty"` // granted: the fencing token
-	Until int64  `json:"until,omitempty"` // told, unlock: the end of the trust, by the process's own clock
-	Seen  int64  `json:"seen,omitempty"`  // told, unlock: when Lease.Err was last found to be nil
-	Late  int64  `json:"late,omitempty"`  // failed: for how long Lock outlived its context
-	Err   string `json:"err,omitempty"`   // failed, told, unlocked: the class of the error
+	At     int64  `json:"at"`
+	What   what   `json:"what"`
+	Proc   int    `json:"proc,omitempty"`
+	Call   int    `json:"call,omitempty"`   // which call of Lock of the process
+	Server int    `json:"server,omitempty"` // renewed: which of several
+	Key    string `json:"key,omitempty"`
+	Units  int    `json:"units,omitempty"` // how much of the key is asked for; 0 to find all of it free, and to take nothing
+	Token  int64  `json:"token,omitempty"` // granted: the fencing token
+	Until  int64  `json:"until,omitempty"` // told, unlock: the end of the trust, by the process's own clock
+	Seen   int64  `json:"seen,omitempty"`  // told, unlock: when Lease.Err was last found to be nil
+	Late   int64  `json:"late,omitempty"`  // failed: for how long Lock outlived its context
+	Err    string `json:"err,omitempty"`   // failed, told, unlocked: the class of the error
 }
 
 // An attempt is one call of a lock and what became of it. Instants that did not come are never.
@@ -120,8 +121,9 @@ func (a *attempt) waited() (from, to int64) {
 
 // A held is a key that a process has.
 type held struct {
-	proc int
-	key  string
+	proc   int
+	key    string
+	server int
 }
 
 // A history is what happened in one run. It may be written and read at once.
@@ -131,7 +133,7 @@ type history struct {
 	marked   map[what][]event // those that are not about a call
 	attempts map[[2]int]*attempt
 	order    []*attempt
-	renewals map[held]int64 // when a process last renewed a key that it holds for long
+	renewals map[held]int64 // when a process last renewed a key that it holds for long, on one of several servers
 	begun    map[int]bool   // processes that are ready
 	died     map[int]int64  // processes that were killed, and when
 	more     chan struct{}  // closed when there is more
@@ -158,7 +160,7 @@ func (h *history) add(e event) {
 func (h *history) apply(e event) {
 	switch e.What {
 	case renewed:
-		h.renewals[held{e.Proc, e.Key}] = e.At
+		h.renewals[held{e.Proc, e.Key, e.Server}] = e.At
 	case ready:
 		h.begun[e.Proc] = true
 	case killed:

@@ -126,15 +126,15 @@ func work(line string, in io.Reader, out io.Writer) error {
 				w.ends.Store(e.Key, now())
 			}
 		},
-		Renewed: func(e lockrt.RenewEvent) {
-			if (e.Key == longKey || e.Key == sharedKey) && e.Err == nil {
-				w.say(event{What: renewed, Key: e.Key})
-			}
-		},
 	}
-	opts := lockrt.Options{Watchdog: w.Lease, Hooks: hooks, Replicas: w.Replicas}
 	var clients []*lockrt.Client
-	for _, url := range w.URLs {
+	for i, url := range w.URLs {
+		hooks.Renewed = func(e lockrt.RenewEvent) {
+			if (e.Key == longKey || e.Key == sharedKey) && e.Err == nil {
+				w.say(event{What: renewed, Key: e.Key, Server: i})
+			}
+		}
+		opts := lockrt.Options{Watchdog: w.Lease, Hooks: hooks, Replicas: w.Replicas}
 		client, err := lockrt.Open(url, opts)
 		for try := 0; err != nil && try < 20; try++ { // a busy machine may take longer than a connection may
 			client, err = lockrt.Open(url, opts)
