@@ -39,11 +39,11 @@ func together(many int) func(ctx context.Context, e *env, lib library) (metrics,
 // slowness is how much longer a round trip to a slow server takes.
 const slowness = 200 * time.Millisecond
 
-// onFive has one goroutine lock on a majority of five servers: healthy ones, then with one of them down, then with one
-// of them slow. Commands are those that one of the others gets.
+// onFive has one goroutine lock on a majority of five servers: healthy ones, then with two of them down, then with two
+// that do not answer, then with two that are slow. Commands are those that one of the others gets.
 func onFive(ctx context.Context, e *env, lib library) (metrics, error) {
 	all := metrics{}
-	for state, prefix := range []string{"", "down ", "slow "} {
+	for state, prefix := range []string{"", "down ", "mute ", "slow "} {
 		m, err := onFiveIn(ctx, e, lib, prefix, party{goroutines: 1})
 		if err != nil {
 			return nil, err
@@ -79,19 +79,29 @@ func onFiveIn(ctx context.Context, e *env, lib library, state string, parties ..
 		defer s.close()
 		all, addrs = append(all, s), append(addrs, s.addr)
 	}
-	first := all[0]
 	own := &env{server: all[4], length: e.length, profile: e.profile}
-	switch state {
-	case "down ":
-		own.ready = first.stop
-	case "slow ":
-		slow, err := newDelay(first.addr)
-		if err != nil {
-			return nil, err
+	if state != "" {
+		var harm []func()
+		for i, s := range all[:2] {
+			way, err := newDelay(s.addr)
+			if err != nil {
+				return nil, err
+			}
+			defer way.close()
+			if state != "down " { // else nobody is to answer there
+				addrs[i] = way.addr()
+			}
+			harm = append(harm, map[string]func(){
+				"down ": s.stop,
+				"mute ": func() { way.mute.Store(true) },
+				"slow ": func() { way.each.Store(int64(slowness / 2)) },
+			}[state])
 		}
-		defer slow.close()
-		addrs[0] = slow.addr()
-		own.ready = func() { slow.each.Store(int64(slowness / 2)) }
+		own.ready = func() {
+			for _, f := range harm {
+				f()
+			}
+		}
 	}
 	own.servers = strings.Join(addrs, ",")
 	m, err := play(ctx, own, lib, parties)
@@ -101,11 +111,12 @@ func onFiveIn(ctx context.Context, e *env, lib library, state string, parties ..
 	return m.metrics(), nil
 }
 
-// A delay passes on what clients and a server say, later.
+// A delay passes on what clients and a server say, later or not at all.
 type delay struct {
 	listener net.Listener
 	to       string
 	each     atomic.Int64 // by so much, each way
+	mute     atomic.Bool
 }
 
 func newDelay(to string) (*delay, error) {
@@ -159,7 +170,9 @@ func (d *delay) pass(from io.ReadCloser, to io.WriteCloser) {
 		if err != nil {
 			return
 		}
-		pieces <- piece{bytes[:n], time.Now().Add(time.Duration(d.each.Load()))}
+		if !d.mute.Load() {
+			pieces <- piece{bytes[:n], time.Now().Add(time.Duration(d.each.Load()))}
+		}
 	}
 }
 
@@ -179,14 +192,15 @@ func severalScenarios() []*scenario {
 		all = append(all, s)
 	}
 	return append(all, &scenario{
-		id: "S8", point: "five servers", title: fmt.Sprintf("One goroutine, a lock on five servers: healthy ones, one of them down, one of them %v slower", slowness),
+		id: "S8", point: "five servers", title: fmt.Sprintf("One goroutine, a lock on five servers: healthy ones, two of them down, two that do not answer, two that are %v slower", slowness),
 		fit: func(lib library) bool { return lib.quorum },
 		run: onFive, headline: headline{metric: "p50", format: duration, lowest: true},
-		columns: []column{{"locking: p50", "p50", duration}, {"p99", "p99", duration}, {"one down: p50", "down p50", duration}, {"p99", "down p99", duration},
-			{"one slow: p50", "slow p50", duration}, {"p99", "slow p99", duration}, {"commands to each server", "sent", small}, colAllocs, colStuck},
+		columns: []column{{"locking: p50", "p50", duration}, {"p99", "p99", duration}, {"two down: p50", "down p50", duration}, {"p99", "down p99", duration},
+			{"two mute: p50", "mute p50", duration}, {"p99", "mute p99", duration}, {"two slow: p50", "slow p50", duration}, {"p99", "slow p99", duration}, {"commands to each server", "sent", small}, colAllocs, colStuck},
 		goals: []goal{
-			{"with one down it takes at most twice as long", value("down share"), 2, false, hundredth},
-			{"with one slow it takes at most twice as long", value("slow share"), 2, false, hundredth},
+			{"with two down it takes at most twice as long", value("down share"), 2, false, hundredth},
+			{"with two that do not answer it takes at most twice as long", value("mute share"), 2, false, hundredth},
+			{"with two slow it takes at most twice as long", value("slow share"), 2, false, hundredth},
 			{"nobody hangs", value("stuck"), 0, false, count},
 		},
 	}, &scenario{

@@ -466,3 +466,61 @@ func BenchmarkRedLock(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkRedLock_Minority has one goroutine lock on five servers of which two are harmed.
+func BenchmarkRedLock_Minority(b *testing.B) {
+	for _, harm := range []struct {
+		name string
+		do   func(s *redistest.RedisServer, p *redistest.FaultProxy)
+
+		proxied bool
+	}{
+		{"healthy", func(*redistest.RedisServer, *redistest.FaultProxy) {}, false},
+		{"killed", func(s *redistest.RedisServer, _ *redistest.FaultProxy) { s.Kill() }, false},
+		{"stopped", func(s *redistest.RedisServer, _ *redistest.FaultProxy) { s.Stop() }, false},
+		{"half open", func(_ *redistest.RedisServer, p *redistest.FaultProxy) { p.Blackhole(redistest.Both) }, true},
+		{"slow by 200 ms", func(_ *redistest.RedisServer, p *redistest.FaultProxy) { p.Delay(100 * time.Millisecond) }, true},
+	} {
+		b.Run(harm.name, func(b *testing.B) {
+			var harms []func()
+			clients := make([]*lockrt.Client, 5)
+			for i := range clients {
+				server := redistest.Server(b)
+				url := server.URL()
+				if i < 2 {
+					proxy := redistest.Proxy(b, server.Addr())
+					if harm.proxied {
+						url = proxy.URL()
+					}
+					harms = append(harms, func() { harm.do(server, proxy) })
+				}
+				c, err := lockrt.Open(url, lockrt.Options{})
+				if err != nil {
+					b.Fatal(err)
+				}
+				b.Cleanup(func() { _ = c.Close() })
+				clients[i] = c
+			}
+			m, err := lockrt.NewRedLock(redistest.Key(b, "k"), clients)
+			if err != nil {
+				b.Fatal(err)
+			}
+			cycle := func() {
+				lease, err := m.Lock(b.Context())
+				if err == nil {
+					err = lease.Unlock(b.Context())
+				}
+				if err != nil {
+					b.Error(err)
+				}
+			}
+			cycle()
+			for _, f := range harms {
+				f()
+			}
+			for b.Loop() {
+				cycle()
+			}
+		})
+	}
+}
