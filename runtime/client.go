@@ -42,6 +42,8 @@ type Client struct {
 	cluster *cluster // nil unless the servers are one
 	publish string   // how the scripts announce what Redisson does, too
 
+	watched, database string // what sentinels watch, and which part of the server; known to Open alone, see site
+
 	uuid                       string        // of this client, the first half of its owners
 	claims                     atomic.Uint64 // the second half: a number for each claim to a key
 	watchdogMillis, keepTokens string        // options as the scripts take them
@@ -209,6 +211,10 @@ func Open(url string, opts Options) (*Client, error) {
 		return nil, err
 	}
 	c.owned = true
+	c.database = "/" + strconv.Itoa(option.SelectDB)
+	if set := option.Sentinel.MasterSet; set != "" {
+		c.watched = slices.Min(option.InitAddress) + "/" + set
+	}
 	c.brief = c.cluster == nil && option.Dialer.Timeout+option.ConnWriteTimeout <= opts.OpTimeout
 	return c, nil
 }
@@ -311,6 +317,15 @@ func (c *Client) Close() error {
 	case <-timer.C:
 		return fmt.Errorf("lockgen: close: requests are still unanswered after %v", c.opts.OpTimeout)
 	}
+}
+
+// site names where the keys of c are, in all processes in the same way: by the first of its addresses, which a failover does
+// not change if Open was given them, and the database.
+func (c *Client) site() string {
+	if c.watched != "" {
+		return c.watched + c.database
+	}
+	return slices.Min(append(slices.Collect(maps.Keys(c.rc.Nodes())), "~")) + c.database
 }
 
 // granting reports whether leases may still be granted.

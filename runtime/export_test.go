@@ -45,6 +45,15 @@ func Pause(b Backoff, refused int) time.Duration { return b.pause(refused) }
 // RedLockOf returns a RedLock whose parts are mutexes, of whatever servers.
 func RedLockOf(mutexes ...*Mutex) *RedLock { return newRedLock(mutexes) }
 
+// PermitLocker returns a Locker that takes a permit.
+func PermitLocker(s *PermitSemaphore) Locker { return permitLocker{s} }
+
+// MembersOf returns the members of a MultiLock in their order.
+func MembersOf(m *MultiLock) []Locker { return m.members }
+
+// SiteOf returns where the client has its keys, by which members of a MultiLock are told apart.
+func SiteOf(c *Client) string { return c.site() }
+
 // PartsOf returns how many parts a lease has by now.
 func PartsOf(l *Lease) int { return len(l.union.all()) }
 

@@ -1,11 +1,9 @@
 package runtime
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -33,8 +31,15 @@ type MultiLock struct {
 var _ Locker = (*MultiLock)(nil)
 
 // NewMultiLock returns the lock of all lockers. The members of a MultiLock among them take its place. It
-// panics without lockers, with one that is nil, and with the same key of one Client twice. Members with the same
-// key are told apart by the address of the server, and should be by nothing else.
+// panics without lockers, with one that is nil, and with the same key of one Client twice, of whatever kinds: for reading and for
+// writing, say, or as a RedLock and as a Mutex on one of its servers.
+//
+// Members with the same key are locked in the order of their servers' addresses as [Open] was given them, then of their databases,
+// a RedLock by the first of its servers and then the next. A cluster goes by the first of the addresses that its servers have. So all
+// processes have to know the servers by the same addresses, and use no RedLock whose servers are some of those of another lock of its key,
+// or else give each member a key of its own. That is also for what is not told apart, and is locked in the order in which it was given:
+// databases of a server that Clients made by [New] use, and Lockers of other packages. A Client made by New goes by the address of the master
+// that Sentinel has found, and does not know that it was another one before.
 func NewMultiLock(lockers ...Locker) *MultiLock {
 	m := new(MultiLock)
 	for _, locker := range lockers {
@@ -50,17 +55,12 @@ func NewMultiLock(lockers ...Locker) *MultiLock {
 	if len(m.members) == 0 {
 		panic("lockgen: a MultiLock has no members")
 	}
-	slices.SortStableFunc(m.members, func(a, b Locker) int {
-		if order := strings.Compare(a.Key(), b.Key()); order != 0 {
-			return order
-		}
-		return cmp.Compare(address(a), address(b))
-	})
+	slices.SortStableFunc(m.members, inOrder)
 	keys := make([]string, len(m.members))
 	for i, l := range m.members {
 		keys[i] = l.Key()
-		for _, before := range m.members[:i] {
-			if c := clientOf(l); c != nil && c == clientOf(before) && before.Key() == l.Key() {
+		for before := i - 1; before >= 0 && keys[before] == keys[i]; before-- {
+			if shareClient(m.members[before], l) {
 				panic(fmt.Sprintf("lockgen: a MultiLock has the key %q of one Client twice", l.Key()))
 			}
 		}
@@ -69,28 +69,57 @@ func NewMultiLock(lockers ...Locker) *MultiLock {
 	return m
 }
 
-// clientOf returns the client of a lock of this package that has one, or nil.
-func clientOf(l Locker) *Client {
-	switch l := l.(type) {
-	case *Mutex:
-		return l.c
-	case *RWMutex:
-		return l.c
-	case *FairMutex:
-		return l.c
-	case permitLocker:
-		return l.c
+// inOrder compares members by their keys, then by where they are, then by what they are: everything that is the same for
+// all processes. Where they are is only asked if it matters.
+func inOrder(a, b Locker) int {
+	if order := strings.Compare(a.Key(), b.Key()); order != 0 {
+		return order
 	}
-	return nil
+	aKind, aClients := describe(a)
+	bKind, bClients := describe(b)
+	if order := slices.Compare(sites(aClients), sites(bClients)); order != 0 {
+		return order
+	}
+	return strings.Compare(aKind, bKind)
 }
 
-// address returns the first address of the server of a lock, or nothing.
-func address(l Locker) string {
-	c := clientOf(l)
-	if c == nil {
-		return ""
+// describe returns what kind of lock of this package l is, and its clients; nothing if it is of another one.
+func describe(l Locker) (kind string, clients []*Client) {
+	switch l := l.(type) {
+	case *Mutex:
+		return kindMutex, []*Client{l.c}
+	case *RWMutex:
+		return kindWrite, []*Client{l.c}
+	case rLocker:
+		return kindRead, []*Client{l.m.c}
+	case *FairMutex:
+		return kindFair, []*Client{l.c}
+	case permitLocker:
+		return kindPermit, []*Client{l.c}
+	case *RedLock:
+		for _, part := range l.parts {
+			clients = append(clients, part.c)
+		}
+		return kindRedLock, clients
 	}
-	return slices.Min(append(slices.Collect(maps.Keys(c.rc.Nodes())), "~"))
+	return "", nil
+}
+
+// shareClient reports whether a and b have a client in common.
+func shareClient(a, b Locker) bool {
+	_, one := describe(a)
+	_, other := describe(b)
+	return slices.ContainsFunc(one, func(c *Client) bool { return slices.Contains(other, c) })
+}
+
+// sites returns where the keys of clients are, in order.
+func sites(clients []*Client) []string {
+	all := make([]string, len(clients))
+	for i, c := range clients {
+		all[i] = c.site()
+	}
+	slices.Sort(all)
+	return all
 }
 
 // Key returns the keys of the members, in order, separated by commas. Nothing in Redis has that name.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -324,6 +325,52 @@ func TestMultiLock_MembersAreEnteredAgain(t *testing.T) {
 	gone(t, server, keys[2])
 }
 
+// TestMultiLock_OneOrder shows that the members have one order in all processes, in whatever order they are given, alone or in another
+// MultiLock: by their keys, and those with the same key by their servers, databases and kinds.
+func TestMultiLock_OneOrder(t *testing.T) {
+	t.Parallel()
+	servers := []string{redistest.Shared(t).URL(), redistest.Shared(t).URL() + "/1"}
+	for range 8 {
+		servers = append(servers, redistest.Server(t).URL())
+	}
+	process := func() (all []lockrt.Locker) {
+		var cs []*lockrt.Client
+		for _, url := range servers {
+			cs = append(cs, clientOf(t, url, lockrt.Options{}))
+		}
+		red := func(cs ...*lockrt.Client) lockrt.Locker {
+			m, err := lockrt.NewRedLock("k", cs)
+			require.NoError(t, err)
+			return m
+		}
+		return []lockrt.Locker{
+			cs[0].Mutex("k"), cs[1].Mutex("k"), cs[2].RWMutex("k"), cs[3].RWMutex("k").RLocker(), cs[4].FairMutex("k"),
+			red(cs[5:8]...), lockrt.PermitLocker(cs[8].PermitSemaphore("k", 1)), clientOf(t, servers[0], lockrt.Options{}).RWMutex("k"),
+			cs[9].Mutex("j"), cs[0].RWMutex("l").RLocker(),
+		}
+	}
+	var want []int
+	for range 3 {
+		all := process()
+		for range 20 {
+			given := slices.Clone(all)
+			rand.Shuffle(len(given), func(i, j int) { given[i], given[j] = given[j], given[i] })
+			inner := rand.N(len(given)-1) + 1
+			m := lockrt.NewMultiLock(append(given[inner:], lockrt.NewMultiLock(given[:inner]...))...)
+			var got []int
+			for _, member := range lockrt.MembersOf(m) {
+				got = append(got, slices.Index(all, member))
+			}
+			if want == nil {
+				want = got
+			}
+			require.Equal(t, want, got)
+		}
+	}
+	require.Equal(t, 8, want[0], "j")
+	require.Equal(t, 9, want[len(want)-1], "l")
+}
+
 // TestMultiLock_BadMembers shows which members it does not take, and that a bad key of one has nothing sent for the
 // others.
 func TestMultiLock_BadMembers(t *testing.T) {
@@ -335,6 +382,9 @@ func TestMultiLock_BadMembers(t *testing.T) {
 	require.Panics(t, func() { lockrt.NewMultiLock() })
 	require.Panics(t, func() { lockrt.NewMultiLock(nil) })
 	require.Panics(t, func() { lockrt.NewMultiLock(c.Mutex(key), c.Mutex(key+"2"), c.RWMutex(key)) })
+	require.Panics(t, func() { lockrt.NewMultiLock(c.RWMutex(key).RLocker(), c.Mutex(key+"2"), c.RWMutex(key)) })
+	require.Panics(t, func() { lockrt.NewMultiLock(c.Mutex(key), lockrt.NewMultiLock(other.Mutex(key), c.FairMutex(key))) })
+	require.Panics(t, func() { lockrt.NewMultiLock(c.Mutex(key), lockrt.RedLockOf(other.Mutex(key), c.Mutex(key))) })
 	require.NotPanics(t, func() { lockrt.NewMultiLock(c.Mutex(key), other.Mutex(key)) })
 
 	count := scriptsSent(proxy)

@@ -86,7 +86,9 @@ func TestSentinel_ReplicatedHoldsOutliveTheMaster(t *testing.T) {
 			other := receive(t, later, "a free lock").lease
 			g.AwaitReplicas(2)
 
+			site := lockrt.SiteOf(a)
 			old, master, since := fail(g)
+			require.Equal(t, site, lockrt.SiteOf(a), "the turn of its keys in a MultiLock is what it was")
 			fresh, err := a.Mutex("fresh").Lock(patient(t))
 			require.NoError(t, err)
 			t.Logf("served %v after the failover was over", time.Since(since))
