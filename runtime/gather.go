@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -52,6 +53,7 @@ type lane struct {
 	slot    uint16
 	flush   func() // send, as a value
 	queue   []request
+	added   int // how many submitAll adds to the queue
 	sending int // scripts under way, or about to be
 }
 
@@ -99,24 +101,32 @@ func (g *gatherer) submit(r request, here bool) {
 	l.start(start, here && alone)
 }
 
-// submitAll sends all of rs, soon, in one script unless they are very many, or in different slots. here is as
-// with submit.
+// submitAll sends all of rs, soon, in one script unless they are very many, or in different slots: none of them is sent
+// before all have gathered. here is as with submit, if there is one slot.
 func (g *gatherer) submitAll(rs []request, here bool) {
 	if len(rs) == 0 {
 		return
 	}
-	if g.lanes != nil {
-		for _, r := range rs {
-			g.submit(r, false)
-		}
-		return
-	}
-	l := &g.one
+	var room [1]*lane
+	to := room[:0]
 	g.mu.Lock()
-	l.queue = append(l.queue, rs...)
-	start, alone := l.begin(len(rs))
+	for _, r := range rs {
+		l := g.lane(r)
+		l.queue = append(l.queue, r)
+		if l.added++; l.added == 1 {
+			to = append(to, l)
+		}
+	}
+	here = here && len(to) == 1
+	to = slices.DeleteFunc(to, func(l *lane) bool {
+		start, alone := l.begin(l.added)
+		l.added, here = 0, here && alone
+		return !start
+	})
 	g.mu.Unlock()
-	l.start(start, here && alone)
+	for _, l := range to {
+		l.start(true, here)
+	}
 }
 
 // begin reports whether what is in the queue is to be sent now, and not by somebody who does so already, and

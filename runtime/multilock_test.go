@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	lockrt "github.com/lockgen/lockgen/runtime"
@@ -82,6 +84,56 @@ func TestMultiLock_OneRoundTripEach(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A counter counts the scripts sent over a client that take or free.
+type counter struct {
+	rueidis.Client
+
+	takes, frees atomic.Int64
+}
+
+func (c *counter) Do(ctx context.Context, command rueidis.Completed) rueidis.RedisResult {
+	switch words := command.Commands(); {
+	case redistest.EvalSHA(scripts.Take.SHA1, scripts.Acquire.SHA1)(words):
+		c.takes.Add(1)
+	case redistest.EvalSHA(scripts.Free.SHA1, scripts.Release.SHA1)(words):
+		c.frees.Add(1)
+	}
+	return c.Client.Do(ctx, command)
+}
+
+// TestMultiLock_OneRoundTripEachInACluster shows the same for those whose members share a slot, however busy the process is: no
+// member is sent before the others have gathered.
+func TestMultiLock_OneRoundTripEachInACluster(t *testing.T) {
+	t.Parallel()
+	const crowd, rounds = 16, 100
+	rc := &counter{Client: redistest.SharedCluster(t).NewClient()}
+	c, err := lockrt.New(rc, lockrt.Options{Watchdog: time.Minute})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	each := func(rounds int) {
+		var all sync.WaitGroup
+		for range crowd {
+			tag := "{" + redistest.Key(t, "") + "}"
+			m := lockrt.NewMultiLock(c.Mutex(tag+"a"), c.Mutex(tag+"b"), c.Mutex(tag+"c"))
+			all.Go(func() {
+				for range rounds {
+					lease, err := m.Lock(patient(t))
+					if !assert.NoError(t, err) || !assert.NoError(t, lease.Unlock(patient(t))) {
+						return
+					}
+				}
+			})
+		}
+		all.Wait()
+	}
+	each(1) // the scripts are loaded
+	rc.takes.Store(0)
+	rc.frees.Store(0)
+	each(rounds)
+	require.EqualValues(t, crowd*rounds, rc.takes.Load())
+	require.EqualValues(t, crowd*rounds, rc.frees.Load())
 }
 
 // TestMultiLock_GivesBackWhatIsBehind shows that one who waits for a key has none that is behind it, and
