@@ -26,6 +26,8 @@ import (
 type MultiLock struct {
 	members []Locker // in the order of their keys
 	key     string
+	wait    time.Duration // the shortest that a member was made with, or UntilDone
+	err     error         // why one of them is none
 }
 
 var _ Locker = (*MultiLock)(nil)
@@ -41,7 +43,7 @@ var _ Locker = (*MultiLock)(nil)
 // databases of a server that Clients made by [New] use, and Lockers of other packages. A Client made by New goes by the address of the master
 // that Sentinel has found, and does not know that it was another one before.
 func NewMultiLock(lockers ...Locker) *MultiLock {
-	m := new(MultiLock)
+	m := &MultiLock{wait: UntilDone}
 	for _, locker := range lockers {
 		switch l := locker.(type) {
 		case nil:
@@ -59,6 +61,15 @@ func NewMultiLock(lockers ...Locker) *MultiLock {
 	keys := make([]string, len(m.members))
 	for i, l := range m.members {
 		keys[i] = l.Key()
+		if _, _, opts := describe(l); len(opts) > 0 {
+			wait, _, err := budget(opts)
+			switch {
+			case err != nil:
+				m.err = &Error{Op: "lock", Key: l.Key(), Err: err}
+			case wait != UntilDone && (m.wait == UntilDone || wait < m.wait):
+				m.wait = wait
+			}
+		}
 		for before := i - 1; before >= 0 && keys[before] == keys[i]; before-- {
 			if shareClient(m.members[before], l) {
 				panic(fmt.Sprintf("lockgen: a MultiLock has the key %q of one Client twice", l.Key()))
@@ -75,40 +86,41 @@ func inOrder(a, b Locker) int {
 	if order := strings.Compare(a.Key(), b.Key()); order != 0 {
 		return order
 	}
-	aKind, aClients := describe(a)
-	bKind, bClients := describe(b)
+	aKind, aClients, _ := describe(a)
+	bKind, bClients, _ := describe(b)
 	if order := slices.Compare(sites(aClients), sites(bClients)); order != 0 {
 		return order
 	}
 	return strings.Compare(aKind, bKind)
 }
 
-// describe returns what kind of lock of this package l is, and its clients; nothing if it is of another one.
-func describe(l Locker) (kind string, clients []*Client) {
+// describe returns what kind of lock of this package l is, its clients, and the options that it was made with; nothing if it
+// is of another one.
+func describe(l Locker) (kind string, clients []*Client, opts []LockOption) {
 	switch l := l.(type) {
 	case *Mutex:
-		return kindMutex, []*Client{l.c}
+		return kindMutex, []*Client{l.c}, l.opts
 	case *RWMutex:
-		return kindWrite, []*Client{l.c}
+		return kindWrite, []*Client{l.c}, l.opts
 	case rLocker:
-		return kindRead, []*Client{l.m.c}
+		return kindRead, []*Client{l.m.c}, l.m.opts
 	case *FairMutex:
-		return kindFair, []*Client{l.c}
+		return kindFair, []*Client{l.c}, l.opts
 	case permitLocker:
-		return kindPermit, []*Client{l.c}
+		return kindPermit, []*Client{l.c}, l.opts
 	case *RedLock:
 		for _, part := range l.parts {
 			clients = append(clients, part.c)
 		}
-		return kindRedLock, clients
+		return kindRedLock, clients, l.parts[0].opts
 	}
-	return "", nil
+	return "", nil, nil
 }
 
 // shareClient reports whether a and b have a client in common.
 func shareClient(a, b Locker) bool {
-	_, one := describe(a)
-	_, other := describe(b)
+	_, one, _ := describe(a)
+	_, other, _ := describe(b)
 	return slices.ContainsFunc(one, func(c *Client) bool { return slices.Contains(other, c) })
 }
 
@@ -125,8 +137,9 @@ func sites(clients []*Client) []string {
 // Key returns the keys of the members, in order, separated by commas. Nothing in Redis has that name.
 func (m *MultiLock) Key() string { return m.key }
 
-// Lock waits until all members are granted, ctx ends or [WithWait] runs out, which bounds the wait for all
-// of them together. opts apply to each member. ctx becomes an ancestor of [Lease.Context].
+// Lock waits until all members are granted, ctx ends or the wait runs out. There is one wait for all of them together, counted from the
+// call: that of [WithWait] among opts, or else the shortest that a member was made with. opts apply to each member. ctx becomes an
+// ancestor of [Lease.Context].
 //
 // After an error nothing is held: what was granted is given back, in the background if Redis does not answer
 // within 100ms. The error is that of the member that failed, see [Mutex.Lock]. A member that is lost while
@@ -136,14 +149,19 @@ func (m *MultiLock) Key() string { return m.key }
 func (m *MultiLock) Lock(ctx context.Context, opts ...LockOption) (*Lease, error) {
 	start := now()
 	wait, said, err := budget(opts)
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, &Error{Op: "lock", Key: m.key, Err: err}
+	case !said && m.err != nil:
+		return nil, m.err
+	case !said:
+		wait = m.wait
 	}
 	for {
 		if ctx.Err() != nil {
 			return nil, &Error{Op: "lock", Key: m.key, Err: ended(ctx)}
 		}
-		parts, err := m.take(ctx, opts, said, wait, start)
+		parts, err := m.take(ctx, opts, wait, start)
 		if err == nil {
 			last := parts[len(parts)-1]
 			whole := newLease(parts[0].client, kindMulti, m.key, last.Context())
@@ -177,7 +195,7 @@ func (m *MultiLock) Do(ctx context.Context, fn func(ctx context.Context, lease *
 // take locks the members in order, each under the context of the one before: so the last context ends with
 // the first loss, and locking any of the keys under it enters again. After an error it returns what it has got,
 // which is the caller's to give back.
-func (m *MultiLock) take(ctx context.Context, opts []LockOption, said bool, wait time.Duration, start time.Time) (parts []*Lease, err error) {
+func (m *MultiLock) take(ctx context.Context, opts []LockOption, wait time.Duration, start time.Time) (parts []*Lease, err error) {
 	under := ctx
 	add := func(more ...*Lease) {
 		if parts = append(parts, more...); len(more) > 0 {
@@ -204,7 +222,7 @@ func (m *MultiLock) take(ctx context.Context, opts []LockOption, said bool, wait
 			waited = len(parts)
 		}
 		more := opts
-		if said && wait != UntilDone {
+		if wait != UntilDone {
 			more = append(slices.Clip(opts), WithWait(max(0, wait-time.Since(start))))
 		}
 		part, err := rest[0].Lock(under, more...)

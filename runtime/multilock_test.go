@@ -377,6 +377,82 @@ func TestMultiLock_MembersAreEnteredAgain(t *testing.T) {
 	gone(t, server, keys[2])
 }
 
+// A leisurely Locker takes some time before it waits.
+type leisurely struct {
+	lockrt.Locker
+	takes func()
+}
+
+func (l leisurely) Lock(ctx context.Context, opts ...lockrt.LockOption) (*lockrt.Lease, error) {
+	l.takes()
+	return l.Locker.Lock(ctx, opts...)
+}
+
+// TestMultiLock_OneWait shows that members share one wait, counted from the call: what it says, or else the shortest that one of them
+// was made with, whatever its kind.
+func TestMultiLock_OneWait(t *testing.T) {
+	t.Parallel()
+	const short = 50 * time.Millisecond
+	server := redistest.Shared(t)
+	hooks, waiting, _ := watch()
+	one, other := clientOf(t, server.URL(), lockrt.Options{Hooks: hooks}), clientOf(t, server.URL(), lockrt.Options{})
+	red := func(key string, opts ...lockrt.LockOption) lockrt.Locker {
+		return lockrt.RedLockOf(one.Mutex(key+"1", opts...), one.Mutex(key+"2", opts...), one.Mutex(key+"3", opts...))
+	}
+	for name, locker := range map[string]func(key string, opts ...lockrt.LockOption) lockrt.Locker{
+		"Mutex":     func(key string, opts ...lockrt.LockOption) lockrt.Locker { return one.Mutex(key, opts...) },
+		"RWMutex":   func(key string, opts ...lockrt.LockOption) lockrt.Locker { return one.RWMutex(key, opts...) },
+		"RLocker":   func(key string, opts ...lockrt.LockOption) lockrt.Locker { return one.RWMutex(key, opts...).RLocker() },
+		"FairMutex": func(key string, opts ...lockrt.LockOption) lockrt.Locker { return one.FairMutex(key, opts...) },
+		"RedLock":   red,
+	} {
+		t.Run(name, func(t *testing.T) { //nolint:paralleltest // one hook
+			first, last := redistest.Key(t, "1"), redistest.Key(t, "2")
+			held, err := other.Mutex(first).Lock(patient(t))
+			require.NoError(t, err)
+			start := time.Now()
+			_, err = lockrt.NewMultiLock(one.Mutex(first, lockrt.WithWait(time.Hour)), locker(last, lockrt.WithWait(short))).Lock(patient(t))
+			require.ErrorIs(t, err, lockrt.ErrNotAcquired)
+			require.GreaterOrEqual(t, time.Since(start), short)
+			for len(waiting) > 0 { // nobody, on a machine so busy that the wait was over
+				<-waiting
+			}
+
+			never := lockrt.NewMultiLock(one.Mutex(first), locker(last, lockrt.WithWait(0)))
+			_, err = never.Lock(patient(t))
+			require.ErrorIs(t, err, lockrt.ErrNotAcquired)
+			require.Empty(t, waiting, "it tries once")
+			got := later(func() error {
+				lease, err := never.Lock(patient(t), lockrt.WithWait(lockrt.UntilDone))
+				if err != nil {
+					return err
+				}
+				return lease.Unlock(patient(t))
+			})
+			receive(t, waiting, "the wait that the call asks for")
+			require.NoError(t, held.Unlock(patient(t)))
+			require.NoError(t, receive(t, got, "the lock"))
+
+			_, err = lockrt.NewMultiLock(one.Mutex(first), locker(last, lockrt.WithWait(-2))).Lock(patient(t))
+			require.ErrorIs(t, err, lockrt.ErrBadOption)
+			require.ErrorContains(t, err, last)
+		})
+	}
+
+	first, last := redistest.Key(t, "1"), redistest.Key(t, "2")
+	held, err := other.Mutex(last).Lock(patient(t))
+	require.NoError(t, err)
+	start := time.Now()
+	_, err = lockrt.NewMultiLock(
+		leisurely{one.Mutex(first), func() { until(t, "the wait is over", func() bool { return time.Since(start) > short }) }},
+		one.Mutex(last, lockrt.WithWait(short)),
+	).Lock(patient(t))
+	require.ErrorIs(t, err, lockrt.ErrNotAcquired)
+	require.Empty(t, waiting, "nothing of the wait was left for the last one")
+	gone(t, server, first)
+	require.NoError(t, held.Unlock(patient(t)))
+}
+
 // TestMultiLock_OneOrder shows that the members have one order in all processes, in whatever order they are given, alone or in another
 // MultiLock: by their keys, and those with the same key by their servers, databases and kinds.
 func TestMultiLock_OneOrder(t *testing.T) {
