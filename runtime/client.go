@@ -104,7 +104,7 @@ const (
 )
 
 // New returns a Client that sends its commands through rc. It checks opts and does not contact
-// Redis. rc remains the caller's to close, after the Client.
+// Redis, but for a question to a cluster, see [PubSubAuto]. rc remains the caller's to close, after the Client.
 //
 // rc decides how fast a broken connection is noticed: its ConnWriteTimeout, 10s by default, should
 // be at most a third of the shortest watchdog or lease, as [Open] sets it.

@@ -2,7 +2,6 @@ package runtime
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -26,7 +25,7 @@ type PubSub int
 
 const (
 	// PubSubAuto is what Redisson does by default from 3.28.0 on: sharded channels if the servers have
-	// them. [New] asks one of them, once.
+	// them. [New] asks, and fails if no server says so or the contrary within [Options.OpTimeout].
 	PubSubAuto PubSub = iota
 
 	// PubSubSharded has all messages sent and heard on sharded channels. Redisson's ON.
@@ -76,9 +75,9 @@ type cluster struct {
 func (c *Client) joinCluster() error {
 	mode := c.opts.PubSub
 	if mode == PubSubAuto {
-		has, err := shardedChannels(c.rc, c.opts.OpTimeout)
+		has, err := c.shardedChannels()
 		if err != nil {
-			return fmt.Errorf("lockgen: ask the cluster whether it has sharded channels: %w", refused(err))
+			return fmt.Errorf("lockgen: ask the cluster whether it has sharded channels, which Options.PubSub could say: %w", refused(err))
 		}
 		if mode = PubSubPlain; has {
 			mode = PubSubSharded
@@ -111,49 +110,61 @@ func saysCluster(text string) (bool, error) {
 	return said, nil
 }
 
-// shardedChannels reports whether the servers have them, as Redisson asks it: by a command that only such servers
-// know. Whatever else they answer means no, unless the user may not ask: then it is not known what others do.
-func shardedChannels(rc rueidis.Client, patience time.Duration) (bool, error) {
-	return firstOf(rc, patience, func(node rueidis.Client) (bool, error) {
+// shardedChannels reports whether the servers have them, as Redisson asks it: by a command that only such servers know. All are
+// asked at once, and the first one that knows is believed. Who says that it cannot be asked now is asked again, since the answer
+// holds for the life of the client: without sharded channels it would not hear those who use them.
+func (c *Client) shardedChannels() (has bool, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), c.opts.OpTimeout)
+	defer cancel()
+	nodes := c.rc.Nodes()
+	answers := make(chan error)
+	asked := func(node rueidis.Client) (again bool) {
 		err := node.Do(context.Background(), node.B().Arbitrary("PUBSUB", "SHARDNUMSUB", "0").Build()).Error()
-		if said, ok := rueidis.IsRedisErr(err); ok && !denied(said.Error()) {
-			return false, nil
+		select {
+		case answers <- err:
+		case <-ctx.Done():
 		}
-		return err == nil, err
-	})
-}
-
-// firstOf asks all servers at once and returns the first answer, or an error if there is none for so long.
-func firstOf[T any](rc rueidis.Client, patience time.Duration, ask func(node rueidis.Client) (T, error)) (T, error) {
-	type answer struct {
-		value T
-		err   error
+		return err != nil && passing(err)
 	}
-	nodes := rc.Nodes()
-	answers := make(chan answer, len(nodes))
 	for _, node := range nodes {
 		go func() {
-			value, err := ask(node)
-			answers <- answer{value, err}
+			for refused := 1; asked(node); refused++ {
+				select {
+				case <-time.After(c.opts.Retry.pause(refused)):
+				case <-ctx.Done():
+					return
+				}
+			}
 		}()
 	}
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
-	failure := errors.New("no servers are known")
-	for range nodes {
+	err = fmt.Errorf("none of %d answers within %v", len(nodes), c.opts.OpTimeout)
+	for left := len(nodes); left > 0; {
 		select {
-		case a := <-answers:
-			if a.err == nil {
-				return a.value, nil
+		case said := <-answers:
+			switch {
+			case said == nil:
+				return true, nil
+			case unheardOf(said):
+				return false, nil
+			case !passing(said):
+				left--
 			}
-			failure = a.err
-		case <-timer.C:
-			var none T
-			return none, fmt.Errorf("no answer within %v", patience)
+			err = said
+		case <-ctx.Done():
+			return false, err
 		}
 	}
-	var none T
-	return none, failure
+	return false, err
+}
+
+// unheardOf reports whether a server does not know a command, or not that of several of one name.
+func unheardOf(err error) bool {
+	said, ok := rueidis.IsRedisErr(err)
+	if !ok {
+		return false
+	}
+	text := strings.ToLower(said.Error()) // before Redis 7 it begins with a capital
+	return strings.Contains(text, "unknown command") || strings.Contains(text, "unknown subcommand")
 }
 
 // shards reports whether the client listens on sharded channels.

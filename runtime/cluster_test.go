@@ -1,9 +1,12 @@
 package runtime_test
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -302,4 +305,155 @@ func TestCluster_LockersKeepTheirPromises(t *testing.T) { //nolint:paralleltest 
 	for kind, makes := range exclusives {
 		t.Run(kind, func(t *testing.T) { locktest.TestLocker(t, makes) })
 	}
+}
+
+// A cohort is some servers that are taken for a cluster.
+type cohort struct {
+	rueidis.Client // of the one that has all slots
+
+	nodes map[string]rueidis.Client
+}
+
+func (cohort) Mode() rueidis.ClientMode           { return rueidis.ClientModeCluster }
+func (c cohort) Nodes() map[string]rueidis.Client { return c.nodes }
+
+// occupied has a server run a script, until end is called. It answers nothing else meanwhile but that it is busy.
+func occupied(t *testing.T, s *redistest.RedisServer) (end func()) {
+	t.Helper()
+	s.Do("CONFIG", "SET", "lua-time-limit", "1")
+	script := s.NewClient()
+	over := later(func() error {
+		return script.Do(context.Background(), script.B().Eval().Script("while true do end").Numkeys(0).Build()).Error()
+	})
+	until(t, "it is busy", func() bool {
+		_, err := s.Try("PING")
+		return err != nil && strings.Contains(err.Error(), "BUSY")
+	})
+	end = sync.OnceFunc(func() {
+		_, _ = s.Try("SCRIPT", "KILL")
+		<-over
+	})
+	t.Cleanup(end)
+	return end
+}
+
+// TestCluster_AsksForShardedChannels shows that a server that cannot say now whether it has them is asked again, or another one
+// is, and that only who does not know of them has none. One that loads its data does answer.
+func TestCluster_AsksForShardedChannels(t *testing.T) {
+	t.Parallel()
+	// of returns some servers, of which the first has all slots.
+	of := func(t *testing.T, ways ...*redistest.FaultProxy) cohort {
+		t.Helper()
+		nodes := map[string]rueidis.Client{}
+		for _, way := range ways {
+			nodes[way.Addr()] = redistest.NewClient(t, way.Addr(), func(o *rueidis.ClientOption) { o.DisableCache = true })
+		}
+		return cohort{nodes[ways[0].Addr()], nodes}
+	}
+	open := func(t *testing.T, patience time.Duration, ways ...*redistest.FaultProxy) (*lockrt.Client, error) {
+		t.Helper()
+		return lockrt.New(of(t, ways...), lockrt.Options{OpTimeout: patience})
+	}
+	// says closes a client, after it has shown that it tells of releases on this kind of channel and no other.
+	says := func(t *testing.T, c *lockrt.Client, at *redistest.RedisServer, kind string) {
+		t.Helper()
+		at.Do("CONFIG", "RESETSTAT")
+		lease, err := c.Mutex("k").Lock(patient(t))
+		require.NoError(t, err)
+		require.NoError(t, lease.Unlock(patient(t)))
+		require.NoError(t, c.Close())
+		stats := at.CommandStats()
+		require.EqualValues(t, 1, stats["publish"]+stats["spublish"])
+		require.Contains(t, stats, kind)
+	}
+	// asked returns what is told of each time that a server is asked.
+	asked := func(way *redistest.FaultProxy) <-chan struct{} {
+		times := make(chan struct{}, 1000)
+		way.OnRequest(func(cmd []string) {
+			if redistest.Command("PUBSUB")(cmd) {
+				times <- struct{}{}
+			}
+		})
+		return times
+	}
+	start := func(t *testing.T, opts ...redistest.Option) (*redistest.RedisServer, *redistest.FaultProxy) {
+		t.Helper()
+		s := redistest.Server(t, opts...)
+		return s, redistest.Proxy(t, s.Addr())
+	}
+
+	t.Run("it has them", func(t *testing.T) {
+		t.Parallel()
+		s, way := start(t)
+		c, err := open(t, patience, way)
+		require.NoError(t, err)
+		says(t, c, s, "spublish")
+	})
+	t.Run("it does not know of them", func(t *testing.T) {
+		t.Parallel()
+		s, way := start(t, redistest.WithConfig("rename-command", "PUBSUB", ""))
+		times := asked(way)
+		c, err := open(t, patience, way)
+		require.NoError(t, err)
+		require.Len(t, times, 1)
+		says(t, c, s, "publish")
+	})
+	t.Run("one is busy", func(t *testing.T) {
+		t.Parallel()
+		s, way := start(t)
+		other, busy := start(t)
+		occupied(t, other)
+		c, err := open(t, patience, way, busy)
+		require.NoError(t, err)
+		says(t, c, s, "spublish")
+	})
+	t.Run("all are busy for a while", func(t *testing.T) {
+		t.Parallel()
+		s, way := start(t)
+		end := occupied(t, s)
+		times, all := asked(way), of(t, way)
+		var c *lockrt.Client
+		done := later(func() (err error) {
+			c, err = lockrt.New(all, lockrt.Options{OpTimeout: patience})
+			return err
+		})
+		for range 3 {
+			receive(t, times, "the question")
+		}
+		end()
+		require.NoError(t, receive(t, done, "the answer"))
+		says(t, c, s, "spublish")
+	})
+	t.Run("a connection is lost", func(t *testing.T) {
+		t.Parallel()
+		s, way := start(t)
+		lost := way.DropReply(redistest.Command("PUBSUB"), 2, redistest.Close)
+		c, err := open(t, patience, way)
+		require.NoError(t, err)
+		require.Equal(t, 2, lost.Lost())
+		says(t, c, s, "spublish")
+	})
+	t.Run("all are busy", func(t *testing.T) {
+		t.Parallel()
+		s, way := start(t)
+		occupied(t, s)
+		_, err := open(t, 300*time.Millisecond, way)
+		require.ErrorContains(t, err, "lockgen: ask the cluster whether it has sharded channels, which Options.PubSub could say: BUSY")
+	})
+	t.Run("nobody answers", func(t *testing.T) {
+		t.Parallel()
+		_, way := start(t)
+		way.DropReply(redistest.Command("PUBSUB"), 1, redistest.Mute)
+		_, err := open(t, 300*time.Millisecond, way)
+		require.ErrorContains(t, err, "none of 1 answers within 300ms")
+	})
+	t.Run("it may not be asked", func(t *testing.T) {
+		t.Parallel()
+		s, way := start(t)
+		s.Do("ACL", "SETUSER", "default", "-pubsub|shardnumsub")
+		times := asked(way)
+		_, err := open(t, patience, way)
+		require.ErrorContains(t, err, "a permission is missing")
+		require.Len(t, times, 1)
+	})
 }
