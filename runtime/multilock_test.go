@@ -172,67 +172,6 @@ func TestMultiLock_GivesBackWhatIsBehind(t *testing.T) {
 	}
 }
 
-// TestMultiLock_NoDeadlock has processes lock random subsets in random order, with givers-up among them:
-// all come to an end, and no key is held twice.
-func TestMultiLock_NoDeadlock(t *testing.T) {
-	t.Parallel()
-	servers := []*redistest.RedisServer{redistest.Shared(t), redistest.Server(t)}
-	const keys, processes, goroutines, rounds = 6, 4, 3, 40
-	var names []string
-	for i := range keys {
-		names = append(names, redistest.Key(t, strconv.Itoa(i)))
-	}
-	var holders [2][keys]atomic.Int32
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute) // all of it, also where the machine is slow
-	defer cancel()
-	var wg sync.WaitGroup
-	for range processes {
-		clients := []*lockrt.Client{clientOf(t, servers[0].URL(), lockrt.Options{}), clientOf(t, servers[1].URL(), lockrt.Options{})}
-		for range goroutines {
-			wg.Go(func() {
-				for round := range rounds {
-					var lockers []lockrt.Locker
-					var mine []*atomic.Int32
-					for _, i := range rand.Perm(2 * keys)[:1+rand.N(5)] {
-						lockers = append(lockers, clients[i%2].Mutex(names[i/2]))
-						mine = append(mine, &holders[i%2][i/2])
-					}
-					ctx, cancel := ctx, context.CancelFunc(func() {})
-					if round%3 == 0 {
-						ctx, cancel = context.WithTimeout(ctx, rand.N(5*time.Millisecond))
-					}
-					lease, err := lockrt.NewMultiLock(lockers...).Lock(ctx)
-					if err != nil {
-						if round%3 != 0 || !errors.Is(err, context.DeadlineExceeded) {
-							t.Errorf("lock: %v", err)
-						}
-						cancel()
-						continue
-					}
-					for _, n := range mine {
-						if n.Add(1) != 1 {
-							t.Error("a key is held twice")
-						}
-					}
-					for _, n := range mine {
-						n.Add(-1)
-					}
-					if err := lease.Unlock(ctx); err != nil {
-						t.Errorf("unlock: %v", err)
-					}
-					cancel()
-				}
-			})
-		}
-	}
-	wg.Wait()
-	for _, server := range servers {
-		for _, name := range names {
-			gone(t, server, name)
-		}
-	}
-}
-
 // TestMultiLock_LostWithAnyMember shows that the whole ends with any of its parts, on whatever server, and that the
 // others are given back all the same.
 func TestMultiLock_LostWithAnyMember(t *testing.T) {
