@@ -43,6 +43,7 @@ type waiter struct {
 
 	asks    atomic.Int32 // requests of it under way
 	poked   atomic.Bool  // that is among the news
+	follows bool         // it does not wait but for the answer to an earlier request of this process
 	patient bool         // nothing but an answer can end a request of it
 	attends bool         // it has begun to listen for what it is told in line, and does until it leaves
 }
@@ -53,7 +54,7 @@ var waiters = sync.Pool{New: func() any {
 
 func newWaiter(l *Lease, cfg lockConfig) *waiter {
 	w := waiters.Get().(*waiter)
-	w.terms, w.limit, w.once, w.lease = cfg.terms, cfg.maxHold, cfg.wait == 0, l
+	w.terms, w.limit, w.once, w.follows, w.lease = cfg.terms, cfg.maxHold, cfg.wait == 0, cfg.follows, l
 	return w
 }
 
@@ -280,17 +281,15 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 	switch leading = q.join(w); {
 	case leading:
 		ask()
-	case w.once:
+	case w.once && !w.follows:
 		for len(w.news) > 0 {
-			switch n := w.hears(<-w.news); n.kind {
-			case given:
+			if w.hears(<-w.news).kind == given {
 				return nil
-			case failed:
-				return n.err
 			}
 		}
 		return ErrNotAcquired
 	case len(w.news) > 0: // it is given already
+	case w.once:
 	default:
 		waits()
 		hear() // other processes may join the contest
@@ -304,7 +303,7 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 		case n := <-w.news:
 			switch w.hears(n).kind {
 			case reason:
-				if reasoned = true; !leading {
+				if reasoned = true; !leading && !w.once {
 					waits()
 					hear()
 				}

@@ -63,13 +63,6 @@ func (e *KeyError) Error() string {
 // Unwrap returns the error of what was to make the part, or nil.
 func (e *KeyError) Unwrap() error { return e.Err }
 
-// errUnanswered is why a call that does not wait fails when Redis has not answered an earlier one of this process. It matches
-// [ErrNotAcquired] as well.
-var (
-	errUnanswered  = errors.New("an earlier request of this process is not answered yet")
-	errNotAnswered = fmt.Errorf("%w: %w", ErrNotAcquired, errUnanswered)
-)
-
 // errLate is the outcome of a request that was granted for a time that is over already.
 var errLate = errors.New("the answer came when the lease it granted was over")
 
@@ -120,7 +113,7 @@ func passing(err error) bool {
 	}
 	reply, ok := rueidis.IsRedisErr(err)
 	if !ok {
-		return !errors.Is(err, rueidis.ErrClosing) && !errors.Is(err, ErrUpgrade) && !errors.Is(err, ErrDeleted) && !errors.Is(err, errStale)
+		return !errors.Is(err, ErrBadOption) && !errors.Is(err, rueidis.ErrClosing) && !errors.Is(err, ErrUpgrade) && !errors.Is(err, ErrDeleted) && !errors.Is(err, errStale)
 	}
 	for _, kind := range []string{"LOADING", "BUSY", "NOSCRIPT", "TRYAGAIN", "MOVED", "ASK", "CLUSTERDOWN", "MASTERDOWN", "READONLY", "NOREPLICAS", "MISCONF", "OOM"} {
 		// Before Redis 7, what fails in a script is told behind other words.

@@ -305,7 +305,7 @@ func (h *Hold) Release(err *error) {
 // release ends the leases in the reverse order, all of them whatever happens.
 func (h *Hold) release() (err error) {
 	if !h.spec.Keep && h.spec.Min == 0 && len(h.leases) > 0 {
-		return release(h.leases, len(h.leases))
+		return release(h.leases)
 	}
 	free := make([]*Lease, 0, len(h.leases)) // at once
 	for _, l := range slices.Backward(h.leases) {
@@ -320,7 +320,7 @@ func (h *Hold) release() (err error) {
 		}
 	}
 	slices.Reverse(free)
-	return join(err, release(free, len(free)))
+	return join(err, release(free))
 }
 
 // forever as the time for which a key stays locked means until its lease ends.

@@ -139,9 +139,12 @@ func (h *home) join(w *waiter) bool {
 		return false
 	}
 	leading := h.hold == nil && h.busy == 0 && h.queue.length == 0
-	if w.once && !leading { // it is gone already: nobody is to hand it anything
-		if h.hold == nil && h.queue.length == 0 {
-			w.news <- news{kind: failed, err: errNotAnswered}
+	switch {
+	case leading || !w.once:
+	case w.follows && h.hold == nil && h.queue.length == 0: // it is its turn when that request is answered
+	default: // it is gone already: nobody is to hand it anything
+		if w.follows {
+			w.news <- news{kind: behind}
 		}
 		return false
 	}

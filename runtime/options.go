@@ -228,6 +228,7 @@ type lockConfig struct {
 	maxHold time.Duration // if limited
 	limited bool
 	backoff Backoff // if quiet
+	follows bool    // see waiter
 	terms
 }
 

@@ -3,6 +3,7 @@ package runtime
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
@@ -12,8 +13,15 @@ import (
 // one process would be refused by each other, and by the servers they asked in vain. It stays the first until its lease is
 // over, and then the next one has that, for a while, without a word to the servers.
 type redLine struct {
+	pace atomic.Int64 // how long the server took to answer of late, or before that for longer; 0 if it never did
+
 	mu  sync.Mutex             // guards the rest; held with election.mu, taken after it
 	all map[string][]*election // by RedLock.line
+}
+
+// answered notes how long the server took to answer.
+func (r *redLine) answered(took time.Duration) {
+	r.pace.Store(max(int64(took), r.pace.Load()*7/8))
 }
 
 // join puts e at the end of its line and reports whether it is the first.

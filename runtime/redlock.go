@@ -42,8 +42,8 @@ import (
 // It takes the servers' word for what they granted. A server that was restarted without what it knew grants
 // again: a majority of servers restarted while the lock is held makes a second holder. The first one is told at its
 // next renewal, or at once where the server tells of changes. So have each write to disk with appendfsync always, or
-// keep one that was restarted away for as long as the longest watchdog or lease time of its locks, before it serves
-// again. The same goes for a replica that takes over: make every server a single one.
+// keep one that was restarted away for as long as the longest watchdog or lease time of its locks, or what [Lease.Extend] made of
+// it, before it serves again. The same goes for a replica that takes over: make every server a single one.
 //
 // A holder that is stopped for longer than its lease, or whose writes are under way for that long, is not kept
 // from what the next one does. With WithFencing the lease has a token, larger than that of every earlier lease
@@ -142,7 +142,7 @@ func (m *RedLock) acquire(ctx context.Context, opts []LockOption, waiting func()
 		return nil, ended(ctx)
 	}
 	whole := newLease(c, kindRedLock, m.key, ctx)
-	e := &election{m: m, ctx: ctx, opts: append(slices.Clip(opts), WithWait(0)), cfg: cfg, whole: whole}
+	e := &election{m: m, ctx: ctx, opts: append(slices.Clip(opts), WithWait(0), following), cfg: cfg, whole: whole}
 	e.w = newWaiter(whole, cfg) // not used again: it may be poked late
 	e.inLine = cfg.wait != 0 && !m.entered(whole)
 	err = c.await(ctx, e, e.w, cfg, waiting)
@@ -166,6 +166,10 @@ func (m *RedLock) entered(l *Lease) bool {
 	return l.owner != nil || slices.ContainsFunc(m.parts, func(part *Mutex) bool { return leaseFrom(l.parent, part.c, part.key) != nil })
 }
 
+// following has a call that does not wait do so for the answer to an earlier request of this process, without which its own
+// is none.
+var following = lockOption(func(c *lockConfig) { c.follows = true })
+
 // needs returns how many parts are a majority.
 func (m *RedLock) needs() int { return len(m.parts)/2 + 1 }
 
@@ -187,7 +191,6 @@ type election struct {
 	left      bool       // the call is over
 	listeners []*hub.Listener
 	refusals  int // in a row, by all who answered
-	splits    int // times in a row that one was not waited for any longer
 }
 
 // errUntold is the outcome of a ballot that was won by a majority of which one went away.
@@ -198,16 +201,16 @@ type ballot struct {
 	began    time.Time
 	cancel   context.CancelFunc
 	parts    []*Lease
+	asked    []*Mutex // have not answered yet
 	missing  []*Mutex // have not granted it, and may later
-	answers  int
 	refused  int
 	failures int
-	err      error  // of those that failed, one that does not pass if there is one
-	split    bool   // a majority does not agree, and the others are waited for no more than a moment
-	decided  bool   // there is a majority, or cannot be one
-	won      bool   // the former, but the tokens may have to be written back yet
-	lost     bool   // what is granted is given back
-	union    *union // what is granted joins it
+	err      error       // of those that failed, one that does not pass if there is one
+	hurry    *time.Timer // ends it, since a majority does not agree
+	decided  bool        // there is a majority, or cannot be one
+	won      bool        // the former, but the tokens may have to be written back yet
+	lost     bool        // what is granted is given back
+	union    *union      // what is granted joins it
 }
 
 func (e *election) channel() string { return namesOf(e.m.key).channel }
@@ -229,23 +232,61 @@ func (e *election) leave(*waiter) {
 	}
 }
 
-// ask asks all servers.
+// ask asks all servers; of those who enter what they have, the ones that have a part of it: the others are to have one of that first.
 func (e *election) ask(*waiter) {
-	r := &ballot{began: now()}
+	r := &ballot{began: now(), asked: slices.Clone(e.m.parts)}
 	var ctx context.Context
 	ctx, r.cancel = context.WithTimeout(e.ctx, e.limit())
+	open := e.open()
 	for _, m := range e.m.parts {
 		m.c.spawn(func() {
-			lease, err := m.acquire(ctx, e.opts, nil)
+			lease, err := (*Lease)(nil), ErrNotAcquired
+			if slices.Contains(open, m) {
+				lease, err = m.acquire(ctx, e.opts, nil)
+			}
 			e.answered(r, m, lease, err)
 		})
 	}
 }
 
+// open returns who may be asked.
+func (e *election) open() []*Mutex {
+	var entered []*Mutex
+	for _, m := range e.m.parts {
+		if l := leaseFrom(e.ctx, m.c, m.key); l != nil && l.Err() == nil {
+			entered = append(entered, m)
+		}
+	}
+	if len(entered) >= e.m.needs() {
+		return entered
+	}
+	return e.m.parts
+}
+
+// limit is for how long an answer is waited for.
+func (e *election) limit() time.Duration { return min(e.m.parts[0].c.opts.OpTimeout, e.cfg.ttl/2) }
+
+// grace is for how long some are waited for while others have answered within took: for longer than they use to take.
+func (e *election) grace(took time.Duration, some []*Mutex) time.Duration {
+	for _, m := range some {
+		pace := time.Duration(m.c.reds.pace.Load())
+		if pace == 0 {
+			return e.limit()
+		}
+		took = max(took, pace)
+	}
+	return min(10*time.Millisecond+3*took, e.limit())
+}
+
 // answered deals with what the server of m has said, or not said in time.
 func (e *election) answered(r *ballot, m *Mutex, part *Lease, err error) {
+	took := time.Since(r.began)
+	if err == nil || errors.Is(err, ErrNotAcquired) {
+		m.c.reds.answered(took)
+	}
 	e.mu.Lock()
-	if r.answers++; r.answers == len(e.m.parts) {
+	r.asked = slices.DeleteFunc(r.asked, func(x *Mutex) bool { return x == m })
+	if len(r.asked) == 0 {
 		r.cancel()
 	}
 	if err != nil && (errors.Is(err, ErrNotAcquired) || passing(err)) {
@@ -261,17 +302,14 @@ func (e *election) answered(r *ballot, m *Mutex, part *Lease, err error) {
 			if lost {
 				_ = part.hold.unlock(part)
 			} else {
-				u.join(part)
+				e.admit(u, m, part)
 			}
 		}(r.union, r.lost)
-	case errors.Is(err, ErrNotAcquired) && !errors.Is(err, errUnanswered):
+	case errors.Is(err, ErrNotAcquired):
 		r.refused++
-	case errors.Is(err, errUnanswered):
-		err = errUnanswered
-		fallthrough
 	default:
 		r.failures++
-		if r.err == nil || passing(r.err) && err != errUnanswered { //nolint:errorlint // this very one
+		if r.err == nil || passing(r.err) {
 			r.err = err
 		}
 	}
@@ -281,11 +319,10 @@ func (e *election) answered(r *ballot, m *Mutex, part *Lease, err error) {
 	r.decided = r.decided || r.won || r.refused+r.failures > len(e.m.parts)-needs
 	decides = decides && r.decided
 	switch {
-	case decides && !r.won:
-		e.splits = 0
-	case !r.decided && !r.split && len(r.parts)+r.refused == needs && e.cfg.wait != 0:
-		r.split = true
-		e.split(r)
+	case decides && r.hurry != nil:
+		r.hurry.Stop()
+	case !r.decided && r.hurry == nil && len(r.parts)+r.refused >= needs:
+		r.hurry = time.AfterFunc(e.grace(took, r.asked)-took, func() { e.cut(r, took) })
 	}
 	won, parts := r.won, slices.Clone(r.parts)
 	e.mu.Unlock()
@@ -293,7 +330,7 @@ func (e *election) answered(r *ballot, m *Mutex, part *Lease, err error) {
 	if !decides {
 		return
 	}
-	e.took.Store(int64(time.Since(r.began)))
+	e.took.Store(int64(took))
 	if won {
 		switch err = e.win(r, parts); {
 		case err == nil:
@@ -306,27 +343,17 @@ func (e *election) answered(r *ballot, m *Mutex, part *Lease, err error) {
 	e.w.news <- e.lose(r, err, won)
 }
 
-// split ends a ballot that a majority has answered, but not alike, unless the others do soon: they may be away, and another
-// ballot be won without them. The next time it waits for longer, since it may depend on them.
-func (e *election) split(r *ballot) {
-	took := time.Since(r.began)
-	time.AfterFunc(e.grace(took), func() {
-		e.mu.Lock()
-		decides := !r.decided
-		if r.decided = true; decides {
-			e.splits++
-		}
-		e.mu.Unlock()
-		if decides {
-			e.took.Store(int64(took))
-			e.m.parts[0].c.spawn(func() { e.w.news <- e.lose(r, nil, false) })
-		}
-	})
-}
-
-// grace is for how long one who does not answer is waited for when so many have that took so long. e.mu is held.
-func (e *election) grace(took time.Duration) time.Duration {
-	return min((5*time.Millisecond+3*took)<<min(e.splits, 10), e.limit())
+// cut ends a ballot that a majority has answered, but not alike, without the others: they may be away, and another ballot
+// be won without them.
+func (e *election) cut(r *ballot, took time.Duration) {
+	e.mu.Lock()
+	decides := !r.decided
+	r.decided = true
+	e.mu.Unlock()
+	if decides {
+		e.took.Store(int64(took))
+		e.w.news <- e.lose(r, nil, false)
+	}
 }
 
 // win makes parts, a majority, the lease.
@@ -344,7 +371,7 @@ func (e *election) win(r *ballot, parts []*Lease) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	trusted := 0
-	for _, part := range r.parts {
+	for _, part := range parts {
 		if part.Err() == nil {
 			trusted++
 		}
@@ -355,17 +382,26 @@ func (e *election) win(r *ballot, parts []*Lease) error {
 	case trusted < e.m.needs():
 		return errLate
 	}
-	for _, part := range r.parts { // also those that came meanwhile
+	for _, part := range parts {
 		part.stamp(token)
 	}
 	e.whole.token = token
 	e.began.Store(int64(monotonic.Now()))
-	e.unite(slices.Clone(r.parts))
+	e.unite(parts)
 	r.union = e.whole.union
+	for _, part := range r.parts[len(parts):] { // those that came meanwhile
+		part.client.spawn(func() { e.admit(r.union, e.mutexOf(part), part) })
+	}
 	for _, m := range r.missing {
 		e.complete(r.union, m, goRound)
 	}
 	return nil
+}
+
+// mutexOf returns which of the parts of the lock part is a lease of.
+func (e *election) mutexOf(part *Lease) *Mutex {
+	i := slices.IndexFunc(e.m.parts, func(m *Mutex) bool { return m.c == part.client && m.key == part.key })
+	return e.m.parts[i]
 }
 
 // unite makes parts the lease.
@@ -379,13 +415,7 @@ func (e *election) raise(parts []*Lease) (token int64, err error) {
 	for _, part := range parts {
 		token = max(token, part.token)
 	}
-	patience := e.limit()
-	if e.cfg.wait != 0 {
-		e.mu.Lock()
-		patience = e.grace(time.Duration(e.took.Load()))
-		e.mu.Unlock()
-	}
-	ctx, cancel := context.WithTimeout(e.ctx, patience)
+	ctx, cancel := context.WithTimeout(e.ctx, e.grace(time.Duration(e.took.Load()), nil))
 	defer cancel()
 	_, err = most(parts, len(parts), func(part *Lease) (struct{}, error) {
 		if part.token == token {
@@ -393,11 +423,6 @@ func (e *election) raise(parts []*Lease) (token int64, err error) {
 		}
 		return struct{}{}, e.tell(ctx, part, token)
 	})
-	if err != nil {
-		e.mu.Lock()
-		e.splits++
-		e.mu.Unlock()
-	}
 	return token, err
 }
 
@@ -409,9 +434,6 @@ func (e *election) tell(ctx context.Context, part *Lease, token int64) error {
 	})
 	return cmpOr(err, got)
 }
-
-// limit is for how long an answer is waited for.
-func (e *election) limit() time.Duration { return min(e.m.parts[0].c.opts.OpTimeout, e.cfg.ttl/2) }
 
 // stamp gives a lease the token of what it is a part of, which those who enter it again get.
 func (l *Lease) stamp(token int64) {

@@ -3,6 +3,7 @@ package runtime
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
@@ -24,49 +25,67 @@ func (e *election) complete(u *union, m *Mutex, pause time.Duration) {
 			return
 		}
 		m.c.spawn(func() {
-			switch err := e.recruit(bearer, m); {
-			case err == nil:
-			case errors.Is(err, ErrNotAcquired), passing(err) && m.c.granting():
-				e.complete(bearer, m, min(2*pause, e.cfg.ttl/12))
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(e.ctx), e.limit())
+			defer cancel()
+			part, err := e.recruit(ctx, bearer, m)
+			switch {
+			case part != nil:
+				e.admit(bearer, m, part)
+			case errors.Is(err, ErrNotAcquired), err != nil && passing(err) && m.c.granting():
+				e.complete(bearer, m, min(2*pause, e.seldom()))
 			}
 		})
 	})
 }
 
-// recruit asks the server of m, once, for a part that joins u.
-func (e *election) recruit(u *union, m *Mutex) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(e.ctx), e.limit())
-	defer cancel()
+// seldom is the longest pause of those who ask again.
+func (e *election) seldom() time.Duration { return e.cfg.ttl / 12 }
+
+// recruit asks the server of m, once, for a part of u.
+func (e *election) recruit(ctx context.Context, u *union, m *Mutex) (*Lease, error) {
 	opts := e.opts
 	if e.cfg.maxHold > 0 { // it ends with the others
 		left := e.cfg.maxHold - monotonic.Since(u.whole.began)
 		if left <= 0 {
-			return nil
+			return nil, nil
 		}
-		opts = append(opts[:len(opts):len(opts)], WithMaxHold(left))
+		opts = append(slices.Clip(opts), WithMaxHold(left))
 	}
-	part, err := m.acquire(ctx, opts, nil)
-	if err != nil {
-		return err
+	if !slices.Contains(e.open(), m) {
+		return nil, ErrNotAcquired
 	}
-	if part.token < u.whole.token {
-		if err := e.tell(ctx, part, u.whole.token); err != nil {
-			_ = part.hold.unlock(part)
-			return err
-		}
-	}
-	u.join(part)
-	return nil
+	return m.acquire(ctx, opts, nil)
 }
 
-// replace gives a part back that is lost, and sees to it that its server has another one in u.
-func (e *election) replace(u *union, part *Lease) {
-	for _, m := range e.m.parts {
-		if m.c == part.client && m.key == part.key {
-			m.c.spawn(func() {
-				_ = part.hold.unlock(part)
-				e.complete(u, m, goRound)
-			})
-		}
+// admit has part, of the server of m, join u when that server knows of what was made of the others since. If it does not learn
+// of it, it gets the part back and is asked again.
+func (e *election) admit(u *union, m *Mutex, part *Lease) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(e.ctx), e.limit())
+	defer cancel()
+	var err error
+	if part.token < u.whole.token {
+		err = e.tell(ctx, part, u.whole.token)
 	}
+	if left := time.Until(u.extended()); err == nil && left > e.cfg.ttl {
+		err = part.Extend(ctx, left)
+	}
+	if err == nil {
+		u.join(part)
+		return
+	}
+	_ = part.hold.unlock(part)
+	e.complete(u, m, e.seldom())
+}
+
+// replace gives a part back that is lost, and sees to it that its server has another one in u: soon, unless it loses one
+// after the other.
+func (e *election) replace(u *union, part *Lease) {
+	m, pause := e.mutexOf(part), goRound
+	if monotonic.Since(part.began) < e.seldom() {
+		pause = e.seldom()
+	}
+	m.c.spawn(func() {
+		_ = part.hold.unlock(part)
+		e.complete(u, m, pause)
+	})
 }

@@ -1,6 +1,7 @@
 package runtime_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -161,6 +162,8 @@ func TestRedLock_LockDoesNotWaitForWhoIsNotNeeded(t *testing.T) {
 	all, key := sites(t, 5), redistest.Key(t, "k")
 	hooks, waiting, _ := watch()
 	m := redLock(t, all, key, lockrt.Options{OpTimeout: 2 * patience, Watchdog: time.Hour, Hooks: hooks})
+	free(t, lockAll(t, m, len(all))) // so it knows how long they take
+	freeAgain(t, all, key)
 	end := taken(t, all[:1], key)
 	for _, s := range all[3:] {
 		s.proxy.Blackhole(redistest.Both)
@@ -175,13 +178,12 @@ func TestRedLock_LockDoesNotWaitForWhoIsNotNeeded(t *testing.T) {
 	freeAgain(t, all, key)
 }
 
-// A majority that is away is an error and not a refusal, also if some of the others refuse.
+// A majority that is away is an error and not a refusal.
 func TestRedLock_TooManyAwayIsAnError(t *testing.T) {
 	t.Parallel()
 	all, key := sites(t, 5), redistest.Key(t, "k")
 	opts := lockrt.Options{Watchdog: time.Second, Retry: lockrt.ConstantBackoff(time.Millisecond).Attempts(3)}
 	m := redLock(t, all, key, opts)
-	defer taken(t, all[:1], key)()
 	for _, s := range all[1:3] {
 		s.proxy.Refuse(true)
 		s.proxy.Cut()
@@ -189,9 +191,187 @@ func TestRedLock_TooManyAwayIsAnError(t *testing.T) {
 	for _, s := range all[3:] {
 		s.proxy.Blackhole(redistest.Both)
 	}
-	_, err := m.Lock(patient(t))
+	_, err := m.TryLock(patient(t))
+	require.Error(t, err)
+	require.NotErrorIs(t, err, lockrt.ErrNotAcquired)
+	_, err = m.Lock(patient(t))
 	require.NotErrorIs(t, err, lockrt.ErrNotAcquired)
 	require.ErrorContains(t, err, "no answer in 3 attempts")
+}
+
+// A server that is needed is waited for, however much slower than the others it is.
+func TestRedLock_ASlowServerThatIsNeeded(t *testing.T) {
+	t.Parallel()
+	all, key := sites(t, 3), redistest.Key(t, "k")
+	locks := []*lockrt.RedLock{redLock(t, all, key, lockrt.Options{}), redLock(t, all, key, lockrt.Options{})}
+	defer taken(t, all[:1], key)()
+	for _, m := range locks {
+		free(t, ok(t)(m.Lock(patient(t)))) // so that it knows it as a fast one
+	}
+	all[2].proxy.Delay(20 * time.Millisecond)
+	jobs(t, 2, func(i int) error {
+		for range 5 {
+			lease, err := locks[i].Lock(patient(t))
+			if err != nil {
+				return err
+			}
+			if err := lease.Unlock(patient(t)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Who tries while another goroutine of the process does, or gives back, is refused or gets it; that its servers have not answered
+// that one is no error.
+func TestRedLock_TryLockBesideOthers(t *testing.T) {
+	t.Parallel()
+	all, key := sites(t, 3), redistest.Key(t, "k")
+	m := redLock(t, all, key, lockrt.Options{})
+	jobs(t, 3, func(int) error {
+		for range 300 {
+			switch lease, err := m.TryLock(patient(t)); {
+			case err == nil:
+				if err := lease.Unlock(patient(t)); err != nil {
+					return err
+				}
+			case !errors.Is(err, lockrt.ErrNotAcquired):
+				return err
+			}
+		}
+		return nil
+	})
+	freeAgain(t, all, key)
+}
+
+// Unlock says that the lease was lost also if a majority of what there was of it could be given back.
+func TestRedLock_UnlockSaysThatItWasLost(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{3, 5} {
+		all, key := sites(t, n), redistest.Key(t, "k")
+		m := redLock(t, all, key, lockrt.Options{Tracking: lockrt.TrackingOff})
+		end := taken(t, all[n/2+1:], key)
+		lease := ok(t)(m.Lock(patient(t)))
+		for _, s := range all[:n/2] {
+			require.EqualValues(t, 1, number(t, s.RedisServer, "DEL", key))
+		}
+		require.ErrorIs(t, lease.Unlock(patient(t)), lockrt.ErrLost)
+		end()
+		freeAgain(t, all, key)
+	}
+}
+
+// Closing one of the Clients leaves its part to expire, as with every lock, and does not wait for its server.
+func TestRedLock_CloseOfOneClient(t *testing.T) {
+	t.Parallel()
+	all, key := sites(t, 3), redistest.Key(t, "k")
+	var clients []*lockrt.Client
+	for _, s := range all {
+		c, err := lockrt.Open(s.proxy.URL(), lockrt.Options{})
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = c.Close() })
+		clients = append(clients, c)
+	}
+	m, err := lockrt.NewRedLock(key, clients)
+	require.NoError(t, err)
+	lease := ok(t)(m.Lock(patient(t)))
+	parts(t, lease, 3)
+	require.NoError(t, clients[0].Close())
+	require.NoError(t, lease.Err())
+	require.EqualValues(t, 1, number(t, all[0].RedisServer, "EXISTS", key))
+	require.NoError(t, clients[1].Close())
+	require.ErrorIs(t, lease.Err(), lockrt.ErrClosed)
+	require.EqualValues(t, 1, number(t, all[1].RedisServer, "EXISTS", key))
+}
+
+// What Extend said holds for what joins later.
+func TestRedLock_ExtendHoldsForWhatJoins(t *testing.T) {
+	t.Parallel()
+	all, key := sites(t, 3), redistest.Key(t, "k")
+	m := redLock(t, all, key, brisk)
+	lease := ok(t)(m.Lock(patient(t)))
+	parts(t, lease, 3)
+	require.NoError(t, lease.Extend(patient(t), time.Hour))
+	for _, s := range all {
+		require.EqualValues(t, 1, number(t, s.RedisServer, "DEL", key))
+		until(t, "it has it again", func() bool { return lockrt.PartsOf(lease) == 3 && number(t, s.RedisServer, "EXISTS", key) == 1 })
+		require.Greater(t, number(t, s.RedisServer, "PTTL", key), (59 * time.Minute).Milliseconds())
+	}
+	free(t, lease)
+	freeAgain(t, all, key)
+}
+
+// A lease that is over by the clock is lost, even if none of those who watch over its parts has said so when servers are back that
+// grant one part after the other again: somebody else may have had the lock by then.
+func TestRedLock_OverByTheClock(t *testing.T) {
+	t.Parallel()
+	all, key := sites(t, 3), redistest.Key(t, "k")
+	held := make(chan struct{})
+	var clients, others []*lockrt.Client
+	for i, s := range all {
+		opts := lockrt.Options{Watchdog: time.Second, Tracking: lockrt.TrackingOff}
+		if i > 0 { // its watchdog is kept from its work
+			opts.Hooks.Ended = func(ev lockrt.EndEvent) {
+				if ev.Key != key {
+					<-held
+				}
+			}
+		}
+		clients = append(clients, clientOf(t, s.proxy.URL(), opts))
+		others = append(others, clientOf(t, s.URL(), lockrt.Options{}))
+	}
+	m, err := lockrt.NewRedLock(key, clients)
+	require.NoError(t, err)
+	theirs, err := lockrt.NewRedLock(key, others)
+	require.NoError(t, err)
+	for _, c := range clients[1:] {
+		ok(t)(c.Mutex(key+":other", lockrt.WithLease(700*time.Millisecond)).Lock(patient(t)))
+	}
+	lease := ok(t)(m.Lock(t.Context()))
+	parts(t, lease, 3)
+	done := lease.Context().Done()
+	for _, s := range all {
+		s.proxy.Blackhole(redistest.Both)
+	}
+	free(t, ok(t)(theirs.Lock(patient(t)))) // when it has expired
+	for _, s := range all {
+		s.proxy.Discard()
+	}
+	receive(t, done, "the loss")
+	require.ErrorIs(t, lease.Err(), lockrt.ErrLost)
+	close(held)
+	require.ErrorIs(t, lease.Unlock(patient(t)), lockrt.ErrLost)
+	freeAgain(t, all, key)
+}
+
+// A fencing token that cannot be had is said at once.
+func TestRedLock_NoTokenUnderALeaseWithoutOne(t *testing.T) {
+	t.Parallel()
+	all, key := sites(t, 3), redistest.Key(t, "k")
+	m := redLock(t, all, key, lockrt.Options{})
+	outer := ok(t)(m.Lock(patient(t)))
+	_, err := m.Lock(outer.Context(), lockrt.WithFencing())
+	require.ErrorIs(t, err, lockrt.ErrBadOption)
+	free(t, outer)
+}
+
+// A server that the outer lease of the lock has no part of gives it to that first, so that no inner one outlives it.
+func TestRedLock_AnInnerLeaseLeavesTheRestToTheOuter(t *testing.T) {
+	t.Parallel()
+	all, key := sites(t, 3), redistest.Key(t, "k")
+	m := redLock(t, all, key, lockrt.Options{})
+	end := taken(t, all[2:], key)
+	outer := ok(t)(m.Lock(patient(t)))
+	end()
+	inner := ok(t)(m.Lock(outer.Context()))
+	parts(t, outer, 3)
+	parts(t, inner, 3)
+	free(t, inner)
+	require.NoError(t, outer.Err())
+	require.Equal(t, 3, lockrt.PartsOf(outer))
+	free(t, outer)
+	freeAgain(t, all, key)
 }
 
 // A server of the majority that goes away before it learns of the token has no say in it: others have.

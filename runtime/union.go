@@ -30,8 +30,9 @@ type union struct {
 
 	mu    sync.Mutex // guards the rest; never held while a part is asked or ended
 	parts []*Lease
-	over  bool   // unlocked: nothing joins it any more
-	heir  *union // what joins that, then; or nil
+	ends  time.Time // that the parts were extended to; zero if they were not
+	over  bool      // unlocked: nothing joins it any more
+	heir  *union    // what joins that, then; or nil
 }
 
 // unite makes l the lease of all parts together, trusted while needs of them are.
@@ -56,17 +57,19 @@ func (u *union) watch(part *Lease) {
 	}
 }
 
-// join makes part one more of the parts, or gives it back if the whole was unlocked.
+// join makes part one more of the parts, or gives it back if the whole was unlocked, or is not trusted any more: by the clock, too,
+// since somebody else may have had it by then.
 func (u *union) join(part *Lease) {
 	part.stamp(u.whole.token)
+	trusted := u.whole.Err() == nil
 	u.mu.Lock()
-	over, heir := u.over, u.heir
-	if !over {
+	joins, heir := trusted && !u.over, u.heir
+	if joins {
 		u.parts = append(u.parts, part)
 	}
 	u.mu.Unlock()
 	switch {
-	case !over:
+	case joins:
 		u.watch(part)
 	case heir != nil:
 		heir.join(part)
@@ -84,7 +87,7 @@ func (u *union) bearer() *union {
 		switch {
 		case over:
 			u = heir
-		case u.whole.ended() != nil:
+		case u.whole.Err() != nil:
 			return nil
 		default:
 			return u
@@ -114,29 +117,31 @@ func (u *union) part(c *Client, key string) *Lease {
 	return nil
 }
 
-// look ends the whole if too many parts have ended, of which the last one did because of cause. Otherwise it has them replaced.
+// look ends the whole if too many parts have ended, of which the last one did because of cause. Otherwise it has those replaced
+// that are lost.
 func (u *union) look(cause error) {
 	u.mu.Lock()
-	var left, gone []*Lease
+	left := 0
+	var gone []*Lease
 	for _, part := range u.parts {
-		if part.ended() == nil {
-			left = append(left, part)
-		} else {
+		switch ended := part.ended(); {
+		case ended == nil:
+			left++
+		case errors.Is(ended, ErrLost):
 			gone = append(gone, part)
 		}
 	}
-	replaces := len(left) >= u.needs && len(gone) > 0 && u.replace != nil && !u.over
-	if replaces {
-		u.parts = left
+	enough := left >= u.needs
+	if !enough || u.over || u.replace == nil {
+		gone = nil
 	}
+	u.parts = slices.DeleteFunc(u.parts, func(part *Lease) bool { return slices.Contains(gone, part) })
 	u.mu.Unlock()
-	switch {
-	case len(left) < u.needs:
+	if !enough {
 		u.whole.end(cause)
-	case replaces:
-		for _, part := range gone {
-			u.replace(u, part)
-		}
+	}
+	for _, part := range gone {
+		u.replace(u, part)
 	}
 }
 
@@ -178,8 +183,23 @@ func (u *union) ttl(ctx context.Context) (time.Duration, error) {
 }
 
 func (u *union) extend(ctx context.Context, d time.Duration) error {
+	ends := now().Add(d)
 	_, err := most(u.all(), u.needs, func(part *Lease) (struct{}, error) { return struct{}{}, part.Extend(ctx, d) })
+	if err == nil {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		if ends.After(u.ends) {
+			u.ends = ends
+		}
+	}
 	return err
+}
+
+// extended returns what the parts were extended to.
+func (u *union) extended() time.Time {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.ends
 }
 
 // reenter is never asked: who enters again enters the parts.
@@ -210,12 +230,15 @@ func (u *union) unlock(l *Lease) error {
 		}
 		parts = rest
 	}
-	err := release(parts, max(1, u.needs-(u.most-len(parts))))
+	missed, err := giveBack(parts, max(1, u.needs-(u.most-len(parts))))
 	if u.after != nil {
 		u.after()
 	}
-	if cause := l.ended(); errors.Is(cause, ErrLost) {
+	switch cause := l.ended(); {
+	case errors.Is(cause, ErrLost):
 		return join(cause, err)
+	case err == nil && len(parts)-missed < u.needs:
+		return lost(fmt.Errorf("%d of its %d parts were", missed, len(parts)))
 	}
 	return err
 }
@@ -247,11 +270,22 @@ func most[T any](parts []*Lease, needs int, do func(part *Lease) (T, error)) (do
 	return done, errs
 }
 
-// release unlocks all parts, the mutexes of one client in one round trip, and others beside each other. It
-// returns nil when needs of them were unlocked, and waits for the others for a moment; else what went wrong.
-func release(parts []*Lease, needs int) error {
+// release unlocks all parts and returns what went wrong.
+func release(parts []*Lease) error {
+	_, err := giveBack(parts, len(parts))
+	return err
+}
+
+// giveBack unlocks all parts, the mutexes of one client in one round trip, and others beside each other. When needs of them were
+// unlocked it waits for the others for a moment. It returns how many it knows to have been lost, and what went wrong unless needs
+// were unlocked.
+func giveBack(parts []*Lease, needs int) (lost int, errs error) {
 	if len(parts) == 1 {
-		return unlocked(parts[0], parts[0].hold.unlock(parts[0]))
+		errs = unlocked(parts[0], parts[0].hold.unlock(parts[0]))
+		if errors.Is(errs, ErrLost) {
+			lost = 1
+		}
+		return lost, errs
 	}
 	start := now()
 	var groups [][]*Lease
@@ -275,28 +309,31 @@ func release(parts []*Lease, needs int) error {
 		}
 		group[0].client.spawn(func() { releaseGroup(group, outcomes) })
 	}
-	var errs error
 	var enough <-chan time.Time // when those that are still under way are not waited for any more
 	for i := range parts {
 		select {
 		case err := <-outcomes:
-			if err != nil {
-				errs = join(errs, err)
-			} else {
+			switch {
+			case err == nil:
 				needs--
+			case errors.Is(err, ErrLost):
+				lost++
+				fallthrough
+			default:
+				errs = join(errs, err)
 			}
 		case <-enough:
-			return nil
+			return lost, nil
 		}
-		if needs == 0 && i < len(parts)-1 {
+		if needs == 0 && enough == nil && i < len(parts)-1 {
 			// A process that locks again at once is refused by who has not got it back.
 			enough = time.After(max(5*time.Millisecond, 2*now().Sub(start)))
 		}
 	}
 	if needs <= 0 {
-		return nil
+		return lost, nil
 	}
-	return errs
+	return lost, errs
 }
 
 // releaseGroup unlocks one lease, or several that are mutexes of one client, and tells the outcome of each.
@@ -353,7 +390,7 @@ func undo(ctx context.Context, parts []*Lease) {
 	done := make(chan struct{})
 	parts[0].client.spawn(func() {
 		defer close(done)
-		_ = release(parts, len(parts)) // what failed is withdrawn, or expires
+		_ = release(parts) // what failed is withdrawn, or expires
 	})
 	timer := time.NewTimer(undoPatience)
 	defer timer.Stop()
