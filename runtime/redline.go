@@ -21,7 +21,7 @@ type redLine struct {
 
 // answered notes how long the server took to answer.
 func (r *redLine) answered(took time.Duration) {
-	r.pace.Store(max(int64(took), r.pace.Load()*7/8))
+	r.pace.Store(max(int64(took), r.pace.Load()/2))
 }
 
 // join puts e at the end of its line and reports whether it is the first.

@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -99,8 +100,8 @@ func (m *RedLock) Key() string { return m.key }
 // is like [Mutex.Lock]: after an error nothing is held, what was granted without a majority is given
 // back, in the background if a server does not answer within 100ms. It fails with the error of a server only if a
 // majority cannot be had without those that fail. An attempt waits for an answer for as long as [Options.OpTimeout] of the
-// first client, or half of the watchdog or lease time if that is shorter; but a moment only for those without whom there would be
-// a majority if the others agreed, and longer each time that they did not.
+// first client, or half of the watchdog or lease time if that is shorter; but, as a rule, a moment only when a majority has answered
+// and does not agree: then it gives back what it has and asks again, since the others may be away.
 func (m *RedLock) Lock(ctx context.Context, opts ...LockOption) (*Lease, error) {
 	return m.lock(ctx, "lock", opts)
 }
@@ -206,7 +207,7 @@ type ballot struct {
 	refused  int
 	failures int
 	err      error       // of those that failed, one that does not pass if there is one
-	hurry    *time.Timer // ends it, since a majority does not agree
+	over     *time.Timer // ends it, since a majority does not agree
 	decided  bool        // there is a majority, or cannot be one
 	won      bool        // the former, but the tokens may have to be written back yet
 	lost     bool        // what is granted is given back
@@ -266,16 +267,25 @@ func (e *election) open() []*Mutex {
 // limit is for how long an answer is waited for.
 func (e *election) limit() time.Duration { return min(e.m.parts[0].c.opts.OpTimeout, e.cfg.ttl/2) }
 
-// grace is for how long some are waited for while others have answered within took: for longer than they use to take.
+// unheardPace is how long a server is taken to need for an answer that has not given one yet.
+const unheardPace = 100 * time.Millisecond
+
+// grace is for how long some are waited for when a majority has answered within took: for longer than they use to take.
 func (e *election) grace(took time.Duration, some []*Mutex) time.Duration {
 	for _, m := range some {
-		pace := time.Duration(m.c.reds.pace.Load())
-		if pace == 0 {
-			return e.limit()
-		}
-		took = max(took, pace)
+		took = max(took, cmp.Or(time.Duration(m.c.reds.pace.Load()), unheardPace))
 	}
 	return min(10*time.Millisecond+3*took, e.limit())
+}
+
+// hurry returns for how long those are waited for who have not answered r, when a majority has within took, but not alike. They
+// may be needed, or be away or slow, while others wait for what those have granted who did answer. So one who may ask
+// again does not wait for them as a rule.
+func (e *election) hurry(r *ballot, took time.Duration) time.Duration {
+	if e.cfg.wait != 0 && rand.N(16) > 0 {
+		return e.grace(took, nil)
+	}
+	return e.grace(took, r.asked)
 }
 
 // answered deals with what the server of m has said, or not said in time.
@@ -319,10 +329,10 @@ func (e *election) answered(r *ballot, m *Mutex, part *Lease, err error) {
 	r.decided = r.decided || r.won || r.refused+r.failures > len(e.m.parts)-needs
 	decides = decides && r.decided
 	switch {
-	case decides && r.hurry != nil:
-		r.hurry.Stop()
-	case !r.decided && r.hurry == nil && len(r.parts)+r.refused >= needs:
-		r.hurry = time.AfterFunc(e.grace(took, r.asked)-took, func() { e.cut(r, took) })
+	case decides && r.over != nil:
+		r.over.Stop()
+	case !r.decided && r.over == nil && len(r.parts)+r.refused >= needs:
+		r.over = time.AfterFunc(e.hurry(r, took)-took, func() { e.cut(r, took) })
 	}
 	won, parts := r.won, slices.Clone(r.parts)
 	e.mu.Unlock()
@@ -415,7 +425,7 @@ func (e *election) raise(parts []*Lease) (token int64, err error) {
 	for _, part := range parts {
 		token = max(token, part.token)
 	}
-	ctx, cancel := context.WithTimeout(e.ctx, e.grace(time.Duration(e.took.Load()), nil))
+	ctx, cancel := context.WithTimeout(e.ctx, e.grace(time.Duration(e.took.Load()), e.m.parts))
 	defer cancel()
 	_, err = most(parts, len(parts), func(part *Lease) (struct{}, error) {
 		if part.token == token {
@@ -466,7 +476,7 @@ func (e *election) lose(r *ballot, err error, won bool) news {
 	r.cancel() // who has not answered yet is not waited for
 	undo(e.ctx, parts)
 	if err != nil {
-		// Each server was asked again. Those who do not answer yet would be taken for others of this process who wait.
+		// Each server was asked again if need be.
 		return news{kind: failed, err: err, final: true}
 	}
 	if e.cfg.wait != 0 {
