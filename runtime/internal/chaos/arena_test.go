@@ -127,7 +127,7 @@ func (a *arena) rules() rules {
 	if d := limits[service]; d > 0 && r.dies {
 		limits[service] = d + a.of.dead
 	}
-	return rules{room: a.of.room, lease: a.lease, limits: limits, keeps: r.keeps, holds: r.holds, loses: r.loses, spares: r.spares, stops: r.stops, away: r.away, mutes: r.mutes, allowed: r.allowed}
+	return rules{room: a.of.room, lease: a.lease, limits: limits, keeps: r.keeps, holds: r.holds, loses: r.loses, spares: r.spares, stops: r.stops, forgets: r.forgets, away: r.away, mutes: r.mutes, allowed: r.allowed}
 }
 
 // start starts one more process. It stays where it is until it is told to go.

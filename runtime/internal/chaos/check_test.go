@@ -35,6 +35,7 @@ type rules struct {
 	loses   bool                     // who holds the long key when the fault begins is told that it is lost
 	spares  bool                     // only processes that the fault is about lose anything, likewise
 	stops   bool                     // the fault stops the process that it is about
+	forgets bool                     // a release that came just before the fault, or later, may be forgotten: then the key is locked until the lease is over
 	away    bool                     // nobody is answered during the fault, which may last for longer than it should
 	mutes   bool                     // it may keep Unlock from hearing an answer within its bound
 	allowed []string                 // errors of Lock that there may be, by their class or a part of their text
@@ -94,7 +95,7 @@ func (h *history) check(r rules) *findings {
 		f.waits(of, r.room, end)
 	}
 	f.telling(all, r, h)
-	f.service(byKey, r.room, h, end)
+	f.service(byKey, r, h, end)
 	f.refusals(all, r, h)
 	for _, l := range h.marks(leaked) {
 		f.violate("process %d left behind: %s", l.Proc, l.Err)
@@ -334,7 +335,7 @@ func (f *findings) telling(all []*attempt, r rules, h *history) {
 }
 
 // service measures how long after the end of a fault those who waited were served.
-func (f *findings) service(byKey map[string][]*attempt, room int, h *history, end int64) {
+func (f *findings) service(byKey map[string][]*attempt, r rules, h *history, end int64) {
 	ends := h.marks(expired)
 	if len(ends) == 0 {
 		ends = h.marks(mended)
@@ -349,10 +350,13 @@ func (f *findings) service(byKey map[string][]*attempt, room int, h *history, en
 				continue
 			}
 			used, needs, soon := 0, 0, false
-			next := never
+			from, next := e.At, never
 			for _, a := range all {
+				if r.forgets && a.unlock <= e.At && (a.unlocked > began-int64(50*ms) || a.unlockErr != "") {
+					from = max(from, a.until+int64(r.lease/10)) // for so much less than it has a process trusts a lease
+				}
 				if from, to := a.waited(); from <= e.At && to > e.At {
-					needs = max(needs, a.needs(room))
+					needs = max(needs, a.needs(r.room))
 				}
 				if from, to := a.trusted(); a.granted != never && from <= e.At && to > e.At {
 					used += a.units
@@ -368,12 +372,12 @@ func (f *findings) service(byKey map[string][]*attempt, room int, h *history, en
 			if soon {
 				f.note(service, e.At, e.At) // before it was known to be over
 			}
-			if needs > 0 && used+needs <= room && e.At < end {
+			if needs > 0 && used+needs <= r.room && e.At < end {
 				if next == never {
 					f.violate("%q: nobody was granted it after the fault, though somebody waited", key)
 					continue
 				}
-				f.note(service, e.At, next)
+				f.note(service, from, max(from, next))
 			}
 		}
 	}

@@ -48,9 +48,9 @@ type row struct {
 
 // Promises are the rules of a row. Limits may depend on the lease.
 type promises struct {
-	limits                                                map[figure]limit
-	keeps, holds, loses, spares, stops, dies, mutes, away bool
-	allowed                                               []string
+	limits                                                         map[figure]limit
+	keeps, holds, loses, spares, stops, dies, mutes, away, forgets bool
+	allowed                                                        []string
 }
 
 // A run is a row for a primitive.

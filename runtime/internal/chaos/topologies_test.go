@@ -130,7 +130,7 @@ func (a *arena) back(how func()) {
 var sentinelRows = []row{
 	{
 		name: "master killed, another promoted", must: "what the replicas know goes on; the rest is told: double hold <= 500 ms; served <= 500 ms after the promotion, or after the lease of who gave back to the dead master",
-		rules: promises{holds: true, limits: map[figure]limit{double: within(500 * ms), service: leasesAnd(1, 500*ms)}},
+		rules: promises{holds: true, forgets: true, limits: map[figure]limit{double: within(500 * ms), service: within(500 * ms)}},
 		inject: func(a *arena) {
 			a.broken(nil, "")
 			old := a.server
@@ -143,7 +143,7 @@ var sentinelRows = []row{
 	},
 	{
 		name: "master stopped, another promoted, the old one back as a replica", must: "as above, <= 2 s instead of 500 ms; the old one grants nothing when it is back",
-		rules: promises{holds: true, limits: map[figure]limit{double: within(2 * time.Second), service: leasesAnd(1, 2*time.Second)}},
+		rules: promises{holds: true, forgets: true, limits: map[figure]limit{double: within(2 * time.Second), service: within(2 * time.Second)}},
 		inject: func(a *arena) {
 			a.broken(nil, "")
 			old := a.server
@@ -157,7 +157,7 @@ var sentinelRows = []row{
 	{
 		name: "master killed, with 1.5 L of writes that no replica has", must: "who is granted what another holds has the larger token; the other is told: double hold <= 500 ms",
 		hold:  again,
-		rules: promises{limits: map[figure]limit{double: within(500 * ms), service: leasesAnd(1, 500*ms)}},
+		rules: promises{forgets: true, limits: map[figure]limit{double: within(500 * ms), service: within(500 * ms)}},
 		inject: func(a *arena) {
 			old, replicas := a.server, a.group.Replicas()
 			for _, r := range replicas {
@@ -177,9 +177,9 @@ var sentinelRows = []row{
 		},
 	},
 	{
-		name: "planned failover (SENTINEL FAILOVER)", must: "what the new master knows goes on; the rest is told: double hold <= 500 ms",
+		name: "planned failover (SENTINEL FAILOVER)", must: "what the new master knows goes on; the rest is told: double hold <= 500 ms; served <= 300 ms after, or after the lease of who gave back to the old master",
 		rare:  true,
-		rules: promises{holds: true, limits: map[figure]limit{double: within(500 * ms), service: leasesAnd(1, 300*ms)}},
+		rules: promises{holds: true, forgets: true, limits: map[figure]limit{double: within(500 * ms), service: within(300 * ms)}},
 		inject: func(a *arena) {
 			a.broken(nil, "")
 			a.forgets("", func() {
@@ -191,7 +191,7 @@ var sentinelRows = []row{
 	{
 		name: "planned failover, with Options.Replicas = 2", must: "no double hold; nothing is granted until two replicas follow the new master, then served <= 1.5 s after",
 		replicas: 2,
-		rules:    promises{holds: true, limits: map[figure]limit{service: leasesAnd(1, 1500*ms)}},
+		rules:    promises{holds: true, forgets: true, limits: map[figure]limit{service: within(1500 * ms)}},
 		inject: func(a *arena) {
 			a.broken(nil, "")
 			a.server = a.group.Failover()
@@ -203,7 +203,7 @@ var sentinelRows = []row{
 		name: "master killed, with Options.Replicas = 1", must: "no double hold: what was granted is known to who is promoted",
 		replicas: 1,
 		rare:     true,
-		rules:    promises{holds: true, limits: map[figure]limit{service: leasesAnd(1, 1500*ms)}},
+		rules:    promises{holds: true, forgets: true, limits: map[figure]limit{service: within(1500 * ms)}},
 		inject: func(a *arena) {
 			a.broken(nil, "")
 			old := a.server
@@ -232,9 +232,9 @@ var sentinelRows = []row{
 // shardRows are the faults of a cluster.
 var shardRows = []row{
 	{
-		name: "master of the long key killed, its replica promoted", must: "what the replica knows goes on; the rest is told: double hold <= 500 ms; served <= 1 s after the promotion, or after the lease of who gave back to the dead master",
+		name: "master of the long key killed, its replica promoted", must: "what the replica knows goes on; the rest is told: double hold <= 500 ms; served <= 500 ms after the promotion, or after the lease of who gave back to the dead master",
 		once:  true,
-		rules: promises{holds: true, limits: map[figure]limit{double: within(500 * ms), service: leasesAnd(1, time.Second)}},
+		rules: promises{holds: true, forgets: true, limits: map[figure]limit{double: within(500 * ms), service: within(500 * ms)}},
 		inject: func(a *arena) {
 			a.broken(nil, "")
 			old := a.cluster.Master(longKey)
@@ -280,11 +280,6 @@ var shardRows = []row{
 			a.mended(nil)
 		},
 	},
-}
-
-// leasesAnd is so many leases and some time.
-func leasesAnd(n float64, d time.Duration) limit {
-	return func(lease time.Duration) time.Duration { return leases(n)(lease) + d }
 }
 
 // redRows are the faults of five servers of which three are a majority.

@@ -19,6 +19,8 @@ import (
 type RedisCluster struct {
 	tb    testing.TB
 	nodes []*RedisServer // masters first, then their replicas in the same order, as it was begun
+
+	elected map[*RedisServer]time.Time // when one was made a master by Failover
 }
 
 const shards = 3
@@ -98,7 +100,7 @@ func forgetSharedClusters() {
 }
 
 func clusterOf(tb testing.TB, procs []*process) *RedisCluster {
-	c := &RedisCluster{tb: tb}
+	c := &RedisCluster{tb: tb, elected: map[*RedisServer]time.Time{}}
 	for _, p := range procs {
 		c.nodes = append(c.nodes, &RedisServer{tb: tb, proc: p})
 	}
@@ -427,12 +429,20 @@ func (c *RedisCluster) id(of *RedisServer) string {
 	return ""
 }
 
+// votesLast is for how long a server counts the votes that once made it a master: made one again sooner it asks nobody, and is
+// none to the others.
+const votesLast = 6 * time.Second
+
 // Failover has the replica of master take its place, as planned, and returns it once all servers know.
 func (c *RedisCluster) Failover(master *RedisServer) *RedisServer {
 	c.tb.Helper()
 	next := c.Replica(master)
+	if last, ok := c.elected[next]; ok {
+		<-time.After(time.Until(last.Add(votesLast)))
+	}
 	next.Do("CLUSTER", "FAILOVER")
 	c.AwaitMaster(next)
+	c.elected[next] = time.Now()
 	return next
 }
 
