@@ -253,16 +253,22 @@ func (a *arena) settle() bool {
 }
 
 // renewed returns when what x was granted was last renewed, or granted; by several servers, when the last of them had it. Those have
-// had their part meanwhile that did not belong to the majority.
+// had their part meanwhile that did not belong to the majority. Of several members, when the last of those was that it has.
 func (a *arena) renewed(x *attempt) int64 {
-	if a.several == nil {
-		return max(x.granted, a.history.renewals[held{x.proc, x.key, 0}])
+	at := func(server, member int) int64 { return a.history.renewals[held{x.proc, x.key, server, member}] }
+	first, last := never, int64(0)
+	for i := range max(1, len(a.several)) {
+		for m := range max(1, a.of.members) {
+			first, last = min(first, at(i, m)), max(last, at(i, m))
+		}
 	}
-	all := int64(never)
-	for i := range a.several {
-		all = min(all, a.history.renewals[held{x.proc, x.key, i}])
+	switch {
+	case a.several != nil:
+		return first
+	case x.units < a.of.members: // it has one
+		return max(x.granted, last)
 	}
-	return all
+	return max(x.granted, first)
 }
 
 // count returns how many are.

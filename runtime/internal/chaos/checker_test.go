@@ -301,6 +301,7 @@ func TestMutants(t *testing.T) {
 		mutantSlow:  {fair, "SCRIPT FLUSH every 10 ms", "late"},
 		mutantWide:  {permits, "SCRIPT FLUSH every 10 ms", "double hold"},
 		mutantRash:  {latch, "SCRIPT FLUSH every 10 ms", "the model does not explain the history"},
+		mutantTorn:  {multi, "SCRIPT FLUSH every 10 ms", "double hold"},
 	} {
 		t.Run(mutant, func(t *testing.T) {
 			t.Parallel()

@@ -63,6 +63,7 @@ type event struct {
 	Proc   int    `json:"proc,omitempty"`
 	Call   int    `json:"call,omitempty"`   // which call of Lock of the process
 	Server int    `json:"server,omitempty"` // renewed: which of several
+	Member int    `json:"member,omitempty"` // renewed: which of several
 	Key    string `json:"key,omitempty"`
 	Units  int    `json:"units,omitempty"` // how much of the key is asked for; 0 to find all of it free, and to take nothing
 	Token  int64  `json:"token,omitempty"` // granted: the fencing token
@@ -119,11 +120,12 @@ func (a *attempt) waited() (from, to int64) {
 	return a.called, min(a.granted, a.failed, a.killed)
 }
 
-// A held is a key that a process has.
+// A held is a key that a process has, or a member of one.
 type held struct {
 	proc   int
 	key    string
 	server int
+	member int
 }
 
 // A history is what happened in one run. It may be written and read at once.
@@ -160,7 +162,7 @@ func (h *history) add(e event) {
 func (h *history) apply(e event) {
 	switch e.What {
 	case renewed:
-		h.renewals[held{e.Proc, e.Key, e.Server}] = e.At
+		h.renewals[held{e.Proc, e.Key, e.Server, e.Member}] = e.At
 	case ready:
 		h.begun[e.Proc] = true
 	case killed:

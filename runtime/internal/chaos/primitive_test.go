@@ -29,6 +29,9 @@ type primitive struct {
 	tracked bool // the server tells when somebody takes it away
 	asks    bool // who is told of a release asks for it, and is not given it at once
 
+	// members is how many locks a key is, of which a call wants one or all; 0 if it is one itself.
+	members int
+
 	// dead is for how long a process that died while it waited keeps out those behind it.
 	dead time.Duration
 
@@ -55,7 +58,7 @@ type lock func(ctx context.Context, key string, units int) (lease, error)
 func (p *primitive) shares() bool { return p.room > 1 && p.name != latch.name }
 
 // family are the primitives.
-var family = []*primitive{mutex, fair, rw, permits, semaphore, latch}
+var family = []*primitive{mutex, fair, rw, permits, semaphore, latch, multi}
 
 var mutex = &primitive{
 	name: "Mutex", room: 1, leased: true, tracked: true,
@@ -172,6 +175,83 @@ var latch = &primitive{
 	truth: itself, stays: counters,
 }
 
+// multi is a MultiLock of two mutexes, which are locked together, and a writer, who comes after them. Some calls want one of the
+// members alone: the one that has the number of the process' seat, and only one goroutine of a process at a time wants that of a key.
+var multi = &primitive{
+	name: "MultiLock", room: processes, leased: true, tracked: true, members: 3, dead: 2 * time.Second,
+	open: func(w *worker, c ...*lockrt.Client) lock {
+		return func(ctx context.Context, key string, units int) (lease, error) {
+			members := []lockrt.Locker{c[0].Mutex(memberName(key, 0)), c[0].Mutex(memberName(key, 1)), c[0].RWMutex(memberName(key, 2))}
+			if units < processes {
+				i := w.Seat - 1
+				l, err := members[i].Lock(ctx, lockrt.WithFencing())
+				if err != nil {
+					return nil, err
+				}
+				if i > 0 {
+					return numbered{l, 0}, nil
+				}
+				return l, nil
+			}
+			if w.Mutant == mutantTorn {
+				members = members[:2]
+			}
+			rand.Shuffle(len(members), func(i, j int) { members[i], members[j] = members[j], members[i] })
+			l, err := lockrt.NewMultiLock(members...).Lock(ctx, lockrt.WithFencing())
+			if err != nil {
+				return nil, err
+			}
+			return numbered{l, l.Parts()[0].Token()}, nil
+		}
+	},
+	wants: func(_, goroutine int, key string) int {
+		switch {
+		case goroutine == goroutineShared, goroutine == goroutineBrief && rand.N(2) == 0, goroutine == goroutineHasty && key == longKey:
+			return 1
+		}
+		return processes
+	},
+	truth: membersOf,
+	expiry: func(a *arena, key string) (last time.Duration) {
+		for _, m := range membersOf(key) { // who waits for the first of them has none of the others
+			last = max(last, timeToLive(a, m))
+		}
+		return last
+	},
+	stays: counters,
+}
+
+// memberName names a member of a key of several.
+func memberName(key string, i int) string {
+	if i == 0 {
+		return key
+	}
+	return fmt.Sprint(key, ":", i)
+}
+
+// memberOf is its reverse.
+func memberOf(name string) (key string, i int) {
+	key, number, _ := strings.Cut(name, ":")
+	i, _ = strconv.Atoi(number) // nothing is 0
+	return key, i
+}
+
+func membersOf(key string) (all []string) {
+	for i := range processes {
+		all = append(all, memberName(key, i))
+	}
+	return all
+}
+
+// numbered is a lease with the fencing token of one of its parts, or without the one that it has.
+type numbered struct {
+	*lockrt.Lease
+
+	token int64
+}
+
+func (n numbered) Token() int64 { return n.token }
+
 // setLatch sets a latch that nobody else sets.
 func setLatch(ctx context.Context, l *lockrt.CountDownLatch) (lease, error) {
 	for { // what counted it down last may be under way still
@@ -280,6 +360,7 @@ const (
 	mutantSlow  = "slow"  // it returns long after its context has ended
 	mutantWide  = "wide"  // a semaphore that has one permit more than it should
 	mutantRash  = "rash"  // now and then it grants what it was not asked for
+	mutantTorn  = "torn"  // of several members it leaves one out
 )
 
 // room is how many permits the semaphores have that should have n.

@@ -79,6 +79,14 @@ func on(t topology, of []*primitive, rows []row) []run {
 					r.rules.limits[g] = leases(0.5)
 				}
 			}
+			if d, bounded := r.rules.limits[unheld]; bounded && p.members > 0 {
+				r.must, r.rules.limits = fmt.Sprintf("%s; waits up to %d times as long, since the members are locked in turn", r.must, p.members), maps.Clone(r.rules.limits)
+				r.rules.limits[unheld] = func(lease time.Duration) time.Duration { return time.Duration(p.members) * d(lease) }
+			}
+			if _, bounded := r.rules.limits[typical]; bounded && p.members > 0 {
+				r.must, r.rules.limits = "works; the members are handed over in turn, and each may go to one who has given up before", maps.Clone(r.rules.limits)
+				r.rules.limits[typical] = within(900 * ms)
+			}
 			if _, bounded := r.rules.limits[typical]; bounded && p.asks {
 				r.must, r.rules.limits = "works; who is told that there is something to have asks for it", maps.Clone(r.rules.limits)
 				r.rules.limits[typical] = within(300 * ms)
@@ -98,6 +106,7 @@ func on(t topology, of []*primitive, rows []row) []run {
 
 // runs are all that there is to run.
 var runs = slices.Concat(on(oneServer, family, rows),
+	on(oneServer, []*primitive{multi}, multiRows),
 	on(sentinels, []*primitive{mutex, fair, rw}, sentinelRows),
 	on(fiveServers, []*primitive{red}, redRows),
 	on(shards, []*primitive{mutex, fair, rw}, shardRows))
@@ -377,6 +386,19 @@ var rows = []row{
 			a.broken(nil, "")
 			a.clock.jump(a.t, -10*a.lease)
 			a.pass(a.lease * 3 / 2)
+			a.mended(nil)
+		},
+	},
+}
+
+// multiRows are the faults of one member of several.
+var multiRows = []row{
+	{
+		name: "key of one member deleted by an admin", must: "told <= 10 ms, and the others are given back; no double hold",
+		rules: promises{loses: true, limits: map[figure]limit{telling: within(10 * ms)}},
+		inject: func(a *arena) {
+			a.broken(nil, longKey)
+			a.forgets(longKey, func() { a.server.Do("DEL", memberName(longKey, rand.N(a.of.members))) })
 			a.mended(nil)
 		},
 	},

@@ -56,7 +56,7 @@ func preface(lease time.Duration, server string) string {
 Written by `+"`make chaos`"+`, which breaks something and watches; do not edit. %d processes contend for one key that is
 held for long and for two that are held for up to 3 ms, with a lease L of %v, of %v with Sentinel and %v in a cluster;
 each fault strikes up to three times, and each figure is the worst of all keys, processes and rounds. Where several can hold a key, each process also has a part of one for
-long. Each row is of the last run of its fault. Redis %s, %s, %d CPUs.
+long. A key of a MultiLock is two mutexes and a writer; some want one of them alone. Each row is of the last run of its fault. Redis %s, %s, %d CPUs.
 
 - **told**: from the fault until a holder that lost its lease knew.
 - **double hold**: for how long more was trusted at once than a key has room for: two leases of a mutex, a writer's and a

@@ -123,15 +123,19 @@ func work(line string, in io.Reader, out io.Writer) error {
 	hooks := lockrt.Hooks{
 		Ended: func(e lockrt.EndEvent) {
 			if errors.Is(e.Cause, lockrt.ErrLost) {
-				w.ends.Store(e.Key, now())
+				key, _ := memberOf(e.Key)
+				if last, known := w.ends.Load(key); known && w.primitive.members > 0 && now()-last.(int64) < int64(100*ms) {
+					return // the whole ended with the first of them
+				}
+				w.ends.Store(key, now())
 			}
 		},
 	}
 	var clients []*lockrt.Client
 	for i, url := range w.URLs {
 		hooks.Renewed = func(e lockrt.RenewEvent) {
-			if (e.Key == longKey || e.Key == sharedKey) && e.Err == nil {
-				w.say(event{What: renewed, Key: e.Key, Server: i})
+			if key, m := memberOf(e.Key); (key == longKey || key == sharedKey) && e.Err == nil {
+				w.say(event{What: renewed, Key: key, Server: i, Member: m})
 			}
 		}
 		opts := lockrt.Options{Watchdog: w.Lease, Hooks: hooks, Replicas: w.Replicas}
