@@ -111,7 +111,7 @@ func passing(err error) bool {
 	if short := (*replicaError)(nil); errors.As(err, &short) && short.err != nil {
 		err = short.err // WAIT may be forbidden
 	}
-	reply, ok := rueidis.IsRedisErr(err)
+	reply, ok := replied(err)
 	if !ok {
 		return !errors.Is(err, ErrBadOption) && !errors.Is(err, rueidis.ErrClosing) && !errors.Is(err, ErrUpgrade) && !errors.Is(err, ErrDeleted) && !errors.Is(err, errStale)
 	}
@@ -122,6 +122,12 @@ func passing(err error) bool {
 		}
 	}
 	return false
+}
+
+// replied returns what a server replied, if err is that or says more of it, as what refused returns does.
+func replied(err error) (reply *rueidis.RedisError, ok bool) {
+	ok = errors.As(err, &reply) && !reply.IsNil()
+	return reply, ok
 }
 
 // moving reports whether some of the keys are on their way to another server.
@@ -136,7 +142,7 @@ func unknown(err error) bool {
 	if err == nil {
 		return false
 	}
-	if _, ok := rueidis.IsRedisErr(err); ok || errors.Is(err, rueidis.ErrClosing) || errors.Is(err, errStale) || unconfirmed(err) {
+	if _, ok := replied(err); ok || errors.Is(err, rueidis.ErrClosing) || errors.Is(err, errStale) || unconfirmed(err) {
 		return false
 	}
 	var op *net.OpError

@@ -1,6 +1,7 @@
 package runtime_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -413,4 +414,20 @@ func TestRedLock_ATokenThatCannotBeToldIsNone(t *testing.T) {
 	_, err := m.TryLock(patient(t), lockrt.WithFencing())
 	require.ErrorContains(t, err, "the counter of fencing tokens is not an integer")
 	freeAgain(t, all[:2], key)
+}
+
+// TestRedLock_WhatDoesNotPassIsNotWaitedFor shows that who waits is told at once what a majority of the servers will say the next
+// time, too.
+func TestRedLock_WhatDoesNotPassIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	all := sites(t, 3)
+	m := redLock(t, all, "k", lockrt.Options{})
+	for name, opts := range map[string][]lockrt.LockOption{"plain": nil, "fenced": {lockrt.WithFencing()}} {
+		for _, s := range all[:2] {
+			s.Do("SET", "k", "a string")
+		}
+		_, err := m.Lock(patient(t), opts...)
+		require.ErrorIs(t, err, lockrt.ErrWrongType, name)
+		require.NotErrorIs(t, err, context.DeadlineExceeded, name)
+	}
 }
