@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -71,6 +72,34 @@ func (u aclUser) server(t *testing.T) (server *redistest.RedisServer, url string
 	server = redistest.Server(t)
 	u.join(server)
 	return server, u.login(t, server.URL())
+}
+
+// serversOf starts as many as a kind of lock is on.
+func serversOf(t *testing.T, kind string) []*redistest.RedisServer {
+	t.Helper()
+	servers := []*redistest.RedisServer{redistest.Server(t)}
+	for kind == redKind && len(servers) < 3 {
+		servers = append(servers, redistest.Server(t))
+	}
+	return servers
+}
+
+// on makes the user on servers, and returns how clients of them are opened for him.
+func (u aclUser) on(t *testing.T, servers []*redistest.RedisServer) (g ground, open func(lockrt.Options) *lockrt.Client) {
+	t.Helper()
+	u.join(servers...)
+	g = single(servers[0])
+	g.nodes = servers
+	open = func(opts lockrt.Options) *lockrt.Client { return clientOf(t, u.login(t, servers[0].URL()), opts) }
+	if len(servers) > 1 {
+		g.beside = func(opts lockrt.Options) (clients []*lockrt.Client) {
+			for _, s := range servers[1:] {
+				clients = append(clients, clientOf(t, u.login(t, s.URL()), opts))
+			}
+			return clients
+		}
+	}
+	return g, open
 }
 
 // join makes the user, or makes him anew.
@@ -140,6 +169,7 @@ type ground struct {
 	nodes   []*redistest.RedisServer
 	at      func(key string) *redistest.RedisServer // the one that has a key or a channel
 	sharded bool                                    // what Redisson says is said on sharded channels
+	beside  func(lockrt.Options) []*lockrt.Client   // opens one of each of the other servers that a red lock is on
 }
 
 // single is the ground of one server.
@@ -181,22 +211,43 @@ func (g ground) silent(t *testing.T, key string) bool {
 type walk struct {
 	ground
 
-	ctx      context.Context // ends when something was denied
-	t        *testing.T
-	r        *record
-	one, two *lockrt.Client
-	renewed  chan lockrt.RenewEvent
+	ctx        context.Context // ends when something was denied
+	t          *testing.T
+	r          *record
+	one, two   *lockrt.Client
+	ones, twos []*lockrt.Client // theirs for each server of a red lock
+	renewed    chan lockrt.RenewEvent
 }
 
-var walks = []struct {
+// A walkOf is how one kind of lock is walked.
+type walkOf struct {
 	kind, key string
 	steps     func(walk)
-}{
+}
+
+// user returns the user that ACL.md makes for it: a MultiLock is of mutexes.
+func (w walkOf) user(t *testing.T) aclUser {
+	t.Helper()
+	if w.kind == multiKind {
+		return userOf(t, "Mutex")
+	}
+	return userOf(t, w.kind)
+}
+
+var walks = []walkOf{
 	{"Mutex", "order:1", walk.mutex}, {"Semaphore", "order:s", walk.semaphore}, {"PermitSemaphore", "order:p", walk.permits},
 	{"CountDownLatch", "order:l", walk.latch}, {"RWMutex", "order:rw", walk.rw}, {"FairMutex", "order:fair", walk.fair},
 }
 
-// everyStep does whatever clients ask of a server, for those kinds or all, until something is denied, and returns
+// The kinds that are made of others. A red lock takes several servers.
+const (
+	redKind   = "RedLock"
+	multiKind = "MultiLock"
+)
+
+var allWalks = append(slices.Clip(walks), walkOf{multiKind, "order:m", walk.multi}, walkOf{redKind, "order:red", walk.red})
+
+// everyStep does whatever clients ask of a server, for those kinds or all that take one, until something is denied, and returns
 // what was said.
 func everyStep(t *testing.T, g ground, open func(lockrt.Options) *lockrt.Client, kinds ...string) string {
 	t.Helper()
@@ -208,8 +259,11 @@ func everyStep(t *testing.T, g ground, open func(lockrt.Options) *lockrt.Client,
 		Hooks:  lockrt.Hooks{Renewed: func(e lockrt.RenewEvent) { w.renewed <- e }},
 	}
 	w.one, w.two = open(opts), open(opts)
-	for _, each := range walks {
-		if len(kinds) == 0 || slices.Contains(kinds, each.kind) {
+	if g.beside != nil {
+		w.ones, w.twos = append(g.beside(opts), w.one), append(g.beside(opts), w.two)
+	}
+	for _, each := range allWalks {
+		if slices.Contains(kinds, each.kind) || len(kinds) == 0 && each.kind != redKind {
 			each.steps(w)
 		}
 	}
@@ -446,24 +500,149 @@ func (w walk) latch() {
 	w.step("count", func() error { _, err := l.Count(ctx); return err })
 }
 
+func (w walk) multi() {
+	const first, last, short = "order:m1", "order:m2", 300 * time.Millisecond
+	ctx := w.ctx
+	m := lockrt.NewMultiLock(w.one.Mutex(first), w.one.Mutex(last))
+	other := lockrt.NewMultiLock(w.two.Mutex(first), w.two.Mutex(last))
+	stands := func(key string, who <-chan locked) {
+		for ctx.Err() == nil && len(who) == 0 && number(w.t, w.at(key), "LLEN", "lockgen_waiting:{"+key+"}") == 0 {
+			<-time.After(time.Millisecond)
+		}
+	}
+	gets := func(step string, who <-chan locked) (ok bool) {
+		got := <-who
+		w.try(step, got.err)
+		if got.err == nil {
+			w.try(step+": unlock", got.lease.Unlock(ctx))
+		}
+		return got.err == nil
+	}
+	for range 2 {
+		lease, err := m.Lock(ctx, lockrt.WithFencing(), lockrt.WithWatchdog(3*time.Second))
+		w.try("multi lock", err)
+		if err != nil {
+			return
+		}
+		for range lease.Parts() {
+			w.try("multi renew", receive(w.t, w.renewed, "the renewal").Err)
+		}
+		_, err = lease.TTL(ctx)
+		w.try("multi ttl", err)
+		next := lockLater(ctx, other, lockrt.WithFencing())
+		stands(first, next)
+		w.try("multi unlock", lease.Unlock(ctx))
+		if !gets("multi wait", next) {
+			return
+		}
+	}
+	// Who has the first one waits for the last, and then has the first for as long as that.
+	held, err := w.one.Mutex(last).Lock(ctx)
+	w.try("multi lock", err)
+	if err != nil {
+		return
+	}
+	next := lockLater(ctx, other, lockrt.WithLease(time.Minute))
+	stands(last, next)
+	w.try("multi unlock", held.Unlock(ctx))
+	if !gets("multi wait for the last", next) {
+		return
+	}
+	_, err = m.Lock(ctx, lockrt.WithLease(short)) // which expires
+	w.try("multi lock", err)
+	lease, err := other.Lock(ctx)
+	w.try("multi wait for the end", err)
+	if err != nil {
+		return
+	}
+	// What happens to one of the keys is told long before it would be renewed.
+	w.at(last).Do("DEL", last)
+	select {
+	case <-lease.Context().Done():
+	case <-ctx.Done():
+		w.try("multi loss", ctx.Err())
+	}
+	w.try("multi unlock what is left", lease.Parts()[0].Unlock(ctx))
+	w.at(last).Do("HSET", last, "346e9d1f-5700-4e29-a992-43bf29f83528:1", "1") // of Redisson
+	if _, err := m.Lock(ctx, lockrt.WithWait(50*time.Millisecond)); !errors.Is(err, lockrt.ErrNotAcquired) {
+		w.try("multi wait for Redisson", err)
+	}
+	w.lull(first)
+	w.lull(last)
+	w.at(last).Do("DEL", last)
+}
+
+func (w walk) red() {
+	const key, short = "order:red", 300 * time.Millisecond
+	ctx := w.ctx
+	m, err := lockrt.NewRedLock(key, w.ones)
+	require.NoError(w.t, err)
+	other, err := lockrt.NewRedLock(key, w.twos)
+	require.NoError(w.t, err)
+	for round := range 2 { // the second time the servers have counted differently
+		lease, err := m.Lock(ctx, lockrt.WithFencing())
+		w.try("red lock", err)
+		if err != nil {
+			return
+		}
+		for range len(w.nodes) * (1 - round) { // as long as they have not begun to tell of changes
+			w.try("red renew", receive(w.t, w.renewed, "the renewal").Err)
+		}
+		_, err = lease.TTL(ctx)
+		w.try("red ttl", err)
+		next := lockLater(ctx, other, lockrt.WithFencing())
+		for _, s := range w.nodes {
+			for ctx.Err() == nil && len(next) == 0 && subscribers(w.t, s, "redisson_lock__channel:{"+key+"}") == 0 {
+				<-time.After(time.Millisecond)
+			}
+		}
+		w.try("red unlock", lease.Unlock(ctx))
+		got := <-next
+		w.try("red wait", got.err)
+		if got.err != nil {
+			return
+		}
+		require.Greater(w.t, got.lease.Token(), lease.Token())
+		w.try("red unlock", got.lease.Unlock(ctx))
+		w.nodes[0].Do("INCRBY", "redisson_lock_token:{"+key+"}", "1000000000")
+	}
+	_, err = m.Lock(ctx, lockrt.WithLease(short)) // which expires
+	w.try("red lock", err)
+	lease, err := other.Lock(ctx)
+	w.try("red wait for the end", err)
+	if err != nil {
+		return
+	}
+	w.try("red extend", lease.Extend(ctx, time.Minute))
+	for _, s := range w.nodes {
+		s.Do("DEL", key)
+	}
+	select {
+	case <-lease.Context().Done():
+	case <-ctx.Done():
+		w.try("red loss", ctx.Err())
+	}
+	w.lull(key)
+}
+
 // TestACL shows for each kind of lock that the permissions which ACL.md lists for it are enough.
 func TestACL(t *testing.T) {
 	t.Parallel()
 	kinds := slices.Collect(maps.Keys(usersIn(t, "ACL.md")))
-	require.Len(t, kinds, len(walks)+1, "and %s", inClusters)
-	for _, each := range walks {
+	require.Len(t, kinds, len(allWalks), "without %s, and with %s", multiKind, inClusters)
+	for _, each := range allWalks {
 		t.Run(each.kind, func(t *testing.T) {
 			t.Parallel()
-			u := userOf(t, each.kind)
-			server, url := u.server(t)
-			said := everyStep(t, single(server), func(opts lockrt.Options) *lockrt.Client { return clientOf(t, url, opts) }, each.kind)
+			u := each.user(t)
+			g, open := u.on(t, serversOf(t, each.kind))
+			said := everyStep(t, g, open, each.kind)
 			if each.kind == "Mutex" {
 				require.Regexp(t, served, said)
 			} else {
 				require.Empty(t, said)
 			}
-			require.Empty(t, u.deniedOn(t, server))
-			_, err := clientOf(t, url, lockrt.Options{}).Mutex("invoice:1").Lock(patient(t))
+			require.Empty(t, u.deniedOn(t, g.nodes...))
+			_, err := open(lockrt.Options{}).Mutex("invoice:1").Lock(patient(t))
 			require.ErrorContains(t, err, `lockgen: lock "invoice:1": a permission is missing, which ACL LOG on the server names: NOPERM`,
 				"other keys are not the user's")
 		})
@@ -527,35 +706,61 @@ func TestACL_ScriptsOfOthers(t *testing.T) {
 }
 
 // quiet are the permissions whose want no caller is told of. What comes of it is in ACL.md.
-var quiet = []string{"+ping", "Mutex +lpop", "Mutex +lindex", "FairMutex +hget", "FairMutex +publish"}
+var quiet = []string{
+	"+ping", "Mutex +lpop", "Mutex +lindex", "MultiLock +lpop", "MultiLock +pubsub|numsub", "FairMutex +hget", "FairMutex +publish",
+	"RedLock +lindex", "RedLock +lpop", "RedLock +lrem", "RedLock +pubsub|numsub",
+}
+
+// seldom are those that are not asked for on every walk: when a connection was idle for a while, or when others are known to want
+// what is given back, or it is not certain what that is.
+var seldom = []string{"+ping", "RedLock +lindex", "RedLock +lpop", "RedLock +lrem", "RedLock +pubsub|numsub"}
+
+// apart are those of a Mutex that only its ForceUnlock and its Inspect need, which a MultiLock does not have, and the one without
+// which it is waited for by timer, as a Mutex shows.
+var apart = []string{"+del", "+hgetall", "+hlen", "+llen", "+lindex"}
 
 // TestACL_WithoutOne shows that each of them is needed, and that one who lacks it is told, as a
-// caller or in the log.
+// caller or in the log. ACL LOG names it.
 func TestACL_WithoutOne(t *testing.T) {
 	t.Parallel()
-	for _, each := range walks {
+	for _, each := range allWalks {
 		t.Run(each.kind, func(t *testing.T) {
 			t.Parallel()
-			all := userOf(t, each.kind)
-			server, url := all.server(t)
+			all := each.user(t)
+			servers := serversOf(t, each.kind)
 			for i, rule := range all.rules {
-				if !strings.ContainsRune("~&+", rune(rule[0])) {
+				if !strings.ContainsRune("~&+", rune(rule[0])) || each.kind == multiKind && slices.Contains(apart, rule) {
 					continue // on, and the password
 				}
 				t.Run(rule, func(t *testing.T) {
-					server.Do("FLUSHALL")
-					server.Do("SCRIPT", "FLUSH")
-					server.Do("ACL", "LOG", "RESET")
-					all.without(i).join(server)
-					said := everyStep(t, single(server), func(opts lockrt.Options) *lockrt.Client { return clientOf(t, url, opts) }, each.kind)
-					if !slices.Contains(quiet, rule) && !slices.Contains(quiet, each.kind+" "+rule) {
-						require.True(t, denied(said), "%s\n%s", said, all.deniedOn(t, server))
+					for _, s := range servers {
+						s.Do("FLUSHALL")
+						s.Do("SCRIPT", "FLUSH")
 					}
-					if rule != "+ping" { // is not sent before a connection was idle for a while
-						require.NotEmpty(t, all.deniedOn(t, server))
+					u := all.without(i)
+					u.name += strconv.Itoa(i) // what is denied may be so late
+					g, open := u.on(t, servers)
+					said, named := everyStep(t, g, open, each.kind), u.deniedOn(t, servers...)
+					if !slices.Contains(quiet, rule) && !slices.Contains(quiet, each.kind+" "+rule) {
+						require.True(t, denied(said), "%s\n%s", said, named)
+					}
+					if !slices.Contains(seldom, rule) && !slices.Contains(seldom, each.kind+" "+rule) {
+						require.NotEmpty(t, named)
+					}
+					for _, what := range named {
+						require.True(t, permits(rule, what), "%s is denied: %s", what, said)
+					}
+					for _, words := range strings.Split(said, " to run the '")[1:] { // a command that no script runs
+						require.True(t, strings.HasPrefix(words, rule[1:]+"' command"), said)
 					}
 				})
 			}
 		})
 	}
+}
+
+// permits reports whether a rule is about what a server says that it has denied: a command, a key or a channel.
+func permits(rule, what string) bool {
+	pattern, rest := strings.CutSuffix(rule[1:], "*")
+	return what == pattern || rest && strings.HasPrefix(what, pattern)
 }
