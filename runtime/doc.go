@@ -199,8 +199,9 @@
 //
 // Redis from 6.2 on, or Valkey. "make versions" runs what locks promise, and what Redisson's own tests check, on Redis
 // 6.2.5 and 8.2.3 and on Valkey 8.1.8 and 9.1.2, one server each; all other tests run on the Redis that is installed, 7.0
-// or newer. Before 7.0 there are no sharded channels, and a server does not name what a user may not do in a
-// script before 7.2.
+// or newer. Before 7.0 there are no sharded channels, and a client of a cluster has to do with plain ones. Before 7.0.5 each
+// renewal costs one more request, unless [Options.Tracking] is [TrackingOff]. Before 7.2 a server does not name what a user may not
+// do in a script, but in ACL LOG.
 //
 // # What is in Redis
 //
