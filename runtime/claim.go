@@ -134,6 +134,9 @@ func (a *asking) answered(sent time.Time, reply answer, err error) {
 		r.foreign, r.at = reply[1] == 1, serverTime(reply[2], reply[3])
 	}
 	h := a.h
+	if err == nil && a.w.follows {
+		h.c.reds.answered(now().Sub(sent))
+	}
 	if rest := h.settle(a, sent, r, err); rest != nil {
 		h.c.spawn(rest)
 	}

@@ -113,7 +113,7 @@ func passing(err error) bool {
 	}
 	reply, ok := replied(err)
 	if !ok {
-		return !errors.Is(err, ErrBadOption) && !errors.Is(err, rueidis.ErrClosing) && !errors.Is(err, ErrUpgrade) && !errors.Is(err, ErrDeleted) && !errors.Is(err, errStale)
+		return !errors.Is(err, ErrBadOption) && !errors.Is(err, ErrClosed) && !errors.Is(err, rueidis.ErrClosing) && !errors.Is(err, ErrUpgrade) && !errors.Is(err, ErrDeleted) && !errors.Is(err, errStale)
 	}
 	for _, kind := range []string{"LOADING", "BUSY", "NOSCRIPT", "TRYAGAIN", "MOVED", "ASK", "CLUSTERDOWN", "MASTERDOWN", "READONLY", "NOREPLICAS", "MISCONF", "OOM"} {
 		// Before Redis 7, what fails in a script is told behind other words.

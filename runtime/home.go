@@ -101,6 +101,7 @@ type hold struct {
 	wanted bool          // another process of this library waits for it
 	idle   bool          // nobody works under it, it only stays locked for a while; then Shutdown does not wait for it
 	told   bool          // its leases know that it was lost
+	vague  bool          // a red lock has yet to say which token it comes with
 	lost   error         // why the watchdog gave it up, or nil
 }
 
@@ -193,10 +194,21 @@ func (h *home) reenterBy(l *Lease) bool {
 	return true
 }
 
+// expire has the hold not renewed any more unless somebody else gets it, or has entered it: l, its only lease, is of no use.
+func (hd *hold) expire(l *Lease) {
+	h := hd.home
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.hold == hd && len(hd.leases) == 1 && hd.leases[0] == l {
+		hd.limit = 1 // the next one has another
+		h.c.watchdog.Limit(&hd.guard, now())
+	}
+}
+
 // ownedBy reports whether o has the present hold.
 func (h *home) ownedBy(o *Owner) bool {
 	hd := h.hold
-	return o != nil && !h.shut && hd != nil && hd.lost == nil && hd.worked() && hd.leases[0].owner == o
+	return o != nil && !h.shut && hd != nil && hd.lost == nil && !hd.vague && hd.worked() && hd.leases[0].owner == o
 }
 
 // leave takes w out of the queue. If it was given the lease after all, that is unlocked.
@@ -433,6 +445,7 @@ func (h *home) take(cl *claim, t terms, from time.Time, ttl time.Duration) *hold
 func (h *home) give(w *waiter) {
 	h.queue.remove(w)
 	w.place.granted = true
+	h.hold.vague = w.follows && w.terms.fenced
 	if w.terms.fenced {
 		w.lease.token = h.hold.claim.tokens.take()
 	}

@@ -191,7 +191,8 @@ type election struct {
 	mu        sync.Mutex // guards the rest
 	left      bool       // the call is over
 	listeners []*hub.Listener
-	refusals  int // in a row, by all who answered
+	deaf      []atomic.Bool // to whom granted it last: that it is free there is no news; by parts, or nil
+	refusals  int           // in a row, by a majority
 }
 
 // errUntold is the outcome of a ballot that was won by a majority of which one went away.
@@ -291,9 +292,6 @@ func (e *election) hurry(r *ballot, took time.Duration) time.Duration {
 // answered deals with what the server of m has said, or not said in time.
 func (e *election) answered(r *ballot, m *Mutex, part *Lease, err error) {
 	took := time.Since(r.began)
-	if err == nil || errors.Is(err, ErrNotAcquired) {
-		m.c.reds.answered(took)
-	}
 	e.mu.Lock()
 	r.asked = slices.DeleteFunc(r.asked, func(x *Mutex) bool { return x == m })
 	if len(r.asked) == 0 {
@@ -308,6 +306,9 @@ func (e *election) answered(r *ballot, m *Mutex, part *Lease, err error) {
 	case err == nil && r.union == nil && !r.lost:
 		r.parts = append(r.parts, part)
 	case err == nil:
+		if r.lost {
+			e.heeds(m, false)
+		}
 		defer func(u *union, lost bool) { // without e.mu
 			if lost {
 				_ = part.hold.unlock(part)
@@ -317,9 +318,10 @@ func (e *election) answered(r *ballot, m *Mutex, part *Lease, err error) {
 		}(r.union, r.lost)
 	case errors.Is(err, ErrNotAcquired):
 		r.refused++
+		e.heeds(m, true)
 	default:
 		r.failures++
-		if r.err == nil || passing(r.err) {
+		if !errors.Is(err, ErrClosed) && (r.err == nil || passing(r.err)) {
 			r.err = err
 		}
 	}
@@ -346,7 +348,7 @@ func (e *election) answered(r *ballot, m *Mutex, part *Lease, err error) {
 		case err == nil:
 			e.w.news <- news{kind: given}
 			return
-		case errors.Is(err, errUntold):
+		case errors.Is(err, errUntold) && e.cfg.wait != 0:
 			won = false // another ballot may be won without those who did not answer
 		}
 	}
@@ -372,9 +374,6 @@ func (e *election) win(r *ballot, parts []*Lease) error {
 	if e.cfg.fenced {
 		var err error
 		if token, err = e.raise(parts); err != nil {
-			if e.cfg.wait != 0 && passing(err) {
-				return errUntold
-			}
 			return err
 		}
 	}
@@ -425,7 +424,11 @@ func (e *election) raise(parts []*Lease) (token int64, err error) {
 	for _, part := range parts {
 		token = max(token, part.token)
 	}
-	ctx, cancel := context.WithTimeout(e.ctx, e.grace(time.Duration(e.took.Load()), e.m.parts))
+	patience := e.limit()
+	if e.cfg.wait != 0 { // else there is no other ballot
+		patience = e.grace(time.Duration(e.took.Load()), e.m.parts)
+	}
+	ctx, cancel := context.WithTimeout(e.ctx, patience)
 	defer cancel()
 	_, err = most(parts, len(parts), func(part *Lease) (struct{}, error) {
 		if part.token == token {
@@ -433,6 +436,9 @@ func (e *election) raise(parts []*Lease) (token int64, err error) {
 		}
 		return struct{}{}, e.tell(ctx, part, token)
 	})
+	if err != nil && (ctx.Err() != nil || passing(err)) {
+		err = errUntold
+	}
 	return token, err
 }
 
@@ -450,27 +456,35 @@ func (l *Lease) stamp(token int64) {
 	if hd, ok := l.hold.(*hold); ok && token > 0 {
 		hd.home.mu.Lock()
 		defer hd.home.mu.Unlock()
-		l.token = token
+		l.token, hd.vague = token, false
 	}
 }
 
 // lose gives back what was granted, and says what that means to the waiter. err is why what was won is lost.
 func (e *election) lose(r *ballot, err error, won bool) news {
+	spare := len(e.m.parts) - e.m.needs()
 	e.mu.Lock()
 	r.lost = true
 	parts := r.parts
-	if !won {
+	switch {
+	case won:
+	case e.closed() > spare:
+		err = ErrClosed
+	case r.failures > spare:
+		err = r.err
+	default:
 		err = nil
-		if r.failures > len(e.m.parts)-e.m.needs() {
-			err = r.err
-		}
 	}
-	if len(parts) > 0 {
-		e.refusals = 0 // others ask at the same time
-	} else {
-		e.refusals++
+	if e.refusals++; r.refused <= spare { // others ask at the same time
+		e.refusals = 0
 	}
 	refusals := e.refusals
+	if err == nil && e.cfg.wait != 0 {
+		e.listen()
+	}
+	for _, part := range parts {
+		e.heeds(e.mutexOf(part), false)
+	}
 	e.mu.Unlock()
 
 	r.cancel() // who has not answered yet is not waited for
@@ -479,25 +493,32 @@ func (e *election) lose(r *ballot, err error, won bool) news {
 		// Each server was asked again if need be.
 		return news{kind: failed, err: err, final: true}
 	}
-	if e.cfg.wait != 0 {
-		e.listen()
-	}
 	took := time.Duration(e.took.Load())
 	pause := min((time.Millisecond+took)<<min(refusals, 8), 250*time.Millisecond)
 	return news{kind: refusedFor, ttl: pause/2 + rand.N(pause), inLine: true}
 }
 
+// closed returns how many of the servers are not asked any more, since their Clients are closed.
+func (e *election) closed() (n int) {
+	for _, m := range e.m.parts {
+		if !m.c.granting() {
+			n++
+		}
+	}
+	return n
+}
+
 // listen has the waiter poked when a server says that the key is free, after a time that differs from
-// one process to the next.
+// one process to the next. e.mu is held.
 func (e *election) listen() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
 	if e.left || e.listeners != nil {
 		return
 	}
-	for _, m := range e.m.parts {
+	e.deaf = make([]atomic.Bool, len(e.m.parts))
+	for i, m := range e.m.parts {
+		deaf := &e.deaf[i]
 		e.listeners = append(e.listeners, m.c.hub.Listen(e.channel(), func(ev hub.Event) {
-			if ev.Subscribed || !e.poking.CompareAndSwap(false, true) {
+			if ev.Subscribed || deaf.Load() || !e.poking.CompareAndSwap(false, true) {
 				return
 			}
 			time.AfterFunc(rand.N(time.Millisecond+2*time.Duration(e.took.Load())), func() {
@@ -505,5 +526,12 @@ func (e *election) listen() {
 				e.w.poke()
 			})
 		}))
+	}
+}
+
+// heeds notes whether it means anything to the election that the server of m says that the key is free. e.mu is held.
+func (e *election) heeds(m *Mutex, does bool) {
+	if e.deaf != nil {
+		e.deaf[slices.Index(e.m.parts, m)].Store(!does)
 	}
 }

@@ -346,6 +346,132 @@ func TestRedLock_OverByTheClock(t *testing.T) {
 	freeAgain(t, all, key)
 }
 
+// What is left of a lease that is lost expires, whatever its holder does: others need it.
+func TestRedLock_WhatIsLeftOfALostOneExpires(t *testing.T) {
+	t.Parallel()
+	all, key := sites(t, 3), redistest.Key(t, "k")
+	m := redLock(t, all, key, brisk)
+	lease := ok(t)(m.Lock(t.Context()))
+	parts(t, lease, 3)
+	for _, s := range all[:2] {
+		s.Do("EVAL", "redis.call('del', KEYS[1]) redis.call('hset', KEYS[1], 'somebody', 1)", "1", key)
+	}
+	receive(t, lease.Context().Done(), "the loss")
+	gone(t, all[2].RedisServer, key)
+	require.ErrorIs(t, lease.Unlock(patient(t)), lockrt.ErrLost)
+	require.False(t, lease.Until().After(time.Now().Add(time.Hour))) // there is an answer for what is over, too
+}
+
+// Who can have no majority any more, since most Clients are closed, is told so.
+func TestRedLock_MostClientsClosed(t *testing.T) {
+	t.Parallel()
+	all, key := sites(t, 3), redistest.Key(t, "k")
+	var clients []*lockrt.Client
+	for _, s := range all {
+		clients = append(clients, clientOf(t, s.URL(), lockrt.Options{}))
+	}
+	m, err := lockrt.NewRedLock(key, clients)
+	require.NoError(t, err)
+	require.NoError(t, clients[2].Close())
+	free(t, ok(t)(m.Lock(patient(t))))
+	require.NoError(t, clients[1].Close())
+	_, err = m.Lock(patient(t))
+	require.ErrorIs(t, err, lockrt.ErrClosed)
+	_, err = m.TryLock(patient(t))
+	require.ErrorIs(t, err, lockrt.ErrClosed)
+	freeAgain(t, all, key)
+}
+
+// Who waits for a lease of a bare majority is granted the rest again and again, and gives it back: that is no reason to ask.
+func TestRedLock_WhoIsRefusedAsksEverLessOften(t *testing.T) {
+	t.Parallel()
+	all, key := sites(t, 3), redistest.Key(t, "k")
+	holder, waiter := redLock(t, all, key, lockrt.Options{}), redLock(t, all, key, lockrt.Options{})
+	end := taken(t, all[2:], key)
+	lease := ok(t)(holder.Lock(patient(t), lockrt.WithLease(time.Hour)))
+	end()
+	asked := make(chan struct{}, 1_000_000)
+	all[2].proxy.OnRequest(func(cmd []string) {
+		if asks(cmd) {
+			asked <- struct{}{}
+		}
+	})
+	start := time.Now()
+	got := lockLater(patient(t), waiter)
+	for range 12 {
+		receive(t, asked, "a question")
+	}
+	require.Greater(t, time.Since(start), 300*time.Millisecond) // half of the pauses up to a quarter of a second
+	free(t, lease)
+	free(t, gotten(t, got, "the lock"))
+	freeAgain(t, all, key)
+}
+
+// TryLock does not fail because of a pause between the grants and the token, nor, for longer than it takes to notice, because
+// a server is slower than it was.
+func TestRedLock_TryLockBearsWithSlowServers(t *testing.T) {
+	t.Parallel()
+	all, key := sites(t, 3), redistest.Key(t, "k")
+	m := redLock(t, all, key, lockrt.Options{})
+	free(t, lockAll(t, m, 3))
+	freeAgain(t, all, key)
+	all[0].Do("SET", "redisson_lock_token:{"+key+"}", "9000000000000000")
+	for _, s := range all {
+		s.proxy.OnRequest(func(cmd []string) {
+			if redistest.EvalSHA(scripts.Raise.SHA1)(cmd) {
+				s.proxy.Delay(30 * time.Millisecond)
+			}
+		})
+	}
+	free(t, ok(t)(m.TryLock(patient(t), lockrt.WithFencing())))
+	freeAgain(t, all, key)
+	for _, s := range all {
+		s.proxy.OnRequest(func([]string) {})
+		s.proxy.Delay(0)
+	}
+	for range 20 {
+		free(t, ok(t)(m.Lock(patient(t))))
+		freeAgain(t, all, key)
+	}
+	all[2].proxy.Delay(30 * time.Millisecond)
+	defer taken(t, all[:1], key)()
+	until(t, "it knows how slow the third one is", func() bool {
+		lease, err := m.TryLock(patient(t))
+		if err == nil {
+			free(t, lease)
+		}
+		return err == nil
+	})
+}
+
+// Two calls of one owner have one token, also if the second one comes while the first does not know it yet.
+func TestRedLock_OneTokenOfOneOwner(t *testing.T) {
+	t.Parallel()
+	all, key := sites(t, 3), redistest.Key(t, "k")
+	m := redLock(t, all, key, lockrt.Options{})
+	free(t, lockAll(t, m, 3))
+	freeAgain(t, all, key)
+	all[0].Do("SET", "redisson_lock_token:{"+key+"}", "9000000000000000")
+	all[1].Do("SET", "redisson_lock_token:{"+key+"}", "8000000000000000")
+	raises := make(chan struct{}, 100)
+	all[2].proxy.OnRequest(func(cmd []string) {
+		if redistest.EvalSHA(scripts.Raise.SHA1)(cmd) {
+			all[2].proxy.Delay(50 * time.Millisecond)
+			all[0].proxy.Deliver() // what it grants comes late
+			raises <- struct{}{}
+		}
+	})
+	all[0].proxy.Blackhole(redistest.Replies)
+	ctx := lockrt.WithOwner(patient(t), lockrt.NewOwner())
+	first := lockLater(ctx, m, lockrt.WithFencing())
+	receive(t, raises, "the token that is told")
+	second := ok(t)(m.Lock(ctx, lockrt.WithFencing()))
+	one := gotten(t, first, "the first")
+	require.Equal(t, one.Token(), second.Token())
+	free(t, one, second)
+	freeAgain(t, all, key)
+}
+
 // A fencing token that cannot be had is said at once.
 func TestRedLock_NoTokenUnderALeaseWithoutOne(t *testing.T) {
 	t.Parallel()

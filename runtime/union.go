@@ -33,6 +33,8 @@ type union struct {
 	ends  time.Time // that the parts were extended to; zero if they were not
 	over  bool      // unlocked: nothing joins it any more
 	heir  *union    // what joins that, then; or nil
+	will  bool      // over, but whether there is an heir is not known yet
+	late  []*Lease  // what came meanwhile
 }
 
 // unite makes l the lease of all parts together, trusted while needs of them are.
@@ -63,14 +65,18 @@ func (u *union) join(part *Lease) {
 	part.stamp(u.whole.token)
 	trusted := u.whole.Err() == nil
 	u.mu.Lock()
-	joins, heir := trusted && !u.over, u.heir
-	if joins {
+	joins, waits, heir := trusted && !u.over, u.will, u.heir
+	switch {
+	case joins:
 		u.parts = append(u.parts, part)
+	case waits:
+		u.late = append(u.late, part)
 	}
 	u.mu.Unlock()
 	switch {
 	case joins:
 		u.watch(part)
+	case waits:
 	case heir != nil:
 		heir.join(part)
 	default:
@@ -82,9 +88,11 @@ func (u *union) join(part *Lease) {
 func (u *union) bearer() *union {
 	for u != nil {
 		u.mu.Lock()
-		over, heir := u.over, u.heir
+		over, will, heir := u.over, u.will, u.heir
 		u.mu.Unlock()
 		switch {
+		case will:
+			return u
 		case over:
 			u = heir
 		case u.whole.Err() != nil:
@@ -139,9 +147,23 @@ func (u *union) look(cause error) {
 	u.mu.Unlock()
 	if !enough {
 		u.whole.end(cause)
+		u.spend()
 	}
 	for _, part := range gone {
 		u.replace(u, part)
+	}
+}
+
+// spend has what is left of a whole that is lost not renewed any more, if it would have been replaced. Others need it, and who lost
+// it may never call Unlock.
+func (u *union) spend() {
+	if u.replace == nil || !errors.Is(u.whole.ended(), ErrLost) {
+		return
+	}
+	for _, part := range u.all() {
+		if hd, ok := part.hold.(*hold); ok {
+			hd.expire(part)
+		}
 	}
 }
 
@@ -212,23 +234,29 @@ func (u *union) unlock(l *Lease) error {
 		return ErrReleased
 	}
 	u.mu.Lock()
-	u.over = true
+	u.over, u.will = true, u.pass != nil
 	parts := slices.Clone(u.parts)
 	u.mu.Unlock()
 
 	l.end(ErrReleased)
-	if u.pass != nil && !errors.Is(l.ended(), ErrLost) {
-		heir, rest := u.pass(parts)
+	if u.pass != nil {
+		var heir *union
+		if !errors.Is(l.ended(), ErrLost) {
+			heir, parts = u.pass(parts)
+		}
+		u.mu.Lock()
+		u.heir, u.will = heir, false
+		late := u.late
+		u.mu.Unlock()
+		for _, part := range late {
+			u.join(part)
+		}
 		if heir != nil {
-			u.mu.Lock()
-			u.heir = heir
-			u.mu.Unlock()
-			for _, part := range rest {
+			for _, part := range parts {
 				heir.replace(heir, part)
 			}
 			return nil
 		}
-		parts = rest
 	}
 	missed, err := giveBack(parts, max(1, u.needs-(u.most-len(parts))))
 	if u.after != nil {
