@@ -732,8 +732,17 @@ func (h *fairHome) lose(hd *fairHold, cause error) {
 	h.c.held(-1)
 	h.quit()
 	if errors.Is(cause, watchdog.ErrRefused) {
-		// Whoever deleted the key told nobody in the queue.
-		h.c.spawn(func() { _, _ = h.releaseOnce(hd.claim) })
+		// Whoever deleted the key told nobody in the queue, and may have deleted that, too.
+		h.c.spawn(func() {
+			_, _ = h.releaseOnce(hd.claim)
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			for _, cl := range h.claims {
+				if cl.hold == nil && !cl.left {
+					cl.w.poke()
+				}
+			}
+		})
 	}
 }
 
