@@ -117,10 +117,12 @@ func (a *arena) succeed(old *redistest.RedisServer) {
 	a.server = a.group.AwaitMaster(old)
 }
 
-// back has the old master come back and become a replica. Until then it is a master to whoever has not heard of the other one.
+// back has the old master come back and become a replica. Until then it is a master to whoever has not heard of the other one, so
+// one that comes back empty stays away for a while, as the documentation says.
 func (a *arena) back(how func()) {
 	a.t.Helper()
 	a.mended(nil)
+	a.pass(a.lease / 5)
 	how()
 	a.group.AwaitReplicas(2)
 }
