@@ -124,7 +124,7 @@ func TestRedLock_WhatJoinsEndsWithTheOthers(t *testing.T) {
 	t.Parallel()
 	all, key := sites(t, 3), redistest.Key(t, "k")
 	m := redLock(t, all, key, brisk)
-	lease := ok(t)(m.Lock(patient(t), lockrt.WithMaxHold(3*time.Second)))
+	lease := ok(t)(m.Lock(patient(t), lockrt.WithMaxHold(8*time.Second)))
 	parts(t, lease, 3)
 	for _, s := range all {
 		require.EqualValues(t, 1, number(t, s.RedisServer, "DEL", key))
