@@ -25,6 +25,9 @@ import (
 // it became next. So does each goroutine of a process of this library that died, while nobody but Java programs waits, and
 // of a row also each that had the key. The times come from the clocks of the clients, as Redisson has it: one that is ahead of the others by
 // more than that puts those it finds at the head of the queue to its end.
+//
+// Where replies are lost and the connections stay open, a key may be held by nobody for up to 30 seconds while others wait
+// for it: then they ask by themselves.
 type FairMutex struct {
 	c    *Client
 	key  string

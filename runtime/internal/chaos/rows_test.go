@@ -95,6 +95,9 @@ func on(t topology, of []*primitive, rows []row) []run {
 				r.must, r.rules.limits = "nothing counted twice; no key held by nobody > 3 s: who is told asks, so two may be lost", maps.Clone(r.rules.limits)
 				r.rules.limits[unheld] = within(3 * time.Second)
 			}
+			if r.rules.mutes && p == fair {
+				continue // not kept: see the preface of the table
+			}
 			if r.rules.dies && p.dead > 0 {
 				r.must += fmt.Sprintf(", or %v later than that if the dead one was next", p.dead)
 			}
