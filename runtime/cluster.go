@@ -159,7 +159,7 @@ func (c *Client) shardedChannels() (has bool, err error) {
 
 // unheardOf reports whether a server does not know a command, or not that of several of one name.
 func unheardOf(err error) bool {
-	said, ok := rueidis.IsRedisErr(err)
+	said, ok := replied(err)
 	if !ok {
 		return false
 	}

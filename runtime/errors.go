@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 
 	"github.com/redis/rueidis"
@@ -103,6 +104,9 @@ func denied(text string) bool {
 		strings.Contains(text, "ACL failure in script")
 }
 
+// lasting are the errors that no server replied with and that will be the same the next time.
+var lasting = []error{ErrBadOption, ErrClosed, ErrUpgrade, ErrDeleted, errStale, rueidis.ErrClosing}
+
 // passing reports whether err is of the kind that goes away by itself, so that one who
 // waits anyway may wait for that too: a broken connection, a server that starts, fails
 // over, lacks replicas, cannot write to its disk, is out of memory, runs somebody's long script or has its
@@ -113,7 +117,7 @@ func passing(err error) bool {
 	}
 	reply, ok := replied(err)
 	if !ok {
-		return !errors.Is(err, ErrBadOption) && !errors.Is(err, ErrClosed) && !errors.Is(err, rueidis.ErrClosing) && !errors.Is(err, ErrUpgrade) && !errors.Is(err, ErrDeleted) && !errors.Is(err, errStale)
+		return !slices.ContainsFunc(lasting, func(target error) bool { return errors.Is(err, target) })
 	}
 	for _, kind := range []string{"LOADING", "BUSY", "NOSCRIPT", "TRYAGAIN", "MOVED", "ASK", "CLUSTERDOWN", "MASTERDOWN", "READONLY", "NOREPLICAS", "MISCONF", "OOM"} {
 		// Before Redis 7, what fails in a script is told behind other words.
@@ -132,7 +136,7 @@ func replied(err error) (reply *rueidis.RedisError, ok bool) {
 
 // moving reports whether some of the keys are on their way to another server.
 func moving(err error) bool {
-	reply, ok := rueidis.IsRedisErr(err)
+	reply, ok := replied(err)
 	return ok && reply.IsTryAgain()
 }
 

@@ -45,16 +45,21 @@ func sites(t *testing.T, n int) []site {
 // redLock returns the lock key of one process on all sites.
 func redLock(t *testing.T, all []site, key string, opts lockrt.Options) *lockrt.RedLock {
 	t.Helper()
-	clients := make([]*lockrt.Client, len(all))
-	for i, s := range all {
+	m, _ := redLockAndClients(t, all, key, opts)
+	return m
+}
+
+func redLockAndClients(t *testing.T, all []site, key string, opts lockrt.Options) (m *lockrt.RedLock, clients []*lockrt.Client) {
+	t.Helper()
+	for _, s := range all {
 		c, err := lockrt.Open(s.proxy.URL(), opts)
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = c.Close() }) // its server may be gone
-		clients[i] = c
+		clients = append(clients, c)
 	}
 	m, err := lockrt.NewRedLock(key, clients)
 	require.NoError(t, err)
-	return m
+	return m, clients
 }
 
 // freeAgain waits until nobody has the key on any site.

@@ -25,6 +25,16 @@ func taken(t *testing.T, some []site, key string) (end func()) {
 	return func() { free(t, leases...) }
 }
 
+// tokensOf names the counter of a lock's fencing tokens.
+func tokensOf(key string) string { return "redisson_lock_token:{" + key + "}" }
+
+// acquaint has m learn how long all servers take to answer.
+func acquaint(t *testing.T, m *lockrt.RedLock, all []site, key string) {
+	t.Helper()
+	free(t, lockAll(t, m, len(all)))
+	freeAgain(t, all, key)
+}
+
 // parts waits until n servers have a part of a lease.
 func parts(t *testing.T, lease *lockrt.Lease, n int) {
 	t.Helper()
@@ -98,14 +108,14 @@ func TestRedLock_OneServerAfterTheOther(t *testing.T) {
 	t.Parallel()
 	all, key := sites(t, 3), redistest.Key(t, "k")
 	m := redLock(t, all, key, brisk)
-	all[0].Do("SET", "redisson_lock_token:{"+key+"}", "9000000000000000") // so its clock gives no larger one
+	all[0].Do("SET", tokensOf(key), "9000000000000000") // so its clock gives no larger one
 	lease := ok(t)(m.Lock(patient(t), lockrt.WithFencing()))
 	parts(t, lease, 3)
 	for _, s := range slices.Concat(all, all) {
 		s.Do("FLUSHALL")
 		until(t, "it knows of the lease again", func() bool { return number(t, s.RedisServer, "EXISTS", key) == 1 })
 		until(t, "it knows of its token", func() bool {
-			return number(t, s.RedisServer, "GET", "redisson_lock_token:{"+key+"}") >= lease.Token()
+			return number(t, s.RedisServer, "GET", tokensOf(key)) >= lease.Token()
 		})
 		parts(t, lease, 3)
 		require.NoError(t, lease.Err())
@@ -163,8 +173,7 @@ func TestRedLock_LockDoesNotWaitForWhoIsNotNeeded(t *testing.T) {
 	all, key := sites(t, 5), redistest.Key(t, "k")
 	hooks, waiting, _ := watch()
 	m := redLock(t, all, key, lockrt.Options{OpTimeout: 2 * patience, Watchdog: time.Hour, Hooks: hooks})
-	free(t, lockAll(t, m, len(all))) // so it knows how long they take
-	freeAgain(t, all, key)
+	acquaint(t, m, all, key)
 	end := taken(t, all[:1], key)
 	for _, s := range all[3:] {
 		s.proxy.Blackhole(redistest.Both)
@@ -267,15 +276,7 @@ func TestRedLock_UnlockSaysThatItWasLost(t *testing.T) {
 func TestRedLock_CloseOfOneClient(t *testing.T) {
 	t.Parallel()
 	all, key := sites(t, 3), redistest.Key(t, "k")
-	var clients []*lockrt.Client
-	for _, s := range all {
-		c, err := lockrt.Open(s.proxy.URL(), lockrt.Options{})
-		require.NoError(t, err)
-		t.Cleanup(func() { _ = c.Close() })
-		clients = append(clients, c)
-	}
-	m, err := lockrt.NewRedLock(key, clients)
-	require.NoError(t, err)
+	m, clients := redLockAndClients(t, all, key, lockrt.Options{})
 	lease := ok(t)(m.Lock(patient(t)))
 	parts(t, lease, 3)
 	require.NoError(t, clients[0].Close())
@@ -366,16 +367,11 @@ func TestRedLock_WhatIsLeftOfALostOneExpires(t *testing.T) {
 func TestRedLock_MostClientsClosed(t *testing.T) {
 	t.Parallel()
 	all, key := sites(t, 3), redistest.Key(t, "k")
-	var clients []*lockrt.Client
-	for _, s := range all {
-		clients = append(clients, clientOf(t, s.URL(), lockrt.Options{}))
-	}
-	m, err := lockrt.NewRedLock(key, clients)
-	require.NoError(t, err)
+	m, clients := redLockAndClients(t, all, key, lockrt.Options{})
 	require.NoError(t, clients[2].Close())
 	free(t, ok(t)(m.Lock(patient(t))))
 	require.NoError(t, clients[1].Close())
-	_, err = m.Lock(patient(t))
+	_, err := m.Lock(patient(t))
 	require.ErrorIs(t, err, lockrt.ErrClosed)
 	_, err = m.TryLock(patient(t))
 	require.ErrorIs(t, err, lockrt.ErrClosed)
@@ -413,9 +409,8 @@ func TestRedLock_TryLockBearsWithSlowServers(t *testing.T) {
 	t.Parallel()
 	all, key := sites(t, 3), redistest.Key(t, "k")
 	m := redLock(t, all, key, lockrt.Options{})
-	free(t, lockAll(t, m, 3))
-	freeAgain(t, all, key)
-	all[0].Do("SET", "redisson_lock_token:{"+key+"}", "9000000000000000")
+	acquaint(t, m, all, key)
+	all[0].Do("SET", tokensOf(key), "9000000000000000")
 	for _, s := range all {
 		s.proxy.OnRequest(func(cmd []string) {
 			if redistest.EvalSHA(scripts.Raise.SHA1)(cmd) {
@@ -449,10 +444,9 @@ func TestRedLock_OneTokenOfOneOwner(t *testing.T) {
 	t.Parallel()
 	all, key := sites(t, 3), redistest.Key(t, "k")
 	m := redLock(t, all, key, lockrt.Options{})
-	free(t, lockAll(t, m, 3))
-	freeAgain(t, all, key)
-	all[0].Do("SET", "redisson_lock_token:{"+key+"}", "9000000000000000")
-	all[1].Do("SET", "redisson_lock_token:{"+key+"}", "8000000000000000")
+	acquaint(t, m, all, key)
+	all[0].Do("SET", tokensOf(key), "9000000000000000")
+	all[1].Do("SET", tokensOf(key), "8000000000000000")
 	raises := make(chan struct{}, 100)
 	all[2].proxy.OnRequest(func(cmd []string) {
 		if redistest.EvalSHA(scripts.Raise.SHA1)(cmd) {
@@ -510,7 +504,7 @@ func TestRedLock_LockDoesNotWaitForWhoDoesNotLearnOfTheToken(t *testing.T) {
 			t.Parallel()
 			all, key := sites(t, 3), redistest.Key(t, "k")
 			m := redLock(t, all, key, lockrt.Options{OpTimeout: 2 * patience, Watchdog: time.Hour})
-			all[0].Do("SET", "redisson_lock_token:{"+key+"}", "9000000000000000")
+			all[0].Do("SET", tokensOf(key), "9000000000000000")
 			end := taken(t, all[2:], key)
 			drop := all[1].proxy.DropRequest(raises, 1, mode)
 			got := lockLater(patient(t), m, lockrt.WithFencing())
@@ -531,10 +525,10 @@ func TestRedLock_ATokenThatCannotBeToldIsNone(t *testing.T) {
 	all, key := sites(t, 3), redistest.Key(t, "k")
 	m := redLock(t, all, key, lockrt.Options{})
 	defer taken(t, all[2:], key)()
-	all[0].Do("SET", "redisson_lock_token:{"+key+"}", "9000000000000000")
+	all[0].Do("SET", tokensOf(key), "9000000000000000")
 	all[1].proxy.OnRequest(func(cmd []string) {
 		if redistest.EvalSHA(scripts.Raise.SHA1)(cmd) {
-			all[1].Do("SET", "redisson_lock_token:{"+key+"}", "no number")
+			all[1].Do("SET", tokensOf(key), "no number")
 		}
 	})
 	_, err := m.TryLock(patient(t), lockrt.WithFencing())
