@@ -1,0 +1,196 @@
+------------------------------ MODULE RWMutex ------------------------------
+(***************************************************************************)
+(* Whose turn it is with a read-write lock: THE RULE of scripts/rw.lua.    *)
+(* How to read it is said in Mutex.tla.                                    *)
+(*                                                                         *)
+(* That a hold is trusted no longer than the server has it, and that a     *)
+(* claim is withdrawn, is as it is there, and left out here: each script   *)
+(* is one step together with its answer, and what is said to those who     *)
+(* wait are hints, since they ask again by their timers. What remains is   *)
+(* the rule: who may not have the lock, in favour of whom, and for how     *)
+(* long. A turn that counts ends some time (TurnEnds); so does what a dead *)
+(* process holds (Expire).                                                 *)
+(***************************************************************************)
+EXTENDS Integers, Sequences, FiniteSets, TLC
+
+CONSTANTS
+  Procs,
+  Writers,    \* those who want to write; the others want to read
+  Deaths,     \* how many may die
+  Known,      \* TRUE: the server knows that a dead process does not listen
+  Java,       \* TRUE: programs with Redisson race
+  None
+
+VARIABLES
+  lock,       \* mode: free, read or write; by: who has it
+  queue,      \* the two lines: read and write
+  turn,       \* whose it is, the side that was last, who was called and has not come, and whether it counts
+  proc,       \* idle, waits, has, dead
+  deaths
+
+vars == <<lock, queue, turn, proc, deaths>>
+
+Side(p) == IF p \in Writers THEN "write" ELSE "read"
+Other(side) == IF side = "write" THEN "read" ELSE "write"
+NoTurn == [whose |-> "none", last |-> "none", called |-> {}, on |-> FALSE]
+Counts(t) == t.on /\ (t.whose = "redisson" \/ t.called # {})
+Listed(line, p) == \E i \in 1..Len(line) : line[i] = p
+Without(line, p) == SelectSeq(line, LAMBDA x : x # p)
+Out(q, p) == [q EXCEPT ![Side(p)] = Without(@, p)]
+Stands(q, p) == IF Listed(q[Side(p)], p) THEN q ELSE [q EXCEPT ![Side(p)] = Append(@, p)]
+Hears(p) == proc[p].st # "dead" \/ ~Known
+
+Init == /\ lock = [mode |-> "free", by |-> {}]
+        /\ queue = [read |-> <<>>, write |-> <<>>]
+        /\ turn = NoTurn
+        /\ proc = [p \in Procs |-> [st |-> "idle"]]
+        /\ deaths = Deaths
+
+-----------------------------------------------------------------------------
+(* CHOOSE. What comes of calling a side, in a record: the lines and the    *)
+(* turn after it, whether others than the asker were called (others), and  *)
+(* whether the asker was (mine).                                           *)
+
+(* call_readers: all in line to read.                                      *)
+CallReaders(q, t, asker) ==
+  LET line == q.read
+      called == {line[i] : i \in {j \in 1..Len(line) : line[j] # asker /\ Hears(line[j])}}
+      mine == Listed(line, asker)
+  IN [q |-> [q EXCEPT !.read = <<>>], others |-> called # {}, mine |-> mine,
+      t |-> IF mine \/ called # {} THEN [whose |-> "read", last |-> "read", called |-> called, on |-> TRUE] ELSE t]
+
+(* call_writer: the first in line to write who hears, or the asker.        *)
+CallWriter(q, t, asker) ==
+  LET line == q.write
+      able == {i \in 1..Len(line) : line[i] = asker \/ Hears(line[i])}
+  IN IF able = {}
+     THEN [q |-> [q EXCEPT !.write = <<>>], others |-> FALSE, mine |-> FALSE, t |-> t]
+     ELSE LET k == CHOOSE i \in able : \A j \in able : i <= j
+              mine == line[k] = asker
+          IN [q |-> [q EXCEPT !.write = SubSeq(@, k + 1, Len(@))], others |-> ~mine, mine |-> mine,
+              t |-> [whose |-> "write", last |-> "write", called |-> IF mine THEN {} ELSE {line[k]}, on |-> ~mine]]
+
+Call(side, q, t, asker) == IF side = "read" THEN CallReaders(q, t, asker) ELSE CallWriter(q, t, asker)
+
+(* choose: the other side than the last one's is first.                    *)
+Choose(q, t, asker) ==
+  LET first == IF t.last = "write" THEN "read" ELSE "write"
+      one == Call(first, q, t, asker)
+  IN IF one.others \/ one.mine THEN one
+     ELSE LET two == Call(Other(first), one.q, t, asker)
+          IN IF two.others \/ two.mine THEN two ELSE [two EXCEPT !.t = NoTurn]
+
+-----------------------------------------------------------------------------
+(* rw_read.lua, rw_write.lua, and refused in rw.lua: the table of THE RULE.*)
+Has(p, q, t) == /\ lock' = [mode |-> Side(p), by |-> lock.by \cup {p}]
+                /\ queue' = q /\ turn' = t
+                /\ proc' = [proc EXCEPT ![p].st = "has"]
+Waits(p, q, t) == /\ queue' = q /\ turn' = t
+                  /\ proc' = [proc EXCEPT ![p].st = "waits"]
+                  /\ UNCHANGED lock
+Ask(p) ==
+  /\ proc[p].st \in {"idle", "waits"}
+  /\ UNCHANGED deaths
+  /\ IF lock.mode = "write" \/ (lock.mode = "read" /\ Side(p) = "write")
+     THEN Waits(p, Stands(queue, p), turn)
+     ELSE IF queue.read = <<>> /\ queue.write = <<>> /\ turn = NoTurn
+     THEN Has(p, queue, turn)
+     ELSE IF Counts(turn) /\ turn.whose = Side(p) /\ p \in turn.called
+     THEN Has(p, Out(queue, p), [turn EXCEPT !.called = @ \ {p}])
+     ELSE IF Side(p) = "read" /\ queue.write = <<>>
+             /\ (IF Counts(turn) THEN turn.whose = "read" ELSE lock.mode = "read")
+     THEN Has(p, Out(queue, p), turn)
+     ELSE IF Counts(turn) \/ lock.mode = "read"
+     THEN Waits(p, Stands(queue, p), turn)
+     ELSE LET chosen == Choose(Stands(queue, p), turn, p)
+          IN IF chosen.mine THEN Has(p, chosen.q, chosen.t) ELSE Waits(p, chosen.q, chosen.t)
+
+(* FREED: freed in rw.lua, after rw_read_release.lua, rw_write_release.lua.*)
+Unlock(p) ==
+  /\ proc[p].st = "has"
+  /\ proc' = [proc EXCEPT ![p].st = "idle"]
+  /\ IF lock.by # {p}
+     THEN lock' = [lock EXCEPT !.by = @ \ {p}] /\ UNCHANGED <<queue, turn>>
+     ELSE /\ lock' = [mode |-> "free", by |-> {}]
+          /\ \/ LET chosen == Choose(queue, [turn EXCEPT !.last = Side(p)], None)
+                IN queue' = chosen.q /\ turn' = chosen.t
+             \/ /\ Java /\ ~(Side(p) = "write" /\ queue.read # <<>>)
+                /\ turn' = [whose |-> "redisson", last |-> Side(p), called |-> {}, on |-> TRUE]
+                /\ UNCHANGED queue
+  /\ UNCHANGED deaths
+
+(* LEAVE: leave in rw.lua. *)
+GiveUp(p) ==
+  /\ proc[p].st = "waits"
+  /\ proc' = [proc EXCEPT ![p].st = "idle"]
+  /\ LET q == Out(queue, p)
+         called == Counts(turn) /\ p \in turn.called
+         t == IF called THEN [turn EXCEPT !.called = @ \ {p}] ELSE turn
+     IN IF ~Listed(queue[Side(p)], p) /\ ~called
+        THEN UNCHANGED <<queue, turn>>
+        ELSE IF lock.mode = "free" /\ ~Counts(t)
+        THEN LET chosen == Choose(q, t, None) IN queue' = chosen.q /\ turn' = chosen.t
+        ELSE IF lock.mode = "read" /\ Side(p) = "write" /\ q.write = <<>>
+        THEN LET all == CallReaders(q, t, None) IN queue' = all.q /\ turn' = all.t
+        ELSE queue' = q /\ turn' = t
+  /\ UNCHANGED <<lock, deaths>>
+
+-----------------------------------------------------------------------------
+(* A turn counts for 100 ms, or 500 ms.                                    *)
+TurnEnds == /\ turn.on
+            /\ turn' = [turn EXCEPT !.on = FALSE]
+            /\ UNCHANGED <<lock, queue, proc, deaths>>
+
+(* A process dies. What it has ends with its lease; nobody chooses then.   *)
+Die(p) == /\ deaths > 0 /\ deaths' = deaths - 1
+          /\ proc[p].st # "dead"
+          /\ proc' = [proc EXCEPT ![p].st = "dead"]
+          /\ UNCHANGED <<lock, queue, turn>>
+Expire == /\ \E p \in lock.by : p \in Procs /\ proc[p].st = "dead"
+          /\ LET live == {p \in lock.by : p \notin Procs \/ proc[p].st # "dead"}
+             IN lock' = IF live = {} THEN [mode |-> "free", by |-> {}] ELSE [lock EXCEPT !.by = live]
+          /\ UNCHANGED <<queue, turn, proc, deaths>>
+
+(* A program with Redisson writes. It heeds no turn.                       *)
+JavaTakes == /\ Java /\ lock.mode = "free"
+             /\ lock' = [mode |-> "write", by |-> {None}]
+             /\ UNCHANGED <<queue, turn, proc, deaths>>
+JavaFrees == /\ lock.by = {None}
+             /\ lock' = [mode |-> "free", by |-> {}]
+             /\ UNCHANGED <<queue, turn, proc, deaths>>
+
+Next == \/ \E p \in Procs : Ask(p) \/ Unlock(p) \/ GiveUp(p) \/ Die(p)
+        \/ TurnEnds \/ Expire \/ JavaTakes \/ JavaFrees
+Spec == Init /\ [][Next]_vars
+Alike == Permutations(Writers) \cup Permutations(Procs \ Writers)
+
+(* For liveness: who waits asks again, some time while it is its turn; who *)
+(* has it unlocks; turns and leases end.                                   *)
+Fairness == /\ \A p \in Procs : /\ WF_vars(proc[p].st = "waits" /\ Ask(p)) /\ WF_vars(Unlock(p))
+                                /\ SF_vars(proc[p].st = "waits" /\ Counts(turn) /\ p \in turn.called /\ Ask(p))
+            /\ WF_vars(TurnEnds) /\ WF_vars(Expire) /\ WF_vars(JavaFrees)
+FairSpec == Spec /\ Fairness
+
+-----------------------------------------------------------------------------
+Waiting == {p \in Procs : proc[p].st = "waits"}
+
+(* One writer, or readers. *)
+InvExclusion == /\ lock.mode = "write" => Cardinality(lock.by) = 1
+                /\ lock.mode = "read" => \A p \in lock.by : Side(p) = "read"
+                /\ lock.mode = "free" <=> lock.by = {}
+
+(* No two yield to each other: if the lock is free and processes wait,     *)
+(* then in a turn that counts somebody was called, or it is Redisson's;    *)
+(* and in none whoever asks has it, or calls somebody by that.             *)
+InvNoTie == lock.mode = "free" /\ Waiting # {} /\ ~Counts(turn) =>
+  \A p \in Waiting : LET chosen == Choose(Stands(queue, p), turn, p) IN chosen.mine \/ chosen.t.called # {}
+
+(* A writer that waits is not passed by readers who come: those who read   *)
+(* while one stands in line were called before it.                         *)
+InvCalled == \A p \in turn.called : Side(p) = turn.whose
+
+(* Over time: a free lock that somebody waits for is somebody's.           *)
+Granted == (lock.mode = "free" /\ Waiting # {}) ~> (lock.mode # "free" \/ Waiting = {})
+(* Whoever waits is served, gives up or dies.                              *)
+Served == \A p \in Procs : (proc[p].st = "waits") ~> (proc[p].st # "waits")
+=============================================================================

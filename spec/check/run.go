@@ -1,0 +1,279 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A run is one question to a checker.
+type run struct {
+	module string
+	name   string
+	deep   bool
+
+	consts     map[string]string // beside those of the module's defaults
+	invariants string            // beside those of the module, or instead of them after an =
+	plain      bool              // states that differ in the names of processes are several
+	temporal   string            // a property over time; then FairSpec is checked
+
+	spin    string        // for Spin: what is defined
+	limit   time.Duration // after which what has been seen has to do; 0 for none
+	bitmap  bool          // for Spin: remember states by bits, so that a few may be missed
+	changes [][2]string   // for a mutant: text of the module, and what stands there instead
+	refutes string        // the property that has to be violated, or empty
+}
+
+// bounds says what bounds the run.
+func (r run) bounds() string {
+	if r.spin != "" {
+		return strings.ReplaceAll(strings.TrimSpace(r.spin), "-D", "")
+	}
+	all := maps.Clone(defaults[r.module].consts)
+	maps.Copy(all, r.consts)
+	var words []string
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if value := all[name]; value != "FALSE" && value != "{}" && name != "None" {
+			words = append(words, name+" "+value)
+		}
+	}
+	return strings.Join(words, ", ")
+}
+
+// id is how its row begins: what is asked, with its bounds.
+func (r run) id() string { return fmt.Sprintf("| %s | %s | %s |", r.module, r.name, r.bounds()) }
+
+func (r run) row(states, words string) string {
+	return fmt.Sprintf("%s %s | %s |", r.id(), states, words)
+}
+
+// file is the name of its module.
+func (r run) file() string {
+	if r.spin != "" {
+		return r.module + ".pml"
+	}
+	return r.module + ".tla"
+}
+
+// text returns what the run is of: its module, and those that it extends, by the names of their files.
+func (r run) text(dir string) (map[string]string, error) {
+	all := map[string]string{}
+	for file := r.file(); file != ""; {
+		text, err := os.ReadFile(filepath.Join(dir, file))
+		if err != nil {
+			return nil, err
+		}
+		all[file], file = string(text), ""
+		if extends := regexp.MustCompile(`(?m)^EXTENDS (Mutex|RedLock)$`).FindStringSubmatch(string(text)); extends != nil {
+			file = extends[1] + ".tla"
+		}
+	}
+	return all, nil
+}
+
+// sum is the line with the hash of what the run is of.
+func (r run) sum(dir string) (string, error) {
+	text, err := r.text(dir)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.New()
+	for _, file := range slices.Sorted(maps.Keys(text)) {
+		sum.Write([]byte(text[file]))
+	}
+	return fmt.Sprintf("- %s `%x`", r.file(), sum.Sum(nil)), nil
+}
+
+func (r run) do(dir, jar string, workers int) (outcome, error) {
+	tmp, err := os.MkdirTemp("", "lockgen-spec-")
+	if err != nil {
+		return outcome{}, err
+	}
+	defer os.RemoveAll(tmp)
+	text, err := r.text(dir)
+	if err != nil {
+		return outcome{}, err
+	}
+	for _, change := range r.changes {
+		found := 0
+		for file, was := range text {
+			if n := strings.Count(was, change[0]); n > 0 {
+				found += n
+				text[file] = strings.Replace(was, change[0], change[1], 1)
+			}
+		}
+		if found != 1 {
+			return outcome{}, fmt.Errorf("the text %q is there %d times", change[0], found)
+		}
+	}
+	for file, is := range text {
+		if err := os.WriteFile(filepath.Join(tmp, file), []byte(is), 0o644); err != nil {
+			return outcome{}, err
+		}
+	}
+	start := time.Now()
+	var o outcome
+	if r.spin != "" {
+		o, err = r.doSpin(tmp)
+	} else {
+		o, err = r.doTLC(tmp, jar, workers)
+	}
+	o.run, o.took = r, time.Since(start)
+	return o, err
+}
+
+var (
+	tlcViolated = regexp.MustCompile(`(?m)^Error: Invariant (\w+) is violated`)
+	tlcTemporal = regexp.MustCompile(`(?m)^Error: Temporal properties were violated`)
+	tlcStates   = regexp.MustCompile(`([\d,]+) distinct states found`)
+	tlcFinished = regexp.MustCompile(`(?m)^Model checking completed. No error has been found`)
+)
+
+// config returns what TLC is told.
+func (r run) config() string {
+	d := defaults[r.module]
+	all := maps.Clone(d.consts)
+	maps.Copy(all, r.consts)
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		fmt.Fprintf(&b, "CONSTANT %s = %s\n", name, all[name])
+	}
+	if r.temporal != "" { // names matter then
+		fmt.Fprintf(&b, "SPECIFICATION FairSpec\nPROPERTY %s\n", r.temporal)
+		return b.String()
+	}
+	invariants, instead := strings.CutPrefix(r.invariants, "=")
+	if !instead {
+		invariants = d.invariants + " " + r.invariants
+	}
+	fmt.Fprintf(&b, "SPECIFICATION %s\nINVARIANTS %s\n", cmp.Or(d.behaviour, "Spec"), invariants)
+	if !r.plain {
+		b.WriteString("SYMMETRY Alike\n")
+	}
+	return b.String()
+}
+
+func (r run) doTLC(tmp, jar string, workers int) (outcome, error) {
+	if err := os.WriteFile(filepath.Join(tmp, "run.cfg"), []byte(r.config()), 0o644); err != nil {
+		return outcome{}, err
+	}
+	ctx, cancel := r.context()
+	defer cancel()
+	heap := "-Xmx3g"
+	if r.deep {
+		heap = "-Xmx8g"
+	}
+	cmd := exec.CommandContext(ctx, "java", "-XX:+UseParallelGC", "-XX:ParallelGCThreads=2", heap, "-Djava.io.tmpdir="+tmp, "-cp", jar, "tlc2.TLC",
+		"-workers", fmt.Sprint(workers), "-deadlock", "-config", "run.cfg", r.module)
+	cmd.Dir = tmp
+	out, err := cmd.CombinedOutput()
+	o := outcome{states: last(tlcStates, out)}
+	switch found := tlcViolated.FindSubmatch(out); {
+	case found != nil:
+		o.refuted = string(found[1])
+		return o, r.trace(out)
+	case tlcTemporal.Match(out):
+		o.refuted = r.temporal
+		return o, r.trace(out)
+	case tlcFinished.Match(out):
+		return o, nil
+	case r.limit > 0 && ctx.Err() != nil:
+		o.partial = true
+		return o, nil
+	}
+	return o, fmt.Errorf("TLC: %w\n%s", cmpErr(err), tail(out))
+}
+
+var (
+	spinStates = regexp.MustCompile(`(?m)^\s*([\d.e+]+) states, stored`)
+	spinSoFar  = regexp.MustCompile(`(?m)States=\s*([\d.e+]+)`)
+	spinErrors = regexp.MustCompile(`errors: (\d+)`)
+)
+
+func (r run) doSpin(tmp string) (outcome, error) {
+	sh := func(ctx context.Context, name string, args ...string) ([]byte, error) {
+		cmd := exec.CommandContext(ctx, name, args...)
+		cmd.Dir = tmp
+		return cmd.CombinedOutput()
+	}
+	if out, err := sh(context.Background(), "spin", append(strings.Fields(r.spin), "-a", r.module+".pml")...); err != nil {
+		return outcome{}, fmt.Errorf("spin: %w\n%s", err, tail(out))
+	}
+	how := []string{"-O2", "-DSAFETY", "-DNOREDUCE", "-DMEMLIM=12000", "-o", "pan", "pan.c"}
+	if r.bitmap {
+		how = append(how, "-DBITSTATE")
+	} else {
+		how = append(how, "-DBFS", "-DCOLLAPSE")
+	}
+	if out, err := sh(context.Background(), "cc", how...); err != nil {
+		return outcome{}, fmt.Errorf("cc: %w\n%s", err, tail(out))
+	}
+	args := []string{"-w24"}
+	if r.bitmap {
+		args = []string{"-w34", "-m3000000", "-k3"}
+	}
+	ctx, cancel := r.context()
+	defer cancel()
+	out, err := sh(ctx, "./pan", args...)
+	o := outcome{states: last(spinStates, out)}
+	if o.states == "" {
+		o.states = last(spinSoFar, out)
+	}
+	errors := last(spinErrors, out)
+	switch {
+	case errors != "" && errors != "0" || bytes.Contains(out, []byte("assertion violated")):
+		o.refuted = "AGREES"
+	case errors == "0" && !bytes.Contains(out, []byte("out of memory")) && !bytes.Contains(out, []byte("max search depth")):
+		o.partial = r.bitmap
+	case r.limit > 0 && ctx.Err() != nil, bytes.Contains(out, []byte("out of memory")), bytes.Contains(out, []byte("max search depth")):
+		o.partial = true
+	default:
+		return o, fmt.Errorf("pan: %w\n%s", cmpErr(err), tail(out))
+	}
+	return o, nil
+}
+
+// context ends when the time of the run is over.
+func (r run) context() (context.Context, context.CancelFunc) {
+	if r.limit == 0 {
+		return context.WithCancel(context.Background())
+	}
+	return context.WithTimeout(context.Background(), r.limit)
+}
+
+// trace prints what led to a violation that was not expected.
+func (r run) trace(out []byte) error {
+	if r.refutes == "" {
+		fmt.Printf("%s\n", out)
+	}
+	return nil
+}
+
+// last returns what the last match of re in out names, or nothing.
+func last(re *regexp.Regexp, out []byte) string {
+	all := re.FindAllSubmatch(out, -1)
+	if len(all) == 0 {
+		return ""
+	}
+	return string(all[len(all)-1][1])
+}
+
+func tail(out []byte) []byte { return out[max(0, len(out)-4000):] }
+
+func cmpErr(err error) error {
+	if err == nil {
+		return errors.New("it said nothing that is understood")
+	}
+	return err
+}

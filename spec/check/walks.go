@@ -1,0 +1,77 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// walks has TLC walk through Mutex.tla at random, and writes where it came by to testdata/walks.txt, which the tests of the
+// package compare with the relation in Go: the hash of the module, and for each walk its constants and its states, a line each.
+func walks(dir, jar string) error {
+	text, err := os.ReadFile(filepath.Join(dir, "Mutex.tla"))
+	if err != nil {
+		return err
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%x\n", sha256.Sum256(text))
+	for _, r := range walked() {
+		tmp, err := os.MkdirTemp("", "lockgen-walks-")
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(tmp)
+		config := regexp.MustCompile(`(?m)^(SYMMETRY|INVARIANTS).*\n`).ReplaceAllString(r.config(), "")
+		if err := os.WriteFile(filepath.Join(tmp, "run.cfg"), []byte(config), 0o644); err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(tmp, "Mutex.tla"), text, 0o644); err != nil {
+			return err
+		}
+		cmd := exec.Command("java", "-XX:+UseSerialGC", "-Djava.io.tmpdir="+tmp, "-cp", jar, "tlc2.TLC",
+			"-simulate", "file=walk,num=3", "-depth", "80", "-workers", "1", "-seed", "1", "-deadlock", "-config", "run.cfg", "Mutex")
+		cmd.Dir = tmp
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("TLC: %w\n%s", err, tail(out))
+		}
+		files, err := filepath.Glob(filepath.Join(tmp, "walk_*"))
+		if err != nil {
+			return err
+		}
+		consts := maps.Clone(defaults["Mutex"].consts)
+		maps.Copy(consts, r.consts)
+		said, err := json.Marshal(consts)
+		if err != nil {
+			return err
+		}
+		slices.Sort(files)
+		for _, file := range files {
+			walk, err := os.ReadFile(file)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(&b, "%s\n", said)
+			for _, state := range regexp.MustCompile(`STATE_\d+ ==`).Split(string(walk), -1)[1:] {
+				state, _, _ = strings.Cut(state, "====")
+				fmt.Fprintf(&b, "%s\n", strings.Join(strings.Fields(state), " "))
+			}
+		}
+	}
+	return os.WriteFile(filepath.Join(dir, "testdata", "walks.txt"), []byte(b.String()), 0o644)
+}
+
+// walked are the bounds of the walks.
+func walked() []run {
+	return []run{
+		{module: "Mutex", consts: set{"MaxNet": "3", "Numbers": "{1, 2}", "Faults": "2", "Kinds": `{"lose"}`, "Contended": "TRUE", "Lease": "3", "Claim": "2"}},
+		{module: "Mutex", consts: set{"MaxNet": "2", "Numbers": "{1, 2}", "Lossy": "TRUE", "Contended": "TRUE", "Java": "TRUE", "Faults": "3", "Kinds": `{"failover", "crash", "repeat"}`}},
+		{module: "Mutex", consts: set{"MaxNet": "2", "Procs": "{p1, p2, p3}", "Faults": "3", "Kinds": `{"flush", "lose", "ahead", "back"}`, "Prompt": "TRUE"}},
+	}
+}
