@@ -35,6 +35,15 @@ func newFile(m *model.File) *file {
 			avoid.Reserve(p.Name)
 			packagesOf(p.Type, pkgs, avoid)
 		}
+		if method.Lock == nil || method.Lock.Builder == nil {
+			continue
+		}
+		b := method.Lock.Builder
+		pkgs[b.Interface.Pkg().Path()] = b.Interface.Pkg().Name()
+		avoid.Reserve(b.Keys)
+		for _, arg := range b.Args {
+			packagesOf(arg, pkgs, avoid)
+		}
 	}
 	for _, tp := range f.typeParams() {
 		avoid.Reserve(tp.Obj().Name())
@@ -136,6 +145,18 @@ func (f *file) generated() []string {
 
 // lockrt returns a name of the runtime.
 func lockrt(name string) *jen.Statement { return jen.Qual(runtimePath, name) }
+
+// methodDoc writes the doc comment of a method, as a block if the method's own is one.
+func (f *file) methodDoc(m *model.Method, lines []string) {
+	if !m.Block {
+		f.doc(lines...)
+		return
+	}
+	f.Line()
+	// Nothing but an empty line parts declarations from each other, see [Layouts].
+	text := slices.CompactFunc(formatDoc(lines), func(a, b string) bool { return a == "" && b == "" })
+	f.Comment("/*\n" + strings.Join(text, "\n") + "\n*/")
+}
 
 // doc writes a doc comment. A tab at the start of a line makes it code.
 func (f *file) doc(lines ...string) {

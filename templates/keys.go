@@ -24,6 +24,35 @@ func (f *file) keys(name, of string, params []*types.TypeParam, methods []*model
 	}
 }
 
+// builders is the type that builds the keys of a method: that of its interface, or of the one that it is inherited from.
+func (o *owner) builders(own string, m *model.Method) *jen.Statement {
+	b := m.Lock.Builder
+	if b == nil {
+		return o.of(own)
+	}
+	s := jen.Qual(b.Interface.Pkg().Path(), b.Keys)
+	if len(b.Args) == 0 {
+		return s
+	}
+	args := make([]jen.Code, len(b.Args))
+	for i, arg := range b.Args {
+		args[i] = o.code(arg)
+	}
+	return s.Types(args...)
+}
+
+// builderNames are the names that a call of such a builder needs.
+func builderNames(m *model.Method) []string {
+	if m.Lock == nil || m.Lock.Builder == nil {
+		return nil
+	}
+	names := []string{m.Lock.Builder.Keys}
+	for _, arg := range m.Lock.Builder.Args {
+		names = append(names, typeNames(arg)...)
+	}
+	return names
+}
+
 // constant says whether no key of a lock has a placeholder.
 func constant(l *model.Lock) bool {
 	for range values(l.Keys) {
@@ -117,7 +146,7 @@ func (f *file) builder(o *owner, m *model.Method) {
 		part.Params = append(part.Params, m.Params[i])
 		part.Variadic = m.Variadic && i == len(m.Params)-1
 	}
-	needed := []string{"nil", "append", "make", "byte", "string", "len", "true", "error"}
+	needed := append([]string{"nil", "append", "make", "byte", "string", "len", "true", "error"}, builderNames(m)...)
 	for v := range values(m.Lock.Keys) {
 		if v.Func != nil {
 			needed = append(needed, v.Func.Name)
@@ -139,7 +168,7 @@ func (f *file) builder(o *owner, m *model.Method) {
 	}
 	switch {
 	case constant(m.Lock):
-	case b.shape == manyKeys:
+	case b.shape == manyKeys && m.Lock.Builder == nil:
 		b.keys = fr.Pick("keys")
 		b.err = fr.Pick("err")
 		results = jen.Params(jen.Id(b.keys).Add(results), jen.Id(b.err).Error())
@@ -148,7 +177,11 @@ func (f *file) builder(o *owner, m *model.Method) {
 	}
 	list := o.paramList(part, fr)
 	fr.params = names
-	b.build()
+	if m.Lock.Builder != nil {
+		b.add(jen.Return(o.builders("", m).Values().Dot(m.Name).Call(builderArguments(m, fr)...)))
+	} else {
+		b.build()
+	}
 	f.doc(fmt.Sprintf("%s builds %s.", m.Name, keyList(m.Lock.Keys)))
 	f.Add(jen.Func().Params(o.of(o.name)).Id(m.Name).Params(list...).Add(results).Block(b.body...))
 }
@@ -457,8 +490,8 @@ func (b *builder) check(v *model.Value, w way) {
 	b.notNil(v.Nil, w)
 	for _, s := range v.Steps {
 		for _, hop := range s.Hops {
-			through := way{at: slices.Concat(w.at, hop), path: w.path + "." + strings.Join(hop, "."), index: w.index}
-			b.notNil(model.NilPointer, through)
+			through := way{at: slices.Concat(w.at, hop.Path), path: w.path + "." + strings.Join(hop.Path, "."), index: w.index}
+			b.notNil(hop.Nil, through)
 		}
 		from := w
 		w = w.on(s, b.local)
@@ -554,7 +587,7 @@ func (b *builder) notNil(kind model.Nil, w way) {
 	switch kind {
 	case model.NilPointer:
 		b.refuse("NilKey", w, selector(w.at...).Op("==").Nil())
-	case model.NilTypeParam:
+	case model.NilInside:
 		b.refuse("NilKey", w, lockrt("IsNil").Call(selector(w.at...)))
 	}
 }

@@ -1,7 +1,6 @@
 package templates
 
 import (
-	"go/types"
 	"strings"
 
 	"github.com/dave/jennifer/jen"
@@ -56,7 +55,7 @@ func (f *file) entity(o *owner, l *model.Locks, m *model.Method, client, opts st
 		}
 		id = o.code(m.Entity.Type).Values(fields...)
 	}
-	keys := o.of(l.Keys).Values().Dot(m.Name).Call(builderArguments(m, fr)...)
+	keys := o.builders(l.Keys, m).Values().Dot(m.Name).Call(builderArguments(m, fr)...)
 	base := "key"
 	if m.Lock.Keys[0].Kind == model.Multi {
 		base = "keys"
@@ -78,7 +77,7 @@ func (f *file) entity(o *owner, l *model.Locks, m *model.Method, client, opts st
 	default:
 		made = lockrt("For").Call(append([]jen.Code{of, spec}, rest...)...)
 	}
-	f.doc(entityDoc(m)...)
+	f.methodDoc(m, entityDoc(m))
 	f.Add(jen.Func().Params(jen.Id(recv).Add(o.of(l.Type))).Id(m.Name).Params(o.paramList(m, fr)...).Add(o.resultList(m, fr)).Block(
 		jen.List(jen.Id(key), jen.Id(err)).Op(":=").Add(keys),
 		jen.Return(made),
@@ -87,20 +86,10 @@ func (f *file) entity(o *owner, l *model.Locks, m *model.Method, client, opts st
 
 // entityNames are the names that the body of a method needs: nil, and those of the package in the type that it makes.
 func (f *file) entityNames(m *model.Method) []string {
-	names := []string{"nil"}
-	if m.Entity == nil {
-		return names
+	names := append([]string{"nil"}, builderNames(m)...)
+	if m.Entity != nil {
+		names = append(names, typeNames(m.Entity.Type)...)
 	}
-	Visit(m.Entity.Type, func(t types.Type) {
-		switch t := t.(type) {
-		case *types.Named:
-			names = append(names, t.Obj().Name())
-		case *types.Alias:
-			names = append(names, t.Obj().Name())
-		case *types.Basic:
-			names = append(names, t.Name())
-		}
-	})
 	return names
 }
 

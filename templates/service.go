@@ -115,14 +115,6 @@ func fallsBack(s *model.Service) bool {
 	return slices.ContainsFunc(s.Methods, func(m *model.Method) bool { return m.Lock != nil && m.Lock.Fallback })
 }
 
-// article is the one that stands before a name.
-func article(name string) string {
-	if strings.ContainsAny(strings.ToLower(name[:1]), "aeiou") {
-		return "an"
-	}
-	return "a"
-}
-
 // assertion makes the compiler compare the output with the interface as it is now.
 func (f *file) assertion(o *owner, params []*types.TypeParam, iface string, value *jen.Statement) {
 	f.Line()
@@ -152,7 +144,7 @@ func (f *file) specs(methods []*model.Method, typed bool) {
 // passThrough writes a method that needs no lock. It is written out, so that a method which the interface gets later can't slip through.
 func (f *file) passThrough(w *wrapper, m *model.Method) {
 	if len(m.Doc) > 0 {
-		f.doc(append(append([]string(nil), m.Doc...), "", "It is not locked.")...)
+		f.methodDoc(m, append(append([]string(nil), m.Doc...), "", "It is not locked."))
 	} else {
 		f.doc(m.Name + " is not locked.")
 	}
@@ -194,7 +186,7 @@ func arguments(m *model.Method, fr *frame, held string) []jen.Code {
 
 // locked writes a method that holds locks around the call.
 func (f *file) locked(w *wrapper, m *model.Method) {
-	fr := f.newFrame(w.owner, m, "nil")
+	fr := f.newFrame(w.owner, m, append(builderNames(m), "nil")...)
 	fr.nameResults(m.Results)
 	recv := fr.Pick("s")
 	reports := len(m.Results) > 0
@@ -212,9 +204,21 @@ func (f *file) locked(w *wrapper, m *model.Method) {
 	}
 	failed := func() *jen.Statement { return jen.Id(errName).Op("!=").Nil() }
 
+	ctx := func() *jen.Statement {
+		if m.Lock.Context >= 0 {
+			return jen.Id(fr.params[m.Lock.Context])
+		}
+		return jen.Qual("context", "Background").Call()
+	}
 	var body []jen.Code
+	if !reports {
+		body = append(body,
+			jen.Var().Id(errName).Error(),
+			jen.Defer().Id(recv).Dot(w.locks).Dot("Unreported").Call(ctx(), jen.Op("&").Id(m.Lock.SpecVar), jen.Op("&").Id(errName)),
+		)
+	}
 	shape := shapeOf(m.Lock)
-	keys := w.of(w.service.Keys).Values().Dot(m.Name).Call(builderArguments(m, fr)...)
+	keys := w.builders(w.service.Keys, m).Values().Dot(m.Name).Call(builderArguments(m, fr)...)
 	if constant(m.Lock) && shape == oneKey {
 		// The builder of such a key can't fail, its result goes straight into the call.
 	} else {
@@ -237,16 +241,12 @@ func (f *file) locked(w *wrapper, m *model.Method) {
 		}
 	}
 	held := fr.Pick("held")
-	ctx := jen.Qual("context", "Background").Call()
-	if m.Lock.Context >= 0 {
-		ctx = jen.Id(fr.params[m.Lock.Context])
-	}
 	acquire := "Acquire"
 	if m.Lock.Mixed() {
 		acquire = "AcquireKinds"
 	}
 	body = append(body, jen.List(jen.Id(held), jen.Id(errName)).Op(":=").
-		Id(recv).Dot(w.locks).Dot(acquire).Call(ctx, jen.Op("&").Id(m.Lock.SpecVar), keys))
+		Id(recv).Dot(w.locks).Dot(acquire).Call(ctx(), jen.Op("&").Id(m.Lock.SpecVar), keys))
 	busy := jen.If(jen.Qual("errors", "Is").Call(jen.Id(errName), lockrt("ErrNotAcquired")))
 	switch {
 	case m.Lock.Skip && reports:
@@ -267,7 +267,7 @@ func (f *file) locked(w *wrapper, m *model.Method) {
 	default:
 		body = append(body, call)
 	}
-	f.doc(lockedDoc(m)...)
+	f.methodDoc(m, lockedDoc(m))
 	f.Add(w.method(recv, m, fr).Block(body...))
 }
 
@@ -349,7 +349,7 @@ func lockedDoc(m *model.Method) []string {
 		} else if len(m.Results) > 0 {
 			holds += fmt.Sprintf(" When %s, %s does nothing and returns nil.", busy, m.Name)
 		} else {
-			holds += fmt.Sprintf(" When %s, or it can't be found out, %s does nothing.", busy, m.Name)
+			holds += fmt.Sprintf(" When %s, %s does nothing. Any other error goes to Options.Logger and Hooks.Unreported of the client, since %s returns none.", busy, m.Name, m.Name)
 		}
 	}
 	return append(lines, holds)

@@ -190,6 +190,22 @@ func packagesOf(t types.Type, pkgs map[string]string, avoid *Names) {
 	})
 }
 
+// typeNames are the names in the source of a type.
+func typeNames(t types.Type) []string {
+	var names []string
+	Visit(t, func(t types.Type) {
+		switch t := t.(type) {
+		case *types.Named:
+			names = append(names, t.Obj().Name())
+		case *types.Alias:
+			names = append(names, t.Obj().Name())
+		case *types.Basic:
+			names = append(names, t.Name())
+		}
+	})
+	return names
+}
+
 func addPackage(obj *types.TypeName, pkgs map[string]string) {
 	if pkg := obj.Pkg(); pkg != nil {
 		pkgs[pkg.Path()] = pkg.Name()

@@ -32,8 +32,9 @@
 // lockrt.Client. ServiceKeys has a method for each locked method that builds its keys, for tools and tests. Several lock directives on
 // one method are taken together, all or none. A method without a lock is passed through, and nolock says that this is meant.
 //
-// An embedded method has the directives that stand where it is declared, also in another package of the module. Where that is not what is
-// wanted, or not possible, lock and nolock stand above the interface, with method= and the name of the embedded method.
+// An embedded method keeps the lock that is declared with it, also in another package of the module: its key, with the prefix of the interface that
+// declares it and the parameters by their positions, and its options. Where that is not what is wanted, or not possible, lock and nolock stand above
+// the interface, with method= and the name of the embedded method. That counts for those who embed the interface, too.
 //
 // # Entities
 //
@@ -83,7 +84,7 @@
 //	watchdog=duration   the lock outlives a crashed holder by this, and is renewed every third of it while held
 //	lease=duration      instead of watchdog: a fixed time that is not renewed
 //	busy=error          a lock that somebody else holds is lockrt.ErrNotAcquired, which is the default
-//	busy=skip           it means that the method isn't called, and nothing is wrong
+//	busy=skip           it means that the method isn't called, and nothing is wrong; that Redis is away is lockrt.ErrUnavailable
 //	busy=fallback       it means that the method of a second implementation is called, which the constructor then takes
 //	lost=cancel         the context of the call ends when the lock is lost, which is the default; the loss is joined to its error
 //	lost=report         it is joined only
@@ -105,11 +106,11 @@
 //	kind=red            a lock on a majority of independent servers, whose clients the constructor takes
 //	permits=n           with kind=permit, and of a method that returns a lockrt.EntitySemaphore: how many can have one at once
 //	name=Name           of the generated wrapper (service) or its constructor (locks)
-//	prefix=text         in front of all keys of an interface, followed by a colon
+//	prefix=text         in front of all keys that an interface declares, followed by a colon
 //	require=all         each method of the service must have a lock or a nolock
 //
 // The options wait, watchdog, lease and lost can stand on a lock, on the interface, and in a directive defaults in the package comment; the
-// nearest counts. Options given to the constructor in the program count more than all of these. The locks of one method are taken together:
+// nearest counts, and for a lock that is inherited what the embedding interface says counts more. Options given to the constructor in the program count more than all of these. The locks of one method are taken together:
 // what one of them says about anything but its key counts for all, and they must not contradict each other.
 //
 // # Vet

@@ -109,7 +109,7 @@ func TestScenarios(t *testing.T) {
 
 // uncached is for runs that generate: they leave nothing behind outside of their directory.
 func uncached(args []string) []string {
-	if len(args) > 0 && slices.Contains([]string{"list", "graph", "explain", "vet"}, args[0]) {
+	if len(args) > 0 && slices.Contains([]string{"list", "graph", "explain", "vet", "help"}, args[0]) {
 		return args
 	}
 	return append([]string{"-cache=off"}, args...)

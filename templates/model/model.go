@@ -44,6 +44,7 @@ type Locks struct {
 type Method struct {
 	Name     string
 	Doc      []string // lines without comment markers
+	Block    bool     // Doc stands in a block comment
 	Params   []Param
 	Variadic bool
 	Results  []Param
@@ -78,6 +79,14 @@ type Lock struct {
 	Context  int           // index of the parameter that carries the context, or -1
 	Stream   *Stream
 	Keys     []*Key
+	Builder  *Builder // what has a builder of the keys already, or nil
+}
+
+// A Builder is the type that has the builders of another interface's keys: BaseKeys, or BaseKeys[Order].
+type Builder struct {
+	Interface *types.TypeName
+	Keys      string
+	Args      []types.Type
 }
 
 // Mixed says whether the keys are of different kinds of lock, so that each has to say which.
@@ -163,9 +172,15 @@ type Step struct {
 	Call   bool
 	Buffer bool       // the method appends to what it is given
 	Fails  bool       // the method has an error as its second result
-	Hops   [][]string // embedded pointers that Name is promoted through; none may be nil
+	Hops   []Hop      // what Name is promoted through that can be nil, and must not be
 	On     types.Type // the type parameter whose method it is, if that can be promoted through what only the program knows; or nil
 	Nil    Nil        // what the step gives
+}
+
+// A Hop is an embedded pointer or interface.
+type Hop struct {
+	Path []string // from where the step begins
+	Nil  Nil
 }
 
 // Nil says how to find out that something is nil, which it must not be.
@@ -173,9 +188,9 @@ type Nil int
 
 // What can be nil, and how it is told.
 const (
-	NeverNil Nil = iota
-	NilPointer
-	NilTypeParam // of a type parameter whose types can be pointers or interfaces: the compiler doesn't compare it with nil
+	NeverNil   Nil = iota
+	NilPointer     // a pointer or a function
+	NilInside      // an interface, which can have a nil pointer in it, or of a type parameter whose types can be pointers or interfaces
 )
 
 // A Leaf says how a value is written.

@@ -2,6 +2,7 @@ package vet
 
 import (
 	"go/ast"
+	"go/token"
 	"go/types"
 	"slices"
 
@@ -42,6 +43,7 @@ func (f *function) afterRelease(call *ast.CallExpr) {
 	if lease == nil || !isLease(lease.Type()) {
 		return
 	}
+	names := f.aliases(lease)
 	from := f.statement(call)
 	if from == nil {
 		return
@@ -55,12 +57,62 @@ func (f *function) afterRelease(call *ast.CallExpr) {
 			return false
 		}
 		f.inspect(n, func(n ast.Node) bool {
-			f.useless(n, lease)
+			for _, name := range names {
+				f.useless(n, name)
+			}
 			return true
 		})
 		return true
 	}
 	w.run()
+}
+
+// aliases lists the variables that have the same lease, with the variable itself. Only those count that get one value in the whole function.
+func (f *function) aliases(lease *types.Var) []*types.Var {
+	type assignment struct{ to, from *types.Var }
+	var copies []assignment
+	values := map[*types.Var]int{}
+	assign := func(to, from ast.Expr) {
+		v := variable(f.info, to)
+		if v == nil {
+			return
+		}
+		values[v]++
+		if other := variable(f.info, from); other != nil && isLease(v.Type()) {
+			copies = append(copies, assignment{v, other})
+		}
+	}
+	ast.Inspect(f.body, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.AssignStmt:
+			for i, lhs := range n.Lhs {
+				if len(n.Lhs) == len(n.Rhs) {
+					assign(lhs, n.Rhs[i])
+				} else if v := variable(f.info, lhs); v != nil {
+					values[v]++
+				}
+			}
+		case *ast.ValueSpec:
+			for i, name := range n.Names {
+				if i < len(n.Values) {
+					assign(name, n.Values[i])
+				}
+			}
+		}
+		return true
+	})
+	names := []*types.Var{lease}
+	for i := 0; i < len(names); i++ {
+		for _, c := range copies {
+			for _, pair := range []assignment{c, {c.from, c.to}} {
+				// Which of several values a variable has is not known here.
+				if pair.from == names[i] && values[c.to] == 1 && values[c.from] <= 1 && !slices.Contains(names, pair.to) {
+					names = append(names, pair.to)
+				}
+			}
+		}
+	}
+	return names
 }
 
 // statement is the node of the graph that a call stands in.
@@ -97,7 +149,7 @@ func (f *function) useless(n ast.Node, lease *types.Var) {
 	}
 }
 
-// stored reports proofs that are put where they outlive the lock.
+// stored reports proofs that are put where they outlive the lock. What goes to a goroutine that the function waits for does not.
 func (f *function) stored() {
 	report := func(e ast.Expr) {
 		f.pass.ReportRangef(e, "a %s is stored, where it outlives the lock: pass it on to those who need the proof", ours(f.info.TypeOf(e)))
@@ -110,6 +162,7 @@ func (f *function) stored() {
 		_, pointer := types.Unalias(t).(*types.Pointer)
 		return !pointer && isProof(t)
 	}
+	started := map[ast.Node]ast.Stmt{} // receivers and arguments of go statements
 	f.inspect(f.body, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.AssignStmt:
@@ -123,15 +176,64 @@ func (f *function) stored() {
 				if kv, ok := e.(*ast.KeyValueExpr); ok {
 					e = kv.Value
 				}
-				if is(e) {
+				if is(e) && !f.waits(started[n]) {
 					report(e)
 				}
 			}
 		case *ast.SendStmt:
-			if is(n.Value) {
+			if is(n.Value) && !f.waits(n) {
 				report(n.Value)
+			}
+		case *ast.GoStmt:
+			for _, arg := range n.Call.Args {
+				started[ast.Unparen(arg)] = n
+			}
+			if sel, ok := ast.Unparen(n.Call.Fun).(*ast.SelectorExpr); ok {
+				started[ast.Unparen(sel.X)] = n
 			}
 		}
 		return true
 	})
+}
+
+// waits says whether the function waits for goroutines after a statement, and gives no lease back before: by Wait of a group, by receiving from a
+// channel, or by a loop over one.
+func (f *function) waits(after ast.Stmt) bool {
+	if after == nil {
+		return false
+	}
+	var first token.Pos // of the waits and releases that follow
+	waits := false
+	note := func(n ast.Node, wait bool) {
+		if n.Pos() > after.End() && (first == token.NoPos || n.Pos() < first) {
+			first, waits = n.Pos(), wait
+		}
+	}
+	f.inspect(f.body, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.DeferStmt:
+			return false // it runs after all of them
+		case *ast.UnaryExpr:
+			if n.Op == token.ARROW {
+				note(n, true)
+			}
+		case *ast.RangeStmt:
+			if t := f.info.TypeOf(n.X); t != nil {
+				if _, ok := t.Underlying().(*types.Chan); ok {
+					note(n, true)
+				}
+			}
+		case *ast.CallExpr:
+			sel, ok := ast.Unparen(n.Fun).(*ast.SelectorExpr)
+			switch {
+			case !ok:
+			case sel.Sel.Name == "Wait" && len(n.Args) == 0:
+				note(n, true)
+			case slices.Contains(releases, sel.Sel.Name) && f.info.TypeOf(sel.X) != nil && isLease(f.info.TypeOf(sel.X)):
+				note(n, false)
+			}
+		}
+		return true
+	})
+	return waits
 }

@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/token"
 	"path/filepath"
+	"reflect"
 
 	"golang.org/x/tools/go/analysis"
 
@@ -15,20 +16,43 @@ import (
 )
 
 // Stale finds outputs that are missing, that are not what the directives give now, or whose directives are gone, and mistakes in directives. It
-// generates in memory and compares, so the generator of this version must have written them. Packages with cgo are left to lockgen -check.
+// generates in memory and compares, so the generator of this version must have written them. Packages with cgo are left to lockgen -check, and so is
+// what embeds an interface that another package declares by the name of a third one's, if the compiler's output does not tell of that.
 var Stale = &analysis.Analyzer{
-	Name: "stale",
-	Doc:  "find generated locks that are not up to date, and mistakes in directives\n\nRun lockgen ./... to write them again.",
-	URL:  docs + "#Stale",
+	Name:     "stale",
+	Doc:      "find generated locks that are not up to date, and mistakes in directives\n\nRun lockgen ./... to write them again.",
+	URL:      docs + "#Stale",
+	Requires: []*analysis.Analyzer{table},
 	Run: func(pass *analysis.Pass) (any, error) {
 		for _, file := range pass.Files {
 			if directory(pass, file, true) != directory(pass, file, false) {
 				return nil, nil // what cgo made of the files is not what their author wrote
 			}
 		}
-		s := &stale{pass: pass, list: diag.New(pass.Fset), made: map[string]bool{}}
+		s := &stale{pass: pass, found: pass.ResultOf[table].(*found), made: map[string]bool{}}
 		return nil, s.run()
 	},
+}
+
+// table is what the generator finds in a package, for the analyzers.
+var table = &analysis.Analyzer{
+	Name:       "lockgen",
+	Doc:        "find what each method of an annotated interface locks",
+	ResultType: reflect.TypeFor[*found](),
+	Run: func(pass *analysis.Pass) (any, error) {
+		f := &found{list: diag.New(pass.Fset)}
+		f.pkgs = load.Checked(f.list, pass.Pkg, pass.TypesInfo, pass.Files, pass.IgnoredFiles)
+		for _, pkg := range f.pkgs {
+			f.outputs = append(f.outputs, check.Package(f.list, pkg)...)
+		}
+		return f, nil
+	},
+}
+
+type found struct {
+	list    *diag.List
+	pkgs    []*load.Package
+	outputs []check.Output
 }
 
 func directory(pass *analysis.Pass, file *ast.File, adjusted bool) string {
@@ -36,18 +60,13 @@ func directory(pass *analysis.Pass, file *ast.File, adjusted bool) string {
 }
 
 type stale struct {
+	*found
 	pass *analysis.Pass
-	list *diag.List
 	made map[string]bool
 }
 
 func (s *stale) run() error {
 	pass := s.pass
-	pkgs := load.Checked(s.list, pass.Pkg, pass.TypesInfo, pass.Files, pass.IgnoredFiles)
-	var outputs []check.Output
-	for _, pkg := range pkgs {
-		outputs = append(outputs, check.Package(s.list, pkg)...)
-	}
 	if s.list.Len() > 0 {
 		for _, d := range s.list.Sorted() {
 			from := load.Pos(pass.Fset, d.Pos)
@@ -55,23 +74,27 @@ func (s *stale) run() error {
 		}
 		return nil
 	}
-	for _, out := range outputs {
+	for _, out := range s.outputs {
+		if out.Unsure {
+			s.made[output.Name(out.Source)] = true
+			continue
+		}
 		src, err := templates.Render(out.Model)
 		if err != nil {
 			return err
 		}
-		s.compare(pkgs, out.Source, src)
+		s.compare(out.Source, src)
 	}
 	s.orphans()
 	return nil
 }
 
 // compare looks at the file that should be there.
-func (s *stale) compare(pkgs []*load.Package, source string, want []byte) {
+func (s *stale) compare(source string, want []byte) {
 	name := output.Name(source)
 	s.made[name] = true
 	at := token.NoPos
-	for _, pkg := range pkgs {
+	for _, pkg := range s.pkgs {
 		for _, f := range pkg.Files {
 			if f.Name == source {
 				at = f.Directives.Interfaces[0].Spec.Name.Pos()

@@ -2,7 +2,6 @@ package vet
 
 import (
 	"go/ast"
-	"go/token"
 	"go/types"
 	"os"
 
@@ -10,7 +9,6 @@ import (
 	"golang.org/x/tools/go/analysis/passes/inspect"
 	"golang.org/x/tools/go/ast/inspector"
 
-	"github.com/lockgen/lockgen/cmd/lockgen/internal/diag"
 	"github.com/lockgen/lockgen/cmd/lockgen/internal/directive"
 	"github.com/lockgen/lockgen/cmd/lockgen/internal/output"
 )
@@ -22,7 +20,7 @@ var Unwrapped = &analysis.Analyzer{
 	Name:      "unwrapped",
 	Doc:       "find calls of implementations that should go through the generated wrapper\n\nWho calls the implementation itself holds no lock.",
 	URL:       docs + "#Unwrapped",
-	Requires:  []*analysis.Analyzer{inspect.Analyzer},
+	Requires:  []*analysis.Analyzer{inspect.Analyzer, table},
 	FactTypes: []analysis.Fact{(*guarded)(nil), (*bare)(nil)},
 	Run: func(pass *analysis.Pass) (any, error) {
 		u := &unwrapped{pass}
@@ -56,34 +54,24 @@ type unwrapped struct{ pass *analysis.Pass }
 
 // interfaces notes which interfaces of this package have locks.
 func (u *unwrapped) interfaces() {
-	locks := map[token.Pos]*directive.Directive{}
-	var annotated []*directive.Interface
-	for _, file := range u.pass.Files {
-		found := directive.Collect(diag.New(u.pass.Fset), file)
-		annotated = append(annotated, found.Interfaces...)
-		for field, directives := range found.Methods {
-			if directives[0].Verb == directive.Lock && len(field.Names) > 0 {
-				locks[field.Names[0].Pos()] = directives[0]
+	facts := map[types.Object]*guarded{}
+	for _, pkg := range u.pass.ResultOf[table].(*found).pkgs {
+		for _, file := range pkg.Files {
+			for _, iface := range file.Directives.Interfaces {
+				if obj := u.pass.TypesInfo.Defs[iface.Spec.Name]; obj != nil && iface.Directive.Verb == directive.Service {
+					facts[obj] = &guarded{Wrapper: iface.Wrapper(), Keys: map[string]string{}}
+				}
 			}
 		}
 	}
-	for _, iface := range annotated {
-		obj, ok := u.pass.TypesInfo.Defs[iface.Spec.Name].(*types.TypeName)
-		if !ok || iface.Directive.Verb != directive.Service {
-			continue
-		}
-		typ, ok := obj.Type().Underlying().(*types.Interface)
-		if !ok {
-			continue
-		}
-		fact := &guarded{Wrapper: iface.Wrapper(), Keys: map[string]string{}}
-		for m := range typ.Methods() {
-			if d := locks[m.Pos()]; d != nil {
-				fact.Keys[m.Name()] = d.Key.Value
+	for _, out := range u.pass.ResultOf[table].(*found).outputs {
+		for _, use := range out.Uses {
+			fact := facts[use.Interface]
+			if fact == nil || len(use.Keys) == 0 {
+				continue
 			}
-		}
-		if len(fact.Keys) > 0 {
-			u.pass.ExportObjectFact(obj, fact)
+			fact.Keys[use.Method.Name] = use.Keys[0].Text
+			u.pass.ExportObjectFact(use.Interface, fact)
 		}
 	}
 }
@@ -120,7 +108,8 @@ func (u *unwrapped) implementations() {
 func (u *unwrapped) export(t types.Type, g *guarded) {
 	for method, key := range g.Keys {
 		obj, _, _ := types.LookupFieldOrMethod(t, true, u.pass.Pkg, method)
-		if fn, ok := obj.(*types.Func); ok && fn.Pkg() == u.pass.Pkg {
+		// A method that is promoted from an interface inside of the type is that interface's: the value in it may be the wrapper.
+		if fn, ok := obj.(*types.Func); ok && fn.Pkg() == u.pass.Pkg && !types.IsInterface(fn.Signature().Recv().Type()) {
 			u.pass.ExportObjectFact(fn, &bare{g.Wrapper, key})
 		}
 	}
@@ -169,20 +158,39 @@ func (u *unwrapped) generated(obj types.Object) bool {
 	return err == nil && output.Ours(src)
 }
 
-// calls reports those that miss the wrapper.
+// calls reports those that miss the wrapper, and methods that are taken as values from what is behind it.
 func (u *unwrapped) calls() {
 	in := u.pass.ResultOf[inspect.Analyzer].(*inspector.Inspector)
-	in.Preorder([]ast.Node{(*ast.CallExpr)(nil)}, func(n ast.Node) {
-		call, ok := n.(*ast.CallExpr)
-		if !ok || isTest(u.pass, n) {
+	called := map[ast.Expr]bool{}
+	in.Preorder([]ast.Node{(*ast.CallExpr)(nil), (*ast.SelectorExpr)(nil)}, func(n ast.Node) {
+		if isTest(u.pass, n) {
 			return
 		}
-		fn := callee(u.pass.TypesInfo, call)
+		var fn *types.Func
+		does := "called"
+		switch n := n.(type) {
+		case *ast.CallExpr:
+			called[ast.Unparen(n.Fun)] = true
+			fn = callee(u.pass.TypesInfo, n)
+		case *ast.SelectorExpr:
+			if called[n] {
+				return
+			}
+			does = "taken as a value"
+			fn, _ = u.pass.TypesInfo.Uses[n.Sel].(*types.Func)
+		}
 		if fn == nil || fn.Pkg() == nil || fn.Pkg() == u.pass.Pkg {
 			return
 		}
 		if fact := (&bare{}); u.pass.ImportObjectFact(fn.Origin(), fact) {
-			u.pass.ReportRangef(call, "%s is called without the lock %s: call it through %s", fn.Name(), fact.Key, fact.Wrapper)
+			u.pass.ReportRangef(n, "%s is %s without the lock %s: %s", fn.Name(), does, fact.Key, through(does, fact.Wrapper))
 		}
 	})
+}
+
+func through(does, wrapper string) string {
+	if does == "called" {
+		return "call it through " + wrapper
+	}
+	return "take it from " + wrapper
 }

@@ -8,7 +8,7 @@
 //
 // They are [Unlock], [Context], [Proof], [Unwrapped] and [Stale]. What they say is meant to be right; they pass over what they can't be sure of,
 // and over test files, which do what is wrong on purpose. What is not seen: a lease that is handed to another function, kept in a field or
-// captured by a closure is the business of whoever has it, and is not followed; of conditions only those are understood that look at the error
+// captured by a closure is the business of the function that has it, and is not followed; of conditions only those are understood that look at the error
 // of the lock or at the lease; and implementations are known by the rules that [Unwrapped] names, not by following values.
 package vet
 

@@ -19,6 +19,8 @@ func hooks(t *teller) lockrt.Hooks {
 			switch {
 			case errors.Is(e.Err, lockrt.ErrNotAcquired):
 				t.tell(event{Kind: skips, Text: e.Key + ", somebody else holds it"})
+			case errors.Is(e.Err, lockrt.ErrUnavailable):
+				t.tell(event{Kind: skips, Text: e.Key + ", Redis does not answer"})
 			case e.Err == nil:
 				t.tell(event{Kind: holds, Text: e.Key + afterWaiting(e.Waited)})
 			}

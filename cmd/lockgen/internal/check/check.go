@@ -5,7 +5,6 @@ import (
 	"go/ast"
 	"go/token"
 	"go/types"
-	"maps"
 	"slices"
 	"strings"
 	"unicode"
@@ -23,6 +22,7 @@ type Output struct {
 	Source string // the file that it is made from
 	Model  *model.File
 	Uses   []Use // what its interfaces lock, in their order
+	Unsure bool  // something that counts is not known
 }
 
 // A Use is one method of an annotated interface and what it locks.
@@ -33,6 +33,7 @@ type Use struct {
 	Method    *model.Method
 	Pos       token.Pos // of the method, or of the interface if the method is from elsewhere
 	Keys      []UsedKey // none if it has no lock
+	NoLock    bool      // which is said by a directive
 	Options   []directive.Given
 }
 
@@ -40,70 +41,89 @@ type Use struct {
 type UsedKey struct {
 	*model.Key
 	Directive *directive.Directive
+	Package   string // where that stands: a function that it names is of this package
 }
 
 // A Run checks packages one after the other.
 type Run struct {
 	list     *diag.List
-	consumed map[string]bool // places of methods whose directives an interface of another package has
+	tags     []string // build tags
+	table    table
+	sources  map[*types.Package]*source
+	unsure   []token.Position   // of types by whose names interfaces are declared, and that are not known
+	files    map[string]*parsed // of packages that were read for what is embedded
+	consumed map[string]bool    // places of methods and interfaces that an annotated interface has
 	waiting  []waiting
 }
 
-// waiting is a directive on a method of an interface that is not annotated: one of another package may embed it.
+// waiting is a directive that stands on an interface which is not annotated: one of another package may embed it.
 type waiting struct {
-	place     string // of the method
+	place     string // of the method, or of the interface
 	directive *directive.Directive
 	owner     string
+	hint      string
 }
 
-// NewRun begins a run, which notes in list.
-func NewRun(list *diag.List) *Run { return &Run{list: list, consumed: map[string]bool{}} }
+// NewRun begins a run, which notes in list. The build tags are those of the packages.
+func NewRun(list *diag.List, tags ...string) *Run {
+	return &Run{list: list, tags: tags, table: table{}, sources: map[*types.Package]*source{}, files: map[string]*parsed{}, consumed: map[string]bool{}}
+}
 
 // Package checks one package. What it returns is complete only if nothing was noted.
 func (r *Run) Package(pkg *load.Package) []Output { return newChecker(r.list, pkg, r).check() }
 
 // End notes the directives that no package of the run has a use for.
 func (r *Run) End() {
+	for _, at := range r.unsure {
+		r.list.AddAt(at, 1, "this type is not known")
+	}
 	for _, w := range r.waiting {
 		if d := w.directive; !r.consumed[w.place] {
-			r.list.Add(d.Slash, d.End, "%s is not annotated, so this has no effect: put //lockgen:service or //lockgen:locks above it", w.owner)
+			r.list.Add(d.Slash, d.End, "%s is not annotated, so this has no effect: put %s", w.owner, w.hint)
 		}
 	}
 }
 
-// Package checks one package alone. What others can embed may have directives for them.
+// Package checks one package alone. What others can embed may have directives for them, and not all types need be known.
 func Package(list *diag.List, pkg *load.Package) []Output {
 	r := NewRun(list)
 	outputs := r.Package(pkg)
-	r.waiting = slices.DeleteFunc(r.waiting, func(w waiting) bool { return ast.IsExported(w.owner) })
+	scope := pkg.Types.Scope()
+	for _, name := range scope.Names() {
+		if obj, ok := scope.Lookup(name).(*types.TypeName); ok && obj.Exported() && types.IsInterface(obj.Type()) {
+			r.entries(obj.Type())
+		}
+	}
+	for i := range outputs {
+		outputs[i].Unsure = len(r.unsure) > 0
+	}
+	r.unsure = nil
 	r.End()
 	return outputs
 }
 
 func newChecker(list *diag.List, pkg *load.Package, r *Run) *checker {
 	return &checker{
-		run:      r,
-		list:     list,
-		pkg:      pkg,
-		consumed: map[*ast.Field]bool{},
-		names:    &templates.Names{},
-		given:    map[string]token.Pos{},
-		named:    map[*directive.Interface]names{},
-		specs:    map[token.Pos]*ast.TypeSpec{},
-		docs:     map[*ast.Field][]*directive.Directive{},
-		others:   map[*ast.TypeSpec][]*directive.Directive{},
+		run:   r,
+		list:  list,
+		pkg:   pkg,
+		names: &templates.Names{},
+		given: map[string]token.Pos{},
+		named: map[*directive.Interface]names{},
+		specs: map[token.Pos]*ast.TypeSpec{},
 	}
 }
 
 func (c *checker) check() []Output {
 	c.index()
 	c.defaults()
+	c.own()
 	c.nameAll()
 	var outputs []Output
 	for _, file := range c.pkg.Files {
 		c.uses = nil
 		if out := c.file(file); out != nil {
-			outputs = append(outputs, Output{file.Name, out, c.uses})
+			outputs = append(outputs, Output{Source: file.Name, Model: out, Uses: c.uses})
 		}
 	}
 	c.unconsumed()
@@ -112,20 +132,18 @@ func (c *checker) check() []Output {
 
 // A checker works on one package.
 type checker struct {
-	run      *Run
-	list     *diag.List
-	pkg      *load.Package
-	timing   directive.Timing     // of the package
-	preset   *directive.Directive // where that is from, or nil
-	uses     []Use                // of the file that is being checked
-	consumed map[*ast.Field]bool
-	names    *templates.Names // package scope and what is generated
-	given    map[string]token.Pos
-	named    map[*directive.Interface]names
-	specs    map[token.Pos]*ast.TypeSpec // of the package, by the position of the name
-	docs     map[*ast.Field][]*directive.Directive
-	others   map[*ast.TypeSpec][]*directive.Directive // above interfaces, for methods that they embed
-	wrong    bool                                     // directives are missing for the mistakes in them, so nothing is said about what isn't there
+	run    *Run
+	list   *diag.List
+	pkg    *load.Package
+	timing directive.Timing     // of the package
+	preset *directive.Directive // where that is from, or nil
+	uses   []Use                // of the file that is being checked
+	names  *templates.Names     // package scope and what is generated
+	given  map[string]token.Pos
+	named  map[*directive.Interface]names
+	specs  map[token.Pos]*ast.TypeSpec // of the package, by the position of the name
+	wrong  bool                        // directives are missing for the mistakes in them, so nothing is said about what isn't there
+	nodes  map[string][]ast.Node       // declarations of the package, by name
 }
 
 // names are those that the output declares for an interface.
@@ -148,11 +166,8 @@ func (c *checker) index() {
 	}
 	for _, file := range c.pkg.Files {
 		c.wrong = c.wrong || file.Wrong
-		maps.Copy(c.docs, file.Directives.Methods)
-		maps.Copy(c.others, file.Directives.Others)
 	}
 	for _, shared := range c.pkg.Shared {
-		maps.Copy(c.docs, shared.Methods)
 		if shared.Defaults != nil {
 			c.timing, c.preset = shared.Defaults.Timing, shared.Defaults
 		}
@@ -223,7 +238,7 @@ func specVar(iface *directive.Interface, method string) string {
 
 func (c *checker) nameOne(iface *directive.Interface) names {
 	base, d := iface.Spec.Name.Name, iface.Directive
-	n := names{keys: base + "Keys"}
+	n := names{keys: keysOf(base)}
 	pos, end := iface.Spec.Name.Pos(), iface.Spec.Name.End()
 	if d.Name != nil {
 		pos, end = d.Name.ValuePos()
@@ -322,31 +337,18 @@ func (c *checker) unconsumed() {
 	}
 	for _, file := range c.pkg.Files {
 		for spec, directives := range file.Directives.Others {
-			for _, d := range directives {
-				if !c.annotated(spec) {
-					c.list.Add(d.Slash, d.End, "%s is not annotated, so this has no effect: put //lockgen:service above it too", spec.Name.Name)
-				}
-			}
+			c.wait(spec.Name.Pos(), spec.Name.Name, "//lockgen:service above it too", directives)
 		}
 		for field, directives := range file.Directives.Methods {
-			if c.consumed[field] {
-				continue
-			}
-			at := c.list.Fset().PositionFor(field.Names[0].Pos(), false)
-			for _, d := range directives {
-				c.run.waiting = append(c.run.waiting, waiting{place(at), d, file.Directives.Owners[field]})
-			}
+			c.wait(field.Names[0].Pos(), file.Directives.Owners[field], "//lockgen:service or //lockgen:locks above it", directives)
 		}
 	}
 }
 
-func (c *checker) annotated(spec *ast.TypeSpec) bool {
-	for iface := range c.named {
-		if iface.Spec == spec {
-			return true
-		}
+func (c *checker) wait(at token.Pos, owner, hint string, directives []*directive.Directive) {
+	for _, d := range directives {
+		c.run.waiting = append(c.run.waiting, waiting{placeOf(c.list, at), d, owner, hint})
 	}
-	return false
 }
 
 // constraint is the line that says when a file is built, or "".
@@ -367,6 +369,9 @@ func constraint(file *ast.File) string {
 // begin checks what is the same for every annotated interface. It returns no object after saying why it is none.
 func (c *checker) begin(iface *directive.Interface) (*types.TypeName, *types.Interface, names) {
 	obj, typ := c.object(iface)
+	if obj != nil && !c.parameters(iface.Spec) {
+		return nil, nil, c.named[iface]
+	}
 	if obj != nil {
 		c.prefix(iface.Directive)
 		for _, name := range needed {
@@ -381,9 +386,12 @@ func (c *checker) object(iface *directive.Interface) (*types.TypeName, *types.In
 	spec, d := iface.Spec, iface.Directive
 	if it, ok := spec.Type.(*ast.InterfaceType); ok {
 		for _, f := range it.Methods.List {
-			c.consumed[f] = true
+			if len(f.Names) > 0 {
+				c.run.consumed[placeOf(c.list, f.Names[0].Pos())] = true
+			}
 		}
 	}
+	c.run.consumed[placeOf(c.list, spec.Name.Pos())] = true
 	if spec.Name.Name == "_" {
 		c.list.Add(spec.Name.Pos(), spec.Name.End(), "an annotated interface needs a name")
 		return nil, nil

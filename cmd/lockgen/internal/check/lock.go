@@ -2,7 +2,6 @@ package check
 
 import (
 	"errors"
-	"go/token"
 	"go/types"
 	"strings"
 	"time"
@@ -16,8 +15,10 @@ import (
 func (c *checker) lock(iface *directive.Interface, m *method, context int) *model.Lock {
 	before := c.list.Len()
 	own := c.together(m)
-	timing := own.Over(iface.Directive.Timing).Over(c.timing)
+	levels := c.run.levels(m.effect, c.preset)
+	timing := timingOf(levels)
 	l := &model.Lock{
+		Builder:  c.builder(iface, m),
 		SpecName: c.pkg.Name + "." + iface.Spec.Name.Name + "." + m.fn.Name(),
 		SpecVar:  c.names.Pick(specVar(iface, m.fn.Name())),
 		Wait:     model.UntilDone,
@@ -35,8 +36,9 @@ func (c *checker) lock(iface *directive.Interface, m *method, context int) *mode
 	busy := m.arg("busy")
 	l.Skip, l.Fallback = busy.Is("skip"), busy.Is("fallback")
 	service := iface.Directive.Verb == directive.Service
+	c.prefix(m.effect.owner.directive)
 	for _, d := range m.directives {
-		if k := c.key(iface, m, d, context); k != nil {
+		if k := c.key(m, d, context, l.Builder); k != nil {
 			k.Fence = d.Fence != nil
 			if service {
 				c.kind(k, d)
@@ -46,7 +48,7 @@ func (c *checker) lock(iface *directive.Interface, m *method, context int) *mode
 	}
 	if service {
 		c.bounded(m, l, own.Wait)
-		c.ending(iface, m, l)
+		c.ending(m, l, levels)
 	}
 	if m.arg("fence") != nil || l.Keep || l.Report || m.arg("empty") != nil {
 		c.predeclared("true", m.directives[0].Slash, m.directives[0].End)
@@ -99,14 +101,8 @@ func (m *method) arg(name string) *directive.Arg {
 }
 
 // ending settles what becomes of the lock when it is lost and when the call is over.
-func (c *checker) ending(iface *directive.Interface, m *method, l *model.Lock) {
-	lost := m.arg("lost")
-	for _, d := range []*directive.Directive{iface.Directive, c.preset} {
-		if lost == nil && d != nil {
-			lost = d.Lost
-		}
-	}
-	l.Report = lost.Is("report")
+func (c *checker) ending(m *method, l *model.Lock, levels [][]*directive.Directive) {
+	l.Report = directive.Nearest(levels, "lost").Is("report")
 	release, least := m.arg("release"), m.arg("min")
 	for _, d := range m.directives {
 		if kind := kindOf(d); kinds[kind] != model.Mutex {
@@ -149,12 +145,13 @@ func (c *checker) use(iface *directive.Interface, m *method, out *model.Method) 
 		Verb:      iface.Directive.Verb,
 		Method:    out,
 		Pos:       pos,
+		NoLock:    m.has(directive.NoLock),
 	}
 	if out.Lock != nil {
 		for i, k := range out.Lock.Keys {
-			u.Keys = append(u.Keys, UsedKey{k, m.directives[i]})
+			u.Keys = append(u.Keys, UsedKey{k, m.directives[i], m.effect.owner.pkg.Path()})
 		}
-		u.Options = directive.Effective(m.directives, iface.Directive, c.preset)
+		u.Options = directive.Effective(c.run.levels(m.effect, c.preset)...)
 	}
 	c.uses = append(c.uses, u)
 }
@@ -168,6 +165,19 @@ func (c *checker) addKey(l *model.Lock, k *model.Key, d *directive.Directive) {
 		}
 	}
 	l.Keys = append(l.Keys, k)
+}
+
+// timingOf is what the first levels that say something about it say about the times of a lock.
+func timingOf(levels [][]*directive.Directive) directive.Timing {
+	var t directive.Timing
+	for _, level := range levels {
+		for _, d := range level {
+			if d != nil {
+				t = t.Over(d.Timing)
+			}
+		}
+	}
+	return t
 }
 
 // together merges the options of several locks on one method, which are taken by one call.
@@ -227,29 +237,26 @@ func (c *checker) bounded(m *method, l *model.Lock, own *time.Duration) {
 	switch {
 	case own == nil:
 		c.list.Add(d.Slash, d.End, "%s has no context.Context that could end the wait: add one, or wait= with a duration to this directive", m.fn.Name())
-	case *own == directive.UntilDone:
+	case l.Wait == model.UntilDone:
 		c.list.Add(d.Slash, d.End, "%s has no context.Context to wait for: wait=ctx needs one", m.fn.Name())
 	}
 }
 
-// key reads the template of a directive.
-func (c *checker) key(iface *directive.Interface, m *method, d *directive.Directive, context int) *model.Key {
+// key reads the template of a directive. What the output doesn't build itself it needn't be able to name.
+func (c *checker) key(m *method, d *directive.Directive, context int, builder *model.Builder) *model.Key {
 	arg := d.Key
 	note := func(err error) {
 		if e, ok := errors.AsType[*key.Error](err); ok {
+			if e.Unknown && m.field != nil && c.compiler(m.field.Type) {
+				return
+			}
 			from, to := arg.At(e.Off, e.End)
 			c.list.Add(from, to, "%s", e.Message)
 		}
 	}
 	var k *model.Key
 	if name, ok := d.Function(); ok {
-		if m.abroad {
-			from, to := arg.ValuePos()
-			c.list.Add(from, to, "key=@%s: %s of %s would need this function of another package: say above %s what it is to hold, with method=%s",
-				name, m.fn.Name(), iface.Spec.Name.Name, iface.Spec.Name.Name, m.fn.Name())
-			return nil
-		}
-		if k = c.function(m, d, name); k == nil {
+		if k = c.function(m, d, name, builder); k == nil {
 			return nil
 		}
 	} else {
@@ -259,17 +266,24 @@ func (c *checker) key(iface *directive.Interface, m *method, d *directive.Direct
 			return nil
 		}
 		c.literals(m, arg, t)
-		scope := &key.Scope{Package: c.pkg.Types, Params: m.fn.Signature().Params(), Skip: context}
+		scope := &key.Scope{Package: c.pkg.Types, Params: m.params(), Skip: context}
+		if builder != nil {
+			scope.Package = builder.Interface.Pkg()
+		}
 		if k, err = scope.Resolve(t); err != nil {
 			note(err)
 			return nil
 		}
+		if !c.oneMeaning(m, d, t) {
+			return nil
+		}
+		k.Text = t.Rename(m.named)
 	}
-	if !c.limits(d, k) {
+	if !c.limits(d, k, builder == nil) {
 		return nil
 	}
-	if p := iface.Directive.Prefix; p != nil {
-		prefix := p.Value + ":"
+	if p := m.effect.owner.directive; p != nil && p.Prefix != nil {
+		prefix := p.Prefix.Value + ":"
 		k.Text = prefix + k.Text
 		if k.Parts[0].Value == nil {
 			k.Parts[0].Literal = prefix + k.Parts[0].Literal
@@ -289,44 +303,11 @@ func (c *checker) key(iface *directive.Interface, m *method, d *directive.Direct
 	return k
 }
 
-// literals notes what stands in a key as text and is most likely meant as something else: a function, or a parameter without its braces. Either
-// would be one lock for everything.
-func (c *checker) literals(m *method, arg *directive.Arg, t *key.Template) {
-	for i, part := range t.Parts {
-		off := part.Off
-		for segment := range strings.FieldsFuncSeq(part.Literal, func(r rune) bool { return r == ':' || r == '/' }) {
-			off += strings.Index(t.Text[off:], segment)
-			from, to := arg.At(off, off+len(segment))
-			off += len(segment)
-			fn, ok := strings.CutPrefix(segment, "@")
-			_, declared := c.pkg.Declared[fn]
-			switch whole := off < part.End || i+1 == len(t.Parts); {
-			case !ok || !whole || !token.IsIdentifier(fn):
-			case declared:
-				c.list.Add(from, to, "@%s is text here; a function makes a whole key: key=@%s, and %s returns a lockrt.Key with all of it", fn, fn, fn)
-			default:
-				c.list.Warn(from, to, "@%s is text here: @ names a function only where a key begins with it", fn)
-			}
-		}
-	}
-	if len(t.Parts) > 1 || t.Parts[0].Path != nil {
-		return
-	}
-	off := strings.LastIndexAny(t.Text, ":/") + 1
-	name, _, _ := strings.Cut(t.Text[off:], ".")
-	for p := range m.fn.Signature().Params().Variables() {
-		if off > 0 && p.Name() == name {
-			from, to := arg.At(off, len(t.Text))
-			c.list.Warn(from, to, "%s is text here, so all calls have one lock; for the value of the parameter write {%s}", t.Text[off:], t.Text[off:])
-		}
-	}
-}
-
 // mostKeys is how many elements of a list are locked together without max.
 const mostKeys = 64
 
-// limits says in the values of a key what max and empty say, if they can say something.
-func (c *checker) limits(d *directive.Directive, k *model.Key) bool {
+// limits says in the values of a key what max and empty say, if they can say something. A key that is built here needs names of the language.
+func (c *checker) limits(d *directive.Directive, k *model.Key, here bool) bool {
 	from, to := d.Key.ValuePos()
 	list, empty, tagged := false, false, false
 	for _, part := range k.Parts {
@@ -354,7 +335,7 @@ func (c *checker) limits(d *directive.Directive, k *model.Key) bool {
 			empty = true
 			written.Empty = d.Empty != nil
 		}
-		if v.Each != nil || written.CanBeEmpty() && (written.Leaf == model.Hex || written.Leaf == model.Text) {
+		if here && (v.Each != nil || written.CanBeEmpty() && (written.Leaf == model.Hex || written.Leaf == model.Text)) {
 			c.predeclared("len", from, to)
 		}
 	}
@@ -374,7 +355,7 @@ const longestKey = 1024
 
 // prefix checks the prefix of an interface's keys.
 func (c *checker) prefix(d *directive.Directive) {
-	if d.Prefix == nil {
+	if d == nil || d.Prefix == nil {
 		return
 	}
 	if e, ok := errors.AsType[*key.Error](key.CheckPrefix(d.Prefix.Value)); ok {
@@ -385,7 +366,7 @@ func (c *checker) prefix(d *directive.Directive) {
 
 // contextOf finds the parameter that is the context of the call, or -1.
 func (c *checker) contextOf(m *method) (int, bool) {
-	params := m.fn.Signature().Params()
+	params := m.params()
 	d := m.directives[0]
 	wanted := m.arg("ctx")
 	var found []int

@@ -17,7 +17,7 @@ func (c *checker) locks(iface *directive.Interface) *model.Locks {
 		return nil
 	}
 	out := &model.Locks{Interface: obj, TypeParams: typeParams(obj), Type: n.typ, Constructor: n.constructor, Keys: n.keys}
-	for _, m := range c.methods(iface, typ) {
+	for _, m := range c.methods(iface, obj, typ) {
 		if method := c.entity(iface, m); method != nil {
 			c.use(iface, m, method)
 			out.Methods = append(out.Methods, method)
@@ -88,6 +88,7 @@ func (c *checker) entity(iface *directive.Interface, m *method) *model.Method {
 		c.list.Add(at, end, "a lockrt.EntityMulti has a lock for each element of %s, so the key needs {%s...}", name, name)
 		return nil
 	case named:
+		c.unnamed(m, d, out.Lock.Keys[0])
 		return out
 	}
 	c.list.Add(at, end, "the key names no part of the parameter, so all of them would share one lock")

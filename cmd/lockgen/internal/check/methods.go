@@ -1,26 +1,22 @@
 package check
 
 import (
-	"fmt"
 	"go/ast"
-	"go/parser"
 	"go/token"
 	"go/types"
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/lockgen/lockgen/cmd/lockgen/internal/diag"
 	"github.com/lockgen/lockgen/cmd/lockgen/internal/directive"
 )
 
-// A method is one of an annotated interface, with where it is declared.
+// A method is one of an annotated interface, with where it is declared and what the table has for it.
 type method struct {
+	iface      string // whose method it is
 	fn         *types.Func
 	field      *ast.Field // nil if it is declared in another package
+	effect     *effect    // nil if nothing is said about it
 	directives []*directive.Directive
-	abroad     bool // the directives stand in another package
 }
 
 // pos is where a mistake of the method is shown: at its name, or at the interface if it is from elsewhere.
@@ -35,8 +31,24 @@ func (m *method) has(verb directive.Verb) bool {
 	return slices.ContainsFunc(m.directives, func(d *directive.Directive) bool { return d.Verb == verb })
 }
 
+// params are the parameters with the names that the directives know them by.
+func (m *method) params() *types.Tuple {
+	params := m.fn.Signature().Params()
+	if m.effect == nil || len(m.effect.names) != params.Len() {
+		return params
+	}
+	vars := make([]*types.Var, params.Len())
+	for i, name := range m.effect.names {
+		vars[i] = params.At(i)
+		if name != vars[i].Name() {
+			vars[i] = types.NewVar(vars[i].Pos(), vars[i].Pkg(), name, vars[i].Type())
+		}
+	}
+	return types.NewTuple(vars...)
+}
+
 // methods lists the methods of an interface in the order in which they are declared, with what is embedded where it is embedded.
-func (c *checker) methods(iface *directive.Interface, typ *types.Interface) []*method {
+func (c *checker) methods(iface *directive.Interface, obj *types.TypeName, typ *types.Interface) []*method {
 	set := map[string]*types.Func{}
 	for m := range typ.Methods() {
 		set[m.Name()] = m
@@ -59,45 +71,92 @@ func (c *checker) methods(iface *directive.Interface, typ *types.Interface) []*m
 		}
 	}
 	l.expr(iface.Spec.Type)
-	l.overrides()
-	return l.order
+	all := c.run.entries(obj.Type())
+	return slices.DeleteFunc(l.order, func(m *method) bool { return !c.settled(iface, m, all[m.fn.Name()]) })
 }
 
-// overrides gives embedded methods the directives that stand above the interface for them, instead of those where they are declared.
-func (l *lister) overrides() {
-	given := map[*method]bool{}
-	for _, d := range l.c.others[l.iface.Spec] {
-		name := d.Method.Value
-		m, from, to := l.found[name], d.Method.Pos, d.Method.End
-		switch {
-		case m == nil:
-			var names []string
-			for name := range l.set {
-				names = append(names, name)
-			}
-			slices.Sort(names)
-			l.c.list.Add(from, to, "%s has no method %s%s", l.iface.Spec.Name.Name, name, diag.Suggest(name, names))
-			continue
-		case l.declares(m):
-			l.c.list.Add(from, to, "%s is declared in %s: put the directive directly above it, without method", name, l.iface.Spec.Name.Name)
-			continue
-		case !given[m]:
-			given[m] = true
-			m.directives, m.abroad = nil, false
+// settled gives a method what the table has for it. It says whether that is one thing.
+func (c *checker) settled(iface *directive.Interface, m *method, e *entry) bool {
+	m.iface = iface.Spec.Name.Name
+	if e == nil {
+		return true
+	}
+	before := c.list.Len()
+	for _, one := range e.effects {
+		c.noteAll(one.wrong)
+	}
+	ok := c.list.Len() == before
+	for _, one := range e.effects {
+		c.noteAll(c.run.defaults(one.owner).wrong)
+	}
+	if !ok {
+		return false
+	}
+	before = c.list.Len()
+	if len(e.effects) == 0 {
+		return true
+	}
+	first := e.effects[0]
+	m.effect = first
+	var texts []string
+	for i, one := range e.effects[1:] {
+		if i == 0 {
+			texts = append(texts, first.text(c.run.levels(first, c.preset)))
 		}
-		m.directives = append(m.directives, d)
+		switch text := one.text(c.run.levels(one, c.preset)); {
+		case !slices.Contains(texts, text):
+			texts = append(texts, text)
+			c.conflict(m, e, first, one)
+		case text == texts[0] && m.effect.via == nil:
+			m.effect = one // which has builders
+		}
+	}
+	m.directives = m.effect.directives
+	return c.list.Len() == before && c.near(iface, m)
+}
+
+// noteAll notes mistakes that were found when a file of another package was read.
+func (c *checker) noteAll(wrong []diag.Diagnostic) {
+	for _, d := range wrong {
+		c.list.AddAt(d.Pos, d.Width, "%s", d.Message)
 	}
 }
 
-// declares says whether a method stands in the interface itself.
-func (l *lister) declares(m *method) bool {
-	it, ok := l.iface.Spec.Type.(*ast.InterfaceType)
-	return ok && slices.Contains(it.Methods.List, m.field)
+// conflict notes that a method reaches an interface with two effects.
+func (c *checker) conflict(m *method, e *entry, first, second *effect) {
+	name, of := m.fn.Name(), m.iface
+	at, other := c.apart(second, first), c.apart(first, second)
+	how := "above " + of + " which it is to be, with method=" + name
+	if e.own {
+		how = "directly above it in " + of + " which it is to be"
+	}
+	c.list.Add(at.Slash, at.End, "%s is embedded in %s twice, with this and with something else at %s: say %s", name, of, c.list.Place(other.Slash), how)
 }
 
-// overridden says whether a directive above the interface is for the method.
-func (l *lister) overridden(name string) bool {
-	return slices.ContainsFunc(l.c.others[l.iface.Spec], func(d *directive.Directive) bool { return d.Method.Value == name })
+// apart is the directive by which an effect differs from another one: the locks, or the options of an interface that it was inherited by.
+func (c *checker) apart(e, other *effect) *directive.Directive {
+	if placeOf(c.list, e.directives[0].Slash) == placeOf(c.list, other.directives[0].Slash) {
+		for _, d := range e.over {
+			if !slices.Contains(other.over, d) {
+				return d
+			}
+		}
+	}
+	return e.directives[0]
+}
+
+// near says whether the author of a lock that a method inherits can have meant the program that it is wrapped in, and not only that of another
+// module.
+func (c *checker) near(iface *directive.Interface, m *method) bool {
+	d := m.effect.owner
+	if d.pkg == c.pkg.Types || !m.effect.locks() || module(d.file) == module(c.pkg.Files[0].Name) {
+		return true
+	}
+	at, name := iface.Spec.Name, m.fn.Name()
+	c.list.Add(at.Pos(), at.End(),
+		"%s has a lock where it is declared, in package %s of another module: say above %s what it is to hold, with //lockgen:lock method=%s or //lockgen:nolock method=%s",
+		name, d.pkg.Path(), at.Name, name, name)
+	return false
 }
 
 // A lister collects methods.
@@ -111,9 +170,7 @@ type lister struct {
 	hidden  bool // a method that can't be implemented was noted
 }
 
-func (l *lister) own(f *ast.Field) *method {
-	return &method{fn: l.set[f.Names[0].Name], field: f, directives: l.c.docs[f]}
-}
+func (l *lister) own(f *ast.Field) *method { return &method{fn: l.set[f.Names[0].Name], field: f} }
 
 // expr goes through the type that is declared or embedded.
 func (l *lister) expr(e ast.Expr) {
@@ -146,13 +203,8 @@ func (l *lister) expr(e ast.Expr) {
 		return
 	}
 	for m := range under.Methods() {
-		directives, ok := l.foreign(m)
-		switch old := l.found[m.Name()]; {
-		case !ok:
-		case old == nil:
-			l.add(&method{fn: l.set[m.Name()], directives: directives, abroad: len(directives) > 0})
-		default:
-			l.conflict(old, directives, true)
+		if l.implementable(m) && l.found[m.Name()] == nil {
+			l.add(&method{fn: l.set[m.Name()]})
 		}
 	}
 }
@@ -170,9 +222,6 @@ func (l *lister) literal(it *ast.InterfaceType) {
 			l.add(l.own(f))
 		case old.field == f:
 			l.add(old)
-		default:
-			l.c.consumed[f] = true
-			l.conflict(old, l.c.docs[f], false)
 		}
 	}
 }
@@ -182,119 +231,17 @@ func (l *lister) add(m *method) {
 		return
 	}
 	l.found[m.fn.Name()] = m
-	if m.field != nil {
-		l.c.consumed[m.field] = true
-	}
 	l.order = append(l.order, m)
 }
 
-// conflict handles a method that is embedded a second time, with these directives. One that the interface declares itself overrides both, if it
-// has some.
-func (l *lister) conflict(old *method, directives []*directive.Directive, abroad bool) {
-	name, iface := old.fn.Name(), l.iface.Spec.Name
-	switch {
-	case l.declares(old) && len(old.directives) == 0 && len(directives) > 0 && directives[0].Verb == directive.Lock:
-		from, to := old.pos(l.iface)
-		l.c.list.Add(from, to, "%s has a lock at %s, where it is declared too, and none here: put //lockgen:lock or //lockgen:nolock above it",
-			name, l.c.list.Place(directives[0].Slash))
-	case l.declares(old), len(directives) == 0, l.overridden(name), l.agree(directives, old.directives):
-	case len(old.directives) == 0:
-		old.directives, old.abroad = directives, abroad
-	default:
-		d := directives[0]
-		l.c.list.Add(d.Slash, d.End, "%s is embedded in %s twice, with this and with something else at %s: say above %s which it is to be, with method=%s",
-			name, iface.Name, l.c.list.Place(old.directives[0].Slash), iface.Name, name)
+// implementable says whether a method of another package can be written here.
+func (l *lister) implementable(fn *types.Func) bool {
+	if fn.Exported() || fn.Pkg() == l.c.pkg.Types {
+		return true
 	}
-}
-
-// agree says whether two methods have the same directives, word for word.
-func (l *lister) agree(a, b []*directive.Directive) bool {
-	return slices.EqualFunc(a, b, func(x, y *directive.Directive) bool { return x.Text == y.Text })
-}
-
-// foreign finds the directives of a method where it is declared, in another package. It says whether the method can be written here, and locked as
-// its author relies on.
-func (l *lister) foreign(fn *types.Func) (directives []*directive.Directive, ok bool) {
-	name, iface := fn.Name(), l.iface.Spec.Name
-	if !fn.Exported() && fn.Pkg() != l.c.pkg.Types {
-		if !l.hidden {
-			l.c.list.Add(iface.Pos(), iface.End(), "%s has the method %s of package %s, which can't be implemented here", iface.Name, name, fn.Pkg().Path())
-		}
-		l.hidden = true
-		return nil, false
+	if iface := l.iface.Spec.Name; !l.hidden {
+		l.c.list.Add(iface.Pos(), iface.End(), "%s has the method %s of package %s, which can't be implemented here", iface.Name, fn.Name(), fn.Pkg().Path())
 	}
-	fset := l.c.list.Fset()
-	pos := fset.PositionFor(fn.Pos(), false)
-	src, err := os.ReadFile(pos.Filename)
-	if err != nil || !directive.Mentioned(src) {
-		return nil, true
-	}
-	// What is wrong elsewhere in the file is no matter: the type of the method came from what could be read of it too.
-	file, _ := parser.ParseFile(fset, pos.Filename, src, parser.ParseComments|parser.SkipObjectResolution)
-	if file == nil {
-		return nil, true
-	}
-	wrong := diag.New(fset)
-	found := directive.Collect(wrong, file)
-	if !l.overridden(name) && l.mistaken(file, pos, wrong) {
-		return nil, false
-	}
-	for f, directives := range found.Methods {
-		if fset.PositionFor(f.Names[0].Pos(), false).Offset != pos.Offset {
-			continue
-		}
-		l.c.run.consumed[place(pos)] = true
-		if module(pos.Filename) == module(l.c.pkg.Files[0].Name) || l.overridden(name) || directives[0].Verb == directive.NoLock {
-			return directives, true
-		}
-		l.c.list.Add(iface.Pos(), iface.End(),
-			"%s has a lock where it is declared, in package %s of another module: say above %s what it is to hold, with //lockgen:lock method=%s or //lockgen:nolock method=%s",
-			name, fn.Pkg().Path(), iface.Name, name, name)
-		return nil, false
-	}
-	return nil, true
-}
-
-// mistaken notes what is wrong with the directives of a method where it is declared: its package need not be in the run, and without them the
-// method would go unlocked.
-func (l *lister) mistaken(file *ast.File, pos token.Position, wrong *diag.List) bool {
-	fset, before := l.c.list.Fset(), l.c.list.Len()
-	ast.Inspect(file, func(n ast.Node) bool {
-		f, ok := n.(*ast.Field)
-		if !ok || f.Doc == nil || len(f.Names) == 0 || fset.PositionFor(f.Names[0].Pos(), false).Offset != pos.Offset {
-			return true
-		}
-		from, to := fset.PositionFor(f.Doc.Pos(), false).Offset, fset.PositionFor(f.End(), false).Offset
-		for _, d := range wrong.Sorted() {
-			if from <= d.Pos.Offset && d.Pos.Offset <= to {
-				l.c.list.AddAt(d.Pos, d.Width, "%s", d.Message)
-			}
-		}
-		return false
-	})
-	return l.c.list.Len() > before
-}
-
-// place names a position, whichever time its file was parsed.
-func place(pos token.Position) string { return fmt.Sprintf("%s:%d", pos.Filename, pos.Offset) }
-
-// module is the directory of the module that a file is of.
-func module(name string) string {
-	for dir := filepath.Dir(name); ; dir = filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil || dir == filepath.Dir(dir) {
-			return dir
-		}
-	}
-}
-
-// doc is what a method's comment says, without directives.
-func (m *method) doc() []string {
-	if m.field == nil || m.field.Doc == nil {
-		return nil
-	}
-	text := strings.TrimRight(m.field.Doc.Text(), "\n")
-	if text == "" {
-		return nil
-	}
-	return strings.Split(text, "\n")
+	l.hidden = true
+	return false
 }

@@ -29,7 +29,7 @@ import (
 // exports finds the compiled form of what random interfaces mention, once for all tests.
 var exports = sync.OnceValues(func() (map[string]string, error) {
 	cfg := &packages.Config{Mode: packages.NeedName | packages.NeedExportFile | packages.NeedDeps | packages.NeedImports}
-	pkgs, err := packages.Load(cfg, "github.com/lockgen/lockgen/runtime", "text/template", "html/template", "io", "iter")
+	pkgs, err := packages.Load(cfg, "github.com/lockgen/lockgen/runtime", "text/template", "html/template", "io", "iter", "net/http", "database/sql", "math/big", "net/netip", "time")
 	files := map[string]string{}
 	packages.Visit(pkgs, nil, func(p *packages.Package) { files[p.PkgPath] = p.ExportFile })
 	return files, err
@@ -114,7 +114,7 @@ type generator struct {
 var nasty = []string{
 	"s", "l", "b", "c", "key", "keys", "held", "err", "err1", "ctx", "ctx1", "res", "res0", "res1", "next", "locks", "lockrt", "lockrt1", "errors", "time",
 	"context", "context1", "template", "nil", "append", "make", "byte", "string", "error", "len", "true", "any", "int", "p0", "p1", "k", "v", "T", "K",
-	"ServiceKeys", "LockedService", "NewLockedService", "lockServiceM0", "lockServiceM1", "order", "Order", "id", "label", "iota", "new", "String", "_",
+	"ServiceKeys", "OuterKeys", "LockedService", "NewLockedService", "lockServiceM0", "lockServiceM1", "order", "Order", "id", "label", "iota", "new", "String", "_",
 }
 
 func pick[T any](g *generator, from []T) T { return from[g.IntN(len(from))] }
@@ -155,6 +155,10 @@ func (g *generator) file() string {
 		g.method(&b, i, context)
 	}
 	b.WriteString("}\n")
+	if g.IntN(2) == 0 {
+		args := map[string]string{"[K ~string, T any]": "[K, T]", "[v, held ~int | ~string]": "[v, held]"}[params]
+		b.WriteString("\n//lockgen:service\ntype Outer" + params + " interface{ Service" + args + " }\n")
+	}
 	g.locks(&b)
 	return b.String()
 }

@@ -16,7 +16,7 @@ func (c *checker) service(iface *directive.Interface) *model.Service {
 	}
 	out := &model.Service{Interface: obj, TypeParams: typeParams(obj), Wrapper: n.typ, Constructor: n.constructor, Keys: n.keys}
 	locked := false
-	for _, m := range c.methods(iface, typ) {
+	for _, m := range c.methods(iface, obj, typ) {
 		locked = locked || m.has(directive.Lock)
 		if method := c.serviceMethod(iface, m); method != nil {
 			c.use(iface, m, method)

@@ -35,6 +35,9 @@ func (c *checker) stream(iface *directive.Interface, m *method) (*model.Stream, 
 			c.list.Add(scope.Pos, scope.End, "%s has no result that outlives the call, so there is nothing to hold the lock for", m.fn.Name())
 			return nil, false
 		}
+		if scope == nil {
+			c.outlasts(m)
+		}
 		return nil, true
 	}
 	if scope.Is("return") {

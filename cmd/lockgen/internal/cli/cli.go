@@ -6,8 +6,11 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"runtime/debug"
+	"slices"
+	"strings"
 )
 
 // Exit codes.
@@ -45,7 +48,7 @@ var usages = map[string]string{
 Lockgen writes typed lock wrappers for the annotated interfaces of the packages, by default of the one in this directory.
 The other commands read the packages, by default all below this directory, and write nothing: list says which method takes
 which locks, graph draws that, explain tells all about one method, interface or key, and vet looks for mistakes in the use of
-locks. More about each: lockgen list -h.
+locks. More about each: lockgen help list.
 
 `,
 	"list": `usage: lockgen list [-json | -markdown] [-tags list] [packages]
@@ -141,6 +144,9 @@ func (c *Config) finish() error {
 
 // Main runs the command in a directory and returns the exit code.
 func Main(args []string, dir string, stdout, stderr io.Writer) int {
+	if len(args) > 0 && args[0] == "help" {
+		return help(args[1:], stdout, stderr)
+	}
 	c, err := Parse(args, stderr)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
@@ -161,6 +167,28 @@ func Main(args []string, dir string, stdout, stderr io.Writer) int {
 		return exitTrouble
 	}
 	return code
+}
+
+// help prints how lockgen, or one of its commands, is called.
+func help(args []string, stdout, stderr io.Writer) int {
+	switch {
+	case len(args) == 0:
+		args = []string{"-h"}
+	case len(args) == 1 && args[0] != "" && usages[args[0]] != "":
+		args = append(args, "-h")
+	default:
+		fmt.Fprintf(stderr, "lockgen: no command %s; the commands are %s\n", strings.Join(args, " "), strings.Join(commands(), ", "))
+		return exitTrouble
+	}
+	if _, err := Parse(args, stdout); !errors.Is(err, flag.ErrHelp) {
+		return exitTrouble
+	}
+	return exitOK
+}
+
+// commands lists the commands that have a name.
+func commands() []string {
+	return slices.Sorted(maps.Keys(usages))[1:]
 }
 
 // version is that of the module this command was built from.

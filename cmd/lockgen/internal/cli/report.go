@@ -13,6 +13,7 @@ import (
 type report struct {
 	Diagnostics []diagnostic `json:"diagnostics"`
 	Notes       []string     `json:"notes"`
+	Services    []string     `json:"services"`       // what each locks
 	Files       []file       `json:"files"`          // that are written or removed; with -check and -n, that would be
 	Diff        string       `json:"diff,omitempty"` // with -check
 }
@@ -42,6 +43,15 @@ func (r *runner) report(changed []write.File, stdout, stderr io.Writer) error {
 	if err := r.list.Print(stderr, r.dir); err != nil {
 		return err
 	}
+	if !r.c.Quiet {
+		said := stdout
+		if r.c.Check || r.c.Dry {
+			said = stderr // the diff or the names of the files are to be read by programs
+		}
+		for _, line := range r.locked() {
+			fmt.Fprintln(said, line)
+		}
+	}
 	switch {
 	case r.c.Check:
 		_, err := stdout.Write(write.Diff(changed, r.dir))
@@ -54,8 +64,16 @@ func (r *runner) report(changed []write.File, stdout, stderr io.Writer) error {
 	return nil
 }
 
+// locked says what each service locks. Of a run with mistakes nobody knows.
+func (r *runner) locked() []string {
+	if r.list.Len() > 0 || r.c.Strict && r.list.Warnings() > 0 {
+		return []string{}
+	}
+	return append([]string{}, r.summary...)
+}
+
 func (r *runner) reportJSON(changed []write.File, stdout io.Writer) error {
-	out := report{Diagnostics: []diagnostic{}, Notes: append([]string{}, r.loaded.Notes...), Files: []file{}}
+	out := report{Diagnostics: []diagnostic{}, Notes: append([]string{}, r.loaded.Notes...), Services: r.locked(), Files: []file{}}
 	for _, d := range r.list.Sorted() {
 		severity := "error"
 		if d.Warning {

@@ -49,7 +49,7 @@ func run(c *Config, dir string, stdout, stderr io.Writer) (int, error) {
 		return exitTrouble, err
 	}
 	if r.print != "" && !wrong && len(changed) == 0 && !c.Quiet && r.list.Warnings() == 0 && len(r.loaded.Notes) == 0 && r.sawOutputs() && r.loaded.Unchanged() {
-		r.memo.Keep(r.print)
+		r.memo.Keep(r.print, strings.Join(r.summary, "\n"))
 	}
 	switch {
 	case wrong || c.Check && len(changed) > 0:
@@ -69,6 +69,7 @@ type runner struct {
 	outputs []check.Output
 	files   []write.File
 	survey  *survey.Survey
+	summary []string // what each service locks
 	memo    memo.Memo
 	print   string // of this program and its input
 }
@@ -81,7 +82,11 @@ func (r *runner) read() (err error) {
 			r.memo = memo.For(append([]string{r.dir, r.c.Tags}, r.c.Patterns...)...)
 			cfg.Known = func(input string) bool {
 				r.print = self + " " + input
-				return r.memo.Has(r.print)
+				said, known := r.memo.Find(r.print)
+				if said != "" {
+					r.summary = strings.Split(said, "\n")
+				}
+				return known
 			}
 		}
 	}
@@ -90,7 +95,7 @@ func (r *runner) read() (err error) {
 		return err
 	}
 	var uses []check.Use
-	checks := check.NewRun(r.list)
+	checks := check.NewRun(r.list, strings.FieldsFunc(r.c.Tags, func(c rune) bool { return c == ',' || c == ' ' })...)
 	for i, pkg := range r.loaded.Packages {
 		r.loaded.Packages[i] = nil // syntax and types of expressions are most of the memory, and have served
 		for _, out := range checks.Package(pkg) {
@@ -102,6 +107,7 @@ func (r *runner) read() (err error) {
 	checks.End()
 	r.survey = survey.New(r.list, r.dir, uses, r.loaded.Linked)
 	r.survey.Check()
+	r.summary = r.survey.Summary()
 	if r.c.Quiet || r.c.Command != "" {
 		r.list.Silence()
 		r.loaded.Notes = nil

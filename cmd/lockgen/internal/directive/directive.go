@@ -122,6 +122,9 @@ func Parse(list *diag.List, c *ast.Comment) *Directive {
 		list.Add(c.Pos(), c.Pos()+token.Pos(a.width), "%q is not a directive; write %s", firstLine(c.Text[:a.width]), a.fix)
 		return nil
 	}
+	if unseen(list, c) {
+		return nil
+	}
 	raw, ok := ast.ParseDirective(c.Pos(), c.Text)
 	if !ok {
 		// "//lockgen:" and nothing, or something that can't be a verb, behind it.
@@ -136,6 +139,10 @@ func Parse(list *diag.List, c *ast.Comment) *Directive {
 	d := &Directive{Verb: Verb(raw.Name), Text: c.Text, Slash: c.Pos(), End: raw.End()}
 	if !slices.Contains(verbs, raw.Name) {
 		unknown(list, c.Pos(), raw.Name)
+		return nil
+	}
+	if a := parseArguments(" " + raw.Args); a.parted && !a.words {
+		list.Add(raw.ArgsPos, raw.End(), "an argument is name=value, without white space or another sign between; write //%s:%s%s", tool, raw.Name, a.text())
 		return nil
 	}
 	args, err := raw.ParseArgs()

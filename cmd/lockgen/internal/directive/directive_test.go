@@ -4,6 +4,8 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -86,7 +88,7 @@ func TestMentioned(t *testing.T) {
 	} {
 		require.True(t, directive.Mentioned([]byte(src)), src)
 	}
-	for _, src := range []string{"", "/", "//", "lockgen:lock", "//lockgen", `import "github.com/lockgen/lockgen/runtime"`, "//locksmith:lock", "// the lockgen: lock",
+	for _, src := range []string{"", "/", "//", "lockgen:lock", `import "github.com/lockgen/lockgen/runtime"`, "//locksmith:lock", "// the lockgen: lock",
 		"/* a */\nlockgen:lock", strings.Repeat("/*", 1<<20)} {
 		require.False(t, directive.Mentioned([]byte(src)), src)
 	}
@@ -98,6 +100,9 @@ func FuzzCollect(f *testing.F) {
 		"//lockgen:lock key=a", "//lockgen:service wait=3s", "// lockgen:lock", "//lockgen :lok", "/* lockgen:lock */", "//lockgen:", "//lockgen:lock \"key=a",
 		"//lockgen:lock key=a key=b", "//lockgen:defaults lease=1s watchdog=1s", "//lockgen:nolock\r", "//lockgen:lock key=\xff", "//lockgen:lock `",
 	} {
+		f.Add(comment, comment)
+	}
+	for _, comment := range slices.Concat(slices.Sorted(maps.Keys(nearMisses)), prose) {
 		f.Add(comment, comment)
 	}
 	f.Fuzz(func(t *testing.T, first, second string) {
@@ -125,6 +130,7 @@ func FuzzCollect(f *testing.F) {
 				}
 			}
 		}
+		require.True(t, list.Len() == 0 || directive.Mentioned([]byte(src)), src)
 		require.LessOrEqual(t, ours, placed+list.Len(), src)
 		for _, d := range list.Sorted() {
 			require.True(t, d.Pos.IsValid(), d.Message)

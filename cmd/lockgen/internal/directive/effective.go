@@ -16,10 +16,9 @@ func (g Given) Text() string {
 	return g.Name + "=" + g.Value
 }
 
-// Effective lists the options that count for a method's locks, in the order of the table. The nearest counts: of the locks, of the interface,
-// then of the package's defaults, which can be nil. What only names things (the key, the context) is left out.
-func Effective(locks []*Directive, iface, defaults *Directive) []Given {
-	levels := [][]*Directive{locks, {iface}, {defaults}}
+// Effective lists the options that count for a method's locks, in the order of the table. Of the levels, whose directives can be nil, the first
+// that has an option counts. What only names things (the key, the context) is left out.
+func Effective(levels ...[]*Directive) []Given {
 	var all []Given
 	for _, o := range options {
 		if !slices.Contains(o.verbs, Lock) || slices.Contains(naming, o.name) {
@@ -35,6 +34,12 @@ func Effective(locks []*Directive, iface, defaults *Directive) []Given {
 		all = append(all, given)
 	}
 	return all
+}
+
+// Nearest is the option in the first level that has it, or nil.
+func Nearest(levels [][]*Directive, name string) *Arg {
+	given, _ := nearest(levels, name)
+	return given.Arg
 }
 
 var (

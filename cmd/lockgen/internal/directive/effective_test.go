@@ -17,7 +17,7 @@ func TestEffective(t *testing.T) {
 	}
 	got := func(iface, defaults *directive.Directive, locks ...*directive.Directive) []string {
 		var all []string
-		for _, g := range directive.Effective(locks, iface, defaults) {
+		for _, g := range directive.Effective(locks, []*directive.Directive{iface}, []*directive.Directive{defaults}) {
 			all = append(all, g.Name+"="+g.Value+" by "+string(g.By))
 		}
 		return all

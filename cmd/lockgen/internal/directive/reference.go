@@ -17,7 +17,7 @@ var described = map[string]description{
 	"wait":     {"a duration, `0`, `ctx`", "`ctx`", "How long to wait for the lock, or for all locks of the method together. `0` tries once, `ctx` waits until the context ends. Redisson's waitTime."},
 	"watchdog": {"a duration of at least `1s`", "`Options.Watchdog`, 30s", "How long the lock outlives a crashed holder. It is renewed every third of that while it is held. Excludes `lease`."},
 	"lease":    {"a duration of at least `100ms`", "none", "A fixed time that is not renewed; the lock is lost if the call takes longer. Redisson's leaseTime. Excludes `watchdog`."},
-	"busy":     {"`error`, `skip`, `fallback`", "`error`", "What happens when somebody else holds the lock after the wait: `error` returns `lockrt.ErrNotAcquired`; `skip` calls nothing and returns nil, for methods that return an error or nothing; `fallback` calls the method of a second implementation, which the constructor then takes."},
+	"busy":     {"`error`, `skip`, `fallback`", "`error`", "What happens when somebody else holds the lock after the wait, and not when Redis cannot be reached, which is `lockrt.ErrUnavailable` in any case: `error` returns `lockrt.ErrNotAcquired`; `skip` calls nothing and returns nil, for methods that return an error or nothing (every other error of a method that returns nothing goes to `Options.Logger` and `Hooks.Unreported`); `fallback` calls the method of a second implementation, which the constructor then takes."},
 	"lost":     {"`cancel`, `report`", "`cancel`", "What happens when the lock is lost while the method runs: `cancel` ends the context of the call, `report` leaves it. In both cases the loss is joined to the method's error."},
 	"fence":    {"none: it stands alone", "no token", "The lease has a fencing token, which the method finds by `lockrt.TokenFrom` of its context, and the holder of an entity by `Token`. Of several locks each says it for itself: if several do, `lockrt.TokenOf` has that of one key. Readers and permits have none."},
 	"release":  {"`auto`, `keep`", "`auto`", "With `keep` the lock stays locked until its lease ends, so that the method runs once per lease, whoever calls it. It needs `lease`, and is for mutexes."},
@@ -29,7 +29,7 @@ var described = map[string]description{
 	"method":   {"a method", "none", "Above an interface: the embedded method that the directive is for. It replaces what stands where that is declared."},
 	"ctx":      {"a parameter", "the one of type `context.Context`", "Which context ends the wait and is replaced by the lock's."},
 	"name":     {"an identifier", "`LockedX`, for locks `NewX`", "The name of the generated wrapper (service) or of its constructor (locks)."},
-	"prefix":   {"key text without placeholders", "none", "Stands before all keys of the interface, with a colon between."},
+	"prefix":   {"key text without placeholders", "none", "Stands before the keys of all locks that the interface declares, with a colon between. A lock that is inherited keeps the prefix of the interface that declares it."},
 	"require":  {"`all`, `annotated`", "`annotated`", "With `all` every method must have a lock or a nolock."},
 }
 

@@ -1,6 +1,7 @@
 package key
 
 import (
+	"errors"
 	"fmt"
 	"go/token"
 	"go/types"
@@ -16,7 +17,7 @@ func (w *walk) each(part Part) error {
 		return errorAt(part.Off, part.End, "key path {%s...}: "+format, append([]any{w.path()}, args...)...)
 	}
 	if invalid(w.typ) {
-		return refuse("its type is not known")
+		return unknown(refuse("its type is not known"))
 	}
 	if p, ok := w.typ.Underlying().(*types.Pointer); ok {
 		w.notNil()
@@ -69,16 +70,20 @@ func (w *walk) leaf(part Part) error {
 		target = p.Elem()
 	}
 	if invalid(target) {
-		return refuse("its type is not known")
+		return unknown(refuse("its type is not known"))
 	}
-	if leaf, ok := kindLeaf(target); ok {
+	leaf, byKind := kindLeaf(target)
+	if !byKind || leaf == model.Hex {
+		// Bytes that know how they are written have one text, and can be of several forms, as net.IP is.
+		if text, err := w.marshaled(part); text || err != nil {
+			return err
+		}
+	}
+	if byKind {
 		w.notNil()
 		w.value.Leaf, w.value.Deref = leaf, target != w.typ
 		_, w.value.Array = target.Underlying().(*types.Array)
 		return nil
-	}
-	if text, err := w.marshaled(part); text || err != nil {
-		return err
 	}
 	name := w.typeName(target)
 	if w.element {
@@ -126,6 +131,14 @@ func (w *walk) open(part Part) (bool, error) {
 	if !own && !scalar(tp) {
 		if own, err = on.marshaled(part); !own {
 			return false, err
+		}
+		for _, set := range typeSets(tp.Constraint()) {
+			for _, t := range set {
+				named := &walk{scope: w.scope, text: w.text, value: &model.Value{}, typ: t}
+				if _, err := named.marshaled(part); err != nil {
+					return false, err
+				}
+			}
 		}
 	}
 	if target != w.typ {
@@ -310,6 +323,14 @@ func receiver(fn *types.Func) types.Type {
 func isTime(t types.Type) bool {
 	n, ok := types.Unalias(t).(*types.Named)
 	return ok && n.Obj().Pkg() != nil && n.Obj().Pkg().Path() == "time" && n.Obj().Name() == "Time"
+}
+
+// unknown marks an error.
+func unknown(err error) error {
+	if e, ok := errors.AsType[*Error](err); ok {
+		e.Unknown = true
+	}
+	return err
 }
 
 func invalid(t types.Type) bool {

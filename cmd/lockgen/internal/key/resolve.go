@@ -185,18 +185,7 @@ func count(n int, what string) string {
 
 // notNil has what was reached checked if it can be nil and is gone through.
 func (w *walk) notNil() {
-	kind := model.NeverNil
-	switch t := types.Unalias(w.typ).(type) {
-	case *types.TypeParam:
-		if !scalar(t) {
-			kind = model.NilTypeParam
-		}
-	default:
-		switch t.Underlying().(type) {
-		case *types.Pointer, *types.Interface:
-			kind = model.NilPointer
-		}
-	}
+	kind := nilOf(w.typ)
 	if n := len(w.value.Steps); n > 0 {
 		w.value.Steps[n-1].Nil = max(w.value.Steps[n-1].Nil, kind)
 	} else {
@@ -204,9 +193,23 @@ func (w *walk) notNil() {
 	}
 }
 
+// nilOf says how a value of a type can be nil.
+func nilOf(t types.Type) model.Nil {
+	if tp, ok := types.Unalias(t).(*types.TypeParam); ok && scalar(tp) {
+		return model.NeverNil
+	}
+	switch t.Underlying().(type) {
+	case *types.Pointer, *types.Signature:
+		return model.NilPointer
+	case *types.Interface:
+		return model.NilInside
+	}
+	return model.NeverNil
+}
+
 // hops finds the embedded pointers that a promoted field or method is reached through.
-func (w *walk) hops(name Name, index []int) ([][]string, error) {
-	var hops [][]string
+func (w *walk) hops(name Name, index []int) ([]model.Hop, error) {
+	var hops []model.Hop
 	var path []string
 	typ := w.typ
 	reachable := true
@@ -222,13 +225,12 @@ func (w *walk) hops(name Name, index []int) ([][]string, error) {
 		path = append(path, f.Name())
 		reachable = reachable && (f.Exported() || f.Pkg() == w.scope.Package)
 		typ = f.Type()
-		switch typ.Underlying().(type) {
-		case *types.Pointer, *types.Interface:
+		if kind := nilOf(typ); kind != model.NeverNil {
 			if !reachable {
 				return nil, errorAt(name.Off, name.End,
 					"key path %s: %s is promoted through %s, which can be nil and can't be checked from here; add a method that returns it", w.text, name.Text, strings.Join(path, "."))
 			}
-			hops = append(hops, slices.Clone(path))
+			hops = append(hops, model.Hop{Path: slices.Clone(path), Nil: kind})
 		}
 	}
 	return hops, nil
@@ -241,7 +243,7 @@ func (w *walk) missing(name Name, index []int) error {
 	case index != nil:
 		return errorAt(name.Off, name.End, "key path %s: %s of %s is ambiguous: several embedded fields have one", w.text, name.Text, on)
 	case invalid(w.typ):
-		return errorAt(name.Off, name.End, "key path %s: the type of what has %s is not known", w.text, name.Text)
+		return unknown(errorAt(name.Off, name.End, "key path %s: the type of what has %s is not known", w.text, name.Text))
 	}
 	if pkg := w.home(); pkg != nil && pkg != w.scope.Package && !token.IsExported(name.Text) {
 		return errorAt(name.Off, name.End, "key path %s: %s can't be named outside of package %s%s", w.text, name.Text, pkg.Path(), w.offer("; %s has ", on))

@@ -46,13 +46,28 @@ type Name struct {
 type Error struct {
 	Off, End int
 	Message  string
+	Unknown  bool // for want of a type that the compiler does not know
 }
 
 // Error returns the message.
 func (e *Error) Error() string { return e.Message }
 
 func errorAt(off, end int, format string, args ...any) error {
-	return &Error{off, end, fmt.Sprintf(format, args...)}
+	return &Error{Off: off, End: end, Message: fmt.Sprintf(format, args...)}
+}
+
+// Rename is the text with other names for the parameters.
+func (t *Template) Rename(name func(param string) string) string {
+	var b strings.Builder
+	at := 0
+	for _, p := range t.Parts {
+		if p.Path != nil {
+			first := p.Path[0]
+			b.WriteString(t.Text[at:first.Off] + name(first.Text))
+			at = first.End
+		}
+	}
+	return b.String() + t.Text[at:]
 }
 
 // literalBytes may stand in a key beside letters and digits. The last two separate.

@@ -6,6 +6,7 @@
 package load
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -16,7 +17,6 @@ import (
 	"go/types"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -98,12 +98,13 @@ type Package struct {
 	Path, Name string
 	Types      *types.Package
 	Info       *types.Info
-	Errors     []types.Error        // of its declarations; those that no directive reaches don't matter
-	Declared   map[string]token.Pos // everything in package scope, generated files left out
-	Files      []*File              // with directives, by name
-	Shared     []*directive.File    // of files that another package's outputs are made from: with tests, those without
-	Syntax     []*ast.File          // all
-	Others     bool                 // its directory has more files that may have directives: of its tests, or excluded from this run
+	Errors     []types.Error            // of its declarations; those that no directive reaches don't matter
+	Abroad     map[string][]types.Error // the same of packages without directives, by their paths
+	Declared   map[string]token.Pos     // everything in package scope, generated files left out
+	Files      []*File                  // with directives, by name
+	Shared     []*directive.File        // of files that another package's outputs are made from: with tests, those without
+	Syntax     []*ast.File              // all
+	Others     bool                     // its directory has more files that may have directives: of its tests, or excluded from this run
 }
 
 // A File is a source file with directives.
@@ -131,6 +132,9 @@ func Load(cfg Config, list *diag.List) (*Result, error) {
 		return nil, err
 	}
 	if err := l.matched(roots); err != nil {
+		return nil, err
+	}
+	if roots, err = l.own(roots); err != nil {
 		return nil, err
 	}
 	hits := map[string]bool{}
@@ -184,82 +188,12 @@ type loader struct {
 	cfg    Config
 	list   *diag.List
 	result *Result
+	abroad map[string][]types.Error
 	units  map[string]*unit             // by ID of the package
 	roots  []*unit                      // with directives
 	sums   map[string][sha256.Size]byte // of the files in the directories of the run
-}
-
-// golist asks the go command, once.
-func (l *loader) golist(patterns []string, tests bool) ([]*packages.Package, error) {
-	cfg := &packages.Config{Mode: mode, Dir: l.cfg.Dir, Tests: tests, Env: environment(l.cfg.Dir)}
-	if l.cfg.Tags != "" {
-		cfg.BuildFlags = []string{"-tags=" + l.cfg.Tags}
-	}
-	pkgs, err := packages.Load(cfg, patterns...)
-	if err != nil {
-		if _, said, ok := strings.Cut(err.Error(), "stderr: "); ok {
-			// What the go command said, without how it was called.
-			return nil, errors.New(strings.TrimSpace(said))
-		}
-		return nil, err
-	}
-	var roots []*packages.Package
-	for _, pkg := range pkgs {
-		if pkg.Module != nil && !pkg.Module.Main {
-			// Its files are somebody else's, most likely in the module cache.
-			return nil, fmt.Errorf("%s: package of module %s, which is not the main module", pkg.PkgPath, pkg.Module.Path)
-		}
-		if info, err := os.Stat(pkg.Dir); err == nil && info.IsDir() {
-			// Whatever else is wrong with it, such as that it has nothing but tests: its files can be read.
-			roots = append(roots, pkg)
-			continue
-		}
-		for _, e := range pkg.Errors {
-			return nil, fmt.Errorf("%s: %s", pkg.PkgPath, e.Msg)
-		}
-	}
-	return roots, nil
-}
-
-// environment is that of the go command in a directory. Where nothing has been built yet, that would first write an index of all packages for its
-// later calls, which takes longer than to do without one.
-func environment(dir string) []string {
-	cmd := exec.Command("go", "env", "GOCACHE")
-	cmd.Dir = dir
-	cache, err := cmd.Output()
-	if err != nil {
-		return nil // that of this program; packages.Load will say what is wrong
-	}
-	if _, err := os.Stat(filepath.Join(strings.TrimSpace(string(cache)), "README")); !errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return append(os.Environ(), "GODEBUG=goindex=0,"+os.Getenv("GODEBUG"))
-}
-
-// matched returns an error for a pattern that names no package. The go command only warns of that, and a check of nothing would always succeed.
-func (l *loader) matched(roots []*packages.Package) error {
-	for _, pattern := range l.cfg.Patterns {
-		found := roots
-		start, _, wild := strings.Cut(pattern, "...")
-		if wild && len(l.cfg.Patterns) > 1 && !slices.ContainsFunc(roots, l.below(strings.TrimSuffix(start, "/"))) {
-			var err error
-			if found, err = l.golist([]string{pattern}, false); err != nil {
-				return err
-			}
-		}
-		if len(found) == 0 {
-			return fmt.Errorf("%s: no packages", pattern)
-		}
-	}
-	return nil
-}
-
-// below says of a package whether its path or its directory begins with start, as far as that can be told without the go command.
-func (l *loader) below(start string) func(*packages.Package) bool {
-	dir := filepath.Join(l.cfg.Dir, start)
-	return func(pkg *packages.Package) bool {
-		return strings.HasPrefix(pkg.PkgPath+"/", start+"/") || strings.HasPrefix(pkg.Dir+string(filepath.Separator), dir+string(filepath.Separator))
-	}
+	arch   string                       // that the packages are built for
+	whole  bool                         // what is reached now is measured, so that it is needed with all that it has
 }
 
 // scan reads the files of a package's directory and remembers those that may have directives. It says whether a test has.
@@ -468,6 +402,7 @@ func (l *loader) parse(u *unit) {
 		if _, isOutput := output.Source(name); isOutput && output.Ours(src) {
 			continue
 		}
+		u.says = u.says || bytes.Contains(src, []byte("//lockgen:"))
 		mentioned := u.root != nil && directive.Mentioned(src)
 		if !mentioned {
 			src = withoutBodies(src)

@@ -10,10 +10,10 @@ import (
 // reach marks the declaration of a name and everything that its type is made of, here and in imported packages.
 func (l *loader) reach(u *unit, name string) {
 	l.parse(u)
-	if u.reached[name] {
+	if whole, ok := u.reached[name]; ok && (whole || !l.whole) {
 		return
 	}
-	u.reached[name] = true
+	u.reached[name] = l.whole
 	for _, d := range u.decls[name] {
 		l.keep(u, d)
 	}
@@ -25,13 +25,19 @@ func (l *loader) keep(u *unit, d declaration) {
 		l.keepFunc(u, d.file, node)
 	case *ast.TypeSpec:
 		u.kept[node] = true
-		if u.root == nil {
+		all := u.root != nil || u.says // its directives can name what is not exported
+		if _, ok := u.full[node]; !ok {
+			u.full[node] = node.Type
+		}
+		node.Type = u.full[node]
+		if !all && !l.whole {
 			node.Type = exported(node.Type)
 		}
 		l.walk(u, d.file, node)
+		defer l.asWhole(false)()
 		_, isInterface := node.Type.(*ast.InterfaceType)
 		for _, m := range u.methods[d.name] {
-			if fn, ok := m.node.(*ast.FuncDecl); ok && (u.root != nil || isInterface || ast.IsExported(m.name)) {
+			if fn, ok := m.node.(*ast.FuncDecl); ok && (all || isInterface || ast.IsExported(m.name)) {
 				l.keepFunc(u, m.file, fn)
 			}
 		}
@@ -62,10 +68,36 @@ func (l *loader) keepFunc(u *unit, file *ast.File, fn *ast.FuncDecl) {
 	l.walk(u, file, fn.Type)
 }
 
+// asWhole says for a while whether types are reached with all that they have, and returns what ends that.
+func (l *loader) asWhole(whole bool) func() {
+	before := l.whole
+	l.whole = whole
+	return func() { l.whole = before }
+}
+
+// measures says whether a function asks for the size of something or for places in it: those of package unsafe do.
+func measures(fn ast.Expr) bool {
+	if sel, ok := fn.(*ast.SelectorExpr); ok {
+		fn = sel.Sel
+	}
+	name, ok := fn.(*ast.Ident)
+	return ok && (name.Name == "Sizeof" || name.Name == "Alignof" || name.Name == "Offsetof")
+}
+
 // walk reaches every name that node mentions. A parameter that is called as something in package scope reaches that too, which costs only time.
 func (l *loader) walk(u *unit, file *ast.File, node ast.Node) {
 	ast.Inspect(node, func(n ast.Node) bool {
 		switch n := n.(type) {
+		case *ast.CallExpr:
+			if !measures(n.Fun) {
+				return true
+			}
+			l.walk(u, file, n.Fun)
+			defer l.asWhole(true)()
+			for _, arg := range n.Args {
+				l.walk(u, file, arg)
+			}
+			return false
 		case *ast.SelectorExpr:
 			if x, ok := n.X.(*ast.Ident); ok && l.reachImport(u, file, x.Name, n.Sel.Name) {
 				return false

@@ -4,7 +4,8 @@ import (
 	"errors"
 	"go/ast"
 	"go/types"
-	"runtime"
+	"slices"
+	"strings"
 )
 
 // check gives the packages with directives their types.
@@ -19,8 +20,9 @@ func (l *loader) check() {
 			}
 		}
 	}
+	l.abroad = map[string][]types.Error{}
 	for _, u := range l.roots {
-		u.root.Types = l.typed(u)
+		u.root.Types, u.root.Abroad = l.typed(u), l.abroad
 	}
 }
 
@@ -39,11 +41,15 @@ func (l *loader) typed(u *unit) *types.Package {
 		Importer:         importer{l, u},
 		IgnoreFuncBodies: true,
 		FakeImportC:      true,
-		Sizes:            types.SizesFor("gc", runtime.GOARCH),
+		Sizes:            types.SizesFor("gc", l.arch),
 		Error: func(err error) {
 			var e types.Error
-			if u.root != nil && errors.As(err, &e) {
+			switch {
+			case !errors.As(err, &e):
+			case u.root != nil:
 				u.root.Errors = append(u.root.Errors, e)
+			default:
+				l.abroad[u.pkg.PkgPath] = append(l.abroad[u.pkg.PkgPath], e)
 			}
 		},
 	}
@@ -57,6 +63,9 @@ func (l *loader) typed(u *unit) *types.Package {
 	return u.types
 }
 
+// Circle is in what is said of an import of a package that imports this one.
+const Circle = "import cycle"
+
 // An importer finds the imports of one package, from source.
 type importer struct {
 	l *loader
@@ -69,12 +78,20 @@ func (i importer) Import(path string) (*types.Package, error) {
 		return types.Unsafe, nil
 	}
 	dep := i.u.pkg.Imports[path]
+	if dep == nil {
+		// The go command leaves out one of the imports of a circle, and says which packages are in it.
+		for _, e := range i.u.pkg.Errors {
+			if strings.Contains(e.Msg, Circle) && slices.Contains(strings.FieldsFunc(e.Msg, func(r rune) bool { return strings.ContainsRune(" []", r) }), path) {
+				return nil, errors.New(Circle)
+			}
+		}
+	}
 	if dep == nil || len(dep.GoFiles) == 0 {
 		return nil, errors.New("no such package")
 	}
 	pkg := i.l.typed(i.l.unit(dep))
 	if pkg == nil {
-		return nil, errors.New("import cycle")
+		return nil, errors.New(Circle)
 	}
 	return pkg, nil
 }

@@ -18,14 +18,16 @@ type unit struct {
 	pkg    *packages.Package
 	root   *Package // for a package with directives
 	parsed bool
+	says   bool // a file has directives, by its bytes
 	files  []*ast.File
 	names  []string // of the files
 	broken map[string]scanner.ErrorList
 
-	decls   map[string][]declaration // by name
-	methods map[string][]declaration // by name of the receiver's type
-	reached map[string]bool
-	kept    map[ast.Node]bool // specs and functions that are checked
+	decls   map[string][]declaration   // by name
+	methods map[string][]declaration   // by name of the receiver's type, whatever the receiver calls it
+	reached map[string]bool            // names, and whether as a whole
+	full    map[*ast.TypeSpec]ast.Expr // the types of what was reached, with all their fields
+	kept    map[ast.Node]bool          // specs and functions that are checked
 	used    map[*ast.ImportSpec]bool
 
 	checking bool
@@ -41,6 +43,7 @@ func (l *loader) unit(pkg *packages.Package) *unit {
 			decls:   map[string][]declaration{},
 			methods: map[string][]declaration{},
 			reached: map[string]bool{},
+			full:    map[*ast.TypeSpec]ast.Expr{},
 			kept:    map[ast.Node]bool{},
 			used:    map[*ast.ImportSpec]bool{},
 		}
@@ -60,15 +63,35 @@ type declaration struct {
 }
 
 func (u *unit) index() {
+	var methods []declaration
 	for _, file := range u.files {
 		for _, d := range declarations(file) {
 			if d.recv != "" {
-				u.methods[d.recv] = append(u.methods[d.recv], d)
+				methods = append(methods, d)
 			} else {
 				u.decls[d.name] = append(u.decls[d.name], d)
 			}
 		}
 	}
+	for _, d := range methods {
+		name := u.unaliased(d.recv)
+		u.methods[name] = append(u.methods[name], d)
+	}
+}
+
+// unaliased is the name of the type that a receiver names, which can be by an alias of the type or of a pointer to it, and by one of that.
+func (u *unit) unaliased(name string) string {
+	seen := map[string]bool{}
+	for !seen[name] {
+		seen[name] = true
+		for _, d := range u.decls[name] {
+			if spec, ok := d.node.(*ast.TypeSpec); ok && spec.Assign.IsValid() {
+				name = receiver(spec.Type)
+				break
+			}
+		}
+	}
+	return name
 }
 
 func declarations(file *ast.File) []declaration {

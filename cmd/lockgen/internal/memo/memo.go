@@ -24,17 +24,21 @@ func For(call ...string) Memo {
 	return Memo{filepath.Join(dir, "lockgen", hex.EncodeToString(sum[:]))}
 }
 
-// Has says whether this is the fingerprint that was kept last.
-func (m Memo) Has(fingerprint string) bool {
+// Find returns what was kept with this fingerprint, if it is the one that was kept last.
+func (m Memo) Find(fingerprint string) (said string, ok bool) {
 	if m.name == "" || fingerprint == "" {
-		return false
+		return "", false
 	}
 	kept, err := os.ReadFile(m.name)
-	return err == nil && string(kept) == fingerprint
+	if err != nil {
+		return "", false
+	}
+	first, said, _ := strings.Cut(string(kept), "\n")
+	return said, first == fingerprint
 }
 
-// Keep remembers a fingerprint. That it can't is no reason to fail: the next run takes longer.
-func (m Memo) Keep(fingerprint string) {
+// Keep remembers a fingerprint, which is one line, and what the run said. That it can't is no reason to fail: the next run takes longer.
+func (m Memo) Keep(fingerprint, said string) {
 	if m.name == "" || fingerprint == "" || os.MkdirAll(filepath.Dir(m.name), 0o700) != nil {
 		return
 	}
@@ -42,7 +46,7 @@ func (m Memo) Keep(fingerprint string) {
 	if err != nil {
 		return
 	}
-	_, err = tmp.WriteString(fingerprint)
+	_, err = tmp.WriteString(fingerprint + "\n" + said)
 	if err = errors.Join(err, tmp.Close()); err == nil {
 		err = os.Rename(tmp.Name(), m.name)
 	}

@@ -20,17 +20,23 @@ func home(t *testing.T) {
 func TestMemo(t *testing.T) {
 	home(t)
 	m := memo.For("dir", "./...")
-	require.False(t, m.Has("a"))
-	m.Keep("a")
-	require.True(t, m.Has("a"))
-	require.True(t, memo.For("dir", "./...").Has("a"))
-	require.False(t, memo.For("dir", "./x").Has("a"))
-	require.False(t, memo.For("dir./...").Has("a"))
-	m.Keep("b")
-	require.False(t, m.Has("a"))
-	m.Keep("")
-	require.True(t, m.Has("b"))
-	require.False(t, m.Has(""), "what has no fingerprint is never known")
+	found := func(m memo.Memo, fingerprint string) bool {
+		_, ok := m.Find(fingerprint)
+		return ok
+	}
+	require.False(t, found(m, "a"))
+	m.Keep("a", "one\ntwo")
+	said, ok := m.Find("a")
+	require.True(t, ok)
+	require.Equal(t, "one\ntwo", said, "with what the run said")
+	require.True(t, found(memo.For("dir", "./..."), "a"))
+	require.False(t, found(memo.For("dir", "./x"), "a"))
+	require.False(t, found(memo.For("dir./..."), "a"))
+	m.Keep("b", "")
+	require.False(t, found(m, "a"))
+	m.Keep("", "")
+	require.True(t, found(m, "b"))
+	require.False(t, found(m, ""), "what has no fingerprint is never known")
 }
 
 func TestMemo_WithoutDirectory(t *testing.T) {
@@ -38,8 +44,9 @@ func TestMemo_WithoutDirectory(t *testing.T) {
 		t.Setenv(name, "")
 	}
 	m := memo.For("dir")
-	m.Keep("a")
-	require.False(t, m.Has("a"))
+	m.Keep("a", "")
+	_, ok := m.Find("a")
+	require.False(t, ok)
 }
 
 func TestSelf(t *testing.T) {

@@ -1,13 +1,13 @@
 //go:build linux
 
-// Command speed measures lockgen beside other generators on the same modules, and prints a Markdown table:
+// Command speed measures lockgen on modules of several sizes, with -rivals beside other generators, and prints a Markdown table:
 //
-//	go run ./cmd/lockgen/internal/speed [-sizes 1,100,1000] [-rounds 3] [-only lockgen,moq]
+//	go run ./cmd/lockgen/internal/speed [-rivals] [-write cmd/lockgen/docs/speed.md] [-sizes 1,100,1000] [-rounds 3] [-only lockgen,moq]
 //
-// Each module has 50 packages and the given number of annotated interfaces of ten methods. The others are installed from the module proxy. What they
+// Each module has 100 packages and the given number of annotated interfaces of ten methods. The others are installed from the module proxy. What they
 // write is not the same, and mockgen -source does not check types; what compares is how the cost grows. Each figure is the median of the rounds, in
 // which the tools take turns: seconds on the clock / seconds of CPU, with all processes, / MiB of the largest process. Of these the CPU's depend
-// least on what else the machine does.
+// least on what else the machine does. A table that is written replaces the one in the file, all its rows at once.
 package main
 
 import (
@@ -34,10 +34,15 @@ func main() {
 	sizes := flag.String("sizes", "1,100,1000", "numbers of annotated interfaces")
 	rounds := flag.Int("rounds", 3, "how often each tool runs")
 	only := flag.String("only", "", "comma-separated names of tools; all if empty")
+	rivals := flag.Bool("rivals", false, "measure other generators too")
+	file := flag.String("write", "", "the file whose table is replaced")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, *sizes, *rounds, *only); err != nil {
+	if err := run(ctx, *sizes, *rounds, *file, func(t tool) bool {
+		return (*rivals || t.module == "") &&
+			(*only == "" || slices.ContainsFunc(strings.Split(*only, ","), func(name string) bool { return strings.HasPrefix(t.name, name) }))
+	}); err != nil {
 		fmt.Fprintln(os.Stderr, "speed:", err)
 		os.Exit(1)
 	}
@@ -78,9 +83,9 @@ func once(args ...string) func(int) [][]string {
 }
 
 var tools = []tool{
-	{name: "lockgen", goals: map[int]float64{1: 0.4, 100: 0.8, 1000: 2.5}, prepare: clean, calls: once("lockgen", "./...")},
+	{name: "lockgen", goals: map[int]float64{1: 0.35, 100: 0.8, 1000: 2.5}, prepare: clean, calls: once("lockgen", "./...")},
 	{name: "lockgen, cold build cache", cold: true, goals: map[int]float64{1: 0.6, 100: 1.2, 1000: 3.75}, prepare: clean, calls: once("lockgen", "./...")},
-	{name: "lockgen -check, unchanged since the last", goals: map[int]float64{1000: 0.3}, prepare: checked, calls: once("lockgen", "-check", "./...")},
+	{name: "lockgen -check, unchanged since the last", goals: map[int]float64{1000: 0.35}, prepare: checked, calls: once("lockgen", "-check", "./...")},
 	{name: "go build of the same, with the output", prepare: changed, calls: once("go", "build", "./...")},
 	{name: "moq, per package", module: "github.com/matryer/moq@v0.8.1", prepare: clean, calls: func(n int) [][]string {
 		return perPackage(n, func(i, count int) []string {
@@ -97,6 +102,7 @@ var tools = []tool{
 			return []string{"mockgen", "-source", filepath.Join(p, "api.go"), "-destination", filepath.Join(p, "mockgen.go"), "-package", p}
 		})
 	}},
+	{name: "mockery", module: "github.com/vektra/mockery/v3@v3.7.0", prepare: configured, calls: once("mockery")},
 	{name: "goverter gen", module: "github.com/jmattheis/goverter/cmd/goverter@v1.11.1", converters: true, calls: once("goverter", "gen", "./...")},
 }
 
@@ -109,7 +115,7 @@ type bench struct {
 	turn  int
 }
 
-func run(ctx context.Context, sizes string, rounds int, only string) (err error) {
+func run(ctx context.Context, sizes string, rounds int, file string, wanted func(t tool) bool) (err error) {
 	b := &bench{ctx: ctx}
 	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/lockgen/lockgen").Output()
 	if err != nil {
@@ -125,9 +131,7 @@ func run(ctx context.Context, sizes string, rounds int, only string) (err error)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(b.temp)) }()
 	b.bin = filepath.Join(b.temp, "bin")
-	chosen := slices.DeleteFunc(slices.Clone(tools), func(t tool) bool {
-		return only != "" && !slices.ContainsFunc(strings.Split(only, ","), func(name string) bool { return strings.HasPrefix(t.name, name) })
-	})
+	chosen := slices.DeleteFunc(slices.Clone(tools), func(t tool) bool { return !wanted(t) })
 	if err := b.install(chosen); err != nil {
 		return err
 	}
@@ -145,8 +149,36 @@ func run(ctx context.Context, sizes string, rounds int, only string) (err error)
 			return err
 		}
 	}
-	table(ns, chosen, results)
-	return nil
+	rows := table(ns, chosen, results)
+	fmt.Print(rows)
+	if file == "" {
+		return nil
+	}
+	return replace(file, rows)
+}
+
+// replace puts the table in the place of the one that a file has.
+func replace(file, rows string) error {
+	old, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	var out strings.Builder
+	inside, found := false, false
+	for line := range strings.Lines(string(old)) {
+		begins := strings.HasPrefix(line, "|")
+		if begins && !inside && !found {
+			out.WriteString(rows)
+			found = true
+		}
+		if inside = begins; !inside {
+			out.WriteString(line)
+		}
+	}
+	if !found {
+		return fmt.Errorf("%s has no table", file)
+	}
+	return os.WriteFile(file, []byte(out.String()), 0o644)
 }
 
 // install builds lockgen as it is here, and the others.
@@ -222,7 +254,7 @@ func (b *bench) call(dir string, env []string, args ...string) (cost, error) {
 	}
 	c := cost{wall: time.Since(start), cpu: cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()}
 	if usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
-		c.mib = usage.Maxrss / 1024
+		c.mib = int64(usage.Maxrss) / 1024 //nolint:unconvert // it is an int32 where the machine has 32 bits
 	}
 	return c, nil
 }
@@ -230,11 +262,18 @@ func (b *bench) call(dir string, env []string, args ...string) (cost, error) {
 // clean takes away what all tools have written.
 func clean(_ *bench, dir string) error {
 	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if base := filepath.Base(path); err == nil && (base == "moq.go" || base == "mockgen.go" || base == "api_lockgen.go") {
+		if base := filepath.Base(path); err == nil && (base == "moq.go" || base == "mockgen.go" || base == "mockery.go" || base == "api_lockgen.go") {
 			return os.Remove(path)
 		}
 		return err
 	})
+}
+
+// configured tells mockery what to write.
+func configured(b *bench, dir string) error {
+	const all = "all: true\nrecursive: true\ndir: '{{.InterfaceDir}}'\nfilename: mockery.go\npkgname: '{{.SrcPackageName}}'\n" +
+		"structname: 'Mockery{{.InterfaceName}}'\ntemplate: testify\npackages:\n  " + synth.Path + ":\n"
+	return errors.Join(clean(b, dir), os.WriteFile(filepath.Join(dir, ".mockery.yml"), []byte(all), 0o644))
 }
 
 // generated has lockgen write its output.
@@ -275,14 +314,14 @@ func changed(b *bench, dir string) error {
 	return nil
 }
 
-// table prints the medians.
-func table(ns []int, chosen []tool, results map[string][]cost) {
+// table is of the medians.
+func table(ns []int, chosen []tool, results map[string][]cost) string {
 	head, line := "| tool |", "|---|"
 	for _, n := range ns {
 		head += fmt.Sprintf(" N=%d |", n)
 		line += "---|"
 	}
-	fmt.Println(head + "\n" + line)
+	rows := head + "\n" + line + "\n"
 	for _, t := range chosen {
 		row := "| " + t.name + " |"
 		for _, n := range ns {
@@ -297,8 +336,9 @@ func table(ns []int, chosen []tool, results map[string][]cost) {
 			}
 			row += " |"
 		}
-		fmt.Println(row)
+		rows += row + "\n"
 	}
+	return rows
 }
 
 // median takes each figure for itself.

@@ -94,11 +94,11 @@ func (s *Survey) explainUsed(b *strings.Builder, use check.Use, k key) {
 		fmt.Fprintf(b, "\t\t%s is of type %s, %s\n", name, short(v.Type), manner(v))
 	}
 	for _, other := range s.keys {
-		if other.shape.text == k.shape.text && other.use.Name != use.Name {
+		if other.identity() == k.identity() && other.use.Name != use.Name {
 			fmt.Fprintf(b, "\t\t%s locks it too, with %s (%s)\n", other.use.Name, other.Text, s.place(other.Directive.Slash))
 		}
 	}
-	for _, before := range s.after(k) {
+	for _, before := range texts(s.after(k)) {
 		fmt.Fprintf(b, "\t\tis taken after %s\n", before)
 	}
 }

@@ -12,8 +12,8 @@ func (s *Survey) Mermaid(w io.Writer) error {
 	var b strings.Builder
 	b.WriteString("flowchart LR\n")
 	shapes := s.shapes()
-	for i, text := range shapes {
-		fmt.Fprintf(&b, "\tlock%d([\"%s\"])\n", i, mermaid(text))
+	for i, id := range shapes {
+		fmt.Fprintf(&b, "\tlock%d([\"%s\"])\n", i, mermaid(label(shapes, id)))
 	}
 	id := func(text string) string { return fmt.Sprintf("lock%d", slices.Index(shapes, text)) }
 	for i, use := range s.uses {
@@ -22,7 +22,7 @@ func (s *Survey) Mermaid(w io.Writer) error {
 		}
 		fmt.Fprintf(&b, "\tmethod%d[\"%s\"]\n", i, mermaid(use.Name))
 		for _, k := range use.Keys {
-			fmt.Fprintf(&b, "\tmethod%d --> %s\n", i, id(shapeOf(k.Key).text))
+			fmt.Fprintf(&b, "\tmethod%d --> %s\n", i, id(key{k, shapeOf(k.Key), use}.identity()))
 		}
 	}
 	for _, st := range s.known() {
@@ -45,8 +45,10 @@ func mermaid(label string) string {
 func (s *Survey) DOT(w io.Writer) error {
 	var b strings.Builder
 	b.WriteString("digraph locks {\n\trankdir=LR\n")
-	for _, text := range s.shapes() {
-		fmt.Fprintf(&b, "\t%q [shape=oval]\n", "lock "+text)
+	shapes := s.shapes()
+	node := func(id string) string { return "lock " + label(shapes, id) }
+	for _, id := range shapes {
+		fmt.Fprintf(&b, "\t%q [shape=oval]\n", node(id))
 	}
 	for _, use := range s.uses {
 		if len(use.Keys) == 0 {
@@ -54,7 +56,7 @@ func (s *Survey) DOT(w io.Writer) error {
 		}
 		fmt.Fprintf(&b, "\t%q [shape=box]\n", use.Name)
 		for _, k := range use.Keys {
-			fmt.Fprintf(&b, "\t%q -> %q\n", use.Name, "lock "+shapeOf(k.Key).text)
+			fmt.Fprintf(&b, "\t%q -> %q\n", use.Name, node(key{k, shapeOf(k.Key), use}.identity()))
 		}
 	}
 	for _, st := range s.known() {
@@ -62,11 +64,21 @@ func (s *Survey) DOT(w io.Writer) error {
 		if st.after {
 			style = "bold"
 		}
-		fmt.Fprintf(&b, "\t%q -> %q [label=then style=%s]\n", "lock "+st.from, "lock "+st.to, style)
+		fmt.Fprintf(&b, "\t%q -> %q [label=then style=%s]\n", node(st.from), node(st.to), style)
 	}
 	b.WriteString("}\n")
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// label names one of the locks, with its package if there are functions of that name in several.
+func label(ids []string, id string) string {
+	for _, other := range ids {
+		if other != id && shown(other) == shown(id) {
+			return strings.Replace(id, madeIn, " of ", 1)
+		}
+	}
+	return shown(id)
 }
 
 // known lists the steps between locks of this run.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 
@@ -68,7 +69,7 @@ func (s *Survey) row(use check.Use) Row {
 		sh := shapeOf(k.Key)
 		rk := RowKey{
 			Key: k.Text, Shape: sh.text, Kind: kindNames[k.Kind], Permits: k.Permits, Fence: k.Fence,
-			Values: []RowValue{}, After: s.after(key{k, sh, use}), manner: kindOf(use, k.Key),
+			Values: []RowValue{}, After: texts(s.after(key{k, sh, use})), manner: kindOf(use, k.Key),
 		}
 		for _, v := range sh.values() {
 			rk.Values = append(rk.Values, RowValue{path(v.Type)})
@@ -140,16 +141,32 @@ func (s *Survey) Markdown(w io.Writer) error {
 	return err
 }
 
+// after is the option as it is written.
+func (k RowKey) after() string {
+	text := "after=" + strings.Join(k.After, " ")
+	if len(k.After) > 1 {
+		text = strconv.Quote(text)
+	}
+	return text
+}
+
 func (r Row) keys(quote, none string) string {
 	var all []string
 	for _, k := range r.Keys {
-		all = append(all, quote+k.Key+quote+k.manner)
+		text := quote + k.Key + quote + k.manner
+		if len(r.Keys) > 1 && len(k.After) > 0 {
+			text += " (" + k.after() + ")"
+		}
+		all = append(all, text)
 	}
 	return joined(all, none)
 }
 
 func (r Row) options(quote, none string) string {
 	var all []string
+	if len(r.Keys) == 1 && len(r.Keys[0].After) > 0 {
+		all = append(all, quote+r.Keys[0].after()+quote)
+	}
 	for _, o := range r.Options {
 		text := o.Name
 		if o.Value != "" {

@@ -10,7 +10,7 @@ import (
 
 // A step says that a lock is taken by somebody who holds another one.
 type step struct {
-	from, to string    // shapes
+	from, to string    // identities of shapes
 	after    bool      // declared by after=; else both are locks of one method, and keys are taken in their order
 	pos, end token.Pos // where that is said
 	use      string    // the method
@@ -28,13 +28,13 @@ func (s *Survey) steps() []step {
 	}
 	for _, k := range s.keys {
 		for _, before := range s.after(k) {
-			add(step{before, k.shape.text, true, k.Directive.After.Pos, k.Directive.After.End, k.use.Name})
+			add(step{before, k.identity(), true, k.Directive.After.Pos, k.Directive.After.End, k.use.Name})
 		}
 	}
 	for _, use := range s.uses {
 		for i, a := range use.Keys {
 			for _, b := range use.Keys[i+1:] {
-				from, to := shapeOf(a.Key).text, shapeOf(b.Key).text
+				from, to := key{a, shapeOf(a.Key), use}.identity(), key{b, shapeOf(b.Key), use}.identity()
 				if from == to {
 					continue
 				}
@@ -61,11 +61,23 @@ func (s *Survey) after(k key) []string {
 	}
 	var all []string
 	for text := range strings.FieldsSeq(k.Directive.After.Value) {
-		if before, ok := named(text); ok {
+		if before, ok := s.before(k, text); ok {
 			all = append(all, before)
 		}
 	}
 	return all
+}
+
+// before is the identity that after= of a key names. A function is one of the package.
+func (s *Survey) before(k key, text string) (id string, ok bool) {
+	id, ok = named(text)
+	if strings.Contains(id, "@") {
+		made := id + madeIn + k.Package
+		if slices.Contains(s.shapes(), made) {
+			return made, ok
+		}
+	}
+	return id, ok
 }
 
 // order checks what after= says: that there are such locks, and that no two of them can be waited for in a circle. Locks of one method alone
@@ -78,12 +90,12 @@ func (s *Survey) order() {
 		}
 		at, end := k.Directive.After.ValuePos()
 		for text := range strings.FieldsSeq(k.Directive.After.Value) {
-			before, ok := named(text)
+			before, ok := s.before(k, text)
 			switch {
 			case !ok:
 				s.list.Add(at, end, "after=%s: write the key of the lock that is held before, such as order:{}", text)
 			case !slices.Contains(shapes, before):
-				s.list.Warn(at, end, "after=%s: no lock of this run has that key%s", text, diag.Suggest(before, shapes))
+				s.list.Warn(at, end, "after=%s: no lock of this run has that key%s", text, diag.Suggest(before, texts(shapes)))
 			}
 		}
 	}
@@ -150,12 +162,12 @@ func (s *Survey) circle(circle []step) {
 	st := circle[0]
 	if len(circle) == 1 {
 		s.list.Add(st.pos, st.end, "lock order: %s is taken under another %s, so two calls can wait for each other; lock both by one method, which takes them in one order",
-			st.to, st.from)
+			shown(st.to), shown(st.from))
 		return
 	}
-	path := st.from
+	path := shown(st.from)
 	for _, st := range circle {
-		path += " -> " + st.to + " (" + st.use + ", " + s.place(st.pos) + ")"
+		path += " -> " + shown(st.to) + " (" + st.use + ", " + s.place(st.pos) + ")"
 	}
 	s.list.Add(st.pos, st.end, "lock order: these locks can wait for each other: %s", path)
 }

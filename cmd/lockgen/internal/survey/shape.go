@@ -14,6 +14,7 @@ type shape struct {
 	text     string
 	segments []segment
 	open     bool // a function makes it, and can put separators into it
+	made     bool // a function makes it, whose name is in the text
 }
 
 // A segment is what stands between two separators: a literal, or a value between two literals that can be empty.
@@ -25,13 +26,13 @@ type segment struct {
 
 // shapeOf finds the shape of a key.
 func shapeOf(k *model.Key) shape {
-	s, made := shape{segments: []segment{{}}}, false
+	s := shape{segments: []segment{{}}}
 	for _, part := range k.Parts {
 		last := &s.segments[len(s.segments)-1]
 		if part.Value != nil {
 			s.text += "{}"
 			s.open = s.open || part.Value.Leaf == model.Raw
-			made = made || part.Value.Func != nil
+			s.made = s.made || part.Value.Func != nil
 			last.value = part.Value
 			continue
 		}
@@ -48,7 +49,7 @@ func shapeOf(k *model.Key) shape {
 			}
 		}
 	}
-	if made {
+	if s.made {
 		s.text = k.Text // what a function makes is known by the function's name
 	}
 	return s
@@ -182,6 +183,12 @@ func common(a, b segment) (string, bool) {
 	default:
 		for _, middle := range []string{"1", "", "true", "false", "A1", "1A", "11"} {
 			samples = append(samples, longer(a.head, b.head)+middle+longer(a.tail, b.tail))
+		}
+		// Of a value that has only two texts, part of one can be what the other segment begins or ends with.
+		for _, s := range []segment{a, b} {
+			if s.value.Leaf == model.Bool {
+				samples = append(samples, s.head+"true"+s.tail, s.head+"false"+s.tail)
+			}
 		}
 	}
 	for _, s := range samples {

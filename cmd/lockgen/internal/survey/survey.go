@@ -32,6 +32,22 @@ type key struct {
 	use   check.Use
 }
 
+// identity is the same for keys of one shape, and has that as its text. Functions of two packages are two, whatever their names.
+func (k key) identity() string {
+	if k.shape.made {
+		return k.shape.text + madeIn + k.Package
+	}
+	return k.shape.text
+}
+
+const madeIn = "\x00"
+
+// shown is the text of an identity.
+func shown(id string) string {
+	text, _, _ := strings.Cut(id, madeIn)
+	return text
+}
+
 // New makes a survey of uses, whose places are shown relative to dir. Linked says of two package paths whether some program has both.
 func New(list *diag.List, dir string, uses []check.Use, linked func(a, b string) bool) *Survey {
 	s := &Survey{list: list, dir: dir, linked: linked}
@@ -71,21 +87,25 @@ func (s *Survey) Check() {
 		if k.shape.open {
 			continue
 		}
-		if len(byShape[k.shape.text]) == 0 {
-			order = append(order, k.shape.text)
+		id := k.identity()
+		if len(byShape[id]) == 0 {
+			order = append(order, id)
 		}
-		byShape[k.shape.text] = append(byShape[k.shape.text], k)
+		byShape[id] = append(byShape[id], k)
 	}
-	alike := map[string]map[string][]key{} // those before, by their separators and their beginning
-	for _, text := range order {
-		s.oneKind(byShape[text])
-		s.oneLock(byShape[text])
-		k := byShape[text][0]
+	near := map[string]map[string][]key{} // those before, by their separators and their beginning
+	var groups [][]key
+	for _, id := range order {
+		s.oneKind(byShape[id])
+		s.oneLock(byShape[id])
+		s.spellings(byShape[id])
+		groups = append(groups, byShape[id])
+		k := byShape[id][0]
 		separators, first, fixed := k.shape.outline()
-		if alike[separators] == nil {
-			alike[separators] = map[string][]key{}
+		if near[separators] == nil {
+			near[separators] = map[string][]key{}
 		}
-		for other, keys := range alike[separators] {
+		for other, keys := range near[separators] {
 			// Most of the keys of a large program begin with a word of their own, and needn't be compared.
 			if fixed && other != first && other != "" {
 				continue
@@ -94,8 +114,9 @@ func (s *Survey) Check() {
 				s.apart(earlier, k)
 			}
 		}
-		alike[separators][first] = append(alike[separators][first], k)
+		near[separators][first] = append(near[separators][first], k)
 	}
+	s.tags(groups)
 	s.entities()
 	s.order()
 }
@@ -173,12 +194,12 @@ func (s *Survey) sameKind(first, k *key, i int) {
 		return
 	}
 	at, end := k.Directive.Key.ValuePos()
-	shown := short
+	name := short
 	if short(a) == short(b) {
-		shown = path
+		name = path
 	}
 	message := fmt.Sprintf("key %s is of %s here and of %s at %s, so things of two kinds wait for each other: name one type (an alias will do), or give one of them another key",
-		k.shape.text, shown(b), shown(a), s.place(first.Directive.Slash))
+		k.shape.text, name(b), name(a), s.place(first.Directive.Slash))
 	if s.linked(first.use.Interface.Pkg().Path(), k.use.Interface.Pkg().Path()) {
 		s.list.Add(at, end, "%s", message)
 	} else {
@@ -186,8 +207,11 @@ func (s *Survey) sameKind(first, k *key, i int) {
 	}
 }
 
-// apart warns of two shapes that can give one key.
+// apart warns of two shapes that can give one key. What two functions give, only they know.
 func (s *Survey) apart(a, b key) {
+	if a.shape.made && b.shape.made {
+		return
+	}
 	if both, ok := meet(a.shape, b.shape); ok && s.meets(&a, &b) {
 		at, end := b.Directive.Key.ValuePos()
 		s.list.Warn(at, end, "%s can be the same key as %s at %s: both can be %q", b.shape.text, a.shape.text, s.place(a.Directive.Slash), both)
@@ -240,19 +264,28 @@ func short(t types.Type) string { return types.TypeString(t, (*types.Package).Na
 // path names a type so that no other has the name.
 func path(t types.Type) string { return types.TypeString(t, (*types.Package).Path) }
 
-// shapes lists the shapes of all keys, each once.
+// shapes lists the identities of all keys, each once.
 func (s *Survey) shapes() []string {
 	var all []string
 	for _, k := range s.keys {
-		all = append(all, k.shape.text)
+		all = append(all, k.identity())
 	}
 	slices.SortFunc(all, strings.Compare)
 	return slices.Compact(all)
 }
 
+// texts are those of identities.
+func texts(ids []string) []string {
+	var all []string
+	for _, id := range ids {
+		all = append(all, shown(id))
+	}
+	return all
+}
+
 // Names lists what can be explained by its name, for a message.
 func (s *Survey) Names() []string {
-	all := s.shapes()
+	all := texts(s.shapes())
 	for _, use := range s.uses {
 		parts := strings.Split(use.Name, ".")
 		for i := range parts {

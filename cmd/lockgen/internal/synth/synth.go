@@ -14,7 +14,7 @@ import (
 const Path = "example.com/synth"
 
 // Packages is how many packages a module has, whatever its interfaces.
-const Packages = 50
+const Packages = 100
 
 // methods is how many an interface has; each has a lock.
 const methods = 10

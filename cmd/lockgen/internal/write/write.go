@@ -42,7 +42,7 @@ func Changed(files []File) ([]File, error) {
 		}
 		f.current, f.exists = current, err == nil
 		if f.exists && !output.Ours(current) {
-			return nil, fmt.Errorf("%s: not written by lockgen (its first line is not %q), so it is not replaced; move it away", f.Name, templates.Header)
+			return nil, fmt.Errorf("%s: not written by lockgen (none of its first ten lines is %q), so it is not replaced; move it away", f.Name, templates.Header)
 		}
 		if f.exists != (f.Content != nil) || !output.Same(current, f.Content) {
 			changed = append(changed, f)

@@ -26,4 +26,7 @@ type Half struct{}
 
 func (Half) Pay(ctx context.Context, id string) error { return nil }
 
+// Logging has the methods of the service that it is given, which may be the wrapper.
+type Logging struct{ Service }
+
 func here(o Orders) error { return o.Pay(nil, "") }

@@ -14,10 +14,16 @@ func call(ctx context.Context, s unwrapped.Service) {
 	unwrapped.Half{}.Pay(ctx, "")
 	unwrapped.NewLockedService(o).Pay(ctx, "")
 	s.Pay(ctx, "")
+	unwrapped.Logging{Service: s}.Pay(ctx, "")
 	new(other.Impl).Pay(ctx, "") // want `Pay is called without the lock`
 	other.Wrapped{}.Pay(ctx, "") // want `Pay is called without the lock`
 	other.New().Pay(ctx, "")
 	other.Client{}.Pay(ctx, "")
-	f := o.Pay // a method as a value is not followed
+	f := o.Pay // want `Pay is taken as a value without the lock order:{id}: take it from LockedService`
 	f(ctx, "")
+	g := unwrapped.Orders.Pay // want `Pay is taken as a value without the lock`
+	g(o, ctx, "")
+	h := unwrapped.NewLockedService(o).Pay
+	h(ctx, "")
+	(o.Pay)(ctx, "") // want `Pay is called without the lock`
 }
