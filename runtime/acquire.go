@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -13,8 +14,8 @@ import (
 
 // A contest is what a waiter takes part in until it is given what it wants or gives up.
 type contest interface {
-	// join enters w and reports whether it is to ask Redis itself. Otherwise news come.
-	join(w *waiter) bool
+	// join enters w, and says what w is to do.
+	join(w *waiter) entry
 	// ask sends one request for w. The answer comes as news.
 	ask(w *waiter)
 	// leave takes w out. What it was given meanwhile goes to the next or back to Redis.
@@ -26,6 +27,16 @@ type contest interface {
 	hear(payload string)
 }
 
+// An entry is what came of joining a contest.
+type entry uint8
+
+const (
+	toWait     entry = iota // for news
+	toAsk                   // it is on the waiter to ask Redis
+	entered                 // it has been given what it wants, since another call of its owner was; there are no news
+	turnedAway              // it does not wait, and others are before it: it is not in the contest
+)
+
 // An inheriting contest is one whose waiters are handed what they wait for, in a line for a key.
 type inheriting interface{ inherits() (key string) }
 
@@ -34,7 +45,7 @@ type waiter struct {
 	terms terms
 	limit time.Duration // WithMaxHold, or 0
 	once  bool          // it does not wait
-	news  chan news     // never full: see newsKind
+	inbox inbox         // what the contest tells it
 	alarm *time.Timer   // pokes it; made when it is first set
 	lease *Lease        // what it is given
 	place place         // in the contest
@@ -45,11 +56,12 @@ type waiter struct {
 	poked   atomic.Bool  // that is among the news
 	follows bool         // it does not wait but for the answer to an earlier request of this process
 	patient bool         // nothing but an answer can end a request of it
+	ballots bool         // it asks many servers, one of which may take longer than the others
 	attends bool         // it has begun to listen for what it is told in line, and does until it leaves
 }
 
 var waiters = sync.Pool{New: func() any {
-	return &waiter{news: make(chan news, 5)}
+	return &waiter{inbox: newInbox()}
 }}
 
 func newWaiter(l *Lease, cfg lockConfig) *waiter {
@@ -64,26 +76,29 @@ func (w *waiter) recycle() {
 	if w.asks.Load() > 0 {
 		return
 	}
-	for len(w.news) > 0 {
-		w.hears(<-w.news)
+	for ok := true; ok; {
+		_, ok = w.hears()
 	}
-	w.place, w.lease, w.rw, w.patient, w.attends = place{}, nil, nil, false, false
+	w.place, w.lease, w.rw, w.patient, w.attends, w.ballots = place{}, nil, nil, false, false, false
 	waiters.Put(w)
 }
 
 // poke tells w that there is a reason to ask. It does not block.
 func (w *waiter) poke() {
 	if w.poked.CompareAndSwap(false, true) {
-		w.news <- news{kind: reason}
+		w.tell(news{kind: reason})
 	}
 }
 
-// hears returns news that w has taken.
-func (w *waiter) hears(n news) news {
-	if n.kind == reason {
+// tell leaves news for w. It does not block, whatever the contest does: it is called under the contest's lock.
+func (w *waiter) tell(n news) { w.inbox.put(n) }
+
+// hears takes the oldest of the news that w was told, if there are any.
+func (w *waiter) hears() (n news, ok bool) {
+	if n, ok = w.inbox.take(); ok && n.kind == reason {
 		w.poked.Store(false)
 	}
-	return n
+	return n, ok
 }
 
 // wait has w poked in d.
@@ -108,6 +123,7 @@ type news struct {
 	final   bool          // failed: asking again would not tell what this request did
 	foreign bool          // refusedFor: the other is not of this library
 	inLine  bool          // refusedFor: a release by one of this library finds us
+	behind  bool          // refusedFor: another one of this process stands before us
 	err     error         // failed: what went wrong
 	ttl     time.Duration // refusedFor: how long the other's lease has to run; negative if for ever
 }
@@ -125,8 +141,12 @@ const (
 )
 
 // lookAgain is how often a waiter asks at least, whatever it was told: so long nobody depends on
-// what another process should have done.
-const lookAgain = 30 * time.Second
+// what another process should have done. Who is the first of those that this process knows of asks more often
+// while the server does not tell of changes, such as that it was flushed, and the line with it.
+const (
+	lookAgain      = 30 * time.Second
+	lookAgainBlind = 5 * time.Second
+)
 
 // pollUnheard is how often Redis is asked while its messages are not heard.
 const pollUnheard = 500 * time.Millisecond
@@ -147,6 +167,9 @@ type attempt struct {
 
 // begin returns the context of the call.
 func (a *attempt) begin(ctx context.Context) context.Context {
+	if a.c == nil {
+		return ctx // and the call fails
+	}
 	if hook := a.c.opts.Hooks.AcquireStart; hook != nil {
 		ctx = hook(ctx, AcquireEvent{Kind: a.kind, Key: a.key})
 	}
@@ -173,6 +196,9 @@ func (a *attempt) end(ctx context.Context, token int64, err error) error {
 	}
 	if err != nil {
 		err = &Error{Op: a.op, Key: a.key, Err: err}
+	}
+	if a.c == nil {
+		return err
 	}
 	if hook := a.c.opts.Hooks.AcquireEnd; hook != nil {
 		hook(ctx, AcquireEvent{Kind: a.kind, Key: a.key, Waited: time.Since(a.start), Token: token, Err: err})
@@ -213,7 +239,7 @@ func (c *Client) contend(ctx context.Context, q contest, w *waiter, cfg lockConf
 		return nil, err
 	}
 	c.counts.waited(l.began.Sub(start))
-	return l.entered(cfg) // with others of its owner, perhaps
+	return l.joined(ctx, cfg) // with others of its owner, perhaps
 }
 
 // await is the one wait loop. It returns nil once w was given what it wants. After an error
@@ -224,6 +250,9 @@ func (c *Client) contend(ctx context.Context, q contest, w *waiter, cfg lockConf
 // kind only announces its release, on a channel; then it subscribes and asks again, since that
 // may have come before the subscription. From then on every message is a reason to ask, and so is
 // the end of the lease that Redis named: messages make waiting short, the timer makes it finite.
+//
+// When the wait is over Redis is asked a last time, unless it has just said no: what it said long ago does not tell
+// whether somebody else has what w wants, or Redis is away.
 func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig, waiting func()) error {
 	start := now()
 	var (
@@ -232,8 +261,12 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 		reasoned bool // there is a reason to ask
 		resent   bool
 		refusals int
+		saidNo   monotonic.Time // when Redis did, last
 		listener *hub.Listener
 		deadline <-chan time.Time
+		over     bool             // the wait is, and what Redis says is awaited
+		limit    <-chan time.Time // of that
+		answered <-chan struct{}  // closed when Redis has answered another waiter of the contest
 		down     outage
 	)
 	defer w.calm()
@@ -258,6 +291,12 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 			waiting = nil
 		}
 	}
+	after := func() string {
+		if w.once {
+			return ""
+		}
+		return " after " + time.Since(start).Round(time.Millisecond).String()
+	}
 
 	var ear string     // the key at whose line it listens, if it does
 	leave := func() {} // ends that
@@ -278,30 +317,105 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 		return heard
 	}
 
-	switch leading = q.join(w); {
-	case leading:
-		ask()
-	case w.once && !w.follows:
-		for len(w.news) > 0 {
-			if w.hears(<-w.news).kind == given {
-				return nil
+	// enter joins the contest, and reports whether w has been given what it wants.
+	enter := func() bool {
+		over = false
+		switch q.join(w) {
+		case entered:
+			return true
+		case toAsk:
+			leading = true
+			ask()
+		case turnedAway:
+			over = true // it has to wait for nothing but what Redis says to others
+		case toWait:
+			if !w.once && w.inbox.empty() {
+				waits()
+				hear() // other processes may join the contest
 			}
 		}
-		return ErrNotAcquired
-	case len(w.news) > 0: // it is given already
-	case w.once:
-	default:
-		waits()
-		hear() // other processes may join the contest
+		return false
+	}
+
+	// conclude returns how a wait ends that is over, or nil as long as that is not known.
+	conclude := func() error {
+		of, ok := q.(shared)
+		var held bool
+		var word word
+		if ok {
+			held, word = of.last(w)
+		}
+		switch {
+		case ctx.Err() != nil:
+			return ended(ctx)
+		case held:
+			return fmt.Errorf("%w%s", ErrNotAcquired, after())
+		case asking:
+			return nil
+		case down.last != nil:
+			return unavailable(after(), down.last)
+		case fresh(saidNo):
+			return fmt.Errorf("%w%s", ErrNotAcquired, after())
+		}
+		if ok && !leading {
+			switch {
+			case word.err == nil && fresh(word.refused):
+				return fmt.Errorf("%w%s", ErrNotAcquired, after())
+			case word.err != nil && !passing(word.err):
+				return refused(word.err)
+			case word.err != nil:
+				return unavailable(after(), word.err)
+			case word.asking > 0:
+			case !w.once:
+				of.remind()
+			case enter():
+				return errEntered
+			case over:
+				of.remind()
+			}
+			answered = word.answered
+			return nil
+		}
+		leading = true
+		ask()
+		return nil
+	}
+
+	if enter() {
+		return nil
 	}
 	for {
+		if over && w.inbox.empty() {
+			switch err := conclude(); {
+			case err == errEntered: //nolint:errorlint // this very one
+				return nil
+			case err != nil:
+				return err
+			}
+			if over && limit == nil {
+				patience := lastAnswer
+				switch {
+				case w.ballots:
+					patience = c.opts.RedLockTimeout
+				case w.once:
+					patience = c.opts.OpTimeout
+				}
+				timer := time.NewTimer(patience)
+				defer timer.Stop()
+				limit = timer.C
+			}
+		}
 		if reasoned && leading && !asking {
 			reasoned = false
 			ask()
 		}
 		select {
-		case n := <-w.news:
-			switch w.hears(n).kind {
+		case <-w.inbox.bell:
+			n, ok := w.hears()
+			if !ok {
+				continue
+			}
+			switch n.kind {
 			case reason:
 				if reasoned = true; !leading && !w.once {
 					waits()
@@ -314,7 +428,7 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 				ask()
 			case behind:
 				asking, leading = false, false
-				down = outage{}
+				down, saidNo = outage{}, monotonic.Now()
 				if w.once {
 					return ErrNotAcquired
 				}
@@ -323,23 +437,27 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 			case failed:
 				asking = false
 				switch {
+				case ctx.Err() != nil && errors.Is(n.err, ctx.Err()): // which says nothing of Redis
 				case !passing(n.err):
 					return refused(n.err)
 				case w.once && !resent && !n.final && unknown(n.err):
 					resent = true // to learn what the first one did
 					ask()
-				case w.once || down.longer(max(cfg.ttl, patience)):
-					return n.err
+				case w.once || over || down.longer(max(cfg.ttl, patience)):
+					return unavailable(after(), n.err)
 				case down.tries+1 == c.opts.Retry.attempts:
-					return fmt.Errorf("no answer in %d attempts: %w", down.tries+1, n.err)
+					return unavailable(fmt.Sprintf(" in %d attempts", down.tries+1), n.err)
 				default:
 					w.wait(down.pause(c.opts.Retry, n.err))
 				}
 			case refusedFor:
 				asking, leading = false, true
-				down = outage{}
+				down, saidNo = outage{}, monotonic.Now()
 				if w.once {
 					return ErrNotAcquired
+				}
+				if over {
+					continue
 				}
 				waits()
 				if refusals++; cfg.quiet {
@@ -357,7 +475,7 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 				if n.foreign && listener == nil {
 					listener = c.hub.Listen(q.channel(), func(e hub.Event) {
 						q.hear(e.Payload) // nothing, when what was said before may have gone unheard
-						if e.Subscribed || e.Payload != messageLeft {
+						if e.Subscribed || e.Payload != messageLeft && e.Payload != messageWritten {
 							w.poke()
 						}
 					})
@@ -367,6 +485,9 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 					}
 				}
 				pause := lookAgain
+				if _, ok := q.(inheriting); ok && !n.behind && !c.tracker.tells() { // it stands in a line there
+					pause = lookAgainBlind
+				}
 				if n.ttl >= 0 {
 					pause = min(pause, n.ttl+time.Millisecond) // Redis counts in whole milliseconds
 				}
@@ -376,9 +497,15 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 				w.wait(pause)
 			}
 		case <-ctx.Done():
-			return down.explain(ended(ctx))
+			return last(q, w, saidNo, &down).explain(ended(ctx))
 		case <-deadline:
-			return down.explain(fmt.Errorf("%w after %v", ErrNotAcquired, time.Since(start).Round(time.Millisecond)))
+			over, deadline = true, nil
+		case <-answered:
+			answered = nil
+		case <-limit:
+			if w.inbox.empty() {
+				return unavailable(after(), cmpOr(down.last, errNoAnswer))
+			}
 		case <-c.closing:
 			return ErrClosed
 		}
@@ -405,12 +532,4 @@ func (o *outage) pause(b Backoff, err error) time.Duration {
 	o.tries++
 	o.last = err
 	return b.pause(o.tries)
-}
-
-// explain adds to err that Redis was not answering, if that is so.
-func (o *outage) explain(err error) error {
-	if o.last == nil {
-		return err
-	}
-	return fmt.Errorf("%w; Redis last failed with: %w", err, o.last)
 }

@@ -16,14 +16,14 @@ type scripted struct {
 	asked  []time.Time
 }
 
-func (s *scripted) join(*waiter) bool { return true }
-func (s *scripted) leave(*waiter)     {}
-func (s *scripted) channel() string   { return "" }
-func (s *scripted) hear(string)       {}
+func (s *scripted) join(*waiter) entry { return toAsk }
+func (s *scripted) leave(*waiter)      {}
+func (s *scripted) channel() string    { return "" }
+func (s *scripted) hear(string)        {}
 
 func (s *scripted) ask(w *waiter) {
 	s.asked = append(s.asked, time.Now())
-	w.news <- s.answer(len(s.asked))
+	w.tell(s.answer(len(s.asked)))
 }
 
 // pauses returns for how long it was not asked, between the requests.
@@ -43,7 +43,7 @@ func awaits(t *testing.T, opts Options, cfg lockConfig, s *scripted, d time.Dura
 		c := &Client{opts: opts, closing: make(chan struct{})}
 		ctx, cancel := context.WithTimeout(t.Context(), d)
 		defer cancel()
-		w := &waiter{news: make(chan news, 5)}
+		w := &waiter{inbox: newInbox()}
 		cfg.quiet = true
 		start := time.Now()
 		err := c.await(ctx, s, w, cfg, nil)
@@ -104,7 +104,7 @@ func TestAwait_BoundedAttempts(t *testing.T) {
 	cfg := lockConfig{wait: UntilDone, backoff: ConstantBackoff(time.Second)}
 	awaits(t, Options{Retry: ConstantBackoff(time.Second).Attempts(3)}, cfg, s, time.Hour, func(err error, _ time.Duration) {
 		require.ErrorIs(t, err, errBroken)
-		require.EqualError(t, err, "no answer in 3 attempts: the connection broke")
+		require.EqualError(t, err, "server unavailable in 3 attempts: the connection broke")
 	})
 	require.Len(t, s.asked, 9)
 
@@ -144,7 +144,7 @@ func TestAwait_APauseEndsWithTheCall(t *testing.T) {
 		})
 		cfg.wait = 2 * time.Second
 		awaits(t, Options{Retry: long}, cfg, s, time.Hour, func(err error, took time.Duration) {
-			require.ErrorIs(t, err, ErrNotAcquired, reason)
+			require.ErrorIs(t, err, map[string]error{"not answered": ErrUnavailable, "refused": ErrNotAcquired}[reason])
 			require.Equal(t, 2*time.Second, took, reason)
 		})
 	}
@@ -171,7 +171,7 @@ func awaitsOnce(t *testing.T, s *scripted, look func(err error)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		c := &Client{closing: make(chan struct{})}
-		w := &waiter{news: make(chan news, 5), once: true}
+		w := &waiter{inbox: newInbox(), once: true}
 		look(c.await(t.Context(), s, w, lockConfig{}, nil))
 	})
 }

@@ -31,7 +31,7 @@ func ExponentialBackoff(first, most time.Duration) Backoff {
 }
 
 // Attempts returns b with a bound: who was refused n times fails with [ErrNotAcquired], and who was not answered n times in a
-// row with what Redis failed with. Without one the wait and the context bound it.
+// row with [ErrUnavailable] and what Redis failed with. Without one the wait and the context bound it.
 func (b Backoff) Attempts(n int) Backoff {
 	b.attempts = n
 	if n < 1 {

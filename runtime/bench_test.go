@@ -70,6 +70,26 @@ func BenchmarkCycle(b *testing.B) {
 			cycle(b, b.Context(), m)
 		}
 	})
+	b.Run("mutex, after a crowd", func(b *testing.B) {
+		c := benchClient(b)
+		crowd := func() {
+			var wg sync.WaitGroup
+			for i := range 16 {
+				wg.Go(func() {
+					for range 20 {
+						cycle(b, context.Background(), c.Mutex(redistest.Key(b, strconv.Itoa(i))))
+					}
+				})
+			}
+			wg.Wait()
+		}
+		m := c.Mutex(redistest.Key(b, "k"))
+		crowd()
+		b.ReportAllocs()
+		for b.Loop() {
+			cycle(b, context.Background(), m)
+		}
+	})
 	for _, goroutines := range []int{16, 256} {
 		b.Run("mutex, goroutines="+strconv.Itoa(goroutines), func(b *testing.B) {
 			c := benchClient(b)

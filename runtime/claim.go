@@ -22,6 +22,7 @@ type claim struct {
 	made     monotonic.Time // before the first request that names it
 	ttl      time.Duration  // the longest that it asked for
 	granted  int64          // when another process handed it over, in microseconds by the server's clock
+	received time.Time      // when that was heard
 	seen     *sighting      // of the last answer; nil before
 	recheck  *time.Timer    // looks again; made when first needed
 	settled  chan bool      // if it was handed over meanwhile: told when that is answered, true for an unknown outcome
@@ -94,6 +95,7 @@ func (h *home) prepare(w *waiter) (a *asking, to *gatherer) {
 	w.asks.Add(1)
 	cl := h.claimFor(w.terms)
 	cl.asking, cl.look = true, false
+	h.said.asks()
 	a = askings.Get().(*asking)
 	*a = asking{h: h, w: w, cl: cl, terms: w.terms, line: notInLine, drawn: h.wants(w.terms)}
 	switch {
@@ -163,6 +165,7 @@ func (h *home) settle(a *asking, sent time.Time, reply verdict, err error) (rest
 	defer h.mu.Unlock()
 	w, cl, t := a.w, a.cl, a.terms
 	h.busy--
+	h.said.says(err == nil && reply.n != granted, err)
 	cl.asking = false
 	if cl.settled != nil {
 		w.asks.Add(-1)
@@ -178,7 +181,7 @@ func (h *home) settle(a *asking, sent time.Time, reply verdict, err error) (rest
 		h.promote()
 		return nil
 	}
-	cl.doubt = cl.doubt || unknown(err)
+	cl.doubt = cl.doubt || unknown(err) || begun(err)
 	cl.ours = cl.ours || unconfirmed(err)
 	yes := err == nil && reply.n == granted
 	next := h.head()
@@ -200,7 +203,7 @@ func (h *home) settle(a *asking, sent time.Time, reply verdict, err error) (rest
 	case err == nil:
 		cl.seen, cl.refused = &sighting{sent, reply.at}, true
 		h.c.contended.note(h.key, sent)
-		cl.ours = cl.ours && cl.granted > cl.seen.server.UnixMicro() // an older answer
+		cl.ours = cl.ours && cl.olderThanGrant(sent, reply.at)
 	}
 	defer w.asks.Add(-1) // not sooner: who has given up lets another call use w when no request knows it
 	switch {
@@ -209,15 +212,21 @@ func (h *home) settle(a *asking, sent time.Time, reply verdict, err error) (rest
 	case !w.place.queued:
 		h.promote()
 	case err != nil:
-		w.news <- news{kind: failed, err: err}
+		w.tell(news{kind: failed, err: err})
 	case (cl.ours || cl.look) && h.c.granting():
-		w.news <- news{kind: turn}
+		w.tell(news{kind: turn})
 	case cl.ours:
-		w.news <- news{kind: failed, err: ErrClosed} // it is on its way out
+		w.tell(news{kind: failed, err: ErrClosed}) // it is on its way out
 	default:
-		w.news <- news{kind: refusedFor, ttl: time.Duration(reply.n) * time.Millisecond, foreign: reply.foreign, inLine: cl.standing}
+		w.tell(news{kind: refusedFor, ttl: time.Duration(reply.n) * time.Millisecond, foreign: reply.foreign, inLine: cl.standing})
 	}
 	return nil
+}
+
+// olderThanGrant reports whether an answer to a request that was sent may be from before the claim was handed the key. By
+// the clock of the server alone it could be for ever, once that was set back.
+func (cl *claim) olderThanGrant(sent, at time.Time) bool {
+	return cl.granted > at.UnixMicro() && sent.Before(cl.received)
 }
 
 // serverTime reads a time of the server.
@@ -238,11 +247,11 @@ func (h *home) handed(n uint64, o handOver) {
 		return // known already, or given up
 	}
 	if cl.seen != nil && !at.After(cl.seen.server) {
-		h.remind(cl) // Redis has said no since
+		h.askFor(cl) // Redis has said no since
 		h.mu.Unlock()
 		return
 	}
-	cl.ours, cl.granted = true, at.UnixMicro()
+	cl.ours, cl.granted, cl.received = true, at.UnixMicro(), received
 	from := cl.made.Std()
 	if cl.seen != nil {
 		from = cl.seen.earliest(at)
@@ -260,7 +269,7 @@ func (h *home) handed(n uint64, o handOver) {
 		rest = h.abandon()
 	case w == nil || !h.c.granting(): // who is busy, or leaves, gives it back
 	case h.c.vague(), !w.terms.renew, w.terms.fenced && o.token == 0, h.c.opts.Replicas > 0, time.Until(from.Add(first-watchdog.Margin(first))) <= 0:
-		h.remind(cl) // to ask for what it needs
+		h.askFor(cl) // to ask for what it needs
 	default:
 		if cl.asking {
 			cl.settled = make(chan bool, 1)
@@ -282,7 +291,7 @@ func (h *home) look(n uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.claim != nil && h.claim.n == n {
-		h.remind(h.claim)
+		h.askFor(h.claim)
 	}
 }
 
@@ -293,13 +302,13 @@ func (h *home) resubscribed(n uint64) {
 	defer h.mu.Unlock()
 	if h.claim != nil && h.claim.n == n {
 		h.claim.seen = nil
-		h.remind(h.claim)
+		h.askFor(h.claim)
 	}
 }
 
-// remind has the head ask for cl: now, or again when the answer that is under way has come, since
+// askFor has the head ask for cl: now, or again when the answer that is under way has come, since
 // that may be older than the reason to ask.
-func (h *home) remind(cl *claim) {
+func (h *home) askFor(cl *claim) {
 	cl.look = h.busy > 0
 	h.promote()
 }
@@ -355,7 +364,7 @@ func (h *home) abandon() (rest func()) {
 		h.c.stay(h)
 		return func() { h.free(newGiving(h, cl, cl.ours)) }
 	case cl.doubt:
-		rest = func() { h.c.withdraw(h.key, *cl) }
+		h.c.withdraw(h.key, cl)
 	}
 	h.c.disconnect(cl.n)
 	return rest
@@ -363,7 +372,7 @@ func (h *home) abandon() (rest func()) {
 
 // goOn deals with what became of again when the claim before it was released.
 func (h *home) goOn(again *claim, t terms, done released, err error) (rest func()) {
-	again.doubt = again.doubt || unknown(err) // that release may still come to pass, and give it the lock
+	again.doubt = again.doubt || unknown(err) || begun(err) // that release may still come to pass, and give it the lock
 	w := h.head()
 	switch {
 	case done.what == kept && w != nil && w.terms == t && h.c.opts.Replicas == 0 && h.c.granting() && (!t.fenced || done.token > 0) &&
@@ -383,7 +392,7 @@ func (h *home) goOn(again *claim, t terms, done released, err error) (rest func(
 	default:
 		again.seen = &sighting{done.sent, done.at}
 		w.place.leading = true
-		w.news <- news{kind: refusedFor, ttl: claimLease, inLine: true}
+		w.tell(news{kind: refusedFor, ttl: claimLease, inLine: true})
 	}
 	return nil
 }

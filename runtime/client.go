@@ -19,14 +19,6 @@ import (
 	"github.com/lockgen/lockgen/scripts"
 )
 
-// How many locks one script renews: enough to make the round trip cheap, few enough that the server
-// is not kept from others for longer than a fraction of a millisecond. Where it is to tell of changes
-// it remembers all keys of the script at each read of one.
-const (
-	renewBatch        = 256
-	trackedRenewBatch = 64
-)
-
 // A Client grants leases on one Redis deployment, renews them all from one goroutine and hears
 // of releases on one subscription connection. One per process is usual. It is safe for
 // concurrent use.
@@ -51,10 +43,12 @@ type Client struct {
 	spoke                      atomic.Int64  // when the server answered last, a monotonic.Time
 	sending                    atomic.Int32  // scripts under way over rc
 	pipelined                  atomic.Bool   // there were two at once: from then on rc has goroutines that write and read
+	direct                     direct
 
-	loading  sync.Mutex // held while loading them
+	loading  chan struct{} // has a token while somebody loads them; a mutex would stand still in virtual time
 	watchdog *watchdog.Watchdog
 	tracker  tracker
+	owing    owing // renewals sent over rc, if that is one connection
 	lookout  lookout
 	hub      *hub.Hub
 	switchboard
@@ -62,6 +56,8 @@ type Client struct {
 	acquires, releases *gatherer
 	contended          contended
 	reds               redLine
+	janitor            janitor
+	stood              recent // in the queues of these fair locks
 	counts             counts
 	tasks              chan func()   // to a goroutine that waits for one
 	waiting            atomic.Int32  // goroutines that wait for a task
@@ -119,6 +115,7 @@ func New(rc rueidis.Client, opts Options) (*Client, error) {
 		uuid:    newUUID(earPlain),
 		publish: publish,
 		tasks:   make(chan func()),
+		loading: make(chan struct{}, 1),
 		closing: make(chan struct{}),
 		stopped: make(chan struct{}),
 		homes:   map[string]*home{},
@@ -140,7 +137,7 @@ func New(rc rueidis.Client, opts Options) (*Client, error) {
 	if opts.Replicas > 0 {
 		c.confirming = make(chan struct{}, mostConfirming)
 	}
-	c.tracker.c = c
+	c.tracker.c, c.janitor.c, c.direct.c = c, c, c
 	if opts.Tracking == TrackingOff || c.cluster != nil {
 		c.watchdog = watchdog.New(c.renew, renewBatch, c.renewed)
 		c.tracker.closed = true
@@ -149,7 +146,7 @@ func New(rc rueidis.Client, opts Options) (*Client, error) {
 		c.watchdog.First(firstLook)
 	}
 	if c.cluster != nil {
-		c.watchdog.Group(func(l *watchdog.Lease) uint16 { return slot(l.Key()) })
+		c.watchdog.Group(c.cluster.serverOf)
 	}
 	c.hub = newHub(c)
 	switch rc.Mode() {
@@ -216,6 +213,7 @@ func Open(url string, opts Options) (*Client, error) {
 		c.watched = slices.Min(option.InitAddress) + "/" + set
 	}
 	c.brief = c.cluster == nil && option.Dialer.Timeout+option.ConnWriteTimeout <= opts.OpTimeout
+	c.direct.on = c.brief && rc.Mode() == rueidis.ClientModeStandalone
 	return c, nil
 }
 
@@ -229,6 +227,9 @@ func (c *Client) Mutex(key string, opts ...LockOption) *Mutex {
 // unlocked or lost; then it does what Close does. If ctx ends first it does that at once and
 // returns the context's error.
 func (c *Client) Shutdown(ctx context.Context) error {
+	if c == nil {
+		return fmt.Errorf("lockgen: shutdown: %w", errNoClient)
+	}
 	c.mu.Lock()
 	if c.state == open {
 		c.state = shuttingDown
@@ -262,6 +263,9 @@ func (c *Client) Shutdown(ctx context.Context) error {
 // holders may still be at work. Unlock works after Close, unless [Open] made the Client. Closing
 // again does nothing.
 func (c *Client) Close() error {
+	if c == nil {
+		return fmt.Errorf("lockgen: close: %w", errNoClient)
+	}
 	c.mu.Lock()
 	if c.state == closed {
 		c.mu.Unlock()
@@ -301,6 +305,7 @@ func (c *Client) Close() error {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
+		c.direct.drop()
 		c.tracker.close()
 		c.watchdog.Close()
 		c.hub.Close()
@@ -401,13 +406,6 @@ func (c *Client) spawn(f func()) {
 	}
 }
 
-// spawnAll runs each of all on a goroutine of its own, as spawn does.
-func (c *Client) spawnAll(all []func()) {
-	for _, f := range all {
-		c.spawn(f)
-	}
-}
-
 // idleWorkers is how many goroutines wait for the next task at most.
 const idleWorkers = 64
 
@@ -446,66 +444,6 @@ func newUUID(ear byte) string {
 	b[6] = b[6]&0x0f | 0x80
 	b[8] = b[8]&0x0f | ear
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[0:4], b[4:6], b[6:8], b[8:10], b[10:])
-}
-
-// renewLocks is the watchdog's way to Redis for locks.
-func (c *Client) renewLocks(leases []*watchdog.Lease, ttls []time.Duration) ([]int64, error) {
-	script := scripts.Renew
-	keys := make([]string, 0, len(leases))
-	args := make([]string, 0, 2*len(leases))
-	patience := leases[0].TTL
-	for i, l := range leases {
-		patience = min(patience, l.TTL)
-		keys = append(keys, l.Key())
-		if l.Kind() == kindRead {
-			script = scripts.RWReadRenew
-			keys = append(keys, readerHold(l.Key(), l.Owner()))
-		}
-		args = append(args, l.Owner(), millis(ttls[i]))
-	}
-	// Half of what the watchdog waits for an answer: when it tries again it is over.
-	return c.tracker.run(script, keys, args, patience/24).AsIntSlice()
-}
-
-// renew is the watchdog's way to Redis, for leases of one kind.
-func (c *Client) renew(leases []*watchdog.Lease, ttls []time.Duration) ([]bool, error) {
-	ask := c.renewLocks
-	if leases[0].Kind() == kindPermit {
-		ask = c.renewPermits
-	}
-	replies, err := ask(leases, ttls)
-	if err != nil && len(leases) > 1 && moving(err) {
-		for i := range leases { // each key alone is with one server or the other
-			one, err := ask(leases[i:i+1], ttls[i:i+1])
-			if err != nil {
-				return nil, err
-			}
-			replies = append(replies, one...)
-		}
-		err = nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	if len(replies) != len(leases) {
-		return nil, fmt.Errorf("%d replies to %d renewals", len(replies), len(leases))
-	}
-	renewed := make([]bool, len(leases))
-	for i, reply := range replies {
-		renewed[i] = reply == 1
-	}
-	return renewed, nil
-}
-
-func (c *Client) renewed(l *watchdog.Lease, err error) {
-	if err == nil {
-		c.counts.renewals.Add(1)
-	} else {
-		c.counts.renewalFailures.Add(1)
-	}
-	if c.opts.Hooks.Renewed != nil {
-		c.opts.Hooks.Renewed(RenewEvent{Kind: l.Kind(), Key: l.Key(), Until: l.Until(), Err: err})
-	}
 }
 
 // owner returns the owner of that number, as Redisson names a thread: <uuid>:<n>.

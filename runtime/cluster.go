@@ -14,6 +14,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/lockgen/lockgen/runtime/internal/hub"
+	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
 
 // PubSub says by which channels the programs that share locks tell each other of releases, in a cluster.
@@ -63,7 +64,8 @@ type cluster struct {
 	mode PubSub // not auto
 	takeovers
 
-	mu     sync.Mutex // guards the rest
+	mu     sync.Mutex        // guards the rest
+	owing  map[string]*owing // renewals sent to a server
 	owners *owners
 	asking chan struct{} // closed when the question under way is answered; nil if there is none
 	asked  time.Time     // when the last one was
@@ -190,6 +192,13 @@ func (cl *cluster) nodeOf(name string) string {
 
 // addrOf is nodeOf for a caller who holds cl.mu.
 func (cl *cluster) addrOf(name string) string { return cl.owners.addrs[cl.owners.of[slot(name)]] }
+
+// serverOf tells leases of different servers apart.
+func (cl *cluster) serverOf(l *watchdog.Lease) uint16 {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	return cl.owners.of[slot(l.Key())]
+}
 
 // note has addr be the owner of a slot.
 func (cl *cluster) note(slot uint16, addr string) {
@@ -486,6 +495,9 @@ func (s clusterSubscriber) Close() { s.conn.Close() }
 
 // checkKey returns why key cannot be a lock's name.
 func (c *Client) checkKey(key string) *KeyError {
+	if c == nil {
+		return &KeyError{Reason: "cannot be used: there is no client", Err: ErrBadOption}
+	}
 	if err := checkKey(key); err != nil {
 		return err
 	}

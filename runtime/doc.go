@@ -22,7 +22,8 @@
 // length. From this follow:
 //
 //  1. Exclusion. Two leases of one key are never both trusted, in no two processes, as long as
-//     Redis keeps its writes and clocks run at one speed.
+//     Redis keeps its writes and clocks run at one speed. A server's clock that is set ahead while a process waits
+//     for it can make that process trust a hand-over for too long: by the jump at most, and until its first renewal.
 //  2. Loss is told. A lease that cannot be trusted any more, because no renewal was confirmed in
 //     time, the key is gone or somebody took it, ends its context with a cause matching [ErrLost]
 //     that says why, before anybody else can be granted the key for want of renewal. A key that was
@@ -45,7 +46,9 @@
 //
 // What is not promised: a process that was stopped for longer than its lease does not know it
 // until it runs again, and a Redis that lost its data grants what it had granted before. No lock with a
-// lease excludes the effects of work that is already under way; [Lease.Err] is cheap, ask it before
+// lease excludes the effects of work that is already under way. A machine that is suspended may not count the time: Linux stops
+// the monotonic clock meanwhile, and to read the one that goes on would take a system call for each look. So once it is awake a lease looks
+// trusted until its next renewal is refused, and one of fixed length for as much longer as the machine slept. [Lease.Err] is cheap, ask it before
 // what cannot be undone. For both cases there is the token: send [Lease.Token] with each write, and let
 // the resource refuse one that is smaller than the largest it has seen.
 //
@@ -62,9 +65,10 @@
 // # When something fails
 //
 //	what                              who waits for a lock              who holds one
-//	a reply is lost                   asks again, gets one hold         nothing; a renewal is tried again
+//	a reply is lost                   asks again, gets one hold         nothing; it is renewed over another connection
 //	the connection breaks             asks again when it is back        nothing, if it is back in time
-//	Redis is stopped, or cut off      waits, for 30s or the lease       ErrLost before the key expires
+//	Redis is stopped, or cut off      waits, for 30s or the lease;      ErrLost before the key expires
+//	                                  then ErrUnavailable
 //	Redis is back, with its data      is served                         nothing, if it is back in time
 //	Redis is back, empty              is served                         ErrLost when it is back
 //	Redis has no memory left          waits, for as long                nothing: renewing and unlocking work
@@ -106,11 +110,13 @@
 // # Readers and writers
 //
 // An [RWMutex] is held by one writer or by many readers. Those of one process that read have one hold in Redis
-// together, and who joins them sends nothing. A process that has to wait listens to Redisson's
-// channel, asks after each message, when the lease that it was told of is over, and every second; the
-// processes race. Beside the lock it leaves a mark, for 2 seconds at a time, that it waits to read or to write:
-// readers do not pass a writer's mark, and a writer that unlocks leaves the next turn to those who marked
-// that they read.
+// together, and who joins them sends nothing. A process that has to wait stands in one of two lines in Redis, one
+// to read and one to write, which take turns: a writer that unlocks calls all who wait to read, the last reader that
+// unlocks calls the first that waits to write. Who was called asks, and nobody else gets the key for 100 milliseconds
+// meanwhile. Readers do not pass who waits to write. Whoever finds the key free and in nobody's turn, as when a lease has
+// ended or a Java program has unlocked, calls likewise, and has the key if nobody is before it. The head of a line asks every
+// 100 milliseconds whatever it is told, the others every second. Those who wait listen to Redisson's channel, too, and
+// ask when a Java program says something there.
 //
 // # Semaphores and latches
 //
@@ -133,8 +139,8 @@
 // A lease that is held for 8ms is asked about once, and renewed from then on, over a connection with
 // CLIENT TRACKING: the server tells there when anybody else changes the key. Whether the lease is lost is
 // asked then, at once, so a false alarm costs a request and nothing else, and an expiry that somebody has
-// shortened is mended. From the second alarm between two renewals on, asking waits for 5ms, then for
-// twice as long each time, lest an alarm that does not end costs as much as it can.
+// shortened is mended. From the second alarm between two renewals on, asking waits for 5ms, then for 10ms, then
+// for 20ms each time, lest an alarm that does not end costs as much as it can.
 //
 // When the connection breaks, everything held is renewed at once, over the connection for all commands,
 // and again when there is another one. One that is mute is not waited for. Where there is none, because
@@ -166,10 +172,19 @@
 // that is back before another was promoted makes its replicas as empty as it is. Have it stay away for longer than a
 // failover takes, or keep its data.
 //
+// The clocks of a master and its replicas have to agree within a tenth of the shortest lease, and within three seconds: Redis tells a
+// replica at what time a key ends, not in how long. One that is promoted with a clock further ahead frees keys that are
+// still trusted; one whose clock is behind keeps them for longer.
+//
 // [Options.Replicas] has replicas confirm each grant before it is one. If all of them do, none is lost by a failover, and the
 // old master grants nothing from the moment at which one of them was promoted. If one of two does, the one that Sentinel promotes
 // is, as a rule, the one that knows most. It does not make Redis agree on anything: a replica that confirmed may lose its data
 // before it is promoted, and a holder that is stopped for longer than its lease is not kept from anything. A [RedLock] needs no replicas.
+//
+// # Names
+//
+// A name is of 1,024 bytes at most, on every server. Braces make a hash tag, as in order:{42}; an opening one that does not, as in
+// a{b or {}x, is refused without a cluster, too: in one the lock could not be unlocked.
 //
 // # Redis Cluster
 //
@@ -223,10 +238,12 @@
 //	page                                        hash of Redisson: mode → read or write; "<uuid>:<number>" → 1 for each
 //	                                            reader, "<uuid>:<number>:write" → 1 for the writer
 //	{page}:<uuid>:<number>:rwlock_timeout:1     string of Redisson for each reader, expires with its lease
-//	redisson_rwlock:{page}                      channel of Redisson: 0 when readers have gone, 1 when a writer has, and 0 besides
-//	lockgen_reader:{page}, lockgen_writer:{page}  strings, for 2 seconds: somebody waits to read, to write; the second is
+//	redisson_rwlock:{page}                      channel of Redisson: 0 when readers have gone, 1 when a writer has, and 0 besides;
+//	                                            this library says 00 and 01, which to Redisson are the same
+//	lockgen_reader:{page}, lockgen_writer:{page}  lists, for 2 seconds: the clients that wait to read, to write; the second is
 //	                                            a channel, too, by which those of this library who listen to
 //	                                            Redisson's are counted
+//	lockgen_turn:{page}                         string, for 10 seconds after somebody waited: whose turn it is
 //
 // Of semaphores, of both kinds, and of latches, by the name jobs:
 //

@@ -11,10 +11,15 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// Errors to test for with [errors.Is]. When a context ended a call, its error also matches
-// ctx.Err() and [context.Cause] of it; when Redis or the way to it did, the error of rueidis.
+// Errors to test for with [errors.Is]. When a context ended a call, its error matches
+// ctx.Err() and [context.Cause] of it, and says what Redis had said by then; when Redis or the way to it did, the error of rueidis.
+//
+// A call that waits, or tries, fails with ErrNotAcquired if somebody else has what it wants: a goroutine of this process,
+// or by the last answer of Redis, which is asked once more when the wait is over unless it has just answered. It fails with
+// ErrUnavailable if Redis has not answered since, so that nobody knows; then it never matches ErrNotAcquired.
 var (
-	ErrNotAcquired = errors.New("not acquired")              // others held it for as long as we were to wait
+	ErrNotAcquired = errors.New("not acquired")              // Redis says that somebody else has it; see ErrUnavailable
+	ErrUnavailable = errors.New("server unavailable")        // it has not said whether somebody else has it; with what it failed
 	ErrLost        = errors.New("lease lost")                // ended by neither Unlock nor Close
 	ErrReleased    = errors.New("lease released")            // ended by Unlock
 	ErrClosed      = errors.New("client closed")             // ended by Close or Shutdown
@@ -151,4 +156,10 @@ func unknown(err error) bool {
 	}
 	var op *net.OpError
 	return !errors.As(err, &op) || op.Op != "dial"
+}
+
+// begun reports whether a script may have begun what it was not permitted to finish.
+func begun(err error) bool {
+	reply, ok := replied(err)
+	return ok && denied(reply.Error()) && !strings.Contains(reply.Error(), "'evalsha'")
 }

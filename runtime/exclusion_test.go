@@ -266,7 +266,7 @@ func (f *fleet) start() {
 	require.NoError(f.t, err)
 	out, err := cmd.StdoutPipe()
 	require.NoError(f.t, err)
-	require.NoError(f.t, cmd.Start())
+	require.NoError(f.t, redistest.Start(cmd))
 	f.mu.Lock()
 	f.inputs = append(f.inputs, in)
 	f.mu.Unlock()

@@ -77,3 +77,6 @@ func SlotOf(key string) uint16 { return slot(key) }
 
 // Detours returns how many servers have taken over of which rueidis may not know.
 func Detours(c *Client) int { return int(c.cluster.detours.Load()) }
+
+// Direct reports whether there is a connection for one who is alone, which nobody uses.
+func Direct(c *Client) bool { return c.direct.idle.Load() != nil }

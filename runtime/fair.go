@@ -26,8 +26,8 @@ import (
 // of a row also each that had the key. The times come from the clocks of the clients, as Redisson has it: one that is ahead of the others by
 // more than that puts those it finds at the head of the queue to its end.
 //
-// Where replies are lost and the connections stay open, a key may be held by nobody for up to 30 seconds while others wait
-// for it: then they ask by themselves.
+// Where replies are lost on connections that stay open, a key may be held by nobody for a while, though others wait for it:
+// for up to 2.4 seconds where every fiftieth reply was lost.
 type FairMutex struct {
 	c    *Client
 	key  string
@@ -43,7 +43,7 @@ func (c *Client) FairMutex(key string, opts ...LockOption) *FairMutex {
 var _ Locker = (*FairMutex)(nil)
 
 // Key returns the name of the mutex, which is its key in Redis.
-func (m *FairMutex) Key() string { return m.key }
+func (m *FairMutex) Key() string { return orZero(m).key }
 
 // Lock waits until the key is granted, ctx ends or [WithWait] runs out. It fails like [Mutex.Lock]. Redisson's lock and
 // tryLock(waitTime, leaseTime, unit).
@@ -69,6 +69,10 @@ func (m *FairMutex) Do(ctx context.Context, fn func(ctx context.Context, lease *
 // ForceUnlock takes the key from whoever holds it, gives it to who is next and reports whether anybody had it. The
 // holder's lease is lost at once; a Java program learns when it unlocks. Redisson's forceUnlock.
 func (m *FairMutex) ForceUnlock(ctx context.Context) (bool, error) {
+	m = orZero(m)
+	if m.c == nil {
+		return false, &Error{Op: "force unlock", Key: m.key, Err: errNoClient}
+	}
 	return m.c.force(ctx, "force unlock", m.key, func() (victims []victim, exit func(), err error) {
 		h, err := m.c.enterFair(m.key)
 		if err != nil {
@@ -84,6 +88,7 @@ func (m *FairMutex) ForceUnlock(ctx context.Context) (bool, error) {
 // Inspect asks Redis who holds the key and how many wait for it. It fails with [ErrWrongType] if the key is not a lock.
 // Redisson's isLocked, remainTimeToLive and getHoldCount.
 func (m *FairMutex) Inspect(ctx context.Context) (Standing, error) {
+	m = orZero(m)
 	fail := func(err error) (Standing, error) { return Standing{}, &Error{Op: "inspect", Key: m.key, Err: err} }
 	if err := m.c.checkKey(m.key); err != nil {
 		return fail(err)
@@ -102,6 +107,7 @@ func (m *FairMutex) Inspect(ctx context.Context) (Standing, error) {
 
 // lock is every way to lock.
 func (m *FairMutex) lock(ctx context.Context, op string, opts []LockOption) (*Lease, error) {
+	m = orZero(m)
 	a := attempt{c: m.c, op: op, kind: kindFair, key: m.key}
 	ctx = a.begin(ctx)
 	lease, err := m.acquire(ctx, opts, a.waits)
@@ -122,7 +128,7 @@ func (m *FairMutex) acquire(ctx context.Context, opts []LockOption, waiting func
 	l := newLease(m.c, kindFair, m.key, ctx)
 	for outer := leaseFrom(ctx, m.c, m.key); outer != nil; outer = leaseFrom(outer.parent, m.c, m.key) {
 		if outer.kind == kindFair && outer.hold.reenter(outer, l) {
-			return l.entered(cfg)
+			return l.entered(ctx, cfg)
 		}
 	}
 	h, err := m.c.enterFair(m.key)
@@ -131,8 +137,8 @@ func (m *FairMutex) acquire(ctx context.Context, opts []LockOption, waiting func
 	}
 	defer h.exit()
 	if h.reenterBy(l) {
-		return l.entered(cfg)
+		return l.entered(ctx, cfg)
 	}
 	w := newWaiter(l, cfg)
-	return m.c.contend(ctx, h.claim(w, cfg), w, cfg, waiting)
+	return m.c.contend(ctx, h.contest(w, cfg), w, cfg, waiting)
 }

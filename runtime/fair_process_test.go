@@ -47,7 +47,7 @@ func TestFairMutex_ServesProcessesInOrder(t *testing.T) {
 		cmd := exec.Command(os.Args[0], "-test.run=^TestFairMutex_Queuer$", "-test.timeout=1m")
 		cmd.Env = append(os.Environ(), queuerVariable+"="+server.Addr()+" "+key+" "+strconv.Itoa(i))
 		cmd.Stderr = os.Stderr
-		require.NoError(t, cmd.Start())
+		require.NoError(t, redistest.Start(cmd))
 		all = append(all, cmd)
 		until(t, "it stands in the queue", func() bool { return len(fairQueue(t, server, key)) == i+1 })
 	}

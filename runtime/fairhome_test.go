@@ -24,14 +24,14 @@ func testedFairHome(t *testing.T) *fairHome {
 	return h
 }
 
-// waits returns a claim that waits.
-func (h *fairHome) waits(t *testing.T) *fairClaim {
+// enters returns a claim that somebody waits with.
+func (h *fairHome) enters(t *testing.T) *fairClaim {
 	t.Helper()
 	cfg, err := h.c.configure(nil, nil)
 	require.NoError(t, err)
-	cl := h.claim(newWaiter(newLease(h.c, kindFair, h.key, context.Background()), cfg), cfg)
-	require.True(t, cl.join(cl.w))
-	return cl
+	e := h.contest(newWaiter(newLease(h.c, kindFair, h.key, context.Background()), cfg), cfg)
+	require.Equal(t, toAsk, e.join(e.w))
+	return e.cl
 }
 
 // have gives cl the lock, as if Redis had said that those behind have it next.
@@ -41,7 +41,7 @@ func (h *fairHome) have(cl *fairClaim, behind ...*fairClaim) *fairHold {
 	for _, x := range behind {
 		cl.behind = append(cl.behind, x.n)
 	}
-	cl.take(cl.w, time.Now(), cl.w.terms.ttl, tokens{})
+	cl.take(time.Now(), cl.terms.ttl, tokens{})
 	return h.hold
 }
 
@@ -52,36 +52,41 @@ func refusal() []int64 { return []int64{1000, 0, 0, time.Now().Unix(), 0} }
 func TestFairHome_WhoGivesUpWhatIsLostLeavesOnce(t *testing.T) {
 	t.Parallel()
 	h := testedFairHome(t)
-	a, b := h.waits(t), h.waits(t)
+	a, b := h.enters(t), h.enters(t)
 	b.queued, b.asking = true, true
 	hd := h.have(a, b)
-	require.NoError(t, hd.unlock(a.w.lease))
+	require.NoError(t, hd.unlock(a.call.w.lease))
 	require.Same(t, hd, b.hold)
 	h.c.watchdog.Lose(&hd.guard, watchdog.ErrRefused)
-	b.leave(b.w)
-	if rest := b.settle(b.w, time.Now(), refusal(), nil); rest != nil {
-		rest()
+	b.call.leave(b.call.w)
+	require.Nil(t, b.settle(time.Now(), refusal(), nil))
+	for _, cl := range []*fairClaim{a, b} {
+		require.Eventually(t, func() bool { return !h.c.knows(cl.n) }, 10*time.Second, time.Millisecond, "it is withdrawn")
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	require.Zero(t, h.leaving)
+}
+
+// knows reports whether anybody is told of the claim n.
+func (c *Client) knows(n uint64) bool {
+	c.lines.Lock()
+	defer c.lines.Unlock()
+	return c.parties[n].party != nil
 }
 
 // Who was told of a grant too late has lost its place, and what was said of those behind it is not true any more.
 func TestFairHome_WhoFollowsIsForgottenWithTheGrant(t *testing.T) {
 	t.Parallel()
 	h := testedFairHome(t)
-	a, b := h.waits(t), h.waits(t)
+	a, b := h.enters(t), h.enters(t)
 	b.queued = true
 	past := time.Now().Add(-10 * time.Second)
 	a.seen = sighting{past, past}
 	a.handed(a.n, handOver{at: past.Add(time.Second), behind: []uint64{b.n}})
 	require.Nil(t, a.hold)
-	require.Nil(t, a.settle(a.w, time.Now(), refusal(), nil))
+	require.Nil(t, a.settle(time.Now(), refusal(), nil))
 	hd := h.have(a)
-	_ = hd.unlock(a.w.lease) // Redis does not have it
+	_ = hd.unlock(a.call.w.lease) // Redis does not have it
 	require.Nil(t, b.hold)
-	b.leave(b.w)
+	b.call.leave(b.call.w)
 }
 
 // What Redis is known to have for somebody else is not passed on.
@@ -91,7 +96,7 @@ func TestFairHome_WhatIsLostIsNotPassedOn(t *testing.T) {
 		"granted to another claim": func(h *fairHome, _ *fairHold, other *fairClaim) {
 			h.mu.Lock()
 			defer h.mu.Unlock()
-			other.take(other.w, time.Now(), other.w.terms.ttl, tokens{})
+			other.take(time.Now(), other.terms.ttl, tokens{})
 		},
 		"known to have been taken": func(_ *fairHome, hd *fairHold, _ *fairClaim) { hd.taken = true },
 		"told to its holder":       func(h *fairHome, hd *fairHold, _ *fairClaim) { h.tell(hd, lost(watchdog.ErrRefused)) },
@@ -99,13 +104,13 @@ func TestFairHome_WhatIsLostIsNotPassedOn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := testedFairHome(t)
-			a, b, other := h.waits(t), h.waits(t), h.waits(t)
+			a, b, other := h.enters(t), h.enters(t), h.enters(t)
 			hd := h.have(a, b)
 			lose(h, hd, other)
-			_ = hd.unlock(a.w.lease) // Redis does not have it
+			_ = hd.unlock(a.call.w.lease) // Redis does not have it
 			require.Nil(t, b.hold)
-			b.leave(b.w)
-			other.leave(other.w)
+			b.call.leave(b.call.w)
+			other.call.leave(other.call.w)
 		})
 	}
 }

@@ -81,7 +81,7 @@ func TestFault_StoppedProcessLearnsAtTheFirstLook(t *testing.T) {
 			require.NoError(t, err)
 			out, err := cmd.StdoutPipe()
 			require.NoError(t, err)
-			require.NoError(t, cmd.Start())
+			require.NoError(t, redistest.Start(cmd))
 			defer func() { _ = cmd.Wait() }()
 			defer func() { _ = cmd.Process.Kill() }()
 			lines := make(chan string, 100)

@@ -365,7 +365,7 @@ func TestFault_ASilentServerIsNotTheEndOfTheCallersContext(t *testing.T) {
 	require.ErrorIs(t, err, lockrt.ErrLost)
 	require.NotErrorIs(t, err, context.DeadlineExceeded)
 	_, err = l.client.Mutex(redistest.Key(t, "other")).Lock(patient(t), lockrt.WithWait(time.Second))
-	require.ErrorIs(t, err, lockrt.ErrNotAcquired)
+	require.ErrorIs(t, err, lockrt.ErrUnavailable)
 	require.NotErrorIs(t, err, context.DeadlineExceeded)
 	l.proxy.Deliver()
 	require.ErrorIs(t, lease.Unlock(t.Context()), lockrt.ErrLost)

@@ -150,6 +150,33 @@ func TestTracking_AHoldThatIsChangedAndStaysIsKept(t *testing.T) {
 	unharmed(t, lease)
 }
 
+// Somebody shortens the life of what is held again and again. Each time that is noticed long before it ends.
+func TestTracking_AHoldThatIsShortenedAgainAndAgainIsKept(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	c := clientOf(t, server.URL(), lockrt.Options{})
+	for kind, lock := range map[string]func(key string) lockFunc{
+		"mutex": func(key string) lockFunc { return c.Mutex(key, unrenewed).Lock },
+		"fair":  func(key string) lockFunc { return c.FairMutex(key, unrenewed).Lock },
+		"write": func(key string) lockFunc { return c.RWMutex(key, unrenewed).Lock },
+		"read":  func(key string) lockFunc { return c.RWMutex(key, unrenewed).RLock },
+	} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			lease, err := lock(kind)(patient(t))
+			require.NoError(t, err)
+			for range 12 {
+				server.Do("PEXPIRE", kind, "1000")
+				until(t, "its expiry is what was granted", func() bool {
+					return lease.Err() != nil || number(t, server, "PTTL", kind) > 1000
+				})
+				require.NoError(t, lease.Err())
+			}
+			unharmed(t, lease)
+		})
+	}
+}
+
 func TestTracking_Evicted(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)

@@ -2,7 +2,6 @@ package runtime
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 )
 
@@ -56,15 +55,6 @@ func (c *Client) place(cl *claim) string {
 		return c.owner(cl.n)
 	}
 	return c.owner(cl.n) + "+" + strconv.Itoa(cl.inLine) + "," + c.keepTokens
-}
-
-// entered returns l, which entered a hold again, if that has what is wanted.
-func (l *Lease) entered(cfg lockConfig) (*Lease, error) {
-	if cfg.fenced && l.token == 0 {
-		_ = l.hold.unlock(l)
-		return nil, fmt.Errorf("%w: no fencing token, since the key was locked without WithFencing by the lease that this one enters", ErrBadOption)
-	}
-	return l, nil
 }
 
 // tokenKey asks a context for the fencing token of the innermost lease that has one.

@@ -132,7 +132,9 @@ func (g *gatherer) submitAll(rs []request, here bool) {
 // begin reports whether what is in the queue is to be sent now, and not by somebody who does so already, and
 // whether that is no more than the n requests of the caller.
 func (l *lane) begin(n int) (start, alone bool) {
-	alone = l.sending == 0 && len(l.queue) == n
+	if alone = l.sending == 0 && len(l.queue) == n; !alone {
+		l.g.c.direct.meet()
+	}
 	start = l.sending == 0 || l.sending == 1 && len(l.queue) >= few || l.sending < mostSending && len(l.queue) >= mostGathered
 	if start {
 		l.sending++
@@ -142,20 +144,23 @@ func (l *lane) begin(n int) (start, alone bool) {
 
 // start sends what is in the queue, if that is to be, here or elsewhere.
 func (l *lane) start(start, here bool) {
-	switch {
-	case !start:
-	case here && (!l.g.grants || l.g.c.opts.Replicas == 0): // else it may take longer
-		if l.once() {
-			l.g.c.spawn(l.flush)
-		}
-	default:
-		l.g.c.spawn(l.flush)
+	if !start {
+		return
 	}
+	if here && (!l.g.grants || l.g.c.opts.Replicas == 0) { // else it may take longer
+		if own, ok := l.g.c.alone(); ok {
+			if l.once(own) {
+				l.g.c.spawn(l.flush)
+			}
+			return
+		}
+	}
+	l.g.c.spawn(l.flush)
 }
 
 // send sends until nothing is left to send.
 func (l *lane) send() {
-	for l.once() {
+	for l.once(nil) {
 	}
 }
 
@@ -167,9 +172,9 @@ type batch struct {
 
 var batches = sync.Pool{New: func() any { return new(batch) }}
 
-// once sends what has gathered, as much as one script takes, and reports whether there is more to send. If
-// not, the caller is not sending any more.
-func (l *lane) once() (more bool) {
+// once sends what has gathered, as much as one script takes, over a connection that the caller has to itself if own is not nil,
+// and reports whether there is more to send. If not, the caller is not sending any more.
+func (l *lane) once(own *privateLine) (more bool) {
 	g := l.g
 	b := batches.Get().(*batch)
 	g.mu.Lock()
@@ -179,7 +184,9 @@ func (l *lane) once() (more bool) {
 	l.queue = l.queue[:left]
 	g.mu.Unlock()
 	if n > 0 {
-		g.run(b, b.some[:n])
+		g.run(b, b.some[:n], own)
+	} else if own != nil {
+		g.c.direct.give(own)
 	}
 	clear(b.some[:n])
 	clear(b.keys)
@@ -198,7 +205,7 @@ func (l *lane) once() (more bool) {
 
 // run sends some requests in one script. An error that the server answers with may be about the key of
 // one of them, and must not harm the others: then each is sent alone.
-func (g *gatherer) run(b *batch, some []request) {
+func (g *gatherer) run(b *batch, some []request, own *privateLine) {
 	b.keys, b.args = b.keys[:0], append(b.args[:0], g.common...)
 	for _, r := range some {
 		b.keys, b.args = r.words(b.keys, b.args)
@@ -206,7 +213,9 @@ func (g *gatherer) run(b *batch, some []request) {
 	sent := now()
 	var result rueidis.RedisResult
 	var short error
-	if g.grants {
+	if own != nil {
+		result = g.c.direct.run(own, g.script, b.keys, b.args)
+	} else if g.grants {
 		result, short = g.c.acquire(g.script, b.keys, b.args)
 	} else {
 		result = g.c.run(g.script, b.keys, b.args)
@@ -214,7 +223,7 @@ func (g *gatherer) run(b *batch, some []request) {
 	reply, err := result.ToMessage()
 	if _, said := rueidis.IsRedisErr(err); said && len(some) > 1 {
 		for i := range some {
-			g.run(b, some[i:i+1])
+			g.run(b, some[i:i+1], nil)
 		}
 		return
 	}

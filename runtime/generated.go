@@ -44,14 +44,15 @@ func BadKey(name, path string, err error) error {
 // At returns the path of an element of a list: ids[3].
 func At(path string, i int) string { return path + "[" + strconv.Itoa(i) + "]" }
 
-// IsNil reports whether value, which is of a type parameter, is a nil pointer or interface. What
-// is known to be one when the code is generated is compared there.
+// IsNil reports whether value, which is an interface or of a type parameter, is nil or has a nil
+// pointer or function in it. What is known to be a pointer when the code is generated is compared
+// there.
 func IsNil[T any](value T) bool {
 	v := reflect.ValueOf(&value).Elem()
 	if v.Kind() == reflect.Interface {
 		v = v.Elem()
 	}
-	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
+	return !v.IsValid() || (v.Kind() == reflect.Pointer || v.Kind() == reflect.Func) && v.IsNil()
 }
 
 // AppendHex appends bytes to a key in hexadecimal, upper case. What is of fixed length, like the

@@ -160,6 +160,8 @@ func TestIsNil(t *testing.T) {
 	require.True(t, lockrt.IsNil(p))
 	require.True(t, lockrt.IsNil[any](nil))
 	require.True(t, lockrt.IsNil[any](p), "an interface with a nil pointer in it")
+	require.True(t, lockrt.IsNil((func())(nil)))
+	require.True(t, lockrt.IsNil[any]((func())(nil)), "an interface with a nil function in it")
 	require.False(t, lockrt.IsNil(new(int)))
 	require.False(t, lockrt.IsNil[any](0))
 	require.False(t, lockrt.IsNil([]int(nil)), "an empty list can say something")

@@ -240,6 +240,18 @@ func (a Acquirer) acquire(ctx context.Context, spec *Spec, n int, locker func(i 
 	return hold, nil
 }
 
+// Unreported tells [Options.Logger] and [Hooks.Unreported] what *err says, for a method that returns no error. That
+// somebody else holds the lock is no error there.
+func (a Acquirer) Unreported(ctx context.Context, spec *Spec, err *error) {
+	if *err == nil || errors.Is(*err, ErrNotAcquired) || a.c == nil {
+		return
+	}
+	a.c.opts.Logger.ErrorContext(ctx, "lockgen: a method that returns no error could not take or keep its lock", "name", spec.Name, "error", *err)
+	if hook := a.c.opts.Hooks.Unreported; hook != nil {
+		hook(ctx, UnreportedEvent{Name: spec.Name, Err: *err})
+	}
+}
+
 // together returns the lock of all of n lockers, of one or more.
 func together(n int, locker func(i int) (Locker, error)) (Locker, error) {
 	if n == 1 {
@@ -298,7 +310,7 @@ func (x *reportContext) Value(key any) any {
 // method has the Hold, Release does nothing.
 func (h *Hold) Release(err *error) {
 	if !h.lent {
-		*err = join(*err, h.release())
+		*err = afterLoss(h.call, *err, h.release())
 	}
 }
 
@@ -331,8 +343,7 @@ const forever time.Duration = -1
 // or runs out if d is forever. It fails like Unlock, and then the key may be free before.
 func (l *Lease) keep(d time.Duration) error {
 	hd, ok := l.hold.(*hold)
-	renewed := l.guard.Renew
-	if !ok || l.Err() != nil || d == forever && renewed {
+	if !ok || l.Err() != nil || d == forever && l.guard.Renew { // a red lock has no guard
 		return l.Unlock(l.Context()) // a lease that was entered again is renewed for as long as the outer one
 	}
 	var err error

@@ -408,6 +408,14 @@ func TestAcquire_Red(t *testing.T) {
 	require.NoError(t, release(hold))
 	freeAgain(t, all, key)
 
+	// Min and Keep are for mutexes.
+	for _, spec := range []*lockrt.Spec{{Name: "n", Kind: lockrt.KindRed, Min: time.Hour}, {Name: "n", Kind: lockrt.KindRed, Keep: true, Lease: time.Hour}} {
+		hold, err := a.Acquire(patient(t), spec, key)
+		require.NoError(t, err)
+		require.NoError(t, release(hold))
+		freeAgain(t, all, key)
+	}
+
 	// Beside a lock of one server.
 	local := newClient(t, lockrt.Options{})
 	both := []lockrt.KindKey{{Kind: lockrt.KindRed, Key: key}, {Kind: lockrt.KindMutex, Key: near}}

@@ -36,6 +36,7 @@ type home struct {
 	queue line       // of those who wait
 	claim *claim     // what the queue asks with; nil while there is a hold, or no need
 	hold  *hold      // what the process has in Redis, or nil
+	said  word       // by Redis
 
 	first claim // there always is one
 }
@@ -129,29 +130,40 @@ func (h *home) newClaim() *claim {
 // hear has no use for what is said on the channel: that something was is a reason to ask.
 func (h *home) hear(string) {}
 
-// join puts w at the end of the queue and reports whether it is to ask.
-func (h *home) join(w *waiter) bool {
+// join puts w at the end of the queue. One who does not wait is put there if nobody is before it, and waits for the answer
+// to an earlier request of this process.
+func (h *home) join(w *waiter) entry {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.ownedBy(w.lease.owner) { // granted a moment ago, to another call of this one's owner
 		w.place.granted = true
 		h.attach(h.hold, w.lease)
-		w.news <- news{kind: given}
-		return false
+		return entered
 	}
-	leading := h.hold == nil && h.busy == 0 && h.queue.length == 0
-	switch {
-	case leading || !w.once:
-	case w.follows && h.hold == nil && h.queue.length == 0: // it is its turn when that request is answered
-	default: // it is gone already: nobody is to hand it anything
-		if w.follows {
-			w.news <- news{kind: behind}
-		}
-		return false
+	first := h.hold == nil && h.queue.length == 0
+	if w.once && !first {
+		return turnedAway // nobody is to hand it anything
 	}
 	h.queue.push(w)
-	w.place.leading = leading
-	return leading
+	if first && h.busy == 0 {
+		w.place.leading = true
+		return toAsk
+	}
+	return toWait
+}
+
+// last returns whether this process has the key, and what Redis said last.
+func (h *home) last(*waiter) (held bool, said word) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.hold != nil, h.said.look()
+}
+
+// remind has the head of the queue ask.
+func (h *home) remind() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.promote()
 }
 
 // reenter makes l one more lease of the hold, if outer still has it.
@@ -280,7 +292,7 @@ func (h *home) promote() {
 		w.poke()
 	default:
 		w.place.leading = true
-		w.news <- news{kind: turn}
+		w.tell(news{kind: turn})
 	}
 }
 
@@ -337,18 +349,25 @@ func (hd *hold) end(l *Lease) (*giving, error) {
 	l.end(ErrReleased) // before anybody else can get it
 
 	h.mu.Lock()
-	hd.leases = slices.DeleteFunc(hd.leases, func(x *Lease) bool { return x == l })
+	if last := len(hd.leases) - 1; last >= 0 && hd.leases[last] == l { // as a rule, since who entered last leaves first
+		hd.leases[last] = nil
+		hd.leases = hd.leases[:last]
+	} else {
+		hd.leases = slices.DeleteFunc(hd.leases, func(x *Lease) bool { return x == l })
+	}
 	if len(hd.leases) > 0 {
-		defer h.mu.Unlock()
-		hd.rest()
-		return nil, hd.lost
+		if !hd.idle && hd.leases[0].ended() != nil {
+			hd.rest()
+		}
+		lost := hd.lost
+		h.mu.Unlock()
+		return nil, lost
 	}
 	if hd.lost != nil {
 		defer h.mu.Unlock()
 		if hd.claim.doubt || hd.claim.settled != nil || !errors.Is(hd.lost, watchdog.ErrRefused) {
 			// Redis may still have it for us, or may get it again. It is not needed any more.
-			late := *hd.claim
-			h.c.spawn(func() { h.c.withdraw(h.key, late) })
+			h.c.withdraw(h.key, hd.claim)
 		}
 		return nil, hd.lost
 	}
@@ -394,7 +413,7 @@ func (h *home) lose(hd *hold, cause error) {
 	h.told(hd, lost(cause))
 	if errors.Is(cause, watchdog.ErrRefused) {
 		// Whoever deleted the key told nobody in line.
-		h.c.spawn(func() { _ = h.c.releaseOnce(h.key, late) })
+		h.c.spawn(func() { _ = h.c.releaseOnce(h.key, &late) })
 	}
 }
 
@@ -410,11 +429,11 @@ func (h *home) told(hd *hold, cause error) {
 	}
 	h.mu.Unlock()
 	if first {
-		if hd.claim.ttl > hd.terms.ttl { // Redis may have it for longer than its last holder wanted
-			late := *hd.claim
-			h.c.spawn(func() { h.c.withdraw(h.key, late) })
-		}
-		h.c.disconnect(hd.claim.n)
+		h.c.depart(hd.claim.n, &hd.guard, cause, func() {
+			if hd.claim.ttl > hd.terms.ttl { // Redis may have it for longer than its last holder wanted
+				h.c.withdraw(h.key, hd.claim)
+			}
+		})
 		hd.drop()
 		h.c.leave(h)
 	}
@@ -429,6 +448,7 @@ func (h *home) take(cl *claim, t terms, from time.Time, ttl time.Duration) *hold
 	hd.guard = watchdog.Lease{Holding: hd, TTL: t.ttl, Renew: t.renew}
 	h.claim = nil
 	h.hold = hd
+	h.said.changes()
 	if cl.recheck != nil {
 		cl.recheck.Stop()
 	}
@@ -459,7 +479,7 @@ func (h *home) give(w *waiter) {
 		h.c.watchdog.Limit(&h.hold.guard, at)
 	}
 	owner := w.lease.owner
-	w.news <- news{kind: given} // from here on w may be somebody else's
+	w.tell(news{kind: given}) // from here on w may be somebody else's
 	if owner == nil {
 		return
 	}
@@ -469,7 +489,7 @@ func (h *home) give(w *waiter) {
 			h.queue.remove(v)
 			v.place.granted = true
 			h.attach(h.hold, v.lease)
-			v.news <- news{kind: given}
+			v.tell(news{kind: given})
 		}
 		v = next
 	}

@@ -19,6 +19,9 @@ type Hooks struct {
 	Renewed func(e RenewEvent)
 	// Ended is called once for each lease that a caller was given, after AcquireEnd, however it ended.
 	Ended func(e EndEvent)
+	// Unreported is called when a generated method that returns no error could not take or keep its lock for
+	// another reason than that somebody else holds it.
+	Unreported func(ctx context.Context, e UnreportedEvent)
 }
 
 // An AcquireEvent tells of one call that acquires.
@@ -44,6 +47,12 @@ type EndEvent struct {
 	Key   string
 	Held  time.Duration
 	Cause error
+}
+
+// An UnreportedEvent tells of an error that a generated method cannot return.
+type UnreportedEvent struct {
+	Name string // of the method, like "orders.Service.Sweep"
+	Err  error
 }
 
 // The Kind in events. A Semaphore has no ends: nobody has what it counts.

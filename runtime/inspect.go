@@ -32,6 +32,7 @@ func (c *Client) ID() string { return c.uuid }
 // Inspect asks Redis who holds the key and who waits for it. It fails with [ErrWrongType] if the key is
 // not a lock. Redisson's isLocked, remainTimeToLive and getHoldCount.
 func (m *Mutex) Inspect(ctx context.Context) (Standing, error) {
+	m = orZero(m)
 	if err := m.c.checkKey(m.key); err != nil {
 		return Standing{}, &Error{Op: "inspect", Key: m.key, Err: err}
 	}

@@ -58,9 +58,12 @@ func requestsOf(key, uuid, kind string) string {
 // deletedMark returns the key that says that a latch was deleted lately. Redisson knows nothing of it.
 func deletedMark(key string) string { return prefixed("lockgen_deleted", key) }
 
-// What Redisson publishes on the channel of a read-write lock is messageUnlocked when readers have gone, and
-// this when a writer has: who hears it asks, however many do.
-const messageWritten = "1"
+// What is published on the channel of a read-write lock when readers have gone, and when a writer has: to Redisson, which hears
+// a 0 and a 1, all who wait may ask. Those of this library who listen, too, know that it is not for them.
+const (
+	messageRead    = messageLeft
+	messageWritten = messageUnlocked + "1"
+)
 
 // writing is what the owner of a write lock ends in, in Redisson's read-write lock.
 const writing = ":write"
@@ -68,23 +71,20 @@ const writing = ":write"
 // rwChannel returns the channel on which Redisson announces that a read-write lock was released.
 func rwChannel(key string) string { return prefixed("redisson_rwlock", key) }
 
-// readerMark and writerMark return the keys that say that a process of this library waits to read, or to
-// write. Redisson knows nothing of them.
-func readerMark(key string) string { return prefixed("lockgen_reader", key) }
-func writerMark(key string) string { return prefixed("lockgen_writer", key) }
-
 // readerHold returns the key that lives as long as the one hold of a reader, the owner.
 func readerHold(key, owner string) string { return suffixed(key, owner+":rwlock_timeout:1") }
 
 // rwNames are what the scripts of one read-write lock name, besides its holds.
 type rwNames struct {
-	channel, reader, writer, counter string
-	prefix                           string // what the keys of holds begin with
+	channel, counter       string
+	readers, writers, turn string // lines of those of this library who wait, and whose turn it is: see rw.lua
+	prefix                 string // what the keys of holds begin with
 }
 
 func rwNamesOf(key string) rwNames {
 	return rwNames{
-		channel: rwChannel(key), reader: readerMark(key), writer: writerMark(key), counter: prefixed(counterPrefix, key),
+		channel: rwChannel(key), counter: prefixed(counterPrefix, key),
+		readers: prefixed("lockgen_reader", key), writers: prefixed("lockgen_writer", key), turn: prefixed("lockgen_turn", key),
 		prefix: suffixed(key, ""),
 	}
 }

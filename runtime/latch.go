@@ -26,15 +26,19 @@ func (c *Client) CountDownLatch(key string, opts ...LockOption) *CountDownLatch 
 }
 
 // Key returns the name of the latch, which is its key in Redis.
-func (l *CountDownLatch) Key() string { return l.key }
+func (l *CountDownLatch) Key() string { return orZero(l).key }
 
 // SetCount starts the latch at n, at least 1, unless it is running, and reports whether it did. With an
 // error the outcome is unknown. Redisson's trySetCount.
-func (l *CountDownLatch) SetCount(_ context.Context, n int) (bool, error) {
+func (l *CountDownLatch) SetCount(ctx context.Context, n int) (bool, error) {
+	l = orZero(l)
+	if l.c == nil {
+		return false, &Error{Op: "set count", Key: l.key, Err: errNoClient}
+	}
 	if err := enough(n, 1); err != nil {
 		return false, &Error{Op: "set count", Key: l.key, Err: err}
 	}
-	started, err := l.change("set count", scripts.LatchSet, false, []string{deletedMark(l.key)}, strconv.Itoa(n), l.c.publish, messageClosed)
+	started, err := l.change(ctx, "set count", scripts.LatchSet, false, []string{deletedMark(l.key)}, strconv.Itoa(n), l.c.publish, messageClosed)
 	return started == 1, err
 }
 
@@ -43,13 +47,18 @@ func (l *CountDownLatch) SetCount(_ context.Context, n int) (bool, error) {
 // even if ctx is cancelled, within [Options.OpTimeout], and goes on in the background for a minute if Redis does
 // not answer: with an error the outcome is unknown, and calling it again could count twice. Redisson's
 // countDown.
-func (l *CountDownLatch) CountDown(context.Context) (int, error) {
-	left, err := l.change("count down", scripts.LatchDown, true, nil, messageOpen, l.c.publish)
+func (l *CountDownLatch) CountDown(ctx context.Context) (int, error) {
+	l = orZero(l)
+	if l.c == nil {
+		return 0, &Error{Op: "count down", Key: l.key, Err: errNoClient}
+	}
+	left, err := l.change(ctx, "count down", scripts.LatchDown, true, nil, messageOpen, l.c.publish)
 	return int(left), err
 }
 
 // Count asks Redis what is left, 0 for a latch that does not exist. Redisson's getCount.
 func (l *CountDownLatch) Count(ctx context.Context) (int, error) {
+	l = orZero(l)
 	type reply struct {
 		n   int64
 		err error
@@ -73,6 +82,7 @@ func (l *CountDownLatch) Count(ctx context.Context) (int, error) {
 // latch that is set again right after it reached zero may keep those waiting who have not heard of it
 // yet. Redisson's await.
 func (l *CountDownLatch) Wait(ctx context.Context, opts ...LockOption) error {
+	l = orZero(l)
 	return l.c.acquiring(ctx, "wait", kindLatch, l.key, func(ctx context.Context, waiting func()) (int64, error) {
 		_, err := l.c.pass(ctx, kindLatch, l.key, [2][]LockOption{l.opts, opts}, waiting, func(*waiter) {})
 		return 0, err
@@ -81,15 +91,19 @@ func (l *CountDownLatch) Wait(ctx context.Context, opts ...LockOption) error {
 
 // Delete removes the latch and reports whether it was running. Those who wait for it fail with
 // [ErrDeleted]; in Java they go on waiting. With an error the outcome is unknown. Redisson's delete.
-func (l *CountDownLatch) Delete(context.Context) (bool, error) {
-	deleted, err := l.change("delete", scripts.LatchDelete, false, []string{deletedMark(l.key)}, messageClosed, l.c.publish)
+func (l *CountDownLatch) Delete(ctx context.Context) (bool, error) {
+	l = orZero(l)
+	if l.c == nil {
+		return false, &Error{Op: "delete", Key: l.key, Err: errNoClient}
+	}
+	deleted, err := l.change(ctx, "delete", scripts.LatchDelete, false, []string{deletedMark(l.key)}, messageClosed, l.c.publish)
 	return deleted == 1, err
 }
 
-func (l *CountDownLatch) change(op string, s *scripts.Script, anyway bool, keys []string, args ...string) (int64, error) {
+func (l *CountDownLatch) change(ctx context.Context, op string, s *scripts.Script, anyway bool, keys []string, args ...string) (int64, error) {
 	keys = append([]string{l.key, latchChannel(l.key), requestsOf(l.key, l.c.uuid, kindLatch)}, keys...)
-	return l.c.change(op, kindLatch, l.key, anyway, func(t *turnstile) (int64, error) {
-		return t.change(s, keys, anyway, args...)
+	return l.c.change(ctx, op, kindLatch, l.key, anyway, func(ctx context.Context, t *turnstile) (int64, error) {
+		return t.change(ctx, s, keys, anyway, args...)
 	})
 }
 

@@ -308,7 +308,7 @@ func TestLatch_CancelledCloseAndTidy(t *testing.T) {
 func TestLatch_RefusesWhatCannotBe(t *testing.T) {
 	t.Parallel()
 	l, _ := newLatch(t, 0)
-	for _, n := range []int{0, -1, 1 << 31} {
+	for _, n := range []int{0, -1, tooMany} {
 		_, err := l.SetCount(t.Context(), n)
 		require.ErrorIs(t, err, lockrt.ErrBadOption)
 	}

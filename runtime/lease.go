@@ -75,13 +75,16 @@ func (t *tenure) prepare(c *Client, kind, key string, parent context.Context) {
 func (l *Lease) begin(hd holding, guard *watchdog.Lease) {
 	l.hold = hd
 	l.guard = guard
-	l.began = monotonic.Now()
+	if l.began.IsZero() {
+		l.began = monotonic.Now()
+	}
 }
 
 // end ends t, once, and tells those who are to know.
 func (t *tenure) end(cause error) {
 	why, isLost := &causeReleased, false
 	if cause != ErrReleased { //nolint:errorlint // this very one, which is nearly all, costs no memory and no look at it
+		cause = ofLease(t.key, cause)
 		other := cause
 		why, isLost = &other, errors.Is(cause, ErrLost)
 	}
@@ -104,6 +107,9 @@ func (t *tenure) end(cause error) {
 
 // given says that the caller has t. If that has ended already, that is told now.
 func (t *tenure) given() {
+	if t.client.opts.Hooks.Ended == nil {
+		return
+	}
 	t.had.Store(true)
 	if cause := t.ended(); cause != nil {
 		t.tell(cause)
@@ -115,7 +121,7 @@ func (t *tenure) given() {
 func (t *tenure) tell(cause error) {
 	hook := t.client.opts.Hooks.Ended
 	if hook != nil && t.had.Load() && t.told.CompareAndSwap(false, true) {
-		hook(EndEvent{Kind: t.kind, Key: t.key, Held: monotonic.Since(t.began), Cause: cause})
+		hook(EndEvent{Kind: t.kind, Key: t.key, Held: monotonic.Since(t.began), Cause: bare(t.key, cause)})
 	}
 }
 
@@ -144,15 +150,17 @@ func (l *Lease) Token() int64 { return l.token }
 
 // Context returns a child of the context given to Lock or Acquire that ends with the lease;
 // [context.Cause] then matches [ErrLost], [ErrReleased] or [ErrClosed]. Do the guarded work under
-// it. Locking the same key of a [Mutex] under it, in any goroutine, enters again without a round trip.
+// it. Locking the same key of a [Mutex] under it, in any goroutine, enters again without a round trip,
+// unless [WithLease] prolongs what it enters.
 //
 // The lease itself outlives the cancellation of its parent: it is kept until it is given back,
 // because the holder may still be cleaning up.
 func (t *tenure) Context() context.Context { return (*leaseContext)(t) }
 
 // Err returns nil while the lease is trusted, then why it ended: an error that matches
-// [ErrLost], [ErrReleased] or [ErrClosed]. It looks at the clock and does not contact Redis, so a
-// process that was stopped learns from the first call after it that its time is over.
+// [ErrLost], [ErrReleased] or [ErrClosed]; of a lease that was lost it is an [Error] with the key. It looks at the clock and does not contact Redis, so a
+// process that was stopped learns from the first call after it that its time is over. While the machine is suspended that
+// clock may stand still, as it does on Linux: then a lease that was lost is told of by its next renewal.
 func (t *tenure) Err() error {
 	cause := t.ended()
 	switch {
@@ -190,6 +198,9 @@ func (l *Lease) Parts() []*Lease {
 // TTL asks Redis for how long the key has to live. It fails with [ErrLost] if Redis does not have
 // it for this lease. Redisson's remainTimeToLive.
 func (l *Lease) TTL(ctx context.Context) (time.Duration, error) {
+	if l == nil || l.hold == nil {
+		return 0, &Error{Op: "ttl", Err: errNoLease}
+	}
 	if l.union != nil {
 		return l.union.ttl(ctx)
 	}
@@ -225,34 +236,63 @@ func (l *Lease) TTL(ctx context.Context) (time.Duration, error) {
 // [ErrLost] if Redis does not have it for this lease any more, which ends it. With another error
 // the outcome is unknown and the lease stays what it was. Redisson's expire and updateLeaseTime.
 func (t *tenure) Extend(ctx context.Context, d time.Duration) error {
-	fail := func(err error) error { return &Error{Op: "extend", Key: t.key, Err: err} }
 	if d < minLease {
-		return fail(fmt.Errorf("%w: %v is shorter than %v", ErrBadOption, d, minLease))
+		return failedAt("extend", t.key, fmt.Errorf("%w: %v is shorter than %v", ErrBadOption, d, minLease))
 	}
 	if err := t.Err(); err != nil {
-		return fail(err)
+		return failedAt("extend", t.key, err)
 	}
 	if t.union != nil {
 		return t.union.extend(ctx, d)
 	}
+	if err := t.prolong(ctx, d); err != nil {
+		return failedAt("extend", t.key, err)
+	}
+	return nil
+}
+
+// entered returns l, which entered a hold again, if that has what is wanted. One who asks for a lease of fixed length has it
+// for that long from now on, as Redisson has it.
+func (l *Lease) entered(ctx context.Context, cfg lockConfig) (*Lease, error) {
+	var err error
+	switch {
+	case cfg.fenced && l.token == 0:
+		err = fmt.Errorf("%w: no fencing token, since the key was locked without WithFencing by the lease that this one enters", ErrBadOption)
+	case !cfg.renew && time.Until(l.guard.Ends()) < cfg.ttl:
+		err = l.prolong(ctx, cfg.ttl)
+	}
+	if err != nil {
+		_ = l.hold.unlock(l)
+		return nil, err
+	}
+	return l, nil
+}
+
+// joined is entered for one who asked, and was granted the key beside others of its owner, perhaps. What was granted on its own
+// terms need not be prolonged.
+func (l *Lease) joined(ctx context.Context, cfg lockConfig) (*Lease, error) {
+	if cfg.fenced && l.token == 0 || l.owner != nil && l.guard != nil && l.guard.TTL < cfg.ttl {
+		return l.entered(ctx, cfg)
+	}
+	return l, nil
+}
+
+// prolong is Extend of what has no parts.
+func (t *tenure) prolong(ctx context.Context, d time.Duration) error {
 	got, err := bounded(ctx, t.client, func() error {
 		sent := now()
 		ttl := max(d, t.guard.Ends().Sub(sent))
-		renewed, err := t.client.renew([]*watchdog.Lease{t.guard}, []time.Duration{ttl})
-		switch {
-		case err != nil:
-			return refused(err)
-		case !renewed[0]:
+		switch err := t.client.renew([]*watchdog.Lease{t.guard}, []time.Duration{ttl})[0]; {
+		case errors.Is(err, watchdog.ErrRefused):
 			t.client.watchdog.Lose(t.guard, watchdog.ErrRefused)
 			return lost(watchdog.ErrRefused)
+		case err != nil:
+			return refused(err)
 		}
 		t.client.watchdog.Extend(t.guard, sent, ttl)
 		return nil
 	})
-	if err = cmpOr(err, got); err != nil {
-		return fail(err)
-	}
-	return nil
+	return cmpOr(err, got)
 }
 
 // Unlock gives the lease back; the last lease of a reentrant set frees the key. It runs to its
@@ -264,15 +304,18 @@ func (t *tenure) Extend(ctx context.Context, d time.Duration) error {
 //
 // Redisson's unlock.
 func (l *Lease) Unlock(context.Context) error {
+	if l == nil || l.hold == nil {
+		return &Error{Op: "unlock", Err: errNoLease}
+	}
 	if err := l.hold.unlock(l); err != nil {
-		return &Error{Op: "unlock", Key: l.key, Err: err}
+		return failedAt("unlock", l.key, err)
 	}
 	return nil
 }
 
 // do calls fn under l and unlocks, also if fn panics.
 func (l *Lease) do(ctx context.Context, fn func(ctx context.Context) error) (err error) {
-	defer func() { err = join(err, l.Unlock(ctx)) }()
+	defer func() { err = afterLoss(ctx, err, l.Unlock(ctx)) }()
 	return fn(l.Context())
 }
 
@@ -387,6 +430,6 @@ func bounded[T any](ctx context.Context, c *Client, send func() T) (T, error) {
 	case <-ctx.Done():
 		return none, ended(ctx)
 	case <-timer.C:
-		return none, fmt.Errorf("no answer within %v", c.opts.OpTimeout)
+		return none, fmt.Errorf("%w: no answer within %v", ErrUnavailable, c.opts.OpTimeout)
 	}
 }

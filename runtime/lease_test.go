@@ -3,6 +3,8 @@ package runtime_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -50,7 +52,7 @@ func TestLease_OfFixedLengthEndsBeforeItsKey(t *testing.T) {
 	require.Less(t, lease.Until(), time.Now().Add(500*time.Millisecond))
 	receive(t, lease.Context().Done(), "the end of the lease")
 	require.Less(t, time.Since(before), patience)
-	require.EqualError(t, context.Cause(lease.Context()), "lease lost: its time is over")
+	require.ErrorContains(t, context.Cause(lease.Context()), "lease lost: its time is over")
 	require.ErrorIs(t, lease.Err(), lockrt.ErrLost)
 	require.Empty(t, renewed)
 	require.ErrorIs(t, lease.Unlock(t.Context()), lockrt.ErrLost)
@@ -58,6 +60,50 @@ func TestLease_OfFixedLengthEndsBeforeItsKey(t *testing.T) {
 	next, err := m.Lock(patient(t), lockrt.WithLease(time.Minute))
 	require.NoError(t, err)
 	require.NoError(t, next.Unlock(t.Context()))
+}
+
+// What Redis has of a lease of fixed length is its holder's until the length is over, whoever asks for it before or after
+// the end of trust: the holder may still be ending its work.
+func TestLease_OfFixedLengthIsNobodyElsesBeforeItsEnd(t *testing.T) {
+	t.Parallel()
+	const length = 800 * time.Millisecond // less than Redis has for who is handed a key
+	holders := maps.Clone(exclusives)
+	holders["RWMutex for reading"] = func(c *lockrt.Client, key string) lockrt.Locker { return c.RWMutex(key).RLocker() }
+	for kind, hold := range holders {
+		next := exclusives[kind]
+		if next == nil {
+			next = exclusives["RWMutex"]
+		}
+		for how := range 8 {
+			handed, elsewhere, early := how&1 > 0, how&2 > 0, how&4 > 0
+			t.Run(fmt.Sprintf("%s, handed over %t, wanted elsewhere %t, before the end of trust %t", kind, handed, elsewhere, early), func(t *testing.T) {
+				t.Parallel()
+				hooks, waiting, _ := watch()
+				here, there := newClient(t, lockrt.Options{Hooks: hooks}), newClient(t, lockrt.Options{})
+				key := redistest.Key(t, "k")
+				var before *lockrt.Lease
+				if handed {
+					before = ok(t)(next(there, key).Lock(patient(t)))
+				}
+				asked := time.Now()
+				holding := lockLater(patient(t), hold(here, key), lockrt.WithLease(length))
+				if handed {
+					receive(t, waiting, "the waiter")
+					asked = time.Now()
+					free(t, before)
+				}
+				held := gotten(t, holding, "the holder")
+				if !elsewhere {
+					there = here
+				}
+				if !early {
+					receive(t, held.Context().Done(), "the end of trust")
+				}
+				free(t, gotten(t, lockLater(patient(t), next(there, key)), "the next one"))
+				require.GreaterOrEqual(t, time.Since(asked), length)
+			})
+		}
+	}
 }
 
 func TestLease_OfFixedLengthIsFullForEachHolder(t *testing.T) {

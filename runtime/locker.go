@@ -10,7 +10,8 @@ type Locker interface {
 	// Lock waits until the key is granted, ctx ends or [WithWait] runs out. After an error nothing
 	// is held.
 	Lock(ctx context.Context, opts ...LockOption) (*Lease, error)
-	// TryLock tries once and fails with [ErrNotAcquired] if others have the key.
+	// TryLock tries once and fails with [ErrNotAcquired] if others have the key, and with [ErrUnavailable] if Redis does
+	// not say whether they do.
 	TryLock(ctx context.Context, opts ...LockOption) (*Lease, error)
 	// Key names the lock, in errors too, and says when its turn is among the members of a [MultiLock].
 	Key() string

@@ -135,7 +135,7 @@ func sites(clients []*Client) []string {
 }
 
 // Key returns the keys of the members, in order, separated by commas. Nothing in Redis has that name.
-func (m *MultiLock) Key() string { return m.key }
+func (m *MultiLock) Key() string { return orZero(m).key }
 
 // Lock waits until all members are granted, ctx ends or the wait runs out. There is one wait for all of them together, counted from the
 // call: that of [WithWait] among opts, or else the shortest that a member was made with. opts apply to each member. ctx becomes an
@@ -147,6 +147,9 @@ func (m *MultiLock) Key() string { return m.key }
 // wait for the others are extended, so that the whole lasts as long as was asked for, counted from the last
 // grant, give or take the round trip. [WithMaxHold] counts from the grant of each member.
 func (m *MultiLock) Lock(ctx context.Context, opts ...LockOption) (*Lease, error) {
+	if m == nil || len(m.members) == 0 {
+		return nil, &Error{Op: "lock", Key: m.Key(), Err: errNoLock}
+	}
 	start := now()
 	wait, said, err := budget(opts)
 	switch {
@@ -212,7 +215,7 @@ func (m *MultiLock) take(ctx context.Context, opts []LockOption, wait time.Durat
 			case err == nil:
 				continue
 			case ctx.Err() != nil:
-				return parts, &Error{Op: "lock", Key: m.key, Err: ended(ctx)} // whatever else was wrong
+				return parts, &Error{Op: "lock", Key: m.key, Err: endedBy(ctx, err)} // whatever else was wrong
 			case !again || wait == 0:
 				return parts, err
 			}
@@ -259,6 +262,9 @@ func neighbours(lockers []Locker) (mutexes []*Mutex) {
 	return mutexes
 }
 
+// errGivenBack is what hooks are told of a try for which nobody is to be blamed but another one.
+var errGivenBack = errors.New("given back, as another part of the MultiLock is not to be had")
+
 // A trial is one try to lock a mutex among others.
 type trial struct {
 	attempt
@@ -266,6 +272,7 @@ type trial struct {
 	own   context.Context // of the attempt
 	home  *home           // nil if there is none to contend at
 	w     *waiter
+	entry entry // to home
 	cfg   lockConfig
 	lease *Lease
 	err   error
@@ -292,9 +299,9 @@ func tryTogether(ctx, under context.Context, mutexes []*Mutex, opts []LockOption
 			continue
 		}
 		t.w = newWaiter(t.lease, t.cfg)
-		if !t.home.join(t.w) {
-			t.err = ErrNotAcquired // so those behind it need not be tried
-			break
+		t.entry = t.home.join(t.w)
+		if t.entry == turnedAway {
+			break // so those behind it need not be tried
 		}
 	}
 	if again {
@@ -305,25 +312,21 @@ func tryTogether(ctx, under context.Context, mutexes []*Mutex, opts []LockOption
 		t := &trials[i]
 		switch {
 		case t.home == nil:
-		case t.err != nil:
-			t.w.recycle()
-			c.exit(t.home)
 		case !again:
 			t.home.leave(t.w)
 			t.w.recycle()
 			c.exit(t.home)
-			t.err = ErrNotAcquired
+			t.err = errGivenBack
 		default:
 			var lease *Lease
-			if lease, t.err = c.contend(ctx, &asked{home: t.home}, t.w, t.cfg, nil); lease != nil {
+			if lease, t.err = c.contend(ctx, &asked{home: t.home, entry: t.entry, again: t.entry != toAsk}, t.w, t.cfg, nil); lease != nil {
 				t.lease = lease // the one that it had from the beginning
 			}
 			c.exit(t.home)
 		}
 		if t.err == nil && err != nil {
 			behind = append(behind, t.lease)
-			t.err = ErrNotAcquired
-			_ = t.end(t.own, 0, t.err)
+			_ = t.end(t.own, 0, errGivenBack)
 			continue
 		}
 		var token int64
@@ -348,7 +351,7 @@ func ask(c *Client, trials []trial) {
 	var takes, acquires []request
 	for i := range trials {
 		t := &trials[i]
-		if t.home == nil || t.err != nil {
+		if t.home == nil || t.entry != toAsk {
 			continue
 		}
 		switch a, to := t.home.prepare(t.w); {
@@ -363,14 +366,23 @@ func ask(c *Client, trials []trial) {
 	c.acquires.submitAll(acquires, c.prompt())
 }
 
-// asked is a home that a waiter has joined and asked already.
+// asked is a home that a waiter has joined already, and asked if it was to.
 type asked struct {
 	*home
 
+	entry entry // what came of that; told once
+	known bool  // it was
 	again bool
 }
 
-func (q *asked) join(*waiter) bool { return true }
+// join returns what came of joining, and joins again when there is reason to: nobody asks for one who was turned away.
+func (q *asked) join(w *waiter) entry {
+	if q.known {
+		return q.home.join(w)
+	}
+	q.known = true
+	return q.entry
+}
 
 func (q *asked) ask(w *waiter) {
 	if q.again {

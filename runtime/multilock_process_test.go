@@ -50,7 +50,7 @@ func TestMultiLock_NoDeadlock(t *testing.T) {
 		cmd.Env = append(os.Environ(), grabberVariable+"="+orders)
 		var said bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &said, &said
-		require.NoError(t, cmd.Start())
+		require.NoError(t, redistest.Start(cmd))
 		wg.Go(func() {
 			if err := cmd.Wait(); err != nil {
 				t.Errorf("process %d: %v\n%s", i, err, said.String())

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 	"github.com/lockgen/lockgen/scripts"
 )
 
@@ -22,29 +23,31 @@ type Mutex struct {
 }
 
 // Key returns the name of the mutex, which is its key in Redis.
-func (m *Mutex) Key() string { return m.key }
+func (m *Mutex) Key() string { return orZero(m).key }
 
 // Lock waits until the key is granted, ctx ends or [WithWait] runs out. ctx becomes the parent of
 // [Lease.Context]. Redisson's lock and tryLock(waitTime, leaseTime, unit).
 //
 // After an error nothing is held: a grant that raced with the end of ctx, or whose reply was
-// lost, is given back. The error matches ctx.Err(), [ErrNotAcquired] after WithWait, [ErrClosed],
-// [ErrWrongType] for a key that is not a lock, a [KeyError] or [ErrBadOption] before anything
-// was sent, or what Redis refused with. An outage of Redis is waited out for 30s, or for the
-// watchdog or lease time if that is longer.
+// lost, is given back. The error matches ctx.Err(), [ErrNotAcquired] after WithWait, [ErrUnavailable] if
+// Redis does not answer, [ErrClosed], [ErrWrongType] for a key that is not a lock, a [KeyError] or
+// [ErrBadOption] before anything was sent, or what Redis refused with. An outage of Redis is waited out
+// for 30s, or for the watchdog or lease time if that is longer.
 func (m *Mutex) Lock(ctx context.Context, opts ...LockOption) (*Lease, error) {
 	return m.lock(ctx, "lock", opts)
 }
 
-// TryLock tries once, without waiting for others, and fails with [ErrNotAcquired]. A key that
-// this process holds or already waits for is refused without a round trip. Redisson's tryLock.
+// TryLock tries once, without waiting for others, and fails with [ErrNotAcquired], or with [ErrUnavailable] if Redis
+// does not answer. A key that this process holds is refused without a round trip, and so is one that it already waits for,
+// if Redis has just refused it; else the answer to those who wait is awaited. Redisson's tryLock.
 func (m *Mutex) TryLock(ctx context.Context, opts ...LockOption) (*Lease, error) {
 	return m.lock(ctx, "try lock", append(slices.Clip(opts), WithWait(0)))
 }
 
 // Do locks, calls fn with the lease's context and unlocks, also if fn panics. Its error joins
 // fn's own, the loss of the lease if it was lost while fn ran, even if fn returned nil, and a
-// failure to unlock.
+// failure to unlock. After a loss it matches [context.Canceled] or [context.DeadlineExceeded] only if ctx
+// has ended too, whatever fn returned when its context did.
 func (m *Mutex) Do(ctx context.Context, fn func(ctx context.Context, lease *Lease) error, opts ...LockOption) error {
 	lease, err := m.Lock(ctx, opts...)
 	if err != nil {
@@ -56,6 +59,10 @@ func (m *Mutex) Do(ctx context.Context, fn func(ctx context.Context, lease *Leas
 // ForceUnlock takes the key from whoever holds it and reports whether anybody did. The holder's
 // lease is lost at once; a Java program learns when it unlocks. Redisson's forceUnlock.
 func (m *Mutex) ForceUnlock(ctx context.Context) (bool, error) {
+	m = orZero(m)
+	if m.c == nil {
+		return false, &Error{Op: "force unlock", Key: m.key, Err: errNoClient}
+	}
 	k := namesOf(m.key)
 	return m.c.force(ctx, "force unlock", m.key, func() (victims []victim, exit func(), err error) {
 		h, err := m.c.enter(m.key)
@@ -71,10 +78,38 @@ func (m *Mutex) ForceUnlock(ctx context.Context) (bool, error) {
 
 // lock is every way to lock.
 func (m *Mutex) lock(ctx context.Context, op string, opts []LockOption) (*Lease, error) {
+	m = orZero(m)
+	if len(opts) == 0 && len(m.opts) == 0 {
+		if l := m.again(ctx); l != nil {
+			return l, nil
+		}
+	}
 	a := attempt{c: m.c, op: op, kind: kindMutex, key: m.key}
 	ctx = a.begin(ctx)
 	lease, err := m.acquire(ctx, opts, a.waits)
 	return a.granted(ctx, lease, err)
+}
+
+// again enters again if ctx is the context of a lease of this very key, nothing has ended and nobody is to be told: the
+// short way to what approach does for every context under a lease. Else it returns nil.
+func (m *Mutex) again(ctx context.Context) *Lease {
+	x, ok := ctx.(*leaseContext)
+	if !ok || x.lease == nil || x.union != nil || x.client != m.c || x.key != m.key ||
+		m.c.opts.Hooks.AcquireStart != nil || m.c.opts.Hooks.AcquireEnd != nil {
+		return nil
+	}
+	outer, at := x.lease, monotonic.Now()
+	if !outer.guard.TrustedAt(at) || outer.parent.Err() != nil {
+		return nil
+	}
+	l := &Lease{owner: outer.owner}
+	l.prepare(m.c, kindMutex, m.key, ctx)
+	l.lease, l.began = l, at
+	if !outer.hold.reenter(outer, l) {
+		return nil
+	}
+	l.given()
+	return l
 }
 
 func (m *Mutex) acquire(ctx context.Context, opts []LockOption, waiting func()) (*Lease, error) {
@@ -103,7 +138,7 @@ func (m *Mutex) approach(ctx context.Context, opts []LockOption) (*home, *Lease,
 	}
 	l := newLease(m.c, kindMutex, m.key, ctx)
 	if outer := leaseFrom(ctx, m.c, m.key); outer != nil && outer.hold.reenter(outer, l) {
-		l, err = l.entered(cfg)
+		l, err = l.entered(ctx, cfg)
 		return nil, l, cfg, err
 	}
 	h, err := m.c.enter(m.key)
@@ -112,7 +147,7 @@ func (m *Mutex) approach(ctx context.Context, opts []LockOption) (*home, *Lease,
 	}
 	if h.reenterBy(l) {
 		m.c.exit(h)
-		l, err = l.entered(cfg)
+		l, err = l.entered(ctx, cfg)
 		return nil, l, cfg, err
 	}
 	return h, l, cfg, nil

@@ -37,11 +37,12 @@ const (
 	// over a connection that speaks RESP3, which is rueidis' default. Elsewhere it is
 	// TrackingOff, and so it is in a cluster.
 	//
-	// It takes one more connection, made when a lease is held for 8ms, and one more small
-	// request for each lease that is held that long. Shorter ones cost nothing.
+	// It takes one more connection, made when a lease is held for 8ms or a call begins to wait for a lock, and one
+	// more small request for each lease that is held that long. Shorter ones cost nothing. A server that is
+	// flushed forgets who waits: over that connection those who wait learn of it at once.
 	TrackingAuto Tracking = iota
 
-	// TrackingOff leaves it to the next renewal to find out.
+	// TrackingOff leaves it to the next renewal to find out, and to those who wait to ask every 5s.
 	TrackingOff
 )
 
@@ -53,8 +54,15 @@ type Options struct {
 	Watchdog time.Duration
 
 	// OpTimeout bounds the calls that do not end with the caller's context: unlocking,
-	// and waiting for requests under way when the client is closed. Defaults to 3s.
+	// and waiting for requests under way when the client is closed. Defaults to 3s. What changes a count is sent
+	// again for a minute at most, however long this is.
 	OpTimeout time.Duration
+
+	// RedLockTimeout bounds how long a [RedLock] waits for the answer of one server; the first of its Clients says so. It is
+	// half of the watchdog or lease time if that is shorter. A TryLock that needs a slow server takes as long, and
+	// meanwhile keeps what the others have granted it from those who ask: give it a few times what the slowest server takes. A Lock,
+	// which asks again, rarely waits for so long. Defaults to OpTimeout, at least 1ms.
+	RedLockTimeout time.Duration
 
 	// Cohort bounds how many goroutines of this process have a lock in a row, without a
 	// word to Redis, while other processes wait for it. While none is known to wait it is
@@ -66,8 +74,8 @@ type Options struct {
 	// TokenTTL is how long the counter of a key's fencing tokens is kept after its last grant, so
 	// that millions of keys leave nothing behind; tokens rise all the same. [Forever] keeps it, which
 	// fleets need whose Java programs use Redisson's RFencedLock on the same keys: it counts from 1
-	// when the counter is gone. A counter that Java made is kept for ever in any case. Defaults to
-	// 10m, at least 1s.
+	// when the counter is gone. A counter that Java made is kept for ever in any case; one that a Client made is not, even
+	// if Java counts on. Defaults to 10m, at least 1s.
 	TokenTTL time.Duration
 
 	// FairWait is how long a process that died while it waited for a [FairMutex] may hold up those behind it, once
@@ -120,6 +128,7 @@ type Options struct {
 func (o Options) withDefaults() (Options, error) {
 	o.Watchdog = orDefault(o.Watchdog, DefaultWatchdog)
 	o.OpTimeout = orDefault(o.OpTimeout, DefaultOpTimeout)
+	o.RedLockTimeout = orDefault(o.RedLockTimeout, o.OpTimeout)
 	o.TokenTTL = orDefault(o.TokenTTL, DefaultTokenTTL)
 	o.FairWait = orDefault(o.FairWait, DefaultFairWait)
 	if o.Cohort == 0 {
@@ -139,6 +148,8 @@ func (o Options) withDefaults() (Options, error) {
 		return o, fmt.Errorf("lockgen: Options.Watchdog: %w: %v is shorter than %v", ErrBadOption, o.Watchdog, minLease)
 	case o.OpTimeout < 0:
 		return o, fmt.Errorf("lockgen: Options.OpTimeout: %w: %v is negative", ErrBadOption, o.OpTimeout)
+	case o.RedLockTimeout < time.Millisecond:
+		return o, fmt.Errorf("lockgen: Options.RedLockTimeout: %w: %v is shorter than 1ms", ErrBadOption, o.RedLockTimeout)
 	case o.TokenTTL < time.Second && o.TokenTTL != Forever:
 		return o, fmt.Errorf("lockgen: Options.TokenTTL: %w: %v is shorter than 1s", ErrBadOption, o.TokenTTL)
 	case o.FairWait < minLease:
@@ -187,16 +198,17 @@ type lockOption func(*lockConfig)
 
 func (f lockOption) applyLock(c *lockConfig) { f(c) }
 
-// WithWait bounds the wait and nothing else: after d, Lock fails with [ErrNotAcquired]. 0
-// tries once. A context with a timeout would also end the lease's context. Redisson's
+// WithWait bounds the wait and nothing else: after d, Lock fails with [ErrNotAcquired], or with [ErrUnavailable] if Redis
+// does not answer, for which it has a quarter of a second more. 0 tries once. A context with a timeout would also end the lease's context. Redisson's
 // waitTime.
 func WithWait(d time.Duration) LockOption {
 	return lockOption(func(c *lockConfig) { c.wait = d })
 }
 
 // WithLease sets a lease of fixed length that is not renewed: d after the grant the lock is
-// free again, whatever its holder does, and the holder is told before. At least 100ms.
-// Redisson's leaseTime.
+// free again, whatever its holder does, and the holder is told before. At least 100ms. Who enters again what it has
+// has it for at least d from then on, which takes a request unless it lasts for so long anyway; what is renewed stays so,
+// and nothing is shortened. If that request fails the call does, and the outer lease stays what it is, unless it is lost. Redisson's leaseTime.
 func WithLease(d time.Duration) LockOption {
 	return lockOption(func(c *lockConfig) { c.ttl, c.renew = d, false })
 }
@@ -241,6 +253,9 @@ type terms struct {
 }
 
 func (c *Client) configure(base, call []LockOption) (lockConfig, error) {
+	if c == nil {
+		return lockConfig{}, errNoClient
+	}
 	if len(base)+len(call) == 0 {
 		return lockConfig{wait: UntilDone, terms: terms{ttl: c.opts.Watchdog, renew: true}}, nil
 	}

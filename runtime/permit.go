@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
@@ -43,7 +44,7 @@ func (c *Client) PermitSemaphore(key string, permits int, opts ...LockOption) *P
 }
 
 // Key returns the name of the semaphore, which is its key in Redis.
-func (s *PermitSemaphore) Key() string { return s.key }
+func (s *PermitSemaphore) Key() string { return orZero(s).key }
 
 // Acquire takes one permit and waits until there is one, ctx ends or [WithWait] runs out. ctx becomes the
 // parent of [Permit.Context]. With [WithLease] it is not renewed. After an error nothing is taken. It
@@ -58,7 +59,8 @@ func (s *PermitSemaphore) TryAcquire(ctx context.Context, opts ...LockOption) (*
 	return s.TryAcquireN(ctx, 1, opts...)
 }
 
-// AcquireN is Acquire of n permits, all at once, that are given back, renewed and lost together. It fails with
+// AcquireN is Acquire of n permits, all at once, that are given back, renewed and lost together, unless
+// [PermitSemaphore.Release] gives back some of them before. It fails with
 // [ErrBadOption] for n < 1; a semaphore that has fewer in all makes it wait for as long. Redisson's acquire(permits).
 func (s *PermitSemaphore) AcquireN(ctx context.Context, n int, opts ...LockOption) (*Permit, error) {
 	return s.acquire(ctx, "acquire", n, opts)
@@ -77,14 +79,17 @@ func (s *PermitSemaphore) Do(ctx context.Context, fn func(ctx context.Context, p
 	if err != nil {
 		return err
 	}
-	defer func() { err = join(err, p.Release(ctx)) }()
+	defer func() { err = afterLoss(ctx, err, p.Release(ctx)) }()
 	return fn(p.Context(), p)
 }
 
 // Release gives permits back by their ids, whoever has them: all of them, or none and an error that matches
 // [ErrLost] if one of them expired, was given back or never was. A [Permit] of this Client that has
-// one of them is lost. It runs to its end like [Permit.Release]. Redisson's release and tryRelease by id.
-func (s *PermitSemaphore) Release(_ context.Context, ids ...string) error {
+// some of them goes on with the others, and is lost if it has no others. One of another process is lost, and its others
+// stay until they expire or their holder releases them. It runs to its end like [Permit.Release]. Redisson's release
+// and tryRelease by id.
+func (s *PermitSemaphore) Release(ctx context.Context, ids ...string) error {
+	s = orZero(s)
 	raw, err := rawIDs(ids)
 	if err != nil {
 		return &Error{Op: "release", Key: s.key, Err: err}
@@ -92,8 +97,17 @@ func (s *PermitSemaphore) Release(_ context.Context, ids ...string) error {
 	if raw == "" {
 		return nil
 	}
-	_, err = s.c.change("release", kindPermit, s.key, true, func(t *turnstile) (int64, error) {
-		valid, err := t.once(true, func(numbered []string) (int64, error) {
+	_, err = s.c.change(ctx, "release", kindPermit, s.key, true, func(ctx context.Context, t *turnstile) (int64, error) {
+		touched := t.holding(raw)
+		for _, p := range touched {
+			p.releasing.Add(1)
+		}
+		defer func() {
+			for _, p := range touched {
+				p.releasing.Add(-1)
+			}
+		}()
+		valid, err := t.once(ctx, true, func(numbered []string) (int64, error) {
 			keys := []string{s.key, countChannel(s.key), permitLeases(s.key), requestsOf(s.key, s.c.uuid, kindPermit)}
 			n, err := s.c.run(scripts.PermitRelease, keys, append([]string{raw, s.c.publish, "1"}, numbered...)).AsInt64()
 			if err == nil {
@@ -105,7 +119,7 @@ func (s *PermitSemaphore) Release(_ context.Context, ids ...string) error {
 			err = fmt.Errorf("%w: not all of the permits are there any more; none was given back", ErrLost)
 		}
 		if err == nil {
-			t.took(raw)
+			t.took(touched, raw)
 		}
 		return valid, err
 	})
@@ -113,9 +127,11 @@ func (s *PermitSemaphore) Release(_ context.Context, ids ...string) error {
 }
 
 // UpdateLease has the permit with that id end in d from now, sooner or later than it would, or never with
-// [UntilDone], and reports whether there is such a permit. A [Permit] of this process that is renewed goes on
-// being renewed; use [Permit.Extend] for those. Redisson's updateLeaseTime.
+// [UntilDone], and reports whether there is such a permit. A [Permit] of this Client that has this one id is trusted
+// for as long, and one that is renewed goes on being renewed; use [Permit.Extend] for those. A holder elsewhere that
+// asks for its [PermitSemaphore.TTL] trusts it for longer from then on. Redisson's updateLeaseTime.
 func (s *PermitSemaphore) UpdateLease(ctx context.Context, id string, d time.Duration) (bool, error) {
+	s = orZero(s)
 	ms := "-1"
 	if d != UntilDone {
 		if d < minLease {
@@ -128,8 +144,10 @@ func (s *PermitSemaphore) UpdateLease(ctx context.Context, id string, d time.Dur
 }
 
 // TTL asks Redis for how long the permit with that id lasts if it is not renewed, negative if for ever. It fails
-// with [ErrLost] if it expired, was given back or never was. Redisson's getLeaseTime.
+// with [ErrLost] if it expired, was given back or never was. A [Permit] of this Client that has this one id and a
+// fixed length is trusted for as long from then on, if somebody has prolonged it. Redisson's getLeaseTime.
 func (s *PermitSemaphore) TTL(ctx context.Context, id string) (time.Duration, error) {
+	s = orZero(s)
 	left, err := s.lease(ctx, "ttl", id, "")
 	switch {
 	case err != nil:
@@ -143,36 +161,41 @@ func (s *PermitSemaphore) TTL(ctx context.Context, id string) (time.Duration, er
 // Available asks Redis how many permits are available: 0 if the semaphore does not exist, or as many as it
 // will be created with; less than 0 if more are taken than there are in all. Redisson's availablePermits.
 func (s *PermitSemaphore) Available(ctx context.Context) (int, error) {
+	s = orZero(s)
 	free, _, err := s.count(ctx, "available")
 	return free, err
 }
 
 // Acquired asks Redis how many permits are taken. Redisson's acquiredPermits.
 func (s *PermitSemaphore) Acquired(ctx context.Context) (int, error) {
+	s = orZero(s)
 	_, taken, err := s.count(ctx, "acquired")
 	return taken, err
 }
 
 // Total asks Redis how many permits there are, taken or not. Redisson's getPermits.
 func (s *PermitSemaphore) Total(ctx context.Context) (int, error) {
+	s = orZero(s)
 	free, taken, err := s.count(ctx, "total")
 	return free + taken, err
 }
 
 // TrySetPermits creates the semaphore with n permits and reports whether it did; one that exists stays what it
 // is. After ttl it is gone, with the permits that are taken; 0 is for ever. Redisson's trySetPermits.
-func (s *PermitSemaphore) TrySetPermits(_ context.Context, n int, ttl time.Duration) (bool, error) {
-	return trySetPermits(s.c, kindPermit, s.key, n, ttl)
+func (s *PermitSemaphore) TrySetPermits(ctx context.Context, n int, ttl time.Duration) (bool, error) {
+	s = orZero(s)
+	return trySetPermits(ctx, s.c, kindPermit, s.key, n, ttl)
 }
 
 // SetPermits sets how many permits there are in all, taken or not. If more are taken, none is available
 // until enough came back. Redisson's setPermits.
-func (s *PermitSemaphore) SetPermits(_ context.Context, n int) error {
+func (s *PermitSemaphore) SetPermits(ctx context.Context, n int) error {
+	s = orZero(s)
 	if err := enough(n, 0); err != nil {
 		return &Error{Op: "set permits", Key: s.key, Err: err}
 	}
-	_, err := s.c.change("set permits", kindPermit, s.key, false, func(t *turnstile) (int64, error) {
-		return t.insist(false, func() {}, func() (int64, error) {
+	_, err := s.c.change(ctx, "set permits", kindPermit, s.key, false, func(ctx context.Context, t *turnstile) (int64, error) {
+		return t.insist(ctx, false, func() {}, func() (int64, error) {
 			return s.c.run(scripts.PermitSet, []string{s.key, countChannel(s.key), permitLeases(s.key)},
 				[]string{strconv.Itoa(n), s.c.publish}).AsInt64()
 		})
@@ -180,13 +203,15 @@ func (s *PermitSemaphore) SetPermits(_ context.Context, n int) error {
 	return err
 }
 
-// Resize changes how many permits there are by delta, and reports whether the semaphore exists; if it
-// does not, nothing happens. Redisson's addPermits.
-func (s *PermitSemaphore) Resize(_ context.Context, delta int) (bool, error) {
-	return resize(s.c, kindPermit, s.key, delta)
+// Resize changes how many permits there are by delta, and reports whether the semaphore existed; one that did not exist has
+// delta then. With an error the outcome is unknown. Redisson's addPermits.
+func (s *PermitSemaphore) Resize(ctx context.Context, delta int) (bool, error) {
+	s = orZero(s)
+	return resize(ctx, s.c, kindPermit, s.key, delta)
 }
 
 func (s *PermitSemaphore) acquire(ctx context.Context, op string, n int, opts []LockOption) (p *Permit, err error) {
+	s = orZero(s)
 	err = s.c.acquiring(ctx, op, kindPermit, s.key, func(ctx context.Context, waiting func()) (int64, error) {
 		if err := cmpOr(enough(n, 1), enough(s.permits, 0)); err != nil {
 			return 0, err
@@ -208,14 +233,23 @@ func (s *PermitSemaphore) acquire(ctx context.Context, op string, n int, opts []
 // noPermit is the reply for a permit that there is not.
 const noPermit = -2
 
+// lease asks how long a permit lasts, after setting that unless ms is empty. What this process has of it is trusted for as long.
 func (s *PermitSemaphore) lease(ctx context.Context, op, id, ms string) (int64, error) {
 	raw, err := rawIDs([]string{id})
 	if err != nil {
 		return 0, &Error{Op: op, Key: s.key, Err: err}
 	}
 	got, err := s.question(ctx, op, func() ([]int64, error) {
+		sent := now()
 		left, err := s.c.run(scripts.PermitLease, []string{s.key, countChannel(s.key), permitLeases(s.key)},
 			[]string{raw, s.c.publish, ms}).AsInt64()
+		switch {
+		case err == nil:
+			s.lasts(raw, sent, left, ms != "")
+		case ms != "" && unknown(err):
+			left, _ = strconv.ParseInt(ms, 10, 64)
+			s.lasts(raw, sent, left, true)
+		}
 		return []int64{left}, err
 	})
 	if err != nil {
@@ -223,6 +257,35 @@ func (s *PermitSemaphore) lease(ctx context.Context, op, id, ms string) (int64, 
 	}
 	return got[0], nil
 }
+
+// lasts has the permit of this process that has the one id be trusted for as long as it lasts, counted from sent: longer if it
+// is not renewed, or less if it was set to less. Others that were taken together with it end when they end.
+func (s *PermitSemaphore) lasts(id string, sent time.Time, left int64, set bool) {
+	if left == noPermit {
+		return
+	}
+	ttl := time.Duration(left) * time.Millisecond
+	if left < 0 {
+		ttl = forEver
+	}
+	s.c.mu.Lock()
+	t := s.c.turnstiles[kindPermit+" "+s.key]
+	s.c.mu.Unlock()
+	if t == nil {
+		return
+	}
+	for _, p := range t.holding(id) {
+		if set {
+			s.c.watchdog.Shorten(p.guard, sent, ttl)
+		}
+		if !p.guard.Renew && p.owned() == id {
+			s.c.watchdog.Extend(p.guard, sent, ttl)
+		}
+	}
+}
+
+// forEver is how long a permit lasts that does not expire.
+const forEver = 100 * 365 * 24 * time.Hour
 
 func (s *PermitSemaphore) count(ctx context.Context, op string) (free, taken int, err error) {
 	got, err := s.question(ctx, op, func() ([]int64, error) {
@@ -260,10 +323,12 @@ type Permit struct {
 
 	own   Lease // what it is as a part of a MultiLock
 	t     *turnstile
-	ids   string
 	lease watchdog.Lease
 
+	releasing atomic.Int32 // calls under way that give back some of it
+
 	// Guarded by the turnstile's lock.
+	ids      string // of those that it has
 	released bool
 	over     bool  // released or lost
 	lost     error // why it was lost, or nil
@@ -273,8 +338,18 @@ type Permit struct {
 type permitHolding struct{ *Permit }
 
 func (permitHolding) Kind() string       { return kindPermit }
-func (p permitHolding) Owner() string    { return p.ids }
+func (p permitHolding) Owner() string    { return p.owned() }
 func (p permitHolding) Lost(cause error) { p.lose(cause) }
+
+// fewer reports whether some of the ids were given back here, or are about to be.
+func (p permitHolding) fewer(ids string) bool { return p.releasing.Load() > 0 || p.owned() != ids }
+
+// owned returns the ids that it has.
+func (p *Permit) owned() string {
+	p.t.mu.Lock()
+	defer p.t.mu.Unlock()
+	return p.ids
+}
 
 // newPermit prepares a permit under parent, to be given to a waiter.
 func newPermit(c *Client, key string, parent context.Context) *Permit {
@@ -291,12 +366,13 @@ func (p *Permit) reenter(*Lease, *Lease) bool { return false }
 func (p *Permit) unlock(*Lease) error { return p.release() }
 
 // ID returns the id of the first permit, 32 hexadecimal digits, as Redisson shows it.
-func (p *Permit) ID() string { return hexes.EncodeToString([]byte(p.ids[:idLength])) }
+func (p *Permit) ID() string { return hexes.EncodeToString([]byte(p.owned()[:idLength])) }
 
-// IDs returns the ids of all the permits.
+// IDs returns the ids of all the permits that it has, without those that [PermitSemaphore.Release] gave back before.
 func (p *Permit) IDs() []string {
-	ids := make([]string, 0, len(p.ids)/idLength)
-	for id := range slices.Chunk([]byte(p.ids), idLength) {
+	raw := p.owned()
+	ids := make([]string, 0, len(raw)/idLength)
+	for id := range slices.Chunk([]byte(raw), idLength) {
 		ids = append(ids, hexes.EncodeToString(id))
 	}
 	return ids
@@ -309,8 +385,11 @@ func (p *Permit) IDs() []string {
 // there of it is given back all the same. With another error the outcome is unknown: the Client goes on
 // trying in the background for a minute, and the permit expires at the latest. Redisson's release.
 func (p *Permit) Release(context.Context) error {
+	if p == nil || p.t == nil {
+		return &Error{Op: "release", Err: errNoPermit}
+	}
 	if err := p.release(); err != nil {
-		return &Error{Op: "release", Key: p.key, Err: err}
+		return failedAt("release", p.key, err)
 	}
 	return nil
 }
@@ -321,18 +400,24 @@ func (p *Permit) release() error {
 		p.t.mu.Unlock()
 		return ErrReleased
 	}
-	was, cause := p.over, p.lost
+	was, cause, ids := p.over, p.lost, p.ids
 	p.released, p.over = true, true
 	delete(p.t.permits, p)
 	p.t.mu.Unlock()
 
 	if was {
-		p.end(cause) // if whoever lost it has not got round to it; and gives it back
+		p.end(cause) // if whoever lost it has not got round to it
+		if t, err := p.client.through(kindPermit, p.key, true); err == nil {
+			p.client.spawn(func() {
+				defer t.exit()
+				_, _, _ = t.giveBack(ids) // what has not expired: nobody works under it any more
+			})
+		}
 		return cause
 	}
 	p.client.watchdog.Stop(p.guard)
 	p.end(ErrReleased) // before anybody else can get it
-	valid, sent, err := p.t.giveBack(p.ids)
+	valid, sent, err := p.t.giveBack(ids)
 	p.client.held(-1)
 	p.t.quit()
 	switch cause := p.ended(); {
@@ -340,13 +425,14 @@ func (p *Permit) release() error {
 		return err
 	case errors.Is(cause, ErrLost):
 		return cause // by the clock, before the watchdog could say so
-	case valid*idLength < int64(len(p.ids)) && !sent:
+	case valid*idLength < int64(len(ids)) && !sent:
 		return lost(watchdog.ErrRefused)
 	}
 	return nil
 }
 
-// lose ends a permit that Redis has given to somebody else, or may soon.
+// lose ends a permit that Redis has given to somebody else, or may soon. What Redis still has of it stays until it
+// expires, as was promised, or is released: whoever has it may still be at work.
 func (p *Permit) lose(cause error) {
 	p.t.mu.Lock()
 	if p.over {
@@ -358,15 +444,7 @@ func (p *Permit) lose(cause error) {
 	p.t.mu.Unlock()
 	p.end(p.lost)
 	p.client.held(-1)
-	if len(p.ids) == idLength && errors.Is(cause, watchdog.ErrRefused) {
-		p.t.quit()
-		return // Redis has nothing of it
-	}
-	p.client.spawn(func() {
-		defer p.t.quit()
-		// If it has not expired yet, or if one of several has, the others need not wait for it.
-		_, _, _ = p.t.giveBack(p.ids)
-	})
+	p.t.quit()
 }
 
 // A permitLocker locks by taking one permit. It is a Locker only for what is built of Lockers: the permit is
@@ -425,7 +503,7 @@ func (s permitSide) grant(w *waiter, sent time.Time) bool {
 		return false
 	}
 	p := w.wish.permit
-	p.t, p.ids, p.began = t, w.wish.ids, monotonic.Now()
+	p.t, p.ids, p.began = t, w.wish.ids, monotonic.Now() // nobody else knows it yet
 	p.lease = watchdog.Lease{
 		Holding: permitHolding{p},
 		TTL:     w.terms.ttl,
@@ -448,7 +526,7 @@ func (s permitSide) grant(w *waiter, sent time.Time) bool {
 }
 
 func (s permitSide) undo(w wish) {
-	if w.permit.t != nil && w.permit.ids == w.ids { // it was given
+	if w.permit.t != nil && w.permit.owned() == w.ids { // it was given
 		_ = w.permit.release()
 		return
 	}
@@ -464,7 +542,7 @@ func (t *turnstile) giveBack(ids string) (valid int64, sent bool, err error) {
 	}
 	var tries bool // of the goroutine that sends
 	done := make(chan outcome, 1)
-	_, err = t.insist(true, func() {}, func() (int64, error) {
+	_, err = t.insist(context.Background(), true, func() {}, func() (int64, error) {
 		valid, err := t.c.run(scripts.PermitRelease, []string{t.key, countChannel(t.key), permitLeases(t.key)},
 			[]string{ids, t.c.publish, "0"}).AsInt64()
 		if err == nil {
@@ -481,34 +559,47 @@ func (t *turnstile) giveBack(ids string) (valid int64, sent bool, err error) {
 	return o.valid, o.sent, nil
 }
 
-// took ends the permits of this process that have one of the ids, which somebody gave back.
-func (t *turnstile) took(ids string) {
+// holding returns the permits of this process that have some of the ids.
+func (t *turnstile) holding(ids string) []*Permit {
 	t.mu.Lock()
-	var gone []*Permit
+	defer t.mu.Unlock()
+	var some []*Permit
 	for p := range t.permits {
-		for id := range slices.Chunk([]byte(ids), idLength) {
-			if slices.Contains(p.IDs(), hexes.EncodeToString(id)) {
-				gone = append(gone, p)
-				break
-			}
+		if len(without(p.ids, ids)) < len(p.ids) {
+			some = append(some, p)
 		}
 	}
-	t.mu.Unlock()
-	for _, p := range gone {
-		t.c.watchdog.Lose(p.guard, watchdog.ErrRefused)
+	return some
+}
+
+// took has permits of this process go on without the ids, which were given back, and ends those that have no others.
+func (t *turnstile) took(from []*Permit, ids string) {
+	for _, p := range from {
+		t.mu.Lock()
+		left := without(p.ids, ids)
+		if left != "" {
+			p.ids = left
+		}
+		t.mu.Unlock()
+		if left == "" {
+			t.c.watchdog.Lose(p.guard, watchdog.ErrRefused)
+		}
 	}
 }
 
-// renewPermits is the watchdog's way to Redis for permits.
-func (c *Client) renewPermits(leases []*watchdog.Lease, ttls []time.Duration) ([]int64, error) {
-	keys := make([]string, 0, 3*len(leases))
-	args := append(make([]string, 0, 2*len(leases)+1), c.publish)
-	for i, l := range leases {
-		key := l.Key()
-		keys = append(keys, key, countChannel(key), permitLeases(key))
-		args = append(args, l.Owner(), millis(ttls[i]))
+// without returns the ids that are not among some.
+func without(ids, some string) string {
+	gone := map[string]bool{}
+	for id := range slices.Chunk([]byte(some), idLength) {
+		gone[string(id)] = true
 	}
-	return c.run(scripts.PermitRenew, keys, args).AsIntSlice()
+	var left []byte
+	for id := range slices.Chunk([]byte(ids), idLength) {
+		if !gone[string(id)] {
+			left = append(left, id...)
+		}
+	}
+	return string(left)
 }
 
 // idLength is how many bytes the id of a permit has in Redis.

@@ -530,7 +530,10 @@ func TestPermit_LossIsTold(t *testing.T) {
 	t.Parallel()
 	server := redistest.Shared(t)
 	for name, take := range map[string]func(s *lockrt.PermitSemaphore, p *lockrt.Permit){
-		"released by id":    func(s *lockrt.PermitSemaphore, p *lockrt.Permit) { _ = s.Release(t.Context(), p.ID()) },
+		"released by id": func(s *lockrt.PermitSemaphore, p *lockrt.Permit) { _ = s.Release(t.Context(), p.IDs()...) },
+		"one of two released elsewhere": func(s *lockrt.PermitSemaphore, p *lockrt.Permit) {
+			_ = newClient(t, lockrt.Options{}).PermitSemaphore(s.Key(), 0).Release(t.Context(), p.ID())
+		},
 		"taken by somebody": func(s *lockrt.PermitSemaphore, _ *lockrt.Permit) { server.Do("DEL", "{"+s.Key()+"}:timeout") },
 		"of another type": func(s *lockrt.PermitSemaphore, _ *lockrt.Permit) {
 			server.Do("DEL", "{"+s.Key()+"}:timeout")
@@ -569,6 +572,135 @@ func TestPermit_EndsAtItsLength(t *testing.T) {
 	require.Greater(t, time.Since(start), short)
 	next := permit(t, s, 1)
 	require.NoError(t, next.Release(t.Context()))
+}
+
+// The holder of a fixed length is told before it is over, and nobody else has the permit before.
+func TestPermit_AFixedLengthIsKept(t *testing.T) {
+	t.Parallel()
+	const length = 2 * time.Second
+	for _, where := range []string{"in the same process", "elsewhere"} {
+		t.Run(where, func(t *testing.T) {
+			t.Parallel()
+			s := newPermits(t, 1)
+			waits := s
+			if where == "elsewhere" {
+				waits = newClient(t, lockrt.Options{}).PermitSemaphore(s.Key(), 0)
+			}
+			start := time.Now()
+			p := permit(t, s, 1, lockrt.WithLease(length))
+			granted := time.Now()
+			next := permitLater(patient(t), waits, 1)
+			receive(t, p.Context().Done(), "the end of trust")
+			require.ErrorIs(t, p.Err(), lockrt.ErrLost)
+			got := receive(t, next, "the permit")
+			require.NoError(t, got.err)
+			require.WithinRange(t, time.Now(), start.Add(length), granted.Add(length+late))
+			require.NoError(t, got.Release(t.Context()))
+		})
+	}
+}
+
+// Whoever prolongs a permit of fixed length prolongs the trust in it: at once if it is the holder's process, else when the
+// holder asks. A holder who does not ask is told at the end of what it knows, and the permit stays all the same.
+func TestPermit_AFixedLengthCanBeProlonged(t *testing.T) {
+	t.Parallel()
+	const length = 4 * time.Second
+	here := newPermits(t, 3)
+	there := newClient(t, lockrt.Options{}).PermitSemaphore(here.Key(), 0)
+	mine, asked, unasked := permit(t, here, 1, lockrt.WithLease(length)), permit(t, here, 1, lockrt.WithLease(length)), permit(t, here, 1, lockrt.WithLease(length))
+	for p, by := range map[*lockrt.Permit]*lockrt.PermitSemaphore{mine: here, asked: there, unasked: there} {
+		ok, err := by.UpdateLease(patient(t), p.ID(), time.Hour)
+		require.NoError(t, err)
+		require.True(t, ok)
+	}
+	left, err := here.TTL(patient(t), asked.ID())
+	require.NoError(t, err)
+	require.Greater(t, left, 50*time.Minute)
+	receive(t, unasked.Context().Done(), "the end of trust")
+	for _, p := range []*lockrt.Permit{mine, asked} {
+		require.Greater(t, time.Until(p.Until()), 50*time.Minute)
+		require.NoError(t, p.Err())
+	}
+	ok, err := here.UpdateLease(patient(t), mine.ID(), lockrt.UntilDone)
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.Greater(t, time.Until(mine.Until()), 1000*time.Hour)
+	left, err = there.TTL(patient(t), unasked.ID())
+	require.NoError(t, err, "it is not given back")
+	require.Greater(t, left, 50*time.Minute)
+	requireCounts(t, there, 0, 3)
+	require.ErrorIs(t, unasked.Release(t.Context()), lockrt.ErrLost)
+	until(t, "what is still there of it is given back", func() bool {
+		free, err := there.Available(patient(t))
+		require.NoError(t, err)
+		return free == 1
+	})
+	require.NoError(t, mine.Release(t.Context()))
+	require.NoError(t, asked.Release(t.Context()))
+	requireCounts(t, there, 3, 0)
+}
+
+// A permit that is set to end sooner is trusted for less, or renewed at once if it is one that is.
+func TestPermit_ThatIsShortenedHereIsTrustedForLess(t *testing.T) {
+	t.Parallel()
+	s := newPermits(t, 2)
+	fixed, renewed := permit(t, s, 1, lockrt.WithLease(time.Hour)), permit(t, s, 1)
+	for _, p := range []*lockrt.Permit{fixed, renewed} {
+		start := time.Now()
+		ok, err := s.UpdateLease(patient(t), p.ID(), 2*time.Second)
+		require.NoError(t, err)
+		require.True(t, ok)
+		require.Less(t, fixed.Until().Sub(start), 2*time.Second+late)
+	}
+	until(t, "the other is renewed", func() bool { return time.Until(renewed.Until()) > 10*time.Second })
+	receive(t, fixed.Context().Done(), "the end of trust")
+	require.NoError(t, renewed.Release(t.Context()))
+	expired(t, s, fixed.ID())
+	requireCounts(t, s, 2, 0)
+}
+
+// Of several permits that were taken together some are given back, and their holder goes on with the others.
+func TestPermit_SomeOfSeveralAreGivenBack(t *testing.T) {
+	t.Parallel()
+	renewed := make(chan lockrt.RenewEvent, 1000)
+	c := newClient(t, lockrt.Options{Watchdog: time.Second, Hooks: lockrt.Hooks{Renewed: func(e lockrt.RenewEvent) { renewed <- e }}})
+	s := c.PermitSemaphore(redistest.Key(t, "p"), 3)
+	p := permit(t, s, 3)
+	ids := p.IDs()
+	require.NoError(t, s.Release(t.Context(), ids[1]))
+	requireCounts(t, s, 1, 2)
+	require.Equal(t, []string{ids[0], ids[2]}, p.IDs())
+	for range 6 { // two watchdog times
+		require.NoError(t, receive(t, renewed, "a renewal").Err)
+	}
+	require.NoError(t, p.Err())
+	require.ErrorIs(t, s.Release(t.Context(), ids[1]), lockrt.ErrLost, "it is of no use any more")
+	requireCounts(t, s, 1, 2)
+	require.NoError(t, p.Release(t.Context()))
+	requireCounts(t, s, 3, 0)
+}
+
+// Those that somebody else gives back are lost for their holder, who is told; the others stay until it releases them.
+func TestPermit_SomeOfSeveralAreGivenBackElsewhere(t *testing.T) {
+	t.Parallel()
+	s := newClient(t, lockrt.Options{Watchdog: time.Second}).PermitSemaphore(redistest.Key(t, "p"), 3)
+	other := newClient(t, lockrt.Options{}).PermitSemaphore(s.Key(), 0)
+	p := permit(t, s, 3)
+	ids := p.IDs()
+	for _, id := range ids[1:] {
+		ok, err := other.UpdateLease(patient(t), id, time.Hour)
+		require.NoError(t, err)
+		require.True(t, ok)
+	}
+	require.NoError(t, other.Release(t.Context(), ids[0]))
+	receive(t, p.Context().Done(), "the loss")
+	requireCounts(t, s, 1, 2)
+	require.ErrorIs(t, p.Release(t.Context()), lockrt.ErrLost)
+	until(t, "the others are given back", func() bool {
+		free, err := s.Available(patient(t))
+		require.NoError(t, err)
+		return free == 3
+	})
 }
 
 func TestPermit_ExtendOutlivesItsHolder(t *testing.T) {
@@ -659,7 +791,7 @@ func TestPermit_ReleaseWorksAfterClose(t *testing.T) {
 func TestPermit_RefusesWhatCannotBe(t *testing.T) {
 	t.Parallel()
 	s := newPermits(t, 1)
-	for _, n := range []int{0, -1, 1 << 31} {
+	for _, n := range []int{0, -1, tooMany} {
 		_, err := s.AcquireN(t.Context(), n)
 		require.ErrorIs(t, err, lockrt.ErrBadOption)
 	}

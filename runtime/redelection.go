@@ -64,8 +64,29 @@ type ballot struct {
 func (e *election) channel() string { return namesOf(e.m.key).channel }
 func (e *election) hear(string)     {}
 
-func (e *election) join(*waiter) bool {
-	return !e.inLine || e.m.parts[0].c.reds.join(e)
+func (e *election) join(*waiter) entry {
+	if !e.inLine || e.m.parts[0].c.reds.join(e) {
+		return toAsk
+	}
+	return toWait
+}
+
+// last returns whether the first of those of this process who want the lock has it, and what the servers said last to them.
+func (e *election) last(*waiter) (held bool, said word) {
+	first, said := e.m.parts[0].c.reds.first(e)
+	if first == nil || first == e {
+		return false, said // it is about to be told that it is its turn
+	}
+	first.mu.Lock()
+	defer first.mu.Unlock()
+	return first.whole.union != nil, said
+}
+
+// remind has the first of them ask.
+func (e *election) remind() {
+	if first, _ := e.m.parts[0].c.reds.first(e); first != nil && first != e {
+		first.w.poke()
+	}
 }
 
 // leave ends the election. What was granted the call by then is the caller's to give back.
@@ -82,6 +103,7 @@ func (e *election) leave(*waiter) {
 
 // ask asks all servers; of those who enter what they have, the ones that have a part of it: the others are to have one of that first.
 func (e *election) ask(*waiter) {
+	e.m.parts[0].c.reds.asks(e)
 	r := &ballot{began: now(), asked: slices.Clone(e.m.parts)}
 	var ctx context.Context
 	ctx, r.cancel = context.WithTimeout(e.ctx, e.limit())
@@ -91,6 +113,7 @@ func (e *election) ask(*waiter) {
 			lease, err := (*Lease)(nil), ErrNotAcquired
 			if slices.Contains(open, m) {
 				lease, err = m.acquire(ctx, e.opts, nil)
+				err = withoutTheCaller(ctx, e.ctx, err)
 			}
 			e.answered(r, m, lease, err)
 		})
@@ -112,7 +135,9 @@ func (e *election) open() []*Mutex {
 }
 
 // limit is for how long an answer is waited for.
-func (e *election) limit() time.Duration { return min(e.m.parts[0].c.opts.OpTimeout, e.cfg.ttl/2) }
+func (e *election) limit() time.Duration {
+	return min(e.m.parts[0].c.opts.RedLockTimeout, e.cfg.ttl/2)
+}
 
 // unheardPace is how long a server is taken to need for an answer that has not given one yet.
 const unheardPace = 100 * time.Millisecond
@@ -127,9 +152,12 @@ func (e *election) grace(took time.Duration, some []*Mutex) time.Duration {
 
 // hurry returns for how long those are waited for who have not answered r, when a majority has within took, but not alike. They
 // may be needed, or be away or slow, while others wait for what those have granted who did answer. So one who may ask
-// again does not wait for them as a rule.
+// again does not wait for them as a rule. One who tries once waits as long as they may decide.
 func (e *election) hurry(r *ballot, took time.Duration) time.Duration {
-	if e.cfg.wait != 0 && rand.N(16) > 0 {
+	switch {
+	case e.cfg.wait == 0:
+		return e.limit()
+	case rand.N(16) > 0:
 		return e.grace(took, nil)
 	}
 	return e.grace(took, r.asked)
@@ -192,13 +220,13 @@ func (e *election) answered(r *ballot, m *Mutex, part *Lease, err error) {
 	if won {
 		switch err = e.win(r, parts); {
 		case err == nil:
-			e.w.news <- news{kind: given}
+			e.w.tell(news{kind: given})
 			return
 		case errors.Is(err, errUntold) && e.cfg.wait != 0:
 			won = false // another ballot may be won without those who did not answer
 		}
 	}
-	e.w.news <- e.lose(r, err, won)
+	e.w.tell(e.lose(r, err, won))
 }
 
 // cut ends a ballot that a majority has answered, but not alike, without the others: they may be away, and another ballot
@@ -210,7 +238,7 @@ func (e *election) cut(r *ballot, took time.Duration) {
 	e.mu.Unlock()
 	if decides {
 		e.took.Store(int64(took))
-		e.w.news <- e.lose(r, nil, false)
+		e.w.tell(e.lose(r, nil, false))
 	}
 }
 
@@ -240,6 +268,7 @@ func (e *election) win(r *ballot, parts []*Lease) error {
 	for _, part := range parts {
 		part.stamp(token)
 	}
+	e.m.parts[0].c.reds.says(e, false, nil)
 	e.whole.token = token
 	e.began.Store(int64(monotonic.Now()))
 	e.unite(parts)
@@ -321,10 +350,17 @@ func (e *election) lose(r *ballot, err error, won bool) news {
 	default:
 		err = nil
 	}
-	if e.refusals++; r.refused <= spare { // others ask at the same time
+	// What has failed because the call is over is not what a server said.
+	over := !won && err != nil && e.ctx.Err() != nil && errors.Is(err, e.ctx.Err())
+	if e.refusals++; len(parts) > 0 && r.refused <= spare { // others ask at the same time
 		e.refusals = 0
 	}
 	refusals := e.refusals
+	if over {
+		e.m.parts[0].c.reds.withdraws(e)
+	} else {
+		e.m.parts[0].c.reds.says(e, err == nil, err)
+	}
 	if err == nil && e.cfg.wait != 0 {
 		e.listen()
 	}

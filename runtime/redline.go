@@ -15,8 +15,14 @@ import (
 type redLine struct {
 	pace atomic.Int64 // how long the server took to answer of late, or before that for longer; 0 if it never did
 
-	mu  sync.Mutex             // guards the rest; held with election.mu, taken after it
-	all map[string][]*election // by RedLock.line
+	mu  sync.Mutex           // guards the rest; held with election.mu, taken after it
+	all map[string]*redQueue // by RedLock.line
+}
+
+// A redQueue is one line.
+type redQueue struct {
+	elections []*election
+	said      word // by the servers, to the first of them
 }
 
 // answered notes how long the server took to answer.
@@ -29,29 +35,71 @@ func (r *redLine) join(e *election) (first bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.all == nil {
-		r.all = map[string][]*election{}
+		r.all = map[string]*redQueue{}
 	}
-	r.all[e.m.line] = append(r.all[e.m.line], e)
-	return r.all[e.m.line][0] == e
+	q := r.all[e.m.line]
+	if q == nil {
+		q = &redQueue{}
+		r.all[e.m.line] = q
+	}
+	q.elections = append(q.elections, e)
+	return q.elections[0] == e
+}
+
+// asks notes that e asks the servers, if it does so for a line.
+func (r *redLine) asks(e *election) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if q := r.all[e.m.line]; q != nil && q.elections[0] == e {
+		q.said.asks()
+	}
+}
+
+// says notes what the servers said to e, as word.says does.
+func (r *redLine) says(e *election, refused bool, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if q := r.all[e.m.line]; q != nil && q.elections[0] == e {
+		q.said.says(refused, err)
+	}
+}
+
+// withdraws notes that nothing is to be learned any more from what e has asked.
+func (r *redLine) withdraws(e *election) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if q := r.all[e.m.line]; q != nil && q.elections[0] == e {
+		q.said.withdraws()
+	}
+}
+
+// first returns who is the first of the line of e, and what the servers said last to those who were; nil if e stands in none.
+func (r *redLine) first(e *election) (*election, word) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if q := r.all[e.m.line]; q != nil {
+		return q.elections[0], q.said.look()
+	}
+	return nil, word{}
 }
 
 // leave takes e out of the line, if it stands there. If it was the first it is the turn of the next one, after a pause.
 func (r *redLine) leave(e *election, pause time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.remove(e) || len(r.all[e.m.line]) == 0 {
+	if !r.remove(e) || r.all[e.m.line] == nil {
 		return
 	}
-	next := r.all[e.m.line][0]
+	next := r.all[e.m.line].elections[0]
 	if pause == 0 {
-		next.w.news <- news{kind: turn}
+		next.w.tell(news{kind: turn})
 		return
 	}
 	time.AfterFunc(pause, func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		if q := r.all[e.m.line]; len(q) > 0 && q[0] == next {
-			next.w.news <- news{kind: turn}
+		if q := r.all[e.m.line]; q != nil && q.elections[0] == next {
+			next.w.tell(news{kind: turn})
 		}
 	})
 }
@@ -59,13 +107,20 @@ func (r *redLine) leave(e *election, pause time.Duration) {
 // remove takes e out of the line, and reports whether it was the first.
 func (r *redLine) remove(e *election) (first bool) {
 	q := r.all[e.m.line]
-	i := slices.Index(q, e)
+	if q == nil {
+		return false
+	}
+	i := slices.Index(q.elections, e)
 	switch {
 	case i < 0:
-	case len(q) == 1:
+		return false
+	case len(q.elections) == 1:
 		delete(r.all, e.m.line)
 	default:
-		r.all[e.m.line] = slices.Delete(q, i, i+1)
+		q.elections = slices.Delete(q.elections, i, i+1)
+		if i == 0 {
+			q.said.asking = 0 // what it still asks is its own affair
+		}
 	}
 	return i == 0
 }
@@ -74,8 +129,8 @@ func (r *redLine) remove(e *election) (first bool) {
 func (r *redLine) behind(e *election) *election {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if q := r.all[e.m.line]; len(q) > 1 && q[0] == e {
-		return q[1]
+	if q := r.all[e.m.line]; q != nil && len(q.elections) > 1 && q.elections[0] == e {
+		return q.elections[1]
 	}
 	return nil
 }
@@ -84,7 +139,7 @@ func (r *redLine) behind(e *election) *election {
 func (r *redLine) advance(e, next *election) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if q := r.all[e.m.line]; len(q) < 2 || q[0] != e || q[1] != next {
+	if q := r.all[e.m.line]; q == nil || len(q.elections) < 2 || q.elections[0] != e || q.elections[1] != next {
 		return false
 	}
 	return r.remove(e)
@@ -127,7 +182,7 @@ func (next *election) inherit(e *election, parts []*Lease) bool {
 	next.began.Store(e.began.Load())
 	next.took.Store(e.took.Load())
 	next.unite(parts)
-	next.w.news <- news{kind: given}
+	next.w.tell(news{kind: given})
 	return true
 }
 

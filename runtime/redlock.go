@@ -31,7 +31,7 @@ import (
 // # What it does not give
 //
 // It takes the servers' word for what they granted. A server that was restarted without what it knew grants
-// again: a majority of servers restarted while the lock is held makes a second holder. The first one is told at its
+// again: one server that restarts empty while the lock is held by a bare majority makes a second holder. The first one is told at its
 // next renewal, or at once where the server tells of changes. So have each write to disk with appendfsync always, or
 // keep one that was restarted away for as long as the longest watchdog or lease time of its locks, or what [Lease.Extend] made of
 // it, before it serves again. The same goes for a replica that takes over: make every server a single one.
@@ -84,20 +84,21 @@ func newRedLock(parts []*Mutex) *RedLock {
 }
 
 // Key returns the name of the lock, which is its key in Redis, on each server.
-func (m *RedLock) Key() string { return m.key }
+func (m *RedLock) Key() string { return orZero(m).key }
 
 // Lock waits until a majority of the servers has granted the key, ctx ends or [WithWait] runs out. Otherwise it
 // is like [Mutex.Lock]: after an error nothing is held, what was granted without a majority is given
-// back, in the background if a server does not answer within 100ms. It fails with the error of a server only if a
-// majority cannot be had without those that fail. An attempt waits for an answer for as long as [Options.OpTimeout] of the
+// back, in the background if a server does not answer within 100ms. It fails with [ErrUnavailable] and the error of a server only if a
+// majority cannot be had without those that fail. An attempt waits for an answer for as long as [Options.RedLockTimeout] of the
 // first client, or half of the watchdog or lease time if that is shorter; but, as a rule, a moment only when a majority has answered
 // and does not agree: then it gives back what it has and asks again, since the others may be away.
 func (m *RedLock) Lock(ctx context.Context, opts ...LockOption) (*Lease, error) {
 	return m.lock(ctx, "lock", opts)
 }
 
-// TryLock asks all servers once, without waiting for others, and fails with [ErrNotAcquired]. Two who
-// try at the same time may both fail.
+// TryLock asks all servers once, without waiting for others, and fails with [ErrNotAcquired]. It waits for answers as long as
+// a majority can still grant the key, at most for [Options.RedLockTimeout]: a slow server that is needed is waited for, and one
+// that is not needed is not. Two who try at the same time may both fail.
 func (m *RedLock) TryLock(ctx context.Context, opts ...LockOption) (*Lease, error) {
 	return m.lock(ctx, "try lock", append(slices.Clip(opts), WithWait(0)))
 }
@@ -112,6 +113,9 @@ func (m *RedLock) Do(ctx context.Context, fn func(ctx context.Context, lease *Le
 }
 
 func (m *RedLock) lock(ctx context.Context, op string, opts []LockOption) (*Lease, error) {
+	if m == nil || len(m.parts) == 0 {
+		return nil, &Error{Op: op, Key: m.Key(), Err: errNoLock}
+	}
 	a := attempt{c: m.parts[0].c, op: op, kind: kindRedLock, key: m.key}
 	ctx = a.begin(ctx)
 	lease, err := m.acquire(ctx, opts, a.waits)
@@ -135,6 +139,7 @@ func (m *RedLock) acquire(ctx context.Context, opts []LockOption, waiting func()
 	whole := newLease(c, kindRedLock, m.key, ctx)
 	e := &election{m: m, ctx: ctx, opts: append(slices.Clip(opts), WithWait(0), following), cfg: cfg, whole: whole}
 	e.w = newWaiter(whole, cfg) // not used again: it may be poked late
+	e.w.ballots = true
 	e.inLine = cfg.wait != 0 && !m.entered(whole)
 	err = c.await(ctx, e, e.w, cfg, waiting)
 	if err == nil && ctx.Err() != nil {

@@ -206,7 +206,8 @@ func TestRedLock_TooManyAwayIsAnError(t *testing.T) {
 	require.NotErrorIs(t, err, lockrt.ErrNotAcquired)
 	_, err = m.Lock(patient(t))
 	require.NotErrorIs(t, err, lockrt.ErrNotAcquired)
-	require.ErrorContains(t, err, "no answer in 3 attempts")
+	require.ErrorIs(t, err, lockrt.ErrUnavailable)
+	require.ErrorContains(t, err, "in 3 attempts")
 }
 
 // A server that is needed is waited for, however much slower than the others it is.
@@ -550,4 +551,33 @@ func TestRedLock_WhatDoesNotPassIsNotWaitedFor(t *testing.T) {
 		require.ErrorIs(t, err, lockrt.ErrWrongType, name)
 		require.NotErrorIs(t, err, context.DeadlineExceeded, name)
 	}
+}
+
+// TestRedLock_TryLockWaitsForAServerThatIsNeeded shows that TryLock waits for an answer as long as a majority can still say yes,
+// however much faster the others are and that server was.
+func TestRedLock_TryLockWaitsForAServerThatIsNeeded(t *testing.T) {
+	t.Parallel()
+	all, key := sites(t, 5), redistest.Key(t, "k")
+	m := redLock(t, all, key, lockrt.Options{})
+	acquaint(t, m, all, key)
+	defer taken(t, all[:2], key)()
+	all[4].proxy.Delay(200 * time.Millisecond)
+	lease := ok(t)(m.TryLock(patient(t)))
+	require.Equal(t, 3, lockrt.PartsOf(lease))
+	free(t, lease)
+}
+
+// TestRedLock_TimeoutOfAServer shows that Options.RedLockTimeout bounds how long an answer is waited for, and not OpTimeout.
+func TestRedLock_TimeoutOfAServer(t *testing.T) {
+	t.Parallel()
+	all, key := sites(t, 5), redistest.Key(t, "k")
+	m := redLock(t, all, key, lockrt.Options{OpTimeout: 2 * patience, Watchdog: time.Hour, RedLockTimeout: time.Second})
+	acquaint(t, m, all, key)
+	defer taken(t, all[:2], key)()
+	all[4].proxy.Blackhole(redistest.Both)
+	_, err := m.TryLock(patient(t))
+	require.ErrorIs(t, err, lockrt.ErrNotAcquired)
+	require.NotErrorIs(t, err, context.DeadlineExceeded)
+	all[4].proxy.Deliver()
+	free(t, ok(t)(m.Lock(patient(t))))
 }

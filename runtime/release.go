@@ -9,7 +9,6 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
-	"github.com/lockgen/lockgen/scripts"
 )
 
 // What the release script did.
@@ -33,19 +32,19 @@ type released struct {
 	token int64     // the first of its fencing tokens, if it has the key now and wanted some
 }
 
-// releaseWords are the keys and arguments by which the release script takes key from the place in line,
-// and the owner, that cl has. again, if not nil, is the claim by which this process wants it once more,
+// releaseWords are the keys and arguments by which the release script takes key from a place in line, and from
+// the owner that it names. again, if not nil, is the claim by which this process wants it once more,
 // for ttl; handed says that it is the turn of Redisson's waiters.
-func (c *Client) releaseWords(keys, args []string, key string, cl *claim, handed bool, again *claim, ttl time.Duration) (allKeys, allArgs []string) {
-	place, length, turn := "", "0", "0"
+func (c *Client) releaseWords(keys, args []string, key, place string, handed bool, again *claim, ttl time.Duration) (allKeys, allArgs []string) {
+	next, length, turn := "", "0", "0"
 	if again != nil {
-		place, length = c.place(again), c.millis(ttl)
+		next, length = c.place(again), c.millis(ttl)
 	}
 	if handed {
 		turn = "1" // the one before us had it from us: now Redisson's waiters may race
 	}
 	k := namesOf(key)
-	return append(keys, k.lock, k.waiting, k.channel, k.counter), append(args, c.place(cl), place, length, turn)
+	return append(keys, k.lock, k.waiting, k.channel, k.counter), append(args, place, next, length, turn)
 }
 
 func newReleased(sent time.Time, reply answer) released {
@@ -143,7 +142,7 @@ func (g *giving) words(keys, args []string) (allKeys, allArgs []string) {
 		k := namesOf(g.h.key)
 		return append(keys, k.lock, k.waiting, k.channel), append(args, g.h.c.owner(g.cl.n))
 	}
-	return g.h.c.releaseWords(keys, args, g.h.key, g.cl, g.handed, g.again, g.terms.ttl)
+	return g.h.c.releaseWords(keys, args, g.h.key, g.h.c.place(g.cl), g.handed, g.again, g.terms.ttl)
 }
 
 func (g *giving) answered(sent time.Time, reply answer, err error) {
@@ -157,8 +156,7 @@ func (g *giving) answered(sent time.Time, reply answer, err error) {
 	h, cl := g.h, g.cl
 	if err == nil && cl.doubt {
 		// A request of this claim whose reply was lost may still be on its way.
-		late := *cl
-		h.c.spawn(func() { h.c.withdraw(h.key, late) })
+		h.c.withdraw(h.key, cl)
 	}
 	switch {
 	case err == nil:
@@ -170,17 +168,18 @@ func (g *giving) answered(sent time.Time, reply answer, err error) {
 		return
 	case !passing(err):
 		if cl.standing || cl.doubt {
-			late := *cl // its place in line would be handed the lock
-			h.c.spawn(func() { h.c.withdraw(h.key, late) })
+			h.c.withdraw(h.key, cl) // its place in line would be handed the lock
 		}
 		g.finish(released{what: notOurs, sent: sent}, refused(err))
 		return
 	}
+	h.mu.Lock()
+	h.said.fails(err)
+	h.mu.Unlock()
 	g.tried = g.tried || unknown(err)
 	pause := g.down.pause(h.c.opts.Retry, err)
 	if now().Add(pause).After(g.limit) {
-		late := *cl
-		h.c.spawn(func() { h.c.withdraw(h.key, late) })
+		h.c.withdraw(h.key, cl)
 		g.finish(released{what: notOurs, sent: sent}, err)
 		return
 	}
@@ -197,6 +196,7 @@ func (g *giving) finish(done released, err error) {
 	var rest func()
 	h.mu.Lock()
 	h.busy--
+	h.said.changes()
 	if again == nil || h.claim != again {
 		h.promote() // handed over already, if it was in line
 	} else {
@@ -250,25 +250,14 @@ func (c *Client) giveBack(doubt, standing bool, once func() (bool, error), later
 	}
 }
 
-// withdraw makes sure that Redis does not keep the key for a claim that nobody wants any more: a
-// request for it may have been answered without our knowing, or may reach the server only after
-// this. Nobody else has its owner, so asking too often harms nobody.
-//
-// It watches for as long as a lease of the claim lasts, counted from the first answer, and gives up
-// after a minute without one, or when the client is closed. An error is no answer, whatever it is: a
-// key of another type is deleted, a permission is given back.
-func (c *Client) withdraw(key string, cl claim) {
-	c.withdrawBy(key, cl.ttl, func() error { return c.releaseOnce(key, cl) })
+// withdraw makes sure that Redis does not keep the key for a claim that nobody wants any more. It does not block.
+func (c *Client) withdraw(key string, cl *claim) {
+	c.janitor.throw(lockSweeper{key}, &remains{n: cl.n, place: c.place(cl), watch: cl.ttl})
 }
 
 // releaseOnce gives a claim back, alone.
-func (c *Client) releaseOnce(key string, cl claim) error {
-	keys, args := c.releaseWords(nil, c.releases.common, key, &cl, false, nil, 0)
-	reply, err := c.run(scripts.Release, keys, args).ToArray()
-	if err == nil {
-		_, err = answerOf(reply)
-	}
-	return err
+func (c *Client) releaseOnce(key string, cl *claim) error {
+	return lockSweeper{key}.sweep(c, []*remains{{n: cl.n, place: c.place(cl)}})
 }
 
 // withdrawBy withdraws a claim to key, of a lease of ttl, by what releases it.

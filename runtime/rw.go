@@ -21,10 +21,12 @@ import (
 // # Order
 //
 // Goroutines of one process are served in the order in which they asked: a reader does not pass a writer
-// that waits. Nor do readers of other processes, once those of the writer's own have gone; and when a
-// writer unlocks, those who wait to read are next. A waiting process that has died keeps nobody out for longer than 2 seconds. Java programs race,
-// as always, with a start of 5ms whenever the key is given back here; readers that come and go without end notice within
-// 250ms that one of them waits, and then nobody joins them for as long.
+// that waits. Processes stand in two lines, one to read and one to write, each first come, first served, and the two take turns:
+// when a writer unlocks, all who wait to read are next, and when the last reader does, the first that waits to write. New
+// readers do not pass a process that waits to write. Only those are woken whose turn it is. A process in line that has died
+// costs 100 milliseconds, and one that waited to write and has died keeps new readers out for 2 seconds at most. Java programs
+// race, as always, with a start of 5ms whenever the key is given back here; readers that come and go without end notice within
+// 250ms that somebody waits to write of whom they do not hear, a Java program for one, and then nobody joins them.
 //
 // As with [sync.RWMutex], a goroutine that reads must not wait for another reader, unless that reads under
 // its context or as the same owner: a writer that waits may be between them.
@@ -58,7 +60,7 @@ func (c *Client) RWMutex(key string, opts ...LockOption) *RWMutex {
 var _ Locker = (*RWMutex)(nil)
 
 // Key returns the name of the lock, which is its key in Redis.
-func (m *RWMutex) Key() string { return m.key }
+func (m *RWMutex) Key() string { return orZero(m).key }
 
 // Lock waits until the key is granted for writing, ctx ends or [WithWait] runs out. It fails like
 // [Mutex.Lock], and with [ErrUpgrade] for a caller that reads. Redisson's writeLock().lock and
@@ -125,16 +127,19 @@ func (r rLocker) Key() string { return r.m.key }
 // anybody did. Readers keep it. The holder's leases are lost at once; a Java program learns when it unlocks.
 // Redisson's writeLock().forceUnlock.
 func (m *RWMutex) ForceUnlock(ctx context.Context) (bool, error) {
-	return m.force(ctx, "force unlock", "write", messageWritten)
+	return orZero(m).force(ctx, "force unlock", "write", messageWritten)
 }
 
 // ForceRUnlock takes the key from all who read, and reports whether anybody did. A writer keeps it, with what
 // it has for reading. Redisson's readLock().forceUnlock.
 func (m *RWMutex) ForceRUnlock(ctx context.Context) (bool, error) {
-	return m.force(ctx, "force read unlock", "read", messageUnlocked)
+	return orZero(m).force(ctx, "force read unlock", "read", messageRead)
 }
 
 func (m *RWMutex) force(ctx context.Context, op, mode, message string) (bool, error) {
+	if m.c == nil {
+		return false, &Error{Op: op, Key: m.key, Err: errNoClient}
+	}
 	k := rwNamesOf(m.key)
 	return m.c.force(ctx, op, m.key, func() (victims []victim, exit func(), err error) {
 		h, err := m.c.enterRW(m.key)
@@ -145,7 +150,7 @@ func (m *RWMutex) force(ctx context.Context, op, mode, message string) (bool, er
 			victims = append(victims, victim{&hd.guard, func(cause error) { h.tell(hd, cause) }})
 		}
 		return victims, h.exit, nil
-	}, scripts.RWForceUnlock, []string{m.key, k.channel}, []string{mode, message, m.c.publish, k.prefix})
+	}, scripts.RWForceUnlock, []string{m.key, k.channel, k.readers, k.writers, k.turn}, []string{mode, message, m.c.publish, k.prefix})
 }
 
 // An RWStanding is what Redis says of a read-write lock at one moment. By the time it is read it may have
@@ -164,6 +169,7 @@ type RWStanding struct {
 // Inspect asks Redis who holds the key, and how. It fails with [ErrWrongType] if the key is not a lock.
 // Redisson's isLocked and remainTimeToLive, of either side.
 func (m *RWMutex) Inspect(ctx context.Context) (RWStanding, error) {
+	m = orZero(m)
 	type reply struct {
 		standing RWStanding
 		err      error
@@ -205,6 +211,7 @@ func (m *RWMutex) Inspect(ctx context.Context) (RWStanding, error) {
 
 // lock is every way to lock.
 func (m *RWMutex) lock(ctx context.Context, op string, write bool, opts []LockOption) (*Lease, error) {
+	m = orZero(m)
 	a := attempt{c: m.c, op: op, kind: kindRead, key: m.key}
 	if write {
 		a.kind = kindWrite
@@ -232,7 +239,7 @@ func (m *RWMutex) acquire(ctx context.Context, kind string, opts []LockOption, w
 	if h := m.c.knownRW(m.key); h != nil {
 		// Who is let in by what the process has need not be counted as a user of the home besides.
 		if entered, _, err := h.enter(ctx, l, cfg); entered {
-			return l.entered(cfg)
+			return l.entered(ctx, cfg)
 		} else if err != nil {
 			return nil, err
 		}
@@ -247,7 +254,7 @@ func (m *RWMutex) acquire(ctx context.Context, kind string, opts []LockOption, w
 		return nil, err
 	}
 	if entered {
-		return l.entered(cfg)
+		return l.entered(ctx, cfg)
 	}
 	w := newWaiter(l, cfg)
 	w.rw = &rwClaim{h: h, w: w, write: kind == kindWrite, under: under}

@@ -486,8 +486,8 @@ func TestRWFault_LeasesThatEndByThemselves(t *testing.T) {
 	nothingLeft(t, server, key)
 }
 
-// A request that comes late, after its caller gave up, may be refused and leave a mark. It keeps nobody out for long.
-func TestRWFault_TheMarkOfALateRequestIsTakenBack(t *testing.T) {
+// A request that comes late, after its caller gave up, may be refused and stand in line. It keeps nobody out for long.
+func TestRWFault_ALateRequestLeavesTheLine(t *testing.T) {
 	t.Parallel()
 	l := newLine(t, lockrt.Options{Retry: lockrt.ConstantBackoff(time.Minute)})
 	other := newClient(t, lockrt.Options{}).RWMutex(l.key)
@@ -515,7 +515,7 @@ func TestRWFault_TheMarkOfALateRequestIsTakenBack(t *testing.T) {
 	done, err := replies[3].ToArray()
 	require.NoError(t, err)
 	require.NoError(t, done[0].Error(), "its request")
-	require.EqualValues(t, 1, must(done[1].AsInt64()), "it left a mark")
+	require.EqualValues(t, 1, must(done[1].AsInt64()), "it stands in line")
 	gone(t, l.server, mark)
 	free(t, ok(t)(newClient(t, lockrt.Options{}).RWMutex(l.key).RLock(patient(t))), held)
 	nothingLeft(t, l.server, l.key)

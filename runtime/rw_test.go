@@ -457,6 +457,29 @@ func TestRWMutex_WhoIsOfOneOwnerDoesNotWaitForItself(t *testing.T) {
 	nothingLeft(t, redistest.Shared(t), key)
 }
 
+// Each of those who read together finds the one of their owner that waits to write, which is to hear of it once.
+func TestRWMutex_AnOwnerThatReadsOftenAndWantsToWriteWaitsForNothing(t *testing.T) {
+	t.Parallel()
+	key := redistest.Key(t, "k")
+	hooks, waiting, _ := watch()
+	m := newClient(t, lockrt.Options{Hooks: hooks}).RWMutex(key)
+	stranger := ok(t)(m.Lock(patient(t)))
+	ctx := lockrt.WithOwner(patient(t), lockrt.NewOwner())
+	var reads []<-chan locked
+	for range 12 {
+		reads = append(reads, readLater(ctx, m))
+		receive(t, waiting, "a reader")
+	}
+	w := lockLater(ctx, m)
+	receive(t, waiting, "its writer")
+	free(t, stranger)
+	require.ErrorIs(t, receive(t, w, "the error").err, lockrt.ErrUpgrade)
+	for _, r := range reads {
+		free(t, gotten(t, r, "reading"))
+	}
+	nothingLeft(t, redistest.Shared(t), key)
+}
+
 func TestRWMutex_LeasesOfAMutexOfTheSameNameAreStrangers(t *testing.T) {
 	t.Parallel()
 	key := redistest.Key(t, "k")
@@ -725,7 +748,7 @@ func TestRWMutex_MaxHoldOfOneReaderIsNotTheOthers(t *testing.T) {
 	nothingLeft(t, redistest.Shared(t), m.Key())
 }
 
-// A waiter that gives up takes its mark with it: nobody is kept out by one who has gone.
+// A waiter that gives up leaves the line: nobody is kept out by one who has gone.
 func TestRWMutex_WhoGivesUpKeepsNobodyOut(t *testing.T) {
 	t.Parallel()
 	hooks, waiting, _ := watch()
@@ -735,9 +758,8 @@ func TestRWMutex_WhoGivesUpKeepsNobodyOut(t *testing.T) {
 	ctx, cancel := context.WithCancel(patient(t))
 	w := lockLater(ctx, other)
 	receive(t, waiting, "the writer")
-	mark := func() int64 { return number(t, server, "PTTL", "lockgen_writer:{k}") }
-	until(t, "its mark is old", func() bool { return mark() > 0 && mark() < 1500 })
-	until(t, "it is set anew", func() bool { return mark() > 1500 })
+	until(t, "it stands in line", func() bool { return number(t, server, "PEXPIRE", "lockgen_writer:{k}", "1000") == 1 })
+	until(t, "it has asked again", func() bool { return number(t, server, "PTTL", "lockgen_writer:{k}") > 1500 })
 	_, err := clientOf(t, server.URL(), lockrt.Options{}).RWMutex("k").TryRLock(patient(t))
 	require.ErrorIs(t, err, lockrt.ErrNotAcquired)
 	third := readLater(patient(t), clientOf(t, server.URL(), lockrt.Options{Hooks: hooks}).RWMutex("k"))
@@ -748,8 +770,8 @@ func TestRWMutex_WhoGivesUpKeepsNobodyOut(t *testing.T) {
 	require.Zero(t, number(t, server, "DBSIZE"))
 }
 
-// The mark is of all who wait, also of those who have not asked: it goes with the last one, whoever left it.
-func TestRWMutex_TheLastOfThoseWhoGiveUpTakesTheMarkBack(t *testing.T) {
+// Who has asked stands in line, and leaves it when giving up, whoever else of the process waits.
+func TestRWMutex_WhoGivesUpLeavesTheLine(t *testing.T) {
 	t.Parallel()
 	for _, side := range []string{"write", "read"} {
 		t.Run(side, func(t *testing.T) {
@@ -770,13 +792,13 @@ func TestRWMutex_TheLastOfThoseWhoGiveUpTakesTheMarkBack(t *testing.T) {
 					got = append(got, leaseLater(func() (*lockrt.Lease, error) { return lock(ctx, unexpiring) }))
 					receive(t, waiting, "who waits")
 				}
-				until(t, "there is a mark", exists)
+				until(t, "one stands in line", exists)
 				server.Do("PERSIST", mark) // it does not go by itself
 				cancel()
 				for _, c := range got {
 					require.ErrorIs(t, receive(t, c, "who gave up").err, context.Canceled)
 				}
-				until(t, "it is taken back", func() bool { return !exists() })
+				until(t, "the line is empty", func() bool { return !exists() })
 			}
 			free(t, held)
 			require.Zero(t, number(t, server, "DBSIZE"))
@@ -784,8 +806,8 @@ func TestRWMutex_TheLastOfThoseWhoGiveUpTakesTheMarkBack(t *testing.T) {
 	}
 }
 
-// Who gives up leaves no mark behind that keeps out those after it, and with them who waits for the same as it did.
-func TestRWMutex_TheMarkOfOneWhoGaveUpDoesNotKeepOutTheNext(t *testing.T) {
+// Who gives up leaves no place behind that keeps out those after it, and with them who waits for the same as it did.
+func TestRWMutex_ThePlaceOfOneWhoGaveUpDoesNotKeepOutTheNext(t *testing.T) {
 	t.Parallel()
 	for _, side := range []string{"write", "read"} {
 		t.Run(side, func(t *testing.T) {
@@ -806,7 +828,7 @@ func TestRWMutex_TheMarkOfOneWhoGaveUpDoesNotKeepOutTheNext(t *testing.T) {
 			receive(t, waiting, "the next one")
 			last := leaseLater(func() (*lockrt.Lease, error) { return mine(patient(t)) })
 			receive(t, waiting, "the last one, which wants the same as the first")
-			until(t, "there is a mark", func() bool { return number(t, server, "EXISTS", mark) == 1 })
+			until(t, "it stands in line", func() bool { return number(t, server, "EXISTS", mark) == 1 })
 			server.Do("PEXPIRE", mark, "600000") // it does not go by itself soon
 			cancel()
 			require.ErrorIs(t, receive(t, gives, "who gives up").err, context.Canceled)

@@ -39,20 +39,10 @@ type rwHome struct {
 	write *rwHold    // what the process has for writing, or nil
 	reads []*rwHold  // what it has for reading: one for each length of lease
 	busy  int        // requests of the queue under way, or a loss being told
-	marks marks      // that Redis may have of this process
 	shut  bool       // the client is closed: nobody enters again
+	said  word       // by Redis
 
 	probed time.Time // when Redis was last asked whether a Java program waits
-}
-
-// marks are those that a process left because it waits to write, or to read.
-type marks struct{ write, read bool }
-
-func (m *marks) of(write bool) *bool {
-	if write {
-		return &m.write
-	}
-	return &m.read
 }
 
 // An rwClaim is what one waiter asks Redis with: an owner that is used for this and for nothing else, so
@@ -67,6 +57,8 @@ type rwClaim struct {
 	n      uint64  // 0 before it asks
 	field  string  // by which Redis knows it
 	asking bool    // a request is under way
+	stands bool    // it may stand in line
+	wants  bool    // somebody waited for it when it was granted
 	left   bool    // the waiter has gone
 	ours   bool    // Redis granted it, but nobody was given it
 	doubt  bool    // a reply was lost
@@ -74,6 +66,7 @@ type rwClaim struct {
 	hold   *rwHold // what it was granted, or nil
 	ttl    time.Duration
 
+	recheck *time.Timer   // asks when the turn of another one is over; nil if none was set
 	counted *hub.Listener // while it listens to what Redisson says, so that it is not taken for a Java program
 }
 
@@ -87,11 +80,11 @@ type rwHold struct {
 	guard watchdog.Lease
 
 	// Guarded by rwHome.mu.
-	leases []*Lease  // of the writer, one more for each reentry; or of all who read
-	passed int       // times it went from writer to writer without a word to Redis
-	shown  bool      // a claim to read names it to Redis, which lets that in whoever has the hold by then
-	wanted time.Time // until when somebody waits for it, as far as is known
-	lost   error     // why the watchdog gave it up, or nil
+	leases []*Lease // of the writer, one more for each reentry; or of all who read
+	passed int      // times it went from writer to writer without a word to Redis
+	shown  bool     // a claim to read names it to Redis, which lets that in whoever has the hold by then
+	wanted bool     // somebody waited for it: who comes now asks Redis, which knows whose turn it is
+	lost   error    // why the watchdog gave it up, or nil
 }
 
 func (hd *rwHold) Kind() string {
@@ -106,13 +99,12 @@ func (hd *rwHold) Owner() string    { return hd.claim.field }
 func (hd *rwHold) Lost(cause error) { hd.home.lose(hd, cause) }
 
 const (
-	// markFor is how long a mark that somebody waits keeps others out, and so what it costs if the
-	// process that set it has died. It is set anew in half that time.
-	markFor = 2 * time.Second
+	// lineFor is for how long a line is remembered that nobody asks for any more, and so what it costs if those in it have
+	// died. Who stands in one asks twice in that time.
+	lineFor = 2 * time.Second
 
-	// probeEvery is how often readers that come and go without end look whether a Java program
-	// waits. If so, nobody joins them for as long again, in whichever process, or until all have gone and the
-	// Java program has had its start.
+	// probeEvery is how often readers that come and go without end look whether anybody waits to write of whom they do not
+	// hear. If so, nobody joins them any more, and it is for Redis to say whose turn it is.
 	probeEvery = 250 * time.Millisecond
 )
 
@@ -219,7 +211,7 @@ func (h *rwHome) allowed(ctx context.Context, l *Lease, t terms, limit time.Dura
 		return true, nil, nil
 	case l.kind == kindWrite && reads != nil:
 		return false, nil, ErrUpgrade
-	case reads != nil && reads.renewed():
+	case reads != nil && (reads.renewed() || !reads.terms.renew && !t.renew):
 		h.attach(reads, l)
 		return true, nil, nil
 	case writes != nil:
@@ -281,7 +273,7 @@ func (h *rwHome) joinable(t terms, limit time.Duration, now time.Time) *rwHold {
 		return nil
 	}
 	for _, hd := range h.reads {
-		if hd.terms == t && hd.renewed() && hd.trusted(now) && !now.Before(hd.wanted) {
+		if hd.terms == t && hd.renewed() && hd.trusted(now) && !hd.wanted {
 			return hd
 		}
 	}
@@ -293,30 +285,23 @@ func (hd *rwHold) trusted(now time.Time) bool {
 	return hd.guard.Until().Sub(now) >= min(hd.terms.ttl, claimLease)/3
 }
 
-// probe asks whether a Java program waits, and lets it try if so: readers that come and go without end would keep out one
-// that wants to write.
+// probe asks whether anybody waits to write, since readers that come and go without end would keep out one, and has nobody
+// join them if so. They may not hear of it: a Java program tells nobody, and some of this library do not listen.
 func (h *rwHome) probe(now time.Time) {
 	h.probed = now
 	h.stay()
 	h.c.spawn(func() {
 		defer h.quit()
-		waits, err := h.c.run(scripts.RWYield, []string{h.key, h.names.writer, h.names.channel}, []string{millis(probeEvery), h.c.publish}).AsBool()
+		waits, err := h.c.run(scripts.RWYield, []string{h.key, h.names.writers, h.names.channel, h.names.turn}, []string{millis(probeEvery), h.c.publish}).AsBool()
 		if err != nil || !waits {
-			return // who is of this library and waits tells us
+			return
 		}
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		for _, hd := range h.reads {
-			hd.want(probeEvery) // also if the message that says the same is not heard
+			hd.wanted = true
 		}
 	})
-}
-
-// want notes that somebody waits for the hold, for so long.
-func (hd *rwHold) want(d time.Duration) {
-	if until := time.Now().Add(d); until.After(hd.wanted) {
-		hd.wanted = until
-	}
 }
 
 // inspect asks Redis for the fields of the lock, other than mode, and how many listen to its channel.
@@ -342,31 +327,54 @@ func (h *rwHome) inspect() (ttl int64, listening int, fields []string, err error
 	return ttl, int(n), fields, nil
 }
 
-// join puts w at the end of the queue and reports whether it is to ask.
-func (h *rwHome) join(w *waiter) bool {
+// join puts w at the end of the queue.
+func (h *rwHome) join(w *waiter) entry {
 	if w.rw.under != nil {
-		return true
+		return toAsk
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if w.lease.owner != nil { // who may have been granted something a moment ago
-		entered, under, err := h.allowed(w.lease.parent, w.lease, w.terms, w.limit)
+		allowed, under, err := h.allowed(w.lease.parent, w.lease, w.terms, w.limit)
 		switch {
-		case entered:
+		case allowed:
 			w.place.granted = true
-			w.news <- news{kind: given}
-			return false
+			return entered
 		case err != nil:
-			w.news <- news{kind: failed, err: err}
-			return false
+			w.tell(news{kind: failed, err: err})
+			return toWait
 		case under != nil:
 			w.rw.under = under
-			return true
+			return toAsk
 		}
+	}
+	if w.once && (h.queue.length > 0 || h.has(w)) {
+		return turnedAway
 	}
 	h.queue.push(w)
 	w.place.leading = h.queue.first == w && h.ready(w)
-	return w.place.leading
+	if w.place.leading {
+		return toAsk
+	}
+	return toWait
+}
+
+// has reports whether this process has what keeps w out.
+func (h *rwHome) has(w *waiter) bool { return h.write != nil || w.rw.write && len(h.reads) > 0 }
+
+// last returns whether this process has what keeps w out, and what Redis said last.
+func (h *rwHome) last(w *waiter) (held bool, said word) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	first := h.queue.first
+	return h.has(w) || first != nil && h.has(first), h.said.look()
+}
+
+// remind has the head of the queue ask.
+func (h *rwHome) remind() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.promote()
 }
 
 // ready reports whether the head of the queue, w, may ask Redis.
@@ -401,7 +409,7 @@ func (h *rwHome) promote() {
 			w.poke()
 		default:
 			w.place.leading = true
-			w.news <- news{kind: turn}
+			w.tell(news{kind: turn})
 		}
 		return
 	}
@@ -427,10 +435,15 @@ func (h *rwHome) ask(w *waiter) {
 	cl.asking = true
 	if cl.under == nil {
 		h.busy++
+		h.said.asks()
 	}
-	mark := "0"
+	place := stay{ms: "0"}
 	if !w.once {
-		mark = millis(markFor)
+		place.ms = millis(lineFor)
+		if w.terms.quiet || cl.stands && !h.c.attends(h.key) {
+			place.deaf = "+"
+		}
+		cl.stands = true
 	}
 	fenced := w.terms.fenced
 	h.mu.Unlock()
@@ -440,8 +453,8 @@ func (h *rwHome) ask(w *waiter) {
 	h.c.spawn(func() {
 		defer h.quit()
 		sent := time.Now() // before the request: trust is counted from here
-		wait, token, err := h.send(cl, mark, fenced)
-		rest := h.settle(cl, sent, mark != "0", wait, token, err)
+		wait, token, err := h.send(cl, place, fenced)
+		rest := h.settle(cl, sent, wait, token, err)
 		w.asks.Add(-1)
 		if rest != nil {
 			h.c.spawn(rest) // it may take as long as a lease, and has the home stay as long as it needs it
@@ -449,16 +462,22 @@ func (h *rwHome) ask(w *waiter) {
 	})
 }
 
+// A stay in line is what Redis is told about one who waits.
+type stay struct {
+	ms   string // for how long it stands there, unless it asks again; 0 for one that does not wait
+	deaf string // + for one that hears nothing
+}
+
 // send asks Redis for cl. It returns granted, or for how many milliseconds to wait.
-func (h *rwHome) send(cl *rwClaim, mark string, fenced bool) (wait, token int64, err error) {
+func (h *rwHome) send(cl *rwClaim, place stay, fenced bool) (wait, token int64, err error) {
 	k, lease := &h.names, millis(cl.ttl)
 	if cl.write {
 		drawn := "0"
 		if fenced {
 			drawn = "1"
 		}
-		reply, err := h.c.acquireFirst(scripts.RWWrite, []string{h.key, k.reader, k.writer, k.counter},
-			[]string{lease, cl.field, mark, h.c.uuid, drawn, h.c.keepTokens}, isGranted).AsIntSlice()
+		reply, err := h.c.acquireFirst(scripts.RWWrite, []string{h.key, k.readers, k.writers, k.turn, k.counter},
+			[]string{lease, cl.field, place.ms, place.deaf, drawn, h.c.keepTokens}, isGranted).AsIntSlice()
 		if err != nil {
 			return 0, 0, err
 		}
@@ -468,57 +487,51 @@ func (h *rwHome) send(cl *rwClaim, mark string, fenced bool) (wait, token int64,
 	if cl.under != nil {
 		under = cl.under.claim.field
 	}
-	wait, err = h.c.acquireFirst(scripts.RWRead, []string{h.key, readerHold(h.key, cl.field), k.reader, k.writer},
-		[]string{lease, cl.field, under, mark, h.c.uuid}, isGranted).AsInt64()
+	wait, err = h.c.acquireFirst(scripts.RWRead, []string{h.key, readerHold(h.key, cl.field), k.readers, k.writers, k.turn},
+		[]string{lease, cl.field, under, place.ms, place.deaf}, isGranted).AsInt64()
 	return wait, 0, err
 }
 
-// settle deals with the answer to the request that was sent for cl, which marks that somebody waits if it is
-// refused. It returns what is left to do when nobody wants what was granted, or may have been.
-func (h *rwHome) settle(cl *rwClaim, sent time.Time, marks bool, wait, token int64, err error) (rest func()) {
+// settle deals with the answer to the request that was sent for cl. It returns what is left to do when nobody wants what was
+// granted, or may have been.
+func (h *rwHome) settle(cl *rwClaim, sent time.Time, wait, token int64, err error) (rest func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if cl.under == nil {
 		h.busy--
+		h.said.says(err == nil && wait != granted, err)
 	}
 	cl.asking = false
-	cl.doubt = cl.doubt || unknown(err)
+	cl.doubt = cl.doubt || unknown(err) || begun(err)
 	w := cl.w
 	if err == nil {
 		cl.ours = wait == granted
 	}
 	cl.ours = cl.ours || unconfirmed(err)
 	switch {
-	case err == nil && cl.ours:
-		*h.marks.of(cl.write) = false // the script has taken it back
-	case marks:
-		// From here on, and not from when it was sent: what others take back meanwhile may come before it.
-		*h.marks.of(cl.write) = true
-	}
-	switch {
 	case cl.left:
 		rest = h.drop(cl)
 		h.promote()
 		return rest
 	case err != nil:
-		w.news <- news{kind: failed, err: err}
+		w.tell(news{kind: failed, err: err})
 	case !cl.ours:
 		cl.seized = false
 		if cl.counted == nil && !w.once && !w.terms.quiet {
-			cl.counted = h.c.hub.Listen(h.names.writer, func(hub.Event) {})
+			cl.counted = h.c.hub.Listen(h.names.writers, func(hub.Event) {})
 		}
-		pause := markFor / 2
+		pause := lineFor / 2
 		if wait >= 0 {
 			pause = min(pause, time.Duration(wait)*time.Millisecond)
 		}
-		w.news <- news{kind: refusedFor, ttl: pause, foreign: true, inLine: true}
+		w.tell(news{kind: refusedFor, ttl: pause, foreign: true, inLine: true})
 	case !h.c.granting():
-		w.news <- news{kind: failed, err: ErrClosed} // it is on its way out
+		w.tell(news{kind: failed, err: ErrClosed}) // it is on its way out
 	case !time.Now().Before(sent.Add(cl.ttl - watchdog.Margin(cl.ttl))):
-		w.news <- news{kind: failed, err: errLate}
+		w.tell(news{kind: failed, err: errLate})
 	case cl.seized:
 		cl.seized = false // what Redis said is over; it is asked again
-		w.news <- news{kind: turn}
+		w.tell(news{kind: turn})
 	default:
 		cl.ours = false
 		hd := h.take(cl, sent)
@@ -539,7 +552,7 @@ func (h *rwHome) take(cl *rwClaim, sent time.Time) *rwHold {
 	t := cl.w.terms
 	hd := &rwHold{home: h, claim: cl, write: cl.write, terms: t, limit: cl.w.limit}
 	hd.guard = watchdog.Lease{Holding: hd, TTL: t.ttl, Renew: t.renew}
-	cl.hold = hd
+	cl.hold, cl.stands, hd.wanted = hd, false, cl.wants
 	cl.uncount()
 	if cl.write {
 		h.write = hd
@@ -560,7 +573,6 @@ func (h *rwHome) take(cl *rwClaim, sent time.Time) *rwHold {
 func (h *rwHome) give(hd *rwHold, w *waiter) {
 	w.place = place{granted: true}
 	h.attach(hd, w.lease)
-	h.unmark(hd.write) // if it was given without asking
 	if hd.write && (w.limit != hd.limit || w.limit > 0) || !hd.write && w.limit > 0 {
 		hd.limit = w.limit
 		var at time.Time
@@ -570,7 +582,7 @@ func (h *rwHome) give(hd *rwHold, w *waiter) {
 		h.c.watchdog.Limit(&hd.guard, at)
 	}
 	owner := w.lease.owner
-	w.news <- news{kind: given} // from here on another call may use w
+	w.tell(news{kind: given}) // from here on another call may use w
 	if owner != nil {
 		h.admit(hd, owner)
 	}
@@ -586,15 +598,15 @@ func (h *rwHome) admit(hd *rwHold, owner *Owner) {
 			h.queue.remove(w)
 			w.rw.under = hd
 			hd.shown = true
-			w.news <- news{kind: turn}
+			w.tell(news{kind: turn})
 		case hd.write:
 			h.queue.remove(w)
 			w.place = place{granted: true}
 			h.attach(hd, w.lease)
-			h.unmark(true)
-			w.news <- news{kind: given}
+			w.tell(news{kind: given})
 		case w.rw.write:
-			w.news <- news{kind: failed, err: ErrUpgrade}
+			h.queue.remove(w) // told once, and in nobody's way
+			w.tell(news{kind: failed, err: ErrUpgrade})
 		}
 		w = next
 	}
@@ -658,45 +670,27 @@ func (h *rwHome) drop(cl *rwClaim) (rest func()) {
 	case cl.n > 0:
 		h.c.disconnect(cl.n)
 	}
-	h.unmark(cl.write)
-	if !cl.doubt {
-		return nil
+	switch {
+	case cl.doubt:
+		return func() { h.withdraw(cl) }
+	case cl.stands:
+		return func() {
+			if _, err := h.releaseOnce(cl); err != nil {
+				h.withdraw(cl)
+			}
+		}
 	}
-	return func() { h.withdraw(cl) }
+	return nil
 }
 
-// uncount notes that the waiter listens no more.
+// uncount notes that the waiter listens no more, and has no turn to wait for.
 func (cl *rwClaim) uncount() {
 	if cl.counted != nil {
 		cl.counted.Close()
 	}
-}
-
-// unmark takes back the mark that somebody waits to write, or to read, unless the head of the queue does: those behind
-// it ask only after it, and if it wants the other, the mark keeps it out and with it them.
-func (h *rwHome) unmark(write bool) {
-	marked := h.marks.of(write)
-	if w := h.queue.first; !*marked || w != nil && w.rw.write == write {
-		return
+	if cl.recheck != nil {
+		cl.recheck.Stop()
 	}
-	*marked = false
-	h.c.spawn(func() { h.takeBack(write) })
-}
-
-// takeBack takes a mark of this process back. If that does not come to pass, the mark goes by itself.
-func (h *rwHome) takeBack(write bool) {
-	mark := h.names.reader
-	if write {
-		mark = h.names.writer
-	}
-	h.c.run(scripts.RWLeave, []string{mark, h.names.channel}, []string{h.c.uuid, messageWritten, h.c.publish})
-}
-
-// heads reports whether the head of the queue waits to write, or to read.
-func (h *rwHome) heads(write bool) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.queue.first != nil && h.queue.first.rw.write == write
 }
 
 // unlock ends l. The last lease of a hold passes it on or frees it.
@@ -790,12 +784,12 @@ func (h *rwHome) lose(hd *rwHold, cause error) {
 	h.mu.Unlock()
 
 	h.tell(hd, lost(cause))
+	h.c.depart(hd.claim.n, &hd.guard, cause, func() {})
 
 	h.mu.Lock()
 	h.busy--
 	h.promote()
 	h.mu.Unlock()
-	h.c.disconnect(hd.claim.n)
 	h.c.held(-1)
 	h.quit()
 }
@@ -885,34 +879,59 @@ func (h *rwHome) release(cl *rwClaim) error {
 func (h *rwHome) releaseOnce(cl *rwClaim) (int64, error) {
 	k := &h.names
 	if cl.write {
-		return h.c.run(scripts.RWWriteRelease, []string{h.key, k.channel, k.reader, k.writer},
+		return h.c.run(scripts.RWWriteRelease, []string{h.key, k.channel, k.readers, k.writers, k.turn},
 			[]string{cl.field, messageWritten, h.c.publish, k.prefix}).AsInt64()
 	}
-	return h.c.run(scripts.RWReadRelease, []string{h.key, readerHold(h.key, cl.field), k.channel, k.reader, k.writer},
-		[]string{cl.field, messageUnlocked, h.c.publish, k.prefix}).AsInt64()
+	return h.c.run(scripts.RWReadRelease, []string{h.key, readerHold(h.key, cl.field), k.channel, k.readers, k.writers, k.turn},
+		[]string{cl.field, messageRead, h.c.publish, k.prefix}).AsInt64()
 }
 
-// withdraw makes sure that Redis does not keep the lock for a claim that nobody wants any more. It takes
+// withdraw makes sure that Redis does not keep the lock, or a place in line, for a claim that nobody wants any more. It takes
 // as long as a lease, and the home may be forgotten meanwhile.
 func (h *rwHome) withdraw(cl *rwClaim) {
 	h.c.withdrawBy(h.key, cl.ttl, func() error {
-		done, err := h.releaseOnce(cl)
-		if now := h.c.knownRW(h.key); err == nil && done == notOurs && (now == nil || !now.heads(cl.write)) {
-			h.takeBack(cl.write) // the late request was refused, and has left a mark for nobody
-		}
+		_, err := h.releaseOnce(cl)
 		return err
 	})
 }
 
-// resubscribed has nothing to do: the waiter hears of it by the channel that it listens to, and asks by time.
-func (cl *rwClaim) resubscribed(uint64) {}
+// inherits says that those who wait are told in line, though nothing is handed to them.
+func (h *rwHome) inherits() string { return h.key }
 
-// wanted notes that somebody waits for what cl has, who says so again as long as that is so.
+// handed is said of no claim to a read-write lock.
+func (cl *rwClaim) handed(uint64, handOver) {}
+
+// look has the waiter ask: it is its turn.
+func (cl *rwClaim) look(uint64) {
+	cl.h.mu.Lock()
+	defer cl.h.mu.Unlock()
+	if cl.hold == nil && !cl.left {
+		cl.w.poke()
+	}
+}
+
+// soon has the waiter ask in d, in case nobody comes whose turn it is until then.
+func (cl *rwClaim) soon(n uint64, d time.Duration) {
+	cl.h.mu.Lock()
+	defer cl.h.mu.Unlock()
+	switch {
+	case cl.hold != nil || cl.left:
+	case cl.recheck != nil:
+		cl.recheck.Reset(d)
+	default:
+		cl.recheck = time.AfterFunc(d, func() { cl.look(n) })
+	}
+}
+
+// resubscribed has the waiter ask: what was said while nobody listened is not known. Who reads asks soon by itself, see probe.
+func (cl *rwClaim) resubscribed(n uint64) { cl.look(n) }
+
+// wanted notes that somebody waits for what cl has, or is about to have.
 func (cl *rwClaim) wanted(uint64) {
 	cl.h.mu.Lock()
 	defer cl.h.mu.Unlock()
-	if cl.hold != nil {
-		cl.hold.want(markFor)
+	if cl.wants = true; cl.hold != nil {
+		cl.hold.wanted = true
 	}
 }
 

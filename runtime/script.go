@@ -19,8 +19,17 @@ import (
 // Scripts are preloaded before the first call. A server that forgot them, because it was
 // restarted, failed over or flushed, is given them again.
 func (c *Client) run(s *scripts.Script, keys, args []string) rueidis.RedisResult {
+	if own := c.direct.take(); own != nil {
+		return c.direct.run(own, s, keys, args)
+	}
+	return c.runShared(s, keys, args)
+}
+
+// runShared is run over the connection that all share.
+func (c *Client) runShared(s *scripts.Script, keys, args []string) rueidis.RedisResult {
 	if c.sending.Add(1) > 1 {
 		c.pipelined.Store(true)
+		c.direct.meet()
 	}
 	defer c.sending.Add(-1)
 	if c.cluster == nil {
@@ -71,14 +80,6 @@ func (c *Client) runOn(rc sender, s *scripts.Script, keys, args []string) rueidi
 	return c.unanswered(reply)
 }
 
-// prompt reports whether a request is likely to be answered at once, since the server has answered a moment
-// ago, and if not, to fail within Options.OpTimeout: a connection that was used by one request at a time has
-// a deadline for each, one that is shared takes longer to be found mute. Only then a caller who cannot be
-// called away sends on his own goroutine.
-func (c *Client) prompt() bool {
-	return c.brief && !c.pipelined.Load() && monotonic.Since(monotonic.Time(c.spoke.Load())) < 50*time.Millisecond
-}
-
 // errNoAnswer is the outcome of a request that took longer than the connection allows.
 var errNoAnswer = errors.New("no answer for as long as the connection waits for one")
 
@@ -117,8 +118,8 @@ func (c *Client) evalsha(s *scripts.Script, keys, args []string) rueidis.Complet
 // succeed: a script that could not be loaded is missed when it is called, and loaded then. Of many nodes none is
 // waited for that does not answer at once, or that is down.
 func (c *Client) load(seen uint64) uint64 {
-	c.loading.Lock()
-	defer c.loading.Unlock()
+	c.loading <- struct{}{}
+	defer func() { <-c.loading }()
 	if now := c.loads.Load(); now != seen {
 		return now
 	}

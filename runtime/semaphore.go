@@ -36,7 +36,7 @@ func (c *Client) Semaphore(key string, permits int, opts ...LockOption) *Semapho
 }
 
 // Key returns the name of the semaphore, which is its key in Redis.
-func (s *Semaphore) Key() string { return s.key }
+func (s *Semaphore) Key() string { return orZero(s).key }
 
 // Acquire takes n permits, all at once, and waits until there are so many, ctx ends or [WithWait] runs
 // out. For n = 0 it does nothing. A semaphore that has fewer in all makes it wait for as long. After
@@ -69,36 +69,41 @@ func (s *Semaphore) Do(ctx context.Context, n int, fn func(ctx context.Context) 
 //
 // A semaphore that does not exist, because Redis lost it, is created with n permits, as in Redisson; one
 // that is created when it is first acquired is left to that. Redisson's release.
-func (s *Semaphore) Release(_ context.Context, n int) error {
-	_, err := s.add("release", n, s.permits > 0)
+func (s *Semaphore) Release(ctx context.Context, n int) error {
+	s = orZero(s)
+	_, err := s.add(ctx, "release", n, s.permits > 0)
 	return err
 }
 
 // ReleaseIfExists is Release, but does nothing to a semaphore that does not exist, and reports whether it
 // does. Redisson's releaseIfExists.
-func (s *Semaphore) ReleaseIfExists(_ context.Context, n int) (bool, error) {
-	return s.add("release", n, true)
+func (s *Semaphore) ReleaseIfExists(ctx context.Context, n int) (bool, error) {
+	s = orZero(s)
+	return s.add(ctx, "release", n, true)
 }
 
 // Resize changes how many permits are available by delta, for good, and reports whether the semaphore
-// exists; if it does not, nothing happens. If more are taken away than are available, the number is negative
-// until enough were given back. It ends like Release, but does not go on in the background. Redisson's
-// addPermits, which also takes away a time to live.
-func (s *Semaphore) Resize(_ context.Context, delta int) (bool, error) {
-	return resize(s.c, kindSemaphore, s.key, delta)
+// existed; one that did not exist has delta then. If more are taken away than are available, the number is negative
+// until enough were given back. With an error the outcome is unknown. Redisson's addPermits, which also takes
+// away a time to live.
+func (s *Semaphore) Resize(ctx context.Context, delta int) (bool, error) {
+	s = orZero(s)
+	return resize(ctx, s.c, kindSemaphore, s.key, delta)
 }
 
 // TrySetPermits creates the semaphore with n permits and reports whether it did; one that exists stays what it
 // is. After ttl it is gone, whatever it is used for; 0 is for ever. Redisson's trySetPermits.
-func (s *Semaphore) TrySetPermits(_ context.Context, n int, ttl time.Duration) (bool, error) {
-	return trySetPermits(s.c, kindSemaphore, s.key, n, ttl)
+func (s *Semaphore) TrySetPermits(ctx context.Context, n int, ttl time.Duration) (bool, error) {
+	s = orZero(s)
+	return trySetPermits(ctx, s.c, kindSemaphore, s.key, n, ttl)
 }
 
 // Drain takes all permits that are available and returns how many these were. With an error the outcome is
 // unknown. Redisson's drainPermits, which also raises a negative number to 0 and takes away a time to live.
-func (s *Semaphore) Drain(context.Context) (int, error) {
-	n, err := s.c.change("drain", kindSemaphore, s.key, false, func(t *turnstile) (int64, error) {
-		return t.change(scripts.SemaphoreDrain, []string{s.key, requestsOf(s.key, s.c.uuid, kindSemaphore)}, false)
+func (s *Semaphore) Drain(ctx context.Context) (int, error) {
+	s = orZero(s)
+	n, err := s.c.change(ctx, "drain", kindSemaphore, s.key, false, func(ctx context.Context, t *turnstile) (int64, error) {
+		return t.change(ctx, scripts.SemaphoreDrain, []string{s.key, requestsOf(s.key, s.c.uuid, kindSemaphore)}, false)
 	})
 	return int(n), err
 }
@@ -106,6 +111,7 @@ func (s *Semaphore) Drain(context.Context) (int, error) {
 // Available asks Redis how many permits are available: 0 if the semaphore does not exist, or as many as it
 // will be created with; less than 0 after more were taken away. Redisson's availablePermits.
 func (s *Semaphore) Available(ctx context.Context) (int, error) {
+	s = orZero(s)
 	type reply struct {
 		n   int64
 		err error
@@ -136,6 +142,7 @@ func (s *Semaphore) Available(ctx context.Context) (int, error) {
 }
 
 func (s *Semaphore) acquire(ctx context.Context, op string, n int, opts []LockOption) error {
+	s = orZero(s)
 	return s.c.acquiring(ctx, op, kindSemaphore, s.key, func(ctx context.Context, waiting func()) (int64, error) {
 		if err := cmpOr(enough(n, 0), enough(s.permits, 0)); err != nil {
 			return 0, err
@@ -151,7 +158,7 @@ func (s *Semaphore) acquire(ctx context.Context, op string, n int, opts []LockOp
 }
 
 // add is every way to give back.
-func (s *Semaphore) add(op string, n int, exists bool) (bool, error) {
+func (s *Semaphore) add(ctx context.Context, op string, n int, exists bool) (bool, error) {
 	err := cmpOr(enough(n, 0), enough(s.permits, 0))
 	if err == nil && n == 0 && !exists {
 		err = s.c.usable(s.key)
@@ -162,31 +169,39 @@ func (s *Semaphore) add(op string, n int, exists bool) (bool, error) {
 	if err != nil {
 		return false, &Error{Op: op, Key: s.key, Err: err}
 	}
-	return addPermits(s.c, op, kindSemaphore, s.key, n, exists, true)
+	missing := createIt
+	if exists {
+		missing = leaveIt
+	}
+	return addPermits(ctx, s.c, op, kindSemaphore, s.key, n, missing, true)
 }
 
 // resize changes how many permits a semaphore of either kind has.
-func resize(c *Client, kind, key string, delta int) (bool, error) {
+func resize(ctx context.Context, c *Client, kind, key string, delta int) (bool, error) {
 	if err := enough(max(delta, -delta), 0); err != nil {
 		return false, &Error{Op: "resize", Key: key, Err: err}
 	}
-	return addPermits(c, "resize", kind, key, delta, true, false)
+	return addPermits(ctx, c, "resize", kind, key, delta, createAndSay, false)
 }
 
-func addPermits(c *Client, op, kind, key string, n int, exists, anyway bool) (bool, error) {
-	flag := "0"
-	if exists {
-		flag = "1"
-	}
-	done, err := c.change(op, kind, key, anyway, func(t *turnstile) (int64, error) {
-		return t.change(scripts.SemaphoreRelease, []string{key, countChannel(key), requestsOf(key, c.uuid, kind)}, anyway,
-			strconv.Itoa(n), c.publish, flag)
+// What is to become of a semaphore that does not exist when permits are added to it, as the script takes it.
+const (
+	createIt     = "0"
+	leaveIt      = "1"
+	createAndSay = "2" // that it did not exist
+)
+
+// addPermits adds permits to a semaphore of either kind, and reports whether it was done, or whether the semaphore existed.
+func addPermits(ctx context.Context, c *Client, op, kind, key string, n int, missing string, anyway bool) (bool, error) {
+	done, err := c.change(ctx, op, kind, key, anyway, func(ctx context.Context, t *turnstile) (int64, error) {
+		return t.change(ctx, scripts.SemaphoreRelease, []string{key, countChannel(key), requestsOf(key, c.uuid, kind)}, anyway,
+			strconv.Itoa(n), c.publish, missing)
 	})
 	return done == 1, err
 }
 
 // trySetPermits creates a semaphore of either kind.
-func trySetPermits(c *Client, kind, key string, n int, ttl time.Duration) (bool, error) {
+func trySetPermits(ctx context.Context, c *Client, kind, key string, n int, ttl time.Duration) (bool, error) {
 	err := enough(n, 0)
 	if err == nil && ttl != 0 && ttl < minLease {
 		err = tooShort("time to live", ttl)
@@ -194,8 +209,8 @@ func trySetPermits(c *Client, kind, key string, n int, ttl time.Duration) (bool,
 	if err != nil {
 		return false, &Error{Op: "set permits", Key: key, Err: err}
 	}
-	done, err := c.change("set permits", kind, key, false, func(t *turnstile) (int64, error) {
-		return t.change(scripts.SemaphoreSet, []string{key, countChannel(key), requestsOf(key, c.uuid, kind)}, false,
+	done, err := c.change(ctx, "set permits", kind, key, false, func(ctx context.Context, t *turnstile) (int64, error) {
+		return t.change(ctx, scripts.SemaphoreSet, []string{key, countChannel(key), requestsOf(key, c.uuid, kind)}, false,
 			strconv.Itoa(n), c.publish, millis(ttl))
 	})
 	return done == 1, err
@@ -228,7 +243,7 @@ func (s semaphoreSide) ask(b *round, wanted bool) (int, time.Duration, error) {
 func (semaphoreSide) grant(*waiter, time.Time) bool { return true }
 
 func (s semaphoreSide) undo(w wish) {
-	_, err := s.t.change(scripts.SemaphoreRelease,
+	_, err := s.t.change(context.Background(), scripts.SemaphoreRelease,
 		[]string{s.t.key, countChannel(s.t.key), requestsOf(s.t.key, s.t.c.uuid, kindSemaphore)}, true,
 		strconv.Itoa(w.n), s.t.c.publish, "1")
 	if err != nil {

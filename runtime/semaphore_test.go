@@ -122,9 +122,14 @@ func TestRedisson_Semaphore_AddPermits(t *testing.T) {
 	s := newClient(t, lockrt.Options{}).Semaphore(redistest.Key(t, "s"), 0)
 	exists, err := s.Resize(t.Context(), 5)
 	require.NoError(t, err)
-	require.False(t, exists, "there is nothing to add to")
-	_, err = s.TrySetPermits(t.Context(), 10, 0)
+	require.False(t, exists, "it is created, as by Redisson")
+	created, err := s.TrySetPermits(t.Context(), 10, 0)
 	require.NoError(t, err)
+	require.False(t, created)
+	requireAvailable(t, 5, s)
+	exists, err = s.Resize(t.Context(), 5)
+	require.NoError(t, err)
+	require.True(t, exists)
 	_, err = s.Resize(t.Context(), 5)
 	require.NoError(t, err)
 	requireAvailable(t, 15, s)
@@ -311,7 +316,7 @@ func TestRedisson_Semaphore_ConcurrencyLoopMax_MultiInstance(t *testing.T) {
 	const most = math.MaxInt32
 	key := redistest.Key(t, "s")
 	var turn atomic.Int64
-	crowd(t, 4, 4, 10, 1<<40, func(c *lockrt.Client) (func() error, error) {
+	crowd(t, 4, 4, 10, math.MaxInt, func(c *lockrt.Client) (func() error, error) {
 		s := c.Semaphore(key, most)
 		n := 1
 		if turn.Add(1)%2 == 0 {
@@ -323,15 +328,22 @@ func TestRedisson_Semaphore_ConcurrencyLoopMax_MultiInstance(t *testing.T) {
 	requireAvailable(t, most, newClient(t, lockrt.Options{}).Semaphore(key, 0))
 }
 
+// tooMany are permits that Redisson could not count. Where int has 32 bits they are fewer than none.
+var tooMany = func() int { n := int64(1) << 31; return int(n) }()
+
 func TestSemaphore_RefusesWhatCannotBe(t *testing.T) {
 	t.Parallel()
+	overflow := "2147483648 permits are more than Redisson can count, 2147483647"
+	if tooMany < 0 {
+		overflow = "-2147483648 permits are fewer than 0"
+	}
 	c := newClient(t, lockrt.Options{})
 	s := c.Semaphore("k", 0)
 	for want, err := range map[string]error{
 		`lockgen: acquire "k": unusable option: -1 permits are fewer than 0`:                                                s.Acquire(t.Context(), -1),
 		`lockgen: try acquire "k": unusable option: -1 permits are fewer than 0`:                                            s.TryAcquire(t.Context(), -1),
 		`lockgen: release "k": unusable option: -1 permits are fewer than 0`:                                                s.Release(t.Context(), -1),
-		`lockgen: acquire "k": unusable option: 2147483648 permits are more than Redisson can count, 2147483647`:            s.Acquire(t.Context(), 1<<31),
+		`lockgen: acquire "k": unusable option: ` + overflow:                                                                s.Acquire(t.Context(), tooMany),
 		`lockgen: acquire "k": unusable option: -2 permits are fewer than 0`:                                                c.Semaphore("k", -2).Acquire(t.Context(), 1),
 		`lockgen: acquire "k": unusable option: a semaphore has no fencing token`:                                           s.Acquire(t.Context(), 1, lockrt.WithFencing()),
 		`lockgen: acquire "": the key is empty`:                                                                             c.Semaphore("", 1).Acquire(t.Context(), 0),
@@ -340,7 +352,7 @@ func TestSemaphore_RefusesWhatCannotBe(t *testing.T) {
 	} {
 		require.ErrorContains(t, err, want)
 	}
-	_, err := s.Resize(t.Context(), 1<<40)
+	_, err := s.Resize(t.Context(), tooMany)
 	require.ErrorIs(t, err, lockrt.ErrBadOption)
 	_, err = s.TrySetPermits(t.Context(), 1, time.Millisecond)
 	require.ErrorIs(t, err, lockrt.ErrBadOption)

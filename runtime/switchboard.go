@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"errors"
 	"maps"
 	"strconv"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/hub"
+	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
 
 // A party is whom something is told about the claim n that it has, or waits with.
@@ -42,7 +44,9 @@ type handOver struct {
 type switchboard struct {
 	lines    sync.Mutex // guards the rest
 	parties  map[uint64]connection
+	lasting  map[uint64]struct{} // claims of lost leases that Redis may have until the time that their holders were promised
 	listener *hub.Listener
+	echoes   map[string]int  // by hash tags: how often the client heard again, while it asks again because of it
 	ears     map[string]*ear // in a cluster, by the hash tags of keys: of those who wait, if there are sharded channels, and guards
 }
 
@@ -72,6 +76,30 @@ func (s *switchboard) disconnect(n uint64) {
 	s.lines.Lock()
 	defer s.lines.Unlock()
 	delete(s.parties, n)
+}
+
+// depart ends connect for the claim n of a lease that was lost because of cause. What Redis still has of it stays for as long as
+// its holder was promised, whoever wants it: the holder may still be ending its work. over is called when that is over.
+func (s *switchboard) depart(n uint64, lease *watchdog.Lease, cause error, over func()) {
+	left := lease.Ends().Sub(now())
+	if left <= 0 || errors.Is(cause, watchdog.ErrRefused) {
+		s.disconnect(n)
+		over()
+		return
+	}
+	s.lines.Lock()
+	defer s.lines.Unlock()
+	if s.lasting == nil {
+		s.lasting = map[uint64]struct{}{}
+	}
+	s.lasting[n] = struct{}{}
+	delete(s.parties, n)
+	time.AfterFunc(left, func() {
+		s.lines.Lock()
+		delete(s.lasting, n)
+		s.lines.Unlock()
+		over()
+	})
 }
 
 // hearFor begins to listen for those who hold key.
@@ -163,6 +191,9 @@ func (c *Client) toldOf(tag string, e hub.Event) {
 				p.resubscribed(n)
 			}
 		}
+		if e.Again {
+			c.again(tag)
+		}
 		switch { // the server may have lost what it knew, with the connection
 		case !e.Again:
 		case tag != "":
@@ -172,7 +203,8 @@ func (c *Client) toldOf(tag string, e hub.Event) {
 		}
 		return
 	}
-	words := strings.Fields(e.Payload)
+	said, of, _ := strings.Cut(e.Payload, " of ")
+	words := strings.Fields(said)
 	if len(words) < 2 {
 		return
 	}
@@ -189,8 +221,18 @@ func (c *Client) toldOf(tag string, e hub.Event) {
 	}
 	c.lines.Lock()
 	p := c.parties[n].party
+	_, lasts := c.lasting[n]
 	c.lines.Unlock()
 	if p == nil {
+		if kind, key, ok := strings.Cut(of, " "); ok && !(lasts && words[0] == "wanted") {
+			over := []uint64{n}
+			for i := 5; i < len(words) && words[0] == "granted"; i++ {
+				if m, ok := number(i); ok {
+					over = append(over, uint64(m))
+				}
+			}
+			c.ghosts(kind, key, over)
+		}
 		return // it was given up; what it was granted is given back by what gave it up
 	}
 	switch words[0] {

@@ -197,21 +197,37 @@ func (cl *cluster) noNews(addr, key string) {
 }
 
 // A detour sends to one server, and what that does not have to where rueidis finds it.
-type detour struct{ node, all rueidis.Client }
+type detour struct{ node, all sender }
 
 func (d detour) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
 	cmd = cmd.Pin()
 	reply := d.node.Do(ctx, cmd)
-	if said, ok := rueidis.IsRedisErr(reply.Error()); ok {
-		_, moved := said.IsMoved()
-		_, asks := said.IsAsk()
-		if moved || asks {
-			return d.all.Do(ctx, cmd)
-		}
+	if elsewhere(reply) {
+		return d.all.Do(ctx, cmd)
 	}
 	return reply
 }
 
 func (d detour) DoMulti(ctx context.Context, multi ...rueidis.Completed) []rueidis.RedisResult {
-	return d.node.DoMulti(ctx, multi...)
+	for i := range multi {
+		multi[i] = multi[i].Pin()
+	}
+	replies := d.node.DoMulti(ctx, multi...)
+	for i := range replies {
+		if elsewhere(replies[i]) {
+			replies[i] = d.all.Do(ctx, multi[i])
+		}
+	}
+	return replies
+}
+
+// elsewhere reports whether a server has said that another one has what was asked for.
+func elsewhere(reply rueidis.RedisResult) bool {
+	said, ok := rueidis.IsRedisErr(reply.Error())
+	if !ok {
+		return false
+	}
+	_, moved := said.IsMoved()
+	_, asks := said.IsAsk()
+	return moved || asks
 }

@@ -44,11 +44,9 @@ type watched struct {
 	nodes  string        // the servers that the client had before it was made
 	failed chan error    // at most one error: it is not to be used any more
 	behind chan struct{} // at most one token: the other connection has answered a later request
+	owing  owing
 
-	// Guarded by tracker.mu.
-	sent   uint64               // number of requests
-	owed   map[uint64]time.Time // when those were sent that are not answered
-	worked bool                 // one was answered
+	worked bool // a request was answered; guarded by tracker.mu
 }
 
 // firstLook is how long after its grant a lease is asked about for the first time, over the watched
@@ -70,24 +68,27 @@ type noTracking struct{ error }
 
 func (e noTracking) Unwrap() error { return e.error }
 
-// run sends a script as Client.run does: over the watched connection if that is well, else, and also
+// run sends a script as Client.runSoon does: over the watched connection if that is well, else, and also
 // if it fails there, over the other one. A connection that has owed an answer for longer than patience
 // is not asked. Scripts are sent twice then, as they may be.
 func (t *tracker) run(s *scripts.Script, keys, args []string, patience time.Duration) rueidis.RedisResult {
-	w, n := t.begin(patience)
+	w := t.begin()
 	if w == nil {
-		return t.c.run(s, keys, args)
+		return t.c.runSoon(s, keys, args, patience)
 	}
 	var failure error
-	if n > 0 {
+	if answered, ok := w.owing.begin(patience); ok {
 		reply := t.c.runOn(w.conn, s, keys, args)
+		answered()
 		if failure = reply.Error(); failure == nil {
-			t.answered(w, n)
+			t.answered(w)
 			return reply
 		}
-		t.failed(w, n, failure)
+		if _, ok := rueidis.IsRedisErr(failure); !ok {
+			w.fail(failure)
+		}
 	}
-	reply := t.c.run(s, keys, args)
+	reply := t.c.runSoon(s, keys, args, patience)
 	switch {
 	case reply.Error() != nil: // the other connection does no better
 	case failure != nil:
@@ -101,58 +102,50 @@ func (t *tracker) run(s *scripts.Script, keys, args []string, patience time.Dura
 	return reply
 }
 
-// begin returns the watched connection, or nil if there is none, and the number of the request that is to
-// be sent over it: 0 for none, because it owes answers for too long.
-func (t *tracker) begin(patience time.Duration) (w *watched, n uint64) {
+// begin returns the watched connection, or nil if there is none.
+func (t *tracker) begin() *watched {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	w = t.watched
+	w := t.watched
 	switch {
 	case w == nil:
 		if !t.running && !t.closed {
 			t.running = true
 			t.loop.Go(t.work)
 		}
-		return nil, 0
+		return nil
 	case t.c.nodes() != w.nodes:
 		w.fail(errMoved)
-		return nil, 0
-	case time.Since(w.oldest()) > patience:
-		return w, 0
+		return nil
 	}
-	w.sent++
-	w.owed[w.sent] = time.Now()
-	return w, w.sent
+	return w
+}
+
+// start has a connection made, if there is none. The caller holds t.mu.
+func (t *tracker) start() {
+	if !t.running && !t.closed {
+		t.running = true
+		t.loop.Go(t.work)
+	}
+}
+
+// tells reports whether the server tells of changes, and has it begin to if it does not: a server that is flushed forgets
+// who waits, and tells nobody else of it.
+func (t *tracker) tells() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.watched == nil {
+		t.start()
+	}
+	return t.watched != nil
 }
 
 // answered notes an answer.
-func (t *tracker) answered(w *watched, n uint64) {
+func (t *tracker) answered(w *watched) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(w.owed, n)
 	w.worked = true
 	t.say(nil)
-}
-
-// failed notes that there is no answer, or an error for one. Without one the connection is given up.
-func (t *tracker) failed(w *watched, n uint64, err error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(w.owed, n)
-	if _, ok := rueidis.IsRedisErr(err); !ok {
-		w.fail(err)
-	}
-}
-
-// oldest returns when the request was sent that has been unanswered for longest, or the present.
-func (w *watched) oldest() time.Time {
-	at := time.Now()
-	for _, sent := range w.owed {
-		if sent.Before(at) {
-			at = sent
-		}
-	}
-	return at
 }
 
 // fail has the connection replaced. It does not block.
@@ -163,7 +156,8 @@ func (w *watched) fail(err error) {
 	}
 }
 
-// work keeps a connection, and makes another one when it fails, as long as there is something held.
+// work keeps a connection, and makes another one when it fails, as long as there is something held or
+// waited for.
 func (t *tracker) work() {
 	for failures := 0; ; failures++ {
 		worked, err := t.watch()
@@ -193,11 +187,11 @@ func (t *tracker) broke(err error) {
 	}
 }
 
-// rest ends the work if nothing is held, until something is for long enough to be looked at.
+// rest ends the work if nothing is held or waited for, until something is for long enough to be looked at, or somebody waits.
 func (t *tracker) rest() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.closed && t.c.holding() {
+	if !t.closed && (t.c.holding() || t.c.counts.waiting.Load() > 0) {
 		return false
 	}
 	t.running = false
@@ -212,9 +206,8 @@ func (t *tracker) watch() (worked bool, err error) {
 		nodes:  t.c.nodes(), // before the connection: so it is noticed if they change meanwhile
 		failed: make(chan error, 1),
 		behind: make(chan struct{}, 1),
-		owed:   map[uint64]time.Time{},
 	}
-	if w.conn = t.dedicate(); w.conn == nil {
+	if w.conn, _ = t.c.dedicate(t.c.rc, 0); w.conn == nil {
 		return false, rueidis.ErrClosing
 	}
 	defer w.conn.Close()
@@ -241,26 +234,6 @@ func (t *tracker) watch() (worked bool, err error) {
 	t.c.watchdog.First(firstLook)
 	t.c.watchdog.Recheck() // so that all that is held is read over it
 	return false, t.serve(w, broken)
-}
-
-// dedicate returns a connection, or nil if the client is closed meanwhile: a client of the user's may be
-// out of connections for as long as he likes.
-func (t *tracker) dedicate() rueidis.DedicatedClient {
-	got := make(chan rueidis.DedicatedClient)
-	go func() {
-		conn, release := t.c.rc.Dedicate()
-		select {
-		case got <- conn:
-		case <-t.c.stopped:
-			release()
-		}
-	}()
-	select {
-	case conn := <-got:
-		return conn
-	case <-t.c.stopped:
-		return nil
-	}
 }
 
 // track has the server tell of changes.
@@ -301,16 +274,11 @@ func (t *tracker) serve(w *watched, broken <-chan error) error {
 		case err := <-w.failed:
 			return err
 		case <-w.behind:
-			t.mu.Lock()
-			oldest := w.oldest()
-			t.mu.Unlock()
+			oldest := w.owing.oldest()
 			if !t.c.pause(graceBehind) {
 				return rueidis.ErrClosing
 			}
-			t.mu.Lock()
-			still := !w.oldest().After(oldest)
-			t.mu.Unlock()
-			if still {
+			if !w.owing.oldest().After(oldest) {
 				return errBehind
 			}
 		case <-t.c.stopped:
@@ -344,10 +312,12 @@ func (t *tracker) say(err error) {
 }
 
 // changed is called when somebody else changed keys that were read over the watched connection, or, with
-// nil, when all may be changed: the server was flushed, or the connection broke. It does not block.
+// nil, when all may be changed: the server was flushed, or the connection broke. Who waits asks then, since those in line
+// are forgotten with the rest. It does not block.
 func (c *Client) changed(keys []rueidis.RedisMessage) {
 	if keys == nil {
 		c.watchdog.Recheck()
+		c.lookAll(func(connection) bool { return true })
 		return
 	}
 	for i := range keys {

@@ -41,6 +41,7 @@ type turnstile struct {
 	asking  bool      // it is under way
 	numbers list.List // of the requests whose outcome is not known, in their order
 	permits map[*Permit]struct{}
+	answers word   // of Redis
 	said    string // the last message
 	heard   int    // messages
 }
@@ -163,18 +164,30 @@ func (t *turnstile) hear(payload string) {
 	}
 }
 
-// join puts w at the end of the queue and reports whether it is to ask. One who does not wait is not
-// put behind one who does.
-func (t *turnstile) join(w *waiter) bool {
+// join puts w at the end of the queue. One who does not wait is not put behind one who does.
+func (t *turnstile) join(w *waiter) entry {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.full && w.once {
-		return false
+		return turnedAway
 	}
 	t.queue.push(w)
 	w.wish.seen = t.full
-	return !t.full
+	if t.full {
+		return toWait
+	}
+	return toAsk
 }
+
+// last returns what Redis said last. What this process has is no reason to wait.
+func (t *turnstile) last(*waiter) (held bool, saidLast word) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return false, t.answers.look()
+}
+
+// remind has the head of the queue ask.
+func (t *turnstile) remind() { t.wake() }
 
 // ask has w's wish sent, with the next request if one is under way.
 func (t *turnstile) ask(w *waiter) {
@@ -212,6 +225,7 @@ func (t *turnstile) send() {
 		b.sent = time.Now() // before the request: trust is counted from here
 	}
 	t.asking = true
+	t.answers.asks()
 	t.stay()
 	t.c.spawn(func() {
 		defer t.quit()
@@ -227,6 +241,7 @@ func (t *turnstile) settle(b *round, granted int, ttl time.Duration, err error) 
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.asking = false
+	t.answers.says(err == nil && granted < len(b.waiters), err)
 	if err != nil {
 		t.failed(b, err)
 		return nil
@@ -247,11 +262,11 @@ func (t *turnstile) settle(b *round, granted int, ttl time.Duration, err error) 
 		default:
 			t.queue.remove(w)
 			if b.deleted && w.wish.seen {
-				w.news <- news{kind: failed, err: ErrDeleted}
+				w.tell(news{kind: failed, err: ErrDeleted})
 				continue
 			}
 			w.place.granted = true
-			w.news <- news{kind: given}
+			w.tell(news{kind: given})
 		}
 	}
 	head := t.queue.first
@@ -273,7 +288,7 @@ func (t *turnstile) refuse(head *waiter, ttl time.Duration) {
 	head.wish.seen = true
 	if head.once || head.place.asked || !head.place.leading { // or it is about to ask by itself
 		head.place.leading, head.place.asked = true, false
-		head.news <- news{kind: refusedFor, ttl: ttl, foreign: true, inLine: true}
+		head.tell(news{kind: refusedFor, ttl: ttl, foreign: true, inLine: true})
 	}
 	if head.once { // and will not ask any more
 		t.queue.remove(head)
@@ -342,7 +357,7 @@ func (t *turnstile) settleLater(b *round, err error, pause time.Duration) {
 func (t *turnstile) tell(w *waiter, n news) {
 	if w.place.asked {
 		w.place.asked = false
-		w.news <- n
+		w.tell(n)
 	}
 }
 
@@ -365,7 +380,7 @@ func (t *turnstile) goOn() {
 func (t *turnstile) lead() {
 	if w := t.queue.first; w != nil && !w.place.leading {
 		w.place.leading = true
-		w.news <- news{kind: turn}
+		w.tell(news{kind: turn})
 	}
 }
 
@@ -425,16 +440,16 @@ func (t *turnstile) numbered(number *list.Element) []string {
 	}
 }
 
-// change has a script run that changes the count, once, however often it is sent: for the caller
+// change has a script run that changes the count, once, however often it is sent: for the caller until ctx ends,
 // at most for Options.OpTimeout, and then, if it is to be done at any rate, in the background.
-func (t *turnstile) change(s *scripts.Script, keys []string, anyway bool, args ...string) (int64, error) {
-	return t.once(anyway, func(numbered []string) (int64, error) {
+func (t *turnstile) change(ctx context.Context, s *scripts.Script, keys []string, anyway bool, args ...string) (int64, error) {
+	return t.once(ctx, anyway, func(numbered []string) (int64, error) {
 		return t.c.run(s, keys, append(numbered, args...)).AsInt64()
 	})
 }
 
 // once calls send with what the scripts are told of a request, like change.
-func (t *turnstile) once(anyway bool, send func(numbered []string) (int64, error)) (int64, error) {
+func (t *turnstile) once(ctx context.Context, anyway bool, send func(numbered []string) (int64, error)) (int64, error) {
 	t.mu.Lock()
 	number := t.enroll()
 	t.mu.Unlock()
@@ -443,7 +458,7 @@ func (t *turnstile) once(anyway bool, send func(numbered []string) (int64, error
 		defer t.mu.Unlock()
 		t.numbers.Remove(number)
 	}
-	return t.insist(anyway, settled, func() (int64, error) {
+	return t.insist(ctx, anyway, settled, func() (int64, error) {
 		n, err := send(t.numbered(number))
 		if err == nil && n == stale {
 			err = errStale
@@ -453,14 +468,15 @@ func (t *turnstile) once(anyway bool, send func(numbered []string) (int64, error
 }
 
 // insist calls send until it is answered, like change, and then settled. Nobody waits for ever.
-func (t *turnstile) insist(anyway bool, settled func(), send func() (int64, error)) (int64, error) {
+func (t *turnstile) insist(ctx context.Context, anyway bool, settled func(), send func() (int64, error)) (int64, error) {
 	type reply struct {
 		n   int64
 		err error
 	}
-	limit, over := time.Now().Add(t.c.opts.OpTimeout), time.Now().Add(t.c.opts.OpTimeout)
+	limit := time.Now().Add(min(insistence, t.c.opts.OpTimeout)) // later Redis may not know any more that it was done
+	over := limit
 	if anyway {
-		over = time.Now().Add(max(insistence, t.c.opts.OpTimeout))
+		over = time.Now().Add(insistence)
 	}
 	done := make(chan reply, 1)
 	t.stay()
@@ -498,11 +514,13 @@ func (t *turnstile) insist(anyway bool, settled func(), send func() (int64, erro
 	select {
 	case r := <-done:
 		return r.n, refused(r.err)
+	case <-ctx.Done():
+		return 0, ended(ctx)
 	case <-timer.C:
 		if anyway {
-			return 0, fmt.Errorf("no answer within %v; it is done as soon as Redis answers", t.c.opts.OpTimeout)
+			return 0, fmt.Errorf("%w: no answer within %v; it is done as soon as Redis answers", ErrUnavailable, t.c.opts.OpTimeout)
 		}
-		return 0, fmt.Errorf("no answer within %v", t.c.opts.OpTimeout)
+		return 0, fmt.Errorf("%w: no answer within %v", ErrUnavailable, t.c.opts.OpTimeout)
 	}
 }
 
@@ -551,18 +569,25 @@ func (c *Client) pass(ctx context.Context, kind, key string, opts [2][]LockOptio
 	return w, nil
 }
 
-// change makes a change to a key that counts, and wakes who waits for it here.
-func (c *Client) change(op, kind, key string, closing bool, make func(t *turnstile) (int64, error)) (int64, error) {
+// change makes a change to a key that counts, and wakes who waits for it here. One that is to be made at any rate does not end with
+// ctx, nor when the client is closed.
+func (c *Client) change(ctx context.Context, op, kind, key string, anyway bool, make func(ctx context.Context, t *turnstile) (int64, error)) (int64, error) {
 	fail := func(err error) (int64, error) { return 0, &Error{Op: op, Key: key, Err: err} }
+	if anyway {
+		ctx = context.WithoutCancel(ctx)
+	}
 	if err := c.checkCounted(kind, key); err != nil {
 		return fail(err)
 	}
-	t, err := c.through(kind, key, closing)
+	if ctx.Err() != nil {
+		return fail(ended(ctx))
+	}
+	t, err := c.through(kind, key, anyway)
 	if err != nil {
 		return fail(err)
 	}
 	defer t.exit()
-	n, err := make(t)
+	n, err := make(ctx, t)
 	if err != nil {
 		return fail(err)
 	}

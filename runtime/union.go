@@ -401,9 +401,9 @@ func unlocked(l *Lease, err error) error {
 	case err == nil:
 		return nil
 	case l.kind == kindPermit:
-		return &Error{Op: "release", Key: l.key, Err: err}
+		return failedAt("release", l.key, err)
 	}
-	return &Error{Op: "unlock", Key: l.key, Err: err}
+	return failedAt("unlock", l.key, err)
 }
 
 // undoPatience is for how long a call that fails waits until what it had got is given back.

@@ -34,7 +34,7 @@ local function acquire(lock, waiting, counter, lease, place, line, tokens, keep)
   local ttl = redis.call('pttl', lock)
   if ttl ~= -2 and redis.call('hexists', lock, owner) == 0 then
     local holder = redis.call('hkeys', lock)[1]
-    if line ~= '0' and stand(waiting, place, ttl) == 1 then
+    if line ~= '0' and (stand(waiting, place, ttl) == 1 or line == '2') then
       tell('wanted', holder)
     end
     local foreign = 1

@@ -35,6 +35,17 @@ local function note(requests, number, floor, keep, result)
   redis.call('pexpire', requests, keep)
 end
 
+-- noted is note. If that fails, since a permission is missing, it calls undo for what would not be known to have been done, and
+-- returns the error.
+local function noted(undo, requests, number, floor, keep, result)
+  local ok, err = pcall(note, requests, number, floor, keep, result)
+  if ok then
+    return nil
+  end
+  undo()
+  return type(err) == 'table' and err or redis.error_reply(err)
+end
+
 local function digits(n)
   return string.format('%.0f', n)
 end

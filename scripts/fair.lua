@@ -12,9 +12,15 @@
 -- that is kept for so long. A process that does not hear of it gets nothing, and has the time of its note's lease to
 -- come for it, since it may have died; so have the others of it that wait.
 --
+-- The hash has one more field, last: who was given the lock so and has neither asked for it nor given it back. If it is free
+-- all the same, the lease of that one has run out: its process hears, as far as this server knows, and does nothing. Then none
+-- of that process keeps its place, or each of them would cost the others a lease.
+--
 -- Those right behind the head that are of its process, and wait for the same, are given the lock with it: it goes from
 -- one to the next in their order, without a word to this server, where they stay in the queue until the last of them
 -- gives the lock back, in the name of the first.
+
+kind = 'fair'
 
 -- As many as that have a lock in a row.
 local most = 64
@@ -57,35 +63,58 @@ local function admit(queue, times, notes, owner, wait)
   forward(times, wait)
 end
 
--- leave takes the owner out of the queue, wherever it stands.
-local function leave(queue, times, notes, owner, wait)
-  local place = redis.call('lpos', queue, owner)
-  if place then
-    for _, later in ipairs(redis.call('lrange', queue, place + 1, -1)) do
-      redis.call('zadd', times, 'xx', 'incr', -wait, later)
+-- quit takes owners out of the queue, wherever they stand, and brings the times of those behind each of them forward by what
+-- its place was to last: waits names that. It goes through the queue once, however many they are.
+local function quit(queue, times, notes, owners, waits)
+  local gone, left = 0, #owners
+  while left > 0 do
+    local head = redis.call('lindex', queue, 0)
+    if not (head and waits[head]) then
+      break
     end
-    redis.call('lrem', queue, 0, owner)
+    redis.call('lpop', queue)
+    gone, left = gone + waits[head], left - 1
   end
-  redis.call('zrem', times, owner)
-  redis.call('hdel', notes, owner)
+  redis.call('zrem', times, unpack(owners))
+  redis.call('hdel', notes, unpack(owners))
+  if left == 0 then
+    if gone > 0 then
+      forward(times, gone)
+    end
+    return
+  end
+  for _, owner in ipairs(redis.call('lrange', queue, 0, -1)) do
+    if waits[owner] then
+      redis.call('lrem', queue, 1, owner)
+      gone = gone + waits[owner]
+    elseif gone > 0 then
+      redis.call('zadd', times, 'xx', 'incr', -gone, owner)
+    end
+  end
 end
 
--- finish takes those out of the queue who had the lock after another one of their process, each of which was to wait for as
--- long as the others.
-local function finish(queue, times, notes, owners, wait)
-  local ahead = 0
-  for _, owner in ipairs(owners) do
-    if redis.call('lindex', queue, 0) == owner then
-      redis.call('lpop', queue)
-      redis.call('zrem', times, owner)
-      redis.call('hdel', notes, owner)
-      ahead = ahead + wait
-    else
-      leave(queue, times, notes, owner, wait)
+-- expel takes those out of the queue, of a free lock, whose process was given it last and let it run out; unless it is that
+-- process that asks. One of them is told so, in case it lives: they stand at the end then.
+local function expel(queue, times, notes, asker)
+  local last = redis.call('hget', notes, 'last')
+  if not last then
+    return
+  end
+  redis.call('hdel', notes, 'last')
+  local process = string.sub(last, 1, 36)
+  if process == asker then
+    return
+  end
+  local owners, waits = {}, {}
+  for _, owner in ipairs(redis.call('lrange', queue, 0, 4095)) do
+    if string.sub(owner, 1, 36) == process then
+      owners[#owners + 1] = owner
+      waits[owner] = tonumber(string.match(redis.call('hget', notes, owner) or '', '^%d+')) or 0
     end
   end
-  if ahead > 0 then
-    forward(times, ahead)
+  if #owners > 0 then
+    quit(queue, times, notes, owners, waits)
+    tell('look', owners[1])
   end
 end
 
@@ -143,6 +172,10 @@ local function pass(lock, queue, times, notes, channel, counter, publish, now)
     local grant = string.format('%s%06d 0 %.0f', at[1], at[2], token)
     if tell('granted', head, table.concat({grant, unpack(after)}, ' ')) > 0 then
       admit(queue, times, notes, head, wait)
+      redis.call('hset', notes, 'last', head)
+      if redis.call('pttl', notes) < lease + 60000 then
+        redis.call('pexpire', notes, lease + 60000)
+      end
       warn(head, queue, #after, tonumber(lease))
       return 1
     end

@@ -9,7 +9,7 @@
 -- KEYS[6]  the counter of its fencing tokens
 -- ARGV[1]  lease in milliseconds
 -- ARGV[2]  the owner
--- ARGV[3]  1 to stand in the queue, else 0
+-- ARGV[3]  0 not to stand in the queue, 1 to stand in it, 2 likewise, and it should be there already
 -- ARGV[4]  how long its place lasts in milliseconds, beyond those before it
 -- ARGV[5]  the time of the client in milliseconds since 1970
 -- ARGV[6]  publish command: publish, spublish or both: see say.lua
@@ -23,6 +23,8 @@
 --                                    is -1; if free is 1 it is free, and the head of the queue may come for it for n
 --                                    more milliseconds, -1 for ever. foreign is 1 if who has the lock before the owner,
 --                                    or is to have it, is no process of this library; s and µs are the time of the server
+--        free, or the third value of the first reply, is more by 2 if the owner should have been in the queue, and was not:
+--        it had the time of another one's lease to come, or the server has lost the queue
 --        WRONGTYPE when the lock is something other than a hash, or the queue no queue, and another error when the
 --        counter is no counter; nothing is changed
 --
@@ -35,12 +37,18 @@ local wait, now = tonumber(ARGV[4]), tonumber(ARGV[5])
 local ttl = redis.call('pttl', lock)
 local mine = ttl ~= -2 and redis.call('hexists', lock, owner) == 1
 redis.call('llen', queue) -- of another type, before anything is changed
+local lost = ARGV[3] == '2' and not mine and not redis.call('lpos', queue, owner) and 2 or 0
 
-if not mine then
+if mine then
+  redis.call('hdel', notes, 'last')
+else
+  if ttl == -2 then
+    expel(queue, times, notes, string.sub(owner, 1, 36))
+  end
   local head, time = evict(queue, times, notes, now)
   if ttl ~= -2 or head and head ~= owner then
     local place = head and redis.call('lpos', queue, owner)
-    if ARGV[3] == '1' then
+    if ARGV[3] ~= '0' then
       local last = now + math.max(ttl, 0)
       if not place then
         local tail = redis.call('lindex', queue, -1)
@@ -49,6 +57,9 @@ if not mine then
         redis.call('zadd', times, (tonumber(before or nil) or last) + wait, owner)
       elseif tonumber(redis.call('zscore', times, owner) or 0) < last + wait * (place + 1) then
         redis.call('zadd', times, last + wait * (place + 1), owner)
+      end
+      if place == 0 and ttl ~= -2 then
+        tell('wanted', redis.call('hkeys', lock)[1])
       end
       if ARGV[7] ~= '' then
         redis.call('hset', notes, owner, ARGV[7])
@@ -71,7 +82,7 @@ if not mine then
     local before = place and place > 0 and redis.call('lindex', queue, place - 1) or redis.call('hkeys', lock)[1] or head
     local foreign = before and string.sub(before, 15, 15) ~= '8' and 1 or 0
     local at = redis.call('time')
-    return {ttl, foreign, free, tonumber(at[1]), tonumber(at[2])}
+    return {ttl, foreign, free + lost, tonumber(at[1]), tonumber(at[2])}
   end
 end
 
@@ -90,4 +101,4 @@ end
 if not mine then
   admit(queue, times, notes, owner, wait)
 end
-return {-2, token, 0, 0, 0}
+return {-2, token, lost, 0, 0}

@@ -22,5 +22,6 @@ for _, owner in ipairs(redis.call('hkeys', KEYS[1])) do
   tell('taken', owner)
 end
 redis.call('del', KEYS[1])
+redis.pcall('hdel', KEYS[4], 'last')
 pcall(pass, KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], ARGV[2], tonumber(ARGV[1]))
 return 1

@@ -29,12 +29,18 @@
 
 local lock, queue, times, notes, owner = KEYS[1], KEYS[2], KEYS[3], KEYS[4], ARGV[1]
 local wait, now = tonumber(ARGV[2]), tonumber(ARGV[3])
-local after = {}
+local after, waits = {}, {}
 for i = 5, #ARGV do
-  after[i - 4] = string.sub(owner, 1, 37) .. ARGV[i]
+  local served = string.sub(owner, 1, 37) .. ARGV[i]
+  after[i - 4], waits[served] = served, wait
+end
+local function finish()
+  if #after > 0 then
+    quit(queue, times, notes, after, waits)
+  end
 end
 local function pass_on()
-  finish(queue, times, notes, after, wait)
+  finish()
   return pass(lock, queue, times, notes, KEYS[5], KEYS[6], ARGV[4], now)
 end
 -- pcall, because a key of another type is simply not the owner's lock. Any other error says nothing about whose it is.
@@ -47,16 +53,20 @@ if removed ~= 1 then
   if type(place) == 'table' and string.find(place.err, 'WRONGTYPE') then
     return -1 -- what is no queue has no place of the owner
   end
-  leave(queue, times, notes, owner, wait)
+  quit(queue, times, notes, {owner}, {[owner] = wait})
   if removed == 0 and #after > 0 then
     redis.call('hdel', lock, unpack(after))
   end
   if removed == 0 and redis.call('exists', lock) == 0 then
+    expel(queue, times, notes, string.sub(owner, 1, 36))
     pass_on()
   else
-    finish(queue, times, notes, after, wait)
+    finish()
   end
   return -1
 end
-local ok, passed = pcall(pass_on)
+local ok, passed = pcall(function()
+  redis.call('hdel', notes, 'last')
+  return pass_on()
+end)
 return ok and passed or 0

@@ -40,7 +40,8 @@ func newFairLock(s *scene) *fairLock {
 	conn, release := s.c.Dedicate()
 	s.t.Cleanup(release)
 	conn.SetPubSubHooks(rueidis.PubSubHooks{OnMessage: func(m rueidis.PubSubMessage) {
-		l.told <- m.Message
+		said, _, _ := strings.Cut(m.Message, " of fair "+s.key)
+		l.told <- said
 	}})
 	require.NoError(s.t, conn.Do(s.t.Context(), s.c.B().Subscribe().Channel("lockgen_process:"+listens).Build()).Error())
 	return l
@@ -71,6 +72,15 @@ func (l *fairLock) giveBack(owner string, wait, now int64, after ...string) (int
 	return l.eval(scripts.FairRelease, l.keys(), args...).AsInt64()
 }
 
+// leave has claims of the process that listens withdrawn.
+func (l *fairLock) leave(now int64, waits map[string]int64, owners ...string) (int64, error) {
+	args := []string{l.hears[:36], strconv.FormatInt(now, 10), plain}
+	for _, o := range owners {
+		args = append(args, o[37:], strconv.FormatInt(waits[o], 10))
+	}
+	return l.eval(scripts.FairLeave, l.keys(), args...).AsInt64()
+}
+
 func (l *fairLock) force(now int64) (int64, error) {
 	return l.eval(scripts.FairForceUnlock, l.keys(), strconv.FormatInt(now, 10), plain).AsInt64()
 }
@@ -99,6 +109,7 @@ func (l *fairLock) state() fairState {
 	}
 	notes, err := l.command("HGETALL", l.notes()).AsStrMap()
 	require.NoError(l.t, err)
+	delete(notes, "last") // see TestFair_ExpelsWhoLetItRunOut
 	s.notes = slices.Sorted(maps.Keys(notes))
 	return s
 }
@@ -224,12 +235,101 @@ func TestFair(t *testing.T) {
 						if kind == "end" {
 							break
 						}
-						kind, _, _ = strings.Cut(kind, " ")
-						told = append(told, kind)
+						if kind, _, _ = strings.Cut(kind, " "); kind != "wanted" { // see TestFair_TellsTheHolder
+							told = append(told, kind)
+						}
 					}
 					require.Equal(t, r.told, told)
 				})
 			}
+		})
+	}
+}
+
+// The first in the queue has the holder told, each time that it asks: a server that lost writes may name one that is over.
+func TestFair_TellsTheHolder(t *testing.T) {
+	t.Parallel()
+	for _, b := range backends {
+		t.Run(b.name, func(t *testing.T) {
+			t.Parallel()
+			l := newFairLock(newSceneUnheard(t, b.client(t)))
+			wants := func(owner string, now int64) {
+				_, err := l.ask(owner, "1", fairWait, now, "0")
+				require.NoError(t, err)
+			}
+			told := func(want ...string) {
+				t.Helper()
+				require.NoError(t, l.command("PUBLISH", "lockgen_process:"+l.hears[:36], "end").Error())
+				for _, message := range append(want, "end") {
+					require.Equal(t, message, <-l.told)
+				}
+			}
+			wants(l.hears, epoch)
+			l.forever()
+			told()
+			wants(l.deaf, epoch)
+			told("wanted 1")
+			wants(theirs, epoch)
+			told()
+			wants(l.deaf, epoch)
+			told("wanted 1")
+			_, err := l.leave(epoch, nil) // of nobody
+			require.NoError(t, err)
+			told("wanted 1")
+		})
+	}
+}
+
+// A process that was given the lock, and let it run out, costs the others one lease and not one for each of it that waits.
+func TestFair_ExpelsWhoLetItRunOut(t *testing.T) {
+	t.Parallel()
+	for _, b := range backends {
+		t.Run(b.name, func(t *testing.T) {
+			t.Parallel()
+			l := newFairLock(newSceneUnheard(t, b.client(t)))
+			for _, owner := range []string{l.deaf2, l.hears, l.hears2, l.deaf, l.hears3} {
+				_, err := l.ask(owner, "1", fairWait, epoch, "0")
+				require.NoError(t, err)
+				l.forever()
+			}
+			_, err := l.giveBack(l.deaf2, fairWait, epoch)
+			require.NoError(t, err)
+			require.Equal(t, []string{l.hears2, l.deaf, l.hears3}, l.state().queue)
+			l.int("DEL", "KEY") // its time is over
+			got, err := first(l.ask(l.deaf, "2", fairWait, epoch, "0"))
+			require.NoError(t, err)
+			require.EqualValues(t, taken, got)
+			require.Empty(t, l.state().queue)
+
+			_, err = l.giveBack(l.deaf, fairWait, epoch)
+			require.NoError(t, err)
+			require.Zero(t, l.int("EXISTS", l.notes()), "nothing is left")
+		})
+	}
+}
+
+// Who should have been in the queue is told if it was not.
+func TestFair_SaysWhosePlaceIsLost(t *testing.T) {
+	t.Parallel()
+	for _, b := range backends {
+		t.Run(b.name, func(t *testing.T) {
+			t.Parallel()
+			l := newFairLock(newSceneUnheard(t, b.client(t)))
+			lost := func(owner, line string) bool {
+				reply, err := l.ask(owner, line, fairWait, epoch, "0")
+				require.NoError(t, err)
+				return reply[2] >= 2
+			}
+			require.False(t, lost(l.deaf2, "1"))
+			require.False(t, lost(l.deaf2, "2"), "it has the lock")
+			require.False(t, lost(l.deaf, "1"))
+			require.False(t, lost(l.deaf, "2"))
+			l.int("DEL", l.queue(), l.times(), l.notes())
+			require.True(t, lost(l.deaf, "2"), "taken")
+			require.False(t, lost(l.deaf, "2"))
+			l.int("DEL", l.queue(), l.times(), l.notes(), "KEY")
+			require.True(t, lost(l.deaf, "2"), "free")
+			require.False(t, lost(l.deaf, "2"))
 		})
 	}
 }
@@ -464,6 +564,7 @@ type fairModel struct {
 	fairState
 	now   int64
 	waits map[string]int64
+	last  string
 }
 
 func (m *fairModel) evict() {
@@ -498,6 +599,7 @@ func (m *fairModel) pass() int64 {
 	switch head {
 	case m.l.hears, m.l.hears2, m.l.hears3:
 		m.grant(head)
+		m.last = head
 		return 1
 	case m.l.deaf, m.l.deaf2:
 		over := min(m.times[head], m.now+heirs)
@@ -516,7 +618,11 @@ func (m *fairModel) pass() int64 {
 // ask returns whether the lock is granted.
 func (m *fairModel) ask(owner string, line bool) bool {
 	if m.holder[owner] != "" {
+		m.last = ""
 		return true
+	}
+	if len(m.holder) == 0 {
+		m.expel(owner)
 	}
 	m.evict()
 	if len(m.holder) == 0 && (len(m.queue) == 0 || m.queue[0] == owner) {
@@ -565,12 +671,47 @@ func (m *fairModel) giveBack(owner string, after []string) int64 {
 		m.leave(o)
 	}
 	if ours {
+		m.last = ""
 		return m.pass()
 	}
 	if len(m.holder) == 0 {
+		m.expel(owner)
 		m.pass()
 	}
 	return -1
+}
+
+// expel takes those out whose process was given the lock last, which is free, unless asker is of it.
+func (m *fairModel) expel(asker string) {
+	last := m.last
+	m.last = ""
+	if last == "" || last[:36] == asker[:36] {
+		return
+	}
+	for _, o := range slices.Clone(m.queue) {
+		if o[:36] == last[:36] {
+			m.leave(o)
+		}
+	}
+}
+
+// withdraw returns what the script replies.
+func (m *fairModel) withdraw(owners []string) int64 {
+	for _, o := range owners {
+		if m.holder[o] != "" {
+			m.last = ""
+		}
+		delete(m.holder, o)
+		m.leave(o)
+	}
+	if len(m.holder) > 0 {
+		return 0
+	}
+	m.expel(m.l.hears)
+	if m.pass() == 2 {
+		return 2
+	}
+	return 0
 }
 
 func TestFair_BehavesAsItsModel(t *testing.T) {
@@ -619,6 +760,16 @@ func TestFair_BehavesAsItsModel(t *testing.T) {
 							l.forever()
 						}
 					},
+					"withdraw": func(r *rapid.T) {
+						owners := rapid.SliceOfDistinct(rapid.SampledFrom([]string{l.hears, l.hears2, l.hears3}), rapid.ID).Draw(r, "owners")
+						for range rapid.IntRange(1, 2).Draw(r, "times") {
+							want := m.withdraw(owners)
+							got, err := l.leave(epoch+m.now, m.waits, owners...)
+							require.NoError(r, err)
+							require.Equal(r, want, got)
+							l.forever()
+						}
+					},
 					"expire": func(*rapid.T) {
 						clear(m.holder)
 						l.int("DEL", "KEY")
@@ -627,6 +778,7 @@ func TestFair_BehavesAsItsModel(t *testing.T) {
 						want := int64(len(m.holder))
 						if want == 1 {
 							clear(m.holder)
+							m.last = ""
 							m.pass()
 						}
 						got, err := l.force(epoch + m.now)

@@ -7,14 +7,18 @@
 -- if that is 0. Redisson's waiters stand nowhere: they listen on the lock's channel and race.
 --
 -- What a process is told on its channels, where <n> is the number in its owner:
---   granted <n> <µs> <others> <token> <m>...  the owner has the lock since that time of the server, for the
+--   granted <n> <µs> <others> <token> <m>... of <kind> <lock>
+--                       the owner has the lock since that time of the server, for the
 --                       claim lease; others is 1 if somebody else stands in line, else 0; token is the first
 --                       of its fencing tokens, 0 if it gets none; each m is the number of another owner of
---                       the process that has the lock after it, in this order: see fair.lua
+--                       the process that has the lock after it, in this order: see fair.lua. The kind is lock, fair
+--                       or rw. A process that does not know the owner any more gives the lock back at once: this
+--                       server has lost writes
 --   look <n>            the lock may be free: ask
 --   soon <n> <ms>       the one before you was granted it; ask when the claim lease is over, in case
 --                       nobody is there
---   wanted <n>          somebody waits for what this owner holds
+--   wanted <n> of <kind> <lock>  somebody waits for what this owner holds; one that the process does not know any
+--                       more is given back at once
 --   taken <n>           the lock was taken from this owner by force
 --
 -- Which channels, the uuid says, by its 20th character:
@@ -25,8 +29,8 @@
 --   a  in a cluster without: all on lockgen_process:<uuid>. Who is told counts as having heard it; if it
 --      has not, the claim lease ends.
 
--- The lock that it is about.
-local here = KEYS[1]
+-- The lock that it is about, and its kind.
+local here, kind = KEYS[1], 'lock'
 
 -- owner_of returns the owner that a place names.
 local function owner_of(place)
@@ -47,9 +51,10 @@ local function draw(counter, tokens, keep)
   local forever = tonumber(keep) == 0 or stored and redis.call('pttl', counter) == -1
   local now = redis.call('time')
   local first = math.max(last + 1, now[1] * 1000000 + now[2])
-  redis.call('set', counter, string.format('%.0f', first + tokens - 1))
-  if not forever then
-    redis.call('pexpire', counter, keep)
+  if forever then
+    redis.call('set', counter, string.format('%.0f', first + tokens - 1))
+  else -- at once, or without the right to do the second it would be one that never expires
+    redis.call('set', counter, string.format('%.0f', first + tokens - 1), 'px', keep)
   end
   return first
 end
@@ -65,8 +70,11 @@ local function tell(what, place, more)
   if more then
     message = message .. ' ' .. more
   end
-  local channel, kind, heard = 'lockgen_process:' .. uuid, string.sub(uuid, 20, 20), nil
-  if kind == '9' and what ~= 'wanted' and what ~= 'taken' then
+  if what == 'granted' or what == 'wanted' then
+    message = message .. ' of ' .. kind .. ' ' .. here
+  end
+  local channel, ear, heard = 'lockgen_process:' .. uuid, string.sub(uuid, 20, 20), nil
+  if ear == '9' and what ~= 'wanted' and what ~= 'taken' then
     channel = channel .. ':{' .. (string.match(here, '{([^}]+)}') or here) .. '}'
     -- Not all who hear it count: a replica passes it on to its own listeners. So nobody is told unless one counts.
     local counted = redis.pcall('pubsub', 'shardnumsub', channel)
@@ -79,7 +87,7 @@ local function tell(what, place, more)
   end
   if type(heard) ~= 'number' then
     return 0
-  elseif kind == 'a' then
+  elseif ear == 'a' then
     return 1
   end
   return heard

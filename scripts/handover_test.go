@@ -47,6 +47,10 @@ func (p *peer) told() []string {
 			if m == end {
 				return got
 			}
+			m, about, _ := strings.Cut(m, " of ")
+			if about != "" {
+				require.Regexp(p.t, `^(lock|fair|rw) .*:order$`, about)
+			}
 			got = append(got, aTime.ReplaceAllString(m, "T"))
 		case <-time.After(wakeTimeout):
 			require.Fail(p.t, "the channel is silent")
@@ -62,7 +66,7 @@ func uuidOf(s *scene, n int) string {
 	for _, c := range []byte(s.key) {
 		sum = (sum*31 + int(c)) % 100_000_000
 	}
-	return strconv.Itoa(100_000_000 + sum)[1:] + "-0000-8000-8000-" + strconv.Itoa(1_000_000_000_000 + n)[1:]
+	return strconv.Itoa(100_000_000 + sum)[1:] + "-0000-8000-8000-" + strconv.FormatInt(1_000_000_000_000+int64(n), 10)[1:]
 }
 
 // line returns who stands in line.

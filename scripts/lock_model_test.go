@@ -76,11 +76,12 @@ func (m *lockModel) next(last string) string {
 // ask returns whether the owner has the lock.
 func (m *lockModel) ask(owner, line string) bool {
 	if m.holder != "" && m.holder != owner {
-		if line != "0" && !slices.Contains(m.line, owner) {
+		first := line != "0" && !slices.Contains(m.line, owner)
+		if first {
 			m.line = append(m.line, owner)
-			if len(m.line) == 1 {
-				m.tell("wanted", m.holder)
-			}
+		}
+		if first && len(m.line) == 1 || line == "2" {
+			m.tell("wanted", m.holder)
 		}
 		return false
 	}

@@ -58,7 +58,17 @@ if sum > 0 then
   end
 end
 if granted > 0 or ARGV[4] == '1' then
-  note(KEYS[3], ARGV[1], ARGV[2], ARGV[3], granted)
+  local bad = noted(function()
+    for i = 7, 5 + 2 * granted, 2 do
+      each(ARGV[i], function(id) redis.call('zrem', KEYS[4], id) end)
+    end
+    if sum > 0 then
+      redis.call('incrby', KEYS[1], digits(sum))
+    end
+  end, KEYS[3], ARGV[1], ARGV[2], ARGV[3], granted)
+  if bad then
+    return bad
+  end
 end
 local first = redis.call('zrange', KEYS[4], 0, 0, 'withscores')[2]
 if not first or tonumber(first) >= 922337203685477 then -- Redisson's never

@@ -20,7 +20,7 @@ func TestRaise(t *testing.T) {
 			}
 			return err
 		}
-		const token = 9_007_199_254_000_000 // as many digits as a token can have
+		const token int64 = 9_007_199_254_000_000 // as many digits as a token can have
 		for range 2 {
 			require.NoError(t, raise(token, 60_000))
 			require.EqualValues(t, token, s.number("GET", counter))

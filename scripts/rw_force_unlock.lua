@@ -2,8 +2,11 @@
 --
 -- KEYS[1]  the lock
 -- KEYS[2]  the channel of the lock
+-- KEYS[3]  the line of those who wait to read
+-- KEYS[4]  the line of those who wait to write
+-- KEYS[5]  the turn
 -- ARGV[1]  read or write
--- ARGV[2]  message: 0 for read, 1 for write, which a 0 follows
+-- ARGV[2]  message: 00 for read, 01 for write, which 00 follows; to Redisson they are 0 and 1
 -- ARGV[3]  publish command: publish, spublish or both: see say.lua
 -- ARGV[4]  what the keys of holds begin with
 --
@@ -22,8 +25,9 @@ holds(KEYS[1], ARGV[4], function(holder, key)
   redis.call('del', key)
 end)
 redis.call('del', KEYS[1])
+freed(ARGV[3], KEYS[2], KEYS[3], KEYS[4], KEYS[5], ARGV[1])
 say(ARGV[3], KEYS[2], ARGV[2])
-if ARGV[2] == '1' then
-  say(ARGV[3], KEYS[2], '0') -- see rw_write_release.lua
+if ARGV[2] == '01' then
+  say(ARGV[3], KEYS[2], '00') -- see rw_write_release.lua
 end
 return 1

@@ -2,13 +2,14 @@
 --
 -- KEYS[1]  the lock
 -- KEYS[2]  the key of the reader's hold
--- KEYS[3]  the mark that a reader waits
--- KEYS[4]  the mark that a writer waits
+-- KEYS[3]  the line of those who wait to read
+-- KEYS[4]  the line of those who wait to write
+-- KEYS[5]  the turn
 -- ARGV[1]  lease in milliseconds
 -- ARGV[2]  the reader
 -- ARGV[3]  a field of the lock, of the same holder, that lets the reader in past everybody; empty for none
--- ARGV[4]  for how many milliseconds to leave the mark, or 0 for one who does not wait
--- ARGV[5]  uuid of the client
+-- ARGV[4]  for how many milliseconds to stand in line, or 0 for one who does not wait
+-- ARGV[5]  + for one who hears no messages, else empty
 --
 -- Reply: -2  taken: the reader has the lock for the whole lease from now, or longer
 --         n  not taken: ask again in n milliseconds, or -1 if nobody knows when
@@ -24,15 +25,10 @@ if not (mode and redis.call('hexists', KEYS[1], ARGV[2]) == 1) then
     return ttl -- a lock of another kind
   end
   if not (mode and ARGV[3] ~= '' and redis.call('hexists', KEYS[1], ARGV[3]) == 1) then
-    if mode == 'write' then
-      if ARGV[4] ~= '0' then
-        redis.pcall('set', KEYS[3], ARGV[5], 'px', ARGV[4])
-      end
-      return ttl
-    end
-    local turn = redis.call('pttl', KEYS[4])
-    if turn > 0 then
-      return turn
+    local place = ARGV[4] == '0' and '' or ARGV[2] .. ARGV[5]
+    local wait = refused('read', KEYS[1], mode, ttl, KEYS[3], KEYS[4], KEYS[5], ARGV[2], place, ARGV[4])
+    if wait then
+      return wait
     end
   end
 end
@@ -47,5 +43,7 @@ end
 if ttl < tonumber(ARGV[1]) then
   redis.call('pexpire', KEYS[1], ARGV[1])
 end
-redis.call('del', KEYS[3])
+if redis.call('exists', KEYS[4]) == 1 then
+  tell('wanted', ARGV[2])
+end
 return -2

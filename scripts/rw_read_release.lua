@@ -1,12 +1,13 @@
--- Gives back what a reader has.
+-- Gives back what a reader has. One that has nothing leaves the line.
 --
 -- KEYS[1]  the lock
 -- KEYS[2]  the key of the reader's hold
 -- KEYS[3]  the channel of the lock
--- KEYS[4]  the mark that a reader waits
--- KEYS[5]  the mark that a writer waits
+-- KEYS[4]  the line of those who wait to read
+-- KEYS[5]  the line of those who wait to write
+-- KEYS[6]  the turn
 -- ARGV[1]  the reader
--- ARGV[2]  message: 0, which Redisson says when readers have gone
+-- ARGV[2]  message: 00, to Redisson the 0 that it says when readers have gone
 -- ARGV[3]  publish command: publish, spublish or both: see say.lua
 -- ARGV[4]  what the keys of holds begin with
 --
@@ -24,6 +25,7 @@ if type(held) == 'table' then
 end
 redis.call('del', KEYS[2])
 if held == 0 then
+  leave(KEYS[1], KEYS[4], KEYS[4], KEYS[5], KEYS[6], ARGV[1])
   return -1
 end
 redis.call('hdel', KEYS[1], ARGV[1])
@@ -36,6 +38,6 @@ if left > 0 then
   return 0
 end
 redis.call('del', KEYS[1]) -- with the fields of readers that have died
-start(ARGV[3], KEYS[3], KEYS[4], KEYS[5])
+freed(ARGV[3], KEYS[3], KEYS[4], KEYS[5], KEYS[6], 'read')
 say(ARGV[3], KEYS[3], ARGV[2])
 return 1

@@ -19,7 +19,8 @@ const (
 	our2    = "6b2c1a9e-0d1f-8a55-8f0e-3c2b1a0d9e8f:8" // of the same process as ours
 	uuid    = "6b2c1a9e-0d1f-8a55-8f0e-3c2b1a0d9e8f"
 	writing = ":write"
-	marked  = "90000" // ms; how long a mark lives
+	inLine  = "90000"                                  // ms; for how long a line is remembered
+	another = "1f2e3d4c-5b6a-8f55-8f0e-0123456789ab:9" // waits, and hears nothing
 )
 
 // A sharedLock is a read-write lock and its companions.
@@ -47,14 +48,15 @@ func (l sharedLock) hold(owner string) string {
 }
 func (l sharedLock) reader() string { return "lockgen_reader:{" + l.key + "}" }
 func (l sharedLock) writer() string { return "lockgen_writer:{" + l.key + "}" }
+func (l sharedLock) turn() string   { return "lockgen_turn:{" + l.key + "}" }
 func (l sharedLock) prefix() string { return "{" + l.key + "}:" }
 
 func (l sharedLock) read(owner, under, mark, ms string) (int64, error) {
-	return l.eval(scripts.RWRead, []string{l.key, l.hold(owner), l.reader(), l.writer()}, ms, owner, under, mark, uuid).AsInt64()
+	return l.eval(scripts.RWRead, []string{l.key, l.hold(owner), l.reader(), l.writer(), l.turn()}, ms, owner, under, mark, "").AsInt64()
 }
 
 func (l sharedLock) endRead(owner string) (int64, error) {
-	return l.eval(scripts.RWReadRelease, []string{l.key, l.hold(owner), l.channel, l.reader(), l.writer()}, owner, "0", plain, l.prefix()).AsInt64()
+	return l.eval(scripts.RWReadRelease, []string{l.key, l.hold(owner), l.channel, l.reader(), l.writer(), l.turn()}, owner, "00", plain, l.prefix()).AsInt64()
 }
 
 func (l sharedLock) renewRead(owner, ms string) (int64, error) {
@@ -66,25 +68,30 @@ func (l sharedLock) write(owner, mark, ms string) (int64, error) {
 }
 
 func (l sharedLock) writeFenced(owner, mark, ms, tokens string) ([]int64, error) {
-	return l.eval(scripts.RWWrite, []string{l.key, l.reader(), l.writer(), l.counter()},
-		ms, owner+writing, mark, uuid, tokens, "60000").AsIntSlice()
+	return l.eval(scripts.RWWrite, []string{l.key, l.reader(), l.writer(), l.turn(), l.counter()},
+		ms, owner+writing, mark, "", tokens, "60000").AsIntSlice()
 }
 
 func (l sharedLock) endWrite(owner string) (int64, error) {
-	return l.eval(scripts.RWWriteRelease, []string{l.key, l.channel, l.reader(), l.writer()},
-		owner+writing, "1", plain, l.prefix()).AsInt64()
+	return l.eval(scripts.RWWriteRelease, []string{l.key, l.channel, l.reader(), l.writer(), l.turn()},
+		owner+writing, "01", plain, l.prefix()).AsInt64()
+}
+
+// ask is one who waits in line, and hears nothing if it has an ear of +.
+func (l sharedLock) ask(side, owner, under, ear string) (int64, error) {
+	if side == "read" {
+		return l.eval(scripts.RWRead, []string{l.key, l.hold(owner), l.reader(), l.writer(), l.turn()}, "600000", owner, under, inLine, ear).AsInt64()
+	}
+	return first(l.eval(scripts.RWWrite, []string{l.key, l.reader(), l.writer(), l.turn(), l.counter()},
+		"600000", owner+writing, inLine, ear, "0", "60000").AsIntSlice())
 }
 
 func (l sharedLock) force(mode, message string) (int64, error) {
-	return l.eval(scripts.RWForceUnlock, []string{l.key, l.channel}, mode, message, plain, l.prefix()).AsInt64()
-}
-
-func (l sharedLock) leave(mark string) (int64, error) {
-	return l.eval(scripts.RWLeave, []string{mark, l.channel}, uuid, "1", plain).AsInt64()
+	return l.eval(scripts.RWForceUnlock, []string{l.key, l.channel, l.reader(), l.writer(), l.turn()}, mode, message, plain, l.prefix()).AsInt64()
 }
 
 func (l sharedLock) yield() (int64, error) {
-	return l.eval(scripts.RWYield, []string{l.key, l.writer(), l.channel}, "60000", "publish").AsInt64()
+	return l.eval(scripts.RWYield, []string{l.key, l.writer(), l.channel, l.turn()}, "60000", "publish").AsInt64()
 }
 
 // keys returns the companions that there are.
@@ -95,7 +102,7 @@ func (l sharedLock) companions() []string {
 			found = append(found, "hold of "+owner)
 		}
 	}
-	for name, key := range map[string]string{"reader": l.reader(), "writer": l.writer(), "counter": l.counter()} {
+	for name, key := range map[string]string{"reader": l.reader(), "writer": l.writer(), "turn": l.turn(), "counter": l.counter()} {
 		if l.int("EXISTS", key) == 1 {
 			found = append(found, name)
 		}
@@ -116,10 +123,18 @@ func writes(owner string) [][]string {
 }
 
 var (
-	readerWaits = [][]string{{"SET", "lockgen_reader:{KEY}", uuid, "PX", marked}}
-	writerWaits = [][]string{{"SET", "lockgen_writer:{KEY}", uuid, "PX", marked}}
+	readerWaits = [][]string{{"RPUSH", "lockgen_reader:{KEY}", another + "+"}}
+	writerWaits = [][]string{{"RPUSH", "lockgen_writer:{KEY}", another + writing + "+"}}
+	deadWaits   = [][]string{{"RPUSH", "lockgen_reader:{KEY}", another}, {"RPUSH", "lockgen_writer:{KEY}", another + writing}}
+	readersTurn = turnOf("read read "+another, "160000")
+	writersTurn = turnOf("write write "+another+writing, "160000")
+	redissons   = turnOf("redisson write ", "160000")
 	deadReader  = [][]string{{"HSET", "KEY", "mode", "read", theirs, "1"}, {"PEXPIRE", "KEY", "300000"}}
 )
+
+func turnOf(value, ms string) [][]string {
+	return [][]string{{"SET", "lockgen_turn:{KEY}", value, "PX", ms}}
+}
 
 // A rwRow says what a script does with what it finds, sent once and again.
 type rwRow struct {
@@ -172,6 +187,9 @@ func runRWRows(t *testing.T, rows []rwRow, run func(l sharedLock) (int64, error)
 
 const taken = -2
 
+// soon is the answer to the first in line, and to one whose turn comes when another's is over.
+var soon = atMost(100_000)
+
 var mine, his = "hold of " + ours, "hold of " + theirs
 
 func TestRWRead(t *testing.T) {
@@ -182,13 +200,22 @@ func TestRWRead(t *testing.T) {
 		{"ours", reads(ours), number(taken), number(taken), alone, lease, []string{mine}, nil},
 		{"others read", reads(theirs), number(taken), number(taken), both, lease, []string{his, mine}, nil},
 		{"others read for ever", reads(theirs)[:1], number(taken), number(taken), both, lease, []string{mine}, nil},
-		{"others write", writes(theirs), atMost(other), atMost(other), fields{"mode": "write", theirs + writing: "1"}, other, []string{"reader"}, nil},
+		{"others write", writes(theirs), soon, soon, fields{"mode": "write", theirs + writing: "1"}, other, []string{"reader"}, nil},
 		{"the same process writes", writes(our2), number(taken), number(taken), fields{"mode": "write", our2 + writing: "1", ours: "1"}, lease, []string{mine}, nil},
 		{"the same process reads and somebody waits to write", slices.Concat(reads(our2), writerWaits), number(taken), number(taken),
 			fields{"mode": "read", ours: "1", our2: "1"}, lease, []string{mine, "hold of " + our2, "writer"}, nil},
-		{"somebody waits to write", slices.Concat(reads(theirs), writerWaits), atMost(90_000), atMost(90_000), fields{"mode": "read", theirs: "1"}, other, []string{his, "writer"}, nil},
-		{"it is a writer's turn", writerWaits, atMost(90_000), atMost(90_000), nil, -2, []string{"writer"}, nil},
-		{"it is a reader's turn", readerWaits, number(taken), number(taken), alone, lease, []string{mine}, nil},
+		{"somebody waits to write", slices.Concat(reads(theirs), writerWaits), soon, soon, fields{"mode": "read", theirs: "1"}, other, []string{his, "reader", "writer"}, nil},
+		{"it is a writer's turn", writersTurn, soon, soon, nil, -2, []string{"reader", "turn"}, nil},
+		{"it is a writer's turn, who reads with others", slices.Concat(reads(theirs), writersTurn), soon, soon, fields{"mode": "read", theirs: "1"}, other, []string{his, "reader", "turn"}, nil},
+		{"it is Redisson's turn", redissons, soon, soon, nil, -2, []string{"reader", "turn"}, nil},
+		{"it was a writer's turn", turnOf("write write "+another+writing, "9900"), number(taken), number(taken), alone, lease, []string{mine, "turn"}, nil},
+		{"it is another reader's turn", readersTurn, number(taken), number(taken), alone, lease, []string{mine, "turn"}, nil},
+		{"it is another reader's turn and somebody waits to write", slices.Concat(readersTurn, writerWaits), soon, soon, nil, -2, []string{"reader", "turn", "writer"}, nil},
+		{"it is its turn and somebody waits to write", slices.Concat(turnOf("read read "+our2, "160000"), writerWaits), number(taken), number(taken), alone, lease, []string{mine, "turn", "writer"}, nil},
+		{"a writer waits, and writers were last", slices.Concat(turnOf("write write ", "9900"), writerWaits), number(taken), number(taken), alone, lease, []string{mine, "turn", "writer"}, nil},
+		{"a writer waits, and readers were last", slices.Concat(turnOf("read read ", "9900"), writerWaits), atMost(500), soon, nil, -2, []string{"reader", "turn"}, nil},
+		{"another reader waits", readerWaits, number(taken), number(taken), alone, lease, []string{mine, "turn"}, nil},
+		{"the dead wait", deadWaits, number(taken), number(taken), alone, lease, []string{mine, "turn"}, nil},
 		{"a mutex", theirsHeld, atMost(other), atMost(other), fields{theirs: "1"}, other, nil, nil},
 		{"a string", aString, failure("WRONGTYPE"), failure("WRONGTYPE"), "text", -1, nil, nil},
 	}
@@ -197,7 +224,7 @@ func TestRWRead(t *testing.T) {
 		if mode, _ := l.command("HGET", "KEY", "mode").ToString(); mode == "write" {
 			under += writing
 		}
-		return l.read(ours, under, marked, "600000")
+		return l.read(ours, under, inLine, "600000")
 	})
 }
 
@@ -216,7 +243,7 @@ func TestRWReadRelease(t *testing.T) {
 	const notOurs, still, freed = -1, 0, 1
 	runRWRows(t, []rwRow{
 		{"free", free, number(notOurs), number(notOurs), nil, -2, nil, nil},
-		{"ours", reads(ours), number(freed), number(notOurs), nil, -2, nil, []string{"0"}},
+		{"ours", reads(ours), number(freed), number(notOurs), nil, -2, nil, []string{"00"}},
 		{"ours, and only the key of the hold is left", reads(ours)[2:], number(notOurs), number(notOurs), nil, -2, nil, nil},
 		{"others read too", slices.Concat(reads(theirs), reads(ours)), number(still), number(notOurs), fields{"mode": "read", theirs: "1"}, other, []string{his}, nil},
 		{"others read too, for less long than we did", slices.Concat(reads(theirs), reads(ours), [][]string{{"PEXPIRE", "KEY", "600000"}}),
@@ -225,10 +252,12 @@ func TestRWReadRelease(t *testing.T) {
 			{"HSET", "KEY", "mode", "read", theirs, "2", ours, "1"}, {"PEXPIRE", "KEY", "600000"},
 			{"SET", "{KEY}:" + theirs + ":rwlock_timeout:1", "1", "PX", "1000"}, {"SET", "{KEY}:" + theirs + ":rwlock_timeout:2", "1", "PX", "300000"},
 		}, number(still), number(notOurs), fields{"mode": "read", theirs: "2"}, other, []string{his}, nil},
-		{"others have died", slices.Concat(deadReader, reads(ours)), number(freed), number(notOurs), nil, -2, nil, []string{"0"}},
+		{"others have died", slices.Concat(deadReader, reads(ours)), number(freed), number(notOurs), nil, -2, nil, []string{"00"}},
 		{"the same process writes", slices.Concat(reads(ours), writes(our2)), number(still), number(notOurs), fields{"mode": "write", our2 + writing: "1"}, other, nil, nil},
 		{"others write", writes(theirs), number(notOurs), number(notOurs), fields{"mode": "write", theirs + writing: "1"}, other, nil, nil},
-		{"a mutex", oursHeld, number(freed), number(notOurs), nil, -2, nil, []string{"0"}},
+		{"both kinds wait: it is a writer's turn", slices.Concat(reads(ours), readerWaits, writerWaits), number(freed), number(notOurs), nil, -2, []string{"reader", "turn"}, []string{"00"}},
+		{"it waits", [][]string{{"RPUSH", "lockgen_reader:{KEY}", ours}}, number(notOurs), number(notOurs), nil, -2, nil, nil},
+		{"a mutex", oursHeld, number(freed), number(notOurs), nil, -2, nil, []string{"00"}},
 		{"a string", aString, number(notOurs), number(notOurs), "text", -1, nil, nil},
 	}, func(l sharedLock) (int64, error) { return l.endRead(ours) })
 }
@@ -268,14 +297,22 @@ func TestRWWrite(t *testing.T) {
 		{"ours", writes(ours), number(taken), number(taken), alone, lease, nil, nil},
 		{"ours, with what it reads", slices.Concat(reads(our2), writes(ours)), number(taken), number(taken),
 			fields{"mode": "write", ours + writing: "1", our2: "1"}, lease, []string{"hold of " + our2}, nil},
-		{"others write", writes(theirs), atMost(other), atMost(other), fields{"mode": "write", theirs + writing: "1"}, other, []string{"writer"}, nil},
-		{"others read", reads(theirs), atMost(other), atMost(other), fields{"mode": "read", theirs: "1"}, other, []string{his, "writer"}, nil},
-		{"it reads itself", reads(ours), atMost(other), atMost(other), fields{"mode": "read", ours: "1"}, other, []string{mine, "writer"}, nil},
-		{"it is a writer's turn", writerWaits, number(taken), number(taken), alone, lease, nil, nil},
-		{"it is a reader's turn", readerWaits, number(20), number(20), nil, -2, []string{"reader"}, nil},
+		{"others write", writes(theirs), soon, soon, fields{"mode": "write", theirs + writing: "1"}, other, []string{"writer"}, nil},
+		{"others write, and others wait", slices.Concat(writes(theirs), writerWaits), atMost(other), atMost(other), fields{"mode": "write", theirs + writing: "1"}, other, []string{"writer"}, nil},
+		{"others read", reads(theirs), soon, soon, fields{"mode": "read", theirs: "1"}, other, []string{his, "writer"}, nil},
+		{"it reads itself", reads(ours), soon, soon, fields{"mode": "read", ours: "1"}, other, []string{mine, "writer"}, nil},
+		{"it is another writer's turn", writersTurn, soon, soon, nil, -2, []string{"turn", "writer"}, nil},
+		{"it is its turn", turnOf("write write "+our2+writing, "160000"), number(taken), number(taken), alone, lease, []string{"turn"}, nil},
+		{"it is readers' turn", readersTurn, soon, soon, nil, -2, []string{"turn", "writer"}, nil},
+		{"it is Redisson's turn", redissons, soon, soon, nil, -2, []string{"turn", "writer"}, nil},
+		{"it was readers' turn", turnOf("read read "+another, "9900"), number(taken), number(taken), alone, lease, []string{"turn"}, nil},
+		{"a reader waits, and readers were last", slices.Concat(turnOf("read read ", "9900"), readerWaits), number(taken), number(taken), alone, lease, []string{"reader", "turn"}, nil},
+		{"a reader waits, and writers were last", slices.Concat(turnOf("write write ", "9900"), readerWaits), atMost(500), soon, nil, -2, []string{"turn", "writer"}, nil},
+		{"another writer waits", writerWaits, atMost(500), soon, nil, -2, []string{"turn", "writer"}, nil},
+		{"the dead wait", deadWaits, number(taken), number(taken), alone, lease, []string{"reader", "turn"}, nil},
 		{"a mutex", theirsHeld, atMost(other), atMost(other), fields{theirs: "1"}, other, nil, nil},
 		{"a string", aString, failure("WRONGTYPE"), failure("WRONGTYPE"), "text", -1, nil, nil},
-	}, func(l sharedLock) (int64, error) { return l.write(ours, marked, "600000") })
+	}, func(l sharedLock) (int64, error) { return l.write(ours, inLine, "600000") })
 }
 
 func TestRWWriteRelease(t *testing.T) {
@@ -283,12 +320,22 @@ func TestRWWriteRelease(t *testing.T) {
 	const notOurs, shared, freed = -1, 0, 1
 	runRWRows(t, []rwRow{
 		{"free", free, number(notOurs), number(notOurs), nil, -2, nil, nil},
-		{"ours", writes(ours), number(freed), number(notOurs), nil, -2, nil, []string{"1"}},
+		{"ours", writes(ours), number(freed), number(notOurs), nil, -2, nil, []string{"01"}},
 		{"ours, with what it reads", slices.Concat(reads(our2), writes(ours), [][]string{{"PEXPIRE", "KEY", "600000"}}), number(shared), number(notOurs),
-			fields{"mode": "read", our2: "1"}, other, []string{"hold of " + our2}, []string{"1"}},
-		{"ours, with what it read for a time that is over", slices.Concat([][]string{{"HSET", "KEY", our2, "1"}}, writes(ours)), number(freed), number(notOurs), nil, -2, nil, []string{"1"}},
-		{"both kinds wait: it is a reader's turn", slices.Concat(writes(ours), readerWaits, writerWaits), number(freed), number(notOurs), nil, -2, []string{"reader"}, []string{"1"}},
-		{"a writer waits", slices.Concat(writes(ours), writerWaits), number(freed), number(notOurs), nil, -2, []string{"writer"}, []string{"1"}},
+			fields{"mode": "read", our2: "1"}, other, []string{"hold of " + our2}, []string{"01"}},
+		{"ours, with what it read for a time that is over", slices.Concat([][]string{{"HSET", "KEY", our2, "1"}}, writes(ours)), number(freed), number(notOurs), nil, -2, nil, []string{"01"}},
+		{"both kinds wait: it is a reader's turn", slices.Concat(writes(ours), readerWaits, writerWaits), number(freed), number(notOurs), nil, -2, []string{"turn", "writer"}, []string{"01"}},
+		{"a writer waits", slices.Concat(writes(ours), writerWaits), number(freed), number(notOurs), nil, -2, []string{"turn"}, []string{"01"}},
+		{"the dead wait", slices.Concat(writes(ours), deadWaits), number(freed), number(notOurs), nil, -2, nil, []string{"01"}},
+		{"it waits", [][]string{{"RPUSH", "lockgen_writer:{KEY}", "x", ours + writing}, {"RPUSH", "lockgen_reader:{KEY}", "y"}},
+			number(notOurs), number(notOurs), nil, -2, nil, nil},
+		{"it waits, and others write", slices.Concat(writes(theirs), [][]string{{"RPUSH", "lockgen_writer:{KEY}", "x", ours + writing + "+"}}),
+			number(notOurs), number(notOurs), fields{"mode": "write", theirs + writing: "1"}, other, []string{"writer"}, nil},
+		{"it waits, others read, and readers wait for it", slices.Concat(reads(theirs), readerWaits, [][]string{{"RPUSH", "lockgen_writer:{KEY}", ours + writing}}),
+			number(notOurs), number(notOurs), fields{"mode": "read", theirs: "1"}, other, []string{his, "turn"}, nil},
+		{"it is its turn, and readers wait", slices.Concat(turnOf("write write "+ours+writing, "160000"), readerWaits), number(notOurs), number(notOurs), nil, -2, []string{"turn"}, nil},
+		{"it goes on reading, and readers wait", slices.Concat(reads(our2), writes(ours), [][]string{{"PEXPIRE", "KEY", "600000"}}, readerWaits), number(shared), number(notOurs),
+			fields{"mode": "read", our2: "1"}, other, []string{"hold of " + our2, "turn"}, []string{"01"}},
 		{"others write", writes(theirs), number(notOurs), number(notOurs), fields{"mode": "write", theirs + writing: "1"}, other, nil, nil},
 		{"others read", reads(theirs), number(notOurs), number(notOurs), fields{"mode": "read", theirs: "1"}, other, []string{his}, nil},
 		{"a string", aString, number(notOurs), number(notOurs), "text", -1, nil, nil},
@@ -300,26 +347,16 @@ func TestRWForceUnlock(t *testing.T) {
 	const nobody, freed = 0, 1
 	runRWRows(t, []rwRow{
 		{"free", free, number(nobody), number(nobody), nil, -2, nil, nil},
-		{"others read", slices.Concat(reads(ours), reads(theirs)), number(freed), number(nobody), nil, -2, nil, []string{"0"}},
+		{"others read", slices.Concat(reads(ours), reads(theirs)), number(freed), number(nobody), nil, -2, nil, []string{"00"}},
 		{"others write", writes(theirs), number(nobody), number(nobody), fields{"mode": "write", theirs + writing: "1"}, other, nil, nil},
 		{"a mutex", theirsHeld, number(nobody), number(nobody), fields{theirs: "1"}, other, nil, nil},
 		{"a string", aString, failure("WRONGTYPE"), failure("WRONGTYPE"), "text", -1, nil, nil},
-	}, func(l sharedLock) (int64, error) { return l.force("read", "0") })
+	}, func(l sharedLock) (int64, error) { return l.force("read", "00") })
 	runRWRows(t, []rwRow{
-		{"written", writes(theirs), number(freed), number(nobody), nil, -2, nil, []string{"1", "0"}},
-		{"written and read", slices.Concat(reads(ours), writes(our2)), number(freed), number(nobody), nil, -2, nil, []string{"1", "0"}},
+		{"written", writes(theirs), number(freed), number(nobody), nil, -2, nil, []string{"01", "00"}},
+		{"written and read", slices.Concat(reads(ours), writes(our2)), number(freed), number(nobody), nil, -2, nil, []string{"01", "00"}},
 		{"read", reads(theirs), number(nobody), number(nobody), fields{"mode": "read", theirs: "1"}, other, []string{his}, nil},
-	}, func(l sharedLock) (int64, error) { return l.force("write", "1") })
-}
-
-func TestRWLeave(t *testing.T) {
-	t.Parallel()
-	const nothing, left = 0, 1
-	runRWRows(t, []rwRow{
-		{"no mark", free, number(nothing), number(nothing), nil, -2, nil, nil},
-		{"ours", writerWaits, number(left), number(nothing), nil, -2, nil, []string{"1"}},
-		{"another client's", [][]string{{"SET", "lockgen_writer:{KEY}", "another", "PX", marked}}, number(nothing), number(nothing), nil, -2, []string{"writer"}, nil},
-	}, func(l sharedLock) (int64, error) { return l.leave(l.writer()) })
+	}, func(l sharedLock) (int64, error) { return l.force("write", "01") })
 }
 
 // What is freed while Redisson's waiters listen is theirs for a moment: nobody of this library gets it meanwhile.
@@ -328,59 +365,58 @@ func TestRW_ALockThatIsFreedIsLeftToRedissonsWaiters(t *testing.T) {
 	onBackends(t, func(t *testing.T, s *scene) {
 		l := newSharedLock(s)
 		ends := map[string]func(string) (int64, error){"read": l.endRead, "write": l.endWrite}
-		mark := func(name string) (string, int64) {
-			text, err := l.command("GET", name).ToString()
-			require.True(t, err == nil || rueidis.IsRedisNil(err), err)
-			return text, l.int("PTTL", name)
-		}
-		begin := func(side string) {
+		begin := func(side string, more ...[]string) {
 			set := reads(ours)
 			if side == "write" {
 				set = writes(ours)
 			}
-			l.int("DEL", "KEY", l.reader(), l.writer())
-			l.set(set)
+			l.int("DEL", "KEY", l.reader(), l.writer(), l.turn())
+			l.set(append(set, more...))
+		}
+		turn := func() string {
+			text, err := l.command("GET", l.turn()).ToString()
+			require.True(t, err == nil || rueidis.IsRedisNil(err), err)
+			return text
 		}
 		for side, end := range ends {
 			begin(side)
 			twiceIs(t, 1, -1, func() (int64, error) { return end(ours) })
-			require.Zero(t, l.int("EXISTS", l.reader(), l.writer()), "nobody of Redisson's listens")
+			require.Zero(t, l.int("EXISTS", l.turn()), "nobody of Redisson's listens")
 		}
 		l.subscribe(l.channel)
 		for side, end := range ends {
 			begin(side)
 			twiceIs(t, 1, -1, func() (int64, error) { return end(ours) })
-			for _, name := range []string{l.reader(), l.writer()} {
-				if text, left := mark(name); text != "" { // it may be over by now
-					require.Equal(t, "redisson", text, side)
-					require.LessOrEqual(t, left, int64(5))
-				}
+			if text := turn(); text != "" { // it may be over by now
+				require.Equal(t, "redisson", text, side)
+				require.LessOrEqual(t, l.int("PTTL", l.turn()), int64(5))
 			}
+			begin(side, readerWaits[0], writerWaits[0])
+			twiceIs(t, 1, -1, func() (int64, error) { return end(ours) })
+			if side == "write" {
+				require.Equal(t, "read read "+another, turn(), "those who wait to read are before Redisson's")
+			}
+			begin(side, writerWaits[0])
+			twiceIs(t, 1, -1, func() (int64, error) { return end(ours) })
+			require.Equal(t, "redisson "+side+" ", turn())
+			require.LessOrEqual(t, l.int("PTTL", l.turn()), int64(10005), side)
 			// What keeps them out, as long as it lives:
-			for _, name := range []string{l.reader(), l.writer()} {
-				l.command("SET", name, "redisson", "PX", "60000")
+			for _, value := range []string{"redisson", "redisson " + side + " "} {
+				l.command("SET", l.turn(), value, "PX", "160000")
+				n, err := l.read(our2, "", "0", "600000")
+				require.NoError(t, err)
+				require.Greater(t, n, int64(5))
+				n, err = l.write(our2, "0", "600000")
+				require.NoError(t, err)
+				require.Greater(t, n, int64(5))
 			}
-			n, err := l.read(our2, "", "0", "600000")
-			require.NoError(t, err)
-			require.Greater(t, n, int64(5))
-			n, err = l.write(our2, "0", "600000")
-			require.NoError(t, err)
-			require.Positive(t, n)
 		}
 
-		// Marks of those who wait here stay as they are.
-		begin("read")
-		l.set(writerWaits)
-		twiceIs(t, 1, -1, func() (int64, error) { return l.endRead(ours) })
-		text, left := mark(l.writer())
-		require.Equal(t, uuid, text)
-		require.Greater(t, left, int64(5))
-
 		// A writer that goes on reading frees nothing.
-		l.int("DEL", "KEY", l.reader(), l.writer())
+		l.int("DEL", "KEY", l.reader(), l.writer(), l.turn())
 		l.set(slices.Concat(reads(ours), writes(ours)))
 		twiceIs(t, 0, -1, func() (int64, error) { return l.endWrite(ours) })
-		require.Zero(t, l.int("EXISTS", l.reader(), l.writer()))
+		require.Zero(t, l.int("EXISTS", l.turn()))
 	})
 }
 
@@ -390,16 +426,16 @@ func TestRWWriteRelease_RedissonsWaitersAreToldSoThatNoneForgets(t *testing.T) {
 	onBackends(t, func(t *testing.T, s *scene) {
 		l := newSharedLock(s)
 		end := func(state ...[]string) []string {
-			l.int("DEL", "KEY", l.reader(), l.writer())
+			l.int("DEL", "KEY", l.reader(), l.writer(), l.turn())
 			l.set(state)
 			_, err := l.endWrite(ours)
 			require.NoError(t, err)
 			return l.messages()
 		}
-		require.Equal(t, []string{"1"}, end(writes(ours)...), "nobody of Redisson's listens")
+		require.Equal(t, []string{"01"}, end(writes(ours)...), "nobody of Redisson's listens")
 		l.subscribe(l.channel)
-		require.Equal(t, []string{"1", "0"}, end(writes(ours)...))
-		require.Equal(t, []string{"1", "0"}, end(slices.Concat(reads(ours), writes(ours))...), "readers stay")
+		require.Equal(t, []string{"01", "00"}, end(writes(ours)...))
+		require.Equal(t, []string{"01", "00"}, end(slices.Concat(reads(ours), writes(ours))...), "readers stay")
 	})
 }
 
@@ -424,22 +460,28 @@ func TestRWYield(t *testing.T) {
 				require.NoError(t, err)
 				require.Equal(t, want, got, what)
 			}
-			require.Equal(t, want, l.int("EXISTS", l.writer()), what)
+			require.Equal(t, want, l.int("EXISTS", l.turn()), what)
 		}
 		l.set(reads(ours))
 		yields(0, "nobody of Redisson's listens")
+		l.set(writerWaits)
+		for range 2 {
+			got, err := l.yield()
+			require.NoError(t, err)
+			require.EqualValues(t, 1, got, "somebody of this library waits to write")
+		}
+		l.int("DEL", l.writer())
 		l.subscribe(l.channel)
 		yields(1, "one does")
-		require.LessOrEqual(t, l.int("PTTL", l.writer()), int64(60_000))
+		require.LessOrEqual(t, l.int("PTTL", l.turn()), int64(70_000))
 		n, err := l.read(our2, "", "0", "600000")
 		require.NoError(t, err)
 		require.Positive(t, n, "who comes now waits")
-		l.int("PEXPIRE", l.writer(), "60000")
 		n, err = l.endRead(ours)
 		require.NoError(t, err)
 		require.EqualValues(t, 1, n)
-		require.LessOrEqual(t, l.int("PTTL", l.writer()), int64(5), "from now on it is only the start")
-		l.int("DEL", l.writer(), l.reader())
+		require.LessOrEqual(t, l.int("PTTL", l.turn()), int64(5), "from now on it is only the start")
+		l.int("DEL", l.turn())
 		yields(0, "nobody reads")
 		l.set(writes(ours))
 		yields(0, "somebody writes")
@@ -464,17 +506,17 @@ func TestRW_TellsProcesses(t *testing.T) {
 		_, err := l.write(ours, "0", "600000")
 		require.NoError(t, err)
 		require.Empty(t, p.told(), "who does not wait is no reason")
-		_, err = l.write(ours, marked, "600000")
+		_, err = l.write(ours, inLine, "600000")
 		require.NoError(t, err)
 		require.Equal(t, []string{"wanted 3"}, p.told())
-		n, err := l.force("read", "0")
+		n, err := l.force("read", "00")
 		require.NoError(t, err)
 		require.EqualValues(t, 1, n)
 		require.Equal(t, []string{"taken 3"}, p.told())
 		n, err = l.write(p.uuid+":4", "0", "600000")
 		require.NoError(t, err)
 		require.EqualValues(t, taken, n)
-		_, err = l.force("write", "1")
+		_, err = l.force("write", "01")
 		require.NoError(t, err)
 		require.Equal(t, []string{"taken 4"}, p.told())
 	})
@@ -511,12 +553,12 @@ func TestRW_OutOfMemory(t *testing.T) {
 	written.set(writes(ours))
 	kept.set(slices.Concat(reads(our2), writes(ours)))
 	server.Do("CONFIG", "SET", "maxmemory", "1")
-	_, err := none.read(ours, "", marked, "600000")
+	_, err := none.read(ours, "", inLine, "600000")
 	require.ErrorContains(t, err, "OOM")
-	_, err = none.write(ours, marked, "600000")
+	_, err = none.write(ours, inLine, "600000")
 	require.ErrorContains(t, err, "OOM")
 	require.Nil(t, none.dump())
-	n, err := written.read(our2, "", marked, "600000")
+	n, err := written.read(our2, "", inLine, "600000")
 	require.NoError(t, err)
 	require.Positive(t, n, "refused, without a mark")
 	for _, step := range []func() (int64, error){
@@ -665,7 +707,7 @@ func TestRWRedissonPeer(t *testing.T) {
 		require.Positive(t, java.writeLock())
 		require.False(t, java.writeUnlock())
 		do(1)(l.endWrite(ours))
-		require.Equal(t, []string{"1"}, l.messages())
+		require.Equal(t, []string{"01"}, l.messages(), "which Redisson reads as 1")
 		require.EqualValues(t, taken, java.writeLock())
 		require.EqualValues(t, taken, java.writeLock())
 		require.EqualValues(t, taken, java.readLock(300_000), "under its write lock")
@@ -678,14 +720,14 @@ func TestRWRedissonPeer(t *testing.T) {
 		do(taken)(l.read(ours, "", "0", "600000"))
 		require.True(t, java.readUnlock())
 		do(1)(l.endRead(ours))
-		require.Equal(t, []string{"0"}, l.messages())
+		require.Equal(t, []string{"00"}, l.messages())
 
 		// We go on reading after writing; Java may read then.
 		do(taken)(l.write(our2, "0", "600000"))
 		do(taken)(l.read(ours, our2+writing, "0", "600000"))
 		require.Positive(t, java.readLock(300_000))
 		do(0)(l.endWrite(our2))
-		require.Equal(t, []string{"1"}, l.messages())
+		require.Equal(t, []string{"01"}, l.messages())
 		require.EqualValues(t, taken, java.readLock(300_000))
 		do(0)(l.endRead(ours))
 		require.True(t, java.readUnlock())
@@ -702,20 +744,34 @@ func TestRW_Model(t *testing.T) {
 	onBackends(t, func(t *testing.T, s *scene) {
 		l := newSharedLock(s)
 		rapid.Check(t, func(r *rapid.T) {
-			for _, key := range append([]string{l.key, l.reader(), l.writer()}, l.hold(ours), l.hold(our2), l.hold(theirs)) {
+			for _, key := range append([]string{l.key, l.reader(), l.writer(), l.turn()}, l.hold(ours), l.hold(our2), l.hold(theirs)) {
 				require.NoError(t, l.command("DEL", key).Error())
 			}
 			l.messages()
 			reading, writer := map[string]bool{}, "" // true while the hold lives
-			readerWaits, writerWaits := false, false
+			rule := &rwRule{hears: func(string) bool { return false }}
 			var heard []string
 			alive := func() bool { return slices.Contains(slices.Collect(maps.Values(reading)), true) }
 			owner := rapid.SampledFrom(owners)
-			refused := func(r *rapid.T, run func() (int64, error)) {
-				for range rapid.IntRange(1, 2).Draw(r, "times") {
+			sync := func() { // what the lock is, and that time stands still for the turn
+				switch rule.mode = ""; {
+				case writer != "":
+					rule.mode = "write"
+				case len(reading) > 0:
+					rule.mode = "read"
+				}
+				_, ms := rule.turn()
+				l.int("PEXPIRE", l.turn(), ms)
+			}
+			deaf := rapid.SampledFrom([]string{"", "+"})
+			end := func(r *rapid.T, side, o string, run func() (int64, error)) { // by one that has nothing, and may wait
+				for range 2 {
+					twiceIs := int64(-1)
 					got, err := run()
 					require.NoError(r, err)
-					require.Positive(r, got)
+					require.Equal(r, twiceIs, got)
+					rule.leave(side, o)
+					sync()
 				}
 			}
 			r.Repeat(map[string]func(*rapid.T){
@@ -725,38 +781,37 @@ func TestRW_Model(t *testing.T) {
 					if rapid.Bool().Draw(r, "under") {
 						under = owner.Draw(r, "of") + writing
 					}
-					_, member := reading[o]
-					run := func() (int64, error) { return l.read(o, under, marked, "600000") }
-					switch {
-					case member || writer != "" && under == writer+writing:
-					case writer != "":
-						refused(r, run)
-						readerWaits = true
-						return
-					case writerWaits:
-						refused(r, run)
-						return
+					ear := deaf.Draw(r, "ear")
+					for range rapid.IntRange(1, 2).Draw(r, "times") {
+						_, member := reading[o]
+						want := member || writer != "" && under == writer+writing || rule.ask("read", o, o+ear)
+						got, err := l.ask("read", o, under, ear)
+						require.NoError(r, err)
+						require.Equal(r, want, got == taken)
+						if want {
+							reading[o] = true
+						}
+						sync()
 					}
-					twice(r, taken, run)
-					reading[o], readerWaits = true, false
 				},
 				"end read": func(r *rapid.T) {
 					o := owner.Draw(r, "owner")
-					if _, member := reading[o]; !member {
-						twice(r, -1, func() (int64, error) { return l.endRead(o) })
-						return
+					run := func() (int64, error) { return l.endRead(o) }
+					if _, member := reading[o]; member {
+						delete(reading, o)
+						want := int64(0)
+						if writer == "" && !alive() {
+							want = 1
+							clear(reading)
+							heard = append(heard, "00")
+							rule.freed("read")
+						}
+						got, err := run()
+						require.NoError(r, err)
+						require.Equal(r, want, got)
+						sync()
 					}
-					delete(reading, o)
-					want := int64(0)
-					if writer == "" && !alive() {
-						want = 1
-						clear(reading)
-						heard = append(heard, "0")
-					}
-					got, err := l.endRead(o)
-					require.NoError(r, err)
-					require.Equal(r, want, got)
-					twice(r, -1, func() (int64, error) { return l.endRead(o) })
+					end(r, "read", o, run)
 				},
 				"renew": func(r *rapid.T) {
 					o := owner.Draw(r, "owner")
@@ -779,38 +834,38 @@ func TestRW_Model(t *testing.T) {
 				},
 				"write": func(r *rapid.T) {
 					o := owner.Draw(r, "owner")
-					run := func() (int64, error) { return l.write(o, marked, "600000") }
-					switch {
-					case writer == o:
-					case writer != "" || len(reading) > 0:
-						refused(r, run)
-						writerWaits = true
-						return
-					case readerWaits:
-						refused(r, run)
-						return
+					ear := deaf.Draw(r, "ear")
+					for range rapid.IntRange(1, 2).Draw(r, "times") {
+						want := writer == o || rule.ask("write", o+writing, o+writing+ear)
+						got, err := l.ask("write", o, "", ear)
+						require.NoError(r, err)
+						require.Equal(r, want, got == taken)
+						if want {
+							writer = o
+						}
+						sync()
 					}
-					twice(r, taken, run)
-					writer, writerWaits = o, false
 				},
 				"end write": func(r *rapid.T) {
 					o := owner.Draw(r, "owner")
-					if writer != o {
-						twice(r, -1, func() (int64, error) { return l.endWrite(o) })
-						return
+					run := func() (int64, error) { return l.endWrite(o) }
+					if writer == o {
+						writer = ""
+						want := int64(0)
+						if alive() {
+							rule.callSide("read", "")
+						} else {
+							want = 1
+							clear(reading)
+							rule.freed("write")
+						}
+						heard = append(heard, "01")
+						got, err := run()
+						require.NoError(r, err)
+						require.Equal(r, want, got)
+						sync()
 					}
-					writer = ""
-					want := int64(0)
-					if !alive() {
-						want = 1
-						clear(reading)
-					}
-					writerWaits = writerWaits && !readerWaits
-					heard = append(heard, "1")
-					got, err := l.endWrite(o)
-					require.NoError(r, err)
-					require.Equal(r, want, got)
-					twice(r, -1, func() (int64, error) { return l.endWrite(o) })
+					end(r, "write", o+writing, run)
 				},
 				"all end": func(*rapid.T) {
 					for _, o := range owners {
@@ -820,46 +875,38 @@ func TestRW_Model(t *testing.T) {
 					clear(reading)
 					writer = ""
 				},
-				"a mark ends": func(r *rapid.T) {
+				"a line ends": func(r *rapid.T) {
 					if rapid.Bool().Draw(r, "reader") {
 						l.int("DEL", l.reader())
-						readerWaits = false
+						rule.readers = nil
 					} else {
 						l.int("DEL", l.writer())
-						writerWaits = false
+						rule.writers = nil
 					}
 				},
-				"leave": func(r *rapid.T) {
-					want := int64(0)
-					if writerWaits {
-						want = 1
-						heard = append(heard, "1")
-					}
-					got, err := l.leave(l.writer())
-					require.NoError(r, err)
-					require.Equal(r, want, got)
-					writerWaits = false
-				},
+				"a turn ends": func(*rapid.T) { rule.ended = true },
 				"force": func(r *rapid.T) {
-					mode, message := "read", "0"
+					mode, message := "read", "00"
 					if rapid.Bool().Draw(r, "write") {
-						mode, message = "write", "1"
+						mode, message = "write", "01"
 					}
 					want := int64(0)
 					if mode == "write" && writer != "" || mode == "read" && writer == "" && len(reading) > 0 {
 						want = 1
 						heard = append(heard, message)
 						if mode == "write" {
-							heard = append(heard, "0")
+							heard = append(heard, "00")
 						}
 						clear(reading)
 						writer = ""
+						rule.freed(mode)
 					}
 					got, err := l.force(mode, message)
 					require.NoError(r, err)
 					require.Equal(r, want, got)
 				},
 				"": func(r *rapid.T) {
+					sync()
 					require.Equal(r, heard, l.messages(), "what was said")
 					heard = nil
 					want := fields{}
@@ -883,10 +930,13 @@ func TestRW_Model(t *testing.T) {
 					} else {
 						require.Equal(r, want, l.dump())
 					}
-					if readerWaits {
+					if rule.whose != "" {
+						companions = append(companions, "turn")
+					}
+					if len(rule.readers) > 0 {
 						companions = append(companions, "reader")
 					}
-					if writerWaits {
+					if len(rule.writers) > 0 {
 						companions = append(companions, "writer")
 					}
 					slices.Sort(companions)

@@ -1,13 +1,14 @@
 -- Takes the lock for writing, or says for how long to wait.
 --
 -- KEYS[1]  the lock
--- KEYS[2]  the mark that a reader waits
--- KEYS[3]  the mark that a writer waits
--- KEYS[4]  the counter of its fencing tokens
+-- KEYS[2]  the line of those who wait to read
+-- KEYS[3]  the line of those who wait to write
+-- KEYS[4]  the turn
+-- KEYS[5]  the counter of its fencing tokens
 -- ARGV[1]  lease in milliseconds
 -- ARGV[2]  the writer, as its field is named
--- ARGV[3]  for how many milliseconds to leave the mark, or 0 for one who does not wait
--- ARGV[4]  uuid of the client
+-- ARGV[3]  for how many milliseconds to stand in line, or 0 for one who does not wait
+-- ARGV[4]  + for one who hears no messages, else empty
 -- ARGV[5]  how many fencing tokens are wanted
 -- ARGV[6]  for how many milliseconds their counter is kept, or 0 for ever
 --
@@ -23,24 +24,19 @@
 local mode = redis.call('hget', KEYS[1], 'mode')
 local ttl = redis.call('pttl', KEYS[1])
 if not (mode and redis.call('hexists', KEYS[1], ARGV[2]) == 1) then
-  if ttl ~= -2 then
-    if mode and ARGV[3] ~= '0' then
-      redis.pcall('set', KEYS[3], ARGV[4], 'px', ARGV[3])
-      for _, holder in ipairs(redis.call('hkeys', KEYS[1])) do
-        tell('wanted', holder)
-      end
-    end
-    return {ttl, 0}
+  if not mode and ttl ~= -2 then
+    return {ttl, 0} -- a lock of another kind
   end
-  local turn = redis.call('pttl', KEYS[2])
-  if turn > 0 then
-    return {math.min(turn, 20), 0} -- soon: nobody tells when the reader has come
+  local place = ARGV[3] == '0' and '' or ARGV[2] .. ARGV[4]
+  local wait = refused('write', KEYS[1], mode, ttl, KEYS[2], KEYS[3], KEYS[4], ARGV[2], place, ARGV[3])
+  if wait then
+    return {wait, 0}
   end
 end
 local token = 0
 if ARGV[5] ~= '0' then
   local bad
-  token, bad = draw(KEYS[4], tonumber(ARGV[5]), ARGV[6])
+  token, bad = draw(KEYS[5], tonumber(ARGV[5]), ARGV[6])
   if bad then
     return bad
   end
@@ -49,5 +45,4 @@ redis.call('hset', KEYS[1], 'mode', 'write', ARGV[2], 1)
 if ttl < tonumber(ARGV[1]) then
   redis.call('pexpire', KEYS[1], ARGV[1])
 end
-redis.call('del', KEYS[3])
 return {-2, token}

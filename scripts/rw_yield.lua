@@ -1,22 +1,32 @@
--- Keeps out new readers while Redisson's waiters, should there be any, wait for those who read: they can only want to
--- write.
+-- Says whether somebody waits for those who read, for a process whose readers come and go without end, and does not hear of
+-- it. If it is Redisson's waiters, should there be any, it keeps out new readers: they can only want to write.
 --
 -- KEYS[1]  the lock
--- KEYS[2]  the mark that a writer waits
+-- KEYS[2]  the line of those who wait to write
 -- KEYS[3]  the channel of the lock
--- ARGV[1]  for how many milliseconds to leave the mark
+-- KEYS[4]  the turn
+-- ARGV[1]  for how many milliseconds to keep out new readers
 -- ARGV[2]  publish command: publish, spublish or both: see say.lua
 --
 -- Reply: 1  somebody waits
 --        0  nobody does, or nobody reads
 --        WRONGTYPE when the key is something other than a hash; nothing is changed
 --
--- Twice: it sets the same mark again.
+-- Twice: it sets the same turn again.
 
-if redis.call('hget', KEYS[1], 'mode') ~= 'read' or not redissons(ARGV[2], KEYS[3], KEYS[2]) then
+if redis.call('hget', KEYS[1], 'mode') ~= 'read' then
   return 0
 end
-leave(KEYS[2], tonumber(ARGV[1]))
+if redis.call('exists', KEYS[2]) == 1 then
+  return 1
+end
+if not redissons(ARGV[2], KEYS[3], KEYS[2]) then
+  return 0
+end
+local whose, last, _, left = turn_of(KEYS[4])
+if whose == 'redisson' or left == 0 then
+  assign(KEYS[4], 'redisson', last ~= '' and last or 'read', '', tonumber(ARGV[1]))
+end
 for _, holder in ipairs(redis.call('hkeys', KEYS[1])) do
   tell('wanted', holder)
 end

@@ -3,12 +3,14 @@
 -- On the channels of Redisson a message is published as Redisson's own programs do it: by publish, or by spublish in a
 -- cluster with sharded channels; or by each of the two, if that is both, where not all programs do the same.
 
+-- say publishes a message. What it announces is done already, and stays done: a server that does not permit the message
+-- tells nobody, and those who wait ask by their timers.
 local function say(publish, channel, message)
   if publish == 'both' then
-    redis.call('spublish', channel, message)
-    return redis.call('publish', channel, message)
+    redis.pcall('spublish', channel, message)
+    publish = 'publish'
   end
-  return redis.call(publish, channel, message)
+  redis.pcall(publish, channel, message)
 end
 
 -- listening returns how many have subscribed to a channel of Redisson.

@@ -80,9 +80,6 @@ var rwForceUnlock string
 //go:embed rw_yield.lua
 var rwYield string
 
-//go:embed rw_leave.lua
-var rwLeave string
-
 //go:embed fair.lua
 var fair string
 
@@ -91,6 +88,9 @@ var fairAcquire string
 
 //go:embed fair_release.lua
 var fairRelease string
+
+//go:embed fair_leave.lua
+var fairLeave string
 
 //go:embed fair_force_unlock.lua
 var fairForceUnlock string
@@ -160,7 +160,6 @@ var (
 	RWWrite        = script("rw_write", rwWrite, say+handover+rw)
 	RWWriteRelease = script("rw_write_release", rwWriteRelease, say+handover+rw)
 	RWForceUnlock  = script("rw_force_unlock", rwForceUnlock, say+handover+rw)
-	RWLeave        = script("rw_leave", rwLeave, say+handover+rw)
 	RWYield        = script("rw_yield", rwYield, say+handover+rw)
 )
 
@@ -168,6 +167,7 @@ var (
 var (
 	FairAcquire     = script("fair_acquire", fairAcquire, say+handover+fair)
 	FairRelease     = script("fair_release", fairRelease, say+handover+fair)
+	FairLeave       = script("fair_leave", fairLeave, say+handover+fair)
 	FairForceUnlock = script("fair_force_unlock", fairForceUnlock, say+handover+fair)
 )
 
@@ -193,8 +193,8 @@ var (
 func All() []*Script {
 	return []*Script{
 		Take, Free, Acquire, Release, Renew, ForceUnlock, Inspect, Raise,
-		RWRead, RWReadRelease, RWReadRenew, RWWrite, RWWriteRelease, RWForceUnlock, RWLeave, RWYield,
-		FairAcquire, FairRelease, FairForceUnlock,
+		RWRead, RWReadRelease, RWReadRenew, RWWrite, RWWriteRelease, RWForceUnlock, RWYield,
+		FairAcquire, FairRelease, FairLeave, FairForceUnlock,
 		SemaphoreAcquire, SemaphoreRelease, SemaphoreSet, SemaphoreDrain,
 		PermitAcquire, PermitRelease, PermitRenew, PermitLease, PermitCount, PermitSet,
 		LatchSet, LatchDown, LatchCount, LatchDelete,

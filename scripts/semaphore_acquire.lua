@@ -41,6 +41,13 @@ if sum > 0 then
   redis.call('incrby', KEYS[1], digits(-sum))
 end
 if granted > 0 or ARGV[4] == '1' then
-  note(KEYS[3], ARGV[1], ARGV[2], ARGV[3], granted)
+  local bad = noted(function()
+    if sum > 0 then
+      redis.call('incrby', KEYS[1], digits(sum))
+    end
+  end, KEYS[3], ARGV[1], ARGV[2], ARGV[3], granted)
+  if bad then
+    return bad
+  end
 end
 return granted

@@ -8,10 +8,10 @@
 -- ARGV[3]  milliseconds for which to keep the result
 -- ARGV[4]  how many, less than 0 to take away
 -- ARGV[5]  publish command: publish, spublish or both: see say.lua
--- ARGV[6]  exists: 1 to do nothing if the semaphore does not exist, 0 to create it
+-- ARGV[6]  if the semaphore does not exist: 0 to create it, 1 to do nothing, 2 to create it and say so
 --
 -- Reply: 1   done
---        0   there is no semaphore
+--        0   there is no semaphore, or there was none
 --        -9  the client gave up the request
 --        WRONGTYPE when the key is something other than a count; nothing is changed
 --
@@ -20,10 +20,15 @@ local done = outcome(KEYS[3], ARGV[1])
 if done then
   return done
 end
-if not count(KEYS[1]) and ARGV[6] == '1' then
+local known = count(KEYS[1])
+if not known and ARGV[6] == '1' then
   note(KEYS[3], ARGV[1], ARGV[2], ARGV[3], 0)
   return 0
 end
-note(KEYS[3], ARGV[1], ARGV[2], ARGV[3], 1)
+local reply = 1
+if not known and ARGV[6] == '2' then
+  reply = 0
+end
+note(KEYS[3], ARGV[1], ARGV[2], ARGV[3], reply)
 announce(ARGV[5], KEYS[2], redis.call('incrby', KEYS[1], ARGV[4]))
-return 1
+return reply

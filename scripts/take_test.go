@@ -181,13 +181,9 @@ func TestTake_WithoutMemoryOrPermission(t *testing.T) {
 	other.set(oursHeld)
 	server.Do("ACL", "SETUSER", "half", "+hdel", "resetchannels", "&"+other.channel)
 	other.c = half.c
-	reply, err := frees(other, &half).ToArray()
+	n, err = frees(other, &half).AsInt64()
 	require.NoError(t, err)
-	require.Len(t, reply, 8)
-	n, err = reply[0].AsInt64()
-	require.NoError(t, err)
-	require.Zero(t, n)
-	require.Regexp(t, "can't publish|No permissions to access a channel", reply[4].Error().Error(), "before Redis 7.2, and since")
+	require.Zero(t, n, "both are free")
 	require.Nil(t, held.dump())
 	require.Nil(t, other.dump())
 }

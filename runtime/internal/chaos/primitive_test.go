@@ -265,7 +265,7 @@ func setLatch(ctx context.Context, l *lockrt.CountDownLatch) (lease, error) {
 		pause(ctx, ms)
 	}
 	for { // if it is set after an error, the request before did it
-		if _, err := l.SetCount(ctx, 1); err == nil {
+		if _, err := l.SetCount(context.WithoutCancel(ctx), 1); err == nil {
 			break
 		}
 		pause(context.Background(), ms)

@@ -70,7 +70,7 @@ func TestWatchdog_First(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRecord(up)
 		var observed int
-		w := New(r.renew, 10, func(*Lease, error) { observed++ })
+		w := New(said(r.renew), 10, func(*Lease, error) { observed++ })
 		defer w.Close()
 		w.First(10 * ms)
 		long, _ := lease("long", 30*time.Second, true)
@@ -113,7 +113,7 @@ func TestWatchdog_LookTellsOfALoss(t *testing.T) {
 	for _, renew := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRecord(taken)
-			w := New(r.renew, 10, nil)
+			w := New(said(r.renew), 10, nil)
 			defer w.Close()
 			l, lost := lease("k", 30*time.Second, renew)
 			w.Start(l, time.Now(), l.TTL)
@@ -133,7 +133,7 @@ func TestWatchdog_LookTellsOfALoss(t *testing.T) {
 func TestWatchdog_LooksOfABurstShareARequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRecord(up)
-		w := New(r.renew, 64, nil)
+		w := New(said(r.renew), 64, nil)
 		defer w.Close()
 		var all []*Lease
 		for range 64 {
@@ -157,28 +157,31 @@ func TestWatchdog_LooksOfABurstShareARequest(t *testing.T) {
 }
 
 // A server that tells of changes again and again though there are none costs a bounded number of requests.
-func TestWatchdog_FalseAlarmsAreLookedIntoLessAndLess(t *testing.T) {
+func TestWatchdog_FalseAlarmsAreLookedIntoSeldomAndSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRecord(up)
-		w := New(r.renew, 10, nil)
+		w := New(said(r.renew), 10, nil)
 		defer w.Close()
 		l, lost := lease("k", 30*time.Second, true)
 		w.Start(l, time.Now(), l.TTL)
 		synctest.Wait()
 		var looks []time.Duration
-		for time.Since(r.made) < 9*time.Second {
+		for time.Since(r.made) < 8*time.Second { // long before a renewal, after which the next alarm is believed at once
 			w.Look(l)
 			for _, a := range r.take() {
 				looks = append(looks, a.at)
 			}
 			advance(ms)
 		}
-		require.Less(t, len(looks), 13)
+		require.LessOrEqual(t, len(looks), 4+int(8*time.Second/longestLookPause))
 		require.Less(t, looks[1]-looks[0], 10*ms, looks)
 		require.Equal(t, time.Duration(0), looks[0])
 		for i := 1; i < len(looks); i++ {
 			require.GreaterOrEqual(t, looks[i]-looks[i-1], lookPause, looks)
+			require.LessOrEqual(t, looks[i]-looks[i-1], longestLookPause+ms, looks)
 		}
+		advance(time.Second)
+		r.take() // the last look
 		advance(10*time.Second - time.Since(r.made))
 		require.Len(t, r.take(), 1, "the renewal")
 		w.Look(l)
@@ -197,7 +200,7 @@ func TestWatchdog_AnUnansweredLookIsRepeated(t *testing.T) {
 				}
 				return false, nil
 			})
-			w := New(r.renew, 10, nil)
+			w := New(said(r.renew), 10, nil)
 			l, lost := lease("k", 30*time.Second, renew)
 			w.Start(l, start, l.TTL)
 			w.Look(l)
@@ -214,13 +217,13 @@ func TestWatchdog_AnUnansweredLookIsRepeated(t *testing.T) {
 func TestWatchdog_ALookUnderWayDoesNotAnswerForALaterReason(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls atomic.Int32
-		w := New(func([]*Lease, []time.Duration) ([]bool, error) {
+		w := New(said(func([]*Lease, []time.Duration) ([]bool, error) {
 			first := calls.Add(1) == 1
 			if first {
 				advance(time.Second)
 			}
 			return []bool{first}, nil
-		}, 10, nil)
+		}), 10, nil)
 		defer w.Close()
 		l, lost := lease("k", 30*time.Second, true)
 		start := time.Now()
@@ -231,4 +234,48 @@ func TestWatchdog_ALookUnderWayDoesNotAnswerForALaterReason(t *testing.T) {
 		require.Equal(t, ErrRefused, <-lost)
 		require.Equal(t, 500*ms+lookPause, time.Since(start))
 	})
+}
+
+// Locks that come and go before they are looked at wake the loop once for as long as it takes until then, not each time.
+func TestWatchdog_WhatComesAndGoesLeavesTheLoopAsleep(t *testing.T) {
+	for _, held := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			w := New(said(newRecord(up).renew), 10, nil)
+			defer w.Close()
+			w.First(8 * ms)
+			w.started = true // the test is the loop
+			pokes := 0
+			loop := func() {
+				select {
+				case <-w.poke:
+					pokes++
+					w.pass()
+				default:
+					if !monotonic.Now().Before(w.armed) {
+						w.pass()
+					}
+				}
+			}
+			if held {
+				l, _ := lease("held", 30*time.Second, true)
+				w.Start(l, time.Now(), l.TTL)
+				loop()
+			}
+			for i := range 1000 {
+				l, _ := lease("k", 30*time.Second, true)
+				w.Start(l, time.Now(), l.TTL)
+				if i < 500 { // before the loop has got round to it, or after
+					w.Stop(l)
+				}
+				loop()
+				w.Stop(l)
+				advance(100 * time.Microsecond)
+			}
+			require.LessOrEqual(t, pokes, 1000/80+3)
+			last, _ := lease("k", 30*time.Second, true)
+			w.Start(last, time.Now(), last.TTL)
+			loop()
+			require.LessOrEqual(t, monotonic.Until(w.armed), 8*ms, "who stays is looked at in time")
+		})
+	}
 }

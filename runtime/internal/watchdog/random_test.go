@@ -30,7 +30,7 @@ func TestWatchdog_AnythingGoes(t *testing.T) {
 				taken := make(map[*Lease]bool)
 				ends := make(map[*Lease]time.Time)
 
-				w := New(func(leases []*Lease, _ []time.Duration) ([]bool, error) {
+				w := New(said(func(leases []*Lease, _ []time.Duration) ([]bool, error) {
 					mu.Lock()
 					answers := make([]bool, len(leases))
 					for i, l := range leases {
@@ -47,7 +47,7 @@ func TestWatchdog_AnythingGoes(t *testing.T) {
 						return nil, errDown
 					}
 					return answers, nil
-				}, 1+r.IntN(5), nil)
+				}), 1+r.IntN(5), nil)
 				defer w.Close()
 
 				var all []*Lease

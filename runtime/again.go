@@ -1,0 +1,98 @@
+package runtime
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"time"
+)
+
+// After a reconnection the server may be another one, or have lost writes, and names owners in its lines that are over. The
+// process that they were of gives them back as soon as it is told of them, but others may come back later than the one that
+// asks first, and hear nothing of it. So all ask again, some times.
+const (
+	firstEcho = 100 * time.Millisecond
+	lastEcho  = 1600 * time.Millisecond
+)
+
+// A looker asks when it is told to, if it waits.
+type looker interface{ look(n uint64) }
+
+// again is called when the client hears what it is told, for keys of one hash tag, or of all, after it did not. It does
+// not block.
+func (c *Client) again(tag string) {
+	c.lines.Lock()
+	if c.echoes == nil {
+		c.echoes = map[string]int{}
+	}
+	c.echoes[tag]++
+	turn := c.echoes[tag]
+	c.lines.Unlock()
+	latest := func() bool {
+		c.lines.Lock()
+		defer c.lines.Unlock()
+		return c.echoes[tag] == turn
+	}
+	c.spawn(func() {
+		c.tend(tag)
+		for pause := firstEcho; pause <= lastEcho && c.pause(pause) && latest(); pause *= 2 {
+			c.lookAll(func(p connection) bool {
+				_, fair := p.party.(*fairClaim) // their queue is looked after as a whole
+				return !fair && (tag == "" || hashTag(p.key) == tag)
+			})
+			c.tend(tag)
+		}
+		c.lines.Lock()
+		defer c.lines.Unlock()
+		if c.echoes[tag] == turn {
+			delete(c.echoes, tag)
+		}
+	})
+}
+
+// lookAll has those of the parties ask that wait. It does not block.
+func (c *Client) lookAll(of func(p connection) bool) {
+	c.lines.Lock()
+	all := maps.Clone(c.parties)
+	c.lines.Unlock()
+	for n, p := range all {
+		if l, ok := p.party.(looker); ok && of(p) {
+			l.look(n)
+		}
+	}
+}
+
+// tend sees to the queues of fair locks in which this process stood, also those that it left: Redisson's queue does not
+// expire, and what stands in it by mistake goes when it is given the lock.
+func (c *Client) tend(tag string) {
+	for _, key := range c.stood.all() {
+		if tag == "" || hashTag(key) == tag {
+			c.spawn(func() { _ = fairSweeper{key}.sweep(c, nil) })
+		}
+	}
+}
+
+// recent are the keys that were noted last.
+type recent struct {
+	mu   sync.Mutex
+	keys []string // the last one at the end
+}
+
+const mostRecent = 256
+
+func (r *recent) note(key string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if i := slices.Index(r.keys, key); i >= 0 {
+		r.keys = slices.Delete(r.keys, i, i+1)
+	} else if len(r.keys) == mostRecent {
+		r.keys = slices.Delete(r.keys, 0, 1)
+	}
+	r.keys = append(r.keys, key)
+}
+
+func (r *recent) all() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.keys)
+}

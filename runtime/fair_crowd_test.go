@@ -1,0 +1,179 @@
+package runtime_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+	"github.com/lockgen/lockgen/scripts"
+)
+
+// This file is about fair locks whose waiters leave, by themselves, all at once or with their process, and about those whose
+// requests are not answered.
+
+// A fairCrowd is a fair lock that holder has, which waiter, behind a proxy, and other want.
+type fairCrowd struct {
+	server                *redistest.RedisServer
+	proxy                 *redistest.FaultProxy
+	holder, waiter, other *lockrt.FairMutex
+	client                *lockrt.Client // of waiter
+	held                  *lockrt.Lease
+}
+
+// muteFor is how long a request of waiter's may be unanswered before its connection is given up.
+const muteFor = 5 * time.Second
+
+func newFairCrowd(t *testing.T) *fairCrowd {
+	t.Helper()
+	server := redistest.Server(t)
+	c := &fairCrowd{server: server, proxy: redistest.Proxy(t, server.Addr())}
+	c.client = clientOf(t, c.proxy.URL(), lockrt.Options{OpTimeout: 2 * muteFor})
+	direct := func() *lockrt.FairMutex {
+		return clientOf(t, server.URL(), lockrt.Options{Tracking: lockrt.TrackingOff}).FairMutex("k")
+	}
+	c.holder, c.other = direct(), direct()
+	c.waiter = c.client.FairMutex("k")
+	free(t, ok(t)(c.waiter.Lock(patient(t)))) // it listens
+	c.held = ok(t)(c.holder.Lock(patient(t)))
+	ctx, leave := context.WithCancel(patient(t))
+	waits := lockLater(ctx, c.waiter)
+	until(t, "it has a second connection", func() bool { return tracks(t, server) })
+	leave()
+	receive(t, waits, "the one that leaves")
+	c.queued(t, 0)
+	return c
+}
+
+// queued waits until n stand in the queue.
+func (c *fairCrowd) queued(t *testing.T, n int64) {
+	t.Helper()
+	until(t, "they stand in the queue", func() bool { return number(t, c.server, "LLEN", "redisson_lock_queue:{k}") == n })
+}
+
+// mute has the next request for the lock not answered, and nothing after it on that connection.
+func (c *fairCrowd) mute() {
+	c.proxy.DropReply(redistest.EvalSHA(scripts.FairAcquire.SHA1), 1, redistest.Mute)
+}
+
+func TestFairMutex_IsGivenBackBehindARequestThatIsNotAnswered(t *testing.T) {
+	t.Parallel()
+	c := newFairCrowd(t)
+	c.mute()
+	first := lockLater(patient(t), c.waiter)
+	c.queued(t, 1)
+	second := lockLater(patient(t), c.other)
+	c.queued(t, 2)
+	free(t, c.held)
+	handed := gotten(t, first, "who was handed it by message")
+	since := time.Now()
+	go func() { _ = handed.Unlock(context.Background()) }()
+	free(t, gotten(t, second, "the next"))
+	require.Less(t, time.Since(since), 1500*time.Millisecond, "else it runs out in 2s")
+}
+
+func TestFairMutex_WhatIsGrantedToOneThatHasLeftGoesOn(t *testing.T) {
+	t.Parallel()
+	for _, local := range []bool{false, true} {
+		c := newFairCrowd(t)
+		c.mute()
+		ctx, leave := context.WithCancel(patient(t))
+		first := lockLater(ctx, c.waiter)
+		c.queued(t, 1)
+		m := c.other
+		if local {
+			m = c.waiter
+		}
+		second := lockLater(patient(t), m)
+		c.queued(t, 2)
+		leave()
+		require.ErrorIs(t, receive(t, first, "who leaves").err, context.Canceled)
+		since := time.Now()
+		free(t, c.held)
+		lease := gotten(t, second, "the next")
+		require.Less(t, time.Since(since), 1500*time.Millisecond, "the lease of one that does not come is 2s")
+		go func() { _ = lease.Unlock(context.Background()) }()
+	}
+}
+
+// A process that is cut off costs the lease of one that does not come, however many of it wait.
+func TestFairMutex_ASilentProcessCostsOneLease(t *testing.T) {
+	t.Parallel()
+	const silent = 10
+	c := newFairCrowd(t)
+	ctx, leave := context.WithCancel(patient(t))
+	manyLater(ctx, silent, c.waiter)
+	c.queued(t, silent)
+	next := lockLater(patient(t), c.other)
+	c.queued(t, silent+1)
+	c.proxy.Blackhole(redistest.Both)
+	since := time.Now()
+	free(t, c.held)
+	free(t, gotten(t, next, "who is there"))
+	require.Less(t, time.Since(since), 6*time.Second)
+	c.proxy.Deliver()
+	leave()
+}
+
+// Those who give up at once, again and again, have the lock all the same: whoever comes takes the place of who left.
+func TestFairMutex_IsGrantedInAStormOfThoseWhoGiveUp(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	var grants atomic.Int64
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	ended := make(chan struct{}, 16)
+	for range 2 {
+		proxy := redistest.Proxy(t, server.Addr())
+		proxy.Delay(5 * time.Millisecond) // nobody waits for as long as an answer takes
+		m := clientOf(t, proxy.URL(), lockrt.Options{}).FairMutex("k")
+		for range cap(ended) / 2 {
+			go func() {
+				defer func() { ended <- struct{}{} }()
+				for ctx.Err() == nil {
+					try, cancel := context.WithTimeout(ctx, 3*time.Millisecond)
+					if lease, err := m.Lock(try); err == nil {
+						grants.Add(1)
+						_ = lease.Unlock(context.Background())
+					}
+					cancel()
+				}
+			}()
+		}
+	}
+	until(t, "it is granted again and again", func() bool { return grants.Load() >= 20 })
+	stop()
+	for range cap(ended) {
+		receive(t, ended, "the end of one that gives up")
+	}
+	nothingLeft(t, server, "k")
+}
+
+// Many that leave at once leave together.
+func TestFairMutex_ManyLeaveWithFewRequests(t *testing.T) {
+	t.Parallel()
+	const many = 300
+	c := newFairCrowd(t)
+	ctx, leave := context.WithCancel(patient(t))
+	got := manyLater(ctx, many, c.waiter)
+	c.queued(t, many)
+	var requests atomic.Int64
+	leaves := redistest.EvalSHA(scripts.FairRelease.SHA1, scripts.FairLeave.SHA1)
+	c.proxy.OnRequest(func(cmd []string) {
+		if leaves(cmd) {
+			requests.Add(1)
+		}
+	})
+	leave()
+	for range many {
+		require.ErrorIs(t, receive(t, got, "one that leaves").err, context.Canceled)
+	}
+	c.queued(t, 0)
+	require.Less(t, requests.Load(), int64(many/4))
+	free(t, c.held)
+	nothingLeft(t, c.server, "k")
+}

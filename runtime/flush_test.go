@@ -1,0 +1,57 @@
+package runtime_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+)
+
+// FLUSHALL takes the line with the lock, and nobody tells those who stood in it. Who holds the lock here does not notice
+// either, so each waiter has to find out by itself: by what the server tells of changes, or by time, long before the 30s
+// after which everybody asks.
+func TestFlushAll_WakesThoseWhoWait(t *testing.T) {
+	t.Parallel()
+	for kind, lock := range exclusives {
+		for how, opts := range map[string]lockrt.Options{"tracking": {}, "no tracking": {Tracking: lockrt.TrackingOff}} {
+			for _, n := range []int{1, 9} {
+				t.Run(fmt.Sprint(kind, " ", how, " ", n), func(t *testing.T) {
+					t.Parallel()
+					server := redistest.Server(t)
+					a, b := clientOf(t, server.URL(), lockrt.Options{Tracking: lockrt.TrackingOff}), clientOf(t, server.URL(), opts)
+					ok(t)(lock(a, "k").Lock(patient(t), lockrt.WithLease(time.Hour)))
+					all := manyLater(patient(t), n, lock(b, "k"))
+					until(t, "they wait", func() bool {
+						return b.Stats().Waiting == n && (kind != "FairMutex" || number(t, server, "LLEN", "redisson_lock_queue:{k}") == int64(n))
+					})
+					if how == "tracking" {
+						until(t, "the server tells the waiters of changes", func() bool { return tracks(t, server) })
+					}
+					server.Do("FLUSHALL")
+					since := time.Now()
+					serveAll(t, n, all)
+					took := time.Since(since)
+					t.Logf("all served after %v", took)
+					bound := 12 * time.Second
+					if how == "tracking" {
+						bound = 4 * time.Second
+					}
+					require.Less(t, took, bound)
+				})
+			}
+		}
+	}
+}
+
+// tracks reports whether the server tells some connection of changes.
+func tracks(t *testing.T, server *redistest.RedisServer) bool {
+	t.Helper()
+	info, err := server.Do("INFO", "clients").ToString()
+	require.NoError(t, err)
+	return strings.Contains(info, "tracking_clients:") && !strings.Contains(info, "tracking_clients:0")
+}

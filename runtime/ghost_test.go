@@ -1,0 +1,174 @@
+package runtime_test
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+)
+
+// A server that went back in time, to an older file or to what a replica had, names owners that are over: as holders, and in
+// its lines. This file is about those: none of them costs a lease.
+
+// ghostBound is far below what one ghost costs that nobody gives back: a lease of 30s. For hundreds of ghosts, each of
+// which costs 2s in line, it is short, too.
+const ghostBound = 10 * time.Second
+
+// uuidOf returns the uuid of a client, whose first number it uses up.
+func uuidOf(t *testing.T, server *redistest.RedisServer, c *lockrt.Client) string {
+	t.Helper()
+	key := redistest.Key(t, "uuid")
+	lease := ok(t)(c.Mutex(key).Lock(patient(t)))
+	defer free(t, lease)
+	for owner := range fields(t, server, key) {
+		uuid, _, _ := strings.Cut(owner, ":")
+		return uuid
+	}
+	return ""
+}
+
+// What a ghost of a kind has in Redis while it holds a key.
+var ghostHolds = map[string]func(server *redistest.RedisServer, key, owner string){
+	"Mutex":     func(server *redistest.RedisServer, key, owner string) { server.Do("HSET", key, owner, "1") },
+	"FairMutex": func(server *redistest.RedisServer, key, owner string) { server.Do("HSET", key, owner, "1") },
+	"RWMutex": func(server *redistest.RedisServer, key, owner string) {
+		server.Do("HSET", key, "mode", "write", owner+":write", "1")
+	},
+}
+
+func TestGhost_HoldsNothingThatSomebodyWaitsFor(t *testing.T) {
+	t.Parallel()
+	for kind, lock := range exclusives {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			server, key := redistest.Shared(t), redistest.Key(t, "k")
+			a, b := newClient(t, lockrt.Options{}), newClient(t, lockrt.Options{})
+			ghostHolds[kind](server, key, uuidOf(t, server, a)+":1")
+			server.Do("PEXPIRE", key, "60000")
+			since := time.Now()
+			free(t, ok(t)(lock(b, key).Lock(patient(t))))
+			require.Less(t, time.Since(since), ghostBound)
+			nothingLeft(t, server, key)
+		})
+	}
+}
+
+func TestGhost_StandsInNobodysWay(t *testing.T) {
+	t.Parallel()
+	const ghosts = 100
+	for kind, stand := range map[string]func(server *redistest.RedisServer, key, uuid string){
+		"Mutex": func(server *redistest.RedisServer, key, uuid string) {
+			for n := range ghosts {
+				server.Do("LPUSH", "lockgen_waiting:{"+key+"}", uuid+":"+strconv.Itoa(n+2))
+			}
+		},
+		"FairMutex": func(server *redistest.RedisServer, key, uuid string) {
+			at := strconv.FormatInt(time.Now().Add(time.Hour).UnixMilli(), 10)
+			for n := range ghosts {
+				owner := uuid + ":" + strconv.Itoa(n+2)
+				server.Do("LPUSH", "redisson_lock_queue:{"+key+"}", owner)
+				server.Do("ZADD", "redisson_lock_timeout:{"+key+"}", at, owner)
+				server.Do("HSET", "lockgen_fair:{"+key+"}", owner, "300000 2000 0 0")
+			}
+		},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			server, key := redistest.Shared(t), redistest.Key(t, "k")
+			a, b := newClient(t, lockrt.Options{}), newClient(t, lockrt.Options{})
+			uuid := uuidOf(t, server, a)
+			for range ghosts {
+				free(t, ok(t)(exclusives[kind](a, redistest.Key(t, "other")).Lock(patient(t))))
+			}
+			held := ok(t)(exclusives[kind](a, key).Lock(patient(t)))
+			waits := lockLater(patient(t), exclusives[kind](b, key))
+			until(t, "it waits", func() bool { return b.Stats().Waiting == 1 })
+			stand(server, key, uuid)
+			since := time.Now()
+			free(t, held)
+			free(t, gotten(t, waits, "who is alive"))
+			require.Less(t, time.Since(since), ghostBound)
+			nothingLeft(t, server, key)
+		})
+	}
+}
+
+// A server that comes back with an older file names those that waited then, and were served since.
+func TestGhost_OfAnOlderFile(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{9, 100} {
+		for kind, lock := range exclusives {
+			t.Run(fmt.Sprint(kind, " ", n), func(t *testing.T) {
+				t.Parallel()
+				server := redistest.Server(t)
+				holder, waiter := clientOf(t, server.URL(), lockrt.Options{}), clientOf(t, server.URL(), lockrt.Options{})
+				row := func() (held *lockrt.Lease, all <-chan locked) {
+					held = ok(t)(lock(holder, "k").Lock(patient(t)))
+					all = manyLater(patient(t), n, lock(waiter, "k"))
+					until(t, "they wait", func() bool {
+						return waiter.Stats().Waiting == n && (kind != "FairMutex" || number(t, server, "LLEN", "redisson_lock_queue:{k}") == int64(n))
+					})
+					return held, all
+				}
+				held, all := row()
+				server.Do("SAVE")
+				free(t, held)
+				serveAll(t, n, all)
+				_, all = row()
+				server.Kill()
+				server.Restart()
+				since := time.Now()
+				serveAll(t, n, all)
+				t.Logf("all served after %v", time.Since(since))
+				require.Less(t, time.Since(since), ghostBound)
+				until(t, "nothing is left", func() bool { return number(t, server, "DBSIZE") == 0 })
+			})
+		}
+	}
+}
+
+// Nobody asks for a lock whose ghosts stand in Redisson's queue, which does not expire.
+func TestGhost_LeavesTheQueueThoughNobodyAsks(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	holder, waiter := clientOf(t, server.URL(), lockrt.Options{}), clientOf(t, server.URL(), lockrt.Options{})
+	held := ok(t)(holder.FairMutex("k").Lock(patient(t)))
+	all := manyLater(patient(t), 9, waiter.FairMutex("k"))
+	until(t, "they wait", func() bool { return number(t, server, "LLEN", "redisson_lock_queue:{k}") == 9 })
+	server.Do("SAVE")
+	free(t, held)
+	serveAll(t, 9, all)
+	nothingLeft(t, server, "k")
+	server.Kill()
+	server.Restart()
+	until(t, "nothing is left", func() bool { return number(t, server, "DBSIZE") == 0 })
+}
+
+// manyLater has n goroutines lock m, and returns where what they get comes.
+func manyLater(ctx context.Context, n int, m lockrt.Locker) <-chan locked {
+	got := make(chan locked, n)
+	for range n {
+		go func() {
+			lease, err := m.Lock(ctx)
+			got <- locked{lease, err}
+		}()
+	}
+	return got
+}
+
+// serveAll has n of those who wait unlock, one after the other.
+func serveAll(t *testing.T, n int, got <-chan locked) {
+	t.Helper()
+	for range n {
+		next := receive(t, got, "the next")
+		require.NoError(t, next.err)
+		free(t, next.lease)
+	}
+}

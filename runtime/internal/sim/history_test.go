@@ -1,0 +1,96 @@
+package sim
+
+import (
+	"encoding/binary"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// A part is what a call takes, or gives back, in the model.
+type part struct {
+	call  uint32
+	units int
+	token int64
+	takes bool
+}
+
+// A taken is the state of a key in the model.
+type taken struct {
+	by    string // the numbers of the calls that have a part, of 4 bytes each, sorted
+	used  int
+	token int64 // the largest that was given
+}
+
+// modelOf returns the model of a key with so much room, and with tokens that rise.
+func modelOf(room int) porcupine.Model {
+	return porcupine.Model{
+		Init: func() any { return taken{} },
+		Step: func(before, input, _ any) (bool, any) {
+			s, in := before.(taken), input.(part)
+			id := string(binary.BigEndian.AppendUint32(nil, in.call))
+			at := 0
+			for at < len(s.by) && s.by[at:at+4] < id {
+				at += 4
+			}
+			has := at < len(s.by) && s.by[at:at+4] == id
+			if !in.takes {
+				if !has {
+					return false, s
+				}
+				return true, taken{s.by[:at] + s.by[at+4:], s.used - in.units, s.token}
+			}
+			if s.used+in.units > room || in.token != 0 && in.token <= s.token {
+				return false, s
+			}
+			return true, taken{s.by[:at] + id + s.by[at:], s.used + in.units, max(s.token, in.token)}
+		},
+	}
+}
+
+// explain has the model explain the history of each key.
+//
+// Who was granted a key took it at some moment of the call. It has it until it begins to give it back at least, and until that
+// has returned with success at most. If the lease was lost, or forgotten, it may have ended at any time since the call began, and
+// if giving back failed, or its process died, at any time after or never. A call that failed explains nothing.
+func (v *watch) explain() {
+	const never = 1 << 62
+	v.mu.Lock()
+	histories := map[string][]porcupine.Operation{}
+	for _, c := range v.calls {
+		if c.granted == 0 {
+			continue
+		}
+		token := c.token
+		if v.w.plan.back && v.w.plan.forgets {
+			token = 0
+		}
+		client := c.p.id*10 + c.worker
+		take := part{uint32(c.n), c.takes(), token, true}
+		taking := porcupine.Operation{ClientId: client, Input: take, Call: int64(c.began), Return: int64(c.granted)}
+		from, to := c.ending, c.ended
+		if c.lost || from == 0 || v.excused(c) || c.p.gone() {
+			from = c.began
+		}
+		if c.unlockErr != nil || to == 0 || c.p.gone() {
+			to = never
+		}
+		take.takes = false
+		giving := porcupine.Operation{ClientId: client, Input: take, Call: int64(from), Return: int64(to)}
+		for _, key := range c.keys {
+			histories[key] = append(histories[key], taking, giving)
+		}
+	}
+	v.mu.Unlock()
+	for _, key := range slices.Sorted(maps.Keys(histories)) {
+		// The limit is of virtual time, so porcupine is never cut short.
+		if porcupine.CheckOperationsTimeout(modelOf(v.w.plan.kind.room), histories[key], time.Hour) != porcupine.Ok {
+			v.w.fail("porcupine: no order explains what was granted of %q", key)
+		}
+	}
+	v.w.mu.Lock()
+	v.w.count("histories explained", len(histories))
+	v.w.mu.Unlock()
+}

@@ -1,0 +1,137 @@
+package sim
+
+// allMutants are faults of the kind that somebody might make.
+var allMutants = []mutant{
+	{
+		name: "trust counted from the answer", kind: "mutex", file: "runtime/claim.go",
+		old: "		h.take(cl, t, sent, t.ttl)\n", new: "		h.take(cl, t, now(), t.ttl+t.ttl/10)\n",
+	},
+	{
+		name: "a hand-over is trusted for a whole lease", kind: "mutex", file: "runtime/claim.go",
+		old: "h.take(cl, w.terms, from, first)", new: "h.take(cl, w.terms, from, w.terms.ttl)",
+	},
+	{
+		name: "trust of a renewal counted from its answer", kind: "mutex", file: "runtime/internal/watchdog/lane.go",
+		old: "			l.confirm(now, ttls[i])\n", new: "			l.confirm(answered, ttls[i]+ttls[i]/10)\n",
+	},
+	{
+		name: "no margin", kind: "mutex", file: "runtime/internal/watchdog/lease.go",
+		old: "	return min(ttl/10, 3*time.Second)\n", new: "	return -ttl / 10\n",
+	},
+	{
+		name: "an owner is used again", kind: "mutex", file: "runtime/claim.go",
+		old: "		n := h.c.claims.Add(1)\n", new: "		n := max(1, h.c.claims.Load())\n		h.c.claims.Store(n)\n",
+	},
+	{
+		name: "renewal unchecked", kind: "mutex", file: "scripts/renew.lua",
+		old: "  if held == 1 then\n", new: "  if held ~= nil then\n",
+	},
+	{
+		name: "refused renewals believed", kind: "mutex", file: "runtime/renewal.go",
+		old: "			case said[j] == 1:\n", new: "			case said[j] >= 0:\n",
+	},
+	{
+		name: "release without owner", kind: "mutex", file: "scripts/release.lua",
+		old: "  local removed = redis.pcall('hdel', lock, owner_of(place))\n", new: "  local removed = redis.pcall('del', lock)\n",
+	},
+	{
+		name: "free without owner", kind: "mutex", file: "scripts/free.lua",
+		old: "    what = redis.pcall('hdel', lock, ARGV[i + 2])\n", new: "    what = redis.pcall('del', lock)\n",
+	},
+	{
+		name: "taken without a look", kind: "mutex", file: "scripts/acquire.lua",
+		old: "  if ttl ~= -2 and redis.call('hexists', lock, owner) == 0 then\n", new: "  if ttl > 1000 and redis.call('hexists', lock, owner) == 0 then\n",
+	},
+	{
+		name: "token from the counter alone", kind: "mutex", file: "scripts/handover.lua",
+		old: "  local first = math.max(last + 1, now[1] * 1000000 + now[2])\n", new: "  local first = last + 1\n",
+	},
+	{
+		name: "line not cleaned", kind: "mutex", file: "scripts/release.lua",
+		old: "    local stood = redis.pcall('lrem', waiting, 1, place) == 1\n", new: "    local stood = false\n",
+	},
+	{
+		name: "hand-over to the deaf", kind: "mutex", file: "scripts/handover.lua",
+		old: "token)) > 0 then\n", new: "token)) >= 0 then\n",
+	},
+	{
+		name: "hand-over not told", kind: "mutex", file: "runtime/switchboard.go",
+		old: "			h.handed(n, o)\n", new: "			_ = o\n",
+	},
+	{
+		name: "no turn after a loss", kind: "mutex", file: "runtime/home.go",
+		old: "		hd.told = true\n		h.busy--\n		h.promote()\n", new: "		hd.told = true\n		h.busy--\n",
+	},
+	{
+		name: "no turn for the next when one leaves", kind: "mutex", file: "runtime/home.go",
+		old: "	case leading:\n		h.promote()\n", new: "	case leading:\n",
+	},
+	{
+		name: "lock without a time to live", kind: "mutex", file: "scripts/acquire.lua",
+		old: "  if ttl < tonumber(lease) then\n", new: "  if ttl ~= -2 and ttl < tonumber(lease) then\n",
+	},
+	{
+		name: "a fixed lease is passed on", kind: "mutex", file: "runtime/home.go",
+		old: "	return wanted == held && held.renew && ", new: "	return wanted.fenced == held.fenced && ",
+	},
+	{
+		name: "loss not told", kind: "mutex", file: "runtime/home.go",
+		old: "	for _, l := range leases {\n		l.end(cause)\n	}\n", new: "	for _, l := range leases {\n		_ = l\n	}\n",
+	},
+	{
+		name: "one more permit than there is", kind: "permits", file: "scripts/permit_acquire.lua",
+		old: "sum + want > free then", new: "sum + want > free + 1 then",
+	},
+	{
+		name: "expired permits never taken back", kind: "permits", file: "scripts/permit_acquire.lua",
+		old: "if redis.call('zcount', KEYS[4], '-inf', digits(now)) > 0 then", new: "if now < 0 then",
+	},
+	{
+		name: "a request that comes twice counts twice", kind: "semaphore", file: "scripts/counting.lua",
+		old: "      return tonumber(result)\n", new: "      return nil\n",
+	},
+	{
+		name: "a latch opens one too early", kind: "latch", file: "scripts/latch_down.lua",
+		old: "if left > 1 then", new: "if left > 2 then",
+	},
+	{
+		name: "a latch that counts down twice", kind: "latch", file: "scripts/latch_down.lua",
+		old: "incrby', KEYS[1], -1)", new: "incrby', KEYS[1], -2)",
+	},
+	{
+		name: "who gives up stays in the queue", kind: "fair", file: "scripts/fair_release.lua",
+		old: "  quit(queue, times, notes, {owner}, {[owner] = wait})\n", new: "",
+	},
+	{
+		name: "the head has the lock and stays in the queue", kind: "fair", file: "scripts/fair.lua",
+		old: "local function admit(queue, times, notes, owner, wait)\n  redis.call('lpop', queue)\n", new: "local function admit(queue, times, notes, owner, wait)\n",
+	},
+	{
+		name: "the head is not told", kind: "fair", file: "scripts/fair.lua",
+		old: "  say(publish, channel .. ':' .. head, '0')\n  if not wait or", new: "  if not wait or",
+	},
+	{
+		name: "a reader reads beside a writer", kind: "rw", file: "scripts/rw_read.lua",
+		old: "    if wait then\n", new: "    if wait and mode ~= 'write' then\n",
+	},
+	{
+		name: "one reader frees the lock of all", kind: "rw", file: "scripts/rw_read_release.lua",
+		old: "if left > 0 then\n", new: "if left > 1e15 then\n",
+	},
+	{
+		name: "a refused MultiLock keeps what it has got", kind: "multi", file: "runtime/multilock.go",
+		old: "	undo(ctx, behind)\n", new: "	_ = behind\n",
+	},
+	{
+		name: "who was turned away does not join again", kind: "multi", file: "runtime/multilock.go",
+		old: "	if q.known {\n", new: "	if q.known && w == nil {\n",
+	},
+	{
+		name: "who waits for a red lock never slows down", kind: "red", file: "runtime/redelection.go",
+		old: "len(parts) > 0 && r.refused <= spare", new: "r.refused <= spare",
+	},
+	{
+		name: "a majority of two", kind: "red", file: "runtime/redlock.go",
+		old: "return len(m.parts)/2 + 1 }", new: "return len(m.parts) / 2 }",
+	},
+}

@@ -1,0 +1,106 @@
+package sim
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+var (
+	seeds   = flag.Int("seeds", usual, "how many worlds to run")
+	from    = flag.Uint64("from", 1, "the seed of the first of them")
+	oneSeed = flag.Uint64("seed", 0, "the seed of the only world to run")
+	onlyOf  = flag.String("kind", "", "run worlds of this kind of lock only")
+	repeats = flag.Int("repeats", 100, "how often a world that fails is run again")
+	verbose = flag.Bool("events", false, "print the events of each world")
+	first   = flag.Bool("first", false, "end with the first world that fails, and print nothing but its seed")
+	results = flag.String("results", "", "a folder to write to what the document is made of")
+)
+
+// A tally is what running some worlds came to.
+type tally struct {
+	From    uint64         `json:"from"`
+	Worlds  int            `json:"worlds"`
+	Wall    time.Duration  `json:"wall"`
+	CPU     time.Duration  `json:"cpu"`
+	Virtual time.Duration  `json:"virtual"`
+	Done    map[string]int `json:"done"`
+	Failed  []string       `json:"failed"`
+}
+
+// TestWorlds runs worlds.
+func TestWorlds(t *testing.T) {
+	sum := tally{From: *from, Worlds: *seeds, Done: map[string]int{}}
+	if *oneSeed != 0 {
+		sum.From, sum.Worlds = *oneSeed, 1
+	}
+	began, used := time.Now(), cpu(t)
+	for i := range sum.Worlds {
+		o := run(t, sum.From+uint64(i), *onlyOf)
+		sum.Virtual += o.virtual
+		sum.Done["worlds of "+o.kind]++
+		for what, n := range o.done {
+			sum.Done[what] += n
+		}
+		if *verbose {
+			fmt.Println(strings.Join(o.log, "\n"))
+		}
+		if len(o.failures) > 0 && *first {
+			fmt.Printf("seed %d: %s\n", i+1, strings.TrimSpace(o.failures[0]))
+			os.Exit(1)
+		}
+		if len(o.failures) > 0 {
+			said := o.tell(t)
+			sum.Failed = append(sum.Failed, said)
+			t.Error(said)
+		}
+		if n := i + 1; *results != "" && n%100 == 0 {
+			fmt.Fprintf(os.Stderr, "%d of %d worlds, %.1f a second, %.0f hours of virtual time, %d failed\n",
+				n, sum.Worlds, float64(n)/time.Since(began).Seconds(), sum.Virtual.Hours(), len(sum.Failed))
+		}
+	}
+	sum.Wall, sum.CPU = time.Since(began), cpu(t)-used
+	t.Logf("%d worlds in %v, %v of CPU, %v of virtual time: %v", sum.Worlds, sum.Wall.Round(time.Millisecond), sum.CPU, sum.Virtual, sum.Done)
+	save(t, fmt.Sprintf("worlds-%06d.json", sum.From), sum)
+}
+
+// cpu returns what this process has used.
+func cpu(t *testing.T) time.Duration {
+	var u syscall.Rusage
+	require.NoError(t, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// save writes what the document is made of.
+func save(t *testing.T, name string, what any) {
+	if *results == "" {
+		return
+	}
+	text, err := json.MarshalIndent(what, "", "\t")
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(*results, name), text, 0o644))
+}
+
+// tell says what went wrong, how often it does, and where the events are.
+func (o *outcome) tell(t *testing.T) string {
+	again := 0
+	for range *repeats {
+		if o := run(t, o.seed, *onlyOf); len(o.failures) > 0 {
+			again++
+		}
+	}
+	file := filepath.Join(os.TempDir(), fmt.Sprintf("lockgen-sim-%d.log", o.seed))
+	if err := os.WriteFile(file, []byte(strings.Join(o.log, "\n")), 0o644); err != nil {
+		file = err.Error()
+	}
+	return fmt.Sprintf("seed %d (%s):\n  %s\nIt fails in %d of %d repeats. Its events are in %s.",
+		o.seed, o.kind, strings.Join(o.failures[:min(5, len(o.failures))], "\n  "), again, *repeats, file)
+}

@@ -1,0 +1,243 @@
+package watchdog
+
+import (
+	"container/heap"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
+)
+
+// A lane is where requests go that one call of the renewer may deal with: about leases of one kind
+// and group, which are those of one server.
+type lane struct {
+	queue   []request      // to be sent
+	sending int            // goroutines that send, each with one batch under way
+	hung    int            // of those so many may wait for answers that never come
+	heard   monotonic.Time // when the server has answered last, or had nothing to answer
+}
+
+// A laneID says which leases share a lane.
+type laneID struct {
+	kind  string
+	group uint16
+}
+
+// A request is what the server is asked about a lease: to renew it, or only whether it has it.
+type request struct {
+	lease *Lease
+	looks bool
+}
+
+const (
+	// atOnce is how many batches of a lane are under way: so many that the server does not wait for the client.
+	atOnce = 2
+	// mostHung is how many more there may be for those that hang.
+	mostHung = 6
+)
+
+// lane returns the lane of l.
+func (w *Watchdog) lane(l *Lease, now monotonic.Time) *lane {
+	id := laneID{l.Kind(), w.group(l)}
+	ln := w.lanes[id]
+	if ln == nil {
+		ln = &lane{heard: now}
+		w.lanes[id] = ln
+	}
+	return ln
+}
+
+// pass does what is due.
+func (w *Watchdog) pass() {
+	now := monotonic.Now()
+	var lost []*Lease
+
+	w.mu.Lock()
+	for some := false; len(w.queue) > 0; {
+		l := w.queue[0]
+		if !now.Before(l.trusted()) {
+			heap.Pop(&w.queue)
+			lost = append(lost, l)
+			continue
+		}
+		l.mu.Lock()
+		// Once something is due, what is nearly due joins its batch.
+		slack := time.Duration(0)
+		if some && l.stage == stageIdle {
+			slack = l.TTL / 24
+		}
+		// next and not due: trust that is about to end is no reason to renew, and would stay one.
+		renew := l.renews() && !l.next.After(now.Add(slack))
+		look := !l.look.IsZero() && !l.look.After(now)
+		if renew || look {
+			w.lane(l, now).add(l, now, renew, look)
+		}
+		l.mu.Unlock()
+		if !renew && !look {
+			break
+		}
+		some = true
+		heap.Fix(&w.queue, l.index)
+	}
+	next := now.Add(time.Hour)
+	if len(w.queue) > 0 {
+		next = w.queue[0].due()
+	}
+	if !w.armed.After(now) || next.Before(w.armed) { // else it is armed for one that has come, and may have gone since
+		w.armed = next
+	}
+	for id, ln := range w.lanes {
+		w.start(id, ln)
+	}
+	w.mu.Unlock()
+
+	for _, l := range lost {
+		l.Lost(l.overdue())
+	}
+}
+
+// add queues what is due of l, whose lock the caller holds. A renewal that waits in the queue or is under way is not
+// sent again, but for one that is not answered while nothing is, and for one whose answer would come too late.
+func (ln *lane) add(l *Lease, now monotonic.Time, renew, look bool) {
+	patience := l.patience(now)
+	if renew {
+		l.next = now.Add(patience) // unless answered before
+		silent := l.stage != stageIdle && now.Sub(ln.heard) >= patience
+		if silent && ln.hung < min(ln.sending, mostHung) {
+			ln.hung++
+		}
+		if renew = l.stage == stageIdle || l.stage == stageSent && (silent || l.anew); renew {
+			l.stage, l.anew = stageQueued, false
+		}
+	}
+	if look {
+		l.look = 0 // unless there is another reason
+	}
+	if renew || look {
+		if ln.sending == 0 && len(ln.queue) == 0 {
+			ln.heard = now
+		}
+		ln.queue = append(ln.queue, request{l, !renew})
+	}
+}
+
+// start has goroutines send what is in the queue of ln. A lane with nothing to do is forgotten.
+func (w *Watchdog) start(id laneID, ln *lane) {
+	if ln.sending == 0 && len(ln.queue) == 0 {
+		delete(w.lanes, id)
+		return
+	}
+	if len(ln.queue) > w.batch { // earliest end of trust first
+		slices.SortStableFunc(ln.queue, func(a, b request) int { return int(a.lease.trusted().Sub(b.lease.trusted())) })
+	}
+	for n := len(ln.queue); n > 0 && ln.sending < atOnce+ln.hung && !w.closed; n -= w.batch {
+		ln.sending++
+		w.requests.Go(func() { w.send(ln) })
+	}
+}
+
+// take returns the next requests to be sent, of leases that are guarded still.
+func (ln *lane) take(most int) []request {
+	var batch []request
+	n := 0
+	for ; n < len(ln.queue) && len(batch) < most; n++ {
+		r := ln.queue[n]
+		if r.lease.index < 0 {
+			continue
+		}
+		if !r.looks {
+			r.lease.mu.Lock()
+			r.lease.stage = stageSent
+			r.lease.mu.Unlock()
+		}
+		batch = append(batch, r)
+	}
+	if ln.queue = ln.queue[n:]; len(ln.queue) == 0 {
+		ln.queue = nil
+	}
+	return batch
+}
+
+// send sends what is in the queue of ln, batch after batch.
+func (w *Watchdog) send(ln *lane) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for {
+		batch := ln.take(w.batch)
+		if len(batch) == 0 {
+			ln.sending--
+			return
+		}
+		w.mu.Unlock()
+		w.ask(ln, batch)
+		w.mu.Lock()
+	}
+}
+
+// ask asks about a batch and settles each lease of it. The answers count from before the
+// request: a slow one must not stretch the trust.
+func (w *Watchdog) ask(ln *lane, batch []request) {
+	now := monotonic.Now()
+	leases := make([]*Lease, len(batch))
+	ttls := make([]time.Duration, len(batch))
+	for i, r := range batch {
+		leases[i], ttls[i] = r.lease, r.lease.length(now, r.looks)
+	}
+	outcomes := w.renew(leases, ttls)
+
+	w.mu.Lock()
+	answered := monotonic.Now()
+	ln.heard, ln.hung = answered, 0
+	var lost []*Lease
+	for i, r := range batch {
+		l := r.lease
+		l.mu.Lock()
+		if !r.looks {
+			l.stage = stageIdle
+		}
+		refused := errors.Is(outcomes[i], ErrRefused)
+		switch {
+		case l.index < 0 || refused:
+		case outcomes[i] != nil:
+			r.failed(answered, outcomes[i])
+		case !r.looks: // the answer to a look is as was known
+			l.confirm(now, ttls[i])
+		}
+		l.mu.Unlock()
+		switch {
+		case l.index < 0:
+		case refused:
+			w.remove(l)
+			lost = append(lost, l)
+		default:
+			heap.Fix(&w.queue, l.index)
+			w.wake(l)
+		}
+	}
+	w.mu.Unlock()
+
+	for _, l := range lost {
+		l.Lost(ErrRefused)
+	}
+	for i, r := range batch {
+		if w.observe != nil && !r.looks {
+			w.observe(r.lease, outcomes[i])
+		}
+	}
+}
+
+// failed has what r asked asked again soon, since the outcome is unknown. The caller holds the lease's lock.
+func (r request) failed(now monotonic.Time, err error) {
+	l := r.lease
+	soon := now.Add(min(l.patience(now), time.Second))
+	switch {
+	case !r.looks:
+		l.failing = err
+		if soon.Before(l.next) {
+			l.next = soon
+		}
+	case l.look.IsZero() || soon.Before(l.look):
+		l.look = soon
+	}
+}

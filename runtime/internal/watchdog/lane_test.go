@@ -1,0 +1,227 @@
+package watchdog
+
+import (
+	"container/heap"
+	"runtime"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
+)
+
+// A lease that was handed over is trusted for 2 s at first, and asks for 30: it is tried again in time for the 2 s.
+func TestWatchdog_AShortGrantIsRetriedInTime(t *testing.T) {
+	for _, name := range []string{"no answer", "an error at once", "errors for half of the trust"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				over := make(chan struct{})
+				var tries atomic.Int32
+				start := time.Now()
+				w := New(said(func([]*Lease, []time.Duration) ([]bool, error) {
+					first := tries.Add(1) == 1
+					if first && name == "no answer" {
+						<-over
+					}
+					if first || name == "errors for half of the trust" && time.Since(start) < 900*ms {
+						return nil, errDown
+					}
+					return []bool{true}, nil
+				}), 10, nil)
+				w.First(8 * ms)
+				l, lost := lease("k", 30*time.Second, true)
+				w.Start(l, start, 2*time.Second)
+				advance(5 * time.Second)
+				close(over)
+				synctest.Wait()
+				require.Empty(t, lost)
+				require.Greater(t, time.Until(l.Until()), 20*time.Second, "it has its full length")
+				w.Close()
+			})
+		})
+	}
+}
+
+// What a lease is due by, and so its place in the heap, does not change while others use the heap: else a lease that is
+// due soon would stay behind one that is not, neither renewed nor ended.
+func TestWatchdog_ExtendLeavesTheHeapInOrder(t *testing.T) {
+	w := New(said(func(leases []*Lease, _ []time.Duration) ([]bool, error) { return make([]bool, len(leases)), nil }), 10, nil)
+	w.started = true // no loop: only the order of the heap matters
+	now := monotonic.Now()
+	first, _ := lease("due first", 90*time.Millisecond, false)
+	child, _ := lease("a child", 30*time.Second, true)
+	other, _ := lease("the other child, due soon", 300*time.Millisecond, true)
+	for _, l := range []*Lease{first, child, other} {
+		w.Start(l, now.Std(), l.TTL)
+	}
+	w.mu.Lock() // another goroutine has changed child, and is about to put it in its place
+	var extended sync.WaitGroup
+	extended.Go(func() { w.Extend(first, now.Std(), time.Hour) })
+	for range 10_000 {
+		runtime.Gosched()
+	}
+	heap.Fix(&w.queue, child.index)
+	w.mu.Unlock()
+	extended.Wait()
+	for i, l := range w.queue {
+		if parent := w.queue[max(i-1, 0)/2]; i > 0 {
+			require.False(t, l.due().Before(parent.due()), "%s is behind %s", l.Key(), parent.Key())
+		}
+	}
+	require.Equal(t, other.Key(), w.queue[0].Key())
+}
+
+// An extended lease is renewed as often as any other: else nobody would notice for long that it is gone.
+func TestWatchdog_AnExtendedLeaseIsRenewedAsOften(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var gone atomic.Bool
+		w := New(said(func([]*Lease, []time.Duration) ([]bool, error) { return []bool{!gone.Load()}, nil }), 10, nil)
+		defer w.Close()
+		for _, after := range []time.Duration{0, 25 * time.Second} { // before and after its first renewals
+			gone.Store(false)
+			l, lost := lease("k", 30*time.Second, true)
+			w.Start(l, time.Now(), l.TTL)
+			advance(after)
+			w.Extend(l, time.Now(), time.Hour)
+			gone.Store(true)
+			start := time.Now()
+			require.Equal(t, ErrRefused, <-lost)
+			require.LessOrEqual(t, time.Since(start), 10*time.Second)
+		}
+	})
+}
+
+// A busy server answers, though late: what is under way is not sent again, and a bounded number of requests is.
+func TestWatchdog_ABusyServerIsNotAskedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const leases, batch, ttl = 1000, 50, 6 * time.Second
+		var mu sync.Mutex
+		var under, most, calls int
+		turn := make(chan struct{}, 1) // it works on one request at a time
+		turn <- struct{}{}
+		w := New(said(func(ls []*Lease, _ []time.Duration) ([]bool, error) {
+			mu.Lock()
+			under++
+			most = max(most, under)
+			calls++
+			mu.Unlock()
+			<-turn
+			advance(90 * time.Millisecond) // all of them take 1.8 s, a renewal is tried again after 0.5 s
+			turn <- struct{}{}
+			mu.Lock()
+			under--
+			mu.Unlock()
+			yes := make([]bool, len(ls))
+			for i := range yes {
+				yes[i] = true
+			}
+			return yes, nil
+		}), batch, nil)
+		defer w.Close()
+		start := time.Now()
+		lost := make(chan error, leases)
+		for range leases {
+			w.Start(&Lease{Holding: loser(func(err error) { lost <- err }), TTL: ttl, Renew: true}, start, ttl)
+		}
+		advance(60 * time.Second)
+		synctest.Wait()
+		require.Empty(t, lost)
+		mu.Lock()
+		defer mu.Unlock()
+		require.LessOrEqual(t, most, atOnce)
+		require.LessOrEqual(t, calls, 31*leases/batch, "each lease every 2 s, once")
+	})
+}
+
+// A server that says nothing is tried again and again, with a bounded number of requests, and holds up no other.
+func TestWatchdog_ASilentServerIsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		over := make(chan struct{})
+		var under atomic.Int32
+		w := New(said(func(ls []*Lease, _ []time.Duration) ([]bool, error) {
+			if ls[0].Key() == "mute" {
+				under.Add(1)
+				<-over
+				return nil, errDown
+			}
+			yes := make([]bool, len(ls))
+			for i := range yes {
+				yes[i] = true
+			}
+			return yes, nil
+		}), 10, nil)
+		w.Group(func(l *Lease) uint16 { return uint16(len(l.Key())) })
+		lost := map[string]chan error{"mute": make(chan error, 100), "fine.": make(chan error, 100)}
+		for range 100 {
+			for key, told := range lost {
+				w.Start(&Lease{Holding: holding{key: key, loser: func(err error) { told <- err }}, TTL: 30 * time.Second, Renew: true}, time.Now(), 30*time.Second)
+			}
+		}
+		advance(26 * time.Second)
+		require.Greater(t, under.Load(), int32(atOnce), "the next try is sent though the first ones hang")
+		require.LessOrEqual(t, under.Load(), int32(atOnce+mostHung))
+		advance(10 * time.Second)
+		synctest.Wait()
+		require.Len(t, lost["mute"], 100)
+		require.Empty(t, lost["fine."])
+		close(over)
+		w.Close()
+	})
+}
+
+// A Recheck asks what happened until now, which the answer to a renewal that is under way does not say.
+func TestWatchdog_RecheckIsNotAnsweredByWhatIsUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls atomic.Int32
+		w := New(said(func([]*Lease, []time.Duration) ([]bool, error) {
+			first := calls.Add(1) == 1
+			if first {
+				advance(time.Second)
+			}
+			return []bool{first}, nil
+		}), 10, nil)
+		defer w.Close()
+		l, lost := lease("k", 30*time.Second, true)
+		start := time.Now()
+		w.Start(l, start, l.TTL)
+		advance(10500 * ms)
+		w.Recheck()
+		require.Equal(t, ErrRefused, <-lost)
+		require.Equal(t, 10500*ms, time.Since(start))
+	})
+}
+
+// What ends while it waits to be renewed is not asked about.
+func TestWatchdog_WhatEndsInTheQueueIsNotSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		asked := map[string]int{}
+		w := New(said(func(ls []*Lease, _ []time.Duration) ([]bool, error) {
+			mu.Lock()
+			asked[ls[0].Key()]++
+			mu.Unlock()
+			advance(100 * ms)
+			return []bool{true}, nil
+		}), 1, nil)
+		defer w.Close()
+		var all []*Lease
+		for i := range 10 {
+			l, _ := lease(strconv.Itoa(i), 30*time.Second, true)
+			w.Start(l, time.Now(), l.TTL)
+			all = append(all, l)
+		}
+		advance(10*time.Second + 50*ms)
+		for _, l := range all {
+			require.True(t, w.Stop(l))
+		}
+		advance(time.Minute)
+		mu.Lock()
+		defer mu.Unlock()
+		require.Len(t, asked, atOnce, "those that were under way")
+	})
+}

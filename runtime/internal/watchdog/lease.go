@@ -1,0 +1,179 @@
+package watchdog
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
+)
+
+// A Holding is what a lease is of. What it says of itself does not change.
+type Holding interface {
+	Kind() string // leases of different kinds are never in one batch
+	Key() string
+	Owner() string
+	// Lost is called once, when the lease is lost, with one of the causes above. It
+	// must not block. It is not called after Stop has returned true.
+	Lost(cause error)
+}
+
+// A Lease is what the watchdog guards. Its exported fields are set before [Watchdog.Start]
+// and not changed after.
+type Lease struct {
+	Holding
+
+	TTL   time.Duration // what each renewal asks for
+	Renew bool          // false for a lease of fixed length, which only has an end
+	// Unwatched leases are not looked at first: looking at them has the server watch nothing.
+	Unwatched bool
+
+	stage stage        // of its renewal; guarded by mu, as the rest below
+	anew  bool         // the renewal under way may be answered with what is over by then
+	index int          // in the heap, or -1; guarded by Watchdog.mu
+	until atomic.Int64 // when the trust in it ends, a monotonic.Time; written under mu
+
+	mu      sync.Mutex     // guards the rest; taken after Watchdog.mu
+	sent    monotonic.Time // when the last confirmed request was sent
+	ends    monotonic.Time // when the key may end, if it is not renewed
+	next    monotonic.Time // when to renew, or to try again
+	look    monotonic.Time // when to look; zero for no reason to
+	looks   int            // times that there was one since the last confirmed request
+	limit   monotonic.Time // from when on it is not renewed; zero for never
+	least   monotonic.Time // until when the key is to live at least; zero if nobody asked for more
+	failing error          // of the last try, nil after a confirmed one
+}
+
+// A stage says how far a renewal is.
+type stage uint8
+
+const (
+	stageIdle   stage = iota // none is under way
+	stageQueued              // it is to be sent, in its turn
+	stageSent                // it is not answered
+)
+
+// Margin is what is taken off a lease when trusting it: a tenth, at most three seconds.
+func Margin(ttl time.Duration) time.Duration {
+	return min(ttl/10, 3*time.Second)
+}
+
+// Until returns when the trust in the lease ends, by the monotonic clock.
+func (l *Lease) Until() time.Time { return l.trusted().Std() }
+
+// TrustedAt reports whether the lease is trusted at the time at.
+func (l *Lease) TrustedAt(at monotonic.Time) bool { return at.Before(l.trusted()) }
+
+// trusted is Until as it is kept.
+func (l *Lease) trusted() monotonic.Time { return monotonic.Time(l.until.Load()) }
+
+// Extended reports whether the key was asked to live for longer than each renewal asks for.
+func (l *Lease) Extended() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.least.IsZero()
+}
+
+// Ends returns when the key may end if it is not renewed.
+func (l *Lease) Ends() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.ends.Std()
+}
+
+// confirm counts the trust anew: the server has the lease for ttl from no earlier than sent. No request
+// takes back what another one was granted, so answers for less, and those that were overtaken, take back
+// no trust. However long the key lives now, the next renewal is due when a third of what a renewal asks for
+// is over: it is also how a loss is noticed. The caller holds l.mu.
+func (l *Lease) confirm(sent monotonic.Time, ttl time.Duration) {
+	l.failing = nil
+	l.looks = 0
+	l.until.Store(int64(max(l.trusted(), sent.Add(ttl-Margin(ttl)))))
+	l.ends = max(l.ends, sent.Add(ttl))
+	if !sent.Before(l.sent) {
+		l.sent = sent
+		if !l.anew {
+			l.next = sent.Add(min(ttl, l.TTL) / 3)
+		}
+	}
+}
+
+// Patience returns for how long an answer about the lease is waited for at the time now, before the server is
+// asked again: a twelfth of the lease, or a quarter of what is left of the trust in it, so that there are several
+// tries even if the first grant was a short one.
+func (l *Lease) Patience(now time.Time) time.Duration { return l.patience(monotonic.Of(now)) }
+
+func (l *Lease) patience(now monotonic.Time) time.Duration {
+	return min(l.TTL/12, max(l.trusted().Sub(now)/4, l.TTL/240))
+}
+
+// due returns the next moment at which something has to be done for the lease.
+func (l *Lease) due() monotonic.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at := l.trusted()
+	if l.renews() && l.next.Before(at) {
+		at = l.next
+	}
+	if !l.look.IsZero() && l.look.Before(at) {
+		at = l.look
+	}
+	return at
+}
+
+// renews reports whether the lease is renewed when it is due next.
+func (l *Lease) renews() bool {
+	return l.Renew && (l.limit.IsZero() || l.next.Before(l.limit))
+}
+
+// length returns for how long to ask at the time now.
+//
+// A look asks for what is trusted and half the margin: less than the server has given, so that it
+// writes nothing, and as much as restores what somebody else has shortened.
+func (l *Lease) length(now monotonic.Time, looks bool) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if looks {
+		return max(0, l.ends.Sub(now)-l.ends.Sub(l.trusted())/2)
+	}
+	return max(l.TTL, l.least.Sub(now))
+}
+
+// overdue explains why the trust in the lease ended by the clock.
+func (l *Lease) overdue() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case !l.Renew:
+		return ErrElapsed
+	case !l.renews():
+		return ErrTooLong
+	}
+	return &UnconfirmedError{For: l.trusted().Sub(l.sent), Last: l.failing}
+}
+
+// queue is a heap of leases by the moment at which something is due.
+type queue []*Lease
+
+func (q queue) Len() int           { return len(q) }
+func (q queue) Less(i, j int) bool { return q[i].due().Before(q[j].due()) }
+
+func (q queue) Swap(i, j int) {
+	q[i], q[j] = q[j], q[i]
+	q[i].index, q[j].index = i, j
+}
+
+func (q *queue) Push(x any) {
+	l := x.(*Lease)
+	l.index = len(*q)
+	*q = append(*q, l)
+}
+
+func (q *queue) Pop() any {
+	old := *q
+	l := old[len(old)-1]
+	old[len(old)-1] = nil
+	*q = old[:len(old)-1]
+	l.index = -1
+	return l
+}

@@ -1,0 +1,91 @@
+package runtime_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+)
+
+// reentrant are all kinds that one who has the key enters again.
+func reentrant(c *lockrt.Client, key string) map[string]lockrt.Locker {
+	return map[string]lockrt.Locker{
+		"mutex": c.Mutex(key + ":mutex"),
+		"fair":  c.FairMutex(key + ":fair"),
+		"write": c.RWMutex(key + ":write"),
+		"read":  c.RWMutex(key + ":read").RLocker(),
+		"multi": lockrt.NewMultiLock(c.Mutex(key+":multi:1"), c.FairMutex(key+":multi:2")),
+		"red":   lockrt.RedLockOf(c.Mutex(key+":red:1"), c.Mutex(key+":red:2"), c.Mutex(key+":red:3")),
+	}
+}
+
+// TestReentry_WithLeaseProlongs shows that who enters again for a longer time has the lock for that, and that the outer lease has
+// it for as long; and that a shorter time shortens nothing.
+func TestReentry_WithLeaseProlongs(t *testing.T) {
+	t.Parallel()
+	c := clientOf(t, redistest.Shared(t).URL(), lockrt.Options{})
+	for name, m := range reentrant(c, redistest.Key(t, "k")) {
+		for way, under := range map[string]func(outer *lockrt.Lease, ctx context.Context) context.Context{
+			"by the context": func(outer *lockrt.Lease, _ context.Context) context.Context { return outer.Context() },
+			"by the owner":   func(_ *lockrt.Lease, ctx context.Context) context.Context { return ctx },
+		} {
+			t.Run(name+" "+way, func(t *testing.T) {
+				ctx := lockrt.WithOwner(patient(t), lockrt.NewOwner())
+				outer := ok(t)(m.Lock(ctx, lockrt.WithLease(time.Minute)))
+				longer := ok(t)(m.Lock(under(outer, ctx), lockrt.WithLease(time.Hour)))
+				least := time.Now().Add(50 * time.Minute)
+				lasts := func(l *lockrt.Lease) { // of a red lock, when the last server has answered
+					until(t, "it lasts for longer", func() bool { return l.Until().After(least) })
+				}
+				lasts(longer)
+				lasts(outer)
+				until(t, "Redis knows", func() bool {
+					ttl, err := outer.TTL(ctx)
+					require.NoError(t, err)
+					return ttl > 50*time.Minute
+				})
+				shorter := ok(t)(m.Lock(under(outer, ctx), lockrt.WithLease(time.Second)))
+				lasts(shorter)
+				free(t, shorter, longer)
+				lasts(outer)
+				free(t, outer)
+			})
+		}
+	}
+}
+
+// TestReentry_ARenewedOneStaysSo shows that a lease that is renewed is so after a longer one of fixed length has entered it.
+func TestReentry_ARenewedOneStaysSo(t *testing.T) {
+	t.Parallel()
+	c := clientOf(t, redistest.Shared(t).URL(), lockrt.Options{Watchdog: 200 * time.Millisecond})
+	for name, m := range reentrant(c, redistest.Key(t, "k")) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			outer := ok(t)(m.Lock(patient(t), lockrt.WithWatchdog(2*time.Second)))
+			inner := ok(t)(m.Lock(outer.Context(), lockrt.WithLease(3*time.Second)))
+			end := inner.Until()
+			free(t, inner)
+			until(t, "it is renewed", func() bool { return outer.Until().After(end.Add(100 * time.Millisecond)) })
+			require.NoError(t, outer.Err())
+			free(t, outer)
+		})
+	}
+}
+
+// TestReentry_OfWhatRedisForgotFails shows that a lease that cannot be prolonged is not entered.
+func TestReentry_OfWhatRedisForgotFails(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	c := clientOf(t, server.URL(), lockrt.Options{Tracking: lockrt.TrackingOff})
+	for name, m := range reentrant(c, "k") {
+		outer := ok(t)(m.Lock(patient(t), lockrt.WithLease(time.Minute)))
+		require.NoError(t, server.Do("FLUSHALL").Error())
+		_, err := m.Lock(outer.Context(), lockrt.WithLease(time.Hour), lockrt.WithWait(0))
+		require.Error(t, err, name)
+		require.ErrorIs(t, outer.Err(), lockrt.ErrLost, name)
+	}
+}

@@ -1,0 +1,272 @@
+package runtime_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+)
+
+// A way is a call that acquires, and gives back what it was granted.
+type way struct {
+	lock func(ctx context.Context, opts ...lockrt.LockOption) error
+	try  func(ctx context.Context) error // nil if there is none
+}
+
+// by is the way of a Locker.
+func by(l lockrt.Locker) way {
+	back := func(lease *lockrt.Lease, err error) error {
+		if err == nil {
+			err = lease.Unlock(context.Background())
+		}
+		return err
+	}
+	return way{
+		func(ctx context.Context, opts ...lockrt.LockOption) error { return back(l.Lock(ctx, opts...)) },
+		func(ctx context.Context) error { return back(l.TryLock(ctx)) },
+	}
+}
+
+// wayOf returns how a process with a client for each of three servers acquires key.
+var wayOf = map[string]func(c []*lockrt.Client, key string) way{
+	"Mutex":     func(c []*lockrt.Client, key string) way { return by(c[0].Mutex(key)) },
+	"FairMutex": func(c []*lockrt.Client, key string) way { return by(c[0].FairMutex(key)) },
+	"writer":    func(c []*lockrt.Client, key string) way { return by(c[0].RWMutex(key)) },
+	"reader":    func(c []*lockrt.Client, key string) way { return by(c[0].RWMutex(key).RLocker()) },
+	"permit":    func(c []*lockrt.Client, key string) way { return by(lockrt.PermitLocker(c[0].PermitSemaphore(key, 1))) },
+	"spin": func(c []*lockrt.Client, key string) way {
+		return by(c[0].Mutex(key, lockrt.WithBackoff(lockrt.ConstantBackoff(40*time.Millisecond))))
+	},
+	"MultiLock": func(c []*lockrt.Client, key string) way {
+		return by(lockrt.NewMultiLock(c[0].Mutex(key+":1"), c[0].Mutex(key), c[0].FairMutex(key+":2")))
+	},
+	"RedLock": func(c []*lockrt.Client, key string) way {
+		m, err := lockrt.NewRedLock(key, c)
+		if err != nil {
+			panic(err)
+		}
+		return by(m)
+	},
+	"generated": func(c []*lockrt.Client, key string) way {
+		return way{lock: func(ctx context.Context, opts ...lockrt.LockOption) (err error) {
+			hold, err := c[0].With(opts...).Acquire(ctx, &lockrt.Spec{Name: "n", Wait: lockrt.UntilDone}, key)
+			if err == nil {
+				hold.Release(&err)
+			}
+			return err
+		}}
+	},
+	"Semaphore": func(c []*lockrt.Client, key string) way {
+		s := c[0].Semaphore(key, 1)
+		back := func(err error) error {
+			if err == nil {
+				err = s.Release(context.Background(), 1)
+			}
+			return err
+		}
+		return way{
+			func(ctx context.Context, opts ...lockrt.LockOption) error { return back(s.Acquire(ctx, 1, opts...)) },
+			func(ctx context.Context) error { return back(s.TryAcquire(ctx, 1)) },
+		}
+	},
+	"latch": func(c []*lockrt.Client, key string) way { return way{lock: c[0].CountDownLatch(key).Wait} },
+}
+
+// An outside is what somebody else has, and how a test takes Redis away from those who want it.
+type outside struct {
+	way
+	waiting <-chan string // of those who want it
+	away    func(mute bool)
+	back    func()
+}
+
+// everyWay runs test with each way, where somebody else has the key.
+func everyWay(t *testing.T, test func(t *testing.T, o outside)) {
+	for name, of := range wayOf {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			key, all := redistest.Key(t, "k"), []site{{redistest.Shared(t), redistest.Proxy(t, redistest.Shared(t).Addr())}}
+			if name == "RedLock" {
+				all = sites(t, 3)
+			}
+			hooks, waiting, _ := watch()
+			var mine, others []*lockrt.Client
+			for _, s := range all {
+				c, err := lockrt.Open(s.proxy.URL(), lockrt.Options{Hooks: hooks})
+				require.NoError(t, err)
+				t.Cleanup(func() { _ = c.Close() }) // its server may be away
+				mine = append(mine, c)
+				others = append(others, clientOf(t, s.URL(), lockrt.Options{}))
+				warm, err := c.Mutex(key + ":warm").Lock(patient(t))
+				require.NoError(t, err)
+				require.NoError(t, warm.Unlock(t.Context()))
+			}
+			held, done := make(chan struct{}), make(chan struct{})
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				holdBy(t, name, others, key, held, done)
+			}()
+			t.Cleanup(func() { close(done); <-ended })
+			receive(t, held, "what somebody else has")
+			test(t, outside{of(mine, key), waiting, func(mute bool) {
+				for _, s := range all {
+					if mute {
+						s.proxy.Blackhole(redistest.Both)
+					} else {
+						s.proxy.Refuse(true)
+						s.proxy.Cut()
+					}
+				}
+			}, func() {
+				for _, s := range all {
+					s.proxy.Refuse(false)
+					s.proxy.Deliver()
+				}
+			}})
+		})
+	}
+}
+
+// holdBy has somebody else have the key until done.
+func holdBy(t *testing.T, name string, c []*lockrt.Client, key string, held chan<- struct{}, done <-chan struct{}) {
+	work := func(context.Context, *lockrt.Lease) error {
+		close(held)
+		<-done
+		return nil
+	}
+	var err error
+	switch name {
+	case "FairMutex":
+		err = c[0].FairMutex(key).Do(context.Background(), work)
+	case "writer":
+		err = c[0].RWMutex(key).RDo(context.Background(), work)
+	case "reader":
+		err = c[0].RWMutex(key).Do(context.Background(), work)
+	case "permit":
+		err = c[0].PermitSemaphore(key, 1).Do(context.Background(), func(ctx context.Context, _ *lockrt.Permit) error { return work(ctx, nil) })
+	case "Semaphore":
+		err = c[0].Semaphore(key, 1).Do(context.Background(), 1, func(ctx context.Context) error { return work(ctx, nil) })
+	case "latch":
+		if _, err = c[0].CountDownLatch(key).SetCount(context.Background(), 1); err == nil {
+			err = work(context.Background(), nil)
+		}
+	case "RedLock":
+		m, made := lockrt.NewRedLock(key, c)
+		if err = made; err == nil {
+			err = m.Do(context.Background(), work)
+		}
+	default:
+		err = c[0].Mutex(key).Do(context.Background(), work)
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// onlyUnavailable checks that err says that Redis is away, and nothing about anybody else.
+func onlyUnavailable(t *testing.T, err error, what string) {
+	t.Helper()
+	require.ErrorIs(t, err, lockrt.ErrUnavailable, what)
+	require.NotErrorIs(t, err, lockrt.ErrNotAcquired, what)
+	require.NotErrorIs(t, err, context.DeadlineExceeded, what)
+}
+
+func TestUnavailable_AwayFromTheBeginning(t *testing.T) {
+	t.Parallel()
+	everyWay(t, func(t *testing.T, o outside) {
+		for _, mute := range []bool{false, true} {
+			o.away(mute)
+			first := later(func() error { return o.lock(patient(t), lockrt.WithWait(700*time.Millisecond)) })
+			second := later(func() error { return o.lock(patient(t), lockrt.WithWait(600*time.Millisecond)) })
+			if o.try != nil {
+				for range 3 {
+					onlyUnavailable(t, o.try(patient(t)), "a try beside those who wait")
+				}
+			}
+			onlyUnavailable(t, receive(t, first, "the first"), "the first")
+			onlyUnavailable(t, receive(t, second, "the second"), "the second")
+			onlyUnavailable(t, o.lock(patient(t), lockrt.WithWait(0)), "without a wait")
+			o.back()
+		}
+	})
+}
+
+func TestUnavailable_TakenAndThenSilent(t *testing.T) {
+	t.Parallel()
+	everyWay(t, func(t *testing.T, o outside) {
+		for _, mute := range []bool{false, true} {
+			first := later(func() error { return o.lock(patient(t), lockrt.WithWait(1500*time.Millisecond)) })
+			receive(t, o.waiting, "the first who waits")
+			second := later(func() error { return o.lock(patient(t), lockrt.WithWait(time.Second)) })
+			receive(t, o.waiting, "the second who waits")
+			o.away(mute)
+			onlyUnavailable(t, receive(t, second, "the second"), "the second")
+			onlyUnavailable(t, receive(t, first, "the first"), "the first")
+			o.back()
+			until(t, "Redis is back", func() bool {
+				err := o.lock(patient(t), lockrt.WithWait(0))
+				return err != nil && !errors.Is(err, lockrt.ErrUnavailable)
+			})
+			for len(o.waiting) > 0 {
+				<-o.waiting
+			}
+		}
+	})
+}
+
+// As long as Redis answers, whoever is refused knows by whom.
+func TestUnavailable_TakenAllTheTime(t *testing.T) {
+	t.Parallel()
+	everyWay(t, func(t *testing.T, o outside) {
+		var all []<-chan error
+		for i := range 4 {
+			all = append(all, later(func() error {
+				return o.lock(patient(t), lockrt.WithWait(time.Duration(150+100*i)*time.Millisecond))
+			}))
+		}
+		for range 20 {
+			if o.try == nil {
+				break
+			}
+			require.ErrorIs(t, o.try(patient(t)), lockrt.ErrNotAcquired)
+		}
+		for i, got := range all {
+			err := receive(t, got, "one who waits")
+			require.ErrorIs(t, err, lockrt.ErrNotAcquired, i)
+			require.NotErrorIs(t, err, lockrt.ErrUnavailable)
+		}
+	})
+}
+
+// The error of a context that ended says what Redis had said by then, and matches that of the context alone.
+func TestUnavailable_AnEndedContextIsNothingElse(t *testing.T) {
+	t.Parallel()
+	everyWay(t, func(t *testing.T, o outside) {
+		wait := func() error {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+			defer cancel()
+			return o.lock(ctx)
+		}
+		check := func(err error, says string) {
+			t.Helper()
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.NotErrorIs(t, err, lockrt.ErrNotAcquired)
+			require.NotErrorIs(t, err, lockrt.ErrUnavailable)
+			require.ErrorContains(t, err, says)
+		}
+		first, second := later(wait), later(wait)
+		check(receive(t, first, "the first"), "somebody else had it")
+		check(receive(t, second, "the second"), "somebody else had it")
+		o.away(false)
+		first, second = later(wait), later(wait)
+		check(receive(t, first, "the first"), "Redis last failed with")
+		check(receive(t, second, "the second"), "Redis last failed with")
+		o.back()
+	})
+}
