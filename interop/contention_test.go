@@ -36,7 +36,7 @@ func (f *fleet) contention(t *testing.T) {
 			require.NoError(t, rc.Do(t.Context(), rc.B().Set().Key(c.Counter).Value("0").Build()).Error())
 			var workers []*worker
 			for range programs {
-				workers = append(workers, f.startWorker(t, orders{Contend: &c}))
+				workers = append(workers, f.startWorker(t, orders{Contend: []contest{c}}))
 			}
 			var answers []<-chan answer
 			for _, th := range threads {
@@ -86,6 +86,92 @@ func (f *fleet) contention(t *testing.T) {
 			return seen
 		})
 	}
+}
+
+// sides has readers and writers of Java programs and of Go programs want the same lock, each of the four without a pause. It
+// compares what they get with what they get when there is one program of each kind.
+func (f *fleet) sides(t *testing.T) {
+	sides := []string{"Go reads", "Go writes", "Java reads", "Java writes"}
+	const what = "2 Java programs and 2 Go programs, each reads and writes"
+	f.cell(t, "read-write lock", what, func(t *testing.T) string {
+		second := startJava(t, f.version)
+		java := []thread{f.java, f.javaSide(t, second, "beside", long)}
+		lasts := *contend / 3
+		run := func(programs int) map[string]share {
+			key := aKey(t, "k")
+			rc := f.redis(t)
+			got := map[string]share{}
+			add := func(side string, s share) {
+				if before, ok := got[side]; ok {
+					s = s.with(before)
+				}
+				got[side] = s
+			}
+			counter := func(kind string) string { return key + ":" + kind }
+			var contests []contest
+			for _, kind := range []string{"read", "write"} {
+				require.NoError(t, rc.Do(t.Context(), rc.B().Set().Key(counter(kind)).Value("0").Build()).Error())
+				contests = append(contests, contest{Kind: kind, Key: key, Counter: counter(kind), Each: 1, Lasts: lasts})
+			}
+			var workers []*worker
+			answers := map[string][]<-chan answer{}
+			for range programs {
+				workers = append(workers, f.startWorker(t, orders{Contend: contests}))
+			}
+			for i := range programs {
+				for _, kind := range []string{"read", "write"} {
+					th := java[i].thread(kind + "s" + key)
+					answers["Java "+kind+"s"] = append(answers["Java "+kind+"s"], th.start("contend", kind, key, counter(kind), millis(lasts)))
+				}
+				workers[i].goOn()
+			}
+			for _, w := range workers {
+				for _, side := range sides[:2] {
+					var s share
+					said := w.read()
+					require.NoError(t, json.Unmarshal([]byte(said), &s), said)
+					add(side, s)
+				}
+				require.NoError(t, w.cmd.Wait())
+			}
+			over := time.After(lasts + patience)
+			for side, all := range answers {
+				for _, done := range all {
+					select {
+					case a := <-done:
+						require.NoError(t, a.err)
+						var s share
+						var micros int
+						_, err := fmt.Sscan(a.text, &s.Count, &micros)
+						require.NoError(t, err)
+						s.Least, s.Longest = s.Count, time.Duration(micros)*time.Microsecond
+						add(side, s)
+					case <-over:
+						t.Fatal("a thread waits for ever")
+					}
+				}
+			}
+			total, err := rc.Do(t.Context(), rc.B().Get().Key(counter("write")).Build()).AsInt64()
+			require.NoError(t, err)
+			require.EqualValues(t, got["Go writes"].Count+got["Java writes"].Count, total, "no count is lost: it excludes")
+			return got
+		}
+		alone, all := run(1), run(2)
+		var seen []string
+		for _, side := range sides {
+			seen = append(seen, fmt.Sprintf("%s %d times (%d against one), waited %s at most (%s)",
+				side, all[side].Count, alone[side].Count, round(all[side].Longest), round(alone[side].Longest)))
+		}
+		t.Log(strings.Join(seen, "; "))
+		for _, side := range sides {
+			require.Positive(t, all[side].Count, "%s: is served", side)
+			if *contend >= time.Minute {
+				// In less, one message that a Java program misses, which then waits for as long as a lease, decides the share.
+				require.GreaterOrEqual(t, 5*all[side].Count, alone[side].Count, "%s: a fifth of its turns against one", side)
+			}
+		}
+		return "for " + lasts.String() + ": " + strings.Join(seen, "; ")
+	})
 }
 
 // nothingLeft fails if anything is left of a lock.

@@ -2,6 +2,7 @@ package interop
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"testing"
 	"time"
@@ -99,6 +100,56 @@ func (f *fleet) permits(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 2, n, "it is back once")
 		return "release() in Java throws IllegalArgumentException then"
+	})
+	f.cell(t, "permits", "held in Go for a fixed time, prolonged in Java", func(t *testing.T) string {
+		const longer = 3 * short
+		var (
+			key          string
+			told, trusts *lockrt.Permit // who asks Redis, and who does not
+			s            *lockrt.PermitSemaphore
+			prolonged    time.Time
+		)
+		// prolong has Java prolong what Go holds, and reports whether the machine was quick enough.
+		prolong := func() bool {
+			key = aKey(t, "k")
+			s = f.c.PermitSemaphore(key, 2)
+			var err error
+			told, err = s.Acquire(soon(t), lockrt.WithLease(short))
+			require.NoError(t, err)
+			trusts, err = s.Acquire(soon(t), lockrt.WithLease(short))
+			require.NoError(t, err)
+			prolonged = time.Now()
+			for _, permit := range []*lockrt.Permit{told, trusts} {
+				if f.java.do(t, "permitUpdate", key, permit.ID(), millis(longer)) != "true" {
+					return false
+				}
+			}
+			left, err := s.TTL(soon(t), told.ID())
+			require.NoError(t, err)
+			require.Greater(t, left, short, "as Java says")
+			return told.Err() == nil
+		}
+		for patient := soon(t); !prolong(); {
+			require.NoError(t, patient.Err(), "Java comes too late each time")
+		}
+		inGo := begin(soon(t), permitRole.inGo(f.side), key)
+		inJava := f.java.thread("prolonged").start("permitAcquire", key, "0")
+		ended(t, trusts.Context()) // of which it knows no more than it was granted
+		require.ErrorIs(t, trusts.Err(), lockrt.ErrLost)
+		require.Less(t, time.Since(prolonged), longer, "at the old end")
+		require.NoError(t, told.Err(), "who asks is told that it lasts")
+		ended(t, told.Context())
+		require.Greater(t, time.Since(prolonged), short, "at the new end")
+		g := served(t, inGo)
+		require.Greater(t, g.at.Sub(prolonged), longer-50*time.Millisecond, "the permits live on past their old end")
+		got := <-inJava
+		require.NoError(t, got.err)
+		require.Greater(t, got.ended.Sub(prolonged), longer-50*time.Millisecond)
+		require.NoError(t, g.release(soon(t)))
+		f.java.do(t, "permitRelease", key, got.text)
+		require.Equal(t, "2", f.java.do(t, "permitAvailable", key), "each is back once")
+		return fmt.Sprintf("from %s to %s; others served after %s in Go, %s in Java", short, longer,
+			round(g.at.Sub(prolonged)), round(got.ended.Sub(prolonged)))
 	})
 }
 

@@ -1,10 +1,12 @@
 package interop
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -14,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
 // TestInterop is the matrix: every primitive, in both directions, on one server.
@@ -21,12 +24,17 @@ func TestInterop(t *testing.T) {
 	f := newFleet(t, standalone(t), theVersion(t))
 	f.everything(t)
 	f.cell(t, "orders", "a Go and a Java service pay the same", func(t *testing.T) string {
-		services := exec.Command("go", "run", "./orders", "-redisson", f.version)
+		binary := filepath.Join(t.TempDir(), "orders") // what "go run" starts would outlive it
+		built, err := exec.Command("go", "build", "-o", binary, "./orders").CombinedOutput()
+		require.NoError(t, err, "%s", built)
+		var said bytes.Buffer
+		services := exec.Command(binary, "-redisson", f.version)
 		services.Env = append(os.Environ(), "REDIS_URL="+f.url)
-		said, err := services.CombinedOutput()
-		require.NoError(t, err, "%s", said)
-		t.Logf("%s", said)
-		counts := regexp.MustCompile(`(?m)^\d+ of \d+ orders.*$`).FindAllString(string(said), -1)
+		services.Stdout, services.Stderr = &said, &said
+		require.NoError(t, redistest.Start(services))
+		require.NoError(t, services.Wait(), "%s", &said)
+		t.Logf("%s", &said)
+		counts := regexp.MustCompile(`(?m)^\d+ of \d+ orders.*$`).FindAllString(said.String(), -1)
 		require.Len(t, counts, 2)
 		return "without locks " + counts[0] + ", with them " + counts[1]
 	})
@@ -51,6 +59,7 @@ func (f *fleet) everything(t *testing.T) {
 	t.Run("many", f.many)
 	t.Run("latches", f.latches)
 	t.Run("contention", f.contention)
+	t.Run("sides", f.sides)
 	f.nothingLeft(t)
 }
 

@@ -16,6 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockgen/lockgen/interop/redisson"
+
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
 // theVersion returns the version of Redisson that is asked for.
@@ -70,7 +72,7 @@ func startJava(t *testing.T, version string) *jvm {
 	require.NoError(t, err)
 	out, err := j.cmd.StdoutPipe()
 	require.NoError(t, err)
-	require.NoError(t, j.cmd.Start())
+	require.NoError(t, redistest.Start(j.cmd)) // it may not see the end of its input in time
 	go j.listen(out)
 	t.Cleanup(func() {
 		_ = j.in.Close() // has it end

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
 // workerVariable has the test binary be a Go program of its own, which does what the variable says.
@@ -30,9 +31,9 @@ type orders struct {
 	PubSub   lockrt.PubSub
 
 	Hold    []held
-	Permit  string   // a key to take the only permit of
-	Then    *held    // what to lock once a line is read
-	Contend *contest // what to contend for then
+	Permit  string    // a key to take the only permit of
+	Then    *held     // what to lock once a line is read
+	Contend []contest // what to contend for then, all at once
 }
 
 // held is a lock to hold.
@@ -96,15 +97,22 @@ func doWork(text string) error {
 	if o.Then != nil {
 		_, err = kindOf(o.Then.Kind).lock(s, o.Then.Key).Lock(ctx)
 	}
-	if o.Contend == nil {
+	var wg sync.WaitGroup
+	got, failed := make([]share, len(o.Contend)), make([]error, len(o.Contend))
+	for i, c := range o.Contend {
+		wg.Go(func() { got[i], failed[i] = c.run(ctx, o.URL, s) })
+	}
+	wg.Wait()
+	if err = errors.Join(append(failed, err)...); err != nil || len(got) == 0 {
 		return err
 	}
-	got, err := o.Contend.run(ctx, o.URL, s)
-	if err != nil {
-		return err
+	for _, one := range got {
+		said, err := json.Marshal(one)
+		if err != nil {
+			return err
+		}
+		fmt.Println(string(said))
 	}
-	said, err := json.Marshal(got)
-	fmt.Println(string(said))
 	for _, c := range append(s.reds, s.c) {
 		err = errors.Join(err, c.Close())
 	}
@@ -188,7 +196,7 @@ func (f *fleet) startWorker(t *testing.T, o orders) *worker {
 	out, err := w.cmd.StdoutPipe()
 	require.NoError(t, err)
 	w.out = bufio.NewReader(out)
-	require.NoError(t, w.cmd.Start())
+	require.NoError(t, redistest.Start(w.cmd))
 	_ = in.Close()
 	t.Cleanup(func() {
 		w.kill()
