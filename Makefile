@@ -5,7 +5,9 @@ SHELL := /bin/sh
 GO          ?= go
 BENCHTIME   ?= 1s
 BENCH       ?= -out . -readme
+FUZZTIME    ?= 30s
 CHAOS       ?= ^TestChaos$$
+SPEC        ?=
 STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOLANGCI    ?= github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
@@ -21,14 +23,32 @@ demo: generate ## generate the wrappers and run the orders example, without and 
 test: ## run all tests with the race detector, on a redis-server found or installed
 	@.ci/need redis-server cc
 	$(GO) test -race -parallel 4 -timeout 15m ./...
-	$(GO) test ./runtime/internal/watchdog # what cannot run with the race detector
+	$(GO) test ./runtime/internal/watchdog ./runtime/internal/sim # what cannot run with the race detector, or takes too long with it
 	@if [ -n "$$CI" ] || { command -v javac && command -v mvn; } >/dev/null; then $(MAKE) interop; else \
 		echo "left out, as there is no javac or no mvn: the tests beside Java programs (make interop)"; fi
+
+# go test fuzzes one target of one package in a call.
+FUZZ = $(GO) test -run '^$$' -fuzztime $(FUZZTIME) -fuzzminimizetime 20x -timeout 0
+
+.PHONY: fuzz
+fuzz: ## give the generator directives, keys and whole files that nobody would write, each for FUZZTIME (default 30s)
+	$(FUZZ) -fuzz '^FuzzCollect$$' ./cmd/lockgen/internal/directive
+	$(FUZZ) -fuzz '^FuzzParse$$' ./cmd/lockgen/internal/key
+	$(FUZZ) -fuzz '^FuzzDirective$$' ./cmd/lockgen/internal/check
+	$(FUZZ) -fuzz '^FuzzFile$$' ./cmd/lockgen/internal/check
 
 .PHONY: chaos
 chaos: ## break servers, networks, processes and clocks, and write what happens to runtime/CHAOS.md
 	@.ci/need redis-server cc
 	$(GO) test -count=1 -v -timeout 2h -run '$(CHAOS)' ./runtime/internal/chaos -args -full -write
+
+.PHONY: sim
+sim: ## run 10,000 worlds in virtual time and hunt mutants, and write docs/SIMULATION.md
+	@.ci/need cc
+	dir=$$(mktemp -d) && \
+	$(GO) test ./runtime/internal/sim -count=1 -timeout 3h -run '^TestWorlds$$' -args -seeds 10000 -results $$dir && \
+	$(GO) test ./runtime/internal/sim -count=1 -timeout 3h -run '^TestMutants$$' -args -mutants -results $$dir && \
+	$(GO) test ./runtime/internal/sim -count=1 -run '^TestDocument$$' -args -results $$dir
 
 .PHONY: interop
 interop: ## share locks with Java programs that use Redisson, and print what was tried as a table
@@ -54,6 +74,16 @@ interop-contention: ## two Java and two Go programs want the same locks, mutexes
 .PHONY: versions
 versions: ## run what locks promise on older and newer servers, Redis and Valkey, which it fetches
 	@.ci/versions
+
+.PHONY: spec
+spec: ## check the specification with TLC and Spin, and write spec/RESULTS.md
+	@.ci/need spin cc java pip
+	$(GO) run ./spec/check $(SPEC)
+
+.PHONY: spec-deep
+spec-deep: ## the same with the deep bounds, which take hours and 20 GB
+	@.ci/need spin cc java pip
+	$(GO) run ./spec/check -deep $(SPEC)
 
 .PHONY: lint
 lint: staticcheck ## check formatting, go vet, staticcheck

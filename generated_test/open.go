@@ -3,6 +3,7 @@ package generatedtest
 import (
 	"context"
 	"encoding"
+	"net"
 )
 
 // Ids that say in various ways how they are written into keys.
@@ -42,6 +43,12 @@ func (w Words) MarshalText() ([]byte, error) { return []byte(w.A + ":" + w.B), n
 // LockKey comes before the text.
 func (w WordsKey) LockKey() string { return w.A }
 
+// MakesKey is a function with a LockKey, which can be nil.
+type MakesKey func() string
+
+// LockKey calls the function.
+func (m MakesKey) LockKey() string { return m() }
+
 // A Keyer is an id of any type with a LockKey, which is asked for although the type may have more.
 type Keyer interface{ LockKey() string }
 
@@ -76,6 +83,10 @@ type Known interface {
 	UUID(ctx context.Context, id UUID) error
 	//lockgen:lock key=gen:open:bytes:{id}
 	Bytes(ctx context.Context, id []byte) error
+	//lockgen:lock key=gen:open:ip:{id}
+	IP(ctx context.Context, id net.IP) error
+	//lockgen:lock key=gen:open:makeskey:{id}
+	MakesKey(ctx context.Context, id MakesKey) error
 	//lockgen:lock key=gen:open:bool:{id}
 	Bool(ctx context.Context, id bool) error
 	//lockgen:lock key=gen:open:uint:{id}
@@ -129,6 +140,24 @@ func (r Row) Number() (int64, error) {
 		return 0, errNameless
 	}
 	return r.No, nil
+}
+
+// An Identified is anything with an id.
+type Identified interface{ ID() string }
+
+// A Holder has an id by what it embeds.
+type Holder struct{ Identified }
+
+// ClosedPath has paths that go on from an interface.
+//
+//lockgen:service
+type ClosedPath interface {
+	//lockgen:lock key=gen:closed:{row.ID()}
+	One(ctx context.Context, row Identified) error
+	//lockgen:lock key=gen:closed:{holder.ID()}
+	Promoted(ctx context.Context, holder *Holder) error
+	//lockgen:lock key=gen:closed:{rows...}
+	List(ctx context.Context, rows ...Keyer) error
 }
 
 // OpenPath has paths that go on from a type parameter.

@@ -5,6 +5,7 @@ package generatedtest
 import (
 	"context"
 	"encoding"
+	"net"
 	"time"
 
 	lockrt "github.com/lockgen/lockgen/runtime"
@@ -42,6 +43,8 @@ var (
 	lockKnownKeyer     = lockrt.Spec{Name: "generatedtest.Known.Keyer", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
 	lockKnownUUID      = lockrt.Spec{Name: "generatedtest.Known.UUID", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
 	lockKnownBytes     = lockrt.Spec{Name: "generatedtest.Known.Bytes", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockKnownIP        = lockrt.Spec{Name: "generatedtest.Known.IP", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockKnownMakesKey  = lockrt.Spec{Name: "generatedtest.Known.MakesKey", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
 	lockKnownBool      = lockrt.Spec{Name: "generatedtest.Known.Bool", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
 	lockKnownUint      = lockrt.Spec{Name: "generatedtest.Known.Uint", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
 )
@@ -228,6 +231,34 @@ func (s *LockedKnown) Bytes(ctx context.Context, id []byte) (err error) {
 	return s.next.Bytes(held.Context(), id)
 }
 
+// IP holds gen:open:ip:{id}.
+func (s *LockedKnown) IP(ctx context.Context, id net.IP) (err error) {
+	key, err := KnownKeys{}.IP(id)
+	if err != nil {
+		return err
+	}
+	held, err := s.locks.Acquire(ctx, &lockKnownIP, key)
+	if err != nil {
+		return err
+	}
+	defer held.Release(&err)
+	return s.next.IP(held.Context(), id)
+}
+
+// MakesKey holds gen:open:makeskey:{id}.
+func (s *LockedKnown) MakesKey(ctx context.Context, id MakesKey) (err error) {
+	key, err := KnownKeys{}.MakesKey(id)
+	if err != nil {
+		return err
+	}
+	held, err := s.locks.Acquire(ctx, &lockKnownMakesKey, key)
+	if err != nil {
+		return err
+	}
+	defer held.Release(&err)
+	return s.next.MakesKey(held.Context(), id)
+}
+
 // Bool holds gen:open:bool:{id}.
 func (s *LockedKnown) Bool(ctx context.Context, id bool) (err error) {
 	key, err := KnownKeys{}.Bool(id)
@@ -381,7 +412,7 @@ func (KnownKeys) WordsKey(id WordsKey) (string, error) {
 
 // Text builds gen:open:text:{id}.
 func (KnownKeys) Text(id encoding.TextMarshaler) (string, error) {
-	if id == nil {
+	if lockrt.IsNil(id) {
 		return "", lockrt.NilKey("generatedtest.Known.Text", "id")
 	}
 	text, err := id.MarshalText()
@@ -399,7 +430,7 @@ func (KnownKeys) Text(id encoding.TextMarshaler) (string, error) {
 
 // Keyer builds gen:open:keyer:{id}.
 func (KnownKeys) Keyer(id Keyer) (string, error) {
-	if id == nil {
+	if lockrt.IsNil(id) {
 		return "", lockrt.NilKey("generatedtest.Known.Keyer", "id")
 	}
 	lockKey := id.LockKey()
@@ -428,6 +459,36 @@ func (KnownKeys) Bytes(id []byte) (string, error) {
 	b := make([]byte, 0, 64)
 	b = append(b, "gen:open:bytes:"...)
 	b = lockrt.AppendHex(b, id)
+	return string(b), nil
+}
+
+// IP builds gen:open:ip:{id}.
+func (KnownKeys) IP(id net.IP) (string, error) {
+	text, err := id.AppendText(make([]byte, 0, 64))
+	if err != nil {
+		return "", lockrt.BadKey("generatedtest.Known.IP", "id.AppendText()", err)
+	}
+	if len(text) == 0 {
+		return "", lockrt.EmptyKey("generatedtest.Known.IP", "id.AppendText()")
+	}
+	b := make([]byte, 0, 64)
+	b = append(b, "gen:open:ip:"...)
+	b = lockrt.AppendString(b, text)
+	return string(b), nil
+}
+
+// MakesKey builds gen:open:makeskey:{id}.
+func (KnownKeys) MakesKey(id MakesKey) (string, error) {
+	if id == nil {
+		return "", lockrt.NilKey("generatedtest.Known.MakesKey", "id")
+	}
+	lockKey := id.LockKey()
+	if lockKey == "" {
+		return "", lockrt.EmptyKey("generatedtest.Known.MakesKey", "id.LockKey()")
+	}
+	b := make([]byte, 0, 64)
+	b = append(b, "gen:open:makeskey:"...)
+	b = lockrt.AppendString(b, lockKey)
 	return string(b), nil
 }
 
@@ -721,6 +782,128 @@ func (OpenKeyKeys[K]) One(id K) (string, error) {
 		return "", lockrt.BadKey("generatedtest.OpenKey.One", "id", err)
 	}
 	return string(b), nil
+}
+
+// LockedClosedPath is a ClosedPath that holds the annotated locks around each call.
+type LockedClosedPath struct {
+	next  ClosedPath
+	locks lockrt.Acquirer
+}
+
+var _ ClosedPath = (*LockedClosedPath)(nil)
+
+// NewLockedClosedPath wraps next. What opts say counts more than the annotations.
+func NewLockedClosedPath(next ClosedPath, locks *lockrt.Client, opts ...lockrt.LockOption) *LockedClosedPath {
+	return &LockedClosedPath{next: next, locks: locks.With(opts...)}
+}
+
+var (
+	lockClosedPathOne      = lockrt.Spec{Name: "generatedtest.ClosedPath.One", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockClosedPathPromoted = lockrt.Spec{Name: "generatedtest.ClosedPath.Promoted", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockClosedPathList     = lockrt.Spec{Name: "generatedtest.ClosedPath.List", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+)
+
+// One holds gen:closed:{row.ID()}.
+func (s *LockedClosedPath) One(ctx context.Context, row Identified) (err error) {
+	key, err := ClosedPathKeys{}.One(row)
+	if err != nil {
+		return err
+	}
+	held, err := s.locks.Acquire(ctx, &lockClosedPathOne, key)
+	if err != nil {
+		return err
+	}
+	defer held.Release(&err)
+	return s.next.One(held.Context(), row)
+}
+
+// Promoted holds gen:closed:{holder.ID()}.
+func (s *LockedClosedPath) Promoted(ctx context.Context, holder *Holder) (err error) {
+	key, err := ClosedPathKeys{}.Promoted(holder)
+	if err != nil {
+		return err
+	}
+	held, err := s.locks.Acquire(ctx, &lockClosedPathPromoted, key)
+	if err != nil {
+		return err
+	}
+	defer held.Release(&err)
+	return s.next.Promoted(held.Context(), holder)
+}
+
+// List holds gen:closed:{rows...}, one lock for each element.
+func (s *LockedClosedPath) List(ctx context.Context, rows ...Keyer) (err error) {
+	keys, err := ClosedPathKeys{}.List(rows...)
+	if err != nil {
+		return err
+	}
+	held, err := s.locks.Acquire(ctx, &lockClosedPathList, keys...)
+	if err != nil {
+		return err
+	}
+	defer held.Release(&err)
+	return s.next.List(held.Context(), rows...)
+}
+
+// ClosedPathKeys builds the keys that LockedClosedPath locks, for tools and tests.
+type ClosedPathKeys struct{}
+
+// One builds gen:closed:{row.ID()}.
+func (ClosedPathKeys) One(row Identified) (string, error) {
+	if lockrt.IsNil(row) {
+		return "", lockrt.NilKey("generatedtest.ClosedPath.One", "row")
+	}
+	id := row.ID()
+	if id == "" {
+		return "", lockrt.EmptyKey("generatedtest.ClosedPath.One", "row.ID()")
+	}
+	b := make([]byte, 0, 64)
+	b = append(b, "gen:closed:"...)
+	b = lockrt.AppendString(b, id)
+	return string(b), nil
+}
+
+// Promoted builds gen:closed:{holder.ID()}.
+func (ClosedPathKeys) Promoted(holder *Holder) (string, error) {
+	if holder == nil {
+		return "", lockrt.NilKey("generatedtest.ClosedPath.Promoted", "holder")
+	}
+	if lockrt.IsNil(holder.Identified) {
+		return "", lockrt.NilKey("generatedtest.ClosedPath.Promoted", "holder.Identified")
+	}
+	id := holder.ID()
+	if id == "" {
+		return "", lockrt.EmptyKey("generatedtest.ClosedPath.Promoted", "holder.ID()")
+	}
+	b := make([]byte, 0, 64)
+	b = append(b, "gen:closed:"...)
+	b = lockrt.AppendString(b, id)
+	return string(b), nil
+}
+
+// List builds gen:closed:{rows...}.
+func (ClosedPathKeys) List(rows ...Keyer) ([]string, error) {
+	if len(rows) == 0 {
+		return nil, lockrt.EmptyKey("generatedtest.ClosedPath.List", "rows")
+	}
+	if len(rows) > 64 {
+		return nil, lockrt.ManyKeys("generatedtest.ClosedPath.List", "rows", len(rows), 64)
+	}
+	keys := make([]string, 0, len(rows))
+	b := make([]byte, 0, 64)
+	for i, row := range rows {
+		if lockrt.IsNil(row) {
+			return nil, lockrt.NilKey("generatedtest.ClosedPath.List", lockrt.At("rows", i))
+		}
+		lockKey := row.LockKey()
+		if lockKey == "" {
+			return nil, lockrt.EmptyKey("generatedtest.ClosedPath.List", lockrt.At("rows", i)+".LockKey()")
+		}
+		b = append(b[:0], "gen:closed:"...)
+		b = lockrt.AppendString(b, lockKey)
+		keys = append(keys, string(b))
+	}
+	return keys, nil
 }
 
 // LockedOpenPath is an OpenPath that holds the annotated locks around each call.

@@ -3,6 +3,7 @@ package generatedtest_test
 import (
 	"encoding"
 	"errors"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -81,10 +82,18 @@ func TestKeys_TypeArgumentsAreWrittenAsTypes(t *testing.T) {
 	same(t, "a%3Ab", "gen:open:text:", known.Text, encoding.TextMarshaler(gen.WordsKey{Words: words}), openText[encoding.TextMarshaler]()...)
 	same(t, "is nil", "gen:open:text:", known.Text, nil, openText[encoding.TextMarshaler]()...)
 	same(t, "second", "gen:open:keyer:", known.Keyer, gen.Keyer(gen.Signed(1)), gen.OpenKeyKeys[gen.Keyer]{}.One)
+	same(t, "is nil", "gen:open:keyer:", known.Keyer, gen.Keyer((*gen.Line)(nil)), gen.OpenKeyKeys[gen.Keyer]{}.One)
+	same(t, "is nil", "gen:open:text:", known.Text, encoding.TextMarshaler((*gen.Words)(nil)), openText[encoding.TextMarshaler]()...)
 	same(t, "is nil", "gen:open:keyer:", known.Keyer, nil, gen.OpenKeyKeys[gen.Keyer]{}.One)
 	same(t, "01000000000000000000000000000000", "gen:open:uuid:", known.UUID, gen.UUID{1}, openKind[gen.UUID]()...)
 	same(t, "0AFF", "gen:open:bytes:", known.Bytes, []byte{10, 255}, openKind[[]byte]()...)
 	same(t, "is empty", "gen:open:bytes:", known.Bytes, nil, openKind[[]byte]()...)
+	short, long := net.IPv4(192, 0, 2, 1).To4(), net.IPv4(192, 0, 2, 1).To16()
+	for _, ip := range []net.IP{short, long} {
+		same(t, "192.0.2.1", "gen:open:ip:", known.IP, ip, append(openKind[net.IP](), openText[net.IP]()...)...)
+	}
+	same(t, "is empty", "gen:open:ip:", known.IP, nil, append(openKind[net.IP](), openText[net.IP]()...)...)
+	same(t, "is nil", "gen:open:makeskey:", known.MakesKey, nil, gen.OpenKeyKeys[gen.MakesKey]{}.One)
 	same(t, "true", "gen:open:bool:", known.Bool, true, openKind[bool]()...)
 	same(t, "255", "gen:open:uint:", known.Uint, 255, openKind[uint8]()...)
 }
@@ -106,6 +115,17 @@ func TestKeys_TypeArgumentsRefused(t *testing.T) {
 	} {
 		_, err = build()
 		require.EqualError(t, err, "generatedtest.OpenKey.One: id is nil")
+	}
+	for _, build := range []func() (string, error){
+		func() (string, error) { return gen.OpenTextKeys[struct{ time.Time }]{}.One(struct{ time.Time }{}) },
+		func() (string, error) {
+			return gen.OpenTextKeys[*struct{ *time.Time }]{}.One(&struct{ *time.Time }{&time.Time{}})
+		},
+		func() (string, error) { return gen.OpenTextKeys[stamp]{}.One(stamp{}) },
+		func() (string, error) { return gen.OpenTextKeys[struct{ stamp }]{}.One(struct{ stamp }{}) },
+	} {
+		_, err = build()
+		require.EqualError(t, err, "generatedtest.OpenText.One: id can't be had: a time.Time has a location and a monotonic clock; use its UnixNano or Unix")
 	}
 	const embedded = " can't be had: an embedded pointer or interface is nil"
 	_, err = gen.OpenKeyKeys[struct{ *gen.Line }]{}.One(struct{ *gen.Line }{})
@@ -136,6 +156,59 @@ func TestKeys_TypeArgumentsOnTheWay(t *testing.T) {
 	key, err = gen.OpenPathKeys[*gen.Row]{}.Fails(&row)
 	require.NoError(t, err)
 	require.Equal(t, "gen:open:7", key)
+}
+
+// stamp is a time.Time by another name.
+type stamp struct{ time.Time }
+
+// day has a time.Time and a text of its own.
+type day struct{ time.Time }
+
+func (d day) AppendText(b []byte) ([]byte, error) { return d.AppendFormat(b, time.DateOnly), nil }
+
+// dayPtr has it as a method of its pointer.
+type dayPtr struct{ time.Time }
+
+func (d *dayPtr) AppendText(b []byte) ([]byte, error) { return d.AppendFormat(b, time.DateOnly), nil }
+
+// TestKeys_TypeArgumentsWithATimeAndAText: what embeds a time.Time and says itself how it is written is written like that.
+func TestKeys_TypeArgumentsWithATimeAndAText(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
+	key, err := gen.OpenTextKeys[day]{}.One(day{at})
+	require.NoError(t, err)
+	require.Equal(t, "gen:open:2026-01-02", key)
+	key, err = gen.OpenTextKeys[struct{ day }]{}.One(struct{ day }{day{at}})
+	require.NoError(t, err)
+	require.Equal(t, "gen:open:2026-01-02", key)
+	key, err = gen.OpenTextKeys[dayPtr]{}.One(dayPtr{at})
+	require.NoError(t, err)
+	require.Equal(t, "gen:open:2026-01-02", key)
+}
+
+// TestKeys_NilInsideOfAnInterface: a nil pointer in an interface is an error of the call, as the nil interface is.
+func TestKeys_NilInsideOfAnInterface(t *testing.T) {
+	t.Parallel()
+	var row *gen.Row // whose ID is one of the value
+	var line *gen.Line
+	for _, nothing := range []gen.Identified{nil, row} {
+		_, err := gen.ClosedPathKeys{}.One(nothing)
+		require.EqualError(t, err, "generatedtest.ClosedPath.One: row is nil")
+		_, err = gen.ClosedPathKeys{}.Promoted(&gen.Holder{Identified: nothing})
+		require.EqualError(t, err, "generatedtest.ClosedPath.Promoted: holder.Identified is nil")
+		_, err = gen.OpenPathKeys[interface {
+			gen.Identified
+			Number() (int64, error)
+		}]{}.One(row)
+		require.EqualError(t, err, "generatedtest.OpenPath.One: row is nil")
+	}
+	_, err := gen.ClosedPathKeys{}.List(gen.Signed(1), line)
+	require.EqualError(t, err, "generatedtest.ClosedPath.List: rows[1] is nil")
+	var bad *lockrt.KeyError
+	require.ErrorAs(t, err, &bad)
+	key, err := gen.ClosedPathKeys{}.Promoted(&gen.Holder{Identified: gen.Row{Name: "a"}})
+	require.NoError(t, err)
+	require.Equal(t, "gen:closed:a", key)
 }
 
 type broken struct{ *gen.Line }

@@ -128,8 +128,10 @@ func (s *LockedOrders) Nightly(ctx context.Context, shard string) (err error) {
 
 // Sweep tidies up, and reports nothing.
 //
-// It holds gen:sweep:{shard}. When somebody else holds it, or it can't be found out, Sweep does nothing.
+// It holds gen:sweep:{shard}. When somebody else holds it, Sweep does nothing. Any other error goes to Options.Logger and Hooks.Unreported of the client, since Sweep returns none.
 func (s *LockedOrders) Sweep(ctx context.Context, shard string) {
+	var err error
+	defer s.locks.Unreported(ctx, &lockOrdersSweep, &err)
 	key, err := OrdersKeys{}.Sweep(shard)
 	if err != nil {
 		return

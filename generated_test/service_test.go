@@ -1,8 +1,10 @@
 package generatedtest_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"runtime"
 	"testing"
 
@@ -161,6 +163,68 @@ func TestService_BusySkip(t *testing.T) {
 	require.Zero(t, called)
 	other.Sweep(patient(t), shard)
 	require.Equal(t, 1, called)
+}
+
+// A method without an error result tells the logger and the hooks what it cannot return.
+func TestService_ErrorsThatNoMethodReturns(t *testing.T) {
+	t.Parallel()
+	var told []lockrt.UnreportedEvent
+	var log bytes.Buffer
+	client, err := lockrt.Open(redistest.Shared(t).URL(), lockrt.Options{
+		Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelError})),
+		Hooks:  lockrt.Hooks{Unreported: func(_ context.Context, e lockrt.UnreportedEvent) { told = append(told, e) }},
+	})
+	require.NoError(t, err)
+	called := 0
+	work := func(context.Context) {}
+	s := gen.NewLockedOrders(orders{func(ctx context.Context) error { called++; work(ctx); return nil }}, client)
+	is := func(err error) { // the only error there was since the last call
+		t.Helper()
+		require.Len(t, told, 1)
+		require.Equal(t, "generatedtest.Orders.Sweep", told[0].Name)
+		require.ErrorIs(t, told[0].Err, err)
+		require.Contains(t, log.String(), "name=generatedtest.Orders.Sweep")
+		told = nil
+		log.Reset()
+	}
+
+	shard := redistest.Key(t, "shard")
+	key, err := gen.OrdersKeys{}.Sweep(shard)
+	require.NoError(t, err)
+	r := newReplica(t, func(context.Context) error {
+		s.Sweep(patient(t), shard)
+		return nil
+	})
+	r.Sweep(patient(t), shard)
+	require.Zero(t, called)
+	require.Empty(t, told, "that somebody else holds it is no error")
+	require.Empty(t, log.String())
+
+	s.Sweep(patient(t), "")
+	require.Len(t, told, 1)
+	require.EqualError(t, told[0].Err, "generatedtest.Orders.Sweep: shard is empty")
+	told = nil
+	log.Reset()
+
+	cancelled, cancel := context.WithCancel(patient(t))
+	cancel()
+	s.Sweep(cancelled, shard)
+	is(context.Canceled)
+	require.Zero(t, called)
+
+	work = func(ctx context.Context) {
+		_, err := client.Mutex(key).ForceUnlock(patient(t))
+		require.NoError(t, err)
+		<-ctx.Done()
+	}
+	s.Sweep(patient(t), shard)
+	require.Equal(t, 1, called)
+	is(lockrt.ErrLost)
+
+	require.NoError(t, client.Close())
+	s.Sweep(patient(t), shard)
+	require.Equal(t, 1, called)
+	is(lockrt.ErrClosed)
 }
 
 func TestService_SeveralLocks(t *testing.T) {
