@@ -1,4 +1,4 @@
-// Package runtime grants distributed locks that are kept in Redis, as Redisson keeps them, so
+// Package lockrt grants distributed locks that are kept in Redis, as Redisson keeps them, so
 // that Go and Java programs share them.
 //
 // Import it as lockrt, the name that generated code uses. A [Mutex] names a key and holds no
@@ -331,4 +331,4 @@
 // unlock, and the last Unlock frees the key. Any other context is a stranger, in the same
 // goroutine too, and waits. So hand on [Lease.Context] to what is done under the lock. [WithOwner] makes
 // a whole tree of calls one holder, whatever contexts it derives, as a thread is in Java.
-package runtime
+package lockrt

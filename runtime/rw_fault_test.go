@@ -1,4 +1,4 @@
-package runtime_test
+package lockrt_test
 
 import (
 	"context"
