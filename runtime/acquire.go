@@ -48,6 +48,7 @@ type waiter struct {
 	inbox inbox         // what the contest tells it
 	alarm *time.Timer   // pokes it; made when it is first set
 	lease *Lease        // what it is given
+	call  call          // that waits
 	place place         // in the contest
 	wish  wish          // what it wants of a turnstile
 	rw    *rwClaim      // what it asks with, if for an RWMutex
@@ -60,12 +61,23 @@ type waiter struct {
 	attends bool         // it has begun to listen for what it is told in line, and does until it leaves
 }
 
+// A call is what is known of the call of a waiter, for those who look at it from outside. It does not change once the
+// waiter has joined a contest.
+type call struct {
+	ctx   context.Context
+	name  string // WithName, or none
+	since monotonic.Time
+	wait  time.Duration // WithWait
+}
+
 var waiters = sync.Pool{New: func() any {
 	return &waiter{inbox: newInbox()}
 }}
 
-func newWaiter(l *Lease, cfg lockConfig) *waiter {
+// newWaiter returns a waiter for the call with ctx that is to be given l, or something else than a lease.
+func newWaiter(ctx context.Context, l *Lease, cfg lockConfig) *waiter {
 	w := waiters.Get().(*waiter)
+	w.call = call{ctx, cfg.name, monotonic.Now(), cfg.wait}
 	w.terms, w.limit, w.once, w.follows, w.lease = cfg.terms, cfg.maxHold, cfg.wait == 0, cfg.follows, l
 	return w
 }
@@ -79,6 +91,7 @@ func (w *waiter) recycle() {
 	for ok := true; ok; {
 		_, ok = w.hears()
 	}
+	w.call = call{}
 	w.place, w.lease, w.rw, w.patient, w.attends, w.ballots = place{}, nil, nil, false, false, false
 	waiters.Put(w)
 }
@@ -229,7 +242,7 @@ func (c *Client) acquiring(ctx context.Context, op, kind, key string, acquire fu
 func (c *Client) contend(ctx context.Context, q contest, w *waiter, cfg lockConfig, waiting func()) (*Lease, error) {
 	defer w.recycle()
 	l := w.lease
-	start := monotonic.Now()
+	start := w.call.since
 	err := c.await(ctx, q, w, cfg, waiting)
 	if err == nil && ctx.Err() != nil {
 		err = ended(ctx) // granted, but not wanted any more

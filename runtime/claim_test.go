@@ -19,7 +19,7 @@ func TestHome_AsksOnceMoreWhenTheClockWasSetBack(t *testing.T) {
 			c.running = 1
 			h := newHome(c, "k")
 			h.users = 10
-			w := newWaiter(newLease(c, kindMutex, "k", context.Background()), lockConfig{wait: UntilDone, terms: terms{ttl: 30 * time.Second}})
+			w := newWaiter(context.Background(), newLease(c, kindMutex, "k", context.Background()), lockConfig{wait: UntilDone, terms: terms{ttl: 30 * time.Second}})
 			h.queue.push(w)
 			w.place.leading = true
 			cl := h.claimFor(w.terms)

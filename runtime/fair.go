@@ -126,6 +126,7 @@ func (m *FairMutex) acquire(ctx context.Context, opts []LockOption, waiting func
 		return nil, ended(ctx)
 	}
 	l := newLease(m.c, kindFair, m.key, ctx)
+	l.name = cfg.name
 	for outer := leaseFrom(ctx, m.c, m.key); outer != nil; outer = leaseFrom(outer.parent, m.c, m.key) {
 		if outer.kind == kindFair && outer.hold.reenter(outer, l) {
 			return l.entered(ctx, cfg)
@@ -139,6 +140,6 @@ func (m *FairMutex) acquire(ctx context.Context, opts []LockOption, waiting func
 	if h.reenterBy(l) {
 		return l.entered(ctx, cfg)
 	}
-	w := newWaiter(l, cfg)
+	w := newWaiter(ctx, l, cfg)
 	return m.c.contend(ctx, h.contest(w, cfg), w, cfg, waiting)
 }

@@ -29,7 +29,7 @@ func (h *fairHome) enters(t *testing.T) *fairClaim {
 	t.Helper()
 	cfg, err := h.c.configure(nil, nil)
 	require.NoError(t, err)
-	e := h.contest(newWaiter(newLease(h.c, kindFair, h.key, context.Background()), cfg), cfg)
+	e := h.contest(newWaiter(context.Background(), newLease(h.c, kindFair, h.key, context.Background()), cfg), cfg)
 	require.Equal(t, toAsk, e.join(e.w))
 	return e.cl
 }

@@ -19,6 +19,9 @@ type Hooks struct {
 	Renewed func(e RenewEvent)
 	// Ended is called once for each lease that a caller was given, after AcquireEnd, however it ended.
 	Ended func(e EndEvent)
+	// TraceParent returns the W3C trace parent of the span that ctx carries, or an empty string. It is called by
+	// [Client.Snapshot], and when another process asks, with the contexts of the calls that hold and wait.
+	TraceParent func(ctx context.Context) string
 	// Unreported is called when a generated method that returns no error could not take or keep its lock for
 	// another reason than that somebody else holds it.
 	Unreported func(ctx context.Context, e UnreportedEvent)

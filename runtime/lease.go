@@ -38,6 +38,7 @@ type tenure struct {
 	client *Client
 	kind   string
 	key    string
+	name   string                        // WithName, or none
 	parent context.Context               // that the call was given
 	lease  *Lease                        // that it is of; nil if there is no reentry
 	made   atomic.Pointer[cancelContext] // of its context, see [leaseContext]
@@ -382,6 +383,8 @@ func (x *leaseContext) Value(key any) any {
 		if x.lease != nil {
 			return x
 		}
+	case tenureKey:
+		return x
 	case tokenKey:
 		if x.lease != nil && x.lease.token != 0 {
 			return x.lease.token
@@ -394,6 +397,9 @@ func (x *leaseContext) Value(key any) any {
 
 // leaseKey asks a context for the innermost one of a lease.
 type leaseKey struct{}
+
+// tenureKey asks a context for the innermost one of a tenure of any kind, of a permit too.
+type tenureKey struct{}
 
 // leaseFrom returns the innermost lease of key that ctx is under, or nil.
 func leaseFrom(ctx context.Context, c *Client, key string) *Lease {

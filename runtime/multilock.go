@@ -298,7 +298,7 @@ func tryTogether(ctx, under context.Context, mutexes []*Mutex, opts []LockOption
 		if t.home == nil {
 			continue
 		}
-		t.w = newWaiter(t.lease, t.cfg)
+		t.w = newWaiter(t.own, t.lease, t.cfg)
 		t.entry = t.home.join(t.w)
 		if t.entry == turnedAway {
 			break // so those behind it need not be tried

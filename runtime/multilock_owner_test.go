@@ -35,7 +35,7 @@ func TestMultiLock_EntersWhatItsOwnerGotAMomentAgo(t *testing.T) {
 		require.NotNil(t, h)
 		other, err := m.Lock(ctx)
 		require.NoError(t, err)
-		w := newWaiter(l, cfg)
+		w := newWaiter(context.Background(), l, cfg)
 		entry := h.join(w)
 		require.Equal(t, entered, entry)
 		if wanted {
@@ -63,12 +63,12 @@ func TestMultiLock_AsksWhenNobodyElseDoes(t *testing.T) {
 	m := c.Mutex(redistest.Key(t, "k"))
 	before, _, cfg, err := m.approach(ctx, nil)
 	require.NoError(t, err)
-	first := newWaiter(newLease(c, kindMutex, m.key, ctx), cfg)
+	first := newWaiter(context.Background(), newLease(c, kindMutex, m.key, ctx), cfg)
 	require.Equal(t, toAsk, before.join(first))
 
 	h, l, cfg, err := m.approach(ctx, []LockOption{WithWait(0)})
 	require.NoError(t, err)
-	w := newWaiter(l, cfg)
+	w := newWaiter(context.Background(), l, cfg)
 	entry := h.join(w)
 	require.Equal(t, turnedAway, entry)
 	before.leave(first)

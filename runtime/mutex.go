@@ -120,7 +120,7 @@ func (m *Mutex) acquire(ctx context.Context, opts []LockOption, waiting func()) 
 	if h == nil {
 		return l, err
 	}
-	w := newWaiter(l, cfg)
+	w := newWaiter(ctx, l, cfg)
 	w.patient = m.c.prompt() && cfg.wait == UntilDone && ctx.Done() == nil
 	defer m.c.exit(h)
 	return m.c.contend(ctx, h, w, cfg, waiting)
@@ -137,6 +137,7 @@ func (m *Mutex) approach(ctx context.Context, opts []LockOption) (*home, *Lease,
 		return nil, nil, cfg, err
 	}
 	l := newLease(m.c, kindMutex, m.key, ctx)
+	l.name = cfg.name
 	if outer := leaseFrom(ctx, m.c, m.key); outer != nil && outer.hold.reenter(outer, l) {
 		l, err = l.entered(ctx, cfg)
 		return nil, l, cfg, err

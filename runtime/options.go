@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -123,6 +124,14 @@ type Options struct {
 
 	// Hooks observe the client.
 	Hooks Hooks
+
+	// Name is what the service is called, for operators: [Client.Snapshot] and whatever shows a fleet name the process by
+	// it. At most 1024 bytes. Defaults to none, and then the program's own name has to do.
+	Name string
+
+	// Anonymous leaves the host and the process id out of what the client tells of its process, where they are nobody's
+	// business. What remains is its id, which is part of every lock, the names of the service and of the program, and when it began.
+	Anonymous bool
 }
 
 func (o Options) withDefaults() (Options, error) {
@@ -160,6 +169,8 @@ func (o Options) withDefaults() (Options, error) {
 		return o, fmt.Errorf("lockgen: Options.Replicas: %w: %d is negative", ErrBadOption, o.Replicas)
 	case o.PubSub < PubSubAuto || o.PubSub > PubSubBoth:
 		return o, fmt.Errorf("lockgen: Options.PubSub: %w: %d is none of the constants", ErrBadOption, o.PubSub)
+	case len(o.Name) > maxName:
+		return o, fmt.Errorf("lockgen: Options.Name: %w: %d bytes are more than %d", ErrBadOption, len(o.Name), maxName)
 	case o.Cohort < 0:
 		return o, fmt.Errorf("lockgen: Options.Cohort: %w: %d is negative", ErrBadOption, o.Cohort)
 	}
@@ -234,12 +245,38 @@ func WithFencing() LockOption {
 	return lockOption(func(c *lockConfig) { c.fenced = true })
 }
 
+// WithName says what a lock is taken for, to operators who see who holds it and who waits: the method of a service, as in
+// "orders.Service.Pay". It is no part of the key and changes nothing else. Few names for many keys are best, since metrics
+// count by them. At most 1024 bytes. Generated code gives the name of its method. Redisson has nothing like it.
+func WithName(name string) LockOption { return nameOption(name) }
+
+// A nameOption is an option that can be read before the others are applied.
+type nameOption string
+
+func (n nameOption) applyLock(c *lockConfig) { c.name = string(n) }
+
+// nameOf returns the name that the options of a lock and of one call give it, or none.
+func nameOf(base, call []LockOption) string {
+	for _, opts := range [...][]LockOption{call, base} {
+		for _, o := range slices.Backward(opts) {
+			if name, ok := o.(nameOption); ok {
+				return string(name)
+			}
+		}
+	}
+	return ""
+}
+
+// maxName is how long a name may be, in bytes.
+const maxName = maxKey
+
 // lockConfig is what one call of Lock goes by.
 type lockConfig struct {
 	wait    time.Duration // UntilDone, 0 to try once, or a bound
 	maxHold time.Duration // if limited
 	limited bool
 	backoff Backoff // if quiet
+	name    string  // WithName
 	follows bool    // see waiter
 	terms
 }
@@ -274,6 +311,8 @@ func (c *Client) configure(base, call []LockOption) (lockConfig, error) {
 	switch {
 	case cfg.wait < 0 && cfg.wait != UntilDone:
 		return cfg, fmt.Errorf("%w: a wait of %v is negative", ErrBadOption, cfg.wait)
+	case len(cfg.name) > maxName:
+		return cfg, fmt.Errorf("%w: a name of %d bytes is longer than %d", ErrBadOption, len(cfg.name), maxName)
 	case cfg.limited && cfg.maxHold <= 0:
 		return cfg, fmt.Errorf("%w: a maximal hold of %v is no time", ErrBadOption, cfg.maxHold)
 	case cfg.ttl < minLease:

@@ -503,7 +503,7 @@ func (s permitSide) grant(w *waiter, sent time.Time) bool {
 		return false
 	}
 	p := w.wish.permit
-	p.t, p.ids, p.began = t, w.wish.ids, monotonic.Now() // nobody else knows it yet
+	p.t, p.ids, p.began, p.name = t, w.wish.ids, monotonic.Now(), w.call.name // nobody else knows it yet
 	p.lease = watchdog.Lease{
 		Holding: permitHolding{p},
 		TTL:     w.terms.ttl,

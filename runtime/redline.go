@@ -157,6 +157,7 @@ func (e *election) pass(parts []*Lease) (heir *union, rest []*Lease) {
 	var passed []*Lease
 	for _, part := range parts {
 		l := newLease(part.client, part.kind, part.key, next.ctx)
+		l.name = next.cfg.name
 		hd, ok := part.hold.(*hold)
 		if ok && part.client.suits(part.guard, e.cfg.terms, e.cfg.terms, tokens{}) && hd.succeed(part, l) {
 			part.end(ErrReleased)

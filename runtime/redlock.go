@@ -137,8 +137,9 @@ func (m *RedLock) acquire(ctx context.Context, opts []LockOption, waiting func()
 		return nil, ended(ctx)
 	}
 	whole := newLease(c, kindRedLock, m.key, ctx)
+	whole.name = cfg.name
 	e := &election{m: m, ctx: ctx, opts: append(slices.Clip(opts), WithWait(0), following), cfg: cfg, whole: whole}
-	e.w = newWaiter(whole, cfg) // not used again: it may be poked late
+	e.w = newWaiter(ctx, whole, cfg) // not used again: it may be poked late
 	e.w.ballots = true
 	e.inLine = cfg.wait != 0 && !m.entered(whole)
 	err = c.await(ctx, e, e.w, cfg, waiting)

@@ -236,6 +236,7 @@ func (m *RWMutex) acquire(ctx context.Context, kind string, opts []LockOption, w
 		return nil, ended(ctx)
 	}
 	l := newLease(m.c, kind, m.key, ctx)
+	l.name = cfg.name
 	if h := m.c.knownRW(m.key); h != nil {
 		// Who is let in by what the process has need not be counted as a user of the home besides.
 		if entered, _, err := h.enter(ctx, l, cfg); entered {
@@ -256,7 +257,7 @@ func (m *RWMutex) acquire(ctx context.Context, kind string, opts []LockOption, w
 	if entered {
 		return l.entered(ctx, cfg)
 	}
-	w := newWaiter(l, cfg)
+	w := newWaiter(ctx, l, cfg)
 	w.rw = &rwClaim{h: h, w: w, write: kind == kindWrite, under: under}
 	return m.c.contend(ctx, h, w, cfg, waiting)
 }

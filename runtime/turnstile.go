@@ -549,7 +549,7 @@ func (c *Client) pass(ctx context.Context, kind, key string, opts [2][]LockOptio
 	if ctx.Err() != nil {
 		return nil, ended(ctx)
 	}
-	w := newWaiter(nil, cfg)
+	w := newWaiter(ctx, nil, cfg)
 	want(w)
 	t, err := c.through(kind, key, false)
 	if err != nil {

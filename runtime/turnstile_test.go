@@ -93,7 +93,7 @@ func TestTurnstile_AnythingGoes(t *testing.T) {
 					case 1:
 						mine, done = context.WithTimeout(ctx, time.Duration(r.IntN(3000))*time.Microsecond)
 					}
-					w := newWaiter(nil, cfg)
+					w := newWaiter(context.Background(), nil, cfg)
 					w.wish.n = 1 + r.IntN(permits)
 					err := c.await(mine, f.t, w, cfg, nil)
 					done()
@@ -173,7 +173,7 @@ func TestTurnstile_WhoLeavesARequestThatFailsLeavesNoQueue(t *testing.T) {
 		done := make(chan error, 1)
 		go func() {
 			cfg := lockConfig{wait: wait, terms: terms{ttl: time.Minute}}
-			w := newWaiter(nil, cfg)
+			w := newWaiter(context.Background(), nil, cfg)
 			err := c.await(ctx, ts, w, cfg, nil)
 			if err != nil {
 				ts.leave(w)

@@ -65,7 +65,7 @@ func TestHome_ARefusalAfterTheGrantIsBelievedUnlessTheClockWasSetBack(t *testing
 			require.NoError(t, err)
 			cfg.quiet = true
 			lease := newLease(c, kindMutex, h.key, context.Background())
-			w := newWaiter(lease, cfg)
+			w := newWaiter(context.Background(), lease, cfg)
 			require.Equal(t, toAsk, h.join(w))
 			cl := h.claimFor(w.terms)
 			a := &asking{h: h, w: w, cl: cl, terms: w.terms, line: stillInLine}

@@ -34,6 +34,7 @@ type Lease struct {
 	until atomic.Int64 // when the trust in it ends, a monotonic.Time; written under mu
 
 	mu      sync.Mutex     // guards the rest; taken after Watchdog.mu
+	began   monotonic.Time // when it was asked for
 	sent    monotonic.Time // when the last confirmed request was sent
 	ends    monotonic.Time // when the key may end, if it is not renewed
 	next    monotonic.Time // when to renew, or to try again
@@ -72,6 +73,13 @@ func (l *Lease) Extended() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return !l.least.IsZero()
+}
+
+// Age returns for how long it has been guarded at the time at, or a bit more.
+func (l *Lease) Age(at monotonic.Time) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return at.Sub(l.began)
 }
 
 // Ends returns when the key may end if it is not renewed.

@@ -25,6 +25,7 @@ import (
 	"container/heap"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -117,7 +118,7 @@ func (w *Watchdog) Start(l *Lease, sent time.Time, ttl time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	l.mu.Lock()
-	l.stage, l.anew = stageIdle, false
+	l.stage, l.anew, l.began = stageIdle, false, asked
 	l.confirm(asked, ttl)
 	l.mu.Unlock()
 	// A Recheck after First(d) finds every lease that was started before that, and those that were asked for before.
@@ -243,6 +244,13 @@ func (w *Watchdog) Each(f func(key string)) {
 	for _, l := range w.queue {
 		f(l.Key())
 	}
+}
+
+// Leases returns the leases that are guarded.
+func (w *Watchdog) Leases() []*Lease {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.queue)
 }
 
 // again has the server asked about l now, also if it is being asked: the answer to that may be older.

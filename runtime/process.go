@@ -1,0 +1,66 @@
+package lockrt
+
+import (
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"sync"
+	"time"
+)
+
+// A Process is who has a lock, for people.
+type Process struct {
+	ID             string    `json:"id"`                        // [Client.ID], with which the owners of its locks begin
+	Name           string    `json:"name,omitempty"`            // [Options.Name]
+	Host           string    `json:"host,omitempty"`            // none if it is [Options.Anonymous]
+	PID            int       `json:"pid,omitempty"`             // 0 if it is Anonymous
+	Program        string    `json:"program"`                   // the path of its main package, or the name of the file
+	ProgramVersion string    `json:"program_version,omitempty"` // from its build information
+	Library        string    `json:"library,omitempty"`         // the version of this module in it
+	Started        time.Time `json:"started"`
+}
+
+// Process returns who the client says it is.
+func (c *Client) Process() Process {
+	if c == nil {
+		return Process{}
+	}
+	p := thisProgram()
+	p.ID, p.Name = c.uuid, c.opts.Name
+	if !c.opts.Anonymous {
+		p.Host, p.PID = thisHost(), os.Getpid()
+	}
+	return p
+}
+
+// began is when the program did, nearly.
+var began = time.Now()
+
+var thisHost = sync.OnceValue(func() string {
+	host, err := os.Hostname()
+	if err != nil {
+		return "" // then nobody knows
+	}
+	return host
+})
+
+const modulePath = "github.com/lockgen/lockgen"
+
+// thisProgram returns what is known of the program from its build information.
+var thisProgram = sync.OnceValue(func() Process {
+	p := Process{Program: filepath.Base(os.Args[0]), Started: began}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return p
+	}
+	if info.Path != "" && info.Path != "command-line-arguments" {
+		p.Program = info.Path
+	}
+	p.ProgramVersion = info.Main.Version
+	for _, m := range append(info.Deps, &info.Main) {
+		if m.Path == modulePath {
+			p.Library = m.Version
+		}
+	}
+	return p
+})

@@ -1,0 +1,322 @@
+package lockrt
+
+import (
+	"cmp"
+	"context"
+	hexes "encoding/hex"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/lockgen/lockgen/runtime/internal/watchdog"
+)
+
+// SnapshotVersion is the version of what a [Snapshot] is written as in JSON. Fields may be added without a new one.
+const SnapshotVersion = 1
+
+// A Snapshot is what one [Client] holds and waits for. It is not taken at one moment: a lock that changes hands meanwhile may
+// be missing, or be there twice.
+type Snapshot struct {
+	Version int           `json:"version"` // SnapshotVersion
+	At      time.Time     `json:"at"`      // when it was taken, by the clock of the process
+	Process Process       `json:"process"`
+	Held    []HeldLock    `json:"held,omitempty"`    // the longest held first
+	Waiting []WaitingCall `json:"waiting,omitempty"` // the longest waiting first
+	Omitted int           `json:"omitted,omitempty"` // how many are left out of an answer to another process, see [Client.Fleet]
+}
+
+// A HeldLock is one key that a process has in Redis.
+type HeldLock struct {
+	Key     string        `json:"key"`
+	Kind    string        `json:"kind"`              // as in [AcquireEvent]; the parts of a MultiLock and of a RedLock are listed, not the whole
+	Owner   string        `json:"owner"`             // "<uuid>:<number>" as in Redis; the id of the first one of permits
+	Name    string        `json:"name,omitempty"`    // [WithName] of the call that has it
+	Since   time.Time     `json:"since"`             // when that call was granted it
+	Holds   int           `json:"holds"`             // how often it was entered, how many read it together, or how many permits there are
+	Lease   time.Duration `json:"lease_ns"`          // what it is renewed to, or was taken for
+	Renewed bool          `json:"renewed,omitempty"` // by the watchdog
+	Left    time.Duration `json:"left_ns"`           // how long it lives in Redis at most if it is not renewed
+	Token   int64         `json:"token,omitempty"`   // the fencing token
+	Queued  int           `json:"queued,omitempty"`  // calls of this process that wait for the key
+	Trace   string        `json:"trace,omitempty"`   // what [Hooks.TraceParent] says of the call
+}
+
+// A WaitingCall is one call that waits.
+type WaitingCall struct {
+	Key      string     `json:"key"`
+	Kind     string     `json:"kind"`
+	Name     string     `json:"name,omitempty"` // [WithName]
+	Since    time.Time  `json:"since"`
+	Deadline *time.Time `json:"deadline,omitempty"` // when it gives up: the end of its wait or of its context; nil if never
+	Permits  int        `json:"permits,omitempty"`  // how many it wants of a semaphore
+	Under    []LeaseRef `json:"under,omitempty"`    // the leases under whose contexts it waits, the innermost first
+	Trace    string     `json:"trace,omitempty"`    // what [Hooks.TraceParent] says of the call
+}
+
+// A LeaseRef names a lease that somebody has: the owner of a key.
+type LeaseRef struct {
+	Key   string `json:"key"`
+	Owner string `json:"owner"`
+}
+
+// Snapshot returns what the client holds and what its calls wait for, for a process that wants to show itself. A call that
+// tries once is not listed, nor is one that Redis has not refused yet as a rule. It does not contact Redis
+// and may be called at any time; after Close nothing is held. What a [RedLock] or [MultiLock] is waited for with is listed by the
+// client of its first lock.
+func (c *Client) Snapshot() Snapshot {
+	return c.look("", 0)
+}
+
+// look is Snapshot of what concerns a key, or of all, and of so many at most, or of all for 0.
+func (c *Client) look(key string, most int) Snapshot {
+	if c == nil || c.watchdog == nil {
+		return Snapshot{Version: SnapshotVersion, At: time.Now()}
+	}
+	s := Snapshot{Version: SnapshotVersion, At: time.Now(), Process: c.Process()}
+	full := func() bool { return most > 0 && len(s.Held)+len(s.Waiting) >= most }
+	for _, w := range c.waitingCalls() {
+		switch {
+		case key != "" && w.key != key:
+		case full():
+			s.Omitted++
+		default:
+			s.Waiting = append(s.Waiting, w.describe(c))
+		}
+	}
+	for _, guard := range c.watchdog.Leases() {
+		if key != "" && guard.Key() != key {
+			continue
+		}
+		if full() {
+			s.Omitted++
+			continue
+		}
+		if held, ok := c.describe(guard); ok {
+			s.Held = append(s.Held, held)
+		}
+	}
+	slices.SortFunc(s.Held, func(a, b HeldLock) int {
+		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Key, b.Key))
+	})
+	slices.SortFunc(s.Waiting, func(a, b WaitingCall) int {
+		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Key, b.Key))
+	})
+	return s
+}
+
+// A visible holding can be looked at from outside.
+type visible interface {
+	// show returns its leases, of which the first is that of the present holder, and how many calls of this process wait for
+	// the key. There are none for a moment between two holders.
+	show() (leases []shownLease, queued int)
+}
+
+// A shownLease is a lease as it was at one moment.
+type shownLease struct {
+	*tenure
+
+	token   int64
+	permits int // that it has; 0 for a lock
+}
+
+// describe returns what the guarded lease is of, unless nobody here has it by now.
+func (c *Client) describe(guard *watchdog.Lease) (HeldLock, bool) {
+	v, ok := guard.Holding.(visible)
+	if !ok {
+		return HeldLock{}, false
+	}
+	leases, queued := v.show()
+	if len(leases) == 0 {
+		return HeldLock{}, false
+	}
+	first := leases[0]
+	held := HeldLock{
+		Key: guard.Key(), Kind: guard.Kind(), Owner: ownerOf(guard), Name: first.name, Since: first.began.Std(),
+		Holds: len(leases), Lease: guard.TTL, Renewed: guard.Renew, Left: max(0, time.Until(guard.Ends())),
+		Token: first.token, Queued: queued,
+	}
+	if first.permits > 0 {
+		held.Holds = first.permits
+	}
+	for _, l := range leases[1:] {
+		if since := l.began.Std(); since.Before(held.Since) {
+			held.Since = since
+		}
+	}
+	held.Trace = c.traceOf(first.parent)
+	return held, true
+}
+
+// ownerOf returns by which name Redis knows who has a lease; that of permits is the id of the first.
+func ownerOf(guard *watchdog.Lease) string {
+	owner := guard.Owner()
+	if guard.Kind() == kindPermit {
+		return hexes.EncodeToString([]byte(owner[:min(idLength, len(owner))]))
+	}
+	return owner
+}
+
+func (c *Client) traceOf(ctx context.Context) string {
+	if hook := c.opts.Hooks.TraceParent; hook != nil && ctx != nil {
+		return hook(ctx)
+	}
+	return ""
+}
+
+func shownLeases(leases []*Lease) []shownLease {
+	shown := make([]shownLease, len(leases))
+	for i, l := range leases {
+		shown[i] = shownLease{&l.tenure, l.token, 0}
+	}
+	return shown
+}
+
+func (hd *hold) show() (leases []shownLease, queued int) {
+	hd.home.mu.Lock()
+	defer hd.home.mu.Unlock()
+	return shownLeases(hd.leases), hd.home.queue.length
+}
+
+func (hd *rwHold) show() (leases []shownLease, queued int) {
+	hd.home.mu.Lock()
+	defer hd.home.mu.Unlock()
+	return shownLeases(hd.leases), hd.home.queue.length
+}
+
+func (hd *fairHold) show() (leases []shownLease, queued int) {
+	hd.home.mu.Lock()
+	defer hd.home.mu.Unlock()
+	for _, cl := range hd.home.claims {
+		if cl.call != nil && cl.hold == nil {
+			queued++
+		}
+	}
+	return shownLeases(hd.leases), queued
+}
+
+func (p permitHolding) show() (leases []shownLease, queued int) {
+	p.t.mu.Lock()
+	defer p.t.mu.Unlock()
+	if p.over {
+		return nil, 0
+	}
+	return []shownLease{{p.tenure, 0, len(p.ids) / idLength}}, p.t.queue.length
+}
+
+// A shownCall is a call that waits, as it was at one moment.
+type shownCall struct {
+	call
+
+	kind, key string
+	permits   int
+}
+
+// waitingCalls returns the calls that wait for others.
+func (c *Client) waitingCalls() (all []shownCall) {
+	if c.counts.waiting.Load() == 0 {
+		return nil
+	}
+	c.mu.Lock()
+	homes := slices.Collect(maps.Values(c.homes))
+	rws := slices.Collect(maps.Values(c.rws))
+	fairs := slices.Collect(maps.Values(c.fairs))
+	turnstiles := slices.Collect(maps.Values(c.turnstiles))
+	c.mu.Unlock()
+
+	add := func(w *waiter, kind, key string) {
+		if w.once {
+			return
+		}
+		if w.lease != nil {
+			kind = w.lease.kind
+		}
+		all = append(all, shownCall{w.call, kind, key, w.wish.n})
+	}
+	for _, h := range homes {
+		h.mu.Lock()
+		h.queue.each(func(w *waiter) { add(w, kindMutex, h.key) })
+		h.mu.Unlock()
+	}
+	for _, h := range rws {
+		h.mu.Lock()
+		h.queue.each(func(w *waiter) { add(w, kindRead, h.key) })
+		h.mu.Unlock()
+	}
+	for _, h := range fairs {
+		h.mu.Lock()
+		for _, cl := range h.claims {
+			if cl.call != nil && cl.hold == nil {
+				add(cl.call.w, kindFair, h.key)
+			}
+		}
+		h.mu.Unlock()
+	}
+	for _, t := range turnstiles {
+		t.mu.Lock()
+		t.queue.each(func(w *waiter) { add(w, t.kind, t.key) })
+		t.mu.Unlock()
+	}
+	c.reds.mu.Lock()
+	for _, q := range c.reds.all {
+		for i, e := range q.elections {
+			if i > 0 || e.began.Load() == 0 { // the first one stays in the line until its lease is over
+				add(e.w, kindRedLock, e.m.key)
+			}
+		}
+	}
+	c.reds.mu.Unlock()
+	return all
+}
+
+// each calls f for each waiter, in their order.
+func (q *line) each(f func(w *waiter)) {
+	for w := q.first; w != nil; w = w.place.after {
+		f(w)
+	}
+}
+
+func (w shownCall) describe(c *Client) WaitingCall {
+	s := WaitingCall{Key: w.key, Kind: w.kind, Name: w.name, Since: w.since.Std(), Permits: w.permits, Under: under(w.ctx), Trace: c.traceOf(w.ctx)}
+	if w.wait != UntilDone {
+		over := s.Since.Add(w.wait)
+		s.Deadline = &over
+	}
+	if over, ok := w.ctx.Deadline(); ok && (s.Deadline == nil || over.Before(*s.Deadline)) {
+		s.Deadline = &over
+	}
+	return s
+}
+
+// mostUnder is how many leases are named of those under whose contexts a call waits.
+const mostUnder = 16
+
+// under returns the leases under whose contexts ctx is and that have not ended, the innermost first.
+func under(ctx context.Context) (refs []LeaseRef) {
+	add := func(t *tenure) {
+		if t.guard == nil || t.ended() != nil {
+			return
+		}
+		ref := LeaseRef{t.key, ownerOf(t.guard)}
+		if !slices.Contains(refs, ref) && len(refs) < mostUnder {
+			refs = append(refs, ref)
+		}
+	}
+	var addAll func(t *tenure)
+	addAll = func(t *tenure) {
+		if t.union == nil {
+			add(t)
+			return
+		}
+		for _, part := range t.union.all() {
+			addAll(&part.tenure)
+		}
+	}
+	for {
+		x, _ := ctx.Value(tenureKey{}).(*leaseContext)
+		if x == nil {
+			return refs
+		}
+		addAll((*tenure)(x))
+		ctx = x.parent
+	}
+}
