@@ -73,7 +73,7 @@ const permitsEach = 4
 // openPrimitive returns how a process becomes a client that locks so.
 func openPrimitive(of func(c *lockrt.Client) lock) func(addr string, lease time.Duration) (*client, error) {
 	return func(addr string, lease time.Duration) (*client, error) {
-		c, err := lockrt.Open("redis://"+addr, lockrt.Options{Watchdog: lease})
+		c, err := lockrt.Open(context.Background(), "redis://"+addr, lockrt.Options{Watchdog: lease})
 		if err != nil {
 			return nil, err
 		}

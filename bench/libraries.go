@@ -164,7 +164,7 @@ func (h lockgenHeld) trusted() bool { return h.Err() == nil }
 func openLockgen(addr string, lease time.Duration) (*client, error) {
 	var clients []*lockrt.Client
 	for one := range strings.SplitSeq(addr, ",") {
-		c, err := lockrt.Open("redis://"+one, lockrt.Options{Watchdog: lease})
+		c, err := lockrt.Open(context.Background(), "redis://"+one, lockrt.Options{Watchdog: lease})
 		if err != nil {
 			return nil, err
 		}

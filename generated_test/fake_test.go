@@ -47,7 +47,7 @@ type replica struct {
 // newReplica wraps do on a new client of the shared server.
 func newReplica(t *testing.T, do func(ctx context.Context) error) replica {
 	t.Helper()
-	client, err := lockrt.Open(redistest.Shared(t).URL(), lockrt.Options{})
+	client, err := lockrt.Open(t.Context(), redistest.Shared(t).URL(), lockrt.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, client.Close()) })
 	return replica{gen.NewLockedOrders(orders{do}, client), client}

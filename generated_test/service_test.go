@@ -170,7 +170,7 @@ func TestService_ErrorsThatNoMethodReturns(t *testing.T) {
 	t.Parallel()
 	var told []lockrt.UnreportedEvent
 	var log bytes.Buffer
-	client, err := lockrt.Open(redistest.Shared(t).URL(), lockrt.Options{
+	client, err := lockrt.Open(t.Context(), redistest.Shared(t).URL(), lockrt.Options{
 		Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelError})),
 		Hooks:  lockrt.Hooks{Unreported: func(_ context.Context, e lockrt.UnreportedEvent) { told = append(told, e) }},
 	})

@@ -109,7 +109,7 @@ func (f *fleet) goSide(t *testing.T, opts lockrt.Options) side {
 
 func open(t *testing.T, url string, opts lockrt.Options) *lockrt.Client {
 	t.Helper()
-	c, err := lockrt.Open(url, opts)
+	c, err := lockrt.Open(t.Context(), url, opts)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	return c

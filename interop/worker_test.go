@@ -73,10 +73,10 @@ func doWork(text string) error {
 	}
 	ctx := context.Background()
 	opts := options(lockrt.Options{Watchdog: short}, o.FairWait, o.PubSub)
-	c, err := lockrt.Open(o.URL, opts)
+	c, err := lockrt.Open(context.Background(), o.URL, opts)
 	s := side{c: c}
 	for _, url := range o.Reds {
-		red, failed := lockrt.Open(url, opts)
+		red, failed := lockrt.Open(context.Background(), url, opts)
 		s.reds, err = append(s.reds, red), errors.Join(err, failed)
 	}
 	if err != nil {

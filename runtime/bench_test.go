@@ -21,7 +21,7 @@ import (
 // benchClient returns a client as [lockrt.Open] makes it.
 func benchClient(b *testing.B) *lockrt.Client {
 	b.Helper()
-	c, err := lockrt.Open(redistest.Shared(b).URL(), lockrt.Options{})
+	c, err := lockrt.Open(b.Context(), redistest.Shared(b).URL(), lockrt.Options{})
 	require.NoError(b, err)
 	b.Cleanup(func() { require.NoError(b, c.Close()) })
 	return c
@@ -450,7 +450,7 @@ func BenchmarkRedLock(b *testing.B) {
 				for i := range locks {
 					clients := make([]*lockrt.Client, len(servers))
 					for j, server := range servers {
-						c, err := lockrt.Open(server.URL(), lockrt.Options{})
+						c, err := lockrt.Open(b.Context(), server.URL(), lockrt.Options{})
 						if err != nil {
 							b.Fatal(err)
 						}
@@ -514,7 +514,7 @@ func BenchmarkRedLock_Minority(b *testing.B) {
 					}
 					harms = append(harms, func() { harm.do(server, proxy) })
 				}
-				c, err := lockrt.Open(url, lockrt.Options{})
+				c, err := lockrt.Open(b.Context(), url, lockrt.Options{})
 				if err != nil {
 					b.Fatal(err)
 				}

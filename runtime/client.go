@@ -109,10 +109,19 @@ func New(rc rueidis.Client, opts Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	mode, err := channels(rc, opts)
+	if err != nil {
+		return nil, err
+	}
+	return newClient(rc, opts, mode, newUUID(earOf(rc, mode))), nil
+}
+
+// newClient returns the Client named uuid. mode says by which channels a cluster tells of releases.
+func newClient(rc rueidis.Client, opts Options, mode PubSub, uuid string) *Client {
 	c := &Client{
 		rc:      rc,
 		opts:    opts,
-		uuid:    newUUID(earPlain),
+		uuid:    uuid,
 		publish: publish,
 		tasks:   make(chan func()),
 		loading: make(chan struct{}, 1),
@@ -123,9 +132,7 @@ func New(rc rueidis.Client, opts Options) (*Client, error) {
 		fairs:   map[string]*fairHome{},
 	}
 	if rc.Mode() == rueidis.ClientModeCluster {
-		if err := c.joinCluster(); err != nil {
-			return nil, err
-		}
+		c.joinCluster(mode)
 	}
 	c.takes = newGatherer(c, scripts.Take)
 	c.takes.grants = true
@@ -156,65 +163,7 @@ func New(rc rueidis.Client, opts Options) (*Client, error) {
 	case rueidis.ClientModeCluster:
 		c.lookout.look, c.lookout.rest = c.cluster.look, c.cluster.rest
 	}
-	return c, nil
-}
-
-// Open returns a Client with connections of its own to the server that url names, in the form
-// redis://user:password@host:port/db, rediss:// for TLS, see [Options.TLS], or
-// unix://user:password@/path/of/socket?db=1. Of a cluster it names some servers, as in
-// redis://host:port?addr=host:port&addr=host:port, or one, with ?cluster=true. With ?master_set=name it names
-// sentinels that watch a master of that name: over TLS if the master is, as the user &sentinel_username=name with
-// &sentinel_password=word, for the others are the master's, and without either by default. It connects once, to fail early. The
-// connections are closed by [Client.Close]; a lease that is still held then cannot be unlocked
-// any more and leaves its key to expire.
-func Open(url string, opts Options) (*Client, error) {
-	opts, err := opts.withDefaults()
-	if err != nil {
-		return nil, err
-	}
-	option, err := rueidis.ParseURL(url)
-	if err != nil {
-		return nil, fmt.Errorf("lockgen: open: %w", err)
-	}
-	clustered, err := saysCluster(url)
-	if err != nil {
-		return nil, fmt.Errorf("lockgen: open: %w", err)
-	}
-	// One connection for all commands: they are answered in order and share their packets.
-	option.PipelineMultiplex = -1
-	option.DisableCache = true
-	// A request that needs a new connection is answered, or has failed, within OpTimeout.
-	option.ConnWriteTimeout = min(opts.Watchdog/3, 5*time.Second, max(2*opts.OpTimeout/3, 500*time.Millisecond))
-	option.Dialer.Timeout = min(option.ConnWriteTimeout, max(opts.OpTimeout/3, 250*time.Millisecond))
-	option.Dialer.KeepAlive = option.ConnWriteTimeout / 2
-	// Without it rueidis asks for cluster slots, and takes any server that answers for a cluster.
-	option.ForceSingleClient = !clustered && len(option.InitAddress) == 1 && option.Sentinel.MasterSet == ""
-	if !option.ForceSingleClient && option.TLSConfig != nil {
-		option.TLSConfig.ServerName = "" // each server has its own
-	}
-	if err := opts.secure(url, &option); err != nil {
-		return nil, err
-	}
-	option.Sentinel.Dialer, option.Sentinel.TLSConfig = option.Dialer, option.TLSConfig
-	option.Sentinel.Username, option.Sentinel.Password = sentinelUser(url)
-	option.Sentinel.TopologyRefreshInterval = time.Second // the one that leads a failover tells of it late, and a message may be lost
-	rc, err := rueidis.NewClient(option)
-	if err != nil {
-		return nil, fmt.Errorf("lockgen: open: %w", err)
-	}
-	c, err := New(rc, opts)
-	if err != nil {
-		rc.Close()
-		return nil, err
-	}
-	c.owned = true
-	c.database = "/" + strconv.Itoa(option.SelectDB)
-	if set := option.Sentinel.MasterSet; set != "" {
-		c.watched = slices.Min(option.InitAddress) + "/" + set
-	}
-	c.brief = c.cluster == nil && option.Dialer.Timeout+option.ConnWriteTimeout <= opts.OpTimeout
-	c.direct.on = c.brief && rc.Mode() == rueidis.ClientModeStandalone
-	return c, nil
+	return c
 }
 
 // Mutex returns the mutex named key. It does not contact Redis: make one for each use or keep

@@ -33,7 +33,7 @@ func newClient(tb testing.TB, opts lockrt.Options) *lockrt.Client {
 
 func clientOf(tb testing.TB, url string, opts lockrt.Options) *lockrt.Client {
 	tb.Helper()
-	c, err := lockrt.Open(url, opts)
+	c, err := lockrt.Open(tb.Context(), url, opts)
 	require.NoError(tb, err)
 	tb.Cleanup(func() { require.NoError(tb, c.Close()) })
 	return c
@@ -111,16 +111,16 @@ func TestNew_RefusesBadOptions(t *testing.T) {
 		_, err := lockrt.New(redistest.Shared(t).Client(), opts)
 		require.EqualError(t, err, "lockgen: "+name)
 		require.ErrorIs(t, err, lockrt.ErrBadOption)
-		_, err = lockrt.Open(redistest.Shared(t).URL(), opts)
+		_, err = lockrt.Open(t.Context(), redistest.Shared(t).URL(), opts)
 		require.ErrorIs(t, err, lockrt.ErrBadOption)
 	}
 }
 
 func TestOpen_SaysWhatIsWrongWithTheURL(t *testing.T) {
 	t.Parallel()
-	_, err := lockrt.Open("http://localhost", lockrt.Options{})
+	_, err := lockrt.Open(t.Context(), "http://localhost", lockrt.Options{})
 	require.ErrorContains(t, err, "lockgen: open: ")
-	_, err = lockrt.Open("redis://127.0.0.1:1", lockrt.Options{})
+	_, err = lockrt.Open(t.Context(), "redis://127.0.0.1:1", lockrt.Options{})
 	require.ErrorContains(t, err, "lockgen: open: ")
 }
 

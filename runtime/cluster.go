@@ -73,30 +73,42 @@ type cluster struct {
 	silent bool          // the log was told that it may not be asked
 }
 
-// joinCluster finds out how the programs in a cluster talk to each other.
-func (c *Client) joinCluster() error {
-	mode := c.opts.PubSub
-	if mode == PubSubAuto {
-		has, err := c.shardedChannels()
-		if err != nil {
-			return fmt.Errorf("lockgen: ask the cluster whether it has sharded channels, which Options.PubSub could say: %w", refused(err))
-		}
-		if mode = PubSubPlain; has {
-			mode = PubSubSharded
-		}
+// channels returns by which channels the programs in a cluster tell each other of releases, never PubSubAuto. What are no
+// servers of a cluster are not asked.
+func channels(rc rueidis.Client, opts Options) (PubSub, error) {
+	if rc.Mode() != rueidis.ClientModeCluster || opts.PubSub != PubSubAuto {
+		return opts.PubSub, nil
 	}
+	has, err := shardedChannels(rc, opts)
+	if err != nil {
+		return opts.PubSub, fmt.Errorf("lockgen: ask the cluster whether it has sharded channels, which Options.PubSub could say: %w", refused(err))
+	}
+	if has {
+		return PubSubSharded, nil
+	}
+	return PubSubPlain, nil
+}
+
+// earOf returns where a client of rc is told what concerns its owners.
+func earOf(rc rueidis.Client, mode PubSub) byte {
+	switch {
+	case rc.Mode() != rueidis.ClientModeCluster:
+		return earPlain
+	case mode == PubSubPlain:
+		return earSomehow
+	}
+	return earSharded
+}
+
+// joinCluster has c be a client of a cluster.
+func (c *Client) joinCluster(mode PubSub) {
 	c.cluster = &cluster{c: c, mode: mode, owners: &owners{addrs: []string{""}}}
-	ear := byte(earSharded)
 	switch mode {
 	case PubSubSharded:
 		c.publish = spublish
 	case PubSubBoth:
 		c.publish = pubBoth
-	default:
-		ear = earSomehow
 	}
-	c.uuid = newUUID(ear)
-	return nil
 }
 
 // saysCluster reports whether a URL says that the server it names is one of a cluster.
@@ -115,10 +127,10 @@ func saysCluster(text string) (bool, error) {
 // shardedChannels reports whether the servers have them, as Redisson asks it: by a command that only such servers know. All are
 // asked at once, and the first one that knows is believed. Who says that it cannot be asked now is asked again, since the answer
 // holds for the life of the client: without sharded channels it would not hear those who use them.
-func (c *Client) shardedChannels() (has bool, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), c.opts.OpTimeout)
+func shardedChannels(rc rueidis.Client, opts Options) (has bool, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), opts.OpTimeout)
 	defer cancel()
-	nodes := c.rc.Nodes()
+	nodes := rc.Nodes()
 	answers := make(chan error)
 	asked := func(node rueidis.Client) (again bool) {
 		err := node.Do(context.Background(), node.B().Arbitrary("PUBSUB", "SHARDNUMSUB", "0").Build()).Error()
@@ -132,14 +144,14 @@ func (c *Client) shardedChannels() (has bool, err error) {
 		go func() {
 			for refused := 1; asked(node); refused++ {
 				select {
-				case <-time.After(c.opts.Retry.pause(refused)):
+				case <-time.After(opts.Retry.pause(refused)):
 				case <-ctx.Done():
 					return
 				}
 			}
 		}()
 	}
-	err = fmt.Errorf("none of %d answers within %v", len(nodes), c.opts.OpTimeout)
+	err = fmt.Errorf("none of %d answers within %v", len(nodes), opts.OpTimeout)
 	for left := len(nodes); left > 0; {
 		select {
 		case said := <-answers:

@@ -163,7 +163,7 @@ func TestTLS_Refusals(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			_, err := lockrt.Open(tt.scheme+"://"+host, lockrt.Options{TLS: tt.config})
+			_, err := lockrt.Open(t.Context(), tt.scheme+"://"+host, lockrt.Options{TLS: tt.config})
 			require.ErrorContains(t, err, tt.want)
 		})
 	}
@@ -189,7 +189,7 @@ func TestUnixSocket(t *testing.T) {
 			return clientFrom(t, option, opts)
 		}))
 	})
-	_, err = lockrt.Open("unix://"+filepath.Join(dir, "none.sock"), lockrt.Options{})
+	_, err = lockrt.Open(t.Context(), "unix://"+filepath.Join(dir, "none.sock"), lockrt.Options{})
 	require.ErrorContains(t, err, "no such file")
 }
 

@@ -15,7 +15,7 @@ func exampleClient() (client *lockrt.Client, stop func()) {
 	if err != nil {
 		panic(err)
 	}
-	client, err = lockrt.Open(url, lockrt.Options{})
+	client, err = lockrt.Open(context.Background(), url, lockrt.Options{})
 	if err != nil {
 		panic(err)
 	}

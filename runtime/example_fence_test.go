@@ -45,7 +45,7 @@ func ExampleWithFencing() {
 		panic(err)
 	}
 	defer stop()
-	c, err := lockrt.Open(url, lockrt.Options{})
+	c, err := lockrt.Open(context.Background(), url, lockrt.Options{})
 	if err != nil {
 		panic(err)
 	}

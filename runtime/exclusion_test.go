@@ -330,7 +330,7 @@ func TestExclusion_Worker(t *testing.T) { //nolint:paralleltest // it is a proce
 	}
 	var x exclusion
 	require.NoError(t, json.Unmarshal([]byte(line), &x))
-	locks, err := lockrt.Open(x.URL, lockrt.Options{Watchdog: x.Watchdog})
+	locks, err := lockrt.Open(t.Context(), x.URL, lockrt.Options{Watchdog: x.Watchdog})
 	require.NoError(t, err)
 	rc := redistest.NewClient(t, x.Addr, func(o *rueidis.ClientOption) { o.DisableCache = true })
 

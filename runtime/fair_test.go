@@ -260,7 +260,7 @@ func TestFairMutex_LeasesOfAMutexOfTheSameNameAreStrangers(t *testing.T) {
 
 func TestFairMutex_BadFairWait(t *testing.T) {
 	t.Parallel()
-	_, err := lockrt.Open(redistest.Shared(t).URL(), lockrt.Options{FairWait: time.Millisecond})
+	_, err := lockrt.Open(t.Context(), redistest.Shared(t).URL(), lockrt.Options{FairWait: time.Millisecond})
 	require.ErrorIs(t, err, lockrt.ErrBadOption)
 	require.ErrorContains(t, err, "Options.FairWait")
 }

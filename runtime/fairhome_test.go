@@ -15,7 +15,7 @@ import (
 
 func testedFairHome(t *testing.T) *fairHome {
 	t.Helper()
-	c, err := Open(redistest.Shared(t).URL(), Options{})
+	c, err := Open(t.Context(), redistest.Shared(t).URL(), Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	h, err := c.enterFair(redistest.Key(t, "k"))

@@ -99,7 +99,7 @@ func TestFault_ShutdownDoesNotOvertakeTheLastUnlock(t *testing.T) {
 		}
 	}}
 	server := redistest.Shared(t)
-	c, err := lockrt.Open(server.URL(), lockrt.Options{Hooks: hooks})
+	c, err := lockrt.Open(t.Context(), server.URL(), lockrt.Options{Hooks: hooks})
 	require.NoError(t, err)
 	key := redistest.Key(t, "k")
 	lease, err := c.Mutex(key).Lock(patient(t))
@@ -115,7 +115,7 @@ func TestFault_ShutdownLeavesNoKeyOfAnUnlockedLease(t *testing.T) {
 	server := redistest.Shared(t)
 	for i := range 50 {
 		key := redistest.Key(t, strconv.Itoa(i))
-		c, err := lockrt.Open(server.URL(), lockrt.Options{})
+		c, err := lockrt.Open(t.Context(), server.URL(), lockrt.Options{})
 		require.NoError(t, err)
 		lease, err := c.Mutex(key).Lock(patient(t))
 		require.NoError(t, err)
@@ -131,7 +131,7 @@ func TestFault_CloseEndsEveryLeaseHoweverLateItWasEntered(t *testing.T) {
 	t.Parallel()
 	server := redistest.Shared(t)
 	for i := range 50 {
-		c, err := lockrt.Open(server.URL(), lockrt.Options{})
+		c, err := lockrt.Open(t.Context(), server.URL(), lockrt.Options{})
 		require.NoError(t, err)
 		m := c.Mutex(redistest.Key(t, strconv.Itoa(i)))
 		outer, err := m.Lock(patient(t))
@@ -332,7 +332,7 @@ func TestFault_CloseGivesBackWhatAFailingCallWasGiven(t *testing.T) {
 	t.Parallel()
 	server := redistest.Shared(t)
 	for i := range 60 {
-		c, err := lockrt.Open(server.URL(), lockrt.Options{})
+		c, err := lockrt.Open(t.Context(), server.URL(), lockrt.Options{})
 		require.NoError(t, err)
 		key := redistest.Key(t, strconv.Itoa(i))
 		granted := make(chan struct{})

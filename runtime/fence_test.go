@@ -215,7 +215,7 @@ func TestFencing_TokenTTL(t *testing.T) {
 	require.EqualValues(t, -1, number(t, server, "PTTL", "redisson_lock_token:{k}"))
 	seen.rise(t)
 	for _, bad := range []time.Duration{-2, 1, time.Second - 1, math.MinInt64} {
-		_, err := lockrt.Open(server.URL(), lockrt.Options{TokenTTL: bad})
+		_, err := lockrt.Open(t.Context(), server.URL(), lockrt.Options{TokenTTL: bad})
 		require.ErrorIs(t, err, lockrt.ErrBadOption)
 		require.ErrorContains(t, err, "TokenTTL")
 	}

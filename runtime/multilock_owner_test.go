@@ -24,7 +24,7 @@ func freeSoon(t *testing.T, m *Mutex) {
 // The try enters that, and has it until it gives it back.
 func TestMultiLock_EntersWhatItsOwnerGotAMomentAgo(t *testing.T) {
 	t.Parallel()
-	c, err := Open(redistest.Shared(t).URL(), Options{})
+	c, err := Open(t.Context(), redistest.Shared(t).URL(), Options{})
 	require.NoError(t, err)
 	defer c.Close()
 	m := c.Mutex(redistest.Key(t, "k"))
@@ -55,7 +55,7 @@ func TestMultiLock_EntersWhatItsOwnerGotAMomentAgo(t *testing.T) {
 // else would.
 func TestMultiLock_AsksWhenNobodyElseDoes(t *testing.T) {
 	t.Parallel()
-	c, err := Open(redistest.Shared(t).URL(), Options{OpTimeout: time.Minute})
+	c, err := Open(t.Context(), redistest.Shared(t).URL(), Options{OpTimeout: time.Minute})
 	require.NoError(t, err)
 	defer c.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -83,7 +83,7 @@ func TestMultiLock_AsksWhenNobodyElseDoes(t *testing.T) {
 // Tries of several mutexes and locks of one of them, all of one owner, leave nothing behind.
 func TestMultiLock_OfAnOwnerLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
-	c, err := Open(redistest.Shared(t).URL(), Options{})
+	c, err := Open(t.Context(), redistest.Shared(t).URL(), Options{})
 	require.NoError(t, err)
 	defer c.Close()
 	m, other := c.Mutex(redistest.Key(t, "a")), c.Mutex(redistest.Key(t, "b"))

@@ -14,7 +14,7 @@ import (
 // the pauses grow. They do not where something was granted.
 func TestElection_PausesGrowUnlessOthersAskToo(t *testing.T) {
 	t.Parallel()
-	c, err := Open(redistest.Shared(t).URL(), Options{})
+	c, err := Open(t.Context(), redistest.Shared(t).URL(), Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() }) // after the subtests
 	var mutexes []*Mutex

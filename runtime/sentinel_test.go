@@ -197,7 +197,7 @@ func TestSentinel_TLSAndPasswords(t *testing.T) {
 		"NOAUTH":    strings.Replace(g.URL(), "sentinel_password", "other", 1),
 		"WRONGPASS": strings.Replace(g.URL(), "sentinel_password=", "sentinel_password=not", 1),
 	} {
-		_, err := lockrt.Open(url, opts)
+		_, err := lockrt.Open(t.Context(), url, opts)
 		require.ErrorContains(t, err, name)
 	}
 

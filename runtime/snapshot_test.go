@@ -205,7 +205,7 @@ func TestSnapshot_BadInput(t *testing.T) {
 	require.Empty(t, new(lockrt.Client).Snapshot().Held)
 	require.Empty(t, (*lockrt.Client)(nil).Process())
 	long := strings.Repeat("n", 1025)
-	_, err := lockrt.Open(redistest.Shared(t).URL(), lockrt.Options{Name: long})
+	_, err := lockrt.Open(t.Context(), redistest.Shared(t).URL(), lockrt.Options{Name: long})
 	require.ErrorIs(t, err, lockrt.ErrBadOption)
 	_, err = newClient(t, lockrt.Options{}).Mutex(redistest.Key(t, "k"), lockrt.WithName(long)).Lock(patient(t))
 	require.ErrorIs(t, err, lockrt.ErrBadOption)

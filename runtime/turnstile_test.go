@@ -72,7 +72,7 @@ func (f *flaky) add(n int) {
 func TestTurnstile_AnythingGoes(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(4) {
-		c, err := Open(redistest.Shared(t).URL(), Options{})
+		c, err := Open(t.Context(), redistest.Shared(t).URL(), Options{})
 		require.NoError(t, err)
 		const permits = 5
 		f := &flaky{free: permits, done: map[uint64]int{}, rand: rand.New(rand.NewPCG(seed, 1))}
@@ -161,7 +161,7 @@ func (a *answered) grant(*waiter, time.Time) bool { return true }
 // else from asking.
 func TestTurnstile_WhoLeavesARequestThatFailsLeavesNoQueue(t *testing.T) {
 	t.Parallel()
-	c, err := Open(redistest.Shared(t).URL(), Options{})
+	c, err := Open(t.Context(), redistest.Shared(t).URL(), Options{})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, c.Close()) }()
 	a := &answered{asked: make(chan chan<- dictated)}

@@ -50,7 +50,7 @@ func run(ctx context.Context, url string, out io.Writer) error {
 		return err
 	}
 	defer rc.Close()
-	client, err := lockrt.Open(url, lockrt.Options{Watchdog: ttl})
+	client, err := lockrt.Open(ctx, url, lockrt.Options{Watchdog: ttl})
 	if err != nil {
 		return err
 	}

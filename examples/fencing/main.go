@@ -42,7 +42,7 @@ const databaseURL = "EXAMPLE_DATABASE"
 // replica ships the order, in the way that the replica of its name does.
 func replica() error {
 	ctx, _ := replicas.Join()
-	client, err := lockrt.Open(os.Getenv("REDIS_URL"), lockrt.Options{})
+	client, err := lockrt.Open(ctx, os.Getenv("REDIS_URL"), lockrt.Options{})
 	if err != nil {
 		return err
 	}

@@ -67,7 +67,7 @@ func main() {
 
 func replica() error {
 	ctx, told := replicas.Join()
-	client, err := lockrt.Open(os.Getenv("REDIS_URL"), lockrt.Options{Hooks: lockrt.Hooks{
+	client, err := lockrt.Open(ctx, os.Getenv("REDIS_URL"), lockrt.Options{Hooks: lockrt.Hooks{
 		Waiting: func(context.Context, lockrt.AcquireEvent) { replicas.Say("stands in line") },
 	}})
 	if err != nil {
@@ -84,7 +84,7 @@ func show(ctx context.Context, url string, out io.Writer) (err error) {
 		return err
 	}
 	defer stop()
-	client, err := lockrt.Open(url, lockrt.Options{})
+	client, err := lockrt.Open(ctx, url, lockrt.Options{})
 	if err != nil {
 		return err
 	}

@@ -19,7 +19,7 @@ func main() {
 }
 
 func run(ctx context.Context, url string) error {
-	locks, err := lockrt.Open(url, lockrt.Options{}) // redis://localhost:6379
+	locks, err := lockrt.Open(ctx, url, lockrt.Options{}) // redis://localhost:6379
 	if err != nil {
 		return err
 	}

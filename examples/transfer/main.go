@@ -95,7 +95,7 @@ func open(url string) (b *bank, closeBank func(), err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	client, err := lockrt.Open(url, lockrt.Options{})
+	client, err := lockrt.Open(context.Background(), url, lockrt.Options{})
 	if err != nil {
 		rc.Close()
 		return nil, nil, err

@@ -94,7 +94,7 @@ const pool = "EXAMPLE_POOL"
 
 func replica() error {
 	ctx, _ := replicas.Join()
-	client, err := lockrt.Open(os.Getenv("REDIS_URL"), lockrt.Options{})
+	client, err := lockrt.Open(ctx, os.Getenv("REDIS_URL"), lockrt.Options{})
 	if err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func show(ctx context.Context, url string, out io.Writer) (err error) {
 		return err
 	}
 	defer stop()
-	client, err := lockrt.Open(url, lockrt.Options{})
+	client, err := lockrt.Open(ctx, url, lockrt.Options{})
 	if err != nil {
 		return err
 	}

@@ -127,7 +127,7 @@ func (a *act) run(ctx context.Context) (more int, err error) {
 	// The Go service.
 	var service shop.Service = shop.New(store, b, 50*time.Millisecond)
 	if a.locked {
-		client, err := lockrt.Open(a.url, lockrt.Options{Watchdog: 2 * time.Second})
+		client, err := lockrt.Open(ctx, a.url, lockrt.Options{Watchdog: 2 * time.Second})
 		if err != nil {
 			return 0, err
 		}

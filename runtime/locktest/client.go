@@ -33,7 +33,7 @@ func client(tb testing.TB, server, url string, opts lockrt.Options) *lockrt.Clie
 	tb.Helper()
 	held := &ledger{counts: make(map[string]int), used: make(map[string]bool)}
 	opts.Hooks = held.watch(opts.Hooks)
-	c, err := lockrt.Open(url, opts)
+	c, err := lockrt.Open(context.Background(), url, opts)
 	if err != nil {
 		tb.Fatalf("locktest: %v", err)
 	}

@@ -44,7 +44,7 @@ func Run(ctx context.Context, cfg Config) error {
 		return fmt.Errorf("connect: %w", err)
 	}
 	defer rc.Close()
-	operator, err := lockrt.Open(cfg.URL, lockrt.Options{})
+	operator, err := lockrt.Open(ctx, cfg.URL, lockrt.Options{})
 	if err != nil {
 		return err
 	}

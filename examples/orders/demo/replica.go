@@ -89,7 +89,7 @@ func (r *replica) open(rc rueidis.Client) error {
 	if !r.cfg.Locked {
 		return nil
 	}
-	client, err := lockrt.Open(r.cfg.URL, lockrt.Options{Hooks: hooks(&r.teller)})
+	client, err := lockrt.Open(context.Background(), r.cfg.URL, lockrt.Options{Hooks: hooks(&r.teller)})
 	if err != nil {
 		return fmt.Errorf("locks: %w", err)
 	}

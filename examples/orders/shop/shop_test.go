@@ -66,7 +66,7 @@ func (s *scene) payment() shop.Payment { return shop.Payment{Order: s.id, Cents:
 // client is what one replica locks with.
 func (s *scene) client(hooks lockrt.Hooks) *lockrt.Client {
 	s.t.Helper()
-	c, err := lockrt.Open(redistest.Shared(s.t).URL(), lockrt.Options{Hooks: hooks})
+	c, err := lockrt.Open(s.t.Context(), redistest.Shared(s.t).URL(), lockrt.Options{Hooks: hooks})
 	require.NoError(s.t, err)
 	s.t.Cleanup(func() { require.NoError(s.t, c.Close()) })
 	return c

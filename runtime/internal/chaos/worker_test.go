@@ -139,9 +139,9 @@ func work(line string, in io.Reader, out io.Writer) error {
 			}
 		}
 		opts := lockrt.Options{Watchdog: w.Lease, Hooks: hooks, Replicas: w.Replicas}
-		client, err := lockrt.Open(url, opts)
+		client, err := lockrt.Open(context.Background(), url, opts)
 		for try := 0; err != nil && try < 20; try++ { // a busy machine may take longer than a connection may
-			client, err = lockrt.Open(url, opts)
+			client, err = lockrt.Open(context.Background(), url, opts)
 		}
 		if err != nil {
 			return err

@@ -1,0 +1,190 @@
+package lockrt
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// Open returns a Client with connections of its own to the server that url names, in the form
+// redis://user:password@host:port/db, rediss:// for TLS, see [Options.TLS], or
+// unix://user:password@/path/of/socket?db=1. Of a cluster it names some servers, as in
+// redis://host:port?addr=host:port&addr=host:port, or one, with ?cluster=true. With ?master_set=name it names
+// sentinels that watch a master of that name: over TLS if the master is, as the user &sentinel_username=name with
+// &sentinel_password=word, for the others are the master's, and without either by default.
+//
+// Open connects once, to fail early; ctx bounds that, and nothing else. It fails with [ErrBadOption] for options that cannot be used, with the
+// error of ctx if that ends first, and with what the server refused with or the network failed with.
+//
+// The server lists the connections under the name lockgen:<id>:<host>:<pid>, with the [Client.ID], in CLIENT LIST. Where it does not
+// permit a name they have none.
+//
+// The connections are closed by [Client.Close]; a lease that is still held then cannot be unlocked any more and leaves its
+// key to expire. Redisson's Redisson.create(config).
+func Open(ctx context.Context, url string, opts Options) (*Client, error) {
+	opts, err := opts.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	if ctx == nil {
+		return nil, fmt.Errorf("lockgen: open: %w: the context is nil", ErrBadOption)
+	}
+	option, err := opts.dialing(url)
+	if err != nil {
+		return nil, fmt.Errorf("lockgen: open: %w", err)
+	}
+	rc, mode, uuid, err := connectAs(ctx, option, opts)
+	if err != nil {
+		return nil, err
+	}
+	return opened(rc, option, opts, mode, uuid), nil
+}
+
+// opened returns the Client named uuid that has rc for itself.
+func opened(rc rueidis.Client, option rueidis.ClientOption, opts Options, mode PubSub, uuid string) *Client {
+	c := newClient(rc, opts, mode, uuid)
+	c.owned = true
+	c.database = "/" + strconv.Itoa(option.SelectDB)
+	if set := option.Sentinel.MasterSet; set != "" {
+		c.watched = slices.Min(option.InitAddress) + "/" + set
+	}
+	c.brief = c.cluster == nil && option.Dialer.Timeout+option.ConnWriteTimeout <= opts.OpTimeout
+	c.direct.on = c.brief && rc.Mode() == rueidis.ClientModeStandalone
+	return c
+}
+
+// dialing returns how to connect to what url names.
+func (o Options) dialing(url string) (rueidis.ClientOption, error) {
+	option, err := rueidis.ParseURL(url)
+	if err != nil {
+		return option, err
+	}
+	clustered, err := saysCluster(url)
+	if err != nil {
+		return option, err
+	}
+	// One connection for all commands: they are answered in order and share their packets.
+	option.PipelineMultiplex = -1
+	option.DisableCache = true
+	// A request that needs a new connection is answered, or has failed, within OpTimeout.
+	option.ConnWriteTimeout = min(o.Watchdog/3, 5*time.Second, max(2*o.OpTimeout/3, 500*time.Millisecond))
+	option.Dialer.Timeout = min(option.ConnWriteTimeout, max(o.OpTimeout/3, 250*time.Millisecond))
+	option.Dialer.KeepAlive = option.ConnWriteTimeout / 2
+	// Without it rueidis asks for cluster slots, and takes any server that answers for a cluster.
+	option.ForceSingleClient = !clustered && len(option.InitAddress) == 1 && option.Sentinel.MasterSet == ""
+	if !option.ForceSingleClient && option.TLSConfig != nil {
+		option.TLSConfig.ServerName = "" // each server has its own
+	}
+	if err := o.secure(url, &option); err != nil {
+		return option, err
+	}
+	option.Sentinel.Dialer, option.Sentinel.TLSConfig = option.Dialer, option.TLSConfig
+	option.Sentinel.Username, option.Sentinel.Password = sentinelUser(url)
+	option.Sentinel.TopologyRefreshInterval = time.Second // the one that leads a failover tells of it late, and a message may be lost
+	return option, nil
+}
+
+// connectAs connects with connections that are named as the client is to be. Where a cluster tells a client what concerns it is
+// part of that name, and the cluster may have to be asked first: then most have sharded channels, and only those that do not
+// are connected to a second time.
+func connectAs(ctx context.Context, option rueidis.ClientOption, opts Options) (rueidis.Client, PubSub, string, error) {
+	ear := byte(earPlain)
+	if modeOf(option) == rueidis.ClientModeCluster && opts.PubSub != PubSubPlain {
+		ear = earSharded
+	}
+	for {
+		uuid := newUUID(ear)
+		rc, err := connect(ctx, named(option, uuid))
+		if err != nil {
+			return nil, 0, "", fmt.Errorf("lockgen: open: %w", err)
+		}
+		mode, err := channels(rc, opts)
+		if err != nil {
+			rc.Close()
+			return nil, 0, "", err
+		}
+		is := earOf(rc, mode)
+		if is == ear {
+			return rc, mode, uuid, nil
+		}
+		rc.Close()
+		ear = is
+	}
+}
+
+// modeOf returns what option connects to.
+func modeOf(option rueidis.ClientOption) rueidis.ClientMode {
+	switch {
+	case option.Sentinel.MasterSet != "":
+		return rueidis.ClientModeSentinel
+	case option.ForceSingleClient:
+		return rueidis.ClientModeStandalone
+	}
+	return rueidis.ClientModeCluster
+}
+
+// named has the connections of the client uuid carry its name, and where it runs.
+func named(option rueidis.ClientOption, uuid string) rueidis.ClientOption {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	host = strings.Map(func(r rune) rune {
+		if r <= ' ' || r > '~' || r == ':' { // the server refuses spaces and what is not ASCII
+			return '-'
+		}
+		return r
+	}, host)
+	option.ClientName = fmt.Sprintf("lockgen:%s:%s:%d", uuid, host, os.Getpid())
+	option.Sentinel.ClientName = option.ClientName
+	return option
+}
+
+// connect is rueidis.NewClient until ctx ends, for a server too that does not let a connection have a name.
+func connect(ctx context.Context, option rueidis.ClientOption) (rueidis.Client, error) {
+	rc, err := connectOnce(ctx, option)
+	if said, ok := replied(err); ok && option.ClientName != "" && !strings.HasPrefix(said.Error(), "WRONGPASS") {
+		option.ClientName, option.Sentinel.ClientName = "", ""
+		return connectOnce(ctx, option)
+	}
+	return rc, err
+}
+
+func connectOnce(ctx context.Context, option rueidis.ClientOption) (rueidis.Client, error) {
+	type outcome struct {
+		rc  rueidis.Client
+		err error
+	}
+	if ctx.Err() != nil {
+		return nil, ended(ctx)
+	}
+	got := make(chan outcome, 1)
+	go func() {
+		rc, err := rueidis.NewClient(option)
+		if rc != nil && (err != nil || ctx.Err() != nil) { // one of a single server comes with its error, too
+			rc.Close()
+			err = cmpOr(err, ended(ctx))
+		}
+		got <- outcome{rc, err}
+	}()
+	select {
+	case o := <-got:
+		if o.err != nil {
+			return nil, o.err
+		}
+		return o.rc, nil
+	case <-ctx.Done():
+		go func() { // who has connected in the very moment
+			if o := <-got; o.err == nil {
+				o.rc.Close()
+			}
+		}()
+		return nil, ended(ctx)
+	}
+}
