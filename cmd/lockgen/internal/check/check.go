@@ -144,6 +144,7 @@ type checker struct {
 	specs  map[token.Pos]*ast.TypeSpec // of the package, by the position of the name
 	wrong  bool                        // directives are missing for the mistakes in them, so nothing is said about what isn't there
 	nodes  map[string][]ast.Node       // declarations of the package, by name
+	later  later
 }
 
 // names are those that the output declares for an interface.

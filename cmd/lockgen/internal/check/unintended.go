@@ -3,6 +3,7 @@ package check
 import (
 	"go/token"
 	"go/types"
+	"maps"
 	"slices"
 	"strings"
 
@@ -92,7 +93,7 @@ func (c *checker) unnamed(m *method, d *directive.Directive, k *model.Key) {
 func (c *checker) outlasts(m *method) {
 	for v := range m.fn.Signature().Results().Variables() {
 		d, name := m.directives[0], m.fn.Name()
-		part, found := usedLater(v.Type(), "", false, map[types.Type]bool{})
+		part, found := c.later.in(v.Type())
 		switch {
 		case !found:
 			continue
@@ -109,29 +110,51 @@ func (c *checker) outlasts(m *method) {
 	}
 }
 
-// usedLater finds the part of a type that is used after the call: the way to it from a value of the type, empty for the type itself. In a struct only
-// what the caller can reach and nobody has to close counts: most fields that have a Close live as long as the program.
-func usedLater(t types.Type, path string, field bool, seen map[types.Type]bool) (part string, found bool) {
-	if seen[t] {
+// A later finds what is used after the call, and remembers types in which it has found nothing: methods of a package return the same ones.
+type later struct{ nothing map[place]bool }
+
+// A place is where a type was met: as a result, as a field or as an element.
+type place struct {
+	typ          types.Type
+	inner, field bool
+}
+
+// in finds the part of a result that is used after the call: the way to it from a value of the type, empty for the type itself.
+func (l *later) in(t types.Type) (part string, found bool) {
+	seen := map[place]bool{}
+	part, found = l.find(place{typ: t}, "", seen)
+	if !found {
+		if l.nothing == nil {
+			l.nothing = map[place]bool{}
+		}
+		maps.Copy(l.nothing, seen)
+	}
+	return part, found
+}
+
+// find looks into a type. In a struct only what the caller can reach and nobody has to close counts: most fields that have a Close live as long as the
+// program.
+func (l *later) find(p place, path string, seen map[place]bool) (part string, found bool) {
+	if _, basic := p.typ.(*types.Basic); basic || seen[p] || l.nothing[p] {
 		return "", false
 	}
-	seen[t] = true
-	if l := lasts(t); used(t) || path != "" && l != passing && !(field && (l == closed || l == closable)) {
+	seen[p] = true
+	if lasts := lasts(p.typ); used(p.typ) || p.inner && lasts != passing && !(p.field && (lasts == closed || lasts == closable)) {
 		return strings.TrimPrefix(path, "."), true
 	}
-	switch u := types.Unalias(t).Underlying().(type) {
+	switch u := types.Unalias(p.typ).Underlying().(type) {
 	case *types.Pointer:
-		return usedLater(u.Elem(), path, field, seen)
+		return l.find(place{u.Elem(), path != "", p.field}, path, seen)
 	case *types.Slice:
-		return usedLater(u.Elem(), path+"[]", false, seen)
+		return l.find(place{u.Elem(), true, false}, path+"[]", seen)
 	case *types.Array:
-		return usedLater(u.Elem(), path+"[]", false, seen)
+		return l.find(place{u.Elem(), true, false}, path+"[]", seen)
 	case *types.Map:
-		return usedLater(u.Elem(), path+"[]", false, seen)
+		return l.find(place{u.Elem(), true, false}, path+"[]", seen)
 	case *types.Struct:
 		for f := range u.Fields() {
 			if f.Exported() {
-				if part, found = usedLater(f.Type(), path+"."+f.Name(), true, seen); found {
+				if part, found = l.find(place{f.Type(), true, true}, path+"."+f.Name(), seen); found {
 					return part, true
 				}
 			}
