@@ -39,6 +39,16 @@ func reserve() (port, error) {
 	return port{}, fmt.Errorf("redistest: no free port from %d to %d", firstPort, lastPort)
 }
 
+// ReservePort returns a port of the loopback interface for a server of any program. No other call returns it until release is called,
+// in this process or in another, and no server of this package gets it: the server may stop and come back to it.
+func ReservePort() (number int, release func(), err error) {
+	p, err := reserve()
+	if err != nil {
+		return 0, nil, err
+	}
+	return p.number, p.release, nil
+}
+
 func (p port) release() {
 	if p.keeper != nil {
 		_ = p.keeper.Close()

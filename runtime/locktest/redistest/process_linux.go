@@ -8,7 +8,12 @@ import (
 
 // dieWithParent lets the kernel kill the server when the test binary is gone.
 func dieWithParent(cmd *exec.Cmd) {
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	var attributes syscall.SysProcAttr
+	if cmd.SysProcAttr != nil {
+		attributes = *cmd.SysProcAttr // the caller's, such as the user, which may be those of other commands too
+	}
+	attributes.Pdeathsig, attributes.Setpgid = syscall.SIGKILL, true
+	cmd.SysProcAttr = &attributes
 }
 
 func reap(int) (release func()) { return func() {} }
