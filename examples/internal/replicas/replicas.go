@@ -13,6 +13,7 @@ import (
 	"os/signal"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockgen/lockgen/runtime/locktest/embedded"
@@ -67,7 +68,7 @@ type Group struct {
 type member struct {
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
-	killed bool
+	killed atomic.Bool
 	ended  chan struct{}
 }
 
@@ -89,7 +90,7 @@ func NewGroup(url string, out io.Writer, env ...string) (*Group, error) {
 	return g, nil
 }
 
-// Start starts the program again, as the replica of that name.
+// Start starts the program again, as the replica of that name: also one that was killed before.
 func (g *Group) Start(name string) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -109,7 +110,7 @@ func (g *Group) Start(name string) error {
 	g.members[name] = m
 	go func() {
 		defer close(m.ended)
-		if err := cmd.Wait(); err != nil {
+		if err := cmd.Wait(); err != nil && !m.killed.Load() {
 			fmt.Fprintf(g.pipe, "%s %s%v\n", name, failed, err) // behind all that it said
 		}
 	}()
@@ -151,9 +152,6 @@ func (g *Group) next(ctx context.Context) (name, said string, err error) {
 		}
 		name, said, _ = strings.Cut(line, " ")
 		if cause, ok := strings.CutPrefix(said, failed); ok {
-			if g.members[name].killed {
-				return g.next(ctx)
-			}
 			return name, said, fmt.Errorf("replica %s: %s", name, cause)
 		}
 		g.Print(name, said)
@@ -174,7 +172,7 @@ func (g *Group) Tell(name, what string) { _, _ = io.WriteString(g.members[name].
 // Kill ends a replica as a crash does, and returns when it is gone.
 func (g *Group) Kill(name string) {
 	m := g.members[name]
-	m.killed = true
+	m.killed.Store(true)
 	_ = m.cmd.Process.Kill()
 	<-m.ended
 }
