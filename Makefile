@@ -19,11 +19,18 @@ help:
 demo: generate ## generate the wrappers and run the orders example, without and with locks
 	$(GO) run ./examples/orders
 
+.PHONY: service
+service: ## run three replicas of a shop on PostgreSQL and Redis, kill one, restart Redis, and audit the books
+	@.ci/need redis-server postgres
+	cd examples/service && $(GO) run .
+
 .PHONY: test
 test: ## run all tests with the race detector, on a redis-server found or installed
 	@.ci/need redis-server cc
 	$(GO) test -race -parallel 4 -timeout 15m ./...
 	$(GO) test ./runtime/internal/watchdog ./runtime/internal/sim # what cannot run with the race detector, or takes too long with it
+	@if [ -n "$$CI" ]; then .ci/need postgres; fi
+	$(GO) -C examples/service test -race -timeout 10m ./... # its tests on PostgreSQL are skipped where there is none, unless CI is set
 	@if [ -n "$$CI" ] || { command -v javac && command -v mvn; } >/dev/null; then $(MAKE) interop; else \
 		echo "left out, as there is no javac or no mvn: the tests beside Java programs (make interop)"; fi
 
@@ -89,10 +96,12 @@ spec-deep: ## the same with the deep bounds, which take hours and 20 GB
 lint: staticcheck ## check formatting, go vet, staticcheck
 	@test -z "$$(gofmt -l .)" || { gofmt -l . | sed 's/^/not formatted: /'; exit 1; }
 	$(GO) vet ./...
+	$(GO) -C examples/service vet ./...
 
 .PHONY: staticcheck
 staticcheck:
 	$(GO) run $(STATICCHECK) ./...
+	cd examples/service && $(GO) run $(STATICCHECK) ./...
 
 .PHONY: golangci
 golangci: ## check the house rules with golangci-lint, which takes minutes to build
@@ -111,3 +120,4 @@ bench: ## run lockgen beside other libraries and write bench/RESULTS.md, its plo
 .PHONY: generate
 generate: ## write the lock wrappers of all packages again
 	$(GO) run ./cmd/lockgen ./...
+	cd examples/service && $(GO) tool lockgen ./...

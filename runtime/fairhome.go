@@ -277,8 +277,7 @@ func (cl *fairClaim) hangUp() {
 	}
 }
 
-// admit lets those in who are of the owner that was given hd, and would wait for themselves. Their places go with the hold: to
-// give one of them up now would have the release find it at the head of the queue, and give the key to nobody.
+// admit lets those in who are of the owner that was given hd, and would wait for themselves.
 func (h *fairHome) admit(hd *fairHold, owner *Owner) {
 	if owner == nil {
 		return
@@ -290,14 +289,7 @@ func (h *fairHome) admit(hd *fairHold, owner *Owner) {
 		}
 		hd.attach(w.lease)
 		w.place.granted = true
-		if cl.ours {
-			cl.abandon() // at once: it may be what Redis has the key for
-		} else {
-			cl.calm()
-			delete(h.claims, cl.n)
-			cl.hold = hd
-			hd.claim.after = append(hd.claim.after, cl)
-		}
+		cl.abandon()
 		w.tell(news{kind: given})
 	}
 }
@@ -445,7 +437,7 @@ func (h *fairHome) releaseOnce(cl *fairClaim) (bool, error) {
 	run := h.c.run
 	h.mu.Lock()
 	for _, x := range cl.after {
-		args = append(args, strconv.FormatUint(x.n, 10), millis(x.wait))
+		args = append(args, strconv.FormatUint(x.n, 10))
 	}
 	if cl.asking || cl.doubt {
 		run = h.c.runAside

@@ -7,11 +7,13 @@ import (
 )
 
 // A database keeps one row for each order, with the largest token that came with a write. A write that comes with a
-// smaller one is from somebody who had the lock before, and is refused. In SQL that is
+// smaller one is from an earlier holder of the lock, and is refused. In SQL that is one statement, where token is a BIGINT, since tokens are
+// microseconds of the Redis server's clock, about 1.8e15:
 //
 //	UPDATE orders SET carrier = $1, token = $2 WHERE id = $3 AND token <= $2
 //
-// and no row that changed means that the token was stale.
+// A statement that changes no row means that the token was stale. The example in examples/service runs it, and the read that a write may
+// depend on, against PostgreSQL: it is a module of its own, so that this one needs no driver.
 type database struct {
 	mu   sync.Mutex
 	rows map[string]row

@@ -1,0 +1,62 @@
+package shop
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+var (
+	sqlBlock   = regexp.MustCompile("(?s)```sql\n(.*?)\n```")
+	sqlComment = regexp.MustCompile(`(?m)--.*$`)
+)
+
+// recipe returns the statements of the SQL in a document: the table, the read and the write.
+func recipe(t *testing.T, path string) (create, read, write string) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	blocks := sqlBlock.FindAllSubmatch(text, -1)
+	require.Len(t, blocks, 1, path)
+	statements := strings.Split(sqlComment.ReplaceAllString(string(blocks[0][1]), ""), ";")
+	require.Len(t, statements, 4, path)
+	require.Empty(t, strings.TrimSpace(statements[3]), path)
+	return statements[0], statements[1], statements[2]
+}
+
+// TestRecipe runs the SQL of the documents.
+func TestRecipe(t *testing.T) {
+	t.Parallel()
+	store := openStore(t)
+	ctx := t.Context()
+	for _, path := range []string{"../README.md"} {
+		create, read, write := recipe(t, path)
+		_, err := store.db.Exec(ctx, `DROP TABLE wallets`)
+		require.NoError(t, err)
+		_, err = store.db.Exec(ctx, create)
+		require.NoError(t, err, path)
+		_, err = store.db.Exec(ctx, `INSERT INTO wallets VALUES ('w', 100)`)
+		require.NoError(t, err)
+
+		var cents int64
+		require.NoError(t, store.db.QueryRow(ctx, read, "w", token).Scan(&cents), path)
+		require.EqualValues(t, 100, cents)
+		for _, step := range []struct {
+			token, cents, rows int64
+		}{
+			{token, 90, 1}, {token, 80, 1}, {token - 1, 0, 0}, {token + 1, 70, 1}, {token, 0, 0},
+		} {
+			tag, err := store.db.Exec(ctx, write, "w", step.token, step.cents)
+			require.NoError(t, err, path)
+			require.Equal(t, step.rows, tag.RowsAffected(), "%s: %+v", path, step)
+		}
+		require.NoError(t, store.db.QueryRow(ctx, read, "w", token+2).Scan(&cents), path)
+		require.EqualValues(t, 70, cents)
+		tag, err := store.db.Exec(ctx, write, "w", token+1, 0)
+		require.NoError(t, err)
+		require.Zero(t, tag.RowsAffected(), "%s: the read of a later holder refuses the write of an earlier one", path)
+	}
+}
