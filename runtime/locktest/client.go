@@ -13,6 +13,7 @@ import (
 	"github.com/redis/rueidis"
 
 	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/internal/force"
 	"github.com/lockgen/lockgen/runtime/locktest/leaktest"
 )
 
@@ -162,25 +163,42 @@ func (l *ledger) keys() []string {
 	return slices.Sorted(maps.Keys(l.used))
 }
 
-// Lose takes the key of l away, as somebody does who forces the lock open, and returns once the context of
-// l has ended with [lockrt.ErrLost]. The test fails if l has ended before.
-func Lose(tb testing.TB, l *lockrt.Lease) {
+// Losable is what [Lose] can lose: a [lockrt.Lease] or [lockrt.Permit], the proof of a typed lock, or a context that is under one of them, such as
+// the one that a generated wrapper gives to the method.
+type Losable interface{ Err() error }
+
+// Lose takes from l what it has in Redis, as somebody does who forces the lock open, and returns once the context of
+// l has ended with [lockrt.ErrLost]. Of several keys all are taken. Of a context the innermost lease is lost. The test
+// fails if that has ended before, or if there is none.
+func Lose(tb testing.TB, l Losable) {
 	tb.Helper()
+	under, ok := l.(context.Context)
+	if !ok {
+		held, ok := l.(interface{ Context() context.Context })
+		if !ok {
+			tb.Fatalf("locktest: a %T cannot be lost: it is neither a lease nor a context", l)
+		}
+		under = held.Context()
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	if err := l.Err(); err != nil {
-		tb.Fatalf("locktest: %q cannot be lost: its lease has ended: %v", l.Key(), err)
+	lease, ok := lockrt.LeaseFrom(under)
+	if !ok {
+		tb.Fatalf("locktest: the context is under no lease that could be lost")
 	}
-	taken, err := l.Client().Mutex(l.Key()).ForceUnlock(ctx)
+	if err := lease.Err(); err != nil {
+		tb.Fatalf("locktest: %q cannot be lost: its lease has ended: %v", lease.Key(), err)
+	}
+	key, ended, taken, err := force.Take(ctx, under)
 	switch {
 	case err != nil:
-		tb.Fatalf("locktest: lose %q: %v", l.Key(), err)
+		tb.Fatalf("locktest: lose %q: %v", key, err)
 	case !taken:
-		tb.Fatalf("locktest: %q cannot be lost: nobody has it in Redis", l.Key())
+		tb.Fatalf("locktest: %q cannot be lost: nobody has it in Redis", key)
 	}
 	select {
-	case <-l.Context().Done():
+	case <-ended:
 	case <-ctx.Done():
-		tb.Fatalf("locktest: %q was taken, and its lease has not ended after %v", l.Key(), patience)
+		tb.Fatalf("locktest: %q was taken, and its lease has not ended after %v", key, patience)
 	}
 }

@@ -10,7 +10,7 @@
 //		...
 //	}
 //
-// [Lose] takes a lock from its holder, to see what the program does then. A [Network]
+// [Lose] takes a lock from its holder, by the lease or by a context below it, to see what the program does then. A [Network]
 // loses a reply, delays, falls silent or refuses, for the outcomes that nobody knows:
 //
 //	network := locktest.NewNetwork(t)
