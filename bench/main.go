@@ -1,7 +1,7 @@
 // Command bench runs lockgen beside the other distributed locks for Go on Redis, on the same server, in
 // turns, and writes what it finds as Markdown and pictures.
 //
-//	go run . [-out . [-readme]] [-rounds 5] [-time 1s] [-rest 12s] [-held 10000] [-only floor,lockgen] [-scenario S4] [-profile folder]
+//	go run . [-out . [-readme]] [-rounds 5] [-time 500ms] [-rest 12s] [-held 10000] [-only floor,lockgen] [-scenario S4] [-profile folder]
 //
 // It uses the server of REDIS_URL, or starts the redis-server that it finds. Figures of different runs do
 // not compare: machines are noisy. Those of one run do, since the libraries take turns in each round.
@@ -18,11 +18,13 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -37,7 +39,7 @@ func main() {
 		return
 	}
 	rounds := flag.Int("rounds", 5, "how often each library runs each scenario")
-	length := flag.Duration("time", time.Second, "how long one run takes")
+	length := flag.Duration("time", 500*time.Millisecond, "how long one run takes")
 	rest := flag.Duration("rest", 12*time.Second, "how long S6 looks at locks that are held; S7, at those that wait, three times as long")
 	number := flag.Int("held", 10_000, "how many locks S6 and S7 hold")
 	only := flag.String("only", "", "names of libraries with commas between; all if empty")
@@ -48,6 +50,10 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
+	if err := atRest(*out); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
 	r := &report{rounds: *rounds, length: *length, rest: *rest, held: *number, command: command(flag.CommandLine)}
 	err := r.run(ctx, *only, *scenario, *profile)
 	if err == nil {
@@ -60,6 +66,37 @@ func main() {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
+}
+
+// busy is the load of the machine above which no results are written.
+const busy = 1.5
+
+// atRest fails if results are to be written and the machine has something else to do.
+func atRest(out string) error {
+	if out == "" {
+		return nil
+	}
+	text, err := os.ReadFile("/proc/loadavg")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // only Linux tells it here
+	}
+	if err != nil {
+		return err
+	}
+	load, err := oneMinute(string(text))
+	if err != nil {
+		return fmt.Errorf("/proc/loadavg: %w", err)
+	}
+	if load > busy {
+		return fmt.Errorf("the machine has a load of %.2f before the first run; results are written below %.1f; wait, or leave out -out to see figures", load, busy)
+	}
+	return nil
+}
+
+// oneMinute reads the mean load of the last minute from the content of /proc/loadavg.
+func oneMinute(text string) (float64, error) {
+	first, _, _ := strings.Cut(text, " ")
+	return strconv.ParseFloat(first, 64)
 }
 
 // command returns what measures the same once more.
@@ -98,11 +135,7 @@ func (r *report) run(ctx context.Context, only, scenario, profile string) error 
 			continue
 		}
 		t, start := newTable(sc), time.Now()
-		rounds := r.rounds
-		if sc.slow {
-			rounds = (rounds + 1) / 2
-		}
-		for range rounds {
+		for range r.rounds {
 			for _, lib := range chosen {
 				if !sc.fit(lib) {
 					continue

@@ -68,7 +68,7 @@ func (r *report) markdown(plots []plot) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `# Results
 
-%s. Written by `+"`%s`"+`. Rounds: %d of %v for each library and scenario, in turns; half as many for S6 and S7.
+%s. Written by `+"`%s`"+`. Rounds: %d of %v for each library and scenario, in turns.
 A figure is the median of the rounds; [in brackets] the lowest and the highest. Ratios are taken within each round. Figures of different runs do
 not compare, those of one run do.
 

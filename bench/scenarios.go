@@ -35,7 +35,6 @@ type scenario struct {
 	fit   func(lib library) bool
 	of    string // the primitive that it is about, if that is not the Mutex
 	plain bool   // what is no library is compared as well
-	slow  bool   // half of the rounds will do
 	run   func(ctx context.Context, e *env, lib library) (metrics, error)
 
 	columns  []column
@@ -603,7 +602,7 @@ func allScenarios() []*scenario {
 			},
 		},
 		&scenario{
-			id: "S6", title: "Many locks, held and renewed", fit: whoLocks, slow: true, how: howHeld,
+			id: "S6", title: "Many locks, held and renewed", fit: whoLocks, how: howHeld,
 			run: holding(1), headline: headline{metric: "memory", format: count, unit: " bytes", lowest: true, needs: "lost"}, columns: heldColumns,
 			goals: []goal{
 				{"no goroutine for a lock", value("goroutines"), 0.01, false, hundredth},
@@ -616,7 +615,7 @@ func allScenarios() []*scenario {
 			},
 		},
 		&scenario{
-			id: "S6", point: "tenfold", title: "Ten times as many locks", fit: func(lib library) bool { return lib.name == lockgen }, slow: true, how: howHeld,
+			id: "S6", point: "tenfold", title: "Ten times as many locks", fit: func(lib library) bool { return lib.name == lockgen }, how: howHeld,
 			run: holding(10), headline: headline{metric: "memory", format: count, unit: " bytes", lowest: true, needs: "lost"}, columns: heldColumns,
 			goals: []goal{
 				{"no goroutine for a lock", value("goroutines"), 0.01, false, hundredth},
@@ -629,7 +628,7 @@ func allScenarios() []*scenario {
 			},
 		},
 		&scenario{
-			id: "S7", title: "Many goroutines that wait, each for a lock of its own", fit: whoLocks, slow: true,
+			id: "S7", title: "Many goroutines that wait, each for a lock of its own", fit: whoLocks,
 			how: "{held} goroutines of one process wait for as many locks that another process holds. Nothing happens for {waits}, then all are released. Memory is for each waiter, with its goroutine. All are served counts from the first release, and from when the last unlock had returned.",
 			run: waiting, headline: headline{metric: "served", format: duration, lowest: true},
 			columns: []column{{"commands/s at rest", "commands", tenth}, {"client CPU %", "client%", hundredth}, {"Redis CPU %", "server%", hundredth}, {"heap", "heap", count}, {"stack", "stack", count},
