@@ -109,13 +109,16 @@ func answer(err error) (int, Answer) {
 		status, outcome = http.StatusUnprocessableEntity, Poor
 	case errors.Is(err, shop.ErrSoldOut):
 		status, outcome = http.StatusUnprocessableEntity, SoldOut
-	case errors.Is(err, shop.ErrUnknown), errors.Is(err, shop.ErrSameWallet), errors.Is(err, shop.ErrUnpaid), errors.As(err, new(*lockrt.KeyError)):
+	case errors.Is(err, errInput), errors.Is(err, shop.ErrUnknown), errors.Is(err, shop.ErrSameWallet), errors.Is(err, shop.ErrUnpaid), errors.As(err, new(*lockrt.KeyError)):
 		status, outcome = http.StatusUnprocessableEntity, Refused
 	default:
 		status, outcome = http.StatusInternalServerError, Failed
 	}
 	return status, Answer{Outcome: outcome, Detail: err.Error()}
 }
+
+// errInput means that the body of a request cannot be read.
+var errInput = errors.New("body of the request")
 
 // longest is how long a request may take in all.
 const longest = 15 * time.Second
@@ -139,7 +142,7 @@ func call[T any](method func(ctx context.Context, in *T) error) http.Handler {
 	return respond(func(ctx context.Context, r *http.Request) (Answer, error) {
 		in := new(T)
 		if err := json.NewDecoder(r.Body).Decode(in); err != nil {
-			return Answer{}, err
+			return Answer{}, fmt.Errorf("%w: %w", errInput, err)
 		}
 		return Answer{Outcome: OK}, method(ctx, in)
 	})
