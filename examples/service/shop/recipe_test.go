@@ -32,7 +32,7 @@ func TestRecipe(t *testing.T) {
 	t.Parallel()
 	store := openStore(t)
 	ctx := t.Context()
-	for _, path := range []string{"../README.md"} {
+	for _, path := range []string{"../README.md", "../../../cmd/lockgen/docs/guide.md"} {
 		create, read, write := recipe(t, path)
 		_, err := store.db.Exec(ctx, `DROP TABLE wallets`)
 		require.NoError(t, err)
@@ -58,5 +58,17 @@ func TestRecipe(t *testing.T) {
 		tag, err := store.db.Exec(ctx, write, "w", token+1, 0)
 		require.NoError(t, err)
 		require.Zero(t, tag.RowsAffected(), "%s: the read of a later holder refuses the write of an earlier one", path)
+	}
+}
+
+// TestRecipe_InGo shows that the Go code of the guide sends the statements of its SQL.
+func TestRecipe_InGo(t *testing.T) {
+	t.Parallel()
+	const guide = "../../../cmd/lockgen/docs/guide.md"
+	_, read, write := recipe(t, guide)
+	text, err := os.ReadFile(guide)
+	require.NoError(t, err)
+	for _, statement := range []string{read, write} {
+		require.Contains(t, string(text), "`"+strings.TrimSpace(statement)+"`")
 	}
 }
