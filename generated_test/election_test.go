@@ -8,6 +8,7 @@ import (
 
 	gen "github.com/lockgen/lockgen/generated_test"
 	lockrt "github.com/lockgen/lockgen/runtime"
+	rtgen "github.com/lockgen/lockgen/runtime/gen"
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
@@ -40,7 +41,7 @@ func TestElection(t *testing.T) {
 	require.NoError(t, err)
 	keys, err := gen.ElectionKeys{}.Move(part)
 	require.NoError(t, err)
-	require.Equal(t, [2]lockrt.KindKey{{Kind: lockrt.KindRed, Key: key}, {Kind: lockrt.KindMutex, Key: keys[1].Key}}, keys)
+	require.Equal(t, [2]rtgen.KindKey{{Kind: lockrt.KindRedLock, Key: key}, {Kind: lockrt.KindMutex, Key: keys[1].Key}}, keys)
 	other := candidate(t, servers, nothing)
 	var last int64
 	led := 0

@@ -10,18 +10,19 @@ import (
 	"time"
 
 	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/gen"
 )
 
 // Undefined? This file and the lockgen runtime that the module requires are of different versions.
 // Update the runtime: go get github.com/lockgen/lockgen
 // Or generate with the module's version: go run github.com/lockgen/lockgen/cmd/lockgen
-const _ = lockrt.GeneratedCodeV1
+const _ = gen.GeneratedCodeV1
 
 // LockedEndings is an Endings that holds the annotated locks around each call.
 type LockedEndings struct {
 	next     Endings
 	fallback Endings
-	locks    lockrt.Acquirer
+	locks    gen.Acquirer
 }
 
 var _ Endings = (*LockedEndings)(nil)
@@ -29,18 +30,18 @@ var _ Endings = (*LockedEndings)(nil)
 // NewLockedEndings wraps next. Where the annotations say so fallback is called instead when somebody else holds the lock. What
 // opts say counts more than the annotations.
 func NewLockedEndings(next, fallback Endings, locks *lockrt.Client, opts ...lockrt.LockOption) *LockedEndings {
-	return &LockedEndings{next: next, fallback: fallback, locks: locks.With(opts...)}
+	return &LockedEndings{next: next, fallback: fallback, locks: gen.With(locks, opts...)}
 }
 
 var (
-	lockEndingsGet      = lockrt.Spec{Name: "generatedtest.Endings.Get", Wait: 0, Watchdog: 10 * time.Second}
-	lockEndingsOnce     = lockrt.Spec{Name: "generatedtest.Endings.Once", Wait: 0, Lease: time.Minute, Keep: true}
-	lockEndingsSlow     = lockrt.Spec{Name: "generatedtest.Endings.Slow", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second, Min: 150 * time.Millisecond}
-	lockEndingsStubborn = lockrt.Spec{Name: "generatedtest.Endings.Stubborn", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second, Report: true, Fence: true}
-	lockEndingsRows     = lockrt.Spec{Name: "generatedtest.Endings.Rows", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
-	lockEndingsLines    = lockrt.Spec{Name: "generatedtest.Endings.Lines", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
-	lockEndingsOpen     = lockrt.Spec{Name: "generatedtest.Endings.Open", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
-	lockEndingsClose    = lockrt.Spec{Name: "generatedtest.Endings.Close", Wait: 5 * time.Second, Watchdog: 10 * time.Second}
+	lockEndingsGet      = gen.Spec{Name: "generatedtest.Endings.Get", Wait: 0, Watchdog: 10 * time.Second}
+	lockEndingsOnce     = gen.Spec{Name: "generatedtest.Endings.Once", Wait: 0, Lease: time.Minute, Keep: true}
+	lockEndingsSlow     = gen.Spec{Name: "generatedtest.Endings.Slow", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second, Min: 150 * time.Millisecond}
+	lockEndingsStubborn = gen.Spec{Name: "generatedtest.Endings.Stubborn", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second, Report: true, Fence: true}
+	lockEndingsRows     = gen.Spec{Name: "generatedtest.Endings.Rows", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockEndingsLines    = gen.Spec{Name: "generatedtest.Endings.Lines", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockEndingsOpen     = gen.Spec{Name: "generatedtest.Endings.Open", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockEndingsClose    = gen.Spec{Name: "generatedtest.Endings.Close", Wait: 5 * time.Second, Watchdog: 10 * time.Second}
 )
 
 // Get reads, from elsewhere if somebody writes.
@@ -130,7 +131,7 @@ func (s *LockedEndings) Rows(ctx context.Context, id string) (res0 int, res1 ite
 	if err != nil {
 		return res0, res1, err
 	}
-	return res0, lockrt.HoldSeq2(held, res1), nil
+	return res0, gen.HoldSeq2(held, res1), nil
 }
 
 // Lines are read under the lock.
@@ -150,7 +151,7 @@ func (s *LockedEndings) Lines(ctx context.Context, id string) (res iter.Seq[stri
 	if err != nil {
 		return res, err
 	}
-	return lockrt.HoldSeq(held, res), nil
+	return gen.HoldSeq(held, res), nil
 }
 
 // Open reads a file under the lock.
@@ -186,7 +187,7 @@ func (s *LockedEndings) Close() (err error) {
 // lockEndingsOpenResult is what Open returns. Closing it releases the locks.
 type lockEndingsOpenResult struct {
 	next io.ReadWriteCloser
-	held *lockrt.Hold
+	held *gen.Hold
 }
 
 func (r *lockEndingsOpenResult) Close() error {
@@ -207,77 +208,77 @@ type EndingsKeys struct{}
 // Get builds gen:end:{id}.
 func (EndingsKeys) Get(id string) (string, error) {
 	if id == "" {
-		return "", lockrt.EmptyKey("generatedtest.Endings.Get", "id")
+		return "", gen.EmptyKey("generatedtest.Endings.Get", "id")
 	}
 	b := make([]byte, 0, 64)
 	b = append(b, "gen:end:"...)
-	b = lockrt.AppendString(b, id)
+	b = gen.AppendString(b, id)
 	return string(b), nil
 }
 
 // Once builds gen:end:{id}.
 func (EndingsKeys) Once(id string) (string, error) {
 	if id == "" {
-		return "", lockrt.EmptyKey("generatedtest.Endings.Once", "id")
+		return "", gen.EmptyKey("generatedtest.Endings.Once", "id")
 	}
 	b := make([]byte, 0, 64)
 	b = append(b, "gen:end:"...)
-	b = lockrt.AppendString(b, id)
+	b = gen.AppendString(b, id)
 	return string(b), nil
 }
 
 // Slow builds gen:end:{id}.
 func (EndingsKeys) Slow(id string) (string, error) {
 	if id == "" {
-		return "", lockrt.EmptyKey("generatedtest.Endings.Slow", "id")
+		return "", gen.EmptyKey("generatedtest.Endings.Slow", "id")
 	}
 	b := make([]byte, 0, 64)
 	b = append(b, "gen:end:"...)
-	b = lockrt.AppendString(b, id)
+	b = gen.AppendString(b, id)
 	return string(b), nil
 }
 
 // Stubborn builds gen:end:{id}.
 func (EndingsKeys) Stubborn(id string) (string, error) {
 	if id == "" {
-		return "", lockrt.EmptyKey("generatedtest.Endings.Stubborn", "id")
+		return "", gen.EmptyKey("generatedtest.Endings.Stubborn", "id")
 	}
 	b := make([]byte, 0, 64)
 	b = append(b, "gen:end:"...)
-	b = lockrt.AppendString(b, id)
+	b = gen.AppendString(b, id)
 	return string(b), nil
 }
 
 // Rows builds gen:end:{id}.
 func (EndingsKeys) Rows(id string) (string, error) {
 	if id == "" {
-		return "", lockrt.EmptyKey("generatedtest.Endings.Rows", "id")
+		return "", gen.EmptyKey("generatedtest.Endings.Rows", "id")
 	}
 	b := make([]byte, 0, 64)
 	b = append(b, "gen:end:"...)
-	b = lockrt.AppendString(b, id)
+	b = gen.AppendString(b, id)
 	return string(b), nil
 }
 
 // Lines builds gen:end:{id}.
 func (EndingsKeys) Lines(id string) (string, error) {
 	if id == "" {
-		return "", lockrt.EmptyKey("generatedtest.Endings.Lines", "id")
+		return "", gen.EmptyKey("generatedtest.Endings.Lines", "id")
 	}
 	b := make([]byte, 0, 64)
 	b = append(b, "gen:end:"...)
-	b = lockrt.AppendString(b, id)
+	b = gen.AppendString(b, id)
 	return string(b), nil
 }
 
 // Open builds gen:end:{id}.
 func (EndingsKeys) Open(id string) (string, error) {
 	if id == "" {
-		return "", lockrt.EmptyKey("generatedtest.Endings.Open", "id")
+		return "", gen.EmptyKey("generatedtest.Endings.Open", "id")
 	}
 	b := make([]byte, 0, 64)
 	b = append(b, "gen:end:"...)
-	b = lockrt.AppendString(b, id)
+	b = gen.AppendString(b, id)
 	return string(b), nil
 }
 

@@ -10,29 +10,30 @@ import (
 	"time"
 
 	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/gen"
 )
 
 // Undefined? This file and the lockgen runtime that the module requires are of different versions.
 // Update the runtime: go get github.com/lockgen/lockgen
 // Or generate with the module's version: go run github.com/lockgen/lockgen/cmd/lockgen
-const _ = lockrt.GeneratedCodeV1
+const _ = gen.GeneratedCodeV1
 
 // LockedConfig is a Config that holds the annotated locks around each call.
 type LockedConfig struct {
 	next  Config
-	locks lockrt.Acquirer
+	locks gen.Acquirer
 }
 
 var _ Config = (*LockedConfig)(nil)
 
 // NewLockedConfig wraps next. What opts say counts more than the annotations.
 func NewLockedConfig(next Config, locks *lockrt.Client, opts ...lockrt.LockOption) *LockedConfig {
-	return &LockedConfig{next: next, locks: locks.With(opts...)}
+	return &LockedConfig{next: next, locks: gen.With(locks, opts...)}
 }
 
 var (
-	lockConfigGet = lockrt.Spec{Name: "generatedtest.Config.Get", Kind: lockrt.KindRead, Wait: 0, Watchdog: 10 * time.Second}
-	lockConfigSet = lockrt.Spec{Name: "generatedtest.Config.Set", Kind: lockrt.KindWrite, Wait: 0, Watchdog: 10 * time.Second, Fence: true}
+	lockConfigGet = gen.Spec{Name: "generatedtest.Config.Get", Kind: lockrt.KindRead, Wait: 0, Watchdog: 10 * time.Second}
+	lockConfigSet = gen.Spec{Name: "generatedtest.Config.Set", Kind: lockrt.KindWrite, Wait: 0, Watchdog: 10 * time.Second, Fence: true}
 )
 
 // Get holds gen:config:{name}, for reading.
@@ -69,30 +70,30 @@ type ConfigKeys struct{}
 // Get builds gen:config:{name}.
 func (ConfigKeys) Get(name string) (string, error) {
 	if name == "" {
-		return "", lockrt.EmptyKey("generatedtest.Config.Get", "name")
+		return "", gen.EmptyKey("generatedtest.Config.Get", "name")
 	}
 	b := make([]byte, 0, 64)
 	b = append(b, "gen:config:"...)
-	b = lockrt.AppendString(b, name)
+	b = gen.AppendString(b, name)
 	return string(b), nil
 }
 
 // Set builds gen:config:{names...}.
 func (ConfigKeys) Set(names ...string) ([]string, error) {
 	if len(names) == 0 {
-		return nil, lockrt.EmptyKey("generatedtest.Config.Set", "names")
+		return nil, gen.EmptyKey("generatedtest.Config.Set", "names")
 	}
 	if len(names) > 64 {
-		return nil, lockrt.ManyKeys("generatedtest.Config.Set", "names", len(names), 64)
+		return nil, gen.ManyKeys("generatedtest.Config.Set", "names", len(names), 64)
 	}
 	keys := make([]string, 0, len(names))
 	b := make([]byte, 0, 64)
 	for i, name := range names {
 		if name == "" {
-			return nil, lockrt.EmptyKey("generatedtest.Config.Set", lockrt.At("names", i))
+			return nil, gen.EmptyKey("generatedtest.Config.Set", gen.At("names", i))
 		}
 		b = append(b[:0], "gen:config:"...)
-		b = lockrt.AppendString(b, name)
+		b = gen.AppendString(b, name)
 		keys = append(keys, string(b))
 	}
 	return keys, nil
@@ -102,7 +103,7 @@ func (ConfigKeys) Set(names ...string) ([]string, error) {
 type LockedWorkshop struct {
 	next     Workshop
 	fallback Workshop
-	locks    lockrt.Acquirer
+	locks    gen.Acquirer
 }
 
 var _ Workshop = (*LockedWorkshop)(nil)
@@ -110,18 +111,18 @@ var _ Workshop = (*LockedWorkshop)(nil)
 // NewLockedWorkshop wraps next. Where the annotations say so fallback is called instead when somebody else holds the lock. What
 // opts say counts more than the annotations.
 func NewLockedWorkshop(next, fallback Workshop, locks *lockrt.Client, opts ...lockrt.LockOption) *LockedWorkshop {
-	return &LockedWorkshop{next: next, fallback: fallback, locks: locks.With(opts...)}
+	return &LockedWorkshop{next: next, fallback: fallback, locks: gen.With(locks, opts...)}
 }
 
 var (
-	lockWorkshopTurn     = lockrt.Spec{Name: "generatedtest.Workshop.Turn", Kind: lockrt.KindFair, Wait: lockrt.UntilDone, Watchdog: 10 * time.Second, Fence: true}
-	lockWorkshopTry      = lockrt.Spec{Name: "generatedtest.Workshop.Try", Kind: lockrt.KindFair, Wait: 0, Watchdog: 10 * time.Second}
-	lockWorkshopWork     = lockrt.Spec{Name: "generatedtest.Workshop.Work", Kind: lockrt.KindPermit, Permits: 2, Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
-	lockWorkshopHelp     = lockrt.Spec{Name: "generatedtest.Workshop.Help", Kind: lockrt.KindPermit, Permits: 2, Wait: 0, Watchdog: 10 * time.Second}
-	lockWorkshopAll      = lockrt.Spec{Name: "generatedtest.Workshop.All", Kind: lockrt.KindPermit, Permits: 2, Wait: lockrt.UntilDone, Watchdog: time.Second, Report: true}
-	lockWorkshopLines    = lockrt.Spec{Name: "generatedtest.Workshop.Lines", Kind: lockrt.KindPermit, Permits: 2, Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
-	lockWorkshopOpen     = lockrt.Spec{Name: "generatedtest.Workshop.Open", Kind: lockrt.KindPermit, Permits: 2, Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
-	lockWorkshopAssemble = lockrt.Spec{Name: "generatedtest.Workshop.Assemble", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockWorkshopTurn     = gen.Spec{Name: "generatedtest.Workshop.Turn", Kind: lockrt.KindFair, Wait: lockrt.UntilDone, Watchdog: 10 * time.Second, Fence: true}
+	lockWorkshopTry      = gen.Spec{Name: "generatedtest.Workshop.Try", Kind: lockrt.KindFair, Wait: 0, Watchdog: 10 * time.Second}
+	lockWorkshopWork     = gen.Spec{Name: "generatedtest.Workshop.Work", Kind: lockrt.KindPermit, Permits: 2, Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockWorkshopHelp     = gen.Spec{Name: "generatedtest.Workshop.Help", Kind: lockrt.KindPermit, Permits: 2, Wait: 0, Watchdog: 10 * time.Second}
+	lockWorkshopAll      = gen.Spec{Name: "generatedtest.Workshop.All", Kind: lockrt.KindPermit, Permits: 2, Wait: lockrt.UntilDone, Watchdog: time.Second, Report: true}
+	lockWorkshopLines    = gen.Spec{Name: "generatedtest.Workshop.Lines", Kind: lockrt.KindPermit, Permits: 2, Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockWorkshopOpen     = gen.Spec{Name: "generatedtest.Workshop.Open", Kind: lockrt.KindPermit, Permits: 2, Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockWorkshopAssemble = gen.Spec{Name: "generatedtest.Workshop.Assemble", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
 )
 
 // Turn serves in the order of asking.
@@ -227,7 +228,7 @@ func (s *LockedWorkshop) Lines(ctx context.Context, of Part) (res iter.Seq[strin
 	if err != nil {
 		return res, err
 	}
-	return lockrt.HoldSeq(held, res), nil
+	return gen.HoldSeq(held, res), nil
 }
 
 // Open works until the result is closed.
@@ -269,7 +270,7 @@ func (s *LockedWorkshop) Assemble(ctx context.Context, of Part, name string, nam
 // lockWorkshopOpenResult is what Open returns. Closing it releases the locks.
 type lockWorkshopOpenResult struct {
 	next io.ReadWriteCloser
-	held *lockrt.Hold
+	held *gen.Hold
 }
 
 func (r *lockWorkshopOpenResult) Close() error {
@@ -290,63 +291,63 @@ type WorkshopKeys struct{}
 // Turn builds gen:desk:{of}.
 func (WorkshopKeys) Turn(of Part) (string, error) {
 	if of == "" {
-		return "", lockrt.EmptyKey("generatedtest.Workshop.Turn", "of")
+		return "", gen.EmptyKey("generatedtest.Workshop.Turn", "of")
 	}
 	b := make([]byte, 0, 64)
 	b = append(b, "gen:desk:"...)
-	b = lockrt.AppendString(b, of)
+	b = gen.AppendString(b, of)
 	return string(b), nil
 }
 
 // Try builds gen:desk:{of}.
 func (WorkshopKeys) Try(of Part) (string, error) {
 	if of == "" {
-		return "", lockrt.EmptyKey("generatedtest.Workshop.Try", "of")
+		return "", gen.EmptyKey("generatedtest.Workshop.Try", "of")
 	}
 	b := make([]byte, 0, 64)
 	b = append(b, "gen:desk:"...)
-	b = lockrt.AppendString(b, of)
+	b = gen.AppendString(b, of)
 	return string(b), nil
 }
 
 // Work builds gen:worker:{of}.
 func (WorkshopKeys) Work(of Part) (string, error) {
 	if of == "" {
-		return "", lockrt.EmptyKey("generatedtest.Workshop.Work", "of")
+		return "", gen.EmptyKey("generatedtest.Workshop.Work", "of")
 	}
 	b := make([]byte, 0, 64)
 	b = append(b, "gen:worker:"...)
-	b = lockrt.AppendString(b, of)
+	b = gen.AppendString(b, of)
 	return string(b), nil
 }
 
 // Help builds gen:worker:{of}.
 func (WorkshopKeys) Help(of Part) (string, error) {
 	if of == "" {
-		return "", lockrt.EmptyKey("generatedtest.Workshop.Help", "of")
+		return "", gen.EmptyKey("generatedtest.Workshop.Help", "of")
 	}
 	b := make([]byte, 0, 64)
 	b = append(b, "gen:worker:"...)
-	b = lockrt.AppendString(b, of)
+	b = gen.AppendString(b, of)
 	return string(b), nil
 }
 
 // All builds gen:worker:{of...}.
 func (WorkshopKeys) All(of ...Part) ([]string, error) {
 	if len(of) == 0 {
-		return nil, lockrt.EmptyKey("generatedtest.Workshop.All", "of")
+		return nil, gen.EmptyKey("generatedtest.Workshop.All", "of")
 	}
 	if len(of) > 64 {
-		return nil, lockrt.ManyKeys("generatedtest.Workshop.All", "of", len(of), 64)
+		return nil, gen.ManyKeys("generatedtest.Workshop.All", "of", len(of), 64)
 	}
 	keys := make([]string, 0, len(of))
 	b := make([]byte, 0, 64)
 	for i, v := range of {
 		if v == "" {
-			return nil, lockrt.EmptyKey("generatedtest.Workshop.All", lockrt.At("of", i))
+			return nil, gen.EmptyKey("generatedtest.Workshop.All", gen.At("of", i))
 		}
 		b = append(b[:0], "gen:worker:"...)
-		b = lockrt.AppendString(b, v)
+		b = gen.AppendString(b, v)
 		keys = append(keys, string(b))
 	}
 	return keys, nil
@@ -355,68 +356,68 @@ func (WorkshopKeys) All(of ...Part) ([]string, error) {
 // Lines builds gen:worker:{of}.
 func (WorkshopKeys) Lines(of Part) (string, error) {
 	if of == "" {
-		return "", lockrt.EmptyKey("generatedtest.Workshop.Lines", "of")
+		return "", gen.EmptyKey("generatedtest.Workshop.Lines", "of")
 	}
 	b := make([]byte, 0, 64)
 	b = append(b, "gen:worker:"...)
-	b = lockrt.AppendString(b, of)
+	b = gen.AppendString(b, of)
 	return string(b), nil
 }
 
 // Open builds gen:worker:{of}.
 func (WorkshopKeys) Open(of Part) (string, error) {
 	if of == "" {
-		return "", lockrt.EmptyKey("generatedtest.Workshop.Open", "of")
+		return "", gen.EmptyKey("generatedtest.Workshop.Open", "of")
 	}
 	b := make([]byte, 0, 64)
 	b = append(b, "gen:worker:"...)
-	b = lockrt.AppendString(b, of)
+	b = gen.AppendString(b, of)
 	return string(b), nil
 }
 
 // Assemble builds gen:bench:{of}, gen:config:{name}, gen:config:{names...}, gen:desk:{of} and gen:worker:{of}.
-func (WorkshopKeys) Assemble(of Part, name string, names ...string) ([]lockrt.KindKey, error) {
+func (WorkshopKeys) Assemble(of Part, name string, names ...string) ([]gen.KindKey, error) {
 	if of == "" {
-		return nil, lockrt.EmptyKey("generatedtest.Workshop.Assemble", "of")
+		return nil, gen.EmptyKey("generatedtest.Workshop.Assemble", "of")
 	}
 	if name == "" {
-		return nil, lockrt.EmptyKey("generatedtest.Workshop.Assemble", "name")
+		return nil, gen.EmptyKey("generatedtest.Workshop.Assemble", "name")
 	}
 	if len(names) == 0 {
-		return nil, lockrt.EmptyKey("generatedtest.Workshop.Assemble", "names")
+		return nil, gen.EmptyKey("generatedtest.Workshop.Assemble", "names")
 	}
 	if len(names) > 64 {
-		return nil, lockrt.ManyKeys("generatedtest.Workshop.Assemble", "names", len(names), 64)
+		return nil, gen.ManyKeys("generatedtest.Workshop.Assemble", "names", len(names), 64)
 	}
-	keys := make([]lockrt.KindKey, 0, len(names)+4)
+	keys := make([]gen.KindKey, 0, len(names)+4)
 	b := make([]byte, 0, 64)
 	b = append(b, "gen:bench:"...)
-	b = lockrt.AppendString(b, of)
-	keys = append(keys, lockrt.KindKey{Kind: lockrt.KindMutex, Key: string(b), Fence: true})
+	b = gen.AppendString(b, of)
+	keys = append(keys, gen.KindKey{Kind: lockrt.KindMutex, Key: string(b), Fence: true})
 	b = append(b[:0], "gen:config:"...)
-	b = lockrt.AppendString(b, name)
-	keys = append(keys, lockrt.KindKey{Kind: lockrt.KindRead, Key: string(b)})
+	b = gen.AppendString(b, name)
+	keys = append(keys, gen.KindKey{Kind: lockrt.KindRead, Key: string(b)})
 	for i, name1 := range names {
 		if name1 == "" {
-			return nil, lockrt.EmptyKey("generatedtest.Workshop.Assemble", lockrt.At("names", i))
+			return nil, gen.EmptyKey("generatedtest.Workshop.Assemble", gen.At("names", i))
 		}
 		b = append(b[:0], "gen:config:"...)
-		b = lockrt.AppendString(b, name1)
-		keys = append(keys, lockrt.KindKey{Kind: lockrt.KindWrite, Key: string(b)})
+		b = gen.AppendString(b, name1)
+		keys = append(keys, gen.KindKey{Kind: lockrt.KindWrite, Key: string(b)})
 	}
 	b = append(b[:0], "gen:desk:"...)
-	b = lockrt.AppendString(b, of)
-	keys = append(keys, lockrt.KindKey{Kind: lockrt.KindFair, Key: string(b)})
+	b = gen.AppendString(b, of)
+	keys = append(keys, gen.KindKey{Kind: lockrt.KindFair, Key: string(b)})
 	b = append(b[:0], "gen:worker:"...)
-	b = lockrt.AppendString(b, of)
-	keys = append(keys, lockrt.KindKey{Kind: lockrt.KindPermit, Permits: 2, Key: string(b)})
+	b = gen.AppendString(b, of)
+	keys = append(keys, gen.KindKey{Kind: lockrt.KindPermit, Permits: 2, Key: string(b)})
 	return keys, nil
 }
 
 // LockedElection is an Election that holds the annotated locks around each call.
 type LockedElection struct {
 	next  Election
-	locks lockrt.Acquirer
+	locks gen.Acquirer
 }
 
 var _ Election = (*LockedElection)(nil)
@@ -425,12 +426,12 @@ var _ Election = (*LockedElection)(nil)
 //
 // Locks of kind=red are held on a majority of the servers of quorum: three or more, of an odd number, independent of each other.
 func NewLockedElection(next Election, locks *lockrt.Client, quorum []*lockrt.Client, opts ...lockrt.LockOption) *LockedElection {
-	return &LockedElection{next: next, locks: locks.With(opts...).Quorum(quorum)}
+	return &LockedElection{next: next, locks: gen.With(locks, opts...).Quorum(quorum)}
 }
 
 var (
-	lockElectionLead = lockrt.Spec{Name: "generatedtest.Election.Lead", Kind: lockrt.KindRed, Wait: 0, Watchdog: 10 * time.Second, Fence: true}
-	lockElectionMove = lockrt.Spec{Name: "generatedtest.Election.Move", Wait: 0, Watchdog: 10 * time.Second}
+	lockElectionLead = gen.Spec{Name: "generatedtest.Election.Lead", Kind: lockrt.KindRedLock, Wait: 0, Watchdog: 10 * time.Second, Fence: true}
+	lockElectionMove = gen.Spec{Name: "generatedtest.Election.Move", Wait: 0, Watchdog: 10 * time.Second}
 )
 
 // Lead leads.
@@ -471,26 +472,26 @@ type ElectionKeys struct{}
 // Lead builds gen:leader:{of}.
 func (ElectionKeys) Lead(of Part) (string, error) {
 	if of == "" {
-		return "", lockrt.EmptyKey("generatedtest.Election.Lead", "of")
+		return "", gen.EmptyKey("generatedtest.Election.Lead", "of")
 	}
 	b := make([]byte, 0, 64)
 	b = append(b, "gen:leader:"...)
-	b = lockrt.AppendString(b, of)
+	b = gen.AppendString(b, of)
 	return string(b), nil
 }
 
 // Move builds gen:leader:{of} and gen:place:{of}.
-func (ElectionKeys) Move(of Part) (keys [2]lockrt.KindKey, err error) {
+func (ElectionKeys) Move(of Part) (keys [2]gen.KindKey, err error) {
 	if of == "" {
-		return keys, lockrt.EmptyKey("generatedtest.Election.Move", "of")
+		return keys, gen.EmptyKey("generatedtest.Election.Move", "of")
 	}
 	b := make([]byte, 0, 64)
 	b = append(b, "gen:leader:"...)
-	b = lockrt.AppendString(b, of)
-	keys[0] = lockrt.KindKey{Kind: lockrt.KindRed, Key: string(b)}
+	b = gen.AppendString(b, of)
+	keys[0] = gen.KindKey{Kind: lockrt.KindRedLock, Key: string(b)}
 	b = append(b[:0], "gen:place:"...)
-	b = lockrt.AppendString(b, of)
-	keys[1] = lockrt.KindKey{Kind: lockrt.KindMutex, Key: string(b)}
+	b = gen.AppendString(b, of)
+	keys[1] = gen.KindKey{Kind: lockrt.KindMutex, Key: string(b)}
 	return keys, nil
 }
 
@@ -507,20 +508,20 @@ func NewConfigLocks(c *lockrt.Client, opts ...lockrt.LockOption) ConfigLocks {
 }
 
 var (
-	lockConfigLocksConfig = lockrt.Spec{Name: "generatedtest.ConfigLocks.Config", Wait: 0, Watchdog: 10 * time.Second}
-	lockConfigLocksWorker = lockrt.Spec{Name: "generatedtest.ConfigLocks.Worker", Wait: 0, Watchdog: 10 * time.Second}
+	lockConfigLocksConfig = gen.Spec{Name: "generatedtest.ConfigLocks.Config", Wait: 0, Watchdog: 10 * time.Second}
+	lockConfigLocksWorker = gen.Spec{Name: "generatedtest.ConfigLocks.Worker", Wait: 0, Watchdog: 10 * time.Second}
 )
 
 // Config is the lock gen:config:{name}.
 func (l redisConfigLocks) Config(name Name) lockrt.EntityRWMutex[Name] {
 	key, err := ConfigLocksKeys{}.Config(name)
-	return lockrt.ForRW(l.c, &lockConfigLocksConfig, name, key, err, l.opts...)
+	return gen.ForRW(l.c, &lockConfigLocksConfig, name, key, err, l.opts...)
 }
 
 // Worker is the lock gen:worker:{of}.
 func (l redisConfigLocks) Worker(of Part) lockrt.EntitySemaphore[Part] {
 	key, err := ConfigLocksKeys{}.Worker(of)
-	return lockrt.ForPermits(l.c, &lockConfigLocksWorker, 2, of, key, err, l.opts...)
+	return gen.ForPermits(l.c, &lockConfigLocksWorker, 2, of, key, err, l.opts...)
 }
 
 // ConfigLocksKeys builds the keys that ConfigLocks locks, for tools and tests.
@@ -529,22 +530,22 @@ type ConfigLocksKeys struct{}
 // Config builds gen:config:{name}.
 func (ConfigLocksKeys) Config(name Name) (string, error) {
 	if name == "" {
-		return "", lockrt.EmptyKey("generatedtest.ConfigLocks.Config", "name")
+		return "", gen.EmptyKey("generatedtest.ConfigLocks.Config", "name")
 	}
 	b := make([]byte, 0, 64)
 	b = append(b, "gen:config:"...)
-	b = lockrt.AppendString(b, name)
+	b = gen.AppendString(b, name)
 	return string(b), nil
 }
 
 // Worker builds gen:worker:{of}.
 func (ConfigLocksKeys) Worker(of Part) (string, error) {
 	if of == "" {
-		return "", lockrt.EmptyKey("generatedtest.ConfigLocks.Worker", "of")
+		return "", gen.EmptyKey("generatedtest.ConfigLocks.Worker", "of")
 	}
 	b := make([]byte, 0, 64)
 	b = append(b, "gen:worker:"...)
-	b = lockrt.AppendString(b, of)
+	b = gen.AppendString(b, of)
 	return string(b), nil
 }
 
@@ -560,12 +561,12 @@ func NewDesks(c *lockrt.Client, opts ...lockrt.LockOption) Desks {
 	return redisDesks{c: c, opts: opts}
 }
 
-var lockDesksDesk = lockrt.Spec{Name: "generatedtest.Desks.Desk", Wait: 0, Watchdog: 10 * time.Second, Fence: true}
+var lockDesksDesk = gen.Spec{Name: "generatedtest.Desks.Desk", Wait: 0, Watchdog: 10 * time.Second, Fence: true}
 
 // Desk is the lock gen:desk:{of}.
 func (l redisDesks) Desk(of Part) lockrt.EntityFairMutex[Part] {
 	key, err := DesksKeys{}.Desk(of)
-	return lockrt.ForFair(l.c, &lockDesksDesk, of, key, err, l.opts...)
+	return gen.ForFair(l.c, &lockDesksDesk, of, key, err, l.opts...)
 }
 
 // DesksKeys builds the keys that Desks locks, for tools and tests.
@@ -574,10 +575,10 @@ type DesksKeys struct{}
 // Desk builds gen:desk:{of}.
 func (DesksKeys) Desk(of Part) (string, error) {
 	if of == "" {
-		return "", lockrt.EmptyKey("generatedtest.Desks.Desk", "of")
+		return "", gen.EmptyKey("generatedtest.Desks.Desk", "of")
 	}
 	b := make([]byte, 0, 64)
 	b = append(b, "gen:desk:"...)
-	b = lockrt.AppendString(b, of)
+	b = gen.AppendString(b, of)
 	return string(b), nil
 }

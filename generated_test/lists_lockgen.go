@@ -8,32 +8,33 @@ import (
 	"time"
 
 	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/gen"
 )
 
 // Undefined? This file and the lockgen runtime that the module requires are of different versions.
 // Update the runtime: go get github.com/lockgen/lockgen
 // Or generate with the module's version: go run github.com/lockgen/lockgen/cmd/lockgen
-const _ = lockrt.GeneratedCodeV1
+const _ = gen.GeneratedCodeV1
 
 // LockedLists is a Lists that holds the annotated locks around each call.
 type LockedLists struct {
 	next  Lists
-	locks lockrt.Acquirer
+	locks gen.Acquirer
 }
 
 var _ Lists = (*LockedLists)(nil)
 
 // NewLockedLists wraps next. What opts say counts more than the annotations.
 func NewLockedLists(next Lists, locks *lockrt.Client, opts ...lockrt.LockOption) *LockedLists {
-	return &LockedLists{next: next, locks: locks.With(opts...)}
+	return &LockedLists{next: next, locks: gen.With(locks, opts...)}
 }
 
 var (
-	lockListsMerge   = lockrt.Spec{Name: "generatedtest.Lists.Merge", Wait: 0, Watchdog: 10 * time.Second}
-	lockListsReserve = lockrt.Spec{Name: "generatedtest.Lists.Reserve", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
-	lockListsTouch   = lockrt.Spec{Name: "generatedtest.Lists.Touch", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second, Empty: true}
-	lockListsBind    = lockrt.Spec{Name: "generatedtest.Lists.Bind", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
-	lockListsAsk     = lockrt.Spec{Name: "generatedtest.Lists.Ask", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockListsMerge   = gen.Spec{Name: "generatedtest.Lists.Merge", Wait: 0, Watchdog: 10 * time.Second}
+	lockListsReserve = gen.Spec{Name: "generatedtest.Lists.Reserve", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockListsTouch   = gen.Spec{Name: "generatedtest.Lists.Touch", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second, Empty: true}
+	lockListsBind    = gen.Spec{Name: "generatedtest.Lists.Bind", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockListsAsk     = gen.Spec{Name: "generatedtest.Lists.Ask", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
 )
 
 // Merge folds orders into the first.
@@ -122,19 +123,19 @@ type ListsKeys struct{}
 // Merge builds gen:order:{ids...}.
 func (ListsKeys) Merge(ids ...OrderID) ([]string, error) {
 	if len(ids) == 0 {
-		return nil, lockrt.EmptyKey("generatedtest.Lists.Merge", "ids")
+		return nil, gen.EmptyKey("generatedtest.Lists.Merge", "ids")
 	}
 	if len(ids) > 64 {
-		return nil, lockrt.ManyKeys("generatedtest.Lists.Merge", "ids", len(ids), 64)
+		return nil, gen.ManyKeys("generatedtest.Lists.Merge", "ids", len(ids), 64)
 	}
 	keys := make([]string, 0, len(ids))
 	b := make([]byte, 0, 64)
 	for i, id := range ids {
 		if id == "" {
-			return nil, lockrt.EmptyKey("generatedtest.Lists.Merge", lockrt.At("ids", i))
+			return nil, gen.EmptyKey("generatedtest.Lists.Merge", gen.At("ids", i))
 		}
 		b = append(b[:0], "gen:order:"...)
-		b = lockrt.AppendString(b, id)
+		b = gen.AppendString(b, id)
 		keys = append(keys, string(b))
 	}
 	return keys, nil
@@ -143,32 +144,32 @@ func (ListsKeys) Merge(ids ...OrderID) ([]string, error) {
 // Reserve builds gen:{{tenant}} and gen:{{tenant}}:sku:{lines...}.
 func (ListsKeys) Reserve(tenant string, lines []*Line) ([]string, error) {
 	if tenant == "" {
-		return nil, lockrt.EmptyKey("generatedtest.Lists.Reserve", "tenant")
+		return nil, gen.EmptyKey("generatedtest.Lists.Reserve", "tenant")
 	}
 	if len(lines) == 0 {
-		return nil, lockrt.EmptyKey("generatedtest.Lists.Reserve", "lines")
+		return nil, gen.EmptyKey("generatedtest.Lists.Reserve", "lines")
 	}
 	if len(lines) > 3 {
-		return nil, lockrt.ManyKeys("generatedtest.Lists.Reserve", "lines", len(lines), 3)
+		return nil, gen.ManyKeys("generatedtest.Lists.Reserve", "lines", len(lines), 3)
 	}
 	keys := make([]string, 0, len(lines)+1)
 	b := make([]byte, 0, 64)
 	b = append(b, "gen:{"...)
-	b = lockrt.AppendString(b, tenant)
+	b = gen.AppendString(b, tenant)
 	b = append(b, '}')
 	keys = append(keys, string(b))
 	for i, line := range lines {
 		if line == nil {
-			return nil, lockrt.NilKey("generatedtest.Lists.Reserve", lockrt.At("lines", i))
+			return nil, gen.NilKey("generatedtest.Lists.Reserve", gen.At("lines", i))
 		}
 		lockKey := line.LockKey()
 		if lockKey == "" {
-			return nil, lockrt.EmptyKey("generatedtest.Lists.Reserve", lockrt.At("lines", i)+".LockKey()")
+			return nil, gen.EmptyKey("generatedtest.Lists.Reserve", gen.At("lines", i)+".LockKey()")
 		}
 		b = append(b[:0], "gen:{"...)
-		b = lockrt.AppendString(b, tenant)
+		b = gen.AppendString(b, tenant)
 		b = append(b, "}:sku:"...)
-		b = lockrt.AppendString(b, lockKey)
+		b = gen.AppendString(b, lockKey)
 		keys = append(keys, string(b))
 	}
 	return keys, nil
@@ -177,13 +178,13 @@ func (ListsKeys) Reserve(tenant string, lines []*Line) ([]string, error) {
 // Touch builds gen:uuid:{ids...}.
 func (ListsKeys) Touch(ids []UUID) ([]string, error) {
 	if len(ids) > 64 {
-		return nil, lockrt.ManyKeys("generatedtest.Lists.Touch", "ids", len(ids), 64)
+		return nil, gen.ManyKeys("generatedtest.Lists.Touch", "ids", len(ids), 64)
 	}
 	keys := make([]string, 0, len(ids))
 	b := make([]byte, 0, 64)
 	for _, id := range ids {
 		b = append(b[:0], "gen:uuid:"...)
-		b = lockrt.AppendHex(b, id[:])
+		b = gen.AppendHex(b, id[:])
 		keys = append(keys, string(b))
 	}
 	return keys, nil
@@ -192,31 +193,31 @@ func (ListsKeys) Touch(ids []UUID) ([]string, error) {
 // Bind builds gen:{id}:{hash}:{addr}:{tag}.
 func (ListsKeys) Bind(id UUID, hash []byte, addr netip.Addr, tag Tag) (string, error) {
 	if len(hash) == 0 {
-		return "", lockrt.EmptyKey("generatedtest.Lists.Bind", "hash")
+		return "", gen.EmptyKey("generatedtest.Lists.Bind", "hash")
 	}
 	text, err := addr.AppendText(make([]byte, 0, 64))
 	if err != nil {
-		return "", lockrt.BadKey("generatedtest.Lists.Bind", "addr.AppendText()", err)
+		return "", gen.BadKey("generatedtest.Lists.Bind", "addr.AppendText()", err)
 	}
 	if len(text) == 0 {
-		return "", lockrt.EmptyKey("generatedtest.Lists.Bind", "addr.AppendText()")
+		return "", gen.EmptyKey("generatedtest.Lists.Bind", "addr.AppendText()")
 	}
 	text1, err := tag.AppendLockKey(make([]byte, 0, 64))
 	if err != nil {
-		return "", lockrt.BadKey("generatedtest.Lists.Bind", "tag.AppendLockKey()", err)
+		return "", gen.BadKey("generatedtest.Lists.Bind", "tag.AppendLockKey()", err)
 	}
 	if len(text1) == 0 {
-		return "", lockrt.EmptyKey("generatedtest.Lists.Bind", "tag.AppendLockKey()")
+		return "", gen.EmptyKey("generatedtest.Lists.Bind", "tag.AppendLockKey()")
 	}
 	b := make([]byte, 0, 128)
 	b = append(b, "gen:"...)
-	b = lockrt.AppendHex(b, id[:])
+	b = gen.AppendHex(b, id[:])
 	b = append(b, ':')
-	b = lockrt.AppendHex(b, hash)
+	b = gen.AppendHex(b, hash)
 	b = append(b, ':')
-	b = lockrt.AppendString(b, text)
+	b = gen.AppendString(b, text)
 	b = append(b, ':')
-	b = lockrt.AppendString(b, text1)
+	b = gen.AppendString(b, text1)
 	return string(b), nil
 }
 
@@ -224,17 +225,17 @@ func (ListsKeys) Bind(id UUID, hash []byte, addr netip.Addr, tag Tag) (string, e
 func (ListsKeys) Ask(question string, path ...string) (keys [2]string, err error) {
 	made, err := askKey(question)
 	if err != nil {
-		return keys, lockrt.BadKey("generatedtest.Lists.Ask", "askKey()", err)
+		return keys, gen.BadKey("generatedtest.Lists.Ask", "askKey()", err)
 	}
 	if made == "" {
-		return keys, lockrt.EmptyKey("generatedtest.Lists.Ask", "askKey()")
+		return keys, gen.EmptyKey("generatedtest.Lists.Ask", "askKey()")
 	}
 	made1 := pathKey(path...)
 	if made1 == "" {
-		return keys, lockrt.EmptyKey("generatedtest.Lists.Ask", "pathKey()")
+		return keys, gen.EmptyKey("generatedtest.Lists.Ask", "pathKey()")
 	}
 	b := make([]byte, 0, 64)
-	b = lockrt.AppendString(b, made)
+	b = gen.AppendString(b, made)
 	keys[0] = string(b)
 	b = append(b[:0], made1...)
 	keys[1] = string(b)
@@ -246,7 +247,7 @@ type LockedBox[K interface {
 	LockKey() string
 }, M ~string | ~int | ~uint16 | ~bool] struct {
 	next  Box[K, M]
-	locks lockrt.Acquirer
+	locks gen.Acquirer
 }
 
 func _[K interface {
@@ -259,10 +260,10 @@ func _[K interface {
 func NewLockedBox[K interface {
 	LockKey() string
 }, M ~string | ~int | ~uint16 | ~bool](next Box[K, M], locks *lockrt.Client, opts ...lockrt.LockOption) *LockedBox[K, M] {
-	return &LockedBox[K, M]{next: next, locks: locks.With(opts...)}
+	return &LockedBox[K, M]{next: next, locks: gen.With(locks, opts...)}
 }
 
-var lockBoxPut = lockrt.Spec{Name: "generatedtest.Box.Put", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+var lockBoxPut = gen.Spec{Name: "generatedtest.Box.Put", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
 
 // Put holds gen:box:{k}:{m}.
 func (s *LockedBox[K, M]) Put(ctx context.Context, k K, m M) (err error) {
@@ -287,14 +288,14 @@ type BoxKeys[K interface {
 func (BoxKeys[K, M]) Put(k K, m M) (string, error) {
 	b := make([]byte, 0, 64)
 	b = append(b, "gen:box:"...)
-	b, err := lockrt.AppendValue(b, k)
+	b, err := gen.AppendValue(b, k)
 	if err != nil {
-		return "", lockrt.BadKey("generatedtest.Box.Put", "k", err)
+		return "", gen.BadKey("generatedtest.Box.Put", "k", err)
 	}
 	b = append(b, ':')
-	b, err = lockrt.AppendValue(b, m)
+	b, err = gen.AppendValue(b, m)
 	if err != nil {
-		return "", lockrt.BadKey("generatedtest.Box.Put", "m", err)
+		return "", gen.BadKey("generatedtest.Box.Put", "m", err)
 	}
 	return string(b), nil
 }

@@ -6,12 +6,13 @@ import (
 	"time"
 
 	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/gen"
 )
 
 // Undefined? This file and the lockgen runtime that the module requires are of different versions.
 // Update the runtime: go get github.com/lockgen/lockgen
 // Or generate with the module's version: go run github.com/lockgen/lockgen/cmd/lockgen
-const _ = lockrt.GeneratedCodeV1
+const _ = gen.GeneratedCodeV1
 
 type redisLocks struct {
 	c    *lockrt.Client
@@ -26,41 +27,41 @@ func NewLocks(c *lockrt.Client, opts ...lockrt.LockOption) Locks {
 }
 
 var (
-	lockLocksOrder  = lockrt.Spec{Name: "generatedtest.Locks.Order", Wait: 5 * time.Second, Watchdog: 20 * time.Second}
-	lockLocksOrders = lockrt.Spec{Name: "generatedtest.Locks.Orders", Wait: 5 * time.Second, Watchdog: 20 * time.Second}
-	lockLocksUser   = lockrt.Spec{Name: "generatedtest.Locks.User", Wait: 0, Watchdog: 20 * time.Second}
-	lockLocksSeat   = lockrt.Spec{Name: "generatedtest.Locks.Seat", Wait: 5 * time.Second, Lease: time.Minute}
-	lockLocksPlace  = lockrt.Spec{Name: "generatedtest.Locks.Place", Wait: 5 * time.Second, Watchdog: 20 * time.Second, Fence: true}
+	lockLocksOrder  = gen.Spec{Name: "generatedtest.Locks.Order", Wait: 5 * time.Second, Watchdog: 20 * time.Second}
+	lockLocksOrders = gen.Spec{Name: "generatedtest.Locks.Orders", Wait: 5 * time.Second, Watchdog: 20 * time.Second}
+	lockLocksUser   = gen.Spec{Name: "generatedtest.Locks.User", Wait: 0, Watchdog: 20 * time.Second}
+	lockLocksSeat   = gen.Spec{Name: "generatedtest.Locks.Seat", Wait: 5 * time.Second, Lease: time.Minute}
+	lockLocksPlace  = gen.Spec{Name: "generatedtest.Locks.Place", Wait: 5 * time.Second, Watchdog: 20 * time.Second, Fence: true}
 )
 
 // Order locks one order: gen/shop:order:{id}.
 func (l redisLocks) Order(id OrderID) lockrt.EntityMutex[OrderID] {
 	key, err := LocksKeys{}.Order(id)
-	return lockrt.For(l.c, &lockLocksOrder, id, key, err, l.opts...)
+	return gen.For(l.c, &lockLocksOrder, id, key, err, l.opts...)
 }
 
 // Orders locks several orders, or none: gen/shop:order:{ids...}, one for each element.
 func (l redisLocks) Orders(ids ...OrderID) lockrt.EntityMulti[OrderID] {
 	keys, err := LocksKeys{}.Orders(ids...)
-	return lockrt.ForMulti(l.c, &lockLocksOrders, ids, keys, err, l.opts...)
+	return gen.ForMulti(l.c, &lockLocksOrders, ids, keys, err, l.opts...)
 }
 
 // User locks one user: gen/shop:user:{id}.
 func (l redisLocks) User(id UserID) lockrt.EntityMutex[UserID] {
 	key, err := LocksKeys{}.User(id)
-	return lockrt.For(l.c, &lockLocksUser, id, key, err, l.opts...)
+	return gen.For(l.c, &lockLocksUser, id, key, err, l.opts...)
 }
 
 // Seat locks one seat of one show: gen/shop:seat:{s.Show}/{s.Row}:{s.No}:{s.Aisle}.
 func (l redisLocks) Seat(s Seat) lockrt.EntityMutex[Seat] {
 	key, err := LocksKeys{}.Seat(s)
-	return lockrt.For(l.c, &lockLocksSeat, s, key, err, l.opts...)
+	return gen.For(l.c, &lockLocksSeat, s, key, err, l.opts...)
 }
 
 // Place locks one place in a row, with a fencing token: gen/shop:place:{row}:{no}.
 func (l redisLocks) Place(row string, no uint8) lockrt.EntityMutex[Place] {
 	key, err := LocksKeys{}.Place(row, no)
-	return lockrt.For(l.c, &lockLocksPlace, Place{Row: row, No: no}, key, err, l.opts...)
+	return gen.For(l.c, &lockLocksPlace, Place{Row: row, No: no}, key, err, l.opts...)
 }
 
 // LocksKeys builds the keys that Locks locks, for tools and tests.
@@ -69,30 +70,30 @@ type LocksKeys struct{}
 // Order builds gen/shop:order:{id}.
 func (LocksKeys) Order(id OrderID) (string, error) {
 	if id == "" {
-		return "", lockrt.EmptyKey("generatedtest.Locks.Order", "id")
+		return "", gen.EmptyKey("generatedtest.Locks.Order", "id")
 	}
 	b := make([]byte, 0, 64)
 	b = append(b, "gen/shop:order:"...)
-	b = lockrt.AppendString(b, id)
+	b = gen.AppendString(b, id)
 	return string(b), nil
 }
 
 // Orders builds gen/shop:order:{ids...}.
 func (LocksKeys) Orders(ids ...OrderID) ([]string, error) {
 	if len(ids) == 0 {
-		return nil, lockrt.EmptyKey("generatedtest.Locks.Orders", "ids")
+		return nil, gen.EmptyKey("generatedtest.Locks.Orders", "ids")
 	}
 	if len(ids) > 3 {
-		return nil, lockrt.ManyKeys("generatedtest.Locks.Orders", "ids", len(ids), 3)
+		return nil, gen.ManyKeys("generatedtest.Locks.Orders", "ids", len(ids), 3)
 	}
 	keys := make([]string, 0, len(ids))
 	b := make([]byte, 0, 64)
 	for i, id := range ids {
 		if id == "" {
-			return nil, lockrt.EmptyKey("generatedtest.Locks.Orders", lockrt.At("ids", i))
+			return nil, gen.EmptyKey("generatedtest.Locks.Orders", gen.At("ids", i))
 		}
 		b = append(b[:0], "gen/shop:order:"...)
-		b = lockrt.AppendString(b, id)
+		b = gen.AppendString(b, id)
 		keys = append(keys, string(b))
 	}
 	return keys, nil
@@ -102,36 +103,36 @@ func (LocksKeys) Orders(ids ...OrderID) ([]string, error) {
 func (LocksKeys) User(id UserID) (string, error) {
 	b := make([]byte, 0, 64)
 	b = append(b, "gen/shop:user:"...)
-	b = lockrt.AppendInt(b, id)
+	b = gen.AppendInt(b, id)
 	return string(b), nil
 }
 
 // Seat builds gen/shop:seat:{s.Show}/{s.Row}:{s.No}:{s.Aisle}.
 func (LocksKeys) Seat(s Seat) (string, error) {
 	if s.Row == "" {
-		return "", lockrt.EmptyKey("generatedtest.Locks.Seat", "s.Row")
+		return "", gen.EmptyKey("generatedtest.Locks.Seat", "s.Row")
 	}
 	b := make([]byte, 0, 128)
 	b = append(b, "gen/shop:seat:"...)
-	b = lockrt.AppendInt(b, s.Show)
+	b = gen.AppendInt(b, s.Show)
 	b = append(b, '/')
-	b = lockrt.AppendString(b, s.Row)
+	b = gen.AppendString(b, s.Row)
 	b = append(b, ':')
-	b = lockrt.AppendUint(b, s.No)
+	b = gen.AppendUint(b, s.No)
 	b = append(b, ':')
-	b = lockrt.AppendBool(b, s.Aisle)
+	b = gen.AppendBool(b, s.Aisle)
 	return string(b), nil
 }
 
 // Place builds gen/shop:place:{row}:{no}.
 func (LocksKeys) Place(row string, no uint8) (string, error) {
 	if row == "" {
-		return "", lockrt.EmptyKey("generatedtest.Locks.Place", "row")
+		return "", gen.EmptyKey("generatedtest.Locks.Place", "row")
 	}
 	b := make([]byte, 0, 64)
 	b = append(b, "gen/shop:place:"...)
-	b = lockrt.AppendString(b, row)
+	b = gen.AppendString(b, row)
 	b = append(b, ':')
-	b = lockrt.AppendUint(b, no)
+	b = gen.AppendUint(b, no)
 	return string(b), nil
 }

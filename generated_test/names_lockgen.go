@@ -10,34 +10,35 @@ import (
 	stdtime "time"
 
 	lockrt1 "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/gen"
 )
 
 // Undefined? This file and the lockgen runtime that the module requires are of different versions.
 // Update the runtime: go get github.com/lockgen/lockgen
 // Or generate with the module's version: go run github.com/lockgen/lockgen/cmd/lockgen
-const _ = lockrt1.GeneratedCodeV1
+const _ = gen.GeneratedCodeV1
 
 // Guarded is a Names that holds the annotated locks around each call.
 type Guarded struct {
 	next1  Names
-	locks1 lockrt1.Acquirer
+	locks1 gen.Acquirer
 }
 
 var _ Names = (*Guarded)(nil)
 
 // NewGuarded wraps next. What opts say counts more than the annotations.
 func NewGuarded(next Names, locks *lockrt1.Client, opts ...lockrt1.LockOption) *Guarded {
-	return &Guarded{next1: next, locks1: locks.With(opts...)}
+	return &Guarded{next1: next, locks1: gen.With(locks, opts...)}
 }
 
 var (
-	lockNamesLocals      = lockrt1.Spec{Name: "generatedtest.Names.Locals", Wait: lockrt1.UntilDone, Watchdog: 10 * stdtime.Second}
-	lockNamesPredeclared = lockrt1.Spec{Name: "generatedtest.Names.Predeclared", Wait: 0, Watchdog: 10 * stdtime.Second}
-	lockNamesImports     = lockrt1.Spec{Name: "generatedtest.Names.Imports", Wait: lockrt1.UntilDone, Watchdog: 10 * stdtime.Second}
-	lockNamesShadow      = lockrt1.Spec{Name: "generatedtest.Names.Shadow", Wait: lockrt1.UntilDone, Watchdog: 10 * stdtime.Second}
-	lockNamesGenerated   = lockrt1.Spec{Name: "generatedtest.Names.Generated", Wait: lockrt1.UntilDone, Watchdog: 10 * stdtime.Second}
-	lockNamesResults     = lockrt1.Spec{Name: "generatedtest.Names.Results", Wait: lockrt1.UntilDone, Watchdog: 10 * stdtime.Second}
-	lockNamesLock        = lockrt1.Spec{Name: "generatedtest.Names.Lock", Wait: lockrt1.UntilDone, Watchdog: 10 * stdtime.Second}
+	lockNamesLocals      = gen.Spec{Name: "generatedtest.Names.Locals", Wait: lockrt1.UntilDone, Watchdog: 10 * stdtime.Second}
+	lockNamesPredeclared = gen.Spec{Name: "generatedtest.Names.Predeclared", Wait: 0, Watchdog: 10 * stdtime.Second}
+	lockNamesImports     = gen.Spec{Name: "generatedtest.Names.Imports", Wait: lockrt1.UntilDone, Watchdog: 10 * stdtime.Second}
+	lockNamesShadow      = gen.Spec{Name: "generatedtest.Names.Shadow", Wait: lockrt1.UntilDone, Watchdog: 10 * stdtime.Second}
+	lockNamesGenerated   = gen.Spec{Name: "generatedtest.Names.Generated", Wait: lockrt1.UntilDone, Watchdog: 10 * stdtime.Second}
+	lockNamesResults     = gen.Spec{Name: "generatedtest.Names.Results", Wait: lockrt1.UntilDone, Watchdog: 10 * stdtime.Second}
+	lockNamesLock        = gen.Spec{Name: "generatedtest.Names.Lock", Wait: lockrt1.UntilDone, Watchdog: 10 * stdtime.Second}
 )
 
 // Locals holds names:{key}:{b}.
@@ -157,76 +158,76 @@ type NamesKeys struct{}
 // Locals builds names:{key}:{b}.
 func (NamesKeys) Locals(key, b string) (string, error) {
 	if key == "" {
-		return "", lockrt1.EmptyKey("generatedtest.Names.Locals", "key")
+		return "", gen.EmptyKey("generatedtest.Names.Locals", "key")
 	}
 	if b == "" {
-		return "", lockrt1.EmptyKey("generatedtest.Names.Locals", "b")
+		return "", gen.EmptyKey("generatedtest.Names.Locals", "b")
 	}
 	b1 := make([]byte, 0, 64)
 	b1 = append(b1, "names:"...)
-	b1 = lockrt1.AppendString(b1, key)
+	b1 = gen.AppendString(b1, key)
 	b1 = append(b1, ':')
-	b1 = lockrt1.AppendString(b1, b)
+	b1 = gen.AppendString(b1, b)
 	return string(b1), nil
 }
 
 // Predeclared builds names:{nil}/{string}/{append}/{make}/{byte}.
 func (NamesKeys) Predeclared(nil1 string, string1 int, append1 bool, make1 uint, byte1 string) (string, error) {
 	if nil1 == "" {
-		return "", lockrt1.EmptyKey("generatedtest.Names.Predeclared", "nil")
+		return "", gen.EmptyKey("generatedtest.Names.Predeclared", "nil")
 	}
 	if byte1 == "" {
-		return "", lockrt1.EmptyKey("generatedtest.Names.Predeclared", "byte")
+		return "", gen.EmptyKey("generatedtest.Names.Predeclared", "byte")
 	}
 	b := make([]byte, 0, 192)
 	b = append(b, "names:"...)
-	b = lockrt1.AppendString(b, nil1)
+	b = gen.AppendString(b, nil1)
 	b = append(b, '/')
-	b = lockrt1.AppendInt(b, string1)
+	b = gen.AppendInt(b, string1)
 	b = append(b, '/')
-	b = lockrt1.AppendBool(b, append1)
+	b = gen.AppendBool(b, append1)
 	b = append(b, '/')
-	b = lockrt1.AppendUint(b, make1)
+	b = gen.AppendUint(b, make1)
 	b = append(b, '/')
-	b = lockrt1.AppendString(b, byte1)
+	b = gen.AppendString(b, byte1)
 	return string(b), nil
 }
 
 // Imports builds names:{time}.
 func (NamesKeys) Imports(time string) (string, error) {
 	if time == "" {
-		return "", lockrt1.EmptyKey("generatedtest.Names.Imports", "time")
+		return "", gen.EmptyKey("generatedtest.Names.Imports", "time")
 	}
 	b := make([]byte, 0, 64)
 	b = append(b, "names:"...)
-	b = lockrt1.AppendString(b, time)
+	b = gen.AppendString(b, time)
 	return string(b), nil
 }
 
 // Shadow builds names:{s.ID}.
 func (NamesKeys) Shadow(s s) (string, error) {
 	if s.ID == "" {
-		return "", lockrt1.EmptyKey("generatedtest.Names.Shadow", "s.ID")
+		return "", gen.EmptyKey("generatedtest.Names.Shadow", "s.ID")
 	}
 	b := make([]byte, 0, 64)
 	b = append(b, "names:"...)
-	b = lockrt1.AppendString(b, s.ID)
+	b = gen.AppendString(b, s.ID)
 	return string(b), nil
 }
 
 // Generated builds names:{NamesKeys}:{lockNamesGenerated}.
 func (NamesKeys) Generated(NamesKeys1, lockNamesGenerated1 string) (string, error) {
 	if NamesKeys1 == "" {
-		return "", lockrt1.EmptyKey("generatedtest.Names.Generated", "NamesKeys")
+		return "", gen.EmptyKey("generatedtest.Names.Generated", "NamesKeys")
 	}
 	if lockNamesGenerated1 == "" {
-		return "", lockrt1.EmptyKey("generatedtest.Names.Generated", "lockNamesGenerated")
+		return "", gen.EmptyKey("generatedtest.Names.Generated", "lockNamesGenerated")
 	}
 	b := make([]byte, 0, 64)
 	b = append(b, "names:"...)
-	b = lockrt1.AppendString(b, NamesKeys1)
+	b = gen.AppendString(b, NamesKeys1)
 	b = append(b, ':')
-	b = lockrt1.AppendString(b, lockNamesGenerated1)
+	b = gen.AppendString(b, lockNamesGenerated1)
 	return string(b), nil
 }
 
@@ -234,7 +235,7 @@ func (NamesKeys) Generated(NamesKeys1, lockNamesGenerated1 string) (string, erro
 func (NamesKeys) Results(x int) (string, error) {
 	b := make([]byte, 0, 64)
 	b = append(b, "names:"...)
-	b = lockrt1.AppendInt(b, x)
+	b = gen.AppendInt(b, x)
 	return string(b), nil
 }
 
@@ -242,14 +243,14 @@ func (NamesKeys) Results(x int) (string, error) {
 func (NamesKeys) Lock(x int) (string, error) {
 	b := make([]byte, 0, 64)
 	b = append(b, "names:"...)
-	b = lockrt1.AppendInt(b, x)
+	b = gen.AppendInt(b, x)
 	return string(b), nil
 }
 
 // LockedStore is a Store that holds the annotated locks around each call.
 type LockedStore[K ~string, N number, T any] struct {
 	next  Store[K, N, T]
-	locks lockrt1.Acquirer
+	locks gen.Acquirer
 }
 
 func _[K ~string, N number, T any]() {
@@ -258,10 +259,10 @@ func _[K ~string, N number, T any]() {
 
 // NewLockedStore wraps next. What opts say counts more than the annotations.
 func NewLockedStore[K ~string, N number, T any](next Store[K, N, T], locks *lockrt1.Client, opts ...lockrt1.LockOption) *LockedStore[K, N, T] {
-	return &LockedStore[K, N, T]{next: next, locks: locks.With(opts...)}
+	return &LockedStore[K, N, T]{next: next, locks: gen.With(locks, opts...)}
 }
 
-var lockStorePut = lockrt1.Spec{Name: "generatedtest.Store.Put", Wait: lockrt1.UntilDone, Watchdog: 10 * stdtime.Second}
+var lockStorePut = gen.Spec{Name: "generatedtest.Store.Put", Wait: lockrt1.UntilDone, Watchdog: 10 * stdtime.Second}
 
 // Put holds names:{k}:{n}.
 func (s *LockedStore[K, N, T]) Put(ctx context1.Context, k K, n N) (res N, err error) {
@@ -284,14 +285,14 @@ type StoreKeys[K ~string, N number, T any] struct{}
 func (StoreKeys[K, N, T]) Put(k K, n N) (string, error) {
 	b := make([]byte, 0, 64)
 	b = append(b, "names:"...)
-	b, err := lockrt1.AppendValue(b, k)
+	b, err := gen.AppendValue(b, k)
 	if err != nil {
-		return "", lockrt1.BadKey("generatedtest.Store.Put", "k", err)
+		return "", gen.BadKey("generatedtest.Store.Put", "k", err)
 	}
 	b = append(b, ':')
-	b, err = lockrt1.AppendValue(b, n)
+	b, err = gen.AppendValue(b, n)
 	if err != nil {
-		return "", lockrt1.BadKey("generatedtest.Store.Put", "n", err)
+		return "", gen.BadKey("generatedtest.Store.Put", "n", err)
 	}
 	return string(b), nil
 }

@@ -9,44 +9,45 @@ import (
 	"time"
 
 	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/gen"
 )
 
 // Undefined? This file and the lockgen runtime that the module requires are of different versions.
 // Update the runtime: go get github.com/lockgen/lockgen
 // Or generate with the module's version: go run github.com/lockgen/lockgen/cmd/lockgen
-const _ = lockrt.GeneratedCodeV1
+const _ = gen.GeneratedCodeV1
 
 // LockedKnown is a Known that holds the annotated locks around each call.
 type LockedKnown struct {
 	next  Known
-	locks lockrt.Acquirer
+	locks gen.Acquirer
 }
 
 var _ Known = (*LockedKnown)(nil)
 
 // NewLockedKnown wraps next. What opts say counts more than the annotations.
 func NewLockedKnown(next Known, locks *lockrt.Client, opts ...lockrt.LockOption) *LockedKnown {
-	return &LockedKnown{next: next, locks: locks.With(opts...)}
+	return &LockedKnown{next: next, locks: gen.With(locks, opts...)}
 }
 
 var (
-	lockKnownPlain     = lockrt.Spec{Name: "generatedtest.Known.Plain", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
-	lockKnownLower     = lockrt.Spec{Name: "generatedtest.Known.Lower", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
-	lockKnownLowerPtr  = lockrt.Spec{Name: "generatedtest.Known.LowerPtr", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
-	lockKnownSigned    = lockrt.Spec{Name: "generatedtest.Known.Signed", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
-	lockKnownTexted    = lockrt.Spec{Name: "generatedtest.Known.Texted", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
-	lockKnownTextedPtr = lockrt.Spec{Name: "generatedtest.Known.TextedPtr", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
-	lockKnownWords     = lockrt.Spec{Name: "generatedtest.Known.Words", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
-	lockKnownWordsPtr  = lockrt.Spec{Name: "generatedtest.Known.WordsPtr", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
-	lockKnownWordsKey  = lockrt.Spec{Name: "generatedtest.Known.WordsKey", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
-	lockKnownText      = lockrt.Spec{Name: "generatedtest.Known.Text", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
-	lockKnownKeyer     = lockrt.Spec{Name: "generatedtest.Known.Keyer", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
-	lockKnownUUID      = lockrt.Spec{Name: "generatedtest.Known.UUID", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
-	lockKnownBytes     = lockrt.Spec{Name: "generatedtest.Known.Bytes", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
-	lockKnownIP        = lockrt.Spec{Name: "generatedtest.Known.IP", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
-	lockKnownMakesKey  = lockrt.Spec{Name: "generatedtest.Known.MakesKey", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
-	lockKnownBool      = lockrt.Spec{Name: "generatedtest.Known.Bool", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
-	lockKnownUint      = lockrt.Spec{Name: "generatedtest.Known.Uint", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockKnownPlain     = gen.Spec{Name: "generatedtest.Known.Plain", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockKnownLower     = gen.Spec{Name: "generatedtest.Known.Lower", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockKnownLowerPtr  = gen.Spec{Name: "generatedtest.Known.LowerPtr", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockKnownSigned    = gen.Spec{Name: "generatedtest.Known.Signed", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockKnownTexted    = gen.Spec{Name: "generatedtest.Known.Texted", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockKnownTextedPtr = gen.Spec{Name: "generatedtest.Known.TextedPtr", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockKnownWords     = gen.Spec{Name: "generatedtest.Known.Words", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockKnownWordsPtr  = gen.Spec{Name: "generatedtest.Known.WordsPtr", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockKnownWordsKey  = gen.Spec{Name: "generatedtest.Known.WordsKey", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockKnownText      = gen.Spec{Name: "generatedtest.Known.Text", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockKnownKeyer     = gen.Spec{Name: "generatedtest.Known.Keyer", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockKnownUUID      = gen.Spec{Name: "generatedtest.Known.UUID", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockKnownBytes     = gen.Spec{Name: "generatedtest.Known.Bytes", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockKnownIP        = gen.Spec{Name: "generatedtest.Known.IP", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockKnownMakesKey  = gen.Spec{Name: "generatedtest.Known.MakesKey", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockKnownBool      = gen.Spec{Name: "generatedtest.Known.Bool", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockKnownUint      = gen.Spec{Name: "generatedtest.Known.Uint", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
 )
 
 // Plain holds gen:open:plain:{id}.
@@ -293,11 +294,11 @@ type KnownKeys struct{}
 // Plain builds gen:open:plain:{id}.
 func (KnownKeys) Plain(id Plain) (string, error) {
 	if id == "" {
-		return "", lockrt.EmptyKey("generatedtest.Known.Plain", "id")
+		return "", gen.EmptyKey("generatedtest.Known.Plain", "id")
 	}
 	b := make([]byte, 0, 64)
 	b = append(b, "gen:open:plain:"...)
-	b = lockrt.AppendString(b, id)
+	b = gen.AppendString(b, id)
 	return string(b), nil
 }
 
@@ -305,11 +306,11 @@ func (KnownKeys) Plain(id Plain) (string, error) {
 func (KnownKeys) Lower(id Lower) (string, error) {
 	lockKey := id.LockKey()
 	if lockKey == "" {
-		return "", lockrt.EmptyKey("generatedtest.Known.Lower", "id.LockKey()")
+		return "", gen.EmptyKey("generatedtest.Known.Lower", "id.LockKey()")
 	}
 	b := make([]byte, 0, 64)
 	b = append(b, "gen:open:lower:"...)
-	b = lockrt.AppendString(b, lockKey)
+	b = gen.AppendString(b, lockKey)
 	return string(b), nil
 }
 
@@ -317,11 +318,11 @@ func (KnownKeys) Lower(id Lower) (string, error) {
 func (KnownKeys) LowerPtr(id LowerPtr) (string, error) {
 	lockKey := id.LockKey()
 	if lockKey == "" {
-		return "", lockrt.EmptyKey("generatedtest.Known.LowerPtr", "id.LockKey()")
+		return "", gen.EmptyKey("generatedtest.Known.LowerPtr", "id.LockKey()")
 	}
 	b := make([]byte, 0, 64)
 	b = append(b, "gen:open:ptr:"...)
-	b = lockrt.AppendString(b, lockKey)
+	b = gen.AppendString(b, lockKey)
 	return string(b), nil
 }
 
@@ -329,39 +330,39 @@ func (KnownKeys) LowerPtr(id LowerPtr) (string, error) {
 func (KnownKeys) Signed(id Signed) (string, error) {
 	text, err := id.AppendLockKey(make([]byte, 0, 64))
 	if err != nil {
-		return "", lockrt.BadKey("generatedtest.Known.Signed", "id.AppendLockKey()", err)
+		return "", gen.BadKey("generatedtest.Known.Signed", "id.AppendLockKey()", err)
 	}
 	if len(text) == 0 {
-		return "", lockrt.EmptyKey("generatedtest.Known.Signed", "id.AppendLockKey()")
+		return "", gen.EmptyKey("generatedtest.Known.Signed", "id.AppendLockKey()")
 	}
 	b := make([]byte, 0, 64)
 	b = append(b, "gen:open:signed:"...)
-	b = lockrt.AppendString(b, text)
+	b = gen.AppendString(b, text)
 	return string(b), nil
 }
 
 // Texted builds gen:open:texted:{id}.
 func (KnownKeys) Texted(id Texted) (string, error) {
 	if id == "" {
-		return "", lockrt.EmptyKey("generatedtest.Known.Texted", "id")
+		return "", gen.EmptyKey("generatedtest.Known.Texted", "id")
 	}
 	b := make([]byte, 0, 64)
 	b = append(b, "gen:open:texted:"...)
-	b = lockrt.AppendString(b, id)
+	b = gen.AppendString(b, id)
 	return string(b), nil
 }
 
 // TextedPtr builds gen:open:pointer:{id}.
 func (KnownKeys) TextedPtr(id *Texted) (string, error) {
 	if id == nil {
-		return "", lockrt.NilKey("generatedtest.Known.TextedPtr", "id")
+		return "", gen.NilKey("generatedtest.Known.TextedPtr", "id")
 	}
 	if *id == "" {
-		return "", lockrt.EmptyKey("generatedtest.Known.TextedPtr", "id")
+		return "", gen.EmptyKey("generatedtest.Known.TextedPtr", "id")
 	}
 	b := make([]byte, 0, 64)
 	b = append(b, "gen:open:pointer:"...)
-	b = lockrt.AppendString(b, *id)
+	b = gen.AppendString(b, *id)
 	return string(b), nil
 }
 
@@ -369,32 +370,32 @@ func (KnownKeys) TextedPtr(id *Texted) (string, error) {
 func (KnownKeys) Words(id Words) (string, error) {
 	text, err := id.MarshalText()
 	if err != nil {
-		return "", lockrt.BadKey("generatedtest.Known.Words", "id.MarshalText()", err)
+		return "", gen.BadKey("generatedtest.Known.Words", "id.MarshalText()", err)
 	}
 	if len(text) == 0 {
-		return "", lockrt.EmptyKey("generatedtest.Known.Words", "id.MarshalText()")
+		return "", gen.EmptyKey("generatedtest.Known.Words", "id.MarshalText()")
 	}
 	b := make([]byte, 0, 64)
 	b = append(b, "gen:open:words:"...)
-	b = lockrt.AppendString(b, text)
+	b = gen.AppendString(b, text)
 	return string(b), nil
 }
 
 // WordsPtr builds gen:open:wordsptr:{id}.
 func (KnownKeys) WordsPtr(id *Words) (string, error) {
 	if id == nil {
-		return "", lockrt.NilKey("generatedtest.Known.WordsPtr", "id")
+		return "", gen.NilKey("generatedtest.Known.WordsPtr", "id")
 	}
 	text, err := id.MarshalText()
 	if err != nil {
-		return "", lockrt.BadKey("generatedtest.Known.WordsPtr", "id.MarshalText()", err)
+		return "", gen.BadKey("generatedtest.Known.WordsPtr", "id.MarshalText()", err)
 	}
 	if len(text) == 0 {
-		return "", lockrt.EmptyKey("generatedtest.Known.WordsPtr", "id.MarshalText()")
+		return "", gen.EmptyKey("generatedtest.Known.WordsPtr", "id.MarshalText()")
 	}
 	b := make([]byte, 0, 64)
 	b = append(b, "gen:open:wordsptr:"...)
-	b = lockrt.AppendString(b, text)
+	b = gen.AppendString(b, text)
 	return string(b), nil
 }
 
@@ -402,44 +403,44 @@ func (KnownKeys) WordsPtr(id *Words) (string, error) {
 func (KnownKeys) WordsKey(id WordsKey) (string, error) {
 	lockKey := id.LockKey()
 	if lockKey == "" {
-		return "", lockrt.EmptyKey("generatedtest.Known.WordsKey", "id.LockKey()")
+		return "", gen.EmptyKey("generatedtest.Known.WordsKey", "id.LockKey()")
 	}
 	b := make([]byte, 0, 64)
 	b = append(b, "gen:open:wordskey:"...)
-	b = lockrt.AppendString(b, lockKey)
+	b = gen.AppendString(b, lockKey)
 	return string(b), nil
 }
 
 // Text builds gen:open:text:{id}.
 func (KnownKeys) Text(id encoding.TextMarshaler) (string, error) {
-	if lockrt.IsNil(id) {
-		return "", lockrt.NilKey("generatedtest.Known.Text", "id")
+	if gen.IsNil(id) {
+		return "", gen.NilKey("generatedtest.Known.Text", "id")
 	}
 	text, err := id.MarshalText()
 	if err != nil {
-		return "", lockrt.BadKey("generatedtest.Known.Text", "id.MarshalText()", err)
+		return "", gen.BadKey("generatedtest.Known.Text", "id.MarshalText()", err)
 	}
 	if len(text) == 0 {
-		return "", lockrt.EmptyKey("generatedtest.Known.Text", "id.MarshalText()")
+		return "", gen.EmptyKey("generatedtest.Known.Text", "id.MarshalText()")
 	}
 	b := make([]byte, 0, 64)
 	b = append(b, "gen:open:text:"...)
-	b = lockrt.AppendString(b, text)
+	b = gen.AppendString(b, text)
 	return string(b), nil
 }
 
 // Keyer builds gen:open:keyer:{id}.
 func (KnownKeys) Keyer(id Keyer) (string, error) {
-	if lockrt.IsNil(id) {
-		return "", lockrt.NilKey("generatedtest.Known.Keyer", "id")
+	if gen.IsNil(id) {
+		return "", gen.NilKey("generatedtest.Known.Keyer", "id")
 	}
 	lockKey := id.LockKey()
 	if lockKey == "" {
-		return "", lockrt.EmptyKey("generatedtest.Known.Keyer", "id.LockKey()")
+		return "", gen.EmptyKey("generatedtest.Known.Keyer", "id.LockKey()")
 	}
 	b := make([]byte, 0, 64)
 	b = append(b, "gen:open:keyer:"...)
-	b = lockrt.AppendString(b, lockKey)
+	b = gen.AppendString(b, lockKey)
 	return string(b), nil
 }
 
@@ -447,18 +448,18 @@ func (KnownKeys) Keyer(id Keyer) (string, error) {
 func (KnownKeys) UUID(id UUID) (string, error) {
 	b := make([]byte, 0, 64)
 	b = append(b, "gen:open:uuid:"...)
-	b = lockrt.AppendHex(b, id[:])
+	b = gen.AppendHex(b, id[:])
 	return string(b), nil
 }
 
 // Bytes builds gen:open:bytes:{id}.
 func (KnownKeys) Bytes(id []byte) (string, error) {
 	if len(id) == 0 {
-		return "", lockrt.EmptyKey("generatedtest.Known.Bytes", "id")
+		return "", gen.EmptyKey("generatedtest.Known.Bytes", "id")
 	}
 	b := make([]byte, 0, 64)
 	b = append(b, "gen:open:bytes:"...)
-	b = lockrt.AppendHex(b, id)
+	b = gen.AppendHex(b, id)
 	return string(b), nil
 }
 
@@ -466,29 +467,29 @@ func (KnownKeys) Bytes(id []byte) (string, error) {
 func (KnownKeys) IP(id net.IP) (string, error) {
 	text, err := id.AppendText(make([]byte, 0, 64))
 	if err != nil {
-		return "", lockrt.BadKey("generatedtest.Known.IP", "id.AppendText()", err)
+		return "", gen.BadKey("generatedtest.Known.IP", "id.AppendText()", err)
 	}
 	if len(text) == 0 {
-		return "", lockrt.EmptyKey("generatedtest.Known.IP", "id.AppendText()")
+		return "", gen.EmptyKey("generatedtest.Known.IP", "id.AppendText()")
 	}
 	b := make([]byte, 0, 64)
 	b = append(b, "gen:open:ip:"...)
-	b = lockrt.AppendString(b, text)
+	b = gen.AppendString(b, text)
 	return string(b), nil
 }
 
 // MakesKey builds gen:open:makeskey:{id}.
 func (KnownKeys) MakesKey(id MakesKey) (string, error) {
 	if id == nil {
-		return "", lockrt.NilKey("generatedtest.Known.MakesKey", "id")
+		return "", gen.NilKey("generatedtest.Known.MakesKey", "id")
 	}
 	lockKey := id.LockKey()
 	if lockKey == "" {
-		return "", lockrt.EmptyKey("generatedtest.Known.MakesKey", "id.LockKey()")
+		return "", gen.EmptyKey("generatedtest.Known.MakesKey", "id.LockKey()")
 	}
 	b := make([]byte, 0, 64)
 	b = append(b, "gen:open:makeskey:"...)
-	b = lockrt.AppendString(b, lockKey)
+	b = gen.AppendString(b, lockKey)
 	return string(b), nil
 }
 
@@ -496,7 +497,7 @@ func (KnownKeys) MakesKey(id MakesKey) (string, error) {
 func (KnownKeys) Bool(id bool) (string, error) {
 	b := make([]byte, 0, 64)
 	b = append(b, "gen:open:bool:"...)
-	b = lockrt.AppendBool(b, id)
+	b = gen.AppendBool(b, id)
 	return string(b), nil
 }
 
@@ -504,14 +505,14 @@ func (KnownKeys) Bool(id bool) (string, error) {
 func (KnownKeys) Uint(id uint8) (string, error) {
 	b := make([]byte, 0, 64)
 	b = append(b, "gen:open:uint:"...)
-	b = lockrt.AppendUint(b, id)
+	b = gen.AppendUint(b, id)
 	return string(b), nil
 }
 
 // LockedOpenKind is an OpenKind that holds the annotated locks around each call.
 type LockedOpenKind[K ~string | ~int64 | ~uint8 | ~bool | ~[16]byte | ~[]byte] struct {
 	next  OpenKind[K]
-	locks lockrt.Acquirer
+	locks gen.Acquirer
 }
 
 func _[K ~string | ~int64 | ~uint8 | ~bool | ~[16]byte | ~[]byte]() {
@@ -520,14 +521,14 @@ func _[K ~string | ~int64 | ~uint8 | ~bool | ~[16]byte | ~[]byte]() {
 
 // NewLockedOpenKind wraps next. What opts say counts more than the annotations.
 func NewLockedOpenKind[K ~string | ~int64 | ~uint8 | ~bool | ~[16]byte | ~[]byte](next OpenKind[K], locks *lockrt.Client, opts ...lockrt.LockOption) *LockedOpenKind[K] {
-	return &LockedOpenKind[K]{next: next, locks: locks.With(opts...)}
+	return &LockedOpenKind[K]{next: next, locks: gen.With(locks, opts...)}
 }
 
 var (
-	lockOpenKindOne     = lockrt.Spec{Name: "generatedtest.OpenKind.One", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
-	lockOpenKindPointer = lockrt.Spec{Name: "generatedtest.OpenKind.Pointer", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
-	lockOpenKindList    = lockrt.Spec{Name: "generatedtest.OpenKind.List", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
-	lockOpenKindEmpty   = lockrt.Spec{Name: "generatedtest.OpenKind.Empty", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockOpenKindOne     = gen.Spec{Name: "generatedtest.OpenKind.One", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockOpenKindPointer = gen.Spec{Name: "generatedtest.OpenKind.Pointer", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockOpenKindList    = gen.Spec{Name: "generatedtest.OpenKind.List", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockOpenKindEmpty   = gen.Spec{Name: "generatedtest.OpenKind.Empty", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
 )
 
 // One holds gen:open:{id}.
@@ -593,9 +594,9 @@ type OpenKindKeys[K ~string | ~int64 | ~uint8 | ~bool | ~[16]byte | ~[]byte] str
 func (OpenKindKeys[K]) One(id K) (string, error) {
 	b := make([]byte, 0, 64)
 	b = append(b, "gen:open:"...)
-	b, err := lockrt.AppendValue(b, id)
+	b, err := gen.AppendValue(b, id)
 	if err != nil {
-		return "", lockrt.BadKey("generatedtest.OpenKind.One", "id", err)
+		return "", gen.BadKey("generatedtest.OpenKind.One", "id", err)
 	}
 	return string(b), nil
 }
@@ -603,13 +604,13 @@ func (OpenKindKeys[K]) One(id K) (string, error) {
 // Pointer builds gen:open:{id}.
 func (OpenKindKeys[K]) Pointer(id *K) (string, error) {
 	if id == nil {
-		return "", lockrt.NilKey("generatedtest.OpenKind.Pointer", "id")
+		return "", gen.NilKey("generatedtest.OpenKind.Pointer", "id")
 	}
 	b := make([]byte, 0, 64)
 	b = append(b, "gen:open:"...)
-	b, err := lockrt.AppendValue(b, *id)
+	b, err := gen.AppendValue(b, *id)
 	if err != nil {
-		return "", lockrt.BadKey("generatedtest.OpenKind.Pointer", "id", err)
+		return "", gen.BadKey("generatedtest.OpenKind.Pointer", "id", err)
 	}
 	return string(b), nil
 }
@@ -617,19 +618,19 @@ func (OpenKindKeys[K]) Pointer(id *K) (string, error) {
 // List builds gen:open:{ids...}.
 func (OpenKindKeys[K]) List(ids ...K) ([]string, error) {
 	if len(ids) == 0 {
-		return nil, lockrt.EmptyKey("generatedtest.OpenKind.List", "ids")
+		return nil, gen.EmptyKey("generatedtest.OpenKind.List", "ids")
 	}
 	if len(ids) > 64 {
-		return nil, lockrt.ManyKeys("generatedtest.OpenKind.List", "ids", len(ids), 64)
+		return nil, gen.ManyKeys("generatedtest.OpenKind.List", "ids", len(ids), 64)
 	}
 	keys := make([]string, 0, len(ids))
 	b := make([]byte, 0, 64)
 	var err error
 	for i, id := range ids {
 		b = append(b[:0], "gen:open:"...)
-		b, err = lockrt.AppendValue(b, id)
+		b, err = gen.AppendValue(b, id)
 		if err != nil {
-			return nil, lockrt.BadKey("generatedtest.OpenKind.List", lockrt.At("ids", i), err)
+			return nil, gen.BadKey("generatedtest.OpenKind.List", gen.At("ids", i), err)
 		}
 		keys = append(keys, string(b))
 	}
@@ -640,9 +641,9 @@ func (OpenKindKeys[K]) List(ids ...K) ([]string, error) {
 func (OpenKindKeys[K]) Empty(id K) (string, error) {
 	b := make([]byte, 0, 64)
 	b = append(b, "gen:open:"...)
-	b, err := lockrt.AppendValueOrEmpty(b, id)
+	b, err := gen.AppendValueOrEmpty(b, id)
 	if err != nil {
-		return "", lockrt.BadKey("generatedtest.OpenKind.Empty", "id", err)
+		return "", gen.BadKey("generatedtest.OpenKind.Empty", "id", err)
 	}
 	return string(b), nil
 }
@@ -650,7 +651,7 @@ func (OpenKindKeys[K]) Empty(id K) (string, error) {
 // LockedOpenText is an OpenText that holds the annotated locks around each call.
 type LockedOpenText[K encoding.TextMarshaler] struct {
 	next  OpenText[K]
-	locks lockrt.Acquirer
+	locks gen.Acquirer
 }
 
 func _[K encoding.TextMarshaler]() {
@@ -659,12 +660,12 @@ func _[K encoding.TextMarshaler]() {
 
 // NewLockedOpenText wraps next. What opts say counts more than the annotations.
 func NewLockedOpenText[K encoding.TextMarshaler](next OpenText[K], locks *lockrt.Client, opts ...lockrt.LockOption) *LockedOpenText[K] {
-	return &LockedOpenText[K]{next: next, locks: locks.With(opts...)}
+	return &LockedOpenText[K]{next: next, locks: gen.With(locks, opts...)}
 }
 
 var (
-	lockOpenTextOne  = lockrt.Spec{Name: "generatedtest.OpenText.One", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
-	lockOpenTextList = lockrt.Spec{Name: "generatedtest.OpenText.List", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockOpenTextOne  = gen.Spec{Name: "generatedtest.OpenText.One", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockOpenTextList = gen.Spec{Name: "generatedtest.OpenText.List", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
 )
 
 // One holds gen:open:{id}.
@@ -702,9 +703,9 @@ type OpenTextKeys[K encoding.TextMarshaler] struct{}
 func (OpenTextKeys[K]) One(id K) (string, error) {
 	b := make([]byte, 0, 64)
 	b = append(b, "gen:open:"...)
-	b, err := lockrt.AppendValue(b, id)
+	b, err := gen.AppendValue(b, id)
 	if err != nil {
-		return "", lockrt.BadKey("generatedtest.OpenText.One", "id", err)
+		return "", gen.BadKey("generatedtest.OpenText.One", "id", err)
 	}
 	return string(b), nil
 }
@@ -712,19 +713,19 @@ func (OpenTextKeys[K]) One(id K) (string, error) {
 // List builds gen:open:{ids...}.
 func (OpenTextKeys[K]) List(ids ...K) ([]string, error) {
 	if len(ids) == 0 {
-		return nil, lockrt.EmptyKey("generatedtest.OpenText.List", "ids")
+		return nil, gen.EmptyKey("generatedtest.OpenText.List", "ids")
 	}
 	if len(ids) > 64 {
-		return nil, lockrt.ManyKeys("generatedtest.OpenText.List", "ids", len(ids), 64)
+		return nil, gen.ManyKeys("generatedtest.OpenText.List", "ids", len(ids), 64)
 	}
 	keys := make([]string, 0, len(ids))
 	b := make([]byte, 0, 64)
 	var err error
 	for i, id := range ids {
 		b = append(b[:0], "gen:open:"...)
-		b, err = lockrt.AppendValue(b, id)
+		b, err = gen.AppendValue(b, id)
 		if err != nil {
-			return nil, lockrt.BadKey("generatedtest.OpenText.List", lockrt.At("ids", i), err)
+			return nil, gen.BadKey("generatedtest.OpenText.List", gen.At("ids", i), err)
 		}
 		keys = append(keys, string(b))
 	}
@@ -736,7 +737,7 @@ type LockedOpenKey[K interface {
 	LockKey() string
 }] struct {
 	next  OpenKey[K]
-	locks lockrt.Acquirer
+	locks gen.Acquirer
 }
 
 func _[K interface {
@@ -749,10 +750,10 @@ func _[K interface {
 func NewLockedOpenKey[K interface {
 	LockKey() string
 }](next OpenKey[K], locks *lockrt.Client, opts ...lockrt.LockOption) *LockedOpenKey[K] {
-	return &LockedOpenKey[K]{next: next, locks: locks.With(opts...)}
+	return &LockedOpenKey[K]{next: next, locks: gen.With(locks, opts...)}
 }
 
-var lockOpenKeyOne = lockrt.Spec{Name: "generatedtest.OpenKey.One", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+var lockOpenKeyOne = gen.Spec{Name: "generatedtest.OpenKey.One", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
 
 // One holds gen:open:{id}.
 func (s *LockedOpenKey[K]) One(ctx context.Context, id K) (err error) {
@@ -777,9 +778,9 @@ type OpenKeyKeys[K interface {
 func (OpenKeyKeys[K]) One(id K) (string, error) {
 	b := make([]byte, 0, 64)
 	b = append(b, "gen:open:"...)
-	b, err := lockrt.AppendValue(b, id)
+	b, err := gen.AppendValue(b, id)
 	if err != nil {
-		return "", lockrt.BadKey("generatedtest.OpenKey.One", "id", err)
+		return "", gen.BadKey("generatedtest.OpenKey.One", "id", err)
 	}
 	return string(b), nil
 }
@@ -787,20 +788,20 @@ func (OpenKeyKeys[K]) One(id K) (string, error) {
 // LockedClosedPath is a ClosedPath that holds the annotated locks around each call.
 type LockedClosedPath struct {
 	next  ClosedPath
-	locks lockrt.Acquirer
+	locks gen.Acquirer
 }
 
 var _ ClosedPath = (*LockedClosedPath)(nil)
 
 // NewLockedClosedPath wraps next. What opts say counts more than the annotations.
 func NewLockedClosedPath(next ClosedPath, locks *lockrt.Client, opts ...lockrt.LockOption) *LockedClosedPath {
-	return &LockedClosedPath{next: next, locks: locks.With(opts...)}
+	return &LockedClosedPath{next: next, locks: gen.With(locks, opts...)}
 }
 
 var (
-	lockClosedPathOne      = lockrt.Spec{Name: "generatedtest.ClosedPath.One", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
-	lockClosedPathPromoted = lockrt.Spec{Name: "generatedtest.ClosedPath.Promoted", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
-	lockClosedPathList     = lockrt.Spec{Name: "generatedtest.ClosedPath.List", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockClosedPathOne      = gen.Spec{Name: "generatedtest.ClosedPath.One", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockClosedPathPromoted = gen.Spec{Name: "generatedtest.ClosedPath.Promoted", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockClosedPathList     = gen.Spec{Name: "generatedtest.ClosedPath.List", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
 )
 
 // One holds gen:closed:{row.ID()}.
@@ -850,57 +851,57 @@ type ClosedPathKeys struct{}
 
 // One builds gen:closed:{row.ID()}.
 func (ClosedPathKeys) One(row Identified) (string, error) {
-	if lockrt.IsNil(row) {
-		return "", lockrt.NilKey("generatedtest.ClosedPath.One", "row")
+	if gen.IsNil(row) {
+		return "", gen.NilKey("generatedtest.ClosedPath.One", "row")
 	}
 	id := row.ID()
 	if id == "" {
-		return "", lockrt.EmptyKey("generatedtest.ClosedPath.One", "row.ID()")
+		return "", gen.EmptyKey("generatedtest.ClosedPath.One", "row.ID()")
 	}
 	b := make([]byte, 0, 64)
 	b = append(b, "gen:closed:"...)
-	b = lockrt.AppendString(b, id)
+	b = gen.AppendString(b, id)
 	return string(b), nil
 }
 
 // Promoted builds gen:closed:{holder.ID()}.
 func (ClosedPathKeys) Promoted(holder *Holder) (string, error) {
 	if holder == nil {
-		return "", lockrt.NilKey("generatedtest.ClosedPath.Promoted", "holder")
+		return "", gen.NilKey("generatedtest.ClosedPath.Promoted", "holder")
 	}
-	if lockrt.IsNil(holder.Identified) {
-		return "", lockrt.NilKey("generatedtest.ClosedPath.Promoted", "holder.Identified")
+	if gen.IsNil(holder.Identified) {
+		return "", gen.NilKey("generatedtest.ClosedPath.Promoted", "holder.Identified")
 	}
 	id := holder.ID()
 	if id == "" {
-		return "", lockrt.EmptyKey("generatedtest.ClosedPath.Promoted", "holder.ID()")
+		return "", gen.EmptyKey("generatedtest.ClosedPath.Promoted", "holder.ID()")
 	}
 	b := make([]byte, 0, 64)
 	b = append(b, "gen:closed:"...)
-	b = lockrt.AppendString(b, id)
+	b = gen.AppendString(b, id)
 	return string(b), nil
 }
 
 // List builds gen:closed:{rows...}.
 func (ClosedPathKeys) List(rows ...Keyer) ([]string, error) {
 	if len(rows) == 0 {
-		return nil, lockrt.EmptyKey("generatedtest.ClosedPath.List", "rows")
+		return nil, gen.EmptyKey("generatedtest.ClosedPath.List", "rows")
 	}
 	if len(rows) > 64 {
-		return nil, lockrt.ManyKeys("generatedtest.ClosedPath.List", "rows", len(rows), 64)
+		return nil, gen.ManyKeys("generatedtest.ClosedPath.List", "rows", len(rows), 64)
 	}
 	keys := make([]string, 0, len(rows))
 	b := make([]byte, 0, 64)
 	for i, row := range rows {
-		if lockrt.IsNil(row) {
-			return nil, lockrt.NilKey("generatedtest.ClosedPath.List", lockrt.At("rows", i))
+		if gen.IsNil(row) {
+			return nil, gen.NilKey("generatedtest.ClosedPath.List", gen.At("rows", i))
 		}
 		lockKey := row.LockKey()
 		if lockKey == "" {
-			return nil, lockrt.EmptyKey("generatedtest.ClosedPath.List", lockrt.At("rows", i)+".LockKey()")
+			return nil, gen.EmptyKey("generatedtest.ClosedPath.List", gen.At("rows", i)+".LockKey()")
 		}
 		b = append(b[:0], "gen:closed:"...)
-		b = lockrt.AppendString(b, lockKey)
+		b = gen.AppendString(b, lockKey)
 		keys = append(keys, string(b))
 	}
 	return keys, nil
@@ -912,7 +913,7 @@ type LockedOpenPath[R interface {
 	Number() (int64, error)
 }] struct {
 	next  OpenPath[R]
-	locks lockrt.Acquirer
+	locks gen.Acquirer
 }
 
 func _[R interface {
@@ -927,12 +928,12 @@ func NewLockedOpenPath[R interface {
 	ID() string
 	Number() (int64, error)
 }](next OpenPath[R], locks *lockrt.Client, opts ...lockrt.LockOption) *LockedOpenPath[R] {
-	return &LockedOpenPath[R]{next: next, locks: locks.With(opts...)}
+	return &LockedOpenPath[R]{next: next, locks: gen.With(locks, opts...)}
 }
 
 var (
-	lockOpenPathOne   = lockrt.Spec{Name: "generatedtest.OpenPath.One", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
-	lockOpenPathFails = lockrt.Spec{Name: "generatedtest.OpenPath.Fails", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockOpenPathOne   = gen.Spec{Name: "generatedtest.OpenPath.One", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockOpenPathFails = gen.Spec{Name: "generatedtest.OpenPath.Fails", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
 )
 
 // One holds gen:open:{row.ID()}.
@@ -971,33 +972,33 @@ type OpenPathKeys[R interface {
 
 // One builds gen:open:{row.ID()}.
 func (OpenPathKeys[R]) One(row R) (string, error) {
-	if lockrt.IsNil(row) {
-		return "", lockrt.NilKey("generatedtest.OpenPath.One", "row")
+	if gen.IsNil(row) {
+		return "", gen.NilKey("generatedtest.OpenPath.One", "row")
 	}
-	id, err := lockrt.Ask(row, R.ID)
+	id, err := gen.Ask(row, R.ID)
 	if err != nil {
-		return "", lockrt.BadKey("generatedtest.OpenPath.One", "row.ID()", err)
+		return "", gen.BadKey("generatedtest.OpenPath.One", "row.ID()", err)
 	}
 	if id == "" {
-		return "", lockrt.EmptyKey("generatedtest.OpenPath.One", "row.ID()")
+		return "", gen.EmptyKey("generatedtest.OpenPath.One", "row.ID()")
 	}
 	b := make([]byte, 0, 64)
 	b = append(b, "gen:open:"...)
-	b = lockrt.AppendString(b, id)
+	b = gen.AppendString(b, id)
 	return string(b), nil
 }
 
 // Fails builds gen:open:{row.Number()}.
 func (OpenPathKeys[R]) Fails(row R) (string, error) {
-	if lockrt.IsNil(row) {
-		return "", lockrt.NilKey("generatedtest.OpenPath.Fails", "row")
+	if gen.IsNil(row) {
+		return "", gen.NilKey("generatedtest.OpenPath.Fails", "row")
 	}
-	number, err := lockrt.AskOrFail(row, R.Number)
+	number, err := gen.AskOrFail(row, R.Number)
 	if err != nil {
-		return "", lockrt.BadKey("generatedtest.OpenPath.Fails", "row.Number()", err)
+		return "", gen.BadKey("generatedtest.OpenPath.Fails", "row.Number()", err)
 	}
 	b := make([]byte, 0, 64)
 	b = append(b, "gen:open:"...)
-	b = lockrt.AppendInt(b, number)
+	b = gen.AppendInt(b, number)
 	return string(b), nil
 }

@@ -10,37 +10,38 @@ import (
 	"time"
 
 	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/gen"
 )
 
 // Undefined? This file and the lockgen runtime that the module requires are of different versions.
 // Update the runtime: go get github.com/lockgen/lockgen
 // Or generate with the module's version: go run github.com/lockgen/lockgen/cmd/lockgen
-const _ = lockrt.GeneratedCodeV1
+const _ = gen.GeneratedCodeV1
 
 // LockedOrders is an Orders that holds the annotated locks around each call.
 type LockedOrders struct {
 	next  Orders
-	locks lockrt.Acquirer
+	locks gen.Acquirer
 }
 
 var _ Orders = (*LockedOrders)(nil)
 
 // NewLockedOrders wraps next. What opts say counts more than the annotations.
 func NewLockedOrders(next Orders, locks *lockrt.Client, opts ...lockrt.LockOption) *LockedOrders {
-	return &LockedOrders{next: next, locks: locks.With(opts...)}
+	return &LockedOrders{next: next, locks: gen.With(locks, opts...)}
 }
 
 var (
-	lockOrdersPay      = lockrt.Spec{Name: "generatedtest.Orders.Pay", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
-	lockOrdersShip     = lockrt.Spec{Name: "generatedtest.Orders.Ship", Wait: 0, Watchdog: 10 * time.Second}
-	lockOrdersSoon     = lockrt.Spec{Name: "generatedtest.Orders.Soon", Wait: 20 * time.Millisecond, Watchdog: 10 * time.Second}
-	lockOrdersTransfer = lockrt.Spec{Name: "generatedtest.Orders.Transfer", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
-	lockOrdersNightly  = lockrt.Spec{Name: "generatedtest.Orders.Nightly", Wait: 0, Watchdog: 10 * time.Second}
-	lockOrdersSweep    = lockrt.Spec{Name: "generatedtest.Orders.Sweep", Wait: 0, Lease: time.Minute}
-	lockOrdersGlobal   = lockrt.Spec{Name: "generatedtest.Orders.Global", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
-	lockOrdersAudited  = lockrt.Spec{Name: "generatedtest.Orders.Audited", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
-	lockOrdersLines    = lockrt.Spec{Name: "generatedtest.Orders.Lines", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
-	lockOrdersTagged   = lockrt.Spec{Name: "generatedtest.Orders.Tagged", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockOrdersPay      = gen.Spec{Name: "generatedtest.Orders.Pay", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockOrdersShip     = gen.Spec{Name: "generatedtest.Orders.Ship", Wait: 0, Watchdog: 10 * time.Second}
+	lockOrdersSoon     = gen.Spec{Name: "generatedtest.Orders.Soon", Wait: 20 * time.Millisecond, Watchdog: 10 * time.Second}
+	lockOrdersTransfer = gen.Spec{Name: "generatedtest.Orders.Transfer", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockOrdersNightly  = gen.Spec{Name: "generatedtest.Orders.Nightly", Wait: 0, Watchdog: 10 * time.Second}
+	lockOrdersSweep    = gen.Spec{Name: "generatedtest.Orders.Sweep", Wait: 0, Lease: time.Minute}
+	lockOrdersGlobal   = gen.Spec{Name: "generatedtest.Orders.Global", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockOrdersAudited  = gen.Spec{Name: "generatedtest.Orders.Audited", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockOrdersLines    = gen.Spec{Name: "generatedtest.Orders.Lines", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockOrdersTagged   = gen.Spec{Name: "generatedtest.Orders.Tagged", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
 )
 
 // Pay settles the order.
@@ -216,59 +217,59 @@ type OrdersKeys struct{}
 // Pay builds gen:order:{o.ID}.
 func (OrdersKeys) Pay(o *Order) (string, error) {
 	if o == nil {
-		return "", lockrt.NilKey("generatedtest.Orders.Pay", "o")
+		return "", gen.NilKey("generatedtest.Orders.Pay", "o")
 	}
 	if o.ID == "" {
-		return "", lockrt.EmptyKey("generatedtest.Orders.Pay", "o.ID")
+		return "", gen.EmptyKey("generatedtest.Orders.Pay", "o.ID")
 	}
 	b := make([]byte, 0, 64)
 	b = append(b, "gen:order:"...)
-	b = lockrt.AppendString(b, o.ID)
+	b = gen.AppendString(b, o.ID)
 	return string(b), nil
 }
 
 // Ship builds gen:order:{id}.
 func (OrdersKeys) Ship(id OrderID) (string, error) {
 	if id == "" {
-		return "", lockrt.EmptyKey("generatedtest.Orders.Ship", "id")
+		return "", gen.EmptyKey("generatedtest.Orders.Ship", "id")
 	}
 	b := make([]byte, 0, 64)
 	b = append(b, "gen:order:"...)
-	b = lockrt.AppendString(b, id)
+	b = gen.AppendString(b, id)
 	return string(b), nil
 }
 
 // Soon builds gen:order:{id}.
 func (OrdersKeys) Soon(id OrderID) (string, error) {
 	if id == "" {
-		return "", lockrt.EmptyKey("generatedtest.Orders.Soon", "id")
+		return "", gen.EmptyKey("generatedtest.Orders.Soon", "id")
 	}
 	b := make([]byte, 0, 64)
 	b = append(b, "gen:order:"...)
-	b = lockrt.AppendString(b, id)
+	b = gen.AppendString(b, id)
 	return string(b), nil
 }
 
 // Transfer builds gen:order:{o.ID}, gen:user:{o.Owner.ID} and gen:user:{to}.
 func (OrdersKeys) Transfer(o *Order, to UserID) (keys [3]string, err error) {
 	if o == nil {
-		return keys, lockrt.NilKey("generatedtest.Orders.Transfer", "o")
+		return keys, gen.NilKey("generatedtest.Orders.Transfer", "o")
 	}
 	if o.ID == "" {
-		return keys, lockrt.EmptyKey("generatedtest.Orders.Transfer", "o.ID")
+		return keys, gen.EmptyKey("generatedtest.Orders.Transfer", "o.ID")
 	}
 	if o.Owner == nil {
-		return keys, lockrt.NilKey("generatedtest.Orders.Transfer", "o.Owner")
+		return keys, gen.NilKey("generatedtest.Orders.Transfer", "o.Owner")
 	}
 	b := make([]byte, 0, 64)
 	b = append(b, "gen:order:"...)
-	b = lockrt.AppendString(b, o.ID)
+	b = gen.AppendString(b, o.ID)
 	keys[0] = string(b)
 	b = append(b[:0], "gen:user:"...)
-	b = lockrt.AppendInt(b, o.Owner.ID)
+	b = gen.AppendInt(b, o.Owner.ID)
 	keys[1] = string(b)
 	b = append(b[:0], "gen:user:"...)
-	b = lockrt.AppendInt(b, to)
+	b = gen.AppendInt(b, to)
 	keys[2] = string(b)
 	return keys, nil
 }
@@ -276,22 +277,22 @@ func (OrdersKeys) Transfer(o *Order, to UserID) (keys [3]string, err error) {
 // Nightly builds gen:nightly:{shard}.
 func (OrdersKeys) Nightly(shard string) (string, error) {
 	if shard == "" {
-		return "", lockrt.EmptyKey("generatedtest.Orders.Nightly", "shard")
+		return "", gen.EmptyKey("generatedtest.Orders.Nightly", "shard")
 	}
 	b := make([]byte, 0, 64)
 	b = append(b, "gen:nightly:"...)
-	b = lockrt.AppendString(b, shard)
+	b = gen.AppendString(b, shard)
 	return string(b), nil
 }
 
 // Sweep builds gen:sweep:{shard}.
 func (OrdersKeys) Sweep(shard string) (string, error) {
 	if shard == "" {
-		return "", lockrt.EmptyKey("generatedtest.Orders.Sweep", "shard")
+		return "", gen.EmptyKey("generatedtest.Orders.Sweep", "shard")
 	}
 	b := make([]byte, 0, 64)
 	b = append(b, "gen:sweep:"...)
-	b = lockrt.AppendString(b, shard)
+	b = gen.AppendString(b, shard)
 	return string(b), nil
 }
 
@@ -303,60 +304,60 @@ func (OrdersKeys) Global() [2]string {
 // Audited builds gen:{o.By}/{o.Owner.Label()}:{o.Ref}.
 func (OrdersKeys) Audited(o Order) (string, error) {
 	if o.Audit == nil {
-		return "", lockrt.NilKey("generatedtest.Orders.Audited", "o.Audit")
+		return "", gen.NilKey("generatedtest.Orders.Audited", "o.Audit")
 	}
 	if o.Owner == nil {
-		return "", lockrt.NilKey("generatedtest.Orders.Audited", "o.Owner")
+		return "", gen.NilKey("generatedtest.Orders.Audited", "o.Owner")
 	}
 	label := o.Owner.Label()
 	if label == "" {
-		return "", lockrt.EmptyKey("generatedtest.Orders.Audited", "o.Owner.Label()")
+		return "", gen.EmptyKey("generatedtest.Orders.Audited", "o.Owner.Label()")
 	}
 	if o.Ref == nil {
-		return "", lockrt.NilKey("generatedtest.Orders.Audited", "o.Ref")
+		return "", gen.NilKey("generatedtest.Orders.Audited", "o.Ref")
 	}
 	if *o.Ref == "" {
-		return "", lockrt.EmptyKey("generatedtest.Orders.Audited", "o.Ref")
+		return "", gen.EmptyKey("generatedtest.Orders.Audited", "o.Ref")
 	}
 	b := make([]byte, 0, 128)
 	b = append(b, "gen:"...)
-	b = lockrt.AppendInt(b, o.By)
+	b = gen.AppendInt(b, o.By)
 	b = append(b, '/')
-	b = lockrt.AppendString(b, label)
+	b = gen.AppendString(b, label)
 	b = append(b, ':')
-	b = lockrt.AppendString(b, *o.Ref)
+	b = gen.AppendString(b, *o.Ref)
 	return string(b), nil
 }
 
 // Lines builds gen:order:{id}.
 func (OrdersKeys) Lines(id OrderID) (string, error) {
 	if id == "" {
-		return "", lockrt.EmptyKey("generatedtest.Orders.Lines", "id")
+		return "", gen.EmptyKey("generatedtest.Orders.Lines", "id")
 	}
 	b := make([]byte, 0, 64)
 	b = append(b, "gen:order:"...)
-	b = lockrt.AppendString(b, id)
+	b = gen.AppendString(b, id)
 	return string(b), nil
 }
 
 // Tagged builds gen:{{tenant}}:order and gen:{{tenant}}:region:{r}.
 func (OrdersKeys) Tagged(tenant string, r Region) (keys [2]string, err error) {
 	if tenant == "" {
-		return keys, lockrt.EmptyKey("generatedtest.Orders.Tagged", "tenant")
+		return keys, gen.EmptyKey("generatedtest.Orders.Tagged", "tenant")
 	}
 	lockKey := r.LockKey()
 	if lockKey == "" {
-		return keys, lockrt.EmptyKey("generatedtest.Orders.Tagged", "r.LockKey()")
+		return keys, gen.EmptyKey("generatedtest.Orders.Tagged", "r.LockKey()")
 	}
 	b := make([]byte, 0, 64)
 	b = append(b, "gen:{"...)
-	b = lockrt.AppendString(b, tenant)
+	b = gen.AppendString(b, tenant)
 	b = append(b, "}:order"...)
 	keys[0] = string(b)
 	b = append(b[:0], "gen:{"...)
-	b = lockrt.AppendString(b, tenant)
+	b = gen.AppendString(b, tenant)
 	b = append(b, "}:region:"...)
-	b = lockrt.AppendString(b, lockKey)
+	b = gen.AppendString(b, lockKey)
 	keys[1] = string(b)
 	return keys, nil
 }

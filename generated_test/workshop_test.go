@@ -14,6 +14,7 @@ import (
 
 	gen "github.com/lockgen/lockgen/generated_test"
 	lockrt "github.com/lockgen/lockgen/runtime"
+	rtgen "github.com/lockgen/lockgen/runtime/gen"
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
@@ -346,7 +347,7 @@ func TestWorkshop_Mixed(t *testing.T) {
 	name := redistest.Key(t, "name")
 	keys, err := gen.WorkshopKeys{}.Assemble(part, name, name+"1", name+"2")
 	require.NoError(t, err)
-	require.Equal(t, []lockrt.KindKey{
+	require.Equal(t, []rtgen.KindKey{
 		{Kind: lockrt.KindMutex, Key: keys[0].Key, Fence: true},
 		{Kind: lockrt.KindRead, Key: keys[1].Key},
 		{Kind: lockrt.KindWrite, Key: keys[2].Key},

@@ -184,7 +184,7 @@ func (a *attempt) begin(ctx context.Context) context.Context {
 		return ctx // and the call fails
 	}
 	if hook := a.c.opts.Hooks.AcquireStart; hook != nil {
-		ctx = hook(ctx, AcquireEvent{Kind: a.kind, Key: a.key})
+		ctx = hook(ctx, AcquireEvent{Kind: Kind(a.kind), Key: a.key})
 	}
 	if a.c.opts.Hooks.AcquireEnd != nil {
 		a.start = now()
@@ -198,7 +198,7 @@ func (a *attempt) waits() {
 	a.waiting = true
 	a.c.counts.waiting.Add(1)
 	if hook := a.c.opts.Hooks.Waiting; hook != nil {
-		hook(a.ctx, AcquireEvent{Kind: a.kind, Key: a.key})
+		hook(a.ctx, AcquireEvent{Kind: Kind(a.kind), Key: a.key})
 	}
 }
 
@@ -214,7 +214,7 @@ func (a *attempt) end(ctx context.Context, token int64, err error) error {
 		return err
 	}
 	if hook := a.c.opts.Hooks.AcquireEnd; hook != nil {
-		hook(ctx, AcquireEvent{Kind: a.kind, Key: a.key, Waited: time.Since(a.start), Token: token, Err: err})
+		hook(ctx, AcquireEvent{Kind: Kind(a.kind), Key: a.key, Waited: time.Since(a.start), Token: token, Err: err})
 	}
 	return err
 }

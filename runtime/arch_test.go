@@ -45,6 +45,8 @@ var borders = []border{
 	{of: "scripts", not: []string{anything}, why: "the Lua is a leaf"},
 	{of: "runtime", not: []string{anything}, but: []string{module + "/scripts", module + "/runtime/internal", redisClient, "golang.org/x/sys"},
 		why: "users link it into every service"},
+	{of: "runtime/gen", not: []string{anything}, but: []string{module + "/runtime", module + "/scripts", redisClient, "golang.org/x/sys"},
+		why: "it is linked with the runtime, and needs nothing more"},
 	{of: "runtime/internal/...", not: []string{anything}, but: []string{module + "/runtime/internal"}, why: "its tests run in virtual time, without Redis", optional: true},
 	{of: "runtime/locktest/redistest", not: []string{module, mini}, but: []string{module + "/runtime/locktest/redistest"},
 		why: "the tests inside of runtime and scripts import it"},

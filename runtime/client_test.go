@@ -288,7 +288,7 @@ func TestClient_HooksTellTheStory(t *testing.T) {
 	type span struct{}
 	c := newClient(t, lockrt.Options{Hooks: lockrt.Hooks{
 		AcquireStart: func(ctx context.Context, e lockrt.AcquireEvent) context.Context {
-			note("start", e.Kind, e.Key)
+			note("start", string(e.Kind), e.Key)
 			return context.WithValue(ctx, span{}, "span")
 		},
 		Waiting: func(ctx context.Context, e lockrt.AcquireEvent) { note("waiting", ctx.Value(span{}).(string)) },

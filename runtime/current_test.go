@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/gen"
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
@@ -105,7 +106,7 @@ func TestLeaseFrom_BelowAGeneratedWrapper(t *testing.T) {
 	c := newClient(t, lockrt.Options{})
 	for _, report := range []bool{false, true} {
 		key := redistest.Key(t, "k")
-		hold, err := c.Acquire(t.Context(), &lockrt.Spec{Name: "s", Wait: lockrt.UntilDone, Report: report, Fence: true}, key)
+		hold, err := gen.With(c).Acquire(t.Context(), &gen.Spec{Name: "s", Wait: lockrt.UntilDone, Report: report, Fence: true}, key)
 		require.NoError(t, err)
 		lease, ok := lockrt.LeaseFrom(hold.Context())
 		require.True(t, ok)

@@ -1,6 +1,11 @@
 package lockrt
 
-import "context"
+import (
+	"context"
+	"fmt"
+
+	"github.com/lockgen/lockgen/runtime/internal/bridge"
+)
 
 // An EntityMutex is the [Mutex] of one entity, typed by the entity's key: generated code returns
 // it from locks.Order(id). It cannot be mistaken for the lock of another kind of entity.
@@ -27,40 +32,45 @@ func (h Held[K]) Err() error {
 	return h.Lease.Err()
 }
 
-// For returns the mutex of the entity id, whose key is key, or could not be built because of err.
-// What opts say counts more than spec.
-func For[K any](c *Client, spec *Spec, id K, key string, err error, opts ...LockOption) EntityMutex[K] {
-	return EntityMutex[K]{exclusive[K, *Mutex]{entity[K, *Mutex]{c.Mutex(key, append(spec.options(), opts...)...), spec, id, err}}}
-}
-
 // Inspect is [Mutex.Inspect].
 func (m EntityMutex[K]) Inspect(ctx context.Context) (Standing, error) {
-	return of(m.entity, func() (Standing, error) { return m.is.Inspect(ctx) })
+	return of(&m.entity, func(lock *Mutex) (Standing, error) { return lock.Inspect(ctx) })
 }
 
 // An entity is what the primitives of entities have in common.
 type entity[K any, P interface{ Key() string }] struct {
-	is   P
-	spec *Spec
-	id   K
-	err  error // why there is no key
+	bridge.Entity[K, P]
+}
+
+// errNoEntity is the error of the zero value, which locks nothing.
+var errNoEntity = fmt.Errorf("lockgen: %w: there is no entity", ErrBadOption)
+
+// parts returns what e is made of, or why there is nothing to lock.
+func (e *entity[K, P]) parts() (*bridge.Parts[K, P], error) {
+	p := bridge.Of(&e.Entity)
+	if p.Err == nil && any(p.Lock) == any(*new(P)) {
+		return p, errNoEntity
+	}
+	return p, p.Err
 }
 
 // Key returns the key in Redis, or why there is none: a [KeyError].
 func (e entity[K, P]) Key() (string, error) {
-	if e.err != nil {
-		return "", e.err
+	p, err := e.parts()
+	if err != nil {
+		return "", err
 	}
-	return e.is.Key(), nil
+	return p.Lock.Key(), nil
 }
 
-// of returns what comes of asking e, unless it has no key.
-func of[K, T any, P interface{ Key() string }](e entity[K, P], ask func() (T, error)) (got T, err error) {
-	if e.err != nil {
-		return got, e.err
+// of returns what comes of asking the lock of e, unless it has no key.
+func of[K, T any, P interface{ Key() string }](e *entity[K, P], ask func(lock P) (T, error)) (got T, err error) {
+	p, err := e.parts()
+	if err != nil {
+		return got, err
 	}
-	if got, err = ask(); err != nil {
-		err = e.spec.explain(err)
+	if got, err = ask(p.Lock); err != nil {
+		err = explain(p.Name, err)
 	}
 	return got, err
 }
@@ -76,13 +86,13 @@ type exclusive[K any, L interface {
 // Lock waits for the lock as that of a [Mutex] does, with the wait, lease and watchdog that the annotation says
 // unless opts say otherwise.
 func (m exclusive[K, L]) Lock(ctx context.Context, opts ...LockOption) (Held[K], error) {
-	lease, err := of(m.entity, func() (*Lease, error) { return m.is.Lock(ctx, opts...) })
+	lease, err := of(&m.entity, func(lock L) (*Lease, error) { return lock.Lock(ctx, opts...) })
 	return m.held(lease), err
 }
 
 // TryLock tries once, as that of a [Mutex] does.
 func (m exclusive[K, L]) TryLock(ctx context.Context, opts ...LockOption) (Held[K], error) {
-	lease, err := of(m.entity, func() (*Lease, error) { return m.is.TryLock(ctx, opts...) })
+	lease, err := of(&m.entity, func(lock L) (*Lease, error) { return lock.TryLock(ctx, opts...) })
 	return m.held(lease), err
 }
 
@@ -98,7 +108,7 @@ func (m exclusive[K, L]) Do(ctx context.Context, fn func(ctx context.Context, he
 // ForceUnlock takes the lock from whoever holds it, for writing if there are two ways to hold it, as that of a
 // [Mutex] does.
 func (m exclusive[K, L]) ForceUnlock(ctx context.Context) (bool, error) {
-	return of(m.entity, func() (bool, error) { return m.is.ForceUnlock(ctx) })
+	return of(&m.entity, func(lock L) (bool, error) { return lock.ForceUnlock(ctx) })
 }
 
 // held is the proof that there is a lease.
@@ -106,5 +116,5 @@ func (m exclusive[K, L]) held(lease *Lease) Held[K] {
 	if lease == nil {
 		return Held[K]{}
 	}
-	return Held[K]{lease, m.id}
+	return Held[K]{lease, bridge.Of(&m.Entity).ID}
 }

@@ -9,16 +9,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/gen"
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
 func TestEntityMulti(t *testing.T) {
 	t.Parallel()
 	c, other := newClient(t, lockrt.Options{}), newClient(t, lockrt.Options{})
-	spec := &lockrt.Spec{Name: "wiki.Locks.Pages", Wait: 0, Watchdog: time.Hour, Fence: true}
+	spec := &gen.Spec{Name: "wiki.Locks.Pages", Wait: 0, Watchdog: time.Hour, Fence: true}
 	a, b := redistest.Key(t, "a"), redistest.Key(t, "b")
 	ids := []pageID{"b", "a", "b"}
-	pages := lockrt.ForMulti(c, spec, ids, []string{b, a, b}, nil)
+	pages := gen.ForMulti(c, spec, ids, []string{b, a, b}, nil)
 	keys, err := pages.Keys()
 	require.NoError(t, err)
 	require.Equal(t, []string{b, a, b}, keys)
@@ -43,13 +44,13 @@ func TestEntityMulti(t *testing.T) {
 	again, err := pages.TryLock(held.Context())
 	require.NoError(t, err, "it enters again")
 	require.NoError(t, again.Unlock(t.Context()))
-	_, err = lockrt.ForMulti(other, spec, ids, keys, nil).Lock(patient(t))
+	_, err = gen.ForMulti(other, spec, ids, keys, nil).Lock(patient(t))
 	require.ErrorIs(t, err, lockrt.ErrNotAcquired)
 	require.ErrorContains(t, err, "wiki.Locks.Pages: lockgen: lock")
-	_, err = lockrt.ForMulti(other, spec, ids, keys, nil, lockrt.WithWait(lockrt.UntilDone)).TryLock(patient(t))
+	_, err = gen.ForMulti(other, spec, ids, keys, nil, lockrt.WithWait(lockrt.UntilDone)).TryLock(patient(t))
 	require.ErrorIs(t, err, lockrt.ErrNotAcquired, "tried once")
 	began := time.Now()
-	_, err = lockrt.ForMulti(other, spec, ids, keys, nil, lockrt.WithWait(50*time.Millisecond)).Lock(patient(t))
+	_, err = gen.ForMulti(other, spec, ids, keys, nil, lockrt.WithWait(50*time.Millisecond)).Lock(patient(t))
 	require.ErrorIs(t, err, lockrt.ErrNotAcquired)
 	require.GreaterOrEqual(t, time.Since(began), 50*time.Millisecond, "the program says otherwise")
 	require.NoError(t, held.Unlock(t.Context()))
@@ -69,7 +70,7 @@ func TestEntityMulti(t *testing.T) {
 	}), mine)
 	until(t, "both are free", func() bool { return exists(t, a, b) == 0 }) // also of those who have given up
 
-	one := lockrt.ForMulti(c, spec, ids[:1], keys[:1], nil)
+	one := gen.ForMulti(c, spec, ids[:1], keys[:1], nil)
 	require.NoError(t, one.Do(patient(t), func(_ context.Context, held lockrt.HeldMulti[pageID]) error {
 		require.Equal(t, pageID("b"), held.Each()[0].ID())
 		return held.Each()[0].Err()
@@ -83,11 +84,11 @@ func TestEntityMulti(t *testing.T) {
 
 func TestEntityMulti_WithoutKeys(t *testing.T) {
 	t.Parallel()
-	c, spec := newClient(t, lockrt.Options{}), &lockrt.Spec{Name: "wiki.Locks.Pages"}
+	c, spec := newClient(t, lockrt.Options{}), &gen.Spec{Name: "wiki.Locks.Pages"}
 	for want, pages := range map[string]lockrt.EntityMulti[pageID]{
-		"wiki.Locks.Pages: ids[1] is empty":                              lockrt.ForMulti(c, spec, []pageID{"a", ""}, nil, lockrt.EmptyKey("wiki.Locks.Pages", "ids[1]")),
-		"wiki.Locks.Pages: the key is missing: there is nothing to lock": lockrt.ForMulti[pageID](c, spec, nil, nil, nil),
-		"wiki.Locks.Pages: the key is not one for each: 1 for 2":         lockrt.ForMulti(c, spec, []pageID{"a", "b"}, []string{"a"}, nil),
+		"wiki.Locks.Pages: ids[1] is empty":                              gen.ForMulti(c, spec, []pageID{"a", ""}, nil, gen.EmptyKey("wiki.Locks.Pages", "ids[1]")),
+		"wiki.Locks.Pages: the key is missing: there is nothing to lock": gen.ForMulti[pageID](c, spec, nil, nil, nil),
+		"wiki.Locks.Pages: the key is not one for each: 1 for 2":         gen.ForMulti(c, spec, []pageID{"a", "b"}, []string{"a"}, nil),
 	} {
 		for _, err := range []error{
 			second(pages.Keys()), second(pages.Lock(patient(t))), second(pages.TryLock(patient(t))), pages.Do(patient(t), nil),
@@ -95,6 +96,6 @@ func TestEntityMulti_WithoutKeys(t *testing.T) {
 			require.EqualError(t, err, want)
 		}
 	}
-	_, err := lockrt.ForMulti(c, spec, []pageID{"a"}, []string{""}, nil).Lock(patient(t))
+	_, err := gen.ForMulti(c, spec, []pageID{"a"}, []string{""}, nil).Lock(patient(t))
 	require.EqualError(t, err, "wiki.Locks.Pages: the key is empty")
 }

@@ -1,6 +1,10 @@
 package lockrt
 
-import "context"
+import (
+	"context"
+
+	"github.com/lockgen/lockgen/runtime/internal/bridge"
+)
 
 // An EntityRWMutex is the [RWMutex] of one entity, typed by the entity's key: generated code returns it from
 // locks.Order(id). Locking it for writing gives the same proof as an [EntityMutex], for reading another one.
@@ -27,21 +31,15 @@ func (h HeldShared[K]) Err() error {
 	return h.Lease.Err()
 }
 
-// ForRW returns the read-write lock of the entity id, whose key is key, or could not be built because of err.
-// What opts say counts more than spec. A spec with Fence is about writing.
-func ForRW[K any](c *Client, spec *Spec, id K, key string, err error, opts ...LockOption) EntityRWMutex[K] {
-	return EntityRWMutex[K]{exclusive[K, *RWMutex]{entity[K, *RWMutex]{c.RWMutex(key, append(spec.options(), opts...)...), spec, id, err}}}
-}
-
 // RLock is [RWMutex.RLock], with the options of Lock.
 func (m EntityRWMutex[K]) RLock(ctx context.Context, opts ...LockOption) (HeldShared[K], error) {
-	lease, err := of(m.entity, func() (*Lease, error) { return m.is.RLock(ctx, m.reading(opts)...) })
+	lease, err := of(&m.entity, func(lock *RWMutex) (*Lease, error) { return lock.RLock(ctx, m.reading(opts)...) })
 	return HeldShared[K](m.held(lease)), err
 }
 
 // TryRLock is [RWMutex.TryRLock].
 func (m EntityRWMutex[K]) TryRLock(ctx context.Context, opts ...LockOption) (HeldShared[K], error) {
-	lease, err := of(m.entity, func() (*Lease, error) { return m.is.TryRLock(ctx, m.reading(opts)...) })
+	lease, err := of(&m.entity, func(lock *RWMutex) (*Lease, error) { return lock.TryRLock(ctx, m.reading(opts)...) })
 	return HeldShared[K](m.held(lease)), err
 }
 
@@ -56,17 +54,17 @@ func (m EntityRWMutex[K]) RDo(ctx context.Context, fn func(ctx context.Context, 
 
 // ForceRUnlock is [RWMutex.ForceRUnlock].
 func (m EntityRWMutex[K]) ForceRUnlock(ctx context.Context) (bool, error) {
-	return of(m.entity, func() (bool, error) { return m.is.ForceRUnlock(ctx) })
+	return of(&m.entity, func(lock *RWMutex) (bool, error) { return lock.ForceRUnlock(ctx) })
 }
 
 // Inspect is [RWMutex.Inspect].
 func (m EntityRWMutex[K]) Inspect(ctx context.Context) (RWStanding, error) {
-	return of(m.entity, func() (RWStanding, error) { return m.is.Inspect(ctx) })
+	return of(&m.entity, func(lock *RWMutex) (RWStanding, error) { return lock.Inspect(ctx) })
 }
 
 // reading returns opts for a reader, who has no fencing token though the writers have.
 func (m EntityRWMutex[K]) reading(opts []LockOption) []LockOption {
-	if !m.spec.Fence {
+	if !bridge.Of(&m.Entity).Fence {
 		return opts
 	}
 	unfenced := lockOption(func(c *lockConfig) { c.fenced = false })

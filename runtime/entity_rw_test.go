@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/gen"
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
@@ -18,8 +19,8 @@ func TestEntityRWMutex(t *testing.T) {
 	t.Parallel()
 	server := redistest.Shared(t)
 	c := newClient(t, lockrt.Options{})
-	spec := &lockrt.Spec{Name: "wiki.Locks.Page", Wait: 0}
-	page := lockrt.ForRW(c, spec, pageID("home"), redistest.Key(t, "page"), nil)
+	spec := &gen.Spec{Name: "wiki.Locks.Page", Wait: 0}
+	page := gen.ForRW(c, spec, pageID("home"), redistest.Key(t, "page"), nil)
 	key, err := page.Key()
 	require.NoError(t, err)
 
@@ -70,7 +71,7 @@ func TestEntityRWMutex(t *testing.T) {
 func TestEntityRWMutex_Fence(t *testing.T) {
 	t.Parallel()
 	key := redistest.Key(t, "page")
-	page := lockrt.ForRW(newClient(t, lockrt.Options{}), &lockrt.Spec{Wait: lockrt.UntilDone, Fence: true}, pageID("home"), key, nil)
+	page := gen.ForRW(newClient(t, lockrt.Options{}), &gen.Spec{Wait: lockrt.UntilDone, Fence: true}, pageID("home"), key, nil)
 	w, err := page.Lock(patient(t))
 	require.NoError(t, err)
 	require.Positive(t, w.Token())
@@ -84,8 +85,8 @@ func TestEntityRWMutex_Fence(t *testing.T) {
 
 func TestEntityRWMutex_WithoutAKey(t *testing.T) {
 	t.Parallel()
-	bad := lockrt.EmptyKey("wiki.Locks.Page", "id")
-	page := lockrt.ForRW(newClient(t, lockrt.Options{}), &lockrt.Spec{}, pageID(""), "", bad)
+	bad := gen.EmptyKey("wiki.Locks.Page", "id")
+	page := gen.ForRW(newClient(t, lockrt.Options{}), &gen.Spec{}, pageID(""), "", bad)
 	for _, err := range []error{
 		second(page.Key()), second(page.Lock(patient(t))), second(page.TryLock(patient(t))), second(page.RLock(patient(t))),
 		second(page.TryRLock(patient(t))), second(page.ForceUnlock(patient(t))), second(page.ForceRUnlock(patient(t))),

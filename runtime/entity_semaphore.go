@@ -1,6 +1,10 @@
 package lockrt
 
-import "context"
+import (
+	"context"
+
+	"github.com/lockgen/lockgen/runtime/internal/bridge"
+)
 
 // An EntitySemaphore is the [PermitSemaphore] of one entity, typed by the entity's key: that many may work
 // on it at once. It cannot be mistaken for the semaphore of another kind of entity.
@@ -26,21 +30,15 @@ func (h HeldPermit[K]) Err() error {
 	return h.Permit.Err()
 }
 
-// ForPermits returns the semaphore of the entity id, whose key is key, or could not be built because of err. The
-// first that acquires creates it with that many permits. What opts say counts more than spec.
-func ForPermits[K any](c *Client, spec *Spec, permits int, id K, key string, err error, opts ...LockOption) EntitySemaphore[K] {
-	return EntitySemaphore[K]{entity[K, *PermitSemaphore]{c.PermitSemaphore(key, permits, append(spec.options(), opts...)...), spec, id, err}}
-}
-
 // Acquire is [PermitSemaphore.Acquire], with the wait, lease and watchdog that the annotation says unless
 // opts say otherwise.
 func (s EntitySemaphore[K]) Acquire(ctx context.Context, opts ...LockOption) (HeldPermit[K], error) {
-	return s.held(func() (*Permit, error) { return s.is.Acquire(ctx, opts...) })
+	return s.held(func(lock *PermitSemaphore) (*Permit, error) { return lock.Acquire(ctx, opts...) })
 }
 
 // TryAcquire is [PermitSemaphore.TryAcquire].
 func (s EntitySemaphore[K]) TryAcquire(ctx context.Context, opts ...LockOption) (HeldPermit[K], error) {
-	return s.held(func() (*Permit, error) { return s.is.TryAcquire(ctx, opts...) })
+	return s.held(func(lock *PermitSemaphore) (*Permit, error) { return lock.TryAcquire(ctx, opts...) })
 }
 
 // Do is [PermitSemaphore.Do], with the proof for fn.
@@ -55,13 +53,13 @@ func (s EntitySemaphore[K]) Do(ctx context.Context, fn func(ctx context.Context,
 
 // Available is [PermitSemaphore.Available].
 func (s EntitySemaphore[K]) Available(ctx context.Context) (int, error) {
-	return of(s.entity, func() (int, error) { return s.is.Available(ctx) })
+	return of(&s.entity, func(lock *PermitSemaphore) (int, error) { return lock.Available(ctx) })
 }
 
-func (s EntitySemaphore[K]) held(acquire func() (*Permit, error)) (HeldPermit[K], error) {
-	permit, err := of(s.entity, acquire)
+func (s EntitySemaphore[K]) held(acquire func(lock *PermitSemaphore) (*Permit, error)) (HeldPermit[K], error) {
+	permit, err := of(&s.entity, acquire)
 	if err != nil {
 		return HeldPermit[K]{}, err
 	}
-	return HeldPermit[K]{permit, s.id}, nil
+	return HeldPermit[K]{permit, bridge.Of(&s.Entity).ID}, nil
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/gen"
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
@@ -15,8 +16,8 @@ type shopID int
 func TestEntitySemaphore(t *testing.T) {
 	t.Parallel()
 	c := newClient(t, lockrt.Options{})
-	spec := &lockrt.Spec{Name: "shops.Locks.Shop", Wait: 0}
-	s := lockrt.ForPermits(c, spec, 2, shopID(7), redistest.Key(t, "shop"), nil)
+	spec := &gen.Spec{Name: "shops.Locks.Shop", Wait: 0}
+	s := gen.ForPermits(c, spec, 2, shopID(7), redistest.Key(t, "shop"), nil)
 	first, err := s.Acquire(patient(t))
 	require.NoError(t, err)
 	require.Equal(t, shopID(7), first.ID())
@@ -38,7 +39,7 @@ func TestEntitySemaphore(t *testing.T) {
 func TestEntitySemaphore_WithoutAKey(t *testing.T) {
 	t.Parallel()
 	bad := &lockrt.KeyError{Name: "shops.Locks.Shop", Path: "id", Reason: "is empty"}
-	s := lockrt.ForPermits(newClient(t, lockrt.Options{}), &lockrt.Spec{}, 2, shopID(0), "", bad)
+	s := gen.ForPermits(newClient(t, lockrt.Options{}), &gen.Spec{}, 2, shopID(0), "", bad)
 	_, err := s.Acquire(t.Context())
 	require.ErrorIs(t, err, bad)
 	_, err = s.TryAcquire(t.Context())

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/gen"
 )
 
 // Whoever locks the order has it, and nobody else in any process does.
@@ -102,13 +103,13 @@ func transfer(from, to lockrt.Held[AccountID], cents int) {
 func ExampleEntityMulti() {
 	client, stop := exampleClient()
 	defer stop()
-	spec := &lockrt.Spec{Name: "bank.Locks.Accounts", Wait: lockrt.UntilDone}
+	spec := &gen.Spec{Name: "bank.Locks.Accounts", Wait: lockrt.UntilDone}
 	accounts := func(ids ...AccountID) lockrt.EntityMulti[AccountID] {
 		var keys []string
 		for _, id := range ids {
 			keys = append(keys, fmt.Sprintf("account:%d", id))
 		}
-		return lockrt.ForMulti(client, spec, ids, keys, nil)
+		return gen.ForMulti(client, spec, ids, keys, nil)
 	}
 	err := accounts(7, 3).Do(context.Background(), func(_ context.Context, held lockrt.HeldMulti[AccountID]) error {
 		each := held.Each()
@@ -125,7 +126,7 @@ func ExampleEntityMulti() {
 func ExampleEntityRWMutex() {
 	client, stop := exampleClient()
 	defer stop()
-	page := lockrt.ForRW(client, &lockrt.Spec{Name: "wiki.Locks.Page", Wait: lockrt.UntilDone}, "home", "page:home", nil)
+	page := gen.ForRW(client, &gen.Spec{Name: "wiki.Locks.Page", Wait: lockrt.UntilDone}, "home", "page:home", nil)
 	change := func(held lockrt.Held[string]) { fmt.Println("change", held.ID()) }
 	read := func(held lockrt.HeldShared[string]) { fmt.Println("read", held.ID()) }
 	ctx := context.Background()

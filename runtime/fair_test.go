@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/gen"
 	"github.com/lockgen/lockgen/runtime/locktest/leaktest"
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
@@ -370,8 +371,8 @@ func TestFairMutex_CancelStormLeavesNothing(t *testing.T) { //nolint:paralleltes
 func TestEntityFairMutex(t *testing.T) {
 	t.Parallel()
 	c := newClient(t, lockrt.Options{})
-	spec := &lockrt.Spec{Name: "wiki.Locks.Page", Wait: 0}
-	page := lockrt.ForFair(c, spec, pageID("home"), redistest.Key(t, "page"), nil)
+	spec := &gen.Spec{Name: "wiki.Locks.Page", Wait: 0}
+	page := gen.ForFair(c, spec, pageID("home"), redistest.Key(t, "page"), nil)
 	key, err := page.Key()
 	require.NoError(t, err)
 	held, err := page.Lock(patient(t))
@@ -396,8 +397,8 @@ func TestEntityFairMutex(t *testing.T) {
 	}), mine)
 	nothingLeft(t, redistest.Shared(t), key)
 
-	bad := lockrt.EmptyKey("wiki.Locks.Page", "id")
-	page = lockrt.ForFair(c, spec, pageID(""), "", bad)
+	bad := gen.EmptyKey("wiki.Locks.Page", "id")
+	page = gen.ForFair(c, spec, pageID(""), "", bad)
 	for _, err := range []error{
 		second(page.Key()), second(page.Lock(patient(t))), second(page.TryLock(patient(t))), second(page.ForceUnlock(patient(t))),
 		second(page.Inspect(patient(t))), page.Do(patient(t), nil),

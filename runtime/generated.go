@@ -1,104 +1,105 @@
 package lockrt
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"reflect"
-	"strconv"
+	"slices"
+	"time"
+
+	"github.com/lockgen/lockgen/runtime/internal/bridge"
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 )
 
-// What this file holds is called by the code that lockgen generates, and changes only in ways
-// that old generated code compiles with.
+// What package gen needs for generated code and no program does.
+var _ = bridge.Lend(bridge.Functions{
+	Renews: func(c *Client, opts []LockOption) (bool, error) {
+		cfg, err := c.configure(opts, nil)
+		return cfg.renew, err
+	},
+	PermitLocker: func(s *PermitSemaphore) Locker { return permitLocker{s} },
+	GiveBack:     giveBackAfter,
+	Unreported:   unreported,
+	Warn: func(l *Lease, name string, err error) {
+		l.client.opts.Logger.Warn("lockgen: a sequence that was to be gone through under a lock", "method", name, "error", err)
+	},
+	Ended:     ended,
+	AfterLoss: afterLoss,
+	Explain:   explain,
+})
 
-// GeneratedCodeV1 is referred to by generated code. A compiler that does not find it says that
-// the generator is newer than this package: update the module, or generate with the lockgen of
-// the module's version.
-const GeneratedCodeV1 = true
-
-// NilKey returns the [KeyError] for a nil pointer on the way to a part of a key.
-func NilKey(name, path string) error {
-	return &KeyError{Name: name, Path: path, Reason: "is nil"}
-}
-
-// EmptyKey returns the [KeyError] for an empty part of a key.
-func EmptyKey(name, path string) error {
-	return &KeyError{Name: name, Path: path, Reason: "is empty"}
-}
-
-// ManyKeys returns the [KeyError] for a list of n elements where at most most are locked together.
-func ManyKeys(name, path string, n, most int) error {
-	return &KeyError{Name: name, Path: path, Reason: fmt.Sprintf("has %d elements; at most %d are locked together", n, most)}
-}
-
-// BadKey returns the [KeyError] for a part of a key that could not be made because of err.
-func BadKey(name, path string, err error) error {
-	switch {
-	case errors.Is(err, errNilValue):
-		return NilKey(name, path)
-	case errors.Is(err, errEmptyValue):
-		return EmptyKey(name, path)
+// explain says in err which lock of generated code it is about.
+func explain(name string, err error) error {
+	if bad := new(KeyError); errors.As(err, &bad) {
+		return &KeyError{Name: name, Path: bad.Path, Reason: bad.Reason, Err: bad.Err}
 	}
-	return &KeyError{Name: name, Path: path, Reason: "can't be had: " + err.Error(), Err: err}
+	return fmt.Errorf("%s: %w", name, err)
 }
 
-// At returns the path of an element of a list: ids[3].
-func At(path string, i int) string { return path + "[" + strconv.Itoa(i) + "]" }
-
-// IsNil reports whether value, which is an interface or of a type parameter, is nil or has a nil
-// pointer or function in it. What is known to be a pointer when the code is generated is compared
-// there.
-func IsNil[T any](value T) bool {
-	v := reflect.ValueOf(&value).Elem()
-	if v.Kind() == reflect.Interface {
-		v = v.Elem()
+// unreported tells [Options.Logger] and [Hooks.Unreported] what the method name cannot return.
+func unreported(ctx context.Context, c *Client, name string, err error) {
+	c.opts.Logger.ErrorContext(ctx, "lockgen: a method that returns no error could not take or keep its lock", "name", name, "error", err)
+	if hook := c.opts.Hooks.Unreported; hook != nil {
+		hook(ctx, UnreportedEvent{Name: name, Err: err})
 	}
-	return !v.IsValid() || (v.Kind() == reflect.Pointer || v.Kind() == reflect.Func) && v.IsNil()
 }
 
-// AppendHex appends bytes to a key in hexadecimal, upper case. What is of fixed length, like the
-// id of a thing, is given as a slice of it.
-func AppendHex[T ~byte](key []byte, value []T) []byte {
-	for _, c := range value {
-		key = append(key, hex[c>>4], hex[c&0xf])
+// giveBackAfter ends leases in the reverse order, all of them whatever happens. Keys of mutexes stay locked until they were held for least, and
+// with keep until their leases end.
+func giveBackAfter(leases []*Lease, least time.Duration, keep bool) (err error) {
+	if !keep && least == 0 {
+		return release(leases)
 	}
-	return key
-}
-
-const hex = "0123456789ABCDEF"
-
-// AppendString appends a value to a key so that it cannot be taken for anything else: bytes that
-// separate or end parts of a key, or are no good in a log, are percent-escaped.
-func AppendString[T ~string | ~[]byte](key []byte, value T) []byte {
-	plain := 0 // where the bytes that need no escape begin
-	for i := range len(value) {
-		if c := value[i]; escaped(c) {
-			key = append(key, value[plain:i]...)
-			key = append(key, '%', hex[c>>4], hex[c&0xf])
-			plain = i + 1
+	free := make([]*Lease, 0, len(leases)) // at once
+	for _, l := range slices.Backward(leases) {
+		rest := least - monotonic.Since(l.began)
+		switch {
+		case keep:
+			err = join(err, l.keep(forever))
+		case rest > 0:
+			err = join(err, l.keep(rest))
+		default:
+			free = append(free, l)
 		}
 	}
-	return append(key, value[plain:]...)
+	slices.Reverse(free)
+	return join(err, release(free))
 }
 
-func escaped(c byte) bool {
-	switch c {
-	case ':', '/', '%', '{', '}', 0x7f:
-		return true
+// forever as the time for which a key stays locked means until its lease ends.
+const forever time.Duration = -1
+
+// keep ends l for its holder and leaves the key locked for d more. A key that is renewed is given
+// back then, or runs out if the process has ended before; one that is not renewed is given back then,
+// or runs out if d is forever. It fails like Unlock, and then the key may be free before.
+func (l *Lease) keep(d time.Duration) error {
+	hd, ok := l.hold.(*hold)
+	if !ok || l.Err() != nil || d == forever && l.guard.Renew { // a red lock has no guard
+		return l.Unlock(l.Context()) // a lease that was entered again is renewed for as long as the outer one
 	}
-	return c <= ' '
-}
-
-// AppendInt appends a value to a key in decimal.
-func AppendInt[T ~int | ~int8 | ~int16 | ~int32 | ~int64](key []byte, value T) []byte {
-	return strconv.AppendInt(key, int64(value), 10)
-}
-
-// AppendUint appends a value to a key in decimal.
-func AppendUint[T ~uint | ~uint8 | ~uint16 | ~uint32 | ~uint64 | ~uintptr](key []byte, value T) []byte {
-	return strconv.AppendUint(key, uint64(value), 10)
-}
-
-// AppendBool appends true or false to a key.
-func AppendBool[T ~bool](key []byte, value T) []byte {
-	return strconv.AppendBool(key, bool(value))
+	var err error
+	if d != forever && l.guard.Ends().Before(time.Now().Add(d)) {
+		// The process can end before d is over.
+		if err = l.Extend(context.Background(), max(d, minLease)); errors.Is(err, ErrLost) {
+			return join(err, l.Unlock(l.Context()))
+		}
+	}
+	hd.keep(l)
+	if d == forever {
+		return err
+	}
+	c := l.client
+	c.spawn(func() {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-c.closing:
+			return
+		}
+		if err := l.Unlock(l.Context()); err != nil {
+			c.opts.Logger.Warn("lockgen: a key that was to stay locked for a while could not be given back", "key", l.key, "error", err)
+		}
+	})
+	return err
 }

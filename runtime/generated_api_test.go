@@ -2,7 +2,6 @@ package lockrt_test
 
 import (
 	"context"
-	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/gen"
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
@@ -17,11 +17,11 @@ func TestAcquire_LocksAllKeysInOrderAndOnce(t *testing.T) {
 	t.Parallel()
 	c := newClient(t, lockrt.Options{})
 	a, b := redistest.Key(t, "a"), redistest.Key(t, "b")
-	spec := &lockrt.Spec{Name: "orders.Service.Transfer", Wait: time.Second}
-	hold, err := c.Acquire(patient(t), spec, b, a, b)
+	spec := &gen.Spec{Name: "orders.Service.Transfer", Wait: time.Second}
+	hold, err := gen.With(c).Acquire(patient(t), spec, b, a, b)
 	require.NoError(t, err)
 	require.EqualValues(t, 2, exists(t, a, b))
-	nested, err := c.Acquire(hold.Context(), spec, a)
+	nested, err := gen.With(c).Acquire(hold.Context(), spec, a)
 	require.NoError(t, err, "nested calls enter again")
 	var none error
 	nested.Release(&none)
@@ -39,7 +39,7 @@ func TestAcquire_AllOrNone(t *testing.T) {
 	lease, err := other.Mutex(b).Lock(patient(t))
 	require.NoError(t, err)
 	for _, wait := range []time.Duration{0, time.Second} {
-		_, err = c.Acquire(patient(t), &lockrt.Spec{Name: "orders.Service.Transfer", Wait: wait}, a, b)
+		_, err = gen.With(c).Acquire(patient(t), &gen.Spec{Name: "orders.Service.Transfer", Wait: wait}, a, b)
 		require.ErrorIs(t, err, lockrt.ErrNotAcquired)
 		require.ErrorContains(t, err, `orders.Service.Transfer: lockgen: lock "`+b+`": not acquired`)
 		gone(t, redistest.Shared(t), a) // at once, if the server answers soon
@@ -52,7 +52,7 @@ func TestAcquire_LossOfAnyEndsTheContext(t *testing.T) {
 	c := newClient(t, lockrt.Options{})
 	keys := []string{redistest.Key(t, "a"), redistest.Key(t, "b")}
 	for _, lost := range keys {
-		hold, err := c.Acquire(patient(t), &lockrt.Spec{Name: "n", Wait: lockrt.UntilDone}, keys...)
+		hold, err := gen.With(c).Acquire(patient(t), &gen.Spec{Name: "n", Wait: lockrt.UntilDone}, keys...)
 		require.NoError(t, err)
 		require.NoError(t, second(c.Mutex(lost).ForceUnlock(patient(t))))
 		receive(t, hold.Context().Done(), "the loss")
@@ -68,8 +68,8 @@ func TestAcquire_UsesTheSpec(t *testing.T) {
 	t.Parallel()
 	c := newClient(t, lockrt.Options{})
 	key := redistest.Key(t, "k")
-	ttl := func(spec lockrt.Spec) time.Duration {
-		hold, err := c.Acquire(patient(t), &spec, key)
+	ttl := func(spec gen.Spec) time.Duration {
+		hold, err := gen.With(c).Acquire(patient(t), &spec, key)
 		require.NoError(t, err)
 		ms, err := redistest.Shared(t).Do("PTTL", key).AsInt64()
 		require.NoError(t, err)
@@ -77,23 +77,23 @@ func TestAcquire_UsesTheSpec(t *testing.T) {
 		require.NoError(t, err)
 		return time.Duration(ms) * time.Millisecond
 	}
-	require.InDelta(t, 30*time.Second, ttl(lockrt.Spec{}), float64(10*time.Second))
-	require.InDelta(t, time.Hour, ttl(lockrt.Spec{Watchdog: time.Hour}), float64(time.Minute))
-	require.InDelta(t, 2*time.Hour, ttl(lockrt.Spec{Lease: 2 * time.Hour}), float64(time.Minute))
+	require.InDelta(t, 30*time.Second, ttl(gen.Spec{}), float64(10*time.Second))
+	require.InDelta(t, time.Hour, ttl(gen.Spec{Watchdog: time.Hour}), float64(time.Minute))
+	require.InDelta(t, 2*time.Hour, ttl(gen.Spec{Lease: 2 * time.Hour}), float64(time.Minute))
 }
 
 func TestAcquire_RefusesBadKeys(t *testing.T) {
 	t.Parallel()
 	c := newClient(t, lockrt.Options{})
-	spec := &lockrt.Spec{Name: "orders.Service.Pay"}
-	_, err := c.Acquire(patient(t), spec)
+	spec := &gen.Spec{Name: "orders.Service.Pay"}
+	_, err := gen.With(c).Acquire(patient(t), spec)
 	require.EqualError(t, err, "orders.Service.Pay: the key is missing: there is nothing to lock")
-	_, err = c.Acquire(patient(t), spec, strings.Repeat("k", 2000))
+	_, err = gen.With(c).Acquire(patient(t), spec, strings.Repeat("k", 2000))
 	require.EqualError(t, err, "orders.Service.Pay: the key is 2000 bytes long; at most 1024 are accepted")
 	var bad *lockrt.KeyError
 	require.ErrorAs(t, err, &bad)
-	require.EqualError(t, lockrt.NilKey("orders.Service.Pay", "o.Owner"), "orders.Service.Pay: o.Owner is nil")
-	require.EqualError(t, lockrt.EmptyKey("orders.Service.Pay", "o.ID"), "orders.Service.Pay: o.ID is empty")
+	require.EqualError(t, gen.NilKey("orders.Service.Pay", "o.Owner"), "orders.Service.Pay: o.Owner is nil")
+	require.EqualError(t, gen.EmptyKey("orders.Service.Pay", "o.ID"), "orders.Service.Pay: o.ID is empty")
 }
 
 type orderID string
@@ -101,8 +101,8 @@ type orderID string
 func TestEntityMutex(t *testing.T) {
 	t.Parallel()
 	c := newClient(t, lockrt.Options{})
-	spec := &lockrt.Spec{Name: "locks.Locks.Order", Wait: 0, Watchdog: time.Hour}
-	m := lockrt.For(c, spec, orderID("a/b"), redistest.Key(t, "order:a%2Fb"), nil)
+	spec := &gen.Spec{Name: "locks.Locks.Order", Wait: 0, Watchdog: time.Hour}
+	m := gen.For(c, spec, orderID("a/b"), redistest.Key(t, "order:a%2Fb"), nil)
 	key, err := m.Key()
 	require.NoError(t, err)
 
@@ -132,7 +132,7 @@ func TestEntityMutex(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, taken)
 
-	none := lockrt.For(c, spec, orderID(""), "", lockrt.EmptyKey("locks.Locks.Order", "id"))
+	none := gen.For(c, spec, orderID(""), "", gen.EmptyKey("locks.Locks.Order", "id"))
 	for _, err := range []error{
 		second(none.Key()), second(none.Lock(patient(t))), second(none.TryLock(patient(t))), second(none.ForceUnlock(patient(t))), second(none.Inspect(patient(t))),
 		none.Do(patient(t), nil),
@@ -141,65 +141,16 @@ func TestEntityMutex(t *testing.T) {
 	}
 }
 
-func TestAppend(t *testing.T) {
-	t.Parallel()
-	type no string
-	require.Equal(t, "k:a%3Ab%2F%25%7B%7D%20%7F%00é", string(lockrt.AppendString([]byte("k:"), no("a:b/%{} \x7f\x00é"))))
-	require.Equal(t, "k:", string(lockrt.AppendString([]byte("k:"), "")))
-	require.Equal(t, "-7", string(lockrt.AppendInt(nil, int8(-7))))
-	require.Equal(t, "18446744073709551615", string(lockrt.AppendUint(nil, ^uint64(0))))
-	require.Equal(t, "true", string(lockrt.AppendBool(nil, true)))
-	type octet byte
-	require.Equal(t, "k:000AFF", string(lockrt.AppendHex([]byte("k:"), []octet{0, 10, 255})))
-	require.Equal(t, "a%3Ab", string(lockrt.AppendString(nil, []byte("a:b"))))
-}
-
-func TestIsNil(t *testing.T) {
-	t.Parallel()
-	var p *int
-	require.True(t, lockrt.IsNil(p))
-	require.True(t, lockrt.IsNil[any](nil))
-	require.True(t, lockrt.IsNil[any](p), "an interface with a nil pointer in it")
-	require.True(t, lockrt.IsNil((func())(nil)))
-	require.True(t, lockrt.IsNil[any]((func())(nil)), "an interface with a nil function in it")
-	require.False(t, lockrt.IsNil(new(int)))
-	require.False(t, lockrt.IsNil[any](0))
-	require.False(t, lockrt.IsNil([]int(nil)), "an empty list can say something")
-}
-
 func TestAcquire_NoKeysAreMeantOrAMistake(t *testing.T) {
 	t.Parallel()
 	c := newClient(t, lockrt.Options{})
 	ctx := patient(t)
-	hold, err := c.Acquire(ctx, &lockrt.Spec{Name: "n", Empty: true})
+	hold, err := gen.With(c).Acquire(ctx, &gen.Spec{Name: "n", Empty: true})
 	require.NoError(t, err)
 	require.Equal(t, ctx, hold.Context())
 	hold.Release(&err)
 	require.NoError(t, err)
-	_, err = c.Acquire(ctx, &lockrt.Spec{Name: "n"})
+	_, err = gen.With(c).Acquire(ctx, &gen.Spec{Name: "n"})
 	var bad *lockrt.KeyError
 	require.ErrorAs(t, err, &bad)
-}
-
-func TestKeyError_SaysWhatThePartSaid(t *testing.T) {
-	t.Parallel()
-	require.EqualError(t, lockrt.ManyKeys("orders.Service.Merge", "ids", 65, 64), "orders.Service.Merge: ids has 65 elements; at most 64 are locked together")
-	err := lockrt.BadKey("orders.Service.Merge", lockrt.At("ids", 3)+".LockKey()", context.Canceled)
-	require.EqualError(t, err, "orders.Service.Merge: ids[3].LockKey() can't be had: context canceled")
-	require.ErrorIs(t, err, context.Canceled)
-}
-
-func FuzzAppendString(f *testing.F) {
-	f.Add("a:b", "a", "b:")
-	f.Add("%3A", ":", "")
-	f.Fuzz(func(t *testing.T, a, b, c string) {
-		written := string(lockrt.AppendString(nil, a))
-		require.False(t, strings.ContainsAny(written, ":/{} \t\r\n"))
-		read, err := url.PathUnescape(written)
-		require.NoError(t, err)
-		require.Equal(t, a, read, "it can be read back, so no two values are written alike")
-		if b != c {
-			require.NotEqual(t, string(lockrt.AppendString(nil, b)), string(lockrt.AppendString(nil, c)))
-		}
-	})
 }

@@ -12,21 +12,22 @@ import (
 	"github.com/stretchr/testify/require"
 
 	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/gen"
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 	"github.com/lockgen/lockgen/scripts"
 )
 
 // acquire takes key as spec says.
-func acquire(t *testing.T, c *lockrt.Client, ctx context.Context, spec lockrt.Spec, key string) *lockrt.Hold {
+func acquire(t *testing.T, c *lockrt.Client, ctx context.Context, spec gen.Spec, key string) *gen.Hold {
 	t.Helper()
 	spec.Name = "orders.Service.Do"
-	hold, err := c.Acquire(ctx, &spec, key)
+	hold, err := gen.With(c).Acquire(ctx, &spec, key)
 	require.NoError(t, err)
 	return hold
 }
 
 // release ends hold and returns what went wrong.
-func release(hold *lockrt.Hold) (err error) {
+func release(hold *gen.Hold) (err error) {
 	hold.Release(&err)
 	return err
 }
@@ -35,21 +36,21 @@ func TestAcquirer_OptionsCountMore(t *testing.T) {
 	t.Parallel()
 	c, other := newClient(t, lockrt.Options{}), newClient(t, lockrt.Options{})
 	key := redistest.Key(t, "k")
-	spec := &lockrt.Spec{Name: "orders.Service.Do", Wait: lockrt.UntilDone, Watchdog: time.Hour}
-	hold, err := c.With(lockrt.WithLease(2*time.Hour), lockrt.WithWait(0)).Acquire(patient(t), spec, key)
+	spec := &gen.Spec{Name: "orders.Service.Do", Wait: lockrt.UntilDone, Watchdog: time.Hour}
+	hold, err := gen.With(c, lockrt.WithLease(2*time.Hour), lockrt.WithWait(0)).Acquire(patient(t), spec, key)
 	require.NoError(t, err)
 	ms, err := redistest.Shared(t).Do("PTTL", key).AsInt64()
 	require.NoError(t, err)
 	require.InDelta(t, 2*time.Hour, time.Duration(ms)*time.Millisecond, float64(time.Minute))
-	_, err = other.With(lockrt.WithWait(0)).Acquire(patient(t), spec, redistest.Key(t, "free"), key)
+	_, err = gen.With(other, lockrt.WithWait(0)).Acquire(patient(t), spec, redistest.Key(t, "free"), key)
 	require.ErrorIs(t, err, lockrt.ErrNotAcquired)
 	require.Zero(t, exists(t, redistest.Key(t, "free")))
 	require.NoError(t, release(hold))
 
-	_, err = c.With(lockrt.WithLease(-time.Second)).Acquire(patient(t), spec, key)
+	_, err = gen.With(c, lockrt.WithLease(-time.Second)).Acquire(patient(t), spec, key)
 	require.ErrorIs(t, err, lockrt.ErrBadOption)
 	require.ErrorContains(t, err, "orders.Service.Do: ")
-	_, err = c.With(lockrt.WithWatchdog(time.Minute)).Acquire(patient(t), &lockrt.Spec{Name: "n", Lease: time.Second, Keep: true}, key)
+	_, err = gen.With(c, lockrt.WithWatchdog(time.Minute)).Acquire(patient(t), &gen.Spec{Name: "n", Lease: time.Second, Keep: true}, key)
 	require.EqualError(t, err, "n: unusable option: a lock that is kept until its lease ends needs one of fixed length")
 	require.Zero(t, exists(t, key))
 }
@@ -58,7 +59,7 @@ func TestHold_KeptUntilItsLeaseEnds(t *testing.T) {
 	t.Parallel()
 	c, other := newClient(t, lockrt.Options{}), newClient(t, lockrt.Options{})
 	key := redistest.Key(t, "k")
-	spec := lockrt.Spec{Lease: 2 * time.Second, Keep: true}
+	spec := gen.Spec{Lease: 2 * time.Second, Keep: true}
 	began := time.Now()
 	hold := acquire(t, c, patient(t), spec, key)
 	require.NoError(t, release(hold))
@@ -80,7 +81,7 @@ func TestHold_KeptFromItsOwner(t *testing.T) {
 	c := newClient(t, lockrt.Options{})
 	key := redistest.Key(t, "k")
 	ctx := lockrt.WithOwner(patient(t), lockrt.NewOwner())
-	require.NoError(t, release(acquire(t, c, ctx, lockrt.Spec{Lease: time.Minute, Keep: true}, key)))
+	require.NoError(t, release(acquire(t, c, ctx, gen.Spec{Lease: time.Minute, Keep: true}, key)))
 	_, err := c.Mutex(key).TryLock(ctx)
 	require.ErrorIs(t, err, lockrt.ErrNotAcquired)
 	require.NoError(t, second(c.Mutex(key).ForceUnlock(patient(t))))
@@ -90,8 +91,8 @@ func TestHold_KeptUnderAnOuterLock(t *testing.T) {
 	t.Parallel()
 	c := newClient(t, lockrt.Options{})
 	key := redistest.Key(t, "k")
-	outer := acquire(t, c, patient(t), lockrt.Spec{Watchdog: time.Minute}, key)
-	require.NoError(t, release(acquire(t, c, outer.Context(), lockrt.Spec{Lease: time.Minute, Keep: true}, key)))
+	outer := acquire(t, c, patient(t), gen.Spec{Watchdog: time.Minute}, key)
+	require.NoError(t, release(acquire(t, c, outer.Context(), gen.Spec{Lease: time.Minute, Keep: true}, key)))
 	require.NoError(t, outer.Context().Err())
 	require.NoError(t, release(outer))
 	require.Zero(t, exists(t, key), "it would be renewed for ever")
@@ -100,7 +101,7 @@ func TestHold_KeptUnderAnOuterLock(t *testing.T) {
 func TestHold_KeptForAWhile(t *testing.T) {
 	t.Parallel()
 	c, other := newClient(t, lockrt.Options{}), newClient(t, lockrt.Options{})
-	for name, spec := range map[string]lockrt.Spec{
+	for name, spec := range map[string]gen.Spec{
 		"renewed": {Min: 200 * time.Millisecond},
 		"fixed":   {Min: 200 * time.Millisecond, Lease: time.Minute},
 		"longer":  {Min: 2200 * time.Millisecond, Lease: 2 * time.Second},
@@ -117,7 +118,7 @@ func TestHold_KeptForAWhile(t *testing.T) {
 		require.NoError(t, lease.Unlock(patient(t)))
 	}
 	key := redistest.Key(t, "long enough")
-	hold := acquire(t, c, patient(t), lockrt.Spec{Min: time.Nanosecond}, key)
+	hold := acquire(t, c, patient(t), gen.Spec{Min: time.Nanosecond}, key)
 	require.NoError(t, release(hold))
 	require.Zero(t, exists(t, key))
 }
@@ -125,7 +126,7 @@ func TestHold_KeptForAWhile(t *testing.T) {
 // TestHold_KeptByAProcessThatEnds: what is left of the time is in Redis, so that closing shortens nothing. Nor does it wait.
 func TestHold_KeptByAProcessThatEnds(t *testing.T) {
 	t.Parallel()
-	for name, spec := range map[string]lockrt.Spec{
+	for name, spec := range map[string]gen.Spec{
 		"min":  {Min: time.Minute, Watchdog: time.Second},
 		"keep": {Lease: time.Minute, Keep: true},
 	} {
@@ -144,7 +145,7 @@ func TestHold_KeptForAWhileAndThenHandedOn(t *testing.T) {
 	t.Parallel()
 	c := newClient(t, lockrt.Options{})
 	key := redistest.Key(t, "k")
-	require.NoError(t, release(acquire(t, c, patient(t), lockrt.Spec{Min: 150 * time.Millisecond}, key)))
+	require.NoError(t, release(acquire(t, c, patient(t), gen.Spec{Min: 150 * time.Millisecond}, key)))
 	lease, err := c.Mutex(key).Lock(patient(t))
 	require.NoError(t, err)
 	done := make(chan error, 1)
@@ -163,7 +164,7 @@ func TestHold_KeptForAWhileAndThenHandedOn(t *testing.T) {
 func TestHold_LostWhileItWasToBeKept(t *testing.T) {
 	t.Parallel()
 	c := newClient(t, lockrt.Options{})
-	for _, spec := range []lockrt.Spec{{Lease: time.Minute, Keep: true}, {Min: time.Minute}} {
+	for _, spec := range []gen.Spec{{Lease: time.Minute, Keep: true}, {Min: time.Minute}} {
 		key := redistest.Key(t, "k")
 		hold := acquire(t, c, patient(t), spec, key)
 		require.NoError(t, second(c.Mutex(key).ForceUnlock(patient(t))))
@@ -179,11 +180,11 @@ func TestHold_LossReportedOnly(t *testing.T) {
 	c := newClient(t, lockrt.Options{Hooks: lockrt.Hooks{Ended: func(lockrt.EndEvent) { lost <- struct{}{} }}})
 	key := redistest.Key(t, "k")
 	ctx, cancel := context.WithCancelCause(patient(t))
-	hold := acquire(t, c, ctx, lockrt.Spec{Report: true, Fence: true}, key)
+	hold := acquire(t, c, ctx, gen.Spec{Report: true, Fence: true}, key)
 	token, ok := lockrt.TokenFrom(hold.Context())
 	require.True(t, ok)
 	require.Positive(t, token)
-	inner := acquire(t, c, hold.Context(), lockrt.Spec{}, key)
+	inner := acquire(t, c, hold.Context(), gen.Spec{}, key)
 	require.NoError(t, release(inner), "it enters again")
 	receive(t, lost, "the end of the inner one")
 	derived, stop := context.WithCancel(hold.Context())
@@ -248,8 +249,8 @@ func TestHoldSeq_ReleasesOnceWhenTheLoopEnds(t *testing.T) {
 			stop()
 		},
 	} {
-		hold := acquire(t, c, patient(t), lockrt.Spec{}, key)
-		seq := lockrt.HoldSeq(hold, count(3))
+		hold := acquire(t, c, patient(t), gen.Spec{}, key)
+		seq := gen.HoldSeq(hold, count(3))
 		require.NoError(t, release(hold))
 		require.EqualValues(t, 1, exists(t, key), "it is the loop's: %s", name)
 		loop(seq)
@@ -260,9 +261,9 @@ func TestHoldSeq_ReleasesOnceWhenTheLoopEnds(t *testing.T) {
 		}
 		require.Contains(t, logged.String(), "can be gone through once", name)
 	}
-	hold := acquire(t, c, patient(t), lockrt.Spec{}, key)
-	require.Nil(t, lockrt.HoldSeq[int](hold, nil))
-	require.Nil(t, lockrt.HoldSeq2[int, int](hold, nil))
+	hold := acquire(t, c, patient(t), gen.Spec{}, key)
+	require.Nil(t, gen.HoldSeq[int](hold, nil))
+	require.Nil(t, gen.HoldSeq2[int, int](hold, nil))
 	require.NoError(t, release(hold))
 	require.Zero(t, exists(t, key), "there is no loop that could")
 }
@@ -273,7 +274,7 @@ func TestHoldSeq_TheCallEndsBeforeALoopBegins(t *testing.T) {
 	c := newClient(t, lockrt.Options{Hooks: lockrt.Hooks{Ended: func(lockrt.EndEvent) { ended <- struct{}{} }}})
 	key := redistest.Key(t, "k")
 	ctx, cancel := context.WithCancel(patient(t))
-	seq := lockrt.HoldSeq2(acquire(t, c, ctx, lockrt.Spec{}, key), func(func(int, error) bool) {})
+	seq := gen.HoldSeq2(acquire(t, c, ctx, gen.Spec{}, key), func(func(int, error) bool) {})
 	cancel()
 	receive(t, ended, "the release")
 	for _, err := range seq {
@@ -289,8 +290,8 @@ func TestHoldSeq2_TellsInItsErrors(t *testing.T) {
 	key := redistest.Key(t, "k")
 	own := errors.New("row 2")
 	rows := func(yield func(int, error) bool) { _ = yield(1, nil) && yield(2, own) }
-	hold := acquire(t, c, patient(t), lockrt.Spec{}, key)
-	seq := lockrt.HoldSeq2(hold, rows)
+	hold := acquire(t, c, patient(t), gen.Spec{}, key)
+	seq := gen.HoldSeq2(hold, rows)
 	var got []error
 	for i, err := range seq {
 		if i == 2 {
@@ -308,14 +309,14 @@ func TestHoldSeq2_TellsInItsErrors(t *testing.T) {
 	}
 	require.Nil(t, got)
 
-	seq = lockrt.HoldSeq2(acquire(t, c, patient(t), lockrt.Spec{}, key), rows)
+	seq = gen.HoldSeq2(acquire(t, c, patient(t), gen.Spec{}, key), rows)
 	require.PanicsWithValue(t, "bug", func() {
 		for range seq {
 			panic("bug")
 		}
 	})
 	require.Zero(t, exists(t, key))
-	pairs := lockrt.HoldSeq2(acquire(t, c, patient(t), lockrt.Spec{}, key), func(yield func(int, string) bool) { yield(1, "a") })
+	pairs := gen.HoldSeq2(acquire(t, c, patient(t), gen.Spec{}, key), func(yield func(int, string) bool) { yield(1, "a") })
 	for range pairs {
 		break
 	}
@@ -331,7 +332,7 @@ func TestHold_LentUntilClose(t *testing.T) {
 	key := redistest.Key(t, "k")
 	own := errors.New("disk full")
 	ctx, cancel := context.WithCancel(patient(t))
-	hold := acquire(t, c, ctx, lockrt.Spec{}, key).Lend()
+	hold := acquire(t, c, ctx, gen.Spec{}, key).Lend()
 	require.NoError(t, release(hold))
 	cancel()
 	require.EqualValues(t, 1, exists(t, key), "whoever has it may still be writing")
@@ -347,10 +348,10 @@ func TestHold_LentUntilClose(t *testing.T) {
 	require.Equal(t, own, hold.Close(closing), "only the first time there is something to release")
 	require.Equal(t, 2, closes)
 
-	hold = acquire(t, c, patient(t), lockrt.Spec{}, key).Lend()
+	hold = acquire(t, c, patient(t), gen.Spec{}, key).Lend()
 	require.NoError(t, second(c.Mutex(key).ForceUnlock(patient(t))))
 	require.ErrorIs(t, hold.Close(func() error { return nil }), lockrt.ErrLost)
-	hold = acquire(t, c, patient(t), lockrt.Spec{}, key).Lend()
+	hold = acquire(t, c, patient(t), gen.Spec{}, key).Lend()
 	require.PanicsWithValue(t, "bug", func() { _ = hold.Close(func() error { panic("bug") }) })
 	require.Zero(t, exists(t, key))
 }
@@ -361,7 +362,7 @@ func TestHold_KeptWithAnUnknownOutcome(t *testing.T) {
 	t.Parallel()
 	l := newLine(t, lockrt.Options{})
 	other := newClient(t, lockrt.Options{})
-	spec := lockrt.Spec{Lease: 2 * time.Second, Min: 2400 * time.Millisecond}
+	spec := gen.Spec{Lease: 2 * time.Second, Min: 2400 * time.Millisecond}
 	began := time.Now()
 	hold := acquire(t, l.client, patient(t), spec, l.key)
 	lost := l.proxy.DropReply(redistest.EvalSHA(scripts.Renew.SHA1), 1, redistest.Close)
@@ -380,7 +381,7 @@ func TestHold_KeptWithAnUnknownOutcome(t *testing.T) {
 func TestHold_ReleasedWithAnUnknownOutcome(t *testing.T) {
 	t.Parallel()
 	l := newLine(t, lockrt.Options{})
-	seq := lockrt.HoldSeq(acquire(t, l.client, patient(t), lockrt.Spec{Watchdog: time.Minute}, l.key), count(2))
+	seq := gen.HoldSeq(acquire(t, l.client, patient(t), gen.Spec{Watchdog: time.Minute}, l.key), count(2))
 	lost := l.proxy.DropReply(gives, 1, redistest.Close)
 	for range seq {
 		require.EqualValues(t, 1, exists(t, l.key))

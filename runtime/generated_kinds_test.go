@@ -9,13 +9,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/gen"
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 	"github.com/lockgen/lockgen/scripts"
 )
 
 // mixed are keys of all kinds, in the order in which they are taken.
-func mixed(t *testing.T) []lockrt.KindKey {
-	return []lockrt.KindKey{
+func mixed(t *testing.T) []gen.KindKey {
+	return []gen.KindKey{
 		{Kind: lockrt.KindFair, Key: redistest.Key(t, "a-fair"), Fence: true},
 		{Kind: lockrt.KindMutex, Key: redistest.Key(t, "b-mutex")},
 		{Kind: lockrt.KindMutex, Key: redistest.Key(t, "b-mutex2")},
@@ -26,14 +27,14 @@ func mixed(t *testing.T) []lockrt.KindKey {
 }
 
 // singly locks k by itself.
-func singly(t *testing.T, c *lockrt.Client, k lockrt.KindKey) (*lockrt.Hold, error) {
-	return c.With().AcquireKinds(patient(t), &lockrt.Spec{Name: "n", Wait: 0}, k)
+func singly(t *testing.T, c *lockrt.Client, k gen.KindKey) (*gen.Hold, error) {
+	return gen.With(c).AcquireKinds(patient(t), &gen.Spec{Name: "n", Wait: 0}, k)
 }
 
 // alone locks k by itself as soon as what others gave back in the background is free.
-func alone(t *testing.T, c *lockrt.Client, k lockrt.KindKey) *lockrt.Hold {
+func alone(t *testing.T, c *lockrt.Client, k gen.KindKey) *gen.Hold {
 	t.Helper()
-	hold, err := c.With().AcquireKinds(patient(t), &lockrt.Spec{Name: "n", Wait: lockrt.UntilDone}, k)
+	hold, err := gen.With(c).AcquireKinds(patient(t), &gen.Spec{Name: "n", Wait: lockrt.UntilDone}, k)
 	require.NoError(t, err, k.Key)
 	return hold
 }
@@ -42,13 +43,13 @@ func TestAcquire_Fair(t *testing.T) {
 	t.Parallel()
 	c := newClient(t, lockrt.Options{})
 	key := redistest.Key(t, "k")
-	hold := acquire(t, c, patient(t), lockrt.Spec{Kind: lockrt.KindFair, Wait: lockrt.UntilDone, Fence: true}, key)
+	hold := acquire(t, c, patient(t), gen.Spec{Kind: lockrt.KindFair, Wait: lockrt.UntilDone, Fence: true}, key)
 	token, ok := lockrt.TokenFrom(hold.Context())
 	require.True(t, ok)
 	require.Positive(t, token)
 	_, err := c.FairMutex(key).TryLock(patient(t))
 	require.ErrorIs(t, err, lockrt.ErrNotAcquired)
-	inner := acquire(t, c, hold.Context(), lockrt.Spec{Kind: lockrt.KindFair}, key)
+	inner := acquire(t, c, hold.Context(), gen.Spec{Kind: lockrt.KindFair}, key)
 	require.NoError(t, release(inner), "it enters again")
 	require.NoError(t, hold.Context().Err())
 
@@ -57,7 +58,7 @@ func TestAcquire_Fair(t *testing.T) {
 	order := make(chan int, 3)
 	for i := range 3 {
 		go func() {
-			hold, err := c.Acquire(patient(t), &lockrt.Spec{Name: "n", Kind: lockrt.KindFair, Wait: lockrt.UntilDone}, key)
+			hold, err := gen.With(c).Acquire(patient(t), &gen.Spec{Name: "n", Kind: lockrt.KindFair, Wait: lockrt.UntilDone}, key)
 			if err == nil {
 				order <- i
 				err = release(hold)
@@ -81,12 +82,12 @@ func TestAcquire_Permit(t *testing.T) {
 	server := redistest.Shared(t)
 	c, other := newClient(t, lockrt.Options{}), newClient(t, lockrt.Options{})
 	key := redistest.Key(t, "k")
-	spec := lockrt.Spec{Kind: lockrt.KindPermit, Permits: 2}
+	spec := gen.Spec{Kind: lockrt.KindPermit, Permits: 2}
 	first, second := acquire(t, c, patient(t), spec, key), acquire(t, other, patient(t), spec, key)
-	_, err := c.Acquire(patient(t), &lockrt.Spec{Name: "shops.Service.Pack", Kind: lockrt.KindPermit, Permits: 2}, key)
+	_, err := gen.With(c).Acquire(patient(t), &gen.Spec{Name: "shops.Service.Pack", Kind: lockrt.KindPermit, Permits: 2}, key)
 	require.ErrorIs(t, err, lockrt.ErrNotAcquired)
 	require.ErrorContains(t, err, `shops.Service.Pack: lockgen: acquire "`+key+`": not acquired`)
-	_, err = c.Acquire(first.Context(), &lockrt.Spec{Name: "n", Kind: lockrt.KindPermit, Permits: 2}, key)
+	_, err = gen.With(c).Acquire(first.Context(), &gen.Spec{Name: "n", Kind: lockrt.KindPermit, Permits: 2}, key)
 	require.ErrorIs(t, err, lockrt.ErrNotAcquired, "each call takes a permit of its own")
 
 	require.NoError(t, release(first))
@@ -105,7 +106,7 @@ func TestAcquire_PermitThatIsLost(t *testing.T) {
 	c := newClient(t, brisk)
 	key := redistest.Key(t, "k")
 	for _, report := range []bool{false, true} {
-		hold := acquire(t, c, patient(t), lockrt.Spec{Kind: lockrt.KindPermit, Permits: 1, Report: report, Wait: lockrt.UntilDone}, key)
+		hold := acquire(t, c, patient(t), gen.Spec{Kind: lockrt.KindPermit, Permits: 1, Report: report, Wait: lockrt.UntilDone}, key)
 		server.Do("DEL", key, "{"+key+"}:timeout")
 		until(t, "the loss is noticed", func() bool { return c.Stats().Held == 0 })
 		if report {
@@ -126,8 +127,8 @@ func TestAcquire_PermitOfFixedLength(t *testing.T) {
 	c := newClient(t, lockrt.Options{})
 	key := redistest.Key(t, "k")
 	until := lockrt.UntilDone
-	hold := acquire(t, c, patient(t), lockrt.Spec{Kind: lockrt.KindPermit, Permits: 1, Lease: short, Report: true, Wait: until}, key)
-	second := acquire(t, c, patient(t), lockrt.Spec{Kind: lockrt.KindPermit, Permits: 1, Lease: time.Minute, Keep: true, Wait: until}, key)
+	hold := acquire(t, c, patient(t), gen.Spec{Kind: lockrt.KindPermit, Permits: 1, Lease: short, Report: true, Wait: until}, key)
+	second := acquire(t, c, patient(t), gen.Spec{Kind: lockrt.KindPermit, Permits: 1, Lease: time.Minute, Keep: true, Wait: until}, key)
 	require.ErrorIs(t, release(hold), lockrt.ErrLost, "its time is over")
 	require.NoError(t, release(second))
 	requireCounts(t, c.PermitSemaphore(key, 1), 1, 0)
@@ -138,7 +139,7 @@ func TestAcquire_NoTokenForSome(t *testing.T) {
 	t.Parallel()
 	c := newClient(t, lockrt.Options{})
 	for _, kind := range []lockrt.Kind{lockrt.KindRead, lockrt.KindPermit} {
-		_, err := c.Acquire(patient(t), &lockrt.Spec{Name: "n", Kind: kind, Permits: 1, Fence: true}, redistest.Key(t, "k"))
+		_, err := gen.With(c).Acquire(patient(t), &gen.Spec{Name: "n", Kind: kind, Permits: 1, Fence: true}, redistest.Key(t, "k"))
 		require.ErrorIs(t, err, lockrt.ErrBadOption)
 	}
 }
@@ -148,9 +149,9 @@ func TestAcquireKinds(t *testing.T) {
 	server := redistest.Shared(t)
 	c, other := newClient(t, lockrt.Options{}), newClient(t, lockrt.Options{})
 	keys := mixed(t)
-	spec := &lockrt.Spec{Name: "orders.Service.Move", Wait: 0}
-	backwards := []lockrt.KindKey{keys[5], keys[4], keys[3], keys[2], keys[1], keys[0], keys[1]}
-	hold, err := c.With().AcquireKinds(patient(t), spec, backwards...)
+	spec := &gen.Spec{Name: "orders.Service.Move", Wait: 0}
+	backwards := []gen.KindKey{keys[5], keys[4], keys[3], keys[2], keys[1], keys[0], keys[1]}
+	hold, err := gen.With(c).AcquireKinds(patient(t), spec, backwards...)
 	require.NoError(t, err)
 	token, ok := lockrt.TokenFrom(hold.Context())
 	require.True(t, ok)
@@ -177,11 +178,11 @@ func TestAcquireKinds(t *testing.T) {
 		block := alone(t, other, k)
 		want := keys
 		if k.Kind == lockrt.KindRead {
-			want = append([]lockrt.KindKey(nil), keys...)
+			want = append([]gen.KindKey(nil), keys...)
 			want[i].Kind = lockrt.KindWrite
 		}
 		for _, wait := range []time.Duration{0, 20 * time.Millisecond} {
-			_, err = c.With(lockrt.WithWait(wait)).AcquireKinds(patient(t), &lockrt.Spec{Name: "orders.Service.Move"}, want...)
+			_, err = gen.With(c, lockrt.WithWait(wait)).AcquireKinds(patient(t), &gen.Spec{Name: "orders.Service.Move"}, want...)
 			require.ErrorIs(t, err, lockrt.ErrNotAcquired)
 			require.ErrorContains(t, err, "orders.Service.Move: lockgen: ")
 			until(t, "what it got is given back", func() bool { return c.Stats().Held == 0 })
@@ -189,7 +190,7 @@ func TestAcquireKinds(t *testing.T) {
 		ctx, cancel := context.WithCancel(patient(t))
 		done := make(chan error, 1)
 		go func() {
-			_, err := c.With(lockrt.WithWait(lockrt.UntilDone)).AcquireKinds(ctx, spec, want...)
+			_, err := gen.With(c, lockrt.WithWait(lockrt.UntilDone)).AcquireKinds(ctx, spec, want...)
 			done <- err
 		}()
 		until(t, "it waits for "+k.Key, func() bool { return c.Stats().Waiting > 0 })
@@ -214,7 +215,7 @@ func TestAcquireKinds_LossOfAnyEndsTheContext(t *testing.T) {
 	for i := range mixed(t) {
 		c := newClient(t, brisk)
 		keys := mixed(t)
-		hold, err := c.With().AcquireKinds(patient(t), &lockrt.Spec{Name: "n", Wait: lockrt.UntilDone}, keys...)
+		hold, err := gen.With(c).AcquireKinds(patient(t), &gen.Spec{Name: "n", Wait: lockrt.UntilDone}, keys...)
 		require.NoError(t, err)
 		server.Do("DEL", keys[i].Key, "{"+keys[i].Key+"}:timeout")
 		receive(t, hold.Context().Done(), "the loss of "+keys[i].Key)
@@ -232,26 +233,26 @@ func TestAcquireKinds_OneKeyTwice(t *testing.T) {
 	t.Parallel()
 	c, other := newClient(t, lockrt.Options{}), newClient(t, lockrt.Options{})
 	key := redistest.Key(t, "k")
-	both := func(a, b lockrt.KindKey) (*lockrt.Hold, error) {
+	both := func(a, b gen.KindKey) (*gen.Hold, error) {
 		a.Key, b.Key = key, key
-		return c.With().AcquireKinds(patient(t), &lockrt.Spec{Name: "orders.Service.Move", Wait: lockrt.UntilDone}, a, b)
+		return gen.With(c).AcquireKinds(patient(t), &gen.Spec{Name: "orders.Service.Move", Wait: lockrt.UntilDone}, a, b)
 	}
-	read, write := lockrt.KindKey{Kind: lockrt.KindRead}, lockrt.KindKey{Kind: lockrt.KindWrite}
-	for _, pair := range [][2]lockrt.KindKey{{read, write}, {write, read}} {
+	read, write := gen.KindKey{Kind: lockrt.KindRead}, gen.KindKey{Kind: lockrt.KindWrite}
+	for _, pair := range [][2]gen.KindKey{{read, write}, {write, read}} {
 		hold, err := both(pair[0], pair[1])
 		require.NoError(t, err)
 		_, err = other.RWMutex(key).TryRLock(patient(t))
 		require.ErrorIs(t, err, lockrt.ErrNotAcquired, "it writes")
 		require.NoError(t, release(hold))
 	}
-	permit := lockrt.KindKey{Kind: lockrt.KindPermit, Permits: 2}
+	permit := gen.KindKey{Kind: lockrt.KindPermit, Permits: 2}
 	hold, err := both(permit, permit)
 	require.NoError(t, err)
 	requireCounts(t, other.PermitSemaphore(key, 2), 1, 1)
 	require.NoError(t, release(hold))
 	redistest.Shared(t).Do("DEL", key)
 
-	hold, err = both(lockrt.KindKey{}, lockrt.KindKey{Fence: true})
+	hold, err = both(gen.KindKey{}, gen.KindKey{Fence: true})
 	require.NoError(t, err)
 	_, ok := lockrt.TokenOf(hold.Context(), key)
 	require.True(t, ok)
@@ -260,17 +261,19 @@ func TestAcquireKinds_OneKeyTwice(t *testing.T) {
 	require.NoError(t, release(hold))
 	redistest.Shared(t).Do("DEL", "redisson_lock_token:{"+key+"}")
 
-	_, err = both(lockrt.KindKey{}, lockrt.KindKey{Kind: lockrt.KindFair})
+	_, err = both(gen.KindKey{}, gen.KindKey{Kind: lockrt.KindFair})
 	require.EqualError(t, err, "orders.Service.Move: "+key+" is a mutex, and a fair mutex")
-	_, err = both(permit, lockrt.KindKey{Kind: lockrt.KindPermit, Permits: 3})
+	_, err = both(permit, gen.KindKey{Kind: lockrt.KindPermit, Permits: 3})
 	require.EqualError(t, err, "orders.Service.Move: "+key+" is a semaphore of 2 permits, and of 3")
 	var bad *lockrt.KeyError
 	require.ErrorAs(t, err, &bad)
-	_, err = both(read, lockrt.KindKey{Kind: lockrt.Kind(7)})
-	require.EqualError(t, err, "orders.Service.Move: "+key+" is a read lock, and a lock of kind 7")
-	_, err = c.With().AcquireKinds(patient(t), &lockrt.Spec{Name: "n"})
+	_, err = both(read, gen.KindKey{Kind: lockrt.KindLatch})
+	require.EqualError(t, err, "orders.Service.Move: "+key+" is a read lock, and of kind latch")
+	_, err = gen.With(c).AcquireKinds(patient(t), &gen.Spec{Name: "n"}, gen.KindKey{Kind: lockrt.KindLatch, Key: key})
+	require.EqualError(t, err, `n: unusable option: "latch" is not the kind of a lock`)
+	_, err = gen.With(c).AcquireKinds(patient(t), &gen.Spec{Name: "n"})
 	require.EqualError(t, err, "n: the key is missing: there is nothing to lock")
-	hold, err = c.With().AcquireKinds(patient(t), &lockrt.Spec{Name: "n", Empty: true})
+	hold, err = gen.With(c).AcquireKinds(patient(t), &gen.Spec{Name: "n", Empty: true})
 	require.NoError(t, err)
 	require.NoError(t, release(hold))
 	require.Zero(t, exists(t, key))
@@ -282,7 +285,7 @@ func TestAcquireKinds_FixedLeasesLastTogether(t *testing.T) {
 	const lease = 3 * time.Second
 	server := redistest.Shared(t)
 	c, other := newClient(t, lockrt.Options{}), newClient(t, lockrt.Options{})
-	keys := []lockrt.KindKey{
+	keys := []gen.KindKey{
 		{Kind: lockrt.KindPermit, Permits: 1, Key: redistest.Key(t, "a-permit")},
 		{Kind: lockrt.KindFair, Key: redistest.Key(t, "b-fair")},
 		{Kind: lockrt.KindRead, Key: redistest.Key(t, "c-read")},
@@ -290,7 +293,7 @@ func TestAcquireKinds_FixedLeasesLastTogether(t *testing.T) {
 	}
 	block, err := other.Mutex(keys[3].Key).Lock(patient(t), lockrt.WithLease(2*time.Second))
 	require.NoError(t, err)
-	hold, err := c.With().AcquireKinds(patient(t), &lockrt.Spec{Name: "n", Wait: lockrt.UntilDone, Lease: lease}, keys...)
+	hold, err := gen.With(c).AcquireKinds(patient(t), &gen.Spec{Name: "n", Wait: lockrt.UntilDone, Lease: lease}, keys...)
 	require.NoError(t, err)
 	now := time.Now()
 	clock, err := server.Do("TIME").AsIntSlice()
@@ -319,7 +322,7 @@ func TestAcquireKinds_NoCircle(t *testing.T) {
 	inside := make([]atomic.Int32, len(keys))
 	jobs(t, 8, func(i int) error {
 		for n := range 30 {
-			var some []lockrt.KindKey
+			var some []gen.KindKey
 			var which []int
 			for j := range keys {
 				if at := (j*(i%2*4+1) + n) % len(keys); (i+n+at)%2 == 0 { // some go through them backwards
@@ -329,7 +332,7 @@ func TestAcquireKinds_NoCircle(t *testing.T) {
 			if len(some) == 0 {
 				continue
 			}
-			hold, err := clients[i%2].With().AcquireKinds(patient(t), &lockrt.Spec{Name: "n", Wait: lockrt.UntilDone}, some...)
+			hold, err := gen.With(clients[i%2]).AcquireKinds(patient(t), &gen.Spec{Name: "n", Wait: lockrt.UntilDone}, some...)
 			if err != nil {
 				return err
 			}
@@ -361,7 +364,7 @@ func TestFault_AcquireKinds_LostMessages(t *testing.T) {
 			"permit": scripts.PermitAcquire, "fair": scripts.FairAcquire, "release": scripts.PermitRelease,
 		} {
 			lost := drop(redistest.EvalSHA(script.SHA1), 1)
-			hold, err := l.client.With().AcquireKinds(patient(t), &lockrt.Spec{Name: "n", Wait: lockrt.UntilDone, Watchdog: time.Minute}, keys...)
+			hold, err := gen.With(l.client).AcquireKinds(patient(t), &gen.Spec{Name: "n", Wait: lockrt.UntilDone, Watchdog: time.Minute}, keys...)
 			require.NoError(t, err, name)
 			require.NoError(t, hold.Context().Err(), name)
 			require.EqualValues(t, 6, l.client.Stats().Held)
@@ -378,13 +381,13 @@ func TestFault_AcquireKinds_LostMessages(t *testing.T) {
 }
 
 // quorum returns the Acquirer of one process on three servers of its own.
-func quorum(t *testing.T, all []site) (lockrt.Acquirer, []*lockrt.Client) {
+func quorum(t *testing.T, all []site) (gen.Acquirer, []*lockrt.Client) {
 	t.Helper()
 	var clients []*lockrt.Client
 	for _, s := range all {
 		clients = append(clients, clientOf(t, s.proxy.URL(), lockrt.Options{}))
 	}
-	return lockrt.Quorum(clients, lockrt.WithWait(0)), clients
+	return gen.Quorum(clients, lockrt.WithWait(0)), clients
 }
 
 func TestAcquire_Red(t *testing.T) {
@@ -393,7 +396,7 @@ func TestAcquire_Red(t *testing.T) {
 	a, clients := quorum(t, all)
 	b, _ := quorum(t, all)
 	key, near := redistest.Key(t, "k"), redistest.Key(t, "near")
-	spec := &lockrt.Spec{Name: "jobs.Service.Run", Kind: lockrt.KindRed, Fence: true}
+	spec := &gen.Spec{Name: "jobs.Service.Run", Kind: lockrt.KindRedLock, Fence: true}
 	hold, err := a.Acquire(patient(t), spec, key)
 	require.NoError(t, err)
 	token, ok := lockrt.TokenFrom(hold.Context())
@@ -409,7 +412,7 @@ func TestAcquire_Red(t *testing.T) {
 	freeAgain(t, all, key)
 
 	// Min and Keep are for mutexes.
-	for _, spec := range []*lockrt.Spec{{Name: "n", Kind: lockrt.KindRed, Min: time.Hour}, {Name: "n", Kind: lockrt.KindRed, Keep: true, Lease: time.Hour}} {
+	for _, spec := range []*gen.Spec{{Name: "n", Kind: lockrt.KindRedLock, Min: time.Hour}, {Name: "n", Kind: lockrt.KindRedLock, Keep: true, Lease: time.Hour}} {
 		hold, err := a.Acquire(patient(t), spec, key)
 		require.NoError(t, err)
 		require.NoError(t, release(hold))
@@ -418,9 +421,9 @@ func TestAcquire_Red(t *testing.T) {
 
 	// Beside a lock of one server.
 	local := newClient(t, lockrt.Options{})
-	both := []lockrt.KindKey{{Kind: lockrt.KindRed, Key: key}, {Kind: lockrt.KindMutex, Key: near}}
-	one := local.With(lockrt.WithWait(0)).Quorum(clients)
-	hold, err = one.AcquireKinds(patient(t), &lockrt.Spec{Name: "n", Kind: lockrt.KindMutex}, both...)
+	both := []gen.KindKey{{Kind: lockrt.KindRedLock, Key: key}, {Kind: lockrt.KindMutex, Key: near}}
+	one := gen.With(local, lockrt.WithWait(0)).Quorum(clients)
+	hold, err = one.AcquireKinds(patient(t), &gen.Spec{Name: "n", Kind: lockrt.KindMutex}, both...)
 	require.NoError(t, err)
 	require.EqualValues(t, 1, exists(t, near))
 	_, err = b.Acquire(patient(t), spec, key)
@@ -441,21 +444,21 @@ func TestAcquire_RedWithoutQuorum(t *testing.T) {
 	t.Parallel()
 	c := newClient(t, lockrt.Options{})
 	key := redistest.Key(t, "k")
-	spec := &lockrt.Spec{Name: "jobs.Service.Run", Kind: lockrt.KindRed, Empty: true}
+	spec := &gen.Spec{Name: "jobs.Service.Run", Kind: lockrt.KindRedLock, Empty: true}
 	few := `jobs.Service.Run: lockgen: red lock "` + key + `": unusable option: `
-	for want, a := range map[string]lockrt.Acquirer{
-		few + "0 servers, and not an odd number of three or more":   c.With(),
-		few + "2 servers, and not an odd number of three or more":   lockrt.Quorum([]*lockrt.Client{c, c}),
-		few + "the server " + redistest.Shared(t).Addr() + " twice": lockrt.Quorum([]*lockrt.Client{c, c, c}),
-		few + "client 1 is nil":                                 lockrt.Quorum([]*lockrt.Client{c, nil, c}),
-		"jobs.Service.Run: unusable option: there is no client": lockrt.Quorum(nil),
+	for want, a := range map[string]gen.Acquirer{
+		few + "0 servers, and not an odd number of three or more":   gen.With(c),
+		few + "2 servers, and not an odd number of three or more":   gen.Quorum([]*lockrt.Client{c, c}),
+		few + "the server " + redistest.Shared(t).Addr() + " twice": gen.Quorum([]*lockrt.Client{c, c, c}),
+		few + "client 1 is nil":                                 gen.Quorum([]*lockrt.Client{c, nil, c}),
+		"jobs.Service.Run: unusable option: there is no client": gen.Quorum(nil),
 	} {
 		_, err := a.Acquire(patient(t), spec, key)
 		require.EqualError(t, err, want)
 		require.ErrorIs(t, err, lockrt.ErrBadOption)
-		_, err = a.AcquireKinds(patient(t), spec, lockrt.KindKey{Kind: lockrt.KindRed, Key: key}, lockrt.KindKey{Key: key + "2"})
+		_, err = a.AcquireKinds(patient(t), spec, gen.KindKey{Kind: lockrt.KindRedLock, Key: key}, gen.KindKey{Key: key + "2"})
 		require.EqualError(t, err, want)
 	}
-	_, err := lockrt.Quorum(nil).Acquire(patient(t), spec)
+	_, err := gen.Quorum(nil).Acquire(patient(t), spec)
 	require.ErrorIs(t, err, lockrt.ErrBadOption)
 }

@@ -29,7 +29,7 @@ type Hooks struct {
 
 // An AcquireEvent tells of one call that acquires.
 type AcquireEvent struct {
-	Kind   string        // "mutex"; "fair"; "write", "read" of an RWMutex; "redlock", "semaphore", "permit", "latch"
+	Kind   Kind          // of the lock
 	Key    string        // the lock
 	Waited time.Duration // since the call began
 	Token  int64         // the fencing token that came with it, in AcquireEnd; 0 without WithFencing
@@ -38,7 +38,7 @@ type AcquireEvent struct {
 
 // A RenewEvent tells of one try to renew.
 type RenewEvent struct {
-	Kind  string
+	Kind  Kind
 	Key   string
 	Until time.Time // when the trust in the lease ends
 	Err   error     // nil when confirmed
@@ -46,7 +46,7 @@ type RenewEvent struct {
 
 // An EndEvent tells how a lease ended: Cause matches [ErrReleased], [ErrLost] or [ErrClosed].
 type EndEvent struct {
-	Kind  string
+	Kind  Kind
 	Key   string
 	Held  time.Duration
 	Cause error
@@ -58,15 +58,15 @@ type UnreportedEvent struct {
 	Err  error
 }
 
-// The Kind in events. A Semaphore has no ends: nobody has what it counts.
+// The texts of kinds.
 const (
 	kindMutex     = "mutex"
 	kindFair      = "fair"
 	kindSemaphore = "semaphore"
-	kindPermit    = "permit" // of a PermitSemaphore
-	kindLatch     = "latch"  // of a CountDownLatch that is waited for
-	kindWrite     = "write"  // of an RWMutex
+	kindPermit    = "permit"
+	kindLatch     = "latch"
+	kindWrite     = "write"
 	kindRead      = "read"
-	kindMulti     = "multi"   // of a MultiLock, never told: its members are
-	kindRedLock   = "redlock" // its parts are not told
+	kindMulti     = "multi"
+	kindRedLock   = "redlock"
 )

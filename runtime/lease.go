@@ -122,7 +122,7 @@ func (t *tenure) given() {
 func (t *tenure) tell(cause error) {
 	hook := t.client.opts.Hooks.Ended
 	if hook != nil && t.had.Load() && t.told.CompareAndSwap(false, true) {
-		hook(EndEvent{Kind: t.kind, Key: t.key, Held: monotonic.Since(t.began), Cause: bare(t.key, cause)})
+		hook(EndEvent{Kind: Kind(t.kind), Key: t.key, Held: monotonic.Since(t.began), Cause: bare(t.key, cause)})
 	}
 }
 

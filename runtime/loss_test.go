@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/gen"
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
@@ -63,7 +64,7 @@ func TestLoss_IsNoEndOfTheCallersContext(t *testing.T) {
 			}, lockrt.WithWatchdog(300*time.Millisecond))
 		},
 		"generated": func(ctx context.Context, c *lockrt.Client, key string, work func(ctx context.Context) error) (err error) {
-			hold, err := c.Acquire(ctx, &lockrt.Spec{Name: "n", Wait: lockrt.UntilDone}, key)
+			hold, err := gen.With(c).Acquire(ctx, &gen.Spec{Name: "n", Wait: lockrt.UntilDone}, key)
 			if err != nil {
 				return err
 			}

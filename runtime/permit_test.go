@@ -509,7 +509,7 @@ func TestPermit_IsRenewedWhileItsHolderLives(t *testing.T) {
 	p := permit(t, s, 2)
 	for confirmed := 0; confirmed < 4; {
 		e := receive(t, renewals, "a renewal")
-		require.Equal(t, "permit", e.Kind)
+		require.Equal(t, lockrt.KindPermit, e.Kind)
 		require.Equal(t, s.Key(), e.Key)
 		if e.Err == nil {
 			confirmed++
@@ -858,7 +858,7 @@ func TestPermit_AndLocksAreRenewedTogether(t *testing.T) {
 	lease, err := c.Mutex(redistest.Key(t, "m")).Lock(patient(t))
 	require.NoError(t, err)
 	p := permit(t, c.PermitSemaphore(redistest.Key(t, "p"), 1), 1)
-	seen := map[string]int{}
+	seen := map[lockrt.Kind]int{}
 	for seen["mutex"] < 4 || seen["permit"] < 4 {
 		if e := receive(t, renewals, "a renewal"); e.Err == nil {
 			seen[e.Kind]++

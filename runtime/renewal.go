@@ -145,7 +145,7 @@ func (c *Client) renewed(l *watchdog.Lease, err error) {
 		c.counts.renewalFailures.Add(1)
 	}
 	if c.opts.Hooks.Renewed != nil {
-		c.opts.Hooks.Renewed(RenewEvent{Kind: l.Kind(), Key: l.Key(), Until: l.Until(), Err: err})
+		c.opts.Hooks.Renewed(RenewEvent{Kind: Kind(l.Kind()), Key: l.Key(), Until: l.Until(), Err: err})
 	}
 }
 

@@ -83,7 +83,7 @@ func TestRedisson_RW_ReadLockExpirationRenewal(t *testing.T) {
 	for time.Since(start) < 3*watchdog/2 {
 		e := receive(t, renewed, "a renewal")
 		require.NoError(t, e.Err)
-		require.Equal(t, "read", e.Kind)
+		require.Equal(t, lockrt.KindRead, e.Kind)
 	}
 	free(t, leases...)
 	nothingLeft(t, redistest.Shared(t), key)
@@ -292,7 +292,7 @@ func TestRedisson_RW_ReadWriteTTL(t *testing.T) {
 	ctx := lockrt.WithOwner(patient(t), lockrt.NewOwner())
 	w, r := ok(t)(m.Lock(ctx)), ok(t)(m.RLock(ctx))
 	start := time.Now()
-	both := map[string]int{}
+	both := map[lockrt.Kind]int{}
 	for time.Since(start) < 2*watchdog || both["read"] < 3 || both["write"] < 3 {
 		e := receive(t, renewed, "a renewal")
 		require.NoError(t, e.Err)

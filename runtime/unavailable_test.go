@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/gen"
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
@@ -54,7 +55,7 @@ var wayOf = map[string]func(c []*lockrt.Client, key string) way{
 	},
 	"generated": func(c []*lockrt.Client, key string) way {
 		return way{lock: func(ctx context.Context, opts ...lockrt.LockOption) (err error) {
-			hold, err := c[0].With(opts...).Acquire(ctx, &lockrt.Spec{Name: "n", Wait: lockrt.UntilDone}, key)
+			hold, err := gen.With(c[0], opts...).Acquire(ctx, &gen.Spec{Name: "n", Wait: lockrt.UntilDone}, key)
 			if err == nil {
 				hold.Release(&err)
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/gen"
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
@@ -40,8 +41,8 @@ func (w stroll) value(t reflect.Type) reflect.Value {
 		return reflect.ValueOf(&w.ctx).Elem()
 	case t == reflect.TypeFor[time.Duration]():
 		return reflect.ValueOf(time.Second)
-	case t == reflect.TypeFor[*lockrt.Spec]():
-		return reflect.ValueOf(&lockrt.Spec{Name: "n", Wait: lockrt.UntilDone})
+	case t == reflect.TypeFor[*gen.Spec]():
+		return reflect.ValueOf(&gen.Spec{Name: "n", Wait: lockrt.UntilDone})
 	case t == reflect.TypeFor[[]string]():
 		return reflect.ValueOf(strings.Repeat("0a", 16))
 	case t.Kind() == reflect.String:
@@ -175,7 +176,7 @@ func TestNothing(t *testing.T) {
 		new(lockrt.Mutex), new(lockrt.FairMutex), new(lockrt.RWMutex), new(lockrt.Semaphore), new(lockrt.PermitSemaphore),
 		new(lockrt.CountDownLatch), new(lockrt.RedLock), new(lockrt.MultiLock), new(lockrt.Lease), new(lockrt.Permit),
 		none.Mutex("k"), none.FairMutex("k"), none.RWMutex("k"), none.RWMutex("k").RLocker(), none.Semaphore("k", 1),
-		none.PermitSemaphore("k", 1), none.CountDownLatch("k"), none.With(),
+		none.PermitSemaphore("k", 1), none.CountDownLatch("k"), gen.With(none),
 	}
 	w.fails(things, func(name string, call func() error) {
 		for _, not := range []string{"Lease).Err", "Lease).Extend", "Permit).Err", "Permit).Extend", "AcquireKinds"} {

@@ -1,6 +1,7 @@
 package templates
 
 import (
+	"cmp"
 	"go/types"
 	"slices"
 	"strings"
@@ -10,8 +11,11 @@ import (
 	"github.com/lockgen/lockgen/templates/model"
 )
 
-// runtimePath is the package that generated code calls.
-const runtimePath = "github.com/lockgen/lockgen/runtime"
+// The packages that generated code calls: what its users know, and what is there for generated code.
+const (
+	runtimePath = "github.com/lockgen/lockgen/runtime"
+	genPath     = runtimePath + "/gen"
+)
 
 // file is one file while it is written.
 type file struct {
@@ -49,7 +53,7 @@ func newFile(m *model.File) *file {
 		avoid.Reserve(tp.Obj().Name())
 		packagesOf(tp.Constraint(), pkgs, avoid)
 	}
-	pkgs[runtimePath] = "lockrt"
+	pkgs[runtimePath], pkgs[genPath] = "lockrt", "gen"
 	paths := make([]string, 0, len(pkgs))
 	for path := range pkgs {
 		if path != m.Path {
@@ -57,8 +61,10 @@ func newFile(m *model.File) *file {
 		}
 	}
 	slices.Sort(paths)
-	// The runtime has the name that all its users know it by; the others follow in the order of their paths.
-	slices.SortStableFunc(paths, func(a, b string) int { return boolOrder(a == runtimePath, b == runtimePath) })
+	// The runtime has the name that all its users know it by; the others follow in the order of their paths, and last what no user names.
+	slices.SortStableFunc(paths, func(a, b string) int {
+		return cmp.Or(boolOrder(a == runtimePath, b == runtimePath), boolOrder(b == genPath, a == genPath))
+	})
 	for _, path := range paths {
 		f.alias(avoid, path, pkgs[path])
 	}
@@ -145,6 +151,9 @@ func (f *file) generated() []string {
 
 // lockrt returns a name of the runtime.
 func lockrt(name string) *jen.Statement { return jen.Qual(runtimePath, name) }
+
+// gen returns a name of what the runtime has for generated code.
+func gen(name string) *jen.Statement { return jen.Qual(genPath, name) }
 
 // methodDoc writes the doc comment of a method, as a block if the method's own is one.
 func (f *file) methodDoc(m *model.Method, lines []string) {

@@ -226,7 +226,7 @@ func (b *builder) add(s *jen.Statement) { b.body = append(b.body, s) }
 // element is the type of one of several keys.
 func (b *builder) element() *jen.Statement {
 	if b.mixed {
-		return lockrt("KindKey")
+		return gen("KindKey")
 	}
 	return jen.String()
 }
@@ -404,18 +404,18 @@ func (b *builder) open(buf *jen.Statement, v *model.Value, element []way) {
 		b.err = b.Pick("err")
 		assign = ":="
 	}
-	b.add(jen.List(jen.Id(b.buf), jen.Id(b.err)).Op(assign).Add(lockrt(with)).Call(buf, b.expr(v, from)))
-	b.fail(jen.Id(b.err).Op("!=").Nil(), lockrt("BadKey").Call(jen.Lit(b.m.Lock.SpecName), b.name(b.follow(v, from)), jen.Id(b.err)))
+	b.add(jen.List(jen.Id(b.buf), jen.Id(b.err)).Op(assign).Add(gen(with)).Call(buf, b.expr(v, from)))
+	b.fail(jen.Id(b.err).Op("!=").Nil(), gen("BadKey").Call(jen.Lit(b.m.Lock.SpecName), b.name(b.follow(v, from)), jen.Id(b.err)))
 }
 
 func (b *builder) part(buf *jen.Statement, p model.Part, element []way) *jen.Statement {
 	switch {
 	case p.Value != nil && p.Value.Each != nil:
-		return lockrt(appenders[p.Value.Each.Leaf]).Call(buf, b.expr(p.Value.Each, element[0]))
+		return gen(appenders[p.Value.Each.Leaf]).Call(buf, b.expr(p.Value.Each, element[0]))
 	case p.Value != nil && p.Value.Leaf == model.Raw:
 		return jen.Append(buf, b.expr(p.Value, b.root(p.Value)).Op("..."))
 	case p.Value != nil:
-		return lockrt(appenders[p.Value.Leaf]).Call(buf, b.expr(p.Value, b.root(p.Value)))
+		return gen(appenders[p.Value.Leaf]).Call(buf, b.expr(p.Value, b.root(p.Value)))
 	case len(p.Literal) == 1:
 		return jen.Append(buf, jen.LitRune(rune(p.Literal[0])))
 	}
@@ -454,7 +454,7 @@ func (b *builder) name(w way) *jen.Statement {
 	}
 	b.index = true
 	list, rest, _ := strings.Cut(w.path, "[]")
-	s := lockrt("At").Call(jen.Lit(list), jen.Id(w.index))
+	s := gen("At").Call(jen.Lit(list), jen.Id(w.index))
 	if rest != "" {
 		s.Op("+").Lit(rest)
 	}
@@ -530,7 +530,7 @@ func (b *builder) call(s model.Step, from, to way) {
 		if s.Fails {
 			ask = "AskOrFail"
 		}
-		call = lockrt(ask).Call(append([]jen.Code{selector(from.at...), b.types.code(s.On).Dot(s.Name)}, args...)...)
+		call = gen(ask).Call(append([]jen.Code{selector(from.at...), b.types.code(s.On).Dot(s.Name)}, args...)...)
 	}
 	b.assign(base, call, s.Fails || s.On != nil, to)
 }
@@ -563,7 +563,7 @@ func (b *builder) assign(base string, call *jen.Statement, fails bool, to way) {
 		b.err = b.Pick("err")
 	}
 	b.add(jen.List(jen.Id(local), jen.Id(b.err)).Op(":=").Add(call))
-	b.fail(jen.Id(b.err).Op("!=").Nil(), lockrt("BadKey").Call(jen.Lit(b.m.Lock.SpecName), b.name(to), jen.Id(b.err)))
+	b.fail(jen.Id(b.err).Op("!=").Nil(), gen("BadKey").Call(jen.Lit(b.m.Lock.SpecName), b.name(to), jen.Id(b.err)))
 }
 
 // checkList writes the checks of the length of a list.
@@ -578,7 +578,7 @@ func (b *builder) checkList(v *model.Value, w way) {
 	done := fmt.Sprintf("%d of %s", v.Max, w.path)
 	if !b.done[done] {
 		b.done[done] = true
-		b.fail(length().Op(">").Lit(v.Max), lockrt("ManyKeys").Call(jen.Lit(b.m.Lock.SpecName), b.name(w), length(), jen.Lit(v.Max)))
+		b.fail(length().Op(">").Lit(v.Max), gen("ManyKeys").Call(jen.Lit(b.m.Lock.SpecName), b.name(w), length(), jen.Lit(v.Max)))
 	}
 }
 
@@ -588,7 +588,7 @@ func (b *builder) notNil(kind model.Nil, w way) {
 	case model.NilPointer:
 		b.refuse("NilKey", w, selector(w.at...).Op("==").Nil())
 	case model.NilInside:
-		b.refuse("NilKey", w, lockrt("IsNil").Call(selector(w.at...)))
+		b.refuse("NilKey", w, gen("IsNil").Call(selector(w.at...)))
 	}
 }
 
@@ -607,7 +607,7 @@ func (b *builder) refuse(with string, w way, cond *jen.Statement) {
 		return
 	}
 	b.done[with+w.path] = true
-	b.fail(cond, lockrt(with).Call(jen.Lit(b.m.Lock.SpecName), b.name(w)))
+	b.fail(cond, gen(with).Call(jen.Lit(b.m.Lock.SpecName), b.name(w)))
 }
 
 // fail writes a return with an error.

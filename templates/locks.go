@@ -67,15 +67,15 @@ func (f *file) entity(o *owner, l *model.Locks, m *model.Method, client, opts st
 	var made *jen.Statement
 	switch lock := m.Lock.Keys[0]; lock.Kind {
 	case model.Permit:
-		made = lockrt("ForPermits").Call(append([]jen.Code{of, spec, jen.Lit(lock.Permits)}, rest...)...)
+		made = gen("ForPermits").Call(append([]jen.Code{of, spec, jen.Lit(lock.Permits)}, rest...)...)
 	case model.ReadWrite:
-		made = lockrt("ForRW").Call(append([]jen.Code{of, spec}, rest...)...)
+		made = gen("ForRW").Call(append([]jen.Code{of, spec}, rest...)...)
 	case model.Fair:
-		made = lockrt("ForFair").Call(append([]jen.Code{of, spec}, rest...)...)
+		made = gen("ForFair").Call(append([]jen.Code{of, spec}, rest...)...)
 	case model.Multi:
-		made = lockrt("ForMulti").Call(append([]jen.Code{of, spec}, rest...)...)
+		made = gen("ForMulti").Call(append([]jen.Code{of, spec}, rest...)...)
 	default:
-		made = lockrt("For").Call(append([]jen.Code{of, spec}, rest...)...)
+		made = gen("For").Call(append([]jen.Code{of, spec}, rest...)...)
 	}
 	f.methodDoc(m, entityDoc(m))
 	f.Add(jen.Func().Params(jen.Id(recv).Add(o.of(l.Type))).Id(m.Name).Params(o.paramList(m, fr)...).Add(o.resultList(m, fr)).Block(

@@ -44,7 +44,7 @@ func (f *file) service(s *model.Service) {
 		doc = []string{s.Constructor + " wraps next. Where the annotations say so fallback is called instead when somebody else holds the lock. What",
 			"opts say counts more than the annotations."}
 	}
-	members = append(members, jen.Id(w.locks).Add(lockrt("Acquirer")))
+	members = append(members, jen.Id(w.locks).Add(gen("Acquirer")))
 	near, red := kindsOf(s)
 	var locksArg, quorumArg string
 	if near {
@@ -61,11 +61,11 @@ func (f *file) service(s *model.Service) {
 	var acquirer *jen.Statement
 	switch opts := jen.Id(optsArg).Op("..."); {
 	case near && red:
-		acquirer = jen.Id(locksArg).Dot("With").Call(opts).Dot("Quorum").Call(jen.Id(quorumArg))
+		acquirer = gen("With").Call(jen.Id(locksArg), opts).Dot("Quorum").Call(jen.Id(quorumArg))
 	case red:
-		acquirer = lockrt("Quorum").Call(jen.Id(quorumArg), opts)
+		acquirer = gen("Quorum").Call(jen.Id(quorumArg), opts)
 	default:
-		acquirer = jen.Id(locksArg).Dot("With").Call(opts)
+		acquirer = gen("With").Call(jen.Id(locksArg), opts)
 	}
 	values = append(values, jen.Id(w.locks).Op(":").Add(acquirer))
 
@@ -293,9 +293,9 @@ func (f *file) stream(w *wrapper, m *model.Method, fr *frame, held string, call 
 		none.Op("||").Add(result).Op("==").Nil()
 		results[st.Result] = jen.Op("&").Add(w.of(st.Closer)).Values(result, jen.Id(held).Dot("Lend").Call())
 	case st.Pairs:
-		results[st.Result] = lockrt("HoldSeq2").Call(jen.Id(held), result)
+		results[st.Result] = gen("HoldSeq2").Call(jen.Id(held), result)
 	default:
-		results[st.Result] = lockrt("HoldSeq").Call(jen.Id(held), result)
+		results[st.Result] = gen("HoldSeq").Call(jen.Id(held), result)
 	}
 	return []jen.Code{
 		jen.List(ids(fr.results)...).Op("=").Add(call),
@@ -316,7 +316,7 @@ func (f *file) closer(s *model.Service, m *model.Method) {
 	f.doc(fmt.Sprintf("%s is what %s returns. Closing it releases the locks.", st.Closer, m.Name))
 	f.Add(o.typeDecl(st.Closer, s.TypeParams).Struct(
 		jen.Id(next).Add(o.code(m.Results[st.Result].Type)),
-		jen.Id(held).Op("*").Add(lockrt("Hold")),
+		jen.Id(held).Op("*").Add(gen("Hold")),
 	))
 	for _, method := range st.Methods {
 		f.Line()

@@ -37,11 +37,11 @@ func spec(l *model.Lock, typed bool) *jen.Statement {
 			fields = append(fields, field(flag.name, jen.True()))
 		}
 	}
-	return lockrt("Spec").Values(fields...)
+	return gen("Spec").Values(fields...)
 }
 
 // kinds are the names of the runtime's kinds.
-var kinds = map[model.Kind]string{model.Mutex: "KindMutex", model.Write: "KindWrite", model.Read: "KindRead", model.Fair: "KindFair", model.Permit: "KindPermit", model.Red: "KindRed"}
+var kinds = map[model.Kind]string{model.Mutex: "KindMutex", model.Write: "KindWrite", model.Read: "KindRead", model.Fair: "KindFair", model.Permit: "KindPermit", model.Red: "KindRedLock"}
 
 // kind writes the fields that say which lock a key is of.
 func kind(k *model.Key) []jen.Code {

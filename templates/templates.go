@@ -46,7 +46,7 @@ func (f *file) handshake() {
 	f.Comment("// Undefined? This file and the lockgen runtime that the module requires are of different versions.")
 	f.Comment("// Update the runtime: go get " + module)
 	f.Comment("// Or generate with the module's version: go run " + module + "/cmd/lockgen")
-	f.Const().Id("_").Op("=").Add(lockrt("GeneratedCodeV1"))
+	f.Const().Id("_").Op("=").Add(gen("GeneratedCodeV1"))
 }
 
 // constrain puts the build constraint of the source below the header. The comments that jennifer writes there are one paragraph, in which a

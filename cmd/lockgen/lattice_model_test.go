@@ -1,6 +1,7 @@
 package main_test
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -237,9 +238,12 @@ func (c claim) asks(f *face) string {
 		if c.by.service != nil && c.by.service.options["prefix"] != "" {
 			key = c.by.service.options["prefix"] + ":" + key
 		}
-		kind := map[string]int{"": 0, "mutex": 0, "write": 1, "read": 2, "fair": 3, "permit": 4}[d.kind]
+		kind, permits := cmp.Or(d.kind, "mutex"), 0
+		if kind == "permit" {
+			permits = 2
+		}
 		_, fence := d.options["fence"]
-		keys = append(keys, fmt.Sprintf("%s kind %d permits %d fence %v", key, kind, kind/4*2, fence))
+		keys = append(keys, fmt.Sprintf("%s kind %s permits %d fence %v", key, kind, permits, fence))
 	}
 	slices.Sort(keys)
 	return fmt.Sprintf("%s; wait %s watchdog %s lease %s min %s report %v", strings.Join(keys, ", "),

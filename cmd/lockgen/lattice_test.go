@@ -178,6 +178,7 @@ import (
 	"example.com/shop/b"
 	"example.com/shop/c"
 	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/gen"
 )
 
 type impl struct{}
@@ -197,15 +198,15 @@ func reached(p, q string) error {
 }
 
 func call(pkg, name string, method func(context.Context, string, string) error) {
-	lockrt.Said, lockrt.Busy, count = nil, false, 0
+	gen.Said, gen.Busy, count = nil, false, 0
 	if err := method(context.Background(), "A", "B"); err != nil || count != 1 {
 		panic(name)
 	}
 	asks := "nothing"
-	if len(lockrt.Said) > 0 {
-		asks = strings.TrimPrefix(strings.Join(lockrt.Said, " and "), pkg+"."+name+": ")
+	if len(gen.Said) > 0 {
+		asks = strings.TrimPrefix(strings.Join(gen.Said, " and "), pkg+"."+name+": ")
 	}
-	lockrt.Busy = true
+	gen.Busy = true
 	if err := method(context.Background(), "A", "B"); asks != "nothing" && count != 1 {
 		panic("called without the lock: " + name)
 	} else if asks != "nothing" && err == nil {

@@ -34,7 +34,7 @@ const module = "example.com/shop"
 func newTypeChecker(t *testing.T, root string) *typeChecker {
 	cfg := &packages.Config{Mode: packages.NeedName | packages.NeedExportFile | packages.NeedDeps | packages.NeedImports, Dir: root}
 	pkgs, err := packages.Load(cfg, "github.com/lockgen/lockgen/runtime", "database/sql", "html/template", "net/http", "text/template", "iter", "log", "testing",
-		"github.com/lockgen/lockgen/runtime/locktest")
+		"github.com/lockgen/lockgen/runtime/gen", "github.com/lockgen/lockgen/runtime/locktest")
 	require.NoError(t, err)
 	exports := map[string]string{}
 	packages.Visit(pkgs, nil, func(p *packages.Package) {

@@ -7,27 +7,28 @@ import (
 	"time"
 
 	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/gen"
 )
 
 // Undefined? This file and the lockgen runtime that the module requires are of different versions.
 // Update the runtime: go get github.com/lockgen/lockgen
 // Or generate with the module's version: go run github.com/lockgen/lockgen/cmd/lockgen
-const _ = lockrt.GeneratedCodeV1
+const _ = gen.GeneratedCodeV1
 
 // LockedOrders is an Orders that holds the annotated locks around each call.
 type LockedOrders struct {
 	next  Orders
-	locks lockrt.Acquirer
+	locks gen.Acquirer
 }
 
 var _ Orders = (*LockedOrders)(nil)
 
 // NewLockedOrders wraps next. What opts say counts more than the annotations.
 func NewLockedOrders(next Orders, locks *lockrt.Client, opts ...lockrt.LockOption) *LockedOrders {
-	return &LockedOrders{next: next, locks: locks.With(opts...)}
+	return &LockedOrders{next: next, locks: gen.With(locks, opts...)}
 }
 
-var lockOrdersShip = lockrt.Spec{Name: "main.Orders.Ship", Wait: lockrt.UntilDone, Watchdog: 2 * time.Second, Fence: true}
+var lockOrdersShip = gen.Spec{Name: "main.Orders.Ship", Wait: lockrt.UntilDone, Watchdog: 2 * time.Second, Fence: true}
 
 // Ship hands an order to the carrier. Each holder of its lock has a larger token than all before it.
 //
@@ -51,10 +52,10 @@ type OrdersKeys struct{}
 // Ship builds example-fencing:order:{id}.
 func (OrdersKeys) Ship(id OrderID) (string, error) {
 	if id == "" {
-		return "", lockrt.EmptyKey("main.Orders.Ship", "id")
+		return "", gen.EmptyKey("main.Orders.Ship", "id")
 	}
 	b := make([]byte, 0, 64)
 	b = append(b, "example-fencing:order:"...)
-	b = lockrt.AppendString(b, id)
+	b = gen.AppendString(b, id)
 	return string(b), nil
 }

@@ -2,12 +2,15 @@
 
 package main
 
-import lockrt "github.com/lockgen/lockgen/runtime"
+import (
+	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/gen"
+)
 
 // Undefined? This file and the lockgen runtime that the module requires are of different versions.
 // Update the runtime: go get github.com/lockgen/lockgen
 // Or generate with the module's version: go run github.com/lockgen/lockgen/cmd/lockgen
-const _ = lockrt.GeneratedCodeV1
+const _ = gen.GeneratedCodeV1
 
 type redisLocks struct {
 	c    *lockrt.Client
@@ -21,12 +24,12 @@ func NewLocks(c *lockrt.Client, opts ...lockrt.LockOption) Locks {
 	return redisLocks{c: c, opts: opts}
 }
 
-var lockLocksOrder = lockrt.Spec{Name: "main.Locks.Order", Wait: lockrt.UntilDone}
+var lockLocksOrder = gen.Spec{Name: "main.Locks.Order", Wait: lockrt.UntilDone}
 
 // Order locks one order: order:{id}.
 func (l redisLocks) Order(id OrderID) lockrt.EntityMutex[OrderID] {
 	key, err := LocksKeys{}.Order(id)
-	return lockrt.For(l.c, &lockLocksOrder, id, key, err, l.opts...)
+	return gen.For(l.c, &lockLocksOrder, id, key, err, l.opts...)
 }
 
 // LocksKeys builds the keys that Locks locks, for tools and tests.
@@ -35,10 +38,10 @@ type LocksKeys struct{}
 // Order builds order:{id}.
 func (LocksKeys) Order(id OrderID) (string, error) {
 	if id == "" {
-		return "", lockrt.EmptyKey("main.Locks.Order", "id")
+		return "", gen.EmptyKey("main.Locks.Order", "id")
 	}
 	b := make([]byte, 0, 64)
 	b = append(b, "order:"...)
-	b = lockrt.AppendString(b, id)
+	b = gen.AppendString(b, id)
 	return string(b), nil
 }

@@ -7,27 +7,28 @@ import (
 	"time"
 
 	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/gen"
 )
 
 // Undefined? This file and the lockgen runtime that the module requires are of different versions.
 // Update the runtime: go get github.com/lockgen/lockgen
 // Or generate with the module's version: go run github.com/lockgen/lockgen/cmd/lockgen
-const _ = lockrt.GeneratedCodeV1
+const _ = gen.GeneratedCodeV1
 
 // LockedService is a Service that holds the annotated locks around each call.
 type LockedService struct {
 	next  Service
-	locks lockrt.Acquirer
+	locks gen.Acquirer
 }
 
 var _ Service = (*LockedService)(nil)
 
 // NewLockedService wraps next. What opts say counts more than the annotations.
 func NewLockedService(next Service, locks *lockrt.Client, opts ...lockrt.LockOption) *LockedService {
-	return &LockedService{next: next, locks: locks.With(opts...)}
+	return &LockedService{next: next, locks: gen.With(locks, opts...)}
 }
 
-var lockServicePay = lockrt.Spec{Name: "main.Service.Pay", Wait: 3 * time.Second}
+var lockServicePay = gen.Spec{Name: "main.Service.Pay", Wait: 3 * time.Second}
 
 // Pay settles an order.
 //
@@ -51,13 +52,13 @@ type ServiceKeys struct{}
 // Pay builds order:{o.ID}.
 func (ServiceKeys) Pay(o *Order) (string, error) {
 	if o == nil {
-		return "", lockrt.NilKey("main.Service.Pay", "o")
+		return "", gen.NilKey("main.Service.Pay", "o")
 	}
 	if o.ID == "" {
-		return "", lockrt.EmptyKey("main.Service.Pay", "o.ID")
+		return "", gen.EmptyKey("main.Service.Pay", "o.ID")
 	}
 	b := make([]byte, 0, 64)
 	b = append(b, "order:"...)
-	b = lockrt.AppendString(b, o.ID)
+	b = gen.AppendString(b, o.ID)
 	return string(b), nil
 }

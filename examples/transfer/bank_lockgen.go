@@ -6,12 +6,13 @@ import (
 	"time"
 
 	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/gen"
 )
 
 // Undefined? This file and the lockgen runtime that the module requires are of different versions.
 // Update the runtime: go get github.com/lockgen/lockgen
 // Or generate with the module's version: go run github.com/lockgen/lockgen/cmd/lockgen
-const _ = lockrt.GeneratedCodeV1
+const _ = gen.GeneratedCodeV1
 
 type redisLocks struct {
 	c    *lockrt.Client
@@ -25,7 +26,7 @@ func NewLocks(c *lockrt.Client, opts ...lockrt.LockOption) Locks {
 	return redisLocks{c: c, opts: opts}
 }
 
-var lockLocksAccounts = lockrt.Spec{Name: "main.Locks.Accounts", Wait: time.Minute}
+var lockLocksAccounts = gen.Spec{Name: "main.Locks.Accounts", Wait: time.Minute}
 
 // Accounts locks several accounts, all or none, in the order of their keys: two transfers in opposite directions do
 // not wait for each other in a circle.
@@ -33,7 +34,7 @@ var lockLocksAccounts = lockrt.Spec{Name: "main.Locks.Accounts", Wait: time.Minu
 // Its keys are example-transfer:{ids...}, one for each element.
 func (l redisLocks) Accounts(ids ...AccountID) lockrt.EntityMulti[AccountID] {
 	keys, err := LocksKeys{}.Accounts(ids...)
-	return lockrt.ForMulti(l.c, &lockLocksAccounts, ids, keys, err, l.opts...)
+	return gen.ForMulti(l.c, &lockLocksAccounts, ids, keys, err, l.opts...)
 }
 
 // LocksKeys builds the keys that Locks locks, for tools and tests.
@@ -42,19 +43,19 @@ type LocksKeys struct{}
 // Accounts builds example-transfer:{ids...}.
 func (LocksKeys) Accounts(ids ...AccountID) ([]string, error) {
 	if len(ids) == 0 {
-		return nil, lockrt.EmptyKey("main.Locks.Accounts", "ids")
+		return nil, gen.EmptyKey("main.Locks.Accounts", "ids")
 	}
 	if len(ids) > 64 {
-		return nil, lockrt.ManyKeys("main.Locks.Accounts", "ids", len(ids), 64)
+		return nil, gen.ManyKeys("main.Locks.Accounts", "ids", len(ids), 64)
 	}
 	keys := make([]string, 0, len(ids))
 	b := make([]byte, 0, 64)
 	for i, id := range ids {
 		if id == "" {
-			return nil, lockrt.EmptyKey("main.Locks.Accounts", lockrt.At("ids", i))
+			return nil, gen.EmptyKey("main.Locks.Accounts", gen.At("ids", i))
 		}
 		b = append(b[:0], "example-transfer:"...)
-		b = lockrt.AppendString(b, id)
+		b = gen.AppendString(b, id)
 		keys = append(keys, string(b))
 	}
 	return keys, nil

@@ -116,7 +116,7 @@ func (l *ledger) watch(hooks lockrt.Hooks) lockrt.Hooks {
 	hooks.AcquireEnd = func(ctx context.Context, e lockrt.AcquireEvent) {
 		l.use(e.Key)
 		// Nobody has what a semaphore or a latch counts: that has no end.
-		if e.Err == nil && e.Kind != "semaphore" && e.Kind != "latch" {
+		if e.Err == nil && e.Kind != lockrt.KindSemaphore && e.Kind != lockrt.KindLatch {
 			l.add(e.Key, 1)
 		}
 		if acquired != nil {

@@ -37,8 +37,14 @@ func Asked(args []string) bool {
 
 const (
 	runtimePath = "github.com/lockgen/lockgen/runtime"
+	genPath     = runtimePath + "/gen"
 	docs        = "https://pkg.go.dev/github.com/lockgen/lockgen/cmd/lockgen/vet"
 )
+
+// isOurs says whether something is of the runtime, or of what it has for generated code.
+func isOurs(o types.Object) bool {
+	return o.Pkg() != nil && (o.Pkg().Path() == runtimePath || o.Pkg().Path() == genPath)
+}
 
 // ours names a type of the runtime, or returns "".
 func ours(t types.Type) string {
@@ -47,7 +53,7 @@ func ours(t types.Type) string {
 		t = types.Unalias(p.Elem())
 	}
 	n, ok := t.(*types.Named)
-	if !ok || n.Obj().Pkg() == nil || n.Obj().Pkg().Path() != runtimePath {
+	if !ok || !isOurs(n.Obj()) {
 		return ""
 	}
 	return n.Obj().Name()
@@ -74,7 +80,7 @@ func isProof(t types.Type) bool { return strings.HasPrefix(ours(t), "Held") }
 // acquires says whether a call of the runtime returns a lease, and an error that says whether there is one.
 func acquires(info *types.Info, call *ast.CallExpr) bool {
 	fn := callee(info, call)
-	if fn == nil || fn.Pkg() == nil || fn.Pkg().Path() != runtimePath {
+	if fn == nil || !isOurs(fn) {
 		return false
 	}
 	results := fn.Signature().Results()

@@ -7,12 +7,13 @@ import (
 
 	"github.com/lockgen/lockgen/examples/orders/shop"
 	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/gen"
 )
 
 // Undefined? This file and the lockgen runtime that the module requires are of different versions.
 // Update the runtime: go get github.com/lockgen/lockgen
 // Or generate with the module's version: go run github.com/lockgen/lockgen/cmd/lockgen
-const _ = lockrt.GeneratedCodeV1
+const _ = gen.GeneratedCodeV1
 
 type redisLocks struct {
 	c    *lockrt.Client
@@ -27,20 +28,20 @@ func NewLocks(c *lockrt.Client, opts ...lockrt.LockOption) Locks {
 }
 
 var (
-	lockLocksOrder = lockrt.Spec{Name: "locks.Locks.Order", Wait: 20 * time.Second, Watchdog: 2 * time.Second}
-	lockLocksStock = lockrt.Spec{Name: "locks.Locks.Stock", Wait: 20 * time.Second, Watchdog: 2 * time.Second}
+	lockLocksOrder = gen.Spec{Name: "locks.Locks.Order", Wait: 20 * time.Second, Watchdog: 2 * time.Second}
+	lockLocksStock = gen.Spec{Name: "locks.Locks.Stock", Wait: 20 * time.Second, Watchdog: 2 * time.Second}
 )
 
 // Order locks one order: order:{id}.
 func (l redisLocks) Order(id shop.OrderID) lockrt.EntityMutex[shop.OrderID] {
 	key, err := LocksKeys{}.Order(id)
-	return lockrt.For(l.c, &lockLocksOrder, id, key, err, l.opts...)
+	return gen.For(l.c, &lockLocksOrder, id, key, err, l.opts...)
 }
 
 // Stock locks one article in stock: stock:{item}.
 func (l redisLocks) Stock(item shop.SKU) lockrt.EntityMutex[shop.SKU] {
 	key, err := LocksKeys{}.Stock(item)
-	return lockrt.For(l.c, &lockLocksStock, item, key, err, l.opts...)
+	return gen.For(l.c, &lockLocksStock, item, key, err, l.opts...)
 }
 
 // LocksKeys builds the keys that Locks locks, for tools and tests.
@@ -49,21 +50,21 @@ type LocksKeys struct{}
 // Order builds order:{id}.
 func (LocksKeys) Order(id shop.OrderID) (string, error) {
 	if id == "" {
-		return "", lockrt.EmptyKey("locks.Locks.Order", "id")
+		return "", gen.EmptyKey("locks.Locks.Order", "id")
 	}
 	b := make([]byte, 0, 64)
 	b = append(b, "order:"...)
-	b = lockrt.AppendString(b, id)
+	b = gen.AppendString(b, id)
 	return string(b), nil
 }
 
 // Stock builds stock:{item}.
 func (LocksKeys) Stock(item shop.SKU) (string, error) {
 	if item == "" {
-		return "", lockrt.EmptyKey("locks.Locks.Stock", "item")
+		return "", gen.EmptyKey("locks.Locks.Stock", "item")
 	}
 	b := make([]byte, 0, 64)
 	b = append(b, "stock:"...)
-	b = lockrt.AppendString(b, item)
+	b = gen.AppendString(b, item)
 	return string(b), nil
 }

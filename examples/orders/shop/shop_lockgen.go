@@ -8,30 +8,31 @@ import (
 	"time"
 
 	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/gen"
 )
 
 // Undefined? This file and the lockgen runtime that the module requires are of different versions.
 // Update the runtime: go get github.com/lockgen/lockgen
 // Or generate with the module's version: go run github.com/lockgen/lockgen/cmd/lockgen
-const _ = lockrt.GeneratedCodeV1
+const _ = gen.GeneratedCodeV1
 
 // LockedService is a Service that holds the annotated locks around each call.
 type LockedService struct {
 	next  Service
-	locks lockrt.Acquirer
+	locks gen.Acquirer
 }
 
 var _ Service = (*LockedService)(nil)
 
 // NewLockedService wraps next. What opts say counts more than the annotations.
 func NewLockedService(next Service, locks *lockrt.Client, opts ...lockrt.LockOption) *LockedService {
-	return &LockedService{next: next, locks: locks.With(opts...)}
+	return &LockedService{next: next, locks: gen.With(locks, opts...)}
 }
 
 var (
-	lockServicePay      = lockrt.Spec{Name: "shop.Service.Pay", Wait: 20 * time.Second, Watchdog: 2 * time.Second}
-	lockServicePack     = lockrt.Spec{Name: "shop.Service.Pack", Wait: 20 * time.Second, Watchdog: 2 * time.Second}
-	lockServiceCloseDay = lockrt.Spec{Name: "shop.Service.CloseDay", Wait: 0, Watchdog: 2 * time.Second}
+	lockServicePay      = gen.Spec{Name: "shop.Service.Pay", Wait: 20 * time.Second, Watchdog: 2 * time.Second}
+	lockServicePack     = gen.Spec{Name: "shop.Service.Pack", Wait: 20 * time.Second, Watchdog: 2 * time.Second}
+	lockServiceCloseDay = gen.Spec{Name: "shop.Service.CloseDay", Wait: 0, Watchdog: 2 * time.Second}
 )
 
 // Pay charges the customer and keeps the receipt. It fails with ErrPaid the second time.
@@ -100,31 +101,31 @@ type ServiceKeys struct{}
 // Pay builds order:{p.Order}.
 func (ServiceKeys) Pay(p Payment) (string, error) {
 	if p.Order == "" {
-		return "", lockrt.EmptyKey("shop.Service.Pay", "p.Order")
+		return "", gen.EmptyKey("shop.Service.Pay", "p.Order")
 	}
 	b := make([]byte, 0, 64)
 	b = append(b, "order:"...)
-	b = lockrt.AppendString(b, p.Order)
+	b = gen.AppendString(b, p.Order)
 	return string(b), nil
 }
 
 // Pack builds order:{o.ID} and stock:{o.Item}.
 func (ServiceKeys) Pack(o *Order) (keys [2]string, err error) {
 	if o == nil {
-		return keys, lockrt.NilKey("shop.Service.Pack", "o")
+		return keys, gen.NilKey("shop.Service.Pack", "o")
 	}
 	if o.ID == "" {
-		return keys, lockrt.EmptyKey("shop.Service.Pack", "o.ID")
+		return keys, gen.EmptyKey("shop.Service.Pack", "o.ID")
 	}
 	if o.Item == "" {
-		return keys, lockrt.EmptyKey("shop.Service.Pack", "o.Item")
+		return keys, gen.EmptyKey("shop.Service.Pack", "o.Item")
 	}
 	b := make([]byte, 0, 64)
 	b = append(b, "order:"...)
-	b = lockrt.AppendString(b, o.ID)
+	b = gen.AppendString(b, o.ID)
 	keys[0] = string(b)
 	b = append(b[:0], "stock:"...)
-	b = lockrt.AppendString(b, o.Item)
+	b = gen.AppendString(b, o.Item)
 	keys[1] = string(b)
 	return keys, nil
 }
@@ -132,10 +133,10 @@ func (ServiceKeys) Pack(o *Order) (keys [2]string, err error) {
 // CloseDay builds day:{day}.
 func (ServiceKeys) CloseDay(day string) (string, error) {
 	if day == "" {
-		return "", lockrt.EmptyKey("shop.Service.CloseDay", "day")
+		return "", gen.EmptyKey("shop.Service.CloseDay", "day")
 	}
 	b := make([]byte, 0, 64)
 	b = append(b, "day:"...)
-	b = lockrt.AppendString(b, day)
+	b = gen.AppendString(b, day)
 	return string(b), nil
 }

@@ -8,18 +8,19 @@ import (
 	"time"
 
 	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/gen"
 )
 
 // Undefined? This file and the lockgen runtime that the module requires are of different versions.
 // Update the runtime: go get github.com/lockgen/lockgen
 // Or generate with the module's version: go run github.com/lockgen/lockgen/cmd/lockgen
-const _ = lockrt.GeneratedCodeV1
+const _ = gen.GeneratedCodeV1
 
 // LockedService is a Service that holds the annotated locks around each call.
 type LockedService struct {
 	next     Service
 	fallback Service
-	locks    lockrt.Acquirer
+	locks    gen.Acquirer
 }
 
 var _ Service = (*LockedService)(nil)
@@ -27,14 +28,14 @@ var _ Service = (*LockedService)(nil)
 // NewLockedService wraps next. Where the annotations say so fallback is called instead when somebody else holds the lock. What
 // opts say counts more than the annotations.
 func NewLockedService(next, fallback Service, locks *lockrt.Client, opts ...lockrt.LockOption) *LockedService {
-	return &LockedService{next: next, fallback: fallback, locks: locks.With(opts...)}
+	return &LockedService{next: next, fallback: fallback, locks: gen.With(locks, opts...)}
 }
 
 var (
-	lockServicePay      = lockrt.Spec{Name: "shop.Service.Pay", Wait: 5 * time.Second, Watchdog: 3 * time.Second, Fence: true}
-	lockServiceTransfer = lockrt.Spec{Name: "shop.Service.Transfer", Wait: 5 * time.Second, Watchdog: 3 * time.Second, Fence: true}
-	lockServiceShip     = lockrt.Spec{Name: "shop.Service.Ship", Wait: 5 * time.Second, Watchdog: 3 * time.Second}
-	lockServiceReport   = lockrt.Spec{Name: "shop.Service.Report", Wait: 0, Watchdog: 3 * time.Second}
+	lockServicePay      = gen.Spec{Name: "shop.Service.Pay", Wait: 5 * time.Second, Watchdog: 3 * time.Second, Fence: true}
+	lockServiceTransfer = gen.Spec{Name: "shop.Service.Transfer", Wait: 5 * time.Second, Watchdog: 3 * time.Second, Fence: true}
+	lockServiceShip     = gen.Spec{Name: "shop.Service.Ship", Wait: 5 * time.Second, Watchdog: 3 * time.Second}
+	lockServiceReport   = gen.Spec{Name: "shop.Service.Report", Wait: 0, Watchdog: 3 * time.Second}
 )
 
 // Reserve takes the pieces of an order from stock. It fails with ErrSoldOut if there are too few. It locks the item by hand.
@@ -113,20 +114,20 @@ type ServiceKeys struct{}
 // Pay builds example-service:order:{o.ID} and example-service:wallet:{o.Wallet}.
 func (ServiceKeys) Pay(o *Order) (keys [2]string, err error) {
 	if o == nil {
-		return keys, lockrt.NilKey("shop.Service.Pay", "o")
+		return keys, gen.NilKey("shop.Service.Pay", "o")
 	}
 	if o.ID == "" {
-		return keys, lockrt.EmptyKey("shop.Service.Pay", "o.ID")
+		return keys, gen.EmptyKey("shop.Service.Pay", "o.ID")
 	}
 	if o.Wallet == "" {
-		return keys, lockrt.EmptyKey("shop.Service.Pay", "o.Wallet")
+		return keys, gen.EmptyKey("shop.Service.Pay", "o.Wallet")
 	}
 	b := make([]byte, 0, 64)
 	b = append(b, "example-service:order:"...)
-	b = lockrt.AppendString(b, o.ID)
+	b = gen.AppendString(b, o.ID)
 	keys[0] = string(b)
 	b = append(b[:0], "example-service:wallet:"...)
-	b = lockrt.AppendString(b, o.Wallet)
+	b = gen.AppendString(b, o.Wallet)
 	keys[1] = string(b)
 	return keys, nil
 }
@@ -134,37 +135,37 @@ func (ServiceKeys) Pay(o *Order) (keys [2]string, err error) {
 // Transfer builds example-service:wallet:{t.From} and example-service:wallet:{t.To}.
 func (ServiceKeys) Transfer(t *Transfer) (keys [2]string, err error) {
 	if t == nil {
-		return keys, lockrt.NilKey("shop.Service.Transfer", "t")
+		return keys, gen.NilKey("shop.Service.Transfer", "t")
 	}
 	if t.From == "" {
-		return keys, lockrt.EmptyKey("shop.Service.Transfer", "t.From")
+		return keys, gen.EmptyKey("shop.Service.Transfer", "t.From")
 	}
 	if t.To == "" {
-		return keys, lockrt.EmptyKey("shop.Service.Transfer", "t.To")
+		return keys, gen.EmptyKey("shop.Service.Transfer", "t.To")
 	}
 	b := make([]byte, 0, 64)
 	b = append(b, "example-service:wallet:"...)
-	b = lockrt.AppendString(b, t.From)
+	b = gen.AppendString(b, t.From)
 	keys[0] = string(b)
 	b = append(b[:0], "example-service:wallet:"...)
-	b = lockrt.AppendString(b, t.To)
+	b = gen.AppendString(b, t.To)
 	keys[1] = string(b)
 	return keys, nil
 }
 
 // Ship builds example-service:order:{o.ID} and example-service:carrier.
-func (ServiceKeys) Ship(o *Order) (keys [2]lockrt.KindKey, err error) {
+func (ServiceKeys) Ship(o *Order) (keys [2]gen.KindKey, err error) {
 	if o == nil {
-		return keys, lockrt.NilKey("shop.Service.Ship", "o")
+		return keys, gen.NilKey("shop.Service.Ship", "o")
 	}
 	if o.ID == "" {
-		return keys, lockrt.EmptyKey("shop.Service.Ship", "o.ID")
+		return keys, gen.EmptyKey("shop.Service.Ship", "o.ID")
 	}
 	b := make([]byte, 0, 64)
 	b = append(b, "example-service:order:"...)
-	b = lockrt.AppendString(b, o.ID)
-	keys[0] = lockrt.KindKey{Kind: lockrt.KindMutex, Key: string(b), Fence: true}
-	keys[1] = lockrt.KindKey{Kind: lockrt.KindPermit, Permits: 4, Key: "example-service:carrier"}
+	b = gen.AppendString(b, o.ID)
+	keys[0] = gen.KindKey{Kind: lockrt.KindMutex, Key: string(b), Fence: true}
+	keys[1] = gen.KindKey{Kind: lockrt.KindPermit, Permits: 4, Key: "example-service:carrier"}
 	return keys, nil
 }
 
@@ -185,12 +186,12 @@ func NewLocks(c *lockrt.Client, opts ...lockrt.LockOption) Locks {
 	return redisLocks{c: c, opts: opts}
 }
 
-var lockLocksItem = lockrt.Spec{Name: "shop.Locks.Item", Wait: 5 * time.Second, Watchdog: 3 * time.Second, Fence: true}
+var lockLocksItem = gen.Spec{Name: "shop.Locks.Item", Wait: 5 * time.Second, Watchdog: 3 * time.Second, Fence: true}
 
 // Item locks the stock of one item: example-service:item:{id}.
 func (l redisLocks) Item(id ItemID) lockrt.EntityMutex[ItemID] {
 	key, err := LocksKeys{}.Item(id)
-	return lockrt.For(l.c, &lockLocksItem, id, key, err, l.opts...)
+	return gen.For(l.c, &lockLocksItem, id, key, err, l.opts...)
 }
 
 // LocksKeys builds the keys that Locks locks, for tools and tests.
@@ -199,10 +200,10 @@ type LocksKeys struct{}
 // Item builds example-service:item:{id}.
 func (LocksKeys) Item(id ItemID) (string, error) {
 	if id == "" {
-		return "", lockrt.EmptyKey("shop.Locks.Item", "id")
+		return "", gen.EmptyKey("shop.Locks.Item", "id")
 	}
 	b := make([]byte, 0, 64)
 	b = append(b, "example-service:item:"...)
-	b = lockrt.AppendString(b, id)
+	b = gen.AppendString(b, id)
 	return string(b), nil
 }

@@ -29,7 +29,7 @@ import (
 // exports finds the compiled form of what random interfaces mention, once for all tests.
 var exports = sync.OnceValues(func() (map[string]string, error) {
 	cfg := &packages.Config{Mode: packages.NeedName | packages.NeedExportFile | packages.NeedDeps | packages.NeedImports}
-	pkgs, err := packages.Load(cfg, "github.com/lockgen/lockgen/runtime", "text/template", "html/template", "io", "iter", "net/http", "database/sql", "math/big", "net/netip", "time")
+	pkgs, err := packages.Load(cfg, "github.com/lockgen/lockgen/runtime", "github.com/lockgen/lockgen/runtime/gen", "text/template", "html/template", "io", "iter", "net/http", "database/sql", "math/big", "net/netip", "time")
 	files := map[string]string{}
 	packages.Visit(pkgs, nil, func(p *packages.Package) { files[p.PkgPath] = p.ExportFile })
 	return files, err
@@ -112,7 +112,7 @@ type generator struct {
 
 // nasty are names that generated code uses itself, or could.
 var nasty = []string{
-	"s", "l", "b", "c", "key", "keys", "held", "err", "err1", "ctx", "ctx1", "res", "res0", "res1", "next", "locks", "lockrt", "lockrt1", "errors", "time",
+	"s", "l", "b", "c", "key", "keys", "held", "err", "err1", "ctx", "ctx1", "res", "res0", "res1", "next", "locks", "lockrt", "lockrt1", "gen", "gen1", "errors", "time",
 	"context", "context1", "template", "nil", "append", "make", "byte", "string", "error", "len", "true", "any", "int", "p0", "p1", "k", "v", "T", "K",
 	"ServiceKeys", "OuterKeys", "LockedService", "NewLockedService", "lockServiceM0", "lockServiceM1", "order", "Order", "id", "label", "iota", "new", "String", "_",
 }
@@ -127,7 +127,7 @@ func (g *generator) file() string {
 	if context == "" {
 		context = "context"
 	}
-	fmt.Fprintf(&b, "package %s\n\nimport (\n\t%s\"context\"\n\thtml \"html/template\"\n\t\"io\"\n\t\"iter\"\n\t\"text/template\"\n\n\trt \"github.com/lockgen/lockgen/runtime\"\n)\n\n", pick(g, []string{"a", "lockrt", "context", "key"}), alias)
+	fmt.Fprintf(&b, "package %s\n\nimport (\n\t%s\"context\"\n\thtml \"html/template\"\n\t\"io\"\n\t\"iter\"\n\t\"text/template\"\n\n\trt \"github.com/lockgen/lockgen/runtime\"\n)\n\n", pick(g, []string{"a", "lockrt", "gen", "context", "key"}), alias)
 	b.WriteString("type Order struct {\n\tID string\n\tNo *int\n\tOwner *Order\n}\n\nfunc (o *Order) Label() string { return o.ID }\n\n")
 	b.WriteString("func (o *Order) Find() (*Order, error) { return o, nil }\n\nfunc (o Order) MarshalText() ([]byte, error) { return nil, nil }\n\n")
 	b.WriteString("type UUID [16]byte\n\ntype Line struct{ SKU string }\n\nfunc (Line) AppendLockKey(b []byte) ([]byte, error) { return b, nil }\n\n")
@@ -142,7 +142,7 @@ func (g *generator) file() string {
 		fmt.Fprintf(&b, "func %s(%s %s.Context) (string, error) { return \"\", nil }\n\n", g.fn, "ctx1", context)
 	}
 	for range g.IntN(4) {
-		name := pick(g, []string{"key", "held", "errors", "err", "time", "s", "res", "lockServiceM0", "lockrt", "cap", "next", "order"})
+		name := pick(g, []string{"key", "held", "errors", "err", "time", "s", "res", "lockServiceM0", "lockrt", "gen", "cap", "next", "order"})
 		if !declared[name] {
 			declared[name] = true
 			fmt.Fprintf(&b, "var %s int\n\n", name)
@@ -170,7 +170,7 @@ func (g *generator) locks(b *strings.Builder) {
 	}
 	b.WriteString("\ntype Pair struct {\n\tA string\n\tB UUID\n}\n\n//lockgen:locks name=MakeEntities\ntype entities interface {\n")
 	if g.IntN(2) == 0 {
-		list := pick(g, []string{"keys", "key", "err", "l", "opts", "nil", "len", "b", "lockrt"})
+		list := pick(g, []string{"keys", "key", "err", "l", "opts", "nil", "len", "b", "lockrt", "gen"})
 		fmt.Fprintf(b, "\t//lockgen:lock key=m:{%s...}\n\tMulti(%s %sUUID) rt.EntityMulti[UUID]\n", list, list, pick(g, []string{"...", "[]"}))
 	}
 	for i := range 1 + g.IntN(3) {

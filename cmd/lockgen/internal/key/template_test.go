@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockgen/lockgen/cmd/lockgen/internal/key"
-	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/gen"
 )
 
 func TestParse(t *testing.T) {
@@ -96,9 +96,9 @@ func fill(t *key.Template, a, b string) string {
 		case part.Path == nil:
 			out = append(out, part.Literal...)
 		case t.Text[part.Off]%2 == 0:
-			out = lockrt.AppendString(out, a)
+			out = gen.AppendString(out, a)
 		default:
-			out = lockrt.AppendString(out, b)
+			out = gen.AppendString(out, b)
 		}
 	}
 	return string(out)

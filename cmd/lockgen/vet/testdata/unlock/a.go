@@ -6,6 +6,7 @@ import (
 	"time"
 
 	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/gen"
 )
 
 type ID string
@@ -22,7 +23,7 @@ func meantToStay(ctx context.Context, c *lockrt.Client) error {
 }
 
 func onOnePath(ctx context.Context, c *lockrt.Client, stop bool) error {
-	lease, err := c.Mutex("a").Lock(ctx) // want `lease is not unlocked on the way that returns at line 30: defer lease.Unlock\(ctx\)`
+	lease, err := c.Mutex("a").Lock(ctx) // want `lease is not unlocked on the way that returns at line 31: defer lease.Unlock\(ctx\)`
 	if err != nil {
 		return err
 	}
@@ -33,14 +34,14 @@ func onOnePath(ctx context.Context, c *lockrt.Client, stop bool) error {
 }
 
 func never(ctx context.Context, m lockrt.EntityMutex[ID]) {
-	held, err := m.Lock(ctx) // want `held is not unlocked on the way that returns at line 40`
+	held, err := m.Lock(ctx) // want `held is not unlocked on the way that returns at line 41`
 	if err == nil {
 		println(held.ID(), held.Err())
 	}
 }
 
-func generated(ctx context.Context, c *lockrt.Client, spec *lockrt.Spec) (err error) {
-	held, err := c.Acquire(ctx, spec, "a") // want `defer held.Release\(&err\)`
+func generated(ctx context.Context, c *lockrt.Client, spec *gen.Spec) (err error) {
+	held, err := gen.With(c).Acquire(ctx, spec, "a") // want `defer held.Release\(&err\)`
 	if err != nil {
 		return err
 	}
@@ -48,7 +49,7 @@ func generated(ctx context.Context, c *lockrt.Client, spec *lockrt.Spec) (err er
 }
 
 func laterError(ctx context.Context, c *lockrt.Client) error {
-	lease, err := c.Mutex("a").Lock(ctx) // want `lease is not unlocked on the way that returns at line 57`
+	lease, err := c.Mutex("a").Lock(ctx) // want `lease is not unlocked on the way that returns at line 58`
 	if err != nil {
 		return err
 	}
@@ -177,7 +178,7 @@ func named(ctx context.Context, c *lockrt.Client) (lease *lockrt.Lease, err erro
 func work(context.Context) error { return nil }
 
 func permit(ctx context.Context, s *lockrt.PermitSemaphore, stop bool) error {
-	p, err := s.Acquire(ctx) // want `p is not released on the way that returns at line 185: defer p.Release\(ctx\)`
+	p, err := s.Acquire(ctx) // want `p is not released on the way that returns at line 186: defer p.Release\(ctx\)`
 	if err != nil {
 		return err
 	}
@@ -203,11 +204,11 @@ func otherError(ctx context.Context, c *lockrt.Client) error {
 	return lease.Unlock(ctx)
 }
 
-func kinds(ctx context.Context, s lockrt.EntitySemaphore[ID], m lockrt.EntityMulti[ID], f lockrt.EntityFairMutex[ID], a lockrt.Acquirer) error {
-	s.Acquire(ctx)                      // want `the lease is dropped`
-	m.TryLock(ctx)                      // want `the lease is dropped`
-	a.AcquireKinds(ctx, &lockrt.Spec{}) // want `the lease is dropped`
-	permit, err := s.TryAcquire(ctx)    // want `permit is not released on the way that returns at line \d+: defer permit.Release\(ctx\)`
+func kinds(ctx context.Context, s lockrt.EntitySemaphore[ID], m lockrt.EntityMulti[ID], f lockrt.EntityFairMutex[ID], a gen.Acquirer) error {
+	s.Acquire(ctx)                   // want `the lease is dropped`
+	m.TryLock(ctx)                   // want `the lease is dropped`
+	a.AcquireKinds(ctx, &gen.Spec{}) // want `the lease is dropped`
+	permit, err := s.TryAcquire(ctx) // want `permit is not released on the way that returns at line \d+: defer permit.Release\(ctx\)`
 	if err != nil {
 		return err
 	}

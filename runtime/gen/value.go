@@ -1,4 +1,4 @@
-package lockrt
+package gen
 
 import (
 	"encoding"

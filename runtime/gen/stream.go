@@ -1,10 +1,12 @@
-package lockrt
+package gen
 
 import (
 	"context"
 	"fmt"
 	"iter"
 	"sync/atomic"
+
+	lockrt "github.com/lockgen/lockgen/runtime"
 )
 
 // What a method returns can need its lock for longer than the call: a sequence until the loop over
@@ -21,7 +23,7 @@ func (h *Hold) Lend() *Hold {
 // keys stay locked, whatever becomes of the context of the call.
 func (h *Hold) Close(closing func() error) (err error) {
 	if h.closed.CompareAndSwap(false, true) {
-		defer func() { err = join(err, h.release()) }()
+		defer func() { err = lent.AfterLoss(h.call, err, h.release()) }()
 	}
 	return closing()
 }
@@ -29,7 +31,7 @@ func (h *Hold) Close(closing func() error) (err error) {
 // HoldSeq lends h to seq, if there is one: it is released when the loop over what HoldSeq returns
 // ends, also by break or by a panic, or when the context of the call ends before a loop begins. After
 // that, and during the loop, the sequence has no elements for other loops; that and what goes wrong
-// is told to [Options.Logger].
+// is told to [lockrt.Options.Logger].
 func HoldSeq[V any](h *Hold, seq iter.Seq[V]) iter.Seq[V] {
 	if seq == nil {
 		return nil
@@ -109,9 +111,9 @@ func (l *loan) begin() error {
 		return nil
 	}
 	if l.h.call.Err() != nil {
-		return l.h.spec.explain(ended(l.h.call))
+		return lent.Explain(l.h.spec.Name, lent.Ended(l.h.call))
 	}
-	return fmt.Errorf("%s: %w: what it returned can be gone through once, under its lock", l.h.spec.Name, ErrReleased)
+	return fmt.Errorf("%s: %w: what it returned can be gone through once, under its lock", l.h.spec.Name, lockrt.ErrReleased)
 }
 
 func (l *loan) end() error { return l.h.release() }
@@ -119,6 +121,6 @@ func (l *loan) end() error { return l.h.release() }
 // log tells what no caller can be told.
 func (l *loan) log(err error) {
 	if err != nil && len(l.h.leases) > 0 {
-		l.h.leases[0].client.opts.Logger.Warn("lockgen: a sequence that was to be gone through under a lock", "method", l.h.spec.Name, "error", err)
+		warn(l.h.leases[0], l.h.spec.Name, err)
 	}
 }

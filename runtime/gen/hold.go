@@ -1,0 +1,62 @@
+package gen
+
+import (
+	"context"
+	"sync/atomic"
+
+	lockrt "github.com/lockgen/lockgen/runtime"
+)
+
+// A Hold is what [Acquirer.Acquire] acquired. It is released once, by Release or, if the result of
+// the method has it, by that.
+type Hold struct {
+	spec   *Spec
+	call   context.Context // that was given to Acquire
+	ctx    context.Context // of the last lease, or of the call if there is none
+	leases []*lockrt.Lease
+	only   [1]*lockrt.Lease // what leases is of if there is one
+	lent   bool             // to a result of the method, which releases it
+	closed atomic.Bool      // by that result
+}
+
+// Context returns the context to work under. It ends when any of the locks is lost, with a cause
+// matching [lockrt.ErrLost], and when they are released. If a loss is only to be reported it ends with the
+// context of the call and nothing else.
+func (h *Hold) Context() context.Context {
+	if h.spec.Report {
+		return &reportContext{h.call, context.WithoutCancel(h.ctx)}
+	}
+	return h.ctx
+}
+
+// A reportContext ends with the context of the call, and is under leases all the same: locking their
+// keys under it enters again.
+type reportContext struct {
+	context.Context
+
+	leases context.Context
+}
+
+func (x *reportContext) Value(key any) any {
+	if v := x.leases.Value(key); v != nil {
+		return v
+	}
+	return x.Context.Value(key) // what contexts know of their own end
+}
+
+// Release unlocks all and joins to *err what went wrong: that a lock was lost while the method
+// ran, even if the method returned nil, or that it could not be given back. If a result of the
+// method has the Hold, Release does nothing.
+func (h *Hold) Release(err *error) {
+	if !h.lent {
+		*err = lent.AfterLoss(h.call, *err, h.release())
+	}
+}
+
+// release ends the leases, all of them whatever happens.
+func (h *Hold) release() error {
+	if len(h.leases) == 0 {
+		return nil
+	}
+	return giveBack(h.leases, h.spec.Min, h.spec.Keep)
+}

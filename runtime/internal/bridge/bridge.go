@@ -1,0 +1,50 @@
+// Package bridge is how package gen, which serves generated code, reaches what package lockrt offers to nobody else. It knows neither of
+// them: lockrt lends its functions and opens its types here, and gen takes them.
+package bridge
+
+import "context"
+
+// Functions are lent by package lockrt. What is any is a function whose type names types of lockrt, which cannot be named here: gen asserts it
+// when it is initialized.
+type Functions struct {
+	Renews       any // func(c *lockrt.Client, opts []lockrt.LockOption) (renews bool, err error)
+	PermitLocker any // func(s *lockrt.PermitSemaphore) lockrt.Locker
+	GiveBack     any // func(leases []*lockrt.Lease, least time.Duration, keep bool) error
+	Unreported   any // func(ctx context.Context, c *lockrt.Client, name string, err error)
+	Warn         any // func(l *lockrt.Lease, name string, err error)
+
+	Ended     func(ctx context.Context) error
+	AfterLoss func(caller context.Context, err, more error) error
+	Explain   func(name string, err error) error
+}
+
+var lent Functions
+
+// Lend is called once, when package lockrt is initialized. It returns nothing of use, so that it can stand in a declaration.
+func Lend(f Functions) struct{} {
+	lent = f
+	return struct{}{}
+}
+
+// Lent returns what package lockrt has lent.
+func Lent() Functions { return lent }
+
+// An Entity is embedded by the types of lockrt that lock entities. What it holds is set and read by the functions of this package alone, so
+// that programs see nothing of it.
+type Entity[K, P any] struct{ parts Parts[K, P] }
+
+// Parts are what the lock of an entity, or of several, is made of.
+type Parts[K, P any] struct {
+	Lock  P
+	Name  string // of the method that gives it, like "orders.Locks.Order"
+	ID    K
+	Keys  []string // of several, each in the place of its id
+	Fence bool     // who locks it for writing has a fencing token
+	Err   error    // why there is no key
+}
+
+// Bind makes e the lock that consists of p.
+func Bind[K, P any](e *Entity[K, P], p Parts[K, P]) { e.parts = p }
+
+// Of returns what e consists of.
+func Of[K, P any](e *Entity[K, P]) *Parts[K, P] { return &e.parts }
