@@ -272,7 +272,7 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 		asking   bool // the answer to ask is on its way
 		leading  bool // it is on us to ask
 		reasoned bool // there is a reason to ask
-		resent   bool
+		resent   int  // requests sent again at once, since an earlier one may have been done
 		refusals int
 		saidNo   monotonic.Time // when Redis did, last
 		listener *hub.Listener
@@ -376,7 +376,7 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 				return fmt.Errorf("%w%s", ErrNotAcquired, after())
 			case word.err != nil && !passing(word.err):
 				return refused(word.err)
-			case word.err != nil:
+			case word.err != nil && !cut(word.err):
 				return unavailable(after(), word.err)
 			case word.asking > 0:
 			case !w.once:
@@ -453,8 +453,8 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 				case ctx.Err() != nil && errors.Is(n.err, ctx.Err()): // which says nothing of Redis
 				case !passing(n.err):
 					return refused(n.err)
-				case w.once && !resent && !n.final && unknown(n.err):
-					resent = true // to learn what the first one did
+				case (w.once || over) && !n.final && resent < sendsAgain(n.err):
+					resent++ // to learn what the one before did
 					ask()
 				case w.once || over || down.longer(max(cfg.ttl, patience)):
 					return unavailable(after(), n.err)

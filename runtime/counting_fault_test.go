@@ -130,11 +130,11 @@ func TestFault_Semaphore_TryThatLearnsNothingIsGivenBack(t *testing.T) {
 	t.Parallel()
 	l := newLine(t, brisk)
 	s := l.client.Semaphore(l.key, 10)
-	lost := l.proxy.DropReply(redistest.EvalSHA(scripts.SemaphoreAcquire.SHA1), 2, redistest.Close)
+	lost := l.proxy.DropReply(redistest.EvalSHA(scripts.SemaphoreAcquire.SHA1), 3, redistest.Close)
 	err := s.TryAcquire(patient(t), 3)
 	require.Error(t, err)
 	require.NotErrorIs(t, err, lockrt.ErrNotAcquired, "that would be a no")
-	receive(t, lost.Done(), "both losses")
+	receive(t, lost.Done(), "all losses")
 	until(t, "it is given back", func() bool { return number(t, l.server, "GET", l.key) == 10 })
 	tidy(t, l.client, l.server, l.key)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"slices"
 	"strings"
@@ -156,6 +157,34 @@ func unknown(err error) bool {
 	}
 	var op *net.OpError
 	return !errors.As(err, &op) || op.Op != "dial"
+}
+
+// cut reports whether the connection ended before an answer came over it. It may have been cut while nobody used it, so that
+// the request was never sent. The next one goes over another connection.
+func cut(err error) bool {
+	if !unknown(err) {
+		return false
+	}
+	for _, ends := range []error{io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, errBroke, errSwitched} {
+		if errors.Is(err, ends) {
+			return true
+		}
+	}
+	var op *net.OpError
+	return errors.As(err, &op) && !op.Timeout()
+}
+
+// sendsAgain returns how often a request that failed with err is sent again at once by a call that does not wait: once to learn
+// what it did, and as often as a client has connections to a server that may have been cut while nobody used them, which are
+// the one for a lone caller and the one that all share.
+func sendsAgain(err error) int {
+	switch {
+	case cut(err):
+		return 2
+	case unknown(err):
+		return 1
+	}
+	return 0
 }
 
 // begun reports whether a script may have begun what it was not permitted to finish.

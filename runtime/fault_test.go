@@ -201,11 +201,11 @@ func TestFault_LostAcquireOfOneWhoGivesUpIsWithdrawn(t *testing.T) {
 func TestFault_TryLockThatLearnsNothingIsWithdrawn(t *testing.T) {
 	t.Parallel()
 	l := newLine(t, brisk)
-	lost := l.proxy.DropReply(asks, 2, redistest.Close)
+	lost := l.proxy.DropReply(asks, 3, redistest.Close)
 	_, err := l.client.Mutex(l.key).TryLock(patient(t), unexpiring)
 	require.Error(t, err)
 	require.NotErrorIs(t, err, lockrt.ErrNotAcquired, "that would be a no")
-	receive(t, lost.Done(), "both losses")
+	receive(t, lost.Done(), "all losses")
 	gone(t, l.server, l.key)
 }
 

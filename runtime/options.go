@@ -210,7 +210,7 @@ type lockOption func(*lockConfig)
 func (f lockOption) applyLock(c *lockConfig) { f(c) }
 
 // WithWait bounds the wait and nothing else: after d, Lock fails with [ErrNotAcquired], or with [ErrUnavailable] if Redis
-// does not answer, for which it has a quarter of a second more. 0 tries once. A context with a timeout would also end the lease's context. Redisson's
+// does not answer, for which it has a second more. 0 tries once. A context with a timeout would also end the lease's context. Redisson's
 // waitTime.
 func WithWait(d time.Duration) LockOption {
 	return lockOption(func(c *lockConfig) { c.wait = d })

@@ -84,6 +84,7 @@ type outside struct {
 	waiting <-chan string // of those who want it
 	away    func(mute bool)
 	back    func()
+	cut     func() // connections, which can be made again
 }
 
 // everyWay runs test with each way, where somebody else has the key.
@@ -128,6 +129,10 @@ func everyWay(t *testing.T, test func(t *testing.T, o outside)) {
 				for _, s := range all {
 					s.proxy.Refuse(false)
 					s.proxy.Deliver()
+				}
+			}, func() {
+				for _, s := range all {
+					s.proxy.Cut()
 				}
 			}})
 		})
@@ -269,5 +274,35 @@ func TestUnavailable_AnEndedContextIsNothingElse(t *testing.T) {
 		check(receive(t, first, "the first"), "Redis last failed with")
 		check(receive(t, second, "the second"), "Redis last failed with")
 		o.back()
+	})
+}
+
+// Connections may be cut while nobody uses them, by whatever stands between. That costs the next call another request, and
+// not the answer: not one that does not wait, nor one whose wait is over, alone or beside others.
+func TestUnavailable_CutWhileIdle(t *testing.T) {
+	t.Parallel()
+	everyWay(t, func(t *testing.T, o outside) {
+		try := func() error {
+			if o.try != nil {
+				return o.try(patient(t))
+			}
+			return o.lock(patient(t), lockrt.WithWait(0))
+		}
+		require.ErrorIs(t, try(), lockrt.ErrNotAcquired)
+		for range 10 {
+			o.cut()
+			require.ErrorIs(t, try(), lockrt.ErrNotAcquired)
+			for range 3 { // one after the other has connections of its own made
+				require.ErrorIs(t, try(), lockrt.ErrNotAcquired)
+			}
+			o.cut()
+			var beside []<-chan error
+			for range 4 {
+				beside = append(beside, later(try))
+			}
+			for _, got := range beside {
+				require.ErrorIs(t, receive(t, got, "one of those who try at once"), lockrt.ErrNotAcquired)
+			}
+		}
 	})
 }

@@ -71,8 +71,9 @@ const (
 	// What Redis said is taken to be still so for this long.
 	stillSo = 100 * time.Millisecond
 
-	// When a wait is over, an answer that is on its way is waited for this much longer.
-	lastAnswer = 250 * time.Millisecond
+	// When a wait is over, an answer that is on its way is waited for this much longer: a busy server gives it, and says who has
+	// what is wanted, a mute one does not.
+	lastAnswer = time.Second
 )
 
 // fresh reports whether what was said at t is taken to be still so.

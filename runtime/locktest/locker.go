@@ -299,22 +299,7 @@ func (p *process) hold(opts ...lockrt.LockOption) lease {
 // refused sees that the process cannot have the lock.
 func (p *process) refused(what string) {
 	p.s.tb.Helper()
-	p.refusedBy(what, func() error {
-		_, err := p.lock.TryLock(p.s.ctx())
-		return err
-	})
-}
-
-// refusedBy sees that a call is refused, and makes it again when the server gave no answer: then nobody has refused it.
-func (p *process) refusedBy(what string, call func() error) {
-	p.s.tb.Helper()
-	err := call()
-	for range 5 {
-		if !errors.Is(err, lockrt.ErrUnavailable) {
-			break
-		}
-		err = call()
-	}
+	_, err := p.lock.TryLock(p.s.ctx())
 	p.s.is(err, what, lockrt.ErrNotAcquired)
 }
 
