@@ -130,8 +130,8 @@ func TestWithBackoff_BoundedAttempts(t *testing.T) {
 				_, err = other.CountDownLatch(l.key).SetCount(t.Context(), 1)
 			}
 			require.NoError(t, err)
-			asked := l.seen(redistest.EvalSHA(scripts.Take.SHA1, scripts.Acquire.SHA1, scripts.FairAcquire.SHA1, scripts.RWWrite.SHA1,
-				scripts.RWRead.SHA1, scripts.SemaphoreAcquire.SHA1, scripts.PermitAcquire.SHA1, scripts.LatchCount.SHA1))
+			asked := l.seen(redistest.EvalSHA(scripts.Take.SHA1(), scripts.Acquire.SHA1(), scripts.FairAcquire.SHA1(), scripts.RWWrite.SHA1(),
+				scripts.RWRead.SHA1(), scripts.SemaphoreAcquire.SHA1(), scripts.PermitAcquire.SHA1(), scripts.LatchCount.SHA1()))
 			err = waits(l.client, five)[name](l.key)
 			require.ErrorIs(t, err, lockrt.ErrNotAcquired)
 			require.ErrorContains(t, err, "in 5 attempts")

@@ -25,7 +25,7 @@ type tripCounter struct {
 }
 
 func (c *tripCounter) DoMulti(ctx context.Context, multi ...rueidis.Completed) []rueidis.RedisResult {
-	if words := multi[0].Commands(); slices.Contains(words, scripts.Renew.SHA1) {
+	if words := multi[0].Commands(); slices.Contains(words, scripts.Renew.SHA1()) {
 		c.trips.Add(1)
 		c.renewals.Add(int64(len(multi)))
 	}

@@ -96,7 +96,7 @@ func TestDirect_Mute(t *testing.T) {
 				server := redistest.Server(t)
 				proxy := redistest.Proxy(t, server.Addr())
 				c := afterACrowd(t, proxy.URL(), lockrt.Options{OpTimeout: 3 * time.Second})
-				drop := proxy.DropReply(redistest.EvalSHA(script.SHA1), 1, mode)
+				drop := proxy.DropReply(redistest.EvalSHA(script.SHA1()), 1, mode)
 				lease, err := c.Mutex("k").Lock(context.Background())
 				require.NoError(t, err)
 				start := time.Now()

@@ -455,6 +455,6 @@ func TestRedisson_NonReentrantFairLock_ContendingThreadAcquiresOnRelease(t *test
 
 // What a fair lock is asked for with, and given back with.
 var (
-	asksFair  = redistest.EvalSHA(scripts.FairAcquire.SHA1)
-	givesFair = redistest.EvalSHA(scripts.FairRelease.SHA1, scripts.FairLeave.SHA1)
+	asksFair  = redistest.EvalSHA(scripts.FairAcquire.SHA1())
+	givesFair = redistest.EvalSHA(scripts.FairRelease.SHA1(), scripts.FairLeave.SHA1())
 )

@@ -57,7 +57,7 @@ func (c *fairCrowd) queued(t *testing.T, n int64) {
 
 // mute has the next request for the lock not answered, and nothing after it on that connection.
 func (c *fairCrowd) mute() {
-	c.proxy.DropReply(redistest.EvalSHA(scripts.FairAcquire.SHA1), 1, redistest.Mute)
+	c.proxy.DropReply(redistest.EvalSHA(scripts.FairAcquire.SHA1()), 1, redistest.Mute)
 }
 
 func TestFairMutex_IsGivenBackBehindARequestThatIsNotAnswered(t *testing.T) {
@@ -162,7 +162,7 @@ func TestFairMutex_ManyLeaveWithFewRequests(t *testing.T) {
 	got := manyLater(ctx, many, c.waiter)
 	c.queued(t, many)
 	var requests atomic.Int64
-	leaves := redistest.EvalSHA(scripts.FairRelease.SHA1, scripts.FairLeave.SHA1)
+	leaves := redistest.EvalSHA(scripts.FairRelease.SHA1(), scripts.FairLeave.SHA1())
 	c.proxy.OnRequest(func(cmd []string) {
 		if leaves(cmd) {
 			requests.Add(1)

@@ -22,7 +22,7 @@ func TestFault_HolderCutOffIsToldBeforeItsKeyExpires(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l := newLine(t, brisk)
-			renews := l.seen(redistest.EvalSHA(scripts.Renew.SHA1))
+			renews := l.seen(redistest.EvalSHA(scripts.Renew.SHA1()))
 			held, err := l.client.Mutex(l.key).Lock(patient(t))
 			require.NoError(t, err)
 			hooks, waiting, _ := watch()

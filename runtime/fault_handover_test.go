@@ -416,7 +416,7 @@ func TestFault_LateRenewalTakesBackNoExtension(t *testing.T) {
 	s := newSplitWithin(t, lockrt.Options{Watchdog: 4500 * time.Millisecond}, 500*time.Millisecond)
 	lease, err := s.client.Mutex(s.key).Lock(patient(t))
 	require.NoError(t, err)
-	renewing, match := make(chan struct{}, 100), redistest.EvalSHA(scripts.Renew.SHA1)
+	renewing, match := make(chan struct{}, 100), redistest.EvalSHA(scripts.Renew.SHA1())
 	s.commands.OnRequest(func(cmd []string) {
 		if match(cmd) {
 			renewing <- struct{}{}

@@ -32,8 +32,8 @@ type line struct {
 
 // What a client asks for a lock with, and what it gives one back with.
 var (
-	asks  = redistest.EvalSHA(scripts.Take.SHA1, scripts.Acquire.SHA1)
-	gives = redistest.EvalSHA(scripts.Free.SHA1, scripts.Release.SHA1)
+	asks  = redistest.EvalSHA(scripts.Take.SHA1(), scripts.Acquire.SHA1())
+	gives = redistest.EvalSHA(scripts.Free.SHA1(), scripts.Release.SHA1())
 )
 
 // newLine returns a client that has connected and loaded its scripts.
@@ -345,7 +345,7 @@ func TestFault_RenewalsLostForAWhileCostNothing(t *testing.T) {
 	l := newLine(t, opts)
 	lease, err := l.client.Mutex(l.key).Lock(patient(t))
 	require.NoError(t, err)
-	lost := l.proxy.DropReply(redistest.EvalSHA(scripts.Renew.SHA1), 2, redistest.Close)
+	lost := l.proxy.DropReply(redistest.EvalSHA(scripts.Renew.SHA1()), 2, redistest.Close)
 	receive(t, lost.Done(), "two renewals to be lost")
 	for receive(t, renewed, "a renewal").Err != nil {
 		require.NoError(t, lease.Err())

@@ -308,7 +308,7 @@ func TestTracking_MuteConnectionCostsNoHold(t *testing.T) {
 				long, err := c.Mutex("long").Lock(patient(t), unrenewed)
 				require.NoError(t, err)
 				watches(t, server, 2)
-				drop := losses(proxy)[what](redistest.EvalSHA(scripts.Renew.SHA1), 1, mode)
+				drop := losses(proxy)[what](redistest.EvalSHA(scripts.Renew.SHA1()), 1, mode)
 				receive(t, drop.Done(), "the connection to break")
 				require.Contains(t, receive(t, log.lines, "the log to say so"), "the server does not tell of changes")
 				require.Contains(t, receive(t, log.lines, "the log to say so"), "the server tells of changes to held keys again")
@@ -378,7 +378,7 @@ func TestTracking_LeavesNoGoroutine(t *testing.T) { //nolint:paralleltest // cou
 		"mute": {proxy.URL(), func(t *testing.T, _ <-chan string) {
 			t.Helper()
 			watches(t, server, 1)
-			drop := proxy.DropRequest(redistest.EvalSHA(scripts.Renew.SHA1), 1, redistest.Mute)
+			drop := proxy.DropRequest(redistest.EvalSHA(scripts.Renew.SHA1()), 1, redistest.Mute)
 			receive(t, drop.Done(), "the connection to break")
 		}},
 		"refused": {"redis://u:pass@" + server.Addr(), func(t *testing.T, lines <-chan string) {

@@ -365,7 +365,7 @@ func TestHold_KeptWithAnUnknownOutcome(t *testing.T) {
 	spec := gen.Spec{Lease: 2 * time.Second, Min: 2400 * time.Millisecond}
 	began := time.Now()
 	hold := acquire(t, l.client, patient(t), spec, l.key)
-	lost := l.proxy.DropReply(redistest.EvalSHA(scripts.Renew.SHA1), 1, redistest.Close)
+	lost := l.proxy.DropReply(redistest.EvalSHA(scripts.Renew.SHA1()), 1, redistest.Close)
 	err := release(hold)
 	require.Error(t, err)
 	require.NotErrorIs(t, err, lockrt.ErrLost, "nobody knows")

@@ -363,7 +363,7 @@ func TestFault_AcquireKinds_LostMessages(t *testing.T) {
 		for name, script := range map[string]*scripts.Script{
 			"permit": scripts.PermitAcquire, "fair": scripts.FairAcquire, "release": scripts.PermitRelease,
 		} {
-			lost := drop(redistest.EvalSHA(script.SHA1), 1)
+			lost := drop(redistest.EvalSHA(script.SHA1()), 1)
 			hold, err := gen.With(l.client).AcquireKinds(patient(t), &gen.Spec{Name: "n", Wait: lockrt.UntilDone, Watchdog: time.Minute}, keys...)
 			require.NoError(t, err, name)
 			require.NoError(t, hold.Context().Err(), name)

@@ -108,7 +108,7 @@ func TestHandOver_TrustIsShortUntilRenewed(t *testing.T) {
 	look := sync.OnceFunc(func() { close(looked) })
 	defer look()
 	proxy.OnRequest(func(cmd []string) {
-		if redistest.EvalSHA(scripts.Renew.SHA1)(cmd) {
+		if redistest.EvalSHA(scripts.Renew.SHA1())(cmd) {
 			<-looked
 		}
 	})
@@ -349,7 +349,7 @@ func TestHandOver_JavaHasAStart(t *testing.T) {
 	java.SetPubSubHooks(rueidis.PubSubHooks{OnMessage: func(m rueidis.PubSubMessage) { heard <- m.Message }})
 	require.NoError(t, java.Do(t.Context(), rc.B().Subscribe().Channel(channel).Build()).Error())
 	until(t, "the client listens", func() bool { return listens(t, l.server, l.client.ID()) })
-	released, asked := l.when(redistest.EvalSHA(scripts.Release.SHA1)), l.when(asks)
+	released, asked := l.when(redistest.EvalSHA(scripts.Release.SHA1())), l.when(asks)
 	clear := func(times chan time.Time) {
 		for len(times) > 0 {
 			<-times

@@ -332,7 +332,7 @@ func TestLatch_OneAnswerIsForAll(t *testing.T) {
 	hooks, waiting, _ := watch()
 	line := newLine(t, lockrt.Options{Hooks: hooks})
 	l, other := line.client.CountDownLatch(line.key), newClient(t, lockrt.Options{}).CountDownLatch(line.key)
-	asked := line.seen(redistest.EvalSHA(scripts.LatchCount.SHA1))
+	asked := line.seen(redistest.EvalSHA(scripts.LatchCount.SHA1()))
 	got := make(chan error, 100)
 	atBest(t, "one request was enough", func() bool {
 		_, err := l.SetCount(t.Context(), 1)

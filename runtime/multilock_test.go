@@ -42,9 +42,9 @@ func scriptsSent(proxy *redistest.FaultProxy) func() (takes, frees int) {
 	var takes, frees atomic.Int32
 	proxy.OnRequest(func(cmd []string) {
 		switch {
-		case redistest.EvalSHA(scripts.Take.SHA1, scripts.Acquire.SHA1)(cmd):
+		case redistest.EvalSHA(scripts.Take.SHA1(), scripts.Acquire.SHA1())(cmd):
 			takes.Add(1)
-		case redistest.EvalSHA(scripts.Free.SHA1, scripts.Release.SHA1)(cmd):
+		case redistest.EvalSHA(scripts.Free.SHA1(), scripts.Release.SHA1())(cmd):
 			frees.Add(1)
 		}
 	})
@@ -95,9 +95,9 @@ type counter struct {
 
 func (c *counter) Do(ctx context.Context, command rueidis.Completed) rueidis.RedisResult {
 	switch words := command.Commands(); {
-	case redistest.EvalSHA(scripts.Take.SHA1, scripts.Acquire.SHA1)(words):
+	case redistest.EvalSHA(scripts.Take.SHA1(), scripts.Acquire.SHA1())(words):
 		c.takes.Add(1)
-	case redistest.EvalSHA(scripts.Free.SHA1, scripts.Release.SHA1)(words):
+	case redistest.EvalSHA(scripts.Free.SHA1(), scripts.Release.SHA1())(words):
 		c.frees.Add(1)
 	}
 	return c.Client.Do(ctx, command)

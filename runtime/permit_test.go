@@ -873,7 +873,7 @@ func TestPermit_AndLocksAreRenewedTogether(t *testing.T) {
 func TestPermit_RenewalIsOneScriptForMany(t *testing.T) {
 	t.Parallel()
 	l := newLine(t, lockrt.Options{Watchdog: 3 * time.Second})
-	runs := l.seen(redistest.EvalSHA(scripts.PermitRenew.SHA1))
+	runs := l.seen(redistest.EvalSHA(scripts.PermitRenew.SHA1()))
 	var all []*lockrt.Permit
 	for range 20 {
 		all = append(all, permit(t, l.client.PermitSemaphore(redistest.Key(t, "p"), 1), 1))

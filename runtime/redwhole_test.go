@@ -414,7 +414,7 @@ func TestRedLock_TryLockBearsWithSlowServers(t *testing.T) {
 	all[0].Do("SET", tokensOf(key), "9000000000000000")
 	for _, s := range all {
 		s.proxy.OnRequest(func(cmd []string) {
-			if redistest.EvalSHA(scripts.Raise.SHA1)(cmd) {
+			if redistest.EvalSHA(scripts.Raise.SHA1())(cmd) {
 				s.proxy.Delay(30 * time.Millisecond)
 			}
 		})
@@ -450,7 +450,7 @@ func TestRedLock_OneTokenOfOneOwner(t *testing.T) {
 	all[1].Do("SET", tokensOf(key), "8000000000000000")
 	raises := make(chan struct{}, 100)
 	all[2].proxy.OnRequest(func(cmd []string) {
-		if redistest.EvalSHA(scripts.Raise.SHA1)(cmd) {
+		if redistest.EvalSHA(scripts.Raise.SHA1())(cmd) {
 			all[2].proxy.Delay(50 * time.Millisecond)
 			all[0].proxy.Deliver() // what it grants comes late
 			raises <- struct{}{}
@@ -499,7 +499,7 @@ func TestRedLock_AnInnerLeaseLeavesTheRestToTheOuter(t *testing.T) {
 // A server of the majority that goes away before it learns of the token has no say in it: others have.
 func TestRedLock_LockDoesNotWaitForWhoDoesNotLearnOfTheToken(t *testing.T) {
 	t.Parallel()
-	raises := redistest.EvalSHA(scripts.Raise.SHA1)
+	raises := redistest.EvalSHA(scripts.Raise.SHA1())
 	for name, mode := range map[string]redistest.Mode{"mute": redistest.Mute, "closed": redistest.Close} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -528,7 +528,7 @@ func TestRedLock_ATokenThatCannotBeToldIsNone(t *testing.T) {
 	defer taken(t, all[2:], key)()
 	all[0].Do("SET", tokensOf(key), "9000000000000000")
 	all[1].proxy.OnRequest(func(cmd []string) {
-		if redistest.EvalSHA(scripts.Raise.SHA1)(cmd) {
+		if redistest.EvalSHA(scripts.Raise.SHA1())(cmd) {
 			all[1].Do("SET", tokensOf(key), "no number")
 		}
 	})

@@ -39,7 +39,7 @@ func TestFault_OneMuteRenewalAfterAHandOver(t *testing.T) {
 				require.NoError(t, err)
 				got := lockLater(patient(t), lock(next))
 				until(t, "it stands in line", func() bool { return number(t, server, "EXISTS", "lockgen_waiting:{k}", "redisson_lock_queue:{k}") == 1 })
-				drop := proxy.DropReply(redistest.EvalSHA(scripts.Renew.SHA1), 1, redistest.Mute)
+				drop := proxy.DropReply(redistest.EvalSHA(scripts.Renew.SHA1()), 1, redistest.Mute)
 				require.NoError(t, held.Unlock(t.Context()))
 				lease := receive(t, got, "the lock")
 				require.NoError(t, lease.err)

@@ -22,8 +22,8 @@ import (
 // This file is about read-write locks while messages get lost and servers fail.
 
 var (
-	asksRW  = redistest.EvalSHA(scripts.RWRead.SHA1, scripts.RWWrite.SHA1)
-	givesRW = redistest.EvalSHA(scripts.RWReadRelease.SHA1, scripts.RWWriteRelease.SHA1)
+	asksRW  = redistest.EvalSHA(scripts.RWRead.SHA1(), scripts.RWWrite.SHA1())
+	givesRW = redistest.EvalSHA(scripts.RWReadRelease.SHA1(), scripts.RWWriteRelease.SHA1())
 )
 
 // sides are the two ways to lock.
@@ -134,7 +134,7 @@ func TestRWFault_AWriteLockThatIsReadUnderGoesToNoOtherWriter(t *testing.T) {
 	w := ok(t)(m.Lock(ctx, unexpiring))
 	next := lockLater(patient(t), m, unexpiring)
 	receive(t, waiting, "the next writer to wait")
-	lost := l.proxy.DropReply(redistest.EvalSHA(scripts.RWRead.SHA1), 0, redistest.Close)
+	lost := l.proxy.DropReply(redistest.EvalSHA(scripts.RWRead.SHA1()), 0, redistest.Close)
 	reads := readLater(ctx, m, unexpiring)
 	until(t, "the server lets the reader in", func() bool { return len(fields(t, l.server, l.key)) == 3 })
 	free(t, w)
@@ -494,11 +494,11 @@ func TestRWFault_ALateRequestLeavesTheLine(t *testing.T) {
 	held := ok(t)(other.RLock(patient(t)))
 	late := make(chan []string, 1)
 	l.proxy.OnRequest(func(cmd []string) {
-		if redistest.EvalSHA(scripts.RWWrite.SHA1)(cmd) {
+		if redistest.EvalSHA(scripts.RWWrite.SHA1())(cmd) {
 			late <- slices.Clone(cmd)
 		}
 	})
-	lost := l.proxy.DropReply(redistest.EvalSHA(scripts.RWWrite.SHA1), 1, redistest.Close)
+	lost := l.proxy.DropReply(redistest.EvalSHA(scripts.RWWrite.SHA1()), 1, redistest.Close)
 	ctx, cancel := context.WithCancel(patient(t))
 	got := lockLater(ctx, l.client.RWMutex(l.key))
 	receive(t, lost.Done(), "its reply to be lost")

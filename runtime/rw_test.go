@@ -122,7 +122,7 @@ func TestRWMutex_ReadersOfAProcessShareOneHold(t *testing.T) {
 	m := l.client.RWMutex(l.key)
 	start := time.Now()
 	first := ok(t)(m.RLock(patient(t)))
-	probe := redistest.EvalSHA(scripts.RWYield.SHA1)
+	probe := redistest.EvalSHA(scripts.RWYield.SHA1())
 	probes := l.seen(probe)
 	sent := l.seen(func(cmd []string) bool { return redistest.Command("EVALSHA")(cmd) && !probe(cmd) })
 	leases := make([]*lockrt.Lease, 1000)

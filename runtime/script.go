@@ -71,7 +71,7 @@ func (c *Client) runOn(rc sender, s *scripts.Script, keys, args []string) rueidi
 			c.load(loaded) // the slot is on its way to a server that has no scripts
 		}
 		// It was flushed again. What is sent together is run together, nearly always.
-		replies := rc.DoMulti(context.Background(), c.rc.B().ScriptLoad().Script(s.Source).Build(), c.evalsha(s, keys, args))
+		replies := rc.DoMulti(context.Background(), c.rc.B().ScriptLoad().Script(s.Source()).Build(), c.evalsha(s, keys, args))
 		reply = replies[1]
 		if _, answered := rueidis.IsRedisErr(replies[0].Error()); answered && missing(reply) {
 			return replies[0] // it cannot be loaded, and this is why
@@ -110,7 +110,7 @@ func missing(reply rueidis.RedisResult) bool {
 }
 
 func (c *Client) evalsha(s *scripts.Script, keys, args []string) rueidis.Completed {
-	return c.rc.B().Evalsha().Sha1(s.SHA1).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()
+	return c.rc.B().Evalsha().Sha1(s.SHA1()).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()
 }
 
 // load sends every script to every node, in one round trip each, unless somebody else has
@@ -165,7 +165,7 @@ func (c *Client) loadOn(addr string, node rueidis.Client) error {
 	all := scripts.All()
 	loads := make(rueidis.Commands, len(all))
 	for i, s := range all {
-		loads[i] = node.B().ScriptLoad().Script(s.Source).Build()
+		loads[i] = node.B().ScriptLoad().Script(s.Source()).Build()
 	}
 	for _, reply := range node.DoMulti(context.Background(), loads...) {
 		if err := reply.Error(); err != nil {

@@ -638,7 +638,7 @@ func TestSemaphore_ManyPermitsAreTakenByOneRequest(t *testing.T) {
 	_, err := other.TrySetPermits(t.Context(), 0, 0)
 	require.NoError(t, err)
 	s := line.client.Semaphore(line.key, 0)
-	asked := line.seen(redistest.EvalSHA(scripts.SemaphoreAcquire.SHA1))
+	asked := line.seen(redistest.EvalSHA(scripts.SemaphoreAcquire.SHA1()))
 	got := make(chan error, 60)
 	atBest(t, "one request was enough", func() bool {
 		for range cap(got) {

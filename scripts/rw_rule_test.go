@@ -324,10 +324,10 @@ func TestRWRule_IsWhatTheScriptsDo(t *testing.T) {
 		{"write", w1, w1, false}, {"write", w2, w2 + "+", false}, {"write", w3, w3, true},
 	}
 	for _, script := range []*scripts.Script{scripts.RWRead, scripts.RWWrite, scripts.RWReadRelease, scripts.RWWriteRelease} {
-		require.NoError(t, l.c.Do(t.Context(), l.c.B().ScriptLoad().Script(script.Source).Build()).Error())
+		require.NoError(t, l.c.Do(t.Context(), l.c.B().ScriptLoad().Script(script.Source()).Build()).Error())
 	}
 	run := func(script *scripts.Script, keys []string, args ...string) rueidis.Completed {
-		return l.c.B().Evalsha().Sha1(script.SHA1).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()
+		return l.c.B().Evalsha().Sha1(script.SHA1()).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()
 	}
 	state := func(r *rwRule) (cmds []rueidis.Completed) {
 		cmds = append(cmds, l.c.B().Del().Key(l.key, l.reader(), l.writer(), l.turn()).Build())

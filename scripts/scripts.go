@@ -1,4 +1,4 @@
-// Package scripts holds the Lua that lockgen runs inside Redis, one file per step.
+// Package scripts is not for import by programs: it holds the Lua that package lockrt runs inside Redis, one file per step, and changes with it.
 //
 // What several steps share stands in say.lua, handover.lua, rw.lua, fair.lua and counting.lua. Every other file begins with a
 // header that names its KEYS, its ARGV, its replies and the
@@ -16,15 +16,27 @@ import (
 	"crypto/sha1" //nolint:gosec // names a script in Redis' cache, secures nothing
 	_ "embed"
 	"encoding/hex"
+	"strings"
+	"sync"
 )
 
 // A Script is one step that Redis executes as a whole.
 type Script struct {
-	Name   string // the name of its file, without .lua
-	Step   string // what the file says
-	Source string // what Redis runs: the step, behind the functions that it shares with others
-	SHA1   string // what EVALSHA calls it, lower-case hex
+	Name string // the name of its file, without .lua
+	Step string // what the file says
+
+	shared []*string // files with the functions that it shares with others
+	whole  func() whole
 }
+
+// A whole is a script as Redis knows it.
+type whole struct{ source, sha1 string }
+
+// Source returns what Redis runs: the step, behind the functions that it shares with others.
+func (s *Script) Source() string { return s.whole().source }
+
+// SHA1 returns what EVALSHA calls the script, in lower-case hexadecimal.
+func (s *Script) SHA1() string { return s.whole().sha1 }
 
 //go:embed say.lua
 var say string
@@ -142,51 +154,51 @@ var latchDelete string
 
 // The steps of the reentrant mutex. Each file's header is its documentation.
 var (
-	Take        = script("take", take, "")
-	Free        = script("free", free, "")
-	Acquire     = script("acquire", acquire, say+handover)
-	Release     = script("release", release, say+handover)
-	Renew       = script("renew", renew, "")
-	ForceUnlock = script("force_unlock", forceUnlock, say+handover)
-	Inspect     = script("inspect", inspect, say)
-	Raise       = script("raise", raise, "")
+	Take        = script("take", take, alone)
+	Free        = script("free", free, alone)
+	Acquire     = script("acquire", acquire, ofMutexes)
+	Release     = script("release", release, ofMutexes)
+	Renew       = script("renew", renew, alone)
+	ForceUnlock = script("force_unlock", forceUnlock, ofMutexes)
+	Inspect     = script("inspect", inspect, ofInspection)
+	Raise       = script("raise", raise, alone)
 )
 
 // The steps of the read-write lock. What a writer has is renewed by Renew.
 var (
-	RWRead         = script("rw_read", rwRead, say+handover+rw)
-	RWReadRelease  = script("rw_read_release", rwReadRelease, say+handover+rw)
-	RWReadRenew    = script("rw_read_renew", rwReadRenew, say+handover+rw)
-	RWWrite        = script("rw_write", rwWrite, say+handover+rw)
-	RWWriteRelease = script("rw_write_release", rwWriteRelease, say+handover+rw)
-	RWForceUnlock  = script("rw_force_unlock", rwForceUnlock, say+handover+rw)
-	RWYield        = script("rw_yield", rwYield, say+handover+rw)
+	RWRead         = script("rw_read", rwRead, ofRW)
+	RWReadRelease  = script("rw_read_release", rwReadRelease, ofRW)
+	RWReadRenew    = script("rw_read_renew", rwReadRenew, ofRW)
+	RWWrite        = script("rw_write", rwWrite, ofRW)
+	RWWriteRelease = script("rw_write_release", rwWriteRelease, ofRW)
+	RWForceUnlock  = script("rw_force_unlock", rwForceUnlock, ofRW)
+	RWYield        = script("rw_yield", rwYield, ofRW)
 )
 
 // The steps of the fair lock. What it grants is renewed by Renew, and looked at by Inspect.
 var (
-	FairAcquire     = script("fair_acquire", fairAcquire, say+handover+fair)
-	FairRelease     = script("fair_release", fairRelease, say+handover+fair)
-	FairLeave       = script("fair_leave", fairLeave, say+handover+fair)
-	FairForceUnlock = script("fair_force_unlock", fairForceUnlock, say+handover+fair)
+	FairAcquire     = script("fair_acquire", fairAcquire, ofFair)
+	FairRelease     = script("fair_release", fairRelease, ofFair)
+	FairLeave       = script("fair_leave", fairLeave, ofFair)
+	FairForceUnlock = script("fair_force_unlock", fairForceUnlock, ofFair)
 )
 
 // The steps of semaphores, of semaphores whose permits expire, and of latches.
 var (
-	SemaphoreAcquire = script("semaphore_acquire", semaphoreAcquire, say+counting)
-	SemaphoreRelease = script("semaphore_release", semaphoreRelease, say+counting)
-	SemaphoreSet     = script("semaphore_set", semaphoreSet, say+counting)
-	SemaphoreDrain   = script("semaphore_drain", semaphoreDrain, say+counting)
-	PermitAcquire    = script("permit_acquire", permitAcquire, say+counting)
-	PermitRelease    = script("permit_release", permitRelease, say+counting)
-	PermitRenew      = script("permit_renew", permitRenew, say+counting)
-	PermitLease      = script("permit_lease", permitLease, say+counting)
-	PermitCount      = script("permit_count", permitCount, say+counting)
-	PermitSet        = script("permit_set", permitSet, say+counting)
-	LatchSet         = script("latch_set", latchSet, say+counting)
-	LatchDown        = script("latch_down", latchDown, say+counting)
-	LatchCount       = script("latch_count", latchCount, say+counting)
-	LatchDelete      = script("latch_delete", latchDelete, say+counting)
+	SemaphoreAcquire = script("semaphore_acquire", semaphoreAcquire, ofCounting)
+	SemaphoreRelease = script("semaphore_release", semaphoreRelease, ofCounting)
+	SemaphoreSet     = script("semaphore_set", semaphoreSet, ofCounting)
+	SemaphoreDrain   = script("semaphore_drain", semaphoreDrain, ofCounting)
+	PermitAcquire    = script("permit_acquire", permitAcquire, ofCounting)
+	PermitRelease    = script("permit_release", permitRelease, ofCounting)
+	PermitRenew      = script("permit_renew", permitRenew, ofCounting)
+	PermitLease      = script("permit_lease", permitLease, ofCounting)
+	PermitCount      = script("permit_count", permitCount, ofCounting)
+	PermitSet        = script("permit_set", permitSet, ofCounting)
+	LatchSet         = script("latch_set", latchSet, ofCounting)
+	LatchDown        = script("latch_down", latchDown, ofCounting)
+	LatchCount       = script("latch_count", latchCount, ofCounting)
+	LatchDelete      = script("latch_delete", latchDelete, ofCounting)
 )
 
 // All returns every script, in the order in which they are loaded.
@@ -201,8 +213,27 @@ func All() []*Script {
 	}
 }
 
-func script(name, step, shared string) *Script {
-	source := shared + step
-	sum := sha1.Sum([]byte(source)) //nolint:gosec // as above
-	return &Script{Name: name, Step: step, Source: source, SHA1: hex.EncodeToString(sum[:])}
+// The files of shared functions that scripts of the kinds begin with.
+var (
+	alone        []*string
+	ofMutexes    = []*string{&say, &handover}
+	ofInspection = []*string{&say}
+	ofRW         = []*string{&say, &handover, &rw}
+	ofFair       = []*string{&say, &handover, &fair}
+	ofCounting   = []*string{&say, &counting}
+)
+
+// script returns a script that is put together when it is used first: a program that imports this package pays for none before.
+func script(name, step string, shared []*string) *Script {
+	s := &Script{Name: name, Step: step, shared: shared}
+	s.whole = sync.OnceValue(func() whole {
+		var source strings.Builder
+		for _, file := range s.shared {
+			source.WriteString(*file)
+		}
+		source.WriteString(s.Step)
+		sum := sha1.Sum([]byte(source.String())) //nolint:gosec // as above
+		return whole{source.String(), hex.EncodeToString(sum[:])}
+	})
+	return s
 }

@@ -87,9 +87,9 @@ func (s *scene) listen() {
 
 func (s *scene) load(script *scripts.Script) {
 	s.t.Helper()
-	sum, err := s.c.Do(s.t.Context(), s.c.B().ScriptLoad().Script(script.Source).Build()).ToString()
+	sum, err := s.c.Do(s.t.Context(), s.c.B().ScriptLoad().Script(script.Source()).Build()).ToString()
 	require.NoError(s.t, err)
-	require.Equal(s.t, sum, script.SHA1, "the name by which EVALSHA finds %s", script.Name)
+	require.Equal(s.t, sum, script.SHA1(), "the name by which EVALSHA finds %s", script.Name)
 }
 
 // command sends words in which KEY stands for the lock.
@@ -110,7 +110,7 @@ func (s *scene) int(words ...string) int64 {
 }
 
 func (s *scene) eval(script *scripts.Script, keys []string, args ...string) rueidis.RedisResult {
-	return s.c.Do(s.t.Context(), s.c.B().Evalsha().Sha1(script.SHA1).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build())
+	return s.c.Do(s.t.Context(), s.c.B().Evalsha().Sha1(script.SHA1()).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build())
 }
 
 func (s *scene) waiting() string { return "lockgen_waiting:{" + s.key + "}" }
@@ -618,7 +618,7 @@ func TestAll_EveryFile(t *testing.T) {
 		step, err := os.ReadFile(script.Name + ".lua")
 		require.NoError(t, err)
 		require.Equal(t, string(step), script.Step)
-		require.Contains(t, before, strings.TrimSuffix(script.Source, script.Step))
+		require.Contains(t, before, strings.TrimSuffix(script.Source(), script.Step))
 	}
 	require.ElementsMatch(t, files, names)
 }

@@ -1,4 +1,4 @@
-// Package templates writes Go source: a model in, a file out. It reads nothing, and the same model gives the same bytes.
+// Package templates is not for import by programs: it writes Go source for the lockgen command, a model in, a file out. It reads nothing, and the same model gives the same bytes.
 package templates
 
 import (

@@ -1,4 +1,4 @@
-// Package model is what the generator knows about one file before it is written: plain data.
+// Package model is not for import by programs: it is what the lockgen command knows about one file before it is written, plain data.
 package model
 
 import (

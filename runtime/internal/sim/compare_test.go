@@ -39,7 +39,7 @@ func TestEmbeddedLikeReal(t *testing.T) {
 	w.admin = append(w.admin, w.join(&process{w: w}, s).open())
 
 	for _, x := range scripts.All() {
-		require.Equal(t, theirs.do("SCRIPT", "LOAD", x.Source), w.order(s, "SCRIPT", "LOAD", x.Source))
+		require.Equal(t, theirs.do("SCRIPT", "LOAD", x.Source()), w.order(s, "SCRIPT", "LOAD", x.Source()))
 	}
 	r := rand.New(rand.NewPCG(1, 2))
 	used := map[string]int{}
@@ -49,7 +49,7 @@ func TestEmbeddedLikeReal(t *testing.T) {
 			s.m.FlushAll()
 		}
 		x, args := randomCall(r)
-		cmd := append([]string{"EVALSHA", x.SHA1}, args...)
+		cmd := append([]string{"EVALSHA", x.SHA1()}, args...)
 		want, got := kindOf(theirs.do(cmd...)), kindOf(w.order(s, cmd...))
 		w.log = nil
 		require.Equal(t, want, got, "call %d: %s %q", n, x.Name, args)

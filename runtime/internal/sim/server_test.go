@@ -198,7 +198,7 @@ func (s *server) before(p *mini.Peer, cmd string, args ...string) bool {
 var hashes, names = func() (hashes, names map[string]string) {
 	hashes, names = map[string]string{}, map[string]string{}
 	for _, s := range scripts.All() {
-		hashes[s.Source], names[s.SHA1] = s.SHA1, s.Name
+		hashes[s.Source()], names[s.SHA1()] = s.SHA1(), s.Name
 	}
 	return hashes, names
 }()
