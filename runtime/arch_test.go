@@ -37,6 +37,7 @@ type border struct {
 	of       string // "runtime", or "runtime/..." with all below
 	not      []string
 	but      []string
+	except   string // a folder below that another border is for
 	why      string
 	optional bool // there may be no such package
 }
@@ -47,7 +48,9 @@ var borders = []border{
 		why: "users link it into every service"},
 	{of: "runtime/gen", not: []string{anything}, but: []string{module + "/runtime", module + "/scripts", redisClient, "golang.org/x/sys"},
 		why: "it is linked with the runtime, and needs nothing more"},
-	{of: "runtime/internal/...", not: []string{anything}, but: []string{module + "/runtime/internal"}, why: "its tests run in virtual time, without Redis", optional: true},
+	{of: "runtime/internal/...", except: "runtime/internal/late", not: []string{anything}, but: []string{module + "/runtime/internal"},
+		why: "its tests run in virtual time, without Redis", optional: true},
+	{of: "runtime/internal/late", not: []string{anything}, but: []string{redisClient, "golang.org/x/sys"}, why: "it wraps a client and nothing else"},
 	{of: "runtime/locktest/redistest", not: []string{module, mini}, but: []string{module + "/runtime/locktest/redistest"},
 		why: "the tests inside of runtime and scripts import it"},
 	{of: "templates/model", not: []string{anything}, why: "the model is plain data"},
@@ -103,6 +106,9 @@ var packages = sync.OnceValues(func() (map[string]pkg, error) {
 
 func (b border) about(path string) bool {
 	folder, below := strings.CutSuffix(module+"/"+b.of, "/...")
+	if b.except != "" && within(path, module+"/"+b.except) {
+		return false
+	}
 	return path == folder || below && within(path, folder)
 }
 

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/lockgen/lockgen/runtime/internal/late"
 )
 
 // Open returns a Client with connections of its own to the server that url names, in the form
@@ -19,7 +21,7 @@ import (
 // sentinels that watch a master of that name: over TLS if the master is, as the user &sentinel_username=name with
 // &sentinel_password=word, for the others are the master's, and without either by default.
 //
-// Open connects once, to fail early; ctx bounds that, and nothing else. It fails with [ErrBadOption] for options that cannot be used, with the
+// Open connects once, to fail early, unless [Options.StartWithoutServer] says that it need not; ctx bounds that, and nothing else. It fails with [ErrBadOption] for options that cannot be used, with the
 // error of ctx if that ends first, and with what the server refused with or the network failed with.
 //
 // The server lists the connections under the name lockgen:<id>:<host>:<pid>, with the [Client.ID], in CLIENT LIST. Where it does not
@@ -39,11 +41,49 @@ func Open(ctx context.Context, url string, opts Options) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("lockgen: open: %w", err)
 	}
+	if opts.StartWithoutServer {
+		return openLate(option, opts)
+	}
 	rc, mode, uuid, err := connectAs(ctx, option, opts)
 	if err != nil {
 		return nil, err
 	}
 	return opened(rc, option, opts, mode, uuid), nil
+}
+
+// openLate is Open where the server need not be there.
+func openLate(option rueidis.ClientOption, opts Options) (*Client, error) {
+	ear := byte(earPlain)
+	if modeOf(option) == rueidis.ClientModeCluster {
+		switch opts.PubSub {
+		case PubSubAuto:
+			return nil, fmt.Errorf("lockgen: open: %w: Options.StartWithoutServer with a cluster needs Options.PubSub, "+
+				"such as PubSubSharded from Redis 7 on: a cluster that is not there cannot be asked", ErrBadOption)
+		case PubSubPlain:
+			ear = earSomehow
+		default:
+			ear = earSharded
+		}
+	}
+	uuid := newUUID(ear)
+	rc, err := late.New(late.Config{
+		Option:   option,
+		Mode:     modeOf(option),
+		Connect:  func(ctx context.Context) (rueidis.Client, error) { return connect(ctx, named(option, uuid)) },
+		Pause:    opts.Retry.pause,
+		Patience: opts.OpTimeout,
+		Told: func(err error) {
+			if err == nil {
+				opts.Logger.Info("lockgen: the server has been reached")
+			} else {
+				opts.Logger.Warn("lockgen: the server could not be reached; connecting goes on in the background", "error", err)
+			}
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("lockgen: open: %w", err)
+	}
+	return opened(rc, option, opts, opts.PubSub, uuid), nil
 }
 
 // opened returns the Client named uuid that has rc for itself.

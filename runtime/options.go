@@ -118,6 +118,14 @@ type Options struct {
 	// reached. [New] does not look at it. Defaults to the authorities of the system and no certificate.
 	TLS *tls.Config
 
+	// StartWithoutServer has [Open] return at once, whether or not a server answers, and connect in the background until it has:
+	// for processes that are to start during an outage of Redis. Meanwhile it is as if Redis were away: a call that waits goes on
+	// waiting, for 30s or for the watchdog or lease time if that is longer, and others fail with [ErrUnavailable]. What
+	// will not be otherwise the next time, such as a wrong password, is the error of each call, and Logger is told of it once.
+	// In a cluster PubSub has to say by which channels, since there is nobody to ask. [New] does not look at it.
+	// Defaults to false: Open fails. Redisson's lazyInitialization.
+	StartWithoutServer bool
+
 	// Logger is told what no caller can be told, such as a subscription that fails.
 	// Defaults to none.
 	Logger *slog.Logger

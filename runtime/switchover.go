@@ -110,7 +110,11 @@ func (c *Client) lookForMaster() {
 	if master == l.master {
 		return
 	}
+	first := l.master == "" // of a client that was made without a server
 	l.master = master
+	if first {
+		return
+	}
 	c.opts.Logger.Info("lockgen: another server is the master; what is held is asked about", "server", master)
 	c.watchdog.Recheck()
 	c.hub.Reconnect()
