@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockgen/lockgen/runtime/internal/hub"
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
 // A contest is what a waiter takes part in until it is given what it wants or gives up.
@@ -488,7 +489,7 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 				if n.foreign && listener == nil {
 					listener = c.hub.Listen(q.channel(), func(e hub.Event) {
 						q.hear(e.Payload) // nothing, when what was said before may have gone unheard
-						if e.Subscribed || e.Payload != messageLeft && e.Payload != messageWritten {
+						if e.Subscribed || !protocol.ForRedisson(e.Payload) {
 							w.poke()
 						}
 					})

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
 // After a reconnection the server may be another one, or have lost writes, and names owners in its lines that are over. The
@@ -38,7 +40,7 @@ func (c *Client) again(tag string) {
 		for pause := firstEcho; pause <= lastEcho && c.pause(pause) && latest(); pause *= 2 {
 			c.lookAll(func(p connection) bool {
 				_, fair := p.party.(*fairClaim) // their queue is looked after as a whole
-				return !fair && (tag == "" || hashTag(p.key) == tag)
+				return !fair && (tag == "" || protocol.HashTag(p.key) == tag)
 			})
 			c.tend(tag)
 		}
@@ -66,7 +68,7 @@ func (c *Client) lookAll(of func(p connection) bool) {
 // expire, and what stands in it by mistake goes when it is given the lock.
 func (c *Client) tend(tag string) {
 	for _, key := range c.stood.all() {
-		if tag == "" || hashTag(key) == tag {
+		if tag == "" || protocol.HashTag(key) == tag {
 			c.spawn(func() { _ = fairSweeper{key}.sweep(c, nil) })
 		}
 	}

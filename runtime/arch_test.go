@@ -48,7 +48,7 @@ var borders = []border{
 		why: "users link it into every service"},
 	{of: "runtime/gen", not: []string{anything}, but: []string{module + "/runtime", module + "/scripts", redisClient, "golang.org/x/sys"},
 		why: "it is linked with the runtime, and needs nothing more"},
-	{of: "runtime/internal/...", except: "runtime/internal/late", not: []string{anything}, but: []string{module + "/runtime/internal"},
+	{of: "runtime/internal/...", except: "runtime/internal/late", not: []string{anything}, but: []string{module + "/runtime/internal", module + "/scripts"},
 		why: "its tests run in virtual time, without Redis", optional: true},
 	{of: "runtime/internal/late", not: []string{anything}, but: []string{redisClient, "golang.org/x/sys"}, why: "it wraps a client and nothing else"},
 	{of: "runtime/locktest/redistest", not: []string{module, mini}, but: []string{module + "/runtime/locktest/redistest"},

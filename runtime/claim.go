@@ -1,17 +1,17 @@
 package lockrt
 
 import (
-	"strconv"
 	"sync"
 	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
 
 // claimLease is what a process gets that is handed a lock by another one: long enough to hear of it
 // and to renew it, short enough that nobody waits long for one that has died.
-const claimLease = 2 * time.Second
+const claimLease = protocol.HandOverLease
 
 // A claim is one owner that a home asks for its key with, until it is granted or given up. An owner is
 // never used for another claim, so whatever late request or release names it cannot harm a later one.
@@ -55,25 +55,18 @@ func (h *home) claimFor(t terms) *claim {
 	return h.claim
 }
 
-// What the acquire script is told of the line.
-const (
-	notInLine   = "0"
-	intoLine    = "1"
-	stillInLine = "2"
-)
-
 // An asking is a request for the key of a home.
 type asking struct {
 	h     *home
 	w     *waiter // who asks
 	cl    *claim
 	terms terms
-	line  string
+	line  protocol.Queueing
 	drawn int // how many fencing tokens it asks for
 }
 
 // plain reports whether it wants the lock and nothing else.
-func (a *asking) plain() bool { return a.line == notInLine && a.drawn == 0 }
+func (a *asking) plain() bool { return a.line == protocol.NotQueued && a.drawn == 0 }
 
 var askings = sync.Pool{New: func() any { return new(asking) }}
 
@@ -97,13 +90,13 @@ func (h *home) prepare(w *waiter) (a *asking, to *gatherer) {
 	cl.asking, cl.look = true, false
 	h.said.asks()
 	a = askings.Get().(*asking)
-	*a = asking{h: h, w: w, cl: cl, terms: w.terms, line: notInLine, drawn: h.wants(w.terms)}
+	*a = asking{h: h, w: w, cl: cl, terms: w.terms, line: protocol.NotQueued, drawn: h.wants(w.terms)}
 	switch {
 	case cl.standing:
-		a.line = stillInLine
+		a.line = protocol.StillQueued
 	case !w.once && (cl.refused || h.c.contended.lately(h.key, cl.made.Std())) && h.c.attends(h.key) && (w.attends || !h.c.shards()):
 		// With sharded channels another one may listen, and leave: then nobody hears that we are handed the key.
-		a.line = intoLine
+		a.line = protocol.Queued
 		cl.standing = true
 	}
 	to = h.c.acquires
@@ -121,25 +114,20 @@ func (a *asking) about() string { return a.h.key }
 func (a *asking) words(keys, args []string) (allKeys, allArgs []string) {
 	h := a.h
 	if a.plain() {
-		return append(keys, h.key), append(args, h.c.owner(a.cl.n), h.c.millis(a.terms.ttl))
+		return h.c.wire.Take(keys, args, h.key, a.cl.n, a.terms.ttl)
 	}
-	k := namesOf(h.key)
-	return append(keys, k.lock, k.waiting, k.counter),
-		append(args, h.c.millis(a.terms.ttl), h.c.place(a.cl), a.line, strconv.Itoa(a.drawn), h.c.keepTokens)
+	return h.c.wire.Acquire(keys, args, h.key, a.cl.ticket(), a.line, a.drawn, a.terms.ttl)
 }
 
-func (a *asking) answered(sent time.Time, reply answer, err error) {
-	r := verdict{n: reply[0]}
-	if r.n == granted {
-		r.token = reply[1]
-	} else {
-		r.foreign, r.at = reply[1] == 1, serverTime(reply[2], reply[3])
-	}
+// ticket returns what Redis is told of cl.
+func (cl *claim) ticket() protocol.Ticket { return protocol.Ticket{Number: cl.n, Tokens: cl.inLine} }
+
+func (a *asking) answered(sent time.Time, reply protocol.Answer, err error) {
 	h := a.h
 	if err == nil && a.w.follows {
 		h.c.reds.answered(now().Sub(sent))
 	}
-	if rest := h.settle(a, sent, r, err); rest != nil {
+	if rest := h.settle(a, sent, protocol.ReadAcquire(reply), err); rest != nil {
 		h.c.spawn(rest)
 	}
 	*a = asking{}
@@ -147,32 +135,21 @@ func (a *asking) answered(sent time.Time, reply answer, err error) {
 	h.c.leave(h)
 }
 
-// A verdict is what the script said.
-type verdict struct {
-	n       int64     // granted, or how long the other's lease has to run, in milliseconds
-	token   int64     // the first of the fencing tokens, if granted
-	foreign bool      // the other is of no process of this library
-	at      time.Time // of the server
-}
-
-// granted is the reply of the acquire script that means yes.
-const granted = -2
-
 // settle deals with the answer to a request. It returns what is left to do when nobody wants what was
 // granted, or may have been.
-func (h *home) settle(a *asking, sent time.Time, reply verdict, err error) (rest func()) {
+func (h *home) settle(a *asking, sent time.Time, reply protocol.Verdict, err error) (rest func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	w, cl, t := a.w, a.cl, a.terms
 	h.busy--
-	h.said.says(err == nil && reply.n != granted, err)
+	h.said.says(err == nil && !reply.Granted(), err)
 	cl.asking = false
 	if cl.settled != nil {
 		w.asks.Add(-1)
 		// It was handed over while we asked, and is not given back before this.
 		cl.settled <- unknown(err)
-		if hd := h.hold; hd != nil && hd.claim.n == cl.n && err == nil && reply.n != granted && reply.at.UnixMicro() > cl.granted {
-			if time.Duration(reply.at.UnixMicro()-cl.granted)*time.Microsecond <= monotonic.Since(cl.made) {
+		if hd := h.hold; hd != nil && hd.claim.n == cl.n && err == nil && !reply.Granted() && reply.At.UnixMicro() > cl.granted {
+			if time.Duration(reply.At.UnixMicro()-cl.granted)*time.Microsecond <= monotonic.Since(cl.made) {
 				h.c.spawn(func() { h.c.watchdog.Lose(&hd.guard, watchdog.ErrRefused) })
 			} else { // the server's clock was set meanwhile, so it may have refused before
 				h.c.spawn(func() { h.c.watchdog.Look(&hd.guard) })
@@ -183,7 +160,7 @@ func (h *home) settle(a *asking, sent time.Time, reply verdict, err error) (rest
 	}
 	cl.doubt = cl.doubt || unknown(err) || begun(err)
 	cl.ours = cl.ours || unconfirmed(err)
-	yes := err == nil && reply.n == granted
+	yes := err == nil && reply.Granted()
 	next := h.head()
 	switch {
 	case yes && (next == nil || next.terms != t || !h.c.granting()):
@@ -196,14 +173,14 @@ func (h *home) settle(a *asking, sent time.Time, reply verdict, err error) (rest
 		cl.taken, cl.ours = false, true // what Redis said is over; it is asked again, or given up as if it was not
 	case yes:
 		w.asks.Add(-1) // before it is given what it wants, so that it can be used again
-		cl.tokens = newTokens(reply.token, a.drawn)
+		cl.tokens = newTokens(reply.Token, a.drawn)
 		h.take(cl, t, sent, t.ttl)
 		h.give(next)
 		return nil
 	case err == nil:
-		cl.seen, cl.refused = &sighting{sent, reply.at}, true
+		cl.seen, cl.refused = &sighting{sent, reply.At}, true
 		h.c.contended.note(h.key, sent)
-		cl.ours = cl.ours && cl.olderThanGrant(sent, reply.at)
+		cl.ours = cl.ours && cl.olderThanGrant(sent, reply.At)
 	}
 	defer w.asks.Add(-1) // not sooner: who has given up lets another call use w when no request knows it
 	switch {
@@ -218,7 +195,7 @@ func (h *home) settle(a *asking, sent time.Time, reply verdict, err error) (rest
 	case cl.ours:
 		w.tell(news{kind: failed, err: ErrClosed}) // it is on its way out
 	default:
-		w.tell(news{kind: refusedFor, ttl: time.Duration(reply.n) * time.Millisecond, foreign: reply.foreign, inLine: cl.standing})
+		w.tell(news{kind: refusedFor, ttl: time.Duration(reply.Wait) * time.Millisecond, foreign: reply.Foreign, inLine: cl.standing})
 	}
 	return nil
 }
@@ -228,9 +205,6 @@ func (h *home) settle(a *asking, sent time.Time, reply verdict, err error) (rest
 func (cl *claim) olderThanGrant(sent, at time.Time) bool {
 	return cl.granted > at.UnixMicro() && sent.Before(cl.received)
 }
-
-// serverTime reads a time of the server.
-func serverTime(seconds, micros int64) time.Time { return time.Unix(seconds, micros*1000) }
 
 // handed deals with the message that another process handed the lock over to the claim n.
 //
@@ -375,22 +349,22 @@ func (h *home) goOn(again *claim, t terms, done released, err error) (rest func(
 	again.doubt = again.doubt || unknown(err) || begun(err) // that release may still come to pass, and give it the lock
 	w := h.head()
 	switch {
-	case done.what == kept && w != nil && w.terms == t && h.c.opts.Replicas == 0 && h.c.granting() && (!t.fenced || done.token > 0) &&
+	case done.Outcome == protocol.Kept && w != nil && w.terms == t && h.c.opts.Replicas == 0 && h.c.granting() && (!t.fenced || done.Token > 0) &&
 		now().Before(done.sent.Add(t.ttl-watchdog.Margin(t.ttl))):
-		again.tokens = newTokens(done.token, again.inLine)
+		again.tokens = newTokens(done.Token, again.inLine)
 		h.take(again, t, done.sent, t.ttl).handed = true
 		h.give(w)
 		return nil
-	case done.what == kept:
+	case done.Outcome == protocol.Kept:
 		again.ours = true
 	}
 	switch {
 	case w == nil:
 		return h.abandon()
-	case err != nil || again.ours || again.look || done.what == notOurs || w.place.leading:
+	case err != nil || again.ours || again.look || done.Outcome == protocol.NotOurs || w.place.leading:
 		h.promote()
 	default:
-		again.seen = &sighting{done.sent, done.at}
+		again.seen = &sighting{done.sent, done.At}
 		w.place.leading = true
 		w.tell(news{kind: refusedFor, ttl: claimLease, inLine: true})
 	}

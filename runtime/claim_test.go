@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
 // A claim was handed the key, and has to ask for it; meanwhile the clock of the server was set back, and somebody else has the
@@ -28,7 +30,7 @@ func TestHome_AsksOnceMoreWhenTheClockWasSetBack(t *testing.T) {
 			answer := func(sent time.Time) newsKind {
 				h.busy, cl.asking = 1, true
 				w.asks.Add(1)
-				h.settle(&asking{h: h, w: w, cl: cl, terms: w.terms, line: stillInLine}, sent, verdict{n: 30000, at: time.Now().Add(-time.Hour)}, nil)
+				h.settle(&asking{h: h, w: w, cl: cl, terms: w.terms, line: protocol.StillQueued}, sent, protocol.Verdict{Wait: 30000, At: time.Now().Add(-time.Hour)}, nil)
 				n, ok := w.hears()
 				require.True(t, ok)
 				return n.kind

@@ -2,12 +2,10 @@ package lockrt
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,8 +13,8 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/lockgen/lockgen/runtime/internal/hub"
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
-	"github.com/lockgen/lockgen/scripts"
 )
 
 // A Client grants leases on one Redis deployment, renews them all from one goroutine and hears
@@ -31,19 +29,17 @@ type Client struct {
 	brief bool // by Open: a request is answered or fails within Options.OpTimeout
 	opts  Options
 
-	cluster *cluster // nil unless the servers are one
-	publish string   // how the scripts announce what Redisson does, too
+	cluster *cluster         // nil unless the servers are one
+	wire    protocol.Process // what its requests have in common
 
 	watched, database string // what sentinels watch, and which part of the server; known to Open alone, see site
 
-	uuid                       string        // of this client, the first half of its owners
-	claims                     atomic.Uint64 // the second half: a number for each claim to a key
-	watchdogMillis, keepTokens string        // options as the scripts take them
-	loads                      atomic.Uint64 // times that the scripts were loaded
-	spoke                      atomic.Int64  // when the server answered last, a monotonic.Time
-	sending                    atomic.Int32  // scripts under way over rc
-	pipelined                  atomic.Bool   // there were two at once: from then on rc has goroutines that write and read
-	direct                     direct
+	claims    atomic.Uint64 // a number for each claim to a key, the second half of its owner
+	loads     atomic.Uint64 // times that the scripts were loaded
+	spoke     atomic.Int64  // when the server answered last, a monotonic.Time
+	sending   atomic.Int32  // scripts under way over rc
+	pipelined atomic.Bool   // there were two at once: from then on rc has goroutines that write and read
+	direct    direct
 
 	loading  chan struct{} // has a token while somebody loads them; a mutex would stand still in virtual time
 	watchdog *watchdog.Watchdog
@@ -113,7 +109,7 @@ func New(rc rueidis.Client, opts Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newClient(rc, opts, mode, newUUID(earOf(rc, mode))), nil
+	return newClient(rc, opts, mode, protocol.NewUUID(listens(rc, mode))), nil
 }
 
 // newClient returns the Client named uuid. mode says by which channels a cluster tells of releases.
@@ -121,8 +117,6 @@ func newClient(rc rueidis.Client, opts Options, mode PubSub, uuid string) *Clien
 	c := &Client{
 		rc:      rc,
 		opts:    opts,
-		uuid:    uuid,
-		publish: publish,
 		tasks:   make(chan func()),
 		loading: make(chan struct{}, 1),
 		closing: make(chan struct{}),
@@ -131,16 +125,18 @@ func newClient(rc rueidis.Client, opts Options, mode PubSub, uuid string) *Clien
 		rws:     map[string]*rwHome{},
 		fairs:   map[string]*fairHome{},
 	}
+	publish := protocol.PublishPlain
 	if rc.Mode() == rueidis.ClientModeCluster {
 		c.joinCluster(mode)
+		publish = mode.publish()
 	}
-	c.takes = newGatherer(c, scripts.Take)
+	c.wire = protocol.NewProcess(uuid, publish, max(0, opts.TokenTTL), opts.Watchdog)
+	c.takes = newGatherer(c, c.wire.Takes())
 	c.takes.grants = true
-	c.frees = newGatherer(c, scripts.Free, messageUnlocked, c.publish)
-	c.acquires = newGatherer(c, scripts.Acquire)
+	c.frees = newGatherer(c, c.wire.Frees())
+	c.acquires = newGatherer(c, c.wire.Acquires())
 	c.acquires.grants = true
-	c.releases = newGatherer(c, scripts.Release, messageUnlocked, c.publish, millis(claimLease))
-	c.watchdogMillis, c.keepTokens = millis(opts.Watchdog), millis(max(0, opts.TokenTTL))
+	c.releases = newGatherer(c, c.wire.Releases())
 	if opts.Replicas > 0 {
 		c.confirming = make(chan struct{}, mostConfirming)
 	}
@@ -383,31 +379,3 @@ func (c *Client) finished() {
 		c.idle.set()
 	}
 }
-
-// newUUID returns a random UUID in the form of Java's UUID.toString, of version 8 where Java has 4:
-// by it the scripts tell processes that stand in line from those that listen and race. Its variant says where
-// the process listens.
-func newUUID(ear byte) string {
-	var b [16]byte
-	_, _ = rand.Read(b[:]) // never fails: it ends the process instead
-	b[6] = b[6]&0x0f | 0x80
-	b[8] = b[8]&0x0f | ear
-	return fmt.Sprintf("%x-%x-%x-%x-%x", b[0:4], b[4:6], b[6:8], b[8:10], b[10:])
-}
-
-// owner returns the owner of that number, as Redisson names a thread: <uuid>:<n>.
-func (c *Client) owner(n uint64) string {
-	var b [64]byte
-	return string(strconv.AppendUint(append(append(b[:0], c.uuid...), ':'), n, 10))
-}
-
-// millis is the function of that name, with one answer ready.
-func (c *Client) millis(d time.Duration) string {
-	if d == c.opts.Watchdog {
-		return c.watchdogMillis
-	}
-	return millis(d)
-}
-
-// millis writes a duration as Redis takes it.
-func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }

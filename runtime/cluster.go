@@ -14,6 +14,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/lockgen/lockgen/runtime/internal/hub"
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
 
@@ -39,21 +40,6 @@ const (
 	// PubSubBoth sends and hears each message on both kinds: for as long as not all programs do
 	// the same.
 	PubSubBoth
-)
-
-// How the scripts announce what Redisson announces, too: see say.lua.
-const (
-	publish  = "publish"
-	spublish = "spublish"
-	pubBoth  = "both"
-)
-
-// Where a client is told what concerns its owners; the uuid says it to the scripts, which explain it in
-// handover.lua.
-const (
-	earPlain   = 0x80 // on one channel, of one server
-	earSharded = 0x90 // on a channel in the slot of each lock that it waits for, and on one for the rest
-	earSomehow = 0xa0 // on one channel, without the servers knowing who hears it
 )
 
 // A cluster is what a client knows of the servers that it talks to, if they are a cluster. It sends its commands
@@ -89,26 +75,31 @@ func channels(rc rueidis.Client, opts Options) (PubSub, error) {
 	return PubSubPlain, nil
 }
 
-// earOf returns where a client of rc is told what concerns its owners.
-func earOf(rc rueidis.Client, mode PubSub) byte {
+// listens returns on which channels a client of rc is sent messages.
+func listens(rc rueidis.Client, mode PubSub) protocol.Listens {
 	switch {
 	case rc.Mode() != rueidis.ClientModeCluster:
-		return earPlain
+		return protocol.ListensPlain
 	case mode == PubSubPlain:
-		return earSomehow
+		return protocol.ListensCluster
 	}
-	return earSharded
+	return protocol.ListensSharded
+}
+
+// publish returns how the scripts announce what Redisson announces, in a cluster.
+func (mode PubSub) publish() protocol.Publish {
+	switch mode {
+	case PubSubSharded:
+		return protocol.PublishSharded
+	case PubSubBoth:
+		return protocol.PublishBoth
+	}
+	return protocol.PublishPlain
 }
 
 // joinCluster has c be a client of a cluster.
 func (c *Client) joinCluster(mode PubSub) {
 	c.cluster = &cluster{c: c, mode: mode, owners: &owners{addrs: []string{""}}}
-	switch mode {
-	case PubSubSharded:
-		c.publish = spublish
-	case PubSubBoth:
-		c.publish = pubBoth
-	}
 }
 
 // saysCluster reports whether a URL says that the server it names is one of a cluster.
@@ -186,7 +177,7 @@ func (c *Client) shards() bool { return c.cluster != nil && c.cluster.mode != Pu
 
 // kinds says on which kinds of channels a client subscribes to the name of one.
 func (cl *cluster) kinds(name string) (plain, sharded bool) {
-	switch own := processChannel(cl.c.uuid); {
+	switch own := protocol.ProcessChannel(cl.c.wire.UUID); {
 	case name == own:
 		return true, false
 	case strings.HasPrefix(name, own):
@@ -203,13 +194,15 @@ func (cl *cluster) nodeOf(name string) string {
 }
 
 // addrOf is nodeOf for a caller who holds cl.mu.
-func (cl *cluster) addrOf(name string) string { return cl.owners.addrs[cl.owners.of[slot(name)]] }
+func (cl *cluster) addrOf(name string) string {
+	return cl.owners.addrs[cl.owners.of[protocol.Slot(name)]]
+}
 
 // serverOf tells leases of different servers apart.
 func (cl *cluster) serverOf(l *watchdog.Lease) uint16 {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
-	return cl.owners.of[slot(l.Key())]
+	return cl.owners.of[protocol.Slot(l.Key())]
 }
 
 // note has addr be the owner of a slot.
@@ -277,7 +270,7 @@ func (cl *cluster) ask() {
 		cl.c.pause(pause)
 	}
 	voted, err := cl.vote()
-	var moved *[slots]bool
+	var moved *[protocol.Slots]bool
 	defer func() {
 		close(done)
 		if moved != nil {
@@ -301,8 +294,8 @@ func (cl *cluster) ask() {
 
 // owners are who has which slot.
 type owners struct {
-	addrs []string      // of servers; the first one for none
-	of    [slots]uint16 // their places in addrs
+	addrs []string               // of servers; the first one for none
+	of    [protocol.Slots]uint16 // their places in addrs
 }
 
 // place returns the place of an address.
@@ -334,8 +327,8 @@ func (cl *cluster) vote() (*owners, error) {
 	timer := time.NewTimer(askPatience)
 	defer timer.Stop()
 	o := &owners{addrs: []string{""}}
-	votes := map[string]*[slots]uint8{}
-	most := new([slots]uint8)
+	votes := map[string]*[protocol.Slots]uint8{}
+	most := new([protocol.Slots]uint8)
 	for missing := len(nodes); missing > 0; missing-- {
 		select {
 		case a := <-answers:
@@ -348,7 +341,7 @@ func (cl *cluster) vote() (*owners, error) {
 			for _, sp := range a.said {
 				tally := votes[sp.addr]
 				if tally == nil {
-					tally = new([slots]uint8)
+					tally = new([protocol.Slots]uint8)
 					votes[sp.addr] = tally
 				}
 				place := o.place(sp.addr)
@@ -390,7 +383,7 @@ func spans(addr string, node rueidis.Client) (all []span, err error) {
 		first, err1 := words[0].AsInt64()
 		last, err2 := words[1].AsInt64()
 		master, err3 := words[2].ToArray()
-		if err1 != nil || err2 != nil || err3 != nil || first < 0 || last >= slots || len(master) < 2 {
+		if err1 != nil || err2 != nil || err3 != nil || first < 0 || last >= protocol.Slots || len(master) < 2 {
 			continue
 		}
 		host, _ := master[0].ToString() // none if it is the same as that of who says so
@@ -457,7 +450,7 @@ func (s clusterSubscriber) Subscribe(channels []string) (elsewhere []string, err
 		if sharded {
 			add(name, false, s.conn.B().Ssubscribe().Channel(name).Build())
 			// The key itself, unless that has a hash tag: it may be asked for.
-			add(name, true, s.conn.B().Pttl().Key(hashTag(name)).Build())
+			add(name, true, s.conn.B().Pttl().Key(protocol.HashTag(name)).Build())
 		}
 	}
 	for i, reply := range s.conn.DoMulti(context.Background(), commands...) {
@@ -472,7 +465,7 @@ func (s clusterSubscriber) Subscribe(channels []string) (elsewhere []string, err
 		}
 		switch {
 		case moved:
-			s.cl.note(slot(names[i]), addr)
+			s.cl.note(protocol.Slot(names[i]), addr)
 			elsewhere = append(elsewhere, names[i])
 		case ok && passing(err):
 			elsewhere = append(elsewhere, names[i])
@@ -510,11 +503,12 @@ func (c *Client) checkKey(key string) *KeyError {
 	if c == nil {
 		return &KeyError{Reason: "cannot be used: there is no client", Err: ErrBadOption}
 	}
-	if err := checkKey(key); err != nil {
-		return err
+	reason := protocol.CheckKey(key)
+	if reason == "" && c.cluster != nil {
+		reason = protocol.CheckClusterKey(key)
 	}
-	if c.cluster != nil && slot(prefixed("", key)) != slot(key) {
-		return &KeyError{Reason: `has a "}" that ends no hash tag; in a cluster what stands beside it would be in another slot: leave it out, or begin with a tag, as in "{tag}"`}
+	if reason != "" {
+		return &KeyError{Reason: reason}
 	}
 	return nil
 }
@@ -524,8 +518,10 @@ func (c *Client) checkCounted(kind, key string) *KeyError {
 	if err := c.checkKey(key); err != nil {
 		return err
 	}
-	if c.cluster != nil && kind == kindLatch && slot(latchChannel(key)) != slot(key) {
-		return &KeyError{Reason: `has braces; in a cluster Redisson's channel of a latch would be in another slot: leave them out`}
+	if c.cluster != nil && kind == kindLatch {
+		if reason := protocol.CheckClusterLatch(key); reason != "" {
+			return &KeyError{Reason: reason}
+		}
 	}
 	return nil
 }
@@ -537,32 +533,3 @@ func (c *Client) usable(key string) error {
 	}
 	return nil
 }
-
-// slots is how many slots a cluster has.
-const slots = 16384
-
-// slot returns the slot of a key: the CRC16 of its hash tag, if it has one, or of all of it.
-func slot(key string) uint16 {
-	key = hashTag(key)
-	var crc uint16
-	for i := range len(key) {
-		crc = crc<<8 ^ crcs[byte(crc>>8)^key[i]]
-	}
-	return crc % slots
-}
-
-// crcs are the CRC16 of every byte, by the polynomial x^16 + x^12 + x^5 + 1.
-var crcs = func() (table [256]uint16) {
-	for i := range table {
-		crc := uint16(i) << 8
-		for range 8 {
-			if crc&0x8000 != 0 {
-				crc = crc<<1 ^ 0x1021
-			} else {
-				crc <<= 1
-			}
-		}
-		table[i] = crc
-	}
-	return table
-}()

@@ -9,7 +9,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
-	"github.com/lockgen/lockgen/scripts"
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
 // A direct is a connection besides the shared one, for one caller at a time, who writes and reads on his own goroutine.
@@ -73,12 +73,12 @@ func (d *direct) drop() {
 }
 
 // run sends a script over l, and gives l back if it is well.
-func (d *direct) run(l *privateLine, s *scripts.Script, keys, args []string) rueidis.RedisResult {
+func (d *direct) run(l *privateLine, cmd protocol.Command) rueidis.RedisResult {
 	if d.c.sending.Add(1) > 1 {
 		d.meet()
 	}
 	defer d.c.sending.Add(-1)
-	reply := d.c.broken(d.c.runOn(l.conn, s, keys, args))
+	reply := d.c.broken(d.c.runOn(l.conn, cmd))
 	if reply.NonRedisError() == nil {
 		d.give(l)
 	} else {

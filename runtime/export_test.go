@@ -1,6 +1,10 @@
 package lockrt
 
-import "time"
+import (
+	"time"
+
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
+)
 
 // Homes returns how many keys the client keeps a home for.
 func Homes(c *Client) int {
@@ -73,7 +77,7 @@ func ContendedLately(after time.Duration) (key, other bool) {
 }
 
 // SlotOf returns the slot of a key in a cluster.
-func SlotOf(key string) uint16 { return slot(key) }
+func SlotOf(key string) uint16 { return protocol.Slot(key) }
 
 // Detours returns how many servers have taken over of which rueidis may not know.
 func Detours(c *Client) int { return int(c.cluster.detours.Load()) }

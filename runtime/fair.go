@@ -3,8 +3,7 @@ package lockrt
 import (
 	"context"
 	"slices"
-
-	"github.com/lockgen/lockgen/scripts"
+	"time"
 )
 
 // A FairMutex is a [Mutex] that is granted strictly in the order in which Redis was asked for it, by all goroutines of
@@ -73,6 +72,7 @@ func (m *FairMutex) ForceUnlock(ctx context.Context) (bool, error) {
 	if m.c == nil {
 		return false, &Error{Op: "force unlock", Key: m.key, Err: errNoClient}
 	}
+	lock := m.c.wire.Fair(m.key)
 	return m.c.force(ctx, "force unlock", m.key, func() (victims []victim, exit func(), err error) {
 		h, err := m.c.enterFair(m.key)
 		if err != nil {
@@ -82,7 +82,7 @@ func (m *FairMutex) ForceUnlock(ctx context.Context) (bool, error) {
 			victims = []victim{{&hd.guard, func(cause error) { h.tell(hd, cause) }}}
 		}
 		return victims, h.exit, nil
-	}, scripts.FairForceUnlock, fairNamesOf(m.key).keys(m.key), []string{clock(), m.c.publish})
+	}, lock.ForceUnlock(time.Now()))
 }
 
 // Inspect asks Redis who holds the key and how many wait for it. It fails with [ErrWrongType] if the key is not a lock.
@@ -98,7 +98,7 @@ func (m *FairMutex) Inspect(ctx context.Context) (Standing, error) {
 		return fail(err)
 	}
 	defer h.exit()
-	s, err := m.c.inspect(ctx, m.key, h.names.queue, h.names.channel, h.entered)
+	s, err := m.c.inspect(ctx, m.key, h.lock.Inspect(), h.entered)
 	if s.Ours {
 		s.Waiting = max(0, s.Waiting-h.served())
 	}

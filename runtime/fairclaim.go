@@ -1,12 +1,11 @@
 package lockrt
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
-	"github.com/lockgen/lockgen/scripts"
 )
 
 // A fairCall is the contest of one waiter. What it asks Redis with is a claim: one of its own, or the place of one that gave
@@ -90,7 +89,7 @@ func (e *fairCall) inherits() string { return e.h.key }
 func (e *fairCall) channel() string {
 	e.h.mu.Lock()
 	defer e.h.mu.Unlock()
-	return e.h.names.channel + ":" + e.cl.owner
+	return e.h.lock.Channel(e.cl.owner)
 }
 
 // hear has no use for what is said on the channel: that something was is a reason to ask.
@@ -113,7 +112,7 @@ func (e *fairCall) join(w *waiter) entry {
 	cl := h.takeSpare(e)
 	if cl == nil {
 		cl = &fairClaim{h: h, terms: w.terms, wait: e.wait, n: h.c.claims.Add(1), made: time.Now()}
-		cl.owner = h.c.owner(cl.n)
+		cl.owner = h.c.wire.Owner(cl.n)
 		h.c.connect(cl.n, h.key, cl)
 	}
 	e.cl, cl.call = cl, e
@@ -150,23 +149,22 @@ func (e *fairCall) ask(w *waiter) {
 		return // it was given what it wants a moment ago
 	}
 	e.asked, cl.asking = true, true
-	line, note, drawn, t := "0", "", "0", cl.terms
+	t := cl.terms
+	// One who does not hear of it is not given the lock without asking.
+	r := protocol.FairRequest{Owner: cl.owner, Queue: protocol.NotQueued, Lease: t.ttl, Wait: cl.wait, Hears: !w.once && !t.quiet}
 	if t.fenced {
-		drawn = "1"
+		r.Tokens = 1
 	}
 	if !w.once {
-		line = "1"
+		r.Queue = protocol.Queued
 		if cl.queued {
-			line = "2"
+			r.Queue = protocol.StillQueued
 		}
 		cl.queued = true
 		if !h.noted {
 			h.noted = true
 			h.c.stood.note(h.key)
 		}
-	}
-	if !w.once && !t.quiet { // else it is not given the lock without asking
-		note = millis(cl.wait) + " " + millis(min(claimLease, t.ttl)) + " " + drawn + " " + h.c.keepTokens
 	}
 	h.mu.Unlock()
 
@@ -175,10 +173,10 @@ func (e *fairCall) ask(w *waiter) {
 	h.c.spawn(func() {
 		defer h.quit()
 		sent := time.Now() // before the request: trust is counted from here
-		reply, err := h.c.acquireFirst(scripts.FairAcquire, h.keys(),
-			[]string{millis(t.ttl), cl.owner, line, millis(cl.wait), clock(), h.c.publish, note, drawn, h.c.keepTokens}, isGranted).AsIntSlice()
-		if err == nil && len(reply) != 5 {
-			err = fmt.Errorf("%d values in the reply of five", len(reply))
+		var reply protocol.FairVerdict
+		numbers, err := h.c.acquireFirst(h.lock.Acquire(r, sent), isGranted).AsIntSlice()
+		if err == nil {
+			reply, err = protocol.ReadFairAcquire(numbers)
 		}
 		rest := cl.settle(sent, reply, err)
 		w.asks.Add(-1)
@@ -187,9 +185,6 @@ func (e *fairCall) ask(w *waiter) {
 		}
 	})
 }
-
-// placeLost is added to the reply of the script when the owner was not where it stood.
-const placeLost = 2
 
 // before reports whether another claim of this process waits for longer.
 func (h *fairHome) before(cl *fairClaim) bool {
@@ -202,25 +197,21 @@ func (h *fairHome) before(cl *fairClaim) bool {
 }
 
 // settle deals with the answer to a request. It returns what is left to do.
-func (cl *fairClaim) settle(sent time.Time, reply []int64, err error) (rest func()) {
+func (cl *fairClaim) settle(sent time.Time, reply protocol.FairVerdict, err error) (rest func()) {
 	h := cl.h
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	cl.asking = false
 	cl.doubt = cl.doubt || unknown(err) || begun(err)
-	yes := err == nil && reply[0] == granted
-	if err == nil && reply[2]&placeLost != 0 {
-		reply[2] &^= placeLost
+	yes := err == nil && reply.Granted()
+	if err == nil && reply.Unplaced {
 		for _, other := range h.claims { // the queue is gone, and with it the places of all, perhaps
 			if other != cl && other.queued {
 				other.call.w.poke()
 			}
 		}
 	}
-	var at time.Time
-	if err == nil && !yes {
-		at = serverTime(reply[3], reply[4])
-	}
+	at := reply.At
 	switch {
 	case cl.left: // it was withdrawn meanwhile, perhaps before this came to pass
 		cl.retire()
@@ -257,14 +248,14 @@ func (cl *fairClaim) settle(sent time.Time, reply []int64, err error) (rest func
 			cl.behind = nil // it stands somewhere else now, or they do
 		}
 		cl.seen, cl.seized = sighting{sent, at}, false
-		pause, free := time.Duration(reply[0])*time.Millisecond, reply[2] == 1
+		pause, free := time.Duration(reply.Wait)*time.Millisecond, reply.Free
 		if free {
 			pause = max(pause, leastFairPause)
 		}
-		if !cl.again && (pause < 0 || pause > listenAfter) || free && (reply[0] < 0 || pause > listenAfter) {
+		if !cl.again && (pause < 0 || pause > listenAfter) || free && (reply.Wait < 0 || pause > listenAfter) {
 			pause = listenAfter
 		}
-		tell(news{kind: refusedFor, ttl: pause, foreign: reply[1] == 1 || cl.again, inLine: true, behind: h.before(cl)})
+		tell(news{kind: refusedFor, ttl: pause, foreign: reply.Foreign || cl.again, inLine: true, behind: h.before(cl)})
 		cl.again = true
 	case !h.c.granting():
 		tell(news{kind: failed, err: ErrClosed}) // it is on its way out
@@ -274,7 +265,7 @@ func (cl *fairClaim) settle(sent time.Time, reply []int64, err error) (rest func
 		cl.seized = false // what Redis said is over; it is asked again
 		tell(news{kind: turn})
 	default:
-		return cl.take(sent, ttl, newTokens(reply[1], 1))
+		return cl.take(sent, ttl, newTokens(reply.Token, 1))
 	}
 	return nil
 }

@@ -4,12 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
-	"github.com/lockgen/lockgen/scripts"
 )
 
 // A fairHome is this process's side of one fair lock. It has no queue: who is next is for Redis to say, which knows each
@@ -18,7 +17,7 @@ import (
 type fairHome struct {
 	c     *Client
 	key   string
-	names fairNames
+	lock  protocol.Fair
 	users int // calls, holds and requests that refer to this home; guarded by c.mu
 
 	mu     sync.Mutex            // guards the rest; never held while waiting for anything
@@ -52,9 +51,6 @@ func (hd *fairHold) Key() string      { return hd.home.key }
 func (hd *fairHold) Owner() string    { return hd.claim.owner }
 func (hd *fairHold) Lost(cause error) { hd.home.lose(hd, cause) }
 
-// clock returns the time as Redisson's fair lock reckons with it: of this machine, in milliseconds since 1970.
-func clock() string { return strconv.FormatInt(time.Now().UnixMilli(), 10) }
-
 // enterFair returns this process's side of the fair lock key for a call, until exit.
 func (c *Client) enterFair(key string) (*fairHome, error) {
 	c.mu.Lock()
@@ -64,7 +60,7 @@ func (c *Client) enterFair(key string) (*fairHome, error) {
 	}
 	h := c.fairs[key]
 	if h == nil {
-		h = &fairHome{c: c, key: key, names: fairNamesOf(key), claims: map[uint64]*fairClaim{}}
+		h = &fairHome{c: c, key: key, lock: c.wire.Fair(key), claims: map[uint64]*fairClaim{}}
 		c.fairs[key] = h
 	}
 	h.users++
@@ -93,9 +89,6 @@ func (h *fairHome) quit() {
 		delete(h.c.fairs, h.key)
 	}
 }
-
-// keys are those of all scripts of the lock.
-func (h *fairHome) keys() []string { return h.names.keys(h.key) }
 
 // held returns the present hold, or nil.
 func (h *fairHome) held() *fairHold {
@@ -433,23 +426,24 @@ func (h *fairHome) release(cl *fairClaim) error {
 
 // releaseOnce reports whether the lock was the claim's.
 func (h *fairHome) releaseOnce(cl *fairClaim) (bool, error) {
-	args := []string{cl.owner, millis(cl.wait), clock(), h.c.publish}
+	var after []uint64
 	run := h.c.run
 	h.mu.Lock()
 	for _, x := range cl.after {
-		args = append(args, strconv.FormatUint(x.n, 10))
+		after = append(after, x.n)
 	}
 	if cl.asking || cl.doubt {
 		run = h.c.runAside
 	}
 	h.mu.Unlock()
-	done, err := run(scripts.FairRelease, h.keys(), args).AsInt64()
-	if done == passedOnToNobody {
+	done, err := run(h.lock.Release(cl.owner, cl.wait, time.Now(), after)).AsInt64()
+	outcome := protocol.Outcome(done)
+	if outcome == protocol.FreedForNobody {
 		h.c.spawn(func() {
 			if h.c.pause(claimLease) {
 				_, _ = h.releaseOnce(cl) // which passes the lock on to the next one, if it is free still
 			}
 		})
 	}
-	return done != notOurs, err
+	return outcome != protocol.NotOurs, err
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
@@ -46,7 +47,9 @@ func (h *fairHome) have(cl *fairClaim, behind ...*fairClaim) *fairHold {
 }
 
 // refusal is what Redis says to one that is to wait.
-func refusal() []int64 { return []int64{1000, 0, 0, time.Now().Unix(), 0} }
+func refusal() protocol.FairVerdict {
+	return protocol.FairVerdict{Verdict: protocol.Verdict{Wait: 1000, At: time.Now().Truncate(time.Second)}}
+}
 
 // One that is given what is lost, and gives up before it knows, while a request of it is under way, leaves once.
 func TestFairHome_WhoGivesUpWhatIsLostLeavesOnce(t *testing.T) {

@@ -1,9 +1,6 @@
 package lockrt
 
-import (
-	"context"
-	"strconv"
-)
+import "context"
 
 // Fencing tokens are counted in Redis, under the key that Redisson's fenced lock counts in. The next
 // one is one more than the last, or the server's time in microseconds if that is larger: a hybrid logical
@@ -47,14 +44,6 @@ func (h *home) wants(t terms) int {
 		return 1
 	}
 	return max(1, min(h.queue.length, mostTokens))
-}
-
-// place returns how cl stands in line: its owner, and the tokens that it is to be handed the key with.
-func (c *Client) place(cl *claim) string {
-	if cl.inLine == 0 {
-		return c.owner(cl.n)
-	}
-	return c.owner(cl.n) + "+" + strconv.Itoa(cl.inLine) + "," + c.keepTokens
 }
 
 // tokenKey asks a context for the fencing token of the innermost lease that has one.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/lockgen/lockgen/scripts"
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
 // A request is one of many that one run of a script deals with, each independently of the others.
@@ -19,12 +19,8 @@ type request interface {
 	words(keys, args []string) (allKeys, allArgs []string)
 	// answered is told what the script replied, or why there is no reply. It was sent after the time
 	// sent. It does not block.
-	answered(sent time.Time, reply answer, err error)
+	answered(sent time.Time, reply protocol.Answer, err error)
 }
-
-// An answer is what a script says of one request. Of many that all get the same answer, with nothing but
-// zeros behind its first value, a script may say that once.
-type answer [4]int64
 
 // mostGathered is how many requests one script deals with at most: enough to make the round trip
 // cheap, few enough that the server is not kept from others for longer than a fraction of a millisecond.
@@ -38,9 +34,8 @@ const mostGathered = 128
 // another slot, whose server may be ill.
 type gatherer struct {
 	c      *Client
-	script *scripts.Script
-	common []string // arguments that all requests share
-	grants bool     // what it is answered may have to be confirmed
+	batch  protocol.Batch
+	grants bool // what it is answered may have to be confirmed
 
 	mu    sync.Mutex       // guards the rest, and the lanes
 	one   lane             // of all requests, unless there is one for each slot
@@ -65,8 +60,8 @@ const (
 	mostSending = 8
 )
 
-func newGatherer(c *Client, script *scripts.Script, common ...string) *gatherer {
-	g := &gatherer{c: c, script: script, common: common}
+func newGatherer(c *Client, batch protocol.Batch) *gatherer {
+	g := &gatherer{c: c, batch: batch}
 	g.one.g = g
 	g.one.flush = g.one.send
 	if c.cluster != nil {
@@ -80,7 +75,7 @@ func (g *gatherer) lane(r request) *lane {
 	if g.lanes == nil {
 		return &g.one
 	}
-	n := slot(r.about())
+	n := protocol.Slot(r.about())
 	l := g.lanes[n]
 	if l == nil {
 		l = &lane{g: g, slot: n}
@@ -206,19 +201,20 @@ func (l *lane) once(own *privateLine) (more bool) {
 // run sends some requests in one script. An error that the server answers with may be about the key of
 // one of them, and must not harm the others: then each is sent alone.
 func (g *gatherer) run(b *batch, some []request, own *privateLine) {
-	b.keys, b.args = b.keys[:0], append(b.args[:0], g.common...)
+	b.keys, b.args = b.keys[:0], append(b.args[:0], g.batch.Common...)
 	for _, r := range some {
 		b.keys, b.args = r.words(b.keys, b.args)
 	}
+	cmd := protocol.Command{Script: g.batch.Script, Keys: b.keys, Args: b.args}
 	sent := now()
 	var result rueidis.RedisResult
 	var short error
 	if own != nil {
-		result = g.c.direct.run(own, g.script, b.keys, b.args)
+		result = g.c.direct.run(own, cmd)
 	} else if g.grants {
-		result, short = g.c.acquire(g.script, b.keys, b.args)
+		result, short = g.c.acquire(cmd)
 	} else {
-		result = g.c.run(g.script, b.keys, b.args)
+		result = g.c.run(cmd)
 	}
 	reply, err := result.ToMessage()
 	if _, said := rueidis.IsRedisErr(err); said && len(some) > 1 {
@@ -230,31 +226,31 @@ func (g *gatherer) run(b *batch, some []request, own *privateLine) {
 	var all []rueidis.RedisMessage
 	if err == nil && !reply.IsInt64() {
 		all, err = reply.ToArray()
-		if err == nil && len(all) != len(answer{})*len(some) {
+		if err == nil && len(all) != len(protocol.Answer{})*len(some) {
 			err = fmt.Errorf("%d values in reply to %d requests", len(all), len(some))
 		}
 	}
 	for i, r := range some {
-		said, err := answer{}, err
+		said, err := protocol.Answer{}, err
 		switch {
 		case err != nil:
 		case all == nil:
 			said[0], err = reply.AsInt64()
 		default:
-			said, err = answerOf(all[len(answer{})*i:])
+			said, err = answerOf(all[len(protocol.Answer{})*i:])
 		}
-		if short != nil && err == nil && said[0] == granted {
-			said, err = answer{}, short
+		if short != nil && err == nil && said[0] == protocol.Granted {
+			said, err = protocol.Answer{}, short
 		}
 		r.answered(sent, said, err)
 	}
 }
 
 // answerOf reads the next answer of a reply.
-func answerOf(reply []rueidis.RedisMessage) (said answer, err error) {
+func answerOf(reply []rueidis.RedisMessage) (said protocol.Answer, err error) {
 	for i := range said {
 		if said[i], err = reply[i].AsInt64(); err != nil {
-			return answer{}, err
+			return protocol.Answer{}, err
 		}
 	}
 	return said, nil

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
 
@@ -108,14 +109,14 @@ type hold struct {
 
 func (*hold) Kind() string        { return kindMutex }
 func (hd *hold) Key() string      { return hd.home.key }
-func (hd *hold) Owner() string    { return hd.home.c.owner(hd.claim.n) }
+func (hd *hold) Owner() string    { return hd.home.c.wire.Owner(hd.claim.n) }
 func (hd *hold) Lost(cause error) { hd.home.lose(hd, cause) }
 
 func newHome(c *Client, key string) *home {
 	return &home{c: c, key: key}
 }
 
-func (h *home) channel() string { return namesOf(h.key).channel }
+func (h *home) channel() string { return protocol.LockChannel(h.key) }
 
 func (h *home) inherits() string { return h.key }
 

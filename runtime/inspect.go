@@ -2,11 +2,10 @@ package lockrt
 
 import (
 	"context"
-	"strings"
 	"time"
 
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
-	"github.com/lockgen/lockgen/scripts"
 )
 
 // A Standing is what Redis says of a key at one moment. By the time it is read it may have changed.
@@ -27,7 +26,7 @@ type Standing struct {
 
 // ID returns the name of the client in Redis: the UUID before the ":" in [Standing.Owner] of every key
 // that it holds. It is another one for each Client that is made. Redisson's getId.
-func (c *Client) ID() string { return c.uuid }
+func (c *Client) ID() string { return c.wire.UUID }
 
 // Inspect asks Redis who holds the key and who waits for it. It fails with [ErrWrongType] if the key is
 // not a lock. Redisson's isLocked, remainTimeToLive and getHoldCount.
@@ -41,54 +40,46 @@ func (m *Mutex) Inspect(ctx context.Context) (Standing, error) {
 		return Standing{}, &Error{Op: "inspect", Key: m.key, Err: err}
 	}
 	defer m.c.exit(h)
-	k := namesOf(m.key)
-	return m.c.inspect(ctx, k.lock, k.waiting, k.channel, h.entered)
+	return m.c.inspect(ctx, m.key, m.c.wire.Inspect(m.key), h.entered)
 }
 
-// inspect asks Redis about a lock, with the list of those who wait for it and its channel. entered says how many
-// leases this process has.
-func (c *Client) inspect(ctx context.Context, key, waiting, channel string, entered func() int) (Standing, error) {
+// inspect asks Redis about a lock. entered says how many leases this process has.
+func (c *Client) inspect(ctx context.Context, key string, cmd protocol.Command, entered func() int) (Standing, error) {
 	type reply struct {
 		standing Standing
 		err      error
 	}
 	got, err := bounded(ctx, c, func() reply {
-		words, err := c.run(scripts.Inspect, []string{key, waiting, channel}, []string{c.publish}).ToArray()
-		if err != nil {
-			return reply{err: err}
+		in, err := c.inspection(cmd)
+		s := Standing{TTL: in.TTL, Waiting: in.Waiting, Listening: in.Listening}
+		if err != nil || len(in.Fields) == 0 {
+			return reply{s, err}
 		}
-		var s Standing
-		numbers := [3]int64{}
-		for i := range numbers {
-			if numbers[i], err = words[i].AsInt64(); err != nil {
-				return reply{err: err}
-			}
-		}
-		s.TTL = max(time.Duration(numbers[0])*time.Millisecond, -time.Millisecond)
-		s.Waiting, s.Listening = int(numbers[1]), int(numbers[2])
-		if len(words) < 5 { // no field: free
-			s.TTL = 0
-			return reply{standing: s}
-		}
-		// A read-write lock of Redisson may have more than one.
-		if s.Owner, err = words[3].ToString(); err != nil {
-			return reply{err: err}
-		}
-		count, err := words[4].AsInt64()
-		s.Count = int(count)
+		first := in.Fields[0] // a read-write lock of Redisson may have more than one
+		s.Owner = first.Owner
+		s.Count, err = first.Count()
 		return reply{s, err}
 	})
 	if err = cmpOr(err, got.err); err != nil {
 		return Standing{}, &Error{Op: "inspect", Key: key, Err: refused(err)}
 	}
 	s := got.standing
-	uuid, _, _ := strings.Cut(s.Owner, ":")
-	s.Ours = uuid == c.uuid
-	s.Java = s.Owner != "" && (len(uuid) != 36 || uuid[14] != '8')
+	uuid, library := protocol.ClientOf(s.Owner)
+	s.Ours = uuid == c.wire.UUID
+	s.Java = s.Owner != "" && !library
 	if n := entered(); s.Ours && n > 0 {
 		s.Count = n
 	}
 	return s, nil
+}
+
+// inspection asks Redis what it has of a lock.
+func (c *Client) inspection(cmd protocol.Command) (protocol.Inspection, error) {
+	reply, err := c.run(cmd).ToAny()
+	if err != nil {
+		return protocol.Inspection{}, err
+	}
+	return protocol.ReadInspection(reply)
 }
 
 // entered returns how many leases the present hold has.
@@ -107,10 +98,10 @@ type victim struct {
 	tell  func(cause error)
 }
 
-// force has script s take a key from whoever holds it, and reports whether anybody did. enter begins the call, and returns
+// force has a command take a key from whoever holds it, and reports whether anybody did. enter begins the call, and returns
 // what this process has before: what is granted after is not what was taken.
 func (c *Client) force(ctx context.Context, op, key string, enter func() (victims []victim, exit func(), err error),
-	s *scripts.Script, keys, args []string) (bool, error) {
+	cmd protocol.Command) (bool, error) {
 	type reply struct {
 		taken bool
 		err   error
@@ -125,7 +116,7 @@ func (c *Client) force(ctx context.Context, op, key string, enter func() (victim
 	}
 	defer exit()
 	got, err := bounded(ctx, c, func() reply {
-		taken, err := c.run(s, keys, args).AsBool()
+		taken, err := c.run(cmd).AsBool()
 		return reply{taken, err}
 	})
 	if err = cmpOr(err, got.err); err != nil {

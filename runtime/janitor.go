@@ -3,13 +3,12 @@ package lockrt
 import (
 	"errors"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
 	"github.com/redis/rueidis"
 
-	"github.com/lockgen/lockgen/scripts"
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
 // A janitor makes sure that Redis does not keep anything for claims that nobody wants any more: a request for one may
@@ -37,12 +36,12 @@ type sweeper interface {
 
 // remains are what is left of a claim. What is not said when it is thrown away is the janitor's.
 type remains struct {
-	n     uint64
-	place string        // by which a mutex stands in line
-	wait  time.Duration // by which the place of a fair mutex is reckoned
-	watch time.Duration // for how long a request for it may still come to pass, from the first answer on
-	aside bool          // a request for it is not answered: another connection may be better
-	over  func()        // called when it is withdrawn, or given up; may be nil
+	n      uint64
+	tokens int           // with which a mutex is handed over
+	wait   time.Duration // by which the place of a fair mutex is reckoned
+	watch  time.Duration // for how long a request for it may still come to pass, from the first answer on
+	aside  bool          // a request for it is not answered: another connection may be better
+	over   func()        // called when it is withdrawn, or given up; may be nil
 
 	limit  time.Time // of the first answer
 	until  time.Time // of the last one; zero before the first
@@ -256,17 +255,17 @@ const asidePatience = 250 * time.Millisecond
 // runAside sends a script over the connection that tells of changes, if there is one and it answers: the other one has an
 // answer outstanding, and what is sent behind that may be held up for as long as it may take. It is sent once: who sends it
 // again has to know that it may have been done.
-func (c *Client) runAside(s *scripts.Script, keys, args []string) rueidis.RedisResult {
+func (c *Client) runAside(cmd protocol.Command) rueidis.RedisResult {
 	t := &c.tracker
 	w := t.begin()
 	if w == nil {
-		return c.run(s, keys, args)
+		return c.run(cmd)
 	}
 	answered, ok := w.owing.begin(asidePatience)
 	if !ok {
-		return c.run(s, keys, args)
+		return c.run(cmd)
 	}
-	reply := c.broken(c.runOn(w.conn, s, keys, args))
+	reply := c.broken(c.runOn(w.conn, cmd))
 	answered()
 	err := reply.Error()
 	if err == nil {
@@ -283,12 +282,13 @@ type lockSweeper struct{ key string }
 func (s lockSweeper) about() string { return s.key }
 
 func (s lockSweeper) sweep(c *Client, claims []*remains) error {
-	var keys []string
-	args := slices.Clone(c.releases.common)
+	batch := c.wire.Releases()
+	cmd := protocol.Command{Script: batch.Script, Args: slices.Clone(batch.Common)}
 	for _, r := range claims {
-		keys, args = c.releaseWords(keys, args, s.key, r.place, false, nil, 0)
+		release := protocol.Release{Of: protocol.Ticket{Number: r.n, Tokens: r.tokens}}
+		cmd.Keys, cmd.Args = c.wire.Release(cmd.Keys, cmd.Args, s.key, release)
 	}
-	reply, err := c.run(scripts.Release, keys, args).ToArray()
+	reply, err := c.run(cmd).ToArray()
 	for ; err == nil && len(reply) > 0; reply = reply[min(4, len(reply)):] {
 		_, err = answerOf(reply[:min(4, len(reply))])
 	}
@@ -302,17 +302,17 @@ type fairSweeper struct{ key string }
 func (s fairSweeper) about() string { return s.key }
 
 func (s fairSweeper) sweep(c *Client, claims []*remains) error {
-	args := []string{c.uuid, clock(), c.publish}
-	for _, r := range claims {
-		args = append(args, strconv.FormatUint(r.n, 10), millis(r.wait))
+	tickets := make([]protocol.Departure, len(claims))
+	for i, r := range claims {
+		tickets[i] = protocol.Departure{Number: r.n, Wait: r.wait}
 	}
-	names := fairNamesOf(s.key)
+	lock := c.wire.Fair(s.key)
 	run := c.run
 	if slices.ContainsFunc(claims, func(r *remains) bool { return r.aside }) {
 		run = c.runAside
 	}
-	done, err := run(scripts.FairLeave, names.keys(s.key), args).AsInt64()
-	if done == passedOnToNobody {
+	done, err := run(lock.Leave(tickets, time.Now())).AsInt64()
+	if protocol.Outcome(done) == protocol.FreedForNobody {
 		c.spawn(func() {
 			if c.pause(claimLease) {
 				_ = s.sweep(c, nil)
@@ -328,10 +328,10 @@ type rwSweeper struct{ key string }
 func (s rwSweeper) about() string { return s.key }
 
 func (s rwSweeper) sweep(c *Client, claims []*remains) error {
-	h := rwHome{c: c, key: s.key, names: rwNamesOf(s.key)}
+	h := rwHome{c: c, key: s.key, lock: c.wire.RW(s.key)}
 	var errs []error
 	for _, r := range claims {
-		reader, writer := c.owner(r.n), c.owner(r.n)+writing
+		reader, writer := h.lock.Field(r.n, false), h.lock.Field(r.n, true)
 		_, asReader := h.releaseOnce(&rwClaim{field: reader})
 		_, asWriter := h.releaseOnce(&rwClaim{field: writer, write: true})
 		errs = append(errs, asReader, asWriter)
@@ -344,11 +344,11 @@ func (s rwSweeper) sweep(c *Client, claims []*remains) error {
 func (c *Client) ghosts(kind, key string, numbers []uint64) {
 	var by sweeper
 	switch kind {
-	case "lock":
+	case protocol.AboutLock:
 		by = lockSweeper{key}
-	case "fair":
+	case protocol.AboutFair:
 		by = fairSweeper{key}
-	case "rw":
+	case protocol.AboutRW:
 		by = rwSweeper{key}
 	default:
 		return
@@ -357,7 +357,7 @@ func (c *Client) ghosts(kind, key string, numbers []uint64) {
 	c.lines.Lock()
 	for _, n := range numbers {
 		if _, known := c.parties[n]; !known && n <= c.claims.Load() {
-			over = append(over, &remains{n: n, place: c.owner(n), wait: c.opts.FairWait})
+			over = append(over, &remains{n: n, wait: c.opts.FairWait})
 		}
 	}
 	c.lines.Unlock()

@@ -2,10 +2,9 @@ package lockrt
 
 import (
 	"context"
-	"strconv"
 	"time"
 
-	"github.com/lockgen/lockgen/scripts"
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
 // A CountDownLatch lets any number of processes wait for a count to reach zero. It names a key and
@@ -38,7 +37,7 @@ func (l *CountDownLatch) SetCount(ctx context.Context, n int) (bool, error) {
 	if err := enough(n, 1); err != nil {
 		return false, &Error{Op: "set count", Key: l.key, Err: err}
 	}
-	started, err := l.change(ctx, "set count", scripts.LatchSet, false, []string{deletedMark(l.key)}, strconv.Itoa(n), l.c.publish, messageClosed)
+	started, err := l.change(ctx, "set count", false, func(latch *protocol.Latch, r protocol.Request) protocol.Command { return latch.Start(r, n) })
 	return started == 1, err
 }
 
@@ -52,7 +51,7 @@ func (l *CountDownLatch) CountDown(ctx context.Context) (int, error) {
 	if l.c == nil {
 		return 0, &Error{Op: "count down", Key: l.key, Err: errNoClient}
 	}
-	left, err := l.change(ctx, "count down", scripts.LatchDown, true, nil, messageOpen, l.c.publish)
+	left, err := l.change(ctx, "count down", true, (*protocol.Latch).CountDown)
 	return int(left), err
 }
 
@@ -68,7 +67,8 @@ func (l *CountDownLatch) Count(ctx context.Context) (int, error) {
 		return fail(err)
 	}
 	got, err := bounded(ctx, l.c, func() reply {
-		n, err := l.c.run(scripts.LatchCount, []string{l.key, deletedMark(l.key)}, nil).AsInt64()
+		latch := l.c.wire.Latch(l.key)
+		n, err := l.c.run(latch.Count()).AsInt64()
 		return reply{max(n, 0), err}
 	})
 	if err = cmpOr(err, got.err); err != nil {
@@ -96,22 +96,16 @@ func (l *CountDownLatch) Delete(ctx context.Context) (bool, error) {
 	if l.c == nil {
 		return false, &Error{Op: "delete", Key: l.key, Err: errNoClient}
 	}
-	deleted, err := l.change(ctx, "delete", scripts.LatchDelete, false, []string{deletedMark(l.key)}, messageClosed, l.c.publish)
+	deleted, err := l.change(ctx, "delete", false, (*protocol.Latch).Delete)
 	return deleted == 1, err
 }
 
-func (l *CountDownLatch) change(ctx context.Context, op string, s *scripts.Script, anyway bool, keys []string, args ...string) (int64, error) {
-	keys = append([]string{l.key, latchChannel(l.key), requestsOf(l.key, l.c.uuid, kindLatch)}, keys...)
+func (l *CountDownLatch) change(ctx context.Context, op string, anyway bool, cmd func(*protocol.Latch, protocol.Request) protocol.Command) (int64, error) {
 	return l.c.change(ctx, op, kindLatch, l.key, anyway, func(ctx context.Context, t *turnstile) (int64, error) {
-		return t.change(ctx, s, keys, anyway, args...)
+		latch := l.c.wire.Latch(l.key)
+		return t.change(ctx, anyway, func(r protocol.Request) protocol.Command { return cmd(&latch, r) })
 	})
 }
-
-// What Redisson publishes on the channel of a latch.
-const (
-	messageOpen   = "0" // it has reached zero
-	messageClosed = "1" // it was set, or deleted
-)
 
 // doubt is how long nobody judges why a latch is gone that was not heard to be open: what says why may be about to
 // be heard, on another connection than the answer. Of a latch of which the last that was heard is what is also said of
@@ -133,7 +127,7 @@ func newLatchSide(t *turnstile) counter {
 	return &latchSide{t: t}
 }
 
-func (s *latchSide) channel() string { return latchChannel(s.t.key) }
+func (s *latchSide) channel() string { return protocol.LatchChannel(s.t.key) }
 
 // ask has all of b go on if the latch is gone. That is what happens at zero and when it is deleted. In the
 // second case this library leaves a mark. Redisson does not, but says something else.
@@ -142,7 +136,8 @@ func (s *latchSide) ask(b *round, _ bool) (int, time.Duration, error) {
 	t.mu.Lock()
 	heard := t.heard
 	t.mu.Unlock()
-	left, err := t.c.run(scripts.LatchCount, []string{t.key, deletedMark(t.key)}, nil).AsInt64()
+	latch := t.c.wire.Latch(t.key)
+	left, err := t.c.run(latch.Count()).AsInt64()
 	if err != nil {
 		return 0, 0, err
 	}
@@ -156,11 +151,11 @@ func (s *latchSide) ask(b *round, _ bool) (int, time.Duration, error) {
 			t.said = "" // what was said before is no news of how this latch ends
 		}
 		return 0, pollCounted, nil
-	case left < 0 || t.said == messageOpen || !b.waiters[0].wish.seen:
+	case left < 0 || protocol.OpensLatch(t.said) || !b.waiters[0].wish.seen:
 		return len(b.waiters), 0, nil
 	}
 	wait := doubt
-	if t.said == messageClosed {
+	if protocol.ClosesLatch(t.said) {
 		wait = doubtDeleted
 	}
 	if s.missing.IsZero() || s.heard != t.heard { // what was said since then may be about another one
@@ -169,7 +164,7 @@ func (s *latchSide) ask(b *round, _ bool) (int, time.Duration, error) {
 	if time.Since(s.missing) < wait {
 		return 0, wait, nil
 	}
-	b.deleted = t.said == messageClosed
+	b.deleted = protocol.ClosesLatch(t.said)
 	return len(b.waiters), 0, nil
 }
 

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
-	"github.com/lockgen/lockgen/scripts"
 )
 
 // A Mutex excludes everybody else, in this process and in all others, Java programs with
@@ -63,7 +62,6 @@ func (m *Mutex) ForceUnlock(ctx context.Context) (bool, error) {
 	if m.c == nil {
 		return false, &Error{Op: "force unlock", Key: m.key, Err: errNoClient}
 	}
-	k := namesOf(m.key)
 	return m.c.force(ctx, "force unlock", m.key, func() (victims []victim, exit func(), err error) {
 		h, err := m.c.enter(m.key)
 		if err != nil {
@@ -73,7 +71,7 @@ func (m *Mutex) ForceUnlock(ctx context.Context) (bool, error) {
 			victims = []victim{{&hd.guard, func(cause error) { h.told(hd, cause) }}}
 		}
 		return victims, func() { m.c.exit(h) }, nil
-	}, scripts.ForceUnlock, []string{k.lock, k.waiting, k.channel, k.counter}, []string{messageUnlocked, m.c.publish, millis(claimLease)})
+	}, m.c.wire.ForceUnlock(m.key))
 }
 
 // lock is every way to lock.

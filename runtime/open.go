@@ -12,6 +12,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/lockgen/lockgen/runtime/internal/late"
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
 // Open returns a Client with connections of its own to the server that url names, in the form
@@ -53,19 +54,19 @@ func Open(ctx context.Context, url string, opts Options) (*Client, error) {
 
 // openLate is Open where the server need not be there.
 func openLate(option rueidis.ClientOption, opts Options) (*Client, error) {
-	ear := byte(earPlain)
+	hears := protocol.ListensPlain
 	if modeOf(option) == rueidis.ClientModeCluster {
 		switch opts.PubSub {
 		case PubSubAuto:
 			return nil, fmt.Errorf("lockgen: open: %w: Options.StartWithoutServer with a cluster needs Options.PubSub, "+
 				"such as PubSubSharded from Redis 7 on: a cluster that is not there cannot be asked", ErrBadOption)
 		case PubSubPlain:
-			ear = earSomehow
+			hears = protocol.ListensCluster
 		default:
-			ear = earSharded
+			hears = protocol.ListensSharded
 		}
 	}
-	uuid := newUUID(ear)
+	uuid := protocol.NewUUID(hears)
 	rc, err := late.New(late.Config{
 		Option:   option,
 		Mode:     modeOf(option),
@@ -134,12 +135,12 @@ func (o Options) dialing(url string) (rueidis.ClientOption, error) {
 // part of that name, and the cluster may have to be asked first: then most have sharded channels, and only those that do not
 // are connected to a second time.
 func connectAs(ctx context.Context, option rueidis.ClientOption, opts Options) (rueidis.Client, PubSub, string, error) {
-	ear := byte(earPlain)
+	hears := protocol.ListensPlain
 	if modeOf(option) == rueidis.ClientModeCluster && opts.PubSub != PubSubPlain {
-		ear = earSharded
+		hears = protocol.ListensSharded
 	}
 	for {
-		uuid := newUUID(ear)
+		uuid := protocol.NewUUID(hears)
 		rc, err := connect(ctx, named(option, uuid))
 		if err != nil {
 			return nil, 0, "", fmt.Errorf("lockgen: open: %w", err)
@@ -149,12 +150,12 @@ func connectAs(ctx context.Context, option rueidis.ClientOption, opts Options) (
 			rc.Close()
 			return nil, 0, "", err
 		}
-		is := earOf(rc, mode)
-		if is == ear {
+		is := listens(rc, mode)
+		if is == hears {
 			return rc, mode, uuid, nil
 		}
 		rc.Close()
-		ear = is
+		hears = is
 	}
 }
 

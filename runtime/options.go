@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
 // UntilDone as a wait means: as long as the context lives. It is the default.
@@ -276,7 +278,7 @@ func nameOf(base, call []LockOption) string {
 }
 
 // maxName is how long a name may be, in bytes.
-const maxName = maxKey
+const maxName = protocol.MaxKey
 
 // lockConfig is what one call of Lock goes by.
 type lockConfig struct {

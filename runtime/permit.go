@@ -7,14 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
-	"github.com/lockgen/lockgen/scripts"
 )
 
 // A PermitSemaphore grants permits that are leases: each is renewed while its holder lives, comes back
@@ -107,9 +106,9 @@ func (s *PermitSemaphore) Release(ctx context.Context, ids ...string) error {
 				p.releasing.Add(-1)
 			}
 		}()
-		valid, err := t.once(ctx, true, func(numbered []string) (int64, error) {
-			keys := []string{s.key, countChannel(s.key), permitLeases(s.key), requestsOf(s.key, s.c.uuid, kindPermit)}
-			n, err := s.c.run(scripts.PermitRelease, keys, append([]string{raw, s.c.publish, "1"}, numbered...)).AsInt64()
+		permits := s.c.wire.PermitSemaphore(s.key)
+		valid, err := t.once(ctx, true, func(r protocol.Request) (int64, error) {
+			n, err := s.c.run(permits.ReleaseAll(r, raw)).AsInt64()
 			if err == nil {
 				t.wake()
 			}
@@ -132,15 +131,11 @@ func (s *PermitSemaphore) Release(ctx context.Context, ids ...string) error {
 // asks for its [PermitSemaphore.TTL] trusts it for longer from then on. Redisson's updateLeaseTime.
 func (s *PermitSemaphore) UpdateLease(ctx context.Context, id string, d time.Duration) (bool, error) {
 	s = orZero(s)
-	ms := "-1"
-	if d != UntilDone {
-		if d < minLease {
-			return false, &Error{Op: "update lease", Key: s.key, Err: tooShort("lease", d)}
-		}
-		ms = millis(d)
+	if d != UntilDone && d < minLease {
+		return false, &Error{Op: "update lease", Key: s.key, Err: tooShort("lease", d)}
 	}
-	left, err := s.lease(ctx, "update lease", id, ms)
-	return err == nil && left != noPermit, err
+	left, err := s.lease(ctx, "update lease", id, &d)
+	return err == nil && left != protocol.NoPermit, err
 }
 
 // TTL asks Redis for how long the permit with that id lasts if it is not renewed, negative if for ever. It fails
@@ -148,11 +143,11 @@ func (s *PermitSemaphore) UpdateLease(ctx context.Context, id string, d time.Dur
 // fixed length is trusted for as long from then on, if somebody has prolonged it. Redisson's getLeaseTime.
 func (s *PermitSemaphore) TTL(ctx context.Context, id string) (time.Duration, error) {
 	s = orZero(s)
-	left, err := s.lease(ctx, "ttl", id, "")
+	left, err := s.lease(ctx, "ttl", id, nil)
 	switch {
 	case err != nil:
 		return 0, err
-	case left == noPermit:
+	case left == protocol.NoPermit:
 		return 0, &Error{Op: "ttl", Key: s.key, Err: fmt.Errorf("%w: Redis has no such permit", ErrLost)}
 	}
 	return time.Duration(left) * time.Millisecond, nil
@@ -196,8 +191,8 @@ func (s *PermitSemaphore) SetPermits(ctx context.Context, n int) error {
 	}
 	_, err := s.c.change(ctx, "set permits", kindPermit, s.key, false, func(ctx context.Context, t *turnstile) (int64, error) {
 		return t.insist(ctx, false, func() {}, func() (int64, error) {
-			return s.c.run(scripts.PermitSet, []string{s.key, countChannel(s.key), permitLeases(s.key)},
-				[]string{strconv.Itoa(n), s.c.publish}).AsInt64()
+			permits := s.c.wire.PermitSemaphore(s.key)
+			return s.c.run(permits.SetTotal(n)).AsInt64()
 		})
 	})
 	return err
@@ -230,24 +225,29 @@ func (s *PermitSemaphore) acquire(ctx context.Context, op string, n int, opts []
 	return p, err
 }
 
-// noPermit is the reply for a permit that there is not.
-const noPermit = -2
-
-// lease asks how long a permit lasts, after setting that unless ms is empty. What this process has of it is trusted for as long.
-func (s *PermitSemaphore) lease(ctx context.Context, op, id, ms string) (int64, error) {
+// lease asks how long a permit lasts in milliseconds, after setting that unless set is nil. What this process has of it is
+// trusted for as long.
+func (s *PermitSemaphore) lease(ctx context.Context, op, id string, set *time.Duration) (int64, error) {
 	raw, err := rawIDs([]string{id})
 	if err != nil {
 		return 0, &Error{Op: op, Key: s.key, Err: err}
 	}
 	got, err := s.question(ctx, op, func() ([]int64, error) {
 		sent := now()
-		left, err := s.c.run(scripts.PermitLease, []string{s.key, countChannel(s.key), permitLeases(s.key)},
-			[]string{raw, s.c.publish, ms}).AsInt64()
+		permits := s.c.wire.PermitSemaphore(s.key)
+		cmd := permits.Lease(raw)
+		if set != nil {
+			cmd = permits.SetLease(raw, *set)
+		}
+		left, err := s.c.run(cmd).AsInt64()
 		switch {
 		case err == nil:
-			s.lasts(raw, sent, left, ms != "")
-		case ms != "" && unknown(err):
-			left, _ = strconv.ParseInt(ms, 10, 64)
+			s.lasts(raw, sent, left, set != nil)
+		case set != nil && unknown(err):
+			left = set.Milliseconds()
+			if *set == UntilDone {
+				left = -1
+			}
 			s.lasts(raw, sent, left, true)
 		}
 		return []int64{left}, err
@@ -261,7 +261,7 @@ func (s *PermitSemaphore) lease(ctx context.Context, op, id, ms string) (int64, 
 // lasts has the permit of this process that has the one id be trusted for as long as it lasts, counted from sent: longer if it
 // is not renewed, or less if it was set to less. Others that were taken together with it end when they end.
 func (s *PermitSemaphore) lasts(id string, sent time.Time, left int64, set bool) {
-	if left == noPermit {
+	if left == protocol.NoPermit {
 		return
 	}
 	ttl := time.Duration(left) * time.Millisecond
@@ -289,12 +289,13 @@ const forEver = 100 * 365 * 24 * time.Hour
 
 func (s *PermitSemaphore) count(ctx context.Context, op string) (free, taken int, err error) {
 	got, err := s.question(ctx, op, func() ([]int64, error) {
-		return s.c.run(scripts.PermitCount, []string{s.key, countChannel(s.key), permitLeases(s.key)}, []string{s.c.publish, strconv.Itoa(s.permits)}).AsIntSlice()
+		permits := s.c.wire.PermitSemaphore(s.key)
+		return s.c.run(permits.Count(s.permits)).AsIntSlice()
 	})
 	if err != nil {
 		return 0, 0, err
 	}
-	return int(got[0]), int(got[1]), nil
+	return protocol.ReadPermitCount(got)
 }
 
 func (s *PermitSemaphore) question(ctx context.Context, op string, ask func() ([]int64, error)) ([]int64, error) {
@@ -470,30 +471,34 @@ type permitSide struct{ t *turnstile }
 
 func newPermitSide(t *turnstile) counter { return permitSide{t} }
 
-func (s permitSide) channel() string { return countChannel(s.t.key) }
+func (s permitSide) channel() string { return protocol.CountChannel(s.t.key) }
 
 func (s permitSide) ask(b *round, wanted bool) (int, time.Duration, error) {
-	args := s.t.asked(b)
 	var grants func(int64) bool // nil: what was taken is to be given back
+	var wants []protocol.Permits
 	if wanted {
 		grants = takesSome
 		for i, wish := range b.wishes {
-			args = append(args, wish.ids, millis(b.waiters[i].terms.ttl))
+			wants = append(wants, protocol.Permits{IDs: wish.ids, Lease: b.waiters[i].terms.ttl})
 		}
 	}
-	reply, err := s.t.c.acquireFirst(scripts.PermitAcquire,
-		[]string{s.t.key, countChannel(s.t.key), requestsOf(s.t.key, s.t.c.uuid, kindPermit), permitLeases(s.t.key)}, args, grants).AsIntSlice()
-	if err == nil && reply[0] == stale {
+	var reply protocol.PermitVerdict
+	permits := s.t.c.wire.PermitSemaphore(s.t.key)
+	numbers, err := s.t.c.acquireFirst(permits.AcquirePermits(s.t.asked(b), wants), grants).AsIntSlice()
+	if err == nil {
+		reply, err = protocol.ReadPermits(numbers)
+	}
+	if err == nil && reply.Served == protocol.Outdated {
 		err = errStale
 	}
 	if err != nil {
 		return 0, 0, err
 	}
 	next := pollCounted
-	if reply[1] >= 0 {
-		next = min(next, time.Duration(reply[1])*time.Millisecond)
+	if reply.Next >= 0 {
+		next = min(next, reply.Next)
 	}
-	return int(reply[0]), next, nil
+	return int(reply.Served), next, nil
 }
 
 func (s permitSide) grant(w *waiter, sent time.Time) bool {
@@ -542,9 +547,9 @@ func (t *turnstile) giveBack(ids string) (valid int64, sent bool, err error) {
 	}
 	var tries bool // of the goroutine that sends
 	done := make(chan outcome, 1)
+	permits := t.c.wire.PermitSemaphore(t.key)
 	_, err = t.insist(context.Background(), true, func() {}, func() (int64, error) {
-		valid, err := t.c.run(scripts.PermitRelease, []string{t.key, countChannel(t.key), permitLeases(t.key)},
-			[]string{ids, t.c.publish, "0"}).AsInt64()
+		valid, err := t.c.run(permits.Release(ids)).AsInt64()
 		if err == nil {
 			done <- outcome{valid, tries}
 			t.wake()

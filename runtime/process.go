@@ -26,7 +26,7 @@ func (c *Client) Process() Process {
 		return Process{}
 	}
 	p := thisProgram()
-	p.ID, p.Name = c.uuid, c.opts.Name
+	p.ID, p.Name = c.wire.UUID, c.opts.Name
 	if !c.opts.Anonymous {
 		p.Host, p.PID = thisHost(), os.Getpid()
 	}

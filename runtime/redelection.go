@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -13,7 +12,7 @@ import (
 
 	"github.com/lockgen/lockgen/runtime/internal/hub"
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
-	"github.com/lockgen/lockgen/scripts"
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
 // An election is the contest that one call takes part in, alone: against others it stands on the servers.
@@ -61,7 +60,7 @@ type ballot struct {
 	union    *union      // what is granted joins it
 }
 
-func (e *election) channel() string { return namesOf(e.m.key).channel }
+func (e *election) channel() string { return protocol.LockChannel(e.m.key) }
 func (e *election) hear(string)     {}
 
 func (e *election) join(*waiter) entry {
@@ -320,8 +319,7 @@ func (e *election) raise(parts []*Lease) (token int64, err error) {
 // tell has the server of part know that token was given.
 func (e *election) tell(ctx context.Context, part *Lease, token int64) error {
 	got, err := bounded(ctx, part.client, func() error {
-		return part.client.run(scripts.Raise, []string{namesOf(part.key).counter},
-			[]string{fmt.Sprint(token), part.client.keepTokens}).Error()
+		return part.client.run(part.client.wire.RaiseToken(part.key, token)).Error()
 	})
 	return cmpOr(err, got)
 }

@@ -78,7 +78,7 @@ func NewRedLock(key string, clients []*Client, opts ...LockOption) (*RedLock, er
 func newRedLock(parts []*Mutex) *RedLock {
 	m := &RedLock{key: parts[0].key, parts: parts}
 	for _, part := range parts {
-		m.line += part.c.uuid + ":" + part.key + " "
+		m.line += part.c.wire.UUID + ":" + part.key + " "
 	}
 	return m
 }

@@ -8,47 +8,14 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
-)
-
-// What the release script did.
-const (
-	notOurs  = -1 // nothing: the lock was not the owner's
-	freed    = 0  // it is free
-	passedOn = 1  // another process has it
-	kept     = 2  // the claim that is to follow has it
-	inLine   = 3  // nothing: somebody is in line, and what was asked for does not see to that
-
-	passedOnToNobody = 2 // of a fair lock: it is free, and the turn of one that does not listen
 )
 
 // released is the outcome of a release.
 type released struct {
-	what int64
+	protocol.Released
 	sent time.Time // before the request
-
-	// Only if a claim is to follow:
-	at    time.Time // by the server's clock
-	token int64     // the first of its fencing tokens, if it has the key now and wanted some
-}
-
-// releaseWords are the keys and arguments by which the release script takes key from a place in line, and from
-// the owner that it names. again, if not nil, is the claim by which this process wants it once more,
-// for ttl; handed says that it is the turn of Redisson's waiters.
-func (c *Client) releaseWords(keys, args []string, key, place string, handed bool, again *claim, ttl time.Duration) (allKeys, allArgs []string) {
-	next, length, turn := "", "0", "0"
-	if again != nil {
-		next, length = c.place(again), c.millis(ttl)
-	}
-	if handed {
-		turn = "1" // the one before us had it from us: now Redisson's waiters may race
-	}
-	k := namesOf(key)
-	return append(keys, k.lock, k.waiting, k.channel, k.counter), append(args, place, next, length, turn)
-}
-
-func newReleased(sent time.Time, reply answer) released {
-	return released{what: reply[0], sent: sent, at: serverTime(reply[1], reply[2]), token: reply[3]}
 }
 
 // A giving is a claim that is given back.
@@ -138,17 +105,22 @@ func (g *giving) simple() bool { return g.plain && g.cl.settled == nil }
 func (g *giving) about() string { return g.h.key }
 
 func (g *giving) words(keys, args []string) (allKeys, allArgs []string) {
+	wire := &g.h.c.wire
 	if g.plain {
-		k := namesOf(g.h.key)
-		return append(keys, k.lock, k.waiting, k.channel), append(args, g.h.c.owner(g.cl.n))
+		return wire.Free(keys, args, g.h.key, g.cl.n)
 	}
-	return g.h.c.releaseWords(keys, args, g.h.key, g.h.c.place(g.cl), g.handed, g.again, g.terms.ttl)
+	// Whoever was handed the key by another process leaves the next turn to Redisson's waiters.
+	r := protocol.Release{Of: g.cl.ticket(), JavasTurn: g.handed}
+	if g.again != nil {
+		r.Again, r.Lease = g.again.ticket(), g.terms.ttl
+	}
+	return wire.Release(keys, args, g.h.key, r)
 }
 
-func (g *giving) answered(sent time.Time, reply answer, err error) {
+func (g *giving) answered(sent time.Time, reply protocol.Answer, err error) {
 	if g.plain {
 		g.plain = false // whatever follows
-		if err == nil && reply[0] == inLine {
+		if err == nil && protocol.ReadRelease(reply).Outcome == protocol.Contended {
 			g.h.c.releases.submit(g, false)
 			return
 		}
@@ -160,8 +132,8 @@ func (g *giving) answered(sent time.Time, reply answer, err error) {
 	}
 	switch {
 	case err == nil:
-		done := newReleased(sent, reply)
-		if done.what == notOurs && !g.tried { // else by the try whose reply was lost
+		done := released{protocol.ReadRelease(reply), sent}
+		if done.Outcome == protocol.NotOurs && !g.tried { // else by the try whose reply was lost
 			err = lost(watchdog.ErrRefused)
 		}
 		g.finish(done, err)
@@ -170,7 +142,7 @@ func (g *giving) answered(sent time.Time, reply answer, err error) {
 		if cl.standing || cl.doubt {
 			h.c.withdraw(h.key, cl) // its place in line would be handed the lock
 		}
-		g.finish(released{what: notOurs, sent: sent}, refused(err))
+		g.finish(released{protocol.Released{Outcome: protocol.NotOurs}, sent}, refused(err))
 		return
 	}
 	h.mu.Lock()
@@ -180,7 +152,7 @@ func (g *giving) answered(sent time.Time, reply answer, err error) {
 	pause := g.down.pause(h.c.opts.Retry, err)
 	if now().Add(pause).After(g.limit) {
 		h.c.withdraw(h.key, cl)
-		g.finish(released{what: notOurs, sent: sent}, err)
+		g.finish(released{protocol.Released{Outcome: protocol.NotOurs}, sent}, err)
 		return
 	}
 	h.c.spawn(func() {
@@ -252,12 +224,12 @@ func (c *Client) giveBack(doubt, standing bool, once func() (bool, error), later
 
 // withdraw makes sure that Redis does not keep the key for a claim that nobody wants any more. It does not block.
 func (c *Client) withdraw(key string, cl *claim) {
-	c.janitor.throw(lockSweeper{key}, &remains{n: cl.n, place: c.place(cl), watch: cl.ttl})
+	c.janitor.throw(lockSweeper{key}, &remains{n: cl.n, tokens: cl.inLine, watch: cl.ttl})
 }
 
 // releaseOnce gives a claim back, alone.
 func (c *Client) releaseOnce(key string, cl *claim) error {
-	return lockSweeper{key}.sweep(c, []*remains{{n: cl.n, place: c.place(cl)}})
+	return lockSweeper{key}.sweep(c, []*remains{{n: cl.n, tokens: cl.inLine}})
 }
 
 // withdrawBy withdraws a claim to key, of a lease of ttl, by what releases it.

@@ -4,15 +4,14 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/redis/rueidis"
 
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
-	"github.com/lockgen/lockgen/scripts"
 )
 
 // How many locks are renewed in one round trip: enough to make it cheap, few enough that the server
@@ -25,73 +24,71 @@ const (
 
 // A parcel is what one run of a script renews: leases whose keys may be in one script.
 type parcel struct {
-	leases     []int // their places
-	owners     []string
-	keys, args []string
+	leases []int // their places
+	owners []string
+	protocol.Command
 }
 
 // renew is the watchdog's way to Redis, for leases of one kind. In a cluster each slot has a parcel of its own, and
 // those that one server has are sent to it together.
 func (c *Client) renew(leases []*watchdog.Lease, ttls []time.Duration) []error {
-	script := scripts.Renew
-	var common []string
-	switch leases[0].Kind() {
-	case kindRead:
-		script = scripts.RWReadRenew
-	case kindPermit:
-		script, common = scripts.PermitRenew, []string{c.publish}
-	}
+	kind := renewal(leases[0].Kind())
 	patience := leases[0].TTL
 	at := now()
 	for _, l := range leases {
 		patience = min(patience, l.Patience(at))
 	}
-	parcels := c.parcels(leases, ttls, common)
+	parcels := c.parcels(kind, leases, ttls)
 	outcomes := make([]error, len(leases))
-	again := c.renewAll(script, leases, parcels, patience/2, outcomes) // when the watchdog tries again, half of that is over
-	if len(again) > 0 {                                                // the slot is moving: each key alone is with one server or the other
+	again := c.renewAll(kind, leases, parcels, patience/2, outcomes) // when the watchdog tries again, half of that is over
+	if len(again) > 0 {                                              // the slot is moving: each key alone is with one server or the other
 		var each []parcel
 		for _, i := range again {
-			one := c.parcels(leases[i:i+1], ttls[i:i+1], common)[0]
+			one := c.parcels(kind, leases[i:i+1], ttls[i:i+1])[0]
 			one.leases[0] = i
 			each = append(each, one)
 		}
-		c.renewAll(script, leases, each, patience/2, outcomes)
+		c.renewAll(kind, leases, each, patience/2, outcomes)
 	}
 	return outcomes
 }
 
+// renewal returns how leases of a kind are renewed.
+func renewal(kind string) protocol.Renewal {
+	switch kind {
+	case kindRead:
+		return protocol.RenewReader
+	case kindPermit:
+		return protocol.RenewPermits
+	}
+	return protocol.RenewLock
+}
+
 // parcels returns what the scripts are to be told.
-func (c *Client) parcels(leases []*watchdog.Lease, ttls []time.Duration, common []string) []parcel {
+func (c *Client) parcels(kind protocol.Renewal, leases []*watchdog.Lease, ttls []time.Duration) []parcel {
 	places := make([]int, len(leases))
 	for i := range places {
 		places[i] = i
 	}
 	slotOf := func(int) uint16 { return 0 }
 	if c.cluster != nil && len(leases) > 1 {
-		slotOf = func(i int) uint16 { return slot(leases[i].Key()) }
+		slotOf = func(i int) uint16 { return protocol.Slot(leases[i].Key()) }
 		slices.SortFunc(places, func(i, j int) int { return cmp.Compare(slotOf(i), slotOf(j)) })
 	}
 	var all []parcel
+	batch := c.wire.Renewals(kind)
 	for len(places) > 0 {
 		n := 1
 		for n < len(places) && slotOf(places[n]) == slotOf(places[0]) {
 			n++
 		}
-		p := parcel{leases: places[:n], args: slices.Clone(common)}
+		p := parcel{leases: places[:n], Command: protocol.Command{Script: batch.Script, Args: slices.Clone(batch.Common)}}
 		places = places[n:]
 		for _, i := range p.leases {
 			l := leases[i]
-			key, owner := l.Key(), l.Owner()
-			p.keys = append(p.keys, key)
-			switch l.Kind() {
-			case kindRead:
-				p.keys = append(p.keys, readerHold(key, owner))
-			case kindPermit:
-				p.keys = append(p.keys, countChannel(key), permitLeases(key))
-			}
+			owner := l.Owner()
 			p.owners = append(p.owners, owner)
-			p.args = append(p.args, owner, millis(ttls[i]))
+			p.Keys, p.Args = kind.Renew(p.Keys, p.Args, l.Key(), owner, ttls[i])
 		}
 		all = append(all, p)
 	}
@@ -99,20 +96,21 @@ func (c *Client) parcels(leases []*watchdog.Lease, ttls []time.Duration, common 
 }
 
 // renewAll sends the parcels and notes the outcome of each lease. It returns the leases that are to be sent alone.
-func (c *Client) renewAll(s *scripts.Script, leases []*watchdog.Lease, parcels []parcel, patience time.Duration, outcomes []error) (again []int) {
+func (c *Client) renewAll(kind protocol.Renewal, leases []*watchdog.Lease, parcels []parcel, patience time.Duration, outcomes []error) (again []int) {
 	var replies []rueidis.RedisResult
 	switch {
 	case c.cluster != nil:
-		replies = c.cluster.runAll(s, parcels, patience)
-	case s == scripts.PermitRenew:
-		replies = append(replies, c.runSoon(s, parcels[0].keys, parcels[0].args, patience))
+		replies = c.cluster.runAll(parcels, patience)
+	case kind == protocol.RenewPermits:
+		replies = append(replies, c.runSoon(parcels[0].Command, patience))
 	default:
-		replies = append(replies, c.tracker.run(s, parcels[0].keys, parcels[0].args, patience))
+		replies = append(replies, c.tracker.run(parcels[0].Command, patience))
 	}
 	for i, p := range parcels {
+		var renewed protocol.Renewed
 		said, err := replies[i].AsIntSlice()
-		if err == nil && len(said) != len(p.leases) {
-			err = fmt.Errorf("%d replies to %d renewals", len(said), len(p.leases))
+		if err == nil {
+			renewed, err = protocol.ReadRenewals(said, len(p.leases))
 		}
 		if len(p.leases) > 1 && err != nil && moving(err) {
 			again = append(again, p.leases...)
@@ -121,7 +119,7 @@ func (c *Client) renewAll(s *scripts.Script, leases []*watchdog.Lease, parcels [
 			switch {
 			case err != nil:
 				outcomes[place] = err
-			case said[j] == 1:
+			case renewed.Has(j):
 				outcomes[place] = nil
 			default:
 				outcomes[place] = watchdog.ErrRefused
@@ -196,17 +194,17 @@ func (o *owing) oldest() time.Time {
 
 // runSoon is run for what cannot wait until a mute connection is given up: if an answer to such a request has been owed
 // for longer than patience, it goes over another connection.
-func (c *Client) runSoon(s *scripts.Script, keys, args []string, patience time.Duration) rueidis.RedisResult {
+func (c *Client) runSoon(cmd protocol.Command, patience time.Duration) rueidis.RedisResult {
 	answered, ok := c.owing.begin(patience)
 	if !ok {
 		if conn, release := c.dedicate(c.rc, c.opts.OpTimeout); conn != nil {
 			defer release()
-			return c.runOn(conn, s, keys, args)
+			return c.runOn(conn, cmd)
 		}
 		answered = c.owing.note()
 	}
 	defer answered()
-	return c.run(s, keys, args)
+	return c.run(cmd)
 }
 
 // dedicate returns a connection of its own, or nil if the client is closed meanwhile, or there is none within limit, if that
@@ -243,8 +241,8 @@ func (c *Client) dedicate(rc rueidis.Client, limit time.Duration) (conn rueidis.
 }
 
 // runAll is run for many keys that one server has, in one round trip, and cannot wait either.
-func (cl *cluster) runAll(s *scripts.Script, parcels []parcel, patience time.Duration) []rueidis.RedisResult {
-	c, key := cl.c, parcels[0].keys[0]
+func (cl *cluster) runAll(parcels []parcel, patience time.Duration) []rueidis.RedisResult {
+	c, key := cl.c, parcels[0].Keys[0]
 	to, addr := cl.route(key), cl.nodeOf(key)
 	owing := cl.owingOf(addr)
 	answered, ok := owing.begin(patience)
@@ -257,7 +255,7 @@ func (cl *cluster) runAll(s *scripts.Script, parcels []parcel, patience time.Dur
 	if answered == nil {
 		answered = owing.note()
 	}
-	replies := c.together(to, s, parcels)
+	replies := c.together(to, parcels)
 	answered()
 	var failed []int
 	var rest []parcel
@@ -271,7 +269,7 @@ func (cl *cluster) runAll(s *scripts.Script, parcels []parcel, patience time.Dur
 	}
 	cl.ask()
 	if now, tookOver := cl.route(key).(detour); tookOver && to == sender(c.rc) {
-		for i, reply := range c.together(now, s, rest) {
+		for i, reply := range c.together(now, rest) {
 			replies[failed[i]] = reply
 		}
 	}
@@ -279,18 +277,18 @@ func (cl *cluster) runAll(s *scripts.Script, parcels []parcel, patience time.Dur
 }
 
 // together sends a script for each of the parcels, and returns their replies.
-func (c *Client) together(to sender, s *scripts.Script, parcels []parcel) []rueidis.RedisResult {
+func (c *Client) together(to sender, parcels []parcel) []rueidis.RedisResult {
 	if loaded := c.loads.Load(); loaded == 0 {
 		c.load(loaded)
 	}
 	commands := make(rueidis.Commands, len(parcels))
 	for i, p := range parcels {
-		commands[i] = c.evalsha(s, p.keys, p.args)
+		commands[i] = c.evalsha(p.Command)
 	}
 	replies := to.DoMulti(context.Background(), commands...)
 	for i, p := range parcels {
 		if missing(replies[i]) {
-			replies[i] = c.runOn(to, s, p.keys, p.args)
+			replies[i] = c.runOn(to, p.Command)
 		} else {
 			replies[i] = c.unanswered(replies[i])
 		}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/lockgen/lockgen/scripts"
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
 // replicaWait is how long replicas have to confirm a grant. Redisson's slavesSyncTimeout.
@@ -39,9 +39,9 @@ func unconfirmed(err error) bool { return errors.Is(err, ErrReplicas) }
 
 // acquire is run for a script that may grant something. Besides the reply it returns an error if the replicas that
 // Options.Replicas asks for have not confirmed what it wrote: then a grant is none.
-func (c *Client) acquire(s *scripts.Script, keys, args []string) (reply rueidis.RedisResult, short error) {
+func (c *Client) acquire(cmd protocol.Command) (reply rueidis.RedisResult, short error) {
 	if c.opts.Replicas == 0 {
-		return c.run(s, keys, args), nil
+		return c.run(cmd), nil
 	}
 	select {
 	case c.confirming <- struct{}{}:
@@ -50,17 +50,17 @@ func (c *Client) acquire(s *scripts.Script, keys, args []string) (reply rueidis.
 		return rueidis.NewErrorResult(rueidis.ErrClosing), nil
 	}
 	conn := confirmed{c: c}
-	reply = c.runOn(&conn, s, keys, args)
+	reply = c.runOn(&conn, cmd)
 	return reply, conn.short
 }
 
 // acquireFirst is acquire for a script that grants if grants says so of the first number of its reply; nil if nothing is to
 // be granted any more.
-func (c *Client) acquireFirst(s *scripts.Script, keys, args []string, grants func(first int64) bool) rueidis.RedisResult {
+func (c *Client) acquireFirst(cmd protocol.Command, grants func(first int64) bool) rueidis.RedisResult {
 	if grants == nil {
-		return c.run(s, keys, args)
+		return c.run(cmd)
 	}
-	reply, short := c.acquire(s, keys, args)
+	reply, short := c.acquire(cmd)
 	if short == nil || reply.Error() != nil {
 		return reply
 	}
@@ -79,7 +79,7 @@ func (c *Client) acquireFirst(s *scripts.Script, keys, args []string, grants fun
 }
 
 // isGranted and takesSome are what scripts say first when they grant.
-func isGranted(first int64) bool { return first == granted }
+func isGranted(first int64) bool { return first == protocol.Granted }
 func takesSome(first int64) bool { return first > 0 }
 
 // confirmed sends commands, and waits, over the same connection, until replicas have what they wrote. rueidis does that over one

@@ -4,10 +4,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
-	"github.com/lockgen/lockgen/scripts"
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
 // An RWMutex is held by one writer, or by any number of readers, in this process and in all others, Java
@@ -127,30 +126,30 @@ func (r rLocker) Key() string { return r.m.key }
 // anybody did. Readers keep it. The holder's leases are lost at once; a Java program learns when it unlocks.
 // Redisson's writeLock().forceUnlock.
 func (m *RWMutex) ForceUnlock(ctx context.Context) (bool, error) {
-	return orZero(m).force(ctx, "force unlock", "write", messageWritten)
+	return orZero(m).force(ctx, "force unlock", true)
 }
 
 // ForceRUnlock takes the key from all who read, and reports whether anybody did. A writer keeps it, with what
 // it has for reading. Redisson's readLock().forceUnlock.
 func (m *RWMutex) ForceRUnlock(ctx context.Context) (bool, error) {
-	return orZero(m).force(ctx, "force read unlock", "read", messageRead)
+	return orZero(m).force(ctx, "force read unlock", false)
 }
 
-func (m *RWMutex) force(ctx context.Context, op, mode, message string) (bool, error) {
+func (m *RWMutex) force(ctx context.Context, op string, write bool) (bool, error) {
 	if m.c == nil {
 		return false, &Error{Op: op, Key: m.key, Err: errNoClient}
 	}
-	k := rwNamesOf(m.key)
+	lock := m.c.wire.RW(m.key)
 	return m.c.force(ctx, op, m.key, func() (victims []victim, exit func(), err error) {
 		h, err := m.c.enterRW(m.key)
 		if err != nil {
 			return nil, nil, err
 		}
-		for _, hd := range h.held(mode == "write") {
+		for _, hd := range h.held(write) {
 			victims = append(victims, victim{&hd.guard, func(cause error) { h.tell(hd, cause) }})
 		}
 		return victims, h.exit, nil
-	}, scripts.RWForceUnlock, []string{m.key, k.channel, k.readers, k.writers, k.turn}, []string{mode, message, m.c.publish, k.prefix})
+	}, lock.ForceUnlock(write))
 }
 
 // An RWStanding is what Redis says of a read-write lock at one moment. By the time it is read it may have
@@ -186,17 +185,16 @@ func (m *RWMutex) Inspect(ctx context.Context) (RWStanding, error) {
 	}
 	defer h.exit()
 	got, err := bounded(ctx, m.c, func() reply {
-		ttl, listening, fields, err := h.inspect()
-		s := RWStanding{Listening: listening}
-		if err != nil || len(fields) == 0 {
+		in, err := m.c.inspection(h.lock.Inspect())
+		s := RWStanding{Listening: in.Listening, TTL: in.TTL}
+		if err != nil {
 			return reply{s, err}
 		}
-		s.TTL = max(time.Duration(ttl)*time.Millisecond, -time.Millisecond)
-		for _, field := range fields {
-			if writer, ok := strings.CutSuffix(field, writing); ok {
+		for _, field := range in.Fields {
+			if writer, writes := protocol.WriterOf(field.Owner); writes {
 				s.Writer = writer
 			} else {
-				s.Readers = append(s.Readers, field)
+				s.Readers = append(s.Readers, field.Owner)
 			}
 		}
 		slices.Sort(s.Readers)

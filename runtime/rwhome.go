@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/hub"
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
-	"github.com/lockgen/lockgen/scripts"
 )
 
 // An rwHome is this process's side of one read-write lock. Those who wait stand in one queue, first come,
@@ -31,7 +31,7 @@ import (
 type rwHome struct {
 	c     *Client
 	key   string
-	names rwNames
+	lock  protocol.RW
 	users int // calls, holds and requests that refer to this home; guarded by c.mu
 
 	mu    sync.Mutex // guards the rest; never held while waiting for anything
@@ -125,7 +125,7 @@ func (c *Client) enterRW(key string) (*rwHome, error) {
 	}
 	h := c.rws[key]
 	if h == nil {
-		h = &rwHome{c: c, key: key, names: rwNamesOf(key)}
+		h = &rwHome{c: c, key: key, lock: c.wire.RW(key)}
 		c.rws[key] = h
 	}
 	h.users++
@@ -165,7 +165,7 @@ func (h *rwHome) forget() {
 	}
 }
 
-func (h *rwHome) channel() string { return h.names.channel }
+func (h *rwHome) channel() string { return h.lock.Channel() }
 
 // hear has no use for what is said on the channel: that something was is a reason to ask.
 func (h *rwHome) hear(string) {}
@@ -292,7 +292,7 @@ func (h *rwHome) probe(now time.Time) {
 	h.stay()
 	h.c.spawn(func() {
 		defer h.quit()
-		waits, err := h.c.run(scripts.RWYield, []string{h.key, h.names.writers, h.names.channel, h.names.turn}, []string{millis(probeEvery), h.c.publish}).AsBool()
+		waits, err := h.c.run(h.lock.Yield(probeEvery)).AsBool()
 		if err != nil || !waits {
 			return
 		}
@@ -302,29 +302,6 @@ func (h *rwHome) probe(now time.Time) {
 			hd.wanted = true
 		}
 	})
-}
-
-// inspect asks Redis for the fields of the lock, other than mode, and how many listen to its channel.
-func (h *rwHome) inspect() (ttl int64, listening int, fields []string, err error) {
-	words, err := h.c.run(scripts.Inspect, []string{h.key, prefixed(waitingPrefix, h.key), h.names.channel}, []string{h.c.publish}).ToArray()
-	if err != nil {
-		return 0, 0, nil, err
-	}
-	if ttl, err = words[0].AsInt64(); err != nil {
-		return 0, 0, nil, err
-	}
-	n, err := words[2].AsInt64()
-	if err != nil {
-		return 0, 0, nil, err
-	}
-	for i := 3; i+1 < len(words); i += 2 {
-		field, err := words[i].ToString()
-		if err != nil {
-			return 0, 0, nil, err
-		}
-		fields = append(fields, field)
-	}
-	return ttl, int(n), fields, nil
 }
 
 // join puts w at the end of the queue.
@@ -425,10 +402,7 @@ func (h *rwHome) ask(w *waiter) {
 	}
 	if cl.n == 0 {
 		cl.n = h.c.claims.Add(1)
-		cl.field = h.c.owner(cl.n)
-		if cl.write {
-			cl.field += writing
-		}
+		cl.field = h.lock.Field(cl.n, cl.write)
 		cl.ttl = w.terms.ttl
 		h.c.connect(cl.n, h.key, cl)
 	}
@@ -437,12 +411,9 @@ func (h *rwHome) ask(w *waiter) {
 		h.busy++
 		h.said.asks()
 	}
-	place := stay{ms: "0"}
+	var place protocol.Stay
 	if !w.once {
-		place.ms = millis(lineFor)
-		if w.terms.quiet || cl.stands && !h.c.attends(h.key) {
-			place.deaf = "+"
-		}
+		place = protocol.Stay{For: lineFor, Deaf: w.terms.quiet || cl.stands && !h.c.attends(h.key)}
 		cl.stands = true
 	}
 	fenced := w.terms.fenced
@@ -453,8 +424,8 @@ func (h *rwHome) ask(w *waiter) {
 	h.c.spawn(func() {
 		defer h.quit()
 		sent := time.Now() // before the request: trust is counted from here
-		wait, token, err := h.send(cl, place, fenced)
-		rest := h.settle(cl, sent, wait, token, err)
+		reply, err := h.send(cl, place, fenced)
+		rest := h.settle(cl, sent, reply, err)
 		w.asks.Add(-1)
 		if rest != nil {
 			h.c.spawn(rest) // it may take as long as a lease, and has the home stay as long as it needs it
@@ -462,50 +433,41 @@ func (h *rwHome) ask(w *waiter) {
 	})
 }
 
-// A stay in line is what Redis is told about one who waits.
-type stay struct {
-	ms   string // for how long it stands there, unless it asks again; 0 for one that does not wait
-	deaf string // + for one that hears nothing
-}
-
-// send asks Redis for cl. It returns granted, or for how many milliseconds to wait.
-func (h *rwHome) send(cl *rwClaim, place stay, fenced bool) (wait, token int64, err error) {
-	k, lease := &h.names, millis(cl.ttl)
+// send asks Redis for cl.
+func (h *rwHome) send(cl *rwClaim, place protocol.Stay, fenced bool) (reply protocol.Verdict, err error) {
 	if cl.write {
-		drawn := "0"
+		tokens := 0
 		if fenced {
-			drawn = "1"
+			tokens = 1
 		}
-		reply, err := h.c.acquireFirst(scripts.RWWrite, []string{h.key, k.readers, k.writers, k.turn, k.counter},
-			[]string{lease, cl.field, place.ms, place.deaf, drawn, h.c.keepTokens}, isGranted).AsIntSlice()
+		numbers, err := h.c.acquireFirst(h.lock.Write(cl.field, place, tokens, cl.ttl), isGranted).AsIntSlice()
 		if err != nil {
-			return 0, 0, err
+			return reply, err
 		}
-		return reply[0], reply[1], nil
+		return protocol.ReadRWWrite(numbers)
 	}
 	under := ""
 	if cl.under != nil {
 		under = cl.under.claim.field
 	}
-	wait, err = h.c.acquireFirst(scripts.RWRead, []string{h.key, readerHold(h.key, cl.field), k.readers, k.writers, k.turn},
-		[]string{lease, cl.field, under, place.ms, place.deaf}, isGranted).AsInt64()
-	return wait, 0, err
+	n, err := h.c.acquireFirst(h.lock.Read(cl.field, under, place, cl.ttl), isGranted).AsInt64()
+	return protocol.ReadRWRead(n), err
 }
 
 // settle deals with the answer to the request that was sent for cl. It returns what is left to do when nobody wants what was
 // granted, or may have been.
-func (h *rwHome) settle(cl *rwClaim, sent time.Time, wait, token int64, err error) (rest func()) {
+func (h *rwHome) settle(cl *rwClaim, sent time.Time, reply protocol.Verdict, err error) (rest func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if cl.under == nil {
 		h.busy--
-		h.said.says(err == nil && wait != granted, err)
+		h.said.says(err == nil && !reply.Granted(), err)
 	}
 	cl.asking = false
 	cl.doubt = cl.doubt || unknown(err) || begun(err)
 	w := cl.w
 	if err == nil {
-		cl.ours = wait == granted
+		cl.ours = reply.Granted()
 	}
 	cl.ours = cl.ours || unconfirmed(err)
 	switch {
@@ -518,11 +480,11 @@ func (h *rwHome) settle(cl *rwClaim, sent time.Time, wait, token int64, err erro
 	case !cl.ours:
 		cl.seized = false
 		if cl.counted == nil && !w.once && !w.terms.quiet {
-			cl.counted = h.c.hub.Listen(h.names.writers, func(hub.Event) {})
+			cl.counted = h.c.hub.Listen(h.lock.WaiterChannel(), func(hub.Event) {})
 		}
 		pause := lineFor / 2
-		if wait >= 0 {
-			pause = min(pause, time.Duration(wait)*time.Millisecond)
+		if reply.Wait >= 0 {
+			pause = min(pause, time.Duration(reply.Wait)*time.Millisecond)
 		}
 		w.tell(news{kind: refusedFor, ttl: pause, foreign: true, inLine: true})
 	case !h.c.granting():
@@ -536,7 +498,7 @@ func (h *rwHome) settle(cl *rwClaim, sent time.Time, wait, token int64, err erro
 		cl.ours = false
 		hd := h.take(cl, sent)
 		if w.terms.fenced {
-			w.lease.token = token
+			w.lease.token = reply.Token
 		}
 		if cl.under == nil {
 			h.queue.remove(w)
@@ -872,18 +834,13 @@ func (h *rwHome) free(cl *rwClaim, done chan<- error) error {
 func (h *rwHome) release(cl *rwClaim) error {
 	return h.c.giveBack(cl.doubt, false, func() (bool, error) {
 		done, err := h.releaseOnce(cl)
-		return done != notOurs, err
+		return done != protocol.NotOurs, err
 	}, func() { h.c.spawn(func() { h.withdraw(cl) }) })
 }
 
-func (h *rwHome) releaseOnce(cl *rwClaim) (int64, error) {
-	k := &h.names
-	if cl.write {
-		return h.c.run(scripts.RWWriteRelease, []string{h.key, k.channel, k.readers, k.writers, k.turn},
-			[]string{cl.field, messageWritten, h.c.publish, k.prefix}).AsInt64()
-	}
-	return h.c.run(scripts.RWReadRelease, []string{h.key, readerHold(h.key, cl.field), k.channel, k.readers, k.writers, k.turn},
-		[]string{cl.field, messageRead, h.c.publish, k.prefix}).AsInt64()
+func (h *rwHome) releaseOnce(cl *rwClaim) (protocol.Outcome, error) {
+	done, err := h.c.run(h.lock.Release(cl.field)).AsInt64()
+	return protocol.Outcome(done), err
 }
 
 // withdraw makes sure that Redis does not keep the lock, or a place in line, for a claim that nobody wants any more. It takes

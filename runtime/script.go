@@ -8,6 +8,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/scripts"
 )
 
@@ -18,41 +19,41 @@ import (
 //
 // Scripts are preloaded before the first call. A server that forgot them, because it was
 // restarted, failed over or flushed, is given them again.
-func (c *Client) run(s *scripts.Script, keys, args []string) rueidis.RedisResult {
+func (c *Client) run(cmd protocol.Command) rueidis.RedisResult {
 	if own := c.direct.take(); own != nil {
-		return c.direct.run(own, s, keys, args)
+		return c.direct.run(own, cmd)
 	}
-	return c.runShared(s, keys, args)
+	return c.runShared(cmd)
 }
 
 // runShared is run over the connection that all share.
-func (c *Client) runShared(s *scripts.Script, keys, args []string) rueidis.RedisResult {
+func (c *Client) runShared(cmd protocol.Command) rueidis.RedisResult {
 	if c.sending.Add(1) > 1 {
 		c.pipelined.Store(true)
 		c.direct.meet()
 	}
 	defer c.sending.Add(-1)
 	if c.cluster == nil {
-		return c.runOn(c.rc, s, keys, args)
+		return c.runOn(c.rc, cmd)
 	}
-	to := c.cluster.route(keys[0])
-	reply := c.runOn(to, s, keys, args)
+	to := c.cluster.route(cmd.Keys[0])
+	reply := c.runOn(to, cmd)
 	if err := reply.NonRedisError(); err != nil && !errors.Is(err, rueidis.ErrClosing) {
 		c.cluster.ask()
-		if now, tookOver := c.cluster.route(keys[0]).(detour); tookOver && to == sender(c.rc) {
-			return c.runOn(now, s, keys, args)
+		if now, tookOver := c.cluster.route(cmd.Keys[0]).(detour); tookOver && to == sender(c.rc) {
+			return c.runOn(now, cmd)
 		}
 	}
 	return reply
 }
 
 // runOn is run over a connection, or the connections, of the same server.
-func (c *Client) runOn(rc sender, s *scripts.Script, keys, args []string) rueidis.RedisResult {
+func (c *Client) runOn(rc sender, cmd protocol.Command) rueidis.RedisResult {
 	loaded := c.loads.Load()
 	if loaded == 0 {
 		loaded = c.load(loaded)
 	}
-	reply := rc.Do(context.Background(), c.evalsha(s, keys, args))
+	reply := rc.Do(context.Background(), c.evalsha(cmd))
 	if !missing(reply) {
 		if reply.NonRedisError() == nil {
 			c.spoke.Store(int64(monotonic.Now()))
@@ -64,14 +65,14 @@ func (c *Client) runOn(rc sender, s *scripts.Script, keys, args []string) rueidi
 	}
 	if c.cluster == nil {
 		c.load(loaded)
-		reply = rc.Do(context.Background(), c.evalsha(s, keys, args))
+		reply = rc.Do(context.Background(), c.evalsha(cmd))
 	}
 	for try := 0; missing(reply) && try < 10; try++ {
 		if c.cluster != nil && try == 1 {
 			c.load(loaded) // the slot is on its way to a server that has no scripts
 		}
 		// It was flushed again. What is sent together is run together, nearly always.
-		replies := rc.DoMulti(context.Background(), c.rc.B().ScriptLoad().Script(s.Source()).Build(), c.evalsha(s, keys, args))
+		replies := rc.DoMulti(context.Background(), c.rc.B().ScriptLoad().Script(cmd.Script.Source()).Build(), c.evalsha(cmd))
 		reply = replies[1]
 		if _, answered := rueidis.IsRedisErr(replies[0].Error()); answered && missing(reply) {
 			return replies[0] // it cannot be loaded, and this is why
@@ -109,8 +110,8 @@ func missing(reply rueidis.RedisResult) bool {
 	return ok && err.IsNoScript()
 }
 
-func (c *Client) evalsha(s *scripts.Script, keys, args []string) rueidis.Completed {
-	return c.rc.B().Evalsha().Sha1(s.SHA1()).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()
+func (c *Client) evalsha(cmd protocol.Command) rueidis.Completed {
+	return c.rc.B().Evalsha().Sha1(cmd.Script.SHA1()).Numkeys(int64(len(cmd.Keys))).Key(cmd.Keys...).Arg(cmd.Args...).Build()
 }
 
 // load sends every script to every node, in one round trip each, unless somebody else has

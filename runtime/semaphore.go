@@ -9,7 +9,7 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/lockgen/lockgen/scripts"
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
 // A Semaphore counts permits without asking who has them: anybody may give back what anybody took, and a
@@ -103,7 +103,8 @@ func (s *Semaphore) TrySetPermits(ctx context.Context, n int, ttl time.Duration)
 func (s *Semaphore) Drain(ctx context.Context) (int, error) {
 	s = orZero(s)
 	n, err := s.c.change(ctx, "drain", kindSemaphore, s.key, false, func(ctx context.Context, t *turnstile) (int64, error) {
-		return t.change(ctx, scripts.SemaphoreDrain, []string{s.key, requestsOf(s.key, s.c.uuid, kindSemaphore)}, false)
+		permits := s.c.wire.Semaphore(s.key)
+		return t.change(ctx, false, permits.Drain)
 	})
 	return int(n), err
 }
@@ -169,9 +170,9 @@ func (s *Semaphore) add(ctx context.Context, op string, n int, exists bool) (boo
 	if err != nil {
 		return false, &Error{Op: op, Key: s.key, Err: err}
 	}
-	missing := createIt
+	missing := protocol.CreateMissing
 	if exists {
-		missing = leaveIt
+		missing = protocol.LeaveMissing
 	}
 	return addPermits(ctx, s.c, op, kindSemaphore, s.key, n, missing, true)
 }
@@ -181,21 +182,22 @@ func resize(ctx context.Context, c *Client, kind, key string, delta int) (bool, 
 	if err := enough(max(delta, -delta), 0); err != nil {
 		return false, &Error{Op: "resize", Key: key, Err: err}
 	}
-	return addPermits(ctx, c, "resize", kind, key, delta, createAndSay, false)
+	return addPermits(ctx, c, "resize", kind, key, delta, protocol.ReportMissing, false)
 }
 
-// What is to become of a semaphore that does not exist when permits are added to it, as the script takes it.
-const (
-	createIt     = "0"
-	leaveIt      = "1"
-	createAndSay = "2" // that it did not exist
-)
+// counted returns what is said of a semaphore of either kind.
+func (c *Client) counted(kind, key string) protocol.Semaphore {
+	if kind == kindPermit {
+		return c.wire.PermitSemaphore(key).Semaphore
+	}
+	return c.wire.Semaphore(key)
+}
 
 // addPermits adds permits to a semaphore of either kind, and reports whether it was done, or whether the semaphore existed.
-func addPermits(ctx context.Context, c *Client, op, kind, key string, n int, missing string, anyway bool) (bool, error) {
+func addPermits(ctx context.Context, c *Client, op, kind, key string, n int, missing protocol.Missing, anyway bool) (bool, error) {
 	done, err := c.change(ctx, op, kind, key, anyway, func(ctx context.Context, t *turnstile) (int64, error) {
-		return t.change(ctx, scripts.SemaphoreRelease, []string{key, countChannel(key), requestsOf(key, c.uuid, kind)}, anyway,
-			strconv.Itoa(n), c.publish, missing)
+		permits := c.counted(kind, key)
+		return t.change(ctx, anyway, func(r protocol.Request) protocol.Command { return permits.Add(r, n, missing) })
 	})
 	return done == 1, err
 }
@@ -210,8 +212,8 @@ func trySetPermits(ctx context.Context, c *Client, kind, key string, n int, ttl 
 		return false, &Error{Op: "set permits", Key: key, Err: err}
 	}
 	done, err := c.change(ctx, "set permits", kind, key, false, func(ctx context.Context, t *turnstile) (int64, error) {
-		return t.change(ctx, scripts.SemaphoreSet, []string{key, countChannel(key), requestsOf(key, c.uuid, kind)}, false,
-			strconv.Itoa(n), c.publish, millis(ttl))
+		permits := c.counted(kind, key)
+		return t.change(ctx, false, func(r protocol.Request) protocol.Command { return permits.Create(r, n, ttl) })
 	})
 	return done == 1, err
 }
@@ -221,20 +223,20 @@ type semaphoreSide struct{ t *turnstile }
 
 func newSemaphoreSide(t *turnstile) counter { return semaphoreSide{t} }
 
-func (s semaphoreSide) channel() string { return countChannel(s.t.key) }
+func (s semaphoreSide) channel() string { return protocol.CountChannel(s.t.key) }
 
 func (s semaphoreSide) ask(b *round, wanted bool) (int, time.Duration, error) {
-	args := s.t.asked(b)
 	var grants func(int64) bool // nil: what was taken is to be given back
+	var wants []int
 	if wanted {
 		grants = takesSome
 		for _, wish := range b.wishes {
-			args = append(args, strconv.Itoa(wish.n))
+			wants = append(wants, wish.n)
 		}
 	}
-	granted, err := s.t.c.acquireFirst(scripts.SemaphoreAcquire,
-		[]string{s.t.key, countChannel(s.t.key), requestsOf(s.t.key, s.t.c.uuid, kindSemaphore)}, args, grants).AsInt64()
-	if err == nil && granted == stale {
+	permits := s.t.c.wire.Semaphore(s.t.key)
+	granted, err := s.t.c.acquireFirst(permits.Acquire(s.t.asked(b), wants), grants).AsInt64()
+	if err == nil && granted == protocol.Outdated {
 		err = errStale
 	}
 	return int(granted), pollCounted, err
@@ -243,9 +245,10 @@ func (s semaphoreSide) ask(b *round, wanted bool) (int, time.Duration, error) {
 func (semaphoreSide) grant(*waiter, time.Time) bool { return true }
 
 func (s semaphoreSide) undo(w wish) {
-	_, err := s.t.change(context.Background(), scripts.SemaphoreRelease,
-		[]string{s.t.key, countChannel(s.t.key), requestsOf(s.t.key, s.t.c.uuid, kindSemaphore)}, true,
-		strconv.Itoa(w.n), s.t.c.publish, "1")
+	permits := s.t.c.wire.Semaphore(s.t.key)
+	_, err := s.t.change(context.Background(), true, func(r protocol.Request) protocol.Command {
+		return permits.Add(r, w.n, protocol.LeaveMissing)
+	})
 	if err != nil {
 		s.t.c.opts.Logger.Warn("lockgen: permits could not be given back", "key", s.t.key, "permits", w.n, "error", err)
 	}

@@ -3,12 +3,11 @@ package lockrt
 import (
 	"errors"
 	"maps"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/hub"
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
 
@@ -115,7 +114,7 @@ func (c *Client) hear() bool {
 	c.lookOut()
 	c.lines.Lock()
 	if c.listener == nil {
-		c.listener = c.hub.Listen(processChannel(c.uuid), c.told)
+		c.listener = c.hub.Listen(protocol.ProcessChannel(c.wire.UUID), c.told)
 	}
 	l := c.listener
 	c.lines.Unlock()
@@ -135,7 +134,7 @@ func (c *Client) attend(key string) (leave func()) {
 	if !c.shards() {
 		return func() {}
 	}
-	return c.listen(hashTag(key))
+	return c.listen(protocol.HashTag(key))
 }
 
 // listen begins to listen on the client's channel in the slot of a hash tag, until the function that it returns is called.
@@ -144,7 +143,7 @@ func (c *Client) listen(tag string) (leave func()) {
 	defer c.lines.Unlock()
 	e := c.ears[tag]
 	if e == nil {
-		e = &ear{listener: c.hub.Listen(tagChannel(c.uuid, tag), func(e hub.Event) { c.toldOf(tag, e) })}
+		e = &ear{listener: c.hub.Listen(protocol.TagChannel(c.wire.UUID, tag), func(e hub.Event) { c.toldOf(tag, e) })}
 		if c.ears == nil {
 			c.ears = map[string]*ear{}
 		}
@@ -171,7 +170,7 @@ func (c *Client) attends(key string) bool {
 		return c.heard()
 	}
 	c.lines.Lock()
-	e := c.ears[hashTag(key)]
+	e := c.ears[protocol.HashTag(key)]
 	c.lines.Unlock()
 	return e != nil && e.listener.Live()
 }
@@ -187,7 +186,7 @@ func (c *Client) toldOf(tag string, e hub.Event) {
 		all := maps.Clone(c.parties)
 		c.lines.Unlock()
 		for n, p := range all {
-			if tag == "" || hashTag(p.key) == tag {
+			if tag == "" || protocol.HashTag(p.key) == tag {
 				p.resubscribed(n)
 			}
 		}
@@ -203,43 +202,26 @@ func (c *Client) toldOf(tag string, e hub.Event) {
 		}
 		return
 	}
-	said, of, _ := strings.Cut(e.Payload, " of ")
-	words := strings.Fields(said)
-	if len(words) < 2 {
+	m, ok := protocol.ParseMessage(e.Payload)
+	if !ok {
 		return
 	}
-	n, err := strconv.ParseUint(words[1], 10, 64)
-	if err != nil {
-		return
-	}
-	number := func(i int) (int64, bool) {
-		if i >= len(words) {
-			return 0, false
-		}
-		v, err := strconv.ParseInt(words[i], 10, 64)
-		return v, err == nil
-	}
+	n := m.Number
 	c.lines.Lock()
 	p := c.parties[n].party
 	_, lasts := c.lasting[n]
 	c.lines.Unlock()
 	if p == nil {
-		if kind, key, ok := strings.Cut(of, " "); ok && !(lasts && words[0] == "wanted") {
-			over := []uint64{n}
-			for i := 5; i < len(words) && words[0] == "granted"; i++ {
-				if m, ok := number(i); ok {
-					over = append(over, uint64(m))
-				}
-			}
-			c.ghosts(kind, key, over)
+		if m.Lock != "" && !(lasts && m.Kind == protocol.MessageWanted) {
+			c.ghosts(m.Lock, m.Key, append([]uint64{n}, m.Behind...))
 		}
 		return // it was given up; what it was granted is given back by what gave it up
 	}
-	switch words[0] {
-	case "wanted":
+	switch m.Kind {
+	case protocol.MessageWanted:
 		p.wanted(n)
 		return
-	case "taken":
+	case protocol.MessageTaken:
 		p.taken(n)
 		return
 	}
@@ -247,23 +229,16 @@ func (c *Client) toldOf(tag string, e hub.Event) {
 	if !ok {
 		return
 	}
-	switch words[0] {
-	case "granted":
-		if at, ok := number(2); ok {
-			others, _ := number(3)
-			token, _ := number(4)
-			o := handOver{at: time.UnixMicro(at), others: others > 0, token: token}
-			for i := 5; i < len(words); i++ {
-				m, _ := number(i)
-				o.behind = append(o.behind, uint64(m))
-			}
-			h.handed(n, o)
+	switch m.Kind {
+	case protocol.MessageGranted:
+		if !m.Granted.IsZero() {
+			h.handed(n, handOver{at: m.Granted, others: m.Others, token: m.Token, behind: m.Behind})
 		}
-	case "look":
+	case protocol.MessageLook:
 		h.look(n)
-	case "soon":
-		if ms, ok := number(2); ok {
-			h.soon(n, time.Duration(ms)*time.Millisecond)
+	case protocol.MessageSoon:
+		if m.Timed {
+			h.soon(n, m.After)
 		}
 	}
 }

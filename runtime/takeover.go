@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 
 	"github.com/redis/rueidis"
+
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
 // takeovers is what a client knows of servers of a cluster that have taken over slots from others, as a replica does
@@ -71,7 +73,7 @@ func (cl *cluster) look() {
 		}
 	})
 	for _, key := range bare {
-		cl.guard(guard{key, cl.c.listen(hashTag(key))})
+		cl.guard(guard{key, cl.c.listen(protocol.HashTag(key))})
 	}
 }
 
@@ -105,16 +107,16 @@ func (cl *cluster) rest() {
 
 // learn replaces what is known of the owners of slots. It returns those that were another one's before, or nil. The caller
 // holds cl.mu.
-func (cl *cluster) learn(now *owners) (moved *[slots]bool) {
+func (cl *cluster) learn(now *owners) (moved *[protocol.Slots]bool) {
 	before := cl.owners
 	cl.owners = now
-	for i := range slots {
+	for i := range protocol.Slots {
 		from, to := before.addrs[before.of[i]], now.addrs[now.of[i]]
 		if from == to || from == "" || to == "" {
 			continue
 		}
 		if moved == nil {
-			moved = new([slots]bool)
+			moved = new([protocol.Slots]bool)
 		}
 		moved[i] = true
 		if cl.news == nil {
@@ -134,9 +136,9 @@ func (cl *cluster) learn(now *owners) (moved *[slots]bool) {
 }
 
 // tookOver has everything asked about that is held in slots that have moved.
-func (cl *cluster) tookOver(moved *[slots]bool) {
+func (cl *cluster) tookOver(moved *[protocol.Slots]bool) {
 	cl.c.opts.Logger.Info("lockgen: some slots are with another server now; what is held there is asked about")
-	cl.c.watchdog.RecheckOf(func(key string) bool { return moved[slot(key)] })
+	cl.c.watchdog.RecheckOf(func(key string) bool { return moved[protocol.Slot(key)] })
 	cl.c.hub.Reassign()
 }
 

@@ -11,7 +11,7 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/lockgen/lockgen/scripts"
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
 // A tracker has the server say when a key that this process holds is changed by somebody else.
@@ -71,14 +71,14 @@ func (e noTracking) Unwrap() error { return e.error }
 // run sends a script as Client.runSoon does: over the watched connection if that is well, else, and also
 // if it fails there, over the other one. A connection that has owed an answer for longer than patience
 // is not asked. Scripts are sent twice then, as they may be.
-func (t *tracker) run(s *scripts.Script, keys, args []string, patience time.Duration) rueidis.RedisResult {
+func (t *tracker) run(cmd protocol.Command, patience time.Duration) rueidis.RedisResult {
 	w := t.begin()
 	if w == nil {
-		return t.c.runSoon(s, keys, args, patience)
+		return t.c.runSoon(cmd, patience)
 	}
 	var failure error
 	if answered, ok := w.owing.begin(patience); ok {
-		reply := t.c.runOn(w.conn, s, keys, args)
+		reply := t.c.runOn(w.conn, cmd)
 		answered()
 		if failure = reply.Error(); failure == nil {
 			t.answered(w)
@@ -88,7 +88,7 @@ func (t *tracker) run(s *scripts.Script, keys, args []string, patience time.Dura
 			w.fail(failure)
 		}
 	}
-	reply := t.c.runSoon(s, keys, args, patience)
+	reply := t.c.runSoon(cmd, patience)
 	switch {
 	case reply.Error() != nil: // the other connection does no better
 	case failure != nil:

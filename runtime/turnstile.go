@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lockgen/lockgen/scripts"
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
 // A turnstile is this process's side of one key that counts: a semaphore or a latch. Its callers
@@ -95,8 +95,6 @@ const (
 	// pollCounted is how often a waiter asks that nobody can tell when it is worth it: some who give
 	// back say nothing.
 	pollCounted = 5 * time.Second
-	// stale is the reply to a request that was given up.
-	stale = -9
 )
 
 // errStale is the outcome of a request that its own client gave up, which cannot be.
@@ -154,7 +152,7 @@ func (t *turnstile) channel() string { return t.of.channel() }
 func (t *turnstile) hear(payload string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if payload == "" && t.said == messageOpen {
+	if payload == "" && protocol.OpensLatch(t.said) {
 		return
 	}
 	t.said = payload
@@ -428,28 +426,23 @@ func (t *turnstile) leave(w *waiter) {
 // enroll numbers a request.
 func (t *turnstile) enroll() *list.Element { return t.numbers.PushBack(t.c.claims.Add(1)) }
 
-// numbered returns what the scripts are told of a request: its number, the one below which no
-// results are needed, and for how long to keep its own.
-func (t *turnstile) numbered(number *list.Element) []string {
+// numbered returns what the scripts are told of a request.
+func (t *turnstile) numbered(number *list.Element) protocol.Request {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return []string{
-		strconv.FormatUint(number.Value.(uint64), 10),
-		strconv.FormatUint(t.numbers.Front().Value.(uint64), 10),
-		millis(keepResults),
-	}
+	return protocol.Request{Number: number.Value.(uint64), Oldest: t.numbers.Front().Value.(uint64), Keep: keepResults}
 }
 
 // change has a script run that changes the count, once, however often it is sent: for the caller until ctx ends,
 // at most for Options.OpTimeout, and then, if it is to be done at any rate, in the background.
-func (t *turnstile) change(ctx context.Context, s *scripts.Script, keys []string, anyway bool, args ...string) (int64, error) {
-	return t.once(ctx, anyway, func(numbered []string) (int64, error) {
-		return t.c.run(s, keys, append(numbered, args...)).AsInt64()
+func (t *turnstile) change(ctx context.Context, anyway bool, cmd func(protocol.Request) protocol.Command) (int64, error) {
+	return t.once(ctx, anyway, func(r protocol.Request) (int64, error) {
+		return t.c.run(cmd(r)).AsInt64()
 	})
 }
 
 // once calls send with what the scripts are told of a request, like change.
-func (t *turnstile) once(ctx context.Context, anyway bool, send func(numbered []string) (int64, error)) (int64, error) {
+func (t *turnstile) once(ctx context.Context, anyway bool, send func(protocol.Request) (int64, error)) (int64, error) {
 	t.mu.Lock()
 	number := t.enroll()
 	t.mu.Unlock()
@@ -460,7 +453,7 @@ func (t *turnstile) once(ctx context.Context, anyway bool, send func(numbered []
 	}
 	return t.insist(ctx, anyway, settled, func() (int64, error) {
 		n, err := send(t.numbered(number))
-		if err == nil && n == stale {
+		if err == nil && n == protocol.Outdated {
 			err = errStale
 		}
 		return n, err
@@ -524,13 +517,9 @@ func (t *turnstile) insist(ctx context.Context, anyway bool, settled func(), sen
 	}
 }
 
-// asked returns what the scripts that grant are told of b, before what each of those who wait wants.
-func (t *turnstile) asked(b *round) []string {
-	again := "0"
-	if b.doubt {
-		again = "1"
-	}
-	return append(t.numbered(b.number), again, strconv.Itoa(b.wishes[0].create), t.c.publish)
+// asked returns what the scripts that grant are told of b.
+func (t *turnstile) asked(b *round) protocol.Round {
+	return protocol.Round{Request: t.numbered(b.number), Again: b.doubt, Create: b.wishes[0].create}
 }
 
 // pass has a call wait at the turnstile of a key until it is granted what want wishes for. After an error

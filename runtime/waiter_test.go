@@ -3,15 +3,16 @@ package lockrt
 import (
 	"context"
 	"errors"
-	goruntime "runtime"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+	goruntime "runtime"
 )
 
 // Who gives up lets another call use its waiter when no request knows it any more. A request does until
@@ -24,7 +25,7 @@ func TestHome_RequestKnowsItsWaiterUntilItHasSpoken(t *testing.T) {
 	h.busy = 1
 	w.asks.Add(1)
 	w.inbox.mu.Lock()
-	go h.settle(&asking{h: h, w: w, cl: &claim{}}, time.Now(), verdict{}, errors.New("no"))
+	go h.settle(&asking{h: h, w: w, cl: &claim{}}, time.Now(), protocol.Verdict{}, errors.New("no"))
 	for h.mu.TryLock() { // until it settles
 		h.mu.Unlock()
 		goruntime.Gosched()
@@ -68,14 +69,14 @@ func TestHome_ARefusalAfterTheGrantIsBelievedUnlessTheClockWasSetBack(t *testing
 			w := newWaiter(context.Background(), lease, cfg)
 			require.Equal(t, toAsk, h.join(w))
 			cl := h.claimFor(w.terms)
-			a := &asking{h: h, w: w, cl: cl, terms: w.terms, line: stillInLine}
+			a := &asking{h: h, w: w, cl: cl, terms: w.terms, line: protocol.StillQueued}
 			cl.asking, cl.standing = true, true
 			h.busy++
 			w.asks.Add(1)
 
 			refused := time.Now() // by the server's clock, which says so before it is set back
 			granted := refused.Add(-test.back)
-			redistest.Shared(t).Do("HSET", h.key, c.owner(cl.n), "1")
+			redistest.Shared(t).Do("HSET", h.key, c.wire.Owner(cl.n), "1")
 			h.handed(cl.n, handOver{at: granted})
 			n, ok := w.hears()
 			require.True(t, ok)
@@ -84,7 +85,7 @@ func TestHome_ARefusalAfterTheGrantIsBelievedUnlessTheClockWasSetBack(t *testing
 			if test.lost {
 				refused = granted.Add(time.Microsecond)
 			}
-			require.Nil(t, h.settle(a, refused, verdict{n: 1000, at: refused}, nil))
+			require.Nil(t, h.settle(a, refused, protocol.Verdict{Wait: 1000, At: refused}, nil))
 			select {
 			case <-lease.Context().Done():
 				require.True(t, test.lost)
@@ -114,7 +115,7 @@ func TestPermit_ARenewalThatAskedForTooManyIsNoLoss(t *testing.T) {
 	renew := func() error { return c.renew([]*watchdog.Lease{p.guard}, []time.Duration{time.Minute})[0] }
 	require.NoError(t, renew())
 	p.releasing.Add(1) // by a call that has not got its answer
-	redistest.Shared(t).Do("ZREM", permitLeases(s.key), p.ids[:idLength])
+	redistest.Shared(t).Do("ZREM", "{"+s.key+"}:timeout", p.ids[:idLength])
 	require.ErrorIs(t, renew(), errFewer)
 	p.releasing.Add(-1)
 	require.ErrorIs(t, renew(), watchdog.ErrRefused)

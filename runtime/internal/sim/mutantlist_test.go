@@ -28,7 +28,7 @@ var allMutants = []mutant{
 	},
 	{
 		name: "refused renewals believed", kind: "mutex", file: "runtime/renewal.go",
-		old: "			case said[j] == 1:\n", new: "			case said[j] >= 0:\n",
+		old: "			case renewed.Has(j):\n", new: "			case renewed != nil:\n",
 	},
 	{
 		name: "release without owner", kind: "mutex", file: "scripts/release.lua",
@@ -56,7 +56,7 @@ var allMutants = []mutant{
 	},
 	{
 		name: "hand-over not told", kind: "mutex", file: "runtime/switchboard.go",
-		old: "			h.handed(n, o)\n", new: "			_ = o\n",
+		old: "			h.handed(n, handOver{at: m.Granted, others: m.Others, token: m.Token, behind: m.Behind})\n", new: "			_ = h\n",
 	},
 	{
 		name: "no turn after a loss", kind: "mutex", file: "runtime/home.go",

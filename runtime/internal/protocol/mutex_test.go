@@ -1,0 +1,180 @@
+package protocol
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockgen/lockgen/scripts"
+)
+
+// process is what the tests send for.
+func process() *Process {
+	p := NewProcess("u", PublishBoth, time.Minute, 30*time.Second)
+	return &p
+}
+
+func TestNewProcess_ConvertsDurationsToMilliseconds(t *testing.T) {
+	t.Parallel()
+	p := process()
+	require.Equal(t, "30000", p.millis(30*time.Second))
+	require.Equal(t, "1", p.millis(1999*time.Microsecond))
+	require.Equal(t, "60000", p.keepTokens)
+}
+
+// A request that is appended leaves alone what others have appended before.
+func TestMutex(t *testing.T) {
+	t.Parallel()
+	p := process()
+	const second = time.Second
+	for _, c := range []struct {
+		name       string
+		send       func(keys, args []string) (allKeys, allArgs []string)
+		keys, args []string
+	}{
+		{"take", func(k, a []string) ([]string, []string) { return p.Take(k, a, "k", 5, second) },
+			[]string{"k"}, []string{"u:5", "1000"}},
+		{"acquire", func(k, a []string) ([]string, []string) {
+			return p.Acquire(k, a, "k", Ticket{Number: 5}, NotQueued, 0, second)
+		}, []string{"k", "lockgen_waiting:{k}", "redisson_lock_token:{k}"}, []string{"1000", "u:5", "0", "0", "60000"}},
+		{"acquire with tokens, in the wait queue", func(k, a []string) ([]string, []string) {
+			return p.Acquire(k, a, "k", Ticket{Number: 5, Tokens: 3}, StillQueued, 4, 30*second)
+		}, []string{"k", "lockgen_waiting:{k}", "redisson_lock_token:{k}"}, []string{"30000", "u:5+3,60000", "2", "4", "60000"}},
+		{"free", func(k, a []string) ([]string, []string) { return p.Free(k, a, "k", 5) },
+			[]string{"k", "lockgen_waiting:{k}", "redisson_lock__channel:{k}"}, []string{"u:5"}},
+		{"release", func(k, a []string) ([]string, []string) { return p.Release(k, a, "k", Release{Of: Ticket{Number: 5}}) },
+			[]string{"k", "lockgen_waiting:{k}", "redisson_lock__channel:{k}", "redisson_lock_token:{k}"}, []string{"u:5", "", "0", "0"}},
+		{"release to a ticket of the same process", func(k, a []string) ([]string, []string) {
+			return p.Release(k, a, "k", Release{Of: Ticket{Number: 5, Tokens: 1}, JavasTurn: true, Again: Ticket{Number: 6, Tokens: 2}, Lease: second})
+		}, []string{"k", "lockgen_waiting:{k}", "redisson_lock__channel:{k}", "redisson_lock_token:{k}"},
+			[]string{"u:5+1,60000", "u:6+2,60000", "1000", "1"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			keys, args := c.send([]string{"before"}, []string{"and", "this"})
+			require.Equal(t, append([]string{"before"}, c.keys...), keys)
+			require.Equal(t, append([]string{"and", "this"}, c.args...), args)
+		})
+	}
+}
+
+func TestBatches(t *testing.T) {
+	t.Parallel()
+	p := process()
+	for _, c := range []struct{ got, want Batch }{
+		{p.Takes(), Batch{Script: scripts.Take}},
+		{p.Acquires(), Batch{Script: scripts.Acquire}},
+		{p.Frees(), Batch{scripts.Free, []string{"0", "both"}}},
+		{p.Releases(), Batch{scripts.Release, []string{"0", "both", "2000"}}},
+		{p.Renewals(RenewLock), Batch{Script: scripts.Renew}},
+		{p.Renewals(RenewReader), Batch{Script: scripts.RWReadRenew}},
+		{p.Renewals(RenewPermits), Batch{scripts.PermitRenew, []string{"both"}}},
+	} {
+		require.Equal(t, c.want, c.got)
+	}
+}
+
+// A batch that allocates per request costs every lock of a crowd.
+func TestTakeAndFree_AllocateNoMoreThanTheirTexts(t *testing.T) {
+	p := process()
+	keys, args := make([]string, 0, 8), make([]string, 0, 8)
+	require.LessOrEqual(t, testing.AllocsPerRun(100, func() { p.Take(keys, args, "key", 123456, 30*time.Second) }), 1.0, "the owner")
+	require.LessOrEqual(t, testing.AllocsPerRun(100, func() { p.Free(keys, args, "key", 123456) }), 2.0, "the owner, and all names together")
+}
+
+func TestReadAcquire(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, Verdict{Wait: Granted, Token: 7}, ReadAcquire(Answer{-2, 7}))
+	require.True(t, ReadAcquire(Answer{-2}).Granted())
+	at := time.Unix(1700000000, 123456*1000)
+	require.Equal(t, Verdict{Wait: 900, Foreign: true, At: at}, ReadAcquire(Answer{900, 1, 1700000000, 123456}))
+	require.Equal(t, Verdict{Wait: -1, At: at}, ReadAcquire(Answer{-1, 0, 1700000000, 123456}))
+	require.False(t, ReadAcquire(Answer{-1}).Granted())
+}
+
+func TestReadRelease(t *testing.T) {
+	t.Parallel()
+	at := time.Unix(1700000000, 123456*1000)
+	for _, outcome := range []Outcome{NotOurs, Freed, PassedOn, Kept, Contended} {
+		require.Equal(t, Released{Outcome: outcome, At: at, Token: 9}, ReadRelease(Answer{int64(outcome), 1700000000, 123456, 9}))
+	}
+}
+
+func TestMutex_Commands(t *testing.T) {
+	t.Parallel()
+	p := process()
+	require.Equal(t, Command{
+		scripts.ForceUnlock,
+		[]string{"k", "lockgen_waiting:{k}", "redisson_lock__channel:{k}", "redisson_lock_token:{k}"}, []string{"0", "both", "2000"},
+	}, p.ForceUnlock("k"))
+	require.Equal(t, Command{scripts.Raise, []string{"redisson_lock_token:{k}"}, []string{"9007199254740993", "60000"}},
+		p.RaiseToken("k", 1<<53+1))
+	require.Equal(t, Command{scripts.Inspect, []string{"k", "lockgen_waiting:{k}", "redisson_lock__channel:{k}"}, []string{"both"}}, p.Inspect("k"))
+}
+
+func TestReadInspection(t *testing.T) {
+	t.Parallel()
+	in, err := ReadInspection([]any{int64(-2), int64(1), int64(2)})
+	require.NoError(t, err)
+	require.Equal(t, Inspection{Waiting: 1, Listening: 2}, in, "a free lock has no time to live")
+	in, err = ReadInspection([]any{int64(1500), int64(0), int64(0), "u:5", "2", "u:6", "x"})
+	require.NoError(t, err)
+	require.Equal(t, Inspection{TTL: 1500 * time.Millisecond, Fields: []Field{{"u:5", "2"}, {"u:6", "x"}}}, in)
+	count, err := in.Fields[0].Count()
+	require.NoError(t, err)
+	require.Equal(t, 2, count)
+	_, err = in.Fields[1].Count()
+	require.ErrorContains(t, err, `the hold count "x" is no number`)
+	in, err = ReadInspection([]any{int64(-1), int64(0), int64(0), "u:5", "1"})
+	require.NoError(t, err)
+	require.Equal(t, -time.Millisecond, in.TTL, "it does not expire")
+	for _, bad := range []any{
+		nil, int64(1), []any{}, []any{int64(1), int64(2)}, []any{int64(1), int64(2), int64(3), "u:5"},
+		[]any{int64(1), "2", int64(3)}, []any{int64(1), int64(2), int64(3), int64(4), "1"}, []any{int64(1), int64(2), int64(3), "u:5", int64(1)},
+	} {
+		_, err := ReadInspection(bad)
+		require.ErrorContains(t, err, "inspect: ", "%v", bad)
+	}
+}
+
+func TestParseMessage(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]Message{
+		"granted 5 1700000000123456 1 77 6 7 of fair a of b": {
+			Kind: MessageGranted, Number: 5, Lock: AboutFair, Key: "a of b",
+			Granted: time.UnixMicro(1700000000123456), Others: true, Token: 77, Behind: []uint64{6, 7},
+		},
+		"granted 5 1700000000123456 0 0 of lock k": {
+			Kind: MessageGranted, Number: 5, Lock: AboutLock, Key: "k", Granted: time.UnixMicro(1700000000123456),
+		},
+		"granted 5 1700000000123456": {Kind: MessageGranted, Number: 5, Granted: time.UnixMicro(1700000000123456)},
+		"granted 5 soon":             {Kind: MessageGranted, Number: 5},
+		"granted 5 1 0 0 6 x 7":      {Kind: MessageGranted, Number: 5, Granted: time.UnixMicro(1), Behind: []uint64{6, 7}},
+		"wanted 5 of rw k":           {Kind: MessageWanted, Number: 5, Lock: AboutRW, Key: "k"},
+		"taken 5":                    {Kind: MessageTaken, Number: 5},
+		"look 18446744073709551615":  {Kind: MessageLook, Number: 18446744073709551615},
+		"soon 5 2000":                {Kind: MessageSoon, Number: 5, After: 2 * time.Second, Timed: true},
+		"soon 5":                     {Kind: MessageSoon, Number: 5},
+		"other 5":                    {Kind: "other", Number: 5},
+	} {
+		got, ok := ParseMessage(text)
+		require.True(t, ok, text)
+		require.Equal(t, want, got, text)
+	}
+	for _, text := range []string{"", "0", "granted", "granted x", "granted -1", " of lock k"} {
+		_, ok := ParseMessage(text)
+		require.False(t, ok, text)
+	}
+}
+
+func TestMessagesOfRedisson(t *testing.T) {
+	t.Parallel()
+	for payload, forRedisson := range map[string]bool{"0": false, "1": false, "00": true, "01": true, "": false} {
+		require.Equal(t, forRedisson, ForRedisson(payload), payload)
+	}
+	require.True(t, OpensLatch("0"))
+	require.False(t, OpensLatch("1"))
+	require.True(t, ClosesLatch("1"))
+	require.False(t, ClosesLatch(""))
+}

@@ -1,0 +1,100 @@
+package protocol
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/lockgen/lockgen/scripts"
+)
+
+// A PermitSemaphore is what one client says of one semaphore whose permits expire. Add and Create are those of a
+// [Semaphore].
+type PermitSemaphore struct {
+	Semaphore
+	leases string // the sorted set of the permits that are taken
+}
+
+// PermitSemaphore returns what p says of the semaphore of a key whose permits expire.
+func (p *Process) PermitSemaphore(key string) PermitSemaphore {
+	return PermitSemaphore{p.counting(key, countsLeases), permitLeases(key)}
+}
+
+func (s *PermitSemaphore) keys() []string { return []string{s.key, s.channel, s.leases} }
+
+// A Permits is what one waiter wants: permits under ids of 16 bytes each, one behind the other.
+type Permits struct {
+	IDs   string
+	Lease time.Duration
+}
+
+// AcquirePermits returns the request for permits, as [Semaphore.Acquire] does. [ReadPermits] reads its reply.
+func (s *PermitSemaphore) AcquirePermits(r Round, wants []Permits) Command {
+	args := r.args(s.p, 2*len(wants))
+	for _, w := range wants {
+		args = append(args, w.IDs, millis(w.Lease))
+	}
+	return Command{scripts.PermitAcquire, []string{s.key, s.channel, s.requests, s.leases}, args}
+}
+
+// A PermitVerdict is the answer to a request for permits.
+type PermitVerdict struct {
+	Served int64         // for how many waiters there were enough, or [Outdated]
+	Next   time.Duration // when the next permit expires; negative if none does
+}
+
+// ReadPermits reads the reply to [PermitSemaphore.AcquirePermits].
+func ReadPermits(reply []int64) (PermitVerdict, error) {
+	if err := short(scripts.PermitAcquire, reply, 2); err != nil {
+		return PermitVerdict{}, err
+	}
+	return PermitVerdict{reply[0], time.Duration(reply[1]) * time.Millisecond}, nil
+}
+
+// Release returns the command that gives permits back by their ids. It replies how many had not expired.
+func (s *PermitSemaphore) Release(ids string) Command {
+	return Command{scripts.PermitRelease, s.keys(), []string{ids, s.p.publish, "0"}}
+}
+
+// ReleaseAll returns the request that gives permits back if none of them has expired, and else gives back none. It replies
+// how many it gave back, or [Outdated].
+func (s *PermitSemaphore) ReleaseAll(r Request, ids string) Command {
+	return Command{scripts.PermitRelease, append(s.keys(), s.requests), append([]string{ids, s.p.publish, "1"}, r.args()...)}
+}
+
+// SetTotal returns the command that sets how many permits there are in all, taken or not.
+func (s *PermitSemaphore) SetTotal(n int) Command {
+	return Command{scripts.PermitSet, s.keys(), []string{strconv.Itoa(n), s.p.publish}}
+}
+
+// NoPermit is the reply of [PermitSemaphore.Lease] if the permit does not exist.
+const NoPermit = -2
+
+// Lease returns the command that asks how long a permit lasts, in milliseconds, -1 for ever. [NoPermit] is its reply if it
+// does not exist.
+func (s *PermitSemaphore) Lease(id string) Command { return s.lease(id, "") }
+
+// SetLease returns the command that has a permit end after d, or never if d is negative. It replies as [PermitSemaphore.Lease].
+func (s *PermitSemaphore) SetLease(id string, d time.Duration) Command {
+	if d < 0 {
+		return s.lease(id, "-1")
+	}
+	return s.lease(id, millis(d))
+}
+
+func (s *PermitSemaphore) lease(id, ms string) Command {
+	return Command{scripts.PermitLease, s.keys(), []string{id, s.p.publish, ms}}
+}
+
+// Count returns the command that asks how many permits are available and how many are taken. initial is how many are
+// available of a semaphore that does not exist. [ReadPermitCount] reads its reply.
+func (s *PermitSemaphore) Count(initial int) Command {
+	return Command{scripts.PermitCount, s.keys(), []string{s.p.publish, strconv.Itoa(initial)}}
+}
+
+// ReadPermitCount reads the reply to [PermitSemaphore.Count].
+func ReadPermitCount(reply []int64) (available, taken int, err error) {
+	if err := short(scripts.PermitCount, reply, 2); err != nil {
+		return 0, 0, err
+	}
+	return int(reply[0]), int(reply[1]), nil
+}
