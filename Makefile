@@ -92,6 +92,22 @@ spec-deep: ## the same with the deep bounds, which take hours and 20 GB
 	@.ci/need spin cc java pip
 	$(GO) run ./spec/check -deep $(SPEC)
 
+.PHONY: release
+release: ## build the programs of the last commit into dist, for linux, darwin and windows, with checksums
+	.ci/release dist
+
+.PHONY: reproduce
+reproduce: ## build the programs of the last commit twice, and compare the files bit for bit
+	.ci/reproduce
+
+.PHONY: cross
+cross: ## vet all packages for the systems that no test runs on here
+	for platform in windows/amd64 darwin/arm64 linux/386 linux/arm64; do \
+		echo "$$platform"; \
+		GOOS=$${platform%/*} GOARCH=$${platform#*/} $(GO) vet ./... || exit 1; \
+		GOOS=$${platform%/*} GOARCH=$${platform#*/} $(GO) -C examples/service vet ./... || exit 1; \
+	done
+
 .PHONY: lint
 lint: staticcheck ## check formatting, go vet, staticcheck
 	@test -z "$$(gofmt -l .)" || { gofmt -l . | sed 's/^/not formatted: /'; exit 1; }

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -70,13 +69,6 @@ func TestWorlds(t *testing.T) {
 	sum.Wall, sum.CPU = time.Since(began), cpu(t)-used
 	t.Logf("%d worlds in %v, %v of CPU, %v of virtual time: %v", sum.Worlds, sum.Wall.Round(time.Millisecond), sum.CPU, sum.Virtual, sum.Done)
 	save(t, fmt.Sprintf("worlds-%06d.json", sum.From), sum)
-}
-
-// cpu returns what this process has used.
-func cpu(t *testing.T) time.Duration {
-	var u syscall.Rusage
-	require.NoError(t, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // save writes what the document is made of.
