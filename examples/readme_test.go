@@ -106,6 +106,19 @@ func readmes(t *testing.T) map[string]string {
 	return texts
 }
 
+// documents are the pages at the root of the repository: the READMEs and those for contributors.
+func documents(t *testing.T) map[string]string {
+	t.Helper()
+	texts := readmes(t)
+	for _, name := range []string{"CHANGELOG.md", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md", "SECURITY.md"} {
+		path := filepath.Join("..", name)
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		texts[path] = string(text)
+	}
+	return texts
+}
+
 // TestReadme_Code shows that what readers copy is code that is compiled and run here:
 // part of an example, or a whole file that compiles.
 func TestReadme_Code(t *testing.T) {
@@ -149,7 +162,7 @@ var (
 	inline   = regexp.MustCompile("`([^`\n]+)`")
 )
 
-// TestReadme_Commands shows that the targets and folders that commands name exist.
+// TestReadme_Commands shows that the targets and folders that commands of the documents name exist.
 func TestReadme_Commands(t *testing.T) {
 	t.Parallel()
 	makefile, err := os.ReadFile(filepath.Join("..", "Makefile"))
@@ -158,7 +171,7 @@ func TestReadme_Commands(t *testing.T) {
 	for _, m := range target.FindAllStringSubmatch(string(makefile), -1) {
 		targets = append(targets, m[1])
 	}
-	for path, text := range readmes(t) {
+	for path, text := range documents(t) {
 		for _, command := range commands(text) {
 			for _, m := range makeCall.FindAllStringSubmatch(command, -1) {
 				require.Contains(t, targets, m[1], "%s: %s", path, command)
@@ -186,10 +199,11 @@ func commands(markdown string) []string {
 	return all
 }
 
-// TestReadme_Links shows that links lead to files and headings that exist.
+// TestReadme_Links shows that links of the documents lead to files and headings that exist.
 func TestReadme_Links(t *testing.T) {
 	t.Parallel()
-	for path, text := range readmes(t) {
+	texts := documents(t)
+	for path, text := range texts {
 		_, prose := blocks(text)
 		for _, m := range link.FindAllStringSubmatch(prose, -1) {
 			to, anchor, _ := strings.Cut(m[1], "#")
@@ -197,8 +211,13 @@ func TestReadme_Links(t *testing.T) {
 				continue
 			}
 			if to != "" {
-				_, err := os.Stat(filepath.Join("..", filepath.FromSlash(to)))
+				file := filepath.Join("..", filepath.FromSlash(to))
+				_, err := os.Stat(file)
 				require.NoError(t, err, "%s: %s", path, m[1])
+				if other, ok := texts[file]; ok && anchor != "" {
+					_, prose := blocks(other)
+					require.Contains(t, anchors(prose), anchor, "%s: no heading for %s", path, m[1])
+				}
 				continue
 			}
 			require.Contains(t, anchors(prose), anchor, "%s: no heading for #%s", path, anchor)
