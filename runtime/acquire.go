@@ -282,6 +282,7 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 		limit    <-chan time.Time // of that
 		answered <-chan struct{}  // closed when Redis has answered another waiter of the contest
 		down     outage
+		stuck    suspicion
 	)
 	defer w.calm()
 	if cfg.wait > 0 {
@@ -290,6 +291,7 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 		deadline = timer.C
 	}
 	defer func() {
+		stuck.end()
 		if listener != nil {
 			listener.Close()
 		}
@@ -300,6 +302,7 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 		q.ask(w)
 	}
 	waits := func() {
+		stuck.begin(ctx, c, &cfg)
 		if waiting != nil {
 			waiting()
 			waiting = nil
@@ -514,6 +517,8 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 			return last(q, w, saidNo, &down).explain(ended(ctx))
 		case <-deadline:
 			over, deadline = true, nil
+		case <-stuck.due:
+			stuck.tell(ctx, c, q, w)
 		case <-answered:
 			answered = nil
 		case <-limit:

@@ -128,6 +128,11 @@ type Options struct {
 	// Defaults to false: Open fails. Redisson's lazyInitialization.
 	StartWithoutServer bool
 
+	// DeadlockAfter is after how long Logger is told of a call that waits for others without a bound, once for each call: neither its
+	// context has a deadline nor is there [WithWait]. If this very process holds what the call waits for, the lock was probably entered
+	// again under an outer context, and the call waits for ever. It changes nothing else. Defaults to 5s; negative: never.
+	DeadlockAfter time.Duration
+
 	// Logger is told what no caller can be told, such as a subscription that fails.
 	// Defaults to none.
 	Logger *slog.Logger
@@ -150,6 +155,7 @@ func (o Options) withDefaults() (Options, error) {
 	o.RedLockTimeout = orDefault(o.RedLockTimeout, o.OpTimeout)
 	o.TokenTTL = orDefault(o.TokenTTL, DefaultTokenTTL)
 	o.FairWait = orDefault(o.FairWait, DefaultFairWait)
+	o.DeadlockAfter = orDefault(o.DeadlockAfter, DefaultDeadlockAfter)
 	if o.Cohort == 0 {
 		o.Cohort = DefaultCohort
 	}
