@@ -57,7 +57,7 @@ func TestKinds(t *testing.T) {
 
 	proof, err := locks.Config(gen.Name(name)).Lock(patient(t))
 	require.NoError(t, err)
-	require.Equal(t, gen.Name(name), proof.ID())
+	require.Equal(t, gen.Name(name), proof.Held().ID())
 	require.ErrorIs(t, reading.Get(patient(t), name), lockrt.ErrNotAcquired, "it is the same lock")
 	require.NoError(t, proof.Unlock(patient(t)))
 	keys, err := gen.ConfigKeys{}.Set(name, name+"2")
@@ -71,7 +71,7 @@ func TestKinds_Semaphore(t *testing.T) {
 	locks, others := gen.NewConfigLocks(newReplica(t, nothing).locks), gen.NewConfigLocks(newReplica(t, nothing).locks)
 	first, err := locks.Worker(part).Acquire(patient(t))
 	require.NoError(t, err)
-	require.Equal(t, part, first.ID())
+	require.Equal(t, part, first.Held().ID())
 	second, err := others.Worker(part).Acquire(patient(t))
 	require.NoError(t, err)
 	_, err = others.Worker(part).Acquire(patient(t))

@@ -53,7 +53,7 @@ func TestLocks_TakeTheirOptions(t *testing.T) {
 	seat := gen.Seat{Show: int32(uniqueNumber(t) >> 9), Row: "a:1", No: 3}
 	held, err := locks.Seat(seat).Lock(patient(t))
 	require.NoError(t, err)
-	require.Equal(t, seat, held.ID())
+	require.Equal(t, seat, held.Held().ID())
 	key, err := locks.Seat(seat).Key()
 	require.NoError(t, err)
 	require.Equal(t, key, held.Key())
@@ -95,7 +95,7 @@ func TestLocks_OfSeveralParameters(t *testing.T) {
 	row := string(newID(t))
 	held, err := locks.Place(row, 7).Lock(patient(t))
 	require.NoError(t, err)
-	require.Equal(t, gen.Place{Row: row, No: 7}, held.ID())
+	require.Equal(t, gen.Place{Row: row, No: 7}, held.Held().ID())
 	require.Positive(t, held.Token())
 	_, err = locks.Place(row, 7).TryLock(patient(t))
 	require.ErrorIs(t, err, lockrt.ErrNotAcquired)

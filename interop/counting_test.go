@@ -61,11 +61,11 @@ func (f *fleet) permits(t *testing.T) {
 			require.Equal(t, "2", f.java.do(t, "permitTotal", key))
 		}
 		if leases {
-			left, err := strconv.ParseInt(f.java.do(t, "permitLease", key, permit.ID()), 10, 64)
+			left, err := strconv.ParseInt(f.java.do(t, "permitLease", key, permit.PermitID()), 10, 64)
 			require.NoError(t, err)
 			require.InDelta(t, long.Milliseconds(), left, float64(long.Milliseconds())/2)
 		}
-		f.java.do(t, "permitRelease", key, permit.ID())
+		f.java.do(t, "permitRelease", key, permit.PermitID())
 		select {
 		case <-permit.Context().Done():
 		case <-soon(t).Done():
@@ -120,11 +120,11 @@ func (f *fleet) permits(t *testing.T) {
 			require.NoError(t, err)
 			prolonged = time.Now()
 			for _, permit := range []*lockrt.Permit{told, trusts} {
-				if f.java.do(t, "permitUpdate", key, permit.ID(), millis(longer)) != "true" {
+				if f.java.do(t, "permitUpdate", key, permit.PermitID(), millis(longer)) != "true" {
 					return false
 				}
 			}
-			left, err := s.TTL(soon(t), told.ID())
+			left, err := s.TTL(soon(t), told.PermitID())
 			require.NoError(t, err)
 			require.Greater(t, left, short, "as Java says")
 			return told.Err() == nil

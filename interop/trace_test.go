@@ -253,7 +253,7 @@ var scenarios = []scenario{
 			return err
 		}),
 		countStep("update to 60s", []string{"permitUpdate", "KEY", "PERMIT", "60000"}, func(p *player) error {
-			_, err := p.side().c.PermitSemaphore(p.key, 0).UpdateLease(p.ctx, p.permit.ID(), time.Minute)
+			_, err := p.side().c.PermitSemaphore(p.key, 0).UpdateLease(p.ctx, p.permit.PermitID(), time.Minute)
 			return err
 		}),
 		countStep("release", []string{"permitRelease", "KEY", "PERMIT"}, func(p *player) error { return p.permit.Release(p.ctx) }),
@@ -262,7 +262,7 @@ var scenarios = []scenario{
 			return err
 		}),
 		countStep("release two", []string{"permitReleaseMany", "KEY", "PERMIT"}, func(p *player) error {
-			return p.side().c.PermitSemaphore(p.key, 0).Release(p.ctx, p.permit.IDs()...)
+			return p.side().c.PermitSemaphore(p.key, 0).Release(p.ctx, p.permit.PermitIDs()...)
 		}),
 		countStep("add 2", []string{"permitAdd", "KEY", "2"}, func(p *player) error {
 			_, err := p.side().c.PermitSemaphore(p.key, 0).Resize(p.ctx, 2)

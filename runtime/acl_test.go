@@ -472,10 +472,10 @@ func (w walk) permits() {
 		}
 		return err
 	})
-	w.step("permit ttl", func() error { _, err := p.TTL(ctx, permit.ID()); return err })
+	w.step("permit ttl", func() error { _, err := p.TTL(ctx, permit.PermitID()); return err })
 	w.step("total", func() error { _, err := p.Total(ctx); return err })
 	w.step("set total", func() error { return p.SetPermits(ctx, 3) })
-	w.step("release by id", func() error { return p.Release(ctx, permit.ID()) })
+	w.step("release by id", func() error { return p.Release(ctx, permit.PermitID()) })
 	w.lull("order:p")
 }
 

@@ -192,13 +192,13 @@ func TestFault_Permit_LostReleaseByIDsSaysWhatItDid(t *testing.T) {
 		require.NoError(t, gone.Release(t.Context()))
 
 		lost := drop(redistest.EvalSHA(scripts.PermitRelease.SHA1()), 1)
-		require.ErrorIs(t, s.Release(t.Context(), held.ID(), gone.ID()), lockrt.ErrLost, "one of them is not there")
+		require.ErrorIs(t, s.Release(t.Context(), held.PermitID(), gone.PermitID()), lockrt.ErrLost, "one of them is not there")
 		receive(t, lost.Done(), "the loss")
 		require.NoError(t, held.Err(), "it was not given back")
 		requireInt(t, 9, l.server, "GET", l.key)
 
 		lost = drop(redistest.EvalSHA(scripts.PermitRelease.SHA1()), 1)
-		require.NoError(t, s.Release(t.Context(), held.ID()), "the server has done it, or does it now")
+		require.NoError(t, s.Release(t.Context(), held.PermitID()), "the server has done it, or does it now")
 		receive(t, lost.Done(), "the loss")
 		require.ErrorIs(t, held.Err(), lockrt.ErrLost)
 		requireInt(t, 10, l.server, "GET", l.key)

@@ -13,25 +13,6 @@ type EntityMutex[K any] struct {
 	exclusive[K, *Mutex]
 }
 
-// Held is the proof that the lock of one entity is held. A function that takes a
-// Held[OrderID] can only be called by a holder of an order's lock. Its methods are those of
-// [Lease]; the zero value proves nothing, and its Err says so.
-type Held[K any] struct {
-	*Lease
-	id K
-}
-
-// ID returns the key of the entity that is held.
-func (h Held[K]) ID() K { return h.id }
-
-// Err is [Lease.Err]; of the zero Held it is [ErrReleased].
-func (h Held[K]) Err() error {
-	if h.Lease == nil {
-		return ErrReleased
-	}
-	return h.Lease.Err()
-}
-
 // Inspect is [Mutex.Inspect].
 func (m EntityMutex[K]) Inspect(ctx context.Context) (Standing, error) {
 	return of(&m.entity, func(lock *Mutex) (Standing, error) { return lock.Inspect(ctx) })
@@ -85,36 +66,36 @@ type exclusive[K any, L interface {
 
 // Lock waits for the lock as that of a [Mutex] does, with the wait, lease and watchdog that the annotation says
 // unless opts say otherwise.
-func (m exclusive[K, L]) Lock(ctx context.Context, opts ...LockOption) (Held[K], error) {
+func (m exclusive[K, L]) Lock(ctx context.Context, opts ...LockOption) (EntityLease[Held[K]], error) {
 	lease, err := of(&m.entity, func(lock L) (*Lease, error) { return lock.Lock(ctx, opts...) })
 	return m.held(lease), err
 }
 
 // TryLock tries once, as that of a [Mutex] does.
-func (m exclusive[K, L]) TryLock(ctx context.Context, opts ...LockOption) (Held[K], error) {
+func (m exclusive[K, L]) TryLock(ctx context.Context, opts ...LockOption) (EntityLease[Held[K]], error) {
 	lease, err := of(&m.entity, func(lock L) (*Lease, error) { return lock.TryLock(ctx, opts...) })
 	return m.held(lease), err
 }
 
 // Do locks, calls fn with the context and the proof, and unlocks, as that of a [Mutex] does.
 func (m exclusive[K, L]) Do(ctx context.Context, fn func(ctx context.Context, held Held[K]) error, opts ...LockOption) error {
-	held, err := m.Lock(ctx, opts...)
+	lease, err := m.Lock(ctx, opts...)
 	if err != nil {
 		return err
 	}
-	return held.do(ctx, func(ctx context.Context) error { return fn(ctx, held) })
+	return lease.do(ctx, func(ctx context.Context) error { return fn(ctx, lease.Held()) })
 }
 
-// ForceUnlock takes the lock from whoever holds it, for writing if there are two ways to hold it, as that of a
+// ForceUnlock takes the lock from its holder, from the writer if there are two ways to hold it, as that of a
 // [Mutex] does.
 func (m exclusive[K, L]) ForceUnlock(ctx context.Context) (bool, error) {
 	return of(&m.entity, func(lock L) (bool, error) { return lock.ForceUnlock(ctx) })
 }
 
-// held is the proof that there is a lease.
-func (m exclusive[K, L]) held(lease *Lease) Held[K] {
+// held adds the proof to a lease.
+func (m exclusive[K, L]) held(lease *Lease) EntityLease[Held[K]] {
 	if lease == nil {
-		return Held[K]{}
+		return EntityLease[Held[K]]{}
 	}
-	return Held[K]{lease, bridge.Of(&m.Entity).ID}
+	return EntityLease[Held[K]]{lease, Held[K]{proof{&lease.tenure}, bridge.Of(&m.Entity).ID}}
 }

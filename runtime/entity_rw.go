@@ -12,44 +12,25 @@ type EntityRWMutex[K any] struct {
 	exclusive[K, *RWMutex]
 }
 
-// HeldShared is the proof that the lock of one entity is held for reading. A function that changes the entity
-// takes a [Held] and cannot be called with it. Its methods are those of [Lease]; the zero value proves
-// nothing, and its Err says so.
-type HeldShared[K any] struct {
-	*Lease
-	id K
-}
-
-// ID returns the key of the entity that is held.
-func (h HeldShared[K]) ID() K { return h.id }
-
-// Err is [Lease.Err]; of the zero HeldShared it is [ErrReleased].
-func (h HeldShared[K]) Err() error {
-	if h.Lease == nil {
-		return ErrReleased
-	}
-	return h.Lease.Err()
-}
-
 // RLock is [RWMutex.RLock], with the options of Lock.
-func (m EntityRWMutex[K]) RLock(ctx context.Context, opts ...LockOption) (HeldShared[K], error) {
+func (m EntityRWMutex[K]) RLock(ctx context.Context, opts ...LockOption) (EntityLease[HeldShared[K]], error) {
 	lease, err := of(&m.entity, func(lock *RWMutex) (*Lease, error) { return lock.RLock(ctx, m.reading(opts)...) })
-	return HeldShared[K](m.held(lease)), err
+	return m.shared(lease), err
 }
 
 // TryRLock is [RWMutex.TryRLock].
-func (m EntityRWMutex[K]) TryRLock(ctx context.Context, opts ...LockOption) (HeldShared[K], error) {
+func (m EntityRWMutex[K]) TryRLock(ctx context.Context, opts ...LockOption) (EntityLease[HeldShared[K]], error) {
 	lease, err := of(&m.entity, func(lock *RWMutex) (*Lease, error) { return lock.TryRLock(ctx, m.reading(opts)...) })
-	return HeldShared[K](m.held(lease)), err
+	return m.shared(lease), err
 }
 
 // RDo is [RWMutex.RDo], with the proof for fn.
 func (m EntityRWMutex[K]) RDo(ctx context.Context, fn func(ctx context.Context, held HeldShared[K]) error, opts ...LockOption) error {
-	held, err := m.RLock(ctx, opts...)
+	lease, err := m.RLock(ctx, opts...)
 	if err != nil {
 		return err
 	}
-	return held.do(ctx, func(ctx context.Context) error { return fn(ctx, held) })
+	return lease.do(ctx, func(ctx context.Context) error { return fn(ctx, lease.Held()) })
 }
 
 // ForceRUnlock is [RWMutex.ForceRUnlock].
@@ -69,4 +50,12 @@ func (m EntityRWMutex[K]) reading(opts []LockOption) []LockOption {
 	}
 	unfenced := lockOption(func(c *lockConfig) { c.fenced = false })
 	return append([]LockOption{unfenced}, opts...)
+}
+
+// shared adds the proof to the lease of a reader.
+func (m EntityRWMutex[K]) shared(lease *Lease) EntityLease[HeldShared[K]] {
+	if lease == nil {
+		return EntityLease[HeldShared[K]]{}
+	}
+	return EntityLease[HeldShared[K]]{lease, HeldShared[K]{proof{&lease.tenure}, bridge.Of(&m.Entity).ID}}
 }

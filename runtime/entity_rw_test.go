@@ -26,7 +26,7 @@ func TestEntityRWMutex(t *testing.T) {
 
 	w, err := page.Lock(patient(t))
 	require.NoError(t, err)
-	require.Equal(t, pageID("home"), w.ID())
+	require.Equal(t, pageID("home"), w.Held().ID())
 	require.NoError(t, w.Err())
 	_, err = page.RLock(patient(t))
 	require.ErrorIs(t, err, lockrt.ErrNotAcquired)
@@ -45,7 +45,7 @@ func TestEntityRWMutex(t *testing.T) {
 	require.NoError(t, err)
 	r2, err := page.TryRLock(patient(t))
 	require.NoError(t, err)
-	require.Equal(t, pageID("home"), r2.ID())
+	require.Equal(t, pageID("home"), r2.Held().ID())
 	_, err = page.TryLock(r.Context())
 	require.ErrorIs(t, err, lockrt.ErrUpgrade)
 	taken, err = page.ForceUnlock(patient(t))

@@ -20,7 +20,7 @@ func TestEntitySemaphore(t *testing.T) {
 	s := gen.ForPermits(c, spec, 2, shopID(7), redistest.Key(t, "shop"), nil)
 	first, err := s.Acquire(patient(t))
 	require.NoError(t, err)
-	require.Equal(t, shopID(7), first.ID())
+	require.Equal(t, shopID(7), first.Held().ID())
 	require.NoError(t, first.Err())
 	require.NoError(t, s.Do(patient(t), func(ctx context.Context, held lockrt.HeldPermit[shopID]) error {
 		requireAvailable(t, 0, s)

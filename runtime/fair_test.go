@@ -377,7 +377,7 @@ func TestEntityFairMutex(t *testing.T) {
 	require.NoError(t, err)
 	held, err := page.Lock(patient(t))
 	require.NoError(t, err)
-	require.Equal(t, pageID("home"), held.ID())
+	require.Equal(t, pageID("home"), held.Held().ID())
 	_, err = page.Lock(patient(t))
 	require.ErrorIs(t, err, lockrt.ErrNotAcquired)
 	require.ErrorContains(t, err, "wiki.Locks.Page: lockgen: lock")

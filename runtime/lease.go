@@ -137,17 +137,35 @@ func (t *tenure) ended() error {
 	return nil
 }
 
+// granted returns the tenure of l, or nil if it is that of no grant.
+func (l *Lease) granted() *tenure {
+	if l == nil || l.client == nil {
+		return nil
+	}
+	return &l.tenure
+}
+
 // Key returns the key as it was given to the Client.
-func (t *tenure) Key() string { return t.key }
+func (l *Lease) Key() string { return l.granted().Key() }
 
 // Client returns the client that granted the lease, of a lease with parts the first of them.
-func (l *Lease) Client() *Client { return l.client }
+func (l *Lease) Client() *Client {
+	if l == nil {
+		return nil
+	}
+	return l.client
+}
 
 // Token returns the fencing token if the key was locked with [WithFencing], else 0. It is larger than
 // that of every earlier lease of the key, and equal across reentry. Send it with each write, and let
 // the resource refuse one that is smaller than the largest it has seen: then a holder that was stopped
 // for longer than its lease cannot overwrite what its successor did. Redisson's getToken.
-func (l *Lease) Token() int64 { return l.token }
+func (l *Lease) Token() int64 {
+	if l == nil {
+		return 0
+	}
+	return l.token
+}
 
 // Context returns a child of the context given to Lock or Acquire that ends with the lease;
 // [context.Cause] then matches [ErrLost], [ErrReleased] or [ErrClosed]. Do the guarded work under
@@ -156,41 +174,21 @@ func (l *Lease) Token() int64 { return l.token }
 //
 // The lease itself outlives the cancellation of its parent: it is kept until it is given back,
 // because the holder may still be cleaning up.
-func (t *tenure) Context() context.Context { return (*leaseContext)(t) }
+func (l *Lease) Context() context.Context { return l.granted().Context() }
 
 // Err returns nil while the lease is trusted, then why it ended: an error that matches
 // [ErrLost], [ErrReleased] or [ErrClosed]; of a lease that was lost it is an [Error] with the key. It looks at the clock and does not contact Redis, so a
 // process that was stopped learns from the first call after it that its time is over. While the machine is suspended that
-// clock may stand still, as it does on Linux: then a lease that was lost is told of by its next renewal.
-func (t *tenure) Err() error {
-	cause := t.ended()
-	switch {
-	case cause != nil:
-	case t.union != nil:
-		cause = t.union.check()
-	case t.guard != nil: // else it has not begun
-		if overdue := t.client.watchdog.Check(t.guard); overdue != nil {
-			cause = lost(overdue)
-		}
-	}
-	if cause != nil {
-		t.end(cause) // if whoever is about to has not got round to it
-	}
-	return t.ended()
-}
+// clock may stand still, as it does on Linux: then the next renewal finds out that the lease is lost.
+func (l *Lease) Err() error { return l.granted().Err() }
 
 // Until returns when the trust in the lease ends unless it is renewed before. It reads the
 // monotonic clock and does not contact Redis.
-func (t *tenure) Until() time.Time {
-	if t.union != nil {
-		return t.union.until()
-	}
-	return t.guard.Until()
-}
+func (l *Lease) Until() time.Time { return l.granted().Until() }
 
 // Parts returns the leases of which a lease of a [MultiLock] consists, in the order of their keys; else nil.
 func (l *Lease) Parts() []*Lease {
-	if l.kind != kindMulti {
+	if l == nil || l.kind != kindMulti {
 		return nil
 	}
 	return l.union.all()
@@ -236,21 +234,7 @@ func (l *Lease) TTL(ctx context.Context) (time.Duration, error) {
 // It fails with [ErrBadOption] for less than 100ms, with what the lease ended with if it has, and with
 // [ErrLost] if Redis does not have it for this lease any more, which ends it. With another error
 // the outcome is unknown and the lease stays what it was. Redisson's expire and updateLeaseTime.
-func (t *tenure) Extend(ctx context.Context, d time.Duration) error {
-	if d < minLease {
-		return failedAt("extend", t.key, fmt.Errorf("%w: %v is shorter than %v", ErrBadOption, d, minLease))
-	}
-	if err := t.Err(); err != nil {
-		return failedAt("extend", t.key, err)
-	}
-	if t.union != nil {
-		return t.union.extend(ctx, d)
-	}
-	if err := t.prolong(ctx, d); err != nil {
-		return failedAt("extend", t.key, err)
-	}
-	return nil
-}
+func (l *Lease) Extend(ctx context.Context, d time.Duration) error { return l.granted().Extend(ctx, d) }
 
 // entered returns l, which entered a hold again, if that has what is wanted. One who asks for a lease of fixed length has it
 // for that long from now on, as Redisson has it.
@@ -276,24 +260,6 @@ func (l *Lease) joined(ctx context.Context, cfg lockConfig) (*Lease, error) {
 		return l.entered(ctx, cfg)
 	}
 	return l, nil
-}
-
-// prolong is Extend of what has no parts.
-func (t *tenure) prolong(ctx context.Context, d time.Duration) error {
-	got, err := bounded(ctx, t.client, func() error {
-		sent := now()
-		ttl := max(d, t.guard.Ends().Sub(sent))
-		switch err := t.client.renew([]*watchdog.Lease{t.guard}, []time.Duration{ttl})[0]; {
-		case errors.Is(err, watchdog.ErrRefused):
-			t.client.watchdog.Lose(t.guard, watchdog.ErrRefused)
-			return lost(watchdog.ErrRefused)
-		case err != nil:
-			return refused(err)
-		}
-		t.client.watchdog.Extend(t.guard, sent, ttl)
-		return nil
-	})
-	return cmpOr(err, got)
 }
 
 // Unlock gives the lease back; the last lease of a reentrant set frees the key. It runs to its

@@ -366,11 +366,45 @@ func (p *Permit) reenter(*Lease, *Lease) bool { return false }
 
 func (p *Permit) unlock(*Lease) error { return p.release() }
 
-// ID returns the id of the first permit, 32 hexadecimal digits, as Redisson shows it.
-func (p *Permit) ID() string { return hexes.EncodeToString([]byte(p.owned()[:idLength])) }
+// granted returns the tenure of p, or nil if it is that of no grant.
+func (p *Permit) granted() *tenure {
+	if p == nil || p.t == nil {
+		return nil
+	}
+	return p.tenure
+}
 
-// IDs returns the ids of all the permits that it has, without those that [PermitSemaphore.Release] gave back before.
-func (p *Permit) IDs() []string {
+// Key returns the name of the semaphore.
+func (p *Permit) Key() string { return p.granted().Key() }
+
+// Context is that of a lease: see [Lease.Context]. Each Acquire under it takes a permit of its own.
+func (p *Permit) Context() context.Context { return p.granted().Context() }
+
+// Err is that of a lease: see [Lease.Err].
+func (p *Permit) Err() error { return p.granted().Err() }
+
+// Until is that of a lease: see [Lease.Until].
+func (p *Permit) Until() time.Time { return p.granted().Until() }
+
+// Extend is that of a lease: see [Lease.Extend].
+func (p *Permit) Extend(ctx context.Context, d time.Duration) error {
+	return p.granted().Extend(ctx, d)
+}
+
+// PermitID returns the id of the first permit in Redis, 32 hexadecimal digits, as Redisson shows it; it is empty if
+// [PermitSemaphore.Release] gave back all.
+func (p *Permit) PermitID() string {
+	if ids := p.PermitIDs(); len(ids) > 0 {
+		return ids[0]
+	}
+	return ""
+}
+
+// PermitIDs returns the ids of all the permits that it has, without those that [PermitSemaphore.Release] gave back before.
+func (p *Permit) PermitIDs() []string {
+	if p.granted() == nil {
+		return nil
+	}
 	raw := p.owned()
 	ids := make([]string, 0, len(raw)/idLength)
 	for id := range slices.Chunk([]byte(raw), idLength) {

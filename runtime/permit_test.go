@@ -122,16 +122,16 @@ func TestRedisson_Permit_UpdateLeaseTime(t *testing.T) {
 	require.False(t, ok, "there is none")
 	p := permit(t, s, 1, lockrt.WithLease(time.Hour))
 	for _, d := range []time.Duration{time.Minute, 2 * time.Hour, 2 * time.Second} {
-		ok, err = s.UpdateLease(patient(t), p.ID(), d)
+		ok, err = s.UpdateLease(patient(t), p.PermitID(), d)
 		require.NoError(t, err)
 		require.True(t, ok)
-		left, err := s.TTL(patient(t), p.ID())
+		left, err := s.TTL(patient(t), p.PermitID())
 		require.NoError(t, err)
 		require.LessOrEqual(t, left, d)
 		require.Greater(t, left, d-patience)
 	}
-	expired(t, s, p.ID())
-	ok, err = s.UpdateLease(patient(t), p.ID(), time.Minute)
+	expired(t, s, p.PermitID())
+	ok, err = s.UpdateLease(patient(t), p.PermitID(), time.Minute)
 	require.NoError(t, err)
 	require.False(t, ok, "it has expired")
 	requireCounts(t, s, 1, 0)
@@ -158,7 +158,7 @@ func permitsAcross(t *testing.T, read func(s *lockrt.PermitSemaphore) (int, erro
 	fixed := permit(t, s, 2, lockrt.WithLease(2*time.Second))
 	held := permit(t, s, 3)
 	requireRead(taken)
-	expired(t, s, fixed.ID())
+	expired(t, s, fixed.PermitID())
 	requireRead(expiredBy)
 	require.NoError(t, held.Release(t.Context()))
 	requireRead(end)
@@ -215,7 +215,7 @@ func TestRedisson_Permit_ExpireTryAcquire(t *testing.T) {
 	old := permit(t, s, 1, lockrt.WithLease(short))
 	p, err := s.Acquire(patient(t), lockrt.WithWait(patience))
 	require.NoError(t, err)
-	require.ErrorIs(t, s.Release(t.Context(), old.ID()), lockrt.ErrLost, "the old id is of no use")
+	require.ErrorIs(t, s.Release(t.Context(), old.PermitID()), lockrt.ErrLost, "the old id is of no use")
 	require.ErrorIs(t, old.Release(t.Context()), lockrt.ErrLost)
 	requireCounts(t, s, 0, 1)
 	require.NoError(t, p.Release(t.Context()))
@@ -266,14 +266,14 @@ func TestRedisson_Permit_BlockingAcquire(t *testing.T) {
 	hooks, waiting, _ := watch()
 	s := newPermits(t, 1)
 	p := permit(t, s, 1)
-	require.Regexp(t, regexp.MustCompile(`^[0-9a-f]{32}$`), p.ID())
+	require.Regexp(t, regexp.MustCompile(`^[0-9a-f]{32}$`), p.PermitID())
 	other := newClient(t, lockrt.Options{Hooks: hooks}).PermitSemaphore(s.Key(), 1)
 	got := permitLater(patient(t), other, 1)
 	receive(t, waiting, "the other to wait")
 	require.NoError(t, p.Release(t.Context()))
 	next := receive(t, got, "the permit")
 	require.NoError(t, next.err)
-	require.NotEqual(t, p.ID(), next.ID())
+	require.NotEqual(t, p.PermitID(), next.PermitID())
 	require.NoError(t, next.Release(t.Context()))
 }
 
@@ -290,7 +290,7 @@ func TestRedisson_Permit_BlockingAcquireMany(t *testing.T) {
 	require.NoError(t, first.Release(t.Context()))
 	p := receive(t, got, "four permits")
 	require.NoError(t, p.err)
-	require.Len(t, p.IDs(), 4)
+	require.Len(t, p.PermitIDs(), 4)
 	require.NoError(t, p.Release(t.Context()))
 	requireCounts(t, s, 5, 0)
 }
@@ -321,7 +321,7 @@ func TestRedisson_Permit_TryAcquireMany(t *testing.T) {
 	for _, n := range []int{4, 5} {
 		p, err := s.TryAcquireN(patient(t), n)
 		require.NoError(t, err)
-		require.Len(t, p.IDs(), n)
+		require.Len(t, p.PermitIDs(), n)
 		all = append(all, p)
 	}
 	_, err := s.TryAcquireN(patient(t), 2)
@@ -345,8 +345,8 @@ func TestRedisson_Permit_ReleaseExpired(t *testing.T) {
 	t.Parallel()
 	s := newPermits(t, 1)
 	p := permit(t, s, 1, lockrt.WithLease(short))
-	expired(t, s, p.ID())
-	require.ErrorIs(t, s.Release(t.Context(), p.ID()), lockrt.ErrLost)
+	expired(t, s, p.PermitID())
+	require.ErrorIs(t, s.Release(t.Context(), p.PermitID()), lockrt.ErrLost)
 	requireCounts(t, s, 1, 0)
 }
 
@@ -389,8 +389,8 @@ func TestRedisson_Permit_Release(t *testing.T) {
 	t.Parallel()
 	s := newPermits(t, 2)
 	p := permit(t, s, 1)
-	require.NoError(t, s.Release(t.Context(), p.ID()))
-	require.ErrorIs(t, s.Release(t.Context(), p.ID()), lockrt.ErrLost, "twice")
+	require.NoError(t, s.Release(t.Context(), p.PermitID()))
+	require.ErrorIs(t, s.Release(t.Context(), p.PermitID()), lockrt.ErrLost, "twice")
 	requireCounts(t, s, 2, 0)
 }
 
@@ -400,13 +400,13 @@ func TestRedisson_Permit_AcquireAsyncMany(t *testing.T) {
 	s := newPermits(t, 5)
 	first := receive(t, permitLater(patient(t), s, 3), "three permits")
 	require.NoError(t, first.err)
-	require.Len(t, first.IDs(), 3)
+	require.Len(t, first.PermitIDs(), 3)
 	requireCounts(t, s, 2, 3)
 	got := permitLater(patient(t), s, 3)
 	require.NoError(t, first.Release(t.Context()))
 	second := receive(t, got, "three permits more")
 	require.NoError(t, second.err)
-	require.NotSubset(t, first.IDs(), second.IDs())
+	require.NotSubset(t, first.PermitIDs(), second.PermitIDs())
 	require.NoError(t, second.Release(t.Context()))
 }
 
@@ -463,14 +463,14 @@ func TestRedisson_Permit_GetLeaseTime(t *testing.T) {
 	_, err := s.TTL(patient(t), "00112233445566778899aabbccddeeff")
 	require.ErrorIs(t, err, lockrt.ErrLost)
 	p := permit(t, s, 1, lockrt.WithLease(time.Minute))
-	left, err := s.TTL(patient(t), p.ID())
+	left, err := s.TTL(patient(t), p.PermitID())
 	require.NoError(t, err)
 	require.Positive(t, left)
 	require.LessOrEqual(t, left, time.Minute)
-	ok, err := s.UpdateLease(patient(t), p.ID(), lockrt.UntilDone)
+	ok, err := s.UpdateLease(patient(t), p.PermitID(), lockrt.UntilDone)
 	require.NoError(t, err)
 	require.True(t, ok)
-	left, err = s.TTL(patient(t), p.ID())
+	left, err = s.TTL(patient(t), p.PermitID())
 	require.NoError(t, err)
 	require.Negative(t, left)
 	require.NoError(t, p.Release(t.Context()))
@@ -530,9 +530,9 @@ func TestPermit_LossIsTold(t *testing.T) {
 	t.Parallel()
 	server := redistest.Shared(t)
 	for name, take := range map[string]func(s *lockrt.PermitSemaphore, p *lockrt.Permit){
-		"released by id": func(s *lockrt.PermitSemaphore, p *lockrt.Permit) { _ = s.Release(t.Context(), p.IDs()...) },
+		"released by id": func(s *lockrt.PermitSemaphore, p *lockrt.Permit) { _ = s.Release(t.Context(), p.PermitIDs()...) },
 		"one of two released elsewhere": func(s *lockrt.PermitSemaphore, p *lockrt.Permit) {
-			_ = newClient(t, lockrt.Options{}).PermitSemaphore(s.Key(), 0).Release(t.Context(), p.ID())
+			_ = newClient(t, lockrt.Options{}).PermitSemaphore(s.Key(), 0).Release(t.Context(), p.PermitID())
 		},
 		"taken by somebody": func(s *lockrt.PermitSemaphore, _ *lockrt.Permit) { server.Do("DEL", "{"+s.Key()+"}:timeout") },
 		"of another type": func(s *lockrt.PermitSemaphore, _ *lockrt.Permit) {
@@ -609,11 +609,11 @@ func TestPermit_AFixedLengthCanBeProlonged(t *testing.T) {
 	there := newClient(t, lockrt.Options{}).PermitSemaphore(here.Key(), 0)
 	mine, asked, unasked := permit(t, here, 1, lockrt.WithLease(length)), permit(t, here, 1, lockrt.WithLease(length)), permit(t, here, 1, lockrt.WithLease(length))
 	for p, by := range map[*lockrt.Permit]*lockrt.PermitSemaphore{mine: here, asked: there, unasked: there} {
-		ok, err := by.UpdateLease(patient(t), p.ID(), time.Hour)
+		ok, err := by.UpdateLease(patient(t), p.PermitID(), time.Hour)
 		require.NoError(t, err)
 		require.True(t, ok)
 	}
-	left, err := here.TTL(patient(t), asked.ID())
+	left, err := here.TTL(patient(t), asked.PermitID())
 	require.NoError(t, err)
 	require.Greater(t, left, 50*time.Minute)
 	receive(t, unasked.Context().Done(), "the end of trust")
@@ -621,11 +621,11 @@ func TestPermit_AFixedLengthCanBeProlonged(t *testing.T) {
 		require.Greater(t, time.Until(p.Until()), 50*time.Minute)
 		require.NoError(t, p.Err())
 	}
-	ok, err := here.UpdateLease(patient(t), mine.ID(), lockrt.UntilDone)
+	ok, err := here.UpdateLease(patient(t), mine.PermitID(), lockrt.UntilDone)
 	require.NoError(t, err)
 	require.True(t, ok)
 	require.Greater(t, time.Until(mine.Until()), 1000*time.Hour)
-	left, err = there.TTL(patient(t), unasked.ID())
+	left, err = there.TTL(patient(t), unasked.PermitID())
 	require.NoError(t, err, "it is not given back")
 	require.Greater(t, left, 50*time.Minute)
 	requireCounts(t, there, 0, 3)
@@ -647,7 +647,7 @@ func TestPermit_ThatIsShortenedHereIsTrustedForLess(t *testing.T) {
 	fixed, renewed := permit(t, s, 1, lockrt.WithLease(time.Hour)), permit(t, s, 1)
 	for _, p := range []*lockrt.Permit{fixed, renewed} {
 		start := time.Now()
-		ok, err := s.UpdateLease(patient(t), p.ID(), 2*time.Second)
+		ok, err := s.UpdateLease(patient(t), p.PermitID(), 2*time.Second)
 		require.NoError(t, err)
 		require.True(t, ok)
 		require.Less(t, fixed.Until().Sub(start), 2*time.Second+late)
@@ -655,7 +655,7 @@ func TestPermit_ThatIsShortenedHereIsTrustedForLess(t *testing.T) {
 	until(t, "the other is renewed", func() bool { return time.Until(renewed.Until()) > 10*time.Second })
 	receive(t, fixed.Context().Done(), "the end of trust")
 	require.NoError(t, renewed.Release(t.Context()))
-	expired(t, s, fixed.ID())
+	expired(t, s, fixed.PermitID())
 	requireCounts(t, s, 2, 0)
 }
 
@@ -666,10 +666,10 @@ func TestPermit_SomeOfSeveralAreGivenBack(t *testing.T) {
 	c := newClient(t, lockrt.Options{Watchdog: time.Second, Hooks: lockrt.Hooks{Renewed: func(e lockrt.RenewEvent) { renewed <- e }}})
 	s := c.PermitSemaphore(redistest.Key(t, "p"), 3)
 	p := permit(t, s, 3)
-	ids := p.IDs()
+	ids := p.PermitIDs()
 	require.NoError(t, s.Release(t.Context(), ids[1]))
 	requireCounts(t, s, 1, 2)
-	require.Equal(t, []string{ids[0], ids[2]}, p.IDs())
+	require.Equal(t, []string{ids[0], ids[2]}, p.PermitIDs())
 	for range 6 { // two watchdog times
 		require.NoError(t, receive(t, renewed, "a renewal").Err)
 	}
@@ -686,7 +686,7 @@ func TestPermit_SomeOfSeveralAreGivenBackElsewhere(t *testing.T) {
 	s := newClient(t, lockrt.Options{Watchdog: time.Second}).PermitSemaphore(redistest.Key(t, "p"), 3)
 	other := newClient(t, lockrt.Options{}).PermitSemaphore(s.Key(), 0)
 	p := permit(t, s, 3)
-	ids := p.IDs()
+	ids := p.PermitIDs()
 	for _, id := range ids[1:] {
 		ok, err := other.UpdateLease(patient(t), id, time.Hour)
 		require.NoError(t, err)
@@ -709,7 +709,7 @@ func TestPermit_ExtendOutlivesItsHolder(t *testing.T) {
 	p := permit(t, s, 1, lockrt.WithLease(time.Minute))
 	require.NoError(t, p.Extend(patient(t), time.Hour))
 	require.Greater(t, time.Until(p.Until()), 50*time.Minute)
-	left, err := s.TTL(patient(t), p.ID())
+	left, err := s.TTL(patient(t), p.PermitID())
 	require.NoError(t, err)
 	require.Greater(t, left, 50*time.Minute)
 	require.NoError(t, p.Extend(patient(t), time.Second), "it never shortens")
@@ -748,7 +748,7 @@ func TestPermit_DoJoinsTheLoss(t *testing.T) {
 	require.ErrorIs(t, s.Do(patient(t), func(context.Context, *lockrt.Permit) error { return failed }), failed)
 	require.NoError(t, s.Do(patient(t), func(context.Context, *lockrt.Permit) error { return nil }))
 	err := s.Do(patient(t), func(ctx context.Context, p *lockrt.Permit) error {
-		require.NoError(t, s.Release(t.Context(), p.ID()))
+		require.NoError(t, s.Release(t.Context(), p.PermitID()))
 		receive(t, ctx.Done(), "the loss")
 		return nil
 	})

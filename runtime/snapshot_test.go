@@ -131,7 +131,7 @@ func TestSnapshot_CountsHolds(t *testing.T) {
 	require.Equal(t, 2, heldOf(t, s, "rw").Holds)
 	require.Equal(t, "read", heldOf(t, s, "rw").Kind)
 	require.Equal(t, 3, heldOf(t, s, "permits").Holds)
-	require.Equal(t, some.ID(), heldOf(t, s, "permits").Owner)
+	require.Equal(t, some.PermitID(), heldOf(t, s, "permits").Owner)
 	require.Equal(t, 2, heldOf(t, s, "again").Holds)
 	require.Equal(t, outer.Token(), heldOf(t, s, "again").Token)
 	require.Equal(t, "transfer", heldOf(t, s, "a").Name)

@@ -48,7 +48,7 @@
 //		Order(id OrderID) lockrt.EntityMutex[OrderID]
 //	}
 //
-// The output implements it, NewLocks makes one of a lockrt.Client. What Lock returns, a lockrt.Held[OrderID], is a proof that functions
+// The output implements it, NewLocks makes one of a lockrt.Client. What Do gives to its function, a lockrt.Held[OrderID], is a proof that functions
 // can ask for: that the order's lock must be held to call them is then checked by the compiler. The result says the kind of lock: a
 // lockrt.EntityMutex, EntityRWMutex, EntityFairMutex or EntitySemaphore, or the lockrt.EntityMulti of a list, which locks a mutex for each of
 // its elements. A method with several parameters is about a struct of them.

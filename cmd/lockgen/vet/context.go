@@ -62,7 +62,7 @@ func (f *function) oldContext(a acquisition) {
 			return true // it runs when the lock may be gone in any case
 		}
 		f.worksUnder(n, ctx, func(call *ast.CallExpr) {
-			if reported[call] || slices.ContainsFunc(call.Args, func(e ast.Expr) bool { return variable(f.info, e) == a.lease }) {
+			if reported[call] || slices.ContainsFunc(call.Args, func(e ast.Expr) bool { return f.leaseOf(e) == a.lease }) {
 				return
 			}
 			reported[call] = true

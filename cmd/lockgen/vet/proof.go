@@ -67,7 +67,7 @@ func (f *function) afterRelease(call *ast.CallExpr) {
 	w.run()
 }
 
-// aliases lists the variables that have the same lease, with the variable itself. Only those count that get one value in the whole function.
+// aliases lists the variables that have the same lease, or its proof, with the variable itself. Only those count that get one value in the whole function.
 func (f *function) aliases(lease *types.Var) []*types.Var {
 	type assignment struct{ to, from *types.Var }
 	var copies []assignment
@@ -78,7 +78,7 @@ func (f *function) aliases(lease *types.Var) []*types.Var {
 			return
 		}
 		values[v]++
-		if other := variable(f.info, from); other != nil && isLease(v.Type()) {
+		if other := f.leaseOf(from); other != nil && (isLease(v.Type()) || isProof(v.Type())) {
 			copies = append(copies, assignment{v, other})
 		}
 	}
@@ -115,6 +115,18 @@ func (f *function) aliases(lease *types.Var) []*types.Var {
 	return names
 }
 
+// leaseOf is the local variable with the lease, or the proof, that an expression is: lease, or lease.Held(). Else it is nil.
+func (f *function) leaseOf(e ast.Expr) *types.Var {
+	if call, ok := ast.Unparen(e).(*ast.CallExpr); ok && len(call.Args) == 0 {
+		sel, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr)
+		if !ok || sel.Sel.Name != "Held" || ours(f.info.TypeOf(sel.X)) == "" {
+			return nil
+		}
+		e = sel.X
+	}
+	return variable(f.info, e)
+}
+
 // statement is the node of the graph that a call stands in.
 func (f *function) statement(call *ast.CallExpr) ast.Node {
 	for _, b := range f.graph.Blocks {
@@ -139,11 +151,8 @@ func (f *function) useless(n ast.Node, lease *types.Var) {
 		}
 		return
 	}
-	if !isProof(lease.Type()) {
-		return
-	}
 	for _, arg := range call.Args {
-		if variable(f.info, arg) == lease {
+		if t := f.info.TypeOf(arg); t != nil && isProof(t) && f.leaseOf(arg) == lease {
 			f.pass.ReportRangef(arg, "%s was unlocked before: it proves nothing any more", lease.Name())
 		}
 	}

@@ -245,7 +245,7 @@ func TestShop_ShipsOnceAndOnlyWithTheLock(t *testing.T) {
 	held, err := order.Lock(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, held.Unlock(t.Context()))
-	require.ErrorIs(t, s.shop.Ship(t.Context(), held), lockrt.ErrReleased, "a proof of the past proves nothing")
+	require.ErrorIs(t, s.shop.Ship(t.Context(), held.Held()), lockrt.ErrReleased, "a proof of the past proves nothing")
 
 	require.NoError(t, order.Do(t.Context(), s.shop.Ship))
 	require.ErrorIs(t, order.Do(t.Context(), s.shop.Ship), shop.ErrShipped)

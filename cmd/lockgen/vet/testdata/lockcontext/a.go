@@ -34,7 +34,7 @@ func derived(ctx context.Context, m lockrt.EntityMutex[ID]) error {
 	defer held.Unlock(ctx)
 	own, cancel := context.WithTimeout(ctx, 1) // want `work under held.Context\(\)`
 	defer cancel()
-	if err := show(ctx, held); err != nil {
+	if err := show(ctx, held.Held()); err != nil {
 		return work(context.WithoutCancel(ctx))
 	}
 	return work(own)

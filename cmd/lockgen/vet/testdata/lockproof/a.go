@@ -20,32 +20,34 @@ type record struct {
 
 var global lockrt.Held[ID]
 
-func after(ctx context.Context, held lockrt.Held[ID], again bool, m lockrt.EntityMutex[ID]) error {
-	show(held)
+func after(ctx context.Context, lease lockrt.EntityLease[lockrt.Held[ID]], again bool, m lockrt.EntityMutex[ID]) error {
+	show(lease.Held())
+	held := lease.Held()
 	if again {
-		held.Unlock(ctx)
+		lease.Unlock(ctx)
 	}
-	show(held) // want `held was unlocked before: it proves nothing any more`
+	show(held)         // want `held was unlocked before: it proves nothing any more`
+	show(lease.Held()) // want `lease was unlocked before: it proves nothing any more`
 	if err := held.Err(); err != nil {
 		return err
 	}
-	held, err := m.Lock(ctx)
+	lease, err := m.Lock(ctx)
 	if err != nil {
 		return err
 	}
-	show(held)
-	return held.Unlock(ctx)
+	show(lease.Held())
+	return lease.Unlock(ctx)
 }
 
 func loop(ctx context.Context, m lockrt.EntityMutex[ID]) error {
 	for {
-		held, err := m.Lock(ctx)
+		lease, err := m.Lock(ctx)
 		if err != nil {
 			return err
 		}
-		show(held)
-		held.Unlock(ctx)
-		println(held.ID())
+		show(lease.Held())
+		lease.Unlock(ctx)
+		println(lease.Held().ID())
 	}
 }
 
@@ -54,62 +56,66 @@ func ended(ctx context.Context, lease *lockrt.Lease) error {
 	return work(lease.Context()) // want `lease was unlocked before: its context has ended`
 }
 
-func deferred(ctx context.Context, held lockrt.Held[ID]) error {
-	defer held.Unlock(ctx)
-	show(held)
-	return work(held.Context())
+func deferred(ctx context.Context, lease lockrt.EntityLease[lockrt.Held[ID]]) error {
+	defer lease.Unlock(ctx)
+	show(lease.Held())
+	return work(lease.Context())
 }
 
-func stored(ctx context.Context, m lockrt.EntityMutex[ID], out chan lockrt.Held[ID]) (err error) {
-	held, err := m.Lock(ctx)
+func stored(ctx context.Context, m lockrt.EntityMutex[ID], out chan lockrt.Held[ID]) error {
+	lease, err := m.Lock(ctx)
 	if err != nil {
 		return err
 	}
-	r := record{held: held, lease: held.Lease} // want `a Held is stored, where it outlives the lock`
-	r.held = held                              // want `a Held is stored`
-	r.held, err = m.Lock(ctx)                  // want `a Held is stored`
-	global = held                              // want `a Held is stored`
+	held := lease.Held()
+	r := record{held: held, lease: lease.Lease} // want `a Held is stored, where it outlives the lock`
+	r.held = held                               // want `a Held is stored`
+	r.held = lease.Held()                       // want `a Held is stored`
+	global = held                               // want `a Held is stored`
 	all := map[ID]lockrt.Held[ID]{}
 	all["x"] = held                 // want `a Held is stored`
 	list := []lockrt.Held[ID]{held} // want `a Held is stored`
 	out <- list[0]                  // want `a Held is stored`
 	other := held
 	show(other)
-	return held.Unlock(ctx)
+	return lease.Unlock(ctx)
 }
 
 type job struct{ held lockrt.Held[ID] }
 
 func (j job) run(done chan<- bool) { show(j.held); done <- true }
 
-func renamed(ctx context.Context, m lockrt.EntityMutex[ID], held lockrt.Held[ID]) error {
+func renamed(ctx context.Context, m lockrt.EntityMutex[ID], lease lockrt.EntityLease[lockrt.Held[ID]]) error {
+	held := lease.Held()
 	other := held
 	var third = other
-	if err := held.Unlock(ctx); err != nil {
+	if err := lease.Unlock(ctx); err != nil {
 		return err
 	}
 	show(other) // want `other was unlocked before: it proves nothing any more`
 	show(third) // want `third was unlocked before`
-	two := held
+	two := lease
 	two, err := m.Lock(ctx)
 	if err != nil {
 		return err
 	}
-	show(two)
+	show(two.Held())
 	return two.Unlock(ctx)
 }
 
-func unlockedAsOther(ctx context.Context, held lockrt.Held[ID]) {
-	other := held
+func unlockedAsOther(ctx context.Context, lease lockrt.EntityLease[lockrt.Held[ID]]) {
+	held := lease.Held()
+	other := lease
 	other.Unlock(ctx)
 	show(held) // want `held was unlocked before`
 }
 
 func waited(ctx context.Context, m lockrt.EntityMutex[ID], jobs chan lockrt.Held[ID], done chan bool) error {
-	held, err := m.Lock(ctx)
+	lease, err := m.Lock(ctx)
 	if err != nil {
 		return err
 	}
+	held := lease.Held()
 	var wg sync.WaitGroup
 	wg.Go(func() { show(held) })
 	wg.Wait()
@@ -120,29 +126,29 @@ func waited(ctx context.Context, m lockrt.EntityMutex[ID], jobs chan lockrt.Held
 	for range done {
 		break
 	}
-	return held.Unlock(ctx)
+	return lease.Unlock(ctx)
 }
 
 func waitedDeferred(ctx context.Context, m lockrt.EntityMutex[ID], jobs chan lockrt.Held[ID]) error {
-	held, err := m.Lock(ctx)
+	lease, err := m.Lock(ctx)
 	if err != nil {
 		return err
 	}
-	defer held.Unlock(ctx)
+	defer lease.Unlock(ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() { show(<-jobs) })
-	jobs <- held
+	jobs <- lease.Held()
 	wg.Wait()
 	return nil
 }
 
 func notWaited(ctx context.Context, m lockrt.EntityMutex[ID], jobs chan lockrt.Held[ID], done chan bool) error {
-	held, err := m.Lock(ctx)
+	lease, err := m.Lock(ctx)
 	if err != nil {
 		return err
 	}
-	jobs <- held // want `a Held is stored, where it outlives the lock`
-	err = held.Unlock(ctx)
+	jobs <- lease.Held() // want `a Held is stored, where it outlives the lock`
+	err = lease.Unlock(ctx)
 	<-done
 	return err
 }

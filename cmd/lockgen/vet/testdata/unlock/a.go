@@ -36,7 +36,7 @@ func onOnePath(ctx context.Context, c *lockrt.Client, stop bool) error {
 func never(ctx context.Context, m lockrt.EntityMutex[ID]) {
 	held, err := m.Lock(ctx) // want `held is not unlocked on the way that returns at line 41`
 	if err == nil {
-		println(held.ID(), held.Err())
+		println(held.Held().ID(), held.Err())
 	}
 }
 
@@ -144,7 +144,7 @@ func handedOn(ctx context.Context, m lockrt.EntityMutex[ID]) error {
 	return nil
 }
 
-func finish(ctx context.Context, held lockrt.Held[ID]) { held.Unlock(ctx) }
+func finish(ctx context.Context, held lockrt.EntityLease[lockrt.Held[ID]]) { held.Unlock(ctx) }
 
 func closure(ctx context.Context, c *lockrt.Client) (func(), error) {
 	lease, err := c.Mutex("a").Lock(ctx)
