@@ -339,7 +339,7 @@ func (f *fleet) watchdogs(t *testing.T) {
 		renewed := make(chan error, 1000)
 		shared := aKey(t, "shared")
 		s := f.goSide(t, lockrt.Options{Watchdog: short, Hooks: lockrt.Hooks{
-			Renewed: func(e lockrt.RenewEvent) {
+			Renewed: func(_ context.Context, e lockrt.RenewEvent) {
 				if e.Key == shared {
 					renewed <- e.Err
 				}
@@ -405,7 +405,7 @@ func (f *fleet) watchdogs(t *testing.T) {
 		key := aKey(t, "k")
 		renewed := make(chan error, 1000)
 		s := f.goSide(t, lockrt.Options{Watchdog: short, Hooks: lockrt.Hooks{
-			Renewed: func(e lockrt.RenewEvent) { renewed <- e.Err },
+			Renewed: func(_ context.Context, e lockrt.RenewEvent) { renewed <- e.Err },
 		}})
 		reader, err := s.c.RWMutex(key).RLock(soon(t))
 		require.NoError(t, err)

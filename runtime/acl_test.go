@@ -256,7 +256,7 @@ func everyStep(t *testing.T, g ground, open func(lockrt.Options) *lockrt.Client,
 	w := walk{ground: g, ctx: ctx, t: t, r: &record{enough: cancel}, renewed: make(chan lockrt.RenewEvent, 1000)}
 	opts := lockrt.Options{
 		Logger: slog.New(slog.NewTextHandler(w.r, nil)),
-		Hooks: lockrt.Hooks{Renewed: func(e lockrt.RenewEvent) {
+		Hooks: lockrt.Hooks{Renewed: func(_ context.Context, e lockrt.RenewEvent) {
 			if e.Err == nil || denied(e.Err.Error()) { // else of what was given back meanwhile
 				w.renewed <- e
 			}

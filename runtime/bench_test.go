@@ -304,7 +304,7 @@ func BenchmarkTracking(b *testing.B) {
 			server := redistest.Server(b)
 			renewed := make(chan struct{}, 10*locks)
 			c := clientOf(b, server.URL(), lockrt.Options{Tracking: tracking, Watchdog: watchdog,
-				Hooks: lockrt.Hooks{Renewed: func(lockrt.RenewEvent) { renewed <- struct{}{} }}})
+				Hooks: lockrt.Hooks{Renewed: func(context.Context, lockrt.RenewEvent) { renewed <- struct{}{} }}})
 			for i := range locks {
 				_, err := c.Mutex(strconv.Itoa(i)).Lock(b.Context())
 				require.NoError(b, err)

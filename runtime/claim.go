@@ -252,6 +252,7 @@ func (h *home) handed(n uint64, o handOver) {
 		cl.tokens = newTokens(o.token, cl.inLine)
 		h.take(cl, w.terms, from, first).handed = true
 		h.c.counts.remote.Add(1)
+		w.lease.came = fromThere
 		h.give(w)
 	}
 	h.mu.Unlock()

@@ -55,11 +55,14 @@ type Client struct {
 	janitor            janitor
 	stood              recent // in the queues of these fair locks
 	counts             counts
-	tasks              chan func()   // to a goroutine that waits for one
-	waiting            atomic.Int32  // goroutines that wait for a task
-	confirming         chan struct{} // as many as wait for replicas
-	closing            chan struct{} // closed by Close and Shutdown: nothing is granted any more
-	stopped            chan struct{} // closed by Close: what runs in the background gives up
+	reporter           reporter
+	atEnd              func(key string) // of tests, which keep who ends a lease from going on; else nil
+	observed           bool             // there are hooks for calls or leases
+	tasks              chan func()      // to a goroutine that waits for one
+	waiting            atomic.Int32     // goroutines that wait for a task
+	confirming         chan struct{}    // as many as wait for replicas
+	closing            chan struct{}    // closed by Close and Shutdown: nothing is granted any more
+	stopped            chan struct{}    // closed by Close: what runs in the background gives up
 
 	mu         sync.Mutex // guards the rest
 	state      clientState
@@ -140,7 +143,8 @@ func newClient(rc rueidis.Client, opts Options, mode PubSub, uuid string) *Clien
 	if opts.Replicas > 0 {
 		c.confirming = make(chan struct{}, mostConfirming)
 	}
-	c.tracker.c, c.janitor.c, c.direct.c = c, c, c
+	c.tracker.c, c.janitor.c, c.direct.c, c.reporter.c = c, c, c, c
+	c.observed = opts.Hooks.any()
 	if opts.Tracking == TrackingOff || c.cluster != nil {
 		c.watchdog = watchdog.New(c.renew, renewBatch, c.renewed)
 		c.tracker.closed = true

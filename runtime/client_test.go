@@ -92,7 +92,7 @@ func watch() (hooks lockrt.Hooks, waiting chan string, ends chan lockrt.EndEvent
 	waiting, ends = make(chan string, 1000), make(chan lockrt.EndEvent, 1000)
 	return lockrt.Hooks{
 		Waiting: func(_ context.Context, e lockrt.AcquireEvent) { waiting <- e.Key },
-		Ended:   func(e lockrt.EndEvent) { ends <- e },
+		Ended:   func(_ context.Context, e lockrt.EndEvent) { ends <- e },
 	}, waiting, ends
 }
 
@@ -299,12 +299,21 @@ func TestClient_HooksTellTheStory(t *testing.T) {
 			}
 			note("acquired", ctx.Value(span{}).(string))
 		},
-		Ended: func(e lockrt.EndEvent) { note("ended", e.Cause.Error()) },
+		Acquired: func(ctx context.Context, e lockrt.AcquireEvent) context.Context {
+			if ctx.Value(span{}) != nil {
+				note("under another span")
+			}
+			note("holds", string(e.Outcome), string(e.Grant))
+			return context.WithValue(ctx, span{}, "hold")
+		},
+		Ended: func(ctx context.Context, e lockrt.EndEvent) {
+			note("ended", ctx.Value(span{}).(string), e.Cause.Error())
+		},
 	}})
 	m := c.Mutex(redistest.Key(t, "k"))
 	lease, err := m.Lock(patient(t))
 	require.NoError(t, err)
-	require.Equal(t, "span", lease.Context().Value(span{}), "the span's context is the parent")
+	require.Equal(t, "hold", lease.Context().Value(span{}), "the span of the acquire is over")
 	_, err = m.TryLock(patient(t))
 	require.Error(t, err)
 	_, err = m.Lock(patient(t), lockrt.WithWait(time.Millisecond))
@@ -312,10 +321,10 @@ func TestClient_HooksTellTheStory(t *testing.T) {
 	require.NoError(t, lease.Unlock(t.Context()))
 	k := m.Key()
 	require.Equal(t, []string{
-		"start mutex " + k, "acquired span",
+		"start mutex " + k, "acquired span", "holds acquired server",
 		"start mutex " + k, "failed span",
 		"start mutex " + k, "waiting span", "failed span",
-		"ended lease released",
+		"ended hold lease released",
 	}, story)
 }
 

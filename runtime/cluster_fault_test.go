@@ -220,7 +220,7 @@ func TestCluster_StoppedShardHoldsUpNobodyElse(t *testing.T) {
 	keys := spread(t, cluster)
 	var lost, others atomic.Int64
 	sick := "{" + keys[0] + "}"
-	hooks := lockrt.Hooks{Ended: func(e lockrt.EndEvent) {
+	hooks := lockrt.Hooks{Ended: func(_ context.Context, e lockrt.EndEvent) {
 		switch {
 		case !errors.Is(e.Cause, lockrt.ErrLost):
 		case strings.HasPrefix(e.Key, sick):

@@ -285,7 +285,7 @@ func requireEventuallyCounts(t *testing.T, s *lockrt.PermitSemaphore, available,
 func TestFault_Permit_RenewalsLostForAWhileCostNothing(t *testing.T) {
 	t.Parallel()
 	renewed := make(chan lockrt.RenewEvent, 1000)
-	l := newLine(t, lockrt.Options{Watchdog: 3 * time.Second, Hooks: lockrt.Hooks{Renewed: func(e lockrt.RenewEvent) { renewed <- e }}})
+	l := newLine(t, lockrt.Options{Watchdog: 3 * time.Second, Hooks: lockrt.Hooks{Renewed: func(_ context.Context, e lockrt.RenewEvent) { renewed <- e }}})
 	p, err := l.client.PermitSemaphore(l.key, 1).Acquire(patient(t))
 	require.NoError(t, err)
 	lost := l.proxy.DropReply(redistest.EvalSHA(scripts.PermitRenew.SHA1()), 2, redistest.Close)

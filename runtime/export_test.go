@@ -84,3 +84,6 @@ func Detours(c *Client) int { return int(c.cluster.detours.Load()) }
 
 // Direct reports whether there is a connection for one who is alone, which nobody uses.
 func Direct(c *Client) bool { return c.direct.idle.Load() != nil }
+
+// AtEnd has f called by who ends a lease of c that is made from now on, before anybody else can have the key.
+func AtEnd(c *Client, f func(key string)) { c.atEnd = f }

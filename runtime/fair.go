@@ -109,13 +109,13 @@ func (m *FairMutex) Inspect(ctx context.Context) (Standing, error) {
 func (m *FairMutex) lock(ctx context.Context, op string, opts []LockOption) (*Lease, error) {
 	m = orZero(m)
 	a := attempt{c: m.c, op: op, kind: kindFair, key: m.key}
-	ctx = a.begin(ctx)
-	lease, err := m.acquire(ctx, opts, a.waits)
-	return a.granted(ctx, lease, err)
+	a.begin(ctx, m.opts, opts)
+	lease, err := m.take(ctx, a.cfg, a.err, a.waits)
+	return a.granted(lease, err)
 }
 
-func (m *FairMutex) acquire(ctx context.Context, opts []LockOption, waiting func()) (*Lease, error) {
-	cfg, err := m.c.configure(m.opts, opts)
+// take waits for the key as cfg says, which is of no use with an err.
+func (m *FairMutex) take(ctx context.Context, cfg lockConfig, err error, waiting func()) (*Lease, error) {
 	if err != nil {
 		return nil, err
 	}

@@ -319,6 +319,7 @@ func (cl *fairClaim) handed(_ uint64, o handOver) {
 		w.poke() // to ask for what it needs
 	default:
 		h.c.counts.remote.Add(1)
+		w.lease.came = fromThere
 		rest = cl.take(from, first, newTokens(token, 1+len(o.behind)))
 	}
 	h.mu.Unlock()

@@ -152,7 +152,7 @@ func (h *fairHome) ownedBy(o *Owner) bool {
 // attach makes l a lease of hd: the first, or one that enters again.
 func (hd *fairHold) attach(l *Lease) {
 	if len(hd.leases) > 0 {
-		l.token = hd.leases[0].token
+		l.token, l.came = hd.leases[0].token, fromItself
 	}
 	l.begin(hd, &hd.guard)
 	hd.leases = append(hd.leases, l)
@@ -236,6 +236,7 @@ func (hd *fairHold) pass(cl *fairClaim) {
 	first, w := hd.claim, cl.call.w
 	first.behind, first.after = first.behind[1:], append(first.after, cl)
 	hd.home.c.counts.local.Add(1)
+	w.lease.came = fromHere
 	hd.give(cl)
 	w.tell(news{kind: given})
 }

@@ -89,7 +89,7 @@ func TestFault_ShutdownWaitsForTheLastUnlock(t *testing.T) {
 func TestFault_ShutdownDoesNotOvertakeTheLastUnlock(t *testing.T) {
 	t.Parallel()
 	down := make(chan error, 1)
-	hooks := lockrt.Hooks{Ended: func(lockrt.EndEvent) {
+	atEnd := func(string) {
 		timer := time.NewTimer(200 * time.Millisecond)
 		defer timer.Stop()
 		select { // between the end of the lease and its release
@@ -97,10 +97,11 @@ func TestFault_ShutdownDoesNotOvertakeTheLastUnlock(t *testing.T) {
 			down <- err
 		case <-timer.C:
 		}
-	}}
+	}
 	server := redistest.Shared(t)
-	c, err := lockrt.Open(t.Context(), server.URL(), lockrt.Options{Hooks: hooks})
+	c, err := lockrt.Open(t.Context(), server.URL(), lockrt.Options{})
 	require.NoError(t, err)
+	lockrt.AtEnd(c, atEnd)
 	key := redistest.Key(t, "k")
 	lease, err := c.Mutex(key).Lock(patient(t))
 	require.NoError(t, err)
@@ -235,21 +236,11 @@ func TestFault_CloseFailsWhoeverWaitsThroughAClientThatIsNotBrief(t *testing.T) 
 func TestFault_UnlockSaysThatTheLeaseWasLostMeanwhile(t *testing.T) {
 	t.Parallel()
 	server, key := redistest.Shared(t), redistest.Key(t, "k")
-	refused := make(chan struct{}, 100)
-	c := newClient(t, lockrt.Options{Watchdog: 2 * time.Second, Hooks: lockrt.Hooks{
-		Renewed: func(e lockrt.RenewEvent) {
-			if e.Err != nil {
-				refused <- struct{}{}
-			}
-		},
-		Ended: func(lockrt.EndEvent) { // Unlock has begun, and the release is not sent yet
-			_, _ = server.Try("DEL", key)
-			select {
-			case <-refused:
-			case <-time.After(patience):
-			}
-		},
-	}})
+	c := newClient(t, lockrt.Options{Watchdog: 2 * time.Second, Tracking: lockrt.TrackingOff})
+	lockrt.AtEnd(c, func(string) { // Unlock has begun, and the release is not sent yet
+		_, _ = server.Try("DEL", key)
+		until(t, "its renewal is refused", func() bool { return c.Stats().RenewalFailures > 0 })
+	})
 	lease, err := c.Mutex(key).Lock(patient(t))
 	require.NoError(t, err)
 	require.ErrorIs(t, lease.Unlock(t.Context()), lockrt.ErrLost)
@@ -258,13 +249,14 @@ func TestFault_UnlockSaysThatTheLeaseWasLostMeanwhile(t *testing.T) {
 func TestFault_ALeaseIsOverByTheClockWhoeverHasYetToTell(t *testing.T) {
 	t.Parallel()
 	telling, told, calls := make(chan string, 10), make(chan struct{}), atomic.Int64{}
-	c := newClient(t, lockrt.Options{Hooks: lockrt.Hooks{Ended: func(e lockrt.EndEvent) {
+	c := newClient(t, lockrt.Options{})
+	lockrt.AtEnd(c, func(key string) {
 		n := calls.Add(1)
-		telling <- e.Key
+		telling <- key
 		if n <= 2 {
 			<-told // whoever is lost beside this one is told after it
 		}
-	}}})
+	})
 	lock := func(name string, d time.Duration) *lockrt.Lease {
 		lease, err := c.Mutex(redistest.Key(t, name)).Lock(patient(t), lockrt.WithLease(d))
 		require.NoError(t, err)

@@ -59,7 +59,7 @@ func TestFault_HolderCutOffIsToldBeforeItsKeyExpires(t *testing.T) {
 func TestFault_TrustEndsBeforeTheKeyOfOneWhoIsCutOff(t *testing.T) {
 	t.Parallel()
 	renewed := make(chan lockrt.RenewEvent, 1000)
-	l := newLine(t, lockrt.Options{Watchdog: brisk.Watchdog, Hooks: lockrt.Hooks{Renewed: func(e lockrt.RenewEvent) { renewed <- e }}})
+	l := newLine(t, lockrt.Options{Watchdog: brisk.Watchdog, Hooks: lockrt.Hooks{Renewed: func(_ context.Context, e lockrt.RenewEvent) { renewed <- e }}})
 	held, err := l.client.Mutex(l.key).Lock(patient(t))
 	require.NoError(t, err)
 	for range 2 {
@@ -78,7 +78,7 @@ func TestFault_TrustEndsBeforeTheKeyOfOneWhoIsCutOff(t *testing.T) {
 func TestFault_RefusedConnectionsAreRiddenOut(t *testing.T) {
 	t.Parallel()
 	renewed := make(chan lockrt.RenewEvent, 1000)
-	l := newLine(t, lockrt.Options{Watchdog: 3 * time.Second, Hooks: lockrt.Hooks{Renewed: func(e lockrt.RenewEvent) { renewed <- e }}})
+	l := newLine(t, lockrt.Options{Watchdog: 3 * time.Second, Hooks: lockrt.Hooks{Renewed: func(_ context.Context, e lockrt.RenewEvent) { renewed <- e }}})
 	held, err := l.client.Mutex(l.key).Lock(patient(t))
 	require.NoError(t, err)
 	l.proxy.Refuse(true)

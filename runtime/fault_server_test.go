@@ -498,7 +498,7 @@ func TestFault_OutOfMemory(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
 	renewed := make(chan error, 1000)
-	hooks := lockrt.Hooks{Renewed: func(e lockrt.RenewEvent) { renewed <- e.Err }}
+	hooks := lockrt.Hooks{Renewed: func(_ context.Context, e lockrt.RenewEvent) { renewed <- e.Err }}
 	c := clientOf(t, server.URL(), lockrt.Options{Hooks: hooks})
 	held, err := c.Mutex("held").Lock(patient(t), lockrt.WithWatchdog(2400*time.Millisecond))
 	require.NoError(t, err)

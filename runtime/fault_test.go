@@ -341,7 +341,7 @@ func TestFault_ReplySlowerThanTheLeaseIsNoGrant(t *testing.T) {
 func TestFault_RenewalsLostForAWhileCostNothing(t *testing.T) {
 	t.Parallel()
 	renewed := make(chan lockrt.RenewEvent, 1000)
-	opts := lockrt.Options{Watchdog: 3 * time.Second, Hooks: lockrt.Hooks{Renewed: func(e lockrt.RenewEvent) { renewed <- e }}}
+	opts := lockrt.Options{Watchdog: 3 * time.Second, Hooks: lockrt.Hooks{Renewed: func(_ context.Context, e lockrt.RenewEvent) { renewed <- e }}}
 	l := newLine(t, opts)
 	lease, err := l.client.Mutex(l.key).Lock(patient(t))
 	require.NoError(t, err)

@@ -118,7 +118,7 @@ func TestTracking_OnlyThatLeaseIsLost(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
 	var renewals int
-	c := clientOf(t, server.URL(), lockrt.Options{Hooks: lockrt.Hooks{Renewed: func(lockrt.RenewEvent) { renewals++ }}})
+	c := clientOf(t, server.URL(), lockrt.Options{Hooks: lockrt.Hooks{Renewed: func(context.Context, lockrt.RenewEvent) { renewals++ }}})
 	leases := hold(t, server, c, unrenewed, "a", "b", "c")
 	server.Do("DEL", "b")
 	told(t, leases[1])
@@ -300,7 +300,7 @@ func TestTracking_MuteConnectionCostsNoHold(t *testing.T) {
 				renewed := make(chan lockrt.RenewEvent, 1000)
 				c := clientOf(t, proxy.URL(), lockrt.Options{
 					Logger: slog.New(slog.NewTextHandler(log, nil)),
-					Hooks:  lockrt.Hooks{Renewed: func(e lockrt.RenewEvent) { renewed <- e }},
+					Hooks:  lockrt.Hooks{Renewed: func(_ context.Context, e lockrt.RenewEvent) { renewed <- e }},
 				})
 				// Short enough to be lost soon if it is not renewed. The connection's own timeouts are longer.
 				short, err := c.Mutex("short").Lock(patient(t), lockrt.WithWatchdog(3*time.Second))
@@ -415,7 +415,7 @@ func TestTracking_Refused(t *testing.T) {
 			renewed := make(chan lockrt.RenewEvent, 1000)
 			c := clientOf(t, "redis://u:pass@"+server.Addr(), lockrt.Options{
 				Logger: slog.New(slog.NewTextHandler(log, nil)),
-				Hooks:  lockrt.Hooks{Renewed: func(e lockrt.RenewEvent) { renewed <- e }},
+				Hooks:  lockrt.Hooks{Renewed: func(_ context.Context, e lockrt.RenewEvent) { renewed <- e }},
 			})
 			stays, err := c.Mutex("stays").Lock(patient(t), lockrt.WithWatchdog(2*time.Second))
 			require.NoError(t, err)
@@ -478,7 +478,7 @@ func TestTracking_Impossible(t *testing.T) {
 			renewed := make(chan lockrt.RenewEvent, 1000)
 			c := test.open(t, lockrt.Options{
 				Logger: slog.New(slog.NewTextHandler(log, nil)),
-				Hooks:  lockrt.Hooks{Renewed: func(e lockrt.RenewEvent) { renewed <- e }},
+				Hooks:  lockrt.Hooks{Renewed: func(_ context.Context, e lockrt.RenewEvent) { renewed <- e }},
 			})
 			stays, err := c.Mutex("stays").Lock(patient(t), lockrt.WithWatchdog(2*time.Second))
 			require.NoError(t, err)
@@ -544,7 +544,7 @@ func TestTracking_HandedOver(t *testing.T) {
 	server := redistest.Server(t)
 	hooks, waiting, _ := watch()
 	renewed := make(chan lockrt.RenewEvent, 1000)
-	hooks.Renewed = func(e lockrt.RenewEvent) { renewed <- e }
+	hooks.Renewed = func(_ context.Context, e lockrt.RenewEvent) { renewed <- e }
 	one, two := clientOf(t, server.URL(), lockrt.Options{}), clientOf(t, server.URL(), lockrt.Options{Hooks: hooks})
 	other := hold(t, server, two, unrenewed, "other") // its connection is there
 	lease := hold(t, server, one, unrenewed, "k")[0]

@@ -85,6 +85,7 @@ func (l *Lease) keep(d time.Duration) error {
 		}
 	}
 	hd.keep(l)
+	l.report()
 	if d == forever {
 		return err
 	}

@@ -177,7 +177,7 @@ func TestHold_LostWhileItWasToBeKept(t *testing.T) {
 func TestHold_LossReportedOnly(t *testing.T) {
 	t.Parallel()
 	lost := make(chan struct{}, 1)
-	c := newClient(t, lockrt.Options{Hooks: lockrt.Hooks{Ended: func(lockrt.EndEvent) { lost <- struct{}{} }}})
+	c := newClient(t, lockrt.Options{Hooks: lockrt.Hooks{Ended: func(context.Context, lockrt.EndEvent) { lost <- struct{}{} }}})
 	key := redistest.Key(t, "k")
 	ctx, cancel := context.WithCancelCause(patient(t))
 	hold := acquire(t, c, ctx, gen.Spec{Report: true, Fence: true}, key)
@@ -271,7 +271,7 @@ func TestHoldSeq_ReleasesOnceWhenTheLoopEnds(t *testing.T) {
 func TestHoldSeq_TheCallEndsBeforeALoopBegins(t *testing.T) {
 	t.Parallel()
 	ended := make(chan struct{}, 1)
-	c := newClient(t, lockrt.Options{Hooks: lockrt.Hooks{Ended: func(lockrt.EndEvent) { ended <- struct{}{} }}})
+	c := newClient(t, lockrt.Options{Hooks: lockrt.Hooks{Ended: func(context.Context, lockrt.EndEvent) { ended <- struct{}{} }}})
 	key := redistest.Key(t, "k")
 	ctx, cancel := context.WithCancel(patient(t))
 	seq := gen.HoldSeq2(acquire(t, c, ctx, gen.Spec{}, key), func(func(int, error) bool) {})

@@ -112,7 +112,7 @@ func TestHandOver_TrustIsShortUntilRenewed(t *testing.T) {
 			<-looked
 		}
 	})
-	c := clientOf(t, proxy.URL(), lockrt.Options{Hooks: lockrt.Hooks{Renewed: func(e lockrt.RenewEvent) { renewed <- e }}})
+	c := clientOf(t, proxy.URL(), lockrt.Options{Hooks: lockrt.Hooks{Renewed: func(_ context.Context, e lockrt.RenewEvent) { renewed <- e }}})
 	got := lockLater(patient(t), c.Mutex("k"))
 	inLine(t, server, "k", 1)
 	require.NoError(t, held.Unlock(t.Context()))
@@ -291,7 +291,7 @@ func TestHandOver_ABrokenConnectionLosesNothing(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
 	renewed := make(chan lockrt.RenewEvent, 100)
-	c := clientOf(t, server.URL(), lockrt.Options{Watchdog: time.Hour, Hooks: lockrt.Hooks{Renewed: func(e lockrt.RenewEvent) { renewed <- e }}})
+	c := clientOf(t, server.URL(), lockrt.Options{Watchdog: time.Hour, Hooks: lockrt.Hooks{Renewed: func(_ context.Context, e lockrt.RenewEvent) { renewed <- e }}})
 	lease, err := c.Mutex("k").Lock(patient(t))
 	require.NoError(t, err)
 	until(t, "it listens", func() bool { return channels(t, server) == 1 })

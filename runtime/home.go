@@ -376,6 +376,7 @@ func (hd *hold) end(l *Lease) (*giving, error) {
 	if h.suits(hd, next) && !errors.Is(l.ended(), ErrLost) {
 		hd.passed++
 		h.c.counts.local.Add(1)
+		next.lease.came = fromHere
 		if hd.idle {
 			hd.idle = false
 			h.c.held(1)
@@ -499,7 +500,7 @@ func (h *home) give(w *waiter) {
 // attach makes l a lease of hd: the first, or one that enters again.
 func (h *home) attach(hd *hold, l *Lease) {
 	if len(hd.leases) > 0 {
-		l.token = hd.leases[0].token
+		l.token, l.came = hd.leases[0].token, fromItself
 	}
 	l.begin(hd, &hd.guard)
 	hd.leases = append(hd.leases, l)

@@ -5,20 +5,33 @@ import (
 	"time"
 )
 
-// Hooks observe a [Client], for metrics and traces. They run on the goroutine that does the
-// work: return at once and take no lock. Any may be nil. Fields may be added.
+// Hooks observe a [Client], for metrics and traces. Any may be nil. Fields may be added.
+//
+// A hook that sleeps delays its own caller at most. AcquireStart, Waiting, AcquireEnd, Acquired and Unreported run on the
+// goroutine of the call that they are about. Ended runs on the goroutine that gives the lease back, after the next
+// caller has got the lock; of a lease that was lost or closed it runs on a goroutine of the Client, as Renewed does.
+// That goroutine calls one hook at a time, in the order of the events. While a hook keeps it for so long that more than
+// 10,000 events wait, calls of Renewed are left out; no call of Ended is. [Client.Close] waits for it, at most for
+// [Options.OpTimeout].
+//
+// A [MultiLock] is one lock: one call of each hook for all its parts. A [RedLock] is one lock, too. Renewed is about a
+// key in Redis: it is called for each part.
 type Hooks struct {
-	// AcquireStart may return a context that carries a span; AcquireEnd is given it, and
-	// it becomes the parent of the lease's context.
+	// AcquireStart is called by each call that acquires. It may return a context that carries a span, which Waiting and
+	// AcquireEnd are given.
 	AcquireStart func(ctx context.Context, e AcquireEvent) context.Context
 	// Waiting is called once by an acquire that has to wait for others.
 	Waiting func(ctx context.Context, e AcquireEvent)
 	// AcquireEnd is called once, however the acquire ended.
 	AcquireEnd func(ctx context.Context, e AcquireEvent)
-	// Renewed is called after each try to renew a lease.
-	Renewed func(e RenewEvent)
-	// Ended is called once for each lease that a caller was given, after AcquireEnd, however it ended.
-	Ended func(e EndEvent)
+	// Acquired is called after AcquireEnd with the context of a call that got a lease or a permit. It may return a child of
+	// that context, which carries a span for the time for which the lock is held: that becomes the parent of the lease's
+	// context, and Renewed and Ended are given it.
+	Acquired func(ctx context.Context, e AcquireEvent) context.Context
+	// Renewed is called after each try to renew a lease, but for a try that failed after the lease had ended.
+	Renewed func(ctx context.Context, e RenewEvent)
+	// Ended is called once for each lease that a caller was given, after Acquired, however it ended.
+	Ended func(ctx context.Context, e EndEvent)
 	// TraceParent returns the W3C trace parent of the span that ctx carries, or an empty string. It is called by
 	// [Client.Snapshot], and when another process asks, with the contexts of the calls that hold and wait.
 	TraceParent func(ctx context.Context) string
@@ -29,28 +42,78 @@ type Hooks struct {
 
 // An AcquireEvent tells of one call that acquires.
 type AcquireEvent struct {
-	Kind   Kind          // of the lock
-	Key    string        // the lock
-	Waited time.Duration // since the call began
-	Token  int64         // the fencing token that came with it, in AcquireEnd; 0 without WithFencing
-	Err    error         // why it failed, in AcquireEnd
+	ID        uint64        // of the call, and of the lease that it gets; no other call in this process has it
+	Kind      Kind          // of the lock
+	Name      string        // [WithName], else the kind: a name has few values where a key has many
+	Key       string        // the lock; of a MultiLock its keys, separated by commas
+	Parts     []string      // the keys of a MultiLock; not to be changed
+	Contended bool          // the call has to wait for others, or had to
+	Waited    time.Duration // since the call began, in AcquireEnd and Acquired
+	Outcome   Outcome       // how the call ended, in AcquireEnd and Acquired
+	Grant     Grant         // how it got the lock, in AcquireEnd and Acquired
+	Token     int64         // the fencing token that came with it, in AcquireEnd and Acquired; 0 without WithFencing
+	Err       error         // why it failed, in AcquireEnd
 }
 
-// A RenewEvent tells of one try to renew.
+// An Outcome says how a call ended that acquires.
+type Outcome string
+
+// The outcomes.
+const (
+	OutcomeAcquired  Outcome = "acquired"
+	OutcomeBusy      Outcome = "busy"      // others have it: [ErrNotAcquired]
+	OutcomeCancelled Outcome = "cancelled" // the context of the call ended
+	OutcomeLost      Outcome = "lost"      // a lease ended with [ErrLost] under whose context the call was made
+	OutcomeError     Outcome = "error"     // anything else, such as [ErrUnavailable]
+)
+
+// A Grant says how a call got its lock.
+type Grant string
+
+// The grants. A call that failed has none, and one that takes from a [Semaphore] or waits for a [CountDownLatch] has [GrantServer].
+const (
+	GrantServer Grant = "server" // Redis granted it; of a [MultiLock] always
+	GrantLocal  Grant = "local"  // another goroutine of this process handed it over
+	GrantRemote Grant = "remote" // another process handed it over
+	GrantShared Grant = "shared" // the process had it already: the caller entered again, or reads beside others
+)
+
+// A RenewEvent tells of one try to renew a key in Redis.
 type RenewEvent struct {
+	ID    uint64 // of the lease, or of the first one that has the key; 0 while no caller has it
 	Kind  Kind
+	Name  string // as in AcquireEvent
 	Key   string
 	Until time.Time // when the trust in the lease ends
 	Err   error     // nil when confirmed
 }
 
-// An EndEvent tells how a lease ended: Cause matches [ErrReleased], [ErrLost] or [ErrClosed].
+// An EndEvent tells how a lease ended.
 type EndEvent struct {
-	Kind  Kind
-	Key   string
-	Held  time.Duration
-	Cause error
+	ID     uint64 // of the lease, which that of the AcquireEvent is
+	Kind   Kind
+	Name   string // as in AcquireEvent
+	Key    string
+	Parts  []string      // the keys of a MultiLock; not to be changed
+	At     time.Time     // when it ended
+	Held   time.Duration // until then
+	Reason EndReason
+	Cause  error // matches [ErrReleased], [ErrLost] or [ErrClosed]
 }
+
+// An EndReason says in one word why a lease ended.
+type EndReason string
+
+// The reasons. Those below EndClosed are losses: the cause matches [ErrLost].
+const (
+	EndReleased    EndReason = "released"    // its holder gave it back
+	EndClosed      EndReason = "closed"      // its Client was closed
+	EndTaken       EndReason = "taken"       // Redis does not have it any more: it was deleted, expired or taken by force
+	EndElapsed     EndReason = "elapsed"     // its fixed length is over, see [WithLease]
+	EndMaxHold     EndReason = "max_hold"    // it was held for longer than [WithMaxHold] allows
+	EndUnconfirmed EndReason = "unconfirmed" // no renewal was confirmed in time
+	EndOther       EndReason = "other"       // anything else
+)
 
 // An UnreportedEvent tells of an error that a generated method cannot return.
 type UnreportedEvent struct {
@@ -67,6 +130,6 @@ const (
 	kindLatch     = "latch"
 	kindWrite     = "write"
 	kindRead      = "read"
-	kindMulti     = "multi"
-	kindRedLock   = "redlock"
+	kindMulti     = "multi"   // of a MultiLock; its parts are not told
+	kindRedLock   = "redlock" // its parts are not told
 )

@@ -88,7 +88,7 @@ func TestStats(t *testing.T) {
 	server := redistest.Server(t)
 	renewed := make(chan lockrt.RenewEvent, 1000)
 	hooks, waiting, _ := watch()
-	hooks.Renewed = func(e lockrt.RenewEvent) { renewed <- e }
+	hooks.Renewed = func(_ context.Context, e lockrt.RenewEvent) { renewed <- e }
 	c, other := clientOf(t, server.URL(), lockrt.Options{Hooks: hooks, Watchdog: 3 * time.Second}), clientOf(t, server.URL(), lockrt.Options{})
 	m := c.Mutex("k")
 	s := c.Stats()
@@ -200,7 +200,7 @@ func TestLease_TheLimitOfOneHolderIsNotTheNexts(t *testing.T) {
 	t.Parallel()
 	renewed := make(chan lockrt.RenewEvent, 1000)
 	hooks, waiting, _ := watch()
-	hooks.Renewed = func(e lockrt.RenewEvent) { renewed <- e }
+	hooks.Renewed = func(_ context.Context, e lockrt.RenewEvent) { renewed <- e }
 	c := newClient(t, lockrt.Options{Hooks: hooks, Watchdog: 2 * time.Second})
 	m := c.Mutex(redistest.Key(t, "k"))
 	limited, err := m.Lock(patient(t), lockrt.WithMaxHold(time.Millisecond))

@@ -83,10 +83,10 @@ func (l *CountDownLatch) Count(ctx context.Context) (int, error) {
 // yet. Redisson's await.
 func (l *CountDownLatch) Wait(ctx context.Context, opts ...LockOption) error {
 	l = orZero(l)
-	return l.c.acquiring(ctx, "wait", kindLatch, l.key, func(ctx context.Context, waiting func()) (int64, error) {
-		_, err := l.c.pass(ctx, kindLatch, l.key, [2][]LockOption{l.opts, opts}, waiting, func(*waiter) {})
-		return 0, err
-	})
+	a := attempt{c: l.c, op: "wait", kind: kindLatch, key: l.key}
+	a.begin(ctx, l.opts, opts)
+	_, err := a.pass(ctx, func(*waiter) {})
+	return a.counted(err)
 }
 
 // Delete removes the latch and reports whether it was running. Those who wait for it fail with

@@ -47,8 +47,11 @@ type tenure struct {
 	union  *union                        // of its parts, or nil
 	cause  atomic.Pointer[error]         // why it ended, nil before
 
-	had  atomic.Bool // somebody has it, so its end is told
-	told atomic.Bool // it was
+	call *attempt     // that was given it; set before had, and nil if there are no hooks
+	over atomic.Int64 // when it ended, a monotonic.Time; 0 before, or if nobody is to be told
+	came way          // how it came to its caller
+	had  atomic.Bool  // somebody has it, so its end is told
+	told atomic.Bool  // it was
 
 	within atomic.Pointer[union] // that it is a part of, or nil
 }
@@ -89,40 +92,29 @@ func (t *tenure) end(cause error) {
 		other := cause
 		why, isLost = &other, errors.Is(cause, ErrLost)
 	}
+	observed := t.client.opts.Hooks.Ended != nil
+	if observed {
+		t.over.CompareAndSwap(0, int64(monotonic.Now()))
+	}
 	if !t.cause.CompareAndSwap(nil, why) {
 		t.cancel(*t.cause.Load()) // if whoever was first has not got round to it
 		return
 	}
 	t.cancel(cause)
+	if f := t.client.atEnd; f != nil {
+		f(t.key)
+	}
 	if isLost && t.union == nil {
 		t.client.counts.losses.Add(1)
 	}
-	t.tell(cause)
+	if observed && why != &causeReleased {
+		t.reportLater() // who releases it reports that when the next one has it
+	}
 	if u := t.within.Load(); u != nil {
 		u.look(cause)
 	}
 	if t.union != nil && t.union.after != nil && !errors.Is(cause, ErrReleased) {
 		t.union.after()
-	}
-}
-
-// given says that the caller has t. If that has ended already, that is told now.
-func (t *tenure) given() {
-	if t.client.opts.Hooks.Ended == nil {
-		return
-	}
-	t.had.Store(true)
-	if cause := t.ended(); cause != nil {
-		t.tell(cause)
-	}
-}
-
-// tell tells the hook of the end of t, once. The end of what a call was granted and nobody was given is not told:
-// to the caller it has never begun.
-func (t *tenure) tell(cause error) {
-	hook := t.client.opts.Hooks.Ended
-	if hook != nil && t.had.Load() && t.told.CompareAndSwap(false, true) {
-		hook(EndEvent{Kind: Kind(t.kind), Key: t.key, Held: monotonic.Since(t.began), Cause: bare(t.key, cause)})
 	}
 }
 
@@ -274,7 +266,9 @@ func (l *Lease) Unlock(context.Context) error {
 	if l == nil || l.hold == nil {
 		return &Error{Op: "unlock", Err: errNoLease}
 	}
-	if err := l.hold.unlock(l); err != nil {
+	err := l.hold.unlock(l)
+	l.report()
+	if err != nil {
 		return failedAt("unlock", l.key, err)
 	}
 	return nil
@@ -305,7 +299,7 @@ func (x *leaseContext) make() context.Context {
 	if made := x.made.Load(); made != nil {
 		return made.Context
 	}
-	mine, parent := new(cancelContext), x.parent
+	mine, parent := new(cancelContext), x.above()
 	if (*tenure)(x).ended() != nil {
 		parent = context.WithoutCancel(parent) // whose own end, if it has one, is not to hide why
 	}
@@ -327,13 +321,21 @@ func (t *tenure) cancel(cause error) {
 	}
 }
 
-func (x *leaseContext) Deadline() (time.Time, bool) { return x.parent.Deadline() }
+// above returns the context that x is under: that of the call, or what a hook has made of it.
+func (x *leaseContext) above() context.Context {
+	if x.call != nil && x.call.work != nil {
+		return x.call.work
+	}
+	return x.parent
+}
+
+func (x *leaseContext) Deadline() (time.Time, bool) { return x.above().Deadline() }
 
 func (x *leaseContext) Done() <-chan struct{} { return x.make().Done() }
 
 func (x *leaseContext) Err() error {
 	t := (*tenure)(x)
-	if x.made.Load() == nil && t.Err() == nil && x.parent.Err() == nil {
+	if x.made.Load() == nil && t.Err() == nil && x.above().Err() == nil {
 		return nil
 	}
 	ctx := x.make() // it decides which end was first
@@ -358,7 +360,7 @@ func (x *leaseContext) Value(key any) any {
 	case *int: // by one of these the standard library asks for the context that ends, to look for its cause
 		return x.make().Value(key)
 	}
-	return x.parent.Value(key)
+	return x.above().Value(key)
 }
 
 // leaseKey asks a context for the innermost one of a lease.

@@ -23,7 +23,7 @@ func panicExit() { runtime.Goexit() }
 func TestLease_IsRenewedWhileHeld(t *testing.T) {
 	t.Parallel()
 	renewed := make(chan lockrt.RenewEvent, 100)
-	c := newClient(t, lockrt.Options{Hooks: lockrt.Hooks{Renewed: func(e lockrt.RenewEvent) { renewed <- e }}})
+	c := newClient(t, lockrt.Options{Hooks: lockrt.Hooks{Renewed: func(_ context.Context, e lockrt.RenewEvent) { renewed <- e }}})
 	m := c.Mutex(redistest.Key(t, "k"), lockrt.WithWatchdog(2*time.Second))
 	lease, err := m.Lock(patient(t))
 	require.NoError(t, err)
@@ -44,7 +44,7 @@ func TestLease_IsRenewedWhileHeld(t *testing.T) {
 func TestLease_OfFixedLengthEndsBeforeItsKey(t *testing.T) {
 	t.Parallel()
 	renewed := make(chan lockrt.RenewEvent, 100)
-	c := newClient(t, lockrt.Options{Hooks: lockrt.Hooks{Renewed: func(e lockrt.RenewEvent) { renewed <- e }}})
+	c := newClient(t, lockrt.Options{Hooks: lockrt.Hooks{Renewed: func(_ context.Context, e lockrt.RenewEvent) { renewed <- e }}})
 	m := c.Mutex(redistest.Key(t, "k"))
 	before := time.Now()
 	lease, err := m.Lock(patient(t), lockrt.WithLease(500*time.Millisecond))
@@ -211,7 +211,7 @@ func TestLease_EndsOnlyIfItBegan(t *testing.T) {
 					}
 					granted.Add(1)
 				},
-				Ended: func(lockrt.EndEvent) {
+				Ended: func(context.Context, lockrt.EndEvent) {
 					if ended.Add(1) > granted.Load() {
 						t.Error("an end was told before its beginning")
 					}

@@ -22,10 +22,13 @@ import (
 // random pauses instead.
 //
 // Its lease is lost as soon as that of one member is; see [Lease.Parts]. It has no fencing token, but with
-// [WithFencing] each part has. [Hooks] and [Client.Stats] see the members, and each try.
+// [WithFencing] each part has. [Hooks] see one call and one lease, those of the Client of the first member that has one;
+// [Stats.Held], [Stats.Renewals] and [Stats.Losses] count the parts.
 type MultiLock struct {
-	members []Locker // in the order of their keys
-	key     string
+	members []Locker      // in the order of their keys
+	c       *Client       // whose hooks are told; nil if all members are of other packages
+	keys    []string      // of the members
+	key     string        // all of them
 	wait    time.Duration // the shortest that a member was made with, or UntilDone
 	err     error         // why one of them is none
 }
@@ -61,7 +64,11 @@ func NewMultiLock(lockers ...Locker) *MultiLock {
 	keys := make([]string, len(m.members))
 	for i, l := range m.members {
 		keys[i] = l.Key()
-		if _, _, opts := describe(l); len(opts) > 0 {
+		_, clients, opts := describe(l)
+		if m.c == nil && len(clients) > 0 {
+			m.c = clients[0]
+		}
+		if len(opts) > 0 {
 			wait, _, err := budget(opts)
 			switch {
 			case err != nil:
@@ -76,7 +83,7 @@ func NewMultiLock(lockers ...Locker) *MultiLock {
 			}
 		}
 	}
-	m.key = strings.Join(keys, ", ")
+	m.keys, m.key = keys, strings.Join(keys, ", ")
 	return m
 }
 
@@ -150,6 +157,20 @@ func (m *MultiLock) Lock(ctx context.Context, opts ...LockOption) (*Lease, error
 	if m == nil || len(m.members) == 0 {
 		return nil, &Error{Op: "lock", Key: m.Key(), Err: errNoLock}
 	}
+	a := attempt{c: m.c, op: "lock", kind: kindMulti, key: m.key, parts: m.keys}
+	a.cfg.name = nameOf(nil, opts)
+	a.starts(ctx)
+	whole, err := m.take(ctx, opts, a.waits)
+	if err != nil {
+		a.ends(AcquireEvent{Err: err})
+		return nil, err
+	}
+	a.hands(&whole.tenure, 0)
+	return whole, nil
+}
+
+// take locks all members, and tries again when one of them was lost meanwhile.
+func (m *MultiLock) take(ctx context.Context, opts []LockOption, waiting func()) (*Lease, error) {
 	start := now()
 	wait, said, err := budget(opts)
 	switch {
@@ -164,7 +185,7 @@ func (m *MultiLock) Lock(ctx context.Context, opts ...LockOption) (*Lease, error
 		if ctx.Err() != nil {
 			return nil, &Error{Op: "lock", Key: m.key, Err: ended(ctx)}
 		}
-		parts, err := m.take(ctx, opts, wait, start)
+		parts, err := m.all(ctx, append(slices.Clip(opts), asPart(waiting)), wait, start)
 		if err == nil {
 			last := parts[len(parts)-1]
 			whole := newLease(parts[0].client, kindMulti, m.key, last.Context())
@@ -195,10 +216,15 @@ func (m *MultiLock) Do(ctx context.Context, fn func(ctx context.Context, lease *
 	return lease.do(ctx, func(ctx context.Context) error { return fn(ctx, lease) })
 }
 
-// take locks the members in order, each under the context of the one before: so the last context ends with
+// asPart has a call be a part of another one, which is told in its place, also that it has to wait.
+func asPart(waiting func()) LockOption {
+	return lockOption(func(c *lockConfig) { c.part = waiting })
+}
+
+// all locks the members in order, each under the context of the one before: so the last context ends with
 // the first loss, and locking any of the keys under it enters again. After an error it returns what it has got,
 // which is the caller's to give back.
-func (m *MultiLock) take(ctx context.Context, opts []LockOption, wait time.Duration, start time.Time) (parts []*Lease, err error) {
+func (m *MultiLock) all(ctx context.Context, opts []LockOption, wait time.Duration, start time.Time) (parts []*Lease, err error) {
 	under := ctx
 	add := func(more ...*Lease) {
 		if parts = append(parts, more...); len(more) > 0 {
@@ -262,14 +288,13 @@ func neighbours(lockers []Locker) (mutexes []*Mutex) {
 	return mutexes
 }
 
-// errGivenBack is what hooks are told of a try for which nobody is to be blamed but another one.
+// errGivenBack is the outcome of a try for which nobody is to be blamed but another one.
 var errGivenBack = errors.New("given back, as another part of the MultiLock is not to be had")
 
 // A trial is one try to lock a mutex among others.
 type trial struct {
-	attempt
-
-	own   context.Context // of the attempt
+	m     *Mutex
+	own   context.Context // of the try
 	home  *home           // nil if there is none to contend at
 	w     *waiter
 	entry entry // to home
@@ -287,10 +312,12 @@ func tryTogether(ctx, under context.Context, mutexes []*Mutex, opts []LockOption
 	trials := make([]trial, 0, len(mutexes))
 	again = true
 	for _, m := range mutexes {
-		trials = append(trials, trial{attempt: attempt{c: c, op: "lock", kind: kindMutex, key: m.key}})
+		trials = append(trials, trial{m: m, own: under})
 		t := &trials[len(trials)-1]
-		t.own = t.begin(under)
-		if t.home, t.lease, t.cfg, t.err = m.approach(t.own, opts); t.err != nil {
+		if t.cfg, t.err = c.configure(m.opts, opts); t.err == nil {
+			t.home, t.lease, t.err = m.approach(t.own, t.cfg)
+		}
+		if t.err != nil {
 			again = false // nothing is sent
 			break
 		}
@@ -326,20 +353,14 @@ func tryTogether(ctx, under context.Context, mutexes []*Mutex, opts []LockOption
 		}
 		if t.err == nil && err != nil {
 			behind = append(behind, t.lease)
-			_ = t.end(t.own, 0, errGivenBack)
 			continue
 		}
-		var token int64
-		if t.err == nil {
-			token = t.lease.token
-		}
-		if failed := t.end(t.own, token, t.err); failed != nil {
+		if t.err != nil {
 			if err == nil || !again {
-				err = failed // when nothing was sent that of the last, which is why
+				err = &Error{Op: "lock", Key: t.m.key, Err: t.err} // when nothing was sent that of the last, which is why
 			}
 			continue
 		}
-		t.lease.given()
 		got = append(got, t.lease)
 	}
 	undo(ctx, behind)

@@ -20,6 +20,16 @@ func freeSoon(t *testing.T, m *Mutex) {
 	}, 20*time.Second, 5*time.Millisecond, "all have unlocked")
 }
 
+// tryout is how a try of a mutex begins.
+func tryout(ctx context.Context, m *Mutex, opts ...LockOption) (*home, *Lease, lockConfig, error) {
+	cfg, err := m.c.configure(m.opts, opts)
+	if err != nil {
+		return nil, nil, cfg, err
+	}
+	h, l, err := m.approach(ctx, cfg)
+	return h, l, cfg, err
+}
+
 // What a try of several mutexes does, step by step: between two of its steps another call of its owner is granted the key.
 // The try enters that, and has it until it gives it back.
 func TestMultiLock_EntersWhatItsOwnerGotAMomentAgo(t *testing.T) {
@@ -30,7 +40,7 @@ func TestMultiLock_EntersWhatItsOwnerGotAMomentAgo(t *testing.T) {
 	m := c.Mutex(redistest.Key(t, "k"))
 	ctx := WithOwner(t.Context(), NewOwner())
 	for _, wanted := range []bool{true, false} {
-		h, l, cfg, err := m.approach(ctx, []LockOption{WithWait(0)})
+		h, l, cfg, err := tryout(ctx, m, WithWait(0))
 		require.NoError(t, err)
 		require.NotNil(t, h)
 		other, err := m.Lock(ctx)
@@ -61,12 +71,12 @@ func TestMultiLock_AsksWhenNobodyElseDoes(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	m := c.Mutex(redistest.Key(t, "k"))
-	before, _, cfg, err := m.approach(ctx, nil)
+	before, _, cfg, err := tryout(ctx, m)
 	require.NoError(t, err)
 	first := newWaiter(context.Background(), newLease(c, kindMutex, m.key, ctx), cfg)
 	require.Equal(t, toAsk, before.join(first))
 
-	h, l, cfg, err := m.approach(ctx, []LockOption{WithWait(0)})
+	h, l, cfg, err := tryout(ctx, m, WithWait(0))
 	require.NoError(t, err)
 	w := newWaiter(context.Background(), l, cfg)
 	entry := h.join(w)

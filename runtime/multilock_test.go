@@ -252,7 +252,7 @@ func TestMultiLock_LostWhileOthersAreWaitedFor(t *testing.T) {
 	taken, err := other.Mutex(keys[0]).ForceUnlock(patient(t))
 	require.NoError(t, err)
 	require.True(t, taken)
-	<-waiting
+	until(t, "it has the first one again", func() bool { return number(t, server, "EXISTS", keys[0]) == 1 })
 	require.NoError(t, held.Unlock(patient(t)))
 	require.NoError(t, <-got)
 }

@@ -83,17 +83,16 @@ func (m *Mutex) lock(ctx context.Context, op string, opts []LockOption) (*Lease,
 		}
 	}
 	a := attempt{c: m.c, op: op, kind: kindMutex, key: m.key}
-	ctx = a.begin(ctx)
-	lease, err := m.acquire(ctx, opts, a.waits)
-	return a.granted(ctx, lease, err)
+	a.begin(ctx, m.opts, opts)
+	lease, err := m.take(ctx, a.cfg, a.err, a.waits)
+	return a.granted(lease, err)
 }
 
 // again enters again if ctx is the context of a lease of this very key, nothing has ended and nobody is to be told: the
 // short way to what approach does for every context under a lease. Else it returns nil.
 func (m *Mutex) again(ctx context.Context) *Lease {
 	x, ok := ctx.(*leaseContext)
-	if !ok || x.lease == nil || x.union != nil || x.client != m.c || x.key != m.key ||
-		m.c.opts.Hooks.AcquireStart != nil || m.c.opts.Hooks.AcquireEnd != nil {
+	if !ok || x.lease == nil || x.union != nil || x.client != m.c || x.key != m.key || m.c.observed {
 		return nil
 	}
 	outer, at := x.lease, monotonic.Now()
@@ -106,15 +105,24 @@ func (m *Mutex) again(ctx context.Context) *Lease {
 	if !outer.hold.reenter(outer, l) {
 		return nil
 	}
-	l.given()
 	return l
 }
 
-func (m *Mutex) acquire(ctx context.Context, opts []LockOption, waiting func()) (*Lease, error) {
+// acquire is a call that nobody is told of.
+func (m *Mutex) acquire(ctx context.Context, opts []LockOption) (*Lease, error) {
+	cfg, err := m.c.configure(m.opts, opts)
+	return m.take(ctx, cfg, err, nil)
+}
+
+// take waits for the key as cfg says, which is of no use with an err.
+func (m *Mutex) take(ctx context.Context, cfg lockConfig, err error, waiting func()) (*Lease, error) {
 	if ctx.Err() != nil {
 		return nil, ended(ctx)
 	}
-	h, l, cfg, err := m.approach(ctx, opts)
+	if err != nil {
+		return nil, err
+	}
+	h, l, err := m.approach(ctx, cfg)
 	if h == nil {
 		return l, err
 	}
@@ -126,30 +134,26 @@ func (m *Mutex) acquire(ctx context.Context, opts []LockOption, waiting func()) 
 
 // approach returns what is to be contended for under ctx: a lease that nobody has yet, at a home that the
 // caller leaves. Without a home there is no need, since the lease entered again, or there is an error.
-func (m *Mutex) approach(ctx context.Context, opts []LockOption) (*home, *Lease, lockConfig, error) {
-	cfg, err := m.c.configure(m.opts, opts)
-	if err != nil {
-		return nil, nil, cfg, err
-	}
+func (m *Mutex) approach(ctx context.Context, cfg lockConfig) (*home, *Lease, error) {
 	if err := m.c.checkKey(m.key); err != nil {
-		return nil, nil, cfg, err
+		return nil, nil, err
 	}
 	l := newLease(m.c, kindMutex, m.key, ctx)
 	l.name = cfg.name
 	if outer := leaseFrom(ctx, m.c, m.key); outer != nil && outer.hold.reenter(outer, l) {
-		l, err = l.entered(ctx, cfg)
-		return nil, l, cfg, err
+		l, err := l.entered(ctx, cfg)
+		return nil, l, err
 	}
 	h, err := m.c.enter(m.key)
 	if err != nil {
-		return nil, nil, cfg, err
+		return nil, nil, err
 	}
 	if h.reenterBy(l) {
 		m.c.exit(h)
 		l, err = l.entered(ctx, cfg)
-		return nil, l, cfg, err
+		return nil, l, err
 	}
-	return h, l, cfg, nil
+	return h, l, nil
 }
 
 // join joins the errors that are not nil; what says nothing new is left out.

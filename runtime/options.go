@@ -294,6 +294,7 @@ type lockConfig struct {
 	backoff Backoff // if quiet
 	name    string  // WithName
 	follows bool    // see waiter
+	part    func()  // says that the call has to wait of which this one is a part; nil if it is none
 	terms
 }
 

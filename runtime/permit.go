@@ -205,24 +205,21 @@ func (s *PermitSemaphore) Resize(ctx context.Context, delta int) (bool, error) {
 	return resize(ctx, s.c, kindPermit, s.key, delta)
 }
 
-func (s *PermitSemaphore) acquire(ctx context.Context, op string, n int, opts []LockOption) (p *Permit, err error) {
+func (s *PermitSemaphore) acquire(ctx context.Context, op string, n int, opts []LockOption) (*Permit, error) {
 	s = orZero(s)
-	err = s.c.acquiring(ctx, op, kindPermit, s.key, func(ctx context.Context, waiting func()) (int64, error) {
-		if err := cmpOr(enough(n, 1), enough(s.permits, 0)); err != nil {
-			return 0, err
-		}
-		w, err := s.c.pass(ctx, kindPermit, s.key, [2][]LockOption{s.opts, opts}, waiting, func(w *waiter) {
-			w.wish = wish{n: n, create: s.permits, permit: newPermit(s.c, s.key, ctx), ids: newIDs(n)}
-		})
-		if err == nil {
-			p = w.wish.permit
-		}
-		return 0, err
-	})
-	if err == nil {
-		p.given()
+	a := attempt{c: s.c, op: op, kind: kindPermit, key: s.key}
+	a.begin(ctx, s.opts, opts)
+	if err := cmpOr(enough(n, 1), enough(s.permits, 0)); err != nil {
+		return nil, a.failed(err)
 	}
-	return p, err
+	w, err := a.pass(ctx, func(w *waiter) {
+		w.wish = wish{n: n, create: s.permits, permit: newPermit(s.c, s.key, ctx), ids: newIDs(n)}
+	})
+	if err != nil {
+		return nil, a.failed(err)
+	}
+	a.hands(w.wish.permit.tenure, 0)
+	return w.wish.permit, nil
 }
 
 // lease asks how long a permit lasts in milliseconds, after setting that unless set is nil. What this process has of it is
@@ -423,7 +420,9 @@ func (p *Permit) Release(context.Context) error {
 	if p == nil || p.t == nil {
 		return &Error{Op: "release", Err: errNoPermit}
 	}
-	if err := p.release(); err != nil {
+	err := p.release()
+	p.report()
+	if err != nil {
 		return failedAt("release", p.key, err)
 	}
 	return nil

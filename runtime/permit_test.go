@@ -503,7 +503,7 @@ func TestRedisson_Permit_ConcurrencyMultiPermits2(t *testing.T) {
 func TestPermit_IsRenewedWhileItsHolderLives(t *testing.T) {
 	t.Parallel()
 	renewals := make(chan lockrt.RenewEvent, 1000)
-	opts := lockrt.Options{Watchdog: 2 * time.Second, Hooks: lockrt.Hooks{Renewed: func(e lockrt.RenewEvent) { renewals <- e }}}
+	opts := lockrt.Options{Watchdog: 2 * time.Second, Hooks: lockrt.Hooks{Renewed: func(_ context.Context, e lockrt.RenewEvent) { renewals <- e }}}
 	c := newClient(t, opts)
 	s := c.PermitSemaphore(redistest.Key(t, "p"), 2)
 	p := permit(t, s, 2)
@@ -663,7 +663,7 @@ func TestPermit_ThatIsShortenedHereIsTrustedForLess(t *testing.T) {
 func TestPermit_SomeOfSeveralAreGivenBack(t *testing.T) {
 	t.Parallel()
 	renewed := make(chan lockrt.RenewEvent, 1000)
-	c := newClient(t, lockrt.Options{Watchdog: time.Second, Hooks: lockrt.Hooks{Renewed: func(e lockrt.RenewEvent) { renewed <- e }}})
+	c := newClient(t, lockrt.Options{Watchdog: time.Second, Hooks: lockrt.Hooks{Renewed: func(_ context.Context, e lockrt.RenewEvent) { renewed <- e }}})
 	s := c.PermitSemaphore(redistest.Key(t, "p"), 3)
 	p := permit(t, s, 3)
 	ids := p.PermitIDs()
@@ -854,7 +854,7 @@ func tidyPermits(t *testing.T, c *lockrt.Client, server *redistest.RedisServer, 
 func TestPermit_AndLocksAreRenewedTogether(t *testing.T) {
 	t.Parallel()
 	renewals := make(chan lockrt.RenewEvent, 1000)
-	c := newClient(t, lockrt.Options{Watchdog: 2 * time.Second, Hooks: lockrt.Hooks{Renewed: func(e lockrt.RenewEvent) { renewals <- e }}})
+	c := newClient(t, lockrt.Options{Watchdog: 2 * time.Second, Hooks: lockrt.Hooks{Renewed: func(_ context.Context, e lockrt.RenewEvent) { renewals <- e }}})
 	lease, err := c.Mutex(redistest.Key(t, "m")).Lock(patient(t))
 	require.NoError(t, err)
 	p := permit(t, c.PermitSemaphore(redistest.Key(t, "p"), 1), 1)

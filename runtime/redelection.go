@@ -111,7 +111,7 @@ func (e *election) ask(*waiter) {
 		m.c.spawn(func() {
 			lease, err := (*Lease)(nil), ErrNotAcquired
 			if slices.Contains(open, m) {
-				lease, err = m.acquire(ctx, e.opts, nil)
+				lease, err = m.acquire(ctx, e.opts)
 				err = withoutTheCaller(ctx, e.ctx, err)
 			}
 			e.answered(r, m, lease, err)

@@ -182,6 +182,7 @@ func (next *election) inherit(e *election, parts []*Lease) bool {
 	}
 	next.began.Store(e.began.Load())
 	next.took.Store(e.took.Load())
+	next.whole.came = fromHere
 	next.unite(parts)
 	next.w.tell(news{kind: given})
 	return true

@@ -117,16 +117,15 @@ func (m *RedLock) lock(ctx context.Context, op string, opts []LockOption) (*Leas
 		return nil, &Error{Op: op, Key: m.Key(), Err: errNoLock}
 	}
 	a := attempt{c: m.parts[0].c, op: op, kind: kindRedLock, key: m.key}
-	ctx = a.begin(ctx)
-	lease, err := m.acquire(ctx, opts, a.waits)
-	return a.granted(ctx, lease, err)
+	a.begin(ctx, m.parts[0].opts, opts)
+	lease, err := m.take(ctx, &a, opts)
+	return a.granted(lease, err)
 }
 
-func (m *RedLock) acquire(ctx context.Context, opts []LockOption, waiting func()) (*Lease, error) {
-	c := m.parts[0].c
-	cfg, err := c.configure(m.parts[0].opts, opts)
-	if err != nil {
-		return nil, err
+func (m *RedLock) take(ctx context.Context, a *attempt, opts []LockOption) (*Lease, error) {
+	c, cfg := a.c, a.cfg
+	if a.err != nil {
+		return nil, a.err
 	}
 	for _, part := range m.parts {
 		if err := part.c.checkKey(m.key); err != nil {
@@ -142,7 +141,7 @@ func (m *RedLock) acquire(ctx context.Context, opts []LockOption, waiting func()
 	e.w = newWaiter(ctx, whole, cfg) // not used again: it may be poked late
 	e.w.ballots = true
 	e.inLine = cfg.wait != 0 && !m.entered(whole)
-	err = c.await(ctx, e, e.w, cfg, waiting)
+	err := c.await(ctx, e, e.w, cfg, a.waits)
 	if err == nil && ctx.Err() != nil {
 		err = ended(ctx) // granted, but not wanted any more
 	}

@@ -54,7 +54,7 @@ func (e *election) recruit(ctx context.Context, u *union, m *Mutex) (*Lease, err
 	if !slices.Contains(e.open(), m) {
 		return nil, ErrNotAcquired
 	}
-	return m.acquire(ctx, opts, nil)
+	return m.acquire(ctx, opts)
 }
 
 // admit has part, of the server of m, join u when that server knows of what was made of the others since. If it does not learn

@@ -314,14 +314,15 @@ func TestRedLock_OverByTheClock(t *testing.T) {
 	var clients, others []*lockrt.Client
 	for i, s := range all {
 		opts := lockrt.Options{Watchdog: time.Second, Tracking: lockrt.TrackingOff}
+		c := clientOf(t, s.proxy.URL(), opts)
 		if i > 0 { // its watchdog is kept from its work
-			opts.Hooks.Ended = func(ev lockrt.EndEvent) {
-				if ev.Key != key {
+			lockrt.AtEnd(c, func(ended string) {
+				if ended != key {
 					<-held
 				}
-			}
+			})
 		}
-		clients = append(clients, clientOf(t, s.proxy.URL(), opts))
+		clients = append(clients, c)
 		others = append(others, clientOf(t, s.URL(), lockrt.Options{}))
 	}
 	m, err := lockrt.NewRedLock(key, clients)

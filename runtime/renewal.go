@@ -135,18 +135,6 @@ func (c *Client) renewAll(kind protocol.Renewal, leases []*watchdog.Lease, parce
 // errFewer is the outcome of a renewal of several permits while some of them were given back: it asked for too many.
 var errFewer = errors.New("some of the permits were given back meanwhile")
 
-// renewed is told the outcome of each renewal.
-func (c *Client) renewed(l *watchdog.Lease, err error) {
-	if err == nil {
-		c.counts.renewals.Add(1)
-	} else {
-		c.counts.renewalFailures.Add(1)
-	}
-	if c.opts.Hooks.Renewed != nil {
-		c.opts.Hooks.Renewed(RenewEvent{Kind: Kind(l.Kind()), Key: l.Key(), Until: l.Until(), Err: err})
-	}
-}
-
 // owing is when requests were sent over a connection that it has not answered. The zero value is of one that owes nothing.
 type owing struct {
 	mu   sync.Mutex

@@ -1,6 +1,7 @@
 package lockrt_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -28,7 +29,7 @@ func TestFault_OneMuteRenewalAfterAHandOver(t *testing.T) {
 				proxy := redistest.Proxy(t, server.Addr())
 				renewed := make(chan lockrt.RenewEvent, 1000)
 				next := clientOf(t, proxy.URL(), lockrt.Options{Tracking: tracking, Hooks: lockrt.Hooks{
-					Renewed: func(e lockrt.RenewEvent) { renewed <- e },
+					Renewed: func(_ context.Context, e lockrt.RenewEvent) { renewed <- e },
 				}})
 				other, err := next.Mutex("other").Lock(patient(t), unrenewed)
 				require.NoError(t, err)

@@ -214,13 +214,13 @@ func (m *RWMutex) lock(ctx context.Context, op string, write bool, opts []LockOp
 	if write {
 		a.kind = kindWrite
 	}
-	ctx = a.begin(ctx)
-	lease, err := m.acquire(ctx, a.kind, opts, a.waits)
-	return a.granted(ctx, lease, err)
+	a.begin(ctx, m.opts, opts)
+	lease, err := m.take(ctx, a.kind, a.cfg, a.err, a.waits)
+	return a.granted(lease, err)
 }
 
-func (m *RWMutex) acquire(ctx context.Context, kind string, opts []LockOption, waiting func()) (*Lease, error) {
-	cfg, err := m.c.configure(m.opts, opts)
+// take waits for the key as cfg says, which is of no use with an err.
+func (m *RWMutex) take(ctx context.Context, kind string, cfg lockConfig, err error, waiting func()) (*Lease, error) {
 	if err != nil {
 		return nil, err
 	}

@@ -69,7 +69,7 @@ func TestRedisson_RW_ReadLockExpirationRenewal(t *testing.T) {
 	key := redistest.Key(t, "k")
 	renewed := make(chan lockrt.RenewEvent, 10000)
 	const watchdog = 2 * time.Second
-	c := newClient(t, lockrt.Options{Watchdog: watchdog, Hooks: lockrt.Hooks{Renewed: func(e lockrt.RenewEvent) { renewed <- e }}})
+	c := newClient(t, lockrt.Options{Watchdog: watchdog, Hooks: lockrt.Hooks{Renewed: func(_ context.Context, e lockrt.RenewEvent) { renewed <- e }}})
 	start := time.Now()
 	leases := make([]*lockrt.Lease, 50)
 	jobs(t, len(leases), func(i int) (err error) {
@@ -287,7 +287,7 @@ func TestRedisson_RW_ReadWriteTTL(t *testing.T) {
 	const watchdog = 1500 * time.Millisecond
 	server := redistest.Server(t)
 	renewed := make(chan lockrt.RenewEvent, 10000)
-	c := clientOf(t, server.URL(), lockrt.Options{Watchdog: watchdog, Hooks: lockrt.Hooks{Renewed: func(e lockrt.RenewEvent) { renewed <- e }}})
+	c := clientOf(t, server.URL(), lockrt.Options{Watchdog: watchdog, Hooks: lockrt.Hooks{Renewed: func(_ context.Context, e lockrt.RenewEvent) { renewed <- e }}})
 	m := c.RWMutex("k")
 	ctx := lockrt.WithOwner(patient(t), lockrt.NewOwner())
 	w, r := ok(t)(m.Lock(ctx)), ok(t)(m.RLock(ctx))

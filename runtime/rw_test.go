@@ -696,7 +696,7 @@ func TestRWMutex_HooksTellTheSide(t *testing.T) {
 		AcquireEnd: func(_ context.Context, e lockrt.AcquireEvent) {
 			acquired <- fmt.Sprint(e.Kind, " ", e.Token > 0, " ", e.Err)
 		},
-		Ended: func(e lockrt.EndEvent) { ended <- fmt.Sprint(e.Kind, " ", e.Cause) },
+		Ended: func(_ context.Context, e lockrt.EndEvent) { ended <- fmt.Sprint(e.Kind, " ", e.Cause) },
 	}})
 	m := c.RWMutex(redistest.Key(t, "k"))
 	free(t, ok(t)(m.Lock(patient(t), lockrt.WithFencing())))

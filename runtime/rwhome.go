@@ -579,6 +579,9 @@ func (h *rwHome) attach(hd *rwHold, l *Lease) {
 	if hd.write && len(hd.leases) > 0 {
 		l.token = hd.leases[0].token
 	}
+	if len(hd.leases) > 0 {
+		l.came = fromItself
+	}
 	l.begin(hd, &hd.guard)
 	l.at = int32(len(hd.leases))
 	hd.leases = append(hd.leases, l)
@@ -690,6 +693,7 @@ func (hd *rwHold) unlock(l *Lease) error {
 	if next := h.queue.first; h.suits(hd, next) {
 		hd.passed++
 		h.c.counts.local.Add(1)
+		next.lease.came = fromHere
 		h.queue.remove(next)
 		h.give(hd, next)
 		h.mu.Unlock()

@@ -144,18 +144,17 @@ func (s *Semaphore) Available(ctx context.Context) (int, error) {
 
 func (s *Semaphore) acquire(ctx context.Context, op string, n int, opts []LockOption) error {
 	s = orZero(s)
-	return s.c.acquiring(ctx, op, kindSemaphore, s.key, func(ctx context.Context, waiting func()) (int64, error) {
-		if err := cmpOr(enough(n, 0), enough(s.permits, 0)); err != nil {
-			return 0, err
-		}
-		if n == 0 {
-			return 0, s.c.usable(s.key)
-		}
-		_, err := s.c.pass(ctx, kindSemaphore, s.key, [2][]LockOption{s.opts, opts}, waiting, func(w *waiter) {
-			w.wish = wish{n: n, create: s.permits}
-		})
-		return 0, err
-	})
+	a := attempt{c: s.c, op: op, kind: kindSemaphore, key: s.key}
+	a.begin(ctx, s.opts, opts)
+	err := cmpOr(enough(n, 0), enough(s.permits, 0))
+	switch {
+	case err != nil:
+	case n == 0:
+		err = s.c.usable(s.key)
+	default:
+		_, err = a.pass(ctx, func(w *waiter) { w.wish = wish{n: n, create: s.permits} })
+	}
+	return a.counted(err)
 }
 
 // add is every way to give back.

@@ -524,10 +524,10 @@ func (t *turnstile) asked(b *round) protocol.Round {
 
 // pass has a call wait at the turnstile of a key until it is granted what want wishes for. After an error
 // the waiter is returned too, if want was called.
-func (c *Client) pass(ctx context.Context, kind, key string, opts [2][]LockOption, waiting func(), want func(*waiter)) (*waiter, error) {
-	cfg, err := c.configure(opts[0], opts[1])
-	if err != nil {
-		return nil, err
+func (a *attempt) pass(ctx context.Context, want func(*waiter)) (*waiter, error) {
+	c, kind, key, cfg := a.c, a.kind, a.key, a.cfg
+	if a.err != nil {
+		return nil, a.err
 	}
 	if cfg.fenced {
 		return nil, fmt.Errorf("%w: a %s has no fencing token", ErrBadOption, kind)
@@ -546,7 +546,7 @@ func (c *Client) pass(ctx context.Context, kind, key string, opts [2][]LockOptio
 	}
 	defer t.exit()
 	start := time.Now()
-	err = c.await(ctx, t, w, cfg, waiting)
+	err = c.await(ctx, t, w, cfg, a.waits)
 	if err == nil && ctx.Err() != nil {
 		err = ended(ctx) // granted, but not wanted any more
 	}

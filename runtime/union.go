@@ -147,6 +147,9 @@ func (u *union) look(cause error) {
 	u.mu.Unlock()
 	if !enough {
 		u.whole.end(cause)
+		if u.whole.client.opts.Hooks.Ended != nil && !u.whole.unlocked.Load() {
+			u.whole.reportLater() // its parts were given back one by one
+		}
 		u.spend()
 	}
 	for _, part := range gone {
@@ -395,8 +398,9 @@ func releaseGroup(group []*Lease, outcomes chan<- error) {
 	}
 }
 
-// unlocked says in err what went wrong.
+// unlocked reports that l is given back, and says in err what went wrong.
 func unlocked(l *Lease, err error) error {
+	l.report()
 	switch {
 	case err == nil:
 		return nil

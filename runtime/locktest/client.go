@@ -40,8 +40,12 @@ func client(tb testing.TB, server, url string, opts lockrt.Options) *lockrt.Clie
 	}
 	tb.Cleanup(func() {
 		tb.Helper()
-		if left := held.left(); len(left) > 0 {
-			_ = c.Close()
+		left := held.left()
+		if len(left) > 0 {
+			_ = c.Close() // which waits until the ledger was told of what was lost
+			left = held.left()
+		}
+		if len(left) > 0 {
 			tb.Errorf("locktest: still locked when the test ended: %s", strings.Join(left, ", "))
 			return
 		}
@@ -115,6 +119,9 @@ func (l *ledger) watch(hooks lockrt.Hooks) lockrt.Hooks {
 	acquired, ended := hooks.AcquireEnd, hooks.Ended
 	hooks.AcquireEnd = func(ctx context.Context, e lockrt.AcquireEvent) {
 		l.use(e.Key)
+		for _, part := range e.Parts {
+			l.use(part)
+		}
 		// Nobody has what a semaphore or a latch counts: that has no end.
 		if e.Err == nil && e.Kind != lockrt.KindSemaphore && e.Kind != lockrt.KindLatch {
 			l.add(e.Key, 1)
@@ -123,13 +130,13 @@ func (l *ledger) watch(hooks lockrt.Hooks) lockrt.Hooks {
 			acquired(ctx, e)
 		}
 	}
-	hooks.Ended = func(e lockrt.EndEvent) {
+	hooks.Ended = func(ctx context.Context, e lockrt.EndEvent) {
 		// A client that is closed ends the leases that nobody has ended.
 		if !errors.Is(e.Cause, lockrt.ErrClosed) {
 			l.add(e.Key, -1)
 		}
 		if ended != nil {
-			ended(e)
+			ended(ctx, e)
 		}
 	}
 	return hooks

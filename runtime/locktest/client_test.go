@@ -155,7 +155,7 @@ func TestClient_HooksOfTheTestRun(t *testing.T) {
 	var events []string
 	c := locktest.Client(t, lockrt.Options{Hooks: lockrt.Hooks{
 		AcquireEnd: func(_ context.Context, e lockrt.AcquireEvent) { events = append(events, "got "+e.Key) },
-		Ended:      func(e lockrt.EndEvent) { events = append(events, "ended "+e.Key) },
+		Ended:      func(_ context.Context, e lockrt.EndEvent) { events = append(events, "ended "+e.Key) },
 	}})
 	lease, err := c.Mutex("a").Lock(t.Context())
 	require.NoError(t, err)

@@ -25,12 +25,12 @@ func hooks(t *teller) lockrt.Hooks {
 				t.tell(event{Kind: holds, Text: e.Key + afterWaiting(e.Waited)})
 			}
 		},
-		Renewed: func(e lockrt.RenewEvent) {
+		Renewed: func(_ context.Context, e lockrt.RenewEvent) {
 			if e.Err == nil {
 				t.tell(event{Kind: renews, Text: e.Key})
 			}
 		},
-		Ended: func(e lockrt.EndEvent) {
+		Ended: func(_ context.Context, e lockrt.EndEvent) {
 			switch {
 			case errors.Is(e.Cause, lockrt.ErrLost):
 				t.tell(event{Kind: loses, Text: fmt.Sprintf("%s: %v", e.Key, e.Cause)})

@@ -121,19 +121,16 @@ func work(line string, in io.Reader, out io.Writer) error {
 	}
 	before := runtime.NumGoroutine()
 	hooks := lockrt.Hooks{
-		Ended: func(e lockrt.EndEvent) {
+		Ended: func(_ context.Context, e lockrt.EndEvent) {
 			if errors.Is(e.Cause, lockrt.ErrLost) {
 				key, _ := memberOf(e.Key)
-				if last, known := w.ends.Load(key); known && w.primitive.members > 0 && now()-last.(int64) < int64(100*ms) {
-					return // the whole ended with the first of them
-				}
-				w.ends.Store(key, now())
+				w.ends.Store(key, now()-int64(time.Since(e.At)))
 			}
 		},
 	}
 	var clients []*lockrt.Client
 	for i, url := range w.URLs {
-		hooks.Renewed = func(e lockrt.RenewEvent) {
+		hooks.Renewed = func(_ context.Context, e lockrt.RenewEvent) {
 			if key, m := memberOf(e.Key); (key == longKey || key == sharedKey) && e.Err == nil {
 				w.say(event{What: renewed, Key: key, Server: i, Member: m})
 			}

@@ -217,13 +217,13 @@ func (w *Watchdog) ask(ln *lane, batch []request) {
 	}
 	w.mu.Unlock()
 
-	for _, l := range lost {
-		l.Lost(ErrRefused)
-	}
 	for i, r := range batch {
 		if w.observe != nil && !r.looks {
 			w.observe(r.lease, outcomes[i])
 		}
+	}
+	for _, l := range lost {
+		l.Lost(ErrRefused)
 	}
 }
 

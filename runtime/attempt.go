@@ -1,0 +1,180 @@
+package lockrt
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockgen/lockgen/runtime/internal/watchdog"
+)
+
+// An attempt is one call that acquires, as hooks and statistics see it, and what its options say.
+type attempt struct {
+	c     *Client
+	op    string
+	kind  string
+	key   string
+	parts []string // the keys of a MultiLock
+
+	cfg lockConfig
+	err error // why the call cannot be made as its options say
+
+	// If there are hooks:
+	id    uint64
+	start time.Time
+	ctx   context.Context // that AcquireEnd is given
+	work  context.Context // what Acquired has made of the context of the call
+
+	waiting bool // the call has to wait for others, or had to
+}
+
+// attempts numbers the calls of this process.
+var attempts atomic.Uint64
+
+// begin reads the options and tells that the call begins.
+func (a *attempt) begin(ctx context.Context, base, call []LockOption) {
+	a.cfg, a.err = a.c.configure(base, call)
+	a.starts(ctx)
+}
+
+// starts tells that the call begins.
+func (a *attempt) starts(ctx context.Context) {
+	a.ctx = ctx
+	if a.silent() || !a.c.observed {
+		return
+	}
+	a.id = attempts.Add(1)
+	a.start = now()
+	if hook := a.c.opts.Hooks.AcquireStart; hook != nil {
+		a.ctx = hook(ctx, a.event())
+	}
+}
+
+// silent reports whether nobody is told of the call: it cannot be made, or is a part of another one.
+func (a *attempt) silent() bool { return a.c == nil || a.cfg.part != nil }
+
+// name returns what metrics count the call by.
+func (a *attempt) name() string {
+	if a.cfg.name != "" {
+		return a.cfg.name
+	}
+	return a.kind
+}
+
+// event returns what is known of the call.
+func (a *attempt) event() AcquireEvent {
+	return AcquireEvent{ID: a.id, Kind: Kind(a.kind), Name: a.name(), Key: a.key, Parts: a.parts, Contended: a.waiting}
+}
+
+// waits notes that the call has to wait for others.
+func (a *attempt) waits() {
+	if a.c == nil || a.waiting {
+		return
+	}
+	a.waiting = true
+	if a.kind != kindMulti { // of which one part at a time waits
+		a.c.counts.waiting.Add(1)
+	}
+	if a.cfg.part != nil {
+		a.cfg.part()
+	} else if hook := a.c.opts.Hooks.Waiting; hook != nil {
+		hook(a.ctx, a.event())
+	}
+}
+
+// failed returns err with what the call was about.
+func (a *attempt) failed(err error) error {
+	err = &Error{Op: a.op, Key: a.key, Err: err}
+	a.ends(AcquireEvent{Err: err})
+	return err
+}
+
+// ends tells how the call ended: with the grant and the token that are in how, or its error.
+func (a *attempt) ends(how AcquireEvent) {
+	if a.waiting && a.kind != kindMulti {
+		a.c.counts.waiting.Add(-1)
+	}
+	if a.silent() {
+		return
+	}
+	if hook := a.c.opts.Hooks.AcquireEnd; hook != nil {
+		hook(a.ctx, a.ended(how))
+	}
+}
+
+// ended returns the event of a call that has ended.
+func (a *attempt) ended(how AcquireEvent) AcquireEvent {
+	e := a.event()
+	e.Waited, e.Outcome, e.Grant, e.Token, e.Err = time.Since(a.start), outcomeOf(how.Err), how.Grant, how.Token, how.Err
+	return e
+}
+
+// granted ends a call that was to have lease, and hands that over.
+func (a *attempt) granted(lease *Lease, err error) (*Lease, error) {
+	if err != nil {
+		return nil, a.failed(err)
+	}
+	a.hands(&lease.tenure, lease.token)
+	return lease, nil
+}
+
+// hands ends a call that has got t, and gives it to the caller.
+func (a *attempt) hands(t *tenure, token int64) {
+	how := AcquireEvent{Grant: t.grant(), Token: token}
+	a.ends(how)
+	if a.silent() || a.id == 0 {
+		return
+	}
+	t.call = a
+	if hook := a.c.opts.Hooks.Acquired; hook != nil {
+		a.work = hook(t.parent, a.ended(how))
+	}
+	t.given()
+}
+
+// counted ends a call that takes what nobody has.
+func (a *attempt) counted(err error) error {
+	if err != nil {
+		return a.failed(err)
+	}
+	a.ends(AcquireEvent{Grant: GrantServer})
+	return nil
+}
+
+// outcomeOf says how a call ended with err.
+func outcomeOf(err error) Outcome {
+	switch {
+	case err == nil:
+		return OutcomeAcquired
+	case errors.Is(err, ErrNotAcquired):
+		return OutcomeBusy
+	case errors.Is(err, ErrLost):
+		return OutcomeLost
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return OutcomeCancelled
+	}
+	return OutcomeError
+}
+
+// reasonOf says in a word why a lease ended with cause.
+func reasonOf(cause error) EndReason {
+	var silent *watchdog.UnconfirmedError
+	switch {
+	case cause == ErrReleased: //nolint:errorlint // this very one, which is nearly all
+		return EndReleased
+	case !errors.Is(cause, ErrLost) && errors.Is(cause, ErrReleased):
+		return EndReleased
+	case !errors.Is(cause, ErrLost) && errors.Is(cause, ErrClosed):
+		return EndClosed
+	case errors.Is(cause, watchdog.ErrRefused):
+		return EndTaken
+	case errors.Is(cause, watchdog.ErrElapsed):
+		return EndElapsed
+	case errors.Is(cause, watchdog.ErrTooLong):
+		return EndMaxHold
+	case errors.As(cause, &silent):
+		return EndUnconfirmed
+	}
+	return EndOther
+}

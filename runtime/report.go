@@ -1,0 +1,194 @@
+package lockrt
+
+import (
+	"context"
+	"sync"
+
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
+	"github.com/lockgen/lockgen/runtime/internal/watchdog"
+)
+
+// any reports whether there is a hook that is told of calls or of leases.
+func (h *Hooks) any() bool {
+	return h.AcquireStart != nil || h.Waiting != nil || h.AcquireEnd != nil || h.Acquired != nil || h.Renewed != nil || h.Ended != nil
+}
+
+// A way is how a lease came to its caller.
+type way uint8
+
+const (
+	fromServer way = iota
+	fromHere       // another goroutine of this process
+	fromThere      // another process
+	fromItself     // the process had it already
+)
+
+// grant says how t came to its caller.
+func (t *tenure) grant() Grant {
+	switch t.came {
+	case fromHere:
+		return GrantLocal
+	case fromThere:
+		return GrantRemote
+	case fromItself:
+		return GrantShared
+	default:
+		return GrantServer
+	}
+}
+
+// given says that the caller has t. If that has ended already, that is told now.
+func (t *tenure) given() {
+	t.had.Store(true)
+	if t.ended() != nil {
+		t.report()
+	}
+}
+
+// report tells the hook of the end of t, once. The end of what a call was granted and nobody was given is not told:
+// to the caller it has never begun.
+func (t *tenure) report() {
+	hook := t.client.opts.Hooks.Ended
+	if hook == nil || !t.had.Load() || t.ended() == nil || !t.told.CompareAndSwap(false, true) {
+		return
+	}
+	cause, at := t.ended(), monotonic.Time(t.over.Load())
+	hook(t.call.context(), EndEvent{
+		ID: t.call.id, Kind: Kind(t.kind), Name: t.call.name(), Key: t.key, Parts: t.call.parts,
+		At: at.Std(), Held: at.Sub(t.began), Reason: reasonOf(cause), Cause: bare(t.key, cause),
+	})
+}
+
+// reportLater has the end of t told, by another goroutine.
+func (t *tenure) reportLater() {
+	if t.had.Load() && !t.told.Load() {
+		t.client.reporter.later(t.report, false)
+	}
+}
+
+// context returns the context that hooks are given during a lease.
+func (a *attempt) context() context.Context {
+	if a.work != nil {
+		return a.work
+	}
+	return a.ctx
+}
+
+// mostReports is how many events wait at most before renewals are left out.
+const mostReports = 10_000
+
+// A reporter calls hooks for those who must not wait for them, one after the other.
+type reporter struct {
+	c *Client
+
+	mu      sync.Mutex // guards the rest
+	queue   []func()
+	running bool
+}
+
+// later calls report soon. One that may be left out is, when too many wait.
+func (r *reporter) later(report func(), optional bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if optional && len(r.queue) >= mostReports {
+		return
+	}
+	r.queue = append(r.queue, report)
+	if !r.running {
+		r.running = true
+		r.c.spawn(r.run)
+	}
+}
+
+func (r *reporter) run() {
+	for {
+		r.mu.Lock()
+		queue := r.queue
+		r.queue = nil
+		if len(queue) == 0 {
+			r.running = false
+			r.mu.Unlock()
+			return
+		}
+		r.mu.Unlock()
+		for _, report := range queue {
+			report()
+		}
+	}
+}
+
+// A borne holding knows who has it.
+type borne interface {
+	// bearer returns the first of the leases that have it at present, or nil.
+	bearer() *tenure
+}
+
+func first(leases []*Lease) *tenure {
+	if len(leases) == 0 {
+		return nil
+	}
+	return &leases[0].tenure
+}
+
+func (hd *hold) bearer() *tenure {
+	hd.home.mu.Lock()
+	defer hd.home.mu.Unlock()
+	return first(hd.leases)
+}
+
+func (hd *rwHold) bearer() *tenure {
+	hd.home.mu.Lock()
+	defer hd.home.mu.Unlock()
+	return first(hd.leases)
+}
+
+func (hd *fairHold) bearer() *tenure {
+	hd.home.mu.Lock()
+	defer hd.home.mu.Unlock()
+	return first(hd.leases)
+}
+
+func (p permitHolding) bearer() *tenure { return p.Permit.tenure }
+
+// whole returns what t is a part of, or t.
+func (t *tenure) whole() *tenure {
+	for t != nil {
+		u := t.within.Load()
+		if u == nil {
+			break
+		}
+		t = &u.whole.tenure
+	}
+	return t
+}
+
+// renewed is told the outcome of each renewal.
+func (c *Client) renewed(l *watchdog.Lease, err error) {
+	if err == nil {
+		c.counts.renewals.Add(1)
+	} else {
+		c.counts.renewalFailures.Add(1)
+	}
+	hook := c.opts.Hooks.Renewed
+	if hook == nil {
+		return
+	}
+	var of *tenure
+	if holding, ok := l.Holding.(borne); ok {
+		of = holding.bearer()
+	}
+	if err != nil && (of == nil || of.ended() != nil) {
+		return // it has ended meanwhile
+	}
+	e := RenewEvent{Kind: Kind(l.Kind()), Name: l.Kind(), Key: l.Key(), Until: l.Until(), Err: err}
+	c.reporter.later(func() {
+		ctx := context.Background()
+		if whole := of.whole(); whole != nil && whole.had.Load() {
+			if err != nil && whole.told.Load() {
+				return
+			}
+			ctx, e.ID, e.Name = whole.call.context(), whole.call.id, whole.call.name()
+		}
+		hook(ctx, e)
+	}, true)
+}
