@@ -65,7 +65,7 @@ type Fleet struct {
 	before   Books
 
 	mu       sync.Mutex
-	outcomes map[replica.Outcome]int
+	outcomes map[replica.Outcome]int // "" for requests without an answer
 	orders   []*shop.Order
 }
 
@@ -171,19 +171,19 @@ func (f *Fleet) ask(ctx context.Context, name, path string, in any) (replica.Ans
 	if err != nil {
 		return replica.Answer{}, err
 	}
+	var a replica.Answer
+	defer func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.outcomes[a.Outcome]++
+	}()
 	response, err := f.client.Do(request)
 	if err != nil {
-		return replica.Answer{}, err
+		return a, err
 	}
 	defer response.Body.Close()
-	var a replica.Answer
-	if err := json.NewDecoder(response.Body).Decode(&a); err != nil {
-		return replica.Answer{}, err
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.outcomes[a.Outcome]++
-	return a, nil
+	err = json.NewDecoder(response.Body).Decode(&a)
+	return a, err
 }
 
 // insist sends a request to one replica after the other until one has done it or refuses it for good. It begins with the replica of that
@@ -274,9 +274,12 @@ func (f *Fleet) Audit(ctx context.Context) error {
 	return Audit(ctx, f.store.DB(), f.before)
 }
 
-// count returns how many requests had an outcome.
-func (f *Fleet) count(outcome replica.Outcome) int {
+// count returns how many requests had one of these outcomes.
+func (f *Fleet) count(outcomes ...replica.Outcome) (n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.outcomes[outcome]
+	for _, outcome := range outcomes {
+		n += f.outcomes[outcome]
+	}
+	return n
 }
