@@ -21,6 +21,16 @@ type Endings interface {
 	//lockgen:lock key=gen:end:{id} wait=0 busy=skip lease=1m release=keep
 	Once(ctx context.Context, id string) error
 
+	// Soon runs once a day, unless another replica is at it.
+	//
+	//lockgen:lock key=gen:end:{id} wait=1s busy=skip
+	Soon(ctx context.Context, id string) error
+
+	// Peek reads, from elsewhere if somebody writes for long.
+	//
+	//lockgen:lock key=gen:end:{id} wait=1s busy=fallback
+	Peek(ctx context.Context, id string) (string, error)
+
 	// Slow keeps others away for a while.
 	//
 	//lockgen:lock key=gen:end:{id} min=150ms

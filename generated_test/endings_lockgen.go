@@ -36,6 +36,8 @@ func NewLockedEndings(next, fallback Endings, locks *lockrt.Client, opts ...lock
 var (
 	lockEndingsGet      = gen.Spec{Name: "generatedtest.Endings.Get", Wait: 0, Watchdog: 10 * time.Second}
 	lockEndingsOnce     = gen.Spec{Name: "generatedtest.Endings.Once", Wait: 0, Lease: time.Minute, Keep: true}
+	lockEndingsSoon     = gen.Spec{Name: "generatedtest.Endings.Soon", Wait: time.Second, Watchdog: 10 * time.Second}
+	lockEndingsPeek     = gen.Spec{Name: "generatedtest.Endings.Peek", Wait: time.Second, Watchdog: 10 * time.Second}
 	lockEndingsSlow     = gen.Spec{Name: "generatedtest.Endings.Slow", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second, Min: 150 * time.Millisecond}
 	lockEndingsStubborn = gen.Spec{Name: "generatedtest.Endings.Stubborn", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second, Report: true, Fence: true}
 	lockEndingsRows     = gen.Spec{Name: "generatedtest.Endings.Rows", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
@@ -80,6 +82,44 @@ func (s *LockedEndings) Once(ctx context.Context, id string) (err error) {
 	}
 	defer held.Release(&err)
 	return s.next.Once(held.Context(), id)
+}
+
+// Soon runs once a day, unless another replica is at it.
+//
+// It holds gen:end:{id}. When somebody else holds it, Soon does nothing and returns nil.
+func (s *LockedEndings) Soon(ctx context.Context, id string) (err error) {
+	key, err := EndingsKeys{}.Soon(id)
+	if err != nil {
+		return err
+	}
+	held, err := s.locks.Acquire(ctx, &lockEndingsSoon, key)
+	if errors1.Is(err, lockrt.ErrNotAcquired) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer held.Release(&err)
+	return s.next.Soon(held.Context(), id)
+}
+
+// Peek reads, from elsewhere if somebody writes for long.
+//
+// It holds gen:end:{id}. When somebody else holds it, Peek of the fallback is called instead.
+func (s *LockedEndings) Peek(ctx context.Context, id string) (res string, err error) {
+	key, err := EndingsKeys{}.Peek(id)
+	if err != nil {
+		return res, err
+	}
+	held, err := s.locks.Acquire(ctx, &lockEndingsPeek, key)
+	if errors1.Is(err, lockrt.ErrNotAcquired) {
+		return s.fallback.Peek(ctx, id)
+	}
+	if err != nil {
+		return res, err
+	}
+	defer held.Release(&err)
+	return s.next.Peek(held.Context(), id)
 }
 
 // Slow keeps others away for a while.
@@ -220,6 +260,28 @@ func (EndingsKeys) Get(id string) (string, error) {
 func (EndingsKeys) Once(id string) (string, error) {
 	if id == "" {
 		return "", gen.EmptyKey("generatedtest.Endings.Once", "id")
+	}
+	b := make([]byte, 0, 64)
+	b = append(b, "gen:end:"...)
+	b = gen.AppendString(b, id)
+	return string(b), nil
+}
+
+// Soon builds gen:end:{id}.
+func (EndingsKeys) Soon(id string) (string, error) {
+	if id == "" {
+		return "", gen.EmptyKey("generatedtest.Endings.Soon", "id")
+	}
+	b := make([]byte, 0, 64)
+	b = append(b, "gen:end:"...)
+	b = gen.AppendString(b, id)
+	return string(b), nil
+}
+
+// Peek builds gen:end:{id}.
+func (EndingsKeys) Peek(id string) (string, error) {
+	if id == "" {
+		return "", gen.EmptyKey("generatedtest.Endings.Peek", "id")
 	}
 	b := make([]byte, 0, 64)
 	b = append(b, "gen:end:"...)

@@ -29,8 +29,12 @@ type endings struct {
 
 func (e endings) Get(ctx context.Context, _ string) (string, error) { return e.name, e.do(ctx) }
 func (e endings) Once(ctx context.Context, _ string) error          { return e.do(ctx) }
-func (e endings) Slow(ctx context.Context, _ string) error          { return e.do(ctx) }
-func (e endings) Stubborn(ctx context.Context, _ string) error      { return e.do(ctx) }
+func (e endings) Soon(ctx context.Context, _ string) error          { return e.do(ctx) }
+func (e endings) Peek(ctx context.Context, _ string) (string, error) {
+	return e.name, e.do(ctx)
+}
+func (e endings) Slow(ctx context.Context, _ string) error     { return e.do(ctx) }
+func (e endings) Stubborn(ctx context.Context, _ string) error { return e.do(ctx) }
 func (e endings) Rows(ctx context.Context, _ string) (int, iter.Seq2[int, error], error) {
 	return 2, e.rows, e.do(ctx)
 }
