@@ -55,7 +55,7 @@ type fairClaim struct {
 	heard   time.Time    // when that was heard
 	hold    *fairHold    // what it was granted, or had after the one who was, or nil
 	behind  []uint64     // those who have what it is handed after it
-	after   []*fairClaim // those of them who had it
+	after   []*fairClaim // those of them who had it, and those who entered with one of its owner
 	since   time.Time    // when it became spare
 
 	late *time.Timer // has it ask when the one before it may have died; nil until it is the next one

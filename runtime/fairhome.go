@@ -271,7 +271,8 @@ func (cl *fairClaim) hangUp() {
 	}
 }
 
-// admit lets those in who are of the owner that was given hd, and would wait for themselves.
+// admit lets those in who are of the owner that was given hd, and would wait for themselves. Their places go with the hold: to
+// give one of them up now would have the release find it at the head of the queue, and give the key to nobody.
 func (h *fairHome) admit(hd *fairHold, owner *Owner) {
 	if owner == nil {
 		return
@@ -283,7 +284,14 @@ func (h *fairHome) admit(hd *fairHold, owner *Owner) {
 		}
 		hd.attach(w.lease)
 		w.place.granted = true
-		cl.abandon()
+		if cl.ours {
+			cl.abandon() // at once: it may be what Redis has the key for
+		} else {
+			cl.calm()
+			delete(h.claims, cl.n)
+			cl.hold = hd
+			hd.claim.after = append(hd.claim.after, cl)
+		}
 		w.tell(news{kind: given})
 	}
 }
@@ -427,11 +435,11 @@ func (h *fairHome) release(cl *fairClaim) error {
 
 // releaseOnce reports whether the lock was the claim's.
 func (h *fairHome) releaseOnce(cl *fairClaim) (bool, error) {
-	var after []uint64
+	var after []protocol.Departure
 	run := h.c.run
 	h.mu.Lock()
 	for _, x := range cl.after {
-		after = append(after, x.n)
+		after = append(after, protocol.Departure{Number: x.n, Wait: x.wait})
 	}
 	if cl.asking || cl.doubt {
 		run = h.c.runAside

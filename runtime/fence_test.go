@@ -376,7 +376,7 @@ func TestOwner_NoneOfItsWaitersEntersWithoutTheTokenItWants(t *testing.T) {
 			require.NoError(t, got.err)
 			require.ErrorIs(t, receive(t, fenced, "the one that wants a token").err, lockrt.ErrBadOption)
 			require.NoError(t, got.lease.Unlock(t.Context()))
-			until(t, "what the other was granted is given back", func() bool { return exists(t, m.Key()) == 0 })
+			require.Zero(t, exists(t, m.Key()))
 		})
 	}
 }

@@ -10,7 +10,9 @@
 -- ARGV[2]  how long its place was to last in milliseconds, beyond those before it
 -- ARGV[3]  the time of the client in milliseconds since 1970
 -- ARGV[4]  publish command: publish, spublish or both: see say.lua
--- ARGV[i]  for i from 5 on: numbers of those of the owner's process that had the lock after it, and need it no more
+-- For each of the owner's process that had the lock after it, or with it, and needs it no more, from i = 5 on:
+-- ARGV[i]      its number
+-- ARGV[i + 1]  how long its place was to last in milliseconds, beyond those before it
 --
 -- Reply: -1  the lock was not the owner's: free, somebody else's, or not a lock at all
 --         0  it is free now, and the head of the queue, if there is one, was told so
@@ -30,9 +32,9 @@
 local lock, queue, times, notes, owner = KEYS[1], KEYS[2], KEYS[3], KEYS[4], ARGV[1]
 local wait, now = tonumber(ARGV[2]), tonumber(ARGV[3])
 local after, waits = {}, {}
-for i = 5, #ARGV do
+for i = 5, #ARGV, 2 do
   local served = string.sub(owner, 1, 37) .. ARGV[i]
-  after[i - 4], waits[served] = served, wait
+  after[#after + 1], waits[served] = served, tonumber(ARGV[i + 1])
 end
 local function finish()
   if #after > 0 then

@@ -68,7 +68,10 @@ func (l *fairLock) ask(owner, line string, wait, now int64, tokens string) ([]in
 }
 
 func (l *fairLock) giveBack(owner string, wait, now int64, after ...string) (int64, error) {
-	args := append([]string{owner, strconv.FormatInt(wait, 10), strconv.FormatInt(now, 10), plain}, after...)
+	args := []string{owner, strconv.FormatInt(wait, 10), strconv.FormatInt(now, 10), plain}
+	for _, number := range after {
+		args = append(args, number, strconv.FormatInt(wait, 10))
+	}
 	return l.eval(scripts.FairRelease, l.keys(), args...).AsInt64()
 }
 

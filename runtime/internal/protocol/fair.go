@@ -79,13 +79,10 @@ func ReadFairAcquire(reply []int64) (v FairVerdict, err error) {
 // FreedForNobody is an outcome of the release of a fair lock: it is free, and it is the turn of one that does not listen.
 const FreedForNobody Outcome = 2
 
-// Release returns the release of the lock by its owner, or the end of its place in the queue. after are the numbers of
-// owners of the same process that had the lock after it and need it no more. It replies an [Outcome].
-func (l *Fair) Release(owner string, wait time.Duration, at time.Time, after []uint64) Command {
-	args := []string{owner, millis(wait), clock(at), l.p.publish}
-	for _, n := range after {
-		args = append(args, strconv.FormatUint(n, 10))
-	}
+// Release returns the release of the lock by its owner, or the end of its place in the queue. after are the tickets of
+// owners of the same process that had the lock after it, or with it, and need it no more. It replies an [Outcome].
+func (l *Fair) Release(owner string, wait time.Duration, at time.Time, after []Departure) Command {
+	args := appendDepartures([]string{owner, millis(wait), clock(at), l.p.publish}, after)
 	return Command{scripts.FairRelease, l.keys(), args}
 }
 
@@ -98,11 +95,15 @@ type Departure struct {
 // Leave returns the command that ends tickets of the client, and gives back the lock if one of them has it. Without tickets
 // it passes on a free lock, and has the owner of another one asked whether it has it. It replies an [Outcome].
 func (l *Fair) Leave(tickets []Departure, at time.Time) Command {
-	args := []string{l.p.UUID, clock(at), l.p.publish}
+	return Command{scripts.FairLeave, l.keys(), appendDepartures([]string{l.p.UUID, clock(at), l.p.publish}, tickets)}
+}
+
+// appendDepartures appends tickets to arguments as the scripts read them.
+func appendDepartures(args []string, tickets []Departure) []string {
 	for _, t := range tickets {
 		args = append(args, strconv.FormatUint(t.Number, 10), millis(t.Wait))
 	}
-	return Command{scripts.FairLeave, l.keys(), args}
+	return args
 }
 
 // ForceUnlock returns the command that takes the lock from its owner. It replies 1 if there was one.
