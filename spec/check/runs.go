@@ -55,6 +55,7 @@ func holds() []run {
 		{module: "Mutex", name: "beside Go: all messages may be lost", plain: true, consts: set{"Lossy": "TRUE", "Contended": "TRUE"}},
 		{module: "Mutex", name: "beside Go: faults of the server", plain: true, invariants: "=InvTokens", consts: set{"Lease": "1", "Faults": "1", "Kinds": `{"flush", "failover", "ahead", "back"}`}},
 		{module: "Mutex", name: "beside Go: faults beside it, a racer", plain: true, invariants: "=InvTokens", consts: set{"Lease": "1", "Faults": "1", "Kinds": `{"crash", "repeat", "lose"}`, "Java": "TRUE", "Prompt": "TRUE"}},
+		{module: "MutexLive", name: "liveness: who waits is served, or gives up", temporal: "Served"},
 		{module: "RedLock", name: "majorities, late parts"},
 		{module: "RedTokens", name: "fencing tokens, while no time passes", consts: set{"Fenced": "TRUE"}},
 		{module: "MultiLock", name: "all or none, a member is deleted"},
@@ -73,7 +74,6 @@ func holds() []run {
 // A bound of time is one on what is looked at: the verdict says so.
 func deep() []run {
 	return []run{
-		{module: "MutexLive", name: "liveness: who waits is served, or gives up", deep: true, temporal: "Served", consts: set{"Lease": "1"}},
 		{module: "Mutex", name: "two requests under way, any message is lost, two numbers", deep: true, consts: set{"MaxNet": "2", "Lossy": "TRUE", "Numbers": "{1, 2}", "Contended": "TRUE"}, limit: time.Hour},
 		{module: "Mutex", name: "three processes", deep: true, consts: set{"Procs": "{p1, p2, p3}"}, limit: time.Hour},
 		{module: "RedLock", name: "renewal, servers without a part are asked again", deep: true, consts: set{"Renewing": "TRUE", "Again": "TRUE"}, limit: time.Hour},
@@ -121,6 +121,11 @@ func mutants() []run {
 			"             /\\ Abandon(p, FALSE)\n             /\\ Net(net)\n\n-----", "             /\\ proc' = [proc EXCEPT ![p] = Idle(@)]\n             /\\ UNCHANGED <<srv, gone, copy, lost, fell, left>>\n             /\\ Net(net)\n\n-----"}}},
 		{module: "Mutex", name: "Unlock does not wait for what is being asked", refutes: "InvWithdrawn", consts: set{"Prompt": "TRUE", "MaxNet": "2"}, invariants: "InvWithdrawn", changes: edit{{
 			`Unlock(p) == /\ proc[p].st = "held" /\ ~proc[p].asking`, `Unlock(p) == /\ proc[p].st = "held"`}}},
+
+		{module: "MutexLive", name: "a process that was refused does not ask again", refutes: "Served", temporal: "Served", changes: edit{{
+			`SF_vars(Again(p)) /\ `, ``}}},
+		{module: "MutexLive", name: "what nobody wants any more is released too late", refutes: "Served", temporal: "Served", changes: edit{{
+			`\A g \in gone : g.until # -1`, `TRUE`}}},
 
 		{module: "RedLock", name: "one server is enough", refutes: "InvExclusion", invariants: "=InvExclusion", changes: edit{{
 			`Most == Cardinality(Servers) \div 2 + 1`, `Most == Cardinality(Servers) \div 2`}}},
