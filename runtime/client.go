@@ -54,6 +54,10 @@ type Client struct {
 	reds               redLine
 	janitor            janitor
 	stood              recent // in the queues of these fair locks
+	presence           presence
+	questions          questions
+	asks               pace      // of other processes
+	unheard            sync.Once // the log was told that they cannot be answered
 	counts             counts
 	reporter           reporter
 	atEnd              func(key string) // of tests, which keep who ends a lease from going on; else nil
@@ -237,6 +241,7 @@ func (c *Client) Close() error {
 	fairs := slices.Collect(maps.Values(c.fairs))
 	c.mu.Unlock()
 
+	c.presence.stop()
 	for _, h := range homes {
 		h.close()
 	}

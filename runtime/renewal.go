@@ -35,6 +35,7 @@ func (c *Client) renew(leases []*watchdog.Lease, ttls []time.Duration) []error {
 	kind := renewal(leases[0].Kind())
 	patience := leases[0].TTL
 	at := now()
+	c.introduceWith(leases)
 	for _, l := range leases {
 		patience = min(patience, l.Patience(at))
 	}

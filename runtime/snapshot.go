@@ -73,24 +73,17 @@ func (c *Client) look(key string, most int) Snapshot {
 		return Snapshot{Version: SnapshotVersion, At: time.Now()}
 	}
 	s := Snapshot{Version: SnapshotVersion, At: time.Now(), Process: c.Process()}
-	full := func() bool { return most > 0 && len(s.Held)+len(s.Waiting) >= most }
-	for _, w := range c.waitingCalls() {
-		switch {
-		case key != "" && w.key != key:
-		case full():
-			s.Omitted++
-		default:
-			s.Waiting = append(s.Waiting, w.describe(c))
-		}
+	waiting := c.waitingCalls(key)
+	if most > 0 && len(waiting) > most/2 {
+		s.Omitted = len(waiting) - most/2
+		waiting = waiting[:most/2]
 	}
-	for _, guard := range c.watchdog.Leases() {
-		if key != "" && guard.Key() != key {
-			continue
-		}
-		if full() {
-			s.Omitted++
-			continue
-		}
+	for _, w := range waiting {
+		s.Waiting = append(s.Waiting, w.describe(c))
+	}
+	guards, omitted := c.guards(key, most)
+	s.Omitted += omitted
+	for _, guard := range guards {
 		if held, ok := c.describe(guard); ok {
 			s.Held = append(s.Held, held)
 		}
@@ -102,6 +95,44 @@ func (c *Client) look(key string, most int) Snapshot {
 		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Key, b.Key))
 	})
 	return s
+}
+
+// guards returns the leases of a key, or so many of all at most, or all for 0, and how many it leaves out.
+func (c *Client) guards(key string, most int) (all []*watchdog.Lease, omitted int) {
+	if key == "" {
+		return c.watchdog.Leases(max(0, most-most/2))
+	}
+	c.mu.Lock()
+	h, rw, fair, permits := c.homes[key], c.rws[key], c.fairs[key], c.turnstiles[kindPermit+" "+key]
+	c.mu.Unlock()
+	if h != nil {
+		if hd := h.held(); hd != nil {
+			all = append(all, &hd.guard)
+		}
+	}
+	if rw != nil {
+		rw.mu.Lock()
+		for _, hd := range rw.all() {
+			all = append(all, &hd.guard)
+		}
+		rw.mu.Unlock()
+	}
+	if fair != nil {
+		if hd := fair.held(); hd != nil {
+			all = append(all, &hd.guard)
+		}
+	}
+	if permits != nil {
+		permits.mu.Lock()
+		for p := range permits.permits {
+			all = append(all, &p.lease)
+		}
+		permits.mu.Unlock()
+	}
+	if most > 0 && len(all) > most {
+		return all[:most], len(all) - most
+	}
+	return all, 0
 }
 
 // A visible holding can be looked at from outside.
@@ -211,16 +242,27 @@ type shownCall struct {
 	permits   int
 }
 
-// waitingCalls returns the calls that wait for others.
-func (c *Client) waitingCalls() (all []shownCall) {
+// sideOf returns what there is of a key, or everything if that is empty.
+func sideOf[T any](all map[string]T, key string, names ...string) (some []T) {
+	if key == "" {
+		return slices.Collect(maps.Values(all))
+	}
+	for _, name := range append(names, key) {
+		if one, ok := all[name]; ok {
+			some = append(some, one)
+		}
+	}
+	return some
+}
+
+// waitingCalls returns the calls that wait for others, for a key or for any.
+func (c *Client) waitingCalls(key string) (all []shownCall) {
 	if c.counts.waiting.Load() == 0 {
 		return nil
 	}
 	c.mu.Lock()
-	homes := slices.Collect(maps.Values(c.homes))
-	rws := slices.Collect(maps.Values(c.rws))
-	fairs := slices.Collect(maps.Values(c.fairs))
-	turnstiles := slices.Collect(maps.Values(c.turnstiles))
+	homes, rws, fairs := sideOf(c.homes, key), sideOf(c.rws, key), sideOf(c.fairs, key)
+	turnstiles := sideOf(c.turnstiles, key, kindPermit+" "+key, kindSemaphore+" "+key, kindLatch+" "+key)
 	c.mu.Unlock()
 
 	add := func(w *waiter, kind, key string) {
@@ -259,7 +301,7 @@ func (c *Client) waitingCalls() (all []shownCall) {
 	c.reds.mu.Lock()
 	for _, q := range c.reds.all {
 		for i, e := range q.elections {
-			if i > 0 || e.began.Load() == 0 { // the first one stays in the line until its lease is over
+			if (key == "" || e.m.key == key) && (i > 0 || e.began.Load() == 0) { // the first one stays in the line until its lease is over
 				add(e.w, kindRedLock, e.m.key)
 			}
 		}

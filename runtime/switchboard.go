@@ -3,6 +3,7 @@ package lockrt
 import (
 	"errors"
 	"maps"
+	"strings"
 	"sync"
 	"time"
 
@@ -112,6 +113,7 @@ func (c *Client) hearFor(key string) {
 // hear begins to listen to the client's channel, once, and reports whether it is heard now.
 func (c *Client) hear() bool {
 	c.lookOut()
+	c.present()
 	c.lines.Lock()
 	if c.listener == nil {
 		c.listener = c.hub.Listen(protocol.ProcessChannel(c.wire.UUID), c.told)
@@ -200,6 +202,14 @@ func (c *Client) toldOf(tag string, e hub.Event) {
 		default:
 			c.watchdog.Recheck()
 		}
+		return
+	}
+	if request, ok := strings.CutPrefix(e.Payload, askWord); ok {
+		c.asked(request)
+		return
+	}
+	if strings.HasPrefix(e.Payload, "{") {
+		c.questions.answered(e.Payload)
 		return
 	}
 	m, ok := protocol.ParseMessage(e.Payload)

@@ -68,6 +68,9 @@ var raise string
 //go:embed inspect.lua
 var inspect string
 
+//go:embed introduce.lua
+var introduce string
+
 //go:embed rw.lua
 var rw string
 
@@ -164,6 +167,9 @@ var (
 	Raise       = script("raise", raise, alone)
 )
 
+// Introduce says who a process is, beside all locks.
+var Introduce = script("introduce", introduce, alone)
+
 // The steps of the read-write lock. What a writer has is renewed by Renew.
 var (
 	RWRead         = script("rw_read", rwRead, ofRW)
@@ -210,6 +216,7 @@ func All() []*Script {
 		SemaphoreAcquire, SemaphoreRelease, SemaphoreSet, SemaphoreDrain,
 		PermitAcquire, PermitRelease, PermitRenew, PermitLease, PermitCount, PermitSet,
 		LatchSet, LatchDown, LatchCount, LatchDelete,
+		Introduce,
 	}
 }
 

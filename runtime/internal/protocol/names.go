@@ -76,6 +76,9 @@ func readerHold(key, reader string) string { return suffixed(key, reader+":rwloc
 // ProcessChannel returns the channel on which a client is sent what concerns its owners. The scripts build the same name.
 func ProcessChannel(uuid string) string { return "lockgen_process:" + uuid }
 
+// ProcessKey returns the hash in which a client says who it is. No script of a lock reads it.
+func ProcessKey(uuid string) string { return "lockgen_process:" + uuid }
+
 // TagChannel returns the channel on which a client is sent what concerns its waiting for keys of a hash tag, in a cluster
 // with sharded channels. The scripts build the same name.
 func TagChannel(uuid, tag string) string { return ProcessChannel(uuid) + ":{" + tag + "}" }

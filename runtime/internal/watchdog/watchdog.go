@@ -246,11 +246,15 @@ func (w *Watchdog) Each(f func(key string)) {
 	}
 }
 
-// Leases returns the leases that are guarded.
-func (w *Watchdog) Leases() []*Lease {
+// Leases returns leases that are guarded: all, or so many at most if that is more than 0. The rest is how many it leaves out.
+func (w *Watchdog) Leases(most int) (some []*Lease, rest int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return slices.Clone(w.queue)
+	n := len(w.queue)
+	if most > 0 {
+		n = min(n, most)
+	}
+	return slices.Clone(w.queue[:n]), len(w.queue) - n
 }
 
 // again has the server asked about l now, also if it is being asked: the answer to that may be older.

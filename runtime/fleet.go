@@ -1,0 +1,402 @@
+package lockrt
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
+)
+
+// A Fleet is what the processes that share a server hold and wait for.
+type Fleet struct {
+	// Processes are those that answered, in the order of their ids, also if they hold nothing.
+	Processes []Snapshot
+	// Silent are the ids of those that listen and have not answered in time, or answered with what cannot be read: they are
+	// stopped or busy, are asked by too many, may not publish, or their library is older.
+	Silent []string
+}
+
+// Fleet asks all processes that listen, which is each that has a lock or waited for one of late, what they hold and wait
+// for. With a key, which may be empty for all, it is only what concerns that. It returns when all have answered, or when ctx
+// ends or [Options.OpTimeout] is over; then those that did not answer are Silent. It fails like [Mutex.Inspect] if Redis cannot be
+// asked who listens.
+//
+// It costs one command to each server, one message to each process, and at least one message from each. A process answers
+// at most 10 requests a second, and names 200 locks that it holds and 200 calls that wait; how many it leaves out it
+// says in Omitted. Java programs do not answer. Redisson has nothing like it.
+func (c *Client) Fleet(ctx context.Context, key string) (Fleet, error) {
+	fail := func(err error) (Fleet, error) { return Fleet{}, &Error{Op: "ask the fleet", Key: key, Err: err} }
+	if c == nil || c.rc == nil {
+		return fail(errNoClient)
+	}
+	if len(key) > protocol.MaxKey {
+		return fail(c.checkKey(key))
+	}
+	if !c.granting() {
+		return fail(ErrClosed)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, c.opts.OpTimeout, errNoAnswer)
+	defer cancel()
+	type reply struct {
+		ids []string
+		err error
+	}
+	c.hear()
+	got, err := bounded(ctx, c, func() reply {
+		ids, err := c.listeners()
+		return reply{ids, err}
+	})
+	if err = cmpOr(err, toldWhy(got.err)); err != nil {
+		return fail(err)
+	}
+	if err := c.awaitHearing(ctx); err != nil {
+		return fail(err)
+	}
+	q := c.questions.begin(got.ids)
+	defer c.questions.end(q)
+	others := slices.DeleteFunc(slices.Clone(got.ids), func(id string) bool { return id == c.wire.UUID })
+	if len(others) > 0 {
+		c.spawn(func() { c.question(q, others, key) })
+	}
+	if slices.Contains(got.ids, c.wire.UUID) {
+		q.heard(c.wire.UUID, reportPart{Snapshot: c.look(key, 0), ID: q.id, Parts: 1})
+	}
+	select {
+	case <-q.done:
+	case <-ctx.Done():
+	case <-c.closing:
+		return fail(ErrClosed)
+	}
+	return q.fleet(), nil
+}
+
+// awaitHearing returns once the client hears what it is told.
+func (c *Client) awaitHearing(ctx context.Context) error {
+	c.lines.Lock()
+	l := c.listener
+	c.lines.Unlock()
+	select {
+	case <-l.Ready():
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%w: nothing can be subscribed", ended(ctx))
+	case <-c.closing:
+		return ErrClosed
+	}
+}
+
+// listeners returns the ids of the processes that listen, each once, in order.
+func (c *Client) listeners() ([]string, error) {
+	c.pipelined.Store(true)
+	ctx, cancel := c.briefly()
+	defer cancel()
+	pattern := protocol.ProcessChannel(strings.ReplaceAll("00000000-0000-0000-0000-000000000000", "0", "[0-9a-f]"))
+	found := map[string]struct{}{}
+	var failed error
+	answered := 0
+	for _, node := range c.rc.Nodes() {
+		names, err := node.Do(ctx, node.B().PubsubChannels().Pattern(pattern).Build()).AsStrSlice()
+		if err != nil {
+			failed = err
+			continue
+		}
+		answered++
+		for _, name := range names {
+			found[strings.TrimPrefix(name, protocol.ProcessChannel(""))] = struct{}{}
+		}
+	}
+	if answered == 0 {
+		return nil, cmpOr(failed, errNoAnswer)
+	}
+	return slices.Sorted(maps.Keys(found)), nil
+}
+
+// question sends a request to each of the processes ids.
+func (c *Client) question(q *question, ids []string, key string) {
+	c.pipelined.Store(true)
+	request := askWord + q.id + " " + protocol.ProcessChannel(c.wire.UUID)
+	if key != "" {
+		request += " " + key
+	}
+	for some := range slices.Chunk(ids, 100) {
+		commands := make(rueidis.Commands, len(some))
+		for i, id := range some {
+			commands[i] = c.rc.B().Publish().Channel(protocol.ProcessChannel(id)).Message(request).Build()
+		}
+		for i, reply := range c.rc.DoMulti(context.Background(), commands...) {
+			if n, err := reply.AsInt64(); c.cluster == nil && err == nil && n == 0 {
+				q.gone(some[i]) // it has ended meanwhile
+			}
+		}
+	}
+}
+
+// askWord begins a request to a process: "ask <id> <channel of the reply>", and a key if it is about that alone.
+const askWord = "ask "
+
+// The pace of answers.
+const (
+	mostAnswers  = 10               // in a second, and as many refusals
+	mostReported = 400              // locks and calls in an answer, half of each: so that it takes less than 1ms
+	mostPart     = 32 << 10         // bytes of a part
+	mostHeard    = 64 * mostPart    // bytes that are taken from one process
+	refusedText  = "too many asked" // why a request is refused
+)
+
+// A reportPart is one message of an answer, JSON: what a Snapshot says, and which part of it this is.
+type reportPart struct {
+	Snapshot
+
+	ID      string `json:"id"`                // of the request
+	Part    int    `json:"part"`              // from 0 on
+	Parts   int    `json:"parts"`             // how many there are
+	Refused string `json:"refused,omitempty"` // why
+}
+
+// A pace counts requests.
+type pace struct {
+	mu    sync.Mutex
+	since monotonic.Time
+	n     int
+}
+
+// take returns how many there were in this second, with this one.
+func (p *pace) take(at monotonic.Time) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.since.IsZero() || at.Sub(p.since) >= time.Second {
+		p.since, p.n = at, 0
+	}
+	p.n++
+	return p.n
+}
+
+// asked deals with a request to say what the process holds. It does not block. Answers go to channels of this library alone: on
+// Redisson's nothing but integers may be said.
+func (c *Client) asked(request string) {
+	id, rest, _ := strings.Cut(request, " ")
+	channel, key, _ := strings.Cut(rest, " ")
+	if id == "" || len(id) > 64 || len(channel) > 256 || !strings.HasPrefix(channel, protocol.ProcessChannel("")) {
+		return
+	}
+	switch n := c.asks.take(monotonic.Now()); {
+	case n <= mostAnswers:
+		c.spawn(func() { c.say(channel, c.look(key, mostReported).parts(id)) })
+	case n <= 2*mostAnswers:
+		c.spawn(func() {
+			s := Snapshot{Version: SnapshotVersion, At: time.Now(), Process: c.Process()}
+			c.say(channel, []string{encoded(reportPart{Snapshot: s, ID: id, Parts: 1, Refused: refusedText})})
+		})
+	}
+}
+
+// say publishes the parts of an answer.
+func (c *Client) say(channel string, parts []string) {
+	c.pipelined.Store(true)
+	for _, part := range parts {
+		err := c.rc.Do(context.Background(), c.rc.B().Publish().Channel(channel).Message(part).Build()).Error()
+		if _, spoke := rueidis.IsRedisErr(err); spoke {
+			c.unheard.Do(func() {
+				c.opts.Logger.Warn("lockgen: a process that asked what this one holds cannot be answered", "channel", channel, "error", err)
+			})
+		}
+		if err != nil {
+			return // who asked sees that something is missing
+		}
+	}
+}
+
+// parts returns s as JSON, in parts each of which can be read by itself.
+func (s Snapshot) parts(id string) []string {
+	base := reportPart{Snapshot: s, ID: id}
+	base.Held, base.Waiting = nil, nil
+	room := mostPart - len(encoded(base)) - 64 // for the names of the lists, and numbers
+	type lists struct{ held, waiting []string }
+	all := []lists{{}}
+	size := 0
+	last := func(text string) *lists {
+		if size += len(text) + 1; size > room && size > len(text)+1 {
+			all, size = append(all, lists{}), len(text)+1
+		}
+		return &all[len(all)-1]
+	}
+	for _, h := range s.Held {
+		text := encoded(h)
+		l := last(text)
+		l.held = append(l.held, text)
+	}
+	for _, w := range s.Waiting {
+		text := encoded(w)
+		l := last(text)
+		l.waiting = append(l.waiting, text)
+	}
+	texts := make([]string, len(all))
+	for i, l := range all {
+		base.Part, base.Parts = i, len(all)
+		whole := strings.TrimSuffix(encoded(base), "}")
+		for name, list := range map[string][]string{"held": l.held, "waiting": l.waiting} {
+			if len(list) > 0 {
+				whole += `,"` + name + `":[` + strings.Join(list, ",") + "]"
+			}
+		}
+		texts[i] = whole + "}"
+	}
+	return texts
+}
+
+// encoded returns the JSON of v, which can always be written.
+func encoded(v any) string {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return "{}"
+	}
+	return string(text)
+}
+
+// questions are the requests of this client that are not answered yet.
+type questions struct {
+	mu   sync.Mutex // guards the rest, and what each question was told
+	last uint64
+	open map[string]*question
+}
+
+// A question is one request to several processes.
+type question struct {
+	of   *questions
+	id   string
+	done chan struct{} // closed when all have answered
+
+	missing map[string]struct{}           // processes that have not answered
+	told    map[string]map[int]reportPart // parts of answers
+	size    map[string]int                // of what was heard, in bytes
+	bad     map[string]bool               // processes whose answers cannot be read
+}
+
+func (s *questions) begin(ids []string) *question {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last++
+	q := &question{
+		of: s, id: fmt.Sprint(s.last), done: make(chan struct{}),
+		missing: map[string]struct{}{}, told: map[string]map[int]reportPart{}, size: map[string]int{}, bad: map[string]bool{},
+	}
+	for _, id := range ids {
+		q.missing[id] = struct{}{}
+	}
+	if len(ids) == 0 {
+		close(q.done)
+	}
+	if s.open == nil {
+		s.open = map[string]*question{}
+	}
+	s.open[q.id] = q
+	return q
+}
+
+func (s *questions) end(q *question) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.open, q.id)
+}
+
+// answered deals with a message that may be part of an answer. It does not block.
+func (s *questions) answered(text string) {
+	s.mu.Lock()
+	none := len(s.open) == 0
+	s.mu.Unlock()
+	if none || len(text) > 2*mostPart {
+		return
+	}
+	var part reportPart
+	if err := json.Unmarshal([]byte(text), &part); err != nil {
+		return // it is not known whose it is
+	}
+	s.mu.Lock()
+	q := s.open[part.ID]
+	if q != nil {
+		q.size[part.Process.ID] += len(text)
+	}
+	s.mu.Unlock()
+	if q != nil {
+		q.heard(part.Process.ID, part)
+	}
+}
+
+// heard notes part of the answer of a process. What comes twice, or was not asked for, changes nothing.
+func (q *question) heard(id string, part reportPart) {
+	q.of.mu.Lock()
+	defer q.of.mu.Unlock()
+	if _, ok := q.missing[id]; !ok {
+		return
+	}
+	switch {
+	case part.Refused != "", part.Version != SnapshotVersion, part.Parts < 1, part.Part < 0, part.Part >= part.Parts, q.size[id] > mostHeard:
+		q.bad[id] = true
+	default:
+		if q.told[id] == nil {
+			q.told[id] = map[int]reportPart{}
+		}
+		q.told[id][part.Part] = part
+		if len(q.told[id]) < part.Parts {
+			return
+		}
+	}
+	q.settle(id)
+}
+
+// gone notes that a process has ended.
+func (q *question) gone(id string) {
+	q.of.mu.Lock()
+	defer q.of.mu.Unlock()
+	if _, ok := q.missing[id]; ok {
+		delete(q.told, id)
+		q.settle(id)
+	}
+}
+
+// settle notes that nothing more is to come from a process. The caller holds the lock.
+func (q *question) settle(id string) {
+	delete(q.missing, id)
+	if len(q.missing) == 0 {
+		close(q.done)
+	}
+}
+
+// fleet returns what was heard.
+func (q *question) fleet() Fleet {
+	q.of.mu.Lock()
+	defer q.of.mu.Unlock()
+	var f Fleet
+	for id := range q.missing {
+		f.Silent = append(f.Silent, id)
+	}
+	for id := range q.bad {
+		f.Silent = append(f.Silent, id)
+	}
+	slices.Sort(f.Silent)
+	for _, id := range slices.Sorted(maps.Keys(q.told)) {
+		if _, missing := q.missing[id]; missing || q.bad[id] {
+			continue
+		}
+		var s Snapshot
+		for _, i := range slices.Sorted(maps.Keys(q.told[id])) {
+			part := q.told[id][i]
+			if i == 0 {
+				s = part.Snapshot
+				continue
+			}
+			s.Held, s.Waiting = append(s.Held, part.Held...), append(s.Waiting, part.Waiting...)
+		}
+		f.Processes = append(f.Processes, s)
+	}
+	return f
+}

@@ -1,0 +1,240 @@
+package lockrt
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/internal/watchdog"
+)
+
+// A presence says in Redis who the process is, in a hash beside the locks: so whoever finds a lock knows the host and the
+// process of its holder, even of one that was killed, for as long as the lock lasts.
+//
+// It is written with a renewal of a lease that has been held for a third of the watchdog time, and by a timer while there
+// is no such renewal to write it with: leases of fixed length, and calls that wait. A client whose locks are all short writes
+// nothing.
+type presence struct {
+	armed atomic.Bool // there is a timer, or the client may not write it
+
+	mu      sync.Mutex // guards the rest
+	timer   *time.Timer
+	written monotonic.Time // when that began for the last time
+	off     bool           // the client may not, or is closed
+}
+
+const (
+	// introduceEvery is how often a client says who it is at most.
+	introduceEvery = 10 * time.Second
+
+	// introduceSpare is for how much longer that is known than the longest lease lasts: more than the time between two
+	// renewals that write it.
+	introduceSpare = introduceEvery + 5*time.Second
+)
+
+// longHeld is for how long something is held or waited for by who says who it is.
+func (c *Client) longHeld() time.Duration { return c.opts.Watchdog / 3 }
+
+// present is called for each lock that is held or waited for.
+func (c *Client) present() {
+	p := &c.presence
+	if p.armed.Load() || !p.armed.CompareAndSwap(false, true) {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.off {
+		return
+	}
+	wait := c.longHeld() + c.longHeld()/4 // after the renewal that says it, if there is one
+	if p.timer == nil {
+		p.timer = time.AfterFunc(wait, c.introduceLate)
+		return
+	}
+	p.timer.Reset(wait)
+}
+
+// introduceWith says who the process is beside a renewal that is about to be sent, if it is time.
+func (c *Client) introduceWith(leases []*watchdog.Lease) {
+	p := &c.presence
+	at := monotonic.Now()
+	p.mu.Lock()
+	due := p.due(at)
+	p.mu.Unlock()
+	if !due {
+		return
+	}
+	for _, l := range leases {
+		if l.Age(at) >= c.longHeld() {
+			c.introduceSoon(at)
+			return
+		}
+	}
+}
+
+// due reports whether it was not said lately.
+func (p *presence) due(at monotonic.Time) bool {
+	return !p.off && (p.written.IsZero() || at.Sub(p.written) >= introduceEvery)
+}
+
+// introduceLate is what the timer does. It goes on as long as anything is held or waited for.
+func (c *Client) introduceLate() {
+	at := monotonic.Now()
+	guards, _ := c.watchdog.Leases(0)
+	long := false
+	for _, l := range guards {
+		long = long || l.Age(at) >= c.longHeld()
+	}
+	waiting := c.counts.waiting.Load() > 0
+	if !long && waiting {
+		for _, w := range c.waitingCalls("") {
+			long = long || at.Sub(w.since) >= c.longHeld()
+		}
+	}
+	p := &c.presence
+	p.mu.Lock()
+	due, off, since := p.due(at), p.off, at.Sub(p.written)
+	switch {
+	case off:
+	case len(guards) == 0 && !waiting:
+		p.armed.Store(false)
+	case due || p.written.IsZero():
+		p.timer.Reset(max(introduceEvery, c.longHeld()))
+	default:
+		p.timer.Reset(max(introduceEvery-since+c.longHeld()/4, time.Second))
+	}
+	p.mu.Unlock()
+	if long && due {
+		c.introduceSoon(at)
+	}
+}
+
+// introduceSoon says who the process is, beside whatever else is sent.
+func (c *Client) introduceSoon(at monotonic.Time) {
+	p := &c.presence
+	p.mu.Lock()
+	due := p.due(at)
+	if due {
+		p.written = at
+	}
+	p.mu.Unlock()
+	if due {
+		c.spawn(c.introduce)
+	}
+}
+
+func (c *Client) introduce() {
+	lasts := c.opts.Watchdog
+	all, _ := c.watchdog.Leases(0)
+	for _, l := range all {
+		lasts = max(lasts, time.Until(l.Ends()))
+	}
+	who := c.Process()
+	fields := []string{"version", strconv.Itoa(SnapshotVersion)}
+	for _, f := range [...][2]string{
+		{"name", who.Name}, {"host", who.Host}, {"pid", pidText(who.PID)}, {"program", who.Program},
+		{"program_version", who.ProgramVersion}, {"library", who.Library}, {"started", who.Started.UTC().Format(time.RFC3339)},
+	} {
+		if f[1] != "" {
+			fields = append(fields, f[0], f[1])
+		}
+	}
+	err := c.run(c.wire.Introduce(min(lasts, forEver)+introduceSpare, fields)).Error()
+	if _, spoke := rueidis.IsRedisErr(err); spoke && !passing(err) {
+		c.presence.stop()
+		c.opts.Logger.Warn("lockgen: it cannot be said who this process is, so those who look at its locks see an id alone", "key", protocol.ProcessKey(c.wire.UUID), "error", err)
+	}
+}
+
+func pidText(pid int) string {
+	if pid == 0 {
+		return ""
+	}
+	return strconv.Itoa(pid)
+}
+
+// stop ends it for good.
+func (p *presence) stop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.off = true
+	p.armed.Store(true)
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+}
+
+// processFields are those of the hash that are read.
+var processFields = []string{"name", "host", "pid", "program", "program_version", "library", "started"}
+
+// processFrom reads what introduce wrote.
+func processFrom(uuid string, fields map[string]string) Process {
+	p := Process{
+		ID: uuid, Name: fields["name"], Host: fields["host"], Program: fields["program"],
+		ProgramVersion: fields["program_version"], Library: fields["library"],
+	}
+	p.PID, _ = strconv.Atoi(fields["pid"])
+	p.Started, _ = time.Parse(time.RFC3339, fields["started"])
+	return p
+}
+
+// ProcessOf returns who the client with an id said that it is, as long as what it held then lasts: also of one that was killed. A
+// client says so when it has held or waited for something for a third of its watchdog time. It returns false if nothing
+// is known. With an error the outcome is unknown. One command.
+func (c *Client) ProcessOf(ctx context.Context, id string) (Process, bool, error) {
+	fail := func(err error) (Process, bool, error) {
+		return Process{}, false, &Error{Op: "look for a process", Key: id, Err: err}
+	}
+	if c == nil || c.rc == nil {
+		return fail(errNoClient)
+	}
+	type reply struct {
+		fields map[string]string
+		err    error
+	}
+	got, err := bounded(ctx, c, func() reply {
+		c.pipelined.Store(true)
+		ctx, cancel := c.briefly()
+		defer cancel()
+		fields, err := c.rc.Do(ctx, c.rc.B().Hmget().Key(protocol.ProcessKey(id)).Field(processFields...).Build()).AsStrSlice()
+		if err != nil {
+			return reply{err: err}
+		}
+		known := map[string]string{}
+		for i, name := range processFields {
+			if fields[i] != "" {
+				known[name] = fields[i]
+			}
+		}
+		return reply{known, nil}
+	})
+	if err = cmpOr(err, toldWhy(got.err)); err != nil {
+		return fail(err)
+	}
+	return processFrom(id, got.fields), len(got.fields) > 0, nil
+}
+
+// toldWhy returns the error of a question that changes nothing: that the server is not there, or what it says.
+func toldWhy(err error) error {
+	if err != nil && passing(err) {
+		return unavailable("", err)
+	}
+	return refused(err)
+}
+
+// briefly returns a context for a question that rueidis would send again and again while the server is away. It has no
+// deadline, which would be put on the connection that all share.
+func (c *Client) briefly() (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.Background())
+	timer := time.AfterFunc(c.opts.OpTimeout/2, cancel)
+	return ctx, func() {
+		timer.Stop()
+		cancel()
+	}
+}

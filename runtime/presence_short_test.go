@@ -1,0 +1,33 @@
+package lockrt
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+)
+
+// A process whose locks are all short says nothing, even when it happens to hold one while its timer looks.
+func TestPresence_ShortLocksSayNothing(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	c, err := Open(t.Context(), server.URL(), Options{})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, c.Close()) }()
+	for range 100 {
+		l, err := c.Mutex("k").Lock(t.Context())
+		require.NoError(t, err)
+		c.introduceLate()
+		held, _ := c.watchdog.Leases(0)
+		require.Len(t, held, 1)
+		c.introduceWith(held)
+		require.NoError(t, l.Unlock(t.Context()))
+	}
+	c.introduceLate()
+	require.False(t, c.presence.armed.Load(), "the timer rests while nothing is held")
+	n, err := server.Do("EXISTS", protocol.ProcessKey(c.wire.UUID)).AsInt64()
+	require.NoError(t, err)
+	require.Zero(t, n)
+}
