@@ -55,7 +55,8 @@ type fairClaim struct {
 	heard   time.Time    // when that was heard
 	hold    *fairHold    // what it was granted, or had after the one who was, or nil
 	behind  []uint64     // those who have what it is handed after it
-	after   []*fairClaim // those of them who had it, and those who entered with one of its owner
+	after   []*fairClaim // those of them who had it
+	entered []*fairClaim // those who did not wait for their turn, being of one owner with one who had it; they are being withdrawn
 	since   time.Time    // when it became spare
 
 	late *time.Timer // has it ask when the one before it may have died; nil until it is the next one

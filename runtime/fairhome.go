@@ -271,8 +271,8 @@ func (cl *fairClaim) hangUp() {
 	}
 }
 
-// admit lets those in who are of the owner that was given hd, and would wait for themselves. Their places go with the hold: to
-// give one of them up now would have the release find it at the head of the queue, and give the key to nobody.
+// admit lets those in who are of the owner that was given hd, and would wait for themselves. Their places are given up, and
+// the release says so too: it may come first, find one of them at the head of the queue, and give the key to nobody.
 func (h *fairHome) admit(hd *fairHold, owner *Owner) {
 	if owner == nil {
 		return
@@ -284,14 +284,11 @@ func (h *fairHome) admit(hd *fairHold, owner *Owner) {
 		}
 		hd.attach(w.lease)
 		w.place.granted = true
-		if cl.ours {
-			cl.abandon() // at once: it may be what Redis has the key for
-		} else {
-			cl.calm()
-			delete(h.claims, cl.n)
-			cl.hold = hd
-			hd.claim.after = append(hd.claim.after, cl)
-		}
+		cl.calm()
+		delete(h.claims, cl.n)
+		cl.call = nil
+		cl.retire()
+		hd.claim.entered = append(hd.claim.entered, cl)
 		w.tell(news{kind: given})
 	}
 }
@@ -438,7 +435,7 @@ func (h *fairHome) releaseOnce(cl *fairClaim) (bool, error) {
 	var after []protocol.Departure
 	run := h.c.run
 	h.mu.Lock()
-	for _, x := range cl.after {
+	for _, x := range slices.Concat(cl.after, cl.entered) {
 		after = append(after, protocol.Departure{Number: x.n, Wait: x.wait})
 	}
 	if cl.asking || cl.doubt {
