@@ -126,9 +126,10 @@ func (a *attempt) hands(t *tenure, token int64) {
 	if a.silent() || a.id == 0 {
 		return
 	}
-	t.call = a
+	call := *a // a copy, so that a call that nobody observes costs no memory
+	t.call = &call
 	if hook := a.c.opts.Hooks.Acquired; hook != nil {
-		a.work = hook(t.parent, a.ended(how))
+		call.work = hook(t.parent, a.ended(how))
 	}
 	t.given()
 }
