@@ -11,6 +11,11 @@ SPEC        ?=
 STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOLANGCI    ?= github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
+# Modules below this one have libraries that users of the runtime do not get.
+MODULES := $(patsubst %/go.mod,%,$(wildcard */go.mod */*/go.mod))
+# Their tests are part of make test, but for those that have targets of their own: bench has to be alone, interop needs Java.
+TESTED := $(filter-out bench interop,$(MODULES))
+
 .PHONY: help
 help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,7 +35,7 @@ test: ## run all tests with the race detector, on a redis-server found or instal
 	$(GO) test -race -parallel 4 -timeout 15m ./...
 	$(GO) test ./runtime/internal/watchdog ./runtime/internal/sim # what cannot run with the race detector, or takes too long with it
 	@if [ -n "$$CI" ]; then .ci/need postgres; fi
-	$(GO) -C examples/service test -race -timeout 10m ./... # its tests on PostgreSQL are skipped where there is none, unless CI is set
+	for module in $(TESTED); do $(GO) -C $$module test -race -timeout 10m ./... || exit 1; done # what is not installed is skipped, unless CI is set
 	@if [ -n "$$CI" ] || { command -v javac && command -v mvn; } >/dev/null; then $(MAKE) interop; else \
 		echo "left out, as there is no javac or no mvn: the tests beside Java programs (make interop)"; fi
 
@@ -101,23 +106,29 @@ reproduce: ## build the programs of the last commit twice, and compare the files
 	.ci/reproduce
 
 .PHONY: cross
-cross: ## vet all packages for the systems that no test runs on here
+cross: ## vet all packages for the systems that no test runs on here; the comparison in bench measures on Unix alone
 	for platform in windows/amd64 darwin/arm64 linux/386 linux/arm64; do \
-		echo "$$platform"; \
-		GOOS=$${platform%/*} GOARCH=$${platform#*/} $(GO) vet ./... || exit 1; \
-		GOOS=$${platform%/*} GOARCH=$${platform#*/} $(GO) -C examples/service vet ./... || exit 1; \
+		for module in . $(filter-out bench,$(MODULES)); do \
+			echo "$$platform $$module"; \
+			GOOS=$${platform%/*} GOARCH=$${platform#*/} $(GO) -C $$module vet ./... || exit 1; \
+		done; \
 	done
 
 .PHONY: lint
-lint: staticcheck ## check formatting, go vet, staticcheck
+lint: vet staticcheck ## check formatting, go vet, staticcheck, in all modules
 	@test -z "$$(gofmt -l .)" || { gofmt -l . | sed 's/^/not formatted: /'; exit 1; }
-	$(GO) vet ./...
-	$(GO) -C examples/service vet ./...
+
+.PHONY: vet
+vet:
+	for module in . $(MODULES); do $(GO) -C $$module vet ./... || exit 1; done
+
+.PHONY: tidy
+tidy: ## check that the go.mod files name what is used, and nothing else
+	for module in . $(MODULES); do $(GO) -C $$module mod tidy -diff || exit 1; done
 
 .PHONY: staticcheck
 staticcheck:
-	$(GO) run $(STATICCHECK) ./...
-	cd examples/service && $(GO) run $(STATICCHECK) ./...
+	for module in . $(MODULES); do (cd $$module && $(GO) run $(STATICCHECK) ./...) || exit 1; done
 
 .PHONY: golangci
 golangci: ## check the house rules with golangci-lint, which takes minutes to build

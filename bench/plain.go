@@ -95,7 +95,7 @@ func channelOf(key string) string { return "redisson_lock__channel:{" + key + "}
 func (r *redissonClient) lock(key string) (held, error) {
 	owner := r.id + ":" + strconv.FormatInt(r.threads.Add(1), 10)
 	got := &redissonHeld{r, key, owner}
-	free, ttl, err := r.try(key, owner)
+	free, _, err := r.try(key, owner)
 	if err != nil || free {
 		return got, err
 	}
@@ -103,7 +103,8 @@ func (r *redissonClient) lock(key string) (held, error) {
 	defer r.leave(key, e)
 	<-e.ready
 	for {
-		if free, ttl, err = r.try(key, owner); err != nil || free {
+		free, ttl, err := r.try(key, owner)
+		if err != nil || free {
 			return got, err
 		}
 		over := time.NewTimer(ttl)

@@ -109,9 +109,8 @@ func beyond(t *table) spread {
 	return of(ours)
 }
 
-func anybody(lib library) bool   { return !lib.family && !lib.redisson }
-func whoLocks(lib library) bool  { return !lib.floor && !lib.family && !lib.plain }
-func ourSelves(lib library) bool { return lib.us }
+func anybody(lib library) bool  { return !lib.family && !lib.redisson }
+func whoLocks(lib library) bool { return !lib.floor && !lib.family && !lib.plain }
 
 const (
 	kLease = 30 * time.Second // so that nothing expires or is renewed in a run
