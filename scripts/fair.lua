@@ -14,7 +14,7 @@
 --
 -- The hash has one more field, last: who was given the lock so and has neither asked for it nor given it back. If it is free
 -- all the same, the lease of that one has run out: its process hears, as far as this server knows, and does nothing. Then none
--- of that process keeps its place, or each of them would cost the others a lease.
+-- of that process keeps its place, or each of them would cost the others a lease. There is no such field while nobody waits.
 --
 -- Those right behind the head that are of its process, and wait for the same, are given the lock with it: it goes from
 -- one to the next in their order, without a word to this server, where they stay in the queue until the last of them
@@ -24,6 +24,13 @@ kind = 'fair'
 
 -- As many as that have a lock in a row.
 local most = 64
+
+-- forget drops who was given the lock last if nobody waits any more.
+local function forget(queue, notes)
+  if redis.call('exists', queue) == 0 then
+    redis.call('hdel', notes, 'last')
+  end
+end
 
 -- evict takes those off the head of the queue whose time is over, and returns the head that is left, and its time.
 local function evict(queue, times, notes, now)
@@ -36,6 +43,7 @@ local function evict(queue, times, notes, now)
     redis.call('lpop', queue)
     redis.call('zrem', times, head)
     redis.call('hdel', notes, head)
+    forget(queue, notes)
     tell('look', head) -- if it lives it stands at the end now
   end
 end
@@ -60,6 +68,7 @@ local function admit(queue, times, notes, owner, wait)
   redis.call('lpop', queue)
   redis.call('zrem', times, owner)
   redis.call('hdel', notes, owner)
+  forget(queue, notes)
   forward(times, wait)
 end
 
@@ -81,6 +90,7 @@ local function quit(queue, times, notes, owners, waits)
     if gone > 0 then
       forward(times, gone)
     end
+    forget(queue, notes)
     return
   end
   for _, owner in ipairs(redis.call('lrange', queue, 0, -1)) do
@@ -91,6 +101,7 @@ local function quit(queue, times, notes, owners, waits)
       redis.call('zadd', times, 'xx', 'incr', -gone, owner)
     end
   end
+  forget(queue, notes)
 end
 
 -- expel takes those out of the queue, of a free lock, whose process was given it last and let it run out; unless it is that
@@ -172,9 +183,11 @@ local function pass(lock, queue, times, notes, channel, counter, publish, now)
     local grant = string.format('%s%06d 0 %.0f', at[1], at[2], token)
     if tell('granted', head, table.concat({grant, unpack(after)}, ' ')) > 0 then
       admit(queue, times, notes, head, wait)
-      redis.call('hset', notes, 'last', head)
-      if redis.call('pttl', notes) < lease + 60000 then
-        redis.call('pexpire', notes, lease + 60000)
+      if redis.call('exists', queue) == 1 then
+        redis.call('hset', notes, 'last', head)
+        if redis.call('pttl', notes) < lease + 60000 then
+          redis.call('pexpire', notes, lease + 60000)
+        end
       end
       warn(head, queue, #after, tonumber(lease))
       return 1

@@ -311,6 +311,46 @@ func TestFair_ExpelsWhoLetItRunOut(t *testing.T) {
 	}
 }
 
+// Who was given the lock last is remembered for the sake of those who wait, and by nobody else: what a process leaves that
+// dies with it is gone with the lease.
+func TestFair_RemembersWhoHadItOnlyWhileOthersWait(t *testing.T) {
+	t.Parallel()
+	for _, b := range backends {
+		for _, goes := range []string{"nobody waits", "the last one leaves", "the last one is withdrawn", "the last one is evicted"} {
+			t.Run(b.name+"/"+goes, func(t *testing.T) {
+				t.Parallel()
+				l := newFairLock(newSceneUnheard(t, b.client(t)))
+				wants := []string{l.deaf2, l.hears}
+				if goes != "nobody waits" {
+					wants = append(wants, l.deaf)
+				}
+				for _, owner := range wants {
+					_, err := l.ask(owner, "1", fairWait, epoch, "0")
+					require.NoError(t, err)
+					l.forever()
+				}
+				_, err := l.giveBack(l.deaf2, fairWait, epoch)
+				require.NoError(t, err)
+				require.Equal(t, map[string]string{l.hears: "1"}, l.state().holder)
+				switch goes {
+				case "the last one leaves":
+					_, err = l.giveBack(l.deaf, fairWait, epoch)
+				case "the last one is withdrawn":
+					process := *l
+					process.hears = l.deaf
+					_, err = process.leave(epoch, map[string]int64{l.deaf: fairWait}, l.deaf)
+				case "the last one is evicted":
+					_, err = l.ask(theirs, "0", fairWait, epoch+10*fairWait, "0")
+				}
+				require.NoError(t, err)
+				require.Empty(t, l.state().queue)
+				require.Zero(t, l.int("EXISTS", l.notes()))
+				require.Equal(t, map[string]string{l.hears: "1"}, l.state().holder)
+			})
+		}
+	}
+}
+
 // Who should have been in the queue is told if it was not.
 func TestFair_SaysWhosePlaceIsLost(t *testing.T) {
 	t.Parallel()
