@@ -25,8 +25,8 @@ import (
 // of a row also each that had the key. The times come from the clocks of the clients, as Redisson has it: one that is ahead of the others by
 // more than that puts those it finds at the head of the queue to its end.
 //
-// Where replies are lost on connections that stay open, a key may be held by nobody for a while, though others wait for it:
-// for up to 2.4 seconds where every fiftieth reply was lost.
+// A request that is not answered within 250 ms is sent again over another connection, twice at most. So a connection that
+// has fallen mute keeps a key from those who wait for it for about that long, and not until it is found to be mute.
 type FairMutex struct {
 	c    *Client
 	key  string

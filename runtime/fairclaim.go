@@ -4,6 +4,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/redis/rueidis"
+
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
@@ -41,7 +43,7 @@ type fairClaim struct {
 
 	// Guarded by fairHome.mu.
 	call    *fairCall    // that waits with it, or did last; nil if it gave up, and the claim is spare or has left
-	asking  bool         // a request is under way
+	asking  int          // requests under way
 	left    bool         // it is not needed any more: what Redis has of it is withdrawn
 	freeing bool         // by a release that is under way
 	undone  bool         // meanwhile Redis may have done something for it
@@ -118,7 +120,7 @@ func (e *fairCall) join(w *waiter) entry {
 	}
 	e.cl, cl.call = cl, e
 	h.claims[cl.n] = cl
-	if cl.asking {
+	if cl.asking > 0 {
 		return toWait
 	}
 	return toAsk
@@ -135,7 +137,7 @@ func (e *fairCall) last(*waiter) (held bool, said word) {
 func (e *fairCall) remind() {
 	e.h.mu.Lock()
 	defer e.h.mu.Unlock()
-	if cl := e.cl; cl != nil && cl.call == e && cl.hold == nil && !cl.asking {
+	if cl := e.cl; cl != nil && cl.call == e && cl.hold == nil && cl.asking == 0 {
 		e.w.tell(news{kind: turn})
 	}
 }
@@ -149,7 +151,8 @@ func (e *fairCall) ask(w *waiter) {
 		h.mu.Unlock()
 		return // it was given what it wants a moment ago
 	}
-	e.asked, cl.asking = true, true
+	e.asked = true
+	cl.asking++
 	t := cl.terms
 	// One who does not hear of it is not given the lock without asking.
 	r := protocol.FairRequest{Owner: cl.owner, Queue: protocol.NotQueued, Lease: t.ttl, Wait: cl.wait, Hears: !w.once && !t.quiet}
@@ -173,18 +176,54 @@ func (e *fairCall) ask(w *waiter) {
 	h.stay()
 	h.c.spawn(func() {
 		defer h.quit()
-		sent := time.Now() // before the request: trust is counted from here
-		var reply protocol.FairVerdict
-		numbers, err := h.c.acquireFirst(h.lock.Acquire(r, sent), isGranted).AsIntSlice()
-		if err == nil {
-			reply, err = protocol.ReadFairAcquire(numbers)
+		if h.c.opts.Replicas == 0 { // else it may take longer
+			late := time.AfterFunc(asidePatience, func() { cl.askBeside(r, 1) })
+			defer late.Stop()
 		}
-		rest := cl.settle(sent, reply, err)
+		sent := time.Now() // before the request: trust is counted from here
+		reply, err := readFair(h.c.acquireFirst(h.lock.Acquire(r, sent), isGranted))
+		rest := cl.settle(sent, false, reply, err)
 		w.asks.Add(-1)
 		if rest != nil {
 			rest()
 		}
 	})
+}
+
+// askBeside sends the request of a claim once more if it still waits for the answer, over another connection, and then again.
+// It does not block.
+func (cl *fairClaim) askBeside(r protocol.FairRequest, sent int) {
+	h := cl.h
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !cl.waits() || cl.asking == 0 || sent == mostBeside || !h.c.granting() {
+		return
+	}
+	w := cl.call.w
+	cl.asking++
+	w.asks.Add(1)
+	h.stay()
+	h.c.spawn(func() {
+		defer h.quit()
+		late := time.AfterFunc(asidePatience, func() { cl.askBeside(r, sent+1) })
+		defer late.Stop()
+		at := time.Now()
+		reply, err := readFair(h.c.beside(h.lock.Acquire(r, at)))
+		rest := cl.settle(at, true, reply, err)
+		w.asks.Add(-1)
+		if rest != nil {
+			rest()
+		}
+	})
+}
+
+// readFair reads the reply to a request.
+func readFair(result rueidis.RedisResult) (v protocol.FairVerdict, err error) {
+	numbers, err := result.AsIntSlice()
+	if err != nil {
+		return v, err
+	}
+	return protocol.ReadFairAcquire(numbers)
 }
 
 // before reports whether another claim of this process waits for longer.
@@ -197,12 +236,12 @@ func (h *fairHome) before(cl *fairClaim) bool {
 	return false
 }
 
-// settle deals with the answer to a request. It returns what is left to do.
-func (cl *fairClaim) settle(sent time.Time, reply protocol.FairVerdict, err error) (rest func()) {
+// settle deals with the answer to a request, which was sent beside another one or not. It returns what is left to do.
+func (cl *fairClaim) settle(sent time.Time, beside bool, reply protocol.FairVerdict, err error) (rest func()) {
 	h := cl.h
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	cl.asking = false
+	cl.asking--
 	cl.doubt = cl.doubt || unknown(err) || begun(err)
 	yes := err == nil && reply.Granted()
 	if err == nil && reply.Unplaced {
@@ -240,6 +279,7 @@ func (cl *fairClaim) settle(sent time.Time, reply protocol.FairVerdict, err erro
 	}
 	ttl := cl.terms.ttl
 	switch {
+	case err != nil && (beside && cl.asking > 0 || cl.seen.local.After(sent)): // another one tells, or has told
 	case err != nil && cl.call != nil && !cl.call.asked:
 		tell(news{kind: turn}) // another one asked
 	case err != nil:
@@ -385,11 +425,11 @@ func (cl *fairClaim) retire() {
 		cl.undone = true
 		return
 	}
-	if !cl.asking && !cl.doubt && !cl.ours && !cl.queued {
+	if cl.asking == 0 && !cl.doubt && !cl.ours && !cl.queued {
 		h.c.disconnect(cl.n)
 		return
 	}
-	r := &remains{n: cl.n, wait: cl.wait, aside: cl.asking || cl.doubt, over: func() { h.c.disconnect(cl.n) }}
+	r := &remains{n: cl.n, wait: cl.wait, aside: cl.asking > 0 || cl.doubt, over: func() { h.c.disconnect(cl.n) }}
 	if cl.doubt {
 		r.watch = cl.terms.ttl
 	}
@@ -463,7 +503,7 @@ func (h *fairHome) inherit(cl *fairClaim) bool {
 		return false
 	}
 	e := heir.call
-	if heir.asking {
+	if heir.asking > 0 {
 		e.w.tell(news{kind: turn}) // the answer to that request is not for it any more
 	}
 	heir.abandon()

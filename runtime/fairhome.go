@@ -247,7 +247,7 @@ func (cl *fairClaim) finish() {
 	cl.left = true
 	for _, x := range cl.after {
 		x.left = true
-		if x.asking || x.doubt {
+		if x.asking > 0 || x.doubt {
 			x.hold = nil
 			x.retire()
 		}
@@ -310,7 +310,7 @@ func (hd *fairHold) unlock(l *Lease) error {
 	}
 	if hd.lost != nil {
 		defer h.mu.Unlock()
-		if cl.doubt || cl.asking || !errors.Is(hd.lost, watchdog.ErrRefused) {
+		if cl.doubt || cl.asking > 0 || !errors.Is(hd.lost, watchdog.ErrRefused) {
 			cl.retire() // Redis may still have it for us, or may get it again. It is not needed any more.
 		}
 		return hd.lost
@@ -430,7 +430,7 @@ func (h *fairHome) release(cl *fairClaim) error {
 	})
 }
 
-// releaseOnce reports whether the lock was the claim's.
+// releaseOnce reports whether the lock was the claim's, as far as is known.
 func (h *fairHome) releaseOnce(cl *fairClaim) (bool, error) {
 	var after []protocol.Departure
 	run := h.c.run
@@ -438,11 +438,12 @@ func (h *fairHome) releaseOnce(cl *fairClaim) (bool, error) {
 	for _, x := range slices.Concat(cl.after, cl.entered) {
 		after = append(after, protocol.Departure{Number: x.n, Wait: x.wait})
 	}
-	if cl.asking || cl.doubt {
+	if cl.asking > 0 || cl.doubt {
 		run = h.c.runAside
 	}
 	h.mu.Unlock()
-	done, err := run(h.lock.Release(cl.owner, cl.wait, time.Now(), after)).AsInt64()
+	reply, again := h.c.runInTime(run, h.lock.Release(cl.owner, cl.wait, time.Now(), after))
+	done, err := reply.AsInt64()
 	outcome := protocol.Outcome(done)
 	if outcome == protocol.FreedForNobody {
 		h.c.spawn(func() {
@@ -451,5 +452,5 @@ func (h *fairHome) releaseOnce(cl *fairClaim) (bool, error) {
 			}
 		})
 	}
-	return outcome != protocol.NotOurs, err
+	return outcome != protocol.NotOurs || again, err
 }

@@ -56,13 +56,13 @@ func TestFairHome_WhoGivesUpWhatIsLostLeavesOnce(t *testing.T) {
 	t.Parallel()
 	h := testedFairHome(t)
 	a, b := h.enters(t), h.enters(t)
-	b.queued, b.asking = true, true
+	b.queued, b.asking = true, 1
 	hd := h.have(a, b)
 	require.NoError(t, hd.unlock(a.call.w.lease))
 	require.Same(t, hd, b.hold)
 	h.c.watchdog.Lose(&hd.guard, watchdog.ErrRefused)
 	b.call.leave(b.call.w)
-	require.Nil(t, b.settle(time.Now(), refusal(), nil))
+	require.Nil(t, b.settle(time.Now(), false, refusal(), nil))
 	for _, cl := range []*fairClaim{a, b} {
 		require.Eventually(t, func() bool { return !h.c.knows(cl.n) }, 10*time.Second, time.Millisecond, "it is withdrawn")
 	}
@@ -85,7 +85,7 @@ func TestFairHome_WhoFollowsIsForgottenWithTheGrant(t *testing.T) {
 	a.seen = sighting{past, past}
 	a.handed(a.n, handOver{at: past.Add(time.Second), behind: []uint64{b.n}})
 	require.Nil(t, a.hold)
-	require.Nil(t, a.settle(time.Now(), refusal(), nil))
+	require.Nil(t, a.settle(time.Now(), false, refusal(), nil))
 	hd := h.have(a)
 	_ = hd.unlock(a.call.w.lease) // Redis does not have it
 	require.Nil(t, b.hold)

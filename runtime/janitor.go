@@ -16,7 +16,8 @@ import (
 // its number, so withdrawing it too often harms nobody.
 //
 // It watches a claim for as long as a lease of it lasts, counted from the first answer, if a request may still be on its
-// way; else the first answer is enough. It gives up after a minute without one, or when the client is closed. An error is
+// way; else the first answer is enough. It gives up after a minute without one. When the client is closed it sends what it has once more, and
+// again if the connection breaks or stays mute, but does not wait for a server that is away. An error is
 // no answer, whatever it is: a key of another type is deleted, a permission is given back.
 //
 // Claims that one request can withdraw are one litter. What comes while a request of its litter is under way goes with
@@ -56,6 +57,8 @@ type litter struct {
 	fresh    int           // of them, so many
 	underWay int           // requests
 	failed   bool          // the last one
+	broke    bool          // likewise, though there was a connection to send it over
+	last     int           // requests since the client was closed
 	told     bool          // the log was told that a permission is missing
 	kick     chan struct{} // at most one token
 }
@@ -67,6 +70,9 @@ const (
 
 	// sweepTogether is for how long at most claims are collected while a request of their litter is under way.
 	sweepTogether = 5 * time.Millisecond
+
+	// mostLast is how often what is left is sent when the client is closed.
+	mostLast = 3
 
 	// mostSwept is how many claims one request withdraws.
 	mostSwept = 500
@@ -128,6 +134,8 @@ func (j *janitor) work(l *litter) {
 		switch {
 		case l.fresh > 0 && (l.underWay == 0 || stopped == nil || at.Sub(last) >= sweepTogether):
 			batch, pause = l.pick(true), leastSweep
+		case stopped == nil && l.underWay == 0 && l.broke && l.last < mostLast && len(l.all) > 0:
+			batch = l.pick(false)
 		case len(l.all) == 0 && l.underWay == 0, stopped == nil && l.underWay == 0:
 			delete(j.litters, l.by)
 			j.mu.Unlock()
@@ -147,6 +155,9 @@ func (j *janitor) work(l *litter) {
 			wait = time.Hour
 		}
 		j.mu.Unlock()
+		if batch != nil && stopped == nil {
+			l.last++
+		}
 		if batch != nil {
 			last, next = at, at.Add(pause)
 			j.c.spawn(func() { j.sweep(l, batch) })
@@ -203,7 +214,7 @@ func (j *janitor) answered(l *litter, batch []swept, err error) {
 	var over []func()
 	failed := 0
 	j.mu.Lock()
-	l.failed = err != nil
+	l.failed, l.broke = err != nil, unknown(err)
 	reply, isReply := replied(err)
 	tell := isReply && denied(reply.Error()) && !l.told
 	l.told = l.told || tell
@@ -311,7 +322,8 @@ func (s fairSweeper) sweep(c *Client, claims []*remains) error {
 	if slices.ContainsFunc(claims, func(r *remains) bool { return r.aside }) {
 		run = c.runAside
 	}
-	done, err := run(lock.Leave(tickets, time.Now())).AsInt64()
+	reply, _ := c.runInTime(run, lock.Leave(tickets, time.Now()))
+	done, err := reply.AsInt64()
 	if protocol.Outcome(done) == protocol.FreedForNobody {
 		c.spawn(func() {
 			if c.pause(claimLease) {

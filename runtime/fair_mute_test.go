@@ -1,0 +1,61 @@
+package lockrt_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+)
+
+// A connection that has fallen mute, and is found to be only after an hour, keeps nobody from a fair lock: what was granted
+// is asked for beside it, and given back beside it.
+func TestFairMutex_AMuteConnectionIsGoneAround(t *testing.T) {
+	t.Parallel()
+	for name, tracking := range map[string]lockrt.Tracking{"tracking": lockrt.TrackingAuto, "no tracking": lockrt.TrackingOff} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server, key := redistest.Server(t), "k"
+			proxy := redistest.Proxy(t, server.Addr())
+			hooks, waiting, _ := watch()
+			c, err := lockrt.New(redistest.NewClient(t, proxy.Addr(), func(o *rueidis.ClientOption) {
+				o.ConnWriteTimeout, o.PipelineMultiplex = time.Hour, -1
+			}), lockrt.Options{OpTimeout: patience / 2, Tracking: tracking, Hooks: hooks})
+			require.NoError(t, err)
+			other := clientOf(t, server.URL(), lockrt.Options{Hooks: hooks})
+			m := c.FairMutex(key)
+
+			lost := proxy.DropReply(asksFair, 1, redistest.Mute)
+			lease, err := m.Lock(patient(t), unexpiring)
+			require.NoError(t, err, "what was granted, without an answer")
+			receive(t, lost.Done(), "the loss")
+
+			next := lockLater(patient(t), other.FairMutex(key), unexpiring)
+			receive(t, waiting, "the next one to wait")
+			require.NoError(t, lease.Unlock(t.Context()), "over the connection that is mute")
+			got := gotten(t, next, "the next one")
+			require.ErrorIs(t, tryOnce(t, m), lockrt.ErrNotAcquired, "one who does not wait hears that as well")
+			free(t, got)
+
+			proxy.Cut() // at last
+			until(t, "nothing is left", func() bool {
+				n, err := server.Do("DBSIZE").AsInt64()
+				return err == nil && n == 0
+			})
+			require.NoError(t, c.Close())
+		})
+	}
+}
+
+// tryOnce returns the error of a try.
+func tryOnce(t *testing.T, l lockrt.Locker) error {
+	t.Helper()
+	lease, err := l.TryLock(patient(t))
+	if err == nil {
+		free(t, lease)
+	}
+	return err
+}
