@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
@@ -91,8 +92,8 @@ func TestServers_EndWithTheirProgram(t *testing.T) {
 	const variable = "SERVERS_ORPHAN"
 	needed(t)
 	if os.Getenv(variable) != "" {
-		for name, s := range both(t) {
-			_, _ = os.Stdout.WriteString(name + " listens on\n" + s.addr() + "\n")
+		for _, s := range both(t) {
+			_, _ = os.Stdout.WriteString("directory " + s.dir + "\nlistens on " + s.addr() + "\n")
 		}
 		<-t.Context().Done() // it is killed before
 		return
@@ -104,8 +105,11 @@ func TestServers_EndWithTheirProgram(t *testing.T) {
 	require.NoError(t, cmd.Start())
 	var addrs []string
 	for lines := bufio.NewScanner(out); len(addrs) < 2 && lines.Scan(); {
-		if _, _, err := net.SplitHostPort(lines.Text()); err == nil {
-			addrs = append(addrs, lines.Text())
+		if dir, ok := strings.CutPrefix(lines.Text(), "directory "); ok {
+			t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) }) // nobody else can
+		}
+		if addr, ok := strings.CutPrefix(lines.Text(), "listens on "); ok {
+			addrs = append(addrs, addr)
 		}
 	}
 	require.Len(t, addrs, 2)
