@@ -134,6 +134,12 @@
 // client did. A request is sent again for a minute at most. One that the network holds up for longer than two
 // minutes, or that was done by a server that then lost what it knew, may count twice or not at all.
 //
+// # Elections and schedules
+//
+// An [Election] has one of several candidates lead, and others observe who does; a [Schedule], which [Client.Every] returns, has
+// a function run once in each interval, by whichever process is the first. Each is a Mutex with a fencing token, and a key
+// beside it. Both go on through outages of Redis and through the loss of the lock, whoever leads or runs then.
+//
 // # Told of changes
 //
 // A lease that is held for 8ms is asked about once, and renewed from then on, over a connection with
@@ -254,6 +260,11 @@
 //	lockgen_requests:{jobs}:<uuid>:<kind>     sorted set of what the last requests of one client did, for two minutes;
 //	                                          the kind is semaphore, permit or latch
 //	lockgen_deleted:{jobs}                    string, for two minutes after a latch was deleted
+//
+// Of an election and of a schedule, beside their mutex, by the name office:
+//
+//	lockgen_leader:{office}                   string: who leads, its token and value; expires; a channel, too, on which changes are said
+//	lockgen_every:{office}                    hash: the last interval that was begun, by whom, and the last that was done; expires
 //
 // Keys are of the database that the connection selects. Channels, Redisson's too, are of no database: whoever waits
 // for a name in one database is woken for nothing when the same name is released in another one, and asks again.

@@ -87,3 +87,9 @@ func Direct(c *Client) bool { return c.direct.idle.Load() != nil }
 
 // AtEnd has f called by who ends a lease of c that is made from now on, before anybody else can have the key.
 func AtEnd(c *Client, f func(key string)) { c.atEnd = f }
+
+// AtRate has the clock by which a process waits for the next interval of s go at another rate.
+func AtRate(s *Schedule, rate float64) *Schedule {
+	s.rate = rate
+	return s
+}

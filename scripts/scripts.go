@@ -155,6 +155,18 @@ var latchCount string
 //go:embed latch_delete.lua
 var latchDelete string
 
+//go:embed elect.lua
+var elect string
+
+//go:embed leader.lua
+var leader string
+
+//go:embed every.lua
+var every string
+
+//go:embed every_done.lua
+var everyDone string
+
 // The steps of the reentrant mutex. Each file's header is its documentation.
 var (
 	Take        = script("take", take, alone)
@@ -207,6 +219,14 @@ var (
 	LatchDelete      = script("latch_delete", latchDelete, ofCounting)
 )
 
+// The steps of elections and of schedules, which stand beside a mutex.
+var (
+	Elect     = script("elect", elect, ofInspection)
+	Leader    = script("leader", leader, alone)
+	Every     = script("every", every, alone)
+	EveryDone = script("every_done", everyDone, alone)
+)
+
 // All returns every script, in the order in which they are loaded.
 func All() []*Script {
 	return []*Script{
@@ -217,6 +237,7 @@ func All() []*Script {
 		PermitAcquire, PermitRelease, PermitRenew, PermitLease, PermitCount, PermitSet,
 		LatchSet, LatchDown, LatchCount, LatchDelete,
 		Introduce,
+		Elect, Leader, Every, EveryDone,
 	}
 }
 

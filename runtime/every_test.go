@@ -1,0 +1,327 @@
+package lockrt_test
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+	"github.com/lockgen/lockgen/scripts"
+)
+
+// A ticker is a schedule whose runs a test looks at.
+type ticker struct {
+	ticks   chan lockrt.Tick
+	running atomic.Int32 // runs at once
+	overlap atomic.Bool
+	fail    atomic.Bool // runs fail
+}
+
+func newTicker() *ticker { return &ticker{ticks: make(chan lockrt.Tick, 10_000)} }
+
+func (k *ticker) tick(_ context.Context, t lockrt.Tick) error {
+	if k.running.Add(1) > 1 {
+		k.overlap.Store(true)
+	}
+	defer k.running.Add(-1)
+	k.ticks <- t
+	if k.fail.Load() {
+		return errors.New("a run that fails")
+	}
+	return nil
+}
+
+// run runs s until the test ends.
+func run(t *testing.T, s *lockrt.Schedule) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := later(func() error { return s.Run(ctx) })
+	t.Cleanup(func() {
+		cancel()
+		if err := receive(t, done, "Run"); !errors.Is(err, lockrt.ErrClosed) {
+			require.ErrorIs(t, err, context.Canceled)
+		}
+	})
+}
+
+// inTurn takes n ticks, and checks that no interval is run twice, nor one before another.
+func (k *ticker) inTurn(t *testing.T, n int, last time.Time) time.Time {
+	t.Helper()
+	for range n {
+		tick := receive(t, k.ticks, "the next run")
+		require.Greater(t, tick.Start, last)
+		require.Zero(t, tick.Start.UnixMilli()%tick.Interval.Milliseconds())
+		last = tick.Start
+	}
+	require.False(t, k.overlap.Load())
+	return last
+}
+
+// TestEvery_OncePerInterval has clients whose clocks go at different rates, so that they ask too early, too late and too often.
+func TestEvery_OncePerInterval(t *testing.T) {
+	t.Parallel()
+	for name, url := range map[string]func(t *testing.T) string{
+		"standalone": func(t *testing.T) string { return redistest.Shared(t).URL() },
+		"cluster":    func(t *testing.T) string { return redistest.SharedCluster(t).URL() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			job, k := redistest.Key(t, "job"), newTicker()
+			for _, rate := range []float64{0.7, 1, 1, 3, 20} {
+				run(t, lockrt.AtRate(clientOf(t, url(t), lockrt.Options{}).Every(job, 100*time.Millisecond, k.tick), rate))
+			}
+			first := receive(t, k.ticks, "the first run")
+			require.Zero(t, first.Missed)
+			require.Zero(t, first.Done)
+			require.Equal(t, first.Start, first.Since())
+			k.inTurn(t, 30, first.Start)
+		})
+	}
+}
+
+// The times are those of the server's clock.
+func TestEvery_ByTheClockOfTheServer(t *testing.T) {
+	t.Parallel()
+	server := redistest.Shared(t)
+	k := newTicker()
+	at := func() time.Time {
+		s, err := server.Do("TIME").AsStrSlice()
+		require.NoError(t, err)
+		seconds, err := strconv.ParseInt(s[0], 10, 64)
+		require.NoError(t, err)
+		return time.Unix(seconds, 0)
+	}
+	before := at()
+	run(t, newClient(t, lockrt.Options{}).Every(redistest.Key(t, "job"), time.Second, k.tick))
+	tick := receive(t, k.ticks, "the run")
+	require.False(t, tick.Start.Before(before))
+	require.False(t, tick.Start.After(at()))
+}
+
+// TestEvery_Missed shows what a run is told of intervals before it.
+func TestEvery_Missed(t *testing.T) {
+	t.Parallel()
+	const week = 7 * 24 * time.Hour
+	server := redistest.Shared(t)
+	job, k := redistest.Key(t, "job"), newTicker()
+	c := newClient(t, lockrt.Options{})
+	state := "lockgen_every:{" + job + "}"
+
+	// Nobody lived for four intervals.
+	s := c.Every(job, week, k.tick)
+	run(t, s)
+	first := receive(t, k.ticks, "the first run")
+	until(t, "it is done", func() bool { return number(t, server, "HLEN", state) == 3 })
+	old := strconv.FormatInt(first.Start.Add(-5*week).UnixMilli(), 10)
+	server.Do("HSET", state, "begun", old, "done", old)
+	run(t, c.Every(job, week, k.tick)) // as if it was started now
+	tick := receive(t, k.ticks, "the run after a pause")
+	require.Equal(t, 4, tick.Missed)
+	require.Equal(t, first.Start.Add(-5*week), tick.Done)
+	require.Equal(t, first.Start.Add(-4*week), tick.Since())
+	require.Equal(t, week, tick.Interval)
+	until(t, "it is done", func() bool {
+		done, err := server.Do("HGET", state, "done").ToString()
+		return err == nil && done == strconv.FormatInt(tick.Start.UnixMilli(), 10)
+	})
+	require.Greater(t, number(t, server, "PTTL", state), int64(99*week/time.Millisecond))
+	server.Do("DEL", state)
+}
+
+// A run that fails is not done: the next ones are told so until one succeeds.
+func TestEvery_ARunThatFails(t *testing.T) {
+	t.Parallel()
+	log := &lines{}
+	job, k := redistest.Key(t, "job"), newTicker()
+	run(t, newClient(t, lockrt.Options{Logger: log.logger()}).Every(job, 100*time.Millisecond, k.tick))
+	receive(t, k.ticks, "a run")
+	k.fail.Store(true)
+	var tick lockrt.Tick
+	for tick.Missed < 2 {
+		next := receive(t, k.ticks, "a run that fails")
+		require.GreaterOrEqual(t, next.Missed, tick.Missed)
+		tick = next
+	}
+	require.Equal(t, tick.Since(), tick.Start.Add(-time.Duration(tick.Missed)*tick.Interval))
+	k.fail.Store(false)
+	for tick.Missed > 0 {
+		tick = receive(t, k.ticks, "a run that succeeds")
+	}
+	require.Positive(t, log.count("a run of a schedule failed"))
+}
+
+// A run that takes longer than an interval delays the next one, wherever that is.
+func TestEvery_ALongRun(t *testing.T) {
+	t.Parallel()
+	job, k := redistest.Key(t, "job"), newTicker()
+	held, end := make(chan struct{}), make(chan struct{})
+	var once atomic.Bool
+	long := func(ctx context.Context, tick lockrt.Tick) error {
+		err := k.tick(ctx, tick)
+		if once.CompareAndSwap(false, true) {
+			k.running.Add(1)
+			defer k.running.Add(-1)
+			close(held)
+			<-end
+		}
+		return err
+	}
+	log := &lines{}
+	c := newClient(t, lockrt.Options{Logger: log.logger(), DeadlockAfter: 100 * time.Millisecond})
+	run(t, c.Every(job, 100*time.Millisecond, long))
+	receive(t, held, "the long run")
+	first := receive(t, k.ticks, "the long run")
+	hooks, waiting, _ := watch()
+	other := newClient(t, lockrt.Options{Hooks: hooks, Logger: log.logger(), DeadlockAfter: 100 * time.Millisecond})
+	run(t, other.Every(job, 100*time.Millisecond, long))
+	for range 3 {
+		receive(t, waiting, "the other one, in interval after interval")
+	}
+	require.Empty(t, k.ticks)
+	close(end)
+	next := receive(t, k.ticks, "the next run")
+	require.GreaterOrEqual(t, next.Start.Sub(first.Start), 2*next.Interval)
+	k.inTurn(t, 3, next.Start)
+	require.Zero(t, log.count(stillWaits), "each wait is bounded")
+}
+
+// A process that is cut off while it runs is told, and others go on when its lease is over.
+func TestEvery_CutOff(t *testing.T) {
+	t.Parallel()
+	proxy := redistest.Proxy(t, redistest.Shared(t).Addr())
+	job, k := redistest.Key(t, "job"), newTicker()
+	away, err := lockrt.Open(t.Context(), proxy.URL(), lockrt.Options{Watchdog: time.Second})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = away.Close() })
+	causes := make(chan error, 1)
+	begun := make(chan lockrt.Tick, 1)
+	run(t, away.Every(job, 100*time.Millisecond, func(ctx context.Context, tick lockrt.Tick) error {
+		select {
+		case begun <- tick:
+			<-ctx.Done()
+			causes <- context.Cause(ctx)
+		default:
+		}
+		return ctx.Err()
+	}))
+	first := receive(t, begun, "the run")
+	proxy.Blackhole(redistest.Both)
+	run(t, newClient(t, lockrt.Options{}).Every(job, 100*time.Millisecond, k.tick))
+	next := receive(t, k.ticks, "the next run, elsewhere")
+	require.ErrorIs(t, receive(t, causes, "the end of the first one"), lockrt.ErrLost)
+	require.Greater(t, next.Start, first.Start)
+	k.inTurn(t, 3, next.Start)
+	proxy.Deliver()
+}
+
+// TestEvery_RestartedEmpty shows that processes remember for a server that has forgotten.
+func TestEvery_RestartedEmpty(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	log := &lines{}
+	k := newTicker()
+	const interval = 3 * time.Second // which a server takes less than to be back, so that the same interval goes on
+	c, other := clientOf(t, server.URL(), lockrt.Options{Logger: log.logger()}), clientOf(t, server.URL(), lockrt.Options{})
+	run(t, lockrt.AtRate(c.Every("job", interval, k.tick), 20)) // it asks often
+	run(t, lockrt.AtRate(other.Every("job", interval, k.tick), 20))
+	last := k.inTurn(t, 1, time.Time{})
+	server.Kill()
+	until(t, "it is held up", func() bool { return log.count("is held up") > 0 })
+	server.Restart()
+	k.inTurn(t, 1, last)
+	until(t, "it goes on", func() bool { return log.count("a schedule goes on") > 0 })
+}
+
+// TestEvery_LostReplies has the server act on what a schedule asks, and loses its replies.
+func TestEvery_LostReplies(t *testing.T) {
+	t.Parallel()
+	for name, mode := range map[string]redistest.Mode{"closed": redistest.Close, "mute": redistest.Mute} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			proxy := redistest.Proxy(t, redistest.Shared(t).Addr())
+			c, err := lockrt.Open(t.Context(), proxy.URL(), lockrt.Options{OpTimeout: 300 * time.Millisecond})
+			require.NoError(t, err)
+			t.Cleanup(func() { _ = c.Close() })
+			job, k := redistest.Key(t, "job"), newTicker()
+			run(t, c.Every(job, 500*time.Millisecond, k.tick))
+			last := k.inTurn(t, 1, time.Time{})
+			begins := redistest.EvalSHA(scripts.Every.SHA1())
+			for range 2 {
+				lost := proxy.DropReply(func(cmd []string) bool { return begins(cmd) && cmd[6] != "" }, 1, mode)
+				receive(t, lost.Done(), "the reply to be lost")
+				last = k.inTurn(t, 1, last)
+			}
+			lost := proxy.DropReply(redistest.EvalSHA(scripts.EveryDone.SHA1()), 1, mode)
+			receive(t, lost.Done(), "the reply to be lost")
+			k.inTurn(t, 2, last)
+		})
+	}
+}
+
+// Two runs under one owner are two: they do not enter each other's.
+func TestEvery_OneOwner(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, lockrt.Options{})
+	job, k := redistest.Key(t, "job"), newTicker()
+	ctx, cancel := context.WithCancel(lockrt.WithOwner(t.Context(), lockrt.NewOwner()))
+	var all []<-chan error
+	for range 3 {
+		all = append(all, later(func() error { return c.Every(job, 100*time.Millisecond, k.tick).Run(ctx) }))
+	}
+	k.inTurn(t, 10, time.Time{})
+	cancel()
+	for _, got := range all {
+		require.ErrorIs(t, receive(t, got, "Run"), context.Canceled)
+	}
+}
+
+func TestEvery_WhatCannotBe(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, lockrt.Options{})
+	fn := func(context.Context, lockrt.Tick) error { return nil }
+	for name, s := range map[string]*lockrt.Schedule{
+		"nil": nil, "zero": {}, "no client": (*lockrt.Client)(nil).Every("a", time.Hour, fn),
+		"no function": c.Every("a", time.Hour, nil), "no interval": c.Every("a", 0, fn), "too short": c.Every("a", time.Millisecond, fn),
+		"negative": c.Every("a", -time.Hour, fn), "microseconds": c.Every("a", time.Second+time.Microsecond, fn),
+		"option": c.Every("a", time.Hour, fn, lockrt.WithWatchdog(time.Millisecond)),
+	} {
+		require.ErrorIs(t, s.Run(t.Context()), lockrt.ErrBadOption, name)
+	}
+	require.ErrorIs(t, c.Every("a", time.Hour, fn).Run(nil), lockrt.ErrBadOption) //nolint:staticcheck // that is the point
+	bad := new(lockrt.KeyError)
+	require.ErrorAs(t, c.Every("", time.Hour, fn).Run(t.Context()), &bad)
+	server := redistest.Shared(t)
+	job := redistest.Key(t, "job")
+	server.Do("SET", "lockgen_every:{"+job+"}", "text")
+	defer server.Do("DEL", "lockgen_every:{"+job+"}")
+	require.ErrorIs(t, c.Every(job, time.Hour, fn).Run(t.Context()), lockrt.ErrWrongType)
+	text := redistest.Key(t, "text")
+	server.Do("SET", text, "text")
+	defer server.Do("DEL", text)
+	require.ErrorIs(t, c.Every(text, time.Hour, fn).Run(t.Context()), lockrt.ErrWrongType)
+}
+
+func TestEvery_PanicAndClose(t *testing.T) {
+	t.Parallel()
+	c, err := lockrt.Open(t.Context(), redistest.Shared(t).URL(), lockrt.Options{})
+	require.NoError(t, err)
+	job := redistest.Key(t, "job")
+	require.PanicsWithValue(t, "bug", func() {
+		_ = c.Every(job, time.Hour, func(context.Context, lockrt.Tick) error { panic("bug") }).Run(t.Context())
+	})
+	gone(t, redistest.Shared(t), job)
+	begun := make(chan struct{}, 100)
+	done := later(func() error {
+		return c.Every(job, 100*time.Millisecond, func(context.Context, lockrt.Tick) error { begun <- struct{}{}; return nil }).Run(t.Context())
+	})
+	receive(t, begun, "a run")
+	require.NoError(t, c.Close())
+	require.ErrorIs(t, receive(t, done, "Run"), lockrt.ErrClosed)
+	redistest.Shared(t).Do("DEL", "lockgen_every:{"+job+"}", job)
+}

@@ -1,0 +1,58 @@
+package protocol
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockgen/lockgen/scripts"
+)
+
+func TestElection(t *testing.T) {
+	t.Parallel()
+	p := process()
+	term := Term{Owner: "u:5", Token: 7, Value: "a b"}
+	require.Equal(t, Command{scripts.Elect, []string{"k", "lockgen_leader:{k}"}, []string{"u:5", "7", "both", "1000", "a b"}},
+		p.Lead("k", term, time.Second))
+	require.Equal(t, "1", p.Lead("k", term, 0).Args[3], "0 would mean to resign")
+	require.Equal(t, Command{scripts.Elect, []string{"{k}:1", "lockgen_leader:{k}:1"}, []string{"u:5", "7", "both", "0", "a b"}},
+		p.Resign("{k}:1", term))
+	require.Equal(t, Command{Script: scripts.Leader, Keys: []string{"k", "lockgen_leader:{k}"}}, p.Leader("k"))
+	require.Equal(t, "lockgen_leader:{k}", LeaderChannel("k"))
+	got, err := ReadLeader("7 u:5 a b")
+	require.NoError(t, err)
+	require.Equal(t, term, got)
+	got, err = ReadLeader("7 u:5 ")
+	require.NoError(t, err)
+	require.Equal(t, Term{Owner: "u:5", Token: 7}, got)
+	got, err = ReadLeader("")
+	require.NoError(t, err)
+	require.Zero(t, got)
+	for _, bad := range []string{"7", "7 u:5", "x u:5 v"} {
+		_, err = ReadLeader(bad)
+		require.Error(t, err, bad)
+	}
+}
+
+func TestSchedule(t *testing.T) {
+	t.Parallel()
+	s := Schedule{"k", time.Minute, time.Hour}
+	at := time.UnixMilli(60_000)
+	require.Equal(t, Command{scripts.Every, []string{"k", "lockgen_every:{k}"}, []string{"60000", "", "0", "0", "3600000"}}, s.Look(time.Time{}))
+	require.Equal(t, Command{scripts.Every, []string{"k", "lockgen_every:{k}"}, []string{"60000", "u:5", "7", "60000", "3600000"}}, s.Begin("u:5", 7, at))
+	require.Equal(t, Command{scripts.EveryDone, []string{"lockgen_every:{k}"}, []string{"60000", "3600000"}}, s.Done(at))
+	for what, want := range map[int64]Moment{
+		2:  {Begins: true},
+		1:  {Due: true},
+		0:  {},
+		-1: {Lost: true},
+	} {
+		want.Start, want.Left, want.Done = time.UnixMilli(120_000), time.Second, at
+		got, err := ReadEvery([]int64{what, 120_000, 1000, 0, 60_000})
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+	_, err := ReadEvery([]int64{1, 2})
+	require.Error(t, err)
+}

@@ -1,0 +1,194 @@
+package lockrt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
+)
+
+// A Leadership is one term of one candidate. It ends once: by [Leadership.Resign], by loss, or by closing the [Client]. It is
+// safe for concurrent use. The zero value is none: its errors match [ErrBadOption].
+type Leadership struct {
+	e     *Election
+	lease *Lease
+
+	resigned chan struct{} // closed when Resign has given the lease back, or tried to
+	resign   sync.Once
+	again    chan struct{} // has one when the record is to be written again
+
+	writing sync.Mutex // guards that the record is written by one at a time
+	mu      sync.Mutex // guards the value
+	value   string
+}
+
+func newLeadership(e *Election, lease *Lease, value string) *Leadership {
+	return &Leadership{e: e, lease: lease, value: value, resigned: make(chan struct{}), again: make(chan struct{}, 1)}
+}
+
+// none reports whether l is the leadership of nobody.
+func (l *Leadership) none() bool { return l == nil || l.lease == nil }
+
+// Context returns a child of the context given to Campaign that ends with the leadership; see [Lease.Context]. Do under it what only the
+// leader may do. Of the zero value it is a context that has ended.
+func (l *Leadership) Context() context.Context {
+	if l.none() {
+		ctx, cancel := context.WithCancelCause(context.Background())
+		cancel(errNoLease)
+		return ctx
+	}
+	return l.lease.Context()
+}
+
+// Err returns nil while the leadership is trusted, then why it ended; see [Lease.Err]. It does not contact Redis.
+func (l *Leadership) Err() error {
+	if l.none() {
+		return &Error{Op: "leadership", Err: errNoLease}
+	}
+	return l.lease.Err()
+}
+
+// Until returns when the trust in the leadership ends unless it is renewed before; see [Lease.Until].
+func (l *Leadership) Until() time.Time {
+	if l.none() {
+		return time.Time{}
+	}
+	return l.lease.Until()
+}
+
+// Token returns the fencing token of the term; see [Lease.Token].
+func (l *Leadership) Token() int64 {
+	if l.none() {
+		return 0
+	}
+	return l.lease.Token()
+}
+
+// Proclaim gives the leader another value, which observers are told of. It takes one round trip. It fails with what the leadership
+// ended with if it has, and with [ErrLost] if Redis says that somebody else leads; with another error it is not known whether
+// observers see the new value, and the client goes on trying until they do.
+func (l *Leadership) Proclaim(ctx context.Context, value string) error {
+	if l.none() {
+		return &Error{Op: "proclaim", Err: errNoLease}
+	}
+	fail := func(err error) error { return failedAt("proclaim", l.e.name, err) }
+	if len(value) > mostValue {
+		return fail(tooLong(value))
+	}
+	if err := l.lease.Err(); err != nil {
+		return fail(err)
+	}
+	l.mu.Lock()
+	l.value = value
+	l.mu.Unlock()
+	if err := l.write(ctx); err != nil {
+		select {
+		case l.again <- struct{}{}:
+		default:
+		}
+		return fail(err)
+	}
+	return nil
+}
+
+// Resign gives the leadership back: the candidate that has waited longest leads at once. It is [Lease.Unlock]: it runs to
+// its end even if ctx is cancelled, within [Options.OpTimeout], and fails in the same ways, with [ErrReleased] the second time and
+// with [ErrLost] if the leadership was lost.
+func (l *Leadership) Resign(context.Context) error {
+	if l.none() {
+		return &Error{Op: "resign", Err: errNoLease}
+	}
+	defer l.resign.Do(func() { close(l.resigned) })
+	if err := l.lease.hold.unlock(l.lease); err != nil {
+		return failedAt("resign", l.e.name, err)
+	}
+	return nil
+}
+
+// told is what the record is to say of l.
+func (l *Leadership) told() protocol.Term {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return protocol.Term{Owner: l.lease.guard.Owner(), Token: l.lease.token, Value: l.value}
+}
+
+// confirm is write until Redis has answered, or the lease's context ends.
+func (l *Leadership) confirm(ctx context.Context) error {
+	for failures := 1; ; failures++ {
+		err := l.write(ctx)
+		if err == nil || errors.Is(err, ErrLost) || !passing(err) {
+			return err
+		}
+		timer := time.NewTimer(l.e.c.opts.Retry.pause(failures))
+		select {
+		case <-timer.C:
+		case <-l.lease.Context().Done():
+			timer.Stop()
+			return cmpOr(l.lease.Err(), ended(l.lease.Context()))
+		}
+	}
+}
+
+// write has Redis know that l leads, and under which value.
+func (l *Leadership) write(ctx context.Context) error {
+	c := l.e.c
+	got, err := bounded(ctx, c, func() error {
+		l.writing.Lock() // so that of two values the later is the last
+		defer l.writing.Unlock()
+		if err := l.lease.Err(); err != nil {
+			return err
+		}
+		written, err := c.run(c.wire.Lead(l.e.name, l.told(), leaderKeep)).AsInt64()
+		if err == nil && written == 0 {
+			err = fmt.Errorf("%w: Redis says that somebody else leads", ErrLost)
+		}
+		return err
+	})
+	if err = cmpOr(err, got); err != nil {
+		return refused(err)
+	}
+	return nil
+}
+
+// confirmEvery is how often the record is written again.
+const confirmEvery = leaderKeep / 3
+
+// keep confirms the record while l leads, and removes it then, so that observers hear of it.
+func (l *Leadership) keep() {
+	c, every := l.e.c, confirmEvery
+	ended := l.lease.Context().Done()
+	timer := time.NewTimer(every)
+	defer timer.Stop()
+	for l.lease.Err() == nil {
+		write := true
+		select {
+		case <-l.resigned:
+		case <-ended:
+			// The lease outlives the context of the caller, who may be ending the work. Nothing tells of its end then but Resign.
+			ended, every, write = nil, time.Second, false
+		case <-l.again:
+		case <-timer.C:
+			write = ended != nil
+		}
+		if write && l.lease.Err() == nil {
+			if err := l.confirm(context.Background()); err != nil && l.lease.Err() == nil {
+				c.opts.Logger.Warn("lockgen: a leader could not confirm that it leads; observers may take it for gone", "key", l.e.name, "error", err)
+			}
+		}
+		timer.Reset(every)
+	}
+	l.remove()
+}
+
+// remove removes the record of l, unless the client is closed: then it is left to expire with the lock.
+func (l *Leadership) remove() {
+	if errors.Is(l.lease.Err(), ErrClosed) {
+		return
+	}
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	_ = l.e.c.run(l.e.c.wire.Resign(l.e.name, l.told())) // of no use but to tell observers at once
+}

@@ -1,0 +1,37 @@
+-- Says who leads, or that somebody does no longer.
+--
+-- KEYS[1]  the lock that the leader has
+-- KEYS[2]  the record of who leads, which is the name of the channel on which a change is announced, too
+-- ARGV[1]  the owner of the lock that speaks
+-- ARGV[2]  its fencing token
+-- ARGV[3]  publish command: publish, spublish or both: see say.lua
+-- ARGV[4]  for how many milliseconds the record is kept; 0 if the owner leads no longer
+-- ARGV[5]  the value that the leader wants to be known by
+--
+-- Reply: 1  it is written, or removed
+--        0  it is not for this owner to say: it has not the lock, or the record is of a later term
+--        WRONGTYPE when the lock is something other than a hash, or the record than a string
+--
+-- Twice: the record is the same after the second run, which announces nothing. One that arrives late finds another owner or a
+-- larger token, and changes nothing.
+local stored = redis.call('get', KEYS[2])
+local term = stored and tonumber(string.match(stored, '^(%d+) ') or '0') or 0
+local record = ARGV[2] .. ' ' .. ARGV[1] .. ' ' .. ARGV[5]
+
+if ARGV[4] == '0' then
+  if not stored or term ~= tonumber(ARGV[2]) then
+    return 0
+  end
+  redis.call('del', KEYS[2])
+  say(ARGV[3], KEYS[2], '0')
+  return 1
+end
+
+if redis.call('hexists', KEYS[1], ARGV[1]) == 0 or term > tonumber(ARGV[2]) then
+  return 0
+end
+redis.call('set', KEYS[2], record, 'px', ARGV[4])
+if record ~= stored then
+  say(ARGV[3], KEYS[2], '1')
+end
+return 1

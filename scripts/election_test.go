@@ -1,0 +1,176 @@
+package scripts_test
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockgen/lockgen/scripts"
+)
+
+// onServers runs a test on each server.
+func onServers(t *testing.T, test func(t *testing.T, s *scene)) {
+	t.Helper()
+	for _, b := range backends {
+		t.Run(b.name, func(t *testing.T) {
+			t.Parallel()
+			test(t, newSceneUnheard(t, b.client(t)))
+		})
+	}
+}
+
+func TestElect(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, s *scene) {
+		record := "lockgen_leader:{" + s.key + "}"
+		s.channel = record
+		s.listen()
+		elect := func(owner, token, keep, value string) int64 {
+			n, err := s.eval(scripts.Elect, []string{s.key, record}, owner, token, plain, keep, value).AsInt64()
+			require.NoError(t, err)
+			return n
+		}
+		leader := func() (ttl int64, said string) {
+			words, err := s.eval(scripts.Leader, []string{s.key, record}).ToArray()
+			require.NoError(t, err)
+			ttl, err = words[0].AsInt64()
+			require.NoError(t, err)
+			said, err = words[1].ToString()
+			require.NoError(t, err)
+			return ttl, said
+		}
+		check := func(want string, heard ...string) {
+			t.Helper()
+			_, got := leader()
+			require.Equal(t, want, got)
+			require.Equal(t, heard, s.messages())
+		}
+		require.Zero(t, elect(ours, "7", "60000", "v"), "it is not the leader's to say who has not the lock")
+		ttl, _ := leader()
+		require.Equal(t, int64(-2), ttl)
+		check("")
+
+		s.set(oursHeld)
+		for range 2 {
+			require.Equal(t, int64(1), elect(ours, "7", "60000", "a value"))
+		}
+		ttl, _ = leader()
+		require.Greater(t, ttl, int64(other/2))
+		check("7 "+ours+" a value", "1")
+		require.Positive(t, s.int("PTTL", record))
+		require.Equal(t, int64(1), elect(ours, "7", "60000", "another"))
+		check("7 "+ours+" another", "1")
+
+		// The next candidate of the same process has the same owner. What the one before still says comes too late.
+		require.Equal(t, int64(1), elect(ours, "8", "60000", "next"))
+		require.Zero(t, elect(ours, "7", "60000", "late"))
+		require.Zero(t, elect(ours, "7", "0", ""))
+		check("8 "+ours+" next", "1")
+
+		// Another one has the lock, and has not said yet that it leads.
+		require.NoError(t, s.command("DEL", "KEY").Error())
+		s.set(theirsHeld)
+		require.Zero(t, elect(ours, "8", "60000", "late"))
+		check("")
+		require.Equal(t, int64(1), elect(theirs, "9", "60000", ""))
+		check("9 "+theirs+" ", "1")
+		for range 2 {
+			_ = elect(theirs, "9", "0", "")
+		}
+		check("", "0")
+		require.Zero(t, s.int("EXISTS", record))
+
+		// Other types are refused, and changed by nobody.
+		require.NoError(t, s.command("DEL", "KEY").Error())
+		s.set(aString)
+		require.ErrorContains(t, s.eval(scripts.Elect, []string{s.key, record}, ours, "7", plain, "60000", "v").Error(), "WRONGTYPE")
+		require.Equal(t, "text", s.dump())
+	})
+}
+
+const hour = 3_600_000 // ms
+
+func TestEvery(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, s *scene) {
+		state := "lockgen_every:{" + s.key + "}"
+		every := func(interval int64, owner, token string, known int64) []int64 {
+			reply, err := s.eval(scripts.Every, []string{s.key, state}, strconv.FormatInt(interval, 10), owner, token,
+				strconv.FormatInt(known, 10), "60000").AsIntSlice()
+			require.NoError(t, err)
+			require.Len(t, reply, 5)
+			return reply
+		}
+		done := func(start int64) int64 {
+			n, err := s.eval(scripts.EveryDone, []string{state}, strconv.FormatInt(start, 10), "60000").AsInt64()
+			require.NoError(t, err)
+			return n
+		}
+		const day = 24 * hour
+		var start int64
+		for { // a day that does not end while the test runs
+			reply := every(day, "", "0", 0)
+			require.Equal(t, int64(1), reply[0])
+			require.Zero(t, reply[1]%day)
+			require.Positive(t, reply[2])
+			require.LessOrEqual(t, reply[2], int64(day))
+			require.Equal(t, []int64{0, 0}, reply[3:])
+			if start = reply[1]; reply[2] > 60_000 {
+				break
+			}
+			select {
+			case <-time.After(time.Duration(reply[2]) * time.Millisecond):
+			case <-t.Context().Done():
+			}
+		}
+		require.Equal(t, int64(-1), every(day, ours, "7", 0)[0], "who has not the lock begins nothing")
+		require.Zero(t, s.int("EXISTS", state))
+		require.Zero(t, done(start), "what was not begun was not done")
+
+		s.set(oursHeld)
+		for range 2 { // the reply may get lost
+			require.Equal(t, []int64{2, start}, every(day, ours, "7", 0)[:2])
+		}
+		require.Positive(t, s.int("PTTL", state))
+		require.Equal(t, int64(0), every(day, "", "0", 0)[0])
+		require.Equal(t, int64(0), every(day, ours, "8", 0)[0], "the next one of the same process is another one")
+		require.Equal(t, start, every(day, "", "0", 0)[3])
+		for range 2 {
+			require.Equal(t, int64(1), done(start))
+		}
+		require.Equal(t, start, every(day, "", "0", 0)[4])
+		require.Zero(t, done(start-day), "a later one was done, too")
+		require.Equal(t, start, every(day, "", "0", 0)[4])
+
+		// A server that has forgotten is told by those who remember.
+		require.NoError(t, s.command("DEL", state).Error())
+		require.Equal(t, int64(0), every(day, ours, "9", start)[0])
+		require.Equal(t, int64(2), every(day, ours, "9", start-day)[0])
+
+		// The clock was set back since: by less than an interval, and that is waited for; by more, and it is begun anew.
+		require.NoError(t, s.command("HSET", state, "begun", strconv.FormatInt(start+day, 10), "done", strconv.FormatInt(start+day, 10)).Error())
+		reply := every(day, ours, "9", 0)
+		require.Equal(t, int64(0), reply[0])
+		require.Greater(t, reply[2], int64(day), "the next one that can begin is the one after")
+		require.NoError(t, s.command("HSET", state, "begun", strconv.FormatInt(start+2*day, 10), "done", strconv.FormatInt(start+2*day, 10)).Error())
+		reply = every(day, ours, "9", 0)
+		require.Equal(t, []int64{2, start}, reply[:2])
+		require.Zero(t, reply[4])
+		require.Equal(t, int64(1), done(start), "although it says that a later one was done")
+		require.Equal(t, start, every(day, "", "0", 0)[4])
+
+		// An interval of another length goes on from what was begun.
+		require.Zero(t, every(day, "", "0", 0)[0])
+		reply = every(1, "", "0", 0)
+		require.Equal(t, int64(1), reply[0])
+		require.Equal(t, start, reply[3])
+
+		require.NoError(t, s.command("DEL", "KEY").Error())
+		require.NoError(t, s.command("SET", state, "text").Error())
+		require.ErrorContains(t, s.eval(scripts.Every, []string{s.key, state}, "1000", ours, "7", "0", "1").Error(), "WRONGTYPE")
+		require.ErrorContains(t, s.eval(scripts.EveryDone, []string{state}, "1000", "1").Error(), "WRONGTYPE")
+		require.NoError(t, s.command("DEL", state).Error())
+	})
+}

@@ -1,0 +1,27 @@
+-- Notes that an interval of a schedule was done.
+--
+-- KEYS[1]  the schedule, see every.lua
+-- ARGV[1]  the start of the interval, in milliseconds since 1970
+-- ARGV[2]  for how many milliseconds the schedule is kept
+--
+-- Reply: 1  it is noted
+--        0  a later one was done, too, or the schedule is gone
+--        WRONGTYPE when the schedule is something other than a hash
+--
+-- Twice: the second run sets the same.
+local done, begun = 0, 0
+local fields = redis.call('hgetall', KEYS[1])
+for i = 1, #fields, 2 do
+  if fields[i] == 'done' then
+    done = tonumber(fields[i + 1]) or 0
+  elseif fields[i] == 'begun' then
+    begun = tonumber(fields[i + 1]) or 0
+  end
+end
+local start = tonumber(ARGV[1])
+if begun < start or done > start and done <= begun then
+  return 0
+end
+redis.call('hset', KEYS[1], 'done', ARGV[1])
+redis.call('pexpire', KEYS[1], ARGV[2])
+return 1
