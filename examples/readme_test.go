@@ -106,12 +106,12 @@ func readmes(t *testing.T) map[string]string {
 	return texts
 }
 
-// documents are the pages at the root of the repository: the READMEs and those for contributors.
+// documents are the READMEs, the pages for contributors beside them, and that of the service.
 func documents(t *testing.T) map[string]string {
 	t.Helper()
 	texts := readmes(t)
-	for _, name := range []string{"CHANGELOG.md", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md", "SECURITY.md"} {
-		path := filepath.Join("..", name)
+	for _, name := range []string{"../CHANGELOG.md", "../CODE_OF_CONDUCT.md", "../CONTRIBUTING.md", "../SECURITY.md", "service/README.md"} {
+		path := filepath.FromSlash(name)
 		text, err := os.ReadFile(path)
 		require.NoError(t, err)
 		texts[path] = string(text)
@@ -211,7 +211,7 @@ func TestReadme_Links(t *testing.T) {
 				continue
 			}
 			if to != "" {
-				file := filepath.Join("..", filepath.FromSlash(to))
+				file := filepath.Join(filepath.Dir(path), filepath.FromSlash(to))
 				_, err := os.Stat(file)
 				require.NoError(t, err, "%s: %s", path, m[1])
 				if other, ok := texts[file]; ok && anchor != "" {
