@@ -72,3 +72,33 @@ func TestRecipe_InGo(t *testing.T) {
 		require.Contains(t, string(text), "`"+strings.TrimSpace(statement)+"`")
 	}
 }
+
+var fencingUpdate = regexp.MustCompile(`(?m)^//\t(UPDATE orders .*)$`)
+
+// TestRecipe_OfTheFencingExample runs the statement that examples/fencing has in place of a database.
+func TestRecipe_OfTheFencingExample(t *testing.T) {
+	t.Parallel()
+	source, err := os.ReadFile("../../fencing/database.go")
+	require.NoError(t, err)
+	found := fencingUpdate.FindSubmatch(source)
+	require.NotNil(t, found, "there is no statement")
+	store := openStore(t)
+	ctx := t.Context()
+	_, err = store.db.Exec(ctx, `DROP TABLE orders; CREATE TABLE orders (id TEXT PRIMARY KEY, carrier TEXT NOT NULL, token BIGINT NOT NULL);
+		INSERT INTO orders VALUES ('42', '', 0)`)
+	require.NoError(t, err)
+	for _, step := range []struct {
+		carrier string
+		token   int64
+		rows    int64
+	}{
+		{"truck", token + 1, 1}, {"pigeon", token, 0}, {"ship", token + 1, 1},
+	} {
+		tag, err := store.db.Exec(ctx, string(found[1]), step.carrier, step.token, "42")
+		require.NoError(t, err)
+		require.Equal(t, step.rows, tag.RowsAffected(), "%+v", step)
+	}
+	var carrier string
+	require.NoError(t, store.db.QueryRow(ctx, `SELECT carrier FROM orders`).Scan(&carrier))
+	require.Equal(t, "ship", carrier)
+}
