@@ -34,7 +34,7 @@ test: ## run all tests with the race detector, on a redis-server found or instal
 	@.ci/need redis-server cc
 	$(GO) test -race -parallel 4 -timeout 15m ./...
 	$(GO) test ./runtime/internal/watchdog ./runtime/internal/sim # what cannot run with the race detector, or takes too long with it
-	@if [ -n "$$CI" ]; then .ci/need postgres; fi
+	@if [ -n "$$CI" ]; then .ci/need postgres promtool; fi
 	for module in $(TESTED); do $(GO) -C $$module test -race -timeout 10m ./... || exit 1; done # what is not installed is skipped, unless CI is set
 	@if [ -n "$$CI" ] || { command -v javac && command -v mvn; } >/dev/null; then $(MAKE) interop; else \
 		echo "left out, as there is no javac or no mvn: the tests beside Java programs (make interop)"; fi

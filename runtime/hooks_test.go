@@ -99,14 +99,20 @@ func TestHooks_SayHowACallEnded(t *testing.T) {
 	require.Equal(t, lockrt.OutcomeCancelled, cancelled.Outcome)
 	require.True(t, cancelled.Contended)
 
-	next := lockLater(patient(t), m)
-	require.True(t, receive(t, told.waits, "the next").Contended)
-	free(t, outer)
-	lease := receive(t, next, "the next").lease
-	handed := receive(t, told.ends, "the next")
-	require.Equal(t, lockrt.GrantLocal, handed.Grant)
-	require.True(t, handed.Contended)
-
+	lease := outer
+	for range 100 { // what was held for long is given back to Redis
+		next := lockLater(patient(t), m)
+		require.True(t, receive(t, told.waits, "the next").Contended)
+		free(t, lease)
+		lease = receive(t, next, "the next").lease
+		handed := receive(t, told.ends, "the next")
+		require.True(t, handed.Contended)
+		if handed.Grant == lockrt.GrantLocal {
+			break
+		}
+		require.Equal(t, lockrt.GrantServer, handed.Grant)
+	}
+	require.Positive(t, c.Stats().HandOversLocal, "one of them got it from here")
 	other := ok(t)(c.Mutex(m.Key() + ":other").Lock(lease.Context()))
 	receive(t, told.ends, "another key")
 	forced(t, m)

@@ -1,0 +1,206 @@
+// Package meter turns the hooks of a client into the instruments that metrics libraries have. The modules beside it use it, one for each
+// library; it is not for import.
+package meter
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	lockrt "github.com/lockgen/lockgen/runtime"
+)
+
+// Labels are what the series of an instrument are told apart by. Those that an instrument does not have are empty.
+type Labels struct {
+	Kind      string
+	Name      string
+	Outcome   string // of an acquire duration: lockrt.Outcome
+	Contended bool   // of an acquire duration
+	Cause     string // of a hold duration: lockrt.EndReason
+	Result    string // of renewals: "ok" or "failed"
+	Reason    string // of losses: lockrt.EndReason
+	From      string // of hand-overs: "local" or "remote"
+}
+
+// An Observe function records a duration in seconds.
+type Observe func(ctx context.Context, seconds float64)
+
+// An Add function adds to a count.
+type Add func(ctx context.Context, n int64)
+
+// Instruments make series. Each is called once for the same labels.
+type Instruments struct {
+	AcquireDuration func(Labels) Observe
+	HoldDuration    func(Labels) Observe
+	Held            func(Labels) Add
+	Waiting         func(Labels) Add
+	Renewals        func(Labels) Add
+	Losses          func(Labels) Add
+	HandOvers       func(Labels) Add
+}
+
+// MostNames is how many names have series of their own. Those that come later share one, of the name [Other]: names are
+// to be few, and a program that makes them of keys is not to fill the memory of its monitoring.
+const (
+	MostNames = 1000
+	Other     = "other"
+)
+
+// A Meter writes what hooks are told to instruments. It is safe for concurrent use, by several clients too.
+type Meter struct {
+	to Instruments
+
+	mu    sync.Mutex // guards changes
+	names map[string]bool
+	locks atomic.Pointer[map[lockID]*lock]
+}
+
+// A lockID is what all series of a lock have in common.
+type lockID struct{ kind, name string }
+
+// A lock has the series of one kind and name. Those that are not needed are not made.
+type lock struct {
+	of        Labels
+	acquires  [len(outcomes)][2]series[Observe] // the second is of those that were contended
+	holds     [len(reasons)]series[Observe]
+	losses    [len(reasons)]series[Add]
+	renewals  [2]series[Add] // the second is of those that failed
+	handOvers [2]series[Add] // the second is of those from another process
+	held      series[Add]
+	waiting   series[Add]
+}
+
+// What labels can be. An event that says something else is counted as what stands first.
+var (
+	outcomes = [...]lockrt.Outcome{lockrt.OutcomeError, lockrt.OutcomeAcquired, lockrt.OutcomeBusy, lockrt.OutcomeCancelled, lockrt.OutcomeLost}
+	reasons  = [...]lockrt.EndReason{lockrt.EndOther, lockrt.EndReleased, lockrt.EndClosed, lockrt.EndTaken, lockrt.EndElapsed, lockrt.EndMaxHold, lockrt.EndUnconfirmed}
+	grants   = [...]lockrt.Grant{lockrt.GrantLocal, lockrt.GrantRemote}
+	results  = [...]string{"ok", "failed"}
+)
+
+// New returns a Meter that writes to instruments.
+func New(to Instruments) *Meter {
+	m := &Meter{to: to, names: map[string]bool{}}
+	m.locks.Store(&map[lockID]*lock{})
+	return m
+}
+
+// Hooks returns hooks that write to the instruments and then do what next does.
+func (m *Meter) Hooks(next lockrt.Hooks) lockrt.Hooks {
+	hooks := next
+	hooks.Waiting = func(ctx context.Context, e lockrt.AcquireEvent) {
+		l := m.lock(e.Kind, e.Name)
+		l.waiting.get(m, m.to.Waiting, &l.of)(ctx, 1)
+		if next.Waiting != nil {
+			next.Waiting(ctx, e)
+		}
+	}
+	hooks.AcquireEnd = func(ctx context.Context, e lockrt.AcquireEvent) {
+		m.acquired(ctx, &e)
+		if next.AcquireEnd != nil {
+			next.AcquireEnd(ctx, e)
+		}
+	}
+	hooks.Acquired = func(ctx context.Context, e lockrt.AcquireEvent) context.Context {
+		l := m.lock(e.Kind, e.Name)
+		l.held.get(m, m.to.Held, &l.of)(ctx, 1)
+		if next.Acquired != nil {
+			return next.Acquired(ctx, e)
+		}
+		return ctx
+	}
+	hooks.Renewed = func(ctx context.Context, e lockrt.RenewEvent) {
+		m.renewed(ctx, &e)
+		if next.Renewed != nil {
+			next.Renewed(ctx, e)
+		}
+	}
+	hooks.Ended = func(ctx context.Context, e lockrt.EndEvent) {
+		m.ended(ctx, &e)
+		if next.Ended != nil {
+			next.Ended(ctx, e)
+		}
+	}
+	return hooks
+}
+
+func (m *Meter) acquired(ctx context.Context, e *lockrt.AcquireEvent) {
+	l, contended := m.lock(e.Kind, e.Name), 0
+	if e.Contended {
+		contended = 1
+		l.waiting.get(m, m.to.Waiting, &l.of)(ctx, -1)
+	}
+	if i := slices.Index(grants[:], e.Grant); i >= 0 {
+		l.handOvers[i].get(m, m.to.HandOvers, &l.of, func(of *Labels) { of.From = string(e.Grant) })(ctx, 1)
+	}
+	i := max(0, slices.Index(outcomes[:], e.Outcome))
+	l.acquires[i][contended].get(m, m.to.AcquireDuration, &l.of, func(of *Labels) {
+		of.Outcome, of.Contended = string(outcomes[i]), e.Contended
+	})(ctx, e.Waited.Seconds())
+}
+
+func (m *Meter) renewed(ctx context.Context, e *lockrt.RenewEvent) {
+	l, i := m.lock(e.Kind, e.Name), 0
+	if e.Err != nil {
+		i = 1
+	}
+	l.renewals[i].get(m, m.to.Renewals, &l.of, func(of *Labels) { of.Result = results[i] })(ctx, 1)
+}
+
+func (m *Meter) ended(ctx context.Context, e *lockrt.EndEvent) {
+	l, i := m.lock(e.Kind, e.Name), max(0, slices.Index(reasons[:], e.Reason))
+	l.held.get(m, m.to.Held, &l.of)(ctx, -1)
+	if e.Reason != lockrt.EndReleased && e.Reason != lockrt.EndClosed {
+		l.losses[i].get(m, m.to.Losses, &l.of, func(of *Labels) { of.Reason = string(reasons[i]) })(ctx, 1)
+	}
+	l.holds[i].get(m, m.to.HoldDuration, &l.of, func(of *Labels) { of.Cause = string(reasons[i]) })(ctx, e.Held.Seconds())
+}
+
+// lock returns the series of one kind and name.
+func (m *Meter) lock(kind lockrt.Kind, name string) *lock {
+	all := *m.locks.Load()
+	if l := all[lockID{string(kind), name}]; l != nil {
+		return l
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all = *m.locks.Load()
+	if !m.names[name] && len(m.names) >= MostNames {
+		name = Other
+	} else {
+		m.names[name] = true
+	}
+	id := lockID{string(kind), name}
+	if l := all[id]; l != nil {
+		return l
+	}
+	next := maps.Clone(all)
+	l := &lock{of: Labels{Kind: id.kind, Name: id.name}}
+	next[id] = l
+	m.locks.Store(&next)
+	return l
+}
+
+// A series is made when it is first needed. To look it up takes no lock and no memory.
+type series[V any] struct{ made atomic.Pointer[V] }
+
+// get returns the series, which is made of the labels of a lock with those of its own.
+func (s *series[V]) get(m *Meter, to func(Labels) V, of *Labels, own ...func(*Labels)) V {
+	if v := s.made.Load(); v != nil {
+		return *v
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if v := s.made.Load(); v != nil {
+		return *v
+	}
+	labels := *of
+	for _, add := range own {
+		add(&labels)
+	}
+	v := to(labels)
+	s.made.Store(&v)
+	return v
+}

@@ -1,0 +1,313 @@
+package lockotel_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	"go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace/noop"
+
+	"github.com/lockgen/lockgen/contrib/internal/meter"
+	"github.com/lockgen/lockgen/contrib/lockotel"
+	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+)
+
+// A rig is a Telemetry that keeps in memory what it is told.
+type rig struct {
+	*lockotel.Telemetry
+
+	t       testing.TB
+	metrics *metric.ManualReader
+	spans   *tracetest.InMemoryExporter
+	traces  *trace.TracerProvider
+}
+
+func newRig(t testing.TB, opts ...lockotel.Option) *rig {
+	t.Helper()
+	r := &rig{t: t, metrics: metric.NewManualReader(), spans: tracetest.NewInMemoryExporter()}
+	r.traces = trace.NewTracerProvider(trace.WithSyncer(r.spans))
+	var err error
+	r.Telemetry, err = lockotel.New(append([]lockotel.Option{
+		lockotel.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(r.metrics))), lockotel.WithTracerProvider(r.traces),
+	}, opts...)...)
+	require.NoError(t, err)
+	return r
+}
+
+func (r *rig) open(next lockrt.Hooks) *lockrt.Client {
+	r.t.Helper()
+	c, err := lockrt.Open(r.t.Context(), redistest.Shared(r.t).URL(), lockrt.Options{Watchdog: time.Second, Hooks: r.Hooks(next)})
+	require.NoError(r.t, err)
+	r.t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// collect returns the instruments by name.
+func (r *rig) collect() map[string]metricdata.Metrics {
+	r.t.Helper()
+	var data metricdata.ResourceMetrics
+	require.NoError(r.t, r.metrics.Collect(context.Background(), &data))
+	all := map[string]metricdata.Metrics{}
+	for _, scope := range data.ScopeMetrics {
+		for _, m := range scope.Metrics {
+			all[m.Name] = m
+		}
+	}
+	return all
+}
+
+// sum returns the value of the series of a counter with exactly these attributes, or -1.
+func (r *rig) sum(name string, attrs ...attribute.KeyValue) int64 {
+	r.t.Helper()
+	data, _ := r.collect()[name].Data.(metricdata.Sum[int64])
+	for _, p := range data.DataPoints {
+		if want := attribute.NewSet(attrs...); p.Attributes.Equals(&want) {
+			return p.Value
+		}
+	}
+	return -1
+}
+
+// histogram returns the series of a histogram with exactly these attributes.
+func (r *rig) histogram(name string, attrs ...attribute.KeyValue) metricdata.HistogramDataPoint[float64] {
+	r.t.Helper()
+	data, _ := r.collect()[name].Data.(metricdata.Histogram[float64])
+	for _, p := range data.DataPoints {
+		if want := attribute.NewSet(attrs...); p.Attributes.Equals(&want) {
+			return p
+		}
+	}
+	return metricdata.HistogramDataPoint[float64]{}
+}
+
+// named returns the spans of that name, in the order of their ends.
+func (r *rig) named(name string) (some tracetest.SpanStubs) {
+	for _, s := range r.spans.GetSpans() {
+		if s.Name == name {
+			some = append(some, s)
+		}
+	}
+	return some
+}
+
+var (
+	mutex     = attribute.String("lockgen.kind", "mutex")
+	pay       = attribute.String("lockgen.name", "orders.Service.Pay")
+	contended = attribute.Bool("lockgen.contended", true)
+	alone     = attribute.Bool("lockgen.contended", false)
+	acquired  = attribute.String("lockgen.outcome", "acquired")
+	busy      = attribute.String("lockgen.outcome", "busy")
+)
+
+func TestTelemetry_OfARealLock(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, lockotel.WithSlow(time.Hour))
+	waiting, renewed, ended := make(chan struct{}, 100), make(chan struct{}, 100), make(chan lockrt.EndEvent, 100)
+	c := r.open(lockrt.Hooks{
+		Waiting: func(context.Context, lockrt.AcquireEvent) { waiting <- struct{}{} },
+		Renewed: func(context.Context, lockrt.RenewEvent) { renewed <- struct{}{} },
+		Ended:   func(_ context.Context, e lockrt.EndEvent) { ended <- e },
+	})
+	m := c.Mutex(redistest.Key(t, "k"), lockrt.WithName("orders.Service.Pay"))
+	lease, err := m.Lock(t.Context())
+	require.NoError(t, err)
+	require.EqualValues(t, 1, r.sum("lockgen.held", mutex, pay))
+	p := r.histogram("lockgen.acquire.duration", mutex, pay, acquired, alone)
+	require.EqualValues(t, 1, p.Count)
+	require.Less(t, p.Sum, 60.0, "seconds")
+	<-renewed
+	require.Positive(t, r.sum("lockgen.renewals", mutex, pay, attribute.String("lockgen.result", "ok")))
+
+	next := make(chan *lockrt.Lease, 1)
+	go func() {
+		lease, _ := m.Lock(context.Background())
+		next <- lease
+	}()
+	<-waiting
+	require.EqualValues(t, 1, r.sum("lockgen.waiting", mutex, pay))
+	_, err = m.TryLock(t.Context())
+	require.ErrorIs(t, err, lockrt.ErrNotAcquired)
+	require.EqualValues(t, 1, r.histogram("lockgen.acquire.duration", mutex, pay, busy, alone).Count)
+	require.NoError(t, lease.Unlock(t.Context()))
+	lease = <-next
+	require.NotNil(t, lease)
+	require.EqualValues(t, 0, r.sum("lockgen.waiting", mutex, pay))
+	require.EqualValues(t, 1, r.histogram("lockgen.acquire.duration", mutex, pay, acquired, contended).Count)
+	<-ended
+	require.EqualValues(t, 1, r.histogram("lockgen.hold.duration", mutex, pay, attribute.String("lockgen.cause", "released")).Count)
+	taken, err := m.ForceUnlock(t.Context())
+	require.NoError(t, err)
+	require.True(t, taken)
+	<-ended
+	require.EqualValues(t, 1, r.sum("lockgen.losses", mutex, pay, attribute.String("lockgen.reason", "taken")))
+	require.EqualValues(t, 0, r.sum("lockgen.held", mutex, pay))
+	units := map[string]string{
+		"lockgen.acquire.duration": "s", "lockgen.hold.duration": "s", "lockgen.held": "{lease}", "lockgen.waiting": "{call}",
+		"lockgen.renewals": "{renewal}", "lockgen.losses": "{lease}",
+	}
+	for name, unit := range units {
+		require.Equal(t, unit, r.collect()[name].Unit, name)
+	}
+}
+
+func TestTelemetry_CountsHandOvers(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	hooks := r.Hooks(lockrt.Hooks{})
+	for _, grant := range []lockrt.Grant{lockrt.GrantServer, lockrt.GrantLocal, lockrt.GrantRemote, lockrt.GrantLocal, lockrt.GrantShared} {
+		hooks.AcquireEnd(t.Context(), lockrt.AcquireEvent{Kind: lockrt.KindMutex, Name: "orders.Service.Pay", Outcome: lockrt.OutcomeAcquired, Grant: grant})
+	}
+	require.EqualValues(t, 2, r.sum("lockgen.handovers", mutex, pay, attribute.String("lockgen.from", "local")))
+	require.EqualValues(t, 1, r.sum("lockgen.handovers", mutex, pay, attribute.String("lockgen.from", "remote")))
+}
+
+// The work under a lock is in a span of its own, which is the child of the caller's, and over when the lock is given back.
+func TestTelemetry_TheWorkIsUnderTheHold(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	c := r.open(lockrt.Hooks{})
+	tracer := r.traces.Tracer("test")
+	ctx, caller := tracer.Start(t.Context(), "caller")
+	m := c.Mutex(redistest.Key(t, "k"))
+	require.NoError(t, m.Do(ctx, func(ctx context.Context, _ *lockrt.Lease) error {
+		_, work := tracer.Start(ctx, "work")
+		work.End()
+		return nil
+	}))
+	caller.End()
+	hold, work := r.named("lock hold")[0], r.named("work")[0]
+	require.Equal(t, caller.SpanContext().SpanID(), hold.Parent.SpanID())
+	require.Equal(t, hold.SpanContext.SpanID(), work.Parent.SpanID())
+	require.NotContains(t, hold.Attributes, attribute.String("lockgen.key", m.Key()))
+	require.Contains(t, hold.Attributes, attribute.String("lockgen.cause", "released"))
+	require.Equal(t, codes.Unset, hold.Status.Code)
+	require.False(t, hold.EndTime.Before(work.EndTime))
+}
+
+func TestTelemetry_ASpanForACallThatWaitedOrFailed(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, lockotel.WithSlow(time.Hour), lockotel.WithKeys())
+	hooks := r.Hooks(lockrt.Hooks{})
+	ctx, caller := r.traces.Tracer("test").Start(t.Context(), "caller")
+	end := func(e lockrt.AcquireEvent) {
+		e.Kind, e.Name, e.Key = lockrt.KindMutex, "orders.Service.Pay", "order:1"
+		hooks.AcquireEnd(ctx, e)
+	}
+	end(lockrt.AcquireEvent{Waited: time.Minute, Outcome: lockrt.OutcomeAcquired})
+	require.Empty(t, r.named("lock acquire"))
+
+	end(lockrt.AcquireEvent{Waited: 2 * time.Hour, Outcome: lockrt.OutcomeAcquired, Contended: true})
+	slow := r.named("lock acquire")[0]
+	require.Equal(t, caller.SpanContext().SpanID(), slow.Parent.SpanID())
+	require.Equal(t, 2*time.Hour, slow.EndTime.Sub(slow.StartTime))
+	require.Contains(t, slow.Attributes, attribute.String("lockgen.key", "order:1"))
+	require.Contains(t, slow.Attributes, contended)
+	require.Equal(t, codes.Unset, slow.Status.Code)
+
+	end(lockrt.AcquireEvent{Outcome: lockrt.OutcomeBusy, Err: lockrt.ErrNotAcquired})
+	require.Equal(t, codes.Unset, r.named("lock acquire")[1].Status.Code, "that others have it is no error")
+	end(lockrt.AcquireEvent{Outcome: lockrt.OutcomeError, Err: lockrt.ErrUnavailable})
+	failed := r.named("lock acquire")[2]
+	require.Equal(t, codes.Error, failed.Status.Code)
+	require.Len(t, failed.Events, 1)
+}
+
+func TestTelemetry_TheHoldTellsOfRenewalsThatFailAndOfTheLoss(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	hooks := r.Hooks(lockrt.Hooks{})
+	ctx := hooks.Acquired(t.Context(), lockrt.AcquireEvent{Kind: lockrt.KindMulti, Name: "all", Parts: []string{"a", "b"}})
+	hooks.Renewed(ctx, lockrt.RenewEvent{Kind: lockrt.KindMutex, Name: "all"})
+	hooks.Renewed(ctx, lockrt.RenewEvent{Kind: lockrt.KindMutex, Name: "all", Err: errors.New("no route")})
+	over := time.Now().Add(-time.Second)
+	hooks.Ended(ctx, lockrt.EndEvent{Kind: lockrt.KindMulti, Name: "all", At: over, Reason: lockrt.EndUnconfirmed, Cause: lockrt.ErrLost})
+	hooks.Ended(t.Context(), lockrt.EndEvent{Kind: lockrt.KindMutex, Name: "of another one", Reason: lockrt.EndReleased})
+	require.Len(t, r.spans.GetSpans(), 1)
+	hold := r.named("lock hold")[0]
+	require.Len(t, hold.Events, 2)
+	require.Equal(t, "renewal failed", hold.Events[0].Name)
+	require.Contains(t, hold.Events[0].Attributes, attribute.String("error", "no route"))
+	require.Equal(t, "lease lost", hold.Events[1].Name)
+	require.Equal(t, codes.Error, hold.Status.Code)
+	require.WithinDuration(t, over, hold.EndTime, 0)
+	require.Contains(t, hold.Attributes, attribute.Int("lockgen.parts", 2))
+	require.EqualValues(t, 1, r.sum("lockgen.renewals", mutex, attribute.String("lockgen.name", "all"), attribute.String("lockgen.result", "failed")))
+}
+
+func TestTelemetry_TraceParent(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	hooks := r.Hooks(lockrt.Hooks{})
+	require.Empty(t, hooks.TraceParent(t.Context()))
+	ctx, span := r.traces.Tracer("test").Start(t.Context(), "caller")
+	defer span.End()
+	of := span.SpanContext()
+	require.Equal(t, "00-"+of.TraceID().String()+"-"+of.SpanID().String()+"-01", hooks.TraceParent(ctx))
+}
+
+func TestTelemetry_AMillionKeysAreAFewSeries(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, untraced)
+	hooks := r.Hooks(lockrt.Hooks{})
+	meter.Million(context.Background(), &hooks)
+	data, ok := r.collect()["lockgen.acquire.duration"].Data.(metricdata.Histogram[float64])
+	require.True(t, ok)
+	require.Len(t, data.DataPoints, 10*5)
+	var count uint64
+	for _, p := range data.DataPoints {
+		count += p.Count
+	}
+	require.EqualValues(t, 1_000_000, count)
+}
+
+// untraced has nothing traced.
+var untraced = lockotel.WithTracerProvider(noop.NewTracerProvider())
+
+// event is the end of a call that got its lock.
+var event = lockrt.AcquireEvent{ID: 1, Kind: lockrt.KindMutex, Name: "orders.Service.Pay", Key: "order:1", Waited: time.Millisecond,
+	Outcome: lockrt.OutcomeAcquired, Grant: lockrt.GrantServer}
+
+// A call that acquires takes no memory for metrics. Spans do.
+func TestTelemetry_MetricsTakeNoMemory(t *testing.T) {
+	hooks := newRig(t).Metrics(lockrt.Hooks{})
+	ctx := context.Background()
+	cycle := func() { meter.Cycle(ctx, &hooks, 1, "orders.Service.Pay", "order:1") }
+	cycle()
+	require.Zero(t, testing.AllocsPerRun(1000, cycle))
+}
+
+// Acquire is what metrics cost a call that acquires, Cycle with the end of its lease, Traced with a span that is recorded besides.
+func BenchmarkTelemetry(b *testing.B) {
+	r := newRig(b)
+	hooks := r.Metrics(lockrt.Hooks{})
+	ctx := context.Background()
+	b.Run("Acquire", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			hooks.AcquireEnd(ctx, event)
+			hooks.Acquired(ctx, event)
+		}
+	})
+	b.Run("Cycle", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			meter.Cycle(ctx, &hooks, 1, "orders.Service.Pay", "order:1")
+		}
+	})
+	b.Run("Traced", func(b *testing.B) {
+		b.ReportAllocs()
+		hooks := newRig(b, lockotel.WithTracerProvider(trace.NewTracerProvider())).Hooks(lockrt.Hooks{})
+		for b.Loop() {
+			meter.Cycle(ctx, &hooks, 1, "orders.Service.Pay", "order:1")
+		}
+	})
+}

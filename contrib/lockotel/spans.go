@@ -1,0 +1,110 @@
+package lockotel
+
+import (
+	"context"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+
+	lockrt "github.com/lockgen/lockgen/runtime"
+)
+
+// spans returns hooks that make spans and do what next does.
+func (t *Telemetry) spans(next lockrt.Hooks) lockrt.Hooks {
+	hooks := next
+	hooks.AcquireEnd = func(ctx context.Context, e lockrt.AcquireEvent) {
+		if e.Err != nil || e.Waited > t.slow {
+			t.acquired(ctx, &e)
+		}
+		if next.AcquireEnd != nil {
+			next.AcquireEnd(ctx, e)
+		}
+	}
+	hooks.Acquired = func(ctx context.Context, e lockrt.AcquireEvent) context.Context {
+		ctx = t.holds(ctx, &e)
+		if next.Acquired != nil {
+			ctx = next.Acquired(ctx, e)
+		}
+		return ctx
+	}
+	hooks.Renewed = func(ctx context.Context, e lockrt.RenewEvent) {
+		if span := holdOf(ctx); e.Err != nil && span != nil {
+			span.AddEvent("renewal failed", trace.WithAttributes(attribute.String("error", e.Err.Error())))
+		}
+		if next.Renewed != nil {
+			next.Renewed(ctx, e)
+		}
+	}
+	hooks.Ended = func(ctx context.Context, e lockrt.EndEvent) {
+		if span := holdOf(ctx); span != nil {
+			ended(span, &e)
+		}
+		if next.Ended != nil {
+			next.Ended(ctx, e)
+		}
+	}
+	if hooks.TraceParent == nil {
+		hooks.TraceParent = traceParent
+	}
+	return hooks
+}
+
+// acquired makes the span of a call that has ended.
+func (t *Telemetry) acquired(ctx context.Context, e *lockrt.AcquireEvent) {
+	at := time.Now()
+	attrs := append(t.describe(e), attrOutcome.String(string(e.Outcome)), attrContended.Bool(e.Contended))
+	_, span := t.tracer.Start(ctx, "lock acquire", trace.WithTimestamp(at.Add(-e.Waited)), trace.WithAttributes(attrs...))
+	if e.Outcome == lockrt.OutcomeError || e.Outcome == lockrt.OutcomeLost {
+		span.RecordError(e.Err, trace.WithTimestamp(at))
+		span.SetStatus(codes.Error, "the lock could not be had")
+	}
+	span.End(trace.WithTimestamp(at))
+}
+
+// holds begins the span of a lease.
+func (t *Telemetry) holds(ctx context.Context, e *lockrt.AcquireEvent) context.Context {
+	ctx, span := t.tracer.Start(ctx, "lock hold", trace.WithAttributes(t.describe(e)...))
+	return context.WithValue(ctx, holdKey{}, span)
+}
+
+// ended ends the span of a lease.
+func ended(span trace.Span, e *lockrt.EndEvent) {
+	span.SetAttributes(attrCause.String(string(e.Reason)))
+	if e.Reason != lockrt.EndReleased && e.Reason != lockrt.EndClosed {
+		span.AddEvent("lease lost", trace.WithTimestamp(e.At), trace.WithAttributes(attrReason.String(string(e.Reason))))
+		span.SetStatus(codes.Error, "the lease was lost: "+string(e.Reason))
+	}
+	span.End(trace.WithTimestamp(e.At))
+}
+
+// describe returns what a call is about.
+func (t *Telemetry) describe(e *lockrt.AcquireEvent) []attribute.KeyValue {
+	attrs := make([]attribute.KeyValue, 0, 6)
+	attrs = append(attrs, attrKind.String(string(e.Kind)), attrName.String(e.Name))
+	if len(e.Parts) > 0 {
+		attrs = append(attrs, attrParts.Int(len(e.Parts)))
+	}
+	if t.keys {
+		attrs = append(attrs, attrKey.String(e.Key))
+	}
+	return attrs
+}
+
+// holdKey asks a context for the span of the innermost lease.
+type holdKey struct{}
+
+// holdOf returns the span of the lease that ctx is of, or nil.
+func holdOf(ctx context.Context) trace.Span {
+	span, _ := ctx.Value(holdKey{}).(trace.Span)
+	return span
+}
+
+// traceParent returns the W3C trace parent of the span that ctx carries, or nothing.
+func traceParent(ctx context.Context) string {
+	carrier := propagation.MapCarrier{}
+	propagation.TraceContext{}.Inject(ctx, carrier)
+	return carrier.Get("traceparent")
+}

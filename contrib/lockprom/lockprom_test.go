@@ -1,0 +1,179 @@
+package lockprom_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockgen/lockgen/contrib/internal/meter"
+	"github.com/lockgen/lockgen/contrib/lockprom"
+	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+)
+
+// value returns the value of the series of a metric with these labels, of a histogram how many it has seen.
+func value(t *testing.T, from prometheus.Gatherer, metric string, labels ...string) float64 {
+	t.Helper()
+	families, err := from.Gather()
+	require.NoError(t, err)
+	for _, family := range families {
+		if family.GetName() != metric {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			var got []string
+			for _, l := range m.GetLabel() {
+				got = append(got, l.GetName()+"="+l.GetValue())
+			}
+			if strings.Join(got, ",") != strings.Join(labels, ",") {
+				continue
+			}
+			switch {
+			case m.GetHistogram() != nil:
+				return float64(m.GetHistogram().GetSampleCount())
+			case m.GetGauge() != nil:
+				return m.GetGauge().GetValue()
+			default:
+				return m.GetCounter().GetValue()
+			}
+		}
+	}
+	return -1
+}
+
+func open(t *testing.T, m *lockprom.Metrics, next lockrt.Hooks) *lockrt.Client {
+	t.Helper()
+	c, err := lockrt.Open(t.Context(), redistest.Shared(t).URL(), lockrt.Options{Watchdog: time.Second, Hooks: m.Hooks(next)})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func TestMetrics_OfARealLock(t *testing.T) {
+	t.Parallel()
+	metrics, registry := lockprom.New(), prometheus.NewPedanticRegistry()
+	require.NoError(t, registry.Register(metrics))
+	waiting, renewed, lost := make(chan struct{}, 100), make(chan struct{}, 100), make(chan struct{}, 100)
+	c := open(t, metrics, lockrt.Hooks{
+		Waiting: func(context.Context, lockrt.AcquireEvent) { waiting <- struct{}{} },
+		Renewed: func(context.Context, lockrt.RenewEvent) { renewed <- struct{}{} },
+		Ended: func(_ context.Context, e lockrt.EndEvent) {
+			if e.Reason == lockrt.EndTaken {
+				lost <- struct{}{}
+			}
+		},
+	})
+	kind, pay := "kind=mutex", "name=orders.Service.Pay"
+	m := c.Mutex(redistest.Key(t, "k"), lockrt.WithName("orders.Service.Pay"))
+	lease, err := m.Lock(t.Context())
+	require.NoError(t, err)
+	require.EqualValues(t, 1, value(t, registry, "lockgen_held", kind, pay))
+	require.EqualValues(t, 1, value(t, registry, "lockgen_acquire_duration_seconds", "contended=false", kind, pay, "outcome=acquired"))
+	<-renewed
+	require.Positive(t, value(t, registry, "lockgen_renewals_total", kind, pay, "result=ok"))
+
+	next := make(chan *lockrt.Lease, 1)
+	go func() {
+		lease, _ := m.Lock(context.Background())
+		next <- lease
+	}()
+	<-waiting
+	require.EqualValues(t, 1, value(t, registry, "lockgen_waiting", kind, pay))
+	_, err = m.TryLock(t.Context())
+	require.ErrorIs(t, err, lockrt.ErrNotAcquired)
+	require.EqualValues(t, 1, value(t, registry, "lockgen_acquire_duration_seconds", "contended=false", kind, pay, "outcome=busy"))
+	require.NoError(t, lease.Unlock(t.Context()))
+	lease = <-next
+	require.NotNil(t, lease)
+	require.EqualValues(t, 0, value(t, registry, "lockgen_waiting", kind, pay))
+	require.EqualValues(t, 1, value(t, registry, "lockgen_acquire_duration_seconds", "contended=true", kind, pay, "outcome=acquired"))
+	require.EqualValues(t, 1, value(t, registry, "lockgen_hold_duration_seconds", "cause=released", kind, pay))
+
+	taken, err := m.ForceUnlock(t.Context())
+	require.NoError(t, err)
+	require.True(t, taken)
+	<-lost
+	require.EqualValues(t, 1, value(t, registry, "lockgen_losses_total", kind, pay, "reason=taken"))
+	require.EqualValues(t, 0, value(t, registry, "lockgen_held", kind, pay))
+
+	lease, err = c.RWMutex(redistest.Key(t, "rw")).RLock(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, lease.Unlock(t.Context()))
+	require.EqualValues(t, 1, value(t, registry, "lockgen_hold_duration_seconds", "cause=released", "kind=read", "name=read"))
+	problems, err := testutil.GatherAndLint(registry)
+	require.NoError(t, err)
+	require.Empty(t, problems)
+}
+
+func TestMetrics_CountHandOvers(t *testing.T) {
+	t.Parallel()
+	metrics, registry := lockprom.New(), prometheus.NewRegistry()
+	registry.MustRegister(metrics)
+	hooks := metrics.Hooks(lockrt.Hooks{})
+	for _, grant := range []lockrt.Grant{lockrt.GrantServer, lockrt.GrantLocal, lockrt.GrantRemote, lockrt.GrantLocal, lockrt.GrantShared} {
+		hooks.AcquireEnd(t.Context(), lockrt.AcquireEvent{Kind: lockrt.KindFair, Name: "n", Outcome: lockrt.OutcomeAcquired, Grant: grant})
+	}
+	require.EqualValues(t, 2, value(t, registry, "lockgen_handovers_total", "from=local", "kind=fair", "name=n"))
+	require.EqualValues(t, 1, value(t, registry, "lockgen_handovers_total", "from=remote", "kind=fair", "name=n"))
+}
+
+func TestMetrics_AMillionKeysAreAFewSeries(t *testing.T) {
+	t.Parallel()
+	metrics := lockprom.New()
+	hooks := metrics.Hooks(lockrt.Hooks{})
+	meter.Million(context.Background(), &hooks)
+	require.Equal(t, 10*5, testutil.CollectAndCount(metrics, "lockgen_acquire_duration_seconds"))
+}
+
+func TestMetrics_NamesMadeOfKeysShareASeries(t *testing.T) {
+	t.Parallel()
+	metrics := lockprom.New()
+	hooks := metrics.Hooks(lockrt.Hooks{})
+	for i := range 5 * meter.MostNames {
+		key := fmt.Sprint("order:", i)
+		meter.Cycle(context.Background(), &hooks, uint64(i), key, key)
+	}
+	require.Equal(t, meter.MostNames+1, testutil.CollectAndCount(metrics, "lockgen_hold_duration_seconds"))
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(metrics)
+	require.EqualValues(t, 4*meter.MostNames, value(t, registry, "lockgen_hold_duration_seconds", "cause=released", "kind=mutex", "name=other"))
+	require.EqualValues(t, 0, value(t, registry, "lockgen_held", "kind=mutex", "name=other"))
+}
+
+// An acquisition takes no memory for metrics.
+func TestMetrics_TakeNoMemory(t *testing.T) {
+	metrics := lockprom.New()
+	hooks := metrics.Hooks(lockrt.Hooks{})
+	ctx := context.Background()
+	cycle := func() { meter.Cycle(ctx, &hooks, 1, "orders.Service.Pay", "order:1") }
+	cycle()
+	require.Zero(t, testing.AllocsPerRun(1000, cycle))
+}
+
+// Acquire is what metrics cost a call that acquires, Cycle with the end of its lease.
+func BenchmarkMetrics(b *testing.B) {
+	metrics := lockprom.New()
+	hooks := metrics.Hooks(lockrt.Hooks{})
+	ctx := context.Background()
+	e := lockrt.AcquireEvent{Kind: lockrt.KindMutex, Name: "orders.Service.Pay", Key: "order:1", Waited: time.Millisecond,
+		Outcome: lockrt.OutcomeAcquired, Grant: lockrt.GrantServer}
+	b.Run("Acquire", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			hooks.AcquireEnd(ctx, e)
+			hooks.Acquired(ctx, e)
+		}
+	})
+	b.Run("Cycle", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			meter.Cycle(ctx, &hooks, 1, "orders.Service.Pay", "order:1")
+		}
+	})
+}
