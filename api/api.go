@@ -1,10 +1,11 @@
 // Api writes the exported API of the public packages of this module as text, one line for each thing, as Go's own api directory has it.
 //
-//	go run ./api           # compares api/next.txt with the code; the exit code is 1 if they differ
+//	go run ./api           # compares the files with the code; the exit code is 1 if they differ
 //	go run ./api -update   # writes api/next.txt again
 //
-// api/next.txt is the API of the next release. A line that is removed or changed breaks programs that use it; a line that is added
-// does not, except for a method that is added to an interface without unexported methods.
+// api/next.txt is the API of the next release; with a release it is copied to api/v1.2.3.txt. A line that is removed or changed breaks
+// programs that use it: CHANGELOG.md has to name the thing since the last release. A line that is added breaks none; the list of the
+// methods of an interface is a line, too.
 package main
 
 import (
@@ -52,12 +53,24 @@ func run(dir string, update bool, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "api: %v\n", err)
 		return 2
 	}
-	differences := diff(strings.Split(strings.TrimSuffix(strings.ReplaceAll(string(text), "\r\n", "\n"), "\n"), "\n"), now)
+	differences := diff(split(string(text)), now)
 	for _, line := range differences {
 		fmt.Fprintln(stdout, line)
 	}
 	if len(differences) > 0 {
 		fmt.Fprintln(stderr, "api: the code differs from api/next.txt: go run ./api -update writes it again, and CHANGELOG.md has a line for users")
+		return 1
+	}
+	gone, err := unexplained(dir, now)
+	if err != nil {
+		fmt.Fprintf(stderr, "api: %v\n", err)
+		return 2
+	}
+	for _, line := range gone {
+		fmt.Fprintln(stdout, "-"+line)
+	}
+	if len(gone) > 0 {
+		fmt.Fprintln(stderr, "api: these lines of the last release are gone: name each in CHANGELOG.md, under Unreleased, as in `Client.Close`")
 		return 1
 	}
 	return 0

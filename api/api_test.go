@@ -186,3 +186,86 @@ func TestPublic(t *testing.T) {
 		require.False(t, public(path, "main"), path)
 	}
 }
+
+// What a release had and the code has not must be named in the changelog.
+func TestRun_ComparesWithTheLastRelease(t *testing.T) {
+	t.Parallel()
+	const head = "pkg github.com/lockgen/lockgen/runtime, "
+	const next = head + "func A()\n" + head + "func Other()\n" + head + "type T struct\n"
+	tests := []struct {
+		name, file, release, changelog string
+		gone                           string // what is printed
+	}{
+		{"the same", "v1.0.0.txt", next, "\n## [Unreleased]\n", ""},
+		{"added", "v1.0.0.txt", head + "func A()\n", "\n## [Unreleased]\n", ""},
+		{"removed", "v1.0.0.txt", next + head + "func B()\n", "\n## [Unreleased]\n", "-" + head + "func B()\n"},
+		{"changed", "v1.0.0.txt", head + "func A(int)\n", "\n## [Unreleased]\n", "-" + head + "func A(int)\n"},
+		{"explained", "v1.0.0.txt", next + head + "method (*T) Close() error\n" + head + "func B()\n",
+			"\n## [Unreleased]\n\n- `B` and `T.Close` are gone.\n\n## [1.0.0]\n", ""},
+		{"explained in another release", "v1.0.0.txt", next + head + "func B()\n", "\n## [Unreleased]\n\n## [1.0.0]\n\n- `B`\n", "-" + head + "func B()\n"},
+		{"another name", "v1.0.0.txt", next + head + "func B()\n", "\n## [Unreleased]\n\n- `Big` B\n", "-" + head + "func B()\n"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			for name, text := range map[string]string{
+				"go.mod": "module github.com/lockgen/lockgen\n\ngo 1.26.0\n", "runtime/a.go": "package lockrt\n\nfunc A() {}\n\nfunc Other() {}\n\ntype T struct{}\n",
+				"api/next.txt": next, "api/v0.9.12.txt": head + "func Old()\n", "api/" + tt.file: tt.release, "CHANGELOG.md": tt.changelog,
+			} {
+				file := filepath.Join(dir, filepath.FromSlash(name))
+				require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
+				require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+			}
+			var stdout, stderr strings.Builder
+			code := run(dir, false, &stdout, &stderr)
+			require.Equal(t, tt.gone, stdout.String())
+			if tt.gone == "" {
+				require.Zero(t, code, "%s", &stderr)
+				return
+			}
+			require.Equal(t, 1, code)
+			require.Contains(t, stderr.String(), "CHANGELOG.md")
+		})
+	}
+}
+
+func TestLastRelease(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	last, err := lastRelease(dir)
+	require.NoError(t, err)
+	require.Empty(t, last, "before the first release")
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "api"), 0o755))
+	for _, name := range []string{"next.txt", "v0.9.0.txt", "v0.10.0.txt", "v0.2.11.txt"} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "api", name), nil, 0o600))
+	}
+	last, err = lastRelease(dir)
+	require.NoError(t, err)
+	require.Equal(t, "v0.10.0.txt", filepath.Base(last))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "api", "vnext.txt"), nil, 0o600))
+	_, err = lastRelease(dir)
+	require.ErrorContains(t, err, "v1.2.3.txt")
+}
+
+func TestSubject(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]string{
+		"func New(int) error":                       "New",
+		"func For[K any](K)":                        "For",
+		"var ErrLost error":                         "ErrLost",
+		"const Forever time.Duration = -1":          "Forever",
+		"method (*Client) Close() error":            "Client.Close",
+		"method (Held[K]) ID() K":                   "Held.ID",
+		"type Options struct":                       "Options",
+		"type Held[K any] struct":                   "Held",
+		"type Options struct, Wait time.Duration":   "Options.Wait",
+		"type HeldPermit struct, embedded *Permit":  "HeldPermit.Permit",
+		"type Locker interface, Lock(int) error":    "Locker.Lock",
+		"type Locker interface { Lock }":            "Locker",
+		"type Alias = time.Duration":                "Alias",
+		"type Hooks struct, Ended func(a.EndEvent)": "Hooks.Ended",
+	} {
+		require.Equal(t, want, subject("pkg example.com/p, "+line), line)
+	}
+}
