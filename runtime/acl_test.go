@@ -304,6 +304,19 @@ func (w walk) while(name, channel string, wait, do func() error) {
 	w.r.add(name, <-got)
 }
 
+// soonRenewed has a lease renewed after two seconds.
+var soonRenewed = lockrt.WithWatchdog(6 * time.Second)
+
+// renewal waits for a renewal of key, and returns its error.
+func (w walk) renewal(key string) error {
+	w.t.Helper()
+	for {
+		if e := receive(w.t, w.renewed, "the renewal"); e.Key == key {
+			return e.Err
+		}
+	}
+}
+
 // lull returns when nobody listens for what Redisson says of a key any more.
 func (w walk) lull(key string) {
 	for w.ctx.Err() == nil && !w.silent(w.t, key) {
@@ -381,12 +394,12 @@ func (w walk) fair() {
 			<-time.After(time.Millisecond)
 		}
 	}
-	lease, err := m.Lock(ctx, lockrt.WithFencing())
+	lease, err := m.Lock(ctx, lockrt.WithFencing(), soonRenewed)
 	w.try("fair lock", err)
 	if err != nil {
 		return
 	}
-	w.try("fair renew", receive(w.t, w.renewed, "the renewal").Err)
+	w.try("fair renew", w.renewal(key))
 	impatient, cancel := context.WithCancel(ctx)
 	got := lockLater(ctx, other)
 	waits(1, got)
@@ -423,7 +436,7 @@ func (w walk) rw() {
 	w.try("read and write", m.Do(ctx, func(ctx context.Context, _ *lockrt.Lease) error {
 		return m.RDo(ctx, func(ctx context.Context, l *lockrt.Lease) error { return l.Extend(ctx, time.Minute) })
 	}, lockrt.WithFencing()))
-	w.try("read for long", m.RDo(ctx, func(context.Context, *lockrt.Lease) error { return receive(w.t, w.renewed, "the renewal").Err }))
+	w.try("read for long", m.RDo(ctx, func(context.Context, *lockrt.Lease) error { return w.renewal(key) }, soonRenewed))
 	_, err := m.RLock(ctx, lockrt.WithLease(short)) // which expires
 	w.try("read", err)
 	w.try("wait to write", other.Do(ctx, func(_ context.Context, l *lockrt.Lease) error { return l.Err() }))

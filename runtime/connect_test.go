@@ -126,15 +126,18 @@ const served = `^wait for Redisson: lockgen: lock "order:1": not acquired after 
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
-	server, config := redistest.Server(t, a.servers(t)), a.client(t)
+	servers, config := a.servers(t), a.client(t)
 	t.Run("Open", func(t *testing.T) {
+		t.Parallel()
+		server := redistest.Server(t, servers)
 		require.Regexp(t, served, everyStep(t, single(server), func(opts lockrt.Options) *lockrt.Client {
 			opts.TLS = config
 			return clientOf(t, server.URL(), opts)
 		}))
 	})
 	t.Run("New", func(t *testing.T) {
-		server.Do("FLUSHALL")
+		t.Parallel()
+		server := redistest.Server(t, servers)
 		require.Regexp(t, served, everyStep(t, single(server), func(opts lockrt.Options) *lockrt.Client {
 			return clientFrom(t, rueidis.ClientOption{InitAddress: []string{hostOf(t, server.URL())}, TLSConfig: config}, opts)
 		}))
@@ -175,15 +178,20 @@ func TestUnixSocket(t *testing.T) {
 	dir, err := os.MkdirTemp("", "lockgen") // the name of a socket must not be long
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
-	socket := filepath.Join(dir, "redis.sock")
-	server := redistest.Server(t, redistest.WithConfig("unixsocket", socket))
+	serve := func(t *testing.T, name string) (*redistest.RedisServer, string) {
+		socket := filepath.Join(dir, name+".sock")
+		return redistest.Server(t, redistest.WithConfig("unixsocket", socket)), socket
+	}
 	t.Run("Open", func(t *testing.T) {
+		t.Parallel()
+		server, socket := serve(t, "open")
 		require.Regexp(t, served, everyStep(t, single(server), func(opts lockrt.Options) *lockrt.Client {
 			return clientOf(t, "unix://"+socket, opts)
 		}))
 	})
 	t.Run("New", func(t *testing.T) {
-		server.Do("FLUSHALL")
+		t.Parallel()
+		server, socket := serve(t, "new")
 		option := rueidis.MustParseURL("unix://" + socket)
 		require.Regexp(t, served, everyStep(t, single(server), func(opts lockrt.Options) *lockrt.Client {
 			return clientFrom(t, option, opts)

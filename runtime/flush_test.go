@@ -1,6 +1,7 @@
 package lockrt_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -44,6 +45,59 @@ func TestFlushAll_WakesThoseWhoWait(t *testing.T) {
 					require.Less(t, took, bound)
 				})
 			}
+		}
+	}
+}
+
+// Who waits for what counts finds out too: by time, long before the 30s, or as soon as the server tells of changes, as it does
+// where the process holds something else.
+func TestFlushAll_WakesThoseWhoWaitForWhatCounts(t *testing.T) {
+	t.Parallel()
+	hold := map[string]func(t *testing.T, c *lockrt.Client){
+		"Semaphore": func(t *testing.T, c *lockrt.Client) {
+			require.NoError(t, c.Semaphore("k", 2).Acquire(patient(t), 2))
+		},
+		"PermitSemaphore": func(t *testing.T, c *lockrt.Client) {
+			_, err := c.PermitSemaphore("k", 2).AcquireN(patient(t), 2, lockrt.WithLease(time.Hour))
+			require.NoError(t, err)
+		},
+		"CountDownLatch": func(t *testing.T, c *lockrt.Client) {
+			_, err := c.CountDownLatch("k").SetCount(patient(t), 1)
+			require.NoError(t, err)
+		},
+	}
+	wait := map[string]func(c *lockrt.Client, ctx context.Context) error{
+		"Semaphore": func(c *lockrt.Client, ctx context.Context) error { return c.Semaphore("k", 2).Acquire(ctx, 1) },
+		"PermitSemaphore": func(c *lockrt.Client, ctx context.Context) error {
+			_, err := c.PermitSemaphore("k", 2).Acquire(ctx)
+			return err
+		},
+		"CountDownLatch": func(c *lockrt.Client, ctx context.Context) error { return c.CountDownLatch("k").Wait(ctx) },
+	}
+	for kind := range hold {
+		for how, opts := range map[string]lockrt.Options{"tracking": {}, "no tracking": {Tracking: lockrt.TrackingOff}} {
+			t.Run(kind+" "+how, func(t *testing.T) {
+				t.Parallel()
+				server := redistest.Server(t)
+				a, b := clientOf(t, server.URL(), lockrt.Options{Tracking: lockrt.TrackingOff}), clientOf(t, server.URL(), opts)
+				hold[kind](t, a)
+				got := later(func() error { return wait[kind](b, patient(t)) })
+				until(t, "it waits", func() bool { return b.Stats().Waiting == 1 })
+				if how == "tracking" {
+					ok(t)(b.Mutex("other").Lock(patient(t)))
+					until(t, "the server tells of changes", func() bool { return tracks(t, server) })
+				}
+				server.Do("FLUSHALL")
+				since := time.Now()
+				require.NoError(t, receive(t, got, "the one who waits"))
+				took := time.Since(since)
+				t.Logf("served after %v", took)
+				bound := 12 * time.Second
+				if how == "tracking" {
+					bound = 4 * time.Second // and not when it would have asked by itself
+				}
+				require.Less(t, took, bound)
+			})
 		}
 	}
 }

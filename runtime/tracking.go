@@ -318,6 +318,12 @@ func (c *Client) changed(keys []rueidis.RedisMessage) {
 	if keys == nil {
 		c.watchdog.Recheck()
 		c.lookAll(func(connection) bool { return true })
+		c.mu.Lock()
+		counting := slices.Collect(maps.Values(c.turnstiles))
+		c.mu.Unlock()
+		for _, t := range counting {
+			t.wake()
+		}
 		return
 	}
 	for i := range keys {
