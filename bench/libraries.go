@@ -172,10 +172,7 @@ func openLockgen(addr string, lease time.Duration) (*client, error) {
 	}
 	if len(clients) > 1 {
 		return &client{lock: leases(func(key string) (*lockrt.Lease, error) {
-			m, err := lockrt.NewRedLock(key, clients)
-			if err != nil {
-				return nil, err
-			}
+			m := lockrt.NewRedLock(key, clients)
 			return m.Lock(context.Background())
 		})}, nil
 	}

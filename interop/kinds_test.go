@@ -87,10 +87,7 @@ var (
 	redKind = &kind{
 		name: "red lock", java: "red", lone: true, listens: "redisson_lock__channel:{%s}",
 		lock: func(s side, key string) lockrt.Locker {
-			m, err := lockrt.NewRedLock(key, s.reds)
-			if err != nil {
-				panic(err)
-			}
+			m := lockrt.NewRedLock(key, s.reds)
 			return m
 		},
 	}

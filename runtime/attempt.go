@@ -34,7 +34,9 @@ var attempts atomic.Uint64
 
 // begin reads the options and tells that the call begins.
 func (a *attempt) begin(ctx context.Context, base, call []LockOption) {
-	a.cfg, a.err = a.c.configure(base, call)
+	if a.cfg, a.err = a.c.configure(base, call); a.err == nil {
+		a.err = a.cfg.meaningless(a.kind)
+	}
 	a.starts(ctx)
 }
 

@@ -457,10 +457,7 @@ func BenchmarkRedLock(b *testing.B) {
 						b.Cleanup(func() { _ = c.Close() })
 						clients[j] = c
 					}
-					m, err := lockrt.NewRedLock(key, clients)
-					if err != nil {
-						b.Fatal(err)
-					}
+					m := lockrt.NewRedLock(key, clients)
 					locks[i] = m
 				}
 				var longest atomic.Int64
@@ -521,10 +518,7 @@ func BenchmarkRedLock_Minority(b *testing.B) {
 				b.Cleanup(func() { _ = c.Close() })
 				clients[i] = c
 			}
-			m, err := lockrt.NewRedLock(redistest.Key(b, "k"), clients)
-			if err != nil {
-				b.Fatal(err)
-			}
+			m := lockrt.NewRedLock(redistest.Key(b, "k"), clients)
 			cycle := func() {
 				lease, err := m.Lock(b.Context())
 				if err == nil {

@@ -108,6 +108,9 @@ const (
 // rc decides how fast a broken connection is noticed: its ConnWriteTimeout, 10s by default, should
 // be at most a third of the shortest watchdog or lease, as [Open] sets it.
 func New(rc rueidis.Client, opts Options) (*Client, error) {
+	if rc == nil {
+		return nil, fmt.Errorf("lockgen: new client: %w: there is no connection", ErrBadOption)
+	}
 	opts, err := opts.withDefaults()
 	if err != nil {
 		return nil, err
@@ -173,15 +176,18 @@ func newClient(rc rueidis.Client, opts Options, mode PubSub, uuid string) *Clien
 // Mutex returns the mutex named key. It does not contact Redis: make one for each use or keep
 // one. An unusable key or option is reported by what uses it. Redisson's getLock.
 func (c *Client) Mutex(key string, opts ...LockOption) *Mutex {
-	return &Mutex{c: c, key: key, opts: opts}
+	return &Mutex{c: c.made(), key: key, opts: opts}
 }
 
 // Shutdown stops granting, fails those who wait with [ErrClosed] and waits until every lease is
 // unlocked or lost; then it does what Close does. If ctx ends first it does that at once and
 // returns the context's error.
 func (c *Client) Shutdown(ctx context.Context) error {
-	if c == nil {
+	if c.made() == nil {
 		return fmt.Errorf("lockgen: shutdown: %w", errNoClient)
+	}
+	if ctx == nil {
+		return fmt.Errorf("lockgen: shutdown: %w", errNoContext)
 	}
 	c.mu.Lock()
 	if c.state == open {
@@ -216,7 +222,7 @@ func (c *Client) Shutdown(ctx context.Context) error {
 // holders may still be at work. Unlock works after Close, unless [Open] made the Client. Closing
 // again does nothing.
 func (c *Client) Close() error {
-	if c == nil {
+	if c.made() == nil {
 		return fmt.Errorf("lockgen: close: %w", errNoClient)
 	}
 	c.mu.Lock()
@@ -281,6 +287,9 @@ func (c *Client) Close() error {
 // site names where the keys of c are, in all processes in the same way: by the first of its addresses, which a failover does
 // not change if Open was given them, and the database.
 func (c *Client) site() string {
+	if c == nil {
+		return ""
+	}
 	if c.watched != "" {
 		return c.watched + c.database
 	}

@@ -500,7 +500,7 @@ func (s clusterSubscriber) Close() { s.conn.Close() }
 
 // checkKey returns why key cannot be a lock's name.
 func (c *Client) checkKey(key string) *KeyError {
-	if c == nil {
+	if c.made() == nil {
 		return &KeyError{Reason: "cannot be used: there is no client", Err: ErrBadOption}
 	}
 	reason := protocol.CheckKey(key)

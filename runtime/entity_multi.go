@@ -53,7 +53,7 @@ func (m EntityMulti[K]) Lock(ctx context.Context, opts ...LockOption) (EntityLea
 
 // TryLock is [MultiLock.TryLock].
 func (m EntityMulti[K]) TryLock(ctx context.Context, opts ...LockOption) (EntityLease[HeldMulti[K]], error) {
-	return m.Lock(ctx, append(slices.Clip(opts), WithWait(0))...)
+	return m.Lock(ctx, append(slices.Clip(opts), once)...)
 }
 
 // Do is [MultiLock.Do], with the proof for fn.

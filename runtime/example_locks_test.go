@@ -79,10 +79,7 @@ func ExampleRedLock() {
 		}
 		clients = append(clients, client)
 	}
-	leader, err := lockrt.NewRedLock("leader", clients)
-	if err != nil {
-		panic(err)
-	}
+	leader := lockrt.NewRedLock("leader", clients)
 	lease, err := leader.Lock(context.Background())
 	fmt.Println(err)
 	fmt.Println(lease.Unlock(context.Background()))

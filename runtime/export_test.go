@@ -3,6 +3,8 @@ package lockrt
 import (
 	"time"
 
+	"github.com/redis/rueidis"
+
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
@@ -93,3 +95,6 @@ func AtRate(s *Schedule, rate float64) *Schedule {
 	s.rate = rate
 	return s
 }
+
+// ConnOf returns what the client sends its commands through.
+func ConnOf(c *Client) rueidis.Client { return c.rc }

@@ -36,7 +36,7 @@ type FairMutex struct {
 // FairMutex returns the fair mutex named key. It does not contact Redis: make one for each use or keep one. An unusable
 // key or option is reported by what uses it. Redisson's getFairLock.
 func (c *Client) FairMutex(key string, opts ...LockOption) *FairMutex {
-	return &FairMutex{c: c, key: key, opts: opts}
+	return &FairMutex{c: c.made(), key: key, opts: opts}
 }
 
 var _ Locker = (*FairMutex)(nil)
@@ -53,7 +53,7 @@ func (m *FairMutex) Lock(ctx context.Context, opts ...LockOption) (*Lease, error
 // TryLock tries once, without standing in the queue, and fails with [ErrNotAcquired] if somebody has the key or waits
 // for it. A key that this process holds is refused without a round trip. Redisson's tryLock.
 func (m *FairMutex) TryLock(ctx context.Context, opts ...LockOption) (*Lease, error) {
-	return m.lock(ctx, "try lock", append(slices.Clip(opts), WithWait(0)))
+	return m.lock(ctx, "try lock", append(slices.Clip(opts), once))
 }
 
 // Do locks, calls fn with the lease's context and unlocks, like [Mutex.Do].
@@ -107,7 +107,7 @@ func (m *FairMutex) Inspect(ctx context.Context) (Standing, error) {
 
 // lock is every way to lock.
 func (m *FairMutex) lock(ctx context.Context, op string, opts []LockOption) (*Lease, error) {
-	m = orZero(m)
+	m, ctx = orZero(m), present(ctx)
 	a := attempt{c: m.c, op: op, kind: kindFair, key: m.key}
 	a.begin(ctx, m.opts, opts)
 	lease, err := m.take(ctx, a.cfg, a.err, a.waits)

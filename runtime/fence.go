@@ -52,6 +52,7 @@ type tokenKey struct{}
 // TokenOf returns the fencing token of the innermost lease of key that ctx is under and that has one, and whether
 // there is one: under several fenced locks at once, each has its own.
 func TokenOf(ctx context.Context, key string) (token int64, ok bool) {
+	ctx = present(ctx)
 	for {
 		x, _ := ctx.Value(leaseKey{}).(*leaseContext)
 		if x == nil {
@@ -82,6 +83,6 @@ func (l *Lease) tokenOf(key string) int64 {
 // TokenFrom returns the fencing token of the innermost lease that ctx is under and that has one, and
 // whether there is one.
 func TokenFrom(ctx context.Context) (token int64, ok bool) {
-	token, ok = ctx.Value(tokenKey{}).(int64)
+	token, ok = present(ctx).Value(tokenKey{}).(int64)
 	return token, ok
 }

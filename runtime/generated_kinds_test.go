@@ -445,13 +445,13 @@ func TestAcquire_RedWithoutQuorum(t *testing.T) {
 	c := newClient(t, lockrt.Options{})
 	key := redistest.Key(t, "k")
 	spec := &gen.Spec{Name: "jobs.Service.Run", Kind: lockrt.KindRedLock, Empty: true}
-	few := `jobs.Service.Run: lockgen: red lock "` + key + `": unusable option: `
+	few := `jobs.Service.Run: lockgen: lock "` + key + `": unusable option: `
 	for want, a := range map[string]gen.Acquirer{
-		few + "0 servers, and not an odd number of three or more":   gen.With(c),
-		few + "2 servers, and not an odd number of three or more":   gen.Quorum([]*lockrt.Client{c, c}),
-		few + "the server " + redistest.Shared(t).Addr() + " twice": gen.Quorum([]*lockrt.Client{c, c, c}),
-		few + "client 1 is nil":                                 gen.Quorum([]*lockrt.Client{c, nil, c}),
-		"jobs.Service.Run: unusable option: there is no client": gen.Quorum(nil),
+		few + "a red lock of 0 servers, and not of an odd number of three or more":  gen.With(c),
+		few + "a red lock of 2 servers, and not of an odd number of three or more":  gen.Quorum([]*lockrt.Client{c, c}),
+		few + "a red lock with the server " + redistest.Shared(t).Addr() + " twice": gen.Quorum([]*lockrt.Client{c, c, c}),
+		few + "client 1 of a red lock is nil":                                       gen.Quorum([]*lockrt.Client{c, nil, c}),
+		"jobs.Service.Run: unusable option: there is no client":                     gen.Quorum(nil),
 	} {
 		_, err := a.Acquire(patient(t), spec, key)
 		require.EqualError(t, err, want)

@@ -26,7 +26,12 @@ type Standing struct {
 
 // ID returns the name of the client in Redis: the UUID before the ":" in [Standing.Owner] of every key
 // that it holds. It is another one for each Client that is made. Redisson's getId.
-func (c *Client) ID() string { return c.wire.UUID }
+func (c *Client) ID() string {
+	if c.made() == nil {
+		return ""
+	}
+	return c.wire.UUID
+}
 
 // Inspect asks Redis who holds the key and who waits for it. It fails with [ErrWrongType] if the key is
 // not a lock. Redisson's isLocked, remainTimeToLive and getHoldCount.

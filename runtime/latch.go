@@ -21,7 +21,7 @@ type CountDownLatch struct {
 // CountDownLatch returns the latch named key. It does not contact Redis: make one for each use or keep
 // one. Of the options only [WithWait] means anything here. Redisson's getCountDownLatch.
 func (c *Client) CountDownLatch(key string, opts ...LockOption) *CountDownLatch {
-	return &CountDownLatch{c: c, key: key, opts: opts}
+	return &CountDownLatch{c: c.made(), key: key, opts: opts}
 }
 
 // Key returns the name of the latch, which is its key in Redis.
@@ -82,7 +82,7 @@ func (l *CountDownLatch) Count(ctx context.Context) (int, error) {
 // latch that is set again right after it reached zero may keep those waiting who have not heard of it
 // yet. Redisson's await.
 func (l *CountDownLatch) Wait(ctx context.Context, opts ...LockOption) error {
-	l = orZero(l)
+	l, ctx = orZero(l), present(ctx)
 	a := attempt{c: l.c, op: "wait", kind: kindLatch, key: l.key}
 	a.begin(ctx, l.opts, opts)
 	_, err := a.pass(ctx, func(*waiter) {})

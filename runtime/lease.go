@@ -193,7 +193,7 @@ func (l *Lease) TTL(ctx context.Context) (time.Duration, error) {
 		return 0, &Error{Op: "ttl", Err: errNoLease}
 	}
 	if l.union != nil {
-		return l.union.ttl(ctx)
+		return l.union.ttl(present(ctx))
 	}
 	type reply struct {
 		ttl time.Duration
@@ -391,7 +391,7 @@ func leaseFrom(ctx context.Context, c *Client, key string) *Lease {
 // nothing is sent.
 func bounded[T any](ctx context.Context, c *Client, send func() T) (T, error) {
 	var none T
-	if ctx.Err() != nil {
+	if ctx = present(ctx); ctx.Err() != nil {
 		return none, ended(ctx)
 	}
 	got := make(chan T, 1)

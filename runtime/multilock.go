@@ -3,9 +3,7 @@ package lockrt
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -30,116 +28,10 @@ type MultiLock struct {
 	keys    []string      // of the members
 	key     string        // all of them
 	wait    time.Duration // the shortest that a member was made with, or UntilDone
-	err     error         // why one of them is none
+	err     error         // why they cannot be locked
 }
 
 var _ Locker = (*MultiLock)(nil)
-
-// NewMultiLock returns the lock of all lockers. The members of a MultiLock among them take its place. It
-// panics without lockers, with one that is nil, and with the same key of one Client twice, of whatever kinds: for reading and for
-// writing, say, or as a RedLock and as a Mutex on one of its servers.
-//
-// Members with the same key are locked in the order of their servers' addresses as [Open] was given them, then of their databases,
-// a RedLock by the first of its servers and then the next. A cluster goes by the first of the addresses that its servers have. So all
-// processes have to know the servers by the same addresses, and use no RedLock whose servers are some of those of another lock of its key,
-// or else give each member a key of its own. That is also for what is not told apart, and is locked in the order in which it was given:
-// databases of a server that Clients made by [New] use, and Lockers of other packages. A Client made by New goes by the address of the master
-// that Sentinel has found, and does not know that it was another one before.
-func NewMultiLock(lockers ...Locker) *MultiLock {
-	m := &MultiLock{wait: UntilDone}
-	for _, locker := range lockers {
-		switch l := locker.(type) {
-		case nil:
-			panic("lockgen: a MultiLock has a member that is nil")
-		case *MultiLock:
-			m.members = append(m.members, l.members...)
-		default:
-			m.members = append(m.members, l)
-		}
-	}
-	if len(m.members) == 0 {
-		panic("lockgen: a MultiLock has no members")
-	}
-	slices.SortStableFunc(m.members, inOrder)
-	keys := make([]string, len(m.members))
-	for i, l := range m.members {
-		keys[i] = l.Key()
-		_, clients, opts := describe(l)
-		if m.c == nil && len(clients) > 0 {
-			m.c = clients[0]
-		}
-		if len(opts) > 0 {
-			wait, _, err := budget(opts)
-			switch {
-			case err != nil:
-				m.err = &Error{Op: "lock", Key: l.Key(), Err: err}
-			case wait != UntilDone && (m.wait == UntilDone || wait < m.wait):
-				m.wait = wait
-			}
-		}
-		for before := i - 1; before >= 0 && keys[before] == keys[i]; before-- {
-			if shareClient(m.members[before], l) {
-				panic(fmt.Sprintf("lockgen: a MultiLock has the key %q of one Client twice", l.Key()))
-			}
-		}
-	}
-	m.keys, m.key = keys, strings.Join(keys, ", ")
-	return m
-}
-
-// inOrder compares members by their keys, then by where they are, then by what they are: everything that is the same for
-// all processes. Where they are is only asked if it matters.
-func inOrder(a, b Locker) int {
-	if order := strings.Compare(a.Key(), b.Key()); order != 0 {
-		return order
-	}
-	aKind, aClients, _ := describe(a)
-	bKind, bClients, _ := describe(b)
-	if order := slices.Compare(sites(aClients), sites(bClients)); order != 0 {
-		return order
-	}
-	return strings.Compare(aKind, bKind)
-}
-
-// describe returns what kind of lock of this package l is, its clients, and the options that it was made with; nothing if it
-// is of another one.
-func describe(l Locker) (kind string, clients []*Client, opts []LockOption) {
-	switch l := l.(type) {
-	case *Mutex:
-		return kindMutex, []*Client{l.c}, l.opts
-	case *RWMutex:
-		return kindWrite, []*Client{l.c}, l.opts
-	case rLocker:
-		return kindRead, []*Client{l.m.c}, l.m.opts
-	case *FairMutex:
-		return kindFair, []*Client{l.c}, l.opts
-	case permitLocker:
-		return kindPermit, []*Client{l.c}, l.opts
-	case *RedLock:
-		for _, part := range l.parts {
-			clients = append(clients, part.c)
-		}
-		return kindRedLock, clients, l.parts[0].opts
-	}
-	return "", nil, nil
-}
-
-// shareClient reports whether a and b have a client in common.
-func shareClient(a, b Locker) bool {
-	_, one, _ := describe(a)
-	_, other, _ := describe(b)
-	return slices.ContainsFunc(one, func(c *Client) bool { return slices.Contains(other, c) })
-}
-
-// sites returns where the keys of clients are, in order.
-func sites(clients []*Client) []string {
-	all := make([]string, len(clients))
-	for i, c := range clients {
-		all[i] = c.site()
-	}
-	slices.Sort(all)
-	return all
-}
 
 // Key returns the keys of the members, in order, separated by commas. Nothing in Redis has that name.
 func (m *MultiLock) Key() string { return orZero(m).key }
@@ -154,9 +46,13 @@ func (m *MultiLock) Key() string { return orZero(m).key }
 // wait for the others are extended, so that the whole lasts as long as was asked for, counted from the last
 // grant, give or take the round trip. [WithMaxHold] counts from the grant of each member.
 func (m *MultiLock) Lock(ctx context.Context, opts ...LockOption) (*Lease, error) {
-	if m == nil || len(m.members) == 0 {
+	switch {
+	case m != nil && m.err != nil:
+		return nil, m.err
+	case m == nil || len(m.members) == 0:
 		return nil, &Error{Op: "lock", Key: m.Key(), Err: errNoLock}
 	}
+	ctx = present(ctx)
 	a := attempt{c: m.c, op: "lock", kind: kindMulti, key: m.key, parts: m.keys}
 	a.cfg.name = nameOf(nil, opts)
 	a.starts(ctx)
@@ -176,10 +72,11 @@ func (m *MultiLock) take(ctx context.Context, opts []LockOption, waiting func())
 	switch {
 	case err != nil:
 		return nil, &Error{Op: "lock", Key: m.key, Err: err}
-	case !said && m.err != nil:
-		return nil, m.err
 	case !said:
 		wait = m.wait
+	}
+	if err := m.check(opts); err != nil {
+		return nil, err
 	}
 	for {
 		if ctx.Err() != nil {
@@ -204,7 +101,7 @@ func (m *MultiLock) take(ctx context.Context, opts []LockOption, waiting func())
 // TryLock tries once, without waiting for others, and fails with [ErrNotAcquired] unless all members can
 // be had. Redisson's tryLock.
 func (m *MultiLock) TryLock(ctx context.Context, opts ...LockOption) (*Lease, error) {
-	return m.Lock(ctx, append(slices.Clip(opts), WithWait(0))...)
+	return m.Lock(ctx, append(slices.Clip(opts), once)...)
 }
 
 // Do is [Mutex.Do].

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -406,9 +407,7 @@ func TestMultiLock_OneOrder(t *testing.T) {
 			cs = append(cs, clientOf(t, url, lockrt.Options{}))
 		}
 		red := func(cs ...*lockrt.Client) lockrt.Locker {
-			m, err := lockrt.NewRedLock("k", cs)
-			require.NoError(t, err)
-			return m
+			return lockrt.NewRedLock("k", cs)
 		}
 		return []lockrt.Locker{
 			cs[0].Mutex("k"), cs[1].Mutex("k"), cs[2].RWMutex("k"), cs[3].RWMutex("k").RLocker(), cs[4].FairMutex("k"),
@@ -446,21 +445,52 @@ func TestMultiLock_BadMembers(t *testing.T) {
 	proxy := redistest.Proxy(t, server.Addr())
 	c, other := clientOf(t, proxy.URL(), lockrt.Options{}), clientOf(t, server.URL(), lockrt.Options{})
 	key := redistest.Key(t, "k")
-	require.Panics(t, func() { lockrt.NewMultiLock() })
-	require.Panics(t, func() { lockrt.NewMultiLock(nil) })
-	require.Panics(t, func() { lockrt.NewMultiLock(c.Mutex(key), c.Mutex(key+"2"), c.RWMutex(key)) })
-	require.Panics(t, func() { lockrt.NewMultiLock(c.RWMutex(key).RLocker(), c.Mutex(key+"2"), c.RWMutex(key)) })
-	require.Panics(t, func() { lockrt.NewMultiLock(c.Mutex(key), lockrt.NewMultiLock(other.Mutex(key), c.FairMutex(key))) })
-	require.Panics(t, func() { lockrt.NewMultiLock(c.Mutex(key), lockrt.RedLockOf(other.Mutex(key), c.Mutex(key))) })
-	require.NotPanics(t, func() { lockrt.NewMultiLock(c.Mutex(key), other.Mutex(key)) })
-
 	count := scriptsSent(proxy)
-	_, err := lockrt.NewMultiLock(c.Mutex(key), c.Mutex(key+"{")).Lock(patient(t))
+	again := "lockgen: lock %q: unusable option: a MultiLock with the key of one Client twice, "
+	for _, tt := range []struct {
+		want    string
+		members []lockrt.Locker
+	}{
+		{`lockgen: lock "": unusable option: there is no lock`, nil},
+		{`lockgen: lock "": unusable option: lock 1 of a MultiLock is nil`, []lockrt.Locker{c.Mutex(key), nil}},
+		{`lockgen: lock "": unusable option: lock 0 of a MultiLock is nil`, []lockrt.Locker{(*lockrt.Mutex)(nil), c.Mutex(key)}},
+		{again + "of kind mutex and write", []lockrt.Locker{c.Mutex(key), c.Mutex(key + "2"), c.RWMutex(key)}},
+		{again + "of kind read and write", []lockrt.Locker{c.RWMutex(key).RLocker(), c.Mutex(key + "2"), c.RWMutex(key)}},
+		{again + "of kind fair and mutex", []lockrt.Locker{c.Mutex(key), lockrt.NewMultiLock(c.FairMutex(key))}},
+		{again + "of kind mutex and redlock", []lockrt.Locker{c.Mutex(key), lockrt.RedLockOf(other.Mutex(key), c.Mutex(key))}},
+		{again + "with other options", []lockrt.Locker{c.Mutex(key), c.Mutex(key, lockrt.WithFencing())}},
+		{again + "for two permits: acquire them together",
+			[]lockrt.Locker{lockrt.PermitLocker(c.PermitSemaphore(key, 2)), lockrt.PermitLocker(c.PermitSemaphore(key, 2))}},
+		{`lockgen: lock %q: unusable option: a red lock of 1 servers, and not of an odd number of three or more`,
+			[]lockrt.Locker{c.Mutex(key + "0"), lockrt.NewRedLock(key, []*lockrt.Client{c})}},
+		{`lockgen: lock %q: unusable option: WithFencing means nothing for a reader, who has no fencing token`,
+			[]lockrt.Locker{c.Mutex(key + "0"), c.RWMutex(key, lockrt.WithFencing()).RLocker()}},
+	} {
+		want := strings.ReplaceAll(tt.want, "%q", strconv.Quote(key))
+		for range 2 { // it is the error of each call
+			_, err := lockrt.NewMultiLock(tt.members...).Lock(patient(t))
+			require.EqualError(t, err, want)
+			require.ErrorIs(t, err, lockrt.ErrBadOption)
+		}
+		if tt.members != nil {
+			_, err := lockrt.NewMultiLock(c.Mutex(key+"!"), lockrt.NewMultiLock(tt.members...)).TryLock(patient(t))
+			require.EqualError(t, err, want, "as a member, too")
+		}
+	}
+	takes, frees := count()
+	require.Zero(t, takes+frees, "nothing was sent")
+	both, err := lockrt.NewMultiLock(c.Mutex(key), other.Mutex(key+"9"), c.Mutex(key)).Lock(patient(t))
+	require.NoError(t, err)
+	require.Len(t, both.Parts(), 2, "what is named twice is one")
+	require.NoError(t, both.Unlock(patient(t)))
+	before, _ := count()
+
+	_, err = lockrt.NewMultiLock(c.Mutex(key), c.Mutex(key+"{")).Lock(patient(t))
 	require.ErrorAs(t, err, new(*lockrt.KeyError))
 	_, err = lockrt.NewMultiLock(c.Mutex(key), c.Mutex(key+"2")).Lock(patient(t), lockrt.WithWait(-2))
 	require.ErrorIs(t, err, lockrt.ErrBadOption)
-	takes, _ := count()
-	require.Zero(t, takes)
+	takes, _ = count()
+	require.Equal(t, before, takes)
 }
 
 // The following do what Redisson's own tests of RMultiLock do, one for each of theirs, under its name.

@@ -40,7 +40,7 @@ func (m *Mutex) Lock(ctx context.Context, opts ...LockOption) (*Lease, error) {
 // does not answer. A key that this process holds is refused without a round trip, and so is one that it already waits for,
 // if Redis has just refused it; else the answer to those who wait is awaited. Redisson's tryLock.
 func (m *Mutex) TryLock(ctx context.Context, opts ...LockOption) (*Lease, error) {
-	return m.lock(ctx, "try lock", append(slices.Clip(opts), WithWait(0)))
+	return m.lock(ctx, "try lock", append(slices.Clip(opts), once))
 }
 
 // Do locks, calls fn with the lease's context and unlocks, also if fn panics. Its error joins
@@ -76,7 +76,7 @@ func (m *Mutex) ForceUnlock(ctx context.Context) (bool, error) {
 
 // lock is every way to lock.
 func (m *Mutex) lock(ctx context.Context, op string, opts []LockOption) (*Lease, error) {
-	m = orZero(m)
+	m, ctx = orZero(m), present(ctx)
 	if len(opts) == 0 && len(m.opts) == 0 {
 		if l := m.again(ctx); l != nil {
 			return l, nil

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"log/slog"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -13,11 +14,11 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
-// UntilDone as a wait means: as long as the context lives. It is the default.
-const UntilDone time.Duration = -1
+// UntilDone as a wait means: as long as the context lives. It is the default. No other negative duration is a wait.
+const UntilDone time.Duration = math.MinInt64
 
-// Forever as [Options.TokenTTL] means: without end.
-const Forever time.Duration = -1
+// Forever as [Options.TokenTTL] means: without end. No other negative duration does.
+const Forever time.Duration = math.MinInt64
 
 // The defaults of [Options].
 const (
@@ -219,6 +220,9 @@ func orDefault(d, otherwise time.Duration) time.Duration {
 
 // A LockOption adjusts a primitive, where it is given to the Client's method, or one call,
 // where it is given to Lock or TryLock. The call's wins.
+//
+// One that means nothing for the kind, as [WithLease] for a [Semaphore], and one that is nil, is an [ErrBadOption] of the call, before anything
+// is sent.
 type LockOption interface{ applyLock(*lockConfig) }
 
 type lockOption func(*lockConfig)
@@ -226,10 +230,14 @@ type lockOption func(*lockConfig)
 func (f lockOption) applyLock(c *lockConfig) { f(c) }
 
 // WithWait bounds the wait and nothing else: after d, Lock fails with [ErrNotAcquired], or with [ErrUnavailable] if Redis
-// does not answer, for which it has a second more. 0 tries once. A context with a timeout would also end the lease's context. Redisson's
+// does not answer, for which it has a second more. 0 tries once, [UntilDone] is no bound, and a negative d is [ErrBadOption]. So is WithWait among
+// the options of TryLock, TryAcquire and their like, which try once. A context with a timeout would also end the lease's context. Redisson's
 // waitTime.
 func WithWait(d time.Duration) LockOption {
-	return lockOption(func(c *lockConfig) { c.wait = d })
+	return lockOption(func(c *lockConfig) {
+		c.wait = d
+		c.said |= saidWait
+	})
 }
 
 // WithLease sets a lease of fixed length that is not renewed: d after the grant the lock is
@@ -237,14 +245,20 @@ func WithWait(d time.Duration) LockOption {
 // has it for at least d from then on, which takes a request unless it lasts for so long anyway; what is renewed stays so,
 // and nothing is shortened. If that request fails the call does, and the outer lease stays what it is, unless it is lost. Redisson's leaseTime.
 func WithLease(d time.Duration) LockOption {
-	return lockOption(func(c *lockConfig) { c.ttl, c.renew = d, false })
+	return lockOption(func(c *lockConfig) {
+		c.ttl, c.renew = d, false
+		c.said |= saidLease
+	})
 }
 
 // WithWatchdog overrides [Options.Watchdog]: the lock is renewed while it is held and
 // outlives a crashed holder by at most d. At least 100ms. It undoes an earlier [WithLease].
 // Redisson has one watchdog timeout for all locks.
 func WithWatchdog(d time.Duration) LockOption {
-	return lockOption(func(c *lockConfig) { c.ttl, c.renew = d, true })
+	return lockOption(func(c *lockConfig) {
+		c.ttl, c.renew = d, true
+		c.said |= saidLease
+	})
 }
 
 // WithMaxHold stops renewing the lease d after it was granted, so that a holder that never
@@ -295,7 +309,56 @@ type lockConfig struct {
 	name    string  // WithName
 	follows bool    // see waiter
 	part    func()  // says that the call has to wait of which this one is a part; nil if it is none
+	said    said    // by which options
+	bad     error   // why one of them is of no use
 	terms
+}
+
+// said notes which options were given.
+type said uint8
+
+const (
+	saidWait  said = 1 << iota
+	saidLease      // or a watchdog
+)
+
+// apply goes through options in their order.
+func (cfg *lockConfig) apply(opts []LockOption) {
+	for _, o := range opts {
+		if o == nil {
+			cfg.bad = errNoOption
+			continue
+		}
+		o.applyLock(cfg)
+	}
+}
+
+// once is what TryLock, TryAcquire and their like add to the options of a call. A wait that the primitive was made with does not count
+// then; one among the options of the call is a mistake.
+var once LockOption = lockOption(func(c *lockConfig) {
+	if c.said&saidWait != 0 && c.bad == nil {
+		c.bad = fmt.Errorf("%w: WithWait means nothing for what tries once", ErrBadOption)
+	}
+	c.wait = 0
+})
+
+// meaningless returns which option of a call means nothing for a lock of that kind, or nil.
+func (cfg *lockConfig) meaningless(kind string) error {
+	var name string
+	switch counts := kind == kindSemaphore || kind == kindLatch; {
+	case counts && cfg.said&saidLease != 0:
+		name = "WithLease or WithWatchdog"
+	case counts && cfg.limited:
+		name = "WithMaxHold"
+	case cfg.fenced && (counts || kind == kindPermit || kind == kindRead):
+		name = "WithFencing"
+	default:
+		return nil
+	}
+	return fmt.Errorf("%w: %s means nothing for %s", ErrBadOption, name, map[string]string{
+		kindSemaphore: "a semaphore, whose permits have no lease and no fencing token", kindLatch: "a latch, which nobody holds",
+		kindPermit: "a permit, which has no fencing token", kindRead: "a reader, who has no fencing token",
+	}[kind])
 }
 
 // terms are what a holder and Redis agree on.
@@ -307,18 +370,20 @@ type terms struct {
 }
 
 func (c *Client) configure(base, call []LockOption) (lockConfig, error) {
-	if c == nil {
+	if c.made() == nil {
 		return lockConfig{}, errNoClient
 	}
 	if len(base)+len(call) == 0 {
 		return lockConfig{wait: UntilDone, terms: terms{ttl: c.opts.Watchdog, renew: true}}, nil
 	}
 	cfg := lockConfig{wait: UntilDone, terms: terms{ttl: c.opts.Watchdog, renew: true}}
-	for _, o := range base {
-		o.applyLock(&cfg)
-	}
-	for _, o := range call {
-		o.applyLock(&cfg)
+	cfg.apply(base)
+	made := cfg.said
+	cfg.said = 0
+	cfg.apply(call)
+	cfg.said |= made
+	if cfg.bad != nil {
+		return cfg, cfg.bad
 	}
 	if cfg.quiet {
 		if err := cfg.backoff.check(); err != nil {

@@ -13,12 +13,12 @@ func NewOwner() *Owner { return new(Owner) }
 // share such a context do not exclude each other; give each its own where they should. Without an owner
 // only the context of a lease enters it again.
 func WithOwner(ctx context.Context, o *Owner) context.Context {
-	return context.WithValue(ctx, ownerKey{}, o)
+	return context.WithValue(present(ctx), ownerKey{}, o)
 }
 
 // OwnerFrom returns the Owner set by [WithOwner], and whether there is one.
 func OwnerFrom(ctx context.Context) (o *Owner, ok bool) {
-	o = ownerFrom(ctx)
+	o = ownerFrom(present(ctx))
 	return o, o != nil
 }
 

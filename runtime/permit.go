@@ -39,7 +39,7 @@ type PermitSemaphore struct {
 // only [PermitSemaphore.TrySetPermits] and [PermitSemaphore.SetPermits] do, as in Redisson. An unusable key,
 // number or option is reported by what uses it. Redisson's getPermitExpirableSemaphore.
 func (c *Client) PermitSemaphore(key string, permits int, opts ...LockOption) *PermitSemaphore {
-	return &PermitSemaphore{c: c, key: key, permits: permits, opts: opts}
+	return &PermitSemaphore{c: c.made(), key: key, permits: permits, opts: opts}
 }
 
 // Key returns the name of the semaphore, which is its key in Redis.
@@ -67,7 +67,7 @@ func (s *PermitSemaphore) AcquireN(ctx context.Context, n int, opts ...LockOptio
 
 // TryAcquireN is TryAcquire of n permits. Redisson's tryAcquire(permits).
 func (s *PermitSemaphore) TryAcquireN(ctx context.Context, n int, opts ...LockOption) (*Permit, error) {
-	return s.acquire(ctx, "try acquire", n, append(slices.Clip(opts), WithWait(0)))
+	return s.acquire(ctx, "try acquire", n, append(slices.Clip(opts), once))
 }
 
 // Do acquires one permit, calls fn with its context and gives it back, also if fn panics. Its error
@@ -206,7 +206,7 @@ func (s *PermitSemaphore) Resize(ctx context.Context, delta int) (bool, error) {
 }
 
 func (s *PermitSemaphore) acquire(ctx context.Context, op string, n int, opts []LockOption) (*Permit, error) {
-	s = orZero(s)
+	s, ctx = orZero(s), present(ctx)
 	a := attempt{c: s.c, op: op, kind: kindPermit, key: s.key}
 	a.begin(ctx, s.opts, opts)
 	if err := cmpOr(enough(n, 1), enough(s.permits, 0)); err != nil {
@@ -496,7 +496,7 @@ func (s permitLocker) Lock(ctx context.Context, opts ...LockOption) (*Lease, err
 }
 
 func (s permitLocker) TryLock(ctx context.Context, opts ...LockOption) (*Lease, error) {
-	return s.Lock(ctx, append(slices.Clip(opts), WithWait(0))...)
+	return s.Lock(ctx, append(slices.Clip(opts), once)...)
 }
 
 // permitSide is what leads from a turnstile to a PermitSemaphore.

@@ -22,7 +22,7 @@ type Process struct {
 
 // Process returns who the client says it is.
 func (c *Client) Process() Process {
-	if c == nil {
+	if c.made() == nil {
 		return Process{}
 	}
 	p := thisProgram()

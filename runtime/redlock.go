@@ -42,37 +42,38 @@ import (
 type RedLock struct {
 	key   string
 	parts []*Mutex
+	err   error  // why there are none
 	line  string // names the line of those of this process who want it: the key, and the servers
 }
 
 var _ Locker = (*RedLock)(nil)
 
 // NewRedLock returns the lock named key on the servers of clients: three or more, of an odd number, each another
-// server. It does not contact them. It fails with [ErrBadOption] if they are not; an unusable key or other
-// option is reported by what uses it. The Clients remain the caller's to close, and closing one of
+// server. It does not contact them. Servers that are not, an unusable key and an unusable
+// option are reported by what uses it, before anything is sent. The Clients remain the caller's to close, and closing one of
 // them is the loss of its server; closing the first also ends the calls that wait.
-func NewRedLock(key string, clients []*Client, opts ...LockOption) (*RedLock, error) {
-	fail := func(format string, args ...any) (*RedLock, error) {
-		return nil, fmt.Errorf("lockgen: red lock %q: %w: %s", key, ErrBadOption, fmt.Sprintf(format, args...))
+func NewRedLock(key string, clients []*Client, opts ...LockOption) *RedLock {
+	fail := func(format string, args ...any) *RedLock {
+		return &RedLock{key: key, err: fmt.Errorf("%w: "+format, append([]any{ErrBadOption}, args...)...)}
 	}
 	if n := len(clients); n < 3 || n%2 == 0 {
-		return fail("%d servers, and not an odd number of three or more", n)
+		return fail("a red lock of %d servers, and not of an odd number of three or more", n)
 	}
 	parts := make([]*Mutex, 0, len(clients))
 	seen := make(map[string]bool)
 	for i, c := range clients {
-		if c == nil {
-			return fail("client %d is nil", i)
+		if c.made() == nil {
+			return fail("client %d of a red lock is nil", i)
 		}
 		for addr := range maps.Keys(c.rc.Nodes()) {
 			if seen[addr] {
-				return fail("the server %s twice", addr)
+				return fail("a red lock with the server %s twice", addr)
 			}
 			seen[addr] = true
 		}
 		parts = append(parts, c.Mutex(key, opts...))
 	}
-	return newRedLock(parts), nil
+	return newRedLock(parts)
 }
 
 func newRedLock(parts []*Mutex) *RedLock {
@@ -100,7 +101,7 @@ func (m *RedLock) Lock(ctx context.Context, opts ...LockOption) (*Lease, error) 
 // a majority can still grant the key, at most for [Options.RedLockTimeout]: a slow server that is needed is waited for, and one
 // that is not needed is not. Two who try at the same time may both fail.
 func (m *RedLock) TryLock(ctx context.Context, opts ...LockOption) (*Lease, error) {
-	return m.lock(ctx, "try lock", append(slices.Clip(opts), WithWait(0)))
+	return m.lock(ctx, "try lock", append(slices.Clip(opts), once))
 }
 
 // Do is [Mutex.Do].
@@ -112,10 +113,22 @@ func (m *RedLock) Do(ctx context.Context, fn func(ctx context.Context, lease *Le
 	return lease.do(ctx, func(ctx context.Context) error { return fn(ctx, lease) })
 }
 
-func (m *RedLock) lock(ctx context.Context, op string, opts []LockOption) (*Lease, error) {
-	if m == nil || len(m.parts) == 0 {
-		return nil, &Error{Op: op, Key: m.Key(), Err: errNoLock}
+// unusable returns why m is no lock, or nil.
+func (m *RedLock) unusable() error {
+	switch {
+	case m == nil:
+		return errNoLock
+	case m.err == nil && len(m.parts) == 0:
+		return errNoLock
 	}
+	return m.err
+}
+
+func (m *RedLock) lock(ctx context.Context, op string, opts []LockOption) (*Lease, error) {
+	if err := m.unusable(); err != nil {
+		return nil, &Error{Op: op, Key: m.Key(), Err: err}
+	}
+	ctx = present(ctx)
 	a := attempt{c: m.parts[0].c, op: op, kind: kindRedLock, key: m.key}
 	a.begin(ctx, m.parts[0].opts, opts)
 	lease, err := m.take(ctx, &a, opts)

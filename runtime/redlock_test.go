@@ -57,8 +57,7 @@ func redLockAndClients(t *testing.T, all []site, key string, opts lockrt.Options
 		t.Cleanup(func() { _ = c.Close() }) // its server may be gone
 		clients = append(clients, c)
 	}
-	m, err := lockrt.NewRedLock(key, clients)
-	require.NoError(t, err)
+	m = lockrt.NewRedLock(key, clients)
 	return m, clients
 }
 
@@ -100,7 +99,7 @@ func TestNewRedLock_BadServers(t *testing.T) {
 		"is nil":     {c(), nil, nil},
 		"the server": {c(), c(), c()},
 	} {
-		_, err := lockrt.NewRedLock("k", clients)
+		_, err := lockrt.NewRedLock("k", clients).Lock(patient(t))
 		require.ErrorIs(t, err, lockrt.ErrBadOption)
 		require.ErrorContains(t, err, want)
 	}

@@ -325,10 +325,8 @@ func TestRedLock_OverByTheClock(t *testing.T) {
 		clients = append(clients, c)
 		others = append(others, clientOf(t, s.URL(), lockrt.Options{}))
 	}
-	m, err := lockrt.NewRedLock(key, clients)
-	require.NoError(t, err)
-	theirs, err := lockrt.NewRedLock(key, others)
-	require.NoError(t, err)
+	m := lockrt.NewRedLock(key, clients)
+	theirs := lockrt.NewRedLock(key, others)
 	for _, c := range clients[1:] {
 		ok(t)(c.Mutex(key+":other", lockrt.WithLease(700*time.Millisecond)).Lock(patient(t)))
 	}

@@ -2,7 +2,6 @@ package lockrt
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -53,7 +52,7 @@ type RWMutex struct {
 // RWMutex returns the read-write lock named key. It does not contact Redis: make one for each use or keep
 // one. An unusable key or option is reported by what uses it. Redisson's getReadWriteLock.
 func (c *Client) RWMutex(key string, opts ...LockOption) *RWMutex {
-	return &RWMutex{c: c, key: key, opts: opts}
+	return &RWMutex{c: c.made(), key: key, opts: opts}
 }
 
 var _ Locker = (*RWMutex)(nil)
@@ -72,11 +71,11 @@ func (m *RWMutex) Lock(ctx context.Context, opts ...LockOption) (*Lease, error) 
 // refused without a round trip if this process has the key or waits for it already, and also when it is the turn
 // of those who wait to read, or of a Java program. Redisson's writeLock().tryLock.
 func (m *RWMutex) TryLock(ctx context.Context, opts ...LockOption) (*Lease, error) {
-	return m.lock(ctx, "try lock", true, append(slices.Clip(opts), WithWait(0)))
+	return m.lock(ctx, "try lock", true, append(slices.Clip(opts), once))
 }
 
 // RLock waits until the key is granted for reading, ctx ends or [WithWait] runs out. It fails like
-// [Mutex.Lock], and with [ErrBadOption] for [WithFencing]: who reads has no fencing token. Redisson's
+// [Mutex.Lock], and with [ErrBadOption] for [WithFencing]: a reader has no fencing token. Redisson's
 // readLock().lock and tryLock(waitTime, leaseTime, unit).
 func (m *RWMutex) RLock(ctx context.Context, opts ...LockOption) (*Lease, error) {
 	return m.lock(ctx, "read lock", false, opts)
@@ -85,7 +84,7 @@ func (m *RWMutex) RLock(ctx context.Context, opts ...LockOption) (*Lease, error)
 // TryRLock tries to lock for reading once, without waiting for others, and fails with [ErrNotAcquired] if
 // somebody writes, or waits to write. Redisson's readLock().tryLock.
 func (m *RWMutex) TryRLock(ctx context.Context, opts ...LockOption) (*Lease, error) {
-	return m.lock(ctx, "try read lock", false, append(slices.Clip(opts), WithWait(0)))
+	return m.lock(ctx, "try read lock", false, append(slices.Clip(opts), once))
 }
 
 // Do locks for writing, calls fn with the lease's context and unlocks, like [Mutex.Do].
@@ -120,7 +119,7 @@ func (r rLocker) TryLock(ctx context.Context, opts ...LockOption) (*Lease, error
 	return r.m.TryRLock(ctx, opts...)
 }
 
-func (r rLocker) Key() string { return r.m.key }
+func (r rLocker) Key() string { return r.m.Key() }
 
 // ForceUnlock takes the key from whoever writes, with what that one has for reading, and reports whether
 // anybody did. Readers keep it. The holder's leases are lost at once; a Java program learns when it unlocks.
@@ -209,7 +208,7 @@ func (m *RWMutex) Inspect(ctx context.Context) (RWStanding, error) {
 
 // lock is every way to lock.
 func (m *RWMutex) lock(ctx context.Context, op string, write bool, opts []LockOption) (*Lease, error) {
-	m = orZero(m)
+	m, ctx = orZero(m), present(ctx)
 	a := attempt{c: m.c, op: op, kind: kindRead, key: m.key}
 	if write {
 		a.kind = kindWrite
@@ -223,9 +222,6 @@ func (m *RWMutex) lock(ctx context.Context, op string, write bool, opts []LockOp
 func (m *RWMutex) take(ctx context.Context, kind string, cfg lockConfig, err error, waiting func()) (*Lease, error) {
 	if err != nil {
 		return nil, err
-	}
-	if cfg.fenced && kind == kindRead {
-		return nil, fmt.Errorf("%w: who reads has no fencing token", ErrBadOption)
 	}
 	if err := m.c.checkKey(m.key); err != nil {
 		return nil, err

@@ -522,7 +522,7 @@ func TestRWMutex_Fencing(t *testing.T) {
 	free(t, token)
 	_, err := c.RWMutex(key).RLock(patient(t), lockrt.WithFencing())
 	require.ErrorIs(t, err, lockrt.ErrBadOption)
-	require.ErrorContains(t, err, "who reads has no fencing token")
+	require.ErrorContains(t, err, "WithFencing means nothing for a reader")
 	w := ok(t)(c.RWMutex(key).Lock(patient(t)))
 	_, err = c.RWMutex(key).Lock(w.Context(), lockrt.WithFencing())
 	require.ErrorIs(t, err, lockrt.ErrBadOption)

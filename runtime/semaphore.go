@@ -32,7 +32,7 @@ type Semaphore struct {
 // [WithWait] means anything here. An unusable key or number is reported by what uses it. Redisson's
 // getSemaphore.
 func (c *Client) Semaphore(key string, permits int, opts ...LockOption) *Semaphore {
-	return &Semaphore{c: c, key: key, permits: permits, opts: opts}
+	return &Semaphore{c: c.made(), key: key, permits: permits, opts: opts}
 }
 
 // Key returns the name of the semaphore, which is its key in Redis.
@@ -49,7 +49,7 @@ func (s *Semaphore) Acquire(ctx context.Context, n int, opts ...LockOption) erro
 // TryAcquire takes n permits if they are there now, and fails with [ErrNotAcquired] if not, or if others of
 // this process wait already. Redisson's tryAcquire.
 func (s *Semaphore) TryAcquire(ctx context.Context, n int, opts ...LockOption) error {
-	return s.acquire(ctx, "try acquire", n, append(slices.Clip(opts), WithWait(0)))
+	return s.acquire(ctx, "try acquire", n, append(slices.Clip(opts), once))
 }
 
 // Do acquires n permits, calls fn and gives them back, also if fn panics. Its error joins fn's own and a
@@ -143,7 +143,7 @@ func (s *Semaphore) Available(ctx context.Context) (int, error) {
 }
 
 func (s *Semaphore) acquire(ctx context.Context, op string, n int, opts []LockOption) error {
-	s = orZero(s)
+	s, ctx = orZero(s), present(ctx)
 	a := attempt{c: s.c, op: op, kind: kindSemaphore, key: s.key}
 	a.begin(ctx, s.opts, opts)
 	err := cmpOr(enough(n, 0), enough(s.permits, 0))

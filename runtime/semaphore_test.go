@@ -345,7 +345,7 @@ func TestSemaphore_RefusesWhatCannotBe(t *testing.T) {
 		`lockgen: release "k": unusable option: -1 permits are fewer than 0`:                                                s.Release(t.Context(), -1),
 		`lockgen: acquire "k": unusable option: ` + overflow:                                                                s.Acquire(t.Context(), tooMany),
 		`lockgen: acquire "k": unusable option: -2 permits are fewer than 0`:                                                c.Semaphore("k", -2).Acquire(t.Context(), 1),
-		`lockgen: acquire "k": unusable option: a semaphore has no fencing token`:                                           s.Acquire(t.Context(), 1, lockrt.WithFencing()),
+		`lockgen: acquire "k": unusable option: WithFencing means nothing for a semaphore`:                                  s.Acquire(t.Context(), 1, lockrt.WithFencing()),
 		`lockgen: acquire "": the key is empty`:                                                                             c.Semaphore("", 1).Acquire(t.Context(), 0),
 		`lockgen: release "": the key is empty`:                                                                             c.Semaphore("", 1).Release(t.Context(), 0),
 		`lockgen: acquire "a{b": the key has a "{" that begins no hash tag; a cluster could not unlock it: close it, as in`: c.Semaphore("a{b", 1).Acquire(t.Context(), 1),

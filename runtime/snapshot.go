@@ -69,7 +69,7 @@ func (c *Client) Snapshot() Snapshot {
 
 // look is Snapshot of what concerns a key, or of all, and of so many at most, or of all for 0.
 func (c *Client) look(key string, most int) Snapshot {
-	if c == nil || c.watchdog == nil {
+	if c.made() == nil {
 		return Snapshot{Version: SnapshotVersion, At: time.Now()}
 	}
 	s := Snapshot{Version: SnapshotVersion, At: time.Now(), Process: c.Process()}

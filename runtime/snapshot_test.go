@@ -154,7 +154,7 @@ func TestSnapshot_RedLock(t *testing.T) {
 	for i := range clients {
 		clients[i] = clientOf(t, redistest.Server(t).URL(), lockrt.Options{})
 	}
-	lock := ok2(lockrt.NewRedLock("red", clients))(t)
+	lock := lockrt.NewRedLock("red", clients)
 	held := ok(t)(lock.Lock(patient(t), lockrt.WithName("first")))
 	got := lockLater(patient(t), lock, lockrt.WithName("second"))
 	until(t, "the call waits", func() bool {

@@ -31,6 +31,9 @@ type WaitBucket struct {
 
 // Stats returns the counts. It does not contact Redis and may be called after Close.
 func (c *Client) Stats() Stats {
+	if c.made() == nil {
+		return Stats{}
+	}
 	c.mu.Lock()
 	held := c.holds
 	c.mu.Unlock()

@@ -80,7 +80,7 @@ func (t *tenure) Extend(ctx context.Context, d time.Duration) error {
 		return failedAt("extend", t.key, err)
 	}
 	if t.union != nil {
-		return t.union.extend(ctx, d)
+		return t.union.extend(present(ctx), d)
 	}
 	if err := t.prolong(ctx, d); err != nil {
 		return failedAt("extend", t.key, err)

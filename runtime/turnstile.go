@@ -529,9 +529,6 @@ func (a *attempt) pass(ctx context.Context, want func(*waiter)) (*waiter, error)
 	if a.err != nil {
 		return nil, a.err
 	}
-	if cfg.fenced {
-		return nil, fmt.Errorf("%w: a %s has no fencing token", ErrBadOption, kind)
-	}
 	if err := c.checkCounted(kind, key); err != nil {
 		return nil, err
 	}
@@ -562,7 +559,7 @@ func (a *attempt) pass(ctx context.Context, want func(*waiter)) (*waiter, error)
 // ctx, nor when the client is closed.
 func (c *Client) change(ctx context.Context, op, kind, key string, anyway bool, make func(ctx context.Context, t *turnstile) (int64, error)) (int64, error) {
 	fail := func(err error) (int64, error) { return 0, &Error{Op: op, Key: key, Err: err} }
-	if anyway {
+	if ctx = present(ctx); anyway {
 		ctx = context.WithoutCancel(ctx)
 	}
 	if err := c.checkCounted(kind, key); err != nil {

@@ -47,10 +47,7 @@ var wayOf = map[string]func(c []*lockrt.Client, key string) way{
 		return by(lockrt.NewMultiLock(c[0].Mutex(key+":1"), c[0].Mutex(key), c[0].FairMutex(key+":2")))
 	},
 	"RedLock": func(c []*lockrt.Client, key string) way {
-		m, err := lockrt.NewRedLock(key, c)
-		if err != nil {
-			panic(err)
-		}
+		m := lockrt.NewRedLock(key, c)
 		return by(m)
 	},
 	"generated": func(c []*lockrt.Client, key string) way {
@@ -163,10 +160,7 @@ func holdBy(t *testing.T, name string, c []*lockrt.Client, key string, held chan
 			err = work(context.Background(), nil)
 		}
 	case "RedLock":
-		m, made := lockrt.NewRedLock(key, c)
-		if err = made; err == nil {
-			err = m.Do(context.Background(), work)
-		}
+		err = lockrt.NewRedLock(key, c).Do(context.Background(), work)
 	default:
 		err = c[0].Mutex(key).Do(context.Background(), work)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"sync"
 	"time"
@@ -435,14 +434,13 @@ func undo(ctx context.Context, parts []*Lease) {
 
 // budget returns for how long the call with opts may wait, and whether they say so.
 func budget(opts []LockOption) (wait time.Duration, said bool, err error) {
-	const unsaid time.Duration = math.MinInt64
-	cfg := lockConfig{wait: unsaid}
-	for _, o := range opts {
-		o.applyLock(&cfg)
-	}
+	cfg := lockConfig{wait: UntilDone}
+	cfg.apply(opts)
 	switch {
-	case cfg.wait == unsaid:
-		return UntilDone, false, nil
+	case cfg.bad != nil:
+		return 0, true, cfg.bad
+	case cfg.wait == UntilDone:
+		return UntilDone, cfg.said&saidWait != 0, nil
 	case cfg.wait < 0 && cfg.wait != UntilDone:
 		return 0, true, fmt.Errorf("%w: a wait of %v is negative", ErrBadOption, cfg.wait)
 	}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	lockrt "github.com/lockgen/lockgen/runtime"
@@ -19,8 +18,9 @@ import (
 
 // A stroll calls all methods of things, with arguments that make sense.
 type stroll struct {
-	ctx context.Context
-	key string
+	ctx    context.Context
+	key    string
+	option bool // with an option that is nil
 }
 
 // args returns what to call a method with.
@@ -28,6 +28,9 @@ func (w stroll) args(method reflect.Type) []reflect.Value {
 	var args []reflect.Value
 	for i := range method.NumIn() {
 		if method.IsVariadic() && i == method.NumIn()-1 && method.In(i) != reflect.TypeFor[[]string]() {
+			if w.option {
+				args = append(args, reflect.Zero(method.In(i).Elem()))
+			}
 			break
 		}
 		args = append(args, w.value(method.In(i)))
@@ -43,6 +46,8 @@ func (w stroll) value(t reflect.Type) reflect.Value {
 		return reflect.ValueOf(time.Second)
 	case t == reflect.TypeFor[*gen.Spec]():
 		return reflect.ValueOf(&gen.Spec{Name: "n", Wait: lockrt.UntilDone})
+	case t == reflect.TypeFor[*error]():
+		return reflect.ValueOf(new(error))
 	case t == reflect.TypeFor[[]string]():
 		return reflect.ValueOf(strings.Repeat("0a", 16))
 	case t.Kind() == reflect.String:
@@ -79,8 +84,7 @@ func (w stroll) fails(things []any, look func(name string, call func() error)) {
 // what a client, or three, make.
 func (w stroll) makes(t *testing.T, c ...*lockrt.Client) []any {
 	t.Helper()
-	red, err := lockrt.NewRedLock(w.key, c)
-	require.NoError(t, err)
+	red := lockrt.NewRedLock(w.key, c)
 	return []any{
 		c[0].Mutex(w.key), c[0].FairMutex(w.key + ":fair"), c[0].RWMutex(w.key + ":rw"), c[0].RWMutex(w.key + ":r").RLocker(),
 		c[0].Semaphore(w.key+":s", 1), c[0].PermitSemaphore(w.key+":p", 1), c[0].CountDownLatch(w.key + ":l"),
@@ -107,7 +111,7 @@ func TestEveryCallEndsWithItsContext(t *testing.T) {
 		require.NoError(t, err)
 		clients, proxies = append(clients, c), append(proxies, proxy)
 	}
-	w := stroll{t.Context(), redistest.Key(t, "k")}
+	w := stroll{ctx: t.Context(), key: redistest.Key(t, "k")}
 	lease, err := clients[0].Mutex(w.key + ":held").Lock(patient(t))
 	require.NoError(t, err)
 	permit, err := clients[0].PermitSemaphore(w.key+":permit", 1).Acquire(patient(t))
@@ -163,31 +167,4 @@ func TestEveryCallEndsWithItsContext(t *testing.T) {
 	for _, c := range clients {
 		_ = c.Close()
 	}
-}
-
-// TestNothing: what is nil, or zero, says so.
-func TestNothing(t *testing.T) {
-	t.Parallel()
-	var none *lockrt.Client
-	w := stroll{t.Context(), "k"}
-	things := []any{
-		none, (*lockrt.Mutex)(nil), (*lockrt.FairMutex)(nil), (*lockrt.RWMutex)(nil), (*lockrt.Semaphore)(nil), (*lockrt.PermitSemaphore)(nil),
-		(*lockrt.CountDownLatch)(nil), (*lockrt.RedLock)(nil), (*lockrt.MultiLock)(nil), (*lockrt.Lease)(nil), (*lockrt.Permit)(nil),
-		new(lockrt.Mutex), new(lockrt.FairMutex), new(lockrt.RWMutex), new(lockrt.Semaphore), new(lockrt.PermitSemaphore),
-		new(lockrt.CountDownLatch), new(lockrt.RedLock), new(lockrt.MultiLock), new(lockrt.Lease), new(lockrt.Permit),
-		none.Mutex("k"), none.FairMutex("k"), none.RWMutex("k"), none.RWMutex("k").RLocker(), none.Semaphore("k", 1),
-		none.PermitSemaphore("k", 1), none.CountDownLatch("k"), gen.With(none),
-	}
-	w.fails(things, func(name string, call func() error) {
-		for _, not := range []string{"Lease).Err", "Lease).Extend", "Permit).Err", "Permit).Extend", "AcquireKinds"} {
-			if strings.HasSuffix(name, not) {
-				return // there is none to be asked, or there are no keys
-			}
-		}
-		assert.NotPanics(t, func() {
-			err := call()
-			assert.ErrorIs(t, err, lockrt.ErrBadOption, name)
-			assert.ErrorContains(t, err, "there is no ", name)
-		}, name)
-	})
 }

@@ -30,7 +30,7 @@ type KindKey struct {
 	Fence   bool // with a fencing token
 }
 
-// locker returns the lock of k. It fails for a red one without a quorum, and for what is no lock.
+// locker returns the lock of k. It fails for what is no lock.
 func (a Acquirer) locker(k KindKey) (lockrt.Locker, error) {
 	c := a.c
 	var opts []lockrt.LockOption
@@ -47,7 +47,7 @@ func (a Acquirer) locker(k KindKey) (lockrt.Locker, error) {
 	case lockrt.KindPermit:
 		return permitLocker(c.PermitSemaphore(k.Key, k.Permits, opts...)), nil
 	case lockrt.KindRedLock:
-		return lockrt.NewRedLock(k.Key, a.quorum, opts...)
+		return lockrt.NewRedLock(k.Key, a.quorum, opts...), nil
 	case "", lockrt.KindMutex:
 		return c.Mutex(k.Key, opts...), nil
 	}
@@ -195,6 +195,9 @@ func (a Acquirer) acquire(ctx context.Context, spec *Spec, n int, locker func(i 
 	}
 	if a.c == nil {
 		return nil, lent.Explain(spec.Name, fmt.Errorf("%w: there is no client", lockrt.ErrBadOption))
+	}
+	if ctx == nil {
+		return nil, lent.Explain(spec.Name, fmt.Errorf("%w: there is no context", lockrt.ErrBadOption))
 	}
 	opts := append(spec.timing(), a.opts...)
 	renewed, err := renews(a.c, opts)

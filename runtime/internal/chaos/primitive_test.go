@@ -75,10 +75,7 @@ var red = &primitive{
 	name: "RedLock", room: 1, leased: true, tracked: true,
 	open: func(_ *worker, c ...*lockrt.Client) lock {
 		return func(ctx context.Context, key string, _ int) (lease, error) {
-			l, err := lockrt.NewRedLock(key, c)
-			if err != nil {
-				return nil, err
-			}
+			l := lockrt.NewRedLock(key, c)
 			return leased(l.Lock(ctx, lockrt.WithFencing()))
 		}
 	},

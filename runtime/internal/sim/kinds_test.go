@@ -225,10 +225,5 @@ var multi = &kind{name: "multi", servers: 1, room: 1, most: 3, hash: true, promp
 
 var red = &kind{name: "red", servers: 5, room: 1, round: func(g *worker) {
 	key := g.key()
-	m, err := lockrt.NewRedLock(key, g.p.cs, g.options()...)
-	if err != nil {
-		g.p.w.fail("%v", err)
-		return
-	}
-	g.hold(g.of(m, "red", 1, key))
+	g.hold(g.of(lockrt.NewRedLock(key, g.p.cs, g.options()...), "red", 1, key))
 }}

@@ -1,0 +1,202 @@
+package lockrt
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// NewMultiLock returns the lock of all lockers. The members of a MultiLock among them take its place, and a locker that
+// is named twice is one: the same lock of the same key and Client, made with the same options. What cannot be locked together is
+// an [ErrBadOption] of the first call, before anything is sent: no lockers, one that is nil, and two locks of one key of one Client
+// that are not the same: to read and to write, say, or a RedLock and a Mutex on one of its servers.
+//
+// Members with the same key are locked in the order of their servers' addresses as [Open] was given them, then of their databases,
+// a RedLock by the first of its servers and then the next. A cluster goes by the first of the addresses that its servers have. So all
+// processes have to know the servers by the same addresses, and use no RedLock whose servers are some of those of another lock of its key,
+// or else give each member a key of its own. That is also for what is not told apart, and is locked in the order in which it was given:
+// databases of a server that Clients made by [New] use, and Lockers of other packages. A Client made by New goes by the address of the master
+// that Sentinel has found, and does not know that it was another one before.
+func NewMultiLock(lockers ...Locker) *MultiLock {
+	m := &MultiLock{wait: UntilDone}
+	for i, locker := range lockers {
+		whole, ok := locker.(*MultiLock)
+		switch {
+		case isNothing(locker):
+			m.refuse("", fmt.Errorf("%w: lock %d of a MultiLock is nil", ErrBadOption, i))
+		case ok:
+			m.members = append(m.members, whole.members...)
+			m.err = cmpOr(m.err, whole.err)
+		default:
+			m.members = append(m.members, locker)
+		}
+	}
+	slices.SortStableFunc(m.members, inOrder)
+	m.members = m.distinct()
+	m.keys = make([]string, len(m.members))
+	for i, l := range m.members {
+		m.keys[i] = l.Key()
+		_, clients, opts := describe(l)
+		if m.c == nil && len(clients) > 0 {
+			m.c = clients[0]
+		}
+		wait, said, err := budget(opts)
+		switch {
+		case err != nil:
+			m.refuse(l.Key(), err)
+		case said && wait != UntilDone && (m.wait == UntilDone || wait < m.wait):
+			m.wait = wait
+		}
+	}
+	m.key = strings.Join(m.keys, ", ")
+	return m
+}
+
+// refuse notes why m cannot be locked, unless there is a reason already.
+func (m *MultiLock) refuse(key string, err error) {
+	if m.err == nil {
+		m.err = &Error{Op: "lock", Key: key, Err: err}
+	}
+}
+
+// distinct returns the members, each once.
+func (m *MultiLock) distinct() []Locker {
+	var once []Locker
+	for _, l := range m.members {
+		again := false
+		for _, other := range slices.Backward(once) {
+			if other.Key() != l.Key() {
+				break
+			}
+			if alike, conflict := compare(other, l); alike {
+				again = true
+			} else if conflict != "" {
+				m.refuse(l.Key(), fmt.Errorf("%w: a MultiLock with the key of one Client twice, %s", ErrBadOption, conflict))
+			}
+		}
+		if !again {
+			once = append(once, l)
+		}
+	}
+	return once
+}
+
+// compare reports whether two lockers of one key are the same lock, and if they are not, why they cannot be locked together.
+func compare(a, b Locker) (alike bool, conflict string) {
+	aKind, aClients, aOpts := describe(a)
+	bKind, bClients, bOpts := describe(b)
+	switch {
+	case aKind == "" || bKind == "":
+		return aKind == bKind && reflect.TypeOf(a).Comparable() && reflect.TypeOf(b).Comparable() && a == b, ""
+	case !slices.ContainsFunc(aClients, func(c *Client) bool { return slices.Contains(bClients, c) }):
+		return false, ""
+	case aKind != bKind:
+		return false, "of kind " + min(aKind, bKind) + " and " + max(aKind, bKind)
+	case aKind == kindPermit:
+		return false, "for two permits: acquire them together"
+	case !sameClients(aClients, bClients):
+		return false, "as one of the servers of two red locks"
+	case !sameOptions(aClients[0], aOpts, bOpts):
+		return false, "with other options"
+	}
+	return true, ""
+}
+
+// sameClients reports whether a and b are the same clients, in whatever order.
+func sameClients(a, b []*Client) bool {
+	return len(a) == len(b) && !slices.ContainsFunc(a, func(c *Client) bool { return !slices.Contains(b, c) })
+}
+
+// sameOptions reports whether locks that are made with a and with b are granted on the same terms. The shorter wait counts for both.
+func sameOptions(c *Client, a, b []LockOption) bool {
+	one, err := c.configure(a, nil)
+	other, wrong := c.configure(b, nil)
+	if err != nil || wrong != nil {
+		return true // and the first call says what is wrong
+	}
+	return one.terms == other.terms && one.maxHold == other.maxHold && one.limited == other.limited && one.backoff == other.backoff
+}
+
+// isNothing reports whether l is nil, or has a nil pointer in it.
+func isNothing(l Locker) bool {
+	v := reflect.ValueOf(l)
+	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
+}
+
+// inOrder compares members by their keys, then by where they are, then by what they are: everything that is the same for
+// all processes. Where they are is only asked if it matters.
+func inOrder(a, b Locker) int {
+	if order := strings.Compare(a.Key(), b.Key()); order != 0 {
+		return order
+	}
+	aKind, aClients, _ := describe(a)
+	bKind, bClients, _ := describe(b)
+	if order := slices.Compare(sites(aClients), sites(bClients)); order != 0 {
+		return order
+	}
+	return strings.Compare(aKind, bKind)
+}
+
+// describe returns what kind of lock of this package l is, its clients, and the options that it was made with; nothing if it
+// is of another one.
+func describe(l Locker) (kind string, clients []*Client, opts []LockOption) {
+	switch l := l.(type) {
+	case *Mutex:
+		return kindMutex, []*Client{l.c}, l.opts
+	case *RWMutex:
+		return kindWrite, []*Client{l.c}, l.opts
+	case rLocker:
+		m := orZero(l.m)
+		return kindRead, []*Client{m.c}, m.opts
+	case *FairMutex:
+		return kindFair, []*Client{l.c}, l.opts
+	case permitLocker:
+		s := orZero(l.PermitSemaphore)
+		return kindPermit, []*Client{s.c}, s.opts
+	case *RedLock:
+		for _, part := range l.parts {
+			clients = append(clients, part.c)
+			opts = part.opts
+		}
+		return kindRedLock, clients, opts
+	}
+	return "", nil, nil
+}
+
+// check returns why the members cannot be locked with opts, before anything is sent. Mutexes of one Client are looked at when they
+// are tried together.
+func (m *MultiLock) check(opts []LockOption) error {
+	if len(neighbours(m.members)) == len(m.members) {
+		return nil
+	}
+	for _, l := range m.members {
+		fail := func(err error) error { return &Error{Op: "lock", Key: l.Key(), Err: err} }
+		if red, ok := l.(*RedLock); ok {
+			if err := red.unusable(); err != nil {
+				return fail(err)
+			}
+		}
+		kind, clients, base := describe(l)
+		for _, c := range clients {
+			cfg, err := c.configure(base, opts)
+			if err = cmpOr(err, cfg.meaningless(kind)); err == nil {
+				err = c.usable(l.Key())
+			}
+			if err != nil {
+				return fail(err)
+			}
+		}
+	}
+	return nil
+}
+
+// sites returns where the keys of clients are, in order.
+func sites(clients []*Client) []string {
+	all := make([]string, len(clients))
+	for i, c := range clients {
+		all[i] = c.site()
+	}
+	slices.Sort(all)
+	return all
+}

@@ -1,0 +1,84 @@
+package lockrt_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/gen"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+)
+
+// TestOptions_ThatMeanNothing: they are errors of the first call, whether they were given to the primitive or to the call.
+func TestOptions_ThatMeanNothing(t *testing.T) {
+	t.Parallel()
+	proxy := redistest.Proxy(t, redistest.Shared(t).Addr())
+	c := clientOf(t, proxy.URL(), lockrt.Options{})
+	sent := make(chan string, 100)
+	proxy.OnRequest(func(cmd []string) {
+		if strings.EqualFold(cmd[0], "EVALSHA") {
+			sent <- strings.Join(cmd, " ")
+		}
+	})
+	lease, watchdog, hold, fence := lockrt.WithLease(time.Second), lockrt.WithWatchdog(time.Second), lockrt.WithMaxHold(time.Second), lockrt.WithFencing()
+	ctx := t.Context()
+	spec := &gen.Spec{Name: "n"}
+	for option, calls := range map[string][]error{
+		"WithLease or WithWatchdog means nothing for a semaphore": {
+			c.Semaphore("k", 1, lease).Acquire(ctx, 1), c.Semaphore("k", 1).Acquire(ctx, 1, watchdog), c.Semaphore("k", 1).TryAcquire(ctx, 1, lease),
+			c.Semaphore("k", 1, watchdog).Do(ctx, 1, nil),
+		},
+		"WithMaxHold means nothing for a semaphore": {c.Semaphore("k", 1, hold).TryAcquire(ctx, 1), c.Semaphore("k", 1).Acquire(ctx, 1, hold)},
+		"WithFencing means nothing for a semaphore": {c.Semaphore("k", 1, fence).TryAcquire(ctx, 1)},
+		"WithLease or WithWatchdog means nothing for a latch": {
+			c.CountDownLatch("k", lease).Wait(ctx), c.CountDownLatch("k").Wait(ctx, watchdog),
+		},
+		"WithMaxHold means nothing for a latch":   {c.CountDownLatch("k").Wait(ctx, hold)},
+		"WithFencing means nothing for a latch":   {c.CountDownLatch("k").Wait(ctx, fence)},
+		"WithFencing means nothing for a permit":  {second(c.PermitSemaphore("k", 1, fence).Acquire(ctx)), second(c.PermitSemaphore("k", 1).TryAcquire(ctx, fence))},
+		"WithFencing means nothing for a reader,": {second(c.RWMutex("k").RLock(ctx, fence)), second(c.RWMutex("k", fence).RLocker().TryLock(ctx))},
+		"WithWait means nothing for what tries once": {
+			second(c.Mutex("k").TryLock(ctx, lockrt.WithWait(time.Second))), second(c.Mutex("k").TryLock(ctx, lockrt.WithWait(0))),
+			second(c.FairMutex("k").TryLock(ctx, lockrt.WithWait(time.Second))), second(c.RWMutex("k").TryLock(ctx, lockrt.WithWait(time.Second))),
+			second(c.RWMutex("k").TryRLock(ctx, lockrt.WithWait(time.Second))), second(c.RWMutex("k").RLocker().TryLock(ctx, lockrt.WithWait(lockrt.UntilDone))),
+			second(c.PermitSemaphore("k", 1).TryAcquire(ctx, lockrt.WithWait(time.Second))), c.Semaphore("k", 1).TryAcquire(ctx, 1, lockrt.WithWait(time.Second)),
+			second(lockrt.NewMultiLock(c.Mutex("k"), c.Mutex("l")).TryLock(ctx, lockrt.WithWait(time.Second))),
+			second(lockrt.RedLockOf(c.Mutex("k")).TryLock(ctx, lockrt.WithWait(time.Second))),
+			second(gen.For(c, spec, "", "k", nil).TryLock(ctx, lockrt.WithWait(time.Second))),
+			second(gen.ForMulti(c, spec, []string{""}, []string{"k"}, nil).TryLock(ctx, lockrt.WithWait(time.Second))),
+		},
+		"a wait of -1ns is negative": {
+			second(c.Mutex("k").Lock(ctx, lockrt.WithWait(-1))), second(c.Mutex("k", lockrt.WithWait(-1)).Lock(ctx)),
+			second(lockrt.NewMultiLock(c.Mutex("k"), c.Mutex("l")).Lock(ctx, lockrt.WithWait(-1))), c.CountDownLatch("k").Wait(ctx, lockrt.WithWait(-1)),
+		},
+	} {
+		for i, err := range calls {
+			require.ErrorIs(t, err, lockrt.ErrBadOption, "%s %d", option, i)
+			require.ErrorContains(t, err, option, "%d", i)
+		}
+	}
+	select {
+	case cmd := <-sent:
+		t.Errorf("was sent: %s", cmd)
+	default:
+	}
+	_, err := lockrt.New(lockrt.ConnOf(c), lockrt.Options{TokenTTL: -1})
+	require.ErrorIs(t, err, lockrt.ErrBadOption, "the constant alone means for ever")
+}
+
+// TestOptions_WaitOfThePrimitive: a wait that a primitive was made with counts for Lock, and not for TryLock.
+func TestOptions_WaitOfThePrimitive(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, lockrt.Options{})
+	key := redistest.Key(t, "k")
+	lease, err := c.Mutex(key, lockrt.WithWait(lockrt.UntilDone)).TryLock(patient(t))
+	require.NoError(t, err)
+	for _, l := range []lockrt.Locker{c.Mutex(key, lockrt.WithWait(lockrt.UntilDone)), lockrt.NewMultiLock(c.Mutex(key, lockrt.WithWait(time.Hour)))} {
+		_, err = l.TryLock(patient(t))
+		require.ErrorIs(t, err, lockrt.ErrNotAcquired)
+	}
+	require.NoError(t, lease.Unlock(t.Context()))
+}
