@@ -25,7 +25,7 @@ import (
 // Open connects once, to fail early, unless [Options.StartWithoutServer] says that it need not; ctx bounds that, and nothing else. It fails with [ErrBadOption] for options that cannot be used, with the
 // error of ctx if that ends first, and with what the server refused with or the network failed with.
 //
-// The server lists the connections under the name lockgen:<id>:<host>:<pid>, with the [Client.ID], in CLIENT LIST. Where it does not
+// The server lists the connections under the name lockgen:<id>:<host>:<pid>, with the [Client.ID], in CLIENT LIST; an [Options.Anonymous] one under lockgen:<id>. Where it does not
 // permit a name they have none.
 //
 // The connections are closed by [Client.Close]; a lease that is still held then cannot be unlocked any more and leaves its
@@ -70,7 +70,7 @@ func openLate(option rueidis.ClientOption, opts Options) (*Client, error) {
 	rc, err := late.New(late.Config{
 		Option:   option,
 		Mode:     modeOf(option),
-		Connect:  func(ctx context.Context) (rueidis.Client, error) { return connect(ctx, named(option, uuid)) },
+		Connect:  func(ctx context.Context) (rueidis.Client, error) { return connect(ctx, named(option, opts, uuid)) },
 		Pause:    opts.Retry.pause,
 		Patience: opts.OpTimeout,
 		Told: func(err error) {
@@ -141,7 +141,7 @@ func connectAs(ctx context.Context, option rueidis.ClientOption, opts Options) (
 	}
 	for {
 		uuid := protocol.NewUUID(hears)
-		rc, err := connect(ctx, named(option, uuid))
+		rc, err := connect(ctx, named(option, opts, uuid))
 		if err != nil {
 			return nil, 0, "", fmt.Errorf("lockgen: open: %w", err)
 		}
@@ -171,7 +171,7 @@ func modeOf(option rueidis.ClientOption) rueidis.ClientMode {
 }
 
 // named has the connections of the client uuid carry its name, and where it runs.
-func named(option rueidis.ClientOption, uuid string) rueidis.ClientOption {
+func named(option rueidis.ClientOption, opts Options, uuid string) rueidis.ClientOption {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
@@ -183,6 +183,9 @@ func named(option rueidis.ClientOption, uuid string) rueidis.ClientOption {
 		return r
 	}, host)
 	option.ClientName = fmt.Sprintf("lockgen:%s:%s:%d", uuid, host, os.Getpid())
+	if opts.Anonymous {
+		option.ClientName = "lockgen:" + uuid
+	}
 	option.Sentinel.ClientName = option.ClientName
 	return option
 }

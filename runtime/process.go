@@ -6,6 +6,8 @@ import (
 	"runtime/debug"
 	"sync"
 	"time"
+
+	"github.com/redis/rueidis"
 )
 
 // A Process is who has a lock, for people.
@@ -31,6 +33,15 @@ func (c *Client) Process() Process {
 		p.Host, p.PID = thisHost(), os.Getpid()
 	}
 	return p
+}
+
+// Redis returns the client of the server through which the Client sends its commands, for programs that look at more than locks. It is
+// closed with the Client if that is of [Open], and nil of a Client that is none.
+func (c *Client) Redis() rueidis.Client {
+	if c == nil {
+		return nil
+	}
+	return c.rc
 }
 
 // began is when the program did, nearly.
