@@ -29,6 +29,10 @@ service: ## run three replicas of a shop on PostgreSQL and Redis, kill one, rest
 	@.ci/need redis-server postgres
 	cd examples/service && $(GO) run .
 
+.PHONY: lockctl
+lockctl: ## build lockctl, which shows who holds what and acts on it, into ./bin
+	$(GO) build -o bin/lockctl ./cmd/lockctl
+
 .PHONY: test
 test: ## run all tests with the race detector, on a redis-server found or installed
 	@.ci/need redis-server cc

@@ -1,0 +1,239 @@
+// Package ctl is what the program lockctl does.
+package ctl
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	lockrt "github.com/lockgen/lockgen/runtime"
+)
+
+// JSONVersion is the version of what -json prints. Fields may be added without a new one.
+const JSONVersion = 1
+
+// The exit codes, of sysexits.h and of a shell where they have one.
+const (
+	exitOK         = 0
+	exitFound      = 1   // what was looked for is not there, or something is wrong
+	exitUsage      = 64  // of the command line
+	exitNoRedis    = 69  // no server, or it refuses
+	exitTaken      = 75  // somebody else has the lock
+	exitLost       = 76  // the lock was lost while the command ran
+	exitCannotRun  = 126 // as a shell
+	exitNotFound   = 127
+	exitSignalBase = 128
+)
+
+// An Env is what a program is given.
+type Env struct {
+	Args   []string // without the name of the program
+	Stdin  io.Reader
+	Stdout io.Writer
+	Stderr io.Writer
+	Getenv func(string) string
+	Colour bool // Stdout is a terminal whose owner did not ask for plain text
+	Asks   bool // Stdin is a terminal: somebody can be asked
+}
+
+// A verb is one of the things that lockctl does.
+type verb struct {
+	name, args, about string
+	run               func(ctx context.Context, o *options) int
+	flags             func(f *flag.FlagSet, o *options)
+	least, most       int // arguments; most is -1 for any number
+}
+
+var verbs []verb
+
+func init() {
+	verbs = []verb{
+		{"list", "[pattern]", "lists the locks that are held or wanted", list, func(f *flag.FlagSet, o *options) {
+			f.BoolVar(&o.scan, "scan", false, "sweep the keyspace, too, for what no process names")
+			f.IntVar(&o.rate, "rate", 100_000, "keys a second that a sweep looks at, at most")
+		}, 0, 1},
+		{"show", "key", "says everything of one lock", show, nil, 1, 1},
+		{"watch", "[pattern]", "is list, again each second; q and Enter ends it", watch, nil, 0, 1},
+		{"why", "key", "says for each that waits who waits for whom, to the end", why, nil, 1, 1},
+		{"deadlocks", "", "lists the circles of those who wait for each other", deadlocks, nil, 0, 0},
+		{"force", "key", "takes a lock from its holder", force, func(f *flag.FlagSet, o *options) {
+			f.BoolVar(&o.yes, "yes", false, "do not ask")
+		}, 1, 1},
+		{"run", "key -- command [arguments]", "runs a command under a lock", run, func(f *flag.FlagSet, o *options) {
+			f.DurationVar(&o.wait, "wait", lockrt.UntilDone, "how long to wait for the lock: 0 tries once, -1ns waits for ever")
+			f.IntVar(&o.permits, "permits", 0, "take one of so many permits in place of a lock")
+			f.BoolVar(&o.reads, "read", false, "lock for reading")
+			f.BoolVar(&o.fair, "fair", false, "take a fair lock")
+			f.BoolVar(&o.fence, "fence", false, "with a fencing token, in LOCKGEN_TOKEN")
+			f.DurationVar(&o.watchdog, "watchdog", lockrt.DefaultWatchdog, "how long the lock outlives this program if it is killed")
+		}, 2, -1},
+		{"doctor", "", "looks at a server as locks see it", doctor, nil, 0, 0},
+	}
+}
+
+// options are what a command line says, and what a verb works with.
+type options struct {
+	Env
+
+	verb    string
+	args    []string
+	url     string
+	timeout time.Duration
+	json    bool
+
+	scan               bool
+	rate               int
+	yes                bool
+	wait, watchdog     time.Duration
+	permits            int
+	reads, fair, fence bool
+
+	c  *lockrt.Client
+	rc rueidis.Client
+}
+
+func usage(w io.Writer) {
+	fmt.Fprint(w, "Lockctl shows who holds which lock and who waits for whom, and acts on it.\n\nUsage:\n\n")
+	for _, v := range verbs {
+		fmt.Fprintf(w, "  lockctl %-42s %s\n", strings.TrimSpace(v.name+" [flags] "+v.args), v.about)
+	}
+	fmt.Fprint(w, `
+Flags of all verbs:
+
+  -url URL        the server, as lockrt.Open takes it; default $REDIS_URL, else redis://localhost:6379
+  -timeout d      how long to wait for answers; default 5s
+  -json           print JSON, version `+fmt.Sprint(JSONVersion)+`
+
+lockctl VERB -h lists the others. Exit codes: 0 done, 1 not found or something is wrong, 64 usage, 69 no Redis;
+of run also 75 somebody else has the lock, 76 it was lost, 126 and 127 as a shell, 128+n for the signal n.
+`)
+}
+
+// Run is the program. It returns the exit code.
+func Run(ctx context.Context, env Env) int {
+	o := &options{Env: env, url: env.Getenv("REDIS_URL")}
+	if o.url == "" {
+		o.url = "redis://localhost:6379"
+	}
+	if len(env.Args) == 0 {
+		usage(env.Stderr)
+		return exitUsage
+	}
+	o.verb = env.Args[0]
+	if slices.Contains([]string{"help", "-h", "-help", "--help"}, o.verb) {
+		usage(env.Stdout)
+		return exitOK
+	}
+	i := slices.IndexFunc(verbs, func(v verb) bool { return v.name == o.verb })
+	if i < 0 {
+		return o.fail(exitUsage, fmt.Errorf("there is no verb %s; lockctl help lists them", clean(o.verb)))
+	}
+	v := verbs[i]
+	flags := flag.NewFlagSet("lockctl "+v.name, flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	flags.StringVar(&o.url, "url", o.url, "the server, as lockrt.Open takes it")
+	flags.DurationVar(&o.timeout, "timeout", 5*time.Second, "how long to wait for answers")
+	flags.BoolVar(&o.json, "json", false, "print JSON")
+	if v.flags != nil {
+		v.flags(flags, o)
+	}
+	switch err := flags.Parse(env.Args[1:]); {
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Fprintf(env.Stdout, "lockctl %s [flags] %s\n  %s\n\n", v.name, v.args, v.about)
+		flags.SetOutput(env.Stdout)
+		flags.PrintDefaults()
+		return exitOK
+	case err != nil:
+		return o.fail(exitUsage, err)
+	}
+	o.args = flags.Args()
+	switch {
+	case len(o.args) < v.least, v.most >= 0 && len(o.args) > v.most:
+		return o.fail(exitUsage, fmt.Errorf("it takes %s; lockctl %s -h says more", cmpText(v.args, "no arguments"), v.name))
+	case o.timeout <= 0:
+		return o.fail(exitUsage, fmt.Errorf("-timeout %v is no time", o.timeout))
+	}
+	return v.run(ctx, o)
+}
+
+func cmpText(text, otherwise string) string {
+	if text == "" {
+		return otherwise
+	}
+	return text
+}
+
+// fail says what is wrong and returns the exit code.
+func (o *options) fail(code int, err error) int {
+	name := "lockctl"
+	if code != exitUsage || slices.ContainsFunc(verbs, func(v verb) bool { return v.name == o.verb }) {
+		name += " " + o.verb
+	}
+	fmt.Fprintf(o.Stderr, "%s: %s\n", name, clean(err.Error()))
+	return code
+}
+
+// open connects. The caller closes.
+func (o *options) open(ctx context.Context, opts lockrt.Options) error {
+	if _, err := rueidis.ParseURL(o.url); err != nil {
+		return &usageError{fmt.Sprintf("-url: %v", err)}
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.timeout)
+	defer cancel()
+	opts.Name, opts.OpTimeout = "lockctl", o.timeout
+	c, err := lockrt.Open(ctx, o.url, opts)
+	if err != nil {
+		return err
+	}
+	o.c, o.rc = c, c.Redis()
+	return nil
+}
+
+// with connects for f, which has as long as -timeout says.
+func (o *options) with(ctx context.Context, f func(ctx context.Context) (int, error)) int {
+	if err := o.open(ctx, lockrt.Options{}); err != nil {
+		return o.fail(codeOf(err), err)
+	}
+	defer func() { _ = o.c.Close() }()
+	ctx, cancel := context.WithTimeout(ctx, o.timeout)
+	defer cancel()
+	code, err := f(ctx)
+	if err != nil {
+		return o.fail(codeOf(err), err)
+	}
+	return code
+}
+
+// codeOf returns the exit code of a program that ends with err.
+func codeOf(err error) int {
+	var usage *usageError
+	switch {
+	case errors.As(err, &usage):
+		return exitUsage
+	case errors.Is(err, lockrt.ErrBadOption), errors.As(err, new(*lockrt.KeyError)):
+		return exitUsage
+	case errors.Is(err, lockrt.ErrNotAcquired):
+		return exitTaken
+	}
+	return exitNoRedis
+}
+
+// A usageError is of the command line.
+type usageError struct{ text string }
+
+func (e *usageError) Error() string { return e.text }
+
+// print prints v as JSON.
+func (o *options) print(v any) {
+	out := json.NewEncoder(o.Stdout)
+	out.SetIndent("", "  ")
+	_ = out.Encode(v) // to a writer that is gone there is nothing to say
+}

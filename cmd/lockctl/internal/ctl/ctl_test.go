@@ -1,0 +1,502 @@
+package ctl
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+)
+
+var update = flag.Bool("update", false, "write the golden files again")
+
+// patience is how long a test waits for what must happen.
+const patience = 60 * time.Second
+
+// TestMain is also the programs that the tests start: lockctl, and one that holds a lock and waits for another.
+func TestMain(m *testing.M) {
+	switch os.Getenv("CTL_TEST_ROLE") {
+	case "lockctl":
+		os.Exit(Run(context.Background(), Env{Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Getenv: os.Getenv}))
+	case "holder":
+		hold()
+	default:
+		os.Exit(m.Run())
+	}
+}
+
+// hold locks the first of its arguments, says so, and then waits for the second under its lease, if there is one.
+func hold() {
+	c, err := lockrt.Open(context.Background(), os.Getenv("REDIS_URL"), lockrt.Options{Name: os.Getenv("SERVICE"), Watchdog: 6 * time.Second})
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	l, err := c.Mutex(os.Args[1]).Lock(context.Background(), lockrt.WithName("orders.Service.Pay"))
+	fmt.Println("held", err)
+	if len(os.Args) > 2 {
+		_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
+		_, err = c.Mutex(os.Args[2]).Lock(l.Context(), lockrt.WithName("orders.Service.Refund"))
+		fmt.Println("got", err)
+	}
+	<-l.Context().Done()
+	fmt.Println("ended", context.Cause(l.Context()))
+	os.Exit(0)
+}
+
+// A program is one that a test started.
+type program struct {
+	cmd   *exec.Cmd
+	stdin io.WriteCloser
+	lines chan string
+}
+
+func start(t *testing.T, role, url, service string, args ...string) *program {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], args...)
+	cmd.Env = append(os.Environ(), "CTL_TEST_ROLE="+role, "REDIS_URL="+url, "SERVICE="+service)
+	stdin, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	cmd.Stderr = os.Stderr
+	require.NoError(t, redistest.Start(cmd))
+	p := &program{cmd, stdin, make(chan string, 100)}
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			p.lines <- lines.Text()
+		}
+		close(p.lines)
+	}()
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		<-read
+		_ = cmd.Wait()
+	})
+	return p
+}
+
+// says waits for a line that contains text.
+func (p *program) says(t *testing.T, text string) string {
+	t.Helper()
+	over := time.After(patience)
+	for {
+		select {
+		case line, ok := <-p.lines:
+			require.True(t, ok, "it ended before it said %q", text)
+			if strings.Contains(line, text) {
+				return line
+			}
+		case <-over:
+			require.Fail(t, "it did not say "+text)
+		}
+	}
+}
+
+// holder starts a program that holds a key, and later waits for another one.
+func holder(t *testing.T, url, service, key string, then ...string) *program {
+	t.Helper()
+	p := start(t, "holder", url, service, append([]string{key}, then...)...)
+	p.says(t, "held <nil>")
+	until(t, "it listens", func() bool { // which begins beside the lock
+		l := listed(t, url, key)
+		return l != nil && len(l.Holders) > 0 && l.Holders[0].PID == p.cmd.Process.Pid
+	})
+	return p
+}
+
+// A said is what lockctl printed.
+type said struct {
+	code     int
+	out, err string
+}
+
+func ctl(t *testing.T, url string, args ...string) said {
+	t.Helper()
+	var out, errs bytes.Buffer
+	env := Env{Args: args, Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errs, Getenv: func(name string) string {
+		return map[string]string{"REDIS_URL": url}[name]
+	}}
+	code := Run(t.Context(), env)
+	return said{code, out.String(), errs.String()}
+}
+
+// all is ctl until every process has answered: each does so 10 times a second at most.
+func all(t *testing.T, url string, args ...string) (s said) {
+	t.Helper()
+	until(t, "all have answered", func() bool {
+		s = ctl(t, url, args...)
+		return !strings.Contains(s.err, "did not answer") && !strings.Contains(s.out, `"silent"`)
+	})
+	return s
+}
+
+// listed returns what list says of a key.
+func listed(t *testing.T, url, key string) *Lock {
+	t.Helper()
+	s := all(t, url, "list", "-json", key)
+	require.Zero(t, s.code, s.err)
+	var l Listing
+	require.NoError(t, json.Unmarshal([]byte(s.out), &l))
+	require.Equal(t, JSONVersion, l.Version)
+	if len(l.Locks) == 0 {
+		return nil
+	}
+	return l.Locks[0]
+}
+
+func until(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	over := time.After(patience)
+	for !holds() {
+		select {
+		case <-over:
+			require.Fail(t, "waited too long until "+what)
+		case <-time.After(150 * time.Millisecond): // a process answers 10 times a second
+		}
+	}
+}
+
+var changing = []struct {
+	what *regexp.Regexp
+	with string
+}{
+	{regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`), "UUID"},
+	{regexp.MustCompile(`pid"?:? \d+`), "pid N"},
+	{regexp.MustCompile(`\d+m\d\ds|\b\d+(\.\d+)?(ms|µs|s)\b`), "TIME"},
+	{regexp.MustCompile(`"\d{4}-\d\d-\d\dT[^"]*"`), `"DATE"`},
+	{regexp.MustCompile(`left_ms": \d+`), `left_ms": N`},
+	{regexp.MustCompile(`ttl_ms": \d+`), `ttl_ms": N`},
+	{regexp.MustCompile(`UUID:\d+(:[^ \]",]*)?`), "UUID:N"},
+	{regexp.MustCompile(`(\S) {2,}`), "$1  "},
+	{regexp.MustCompile(`UUID:N = \d+`), "UUID:N = 1"},
+}
+
+// golden compares text, without what is another in each run, with a file.
+func golden(t *testing.T, name, text string) {
+	t.Helper()
+	host, err := os.Hostname()
+	require.NoError(t, err)
+	text = strings.NewReplacer(" on "+host+" ", " on HOST ", `"`+host+`"`, `"HOST"`).Replace(text)
+	for _, c := range changing {
+		text = c.what.ReplaceAllString(text, c.with)
+	}
+	path := filepath.Join("testdata", name+".txt")
+	if *update {
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
+	}
+	want, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, string(want), text)
+}
+
+// Three processes wait for each other: every verb that looks says so, in the same words each time.
+func TestGolden(t *testing.T) {
+	t.Parallel()
+	url := redistest.Server(t).URL()
+	services := []string{"orders", "stock", "wallets"}
+	keys := []string{"order:7", "stock:1", "wallet:3"}
+	var programs []*program
+	for i, s := range services {
+		programs = append(programs, holder(t, url, s, keys[i], keys[(i+1)%3]))
+	}
+	golden(t, "list_held", all(t, url, "list").out)
+	golden(t, "why_nobody_waits", all(t, url, "why", "order:7").out)
+	none := all(t, url, "deadlocks")
+	require.Zero(t, none.code, none.err)
+	golden(t, "deadlocks_none", none.out)
+	for i, p := range programs {
+		_, err := io.WriteString(p.stdin, "\n")
+		require.NoError(t, err)
+		until(t, "it waits", func() bool {
+			l := listed(t, url, keys[(i+1)%3])
+			return l != nil && len(l.Waiters) == 1
+		})
+	}
+	golden(t, "list", all(t, url, "list").out)
+	golden(t, "list_pattern", all(t, url, "list", "stock:*").out)
+	golden(t, "list_nothing", all(t, url, "list", "nothing:*").out)
+	golden(t, "show", all(t, url, "show", "order:7").out)
+	golden(t, "why", all(t, url, "why", "order:7").out)
+	found := all(t, url, "deadlocks")
+	require.Equal(t, exitFound, found.code)
+	golden(t, "deadlocks", found.out)
+	golden(t, "list_json", all(t, url, "list", "-json").out)
+	golden(t, "show_json", all(t, url, "show", "-json", "order:7").out)
+	golden(t, "deadlocks_json", all(t, url, "deadlocks", "-json").out)
+	golden(t, "why_json", all(t, url, "why", "-json", "order:7").out)
+
+	forced := all(t, url, "force", "-yes", "stock:1")
+	require.Zero(t, forced.code, forced.err)
+	golden(t, "force", forced.out+forced.err)
+	programs[1].says(t, "ended")
+	programs[0].says(t, "got <nil>")
+}
+
+// The lines of a table are no longer than 100 characters, whatever is in it, and nothing that is not text reaches a terminal.
+func TestText(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"plain key:1": "plain key:1", "\x1b[31mred": `\x1b[31mred`, "a\nb": `a\nb`, "\u202eevil": `\u202eevil`, "\xff\xfe": `\xff\xfe`, "größe 鎖": "größe 鎖",
+	} {
+		require.Equal(t, want, clean(text))
+	}
+	var out bytes.Buffer
+	table(&out, false, [][]string{{"KEY", "HOLDER"}, {strings.Repeat("k\x00", 500), strings.Repeat("鎖", 500)}})
+	for line := range strings.Lines(out.String()) {
+		require.LessOrEqual(t, len([]rune(strings.TrimSuffix(line, "\n"))), width)
+	}
+	for d, want := range map[time.Duration]string{
+		-1: "0s", 1500 * time.Microsecond: "2ms", 61 * time.Second: "1m01s", 3*time.Hour + 5*time.Minute: "3h05m", 49 * time.Hour: "2d01h",
+	} {
+		require.Equal(t, want, short(d))
+	}
+}
+
+func TestMatches(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		pattern, key string
+		want         bool
+	}{
+		{"", "x", true}, {"*", "", true}, {"order:*", "order:7", true}, {"order:*", "stock:7", false}, {"o*r:?", "order:7", true},
+		{"*7", "order:77", true}, {"a*b*c", "a/b/b/c", true}, {"a*b*c", "a/b/b", false}, {"?", "", false}, {"[x]", "[x]", true},
+	} {
+		require.Equal(t, test.want, matches(test.pattern, test.key), "%+v", test)
+	}
+}
+
+// What cannot be done is one sentence and the right exit code, and ends in time.
+func TestBadInput(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	url := server.URL()
+	server.Do("SET", "text", "1")
+	locked := redistest.Server(t, redistest.WithPassword("secret"))
+	for _, test := range []struct {
+		url  string
+		args []string
+		code int
+		says string
+	}{
+		{url, nil, exitUsage, "Usage:"},
+		{url, []string{"frobnicate\x1b"}, exitUsage, `there is no verb frobnicate\x1b`},
+		{url, []string{"list", "-frobnicate"}, exitUsage, "flag provided but not defined"},
+		{url, []string{"list", "a", "b"}, exitUsage, "it takes [pattern]"},
+		{url, []string{"show"}, exitUsage, "it takes key"},
+		{url, []string{"list", "-timeout", "-1s"}, exitUsage, "is no time"},
+		{url, []string{"list", "-scan", "-rate", "0"}, exitUsage, "-rate 0"},
+		{"http://x", []string{"list"}, exitUsage, "-url"},
+		{"redis://127.0.0.1:1", []string{"list", "-timeout", "2s"}, exitNoRedis, "refused"},
+		{"redis://" + locked.Addr(), []string{"list"}, exitNoRedis, "NOAUTH"},
+		{url, []string{"show", "nothing"}, exitFound, "nobody holds nothing"},
+		{url, []string{"show", "text"}, exitFound, "is a string, and no lock"},
+		{url, []string{"why", "nothing"}, exitFound, "nobody holds nothing"},
+		{url, []string{"force", "nothing"}, exitUsage, "-yes"},
+		{url, []string{"force", "-yes", "nothing"}, exitFound, "nobody holds nothing"},
+		{url, []string{"run", "k"}, exitUsage, "it takes key"},
+		{url, []string{"run", "k", "--"}, exitUsage, "no command"},
+		{url, []string{"run", "-read", "-fair", "k", "--", "true"}, exitUsage, "exclude each other"},
+		{url, []string{"run", "k", "--", "/nothing/there"}, exitNotFound, "no such file"},
+		{url, []string{"run", "k", "--", "/"}, exitCannotRun, ""},
+		{url, []string{"run", "-watchdog", "1ms", "k", "--", "true"}, exitUsage, "shorter than"},
+		{url, []string{"run", "{k", "--", "true"}, exitUsage, "hash tag"},
+	} {
+		s := ctl(t, test.url, test.args...)
+		require.Equal(t, test.code, s.code, "%v: %s", test.args, s.err)
+		require.Contains(t, s.err, test.says, "%v", test.args)
+		require.NotContains(t, s.err, "goroutine ")
+		if test.args != nil {
+			require.Equal(t, 1, strings.Count(s.err, "\n"), s.err)
+		}
+	}
+	require.Zero(t, ctl(t, url, "help").code)
+	for _, v := range verbs {
+		require.Zero(t, ctl(t, url, v.name, "-h").code)
+	}
+}
+
+// A holder that was killed is named as long as its lock lasts.
+func TestList_KilledHolder(t *testing.T) {
+	t.Parallel()
+	url := redistest.Server(t).URL()
+	p := holder(t, url, "orders", "k")
+	key := "lockgen_process:" + listed(t, url, "k").Holders[0].Process
+	waiter := holder(t, url, "stock", "other", "k")
+	_, err := io.WriteString(waiter.stdin, "\n")
+	require.NoError(t, err)
+	c, err := lockrt.Open(t.Context(), url, lockrt.Options{})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, c.Close()) }()
+	until(t, "it has said who it is, and is waited for", func() bool {
+		_, known, err := c.ProcessOf(t.Context(), strings.TrimPrefix(key, "lockgen_process:"))
+		require.NoError(t, err)
+		l := listed(t, url, "k")
+		return known && len(l.Waiters) == 1
+	})
+	require.NoError(t, p.cmd.Process.Kill())
+	host, err := os.Hostname()
+	require.NoError(t, err)
+	until(t, "it is shown as gone", func() bool {
+		l := listed(t, url, "k")
+		require.NotNil(t, l)
+		if len(l.Holders) == 0 || l.Holders[0].PID != p.cmd.Process.Pid {
+			return false
+		}
+		require.Equal(t, host, l.Holders[0].Host)
+		require.Equal(t, "orders", l.Holders[0].Service)
+		return l.Holders[0].Gone
+	})
+	waiter.says(t, "got <nil>")
+}
+
+// What no process names is found by a sweep: a Java program's lock, and one whose holder is gone.
+func TestList_Scan(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	server.Do("HSET", "java", "11111111-1111-4111-9111-111111111111:42", "1")
+	server.Do("HSET", "hash", "field", "1")
+	for i := range 70 {
+		server.Do("HSET", "big", fmt.Sprintf("11111111-1111-4111-9111-111111111111:%d", i), "1")
+	}
+	s := ctl(t, server.URL(), "list")
+	require.Zero(t, s.code)
+	require.NotContains(t, s.out, "java")
+	s = ctl(t, server.URL(), "list", "-scan")
+	require.Zero(t, s.code)
+	require.Contains(t, s.out, "Java 11111111-1111-4111-9111-111111111111")
+	require.NotContains(t, s.out, "hash")
+	require.NotContains(t, s.out, "big")
+	require.NotContains(t, server.CommandStats(), "keys")
+}
+
+// List, show and force work on sentinels and on a cluster, too.
+func TestDeployments(t *testing.T) {
+	t.Parallel()
+	for where, url := range map[string]string{"sentinels": redistest.Sentinel(t).URL(), "cluster": redistest.SharedCluster(t).URL()} {
+		t.Run(where, func(t *testing.T) {
+			t.Parallel()
+			key := redistest.Key(t, "k")
+			p := holder(t, url, "orders", key)
+			until(t, "it is listed", func() bool { l := listed(t, url, key); return l != nil && len(l.Holders) == 1 })
+			require.Equal(t, p.cmd.Process.Pid, listed(t, url, key).Holders[0].PID)
+			s := ctl(t, url, "show", key)
+			require.Zero(t, s.code, s.err)
+			require.Contains(t, s.out, "orders.Service.Pay of orders on ")
+			s = ctl(t, url, "force", "-yes", key)
+			require.Zero(t, s.code, s.err)
+			p.says(t, "ended")
+		})
+	}
+}
+
+// Force takes the lock from the owner that was shown, and from nobody else, whatever kind it is.
+func TestForce_OnlyFromTheOwnerThatWasSeen(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	c, err := lockrt.Open(t.Context(), server.URL(), lockrt.Options{})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, c.Close()) }()
+	for name, l := range map[string]lockrt.Locker{
+		"mutex": c.Mutex("mutex"), "fair": c.FairMutex("fair"), "write": c.RWMutex("write"), "read": c.RWMutex("read").RLocker(),
+	} {
+		held, err := l.Lock(t.Context())
+		require.NoError(t, err)
+		o := &options{timeout: patience, url: server.URL()}
+		require.NoError(t, o.open(t.Context(), lockrt.Options{}))
+		fields, err := server.Do("HKEYS", name).AsStrSlice()
+		require.NoError(t, err)
+		var seen Lock
+		for _, f := range fields {
+			if f != "mode" {
+				seen.Holders = append(seen.Holders, Holder{Owner: f})
+			}
+		}
+		seen.Key = name
+		other := Lock{Key: name, Holders: []Holder{{Owner: "11111111-1111-8111-9111-111111111111:1"}}}
+		taken, err := o.take(t.Context(), &other)
+		require.NoError(t, err, name)
+		require.False(t, taken, name)
+		require.NoError(t, held.Err(), name)
+		taken, err = o.take(t.Context(), &seen)
+		require.NoError(t, err, name)
+		require.True(t, taken, name)
+		until(t, "the holder was told", func() bool { return held.Err() != nil })
+		require.ErrorIs(t, held.Unlock(t.Context()), lockrt.ErrLost, name)
+		require.NoError(t, o.c.Close())
+	}
+}
+
+// Watch goes on until somebody says q.
+func TestWatch(t *testing.T) {
+	t.Parallel()
+	url := redistest.Server(t).URL()
+	holder(t, url, "orders", "k")
+	in, typed := io.Pipe()
+	out := &synced{}
+	done := make(chan int)
+	go func() {
+		done <- Run(t.Context(), Env{Args: []string{"watch"}, Stdin: in, Stdout: out, Stderr: io.Discard, Getenv: func(string) string { return url }})
+	}()
+	until(t, "it was drawn twice", func() bool { return strings.Count(out.String(), "orders.Service.Pay") >= 2 })
+	_, err := io.WriteString(typed, "q\n")
+	require.NoError(t, err)
+	require.Zero(t, <-done)
+}
+
+type synced struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *synced) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *synced) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+// A server that evicts, or is not the one that locks need, is wrong; one that is right exits with 0.
+func TestDoctor(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	s := ctl(t, server.URL(), "doctor")
+	require.Zero(t, s.code, s.out)
+	for _, about := range []string{"version", "eviction", "persistence", "replication", "pub/sub", "clock", "latency", "Lua", "rights", "orphans", "timeouts"} {
+		require.Contains(t, s.out, about)
+	}
+	server.Do("CONFIG", "SET", "maxmemory", "100mb", "maxmemory-policy", "allkeys-lru")
+	server.Do("RPUSH", "lockgen_waiting:{k}", "11111111-1111-8111-9111-111111111111:1")
+	s = ctl(t, server.URL(), "doctor", "-json")
+	require.Equal(t, exitFound, s.code)
+	var d Diagnosis
+	require.NoError(t, json.Unmarshal([]byte(s.out), &d))
+	states := map[string]string{}
+	for _, f := range d.Findings {
+		states[f.About] = f.State
+	}
+	require.Equal(t, stateWrong, states["eviction"])
+	require.Equal(t, stateNote, states["orphans"])
+}

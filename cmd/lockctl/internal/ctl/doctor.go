@@ -1,0 +1,323 @@
+package ctl
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// A Finding is one thing that was looked at.
+type Finding struct {
+	Server string `json:"server"`
+	About  string `json:"about"`
+	State  string `json:"state"` // ok, note, wrong, unknown
+	Text   string `json:"text"`
+	Todo   string `json:"todo,omitempty"`
+}
+
+// A Diagnosis is what doctor prints as JSON.
+type Diagnosis struct {
+	Version  int       `json:"version"`
+	Findings []Finding `json:"findings"`
+}
+
+const (
+	stateOK, stateNote, stateWrong, stateUnknown = "ok", "note", "wrong", "unknown"
+)
+
+func doctor(ctx context.Context, o *options) int {
+	return o.with(ctx, func(ctx context.Context) (int, error) {
+		d := Diagnosis{Version: JSONVersion, Findings: []Finding{}}
+		for _, addr := range sortedKeys(o.rc.Nodes()) {
+			e := examination{o: o, node: o.rc.Nodes()[addr], addr: addr, config: map[string]string{}}
+			if err := e.run(ctx); err != nil {
+				d.Findings = append(d.Findings, Finding{addr, "server", stateWrong, err.Error(), "locks on it fail until it answers"})
+				continue
+			}
+			d.Findings = append(d.Findings, e.found...)
+		}
+		orphans, err := o.orphans(ctx)
+		if err != nil {
+			orphans = Finding{"", "orphans", stateUnknown, err.Error(), "permit SCAN and PUBSUB CHANNELS to this user"}
+		}
+		d.Findings = append(d.Findings, orphans)
+		code := exitOK
+		if slices.ContainsFunc(d.Findings, func(f Finding) bool { return f.State == stateWrong }) {
+			code = exitFound
+		}
+		if o.json {
+			o.print(d)
+			return code, nil
+		}
+		last := "-"
+		for _, f := range d.Findings {
+			if f.Server != last {
+				fmt.Fprintf(o.Stdout, "%s\n", clean(cmpText(f.Server, "all servers")))
+				last = f.Server
+			}
+			fmt.Fprintf(o.Stdout, "  %-8s %-12s %s\n", f.State, f.About, clean(f.Text))
+			if f.Todo != "" {
+				fmt.Fprintf(o.Stdout, "  %-8s %-12s -> %s\n", "", "", clean(f.Todo))
+			}
+		}
+		return code, nil
+	})
+}
+
+// An examination is of one server.
+type examination struct {
+	o      *options
+	node   rueidis.Client
+	addr   string
+	info   map[string]string
+	config map[string]string
+	found  []Finding
+}
+
+func (e *examination) add(about, state, text, todo string) {
+	e.found = append(e.found, Finding{e.addr, about, state, text, todo})
+}
+
+// say adds a finding: what is right, or what is wrong with what to do.
+func (e *examination) say(about string, ok bool, otherwise, right, wrong, todo string) {
+	if ok {
+		e.add(about, stateOK, right, "")
+	} else {
+		e.add(about, otherwise, wrong, todo)
+	}
+}
+
+func (e *examination) run(ctx context.Context) error {
+	began := time.Now()
+	if err := e.node.Do(ctx, e.node.B().Ping().Build()).Error(); err != nil {
+		return err
+	}
+	var latencies []time.Duration
+	for range 5 {
+		at := time.Now()
+		if err := e.node.Do(ctx, e.node.B().Ping().Build()).Error(); err != nil {
+			return err
+		}
+		latencies = append(latencies, time.Since(at))
+	}
+	slices.Sort(latencies)
+	text, err := e.node.Do(ctx, e.node.B().Info().Build()).ToString()
+	if err != nil {
+		e.add("INFO", stateUnknown, err.Error(), "permit INFO to this user")
+		return nil
+	}
+	e.info = map[string]string{}
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			e.info[name] = value
+		}
+	}
+	for _, name := range []string{"client-output-buffer-limit", "timeout", "tcp-keepalive", "busy-reply-threshold", "lua-time-limit"} {
+		reply, err := e.node.Do(ctx, e.node.B().ConfigGet().Parameter(name).Build()).AsStrMap()
+		if err == nil {
+			for k, v := range reply {
+				e.config[k] = v
+			}
+		}
+	}
+	e.say("latency", latencies[2] < 50*time.Millisecond, stateNote,
+		"PING takes "+latencies[2].Round(10*time.Microsecond).String(),
+		"PING takes "+latencies[2].Round(time.Millisecond).String()+", and a lock two of those", "run the programs nearer to the server")
+	e.version()
+	e.memory()
+	e.persistence()
+	e.replicas(ctx)
+	e.pubsub()
+	e.clock(ctx, began)
+	e.rights(ctx)
+	return nil
+}
+
+func (e *examination) version() {
+	name, version := "Redis", e.info["redis_version"]
+	if v := e.info["valkey_version"]; v != "" {
+		name, version = "Valkey", v
+	}
+	major, minor, _ := strings.Cut(version, ".")
+	minor, _, _ = strings.Cut(minor, ".")
+	e.say("version", atoi(major) > 6 || atoi(major) == 6 && atoi(minor) >= 2, stateWrong, name+" "+version,
+		name+" "+version+" is older than 6.2, the oldest that is tested", "update the server")
+	e.say("tracking", atoi(major) >= 6, stateNote, "the server tells of lost keys at once",
+		"the server tells of no lost keys: a loss is noticed at the next renewal", "update to 6.0 or later")
+}
+
+func (e *examination) memory() {
+	policy, most, used := e.info["maxmemory_policy"], e.info["maxmemory"], e.info["used_memory"]
+	bounded := most != "" && most != "0"
+	switch {
+	case !bounded:
+		e.add("eviction", stateOK, "there is no bound of memory, so no lock is evicted", "")
+	case policy == "noeviction":
+		e.add("eviction", stateOK, "noeviction: a server without memory refuses new locks and keeps those that are held", "")
+	default:
+		e.add("eviction", stateWrong, policy+" with a bound of memory: a lock may be evicted while it is held, and granted again", "set maxmemory-policy noeviction")
+	}
+	if bounded {
+		m, _ := strconv.ParseFloat(most, 64)
+		u, _ := strconv.ParseFloat(used, 64)
+		share := fmt.Sprintf("%.0f%% of maxmemory is used", 100*u/max(m, 1))
+		e.say("memory", u < 0.9*m, stateWrong, share, share+": soon no lock is granted", "give it more memory, or delete keys")
+	}
+}
+
+func (e *examination) persistence() {
+	aof := e.info["aof_enabled"] == "1"
+	e.say("persistence", aof, stateNote, "append-only file",
+		"no append-only file: a server that restarts has forgotten all locks since its last snapshot, and grants them again",
+		"set appendonly yes and appendfsync always, or use fencing tokens")
+}
+
+func (e *examination) replicas(ctx context.Context) {
+	if e.info["role"] != "master" {
+		e.add("replication", stateOK, "it is a replica; its master link is "+e.info["master_link_status"], "")
+		return
+	}
+	n := atoi(e.info["connected_slaves"])
+	if n == 0 {
+		e.add("replication", stateNote, "no replica: locks fail while the server is away", "add replicas and sentinels, or a RedLock of several servers")
+		return
+	}
+	at := time.Now()
+	got, err := e.node.Do(ctx, e.node.B().Wait().Numreplicas(int64(n)).Timeout(500).Build()).AsInt64()
+	if err != nil {
+		e.add("replication", stateUnknown, "WAIT: "+err.Error(), "Options.Replicas needs the right to WAIT")
+		return
+	}
+	e.say("replication", int(got) == n, stateWrong,
+		fmt.Sprintf("%s, all confirmed within %s", count(n, "replica", "replicas"), short(time.Since(at))),
+		fmt.Sprintf("%d of %d replicas confirm within 500ms; locks with Options.Replicas may fail, and a failover may lose locks", got, n),
+		"look at the replicas that lag")
+}
+
+func (e *examination) pubsub() {
+	limits := e.config["client-output-buffer-limit"]
+	_, of, ok := strings.Cut(limits, "pubsub ")
+	if !ok {
+		e.add("pub/sub", stateUnknown, "the output buffer limits cannot be read", "permit CONFIG GET to this user")
+	} else {
+		words := strings.Fields(of)
+		hard, _ := strconv.ParseInt(words[0], 10, 64)
+		e.say("pub/sub", hard == 0 || hard >= 1<<20, stateWrong, "output buffer limit of subscribers: "+strings.Join(words[:min(3, len(words))], " "),
+			"subscribers are disconnected at "+words[0]+" bytes: those that wait ask by timers then", "set client-output-buffer-limit pubsub 32mb 8mb 60")
+	}
+	if idle, ok := e.config["timeout"]; ok {
+		e.say("timeouts", idle == "0", stateNote, "idle connections stay open",
+			"connections that are idle for "+idle+"s are closed: a lock after that takes one more connection", "set timeout 0 and tcp-keepalive 60")
+	}
+}
+
+func (e *examination) clock(ctx context.Context, _ time.Time) {
+	sent := time.Now()
+	words, err := e.node.Do(ctx, e.node.B().Time().Build()).AsStrSlice()
+	took := time.Since(sent)
+	if err != nil || len(words) < 2 {
+		e.add("clock", stateUnknown, fmt.Sprint("TIME: ", err), "permit TIME to this user")
+		return
+	}
+	seconds, _ := strconv.ParseInt(words[0], 10, 64)
+	micros, _ := strconv.ParseInt(words[1], 10, 64)
+	off := time.Unix(seconds, micros*1000).Sub(sent.Add(took / 2))
+	e.say("clock", off.Abs() < time.Second, stateNote, "within "+max(off.Abs(), took).Round(time.Millisecond).String()+" of this machine",
+		"it differs by "+off.Round(time.Millisecond).String()+" from this machine; fair locks reckon with the clocks of the machines", "run an NTP daemon on both")
+	e.script(ctx)
+}
+
+func (e *examination) script(ctx context.Context) {
+	err := e.node.Do(ctx, e.node.B().Eval().Script("return 1").Numkeys(0).Build()).Error()
+	if err == nil {
+		e.add("Lua", stateOK, "scripts run", "")
+		return
+	}
+	e.add("Lua", stateNote, "EVAL: "+err.Error(), "services need EVALSHA and SCRIPT LOAD; this program needs EVAL for force")
+}
+
+// rights are the commands that locks need, by which of them they do.
+var rights = [][]string{
+	{"EVALSHA", strings.Repeat("0", 40), "1", "lockgen:doctor"}, {"SCRIPT", "LOAD", "return 1"},
+	{"SUBSCRIBE", "lockgen_process:doctor"}, {"HSET", "lockgen:doctor", "f", "1"}, {"PEXPIRE", "lockgen:doctor", "1000"},
+	{"DEL", "lockgen:doctor"}, {"PUBLISH", "lockgen_process:doctor", "1"},
+}
+
+func (e *examination) rights(ctx context.Context) {
+	user, err := e.node.Do(ctx, e.node.B().AclWhoami().Build()).ToString()
+	if err != nil {
+		e.add("rights", stateUnknown, err.Error(), "permit ACL WHOAMI and ACL DRYRUN to this user")
+		return
+	}
+	var missing []string
+	for _, command := range rights {
+		said, err := e.node.Do(ctx, e.node.B().Arbitrary("ACL", "DRYRUN", user).Args(command...).Build()).ToString()
+		if err != nil {
+			e.add("rights", stateUnknown, "the user is "+user+"; ACL DRYRUN: "+err.Error(), "")
+			return
+		}
+		if said != "OK" {
+			missing = append(missing, strings.ToLower(command[0]))
+		}
+	}
+	e.say("rights", len(missing) == 0, stateNote, "the user "+user+" may do what locks need",
+		"the user "+user+" may not "+strings.Join(missing, ", "), "runtime/ACL.md lists what each kind of lock needs")
+}
+
+// mostOrphans is how many keys are looked at for orphans.
+const mostOrphans = 100_000
+
+// orphans looks for wait queues in which processes stand that do not listen any more.
+func (o *options) orphans(ctx context.Context) (Finding, error) {
+	alive := map[string]bool{}
+	for _, node := range o.rc.Nodes() {
+		names, err := node.Do(ctx, node.B().PubsubChannels().Pattern("lockgen_process:*").Build()).AsStrSlice()
+		if err != nil {
+			return Finding{}, err
+		}
+		for _, name := range names {
+			alive[strings.TrimPrefix(name, "lockgen_process:")[:min(36, len(name)-len("lockgen_process:"))]] = true
+		}
+	}
+	var gone []string
+	seen := 0
+	for _, addr := range sortedKeys(o.rc.Nodes()) {
+		node := o.rc.Nodes()[addr]
+		if isReplica(ctx, node) {
+			continue
+		}
+		for cursor := uint64(0); seen < mostOrphans; {
+			entry, err := node.Do(ctx, node.B().Scan().Cursor(cursor).Match("lockgen_waiting:*").Count(1000).Build()).AsScanEntry()
+			if err != nil {
+				return Finding{}, err
+			}
+			seen += 1000
+			for _, key := range entry.Elements {
+				places, err := o.rc.Do(ctx, o.rc.B().Lrange().Key(key).Start(0).Stop(mostFields-1).Build()).AsStrSlice()
+				if err != nil {
+					return Finding{}, err
+				}
+				for _, p := range places {
+					if len(p) >= 36 && !alive[p[:36]] {
+						gone = append(gone, key)
+						break
+					}
+				}
+			}
+			if cursor = entry.Cursor; cursor == 0 {
+				break
+			}
+		}
+	}
+	if len(gone) == 0 {
+		return Finding{"", "orphans", stateOK, "no process that is gone stands in a wait queue", ""}, nil
+	}
+	return Finding{"", "orphans", stateNote,
+		fmt.Sprintf("processes that are gone stand in %s, as %s", count(len(gone), "wait queue", "wait queues"), gone[0]),
+		"nothing: they are passed over at the next release, and the queue expires"}, nil
+}

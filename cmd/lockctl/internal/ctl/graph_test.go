@@ -1,0 +1,105 @@
+package ctl
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// randomWorld has owners that hold some of the keys, and calls that wait under leases of some of them.
+func randomWorld(r *rand.Rand) *world {
+	w := &world{at: time.Now(), locks: map[string]*Lock{}}
+	keys := 1 + r.IntN(6)
+	var owners []ref
+	for k := range keys {
+		key := fmt.Sprint("k", k)
+		kind := []string{"mutex", "permit"}[r.IntN(2)]
+		l := w.lock(key, kind)
+		holders := 1
+		if kind == "permit" {
+			holders = r.IntN(3)
+		}
+		for range holders {
+			owner := fmt.Sprint("o", len(owners))
+			owners = append(owners, ref{Key: key, Owner: owner})
+			l.Holders = append(l.Holders, Holder{Owner: owner})
+		}
+	}
+	for range r.IntN(8) {
+		l := w.locks[fmt.Sprint("k", r.IntN(keys))]
+		c := Waiter{Kind: l.Kind}
+		for range r.IntN(3) {
+			if len(owners) > 0 {
+				c.Under = append(c.Under, owners[r.IntN(len(owners))])
+			}
+		}
+		l.Waiters = append(l.Waiters, c)
+	}
+	return w
+}
+
+// runs lets calls go on for as long as any can, and returns those that never do: a call gets its lock when no holder of that waits, or for
+// permits when one does not, and then it does not wait any more.
+func runs(w *world) map[node]bool {
+	left := map[node]bool{}
+	for _, l := range w.locks {
+		for i := range l.Waiters {
+			left[node{l, i}] = true
+		}
+	}
+	for {
+		var free []node
+		for n := range left {
+			waits := 0
+			for _, h := range n.lock.Holders {
+				for m := range left {
+					if slices.ContainsFunc(m.waiter().Under, func(u ref) bool { return u.Owner == h.Owner }) {
+						waits++
+						break
+					}
+				}
+			}
+			if n.lock.Kind == "permit" && (waits < len(n.lock.Holders) || len(n.lock.Holders) == 0) || n.lock.Kind != "permit" && waits == 0 {
+				free = append(free, n)
+			}
+		}
+		if len(free) == 0 {
+			return left
+		}
+		for _, n := range free {
+			delete(left, n)
+		}
+	}
+}
+
+// What is called stuck is what never goes on when everything is tried out, and each circle is one: no circle is missed, and none is
+// reported that is not there.
+func TestGraph_AgainstTryingItOut(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(1, 2))
+	circles := 0
+	for range 20_000 {
+		w := randomWorld(r)
+		g, left := newGraph(w), runs(w)
+		for _, n := range g.nodes {
+			require.Equal(t, left[n], g.stuck[n], "%s of %+v", n.lock.Key, w.locks)
+		}
+		all := g.circles()
+		require.Equal(t, len(left) > 0, len(all) > 0)
+		for _, c := range all {
+			for i, n := range c {
+				require.True(t, left[n])
+				next := c[(i+1)%len(c)].waiter()
+				require.True(t, slices.ContainsFunc(n.blockers(), func(h Holder) bool {
+					return slices.ContainsFunc(next.Under, func(u ref) bool { return u.Owner == h.Owner })
+				}))
+			}
+		}
+		circles += len(all)
+	}
+	require.Greater(t, circles, 1000)
+}

@@ -1,0 +1,193 @@
+package ctl
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+func atoi(s string) int {
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// A Listing is what list prints as JSON.
+type Listing struct {
+	Version int      `json:"version"`
+	At      string   `json:"at"`
+	Locks   []*Lock  `json:"locks"`
+	Silent  []string `json:"silent,omitempty"`  // ids of processes that did not answer
+	Omitted int      `json:"omitted,omitempty"` // locks and calls that processes did not name
+	Swept   int      `json:"swept,omitempty"`   // keys that a sweep looked at
+	Partial bool     `json:"partial,omitempty"` // the sweep did not come to its end
+}
+
+func list(ctx context.Context, o *options) int {
+	if o.scan && o.rate < 1 {
+		return o.fail(exitUsage, fmt.Errorf("-rate %d is less than 1", o.rate))
+	}
+	return o.with(ctx, func(bounded context.Context) (int, error) {
+		l, err := o.listing(bounded)
+		if err != nil {
+			return 0, err
+		}
+		if o.scan { // which takes as long as it takes
+			if err := o.sweep(ctx, l); err != nil {
+				return 0, err
+			}
+		}
+		if o.json {
+			o.print(l)
+			return exitOK, nil
+		}
+		o.show(l)
+		return exitOK, nil
+	})
+}
+
+func (o *options) pattern() string {
+	if len(o.args) > 0 {
+		return o.args[0]
+	}
+	return ""
+}
+
+func (o *options) listing(ctx context.Context) (*Listing, error) {
+	w, err := o.survey(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	l := &Listing{Version: JSONVersion, At: w.at.UTC().Format(time.RFC3339Nano), Locks: w.sorted(o.pattern()), Silent: w.silent, Omitted: w.more}
+	if l.Locks == nil {
+		l.Locks = []*Lock{}
+	}
+	return l, nil
+}
+
+// show prints a listing for people.
+func (o *options) show(l *Listing) {
+	now := time.Now()
+	rows := [][]string{{"KEY", "KIND", "HELD", "LEFT", "HOLDER", "NAME", "WAITING"}}
+	for _, lock := range l.Locks {
+		waiting := "-"
+		if n := len(lock.Waiters); n > 0 {
+			waiting = itoa(n) + ", " + since(lock.Waiters[0].Since, now)
+		}
+		row := []string{lock.Key, lock.Kind, "-", "-", "nobody", "", waiting}
+		if len(lock.Holders) > 0 {
+			h := lock.Holders[0]
+			who := h.String()
+			if h.Gone {
+				who += " (gone)"
+			}
+			if n := len(lock.Holders) - 1; n > 0 {
+				who += " and " + itoa(n) + " more"
+			}
+			row = []string{lock.Key, lock.Kind, since(h.Since, now), left(h.LeftMS), who, h.Name, waiting}
+		}
+		rows = append(rows, row)
+	}
+	switch {
+	case len(l.Locks) > 0:
+		table(o.Stdout, o.Colour, rows)
+	case o.pattern() != "":
+		fmt.Fprintf(o.Stdout, "No lock that is held or wanted matches %s.\n", clean(o.pattern()))
+	default:
+		fmt.Fprintln(o.Stdout, "No lock is held or wanted.")
+	}
+	o.tellSilent(l.Silent, "")
+	if l.Omitted > 0 {
+		fmt.Fprintf(o.Stderr, "Processes did not name %s; lockctl list -scan finds them.\n", count(l.Omitted, "lock or call", "locks and calls"))
+	}
+	if l.Partial {
+		fmt.Fprintln(o.Stderr, "The sweep did not come to its end.")
+	}
+}
+
+func left(ms int64) string {
+	if ms < 0 {
+		return "ever"
+	}
+	return short(time.Duration(ms) * time.Millisecond)
+}
+
+// sweep adds the locks in the keyspace that nobody has named, in steps of 1,000 keys.
+func (o *options) sweep(ctx context.Context, l *Listing) error {
+	known := map[string]bool{}
+	for _, lock := range l.Locks {
+		known[lock.Key] = true
+	}
+	w := &world{at: time.Now(), locks: map[string]*Lock{}}
+	began := time.Now()
+	for _, addr := range sortedKeys(o.rc.Nodes()) {
+		node := o.rc.Nodes()[addr]
+		if node == nil || isReplica(ctx, node) {
+			continue
+		}
+		size, err := node.Do(ctx, node.B().Dbsize().Build()).AsInt64()
+		if err != nil {
+			return err
+		}
+		seen := 0
+		for cursor := uint64(0); ; {
+			step := min(1000, o.rate)
+			entry, err := node.Do(ctx, node.B().Scan().Cursor(cursor).Count(int64(step)).Type("hash").Build()).AsScanEntry()
+			if err != nil {
+				return err
+			}
+			seen += step
+			l.Swept += step
+			var fresh []string
+			for _, key := range entry.Elements {
+				if !known[key] && matches(o.pattern(), key) && !companion(key) {
+					known[key] = true
+					fresh = append(fresh, key)
+				}
+			}
+			if err := o.read(ctx, w, fresh); err != nil {
+				return err
+			}
+			if o.Colour {
+				fmt.Fprintf(o.Stderr, "\r%d of %d keys of %s\x1b[K", min(seen, int(size)), size, addr)
+			}
+			if cursor = entry.Cursor; cursor == 0 {
+				break
+			}
+			due := began.Add(time.Duration(l.Swept) * time.Second / time.Duration(o.rate))
+			select {
+			case <-time.After(time.Until(due)):
+			case <-ctx.Done():
+				l.Partial = true
+				return nil
+			}
+		}
+		if o.Colour {
+			fmt.Fprint(o.Stderr, "\r\x1b[K")
+		}
+	}
+	l.Locks = append(l.Locks, w.sorted("")...)
+	return nil
+}
+
+// companion reports whether a hash is what stands beside a lock, or says who a process is.
+func companion(key string) bool {
+	return strings.HasPrefix(key, "lockgen_process:") || strings.HasPrefix(key, "lockgen_fair:")
+}
+
+func isReplica(ctx context.Context, node rueidis.Client) bool {
+	info, err := node.Do(ctx, node.B().Info().Section("replication").Build()).ToString()
+	return err == nil && strings.Contains(info, "role:slave")
+}

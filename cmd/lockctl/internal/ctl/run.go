@@ -1,0 +1,198 @@
+package ctl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	lockrt "github.com/lockgen/lockgen/runtime"
+)
+
+// A grant is what run runs a command under.
+type grant struct {
+	ctx   context.Context // ends when the lock is lost
+	token int64
+	free  func() error
+}
+
+// run runs a command under a lock. A signal that comes while it waits ends the wait, and no command is started after it.
+func run(ctx context.Context, o *options) int {
+	key, command := o.args[0], o.args[1:]
+	if command[0] == "--" {
+		command = command[1:]
+	}
+	switch n := btoi(o.reads) + btoi(o.fair) + btoi(o.permits != 0); {
+	case len(command) == 0:
+		return o.fail(exitUsage, errors.New("there is no command after the key"))
+	case n > 1:
+		return o.fail(exitUsage, errors.New("-read, -fair and -permits exclude each other"))
+	case o.fence && (o.reads || o.permits != 0):
+		return o.fail(exitUsage, errors.New("-fence goes with a lock for one at a time"))
+	case o.permits < 0:
+		return o.fail(exitUsage, fmt.Errorf("-permits %d is negative", o.permits))
+	}
+	path, err := exec.LookPath(command[0])
+	if err != nil {
+		return o.fail(cannotRun(err), err)
+	}
+
+	signals := make(chan os.Signal, 32)
+	signal.Notify(signals, passedOn...)
+	defer signal.Stop(signals)
+	waiting, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var first os.Signal // that came before the command was started
+	noted, stop, over := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(over)
+		select {
+		case first = <-signals:
+			close(noted)
+			cancel()
+		case <-stop:
+		}
+	}()
+	settle := sync.OnceFunc(func() { close(stop); <-over })
+	defer settle()
+	fail := func(err error) int {
+		select {
+		case <-noted:
+			return exitSignalBase + number(first)
+		default:
+			return o.fail(codeOf(err), err)
+		}
+	}
+
+	if err := o.open(waiting, lockrt.Options{Watchdog: o.watchdog}); err != nil {
+		return fail(err)
+	}
+	defer func() { _ = o.c.Close() }()
+	g, err := o.lock(waiting, key)
+	if err != nil {
+		return fail(err)
+	}
+	settle()
+	if first != nil { // it came when the lock did
+		_ = g.free()
+		return exitSignalBase + number(first)
+	}
+	code, lost := o.child(g, path, command, key, signals)
+	err = g.free()
+	if lost || errors.Is(err, lockrt.ErrLost) {
+		fmt.Fprintf(o.Stderr, "lockctl run: the lock %s was lost while the command ran\n", clean(key))
+		return exitLost
+	}
+	if err != nil {
+		_ = o.fail(exitNoRedis, err) // the lock ends by itself
+	}
+	return code
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func cannotRun(err error) int {
+	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
+		return exitNotFound
+	}
+	return exitCannotRun
+}
+
+// lock takes what the flags say.
+func (o *options) lock(ctx context.Context, key string) (*grant, error) {
+	opts := []lockrt.LockOption{lockrt.WithWait(o.wait), lockrt.WithName("lockctl run " + fitName(o.args[1:]))}
+	if o.permits > 0 {
+		p, err := o.c.PermitSemaphore(key, o.permits).Acquire(ctx, opts...)
+		if err != nil {
+			return nil, err
+		}
+		return &grant{p.Context(), 0, func() error { return p.Release(ctx) }}, nil
+	}
+	var locker lockrt.Locker = o.c.Mutex(key)
+	switch {
+	case o.reads:
+		locker = o.c.RWMutex(key).RLocker()
+	case o.fair:
+		locker = o.c.FairMutex(key)
+	}
+	if o.fence {
+		opts = append(opts, lockrt.WithFencing())
+	}
+	l, err := locker.Lock(ctx, opts...)
+	if err != nil {
+		return nil, err
+	}
+	return &grant{l.Context(), l.Token(), func() error { return l.Unlock(ctx) }}, nil
+}
+
+// fitName is the name of a command, without its arguments: they may be secrets.
+func fitName(command []string) string {
+	if command[0] == "--" {
+		command = command[1:]
+	}
+	return fit(command[0][strings.LastIndexByte(command[0], '/')+1:], 100)
+}
+
+// child runs the command. It returns how that ended, and whether the lock was lost meanwhile. After a loss it is asked to end, and
+// killed before somebody else can have the lock: Redis keeps that for a tenth of the lease, at most 3s, longer than it is trusted.
+func (o *options) child(g *grant, path string, command []string, key string, signals <-chan os.Signal) (code int, lost bool) {
+	cmd := exec.Command(path, command[1:]...)
+	cmd.Args[0] = command[0]
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = o.Stdin, o.Stdout, o.Stderr
+	cmd.Env = append(os.Environ(), "LOCKGEN_KEY="+key)
+	if g.token != 0 {
+		cmd.Env = append(cmd.Env, "LOCKGEN_TOKEN="+strconv.FormatInt(g.token, 10))
+	}
+	alone(cmd)
+	if g.ctx.Err() != nil {
+		return exitLost, true
+	}
+	started, ended := make(chan error, 1), make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // with the thread that started it the child would die
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			ended <- cmd.Wait()
+		}
+	}()
+	if err := <-started; err != nil {
+		return o.fail(cannotRun(err), err), false
+	}
+	done := g.ctx.Done()
+	margin := min(o.watchdog/10, 3*time.Second)
+	var kill <-chan time.Time
+	for {
+		select {
+		case s := <-signals:
+			pass(cmd, s)
+		case <-done:
+			done, lost = nil, true
+			pass(cmd, syscall.SIGTERM)
+			kill = time.After(margin / 2)
+		case <-kill:
+			kill = nil
+			pass(cmd, syscall.SIGKILL)
+		case <-ended:
+			if lost {
+				pass(cmd, syscall.SIGKILL) // what it has left behind
+			}
+			return status(cmd.ProcessState), lost
+		}
+	}
+}

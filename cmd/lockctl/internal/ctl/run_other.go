@@ -1,0 +1,8 @@
+//go:build unix && !linux
+
+package ctl
+
+import "syscall"
+
+// withParent does nothing: this system does not tell a command that its parent was killed.
+func withParent(*syscall.SysProcAttr) {}

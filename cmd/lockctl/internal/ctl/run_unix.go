@@ -1,0 +1,43 @@
+//go:build unix
+
+package ctl
+
+import (
+	"os"
+	"os/exec"
+	"syscall"
+)
+
+// passedOn are the signals that a command is sent when lockctl is.
+var passedOn = []os.Signal{
+	syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGALRM, syscall.SIGWINCH,
+	syscall.SIGCONT, syscall.SIGTSTP,
+}
+
+// alone has the command run in a process group of its own.
+func alone(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	withParent(cmd.SysProcAttr)
+}
+
+// pass sends a signal to the command and to what it has started.
+func pass(cmd *exec.Cmd, s os.Signal) {
+	if n, ok := s.(syscall.Signal); ok {
+		_ = syscall.Kill(-cmd.Process.Pid, n) // it may have ended
+	}
+}
+
+// status returns the exit code of a command, as a shell does.
+func status(state *os.ProcessState) int {
+	if w, ok := state.Sys().(syscall.WaitStatus); ok && w.Signaled() {
+		return exitSignalBase + int(w.Signal())
+	}
+	return state.ExitCode()
+}
+
+func number(s os.Signal) int {
+	if n, ok := s.(syscall.Signal); ok {
+		return int(n)
+	}
+	return 0
+}

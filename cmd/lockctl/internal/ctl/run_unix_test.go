@@ -1,0 +1,167 @@
+//go:build unix
+
+package ctl
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+)
+
+// ended waits for the end of a program and returns its exit code.
+func (p *program) ended(t *testing.T) int {
+	t.Helper()
+	for range p.lines { // until it, and what it has started, says no more
+	}
+	err := p.cmd.Wait()
+	var exit *exec.ExitError
+	if err != nil {
+		require.ErrorAs(t, err, &exit)
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
+// running reports whether a process is there and not a zombie.
+func running(pid int) bool {
+	if stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat"); err == nil {
+		_, after, _ := strings.Cut(string(stat), ") ")
+		return !strings.HasPrefix(after, "Z")
+	}
+	return !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
+}
+
+// pidOf waits until the command says its process id.
+func pidOf(t *testing.T, p *program) int {
+	t.Helper()
+	_, text, _ := strings.Cut(p.says(t, "up "), "up ")
+	pid, err := strconv.Atoi(text)
+	require.NoError(t, err)
+	return pid
+}
+
+// The exit code is that of the command, and what it is told of the lock is right.
+func TestRun_ExitCodes(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	url := server.URL()
+	c, err := lockrt.Open(t.Context(), url, lockrt.Options{})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, c.Close()) }()
+	held, err := c.Mutex("taken").Lock(t.Context())
+	require.NoError(t, err)
+	for _, test := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"k", "--", "true"}, 0, ""},
+		{[]string{"k", "sh", "-c", "exit 3"}, 3, ""},
+		{[]string{"k", "--", "sh", "-c", "kill -9 $$"}, 128 + 9, ""},
+		{[]string{"k", "--", "sh", "-c", "echo key $LOCKGEN_KEY token $LOCKGEN_TOKEN."}, 0, "key k token ."},
+		{[]string{"-fence", "k", "--", "sh", "-c", `test "$LOCKGEN_TOKEN" -gt 0 && echo token`}, 0, "token"},
+		{[]string{"-read", "rw", "--", "echo", "read"}, 0, "read"},
+		{[]string{"-fair", "f", "--", "echo", "fair"}, 0, "fair"},
+		{[]string{"-permits", "2", "p", "--", "echo", "permit"}, 0, "permit"},
+		{[]string{"-wait", "0", "taken", "--", "echo", "no"}, exitTaken, ""},
+		{[]string{"-wait", "50ms", "taken", "--", "echo", "no"}, exitTaken, ""},
+	} {
+		p := start(t, "lockctl", url, "", append([]string{"run"}, test.args...)...)
+		if test.says != "" {
+			p.says(t, test.says)
+		}
+		require.Equal(t, test.code, p.ended(t), "%v", test.args)
+	}
+	require.NoError(t, held.Unlock(t.Context()))
+	for _, key := range []string{"k", "rw", "f", "taken"} {
+		n, err := server.Do("EXISTS", key).AsInt64()
+		require.NoError(t, err)
+		require.Zero(t, n, key)
+	}
+}
+
+// A signal is passed on to the command and to what that has started.
+func TestRun_PassesSignalsOn(t *testing.T) {
+	t.Parallel()
+	p := start(t, "lockctl", redistest.Server(t).URL(), "", "run", "k", "--", "sh", "-c",
+		`trap 'echo hup' HUP; trap 'echo term; exit 5' TERM; echo up $$; while :; do sleep 0.1; done`)
+	pidOf(t, p)
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGHUP))
+	p.says(t, "hup")
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
+	p.says(t, "term")
+	require.Equal(t, 5, p.ended(t))
+}
+
+// A signal ends the wait, and no command is started after it.
+func TestRun_SignalWhileItWaits(t *testing.T) {
+	t.Parallel()
+	url := redistest.Server(t).URL()
+	c, err := lockrt.Open(t.Context(), url, lockrt.Options{})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, c.Close()) }()
+	held, err := c.Mutex("k").Lock(t.Context())
+	require.NoError(t, err)
+	file := filepath.Join(t.TempDir(), "started")
+	p := start(t, "lockctl", url, "", "run", "k", "--", "touch", file)
+	until(t, "it waits", func() bool { l := listed(t, url, "k"); return l != nil && len(l.Waiters) == 1 })
+	require.Equal(t, "lockctl run touch", listed(t, url, "k").Waiters[0].Name)
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
+	require.Equal(t, exitSignalBase+15, p.ended(t))
+	require.NoError(t, held.Unlock(t.Context()))
+	require.NoFileExists(t, file)
+}
+
+// stubborn is a command that does not end when it is asked to.
+const stubborn = `trap '' TERM; echo up $$; while :; do sleep 0.05; done`
+
+// When the lock is taken from it the command is killed.
+func TestRun_Loss(t *testing.T) {
+	t.Parallel()
+	url := redistest.Server(t).URL()
+	p := start(t, "lockctl", url, "", "run", "-watchdog", "2s", "k", "--", "sh", "-c", stubborn)
+	pid := pidOf(t, p)
+	until(t, "it listens", func() bool { l := listed(t, url, "k"); return l != nil && len(l.Holders) == 1 })
+	s := ctl(t, url, "force", "-yes", "k")
+	require.Zero(t, s.code, s.err)
+	require.Equal(t, exitLost, p.ended(t))
+	require.False(t, running(pid))
+}
+
+// When Redis goes away the command is dead before its lease has ended.
+func TestRun_DeadBeforeTheLeaseEnds(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	proxy := redistest.Proxy(t, server.Addr())
+	p := start(t, "lockctl", proxy.URL(), "", "run", "-watchdog", "20s", "k", "--", "sh", "-c", stubborn)
+	pid := pidOf(t, p)
+	proxy.Refuse(true)
+	proxy.Cut()
+	until(t, "it is dead", func() bool { return !running(pid) })
+	n, err := server.Do("EXISTS", "k").AsInt64()
+	require.NoError(t, err)
+	require.EqualValues(t, 1, n, "the lease has ended before the command")
+	require.Equal(t, exitLost, p.ended(t))
+}
+
+// When lockctl is killed the command dies with it, where the system can do that.
+func TestRun_DiesWithLockctl(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		return
+	}
+	p := start(t, "lockctl", redistest.Server(t).URL(), "", "run", "k", "--", "sh", "-c", stubborn)
+	pid := pidOf(t, p)
+	require.NoError(t, p.cmd.Process.Kill())
+	until(t, "it is dead", func() bool { return !running(pid) })
+}

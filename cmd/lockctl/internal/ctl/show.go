@@ -1,0 +1,195 @@
+package ctl
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// A Detail is what show prints as JSON.
+type Detail struct {
+	Version int      `json:"version"`
+	Lock    *Lock    `json:"lock,omitempty"`
+	Redis   []Entry  `json:"redis"`
+	Silent  []string `json:"silent,omitempty"`
+}
+
+// An Entry is one name in Redis.
+type Entry struct {
+	Name   string   `json:"name"`
+	Type   string   `json:"type"`
+	TTLMS  int64    `json:"ttl_ms"` // -1 if it does not expire
+	Length int64    `json:"length,omitempty"`
+	Values []string `json:"values,omitempty"` // 64 at most
+}
+
+// braced names what stands beside a key, as the locks do.
+func braced(prefix, key string) string {
+	if strings.Contains(key, "{") {
+		return prefix + ":" + key
+	}
+	return prefix + ":{" + key + "}"
+}
+
+// besides are the names that may stand beside a key.
+func besides(key string) []string {
+	names := []string{key}
+	for _, prefix := range []string{
+		"lockgen_waiting", "redisson_lock_token", "redisson_lock_queue", "redisson_lock_timeout", "lockgen_fair",
+		"lockgen_reader", "lockgen_writer", "lockgen_turn", "lockgen_deleted",
+	} {
+		names = append(names, braced(prefix, key))
+	}
+	if strings.Contains(key, "{") {
+		return append(names, key+":timeout")
+	}
+	return append(names, "{"+key+"}:timeout")
+}
+
+func show(ctx context.Context, o *options) int {
+	return o.with(ctx, func(ctx context.Context) (int, error) {
+		key := o.args[0]
+		w, err := o.survey(ctx, key)
+		if err != nil {
+			return 0, err
+		}
+		d := Detail{Version: JSONVersion, Lock: w.locks[key], Redis: []Entry{}, Silent: w.silent}
+		for _, name := range besides(key) {
+			e, ok, err := o.entry(ctx, name)
+			if err != nil {
+				return 0, err
+			}
+			if ok {
+				d.Redis = append(d.Redis, e)
+			}
+		}
+		if d.Lock != nil {
+			d.order()
+		}
+		code := exitOK
+		if d.Lock == nil {
+			code = exitFound
+		}
+		if o.json {
+			o.print(d)
+			return code, nil
+		}
+		if d.Lock == nil && len(d.Redis) > 0 && d.Redis[0].Name == key {
+			return o.fail(exitFound, fmt.Errorf("%s is a %s, and no lock that somebody has", key, d.Redis[0].Type)), nil
+		}
+		if d.Lock == nil {
+			return o.fail(exitFound, fmt.Errorf("nobody holds %s or waits for it", key)), nil
+		}
+		o.detail(d)
+		return exitOK, nil
+	})
+}
+
+// order puts those who wait in the order in which their processes stand in line.
+func (d *Detail) order() {
+	var line []string
+	for _, e := range d.Redis {
+		if e.Type == "list" {
+			line = append(line, e.Values...)
+		}
+	}
+	place := func(w Waiter) int {
+		i := slices.IndexFunc(line, func(v string) bool { return strings.Contains(v, w.Process) })
+		if i < 0 {
+			return len(line)
+		}
+		return i
+	}
+	slices.SortStableFunc(d.Lock.Waiters, func(a, b Waiter) int { return place(a) - place(b) })
+}
+
+// entry reads what has a name, unless nothing has.
+func (o *options) entry(ctx context.Context, name string) (e Entry, ok bool, err error) {
+	b := o.rc.B
+	kind, err := o.rc.Do(ctx, b().Type().Key(name).Build()).ToString()
+	if err != nil || kind == "none" {
+		return e, false, err
+	}
+	left, err := o.rc.Do(ctx, b().Pttl().Key(name).Build()).AsInt64()
+	if err != nil {
+		return e, false, err
+	}
+	e = Entry{Name: name, Type: kind, TTLMS: left}
+	read := map[string][2]rueidis.Completed{
+		"list": {b().Llen().Key(name).Build(), b().Lrange().Key(name).Start(0).Stop(mostFields - 1).Build()},
+		"zset": {b().Zcard().Key(name).Build(), b().Zrange().Key(name).Min("0").Max("63").Build()},
+	}
+	switch commands, has := read[kind]; {
+	case kind == "string":
+		n, err := o.rc.Do(ctx, b().Strlen().Key(name).Build()).AsInt64()
+		if err != nil || n > 64 {
+			e.Length = n
+			return e, true, err
+		}
+		text, err := o.rc.Do(ctx, b().Get().Key(name).Build()).ToString()
+		e.Values = []string{text}
+		return e, true, err
+	case kind == "hash":
+		if e.Length, err = o.rc.Do(ctx, b().Hlen().Key(name).Build()).AsInt64(); err != nil || e.Length > mostFields {
+			return e, true, err
+		}
+		fields, err := o.rc.Do(ctx, b().Hgetall().Key(name).Build()).AsStrMap()
+		for _, f := range sortedKeys(fields) {
+			e.Values = append(e.Values, f+" = "+fields[f])
+		}
+		return e, true, err
+	case has:
+		if e.Length, err = o.rc.Do(ctx, commands[0]).AsInt64(); err != nil {
+			return e, false, err
+		}
+		e.Values, err = o.rc.Do(ctx, commands[1]).AsStrSlice()
+		return e, true, err
+	}
+	return e, true, nil
+}
+
+func (o *options) detail(d Detail) {
+	now := time.Now()
+	fmt.Fprintf(o.Stdout, "%s (%s)\n", clean(d.Lock.Key), clean(d.Lock.Kind))
+	if len(d.Lock.Holders) == 0 {
+		fmt.Fprintln(o.Stdout, "  nobody has it")
+	}
+	for _, h := range d.Lock.Holders {
+		fmt.Fprintf(o.Stdout, "  held by %s\n", clean(h.about(now)))
+		fmt.Fprintf(o.Stdout, "    owner %s, entered %s, lease ends in %s", clean(h.Owner), count(h.Holds, "time", "times"), left(h.LeftMS))
+		if h.Token != 0 {
+			fmt.Fprintf(o.Stdout, ", token %d", h.Token)
+		}
+		fmt.Fprintln(o.Stdout)
+	}
+	for i, w := range d.Lock.Waiters {
+		if i == 0 {
+			fmt.Fprintln(o.Stdout, "  waiting:")
+		}
+		fmt.Fprintf(o.Stdout, "    %d. %s", i+1, clean(w.about(now)))
+		if w.Deadline != nil {
+			fmt.Fprintf(o.Stdout, ", gives up in %s", short(w.Deadline.Sub(now)))
+		}
+		for _, u := range w.Under {
+			fmt.Fprintf(o.Stdout, ", under %s", clean(u.Key))
+		}
+		fmt.Fprintln(o.Stdout)
+	}
+	for i, e := range d.Redis {
+		if i == 0 {
+			fmt.Fprintln(o.Stdout, "  in Redis:")
+		}
+		fmt.Fprintf(o.Stdout, "    %s (%s, ends in %s)\n", clean(e.Name), clean(e.Type), left(e.TTLMS))
+		for _, v := range e.Values {
+			fmt.Fprintf(o.Stdout, "      %s\n", clean(fit(v, 90)))
+		}
+		if n := e.Length - int64(len(e.Values)); n > 0 {
+			fmt.Fprintf(o.Stdout, "      and %d more\n", n)
+		}
+	}
+	o.tellSilent(d.Silent, "")
+}

@@ -1,0 +1,119 @@
+package ctl
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// clean escapes what is not to reach a terminal: controls, marks that change the direction of text, and bytes that are no text.
+func clean(s string) string {
+	var b strings.Builder
+	for i := 0; i < len(s); {
+		r, n := utf8.DecodeRuneInString(s[i:])
+		switch {
+		case r == utf8.RuneError && n == 1:
+			fmt.Fprintf(&b, `\x%02x`, s[i])
+		case r == ' ' || unicode.IsPrint(r):
+			b.WriteRune(r)
+		default:
+			b.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
+		}
+		i += n
+	}
+	return b.String()
+}
+
+// fit shortens s to a number of characters.
+func fit(s string, n int) string {
+	if utf8.RuneCountInString(s) <= n {
+		return s
+	}
+	runes := []rune(s)
+	return string(runes[:n-1]) + "…"
+}
+
+// short writes a duration in two units at most.
+func short(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "0s"
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%02ds", int(d.Minutes()), int(d.Seconds())%60)
+	case d < 24*time.Hour:
+		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
+	}
+	return fmt.Sprintf("%dd%02dh", int(d.Hours())/24, int(d.Hours())%24)
+}
+
+// since writes how long ago t was.
+func since(t *time.Time, now time.Time) string {
+	if t == nil || t.IsZero() {
+		return "?"
+	}
+	return short(now.Sub(*t))
+}
+
+// width is how wide a table is at most.
+const width = 100
+
+// table writes rows in columns, the first row in bold if colour is wanted. What is too wide is cut from the widest column.
+func table(w io.Writer, colour bool, rows [][]string) {
+	if len(rows) == 0 {
+		return
+	}
+	widths := make([]int, len(rows[0]))
+	for _, row := range rows {
+		for i, cell := range row {
+			row[i] = clean(cell)
+			widths[i] = max(widths[i], utf8.RuneCountInString(row[i]))
+		}
+	}
+	total := func() int {
+		sum := 2 * (len(widths) - 1)
+		for _, n := range widths {
+			sum += n
+		}
+		return sum
+	}
+	for total() > width {
+		widest := 0
+		for i, n := range widths {
+			if n > widths[widest] {
+				widest = i
+			}
+		}
+		widths[widest]--
+	}
+	for i, row := range rows {
+		var line strings.Builder
+		for j, cell := range row {
+			cell = fit(cell, widths[j])
+			line.WriteString(cell)
+			if j < len(row)-1 {
+				line.WriteString(strings.Repeat(" ", widths[j]-utf8.RuneCountInString(cell)+2))
+			}
+		}
+		text := strings.TrimRight(line.String(), " ")
+		if colour && i == 0 {
+			text = "\x1b[1m" + text + "\x1b[0m"
+		}
+		fmt.Fprintln(w, text)
+	}
+}
+
+// count writes a number with what it counts.
+func count(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return strconv.Itoa(n) + " " + many
+}

@@ -1,0 +1,35 @@
+// Lockctl shows who holds which lock on a Redis server and who waits for whom, takes locks from holders that hang, runs commands under
+// a lock, and looks at a server as locks see it.
+//
+// Usage:
+//
+//	lockctl list [-scan] [-rate n] [pattern]     locks that are held or wanted; a pattern as of path.Match, with * for any text
+//	lockctl show key                             everything of one lock
+//	lockctl watch [pattern]                      list, again each second
+//	lockctl why key                              who waits for whom, to the end
+//	lockctl deadlocks                            circles of those who wait for each other
+//	lockctl force [-yes] key                     takes the lock from the holder that is shown
+//	lockctl run [flags] key -- command           runs a command under a lock
+//	lockctl doctor                               looks at a server as locks see it
+//
+// All take -url (as lockrt.Open does; default $REDIS_URL), -timeout and -json. docs/operating.md shows how to use them.
+package main
+
+import (
+	"context"
+	"os"
+
+	"github.com/lockgen/lockgen/cmd/lockctl/internal/ctl"
+)
+
+func main() {
+	os.Exit(ctl.Run(context.Background(), ctl.Env{
+		Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Getenv: os.Getenv,
+		Colour: terminal(os.Stdout) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb", Asks: terminal(os.Stdin),
+	}))
+}
+
+func terminal(f *os.File) bool {
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
