@@ -116,7 +116,8 @@
 // # Vet
 //
 // The command vet runs go vet with the analyzers of package [github.com/lockgen/lockgen/cmd/lockgen/vet], which look at how locks are used. The
-// program is a tool for go vet itself, too: go vet -vettool=$(which lockgen) ./...
+// program is a tool for go vet itself, too: go vet -vettool=$(which lockgen) ./... What may be meant, such as a wait that nothing bounds, is a
+// warning: lockgen vet prints it and does not fail because of it, and go vet leaves it out.
 //
 // # Results
 //

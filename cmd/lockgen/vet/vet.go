@@ -6,7 +6,7 @@
 //
 // and programs that run analyzers of golang.org/x/tools/go/analysis can import them.
 //
-// They are [Unlock], [Context], [Proof], [Unwrapped] and [Stale]. What they say is meant to be right; they pass over what they can't be sure of,
+// They are [Unlock], [Context], [Outer], [Proof], [Unwrapped] and [Stale], and [Bound], which warns. What they say is meant to be right; they pass over what they can't be sure of,
 // and over test files, which do what is wrong on purpose. What is not seen: a lease that is handed to another function, kept in a field or
 // captured by a closure is the business of the function that has it, and is not followed; of conditions only those are understood that look at the error
 // of the lock or at the lease; and implementations are known by the rules that [Unwrapped] names, not by following values.
@@ -24,7 +24,7 @@ import (
 
 // Analyzers lists all of them.
 func Analyzers() []*analysis.Analyzer {
-	return []*analysis.Analyzer{Unlock, Context, Proof, Unwrapped, Stale}
+	return []*analysis.Analyzer{Unlock, Context, Outer, Proof, Unwrapped, Stale, Bound}
 }
 
 // Asked says whether go vet calls the program, and not a person: with one of the arguments that it has for its tools.

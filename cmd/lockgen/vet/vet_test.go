@@ -32,6 +32,16 @@ func TestUnlock(t *testing.T) { run(t, vet.Unlock, "unlock") }
 
 func TestContext(t *testing.T) { run(t, vet.Context, "lockcontext") }
 
+func TestOuter(t *testing.T) { run(t, vet.Outer, "lockouter") }
+
+// What Bound says is said only when it is asked for.
+func TestBound(t *testing.T) {
+	require.NoError(t, vet.Bound.Flags.Set("warn", "true"))
+	run(t, vet.Bound, "lockbound")
+	require.NoError(t, vet.Bound.Flags.Set("warn", "false"))
+	run(t, vet.Bound, "lockbound/silent")
+}
+
 func TestProof(t *testing.T) { run(t, vet.Proof, "lockproof") }
 
 func TestUnwrapped(t *testing.T) {

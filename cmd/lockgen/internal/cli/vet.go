@@ -8,13 +8,25 @@ import (
 	"os/exec"
 )
 
-// vet has go vet run the analyzers of this program: it knows the packages, and remembers what it has seen.
+// vet has go vet run the analyzers of this program: it knows the packages, and remembers what it has seen. What is wrong with the code is the
+// outcome; what may be meant is said after it, and is none.
 func vet(c *Config, dir string, stdout, stderr io.Writer) (int, error) {
+	code, err := goVet(c, dir, stdout, stderr)
+	if err != nil || code != exitOK {
+		return code, err
+	}
+	if _, err := goVet(c, dir, stdout, stderr, "-lockbound", "-lockbound.warn"); err != nil {
+		return exitTrouble, err
+	}
+	return exitOK, nil
+}
+
+func goVet(c *Config, dir string, stdout, stderr io.Writer, flags ...string) (int, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return exitTrouble, err
 	}
-	args := []string{"vet", "-vettool=" + self}
+	args := append([]string{"vet", "-vettool=" + self}, flags...)
 	if c.Tags != "" {
 		args = append(args, "-tags="+c.Tags)
 	}

@@ -1,0 +1,60 @@
+package lockbound
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"time"
+
+	lockrt "github.com/lockgen/lockgen/runtime"
+)
+
+var key = lockrt.WithWait(time.Second)
+
+func work(context.Context, *lockrt.Lease) error { return nil }
+
+func direct(c *lockrt.Client) {
+	_, _ = c.Mutex("a").Lock(context.Background())                                        // want `warning: nothing bounds this wait: the context has no deadline, and there is no WithWait`
+	_ = c.FairMutex("a", lockrt.WithLease(time.Second)).Do(context.TODO(), work)          // want `nothing bounds this wait`
+	_, _ = c.RWMutex("a").RLocker().Lock(context.Background(), lockrt.WithFencing())      // want `nothing bounds this wait`
+	_ = c.Semaphore("a", 1).Acquire(context.Background(), 1)                              // want `nothing bounds this wait`
+	_, _ = c.PermitSemaphore("a", 1).Acquire(context.WithoutCancel(context.Background())) // want `nothing bounds this wait`
+	_, _ = c.Mutex("a").TryLock(context.Background())
+	_, _ = c.Mutex("a").Lock(context.Background(), lockrt.WithWait(time.Second))
+	_, _ = c.Mutex("a", lockrt.WithWait(time.Second)).Lock(context.Background())
+	_, _ = c.Mutex("a", key).Lock(context.Background())
+	_, _ = c.Mutex("a").Lock(context.Background(), []lockrt.LockOption{key}...)
+}
+
+func derived(c *lockrt.Client) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	m := c.Mutex("a")
+	_, _ = m.Lock(ctx) // want `nothing bounds this wait`
+	go func() {
+		_, _ = m.Lock(ctx) // want `nothing bounds this wait`
+	}()
+	short, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	_, _ = m.Lock(short)
+	inner, cancel := context.WithCancel(short)
+	defer cancel()
+	_, _ = m.Lock(inner)
+}
+
+type service struct{ m *lockrt.Mutex }
+
+// What bounds a parameter, or a lock from elsewhere, is not known.
+func unknown(ctx context.Context, c *lockrt.Client, s service, l lockrt.Locker) {
+	_, _ = c.Mutex("a").Lock(ctx)
+	_, _ = s.m.Lock(context.Background())
+	_, _ = l.Lock(context.Background())
+	later := context.Background()
+	if s.m != nil {
+		later = ctx
+	}
+	_, _ = c.Mutex("a").Lock(later)
+	m := c.Mutex("a")
+	m = s.m
+	_, _ = m.Lock(context.Background())
+}
