@@ -2,6 +2,7 @@
 package replica
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,10 +24,10 @@ type Config struct {
 	Postgres string // URL
 	Partners string // URL of the bank and the carrier
 	Unlocked bool   // without the locks of the annotations, to see what they are for
-}
 
-// drain is how long a replica that stops waits for the requests that it serves.
-const drain = 4 * time.Second
+	// Drain is how long a replica that stops waits for the requests that it serves, 4s if it is 0.
+	Drain time.Duration
+}
 
 // Run serves until ctx ends.
 func Run(ctx context.Context, cfg Config) (err error) {
@@ -62,7 +63,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 
 	// The order matters. First the server: no request begins any more, and those under way end. Then the locks: Shutdown waits until they
 	// are released, and the next replica gets them at once. Close alone would leave them to expire after their watchdog time.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cmp.Or(cfg.Drain, 4*time.Second))
 	defer cancel()
 	return errors.Join(server.Shutdown(ctx), client.Shutdown(ctx))
 }
