@@ -26,7 +26,7 @@ import (
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
-// processes is how many contend.
+// processes is how many contend, unless a row says something else.
 const processes = 3
 
 // watched is when a lease has long been watched for changes by others.
@@ -82,11 +82,11 @@ func (a *arena) run() *findings {
 		options = append(options, redistest.WithEnv(a.clock.env()...))
 	}
 	a.raise(options)
-	for range processes {
+	for range a.processes() {
 		a.seat++
 		a.start()
 	}
-	a.await("the processes to begin", func([]*attempt) bool { return len(a.history.begun) == processes })
+	a.await("the processes to begin", func([]*attempt) bool { return len(a.history.begun) == a.processes() })
 	for _, p := range a.procs {
 		a.order(p, orderGo)
 	}
@@ -105,13 +105,25 @@ func (a *arena) run() *findings {
 	pulses.Wait()
 	f := a.history.check(a.rules())
 	a.left(f)
-	if result, info := a.history.explain(a.of.room); result != porcupine.Ok {
+	patience := time.Minute
+	if a.row.many() {
+		patience = 10 * time.Second
+	}
+	if result, info := a.history.explain(a.of.room, patience); result == porcupine.Illegal || result == porcupine.Unknown && !a.row.many() {
 		f.violate("the model does not explain the history: %s", result)
 		a.keep(&info)
 	} else if len(f.violations) > 0 {
 		a.keep(&info)
 	}
 	return f
+}
+
+// processes returns how many contend.
+func (a *arena) processes() int {
+	if a.row.clients > 0 {
+		return a.row.clients
+	}
+	return processes
 }
 
 func (a *arena) rules() rules {
@@ -146,7 +158,7 @@ func (a *arena) start() *proc {
 	}
 	line, err := json.Marshal(orders{
 		Proc: p.number, Seat: p.seat, Primitive: a.of.name, URLs: urls, Replicas: a.row.replicas,
-		Lease: a.lease, Hold: time.Duration(a.row.hold * float64(a.lease)), Storm: a.row.storm, Mutant: a.mutant,
+		Lease: a.lease, Hold: time.Duration(a.row.hold * float64(a.lease)), Storm: a.row.storm, Crowd: a.row.crowd, Mutant: a.mutant,
 	})
 	require.NoError(a.t, err)
 	cmd := exec.Command(os.Args[0])

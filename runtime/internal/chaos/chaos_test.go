@@ -49,10 +49,11 @@ func TestChaos(t *testing.T) {
 			switch {
 			case *full || *every:
 			case crowd && (r.rare || r.of != mutex && r.of != red),
-				!crowd && r.of != mutex && (i+slices.Index(family, r.of))%len(family) != 0:
+				r.part != "" && r.rare,
+				r.part == "" && !crowd && r.of != mutex && (i+slices.Index(family, r.of))%len(family) != 0:
 				continue
 			}
-			t.Run(r.of.name+": "+r.name, func(t *testing.T) {
+			t.Run(r.title(), func(t *testing.T) {
 				if !*full {
 					t.Parallel()
 				}
@@ -61,10 +62,12 @@ func TestChaos(t *testing.T) {
 					defer func() { <-crowded }()
 				}
 				lease := lease
-				switch r.topology {
-				case sentinels:
+				switch {
+				case r.lease > 0:
+					lease = r.lease
+				case r.topology == sentinels:
 					lease = failoverLease
-				case shards:
+				case r.topology == shards:
 					lease = clusterLease
 				}
 				a := &arena{t: t, row: r.row, of: r.of, on: r.topology, lease: lease, rounds: 1, exact: *full}
@@ -87,6 +90,14 @@ func TestChaos(t *testing.T) {
 	if *write {
 		require.NoError(t, os.WriteFile(document, []byte(text), 0o644))
 	}
+}
+
+// title names the test of a run.
+func (r run) title() string {
+	if r.part != "" {
+		return r.of.name + ", " + r.part + ": " + r.name
+	}
+	return r.of.name + ": " + r.name
 }
 
 // version returns what the servers are.

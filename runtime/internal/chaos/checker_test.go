@@ -277,7 +277,7 @@ func TestCheck(t *testing.T) {
 				require.Len(t, found, 1)
 				require.Contains(t, found[0], tt.want)
 			}
-			result, _ := h.explain(tt.rules.room)
+			result, _ := h.explain(tt.rules.room, time.Minute)
 			if tt.wrong {
 				require.Equal(t, porcupine.Illegal, result)
 			} else {

@@ -142,7 +142,7 @@ func (h *history) operations() []porcupine.Operation {
 	return all
 }
 
-// explain has the model explain the history.
-func (h *history) explain(room int) (porcupine.CheckResult, porcupine.LinearizationInfo) {
-	return porcupine.CheckOperationsVerbose(modelOf(room), h.operations(), time.Minute)
+// explain has the model explain the history, within a time.
+func (h *history) explain(room int, within time.Duration) (porcupine.CheckResult, porcupine.LinearizationInfo) {
+	return porcupine.CheckOperationsVerbose(modelOf(room), h.operations(), within)
 }

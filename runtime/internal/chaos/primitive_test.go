@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -321,7 +322,9 @@ func timeToLive(a *arena, key string) time.Duration {
 
 // counters are what expires by itself some minutes later.
 func counters(server *redistest.RedisServer, key string) bool {
-	if !strings.HasPrefix(key, "redisson_lock_token:") && !strings.HasPrefix(key, "lockgen_requests:") {
+	if !slices.ContainsFunc([]string{"redisson_lock_token:", "lockgen_requests:", "lockgen_process:"}, func(prefix string) bool {
+		return strings.HasPrefix(key, prefix)
+	}) {
 		return false
 	}
 	left, err := server.Try("PTTL", key)

@@ -42,9 +42,16 @@ type row struct {
 	proxied  bool                                    // each process has a proxy before it
 	wire     func(a *arena, p *redistest.FaultProxy) // what is done to the proxy from the beginning
 	storm    bool
+	crowd    int           // besides, so many waiters for the long key in each process
+	clients  int           // that contend; 0: as many processes as in other rows
+	lease    time.Duration // of the row; 0: that of its topology
 	clocked  bool
 	inject   func(a *arena)
 }
+
+// many reports whether there are so many calls at once that the model may not come to an end of the orders in which the server
+// can have served them.
+func (r *row) many() bool { return r.crowd > nine || r.clients > 0 }
 
 // Promises are the rules of a row. Limits may depend on the lease.
 type promises struct {
@@ -58,6 +65,15 @@ type run struct {
 	row
 	topology topology
 	of       *primitive
+	part     string // of the table, besides that of the topology; empty for none
+}
+
+// in has the rows of some runs stand in a part of the table of their own.
+func in(part string, of []run) []run {
+	for i := range of {
+		of[i].part = part
+	}
+	return of
 }
 
 // on has the primitives contend on t while what the rows say happens.
@@ -91,17 +107,14 @@ func on(t topology, of []*primitive, rows []row) []run {
 				r.must, r.rules.limits = "works; who is told that there is something to have asks for it", maps.Clone(r.rules.limits)
 				r.rules.limits[typical] = within(300 * ms)
 			}
-			if r.rules.mutes && p.asks {
+			if _, bounded := r.rules.limits[unheld]; bounded && r.rules.mutes && p.asks {
 				r.must, r.rules.limits = "nothing counted twice; no key held by nobody > 3 s: who is told asks, so two may be lost", maps.Clone(r.rules.limits)
 				r.rules.limits[unheld] = within(3 * time.Second)
-			}
-			if r.rules.mutes && p == fair {
-				continue // not kept: see the preface of the table
 			}
 			if r.rules.dies && p.dead > 0 {
 				r.must += fmt.Sprintf(", or %v later than that if the dead one was next", p.dead)
 			}
-			all = append(all, run{r, t, p})
+			all = append(all, run{row: r, topology: t, of: p})
 		}
 	}
 	return all
@@ -112,7 +125,14 @@ var runs = slices.Concat(on(oneServer, family, rows),
 	on(oneServer, []*primitive{multi}, multiRows),
 	on(sentinels, []*primitive{mutex, fair, rw}, sentinelRows),
 	on(fiveServers, []*primitive{red}, redRows),
-	on(shards, []*primitive{mutex, fair, rw}, shardRows))
+	on(shards, []*primitive{mutex, fair, rw}, shardRows),
+	on(sentinels, []*primitive{multi}, sentinelRows),
+	on(shards, []*primitive{multi}, shardRows),
+	in(manyWaiters, on(oneServer, []*primitive{mutex, fair, rw}, crowdRows)),
+	in(manyWaiters, on(sentinels, []*primitive{mutex, fair, rw}, crowdFailovers)),
+	in(manyClients, on(oneServer, []*primitive{mutex, fair, rw}, clientRows)),
+	in(longLeases, on(oneServer, []*primitive{mutex, fair, rw, permits}, longRows)),
+	in(allServers, on(fiveServers, []*primitive{red}, redNetworkRows)))
 
 // A limit is the bound of a figure.
 type limit func(lease time.Duration) time.Duration

@@ -40,7 +40,11 @@ func (a *arena) raise(options []redistest.Option) {
 	case fiveServers:
 		for range 5 {
 			s := redistest.Server(a.t, options...)
-			a.several = append(a.several, member{s, redistest.Proxy(a.t, s.Addr())})
+			proxy := redistest.Proxy(a.t, s.Addr())
+			if a.row.wire != nil {
+				a.row.wire(a, proxy)
+			}
+			a.several = append(a.several, member{s, proxy})
 		}
 	case shards:
 		if a.exact { // masters vote for replicas of one of them once in two of these; shortened, the machine is too busy for it

@@ -71,6 +71,7 @@ type orders struct {
 	Lease     time.Duration
 	Hold      time.Duration // how long the long keys are held; 0: until orderRelease
 	Storm     bool          // besides, many waiters that give up at once
+	Crowd     int           // besides, so many waiters for the long key, which hold it briefly
 	Mutant    string        // a primitive that is broken on purpose
 }
 
@@ -81,7 +82,8 @@ const (
 	goroutineHasty  = 3
 	goroutineStorm  = 4 // and the next two
 	goroutineShared = 7
-	goroutinesMost  = 10
+	goroutineCrowd  = 10 // and those behind it
+	goroutinesMost  = 200
 	callsMost       = 1_000_000
 )
 
@@ -197,6 +199,12 @@ func (w *worker) contend(commands *bufio.Scanner) {
 		for g := goroutineStorm; g < goroutineShared; g++ {
 			run(g, func(call int) { w.hasty(ctx, call, rand.N(2*time.Millisecond)) })
 		}
+	}
+	for g := range w.Crowd {
+		run(goroutineCrowd+g, func(call int) {
+			w.attempt(ctx, call, longKey, time.Millisecond)
+			pause(ctx, time.Millisecond)
+		})
 	}
 	wg.Go(func() { pulse(ctx, w.say) })
 	for commands.Scan() {
