@@ -11,6 +11,7 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/hub"
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/internal/transport"
 )
 
 // A contest is what a waiter takes part in until it is given what it wants or gives up.
@@ -252,7 +253,7 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 			return false
 		}
 		heard := c.hear()
-		if in, ok := q.(inheriting); ok && c.shards() {
+		if in, ok := q.(inheriting); ok && c.net.Sharded() {
 			if ear == "" {
 				ear = in.inherits()
 				leave = c.attend(ear)
@@ -309,7 +310,7 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 				return fmt.Errorf("%w%s", ErrNotAcquired, after())
 			case word.err != nil && !passing(word.err):
 				return refused(word.err)
-			case word.err != nil && !cut(word.err):
+			case word.err != nil && !transport.Cut(word.err):
 				return unavailable(after(), word.err)
 			case word.asking > 0:
 			case !w.once:
@@ -419,7 +420,7 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 					continue
 				}
 				if n.foreign && listener == nil {
-					listener = c.hub.Listen(q.channel(), func(e hub.Event) {
+					listener = c.net.Listen(q.channel(), func(e hub.Event) {
 						q.hear(e.Payload) // nothing, when what was said before may have gone unheard
 						if e.Subscribed || !protocol.ForRedisson(e.Payload) {
 							w.poke()
@@ -431,7 +432,7 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 					}
 				}
 				pause := lookAgain
-				if _, ok := q.(inheriting); ok && !n.behind && !c.tracker.tells() { // it stands in a line there
+				if _, ok := q.(inheriting); ok && !n.behind && !c.net.TracksChanges() { // it stands in a line there
 					pause = lookAgainBlind
 				}
 				if n.ttl >= 0 {
@@ -452,7 +453,7 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 			answered = nil
 		case <-limit:
 			if w.inbox.empty() {
-				return unavailable(after(), cmpOr(down.last, errNoAnswer))
+				return unavailable(after(), cmpOr(down.last, transport.ErrNoAnswer))
 			}
 		case <-c.closing:
 			return ErrClosed

@@ -37,7 +37,7 @@ type border struct {
 	of       string // "runtime", or "runtime/..." with all below
 	not      []string
 	but      []string
-	except   string // a folder below that another border is for
+	except   []string // folders below that other borders are for
 	why      string
 	optional bool // there may be no such package
 }
@@ -48,9 +48,11 @@ var borders = []border{
 		why: "users link it into every service"},
 	{of: "runtime/gen", not: []string{anything}, but: []string{module + "/runtime", module + "/scripts", redisClient, "golang.org/x/sys"},
 		why: "it is linked with the runtime, and needs nothing more"},
-	{of: "runtime/internal/...", except: "runtime/internal/late", not: []string{anything}, but: []string{module + "/runtime/internal", module + "/scripts"},
+	{of: "runtime/internal/...", except: []string{"runtime/internal/late", "runtime/internal/transport"}, not: []string{anything}, but: []string{module + "/runtime/internal", module + "/scripts"},
 		why: "its tests run in virtual time, without Redis", optional: true},
 	{of: "runtime/internal/late", not: []string{anything}, but: []string{redisClient, "golang.org/x/sys"}, why: "it wraps a client and nothing else"},
+	{of: "runtime/internal/transport", not: []string{anything}, why: "it talks to rueidis for what stands above it",
+		but: []string{module + "/scripts", module + "/runtime/internal", redisClient, "golang.org/x/sys"}},
 	{of: "runtime/locktest/redistest", not: []string{module, mini}, but: []string{module + "/runtime/locktest/redistest"},
 		why: "the tests inside of runtime and scripts import it"},
 	{of: "templates/model", not: []string{anything}, why: "the model is plain data"},
@@ -106,7 +108,7 @@ var packages = sync.OnceValues(func() (map[string]pkg, error) {
 
 func (b border) about(path string) bool {
 	folder, below := strings.CutSuffix(module+"/"+b.of, "/...")
-	if b.except != "" && within(path, module+"/"+b.except) {
+	if slices.ContainsFunc(b.except, func(of string) bool { return within(path, module+"/"+of) }) {
 		return false
 	}
 	return path == folder || below && within(path, folder)

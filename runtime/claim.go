@@ -6,6 +6,7 @@ import (
 
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/internal/transport"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
 
@@ -73,12 +74,12 @@ var askings = sync.Pool{New: func() any { return new(asking) }}
 // ask sends one request for the head of the queue, w.
 func (h *home) ask(w *waiter) {
 	if a, to := h.prepare(w); a != nil {
-		to.submit(a, w.patient)
+		to.Submit(a, w.patient)
 	}
 }
 
 // prepare returns a request for the head of the queue, w, and who sends it.
-func (h *home) prepare(w *waiter) (a *asking, to *gatherer) {
+func (h *home) prepare(w *waiter) (a *asking, to *transport.Batcher) {
 	h.mu.Lock()
 	if !w.place.queued {
 		h.mu.Unlock()
@@ -94,7 +95,7 @@ func (h *home) prepare(w *waiter) (a *asking, to *gatherer) {
 	switch {
 	case cl.standing:
 		a.line = protocol.StillQueued
-	case !w.once && (cl.refused || h.c.contended.lately(h.key, cl.made.Std())) && h.c.attends(h.key) && (w.attends || !h.c.shards()):
+	case !w.once && (cl.refused || h.c.contended.lately(h.key, cl.made.Std())) && h.c.attends(h.key) && (w.attends || !h.c.net.Sharded()):
 		// With sharded channels another one may listen, and leave: then nobody hears that we are handed the key.
 		a.line = protocol.Queued
 		cl.standing = true
@@ -109,9 +110,9 @@ func (h *home) prepare(w *waiter) (a *asking, to *gatherer) {
 	return a, to
 }
 
-func (a *asking) about() string { return a.h.key }
+func (a *asking) Key() string { return a.h.key }
 
-func (a *asking) words(keys, args []string) (allKeys, allArgs []string) {
+func (a *asking) Append(keys, args []string) (allKeys, allArgs []string) {
 	h := a.h
 	if a.plain() {
 		return h.c.wire.Take(keys, args, h.key, a.cl.n, a.terms.ttl)
@@ -122,7 +123,7 @@ func (a *asking) words(keys, args []string) (allKeys, allArgs []string) {
 // ticket returns what Redis is told of cl.
 func (cl *claim) ticket() protocol.Ticket { return protocol.Ticket{Number: cl.n, Tokens: cl.inLine} }
 
-func (a *asking) answered(sent time.Time, reply protocol.Answer, err error) {
+func (a *asking) Answered(sent time.Time, reply protocol.Answer, err error) {
 	h := a.h
 	if err == nil && a.w.follows {
 		h.c.reds.answered(now().Sub(sent))
@@ -147,7 +148,7 @@ func (h *home) settle(a *asking, sent time.Time, reply protocol.Verdict, err err
 	if cl.settled != nil {
 		w.asks.Add(-1)
 		// It was handed over while we asked, and is not given back before this.
-		cl.settled <- unknown(err)
+		cl.settled <- transport.Unknown(err)
 		if hd := h.hold; hd != nil && hd.claim.n == cl.n && err == nil && !reply.Granted() && reply.At.UnixMicro() > cl.granted {
 			if time.Duration(reply.At.UnixMicro()-cl.granted)*time.Microsecond <= monotonic.Since(cl.made) {
 				h.c.spawn(func() { h.c.watchdog.Lose(&hd.guard, watchdog.ErrRefused) })
@@ -158,8 +159,8 @@ func (h *home) settle(a *asking, sent time.Time, reply protocol.Verdict, err err
 		h.promote()
 		return nil
 	}
-	cl.doubt = cl.doubt || unknown(err) || begun(err)
-	cl.ours = cl.ours || unconfirmed(err)
+	cl.doubt = cl.doubt || transport.Unknown(err) || transport.Begun(err)
+	cl.ours = cl.ours || transport.Unconfirmed(err)
 	yes := err == nil && reply.Granted()
 	next := h.head()
 	switch {
@@ -242,7 +243,7 @@ func (h *home) handed(n uint64, o handOver) {
 	case w == nil && h.busy == 0:
 		rest = h.abandon()
 	case w == nil || !h.c.granting(): // who is busy, or leaves, gives it back
-	case h.c.vague(), !w.terms.renew, w.terms.fenced && o.token == 0, h.c.opts.Replicas > 0, time.Until(from.Add(first-watchdog.Margin(first))) <= 0:
+	case h.c.net.ClockUnknown(), !w.terms.renew, w.terms.fenced && o.token == 0, h.c.opts.Replicas > 0, time.Until(from.Add(first-watchdog.Margin(first))) <= 0:
 		h.askFor(cl) // to ask for what it needs
 	default:
 		if cl.asking {
@@ -347,7 +348,7 @@ func (h *home) abandon() (rest func()) {
 
 // goOn deals with what became of again when the claim before it was released.
 func (h *home) goOn(again *claim, t terms, done released, err error) (rest func()) {
-	again.doubt = again.doubt || unknown(err) || begun(err) // that release may still come to pass, and give it the lock
+	again.doubt = again.doubt || transport.Unknown(err) || transport.Begun(err) // that release may still come to pass, and give it the lock
 	w := h.head()
 	switch {
 	case done.Outcome == protocol.Kept && w != nil && w.terms == t && h.c.opts.Replicas == 0 && h.c.granting() && (!t.fenced || done.Token > 0) &&

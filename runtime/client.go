@@ -12,8 +12,8 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/lockgen/lockgen/runtime/internal/hub"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/internal/transport"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
 
@@ -26,30 +26,18 @@ import (
 type Client struct {
 	rc    rueidis.Client
 	owned bool // by Open: rc is closed with the Client
-	brief bool // by Open: a request is answered or fails within Options.OpTimeout
 	opts  Options
 
-	cluster *cluster         // nil unless the servers are one
-	wire    protocol.Process // what its requests have in common
+	wire protocol.Process     // what its requests have in common
+	net  *transport.Transport // how they get to the servers
 
 	watched, database string // what sentinels watch, and which part of the server; known to Open alone, see site
 
-	claims    atomic.Uint64 // a number for each claim to a key, the second half of its owner
-	loads     atomic.Uint64 // times that the scripts were loaded
-	spoke     atomic.Int64  // when the server answered last, a monotonic.Time
-	sending   atomic.Int32  // scripts under way over rc
-	pipelined atomic.Bool   // there were two at once: from then on rc has goroutines that write and read
-	direct    direct
-
-	loading  chan struct{} // has a token while somebody loads them; a mutex would stand still in virtual time
+	claims   atomic.Uint64 // a number for each claim to a key, the second half of its owner
 	watchdog *watchdog.Watchdog
-	tracker  tracker
-	owing    owing // renewals sent over rc, if that is one connection
-	lookout  lookout
-	hub      *hub.Hub
 	switchboard
-	takes, frees       *gatherer // of locks that nobody else wants
-	acquires, releases *gatherer
+	takes, frees       *transport.Batcher // of locks that nobody else wants
+	acquires, releases *transport.Batcher
 	contended          contended
 	reds               redLine
 	janitor            janitor
@@ -64,7 +52,6 @@ type Client struct {
 	observed           bool             // there are hooks for calls or leases
 	tasks              chan func()      // to a goroutine that waits for one
 	waiting            atomic.Int32     // goroutines that wait for a task
-	confirming         chan struct{}    // as many as wait for replicas
 	closing            chan struct{}    // closed by Close and Shutdown: nothing is granted any more
 	stopped            chan struct{}    // closed by Close: what runs in the background gives up
 
@@ -128,7 +115,6 @@ func newClient(rc rueidis.Client, opts Options, mode PubSub, uuid string) *Clien
 		rc:      rc,
 		opts:    opts,
 		tasks:   make(chan func()),
-		loading: make(chan struct{}, 1),
 		closing: make(chan struct{}),
 		stopped: make(chan struct{}),
 		homes:   map[string]*home{},
@@ -137,38 +123,23 @@ func newClient(rc rueidis.Client, opts Options, mode PubSub, uuid string) *Clien
 	}
 	publish := protocol.PublishPlain
 	if rc.Mode() == rueidis.ClientModeCluster {
-		c.joinCluster(mode)
 		publish = mode.publish()
 	}
 	c.wire = protocol.NewProcess(uuid, publish, max(0, opts.TokenTTL), opts.Watchdog)
-	c.takes = newGatherer(c, c.wire.Takes())
-	c.takes.grants = true
-	c.frees = newGatherer(c, c.wire.Frees())
-	c.acquires = newGatherer(c, c.wire.Acquires())
-	c.acquires.grants = true
-	c.releases = newGatherer(c, c.wire.Releases())
-	if opts.Replicas > 0 {
-		c.confirming = make(chan struct{}, mostConfirming)
-	}
-	c.tracker.c, c.janitor.c, c.direct.c, c.reporter.c = c, c, c, c
+	c.net = transport.New(transport.Config{
+		Client: rc, UUID: uuid, Channels: mode.channels(), Tracking: opts.Tracking != TrackingOff, Replicas: opts.Replicas,
+		OpTimeout: opts.OpTimeout, Logger: opts.Logger, Stopped: c.stopped, User: user{c},
+	})
+	c.takes, c.acquires = c.net.Batcher(c.wire.Takes(), true), c.net.Batcher(c.wire.Acquires(), true)
+	c.frees, c.releases = c.net.Batcher(c.wire.Frees(), false), c.net.Batcher(c.wire.Releases(), false)
+	c.janitor.c, c.reporter.c = c, c
 	c.observed = opts.Hooks.any()
-	if opts.Tracking == TrackingOff || c.cluster != nil {
-		c.watchdog = watchdog.New(c.renew, renewBatch, c.renewed)
-		c.tracker.closed = true
-	} else {
-		c.watchdog = watchdog.New(c.renew, trackedRenewBatch, c.renewed)
-		c.watchdog.First(firstLook)
+	c.watchdog = watchdog.New(c.renew, c.net.RenewBatch(), c.renewed)
+	if c.net.Tracks() {
+		c.watchdog.First(transport.FirstLook)
 	}
-	if c.cluster != nil {
-		c.watchdog.Group(c.cluster.serverOf)
-	}
-	c.hub = newHub(c)
-	switch rc.Mode() {
-	case rueidis.ClientModeSentinel:
-		c.lookout.needed, c.lookout.look = true, c.lookForMaster
-		c.lookout.master = c.nodes()
-	case rueidis.ClientModeCluster:
-		c.lookout.look, c.lookout.rest = c.cluster.look, c.cluster.rest
+	if c.net.Clustered() {
+		c.watchdog.Group(func(l *watchdog.Lease) uint16 { return c.net.Server(l.Key()) })
 	}
 	return c
 }
@@ -265,10 +236,9 @@ func (c *Client) Close() error {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		c.direct.drop()
-		c.tracker.close()
+		c.net.Quit()
 		c.watchdog.Close()
-		c.hub.Close()
+		c.net.Unlisten()
 		<-c.idle
 		if c.owned {
 			c.rc.Close()
@@ -293,7 +263,7 @@ func (c *Client) site() string {
 	if c.watched != "" {
 		return c.watched + c.database
 	}
-	return slices.Min(append(slices.Collect(maps.Keys(c.rc.Nodes())), "~")) + c.database
+	return slices.Min(append(c.net.Addrs(), "~")) + c.database
 }
 
 // granting reports whether leases may still be granted.
@@ -347,7 +317,7 @@ func (c *Client) leave(h *home) {
 
 // held counts the keys that this process has in Redis.
 func (c *Client) held(change int) {
-	defer c.lookOut()
+	defer c.net.Watch()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.holds += change

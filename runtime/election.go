@@ -175,20 +175,12 @@ func (e *Election) look(ctx context.Context) (leader Leader, left time.Duration,
 		err  error
 	}
 	got, err := bounded(ctx, e.c, func() reply {
-		words, err := e.c.run(e.c.wire.Leader(e.name)).ToArray()
+		said, err := e.c.net.Run(e.c.wire.Leader(e.name)).Any()
 		if err != nil {
 			return reply{err: err}
 		}
-		ttl, err := words[0].AsInt64()
-		if err != nil {
-			return reply{err: err}
-		}
-		record, err := words[1].ToString()
-		if err != nil {
-			return reply{err: err}
-		}
-		term, err := protocol.ReadLeader(record)
-		return reply{term, max(0, time.Duration(ttl)*time.Millisecond), err}
+		ttl, term, err := protocol.ReadLeading(said)
+		return reply{term, max(0, ttl), err}
 	})
 	if err = cmpOr(err, got.err); err != nil {
 		if ctx.Err() == nil && passing(err) && !errors.Is(err, ErrUnavailable) {
@@ -247,7 +239,7 @@ func (e *Election) observe(ctx context.Context, yield func(Leader, error) bool) 
 		return
 	}
 	changed := make(chan struct{}, 1)
-	listener := e.c.hub.Listen(protocol.LeaderChannel(e.name), func(hub.Event) {
+	listener := e.c.net.Listen(protocol.LeaderChannel(e.name), func(hub.Event) {
 		select {
 		case changed <- struct{}{}:
 		default:

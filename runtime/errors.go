@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"slices"
 	"strings"
 
 	"github.com/redis/rueidis"
+
+	"github.com/lockgen/lockgen/runtime/internal/transport"
 )
 
 // Errors to test for with [errors.Is]. When a context ended a call, its error matches
@@ -19,16 +19,16 @@ import (
 // or by the last answer of Redis, which is asked once more when the wait is over unless it has just answered. It fails with
 // ErrUnavailable if Redis has not answered since, so that nobody knows; then it never matches ErrNotAcquired.
 var (
-	ErrNotAcquired = errors.New("not acquired")              // Redis says that somebody else has it; see ErrUnavailable
-	ErrUnavailable = errors.New("server unavailable")        // it has not said whether somebody else has it; with what it failed
-	ErrLost        = errors.New("lease lost")                // ended by neither Unlock nor Close
-	ErrReleased    = errors.New("lease released")            // ended by Unlock
-	ErrClosed      = errors.New("client closed")             // ended by Close or Shutdown
-	ErrUpgrade     = errors.New("held for reading")          // by the one who asks to write: it would wait for itself
-	ErrWrongType   = errors.New("key holds something else")  // the key is not a lock: a string, a list, ...
-	ErrDeleted     = errors.New("latch deleted")             // while it was waited for
-	ErrReplicas    = errors.New("not confirmed by replicas") // by as many as [Options.Replicas] says: what was granted is given back
-	ErrBadOption   = errors.New("unusable option")           // a zero or negative duration, or two that exclude each other
+	ErrNotAcquired = errors.New("not acquired")             // Redis says that somebody else has it; see ErrUnavailable
+	ErrUnavailable = errors.New("server unavailable")       // it has not said whether somebody else has it; with what it failed
+	ErrLost        = errors.New("lease lost")               // ended by neither Unlock nor Close
+	ErrReleased    = errors.New("lease released")           // ended by Unlock
+	ErrClosed      = errors.New("client closed")            // ended by Close or Shutdown
+	ErrUpgrade     = errors.New("held for reading")         // by the one who asks to write: it would wait for itself
+	ErrWrongType   = errors.New("key holds something else") // the key is not a lock: a string, a list, ...
+	ErrDeleted     = errors.New("latch deleted")            // while it was waited for
+	ErrReplicas    = transport.ErrReplicas                  // by as many as [Options.Replicas] says: what was granted is given back
+	ErrBadOption   = errors.New("unusable option")          // a zero or negative duration, or two that exclude each other
 )
 
 // An Error is what the methods that talk to Redis return. It reads
@@ -97,81 +97,21 @@ func refused(err error) error {
 		return err
 	case strings.Contains(reply.Error(), "WRONGTYPE"):
 		return fmt.Errorf("%w: %w", ErrWrongType, err)
-	case denied(reply.Error()):
+	case transport.Denied(err):
 		return fmt.Errorf("a permission is missing, which ACL LOG on the server names: %w", err)
 	}
 	return err
 }
 
-// denied reports whether a server said that its user has no permission. One before 7.2 has other words, and no
-// name of a command, if it was a script that wanted it.
-func denied(text string) bool {
-	return strings.Contains(text, "NOPERM") || strings.Contains(text, "The user executing the script can't ") ||
-		strings.Contains(text, "ACL failure in script")
-}
+// lasting are the errors of the client itself that will be the same the next time.
+var lasting = []error{ErrBadOption, ErrClosed, ErrUpgrade, ErrDeleted}
 
-// lasting are the errors that no server replied with and that will be the same the next time.
-var lasting = []error{ErrBadOption, ErrClosed, ErrUpgrade, ErrDeleted, errStale, rueidis.ErrClosing}
-
-// passing reports whether err is of the kind that goes away by itself, so that one who
-// waits anyway may wait for that too: a broken connection, a server that starts, fails
-// over, lacks replicas, cannot write to its disk, is out of memory, runs somebody's long script or has its
-// scripts flushed all the time.
+// passing reports whether err goes away by itself, so that a call that waits anyway may wait for that too.
 func passing(err error) bool {
-	if short := (*replicaError)(nil); errors.As(err, &short) && short.err != nil {
-		err = short.err // WAIT may be forbidden
-	}
-	reply, ok := replied(err)
-	if !ok {
-		return !slices.ContainsFunc(lasting, func(target error) bool { return errors.Is(err, target) })
-	}
-	for _, kind := range []string{"LOADING", "BUSY", "NOSCRIPT", "TRYAGAIN", "MOVED", "ASK", "CLUSTERDOWN", "MASTERDOWN", "READONLY", "NOREPLICAS", "MISCONF", "OOM"} {
-		// Before Redis 7, what fails in a script is told behind other words.
-		if text := reply.Error(); strings.HasPrefix(text, kind+" ") || strings.Contains(text, ": -"+kind+" ") {
-			return true
-		}
-	}
-	return false
-}
-
-// replied returns what a server replied, if err is that or says more of it, as what refused returns does.
-func replied(err error) (reply *rueidis.RedisError, ok bool) {
-	ok = errors.As(err, &reply) && !reply.IsNil()
-	return reply, ok
-}
-
-// moving reports whether some of the keys are on their way to another server.
-func moving(err error) bool {
-	reply, ok := replied(err)
-	return ok && reply.IsTryAgain()
-}
-
-// unknown reports whether Redis may have done what was asked although err came back. It
-// has not if it answered with an error, or if there was no connection to send on.
-func unknown(err error) bool {
-	if err == nil {
+	if _, ok := transport.Replied(err); !ok && slices.ContainsFunc(lasting, func(target error) bool { return errors.Is(err, target) }) {
 		return false
 	}
-	if _, ok := replied(err); ok || errors.Is(err, rueidis.ErrClosing) || errors.Is(err, errStale) || unconfirmed(err) {
-		return false
-	}
-	var op *net.OpError
-	return !errors.As(err, &op) || op.Op != "dial"
-}
-
-// cut reports whether the connection ended before an answer came over it. It may have been cut while nobody used it, so that
-// the request was never sent. The next one goes over another connection.
-func cut(err error) bool {
-	if !unknown(err) {
-		return false
-	}
-	for _, ends := range []error{io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, errBroke, errSwitched} {
-		if errors.Is(err, ends) {
-			return true
-		}
-	}
-	var op *net.OpError
-	return errors.As(err, &op) && !op.Timeout()
+	return transport.Passing(err)
 }
 
 // sendsAgain returns how often a request that failed with err is sent again at once by a call that does not wait: once to learn
@@ -179,16 +119,10 @@ func cut(err error) bool {
 // the one for a lone caller and the one that all share.
 func sendsAgain(err error) int {
 	switch {
-	case cut(err):
+	case transport.Cut(err):
 		return 2
-	case unknown(err):
+	case transport.Unknown(err):
 		return 1
 	}
 	return 0
-}
-
-// begun reports whether a script may have begun what it was not permitted to finish.
-func begun(err error) bool {
-	reply, ok := replied(err)
-	return ok && denied(reply.Error()) && !strings.Contains(reply.Error(), "'evalsha'")
 }

@@ -242,7 +242,7 @@ func (s *Schedule) ask(ctx context.Context, lease *Lease) (protocol.Moment, erro
 		cmd = s.of.Begin(lease.guard.Owner(), lease.token, known)
 	}
 	got, err := bounded(ctx, s.c, func() reply {
-		numbers, err := s.c.run(cmd).AsIntSlice()
+		numbers, err := s.c.net.Run(cmd).Ints()
 		if err != nil {
 			return reply{err: err}
 		}
@@ -270,7 +270,7 @@ func (s *Schedule) done(ctx context.Context, start time.Time) error {
 			s.c.pause(s.c.opts.Retry.pause(failures))
 		}
 		var sent error
-		sent, err = bounded(ctx, s.c, func() error { return s.c.run(s.of.Done(start)).Error() })
+		sent, err = bounded(ctx, s.c, func() error { return s.c.net.Run(s.of.Done(start)).Err() })
 		if err = cmpOr(err, sent); err == nil || !passing(err) {
 			break
 		}

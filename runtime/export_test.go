@@ -82,10 +82,10 @@ func ContendedLately(after time.Duration) (key, other bool) {
 func SlotOf(key string) uint16 { return protocol.Slot(key) }
 
 // Detours returns how many servers have taken over of which rueidis may not know.
-func Detours(c *Client) int { return int(c.cluster.detours.Load()) }
+func Detours(c *Client) int { return c.net.Redirects() }
 
 // Direct reports whether there is a connection for one who is alone, which nobody uses.
-func Direct(c *Client) bool { return c.direct.idle.Load() != nil }
+func Direct(c *Client) bool { return c.net.Idle() }
 
 // AtEnd has f called by who ends a lease of c that is made from now on, before anybody else can have the key.
 func AtEnd(c *Client, f func(key string)) { c.atEnd = f }

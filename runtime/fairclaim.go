@@ -4,9 +4,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/internal/transport"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
 
@@ -177,11 +176,11 @@ func (e *fairCall) ask(w *waiter) {
 	h.c.spawn(func() {
 		defer h.quit()
 		if h.c.opts.Replicas == 0 { // else it may take longer
-			late := time.AfterFunc(asidePatience, func() { cl.askBeside(r, 1) })
+			late := time.AfterFunc(transport.AsidePatience, func() { cl.askBeside(r, 1) })
 			defer late.Stop()
 		}
 		sent := time.Now() // before the request: trust is counted from here
-		reply, err := readFair(h.c.acquireFirst(h.lock.Acquire(r, sent), isGranted))
+		reply, err := readFair(h.c.net.RunGrant(h.lock.Acquire(r, sent), isGranted))
 		rest := cl.settle(sent, false, reply, err)
 		w.asks.Add(-1)
 		if rest != nil {
@@ -196,7 +195,7 @@ func (cl *fairClaim) askBeside(r protocol.FairRequest, sent int) {
 	h := cl.h
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !cl.waits() || cl.asking == 0 || sent == mostBeside || !h.c.granting() {
+	if !cl.waits() || cl.asking == 0 || sent == transport.MostBeside || !h.c.granting() {
 		return
 	}
 	w := cl.call.w
@@ -205,10 +204,10 @@ func (cl *fairClaim) askBeside(r protocol.FairRequest, sent int) {
 	h.stay()
 	h.c.spawn(func() {
 		defer h.quit()
-		late := time.AfterFunc(asidePatience, func() { cl.askBeside(r, sent+1) })
+		late := time.AfterFunc(transport.AsidePatience, func() { cl.askBeside(r, sent+1) })
 		defer late.Stop()
 		at := time.Now()
-		reply, err := readFair(h.c.beside(h.lock.Acquire(r, at)))
+		reply, err := readFair(h.c.net.RunBeside(h.lock.Acquire(r, at)))
 		rest := cl.settle(at, true, reply, err)
 		w.asks.Add(-1)
 		if rest != nil {
@@ -218,8 +217,8 @@ func (cl *fairClaim) askBeside(r protocol.FairRequest, sent int) {
 }
 
 // readFair reads the reply to a request.
-func readFair(result rueidis.RedisResult) (v protocol.FairVerdict, err error) {
-	numbers, err := result.AsIntSlice()
+func readFair(reply transport.Reply) (v protocol.FairVerdict, err error) {
+	numbers, err := reply.Ints()
 	if err != nil {
 		return v, err
 	}
@@ -242,7 +241,7 @@ func (cl *fairClaim) settle(sent time.Time, beside bool, reply protocol.FairVerd
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	cl.asking--
-	cl.doubt = cl.doubt || unknown(err) || begun(err)
+	cl.doubt = cl.doubt || transport.Unknown(err) || transport.Begun(err)
 	yes := err == nil && reply.Granted()
 	if err == nil && reply.Unplaced {
 		for _, other := range h.claims { // the queue is gone, and with it the places of all, perhaps
@@ -257,7 +256,7 @@ func (cl *fairClaim) settle(sent time.Time, beside bool, reply protocol.FairVerd
 		cl.retire()
 		return nil
 	case cl.hold != nil && cl.hold.claim != cl:
-		if yes || unconfirmed(err) {
+		if yes || transport.Unconfirmed(err) {
 			return cl.ousted()
 		}
 		return nil
@@ -267,7 +266,7 @@ func (cl *fairClaim) settle(sent time.Time, beside bool, reply protocol.FairVerd
 		}
 		return nil
 	}
-	cl.ours = cl.ours || yes || unconfirmed(err)
+	cl.ours = cl.ours || yes || transport.Unconfirmed(err)
 	if cl.call == nil && cl.ours && !h.inherit(cl) {
 		h.unspare(cl)
 		return nil
@@ -356,7 +355,7 @@ func (cl *fairClaim) handed(_ uint64, o handOver) {
 	var rest func()
 	switch {
 	case !h.c.granting(): // it leaves, and gives it back
-	case h.c.vague(), !cl.terms.renew, cl.terms.fenced && token == 0, h.c.opts.Replicas > 0, !time.Now().Before(from.Add(first - watchdog.Margin(first))):
+	case h.c.net.ClockUnknown(), !cl.terms.renew, cl.terms.fenced && token == 0, h.c.opts.Replicas > 0, !time.Now().Before(from.Add(first - watchdog.Margin(first))):
 		w.poke() // to ask for what it needs
 	default:
 		h.c.counts.remote.Add(1)

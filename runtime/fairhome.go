@@ -433,17 +433,17 @@ func (h *fairHome) release(cl *fairClaim) error {
 // releaseOnce reports whether the lock was the claim's, as far as is known.
 func (h *fairHome) releaseOnce(cl *fairClaim) (bool, error) {
 	var after []protocol.Departure
-	run := h.c.run
+	run := h.c.net.Run
 	h.mu.Lock()
 	for _, x := range slices.Concat(cl.after, cl.entered) {
 		after = append(after, protocol.Departure{Number: x.n, Wait: x.wait})
 	}
 	if cl.asking > 0 || cl.doubt {
-		run = h.c.runAside
+		run = h.c.net.RunAside
 	}
 	h.mu.Unlock()
-	reply, again := h.c.runInTime(run, h.lock.Release(cl.owner, cl.wait, time.Now(), after))
-	done, err := reply.AsInt64()
+	reply, again := h.c.net.RunInTime(run, h.lock.Release(cl.owner, cl.wait, time.Now(), after))
+	done, err := reply.Int()
 	outcome := protocol.Outcome(done)
 	if outcome == protocol.FreedForNobody {
 		h.c.spawn(func() {

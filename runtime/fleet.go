@@ -14,6 +14,7 @@ import (
 
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/internal/transport"
 )
 
 // A Fleet is what the processes that share a server hold and wait for.
@@ -44,7 +45,7 @@ func (c *Client) Fleet(ctx context.Context, key string) (Fleet, error) {
 	if !c.granting() {
 		return fail(ErrClosed)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, c.opts.OpTimeout, errNoAnswer)
+	ctx, cancel := context.WithTimeoutCause(ctx, c.opts.OpTimeout, transport.ErrNoAnswer)
 	defer cancel()
 	type reply struct {
 		ids []string
@@ -96,7 +97,7 @@ func (c *Client) awaitHearing(ctx context.Context) error {
 
 // listeners returns the ids of the processes that listen, each once, in order.
 func (c *Client) listeners() ([]string, error) {
-	c.pipelined.Store(true)
+	c.net.MarkShared()
 	ctx, cancel := c.briefly()
 	defer cancel()
 	pattern := protocol.ProcessChannel(strings.ReplaceAll("00000000-0000-0000-0000-000000000000", "0", "[0-9a-f]"))
@@ -115,14 +116,14 @@ func (c *Client) listeners() ([]string, error) {
 		}
 	}
 	if answered == 0 {
-		return nil, cmpOr(failed, errNoAnswer)
+		return nil, cmpOr(failed, transport.ErrNoAnswer)
 	}
 	return slices.Sorted(maps.Keys(found)), nil
 }
 
 // question sends a request to each of the processes ids.
 func (c *Client) question(q *question, ids []string, key string) {
-	c.pipelined.Store(true)
+	c.net.MarkShared()
 	request := askWord + q.id + " " + protocol.ProcessChannel(c.wire.UUID)
 	if key != "" {
 		request += " " + key
@@ -133,7 +134,7 @@ func (c *Client) question(q *question, ids []string, key string) {
 			commands[i] = c.rc.B().Publish().Channel(protocol.ProcessChannel(id)).Message(request).Build()
 		}
 		for i, reply := range c.rc.DoMulti(context.Background(), commands...) {
-			if n, err := reply.AsInt64(); c.cluster == nil && err == nil && n == 0 {
+			if n, err := reply.AsInt64(); !c.net.Clustered() && err == nil && n == 0 {
 				q.gone(some[i]) // it has ended meanwhile
 			}
 		}
@@ -201,7 +202,7 @@ func (c *Client) asked(request string) {
 
 // say publishes the parts of an answer.
 func (c *Client) say(channel string, parts []string) {
-	c.pipelined.Store(true)
+	c.net.MarkShared()
 	for _, part := range parts {
 		err := c.rc.Do(context.Background(), c.rc.B().Publish().Channel(channel).Message(part).Build()).Error()
 		if _, spoke := rueidis.IsRedisErr(err); spoke {

@@ -80,7 +80,7 @@ func (c *Client) inspect(ctx context.Context, key string, cmd protocol.Command, 
 
 // inspection asks Redis what it has of a lock.
 func (c *Client) inspection(cmd protocol.Command) (protocol.Inspection, error) {
-	reply, err := c.run(cmd).ToAny()
+	reply, err := c.net.Run(cmd).Any()
 	if err != nil {
 		return protocol.Inspection{}, err
 	}
@@ -121,7 +121,7 @@ func (c *Client) force(ctx context.Context, op, key string, enter func() (victim
 	}
 	defer exit()
 	got, err := bounded(ctx, c, func() reply {
-		taken, err := c.run(cmd).AsBool()
+		taken, err := c.net.Run(cmd).Bool()
 		return reply{taken, err}
 	})
 	if err = cmpOr(err, got.err); err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/internal/transport"
 )
 
 // A janitor makes sure that Redis does not keep anything for claims that nobody wants any more: a request for one may
@@ -214,9 +215,8 @@ func (j *janitor) answered(l *litter, batch []swept, err error) {
 	var over []func()
 	failed := 0
 	j.mu.Lock()
-	l.failed, l.broke = err != nil, unknown(err)
-	reply, isReply := replied(err)
-	tell := isReply && denied(reply.Error()) && !l.told
+	l.failed, l.broke = err != nil, transport.Unknown(err)
+	tell := transport.Denied(err) && !l.told
 	l.told = l.told || tell
 	for _, s := range batch {
 		r := s.remains
@@ -260,33 +260,6 @@ func (l *litter) end() {
 	}
 }
 
-// asidePatience is for how long the connection beside the other one may owe an answer.
-const asidePatience = 250 * time.Millisecond
-
-// runAside sends a script over the connection that tells of changes, if there is one and it answers: the other one has an
-// answer outstanding, and what is sent behind that may be held up for as long as it may take. It is sent once: who sends it
-// again has to know that it may have been done.
-func (c *Client) runAside(cmd protocol.Command) rueidis.RedisResult {
-	t := &c.tracker
-	w := t.begin()
-	if w == nil {
-		return c.run(cmd)
-	}
-	answered, ok := w.owing.begin(asidePatience)
-	if !ok {
-		return c.run(cmd)
-	}
-	reply := c.broken(c.runOn(w.conn, cmd))
-	answered()
-	err := reply.Error()
-	if err == nil {
-		t.answered(w)
-	} else if _, ok := rueidis.IsRedisErr(err); !ok {
-		w.fail(err)
-	}
-	return reply
-}
-
 // A lockSweeper withdraws claims to a mutex.
 type lockSweeper struct{ key string }
 
@@ -299,11 +272,7 @@ func (s lockSweeper) sweep(c *Client, claims []*remains) error {
 		release := protocol.Release{Of: protocol.Ticket{Number: r.n, Tokens: r.tokens}}
 		cmd.Keys, cmd.Args = c.wire.Release(cmd.Keys, cmd.Args, s.key, release)
 	}
-	reply, err := c.run(cmd).ToArray()
-	for ; err == nil && len(reply) > 0; reply = reply[min(4, len(reply)):] {
-		_, err = answerOf(reply[:min(4, len(reply))])
-	}
-	return err
+	return c.net.RunBatch(cmd)
 }
 
 // A fairSweeper withdraws claims to a fair mutex. Without any it sees to it that somebody is served: whose the free lock
@@ -318,12 +287,12 @@ func (s fairSweeper) sweep(c *Client, claims []*remains) error {
 		tickets[i] = protocol.Departure{Number: r.n, Wait: r.wait}
 	}
 	lock := c.wire.Fair(s.key)
-	run := c.run
+	run := c.net.Run
 	if slices.ContainsFunc(claims, func(r *remains) bool { return r.aside }) {
-		run = c.runAside
+		run = c.net.RunAside
 	}
-	reply, _ := c.runInTime(run, lock.Leave(tickets, time.Now()))
-	done, err := reply.AsInt64()
+	reply, _ := c.net.RunInTime(run, lock.Leave(tickets, time.Now()))
+	done, err := reply.Int()
 	if protocol.Outcome(done) == protocol.FreedForNobody {
 		c.spawn(func() {
 			if c.pause(claimLease) {

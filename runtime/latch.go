@@ -68,7 +68,7 @@ func (l *CountDownLatch) Count(ctx context.Context) (int, error) {
 	}
 	got, err := bounded(ctx, l.c, func() reply {
 		latch := l.c.wire.Latch(l.key)
-		n, err := l.c.run(latch.Count()).AsInt64()
+		n, err := l.c.net.Run(latch.Count()).Int()
 		return reply{max(n, 0), err}
 	})
 	if err = cmpOr(err, got.err); err != nil {
@@ -137,7 +137,7 @@ func (s *latchSide) ask(b *round, _ bool) (int, time.Duration, error) {
 	heard := t.heard
 	t.mu.Unlock()
 	latch := t.c.wire.Latch(t.key)
-	left, err := t.c.run(latch.Count()).AsInt64()
+	left, err := t.c.net.Run(latch.Count()).Int()
 	if err != nil {
 		return 0, 0, err
 	}

@@ -141,7 +141,7 @@ func (l *Leadership) write(ctx context.Context) error {
 		if err := l.lease.Err(); err != nil {
 			return err
 		}
-		written, err := c.run(c.wire.Lead(l.e.name, l.told(), leaderKeep)).AsInt64()
+		written, err := c.net.Run(c.wire.Lead(l.e.name, l.told(), leaderKeep)).Int()
 		if err == nil && written == 0 {
 			err = fmt.Errorf("%w: Redis says that somebody else leads", ErrLost)
 		}
@@ -190,5 +190,5 @@ func (l *Leadership) remove() {
 	}
 	l.writing.Lock()
 	defer l.writing.Unlock()
-	_ = l.e.c.run(l.e.c.wire.Resign(l.e.name, l.told())) // of no use but to tell observers at once
+	_ = l.e.c.net.Run(l.e.c.wire.Resign(l.e.name, l.told())) // of no use but to tell observers at once
 }

@@ -200,20 +200,11 @@ func (l *Lease) TTL(ctx context.Context) (time.Duration, error) {
 		err error
 	}
 	got, err := bounded(ctx, l.client, func() reply {
-		l.client.pipelined.Store(true)
-		b := l.client.rc.B
-		replies := l.client.rc.DoMulti(context.Background(),
-			b().Hexists().Key(l.key).Field(l.guard.Owner()).Build(),
-			b().Pttl().Key(l.key).Build())
-		ours, err := replies[0].AsBool()
-		if err != nil {
-			return reply{err: err}
-		}
-		ms, err := replies[1].AsInt64()
-		if err == nil && (!ours || ms < 0) {
+		ttl, ours, err := l.client.net.TTL(l.key, l.guard.Owner())
+		if err == nil && (!ours || ttl < 0) {
 			err = fmt.Errorf("%w: Redis has no such owner", ErrLost)
 		}
-		return reply{time.Duration(ms) * time.Millisecond, err}
+		return reply{ttl, err}
 	})
 	if err = cmpOr(err, got.err); err != nil {
 		return 0, &Error{Op: "ttl", Key: l.key, Err: refused(err)}

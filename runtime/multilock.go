@@ -5,6 +5,8 @@ import (
 	"errors"
 	"slices"
 	"time"
+
+	"github.com/lockgen/lockgen/runtime/internal/transport"
 )
 
 // A MultiLock locks several Lockers as one: all or none. They may be of different kinds and Clients, and so of
@@ -266,7 +268,7 @@ func tryTogether(ctx, under context.Context, mutexes []*Mutex, opts []LockOption
 
 // ask sends the requests of those who have none yet, in as few scripts as can be.
 func ask(c *Client, trials []trial) {
-	var takes, acquires []request
+	var takes, acquires []transport.Request
 	for i := range trials {
 		t := &trials[i]
 		if t.home == nil || t.entry != toAsk {
@@ -280,8 +282,8 @@ func ask(c *Client, trials []trial) {
 			acquires = append(acquires, a)
 		}
 	}
-	c.takes.submitAll(takes, c.prompt())
-	c.acquires.submitAll(acquires, c.prompt())
+	c.takes.SubmitAll(takes, c.net.Prompt())
+	c.acquires.SubmitAll(acquires, c.net.Prompt())
 }
 
 // asked is a home that a waiter has joined already, and asked if it was to.

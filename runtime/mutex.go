@@ -127,7 +127,7 @@ func (m *Mutex) take(ctx context.Context, cfg lockConfig, err error, waiting fun
 		return l, err
 	}
 	w := newWaiter(ctx, l, cfg)
-	w.patient = m.c.prompt() && cfg.wait == UntilDone && ctx.Done() == nil
+	w.patient = m.c.net.Prompt() && cfg.wait == UntilDone && ctx.Done() == nil
 	defer m.c.exit(h)
 	return m.c.contend(ctx, h, w, cfg, waiting)
 }

@@ -3,6 +3,7 @@ package lockrt
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"os"
 	"slices"
 	"strconv"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/lockgen/lockgen/runtime/internal/late"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/internal/transport"
 )
 
 // Open returns a Client with connections of its own to the server that url names, in the form
@@ -95,8 +97,7 @@ func opened(rc rueidis.Client, option rueidis.ClientOption, opts Options, mode P
 	if set := option.Sentinel.MasterSet; set != "" {
 		c.watched = slices.Min(option.InitAddress) + "/" + set
 	}
-	c.brief = c.cluster == nil && option.Dialer.Timeout+option.ConnWriteTimeout <= opts.OpTimeout
-	c.direct.on = c.brief && rc.Mode() == rueidis.ClientModeStandalone
+	c.net.Bound(option.Dialer.Timeout + option.ConnWriteTimeout)
 	return c
 }
 
@@ -193,7 +194,7 @@ func named(option rueidis.ClientOption, opts Options, uuid string) rueidis.Clien
 // connect is rueidis.NewClient until ctx ends, for a server too that does not let a connection have a name.
 func connect(ctx context.Context, option rueidis.ClientOption) (rueidis.Client, error) {
 	rc, err := connectOnce(ctx, option)
-	if said, ok := replied(err); ok && option.ClientName != "" && !strings.HasPrefix(said.Error(), "WRONGPASS") {
+	if said, ok := transport.Replied(err); ok && option.ClientName != "" && !strings.HasPrefix(said.Error(), "WRONGPASS") {
 		option.ClientName, option.Sentinel.ClientName = "", ""
 		return connectOnce(ctx, option)
 	}
@@ -231,4 +232,26 @@ func connectOnce(ctx context.Context, option rueidis.ClientOption) (rueidis.Clie
 		}()
 		return nil, ended(ctx)
 	}
+}
+
+// saysCluster reports whether a URL says that the server it names is one of a cluster.
+func saysCluster(text string) (bool, error) {
+	u, err := url.Parse(text)
+	if err != nil || !u.Query().Has("cluster") {
+		return false, err
+	}
+	said, err := strconv.ParseBool(u.Query().Get("cluster"))
+	if err != nil {
+		return false, fmt.Errorf("cluster=%q is neither true nor false", u.Query().Get("cluster"))
+	}
+	return said, nil
+}
+
+// sentinelUser returns the user and the password that a URL names for sentinels.
+func sentinelUser(text string) (name, password string) {
+	u, err := url.Parse(text)
+	if err != nil {
+		return "", "" // rueidis has said so
+	}
+	return u.Query().Get("sentinel_username"), u.Query().Get("sentinel_password")
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/internal/transport"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
 
@@ -108,7 +109,7 @@ func (s *PermitSemaphore) Release(ctx context.Context, ids ...string) error {
 		}()
 		permits := s.c.wire.PermitSemaphore(s.key)
 		valid, err := t.once(ctx, true, func(r protocol.Request) (int64, error) {
-			n, err := s.c.run(permits.ReleaseAll(r, raw)).AsInt64()
+			n, err := s.c.net.Run(permits.ReleaseAll(r, raw)).Int()
 			if err == nil {
 				t.wake()
 			}
@@ -192,7 +193,7 @@ func (s *PermitSemaphore) SetPermits(ctx context.Context, n int) error {
 	_, err := s.c.change(ctx, "set permits", kindPermit, s.key, false, func(ctx context.Context, t *turnstile) (int64, error) {
 		return t.insist(ctx, false, func() {}, func() (int64, error) {
 			permits := s.c.wire.PermitSemaphore(s.key)
-			return s.c.run(permits.SetTotal(n)).AsInt64()
+			return s.c.net.Run(permits.SetTotal(n)).Int()
 		})
 	})
 	return err
@@ -236,11 +237,11 @@ func (s *PermitSemaphore) lease(ctx context.Context, op, id string, set *time.Du
 		if set != nil {
 			cmd = permits.SetLease(raw, *set)
 		}
-		left, err := s.c.run(cmd).AsInt64()
+		left, err := s.c.net.Run(cmd).Int()
 		switch {
 		case err == nil:
 			s.lasts(raw, sent, left, set != nil)
-		case set != nil && unknown(err):
+		case set != nil && transport.Unknown(err):
 			left = set.Milliseconds()
 			if *set == UntilDone {
 				left = -1
@@ -287,7 +288,7 @@ const forEver = 100 * 365 * 24 * time.Hour
 func (s *PermitSemaphore) count(ctx context.Context, op string) (free, taken int, err error) {
 	got, err := s.question(ctx, op, func() ([]int64, error) {
 		permits := s.c.wire.PermitSemaphore(s.key)
-		return s.c.run(permits.Count(s.permits)).AsIntSlice()
+		return s.c.net.Run(permits.Count(s.permits)).Ints()
 	})
 	if err != nil {
 		return 0, 0, err
@@ -517,12 +518,12 @@ func (s permitSide) ask(b *round, wanted bool) (int, time.Duration, error) {
 	}
 	var reply protocol.PermitVerdict
 	permits := s.t.c.wire.PermitSemaphore(s.t.key)
-	numbers, err := s.t.c.acquireFirst(permits.AcquirePermits(s.t.asked(b), wants), grants).AsIntSlice()
+	numbers, err := s.t.c.net.RunGrant(permits.AcquirePermits(s.t.asked(b), wants), grants).Ints()
 	if err == nil {
 		reply, err = protocol.ReadPermits(numbers)
 	}
 	if err == nil && reply.Served == protocol.Outdated {
-		err = errStale
+		err = protocol.ErrOutdated
 	}
 	if err != nil {
 		return 0, 0, err
@@ -582,12 +583,12 @@ func (t *turnstile) giveBack(ids string) (valid int64, sent bool, err error) {
 	done := make(chan outcome, 1)
 	permits := t.c.wire.PermitSemaphore(t.key)
 	_, err = t.insist(context.Background(), true, func() {}, func() (int64, error) {
-		valid, err := t.c.run(permits.Release(ids)).AsInt64()
+		valid, err := t.c.net.Run(permits.Release(ids)).Int()
 		if err == nil {
 			done <- outcome{valid, tries}
 			t.wake()
 		}
-		tries = tries || unknown(err)
+		tries = tries || transport.Unknown(err)
 		return valid, err
 	})
 	if err != nil {

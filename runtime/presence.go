@@ -145,7 +145,7 @@ func (c *Client) introduce() {
 			fields = append(fields, f[0], f[1])
 		}
 	}
-	err := c.run(c.wire.Introduce(min(lasts, forEver)+introduceSpare, fields)).Error()
+	err := c.net.Run(c.wire.Introduce(min(lasts, forEver)+introduceSpare, fields)).Err()
 	if _, spoke := rueidis.IsRedisErr(err); spoke && !passing(err) {
 		c.presence.stop()
 		c.opts.Logger.Warn("lockgen: it cannot be said who this process is, so those who look at its locks see an id alone", "key", protocol.ProcessKey(c.wire.UUID), "error", err)
@@ -199,7 +199,7 @@ func (c *Client) ProcessOf(ctx context.Context, id string) (Process, bool, error
 		err    error
 	}
 	got, err := bounded(ctx, c, func() reply {
-		c.pipelined.Store(true)
+		c.net.MarkShared()
 		ctx, cancel := c.briefly()
 		defer cancel()
 		fields, err := c.rc.Do(ctx, c.rc.B().Hmget().Key(protocol.ProcessKey(id)).Field(processFields...).Build()).AsStrSlice()

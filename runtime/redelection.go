@@ -319,7 +319,7 @@ func (e *election) raise(parts []*Lease) (token int64, err error) {
 // tell has the server of part know that token was given.
 func (e *election) tell(ctx context.Context, part *Lease, token int64) error {
 	got, err := bounded(ctx, part.client, func() error {
-		return part.client.run(part.client.wire.RaiseToken(part.key, token)).Error()
+		return part.client.net.Run(part.client.wire.RaiseToken(part.key, token)).Err()
 	})
 	return cmpOr(err, got)
 }
@@ -397,7 +397,7 @@ func (e *election) listen() {
 	e.deaf = make([]atomic.Bool, len(e.m.parts))
 	for i, m := range e.m.parts {
 		deaf := &e.deaf[i]
-		e.listeners = append(e.listeners, m.c.hub.Listen(e.channel(), func(ev hub.Event) {
+		e.listeners = append(e.listeners, m.c.net.Listen(e.channel(), func(ev hub.Event) {
 			if ev.Subscribed || deaf.Load() || !e.poking.CompareAndSwap(false, true) {
 				return
 			}

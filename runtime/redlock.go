@@ -3,7 +3,6 @@ package lockrt
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 )
 
@@ -65,7 +64,7 @@ func NewRedLock(key string, clients []*Client, opts ...LockOption) *RedLock {
 		if c.made() == nil {
 			return fail("client %d of a red lock is nil", i)
 		}
-		for addr := range maps.Keys(c.rc.Nodes()) {
+		for _, addr := range c.net.Addrs() {
 			if seen[addr] {
 				return fail("a red lock with the server %s twice", addr)
 			}

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/internal/transport"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
 
@@ -90,21 +91,21 @@ func (h *home) free(g *giving) {
 	case g.cl.settled != nil:
 		h.c.spawn(func() {
 			g.cl.doubt = <-g.cl.settled || g.cl.doubt // or that request could take the lock again, for nobody
-			h.c.releases.submit(g, false)
+			h.c.releases.Submit(g, false)
 		})
 	case g.simple():
-		h.c.frees.submit(g, h.c.prompt())
+		h.c.frees.Submit(g, h.c.net.Prompt())
 	default:
-		h.c.releases.submit(g, h.c.prompt())
+		h.c.releases.Submit(g, h.c.net.Prompt())
 	}
 }
 
 // simple reports whether nothing but the key is to be given back, at once.
 func (g *giving) simple() bool { return g.plain && g.cl.settled == nil }
 
-func (g *giving) about() string { return g.h.key }
+func (g *giving) Key() string { return g.h.key }
 
-func (g *giving) words(keys, args []string) (allKeys, allArgs []string) {
+func (g *giving) Append(keys, args []string) (allKeys, allArgs []string) {
 	wire := &g.h.c.wire
 	if g.plain {
 		return wire.Free(keys, args, g.h.key, g.cl.n)
@@ -117,11 +118,11 @@ func (g *giving) words(keys, args []string) (allKeys, allArgs []string) {
 	return wire.Release(keys, args, g.h.key, r)
 }
 
-func (g *giving) answered(sent time.Time, reply protocol.Answer, err error) {
+func (g *giving) Answered(sent time.Time, reply protocol.Answer, err error) {
 	if g.plain {
 		g.plain = false // whatever follows
 		if err == nil && protocol.ReadRelease(reply).Outcome == protocol.Contended {
-			g.h.c.releases.submit(g, false)
+			g.h.c.releases.Submit(g, false)
 			return
 		}
 	}
@@ -148,7 +149,7 @@ func (g *giving) answered(sent time.Time, reply protocol.Answer, err error) {
 	h.mu.Lock()
 	h.said.fails(err)
 	h.mu.Unlock()
-	g.tried = g.tried || unknown(err)
+	g.tried = g.tried || transport.Unknown(err)
 	pause := g.down.pause(h.c.opts.Retry, err)
 	if now().Add(pause).After(g.limit) {
 		h.c.withdraw(h.key, cl)
@@ -157,7 +158,7 @@ func (g *giving) answered(sent time.Time, reply protocol.Answer, err error) {
 	}
 	h.c.spawn(func() {
 		<-time.After(pause)
-		h.c.releases.submit(g, false)
+		h.c.releases.Submit(g, false)
 	})
 }
 
@@ -212,7 +213,7 @@ func (c *Client) giveBack(doubt, standing bool, once func() (bool, error), later
 			}
 			return refused(err)
 		}
-		tried = tried || unknown(err)
+		tried = tried || transport.Unknown(err)
 		pause := down.pause(c.opts.Retry, err)
 		if time.Now().Add(pause).After(limit) {
 			later()

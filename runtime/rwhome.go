@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockgen/lockgen/runtime/internal/hub"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/internal/transport"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
 
@@ -292,7 +293,7 @@ func (h *rwHome) probe(now time.Time) {
 	h.stay()
 	h.c.spawn(func() {
 		defer h.quit()
-		waits, err := h.c.run(h.lock.Yield(probeEvery)).AsBool()
+		waits, err := h.c.net.Run(h.lock.Yield(probeEvery)).Bool()
 		if err != nil || !waits {
 			return
 		}
@@ -440,7 +441,7 @@ func (h *rwHome) send(cl *rwClaim, place protocol.Stay, fenced bool) (reply prot
 		if fenced {
 			tokens = 1
 		}
-		numbers, err := h.c.acquireFirst(h.lock.Write(cl.field, place, tokens, cl.ttl), isGranted).AsIntSlice()
+		numbers, err := h.c.net.RunGrant(h.lock.Write(cl.field, place, tokens, cl.ttl), isGranted).Ints()
 		if err != nil {
 			return reply, err
 		}
@@ -450,7 +451,7 @@ func (h *rwHome) send(cl *rwClaim, place protocol.Stay, fenced bool) (reply prot
 	if cl.under != nil {
 		under = cl.under.claim.field
 	}
-	n, err := h.c.acquireFirst(h.lock.Read(cl.field, under, place, cl.ttl), isGranted).AsInt64()
+	n, err := h.c.net.RunGrant(h.lock.Read(cl.field, under, place, cl.ttl), isGranted).Int()
 	return protocol.ReadRWRead(n), err
 }
 
@@ -464,12 +465,12 @@ func (h *rwHome) settle(cl *rwClaim, sent time.Time, reply protocol.Verdict, err
 		h.said.says(err == nil && !reply.Granted(), err)
 	}
 	cl.asking = false
-	cl.doubt = cl.doubt || unknown(err) || begun(err)
+	cl.doubt = cl.doubt || transport.Unknown(err) || transport.Begun(err)
 	w := cl.w
 	if err == nil {
 		cl.ours = reply.Granted()
 	}
-	cl.ours = cl.ours || unconfirmed(err)
+	cl.ours = cl.ours || transport.Unconfirmed(err)
 	switch {
 	case cl.left:
 		rest = h.drop(cl)
@@ -480,7 +481,7 @@ func (h *rwHome) settle(cl *rwClaim, sent time.Time, reply protocol.Verdict, err
 	case !cl.ours:
 		cl.seized = false
 		if cl.counted == nil && !w.once && !w.terms.quiet {
-			cl.counted = h.c.hub.Listen(h.lock.WaiterChannel(), func(hub.Event) {})
+			cl.counted = h.c.net.Listen(h.lock.WaiterChannel(), func(hub.Event) {})
 		}
 		pause := lineFor / 2
 		if reply.Wait >= 0 {
@@ -843,7 +844,7 @@ func (h *rwHome) release(cl *rwClaim) error {
 }
 
 func (h *rwHome) releaseOnce(cl *rwClaim) (protocol.Outcome, error) {
-	done, err := h.c.run(h.lock.Release(cl.field)).AsInt64()
+	done, err := h.c.net.Run(h.lock.Release(cl.field)).Int()
 	return protocol.Outcome(done), err
 }
 

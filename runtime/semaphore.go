@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
@@ -122,13 +120,12 @@ func (s *Semaphore) Available(ctx context.Context) (int, error) {
 		return fail(err)
 	}
 	got, err := bounded(ctx, s.c, func() reply {
-		s.c.pipelined.Store(true)
-		text, err := s.c.rc.Do(context.Background(), s.c.rc.B().Get().Key(s.key).Build()).ToString()
-		if rueidis.IsRedisNil(err) {
-			return reply{n: int64(s.permits)}
-		}
+		text, exists, err := s.c.net.Get(s.key)
 		if err != nil {
 			return reply{err: err}
+		}
+		if !exists {
+			return reply{n: int64(s.permits)}
 		}
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil {
@@ -234,9 +231,9 @@ func (s semaphoreSide) ask(b *round, wanted bool) (int, time.Duration, error) {
 		}
 	}
 	permits := s.t.c.wire.Semaphore(s.t.key)
-	granted, err := s.t.c.acquireFirst(permits.Acquire(s.t.asked(b), wants), grants).AsInt64()
+	granted, err := s.t.c.net.RunGrant(permits.Acquire(s.t.asked(b), wants), grants).Int()
 	if err == nil && granted == protocol.Outdated {
-		err = errStale
+		err = protocol.ErrOutdated
 	}
 	return int(granted), pollCounted, err
 }

@@ -104,19 +104,17 @@ func (s *switchboard) depart(n uint64, lease *watchdog.Lease, cause error, over 
 
 // hearFor begins to listen for those who hold key.
 func (c *Client) hearFor(key string) {
-	if c.cluster != nil {
-		c.cluster.holds(key)
-	}
+	c.net.Holds(key)
 	c.hear()
 }
 
 // hear begins to listen to the client's channel, once, and reports whether it is heard now.
 func (c *Client) hear() bool {
-	c.lookOut()
+	c.net.Watch()
 	c.present()
 	c.lines.Lock()
 	if c.listener == nil {
-		c.listener = c.hub.Listen(protocol.ProcessChannel(c.wire.UUID), c.told)
+		c.listener = c.net.Listen(protocol.ProcessChannel(c.wire.UUID), c.told)
 	}
 	l := c.listener
 	c.lines.Unlock()
@@ -133,7 +131,7 @@ func (c *Client) heard() bool {
 
 // attend begins to listen for what is told those who wait for key, until the function that it returns is called.
 func (c *Client) attend(key string) (leave func()) {
-	if !c.shards() {
+	if !c.net.Sharded() {
 		return func() {}
 	}
 	return c.listen(protocol.HashTag(key))
@@ -145,7 +143,7 @@ func (c *Client) listen(tag string) (leave func()) {
 	defer c.lines.Unlock()
 	e := c.ears[tag]
 	if e == nil {
-		e = &ear{listener: c.hub.Listen(protocol.TagChannel(c.wire.UUID, tag), func(e hub.Event) { c.toldOf(tag, e) })}
+		e = &ear{listener: c.net.Listen(protocol.TagChannel(c.wire.UUID, tag), func(e hub.Event) { c.toldOf(tag, e) })}
 		if c.ears == nil {
 			c.ears = map[string]*ear{}
 		}
@@ -162,13 +160,9 @@ func (c *Client) listen(tag string) (leave func()) {
 	}
 }
 
-// vague reports whether it is not known which server it was that told something, and so which clock it has: whoever is
-// handed a key then asks for it, too.
-func (c *Client) vague() bool { return c.cluster != nil && !c.shards() }
-
 // attends reports whether the client hears what it is told while it waits for key.
 func (c *Client) attends(key string) bool {
-	if !c.shards() {
+	if !c.net.Sharded() {
 		return c.heard()
 	}
 	c.lines.Lock()
@@ -198,7 +192,7 @@ func (c *Client) toldOf(tag string, e hub.Event) {
 		switch { // the server may have lost what it knew, with the connection
 		case !e.Again:
 		case tag != "":
-			c.cluster.recheck(tag)
+			c.watchdog.RecheckOf(c.net.SameServer(tag))
 		default:
 			c.watchdog.Recheck()
 		}

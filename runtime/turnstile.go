@@ -3,13 +3,13 @@ package lockrt
 import (
 	"container/list"
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"sync"
 	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/internal/transport"
 )
 
 // A turnstile is this process's side of one key that counts: a semaphore or a latch. Its callers
@@ -96,9 +96,6 @@ const (
 	// back say nothing.
 	pollCounted = 5 * time.Second
 )
-
-// errStale is the outcome of a request that its own client gave up, which cannot be.
-var errStale = errors.New("redis says that this request was given up")
 
 // through returns the turnstile of a key for a call, until exit. A call that gives back goes through
 // when the client is closed, too.
@@ -308,7 +305,7 @@ func (t *turnstile) refuse(head *waiter, ttl time.Duration) {
 // failed tells those who asked with b that there was no answer. If its outcome is not known and they
 // have gone, it is settled without them.
 func (t *turnstile) failed(b *round, err error) {
-	b.doubt = b.doubt || unknown(err) || unconfirmed(err)
+	b.doubt = b.doubt || transport.Unknown(err) || transport.Unconfirmed(err)
 	pause := b.down.pause(t.c.opts.Retry, err)
 	for w := t.queue.first; w != nil; w = w.place.after {
 		t.tell(w, news{kind: failed, err: err})
@@ -437,7 +434,7 @@ func (t *turnstile) numbered(number *list.Element) protocol.Request {
 // at most for Options.OpTimeout, and then, if it is to be done at any rate, in the background.
 func (t *turnstile) change(ctx context.Context, anyway bool, cmd func(protocol.Request) protocol.Command) (int64, error) {
 	return t.once(ctx, anyway, func(r protocol.Request) (int64, error) {
-		return t.c.run(cmd(r)).AsInt64()
+		return t.c.net.Run(cmd(r)).Int()
 	})
 }
 
@@ -454,7 +451,7 @@ func (t *turnstile) once(ctx context.Context, anyway bool, send func(protocol.Re
 	return t.insist(ctx, anyway, settled, func() (int64, error) {
 		n, err := send(t.numbered(number))
 		if err == nil && n == protocol.Outdated {
-			err = errStale
+			err = protocol.ErrOutdated
 		}
 		return n, err
 	})

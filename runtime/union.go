@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
+	"github.com/lockgen/lockgen/runtime/internal/transport"
 )
 
 // A union is what a lease of several parts is a lease of. It is trusted while at least needs of its parts
@@ -375,7 +376,7 @@ func releaseGroup(group []*Lease, outcomes chan<- error) {
 	}
 	c := group[0].client
 	givings := make([]*giving, len(group))
-	frees := make([]request, 0, len(group))
+	frees := make([]transport.Request, 0, len(group))
 	for i, l := range group {
 		hd := l.hold.(*hold) //nolint:forcetypeassert // what a group of several is made of
 		g, err := hd.end(l)
@@ -389,7 +390,7 @@ func releaseGroup(group []*Lease, outcomes chan<- error) {
 		}
 		givings[i] = g
 	}
-	c.frees.submitAll(frees, c.prompt())
+	c.frees.SubmitAll(frees, c.net.Prompt())
 	for i, l := range group {
 		if givings[i] != nil {
 			tell(l, givings[i].outcome(l))

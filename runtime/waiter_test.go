@@ -3,6 +3,7 @@ package lockrt
 import (
 	"context"
 	"errors"
+	goruntime "runtime"
 	"slices"
 	"testing"
 	"time"
@@ -12,7 +13,6 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
-	goruntime "runtime"
 )
 
 // Who gives up lets another call use its waiter when no request knows it any more. A request does until
@@ -57,7 +57,7 @@ func TestHome_ARefusalAfterTheGrantIsBelievedUnlessTheClockWasSetBack(t *testing
 			c.watchdog = watchdog.New(func(leases []*watchdog.Lease, _ []time.Duration) []error {
 				looks <- struct{}{}
 				return slices.Repeat([]error{errors.New("it is not said")}, len(leases))
-			}, renewBatch, nil)
+			}, c.net.RenewBatch(), nil)
 
 			h, err := c.enter(redistest.Key(t, "k"))
 			require.NoError(t, err)

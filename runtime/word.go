@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
+	"github.com/lockgen/lockgen/runtime/internal/transport"
 )
 
 // A word is what Redis said last of a key to those who share a contest. It is guarded by the lock of the contest.
@@ -130,5 +131,5 @@ func withoutTheCaller(ctx, caller context.Context, err error) error {
 	if err == nil || ctx.Err() == nil || caller.Err() != nil || !errors.Is(err, ctx.Err()) {
 		return err
 	}
-	return errNoAnswer
+	return transport.ErrNoAnswer
 }

@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -36,12 +37,28 @@ func (p *Process) elect(key string, t Term, keep time.Duration) Command {
 		[]string{t.Owner, strconv.FormatInt(t.Token, 10), p.publish, millis(keep), t.Value}}
 }
 
-// Leader returns the command that asks who leads. [ReadLeader] reads the two values of its reply.
+// Leader returns the command that asks who leads. [ReadLeading] reads its reply.
 func (p *Process) Leader(key string) Command {
 	return Command{Script: scripts.Leader, Keys: []string{key, leaderRecord(key)}}
 }
 
-// ReadLeader reads the record in the reply to [Process.Leader]. Of none it returns the zero Term.
+// ReadLeading reads the reply to [Process.Leader]: for how long the lock is still held, not more than 0 if it does not expire, and
+// by whom.
+func ReadLeading(reply any) (ttl time.Duration, t Term, err error) {
+	words, _ := reply.([]any)
+	if len(words) != 2 {
+		return 0, t, fmt.Errorf("leader: a reply of %d values", len(words))
+	}
+	ms, isTime := words[0].(int64)
+	record, isText := words[1].(string)
+	if !isTime || !isText {
+		return 0, t, fmt.Errorf("leader: the values of the reply are a %T and a %T", words[0], words[1])
+	}
+	t, err = ReadLeader(record)
+	return time.Duration(ms) * time.Millisecond, t, err
+}
+
+// ReadLeader reads the record in that reply. Of none it returns the zero Term.
 func ReadLeader(record string) (t Term, err error) {
 	if record == "" {
 		return t, nil

@@ -29,6 +29,14 @@ func TestElection(t *testing.T) {
 	got, err = ReadLeader("")
 	require.NoError(t, err)
 	require.Zero(t, got)
+	ttl, got, err := ReadLeading([]any{int64(1500), "7 u:5 a b"})
+	require.NoError(t, err)
+	require.Equal(t, 1500*time.Millisecond, ttl)
+	require.Equal(t, term, got)
+	for _, bad := range []any{nil, []any{int64(1)}, []any{"1", "7 u:5 a"}, []any{int64(1), int64(2)}, []any{int64(1), "7"}} {
+		_, _, err := ReadLeading(bad)
+		require.ErrorContains(t, err, "leader: ", "%v", bad)
+	}
 	for _, bad := range []string{"7", "7 u:5", "x u:5 v"} {
 		_, err = ReadLeader(bad)
 		require.Error(t, err, bad)

@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"errors"
 	"strconv"
 	"time"
 
@@ -26,8 +27,11 @@ func (r Request) args(more ...string) []string {
 	return append([]string{strconv.FormatUint(r.Number, 10), strconv.FormatUint(r.Oldest, 10), millis(r.Keep)}, more...)
 }
 
-// Outdated is the reply to a request that the client gave up before.
+// Outdated is the reply to a request that the client gave up before, and ErrOutdated what it means. A client that numbers its
+// requests never gets it.
 const Outdated = -9
+
+var ErrOutdated = errors.New("redis says that this request was given up")
 
 // A Semaphore is what one client says of one semaphore, of either kind.
 type Semaphore struct {

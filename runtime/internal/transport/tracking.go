@@ -1,11 +1,8 @@
-package lockrt
+package transport
 
 import (
 	"context"
 	"errors"
-	"maps"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -14,20 +11,19 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
-// A tracker has the server say when a key that this process holds is changed by somebody else.
+// A tracker has the server tell when somebody else changes a key that this process holds.
 //
-// It has a connection of its own, with CLIENT TRACKING: the server remembers which keys were read
-// over it, and tells, once, when one of them is changed over another connection. Leases are renewed
-// over this one, so each renewal is such a read, and locking and unlocking, over the client's other
-// connection, pay nothing. What is told is a hint: whether a lease is lost is asked.
+// It has a connection of its own, with CLIENT TRACKING: the server remembers which keys were read over it, and tells, once,
+// when one of them is changed over another connection. Leases are renewed over this one, so each renewal is such a read.
+// Locking and unlocking, over the shared connection, pay nothing. A message is a hint: the lease is confirmed then.
 //
-// It is a dedicated connection of the client that sends all other commands, not one of a second
-// client: so it needs no address and no password, and a client that the user made has it too.
+// It is a dedicated connection of the client that sends all other commands, not one of a second client: so it needs no
+// address and no password, and a client that the user made has it too.
 //
-// Without the connection, because it broke, is mute or was refused, no lease is lost: leases are
-// renewed over the other one, and what is changed is noticed then.
+// Without the connection, because it broke, is mute or was refused, no lease is lost: leases are renewed over the shared
+// one, and a change is noticed then.
 type tracker struct {
-	c    *Client
+	net  *Transport
 	loop sync.WaitGroup
 
 	mu      sync.Mutex              // guards the rest
@@ -35,23 +31,23 @@ type tracker struct {
 	watched *watched                // the present one, if it is told of changes
 	running bool                    // there is a goroutine that connects
 	closed  bool                    // or switched off
-	silent  bool                    // the log was told that there are no changes told
+	silent  bool                    // the log says that the server does not tell of changes
 }
 
-// watched is a connection that is told of changes.
+// watched is a connection on which the server tells of changes.
 type watched struct {
-	conn   rueidis.DedicatedClient
-	nodes  string        // the servers that the client had before it was made
-	failed chan error    // at most one error: it is not to be used any more
-	behind chan struct{} // at most one token: the other connection has answered a later request
-	owing  owing
+	conn    rueidis.DedicatedClient
+	servers string        // that the client had before it was made
+	failed  chan error    // at most one error: it is not to be used any more
+	behind  chan struct{} // at most one token: the other connection has answered a later request
+	pending pending
 
 	worked bool // a request was answered; guarded by tracker.mu
 }
 
-// firstLook is how long after its grant a lease is asked about for the first time, over the watched
-// connection, and so is watched from then on. Whoever unlocks before pays nothing.
-const firstLook = 8 * time.Millisecond
+// FirstLook is how long after its grant a lease is confirmed for the first time, over the tracked connection, which tells of
+// changes from then on. A call that unlocks before pays nothing.
+const FirstLook = 8 * time.Millisecond
 
 // graceBehind is how long a connection has to come up with an answer that another one, asked later,
 // has given already.
@@ -68,17 +64,16 @@ type noTracking struct{ error }
 
 func (e noTracking) Unwrap() error { return e.error }
 
-// run sends a script as Client.runSoon does: over the watched connection if that is well, else, and also
-// if it fails there, over the other one. A connection that has owed an answer for longer than patience
-// is not asked. Scripts are sent twice then, as they may be.
+// run sends a command as runSoon does: over the tracked connection if that is well, else, and also if it fails there, over the
+// shared one. A connection that has taken longer than patience for an answer is avoided. The command may be sent twice then.
 func (t *tracker) run(cmd protocol.Command, patience time.Duration) rueidis.RedisResult {
 	w := t.begin()
 	if w == nil {
-		return t.c.runSoon(cmd, patience)
+		return t.net.runSoon(cmd, patience)
 	}
 	var failure error
-	if answered, ok := w.owing.begin(patience); ok {
-		reply := t.c.runOn(w.conn, cmd)
+	if answered, ok := w.pending.begin(patience); ok {
+		reply := t.net.runOn(w.conn, cmd)
 		answered()
 		if failure = reply.Error(); failure == nil {
 			t.answered(w)
@@ -88,7 +83,7 @@ func (t *tracker) run(cmd protocol.Command, patience time.Duration) rueidis.Redi
 			w.fail(failure)
 		}
 	}
-	reply := t.c.runSoon(cmd, patience)
+	reply := t.net.runSoon(cmd, patience)
 	switch {
 	case reply.Error() != nil: // the other connection does no better
 	case failure != nil:
@@ -114,7 +109,7 @@ func (t *tracker) begin() *watched {
 			t.loop.Go(t.work)
 		}
 		return nil
-	case t.c.nodes() != w.nodes:
+	case t.net.servers() != w.servers:
 		w.fail(errMoved)
 		return nil
 	}
@@ -129,8 +124,7 @@ func (t *tracker) start() {
 	}
 }
 
-// tells reports whether the server tells of changes, and has it begin to if it does not: a server that is flushed forgets
-// who waits, and tells nobody else of it.
+// tells reports whether the server tells of changes, and has it begin to if it does not.
 func (t *tracker) tells() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -140,7 +134,7 @@ func (t *tracker) tells() bool {
 	return t.watched != nil
 }
 
-// answered notes an answer.
+// answered notes that w is well.
 func (t *tracker) answered(w *watched) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -156,12 +150,11 @@ func (w *watched) fail(err error) {
 	}
 }
 
-// work keeps a connection, and makes another one when it fails, as long as there is something held or
-// waited for.
+// work keeps a connection, and makes another one when it fails, as long as the client holds or waits for something.
 func (t *tracker) work() {
 	for failures := 0; ; failures++ {
 		worked, err := t.watch()
-		t.c.watchdog.First(0) // nobody would tell of what is read
+		t.net.cfg.User.LookFirst(0) // no server would tell of what is read
 		if worked {
 			failures = 0
 		}
@@ -170,16 +163,16 @@ func (t *tracker) work() {
 		if _, ok := errors.AsType[noTracking](err); ok {
 			pause = time.Minute // for a server that is replaced, or a permission that is given
 		}
-		if !t.c.pause(pause) || t.rest() {
+		if !t.net.pause(pause) || t.rest() {
 			return
 		}
 	}
 }
 
-// broke tells the log that there is no connection, unless that is as it should be.
+// broke logs that there is no connection, unless the client has stopped.
 func (t *tracker) broke(err error) {
 	select {
-	case <-t.c.stopped:
+	case <-t.net.cfg.Stopped:
 	default:
 		t.mu.Lock()
 		defer t.mu.Unlock()
@@ -187,15 +180,15 @@ func (t *tracker) broke(err error) {
 	}
 }
 
-// rest ends the work if nothing is held or waited for, until something is for long enough to be looked at, or somebody waits.
+// rest ends the work if the client holds nothing and waits for nothing.
 func (t *tracker) rest() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.closed && (t.c.holding() || t.c.counts.waiting.Load() > 0) {
+	if !t.closed && t.net.cfg.User.Busy() {
 		return false
 	}
 	t.running = false
-	t.c.watchdog.First(firstLook)
+	t.net.cfg.User.LookFirst(FirstLook)
 	return true
 }
 
@@ -203,11 +196,11 @@ func (t *tracker) rest() bool {
 // anything was answered over it.
 func (t *tracker) watch() (worked bool, err error) {
 	w := &watched{
-		nodes:  t.c.nodes(), // before the connection: so it is noticed if they change meanwhile
-		failed: make(chan error, 1),
-		behind: make(chan struct{}, 1),
+		servers: t.net.servers(), // before the connection: so it is noticed if they change meanwhile
+		failed:  make(chan error, 1),
+		behind:  make(chan struct{}, 1),
 	}
-	if w.conn, _ = t.c.dedicate(t.c.rc, 0); w.conn == nil {
+	if w.conn, _ = t.net.dedicate(t.net.rc, 0); w.conn == nil {
 		return false, rueidis.ErrClosing
 	}
 	defer w.conn.Close()
@@ -231,8 +224,8 @@ func (t *tracker) watch() (worked bool, err error) {
 	t.mu.Lock()
 	t.watched = w
 	t.mu.Unlock()
-	t.c.watchdog.First(firstLook)
-	t.c.watchdog.Recheck() // so that all that is held is read over it
+	t.net.cfg.User.LookFirst(FirstLook)
+	t.net.cfg.User.Recheck(nil) // so that all that is held is read over it
 	return false, t.serve(w, broken)
 }
 
@@ -246,7 +239,7 @@ func (t *tracker) track(conn rueidis.DedicatedClient) (broken <-chan error, err 
 	if version, err := proto.AsInt64(); err != nil || version < 3 {
 		return nil, noTracking{errNoPush}
 	}
-	broken = conn.SetOnInvalidations(t.c.changed)
+	broken = conn.SetOnInvalidations(t.net.changed)
 	for _, reply := range conn.DoMulti(context.Background(),
 		conn.B().ClientTracking().Off().Build(), // the user's client may cache, and so track in another way
 		conn.B().ClientTracking().On().Optout().Noloop().Build()) {
@@ -259,7 +252,7 @@ func (t *tracker) track(conn rueidis.DedicatedClient) (broken <-chan error, err 
 
 // forGood marks what the server refuses, unless that is known to pass.
 func forGood(err error) error {
-	if _, answered := rueidis.IsRedisErr(err); answered && !passing(err) {
+	if _, answered := rueidis.IsRedisErr(err); answered && !Passing(err) {
 		return noTracking{err}
 	}
 	return err
@@ -274,14 +267,14 @@ func (t *tracker) serve(w *watched, broken <-chan error) error {
 		case err := <-w.failed:
 			return err
 		case <-w.behind:
-			oldest := w.owing.oldest()
-			if !t.c.pause(graceBehind) {
+			oldest := w.pending.oldest()
+			if !t.net.pause(graceBehind) {
 				return rueidis.ErrClosing
 			}
-			if !w.owing.oldest().After(oldest) {
+			if !w.pending.oldest().After(oldest) {
 				return errBehind
 			}
-		case <-t.c.stopped:
+		case <-t.net.cfg.Stopped:
 			return rueidis.ErrClosing
 		}
 	}
@@ -299,66 +292,28 @@ func (t *tracker) close() {
 	t.loop.Wait()
 }
 
-// say tells the log whether changes are told, when that changes. The caller holds t.mu.
+// say logs whether the server tells of changes, when that changes. The caller holds t.mu.
 func (t *tracker) say(err error) {
 	if silent := err != nil; silent != t.silent {
 		t.silent = silent
 		if silent {
-			t.c.opts.Logger.Info("lockgen: the server does not tell of changes to held keys; they are noticed at the next renewal", "error", err)
+			t.net.cfg.Logger.Info("lockgen: the server does not tell of changes to held keys; they are noticed at the next renewal", "error", err)
 		} else {
-			t.c.opts.Logger.Info("lockgen: the server tells of changes to held keys again")
+			t.net.cfg.Logger.Info("lockgen: the server tells of changes to held keys again")
 		}
 	}
 }
 
-// changed is called when somebody else changed keys that were read over the watched connection, or, with
-// nil, when all may be changed: the server was flushed, or the connection broke. Who waits asks then, since those in line
-// are forgotten with the rest. It does not block.
-func (c *Client) changed(keys []rueidis.RedisMessage) {
-	if keys == nil {
-		c.watchdog.Recheck()
-		c.lookAll(func(connection) bool { return true })
-		c.mu.Lock()
-		counting := slices.Collect(maps.Values(c.turnstiles))
-		c.mu.Unlock()
-		for _, t := range counting {
-			t.wake()
-		}
-		return
-	}
+// changed is called when somebody else changed keys that were read over the tracked connection, or, with nil, when all keys may
+// have changed: the server was flushed, or the connection broke. It does not block.
+func (t *Transport) changed(keys []rueidis.RedisMessage) {
+	var names []string
 	for i := range keys {
-		key, err := keys[i].ToString()
-		if err != nil {
-			continue
-		}
-		c.mu.Lock()
-		h, rw, fair := c.homes[key], c.rws[key], c.fairs[key]
-		c.mu.Unlock()
-		if rw != nil {
-			rw.changed()
-		}
-		if fair != nil {
-			if hd := fair.held(); hd != nil {
-				c.watchdog.Look(&hd.guard)
-			}
-		}
-		if h == nil {
-			continue // it was given back meanwhile
-		}
-		if hd := h.held(); hd != nil {
-			c.watchdog.Look(&hd.guard)
+		if name, err := keys[i].ToString(); err == nil {
+			names = append(names, name)
 		}
 	}
-}
-
-// nodes names the servers that the client talks to.
-func (c *Client) nodes() string {
-	return strings.Join(slices.Sorted(maps.Keys(c.rc.Nodes())), " ")
-}
-
-// holding reports whether this process has anything in Redis.
-func (c *Client) holding() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.holds > 0
+	if keys == nil || names != nil {
+		t.cfg.User.Changed(names)
+	}
 }

@@ -1,0 +1,97 @@
+package transport
+
+import (
+	"errors"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
+)
+
+// A connection that has fallen mute is found out by time, a second or more later. Until then others may wait for a key that
+// nobody holds: it was granted, or is being released, by a request whose answer does not come. A command that may be sent twice
+// is sent over another connection long before.
+
+// MostBeside is how many connections are tried at once.
+const MostBeside = 3
+
+// AsidePatience is how long a connection may take for an answer before another one is tried.
+const AsidePatience = 250 * time.Millisecond
+
+// RunAside sends a command over the tracked connection, if there is one and it answers: the shared one has a request without
+// an answer, and may hold up what is sent behind that for as long. The command is sent once: a caller that sends it again has
+// to know that it may have been done.
+func (t *Transport) RunAside(cmd protocol.Command) Reply {
+	if reply, ok := t.tracker.beside(cmd); ok {
+		return Reply{reply}
+	}
+	return t.Run(cmd)
+}
+
+// RunBeside sends a command, which may be run twice, over a connection that is not the shared one: the tracked connection,
+// unless it has a request without an answer for too long, else one of its own.
+func (t *Transport) RunBeside(cmd protocol.Command) Reply {
+	if reply, ok := t.tracker.beside(cmd); ok {
+		return Reply{reply}
+	}
+	conn, release := t.dedicate(t.rc, t.cfg.OpTimeout)
+	if conn == nil {
+		return t.Run(cmd)
+	}
+	defer release()
+	return Reply{t.broken(t.runOn(conn, cmd))}
+}
+
+// beside sends a command over the tracked connection, once, if there is one and it answers.
+func (t *tracker) beside(cmd protocol.Command) (reply rueidis.RedisResult, ok bool) {
+	w := t.begin()
+	if w == nil {
+		return reply, false
+	}
+	answered, ok := w.pending.begin(AsidePatience)
+	if !ok {
+		return reply, false
+	}
+	reply = t.net.broken(t.net.runOn(w.conn, cmd))
+	answered()
+	err := reply.Error()
+	if err == nil {
+		t.answered(w)
+	} else if _, ok := rueidis.IsRedisErr(err); !ok {
+		w.fail(err)
+	}
+	return reply, true
+}
+
+// RunInTime sends a command by first, and also beside it each time that the answer has not come for a while. It returns the
+// first answer, or how the last try failed, and whether the command may have run more than once.
+func (t *Transport) RunInTime(first func(protocol.Command) Reply, cmd protocol.Command) (reply Reply, again bool) {
+	replies := make(chan Reply, MostBeside)
+	send := func(how func(protocol.Command) Reply) {
+		t.cfg.User.Go(func() { replies <- how(cmd) })
+	}
+	send(first)
+	late := time.NewTimer(AsidePatience)
+	defer late.Stop()
+	for sent, answered := 1, 0; ; {
+		select {
+		case reply = <-replies:
+			answered++
+			err := reply.result.NonRedisError()
+			if err == nil || answered == sent && (sent == MostBeside || !errors.Is(err, rueidis.ErrClosing)) {
+				return reply, sent > 1
+			}
+			if answered == sent { // the connection was closed with the client, which has another one as long as this runs
+				sent++
+				send(t.Run)
+			}
+		case <-late.C:
+			if sent < MostBeside {
+				sent++
+				send(t.RunBeside)
+				late.Reset(AsidePatience)
+			}
+		}
+	}
+}

@@ -1,0 +1,151 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
+)
+
+// A direct is a connection besides the shared one, for one caller at a time, who writes and reads on its own goroutine.
+//
+// The shared connection is like that until two commands are under way at once. From then on rueidis has goroutines that write
+// and read for all callers. A crowd gains by them. A lone caller loses: its command goes through three goroutines there
+// and back. So the first lone caller after that has this connection made, and every caller that finds it idle takes it.
+type direct struct {
+	net  *Transport
+	on   bool                      // it is known how long a request takes at most, and there is one server
+	idle atomic.Pointer[exclusive] // nil while a caller has it, or there is none
+	made atomic.Bool               // there is one, or about to be
+	met  atomic.Int64              // when two callers were about to send at once for the last time, a monotonic.Time
+}
+
+// An exclusive is a connection that one caller at a time has.
+type exclusive struct{ conn rueidis.DedicatedClient }
+
+// aloneFor is how long no other caller has sent where one is alone. In a crowd it pays to send together.
+const aloneFor = time.Millisecond
+
+// meet notes that two callers are about to send at once.
+func (d *direct) meet() {
+	if d.on {
+		d.met.Store(int64(monotonic.Now()))
+	}
+}
+
+// take returns the connection, for a caller that is alone and gives it back, or nil.
+func (d *direct) take() *exclusive {
+	if d.idle.Load() == nil || monotonic.Since(monotonic.Time(d.met.Load())) < aloneFor {
+		return nil
+	}
+	return d.seize()
+}
+
+// seize returns the connection unless another caller has it, or there is none.
+func (d *direct) seize() *exclusive {
+	if own := d.idle.Load(); own != nil && d.idle.CompareAndSwap(own, nil) {
+		return own
+	}
+	return nil
+}
+
+// give gives the connection back.
+func (d *direct) give(own *exclusive) {
+	d.idle.Store(own)
+	select {
+	case <-d.net.cfg.Stopped:
+		d.drop()
+	default:
+	}
+}
+
+// drop ends the connection if no caller has it.
+func (d *direct) drop() {
+	if own := d.seize(); own != nil {
+		own.conn.Close()
+		d.made.Store(false)
+	}
+}
+
+// run sends a command over own, and gives own back if it is well.
+func (d *direct) run(own *exclusive, cmd protocol.Command) rueidis.RedisResult {
+	if d.net.sending.Add(1) > 1 {
+		d.meet()
+	}
+	defer d.net.sending.Add(-1)
+	reply := d.net.broken(d.net.runOn(own.conn, cmd))
+	if reply.NonRedisError() == nil {
+		d.give(own)
+	} else {
+		own.conn.Close()
+		d.made.Store(false)
+	}
+	return reply
+}
+
+// broken returns reply, which came over an exclusive connection. When that breaks, rueidis can say that the client is
+// closing, as it does of a request that was not sent. But this request may have been, and the client goes on.
+func (t *Transport) broken(reply rueidis.RedisResult) rueidis.RedisResult {
+	if !errors.Is(reply.NonRedisError(), rueidis.ErrClosing) {
+		return reply
+	}
+	select {
+	case <-t.cfg.Stopped:
+		return reply
+	default:
+		return rueidis.NewErrorResult(errBroke)
+	}
+}
+
+// want has a connection made, unless there is one. It does not block.
+func (d *direct) want() {
+	if d.on && d.made.CompareAndSwap(false, true) {
+		d.net.cfg.User.Go(d.make)
+	}
+}
+
+// make makes a connection that works. If it cannot, no caller tries again for a while.
+func (d *direct) make() {
+	conn, _ := d.net.dedicate(d.net.rc, d.net.cfg.OpTimeout)
+	if conn == nil {
+		d.made.Store(false)
+		return
+	}
+	if err := conn.Do(context.Background(), conn.B().Ping().Build()).NonRedisError(); err != nil {
+		conn.Close()
+		d.net.pause(time.Second)
+		d.made.Store(false)
+		return
+	}
+	d.give(&exclusive{conn})
+}
+
+// alone returns the connection over which a caller that cannot be cancelled sends on its own goroutine. A request there is
+// likely to be answered at once, since the server has answered a moment ago, and if not, to fail within OpTimeout: an
+// exclusive connection has a deadline for each request, a shared one takes longer to be found mute. No connection is the
+// shared one.
+func (t *Transport) alone() (own *exclusive, ok bool) {
+	if !t.Prompt() {
+		return nil, false
+	}
+	if !t.pipelined.Load() {
+		return nil, true
+	}
+	if own = t.direct.take(); own == nil {
+		t.direct.want()
+	}
+	return own, own != nil
+}
+
+// Prompt reports whether a request may be sent inline, see [Batcher.Submit]: the server has answered a moment ago.
+func (t *Transport) Prompt() bool {
+	return t.brief && (!t.pipelined.Load() || t.direct.on) && monotonic.Since(monotonic.Time(t.spoke.Load())) < 50*time.Millisecond
+}
+
+// Idle reports whether there is a direct connection that no caller has.
+func (t *Transport) Idle() bool { return t.direct.idle.Load() != nil }

@@ -1,0 +1,135 @@
+package transport
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+
+	"github.com/redis/rueidis"
+
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
+)
+
+// The errors of requests that have no answer.
+var (
+	// ErrReplicas is the error of a grant that too few replicas have confirmed.
+	ErrReplicas = errors.New("not confirmed by replicas")
+	// ErrNoAnswer is the error of a request that took longer than its connection allows.
+	ErrNoAnswer = errors.New("no answer for as long as the connection waits for one")
+
+	errFailedOver = errors.New("the connection was given up, for one to another master")
+	errBroke      = errors.New("the connection broke")
+)
+
+// Replied returns the error that a server replied with, if err is one or says more about one.
+func Replied(err error) (reply *rueidis.RedisError, ok bool) {
+	ok = errors.As(err, &reply) && !reply.IsNil()
+	return reply, ok
+}
+
+// Denied reports whether a server replied that its user has no permission. One before 7.2 has other words, and does not
+// name the command of a script.
+func Denied(err error) bool {
+	reply, ok := Replied(err)
+	return ok && denied(reply.Error())
+}
+
+func denied(text string) bool {
+	return strings.Contains(text, "NOPERM") || strings.Contains(text, "The user executing the script can't ") ||
+		strings.Contains(text, "ACL failure in script")
+}
+
+// transient are the first words of the errors of a server that go away by themselves.
+var transient = []string{"LOADING", "BUSY", "NOSCRIPT", "TRYAGAIN", "MOVED", "ASK", "CLUSTERDOWN", "MASTERDOWN", "READONLY", "NOREPLICAS", "MISCONF", "OOM"}
+
+// Passing reports whether an error goes away by itself, so that a call that waits may wait for that too: a connection broke;
+// or a server starts, fails over, lacks replicas, cannot write to its disk, is out of memory, runs a long script of somebody
+// else, or has its scripts flushed all the time.
+func Passing(err error) bool {
+	if short := (*replicaError)(nil); errors.As(err, &short) && short.err != nil {
+		err = short.err // WAIT may be forbidden
+	}
+	reply, ok := Replied(err)
+	if !ok {
+		return !errors.Is(err, rueidis.ErrClosing) && !errors.Is(err, protocol.ErrOutdated)
+	}
+	text := reply.Error()
+	for _, kind := range transient {
+		// Before Redis 7, other words precede the error of a command in a script.
+		if strings.HasPrefix(text, kind+" ") || strings.Contains(text, ": -"+kind+" ") {
+			return true
+		}
+	}
+	return false
+}
+
+// Unknown reports whether Redis may have done what was asked although err came back. It has not if it replied with an
+// error, or if there was no connection to send on.
+func Unknown(err error) bool {
+	if err == nil {
+		return false
+	}
+	if _, ok := Replied(err); ok || errors.Is(err, rueidis.ErrClosing) || errors.Is(err, protocol.ErrOutdated) || Unconfirmed(err) {
+		return false
+	}
+	var op *net.OpError
+	return !errors.As(err, &op) || op.Op != "dial"
+}
+
+// Begun reports whether a script may have begun what it was not permitted to finish.
+func Begun(err error) bool {
+	reply, ok := Replied(err)
+	return ok && denied(reply.Error()) && !strings.Contains(reply.Error(), "'evalsha'")
+}
+
+// Cut reports whether the connection ended before an answer came over it. It may have ended while no request used it, so that
+// the request was never sent. The next request goes over another connection.
+func Cut(err error) bool {
+	if !Unknown(err) {
+		return false
+	}
+	for _, ends := range []error{io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, errBroke, errFailedOver} {
+		if errors.Is(err, ends) {
+			return true
+		}
+	}
+	var op *net.OpError
+	return errors.As(err, &op) && !op.Timeout()
+}
+
+// Unconfirmed reports whether Redis has granted what is given back, for want of replicas.
+func Unconfirmed(err error) bool { return errors.Is(err, ErrReplicas) }
+
+// moving reports whether some of the keys of a command are on their way to another server.
+func moving(err error) bool {
+	reply, ok := Replied(err)
+	return ok && reply.IsTryAgain()
+}
+
+// unheardOf reports whether a server does not know a command, or not that subcommand.
+func unheardOf(err error) bool {
+	said, ok := Replied(err)
+	if !ok {
+		return false
+	}
+	text := strings.ToLower(said.Error()) // before Redis 7 it begins with a capital
+	return strings.Contains(text, "unknown command") || strings.Contains(text, "unknown subcommand")
+}
+
+// A replicaError says that Redis granted something, and that too few replicas have confirmed that they know of it.
+type replicaError struct {
+	got, want int
+	err       error // why the number is not known, or nil
+}
+
+func (e *replicaError) Error() string {
+	if e.err != nil {
+		return fmt.Sprintf("%v: %v", ErrReplicas, e.err)
+	}
+	return fmt.Sprintf("%v: %d of %d did so within %v", ErrReplicas, e.got, e.want, replicaWait)
+}
+
+func (e *replicaError) Is(target error) bool { return target == ErrReplicas }
+func (e *replicaError) Unwrap() error        { return e.err }

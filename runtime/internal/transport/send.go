@@ -1,0 +1,173 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/scripts"
+)
+
+// A sender is a client of rueidis, or one connection of it.
+type sender interface {
+	Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult
+	DoMulti(ctx context.Context, multi ...rueidis.Completed) []rueidis.RedisResult
+}
+
+// run sends a command over the direct connection if that is idle, else over the shared one.
+func (t *Transport) run(cmd protocol.Command) rueidis.RedisResult {
+	if own := t.direct.take(); own != nil {
+		return t.direct.run(own, cmd)
+	}
+	return t.runShared(cmd)
+}
+
+// runShared sends a command over the connection that all callers share.
+func (t *Transport) runShared(cmd protocol.Command) rueidis.RedisResult {
+	if t.sending.Add(1) > 1 {
+		t.pipelined.Store(true)
+		t.direct.meet()
+	}
+	defer t.sending.Add(-1)
+	if t.cluster == nil {
+		return t.runOn(t.rc, cmd)
+	}
+	to := t.cluster.route(cmd.Keys[0])
+	reply := t.runOn(to, cmd)
+	if err := reply.NonRedisError(); err != nil && !errors.Is(err, rueidis.ErrClosing) {
+		t.cluster.ask()
+		if now, moved := t.cluster.route(cmd.Keys[0]).(redirect); moved && to == sender(t.rc) {
+			return t.runOn(now, cmd)
+		}
+	}
+	return reply
+}
+
+// runOn sends a command over a connection, or the connections, of one server. A server that has forgotten the scripts,
+// because it was restarted, failed over or flushed, is given them again.
+func (t *Transport) runOn(rc sender, cmd protocol.Command) rueidis.RedisResult {
+	loaded := t.loads.Load()
+	if loaded == 0 {
+		loaded = t.load(loaded)
+	}
+	reply := rc.Do(context.Background(), t.evalsha(cmd))
+	if !missing(reply) {
+		if reply.NonRedisError() == nil {
+			t.spoke.Store(int64(monotonic.Now()))
+			if t.watcher.sentinel {
+				t.watcher.closing.Store(0)
+			}
+		}
+		return t.translate(reply)
+	}
+	if t.cluster == nil {
+		t.load(loaded)
+		reply = rc.Do(context.Background(), t.evalsha(cmd))
+	}
+	for try := 0; missing(reply) && try < 10; try++ {
+		if t.cluster != nil && try == 1 {
+			t.load(loaded) // the slot is on its way to a server that has no scripts
+		}
+		// The server was flushed again. Commands that are sent together are run together, nearly always.
+		replies := rc.DoMulti(context.Background(), t.rc.B().ScriptLoad().Script(cmd.Script.Source()).Build(), t.evalsha(cmd))
+		reply = replies[1]
+		if _, answered := rueidis.IsRedisErr(replies[0].Error()); answered && missing(reply) {
+			return replies[0] // the script cannot be loaded, and this is why
+		}
+	}
+	return t.translate(reply)
+}
+
+// translate replaces two errors of rueidis. One says that a context has ended when the connection's timeout is over: a
+// caller would take that for the end of its own context. One says that the client is closing when another server becomes
+// the master.
+func (t *Transport) translate(reply rueidis.RedisResult) rueidis.RedisResult {
+	err := reply.NonRedisError()
+	switch {
+	case err == nil:
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return rueidis.NewErrorResult(ErrNoAnswer)
+	case t.failedOver(err):
+		return rueidis.NewErrorResult(errFailedOver)
+	}
+	return reply
+}
+
+// missing reports whether the server did not know the script.
+func missing(reply rueidis.RedisResult) bool {
+	err, ok := rueidis.IsRedisErr(reply.Error())
+	return ok && err.IsNoScript()
+}
+
+func (t *Transport) evalsha(cmd protocol.Command) rueidis.Completed {
+	return t.rc.B().Evalsha().Sha1(cmd.Script.SHA1()).Numkeys(int64(len(cmd.Keys))).Key(cmd.Keys...).Arg(cmd.Args...).Build()
+}
+
+// loadPatience is how long one server of many has for loading the scripts while a request waits for it.
+const loadPatience = 250 * time.Millisecond
+
+// load sends every script to every server, in one round trip each, unless another caller has done so since this one saw
+// seen loads. It returns the number of loads so far. It may fail: a script that is not loaded is found missing when it is
+// called, and loaded then. Of many servers, no request waits for one that is down or that does not answer soon.
+func (t *Transport) load(seen uint64) uint64 {
+	t.loading <- struct{}{}
+	defer func() { <-t.loading }()
+	if now := t.loads.Load(); now != seen {
+		return now
+	}
+	if t.cluster != nil {
+		t.cfg.User.Go(t.cluster.ask)
+	}
+	nodes := t.rc.Nodes()
+	done := make(chan error, len(nodes))
+	for addr, node := range nodes {
+		if t.cluster == nil {
+			done <- t.loadOn(addr, node)
+		} else {
+			t.cfg.User.Go(func() { done <- t.loadOn(addr, node) })
+		}
+	}
+	timer := time.NewTimer(loadPatience)
+	defer timer.Stop()
+	loaded := false
+	for range nodes {
+		select {
+		case err := <-done:
+			if err == nil {
+				loaded = true
+			} else if t.cluster == nil {
+				return seen
+			}
+			continue
+		case <-timer.C:
+		}
+		break
+	}
+	if !loaded {
+		return seen
+	}
+	return t.loads.Add(1)
+}
+
+// loadOn sends every script to one server.
+func (t *Transport) loadOn(addr string, node rueidis.Client) error {
+	all := scripts.All()
+	loads := make(rueidis.Commands, len(all))
+	for i, s := range all {
+		loads[i] = node.B().ScriptLoad().Script(s.Source()).Build()
+	}
+	for _, reply := range node.DoMulti(context.Background(), loads...) {
+		if err := reply.Error(); err != nil {
+			t.cfg.Logger.Warn("lockgen: scripts could not be loaded", "server", addr, "error", err)
+			if _, answered := rueidis.IsRedisErr(err); answered && !Passing(err) {
+				return nil // the permission is missing, and will be the next time; others may have loaded them
+			}
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,169 @@
+package transport
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/lockgen/lockgen/runtime/internal/hub"
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
+)
+
+// Listen calls event for each message on a channel, until the listener is closed. event does not block. Each channel is
+// subscribed once, however many listeners it has.
+func (t *Transport) Listen(channel string, event func(hub.Event)) *hub.Listener {
+	return t.hub.Listen(channel, event)
+}
+
+// newHub returns the hub of all subscriptions.
+//
+// A connection is a dedicated one, not the shared one of Client.Receive: its loss is reported, where Receive subscribes again
+// without a word and so hides that messages were missed, and servers that refuse other commands on a subscribed connection
+// do not matter.
+func (t *Transport) newHub() *hub.Hub {
+	cfg := hub.Config{
+		Dial:    t.subscriber,
+		Linger:  time.Second,
+		Backoff: []time.Duration{10 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond, 250 * time.Millisecond},
+		OnError: func(err error) {
+			t.cfg.Logger.Warn("lockgen: subscribing failed; waiters ask by timer until it works", "error", err)
+		},
+		OnBroken: func(err error) {
+			t.cfg.Logger.Info("lockgen: subscription connection broke; connecting again", "error", err)
+		},
+	}
+	if t.cluster != nil {
+		cfg.Dial, cfg.Lane, cfg.Moved = t.cluster.subscriber, t.cluster.nodeOf, t.cluster.ask
+	}
+	return hub.New(cfg)
+}
+
+func (t *Transport) subscriber(_ string, sink hub.Sink) (hub.Conn, <-chan error, error) {
+	conn, _ := t.rc.Dedicate()
+	broken := conn.SetPubSubHooks(rueidis.PubSubHooks{
+		OnMessage: func(m rueidis.PubSubMessage) { sink.Message(m.Channel, m.Message) },
+	})
+	return subscriber{conn}, broken, nil
+}
+
+// subscriber is a connection that only subscribes.
+type subscriber struct{ conn rueidis.DedicatedClient }
+
+func (s subscriber) Subscribe(channels []string) ([]string, error) {
+	return nil, s.conn.Do(context.Background(), s.conn.B().Subscribe().Channel(channels...).Build()).Error()
+}
+
+// Unsubscribe asks first whether the server is ready. One that is busy with a script refuses UNSUBSCRIBE and the PING
+// that rueidis sends behind it; that is one refusal more than rueidis expects, and it ends the program.
+func (s subscriber) Unsubscribe(channels []string) error {
+	err := s.conn.Do(context.Background(), s.conn.B().Ping().Build()).Error()
+	if err != nil && !strings.HasPrefix(err.Error(), "NOPERM") {
+		return err
+	}
+	return s.conn.Do(context.Background(), s.conn.B().Unsubscribe().Channel(channels...).Build()).Error()
+}
+
+func (s subscriber) Close() { s.conn.Close() }
+
+// subscriber connects to the server at addr.
+func (cl *cluster) subscriber(addr string, sink hub.Sink) (hub.Conn, <-chan error, error) {
+	if addr == "" {
+		return nowhere{}, nil, nil
+	}
+	node := cl.net.rc.Nodes()[addr]
+	if node == nil {
+		return nil, nil, fmt.Errorf("the server %s is not known yet", addr)
+	}
+	conn, _ := node.Dedicate()
+	broken := conn.SetPubSubHooks(rueidis.PubSubHooks{
+		OnMessage: func(m rueidis.PubSubMessage) { sink.Message(m.Channel, m.Message) },
+		OnSubscription: func(s rueidis.PubSubSubscription) {
+			if s.Kind == "sunsubscribe" {
+				sink.Dropped(s.Channel)
+			}
+		},
+	})
+	return clusterSubscriber{cl, conn}, broken, nil
+}
+
+// nowhere takes the place of a connection while no server is known to have a channel.
+type nowhere struct{}
+
+func (nowhere) Subscribe(channels []string) (elsewhere []string, err error) { return channels, nil }
+func (nowhere) Unsubscribe([]string) error                                  { return nil }
+func (nowhere) Close()                                                      {}
+
+// clusterSubscriber is a connection to one server of a cluster that only subscribes.
+type clusterSubscriber struct {
+	cl   *cluster
+	conn rueidis.DedicatedClient
+}
+
+// Subscribe sends one command for each sharded channel: they may be in different slots, and rueidis miscounts what is
+// confirmed if the server ends another subscription meanwhile. And it asks for a key in the same slot after each: a replica
+// would say no to that, but subscribes to what it hears and the master does not count.
+func (s clusterSubscriber) Subscribe(channels []string) (elsewhere []string, err error) {
+	var commands []rueidis.Completed
+	var names []string
+	var asks []bool // it is no subscription, but the question
+	add := func(name string, ask bool, command rueidis.Completed) {
+		commands, names, asks = append(commands, command), append(names, name), append(asks, ask)
+	}
+	for _, name := range channels {
+		plain, sharded := s.cl.kinds(name)
+		if plain {
+			add(name, false, s.conn.B().Subscribe().Channel(name).Build())
+		}
+		if sharded {
+			add(name, false, s.conn.B().Ssubscribe().Channel(name).Build())
+			// The key itself, unless that has a hash tag: it may be asked for.
+			add(name, true, s.conn.B().Pttl().Key(protocol.HashTag(name)).Build())
+		}
+	}
+	for i, reply := range s.conn.DoMulti(context.Background(), commands...) {
+		err := reply.Error()
+		if err == nil {
+			continue
+		}
+		said, ok := rueidis.IsRedisErr(err)
+		addr, moved := "", false
+		if ok {
+			addr, moved = said.IsMoved()
+		}
+		switch {
+		case moved:
+			s.cl.note(protocol.Slot(names[i]), addr)
+			elsewhere = append(elsewhere, names[i])
+		case ok && Passing(err):
+			elsewhere = append(elsewhere, names[i])
+		case ok && asks[i]: // it may not be asked for, or is on its way to another server
+		default:
+			return nil, err
+		}
+	}
+	return elsewhere, nil
+}
+
+func (s clusterSubscriber) Unsubscribe(channels []string) error {
+	var commands []rueidis.Completed
+	for _, name := range channels {
+		plain, sharded := s.cl.kinds(name)
+		if plain {
+			commands = append(commands, s.conn.B().Unsubscribe().Channel(name).Build())
+		}
+		if sharded {
+			commands = append(commands, s.conn.B().Sunsubscribe().Channel(name).Build())
+		}
+	}
+	for _, reply := range s.conn.DoMulti(context.Background(), commands...) {
+		if err := reply.Error(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s clusterSubscriber) Close() { s.conn.Close() }

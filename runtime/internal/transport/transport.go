@@ -1,0 +1,251 @@
+// Package transport carries the commands of package protocol to Redis and brings back replies, messages and the news that a
+// server was replaced. It is the only package, beside the ones that connect, that talks to rueidis.
+//
+// Commands. [Transport.Run] sends one command and blocks for its reply; a [Batcher] sends the requests of many callers in one
+// command. Scripts are loaded before the first call, and again when a server has forgotten them. A lone caller has a
+// connection to itself, see [Transport.Prompt]. In a cluster, commands go to the server that has the slot.
+//
+// Messages. [Transport.Listen] subscribes to a channel, on the server that has it. On a connection of its own a server tells
+// of changes to keys that were renewed over it.
+//
+// Failover. While the process holds something or waits, the transport looks whether another server has become the master, by
+// the word of the sentinels or of the cluster, and has the leases on it checked.
+//
+// Errors. [Passing], [Unknown] and [Begun] say what an error means for a request.
+package transport
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/lockgen/lockgen/runtime/internal/hub"
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
+)
+
+// A User is the client that a transport works for. Its methods do not block.
+type User interface {
+	// Go runs f on a goroutine that ends before the client is closed.
+	Go(f func())
+	// Busy reports whether the client holds anything or waits for anything.
+	Busy() bool
+	// Recheck has the leases of some keys confirmed at once: their server may have lost writes. All leases, if some is nil.
+	Recheck(some func(key string) bool)
+	// EachKey calls f for the key of each lease.
+	EachKey(f func(key string))
+	// ListenTo listens on the channel of the client in the slot of a hash tag, until leave is called.
+	ListenTo(tag string) (leave func())
+	// Changed reports keys that somebody else changed, or, for nil, that all keys may have changed.
+	Changed(keys []string)
+	// LookFirst sets how long after its grant a lease is confirmed for the first time; 0 is when it is renewed anyway.
+	LookFirst(after time.Duration)
+}
+
+// Channels says on which kind of channels the programs of a cluster announce releases.
+type Channels int
+
+// The kinds of channels.
+const (
+	PlainChannels Channels = iota
+	ShardedChannels
+	BothChannels
+)
+
+// Config is what a transport needs to know.
+type Config struct {
+	Client    rueidis.Client
+	UUID      string   // of the client, which names its channels
+	Channels  Channels // of a cluster
+	Tracking  bool     // have a single server tell of changes
+	Replicas  int      // that have to confirm a grant
+	OpTimeout time.Duration
+	Logger    *slog.Logger
+	Stopped   <-chan struct{} // closed when what runs in the background gives up
+	User      User
+}
+
+// A Transport is the way of one client to its servers. Its methods may be called from any goroutine.
+type Transport struct {
+	rc      rueidis.Client
+	cfg     Config
+	cluster *cluster // nil unless the servers are one
+
+	brief     bool          // a request is answered, or has failed, within OpTimeout
+	loads     atomic.Uint64 // times that the scripts were loaded
+	spoke     atomic.Int64  // when the server answered last, a monotonic.Time
+	sending   atomic.Int32  // scripts under way over the shared connection
+	pipelined atomic.Bool   // there were two at once: from then on rueidis has goroutines that write and read
+
+	loading    chan struct{} // has a token while the scripts are loaded; a mutex would stand still in virtual time
+	confirming chan struct{} // as many tokens as requests that wait for replicas
+	direct     direct
+	tracker    tracker
+	renewals   pending // over the shared connection, if that is one
+	watcher    topologyWatcher
+	hub        *hub.Hub
+}
+
+// New returns a transport. It sends nothing.
+func New(cfg Config) *Transport {
+	t := &Transport{rc: cfg.Client, cfg: cfg, loading: make(chan struct{}, 1)}
+	t.tracker.net, t.direct.net = t, t
+	t.tracker.closed = !cfg.Tracking
+	if cfg.Replicas > 0 {
+		t.confirming = make(chan struct{}, mostConfirming)
+	}
+	switch cfg.Client.Mode() {
+	case rueidis.ClientModeSentinel:
+		t.watcher.sentinel, t.watcher.look = true, t.lookForMaster
+		t.watcher.master = t.servers()
+	case rueidis.ClientModeCluster:
+		t.cluster = &cluster{net: t, channels: cfg.Channels, owners: &owners{addrs: []string{""}}}
+		t.tracker.closed = true
+		t.watcher.look, t.watcher.rest = t.cluster.look, t.cluster.rest
+	}
+	t.hub = t.newHub()
+	return t
+}
+
+// Bound says that rueidis answers a request, or fails, within within, if it has to connect first. Then a single server has
+// a direct connection. It is called before the first request.
+func (t *Transport) Bound(within time.Duration) {
+	t.brief = t.cluster == nil && within <= t.cfg.OpTimeout
+	t.direct.on = t.brief && t.rc.Mode() == rueidis.ClientModeStandalone
+}
+
+// Quit ends the connections that only this transport uses, but those that subscribe, which [Transport.Unlisten] ends. The
+// client has stopped.
+func (t *Transport) Quit() {
+	t.direct.drop()
+	t.tracker.close()
+}
+
+// Unlisten ends all subscriptions.
+func (t *Transport) Unlisten() { t.hub.Close() }
+
+// Addrs returns the addresses of the servers, sorted.
+func (t *Transport) Addrs() []string { return slices.Sorted(maps.Keys(t.rc.Nodes())) }
+
+// servers returns one name for all servers, which changes with them.
+func (t *Transport) servers() string { return strings.Join(t.Addrs(), " ") }
+
+// Clustered reports whether the servers are a cluster.
+func (t *Transport) Clustered() bool { return t.cluster != nil }
+
+// Tracks reports whether servers may be asked to tell of changes.
+func (t *Transport) Tracks() bool { return t.cfg.Tracking && t.cluster == nil }
+
+// TracksChanges reports whether the server tells of changes, and has it begin to if it does not: a server that is flushed
+// forgets who waits, and nothing else tells.
+func (t *Transport) TracksChanges() bool { return t.tracker.tells() }
+
+// Sharded reports whether the client listens on sharded channels.
+func (t *Transport) Sharded() bool { return t.cluster != nil && t.cluster.channels != PlainChannels }
+
+// ClockUnknown reports whether it is not known which server sent a message, and so whose clock it names.
+func (t *Transport) ClockUnknown() bool { return t.cluster != nil && !t.Sharded() }
+
+// Holds notes that the client holds a key, so that a failover of its server is noticed.
+func (t *Transport) Holds(key string) {
+	if t.cluster != nil {
+		t.cluster.holds(key)
+	}
+}
+
+// Server returns a number for the server that has a key of a cluster, as far as is known; 0 for all keys of a single server.
+func (t *Transport) Server(key string) uint16 {
+	if t.cluster == nil {
+		return 0
+	}
+	return t.cluster.serverOf(key)
+}
+
+// SameServer returns whether a key is on the server that has the slot of name.
+func (t *Transport) SameServer(name string) func(key string) bool {
+	if t.cluster == nil {
+		return func(string) bool { return true }
+	}
+	addr := t.cluster.nodeOf(name)
+	return func(key string) bool { return t.cluster.nodeOf(key) == addr }
+}
+
+// TTL asks for how long a key lives, and whether it is the owner's.
+func (t *Transport) TTL(key, owner string) (ttl time.Duration, ours bool, err error) {
+	t.pipelined.Store(true)
+	replies := t.rc.DoMulti(context.Background(), t.rc.B().Hexists().Key(key).Field(owner).Build(), t.rc.B().Pttl().Key(key).Build())
+	if ours, err = replies[0].AsBool(); err != nil {
+		return 0, false, err
+	}
+	ms, err := replies[1].AsInt64()
+	return time.Duration(ms) * time.Millisecond, ours, err
+}
+
+// Get asks for the text of a key, and whether there is one.
+func (t *Transport) Get(key string) (text string, exists bool, err error) {
+	t.pipelined.Store(true)
+	text, err = t.rc.Do(context.Background(), t.rc.B().Get().Key(key).Build()).ToString()
+	if rueidis.IsRedisNil(err) {
+		return "", false, nil
+	}
+	return text, err == nil, err
+}
+
+// MarkShared notes that the client of rueidis is used by others than the transport, so that its connection may be pipelined from
+// now on.
+func (t *Transport) MarkShared() { t.pipelined.Store(true) }
+
+// pause waits for d, and reports false if the client was stopped meanwhile.
+func (t *Transport) pause(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-t.cfg.Stopped:
+		return false
+	}
+}
+
+// A Reply is the reply to a command, or the error instead of it.
+type Reply struct{ result rueidis.RedisResult }
+
+// Err returns the error of a request that has no reply, or whose reply is an error.
+func (r Reply) Err() error { return r.result.Error() }
+
+// Int returns a reply that is an integer.
+func (r Reply) Int() (int64, error) { return r.result.AsInt64() }
+
+// Ints returns a reply that is an array of integers.
+func (r Reply) Ints() ([]int64, error) { return r.result.AsIntSlice() }
+
+// Bool returns a reply that is 0 or 1.
+func (r Reply) Bool() (bool, error) { return r.result.AsBool() }
+
+// Any returns a reply of integers, strings and arrays of them.
+func (r Reply) Any() (any, error) { return r.result.ToAny() }
+
+// Run sends a command and blocks for its reply. It takes no context: rueidis would set a deadline on the connection, which
+// other callers share, and a context that can be cancelled costs it a third of its speed. The timeout of the connection
+// bounds the call; a caller that has to return earlier waits beside it.
+func (t *Transport) Run(cmd protocol.Command) Reply { return Reply{t.run(cmd)} }
+
+// RunBatch sends the command of a batch and returns the error of the command, or the first one of its requests.
+func (t *Transport) RunBatch(cmd protocol.Command) error {
+	reply, err := t.run(cmd).ToArray()
+	for size := len(protocol.Answer{}); err == nil && len(reply) > 0; reply = reply[size:] {
+		if len(reply) < size {
+			return errShort
+		}
+		_, err = answerOf(reply)
+	}
+	return err
+}
+
+var errShort = errors.New("the reply to a batch has too few values")

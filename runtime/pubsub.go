@@ -1,0 +1,119 @@
+package lockrt
+
+import (
+	"fmt"
+
+	"github.com/redis/rueidis"
+
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/internal/transport"
+)
+
+// PubSub says by which channels the programs that share locks tell each other of releases, in a cluster.
+// There are two kinds, which do not hear each other: plain channels, whose messages every server of the cluster
+// is sent, and sharded ones, which Redis and Valkey have from 7.0 on, whose messages stay with the servers of one
+// slot. It has to be the same in all programs, and in Java's: Redisson's shardedSubscriptionMode. Who listens on the
+// wrong kind still gets every lock, but only when its timer ends.
+type PubSub int
+
+const (
+	// PubSubAuto is what Redisson does by default from 3.28.0 on: sharded channels if the servers have
+	// them. [New] asks, and fails if no server says so or the contrary within [Options.OpTimeout].
+	PubSubAuto PubSub = iota
+
+	// PubSubSharded has all messages sent and heard on sharded channels. Redisson's ON.
+	PubSubSharded
+
+	// PubSubPlain has all messages sent and heard on plain channels. Redisson's OFF, and what it did
+	// before 3.22.0.
+	PubSubPlain
+
+	// PubSubBoth sends and hears each message on both kinds: for as long as not all programs do
+	// the same.
+	PubSubBoth
+)
+
+// channels returns by which channels the programs in a cluster tell each other of releases, never PubSubAuto. What are no
+// servers of a cluster are not asked.
+func channels(rc rueidis.Client, opts Options) (PubSub, error) {
+	if rc.Mode() != rueidis.ClientModeCluster || opts.PubSub != PubSubAuto {
+		return opts.PubSub, nil
+	}
+	has, err := transport.HasShardedChannels(rc, opts.OpTimeout, opts.Retry.pause)
+	if err != nil {
+		return opts.PubSub, fmt.Errorf("lockgen: ask the cluster whether it has sharded channels, which Options.PubSub could say: %w", refused(err))
+	}
+	if has {
+		return PubSubSharded, nil
+	}
+	return PubSubPlain, nil
+}
+
+// listens returns on which channels a client of rc is sent messages.
+func listens(rc rueidis.Client, mode PubSub) protocol.Listens {
+	switch {
+	case rc.Mode() != rueidis.ClientModeCluster:
+		return protocol.ListensPlain
+	case mode == PubSubPlain:
+		return protocol.ListensCluster
+	}
+	return protocol.ListensSharded
+}
+
+// publish returns how the scripts announce what Redisson announces, in a cluster.
+func (mode PubSub) publish() protocol.Publish {
+	switch mode {
+	case PubSubSharded:
+		return protocol.PublishSharded
+	case PubSubBoth:
+		return protocol.PublishBoth
+	}
+	return protocol.PublishPlain
+}
+
+// channels returns the same for the transport.
+func (mode PubSub) channels() transport.Channels {
+	switch mode {
+	case PubSubSharded:
+		return transport.ShardedChannels
+	case PubSubBoth:
+		return transport.BothChannels
+	}
+	return transport.PlainChannels
+}
+
+// checkKey returns why key cannot be a lock's name.
+func (c *Client) checkKey(key string) *KeyError {
+	if c.made() == nil {
+		return &KeyError{Reason: "cannot be used: there is no client", Err: ErrBadOption}
+	}
+	reason := protocol.CheckKey(key)
+	if reason == "" && c.net.Clustered() {
+		reason = protocol.CheckClusterKey(key)
+	}
+	if reason != "" {
+		return &KeyError{Reason: reason}
+	}
+	return nil
+}
+
+// checkCounted is checkKey for what counts, by its kind.
+func (c *Client) checkCounted(kind, key string) *KeyError {
+	if err := c.checkKey(key); err != nil {
+		return err
+	}
+	if c.net.Clustered() && kind == kindLatch {
+		if reason := protocol.CheckClusterLatch(key); reason != "" {
+			return &KeyError{Reason: reason}
+		}
+	}
+	return nil
+}
+
+// usable is checkKey as an error.
+func (c *Client) usable(key string) error {
+	if err := c.checkKey(key); err != nil {
+		return err
+	}
+	return nil
+}
