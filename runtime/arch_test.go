@@ -48,7 +48,7 @@ var borders = []border{
 		why: "users link it into every service"},
 	{of: "runtime/gen", not: []string{anything}, but: []string{module + "/runtime", module + "/scripts", redisClient, "golang.org/x/sys"},
 		why: "it is linked with the runtime, and needs nothing more"},
-	{of: "runtime/internal/...", except: []string{"runtime/internal/late", "runtime/internal/transport"}, not: []string{anything}, but: []string{module + "/runtime/internal", module + "/scripts"},
+	{of: "runtime/internal/...", except: []string{"runtime/internal/late", "runtime/internal/transport", "runtime/internal/sizes"}, not: []string{anything}, but: []string{module + "/runtime/internal", module + "/scripts"},
 		why: "its tests run in virtual time, without Redis", optional: true},
 	{of: "runtime/internal/late", not: []string{anything}, but: []string{redisClient, "golang.org/x/sys"}, why: "it wraps a client and nothing else"},
 	{of: "runtime/internal/transport", not: []string{anything}, why: "it talks to rueidis for what stands above it",
@@ -70,7 +70,7 @@ var borders = []border{
 type pkg struct {
 	ImportPath, Dir                    string
 	Standard                           bool
-	Deps                               []string
+	Imports, Deps                      []string
 	GoFiles, TestGoFiles, XTestGoFiles []string
 }
 
@@ -83,7 +83,7 @@ func within(path, folder string) bool {
 
 // packages are those of the module and all that they link, by import path.
 var packages = sync.OnceValues(func() (map[string]pkg, error) {
-	cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Dir,Standard,Deps,GoFiles,TestGoFiles,XTestGoFiles", "./...")
+	cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Dir,Standard,Imports,Deps,GoFiles,TestGoFiles,XTestGoFiles", "./...")
 	cmd.Dir = ".."
 	out, err := cmd.Output()
 	if err != nil {

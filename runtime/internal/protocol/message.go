@@ -45,7 +45,7 @@ const (
 	AboutRW   = "rw"
 )
 
-// A Message is what a client is told about one of its owners.
+// A Message is what the server tells a client about one of its owners.
 type Message struct {
 	Kind   MessageKind
 	Number uint64 // of the owner

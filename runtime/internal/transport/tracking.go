@@ -28,7 +28,7 @@ type tracker struct {
 
 	mu      sync.Mutex              // guards the rest
 	conn    rueidis.DedicatedClient // the present one, whatever its state; nil while there is none
-	watched *watched                // the present one, if it is told of changes
+	watched *watched                // the present one, if the server tells of changes on it
 	running bool                    // there is a goroutine that connects
 	closed  bool                    // or switched off
 	silent  bool                    // the log says that the server does not tell of changes

@@ -1,4 +1,4 @@
-// Package transport carries the commands of package protocol to Redis and brings back replies, messages and the news that a
+// Package transport carries the commands of package protocol to Redis and brings back replies and messages, and notices that a
 // server was replaced. It is the only package, beside the ones that connect, that talks to rueidis.
 //
 // Commands. [Transport.Run] sends one command and blocks for its reply; a [Batcher] sends the requests of many callers in one

@@ -1,0 +1,73 @@
+package transport
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"testing"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
+)
+
+// TestErrors shows for each kind of error whether it goes away by itself, whether the request may have been done, and whether
+// it may have been begun.
+func TestErrors(t *testing.T) {
+	t.Parallel()
+	server, _, _ := start(t, nil, Config{})
+	replied := func(text string) error {
+		b := server.rc.B()
+		err := server.rc.Do(t.Context(), b.Eval().Script("return redis.error_reply(ARGV[1])").Numkeys(0).Arg(text).Build()).Error()
+		require.Error(t, err)
+		return err
+	}
+	for name, c := range map[string]struct {
+		err                                  error
+		passing, unknown, begun, cut, denied bool
+	}{
+		"none":                       {err: nil, passing: true},
+		"no answer":                  {err: ErrNoAnswer, passing: true, unknown: true},
+		"the connection ended":       {err: fmt.Errorf("read: %w", io.EOF), passing: true, unknown: true, cut: true},
+		"it was given up":            {err: errFailedOver, passing: true, unknown: true, cut: true},
+		"it broke":                   {err: errBroke, passing: true, unknown: true, cut: true},
+		"it was reset":               {err: &net.OpError{Op: "read", Err: errors.New("connection reset by peer")}, passing: true, unknown: true, cut: true},
+		"it was mute":                {err: &net.OpError{Op: "read", Err: late{}}, passing: true, unknown: true},
+		"there was none":             {err: &net.OpError{Op: "dial", Err: errors.New("refused")}, passing: true},
+		"the client closes":          {err: rueidis.ErrClosing},
+		"the request was given up":   {err: protocol.ErrOutdated},
+		"LOADING":                    {err: replied("LOADING the data set"), passing: true},
+		"READONLY":                   {err: fmt.Errorf("acquire: %w", replied("READONLY You can't write")), passing: true},
+		"OOM, of Redis 6 in scripts": {err: replied("ERR Error running script: -OOM command not allowed"), passing: true},
+		"LOADINGS":                   {err: replied("LOADINGS is no such kind")},
+		"WRONGTYPE":                  {err: replied("WRONGTYPE Operation against a key")},
+		"denied":                     {err: replied("NOPERM this user has no permissions to run the 'hset' command"), begun: true, denied: true},
+		"denied, the script itself":  {err: replied("NOPERM this user has no permissions to run the 'evalsha' command"), denied: true},
+		"denied, before 7.2":         {err: replied("ERR The user executing the script can't run this command"), begun: true, denied: true},
+		"too few replicas":           {err: &replicaError{got: 1, want: 2}, passing: true},
+		"replicas, WAIT denied":      {err: &replicaError{want: 2, err: replied("NOPERM no 'wait' command")}, begun: true, denied: true},
+		"replicas, no answer":        {err: &replicaError{want: 2, err: io.EOF}, passing: true},
+	} {
+		require.Equal(t, c.passing, Passing(c.err), "%s: passing", name)
+		require.Equal(t, c.unknown, Unknown(c.err), "%s: unknown", name)
+		require.Equal(t, c.begun, Begun(c.err), "%s: begun", name)
+		require.Equal(t, c.cut, Cut(c.err), "%s: cut", name)
+		require.Equal(t, c.denied, Denied(c.err), "%s: denied", name)
+	}
+	require.True(t, Unconfirmed(fmt.Errorf("lock: %w", &replicaError{got: 1, want: 2})))
+	require.False(t, Unconfirmed(io.EOF))
+	require.EqualError(t, &replicaError{got: 1, want: 2}, "not confirmed by replicas: 1 of 2 did so within 1s")
+	require.EqualError(t, &replicaError{want: 2, err: io.EOF}, "not confirmed by replicas: EOF")
+	require.True(t, moving(replied("TRYAGAIN Multiple keys request during rehashing")))
+	require.True(t, unheardOf(replied("ERR Unknown subcommand or wrong number of arguments for 'SHARDNUMSUB'")))
+	require.False(t, unheardOf(io.EOF))
+}
+
+// late is the error of a deadline.
+type late struct{}
+
+func (late) Error() string   { return "i/o timeout" }
+func (late) Timeout() bool   { return true }
+func (late) Temporary() bool { return true }

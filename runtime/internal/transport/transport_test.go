@@ -1,0 +1,250 @@
+package transport
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockgen/lockgen/runtime/internal/hub"
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+)
+
+// A fake is the user of a transport in tests. What it is told goes to channels that have room.
+type fake struct {
+	wg       sync.WaitGroup
+	changes  chan []string
+	rechecks chan struct{}
+}
+
+func (f *fake) Go(g func())                  { f.wg.Go(g) }
+func (*fake) Busy() bool                     { return true }
+func (f *fake) Recheck(func(string) bool)    { f.rechecks <- struct{}{} }
+func (*fake) EachKey(func(string))           {}
+func (*fake) ListenTo(string) (leave func()) { return func() {} }
+func (f *fake) Changed(keys []string)        { f.changes <- keys }
+func (*fake) LookFirst(time.Duration)        {}
+
+// start returns a transport to a server of its own or, for nil, to one that tests share, and what its scripts are told.
+func start(t *testing.T, server *redistest.RedisServer, cfg Config) (*Transport, *protocol.Process, *fake) {
+	t.Helper()
+	if server == nil {
+		server = redistest.Shared(t)
+	}
+	option, err := rueidis.ParseURL(server.URL())
+	require.NoError(t, err)
+	option.ForceSingleClient, option.DisableCache = true, true
+	rc, err := rueidis.NewClient(option)
+	require.NoError(t, err)
+	stopped := make(chan struct{})
+	u := &fake{changes: make(chan []string, 100), rechecks: make(chan struct{}, 100)}
+	process := protocol.NewProcess(protocol.NewUUID(protocol.ListensPlain), protocol.PublishPlain, time.Minute, 30*time.Second)
+	cfg.Client, cfg.UUID, cfg.User, cfg.Stopped = rc, process.UUID, u, stopped
+	cfg.OpTimeout, cfg.Logger = 10*time.Second, slog.New(slog.NewTextHandler(io.Discard, nil))
+	net := New(cfg)
+	t.Cleanup(func() {
+		close(stopped)
+		net.Quit()
+		net.Unlisten()
+		u.wg.Wait()
+		rc.Close()
+	})
+	return net, &process, u
+}
+
+// A taking is a request for a lock.
+type taking struct {
+	p      *protocol.Process
+	key    string
+	number uint64
+	done   func(protocol.Answer, error)
+}
+
+func (r taking) Key() string { return r.key }
+func (r taking) Append(keys, args []string) (allKeys, allArgs []string) {
+	return r.p.Take(keys, args, r.key, r.number, time.Minute)
+}
+func (r taking) Answered(_ time.Time, reply protocol.Answer, err error) { r.done(reply, err) }
+
+// Every request of a crowd is answered once. A key of another type fails the request that is about it, and no other.
+func TestBatcher(t *testing.T) {
+	t.Parallel()
+	const crowd = 500
+	net, p, _ := start(t, nil, Config{})
+	prefix := redistest.Key(t, "k")
+	redistest.Shared(t).Do("SET", prefix+"13", "a text")
+	b := net.Batcher(p.Takes(), true)
+	answers := make(chan int, crowd)
+	var mu sync.Mutex
+	errs := map[int]error{}
+	requests := make([]Request, crowd)
+	for i := range requests {
+		requests[i] = taking{p, prefix + strconv.Itoa(i), uint64(i + 1), func(reply protocol.Answer, err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil && !protocol.ReadAcquire(reply).Granted() {
+				err = fmt.Errorf("refused: %v", reply)
+			}
+			errs[i] = err
+			answers <- i
+		}}
+	}
+	b.SubmitAll(requests[:crowd/2], true)
+	for _, r := range requests[crowd/2:] {
+		b.Submit(r, true)
+	}
+	var answered []int
+	for range crowd {
+		answered = append(answered, <-answers)
+	}
+	slices.Sort(answered)
+	require.Equal(t, crowd, len(slices.Compact(answered)))
+	mu.Lock()
+	defer mu.Unlock()
+	for i, err := range errs {
+		if i == 13 {
+			require.ErrorContains(t, err, "WRONGTYPE")
+		} else {
+			require.NoError(t, err, i)
+		}
+	}
+	b.SubmitAll(nil, true) // which is nothing to wait for
+}
+
+// A server that has forgotten the scripts is given them again.
+func TestRun_LoadsScripts(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	net, p, _ := start(t, server, Config{})
+	for range 3 {
+		reply, err := net.Run(p.Inspect("k")).Any()
+		require.NoError(t, err)
+		in, err := protocol.ReadInspection(reply)
+		require.NoError(t, err)
+		require.Empty(t, in.Fields)
+		require.NoError(t, server.Do("SCRIPT", "FLUSH").Error())
+	}
+	require.Equal(t, []string{server.Addr()}, net.Addrs())
+	require.NotContains(t, server.CommandStats(), "eval")
+}
+
+func TestRunBatch(t *testing.T) {
+	t.Parallel()
+	net, p, _ := start(t, nil, Config{})
+	key := redistest.Key(t, "k")
+	release := func(keys ...string) protocol.Command {
+		batch := p.Releases()
+		cmd := protocol.Command{Script: batch.Script, Args: slices.Clone(batch.Common)}
+		for _, key := range keys {
+			cmd.Keys, cmd.Args = p.Release(cmd.Keys, cmd.Args, key, protocol.Release{Of: protocol.Ticket{Number: 1}})
+		}
+		return cmd
+	}
+	require.NoError(t, net.RunBatch(release(key, key+"2")))
+	require.NoError(t, net.RunBatch(release()))
+	require.Error(t, net.RunBatch(p.Inspect(key)), "which is no batch")
+}
+
+func TestRenew(t *testing.T) {
+	t.Parallel()
+	for name, tracking := range map[string]bool{"tracked": true, "not tracked": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Server(t)
+			net, p, u := start(t, server, Config{Tracking: tracking})
+			require.Equal(t, tracking, net.Tracks())
+			require.NoError(t, server.Do("HSET", "ours", p.Owner(1), "1").Error())
+			require.NoError(t, server.Do("HSET", "theirs", p.Owner(2), "1").Error())
+			require.NoError(t, server.Do("SET", "text", "1").Error())
+			renew := func() []error {
+				return net.Renew(protocol.RenewLock, p.Renewals(protocol.RenewLock), []Renewal{
+					{"ours", p.Owner(1), time.Minute}, {"theirs", p.Owner(3), time.Minute}, {"text", p.Owner(4), time.Minute},
+				}, time.Second)
+			}
+			require.Equal(t, []error{nil, ErrRefused, ErrRefused}, renew())
+			ttl, ours, err := net.TTL("ours", p.Owner(1))
+			require.NoError(t, err)
+			require.True(t, ours)
+			require.Greater(t, ttl, 30*time.Second)
+			_, ours, err = net.TTL("theirs", p.Owner(1))
+			require.NoError(t, err)
+			require.False(t, ours)
+			text, exists, err := net.Get("text")
+			require.NoError(t, err)
+			require.True(t, exists)
+			require.Equal(t, "1", text)
+			_, exists, err = net.Get("nothing")
+			require.NoError(t, err)
+			require.False(t, exists)
+			if !tracking {
+				require.False(t, net.TracksChanges())
+				return
+			}
+			<-u.rechecks // the server tells of changes from now on, to what is read
+			require.True(t, net.TracksChanges())
+			require.NoError(t, renew()[0])
+			require.NoError(t, server.Do("DEL", "ours").Error())
+			for keys := range u.changes {
+				if slices.Contains(keys, "ours") {
+					break
+				}
+			}
+			require.NoError(t, server.Do("FLUSHALL").Error())
+			for keys := range u.changes {
+				if keys == nil {
+					break
+				}
+			}
+		})
+	}
+}
+
+// A grant that too few replicas have confirmed is an error, and a refusal is not.
+func TestRunGrant(t *testing.T) {
+	t.Parallel()
+	net, p, _ := start(t, nil, Config{Replicas: 1})
+	lock := p.RW(redistest.Key(t, "rw"))
+	grants := func(first int64) bool { return first == protocol.Granted }
+	read := func(n uint64) protocol.Command {
+		return lock.Read(lock.Field(n, false), "", protocol.Stay{}, time.Minute)
+	}
+	write := func(n uint64) protocol.Command {
+		return lock.Write(lock.Field(n, true), protocol.Stay{}, 0, time.Minute)
+	}
+	_, err := net.RunGrant(read(1), grants).Int()
+	require.ErrorIs(t, err, ErrReplicas)
+	require.False(t, Unknown(err), "it was granted")
+	refused, err := net.RunGrant(write(2), grants).Ints()
+	require.NoError(t, err)
+	require.NotEqual(t, int64(protocol.Granted), refused[0])
+	got, err := net.RunGrant(read(1), nil).Int()
+	require.NoError(t, err, "nothing is to be granted any more")
+	require.EqualValues(t, protocol.Granted, got)
+}
+
+func TestListen(t *testing.T) {
+	t.Parallel()
+	net, p, _ := start(t, nil, Config{})
+	channel := protocol.ProcessChannel(p.UUID)
+	heard := make(chan hub.Event, 10)
+	l := net.Listen(channel, func(e hub.Event) { heard <- e })
+	defer l.Close()
+	require.True(t, (<-heard).Subscribed)
+	require.NoError(t, redistest.Shared(t).Do("PUBLISH", channel, "look 1").Error())
+	require.Equal(t, hub.Event{Payload: "look 1"}, <-heard)
+	require.False(t, net.Sharded())
+	require.False(t, net.Clustered())
+	require.False(t, net.ClockUnknown())
+	require.Zero(t, net.Server("k"))
+	require.True(t, net.SameServer("k")("other"))
+	net.Holds("k") // of which a single server needs to know nothing
+	net.Watch()
+}

@@ -1,0 +1,100 @@
+package lockrt_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// layers are the packages that users link, from the bottom to the top. Each imports only packages of the layers below its own.
+var layers = [][]string{
+	{"scripts", "runtime/internal/bridge", "runtime/internal/force", "runtime/internal/late", "runtime/internal/monotonic"},
+	{"runtime/internal/hub", "runtime/internal/protocol", "runtime/internal/watchdog"},
+	{"runtime/internal/transport"},
+	{"runtime"},
+	{"runtime/gen"},
+}
+
+func TestLayers(t *testing.T) {
+	t.Parallel()
+	all, err := packages()
+	require.NoError(t, err)
+	below := map[string]bool{}
+	for _, layer := range layers {
+		for _, name := range layer {
+			p, ok := all[module+"/"+name]
+			require.True(t, ok, "there is no package %s", name)
+			for _, dep := range p.Imports {
+				if other, ours := strings.CutPrefix(dep, module+"/"); ours {
+					require.True(t, below[other], "%s imports %s, which is not in a layer below", name, other)
+				}
+			}
+		}
+		for _, name := range layer {
+			below[name] = true
+		}
+	}
+	for _, dep := range all[module+"/runtime/gen"].Deps {
+		if other, ours := strings.CutPrefix(dep, module+"/"); ours {
+			require.True(t, below[other], "%s is linked and in no layer", other)
+		}
+	}
+}
+
+// whole are the packages whose files are no longer than a reader takes in, and whose words are those of the field.
+var whole = []string{"runtime/internal/protocol", "runtime/internal/transport"}
+
+// mostLines is how many lines a file has at most, without tests.
+const mostLines = 450
+
+// private are words that nobody outside of this project knows in the sense that they had in it.
+var private = regexp.MustCompile(`(?i)\b(home|claim|ear|heir|party|red line|takeover|take-over|switchover|switch-over|news|told|lookout|gatherer|turnstile)s?\b`)
+
+func TestFiles(t *testing.T) {
+	t.Parallel()
+	all, err := packages()
+	require.NoError(t, err)
+	for _, name := range whole {
+		p := all[module+"/"+name]
+		for _, file := range p.GoFiles {
+			text, err := os.ReadFile(filepath.Join(p.Dir, file))
+			require.NoError(t, err)
+			require.LessOrEqual(t, strings.Count(string(text), "\n"), mostLines, "lines of %s/%s", name, file)
+			require.Empty(t, private.FindAllString(string(text), -1), "in %s/%s", name, file)
+		}
+	}
+}
+
+// TestKeys shows that one package builds the names of keys and channels: in the others none of them is written out.
+func TestKeys(t *testing.T) {
+	t.Parallel()
+	all, err := packages()
+	require.NoError(t, err)
+	names := regexp.MustCompile(`^["` + "`" + `]\{?(redisson_|lockgen_)|rwlock_timeout`)
+	found := false
+	for _, layer := range layers {
+		for _, name := range slices.DeleteFunc(slices.Clone(layer), func(name string) bool { return name == "scripts" }) {
+			p := all[module+"/"+name]
+			for _, file := range p.GoFiles {
+				parsed, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, file), nil, 0)
+				require.NoError(t, err)
+				ast.Inspect(parsed, func(n ast.Node) bool {
+					if text, ok := n.(*ast.BasicLit); ok && names.MatchString(text.Value) {
+						found = true
+						require.Equal(t, "runtime/internal/protocol", name, "%s says %s", file, text.Value)
+					}
+					return true
+				})
+			}
+		}
+	}
+	require.True(t, found, "of the names that are looked for")
+}
