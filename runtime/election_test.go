@@ -389,9 +389,11 @@ func TestElection_WhatCannotBe(t *testing.T) {
 		require.Equal(t, 1, n, name)
 	}
 	e := c.Election(redistest.Key(t, "office"))
-	_, err := e.Campaign(nil, "v") //nolint:staticcheck // that is the point
+	//lint:ignore SA1012 a nil context is what the test is about
+	_, err := e.Campaign(nil, "v")
 	require.ErrorIs(t, err, lockrt.ErrBadOption)
-	_, err = e.Leader(nil) //nolint:staticcheck // that is the point
+	//lint:ignore SA1012 a nil context is what the test is about
+	_, err = e.Leader(nil)
 	require.ErrorIs(t, err, lockrt.ErrBadOption)
 	require.ErrorIs(t, e.Lead(ctx, "v", nil), lockrt.ErrBadOption)
 	_, err = e.Campaign(ctx, strings.Repeat("v", 1<<17))

@@ -293,7 +293,8 @@ func TestEvery_WhatCannotBe(t *testing.T) {
 	} {
 		require.ErrorIs(t, s.Run(t.Context()), lockrt.ErrBadOption, name)
 	}
-	require.ErrorIs(t, c.Every("a", time.Hour, fn).Run(nil), lockrt.ErrBadOption) //nolint:staticcheck // that is the point
+	//lint:ignore SA1012 a nil context is what the test is about
+	require.ErrorIs(t, c.Every("a", time.Hour, fn).Run(nil), lockrt.ErrBadOption)
 	bad := new(lockrt.KeyError)
 	require.ErrorAs(t, c.Every("", time.Hour, fn).Run(t.Context()), &bad)
 	server := redistest.Shared(t)

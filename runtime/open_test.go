@@ -116,7 +116,8 @@ func TestOpen_EndsWithItsContext(t *testing.T) {
 	proxy.Deliver()
 	until(t, "the connection that came too late is closed", func() bool { return proxy.Conns() == 0 })
 
-	_, err = lockrt.Open(nil, server.URL(), lockrt.Options{}) //nolint:staticcheck // that is the point
+	//lint:ignore SA1012 a nil context is what the test is about
+	_, err = lockrt.Open(nil, server.URL(), lockrt.Options{})
 	require.ErrorIs(t, err, lockrt.ErrBadOption)
 }
 
