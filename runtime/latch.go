@@ -42,8 +42,8 @@ func (l *CountDownLatch) SetCount(ctx context.Context, n int) (bool, error) {
 }
 
 // CountDown takes one off the count and returns what is left; at zero it wakes all who wait. On a latch that does
-// not exist it does nothing and returns 0. It counts once even if a reply is lost, runs to its end
-// even if ctx is cancelled, within [Options.OpTimeout], and goes on in the background for a minute if Redis does
+// not exist it does nothing and returns 0. It counts once even if a reply is lost. Its context is for
+// values alone, as that of [Lease.Unlock]: the call ends within [Options.OpTimeout], and goes on in the background for a minute if Redis does
 // not answer: with an error the outcome is unknown, and calling it again could count twice. Redisson's
 // countDown.
 func (l *CountDownLatch) CountDown(ctx context.Context) (int, error) {

@@ -245,8 +245,9 @@ func (l *Lease) joined(ctx context.Context, cfg lockConfig) (*Lease, error) {
 	return l, nil
 }
 
-// Unlock gives the lease back; the last lease of a reentrant set frees the key. It runs to its
-// end even if ctx is cancelled, within [Options.OpTimeout], so a plain defer is right.
+// Unlock gives the lease back; the last lease of a reentrant set frees the key. Its context is for values alone, such as those of
+// a trace: the call does not end with it, but within [Options.OpTimeout], so a plain defer is right, also under a context that has
+// ended. A nil context is none.
 //
 // It fails with [ErrReleased] the second time, and with [ErrLost] if the lease was lost; a key
 // that is still this lease's is freed all the same. With another error the outcome is unknown: the

@@ -411,8 +411,8 @@ func (p *Permit) PermitIDs() []string {
 	return ids
 }
 
-// Release gives the permit back. It runs to its end even if ctx is cancelled, within
-// [Options.OpTimeout], so a plain defer is right.
+// Release gives the permit back. Its context is for values alone, as that of [Lease.Unlock]: the call does not end with it, but
+// within [Options.OpTimeout], so a plain defer is right.
 //
 // It fails with [ErrReleased] the second time, and with [ErrLost] if the permit was lost; what is still
 // there of it is given back all the same. With another error the outcome is unknown: the Client goes on

@@ -60,8 +60,8 @@ func (s *Semaphore) Do(ctx context.Context, n int, fn func(ctx context.Context) 
 	return fn(ctx)
 }
 
-// Release gives n permits back, whoever took them; for n = 0 it does nothing. It runs to its end even if
-// ctx is cancelled, within [Options.OpTimeout], and goes on in the background for a minute if
+// Release gives n permits back, whoever took them; for n = 0 it does nothing. Its context is for values alone, as that of
+// [Lease.Unlock]: the call ends within [Options.OpTimeout], and goes on in the background for a minute if
 // Redis does not answer: with an error the outcome is unknown, and calling it again would give back
 // twice. It works after [Client.Close], unless [Open] made the Client.
 //

@@ -1,0 +1,198 @@
+package lockrt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// A RedStanding is what the servers of a [RedLock] say of its key, each at one moment.
+type RedStanding struct {
+	Majority int // on how many servers the lock is held by its holder
+	Held     int // on how many servers the key is held, by one or by several that are still asking
+	Ours     int // on how many of these the Clients of this RedLock hold it
+	Servers  []ServerStanding
+}
+
+// A ServerStanding is what one server of a [RedLock] says, or why it says nothing.
+type ServerStanding struct {
+	Standing
+
+	Err error // with it nothing is known of this server
+}
+
+// Inspect asks all servers at once who holds the key there and who waits for it: one request to each. It waits for each of them,
+// at most for the [Options.OpTimeout] of its Client. What a server fails with is in its [ServerStanding], in the order in which the
+// clients were given; the call itself fails with [ErrUnavailable] if no majority answers, and returns what the others said. Redisson has
+// nothing like it.
+func (m *RedLock) Inspect(ctx context.Context) (RedStanding, error) {
+	if err := m.unusable(); err != nil {
+		return RedStanding{}, &Error{Op: "inspect", Key: m.Key(), Err: err}
+	}
+	s := RedStanding{Majority: m.needs(), Servers: make([]ServerStanding, len(m.parts))}
+	err := m.each(ctx, func(ctx context.Context, i int, part *Mutex) (err error) {
+		s.Servers[i].Standing, err = part.Inspect(ctx)
+		s.Servers[i].Err = err
+		return err
+	})
+	for _, server := range s.Servers {
+		if server.Owner != "" {
+			s.Held++
+		}
+		if server.Ours {
+			s.Ours++
+		}
+	}
+	if err != nil {
+		return s, &Error{Op: "inspect", Key: m.key, Err: err}
+	}
+	return s, nil
+}
+
+// ForceUnlock takes the key from its holder on all servers at once, and reports whether any of them had it. It waits for each
+// of them, at most for the [Options.OpTimeout] of its Client. The holder's lease is lost with the majority. The call fails with
+// [ErrUnavailable] if no majority answers: then the outcome is unknown, and calling it again does no harm. Redisson's RedLock has none.
+func (m *RedLock) ForceUnlock(ctx context.Context) (bool, error) {
+	if err := m.unusable(); err != nil {
+		return false, &Error{Op: "force unlock", Key: m.Key(), Err: err}
+	}
+	taken := make([]bool, len(m.parts))
+	err := m.each(ctx, func(ctx context.Context, i int, part *Mutex) (err error) {
+		taken[i], err = part.ForceUnlock(ctx)
+		return err
+	})
+	if err != nil {
+		err = &Error{Op: "force unlock", Key: m.key, Err: err}
+	}
+	return slices.Contains(taken, true), err
+}
+
+// each calls ask for all parts at once and waits for all of them. It fails unless a majority of them succeeds.
+func (m *RedLock) each(ctx context.Context, ask func(ctx context.Context, i int, part *Mutex) error) error {
+	ctx = present(ctx)
+	for _, part := range m.parts {
+		if err := part.c.usable(m.key); err != nil {
+			return err
+		}
+	}
+	outcomes := make(chan error, len(m.parts))
+	for i, part := range m.parts {
+		go func() { outcomes <- ask(ctx, i, part) }()
+	}
+	done := 0
+	var errs error
+	for range m.parts {
+		if err := <-outcomes; err != nil {
+			errs = errors.Join(errs, err)
+		} else {
+			done++
+		}
+	}
+	switch {
+	case done >= m.needs():
+		return nil
+	case ctx.Err() != nil:
+		return ended(ctx)
+	case !passing(errs):
+		return errs
+	}
+	return fmt.Errorf("%w: %d of %d servers answer: %w", ErrUnavailable, done, len(m.parts), errs)
+}
+
+// A PermitStanding is what Redis says of a [PermitSemaphore] at one moment, and what this Client has of it.
+type PermitStanding struct {
+	Total     int // permits, taken or not
+	Available int // less than 0 if more are taken than there are in all
+	Acquired  int // permits that are taken, in all processes
+	Ours      int // those of them that this Client has
+	Waiting   int // calls of this Client that wait
+}
+
+// Inspect asks Redis how many permits there are and how many are taken, in one round trip, and adds what this Client has. Permits whose
+// time is over do not count. Redisson's getPermits, availablePermits and acquiredPermits.
+func (s *PermitSemaphore) Inspect(ctx context.Context) (PermitStanding, error) {
+	s = orZero(s)
+	free, taken, err := s.count(ctx, "inspect")
+	if err != nil {
+		return PermitStanding{}, err
+	}
+	standing := PermitStanding{Total: free + taken, Available: free, Acquired: taken}
+	s.c.mu.Lock()
+	t := s.c.turnstiles[kindPermit+" "+s.key]
+	s.c.mu.Unlock()
+	if t != nil {
+		t.mu.Lock()
+		for p := range t.permits {
+			standing.Ours += len(p.ids) / idLength
+		}
+		standing.Waiting = t.queue.length
+		t.mu.Unlock()
+	}
+	return standing, nil
+}
+
+// A MemberStanding is what is known of one member of a [MultiLock]. One of the pointers is set, as the kind says.
+type MemberStanding struct {
+	Key     string
+	Kind    Kind            // "" of a [Locker] of another package without a method Inspect like that of [Mutex]
+	Lock    *Standing       // of [KindMutex] and [KindFair]
+	RW      *RWStanding     // of [KindWrite] and [KindRead]
+	Permits *PermitStanding // of [KindPermit]
+	Red     *RedStanding    // of [KindRedLock]
+}
+
+// Inspect asks for all members at once who holds them, as the Inspect of each does, and returns that in the order in which they are
+// locked. They are looked at one by one: what it returns was not so at one moment. It fails if one of them cannot be looked at, and returns what
+// the others said. Redisson has nothing like it.
+func (m *MultiLock) Inspect(ctx context.Context) ([]MemberStanding, error) {
+	switch {
+	case m != nil && m.err != nil:
+		return nil, m.err
+	case m == nil || len(m.members) == 0:
+		return nil, &Error{Op: "inspect", Key: m.Key(), Err: errNoLock}
+	}
+	ctx = present(ctx)
+	standings := make([]MemberStanding, len(m.members))
+	outcomes := make(chan error, len(m.members))
+	for i, l := range m.members {
+		go func() { outcomes <- standings[i].inspect(ctx, l) }()
+	}
+	var errs error
+	for range m.members {
+		errs = errors.Join(errs, <-outcomes)
+	}
+	return standings, errs
+}
+
+// inspect looks at l.
+func (s *MemberStanding) inspect(ctx context.Context, l Locker) (err error) {
+	kind, _, _ := describe(l)
+	s.Key, s.Kind = l.Key(), Kind(kind)
+	switch l := l.(type) {
+	case *RWMutex:
+		s.RW, err = pointTo(l.Inspect(ctx))
+	case rLocker:
+		s.RW, err = pointTo(l.m.Inspect(ctx))
+	case permitLocker:
+		s.Permits, err = pointTo(l.Inspect(ctx))
+	case *RedLock:
+		s.Red, err = pointTo(l.Inspect(ctx))
+	case interface {
+		Inspect(ctx context.Context) (Standing, error)
+	}:
+		if kind == "" {
+			s.Kind = KindMutex
+		}
+		s.Lock, err = pointTo(l.Inspect(ctx))
+	}
+	return err
+}
+
+// pointTo returns where v is, or nil if there is an error.
+func pointTo[T any](v T, err error) (*T, error) {
+	if err != nil {
+		return nil, err
+	}
+	return &v, nil
+}
