@@ -1,0 +1,59 @@
+package shop
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/locktest"
+)
+
+// A transfer from a wallet to itself needs one lock, and is refused by the shop.
+func TestTransfer_SameWallet(t *testing.T) {
+	t.Parallel()
+	inner := New(nil, nil, nil)
+	service := NewLockedService(inner, inner.Stored(), locktest.Client(t, lockrt.Options{}))
+	err := service.Transfer(t.Context(), &Transfer{ID: "t", From: "w", To: "w", Cents: 1})
+	require.ErrorIs(t, err, ErrSameWallet)
+}
+
+// An id that is empty is an error of the request, and nothing is locked.
+func TestPay_EmptyID(t *testing.T) {
+	t.Parallel()
+	inner := New(nil, nil, nil)
+	service := NewLockedService(inner, inner.Stored(), locktest.Client(t, lockrt.Options{}))
+	var wrong *lockrt.KeyError
+	require.ErrorAs(t, service.Pay(t.Context(), &Order{Wallet: "w"}), &wrong)
+}
+
+// While a replica makes a report, others return the stored one.
+func TestReport_Fallback(t *testing.T) {
+	t.Parallel()
+	store := openStore(t)
+	one, other := locktest.Client(t, lockrt.Options{}), locktest.Client(t, lockrt.Options{})
+	inner := New(store, nil, nil)
+	service := NewLockedService(inner, inner.Stored(), one)
+	_, err := store.db.Exec(t.Context(), `INSERT INTO payments VALUES ('o', 'w', 30)`)
+	require.NoError(t, err)
+
+	busy, err := other.Mutex(ServiceKeys{}.Report()).Lock(t.Context())
+	require.NoError(t, err)
+	report, err := service.Report(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, Report{Stored: true}, report, "nothing is stored so far")
+	require.NoError(t, busy.Unlock(t.Context()))
+
+	report, err = service.Report(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, Report{Payments: 1, Cents: 30}, report)
+
+	busy, err = other.Mutex(ServiceKeys{}.Report()).Lock(t.Context())
+	require.NoError(t, err)
+	_, err = store.db.Exec(t.Context(), `INSERT INTO payments VALUES ('p', 'w', 12)`)
+	require.NoError(t, err)
+	report, err = service.Report(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, Report{Payments: 1, Cents: 30, Stored: true}, report)
+	require.NoError(t, busy.Unlock(t.Context()))
+}
