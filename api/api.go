@@ -76,22 +76,28 @@ func run(dir string, update bool, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// load returns the lines of all public packages of the module in the directory.
+// load returns the lines of all public packages of the module in the directory, and of the modules in its folder contrib.
 func load(dir string) ([]string, error) {
-	cfg := &packages.Config{Dir: dir, Mode: packages.NeedName | packages.NeedTypes | packages.NeedImports | packages.NeedDeps}
-	found, err := packages.Load(cfg, "./...")
+	modules, err := filepath.Glob(filepath.Join(dir, "contrib", "*", "go.mod"))
 	if err != nil {
 		return nil, err
 	}
 	var lines []string
-	for _, p := range found {
-		if !public(p.PkgPath, p.Name) {
-			continue
+	for _, file := range append(modules, filepath.Join(dir, "go.mod")) {
+		cfg := &packages.Config{Dir: filepath.Dir(file), Mode: packages.NeedName | packages.NeedTypes | packages.NeedImports | packages.NeedDeps}
+		found, err := packages.Load(cfg, "./...")
+		if err != nil {
+			return nil, err
 		}
-		if len(p.Errors) > 0 {
-			return nil, p.Errors[0]
+		for _, p := range found {
+			if !public(p.PkgPath, p.Name) {
+				continue
+			}
+			if len(p.Errors) > 0 {
+				return nil, p.Errors[0]
+			}
+			lines = append(lines, describe(p.Types)...)
 		}
-		lines = append(lines, describe(p.Types)...)
 	}
 	if len(lines) == 0 {
 		return nil, fmt.Errorf("no public package below %s", dir)

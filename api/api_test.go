@@ -21,7 +21,7 @@ func TestNext(t *testing.T) {
 	t.Parallel()
 	// The go command knows what a test looked at, and not what the processes did that it started: so look at all that the output
 	// depends on, or an old result is taken from the cache.
-	for _, dir := range []string{"../runtime", "../cmd"} {
+	for _, dir := range []string{"../runtime", "../cmd", "../contrib"} {
 		require.NoError(t, filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 			if err == nil && filepath.Ext(path) == ".go" {
 				_, err = os.Stat(path)
@@ -51,6 +51,8 @@ func TestRun_ShowsDifferences(t *testing.T) {
 	write("cmd/tool/main.go", "package main\n\nfunc Main() {}\n\nfunc main() {}\n")
 	write("scripts/s.go", "package scripts\n\nfunc S() {}\n")
 	write("runtime/internal/i/i.go", "package i\n\nfunc I() {}\n")
+	write("contrib/c/go.mod", "module github.com/lockgen/lockgen/contrib/c\n\ngo 1.26.0\n")
+	write("contrib/c/c.go", "package c\n\nfunc C() {}\n")
 
 	var stdout, stderr strings.Builder
 	require.Equal(t, 2, run(dir, false, &stdout, &stderr), "there is no file")
@@ -59,7 +61,7 @@ func TestRun_ShowsDifferences(t *testing.T) {
 	require.Zero(t, run(dir, true, &stdout, &stderr), "%s", &stderr)
 	text, err := os.ReadFile(filepath.Join(dir, "api", "next.txt"))
 	require.NoError(t, err)
-	require.Equal(t, "pkg github.com/lockgen/lockgen/runtime, func A()\npkg github.com/lockgen/lockgen/runtime, func B()\n", string(text))
+	require.Equal(t, "pkg github.com/lockgen/lockgen/contrib/c, func C()\npkg github.com/lockgen/lockgen/runtime, func A()\npkg github.com/lockgen/lockgen/runtime, func B()\n", string(text))
 	stderr.Reset()
 	require.Zero(t, run(dir, false, &stdout, &stderr))
 	require.Empty(t, stdout.String()+stderr.String())
