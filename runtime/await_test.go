@@ -3,6 +3,7 @@ package lockrt
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -175,3 +176,50 @@ func awaitsOnce(t *testing.T, s *scripted, look func(err error)) {
 		look(c.await(t.Context(), s, w, lockConfig{}, nil))
 	})
 }
+
+// A call that waits without a bound is told of after five seconds, once, unless Options.DeadlockAfter says otherwise.
+func TestAwait_TellsOfAWaitWithoutABound(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		after, wait, deadline, want time.Duration
+	}{
+		"by default":     {0, UntilDone, 0, 5 * time.Second},
+		"later":          {time.Minute, UntilDone, 0, time.Minute},
+		"never":          {-1, UntilDone, 0, 0},
+		"a bounded wait": {0, time.Hour - time.Second, 0, 0},
+		"a deadline":     {0, UntilDone, time.Hour, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var told []time.Duration
+				start := time.Now()
+				opts, err := Options{DeadlockAfter: test.after, Logger: slog.New(logged(func() { told = append(told, time.Since(start)) }))}.withDefaults()
+				require.NoError(t, err)
+				c := &Client{opts: opts, closing: make(chan struct{})}
+				ctx, cancel := context.WithCancel(t.Context())
+				time.AfterFunc(time.Hour, cancel)
+				if test.deadline > 0 {
+					ctx, cancel = context.WithTimeout(ctx, test.deadline)
+				}
+				defer cancel()
+				s := &scripted{answer: func(int) news { return no }}
+				w := &waiter{inbox: newInbox()}
+				require.Error(t, c.await(ctx, s, w, lockConfig{wait: test.wait, terms: terms{quiet: true}, backoff: ConstantBackoff(time.Minute)}, nil))
+				var want []time.Duration
+				if test.want > 0 {
+					want = []time.Duration{test.want}
+				}
+				require.Equal(t, want, told)
+			})
+		})
+	}
+}
+
+// logged is a handler that is called for each line.
+type logged func()
+
+func (l logged) Enabled(context.Context, slog.Level) bool  { return true }
+func (l logged) Handle(context.Context, slog.Record) error { l(); return nil }
+func (l logged) WithAttrs([]slog.Attr) slog.Handler        { return l }
+func (l logged) WithGroup(string) slog.Handler             { return l }

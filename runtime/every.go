@@ -32,7 +32,7 @@ import (
 //
 //   - Work through everything since: query for what changed in [Tick.Since] to [Tick.Start], as above. Nothing is left out whatever
 //     was missed, and in the normal case it is what changed in one interval.
-//   - Once for each interval that was missed: loop from [Tick.Since] to [Tick.Start] in steps of [Tick.Interval].
+//   - Once for each interval, also for those that were missed: loop from [Tick.Since] to [Tick.Start] in steps of [Tick.Interval].
 //   - Nothing: what matters is only that it runs now and then. Ignore them.
 //
 // A run whose process died between the last of its work and its end is repeated as part of the next by the first two: write what is done
@@ -65,12 +65,13 @@ type Tick struct {
 	Missed   int           // how many have passed since that one without success; 0 if none is known
 }
 
-// Since returns when the first interval began that is not done, or Start if none is known to be.
+// Since returns up to when the last run that succeeded has worked: the start of its interval, or, if none is known, the time one interval
+// before Start. So Since to Start is what this run is to work through: one interval in the normal case, and one more for each that was missed.
 func (t Tick) Since() time.Time {
 	if t.Done.IsZero() {
-		return t.Start
+		return t.Start.Add(-t.Interval)
 	}
-	return t.Done.Add(t.Interval)
+	return t.Done
 }
 
 // Every returns the schedule of that name, which is the key of its mutex, too. It does not contact Redis: [Schedule.Run] does. The
