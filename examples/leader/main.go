@@ -1,5 +1,5 @@
-// Leader shows how one of several replicas leads: the one that has a lock. It resigns by giving the lock back, is told
-// through a context if it loses it, and is followed by another one if it dies.
+// Leader shows how one of several replicas leads. It resigns, is told through a context if it loses the lead, and is followed
+// by another one if it dies. An operator, who does not stand for election, sees who leads.
 //
 //	go run ./examples/leader
 //
@@ -19,36 +19,38 @@ import (
 	lockrt "github.com/lockgen/lockgen/runtime"
 )
 
-// office is the environment variable that has the name of the lock that makes a leader: another one for each run.
+// office is the environment variable that has the name of the election: another one for each run.
 const office = "EXAMPLE_OFFICE"
 
 // errResigned is returned by a leader that leads no more.
 var errResigned = errors.New("resigned")
 
-// campaign has this replica lead whenever it is its turn, until ctx ends.
-func campaign(ctx context.Context, office *lockrt.Mutex, told <-chan string) error {
+// stand has this replica lead whenever it is its turn, until ctx ends.
+func stand(ctx context.Context, election *lockrt.Election, told <-chan string) error {
 	for ctx.Err() == nil {
-		err := office.Do(ctx, func(ctx context.Context, _ *lockrt.Lease) error { return lead(ctx, told) })
+		err := election.Lead(ctx, replicas.Name(), func(ctx context.Context, _ *lockrt.Leadership) error { return lead(ctx, told) })
 		switch {
-		case errors.Is(err, lockrt.ErrLost):
-			replicas.Say("has lost the lead: %v", err)
 		case errors.Is(err, errResigned):
 			replicas.Say("has resigned")
-		case err != nil && ctx.Err() == nil:
+		case ctx.Err() == nil:
 			return err
 		}
 	}
 	return nil
 }
 
-// lead does what only the leader does, as long as ctx lives, which ends when the lock is lost.
+// lead does what only the leader does, as long as ctx lives, which ends when the lead is lost. Then another one may lead, and this one
+// stands for election again.
 func lead(ctx context.Context, told <-chan string) error {
 	replicas.Say("leads")
 	select {
 	case <-told:
 		return errResigned
 	case <-ctx.Done():
-		return nil // Do says why
+		if cause := context.Cause(ctx); errors.Is(cause, lockrt.ErrLost) {
+			replicas.Say("has lost the lead: %v", cause)
+		}
+		return ctx.Err()
 	}
 }
 
@@ -74,7 +76,7 @@ func replica() error {
 		return err
 	}
 	defer client.Close()
-	return campaign(ctx, client.Mutex(os.Getenv(office), lockrt.WithWatchdog(2*time.Second)), told)
+	return stand(ctx, client.Election(os.Getenv(office), lockrt.WithWatchdog(2*time.Second)), told)
 }
 
 // show starts three replicas and sees to it that each of them leads.
@@ -89,8 +91,8 @@ func show(ctx context.Context, url string, out io.Writer) (err error) {
 		return err
 	}
 	defer client.Close()
-	lock := client.Mutex("example-leader:" + client.ID())
-	group, err := replicas.NewGroup(url, out, office+"="+lock.Key())
+	election := client.Election("example-leader:" + client.ID())
+	group, err := replicas.NewGroup(url, out, office+"="+election.Name())
 	if err != nil {
 		return err
 	}
@@ -109,6 +111,11 @@ func show(ctx context.Context, url string, out io.Writer) (err error) {
 			return err
 		}
 	}
+	seen, err := election.Leader(ctx)
+	if err != nil {
+		return err
+	}
+	group.Print("operator", "sees that "+seen.Value+" leads")
 	group.Print("operator", "asks "+leader+" to resign: the next one leads at once")
 	group.Tell(leader, "resign")
 	if leader, err = group.Await(ctx, "leads", "has resigned"); err != nil {
@@ -119,8 +126,8 @@ func show(ctx context.Context, url string, out io.Writer) (err error) {
 	if leader, err = group.Await(ctx, "leads"); err != nil {
 		return err
 	}
-	group.Print("operator", "takes the lock from "+leader+" by force: it is told, and another one leads")
-	if _, err := lock.ForceUnlock(ctx); err != nil {
+	group.Print("operator", "takes the lock of the election from "+leader+" by force: it is told, and another one leads")
+	if _, err := client.Mutex(election.Name()).ForceUnlock(ctx); err != nil {
 		return err
 	}
 	_, err = group.Await(ctx, "leads", "has lost the lead")
