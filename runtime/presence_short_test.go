@@ -2,6 +2,7 @@ package lockrt
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -30,4 +31,28 @@ func TestPresence_ShortLocksSayNothing(t *testing.T) {
 	n, err := server.Do("EXISTS", protocol.ProcessKey(c.wire.UUID)).AsInt64()
 	require.NoError(t, err)
 	require.Zero(t, n)
+}
+
+// A lock that nobody else wants costs two commands, and nothing is sent besides, whatever the client says of itself.
+func TestPresence_CostsNoCommandOfACycle(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	c, err := Open(t.Context(), server.URL(), Options{Name: "orders", Tracking: TrackingOff})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, c.Close()) }()
+	cycle := func() {
+		l, err := c.Mutex("k", WithName("orders.Service.Pay")).Lock(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, l.Unlock(t.Context()))
+	}
+	cycle() // loads the scripts
+	server.Do("CONFIG", "RESETSTAT")
+	began := time.Now()
+	for range 500 {
+		cycle()
+	}
+	stats := server.CommandStats()
+	said := int64(time.Since(began) / c.longHeld()) // none, unless the machine stood still for long
+	require.GreaterOrEqual(t, stats["evalsha"], int64(1000))
+	require.LessOrEqual(t, stats["evalsha"], 1000+said)
 }

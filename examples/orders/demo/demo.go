@@ -69,6 +69,9 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	p.title("Summary")
 	p.table(without, with)
+	p.line("")
+	p.line("To see who holds what while services run: make lockctl, then ./bin/lockctl list, show KEY and why KEY with")
+	p.line("-url or REDIS_URL. docs/operating.md says what to do when one hangs.")
 	return verdict(cfg, without, with)
 }
 

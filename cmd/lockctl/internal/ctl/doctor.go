@@ -227,7 +227,7 @@ func (e *examination) clock(ctx context.Context, _ time.Time) {
 	seconds, _ := strconv.ParseInt(words[0], 10, 64)
 	micros, _ := strconv.ParseInt(words[1], 10, 64)
 	off := time.Unix(seconds, micros*1000).Sub(sent.Add(took / 2))
-	e.say("clock", off.Abs() < time.Second, stateNote, "within "+max(off.Abs(), took).Round(time.Millisecond).String()+" of this machine",
+	e.say("clock", off.Abs() < time.Second, stateNote, "within "+max(off.Abs(), took).Round(10*time.Microsecond).String()+" of this machine",
 		"it differs by "+off.Round(time.Millisecond).String()+" from this machine; fair locks reckon with the clocks of the machines", "run an NTP daemon on both")
 	e.script(ctx)
 }

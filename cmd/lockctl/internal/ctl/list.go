@@ -124,7 +124,10 @@ func left(ms int64) string {
 	return short(time.Duration(ms) * time.Millisecond)
 }
 
-// sweep adds the locks in the keyspace that nobody has named, in steps of 1,000 keys.
+// sweepStep is how many keys one command of a sweep looks at: so few that it keeps the server from others for less than a millisecond.
+const sweepStep = 250
+
+// sweep adds the locks in the keyspace that nobody has named.
 func (o *options) sweep(ctx context.Context, l *Listing) error {
 	known := map[string]bool{}
 	for _, lock := range l.Locks {
@@ -143,7 +146,7 @@ func (o *options) sweep(ctx context.Context, l *Listing) error {
 		}
 		seen := 0
 		for cursor := uint64(0); ; {
-			step := min(1000, o.rate)
+			step := min(sweepStep, o.rate)
 			entry, err := node.Do(ctx, node.B().Scan().Cursor(cursor).Count(int64(step)).Type("hash").Build()).AsScanEntry()
 			if err != nil {
 				return err
