@@ -34,16 +34,16 @@ func NewLockedEndings(next, fallback Endings, locks *lockrt.Client, opts ...lock
 }
 
 var (
-	lockEndingsGet      = gen.Spec{Name: "generatedtest.Endings.Get", Wait: 0, Watchdog: 10 * time.Second}
-	lockEndingsOnce     = gen.Spec{Name: "generatedtest.Endings.Once", Wait: 0, Lease: time.Minute, Keep: true}
-	lockEndingsSoon     = gen.Spec{Name: "generatedtest.Endings.Soon", Wait: time.Second, Watchdog: 10 * time.Second}
-	lockEndingsPeek     = gen.Spec{Name: "generatedtest.Endings.Peek", Wait: time.Second, Watchdog: 10 * time.Second}
-	lockEndingsSlow     = gen.Spec{Name: "generatedtest.Endings.Slow", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second, Min: 150 * time.Millisecond}
-	lockEndingsStubborn = gen.Spec{Name: "generatedtest.Endings.Stubborn", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second, Report: true, Fence: true}
-	lockEndingsRows     = gen.Spec{Name: "generatedtest.Endings.Rows", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
-	lockEndingsLines    = gen.Spec{Name: "generatedtest.Endings.Lines", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
-	lockEndingsOpen     = gen.Spec{Name: "generatedtest.Endings.Open", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
-	lockEndingsClose    = gen.Spec{Name: "generatedtest.Endings.Close", Wait: 5 * time.Second, Watchdog: 10 * time.Second}
+	lockEndingsGet      = gen.Spec{Name: "generatedtest.Endings.Get", Template: "gen:end:{id}", Wait: 0, Watchdog: 10 * time.Second}
+	lockEndingsOnce     = gen.Spec{Name: "generatedtest.Endings.Once", Template: "gen:end:{id}", Wait: 0, Lease: time.Minute, Keep: true}
+	lockEndingsSoon     = gen.Spec{Name: "generatedtest.Endings.Soon", Template: "gen:end:{id}", Wait: time.Second, Watchdog: 10 * time.Second}
+	lockEndingsPeek     = gen.Spec{Name: "generatedtest.Endings.Peek", Template: "gen:end:{id}", Wait: time.Second, Watchdog: 10 * time.Second}
+	lockEndingsSlow     = gen.Spec{Name: "generatedtest.Endings.Slow", Template: "gen:end:{id}", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second, Min: 150 * time.Millisecond}
+	lockEndingsStubborn = gen.Spec{Name: "generatedtest.Endings.Stubborn", Template: "gen:end:{id}", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second, Report: true, Fence: true}
+	lockEndingsRows     = gen.Spec{Name: "generatedtest.Endings.Rows", Template: "gen:end:{id}", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockEndingsLines    = gen.Spec{Name: "generatedtest.Endings.Lines", Template: "gen:end:{id}", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockEndingsOpen     = gen.Spec{Name: "generatedtest.Endings.Open", Template: "gen:end:{id}", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockEndingsClose    = gen.Spec{Name: "generatedtest.Endings.Close", Template: "gen:close", Wait: 5 * time.Second, Watchdog: 10 * time.Second}
 )
 
 // Get reads, from elsewhere if somebody writes.

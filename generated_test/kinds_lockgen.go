@@ -32,8 +32,8 @@ func NewLockedConfig(next Config, locks *lockrt.Client, opts ...lockrt.LockOptio
 }
 
 var (
-	lockConfigGet = gen.Spec{Name: "generatedtest.Config.Get", Kind: lockrt.KindRead, Wait: 0, Watchdog: 10 * time.Second}
-	lockConfigSet = gen.Spec{Name: "generatedtest.Config.Set", Kind: lockrt.KindWrite, Wait: 0, Watchdog: 10 * time.Second, Fence: true}
+	lockConfigGet = gen.Spec{Name: "generatedtest.Config.Get", Template: "gen:config:{name}", Kind: lockrt.KindRead, Wait: 0, Watchdog: 10 * time.Second}
+	lockConfigSet = gen.Spec{Name: "generatedtest.Config.Set", Template: "gen:config:{names...}", Kind: lockrt.KindWrite, Wait: 0, Watchdog: 10 * time.Second, Fence: true}
 )
 
 // Get holds gen:config:{name}, for reading.
@@ -115,14 +115,14 @@ func NewLockedWorkshop(next, fallback Workshop, locks *lockrt.Client, opts ...lo
 }
 
 var (
-	lockWorkshopTurn     = gen.Spec{Name: "generatedtest.Workshop.Turn", Kind: lockrt.KindFair, Wait: lockrt.UntilDone, Watchdog: 10 * time.Second, Fence: true}
-	lockWorkshopTry      = gen.Spec{Name: "generatedtest.Workshop.Try", Kind: lockrt.KindFair, Wait: 0, Watchdog: 10 * time.Second}
-	lockWorkshopWork     = gen.Spec{Name: "generatedtest.Workshop.Work", Kind: lockrt.KindPermit, Permits: 2, Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
-	lockWorkshopHelp     = gen.Spec{Name: "generatedtest.Workshop.Help", Kind: lockrt.KindPermit, Permits: 2, Wait: 0, Watchdog: 10 * time.Second}
-	lockWorkshopAll      = gen.Spec{Name: "generatedtest.Workshop.All", Kind: lockrt.KindPermit, Permits: 2, Wait: lockrt.UntilDone, Watchdog: time.Second, Report: true}
-	lockWorkshopLines    = gen.Spec{Name: "generatedtest.Workshop.Lines", Kind: lockrt.KindPermit, Permits: 2, Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
-	lockWorkshopOpen     = gen.Spec{Name: "generatedtest.Workshop.Open", Kind: lockrt.KindPermit, Permits: 2, Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
-	lockWorkshopAssemble = gen.Spec{Name: "generatedtest.Workshop.Assemble", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockWorkshopTurn     = gen.Spec{Name: "generatedtest.Workshop.Turn", Template: "gen:desk:{of}", Kind: lockrt.KindFair, Wait: lockrt.UntilDone, Watchdog: 10 * time.Second, Fence: true}
+	lockWorkshopTry      = gen.Spec{Name: "generatedtest.Workshop.Try", Template: "gen:desk:{of}", Kind: lockrt.KindFair, Wait: 0, Watchdog: 10 * time.Second}
+	lockWorkshopWork     = gen.Spec{Name: "generatedtest.Workshop.Work", Template: "gen:worker:{of}", Kind: lockrt.KindPermit, Permits: 2, Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockWorkshopHelp     = gen.Spec{Name: "generatedtest.Workshop.Help", Template: "gen:worker:{of}", Kind: lockrt.KindPermit, Permits: 2, Wait: 0, Watchdog: 10 * time.Second}
+	lockWorkshopAll      = gen.Spec{Name: "generatedtest.Workshop.All", Template: "gen:worker:{of...}", Kind: lockrt.KindPermit, Permits: 2, Wait: lockrt.UntilDone, Watchdog: time.Second, Report: true}
+	lockWorkshopLines    = gen.Spec{Name: "generatedtest.Workshop.Lines", Template: "gen:worker:{of}", Kind: lockrt.KindPermit, Permits: 2, Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockWorkshopOpen     = gen.Spec{Name: "generatedtest.Workshop.Open", Template: "gen:worker:{of}", Kind: lockrt.KindPermit, Permits: 2, Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockWorkshopAssemble = gen.Spec{Name: "generatedtest.Workshop.Assemble", Template: "gen:bench:{of}, gen:config:{name}, gen:config:{names...}, gen:desk:{of}, gen:worker:{of}", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
 )
 
 // Turn serves in the order of asking.
@@ -430,8 +430,8 @@ func NewLockedElection(next Election, locks *lockrt.Client, quorum []*lockrt.Cli
 }
 
 var (
-	lockElectionLead = gen.Spec{Name: "generatedtest.Election.Lead", Kind: lockrt.KindRedLock, Wait: 0, Watchdog: 10 * time.Second, Fence: true}
-	lockElectionMove = gen.Spec{Name: "generatedtest.Election.Move", Wait: 0, Watchdog: 10 * time.Second}
+	lockElectionLead = gen.Spec{Name: "generatedtest.Election.Lead", Template: "gen:leader:{of}", Kind: lockrt.KindRedLock, Wait: 0, Watchdog: 10 * time.Second, Fence: true}
+	lockElectionMove = gen.Spec{Name: "generatedtest.Election.Move", Template: "gen:leader:{of}, gen:place:{of}", Wait: 0, Watchdog: 10 * time.Second}
 )
 
 // Lead leads.
@@ -508,8 +508,8 @@ func NewConfigLocks(c *lockrt.Client, opts ...lockrt.LockOption) ConfigLocks {
 }
 
 var (
-	lockConfigLocksConfig = gen.Spec{Name: "generatedtest.ConfigLocks.Config", Wait: 0, Watchdog: 10 * time.Second}
-	lockConfigLocksWorker = gen.Spec{Name: "generatedtest.ConfigLocks.Worker", Wait: 0, Watchdog: 10 * time.Second}
+	lockConfigLocksConfig = gen.Spec{Name: "generatedtest.ConfigLocks.Config", Template: "gen:config:{name}", Wait: 0, Watchdog: 10 * time.Second}
+	lockConfigLocksWorker = gen.Spec{Name: "generatedtest.ConfigLocks.Worker", Template: "gen:worker:{of}", Wait: 0, Watchdog: 10 * time.Second}
 )
 
 // Config is the lock gen:config:{name}.
@@ -561,7 +561,7 @@ func NewDesks(c *lockrt.Client, opts ...lockrt.LockOption) Desks {
 	return redisDesks{c: c, opts: opts}
 }
 
-var lockDesksDesk = gen.Spec{Name: "generatedtest.Desks.Desk", Wait: 0, Watchdog: 10 * time.Second, Fence: true}
+var lockDesksDesk = gen.Spec{Name: "generatedtest.Desks.Desk", Template: "gen:desk:{of}", Wait: 0, Watchdog: 10 * time.Second, Fence: true}
 
 // Desk is the lock gen:desk:{of}.
 func (l redisDesks) Desk(of Part) lockrt.EntityFairMutex[Part] {

@@ -30,11 +30,11 @@ func NewLockedLists(next Lists, locks *lockrt.Client, opts ...lockrt.LockOption)
 }
 
 var (
-	lockListsMerge   = gen.Spec{Name: "generatedtest.Lists.Merge", Wait: 0, Watchdog: 10 * time.Second}
-	lockListsReserve = gen.Spec{Name: "generatedtest.Lists.Reserve", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
-	lockListsTouch   = gen.Spec{Name: "generatedtest.Lists.Touch", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second, Empty: true}
-	lockListsBind    = gen.Spec{Name: "generatedtest.Lists.Bind", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
-	lockListsAsk     = gen.Spec{Name: "generatedtest.Lists.Ask", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockListsMerge   = gen.Spec{Name: "generatedtest.Lists.Merge", Template: "gen:order:{ids...}", Wait: 0, Watchdog: 10 * time.Second}
+	lockListsReserve = gen.Spec{Name: "generatedtest.Lists.Reserve", Template: "gen:{{tenant}}, gen:{{tenant}}:sku:{lines...}", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockListsTouch   = gen.Spec{Name: "generatedtest.Lists.Touch", Template: "gen:uuid:{ids...}", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second, Empty: true}
+	lockListsBind    = gen.Spec{Name: "generatedtest.Lists.Bind", Template: "gen:{id}:{hash}:{addr}:{tag}", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockListsAsk     = gen.Spec{Name: "generatedtest.Lists.Ask", Template: "@askKey, @pathKey", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
 )
 
 // Merge folds orders into the first.
@@ -263,7 +263,7 @@ func NewLockedBox[K interface {
 	return &LockedBox[K, M]{next: next, locks: gen.With(locks, opts...)}
 }
 
-var lockBoxPut = gen.Spec{Name: "generatedtest.Box.Put", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+var lockBoxPut = gen.Spec{Name: "generatedtest.Box.Put", Template: "gen:box:{k}:{m}", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
 
 // Put holds gen:box:{k}:{m}.
 func (s *LockedBox[K, M]) Put(ctx context.Context, k K, m M) (err error) {

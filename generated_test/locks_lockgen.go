@@ -27,11 +27,11 @@ func NewLocks(c *lockrt.Client, opts ...lockrt.LockOption) Locks {
 }
 
 var (
-	lockLocksOrder  = gen.Spec{Name: "generatedtest.Locks.Order", Wait: 5 * time.Second, Watchdog: 20 * time.Second}
-	lockLocksOrders = gen.Spec{Name: "generatedtest.Locks.Orders", Wait: 5 * time.Second, Watchdog: 20 * time.Second}
-	lockLocksUser   = gen.Spec{Name: "generatedtest.Locks.User", Wait: 0, Watchdog: 20 * time.Second}
-	lockLocksSeat   = gen.Spec{Name: "generatedtest.Locks.Seat", Wait: 5 * time.Second, Lease: time.Minute}
-	lockLocksPlace  = gen.Spec{Name: "generatedtest.Locks.Place", Wait: 5 * time.Second, Watchdog: 20 * time.Second, Fence: true}
+	lockLocksOrder  = gen.Spec{Name: "generatedtest.Locks.Order", Template: "gen/shop:order:{id}", Wait: 5 * time.Second, Watchdog: 20 * time.Second}
+	lockLocksOrders = gen.Spec{Name: "generatedtest.Locks.Orders", Template: "gen/shop:order:{ids...}", Wait: 5 * time.Second, Watchdog: 20 * time.Second}
+	lockLocksUser   = gen.Spec{Name: "generatedtest.Locks.User", Template: "gen/shop:user:{id}", Wait: 0, Watchdog: 20 * time.Second}
+	lockLocksSeat   = gen.Spec{Name: "generatedtest.Locks.Seat", Template: "gen/shop:seat:{s.Show}/{s.Row}:{s.No}:{s.Aisle}", Wait: 5 * time.Second, Lease: time.Minute}
+	lockLocksPlace  = gen.Spec{Name: "generatedtest.Locks.Place", Template: "gen/shop:place:{row}:{no}", Wait: 5 * time.Second, Watchdog: 20 * time.Second, Fence: true}
 )
 
 // Order locks one order: gen/shop:order:{id}.

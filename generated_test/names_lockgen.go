@@ -32,13 +32,13 @@ func NewGuarded(next Names, locks *lockrt1.Client, opts ...lockrt1.LockOption) *
 }
 
 var (
-	lockNamesLocals      = gen.Spec{Name: "generatedtest.Names.Locals", Wait: lockrt1.UntilDone, Watchdog: 10 * stdtime.Second}
-	lockNamesPredeclared = gen.Spec{Name: "generatedtest.Names.Predeclared", Wait: 0, Watchdog: 10 * stdtime.Second}
-	lockNamesImports     = gen.Spec{Name: "generatedtest.Names.Imports", Wait: lockrt1.UntilDone, Watchdog: 10 * stdtime.Second}
-	lockNamesShadow      = gen.Spec{Name: "generatedtest.Names.Shadow", Wait: lockrt1.UntilDone, Watchdog: 10 * stdtime.Second}
-	lockNamesGenerated   = gen.Spec{Name: "generatedtest.Names.Generated", Wait: lockrt1.UntilDone, Watchdog: 10 * stdtime.Second}
-	lockNamesResults     = gen.Spec{Name: "generatedtest.Names.Results", Wait: lockrt1.UntilDone, Watchdog: 10 * stdtime.Second}
-	lockNamesLock        = gen.Spec{Name: "generatedtest.Names.Lock", Wait: lockrt1.UntilDone, Watchdog: 10 * stdtime.Second}
+	lockNamesLocals      = gen.Spec{Name: "generatedtest.Names.Locals", Template: "names:{key}:{b}", Wait: lockrt1.UntilDone, Watchdog: 10 * stdtime.Second}
+	lockNamesPredeclared = gen.Spec{Name: "generatedtest.Names.Predeclared", Template: "names:{nil}/{string}/{append}/{make}/{byte}", Wait: 0, Watchdog: 10 * stdtime.Second}
+	lockNamesImports     = gen.Spec{Name: "generatedtest.Names.Imports", Template: "names:{time}", Wait: lockrt1.UntilDone, Watchdog: 10 * stdtime.Second}
+	lockNamesShadow      = gen.Spec{Name: "generatedtest.Names.Shadow", Template: "names:{s.ID}", Wait: lockrt1.UntilDone, Watchdog: 10 * stdtime.Second}
+	lockNamesGenerated   = gen.Spec{Name: "generatedtest.Names.Generated", Template: "names:{NamesKeys}:{lockNamesGenerated}", Wait: lockrt1.UntilDone, Watchdog: 10 * stdtime.Second}
+	lockNamesResults     = gen.Spec{Name: "generatedtest.Names.Results", Template: "names:{x}", Wait: lockrt1.UntilDone, Watchdog: 10 * stdtime.Second}
+	lockNamesLock        = gen.Spec{Name: "generatedtest.Names.Lock", Template: "names:{x}", Wait: lockrt1.UntilDone, Watchdog: 10 * stdtime.Second}
 )
 
 // Locals holds names:{key}:{b}.
@@ -262,7 +262,7 @@ func NewLockedStore[K ~string, N number, T any](next Store[K, N, T], locks *lock
 	return &LockedStore[K, N, T]{next: next, locks: gen.With(locks, opts...)}
 }
 
-var lockStorePut = gen.Spec{Name: "generatedtest.Store.Put", Wait: lockrt1.UntilDone, Watchdog: 10 * stdtime.Second}
+var lockStorePut = gen.Spec{Name: "generatedtest.Store.Put", Template: "names:{k}:{n}", Wait: lockrt1.UntilDone, Watchdog: 10 * stdtime.Second}
 
 // Put holds names:{k}:{n}.
 func (s *LockedStore[K, N, T]) Put(ctx context1.Context, k K, n N) (res N, err error) {

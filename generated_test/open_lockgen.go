@@ -31,23 +31,23 @@ func NewLockedKnown(next Known, locks *lockrt.Client, opts ...lockrt.LockOption)
 }
 
 var (
-	lockKnownPlain     = gen.Spec{Name: "generatedtest.Known.Plain", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
-	lockKnownLower     = gen.Spec{Name: "generatedtest.Known.Lower", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
-	lockKnownLowerPtr  = gen.Spec{Name: "generatedtest.Known.LowerPtr", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
-	lockKnownSigned    = gen.Spec{Name: "generatedtest.Known.Signed", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
-	lockKnownTexted    = gen.Spec{Name: "generatedtest.Known.Texted", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
-	lockKnownTextedPtr = gen.Spec{Name: "generatedtest.Known.TextedPtr", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
-	lockKnownWords     = gen.Spec{Name: "generatedtest.Known.Words", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
-	lockKnownWordsPtr  = gen.Spec{Name: "generatedtest.Known.WordsPtr", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
-	lockKnownWordsKey  = gen.Spec{Name: "generatedtest.Known.WordsKey", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
-	lockKnownText      = gen.Spec{Name: "generatedtest.Known.Text", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
-	lockKnownKeyer     = gen.Spec{Name: "generatedtest.Known.Keyer", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
-	lockKnownUUID      = gen.Spec{Name: "generatedtest.Known.UUID", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
-	lockKnownBytes     = gen.Spec{Name: "generatedtest.Known.Bytes", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
-	lockKnownIP        = gen.Spec{Name: "generatedtest.Known.IP", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
-	lockKnownMakesKey  = gen.Spec{Name: "generatedtest.Known.MakesKey", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
-	lockKnownBool      = gen.Spec{Name: "generatedtest.Known.Bool", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
-	lockKnownUint      = gen.Spec{Name: "generatedtest.Known.Uint", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockKnownPlain     = gen.Spec{Name: "generatedtest.Known.Plain", Template: "gen:open:plain:{id}", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockKnownLower     = gen.Spec{Name: "generatedtest.Known.Lower", Template: "gen:open:lower:{id}", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockKnownLowerPtr  = gen.Spec{Name: "generatedtest.Known.LowerPtr", Template: "gen:open:ptr:{id}", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockKnownSigned    = gen.Spec{Name: "generatedtest.Known.Signed", Template: "gen:open:signed:{id}", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockKnownTexted    = gen.Spec{Name: "generatedtest.Known.Texted", Template: "gen:open:texted:{id}", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockKnownTextedPtr = gen.Spec{Name: "generatedtest.Known.TextedPtr", Template: "gen:open:pointer:{id}", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockKnownWords     = gen.Spec{Name: "generatedtest.Known.Words", Template: "gen:open:words:{id}", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockKnownWordsPtr  = gen.Spec{Name: "generatedtest.Known.WordsPtr", Template: "gen:open:wordsptr:{id}", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockKnownWordsKey  = gen.Spec{Name: "generatedtest.Known.WordsKey", Template: "gen:open:wordskey:{id}", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockKnownText      = gen.Spec{Name: "generatedtest.Known.Text", Template: "gen:open:text:{id}", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockKnownKeyer     = gen.Spec{Name: "generatedtest.Known.Keyer", Template: "gen:open:keyer:{id}", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockKnownUUID      = gen.Spec{Name: "generatedtest.Known.UUID", Template: "gen:open:uuid:{id}", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockKnownBytes     = gen.Spec{Name: "generatedtest.Known.Bytes", Template: "gen:open:bytes:{id}", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockKnownIP        = gen.Spec{Name: "generatedtest.Known.IP", Template: "gen:open:ip:{id}", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockKnownMakesKey  = gen.Spec{Name: "generatedtest.Known.MakesKey", Template: "gen:open:makeskey:{id}", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockKnownBool      = gen.Spec{Name: "generatedtest.Known.Bool", Template: "gen:open:bool:{id}", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockKnownUint      = gen.Spec{Name: "generatedtest.Known.Uint", Template: "gen:open:uint:{id}", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
 )
 
 // Plain holds gen:open:plain:{id}.
@@ -525,10 +525,10 @@ func NewLockedOpenKind[K ~string | ~int64 | ~uint8 | ~bool | ~[16]byte | ~[]byte
 }
 
 var (
-	lockOpenKindOne     = gen.Spec{Name: "generatedtest.OpenKind.One", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
-	lockOpenKindPointer = gen.Spec{Name: "generatedtest.OpenKind.Pointer", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
-	lockOpenKindList    = gen.Spec{Name: "generatedtest.OpenKind.List", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
-	lockOpenKindEmpty   = gen.Spec{Name: "generatedtest.OpenKind.Empty", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockOpenKindOne     = gen.Spec{Name: "generatedtest.OpenKind.One", Template: "gen:open:{id}", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockOpenKindPointer = gen.Spec{Name: "generatedtest.OpenKind.Pointer", Template: "gen:open:{id}", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockOpenKindList    = gen.Spec{Name: "generatedtest.OpenKind.List", Template: "gen:open:{ids...}", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockOpenKindEmpty   = gen.Spec{Name: "generatedtest.OpenKind.Empty", Template: "gen:open:{id}", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
 )
 
 // One holds gen:open:{id}.
@@ -664,8 +664,8 @@ func NewLockedOpenText[K encoding.TextMarshaler](next OpenText[K], locks *lockrt
 }
 
 var (
-	lockOpenTextOne  = gen.Spec{Name: "generatedtest.OpenText.One", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
-	lockOpenTextList = gen.Spec{Name: "generatedtest.OpenText.List", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockOpenTextOne  = gen.Spec{Name: "generatedtest.OpenText.One", Template: "gen:open:{id}", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockOpenTextList = gen.Spec{Name: "generatedtest.OpenText.List", Template: "gen:open:{ids...}", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
 )
 
 // One holds gen:open:{id}.
@@ -753,7 +753,7 @@ func NewLockedOpenKey[K interface {
 	return &LockedOpenKey[K]{next: next, locks: gen.With(locks, opts...)}
 }
 
-var lockOpenKeyOne = gen.Spec{Name: "generatedtest.OpenKey.One", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+var lockOpenKeyOne = gen.Spec{Name: "generatedtest.OpenKey.One", Template: "gen:open:{id}", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
 
 // One holds gen:open:{id}.
 func (s *LockedOpenKey[K]) One(ctx context.Context, id K) (err error) {
@@ -799,9 +799,9 @@ func NewLockedClosedPath(next ClosedPath, locks *lockrt.Client, opts ...lockrt.L
 }
 
 var (
-	lockClosedPathOne      = gen.Spec{Name: "generatedtest.ClosedPath.One", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
-	lockClosedPathPromoted = gen.Spec{Name: "generatedtest.ClosedPath.Promoted", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
-	lockClosedPathList     = gen.Spec{Name: "generatedtest.ClosedPath.List", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockClosedPathOne      = gen.Spec{Name: "generatedtest.ClosedPath.One", Template: "gen:closed:{row.ID()}", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockClosedPathPromoted = gen.Spec{Name: "generatedtest.ClosedPath.Promoted", Template: "gen:closed:{holder.ID()}", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockClosedPathList     = gen.Spec{Name: "generatedtest.ClosedPath.List", Template: "gen:closed:{rows...}", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
 )
 
 // One holds gen:closed:{row.ID()}.
@@ -932,8 +932,8 @@ func NewLockedOpenPath[R interface {
 }
 
 var (
-	lockOpenPathOne   = gen.Spec{Name: "generatedtest.OpenPath.One", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
-	lockOpenPathFails = gen.Spec{Name: "generatedtest.OpenPath.Fails", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockOpenPathOne   = gen.Spec{Name: "generatedtest.OpenPath.One", Template: "gen:open:{row.ID()}", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockOpenPathFails = gen.Spec{Name: "generatedtest.OpenPath.Fails", Template: "gen:open:{row.Number()}", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
 )
 
 // One holds gen:open:{row.ID()}.

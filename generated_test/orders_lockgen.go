@@ -32,16 +32,16 @@ func NewLockedOrders(next Orders, locks *lockrt.Client, opts ...lockrt.LockOptio
 }
 
 var (
-	lockOrdersPay      = gen.Spec{Name: "generatedtest.Orders.Pay", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
-	lockOrdersShip     = gen.Spec{Name: "generatedtest.Orders.Ship", Wait: 0, Watchdog: 10 * time.Second}
-	lockOrdersSoon     = gen.Spec{Name: "generatedtest.Orders.Soon", Wait: 20 * time.Millisecond, Watchdog: 10 * time.Second}
-	lockOrdersTransfer = gen.Spec{Name: "generatedtest.Orders.Transfer", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
-	lockOrdersNightly  = gen.Spec{Name: "generatedtest.Orders.Nightly", Wait: 0, Watchdog: 10 * time.Second}
-	lockOrdersSweep    = gen.Spec{Name: "generatedtest.Orders.Sweep", Wait: 0, Lease: time.Minute}
-	lockOrdersGlobal   = gen.Spec{Name: "generatedtest.Orders.Global", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
-	lockOrdersAudited  = gen.Spec{Name: "generatedtest.Orders.Audited", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
-	lockOrdersLines    = gen.Spec{Name: "generatedtest.Orders.Lines", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
-	lockOrdersTagged   = gen.Spec{Name: "generatedtest.Orders.Tagged", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockOrdersPay      = gen.Spec{Name: "generatedtest.Orders.Pay", Template: "gen:order:{o.ID}", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockOrdersShip     = gen.Spec{Name: "generatedtest.Orders.Ship", Template: "gen:order:{id}", Wait: 0, Watchdog: 10 * time.Second}
+	lockOrdersSoon     = gen.Spec{Name: "generatedtest.Orders.Soon", Template: "gen:order:{id}", Wait: 20 * time.Millisecond, Watchdog: 10 * time.Second}
+	lockOrdersTransfer = gen.Spec{Name: "generatedtest.Orders.Transfer", Template: "gen:order:{o.ID}, gen:user:{o.Owner.ID}, gen:user:{to}", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockOrdersNightly  = gen.Spec{Name: "generatedtest.Orders.Nightly", Template: "gen:nightly:{shard}", Wait: 0, Watchdog: 10 * time.Second}
+	lockOrdersSweep    = gen.Spec{Name: "generatedtest.Orders.Sweep", Template: "gen:sweep:{shard}", Wait: 0, Lease: time.Minute}
+	lockOrdersGlobal   = gen.Spec{Name: "generatedtest.Orders.Global", Template: "gen:global, gen:global:two", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockOrdersAudited  = gen.Spec{Name: "generatedtest.Orders.Audited", Template: "gen:{o.By}/{o.Owner.Label()}:{o.Ref}", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockOrdersLines    = gen.Spec{Name: "generatedtest.Orders.Lines", Template: "gen:order:{id}", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockOrdersTagged   = gen.Spec{Name: "generatedtest.Orders.Tagged", Template: "gen:{{tenant}}:order, gen:{{tenant}}:region:{r}", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
 )
 
 // Pay settles the order.

@@ -66,7 +66,7 @@ func (a *attempt) name() string {
 
 // event returns what is known of the call.
 func (a *attempt) event() AcquireEvent {
-	return AcquireEvent{ID: a.id, Kind: Kind(a.kind), Name: a.name(), Key: a.key, Parts: a.parts, Contended: a.waiting}
+	return AcquireEvent{ID: a.id, Kind: Kind(a.kind), Name: a.name(), Template: a.cfg.template, Key: a.key, Parts: a.parts, Contended: a.waiting}
 }
 
 // waits notes that the call has to wait for others.
@@ -100,6 +100,7 @@ func (a *attempt) ends(how AcquireEvent) {
 	if a.silent() {
 		return
 	}
+	a.c.counts.called(a.kind, how.Err)
 	if hook := a.c.opts.Hooks.AcquireEnd; hook != nil {
 		hook(a.ctx, a.ended(how))
 	}

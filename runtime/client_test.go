@@ -343,11 +343,19 @@ func TestClient_LogsThatSubscribingFails(t *testing.T) {
 	require.NoError(t, err)
 	got := lockLater(patient(t), c.Mutex("k"))
 	require.Contains(t, receive(t, log.lines, "a log line"), "NOPERM")
+	failures := func() int64 { return number(t, server, "EVAL", denials, "0") }
+	until(t, "it fails some more times", func() bool { return failures() >= 3 })
+	server.Do("ACL", "SETUSER", "mute", "+subscribe")
+	again := receive(t, log.lines, "the end of the outage, and not one more failure")
+	require.Contains(t, again, "subscribing works again")
 	require.NoError(t, lease.Unlock(t.Context()))
-	after := receive(t, got, "the lock, by asking")
-	require.NoError(t, after.err, "waiting works without messages")
+	after := receive(t, got, "the lock")
+	require.NoError(t, after.err)
 	require.NoError(t, after.lease.Unlock(t.Context()))
 }
+
+// denials has the server say how often it has refused something.
+const denials = `return tonumber(redis.call('INFO', 'errorstats'):match('errorstat_NOPERM:count=(%d+)') or 0)`
 
 // logbook is a writer that hands on what is written.
 type logbook struct{ lines chan string }

@@ -17,6 +17,7 @@ var _ = bridge.Lend(bridge.Functions{
 		cfg, err := c.configure(opts, nil)
 		return cfg.renew, err
 	},
+	Label:        func(name, template string) LockOption { return &labelOption{name, template} },
 	PermitLocker: func(s *PermitSemaphore) Locker { return permitLocker{s} },
 	GiveBack:     giveBackAfter,
 	Unreported:   unreported,

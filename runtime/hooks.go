@@ -45,6 +45,7 @@ type AcquireEvent struct {
 	ID        uint64        // of the call, and of the lease that it gets; no other call in this process has it
 	Kind      Kind          // of the lock
 	Name      string        // [WithName], else the kind: a name has few values where a key has many
+	Template  string        // of the key, as in "order:{o.ID}", of a lock of generated code; else empty
 	Key       string        // the lock; of a MultiLock its keys, separated by commas
 	Parts     []string      // the keys of a MultiLock; not to be changed
 	Contended bool          // the call has to wait for others, or had to
@@ -80,25 +81,27 @@ const (
 
 // A RenewEvent tells of one try to renew a key in Redis.
 type RenewEvent struct {
-	ID    uint64 // of the lease, or of the first one that has the key; 0 while no caller has it
-	Kind  Kind
-	Name  string // as in AcquireEvent
-	Key   string
-	Until time.Time // when the trust in the lease ends
-	Err   error     // nil when confirmed
+	ID       uint64 // of the lease, or of the first one that has the key; 0 while no caller has it
+	Kind     Kind
+	Name     string // as in AcquireEvent
+	Template string // as in AcquireEvent
+	Key      string
+	Until    time.Time // when the trust in the lease ends
+	Err      error     // nil when confirmed
 }
 
 // An EndEvent tells how a lease ended.
 type EndEvent struct {
-	ID     uint64 // of the lease, which that of the AcquireEvent is
-	Kind   Kind
-	Name   string // as in AcquireEvent
-	Key    string
-	Parts  []string      // the keys of a MultiLock; not to be changed
-	At     time.Time     // when it ended
-	Held   time.Duration // until then
-	Reason EndReason
-	Cause  error // matches [ErrReleased], [ErrLost] or [ErrClosed]
+	ID       uint64 // of the lease, which that of the AcquireEvent is
+	Kind     Kind
+	Name     string // as in AcquireEvent
+	Template string // as in AcquireEvent
+	Key      string
+	Parts    []string      // the keys of a MultiLock; not to be changed
+	At       time.Time     // when it ended
+	Held     time.Duration // until then
+	Reason   EndReason
+	Cause    error // matches [ErrReleased], [ErrLost] or [ErrClosed]
 }
 
 // An EndReason says in one word why a lease ended.

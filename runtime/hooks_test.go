@@ -320,7 +320,11 @@ func TestHooks_ThatSleepHoldUpNobodyElse(t *testing.T) {
 			}
 			return ctx
 		},
-		Renewed: func(context.Context, lockrt.RenewEvent) { nap("renewed") },
+		Renewed: func(_ context.Context, e lockrt.RenewEvent) {
+			if e.Key == key+":long" {
+				nap("renewed")
+			}
+		},
 		Ended: func(_ context.Context, e lockrt.EndEvent) {
 			if e.Key == key+":ended" {
 				nap("ended")
@@ -366,4 +370,35 @@ func TestHooks_ThatSleepHoldUpNobodyElse(t *testing.T) {
 	free(t, long)
 	close(wake)
 	sleepers.Wait()
+}
+
+func TestStats_CountCallsByKindAndOutcome(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, lockrt.Options{})
+	m := c.Mutex(redistest.Key(t, "k"))
+	lease := ok(t)(m.Lock(patient(t)))
+	free(t, ok(t)(m.Lock(lease.Context())))
+	_, err := m.TryLock(patient(t))
+	require.ErrorIs(t, err, lockrt.ErrNotAcquired)
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = c.RWMutex(redistest.Key(t, "rw")).RLock(gone)
+	require.ErrorIs(t, err, context.Canceled)
+	free(t, ok(t)(lockrt.NewMultiLock(c.Mutex(redistest.Key(t, "a")), c.Mutex(redistest.Key(t, "b"))).Lock(patient(t))))
+	free(t, lease)
+	s := c.Stats()
+	require.Equal(t, []lockrt.CallCount{
+		{lockrt.KindMutex, lockrt.OutcomeAcquired, 2},
+		{lockrt.KindMutex, lockrt.OutcomeBusy, 1},
+		{lockrt.KindRead, lockrt.OutcomeCancelled, 1},
+		{lockrt.KindMulti, lockrt.OutcomeAcquired, 1},
+	}, s.Calls)
+	require.Positive(t, s.WaitSum)
+	var slowest time.Duration
+	for _, b := range s.Waits {
+		if b.Count > 0 {
+			slowest += time.Duration(b.Count) * min(b.UpTo, time.Hour)
+		}
+	}
+	require.LessOrEqual(t, s.WaitSum, slowest)
 }

@@ -27,6 +27,7 @@ import (
 type MultiLock struct {
 	members []Locker      // in the order of their keys
 	c       *Client       // whose hooks are told; nil if all members are of other packages
+	opts    []LockOption  // that the member of that Client was made with
 	keys    []string      // of the members
 	key     string        // all of them
 	wait    time.Duration // the shortest that a member was made with, or UntilDone
@@ -56,7 +57,7 @@ func (m *MultiLock) Lock(ctx context.Context, opts ...LockOption) (*Lease, error
 	}
 	ctx = present(ctx)
 	a := attempt{c: m.c, op: "lock", kind: kindMulti, key: m.key, parts: m.keys}
-	a.cfg.name = nameOf(nil, opts)
+	a.cfg.name, a.cfg.template = labelOf(m.opts, opts)
 	a.starts(ctx)
 	whole, err := m.take(ctx, opts, a.waits)
 	if err != nil {

@@ -39,7 +39,7 @@ func NewMultiLock(lockers ...Locker) *MultiLock {
 		m.keys[i] = l.Key()
 		_, clients, opts := describe(l)
 		if m.c == nil && len(clients) > 0 {
-			m.c = clients[0]
+			m.c, m.opts = clients[0], opts
 		}
 		wait, said, err := budget(opts)
 		switch {

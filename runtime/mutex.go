@@ -105,6 +105,7 @@ func (m *Mutex) again(ctx context.Context) *Lease {
 	if !outer.hold.reenter(outer, l) {
 		return nil
 	}
+	m.c.counts.called(kindMutex, nil)
 	return l
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"slices"
 	"strings"
 	"time"
 
@@ -285,16 +284,24 @@ type nameOption string
 
 func (n nameOption) applyLock(c *lockConfig) { c.name = string(n) }
 
-// nameOf returns the name that the options of a lock and of one call give it, or none.
-func nameOf(base, call []LockOption) string {
-	for _, opts := range [...][]LockOption{call, base} {
-		for _, o := range slices.Backward(opts) {
-			if name, ok := o.(nameOption); ok {
-				return string(name)
+// A labelOption is what generated code says of a lock: the name of the method, and the template of its key.
+type labelOption struct{ name, template string }
+
+func (l *labelOption) applyLock(c *lockConfig) { c.name, c.template = l.name, l.template }
+
+// labelOf returns the name that the options of a lock and of one call give it, and the template of its key, or none.
+func labelOf(base, call []LockOption) (name, template string) {
+	for _, opts := range [...][]LockOption{base, call} {
+		for _, o := range opts {
+			switch o := o.(type) {
+			case nameOption:
+				name = string(o)
+			case *labelOption:
+				name, template = o.name, o.template
 			}
 		}
 	}
-	return ""
+	return name, template
 }
 
 // maxName is how long a name may be, in bytes.
@@ -302,15 +309,16 @@ const maxName = protocol.MaxKey
 
 // lockConfig is what one call of Lock goes by.
 type lockConfig struct {
-	wait    time.Duration // UntilDone, 0 to try once, or a bound
-	maxHold time.Duration // if limited
-	limited bool
-	backoff Backoff // if quiet
-	name    string  // WithName
-	follows bool    // see waiter
-	part    func()  // says that the call has to wait of which this one is a part; nil if it is none
-	said    said    // by which options
-	bad     error   // why one of them is of no use
+	wait     time.Duration // UntilDone, 0 to try once, or a bound
+	maxHold  time.Duration // if limited
+	limited  bool
+	backoff  Backoff // if quiet
+	name     string  // WithName
+	template string  // of its key, in generated code
+	follows  bool    // see waiter
+	part     func()  // says that the call has to wait of which this one is a part; nil if it is none
+	said     said    // by which options
+	bad      error   // why one of them is of no use
 	terms
 }
 

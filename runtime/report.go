@@ -54,7 +54,7 @@ func (t *tenure) report() {
 	}
 	cause, at := t.ended(), monotonic.Time(t.over.Load())
 	hook(t.call.context(), EndEvent{
-		ID: t.call.id, Kind: Kind(t.kind), Name: t.call.name(), Key: t.key, Parts: t.call.parts,
+		ID: t.call.id, Kind: Kind(t.kind), Name: t.call.name(), Template: t.call.cfg.template, Key: t.key, Parts: t.call.parts,
 		At: at.Std(), Held: at.Sub(t.began), Reason: reasonOf(cause), Cause: bare(t.key, cause),
 	})
 }
@@ -187,7 +187,7 @@ func (c *Client) renewed(l *watchdog.Lease, err error) {
 			if err != nil && whole.told.Load() {
 				return
 			}
-			ctx, e.ID, e.Name = whole.call.context(), whole.call.id, whole.call.name()
+			ctx, e.ID, e.Name, e.Template = whole.call.context(), whole.call.id, whole.call.name(), whole.call.cfg.template
 		}
 		hook(ctx, e)
 	}, true)

@@ -3,6 +3,7 @@ package lockrt
 import (
 	"math"
 	"math/bits"
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -19,8 +20,20 @@ type Stats struct {
 	HandOversLocal  uint64 // from one goroutine of this process to the next, without a word to Redis
 	HandOversRemote uint64 // from another process to this one
 
-	// Waits says how long calls took that got their lock without reentry.
-	Waits []WaitBucket
+	// Waits says how long calls took that got their lock without reentry, and WaitSum how long all of them together.
+	Waits   []WaitBucket
+	WaitSum time.Duration
+
+	// Calls says how many calls of which kind ended in which way, in the order of kinds and outcomes. What did not occur is left out. A
+	// call for a MultiLock is one.
+	Calls []CallCount
+}
+
+// A CallCount counts the calls of one kind that ended in one way.
+type CallCount struct {
+	Kind    Kind
+	Outcome Outcome
+	Count   uint64
 }
 
 // A WaitBucket counts the calls that took up to UpTo and longer than that of the bucket before.
@@ -52,8 +65,22 @@ func (c *Client) Stats() Stats {
 		s.Waits[i] = WaitBucket{firstBucket << i, n.waits[i].Load()}
 	}
 	s.Waits[len(s.Waits)-1].UpTo = math.MaxInt64
+	s.WaitSum = time.Duration(n.waitSum.Load())
+	for i := range n.calls {
+		for j := range n.calls[i] {
+			if count := n.calls[i][j].Load(); count > 0 {
+				s.Calls = append(s.Calls, CallCount{Kind(countedKinds[i]), countedOutcomes[j], count})
+			}
+		}
+	}
 	return s
 }
+
+// What calls are counted by.
+var (
+	countedKinds    = [...]string{kindMutex, kindFair, kindWrite, kindRead, kindMulti, kindRedLock, kindPermit, kindSemaphore, kindLatch}
+	countedOutcomes = [...]Outcome{OutcomeAcquired, OutcomeBusy, OutcomeCancelled, OutcomeLost, OutcomeError}
+)
 
 const firstBucket = 128 * time.Microsecond
 
@@ -64,10 +91,22 @@ type counts struct {
 	losses                    atomic.Uint64
 	local, remote             atomic.Uint64
 	waits                     [20]atomic.Uint64
+	waitSum                   atomic.Int64
+	calls                     [len(countedKinds)][len(countedOutcomes)]atomic.Uint64
 }
 
 // waited counts a call that took d.
 func (n *counts) waited(d time.Duration) {
 	bucket := bits.Len64(uint64(max(0, d-1) / firstBucket))
 	n.waits[min(bucket, len(n.waits)-1)].Add(1)
+	n.waitSum.Add(int64(max(0, d)))
+}
+
+// called counts a call of a kind that ended with err.
+func (n *counts) called(kind string, err error) {
+	i, outcome := slices.Index(countedKinds[:], kind), 0
+	if err != nil {
+		outcome = slices.Index(countedOutcomes[:], outcomeOf(err))
+	}
+	n.calls[i][outcome].Add(1)
 }

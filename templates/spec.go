@@ -1,6 +1,7 @@
 package templates
 
 import (
+	"strings"
 	"time"
 
 	"github.com/dave/jennifer/jen"
@@ -10,7 +11,11 @@ import (
 
 // spec writes the options of a lock. The type of a typed one says its kind.
 func spec(l *model.Lock, typed bool) *jen.Statement {
-	fields := []jen.Code{field("Name", jen.Lit(l.SpecName))}
+	texts := make([]string, len(l.Keys))
+	for i, k := range l.Keys {
+		texts[i] = k.Text
+	}
+	fields := []jen.Code{field("Name", jen.Lit(l.SpecName)), field("Template", jen.Lit(strings.Join(texts, ", ")))}
 	if !typed && !l.Mixed() && l.Keys[0].Kind != model.Mutex { // which is the zero value
 		fields = append(fields, kind(l.Keys[0])...)
 	}

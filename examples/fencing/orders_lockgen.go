@@ -28,7 +28,7 @@ func NewLockedOrders(next Orders, locks *lockrt.Client, opts ...lockrt.LockOptio
 	return &LockedOrders{next: next, locks: gen.With(locks, opts...)}
 }
 
-var lockOrdersShip = gen.Spec{Name: "main.Orders.Ship", Wait: lockrt.UntilDone, Watchdog: 2 * time.Second, Fence: true}
+var lockOrdersShip = gen.Spec{Name: "main.Orders.Ship", Template: "example-fencing:order:{id}", Wait: lockrt.UntilDone, Watchdog: 2 * time.Second, Fence: true}
 
 // Ship hands an order to the carrier. Each holder of its lock has a larger token than all before it.
 //

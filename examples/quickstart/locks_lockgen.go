@@ -24,7 +24,7 @@ func NewLocks(c *lockrt.Client, opts ...lockrt.LockOption) Locks {
 	return redisLocks{c: c, opts: opts}
 }
 
-var lockLocksOrder = gen.Spec{Name: "main.Locks.Order", Wait: lockrt.UntilDone}
+var lockLocksOrder = gen.Spec{Name: "main.Locks.Order", Template: "order:{id}", Wait: lockrt.UntilDone}
 
 // Order locks one order: order:{id}.
 func (l redisLocks) Order(id OrderID) lockrt.EntityMutex[OrderID] {

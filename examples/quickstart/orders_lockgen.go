@@ -28,7 +28,7 @@ func NewLockedService(next Service, locks *lockrt.Client, opts ...lockrt.LockOpt
 	return &LockedService{next: next, locks: gen.With(locks, opts...)}
 }
 
-var lockServicePay = gen.Spec{Name: "main.Service.Pay", Wait: 3 * time.Second}
+var lockServicePay = gen.Spec{Name: "main.Service.Pay", Template: "order:{o.ID}", Wait: 3 * time.Second}
 
 // Pay settles an order.
 //

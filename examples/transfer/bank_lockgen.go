@@ -26,7 +26,7 @@ func NewLocks(c *lockrt.Client, opts ...lockrt.LockOption) Locks {
 	return redisLocks{c: c, opts: opts}
 }
 
-var lockLocksAccounts = gen.Spec{Name: "main.Locks.Accounts", Wait: time.Minute}
+var lockLocksAccounts = gen.Spec{Name: "main.Locks.Accounts", Template: "example-transfer:{ids...}", Wait: time.Minute}
 
 // Accounts locks several accounts, all or none, in the order of their keys: two transfers in opposite directions do
 // not wait for each other in a circle.

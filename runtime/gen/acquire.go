@@ -16,6 +16,7 @@ import (
 var (
 	lent         = bridge.Lent()
 	renews       = lent.Renews.(func(c *lockrt.Client, opts []lockrt.LockOption) (renews bool, err error))
+	label        = lent.Label.(func(name, template string) lockrt.LockOption)
 	permitLocker = lent.PermitLocker.(func(s *lockrt.PermitSemaphore) lockrt.Locker)
 	giveBack     = lent.GiveBack.(func(leases []*lockrt.Lease, least time.Duration, keep bool) error)
 	unreported   = lent.Unreported.(func(ctx context.Context, c *lockrt.Client, name string, err error))
@@ -104,7 +105,8 @@ func distinct(keys []KindKey) ([]KindKey, error) {
 
 // A Spec is what an annotation says about the locks of one method.
 type Spec struct {
-	Name     string        // of the method, like "orders.Service.Pay"; it begins error messages
+	Name     string        // of the method, like "orders.Service.Pay"; it begins error messages, and operators and metrics know the locks by it
+	Template string        // of the keys, like "order:{o.ID}", for hooks
 	Kind     lockrt.Kind   // of all its locks, unless each key says which; "" for a mutex
 	Permits  int           // of a semaphore: with how many the first that acquires creates it
 	Wait     time.Duration // [lockrt.UntilDone], 0 to try once, or a bound for all keys together
@@ -127,7 +129,7 @@ func (s *Spec) options() []lockrt.LockOption {
 
 // timing are the options that count for locks of all kinds.
 func (s *Spec) timing() []lockrt.LockOption {
-	opts := []lockrt.LockOption{lockrt.WithWait(s.Wait)}
+	opts := []lockrt.LockOption{lockrt.WithWait(s.Wait), label(s.Name, s.Template)}
 	switch {
 	case s.Lease != 0:
 		opts = append(opts, lockrt.WithLease(s.Lease))

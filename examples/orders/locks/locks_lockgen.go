@@ -28,8 +28,8 @@ func NewLocks(c *lockrt.Client, opts ...lockrt.LockOption) Locks {
 }
 
 var (
-	lockLocksOrder = gen.Spec{Name: "locks.Locks.Order", Wait: 20 * time.Second, Watchdog: 2 * time.Second}
-	lockLocksStock = gen.Spec{Name: "locks.Locks.Stock", Wait: 20 * time.Second, Watchdog: 2 * time.Second}
+	lockLocksOrder = gen.Spec{Name: "locks.Locks.Order", Template: "order:{id}", Wait: 20 * time.Second, Watchdog: 2 * time.Second}
+	lockLocksStock = gen.Spec{Name: "locks.Locks.Stock", Template: "stock:{item}", Wait: 20 * time.Second, Watchdog: 2 * time.Second}
 )
 
 // Order locks one order: order:{id}.

@@ -30,9 +30,9 @@ func NewLockedService(next Service, locks *lockrt.Client, opts ...lockrt.LockOpt
 }
 
 var (
-	lockServicePay      = gen.Spec{Name: "shop.Service.Pay", Wait: 20 * time.Second, Watchdog: 2 * time.Second}
-	lockServicePack     = gen.Spec{Name: "shop.Service.Pack", Wait: 20 * time.Second, Watchdog: 2 * time.Second}
-	lockServiceCloseDay = gen.Spec{Name: "shop.Service.CloseDay", Wait: 0, Watchdog: 2 * time.Second}
+	lockServicePay      = gen.Spec{Name: "shop.Service.Pay", Template: "order:{p.Order}", Wait: 20 * time.Second, Watchdog: 2 * time.Second}
+	lockServicePack     = gen.Spec{Name: "shop.Service.Pack", Template: "order:{o.ID}, stock:{o.Item}", Wait: 20 * time.Second, Watchdog: 2 * time.Second}
+	lockServiceCloseDay = gen.Spec{Name: "shop.Service.CloseDay", Template: "day:{day}", Wait: 0, Watchdog: 2 * time.Second}
 )
 
 // Pay charges the customer and keeps the receipt. It fails with ErrPaid the second time.

@@ -32,10 +32,10 @@ func NewLockedService(next, fallback Service, locks *lockrt.Client, opts ...lock
 }
 
 var (
-	lockServicePay      = gen.Spec{Name: "shop.Service.Pay", Wait: 5 * time.Second, Watchdog: 3 * time.Second, Fence: true}
-	lockServiceTransfer = gen.Spec{Name: "shop.Service.Transfer", Wait: 5 * time.Second, Watchdog: 3 * time.Second, Fence: true}
-	lockServiceShip     = gen.Spec{Name: "shop.Service.Ship", Wait: 5 * time.Second, Watchdog: 3 * time.Second}
-	lockServiceReport   = gen.Spec{Name: "shop.Service.Report", Wait: 0, Watchdog: 3 * time.Second}
+	lockServicePay      = gen.Spec{Name: "shop.Service.Pay", Template: "example-service:order:{o.ID}, example-service:wallet:{o.Wallet}", Wait: 5 * time.Second, Watchdog: 3 * time.Second, Fence: true}
+	lockServiceTransfer = gen.Spec{Name: "shop.Service.Transfer", Template: "example-service:wallet:{t.From}, example-service:wallet:{t.To}", Wait: 5 * time.Second, Watchdog: 3 * time.Second, Fence: true}
+	lockServiceShip     = gen.Spec{Name: "shop.Service.Ship", Template: "example-service:order:{o.ID}, example-service:carrier", Wait: 5 * time.Second, Watchdog: 3 * time.Second}
+	lockServiceReport   = gen.Spec{Name: "shop.Service.Report", Template: "example-service:report", Wait: 0, Watchdog: 3 * time.Second}
 )
 
 // Reserve takes the pieces of an order from stock. It fails with ErrSoldOut if there are too few. It locks the item by hand.
@@ -186,7 +186,7 @@ func NewLocks(c *lockrt.Client, opts ...lockrt.LockOption) Locks {
 	return redisLocks{c: c, opts: opts}
 }
 
-var lockLocksItem = gen.Spec{Name: "shop.Locks.Item", Wait: 5 * time.Second, Watchdog: 3 * time.Second, Fence: true}
+var lockLocksItem = gen.Spec{Name: "shop.Locks.Item", Template: "example-service:item:{id}", Wait: 5 * time.Second, Watchdog: 3 * time.Second, Fence: true}
 
 // Item locks the stock of one item: example-service:item:{id}.
 func (l redisLocks) Item(id ItemID) lockrt.EntityMutex[ItemID] {

@@ -8,6 +8,7 @@ import "context"
 // when it is initialized.
 type Functions struct {
 	Renews       any // func(c *lockrt.Client, opts []lockrt.LockOption) (renews bool, err error)
+	Label        any // func(name, template string) lockrt.LockOption
 	PermitLocker any // func(s *lockrt.PermitSemaphore) lockrt.Locker
 	GiveBack     any // func(leases []*lockrt.Lease, least time.Duration, keep bool) error
 	Unreported   any // func(ctx context.Context, c *lockrt.Client, name string, err error)

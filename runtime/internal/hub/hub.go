@@ -54,7 +54,8 @@ type Config struct {
 	Dial     Dial
 	Linger   time.Duration   // how long a channel without listeners stays subscribed
 	Backoff  []time.Duration // waits between tries to connect; the last one repeats
-	OnError  func(err error) // told of each failure to connect or subscribe; may be nil
+	OnError  func(err error) // told of the first failure to connect or subscribe after it worked; may be nil
+	OnWorks  func()          // told that it works again, after OnError; may be nil
 	OnBroken func(err error) // told when a connection breaks; may be nil
 
 	// Lane names the server that has a channel, as far as is known, and blocks nobody. Nil if there is one server.
@@ -90,6 +91,7 @@ type lane struct {
 	leaving  []string // channels that another lane carries now
 	moved    bool     // some channels may be another lane's
 	conn     Conn
+	failing  bool // it was told that subscribing fails; known to loop alone
 }
 
 type channel struct {
@@ -298,8 +300,8 @@ func (l *lane) loop() {
 			l.conn = nil
 			h.mu.Unlock()
 			h.closers.Go(conn.Close)
-		} else if h.cfg.OnError != nil {
-			h.cfg.OnError(err)
+		} else {
+			l.failed(err)
 		}
 		h.mu.Lock()
 		l.leaving = nil
@@ -401,10 +403,11 @@ func (l *lane) serve(conn Conn, broken <-chan error) (worked bool) {
 		if len(add) > 0 {
 			elsewhere, err := conn.Subscribe(add)
 			if err != nil {
-				h.failed(err)
+				l.failed(err)
 				return worked
 			}
 			worked = true
+			l.works()
 			l.subscribed(add, elsewhere)
 			if refusals++; len(elsewhere) == 0 {
 				refusals = 0
@@ -414,7 +417,7 @@ func (l *lane) serve(conn Conn, broken <-chan error) (worked bool) {
 		}
 		if len(drop) > 0 {
 			if err := conn.Unsubscribe(drop); err != nil {
-				h.failed(err)
+				l.failed(err)
 				return worked
 			}
 		}
@@ -435,14 +438,24 @@ func (l *lane) serve(conn Conn, broken <-chan error) (worked bool) {
 	}
 }
 
-func (h *Hub) failed(err error) {
+// failed tells of the first failure of an outage.
+func (l *lane) failed(err error) {
 	select {
-	case <-h.closing: // the failure is our own doing
+	case <-l.h.closing: // the failure is our own doing
 	default:
-		if h.cfg.OnError != nil {
-			h.cfg.OnError(err)
+		if !l.failing && l.h.cfg.OnError != nil {
+			l.h.cfg.OnError(err)
 		}
+		l.failing = true
 	}
+}
+
+// works tells that an outage is over, if there was one.
+func (l *lane) works() {
+	if l.failing && l.h.cfg.OnWorks != nil {
+		l.h.cfg.OnWorks()
+	}
+	l.failing = false
 }
 
 // difference returns what to subscribe and unsubscribe, and when to look again.

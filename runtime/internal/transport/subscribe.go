@@ -31,6 +31,7 @@ func (t *Transport) newHub() *hub.Hub {
 		OnError: func(err error) {
 			t.cfg.Logger.Warn("lockgen: subscribing failed; waiters ask by timer until it works", "error", err)
 		},
+		OnWorks: func() { t.cfg.Logger.Info("lockgen: subscribing works again") },
 		OnBroken: func(err error) {
 			t.cfg.Logger.Info("lockgen: subscription connection broke; connecting again", "error", err)
 		},

@@ -29,7 +29,7 @@ type KindKey struct {
 }
 
 type Spec struct {
-	Name                       string
+	Name, Template             string
 	Kind                       lockrt.Kind
 	Permits                    int
 	Wait, Watchdog, Lease, Min time.Duration
