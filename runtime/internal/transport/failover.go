@@ -28,8 +28,13 @@ type failover struct {
 	scan   bool             // the client may hold something on a server without one
 }
 
-// Redirects returns to how many servers commands are redirected.
-func (t *Transport) Redirects() int { return int(t.cluster.redirects.Load()) }
+// Redirects returns to how many servers of a cluster commands are redirected.
+func (t *Transport) Redirects() int {
+	if t.cluster == nil {
+		return 0
+	}
+	return int(t.cluster.redirects.Load())
+}
 
 // A guard is a subscription whose only purpose is that its connection breaks when the server fails.
 type guard struct {

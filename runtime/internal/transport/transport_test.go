@@ -244,6 +244,7 @@ func TestListen(t *testing.T) {
 	require.False(t, net.Clustered())
 	require.False(t, net.ClockUnknown())
 	require.Zero(t, net.Server("k"))
+	require.Zero(t, net.Redirects())
 	require.True(t, net.SameServer("k")("other"))
 	net.Holds("k") // of which a single server needs to know nothing
 	net.Watch()
