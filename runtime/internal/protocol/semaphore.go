@@ -27,10 +27,10 @@ func (r Request) args(more ...string) []string {
 	return append([]string{strconv.FormatUint(r.Number, 10), strconv.FormatUint(r.Oldest, 10), millis(r.Keep)}, more...)
 }
 
-// Outdated is the reply to a request that the client gave up before, and ErrOutdated what it means. A client that numbers its
-// requests never gets it.
+// Outdated is the reply to a request that the client gave up before. A client that numbers its requests never gets it.
 const Outdated = -9
 
+// ErrOutdated is what Outdated means.
 var ErrOutdated = errors.New("redis says that this request was given up")
 
 // A Semaphore is what one client says of one semaphore, of either kind.
