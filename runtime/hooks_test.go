@@ -2,7 +2,9 @@ package lockrt_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"expvar"
 	"fmt"
 	"sync"
 	"testing"
@@ -401,4 +403,16 @@ func TestStats_CountCallsByKindAndOutcome(t *testing.T) {
 		}
 	}
 	require.LessOrEqual(t, s.WaitSum, slowest)
+}
+
+func TestStats_CanBeAnExpvar(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, lockrt.Options{})
+	v := expvar.Func(func() any { return c.Stats() })
+	lease := ok(t)(c.Mutex(redistest.Key(t, "k")).Lock(patient(t)))
+	var published lockrt.Stats
+	require.NoError(t, json.Unmarshal([]byte(v.String()), &published))
+	require.Equal(t, c.Stats(), published)
+	require.Equal(t, 1, published.Held)
+	free(t, lease)
 }

@@ -42,7 +42,9 @@ type WaitBucket struct {
 	Count uint64
 }
 
-// Stats returns the counts. It does not contact Redis and may be called after Close.
+// Stats returns the counts. It does not contact Redis and may be called after Close. As a variable of package expvar it is
+//
+//	expvar.Publish("locks", expvar.Func(func() any { return client.Stats() }))
 func (c *Client) Stats() Stats {
 	if c.made() == nil {
 		return Stats{}
