@@ -151,7 +151,7 @@ func (f *findings) attempt(a *attempt, r rules, h *history) {
 		}
 	}
 	if a.unlocked != never {
-		if a.unlockErr != "" && a.unlockErr != classLost && r.keeps && !(r.mutes && strings.Contains(a.unlockErr, "no answer within")) {
+		if a.unlockErr != "" && a.unlockErr != classLost && r.keeps && !(r.mutes && strings.Contains(a.unlockErr, "no answer within")) && !(r.away && h.longest() > unlockBound) {
 			f.violate("process %d: Unlock %q failed: %s", a.proc, a.key, a.unlockErr)
 		}
 		if !stands {

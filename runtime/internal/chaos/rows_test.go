@@ -107,7 +107,7 @@ func on(t topology, of []*primitive, rows []row) []run {
 				r.must, r.rules.limits = "works; who is told that there is something to have asks for it", maps.Clone(r.rules.limits)
 				r.rules.limits[typical] = within(300 * ms)
 			}
-			if _, bounded := r.rules.limits[unheld]; bounded && r.rules.mutes && p.asks {
+			if _, bounded := r.rules.limits[unheld]; bounded && r.rules.mutes && p.asks && r.lease == 0 {
 				r.must, r.rules.limits = "nothing counted twice; no key held by nobody > 3 s: who is told asks, so two may be lost", maps.Clone(r.rules.limits)
 				r.rules.limits[unheld] = within(3 * time.Second)
 			}

@@ -35,7 +35,7 @@ func (t *Transport) RunBeside(cmd protocol.Command) Reply {
 	if reply, ok := t.tracker.beside(cmd); ok {
 		return Reply{reply}
 	}
-	conn, release := t.dedicate(t.rc, t.cfg.OpTimeout)
+	conn, release := t.dedicateUntil(nil, t.rc, t.cfg.OpTimeout) // also while the client is closed
 	if conn == nil {
 		return t.Run(cmd)
 	}

@@ -72,6 +72,11 @@ func (t *Transport) runSoon(cmd protocol.Command, patience time.Duration) rueidi
 // dedicate returns a connection for the caller alone, or nil if the client is stopped meanwhile, or there is none within
 // limit, if that is more than 0: a client of the user's may be out of connections for as long as it likes.
 func (t *Transport) dedicate(rc rueidis.Client, limit time.Duration) (conn rueidis.DedicatedClient, release func()) {
+	return t.dedicateUntil(t.cfg.Stopped, rc, limit)
+}
+
+// dedicateUntil is dedicate until stopped is closed, if it is not nil.
+func (t *Transport) dedicateUntil(stopped <-chan struct{}, rc rueidis.Client, limit time.Duration) (conn rueidis.DedicatedClient, release func()) {
 	type connection struct {
 		conn    rueidis.DedicatedClient
 		release func()
@@ -97,7 +102,7 @@ func (t *Transport) dedicate(rc rueidis.Client, limit time.Duration) (conn rueid
 	case made := <-got:
 		return made.conn, made.release
 	case <-late:
-	case <-t.cfg.Stopped:
+	case <-stopped:
 	}
 	return nil, nil
 }
