@@ -114,7 +114,7 @@ func (x *strangerContext) Value(key any) any {
 //
 // It returns what fn returned, the error of ctx if that has ended, or what a campaign failed with that another
 // one would fail with, too, such as [ErrWrongType], [ErrClosed] or, after [WithWait], [ErrNotAcquired]. An outage of Redis is
-// waited out, however long; [Options.Logger] is told of it, and of each leadership that was lost.
+// waited out, however long; [Options.Logger] gets a line about it, and about each leadership that was lost.
 func (e *Election) Lead(ctx context.Context, value string, fn func(ctx context.Context, l *Leadership) error) error {
 	e = orZero(e)
 	if fn == nil {
@@ -278,22 +278,20 @@ func (e *Election) observe(ctx context.Context, yield func(Leader, error) bool) 
 			failures++
 			away, pause = true, e.c.opts.Retry.pause(failures)
 		}
-		timer.Reset(pause)
-		select {
-		case <-changed:
-			if away { // the subscription may be back before the rest is
-				select {
-				case <-timer.C:
-				case <-ctx.Done():
-					return
-				}
+		until := now().Add(pause)
+		for waiting := true; waiting; {
+			timer.Reset(min(time.Until(until), pollUnheard))
+			select {
+			case <-changed:
+				waiting = away // the subscription may be back before the rest is
+			case <-timer.C: // while changes are not heard Redis is asked
+				waiting = listener.Live() && now().Before(until)
+			case <-ctx.Done():
+				return
+			case <-e.c.closing:
+				yield(last, failedAt("observe", e.name, ErrClosed))
+				return
 			}
-		case <-timer.C:
-		case <-ctx.Done():
-			return
-		case <-e.c.closing:
-			yield(last, failedAt("observe", e.name, ErrClosed))
-			return
 		}
 	}
 }

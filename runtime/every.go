@@ -27,7 +27,7 @@ import (
 // # Missed intervals
 //
 // An interval is missed if no process lived in it, Redis was away, the process died that had begun it, or the function failed. It is not
-// begun again: instead the next run is told. [Tick.Done] is the start of the last interval in which the function returned nil, and
+// begun again: instead the next run knows of it. [Tick.Done] is the start of the last interval in which the function returned nil, and
 // [Tick.Missed] how many have passed since. Three recipes:
 //
 //   - Work through everything since: query for what changed in [Tick.Since] to [Tick.Start], as above. Nothing is left out whatever
@@ -41,7 +41,7 @@ import (
 // # What it takes
 //
 // The key lockgen_every:{name} keeps the starts of the last interval that was begun, and done, for 30 days or 100 intervals, whichever is longer. A server
-// that was restarted empty is told by processes that live what they know; if none does, an interval may be begun twice.
+// that was restarted empty learns from the processes that live what they know; if there is none, an interval may be begun twice.
 // So it may if the clock of the server is set back by more than an interval, as by a failover to one whose clock is wrong.
 //
 // Each process sends one request in an interval, and the one that runs four more. In an interval of which the beginning
@@ -217,13 +217,13 @@ func (s *Schedule) run(ctx context.Context, lease *Lease) (m protocol.Moment, er
 	began := now()
 	err = s.fn(lease.Context(), t)
 	if err == nil {
-		err = lease.Err() // whoever ran meanwhile, it was not done under the lock
+		err = lease.Err() // another process may have run meanwhile
 	}
 	if err == nil {
 		err = s.done(ctx, m.Start)
 	}
 	if err != nil {
-		s.c.opts.Logger.WarnContext(ctx, "lockgen: a run of a schedule failed; the next one is told that it was missed", "key", s.of.Key, "start", m.Start, "error", err)
+		s.c.opts.Logger.WarnContext(ctx, "lockgen: a run of a schedule failed; for the next one it counts as missed", "key", s.of.Key, "start", m.Start, "error", err)
 	}
 	m.Left -= time.Since(began)
 	return m, nil
@@ -262,7 +262,7 @@ func (s *Schedule) ask(ctx context.Context, lease *Lease) (protocol.Moment, erro
 	return got.m, nil
 }
 
-// done notes that the interval was done. What cannot be noted is part of what the next run is told to have been missed.
+// done notes that the interval was done. What cannot be noted counts as missed for the next run.
 func (s *Schedule) done(ctx context.Context, start time.Time) error {
 	ctx = context.WithoutCancel(ctx)
 	var err error

@@ -67,7 +67,7 @@ func (l *Leadership) Token() int64 {
 	return l.lease.Token()
 }
 
-// Proclaim gives the leader another value, which observers are told of. It takes one round trip. It fails with what the leadership
+// Proclaim gives the leader another value, which observers see. It takes one round trip. It fails with what the leadership
 // ended with if it has, and with [ErrLost] if Redis says that somebody else leads; with another error it is not known whether
 // observers see the new value, and the client goes on trying until they do.
 func (l *Leadership) Proclaim(ctx context.Context, value string) error {
@@ -108,8 +108,8 @@ func (l *Leadership) Resign(context.Context) error {
 	return nil
 }
 
-// told is what the record is to say of l.
-func (l *Leadership) told() protocol.Term {
+// record returns what the record is to say of l.
+func (l *Leadership) record() protocol.Term {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return protocol.Term{Owner: l.lease.guard.Owner(), Token: l.lease.token, Value: l.value}
@@ -141,7 +141,7 @@ func (l *Leadership) write(ctx context.Context) error {
 		if err := l.lease.Err(); err != nil {
 			return err
 		}
-		written, err := c.net.Run(c.wire.Lead(l.e.name, l.told(), leaderKeep)).Int()
+		written, err := c.net.Run(c.wire.Lead(l.e.name, l.record(), leaderKeep)).Int()
 		if err == nil && written == 0 {
 			err = fmt.Errorf("%w: Redis says that somebody else leads", ErrLost)
 		}
@@ -190,5 +190,5 @@ func (l *Leadership) remove() {
 	}
 	l.writing.Lock()
 	defer l.writing.Unlock()
-	_ = l.e.c.net.Run(l.e.c.wire.Resign(l.e.name, l.told())) // of no use but to tell observers at once
+	_ = l.e.c.net.Run(l.e.c.wire.Resign(l.e.name, l.record())) // of no use but that observers see it at once
 }

@@ -75,7 +75,7 @@ func openLate(option rueidis.ClientOption, opts Options) (*Client, error) {
 		Connect:  func(ctx context.Context) (rueidis.Client, error) { return connect(ctx, named(option, opts, uuid)) },
 		Pause:    opts.Retry.pause,
 		Patience: opts.OpTimeout,
-		Told: func(err error) {
+		Report: func(err error) {
 			if err == nil {
 				opts.Logger.Info("lockgen: the server has been reached")
 			} else {

@@ -123,12 +123,12 @@ type Options struct {
 	// StartWithoutServer has [Open] return at once, whether or not a server answers, and connect in the background until it has:
 	// for processes that are to start during an outage of Redis. Meanwhile it is as if Redis were away: a call that waits goes on
 	// waiting, for 30s or for the watchdog or lease time if that is longer, and others fail with [ErrUnavailable]. What
-	// will not be otherwise the next time, such as a wrong password, is the error of each call, and Logger is told of it once.
+	// will not be otherwise the next time, such as a wrong password, is the error of each call, and one line for Logger.
 	// In a cluster PubSub has to say by which channels, since there is nobody to ask. [New] does not look at it.
 	// Defaults to false: Open fails. Redisson's lazyInitialization.
 	StartWithoutServer bool
 
-	// DeadlockAfter is after how long Logger is told of a call that waits for others without a bound, once for each call: neither its
+	// DeadlockAfter is after how long Logger gets a line about a call that waits for others without a bound, one for each call: neither its
 	// context has a deadline nor is there [WithWait]. If this very process holds what the call waits for, the lock was probably entered
 	// again under an outer context, and the call waits for ever. It changes nothing else. Defaults to 5s; negative: never.
 	DeadlockAfter time.Duration

@@ -11,7 +11,7 @@ const DefaultDeadlockAfter = 5 * time.Second
 
 // A suspicion is that a call waits for ever: nothing bounds its wait, and it has lasted for long.
 type suspicion struct {
-	due   <-chan time.Time // nil before the call begins to wait, and from when the log was told on
+	due   <-chan time.Time // nil before the call begins to wait, and after the log line
 	alarm *time.Timer
 }
 
@@ -34,7 +34,7 @@ func (s *suspicion) end() {
 	}
 }
 
-// tell tells the log, once, what is waited for, and whether this very process has it.
+// tell writes to the log, once, what is waited for, and whether this very process has it.
 func (s *suspicion) tell(ctx context.Context, c *Client, q contest, w *waiter) {
 	s.due = nil
 	kind, key := subject(q, w)

@@ -21,7 +21,7 @@
 --        done   the start of the last one that was done; 0 if none is known
 --        WRONGTYPE when the lock or the schedule is something other than a hash
 --
--- Twice: the schedule says who began the interval, and that one is told so again.
+-- Twice: the schedule says who began the interval, and that one gets the same reply again.
 local interval = tonumber(ARGV[1])
 local time = redis.call('time')
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)

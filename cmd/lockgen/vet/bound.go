@@ -92,7 +92,7 @@ func valuesOf(pass *analysis.Pass) *values {
 				}
 			case *ast.UnaryExpr:
 				if to := variable(v.info, n.X); n.Op == token.AND && to != nil {
-					v.set[to] += 2 // whoever has its address may set it
+					v.set[to] += 2 // it may be set through its address
 				}
 			}
 			return true

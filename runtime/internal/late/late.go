@@ -28,8 +28,8 @@ type Config struct {
 	// Patience is how long a request waits for the first call of Connect to end: who finds its server there need not notice that it
 	// connects in the background.
 	Patience time.Duration
-	// Told is told of the first failure, and with nil when it has connected after one. It is called by one goroutine.
-	Told func(err error)
+	// Report is called with the first failure, and with nil when it has connected after one, by one goroutine.
+	Report func(err error)
 }
 
 // A Client is a [rueidis.Client]. It is safe for concurrent use.
@@ -89,14 +89,14 @@ func (c *Client) connect(ctx context.Context) {
 			if failures == 0 {
 				close(c.tried)
 			} else {
-				c.cfg.Told(nil)
+				c.cfg.Report(nil)
 			}
 			return
 		}
 		c.last.Store(&err)
 		if failures++; failures == 1 {
 			close(c.tried)
-			c.cfg.Told(err)
+			c.cfg.Report(err)
 		}
 		timer := time.NewTimer(c.cfg.Pause(failures))
 		select {

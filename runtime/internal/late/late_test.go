@@ -35,7 +35,7 @@ func TestClient(t *testing.T) {
 		},
 		Pause:    func(int) time.Duration { return time.Millisecond },
 		Patience: time.Minute,
-		Told:     func(err error) { told <- err },
+		Report:   func(err error) { told <- err },
 	})
 	require.NoError(t, err)
 	defer c.Close()
@@ -120,7 +120,7 @@ func TestClient_BuiltBeforeThereWasACluster(t *testing.T) {
 		},
 		Pause:    func(int) time.Duration { return time.Millisecond },
 		Patience: time.Minute,
-		Told:     func(err error) { told <- err },
+		Report:   func(err error) { told <- err },
 	})
 	require.NoError(t, err)
 	defer c.Close()
