@@ -27,7 +27,8 @@ type Fleet struct {
 }
 
 // Fleet asks all processes that listen, which is each that has a lock or waited for one of late, what they hold and wait
-// for. With a key, which may be empty for all, it is only what concerns that. It returns when all have answered, or when ctx
+// for. With a key, which may be empty for all, it is only what concerns that. It asks a process that is asked by too many once more,
+// a second later. It returns when all have answered, or when ctx
 // ends or [Options.OpTimeout] is over; then those that did not answer are Silent. It fails like [Mutex.Inspect] if Redis cannot be
 // asked who listens.
 //
@@ -71,13 +72,30 @@ func (c *Client) Fleet(ctx context.Context, key string) (Fleet, error) {
 	if slices.Contains(got.ids, c.wire.UUID) {
 		q.heard(c.wire.UUID, reportPart{Snapshot: c.look(key, 0), ID: q.id, Parts: 1})
 	}
+	for {
+		select {
+		case <-q.done:
+			return q.fleet(), nil
+		case <-ctx.Done():
+			return q.fleet(), nil
+		case <-c.closing:
+			return fail(ErrClosed)
+		case <-q.again:
+			c.askAgain(ctx, q, key)
+		}
+	}
+}
+
+// askAgain asks the processes that refused, once they answer again.
+func (c *Client) askAgain(ctx context.Context, q *question, key string) {
+	pause := time.NewTimer(pacePeriod)
+	defer pause.Stop()
 	select {
-	case <-q.done:
+	case <-pause.C:
+		c.spawn(func() { c.question(q, q.refusers(), key) })
 	case <-ctx.Done():
 	case <-c.closing:
-		return fail(ErrClosed)
 	}
-	return q.fleet(), nil
 }
 
 // awaitHearing returns once the client hears what it is told.
@@ -146,7 +164,8 @@ const askWord = "ask "
 
 // The pace of answers.
 const (
-	mostAnswers  = 10               // in a second, and as many refusals
+	pacePeriod   = time.Second
+	mostAnswers  = 10               // in a period, and as many refusals
 	mostReported = 400              // locks and calls in an answer, half of each: so that it takes less than 1ms
 	mostPart     = 32 << 10         // bytes of a part
 	mostHeard    = 64 * mostPart    // bytes that are taken from one process
@@ -170,11 +189,11 @@ type pace struct {
 	n     int
 }
 
-// take returns how many there were in this second, with this one.
+// take returns how many there were in this period, with this one.
 func (p *pace) take(at monotonic.Time) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.since.IsZero() || at.Sub(p.since) >= time.Second {
+	if p.since.IsZero() || at.Sub(p.since) >= pacePeriod {
 		p.since, p.n = at, 0
 	}
 	p.n++
@@ -272,14 +291,16 @@ type questions struct {
 
 // A question is one request to several processes.
 type question struct {
-	of   *questions
-	id   string
-	done chan struct{} // closed when all have answered
+	of    *questions
+	id    string
+	done  chan struct{} // closed when all have answered
+	again chan struct{} // has a token when a process has refused
 
 	missing map[string]struct{}           // processes that have not answered
 	told    map[string]map[int]reportPart // parts of answers
 	size    map[string]int                // of what was heard, in bytes
 	bad     map[string]bool               // processes whose answers cannot be read
+	refused []string                      // processes that are to be asked again
 }
 
 func (s *questions) begin(ids []string) *question {
@@ -287,7 +308,7 @@ func (s *questions) begin(ids []string) *question {
 	defer s.mu.Unlock()
 	s.last++
 	q := &question{
-		of: s, id: fmt.Sprint(s.last), done: make(chan struct{}),
+		of: s, id: fmt.Sprint(s.last), done: make(chan struct{}), again: make(chan struct{}, 1),
 		missing: map[string]struct{}{}, told: map[string]map[int]reportPart{}, size: map[string]int{}, bad: map[string]bool{},
 	}
 	for _, id := range ids {
@@ -340,7 +361,14 @@ func (q *question) heard(id string, part reportPart) {
 		return
 	}
 	switch {
-	case part.Refused != "", part.Version != SnapshotVersion, part.Parts < 1, part.Part < 0, part.Part >= part.Parts, q.size[id] > mostHeard:
+	case part.Refused != "":
+		q.refused = append(q.refused, id)
+		select {
+		case q.again <- struct{}{}:
+		default:
+		}
+		return
+	case part.Version != SnapshotVersion, part.Parts < 1, part.Part < 0, part.Part >= part.Parts, q.size[id] > mostHeard:
 		q.bad[id] = true
 	default:
 		if q.told[id] == nil {
@@ -362,6 +390,15 @@ func (q *question) gone(id string) {
 		delete(q.told, id)
 		q.settle(id)
 	}
+}
+
+// refusers returns the processes that have refused since it was last called.
+func (q *question) refusers() []string {
+	q.of.mu.Lock()
+	defer q.of.mu.Unlock()
+	ids := q.refused
+	q.refused = nil
+	return ids
 }
 
 // settle notes that nothing more is to come from a process. The caller holds the lock.

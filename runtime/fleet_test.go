@@ -234,9 +234,6 @@ func TestFleet_BadAnswers(t *testing.T) {
 		"no JSON before":  {func(id string) []string { return []string{"{", part(id, "1", "0", "1", `{"key":"a"}`)} }, false, []string{"a"}},
 		"another version": {func(id string) []string { return []string{part(id, "2", "0", "1", "")} }, true, nil},
 		"a part too many": {func(id string) []string { return []string{part(id, "1", "1", "1", "")} }, true, nil},
-		"refused": {func(id string) []string {
-			return []string{`{"id":"` + id + `","refused":"no","process":{"id":"` + fake + `"}}`}
-		}, true, nil},
 	} {
 		answer <- test.say
 		f, err := asker.Fleet(patient(t), "")
@@ -290,4 +287,35 @@ func TestFleet_Misused(t *testing.T) {
 	require.ErrorIs(t, err, lockrt.ErrUnavailable)
 	_, _, err = down.ProcessOf(t.Context(), "x")
 	require.ErrorIs(t, err, lockrt.ErrUnavailable)
+}
+
+// A process answers ten times a second. A program that asks more often waits for the next second, and misses nothing.
+func TestFleet_AsksAgainWhatRefuses(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	holder := clientOf(t, server.URL(), lockrt.Options{})
+	asker := clientOf(t, server.URL(), lockrt.Options{OpTimeout: patience})
+	key := redistest.Key(t, "k")
+	ok(t)(holder.Mutex(key).Lock(patient(t)))
+	until(t, "the holder listens", func() bool {
+		f, err := asker.Fleet(patient(t), key)
+		require.NoError(t, err)
+		_, answers := answerOf(f, holder)
+		return answers
+	})
+	brief, cancel := context.WithTimeout(patient(t), 50*time.Millisecond)
+	defer cancel()
+	for range 12 { // the last ones within the second end with their context, and say who is missing
+		f, err := asker.Fleet(brief, key)
+		if err == nil && len(f.Silent) > 0 {
+			require.Equal(t, []string{holder.ID()}, f.Silent)
+		}
+	}
+	for range 15 {
+		f, err := asker.Fleet(patient(t), key)
+		require.NoError(t, err)
+		of, answers := answerOf(f, holder)
+		require.True(t, answers, "silent: %v", f.Silent)
+		heldOf(t, of, key)
+	}
 }
