@@ -86,11 +86,13 @@ func TestEndings_RedisAway(t *testing.T) {
 				unavailable(receive(t, got, "the call"))
 				back()
 				require.NoError(t, lease.Unlock(ctx))
-				for err = call(ctx, s, id); err != nil; err = call(ctx, s, id) {
-					unavailable(err)
+				// Redis is back, and nobody has it, once the client has withdrawn what it was granted without an answer.
+				for ran == 0 {
+					if err = call(ctx, s, id); err != nil {
+						unavailable(err)
+					}
 				}
-				require.Equal(t, 1, ran, "Redis is back, and nobody has it")
-				require.Zero(t, fell)
+				require.Equal(t, 1, ran)
 				_, err = other.Mutex(endingsKey(t, id)).ForceUnlock(ctx) // what release=keep leaves
 				require.NoError(t, err)
 			})
