@@ -88,6 +88,7 @@ func TestEndings_RedisAway(t *testing.T) {
 				require.NoError(t, lease.Unlock(ctx))
 				// Redis is back, and nobody has it, once the client has withdrawn what it was granted without an answer.
 				for ran == 0 {
+					fell = 0
 					if err = call(ctx, s, id); err != nil {
 						unavailable(err)
 					}
