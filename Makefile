@@ -38,6 +38,7 @@ test: ## run all tests with the race detector, on a redis-server found or instal
 	@.ci/need redis-server cc
 	$(GO) test -race -parallel 4 -timeout 15m ./...
 	$(GO) test ./runtime/internal/watchdog ./runtime/internal/sim # what cannot run with the race detector, or takes too long with it
+	$(GO) test -run '^TestCluster_ManyAreRenewed$$' ./runtime
 	@if [ -n "$$CI" ]; then .ci/need postgres promtool; fi
 	for module in $(TESTED); do $(GO) -C $$module test -race -timeout 10m ./... || exit 1; done # what is not installed is skipped, unless CI is set
 	@if [ -n "$$CI" ] || { command -v javac && command -v mvn; } >/dev/null; then $(MAKE) interop; else \

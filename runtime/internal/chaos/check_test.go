@@ -322,7 +322,7 @@ func (f *findings) telling(all []*attempt, r rules, h *history) {
 			found = found || a.key == longKey
 			at := min(a.told, a.unlock)
 			switch starved := at != never && f.pausedIn(at-int64(r.lease), at) > r.lease/20; {
-			case r.holds && a.lost() && a.key == longKey && !starved:
+			case r.holds && a.lost() && a.key == longKey && !starved && h.longest() <= r.lease*11/20: // what is trusted when it begins, at least
 				f.violate("fault %d: process %d lost %q, which it should have kept", i+1, a.proc, a.key)
 			case r.loses && !a.lost():
 				f.violate("fault %d: process %d was never told that it had lost %q", i+1, a.proc, a.key)
