@@ -170,14 +170,6 @@ func TestSnapshot_RedLock(t *testing.T) {
 	free(t, gotten(t, got, "the lock"))
 }
 
-func ok2[T any](v T, err error) func(t *testing.T) T {
-	return func(t *testing.T) T {
-		t.Helper()
-		require.NoError(t, err)
-		return v
-	}
-}
-
 // A client says who it is, and leaves out what is nobody's business.
 func TestProcess(t *testing.T) {
 	t.Parallel()
