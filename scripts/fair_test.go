@@ -621,6 +621,9 @@ func (m *fairModel) out(i int) {
 	m.queue = slices.Delete(slices.Clone(m.queue), i, i+1)
 	delete(m.times, owner)
 	m.notes = slices.DeleteFunc(slices.Clone(m.notes), func(o string) bool { return o == owner })
+	if len(m.queue) == 0 {
+		m.last = ""
+	}
 }
 
 func (m *fairModel) grant(owner string) {
@@ -642,7 +645,9 @@ func (m *fairModel) pass() int64 {
 	switch head {
 	case m.l.hears, m.l.hears2, m.l.hears3:
 		m.grant(head)
-		m.last = head
+		if len(m.queue) > 0 {
+			m.last = head
+		}
 		return 1
 	case m.l.deaf, m.l.deaf2:
 		over := min(m.times[head], m.now+heirs)
