@@ -66,6 +66,9 @@ func blockLine(line string) string {
 
 // Mentioned says whether source may hold a directive or an attempt at one. It reads bytes, not Go: what it finds can stand in a string.
 func Mentioned(src []byte) bool {
+	if bytes.IndexByte(src, '\r') >= 0 { // Go leaves them out of comments
+		src = bytes.ReplaceAll(src, []byte("\r"), nil)
+	}
 	block := 0 // how much of what is left was looked at as a block comment
 	for len(src) > 0 {
 		i := bytes.IndexByte(src, '/')

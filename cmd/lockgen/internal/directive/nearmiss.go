@@ -179,7 +179,7 @@ func (n *spelling) takeName(text string) (rest string, ok bool) {
 			return text[len(tool):], true
 		}
 	}
-	if len(rest) > 1 && strings.IndexByte(" -_.", rest[0]) >= 0 && end < len(tool) {
+	if end > 0 && end < len(tool) && len(rest) > 1 && strings.IndexByte(" -_.", rest[0]) >= 0 {
 		more := 1
 		for more < len(rest) && more <= len(tool) && isLetter(rest[more]) {
 			more++
