@@ -41,7 +41,8 @@ import (
 // # What it takes
 //
 // The key lockgen_every:{name} keeps the starts of the last interval that was begun, and done, for 30 days or 100 intervals, whichever is longer. A server
-// that was restarted empty learns from the processes that live what they know; if there is none, an interval may be begun twice.
+// that was restarted empty learns from each process that asks what that one knows. If the first one has not asked since the interval was
+// begun, the interval is begun twice.
 // So it may if the clock of the server is set back by more than an interval, as by a failover to one whose clock is wrong.
 //
 // Each process sends one request in an interval, and the one that runs four more. In an interval of which the beginning

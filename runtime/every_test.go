@@ -3,6 +3,7 @@ package lockrt_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -220,16 +221,24 @@ func TestEvery_CutOff(t *testing.T) {
 	proxy.Deliver()
 }
 
-// TestEvery_RestartedEmpty shows that a process remembers its own runs for a server that has forgotten them.
+// TestEvery_RestartedEmpty shows that processes remember for a server that has forgotten.
 func TestEvery_RestartedEmpty(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
 	log := &lines{}
 	k := newTicker()
 	const interval = 3 * time.Second // which a server takes less than to be back, so that the same interval goes on
-	c := clientOf(t, server.URL(), lockrt.Options{Logger: log.logger()})
-	run(t, lockrt.AtRate(c.Every("job", interval, k.tick), 20)) // it asks often, and remembers its own runs
+	c, other := clientOf(t, server.URL(), lockrt.Options{Logger: log.logger()}), clientOf(t, server.URL(), lockrt.Options{})
+	schedules := []*lockrt.Schedule{
+		lockrt.AtRate(c.Every("job", interval, k.tick), 20), lockrt.AtRate(other.Every("job", interval, k.tick), 20), // they ask often
+	}
+	for _, s := range schedules {
+		run(t, s)
+	}
 	last := k.inTurn(t, 1, time.Time{})
+	until(t, "both know of the run", func() bool {
+		return !slices.ContainsFunc(schedules, func(s *lockrt.Schedule) bool { return lockrt.Known(s).Before(last) })
+	})
 	server.Kill()
 	until(t, "it is held up", func() bool { return log.count("is held up") > 0 })
 	server.Restart()

@@ -96,5 +96,12 @@ func AtRate(s *Schedule, rate float64) *Schedule {
 	return s
 }
 
+// Known returns the start of the last interval that s knows to have begun.
+func Known(s *Schedule) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.known
+}
+
 // ConnOf returns what the client sends its commands through.
 func ConnOf(c *Client) rueidis.Client { return c.rc }
