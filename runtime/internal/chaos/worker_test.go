@@ -162,11 +162,17 @@ func work(line string, in io.Reader, out io.Writer) error {
 	}
 	for _, client := range clients {
 		if err := client.Close(); err != nil && w.Mutant == "" {
-			return err
+			return fmt.Errorf("%w; what runs still:\n%s", err, goroutines())
 		}
 	}
 	w.leaks(before)
 	return nil
+}
+
+// goroutines returns the stacks of all goroutines.
+func goroutines() string {
+	stacks := make([]byte, 1<<20)
+	return strings.TrimSpace(string(stacks[:runtime.Stack(stacks, true)]))
 }
 
 // contend runs the goroutines of the process until its input ends.
@@ -377,9 +383,7 @@ func (w *worker) leaks(before int) {
 		select {
 		case <-poll.C:
 		case <-over:
-			stacks := make([]byte, 1<<20)
-			stacks = stacks[:runtime.Stack(stacks, true)]
-			w.say(event{What: leaked, Err: "goroutines: " + strings.TrimSpace(string(stacks))})
+			w.say(event{What: leaked, Err: "goroutines: " + goroutines()})
 			return
 		}
 	}
