@@ -270,19 +270,6 @@ func TestText(t *testing.T) {
 	}
 }
 
-func TestMatches(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct {
-		pattern, key string
-		want         bool
-	}{
-		{"", "x", true}, {"*", "", true}, {"order:*", "order:7", true}, {"order:*", "stock:7", false}, {"o*r:?", "order:7", true},
-		{"*7", "order:77", true}, {"a*b*c", "a/b/b/c", true}, {"a*b*c", "a/b/b", false}, {"?", "", false}, {"[x]", "[x]", true},
-	} {
-		require.Equal(t, test.want, matches(test.pattern, test.key), "%+v", test)
-	}
-}
-
 // What cannot be done is one sentence and the right exit code, and ends in time.
 func TestBadInput(t *testing.T) {
 	t.Parallel()

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/lockgen/lockgen/internal/survey"
 )
 
 // A Finding is one thing that was looked at.
@@ -298,7 +300,7 @@ func (o *options) orphans(ctx context.Context) (Finding, error) {
 			}
 			seen += 1000
 			for _, key := range entry.Elements {
-				places, err := o.rc.Do(ctx, o.rc.B().Lrange().Key(key).Start(0).Stop(mostFields-1).Build()).AsStrSlice()
+				places, err := o.rc.Do(ctx, o.rc.B().Lrange().Key(key).Start(0).Stop(survey.MostFields-1).Build()).AsStrSlice()
 				if err != nil {
 					return Finding{}, err
 				}

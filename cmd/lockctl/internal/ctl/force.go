@@ -36,7 +36,7 @@ func force(ctx context.Context, o *options) int {
 		if err != nil {
 			return 0, err
 		}
-		from = w.locks[key]
+		from = w.Locks[key]
 		switch {
 		case from == nil || len(from.Holders) == 0:
 			return o.fail(exitFound, fmt.Errorf("nobody holds %s", key)), nil
@@ -50,7 +50,7 @@ func force(ctx context.Context, o *options) int {
 	}
 	if !o.json || !o.yes {
 		for _, h := range from.Holders {
-			fmt.Fprintf(o.Stderr, "%s is held by %s\n", clean(key), clean(h.about(time.Now())))
+			fmt.Fprintf(o.Stderr, "%s is held by %s\n", clean(key), clean(hasIt(h, time.Now())))
 		}
 	}
 	if !o.yes && !o.agreed("Take it? [y/N] ") {

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/lockgen/lockgen/internal/survey"
 )
 
 func itoa(n int) string { return strconv.Itoa(n) }
@@ -70,7 +72,7 @@ func (o *options) listing(ctx context.Context) (*Listing, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Listing{Version: JSONVersion, At: w.at.UTC().Format(time.RFC3339Nano), Locks: w.sorted(o.pattern()), Silent: w.silent, Omitted: w.more}
+	l := &Listing{Version: JSONVersion, At: w.At.UTC().Format(time.RFC3339Nano), Locks: w.Sorted(o.pattern()), Silent: w.Silent, Omitted: w.Omitted}
 	if l.Locks == nil {
 		l.Locks = []*Lock{}
 	}
@@ -133,7 +135,7 @@ func (o *options) sweep(ctx context.Context, l *Listing) error {
 	for _, lock := range l.Locks {
 		known[lock.Key] = true
 	}
-	w := &world{at: time.Now(), locks: map[string]*Lock{}}
+	w := survey.New()
 	began := time.Now()
 	for _, addr := range sortedKeys(o.rc.Nodes()) {
 		node := o.rc.Nodes()[addr]
@@ -155,12 +157,12 @@ func (o *options) sweep(ctx context.Context, l *Listing) error {
 			l.Swept += step
 			var fresh []string
 			for _, key := range entry.Elements {
-				if !known[key] && matches(o.pattern(), key) && !companion(key) {
+				if !known[key] && survey.Matches(o.pattern(), key) && !companion(key) {
 					known[key] = true
 					fresh = append(fresh, key)
 				}
 			}
-			if err := o.read(ctx, w, fresh); err != nil {
+			if err := w.Read(ctx, o.c, fresh); err != nil {
 				return err
 			}
 			if o.Colour {
@@ -181,7 +183,7 @@ func (o *options) sweep(ctx context.Context, l *Listing) error {
 			fmt.Fprint(o.Stderr, "\r\x1b[K")
 		}
 	}
-	l.Locks = append(l.Locks, w.sorted("")...)
+	l.Locks = append(l.Locks, w.Sorted("")...)
 	return nil
 }
 

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/lockgen/lockgen/internal/survey"
 )
 
 // A Detail is what show prints as JSON.
@@ -57,7 +59,7 @@ func show(ctx context.Context, o *options) int {
 		if err != nil {
 			return 0, err
 		}
-		d := Detail{Version: JSONVersion, Lock: w.locks[key], Redis: []Entry{}, Silent: w.silent}
+		d := Detail{Version: JSONVersion, Lock: w.Locks[key], Redis: []Entry{}, Silent: w.Silent}
 		for _, name := range besides(key) {
 			e, ok, err := o.entry(ctx, name)
 			if err != nil {
@@ -120,7 +122,7 @@ func (o *options) entry(ctx context.Context, name string) (e Entry, ok bool, err
 	}
 	e = Entry{Name: name, Type: kind, TTLMS: left}
 	read := map[string][2]rueidis.Completed{
-		"list": {b().Llen().Key(name).Build(), b().Lrange().Key(name).Start(0).Stop(mostFields - 1).Build()},
+		"list": {b().Llen().Key(name).Build(), b().Lrange().Key(name).Start(0).Stop(survey.MostFields - 1).Build()},
 		"zset": {b().Zcard().Key(name).Build(), b().Zrange().Key(name).Min("0").Max("63").Build()},
 	}
 	switch commands, has := read[kind]; {
@@ -134,7 +136,7 @@ func (o *options) entry(ctx context.Context, name string) (e Entry, ok bool, err
 		e.Values = []string{text}
 		return e, true, err
 	case kind == "hash":
-		if e.Length, err = o.rc.Do(ctx, b().Hlen().Key(name).Build()).AsInt64(); err != nil || e.Length > mostFields {
+		if e.Length, err = o.rc.Do(ctx, b().Hlen().Key(name).Build()).AsInt64(); err != nil || e.Length > survey.MostFields {
 			return e, true, err
 		}
 		fields, err := o.rc.Do(ctx, b().Hgetall().Key(name).Build()).AsStrMap()
@@ -159,7 +161,7 @@ func (o *options) detail(d Detail) {
 		fmt.Fprintln(o.Stdout, "  nobody has it")
 	}
 	for _, h := range d.Lock.Holders {
-		fmt.Fprintf(o.Stdout, "  held by %s\n", clean(h.about(now)))
+		fmt.Fprintf(o.Stdout, "  held by %s\n", clean(hasIt(h, now)))
 		fmt.Fprintf(o.Stdout, "    owner %s, entered %s, lease ends in %s", clean(h.Owner), count(h.Holds, "time", "times"), left(h.LeftMS))
 		if h.Token != 0 {
 			fmt.Fprintf(o.Stdout, ", token %d", h.Token)
@@ -170,7 +172,7 @@ func (o *options) detail(d Detail) {
 		if i == 0 {
 			fmt.Fprintln(o.Stdout, "  waiting:")
 		}
-		fmt.Fprintf(o.Stdout, "    %d. %s", i+1, clean(w.about(now)))
+		fmt.Fprintf(o.Stdout, "    %d. %s", i+1, clean(waits(w, now)))
 		if w.Deadline != nil {
 			fmt.Fprintf(o.Stdout, ", gives up in %s", short(w.Deadline.Sub(now)))
 		}

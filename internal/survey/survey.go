@@ -1,9 +1,13 @@
-package ctl
+// Package survey puts together what is known of all locks at about one moment: what processes say of themselves, and what Redis says of
+// the locks of those that do not. It knows who waits for whom, and finds deadlocks.
+package survey
 
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -46,12 +50,12 @@ type Who struct {
 // A Waiter is one call that waits.
 type Waiter struct {
 	Who
-	Name     string     `json:"name,omitempty"`
-	Kind     string     `json:"kind"`
-	Since    *time.Time `json:"since,omitempty"`
-	Deadline *time.Time `json:"deadline,omitempty"`
-	Under    []ref      `json:"under,omitempty"`
-	Trace    string     `json:"trace,omitempty"`
+	Name     string            `json:"name,omitempty"`
+	Kind     string            `json:"kind"`
+	Since    *time.Time        `json:"since,omitempty"`
+	Deadline *time.Time        `json:"deadline,omitempty"`
+	Under    []lockrt.LeaseRef `json:"under,omitempty"`
+	Trace    string            `json:"trace,omitempty"`
 }
 
 // String says who it is, for people.
@@ -62,26 +66,30 @@ func (w Who) String() string {
 	name := cmp.Or(w.Service, w.Program)
 	switch {
 	case w.Host != "":
-		return strings.TrimSpace(name+" on "+w.Host) + " pid " + itoa(w.PID)
+		return strings.TrimSpace(name+" on "+w.Host) + " pid " + strconv.Itoa(w.PID)
 	case name != "":
 		return name
 	}
 	return "process " + w.Process
 }
 
-// A world is what is known of all locks at about one moment.
-type world struct {
-	at     time.Time
-	locks  map[string]*Lock
-	silent []string
-	more   int // locks and calls that processes did not name
+// A World is what is known of all locks at about one moment.
+type World struct {
+	At      time.Time
+	Locks   map[string]*Lock // by their keys
+	Silent  []string         // ids of processes that did not answer
+	Omitted int              // locks and calls that processes did not name
 }
 
-func (w *world) lock(key, kind string) *Lock {
-	l := w.locks[key]
+// New returns a World in which nothing is known yet.
+func New() *World { return &World{At: time.Now(), Locks: map[string]*Lock{}} }
+
+// Lock returns the lock of a key, which is added if it is not there yet.
+func (w *World) Lock(key, kind string) *Lock {
+	l := w.Locks[key]
 	if l == nil {
 		l = &Lock{Key: key, Kind: kind}
-		w.locks[key] = l
+		w.Locks[key] = l
 	}
 	if l.Kind == "lock" {
 		l.Kind = kind
@@ -89,11 +97,11 @@ func (w *world) lock(key, kind string) *Lock {
 	return l
 }
 
-// sorted returns the locks whose keys a pattern matches: the longest held first, then those that nobody is known to hold.
-func (w *world) sorted(pattern string) []*Lock {
+// Sorted returns the locks whose keys a pattern matches: the longest held first, then those that nobody is known to hold.
+func (w *World) Sorted(pattern string) []*Lock {
 	var all []*Lock
-	for _, l := range w.locks {
-		if matches(pattern, l.Key) {
+	for _, l := range w.Locks {
+		if Matches(pattern, l.Key) {
 			all = append(all, l)
 		}
 	}
@@ -123,8 +131,8 @@ func older(a, b *time.Time) int {
 	return a.Compare(*b)
 }
 
-// matches is a pattern in which * stands for any text and ? for one character.
-func matches(pattern, key string) bool {
+// Matches reports whether a pattern fits a key: a pattern in which * stands for any text and ? for one character.
+func Matches(pattern, key string) bool {
 	if pattern == "" {
 		return true
 	}
@@ -155,67 +163,74 @@ func whoOf(p lockrt.Process) Who {
 	return Who{Process: p.ID, Service: p.Name, Host: p.Host, PID: p.PID, Program: p.Program}
 }
 
-// survey asks all processes, or what they know of one key, and reads from Redis what they do not know: who has what they wait for.
-func (o *options) survey(ctx context.Context, key string) (*world, error) {
-	// What is left of the time is for the questions after this one.
-	asking, cancel := context.WithTimeout(ctx, o.timeout*3/5)
+// Take asks all processes for as long as asking, or what they know of one key, and reads from Redis what they do not know: who has what
+// they wait for.
+func Take(ctx context.Context, c *lockrt.Client, asking time.Duration, key string) (*World, error) {
+	bounded, cancel := context.WithTimeout(ctx, asking)
 	defer cancel()
-	fleet, err := o.c.Fleet(asking, key)
+	fleet, err := c.Fleet(bounded, key)
 	if err != nil {
 		return nil, err
 	}
-	w := &world{at: time.Now(), locks: map[string]*Lock{}}
+	w := New()
 	for _, id := range fleet.Silent {
-		if id != o.c.ID() {
-			w.silent = append(w.silent, id)
+		if id != c.ID() {
+			w.Silent = append(w.Silent, id)
 		}
 	}
 	for _, s := range fleet.Processes {
-		w.add(s)
+		w.Add(s)
 	}
 	var unheld []string
-	for _, l := range w.locks {
+	for _, l := range w.Locks {
 		if len(l.Holders) == 0 {
 			unheld = append(unheld, l.Key)
 		}
 	}
-	javas, err := o.javaChannels(ctx)
+	javas, err := javaChannels(ctx, c.Redis())
 	if err != nil {
 		return nil, err
 	}
 	for _, k := range append(javas, key) {
-		if k != "" && (key == "" || k == key) && w.locks[k] == nil {
+		if k != "" && (key == "" || k == key) && w.Locks[k] == nil {
 			unheld = append(unheld, k)
 		}
 	}
 	slices.Sort(unheld)
-	return w, o.read(ctx, w, slices.Compact(unheld))
+	return w, w.Read(ctx, c, slices.Compact(unheld))
 }
 
-// add adds what one process says.
-func (w *world) add(s lockrt.Snapshot) {
+// Add adds what one process says.
+func (w *World) Add(s lockrt.Snapshot) {
 	who := whoOf(s.Process)
-	w.more += s.Omitted
+	w.Omitted += s.Omitted
+	held, waited := map[*Lock]bool{}, map[*Lock]bool{}
 	for _, h := range s.Held {
-		l := w.lock(h.Key, h.Kind)
+		l := w.Lock(h.Key, h.Kind)
 		began := h.Since
 		l.Holders = append(l.Holders, Holder{
 			Who: who, Owner: h.Owner, Name: h.Name, Since: &began, LeftMS: h.Left.Milliseconds(), Holds: h.Holds, Token: h.Token, Trace: h.Trace,
 		})
-		slices.SortStableFunc(l.Holders, func(a, b Holder) int { return cmp.Or(older(a.Since, b.Since), strings.Compare(a.Owner, b.Owner)) })
+		held[l] = true
 	}
 	for _, c := range s.Waiting {
-		l := w.lock(c.Key, c.Kind)
+		l := w.Lock(c.Key, c.Kind)
 		began := c.Since
 		l.Waiters = append(l.Waiters, Waiter{Who: who, Name: c.Name, Kind: c.Kind, Since: &began, Deadline: c.Deadline, Under: c.Under, Trace: c.Trace})
+		waited[l] = true
+	}
+	for l := range held {
+		slices.SortStableFunc(l.Holders, func(a, b Holder) int { return cmp.Or(older(a.Since, b.Since), strings.Compare(a.Owner, b.Owner)) })
+	}
+	for l := range waited {
 		slices.SortStableFunc(l.Waiters, func(a, b Waiter) int { return older(a.Since, b.Since) })
 	}
 }
 
 // javaChannels returns the keys on whose channels programs listen as Redisson does, those of this library among them.
-func (o *options) javaChannels(ctx context.Context) (keys []string, err error) {
+func javaChannels(ctx context.Context, rc rueidis.Client) (keys []string, err error) {
 	answered := false
-	for _, node := range o.rc.Nodes() {
+	for _, node := range rc.Nodes() {
 		for _, command := range []rueidis.Completed{
 			node.B().PubsubChannels().Pattern("redisson_*").Build(), node.B().Arbitrary("PUBSUB", "SHARDCHANNELS", "redisson_*").Build(),
 		} {
@@ -253,18 +268,19 @@ func keyOfChannel(name string) (key string, ok bool) {
 	return "", false
 }
 
-// mostFields is of how many fields a hash may be that is read as a whole.
-const mostFields = 64
+// MostFields is of how many fields a hash may be that is read as a whole.
+const MostFields = 64
 
-// read adds who has the keys, as Redis says.
-func (o *options) read(ctx context.Context, w *world, keys []string) error {
+// Read adds who has the keys, as Redis says.
+func (w *World) Read(ctx context.Context, c *lockrt.Client, keys []string) error {
+	rc := c.Redis()
 	known := map[string]Who{}
 	for some := range slices.Chunk(keys, 500) {
 		var sizes rueidis.Commands
 		for _, key := range some {
-			sizes = append(sizes, o.rc.B().Hlen().Key(key).Build(), o.rc.B().Pttl().Key(key).Build())
+			sizes = append(sizes, rc.B().Hlen().Key(key).Build(), rc.B().Pttl().Key(key).Build())
 		}
-		replies := o.rc.DoMulti(ctx, sizes...)
+		replies := rc.DoMulti(ctx, sizes...)
 		for i, key := range some {
 			n, err := replies[2*i].AsInt64()
 			if said, ok := rueidis.IsRedisErr(err); ok && strings.HasPrefix(said.Error(), "WRONGTYPE") {
@@ -273,29 +289,29 @@ func (o *options) read(ctx context.Context, w *world, keys []string) error {
 			if err != nil {
 				return err
 			}
-			if n == 0 || n > mostFields {
+			if n == 0 || n > MostFields {
 				continue
 			}
 			left, err := replies[2*i+1].AsInt64()
 			if err != nil {
 				return err
 			}
-			fields, err := o.rc.Do(ctx, o.rc.B().Hgetall().Key(key).Build()).AsStrMap()
+			fields, err := rc.Do(ctx, rc.B().Hgetall().Key(key).Build()).AsStrMap()
 			if err != nil {
 				return err
 			}
-			for _, field := range sortedKeys(fields) {
+			for _, field := range slices.Sorted(maps.Keys(fields)) {
 				h, ok := holderOf(field, fields[field], left)
 				if !ok {
 					continue
 				}
 				if !h.Java {
-					if h.Who, err = o.whoWas(ctx, known, h.Process); err != nil {
+					if h.Who, err = whoWas(ctx, c, known, h.Process); err != nil {
 						return err
 					}
-					h.Gone = !slices.Contains(w.silent, h.Process)
+					h.Gone = !slices.Contains(w.Silent, h.Process)
 				}
-				l := w.lock(key, "lock")
+				l := w.Lock(key, "lock")
 				l.Holders = append(l.Holders, h)
 			}
 		}
@@ -310,7 +326,11 @@ func holderOf(field, value string, left int64) (Holder, bool) {
 	if !ok || len(uuid) != 36 || strings.Count(uuid, "-") != 4 || thread == "" {
 		return Holder{}, false
 	}
-	h := Holder{Owner: field, LeftMS: left, Holds: atoi(value)}
+	holds, err := strconv.Atoi(value)
+	if err != nil {
+		holds = 0 // it is not said
+	}
+	h := Holder{Owner: field, LeftMS: left, Holds: holds}
 	h.Process = uuid
 	if uuid[14] != '8' {
 		h.Who = Who{Process: uuid, Java: true}
@@ -320,17 +340,15 @@ func holderOf(field, value string, left int64) (Holder, bool) {
 }
 
 // whoWas returns what Redis knows of a process.
-func (o *options) whoWas(ctx context.Context, known map[string]Who, id string) (Who, error) {
+func whoWas(ctx context.Context, c *lockrt.Client, known map[string]Who, id string) (Who, error) {
 	if who, ok := known[id]; ok {
 		return who, nil
 	}
-	p, _, err := o.c.ProcessOf(ctx, id)
-	if err != nil && codeOf(err) == exitNoRedis && ctx.Err() != nil {
+	p, _, err := c.ProcessOf(ctx, id)
+	if err != nil && ctx.Err() != nil {
 		return Who{}, err
 	}
 	p.ID = id // it may not be permitted to read more
 	known[id] = whoOf(p)
 	return known[id], nil
 }
-
-type ref = lockrt.LeaseRef

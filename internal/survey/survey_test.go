@@ -1,36 +1,37 @@
-package ctl
+package survey
 
 import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
+
+	lockrt "github.com/lockgen/lockgen/runtime"
 )
 
 // randomWorld has owners that hold some of the keys, and calls that wait under leases of some of them.
-func randomWorld(r *rand.Rand) *world {
-	w := &world{at: time.Now(), locks: map[string]*Lock{}}
+func randomWorld(r *rand.Rand) *World {
+	w := New()
 	keys := 1 + r.IntN(6)
-	var owners []ref
+	var owners []lockrt.LeaseRef
 	for k := range keys {
 		key := fmt.Sprint("k", k)
 		kind := []string{"mutex", "permit"}[r.IntN(2)]
-		l := w.lock(key, kind)
+		l := w.Lock(key, kind)
 		holders := 1
 		if kind == "permit" {
 			holders = r.IntN(3)
 		}
 		for range holders {
 			owner := fmt.Sprint("o", len(owners))
-			owners = append(owners, ref{Key: key, Owner: owner})
+			owners = append(owners, lockrt.LeaseRef{Key: key, Owner: owner})
 			l.Holders = append(l.Holders, Holder{Owner: owner})
 		}
 	}
 	for range r.IntN(8) {
-		l := w.locks[fmt.Sprint("k", r.IntN(keys))]
+		l := w.Locks[fmt.Sprint("k", r.IntN(keys))]
 		c := Waiter{Kind: l.Kind}
 		for range r.IntN(3) {
 			if len(owners) > 0 {
@@ -44,9 +45,9 @@ func randomWorld(r *rand.Rand) *world {
 
 // runs lets calls go on for as long as any can, and returns those that never do: a call gets its lock when no holder of that waits, or for
 // permits when one does not, and then it does not wait any more.
-func runs(w *world) map[node]bool {
+func runs(w *World) map[node]bool {
 	left := map[node]bool{}
-	for _, l := range w.locks {
+	for _, l := range w.Locks {
 		for i := range l.Waiters {
 			left[node{l, i}] = true
 		}
@@ -57,7 +58,7 @@ func runs(w *world) map[node]bool {
 			waits := 0
 			for _, h := range n.lock.Holders {
 				for m := range left {
-					if slices.ContainsFunc(m.waiter().Under, func(u ref) bool { return u.Owner == h.Owner }) {
+					if slices.ContainsFunc(m.waiter().Under, func(u lockrt.LeaseRef) bool { return u.Owner == h.Owner }) {
 						waits++
 						break
 					}
@@ -84,9 +85,9 @@ func TestGraph_AgainstTryingItOut(t *testing.T) {
 	circles := 0
 	for range 20_000 {
 		w := randomWorld(r)
-		g, left := newGraph(w), runs(w)
+		g, left := w.Graph(), runs(w)
 		for _, n := range g.nodes {
-			require.Equal(t, left[n], g.stuck[n], "%s of %+v", n.lock.Key, w.locks)
+			require.Equal(t, left[n], g.stuck[n], "%s of %+v", n.lock.Key, w.Locks)
 		}
 		all := g.circles()
 		require.Equal(t, len(left) > 0, len(all) > 0)
@@ -95,11 +96,24 @@ func TestGraph_AgainstTryingItOut(t *testing.T) {
 				require.True(t, left[n])
 				next := c[(i+1)%len(c)].waiter()
 				require.True(t, slices.ContainsFunc(n.blockers(), func(h Holder) bool {
-					return slices.ContainsFunc(next.Under, func(u ref) bool { return u.Owner == h.Owner })
+					return slices.ContainsFunc(next.Under, func(u lockrt.LeaseRef) bool { return u.Owner == h.Owner })
 				}))
 			}
 		}
 		circles += len(all)
 	}
 	require.Greater(t, circles, 1000)
+}
+
+func TestMatches(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		pattern, key string
+		want         bool
+	}{
+		{"", "x", true}, {"*", "", true}, {"order:*", "order:7", true}, {"order:*", "stock:7", false}, {"o*r:?", "order:7", true},
+		{"*7", "order:77", true}, {"a*b*c", "a/b/b/c", true}, {"a*b*c", "a/b/b", false}, {"?", "", false}, {"[x]", "[x]", true},
+	} {
+		require.Equal(t, test.want, Matches(test.pattern, test.key), "%+v", test)
+	}
 }

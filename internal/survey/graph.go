@@ -1,0 +1,168 @@
+package survey
+
+import (
+	"maps"
+	"slices"
+)
+
+// A node is a call that waits: a waiter of a lock.
+type node struct {
+	lock *Lock
+	n    int // which of its waiters
+}
+
+func (n node) waiter() Waiter { return n.lock.Waiters[n.n] }
+
+// A Graph is who waits for whom.
+type Graph struct {
+	nodes []node
+	under map[string][]node // by the owner of a lease: the calls that wait under it
+	stuck map[node]bool     // calls that cannot go on unless somebody gives up, since they are in a circle or behind one
+}
+
+// Graph returns who waits for whom.
+func (w *World) Graph() *Graph {
+	g := &Graph{under: map[string][]node{}, stuck: map[node]bool{}}
+	for _, key := range slices.Sorted(maps.Keys(w.Locks)) {
+		l := w.Locks[key]
+		for i, c := range l.Waiters {
+			n := node{l, i}
+			g.nodes = append(g.nodes, n)
+			g.stuck[n] = true
+			for _, ref := range c.Under {
+				g.under[ref.Owner] = append(g.under[ref.Owner], n)
+			}
+		}
+	}
+	for changed := true; changed; { // who may go on is let go, until nothing changes
+		changed = false
+		for _, n := range g.nodes {
+			if g.stuck[n] && !g.blocked(n) {
+				g.stuck[n], changed = false, true
+			}
+		}
+	}
+	return g
+}
+
+// blockers are the holders that keep a call waiting.
+func (n node) blockers() []Holder {
+	var all []Holder
+	for _, h := range n.lock.Holders {
+		if n.waiter().Kind == "read" && n.lock.Kind == "read" {
+			continue // readers do not keep out readers
+		}
+		all = append(all, h)
+	}
+	return all
+}
+
+// blocked reports whether no one that it waits for can go on: all who have permits, or any who has a lock.
+func (g *Graph) blocked(n node) bool {
+	blockers := n.blockers()
+	waits := func(h Holder) bool {
+		return slices.ContainsFunc(g.under[h.Owner], func(m node) bool { return g.stuck[m] })
+	}
+	if n.waiter().Kind == "permit" {
+		return len(blockers) > 0 && !slices.ContainsFunc(blockers, func(h Holder) bool { return !waits(h) })
+	}
+	return slices.ContainsFunc(blockers, waits)
+}
+
+// next returns why a call that is stuck is: a holder, and the call under its lease.
+func (g *Graph) next(n node) (Holder, node, bool) {
+	for _, h := range n.blockers() {
+		for _, m := range g.under[h.Owner] {
+			if g.stuck[m] {
+				return h, m, true
+			}
+		}
+	}
+	return Holder{}, node{}, false
+}
+
+// circles returns each circle once, as the calls in it, beginning with the one that has waited for longest.
+func (g *Graph) circles() (all [][]node) {
+	done := map[node]bool{}
+	for _, n := range g.nodes {
+		if !g.stuck[n] || done[n] {
+			continue
+		}
+		var path []node
+		at := n
+		for !done[at] && !slices.Contains(path, at) {
+			path = append(path, at)
+			_, m, ok := g.next(at)
+			if !ok {
+				break
+			}
+			at = m
+		}
+		if i := slices.Index(path, at); i >= 0 {
+			circle := path[i:]
+			first := 0
+			for j, m := range circle {
+				if older(m.waiter().Since, circle[first].waiter().Since) < 0 {
+					first = j
+				}
+			}
+			all = append(all, slices.Concat(circle[first:], circle[:first]))
+		}
+		for _, m := range path {
+			done[m] = true
+		}
+	}
+	return all
+}
+
+// A Circle is a deadlock: each waits for what the next one has.
+type Circle []Link
+
+// A Link is one call of a chain, and who has what it waits for.
+type Link struct {
+	Key     string   `json:"key"` // what it waits for
+	Waiter  Waiter   `json:"waiter"`
+	Holders []Holder `json:"holders"`           // who has it
+	Stuck   bool     `json:"stuck,omitempty"`   // it is in a circle, or behind one
+	Chains  []Link   `json:"behind,omitempty"`  // what the holders wait for
+	Circle  bool     `json:"circle,omitempty"`  // it is in the chain already: the chain ends here
+	Unknown bool     `json:"unknown,omitempty"` // nobody is known to have it
+}
+
+func (g *Graph) link(n node) Link {
+	return Link{Key: n.lock.Key, Waiter: n.waiter(), Holders: n.blockers(), Stuck: g.stuck[n], Unknown: len(n.blockers()) == 0}
+}
+
+// Circles returns each deadlock once, beginning with the call that has waited for longest.
+func (g *Graph) Circles() []Circle {
+	all := []Circle{}
+	for _, c := range g.circles() {
+		var circle Circle
+		for _, n := range c {
+			circle = append(circle, g.link(n))
+		}
+		all = append(all, circle)
+	}
+	return all
+}
+
+// mostDeep is how far a chain is followed.
+const mostDeep = 64
+
+// Chain follows the call that is number i of those that wait for l, to the end.
+func (g *Graph) Chain(l *Lock, i int) Link { return g.chain(node{l, i}, nil) }
+
+func (g *Graph) chain(n node, path []node) Link {
+	l := g.link(n)
+	if slices.Contains(path, n) || len(path) >= mostDeep {
+		l.Circle = true
+		return l
+	}
+	path = append(slices.Clip(path), n)
+	for _, h := range n.blockers() {
+		for _, m := range g.under[h.Owner] {
+			l.Chains = append(l.Chains, g.chain(m, path))
+		}
+	}
+	return l
+}
