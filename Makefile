@@ -13,8 +13,12 @@ GOLANGCI    ?= github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 # Modules below this one have libraries that users of the runtime do not get.
 MODULES := $(patsubst %/go.mod,%,$(wildcard */go.mod */*/go.mod))
-# Their tests are part of make test, but for those that have targets of their own: bench has to be alone, interop needs Java.
-TESTED := $(filter-out bench interop,$(MODULES))
+# Their tests are part of make test, but for those that have targets of their own: bench has to be alone, interop needs Java, the
+# service needs PostgreSQL.
+TESTED := $(filter-out bench interop examples/service,$(MODULES))
+
+# What make test leaves to make check.
+LONG := $(shell awk '/^\.\// { print $$2 }' .ci/long | paste -s -d '|' -)
 
 .PHONY: help
 help:
@@ -34,15 +38,17 @@ lockctl: ## build lockctl, which shows who holds what and acts on it, into ./bin
 	$(GO) build -o bin/lockctl ./cmd/lockctl
 
 .PHONY: test
-test: ## run all tests with the race detector, on a redis-server found or installed
+test: ## run the tests with the race detector, but for those that take long, on a redis-server found or installed
 	@.ci/need redis-server cc
-	$(GO) test -race -parallel 4 -timeout 15m ./...
+	$(GO) test -race -parallel 4 -timeout 15m -skip '$(LONG)' ./...
 	$(GO) test ./runtime/internal/watchdog ./runtime/internal/sim # what cannot run with the race detector, or takes too long with it
-	$(GO) test -run '^TestCluster_ManyAreRenewed$$' ./runtime
-	@if [ -n "$$CI" ]; then .ci/need postgres promtool; fi
+	@if [ -n "$$CI" ]; then .ci/need promtool; fi
 	for module in $(TESTED); do $(GO) -C $$module test -race -timeout 10m ./... || exit 1; done # what is not installed is skipped, unless CI is set
-	@if [ -n "$$CI" ] || { command -v javac && command -v mvn; } >/dev/null; then $(MAKE) interop; else \
-		echo "left out, as there is no javac or no mvn: the tests beside Java programs (make interop)"; fi
+
+.PHONY: check
+check: ## run the tests that make test leaves out, which .ci/long lists, and those beside Java programs and PostgreSQL
+	@.ci/need redis-server cc
+	@GO="$(GO)" .ci/check
 
 # go test fuzzes one target of one package in a call.
 FUZZ = $(GO) test -run '^$$' -fuzztime $(FUZZTIME) -fuzzminimizetime 20x -timeout 0
@@ -57,18 +63,22 @@ fuzz: ## give the generator directives, keys and whole files that nobody would w
 .PHONY: chaos
 chaos: ## break servers, networks, processes and clocks, and write what happens to runtime/CHAOS.md
 	@.ci/need redis-server cc
-	$(GO) test -count=1 -v -timeout 2h -run '$(CHAOS)' ./runtime/internal/chaos -args -full -write
+	.ci/progress chaos 5400 $(GO) test -count=1 -v -timeout 2h -run '$(CHAOS)' ./runtime/internal/chaos -args -full -write
 
 .PHONY: sim
 sim: ## run 10,000 worlds in virtual time and hunt mutants, and write docs/SIMULATION.md
 	@.ci/need cc
 	dir=$$(mktemp -d) && \
-	$(GO) test ./runtime/internal/sim -count=1 -timeout 3h -run '^TestWorlds$$' -args -seeds 10000 -results $$dir && \
-	$(GO) test ./runtime/internal/sim -count=1 -timeout 3h -run '^TestMutants$$' -args -mutants -results $$dir && \
+	.ci/progress sim-worlds 1800 $(GO) test ./runtime/internal/sim -count=1 -timeout 3h -run '^TestWorlds$$' -args -seeds 10000 -results $$dir && \
+	.ci/progress sim-mutants 3600 $(GO) test ./runtime/internal/sim -count=1 -timeout 3h -run '^TestMutants$$' -args -mutants -results $$dir && \
 	$(GO) test ./runtime/internal/sim -count=1 -run '^TestDocument$$' -args -results $$dir
 
 .PHONY: interop
 interop: ## share locks with Java programs that use Redisson, and print what was tried as a table
+	@.ci/progress interop 270 $(MAKE) --no-print-directory interop-tests
+
+.PHONY: interop-tests
+interop-tests:
 	@.ci/need redis-server javac mvn
 	$(GO) -C interop vet ./...
 	cd interop && CI=true $(GO) test -count=1 -timeout 15m
@@ -81,16 +91,16 @@ interop-orders: ## a Go and a Java service pay the same orders, without and with
 .PHONY: interop-versions
 interop-versions: ## the same with older versions of Redisson, and write the table of interop/README.md
 	@.ci/need redis-server javac mvn
-	cd interop && CI=true $(GO) test -count=1 -timeout 30m -tags versions -run '^TestVersions$$' -args -contend 2s
+	cd interop && CI=true ../.ci/progress interop-versions 900 $(GO) test -count=1 -timeout 30m -tags versions -run '^TestVersions$$' -args -contend 2s
 
 .PHONY: interop-contention
 interop-contention: ## two Java and two Go programs want the same locks, mutexes for a minute, others for a quarter of it
 	@.ci/need redis-server javac mvn
-	cd interop && CI=true $(GO) test -count=1 -timeout 30m -run '^TestInterop$$/^(contention|all_kinds)$$' -args -contend 60s
+	cd interop && CI=true ../.ci/progress interop-contention 600 $(GO) test -count=1 -timeout 30m -run '^TestInterop$$/^(contention|all_kinds)$$' -args -contend 60s
 
 .PHONY: versions
 versions: ## run what locks promise on older and newer servers, Redis and Valkey, which it fetches
-	@.ci/versions
+	@.ci/progress versions 300 .ci/versions
 
 .PHONY: spec
 spec: ## check the specification with TLC and Spin, and write spec/RESULTS.md
@@ -147,7 +157,7 @@ microbench: ## run the benchmarks of the packages, each for BENCHTIME (default 1
 .PHONY: bench
 bench: ## run lockgen beside other libraries and write bench/RESULTS.md, its plots and the README's table
 	@.ci/need redis-server
-	cd bench && $(GO) run . $(BENCH)
+	cd bench && ../.ci/progress bench 2700 $(GO) run . $(BENCH)
 
 .PHONY: generate
 generate: ## write the lock wrappers of all packages again

@@ -1,0 +1,102 @@
+//go:build unix
+
+package examples_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// testFunction is the declaration of a test.
+var testFunction = regexp.MustCompile(`(?m)^func (Test\w+)\(t `)
+
+// TestLong_TestsExist shows that .ci/long names tests and subtests that exist: make test leaves out no other ones, and make
+// check runs them.
+func TestLong_TestsExist(t *testing.T) {
+	t.Parallel()
+	list, err := os.ReadFile(filepath.Join("..", ".ci", "long"))
+	require.NoError(t, err)
+	lines := 0
+	for line := range strings.Lines(string(list)) {
+		fields := strings.Fields(line)
+		if len(fields) == 0 || fields[0] == "#" {
+			continue
+		}
+		lines++
+		require.Len(t, fields, 3, "package, tests, seconds: %s", line)
+		require.Regexp(t, `^\d+$`, fields[2], line)
+		files, err := filepath.Glob(filepath.Join("..", filepath.FromSlash(fields[0]), "*_test.go"))
+		require.NoError(t, err)
+		var source strings.Builder
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			require.NoError(t, err)
+			source.Write(text)
+		}
+		top, sub, _ := strings.Cut(fields[1], "/")
+		name, err := regexp.Compile(top)
+		require.NoError(t, err, line)
+		found := 0
+		for _, m := range testFunction.FindAllStringSubmatch(source.String(), -1) {
+			if name.MatchString(m[1]) {
+				found++
+			}
+		}
+		require.Equal(t, strings.Count(top, "|")+1, found, "tests of %s that match %s", fields[0], top)
+		if sub != "" {
+			for part := range strings.SplitSeq(strings.Trim(sub, "^()$"), "|") {
+				require.Contains(t, source.String(), `"`+part+`"`, line)
+			}
+		}
+	}
+	require.Greater(t, lines, 20)
+}
+
+// TestProgress shows that .ci/progress says how long a command takes, remembers it, and passes its exit code on.
+func TestProgress(t *testing.T) {
+	t.Parallel()
+	script, err := filepath.Abs(filepath.Join("..", ".ci", "progress"))
+	require.NoError(t, err)
+	cache := t.TempDir()
+	progress := func(args ...string) (code int, said string) {
+		file := filepath.Join(t.TempDir(), "said")
+		stderr, err := os.Create(file)
+		require.NoError(t, err)
+		defer stderr.Close()
+		cmd := exec.CommandContext(t.Context(), script, args...)
+		cmd.Env = append(os.Environ(), "XDG_CACHE_HOME="+cache, "PROGRESS_EVERY=0.2", "SAID="+file)
+		cmd.Stderr = stderr
+		err = cmd.Run()
+		text, readErr := os.ReadFile(file)
+		require.NoError(t, readErr)
+		if exit := (*exec.ExitError)(nil); err != nil {
+			require.ErrorAs(t, err, &exit)
+		}
+		return cmd.ProcessState.ExitCode(), string(text)
+	}
+
+	code, said := progress("name", "3600", "sh", "-c", "exit 3")
+	require.Equal(t, 3, code)
+	require.Contains(t, said, "--- name: takes about 60 min\n")
+	require.Contains(t, said, "--- name: failed after ")
+	require.NoFileExists(t, filepath.Join(cache, "lockgen", "took", "name"), "a failure says nothing about the next run")
+
+	code, said = progress("name", "3600", "sh", "-c", `until grep -q " left" "$SAID"; do sleep 0.1; done`)
+	require.Zero(t, code, said)
+	require.Contains(t, said, "--- name: done in ")
+	took, err := os.ReadFile(filepath.Join(cache, "lockgen", "took", "name"))
+	require.NoError(t, err)
+	require.Regexp(t, `^\d+\n$`, string(took))
+
+	_, said = progress("name", "3600", "true")
+	require.Contains(t, said, "--- name: takes about "+strings.TrimSpace(string(took))+" s\n")
+
+	code, _ = progress("name", "1")
+	require.Equal(t, 2, code)
+}
