@@ -34,6 +34,9 @@ func TestNext(t *testing.T) {
 	text, err := os.ReadFile("next.txt")
 	require.NoError(t, err)
 	require.Contains(t, string(text), "pkg github.com/lockgen/lockgen/runtime, func New(")
+	for line := range strings.Lines(string(text)) {
+		require.NotContains(t, line, "/internal/", "a program cannot name this type")
+	}
 }
 
 // A change of the code is shown, with what to type.

@@ -44,7 +44,8 @@ type border struct {
 
 var borders = []border{
 	{of: "scripts", not: []string{anything}, why: "the Lua is a leaf"},
-	{of: "runtime", not: []string{anything}, but: []string{module + "/scripts", module + "/runtime/internal", redisClient, "golang.org/x/sys"},
+	{of: "runtime/observe", not: []string{anything}, why: "what programs see of locks is plain data"},
+	{of: "runtime", not: []string{anything}, but: []string{module + "/scripts", module + "/runtime/observe", module + "/runtime/internal", redisClient, "golang.org/x/sys"},
 		why: "users link it into every service"},
 	{of: "runtime/gen", not: []string{anything}, but: []string{module + "/runtime", module + "/scripts", redisClient, "golang.org/x/sys"},
 		why: "it is linked with the runtime, and needs nothing more"},

@@ -133,7 +133,7 @@ func newClient(rc rueidis.Client, opts Options, mode PubSub, uuid string) *Clien
 	c.takes, c.acquires = c.net.Batcher(c.wire.Takes(), true), c.net.Batcher(c.wire.Acquires(), true)
 	c.frees, c.releases = c.net.Batcher(c.wire.Frees(), false), c.net.Batcher(c.wire.Releases(), false)
 	c.janitor.c, c.reporter.c = c, c
-	c.observed = opts.Hooks.any()
+	c.observed = observing(&opts.Hooks)
 	c.watchdog = watchdog.New(c.renew, c.net.RenewBatch(), c.renewed)
 	if c.net.Tracks() {
 		c.watchdog.First(transport.FirstLook)

@@ -118,7 +118,7 @@ func (x *strangerContext) Value(key any) any {
 func (e *Election) Lead(ctx context.Context, value string, fn func(ctx context.Context, l *Leadership) error) error {
 	e = orZero(e)
 	if fn == nil {
-		return failedAt("lead", e.name, fmt.Errorf("%w: there is no function", ErrBadOption))
+		return noFunction("lead", e.name)
 	}
 	for {
 		l, err := e.Campaign(ctx, value)

@@ -44,6 +44,15 @@ func (e entity[K, P]) Key() (string, error) {
 	return p.Lock.Key(), nil
 }
 
+// function returns why there is no function to call under the lock of e, or nil.
+func (e *entity[K, P]) function(missing bool) error {
+	if !missing {
+		return nil
+	}
+	_, err := of(e, func(lock P) (struct{}, error) { return struct{}{}, noFunction("do", lock.Key()) })
+	return err
+}
+
 // of returns what comes of asking the lock of e, unless it has no key.
 func of[K, T any, P interface{ Key() string }](e *entity[K, P], ask func(lock P) (T, error)) (got T, err error) {
 	p, err := e.parts()
@@ -79,6 +88,9 @@ func (m exclusive[K, L]) TryLock(ctx context.Context, opts ...LockOption) (Entit
 
 // Do locks, calls fn with the context and the proof, and unlocks, as that of a [Mutex] does.
 func (m exclusive[K, L]) Do(ctx context.Context, fn func(ctx context.Context, held Held[K]) error, opts ...LockOption) error {
+	if err := m.function(fn == nil); err != nil {
+		return err
+	}
 	lease, err := m.Lock(ctx, opts...)
 	if err != nil {
 		return err

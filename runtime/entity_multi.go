@@ -10,8 +10,11 @@ import (
 // An EntityMulti is the [Mutex] of each of several entities, locked together as by a [MultiLock]: all or none, in one
 // order, so that two calls never wait for each other. Generated code returns it from locks.Orders(ids...).
 type EntityMulti[K any] struct {
-	bridge.Entity[[]K, Locker]
+	several[K]
 }
+
+// several keeps what several entities are made of out of the exported fields of an [EntityMulti].
+type several[K any] struct{ bridge.Entity[[]K, Locker] }
 
 // Keys returns the keys in Redis, in the order in which the entities were named, or why there are none: a [KeyError].
 func (m EntityMulti[K]) Keys() ([]string, error) {
@@ -58,6 +61,13 @@ func (m EntityMulti[K]) TryLock(ctx context.Context, opts ...LockOption) (Entity
 
 // Do is [MultiLock.Do], with the proof for fn.
 func (m EntityMulti[K]) Do(ctx context.Context, fn func(ctx context.Context, held HeldMulti[K]) error, opts ...LockOption) error {
+	if fn == nil {
+		p, err := m.parts()
+		if err != nil {
+			return err
+		}
+		return explain(p.Name, noFunction("do", p.Lock.Key()))
+	}
 	lease, err := m.Lock(ctx, opts...)
 	if err != nil {
 		return err

@@ -26,6 +26,9 @@ func (m EntityRWMutex[K]) TryRLock(ctx context.Context, opts ...LockOption) (Ent
 
 // RDo is [RWMutex.RDo], with the proof for fn.
 func (m EntityRWMutex[K]) RDo(ctx context.Context, fn func(ctx context.Context, held HeldShared[K]) error, opts ...LockOption) error {
+	if err := m.function(fn == nil); err != nil {
+		return err
+	}
 	lease, err := m.RLock(ctx, opts...)
 	if err != nil {
 		return err

@@ -25,6 +25,9 @@ func (s EntitySemaphore[K]) TryAcquire(ctx context.Context, opts ...LockOption) 
 
 // Do is [PermitSemaphore.Do], with the proof for fn.
 func (s EntitySemaphore[K]) Do(ctx context.Context, fn func(ctx context.Context, held HeldPermit[K]) error, opts ...LockOption) (err error) {
+	if err := s.function(fn == nil); err != nil {
+		return err
+	}
 	permit, err := s.Acquire(ctx, opts...)
 	if err != nil {
 		return err

@@ -149,7 +149,7 @@ func (s *Schedule) check(ctx context.Context) error {
 	case ctx == nil:
 		return fmt.Errorf("%w: the context is nil", ErrBadOption)
 	case s.fn == nil:
-		return fmt.Errorf("%w: there is no function", ErrBadOption)
+		return errNoFunction
 	case s.of.Interval < minLease:
 		return tooShort("interval", s.of.Interval)
 	case s.of.Interval%time.Millisecond != 0:

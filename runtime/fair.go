@@ -58,11 +58,7 @@ func (m *FairMutex) TryLock(ctx context.Context, opts ...LockOption) (*Lease, er
 
 // Do locks, calls fn with the lease's context and unlocks, like [Mutex.Do].
 func (m *FairMutex) Do(ctx context.Context, fn func(ctx context.Context, lease *Lease) error, opts ...LockOption) error {
-	lease, err := m.Lock(ctx, opts...)
-	if err != nil {
-		return err
-	}
-	return lease.do(ctx, func(ctx context.Context) error { return fn(ctx, lease) })
+	return do(ctx, m, fn, opts)
 }
 
 // ForceUnlock takes the key from whoever holds it, gives it to who is next and reports whether anybody had it. The

@@ -17,15 +17,6 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/transport"
 )
 
-// A Fleet is what the processes that share a server hold and wait for.
-type Fleet struct {
-	// Processes are those that answered, in the order of their ids, also if they hold nothing.
-	Processes []Snapshot
-	// Silent are the ids of those that listen and have not answered in time, or answered with what cannot be read: they are
-	// stopped or busy, are asked by too many, may not publish, or their library is older.
-	Silent []string
-}
-
 // Fleet asks all processes that listen, which is each that has a lock or waited for one of late, what they hold and wait
 // for. With a key, which may be empty for all, it is only what concerns that. It asks a process that is asked by too many once more,
 // a second later. It returns when all have answered, or when ctx
@@ -210,7 +201,7 @@ func (c *Client) asked(request string) {
 	}
 	switch n := c.asks.take(monotonic.Now()); {
 	case n <= mostAnswers:
-		c.spawn(func() { c.say(channel, c.look(key, mostReported).parts(id)) })
+		c.spawn(func() { c.say(channel, partsOf(c.look(key, mostReported), id)) })
 	case n <= 2*mostAnswers:
 		c.spawn(func() {
 			s := Snapshot{Version: SnapshotVersion, At: time.Now(), Process: c.Process()}
@@ -235,8 +226,8 @@ func (c *Client) say(channel string, parts []string) {
 	}
 }
 
-// parts returns s as JSON, in parts each of which can be read by itself.
-func (s Snapshot) parts(id string) []string {
+// partsOf returns s as JSON, in parts each of which can be read by itself.
+func partsOf(s Snapshot, id string) []string {
 	base := reportPart{Snapshot: s, ID: id}
 	base.Held, base.Waiting = nil, nil
 	room := mostPart - len(encoded(base)) - 64 // for the names of the lists, and numbers

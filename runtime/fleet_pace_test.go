@@ -39,7 +39,7 @@ func BenchmarkAnswer(b *testing.B) {
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				c.look("", mostReported).parts("1")
+				partsOf(c.look("", mostReported), "1")
 			}
 			b.StopTimer()
 			for _, l := range leases {

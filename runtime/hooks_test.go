@@ -390,10 +390,10 @@ func TestStats_CountCallsByKindAndOutcome(t *testing.T) {
 	free(t, lease)
 	s := c.Stats()
 	require.Equal(t, []lockrt.CallCount{
-		{lockrt.KindMutex, lockrt.OutcomeAcquired, 2},
-		{lockrt.KindMutex, lockrt.OutcomeBusy, 1},
-		{lockrt.KindRead, lockrt.OutcomeCancelled, 1},
-		{lockrt.KindMulti, lockrt.OutcomeAcquired, 1},
+		{Kind: lockrt.KindMutex, Outcome: lockrt.OutcomeAcquired, Count: 2},
+		{Kind: lockrt.KindMutex, Outcome: lockrt.OutcomeBusy, Count: 1},
+		{Kind: lockrt.KindRead, Outcome: lockrt.OutcomeCancelled, Count: 1},
+		{Kind: lockrt.KindMulti, Outcome: lockrt.OutcomeAcquired, Count: 1},
 	}, s.Calls)
 	require.Positive(t, s.WaitSum)
 	var slowest time.Duration

@@ -2,27 +2,10 @@ package lockrt
 
 import (
 	"context"
-	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
-
-// A Standing is what Redis says of a key at one moment. By the time it is read it may have changed.
-type Standing struct {
-	Owner string // "<uuid>:<number>" of who holds the key; empty if it is free
-	Ours  bool   // the owner is the Client that was asked
-	Java  bool   // the owner is no Client of this library
-	// Count is how many times the owner entered: of this Client's goroutines if it is ours; of a Java
-	// thread as Redis has it; 1 of another Client, which counts for itself.
-	Count int
-	// TTL is how long the key has to live if it is not renewed; negative if for ever, 0 if it is free.
-	TTL time.Duration
-	// Waiting is how many clients of this library stand in line; of a FairMutex all who wait, each goroutine and each Java
-	// thread, and of another Client that holds the key, also those of it who had it in a row.
-	Waiting   int
-	Listening int // subscriptions to Redisson's channel of the key: about one for each Java program that waits
-}
 
 // ID returns the name of the client in Redis: the UUID before the ":" in [Standing.Owner] of every key
 // that it holds. It is another one for each Client that is made. Redisson's getId.

@@ -7,21 +7,6 @@ import (
 	"slices"
 )
 
-// A RedStanding is what the servers of a [RedLock] say of its key, each at one moment.
-type RedStanding struct {
-	Majority int // on how many servers the lock is held by its holder
-	Held     int // on how many servers the key is held, by one or by several that are still asking
-	Ours     int // on how many of these the Clients of this RedLock hold it
-	Servers  []ServerStanding
-}
-
-// A ServerStanding is what one server of a [RedLock] says, or why it says nothing.
-type ServerStanding struct {
-	Standing
-
-	Err error // with it nothing is known of this server
-}
-
 // Inspect asks all servers at once who holds the key there and who waits for it: one request to each. It waits for each of them,
 // at most for the [Options.OpTimeout] of its Client. What a server fails with is in its [ServerStanding], in the order in which the
 // clients were given; the call itself fails with [ErrUnavailable] if no majority answers, and returns what the others said. Redisson has
@@ -100,15 +85,6 @@ func (m *RedLock) each(ctx context.Context, ask func(ctx context.Context, i int,
 	return fmt.Errorf("%w: %d of %d servers answer: %w", ErrUnavailable, done, len(m.parts), errs)
 }
 
-// A PermitStanding is what Redis says of a [PermitSemaphore] at one moment, and what this Client has of it.
-type PermitStanding struct {
-	Total     int // permits, taken or not
-	Available int // less than 0 if more are taken than there are in all
-	Acquired  int // permits that are taken, in all processes
-	Ours      int // those of them that this Client has
-	Waiting   int // calls of this Client that wait
-}
-
 // Inspect asks Redis how many permits there are and how many are taken, in one round trip, and adds what this Client has. Permits whose
 // time is over do not count. Redisson's getPermits, availablePermits and acquiredPermits.
 func (s *PermitSemaphore) Inspect(ctx context.Context) (PermitStanding, error) {
@@ -132,16 +108,6 @@ func (s *PermitSemaphore) Inspect(ctx context.Context) (PermitStanding, error) {
 	return standing, nil
 }
 
-// A MemberStanding is what is known of one member of a [MultiLock]. One of the pointers is set, as the kind says.
-type MemberStanding struct {
-	Key     string
-	Kind    Kind            // "" of a [Locker] of another package without a method Inspect like that of [Mutex]
-	Lock    *Standing       // of [KindMutex] and [KindFair]
-	RW      *RWStanding     // of [KindWrite] and [KindRead]
-	Permits *PermitStanding // of [KindPermit]
-	Red     *RedStanding    // of [KindRedLock]
-}
-
 // Inspect asks for all members at once who holds them, as the Inspect of each does, and returns that in the order in which they are
 // locked. They are looked at one by one: what it returns was not so at one moment. It fails if one of them cannot be looked at, and returns what
 // the others said. Redisson has nothing like it.
@@ -156,7 +122,7 @@ func (m *MultiLock) Inspect(ctx context.Context) ([]MemberStanding, error) {
 	standings := make([]MemberStanding, len(m.members))
 	outcomes := make(chan error, len(m.members))
 	for i, l := range m.members {
-		go func() { outcomes <- standings[i].inspect(ctx, l) }()
+		go func() { outcomes <- inspectMember(ctx, &standings[i], l) }()
 	}
 	var errs error
 	for range m.members {
@@ -165,8 +131,8 @@ func (m *MultiLock) Inspect(ctx context.Context) ([]MemberStanding, error) {
 	return standings, errs
 }
 
-// inspect looks at l.
-func (s *MemberStanding) inspect(ctx context.Context, l Locker) (err error) {
+// inspectMember notes in s what the Inspect of l returns.
+func inspectMember(ctx context.Context, s *MemberStanding, l Locker) (err error) {
 	kind, _, _ := describe(l)
 	s.Key, s.Kind = l.Key(), Kind(kind)
 	switch l := l.(type) {

@@ -266,6 +266,18 @@ func (l *Lease) Unlock(context.Context) error {
 	return nil
 }
 
+// do calls fn under a lease of lock, and unlocks, also if fn panics.
+func do(ctx context.Context, lock Locker, fn func(ctx context.Context, lease *Lease) error, opts []LockOption) error {
+	if fn == nil {
+		return noFunction("do", lock.Key())
+	}
+	lease, err := lock.Lock(ctx, opts...)
+	if err != nil {
+		return err
+	}
+	return lease.do(ctx, func(ctx context.Context) error { return fn(ctx, lease) })
+}
+
 // do calls fn under l and unlocks, also if fn panics.
 func (l *Lease) do(ctx context.Context, fn func(ctx context.Context) error) (err error) {
 	defer func() { err = afterLoss(ctx, err, l.Unlock(ctx)) }()

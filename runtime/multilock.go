@@ -109,11 +109,7 @@ func (m *MultiLock) TryLock(ctx context.Context, opts ...LockOption) (*Lease, er
 
 // Do is [Mutex.Do].
 func (m *MultiLock) Do(ctx context.Context, fn func(ctx context.Context, lease *Lease) error, opts ...LockOption) error {
-	lease, err := m.Lock(ctx, opts...)
-	if err != nil {
-		return err
-	}
-	return lease.do(ctx, func(ctx context.Context) error { return fn(ctx, lease) })
+	return do(ctx, m, fn, opts)
 }
 
 // asPart has a call be a part of another one, which is told in its place, also that it has to wait.

@@ -48,11 +48,7 @@ func (m *Mutex) TryLock(ctx context.Context, opts ...LockOption) (*Lease, error)
 // failure to unlock. After a loss it matches [context.Canceled] or [context.DeadlineExceeded] only if ctx
 // has ended too, whatever fn returned when its context did.
 func (m *Mutex) Do(ctx context.Context, fn func(ctx context.Context, lease *Lease) error, opts ...LockOption) error {
-	lease, err := m.Lock(ctx, opts...)
-	if err != nil {
-		return err
-	}
-	return lease.do(ctx, func(ctx context.Context) error { return fn(ctx, lease) })
+	return do(ctx, m, fn, opts)
 }
 
 // ForceUnlock takes the key from whoever holds it and reports whether anybody did. The holder's

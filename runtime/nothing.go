@@ -12,9 +12,13 @@ var (
 	errNoLease  = fmt.Errorf("%w: there is no lease", ErrBadOption)
 	errNoPermit = fmt.Errorf("%w: there is no permit", ErrBadOption)
 
-	errNoContext = fmt.Errorf("%w: there is no context", ErrBadOption)
-	errNoOption  = fmt.Errorf("%w: an option is nil", ErrBadOption)
+	errNoContext  = fmt.Errorf("%w: there is no context", ErrBadOption)
+	errNoOption   = fmt.Errorf("%w: an option is nil", ErrBadOption)
+	errNoFunction = fmt.Errorf("%w: there is no function", ErrBadOption)
 )
+
+// noFunction returns the error of a call that is to run a function under a lock, and is given none.
+func noFunction(op, key string) error { return &Error{Op: op, Key: key, Err: errNoFunction} }
 
 // made returns c, or nil if neither [New] nor [Open] made it.
 func (c *Client) made() *Client {

@@ -239,3 +239,71 @@ func TestNothing_NoOption(t *testing.T) {
 		require.Greater(t, calls, 20)
 	}
 }
+
+// TestNothing_NoFunction: a function that is nil is an error of each method that would call it, before anything is sent.
+func TestNothing_NoFunction(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	c := clientOf(t, server.URL(), lockrt.Options{})
+	servers := []*lockrt.Client{c, clientOf(t, redistest.Server(t).URL(), lockrt.Options{}), clientOf(t, redistest.Server(t).URL(), lockrt.Options{})}
+	w := stroll{ctx: t.Context(), key: redistest.Key(t, "k"), idle: true}
+	one, key := "e", w.key+"e"
+	spec := &gen.Spec{Name: "n", Wait: lockrt.UntilDone}
+	things := []any{
+		c.Mutex(w.key), c.FairMutex(w.key), c.RWMutex(w.key), c.Semaphore(w.key, 1), c.PermitSemaphore(w.key, 1),
+		lockrt.NewMultiLock(c.Mutex(w.key), c.Mutex(w.key+"2")), lockrt.NewRedLock(w.key, servers),
+		c.Election(w.key), c.Every(w.key, time.Second, nil), gen.For(c, spec, one, key, nil), gen.ForFair(c, spec, one, key, nil),
+		gen.ForRW(c, spec, one, key, nil), gen.ForPermits(c, spec, 1, one, key, nil), gen.ForMulti(c, spec, []string{one, "f"}, []string{key, key + "f"}, nil),
+	}
+	called := map[string]bool{}
+	w.calls(things, func(name string, _ bool, call func() error) {
+		switch method := name[strings.LastIndex(name, ".")+1:]; method {
+		case "Do", "RDo", "Lead", "Run":
+			called[method] = true
+			assert.NotPanics(t, func() {
+				err := call()
+				assert.ErrorIs(t, err, lockrt.ErrBadOption, name)
+				assert.ErrorContains(t, err, "there is no function", name)
+				of := new(lockrt.Error)
+				if assert.ErrorAs(t, err, &of, name) {
+					assert.Contains(t, of.Key, w.key, name)
+				}
+			}, name)
+		}
+	})
+	require.Len(t, called, 4)
+	for command := range server.CommandStats() {
+		require.NotContains(t, command, "eval", "something was sent")
+	}
+	require.ErrorContains(t, c.Mutex(w.key).Do(t.Context(), nil), `lockgen: do "`+w.key+`": unusable option: there is no function`)
+	require.ErrorContains(t, gen.For(c, spec, one, "", &lockrt.KeyError{Reason: "is empty"}).Do(t.Context(), nil), "is empty", "the key is looked at first")
+}
+
+// TestNothing_EachFunction: each exported method that takes a function and a context is called by the test above.
+func TestNothing_EachFunction(t *testing.T) {
+	t.Parallel()
+	known := map[string]bool{"Do": true, "RDo": true, "Lead": true, "Every": true}
+	found := 0
+	files, err := filepath.Glob("*.go")
+	require.NoError(t, err)
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		src, err := os.ReadFile(name)
+		require.NoError(t, err)
+		file, err := parser.ParseFile(token.NewFileSet(), name, src, parser.SkipObjectResolution)
+		require.NoError(t, err)
+		for _, d := range file.Decls {
+			fn, ok := d.(*ast.FuncDecl)
+			if !ok || !fn.Name.IsExported() || fn.Recv != nil && !ast.IsExported(receiver(fn.Recv.List[0].Type)) && receiver(fn.Recv.List[0].Type) != "exclusive" {
+				continue
+			}
+			if slices.ContainsFunc(fn.Type.Params.List, func(f *ast.Field) bool { _, ok := f.Type.(*ast.FuncType); return ok }) {
+				found++
+				assert.True(t, known[fn.Name.Name], "%s of %s takes a function: let TestNothing_NoFunction give it none", fn.Name.Name, name)
+			}
+		}
+	}
+	require.Greater(t, found, 10)
+}

@@ -75,6 +75,9 @@ func (s *PermitSemaphore) TryAcquireN(ctx context.Context, n int, opts ...LockOp
 // joins fn's own, the loss of the permit if it was lost while fn ran, even if fn returned nil, and a
 // failure to give back.
 func (s *PermitSemaphore) Do(ctx context.Context, fn func(ctx context.Context, permit *Permit) error, opts ...LockOption) (err error) {
+	if fn == nil {
+		return noFunction("do", s.Key())
+	}
 	p, err := s.Acquire(ctx, opts...)
 	if err != nil {
 		return err

@@ -10,18 +10,6 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// A Process is who has a lock, for people.
-type Process struct {
-	ID             string    `json:"id"`                        // [Client.ID], with which the owners of its locks begin
-	Name           string    `json:"name,omitempty"`            // [Options.Name]
-	Host           string    `json:"host,omitempty"`            // none if it is [Options.Anonymous]
-	PID            int       `json:"pid,omitempty"`             // 0 if it is Anonymous
-	Program        string    `json:"program"`                   // the path of its main package, or the name of the file
-	ProgramVersion string    `json:"program_version,omitempty"` // from its build information
-	Library        string    `json:"library,omitempty"`         // the version of this module in it
-	Started        time.Time `json:"started"`
-}
-
 // Process returns who the client says it is.
 func (c *Client) Process() Process {
 	if c.made() == nil {

@@ -105,11 +105,7 @@ func (m *RedLock) TryLock(ctx context.Context, opts ...LockOption) (*Lease, erro
 
 // Do is [Mutex.Do].
 func (m *RedLock) Do(ctx context.Context, fn func(ctx context.Context, lease *Lease) error, opts ...LockOption) error {
-	lease, err := m.Lock(ctx, opts...)
-	if err != nil {
-		return err
-	}
-	return lease.do(ctx, func(ctx context.Context) error { return fn(ctx, lease) })
+	return do(ctx, m, fn, opts)
 }
 
 // unusable returns why m is no lock, or nil.

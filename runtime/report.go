@@ -8,8 +8,8 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
 
-// any reports whether there is a hook that is told of calls or of leases.
-func (h *Hooks) any() bool {
+// observing reports whether there is a hook for calls or for leases.
+func observing(h *Hooks) bool {
 	return h.AcquireStart != nil || h.Waiting != nil || h.AcquireEnd != nil || h.Acquired != nil || h.Renewed != nil || h.Ended != nil
 }
 

@@ -3,7 +3,6 @@ package lockrt
 import (
 	"context"
 	"slices"
-	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
@@ -89,20 +88,12 @@ func (m *RWMutex) TryRLock(ctx context.Context, opts ...LockOption) (*Lease, err
 
 // Do locks for writing, calls fn with the lease's context and unlocks, like [Mutex.Do].
 func (m *RWMutex) Do(ctx context.Context, fn func(ctx context.Context, lease *Lease) error, opts ...LockOption) error {
-	lease, err := m.Lock(ctx, opts...)
-	if err != nil {
-		return err
-	}
-	return lease.do(ctx, func(ctx context.Context) error { return fn(ctx, lease) })
+	return do(ctx, m, fn, opts)
 }
 
 // RDo locks for reading, calls fn with the lease's context and unlocks, like [Mutex.Do].
 func (m *RWMutex) RDo(ctx context.Context, fn func(ctx context.Context, lease *Lease) error, opts ...LockOption) error {
-	lease, err := m.RLock(ctx, opts...)
-	if err != nil {
-		return err
-	}
-	return lease.do(ctx, func(ctx context.Context) error { return fn(ctx, lease) })
+	return do(ctx, m.RLocker(), fn, opts)
 }
 
 // RLocker returns a [Locker] whose Lock and TryLock are RLock and TryRLock. Other than a Locker promises,
@@ -149,19 +140,6 @@ func (m *RWMutex) force(ctx context.Context, op string, write bool) (bool, error
 		}
 		return victims, h.exit, nil
 	}, lock.ForceUnlock(write))
-}
-
-// An RWStanding is what Redis says of a read-write lock at one moment. By the time it is read it may have
-// changed.
-type RWStanding struct {
-	Writer  string   // "<uuid>:<number>" of who writes; empty if nobody does
-	Readers []string // likewise, of those who read; also those that died while others read on
-	// WriteCount and ReadCount are how many leases this Client has of each kind. A writer that is not this
-	// Client counts for itself. Redisson's getHoldCount.
-	WriteCount, ReadCount int
-	// TTL is how long the key has to live if it is not renewed; negative if for ever, 0 if it is free.
-	TTL       time.Duration
-	Listening int // subscriptions to Redisson's channel of the key: about one for each program that waits
 }
 
 // Inspect asks Redis who holds the key, and how. It fails with [ErrWrongType] if the key is not a lock.

@@ -53,6 +53,9 @@ func (s *Semaphore) TryAcquire(ctx context.Context, n int, opts ...LockOption) e
 // Do acquires n permits, calls fn and gives them back, also if fn panics. Its error joins fn's own and a
 // failure to give back.
 func (s *Semaphore) Do(ctx context.Context, n int, fn func(ctx context.Context) error, opts ...LockOption) (err error) {
+	if fn == nil {
+		return noFunction("do", s.Key())
+	}
 	if err := s.Acquire(ctx, n, opts...); err != nil {
 		return err
 	}

@@ -11,54 +11,6 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
 
-// SnapshotVersion is the version of what a [Snapshot] is written as in JSON. Fields may be added without a new one.
-const SnapshotVersion = 1
-
-// A Snapshot is what one [Client] holds and waits for. It is not taken at one moment: a lock that changes hands meanwhile may
-// be missing, or be there twice.
-type Snapshot struct {
-	Version int           `json:"version"` // SnapshotVersion
-	At      time.Time     `json:"at"`      // when it was taken, by the clock of the process
-	Process Process       `json:"process"`
-	Held    []HeldLock    `json:"held,omitempty"`    // the longest held first
-	Waiting []WaitingCall `json:"waiting,omitempty"` // the longest waiting first
-	Omitted int           `json:"omitted,omitempty"` // how many are left out of an answer to another process, see [Client.Fleet]
-}
-
-// A HeldLock is one key that a process has in Redis.
-type HeldLock struct {
-	Key     string        `json:"key"`
-	Kind    string        `json:"kind"`              // as in [AcquireEvent]; the parts of a MultiLock and of a RedLock are listed, not the whole
-	Owner   string        `json:"owner"`             // "<uuid>:<number>" as in Redis; the id of the first one of permits
-	Name    string        `json:"name,omitempty"`    // [WithName] of the call that has it
-	Since   time.Time     `json:"since"`             // when that call was granted it
-	Holds   int           `json:"holds"`             // how often it was entered, how many read it together, or how many permits there are
-	Lease   time.Duration `json:"lease_ns"`          // what it is renewed to, or was taken for
-	Renewed bool          `json:"renewed,omitempty"` // by the watchdog
-	Left    time.Duration `json:"left_ns"`           // how long it lives in Redis at most if it is not renewed
-	Token   int64         `json:"token,omitempty"`   // the fencing token
-	Queued  int           `json:"queued,omitempty"`  // calls of this process that wait for the key
-	Trace   string        `json:"trace,omitempty"`   // what [Hooks.TraceParent] says of the call
-}
-
-// A WaitingCall is one call that waits.
-type WaitingCall struct {
-	Key      string     `json:"key"`
-	Kind     string     `json:"kind"`
-	Name     string     `json:"name,omitempty"` // [WithName]
-	Since    time.Time  `json:"since"`
-	Deadline *time.Time `json:"deadline,omitempty"` // when it gives up: the end of its wait or of its context; nil if never
-	Permits  int        `json:"permits,omitempty"`  // how many it wants of a semaphore
-	Under    []LeaseRef `json:"under,omitempty"`    // the leases under whose contexts it waits, the innermost first
-	Trace    string     `json:"trace,omitempty"`    // what [Hooks.TraceParent] says of the call
-}
-
-// A LeaseRef names a lease that somebody has: the owner of a key.
-type LeaseRef struct {
-	Key   string `json:"key"`
-	Owner string `json:"owner"`
-}
-
 // Snapshot returns what the client holds and what its calls wait for, for a process that wants to show itself. A call that
 // tries once is not listed, nor is one that Redis has not refused yet as a rule. It does not contact Redis
 // and may be called at any time; after Close nothing is held. What a [RedLock] or [MultiLock] is waited for with is listed by the
@@ -162,7 +114,7 @@ func (c *Client) describe(guard *watchdog.Lease) (HeldLock, bool) {
 	}
 	first := leases[0]
 	held := HeldLock{
-		Key: guard.Key(), Kind: guard.Kind(), Owner: ownerOf(guard), Name: first.name, Since: first.began.Std(),
+		Key: guard.Key(), Kind: Kind(guard.Kind()), Owner: ownerOf(guard), Name: first.name, Since: first.began.Std(),
 		Holds: len(leases), Lease: guard.TTL, Renewed: guard.Renew, Left: max(0, time.Until(guard.Ends())),
 		Token: first.token, Queued: queued,
 	}
@@ -318,7 +270,7 @@ func (q *line) each(f func(w *waiter)) {
 }
 
 func (w shownCall) describe(c *Client) WaitingCall {
-	s := WaitingCall{Key: w.key, Kind: w.kind, Name: w.name, Since: w.since.Std(), Permits: w.permits, Under: under(w.ctx), Trace: c.traceOf(w.ctx)}
+	s := WaitingCall{Key: w.key, Kind: Kind(w.kind), Name: w.name, Since: w.since.Std(), Permits: w.permits, Under: under(w.ctx), Trace: c.traceOf(w.ctx)}
 	if w.wait != UntilDone {
 		over := s.Since.Add(w.wait)
 		s.Deadline = &over
@@ -338,7 +290,7 @@ func under(ctx context.Context) (refs []LeaseRef) {
 		if t.guard == nil || t.ended() != nil {
 			return
 		}
-		ref := LeaseRef{t.key, ownerOf(t.guard)}
+		ref := LeaseRef{Key: t.key, Owner: ownerOf(t.guard)}
 		if !slices.Contains(refs, ref) && len(refs) < mostUnder {
 			refs = append(refs, ref)
 		}

@@ -74,7 +74,7 @@ func TestSnapshot_ShowsWhatIsHeldAndWaitedFor(t *testing.T) {
 			require.Equal(t, c.Process(), s.Process)
 			require.Len(t, s.Held, 2)
 			h := heldOf(t, s, key)
-			require.Equal(t, kind, h.Kind)
+			require.Equal(t, kind, string(h.Kind))
 			require.Equal(t, "orders.Service.Pay", h.Name)
 			require.Equal(t, "00-1-1-01", h.Trace)
 			require.Equal(t, 1, h.Holds)

@@ -8,40 +8,6 @@ import (
 	"time"
 )
 
-// Stats are counts of what a [Client] does and did since it was made, for metrics. They are not read
-// at one moment: a lock that is taken meanwhile may be in one count and not yet in another.
-type Stats struct {
-	Held    int // keys that this process has in Redis
-	Waiting int // calls that wait for others
-
-	Renewals        uint64 // leases renewed
-	RenewalFailures uint64 // tries to renew that failed, or were refused
-	Losses          uint64 // leases that ended with ErrLost
-	HandOversLocal  uint64 // from one goroutine of this process to the next, without a word to Redis
-	HandOversRemote uint64 // from another process to this one
-
-	// Waits says how long calls took that got their lock without reentry, and WaitSum how long all of them together.
-	Waits   []WaitBucket
-	WaitSum time.Duration
-
-	// Calls says how many calls of which kind ended in which way, in the order of kinds and outcomes. What did not occur is left out. A
-	// call for a MultiLock is one.
-	Calls []CallCount
-}
-
-// A CallCount counts the calls of one kind that ended in one way.
-type CallCount struct {
-	Kind    Kind
-	Outcome Outcome
-	Count   uint64
-}
-
-// A WaitBucket counts the calls that took up to UpTo and longer than that of the bucket before.
-type WaitBucket struct {
-	UpTo  time.Duration // doubling from 128µs; the last has no bound and the largest Duration
-	Count uint64
-}
-
 // Stats returns the counts. It does not contact Redis and may be called after Close. As a variable of package expvar it is
 //
 //	expvar.Publish("locks", expvar.Func(func() any { return client.Stats() }))
@@ -64,14 +30,14 @@ func (c *Client) Stats() Stats {
 		Waits:           make([]WaitBucket, len(n.waits)),
 	}
 	for i := range n.waits {
-		s.Waits[i] = WaitBucket{firstBucket << i, n.waits[i].Load()}
+		s.Waits[i] = WaitBucket{UpTo: firstBucket << i, Count: n.waits[i].Load()}
 	}
 	s.Waits[len(s.Waits)-1].UpTo = math.MaxInt64
 	s.WaitSum = time.Duration(n.waitSum.Load())
 	for i := range n.calls {
 		for j := range n.calls[i] {
 			if count := n.calls[i][j].Load(); count > 0 {
-				s.Calls = append(s.Calls, CallCount{Kind(countedKinds[i]), countedOutcomes[j], count})
+				s.Calls = append(s.Calls, CallCount{Kind: Kind(countedKinds[i]), Outcome: countedOutcomes[j], Count: count})
 			}
 		}
 	}

@@ -43,7 +43,7 @@ func (s *suspicion) tell(ctx context.Context, c *Client, q contest, w *waiter) {
 		args = append(args, "name", w.call.name)
 	}
 	held := c.look(key, 0).Held
-	held = slices.DeleteFunc(held, func(h HeldLock) bool { return (h.Kind == kindPermit) != (kind == kindPermit) })
+	held = slices.DeleteFunc(held, func(h HeldLock) bool { return (h.Kind == KindPermit) != (kind == kindPermit) })
 	if len(held) == 0 {
 		c.opts.Logger.WarnContext(ctx, "lockgen: a call still waits for a lock, and neither a deadline nor WithWait bounds it", args...)
 		return

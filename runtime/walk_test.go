@@ -21,6 +21,7 @@ type stroll struct {
 	ctx    context.Context
 	key    string
 	option bool // with an option that is nil
+	idle   bool // with a function that is nil
 }
 
 // args returns what to call a method with.
@@ -54,7 +55,7 @@ func (w stroll) value(t reflect.Type) reflect.Value {
 		return reflect.ValueOf(strings.Repeat("0a", 16)).Convert(t)
 	case t.Kind() == reflect.Int:
 		return reflect.ValueOf(1)
-	case t.Kind() == reflect.Func:
+	case t.Kind() == reflect.Func && !w.idle:
 		return reflect.MakeFunc(t, func([]reflect.Value) []reflect.Value {
 			return []reflect.Value{reflect.Zero(reflect.TypeFor[error]())}
 		})

@@ -39,9 +39,8 @@
 --   FREED   When the lock was given back by this library, or taken by force: if a Redisson program listens it is the turn of
 --           Redisson for some ms, else CHOOSE. But when a writer gave it back and some are in line to read, CHOOSE: Redisson's
 --           turn is after theirs. A writer that goes on reading calls those in line to read.
---   LEAVE   A waiter that gives up leaves the line and the turn. If it was the last one that was called to a free lock, CHOOSE;
---           if it was the last in line to write and the lock is read, those in line to read are called. When nobody is left in
---           line for a free lock, a turn that is over is forgotten, and Redisson's turn is forgotten when it ends.
+--   LEAVE   Who gives up leaves the line and the turn. If it was the last one that was called to a free lock, CHOOSE; if it
+--           was the last in line to write and the lock is read, those in line to read are called.
 --
 -- So if the lock is free and somebody waits: in a turn that counts, whoever was called has it when asking, and in Redisson's a
 -- Redisson program; in none, whoever asks has it, or calls others, who are in no line any more. A turn ends by itself, and each
@@ -215,14 +214,10 @@ local function leave(lock, line, readers, writers, turn, owner)
     local stood = out(line, owner)
     local whose, last, places, left = turn_of(turn)
     local called, more = answers(turn, whose, last, places, left, function(place) return place == owner end)
-    local free, empty = redis.call('exists', lock) == 0, redis.call('exists', readers, writers) == 0
     if not stood and not called then
-      if free and empty and left == 0 then
-        redis.call('del', turn) -- it was called, and gives up after its turn
-      end
-    elseif free and empty and whose == 'redisson' and left > 0 then
-      redis.call('set', turn, 'redisson', 'px', left)
-    elseif free then
+      return
+    end
+    if redis.call('exists', lock) == 0 then
       if not more and whose ~= 'redisson' or left == 0 then
         choose(readers, writers, turn, last, '')
       end

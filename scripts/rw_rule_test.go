@@ -143,13 +143,8 @@ func (r *rwRule) leave(side, owner string) {
 	if called {
 		r.called = slices.DeleteFunc(r.called, func(c string) bool { return c == owner })
 	}
-	empty := len(r.readers) == 0 && len(r.writers) == 0
 	switch {
-	case !stood && !called && r.mode == "" && empty && !r.counts():
-		r.whose, r.last, r.called, r.ended = "", "", nil, false
 	case !stood && !called:
-	case r.mode == "" && empty && r.counts() && r.whose == "redisson":
-		r.last = ""
 	case r.mode == "" && !r.counts():
 		r.choose("")
 	case r.mode == "read" && side == "write" && len(r.writers) == 0:
@@ -168,11 +163,8 @@ func (r *rwRule) turn() (value, ms string) {
 	if ms = "160000"; r.ended {
 		ms = "9900"
 	}
-	switch {
-	case r.whose == "":
+	if r.whose == "" {
 		return "", ms
-	case r.last == "": // it is forgotten when it ends
-		return r.whose, ms
 	}
 	return r.whose + " " + r.last + " " + strings.Join(r.called, " "), ms
 }

@@ -127,8 +127,7 @@ GiveUp(p) ==
          called == Counts(turn) /\ p \in turn.called
          t == IF called THEN [turn EXCEPT !.called = @ \ {p}] ELSE turn
      IN IF ~Listed(queue[Side(p)], p) /\ ~called
-        THEN /\ UNCHANGED queue
-             /\ turn' = (IF lock.mode = "free" /\ queue.read = <<>> /\ queue.write = <<>> /\ ~Counts(turn) THEN NoTurn ELSE turn)
+        THEN UNCHANGED <<queue, turn>>
         ELSE IF lock.mode = "free" /\ ~Counts(t)
         THEN LET chosen == Choose(q, t, None) IN queue' = chosen.q /\ turn' = chosen.t
         ELSE IF lock.mode = "read" /\ Side(p) = "write" /\ q.write = <<>>

@@ -206,7 +206,7 @@ func (w *World) Add(s lockrt.Snapshot) {
 	w.Omitted += s.Omitted
 	held, waited := map[*Lock]bool{}, map[*Lock]bool{}
 	for _, h := range s.Held {
-		l := w.Lock(h.Key, h.Kind)
+		l := w.Lock(h.Key, string(h.Kind))
 		began := h.Since
 		l.Holders = append(l.Holders, Holder{
 			Who: who, Owner: h.Owner, Name: h.Name, Since: &began, LeftMS: h.Left.Milliseconds(), Holds: h.Holds, Token: h.Token, Trace: h.Trace,
@@ -214,9 +214,9 @@ func (w *World) Add(s lockrt.Snapshot) {
 		held[l] = true
 	}
 	for _, c := range s.Waiting {
-		l := w.Lock(c.Key, c.Kind)
+		l := w.Lock(c.Key, string(c.Kind))
 		began := c.Since
-		l.Waiters = append(l.Waiters, Waiter{Who: who, Name: c.Name, Kind: c.Kind, Since: &began, Deadline: c.Deadline, Under: c.Under, Trace: c.Trace})
+		l.Waiters = append(l.Waiters, Waiter{Who: who, Name: c.Name, Kind: string(c.Kind), Since: &began, Deadline: c.Deadline, Under: c.Under, Trace: c.Trace})
 		waited[l] = true
 	}
 	for l := range held {

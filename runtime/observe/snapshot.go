@@ -1,0 +1,72 @@
+package observe
+
+import "time"
+
+// SnapshotVersion is the version of the JSON of a [Snapshot]. Fields may be added without a new version.
+const SnapshotVersion = 1
+
+// A Snapshot is what one Client holds and waits for. It is not taken at one moment: a lock that changes hands meanwhile may be missing, or be
+// there twice.
+type Snapshot struct {
+	Version int           `json:"version"` // SnapshotVersion
+	At      time.Time     `json:"at"`      // when it was taken, by the clock of the process
+	Process Process       `json:"process"`
+	Held    []HeldLock    `json:"held,omitempty"`    // the longest held first
+	Waiting []WaitingCall `json:"waiting,omitempty"` // the longest waiting first
+	Omitted int           `json:"omitted,omitempty"` // how many are left out of an answer to another process, see Client.Fleet
+}
+
+// A HeldLock is one key that a process has in Redis.
+type HeldLock struct {
+	Key     string        `json:"key"`
+	Kind    Kind          `json:"kind"`              // as in [AcquireEvent]; the parts of a MultiLock and of a RedLock are listed, not the whole
+	Owner   string        `json:"owner"`             // "<uuid>:<number>" as in Redis; the id of the first one of permits
+	Name    string        `json:"name,omitempty"`    // lockrt.WithName of the call that has it
+	Since   time.Time     `json:"since"`             // when that call was granted it
+	Holds   int           `json:"holds"`             // how often it was entered, how many read it together, or how many permits there are
+	Lease   time.Duration `json:"lease_ns"`          // what it is renewed to, or was taken for
+	Renewed bool          `json:"renewed,omitempty"` // by the watchdog
+	Left    time.Duration `json:"left_ns"`           // how long it lives in Redis at most if it is not renewed
+	Token   int64         `json:"token,omitempty"`   // the fencing token
+	Queued  int           `json:"queued,omitempty"`  // calls of this process that wait for the key
+	Trace   string        `json:"trace,omitempty"`   // what [Hooks.TraceParent] says of the call
+}
+
+// A WaitingCall is one call that waits.
+type WaitingCall struct {
+	Key      string     `json:"key"`
+	Kind     Kind       `json:"kind"`
+	Name     string     `json:"name,omitempty"` // lockrt.WithName
+	Since    time.Time  `json:"since"`
+	Deadline *time.Time `json:"deadline,omitempty"` // when it gives up: the end of its wait or of its context; nil if never
+	Permits  int        `json:"permits,omitempty"`  // how many it wants of a semaphore
+	Under    []LeaseRef `json:"under,omitempty"`    // the leases under whose contexts it waits, the innermost first
+	Trace    string     `json:"trace,omitempty"`    // what [Hooks.TraceParent] says of the call
+}
+
+// A LeaseRef names a lease that somebody has: the owner of a key.
+type LeaseRef struct {
+	Key   string `json:"key"`
+	Owner string `json:"owner"`
+}
+
+// A Process says which program, on which host, a Client is in: for people who look for the holder of a lock.
+type Process struct {
+	ID             string    `json:"id"`                        // Client.ID, with which the owners of its locks begin
+	Name           string    `json:"name,omitempty"`            // Options.Name
+	Host           string    `json:"host,omitempty"`            // none with Options.Anonymous
+	PID            int       `json:"pid,omitempty"`             // 0 with Options.Anonymous
+	Program        string    `json:"program"`                   // the path of its main package, or the name of the file
+	ProgramVersion string    `json:"program_version,omitempty"` // from its build information
+	Library        string    `json:"library,omitempty"`         // the version of this module in it
+	Started        time.Time `json:"started"`
+}
+
+// A Fleet is what the processes that share a server hold and wait for.
+type Fleet struct {
+	// Processes are the answers, in the order of the ids, also of processes that hold nothing.
+	Processes []Snapshot
+	// Silent are the ids of processes that listen and have not answered in time, or not legibly: they are stopped or busy, are asked by too
+	// many, may not publish, or have an older version of this library.
+	Silent []string
+}

@@ -1,0 +1,37 @@
+package observe
+
+import "time"
+
+// Stats are counts of what a Client does and has done since it was made, for metrics. They are not read at one moment: a lock that is taken
+// meanwhile may be in one count and not yet in another.
+type Stats struct {
+	Held    int // keys that this process has in Redis
+	Waiting int // calls that wait for others
+
+	Renewals        uint64 // leases renewed
+	RenewalFailures uint64 // tries to renew that failed, or were refused
+	Losses          uint64 // leases that ended with ErrLost
+	HandOversLocal  uint64 // from one goroutine of this process to the next, without a word to Redis
+	HandOversRemote uint64 // from another process to this one
+
+	// Waits says how long the calls took that got their lock without reentry. WaitSum is the sum.
+	Waits   []WaitBucket
+	WaitSum time.Duration
+
+	// Calls says how many calls of each kind ended in each way, in the order of kinds and outcomes. What did not occur is left out. A call for a
+	// MultiLock is one call.
+	Calls []CallCount
+}
+
+// A CallCount counts the calls of one kind that ended in one way.
+type CallCount struct {
+	Kind    Kind
+	Outcome Outcome
+	Count   uint64
+}
+
+// A WaitBucket counts the calls that took longer than UpTo of the bucket before, and up to its own.
+type WaitBucket struct {
+	UpTo  time.Duration // doubling from 128µs; the last has no bound and the largest Duration
+	Count uint64
+}

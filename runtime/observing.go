@@ -1,0 +1,65 @@
+package lockrt
+
+import "github.com/lockgen/lockgen/runtime/observe"
+
+// What programs need that watch locks, documented in package observe. These are the same types under names of this package.
+type (
+	Kind            = observe.Kind            // of a lock: its text is for labels and logs
+	Hooks           = observe.Hooks           // what a [Client] calls for each event, see [Options]
+	AcquireEvent    = observe.AcquireEvent    // one call that acquires
+	RenewEvent      = observe.RenewEvent      // one try to renew a key
+	EndEvent        = observe.EndEvent        // the end of a lease
+	UnreportedEvent = observe.UnreportedEvent // an error that a generated method cannot return
+	Outcome         = observe.Outcome         // how a call ended
+	Grant           = observe.Grant           // how a call got its lock
+	EndReason       = observe.EndReason       // why a lease ended
+	Stats           = observe.Stats           // counts, see [Client.Stats]
+	CallCount       = observe.CallCount       // of calls of one kind that ended in one way
+	WaitBucket      = observe.WaitBucket      // of calls that waited for about as long
+	Snapshot        = observe.Snapshot        // what a Client holds and waits for, see [Client.Snapshot]
+	HeldLock        = observe.HeldLock        // one key that a process holds
+	WaitingCall     = observe.WaitingCall     // one call that waits
+	LeaseRef        = observe.LeaseRef        // the owner of a key
+	Process         = observe.Process         // which program a Client is in, see [Client.Process]
+	Fleet           = observe.Fleet           // what all processes hold and wait for, see [Client.Fleet]
+	Standing        = observe.Standing        // what Redis says of a key, see [Mutex.Inspect]
+	RWStanding      = observe.RWStanding      // see [RWMutex.Inspect]
+	PermitStanding  = observe.PermitStanding  // see [PermitSemaphore.Inspect]
+	MemberStanding  = observe.MemberStanding  // see [MultiLock.Inspect]
+	RedStanding     = observe.RedStanding     // see [RedLock.Inspect]
+	ServerStanding  = observe.ServerStanding  // what one server of a [RedLock] says
+)
+
+// The constants of package observe.
+const (
+	KindMutex     = observe.KindMutex
+	KindFair      = observe.KindFair
+	KindWrite     = observe.KindWrite
+	KindRead      = observe.KindRead
+	KindSemaphore = observe.KindSemaphore
+	KindPermit    = observe.KindPermit
+	KindLatch     = observe.KindLatch
+	KindMulti     = observe.KindMulti
+	KindRedLock   = observe.KindRedLock
+
+	OutcomeAcquired  = observe.OutcomeAcquired
+	OutcomeBusy      = observe.OutcomeBusy
+	OutcomeCancelled = observe.OutcomeCancelled
+	OutcomeLost      = observe.OutcomeLost
+	OutcomeError     = observe.OutcomeError
+
+	GrantServer = observe.GrantServer
+	GrantLocal  = observe.GrantLocal
+	GrantRemote = observe.GrantRemote
+	GrantShared = observe.GrantShared
+
+	EndReleased    = observe.EndReleased
+	EndClosed      = observe.EndClosed
+	EndTaken       = observe.EndTaken
+	EndElapsed     = observe.EndElapsed
+	EndMaxHold     = observe.EndMaxHold
+	EndUnconfirmed = observe.EndUnconfirmed
+	EndOther       = observe.EndOther
+
+	SnapshotVersion = observe.SnapshotVersion
+)
