@@ -129,7 +129,7 @@ func TestSnapshot_CountsHolds(t *testing.T) {
 	s := c.Snapshot()
 	require.Len(t, s.Held, 5)
 	require.Equal(t, 2, heldOf(t, s, "rw").Holds)
-	require.Equal(t, "read", heldOf(t, s, "rw").Kind)
+	require.Equal(t, lockrt.KindRead, heldOf(t, s, "rw").Kind)
 	require.Equal(t, 3, heldOf(t, s, "permits").Holds)
 	require.Equal(t, some.PermitID(), heldOf(t, s, "permits").Owner)
 	require.Equal(t, 2, heldOf(t, s, "again").Holds)
