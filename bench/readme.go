@@ -7,21 +7,46 @@ import (
 	"strings"
 )
 
-// readmes are those that show figures of the results.
-var readmes = []string{filepath.Join("..", "README.md"), filepath.Join("..", "README.zh-CN.md")}
+// readmes are the pages that show figures of the results.
+var readmes = []string{
+	filepath.Join("..", "README.md"),
+	filepath.Join("..", "README.zh-CN.md"),
+	filepath.Join("..", "docs", "limits.md"),
+	filepath.Join("..", "docs", "zh", "manual.md"),
+}
 
 // rowsOf returns the rows of the short table of results, by the scenario's name, as lists of cells.
 func rowsOf(results string) map[string][]string {
 	rows := map[string][]string{}
 	for line := range strings.Lines(results) {
-		if name, cells, ok := cellsOf(line, "#"); ok && len(cells) == 6 {
+		if name, cells, ok := cellsOf(line, "("); ok && len(cells) == 6 {
 			rows[name] = cells
 		}
 	}
 	return rows
 }
 
-// cellsOf splits a row that begins with a link to a scenario, in the file that is given.
+// goalsOf returns the rows of the table of goals, by the scenario's name and the goal.
+func goalsOf(results string) map[string]string {
+	rows := map[string]string{}
+	for line := range strings.Lines(results) {
+		if goal, ok := goalOf(line); ok {
+			rows[goal] = line
+		}
+	}
+	return rows
+}
+
+// goalOf returns the scenario's name and the goal that a row of the table of goals is about.
+func goalOf(line string) (goal string, ok bool) {
+	if !strings.HasPrefix(line, "| S") {
+		return "", false
+	}
+	cells := strings.Split(strings.Trim(strings.TrimSpace(line), "| "), " | ")
+	return strings.Join(cells[:min(2, len(cells))], ": "), len(cells) == 4
+}
+
+// cellsOf splits a row that begins with a link to a scenario, in a file whose path ends in what is given.
 func cellsOf(line, file string) (name string, cells []string, ok bool) {
 	line = strings.TrimSpace(line)
 	if !strings.HasPrefix(line, "| [S") {
@@ -29,12 +54,15 @@ func cellsOf(line, file string) (name string, cells []string, ok bool) {
 	}
 	cells = strings.Split(strings.Trim(line, "| "), " | ")
 	name, rest, _ := strings.Cut(strings.TrimPrefix(cells[0], "["), "]")
-	return name, cells, strings.HasPrefix(rest, "("+file)
+	path, _, _ := strings.Cut(rest, ")")
+	path, anchor, _ := strings.Cut(path, "#")
+	return name, cells, anchor != "" && strings.HasPrefix(path, "(") && strings.HasSuffix(path, file)
 }
 
-// refresh replaces the figures in the rows of a README by those of the results: all but the name and the words
-// about it. It returns how many rows it knows.
-func refresh(readme string, rows map[string][]string) (string, int) {
+// refresh replaces the figures in the rows of a page by those of the results: all but the name and the words
+// about it, and whole rows of the table of goals. It returns how many rows it knows.
+func refresh(readme, results string) (string, int) {
+	rows, goals := rowsOf(results), goalsOf(results)
 	var b strings.Builder
 	known := 0
 	for line := range strings.Lines(readme) {
@@ -42,6 +70,10 @@ func refresh(readme string, rows map[string][]string) (string, int) {
 		if from := rows[name]; ok && from != nil && len(cells) == len(from) {
 			known++
 			line = fmt.Sprintf("| %s | %s | %s |\n", cells[0], cells[1], strings.Join(from[2:], " | "))
+		}
+		if goal, ok := goalOf(line); ok && goals[goal] != "" {
+			known++
+			line = goals[goal]
 		}
 		b.WriteString(line)
 	}
@@ -59,7 +91,7 @@ func refreshReadmes(folder string) error {
 		if err != nil {
 			return err
 		}
-		fresh, known := refresh(string(text), rowsOf(string(results)))
+		fresh, known := refresh(string(text), string(results))
 		if known == 0 {
 			return fmt.Errorf("%s has no rows of the results", file)
 		}

@@ -137,11 +137,14 @@ func TestTable_Ratio(t *testing.T) {
 
 func TestRefresh(t *testing.T) {
 	t.Parallel()
-	rows := rowsOf("| [S4](#s4) | 4 processes | 10/s | 2/s (redislock) | 5.00x | 3 of 4 |\n| [S5](#s5) | x | y | z | - | 0 of 1 |\n")
-	before := "text\n| [S4](bench/RESULTS.md#s4) | vier Prozesse | old | old | old | old |\n| [S6](bench/RESULTS.md#s6) | stays | 1 | 2 | 3 | 4 |\n"
-	after, changed := refresh(before, rows)
-	require.Equal(t, 1, changed)
-	require.Equal(t, "text\n| [S4](bench/RESULTS.md#s4) | vier Prozesse | 10/s | 2/s (redislock) | 5.00x | 3 of 4 |\n| [S6](bench/RESULTS.md#s6) | stays | 1 | 2 | 3 | 4 |\n", after)
+	results := "| [S4](#s4) | 4 processes | 10/s | 2/s (redislock) | 5.00x | 3 of 4 |\n| [S5](#s5) | x | y | z | - | 0 of 1 |\n" +
+		"| S4 | at most 2 | 3.0 | **no** |\n| S5 | at most 2 | 1.0 | yes |\n"
+	before := "text\n| [S4](bench/RESULTS.md#s4) | vier Prozesse | old | old | old | old |\n| [S6](bench/RESULTS.md#s6) | stays | 1 | 2 | 3 | 4 |\n" +
+		"| S4 | at most 2 | old | yes |\n| S4 | at most 9 | stays | yes |\n| [S4](../bench/RESULTS.md#s4) | elsewhere | old | old | old | old |\n"
+	after, changed := refresh(before, results)
+	require.Equal(t, 3, changed)
+	require.Equal(t, "text\n| [S4](bench/RESULTS.md#s4) | vier Prozesse | 10/s | 2/s (redislock) | 5.00x | 3 of 4 |\n| [S6](bench/RESULTS.md#s6) | stays | 1 | 2 | 3 | 4 |\n"+
+		"| S4 | at most 2 | 3.0 | **no** |\n| S4 | at most 9 | stays | yes |\n| [S4](../bench/RESULTS.md#s4) | elsewhere | 10/s | 2/s (redislock) | 5.00x | 3 of 4 |\n", after)
 }
 
 func TestCommand(t *testing.T) {

@@ -76,18 +76,20 @@ func within(wanted []string, file string) bool {
 	return false
 }
 
-// sources returns the Go files below this folder.
+// sources returns the Go files below this folder, and those of the comparison with other libraries.
 func sources(t *testing.T) map[string]string {
 	t.Helper()
 	files := make(map[string]string)
-	require.NoError(t, filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || filepath.Ext(path) != ".go" {
+	for _, dir := range []string{".", filepath.Join("..", "bench")} {
+		require.NoError(t, filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() || filepath.Ext(path) != ".go" {
+				return err
+			}
+			source, err := os.ReadFile(path)
+			files[path] = string(source)
 			return err
-		}
-		source, err := os.ReadFile(path)
-		files[path] = string(source)
-		return err
-	}))
+		}))
+	}
 	return files
 }
 
@@ -106,11 +108,31 @@ func readmes(t *testing.T) map[string]string {
 	return texts
 }
 
-// documents are the READMEs, the pages for contributors beside them, and that of the service.
-func documents(t *testing.T) map[string]string {
+// pages are the READMEs and the pages below docs.
+func pages(t *testing.T) map[string]string {
 	t.Helper()
 	texts := readmes(t)
-	for _, name := range []string{"../CHANGELOG.md", "../CODE_OF_CONDUCT.md", "../CONTRIBUTING.md", "../SECURITY.md", "service/README.md"} {
+	for _, pattern := range []string{"*.md", filepath.Join("zh", "*.md")} {
+		paths, err := filepath.Glob(filepath.Join("..", "docs", pattern))
+		require.NoError(t, err)
+		require.NotEmpty(t, paths)
+		for _, path := range paths {
+			text, err := os.ReadFile(path)
+			require.NoError(t, err)
+			texts[path] = string(text)
+		}
+	}
+	return texts
+}
+
+// documents are the pages, those for contributors, and those of folders.
+func documents(t *testing.T) map[string]string {
+	t.Helper()
+	texts := pages(t)
+	for _, name := range []string{
+		"../CHANGELOG.md", "../CODE_OF_CONDUCT.md", "../CONTRIBUTING.md", "../SECURITY.md", "../bench/README.md", "../interop/README.md",
+		"../runtime/ACL.md", "../runtime/CHAOS.md", "service/README.md",
+	} {
 		path := filepath.FromSlash(name)
 		text, err := os.ReadFile(path)
 		require.NoError(t, err)
@@ -124,7 +146,10 @@ func documents(t *testing.T) map[string]string {
 func TestReadme_Code(t *testing.T) {
 	t.Parallel()
 	files := sources(t)
-	for path, text := range readmes(t) {
+	for path, text := range pages(t) {
+		if filepath.Base(path) == "generator.md" {
+			continue // TestGuide of cmd/lockgen generates, compiles and runs its program
+		}
 		fenced, _ := blocks(text)
 		for _, b := range fenced {
 			if b.lang != "go" {
@@ -155,7 +180,7 @@ func compiles(t *testing.T, path string, b block) {
 
 var (
 	target   = regexp.MustCompile(`(?m)^([a-z][a-z-]*):`)
-	makeCall = regexp.MustCompile(`\bmake ([a-z][a-z-]*)`)
+	makeCall = regexp.MustCompile(`^(?:[A-Z_]+=\S+ +)*make ([a-z][a-z-]*)`)
 	local    = regexp.MustCompile(`(?:^|\s)\./([^\s]+)`)
 	link     = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	heading  = regexp.MustCompile(`(?m)^#+ +(.*)$`)
@@ -173,8 +198,11 @@ func TestReadme_Commands(t *testing.T) {
 	}
 	for path, text := range documents(t) {
 		for _, command := range commands(text) {
-			for _, m := range makeCall.FindAllStringSubmatch(command, -1) {
+			for _, m := range makeCall.FindAllStringSubmatch(strings.TrimSpace(command), -1) {
 				require.Contains(t, targets, m[1], "%s: %s", path, command)
+			}
+			if !strings.HasPrefix(strings.TrimSpace(command), "go ") {
+				continue // ./ is in the reader's own folder
 			}
 			for _, m := range local.FindAllStringSubmatch(command, -1) {
 				_, err := os.Stat(filepath.Join("..", strings.TrimSuffix(m[1], "...")))

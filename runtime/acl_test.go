@@ -23,7 +23,7 @@ import (
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
-// An aclUser is a user of the server as the README makes one.
+// An aclUser is a user of the server as docs/production.md makes one.
 type aclUser struct {
 	name, password string
 	rules          []string
@@ -678,10 +678,10 @@ func TestACL(t *testing.T) {
 	}
 }
 
-// TestACL_README shows that the user of the README is that of a Mutex.
-func TestACL_README(t *testing.T) {
+// TestACL_Production shows that the user of docs/production.md is that of a Mutex.
+func TestACL_Production(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, map[string]aclUser{"Permissions": userOf(t, "Mutex")}, usersIn(t, filepath.Join("..", "README.md")))
+	require.Equal(t, map[string]aclUser{"Permissions": userOf(t, "Mutex")}, usersIn(t, filepath.Join("..", "docs", "production.md")))
 }
 
 // deniedOn returns what servers say that they have denied the user.

@@ -2,7 +2,7 @@
 
 // Command speed measures lockgen on modules of several sizes, with -rivals beside other generators, and prints a Markdown table:
 //
-//	go run ./cmd/lockgen/internal/speed [-rivals] [-write cmd/lockgen/docs/speed.md] [-sizes 1,100,1000] [-rounds 3] [-only lockgen,moq]
+//	go run ./cmd/lockgen/internal/speed [-rivals] [-write docs/speed.md] [-sizes 1,100,1000] [-rounds 3] [-only lockgen,moq]
 //
 // Each module has 100 packages and the given number of annotated interfaces of ten methods. The others are installed from the module proxy. What they
 // write is not the same, and mockgen -source does not check types; what compares is how the cost grows. Each figure is the median of the rounds, in

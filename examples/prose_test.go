@@ -1,0 +1,116 @@
+package examples_test
+
+import (
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// pageSize is how large a front page can be, so that it takes ten minutes to read.
+const pageSize = 9 * 1024
+
+// TestReadme_Size bounds the front page in each language.
+func TestReadme_Size(t *testing.T) {
+	t.Parallel()
+	for path, text := range readmes(t) {
+		require.LessOrEqual(t, len(text), pageSize, "%s: move text to a page below docs", path)
+	}
+}
+
+// privateWords have a meaning here that no dictionary has. The field has words for all of them: see docs/terms.md.
+var privateWords = regexp.MustCompile(`(?i)\b(homes?|claims?|claimed|ears?|heirs?|part(y|ies)|unions?|red[- ]lines?|take-?overs?|switch-?overs?|` +
+	`vague|tenures?|told of|tells? of|news|litter|whoever)\b`)
+
+// nameless is the beginning of a sentence whose subject has no name: "Who waits ...", "What is held ...".
+var nameless = regexp.MustCompile(`(?:^|[.!:;] +|\| *)(Who|What|Whose|Those who|Nobody who|One who|One that)\b`)
+
+// written are the pages that a program writes, or whose headings are questions.
+var written = []string{"SIMULATION.md"}
+
+// sentences returns the prose of a page, a paragraph, an item, or a cell of a table in each string, with its line.
+func sentences(markdown string) (all []string) {
+	_, prose := blocks(markdown)
+	var paragraph strings.Builder
+	flush := func() {
+		if paragraph.Len() > 0 {
+			all = append(all, paragraph.String())
+			paragraph.Reset()
+		}
+	}
+	for line := range strings.Lines(prose) {
+		line = strings.TrimSpace(line)
+		switch {
+		case line == "", strings.HasPrefix(line, "#"), strings.HasPrefix(line, "<!--"):
+			flush()
+		case strings.HasPrefix(line, "|"):
+			flush()
+			for cell := range strings.SplitSeq(strings.Trim(line, "|"), " | ") {
+				all = append(all, strings.TrimSpace(cell))
+			}
+		default:
+			if strings.HasPrefix(line, "- ") || strings.HasPrefix(line, "* ") {
+				flush()
+				line = line[2:]
+			}
+			if paragraph.Len() > 0 {
+				paragraph.WriteByte(' ')
+			}
+			paragraph.WriteString(line)
+		}
+	}
+	flush()
+	return all
+}
+
+// question is a sentence that may begin with Who or What.
+var question = regexp.MustCompile(`(Who|What|Whose)\b[^.!;]*\?`)
+
+// faults returns what is wrong with the prose of a page.
+func faults(markdown string) (all []string) {
+	for _, s := range sentences(markdown) {
+		s = inline.ReplaceAllString(s, "`code`")
+		s = link.ReplaceAllString(s, "]")
+		if word := privateWords.FindString(s); word != "" {
+			all = append(all, "private word "+word+": "+s)
+		}
+		if begin := nameless.FindString(question.ReplaceAllString(s, "")); begin != "" {
+			all = append(all, "a subject without a name, "+strings.TrimSpace(begin)+": "+s)
+		}
+	}
+	return all
+}
+
+// TestPages_Prose shows that the English pages have no private words and no sentences with nameless subjects. CONTRIBUTING.md has the rules.
+func TestPages_Prose(t *testing.T) {
+	t.Parallel()
+	for path, text := range pages(t) {
+		if strings.Contains(path, "zh") || slices.Contains(written, filepath.Base(path)) {
+			continue
+		}
+		require.Empty(t, faults(text), path)
+	}
+}
+
+func TestFaults(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]int{
+		"Who waits is told.":                               1,
+		"It ends. What is held stays.":                     1,
+		"What happens then?":                               0,
+		"| a | Who loses it |":                             1,
+		"The heir gets it, at home.":                       1,
+		"A waiter that asks is served. The holder wins.":   0,
+		"The server tells the waiter who holds the lock.":  0,
+		"`Who` and [Who](Who.md) are names.":               0,
+		"```\nWho waits is told of it.\n```\nAn example.":  0,
+		"# What can go wrong\n\nA lease can be lost.":      0,
+		"- first item\n- Whoever holds it\n":               1,
+		"It is lost; who asks sees it: Those who wait too": 1,
+	} {
+		require.Len(t, faults(text), want, text)
+	}
+}
