@@ -32,7 +32,7 @@ func TestRecipe(t *testing.T) {
 	t.Parallel()
 	store := openStore(t)
 	ctx := t.Context()
-	for _, path := range []string{"../README.md", "../../../cmd/lockgen/docs/guide.md"} {
+	for _, path := range []string{"../README.md", "../../../docs/generator.md"} {
 		create, read, write := recipe(t, path)
 		_, err := store.db.Exec(ctx, `DROP TABLE wallets`)
 		require.NoError(t, err)
@@ -64,7 +64,7 @@ func TestRecipe(t *testing.T) {
 // TestRecipe_InGo shows that the Go code of the guide sends the statements of its SQL.
 func TestRecipe_InGo(t *testing.T) {
 	t.Parallel()
-	const guide = "../../../cmd/lockgen/docs/guide.md"
+	const guide = "../../../docs/generator.md"
 	_, read, write := recipe(t, guide)
 	text, err := os.ReadFile(guide)
 	require.NoError(t, err)
