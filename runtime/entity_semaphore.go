@@ -33,6 +33,11 @@ func (s EntitySemaphore[K]) Do(ctx context.Context, fn func(ctx context.Context,
 		return err
 	}
 	defer func() { err = afterLoss(ctx, err, permit.Release(ctx)) }()
+	if permit.client.opts.ProfileLabels {
+		under, end := profiled(permit.Context(), permit.label())
+		defer end()
+		return fn(under, permit.Held())
+	}
 	return fn(permit.Context(), permit.Held())
 }
 

@@ -18,6 +18,7 @@ var _ = bridge.Lend(bridge.Functions{
 		return cfg.renew, err
 	},
 	Label:        func(name, template string) LockOption { return &labelOption{name, template} },
+	Profiles:     func(c *Client) bool { return c.opts.ProfileLabels },
 	PermitLocker: func(s *PermitSemaphore) Locker { return permitLocker{s} },
 	GiveBack:     giveBackAfter,
 	Unreported:   unreported,
@@ -25,6 +26,7 @@ var _ = bridge.Lend(bridge.Functions{
 		l.client.opts.Logger.Warn("lockgen: a sequence that was to be gone through under a lock", "method", name, "error", err)
 	},
 	Ended:     ended,
+	Profiled:  profiled,
 	AfterLoss: afterLoss,
 	Explain:   explain,
 })

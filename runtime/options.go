@@ -144,6 +144,12 @@ type Options struct {
 	// it. At most 1024 bytes. Defaults to none, and then the program's own name has to do.
 	Name string
 
+	// ProfileLabels has profiles and traces say under which lock work was done: while the function of a Do runs, or a method of generated code,
+	// its goroutine and those that it starts have the pprof label "lock", which is the name of the lock or else its kind, and a
+	// trace of package runtime/trace has a region "lock <name>". The function gets a context with the label. It costs about 0.3us and 5 allocations
+	// for each call. Defaults to false. Redisson has nothing like it.
+	ProfileLabels bool
+
 	// Anonymous leaves the host and the process id out of what the client tells of its process, where they are nobody's
 	// business. What remains is its id, which is part of every lock, the names of the service and of the program, and when it began.
 	Anonymous bool

@@ -83,6 +83,11 @@ func (s *PermitSemaphore) Do(ctx context.Context, fn func(ctx context.Context, p
 		return err
 	}
 	defer func() { err = afterLoss(ctx, err, p.Release(ctx)) }()
+	if s.c.opts.ProfileLabels {
+		under, end := profiled(p.Context(), p.label())
+		defer end()
+		return fn(under, p)
+	}
 	return fn(p.Context(), p)
 }
 

@@ -1,6 +1,7 @@
 package lockrt
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -60,6 +61,12 @@ func (s *Semaphore) Do(ctx context.Context, n int, fn func(ctx context.Context) 
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Release(ctx, n)) }()
+	if c := orZero(s).c; c != nil && c.opts.ProfileLabels {
+		name, _ := labelOf(s.opts, opts)
+		under, end := profiled(ctx, cmp.Or(name, kindSemaphore))
+		defer end()
+		return fn(under)
+	}
 	return fn(ctx)
 }
 
