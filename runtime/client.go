@@ -236,9 +236,11 @@ func (c *Client) Close() error {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		c.net.Quit()
-		c.watchdog.Close()
-		c.net.Unlisten()
+		var closing sync.WaitGroup // a connection that is mute takes a second to close
+		closing.Go(c.net.Quit)
+		closing.Go(c.net.Unlisten)
+		closing.Go(c.watchdog.Close)
+		closing.Wait()
 		<-c.idle
 		if c.owned {
 			c.rc.Close()
@@ -329,14 +331,31 @@ func (c *Client) held(change int) {
 // spawn runs f on a goroutine that Close waits for, if it was started before or by such a
 // goroutine. Goroutines are used again: what they grew their stacks for is most of what one costs.
 func (c *Client) spawn(f func()) {
-	c.mu.Lock()
-	c.running++
-	c.mu.Unlock()
+	c.started()
+	c.start(f)
+}
+
+// aside runs f on a goroutine that Close does not wait for.
+func (c *Client) aside(f func()) {
+	c.start(func() {
+		f()
+		c.started() // it was not counted, and finishes now
+	})
+}
+
+// start runs f, and then notes that it has finished.
+func (c *Client) start(f func()) {
 	select {
 	case c.tasks <- f:
 	default:
 		go c.work(f)
 	}
+}
+
+func (c *Client) started() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.running++
 }
 
 // idleWorkers is how many goroutines wait for the next task at most.

@@ -43,6 +43,7 @@ type fairClaim struct {
 	// Guarded by fairHome.mu.
 	call    *fairCall    // that waits with it, or did last; nil if it gave up, and the claim is spare or has left
 	asking  int          // requests under way
+	counted bool         // Close waits for the answer to one of them
 	left    bool         // it is not needed any more: what Redis has of it is withdrawn
 	freeing bool         // by a release that is under way
 	undone  bool         // meanwhile Redis may have done something for it
@@ -152,6 +153,10 @@ func (e *fairCall) ask(w *waiter) {
 	}
 	e.asked = true
 	cl.asking++
+	if !cl.counted {
+		cl.counted = true
+		h.c.started()
+	}
 	t := cl.terms
 	// One who does not hear of it is not given the lock without asking.
 	r := protocol.FairRequest{Owner: cl.owner, Queue: protocol.NotQueued, Lease: t.ttl, Wait: cl.wait, Hears: !w.once && !t.quiet}
@@ -172,16 +177,31 @@ func (e *fairCall) ask(w *waiter) {
 	h.mu.Unlock()
 
 	w.asks.Add(1)
+	cl.send(r, w, 0)
+}
+
+// send sends a request of w for the lock, after so many others that it has no answer to. It does not block.
+func (cl *fairClaim) send(r protocol.FairRequest, w *waiter, others int) {
+	h := cl.h
 	h.stay()
-	h.c.spawn(func() {
+	h.c.aside(func() {
 		defer h.quit()
 		if h.c.opts.Replicas == 0 { // else it may take longer
-			late := time.AfterFunc(transport.AsidePatience, func() { cl.askBeside(r, 1) })
+			late := time.AfterFunc(transport.AsidePatience, func() { cl.askBeside(r, others+1) })
 			defer late.Stop()
 		}
 		sent := time.Now() // before the request: trust is counted from here
-		reply, err := readFair(h.c.net.RunGrant(h.lock.Acquire(r, sent), isGranted))
-		rest := cl.settle(sent, false, reply, err)
+		cmd := h.lock.Acquire(r, sent)
+		var reply transport.Reply
+		if others == 0 {
+			reply = h.c.net.RunGrant(cmd, isGranted)
+		} else {
+			reply = h.c.net.RunBeside(cmd)
+		}
+		verdict, err := readFair(reply)
+		h.c.started()
+		defer h.c.finished()
+		rest := cl.settle(sent, others > 0, verdict, err)
 		w.asks.Add(-1)
 		if rest != nil {
 			rest()
@@ -198,22 +218,9 @@ func (cl *fairClaim) askBeside(r protocol.FairRequest, sent int) {
 	if !cl.waits() || cl.asking == 0 || sent == transport.MostBeside || !h.c.granting() {
 		return
 	}
-	w := cl.call.w
 	cl.asking++
-	w.asks.Add(1)
-	h.stay()
-	h.c.spawn(func() {
-		defer h.quit()
-		late := time.AfterFunc(transport.AsidePatience, func() { cl.askBeside(r, sent+1) })
-		defer late.Stop()
-		at := time.Now()
-		reply, err := readFair(h.c.net.RunBeside(h.lock.Acquire(r, at)))
-		rest := cl.settle(at, true, reply, err)
-		w.asks.Add(-1)
-		if rest != nil {
-			rest()
-		}
-	})
+	cl.call.w.asks.Add(1)
+	cl.send(r, cl.call.w, sent)
 }
 
 // readFair reads the reply to a request.
@@ -241,6 +248,10 @@ func (cl *fairClaim) settle(sent time.Time, beside bool, reply protocol.FairVerd
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	cl.asking--
+	if cl.counted && (err == nil || cl.asking == 0) {
+		cl.counted = false
+		h.c.finished()
+	}
 	cl.doubt = cl.doubt || transport.Unknown(err) || transport.Begun(err)
 	yes := err == nil && reply.Granted()
 	if err == nil && reply.Unplaced {

@@ -13,6 +13,8 @@ type user struct{ c *Client }
 
 func (u user) Go(f func()) { u.c.spawn(f) }
 
+func (u user) Aside(f func()) { u.c.aside(f) }
+
 func (u user) Busy() bool { return u.c.holding() || u.c.counts.waiting.Load() > 0 }
 
 func (u user) Recheck(some func(key string) bool) {
