@@ -19,19 +19,19 @@ func profiled(ctx context.Context, name string) (under context.Context, end func
 }
 
 // label returns what profiles call the work under t: what metrics count its call by.
-func (t *tenure) label() string {
+func (t *leaseCore) label() string {
 	for of := t; of != nil; {
 		if of.name != "" {
 			return of.name
 		}
-		if of.union == nil {
+		if of.composite == nil {
 			break
 		}
-		parts := of.union.all() // whose calls had the options of the whole
+		parts := of.composite.all() // whose calls had the options of the whole
 		if len(parts) == 0 {
 			break
 		}
-		of = &parts[0].tenure
+		of = &parts[0].leaseCore
 	}
 	return t.kind
 }

@@ -85,7 +85,7 @@ type Watchdog struct {
 }
 
 // New returns a watchdog that renews at most batch leases by one call of renew.
-// observe, if not nil, is told of every try and its outcome and must not block.
+// observe, if not nil, gets every try and its outcome and must not block.
 func New(renew Renewer, batch int, observe func(l *Lease, err error)) *Watchdog {
 	return &Watchdog{
 		renew:   renew,
@@ -270,7 +270,7 @@ func (l *Lease) again(now monotonic.Time) {
 const (
 	// lookPause is how long the second reason to look at a lease waits; each further one waits twice as
 	// long as the one before. The second is not always a false alarm: a key that was lost and granted again is
-	// told of once for that, and the holder is to know of the next loss within 10 ms all the same.
+	// reported once for that, and the holder is to know of the next loss within 10 ms all the same.
 	lookPause = 5 * time.Millisecond
 
 	// longestLookPause is how long a reason to look waits at most. Somebody who shortens the life of a key again and
@@ -278,7 +278,7 @@ const (
 	longestLookPause = 20 * time.Millisecond
 )
 
-// Look looks at l now, for a caller who was told that somebody changed it. Who has it looked at again
+// Look looks at l now, for a caller who learned that somebody changed it. Who has it looked at again
 // and again, and is answered each time that it is still there, has to wait, longer each time up to longestLookPause, until
 // its next renewal: an alarm that rings without end costs a bounded number of requests.
 func (w *Watchdog) Look(l *Lease) {

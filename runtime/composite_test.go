@@ -16,8 +16,8 @@ func (n noted) unlock(l *Lease) error {
 	return nil
 }
 
-// What comes while a union passes its parts on goes to who gets them, and back if nobody does.
-func TestUnion_WhatComesWhileItPasses(t *testing.T) {
+// What comes while a composite lease passes its parts on goes to who gets them, and back if nobody does.
+func TestCompositeLease_WhatComesWhileItPasses(t *testing.T) {
 	t.Parallel()
 	for name, passes := range map[string]bool{"to an heir": true, "to nobody": false} {
 		t.Run(name, func(t *testing.T) {
@@ -25,32 +25,32 @@ func TestUnion_WhatComesWhileItPasses(t *testing.T) {
 			var unlocked []*Lease
 			lease := func() *Lease {
 				l := newLease(&Client{}, kindRedLock, "k", t.Context())
-				l.hold = noted{&unlocked}
+				l.grant = noted{&unlocked}
 				return l
 			}
 			whole, part, late, next := lease(), lease(), lease(), lease()
-			heir := &union{whole: next, needs: 1, most: 2}
-			u := &union{whole: whole, needs: 1, most: 2, parts: []*Lease{part}}
-			u.pass = func(parts []*Lease) (*union, []*Lease) {
-				require.Same(t, u, u.bearer())
-				u.join(late)
+			successor := &compositeLease{whole: next, needs: 1, most: 2}
+			co := &compositeLease{whole: whole, needs: 1, most: 2, parts: []*Lease{part}}
+			co.pass = func(parts []*Lease) (*compositeLease, []*Lease) {
+				require.Same(t, co, co.bearer())
+				co.join(late)
 				require.Empty(t, unlocked)
 				if !passes {
 					return nil, parts
 				}
-				heir.parts = parts
-				heir.begin()
-				return heir, nil
+				successor.parts = parts
+				successor.begin()
+				return successor, nil
 			}
-			u.begin()
-			require.NoError(t, u.unlock(whole))
+			co.begin()
+			require.NoError(t, co.unlock(whole))
 			if passes {
-				require.Equal(t, []*Lease{part, late}, heir.all())
-				require.Same(t, heir, u.bearer())
+				require.Equal(t, []*Lease{part, late}, successor.all())
+				require.Same(t, successor, co.bearer())
 				require.Empty(t, unlocked)
 			} else {
 				require.ElementsMatch(t, []*Lease{part, late}, unlocked)
-				require.Nil(t, u.bearer())
+				require.Nil(t, co.bearer())
 			}
 		})
 	}

@@ -21,7 +21,7 @@ func cutReplica(cluster *redistest.RedisCluster, master *redistest.RedisServer) 
 
 // A grant that was lost with its master is told when another server has taken over, not when the lease is to be
 // renewed, which here would be in 20s; and what is granted next has a larger token. Nothing is sent to that master meanwhile.
-func TestTakeover_LostGrantsAreToldAtOnce(t *testing.T) {
+func TestClusterFailover_LostGrantsAreReportedAtOnce(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		pubsub lockrt.PubSub
@@ -47,7 +47,7 @@ func TestTakeover_LostGrantsAreToldAtOnce(t *testing.T) {
 			master.Do("PING") // what was written before it is waited for
 			require.EqualValues(t, 1, number(t, master, "WAIT", "1", "0"))
 
-			heir := cutReplica(cluster, master)
+			successor := cutReplica(cluster, master)
 			holds := map[string]*lockrt.Lease{}
 			for kind, lock := range exclusives {
 				lease, err := lock(a, sick(kind)).Lock(patient(t), lockrt.WithFencing())
@@ -62,8 +62,8 @@ func TestTakeover_LostGrantsAreToldAtOnce(t *testing.T) {
 			require.NoError(t, err)
 
 			test.fail(master)
-			heir.Cont()
-			cluster.AwaitMaster(heir)
+			successor.Cont()
+			cluster.AwaitMaster(successor)
 			since := time.Now()
 			for kind, held := range holds {
 				receive(t, held.Context().Done(), "the loss of "+kind)
@@ -88,7 +88,7 @@ func TestTakeover_LostGrantsAreToldAtOnce(t *testing.T) {
 					lease, err := c.Mutex(sick("more")).Lock(patient(t))
 					require.NoError(t, err)
 					require.NoError(t, lease.Unlock(t.Context()))
-					return lockrt.Detours(c) == 0
+					return lockrt.Redirects(c) == 0
 				})
 			}
 			require.NoError(t, kept.Err())

@@ -9,18 +9,18 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
 
-// What leases and permits say of themselves is the same. A nil tenure is that of no grant.
+// What leases and permits say of themselves is the same. A nil leaseCore is that of no grant.
 
 // Key returns the key, or nothing if there is no grant.
-func (t *tenure) Key() string {
+func (t *leaseCore) Key() string {
 	if t == nil {
 		return ""
 	}
 	return t.key
 }
 
-// Context returns the context of the tenure, which has ended if there is no grant.
-func (t *tenure) Context() context.Context {
+// Context returns the context of the leaseCore, which has ended if there is no grant.
+func (t *leaseCore) Context() context.Context {
 	if t == nil {
 		return noLease
 	}
@@ -35,15 +35,15 @@ var noLease = func() context.Context {
 }()
 
 // Err is that of the lease or permit.
-func (t *tenure) Err() error {
+func (t *leaseCore) Err() error {
 	if t == nil {
 		return &Error{Op: opHold, Err: errNoLease}
 	}
 	cause := t.ended()
 	switch {
 	case cause != nil:
-	case t.union != nil:
-		cause = t.union.check()
+	case t.composite != nil:
+		cause = t.composite.check()
 	case t.guard != nil: // else it has not begun
 		if overdue := t.client.watchdog.Check(t.guard); overdue != nil {
 			cause = lost(overdue)
@@ -56,12 +56,12 @@ func (t *tenure) Err() error {
 }
 
 // Until is that of the lease or permit.
-func (t *tenure) Until() time.Time {
+func (t *leaseCore) Until() time.Time {
 	switch {
 	case t == nil:
 		return time.Time{}
-	case t.union != nil:
-		return t.union.until()
+	case t.composite != nil:
+		return t.composite.until()
 	case t.guard == nil:
 		return time.Time{}
 	}
@@ -69,7 +69,7 @@ func (t *tenure) Until() time.Time {
 }
 
 // Extend is that of the lease or permit.
-func (t *tenure) Extend(ctx context.Context, d time.Duration) error {
+func (t *leaseCore) Extend(ctx context.Context, d time.Duration) error {
 	if t == nil {
 		return &Error{Op: "extend", Err: errNoLease}
 	}
@@ -79,8 +79,8 @@ func (t *tenure) Extend(ctx context.Context, d time.Duration) error {
 	if err := t.Err(); err != nil {
 		return failedAt("extend", t.key, err)
 	}
-	if t.union != nil {
-		return t.union.extend(present(ctx), d)
+	if t.composite != nil {
+		return t.composite.extend(present(ctx), d)
 	}
 	if err := t.prolong(ctx, d); err != nil {
 		return failedAt("extend", t.key, err)
@@ -89,7 +89,7 @@ func (t *tenure) Extend(ctx context.Context, d time.Duration) error {
 }
 
 // prolong is Extend of what has no parts.
-func (t *tenure) prolong(ctx context.Context, d time.Duration) error {
+func (t *leaseCore) prolong(ctx context.Context, d time.Duration) error {
 	got, err := bounded(ctx, t.client, func() error {
 		sent := now()
 		ttl := max(d, t.guard.Ends().Sub(sent))

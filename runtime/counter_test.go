@@ -16,7 +16,7 @@ import (
 
 // A flaky counter counts permits in this process. It loses requests and replies.
 type flaky struct {
-	t *turnstile
+	t *counter
 
 	mu   sync.Mutex
 	rand *rand.Rand
@@ -28,7 +28,7 @@ var errNoReply = errors.New("no reply")
 
 func (f *flaky) channel() string { return f.t.key }
 
-func (f *flaky) ask(b *round, wanted bool) (int, time.Duration, error) {
+func (f *flaky) ask(b *batchRequest, wanted bool) (int, time.Duration, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.rand.IntN(8) == 0 {
@@ -37,7 +37,7 @@ func (f *flaky) ask(b *round, wanted bool) (int, time.Duration, error) {
 	number := b.number.Value.(uint64)
 	granted, again := f.done[number]
 	if !again {
-		for _, w := range b.wishes {
+		for _, w := range b.demands {
 			if !wanted || w.n > f.free {
 				break
 			}
@@ -58,7 +58,7 @@ func (f *flaky) grant(*waiter, time.Time) bool {
 	return f.rand.IntN(20) > 0
 }
 
-func (f *flaky) undo(w wish) { f.add(w.n) }
+func (f *flaky) undo(w demand) { f.add(w.n) }
 
 func (f *flaky) add(n int) {
 	f.mu.Lock()
@@ -69,14 +69,14 @@ func (f *flaky) add(n int) {
 
 // Calls come, give up and try while requests and replies get lost and grants come late. Each is
 // answered, at most as many permits as there are are out at once, and in the end all are back.
-func TestTurnstile_AnythingGoes(t *testing.T) {
+func TestCounter_AnythingGoes(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(4) {
 		c, err := Open(t.Context(), redistest.Shared(t).URL(), Options{})
 		require.NoError(t, err)
 		const permits = 5
 		f := &flaky{free: permits, done: map[uint64]int{}, rand: rand.New(rand.NewPCG(seed, 1))}
-		f.t = &turnstile{c: c, kind: "flaky", key: redistest.Key(t, "k"), of: f, width: mostAtOnce, users: 1}
+		f.t = &counter{c: c, kind: "flaky", key: redistest.Key(t, "k"), of: f, width: mostAtOnce, users: 1}
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		var mu sync.Mutex
 		out := 0
@@ -94,7 +94,7 @@ func TestTurnstile_AnythingGoes(t *testing.T) {
 						mine, done = context.WithTimeout(ctx, time.Duration(r.IntN(3000))*time.Microsecond)
 					}
 					w := newWaiter(context.Background(), nil, cfg)
-					w.wish.n = 1 + r.IntN(permits)
+					w.demand.n = 1 + r.IntN(permits)
 					err := c.await(mine, f.t, w, cfg, nil)
 					done()
 					if ctx.Err() != nil {
@@ -106,15 +106,15 @@ func TestTurnstile_AnythingGoes(t *testing.T) {
 						continue
 					}
 					mu.Lock()
-					out += w.wish.n
+					out += w.demand.n
 					if out > permits {
 						t.Error("too many permits are out")
 					}
 					mu.Unlock()
 					mu.Lock()
-					out -= w.wish.n
+					out -= w.demand.n
 					mu.Unlock()
-					f.add(w.wish.n)
+					f.add(w.demand.n)
 				}
 			})
 		}
@@ -148,7 +148,7 @@ type dictated struct {
 	err     error
 }
 
-func (a *answered) ask(*round, bool) (int, time.Duration, error) {
+func (a *answered) ask(*batchRequest, bool) (int, time.Duration, error) {
 	reply := make(chan dictated)
 	a.asked <- reply
 	got := <-reply
@@ -159,13 +159,13 @@ func (a *answered) grant(*waiter, time.Time) bool { return true }
 
 // The only one who waits is refused, asks again and leaves. That his last request fails keeps nobody
 // else from asking.
-func TestTurnstile_WhoLeavesARequestThatFailsLeavesNoQueue(t *testing.T) {
+func TestCounter_WhoLeavesARequestThatFailsLeavesNoQueue(t *testing.T) {
 	t.Parallel()
 	c, err := Open(t.Context(), redistest.Shared(t).URL(), Options{})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, c.Close()) }()
 	a := &answered{asked: make(chan chan<- dictated)}
-	ts := &turnstile{c: c, kind: "answered", key: redistest.Key(t, "k"), of: a, width: mostAtOnce, users: 1}
+	ts := &counter{c: c, kind: "answered", key: redistest.Key(t, "k"), of: a, width: mostAtOnce, users: 1}
 	a.t = ts
 	limit, stop := context.WithTimeout(t.Context(), 30*time.Second)
 	defer stop()

@@ -15,12 +15,12 @@ import (
 
 // complete asks the server of m for its part, after a pause and ever less often, until who has the parts of u by then has
 // that too, or is done. A brief lease is over before, and one of fixed length does not depend on servers any more.
-func (e *election) complete(u *union, m *Mutex, pause time.Duration) {
+func (e *quorumAcquire) complete(co *compositeLease, m *Mutex, pause time.Duration) {
 	if !e.cfg.renew {
 		return
 	}
 	time.AfterFunc(2*pause, func() { // by then it does not go round any more, so no bearer is overlooked
-		bearer := u.bearer()
+		bearer := co.bearer()
 		if bearer == nil {
 			return
 		}
@@ -39,13 +39,13 @@ func (e *election) complete(u *union, m *Mutex, pause time.Duration) {
 }
 
 // seldom is the longest pause of those who ask again.
-func (e *election) seldom() time.Duration { return e.cfg.ttl / 12 }
+func (e *quorumAcquire) seldom() time.Duration { return e.cfg.ttl / 12 }
 
 // recruit asks the server of m, once, for a part of u.
-func (e *election) recruit(ctx context.Context, u *union, m *Mutex) (*Lease, error) {
+func (e *quorumAcquire) recruit(ctx context.Context, co *compositeLease, m *Mutex) (*Lease, error) {
 	opts := e.opts
 	if e.cfg.maxHold > 0 { // it ends with the others
-		left := e.cfg.maxHold - monotonic.Since(u.whole.began)
+		left := e.cfg.maxHold - monotonic.Since(co.whole.began)
 		if left <= 0 {
 			return nil, nil
 		}
@@ -59,33 +59,33 @@ func (e *election) recruit(ctx context.Context, u *union, m *Mutex) (*Lease, err
 
 // admit has part, of the server of m, join u when that server knows of what was made of the others since. If it does not learn
 // of it, it gets the part back and is asked again.
-func (e *election) admit(u *union, m *Mutex, part *Lease) {
+func (e *quorumAcquire) admit(co *compositeLease, m *Mutex, part *Lease) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(e.ctx), e.limit())
 	defer cancel()
 	var err error
-	if part.token < u.whole.token {
-		err = e.tell(ctx, part, u.whole.token)
+	if part.token < co.whole.token {
+		err = e.writeToken(ctx, part, co.whole.token)
 	}
-	if left := time.Until(u.extended()); err == nil && left > e.cfg.ttl {
+	if left := time.Until(co.extended()); err == nil && left > e.cfg.ttl {
 		err = part.Extend(ctx, left)
 	}
 	if err == nil {
-		u.join(part)
+		co.join(part)
 		return
 	}
-	_ = part.hold.unlock(part)
-	e.complete(u, m, e.seldom())
+	_ = part.grant.unlock(part)
+	e.complete(co, m, e.seldom())
 }
 
 // replace gives a part back that is lost, and sees to it that its server has another one in u: soon, unless it loses one
 // after the other.
-func (e *election) replace(u *union, part *Lease) {
-	m, pause := e.mutexOf(part), goRound
+func (e *quorumAcquire) replace(co *compositeLease, part *Lease) {
+	m, pause := e.mutexOf(part), localPassLimit
 	if monotonic.Since(part.began) < e.seldom() {
 		pause = e.seldom()
 	}
 	m.c.spawn(func() {
-		_ = part.hold.unlock(part)
-		e.complete(u, m, pause)
+		_ = part.grant.unlock(part)
+		e.complete(co, m, pause)
 	})
 }

@@ -12,110 +12,110 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/transport"
 )
 
-// A union is what a lease of several parts is a lease of. It is trusted while at least needs of its parts
+// A compositeLease is what a lease of several parts is a lease of. It is trusted while at least needs of its parts
 // are: all those of a MultiLock, a majority of a RedLock. Each part is renewed, lost and given back by
 // itself; the whole only looks at how many there are.
-type union struct {
+type compositeLease struct {
 	whole *Lease
 	needs int
 	most  int    // parts that it may have
 	after func() // is called when the whole was given back, and when it is lost; or nil
 
 	// replace gives a part back that has ended before the whole, and may see to another one; or nil, and it stays.
-	replace func(u *union, part *Lease)
+	replace func(co *compositeLease, part *Lease)
 
-	// pass gives the parts to somebody else of this process, whose union it returns, or nil, and what is left to be given
+	// pass gives the parts to somebody else of this process, whose composite lease it returns, or nil, and what is left to be given
 	// back. There may be none.
-	pass func(parts []*Lease) (heir *union, rest []*Lease)
+	pass func(parts []*Lease) (successor *compositeLease, rest []*Lease)
 
-	mu    sync.Mutex // guards the rest; never held while a part is asked or ended
-	parts []*Lease
-	ends  time.Time // that the parts were extended to; zero if they were not
-	over  bool      // unlocked: nothing joins it any more
-	heir  *union    // what joins that, then; or nil
-	will  bool      // over, but whether there is an heir is not known yet
-	late  []*Lease  // what came meanwhile
+	mu               sync.Mutex // guards the rest; never held while a part is asked or ended
+	parts            []*Lease
+	ends             time.Time       // that the parts were extended to; zero if they were not
+	over             bool            // unlocked: nothing joins it any more
+	successor        *compositeLease // what joins that, then; or nil
+	successorPending bool            // over, but whether there is a successor is not known yet
+	late             []*Lease        // what came meanwhile
 }
 
-// unite makes l the lease of all parts together, trusted while needs of them are.
-func unite(l *Lease, needs int, parts []*Lease) {
-	u := &union{whole: l, needs: needs, most: len(parts), parts: parts}
-	u.begin()
+// compose makes l the lease of all parts together, trusted while needs of them are.
+func compose(l *Lease, needs int, parts []*Lease) {
+	co := &compositeLease{whole: l, needs: needs, most: len(parts), parts: parts}
+	co.begin()
 }
 
 // begin makes the whole the lease of all parts.
-func (u *union) begin() {
-	u.whole.hold, u.whole.union, u.whole.began = u, u, monotonic.Now()
-	for _, part := range slices.Clone(u.parts) {
-		u.watch(part)
+func (co *compositeLease) begin() {
+	co.whole.grant, co.whole.composite, co.whole.began = co, co, monotonic.Now()
+	for _, part := range slices.Clone(co.parts) {
+		co.watch(part)
 	}
 }
 
 // watch has a part say that it has ended.
-func (u *union) watch(part *Lease) {
-	part.within.Store(u)
+func (co *compositeLease) watch(part *Lease) {
+	part.within.Store(co)
 	if cause := part.ended(); cause != nil {
-		u.look(cause)
+		co.look(cause)
 	}
 }
 
 // join makes part one more of the parts, or gives it back if the whole was unlocked, or is not trusted any more: by the clock, too,
 // since somebody else may have had it by then.
-func (u *union) join(part *Lease) {
-	part.stamp(u.whole.token)
-	trusted := u.whole.Err() == nil
-	u.mu.Lock()
-	joins, waits, heir := trusted && !u.over, u.will, u.heir
+func (co *compositeLease) join(part *Lease) {
+	part.stamp(co.whole.token)
+	trusted := co.whole.Err() == nil
+	co.mu.Lock()
+	joins, waits, successor := trusted && !co.over, co.successorPending, co.successor
 	switch {
 	case joins:
-		u.parts = append(u.parts, part)
+		co.parts = append(co.parts, part)
 	case waits:
-		u.late = append(u.late, part)
+		co.late = append(co.late, part)
 	}
-	u.mu.Unlock()
+	co.mu.Unlock()
 	switch {
 	case joins:
-		u.watch(part)
+		co.watch(part)
 	case waits:
-	case heir != nil:
-		heir.join(part)
+	case successor != nil:
+		successor.join(part)
 	default:
-		_ = part.hold.unlock(part)
+		_ = part.grant.unlock(part)
 	}
 }
 
 // bearer returns who has the parts by now, u or who they went to, or nil if nobody has.
-func (u *union) bearer() *union {
-	for u != nil {
-		u.mu.Lock()
-		over, will, heir := u.over, u.will, u.heir
-		u.mu.Unlock()
+func (co *compositeLease) bearer() *compositeLease {
+	for co != nil {
+		co.mu.Lock()
+		over, will, successor := co.over, co.successorPending, co.successor
+		co.mu.Unlock()
 		switch {
 		case will:
-			return u
+			return co
 		case over:
-			u = heir
-		case u.whole.Err() != nil:
+			co = successor
+		case co.whole.Err() != nil:
 			return nil
 		default:
-			return u
+			return co
 		}
 	}
 	return nil
 }
 
 // all returns the parts.
-func (u *union) all() []*Lease {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return slices.Clone(u.parts)
+func (co *compositeLease) all() []*Lease {
+	co.mu.Lock()
+	defer co.mu.Unlock()
+	return slices.Clone(co.parts)
 }
 
 // part returns the lease of key that is a part, or a part of one, or nil.
-func (u *union) part(c *Client, key string) *Lease {
-	for _, part := range u.all() {
-		if part.union != nil {
-			if inner := part.union.part(c, key); inner != nil {
+func (co *compositeLease) part(c *Client, key string) *Lease {
+	for _, part := range co.all() {
+		if part.composite != nil {
+			if inner := part.composite.part(c, key); inner != nil {
 				return inner
 			}
 		} else if part.client == c && part.key == key {
@@ -127,11 +127,11 @@ func (u *union) part(c *Client, key string) *Lease {
 
 // look ends the whole if too many parts have ended, of which the last one did because of cause. Otherwise it has those replaced
 // that are lost.
-func (u *union) look(cause error) {
-	u.mu.Lock()
+func (co *compositeLease) look(cause error) {
+	co.mu.Lock()
 	left := 0
 	var gone []*Lease
-	for _, part := range u.parts {
+	for _, part := range co.parts {
 		switch ended := part.ended(); {
 		case ended == nil:
 			left++
@@ -139,136 +139,136 @@ func (u *union) look(cause error) {
 			gone = append(gone, part)
 		}
 	}
-	enough := left >= u.needs
-	if !enough || u.over || u.replace == nil {
+	enough := left >= co.needs
+	if !enough || co.over || co.replace == nil {
 		gone = nil
 	}
-	u.parts = slices.DeleteFunc(u.parts, func(part *Lease) bool { return slices.Contains(gone, part) })
-	u.mu.Unlock()
+	co.parts = slices.DeleteFunc(co.parts, func(part *Lease) bool { return slices.Contains(gone, part) })
+	co.mu.Unlock()
 	if !enough {
-		u.whole.end(cause)
-		if u.whole.client.opts.Hooks.Ended != nil && !u.whole.unlocked.Load() {
-			u.whole.reportLater() // its parts were given back one by one
+		co.whole.end(cause)
+		if co.whole.client.opts.Hooks.Ended != nil && !co.whole.unlocked.Load() {
+			co.whole.reportLater() // its parts were given back one by one
 		}
-		u.spend()
+		co.spend()
 	}
 	for _, part := range gone {
-		u.replace(u, part)
+		co.replace(co, part)
 	}
 }
 
 // spend has what is left of a whole that is lost not renewed any more, if it would have been replaced. Others need it, and who lost
 // it may never call Unlock.
-func (u *union) spend() {
-	if u.replace == nil || !errors.Is(u.whole.ended(), ErrLost) {
+func (co *compositeLease) spend() {
+	if co.replace == nil || !errors.Is(co.whole.ended(), ErrLost) {
 		return
 	}
-	for _, part := range u.all() {
-		if hd, ok := part.hold.(*hold); ok {
-			hd.expire(part)
+	for _, part := range co.all() {
+		if g, ok := part.grant.(*grant); ok {
+			g.expire(part)
 		}
 	}
 }
 
 // check returns nil while enough parts are trusted, by the clock too, then why one of the others is not.
-func (u *union) check() (cause error) {
+func (co *compositeLease) check() (cause error) {
 	left := 0
-	for _, part := range u.all() {
+	for _, part := range co.all() {
 		if err := part.Err(); err == nil {
 			left++
 		} else {
 			cause = err
 		}
 	}
-	if left < u.needs {
+	if left < co.needs {
 		return cause
 	}
 	return nil
 }
 
 // until returns when so many parts are not trusted any more that the whole is not.
-func (u *union) until() time.Time {
-	parts := u.all()
+func (co *compositeLease) until() time.Time {
+	parts := co.all()
 	ends := make([]time.Time, len(parts))
 	for i, part := range parts {
 		ends[i] = part.Until()
 	}
 	slices.SortFunc(ends, func(a, b time.Time) int { return b.Compare(a) })
-	return ends[u.needs-1]
+	return ends[co.needs-1]
 }
 
-func (u *union) ttl(ctx context.Context) (time.Duration, error) {
-	parts := u.all()
+func (co *compositeLease) ttl(ctx context.Context) (time.Duration, error) {
+	parts := co.all()
 	ttls, err := most(parts, len(parts), func(part *Lease) (time.Duration, error) { return part.TTL(ctx) })
-	if len(ttls) < u.needs {
+	if len(ttls) < co.needs {
 		return 0, err
 	}
 	slices.Sort(ttls)
-	return ttls[len(ttls)-u.needs], nil
+	return ttls[len(ttls)-co.needs], nil
 }
 
-func (u *union) extend(ctx context.Context, d time.Duration) error {
+func (co *compositeLease) extend(ctx context.Context, d time.Duration) error {
 	ends := now().Add(d)
-	_, err := most(u.all(), u.needs, func(part *Lease) (struct{}, error) { return struct{}{}, part.Extend(ctx, d) })
+	_, err := most(co.all(), co.needs, func(part *Lease) (struct{}, error) { return struct{}{}, part.Extend(ctx, d) })
 	if err == nil {
-		u.mu.Lock()
-		defer u.mu.Unlock()
-		if ends.After(u.ends) {
-			u.ends = ends
+		co.mu.Lock()
+		defer co.mu.Unlock()
+		if ends.After(co.ends) {
+			co.ends = ends
 		}
 	}
 	return err
 }
 
 // extended returns what the parts were extended to.
-func (u *union) extended() time.Time {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return u.ends
+func (co *compositeLease) extended() time.Time {
+	co.mu.Lock()
+	defer co.mu.Unlock()
+	return co.ends
 }
 
 // reenter is never asked: who enters again enters the parts.
-func (u *union) reenter(*Lease, *Lease) bool { return false }
+func (co *compositeLease) reenter(*Lease, *Lease) bool { return false }
 
 // unlock ends l and all its parts, whatever becomes of each. It waits until so many are given back that, with those it never had,
 // somebody else can have a whole; the others are given back in the background.
-func (u *union) unlock(l *Lease) error {
+func (co *compositeLease) unlock(l *Lease) error {
 	if l.unlocked.Swap(true) {
 		return ErrReleased
 	}
-	u.mu.Lock()
-	u.over, u.will = true, u.pass != nil
-	parts := slices.Clone(u.parts)
-	u.mu.Unlock()
+	co.mu.Lock()
+	co.over, co.successorPending = true, co.pass != nil
+	parts := slices.Clone(co.parts)
+	co.mu.Unlock()
 
 	l.end(ErrReleased)
-	if u.pass != nil {
-		var heir *union
+	if co.pass != nil {
+		var successor *compositeLease
 		if !errors.Is(l.ended(), ErrLost) {
-			heir, parts = u.pass(parts)
+			successor, parts = co.pass(parts)
 		}
-		u.mu.Lock()
-		u.heir, u.will = heir, false
-		late := u.late
-		u.mu.Unlock()
+		co.mu.Lock()
+		co.successor, co.successorPending = successor, false
+		late := co.late
+		co.mu.Unlock()
 		for _, part := range late {
-			u.join(part)
+			co.join(part)
 		}
-		if heir != nil {
+		if successor != nil {
 			for _, part := range parts {
-				heir.replace(heir, part)
+				successor.replace(successor, part)
 			}
 			return nil
 		}
 	}
-	missed, err := giveBack(parts, max(1, u.needs-(u.most-len(parts))))
-	if u.after != nil {
-		u.after()
+	missed, err := giveBack(parts, max(1, co.needs-(co.most-len(parts))))
+	if co.after != nil {
+		co.after()
 	}
 	switch cause := l.ended(); {
 	case errors.Is(cause, ErrLost):
 		return join(cause, err)
-	case err == nil && len(parts)-missed < u.needs:
+	case err == nil && len(parts)-missed < co.needs:
 		return lost(fmt.Errorf("%d of its %d parts were", missed, len(parts)))
 	}
 	return err
@@ -312,7 +312,7 @@ func release(parts []*Lease) error {
 // were unlocked.
 func giveBack(parts []*Lease, needs int) (lost int, errs error) {
 	if len(parts) == 1 {
-		errs = unlocked(parts[0], parts[0].hold.unlock(parts[0]))
+		errs = unlocked(parts[0], parts[0].grant.unlock(parts[0]))
 		if errors.Is(errs, ErrLost) {
 			lost = 1
 		}
@@ -321,9 +321,9 @@ func giveBack(parts []*Lease, needs int) (lost int, errs error) {
 	start := now()
 	var groups [][]*Lease
 	for _, part := range slices.Backward(parts) {
-		_, mutex := part.hold.(*hold)
+		_, mutex := part.grant.(*grant)
 		i := slices.IndexFunc(groups, func(group []*Lease) bool {
-			_, mutexes := group[0].hold.(*hold)
+			_, mutexes := group[0].grant.(*grant)
 			return mutex && mutexes && group[0].client == part.client
 		})
 		if i < 0 {
@@ -371,29 +371,29 @@ func giveBack(parts []*Lease, needs int) (lost int, errs error) {
 func releaseGroup(group []*Lease, outcomes chan<- error) {
 	tell := func(l *Lease, err error) { outcomes <- unlocked(l, err) }
 	if len(group) == 1 {
-		tell(group[0], group[0].hold.unlock(group[0]))
+		tell(group[0], group[0].grant.unlock(group[0]))
 		return
 	}
 	c := group[0].client
-	givings := make([]*giving, len(group))
+	ops := make([]*releaseOp, len(group))
 	frees := make([]transport.Request, 0, len(group))
 	for i, l := range group {
-		hd := l.hold.(*hold) //nolint:forcetypeassert // what a group of several is made of
-		g, err := hd.end(l)
+		g := l.grant.(*grant) //nolint:forcetypeassert // what a group of several is made of
+		op, err := g.end(l)
 		switch {
-		case g == nil:
+		case op == nil:
 			tell(l, err)
-		case g.simple():
-			frees = append(frees, g)
+		case op.simple():
+			frees = append(frees, op)
 		default:
-			hd.home.free(g)
+			g.resource.free(op)
 		}
-		givings[i] = g
+		ops[i] = op
 	}
 	c.frees.SubmitAll(frees, c.net.Prompt())
 	for i, l := range group {
-		if givings[i] != nil {
-			tell(l, givings[i].outcome(l))
+		if ops[i] != nil {
+			tell(l, ops[i].outcome(l))
 		}
 	}
 }

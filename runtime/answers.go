@@ -10,8 +10,8 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/transport"
 )
 
-// A word is what Redis said last of a key to those who share a contest. It is guarded by the lock of the contest.
-type word struct {
+// An answerLog is what Redis said last of a key to those who share a contest. It is guarded by the lock of the contest.
+type answerLog struct {
 	asking   int            // requests under way
 	refused  monotonic.Time // when it said last that somebody else has the key
 	err      error          // what it failed with since, or nil
@@ -19,10 +19,10 @@ type word struct {
 }
 
 // asks notes that a request is sent.
-func (x *word) asks() { x.asking++ }
+func (x *answerLog) asks() { x.asking++ }
 
 // says notes the answer to a request: err, or whether somebody else has the key.
-func (x *word) says(refused bool, err error) {
+func (x *answerLog) says(refused bool, err error) {
 	x.asking = max(0, x.asking-1)
 	if refused {
 		x.refused = monotonic.Now()
@@ -33,19 +33,19 @@ func (x *word) says(refused bool, err error) {
 }
 
 // withdraws notes that a request is given up, and that nothing is known of its answer.
-func (x *word) withdraws() {
+func (x *answerLog) withdraws() {
 	x.asking = max(0, x.asking-1)
 	x.changes()
 }
 
 // fails notes that Redis failed with err, of whatever it was asked, or did not if that is nil.
-func (x *word) fails(err error) {
+func (x *answerLog) fails(err error) {
 	x.err = err
 	x.changes()
 }
 
 // changes has those look again who wait for an answer: the key has come to this process, or has left it, without one.
-func (x *word) changes() {
+func (x *answerLog) changes() {
 	if x.answered != nil {
 		close(x.answered)
 		x.answered = nil
@@ -53,7 +53,7 @@ func (x *word) changes() {
 }
 
 // look returns what is known, and a channel that is closed at the next answer.
-func (x *word) look() word {
+func (x *answerLog) look() answerLog {
 	if x.answered == nil {
 		x.answered = make(chan struct{})
 	}
@@ -63,7 +63,7 @@ func (x *word) look() word {
 // A shared contest is one in which one waiter asks Redis for others, too.
 type shared interface {
 	// last returns whether somebody of this process has what w wants, and what Redis said last to those who asked.
-	last(w *waiter) (held bool, said word)
+	last(w *waiter) (held bool, said answerLog)
 	// remind has whoever's turn it is ask again.
 	remind()
 }
@@ -92,19 +92,19 @@ func unavailable(when string, err error) error {
 }
 
 // last returns what is known about why w still waits.
-func last(q contest, w *waiter, refused monotonic.Time, down *outage) word {
-	said := word{refused: refused, err: down.last}
+func last(q contest, w *waiter, refused monotonic.Time, down *outage) answerLog {
+	said := answerLog{refused: refused, err: down.last}
 	if of, ok := q.(shared); ok && refused.IsZero() && down.last == nil { // it is not on w to ask, or has not been for long
 		held, shared := of.last(w)
 		if said = shared; held {
-			said = word{refused: monotonic.Now()}
+			said = answerLog{refused: monotonic.Now()}
 		}
 	}
 	return said
 }
 
 // explain adds to the error of a context that ended what Redis had said by then. The result matches what err does, and nothing else.
-func (x word) explain(err error) error {
+func (x answerLog) explain(err error) error {
 	switch {
 	case x.err != nil:
 		return fmt.Errorf("%w; Redis last failed with: %v", err, x.err) //nolint:errorlint // it is not why the call ended
@@ -120,9 +120,9 @@ func endedBy(ctx context.Context, err error) error {
 	case errors.Is(err, ctx.Err()):
 		return err
 	case errors.Is(err, ErrNotAcquired):
-		return word{refused: monotonic.Now()}.explain(ended(ctx))
+		return answerLog{refused: monotonic.Now()}.explain(ended(ctx))
 	}
-	return word{err: err}.explain(ended(ctx))
+	return answerLog{err: err}.explain(ended(ctx))
 }
 
 // withoutTheCaller replaces err, of a call under a context with a shorter time than the caller's own, by one that the caller does

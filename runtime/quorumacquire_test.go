@@ -10,9 +10,9 @@ import (
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
-// A ballot that a failure decides before the third of five servers has refused is no tie: nobody else asks at the same time, so
+// A round that a failure decides before the third of five servers has refused is no tie: nobody else asks at the same time, so
 // the pauses grow. They do not where something was granted.
-func TestElection_PausesGrowUnlessOthersAskToo(t *testing.T) {
+func TestQuorumAcquire_PausesGrowUnlessOthersAskToo(t *testing.T) {
 	t.Parallel()
 	c, err := Open(t.Context(), redistest.Shared(t).URL(), Options{})
 	require.NoError(t, err)
@@ -35,16 +35,16 @@ func TestElection_PausesGrowUnlessOthersAskToo(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m := newRedLock(mutexes)
-			e := &election{m: m, ctx: t.Context(), whole: newLease(c, kindRedLock, m.key, t.Context())}
-			var said news
+			e := &quorumAcquire{m: m, ctx: t.Context(), whole: newLease(c, kindRedLock, m.key, t.Context())}
+			var said event
 			for range 10 {
-				r := &ballot{refused: x.refused, failures: x.failures, err: errBroken, cancel: func() {}}
+				r := &round{refused: x.refused, failures: x.failures, err: errBroken, cancel: func() {}}
 				for _, part := range mutexes[:x.granted] {
 					l := newLease(c, kindMutex, part.key, t.Context())
-					l.hold = forgotten{}
+					l.grant = forgotten{}
 					r.parts = append(r.parts, l)
 				}
-				said = e.lose(r, nil, false)
+				said = e.abandonRound(r, nil, false)
 				require.Equal(t, refusedFor, said.kind)
 			}
 			require.Equal(t, x.grows, said.ttl >= least, said.ttl)

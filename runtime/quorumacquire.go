@@ -15,8 +15,8 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
-// An election is the contest that one call takes part in, alone: against others it stands on the servers.
-type election struct {
+// A quorumAcquire is the contest of one call: against others it stands on the servers.
+type quorumAcquire struct {
 	m     *RedLock
 	ctx   context.Context
 	opts  []LockOption
@@ -32,64 +32,64 @@ type election struct {
 	mu        sync.Mutex // guards the rest
 	left      bool       // the call is over
 	listeners []*hub.Listener
-	deaf      []atomic.Bool // to whom granted it last: that it is free there is no news; by parts, or nil
+	deaf      []atomic.Bool // to whom granted it last: that it is free there means nothing; by parts, or nil
 	refusals  int           // in a row, by a majority
 }
 
-// errUntold is the outcome of a ballot that was won by a majority of which one went away.
-var errUntold = errors.New("a server of the majority did not learn of the token")
+// errTokenUnwritten is the outcome of a round that was won by a majority of which one went away.
+var errTokenUnwritten = errors.New("a server of the majority did not learn of the token")
 
 // following has a call that does not wait do so for the answer to an earlier request of this process, without which its own
 // is none.
 var following = lockOption(func(c *lockConfig) { c.follows = true })
 
-// A ballot is one request to each of the servers. election.mu guards it.
-type ballot struct {
-	began    time.Time
-	cancel   context.CancelFunc
-	parts    []*Lease
-	asked    []*Mutex // have not answered yet
-	missing  []*Mutex // have not granted it, and may later
-	refused  int
-	failures int
-	err      error       // of those that failed, one that does not pass if there is one
-	over     *time.Timer // ends it, since a majority does not agree
-	decided  bool        // there is a majority, or cannot be one
-	won      bool        // the former, but the tokens may have to be written back yet
-	lost     bool        // what is granted is given back
-	union    *union      // what is granted joins it
+// A round is one request to each of the servers. quorumAcquire.mu guards it.
+type round struct {
+	began     time.Time
+	cancel    context.CancelFunc
+	parts     []*Lease
+	asked     []*Mutex // have not answered yet
+	missing   []*Mutex // have not granted it, and may later
+	refused   int
+	failures  int
+	err       error           // of those that failed, one that does not pass if there is one
+	over      *time.Timer     // ends it, since a majority does not agree
+	decided   bool            // there is a majority, or cannot be one
+	won       bool            // the former, but the tokens may have to be written back yet
+	lost      bool            // what is granted is given back
+	composite *compositeLease // what is granted joins it
 }
 
-func (e *election) channel() string { return protocol.LockChannel(e.m.key) }
-func (e *election) hear(string)     {}
+func (e *quorumAcquire) channel() string { return protocol.LockChannel(e.m.key) }
+func (e *quorumAcquire) hear(string)     {}
 
-func (e *election) join(*waiter) entry {
-	if !e.inLine || e.m.parts[0].c.reds.join(e) {
+func (e *quorumAcquire) join(*waiter) entry {
+	if !e.inLine || e.m.parts[0].c.quorums.join(e) {
 		return toAsk
 	}
 	return toWait
 }
 
 // last returns whether the first of those of this process who want the lock has it, and what the servers said last to them.
-func (e *election) last(*waiter) (held bool, said word) {
-	first, said := e.m.parts[0].c.reds.first(e)
+func (e *quorumAcquire) last(*waiter) (held bool, said answerLog) {
+	first, said := e.m.parts[0].c.quorums.first(e)
 	if first == nil || first == e {
-		return false, said // it is about to be told that it is its turn
+		return false, said // it is about to get its turn
 	}
 	first.mu.Lock()
 	defer first.mu.Unlock()
-	return first.whole.union != nil, said
+	return first.whole.composite != nil, said
 }
 
 // remind has the first of them ask.
-func (e *election) remind() {
-	if first, _ := e.m.parts[0].c.reds.first(e); first != nil && first != e {
+func (e *quorumAcquire) remind() {
+	if first, _ := e.m.parts[0].c.quorums.first(e); first != nil && first != e {
 		first.w.poke()
 	}
 }
 
-// leave ends the election. What was granted the call by then is the caller's to give back.
-func (e *election) leave(*waiter) {
+// leave ends the call. What was granted the call by then is the caller's to give back.
+func (e *quorumAcquire) leave(*waiter) {
 	e.mu.Lock()
 	e.left = true
 	listeners := e.listeners
@@ -101,9 +101,9 @@ func (e *election) leave(*waiter) {
 }
 
 // ask asks all servers; of those who enter what they have, the ones that have a part of it: the others are to have one of that first.
-func (e *election) ask(*waiter) {
-	e.m.parts[0].c.reds.asks(e)
-	r := &ballot{began: now(), asked: slices.Clone(e.m.parts)}
+func (e *quorumAcquire) ask(*waiter) {
+	e.m.parts[0].c.quorums.asks(e)
+	r := &round{began: now(), asked: slices.Clone(e.m.parts)}
 	var ctx context.Context
 	ctx, r.cancel = context.WithTimeout(e.ctx, e.limit())
 	open := e.open()
@@ -120,7 +120,7 @@ func (e *election) ask(*waiter) {
 }
 
 // open returns who may be asked.
-func (e *election) open() []*Mutex {
+func (e *quorumAcquire) open() []*Mutex {
 	var entered []*Mutex
 	for _, m := range e.m.parts {
 		if l := leaseFrom(e.ctx, m.c, m.key); l != nil && l.Err() == nil {
@@ -134,7 +134,7 @@ func (e *election) open() []*Mutex {
 }
 
 // limit is for how long an answer is waited for.
-func (e *election) limit() time.Duration {
+func (e *quorumAcquire) limit() time.Duration {
 	return min(e.m.parts[0].c.opts.RedLockTimeout, e.cfg.ttl/2)
 }
 
@@ -142,9 +142,9 @@ func (e *election) limit() time.Duration {
 const unheardPace = 100 * time.Millisecond
 
 // grace is for how long some are waited for when a majority has answered within took: for longer than they use to take.
-func (e *election) grace(took time.Duration, some []*Mutex) time.Duration {
+func (e *quorumAcquire) grace(took time.Duration, some []*Mutex) time.Duration {
 	for _, m := range some {
-		took = max(took, cmp.Or(time.Duration(m.c.reds.pace.Load()), unheardPace))
+		took = max(took, cmp.Or(time.Duration(m.c.quorums.pace.Load()), unheardPace))
 	}
 	return min(10*time.Millisecond+3*took, e.limit())
 }
@@ -152,7 +152,7 @@ func (e *election) grace(took time.Duration, some []*Mutex) time.Duration {
 // hurry returns for how long those are waited for who have not answered r, when a majority has within took, but not alike. They
 // may be needed, or be away or slow, while others wait for what those have granted who did answer. So one who may ask
 // again does not wait for them as a rule. One who tries once waits as long as they may decide.
-func (e *election) hurry(r *ballot, took time.Duration) time.Duration {
+func (e *quorumAcquire) hurry(r *round, took time.Duration) time.Duration {
 	switch {
 	case e.cfg.wait == 0:
 		return e.limit()
@@ -163,7 +163,7 @@ func (e *election) hurry(r *ballot, took time.Duration) time.Duration {
 }
 
 // answered deals with what the server of m has said, or not said in time.
-func (e *election) answered(r *ballot, m *Mutex, part *Lease, err error) {
+func (e *quorumAcquire) answered(r *round, m *Mutex, part *Lease, err error) {
 	took := time.Since(r.began)
 	e.mu.Lock()
 	r.asked = slices.DeleteFunc(r.asked, func(x *Mutex) bool { return x == m })
@@ -171,24 +171,24 @@ func (e *election) answered(r *ballot, m *Mutex, part *Lease, err error) {
 		r.cancel()
 	}
 	if err != nil && (errors.Is(err, ErrNotAcquired) || passing(err)) {
-		if r.missing = append(r.missing, m); r.union != nil {
-			e.complete(r.union, m, goRound)
+		if r.missing = append(r.missing, m); r.composite != nil {
+			e.complete(r.composite, m, localPassLimit)
 		}
 	}
 	switch {
-	case err == nil && r.union == nil && !r.lost:
+	case err == nil && r.composite == nil && !r.lost:
 		r.parts = append(r.parts, part)
 	case err == nil:
 		if r.lost {
 			e.heeds(m, false)
 		}
-		defer func(u *union, lost bool) { // without e.mu
+		defer func(co *compositeLease, lost bool) { // without e.mu
 			if lost {
-				_ = part.hold.unlock(part)
+				_ = part.grant.unlock(part)
 			} else {
-				e.admit(u, m, part)
+				e.admit(co, m, part)
 			}
-		}(r.union, r.lost)
+		}(r.composite, r.lost)
 	case errors.Is(err, ErrNotAcquired):
 		r.refused++
 		e.heeds(m, true)
@@ -219,30 +219,30 @@ func (e *election) answered(r *ballot, m *Mutex, part *Lease, err error) {
 	if won {
 		switch err = e.win(r, parts); {
 		case err == nil:
-			e.w.tell(news{kind: given})
+			e.w.notify(event{kind: given})
 			return
-		case errors.Is(err, errUntold) && e.cfg.wait != 0:
-			won = false // another ballot may be won without those who did not answer
+		case errors.Is(err, errTokenUnwritten) && e.cfg.wait != 0:
+			won = false // another round may be won without those who did not answer
 		}
 	}
-	e.w.tell(e.lose(r, err, won))
+	e.w.notify(e.abandonRound(r, err, won))
 }
 
-// cut ends a ballot that a majority has answered, but not alike, without the others: they may be away, and another ballot
+// cut ends a round that a majority has answered, but not alike, without the others: they may be away, and another round
 // be won without them.
-func (e *election) cut(r *ballot, took time.Duration) {
+func (e *quorumAcquire) cut(r *round, took time.Duration) {
 	e.mu.Lock()
 	decides := !r.decided
 	r.decided = true
 	e.mu.Unlock()
 	if decides {
 		e.took.Store(int64(took))
-		e.w.tell(e.lose(r, nil, false))
+		e.w.notify(e.abandonRound(r, nil, false))
 	}
 }
 
 // win makes parts, a majority, the lease.
-func (e *election) win(r *ballot, parts []*Lease) error {
+func (e *quorumAcquire) win(r *round, parts []*Lease) error {
 	token := int64(0)
 	if e.cfg.fenced {
 		var err error
@@ -267,39 +267,39 @@ func (e *election) win(r *ballot, parts []*Lease) error {
 	for _, part := range parts {
 		part.stamp(token)
 	}
-	e.m.parts[0].c.reds.says(e, false, nil)
+	e.m.parts[0].c.quorums.says(e, false, nil)
 	e.whole.token = token
 	e.began.Store(int64(monotonic.Now()))
-	e.unite(parts)
-	r.union = e.whole.union
+	e.compose(parts)
+	r.composite = e.whole.composite
 	for _, part := range r.parts[len(parts):] { // those that came meanwhile
-		part.client.spawn(func() { e.admit(r.union, e.mutexOf(part), part) })
+		part.client.spawn(func() { e.admit(r.composite, e.mutexOf(part), part) })
 	}
 	for _, m := range r.missing {
-		e.complete(r.union, m, goRound)
+		e.complete(r.composite, m, localPassLimit)
 	}
 	return nil
 }
 
 // mutexOf returns which of the parts of the lock part is a lease of.
-func (e *election) mutexOf(part *Lease) *Mutex {
+func (e *quorumAcquire) mutexOf(part *Lease) *Mutex {
 	i := slices.IndexFunc(e.m.parts, func(m *Mutex) bool { return m.c == part.client && m.key == part.key })
 	return e.m.parts[i]
 }
 
-// unite makes parts the lease.
-func (e *election) unite(parts []*Lease) {
-	u := &union{whole: e.whole, needs: e.m.needs(), most: len(e.m.parts), parts: parts, pass: e.pass, replace: e.replace, after: e.after}
-	u.begin()
+// compose makes parts the lease.
+func (e *quorumAcquire) compose(parts []*Lease) {
+	co := &compositeLease{whole: e.whole, needs: e.m.needs(), most: len(e.m.parts), parts: parts, pass: e.pass, replace: e.replace, after: e.after}
+	co.begin()
 }
 
 // raise returns the largest token of parts when all of them know of it.
-func (e *election) raise(parts []*Lease) (token int64, err error) {
+func (e *quorumAcquire) raise(parts []*Lease) (token int64, err error) {
 	for _, part := range parts {
 		token = max(token, part.token)
 	}
 	patience := e.limit()
-	if e.cfg.wait != 0 { // else there is no other ballot
+	if e.cfg.wait != 0 { // else there is no other round
 		patience = e.grace(time.Duration(e.took.Load()), e.m.parts)
 	}
 	ctx, cancel := context.WithTimeout(e.ctx, patience)
@@ -308,16 +308,16 @@ func (e *election) raise(parts []*Lease) (token int64, err error) {
 		if part.token == token {
 			return struct{}{}, nil
 		}
-		return struct{}{}, e.tell(ctx, part, token)
+		return struct{}{}, e.writeToken(ctx, part, token)
 	})
 	if err != nil && (ctx.Err() != nil || passing(err)) {
-		err = errUntold
+		err = errTokenUnwritten
 	}
 	return token, err
 }
 
-// tell has the server of part know that token was given.
-func (e *election) tell(ctx context.Context, part *Lease, token int64) error {
+// writeToken has the server of part know that token was given.
+func (e *quorumAcquire) writeToken(ctx context.Context, part *Lease, token int64) error {
 	got, err := bounded(ctx, part.client, func() error {
 		return part.client.net.Run(part.client.wire.RaiseToken(part.key, token)).Err()
 	})
@@ -326,15 +326,15 @@ func (e *election) tell(ctx context.Context, part *Lease, token int64) error {
 
 // stamp gives a lease the token of what it is a part of, which those who enter it again get.
 func (l *Lease) stamp(token int64) {
-	if hd, ok := l.hold.(*hold); ok && token > 0 {
-		hd.home.mu.Lock()
-		defer hd.home.mu.Unlock()
-		l.token, hd.vague = token, false
+	if g, ok := l.grant.(*grant); ok && token > 0 {
+		g.resource.mu.Lock()
+		defer g.resource.mu.Unlock()
+		l.token, g.tokenPending = token, false
 	}
 }
 
-// lose gives back what was granted, and says what that means to the waiter. err is why what was won is lost.
-func (e *election) lose(r *ballot, err error, won bool) news {
+// abandonRound gives back what was granted, and says what that means to the waiter. err is why what was won is lost.
+func (e *quorumAcquire) abandonRound(r *round, err error, won bool) event {
 	spare := len(e.m.parts) - e.m.needs()
 	e.mu.Lock()
 	r.lost = true
@@ -355,9 +355,9 @@ func (e *election) lose(r *ballot, err error, won bool) news {
 	}
 	refusals := e.refusals
 	if over {
-		e.m.parts[0].c.reds.withdraws(e)
+		e.m.parts[0].c.quorums.withdraws(e)
 	} else {
-		e.m.parts[0].c.reds.says(e, err == nil, err)
+		e.m.parts[0].c.quorums.says(e, err == nil, err)
 	}
 	if err == nil && e.cfg.wait != 0 {
 		e.listen()
@@ -371,15 +371,15 @@ func (e *election) lose(r *ballot, err error, won bool) news {
 	undo(e.ctx, parts)
 	if err != nil {
 		// Each server was asked again if need be.
-		return news{kind: failed, err: err, final: true}
+		return event{kind: failed, err: err, final: true}
 	}
 	took := time.Duration(e.took.Load())
 	pause := min((time.Millisecond+took)<<min(refusals, 8), 250*time.Millisecond)
-	return news{kind: refusedFor, ttl: pause/2 + rand.N(pause), inLine: true}
+	return event{kind: refusedFor, ttl: pause/2 + rand.N(pause), inLine: true}
 }
 
 // closed returns how many of the servers are not asked any more, since their Clients are closed.
-func (e *election) closed() (n int) {
+func (e *quorumAcquire) closed() (n int) {
 	for _, m := range e.m.parts {
 		if !m.c.granting() {
 			n++
@@ -390,7 +390,7 @@ func (e *election) closed() (n int) {
 
 // listen has the waiter poked when a server says that the key is free, after a time that differs from
 // one process to the next. e.mu is held.
-func (e *election) listen() {
+func (e *quorumAcquire) listen() {
 	if e.left || e.listeners != nil {
 		return
 	}
@@ -409,8 +409,8 @@ func (e *election) listen() {
 	}
 }
 
-// heeds notes whether it means anything to the election that the server of m says that the key is free. e.mu is held.
-func (e *election) heeds(m *Mutex, does bool) {
+// heeds notes whether it means anything to the call that the server of m says that the key is free. e.mu is held.
+func (e *quorumAcquire) heeds(m *Mutex, does bool) {
 	if e.deaf != nil {
 		e.deaf[slices.Index(e.m.parts, m)].Store(!does)
 	}
