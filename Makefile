@@ -112,6 +112,11 @@ spec-deep: ## the same with the deep bounds, which take hours and 20 GB
 	@.ci/need spin cc java pip
 	$(GO) run ./spec/check -deep $(SPEC)
 
+.PHONY: docs
+docs: ## build the site of the documentation into site, with mkdocs-material in .venv, and check its links
+	@.ci/need pip venv
+	@GO="$(GO)" .ci/docs
+
 .PHONY: release
 release: ## build the programs of the last commit into dist, for linux, darwin and windows, with checksums
 	.ci/release dist
