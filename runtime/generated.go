@@ -18,7 +18,6 @@ var _ = bridge.Lend(bridge.Functions{
 		return cfg.renew, err
 	},
 	Label:        func(name, template string) LockOption { return &labelOption{name, template} },
-	Profiles:     func(c *Client) bool { return c.opts.ProfileLabels },
 	PermitLocker: func(s *PermitSemaphore) Locker { return permitLocker{s} },
 	GiveBack:     giveBackAfter,
 	Unreported:   unreported,
@@ -26,7 +25,6 @@ var _ = bridge.Lend(bridge.Functions{
 		l.client.opts.Logger.Warn("lockgen: a sequence that was to be gone through under a lock", "method", name, "error", err)
 	},
 	Ended:     ended,
-	Profiled:  profiled,
 	AfterLoss: afterLoss,
 	Explain:   explain,
 })
@@ -79,7 +77,7 @@ const forever time.Duration = -1
 // back then, or runs out if the process has ended before; one that is not renewed is given back then,
 // or runs out if d is forever. It fails like Unlock, and then the key may be free before.
 func (l *Lease) keep(d time.Duration) error {
-	g, ok := l.grant.(*grant)
+	hd, ok := l.hold.(*hold)
 	if !ok || l.Err() != nil || d == forever && l.guard.Renew { // a red lock has no guard
 		return l.Unlock(l.Context()) // a lease that was entered again is renewed for as long as the outer one
 	}
@@ -90,7 +88,7 @@ func (l *Lease) keep(d time.Duration) error {
 			return join(err, l.Unlock(l.Context()))
 		}
 	}
-	g.keep(l)
+	hd.keep(l)
 	l.report()
 	if d == forever {
 		return err

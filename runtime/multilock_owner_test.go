@@ -21,13 +21,13 @@ func freeSoon(t *testing.T, m *Mutex) {
 }
 
 // tryout is how a try of a mutex begins.
-func tryout(ctx context.Context, m *Mutex, opts ...LockOption) (*resource, *Lease, lockConfig, error) {
+func tryout(ctx context.Context, m *Mutex, opts ...LockOption) (*home, *Lease, lockConfig, error) {
 	cfg, err := m.c.configure(m.opts, opts)
 	if err != nil {
 		return nil, nil, cfg, err
 	}
-	r, l, err := m.approach(ctx, cfg)
-	return r, l, cfg, err
+	h, l, err := m.approach(ctx, cfg)
+	return h, l, cfg, err
 }
 
 // What a try of several mutexes does, step by step: between two of its steps another call of its owner is granted the key.
@@ -40,22 +40,22 @@ func TestMultiLock_EntersWhatItsOwnerGotAMomentAgo(t *testing.T) {
 	m := c.Mutex(redistest.Key(t, "k"))
 	ctx := WithOwner(t.Context(), NewOwner())
 	for _, wanted := range []bool{true, false} {
-		r, l, cfg, err := tryout(ctx, m, WithWait(0))
+		h, l, cfg, err := tryout(ctx, m, WithWait(0))
 		require.NoError(t, err)
-		require.NotNil(t, r)
+		require.NotNil(t, h)
 		other, err := m.Lock(ctx)
 		require.NoError(t, err)
 		w := newWaiter(context.Background(), l, cfg)
-		entry := r.join(w)
+		entry := h.join(w)
 		require.Equal(t, entered, entry)
 		if wanted {
-			lease, err := c.contend(ctx, &asked{resource: r, entry: entry, again: true}, w, cfg, nil)
+			lease, err := c.contend(ctx, &asked{home: h, entry: entry, again: true}, w, cfg, nil)
 			require.NoError(t, err)
 			require.NoError(t, lease.Unlock(ctx))
 		} else {
-			r.leave(w) // another mutex of the try was refused
+			h.leave(w) // another mutex of the try was refused
 		}
-		c.exit(r)
+		c.exit(h)
 		require.NoError(t, other.Unlock(ctx))
 		freeSoon(t, m)
 	}
@@ -76,17 +76,17 @@ func TestMultiLock_AsksWhenNobodyElseDoes(t *testing.T) {
 	first := newWaiter(context.Background(), newLease(c, kindMutex, m.key, ctx), cfg)
 	require.Equal(t, toAsk, before.join(first))
 
-	r, l, cfg, err := tryout(ctx, m, WithWait(0))
+	h, l, cfg, err := tryout(ctx, m, WithWait(0))
 	require.NoError(t, err)
 	w := newWaiter(context.Background(), l, cfg)
-	entry := r.join(w)
+	entry := h.join(w)
 	require.Equal(t, turnedAway, entry)
 	before.leave(first)
 	c.exit(before)
-	lease, err := c.contend(ctx, &asked{resource: r, entry: entry, again: true}, w, cfg, nil)
+	lease, err := c.contend(ctx, &asked{home: h, entry: entry, again: true}, w, cfg, nil)
 	require.NoError(t, err)
 	require.NoError(t, lease.Unlock(ctx))
-	c.exit(r)
+	c.exit(h)
 	freeSoon(t, m)
 }
 

@@ -23,8 +23,8 @@ const (
 	fromItself     // the process had it already
 )
 
-// cameBy says how t came to its caller.
-func (t *leaseCore) cameBy() Grant {
+// grant says how t came to its caller.
+func (t *tenure) grant() Grant {
 	switch t.came {
 	case fromHere:
 		return GrantLocal
@@ -37,19 +37,19 @@ func (t *leaseCore) cameBy() Grant {
 	}
 }
 
-// given says that the caller has t. If that has ended already, the hook is called now.
-func (t *leaseCore) given() {
+// given says that the caller has t. If that has ended already, that is told now.
+func (t *tenure) given() {
 	t.had.Store(true)
 	if t.ended() != nil {
 		t.report()
 	}
 }
 
-// report tells the hook of the end of t, once. The end of what a call was granted and nobody was given is not reported:
+// report tells the hook of the end of t, once. The end of what a call was granted and nobody was given is not told:
 // to the caller it has never begun.
-func (t *leaseCore) report() {
+func (t *tenure) report() {
 	hook := t.client.opts.Hooks.Ended
-	if hook == nil || !t.had.Load() || t.ended() == nil || !t.reported.CompareAndSwap(false, true) {
+	if hook == nil || !t.had.Load() || t.ended() == nil || !t.told.CompareAndSwap(false, true) {
 		return
 	}
 	cause, at := t.ended(), monotonic.Time(t.over.Load())
@@ -59,9 +59,9 @@ func (t *leaseCore) report() {
 	})
 }
 
-// reportLater has another goroutine report the end of t.
-func (t *leaseCore) reportLater() {
-	if t.had.Load() && !t.reported.Load() {
+// reportLater has the end of t told, by another goroutine.
+func (t *tenure) reportLater() {
+	if t.had.Load() && !t.told.Load() {
 		t.client.reporter.later(t.report, false)
 	}
 }
@@ -120,49 +120,49 @@ func (r *reporter) run() {
 // A borne holding knows who has it.
 type borne interface {
 	// bearer returns the first of the leases that have it at present, or nil.
-	bearer() *leaseCore
+	bearer() *tenure
 }
 
-func first(leases []*Lease) *leaseCore {
+func first(leases []*Lease) *tenure {
 	if len(leases) == 0 {
 		return nil
 	}
-	return &leases[0].leaseCore
+	return &leases[0].tenure
 }
 
-func (g *grant) bearer() *leaseCore {
-	g.resource.mu.Lock()
-	defer g.resource.mu.Unlock()
-	return first(g.leases)
+func (hd *hold) bearer() *tenure {
+	hd.home.mu.Lock()
+	defer hd.home.mu.Unlock()
+	return first(hd.leases)
 }
 
-func (g *rwGrant) bearer() *leaseCore {
-	g.resource.mu.Lock()
-	defer g.resource.mu.Unlock()
-	return first(g.leases)
+func (hd *rwHold) bearer() *tenure {
+	hd.home.mu.Lock()
+	defer hd.home.mu.Unlock()
+	return first(hd.leases)
 }
 
-func (g *fairGrant) bearer() *leaseCore {
-	g.resource.mu.Lock()
-	defer g.resource.mu.Unlock()
-	return first(g.leases)
+func (hd *fairHold) bearer() *tenure {
+	hd.home.mu.Lock()
+	defer hd.home.mu.Unlock()
+	return first(hd.leases)
 }
 
-func (p permitHolding) bearer() *leaseCore { return p.Permit.leaseCore }
+func (p permitHolding) bearer() *tenure { return p.Permit.tenure }
 
 // whole returns what t is a part of, or t.
-func (t *leaseCore) whole() *leaseCore {
+func (t *tenure) whole() *tenure {
 	for t != nil {
-		co := t.within.Load()
-		if co == nil {
+		u := t.within.Load()
+		if u == nil {
 			break
 		}
-		t = &co.whole.leaseCore
+		t = &u.whole.tenure
 	}
 	return t
 }
 
-// renewed reports the outcome of each renewal.
+// renewed is told the outcome of each renewal.
 func (c *Client) renewed(l *watchdog.Lease, err error) {
 	if err == nil {
 		c.counts.renewals.Add(1)
@@ -173,7 +173,7 @@ func (c *Client) renewed(l *watchdog.Lease, err error) {
 	if hook == nil {
 		return
 	}
-	var of *leaseCore
+	var of *tenure
 	if holding, ok := l.Holding.(borne); ok {
 		of = holding.bearer()
 	}
@@ -184,7 +184,7 @@ func (c *Client) renewed(l *watchdog.Lease, err error) {
 	c.reporter.later(func() {
 		ctx := context.Background()
 		if whole := of.whole(); whole != nil && whole.had.Load() {
-			if err != nil && whole.reported.Load() {
+			if err != nil && whole.told.Load() {
 				return
 			}
 			ctx, e.ID, e.Name, e.Template = whole.call.context(), whole.call.id, whole.call.name(), whole.call.cfg.template

@@ -59,8 +59,9 @@ func (p *pending) oldest() time.Time {
 func (t *Transport) runSoon(cmd protocol.Command, patience time.Duration) rueidis.RedisResult {
 	answered, ok := t.renewals.begin(patience)
 	if !ok {
-		if reply, ok := t.second.run(cmd); ok {
-			return reply
+		if conn, release := t.dedicate(t.rc, t.cfg.OpTimeout); conn != nil {
+			defer release()
+			return t.runOn(conn, cmd)
 		}
 		answered = t.renewals.note()
 	}
@@ -68,21 +69,25 @@ func (t *Transport) runSoon(cmd protocol.Command, patience time.Duration) rueidi
 	return t.run(cmd)
 }
 
-// dedicate returns a connection for the caller alone, who closes it, or nil if the client is stopped meanwhile, or there is none
-// within limit, if that is more than 0: a client of the user's may be out of connections for as long as it likes.
-func (t *Transport) dedicate(rc rueidis.Client, limit time.Duration) rueidis.DedicatedClient {
+// dedicate returns a connection for the caller alone, or nil if the client is stopped meanwhile, or there is none within
+// limit, if that is more than 0: a client of the user's may be out of connections for as long as it likes.
+func (t *Transport) dedicate(rc rueidis.Client, limit time.Duration) (conn rueidis.DedicatedClient, release func()) {
 	return t.dedicateUntil(t.cfg.Stopped, rc, limit)
 }
 
 // dedicateUntil is dedicate until stopped is closed, if it is not nil.
-func (t *Transport) dedicateUntil(stopped <-chan struct{}, rc rueidis.Client, limit time.Duration) rueidis.DedicatedClient {
-	got := make(chan rueidis.DedicatedClient)
+func (t *Transport) dedicateUntil(stopped <-chan struct{}, rc rueidis.Client, limit time.Duration) (conn rueidis.DedicatedClient, release func()) {
+	type connection struct {
+		conn    rueidis.DedicatedClient
+		release func()
+	}
+	got := make(chan connection)
 	over := make(chan struct{})
 	defer close(over)
 	go func() {
 		conn, release := rc.Dedicate()
 		select {
-		case got <- conn:
+		case got <- connection{conn, release}:
 		case <-over:
 			release()
 		}
@@ -94,10 +99,10 @@ func (t *Transport) dedicateUntil(stopped <-chan struct{}, rc rueidis.Client, li
 		late = timer.C
 	}
 	select {
-	case conn := <-got:
-		return conn
+	case made := <-got:
+		return made.conn, made.release
 	case <-late:
 	case <-stopped:
 	}
-	return nil
+	return nil, nil
 }

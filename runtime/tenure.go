@@ -1,0 +1,111 @@
+package lockrt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lockgen/lockgen/runtime/internal/trace"
+	"github.com/lockgen/lockgen/runtime/internal/watchdog"
+)
+
+// What leases and permits say of themselves is the same. A nil tenure is that of no grant.
+
+// Key returns the key, or nothing if there is no grant.
+func (t *tenure) Key() string {
+	if t == nil {
+		return ""
+	}
+	return t.key
+}
+
+// Context returns the context of the tenure, which has ended if there is no grant.
+func (t *tenure) Context() context.Context {
+	if t == nil {
+		return noLease
+	}
+	return (*leaseContext)(t)
+}
+
+// noLease is the context of what was never granted.
+var noLease = func() context.Context {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(errNoLease)
+	return ctx
+}()
+
+// Err is that of the lease or permit.
+func (t *tenure) Err() error {
+	if t == nil {
+		return &Error{Op: opHold, Err: errNoLease}
+	}
+	cause := t.ended()
+	switch {
+	case cause != nil:
+	case t.union != nil:
+		cause = t.union.check()
+	case t.guard != nil: // else it has not begun
+		if overdue := t.client.watchdog.Check(t.guard); overdue != nil {
+			cause = lost(overdue)
+		}
+	}
+	if cause != nil {
+		t.end(cause) // if whoever is about to has not got round to it
+	}
+	return t.ended()
+}
+
+// Until is that of the lease or permit.
+func (t *tenure) Until() time.Time {
+	switch {
+	case t == nil:
+		return time.Time{}
+	case t.union != nil:
+		return t.union.until()
+	case t.guard == nil:
+		return time.Time{}
+	}
+	return t.guard.Until()
+}
+
+// Extend is that of the lease or permit.
+func (t *tenure) Extend(ctx context.Context, d time.Duration) error {
+	if t == nil {
+		return &Error{Op: "extend", Err: errNoLease}
+	}
+	if d < minLease {
+		return failedAt("extend", t.key, fmt.Errorf("%w: %v is shorter than %v", ErrBadOption, d, minLease))
+	}
+	if err := t.Err(); err != nil {
+		return failedAt("extend", t.key, err)
+	}
+	if t.union != nil {
+		return t.union.extend(present(ctx), d)
+	}
+	if err := t.prolong(ctx, d); err != nil {
+		return failedAt("extend", t.key, err)
+	}
+	return nil
+}
+
+// prolong is Extend of what has no parts.
+func (t *tenure) prolong(ctx context.Context, d time.Duration) error {
+	got, err := bounded(ctx, t.client, func() error {
+		sent := now()
+		ttl := max(d, t.guard.Ends().Sub(sent))
+		if t.client.traced != nil {
+			t.client.tracesRenewal(trace.Prolongs, t.guard, 0, 0)
+		}
+		switch err := t.client.renew([]*watchdog.Lease{t.guard}, []time.Duration{ttl})[0]; {
+		case errors.Is(err, watchdog.ErrRefused):
+			t.client.watchdog.Lose(t.guard, watchdog.ErrRefused)
+			return lost(watchdog.ErrRefused)
+		case err != nil:
+			return refused(err)
+		}
+		t.client.watchdog.Extend(t.guard, sent, ttl)
+		return nil
+	})
+	return cmpOr(err, got)
+}
