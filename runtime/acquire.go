@@ -18,13 +18,13 @@ import (
 type contest interface {
 	// join enters w, and says what w is to do.
 	join(w *waiter) entry
-	// ask sends one request for w. The answer comes as news.
+	// ask sends one request for w. The answer comes as an event.
 	ask(w *waiter)
 	// leave takes w out. What it was given meanwhile goes to the next or back to Redis.
 	leave(w *waiter)
 	// channel is where Redisson announces that asking may be worth it again.
 	channel() string
-	// hear is told what was said there, before the waiter that listens asks because of it. It
+	// hear gets what was said there, before the waiter that listens asks because of it. It
 	// does not block.
 	hear(payload string)
 }
@@ -33,34 +33,34 @@ type contest interface {
 type entry uint8
 
 const (
-	toWait     entry = iota // for news
+	toWait     entry = iota // for an event
 	toAsk                   // it is on the waiter to ask Redis
-	entered                 // it has been given what it wants, since another call of its owner was; there are no news
+	entered                 // it has been given what it wants, since another call of its owner was; there is no event
 	turnedAway              // it does not wait, and others are before it: it is not in the contest
 )
 
 // An inheriting contest is one whose waiters are handed what they wait for, in a line for a key.
-type inheriting interface{ inherits() (key string) }
+type queueing interface{ queueKey() (key string) }
 
 // A waiter is one call that wants something from a contest.
 type waiter struct {
-	terms terms
-	limit time.Duration // WithMaxHold, or 0
-	once  bool          // it does not wait
-	inbox inbox         // what the contest tells it
-	alarm *time.Timer   // pokes it; made when it is first set
-	lease *Lease        // what it is given
-	call  call          // that waits
-	place place         // in the contest
-	wish  wish          // what it wants of a turnstile
-	rw    *rwClaim      // what it asks with, if for an RWMutex
+	terms  terms
+	limit  time.Duration // WithMaxHold, or 0
+	once   bool          // it does not wait
+	events eventQueue    // what the contest tells it
+	alarm  *time.Timer   // pokes it; made when it is first set
+	lease  *Lease        // what it is given
+	call   call          // that waits
+	place  place         // in the contest
+	demand demand        // what it wants of a counter
+	rw     *rwTicket     // what it asks with, if for an RWMutex
 
 	asks    atomic.Int32 // requests of it under way
-	poked   atomic.Bool  // that is among the news
+	poked   atomic.Bool  // that is among the events
 	follows bool         // it does not wait but for the answer to an earlier request of this process
 	patient bool         // nothing but an answer can end a request of it
-	ballots bool         // it asks many servers, one of which may take longer than the others
-	attends bool         // it has begun to listen for what it is told in line, and does until it leaves
+	quorum  bool         // it asks many servers, one of which may take longer than the others
+	attends bool         // it listens for messages to those in line, until it leaves
 }
 
 // A call is what is known of the call of a waiter, for those who look at it from outside. It does not change once the
@@ -73,7 +73,7 @@ type call struct {
 }
 
 var waiters = sync.Pool{New: func() any {
-	return &waiter{inbox: newInbox()}
+	return &waiter{events: newEventQueue()}
 }}
 
 // newWaiter returns a waiter for the call with ctx that is to be given l, or something else than a lease.
@@ -91,29 +91,29 @@ func (w *waiter) recycle() {
 		return
 	}
 	for ok := true; ok; {
-		_, ok = w.hears()
+		_, ok = w.nextEvent()
 	}
 	w.call = call{}
-	w.place, w.lease, w.rw, w.patient, w.attends, w.ballots = place{}, nil, nil, false, false, false
+	w.place, w.lease, w.rw, w.patient, w.attends, w.quorum = place{}, nil, nil, false, false, false
 	waiters.Put(w)
 }
 
 // poke tells w that there is a reason to ask. It does not block.
 func (w *waiter) poke() {
 	if w.poked.CompareAndSwap(false, true) {
-		w.tell(news{kind: reason})
+		w.notify(event{kind: reason})
 	}
 }
 
-// tell leaves news for w. It does not block, whatever the contest does: it is called under the contest's lock.
-func (w *waiter) tell(n news) { w.inbox.put(n) }
+// notify adds ev to the events of w. It does not block, whatever the contest does: it is called under the contest's lock.
+func (w *waiter) notify(ev event) { w.events.put(ev) }
 
-// hears takes the oldest of the news that w was told, if there are any.
-func (w *waiter) hears() (n news, ok bool) {
-	if n, ok = w.inbox.take(); ok && n.kind == reason {
+// nextEvent takes the oldest of the events of w, if there is any.
+func (w *waiter) nextEvent() (ev event, ok bool) {
+	if ev, ok = w.events.take(); ok && ev.kind == reason {
 		w.poked.Store(false)
 	}
-	return n, ok
+	return ev, ok
 }
 
 // wait has w poked in d.
@@ -132,9 +132,9 @@ func (w *waiter) calm() {
 	}
 }
 
-// news is what a contest tells a waiter.
-type news struct {
-	kind    newsKind
+// An event is what a contest tells a waiter.
+type event struct {
+	kind    eventKind
 	final   bool          // failed: asking again would not tell what this request did
 	foreign bool          // refusedFor: the other is not of this library
 	inLine  bool          // refusedFor: a release by one of this library finds us
@@ -143,19 +143,19 @@ type news struct {
 	ttl     time.Duration // refusedFor: how long the other's lease has to run; negative if for ever
 }
 
-type newsKind uint8
+type eventKind uint8
 
-// Between two requests a waiter is told of each of these once at most.
+// Between two requests a waiter gets each of these once at most.
 const (
-	reason     newsKind = iota // to ask, if it is on you
-	given                      // it is yours
-	turn                       // it is on you to ask Redis
-	behind                     // somebody before you was refused: wait for your turn
-	refusedFor                 // Redis said no
-	failed                     // Redis said nothing, or something else
+	reason     eventKind = iota // to ask, if it is on you
+	given                       // it is yours
+	turn                        // it is on you to ask Redis
+	behind                      // somebody before you was refused: wait for your turn
+	refusedFor                  // Redis said no
+	failed                      // Redis said nothing, or something else
 )
 
-// lookAgain is how often a waiter asks at least, whatever it was told: so long nobody depends on
+// lookAgain is how often a waiter asks at least, whatever events it gets: so long nobody depends on
 // what another process should have done. Who is the first of those that this process knows of asks more often
 // while the server does not tell of changes, such as that it was flushed, and the line with it.
 const (
@@ -189,7 +189,7 @@ func (c *Client) contend(ctx context.Context, q contest, w *waiter, cfg lockConf
 // await is the one wait loop. It returns nil once w was given what it wants. After an error
 // the caller leaves the contest.
 //
-// One waiter of a contest asks Redis, the others wait for its news. When refused it stands in line,
+// One waiter of a contest asks Redis, the others wait for its events. When refused it stands in line,
 // where a process of this library that releases finds it and hands over. A holder of another
 // kind only announces its release, on a channel; then it subscribes and asks again, since that
 // may have come before the subscription. From then on every message is a reason to ask, and so is
@@ -245,21 +245,21 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 		return " after " + time.Since(start).Round(time.Millisecond).String()
 	}
 
-	var ear string     // the key at whose line it listens, if it does
-	leave := func() {} // ends that
+	var queueKey string // the key at whose line it listens, if it does
+	leave := func() {}  // ends that
 	defer func() { leave() }()
 	hear := func() bool {
-		if cfg.quiet {
+		if cfg.polling {
 			return false
 		}
 		heard := c.hear()
-		if in, ok := q.(inheriting); ok && c.net.Sharded() {
-			if ear == "" {
-				ear = in.inherits()
-				leave = c.attend(ear)
+		if in, ok := q.(queueing); ok && c.net.Sharded() {
+			if queueKey == "" {
+				queueKey = in.queueKey()
+				leave = c.attend(queueKey)
 				w.attends = true
 			}
-			heard = heard && c.attends(ear)
+			heard = heard && c.attends(queueKey)
 		}
 		return heard
 	}
@@ -276,7 +276,7 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 		case turnedAway:
 			over = true // it has to wait for nothing but what Redis says to others
 		case toWait:
-			if !w.once && w.inbox.empty() {
+			if !w.once && w.events.empty() {
 				waits()
 				hear() // other processes may join the contest
 			}
@@ -288,7 +288,7 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 	conclude := func() error {
 		of, ok := q.(shared)
 		var held bool
-		var word word
+		var word answerLog
 		if ok {
 			held, word = of.last(w)
 		}
@@ -332,7 +332,7 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 		return nil
 	}
 	for {
-		if over && w.inbox.empty() {
+		if over && w.events.empty() {
 			switch err := conclude(); {
 			case err == errEntered: //nolint:errorlint // this very one
 				return nil
@@ -342,7 +342,7 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 			if over && limit == nil {
 				patience := lastAnswer
 				switch {
-				case w.ballots:
+				case w.quorum:
 					patience = c.opts.RedLockTimeout
 				case w.once:
 					patience = c.opts.OpTimeout
@@ -357,12 +357,12 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 			ask()
 		}
 		select {
-		case <-w.inbox.bell:
-			n, ok := w.hears()
+		case <-w.events.bell:
+			ev, ok := w.nextEvent()
 			if !ok {
 				continue
 			}
-			switch n.kind {
+			switch ev.kind {
 			case reason:
 				if reasoned = true; !leading && !w.once {
 					waits()
@@ -384,18 +384,18 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 			case failed:
 				asking = false
 				switch {
-				case ctx.Err() != nil && errors.Is(n.err, ctx.Err()): // which says nothing of Redis
-				case !passing(n.err):
-					return refused(n.err)
-				case (w.once || over) && !n.final && resent < sendsAgain(n.err):
+				case ctx.Err() != nil && errors.Is(ev.err, ctx.Err()): // which says nothing of Redis
+				case !passing(ev.err):
+					return refused(ev.err)
+				case (w.once || over) && !ev.final && resent < sendsAgain(ev.err):
 					resent++ // to learn what the one before did
 					ask()
 				case w.once || over || down.longer(max(cfg.ttl, patience)):
-					return unavailable(after(), n.err)
+					return unavailable(after(), ev.err)
 				case down.tries+1 == c.opts.Retry.attempts:
-					return unavailable(fmt.Sprintf(" in %d attempts", down.tries+1), n.err)
+					return unavailable(fmt.Sprintf(" in %d attempts", down.tries+1), ev.err)
 				default:
-					w.wait(down.pause(c.opts.Retry, n.err))
+					w.wait(down.pause(c.opts.Retry, ev.err))
 				}
 			case refusedFor:
 				asking, leading = false, true
@@ -407,7 +407,7 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 					continue
 				}
 				waits()
-				if refusals++; cfg.quiet {
+				if refusals++; cfg.polling {
 					if refusals == cfg.backoff.attempts {
 						return fmt.Errorf("%w in %d attempts", ErrNotAcquired, refusals)
 					}
@@ -415,11 +415,11 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 					continue
 				}
 				heard := hear()
-				if heard && !n.inLine {
+				if heard && !ev.inLine {
 					ask() // to stand in line
 					continue
 				}
-				if n.foreign && listener == nil {
+				if ev.foreign && listener == nil {
 					listener = c.net.Listen(q.channel(), func(e hub.Event) {
 						q.hear(e.Payload) // nothing, when what was said before may have gone unheard
 						if e.Subscribed || !protocol.ForRedisson(e.Payload) {
@@ -432,13 +432,13 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 					}
 				}
 				pause := lookAgain
-				if _, ok := q.(inheriting); ok && !n.behind && !c.net.TracksChanges() { // it stands in a line there
+				if _, ok := q.(queueing); ok && !ev.behind && !c.net.TracksChanges() { // it stands in a line there
 					pause = lookAgainBlind
 				}
-				if n.ttl >= 0 {
-					pause = min(pause, n.ttl+time.Millisecond) // Redis counts in whole milliseconds
+				if ev.ttl >= 0 {
+					pause = min(pause, ev.ttl+time.Millisecond) // Redis counts in whole milliseconds
 				}
-				if !heard || n.foreign && !listener.Live() {
+				if !heard || ev.foreign && !listener.Live() {
 					pause = min(pause, pollUnheard)
 				}
 				w.wait(pause)
@@ -452,7 +452,7 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 		case <-answered:
 			answered = nil
 		case <-limit:
-			if w.inbox.empty() {
+			if w.events.empty() {
 				return unavailable(after(), cmpOr(down.last, transport.ErrNoAnswer))
 			}
 		case <-c.closing:

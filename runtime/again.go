@@ -10,55 +10,55 @@ import (
 )
 
 // After a reconnection the server may be another one, or have lost writes, and names owners in its lines that are over. The
-// process that they were of gives them back as soon as it is told of them, but others may come back later than the one that
+// process that they were of gives them back as soon as it hears of them, but others may come back later than the one that
 // asks first, and hear nothing of it. So all ask again, some times.
 const (
 	firstEcho = 100 * time.Millisecond
 	lastEcho  = 1600 * time.Millisecond
 )
 
-// A looker asks when it is told to, if it waits.
+// A looker asks when look is called, if it waits.
 type looker interface{ look(n uint64) }
 
-// again is called when the client hears what it is told, for keys of one hash tag, or of all, after it did not. It does
+// again is called when the client hears its channels, for keys of one hash tag, or of all, after it did not. It does
 // not block.
 func (c *Client) again(tag string) {
-	c.lines.Lock()
+	c.inboxMu.Lock()
 	if c.echoes == nil {
 		c.echoes = map[string]int{}
 	}
 	c.echoes[tag]++
 	turn := c.echoes[tag]
-	c.lines.Unlock()
+	c.inboxMu.Unlock()
 	latest := func() bool {
-		c.lines.Lock()
-		defer c.lines.Unlock()
+		c.inboxMu.Lock()
+		defer c.inboxMu.Unlock()
 		return c.echoes[tag] == turn
 	}
 	c.spawn(func() {
 		c.tend(tag)
 		for pause := firstEcho; pause <= lastEcho && c.pause(pause) && latest(); pause *= 2 {
 			c.lookAll(func(p connection) bool {
-				_, fair := p.party.(*fairClaim) // their queue is looked after as a whole
+				_, fair := p.subscriber.(*fairTicket) // their queue is looked after as a whole
 				return !fair && (tag == "" || protocol.HashTag(p.key) == tag)
 			})
 			c.tend(tag)
 		}
-		c.lines.Lock()
-		defer c.lines.Unlock()
+		c.inboxMu.Lock()
+		defer c.inboxMu.Unlock()
 		if c.echoes[tag] == turn {
 			delete(c.echoes, tag)
 		}
 	})
 }
 
-// lookAll has those of the parties ask that wait. It does not block.
+// lookAll has those of the subscribers ask that wait. It does not block.
 func (c *Client) lookAll(of func(p connection) bool) {
-	c.lines.Lock()
-	all := maps.Clone(c.parties)
-	c.lines.Unlock()
+	c.inboxMu.Lock()
+	all := maps.Clone(c.subscribers)
+	c.inboxMu.Unlock()
 	for n, p := range all {
-		if l, ok := p.party.(looker); ok && of(p) {
+		if l, ok := p.subscriber.(looker); ok && of(p) {
 			l.look(n)
 		}
 	}
@@ -69,7 +69,7 @@ func (c *Client) lookAll(of func(p connection) bool) {
 func (c *Client) tend(tag string) {
 	for _, key := range c.stood.all() {
 		if tag == "" || protocol.HashTag(key) == tag {
-			c.spawn(func() { _ = fairSweeper{key}.sweep(c, nil) })
+			c.spawn(func() { _ = fairWithdrawer{key}.withdraw(c, nil) })
 		}
 	}
 }

@@ -53,7 +53,7 @@ func (a *attempt) starts(ctx context.Context) {
 	}
 }
 
-// silent reports whether nobody is told of the call: it cannot be made, or is a part of another one.
+// silent reports whether no hook is called for the call: it cannot be made, or is a part of another one.
 func (a *attempt) silent() bool { return a.c == nil || a.cfg.part != nil }
 
 // name returns what metrics count the call by.
@@ -118,13 +118,13 @@ func (a *attempt) granted(lease *Lease, err error) (*Lease, error) {
 	if err != nil {
 		return nil, a.failed(err)
 	}
-	a.hands(&lease.tenure, lease.token)
+	a.hands(&lease.leaseCore, lease.token)
 	return lease, nil
 }
 
 // hands ends a call that has got t, and gives it to the caller.
-func (a *attempt) hands(t *tenure, token int64) {
-	how := AcquireEvent{Grant: t.grant(), Token: token}
+func (a *attempt) hands(t *leaseCore, token int64) {
+	how := AcquireEvent{Grant: t.cameBy(), Token: token}
 	a.ends(how)
 	if a.silent() || a.id == 0 {
 		return

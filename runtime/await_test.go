@@ -13,7 +13,7 @@ import (
 
 // A scripted contest answers each request as the test says, at once.
 type scripted struct {
-	answer func(n int) news
+	answer func(n int) event
 	asked  []time.Time
 }
 
@@ -24,7 +24,7 @@ func (s *scripted) hear(string)        {}
 
 func (s *scripted) ask(w *waiter) {
 	s.asked = append(s.asked, time.Now())
-	w.tell(s.answer(len(s.asked)))
+	w.notify(s.answer(len(s.asked)))
 }
 
 // pauses returns for how long it was not asked, between the requests.
@@ -44,8 +44,8 @@ func awaits(t *testing.T, opts Options, cfg lockConfig, s *scripted, d time.Dura
 		c := &Client{opts: opts, closing: make(chan struct{})}
 		ctx, cancel := context.WithTimeout(t.Context(), d)
 		defer cancel()
-		w := &waiter{inbox: newInbox()}
-		cfg.quiet = true
+		w := &waiter{events: newEventQueue()}
+		cfg.polling = true
 		start := time.Now()
 		err := c.await(ctx, s, w, cfg, nil)
 		look(err, time.Since(start))
@@ -54,9 +54,9 @@ func awaits(t *testing.T, opts Options, cfg lockConfig, s *scripted, d time.Dura
 
 var (
 	errBroken = errors.New("the connection broke")
-	broken    = news{kind: failed, err: errBroken}
-	no        = news{kind: refusedFor, ttl: time.Hour}
-	yes       = news{kind: given}
+	broken    = event{kind: failed, err: errBroken}
+	no        = event{kind: refusedFor, ttl: time.Hour}
+	yes       = event{kind: given}
 )
 
 // Who is not answered asks again as Options.Retry has it, who is refused as WithBackoff does; a half of each
@@ -73,11 +73,11 @@ func TestAwait_PausesByThePolicy(t *testing.T) {
 		"linear":      {LinearBackoff(10*ms, 30*ms, 80*ms), []time.Duration{10 * ms, 40 * ms, 70 * ms, 80 * ms, 80 * ms}},
 		"exponential": {ExponentialBackoff(ms, 5*time.Second), []time.Duration{ms, 2 * ms, 4 * ms, 8 * ms, 16 * ms, 32 * ms}},
 	} {
-		for reason, answer := range map[string]news{"not answered": broken, "refused": no} {
+		for reason, answer := range map[string]event{"not answered": broken, "refused": no} {
 			if reason == "refused" && test.policy == (Backoff{}) {
 				continue // WithBackoff has no default
 			}
-			s := &scripted{answer: func(n int) news {
+			s := &scripted{answer: func(n int) event {
 				if n > len(test.want) {
 					return yes
 				}
@@ -100,8 +100,8 @@ func TestAwait_PausesByThePolicy(t *testing.T) {
 // Attempts are counted in a row: an answer, of whatever kind, begins anew.
 func TestAwait_BoundedAttempts(t *testing.T) {
 	t.Parallel()
-	answers := []news{broken, broken, no, broken, broken, no, broken, broken, broken, broken}
-	s := &scripted{answer: func(n int) news { return answers[n-1] }}
+	answers := []event{broken, broken, no, broken, broken, no, broken, broken, broken, broken}
+	s := &scripted{answer: func(n int) event { return answers[n-1] }}
 	cfg := lockConfig{wait: UntilDone, backoff: ConstantBackoff(time.Second)}
 	awaits(t, Options{Retry: ConstantBackoff(time.Second).Attempts(3)}, cfg, s, time.Hour, func(err error, _ time.Duration) {
 		require.ErrorIs(t, err, errBroken)
@@ -109,7 +109,7 @@ func TestAwait_BoundedAttempts(t *testing.T) {
 	})
 	require.Len(t, s.asked, 9)
 
-	s = &scripted{answer: func(int) news { return no }}
+	s = &scripted{answer: func(int) event { return no }}
 	cfg.backoff = cfg.backoff.Attempts(4)
 	awaits(t, Options{}, cfg, s, time.Hour, func(err error, _ time.Duration) {
 		require.ErrorIs(t, err, ErrNotAcquired)
@@ -122,7 +122,7 @@ func TestAwait_BoundedAttempts(t *testing.T) {
 func TestAwait_WaitsAnOutageOut(t *testing.T) {
 	t.Parallel()
 	for ttl, most := range map[time.Duration]time.Duration{time.Second: 30 * time.Second, time.Minute: time.Minute} {
-		s := &scripted{answer: func(int) news { return broken }}
+		s := &scripted{answer: func(int) event { return broken }}
 		cfg := lockConfig{wait: UntilDone, terms: terms{ttl: ttl}}
 		awaits(t, Options{}, cfg, s, time.Hour, func(err error, took time.Duration) {
 			require.ErrorIs(t, err, errBroken)
@@ -136,8 +136,8 @@ func TestAwait_WaitsAnOutageOut(t *testing.T) {
 func TestAwait_APauseEndsWithTheCall(t *testing.T) {
 	t.Parallel()
 	long := ConstantBackoff(20 * time.Minute)
-	for reason, answer := range map[string]news{"not answered": broken, "refused": no} {
-		s := &scripted{answer: func(int) news { return answer }}
+	for reason, answer := range map[string]event{"not answered": broken, "refused": no} {
+		s := &scripted{answer: func(int) event { return answer }}
 		cfg := lockConfig{wait: UntilDone, backoff: long}
 		awaits(t, Options{Retry: long}, cfg, s, time.Second, func(err error, took time.Duration) {
 			require.ErrorIs(t, err, context.DeadlineExceeded, reason)
@@ -155,14 +155,14 @@ func TestAwait_APauseEndsWithTheCall(t *testing.T) {
 func TestAwait_ATryAsksOnceMore(t *testing.T) {
 	t.Parallel()
 	for reason, test := range map[string]struct {
-		answers []news
+		answers []event
 		err     error
 	}{
-		"lost, and granted": {[]news{broken, yes}, nil},
-		"lost, and refused": {[]news{broken, no}, ErrNotAcquired},
-		"lost, and again":   {[]news{broken, broken}, errBroken},
+		"lost, and granted": {[]event{broken, yes}, nil},
+		"lost, and refused": {[]event{broken, no}, ErrNotAcquired},
+		"lost, and again":   {[]event{broken, broken}, errBroken},
 	} {
-		s := &scripted{answer: func(n int) news { return test.answers[n-1] }}
+		s := &scripted{answer: func(n int) event { return test.answers[n-1] }}
 		awaitsOnce(t, s, func(err error) { require.ErrorIs(t, err, test.err, reason) })
 		require.Len(t, s.asked, len(test.answers))
 	}
@@ -172,7 +172,7 @@ func awaitsOnce(t *testing.T, s *scripted, look func(err error)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		c := &Client{closing: make(chan struct{})}
-		w := &waiter{inbox: newInbox(), once: true}
+		w := &waiter{events: newEventQueue(), once: true}
 		look(c.await(t.Context(), s, w, lockConfig{}, nil))
 	})
 }
@@ -192,9 +192,9 @@ func TestAwait_TellsOfAWaitWithoutABound(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				var told []time.Duration
+				var notified []time.Duration
 				start := time.Now()
-				opts, err := Options{DeadlockAfter: test.after, Logger: slog.New(logged(func() { told = append(told, time.Since(start)) }))}.withDefaults()
+				opts, err := Options{DeadlockAfter: test.after, Logger: slog.New(logged(func() { notified = append(notified, time.Since(start)) }))}.withDefaults()
 				require.NoError(t, err)
 				c := &Client{opts: opts, closing: make(chan struct{})}
 				ctx, cancel := context.WithCancel(t.Context())
@@ -203,14 +203,14 @@ func TestAwait_TellsOfAWaitWithoutABound(t *testing.T) {
 					ctx, cancel = context.WithTimeout(ctx, test.deadline)
 				}
 				defer cancel()
-				s := &scripted{answer: func(int) news { return no }}
-				w := &waiter{inbox: newInbox()}
-				require.Error(t, c.await(ctx, s, w, lockConfig{wait: test.wait, terms: terms{quiet: true}, backoff: ConstantBackoff(time.Minute)}, nil))
+				s := &scripted{answer: func(int) event { return no }}
+				w := &waiter{events: newEventQueue()}
+				require.Error(t, c.await(ctx, s, w, lockConfig{wait: test.wait, terms: terms{polling: true}, backoff: ConstantBackoff(time.Minute)}, nil))
 				var want []time.Duration
 				if test.want > 0 {
 					want = []time.Duration{test.want}
 				}
-				require.Equal(t, want, told)
+				require.Equal(t, want, notified)
 			})
 		})
 	}

@@ -86,5 +86,5 @@ func (b Backoff) pause(refused int) time.Duration {
 // client all of whose calls have it subscribes to nothing; then a lease that was taken by force is noticed where the
 // server tells of changes, see [Options.Tracking], or at the next renewal. Redisson's RSpinLock.
 func WithBackoff(b Backoff) LockOption {
-	return lockOption(func(c *lockConfig) { c.backoff, c.quiet = b, true })
+	return lockOption(func(c *lockConfig) { c.backoff, c.polling = b, true })
 }

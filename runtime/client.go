@@ -13,7 +13,6 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
-	"github.com/lockgen/lockgen/runtime/internal/trace"
 	"github.com/lockgen/lockgen/runtime/internal/transport"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
@@ -22,7 +21,7 @@ import (
 // of releases on one subscription connection. One per process is usual. It is safe for
 // concurrent use.
 //
-// To Redis, all goroutines of a Client are one owner at a time: they queue at home, in the
+// To Redis, all goroutines of a Client are one owner at a time: they queue in the process, in the
 // order in which they came, and hand a key to each other without a round trip.
 type Client struct {
 	rc    rueidis.Client
@@ -34,22 +33,21 @@ type Client struct {
 
 	watched, database string // what sentinels watch, and which part of the server; known to Open alone, see site
 
-	claims   atomic.Uint64 // a number for each claim to a key, the second half of its owner
-	watchdog *watchdog.Watchdog
-	switchboard
+	ticketNumbers atomic.Uint64 // a number for each ticket to a key, the second half of its owner
+	watchdog      *watchdog.Watchdog
+	inbox
 	takes, frees       *transport.Batcher // of locks that nobody else wants
 	acquires, releases *transport.Batcher
 	contended          contended
-	reds               redLine
-	janitor            janitor
+	quorums            quorumQueues
+	withdrawals        withdrawals
 	stood              recent // in the queues of these fair locks
 	presence           presence
 	questions          questions
 	asks               pace      // of other processes
-	unheard            sync.Once // the log was told that they cannot be answered
+	unheard            sync.Once // the log has it that they cannot be answered
 	counts             counts
 	reporter           reporter
-	traced             trace.Func       // of tests, which replay what mutexes do; else nil
 	atEnd              func(key string) // of tests, which keep who ends a lease from going on; else nil
 	observed           bool             // there are hooks for calls or leases
 	tasks              chan func()      // to a goroutine that waits for one
@@ -57,16 +55,16 @@ type Client struct {
 	closing            chan struct{}    // closed by Close and Shutdown: nothing is granted any more
 	stopped            chan struct{}    // closed by Close: what runs in the background gives up
 
-	mu         sync.Mutex // guards the rest
-	state      clientState
-	homes      map[string]*home
-	rws        map[string]*rwHome
-	fairs      map[string]*fairHome
-	turnstiles map[string]*turnstile
-	holds      int    // keys that this process has in Redis
-	running    int    // goroutines that were spawned, and calls that acquire
-	drained    signal // after Shutdown: there are no holds
-	idle       signal // after Close: nothing runs any more
+	mu        sync.Mutex // guards the rest
+	state     clientState
+	resources map[string]*resource
+	rws       map[string]*rwResource
+	fairs     map[string]*fairResource
+	counters  map[string]*counter
+	holds     int    // keys that this process has in Redis
+	running   int    // goroutines that were spawned, and calls that acquire
+	drained   signal // after Shutdown: there are no holds
+	idle      signal // after Close: nothing runs any more
 }
 
 // A signal is nil until somebody wants it, and closed once.
@@ -114,14 +112,14 @@ func New(rc rueidis.Client, opts Options) (*Client, error) {
 // newClient returns the Client named uuid. mode says by which channels a cluster tells of releases.
 func newClient(rc rueidis.Client, opts Options, mode PubSub, uuid string) *Client {
 	c := &Client{
-		rc:      rc,
-		opts:    opts,
-		tasks:   make(chan func()),
-		closing: make(chan struct{}),
-		stopped: make(chan struct{}),
-		homes:   map[string]*home{},
-		rws:     map[string]*rwHome{},
-		fairs:   map[string]*fairHome{},
+		rc:        rc,
+		opts:      opts,
+		tasks:     make(chan func()),
+		closing:   make(chan struct{}),
+		stopped:   make(chan struct{}),
+		resources: map[string]*resource{},
+		rws:       map[string]*rwResource{},
+		fairs:     map[string]*fairResource{},
 	}
 	publish := protocol.PublishPlain
 	if rc.Mode() == rueidis.ClientModeCluster {
@@ -134,12 +132,9 @@ func newClient(rc rueidis.Client, opts Options, mode PubSub, uuid string) *Clien
 	})
 	c.takes, c.acquires = c.net.Batcher(c.wire.Takes(), true), c.net.Batcher(c.wire.Acquires(), true)
 	c.frees, c.releases = c.net.Batcher(c.wire.Frees(), false), c.net.Batcher(c.wire.Releases(), false)
-	c.janitor.c, c.reporter.c = c, c
+	c.withdrawals.c, c.reporter.c = c, c
 	c.observed = observing(&opts.Hooks)
 	c.watchdog = watchdog.New(c.renew, c.net.RenewBatch(), c.renewed)
-	if c.traced = trace.Present(); c.traced != nil {
-		c.watchdog.Trace(c.tracesRenewal)
-	}
 	if c.net.Tracks() {
 		c.watchdog.First(transport.FirstLook)
 	}
@@ -214,36 +209,38 @@ func (c *Client) Close() error {
 	c.drained.set()
 	c.idle = make(signal)
 	c.running++ // this
-	homes := make([]*home, 0, len(c.homes))
-	for _, h := range c.homes {
-		homes = append(homes, h)
+	resources := make([]*resource, 0, len(c.resources))
+	for _, r := range c.resources {
+		resources = append(resources, r)
 	}
-	turnstiles := slices.Collect(maps.Values(c.turnstiles))
+	counters := slices.Collect(maps.Values(c.counters))
 	rws := slices.Collect(maps.Values(c.rws))
 	fairs := slices.Collect(maps.Values(c.fairs))
 	c.mu.Unlock()
 
 	c.presence.stop()
-	for _, h := range homes {
-		h.close()
+	for _, r := range resources {
+		r.close()
 	}
-	for _, h := range rws {
-		h.close()
+	for _, r := range rws {
+		r.close()
 	}
-	for _, h := range fairs {
-		h.close()
+	for _, r := range fairs {
+		r.close()
 	}
-	for _, t := range turnstiles {
-		t.close()
+	for _, ct := range counters {
+		ct.close()
 	}
 	c.finished()
 
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		c.net.Quit()
-		c.watchdog.Close()
-		c.net.Unlisten()
+		var closing sync.WaitGroup // a connection that is mute takes a second to close
+		closing.Go(c.net.Quit)
+		closing.Go(c.net.Unlisten)
+		closing.Go(c.watchdog.Close)
+		closing.Wait()
 		<-c.idle
 		if c.owned {
 			c.rc.Close()
@@ -282,41 +279,41 @@ func (c *Client) granting() bool {
 }
 
 // enter returns this process's side of key for a call that acquires, until exit.
-func (c *Client) enter(key string) (*home, error) {
+func (c *Client) enter(key string) (*resource, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.state != open {
 		return nil, ErrClosed
 	}
-	h := c.homes[key]
-	if h == nil {
-		h = newHome(c, key)
-		c.homes[key] = h
+	r := c.resources[key]
+	if r == nil {
+		r = newResource(c, key)
+		c.resources[key] = r
 	}
-	h.users++
+	r.users++
 	c.running++
-	return h, nil
+	return r, nil
 }
 
-func (c *Client) exit(h *home) {
-	c.leave(h)
+func (c *Client) exit(r *resource) {
+	c.leave(r)
 	c.finished()
 }
 
-// stay counts one more user of a home that has one.
-func (c *Client) stay(h *home) {
+// stay counts one more user of a resource that has one.
+func (c *Client) stay(r *resource) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	h.users++
+	r.users++
 }
 
-// leave takes back stay. A home that nobody uses is forgotten.
-func (c *Client) leave(h *home) {
+// leave takes back stay. A resource that nobody uses is forgotten.
+func (c *Client) leave(r *resource) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	h.users--
-	if h.users == 0 {
-		delete(c.homes, h.key)
+	r.users--
+	if r.users == 0 {
+		delete(c.resources, r.key)
 	}
 }
 
@@ -334,14 +331,31 @@ func (c *Client) held(change int) {
 // spawn runs f on a goroutine that Close waits for, if it was started before or by such a
 // goroutine. Goroutines are used again: what they grew their stacks for is most of what one costs.
 func (c *Client) spawn(f func()) {
-	c.mu.Lock()
-	c.running++
-	c.mu.Unlock()
+	c.started()
+	c.start(f)
+}
+
+// aside runs f on a goroutine that Close does not wait for.
+func (c *Client) aside(f func()) {
+	c.start(func() {
+		f()
+		c.started() // it was not counted, and finishes now
+	})
+}
+
+// start runs f, and then notes that it has finished.
+func (c *Client) start(f func()) {
 	select {
 	case c.tasks <- f:
 	default:
 		go c.work(f)
 	}
+}
+
+func (c *Client) started() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.running++
 }
 
 // idleWorkers is how many goroutines wait for the next task at most.

@@ -13,7 +13,7 @@ import (
 // token, and a way to keep it for longer. It cannot unlock. The zero value is no lease: its Err matches [ErrBadOption].
 //
 // It is safe for concurrent use. Only Extend contacts Redis.
-type CurrentLease struct{ t *tenure }
+type CurrentLease struct{ t *leaseCore }
 
 // LeaseFrom returns the innermost lease that ctx is under, and whether there is one. It is for code below a generated wrapper,
 // or below a Do, that is given nothing but a context: it may ask [CurrentLease.Err] before what cannot be undone, and call
@@ -23,17 +23,17 @@ type CurrentLease struct{ t *tenure }
 // Of a lock with several keys it is the lease of all of them. Permits of a [PermitSemaphore] are leases, too; a [Semaphore] has
 // none. It contacts nobody. Redisson's isHeldByCurrentThread is what Err tells.
 func LeaseFrom(ctx context.Context) (lease CurrentLease, ok bool) {
-	t := tenureFrom(ctx)
+	t := leaseCoreFrom(ctx)
 	return CurrentLease{t}, t != nil
 }
 
-// tenureFrom returns the innermost tenure that ctx is under, or nil.
-func tenureFrom(ctx context.Context) *tenure {
+// leaseCoreFrom returns the innermost leaseCore that ctx is under, or nil.
+func leaseCoreFrom(ctx context.Context) *leaseCore {
 	if ctx == nil {
 		return nil
 	}
-	x, _ := ctx.Value(tenureKey{}).(*leaseContext)
-	return (*tenure)(x)
+	x, _ := ctx.Value(leaseCoreKey{}).(*leaseContext)
+	return (*leaseCore)(x)
 }
 
 // Key returns the key as the lock has it: of a [MultiLock] all of them. Of the zero value it is empty.
@@ -78,7 +78,7 @@ func (l CurrentLease) Extend(ctx context.Context, d time.Duration) error {
 
 func init() {
 	force.Take = func(ctx, under context.Context) (key string, ended <-chan struct{}, taken bool, err error) {
-		t := tenureFrom(under)
+		t := leaseCoreFrom(under)
 		if t == nil {
 			return "", nil, false, errNoLease
 		}
@@ -88,7 +88,7 @@ func init() {
 }
 
 // takeAway takes from t what it has in Redis, as somebody does who forces the lock open, and reports whether Redis had it.
-func (t *tenure) takeAway(ctx context.Context) (taken bool, err error) {
+func (t *leaseCore) takeAway(ctx context.Context) (taken bool, err error) {
 	switch c := t.client; t.kind {
 	case kindFair:
 		return c.FairMutex(t.key).ForceUnlock(ctx)
@@ -108,7 +108,7 @@ func (t *tenure) takeAway(ctx context.Context) (taken bool, err error) {
 		}
 		return err == nil, err
 	case kindMulti, kindRedLock:
-		for _, part := range t.union.all() {
+		for _, part := range t.composite.all() {
 			had, err := part.takeAway(ctx)
 			if err != nil {
 				return taken, err

@@ -24,12 +24,12 @@
 //  1. Exclusion. Two leases of one key are never both trusted, in no two processes, as long as
 //     Redis keeps its writes and clocks run at one speed. A server's clock that is set ahead while a process waits
 //     for it can make that process trust a hand-over for too long: by the jump at most, and until its first renewal.
-//  2. Loss is told. A lease that cannot be trusted any more, because no renewal was confirmed in
+//  2. Loss is reported. A lease that cannot be trusted any more, because no renewal was confirmed in
 //     time, the key is gone or somebody took it, ends its context with a cause matching [ErrLost]
-//     that says why, before anybody else can be granted the key for want of renewal. A key that was
-//     taken by force is told of at once, one that a restarted server forgot when the connection is
-//     back. One that was deleted, flushed, evicted or overwritten behind the holder's back is told of
-//     within milliseconds where the server tells of it, see Told of changes, else at the next renewal.
+//     that says why, before anybody else can be granted the key for want of renewal. The holder learns at once
+//     of a key that was taken by force, and of one that a restarted server forgot when the connection is
+//     back. It learns of one that was deleted, flushed, evicted or overwritten behind its back
+//     within milliseconds where the server tells of it, see Notice of changes, else at the next renewal.
 //  3. Outcomes are three: yes, no and unknown. A reply that gets lost leaves no key held by nobody
 //     for longer than it takes to withdraw the request, counts no hold twice, and takes nobody
 //     else's lock away. Every script may be sent twice.
@@ -89,7 +89,7 @@
 //
 // # Waiting
 //
-// To Redis a [Client] is one owner of a key at a time. Its goroutines queue at home and hand the key
+// To Redis a [Client] is one owner of a key at a time. Its goroutines queue in the process and hand the key
 // to each other. A client whose goroutines have to wait for another one stands, once, in a list
 // beside the lock, and listens on one channel for all its keys. The script that releases the lock
 // makes the first in the list its owner, for 2 seconds, and tells it; so nobody races and nobody asks
@@ -98,13 +98,13 @@
 // knowing, the 2 seconds are what it costs.
 //
 // The list and the channel are hints; the truth is the lock, and every waiter asks again when the lease
-// that it was told of is over and whenever its subscription was renewed.
+// that Redis named is over and whenever its subscription was renewed.
 //
 // # First come, first served
 //
 // A [FairMutex] is granted in the order in which Redis was asked, whoever asks. There each goroutine that waits is an
 // owner of its own in Redisson's queue, and the script that gives the lock back makes the head of that queue its owner
-// and tells it, as above; a Java thread at the head is told on its own channel that the lock is free. Those who have waited
+// and tells it, as above; a Java thread at the head hears on its own channel that the lock is free. Those who have waited
 // for a second listen to their own channels too.
 //
 // # Readers and writers
@@ -115,7 +115,7 @@
 // unlocks calls the first that waits to write. Who was called asks, and nobody else gets the key for 100 milliseconds
 // meanwhile. Readers do not pass who waits to write. Whoever finds the key free and in nobody's turn, as when a lease has
 // ended or a Java program has unlocked, calls likewise, and has the key if nobody is before it. The head of a line asks every
-// 100 milliseconds whatever it is told, the others every second. Those who wait listen to Redisson's channel, too, and
+// 100 milliseconds whatever it hears, the others every second. Those who wait listen to Redisson's channel, too, and
 // ask when a Java program says something there.
 //
 // # Semaphores and latches
@@ -127,7 +127,7 @@
 // Whoever has to wait queues in its process, and the first of them asks Redis, for all of them together: after
 // each message, after a release in this process, when a permit expires and when the subscription was renewed;
 // and every 5 seconds whatever happens, or twice a second while there is no subscription.
-// So a wish for many permits is not overtaken by small ones of the same process. Processes race.
+// So a demand for many permits is not overtaken by small ones of the same process. Processes race.
 //
 // Redisson's counts say how many, not whose, so nobody can see in them what a request did whose reply got
 // lost. Redis therefore keeps for two minutes, out of Redisson's sight, what the last requests of each
@@ -140,7 +140,7 @@
 // a function run once in each interval, by whichever process is the first. Each is a Mutex with a fencing token, and a key
 // beside it. Both go on through outages of Redis and through the loss of the lock, whoever leads or runs then.
 //
-// # Told of changes
+// # Notice of changes
 //
 // A lease that is held for 8ms is asked about once, and renewed from then on, over a connection with
 // CLIENT TRACKING: the server tells there when anybody else changes the key. Whether the lease is lost is
@@ -152,7 +152,7 @@
 // and again when there is another one. One that is mute is not waited for. Where there is none, because
 // the server is older than Redis 6, has no CLIENT TRACKING or does not permit it, or because the
 // connection does not speak RESP3, a change is noticed at the next renewal: after a third of the
-// watchdog time at most, and not at all on a lease of fixed length. [Options.Logger] is told, once. A
+// watchdog time at most, and not at all on a lease of fixed length. [Options.Logger] has a line, once. A
 // server that refused is asked again every minute while something is held. One before Redis 7.0.5 tells
 // of our own renewals too, so that each costs one more request.
 //
@@ -168,7 +168,7 @@
 //
 // When Sentinel names another master, everything held is asked about there at once, not when it is to be renewed, and who
 // waits stands in line and listens there. What the new master knows goes on, if it took over before the trust
-// in it ended. What it does not know is lost, as replicas follow without being waited for: the holder is told when its client hears
+// in it ended. What it does not know is lost, as replicas follow without being waited for: the holder learns of it when its client hears
 // of the new master, which is as soon as anybody else's does, give or take a second, and meanwhile
 // somebody else may have been granted the key, with a larger token. A release that the new master
 // does not know leaves the key locked until its lease is over.
@@ -204,16 +204,16 @@
 // When a slot moves, who waits for its keys listens where it is and asks again. While it is on its way, Redis refuses whatever
 // concerns keys that may be on either side, as giving a lock back does: that is tried again until the slot has arrived, which for
 // Unlock is at most [Options.OpTimeout] until it goes on in the background. When a replica takes over, what is held there is
-// asked about at once, as under Sentinel: what it had not heard of is lost, and told. So that a master that fails is noticed
+// asked about at once, as under Sentinel: what it had not heard of is lost, and its holder learns of it. So that a master that fails is noticed
 // while nothing is sent to it, a client listens on each that has something which it holds for 10ms or longer, on a channel
 // named as those below.
 //
 // [Options.PubSub] has to say the same as Redisson's shardedSubscriptionMode, since programs that differ in it do not
 // hear each other: they still exclude each other, but wait for timers. With sharded channels a client subscribes, while it waits for a key,
 // to lockgen_process:<uuid>:{<hash tag>}, too. With plain ones the server cannot tell whether a process that it hands a lock to hears of it;
-// one that has died keeps the key for 2 seconds then, and one that lives asks before it trusts what it was told.
+// one that has died keeps the key for 2 seconds then, and one that lives asks before it trusts what it heard.
 //
-// Changes are not told of in a cluster, as if [Options.Tracking] were [TrackingOff]: a key that was deleted is noticed at the
+// There is no notice of changes in a cluster, as if [Options.Tracking] were [TrackingOff]: a key that was deleted is noticed at the
 // next renewal. That would take one more connection to each server and, since slots move, tell less than it seems to.
 //
 // # Servers

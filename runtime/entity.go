@@ -109,5 +109,5 @@ func (m exclusive[K, L]) held(lease *Lease) EntityLease[Held[K]] {
 	if lease == nil {
 		return EntityLease[Held[K]]{}
 	}
-	return EntityLease[Held[K]]{lease, Held[K]{proof{&lease.tenure}, bridge.Of(&m.Entity).ID}}
+	return EntityLease[Held[K]]{lease, Held[K]{proof{&lease.leaseCore}, bridge.Of(&m.Entity).ID}}
 }

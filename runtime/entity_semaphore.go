@@ -33,6 +33,11 @@ func (s EntitySemaphore[K]) Do(ctx context.Context, fn func(ctx context.Context,
 		return err
 	}
 	defer func() { err = afterLoss(ctx, err, permit.Release(ctx)) }()
+	if permit.client.opts.ProfileLabels {
+		under, end := profiled(permit.Context(), permit.label())
+		defer end()
+		return fn(under, permit.Held())
+	}
 	return fn(permit.Context(), permit.Held())
 }
 
@@ -46,5 +51,5 @@ func (s EntitySemaphore[K]) held(acquire func(lock *PermitSemaphore) (*Permit, e
 	if err != nil {
 		return EntityPermit[K]{}, err
 	}
-	return EntityPermit[K]{permit, HeldPermit[K]{proof{permit.tenure}, bridge.Of(&s.Entity).ID}}, nil
+	return EntityPermit[K]{permit, HeldPermit[K]{proof{permit.leaseCore}, bridge.Of(&s.Entity).ID}}, nil
 }

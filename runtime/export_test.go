@@ -8,18 +8,18 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
-// Homes returns how many keys the client keeps a home for.
-func Homes(c *Client) int {
+// Resources returns how many keys the client keeps a resource for.
+func Resources(c *Client) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.homes) + len(c.rws)
+	return len(c.resources) + len(c.rws)
 }
 
-// Turnstiles returns how many keys that count the client knows of.
-func Turnstiles(c *Client) int {
+// Counters returns how many keys that count the client knows of.
+func Counters(c *Client) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.turnstiles)
+	return len(c.counters)
 }
 
 // Fairs returns how many fair locks the client knows of.
@@ -29,11 +29,11 @@ func Fairs(c *Client) int {
 	return len(c.fairs)
 }
 
-// RedLines returns for how many red locks goroutines of the client stand in line.
-func RedLines(c *Client) int {
-	c.reds.mu.Lock()
-	defer c.reds.mu.Unlock()
-	return len(c.reds.all)
+// QuorumQueues returns for how many red locks goroutines of the client stand in line.
+func QuorumQueues(c *Client) int {
+	c.quorums.mu.Lock()
+	defer c.quorums.mu.Unlock()
+	return len(c.quorums.all)
 }
 
 // Longest returns the first pauses of a backoff, as long as they may be.
@@ -61,13 +61,13 @@ func MembersOf(m *MultiLock) []Locker { return m.members }
 func SiteOf(c *Client) string { return c.site() }
 
 // PartsOf returns how many parts a lease has by now.
-func PartsOf(l *Lease) int { return len(l.union.all()) }
+func PartsOf(l *Lease) int { return len(l.composite.all()) }
 
-// Parties returns how many claims are told of messages.
-func Parties(c *Client) int {
-	c.lines.Lock()
-	defer c.lines.Unlock()
-	return len(c.parties)
+// Subscribers returns how many tickets get messages.
+func Subscribers(c *Client) int {
+	c.inboxMu.Lock()
+	defer c.inboxMu.Unlock()
+	return len(c.subscribers)
 }
 
 // ContendedLately reports whether a key is remembered as contended that long after it was refused, and another one.
@@ -81,8 +81,8 @@ func ContendedLately(after time.Duration) (key, other bool) {
 // SlotOf returns the slot of a key in a cluster.
 func SlotOf(key string) uint16 { return protocol.Slot(key) }
 
-// Detours returns how many servers have taken over of which rueidis may not know.
-func Detours(c *Client) int { return c.net.Redirects() }
+// Redirects returns how many servers have taken over of which rueidis may not know.
+func Redirects(c *Client) int { return c.net.Redirects() }
 
 // Direct reports whether there is a connection for one who is alone, which nobody uses.
 func Direct(c *Client) bool { return c.net.Idle() }

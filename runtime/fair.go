@@ -70,14 +70,14 @@ func (m *FairMutex) ForceUnlock(ctx context.Context) (bool, error) {
 	}
 	lock := m.c.wire.Fair(m.key)
 	return m.c.force(ctx, "force unlock", m.key, func() (victims []victim, exit func(), err error) {
-		h, err := m.c.enterFair(m.key)
+		r, err := m.c.enterFair(m.key)
 		if err != nil {
 			return nil, nil, err
 		}
-		if hd := h.held(); hd != nil {
-			victims = []victim{{&hd.guard, func(cause error) { h.tell(hd, cause) }}}
+		if g := r.held(); g != nil {
+			victims = []victim{{&g.guard, func(cause error) { r.endLeases(g, cause) }}}
 		}
-		return victims, h.exit, nil
+		return victims, r.exit, nil
 	}, lock.ForceUnlock(time.Now()))
 }
 
@@ -89,14 +89,14 @@ func (m *FairMutex) Inspect(ctx context.Context) (Standing, error) {
 	if err := m.c.checkKey(m.key); err != nil {
 		return fail(err)
 	}
-	h, err := m.c.enterFair(m.key)
+	r, err := m.c.enterFair(m.key)
 	if err != nil {
 		return fail(err)
 	}
-	defer h.exit()
-	s, err := m.c.inspect(ctx, m.key, h.lock.Inspect(), h.entered)
+	defer r.exit()
+	s, err := m.c.inspect(ctx, m.key, r.lock.Inspect(), r.entered)
 	if s.Ours {
-		s.Waiting = max(0, s.Waiting-h.served())
+		s.Waiting = max(0, s.Waiting-r.served())
 	}
 	return s, err
 }
@@ -124,18 +124,18 @@ func (m *FairMutex) take(ctx context.Context, cfg lockConfig, err error, waiting
 	l := newLease(m.c, kindFair, m.key, ctx)
 	l.name = cfg.name
 	for outer := leaseFrom(ctx, m.c, m.key); outer != nil; outer = leaseFrom(outer.parent, m.c, m.key) {
-		if outer.kind == kindFair && outer.hold.reenter(outer, l) {
+		if outer.kind == kindFair && outer.grant.reenter(outer, l) {
 			return l.entered(ctx, cfg)
 		}
 	}
-	h, err := m.c.enterFair(m.key)
+	r, err := m.c.enterFair(m.key)
 	if err != nil {
 		return nil, err
 	}
-	defer h.exit()
-	if h.reenterBy(l) {
+	defer r.exit()
+	if r.reenterBy(l) {
 		return l.entered(ctx, cfg)
 	}
 	w := newWaiter(ctx, l, cfg)
-	return m.c.contend(ctx, h.contest(w, cfg), w, cfg, waiting)
+	return m.c.contend(ctx, r.contest(w, cfg), w, cfg, waiting)
 }

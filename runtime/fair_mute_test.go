@@ -59,3 +59,20 @@ func tryOnce(t *testing.T, l lockrt.Locker) error {
 	}
 	return err
 }
+
+// A client that is closed beside a mute connection does not wait for what other connections have answered.
+func TestFairMutex_CloseBesideAMuteConnection(t *testing.T) {
+	t.Parallel()
+	server, key := redistest.Server(t), "k"
+	proxy := redistest.Proxy(t, server.Addr())
+	c, err := lockrt.New(redistest.NewClient(t, proxy.Addr(), func(o *rueidis.ClientOption) {
+		o.ConnWriteTimeout, o.PipelineMultiplex = time.Hour, -1
+	}), lockrt.Options{OpTimeout: patience / 2, Tracking: lockrt.TrackingOff})
+	require.NoError(t, err)
+	lost := proxy.DropReply(asksFair, 1, redistest.Mute)
+	lease, err := c.FairMutex(key).Lock(patient(t), unexpiring)
+	require.NoError(t, err)
+	receive(t, lost.Done(), "the loss")
+	require.NoError(t, lease.Unlock(t.Context()))
+	require.NoError(t, c.Close(), "though the first request has no answer yet")
+}

@@ -519,7 +519,7 @@ func TestFault_TrustNeverOverlaps(t *testing.T) {
 	t.Log(grants.Load(), "grants")
 	for _, c := range all {
 		require.NoError(t, c.Shutdown(t.Context()))
-		require.Zero(t, lockrt.Homes(c))
+		require.Zero(t, lockrt.Resources(c))
 	}
 	for k := range keys {
 		gone(t, server, strconv.Itoa(k))

@@ -121,7 +121,7 @@ func TestFault_AnythingGoes(t *testing.T) {
 	}
 	for _, c := range all {
 		require.NoError(t, c.Shutdown(t.Context()))
-		require.Zero(t, lockrt.Homes(c))
+		require.Zero(t, lockrt.Resources(c))
 	}
 	for _, name := range names {
 		require.Zero(t, number(t, server, "EXISTS", name))

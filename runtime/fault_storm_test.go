@@ -71,7 +71,7 @@ func storm(t *testing.T, server *redistest.RedisServer, url, key string) []*lock
 	require.Empty(t, failed)
 	gone(t, server, key)
 	for _, c := range clients {
-		until(t, "no key has a home", func() bool { return lockrt.Homes(c) == 0 })
+		until(t, "no key has a home", func() bool { return lockrt.Resources(c) == 0 })
 	}
 	return clients
 }

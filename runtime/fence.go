@@ -36,14 +36,14 @@ const mostTokens = 64
 
 // wants returns how many tokens to draw with terms t: for all who wait here, if it can be passed on to
 // them.
-func (h *home) wants(t terms) int {
+func (r *resource) wants(t terms) int {
 	switch {
 	case !t.fenced:
 		return 0
 	case !t.renew:
 		return 1
 	}
-	return max(1, min(h.queue.length, mostTokens))
+	return max(1, min(r.queue.length, mostTokens))
 }
 
 // tokenKey asks a context for the fencing token of the innermost lease that has one.
@@ -70,8 +70,8 @@ func (l *Lease) tokenOf(key string) int64 {
 	if l.key == key && l.token != 0 {
 		return l.token
 	}
-	if l.union != nil {
-		for _, part := range l.union.all() {
+	if l.composite != nil {
+		for _, part := range l.composite.all() {
 			if token := part.tokenOf(key); token != 0 {
 				return token
 			}

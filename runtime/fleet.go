@@ -89,11 +89,11 @@ func (c *Client) askAgain(ctx context.Context, q *question, key string) {
 	}
 }
 
-// awaitHearing returns once the client hears what it is told.
+// awaitHearing returns once the client hears its channels.
 func (c *Client) awaitHearing(ctx context.Context) error {
-	c.lines.Lock()
+	c.inboxMu.Lock()
 	l := c.listener
-	c.lines.Unlock()
+	c.inboxMu.Unlock()
 	select {
 	case <-l.Ready():
 		return nil
@@ -275,7 +275,7 @@ func encoded(v any) string {
 
 // questions are the requests of this client that are not answered yet.
 type questions struct {
-	mu   sync.Mutex // guards the rest, and what each question was told
+	mu   sync.Mutex // guards the rest, and what each question was answered
 	last uint64
 	open map[string]*question
 }
@@ -288,7 +288,7 @@ type question struct {
 	again chan struct{} // has a token when a process has refused
 
 	missing map[string]struct{}           // processes that have not answered
-	told    map[string]map[int]reportPart // parts of answers
+	parts   map[string]map[int]reportPart // parts of answers
 	size    map[string]int                // of what was heard, in bytes
 	bad     map[string]bool               // processes whose answers cannot be read
 	refused []string                      // processes that are to be asked again
@@ -300,7 +300,7 @@ func (s *questions) begin(ids []string) *question {
 	s.last++
 	q := &question{
 		of: s, id: fmt.Sprint(s.last), done: make(chan struct{}), again: make(chan struct{}, 1),
-		missing: map[string]struct{}{}, told: map[string]map[int]reportPart{}, size: map[string]int{}, bad: map[string]bool{},
+		missing: map[string]struct{}{}, parts: map[string]map[int]reportPart{}, size: map[string]int{}, bad: map[string]bool{},
 	}
 	for _, id := range ids {
 		q.missing[id] = struct{}{}
@@ -362,11 +362,11 @@ func (q *question) heard(id string, part reportPart) {
 	case part.Version != SnapshotVersion, part.Parts < 1, part.Part < 0, part.Part >= part.Parts, q.size[id] > mostHeard:
 		q.bad[id] = true
 	default:
-		if q.told[id] == nil {
-			q.told[id] = map[int]reportPart{}
+		if q.parts[id] == nil {
+			q.parts[id] = map[int]reportPart{}
 		}
-		q.told[id][part.Part] = part
-		if len(q.told[id]) < part.Parts {
+		q.parts[id][part.Part] = part
+		if len(q.parts[id]) < part.Parts {
 			return
 		}
 	}
@@ -378,7 +378,7 @@ func (q *question) gone(id string) {
 	q.of.mu.Lock()
 	defer q.of.mu.Unlock()
 	if _, ok := q.missing[id]; ok {
-		delete(q.told, id)
+		delete(q.parts, id)
 		q.settle(id)
 	}
 }
@@ -412,13 +412,13 @@ func (q *question) fleet() Fleet {
 		f.Silent = append(f.Silent, id)
 	}
 	slices.Sort(f.Silent)
-	for _, id := range slices.Sorted(maps.Keys(q.told)) {
+	for _, id := range slices.Sorted(maps.Keys(q.parts)) {
 		if _, missing := q.missing[id]; missing || q.bad[id] {
 			continue
 		}
 		var s Snapshot
-		for _, i := range slices.Sorted(maps.Keys(q.told[id])) {
-			part := q.told[id][i]
+		for _, i := range slices.Sorted(maps.Keys(q.parts[id])) {
+			part := q.parts[id][i]
 			if i == 0 {
 				s = part.Snapshot
 				continue

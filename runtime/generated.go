@@ -18,6 +18,7 @@ var _ = bridge.Lend(bridge.Functions{
 		return cfg.renew, err
 	},
 	Label:        func(name, template string) LockOption { return &labelOption{name, template} },
+	Profiles:     func(c *Client) bool { return c.opts.ProfileLabels },
 	PermitLocker: func(s *PermitSemaphore) Locker { return permitLocker{s} },
 	GiveBack:     giveBackAfter,
 	Unreported:   unreported,
@@ -25,6 +26,7 @@ var _ = bridge.Lend(bridge.Functions{
 		l.client.opts.Logger.Warn("lockgen: a sequence that was to be gone through under a lock", "method", name, "error", err)
 	},
 	Ended:     ended,
+	Profiled:  profiled,
 	AfterLoss: afterLoss,
 	Explain:   explain,
 })
@@ -77,7 +79,7 @@ const forever time.Duration = -1
 // back then, or runs out if the process has ended before; one that is not renewed is given back then,
 // or runs out if d is forever. It fails like Unlock, and then the key may be free before.
 func (l *Lease) keep(d time.Duration) error {
-	hd, ok := l.hold.(*hold)
+	g, ok := l.grant.(*grant)
 	if !ok || l.Err() != nil || d == forever && l.guard.Renew { // a red lock has no guard
 		return l.Unlock(l.Context()) // a lease that was entered again is renewed for as long as the outer one
 	}
@@ -88,7 +90,7 @@ func (l *Lease) keep(d time.Duration) error {
 			return join(err, l.Unlock(l.Context()))
 		}
 	}
-	hd.keep(l)
+	g.keep(l)
 	l.report()
 	if d == forever {
 		return err

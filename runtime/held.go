@@ -83,7 +83,7 @@ type HeldMulti[K any] struct {
 func (h HeldMulti[K]) Each() []Held[K] { return append([]Held[K](nil), h.each...) }
 
 // A proof is what all proofs have in common.
-type proof struct{ t *tenure }
+type proof struct{ t *leaseCore }
 
 // errNoProof is what the zero values say.
 var errNoProof = fmt.Errorf("lockgen: %w: it is the proof of no lock", ErrReleased)

@@ -1,52 +1,248 @@
 package lockrt
 
-import "sync"
+import (
+	"errors"
+	"maps"
+	"strings"
+	"sync"
+	"time"
 
-// An inbox holds what a contest has told a waiter until the waiter takes it, in order. It has room for as much as there
-// is: a contest tells while it is locked, and would be locked for ever if it had to wait for room.
+	"github.com/lockgen/lockgen/runtime/internal/hub"
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/internal/watchdog"
+)
+
+// A subscriber gets the messages about the ticket n that it has, or waits with.
+type subscriber interface {
+	resubscribed(n uint64)
+	wanted(n uint64)
+	taken(n uint64)
+}
+
+// A successor stands in line, and may be handed what it waits for.
+type successor interface {
+	handed(n uint64, o handOver)
+	look(n uint64)
+	soon(n uint64, d time.Duration)
+}
+
+// A handOver says that Redis has a key for a ticket since the time at of its clock.
+type handOver struct {
+	at     time.Time
+	others bool     // more processes stand in line
+	token  int64    // the first of the fencing tokens that came with it, or 0
+	behind []uint64 // tickets of this client that have the key after it
+}
+
+// An inbox passes each message on the client's channel to the subscriber that it concerns. A
+// client has one channel for all its keys, and listens from its first lock on: for those who wait, to
+// be handed a key; for those who hold, to hear at once that it was taken, or that the connection was
+// lost and with it perhaps what the server knew.
+//
+// In a cluster with sharded channels, messages to those who wait come on another one, in the slot of the key: only there the
+// server knows whether anybody listens.
 type inbox struct {
-	bell chan struct{} // rung while there is something; perhaps once too often
-
-	mu   sync.Mutex
-	news []news
+	inboxMu          sync.Mutex // guards the rest
+	subscribers      map[uint64]connection
+	lasting          map[uint64]struct{} // tickets of lost leases that Redis may have until the time that their holders were promised
+	listener         *hub.Listener
+	echoes           map[string]int              // by hash tags: how often the client heard again, while it asks again because of it
+	tagSubscriptions map[string]*tagSubscription // in a cluster, by the hash tags of keys: of those who wait, if there are sharded channels, and guards
 }
 
-func newInbox() inbox { return inbox{bell: make(chan struct{}, 1)} }
-
-// put adds n behind what there is. It does not block.
-func (b *inbox) put(n news) {
-	b.mu.Lock()
-	b.news = append(b.news, n)
-	b.mu.Unlock()
-	b.ring()
+type connection struct {
+	subscriber
+	key string
 }
 
-// take returns the oldest of what there is, if there is anything.
-func (b *inbox) take() (n news, ok bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if len(b.news) == 0 {
-		return news{}, false
+// A tagSubscription listens on the channel of those who wait for keys of one hash tag.
+type tagSubscription struct {
+	listener *hub.Listener
+	users    int
+}
+
+// connect has messages about the ticket n to key go to p.
+func (s *inbox) connect(n uint64, key string, p subscriber) {
+	s.inboxMu.Lock()
+	defer s.inboxMu.Unlock()
+	if s.subscribers == nil {
+		s.subscribers = map[uint64]connection{}
 	}
-	n = b.news[0]
-	last := copy(b.news, b.news[1:])
-	b.news[last] = news{} // keeps no error alive
-	if b.news = b.news[:last]; last > 0 {
-		b.ring()
+	s.subscribers[n] = connection{p, key}
+}
+
+// disconnect ends connect.
+func (s *inbox) disconnect(n uint64) {
+	s.inboxMu.Lock()
+	defer s.inboxMu.Unlock()
+	delete(s.subscribers, n)
+}
+
+// depart ends connect for the ticket n of a lease that was lost because of cause. What Redis still has of it stays for as long as
+// its holder was promised, whoever wants it: the holder may still be ending its work. over is called when that is over.
+func (s *inbox) depart(n uint64, lease *watchdog.Lease, cause error, over func()) {
+	left := lease.Ends().Sub(now())
+	if left <= 0 || errors.Is(cause, watchdog.ErrRefused) {
+		s.disconnect(n)
+		over()
+		return
 	}
-	return n, true
+	s.inboxMu.Lock()
+	defer s.inboxMu.Unlock()
+	if s.lasting == nil {
+		s.lasting = map[uint64]struct{}{}
+	}
+	s.lasting[n] = struct{}{}
+	delete(s.subscribers, n)
+	time.AfterFunc(left, func() {
+		s.inboxMu.Lock()
+		delete(s.lasting, n)
+		s.inboxMu.Unlock()
+		over()
+	})
 }
 
-// empty reports whether there is nothing.
-func (b *inbox) empty() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return len(b.news) == 0
+// hearFor begins to listen for those who hold key.
+func (c *Client) hearFor(key string) {
+	c.net.Holds(key)
+	c.hear()
 }
 
-func (b *inbox) ring() {
-	select {
-	case b.bell <- struct{}{}:
-	default:
+// hear begins to listen to the client's channel, once, and reports whether it is heard now.
+func (c *Client) hear() bool {
+	c.net.Watch()
+	c.present()
+	c.inboxMu.Lock()
+	if c.listener == nil {
+		c.listener = c.net.Listen(protocol.ProcessChannel(c.wire.UUID), c.receive)
+	}
+	l := c.listener
+	c.inboxMu.Unlock()
+	return l.Live()
+}
+
+// heard reports whether the client hears its channel.
+func (c *Client) heard() bool {
+	c.inboxMu.Lock()
+	l := c.listener
+	c.inboxMu.Unlock()
+	return l != nil && l.Live()
+}
+
+// attend begins to listen for messages to those who wait for key, until the function that it returns is called.
+func (c *Client) attend(key string) (leave func()) {
+	if !c.net.Sharded() {
+		return func() {}
+	}
+	return c.listen(protocol.HashTag(key))
+}
+
+// listen begins to listen on the client's channel in the slot of a hash tag, until the function that it returns is called.
+func (c *Client) listen(tag string) (leave func()) {
+	c.inboxMu.Lock()
+	defer c.inboxMu.Unlock()
+	e := c.tagSubscriptions[tag]
+	if e == nil {
+		e = &tagSubscription{listener: c.net.Listen(protocol.TagChannel(c.wire.UUID, tag), func(e hub.Event) { c.receiveOf(tag, e) })}
+		if c.tagSubscriptions == nil {
+			c.tagSubscriptions = map[string]*tagSubscription{}
+		}
+		c.tagSubscriptions[tag] = e
+	}
+	e.users++
+	return func() {
+		c.inboxMu.Lock()
+		defer c.inboxMu.Unlock()
+		if e.users--; e.users == 0 {
+			delete(c.tagSubscriptions, tag)
+			e.listener.Close()
+		}
+	}
+}
+
+// attends reports whether the client hears messages to those who wait for key.
+func (c *Client) attends(key string) bool {
+	if !c.net.Sharded() {
+		return c.heard()
+	}
+	c.inboxMu.Lock()
+	e := c.tagSubscriptions[protocol.HashTag(key)]
+	c.inboxMu.Unlock()
+	return e != nil && e.listener.Live()
+}
+
+// receive is called for each message. It does not block.
+func (c *Client) receive(e hub.Event) { c.receiveOf("", e) }
+
+// receiveOf is receive for what concerns keys of one hash tag; none for all.
+func (c *Client) receiveOf(tag string, e hub.Event) {
+	if e.Subscribed {
+		// What was said before was perhaps not heard.
+		c.inboxMu.Lock()
+		all := maps.Clone(c.subscribers)
+		c.inboxMu.Unlock()
+		for n, p := range all {
+			if tag == "" || protocol.HashTag(p.key) == tag {
+				p.resubscribed(n)
+			}
+		}
+		if e.Again {
+			c.again(tag)
+		}
+		switch { // the server may have lost what it knew, with the connection
+		case !e.Again:
+		case tag != "":
+			c.watchdog.RecheckOf(c.net.SameServer(tag))
+		default:
+			c.watchdog.Recheck()
+		}
+		return
+	}
+	if request, ok := strings.CutPrefix(e.Payload, askWord); ok {
+		c.asked(request)
+		return
+	}
+	if strings.HasPrefix(e.Payload, "{") {
+		c.questions.answered(e.Payload)
+		return
+	}
+	m, ok := protocol.ParseMessage(e.Payload)
+	if !ok {
+		return
+	}
+	n := m.Number
+	c.inboxMu.Lock()
+	p := c.subscribers[n].subscriber
+	_, lasts := c.lasting[n]
+	c.inboxMu.Unlock()
+	if p == nil {
+		if m.Lock != "" && !(lasts && m.Kind == protocol.MessageWanted) {
+			c.ghosts(m.Lock, m.Key, append([]uint64{n}, m.Behind...))
+		}
+		return // it was given up; what it was granted is given back by what gave it up
+	}
+	switch m.Kind {
+	case protocol.MessageWanted:
+		p.wanted(n)
+		return
+	case protocol.MessageTaken:
+		p.taken(n)
+		return
+	}
+	h, ok := p.(successor)
+	if !ok {
+		return
+	}
+	switch m.Kind {
+	case protocol.MessageGranted:
+		if !m.Granted.IsZero() {
+			h.handed(n, handOver{at: m.Granted, others: m.Others, token: m.Token, behind: m.Behind})
+		}
+	case protocol.MessageLook:
+		h.look(n)
+	case protocol.MessageSoon:
+		if m.Timed {
+			h.soon(n, m.After)
+		}
 	}
 }

@@ -17,7 +17,7 @@ func TestInsist_NoLongerThanRedisRemembers(t *testing.T) {
 			opts, err := Options{OpTimeout: 10 * time.Minute}.withDefaults()
 			require.NoError(t, err)
 			c := &Client{opts: opts, tasks: make(chan func()), closing: make(chan struct{}), stopped: make(chan struct{})}
-			ts, err := c.through(kindSemaphore, "k", false)
+			ts, err := c.enterCounter(kindSemaphore, "k", false)
 			require.NoError(t, err)
 			start := time.Now()
 			var last time.Duration

@@ -23,12 +23,12 @@ func (m *Mutex) Inspect(ctx context.Context) (Standing, error) {
 	if err := m.c.checkKey(m.key); err != nil {
 		return Standing{}, &Error{Op: "inspect", Key: m.key, Err: err}
 	}
-	h, err := m.c.enter(m.key)
+	r, err := m.c.enter(m.key)
 	if err != nil {
 		return Standing{}, &Error{Op: "inspect", Key: m.key, Err: err}
 	}
-	defer m.c.exit(h)
-	return m.c.inspect(ctx, m.key, m.c.wire.Inspect(m.key), h.entered)
+	defer m.c.exit(r)
+	return m.c.inspect(ctx, m.key, m.c.wire.Inspect(m.key), r.entered)
 }
 
 // inspect asks Redis about a lock. entered says how many leases this process has.
@@ -71,13 +71,13 @@ func (c *Client) inspection(cmd protocol.Command) (protocol.Inspection, error) {
 }
 
 // entered returns how many leases the present hold has.
-func (h *home) entered() int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.hold == nil {
+func (r *resource) entered() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.grant == nil {
 		return 0
 	}
-	return len(h.hold.leases)
+	return len(r.grant.leases)
 }
 
 // A victim is a hold of this process that is taken by force.

@@ -95,15 +95,15 @@ func (s *PermitSemaphore) Inspect(ctx context.Context) (PermitStanding, error) {
 	}
 	standing := PermitStanding{Total: free + taken, Available: free, Acquired: taken}
 	s.c.mu.Lock()
-	t := s.c.turnstiles[kindPermit+" "+s.key]
+	ct := s.c.counters[kindPermit+" "+s.key]
 	s.c.mu.Unlock()
-	if t != nil {
-		t.mu.Lock()
-		for p := range t.permits {
+	if ct != nil {
+		ct.mu.Lock()
+		for p := range ct.permits {
 			standing.Ours += len(p.ids) / idLength
 		}
-		standing.Waiting = t.queue.length
-		t.mu.Unlock()
+		standing.Waiting = ct.queue.length
+		ct.mu.Unlock()
 	}
 	return standing, nil
 }

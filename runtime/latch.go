@@ -85,7 +85,7 @@ func (l *CountDownLatch) Wait(ctx context.Context, opts ...LockOption) error {
 	l, ctx = orZero(l), present(ctx)
 	a := attempt{c: l.c, op: "wait", kind: kindLatch, key: l.key}
 	a.begin(ctx, l.opts, opts)
-	_, err := a.pass(ctx, func(*waiter) {})
+	_, err := a.count(ctx, func(*waiter) {})
 	return a.counted(err)
 }
 
@@ -101,73 +101,73 @@ func (l *CountDownLatch) Delete(ctx context.Context) (bool, error) {
 }
 
 func (l *CountDownLatch) change(ctx context.Context, op string, anyway bool, cmd func(*protocol.Latch, protocol.Request) protocol.Command) (int64, error) {
-	return l.c.change(ctx, op, kindLatch, l.key, anyway, func(ctx context.Context, t *turnstile) (int64, error) {
+	return l.c.change(ctx, op, kindLatch, l.key, anyway, func(ctx context.Context, ct *counter) (int64, error) {
 		latch := l.c.wire.Latch(l.key)
-		return t.change(ctx, anyway, func(r protocol.Request) protocol.Command { return cmd(&latch, r) })
+		return ct.change(ctx, anyway, func(r protocol.Request) protocol.Command { return cmd(&latch, r) })
 	})
 }
 
 // doubt is how long nobody judges why a latch is gone that was not heard to be open: what says why may be about to
 // be heard, on another connection than the answer. Of a latch of which the last that was heard is what is also said of
-// one that is deleted, doubtDeleted: the program may be busy, and it is no good to say so wrongly.
+// one that is deleted, latchGraceDeleted: the program may be busy, and it is no good to say so wrongly.
 const (
-	doubt        = 100 * time.Millisecond
-	doubtDeleted = time.Second
+	latchGrace        = 100 * time.Millisecond
+	latchGraceDeleted = time.Second
 )
 
-// latchSide is what leads from a turnstile to a CountDownLatch.
-type latchSide struct {
-	t       *turnstile
+// latchCounter is the counting of a CountDownLatch.
+type latchCounter struct {
+	counter *counter
 	missing time.Time // since when it is found gone without having been heard to be open; of ask
 	heard   int       // messages by then
 }
 
-func newLatchSide(t *turnstile) counter {
-	t.alike = true
-	return &latchSide{t: t}
+func newLatchCounter(ct *counter) counting {
+	ct.alike = true
+	return &latchCounter{counter: ct}
 }
 
-func (s *latchSide) channel() string { return protocol.LatchChannel(s.t.key) }
+func (s *latchCounter) channel() string { return protocol.LatchChannel(s.counter.key) }
 
 // ask has all of b go on if the latch is gone. That is what happens at zero and when it is deleted. In the
 // second case this library leaves a mark. Redisson does not, but says something else.
-func (s *latchSide) ask(b *round, _ bool) (int, time.Duration, error) {
-	t := s.t
-	t.mu.Lock()
-	heard := t.heard
-	t.mu.Unlock()
-	latch := t.c.wire.Latch(t.key)
-	left, err := t.c.net.Run(latch.Count()).Int()
+func (s *latchCounter) ask(b *batchRequest, _ bool) (int, time.Duration, error) {
+	ct := s.counter
+	ct.mu.Lock()
+	heard := ct.heard
+	ct.mu.Unlock()
+	latch := ct.c.wire.Latch(ct.key)
+	left, err := ct.c.net.Run(latch.Count()).Int()
 	if err != nil {
 		return 0, 0, err
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	ct.mu.Lock()
+	defer ct.mu.Unlock()
 	b.deleted = left < 0
 	switch {
 	case left > 0:
 		s.missing = time.Time{}
-		if t.heard == heard {
-			t.said = "" // what was said before is no news of how this latch ends
+		if ct.heard == heard {
+			ct.lastMessage = "" // what was said before tells nothing of how this latch ends
 		}
 		return 0, pollCounted, nil
-	case left < 0 || protocol.OpensLatch(t.said) || !b.waiters[0].wish.seen:
+	case left < 0 || protocol.OpensLatch(ct.lastMessage) || !b.waiters[0].demand.seen:
 		return len(b.waiters), 0, nil
 	}
-	wait := doubt
-	if protocol.ClosesLatch(t.said) {
-		wait = doubtDeleted
+	wait := latchGrace
+	if protocol.ClosesLatch(ct.lastMessage) {
+		wait = latchGraceDeleted
 	}
-	if s.missing.IsZero() || s.heard != t.heard { // what was said since then may be about another one
-		s.missing, s.heard = time.Now(), t.heard
+	if s.missing.IsZero() || s.heard != ct.heard { // what was said since then may be about another one
+		s.missing, s.heard = time.Now(), ct.heard
 	}
 	if time.Since(s.missing) < wait {
 		return 0, wait, nil
 	}
-	b.deleted = protocol.ClosesLatch(t.said)
+	b.deleted = protocol.ClosesLatch(ct.lastMessage)
 	return len(b.waiters), 0, nil
 }
 
-func (*latchSide) grant(*waiter, time.Time) bool { return true }
+func (*latchCounter) grant(*waiter, time.Time) bool { return true }
 
-func (*latchSide) undo(wish) {}
+func (*latchCounter) undo(demand) {}

@@ -102,7 +102,7 @@ func (l *Leadership) Resign(context.Context) error {
 		return &Error{Op: "resign", Err: errNoLease}
 	}
 	defer l.resign.Do(func() { close(l.resigned) })
-	if err := l.lease.hold.unlock(l.lease); err != nil {
+	if err := l.lease.grant.unlock(l.lease); err != nil {
 		return failedAt("resign", l.e.name, err)
 	}
 	return nil

@@ -14,46 +14,46 @@ import (
 // A Lease is one grant of a key to one caller of Lock. It ends once: by [Lease.Unlock], by
 // loss, or by closing the [Client]. It is safe for concurrent use.
 type Lease struct {
-	tenure
+	leaseCore
 
 	owner    *Owner      // that the caller is part of, or nil
-	hold     holding     // what it is a lease of; set before the caller gets it
+	grant    anyGrant    // what it is a lease of; set before the caller gets it
 	token    int64       // 0 if it has none
 	unlocked atomic.Bool // Unlock was called
 	at       int32       // where its holding keeps it, if that matters; guarded by the lock of that
 }
 
 // A holding is what a process has in Redis, and what each of its leases enters and leaves.
-type holding interface {
+type anyGrant interface {
 	// reenter makes l one more lease of it, if outer is one still.
 	reenter(outer, l *Lease) bool
 	// unlock ends l. The last one frees what is held.
 	unlock(l *Lease) error
 }
 
-// A tenure is the time for which a caller has what it was granted, whatever that is.
-type tenure struct {
+// A leaseCore is the time for which a caller has what it was granted, whatever that is.
+type leaseCore struct {
 	_ noCopy
 
-	client *Client
-	kind   string
-	key    string
-	name   string                        // WithName, or none
-	parent context.Context               // that the call was given
-	lease  *Lease                        // that it is of; nil if there is no reentry
-	made   atomic.Pointer[cancelContext] // of its context, see [leaseContext]
-	began  monotonic.Time                // when it was granted
-	guard  *watchdog.Lease               // set when it begins; nil if it has parts
-	union  *union                        // of its parts, or nil
-	cause  atomic.Pointer[error]         // why it ended, nil before
+	client    *Client
+	kind      string
+	key       string
+	name      string                        // WithName, or none
+	parent    context.Context               // that the call was given
+	lease     *Lease                        // that it is of; nil if there is no reentry
+	made      atomic.Pointer[cancelContext] // of its context, see [leaseContext]
+	began     monotonic.Time                // when it was granted
+	guard     *watchdog.Lease               // set when it begins; nil if it has parts
+	composite *compositeLease               // of its parts, or nil
+	cause     atomic.Pointer[error]         // why it ended, nil before
 
-	call *attempt     // that was given it; set before had, and nil if there are no hooks
-	over atomic.Int64 // when it ended, a monotonic.Time; 0 before, or if nobody is to be told
-	came way          // how it came to its caller
-	had  atomic.Bool  // somebody has it, so its end is told
-	told atomic.Bool  // it was
+	call     *attempt     // that was given it; set before had, and nil if there are no hooks
+	over     atomic.Int64 // when it ended, a monotonic.Time; 0 before, or if no hook is to be called
+	came     way          // how it came to its caller
+	had      atomic.Bool  // somebody has it, so its end is reported
+	reported atomic.Bool  // it was
 
-	within atomic.Pointer[union] // that it is a part of, or nil
+	within atomic.Pointer[compositeLease] // that it is a part of, or nil
 }
 
 // noCopy makes go vet report copies.
@@ -71,13 +71,13 @@ func newLease(c *Client, kind, key string, parent context.Context) *Lease {
 }
 
 // prepare makes t one that has not begun.
-func (t *tenure) prepare(c *Client, kind, key string, parent context.Context) {
+func (t *leaseCore) prepare(c *Client, kind, key string, parent context.Context) {
 	t.client, t.kind, t.key, t.parent = c, kind, key, parent
 }
 
-// begin makes l a lease of hd, which guard guards.
-func (l *Lease) begin(hd holding, guard *watchdog.Lease) {
-	l.hold = hd
+// begin makes l a lease of g, which guard guards.
+func (l *Lease) begin(hd anyGrant, guard *watchdog.Lease) {
+	l.grant = hd
 	l.guard = guard
 	if l.began.IsZero() {
 		l.began = monotonic.Now()
@@ -85,7 +85,7 @@ func (l *Lease) begin(hd holding, guard *watchdog.Lease) {
 }
 
 // end ends t, once, and tells those who are to know.
-func (t *tenure) end(cause error) {
+func (t *leaseCore) end(cause error) {
 	why, isLost := &causeReleased, false
 	if cause != ErrReleased { //nolint:errorlint // this very one, which is nearly all, costs no memory and no look at it
 		cause = ofLease(t.key, cause)
@@ -104,17 +104,17 @@ func (t *tenure) end(cause error) {
 	if f := t.client.atEnd; f != nil {
 		f(t.key)
 	}
-	if isLost && t.union == nil {
+	if isLost && t.composite == nil {
 		t.client.counts.losses.Add(1)
 	}
 	if observed && why != &causeReleased {
 		t.reportLater() // who releases it reports that when the next one has it
 	}
-	if u := t.within.Load(); u != nil {
-		u.look(cause)
+	if co := t.within.Load(); co != nil {
+		co.look(cause)
 	}
-	if t.union != nil && t.union.after != nil && !errors.Is(cause, ErrReleased) {
-		t.union.after()
+	if t.composite != nil && t.composite.after != nil && !errors.Is(cause, ErrReleased) {
+		t.composite.after()
 	}
 }
 
@@ -122,19 +122,19 @@ func (t *tenure) end(cause error) {
 func lost(cause error) error { return fmt.Errorf("%w: %w", ErrLost, cause) }
 
 // ended returns why t ended, or nil.
-func (t *tenure) ended() error {
+func (t *leaseCore) ended() error {
 	if cause := t.cause.Load(); cause != nil {
 		return *cause
 	}
 	return nil
 }
 
-// granted returns the tenure of l, or nil if it is that of no grant.
-func (l *Lease) granted() *tenure {
+// granted returns the leaseCore of l, or nil if it is that of no grant.
+func (l *Lease) granted() *leaseCore {
 	if l == nil || l.client == nil {
 		return nil
 	}
-	return &l.tenure
+	return &l.leaseCore
 }
 
 // Key returns the key as it was given to the Client.
@@ -183,17 +183,17 @@ func (l *Lease) Parts() []*Lease {
 	if l == nil || l.kind != kindMulti {
 		return nil
 	}
-	return l.union.all()
+	return l.composite.all()
 }
 
 // TTL asks Redis for how long the key has to live. It fails with [ErrLost] if Redis does not have
 // it for this lease. Redisson's remainTimeToLive.
 func (l *Lease) TTL(ctx context.Context) (time.Duration, error) {
-	if l == nil || l.hold == nil {
+	if l == nil || l.grant == nil {
 		return 0, &Error{Op: "ttl", Err: errNoLease}
 	}
-	if l.union != nil {
-		return l.union.ttl(present(ctx))
+	if l.composite != nil {
+		return l.composite.ttl(present(ctx))
 	}
 	type reply struct {
 		ttl time.Duration
@@ -219,7 +219,7 @@ func (l *Lease) TTL(ctx context.Context) (time.Duration, error) {
 // the outcome is unknown and the lease stays what it was. Redisson's expire and updateLeaseTime.
 func (l *Lease) Extend(ctx context.Context, d time.Duration) error { return l.granted().Extend(ctx, d) }
 
-// entered returns l, which entered a hold again, if that has what is wanted. One who asks for a lease of fixed length has it
+// entered returns l, which entered a grant again, if that has what is wanted. One who asks for a lease of fixed length has it
 // for that long from now on, as Redisson has it.
 func (l *Lease) entered(ctx context.Context, cfg lockConfig) (*Lease, error) {
 	var err error
@@ -230,7 +230,7 @@ func (l *Lease) entered(ctx context.Context, cfg lockConfig) (*Lease, error) {
 		err = l.prolong(ctx, cfg.ttl)
 	}
 	if err != nil {
-		_ = l.hold.unlock(l)
+		_ = l.grant.unlock(l)
 		return nil, err
 	}
 	return l, nil
@@ -255,10 +255,10 @@ func (l *Lease) joined(ctx context.Context, cfg lockConfig) (*Lease, error) {
 //
 // Redisson's unlock.
 func (l *Lease) Unlock(context.Context) error {
-	if l == nil || l.hold == nil {
+	if l == nil || l.grant == nil {
 		return &Error{Op: "unlock", Err: errNoLease}
 	}
-	err := l.hold.unlock(l)
+	err := l.grant.unlock(l)
 	l.report()
 	if err != nil {
 		return failedAt("unlock", l.key, err)
@@ -281,16 +281,21 @@ func do(ctx context.Context, lock Locker, fn func(ctx context.Context, lease *Le
 // do calls fn under l and unlocks, also if fn panics.
 func (l *Lease) do(ctx context.Context, fn func(ctx context.Context) error) (err error) {
 	defer func() { err = afterLoss(ctx, err, l.Unlock(ctx)) }()
+	if l.client.opts.ProfileLabels {
+		under, end := profiled(l.Context(), l.label())
+		defer end()
+		return fn(under)
+	}
 	return fn(l.Context())
 }
 
 // causeReleased is the cause of most ends.
 var causeReleased = ErrReleased
 
-// leaseContext is a tenure as a context. It knows its lease, for reentry, and looks at the clock
+// leaseContext is a leaseCore as a context. It knows its lease, for reentry, and looks at the clock
 // when asked for its error. Nearly all that a context of the standard library needs to be is made when
 // somebody asks for it: for who does not, that is half of what a lease costs.
-type leaseContext tenure
+type leaseContext leaseCore
 
 // A cancelContext is a context of the standard library and what ends it.
 type cancelContext struct {
@@ -298,13 +303,13 @@ type cancelContext struct {
 	cancel context.CancelCauseFunc
 }
 
-// make returns the context that ends with the tenure, always the same one.
+// make returns the context that ends with the leaseCore, always the same one.
 func (x *leaseContext) make() context.Context {
 	if made := x.made.Load(); made != nil {
 		return made.Context
 	}
 	mine, parent := new(cancelContext), x.above()
-	if (*tenure)(x).ended() != nil {
+	if (*leaseCore)(x).ended() != nil {
 		parent = context.WithoutCancel(parent) // whose own end, if it has one, is not to hide why
 	}
 	mine.Context, mine.cancel = context.WithCancelCause(parent)
@@ -312,14 +317,14 @@ func (x *leaseContext) make() context.Context {
 		mine.cancel(nil)
 		return x.made.Load().Context
 	}
-	if cause := (*tenure)(x).ended(); cause != nil { // before it could be seen
+	if cause := (*leaseCore)(x).ended(); cause != nil { // before it could be seen
 		mine.cancel(cause)
 	}
 	return mine.Context
 }
 
 // cancel ends the context, if there is one. Who makes it later looks for the cause.
-func (t *tenure) cancel(cause error) {
+func (t *leaseCore) cancel(cause error) {
 	if made := t.made.Load(); made != nil {
 		made.cancel(cause)
 	}
@@ -338,7 +343,7 @@ func (x *leaseContext) Deadline() (time.Time, bool) { return x.above().Deadline(
 func (x *leaseContext) Done() <-chan struct{} { return x.make().Done() }
 
 func (x *leaseContext) Err() error {
-	t := (*tenure)(x)
+	t := (*leaseCore)(x)
 	if x.made.Load() == nil && t.Err() == nil && x.above().Err() == nil {
 		return nil
 	}
@@ -355,7 +360,7 @@ func (x *leaseContext) Value(key any) any {
 		if x.lease != nil {
 			return x
 		}
-	case tenureKey:
+	case leaseCoreKey:
 		return x
 	case tokenKey:
 		if x.lease != nil && x.lease.token != 0 {
@@ -370,8 +375,8 @@ func (x *leaseContext) Value(key any) any {
 // leaseKey asks a context for the innermost one of a lease.
 type leaseKey struct{}
 
-// tenureKey asks a context for the innermost one of a tenure of any kind, of a permit too.
-type tenureKey struct{}
+// leaseCoreKey asks a context for the innermost one of a leaseCore of any kind, of a permit too.
+type leaseCoreKey struct{}
 
 // leaseFrom returns the innermost lease of key that ctx is under, or nil.
 func leaseFrom(ctx context.Context, c *Client, key string) *Lease {
@@ -380,8 +385,8 @@ func leaseFrom(ctx context.Context, c *Client, key string) *Lease {
 		switch {
 		case x == nil:
 			return nil
-		case x.lease.union != nil:
-			if part := x.lease.union.part(c, key); part != nil {
+		case x.lease.composite != nil:
+			if part := x.lease.composite.part(c, key); part != nil {
 				return part
 			}
 		case x.lease.client == c && x.lease.key == key:

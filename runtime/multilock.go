@@ -26,7 +26,7 @@ import (
 // [Stats.Held], [Stats.Renewals] and [Stats.Losses] count the parts.
 type MultiLock struct {
 	members []Locker      // in the order of their keys
-	c       *Client       // whose hooks are told; nil if all members are of other packages
+	c       *Client       // whose hooks are called; nil if all members are of other packages
 	opts    []LockOption  // that the member of that Client was made with
 	keys    []string      // of the members
 	key     string        // all of them
@@ -64,7 +64,7 @@ func (m *MultiLock) Lock(ctx context.Context, opts ...LockOption) (*Lease, error
 		a.ends(AcquireEvent{Err: err})
 		return nil, err
 	}
-	a.hands(&whole.tenure, 0)
+	a.hands(&whole.leaseCore, 0)
 	return whole, nil
 }
 
@@ -89,7 +89,7 @@ func (m *MultiLock) take(ctx context.Context, opts []LockOption, waiting func())
 		if err == nil {
 			last := parts[len(parts)-1]
 			whole := newLease(parts[0].client, kindMulti, m.key, last.Context())
-			unite(whole, len(parts), parts)
+			compose(whole, len(parts), parts)
 			return whole, nil
 		}
 		again := wait == UntilDone || time.Since(start) < wait
@@ -112,7 +112,7 @@ func (m *MultiLock) Do(ctx context.Context, fn func(ctx context.Context, lease *
 	return do(ctx, m, fn, opts)
 }
 
-// asPart has a call be a part of another one, which is told in its place, also that it has to wait.
+// asPart has a call be a part of another one, whose hooks are called in its place, also when it has to wait.
 func asPart(waiting func()) LockOption {
 	return lockOption(func(c *lockConfig) { c.part = waiting })
 }
@@ -189,14 +189,14 @@ var errGivenBack = errors.New("given back, as another part of the MultiLock is n
 
 // A trial is one try to lock a mutex among others.
 type trial struct {
-	m     *Mutex
-	own   context.Context // of the try
-	home  *home           // nil if there is none to contend at
-	w     *waiter
-	entry entry // to home
-	cfg   lockConfig
-	lease *Lease
-	err   error
+	m        *Mutex
+	own      context.Context // of the try
+	resource *resource       // nil if there is none to contend at
+	w        *waiter
+	entry    entry // to the resource
+	cfg      lockConfig
+	lease    *Lease
+	err      error
 }
 
 // tryTogether tries to lock all mutexes, which are of one client, at once, each under the context of the one
@@ -211,18 +211,18 @@ func tryTogether(ctx, under context.Context, mutexes []*Mutex, opts []LockOption
 		trials = append(trials, trial{m: m, own: under})
 		t := &trials[len(trials)-1]
 		if t.cfg, t.err = c.configure(m.opts, opts); t.err == nil {
-			t.home, t.lease, t.err = m.approach(t.own, t.cfg)
+			t.resource, t.lease, t.err = m.approach(t.own, t.cfg)
 		}
 		if t.err != nil {
 			again = false // nothing is sent
 			break
 		}
 		under = t.lease.Context()
-		if t.home == nil {
+		if t.resource == nil {
 			continue
 		}
 		t.w = newWaiter(t.own, t.lease, t.cfg)
-		t.entry = t.home.join(t.w)
+		t.entry = t.resource.join(t.w)
 		if t.entry == turnedAway {
 			break // so those behind it need not be tried
 		}
@@ -234,18 +234,18 @@ func tryTogether(ctx, under context.Context, mutexes []*Mutex, opts []LockOption
 	for i := range trials {
 		t := &trials[i]
 		switch {
-		case t.home == nil:
+		case t.resource == nil:
 		case !again:
-			t.home.leave(t.w)
+			t.resource.leave(t.w)
 			t.w.recycle()
-			c.exit(t.home)
+			c.exit(t.resource)
 			t.err = errGivenBack
 		default:
 			var lease *Lease
-			if lease, t.err = c.contend(ctx, &asked{home: t.home, entry: t.entry, again: t.entry != toAsk}, t.w, t.cfg, nil); lease != nil {
+			if lease, t.err = c.contend(ctx, &asked{resource: t.resource, entry: t.entry, again: t.entry != toAsk}, t.w, t.cfg, nil); lease != nil {
 				t.lease = lease // the one that it had from the beginning
 			}
-			c.exit(t.home)
+			c.exit(t.resource)
 		}
 		if t.err == nil && err != nil {
 			behind = append(behind, t.lease)
@@ -268,26 +268,26 @@ func ask(c *Client, trials []trial) {
 	var takes, acquires []transport.Request
 	for i := range trials {
 		t := &trials[i]
-		if t.home == nil || t.entry != toAsk {
+		if t.resource == nil || t.entry != toAsk {
 			continue
 		}
-		switch a, to := t.home.prepare(t.w); {
-		case a == nil: // it was handed over a moment ago
+		switch op, to := t.resource.prepare(t.w); {
+		case op == nil: // it was handed over a moment ago
 		case to == c.takes:
-			takes = append(takes, a)
+			takes = append(takes, op)
 		default:
-			acquires = append(acquires, a)
+			acquires = append(acquires, op)
 		}
 	}
 	c.takes.SubmitAll(takes, c.net.Prompt())
 	c.acquires.SubmitAll(acquires, c.net.Prompt())
 }
 
-// asked is a home that a waiter has joined already, and asked if it was to.
+// asked is a resource that a waiter has joined already, and asked if it was to.
 type asked struct {
-	*home
+	*resource
 
-	entry entry // what came of that; told once
+	entry entry // what came of that; returned once
 	known bool  // it was
 	again bool
 }
@@ -295,7 +295,7 @@ type asked struct {
 // join returns what came of joining, and joins again when there is reason to: nobody asks for one who was turned away.
 func (q *asked) join(w *waiter) entry {
 	if q.known {
-		return q.home.join(w)
+		return q.resource.join(w)
 	}
 	q.known = true
 	return q.entry
@@ -303,7 +303,7 @@ func (q *asked) join(w *waiter) entry {
 
 func (q *asked) ask(w *waiter) {
 	if q.again {
-		q.home.ask(w)
+		q.resource.ask(w)
 	}
 	q.again = true
 }

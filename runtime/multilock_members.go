@@ -15,7 +15,7 @@ import (
 // Members with the same key are locked in the order of their servers' addresses as [Open] was given them, then of their databases,
 // a RedLock by the first of its servers and then the next. A cluster goes by the first of the addresses that its servers have. So all
 // processes have to know the servers by the same addresses, and use no RedLock whose servers are some of those of another lock of its key,
-// or else give each member a key of its own. That is also for what is not told apart, and is locked in the order in which it was given:
+// or else give each member a key of its own. That is also for what cannot be distinguished, and is locked in the order in which it was given:
 // databases of a server that Clients made by [New] use, and Lockers of other packages. A Client made by New goes by the address of the master
 // that Sentinel has found, and does not know that it was another one before.
 func NewMultiLock(lockers ...Locker) *MultiLock {

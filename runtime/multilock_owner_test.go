@@ -21,13 +21,13 @@ func freeSoon(t *testing.T, m *Mutex) {
 }
 
 // tryout is how a try of a mutex begins.
-func tryout(ctx context.Context, m *Mutex, opts ...LockOption) (*home, *Lease, lockConfig, error) {
+func tryout(ctx context.Context, m *Mutex, opts ...LockOption) (*resource, *Lease, lockConfig, error) {
 	cfg, err := m.c.configure(m.opts, opts)
 	if err != nil {
 		return nil, nil, cfg, err
 	}
-	h, l, err := m.approach(ctx, cfg)
-	return h, l, cfg, err
+	r, l, err := m.approach(ctx, cfg)
+	return r, l, cfg, err
 }
 
 // What a try of several mutexes does, step by step: between two of its steps another call of its owner is granted the key.
@@ -40,22 +40,22 @@ func TestMultiLock_EntersWhatItsOwnerGotAMomentAgo(t *testing.T) {
 	m := c.Mutex(redistest.Key(t, "k"))
 	ctx := WithOwner(t.Context(), NewOwner())
 	for _, wanted := range []bool{true, false} {
-		h, l, cfg, err := tryout(ctx, m, WithWait(0))
+		r, l, cfg, err := tryout(ctx, m, WithWait(0))
 		require.NoError(t, err)
-		require.NotNil(t, h)
+		require.NotNil(t, r)
 		other, err := m.Lock(ctx)
 		require.NoError(t, err)
 		w := newWaiter(context.Background(), l, cfg)
-		entry := h.join(w)
+		entry := r.join(w)
 		require.Equal(t, entered, entry)
 		if wanted {
-			lease, err := c.contend(ctx, &asked{home: h, entry: entry, again: true}, w, cfg, nil)
+			lease, err := c.contend(ctx, &asked{resource: r, entry: entry, again: true}, w, cfg, nil)
 			require.NoError(t, err)
 			require.NoError(t, lease.Unlock(ctx))
 		} else {
-			h.leave(w) // another mutex of the try was refused
+			r.leave(w) // another mutex of the try was refused
 		}
-		c.exit(h)
+		c.exit(r)
 		require.NoError(t, other.Unlock(ctx))
 		freeSoon(t, m)
 	}
@@ -76,17 +76,17 @@ func TestMultiLock_AsksWhenNobodyElseDoes(t *testing.T) {
 	first := newWaiter(context.Background(), newLease(c, kindMutex, m.key, ctx), cfg)
 	require.Equal(t, toAsk, before.join(first))
 
-	h, l, cfg, err := tryout(ctx, m, WithWait(0))
+	r, l, cfg, err := tryout(ctx, m, WithWait(0))
 	require.NoError(t, err)
 	w := newWaiter(context.Background(), l, cfg)
-	entry := h.join(w)
+	entry := r.join(w)
 	require.Equal(t, turnedAway, entry)
 	before.leave(first)
 	c.exit(before)
-	lease, err := c.contend(ctx, &asked{home: h, entry: entry, again: true}, w, cfg, nil)
+	lease, err := c.contend(ctx, &asked{resource: r, entry: entry, again: true}, w, cfg, nil)
 	require.NoError(t, err)
 	require.NoError(t, lease.Unlock(ctx))
-	c.exit(h)
+	c.exit(r)
 	freeSoon(t, m)
 }
 

@@ -59,14 +59,14 @@ func (m *Mutex) ForceUnlock(ctx context.Context) (bool, error) {
 		return false, &Error{Op: "force unlock", Key: m.key, Err: errNoClient}
 	}
 	return m.c.force(ctx, "force unlock", m.key, func() (victims []victim, exit func(), err error) {
-		h, err := m.c.enter(m.key)
+		r, err := m.c.enter(m.key)
 		if err != nil {
 			return nil, nil, err
 		}
-		if hd := h.held(); hd != nil {
-			victims = []victim{{&hd.guard, func(cause error) { h.told(hd, cause) }}}
+		if g := r.held(); g != nil {
+			victims = []victim{{&g.guard, func(cause error) { r.notifyLoss(g, cause) }}}
 		}
-		return victims, func() { m.c.exit(h) }, nil
+		return victims, func() { m.c.exit(r) }, nil
 	}, m.c.wire.ForceUnlock(m.key))
 }
 
@@ -84,11 +84,11 @@ func (m *Mutex) lock(ctx context.Context, op string, opts []LockOption) (*Lease,
 	return a.granted(lease, err)
 }
 
-// again enters again if ctx is the context of a lease of this very key, nothing has ended and nobody is to be told: the
+// again enters again if ctx is the context of a lease of this very key, nothing has ended and no hook is to be called: the
 // short way to what approach does for every context under a lease. Else it returns nil.
 func (m *Mutex) again(ctx context.Context) *Lease {
 	x, ok := ctx.(*leaseContext)
-	if !ok || x.lease == nil || x.union != nil || x.client != m.c || x.key != m.key || m.c.observed {
+	if !ok || x.lease == nil || x.composite != nil || x.client != m.c || x.key != m.key || m.c.observed {
 		return nil
 	}
 	outer, at := x.lease, monotonic.Now()
@@ -98,14 +98,14 @@ func (m *Mutex) again(ctx context.Context) *Lease {
 	l := &Lease{owner: outer.owner}
 	l.prepare(m.c, kindMutex, m.key, ctx)
 	l.lease, l.began = l, at
-	if !outer.hold.reenter(outer, l) {
+	if !outer.grant.reenter(outer, l) {
 		return nil
 	}
 	m.c.counts.called(kindMutex, nil)
 	return l
 }
 
-// acquire is a call that nobody is told of.
+// acquire is a call of which no hook is called.
 func (m *Mutex) acquire(ctx context.Context, opts []LockOption) (*Lease, error) {
 	cfg, err := m.c.configure(m.opts, opts)
 	return m.take(ctx, cfg, err, nil)
@@ -119,38 +119,38 @@ func (m *Mutex) take(ctx context.Context, cfg lockConfig, err error, waiting fun
 	if err != nil {
 		return nil, err
 	}
-	h, l, err := m.approach(ctx, cfg)
-	if h == nil {
+	r, l, err := m.approach(ctx, cfg)
+	if r == nil {
 		return l, err
 	}
 	w := newWaiter(ctx, l, cfg)
 	w.patient = m.c.net.Prompt() && cfg.wait == UntilDone && ctx.Done() == nil
-	defer m.c.exit(h)
-	return m.c.contend(ctx, h, w, cfg, waiting)
+	defer m.c.exit(r)
+	return m.c.contend(ctx, r, w, cfg, waiting)
 }
 
-// approach returns what is to be contended for under ctx: a lease that nobody has yet, at a home that the
-// caller leaves. Without a home there is no need, since the lease entered again, or there is an error.
-func (m *Mutex) approach(ctx context.Context, cfg lockConfig) (*home, *Lease, error) {
+// approach returns what is to be contended for under ctx: a lease that nobody has yet, at a resource that the
+// caller leaves. Without a resource there is no need, since the lease entered again, or there is an error.
+func (m *Mutex) approach(ctx context.Context, cfg lockConfig) (*resource, *Lease, error) {
 	if err := m.c.checkKey(m.key); err != nil {
 		return nil, nil, err
 	}
 	l := newLease(m.c, kindMutex, m.key, ctx)
 	l.name = cfg.name
-	if outer := leaseFrom(ctx, m.c, m.key); outer != nil && outer.hold.reenter(outer, l) {
+	if outer := leaseFrom(ctx, m.c, m.key); outer != nil && outer.grant.reenter(outer, l) {
 		l, err := l.entered(ctx, cfg)
 		return nil, l, err
 	}
-	h, err := m.c.enter(m.key)
+	r, err := m.c.enter(m.key)
 	if err != nil {
 		return nil, nil, err
 	}
-	if h.reenterBy(l) {
-		m.c.exit(h)
+	if r.reenterBy(l) {
+		m.c.exit(r)
 		l, err = l.entered(ctx, cfg)
 		return nil, l, err
 	}
-	return h, l, nil
+	return r, l, nil
 }
 
 // join joins the errors that are not nil; what says nothing new is left out.

@@ -24,7 +24,7 @@ import (
 // Redis keeps with each permit when it expires. Redisson takes that time from its clients, this library from
 // the server, so that the clocks of its clients do not matter. Those of Java programs that use the same
 // semaphore do: one that is ahead of the server by more than two thirds of the watchdog time takes back
-// permits that are held, which their holders are told at the next renewal.
+// permits that are held, which their holders learn at the next renewal.
 //
 // Goroutines of one process are served in the order in which they asked; processes race for what
 // was given back.
@@ -83,6 +83,11 @@ func (s *PermitSemaphore) Do(ctx context.Context, fn func(ctx context.Context, p
 		return err
 	}
 	defer func() { err = afterLoss(ctx, err, p.Release(ctx)) }()
+	if s.c.opts.ProfileLabels {
+		under, end := profiled(p.Context(), p.label())
+		defer end()
+		return fn(under, p)
+	}
 	return fn(p.Context(), p)
 }
 
@@ -100,8 +105,8 @@ func (s *PermitSemaphore) Release(ctx context.Context, ids ...string) error {
 	if raw == "" {
 		return nil
 	}
-	_, err = s.c.change(ctx, "release", kindPermit, s.key, true, func(ctx context.Context, t *turnstile) (int64, error) {
-		touched := t.holding(raw)
+	_, err = s.c.change(ctx, "release", kindPermit, s.key, true, func(ctx context.Context, ct *counter) (int64, error) {
+		touched := ct.holding(raw)
 		for _, p := range touched {
 			p.releasing.Add(1)
 		}
@@ -111,10 +116,10 @@ func (s *PermitSemaphore) Release(ctx context.Context, ids ...string) error {
 			}
 		}()
 		permits := s.c.wire.PermitSemaphore(s.key)
-		valid, err := t.once(ctx, true, func(r protocol.Request) (int64, error) {
+		valid, err := ct.once(ctx, true, func(r protocol.Request) (int64, error) {
 			n, err := s.c.net.Run(permits.ReleaseAll(r, raw)).Int()
 			if err == nil {
-				t.wake()
+				ct.wake()
 			}
 			return n, err
 		})
@@ -122,7 +127,7 @@ func (s *PermitSemaphore) Release(ctx context.Context, ids ...string) error {
 			err = fmt.Errorf("%w: not all of the permits are there any more; none was given back", ErrLost)
 		}
 		if err == nil {
-			t.took(touched, raw)
+			ct.took(touched, raw)
 		}
 		return valid, err
 	})
@@ -193,8 +198,8 @@ func (s *PermitSemaphore) SetPermits(ctx context.Context, n int) error {
 	if err := enough(n, 0); err != nil {
 		return &Error{Op: "set permits", Key: s.key, Err: err}
 	}
-	_, err := s.c.change(ctx, "set permits", kindPermit, s.key, false, func(ctx context.Context, t *turnstile) (int64, error) {
-		return t.insist(ctx, false, func() {}, func() (int64, error) {
+	_, err := s.c.change(ctx, "set permits", kindPermit, s.key, false, func(ctx context.Context, ct *counter) (int64, error) {
+		return ct.insist(ctx, false, func() {}, func() (int64, error) {
 			permits := s.c.wire.PermitSemaphore(s.key)
 			return s.c.net.Run(permits.SetTotal(n)).Int()
 		})
@@ -216,14 +221,14 @@ func (s *PermitSemaphore) acquire(ctx context.Context, op string, n int, opts []
 	if err := cmpOr(enough(n, 1), enough(s.permits, 0)); err != nil {
 		return nil, a.failed(err)
 	}
-	w, err := a.pass(ctx, func(w *waiter) {
-		w.wish = wish{n: n, create: s.permits, permit: newPermit(s.c, s.key, ctx), ids: newIDs(n)}
+	w, err := a.count(ctx, func(w *waiter) {
+		w.demand = demand{n: n, create: s.permits, permit: newPermit(s.c, s.key, ctx), ids: newIDs(n)}
 	})
 	if err != nil {
 		return nil, a.failed(err)
 	}
-	a.hands(w.wish.permit.tenure, 0)
-	return w.wish.permit, nil
+	a.hands(w.demand.permit.leaseCore, 0)
+	return w.demand.permit, nil
 }
 
 // lease asks how long a permit lasts in milliseconds, after setting that unless set is nil. What this process has of it is
@@ -270,12 +275,12 @@ func (s *PermitSemaphore) lasts(id string, sent time.Time, left int64, set bool)
 		ttl = forEver
 	}
 	s.c.mu.Lock()
-	t := s.c.turnstiles[kindPermit+" "+s.key]
+	ct := s.c.counters[kindPermit+" "+s.key]
 	s.c.mu.Unlock()
-	if t == nil {
+	if ct == nil {
 		return
 	}
-	for _, p := range t.holding(id) {
+	for _, p := range ct.holding(id) {
 		if set {
 			s.c.watchdog.Shorten(p.guard, sent, ttl)
 		}
@@ -321,15 +326,15 @@ func (s *PermitSemaphore) question(ctx context.Context, op string, ask func() ([
 // [Permit.Release], by loss, or by closing the [Client]. Its context, Err, Until and Extend are those
 // of a [Lease]. It is safe for concurrent use.
 type Permit struct {
-	*tenure // that of own
+	*leaseCore // that of own
 
-	own   Lease // what it is as a part of a MultiLock
-	t     *turnstile
-	lease watchdog.Lease
+	own     Lease // what it is as a part of a MultiLock
+	counter *counter
+	lease   watchdog.Lease
 
 	releasing atomic.Int32 // calls under way that give back some of it
 
-	// Guarded by the turnstile's lock.
+	// Guarded by the counter's lock.
 	ids      string // of those that it has
 	released bool
 	over     bool  // released or lost
@@ -341,23 +346,23 @@ type permitHolding struct{ *Permit }
 
 func (permitHolding) Kind() string       { return kindPermit }
 func (p permitHolding) Owner() string    { return p.owned() }
-func (p permitHolding) Lost(cause error) { p.lose(cause) }
+func (p permitHolding) Lost(cause error) { p.revoke(cause) }
 
 // fewer reports whether some of the ids were given back here, or are about to be.
 func (p permitHolding) fewer(ids string) bool { return p.releasing.Load() > 0 || p.owned() != ids }
 
 // owned returns the ids that it has.
 func (p *Permit) owned() string {
-	p.t.mu.Lock()
-	defer p.t.mu.Unlock()
+	p.counter.mu.Lock()
+	defer p.counter.mu.Unlock()
 	return p.ids
 }
 
 // newPermit prepares a permit under parent, to be given to a waiter.
 func newPermit(c *Client, key string, parent context.Context) *Permit {
 	p := &Permit{}
-	p.tenure = &p.own.tenure
-	p.own.hold = p
+	p.leaseCore = &p.own.leaseCore
+	p.own.grant = p
 	p.prepare(c, kindPermit, key, parent)
 	return p
 }
@@ -367,12 +372,12 @@ func (p *Permit) reenter(*Lease, *Lease) bool { return false }
 
 func (p *Permit) unlock(*Lease) error { return p.release() }
 
-// granted returns the tenure of p, or nil if it is that of no grant.
-func (p *Permit) granted() *tenure {
-	if p == nil || p.t == nil {
+// granted returns the leaseCore of p, or nil if it is that of no grant.
+func (p *Permit) granted() *leaseCore {
+	if p == nil || p.counter == nil {
 		return nil
 	}
-	return p.tenure
+	return p.leaseCore
 }
 
 // Key returns the name of the semaphore.
@@ -421,7 +426,7 @@ func (p *Permit) PermitIDs() []string {
 // there of it is given back all the same. With another error the outcome is unknown: the Client goes on
 // trying in the background for a minute, and the permit expires at the latest. Redisson's release.
 func (p *Permit) Release(context.Context) error {
-	if p == nil || p.t == nil {
+	if p == nil || p.counter == nil {
 		return &Error{Op: "release", Err: errNoPermit}
 	}
 	err := p.release()
@@ -433,31 +438,31 @@ func (p *Permit) Release(context.Context) error {
 }
 
 func (p *Permit) release() error {
-	p.t.mu.Lock()
+	p.counter.mu.Lock()
 	if p.released {
-		p.t.mu.Unlock()
+		p.counter.mu.Unlock()
 		return ErrReleased
 	}
 	was, cause, ids := p.over, p.lost, p.ids
 	p.released, p.over = true, true
-	delete(p.t.permits, p)
-	p.t.mu.Unlock()
+	delete(p.counter.permits, p)
+	p.counter.mu.Unlock()
 
 	if was {
 		p.end(cause) // if whoever lost it has not got round to it
-		if t, err := p.client.through(kindPermit, p.key, true); err == nil {
+		if ct, err := p.client.enterCounter(kindPermit, p.key, true); err == nil {
 			p.client.spawn(func() {
-				defer t.exit()
-				_, _, _ = t.giveBack(ids) // what has not expired: nobody works under it any more
+				defer ct.exit()
+				_, _, _ = ct.giveBack(ids) // what has not expired: nobody works under it any more
 			})
 		}
 		return cause
 	}
 	p.client.watchdog.Stop(p.guard)
 	p.end(ErrReleased) // before anybody else can get it
-	valid, sent, err := p.t.giveBack(ids)
+	valid, sent, err := p.counter.giveBack(ids)
 	p.client.held(-1)
-	p.t.quit()
+	p.counter.quit()
 	switch cause := p.ended(); {
 	case err != nil:
 		return err
@@ -469,20 +474,20 @@ func (p *Permit) release() error {
 	return nil
 }
 
-// lose ends a permit that Redis has given to somebody else, or may soon. What Redis still has of it stays until it
+// revoke ends a permit that Redis has given to somebody else, or may soon. What Redis still has of it stays until it
 // expires, as was promised, or is released: whoever has it may still be at work.
-func (p *Permit) lose(cause error) {
-	p.t.mu.Lock()
+func (p *Permit) revoke(cause error) {
+	p.counter.mu.Lock()
 	if p.over {
-		p.t.mu.Unlock()
+		p.counter.mu.Unlock()
 		return // it is being given back
 	}
 	p.over, p.lost = true, lost(cause)
-	delete(p.t.permits, p)
-	p.t.mu.Unlock()
+	delete(p.counter.permits, p)
+	p.counter.mu.Unlock()
 	p.end(p.lost)
 	p.client.held(-1)
-	p.t.quit()
+	p.counter.quit()
 }
 
 // A permitLocker locks by taking one permit. It is a Locker only for what is built of Lockers: the permit is
@@ -503,25 +508,25 @@ func (s permitLocker) TryLock(ctx context.Context, opts ...LockOption) (*Lease, 
 	return s.Lock(ctx, append(slices.Clip(opts), once)...)
 }
 
-// permitSide is what leads from a turnstile to a PermitSemaphore.
-type permitSide struct{ t *turnstile }
+// permitCounter is the counting of a PermitSemaphore.
+type permitCounter struct{ counter *counter }
 
-func newPermitSide(t *turnstile) counter { return permitSide{t} }
+func newPermitCounter(ct *counter) counting { return permitCounter{ct} }
 
-func (s permitSide) channel() string { return protocol.CountChannel(s.t.key) }
+func (s permitCounter) channel() string { return protocol.CountChannel(s.counter.key) }
 
-func (s permitSide) ask(b *round, wanted bool) (int, time.Duration, error) {
+func (s permitCounter) ask(b *batchRequest, wanted bool) (int, time.Duration, error) {
 	var grants func(int64) bool // nil: what was taken is to be given back
 	var wants []protocol.Permits
 	if wanted {
 		grants = takesSome
-		for i, wish := range b.wishes {
-			wants = append(wants, protocol.Permits{IDs: wish.ids, Lease: b.waiters[i].terms.ttl})
+		for i, demand := range b.demands {
+			wants = append(wants, protocol.Permits{IDs: demand.ids, Lease: b.waiters[i].terms.ttl})
 		}
 	}
 	var reply protocol.PermitVerdict
-	permits := s.t.c.wire.PermitSemaphore(s.t.key)
-	numbers, err := s.t.c.net.RunGrant(permits.AcquirePermits(s.t.asked(b), wants), grants).Ints()
+	permits := s.counter.c.wire.PermitSemaphore(s.counter.key)
+	numbers, err := s.counter.c.net.RunGrant(permits.AcquirePermits(s.counter.asked(b), wants), grants).Ints()
 	if err == nil {
 		reply, err = protocol.ReadPermits(numbers)
 	}
@@ -538,14 +543,14 @@ func (s permitSide) ask(b *round, wanted bool) (int, time.Duration, error) {
 	return int(reply.Served), next, nil
 }
 
-func (s permitSide) grant(w *waiter, sent time.Time) bool {
-	t := s.t
+func (s permitCounter) grant(w *waiter, sent time.Time) bool {
+	ct := s.counter
 	if !time.Now().Before(sent.Add(w.terms.ttl - watchdog.Margin(w.terms.ttl))) {
-		w.wish.ids = newIDs(w.wish.n) // those are given back
+		w.demand.ids = newIDs(w.demand.n) // those are given back
 		return false
 	}
-	p := w.wish.permit
-	p.t, p.ids, p.began, p.name = t, w.wish.ids, monotonic.Now(), w.call.name // nobody else knows it yet
+	p := w.demand.permit
+	p.counter, p.ids, p.began, p.name = ct, w.demand.ids, monotonic.Now(), w.call.name // nobody else knows it yet
 	p.lease = watchdog.Lease{
 		Holding: permitHolding{p},
 		TTL:     w.terms.ttl,
@@ -554,42 +559,42 @@ func (s permitSide) grant(w *waiter, sent time.Time) bool {
 		Unwatched: true,
 	}
 	p.guard = &p.lease
-	t.permits[p] = struct{}{}
-	t.stay()
-	t.c.held(1)
-	if !w.terms.quiet {
-		t.c.hearFor(t.key) // that the server may have lost it
+	ct.permits[p] = struct{}{}
+	ct.stay()
+	ct.c.held(1)
+	if !w.terms.polling {
+		ct.c.hearFor(ct.key) // that the server may have lost it
 	}
-	t.c.watchdog.Start(p.guard, sent, w.terms.ttl)
+	ct.c.watchdog.Start(p.guard, sent, w.terms.ttl)
 	if w.limit > 0 {
-		t.c.watchdog.Limit(p.guard, p.began.Add(w.limit).Std())
+		ct.c.watchdog.Limit(p.guard, p.began.Add(w.limit).Std())
 	}
 	return true
 }
 
-func (s permitSide) undo(w wish) {
-	if w.permit.t != nil && w.permit.owned() == w.ids { // it was given
+func (s permitCounter) undo(w demand) {
+	if w.permit.counter != nil && w.permit.owned() == w.ids { // it was given
 		_ = w.permit.release()
 		return
 	}
-	_, _, _ = s.t.giveBack(w.ids)
+	_, _, _ = s.counter.giveBack(w.ids)
 }
 
 // giveBack gives permits back until Redis has answered, and wakes who waits for them here. It returns how many had not
 // expired, and whether an earlier try, whose reply was lost, may have done it.
-func (t *turnstile) giveBack(ids string) (valid int64, sent bool, err error) {
+func (ct *counter) giveBack(ids string) (valid int64, sent bool, err error) {
 	type outcome struct {
 		valid int64
 		sent  bool
 	}
 	var tries bool // of the goroutine that sends
 	done := make(chan outcome, 1)
-	permits := t.c.wire.PermitSemaphore(t.key)
-	_, err = t.insist(context.Background(), true, func() {}, func() (int64, error) {
-		valid, err := t.c.net.Run(permits.Release(ids)).Int()
+	permits := ct.c.wire.PermitSemaphore(ct.key)
+	_, err = ct.insist(context.Background(), true, func() {}, func() (int64, error) {
+		valid, err := ct.c.net.Run(permits.Release(ids)).Int()
 		if err == nil {
 			done <- outcome{valid, tries}
-			t.wake()
+			ct.wake()
 		}
 		tries = tries || transport.Unknown(err)
 		return valid, err
@@ -602,11 +607,11 @@ func (t *turnstile) giveBack(ids string) (valid int64, sent bool, err error) {
 }
 
 // holding returns the permits of this process that have some of the ids.
-func (t *turnstile) holding(ids string) []*Permit {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+func (ct *counter) holding(ids string) []*Permit {
+	ct.mu.Lock()
+	defer ct.mu.Unlock()
 	var some []*Permit
-	for p := range t.permits {
+	for p := range ct.permits {
 		if len(without(p.ids, ids)) < len(p.ids) {
 			some = append(some, p)
 		}
@@ -615,16 +620,16 @@ func (t *turnstile) holding(ids string) []*Permit {
 }
 
 // took has permits of this process go on without the ids, which were given back, and ends those that have no others.
-func (t *turnstile) took(from []*Permit, ids string) {
+func (ct *counter) took(from []*Permit, ids string) {
 	for _, p := range from {
-		t.mu.Lock()
+		ct.mu.Lock()
 		left := without(p.ids, ids)
 		if left != "" {
 			p.ids = left
 		}
-		t.mu.Unlock()
+		ct.mu.Unlock()
 		if left == "" {
-			t.c.watchdog.Lose(p.guard, watchdog.ErrRefused)
+			ct.c.watchdog.Lose(p.guard, watchdog.ErrRefused)
 		}
 	}
 }

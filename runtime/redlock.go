@@ -30,7 +30,7 @@ import (
 // # What it does not give
 //
 // It takes the servers' word for what they granted. A server that was restarted without what it knew grants
-// again: one server that restarts empty while the lock is held by a bare majority makes a second holder. The first one is told at its
+// again: one server that restarts empty while the lock is held by a bare majority makes a second holder. The first one learns of it at its
 // next renewal, or at once where the server tells of changes. So have each write to disk with appendfsync always, or
 // keep one that was restarted away for as long as the longest watchdog or lease time of its locks, or what [Lease.Extend] made of
 // it, before it serves again. The same goes for a replica that takes over: make every server a single one.
@@ -39,10 +39,10 @@ import (
 // from what the next one does. With WithFencing the lease has a token, larger than that of every earlier lease
 // of the key: the largest of those that the majority gave, written back to a majority before Lock returns.
 type RedLock struct {
-	key   string
-	parts []*Mutex
-	err   error  // why there are none
-	line  string // names the line of those of this process who want it: the key, and the servers
+	key      string
+	parts    []*Mutex
+	err      error  // why there are none
+	queueKey string // names the line of those of this process who want it: the key, and the servers
 }
 
 var _ Locker = (*RedLock)(nil)
@@ -78,7 +78,7 @@ func NewRedLock(key string, clients []*Client, opts ...LockOption) *RedLock {
 func newRedLock(parts []*Mutex) *RedLock {
 	m := &RedLock{key: parts[0].key, parts: parts}
 	for _, part := range parts {
-		m.line += part.c.wire.UUID + ":" + part.key + " "
+		m.queueKey += part.c.wire.UUID + ":" + part.key + " "
 	}
 	return m
 }
@@ -145,9 +145,9 @@ func (m *RedLock) take(ctx context.Context, a *attempt, opts []LockOption) (*Lea
 	}
 	whole := newLease(c, kindRedLock, m.key, ctx)
 	whole.name = cfg.name
-	e := &election{m: m, ctx: ctx, opts: append(slices.Clip(opts), WithWait(0), following), cfg: cfg, whole: whole}
+	e := &quorumAcquire{m: m, ctx: ctx, opts: append(slices.Clip(opts), WithWait(0), following), cfg: cfg, whole: whole}
 	e.w = newWaiter(ctx, whole, cfg) // not used again: it may be poked late
-	e.w.ballots = true
+	e.w.quorum = true
 	e.inLine = cfg.wait != 0 && !m.entered(whole)
 	err := c.await(ctx, e, e.w, cfg, a.waits)
 	if err == nil && ctx.Err() != nil {
@@ -157,10 +157,10 @@ func (m *RedLock) take(ctx context.Context, a *attempt, opts []LockOption) (*Lea
 	if err == nil {
 		return whole, nil
 	}
-	if whole.union == nil {
-		c.reds.leave(e, 0)
+	if whole.composite == nil {
+		c.quorums.leave(e, 0)
 	} else {
-		c.spawn(func() { _ = whole.hold.unlock(whole) })
+		c.spawn(func() { _ = whole.grant.unlock(whole) })
 	}
 	return nil, err
 }

@@ -259,7 +259,7 @@ func TestRedLock_GoroutinesAreServedInOrder(t *testing.T) {
 	for _, key := range []string{key, key + ":2", key + ":3"} {
 		gone(t, redistest.Shared(t), key)
 	}
-	require.Zero(t, lockrt.RedLines(c))
+	require.Zero(t, lockrt.QuorumQueues(c))
 }
 
 // What one of a process was granted goes to the next of it, while that is a moment ago and wants the same.
@@ -309,7 +309,7 @@ func TestRedLock_GoesRoundInAProcess(t *testing.T) {
 			for _, key := range []string{key, key + ":2", key + ":3"} {
 				server.Do("DEL", "redisson_lock_token:{"+key+"}")
 			}
-			require.Zero(t, lockrt.RedLines(client))
+			require.Zero(t, lockrt.QuorumQueues(client))
 		})
 	}
 }

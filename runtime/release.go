@@ -9,7 +9,6 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
-	"github.com/lockgen/lockgen/runtime/internal/trace"
 	"github.com/lockgen/lockgen/runtime/internal/transport"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
@@ -20,14 +19,14 @@ type released struct {
 	sent time.Time // before the request
 }
 
-// A giving is a claim that is given back.
-type giving struct {
-	h      *home
-	cl     *claim
+// A releaseOp is a ticket that is given back.
+type releaseOp struct {
+	r      *resource
+	ticket *ticket
 	handed bool
-	held   bool   // it was a hold
-	plain  bool   // nobody is known to wait for it
-	again  *claim // by which this process wants the key once more, with terms
+	held   bool    // it was a grant
+	plain  bool    // nobody is known to wait for it
+	again  *ticket // by which this process wants the key once more, with terms
 	terms  terms
 
 	limit time.Time // when to go on in the background
@@ -39,26 +38,26 @@ type giving struct {
 	timer  *time.Timer
 }
 
-var givings = sync.Pool{New: func() any {
+var releaseOps = sync.Pool{New: func() any {
 	timer := time.NewTimer(time.Hour)
 	timer.Stop()
-	return &giving{done: make(chan error, 1), timer: timer}
+	return &releaseOp{done: make(chan error, 1), timer: timer}
 }}
 
-func newGiving(h *home, cl *claim, handed bool) *giving {
-	g := givings.Get().(*giving)
-	*g = giving{h: h, cl: cl, handed: handed, done: g.done, timer: g.timer, limit: now().Add(h.c.opts.OpTimeout)}
-	return g
+func newReleaseOp(r *resource, tk *ticket, handed bool) *releaseOp {
+	op := releaseOps.Get().(*releaseOp)
+	*op = releaseOp{r: r, ticket: tk, handed: handed, done: op.done, timer: op.timer, limit: now().Add(r.c.opts.OpTimeout)}
+	return op
 }
 
-func (g *giving) recycle() {
-	*g = giving{done: g.done, timer: g.timer}
-	givings.Put(g)
+func (op *releaseOp) recycle() {
+	*op = releaseOp{done: op.done, timer: op.timer}
+	releaseOps.Put(op)
 }
 
-// outcome returns what became of the hold of l, at most Options.OpTimeout after it was to be given back.
-func (g *giving) outcome(l *Lease) error {
-	err := g.wait(g.limit, g.h.c.opts.OpTimeout)
+// outcome returns what became of the grant of l, at most Options.OpTimeout after it was to be given back.
+func (op *releaseOp) outcome(l *Lease) error {
+	err := op.wait(op.limit, op.r.c.opts.OpTimeout)
 	if cause := l.ended(); err == nil && errors.Is(cause, ErrLost) {
 		return cause // by the clock, before the watchdog could say so
 	}
@@ -66,147 +65,141 @@ func (g *giving) outcome(l *Lease) error {
 }
 
 // wait returns the outcome, when limit is over at the latest. After that g goes on without the caller.
-func (g *giving) wait(over time.Time, limit time.Duration) error {
+func (op *releaseOp) wait(over time.Time, limit time.Duration) error {
 	select {
-	case err := <-g.done:
-		g.recycle()
+	case err := <-op.done:
+		op.recycle()
 		return err
 	default:
 	}
-	g.timer.Reset(time.Until(over))
+	op.timer.Reset(time.Until(over))
 	select {
-	case err := <-g.done:
-		g.timer.Stop()
-		g.recycle()
+	case err := <-op.done:
+		op.timer.Stop()
+		op.recycle()
 		return err
-	case <-g.timer.C:
+	case <-op.timer.C:
 		return fmt.Errorf("no answer within %v; the key is given back as soon as Redis answers, or expires", limit)
 	}
 }
 
-// free gives a claim back, or takes it out of the line, and then lets the queue go on, with again as
-// its claim if there is one. The home is busy until then, and left by the caller's stay. It tries until
+// free gives a ticket back, or takes it out of the line, and then lets the queue go on, with again as
+// its ticket if there is one. The resource is busy until then, and left by the caller's stay. It tries until
 // Redis has answered, at most for Options.OpTimeout; after that it goes on in the background.
-func (h *home) free(g *giving) {
+func (r *resource) free(op *releaseOp) {
 	switch {
-	case g.cl.settled != nil:
-		h.c.spawn(func() {
-			g.cl.doubt = <-g.cl.settled || g.cl.doubt // or that request could take the lock again, for nobody
-			h.c.traces(trace.Unlocks, h.key, g.cl.n)
-			h.c.releases.Submit(g, false)
+	case op.ticket.settled != nil:
+		r.c.spawn(func() {
+			op.ticket.outcomeUnknown = <-op.ticket.settled || op.ticket.outcomeUnknown // or that request could take the lock again, for nobody
+			r.c.releases.Submit(op, false)
 		})
-	case g.simple():
-		h.c.frees.Submit(g, h.c.net.Prompt())
+	case op.simple():
+		r.c.frees.Submit(op, r.c.net.Prompt())
 	default:
-		h.c.releases.Submit(g, h.c.net.Prompt())
+		r.c.releases.Submit(op, r.c.net.Prompt())
 	}
 }
 
 // simple reports whether nothing but the key is to be given back, at once.
-func (g *giving) simple() bool { return g.plain && g.cl.settled == nil }
+func (op *releaseOp) simple() bool { return op.plain && op.ticket.settled == nil }
 
-func (g *giving) Key() string { return g.h.key }
+func (op *releaseOp) Key() string { return op.r.key }
 
-func (g *giving) Append(keys, args []string) (allKeys, allArgs []string) {
-	wire := &g.h.c.wire
-	g.h.c.traces(trace.GivesBack, g.h.key, g.cl.n)
-	if g.plain {
-		return wire.Free(keys, args, g.h.key, g.cl.n)
+func (op *releaseOp) Append(keys, args []string) (allKeys, allArgs []string) {
+	wire := &op.r.c.wire
+	if op.plain {
+		return wire.Free(keys, args, op.r.key, op.ticket.n)
 	}
 	// Whoever was handed the key by another process leaves the next turn to Redisson's waiters.
-	r := protocol.Release{Of: g.cl.ticket(), JavasTurn: g.handed}
-	if g.again != nil {
-		r.Again, r.Lease = g.again.ticket(), g.terms.ttl
-		g.h.c.traces(trace.Joins, g.h.key, g.again.n)
+	r := protocol.Release{Of: op.ticket.onWire(), JavasTurn: op.handed}
+	if op.again != nil {
+		r.Again, r.Lease = op.again.onWire(), op.terms.ttl
 	}
-	return wire.Release(keys, args, g.h.key, r)
+	return wire.Release(keys, args, op.r.key, r)
 }
 
-func (g *giving) Answered(sent time.Time, reply protocol.Answer, err error) {
-	if g.plain {
-		g.plain = false // whatever follows
+func (op *releaseOp) Answered(sent time.Time, reply protocol.Answer, err error) {
+	if op.plain {
+		op.plain = false // whatever follows
 		if err == nil && protocol.ReadRelease(reply).Outcome == protocol.Contended {
-			g.h.c.releases.Submit(g, false)
+			op.r.c.releases.Submit(op, false)
 			return
 		}
 	}
-	h, cl := g.h, g.cl
-	if err == nil && cl.doubt {
-		// A request of this claim whose reply was lost may still be on its way.
-		h.c.withdraw(h.key, cl)
+	r, tk := op.r, op.ticket
+	if err == nil && tk.outcomeUnknown {
+		// A request of this ticket whose reply was lost may still be on its way.
+		r.c.withdraw(r.key, tk)
 	}
 	switch {
 	case err == nil:
 		done := released{protocol.ReadRelease(reply), sent}
-		if done.Outcome == protocol.NotOurs && !g.tried { // else by the try whose reply was lost
+		if done.Outcome == protocol.NotOurs && !op.tried { // else by the try whose reply was lost
 			err = lost(watchdog.ErrRefused)
 		}
-		g.finish(done, err)
+		op.finish(done, err)
 		return
 	case !passing(err):
-		if cl.standing || cl.doubt {
-			h.c.withdraw(h.key, cl) // its place in line would be handed the lock
+		if tk.standing || tk.outcomeUnknown {
+			r.c.withdraw(r.key, tk) // its place in line would be handed the lock
 		}
-		g.finish(released{protocol.Released{Outcome: protocol.NotOurs}, sent}, refused(err))
+		op.finish(released{protocol.Released{Outcome: protocol.NotOurs}, sent}, refused(err))
 		return
 	}
-	h.mu.Lock()
-	h.said.fails(err)
-	h.mu.Unlock()
-	g.tried = g.tried || transport.Unknown(err)
-	pause := g.down.pause(h.c.opts.Retry, err)
-	if now().Add(pause).After(g.limit) {
-		h.c.withdraw(h.key, cl)
-		g.finish(released{protocol.Released{Outcome: protocol.NotOurs}, sent}, err)
+	r.mu.Lock()
+	r.answers.fails(err)
+	r.mu.Unlock()
+	op.tried = op.tried || transport.Unknown(err)
+	pause := op.down.pause(r.c.opts.Retry, err)
+	if now().Add(pause).After(op.limit) {
+		r.c.withdraw(r.key, tk)
+		op.finish(released{protocol.Released{Outcome: protocol.NotOurs}, sent}, err)
 		return
 	}
-	if g.again != nil {
-		h.c.traces(trace.Unknown, h.key, g.again.n)
-	}
-	h.c.spawn(func() {
+	r.c.spawn(func() {
 		<-time.After(pause)
-		h.c.releases.Submit(g, false)
+		r.c.releases.Submit(op, false)
 	})
 }
 
 // finish lets the queue go on and tells who waits for the outcome.
-func (g *giving) finish(done released, err error) {
-	h, again := g.h, g.again
-	h.c.disconnect(g.cl.n)
+func (op *releaseOp) finish(done released, err error) {
+	r, again := op.r, op.again
+	r.c.disconnect(op.ticket.n)
 	var rest func()
-	h.mu.Lock()
-	h.busy--
-	h.said.changes()
-	if again == nil || h.claim != again {
-		h.promote() // handed over already, if it was in line
+	r.mu.Lock()
+	r.busy--
+	r.answers.changes()
+	if again == nil || r.ticket != again {
+		r.promptHead() // handed over already, if it was in line
 	} else {
-		rest = h.goOn(again, g.terms, done, err)
+		rest = r.resume(again, op.terms, done, err)
 	}
-	h.mu.Unlock()
+	r.mu.Unlock()
 	if rest != nil {
-		h.c.spawn(rest)
+		r.c.spawn(rest)
 	}
-	if g.held {
-		h.c.held(-1)
+	if op.held {
+		r.c.held(-1)
 	}
-	if g.waited {
-		g.done <- err
+	if op.waited {
+		op.done <- err
 	} else {
-		g.recycle()
+		op.recycle()
 	}
-	h.c.leave(h)
+	r.c.leave(r)
 }
 
-// giveBack gives a claim back by once, which reports whether Redis had the key for it. It tries until Redis has
+// giveBack gives a ticket back by once, which reports whether Redis had the key for it. It tries until Redis has
 // answered, at most for Options.OpTimeout; after that later does, in the background. So it does if a request for
-// the claim whose reply was lost may still be on its way, or if the claim may stand in a line that Redis refuses to
+// the ticket whose reply was lost may still be on its way, or if the ticket may stand in a line that Redis refuses to
 // take it out of.
-func (c *Client) giveBack(doubt, standing bool, once func() (bool, error), later func()) error {
+func (c *Client) giveBack(outcomeUnknown, standing bool, once func() (bool, error), later func()) error {
 	limit := time.Now().Add(c.opts.OpTimeout)
 	var down outage
 	for tried := false; ; {
 		ours, err := once()
-		if err == nil && doubt {
+		if err == nil && outcomeUnknown {
 			later()
 		}
 		switch {
@@ -215,7 +208,7 @@ func (c *Client) giveBack(doubt, standing bool, once func() (bool, error), later
 		case err == nil:
 			return lost(watchdog.ErrRefused)
 		case !passing(err):
-			if tried || doubt || standing {
+			if tried || outcomeUnknown || standing {
 				later()
 			}
 			return refused(err)
@@ -230,17 +223,17 @@ func (c *Client) giveBack(doubt, standing bool, once func() (bool, error), later
 	}
 }
 
-// withdraw makes sure that Redis does not keep the key for a claim that nobody wants any more. It does not block.
-func (c *Client) withdraw(key string, cl *claim) {
-	c.janitor.throw(lockSweeper{key}, &remains{n: cl.n, tokens: cl.inLine, watch: cl.ttl})
+// withdraw makes sure that Redis does not keep the key for a ticket that nobody wants any more. It does not block.
+func (c *Client) withdraw(key string, tk *ticket) {
+	c.withdrawals.add(lockWithdrawer{key}, &withdrawal{n: tk.n, tokens: tk.inLine, watch: tk.ttl})
 }
 
-// releaseOnce gives a claim back, alone.
-func (c *Client) releaseOnce(key string, cl *claim) error {
-	return lockSweeper{key}.sweep(c, []*remains{{n: cl.n, tokens: cl.inLine}})
+// releaseOnce gives a ticket back, alone.
+func (c *Client) releaseOnce(key string, tk *ticket) error {
+	return lockWithdrawer{key}.withdraw(c, []*withdrawal{{n: tk.n, tokens: tk.inLine}})
 }
 
-// withdrawBy withdraws a claim to key, of a lease of ttl, by what releases it.
+// withdrawBy withdraws a ticket to key, of a lease of ttl, by what releases it.
 func (c *Client) withdrawBy(key string, ttl time.Duration, release func() error) {
 	const least, most, mostFailing, limit = 25 * time.Millisecond, 5 * time.Second, 250 * time.Millisecond, time.Minute
 	until := now().Add(limit)
@@ -258,7 +251,7 @@ func (c *Client) withdrawBy(key string, ttl time.Duration, release func() error)
 		}
 		if now().After(until) {
 			if !answered {
-				c.opts.Logger.Warn("lockgen: a claim could not be withdrawn; its key expires", "key", key, "error", err)
+				c.opts.Logger.Warn("lockgen: a request could not be withdrawn; its key expires", "key", key, "error", err)
 			}
 			return
 		}

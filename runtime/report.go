@@ -23,8 +23,8 @@ const (
 	fromItself     // the process had it already
 )
 
-// grant says how t came to its caller.
-func (t *tenure) grant() Grant {
+// cameBy says how t came to its caller.
+func (t *leaseCore) cameBy() Grant {
 	switch t.came {
 	case fromHere:
 		return GrantLocal
@@ -37,19 +37,19 @@ func (t *tenure) grant() Grant {
 	}
 }
 
-// given says that the caller has t. If that has ended already, that is told now.
-func (t *tenure) given() {
+// given says that the caller has t. If that has ended already, the hook is called now.
+func (t *leaseCore) given() {
 	t.had.Store(true)
 	if t.ended() != nil {
 		t.report()
 	}
 }
 
-// report tells the hook of the end of t, once. The end of what a call was granted and nobody was given is not told:
+// report tells the hook of the end of t, once. The end of what a call was granted and nobody was given is not reported:
 // to the caller it has never begun.
-func (t *tenure) report() {
+func (t *leaseCore) report() {
 	hook := t.client.opts.Hooks.Ended
-	if hook == nil || !t.had.Load() || t.ended() == nil || !t.told.CompareAndSwap(false, true) {
+	if hook == nil || !t.had.Load() || t.ended() == nil || !t.reported.CompareAndSwap(false, true) {
 		return
 	}
 	cause, at := t.ended(), monotonic.Time(t.over.Load())
@@ -59,9 +59,9 @@ func (t *tenure) report() {
 	})
 }
 
-// reportLater has the end of t told, by another goroutine.
-func (t *tenure) reportLater() {
-	if t.had.Load() && !t.told.Load() {
+// reportLater has another goroutine report the end of t.
+func (t *leaseCore) reportLater() {
+	if t.had.Load() && !t.reported.Load() {
 		t.client.reporter.later(t.report, false)
 	}
 }
@@ -120,49 +120,49 @@ func (r *reporter) run() {
 // A borne holding knows who has it.
 type borne interface {
 	// bearer returns the first of the leases that have it at present, or nil.
-	bearer() *tenure
+	bearer() *leaseCore
 }
 
-func first(leases []*Lease) *tenure {
+func first(leases []*Lease) *leaseCore {
 	if len(leases) == 0 {
 		return nil
 	}
-	return &leases[0].tenure
+	return &leases[0].leaseCore
 }
 
-func (hd *hold) bearer() *tenure {
-	hd.home.mu.Lock()
-	defer hd.home.mu.Unlock()
-	return first(hd.leases)
+func (g *grant) bearer() *leaseCore {
+	g.resource.mu.Lock()
+	defer g.resource.mu.Unlock()
+	return first(g.leases)
 }
 
-func (hd *rwHold) bearer() *tenure {
-	hd.home.mu.Lock()
-	defer hd.home.mu.Unlock()
-	return first(hd.leases)
+func (g *rwGrant) bearer() *leaseCore {
+	g.resource.mu.Lock()
+	defer g.resource.mu.Unlock()
+	return first(g.leases)
 }
 
-func (hd *fairHold) bearer() *tenure {
-	hd.home.mu.Lock()
-	defer hd.home.mu.Unlock()
-	return first(hd.leases)
+func (g *fairGrant) bearer() *leaseCore {
+	g.resource.mu.Lock()
+	defer g.resource.mu.Unlock()
+	return first(g.leases)
 }
 
-func (p permitHolding) bearer() *tenure { return p.Permit.tenure }
+func (p permitHolding) bearer() *leaseCore { return p.Permit.leaseCore }
 
 // whole returns what t is a part of, or t.
-func (t *tenure) whole() *tenure {
+func (t *leaseCore) whole() *leaseCore {
 	for t != nil {
-		u := t.within.Load()
-		if u == nil {
+		co := t.within.Load()
+		if co == nil {
 			break
 		}
-		t = &u.whole.tenure
+		t = &co.whole.leaseCore
 	}
 	return t
 }
 
-// renewed is told the outcome of each renewal.
+// renewed reports the outcome of each renewal.
 func (c *Client) renewed(l *watchdog.Lease, err error) {
 	if err == nil {
 		c.counts.renewals.Add(1)
@@ -173,7 +173,7 @@ func (c *Client) renewed(l *watchdog.Lease, err error) {
 	if hook == nil {
 		return
 	}
-	var of *tenure
+	var of *leaseCore
 	if holding, ok := l.Holding.(borne); ok {
 		of = holding.bearer()
 	}
@@ -184,7 +184,7 @@ func (c *Client) renewed(l *watchdog.Lease, err error) {
 	c.reporter.later(func() {
 		ctx := context.Background()
 		if whole := of.whole(); whole != nil && whole.had.Load() {
-			if err != nil && whole.told.Load() {
+			if err != nil && whole.reported.Load() {
 				return
 			}
 			ctx, e.ID, e.Name, e.Template = whole.call.context(), whole.call.id, whole.call.name(), whole.call.cfg.template

@@ -131,14 +131,14 @@ func (m *RWMutex) force(ctx context.Context, op string, write bool) (bool, error
 	}
 	lock := m.c.wire.RW(m.key)
 	return m.c.force(ctx, op, m.key, func() (victims []victim, exit func(), err error) {
-		h, err := m.c.enterRW(m.key)
+		r, err := m.c.enterRW(m.key)
 		if err != nil {
 			return nil, nil, err
 		}
-		for _, hd := range h.held(write) {
-			victims = append(victims, victim{&hd.guard, func(cause error) { h.tell(hd, cause) }})
+		for _, g := range r.held(write) {
+			victims = append(victims, victim{&g.guard, func(cause error) { r.endLeases(g, cause) }})
 		}
-		return victims, h.exit, nil
+		return victims, r.exit, nil
 	}, lock.ForceUnlock(write))
 }
 
@@ -156,13 +156,13 @@ func (m *RWMutex) Inspect(ctx context.Context) (RWStanding, error) {
 	if err := m.c.checkKey(m.key); err != nil {
 		return fail(err)
 	}
-	h, err := m.c.enterRW(m.key)
+	r, err := m.c.enterRW(m.key)
 	if err != nil {
 		return fail(err)
 	}
-	defer h.exit()
+	defer r.exit()
 	got, err := bounded(ctx, m.c, func() reply {
-		in, err := m.c.inspection(h.lock.Inspect())
+		in, err := m.c.inspection(r.lock.Inspect())
 		s := RWStanding{Listening: in.Listening, TTL: in.TTL}
 		if err != nil {
 			return reply{s, err}
@@ -180,7 +180,7 @@ func (m *RWMutex) Inspect(ctx context.Context) (RWStanding, error) {
 	if err = cmpOr(err, got.err); err != nil {
 		return fail(refused(err))
 	}
-	got.standing.WriteCount, got.standing.ReadCount = h.entered()
+	got.standing.WriteCount, got.standing.ReadCount = r.entered()
 	return got.standing, nil
 }
 
@@ -209,20 +209,20 @@ func (m *RWMutex) take(ctx context.Context, kind string, cfg lockConfig, err err
 	}
 	l := newLease(m.c, kind, m.key, ctx)
 	l.name = cfg.name
-	if h := m.c.knownRW(m.key); h != nil {
-		// Who is let in by what the process has need not be counted as a user of the home besides.
-		if entered, _, err := h.enter(ctx, l, cfg); entered {
+	if r := m.c.knownRW(m.key); r != nil {
+		// Who is let in by what the process has need not be counted as a user of the resource besides.
+		if entered, _, err := r.enter(ctx, l, cfg); entered {
 			return l.entered(ctx, cfg)
 		} else if err != nil {
 			return nil, err
 		}
 	}
-	h, err := m.c.enterRW(m.key)
+	r, err := m.c.enterRW(m.key)
 	if err != nil {
 		return nil, err
 	}
-	defer h.exit()
-	entered, under, err := h.enter(ctx, l, cfg) // somebody may have been granted something meanwhile
+	defer r.exit()
+	entered, under, err := r.enter(ctx, l, cfg) // somebody may have been granted something meanwhile
 	if err != nil {
 		return nil, err
 	}
@@ -230,6 +230,6 @@ func (m *RWMutex) take(ctx context.Context, kind string, cfg lockConfig, err err
 		return l.entered(ctx, cfg)
 	}
 	w := newWaiter(ctx, l, cfg)
-	w.rw = &rwClaim{h: h, w: w, write: kind == kindWrite, under: under}
-	return m.c.contend(ctx, h, w, cfg, waiting)
+	w.rw = &rwTicket{r: r, w: w, write: kind == kindWrite, under: under}
+	return m.c.contend(ctx, r, w, cfg, waiting)
 }

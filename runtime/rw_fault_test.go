@@ -266,7 +266,7 @@ func rwTraffic(t *testing.T, server *redistest.RedisServer, url string, opts loc
 		opts.OpTimeout = patience // Unlock is to go on for as long as messages get lost
 		c := clientOf(t, url, opts)
 		defer func() {
-			until(t, "no key has a home", func() bool { return lockrt.Homes(c) == 0 })
+			until(t, "no key has a home", func() bool { return lockrt.Resources(c) == 0 })
 		}()
 		m := c.RWMutex(key, unexpiring)
 		for g := range 4 {
@@ -438,7 +438,7 @@ func TestRWFault_CancelStormLeavesNothing(t *testing.T) { //nolint:paralleltest 
 	others.Wait()
 	require.Empty(t, failed)
 	for _, c := range clients {
-		until(t, "no key has a home", func() bool { return lockrt.Homes(c) == 0 })
+		until(t, "no key has a home", func() bool { return lockrt.Resources(c) == 0 })
 	}
 	nothingLeft(t, server, key)
 	for _, c := range clients {

@@ -1,6 +1,7 @@
 package lockrt
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -60,6 +61,12 @@ func (s *Semaphore) Do(ctx context.Context, n int, fn func(ctx context.Context) 
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Release(ctx, n)) }()
+	if c := orZero(s).c; c != nil && c.opts.ProfileLabels {
+		name, _ := labelOf(s.opts, opts)
+		under, end := profiled(ctx, cmp.Or(name, kindSemaphore))
+		defer end()
+		return fn(under)
+	}
 	return fn(ctx)
 }
 
@@ -103,9 +110,9 @@ func (s *Semaphore) TrySetPermits(ctx context.Context, n int, ttl time.Duration)
 // unknown. Redisson's drainPermits, which also raises a negative number to 0 and takes away a time to live.
 func (s *Semaphore) Drain(ctx context.Context) (int, error) {
 	s = orZero(s)
-	n, err := s.c.change(ctx, "drain", kindSemaphore, s.key, false, func(ctx context.Context, t *turnstile) (int64, error) {
+	n, err := s.c.change(ctx, "drain", kindSemaphore, s.key, false, func(ctx context.Context, ct *counter) (int64, error) {
 		permits := s.c.wire.Semaphore(s.key)
-		return t.change(ctx, false, permits.Drain)
+		return ct.change(ctx, false, permits.Drain)
 	})
 	return int(n), err
 }
@@ -152,7 +159,7 @@ func (s *Semaphore) acquire(ctx context.Context, op string, n int, opts []LockOp
 	case n == 0:
 		err = s.c.usable(s.key)
 	default:
-		_, err = a.pass(ctx, func(w *waiter) { w.wish = wish{n: n, create: s.permits} })
+		_, err = a.count(ctx, func(w *waiter) { w.demand = demand{n: n, create: s.permits} })
 	}
 	return a.counted(err)
 }
@@ -194,9 +201,9 @@ func (c *Client) counted(kind, key string) protocol.Semaphore {
 
 // addPermits adds permits to a semaphore of either kind, and reports whether it was done, or whether the semaphore existed.
 func addPermits(ctx context.Context, c *Client, op, kind, key string, n int, missing protocol.Missing, anyway bool) (bool, error) {
-	done, err := c.change(ctx, op, kind, key, anyway, func(ctx context.Context, t *turnstile) (int64, error) {
+	done, err := c.change(ctx, op, kind, key, anyway, func(ctx context.Context, ct *counter) (int64, error) {
 		permits := c.counted(kind, key)
-		return t.change(ctx, anyway, func(r protocol.Request) protocol.Command { return permits.Add(r, n, missing) })
+		return ct.change(ctx, anyway, func(r protocol.Request) protocol.Command { return permits.Add(r, n, missing) })
 	})
 	return done == 1, err
 }
@@ -210,46 +217,46 @@ func trySetPermits(ctx context.Context, c *Client, kind, key string, n int, ttl 
 	if err != nil {
 		return false, &Error{Op: "set permits", Key: key, Err: err}
 	}
-	done, err := c.change(ctx, "set permits", kind, key, false, func(ctx context.Context, t *turnstile) (int64, error) {
+	done, err := c.change(ctx, "set permits", kind, key, false, func(ctx context.Context, ct *counter) (int64, error) {
 		permits := c.counted(kind, key)
-		return t.change(ctx, false, func(r protocol.Request) protocol.Command { return permits.Create(r, n, ttl) })
+		return ct.change(ctx, false, func(r protocol.Request) protocol.Command { return permits.Create(r, n, ttl) })
 	})
 	return done == 1, err
 }
 
-// semaphoreSide is what leads from a turnstile to a Semaphore.
-type semaphoreSide struct{ t *turnstile }
+// semaphoreCounter is the counting of a Semaphore.
+type semaphoreCounter struct{ counter *counter }
 
-func newSemaphoreSide(t *turnstile) counter { return semaphoreSide{t} }
+func newSemaphoreCounter(ct *counter) counting { return semaphoreCounter{ct} }
 
-func (s semaphoreSide) channel() string { return protocol.CountChannel(s.t.key) }
+func (s semaphoreCounter) channel() string { return protocol.CountChannel(s.counter.key) }
 
-func (s semaphoreSide) ask(b *round, wanted bool) (int, time.Duration, error) {
+func (s semaphoreCounter) ask(b *batchRequest, wanted bool) (int, time.Duration, error) {
 	var grants func(int64) bool // nil: what was taken is to be given back
 	var wants []int
 	if wanted {
 		grants = takesSome
-		for _, wish := range b.wishes {
-			wants = append(wants, wish.n)
+		for _, demand := range b.demands {
+			wants = append(wants, demand.n)
 		}
 	}
-	permits := s.t.c.wire.Semaphore(s.t.key)
-	granted, err := s.t.c.net.RunGrant(permits.Acquire(s.t.asked(b), wants), grants).Int()
+	permits := s.counter.c.wire.Semaphore(s.counter.key)
+	granted, err := s.counter.c.net.RunGrant(permits.Acquire(s.counter.asked(b), wants), grants).Int()
 	if err == nil && granted == protocol.Outdated {
 		err = protocol.ErrOutdated
 	}
 	return int(granted), pollCounted, err
 }
 
-func (semaphoreSide) grant(*waiter, time.Time) bool { return true }
+func (semaphoreCounter) grant(*waiter, time.Time) bool { return true }
 
-func (s semaphoreSide) undo(w wish) {
-	permits := s.t.c.wire.Semaphore(s.t.key)
-	_, err := s.t.change(context.Background(), true, func(r protocol.Request) protocol.Command {
+func (s semaphoreCounter) undo(w demand) {
+	permits := s.counter.c.wire.Semaphore(s.counter.key)
+	_, err := s.counter.change(context.Background(), true, func(r protocol.Request) protocol.Command {
 		return permits.Add(r, w.n, protocol.LeaveMissing)
 	})
 	if err != nil {
-		s.t.c.opts.Logger.Warn("lockgen: permits could not be given back", "key", s.t.key, "permits", w.n, "error", err)
+		s.counter.c.opts.Logger.Warn("lockgen: permits could not be given back", "key", s.counter.key, "permits", w.n, "error", err)
 	}
-	s.t.wake()
+	s.counter.wake()
 }

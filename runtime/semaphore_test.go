@@ -38,7 +38,7 @@ func requireAvailable(t *testing.T, want int, s interface {
 // tidy checks that nothing is left of a key that counts but what expires.
 func tidy(t *testing.T, c *lockrt.Client, server *redistest.RedisServer, key string) {
 	t.Helper()
-	until(t, "the client has forgotten "+key, func() bool { return lockrt.Turnstiles(c) == 0 })
+	until(t, "the client has forgotten "+key, func() bool { return lockrt.Counters(c) == 0 })
 	until(t, "the subscriptions end", func() bool {
 		for _, channel := range []string{"redisson_sc:{" + key + "}", "redisson_countdownlatch__channel__{" + key + "}"} {
 			if subscribers(t, server, channel) > 0 {

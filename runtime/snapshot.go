@@ -55,23 +55,23 @@ func (c *Client) guards(key string, most int) (all []*watchdog.Lease, omitted in
 		return c.watchdog.Leases(max(0, most-most/2))
 	}
 	c.mu.Lock()
-	h, rw, fair, permits := c.homes[key], c.rws[key], c.fairs[key], c.turnstiles[kindPermit+" "+key]
+	r, rw, fair, permits := c.resources[key], c.rws[key], c.fairs[key], c.counters[kindPermit+" "+key]
 	c.mu.Unlock()
-	if h != nil {
-		if hd := h.held(); hd != nil {
-			all = append(all, &hd.guard)
+	if r != nil {
+		if g := r.held(); g != nil {
+			all = append(all, &g.guard)
 		}
 	}
 	if rw != nil {
 		rw.mu.Lock()
-		for _, hd := range rw.all() {
-			all = append(all, &hd.guard)
+		for _, g := range rw.all() {
+			all = append(all, &g.guard)
 		}
 		rw.mu.Unlock()
 	}
 	if fair != nil {
-		if hd := fair.held(); hd != nil {
-			all = append(all, &hd.guard)
+		if g := fair.held(); g != nil {
+			all = append(all, &g.guard)
 		}
 	}
 	if permits != nil {
@@ -96,7 +96,7 @@ type visible interface {
 
 // A shownLease is a lease as it was at one moment.
 type shownLease struct {
-	*tenure
+	*leaseCore
 
 	token   int64
 	permits int // that it has; 0 for a lock
@@ -149,41 +149,41 @@ func (c *Client) traceOf(ctx context.Context) string {
 func shownLeases(leases []*Lease) []shownLease {
 	shown := make([]shownLease, len(leases))
 	for i, l := range leases {
-		shown[i] = shownLease{&l.tenure, l.token, 0}
+		shown[i] = shownLease{&l.leaseCore, l.token, 0}
 	}
 	return shown
 }
 
-func (hd *hold) show() (leases []shownLease, queued int) {
-	hd.home.mu.Lock()
-	defer hd.home.mu.Unlock()
-	return shownLeases(hd.leases), hd.home.queue.length
+func (g *grant) show() (leases []shownLease, queued int) {
+	g.resource.mu.Lock()
+	defer g.resource.mu.Unlock()
+	return shownLeases(g.leases), g.resource.queue.length
 }
 
-func (hd *rwHold) show() (leases []shownLease, queued int) {
-	hd.home.mu.Lock()
-	defer hd.home.mu.Unlock()
-	return shownLeases(hd.leases), hd.home.queue.length
+func (g *rwGrant) show() (leases []shownLease, queued int) {
+	g.resource.mu.Lock()
+	defer g.resource.mu.Unlock()
+	return shownLeases(g.leases), g.resource.queue.length
 }
 
-func (hd *fairHold) show() (leases []shownLease, queued int) {
-	hd.home.mu.Lock()
-	defer hd.home.mu.Unlock()
-	for _, cl := range hd.home.claims {
-		if cl.call != nil && cl.hold == nil {
+func (g *fairGrant) show() (leases []shownLease, queued int) {
+	g.resource.mu.Lock()
+	defer g.resource.mu.Unlock()
+	for _, tk := range g.resource.tickets {
+		if tk.call != nil && tk.grant == nil {
 			queued++
 		}
 	}
-	return shownLeases(hd.leases), queued
+	return shownLeases(g.leases), queued
 }
 
 func (p permitHolding) show() (leases []shownLease, queued int) {
-	p.t.mu.Lock()
-	defer p.t.mu.Unlock()
+	p.counter.mu.Lock()
+	defer p.counter.mu.Unlock()
 	if p.over {
 		return nil, 0
 	}
-	return []shownLease{{p.tenure, 0, len(p.ids) / idLength}}, p.t.queue.length
+	return []shownLease{{p.leaseCore, 0, len(p.ids) / idLength}}, p.counter.queue.length
 }
 
 // A shownCall is a call that waits, as it was at one moment.
@@ -213,8 +213,8 @@ func (c *Client) waitingCalls(key string) (all []shownCall) {
 		return nil
 	}
 	c.mu.Lock()
-	homes, rws, fairs := sideOf(c.homes, key), sideOf(c.rws, key), sideOf(c.fairs, key)
-	turnstiles := sideOf(c.turnstiles, key, kindPermit+" "+key, kindSemaphore+" "+key, kindLatch+" "+key)
+	resources, rws, fairs := sideOf(c.resources, key), sideOf(c.rws, key), sideOf(c.fairs, key)
+	counters := sideOf(c.counters, key, kindPermit+" "+key, kindSemaphore+" "+key, kindLatch+" "+key)
 	c.mu.Unlock()
 
 	add := func(w *waiter, kind, key string) {
@@ -224,46 +224,46 @@ func (c *Client) waitingCalls(key string) (all []shownCall) {
 		if w.lease != nil {
 			kind = w.lease.kind
 		}
-		all = append(all, shownCall{w.call, kind, key, w.wish.n})
+		all = append(all, shownCall{w.call, kind, key, w.demand.n})
 	}
-	for _, h := range homes {
-		h.mu.Lock()
-		h.queue.each(func(w *waiter) { add(w, kindMutex, h.key) })
-		h.mu.Unlock()
+	for _, r := range resources {
+		r.mu.Lock()
+		r.queue.each(func(w *waiter) { add(w, kindMutex, r.key) })
+		r.mu.Unlock()
 	}
-	for _, h := range rws {
-		h.mu.Lock()
-		h.queue.each(func(w *waiter) { add(w, kindRead, h.key) })
-		h.mu.Unlock()
+	for _, r := range rws {
+		r.mu.Lock()
+		r.queue.each(func(w *waiter) { add(w, kindRead, r.key) })
+		r.mu.Unlock()
 	}
-	for _, h := range fairs {
-		h.mu.Lock()
-		for _, cl := range h.claims {
-			if cl.call != nil && cl.hold == nil {
-				add(cl.call.w, kindFair, h.key)
+	for _, r := range fairs {
+		r.mu.Lock()
+		for _, tk := range r.tickets {
+			if tk.call != nil && tk.grant == nil {
+				add(tk.call.w, kindFair, r.key)
 			}
 		}
-		h.mu.Unlock()
+		r.mu.Unlock()
 	}
-	for _, t := range turnstiles {
-		t.mu.Lock()
-		t.queue.each(func(w *waiter) { add(w, t.kind, t.key) })
-		t.mu.Unlock()
+	for _, ct := range counters {
+		ct.mu.Lock()
+		ct.queue.each(func(w *waiter) { add(w, ct.kind, ct.key) })
+		ct.mu.Unlock()
 	}
-	c.reds.mu.Lock()
-	for _, q := range c.reds.all {
-		for i, e := range q.elections {
+	c.quorums.mu.Lock()
+	for _, q := range c.quorums.all {
+		for i, e := range q.acquires {
 			if (key == "" || e.m.key == key) && (i > 0 || e.began.Load() == 0) { // the first one stays in the line until its lease is over
 				add(e.w, kindRedLock, e.m.key)
 			}
 		}
 	}
-	c.reds.mu.Unlock()
+	c.quorums.mu.Unlock()
 	return all
 }
 
 // each calls f for each waiter, in their order.
-func (q *line) each(f func(w *waiter)) {
+func (q *waitQueue) each(f func(w *waiter)) {
 	for w := q.first; w != nil; w = w.place.after {
 		f(w)
 	}
@@ -286,7 +286,7 @@ const mostUnder = 16
 
 // under returns the leases under whose contexts ctx is and that have not ended, the innermost first.
 func under(ctx context.Context) (refs []LeaseRef) {
-	add := func(t *tenure) {
+	add := func(t *leaseCore) {
 		if t.guard == nil || t.ended() != nil {
 			return
 		}
@@ -295,22 +295,22 @@ func under(ctx context.Context) (refs []LeaseRef) {
 			refs = append(refs, ref)
 		}
 	}
-	var addAll func(t *tenure)
-	addAll = func(t *tenure) {
-		if t.union == nil {
+	var addAll func(t *leaseCore)
+	addAll = func(t *leaseCore) {
+		if t.composite == nil {
 			add(t)
 			return
 		}
-		for _, part := range t.union.all() {
-			addAll(&part.tenure)
+		for _, part := range t.composite.all() {
+			addAll(&part.leaseCore)
 		}
 	}
 	for {
-		x, _ := ctx.Value(tenureKey{}).(*leaseContext)
+		x, _ := ctx.Value(leaseCoreKey{}).(*leaseContext)
 		if x == nil {
 			return refs
 		}
-		addAll((*tenure)(x))
+		addAll((*leaseCore)(x))
 		ctx = x.parent
 	}
 }

@@ -63,9 +63,9 @@ func (s *suspicion) tell(ctx context.Context, c *Client, q contest, w *waiter) {
 // subject returns what w waits for in q.
 func subject(q contest, w *waiter) (kind, key string) {
 	switch q := q.(type) {
-	case *turnstile:
+	case *counter:
 		return q.kind, q.key
-	case *election:
+	case *quorumAcquire:
 		return kindRedLock, q.m.key
 	}
 	if w.lease != nil {

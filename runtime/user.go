@@ -13,6 +13,8 @@ type user struct{ c *Client }
 
 func (u user) Go(f func()) { u.c.spawn(f) }
 
+func (u user) Aside(f func()) { u.c.aside(f) }
+
 func (u user) Busy() bool { return u.c.holding() || u.c.counts.waiting.Load() > 0 }
 
 func (u user) Recheck(some func(key string) bool) {
@@ -37,30 +39,30 @@ func (u user) Changed(keys []string) {
 		c.watchdog.Recheck()
 		c.lookAll(func(connection) bool { return true })
 		c.mu.Lock()
-		counting := slices.Collect(maps.Values(c.turnstiles))
+		counting := slices.Collect(maps.Values(c.counters))
 		c.mu.Unlock()
-		for _, t := range counting {
-			t.wake()
+		for _, ct := range counting {
+			ct.wake()
 		}
 		return
 	}
 	for _, key := range keys {
 		c.mu.Lock()
-		h, rw, fair := c.homes[key], c.rws[key], c.fairs[key]
+		r, rw, fair := c.resources[key], c.rws[key], c.fairs[key]
 		c.mu.Unlock()
 		if rw != nil {
 			rw.changed()
 		}
 		if fair != nil {
-			if hd := fair.held(); hd != nil {
-				c.watchdog.Look(&hd.guard)
+			if g := fair.held(); g != nil {
+				c.watchdog.Look(&g.guard)
 			}
 		}
-		if h == nil {
+		if r == nil {
 			continue // it was given back meanwhile
 		}
-		if hd := h.held(); hd != nil {
-			c.watchdog.Look(&hd.guard)
+		if g := r.held(); g != nil {
+			c.watchdog.Look(&g.guard)
 		}
 	}
 }

@@ -17,32 +17,32 @@ import (
 
 // Who gives up lets another call use its waiter when no request knows it any more. A request does until
 // it has said what became of it, or that would be said to a stranger.
-func TestHome_RequestKnowsItsWaiterUntilItHasSpoken(t *testing.T) {
+func TestResource_RequestKnowsItsWaiterUntilItHasSpoken(t *testing.T) {
 	t.Parallel()
-	h := newHome(&Client{}, "k")
-	w := &waiter{inbox: newInbox()}
-	h.queue.push(w)
-	h.busy = 1
+	r := newResource(&Client{}, "k")
+	w := &waiter{events: newEventQueue()}
+	r.queue.push(w)
+	r.busy = 1
 	w.asks.Add(1)
-	w.inbox.mu.Lock()
-	go h.settle(&asking{h: h, w: w, cl: &claim{}}, time.Now(), protocol.Verdict{}, errors.New("no"))
-	for h.mu.TryLock() { // until it settles
-		h.mu.Unlock()
+	w.events.mu.Lock()
+	go r.settle(&acquireOp{r: r, w: w, ticket: &ticket{}}, time.Now(), protocol.Verdict{}, errors.New("no"))
+	for r.mu.TryLock() { // until it settles
+		r.mu.Unlock()
 		goruntime.Gosched()
 	}
 	require.Never(t, func() bool { return w.asks.Load() == 0 }, 20*time.Millisecond, time.Millisecond) // it cannot speak yet
-	w.inbox.mu.Unlock()
-	<-w.inbox.bell
-	n, ok := w.hears()
+	w.events.mu.Unlock()
+	<-w.events.bell
+	ev, ok := w.nextEvent()
 	require.True(t, ok)
-	require.Equal(t, failed, n.kind)
+	require.Equal(t, failed, ev.kind)
 	require.Eventually(t, func() bool { return w.asks.Load() == 0 }, 20*time.Second, time.Millisecond)
 }
 
-// A claim is handed over while a request for it is under way, which is refused after that by the server's clock. That is
+// A ticket is handed over while a request for it is under way, which is refused after that by the server's clock. That is
 // believed if the clock went on as this one did. If it was set back before the grant, the refusal may be older, and
 // the server is asked.
-func TestHome_ARefusalAfterTheGrantIsBelievedUnlessTheClockWasSetBack(t *testing.T) {
+func TestResource_ARefusalAfterTheGrantIsBelievedUnlessTheClockWasSetBack(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		back time.Duration
@@ -59,33 +59,33 @@ func TestHome_ARefusalAfterTheGrantIsBelievedUnlessTheClockWasSetBack(t *testing
 				return slices.Repeat([]error{errors.New("it is not said")}, len(leases))
 			}, c.net.RenewBatch(), nil)
 
-			h, err := c.enter(redistest.Key(t, "k"))
+			r, err := c.enter(redistest.Key(t, "k"))
 			require.NoError(t, err)
-			defer c.exit(h)
+			defer c.exit(r)
 			cfg, err := c.configure(nil, nil)
 			require.NoError(t, err)
-			cfg.quiet = true
-			lease := newLease(c, kindMutex, h.key, context.Background())
+			cfg.polling = true
+			lease := newLease(c, kindMutex, r.key, context.Background())
 			w := newWaiter(context.Background(), lease, cfg)
-			require.Equal(t, toAsk, h.join(w))
-			cl := h.claimFor(w.terms)
-			a := &asking{h: h, w: w, cl: cl, terms: w.terms, line: protocol.StillQueued}
-			cl.asking, cl.standing = true, true
-			h.busy++
+			require.Equal(t, toAsk, r.join(w))
+			tk := r.ticketFor(w.terms)
+			op := &acquireOp{r: r, w: w, ticket: tk, terms: w.terms, line: protocol.StillQueued}
+			tk.asking, tk.standing = true, true
+			r.busy++
 			w.asks.Add(1)
 
 			refused := time.Now() // by the server's clock, which says so before it is set back
 			granted := refused.Add(-test.back)
-			redistest.Shared(t).Do("HSET", h.key, c.wire.Owner(cl.n), "1")
-			h.handed(cl.n, handOver{at: granted})
-			n, ok := w.hears()
+			redistest.Shared(t).Do("HSET", r.key, c.wire.Owner(tk.n), "1")
+			r.handed(tk.n, handOver{at: granted})
+			ev, ok := w.nextEvent()
 			require.True(t, ok)
-			require.Equal(t, given, n.kind)
+			require.Equal(t, given, ev.kind)
 			lease.given()
 			if test.lost {
 				refused = granted.Add(time.Microsecond)
 			}
-			require.Nil(t, h.settle(a, refused, protocol.Verdict{Wait: 1000, At: refused}, nil))
+			require.Nil(t, r.settle(op, refused, protocol.Verdict{Wait: 1000, At: refused}, nil))
 			select {
 			case <-lease.Context().Done():
 				require.True(t, test.lost)
@@ -119,6 +119,6 @@ func TestPermit_ARenewalThatAskedForTooManyIsNoLoss(t *testing.T) {
 	require.ErrorIs(t, renew(), errFewer)
 	p.releasing.Add(-1)
 	require.ErrorIs(t, renew(), watchdog.ErrRefused)
-	p.t.took([]*Permit{p}, p.ids[:idLength])
+	p.counter.took([]*Permit{p}, p.ids[:idLength])
 	require.NoError(t, renew(), "with those that it has")
 }

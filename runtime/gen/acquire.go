@@ -17,6 +17,7 @@ var (
 	lent         = bridge.Lent()
 	renews       = lent.Renews.(func(c *lockrt.Client, opts []lockrt.LockOption) (renews bool, err error))
 	label        = lent.Label.(func(name, template string) lockrt.LockOption)
+	profiles     = lent.Profiles.(func(c *lockrt.Client) bool)
 	permitLocker = lent.PermitLocker.(func(s *lockrt.PermitSemaphore) lockrt.Locker)
 	giveBack     = lent.GiveBack.(func(leases []*lockrt.Lease, least time.Duration, keep bool) error)
 	unreported   = lent.Unreported.(func(ctx context.Context, c *lockrt.Client, name string, err error))
@@ -221,7 +222,7 @@ func (a Acquirer) acquire(ctx context.Context, spec *Spec, n int, locker func(i 
 	if err != nil {
 		return nil, lent.Explain(spec.Name, err)
 	}
-	hold.ctx = lease.Context()
+	hold.ctx, hold.labelled = lease.Context(), profiles(a.c)
 	if hold.leases = lease.Parts(); hold.leases == nil {
 		hold.only[0] = lease
 		hold.leases = hold.only[:]

@@ -17,16 +17,23 @@ type Hold struct {
 	only   [1]*lockrt.Lease // what leases is of if there is one
 	lent   bool             // to a result of the method, which releases it
 	closed atomic.Bool      // by that result
+
+	labelled bool   // profiles are to say what is done under it
+	end      func() // of that, once the method runs
 }
 
 // Context returns the context to work under. It ends when any of the locks is lost, with a cause
 // matching [lockrt.ErrLost], and when they are released. If a loss is only to be reported it ends with the
 // context of the call and nothing else.
 func (h *Hold) Context() context.Context {
+	ctx := h.ctx
 	if h.spec.Report {
-		return &reportContext{h.call, context.WithoutCancel(h.ctx)}
+		ctx = &reportContext{h.call, context.WithoutCancel(h.ctx)}
 	}
-	return h.ctx
+	if h.labelled && h.end == nil {
+		ctx, h.end = lent.Profiled(ctx, h.spec.Name)
+	}
+	return ctx
 }
 
 // A reportContext ends with the context of the call, and is under leases all the same: locking their
@@ -48,6 +55,9 @@ func (x *reportContext) Value(key any) any {
 // ran, even if the method returned nil, or that it could not be given back. If a result of the
 // method has the Hold, Release does nothing.
 func (h *Hold) Release(err *error) {
+	if h.end != nil {
+		h.end()
+	}
 	if !h.lent {
 		*err = lent.AfterLoss(h.call, *err, h.release())
 	}

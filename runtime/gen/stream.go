@@ -31,7 +31,7 @@ func (h *Hold) Close(closing func() error) (err error) {
 // HoldSeq lends h to seq, if there is one: it is released when the loop over what HoldSeq returns
 // ends, also by break or by a panic, or when the context of the call ends before a loop begins. After
 // that, and during the loop, the sequence has no elements for other loops; that and what goes wrong
-// is told to [lockrt.Options.Logger].
+// goes to [lockrt.Options.Logger].
 func HoldSeq[V any](h *Hold, seq iter.Seq[V]) iter.Seq[V] {
 	if seq == nil {
 		return nil
@@ -118,7 +118,7 @@ func (l *loan) begin() error {
 
 func (l *loan) end() error { return l.h.release() }
 
-// log tells what no caller can be told.
+// log writes down what no caller can learn otherwise.
 func (l *loan) log(err error) {
 	if err != nil && len(l.h.leases) > 0 {
 		warn(l.h.leases[0], l.h.spec.Name, err)

@@ -42,7 +42,7 @@ func client(tb testing.TB, server, url string, opts lockrt.Options) *lockrt.Clie
 		tb.Helper()
 		left := held.left()
 		if len(left) > 0 {
-			_ = c.Close() // which waits until the ledger was told of what was lost
+			_ = c.Close() // which waits until the ledger has what was lost
 			left = held.left()
 		}
 		if len(left) > 0 {

@@ -258,7 +258,7 @@ type process struct {
 	s       *suite
 	client  *lockrt.Client
 	lock    locker
-	waiting chan struct{} // told of every call that begins to wait
+	waiting chan struct{} // has a value for every call that begins to wait
 }
 
 // process starts one that is to leave nothing behind.

@@ -322,11 +322,11 @@ func (s *suite) fixedLease() {
 	granted := time.Now()
 	until := l.Until() // before the key is asked about: a part that joins late may make both later
 	ttl, err := l.TTL(s.ctx())
-	told := time.Now() // the key has no longer to live than that from now
-	if err == nil {    // otherwise it is over already
+	asked := time.Now() // the key has no longer to live than that from now
+	if err == nil {     // otherwise it is over already
 		s.that(ttl <= length, "a lease of %v has %v to live", length, ttl)
-		most := told.Add(ttl + time.Millisecond - margin) // Redis counts in whole milliseconds
-		s.that(!until.After(most), "the lease is trusted for %v, and the key lives for %v", until.Sub(told), ttl)
+		most := asked.Add(ttl + time.Millisecond - margin) // Redis counts in whole milliseconds
+		s.that(!until.After(most), "the lease is trusted for %v, and the key lives for %v", until.Sub(asked), ttl)
 	}
 	s.that(!l.Until().After(granted.Add(length-margin)), "a lease of %v is trusted for %v after its grant", length, l.Until().Sub(granted))
 	s.that(l.Until().After(before.Add(length-2*margin)), "a lease of %v is trusted for %v", length, l.Until().Sub(before))

@@ -9,7 +9,7 @@ import (
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
-// A Network stands between clients and the test's [Server], and fails when it is told to. Clients
+// A Network stands between clients and the test's [Server], and fails when the test says so. Clients
 // of one Network suffer together; give each a Network of its own to break only one. Its methods may be
 // called from any goroutine.
 //

@@ -9,12 +9,14 @@ import "context"
 type Functions struct {
 	Renews       any // func(c *lockrt.Client, opts []lockrt.LockOption) (renews bool, err error)
 	Label        any // func(name, template string) lockrt.LockOption
+	Profiles     any // func(c *lockrt.Client) bool
 	PermitLocker any // func(s *lockrt.PermitSemaphore) lockrt.Locker
 	GiveBack     any // func(leases []*lockrt.Lease, least time.Duration, keep bool) error
 	Unreported   any // func(ctx context.Context, c *lockrt.Client, name string, err error)
 	Warn         any // func(l *lockrt.Lease, name string, err error)
 
 	Ended     func(ctx context.Context) error
+	Profiled  func(ctx context.Context, name string) (under context.Context, end func())
 	AfterLoss func(caller context.Context, err, more error) error
 	Explain   func(name string, err error) error
 }

@@ -33,7 +33,7 @@ type Conn interface {
 // once the connection is broken.
 type Dial func(lane string, sink Sink) (conn Conn, broken <-chan error, err error)
 
-// A Sink is told what a connection hears. It does not block.
+// A Sink gets what a connection hears. It does not block.
 type Sink interface {
 	// Message is called for each message.
 	Message(channel, payload string)
@@ -42,7 +42,7 @@ type Sink interface {
 	Dropped(channel string)
 }
 
-// An Event is what a listener is told.
+// An Event is what a listener gets.
 type Event struct {
 	Payload    string
 	Subscribed bool // the channel was subscribed just now; there is no payload
@@ -54,9 +54,9 @@ type Config struct {
 	Dial     Dial
 	Linger   time.Duration   // how long a channel without listeners stays subscribed
 	Backoff  []time.Duration // waits between tries to connect; the last one repeats
-	OnError  func(err error) // told of the first failure to connect or subscribe after it worked; may be nil
-	OnWorks  func()          // told that it works again, after OnError; may be nil
-	OnBroken func(err error) // told when a connection breaks; may be nil
+	OnError  func(err error) // called at the first failure to connect or subscribe after it worked; may be nil
+	OnWorks  func()          // called when it works again, after OnError; may be nil
+	OnBroken func(err error) // called when a connection breaks; may be nil
 
 	// Lane names the server that has a channel, as far as is known, and blocks nobody. Nil if there is one server.
 	Lane func(channel string) string
@@ -91,7 +91,7 @@ type lane struct {
 	leaving  []string // channels that another lane carries now
 	moved    bool     // some channels may be another lane's
 	conn     Conn
-	failing  bool // it was told that subscribing fails; known to loop alone
+	failing  bool // OnError was called, as subscribing fails; known to loop alone
 }
 
 type channel struct {
@@ -99,7 +99,7 @@ type channel struct {
 	listeners  map[*Listener]struct{}
 	subscribed bool
 	dropped    bool      // by the server, perhaps before it was noted as subscribed
-	telling    bool      // the listeners are still to be told that it is subscribed
+	telling    bool      // the listeners are still to learn that it is subscribed
 	early      []string  // what was said meanwhile, for later
 	again      bool      // it was subscribed before, or that was tried in vain
 	idle       time.Time // when the last listener left
@@ -126,7 +126,7 @@ func New(cfg Config) *Hub {
 
 // Listen calls event for what happens on the channel named name, from a goroutine that
 // must not be kept: event does not block and does not call the hub. What is said on a channel that was
-// subscribed just now is told after that it was.
+// subscribed just now comes after the event that it was.
 func (h *Hub) Listen(name string, event func(Event)) *Listener {
 	l := &Listener{hub: h, name: name, event: event, ready: make(chan struct{})}
 	h.mu.Lock()
@@ -236,7 +236,7 @@ func (h *Hub) Close() {
 	h.closers.Wait()
 }
 
-// Reconnect replaces the connections, for a caller who knows that they lead to the wrong server. Listeners are told as
+// Reconnect replaces the connections, for a caller who knows that they lead to the wrong server. Listeners are called as
 // they are after one that broke.
 func (h *Hub) Reconnect() {
 	h.mu.Lock()
@@ -501,7 +501,7 @@ func (l *lane) subscribed(names, elsewhere []string) {
 		to   *Listener
 		what Event
 	}
-	var told []event
+	var calls []event
 	h := l.h
 	h.mu.Lock()
 	for _, name := range names {
@@ -519,11 +519,11 @@ func (l *lane) subscribed(names, elsewhere []string) {
 				to.heard = true
 				close(to.ready)
 			}
-			told = append(told, event{to, Event{Subscribed: true, Again: ch.again}})
+			calls = append(calls, event{to, Event{Subscribed: true, Again: ch.again}})
 		}
 	}
 	h.mu.Unlock()
-	for _, e := range told {
+	for _, e := range calls {
 		e.to.event(e.what)
 	}
 	for _, name := range names {
@@ -531,7 +531,7 @@ func (l *lane) subscribed(names, elsewhere []string) {
 	}
 }
 
-// catchUp tells what was said on a channel while it was being subscribed, or its listeners were told that it is.
+// catchUp tells what was said on a channel while it was being subscribed, or its listeners were called for that.
 func (l *lane) catchUp(name string) {
 	h := l.h
 	for {
@@ -546,9 +546,9 @@ func (l *lane) catchUp(name string) {
 		}
 		payload := ch.early[0]
 		ch.early = ch.early[1:]
-		told := slices.Collect(maps.Keys(ch.listeners))
+		listeners := slices.Collect(maps.Keys(ch.listeners))
 		h.mu.Unlock()
-		for _, to := range told {
+		for _, to := range listeners {
 			to.event(Event{Payload: payload})
 		}
 	}
@@ -573,15 +573,15 @@ func (s *sink) Message(name, payload string) {
 		s.h.mu.Unlock()
 		return
 	}
-	var told []*Listener
+	var listeners []*Listener
 	if ch != nil {
-		told = make([]*Listener, 0, len(ch.listeners))
+		listeners = make([]*Listener, 0, len(ch.listeners))
 		for l := range ch.listeners {
-			told = append(told, l)
+			listeners = append(listeners, l)
 		}
 	}
 	s.h.mu.Unlock()
-	for _, l := range told {
+	for _, l := range listeners {
 		l.event(Event{Payload: payload})
 	}
 }

@@ -3,12 +3,12 @@ package sim
 // allMutants are faults of the kind that somebody might make.
 var allMutants = []mutant{
 	{
-		name: "trust counted from the answer", kind: "mutex", file: "runtime/claim.go",
-		old: "		h.take(cl, t, sent, t.ttl)\n", new: "		h.take(cl, t, now(), t.ttl+t.ttl/10)\n",
+		name: "trust counted from the answer", kind: "mutex", file: "runtime/ticket.go",
+		old: "		r.promote(tk, t, sent, t.ttl)\n", new: "		r.promote(tk, t, now(), t.ttl+t.ttl/10)\n",
 	},
 	{
-		name: "a hand-over is trusted for a whole lease", kind: "mutex", file: "runtime/claim.go",
-		old: "h.take(cl, w.terms, from, first)", new: "h.take(cl, w.terms, from, w.terms.ttl)",
+		name: "a hand-over is trusted for a whole lease", kind: "mutex", file: "runtime/ticket.go",
+		old: "r.promote(tk, w.terms, from, first)", new: "r.promote(tk, w.terms, from, w.terms.ttl)",
 	},
 	{
 		name: "trust of a renewal counted from its answer", kind: "mutex", file: "runtime/internal/watchdog/lane.go",
@@ -19,8 +19,8 @@ var allMutants = []mutant{
 		old: "	return min(ttl/10, 3*time.Second)\n", new: "	return -ttl / 10\n",
 	},
 	{
-		name: "an owner is used again", kind: "mutex", file: "runtime/claim.go",
-		old: "		n := h.c.claims.Add(1)\n", new: "		n := max(1, h.c.claims.Load())\n		h.c.claims.Store(n)\n",
+		name: "an owner is used again", kind: "mutex", file: "runtime/ticket.go",
+		old: "		n := r.c.ticketNumbers.Add(1)\n", new: "		n := max(1, r.c.ticketNumbers.Load())\n		r.c.ticketNumbers.Store(n)\n",
 	},
 	{
 		name: "renewal unchecked", kind: "mutex", file: "scripts/renew.lua",
@@ -55,27 +55,27 @@ var allMutants = []mutant{
 		old: "token)) > 0 then\n", new: "token)) >= 0 then\n",
 	},
 	{
-		name: "hand-over not told", kind: "mutex", file: "runtime/switchboard.go",
+		name: "hand-over not told", kind: "mutex", file: "runtime/inbox.go",
 		old: "			h.handed(n, handOver{at: m.Granted, others: m.Others, token: m.Token, behind: m.Behind})\n", new: "			_ = h\n",
 	},
 	{
-		name: "no turn after a loss", kind: "mutex", file: "runtime/home.go",
-		old: "		hd.told = true\n		h.busy--\n		h.promote()\n", new: "		hd.told = true\n		h.busy--\n",
+		name: "no turn after a loss", kind: "mutex", file: "runtime/resource.go",
+		old: "		g.notified = true\n		r.busy--\n		r.promptHead()\n", new: "		g.notified = true\n		r.busy--\n",
 	},
 	{
-		name: "no turn for the next when one leaves", kind: "mutex", file: "runtime/home.go",
-		old: "	case leading:\n		h.promote()\n", new: "	case leading:\n",
+		name: "no turn for the next when one leaves", kind: "mutex", file: "runtime/resource.go",
+		old: "	case leading:\n		r.promptHead()\n", new: "	case leading:\n",
 	},
 	{
 		name: "lock without a time to live", kind: "mutex", file: "scripts/acquire.lua",
 		old: "  if ttl < tonumber(lease) then\n", new: "  if ttl ~= -2 and ttl < tonumber(lease) then\n",
 	},
 	{
-		name: "a fixed lease is passed on", kind: "mutex", file: "runtime/home.go",
+		name: "a fixed lease is passed on", kind: "mutex", file: "runtime/resource.go",
 		old: "	return wanted == held && held.renew && ", new: "	return wanted.fenced == held.fenced && ",
 	},
 	{
-		name: "loss not told", kind: "mutex", file: "runtime/home.go",
+		name: "loss not told", kind: "mutex", file: "runtime/resource.go",
 		old: "	for _, l := range leases {\n		l.end(cause)\n	}\n", new: "	for _, l := range leases {\n		_ = l\n	}\n",
 	},
 	{
@@ -127,7 +127,7 @@ var allMutants = []mutant{
 		old: "	if q.known {\n", new: "	if q.known && w == nil {\n",
 	},
 	{
-		name: "who waits for a red lock never slows down", kind: "red", file: "runtime/redelection.go",
+		name: "who waits for a red lock never slows down", kind: "red", file: "runtime/quorumacquire.go",
 		old: "len(parts) > 0 && r.refused <= spare", new: "r.refused <= spare",
 	},
 	{

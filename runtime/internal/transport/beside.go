@@ -30,17 +30,15 @@ func (t *Transport) RunAside(cmd protocol.Command) Reply {
 }
 
 // RunBeside sends a command, which may be run twice, over a connection that is not the shared one: the tracked connection,
-// unless it has a request without an answer for too long, else one of its own.
+// unless it has a request without an answer for too long, else the second one.
 func (t *Transport) RunBeside(cmd protocol.Command) Reply {
 	if reply, ok := t.tracker.beside(cmd); ok {
 		return Reply{reply}
 	}
-	conn, release := t.dedicateUntil(nil, t.rc, t.cfg.OpTimeout) // also while the client is closed
-	if conn == nil {
-		return t.Run(cmd)
+	if reply, ok := t.second.run(cmd); ok {
+		return Reply{reply}
 	}
-	defer release()
-	return Reply{t.broken(t.runOn(conn, cmd))}
+	return t.Run(cmd)
 }
 
 // beside sends a command over the tracked connection, once, if there is one and it answers.
@@ -65,11 +63,12 @@ func (t *tracker) beside(cmd protocol.Command) (reply rueidis.RedisResult, ok bo
 }
 
 // RunInTime sends a command by first, and also beside it each time that the answer has not come for a while. It returns the
-// first answer, or how the last try failed, and whether the command may have run more than once.
+// first answer, or how the last try failed, and whether the command may have run more than once. Once it has returned, nobody
+// waits for the other answers, not even a client that is being closed.
 func (t *Transport) RunInTime(first func(protocol.Command) Reply, cmd protocol.Command) (reply Reply, again bool) {
 	replies := make(chan Reply, MostBeside)
 	send := func(how func(protocol.Command) Reply) {
-		t.cfg.User.Go(func() { replies <- how(cmd) })
+		t.cfg.User.Aside(func() { replies <- how(cmd) })
 	}
 	send(first)
 	late := time.NewTimer(AsidePatience)

@@ -111,7 +111,7 @@ func (d *direct) want() {
 
 // make makes a connection that works. If it cannot, no caller tries again for a while.
 func (d *direct) make() {
-	conn, _ := d.net.dedicate(d.net.rc, d.net.cfg.OpTimeout)
+	conn := d.net.dedicate(d.net.rc, d.net.cfg.OpTimeout)
 	if conn == nil {
 		d.made.Store(false)
 		return

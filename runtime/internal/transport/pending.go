@@ -59,9 +59,8 @@ func (p *pending) oldest() time.Time {
 func (t *Transport) runSoon(cmd protocol.Command, patience time.Duration) rueidis.RedisResult {
 	answered, ok := t.renewals.begin(patience)
 	if !ok {
-		if conn, release := t.dedicate(t.rc, t.cfg.OpTimeout); conn != nil {
-			defer release()
-			return t.runOn(conn, cmd)
+		if reply, ok := t.second.run(cmd); ok {
+			return reply
 		}
 		answered = t.renewals.note()
 	}
@@ -69,25 +68,21 @@ func (t *Transport) runSoon(cmd protocol.Command, patience time.Duration) rueidi
 	return t.run(cmd)
 }
 
-// dedicate returns a connection for the caller alone, or nil if the client is stopped meanwhile, or there is none within
-// limit, if that is more than 0: a client of the user's may be out of connections for as long as it likes.
-func (t *Transport) dedicate(rc rueidis.Client, limit time.Duration) (conn rueidis.DedicatedClient, release func()) {
+// dedicate returns a connection for the caller alone, who closes it, or nil if the client is stopped meanwhile, or there is none
+// within limit, if that is more than 0: a client of the user's may be out of connections for as long as it likes.
+func (t *Transport) dedicate(rc rueidis.Client, limit time.Duration) rueidis.DedicatedClient {
 	return t.dedicateUntil(t.cfg.Stopped, rc, limit)
 }
 
 // dedicateUntil is dedicate until stopped is closed, if it is not nil.
-func (t *Transport) dedicateUntil(stopped <-chan struct{}, rc rueidis.Client, limit time.Duration) (conn rueidis.DedicatedClient, release func()) {
-	type connection struct {
-		conn    rueidis.DedicatedClient
-		release func()
-	}
-	got := make(chan connection)
+func (t *Transport) dedicateUntil(stopped <-chan struct{}, rc rueidis.Client, limit time.Duration) rueidis.DedicatedClient {
+	got := make(chan rueidis.DedicatedClient)
 	over := make(chan struct{})
 	defer close(over)
 	go func() {
 		conn, release := rc.Dedicate()
 		select {
-		case got <- connection{conn, release}:
+		case got <- conn:
 		case <-over:
 			release()
 		}
@@ -99,10 +94,10 @@ func (t *Transport) dedicateUntil(stopped <-chan struct{}, rc rueidis.Client, li
 		late = timer.C
 	}
 	select {
-	case made := <-got:
-		return made.conn, made.release
+	case conn := <-got:
+		return conn
 	case <-late:
 	case <-stopped:
 	}
-	return nil, nil
+	return nil
 }

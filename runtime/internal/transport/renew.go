@@ -118,18 +118,19 @@ func (cl *cluster) runAll(parcels []parcel, patience time.Duration) []rueidis.Re
 	t, key := cl.net, parcels[0].Keys[0]
 	to, addr := cl.route(key), cl.nodeOf(key)
 	pending := cl.pendingOf(addr)
-	answered, ok := pending.begin(patience)
-	if node := t.rc.Nodes()[addr]; !ok && node != nil {
-		if conn, release := t.dedicate(node, t.cfg.OpTimeout); conn != nil {
-			defer release()
-			to, answered = redirect{conn, t.rc}, func() {}
-		}
+	var replies []rueidis.RedisResult
+	send := func(over sender) (broken bool) {
+		to, replies = over, t.together(over, parcels)
+		return slices.ContainsFunc(replies, func(r rueidis.RedisResult) bool { return r.NonRedisError() != nil })
 	}
-	if answered == nil {
+	answered, ok := pending.begin(patience)
+	if !ok && !t.second.with(t.rc.Nodes()[addr], func(conn rueidis.DedicatedClient) bool { return send(redirect{conn, t.rc}) }) {
 		answered = pending.note()
 	}
-	replies := t.together(to, parcels)
-	answered()
+	if answered != nil {
+		send(to)
+		answered()
+	}
 	var failed []int
 	var rest []parcel
 	for i, reply := range replies {

@@ -200,7 +200,7 @@ func (t *tracker) watch() (worked bool, err error) {
 		failed:  make(chan error, 1),
 		behind:  make(chan struct{}, 1),
 	}
-	if w.conn, _ = t.net.dedicate(t.net.rc, 0); w.conn == nil {
+	if w.conn = t.net.dedicate(t.net.rc, 0); w.conn == nil {
 		return false, rueidis.ErrClosing
 	}
 	defer w.conn.Close()

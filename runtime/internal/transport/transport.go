@@ -21,6 +21,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -34,6 +35,8 @@ import (
 type User interface {
 	// Go runs f on a goroutine that ends before the client is closed.
 	Go(f func())
+	// Aside runs f on a goroutine that may end later: it waits for an answer that nobody needs.
+	Aside(f func())
 	// Busy reports whether the client holds anything or waits for anything.
 	Busy() bool
 	// Recheck has the leases of some keys confirmed at once: their server may have lost writes. All leases, if some is nil.
@@ -87,6 +90,7 @@ type Transport struct {
 	confirming chan struct{} // as many tokens as requests that wait for replicas
 	direct     direct
 	tracker    tracker
+	second     second
 	renewals   pending // over the shared connection, if that is one
 	watcher    topologyWatcher
 	hub        *hub.Hub
@@ -95,7 +99,7 @@ type Transport struct {
 // New returns a transport. It sends nothing.
 func New(cfg Config) *Transport {
 	t := &Transport{rc: cfg.Client, cfg: cfg, loading: make(chan struct{}, 1)}
-	t.tracker.net, t.direct.net = t, t
+	t.tracker.net, t.direct.net, t.second.net = t, t, t
 	t.tracker.closed = !cfg.Tracking
 	if cfg.Replicas > 0 {
 		t.confirming = make(chan struct{}, mostConfirming)
@@ -123,8 +127,11 @@ func (t *Transport) Bound(within time.Duration) {
 // Quit ends the connections that only this transport uses, but those that subscribe, which [Transport.Unlisten] ends. The
 // client has stopped.
 func (t *Transport) Quit() {
-	t.direct.drop()
-	t.tracker.close()
+	var closing sync.WaitGroup // a connection that is mute takes a second to close
+	closing.Go(t.direct.drop)
+	closing.Go(t.second.close)
+	closing.Go(t.tracker.close)
+	closing.Wait()
 }
 
 // Unlisten ends all subscriptions.

@@ -26,6 +26,7 @@ type fake struct {
 }
 
 func (f *fake) Go(g func())                  { f.wg.Go(g) }
+func (f *fake) Aside(g func())               { f.wg.Go(g) }
 func (*fake) Busy() bool                     { return true }
 func (f *fake) Recheck(func(string) bool)    { f.rechecks <- struct{}{} }
 func (*fake) EachKey(func(string))           {}

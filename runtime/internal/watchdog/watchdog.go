@@ -30,7 +30,6 @@ import (
 	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
-	"github.com/lockgen/lockgen/runtime/internal/trace"
 )
 
 // Causes that a lost lease is reported with.
@@ -69,7 +68,6 @@ type Renewer func(leases []*Lease, ttls []time.Duration) []error
 type Watchdog struct {
 	renew    Renewer
 	observe  func(l *Lease, err error)
-	traced   Tracer
 	batch    int
 	group    func(l *Lease) uint16
 	poke     chan struct{} // one token: the earliest deadline may have changed
@@ -87,7 +85,7 @@ type Watchdog struct {
 }
 
 // New returns a watchdog that renews at most batch leases by one call of renew.
-// observe, if not nil, is told of every try and its outcome and must not block.
+// observe, if not nil, gets every try and its outcome and must not block.
 func New(renew Renewer, batch int, observe func(l *Lease, err error)) *Watchdog {
 	return &Watchdog{
 		renew:   renew,
@@ -103,13 +101,6 @@ func New(renew Renewer, batch int, observe func(l *Lease, err error)) *Watchdog 
 // Group has leases of different groups, as of different servers, never renewed by one call, and none wait for those of
 // another. It is called before the first Start. What it says of a lease may change.
 func (w *Watchdog) Group(group func(l *Lease) uint16) { w.group = group }
-
-// A Tracer is told that a lease is about to be asked about, and that its renewal is confirmed: for ttl from when it was sent. It is
-// called under locks and must not block.
-type Tracer func(a trace.Action, l *Lease, sent monotonic.Time, ttl time.Duration)
-
-// Trace has a tracer told of leases. It is called before the first Start.
-func (w *Watchdog) Trace(f Tracer) { w.traced = f }
 
 // First has leases that are started from now on looked at when d is over, or renewed if they were
 // granted for less than they ask for. With 0, the default, they wait for their first renewal.
@@ -195,9 +186,6 @@ func (w *Watchdog) Extend(l *Lease, sent time.Time, ttl time.Duration) {
 	asked := monotonic.Of(sent)
 	w.change(l, func() {
 		l.confirm(asked, ttl)
-		if w.traced != nil && l.index >= 0 {
-			w.traced(trace.Renewed, l, asked, ttl)
-		}
 		l.least = max(l.least, asked.Add(ttl))
 	})
 }
@@ -282,7 +270,7 @@ func (l *Lease) again(now monotonic.Time) {
 const (
 	// lookPause is how long the second reason to look at a lease waits; each further one waits twice as
 	// long as the one before. The second is not always a false alarm: a key that was lost and granted again is
-	// told of once for that, and the holder is to know of the next loss within 10 ms all the same.
+	// reported once for that, and the holder is to know of the next loss within 10 ms all the same.
 	lookPause = 5 * time.Millisecond
 
 	// longestLookPause is how long a reason to look waits at most. Somebody who shortens the life of a key again and
@@ -290,7 +278,7 @@ const (
 	longestLookPause = 20 * time.Millisecond
 )
 
-// Look looks at l now, for a caller who was told that somebody changed it. Who has it looked at again
+// Look looks at l now, for a caller who learned that somebody changed it. Who has it looked at again
 // and again, and is answered each time that it is still there, has to wait, longer each time up to longestLookPause, until
 // its next renewal: an alarm that rings without end costs a bounded number of requests.
 func (w *Watchdog) Look(l *Lease) {

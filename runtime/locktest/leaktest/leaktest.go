@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// patience is how long a goroutine that was told to end may take to do so.
+// patience is how long a goroutine that is to end may take to do so.
 const patience = 10 * time.Second
 
 // Check fails the test if, when it ends, goroutines run that did not run when Check was

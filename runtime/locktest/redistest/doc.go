@@ -6,7 +6,7 @@
 // only use keys of their own ([Key]). [Cluster] and [SharedCluster] are the same with a Redis Cluster,
 // whose slots can be moved and whose masters can be replaced. [Sentinel] starts a master with replicas
 // and the sentinels that watch them. [Proxy] stands between a client and a
-// server, understands the protocol, and loses exactly the reply it is told to
+// server, understands the protocol, and loses exactly the reply that the test names
 // lose.
 //
 // The servers are processes of the redis-server found on the PATH, or named by

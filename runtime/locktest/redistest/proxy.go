@@ -32,7 +32,7 @@ const (
 )
 
 // A FaultProxy stands between clients and one server. It passes on everything, in
-// order, until it is told otherwise. It knows which reply belongs to which request,
+// order, until the test says otherwise. It knows which reply belongs to which request,
 // pipelined or not, in both versions of the protocol; what a server pushes belongs
 // to none. CLIENT REPLY and MONITOR are the commands that it does not understand.
 //

@@ -129,7 +129,7 @@ func (s *RedisServer) follow(master *RedisServer) {
 	s.Do("REPLICAOF", host, port)
 }
 
-// hurry has a sentinel look and talk several times a second, where it can be told to: Redis from 7.0 on. One that
+// hurry has a sentinel look and talk several times a second, where it has a command for that: Redis from 7.0 on. One that
 // is held up, as on a busy machine, is not to rest for half a minute.
 func (s *RedisServer) hurry() {
 	_, _ = s.Try("SENTINEL", "DEBUG",

@@ -1,0 +1,170 @@
+package lockweb
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/lockgen/lockgen/internal/survey"
+	lockrt "github.com/lockgen/lockgen/runtime"
+)
+
+// A forging keeps requests out that another site has a browser send: a token goes with a cookie that other sites cannot set.
+type forging struct {
+	secret func() []byte
+	once   sync.Once
+	origin http.CrossOriginProtection
+}
+
+const cookieName = "lockweb"
+
+// mac returns the token that goes with a cookie.
+func (f *forging) mac(cookie string) string {
+	f.once.Do(func() {
+		secret := []byte(rand.Text())
+		f.secret = func() []byte { return secret }
+	})
+	sum := hmac.New(sha256.New, f.secret())
+	sum.Write([]byte(cookie))
+	return base64.RawURLEncoding.EncodeToString(sum.Sum(nil))
+}
+
+// token returns the token for a viewer, who gets a cookie if there is none yet.
+func (f *forging) token(w http.ResponseWriter, r *http.Request) string {
+	if c, err := r.Cookie(cookieName); err == nil && c.Value != "" {
+		return f.mac(c.Value)
+	}
+	c := &http.Cookie{Name: cookieName, Value: rand.Text(), HttpOnly: true, Secure: r.TLS != nil, SameSite: http.SameSiteStrictMode}
+	http.SetCookie(w, c)
+	return f.mac(c.Value)
+}
+
+// check reports why a request may be forged.
+func (f *forging) check(r *http.Request) error {
+	if err := f.origin.Check(r); err != nil {
+		return errors.New("the request comes from another site")
+	}
+	c, err := r.Cookie(cookieName)
+	if err != nil || c.Value == "" || !hmac.Equal([]byte(f.mac(c.Value)), []byte(r.PostFormValue("token"))) {
+		return errors.New("the request has not the token of the question: open the page again, and let it ask")
+	}
+	return nil
+}
+
+// A question is what a viewer is asked before a lock is taken.
+type question struct {
+	ID, Token, Kind, Who, Name, Held string
+	Key                              keyText
+}
+
+// An answer is how it ended.
+type answer struct{ Title, Text string }
+
+// force asks by GET, and takes a lock by POST.
+func (p *Page) force(w http.ResponseWriter, r *http.Request) {
+	refuse := func(status int, text string) { render(w, status, "answer", answer{"Nothing was taken", text}) }
+	switch {
+	case r.Method != http.MethodGet && r.Method != http.MethodPost:
+		w.Header().Set("Allow", "GET, POST")
+		refuse(http.StatusMethodNotAllowed, "a lock is taken by POST")
+		return
+	case p.auth == nil:
+		refuse(http.StatusForbidden, "this page is read-only")
+		return
+	}
+	id := r.URL.Query().Get("id")
+	if r.Method == http.MethodPost {
+		r.Body = http.MaxBytesReader(w, r.Body, 4096)
+		if err := p.forging.check(r); err != nil {
+			refuse(http.StatusForbidden, err.Error())
+			return
+		}
+		id = r.PostFormValue("id")
+	}
+	if err := p.auth(r); err != nil {
+		refuse(http.StatusForbidden, survey.Clean(err.Error()))
+		return
+	}
+	v, err := p.look(r.Context(), true)
+	if err != nil {
+		refuse(http.StatusServiceUnavailable, "the locks cannot be looked at: "+survey.Clean(err.Error()))
+		return
+	}
+	one, ok := v.holders[id]
+	if !ok {
+		refuse(http.StatusConflict, "its holder has given the lock back, or lost it")
+		return
+	}
+	row := v.Held.Rows[slices.Index(v.Held.ids, id)]
+	if r.Method == http.MethodGet {
+		render(w, http.StatusOK, "ask", question{
+			ID: id, Token: p.forging.token(w, r), Kind: row.Kind, Who: row.Who, Name: row.Name, Key: row.Key,
+			Held: survey.Short(time.Duration(v.Now()-row.Since) * time.Millisecond),
+		})
+		return
+	}
+	taken, err := p.take(r.Context(), one)
+	switch {
+	case err != nil:
+		render(w, http.StatusBadGateway, "answer", answer{"It is not known whether the lock was taken", survey.Clean(err.Error())})
+	case !taken:
+		refuse(http.StatusConflict, "its holder has given the lock back, or lost it")
+	default:
+		render(w, http.StatusOK, "answer", answer{"The lock was taken", row.Who + " has lost " + row.Key.Short + "."})
+	}
+}
+
+// take takes a lock from the holder that was shown, and reports whether that had it still. Between the look and the deed it may
+// change hands: then the next holder loses it.
+func (p *Page) take(ctx context.Context, one held) (bool, error) {
+	c := p.clients[0]
+	for _, other := range p.clients[1:] {
+		if other.ID() == one.holder.Process {
+			c = other
+		}
+	}
+	key, owner := one.lock.Key, strings.TrimSuffix(one.holder.Owner, ":write")
+	switch one.lock.Kind {
+	case string(lockrt.KindPermit):
+		err := c.PermitSemaphore(key, 0).Release(ctx, owner)
+		if errors.Is(err, lockrt.ErrLost) {
+			return false, nil
+		}
+		return err == nil, err
+	case string(lockrt.KindWrite), string(lockrt.KindRead):
+		m := c.RWMutex(key)
+		standing, err := m.Inspect(ctx)
+		switch {
+		case err != nil:
+			return false, err
+		case standing.Writer == owner:
+			return m.ForceUnlock(ctx)
+		case slices.Contains(standing.Readers, owner):
+			return m.ForceRUnlock(ctx)
+		}
+		return false, nil
+	case string(lockrt.KindFair):
+		m := c.FairMutex(key)
+		standing, err := m.Inspect(ctx)
+		if err != nil || standing.Owner != owner {
+			return false, err
+		}
+		return m.ForceUnlock(ctx)
+	case string(lockrt.KindMutex), string(lockrt.KindRedLock):
+		m := c.Mutex(key)
+		standing, err := m.Inspect(ctx)
+		if err != nil || standing.Owner != owner {
+			return false, err
+		}
+		return m.ForceUnlock(ctx)
+	}
+	return false, errors.New("no process says of which kind the lock is: lockctl force takes it")
+}

@@ -1,0 +1,16 @@
+module github.com/lockgen/lockgen/contrib/lockweb
+
+go 1.26.0
+
+require (
+	github.com/lockgen/lockgen v0.0.0
+	github.com/redis/rueidis v1.0.79
+	github.com/stretchr/testify v1.12.1
+)
+
+require (
+	go.yaml.in/yaml/v3 v3.0.5 // indirect
+	golang.org/x/sys v0.49.0 // indirect
+)
+
+replace github.com/lockgen/lockgen => ../../

@@ -1,0 +1,197 @@
+// Package lockweb is a page that shows the locks of a program, or of all programs that share a server, while they run:
+//
+//	http.Handle("/debug/locks", lockweb.Handler(client))
+//
+// It lists which locks are held, by whom and for how much longer, which calls wait, how much each name of a lock was waited for in the last
+// 15 minutes, leases that were lost, and deadlocks, and it draws who waits for whom. It changes by itself as long as it is open. Without
+// JavaScript it is the same as tables, as of the moment when it was loaded. All of it is in the program: nothing is loaded from elsewhere.
+//
+// The page shows keys, which may name people, and processes. Who may see it is for the program to decide, as for all of /debug. It is read-only
+// unless [WithForce] is given.
+//
+// A page that nobody looks at costs nothing. While somebody does, it takes a [lockrt.Client.Snapshot] each half second, or, of [Fleet], asks all
+// processes each second; more viewers cost no more of that. Redisson has nothing like it.
+package lockweb
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/lockgen/lockgen/internal/survey"
+	lockrt "github.com/lockgen/lockgen/runtime"
+)
+
+// How often what is shown is looked at again, while somebody sees it.
+const (
+	localPeriod = 500 * time.Millisecond
+	fleetPeriod = time.Second
+	asking      = 2 * time.Second // how long processes have for their answers
+	lookBound   = 5 * time.Second
+)
+
+//go:embed assets
+var assets embed.FS
+
+// A Page is an [http.Handler] of one path, as "/debug/locks", which needs no other one. It is made by [Handler] or [Fleet] and is safe for
+// concurrent use, but for [Page.With], which is for before. The zero value shows nothing.
+type Page struct {
+	clients []*lockrt.Client
+	fleet   bool
+	auth    func(*http.Request) error
+	history *History // of the hooks, or nil
+	forging forging
+
+	turn chan struct{} // has a token while nobody looks
+	once sync.Once
+
+	// These are guarded by turn.
+	own  History // what was seen to wait, of calls that no hook tells of
+	seen map[waitID]waitSeen
+	last *view
+}
+
+// Handler returns a page of the locks that clients of this process hold and wait for. Without a client it shows nothing.
+func Handler(clients ...*lockrt.Client) *Page {
+	return &Page{clients: slices.DeleteFunc(slices.Clone(clients), func(c *lockrt.Client) bool { return c == nil })}
+}
+
+// Fleet returns a page of the locks of all processes that share the server of client, as lockctl list shows them: Java programs' locks
+// too, of those that somebody waits for. Each look costs what [lockrt.Client.Fleet] does.
+func Fleet(client *lockrt.Client) *Page {
+	p := Handler(client)
+	p.fleet = true
+	return p
+}
+
+// An Option adjusts a [Page].
+type Option func(*Page)
+
+// With adds options and returns p. It is for before the page is served.
+func (p *Page) With(options ...Option) *Page {
+	for _, o := range options {
+		o(p)
+	}
+	return p
+}
+
+// WithForce adds a button to each lock that takes it from its holder, which learns that its lease is lost. It asks first. auth says whether a
+// request may do that: it is called for the question and for the deed, and the text of its error is shown. A request from another site, or
+// without the token that came with the question, is refused. A nil auth leaves the page read-only.
+//
+// The token is of one process: behind a load balancer the question and the deed have to reach the same one.
+func WithForce(auth func(*http.Request) error) Option {
+	return func(p *Page) { p.auth = auth }
+}
+
+// WithHistory has the page show what h has recorded. Without it the page knows of waits that it has seen itself, and of losses how many
+// there were.
+func WithHistory(h *History) Option {
+	return func(p *Page) { p.history = h }
+}
+
+// ServeHTTP serves the page and what belongs to it, which the query names.
+func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Content-Security-Policy", "default-src 'self'")
+	h.Add("Content-Security-Policy", "base-uri 'none'; form-action 'self'; frame-ancestors 'none'")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cache-Control", "no-store")
+	part := r.URL.Query().Get("part")
+	if part == "force" {
+		p.force(w, r)
+		return
+	}
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		h.Set("Allow", "GET, HEAD")
+		http.Error(w, "a page is read by GET", http.StatusMethodNotAllowed)
+		return
+	}
+	switch part {
+	case "":
+		p.page(w, r)
+	case "events":
+		p.events(w, r)
+	case "page.css":
+		p.asset(w, part, "text/css; charset=utf-8")
+	case "page.js":
+		p.asset(w, part, "text/javascript; charset=utf-8")
+	case "icon.svg":
+		p.asset(w, part, "image/svg+xml")
+	default:
+		http.Error(w, "the page has no such part", http.StatusNotFound)
+	}
+}
+
+func (p *Page) asset(w http.ResponseWriter, name, kind string) {
+	text, err := assets.ReadFile("assets/" + name)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", kind)
+	w.Header().Set("Cache-Control", "no-cache")
+	_, _ = w.Write(text)
+}
+
+func (p *Page) page(w http.ResponseWriter, r *http.Request) {
+	v, err := p.look(r.Context(), false)
+	if err != nil {
+		http.Error(w, "the locks cannot be looked at: "+err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	render(w, http.StatusOK, "page", v)
+}
+
+// period is how old what is shown may be.
+func (p *Page) period() time.Duration {
+	if p.fleet {
+		return fleetPeriod
+	}
+	return localPeriod
+}
+
+// look returns what there is to show: what another viewer has just been shown, unless it has to be fresh. One looks at a time.
+func (p *Page) look(ctx context.Context, fresh bool) (*view, error) {
+	p.once.Do(func() {
+		p.turn = make(chan struct{}, 1)
+		p.turn <- struct{}{}
+	})
+	select {
+	case <-p.turn:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	defer func() { p.turn <- struct{}{} }()
+	if !fresh && p.last != nil && time.Since(p.last.At) < p.period()*9/10 {
+		return p.last, nil
+	}
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookBound) // others get it too
+	defer cancel()
+	world, err := p.survey(bounded)
+	if err != nil {
+		return nil, err
+	}
+	p.last = p.show(world)
+	return p.last, nil
+}
+
+// survey returns what is known of the locks now.
+func (p *Page) survey(ctx context.Context) (*survey.World, error) {
+	if p.fleet {
+		if len(p.clients) == 0 {
+			return nil, errors.New("there is no client")
+		}
+		return survey.Take(ctx, p.clients[0], asking, "")
+	}
+	world := survey.New()
+	for _, c := range p.clients {
+		world.Add(c.Snapshot())
+	}
+	return world, nil
+}

@@ -1,0 +1,240 @@
+package lockweb
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/base64"
+	"html/template"
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lockgen/lockgen/internal/survey"
+)
+
+// How much a page shows.
+const (
+	mostRows     = 2000 // of each table
+	mostKeyRunes = 80   // of a key before it has to be unfolded
+)
+
+// A view is what a page shows at one moment: facts, and the HTML that is made of them.
+type view struct {
+	At       time.Time
+	Title    string
+	Force    bool
+	Held     table[heldRow]
+	Waiting  table[waitingRow]
+	Sections []section
+
+	holders map[string]held // by the id of their row
+}
+
+// Now is when it was, in milliseconds since 1970.
+func (v *view) Now() int64 { return v.At.UnixMilli() }
+
+// A held is a lock as one holder has it.
+type held struct {
+	lock   *survey.Lock
+	holder survey.Holder
+}
+
+// A table has rows, each with an id that it keeps.
+type table[R comparable] struct {
+	Rows []R
+	More int // rows that are left out
+
+	ids  []string
+	html map[R]template.HTML // of each row
+}
+
+// An instant is a row at a moment.
+type instant[R comparable] struct {
+	Row R
+	Now int64
+}
+
+// At returns the rows as of a moment.
+func (t *table[R]) At(now int64) []instant[R] {
+	all := make([]instant[R], len(t.Rows))
+	for i, r := range t.Rows {
+		all[i] = instant[R]{r, now}
+	}
+	return all
+}
+
+// add adds a row. What says the same as a row of the table before is not made again: the text of its times is that of then, which a page
+// that is live writes itself.
+func (t *table[R]) add(id, template string, r R, before map[R]template.HTML, now int64) {
+	t.Rows = append(t.Rows, r)
+	t.ids = append(t.ids, id)
+	html, ok := before[r]
+	if !ok {
+		html = htmlOf(template, instant[R]{r, now})
+	}
+	t.html[r] = html
+}
+
+// A section is a part of the page that is replaced as a whole when it changes.
+type section struct {
+	ID   string
+	HTML template.HTML
+}
+
+// A heldRow and a waitingRow are what a row says. Times are milliseconds since 1970, 0 if they are not known.
+type heldRow struct {
+	ID, Kind, Name, Who string
+	Key                 keyText
+	Since, Until        int64 // Until is 0 for ever
+	Token               int64
+	Holds, Waiting      int
+	Gone, Force         bool
+}
+
+type waitingRow struct {
+	ID, Kind, Name, Who string
+	Key                 keyText
+	Since, Until        int64 // Until is 0 if nothing bounds the wait but its context
+	Under               string
+}
+
+// A keyText is a key as text that shows as it is: what would change its direction or hide it is escaped.
+type keyText struct {
+	Short string
+	Whole string // if Short is not all of it
+}
+
+func textOf(key string) keyText {
+	text := survey.Clean(key)
+	if runes := []rune(text); len(runes) > mostKeyRunes {
+		return keyText{string(runes[:mostKeyRunes-1]) + "…", text}
+	}
+	return keyText{text, ""}
+}
+
+// idOf names a row.
+func idOf(parts ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
+	return base64.RawURLEncoding.EncodeToString(sum[:12])
+}
+
+func millis(t *time.Time) int64 {
+	if t == nil {
+		return 0
+	}
+	return t.UnixMilli()
+}
+
+// show makes a view of what is known. The turn to look is the caller's.
+func (p *Page) show(world *survey.World) *view {
+	v := &view{At: world.At, Force: p.auth != nil, Title: "Locks of this process", holders: map[string]held{}}
+	if p.fleet {
+		v.Title = "Locks of all processes"
+	}
+	before := &view{}
+	if p.last != nil {
+		before = p.last
+	}
+	locks := world.Sorted("")
+	v.hold(locks, before.Held.html)
+	v.wait(locks, before.Waiting.html)
+	v.Sections = p.sections(world, v)
+	return v
+}
+
+// hold adds who holds locks, the longest first.
+func (v *view) hold(locks []*survey.Lock, before map[heldRow]template.HTML) {
+	v.Held.html = map[heldRow]template.HTML{}
+	var all []held
+	for _, l := range locks {
+		for _, h := range l.Holders {
+			all = append(all, held{l, h})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b held) int { return cmp.Compare(orLast(a.holder.Since), orLast(b.holder.Since)) })
+	if len(all) > mostRows {
+		v.Held.More, all = len(all)-mostRows, all[:mostRows]
+	}
+	for _, one := range all {
+		h := one.holder
+		row := heldRow{
+			ID: "h" + idOf(one.lock.Key, h.Owner, one.lock.Kind), Key: textOf(one.lock.Key), Kind: one.lock.Kind, Name: survey.Clean(h.Name),
+			Who: survey.Clean(h.String()), Since: millis(h.Since), Token: h.Token, Holds: h.Holds, Waiting: len(one.lock.Waiters), Gone: h.Gone, Force: v.Force,
+		}
+		if h.LeftMS >= 0 { // to the second: so a row changes with a renewal, and not with a look
+			row.Until = (v.Now() + h.LeftMS + 500) / 1000 * 1000
+		}
+		v.holders[row.ID] = one
+		v.Held.add(row.ID, "held", row, before, v.Now())
+	}
+}
+
+// wait adds who waits, the longest first.
+func (v *view) wait(locks []*survey.Lock, before map[waitingRow]template.HTML) {
+	v.Waiting.html = map[waitingRow]template.HTML{}
+	type one struct {
+		lock *survey.Lock
+		call survey.Waiter
+	}
+	var all []one
+	for _, l := range locks {
+		for _, w := range l.Waiters {
+			all = append(all, one{l, w})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b one) int { return cmp.Compare(orLast(a.call.Since), orLast(b.call.Since)) })
+	if len(all) > mostRows {
+		v.Waiting.More, all = len(all)-mostRows, all[:mostRows]
+	}
+	times := map[string]int{}
+	for _, o := range all {
+		w := o.call
+		row := waitingRow{
+			Key: textOf(o.lock.Key), Kind: w.Kind, Name: survey.Clean(w.Name), Who: survey.Clean(w.String()), Since: millis(w.Since), Until: millis(w.Deadline),
+		}
+		var under []string
+		for _, u := range w.Under {
+			under = append(under, textOf(u.Key).Short)
+		}
+		row.Under = strings.Join(under, ", ")
+		id := idOf(o.lock.Key, w.Process, w.Name, w.Kind, strconv.FormatInt(orLast(w.Since), 10), row.Under)
+		times[id]++ // several that began at once
+		row.ID = "w" + idOf(id, strconv.Itoa(times[id]))
+		v.Waiting.add(row.ID, "waiting", row, before, v.Now())
+	}
+}
+
+// orLast returns a time as a number, the largest if it is not known.
+func orLast(t *time.Time) int64 {
+	if t == nil {
+		return math.MaxInt64
+	}
+	return t.UnixNano()
+}
+
+var templates = template.Must(template.New("").Funcs(template.FuncMap{
+	// between writes the time from one moment to another, both in milliseconds since 1970, the first of which may be unknown.
+	"between": func(from, to int64) string {
+		if from == 0 || to == 0 {
+			return "?"
+		}
+		return survey.Short(time.Duration(to-from) * time.Millisecond)
+	},
+}).ParseFS(assets, "assets/*.html"))
+
+func htmlOf(name string, data any) template.HTML {
+	var b strings.Builder
+	if err := templates.ExecuteTemplate(&b, name, data); err != nil {
+		return template.HTML("<p>" + template.HTMLEscapeString(err.Error()) + "</p>") //nolint:gosec // escaped
+	}
+	return template.HTML(b.String()) //nolint:gosec // made by html/template
+}
+
+func render(w http.ResponseWriter, status int, name string, data any) {
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	_ = templates.ExecuteTemplate(w, name, data) // to a viewer who has gone there is nothing to say
+}

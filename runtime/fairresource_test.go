@@ -1,0 +1,119 @@
+package lockrt
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/internal/watchdog"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+)
+
+// What happens in an order that no test from outside can force.
+
+func testedFairResource(t *testing.T) *fairResource {
+	t.Helper()
+	c, err := Open(t.Context(), redistest.Shared(t).URL(), Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	r, err := c.enterFair(redistest.Key(t, "k"))
+	require.NoError(t, err)
+	t.Cleanup(r.exit)
+	return r
+}
+
+// enters returns a ticket that somebody waits with.
+func (r *fairResource) enters(t *testing.T) *fairTicket {
+	t.Helper()
+	cfg, err := r.c.configure(nil, nil)
+	require.NoError(t, err)
+	e := r.contest(newWaiter(context.Background(), newLease(r.c, kindFair, r.key, context.Background()), cfg), cfg)
+	require.Equal(t, toAsk, e.join(e.w))
+	return e.ticket
+}
+
+// have gives tk the lock, as if Redis had said that those behind have it next.
+func (r *fairResource) have(tk *fairTicket, behind ...*fairTicket) *fairGrant {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, x := range behind {
+		tk.behind = append(tk.behind, x.n)
+	}
+	tk.promote(time.Now(), tk.terms.ttl, tokens{})
+	return r.grant
+}
+
+// refusal is what Redis says to one that is to wait.
+func refusal() protocol.FairVerdict {
+	return protocol.FairVerdict{Verdict: protocol.Verdict{Wait: 1000, At: time.Now().Truncate(time.Second)}}
+}
+
+// One that is given what is lost, and gives up before it knows, while a request of it is under way, leaves once.
+func TestFairResource_WhoGivesUpWhatIsLostLeavesOnce(t *testing.T) {
+	t.Parallel()
+	r := testedFairResource(t)
+	a, b := r.enters(t), r.enters(t)
+	b.queued, b.asking = true, 1
+	g := r.have(a, b)
+	require.NoError(t, g.unlock(a.call.w.lease))
+	require.Same(t, g, b.grant)
+	r.c.watchdog.Lose(&g.guard, watchdog.ErrRefused)
+	b.call.leave(b.call.w)
+	require.Nil(t, b.settle(time.Now(), false, refusal(), nil))
+	for _, tk := range []*fairTicket{a, b} {
+		require.Eventually(t, func() bool { return !r.c.knows(tk.n) }, 10*time.Second, time.Millisecond, "it is withdrawn")
+	}
+}
+
+// knows reports whether anybody is told of the ticket n.
+func (c *Client) knows(n uint64) bool {
+	c.inboxMu.Lock()
+	defer c.inboxMu.Unlock()
+	return c.subscribers[n].subscriber != nil
+}
+
+// Who was told of a grant too late has lost its place, and what was said of those behind it is not true any more.
+func TestFairResource_WhoFollowsIsForgottenWithTheGrant(t *testing.T) {
+	t.Parallel()
+	r := testedFairResource(t)
+	a, b := r.enters(t), r.enters(t)
+	b.queued = true
+	past := time.Now().Add(-10 * time.Second)
+	a.seen = sighting{past, past}
+	a.handed(a.n, handOver{at: past.Add(time.Second), behind: []uint64{b.n}})
+	require.Nil(t, a.grant)
+	require.Nil(t, a.settle(time.Now(), false, refusal(), nil))
+	g := r.have(a)
+	_ = g.unlock(a.call.w.lease) // Redis does not have it
+	require.Nil(t, b.grant)
+	b.call.leave(b.call.w)
+}
+
+// What Redis is known to have for somebody else is not passed on.
+func TestFairResource_WhatIsLostIsNotPassedOn(t *testing.T) {
+	t.Parallel()
+	for name, lose := range map[string]func(r *fairResource, g *fairGrant, other *fairTicket){
+		"granted to another claim": func(r *fairResource, _ *fairGrant, other *fairTicket) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			other.promote(time.Now(), other.terms.ttl, tokens{})
+		},
+		"known to have been taken": func(_ *fairResource, g *fairGrant, _ *fairTicket) { g.superseded = true },
+		"told to its holder":       func(r *fairResource, g *fairGrant, _ *fairTicket) { r.endLeases(g, lost(watchdog.ErrRefused)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := testedFairResource(t)
+			a, b, other := r.enters(t), r.enters(t), r.enters(t)
+			g := r.have(a, b)
+			lose(r, g, other)
+			_ = g.unlock(a.call.w.lease) // Redis does not have it
+			require.Nil(t, b.grant)
+			b.call.leave(b.call.w)
+			other.call.leave(other.call.w)
+		})
+	}
+}

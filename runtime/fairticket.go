@@ -1,0 +1,582 @@
+package lockrt
+
+import (
+	"slices"
+	"time"
+
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/internal/transport"
+	"github.com/lockgen/lockgen/runtime/internal/watchdog"
+)
+
+// A fairCall is the contest of one waiter. What it asks Redis with is a ticket: one of its own, or the place of one that gave
+// up a moment ago.
+type fairCall struct {
+	r    *fairResource
+	w    *waiter
+	wait time.Duration // by which its place is reckoned
+
+	// Guarded by fairResource.mu.
+	ticket *fairTicket // nil before it joins
+	asked  bool        // at least once
+}
+
+// A fairTicket is what Redis is asked with: an owner that is used for this and for nothing else, so that whatever late
+// request names it cannot harm a later one.
+//
+//	           granted, or handed over       the last one unlocks, nobody follows
+//	asking ──────────────────────────► hold ────────────────────────────────────► left
+//	 │   ▲                             │  ▲                                         ▲
+//	 │   │                             └──┘ unlocked: the one behind has it         │ withdrawn
+//	 │   └── refused: in Redisson's queue; called, or by time                       │
+//	 │   ▲                                                                          │
+//	 ▼   │ another call comes                                                       │
+//	spare ─────────────────────────── nobody comes ─────────────────────────────────┘
+type fairTicket struct {
+	r     *fairResource
+	terms terms
+	wait  time.Duration // by which its place is reckoned
+	n     uint64
+	owner string    // as Redisson names a thread: <uuid>:<n>
+	made  time.Time // before the first request that names it
+
+	// Guarded by fairResource.mu.
+	call           *fairCall     // that waits with it, or did last; nil if it gave up, and the ticket is spare or has left
+	asking         int           // requests under way
+	counted        bool          // Close waits for the answer to one of them
+	left           bool          // it is not needed any more: what Redis has of it is withdrawn
+	freeing        bool          // by a release that is under way
+	undone         bool          // meanwhile Redis may have done something for it
+	unclaimedGrant bool          // Redis granted it, but nobody was given it
+	queued         bool          // it may be in the queue
+	outcomeUnknown bool          // a reply was lost
+	forced         bool          // it was taken by force, said before the answer came
+	again          bool          // it was refused, some time ago
+	seen           sighting      // of the last answer
+	granted        time.Time     // when another process handed it over, by the server's clock
+	heard          time.Time     // when that was heard
+	grant          *fairGrant    // what it was granted, or had after the one who was, or nil
+	behind         []uint64      // those who have what it is handed after it
+	after          []*fairTicket // those of them who had it
+	entered        []*fairTicket // those who did not wait for their turn, being of one owner with one who had it; they are being withdrawn
+	since          time.Time     // when it became spare
+
+	late *time.Timer // has it ask when the one before it may have died; nil until it is the next one
+}
+
+const (
+	// A ticket that hears at once when it is its turn, by those of this library, listens to Redisson's channel
+	// too when it has waited for so long: others may give the key back, or take it by force.
+	listenAfter = time.Second
+
+	// A free lock that is another's turn is asked for no more often than this.
+	leastFairPause = 50 * time.Millisecond
+
+	// The place of one that gave up is kept for so long for the next call. So those who give up at once, again and again,
+	// come to the head of the queue.
+	spareFor = 10 * time.Millisecond
+)
+
+// contest returns the contest of a waiter.
+func (r *fairResource) contest(w *waiter, cfg lockConfig) *fairCall {
+	e := &fairCall{r: r, w: w, wait: r.c.opts.FairWait}
+	if cfg.wait > 0 {
+		e.wait = max(cfg.wait, time.Millisecond)
+	}
+	return e
+}
+
+func (e *fairCall) queueKey() string { return e.r.key }
+
+// channel is where Redisson tells this waiter, and nobody else, that it is its turn.
+func (e *fairCall) channel() string {
+	e.r.mu.Lock()
+	defer e.r.mu.Unlock()
+	return e.r.lock.Channel(e.ticket.owner)
+}
+
+// hear has no use for what is said on the channel: that something was is a reason to ask.
+func (e *fairCall) hear(string) {}
+
+// join has every waiter ask, except one that does not wait for what this process has, and one whose request another one
+// sent, who gave up.
+func (e *fairCall) join(w *waiter) entry {
+	r := e.r
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ownedBy(w.lease.owner) { // granted a moment ago, to another call of this one's owner
+		w.place.granted = true
+		r.grant.attach(w.lease)
+		return entered
+	}
+	if w.once && r.grant != nil {
+		return turnedAway
+	}
+	tk := r.takeSpare(e)
+	if tk == nil {
+		tk = &fairTicket{r: r, terms: w.terms, wait: e.wait, n: r.c.ticketNumbers.Add(1), made: time.Now()}
+		tk.owner = r.c.wire.Owner(tk.n)
+		r.c.connect(tk.n, r.key, tk)
+	}
+	e.ticket, tk.call = tk, e
+	r.tickets[tk.n] = tk
+	if tk.asking > 0 {
+		return toWait
+	}
+	return toAsk
+}
+
+// last returns whether this process has the lock, which keeps out one who does not wait. Who waits asks for itself.
+func (e *fairCall) last(*waiter) (held bool, said answerLog) {
+	e.r.mu.Lock()
+	defer e.r.mu.Unlock()
+	return e.r.grant != nil, answerLog{}
+}
+
+// remind has the waiter ask, if it has not come to that yet.
+func (e *fairCall) remind() {
+	e.r.mu.Lock()
+	defer e.r.mu.Unlock()
+	if tk := e.ticket; tk != nil && tk.call == e && tk.grant == nil && tk.asking == 0 {
+		e.w.notify(event{kind: turn})
+	}
+}
+
+// ask sends one request.
+func (e *fairCall) ask(w *waiter) {
+	r := e.r
+	r.mu.Lock()
+	tk := e.ticket
+	if tk == nil || tk.grant != nil || tk.call != e {
+		r.mu.Unlock()
+		return // it was given what it wants a moment ago
+	}
+	e.asked = true
+	tk.asking++
+	if !tk.counted {
+		tk.counted = true
+		r.c.started()
+	}
+	t := tk.terms
+	// One who does not hear of it is not given the lock without asking.
+	req := protocol.FairRequest{Owner: tk.owner, Queue: protocol.NotQueued, Lease: t.ttl, Wait: tk.wait, Hears: !w.once && !t.polling}
+	if t.fenced {
+		req.Tokens = 1
+	}
+	if !w.once {
+		req.Queue = protocol.Queued
+		if tk.queued {
+			req.Queue = protocol.StillQueued
+		}
+		tk.queued = true
+		if !r.noted {
+			r.noted = true
+			r.c.stood.note(r.key)
+		}
+	}
+	r.mu.Unlock()
+
+	w.asks.Add(1)
+	tk.send(req, w, 0)
+}
+
+// send sends a request of w for the lock, after so many others that it has no answer to. It does not block.
+func (tk *fairTicket) send(req protocol.FairRequest, w *waiter, others int) {
+	r := tk.r
+	r.stay()
+	r.c.aside(func() {
+		defer r.quit()
+		if r.c.opts.Replicas == 0 { // else it may take longer
+			late := time.AfterFunc(transport.AsidePatience, func() { tk.askBeside(req, others+1) })
+			defer late.Stop()
+		}
+		sent := time.Now() // before the request: trust is counted from here
+		cmd := r.lock.Acquire(req, sent)
+		var reply transport.Reply
+		if others == 0 {
+			reply = r.c.net.RunGrant(cmd, isGranted)
+		} else {
+			reply = r.c.net.RunBeside(cmd)
+		}
+		verdict, err := readFair(reply)
+		r.c.started()
+		defer r.c.finished()
+		rest := tk.settle(sent, others > 0, verdict, err)
+		w.asks.Add(-1)
+		if rest != nil {
+			rest()
+		}
+	})
+}
+
+// askBeside sends the request of a ticket once more if it still waits for the answer, over another connection, and then again.
+// It does not block.
+func (tk *fairTicket) askBeside(req protocol.FairRequest, sent int) {
+	r := tk.r
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !tk.waits() || tk.asking == 0 || sent == transport.MostBeside || !r.c.granting() {
+		return
+	}
+	tk.asking++
+	tk.call.w.asks.Add(1)
+	tk.send(req, tk.call.w, sent)
+}
+
+// readFair reads the reply to a request.
+func readFair(reply transport.Reply) (v protocol.FairVerdict, err error) {
+	numbers, err := reply.Ints()
+	if err != nil {
+		return v, err
+	}
+	return protocol.ReadFairAcquire(numbers)
+}
+
+// before reports whether another ticket of this process waits for longer.
+func (r *fairResource) before(tk *fairTicket) bool {
+	for n, other := range r.tickets {
+		if n < tk.n && other.queued {
+			return true
+		}
+	}
+	return false
+}
+
+// settle deals with the answer to a request, which was sent beside another one or not. It returns what is left to do.
+func (tk *fairTicket) settle(sent time.Time, beside bool, reply protocol.FairVerdict, err error) (rest func()) {
+	r := tk.r
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	tk.asking--
+	if tk.counted && (err == nil || tk.asking == 0) {
+		tk.counted = false
+		r.c.finished()
+	}
+	tk.outcomeUnknown = tk.outcomeUnknown || transport.Unknown(err) || transport.Begun(err)
+	yes := err == nil && reply.Granted()
+	if err == nil && reply.Unplaced {
+		for _, other := range r.tickets { // the queue is gone, and with it the places of all, perhaps
+			if other != tk && other.queued {
+				other.call.w.poke()
+			}
+		}
+	}
+	at := reply.At
+	switch {
+	case tk.left: // it was withdrawn meanwhile, perhaps before this came to pass
+		tk.retire()
+		return nil
+	case tk.grant != nil && tk.grant.ticket != tk:
+		if yes || transport.Unconfirmed(err) {
+			return tk.ousted()
+		}
+		return nil
+	case tk.grant != nil: // it was handed over while we asked
+		if g := tk.grant; err == nil && !yes && !tk.granted.IsZero() && at.After(tk.granted) {
+			return func() { r.c.watchdog.Lose(&g.guard, watchdog.ErrRefused) }
+		}
+		return nil
+	}
+	tk.unclaimedGrant = tk.unclaimedGrant || yes || transport.Unconfirmed(err)
+	if tk.call == nil && tk.unclaimedGrant && !r.inherit(tk) {
+		r.unspare(tk)
+		return nil
+	}
+	tell := func(ev event) {
+		if tk.call != nil {
+			tk.call.w.notify(ev)
+		}
+	}
+	ttl := tk.terms.ttl
+	switch {
+	case err != nil && (beside && tk.asking > 0 || tk.seen.local.After(sent)): // another one notifies, or has done so
+	case err != nil && tk.call != nil && !tk.call.asked:
+		tell(event{kind: turn}) // another one asked
+	case err != nil:
+		tell(event{kind: failed, err: err})
+	case !yes:
+		if tk.unclaimedGrant = tk.unclaimedGrant && tk.granted.After(at) && sent.Before(tk.heard); !tk.unclaimedGrant { // else it is an older answer
+			tk.behind = nil // it stands somewhere else now, or they do
+		}
+		tk.seen, tk.forced = sighting{sent, at}, false
+		pause, free := time.Duration(reply.Wait)*time.Millisecond, reply.Free
+		if free {
+			pause = max(pause, leastFairPause)
+		}
+		if !tk.again && (pause < 0 || pause > listenAfter) || free && (reply.Wait < 0 || pause > listenAfter) {
+			pause = listenAfter
+		}
+		tell(event{kind: refusedFor, ttl: pause, foreign: reply.Foreign || tk.again, inLine: true, behind: r.before(tk)})
+		tk.again = true
+	case !r.c.granting():
+		tell(event{kind: failed, err: ErrClosed}) // it is on its way out
+	case !time.Now().Before(sent.Add(ttl - watchdog.Margin(ttl))):
+		tell(event{kind: failed, err: errLate})
+	case tk.forced:
+		tk.forced = false // what Redis said is over; it is asked again
+		tell(event{kind: turn})
+	default:
+		return tk.promote(sent, ttl, newTokens(reply.Token, 1))
+	}
+	return nil
+}
+
+// handed deals with the message that the lock was handed over to this ticket. What trust is counted from is explained at
+// resource.handed.
+func (tk *fairTicket) handed(_ uint64, o handOver) {
+	received, at, token := time.Now(), o.at, o.token
+	r := tk.r
+	r.mu.Lock()
+	if tk.left {
+		tk.retire() // at once, whatever else is under way for it
+		r.mu.Unlock()
+		return
+	}
+	if tk.grant != nil && tk.grant.ticket != tk {
+		rest := tk.ousted()
+		r.mu.Unlock()
+		r.c.spawn(rest)
+		return
+	}
+	if tk.grant != nil {
+		r.mu.Unlock()
+		return // known already
+	}
+	if tk.call == nil && !r.inherit(tk) {
+		tk.unclaimedGrant = true
+		r.unspare(tk)
+		r.mu.Unlock()
+		return
+	}
+	w := tk.call.w
+	if !at.After(tk.seen.server) {
+		w.poke() // Redis has said no since
+		r.mu.Unlock()
+		return
+	}
+	tk.unclaimedGrant, tk.granted, tk.heard, tk.behind = true, at, received, o.behind
+	from := tk.made
+	if !tk.seen.local.IsZero() {
+		from = tk.seen.earliest(at)
+	}
+	if from.After(received) {
+		from = received // the server's clock was set forward
+	}
+	first := min(handOverLease, tk.terms.ttl)
+	var rest func()
+	switch {
+	case !r.c.granting(): // it leaves, and gives it back
+	case r.c.net.ClockUnknown(), !tk.terms.renew, tk.terms.fenced && token == 0, r.c.opts.Replicas > 0, !time.Now().Before(from.Add(first - watchdog.Margin(first))):
+		w.poke() // to ask for what it needs
+	default:
+		r.c.counts.remote.Add(1)
+		w.lease.came = fromThere
+		rest = tk.promote(from, first, newTokens(token, 1+len(o.behind)))
+	}
+	r.mu.Unlock()
+	if rest != nil {
+		r.c.spawn(rest)
+	}
+}
+
+// ousted deals with a lock that Redis has for tk, which has, or had, what another one was granted: that one has it no more,
+// and tk does not need it. It returns what is left to do without holding r.mu.
+func (tk *fairTicket) ousted() (rest func()) {
+	r, g := tk.r, tk.grant
+	g.superseded = true
+	r.stay()
+	return func() {
+		defer r.quit()
+		r.c.watchdog.Lose(&g.guard, watchdog.ErrRefused)
+		_ = r.release(tk) // what failed goes on in the background
+	}
+}
+
+// leave gives the ticket up. If the waiter was given the lease after all, that is unlocked.
+func (e *fairCall) leave(w *waiter) {
+	r := e.r
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	tk := e.ticket
+	switch {
+	case w.place.granted:
+		l := w.lease
+		r.c.spawn(func() { _ = l.grant.unlock(l) })
+	case tk != nil && tk.call == e:
+		tk.abandon()
+	}
+}
+
+// abandon notes that nobody waits with the ticket any more. Its place is kept for a moment, for another one.
+func (tk *fairTicket) abandon() {
+	r, once := tk.r, tk.call.w.once
+	delete(r.tickets, tk.n)
+	tk.call = nil
+	tk.calm()
+	if once || tk.unclaimedGrant || !tk.queued || tk.terms.polling || !r.c.granting() {
+		tk.retire()
+		return
+	}
+	r.stay()
+	tk.since = time.Now()
+	r.spare = append(r.spare, tk)
+	if r.spareTimer == nil {
+		r.spareTimer = time.AfterFunc(spareFor, r.expireSpares)
+	} else if len(r.spare) == 1 {
+		r.spareTimer.Reset(spareFor)
+	}
+}
+
+// retire has Redis forget the ticket, when a release that is under way has said what became of it.
+func (tk *fairTicket) retire() {
+	r := tk.r
+	tk.left = true
+	if tk.freeing {
+		tk.undone = true
+		return
+	}
+	if tk.asking == 0 && !tk.outcomeUnknown && !tk.unclaimedGrant && !tk.queued {
+		r.c.disconnect(tk.n)
+		return
+	}
+	wd := &withdrawal{n: tk.n, wait: tk.wait, aside: tk.asking > 0 || tk.outcomeUnknown, over: func() { r.c.disconnect(tk.n) }}
+	if tk.outcomeUnknown {
+		wd.watch = tk.terms.ttl
+	}
+	r.c.withdrawals.add(fairWithdrawer{r.key}, wd)
+}
+
+// expireSpares has those tickets leave that nobody came for.
+func (r *fairResource) expireSpares() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.empty(spareFor)
+	if len(r.spare) > 0 {
+		r.spareTimer.Reset(spareFor)
+	}
+}
+
+// empty has those tickets leave that nobody came for since d ago.
+func (r *fairResource) empty(d time.Duration) {
+	r.spare = slices.DeleteFunc(r.spare, func(tk *fairTicket) bool {
+		if time.Since(tk.since) < d {
+			return false
+		}
+		tk.retire()
+		r.quit()
+		return true
+	})
+}
+
+// unspare has a spare ticket leave at once.
+func (r *fairResource) unspare(tk *fairTicket) {
+	if r.removeSpare(tk) {
+		tk.retire()
+	}
+}
+
+// removeSpare takes tk out of those that are spare, and reports whether it was one of them.
+func (r *fairResource) removeSpare(tk *fairTicket) bool {
+	i := slices.Index(r.spare, tk)
+	if i < 0 {
+		return false
+	}
+	r.spare = slices.Delete(r.spare, i, i+1)
+	r.quit()
+	return true
+}
+
+// takeSpare returns a ticket on the terms of e that nobody waits with, the one that stands before the others, or nil.
+func (r *fairResource) takeSpare(e *fairCall) *fairTicket {
+	var best *fairTicket
+	for _, tk := range r.spare {
+		if !e.w.once && tk.terms == e.w.terms && tk.wait == e.wait && (best == nil || tk.n < best.n) {
+			best = tk
+		}
+	}
+	if best != nil {
+		r.removeSpare(best)
+	}
+	return best
+}
+
+// inherit has the one who waits for longest take over a spare ticket that was granted, and leave its own, and reports
+// whether there is one.
+func (r *fairResource) inherit(tk *fairTicket) bool {
+	var successor *fairTicket
+	for _, x := range r.tickets {
+		if x.queued && x.terms == tk.terms && x.wait == tk.wait && (successor == nil || x.n < successor.n) {
+			successor = x
+		}
+	}
+	if successor == nil || !r.removeSpare(tk) {
+		return false
+	}
+	e := successor.call
+	if successor.asking > 0 {
+		e.w.notify(event{kind: turn}) // the answer to that request is not for it any more
+	}
+	successor.abandon()
+	e.ticket, tk.call = tk, e
+	r.tickets[tk.n] = tk
+	return true
+}
+
+// resubscribed has the waiter ask: what was said while nobody listened is not known, and the server may be another one,
+// with another clock.
+func (tk *fairTicket) resubscribed(n uint64) {
+	tk.r.mu.Lock()
+	tk.seen = sighting{}
+	if tk.grant == nil {
+		tk.behind = nil
+	}
+	tk.r.mu.Unlock()
+	tk.look(n)
+}
+
+// waits reports whether somebody waits with the ticket.
+func (tk *fairTicket) waits() bool { return tk.call != nil && tk.grant == nil && !tk.left }
+
+// look has the waiter ask.
+func (tk *fairTicket) look(uint64) {
+	tk.r.mu.Lock()
+	defer tk.r.mu.Unlock()
+	if tk.waits() {
+		tk.call.w.poke()
+	}
+}
+
+// soon has the waiter ask in d: it is the next one, and the one before it may have died.
+func (tk *fairTicket) soon(n uint64, d time.Duration) {
+	tk.r.mu.Lock()
+	defer tk.r.mu.Unlock()
+	switch {
+	case !tk.waits():
+	case tk.late != nil:
+		tk.late.Reset(d + time.Millisecond)
+	default:
+		tk.late = time.AfterFunc(d+time.Millisecond, func() { tk.look(n) })
+	}
+}
+
+// calm notes that the ticket waits no more.
+func (tk *fairTicket) calm() {
+	if tk.late != nil {
+		tk.late.Stop()
+	}
+}
+
+// wanted has nothing to do: every release looks at the queue.
+func (tk *fairTicket) wanted(uint64) {}
+
+// taken deals with the message that what tk has was taken by force.
+func (tk *fairTicket) taken(uint64) {
+	tk.r.mu.Lock()
+	defer tk.r.mu.Unlock()
+	if g := tk.grant; g != nil {
+		g.superseded = true
+		tk.r.c.spawn(func() { tk.r.c.watchdog.Lose(&g.guard, watchdog.ErrRefused) })
+		return
+	}
+	tk.forced = true
+}

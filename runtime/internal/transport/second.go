@@ -1,0 +1,169 @@
+package transport
+
+import (
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
+)
+
+// second is a connection to each server beside the shared one, for requests that cannot wait while another one has no answer
+// for too long. All such requests share it: a connection for each of them would take a round trip to open and another one to
+// close. It is made when it is needed, replaced when it has a request without an answer for too long itself, and closed when
+// nobody has needed it for a while.
+type second struct {
+	net *Transport
+
+	mu     sync.Mutex
+	to     map[rueidis.Client]*extra
+	closed bool
+}
+
+// An extra is a connection of a second. It is closed when it is retired and its last request is over.
+type extra struct {
+	server  rueidis.Client
+	servers string                  // that the client had before it was made
+	made    chan struct{}           // closed when conn is set
+	conn    rueidis.DedicatedClient // nil if it could not be made
+	pending pending                 // requests, from before the connection is made
+
+	// Guarded by second.mu.
+	users   int
+	retired bool        // no request takes it any more
+	idle    *time.Timer // retires it; nil before the first user has left
+}
+
+// secondFor is for how long a connection is kept that nobody needs.
+const secondFor = 10 * time.Second
+
+// run sends a command over the second connection to the server that has its key. It reports whether there is one.
+func (s *second) run(cmd protocol.Command) (reply rueidis.RedisResult, ok bool) {
+	server := s.net.rc
+	if s.net.cluster != nil {
+		server = server.Nodes()[s.net.cluster.nodeOf(cmd.Keys[0])]
+	}
+	ok = s.with(server, func(conn rueidis.DedicatedClient) (broken bool) {
+		over := sender(conn)
+		if s.net.cluster != nil {
+			over = redirect{conn, s.net.rc}
+		}
+		reply = s.net.broken(s.net.runOn(over, cmd))
+		return reply.NonRedisError() != nil
+	})
+	return reply, ok
+}
+
+// with calls f with the second connection to a server, and replaces it if f reports that it is broken. It reports whether there
+// is one.
+func (s *second) with(server rueidis.Client, f func(conn rueidis.DedicatedClient) (broken bool)) bool {
+	if server == nil {
+		return false
+	}
+	x, answered := s.take(server)
+	defer s.leave(x)
+	defer answered()
+	if <-x.made; x.conn == nil {
+		s.retire(x)
+		return false
+	}
+	if f(x.conn) {
+		s.retire(x)
+	}
+	return true
+}
+
+// take returns a connection that answers, or is being made, until leave, and notes a request over it.
+func (s *second) take(server rueidis.Client) (x *extra, answered func()) {
+	servers := s.net.servers()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if x = s.to[server]; x != nil && x.servers == servers {
+		if answered, ok := x.pending.begin(AsidePatience); ok {
+			x.users++
+			return x, answered
+		}
+	}
+	if x != nil {
+		s.end(x)
+	}
+	x = &extra{server: server, servers: servers, made: make(chan struct{}), users: 1, retired: s.closed}
+	if s.to == nil {
+		s.to = map[rueidis.Client]*extra{}
+	}
+	if !s.closed {
+		s.to[server] = x
+	}
+	go func() {
+		defer close(x.made)
+		x.conn = s.net.dedicateUntil(nil, server, s.net.cfg.OpTimeout) // also while the client is closed
+	}()
+	return x, x.pending.note()
+}
+
+// leave ends the use of x.
+func (s *second) leave(x *extra) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	x.users--
+	switch {
+	case x.users > 0:
+	case x.retired:
+		s.drop(x)
+	case x.idle == nil:
+		x.idle = time.AfterFunc(secondFor, func() { s.rest(x) })
+	default:
+		x.idle.Reset(secondFor)
+	}
+}
+
+// rest retires a connection that nobody needs.
+func (s *second) rest(x *extra) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if x.users == 0 {
+		s.end(x)
+	}
+}
+
+// retire has no request take x any more.
+func (s *second) retire(x *extra) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.end(x)
+}
+
+// end is retire for a caller that holds s.mu.
+func (s *second) end(x *extra) {
+	if x.retired {
+		return
+	}
+	x.retired = true
+	if s.to[x.server] == x {
+		delete(s.to, x.server)
+	}
+	if x.users == 0 {
+		s.drop(x)
+	}
+}
+
+// drop closes the connection of x, which nobody uses. The caller holds s.mu.
+func (s *second) drop(x *extra) {
+	if x.idle != nil {
+		x.idle.Stop()
+	}
+	if x.conn != nil {
+		s.net.cfg.User.Go(x.conn.Close)
+	}
+}
+
+// close retires all connections. Requests that come later have one each.
+func (s *second) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	for _, x := range s.to {
+		s.end(x)
+	}
+}

@@ -1,0 +1,67 @@
+package transport
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+)
+
+// The requests of a crowd that go round a connection which does not answer share one other connection. It is replaced when it
+// does not answer either, and closed with the transport.
+func TestSecond(t *testing.T) {
+	t.Parallel()
+	const crowd = 50
+	server := redistest.Server(t)
+	proxy := redistest.Proxy(t, server.Addr())
+	rc := redistest.NewClient(t, proxy.Addr(), func(o *rueidis.ClientOption) { o.ConnWriteTimeout = time.Hour })
+	u := &fake{changes: make(chan []string, 100), rechecks: make(chan struct{}, 100)}
+	process := protocol.NewProcess(protocol.NewUUID(protocol.ListensPlain), protocol.PublishPlain, time.Minute, 30*time.Second)
+	stopped := make(chan struct{})
+	net := New(Config{Client: rc, UUID: process.UUID, User: u, Stopped: stopped, OpTimeout: 10 * time.Second})
+	inspect := func(i int) protocol.Command { return process.Leader(fmt.Sprint("k", i)) }
+	require.NoError(t, net.Run(inspect(0)).Err())
+	before := proxy.Conns()
+
+	together := func() {
+		var wg sync.WaitGroup
+		for i := range crowd {
+			wg.Go(func() {
+				if err := net.RunBeside(inspect(i)).Err(); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+	}
+	together()
+	require.Equal(t, before+1, proxy.Conns())
+
+	lost := proxy.DropReply(redistest.Command("EVALSHA"), 1, redistest.Mute)
+	unanswered := make(chan error, 1)
+	go func() { unanswered <- net.RunBeside(inspect(0)).Err() }()
+	<-lost.Done()
+	require.Eventually(t, func() bool { // the request is late
+		return time.Since(net.second.to[rc].pending.oldest()) > AsidePatience
+	}, time.Minute, time.Millisecond)
+	together()
+	require.Equal(t, before+2, proxy.Conns(), "the one that is mute has a request still")
+	proxy.Cut()
+	require.Error(t, <-unanswered)
+	require.Eventually(t, func() bool { return net.RunBeside(inspect(0)).Err() == nil }, time.Minute, time.Millisecond)
+	together()
+	close(stopped)
+	net.Quit()
+	u.wg.Wait()
+	require.Eventually(t, func() bool { return proxy.Conns() <= before }, time.Minute, time.Millisecond)
+	require.NoError(t, net.RunBeside(inspect(0)).Err(), "what is left to do when the client is closed")
+	u.wg.Wait()
+	require.Eventually(t, func() bool { return proxy.Conns() <= before }, time.Minute, time.Millisecond)
+	net.Unlisten()
+}

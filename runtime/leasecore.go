@@ -1,0 +1,107 @@
+package lockrt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lockgen/lockgen/runtime/internal/watchdog"
+)
+
+// What leases and permits say of themselves is the same. A nil leaseCore is that of no grant.
+
+// Key returns the key, or nothing if there is no grant.
+func (t *leaseCore) Key() string {
+	if t == nil {
+		return ""
+	}
+	return t.key
+}
+
+// Context returns the context of the leaseCore, which has ended if there is no grant.
+func (t *leaseCore) Context() context.Context {
+	if t == nil {
+		return noLease
+	}
+	return (*leaseContext)(t)
+}
+
+// noLease is the context of what was never granted.
+var noLease = func() context.Context {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(errNoLease)
+	return ctx
+}()
+
+// Err is that of the lease or permit.
+func (t *leaseCore) Err() error {
+	if t == nil {
+		return &Error{Op: opHold, Err: errNoLease}
+	}
+	cause := t.ended()
+	switch {
+	case cause != nil:
+	case t.composite != nil:
+		cause = t.composite.check()
+	case t.guard != nil: // else it has not begun
+		if overdue := t.client.watchdog.Check(t.guard); overdue != nil {
+			cause = lost(overdue)
+		}
+	}
+	if cause != nil {
+		t.end(cause) // if whoever is about to has not got round to it
+	}
+	return t.ended()
+}
+
+// Until is that of the lease or permit.
+func (t *leaseCore) Until() time.Time {
+	switch {
+	case t == nil:
+		return time.Time{}
+	case t.composite != nil:
+		return t.composite.until()
+	case t.guard == nil:
+		return time.Time{}
+	}
+	return t.guard.Until()
+}
+
+// Extend is that of the lease or permit.
+func (t *leaseCore) Extend(ctx context.Context, d time.Duration) error {
+	if t == nil {
+		return &Error{Op: "extend", Err: errNoLease}
+	}
+	if d < minLease {
+		return failedAt("extend", t.key, fmt.Errorf("%w: %v is shorter than %v", ErrBadOption, d, minLease))
+	}
+	if err := t.Err(); err != nil {
+		return failedAt("extend", t.key, err)
+	}
+	if t.composite != nil {
+		return t.composite.extend(present(ctx), d)
+	}
+	if err := t.prolong(ctx, d); err != nil {
+		return failedAt("extend", t.key, err)
+	}
+	return nil
+}
+
+// prolong is Extend of what has no parts.
+func (t *leaseCore) prolong(ctx context.Context, d time.Duration) error {
+	got, err := bounded(ctx, t.client, func() error {
+		sent := now()
+		ttl := max(d, t.guard.Ends().Sub(sent))
+		switch err := t.client.renew([]*watchdog.Lease{t.guard}, []time.Duration{ttl})[0]; {
+		case errors.Is(err, watchdog.ErrRefused):
+			t.client.watchdog.Lose(t.guard, watchdog.ErrRefused)
+			return lost(watchdog.ErrRefused)
+		case err != nil:
+			return refused(err)
+		}
+		t.client.watchdog.Extend(t.guard, sent, ttl)
+		return nil
+	})
+	return cmpOr(err, got)
+}

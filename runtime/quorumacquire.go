@@ -1,0 +1,417 @@
+package lockrt
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockgen/lockgen/runtime/internal/hub"
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
+)
+
+// A quorumAcquire is the contest of one call: against others it stands on the servers.
+type quorumAcquire struct {
+	m     *RedLock
+	ctx   context.Context
+	opts  []LockOption
+	cfg   lockConfig
+	whole *Lease
+	w     *waiter // of the call
+
+	inLine bool        // it waits for others of this process
+	poking atomic.Bool // a poke is due
+	took   atomic.Int64
+	began  atomic.Int64 // when the servers granted what the call got, perhaps to another one here; monotonic
+
+	mu        sync.Mutex // guards the rest
+	left      bool       // the call is over
+	listeners []*hub.Listener
+	deaf      []atomic.Bool // to whom granted it last: that it is free there means nothing; by parts, or nil
+	refusals  int           // in a row, by a majority
+}
+
+// errTokenUnwritten is the outcome of a round that was won by a majority of which one went away.
+var errTokenUnwritten = errors.New("a server of the majority did not learn of the token")
+
+// following has a call that does not wait do so for the answer to an earlier request of this process, without which its own
+// is none.
+var following = lockOption(func(c *lockConfig) { c.follows = true })
+
+// A round is one request to each of the servers. quorumAcquire.mu guards it.
+type round struct {
+	began     time.Time
+	cancel    context.CancelFunc
+	parts     []*Lease
+	asked     []*Mutex // have not answered yet
+	missing   []*Mutex // have not granted it, and may later
+	refused   int
+	failures  int
+	err       error           // of those that failed, one that does not pass if there is one
+	over      *time.Timer     // ends it, since a majority does not agree
+	decided   bool            // there is a majority, or cannot be one
+	won       bool            // the former, but the tokens may have to be written back yet
+	lost      bool            // what is granted is given back
+	composite *compositeLease // what is granted joins it
+}
+
+func (e *quorumAcquire) channel() string { return protocol.LockChannel(e.m.key) }
+func (e *quorumAcquire) hear(string)     {}
+
+func (e *quorumAcquire) join(*waiter) entry {
+	if !e.inLine || e.m.parts[0].c.quorums.join(e) {
+		return toAsk
+	}
+	return toWait
+}
+
+// last returns whether the first of those of this process who want the lock has it, and what the servers said last to them.
+func (e *quorumAcquire) last(*waiter) (held bool, said answerLog) {
+	first, said := e.m.parts[0].c.quorums.first(e)
+	if first == nil || first == e {
+		return false, said // it is about to get its turn
+	}
+	first.mu.Lock()
+	defer first.mu.Unlock()
+	return first.whole.composite != nil, said
+}
+
+// remind has the first of them ask.
+func (e *quorumAcquire) remind() {
+	if first, _ := e.m.parts[0].c.quorums.first(e); first != nil && first != e {
+		first.w.poke()
+	}
+}
+
+// leave ends the call. What was granted the call by then is the caller's to give back.
+func (e *quorumAcquire) leave(*waiter) {
+	e.mu.Lock()
+	e.left = true
+	listeners := e.listeners
+	e.listeners = nil
+	e.mu.Unlock()
+	for _, l := range listeners {
+		l.Close()
+	}
+}
+
+// ask asks all servers; of those who enter what they have, the ones that have a part of it: the others are to have one of that first.
+func (e *quorumAcquire) ask(*waiter) {
+	e.m.parts[0].c.quorums.asks(e)
+	r := &round{began: now(), asked: slices.Clone(e.m.parts)}
+	var ctx context.Context
+	ctx, r.cancel = context.WithTimeout(e.ctx, e.limit())
+	open := e.open()
+	for _, m := range e.m.parts {
+		m.c.spawn(func() {
+			lease, err := (*Lease)(nil), ErrNotAcquired
+			if slices.Contains(open, m) {
+				lease, err = m.acquire(ctx, e.opts)
+				err = withoutTheCaller(ctx, e.ctx, err)
+			}
+			e.answered(r, m, lease, err)
+		})
+	}
+}
+
+// open returns who may be asked.
+func (e *quorumAcquire) open() []*Mutex {
+	var entered []*Mutex
+	for _, m := range e.m.parts {
+		if l := leaseFrom(e.ctx, m.c, m.key); l != nil && l.Err() == nil {
+			entered = append(entered, m)
+		}
+	}
+	if len(entered) >= e.m.needs() {
+		return entered
+	}
+	return e.m.parts
+}
+
+// limit is for how long an answer is waited for.
+func (e *quorumAcquire) limit() time.Duration {
+	return min(e.m.parts[0].c.opts.RedLockTimeout, e.cfg.ttl/2)
+}
+
+// unheardPace is how long a server is taken to need for an answer that has not given one yet.
+const unheardPace = 100 * time.Millisecond
+
+// grace is for how long some are waited for when a majority has answered within took: for longer than they use to take.
+func (e *quorumAcquire) grace(took time.Duration, some []*Mutex) time.Duration {
+	for _, m := range some {
+		took = max(took, cmp.Or(time.Duration(m.c.quorums.pace.Load()), unheardPace))
+	}
+	return min(10*time.Millisecond+3*took, e.limit())
+}
+
+// hurry returns for how long those are waited for who have not answered r, when a majority has within took, but not alike. They
+// may be needed, or be away or slow, while others wait for what those have granted who did answer. So one who may ask
+// again does not wait for them as a rule. One who tries once waits as long as they may decide.
+func (e *quorumAcquire) hurry(r *round, took time.Duration) time.Duration {
+	switch {
+	case e.cfg.wait == 0:
+		return e.limit()
+	case rand.N(16) > 0:
+		return e.grace(took, nil)
+	}
+	return e.grace(took, r.asked)
+}
+
+// answered deals with what the server of m has said, or not said in time.
+func (e *quorumAcquire) answered(r *round, m *Mutex, part *Lease, err error) {
+	took := time.Since(r.began)
+	e.mu.Lock()
+	r.asked = slices.DeleteFunc(r.asked, func(x *Mutex) bool { return x == m })
+	if len(r.asked) == 0 {
+		r.cancel()
+	}
+	if err != nil && (errors.Is(err, ErrNotAcquired) || passing(err)) {
+		if r.missing = append(r.missing, m); r.composite != nil {
+			e.complete(r.composite, m, localPassLimit)
+		}
+	}
+	switch {
+	case err == nil && r.composite == nil && !r.lost:
+		r.parts = append(r.parts, part)
+	case err == nil:
+		if r.lost {
+			e.heeds(m, false)
+		}
+		defer func(co *compositeLease, lost bool) { // without e.mu
+			if lost {
+				_ = part.grant.unlock(part)
+			} else {
+				e.admit(co, m, part)
+			}
+		}(r.composite, r.lost)
+	case errors.Is(err, ErrNotAcquired):
+		r.refused++
+		e.heeds(m, true)
+	default:
+		r.failures++
+		if !errors.Is(err, ErrClosed) && (r.err == nil || passing(r.err)) {
+			r.err = err
+		}
+	}
+	needs := e.m.needs()
+	decides := !r.decided
+	r.won = r.won || len(r.parts) >= needs
+	r.decided = r.decided || r.won || r.refused+r.failures > len(e.m.parts)-needs
+	decides = decides && r.decided
+	switch {
+	case decides && r.over != nil:
+		r.over.Stop()
+	case !r.decided && r.over == nil && len(r.parts)+r.refused >= needs:
+		r.over = time.AfterFunc(e.hurry(r, took)-took, func() { e.cut(r, took) })
+	}
+	won, parts := r.won, slices.Clone(r.parts)
+	e.mu.Unlock()
+
+	if !decides {
+		return
+	}
+	e.took.Store(int64(took))
+	if won {
+		switch err = e.win(r, parts); {
+		case err == nil:
+			e.w.notify(event{kind: given})
+			return
+		case errors.Is(err, errTokenUnwritten) && e.cfg.wait != 0:
+			won = false // another round may be won without those who did not answer
+		}
+	}
+	e.w.notify(e.abandonRound(r, err, won))
+}
+
+// cut ends a round that a majority has answered, but not alike, without the others: they may be away, and another round
+// be won without them.
+func (e *quorumAcquire) cut(r *round, took time.Duration) {
+	e.mu.Lock()
+	decides := !r.decided
+	r.decided = true
+	e.mu.Unlock()
+	if decides {
+		e.took.Store(int64(took))
+		e.w.notify(e.abandonRound(r, nil, false))
+	}
+}
+
+// win makes parts, a majority, the lease.
+func (e *quorumAcquire) win(r *round, parts []*Lease) error {
+	token := int64(0)
+	if e.cfg.fenced {
+		var err error
+		if token, err = e.raise(parts); err != nil {
+			return err
+		}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	trusted := 0
+	for _, part := range parts {
+		if part.Err() == nil {
+			trusted++
+		}
+	}
+	switch {
+	case e.left:
+		return ErrNotAcquired // nobody hears it
+	case trusted < e.m.needs():
+		return errLate
+	}
+	for _, part := range parts {
+		part.stamp(token)
+	}
+	e.m.parts[0].c.quorums.says(e, false, nil)
+	e.whole.token = token
+	e.began.Store(int64(monotonic.Now()))
+	e.compose(parts)
+	r.composite = e.whole.composite
+	for _, part := range r.parts[len(parts):] { // those that came meanwhile
+		part.client.spawn(func() { e.admit(r.composite, e.mutexOf(part), part) })
+	}
+	for _, m := range r.missing {
+		e.complete(r.composite, m, localPassLimit)
+	}
+	return nil
+}
+
+// mutexOf returns which of the parts of the lock part is a lease of.
+func (e *quorumAcquire) mutexOf(part *Lease) *Mutex {
+	i := slices.IndexFunc(e.m.parts, func(m *Mutex) bool { return m.c == part.client && m.key == part.key })
+	return e.m.parts[i]
+}
+
+// compose makes parts the lease.
+func (e *quorumAcquire) compose(parts []*Lease) {
+	co := &compositeLease{whole: e.whole, needs: e.m.needs(), most: len(e.m.parts), parts: parts, pass: e.pass, replace: e.replace, after: e.after}
+	co.begin()
+}
+
+// raise returns the largest token of parts when all of them know of it.
+func (e *quorumAcquire) raise(parts []*Lease) (token int64, err error) {
+	for _, part := range parts {
+		token = max(token, part.token)
+	}
+	patience := e.limit()
+	if e.cfg.wait != 0 { // else there is no other round
+		patience = e.grace(time.Duration(e.took.Load()), e.m.parts)
+	}
+	ctx, cancel := context.WithTimeout(e.ctx, patience)
+	defer cancel()
+	_, err = most(parts, len(parts), func(part *Lease) (struct{}, error) {
+		if part.token == token {
+			return struct{}{}, nil
+		}
+		return struct{}{}, e.writeToken(ctx, part, token)
+	})
+	if err != nil && (ctx.Err() != nil || passing(err)) {
+		err = errTokenUnwritten
+	}
+	return token, err
+}
+
+// writeToken has the server of part know that token was given.
+func (e *quorumAcquire) writeToken(ctx context.Context, part *Lease, token int64) error {
+	got, err := bounded(ctx, part.client, func() error {
+		return part.client.net.Run(part.client.wire.RaiseToken(part.key, token)).Err()
+	})
+	return cmpOr(err, got)
+}
+
+// stamp gives a lease the token of what it is a part of, which those who enter it again get.
+func (l *Lease) stamp(token int64) {
+	if g, ok := l.grant.(*grant); ok && token > 0 {
+		g.resource.mu.Lock()
+		defer g.resource.mu.Unlock()
+		l.token, g.tokenPending = token, false
+	}
+}
+
+// abandonRound gives back what was granted, and says what that means to the waiter. err is why what was won is lost.
+func (e *quorumAcquire) abandonRound(r *round, err error, won bool) event {
+	spare := len(e.m.parts) - e.m.needs()
+	e.mu.Lock()
+	r.lost = true
+	parts := r.parts
+	switch {
+	case won:
+	case e.closed() > spare:
+		err = ErrClosed
+	case r.failures > spare:
+		err = r.err
+	default:
+		err = nil
+	}
+	// What has failed because the call is over is not what a server said.
+	over := !won && err != nil && e.ctx.Err() != nil && errors.Is(err, e.ctx.Err())
+	if e.refusals++; len(parts) > 0 && r.refused <= spare { // others ask at the same time
+		e.refusals = 0
+	}
+	refusals := e.refusals
+	if over {
+		e.m.parts[0].c.quorums.withdraws(e)
+	} else {
+		e.m.parts[0].c.quorums.says(e, err == nil, err)
+	}
+	if err == nil && e.cfg.wait != 0 {
+		e.listen()
+	}
+	for _, part := range parts {
+		e.heeds(e.mutexOf(part), false)
+	}
+	e.mu.Unlock()
+
+	r.cancel() // who has not answered yet is not waited for
+	undo(e.ctx, parts)
+	if err != nil {
+		// Each server was asked again if need be.
+		return event{kind: failed, err: err, final: true}
+	}
+	took := time.Duration(e.took.Load())
+	pause := min((time.Millisecond+took)<<min(refusals, 8), 250*time.Millisecond)
+	return event{kind: refusedFor, ttl: pause/2 + rand.N(pause), inLine: true}
+}
+
+// closed returns how many of the servers are not asked any more, since their Clients are closed.
+func (e *quorumAcquire) closed() (n int) {
+	for _, m := range e.m.parts {
+		if !m.c.granting() {
+			n++
+		}
+	}
+	return n
+}
+
+// listen has the waiter poked when a server says that the key is free, after a time that differs from
+// one process to the next. e.mu is held.
+func (e *quorumAcquire) listen() {
+	if e.left || e.listeners != nil {
+		return
+	}
+	e.deaf = make([]atomic.Bool, len(e.m.parts))
+	for i, m := range e.m.parts {
+		deaf := &e.deaf[i]
+		e.listeners = append(e.listeners, m.c.net.Listen(e.channel(), func(ev hub.Event) {
+			if ev.Subscribed || deaf.Load() || !e.poking.CompareAndSwap(false, true) {
+				return
+			}
+			time.AfterFunc(rand.N(time.Millisecond+2*time.Duration(e.took.Load())), func() {
+				e.poking.Store(false)
+				e.w.poke()
+			})
+		}))
+	}
+}
+
+// heeds notes whether it means anything to the call that the server of m says that the key is free. e.mu is held.
+func (e *quorumAcquire) heeds(m *Mutex, does bool) {
+	if e.deaf != nil {
+		e.deaf[slices.Index(e.m.parts, m)].Store(!does)
+	}
+}

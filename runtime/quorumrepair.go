@@ -1,0 +1,91 @@
+package lockrt
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
+)
+
+// A lease with a bare majority is lost with any server of that. So servers that have no part in it, since they were just getting
+// back what another one had in vain, or were away, are asked again while it lasts. It does not matter to anybody else when they
+// grant it: two majorities have a server in common, and that has one holder.
+
+// complete asks the server of m for its part, after a pause and ever less often, until who has the parts of u by then has
+// that too, or is done. A brief lease is over before, and one of fixed length does not depend on servers any more.
+func (e *quorumAcquire) complete(co *compositeLease, m *Mutex, pause time.Duration) {
+	if !e.cfg.renew {
+		return
+	}
+	time.AfterFunc(2*pause, func() { // by then it does not go round any more, so no bearer is overlooked
+		bearer := co.bearer()
+		if bearer == nil {
+			return
+		}
+		m.c.spawn(func() {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(e.ctx), e.limit())
+			defer cancel()
+			part, err := e.recruit(ctx, bearer, m)
+			switch {
+			case part != nil:
+				e.admit(bearer, m, part)
+			case errors.Is(err, ErrNotAcquired), err != nil && passing(err) && m.c.granting():
+				e.complete(bearer, m, min(2*pause, e.seldom()))
+			}
+		})
+	})
+}
+
+// seldom is the longest pause of those who ask again.
+func (e *quorumAcquire) seldom() time.Duration { return e.cfg.ttl / 12 }
+
+// recruit asks the server of m, once, for a part of u.
+func (e *quorumAcquire) recruit(ctx context.Context, co *compositeLease, m *Mutex) (*Lease, error) {
+	opts := e.opts
+	if e.cfg.maxHold > 0 { // it ends with the others
+		left := e.cfg.maxHold - monotonic.Since(co.whole.began)
+		if left <= 0 {
+			return nil, nil
+		}
+		opts = append(slices.Clip(opts), WithMaxHold(left))
+	}
+	if !slices.Contains(e.open(), m) {
+		return nil, ErrNotAcquired
+	}
+	return m.acquire(ctx, opts)
+}
+
+// admit has part, of the server of m, join u when that server knows of what was made of the others since. If it does not learn
+// of it, it gets the part back and is asked again.
+func (e *quorumAcquire) admit(co *compositeLease, m *Mutex, part *Lease) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(e.ctx), e.limit())
+	defer cancel()
+	var err error
+	if part.token < co.whole.token {
+		err = e.writeToken(ctx, part, co.whole.token)
+	}
+	if left := time.Until(co.extended()); err == nil && left > e.cfg.ttl {
+		err = part.Extend(ctx, left)
+	}
+	if err == nil {
+		co.join(part)
+		return
+	}
+	_ = part.grant.unlock(part)
+	e.complete(co, m, e.seldom())
+}
+
+// replace gives a part back that is lost, and sees to it that its server has another one in u: soon, unless it loses one
+// after the other.
+func (e *quorumAcquire) replace(co *compositeLease, part *Lease) {
+	m, pause := e.mutexOf(part), localPassLimit
+	if monotonic.Since(part.began) < e.seldom() {
+		pause = e.seldom()
+	}
+	m.c.spawn(func() {
+		_ = part.grant.unlock(part)
+		e.complete(co, m, pause)
+	})
+}

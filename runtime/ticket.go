@@ -1,0 +1,374 @@
+package lockrt
+
+import (
+	"sync"
+	"time"
+
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/internal/transport"
+	"github.com/lockgen/lockgen/runtime/internal/watchdog"
+)
+
+// handOverLease is what a process gets that is handed a lock by another one: long enough to hear of it
+// and to renew it, short enough that nobody waits long for one that has died.
+const handOverLease = protocol.HandOverLease
+
+// A ticket is one owner that a resource asks for its key with, until it is granted or given up. An owner is
+// never used for another ticket, so whatever late request or release names it cannot harm a later one.
+type ticket struct {
+	n              uint64         // of its owner
+	inLine         int            // fencing tokens that it is to be handed over with
+	tokens         tokens         // what is left of those that it was granted, or handed over, with
+	made           monotonic.Time // before the first request that names it
+	ttl            time.Duration  // the longest that it asked for
+	granted        int64          // when another process handed it over, in microseconds by the server's clock
+	received       time.Time      // when that was heard
+	seen           *sighting      // of the last answer; nil before
+	recheck        *time.Timer    // looks again; made when first needed
+	settled        chan bool      // if it was handed over meanwhile: has a value when that is answered, true for an unknown outcome
+	refused        bool           // somebody else had it
+	standing       bool           // it may be in line
+	unclaimedGrant bool           // Redis granted it, but nobody was given it
+	outcomeUnknown bool           // Redis may hold the key for it without our knowing: a reply was lost
+	asking         bool           // a request for it is under way
+	look           bool           // there was a reason to ask while a request was under way
+	wanted         bool           // another process waits for it, said before the answer came
+	forced         bool           // it was taken by force, said before the answer came
+}
+
+// A sighting relates the clock of the server to the local one: a request that was sent at local was
+// run when the server had the time server.
+type sighting struct{ local, server time.Time }
+
+// earliest returns the earliest local time at which the server can have had the time at.
+func (s sighting) earliest(at time.Time) time.Time { return s.local.Add(at.Sub(s.server)) }
+
+// ticketFor returns the ticket of the queue, made if there is none, for a waiter with terms t.
+func (r *resource) ticketFor(t terms) *ticket {
+	if r.ticket == nil {
+		n := r.c.ticketNumbers.Add(1)
+		r.ticket = r.newTicket()
+		r.ticket.n, r.ticket.made, r.ticket.inLine = n, monotonic.Now(), r.wants(t)
+		r.c.connect(n, r.key, r)
+	}
+	r.ticket.ttl = max(r.ticket.ttl, t.ttl)
+	return r.ticket
+}
+
+// An acquireOp is a request for the key of a resource.
+type acquireOp struct {
+	r      *resource
+	w      *waiter // who asks
+	ticket *ticket
+	terms  terms
+	line   protocol.Queueing
+	drawn  int // how many fencing tokens it asks for
+}
+
+// plain reports whether it wants the lock and nothing else.
+func (op *acquireOp) plain() bool { return op.line == protocol.NotQueued && op.drawn == 0 }
+
+var acquireOps = sync.Pool{New: func() any { return new(acquireOp) }}
+
+// ask sends one request for the head of the queue, w.
+func (r *resource) ask(w *waiter) {
+	if op, to := r.prepare(w); op != nil {
+		to.Submit(op, w.patient)
+	}
+}
+
+// prepare returns a request for the head of the queue, w, and who sends it.
+func (r *resource) prepare(w *waiter) (op *acquireOp, to *transport.Batcher) {
+	r.mu.Lock()
+	if !w.place.queued {
+		r.mu.Unlock()
+		return nil, nil // it was given what it wants a moment ago
+	}
+	r.busy++
+	w.asks.Add(1)
+	tk := r.ticketFor(w.terms)
+	tk.asking, tk.look = true, false
+	r.answers.asks()
+	op = acquireOps.Get().(*acquireOp)
+	*op = acquireOp{r: r, w: w, ticket: tk, terms: w.terms, line: protocol.NotQueued, drawn: r.wants(w.terms)}
+	switch {
+	case tk.standing:
+		op.line = protocol.StillQueued
+	case !w.once && (tk.refused || r.c.contended.lately(r.key, tk.made.Std())) && r.c.attends(r.key) && (w.attends || !r.c.net.Sharded()):
+		// With sharded channels another one may listen, and leave: then nobody hears that we are handed the key.
+		op.line = protocol.Queued
+		tk.standing = true
+	}
+	to = r.c.acquires
+	if op.plain() {
+		to = r.c.takes
+	}
+	r.mu.Unlock()
+
+	r.c.stay(r)
+	return op, to
+}
+
+func (op *acquireOp) Key() string { return op.r.key }
+
+func (op *acquireOp) Append(keys, args []string) (allKeys, allArgs []string) {
+	r := op.r
+	if op.plain() {
+		return r.c.wire.Take(keys, args, r.key, op.ticket.n, op.terms.ttl)
+	}
+	return r.c.wire.Acquire(keys, args, r.key, op.ticket.onWire(), op.line, op.drawn, op.terms.ttl)
+}
+
+// onWire returns tk as Redis gets it.
+func (tk *ticket) onWire() protocol.Ticket { return protocol.Ticket{Number: tk.n, Tokens: tk.inLine} }
+
+func (op *acquireOp) Answered(sent time.Time, reply protocol.Answer, err error) {
+	r := op.r
+	if err == nil && op.w.follows {
+		r.c.quorums.answered(now().Sub(sent))
+	}
+	if rest := r.settle(op, sent, protocol.ReadAcquire(reply), err); rest != nil {
+		r.c.spawn(rest)
+	}
+	*op = acquireOp{}
+	acquireOps.Put(op)
+	r.c.leave(r)
+}
+
+// settle deals with the answer to a request. It returns what is left to do when nobody wants what was
+// granted, or may have been.
+func (r *resource) settle(op *acquireOp, sent time.Time, reply protocol.Verdict, err error) (rest func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	w, tk, t := op.w, op.ticket, op.terms
+	r.busy--
+	r.answers.says(err == nil && !reply.Granted(), err)
+	tk.asking = false
+	if tk.settled != nil {
+		w.asks.Add(-1)
+		// It was handed over while we asked, and is not given back before this.
+		tk.settled <- transport.Unknown(err)
+		if g := r.grant; g != nil && g.ticket.n == tk.n && err == nil && !reply.Granted() && reply.At.UnixMicro() > tk.granted {
+			if time.Duration(reply.At.UnixMicro()-tk.granted)*time.Microsecond <= monotonic.Since(tk.made) {
+				r.c.spawn(func() { r.c.watchdog.Lose(&g.guard, watchdog.ErrRefused) })
+			} else { // the server's clock was set meanwhile, so it may have refused before
+				r.c.spawn(func() { r.c.watchdog.Look(&g.guard) })
+			}
+		}
+		r.promptHead()
+		return nil
+	}
+	tk.outcomeUnknown = tk.outcomeUnknown || transport.Unknown(err) || transport.Begun(err)
+	tk.unclaimedGrant = tk.unclaimedGrant || transport.Unconfirmed(err)
+	yes := err == nil && reply.Granted()
+	next := r.head()
+	switch {
+	case yes && (next == nil || next.terms != t || !r.c.granting()):
+		// Redis has it for us. Whoever is next wants other terms, and asks for them with this ticket.
+		tk.unclaimedGrant = true
+	case yes && time.Until(sent.Add(t.ttl-watchdog.Margin(t.ttl))) <= 0:
+		tk.unclaimedGrant = true
+		err = errLate
+	case yes && tk.forced:
+		tk.forced, tk.unclaimedGrant = false, true // what Redis said is over; it is asked again, or given up as if it was not
+	case yes:
+		w.asks.Add(-1) // before it is given what it wants, so that it can be used again
+		tk.tokens = newTokens(reply.Token, op.drawn)
+		r.promote(tk, t, sent, t.ttl)
+		r.assign(next)
+		return nil
+	case err == nil:
+		tk.seen, tk.refused = &sighting{sent, reply.At}, true
+		r.c.contended.note(r.key, sent)
+		tk.unclaimedGrant = tk.unclaimedGrant && tk.olderThanGrant(sent, reply.At)
+	}
+	defer w.asks.Add(-1) // not sooner: who has given up lets another call use w when no request knows it
+	switch {
+	case !w.place.queued && next == nil:
+		return r.abandon()
+	case !w.place.queued:
+		r.promptHead()
+	case err != nil:
+		w.notify(event{kind: failed, err: err})
+	case (tk.unclaimedGrant || tk.look) && r.c.granting():
+		w.notify(event{kind: turn})
+	case tk.unclaimedGrant:
+		w.notify(event{kind: failed, err: ErrClosed}) // it is on its way out
+	default:
+		w.notify(event{kind: refusedFor, ttl: time.Duration(reply.Wait) * time.Millisecond, foreign: reply.Foreign, inLine: tk.standing})
+	}
+	return nil
+}
+
+// olderThanGrant reports whether an answer to a request that was sent may be from before the ticket was handed the key. By
+// the clock of the server alone it could be for ever, once that was set back.
+func (tk *ticket) olderThanGrant(sent, at time.Time) bool {
+	return tk.granted > at.UnixMicro() && sent.Before(tk.received)
+}
+
+// handed deals with the message that another process handed the lock over to the ticket n.
+//
+// Nobody here sent the request that did it, so "before it was sent" does not exist to count trust
+// from. But it was not done before the server had that time, and an earlier answer says when that
+// can have been the earliest.
+func (r *resource) handed(n uint64, o handOver) {
+	received, at := now(), o.at
+	var rest func()
+	r.mu.Lock()
+	tk := r.ticket
+	if tk == nil || tk.n != n {
+		r.mu.Unlock()
+		return // known already, or given up
+	}
+	if tk.seen != nil && !at.After(tk.seen.server) {
+		r.askFor(tk) // Redis has said no since
+		r.mu.Unlock()
+		return
+	}
+	tk.unclaimedGrant, tk.granted, tk.received = true, at.UnixMicro(), received
+	from := tk.made.Std()
+	if tk.seen != nil {
+		from = tk.seen.earliest(at)
+	}
+	if from.After(received) {
+		from = received // the server's clock was set forward
+	}
+	w := r.head()
+	first := handOverLease
+	if w != nil {
+		first = min(first, w.terms.ttl) // a renewal makes it that short
+	}
+	switch {
+	case w == nil && r.busy == 0:
+		rest = r.abandon()
+	case w == nil || !r.c.granting(): // who is busy, or leaves, gives it back
+	case r.c.net.ClockUnknown(), !w.terms.renew, w.terms.fenced && o.token == 0, r.c.opts.Replicas > 0, time.Until(from.Add(first-watchdog.Margin(first))) <= 0:
+		r.askFor(tk) // to ask for what it needs
+	default:
+		if tk.asking {
+			tk.settled = make(chan bool, 1)
+		}
+		tk.wanted = tk.wanted || o.others
+		tk.tokens = newTokens(o.token, tk.inLine)
+		r.promote(tk, w.terms, from, first).handed = true
+		r.c.counts.remote.Add(1)
+		w.lease.came = fromThere
+		r.assign(w)
+	}
+	r.mu.Unlock()
+	if rest != nil {
+		r.c.spawn(rest)
+	}
+}
+
+// look has the head ask, if it is for the ticket n.
+func (r *resource) look(n uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ticket != nil && r.ticket.n == n {
+		r.askFor(r.ticket)
+	}
+}
+
+// resubscribed has the head ask, if it is for the ticket n: what was said while nobody listened is not
+// known, and the server may be another one, with another clock.
+func (r *resource) resubscribed(n uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ticket != nil && r.ticket.n == n {
+		r.ticket.seen = nil
+		r.askFor(r.ticket)
+	}
+}
+
+// askFor has the head ask for tk: now, or again when the answer that is under way has come, since
+// that may be older than the reason to ask.
+func (r *resource) askFor(tk *ticket) {
+	tk.look = r.busy > 0
+	r.promptHead()
+}
+
+// soon has the head ask in d.
+func (r *resource) soon(n uint64, d time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch tk := r.ticket; {
+	case tk == nil || tk.n != n:
+	case tk.recheck != nil:
+		tk.recheck.Reset(d)
+	default:
+		tk.recheck = time.AfterFunc(d, func() { r.look(n) })
+	}
+}
+
+// wanted notes that another process waits for the grant n.
+func (r *resource) wanted(n uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.grant != nil && r.grant.ticket.n == n:
+		r.grant.wanted = true
+	case r.ticket != nil && r.ticket.n == n:
+		r.ticket.wanted = true
+	}
+}
+
+// taken deals with the message that the grant n was taken by force.
+func (r *resource) taken(n uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.grant != nil && r.grant.ticket.n == n:
+		guard := &r.grant.guard
+		r.c.spawn(func() { r.c.watchdog.Lose(guard, watchdog.ErrRefused) })
+	case r.ticket != nil && r.ticket.n == n:
+		r.ticket.forced = true
+	}
+}
+
+// abandon gives up the ticket, for nobody wants it any more. It returns what is left to do without
+// holding r.mu, or nil.
+func (r *resource) abandon() (rest func()) {
+	tk := r.ticket
+	r.ticket = nil
+	switch {
+	case tk == nil:
+		return nil
+	case tk.unclaimedGrant || tk.standing:
+		r.busy++
+		r.c.stay(r)
+		return func() { r.free(newReleaseOp(r, tk, tk.unclaimedGrant)) }
+	case tk.outcomeUnknown:
+		r.c.withdraw(r.key, tk)
+	}
+	r.c.disconnect(tk.n)
+	return rest
+}
+
+// resume deals with what became of again when the ticket before it was released.
+func (r *resource) resume(again *ticket, t terms, done released, err error) (rest func()) {
+	again.outcomeUnknown = again.outcomeUnknown || transport.Unknown(err) || transport.Begun(err) // that release may still come to pass, and give it the lock
+	w := r.head()
+	switch {
+	case done.Outcome == protocol.Kept && w != nil && w.terms == t && r.c.opts.Replicas == 0 && r.c.granting() && (!t.fenced || done.Token > 0) &&
+		now().Before(done.sent.Add(t.ttl-watchdog.Margin(t.ttl))):
+		again.tokens = newTokens(done.Token, again.inLine)
+		r.promote(again, t, done.sent, t.ttl).handed = true
+		r.assign(w)
+		return nil
+	case done.Outcome == protocol.Kept:
+		again.unclaimedGrant = true
+	}
+	switch {
+	case w == nil:
+		return r.abandon()
+	case err != nil || again.unclaimedGrant || again.look || done.Outcome == protocol.NotOurs || w.place.leading:
+		r.promptHead()
+	default:
+		again.seen = &sighting{done.sent, done.At}
+		w.place.leading = true
+		w.notify(event{kind: refusedFor, ttl: handOverLease, inLine: true})
+	}
+	return nil
+}

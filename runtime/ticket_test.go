@@ -1,0 +1,44 @@
+package lockrt
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
+)
+
+// A ticket was handed the key, and has to ask for it; meanwhile the clock of the server was set back, and somebody else has the
+// key. By that clock the refusal is from before the grant, but it answers a request that was sent after it.
+func TestResource_AsksOnceMoreWhenTheClockWasSetBack(t *testing.T) {
+	t.Parallel()
+	for name, early := range map[string]bool{"sent before": true, "sent after": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := &Client{closing: make(chan struct{}), stopped: make(chan struct{}), resources: map[string]*resource{}, tasks: make(chan func())}
+			c.running = 1
+			r := newResource(c, "k")
+			r.users = 10
+			w := newWaiter(context.Background(), newLease(c, kindMutex, "k", context.Background()), lockConfig{wait: UntilDone, terms: terms{ttl: 30 * time.Second}})
+			r.queue.push(w)
+			w.place.leading = true
+			tk := r.ticketFor(w.terms)
+			sent := now()
+			tk.unclaimedGrant, tk.granted, tk.received = true, time.Now().UnixMicro(), now() // as handed does for one who has to ask
+			answer := func(sent time.Time) eventKind {
+				r.busy, tk.asking = 1, true
+				w.asks.Add(1)
+				r.settle(&acquireOp{r: r, w: w, ticket: tk, terms: w.terms, line: protocol.StillQueued}, sent, protocol.Verdict{Wait: 30000, At: time.Now().Add(-time.Hour)}, nil)
+				ev, ok := w.nextEvent()
+				require.True(t, ok)
+				return ev.kind
+			}
+			if early {
+				require.Equal(t, turn, answer(sent.Add(-time.Millisecond)))
+			}
+			require.Equal(t, refusedFor, answer(now()))
+		})
+	}
+}
