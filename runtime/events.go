@@ -1,9 +1,35 @@
 package lockrt
 
-import "sync"
+import (
+	"sync"
+	"time"
+)
+
+// An event is what a contest tells a waiter.
+type event struct {
+	kind    eventKind
+	final   bool          // failed: asking again would not tell what this request did
+	foreign bool          // refusedFor: the other is not of this library
+	inLine  bool          // refusedFor: a release by one of this library finds us
+	behind  bool          // refusedFor: another one of this process stands before us
+	err     error         // failed: what went wrong
+	ttl     time.Duration // refusedFor: how long the other's lease has to run; negative if for ever
+}
+
+type eventKind uint8
+
+// Between two requests a waiter gets each of these once at most.
+const (
+	reason     eventKind = iota // to ask, if it is on you
+	given                       // it is yours
+	turn                        // it is on you to ask Redis
+	behind                      // somebody before you was refused: wait for your turn
+	refusedFor                  // Redis said no
+	failed                      // Redis said nothing, or something else
+)
 
 // An eventQueue keeps the events of a waiter until the waiter takes them, in order. It has room for as much as there
-// is: a contest tells while it is locked, and would be locked for ever if it had to wait for room.
+// is: a contest notifies while it is locked, and would be locked for ever if it had to wait for room.
 type eventQueue struct {
 	bell chan struct{} // rung while there is something; perhaps once too often
 
@@ -13,7 +39,7 @@ type eventQueue struct {
 
 func newEventQueue() eventQueue { return eventQueue{bell: make(chan struct{}, 1)} }
 
-// put adds n behind what there is. It does not block.
+// put adds ev behind what there is. It does not block.
 func (b *eventQueue) put(ev event) {
 	b.mu.Lock()
 	b.events = append(b.events, ev)

@@ -1,14 +1,10 @@
 package lockrt
 
 import (
-	"errors"
-	"fmt"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
-	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
 
 // A fairResource is this process's side of one fair lock. It has no queue: who is next is for Redis to say, which knows each
@@ -28,28 +24,6 @@ type fairResource struct {
 	shut       bool                   // the client is closed: nobody enters again
 	noted      bool                   // somebody stood in the queue
 }
-
-// A fairGrant is a ticket that was granted. It goes from waiter to waiter, as long as Redis has said who follows.
-type fairGrant struct {
-	resource *fairResource
-	ticket   *fairTicket // that Redis has it for
-	terms    terms
-	guard    watchdog.Lease
-
-	// Guarded by fairResource.mu.
-	leases     []*Lease // of the present holder: one, and one more for each reentry
-	limit      bool     // the present holder has WithMaxHold
-	tokens     tokens   // what is left of them
-	early      bool     // whoever had the one before does not know yet that it is lost
-	superseded bool     // Redis has it for somebody else, and the watchdog is about to say so
-	gone       bool     // it is being given back, or was lost
-	lost       error    // why the watchdog gave it up, or nil
-}
-
-func (*fairGrant) Kind() string       { return kindFair }
-func (g *fairGrant) Key() string      { return g.resource.key }
-func (g *fairGrant) Owner() string    { return g.ticket.owner }
-func (g *fairGrant) Lost(cause error) { g.resource.revoke(g, cause) }
 
 // enterFair returns this process's side of the fair lock key for a call, until exit.
 func (c *Client) enterFair(key string) (*fairResource, error) {
@@ -117,18 +91,6 @@ func (r *fairResource) served() int {
 	return len(r.grant.ticket.after)
 }
 
-// reenter makes l one more lease of the grant, if outer still has it.
-func (g *fairGrant) reenter(outer, l *Lease) bool {
-	r := g.resource
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if l.kind != kindFair || r.shut || r.grant != g || outer.unlocked.Load() || outer.ended() != nil {
-		return false
-	}
-	g.attach(l)
-	return true
-}
-
 // reenterBy makes l one more lease of the present grant, if its owner has that.
 func (r *fairResource) reenterBy(l *Lease) bool {
 	if l.owner == nil {
@@ -149,255 +111,6 @@ func (r *fairResource) ownedBy(o *Owner) bool {
 	return o != nil && !r.shut && g != nil && len(g.leases) > 0 && g.leases[0].owner == o && g.leases[0].ended() == nil
 }
 
-// attach makes l a lease of g: the first, or one that enters again.
-func (g *fairGrant) attach(l *Lease) {
-	if len(g.leases) > 0 {
-		l.token, l.came = g.leases[0].token, fromItself
-	}
-	l.begin(g, &g.guard)
-	g.leases = append(g.leases, l)
-}
-
-// promote turns the ticket into a grant, has it guarded and gives it to w. Redis granted it no earlier than at from, for ttl
-// at first. It returns what is left to do without holding r.mu, or nil.
-func (tk *fairTicket) promote(from time.Time, ttl time.Duration, drawn tokens) (rest func()) {
-	r, w, t := tk.r, tk.call.w, tk.terms
-	tk.unclaimedGrant = false
-	g := &fairGrant{resource: r, ticket: tk, terms: t, tokens: drawn}
-	g.guard = watchdog.Lease{Holding: g, TTL: t.ttl, Renew: t.renew}
-	old := r.grant
-	r.grant, g.early = g, old != nil
-	r.stay()
-	r.c.held(1)
-	if !t.polling {
-		r.c.hearFor(r.key)
-	}
-	r.c.watchdog.Start(&g.guard, from, ttl)
-	g.assign(tk)
-	if old == nil {
-		w.notify(event{kind: given}) // from here on another call may use w
-	}
-	if old == nil {
-		return nil
-	}
-	w.asks.Add(1)   // w is notified later
-	return func() { // Redis would not have granted it, if the other one had it still
-		r.c.watchdog.Lose(&old.guard, watchdog.ErrRefused)
-		r.endLeases(old, lost(watchdog.ErrRefused))
-		r.mu.Lock()
-		g.early = false
-		r.mu.Unlock()
-		w.notify(event{kind: given})
-		w.asks.Add(-1)
-	}
-}
-
-// assign makes the lease of who waits with tk the first one of g. Then the waiter can be notified.
-func (g *fairGrant) assign(tk *fairTicket) {
-	r, w := g.resource, tk.call.w
-	tk.calm()
-	delete(r.tickets, tk.n)
-	tk.grant, w.place.granted = g, true
-	if w.terms.fenced {
-		w.lease.token = g.tokens.take()
-	}
-	g.attach(w.lease)
-	if g.limit || w.limit > 0 {
-		var at time.Time
-		if w.limit > 0 {
-			at = w.lease.began.Add(w.limit).Std()
-		}
-		g.limit = w.limit > 0
-		r.c.watchdog.Limit(&g.guard, at)
-	}
-	r.admit(g, w.lease.owner)
-}
-
-// next returns the ticket that follows, if it can have g as it is, or nil.
-func (g *fairGrant) next() *fairTicket {
-	r, first := g.resource, g.ticket
-	if r.grant != g || g.early || g.superseded {
-		return nil
-	}
-	for i, n := range first.behind {
-		if tk := r.tickets[n]; tk != nil {
-			first.behind = first.behind[i:]
-			if len(first.after)+1 < r.c.opts.Cohort && tk.wait == first.wait && r.c.canPass(&g.guard, g.terms, tk.terms, g.tokens) {
-				return tk
-			}
-			return nil
-		}
-	}
-	return nil
-}
-
-// pass gives g to the ticket that follows.
-func (g *fairGrant) pass(tk *fairTicket) {
-	first, w := g.ticket, tk.call.w
-	first.behind, first.after = first.behind[1:], append(first.after, tk)
-	g.resource.c.counts.local.Add(1)
-	w.lease.came = fromHere
-	g.assign(tk)
-	w.notify(event{kind: given})
-}
-
-// finish ends what tk had, and those after it. A request of one of them that is under way, or was not answered, could put it
-// in the queue again, or give it the lock: it is withdrawn.
-func (tk *fairTicket) finish() {
-	tk.left = true
-	for _, x := range tk.after {
-		x.left = true
-		if x.asking > 0 || x.outcomeUnknown {
-			x.grant = nil
-			x.retire()
-		}
-	}
-}
-
-// dismiss takes those out of the queue who had what tk was granted, which tk itself may have still. To Redis, which hands the
-// lock to the head of the queue, they wait.
-func (tk *fairTicket) dismiss() {
-	for _, x := range tk.after {
-		x.retire()
-	}
-	tk.after = nil
-}
-
-// hangUp ends what Redis tells of tk and of those after it.
-func (tk *fairTicket) hangUp() {
-	tk.r.c.disconnect(tk.n)
-	for _, x := range tk.after {
-		tk.r.c.disconnect(x.n)
-	}
-}
-
-// admit lets those in who are of the owner that was given g, and would wait for themselves. Their places are given up, and
-// the release says so too: it may come first, find one of them at the head of the queue, and give the key to nobody.
-func (r *fairResource) admit(g *fairGrant, owner *Owner) {
-	if owner == nil {
-		return
-	}
-	for _, tk := range r.tickets {
-		w := tk.call.w
-		if w.lease.owner != owner {
-			continue
-		}
-		g.attach(w.lease)
-		w.place.granted = true
-		tk.calm()
-		delete(r.tickets, tk.n)
-		tk.call = nil
-		tk.retire()
-		g.ticket.entered = append(g.ticket.entered, tk)
-		w.notify(event{kind: given})
-	}
-}
-
-// unlock ends l. The last lease of a grant gives it back.
-func (g *fairGrant) unlock(l *Lease) error {
-	r := g.resource
-	if l.unlocked.Swap(true) {
-		return ErrReleased
-	}
-	l.end(ErrReleased) // before anybody else can get it
-
-	r.mu.Lock()
-	g.leases = slices.DeleteFunc(g.leases, func(x *Lease) bool { return x == l })
-	tk := g.ticket
-	if len(g.leases) > 0 {
-		defer r.mu.Unlock()
-		return g.lost
-	}
-	if g.lost != nil {
-		defer r.mu.Unlock()
-		if tk.outcomeUnknown || tk.asking > 0 || !errors.Is(g.lost, watchdog.ErrRefused) {
-			tk.retire() // Redis may still have it for us, or may get it again. It is not needed any more.
-		}
-		return g.lost
-	}
-	if next := g.next(); next != nil && !errors.Is(l.ended(), ErrLost) {
-		g.pass(next)
-		r.mu.Unlock()
-		return nil
-	}
-	g.gone = true
-	if r.grant == g {
-		r.grant = nil
-	}
-	r.c.watchdog.Stop(&g.guard)
-	done := make(chan error, 1)
-	tk.finish()
-	tk.freeing = true
-	r.c.spawn(func() { // behind a request that is under way, and again when that is answered: see settle
-		err := r.release(tk)
-		tk.hangUp()
-		r.mu.Lock()
-		tk.freeing = false
-		if tk.undone {
-			tk.retire()
-		}
-		r.mu.Unlock()
-		r.c.held(-1)
-		done <- err
-		r.quit()
-	})
-	r.mu.Unlock()
-
-	timer := time.NewTimer(r.c.opts.OpTimeout)
-	defer timer.Stop()
-	select {
-	case err := <-done:
-		if cause := l.ended(); err == nil && errors.Is(cause, ErrLost) {
-			return cause // by the clock, before the watchdog could say so
-		}
-		return err
-	case <-timer.C:
-		return fmt.Errorf("no answer within %v; the key is given back as soon as Redis answers, or expires", r.c.opts.OpTimeout)
-	}
-}
-
-// revoke ends the leases of a grant that Redis has for somebody else now, or may have soon.
-func (r *fairResource) revoke(g *fairGrant, cause error) {
-	r.mu.Lock()
-	if g.gone {
-		r.mu.Unlock()
-		return
-	}
-	g.gone, g.lost = true, lost(cause)
-	if r.grant == g {
-		r.grant = nil
-	}
-	g.ticket.finish()
-	g.ticket.dismiss()
-	r.mu.Unlock()
-
-	r.endLeases(g, lost(cause))
-	r.c.depart(g.ticket.n, &g.guard, cause, func() {})
-	r.c.held(-1)
-	r.quit()
-	if errors.Is(cause, watchdog.ErrRefused) {
-		// Whoever deleted the key notified nobody in the queue, and may have deleted that, too.
-		r.c.spawn(func() {
-			_, _ = r.releaseOnce(g.ticket)
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			for _, tk := range r.tickets {
-				tk.call.w.poke()
-			}
-		})
-	}
-}
-
-// endLeases ends the leases of a grant.
-func (r *fairResource) endLeases(g *fairGrant, cause error) {
-	r.mu.Lock()
-	leases := slices.Clone(g.leases)
-	r.mu.Unlock()
-	for _, l := range leases {
-		l.end(cause)
-	}
-}
-
 // close ends the leases of this resource because the client is closed. It sends nothing to Redis about what they have.
 func (r *fairResource) close() {
 	r.mu.Lock()
@@ -411,46 +124,4 @@ func (r *fairResource) close() {
 	if g != nil {
 		r.endLeases(g, ErrClosed)
 	}
-}
-
-// release gives a ticket back, or takes it out of the queue. It tries until Redis has answered, at most for
-// Options.OpTimeout; after that it goes on in the background.
-func (r *fairResource) release(tk *fairTicket) error {
-	r.mu.Lock()
-	outcomeUnknown, standing := tk.outcomeUnknown, len(tk.after) > 0
-	r.mu.Unlock()
-	return r.c.giveBack(outcomeUnknown, standing, func() (bool, error) { return r.releaseOnce(tk) }, func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		tk.outcomeUnknown = true
-		tk.retire()
-		for _, x := range tk.after {
-			x.retire()
-		}
-	})
-}
-
-// releaseOnce reports whether the lock was the ticket's, as far as is known.
-func (r *fairResource) releaseOnce(tk *fairTicket) (bool, error) {
-	var after []protocol.Departure
-	run := r.c.net.Run
-	r.mu.Lock()
-	for _, x := range slices.Concat(tk.after, tk.entered) {
-		after = append(after, protocol.Departure{Number: x.n, Wait: x.wait})
-	}
-	if tk.asking > 0 || tk.outcomeUnknown {
-		run = r.c.net.RunAside
-	}
-	r.mu.Unlock()
-	reply, again := r.c.net.RunInTime(run, r.lock.Release(tk.owner, tk.wait, time.Now(), after))
-	done, err := reply.Int()
-	outcome := protocol.Outcome(done)
-	if outcome == protocol.FreedForNobody {
-		r.c.spawn(func() {
-			if r.c.pause(handOverLease) {
-				_, _ = r.releaseOnce(tk) // which passes the lock on to the next one, if it is free still
-			}
-		})
-	}
-	return outcome != protocol.NotOurs || again, err
 }

@@ -1,25 +1,12 @@
 package lockrt
 
 import (
-	"slices"
 	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/internal/transport"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
-
-// A fairCall is the contest of one waiter. What it asks Redis with is a ticket: one of its own, or the place of one that gave
-// up a moment ago.
-type fairCall struct {
-	r    *fairResource
-	w    *waiter
-	wait time.Duration // by which its place is reckoned
-
-	// Guarded by fairResource.mu.
-	ticket *fairTicket // nil before it joins
-	asked  bool        // at least once
-}
 
 // A fairTicket is what Redis is asked with: an owner that is used for this and for nothing else, so that whatever late
 // request names it cannot harm a later one.
@@ -71,114 +58,7 @@ const (
 
 	// A free lock that is another's turn is asked for no more often than this.
 	leastFairPause = 50 * time.Millisecond
-
-	// The place of one that gave up is kept for so long for the next call. So those who give up at once, again and again,
-	// come to the head of the queue.
-	spareFor = 10 * time.Millisecond
 )
-
-// contest returns the contest of a waiter.
-func (r *fairResource) contest(w *waiter, cfg lockConfig) *fairCall {
-	e := &fairCall{r: r, w: w, wait: r.c.opts.FairWait}
-	if cfg.wait > 0 {
-		e.wait = max(cfg.wait, time.Millisecond)
-	}
-	return e
-}
-
-func (e *fairCall) queueKey() string { return e.r.key }
-
-// channel is where Redisson tells this waiter, and nobody else, that it is its turn.
-func (e *fairCall) channel() string {
-	e.r.mu.Lock()
-	defer e.r.mu.Unlock()
-	return e.r.lock.Channel(e.ticket.owner)
-}
-
-// hear has no use for what is said on the channel: that something was is a reason to ask.
-func (e *fairCall) hear(string) {}
-
-// join has every waiter ask, except one that does not wait for what this process has, and one whose request another one
-// sent, who gave up.
-func (e *fairCall) join(w *waiter) entry {
-	r := e.r
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.ownedBy(w.lease.owner) { // granted a moment ago, to another call of this one's owner
-		w.place.granted = true
-		r.grant.attach(w.lease)
-		return entered
-	}
-	if w.once && r.grant != nil {
-		return turnedAway
-	}
-	tk := r.takeSpare(e)
-	if tk == nil {
-		tk = &fairTicket{r: r, terms: w.terms, wait: e.wait, n: r.c.ticketNumbers.Add(1), made: time.Now()}
-		tk.owner = r.c.wire.Owner(tk.n)
-		r.c.connect(tk.n, r.key, tk)
-	}
-	e.ticket, tk.call = tk, e
-	r.tickets[tk.n] = tk
-	if tk.asking > 0 {
-		return toWait
-	}
-	return toAsk
-}
-
-// last returns whether this process has the lock, which keeps out one who does not wait. Who waits asks for itself.
-func (e *fairCall) last(*waiter) (held bool, said answerLog) {
-	e.r.mu.Lock()
-	defer e.r.mu.Unlock()
-	return e.r.grant != nil, answerLog{}
-}
-
-// remind has the waiter ask, if it has not come to that yet.
-func (e *fairCall) remind() {
-	e.r.mu.Lock()
-	defer e.r.mu.Unlock()
-	if tk := e.ticket; tk != nil && tk.call == e && tk.grant == nil && tk.asking == 0 {
-		e.w.notify(event{kind: turn})
-	}
-}
-
-// ask sends one request.
-func (e *fairCall) ask(w *waiter) {
-	r := e.r
-	r.mu.Lock()
-	tk := e.ticket
-	if tk == nil || tk.grant != nil || tk.call != e {
-		r.mu.Unlock()
-		return // it was given what it wants a moment ago
-	}
-	e.asked = true
-	tk.asking++
-	if !tk.counted {
-		tk.counted = true
-		r.c.started()
-	}
-	t := tk.terms
-	// One who does not hear of it is not given the lock without asking.
-	req := protocol.FairRequest{Owner: tk.owner, Queue: protocol.NotQueued, Lease: t.ttl, Wait: tk.wait, Hears: !w.once && !t.polling}
-	if t.fenced {
-		req.Tokens = 1
-	}
-	if !w.once {
-		req.Queue = protocol.Queued
-		if tk.queued {
-			req.Queue = protocol.StillQueued
-		}
-		tk.queued = true
-		if !r.noted {
-			r.noted = true
-			r.c.stood.note(r.key)
-		}
-	}
-	r.mu.Unlock()
-
-	w.asks.Add(1)
-	tk.send(req, w, 0)
-}
 
 // send sends a request of w for the lock, after so many others that it has no answer to. It does not block.
 func (tk *fairTicket) send(req protocol.FairRequest, w *waiter, others int) {
@@ -392,41 +272,6 @@ func (tk *fairTicket) ousted() (rest func()) {
 	}
 }
 
-// leave gives the ticket up. If the waiter was given the lease after all, that is unlocked.
-func (e *fairCall) leave(w *waiter) {
-	r := e.r
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	tk := e.ticket
-	switch {
-	case w.place.granted:
-		l := w.lease
-		r.c.spawn(func() { _ = l.grant.unlock(l) })
-	case tk != nil && tk.call == e:
-		tk.abandon()
-	}
-}
-
-// abandon notes that nobody waits with the ticket any more. Its place is kept for a moment, for another one.
-func (tk *fairTicket) abandon() {
-	r, once := tk.r, tk.call.w.once
-	delete(r.tickets, tk.n)
-	tk.call = nil
-	tk.calm()
-	if once || tk.unclaimedGrant || !tk.queued || tk.terms.polling || !r.c.granting() {
-		tk.retire()
-		return
-	}
-	r.stay()
-	tk.since = time.Now()
-	r.spare = append(r.spare, tk)
-	if r.spareTimer == nil {
-		r.spareTimer = time.AfterFunc(spareFor, r.expireSpares)
-	} else if len(r.spare) == 1 {
-		r.spareTimer.Reset(spareFor)
-	}
-}
-
 // retire has Redis forget the ticket, when a release that is under way has said what became of it.
 func (tk *fairTicket) retire() {
 	r := tk.r
@@ -444,82 +289,6 @@ func (tk *fairTicket) retire() {
 		wd.watch = tk.terms.ttl
 	}
 	r.c.withdrawals.add(fairWithdrawer{r.key}, wd)
-}
-
-// expireSpares has those tickets leave that nobody came for.
-func (r *fairResource) expireSpares() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.empty(spareFor)
-	if len(r.spare) > 0 {
-		r.spareTimer.Reset(spareFor)
-	}
-}
-
-// empty has those tickets leave that nobody came for since d ago.
-func (r *fairResource) empty(d time.Duration) {
-	r.spare = slices.DeleteFunc(r.spare, func(tk *fairTicket) bool {
-		if time.Since(tk.since) < d {
-			return false
-		}
-		tk.retire()
-		r.quit()
-		return true
-	})
-}
-
-// unspare has a spare ticket leave at once.
-func (r *fairResource) unspare(tk *fairTicket) {
-	if r.removeSpare(tk) {
-		tk.retire()
-	}
-}
-
-// removeSpare takes tk out of those that are spare, and reports whether it was one of them.
-func (r *fairResource) removeSpare(tk *fairTicket) bool {
-	i := slices.Index(r.spare, tk)
-	if i < 0 {
-		return false
-	}
-	r.spare = slices.Delete(r.spare, i, i+1)
-	r.quit()
-	return true
-}
-
-// takeSpare returns a ticket on the terms of e that nobody waits with, the one that stands before the others, or nil.
-func (r *fairResource) takeSpare(e *fairCall) *fairTicket {
-	var best *fairTicket
-	for _, tk := range r.spare {
-		if !e.w.once && tk.terms == e.w.terms && tk.wait == e.wait && (best == nil || tk.n < best.n) {
-			best = tk
-		}
-	}
-	if best != nil {
-		r.removeSpare(best)
-	}
-	return best
-}
-
-// inherit has the one who waits for longest take over a spare ticket that was granted, and leave its own, and reports
-// whether there is one.
-func (r *fairResource) inherit(tk *fairTicket) bool {
-	var successor *fairTicket
-	for _, x := range r.tickets {
-		if x.queued && x.terms == tk.terms && x.wait == tk.wait && (successor == nil || x.n < successor.n) {
-			successor = x
-		}
-	}
-	if successor == nil || !r.removeSpare(tk) {
-		return false
-	}
-	e := successor.call
-	if successor.asking > 0 {
-		e.w.notify(event{kind: turn}) // the answer to that request is not for it any more
-	}
-	successor.abandon()
-	e.ticket, tk.call = tk, e
-	r.tickets[tk.n] = tk
-	return true
 }
 
 // resubscribed has the waiter ask: what was said while nobody listened is not known, and the server may be another one,

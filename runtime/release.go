@@ -190,39 +190,6 @@ func (op *releaseOp) finish(done released, err error) {
 	r.c.leave(r)
 }
 
-// giveBack gives a ticket back by once, which reports whether Redis had the key for it. It tries until Redis has
-// answered, at most for Options.OpTimeout; after that later does, in the background. So it does if a request for
-// the ticket whose reply was lost may still be on its way, or if the ticket may stand in a line that Redis refuses to
-// take it out of.
-func (c *Client) giveBack(outcomeUnknown, standing bool, once func() (bool, error), later func()) error {
-	limit := time.Now().Add(c.opts.OpTimeout)
-	var down outage
-	for tried := false; ; {
-		ours, err := once()
-		if err == nil && outcomeUnknown {
-			later()
-		}
-		switch {
-		case err == nil && (ours || tried):
-			return nil // if not now, then by the try whose reply was lost
-		case err == nil:
-			return lost(watchdog.ErrRefused)
-		case !passing(err):
-			if tried || outcomeUnknown || standing {
-				later()
-			}
-			return refused(err)
-		}
-		tried = tried || transport.Unknown(err)
-		pause := down.pause(c.opts.Retry, err)
-		if time.Now().Add(pause).After(limit) {
-			later()
-			return err
-		}
-		<-time.After(pause)
-	}
-}
-
 // withdraw makes sure that Redis does not keep the key for a ticket that nobody wants any more. It does not block.
 func (c *Client) withdraw(key string, tk *ticket) {
 	c.withdrawals.add(lockWithdrawer{key}, &withdrawal{n: tk.n, tokens: tk.inLine, watch: tk.ttl})

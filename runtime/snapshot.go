@@ -262,13 +262,6 @@ func (c *Client) waitingCalls(key string) (all []shownCall) {
 	return all
 }
 
-// each calls f for each waiter, in their order.
-func (q *waitQueue) each(f func(w *waiter)) {
-	for w := q.first; w != nil; w = w.place.after {
-		f(w)
-	}
-}
-
 func (w shownCall) describe(c *Client) WaitingCall {
 	s := WaitingCall{Key: w.key, Kind: Kind(w.kind), Name: w.name, Since: w.since.Std(), Permits: w.permits, Under: under(w.ctx), Trace: c.traceOf(w.ctx)}
 	if w.wait != UntilDone {

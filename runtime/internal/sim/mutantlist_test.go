@@ -59,7 +59,7 @@ var allMutants = []mutant{
 		old: "			h.handed(n, handOver{at: m.Granted, others: m.Others, token: m.Token, behind: m.Behind})\n", new: "			_ = h\n",
 	},
 	{
-		name: "no turn after a loss", kind: "mutex", file: "runtime/resource.go",
+		name: "no turn after a loss", kind: "mutex", file: "runtime/grant.go",
 		old: "		g.notified = true\n		r.busy--\n		r.promptHead()\n", new: "		g.notified = true\n		r.busy--\n",
 	},
 	{
@@ -71,11 +71,11 @@ var allMutants = []mutant{
 		old: "  if ttl < tonumber(lease) then\n", new: "  if ttl ~= -2 and ttl < tonumber(lease) then\n",
 	},
 	{
-		name: "a fixed lease is passed on", kind: "mutex", file: "runtime/resource.go",
+		name: "a fixed lease is passed on", kind: "mutex", file: "runtime/grant.go",
 		old: "	return wanted == held && held.renew && ", new: "	return wanted.fenced == held.fenced && ",
 	},
 	{
-		name: "loss not told", kind: "mutex", file: "runtime/resource.go",
+		name: "loss not told", kind: "mutex", file: "runtime/grant.go",
 		old: "	for _, l := range leases {\n		l.end(cause)\n	}\n", new: "	for _, l := range leases {\n		_ = l\n	}\n",
 	},
 	{

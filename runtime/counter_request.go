@@ -1,0 +1,180 @@
+package lockrt
+
+import (
+	"container/list"
+	"time"
+
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/internal/transport"
+)
+
+// A batchRequest is one request, for several who wait. Those who leave meanwhile stay in it: sent again, it has
+// to be what it was.
+type batchRequest struct {
+	number         *list.Element
+	waiters        []*waiter
+	demands        []demand
+	sent           time.Time // for the first time: what was taken then lasts no longer for being asked for again
+	outcomeUnknown bool      // it may have been done without our knowing
+	deleted        bool      // the latch that they wait for was deleted
+	last           bool      // it is sent once more, because the client is closed
+	down           outage    // since it is in doubt
+}
+
+// send sends the request in doubt again, or a new one for those who queue, unless one is under way.
+func (ct *counter) send() {
+	if ct.asking {
+		return
+	}
+	b := ct.round
+	if b == nil {
+		if ct.queue.length == 0 {
+			return
+		}
+		b = &batchRequest{number: ct.enroll()}
+		for w := ct.queue.first; w != nil && (ct.alike || len(b.waiters) < ct.width); w = w.place.after {
+			b.waiters = append(b.waiters, w)
+			b.demands = append(b.demands, w.demand)
+		}
+		ct.round = b
+	}
+	wanted := false
+	for _, w := range b.waiters {
+		wanted = wanted || w.place.queued
+	}
+	if b.sent.IsZero() {
+		b.sent = time.Now() // before the request: trust is counted from here
+	}
+	ct.asking = true
+	ct.answers.asks()
+	ct.stay()
+	ct.c.spawn(func() {
+		defer ct.quit()
+		granted, ttl, err := ct.of.ask(b, wanted)
+		for _, w := range ct.settle(b, granted, ttl, err) {
+			ct.of.undo(w)
+		}
+	})
+}
+
+// settle deals with the answer to b, and returns those who were granted what they do not want any more.
+func (ct *counter) settle(b *batchRequest, granted int, ttl time.Duration, err error) (vain []demand) {
+	ct.mu.Lock()
+	defer ct.mu.Unlock()
+	ct.asking = false
+	ct.answers.says(err == nil && granted < len(b.waiters), err)
+	if err != nil {
+		ct.failed(b, err)
+		return nil
+	}
+	ct.round = nil
+	ct.numbers.Remove(b.number)
+	ct.width = granted + 1
+	if granted == len(b.waiters) {
+		ct.width = min(2*granted, mostAtOnce)
+	}
+	for i, w := range b.waiters[:granted] {
+		switch {
+		case !w.place.queued || !ct.c.granting():
+			vain = append(vain, b.demands[i])
+		case !ct.of.grant(w, b.sent):
+			vain = append(vain, b.demands[i])
+			ct.notify(w, event{kind: failed, err: errLate})
+		default:
+			ct.queue.remove(w)
+			if b.deleted && w.demand.seen {
+				w.notify(event{kind: failed, err: ErrDeleted})
+				continue
+			}
+			w.place.granted = true
+			w.notify(event{kind: given})
+		}
+	}
+	head := ct.queue.first
+	switch {
+	case head == nil:
+		ct.full = false
+	case granted < len(b.waiters) && b.waiters[granted] == head:
+		ct.refuse(head, ttl)
+	default:
+		ct.full = false
+		ct.resume()
+	}
+	return vain
+}
+
+// refuse tells the head that it has to wait, and the others that they wait behind it. One that does not
+// wait makes room for them instead.
+func (ct *counter) refuse(head *waiter, ttl time.Duration) {
+	head.demand.seen = true
+	if head.once || head.place.asked || !head.place.leading { // or it is about to ask by itself
+		head.place.leading, head.place.asked = true, false
+		head.notify(event{kind: refusedFor, ttl: ttl, foreign: true, inLine: true})
+	}
+	if head.once { // and will not ask any more
+		ct.queue.remove(head)
+		ct.full = false
+		ct.resume()
+		return
+	}
+	ct.full = true
+	for w := head.place.after; w != nil; w = w.place.after {
+		w.demand.seen = true
+		if !w.place.asked {
+			continue
+		}
+		w.place.leading = false
+		ct.notify(w, event{kind: behind})
+	}
+}
+
+// failed tells those who asked with b that there was no answer. If its outcome is not known and they
+// have gone, it is settled without them.
+func (ct *counter) failed(b *batchRequest, err error) {
+	b.outcomeUnknown = b.outcomeUnknown || transport.Unknown(err) || transport.Unconfirmed(err)
+	pause := b.down.pause(ct.c.opts.Retry, err)
+	for w := ct.queue.first; w != nil; w = w.place.after {
+		ct.notify(w, event{kind: failed, err: err})
+	}
+	if !b.outcomeUnknown {
+		ct.round = nil
+		ct.numbers.Remove(b.number)
+	}
+	if ct.queue.length > 0 {
+		ct.lead() // whoever asked may have left, or may be about to
+		return
+	}
+	ct.full = false // the one who was refused has left, and the next to come asks
+	if b.outcomeUnknown {
+		ct.settleLater(b, err, pause)
+	}
+}
+
+// settleLater sends b again in a while, though nobody waits for the answer, unless it is too late for that.
+func (ct *counter) settleLater(b *batchRequest, err error, pause time.Duration) {
+	ct.stay()
+	ct.c.spawn(func() {
+		defer ct.quit()
+		again := (err == nil || passing(err)) && !b.down.longer(insistence)
+		if again && !ct.c.pause(pause) {
+			again, b.last = !b.last, true
+		}
+		ct.mu.Lock()
+		defer ct.mu.Unlock()
+		switch {
+		case ct.round != b || ct.asking:
+		case again:
+			ct.send()
+		default:
+			ct.round = nil
+			ct.numbers.Remove(b.number)
+			ct.c.opts.Logger.Warn("lockgen: a request could not be withdrawn; what it took may be lost", "kind", ct.kind, "key", ct.key, "error", err)
+			ct.resume()
+		}
+	})
+}
+
+// asked returns b as the scripts that grant get it.
+func (ct *counter) asked(b *batchRequest) protocol.Round {
+	return protocol.Round{Request: ct.numbered(b.number), Again: b.outcomeUnknown, Create: b.demands[0].create}
+}

@@ -1,0 +1,137 @@
+package lockrt
+
+import (
+	"time"
+
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
+)
+
+// A fairCall is the contest of one waiter. What it asks Redis with is a ticket: one of its own, or the place of one that gave
+// up a moment ago.
+type fairCall struct {
+	r    *fairResource
+	w    *waiter
+	wait time.Duration // by which its place is reckoned
+
+	// Guarded by fairResource.mu.
+	ticket *fairTicket // nil before it joins
+	asked  bool        // at least once
+}
+
+// contest returns the contest of a waiter.
+func (r *fairResource) contest(w *waiter, cfg lockConfig) *fairCall {
+	e := &fairCall{r: r, w: w, wait: r.c.opts.FairWait}
+	if cfg.wait > 0 {
+		e.wait = max(cfg.wait, time.Millisecond)
+	}
+	return e
+}
+
+func (e *fairCall) queueKey() string { return e.r.key }
+
+// channel is where Redisson tells this waiter, and nobody else, that it is its turn.
+func (e *fairCall) channel() string {
+	e.r.mu.Lock()
+	defer e.r.mu.Unlock()
+	return e.r.lock.Channel(e.ticket.owner)
+}
+
+// hear has no use for what is said on the channel: that something was is a reason to ask.
+func (e *fairCall) hear(string) {}
+
+// join has every waiter ask, except one that does not wait for what this process has, and one whose request another one
+// sent, who gave up.
+func (e *fairCall) join(w *waiter) entry {
+	r := e.r
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ownedBy(w.lease.owner) { // granted a moment ago, to another call of this one's owner
+		w.place.granted = true
+		r.grant.attach(w.lease)
+		return entered
+	}
+	if w.once && r.grant != nil {
+		return turnedAway
+	}
+	tk := r.takeSpare(e)
+	if tk == nil {
+		tk = &fairTicket{r: r, terms: w.terms, wait: e.wait, n: r.c.ticketNumbers.Add(1), made: time.Now()}
+		tk.owner = r.c.wire.Owner(tk.n)
+		r.c.connect(tk.n, r.key, tk)
+	}
+	e.ticket, tk.call = tk, e
+	r.tickets[tk.n] = tk
+	if tk.asking > 0 {
+		return toWait
+	}
+	return toAsk
+}
+
+// last returns whether this process has the lock, which keeps out one who does not wait. Who waits asks for itself.
+func (e *fairCall) last(*waiter) (held bool, said answerLog) {
+	e.r.mu.Lock()
+	defer e.r.mu.Unlock()
+	return e.r.grant != nil, answerLog{}
+}
+
+// remind has the waiter ask, if it has not come to that yet.
+func (e *fairCall) remind() {
+	e.r.mu.Lock()
+	defer e.r.mu.Unlock()
+	if tk := e.ticket; tk != nil && tk.call == e && tk.grant == nil && tk.asking == 0 {
+		e.w.notify(event{kind: turn})
+	}
+}
+
+// ask sends one request.
+func (e *fairCall) ask(w *waiter) {
+	r := e.r
+	r.mu.Lock()
+	tk := e.ticket
+	if tk == nil || tk.grant != nil || tk.call != e {
+		r.mu.Unlock()
+		return // it was given what it wants a moment ago
+	}
+	e.asked = true
+	tk.asking++
+	if !tk.counted {
+		tk.counted = true
+		r.c.started()
+	}
+	t := tk.terms
+	// One who does not hear of it is not given the lock without asking.
+	req := protocol.FairRequest{Owner: tk.owner, Queue: protocol.NotQueued, Lease: t.ttl, Wait: tk.wait, Hears: !w.once && !t.polling}
+	if t.fenced {
+		req.Tokens = 1
+	}
+	if !w.once {
+		req.Queue = protocol.Queued
+		if tk.queued {
+			req.Queue = protocol.StillQueued
+		}
+		tk.queued = true
+		if !r.noted {
+			r.noted = true
+			r.c.stood.note(r.key)
+		}
+	}
+	r.mu.Unlock()
+
+	w.asks.Add(1)
+	tk.send(req, w, 0)
+}
+
+// leave gives the ticket up. If the waiter was given the lease after all, that is unlocked.
+func (e *fairCall) leave(w *waiter) {
+	r := e.r
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	tk := e.ticket
+	switch {
+	case w.place.granted:
+		l := w.lease
+		r.c.spawn(func() { _ = l.grant.unlock(l) })
+	case tk != nil && tk.call == e:
+		tk.abandon()
+	}
+}

@@ -1,0 +1,177 @@
+package lockrt
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/lockgen/lockgen/runtime/internal/watchdog"
+
+	"github.com/lockgen/lockgen/runtime/internal/transport"
+)
+
+// release unlocks all parts and returns what went wrong.
+func release(parts []*Lease) error {
+	_, err := giveBack(parts, len(parts))
+	return err
+}
+
+// giveBack unlocks all parts, the mutexes of one client in one round trip, and others beside each other. When needs of them were
+// unlocked it waits for the others for a moment. It returns how many it knows to have been lost, and what went wrong unless needs
+// were unlocked.
+func giveBack(parts []*Lease, needs int) (lost int, errs error) {
+	if len(parts) == 1 {
+		errs = unlocked(parts[0], parts[0].grant.unlock(parts[0]))
+		if errors.Is(errs, ErrLost) {
+			lost = 1
+		}
+		return lost, errs
+	}
+	start := now()
+	var groups [][]*Lease
+	for _, part := range slices.Backward(parts) {
+		_, mutex := part.grant.(*grant)
+		i := slices.IndexFunc(groups, func(group []*Lease) bool {
+			_, mutexes := group[0].grant.(*grant)
+			return mutex && mutexes && group[0].client == part.client
+		})
+		if i < 0 {
+			groups = append(groups, nil)
+			i = len(groups) - 1
+		}
+		groups[i] = append(groups[i], part)
+	}
+	outcomes := make(chan error, len(parts))
+	for i, group := range groups {
+		if i == len(groups)-1 && needs == len(parts) {
+			releaseGroup(group, outcomes) // it is waited for anyway
+			break
+		}
+		group[0].client.spawn(func() { releaseGroup(group, outcomes) })
+	}
+	var enough <-chan time.Time // when those that are still under way are not waited for any more
+	for i := range parts {
+		select {
+		case err := <-outcomes:
+			switch {
+			case err == nil:
+				needs--
+			case errors.Is(err, ErrLost):
+				lost++
+				fallthrough
+			default:
+				errs = join(errs, err)
+			}
+		case <-enough:
+			return lost, nil
+		}
+		if needs == 0 && enough == nil && i < len(parts)-1 {
+			// A process that locks again at once is refused by who has not got it back.
+			enough = time.After(max(5*time.Millisecond, 2*now().Sub(start)))
+		}
+	}
+	if needs <= 0 {
+		return lost, nil
+	}
+	return lost, errs
+}
+
+// releaseGroup unlocks one lease, or several that are mutexes of one client, and tells the outcome of each.
+func releaseGroup(group []*Lease, outcomes chan<- error) {
+	tell := func(l *Lease, err error) { outcomes <- unlocked(l, err) }
+	if len(group) == 1 {
+		tell(group[0], group[0].grant.unlock(group[0]))
+		return
+	}
+	c := group[0].client
+	ops := make([]*releaseOp, len(group))
+	frees := make([]transport.Request, 0, len(group))
+	for i, l := range group {
+		g := l.grant.(*grant) //nolint:forcetypeassert // what a group of several is made of
+		op, err := g.end(l)
+		switch {
+		case op == nil:
+			tell(l, err)
+		case op.simple():
+			frees = append(frees, op)
+		default:
+			g.resource.free(op)
+		}
+		ops[i] = op
+	}
+	c.frees.SubmitAll(frees, c.net.Prompt())
+	for i, l := range group {
+		if ops[i] != nil {
+			tell(l, ops[i].outcome(l))
+		}
+	}
+}
+
+// unlocked reports that l is given back, and says in err what went wrong.
+func unlocked(l *Lease, err error) error {
+	l.report()
+	switch {
+	case err == nil:
+		return nil
+	case l.kind == kindPermit:
+		return failedAt("release", l.key, err)
+	}
+	return failedAt("unlock", l.key, err)
+}
+
+// undoPatience is for how long a call that fails waits until what it had got is given back.
+const undoPatience = 100 * time.Millisecond
+
+// undo gives back what a call was granted that fails. What that takes longer than [undoPatience], or the call may
+// last, goes on in the background.
+func undo(ctx context.Context, parts []*Lease) {
+	if len(parts) == 0 {
+		return
+	}
+	done := make(chan struct{})
+	parts[0].client.spawn(func() {
+		defer close(done)
+		_ = release(parts) // what failed is withdrawn, or expires
+	})
+	timer := time.NewTimer(undoPatience)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// giveBack gives a ticket back by once, which reports whether Redis had the key for it. It tries until Redis has
+// answered, at most for Options.OpTimeout; after that later does, in the background. So it does if a request for
+// the ticket whose reply was lost may still be on its way, or if the ticket may stand in a line that Redis refuses to
+// take it out of.
+func (c *Client) giveBack(outcomeUnknown, standing bool, once func() (bool, error), later func()) error {
+	limit := time.Now().Add(c.opts.OpTimeout)
+	var down outage
+	for tried := false; ; {
+		ours, err := once()
+		if err == nil && outcomeUnknown {
+			later()
+		}
+		switch {
+		case err == nil && (ours || tried):
+			return nil // if not now, then by the try whose reply was lost
+		case err == nil:
+			return lost(watchdog.ErrRefused)
+		case !passing(err):
+			if tried || outcomeUnknown || standing {
+				later()
+			}
+			return refused(err)
+		}
+		tried = tried || transport.Unknown(err)
+		pause := down.pause(c.opts.Retry, err)
+		if time.Now().Add(pause).After(limit) {
+			later()
+			return err
+		}
+		<-time.After(pause)
+	}
+}

@@ -1,0 +1,342 @@
+package lockrt
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
+	"github.com/lockgen/lockgen/runtime/internal/watchdog"
+)
+
+// A grant is one ticket that was granted. It goes from waiter to waiter until it is released or lost.
+type grant struct {
+	resource *resource
+	ticket   *ticket
+	terms    terms
+	guard    watchdog.Lease
+	since    monotonic.Time // when Redis was last asked whether others wait
+
+	// Guarded by resource.mu.
+	leases       []*Lease      // of the present holder: one, and one more for each reentry
+	one          [1]*Lease     // room for the first
+	limit        time.Duration // of the present holder: WithMaxHold, or 0
+	passed       int           // times it went to another goroutine without a word to Redis
+	handed       bool          // it came from another process of this library, so the next turn is Redisson's
+	wanted       bool          // another process of this library waits for it
+	idle         bool          // nobody works under it, it only stays locked for a while; then Shutdown does not wait for it
+	notified     bool          // its leases know that it was lost
+	tokenPending bool          // a red lock has yet to say which token it comes with
+	lost         error         // why the watchdog gave it up, or nil
+}
+
+func (*grant) Kind() string       { return kindMutex }
+func (g *grant) Key() string      { return g.resource.key }
+func (g *grant) Owner() string    { return g.resource.c.wire.Owner(g.ticket.n) }
+func (g *grant) Lost(cause error) { g.resource.revoke(g, cause) }
+
+// reenter makes l one more lease of the grant, if outer still has it.
+func (g *grant) reenter(outer, l *Lease) bool {
+	r := g.resource
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.shut || r.grant != g || outer.unlocked.Load() || outer.ended() != nil {
+		return false
+	}
+	r.attach(g, l)
+	return true
+}
+
+// succeed gives the grant to l in place of outer, if nobody else has it, and reports whether it did.
+func (g *grant) succeed(outer, l *Lease) bool {
+	r := g.resource
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.shut || r.grant != g || outer.unlocked.Load() || outer.ended() != nil || len(g.leases) != 1 || g.leases[0] != outer {
+		return false
+	}
+	outer.unlocked.Store(true)
+	g.leases = g.leases[:0]
+	r.attach(g, l)
+	return true
+}
+
+// reenterBy makes l one more lease of the present grant, if its owner has that.
+func (r *resource) reenterBy(l *Lease) bool {
+	if l.owner == nil {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.ownedBy(l.owner) {
+		return false
+	}
+	r.attach(r.grant, l)
+	return true
+}
+
+// expire has the grant not renewed any more unless somebody else gets it, or has entered it: l, its only lease, is of no use.
+func (g *grant) expire(l *Lease) {
+	r := g.resource
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.grant == g && len(g.leases) == 1 && g.leases[0] == l {
+		g.limit = 1 // the next one has another
+		r.c.watchdog.Limit(&g.guard, now())
+	}
+}
+
+// ownedBy reports whether o has the present grant.
+func (r *resource) ownedBy(o *Owner) bool {
+	g := r.grant
+	return o != nil && !r.shut && g != nil && g.lost == nil && !g.tokenPending && g.worked() && g.leases[0].owner == o
+}
+
+// held returns the present grant, or nil.
+func (r *resource) held() *grant {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.grant
+}
+
+// endLeases ends the leases of a grant.
+func (r *resource) endLeases(g *grant, cause error) {
+	r.mu.Lock()
+	leases := slices.Clone(g.leases)
+	r.mu.Unlock()
+	for _, l := range leases {
+		l.end(cause)
+	}
+}
+
+// keep ends l and leaves the key locked.
+func (g *grant) keep(l *Lease) {
+	l.end(ErrReleased)
+	r := g.resource
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	g.rest()
+}
+
+// rest notes that nobody works under g any more, if that is so.
+func (g *grant) rest() {
+	if r := g.resource; r.grant == g && !g.idle && !g.worked() {
+		g.idle = true
+		r.c.held(-1)
+	}
+}
+
+// worked reports whether anybody works under g.
+func (g *grant) worked() bool {
+	return slices.ContainsFunc(g.leases, func(l *Lease) bool { return l.ended() == nil })
+}
+
+// drop counts one grant less, unless that is done already.
+func (g *grant) drop() {
+	r := g.resource
+	r.mu.Lock()
+	idle := g.idle
+	r.mu.Unlock()
+	if !idle {
+		r.c.held(-1)
+	}
+}
+
+// unlock ends l. The last lease of a grant passes it on or frees it.
+func (g *grant) unlock(l *Lease) error {
+	op, err := g.end(l)
+	if op == nil {
+		return err
+	}
+	g.resource.free(op)
+	return op.outcome(l)
+}
+
+// end ends l. If that was the last lease and nobody here can have the grant, it returns what is to be given
+// back to Redis; else how it ended.
+func (g *grant) end(l *Lease) (*releaseOp, error) {
+	r := g.resource
+	if l.unlocked.Swap(true) {
+		return nil, ErrReleased
+	}
+	l.end(ErrReleased) // before anybody else can get it
+
+	r.mu.Lock()
+	if last := len(g.leases) - 1; last >= 0 && g.leases[last] == l { // as a rule, since who entered last leaves first
+		g.leases[last] = nil
+		g.leases = g.leases[:last]
+	} else {
+		g.leases = slices.DeleteFunc(g.leases, func(x *Lease) bool { return x == l })
+	}
+	if len(g.leases) > 0 {
+		if !g.idle && g.leases[0].ended() != nil {
+			g.rest()
+		}
+		lost := g.lost
+		r.mu.Unlock()
+		return nil, lost
+	}
+	if g.lost != nil {
+		defer r.mu.Unlock()
+		if g.ticket.outcomeUnknown || g.ticket.settled != nil || !errors.Is(g.lost, watchdog.ErrRefused) {
+			// Redis may still have it for us, or may get it again. It is not needed any more.
+			r.c.withdraw(r.key, g.ticket)
+		}
+		return nil, g.lost
+	}
+	next := r.head()
+	if r.canPass(g, next) && !errors.Is(l.ended(), ErrLost) {
+		g.passed++
+		r.c.counts.local.Add(1)
+		next.lease.came = fromHere
+		if g.idle {
+			g.idle = false
+			r.c.held(1)
+		}
+		r.assign(next)
+		r.mu.Unlock()
+		return nil, nil
+	}
+	r.grant = nil
+	r.busy++
+	r.c.watchdog.Stop(&g.guard)
+	op := newReleaseOp(r, g.ticket, g.handed)
+	op.held, op.waited = !g.idle, true
+	if next != nil && r.c.granting() && r.c.attends(r.key) {
+		op.again, op.terms = r.ticketFor(next.terms), next.terms
+		op.again.standing = true
+	}
+	op.plain = op.again == nil && !g.wanted && !g.ticket.standing
+	r.mu.Unlock()
+	return op, nil
+}
+
+// revoke ends the leases of a grant that Redis has for somebody else now, or may have soon.
+func (r *resource) revoke(g *grant, cause error) {
+	r.mu.Lock()
+	if r.grant != g {
+		r.mu.Unlock()
+		return // it is being released
+	}
+	r.grant = nil
+	r.busy++ // the next one asks when the present one knows
+	g.lost = lost(cause)
+	late := *g.ticket
+	r.mu.Unlock()
+
+	r.notifyLoss(g, lost(cause))
+	if errors.Is(cause, watchdog.ErrRefused) {
+		// Whoever deleted the key notified nobody in line.
+		r.c.spawn(func() { _ = r.c.releaseOnce(r.key, &late) })
+	}
+}
+
+// notifyLoss ends the leases of a grant that is lost, and then lets the queue go on.
+func (r *resource) notifyLoss(g *grant, cause error) {
+	r.endLeases(g, cause)
+	r.mu.Lock()
+	first := g.lost != nil && !g.notified
+	if first {
+		g.notified = true
+		r.busy--
+		r.promptHead()
+	}
+	r.mu.Unlock()
+	if first {
+		r.c.depart(g.ticket.n, &g.guard, cause, func() {
+			if g.ticket.ttl > g.terms.ttl { // Redis may have it for longer than its last holder wanted
+				r.c.withdraw(r.key, g.ticket)
+			}
+		})
+		g.drop()
+		r.c.leave(r)
+	}
+}
+
+// promote turns the ticket into a grant and has it guarded. Redis granted it no earlier than at from, for
+// ttl at first.
+func (r *resource) promote(tk *ticket, t terms, from time.Time, ttl time.Duration) *grant {
+	tk.unclaimedGrant = false
+	g := &grant{resource: r, ticket: tk, terms: t, since: monotonic.Now(), wanted: tk.wanted}
+	g.leases = g.one[:0]
+	g.guard = watchdog.Lease{Holding: g, TTL: t.ttl, Renew: t.renew}
+	r.ticket = nil
+	r.grant = g
+	r.answers.changes()
+	if tk.recheck != nil {
+		tk.recheck.Stop()
+	}
+	r.c.stay(r)
+	r.c.held(1)
+	if !t.polling {
+		r.c.hearFor(r.key)
+	}
+	r.c.watchdog.Start(&g.guard, from, ttl)
+	return g
+}
+
+// assign hands the grant to w, the head of the queue.
+func (r *resource) assign(w *waiter) {
+	r.queue.remove(w)
+	w.place.granted = true
+	r.grant.tokenPending = w.follows && w.terms.fenced
+	if w.terms.fenced {
+		w.lease.token = r.grant.ticket.tokens.take()
+	}
+	r.attach(r.grant, w.lease)
+	if w.limit != r.grant.limit || w.limit > 0 {
+		r.grant.limit = w.limit
+		var at time.Time
+		if w.limit > 0 {
+			at = w.lease.began.Add(w.limit).Std()
+		}
+		r.c.watchdog.Limit(&r.grant.guard, at)
+	}
+	owner := w.lease.owner
+	w.notify(event{kind: given}) // from here on w may be somebody else's
+	if owner == nil {
+		return
+	}
+	for v := r.queue.first; v != nil; { // who is of one owner enters together
+		next := v.place.after
+		if v.lease.owner == owner {
+			r.queue.remove(v)
+			v.place.granted = true
+			r.attach(r.grant, v.lease)
+			v.notify(event{kind: given})
+		}
+		v = next
+	}
+}
+
+// attach makes l a lease of g: the first, or one that enters again.
+func (r *resource) attach(g *grant, l *Lease) {
+	if len(g.leases) > 0 {
+		l.token, l.came = g.leases[0].token, fromItself
+	}
+	l.begin(g, &g.guard)
+	g.leases = append(g.leases, l)
+}
+
+// While nobody else is known to wait, a grant may go round in a process for this long before Redis
+// is asked whether that is still so.
+const localPassLimit = 10 * time.Millisecond
+
+// canPass reports whether w can have the grant as it is, in its turn.
+func (r *resource) canPass(g *grant, w *waiter) bool {
+	if w == nil || !r.c.canPass(&g.guard, g.terms, w.terms, g.ticket.tokens) {
+		return false
+	}
+	if r.c.opts.Cohort == 1 || g.wanted || !r.c.heard() {
+		return g.passed+1 < r.c.opts.Cohort
+	}
+	return monotonic.Since(g.since) < localPassLimit
+}
+
+// canPass reports whether what is held on some terms can be passed on to one who wants it on others: on the same, that is,
+// and with enough trust left. A lease of fixed length cannot be passed on, since the next holder is promised all of it.
+func (c *Client) canPass(guard *watchdog.Lease, held, wanted terms, left tokens) bool {
+	return wanted == held && held.renew && (!wanted.fenced || left.left > 0) && c.granting() &&
+		!guard.Extended() && // what one holder asked for is not for the next
+		time.Until(guard.Until()) >= min(held.ttl, handOverLease)/3
+}

@@ -1,0 +1,356 @@
+package hub
+
+import (
+	"maps"
+	"slices"
+	"sync/atomic"
+	"time"
+)
+
+// A lane is a connection and the channels that it is to carry.
+type lane struct {
+	h     *Hub
+	name  string
+	poke  chan struct{} // one token: the wanted channels may have changed
+	renew chan struct{} // one token: the connection is to be replaced
+
+	// Guarded by Hub.mu.
+	channels map[string]*channel
+	leaving  []string // channels that another lane carries now
+	moved    bool     // some channels may be another lane's
+	conn     Conn
+	failing  bool // OnError was called, as subscribing fails; known to loop alone
+}
+
+func (l *lane) wake() {
+	select {
+	case l.poke <- struct{}{}:
+	default:
+	}
+}
+
+// loop connects, keeps the subscriptions as wanted, and starts over when the connection
+// breaks.
+func (l *lane) loop() {
+	h := l.h
+	for failures := 0; ; {
+		if !l.await() {
+			return
+		}
+		select {
+		case <-l.renew: // it will be a new one
+		default:
+		}
+		heard := &sink{lane: l}
+		conn, broken, err := h.cfg.Dial(l.name, heard)
+		if err == nil {
+			h.mu.Lock()
+			l.conn = conn
+			h.mu.Unlock()
+			if l.serve(conn, broken) {
+				failures = 0
+			}
+			heard.over.Store(true)
+			h.mu.Lock()
+			l.conn = nil
+			h.mu.Unlock()
+			h.closers.Go(conn.Close)
+		} else {
+			l.failed(err)
+		}
+		h.mu.Lock()
+		l.leaving = nil
+		for _, ch := range l.channels {
+			ch.subscribed, ch.again = false, true
+			ch.telling, ch.early = false, nil
+		}
+		h.mu.Unlock()
+		if failures > 0 && !l.pause(h.cfg.Backoff[min(failures, len(h.cfg.Backoff))-1]) {
+			return
+		}
+		failures++
+		select {
+		case <-h.closing:
+			return
+		default:
+		}
+		l.reassign()
+	}
+}
+
+// reassign gives the channels of a lane to those that have them.
+func (l *lane) reassign() {
+	h := l.h
+	if h.cfg.Moved == nil {
+		return
+	}
+	h.mu.Lock()
+	wanted := len(l.channels) > 0
+	l.moved = false // from here on it is known anew
+	h.mu.Unlock()
+	if !wanted {
+		return
+	}
+	h.cfg.Moved()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return
+	}
+	for name, ch := range l.channels {
+		h.assign(name, ch)
+	}
+}
+
+// await blocks until some channel is wanted and reports false when the hub is closed.
+func (l *lane) await() bool {
+	h := l.h
+	for {
+		h.mu.Lock()
+		wanted := false
+		for name, ch := range l.channels {
+			if len(ch.listeners) > 0 {
+				wanted = true
+			} else { // not subscribed, not wanted
+				delete(h.channels, name)
+				delete(l.channels, name)
+			}
+		}
+		h.mu.Unlock()
+		if wanted {
+			return true
+		}
+		select {
+		case <-h.closing:
+			return false
+		case <-l.poke:
+		}
+	}
+}
+
+func (l *lane) pause(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-l.h.closing:
+		return false
+	case <-l.renew:
+		return true
+	case <-timer.C:
+		return true
+	}
+}
+
+// serve keeps the subscriptions of one connection as wanted until it breaks or the hub is
+// closed. It reports whether anything could be subscribed.
+func (l *lane) serve(conn Conn, broken <-chan error) (worked bool) {
+	h := l.h
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for refusals := 0; ; {
+		h.mu.Lock()
+		moved := l.moved
+		h.mu.Unlock()
+		if moved {
+			l.reassign()
+		}
+		add, drop, recheck := l.difference()
+		if len(add) > 0 {
+			elsewhere, err := conn.Subscribe(add)
+			if err != nil {
+				l.failed(err)
+				return worked
+			}
+			worked = true
+			l.works()
+			l.subscribed(add, elsewhere)
+			if refusals++; len(elsewhere) == 0 {
+				refusals = 0
+			} else { // at once for the first time, as they may have moved this moment
+				recheck = min(recheck, h.cfg.Backoff[min(refusals, len(h.cfg.Backoff))-1])
+			}
+		}
+		if len(drop) > 0 {
+			if err := conn.Unsubscribe(drop); err != nil {
+				l.failed(err)
+				return worked
+			}
+		}
+		timer.Reset(recheck)
+		select {
+		case <-h.closing:
+			return worked
+		case err := <-broken:
+			if h.cfg.OnBroken != nil {
+				h.cfg.OnBroken(err)
+			}
+			return worked
+		case <-l.renew:
+			return true
+		case <-l.poke:
+		case <-timer.C:
+		}
+	}
+}
+
+// failed tells of the first failure of an outage.
+func (l *lane) failed(err error) {
+	select {
+	case <-l.h.closing: // the failure is our own doing
+	default:
+		if !l.failing && l.h.cfg.OnError != nil {
+			l.h.cfg.OnError(err)
+		}
+		l.failing = true
+	}
+}
+
+// works tells that an outage is over, if there was one.
+func (l *lane) works() {
+	if l.failing && l.h.cfg.OnWorks != nil {
+		l.h.cfg.OnWorks()
+	}
+	l.failing = false
+}
+
+// difference returns what to subscribe and unsubscribe, and when to look again.
+func (l *lane) difference() (add, drop []string, recheck time.Duration) {
+	h := l.h
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	recheck = time.Hour
+	for _, name := range l.leaving {
+		if l.channels[name] == nil {
+			drop = append(drop, name)
+		}
+	}
+	l.leaving = nil
+	for name, ch := range l.channels {
+		switch {
+		case len(ch.listeners) > 0:
+			if !ch.subscribed {
+				ch.dropped, ch.telling = false, true
+				add = append(add, name)
+			}
+		case !ch.subscribed:
+			delete(h.channels, name)
+			delete(l.channels, name)
+		default:
+			left := h.cfg.Linger - time.Since(ch.idle)
+			if left > 0 {
+				recheck = min(recheck, left)
+				continue
+			}
+			// From here on a new listener subscribes anew; the commands are sent in order.
+			delete(h.channels, name)
+			delete(l.channels, name)
+			drop = append(drop, name)
+		}
+	}
+	return add, drop, recheck
+}
+
+// subscribed records that the server confirmed names, but for those that are elsewhere, and tells the listeners.
+func (l *lane) subscribed(names, elsewhere []string) {
+	type event struct {
+		to   *Listener
+		what Event
+	}
+	var calls []event
+	h := l.h
+	h.mu.Lock()
+	for _, name := range names {
+		ch := l.channels[name]
+		if ch == nil {
+			continue
+		}
+		if ch.dropped || slices.Contains(elsewhere, name) {
+			ch.again, l.moved = true, true
+			continue
+		}
+		ch.subscribed = true
+		for to := range ch.listeners {
+			if !to.heard {
+				to.heard = true
+				close(to.ready)
+			}
+			calls = append(calls, event{to, Event{Subscribed: true, Again: ch.again}})
+		}
+	}
+	h.mu.Unlock()
+	for _, e := range calls {
+		e.to.event(e.what)
+	}
+	for _, name := range names {
+		l.catchUp(name)
+	}
+}
+
+// catchUp tells what was said on a channel while it was being subscribed, or its listeners were called for that.
+func (l *lane) catchUp(name string) {
+	h := l.h
+	for {
+		h.mu.Lock()
+		ch := l.channels[name]
+		if ch == nil || len(ch.early) == 0 {
+			if ch != nil {
+				ch.telling = false
+			}
+			h.mu.Unlock()
+			return
+		}
+		payload := ch.early[0]
+		ch.early = ch.early[1:]
+		listeners := slices.Collect(maps.Keys(ch.listeners))
+		h.mu.Unlock()
+		for _, to := range listeners {
+			to.event(Event{Payload: payload})
+		}
+	}
+}
+
+// A sink is what one connection of a lane tells what it hears, as long as it is the lane's.
+type sink struct {
+	*lane
+
+	over atomic.Bool
+}
+
+// Message is what a connection calls for each message.
+func (s *sink) Message(name, payload string) {
+	if s.over.Load() {
+		return
+	}
+	s.h.mu.Lock()
+	ch := s.h.channels[name]
+	if ch != nil && ch.telling {
+		ch.early = append(ch.early, payload)
+		s.h.mu.Unlock()
+		return
+	}
+	var listeners []*Listener
+	if ch != nil {
+		listeners = make([]*Listener, 0, len(ch.listeners))
+		for l := range ch.listeners {
+			listeners = append(listeners, l)
+		}
+	}
+	s.h.mu.Unlock()
+	for _, l := range listeners {
+		l.event(Event{Payload: payload})
+	}
+}
+
+// Dropped is what a connection calls when the server has ended a subscription.
+func (s *sink) Dropped(name string) {
+	if s.over.Load() {
+		return
+	}
+	s.h.mu.Lock()
+	defer s.h.mu.Unlock()
+	if ch := s.channels[name]; ch != nil { // else it was not wanted here any more
+		ch.subscribed, ch.dropped, ch.again = false, true, true
+		s.moved = true
+		s.wake()
+	}
+}

@@ -1,0 +1,180 @@
+package lockrt
+
+import (
+	"context"
+	"crypto/rand"
+	hexes "encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/internal/transport"
+	"github.com/lockgen/lockgen/runtime/internal/watchdog"
+)
+
+// permitCounter is the counting of a PermitSemaphore.
+type permitCounter struct{ counter *counter }
+
+func newPermitCounter(ct *counter) counting { return permitCounter{ct} }
+
+func (s permitCounter) channel() string { return protocol.CountChannel(s.counter.key) }
+
+func (s permitCounter) ask(b *batchRequest, wanted bool) (int, time.Duration, error) {
+	var grants func(int64) bool // nil: what was taken is to be given back
+	var wants []protocol.Permits
+	if wanted {
+		grants = takesSome
+		for i, demand := range b.demands {
+			wants = append(wants, protocol.Permits{IDs: demand.ids, Lease: b.waiters[i].terms.ttl})
+		}
+	}
+	var reply protocol.PermitVerdict
+	permits := s.counter.c.wire.PermitSemaphore(s.counter.key)
+	numbers, err := s.counter.c.net.RunGrant(permits.AcquirePermits(s.counter.asked(b), wants), grants).Ints()
+	if err == nil {
+		reply, err = protocol.ReadPermits(numbers)
+	}
+	if err == nil && reply.Served == protocol.Outdated {
+		err = protocol.ErrOutdated
+	}
+	if err != nil {
+		return 0, 0, err
+	}
+	next := pollCounted
+	if reply.Next >= 0 {
+		next = min(next, reply.Next)
+	}
+	return int(reply.Served), next, nil
+}
+
+func (s permitCounter) grant(w *waiter, sent time.Time) bool {
+	ct := s.counter
+	if !time.Now().Before(sent.Add(w.terms.ttl - watchdog.Margin(w.terms.ttl))) {
+		w.demand.ids = newIDs(w.demand.n) // those are given back
+		return false
+	}
+	p := w.demand.permit
+	p.counter, p.ids, p.began, p.name = ct, w.demand.ids, monotonic.Now(), w.call.name // nobody else knows it yet
+	p.lease = watchdog.Lease{
+		Holding: permitHolding{p},
+		TTL:     w.terms.ttl,
+		Renew:   w.terms.renew,
+		// What changes all the time, because others take and give back, is not worth watching.
+		Unwatched: true,
+	}
+	p.guard = &p.lease
+	ct.permits[p] = struct{}{}
+	ct.stay()
+	ct.c.held(1)
+	if !w.terms.polling {
+		ct.c.hearFor(ct.key) // that the server may have lost it
+	}
+	ct.c.watchdog.Start(p.guard, sent, w.terms.ttl)
+	if w.limit > 0 {
+		ct.c.watchdog.Limit(p.guard, p.began.Add(w.limit).Std())
+	}
+	return true
+}
+
+func (s permitCounter) undo(w demand) {
+	if w.permit.counter != nil && w.permit.owned() == w.ids { // it was given
+		_ = w.permit.release()
+		return
+	}
+	_, _, _ = s.counter.giveBack(w.ids)
+}
+
+// giveBack gives permits back until Redis has answered, and wakes who waits for them here. It returns how many had not
+// expired, and whether an earlier try, whose reply was lost, may have done it.
+func (ct *counter) giveBack(ids string) (valid int64, sent bool, err error) {
+	type outcome struct {
+		valid int64
+		sent  bool
+	}
+	var tries bool // of the goroutine that sends
+	done := make(chan outcome, 1)
+	permits := ct.c.wire.PermitSemaphore(ct.key)
+	_, err = ct.insist(context.Background(), true, func() {}, func() (int64, error) {
+		valid, err := ct.c.net.Run(permits.Release(ids)).Int()
+		if err == nil {
+			done <- outcome{valid, tries}
+			ct.wake()
+		}
+		tries = tries || transport.Unknown(err)
+		return valid, err
+	})
+	if err != nil {
+		return 0, false, err
+	}
+	o := <-done
+	return o.valid, o.sent, nil
+}
+
+// holding returns the permits of this process that have some of the ids.
+func (ct *counter) holding(ids string) []*Permit {
+	ct.mu.Lock()
+	defer ct.mu.Unlock()
+	var some []*Permit
+	for p := range ct.permits {
+		if len(without(p.ids, ids)) < len(p.ids) {
+			some = append(some, p)
+		}
+	}
+	return some
+}
+
+// took has permits of this process go on without the ids, which were given back, and ends those that have no others.
+func (ct *counter) took(from []*Permit, ids string) {
+	for _, p := range from {
+		ct.mu.Lock()
+		left := without(p.ids, ids)
+		if left != "" {
+			p.ids = left
+		}
+		ct.mu.Unlock()
+		if left == "" {
+			ct.c.watchdog.Lose(p.guard, watchdog.ErrRefused)
+		}
+	}
+}
+
+// without returns the ids that are not among some.
+func without(ids, some string) string {
+	gone := map[string]bool{}
+	for id := range slices.Chunk([]byte(some), idLength) {
+		gone[string(id)] = true
+	}
+	var left []byte
+	for id := range slices.Chunk([]byte(ids), idLength) {
+		if !gone[string(id)] {
+			left = append(left, id...)
+		}
+	}
+	return string(left)
+}
+
+// idLength is how many bytes the id of a permit has in Redis.
+const idLength = 16
+
+// newIDs returns ids for n permits that nobody else has.
+func newIDs(n int) string {
+	raw := make([]byte, n*idLength)
+	_, _ = rand.Read(raw) // never fails: it ends the process instead
+	return string(raw)
+}
+
+// rawIDs returns ids as Redis has them, each once.
+func rawIDs(ids []string) (string, error) {
+	var raw strings.Builder
+	for _, id := range slices.Compact(slices.Sorted(slices.Values(ids))) {
+		b, err := hexes.DecodeString(id)
+		if err != nil || len(b) != idLength {
+			return "", fmt.Errorf("%w: the permit id %q is not 32 hexadecimal digits", ErrBadOption, id)
+		}
+		raw.Write(b)
+	}
+	return raw.String(), nil
+}

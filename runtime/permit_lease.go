@@ -1,0 +1,196 @@
+package lockrt
+
+import (
+	"context"
+	hexes "encoding/hex"
+	"errors"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockgen/lockgen/runtime/internal/watchdog"
+)
+
+// A Permit is one or more permits of a [PermitSemaphore] that one caller was granted. It ends once: by
+// [Permit.Release], by loss, or by closing the [Client]. Its context, Err, Until and Extend are those
+// of a [Lease]. It is safe for concurrent use.
+type Permit struct {
+	*leaseCore // that of own
+
+	own     Lease // what it is as a part of a MultiLock
+	counter *counter
+	lease   watchdog.Lease
+
+	releasing atomic.Int32 // calls under way that give back some of it
+
+	// Guarded by the counter's lock.
+	ids      string // of those that it has
+	released bool
+	over     bool  // released or lost
+	lost     error // why it was lost, or nil
+}
+
+// A permitHolding is a permit as the watchdog sees it.
+type permitHolding struct{ *Permit }
+
+func (permitHolding) Kind() string       { return kindPermit }
+func (p permitHolding) Owner() string    { return p.owned() }
+func (p permitHolding) Lost(cause error) { p.revoke(cause) }
+
+// fewer reports whether some of the ids were given back here, or are about to be.
+func (p permitHolding) fewer(ids string) bool { return p.releasing.Load() > 0 || p.owned() != ids }
+
+// owned returns the ids that it has.
+func (p *Permit) owned() string {
+	p.counter.mu.Lock()
+	defer p.counter.mu.Unlock()
+	return p.ids
+}
+
+// newPermit prepares a permit under parent, to be given to a waiter.
+func newPermit(c *Client, key string, parent context.Context) *Permit {
+	p := &Permit{}
+	p.leaseCore = &p.own.leaseCore
+	p.own.grant = p
+	p.prepare(c, kindPermit, key, parent)
+	return p
+}
+
+// reenter is never asked: no context is under the lease of a permit, so that each call takes one of its own.
+func (p *Permit) reenter(*Lease, *Lease) bool { return false }
+
+func (p *Permit) unlock(*Lease) error { return p.release() }
+
+// granted returns the leaseCore of p, or nil if it is that of no grant.
+func (p *Permit) granted() *leaseCore {
+	if p == nil || p.counter == nil {
+		return nil
+	}
+	return p.leaseCore
+}
+
+// Key returns the name of the semaphore.
+func (p *Permit) Key() string { return p.granted().Key() }
+
+// Context is that of a lease: see [Lease.Context]. Each Acquire under it takes a permit of its own.
+func (p *Permit) Context() context.Context { return p.granted().Context() }
+
+// Err is that of a lease: see [Lease.Err].
+func (p *Permit) Err() error { return p.granted().Err() }
+
+// Until is that of a lease: see [Lease.Until].
+func (p *Permit) Until() time.Time { return p.granted().Until() }
+
+// Extend is that of a lease: see [Lease.Extend].
+func (p *Permit) Extend(ctx context.Context, d time.Duration) error {
+	return p.granted().Extend(ctx, d)
+}
+
+// PermitID returns the id of the first permit in Redis, 32 hexadecimal digits, as Redisson shows it; it is empty if
+// [PermitSemaphore.Release] gave back all.
+func (p *Permit) PermitID() string {
+	if ids := p.PermitIDs(); len(ids) > 0 {
+		return ids[0]
+	}
+	return ""
+}
+
+// PermitIDs returns the ids of all the permits that it has, without those that [PermitSemaphore.Release] gave back before.
+func (p *Permit) PermitIDs() []string {
+	if p.granted() == nil {
+		return nil
+	}
+	raw := p.owned()
+	ids := make([]string, 0, len(raw)/idLength)
+	for id := range slices.Chunk([]byte(raw), idLength) {
+		ids = append(ids, hexes.EncodeToString(id))
+	}
+	return ids
+}
+
+// Release gives the permit back. Its context is for values alone, as that of [Lease.Unlock]: the call does not end with it, but
+// within [Options.OpTimeout], so a plain defer is right.
+//
+// It fails with [ErrReleased] the second time, and with [ErrLost] if the permit was lost; what is still
+// there of it is given back all the same. With another error the outcome is unknown: the Client goes on
+// trying in the background for a minute, and the permit expires at the latest. Redisson's release.
+func (p *Permit) Release(context.Context) error {
+	if p == nil || p.counter == nil {
+		return &Error{Op: "release", Err: errNoPermit}
+	}
+	err := p.release()
+	p.report()
+	if err != nil {
+		return failedAt("release", p.key, err)
+	}
+	return nil
+}
+
+func (p *Permit) release() error {
+	p.counter.mu.Lock()
+	if p.released {
+		p.counter.mu.Unlock()
+		return ErrReleased
+	}
+	was, cause, ids := p.over, p.lost, p.ids
+	p.released, p.over = true, true
+	delete(p.counter.permits, p)
+	p.counter.mu.Unlock()
+
+	if was {
+		p.end(cause) // if whoever lost it has not got round to it
+		if ct, err := p.client.enterCounter(kindPermit, p.key, true); err == nil {
+			p.client.spawn(func() {
+				defer ct.exit()
+				_, _, _ = ct.giveBack(ids) // what has not expired: nobody works under it any more
+			})
+		}
+		return cause
+	}
+	p.client.watchdog.Stop(p.guard)
+	p.end(ErrReleased) // before anybody else can get it
+	valid, sent, err := p.counter.giveBack(ids)
+	p.client.held(-1)
+	p.counter.quit()
+	switch cause := p.ended(); {
+	case err != nil:
+		return err
+	case errors.Is(cause, ErrLost):
+		return cause // by the clock, before the watchdog could say so
+	case valid*idLength < int64(len(ids)) && !sent:
+		return lost(watchdog.ErrRefused)
+	}
+	return nil
+}
+
+// revoke ends a permit that Redis has given to somebody else, or may soon. What Redis still has of it stays until it
+// expires, as was promised, or is released: whoever has it may still be at work.
+func (p *Permit) revoke(cause error) {
+	p.counter.mu.Lock()
+	if p.over {
+		p.counter.mu.Unlock()
+		return // it is being given back
+	}
+	p.over, p.lost = true, lost(cause)
+	delete(p.counter.permits, p)
+	p.counter.mu.Unlock()
+	p.end(p.lost)
+	p.client.held(-1)
+	p.counter.quit()
+}
+
+// A permitLocker locks by taking one permit. It is a Locker only for what is built of Lockers: the permit is
+// renewed, lost and given back as a lease is, but others can have one too.
+type permitLocker struct{ *PermitSemaphore }
+
+func (s permitLocker) Lock(ctx context.Context, opts ...LockOption) (*Lease, error) {
+	p, err := s.Acquire(ctx, opts...)
+	if err != nil {
+		return nil, err
+	}
+	return &p.own, nil
+}
+
+func (s permitLocker) TryLock(ctx context.Context, opts ...LockOption) (*Lease, error) {
+	return s.Lock(ctx, append(slices.Clip(opts), once)...)
+}

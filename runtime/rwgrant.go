@@ -1,0 +1,282 @@
+package lockrt
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/internal/watchdog"
+)
+
+// An rwGrant is a ticket that was granted.
+type rwGrant struct {
+	resource *rwResource
+	ticket   *rwTicket
+	write    bool
+	terms    terms
+	limit    time.Duration // WithMaxHold, or 0; of a writer, that of the present one
+	guard    watchdog.Lease
+
+	// Guarded by rwResource.mu.
+	leases []*Lease // of the writer, one more for each reentry; or of all who read
+	passed int      // times it went from writer to writer without a word to Redis
+	shown  bool     // a ticket to read names it to Redis, which lets that in whoever has the grant by then
+	wanted bool     // somebody waited for it: who comes now asks Redis, which knows whose turn it is
+	lost   error    // why the watchdog gave it up, or nil
+}
+
+func (g *rwGrant) Kind() string {
+	if g.write {
+		return kindWrite
+	}
+	return kindRead
+}
+
+func (g *rwGrant) Key() string      { return g.resource.key }
+func (g *rwGrant) Owner() string    { return g.ticket.field }
+func (g *rwGrant) Lost(cause error) { g.resource.revoke(g, cause) }
+
+// renewed reports whether the grant lives as long as its leases do.
+func (g *rwGrant) renewed() bool { return g.terms.renew && g.limit == 0 }
+
+// trusted reports whether there is enough trust left to give to somebody.
+func (g *rwGrant) trusted(now time.Time) bool {
+	return g.guard.Until().Sub(now) >= min(g.terms.ttl, handOverLease)/3
+}
+
+// promote turns a ticket that was granted into a grant and has it guarded, from the time sent.
+func (r *rwResource) promote(tk *rwTicket, sent time.Time) *rwGrant {
+	t := tk.w.terms
+	g := &rwGrant{resource: r, ticket: tk, write: tk.write, terms: t, limit: tk.w.limit}
+	g.guard = watchdog.Lease{Holding: g, TTL: t.ttl, Renew: t.renew}
+	tk.grant, tk.stands, g.wanted = g, false, tk.wants
+	tk.uncount()
+	if tk.write {
+		r.write = g
+	} else {
+		r.reads = append(r.reads, g)
+		r.probed = time.Now()
+	}
+	r.stay()
+	r.c.held(1)
+	if !t.polling {
+		r.c.hearFor(r.key)
+	}
+	r.c.watchdog.Start(&g.guard, sent, t.ttl)
+	return g
+}
+
+// assign hands the grant to w, and to those in the queue who come with it.
+func (r *rwResource) assign(g *rwGrant, w *waiter) {
+	w.place = place{granted: true}
+	r.attach(g, w.lease)
+	if g.write && (w.limit != g.limit || w.limit > 0) || !g.write && w.limit > 0 {
+		g.limit = w.limit
+		var at time.Time
+		if w.limit > 0 {
+			at = w.lease.began.Add(w.limit).Std()
+		}
+		r.c.watchdog.Limit(&g.guard, at)
+	}
+	owner := w.lease.owner
+	w.notify(event{kind: given}) // from here on another call may use w
+	if owner != nil {
+		r.admit(g, owner)
+	}
+}
+
+// admit lets those in the queue in who are of the owner that was given g, and would wait for themselves.
+func (r *rwResource) admit(g *rwGrant, owner *Owner) {
+	for w := r.queue.first; w != nil; {
+		next := w.place.after
+		switch {
+		case w.lease.owner != owner || w.rw.n > 0:
+		case g.write && !w.rw.write:
+			r.queue.remove(w)
+			w.rw.under = g
+			g.shown = true
+			w.notify(event{kind: turn})
+		case g.write:
+			r.queue.remove(w)
+			w.place = place{granted: true}
+			r.attach(g, w.lease)
+			w.notify(event{kind: given})
+		case w.rw.write:
+			r.queue.remove(w) // notified once, and in nobody's way
+			w.notify(event{kind: failed, err: ErrUpgrade})
+		}
+		w = next
+	}
+}
+
+// attach makes l a lease of g: the first, or one that enters it too.
+func (r *rwResource) attach(g *rwGrant, l *Lease) {
+	if g.write && len(g.leases) > 0 {
+		l.token = g.leases[0].token
+	}
+	if len(g.leases) > 0 {
+		l.came = fromItself
+	}
+	l.begin(g, &g.guard)
+	l.at = int32(len(g.leases))
+	g.leases = append(g.leases, l)
+}
+
+// detach takes l out of the leases of g.
+func (g *rwGrant) detach(l *Lease) {
+	last := len(g.leases) - 1
+	g.leases[l.at] = g.leases[last]
+	g.leases[l.at].at = l.at
+	g.leases[last] = nil
+	g.leases = g.leases[:last]
+}
+
+// reenter is not how an rwGrant is entered again, for that depends on the side.
+func (g *rwGrant) reenter(_, _ *Lease) bool { return false }
+
+// unlock ends l. The last lease of a grant passes it on or frees it.
+func (g *rwGrant) unlock(l *Lease) error {
+	r := g.resource
+	if l.unlocked.Swap(true) {
+		return ErrReleased
+	}
+	r.mu.Lock()
+	if len(g.leases) > 1 {
+		g.detach(l)
+		cause := g.lost
+		r.mu.Unlock()
+		l.end(ErrReleased)
+		return cause
+	}
+	r.mu.Unlock()
+
+	l.end(ErrReleased) // before anybody else can get it
+
+	r.mu.Lock()
+	g.detach(l)
+	if len(g.leases) > 0 {
+		defer r.mu.Unlock()
+		return g.lost // somebody has joined
+	}
+	if g.lost != nil {
+		defer r.mu.Unlock()
+		if g.ticket.outcomeUnknown || !errors.Is(g.lost, watchdog.ErrRefused) {
+			// Redis may still have it for us, or may get it again. It is not needed any more.
+			r.c.spawn(func() { r.withdraw(g.ticket) })
+		}
+		return g.lost
+	}
+	if next := r.queue.first; r.canPass(g, next) {
+		g.passed++
+		r.c.counts.local.Add(1)
+		next.lease.came = fromHere
+		r.queue.remove(next)
+		r.assign(g, next)
+		r.mu.Unlock()
+		return nil
+	}
+	r.remove(g)
+	r.busy++
+	r.c.watchdog.Stop(&g.guard)
+	r.mu.Unlock()
+
+	done := make(chan error, 1)
+	r.c.spawn(func() { _ = r.free(g.ticket, done) })
+	timer := time.NewTimer(r.c.opts.OpTimeout)
+	defer timer.Stop()
+	select {
+	case err := <-done:
+		if cause := l.ended(); err == nil && errors.Is(cause, ErrLost) {
+			return cause // by the clock, before the watchdog could say so
+		}
+		return err
+	case <-timer.C:
+		return fmt.Errorf("no answer within %v; the key is given back as soon as Redis answers, or expires", r.c.opts.OpTimeout)
+	}
+}
+
+// canPass reports whether w, who wants to write, can have the grant of another writer as it is: on the same terms,
+// with enough trust left, and not for too many times in a row, since nobody knows who else waits. A lease
+// of fixed length cannot be passed on, nor one that somebody may still be let in to read by, and each with a
+// token gets one of its own.
+func (r *rwResource) canPass(g *rwGrant, w *waiter) bool {
+	return w != nil && g.write && !g.shown && !g.guard.Extended() && len(r.reads) == 0 && w.rw.write && w.rw.n == 0 && w.terms == g.terms && g.terms.renew &&
+		!g.terms.fenced && g.passed+1 < r.c.opts.Cohort && r.c.granting() && g.trusted(time.Now())
+}
+
+// remove takes a grant out of what the process has.
+func (r *rwResource) remove(g *rwGrant) {
+	if g.write {
+		r.write = nil
+		return
+	}
+	r.reads = slices.DeleteFunc(r.reads, func(x *rwGrant) bool { return x == g })
+}
+
+// revoke ends the leases of a grant that Redis has for somebody else now, or may have soon.
+func (r *rwResource) revoke(g *rwGrant, cause error) {
+	r.mu.Lock()
+	if r.write != g && !slices.Contains(r.reads, g) {
+		r.mu.Unlock()
+		return // it is being released
+	}
+	r.remove(g)
+	r.busy++ // the next one asks when the present ones know
+	g.lost = lost(cause)
+	r.mu.Unlock()
+
+	r.endLeases(g, lost(cause))
+	r.c.depart(g.ticket.n, &g.guard, cause, func() {})
+
+	r.mu.Lock()
+	r.busy--
+	r.promptHead()
+	r.mu.Unlock()
+	r.c.held(-1)
+	r.quit()
+}
+
+// endLeases ends the leases of a grant.
+func (r *rwResource) endLeases(g *rwGrant, cause error) {
+	r.mu.Lock()
+	leases := slices.Clone(g.leases)
+	r.mu.Unlock()
+	for _, l := range leases {
+		l.end(cause)
+	}
+}
+
+// free gives a ticket back, lets the queue go on, and tells done of the outcome unless that is nil. The resource is
+// busy until then, and left by the caller's stay.
+func (r *rwResource) free(tk *rwTicket, done chan<- error) error {
+	defer r.quit()
+	err := r.release(tk)
+	r.c.disconnect(tk.n)
+	if tk.grant != nil {
+		r.c.held(-1)
+	}
+	r.mu.Lock()
+	r.busy--
+	r.promptHead()
+	r.mu.Unlock()
+	if done != nil {
+		done <- err // not sooner: who has unlocked finds the resource ready
+	}
+	return err
+}
+
+// release gives a ticket back. It tries until Redis has answered, at most for Options.OpTimeout;
+// after that it goes on in the background.
+func (r *rwResource) release(tk *rwTicket) error {
+	return r.c.giveBack(tk.outcomeUnknown, false, func() (bool, error) {
+		done, err := r.releaseOnce(tk)
+		return done != protocol.NotOurs, err
+	}, func() { r.c.spawn(func() { r.withdraw(tk) }) })
+}
+
+func (r *rwResource) releaseOnce(tk *rwTicket) (protocol.Outcome, error) {
+	done, err := r.c.net.Run(r.lock.Release(tk.field)).Int()
+	return protocol.Outcome(done), err
+}

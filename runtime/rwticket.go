@@ -1,0 +1,268 @@
+package lockrt
+
+import (
+	"time"
+
+	"github.com/lockgen/lockgen/runtime/internal/hub"
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/internal/transport"
+	"github.com/lockgen/lockgen/runtime/internal/watchdog"
+)
+
+// An rwTicket is what one waiter asks Redis with: an owner that is used for this and for nothing else, so
+// that whatever late request names it cannot harm a later one.
+type rwTicket struct {
+	r     *rwResource
+	w     *waiter // whose it is
+	write bool
+	under *rwGrant // of the same holder, which lets it read past everybody; or nil
+
+	// Guarded by rwResource.mu.
+	n              uint64   // 0 before it asks
+	field          string   // by which Redis knows it
+	asking         bool     // a request is under way
+	stands         bool     // it may stand in line
+	wants          bool     // somebody waited for it when it was granted
+	left           bool     // the waiter has gone
+	unclaimedGrant bool     // Redis granted it, but nobody was given it
+	outcomeUnknown bool     // a reply was lost
+	forced         bool     // it was taken by force, said before the answer came
+	grant          *rwGrant // what it was granted, or nil
+	ttl            time.Duration
+
+	recheck *time.Timer   // asks when the turn of another one is over; nil if none was set
+	counted *hub.Listener // while it listens to what Redisson says, so that it is not taken for a Java program
+}
+
+// ask sends one request for w.
+func (r *rwResource) ask(w *waiter) {
+	tk := w.rw
+	r.mu.Lock()
+	if w.place.granted {
+		r.mu.Unlock()
+		return // it was given what it wants a moment ago
+	}
+	if tk.n == 0 {
+		tk.n = r.c.ticketNumbers.Add(1)
+		tk.field = r.lock.Field(tk.n, tk.write)
+		tk.ttl = w.terms.ttl
+		r.c.connect(tk.n, r.key, tk)
+	}
+	tk.asking = true
+	if tk.under == nil {
+		r.busy++
+		r.answers.asks()
+	}
+	var place protocol.Stay
+	if !w.once {
+		place = protocol.Stay{For: lineFor, Deaf: w.terms.polling || tk.stands && !r.c.attends(r.key)}
+		tk.stands = true
+	}
+	fenced := w.terms.fenced
+	r.mu.Unlock()
+
+	w.asks.Add(1)
+	r.stay()
+	r.c.spawn(func() {
+		defer r.quit()
+		sent := time.Now() // before the request: trust is counted from here
+		reply, err := r.send(tk, place, fenced)
+		rest := r.settle(tk, sent, reply, err)
+		w.asks.Add(-1)
+		if rest != nil {
+			r.c.spawn(rest) // it may take as long as a lease, and has the resource stay as long as it needs it
+		}
+	})
+}
+
+// send asks Redis for tk.
+func (r *rwResource) send(tk *rwTicket, place protocol.Stay, fenced bool) (reply protocol.Verdict, err error) {
+	if tk.write {
+		tokens := 0
+		if fenced {
+			tokens = 1
+		}
+		numbers, err := r.c.net.RunGrant(r.lock.Write(tk.field, place, tokens, tk.ttl), isGranted).Ints()
+		if err != nil {
+			return reply, err
+		}
+		return protocol.ReadRWWrite(numbers)
+	}
+	under := ""
+	if tk.under != nil {
+		under = tk.under.ticket.field
+	}
+	n, err := r.c.net.RunGrant(r.lock.Read(tk.field, under, place, tk.ttl), isGranted).Int()
+	return protocol.ReadRWRead(n), err
+}
+
+// settle deals with the answer to the request that was sent for tk. It returns what is left to do when nobody wants what was
+// granted, or may have been.
+func (r *rwResource) settle(tk *rwTicket, sent time.Time, reply protocol.Verdict, err error) (rest func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if tk.under == nil {
+		r.busy--
+		r.answers.says(err == nil && !reply.Granted(), err)
+	}
+	tk.asking = false
+	tk.outcomeUnknown = tk.outcomeUnknown || transport.Unknown(err) || transport.Begun(err)
+	w := tk.w
+	if err == nil {
+		tk.unclaimedGrant = reply.Granted()
+	}
+	tk.unclaimedGrant = tk.unclaimedGrant || transport.Unconfirmed(err)
+	switch {
+	case tk.left:
+		rest = r.drop(tk)
+		r.promptHead()
+		return rest
+	case err != nil:
+		w.notify(event{kind: failed, err: err})
+	case !tk.unclaimedGrant:
+		tk.forced = false
+		if tk.counted == nil && !w.once && !w.terms.polling {
+			tk.counted = r.c.net.Listen(r.lock.WaiterChannel(), func(hub.Event) {})
+		}
+		pause := lineFor / 2
+		if reply.Wait >= 0 {
+			pause = min(pause, time.Duration(reply.Wait)*time.Millisecond)
+		}
+		w.notify(event{kind: refusedFor, ttl: pause, foreign: true, inLine: true})
+	case !r.c.granting():
+		w.notify(event{kind: failed, err: ErrClosed}) // it is on its way out
+	case !time.Now().Before(sent.Add(tk.ttl - watchdog.Margin(tk.ttl))):
+		w.notify(event{kind: failed, err: errLate})
+	case tk.forced:
+		tk.forced = false // what Redis said is over; it is asked again
+		w.notify(event{kind: turn})
+	default:
+		tk.unclaimedGrant = false
+		g := r.promote(tk, sent)
+		if w.terms.fenced {
+			w.lease.token = reply.Token
+		}
+		if tk.under == nil {
+			r.queue.remove(w)
+		}
+		r.assign(g, w)
+		r.promptHead()
+	}
+	return nil
+}
+
+// leave takes w out. If it was given the lease after all, that is unlocked.
+func (r *rwResource) leave(w *waiter) {
+	r.mu.Lock()
+	if w.place.granted {
+		r.mu.Unlock()
+		l := w.lease
+		r.c.spawn(func() { _ = l.grant.unlock(l) })
+		return
+	}
+	tk := w.rw
+	if w.place.queued {
+		r.queue.remove(w)
+	}
+	tk.left = true
+	var rest func()
+	if !tk.asking {
+		rest = r.drop(tk)
+	}
+	r.promptHead()
+	r.mu.Unlock()
+	if rest != nil {
+		r.c.spawn(rest)
+	}
+}
+
+// drop gives up a ticket whose waiter has gone. It returns what is left to do without holding r.mu, or nil.
+func (r *rwResource) drop(tk *rwTicket) (rest func()) {
+	tk.uncount()
+	switch {
+	case tk.unclaimedGrant:
+		r.busy++
+		r.stay()
+		return func() { _ = r.free(tk, nil) }
+	case tk.n > 0:
+		r.c.disconnect(tk.n)
+	}
+	switch {
+	case tk.outcomeUnknown:
+		return func() { r.withdraw(tk) }
+	case tk.stands:
+		return func() {
+			if _, err := r.releaseOnce(tk); err != nil {
+				r.withdraw(tk)
+			}
+		}
+	}
+	return nil
+}
+
+// uncount notes that the waiter listens no more, and has no turn to wait for.
+func (tk *rwTicket) uncount() {
+	if tk.counted != nil {
+		tk.counted.Close()
+	}
+	if tk.recheck != nil {
+		tk.recheck.Stop()
+	}
+}
+
+// withdraw makes sure that Redis does not keep the lock, or a place in line, for a ticket that nobody wants any more. It takes
+// as long as a lease, and the resource may be forgotten meanwhile.
+func (r *rwResource) withdraw(tk *rwTicket) {
+	r.c.withdrawBy(r.key, tk.ttl, func() error {
+		_, err := r.releaseOnce(tk)
+		return err
+	})
+}
+
+// handed is said of no ticket to a read-write lock.
+func (tk *rwTicket) handed(uint64, handOver) {}
+
+// look has the waiter ask: it is its turn.
+func (tk *rwTicket) look(uint64) {
+	tk.r.mu.Lock()
+	defer tk.r.mu.Unlock()
+	if tk.grant == nil && !tk.left {
+		tk.w.poke()
+	}
+}
+
+// soon has the waiter ask in d, in case nobody comes whose turn it is until then.
+func (tk *rwTicket) soon(n uint64, d time.Duration) {
+	tk.r.mu.Lock()
+	defer tk.r.mu.Unlock()
+	switch {
+	case tk.grant != nil || tk.left:
+	case tk.recheck != nil:
+		tk.recheck.Reset(d)
+	default:
+		tk.recheck = time.AfterFunc(d, func() { tk.look(n) })
+	}
+}
+
+// resubscribed has the waiter ask: what was said while nobody listened is not known. Who reads asks soon by itself, see probe.
+func (tk *rwTicket) resubscribed(n uint64) { tk.look(n) }
+
+// wanted notes that somebody waits for what tk has, or is about to have.
+func (tk *rwTicket) wanted(uint64) {
+	tk.r.mu.Lock()
+	defer tk.r.mu.Unlock()
+	if tk.wants = true; tk.grant != nil {
+		tk.grant.wanted = true
+	}
+}
+
+// taken deals with the message that what tk has was taken by force.
+func (tk *rwTicket) taken(uint64) {
+	tk.r.mu.Lock()
+	defer tk.r.mu.Unlock()
+	if g := tk.grant; g != nil {
+		tk.r.c.spawn(func() { tk.r.c.watchdog.Lose(&g.guard, watchdog.ErrRefused) })
+		return
+	}
+	tk.forced = true
+}
