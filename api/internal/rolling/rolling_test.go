@@ -1,0 +1,96 @@
+// Package rolling shows that processes of the last release and processes of the present code work together on the same keys, as they
+// do while a fleet is updated.
+package rolling
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockgen/lockgen/api/internal/releases"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+)
+
+// root is the folder of the module.
+const root = "../../.."
+
+// commitVariable names a commit that stands in for the last release.
+const commitVariable = "LOCKGEN_ROLLING_COMMIT"
+
+// TestRolling has two processes of the last release and two of the present code count under locks of each kind.
+func TestRolling(t *testing.T) {
+	t.Parallel()
+	commit := os.Getenv(commitVariable)
+	if commit == "" {
+		all, err := releases.Read(root)
+		require.NoError(t, err)
+		if len(all) == 0 {
+			t.Skip("there is no release yet")
+		}
+		commit = all[len(all)-1].Commit
+	}
+	const processes, rounds = 2, 20
+	server := redistest.Server(t)
+	var wg sync.WaitGroup
+	for _, program := range []string{build(t, released(t, commit)), build(t, root)} {
+		for range processes {
+			wg.Go(func() {
+				var said bytes.Buffer
+				cmd := exec.CommandContext(t.Context(), program, server.URL(), strconv.Itoa(rounds))
+				cmd.Stdout, cmd.Stderr = &said, &said
+				if err := cmd.Run(); err != nil {
+					t.Errorf("%s: %v\n%s", filepath.Base(filepath.Dir(program)), err, &said)
+				}
+			})
+		}
+	}
+	wg.Wait()
+	for _, kind := range []string{"mutex", "fair", "write", "multi", "permit", "semaphore"} {
+		count, err := server.Do("GET", "counter:"+kind).AsInt64()
+		require.NoError(t, err, kind)
+		require.EqualValues(t, 2*processes*rounds, count, "%s: two held it at once", kind)
+	}
+}
+
+// released returns a folder with the tree of a commit.
+func released(t *testing.T, commit string) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "released")
+	run(t, root, "git", "clone", "-q", "--shared", "--no-checkout", ".", dir)
+	run(t, dir, "git", "checkout", "-q", "--detach", commit)
+	return dir
+}
+
+// build builds the worker with the runtime of a tree.
+func build(t *testing.T, tree string) string {
+	t.Helper()
+	source, err := os.ReadFile(filepath.Join("testdata", "worker", "main.go"))
+	require.NoError(t, err)
+	dir := t.TempDir()
+	program := filepath.Join(dir, "worker")
+	// A file that the tree does not have is laid over it: nothing is written into the tree.
+	tree, err = filepath.Abs(tree)
+	require.NoError(t, err)
+	file := filepath.Join(dir, "main.go")
+	require.NoError(t, os.WriteFile(file, source, 0o600))
+	overlay := filepath.Join(dir, "overlay.json")
+	laid := filepath.Join(tree, "examples", "internal", "worker", "main.go")
+	require.NoError(t, os.WriteFile(overlay, []byte(`{"Replace": {`+strconv.Quote(laid)+`: `+strconv.Quote(file)+`}}`), 0o600))
+	run(t, tree, "go", "build", "-overlay", overlay, "-o", program, "./examples/internal/worker")
+	return program
+}
+
+func run(t *testing.T, dir, name string, args ...string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s %s\n%s", name, strings.Join(args, " "), out)
+}
