@@ -613,7 +613,7 @@ const (
 // javaLooks has a script of Java's say besides, by adding 2, that the lock was left to Redisson's waiters at that moment.
 func javaLooks(script string) string {
 	return "local turn, left = 'lockgen_turn:{' .. KEYS[1] .. '}', 0 local whose = redis.call('get', turn) or '' " +
-		"if string.sub(whose, 1, 8) == 'redisson' and (whose == 'redisson' or redis.call('pttl', turn) > 10000) then left = 2 end " +
+		"if string.sub(whose, 1, 8) == 'redisson' and (whose == 'redisson' or redis.call('pttl', turn) > 2000) then left = 2 end " +
 		"return left + (function() " + script + " end)()"
 }
 

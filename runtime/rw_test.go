@@ -549,8 +549,9 @@ func TestRWMutex_Do(t *testing.T) {
 	nothingLeft(t, redistest.Shared(t), key)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	require.ErrorIs(t, m.Do(ctx, nil), context.Canceled)
-	require.ErrorIs(t, m.RDo(ctx, nil), context.Canceled)
+	idle := func(context.Context, *lockrt.Lease) error { return nil }
+	require.ErrorIs(t, m.Do(ctx, idle), context.Canceled)
+	require.ErrorIs(t, m.RDo(ctx, idle), context.Canceled)
 }
 
 func TestRWMutex_RLocker(t *testing.T) {

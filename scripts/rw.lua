@@ -14,7 +14,7 @@
 --
 -- The turn is a string "<whose> <last> <place> <place> ...": whose is read, write or redisson; last is the side of this library,
 -- read or write, whose turn was the last one; the places are those that were called and have not come. It counts for as long
--- as it lives for more than 10 seconds: after that it only says what was last. "redisson" alone counts until it expires.
+-- as it lives for more than 2 seconds: after that it only says what was last. "redisson" alone counts until it expires.
 --
 -- THE RULE. At any time it is the turn of one side at most, so that no two can yield to each other.
 --
@@ -58,7 +58,7 @@
 
 local grace = 100    -- ms that the turn of one counts who is called and hears it
 local unheard = 500  -- ms that the turn of one counts who asks by its timer
-local known = 10000  -- ms that it is known for after that which side was last
+local known = 2000   -- ms that it is known for after that which side was last
 local start = 5      -- ms that the turn of Redisson's waiters counts
 
 kind = 'rw'

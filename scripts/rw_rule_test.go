@@ -161,7 +161,7 @@ func (r *rwRule) clone() *rwRule {
 // turn is what Redis has for it, and how long it lives.
 func (r *rwRule) turn() (value, ms string) {
 	if ms = "160000"; r.ended {
-		ms = "9900"
+		ms = "1900"
 	}
 	if r.whose == "" {
 		return "", ms

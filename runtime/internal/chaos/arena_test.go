@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -392,6 +393,9 @@ func (a *arena) leftovers() ([]string, error) {
 					continue // who held a lock is known for a while longer
 				}
 				if name != redistest.SentinelChannel && !a.of.stays(server, name) && !a.outlived(server, name) {
+					if text, err := server.Do("GET", name).ToString(); err == nil {
+						name += "=" + strconv.Quote(text)
+					}
 					left = append(left, name)
 				}
 			}
