@@ -1,6 +1,7 @@
 package lockrt_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -29,7 +30,7 @@ func TestOptions_ThatMeanNothing(t *testing.T) {
 	for option, calls := range map[string][]error{
 		"WithLease or WithWatchdog means nothing for a semaphore": {
 			c.Semaphore("k", 1, lease).Acquire(ctx, 1), c.Semaphore("k", 1).Acquire(ctx, 1, watchdog), c.Semaphore("k", 1).TryAcquire(ctx, 1, lease),
-			c.Semaphore("k", 1, watchdog).Do(ctx, 1, nil),
+			c.Semaphore("k", 1, watchdog).Do(ctx, 1, func(context.Context) error { return nil }),
 		},
 		"WithMaxHold means nothing for a semaphore": {c.Semaphore("k", 1, hold).TryAcquire(ctx, 1), c.Semaphore("k", 1).Acquire(ctx, 1, hold)},
 		"WithFencing means nothing for a semaphore": {c.Semaphore("k", 1, fence).TryAcquire(ctx, 1)},
