@@ -6,32 +6,29 @@ import (
 	"time"
 )
 
-// A Backoff says for how long one who was refused, or not answered, pauses before it asks again, and how often it asks; see
-// [WithBackoff] and [Options.Retry]. Of each pause a half is at random, so that those who were refused together do not come
-// back together. Make one by [ConstantBackoff], [LinearBackoff] or [ExponentialBackoff]; the zero value is no policy.
-// Redisson's LockOptions.BackOff.
+// A Backoff says how long to pause before Redis is asked again, and how often; see [WithBackoff] and [Options.Retry]. A random half of each
+// pause keeps processes apart. The zero value is none. Redisson's LockOptions.BackOff.
 type Backoff struct {
 	first, step, most time.Duration
 	double            bool
 	attempts          int
 }
 
-// ConstantBackoff pauses for d each time. Redisson's ConstantBackOff, which has 64ms by default.
+// ConstantBackoff pauses for d each time. Redisson's: 64ms.
 func ConstantBackoff(d time.Duration) Backoff { return Backoff{first: d, most: d} }
 
-// LinearBackoff pauses for first, and for step longer each time, up to most. Redisson has none like it.
+// LinearBackoff pauses for first, and step longer each time, up to most.
 func LinearBackoff(first, step, most time.Duration) Backoff {
 	return Backoff{first: first, step: step, most: most}
 }
 
-// ExponentialBackoff pauses for first, and for twice as long each time, up to most. Redisson's ExponentialBackOff, which
-// has 1ms and 128ms by default.
+// ExponentialBackoff pauses for first and doubles up to most. Redisson's: 1ms, 128ms.
 func ExponentialBackoff(first, most time.Duration) Backoff {
 	return Backoff{first: first, most: most, double: true}
 }
 
-// Attempts returns b with a bound: who was refused n times fails with [ErrNotAcquired], and who was not answered n times in a
-// row with [ErrUnavailable] and what Redis failed with. Without one the wait and the context bound it.
+// Attempts bounds b: after n refusals the call fails with [ErrNotAcquired], after n calls without an answer with [ErrUnavailable] and the
+// last error.
 func (b Backoff) Attempts(n int) Backoff {
 	b.attempts = n
 	if n < 1 {
@@ -81,10 +78,9 @@ func (b Backoff) pause(refused int) time.Duration {
 	return d/2 + rand.N(d-d/2+1)
 }
 
-// WithBackoff has those who wait ask again and again, with the pauses of b, in place of listening to what Redis tells: for
-// servers and permissions that have no subscriptions. Goroutines of one process still hand a [Mutex] to each other. A
-// client all of whose calls have it subscribes to nothing; then a lease that was taken by force is noticed where the
-// server tells of changes, see [Options.Tracking], or at the next renewal. Redisson's RSpinLock.
+// WithBackoff has waiting calls ask again with the pauses of b, in place of listening: for servers and permissions without subscriptions.
+// Goroutines of one process still hand a Mutex to each other. A Client whose calls all have it subscribes to nothing; it notices a lock
+// taken by force by [Options.Tracking] or the next renewal. Redisson's RSpinLock.
 func WithBackoff(b Backoff) LockOption {
 	return lockOption(func(c *lockConfig) { c.backoff, c.polling = b, true })
 }

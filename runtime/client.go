@@ -17,12 +17,8 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
 
-// A Client grants leases on one Redis deployment, renews them all from one goroutine and hears
-// of releases on one subscription connection. One per process is usual. It is safe for
-// concurrent use.
-//
-// To Redis, all goroutines of a Client are one owner at a time: they queue in the process, in the
-// order in which they came, and hand a key to each other without a round trip.
+// A Client grants leases on one Redis deployment, renews them from one goroutine and listens on one connection. Have one per process. To
+// Redis all goroutines of a Client are one owner: they queue in the order of their calls and hand a key to each other without a round trip.
 type Client struct {
 	rc    rueidis.Client
 	owned bool // by Open: rc is closed with the Client
@@ -89,11 +85,9 @@ const (
 	closed
 )
 
-// New returns a Client that sends its commands through rc. It checks opts and does not contact
-// Redis, but for a question to a cluster, see [PubSubAuto]. rc remains the caller's to close, after the Client.
-//
-// rc decides how fast a broken connection is noticed: its ConnWriteTimeout, 10s by default, should
-// be at most a third of the shortest watchdog or lease, as [Open] sets it.
+// New returns a Client that sends its commands through rc, which remains the caller's to close, after the Client. It checks opts and
+// contacts Redis only to ask a cluster, see [PubSubAuto]. ConnWriteTimeout of rc, 10s by default, decides how fast a broken connection is
+// noticed: set it to a third of the shortest watchdog or lease time at most, as [Open] does.
 func New(rc rueidis.Client, opts Options) (*Client, error) {
 	if rc == nil {
 		return nil, fmt.Errorf("lockgen: new client: %w: there is no connection", ErrBadOption)
@@ -144,15 +138,13 @@ func newClient(rc rueidis.Client, opts Options, mode PubSub, uuid string) *Clien
 	return c
 }
 
-// Mutex returns the mutex named key. It does not contact Redis: make one for each use or keep
-// one. An unusable key or option is reported by what uses it. Redisson's getLock.
+// Mutex returns the mutex named key. Redisson's getLock.
 func (c *Client) Mutex(key string, opts ...LockOption) *Mutex {
 	return &Mutex{c: c.made(), key: key, opts: opts}
 }
 
-// Shutdown stops granting, fails those who wait with [ErrClosed] and waits until every lease is
-// unlocked or lost; then it does what Close does. If ctx ends first it does that at once and
-// returns the context's error.
+// Shutdown stops granting, fails waiting calls with [ErrClosed], waits until every lease is unlocked or lost, and then does what
+// [Client.Close] does. If ctx ends first, it closes at once and returns the error of ctx.
 func (c *Client) Shutdown(ctx context.Context) error {
 	if c.made() == nil {
 		return fmt.Errorf("lockgen: shutdown: %w", errNoClient)
@@ -187,11 +179,9 @@ func (c *Client) Shutdown(ctx context.Context) error {
 	}
 }
 
-// Close stops granting, fails those who wait with [ErrClosed], ends the context of every held
-// lease with [ErrClosed] and waits for what the Client runs in the background, at most
-// [Options.OpTimeout]. The keys of those leases are left to expire and not deleted, since their
-// holders may still be at work. Unlock works after Close, unless [Open] made the Client. Closing
-// again does nothing.
+// Close stops granting, fails waiting calls with [ErrClosed], ends each lease with ErrClosed and waits for its background work for
+// [Options.OpTimeout] at most. The keys of those leases expire; they are not deleted, since their holders may still be at work. Unlock
+// works after Close, unless [Open] made the Client. The second Close does nothing.
 func (c *Client) Close() error {
 	if c.made() == nil {
 		return fmt.Errorf("lockgen: close: %w", errNoClient)

@@ -9,19 +9,11 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/force"
 )
 
-// A CurrentLease is what a context is under, as code sees it that did not lock: that it is trusted and for how long, its
-// token, and a way to keep it for longer. It cannot unlock. The zero value is no lease: its Err matches [ErrBadOption].
-//
-// It is safe for concurrent use. Only Extend contacts Redis.
+// A CurrentLease is the lease that a context is under, for code that did not lock: it cannot unlock. Only Extend contacts Redis.
 type CurrentLease struct{ t *leaseCore }
 
-// LeaseFrom returns the innermost lease that ctx is under, and whether there is one. It is for code below a generated wrapper,
-// or below a Do, that is given nothing but a context: it may ask [CurrentLease.Err] before what cannot be undone, and call
-// [CurrentLease.Extend] before what takes longer than a lease of fixed length lasts. A context stays under its lease when that
-// has ended.
-//
-// Of a lock with several keys it is the lease of all of them. Permits of a [PermitSemaphore] are leases, too; a [Semaphore] has
-// none. It contacts nobody. Redisson's isHeldByCurrentThread is what Err tells.
+// LeaseFrom returns the innermost lease that ctx is under, also after its end: for code below a Do or a generated wrapper, before it does
+// what cannot be undone, or takes longer than a fixed lease.
 func LeaseFrom(ctx context.Context) (lease CurrentLease, ok bool) {
 	t := leaseCoreFrom(ctx)
 	return CurrentLease{t}, t != nil
@@ -36,7 +28,7 @@ func leaseCoreFrom(ctx context.Context) *leaseCore {
 	return (*leaseCore)(x)
 }
 
-// Key returns the key as the lock has it: of a [MultiLock] all of them. Of the zero value it is empty.
+// Key is [Lease.Key].
 func (l CurrentLease) Key() string {
 	if l.t == nil {
 		return ""
@@ -44,7 +36,7 @@ func (l CurrentLease) Key() string {
 	return l.t.key
 }
 
-// Err is [Lease.Err]: nil while the lease is trusted.
+// Err is [Lease.Err]. Redisson's isHeldByCurrentThread.
 func (l CurrentLease) Err() error {
 	if l.t == nil {
 		return &Error{Op: "lease", Err: errNoLease}
@@ -52,7 +44,7 @@ func (l CurrentLease) Err() error {
 	return l.t.Err()
 }
 
-// Until is [Lease.Until]: when the trust in the lease ends unless it is renewed before. Of the zero value it is the zero time.
+// Until is [Lease.Until].
 func (l CurrentLease) Until() time.Time {
 	if l.t == nil {
 		return time.Time{}
@@ -60,7 +52,7 @@ func (l CurrentLease) Until() time.Time {
 	return l.t.Until()
 }
 
-// Token is [Lease.Token]: the fencing token, or 0 if there is none. Of a lock with several keys [TokenOf] returns that of each.
+// Token is [Lease.Token]. Under several keys see [TokenOf].
 func (l CurrentLease) Token() int64 {
 	if l.t == nil || l.t.lease == nil {
 		return 0
@@ -68,7 +60,7 @@ func (l CurrentLease) Token() int64 {
 	return l.t.lease.token
 }
 
-// Extend is [Lease.Extend]: it makes the lease last for at least d from now, in one round trip.
+// Extend is [Lease.Extend]: one round trip.
 func (l CurrentLease) Extend(ctx context.Context, d time.Duration) error {
 	if l.t == nil {
 		return &Error{Op: "extend", Err: errNoLease}

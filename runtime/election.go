@@ -13,37 +13,29 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
-// An Election has one of several candidates lead: the one that has the mutex of its name, with a fencing token. Each
-// candidate has a value by which observers know it, such as its address. It names a key and holds no state: make one for each
-// use or keep one. It is safe for concurrent use. Its shape is that of etcd's concurrency.Election; Redisson has nothing like it.
+// An Election chooses one leader among candidates: the holder of the [Mutex] of its name, with a fencing token. What leases promise,
+// leaderships promise. Each candidate has a value by which observers know it, such as its address. The key lockgen_leader:{name} says who
+// leads: a leader confirms it every 200 seconds, and it expires after 10 minutes. Compare etcd's concurrency.Election.
 //
 //	err := client.Election("reports").Lead(ctx, addr, func(ctx context.Context, l *lockrt.Leadership) error {
-//		return serve(ctx) // ends when somebody else may lead
+//		return serve(ctx) // ends before another candidate can lead
 //	})
-//
-// What a lease promises, a leadership does: no two are trusted at once; one that cannot be trusted any more ends its context before
-// another candidate can lead; a leader that dies is followed when its lease is over, see [Options.Watchdog], and one that resigns
-// at once, by the candidate that has waited longest. A leader that was stopped for longer than its lease does not know it until it
-// runs again: send [Leadership.Token] with each write where that matters.
-//
-// Beside the mutex there is the key lockgen_leader:{name}, which says who leads and is kept for 10 minutes after it was
-// last confirmed, which a leader does every 200 seconds.
 type Election struct {
 	c    *Client
 	m    *Mutex
 	name string
 }
 
-// Election returns the election of that name. It does not contact Redis. opts are those of a Mutex: WithWatchdog says after how
-// long a leader that died is followed, WithWait how long a campaign lasts. An unusable name or option is reported by what uses it.
+// Election returns the election of that name, which is the key of its [Mutex]. WithWatchdog says how long a leader that died is still the
+// leader, WithWait how long a campaign lasts. [WithFencing] is implied.
 func (c *Client) Election(name string, opts ...LockOption) *Election {
 	return &Election{c: c, m: c.Mutex(name, append(slices.Clip(opts), WithFencing())...), name: name}
 }
 
-// Name returns the name of the election, which is the key of its mutex.
+// Name returns the name of the election, the key of its mutex.
 func (e *Election) Name() string { return orZero(e).name }
 
-// A Leader is who leads, as Redis says.
+// A Leader is the leader of an [Election], as Redis knows it.
 type Leader struct {
 	Value  string // by which it wants to be known
 	Token  int64  // the fencing token of its term: larger than that of every earlier one; 0 if nobody leads
@@ -53,9 +45,8 @@ type Leader struct {
 // leaderKeep is how long Redis keeps the record of who leads, which is good for nothing once the mutex is somebody else's.
 const leaderKeep = 10 * time.Minute
 
-// Campaign waits until this candidate leads, ctx ends or [WithWait] runs out. ctx becomes an ancestor of
-// [Leadership.Context]. It takes one round trip more than [Mutex.Lock] and fails as that does; after an error it does
-// not lead. It fails with [ErrBadOption] below its own leadership, where it would wait for itself, and for a value of more than 64 KB.
+// Campaign waits until this candidate leads. It fails like Lock, and below its own leadership and for a value of more than 64 KB with
+// [ErrBadOption]. One round trip more than Lock.
 func (e *Election) Campaign(ctx context.Context, value string) (*Leadership, error) {
 	e = orZero(e)
 	fail := func(err error) (*Leadership, error) { return nil, failedAt("campaign", e.name, err) }
@@ -108,13 +99,10 @@ func (x *strangerContext) Value(key any) any {
 	return x.Context.Value(key)
 }
 
-// Lead campaigns with value, calls fn whenever this candidate leads, and campaigns again when that was lost, until ctx ends or
-// fn returns while it leads; then it resigns. fn is given a context that ends with the leadership, and has to return then: nobody
-// campaigns in its place meanwhile.
-//
-// It returns what fn returned, the error of ctx if that has ended, or what a campaign failed with that another
-// one would fail with, too, such as [ErrWrongType], [ErrClosed] or, after [WithWait], [ErrNotAcquired]. An outage of Redis is
-// waited out, however long; [Options.Logger] gets a line about it, and about each leadership that was lost.
+// Lead campaigns with value, calls fn while this candidate leads, and campaigns again when the leadership was lost, until ctx ends or fn
+// returns while it leads; then it resigns. fn must return when its context ends. Lead returns the error of fn, of ctx, or one that the next
+// campaign would fail with, too, such as [ErrWrongType], [ErrClosed] or, after [WithWait], [ErrNotAcquired]. It waits out any outage of
+// Redis and writes a line about it, and about each lost leadership, to [Options.Logger].
 func (e *Election) Lead(ctx context.Context, value string, fn func(ctx context.Context, l *Leadership) error) error {
 	e = orZero(e)
 	if fn == nil {
@@ -154,8 +142,7 @@ func (l *Leadership) term(ctx context.Context, fn func(ctx context.Context, l *L
 	return fn(l.Context(), l), false
 }
 
-// Leader asks Redis who leads. Nobody does while the Token is 0: the next candidate has not been elected, or has not said so yet.
-// It takes one round trip and fails with [ErrUnavailable] if Redis does not answer within [Options.OpTimeout].
+// Leader asks Redis who leads. Token is 0 if nobody does, or not yet.
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	leader, _, err := orZero(e).look(ctx)
 	if err != nil {
@@ -208,27 +195,16 @@ func (e *Election) check(ctx context.Context) error {
 	return nil
 }
 
-// Observe returns who leads: at once, and then each time that another one does, that nobody does any more, or that the leader has
-// another value. Of changes that follow each other faster than the loop body returns only the last is returned, so what it sees
-// is always what was the case a moment ago.
+// Observe returns the leader at once and after each change of leader or value. Several changes during the loop body are one: the last.
+// Token is 0 while nobody leads.
 //
 //	for leader, err := range election.Observe(ctx) {
-//		switch {
-//		case err != nil:
-//			log.Print(err) // and leader is who led when Redis last answered
-//		case leader.Token == 0:
-//			route(nil)
-//		default:
-//			route(leader.Value)
-//		}
+//		route(leader, err) // with an error it is the last one known
 //	}
 //
-// While Redis does not answer that is returned once, with an error that matches [ErrUnavailable] and the leader that was known; and
-// then who leads, as soon as Redis says so again. The loop ends when ctx ends. Before it ends by itself it returns the error that no
-// further try would mend: [ErrClosed], a [KeyError], [ErrWrongType] or what Redis refused with.
-//
-// A change is announced on a channel, so it is seen within milliseconds. That of a leader that died is seen when its
-// lease is over. An observer asks Redis once for each change, and once for each watchdog time of the leader, or every 5s while nobody leads.
+// During an outage it returns one error, which matches [ErrUnavailable]. The loop ends with ctx, or after an error that is there to stay. A
+// change is seen within milliseconds, the end of a leader that died when its lease is over. It costs one round trip for each change and
+// each watchdog time of the leader, or every 5s without a leader.
 func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 	return func(yield func(Leader, error) bool) { orZero(e).observe(ctx, yield) }
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/bridge"
 )
 
-// An EntityMutex is the [Mutex] of one entity, typed by the entity's key: generated code returns
-// it from locks.Order(id). It cannot be mistaken for the lock of another kind of entity.
+// An EntityMutex is the [Mutex] of one entity, typed by its key: the lock of another kind of entity is another type. locks.Order(id) makes
+// it.
 type EntityMutex[K any] struct {
 	exclusive[K, *Mutex]
 }
@@ -35,7 +35,7 @@ func (e *entity[K, P]) parts() (*bridge.Parts[K, P], error) {
 	return p, p.Err
 }
 
-// Key returns the key in Redis, or why there is none: a [KeyError].
+// Key returns the key in Redis, or a [KeyError].
 func (e entity[K, P]) Key() (string, error) {
 	p, err := e.parts()
 	if err != nil {
@@ -73,20 +73,19 @@ type exclusive[K any, L interface {
 	entity[K, L]
 }
 
-// Lock waits for the lock as that of a [Mutex] does, with the wait, lease and watchdog that the annotation says
-// unless opts say otherwise.
+// Lock waits for the lock, with the options of the annotation and then opts.
 func (m exclusive[K, L]) Lock(ctx context.Context, opts ...LockOption) (EntityLease[Held[K]], error) {
 	lease, err := of(&m.entity, func(lock L) (*Lease, error) { return lock.Lock(ctx, opts...) })
 	return m.held(lease), err
 }
 
-// TryLock tries once, as that of a [Mutex] does.
+// TryLock tries once.
 func (m exclusive[K, L]) TryLock(ctx context.Context, opts ...LockOption) (EntityLease[Held[K]], error) {
 	lease, err := of(&m.entity, func(lock L) (*Lease, error) { return lock.TryLock(ctx, opts...) })
 	return m.held(lease), err
 }
 
-// Do locks, calls fn with the context and the proof, and unlocks, as that of a [Mutex] does.
+// Do is [Mutex.Do] with the proof for fn.
 func (m exclusive[K, L]) Do(ctx context.Context, fn func(ctx context.Context, held Held[K]) error, opts ...LockOption) error {
 	if err := m.function(fn == nil); err != nil {
 		return err
@@ -98,8 +97,7 @@ func (m exclusive[K, L]) Do(ctx context.Context, fn func(ctx context.Context, he
 	return lease.do(ctx, func(ctx context.Context) error { return fn(ctx, lease.Held()) })
 }
 
-// ForceUnlock takes the lock from its holder, from the writer if there are two ways to hold it, as that of a
-// [Mutex] does.
+// ForceUnlock is that of the lock: of a read-write lock that of the writer.
 func (m exclusive[K, L]) ForceUnlock(ctx context.Context) (bool, error) {
 	return of(&m.entity, func(lock L) (bool, error) { return lock.ForceUnlock(ctx) })
 }

@@ -2,7 +2,7 @@ package lockrt
 
 import "context"
 
-// An EntityFairMutex is the [FairMutex] of one entity, typed by the entity's key, as an [EntityMutex] is its Mutex.
+// An EntityFairMutex is the [FairMutex] of one entity; see [EntityMutex].
 type EntityFairMutex[K any] struct {
 	exclusive[K, *FairMutex]
 }

@@ -7,8 +7,7 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/bridge"
 )
 
-// An EntityMulti is the [Mutex] of each of several entities, locked together as by a [MultiLock]: all or none, in one
-// order, so that two calls never wait for each other. Generated code returns it from locks.Orders(ids...).
+// An EntityMulti is the [MultiLock] of several entities: locks.Orders(ids...).
 type EntityMulti[K any] struct {
 	several[K]
 }
@@ -16,7 +15,7 @@ type EntityMulti[K any] struct {
 // several keeps what several entities are made of out of the exported fields of an [EntityMulti].
 type several[K any] struct{ bridge.Entity[[]K, Locker] }
 
-// Keys returns the keys in Redis, in the order in which the entities were named, or why there are none: a [KeyError].
+// Keys returns the keys in Redis, in the order of the entities, or a [KeyError].
 func (m EntityMulti[K]) Keys() ([]string, error) {
 	p, err := m.parts()
 	if err != nil {
@@ -33,7 +32,7 @@ func (m *EntityMulti[K]) parts() (*bridge.Parts[[]K, Locker], error) {
 	return p, p.Err
 }
 
-// Lock is [MultiLock.Lock], with the wait, lease and watchdog that the annotation says unless opts say otherwise.
+// Lock is [MultiLock.Lock], with the options of the annotation and then opts.
 func (m EntityMulti[K]) Lock(ctx context.Context, opts ...LockOption) (EntityLease[HeldMulti[K]], error) {
 	p, err := m.parts()
 	if err != nil {
@@ -59,7 +58,7 @@ func (m EntityMulti[K]) TryLock(ctx context.Context, opts ...LockOption) (Entity
 	return m.Lock(ctx, append(slices.Clip(opts), once)...)
 }
 
-// Do is [MultiLock.Do], with the proof for fn.
+// Do is [MultiLock.Do] with the proof for fn.
 func (m EntityMulti[K]) Do(ctx context.Context, fn func(ctx context.Context, held HeldMulti[K]) error, opts ...LockOption) error {
 	if fn == nil {
 		p, err := m.parts()

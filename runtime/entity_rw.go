@@ -6,13 +6,12 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/bridge"
 )
 
-// An EntityRWMutex is the [RWMutex] of one entity, typed by the entity's key: generated code returns it from
-// locks.Order(id). Locking it for writing gives the same proof as an [EntityMutex], for reading another one.
+// An EntityRWMutex is the [RWMutex] of one entity. Its writer has the proof of an [EntityMutex]; its readers have another one.
 type EntityRWMutex[K any] struct {
 	exclusive[K, *RWMutex]
 }
 
-// RLock is [RWMutex.RLock], with the options of Lock.
+// RLock is [RWMutex.RLock], with the options of the annotation and then opts.
 func (m EntityRWMutex[K]) RLock(ctx context.Context, opts ...LockOption) (EntityLease[HeldShared[K]], error) {
 	lease, err := of(&m.entity, func(lock *RWMutex) (*Lease, error) { return lock.RLock(ctx, m.reading(opts)...) })
 	return m.shared(lease), err
@@ -24,7 +23,7 @@ func (m EntityRWMutex[K]) TryRLock(ctx context.Context, opts ...LockOption) (Ent
 	return m.shared(lease), err
 }
 
-// RDo is [RWMutex.RDo], with the proof for fn.
+// RDo is [RWMutex.RDo] with the proof for fn.
 func (m EntityRWMutex[K]) RDo(ctx context.Context, fn func(ctx context.Context, held HeldShared[K]) error, opts ...LockOption) error {
 	if err := m.function(fn == nil); err != nil {
 		return err

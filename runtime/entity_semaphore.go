@@ -6,14 +6,12 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/bridge"
 )
 
-// An EntitySemaphore is the [PermitSemaphore] of one entity, typed by the entity's key: that many may work
-// on it at once. It cannot be mistaken for the semaphore of another kind of entity.
+// An EntitySemaphore is the [PermitSemaphore] of one entity, typed by its key.
 type EntitySemaphore[K any] struct {
 	entity[K, *PermitSemaphore]
 }
 
-// Acquire is [PermitSemaphore.Acquire], with the wait, lease and watchdog that the annotation says unless
-// opts say otherwise.
+// Acquire takes one permit, with the options of the annotation and then opts.
 func (s EntitySemaphore[K]) Acquire(ctx context.Context, opts ...LockOption) (EntityPermit[K], error) {
 	return s.held(func(lock *PermitSemaphore) (*Permit, error) { return lock.Acquire(ctx, opts...) })
 }
@@ -23,7 +21,7 @@ func (s EntitySemaphore[K]) TryAcquire(ctx context.Context, opts ...LockOption) 
 	return s.held(func(lock *PermitSemaphore) (*Permit, error) { return lock.TryAcquire(ctx, opts...) })
 }
 
-// Do is [PermitSemaphore.Do], with the proof for fn.
+// Do is [PermitSemaphore.Do] with the proof for fn.
 func (s EntitySemaphore[K]) Do(ctx context.Context, fn func(ctx context.Context, held HeldPermit[K]) error, opts ...LockOption) (err error) {
 	if err := s.function(fn == nil); err != nil {
 		return err

@@ -12,42 +12,36 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/transport"
 )
 
-// Errors to test for with [errors.Is]. When a context ended a call, its error matches
-// ctx.Err() and [context.Cause] of it, and says what Redis had said by then; when Redis or the way to it did, the error of rueidis.
-//
-// A call that waits, or tries, fails with ErrNotAcquired if somebody else has what it wants: a goroutine of this process,
-// or by the last answer of Redis, which is asked once more when the wait is over unless it has just answered. It fails with
-// ErrUnavailable if Redis has not answered since, so that nobody knows; then it never matches ErrNotAcquired.
+// Errors to test for with [errors.Is]. ErrNotAcquired says that somebody else has the lock: a goroutine of this process, or, by the last answer of
+// Redis, another one. ErrUnavailable says that Redis has not answered since, so that nobody knows; no error matches both. An error of the context matches
+// its cause, too, and one of the network that of rueidis.
 var (
-	ErrNotAcquired = errors.New("not acquired")             // Redis says that somebody else has it; see ErrUnavailable
-	ErrUnavailable = errors.New("server unavailable")       // it has not said whether somebody else has it; with what it failed
-	ErrLost        = errors.New("lease lost")               // ended by neither Unlock nor Close
-	ErrReleased    = errors.New("lease released")           // ended by Unlock
-	ErrClosed      = errors.New("client closed")            // ended by Close or Shutdown
-	ErrUpgrade     = errors.New("held for reading")         // by the one who asks to write: it would wait for itself
+	ErrNotAcquired = errors.New("not acquired")             // others have the lock
+	ErrUnavailable = errors.New("server unavailable")       // Redis does not answer; with what it failed
+	ErrLost        = errors.New("lease lost")               // the lease ended by neither Unlock nor Close
+	ErrReleased    = errors.New("lease released")           // the lease was unlocked
+	ErrClosed      = errors.New("client closed")            // by Close or Shutdown
+	ErrUpgrade     = errors.New("held for reading")         // the call that asks to write reads itself, and would wait for itself
 	ErrWrongType   = errors.New("key holds something else") // the key is not a lock: a string, a list, ...
-	ErrDeleted     = errors.New("latch deleted")            // while it was waited for
-	ErrReplicas    = transport.ErrReplicas                  // by as many as [Options.Replicas] says: what was granted is given back
-	ErrBadOption   = errors.New("unusable option")          // a zero or negative duration, or two that exclude each other
+	ErrDeleted     = errors.New("latch deleted")            // while a call waited for it
+	ErrReplicas    = transport.ErrReplicas                  // fewer replicas than [Options.Replicas] confirmed: the grant was given back
+	ErrBadOption   = errors.New("unusable option")          // an option, a number or an argument; nothing was sent
 )
 
-// An Error is what the methods that talk to Redis return. It reads
-//
-//	lockgen: lock "order:42": not acquired after 3s
+// An Error is what methods return: lockgen: lock "order:42": not acquired after 3s
 type Error struct {
 	Op  string // "lock", "unlock", "read lock", "ttl", "force unlock", "acquire", "release", ...
 	Key string
 	Err error
 }
 
-// Error says what was to be done to which key, and what went wrong.
+// Error names the operation and the key, and says what went wrong.
 func (e *Error) Error() string { return fmt.Sprintf("lockgen: %s %q: %v", e.Op, e.Key, e.Err) }
 
-// Unwrap returns what went wrong.
+// Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// A KeyError says why a key cannot be built from the arguments of a call, or cannot be
-// used. Nothing has been sent to Redis.
+// A KeyError says why a key cannot be built from the arguments of a call, or cannot be used. Nothing has been sent.
 type KeyError struct {
 	Name   string // of the lock in generated code, like "orders.Service.Pay"; else empty
 	Path   string // the part of the key, like "o.Owner"; empty for the key as a whole
@@ -55,7 +49,7 @@ type KeyError struct {
 	Err    error  // what the method or function said that was to make the part; else nil
 }
 
-// Error says which part of which key is unusable, and why.
+// Error names the part of the key, and what is wrong with it.
 func (e *KeyError) Error() string {
 	path := e.Path
 	if path == "" {
@@ -67,7 +61,7 @@ func (e *KeyError) Error() string {
 	return e.Name + ": " + path + " " + e.Reason
 }
 
-// Unwrap returns the error of what was to make the part, or nil.
+// Unwrap returns Err.
 func (e *KeyError) Unwrap() error { return e.Err }
 
 // errLate is the outcome of a request that was granted for a time that is over already.

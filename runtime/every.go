@@ -12,41 +12,19 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
-// A Schedule has a function run once in each interval, by whichever process comes first: what users of ShedLock come for.
+// A Schedule runs a function once in each interval, in the process that comes first. Run it in every replica. ShedLock does this for Java.
 //
 //	err := client.Every("invoices", time.Hour, func(ctx context.Context, t lockrt.Tick) error {
-//		return invoice(ctx, t.Since(), t.Start) // whatever has come since the last run that succeeded
+//		return invoice(ctx, t.Since(), t.Start) // what has come since the last run that succeeded
 //	}).Run(ctx)
 //
-// Every replica of a service runs the schedule. Intervals are counted from 1970 by the clock of the Redis server, so those of an hour
-// begin at the full hour, in UTC. The clocks of processes do not matter; they only have to go at about the right speed. The first
-// process that asks in an interval runs the function, under the mutex of the schedule's name with a fencing token; the others wait for
-// the next interval. No interval is begun twice, and no two runs overlap: one that takes longer than an interval delays the next, which
-// begins late, or not at all if it is over by then.
+// Intervals count from 1970 by the clock of the Redis server: those of an hour begin at the full hour, UTC. The first process that asks
+// runs the function under the [Mutex] of the name, with a fencing token. No interval begins twice and no two runs overlap; a run that takes
+// longer than an interval delays the next. A process that finds an interval that nobody began runs at once. One request in each interval,
+// four more for a run.
 //
-// # Missed intervals
-//
-// An interval is missed if no process lived in it, Redis was away, the process died that had begun it, or the function failed. It is not
-// begun again: instead the next run knows of it. [Tick.Done] is the start of the last interval in which the function returned nil, and
-// [Tick.Missed] how many have passed since. Three recipes:
-//
-//   - Work through everything since: query for what changed in [Tick.Since] to [Tick.Start], as above. Nothing is left out whatever
-//     was missed, and in the normal case it is what changed in one interval.
-//   - Once for each interval, also for those that were missed: loop from [Tick.Since] to [Tick.Start] in steps of [Tick.Interval].
-//   - Nothing: what matters is only that it runs now and then. Ignore them.
-//
-// A run whose process died between the last of its work and its end is repeated as part of the next by the first two: write what is done
-// under a key that is unique to the interval, or in one transaction with a token, see [WithFencing].
-//
-// # What it takes
-//
-// The key lockgen_every:{name} keeps the starts of the last interval that was begun, and done, for 30 days or 100 intervals, whichever is longer. A server
-// that was restarted empty learns from each process that asks what that one knows. If the first one has not asked since the interval was
-// begun, the interval is begun twice.
-// So it may if the clock of the server is set back by more than an interval, as by a failover to one whose clock is wrong.
-//
-// Each process sends one request in an interval, and the one that runs four more. In an interval of which the beginning
-// was missed, as by the first process that is started, the function runs at once.
+// A missed interval, because no process lived, Redis was away, the process died or the function failed, does not begin again: the next run
+// finds it in its [Tick]. docs/details.md has recipes, and what is forgotten with a server.
 type Schedule struct {
 	c    *Client
 	m    *Mutex
@@ -58,7 +36,7 @@ type Schedule struct {
 	known time.Time // the start of the last interval that is known to have begun
 }
 
-// A Tick is the interval that a [Schedule] runs a function for. Its times are those of the clock of the server.
+// A Tick is the interval that a [Schedule] runs for, by the clock of the server.
 type Tick struct {
 	Start    time.Time     // when it began
 	Interval time.Duration // its length
@@ -66,8 +44,8 @@ type Tick struct {
 	Missed   int           // how many have passed since that one without success; 0 if none is known
 }
 
-// Since returns up to when the last run that succeeded has worked: the start of its interval, or, if none is known, the time one interval
-// before Start. So Since to Start is what this run is to work through: one interval in the normal case, and one more for each that was missed.
+// Since returns the start of the last interval that succeeded, or, if none is known, Start less one Interval: from there to Start is the
+// work of this run.
 func (t Tick) Since() time.Time {
 	if t.Done.IsZero() {
 		return t.Start.Add(-t.Interval)
@@ -75,9 +53,8 @@ func (t Tick) Since() time.Time {
 	return t.Done
 }
 
-// Every returns the schedule of that name, which is the key of its mutex, too. It does not contact Redis: [Schedule.Run] does. The
-// interval is at least 100ms, in whole milliseconds; all processes should give the same. opts are those of a Mutex: WithWatchdog says
-// after how long a process that died while it ran lets others run. What is unusable is reported by Run.
+// Every returns the schedule of that name, which is the key of its [Mutex]. The interval is at least 100ms, in whole milliseconds, and the
+// same in all processes. WithWatchdog says how long a process that died during a run keeps others from running. [WithFencing] is implied.
 func (c *Client) Every(name string, interval time.Duration, fn func(ctx context.Context, t Tick) error, opts ...LockOption) *Schedule {
 	return &Schedule{
 		c:    c,
@@ -97,13 +74,9 @@ func hundred(interval time.Duration) time.Duration {
 	return 100 * interval
 }
 
-// Run calls the function in each interval in which this process is the first, until ctx ends; then it returns the error
-// of ctx. It returns before that only with what will not pass by itself: [ErrBadOption], a [KeyError], [ErrWrongType], [ErrClosed],
-// or what Redis refuses with, such as a missing permission.
-//
-// The function is given a context that ends with ctx, and with [ErrLost] when another process may run. What it returns goes to [Options.Logger] and decides
-// whether the interval is done; a panic goes on. An outage of Redis is waited out, however long. Several Runs at once, in
-// one process too, are like several processes.
+// Run calls the function in each interval in which this process is the first, until ctx ends. Before, it returns only an error that is
+// there to stay: [ErrBadOption], a [KeyError], [ErrWrongType], [ErrClosed], or a refusal of Redis. The function's context ends with ctx,
+// and with [ErrLost] when another process may run. Its error goes to [Options.Logger] and makes the interval missed.
 func (s *Schedule) Run(ctx context.Context) error {
 	if s == nil {
 		s = &Schedule{}

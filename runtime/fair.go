@@ -6,63 +6,45 @@ import (
 	"time"
 )
 
-// A FairMutex is a [Mutex] that is granted strictly in the order in which Redis was asked for it, by all goroutines of
-// all processes, Java programs with Redisson included. It names a key and holds no state: make one for each use, keep
-// one, share it between goroutines. Redisson's RFairLock.
+// A FairMutex is a [Mutex] that is granted strictly in the order in which Redis was asked, by all goroutines and Java threads. Redisson's
+// RFairLock.
 //
-// To Redis each goroutine that waits is an owner of its own, with a place in Redisson's queue. Those of one process that
-// stand there one behind the other, on the same terms, have the key one after the other without a word to Redis, which sees
-// the first of them as its owner until the last one gives it back; [Options.Cohort] bounds how many these are. So a grant
-// costs one command, to ask, and another one for each time that the key goes to another process. A [Mutex] serves the
-// goroutines of one process for less.
-//
-// # The dead
-//
-// Who gives up leaves the queue, whatever became of the request by which it came. A process of this library that died
-// while it waited holds up those behind it for two seconds, once it is next; so does one that cannot be reached. A
-// Java program that died holds them up until its time is over, which is up to [Options.FairWait], or its waitTime, after
-// it became next. So does each goroutine of a process of this library that died, while nobody but Java programs waits, and
-// of a row also each that had the key. The times come from the clocks of the clients, as Redisson has it: one that is ahead of the others by
-// more than that puts those it finds at the head of the queue to its end.
-//
-// A request that is not answered within 250 ms is sent again over another connection, twice at most. So a connection that
-// has fallen mute keeps a key from those who wait for it for about that long, and not until it is found to be mute.
+// Each waiting goroutine is an owner of its own in Redisson's wait queue. Neighbours of one process hand the key on without a round trip,
+// [Options.Cohort] at most in a row; so a grant costs one command, and one more to go to another process. A waiting process that died holds
+// up those behind it for two seconds when it is next, a Java program for [Options.FairWait] at most. A request that is not answered within
+// 250ms is sent again over another connection. docs/details.md has the exact rules.
 type FairMutex struct {
 	c    *Client
 	key  string
 	opts []LockOption
 }
 
-// FairMutex returns the fair mutex named key. It does not contact Redis: make one for each use or keep one. An unusable
-// key or option is reported by what uses it. Redisson's getFairLock.
+// FairMutex returns the fair mutex named key. Redisson's getFairLock.
 func (c *Client) FairMutex(key string, opts ...LockOption) *FairMutex {
 	return &FairMutex{c: c.made(), key: key, opts: opts}
 }
 
 var _ Locker = (*FairMutex)(nil)
 
-// Key returns the name of the mutex, which is its key in Redis.
+// Key returns the name of the mutex, its key in Redis.
 func (m *FairMutex) Key() string { return orZero(m).key }
 
-// Lock waits until the key is granted, ctx ends or [WithWait] runs out. It fails like [Mutex.Lock]. Redisson's lock and
-// tryLock(waitTime, leaseTime, unit).
+// Lock waits for the key. Redisson's lock and tryLock(waitTime, ...).
 func (m *FairMutex) Lock(ctx context.Context, opts ...LockOption) (*Lease, error) {
 	return m.lock(ctx, "lock", opts)
 }
 
-// TryLock tries once, without standing in the queue, and fails with [ErrNotAcquired] if somebody has the key or waits
-// for it. A key that this process holds is refused without a round trip. Redisson's tryLock.
+// TryLock tries once, without entering the queue; it is refused if anybody holds the key or waits for it. Redisson's tryLock.
 func (m *FairMutex) TryLock(ctx context.Context, opts ...LockOption) (*Lease, error) {
 	return m.lock(ctx, "try lock", append(slices.Clip(opts), once))
 }
 
-// Do locks, calls fn with the lease's context and unlocks, like [Mutex.Do].
+// Do is [Mutex.Do].
 func (m *FairMutex) Do(ctx context.Context, fn func(ctx context.Context, lease *Lease) error, opts ...LockOption) error {
 	return do(ctx, m, fn, opts)
 }
 
-// ForceUnlock takes the key from whoever holds it, gives it to who is next and reports whether anybody had it. The
-// holder's lease is lost at once; a Java program learns when it unlocks. Redisson's forceUnlock.
+// ForceUnlock takes the key from its holder, grants it to the next waiter and reports whether there was a holder. Redisson's forceUnlock.
 func (m *FairMutex) ForceUnlock(ctx context.Context) (bool, error) {
 	m = orZero(m)
 	if m.c == nil {
@@ -81,8 +63,7 @@ func (m *FairMutex) ForceUnlock(ctx context.Context) (bool, error) {
 	}, lock.ForceUnlock(time.Now()))
 }
 
-// Inspect asks Redis who holds the key and how many wait for it. It fails with [ErrWrongType] if the key is not a lock.
-// Redisson's isLocked, remainTimeToLive and getHoldCount.
+// Inspect asks Redis who holds the key and how many wait. Redisson's isLocked.
 func (m *FairMutex) Inspect(ctx context.Context) (Standing, error) {
 	m = orZero(m)
 	fail := func(err error) (Standing, error) { return Standing{}, &Error{Op: "inspect", Key: m.key, Err: err} }

@@ -49,8 +49,7 @@ func (r *resource) wants(t terms) int {
 // tokenKey asks a context for the fencing token of the innermost lease that has one.
 type tokenKey struct{}
 
-// TokenOf returns the fencing token of the innermost lease of key that ctx is under and that has one, and whether
-// there is one: under several fenced locks at once, each has its own.
+// TokenOf returns the innermost fencing token of key that ctx is under.
 func TokenOf(ctx context.Context, key string) (token int64, ok bool) {
 	ctx = present(ctx)
 	for {
@@ -80,8 +79,7 @@ func (l *Lease) tokenOf(key string) int64 {
 	return 0
 }
 
-// TokenFrom returns the fencing token of the innermost lease that ctx is under and that has one, and
-// whether there is one.
+// TokenFrom returns the innermost fencing token that ctx is under.
 func TokenFrom(ctx context.Context) (token int64, ok bool) {
 	token, ok = present(ctx).Value(tokenKey{}).(int64)
 	return token, ok

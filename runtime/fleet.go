@@ -17,15 +17,11 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/transport"
 )
 
-// Fleet asks all processes that listen, which is each that has a lock or waited for one of late, what they hold and wait
-// for. With a key, which may be empty for all, it is only what concerns that. It asks a process that is asked by too many once more,
-// a second later. It returns when all have answered, or when ctx
-// ends or [Options.OpTimeout] is over; then those that did not answer are Silent. It fails like [Mutex.Inspect] if Redis cannot be
-// asked who listens.
-//
-// It costs one command to each server, one message to each process, and at least one message from each. A process answers
-// at most 10 requests a second, and names 200 locks that it holds and 200 calls that wait; how many it leaves out it
-// says in Omitted. Java programs do not answer. Redisson has nothing like it.
+// Fleet asks all processes that share the server what they hold and wait for, of one key, or of all for "". It returns when all have
+// answered, when ctx ends or after [Options.OpTimeout]; the others are Silent. Java programs do not answer. It fails if Redis cannot say
+// which processes there are: those that hold a lock or waited for one lately. It costs one command for each server and at least two
+// messages for each process. A process answers 10 requests a second, is asked again once, a second later, and names 200 held locks and 200
+// waiting calls at most; see Omitted.
 func (c *Client) Fleet(ctx context.Context, key string) (Fleet, error) {
 	fail := func(err error) (Fleet, error) { return Fleet{}, &Error{Op: "ask the fleet", Key: key, Err: err} }
 	if c == nil || c.rc == nil {

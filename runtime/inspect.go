@@ -7,8 +7,8 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
 
-// ID returns the name of the client in Redis: the UUID before the ":" in [Standing.Owner] of every key
-// that it holds. It is another one for each Client that is made. Redisson's getId.
+// ID returns the UUID of the Client, which begins [Standing].Owner of every key that it holds. No two Clients have the same. Redisson's
+// getId.
 func (c *Client) ID() string {
 	if c.made() == nil {
 		return ""
@@ -16,8 +16,7 @@ func (c *Client) ID() string {
 	return c.wire.UUID
 }
 
-// Inspect asks Redis who holds the key and who waits for it. It fails with [ErrWrongType] if the key is
-// not a lock. Redisson's isLocked, remainTimeToLive and getHoldCount.
+// Inspect asks Redis who holds the key and how many wait. Redisson's isLocked.
 func (m *Mutex) Inspect(ctx context.Context) (Standing, error) {
 	m = orZero(m)
 	if err := m.c.checkKey(m.key); err != nil {

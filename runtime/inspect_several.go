@@ -7,10 +7,8 @@ import (
 	"slices"
 )
 
-// Inspect asks all servers at once who holds the key there and who waits for it: one request to each. It waits for each of them,
-// at most for the [Options.OpTimeout] of its Client. What a server fails with is in its [ServerStanding], in the order in which the
-// clients were given; the call itself fails with [ErrUnavailable] if no majority answers, and returns what the others said. Redisson has
-// nothing like it.
+// Inspect asks all servers at once. It waits for each, for [Options.OpTimeout] at most, and returns their answers and errors in the order
+// of the clients. It fails with [ErrUnavailable] if no majority answers.
 func (m *RedLock) Inspect(ctx context.Context) (RedStanding, error) {
 	if err := m.unusable(); err != nil {
 		return RedStanding{}, &Error{Op: "inspect", Key: m.Key(), Err: err}
@@ -35,9 +33,8 @@ func (m *RedLock) Inspect(ctx context.Context) (RedStanding, error) {
 	return s, nil
 }
 
-// ForceUnlock takes the key from its holder on all servers at once, and reports whether any of them had it. It waits for each
-// of them, at most for the [Options.OpTimeout] of its Client. The holder's lease is lost with the majority. The call fails with
-// [ErrUnavailable] if no majority answers: then the outcome is unknown, and calling it again does no harm. Redisson's RedLock has none.
+// ForceUnlock takes the key from its holder on all servers at once and reports whether any had it. It waits for each server, for
+// [Options.OpTimeout] at most, and fails with [ErrUnavailable] without a majority. It may be called again.
 func (m *RedLock) ForceUnlock(ctx context.Context) (bool, error) {
 	if err := m.unusable(); err != nil {
 		return false, &Error{Op: "force unlock", Key: m.Key(), Err: err}
@@ -85,8 +82,8 @@ func (m *RedLock) each(ctx context.Context, ask func(ctx context.Context, i int,
 	return fmt.Errorf("%w: %d of %d servers answer: %w", ErrUnavailable, done, len(m.parts), errs)
 }
 
-// Inspect asks Redis how many permits there are and how many are taken, in one round trip, and adds what this Client has. Permits whose
-// time is over do not count. Redisson's getPermits, availablePermits and acquiredPermits.
+// Inspect asks Redis for the permits in all and taken, without expired ones, and adds those of this Client. Redisson's getPermits,
+// acquiredPermits.
 func (s *PermitSemaphore) Inspect(ctx context.Context) (PermitStanding, error) {
 	s = orZero(s)
 	free, taken, err := s.count(ctx, "inspect")
@@ -108,9 +105,8 @@ func (s *PermitSemaphore) Inspect(ctx context.Context) (PermitStanding, error) {
 	return standing, nil
 }
 
-// Inspect asks for all members at once who holds them, as the Inspect of each does, and returns that in the order in which they are
-// locked. They are looked at one by one: what it returns was not so at one moment. It fails if one of them cannot be looked at, and returns what
-// the others said. Redisson has nothing like it.
+// Inspect returns the Inspect of each member, in the order of locking, not at one moment. If some fail, it returns an error and the other
+// answers.
 func (m *MultiLock) Inspect(ctx context.Context) ([]MemberStanding, error) {
 	switch {
 	case m != nil && m.err != nil:

@@ -1,8 +1,7 @@
 package lockrt
 
-// A Key is a whole key, as it is in Redis. A function of a program that makes keys for annotations
-// returns one if what it returns is not to be escaped; the function then sees to it that different
-// things get different keys.
+// A Key is a whole key as it is in Redis: the result of a key function of an annotation that is not to be escaped. Different things must
+// have different keys.
 type Key string
 
 // The texts of kinds.

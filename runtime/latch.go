@@ -7,28 +7,23 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
-// A CountDownLatch lets any number of processes wait for a count to reach zero. It names a key and
-// holds no state. Redisson's RCountDownLatch.
-//
-// A latch that is at zero does not exist any more, and can be set again. What happens to those who wait when
-// it is deleted, Redisson leaves open; here they fail with [ErrDeleted].
+// A CountDownLatch lets processes wait until a count is zero. A latch at zero does not exist and can be set again. Calls that wait for a
+// latch that is deleted fail with [ErrDeleted]. Redisson's RCountDownLatch.
 type CountDownLatch struct {
 	c    *Client
 	key  string
 	opts []LockOption
 }
 
-// CountDownLatch returns the latch named key. It does not contact Redis: make one for each use or keep
-// one. Of the options only [WithWait] means anything here. Redisson's getCountDownLatch.
+// CountDownLatch returns the latch named key. Redisson's getCountDownLatch.
 func (c *Client) CountDownLatch(key string, opts ...LockOption) *CountDownLatch {
 	return &CountDownLatch{c: c.made(), key: key, opts: opts}
 }
 
-// Key returns the name of the latch, which is its key in Redis.
+// Key returns the name of the latch, its key in Redis.
 func (l *CountDownLatch) Key() string { return orZero(l).key }
 
-// SetCount starts the latch at n, at least 1, unless it is running, and reports whether it did. With an
-// error the outcome is unknown. Redisson's trySetCount.
+// SetCount starts the latch at n, at least 1, and reports false if it is running already. Redisson's trySetCount.
 func (l *CountDownLatch) SetCount(ctx context.Context, n int) (bool, error) {
 	l = orZero(l)
 	if l.c == nil {
@@ -41,11 +36,9 @@ func (l *CountDownLatch) SetCount(ctx context.Context, n int) (bool, error) {
 	return started == 1, err
 }
 
-// CountDown takes one off the count and returns what is left; at zero it wakes all who wait. On a latch that does
-// not exist it does nothing and returns 0. It counts once even if a reply is lost. Its context is for
-// values alone, as that of [Lease.Unlock]: the call ends within [Options.OpTimeout], and goes on in the background for a minute if Redis does
-// not answer: with an error the outcome is unknown, and calling it again could count twice. Redisson's
-// countDown.
+// CountDown takes one off the count and returns the rest; at zero it wakes all waiting calls. A latch that does not exist stays so, and 0
+// is returned. The call ends like Unlock and goes on in the background for a minute: after an error, calling it again could count twice.
+// Redisson's countDown.
 func (l *CountDownLatch) CountDown(ctx context.Context) (int, error) {
 	l = orZero(l)
 	if l.c == nil {
@@ -55,7 +48,7 @@ func (l *CountDownLatch) CountDown(ctx context.Context) (int, error) {
 	return int(left), err
 }
 
-// Count asks Redis what is left, 0 for a latch that does not exist. Redisson's getCount.
+// Count asks Redis for the count, 0 without a latch. Redisson's getCount.
 func (l *CountDownLatch) Count(ctx context.Context) (int, error) {
 	l = orZero(l)
 	type reply struct {
@@ -77,10 +70,9 @@ func (l *CountDownLatch) Count(ctx context.Context) (int, error) {
 	return int(got.n), nil
 }
 
-// Wait returns nil once the count is zero, at once for a latch that does not exist. It fails with
-// [ErrDeleted] if the latch is deleted meanwhile, also by a Java program, and otherwise like [Mutex.Lock]. A
-// latch that is set again right after it reached zero may keep those waiting who have not heard of it
-// yet. Redisson's await.
+// Wait returns nil when the count is zero, at once if the latch does not exist. It fails with [ErrDeleted] if anybody deletes the latch,
+// also a Java program. A latch that is set again right after zero may keep calls waiting that have not heard of the zero yet. Redisson's
+// await.
 func (l *CountDownLatch) Wait(ctx context.Context, opts ...LockOption) error {
 	l, ctx = orZero(l), present(ctx)
 	a := attempt{c: l.c, op: "wait", kind: kindLatch, key: l.key}
@@ -89,8 +81,7 @@ func (l *CountDownLatch) Wait(ctx context.Context, opts ...LockOption) error {
 	return a.counted(err)
 }
 
-// Delete removes the latch and reports whether it was running. Those who wait for it fail with
-// [ErrDeleted]; in Java they go on waiting. With an error the outcome is unknown. Redisson's delete.
+// Delete removes the latch and reports whether there was one. Waiting Java threads go on waiting. Redisson's delete.
 func (l *CountDownLatch) Delete(ctx context.Context) (bool, error) {
 	l = orZero(l)
 	if l.c == nil {

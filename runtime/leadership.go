@@ -10,8 +10,8 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
-// A Leadership is one term of one candidate. It ends once: by [Leadership.Resign], by loss, or by closing the [Client]. It is
-// safe for concurrent use. The zero value is none: its errors match [ErrBadOption].
+// A Leadership is one term of one candidate. It ends once: by Resign, by loss, or by closing the [Client]. Err, Until and Token are those
+// of its [Lease].
 type Leadership struct {
 	e     *Election
 	lease *Lease
@@ -32,8 +32,7 @@ func newLeadership(e *Election, lease *Lease, value string) *Leadership {
 // none reports whether l is the leadership of nobody.
 func (l *Leadership) none() bool { return l == nil || l.lease == nil }
 
-// Context returns a child of the context given to Campaign that ends with the leadership; see [Lease.Context]. Do under it what only the
-// leader may do. Of the zero value it is a context that has ended.
+// Context ends with the leadership. Do under it what only the leader may do.
 func (l *Leadership) Context() context.Context {
 	if l.none() {
 		ctx, cancel := context.WithCancelCause(context.Background())
@@ -43,7 +42,7 @@ func (l *Leadership) Context() context.Context {
 	return l.lease.Context()
 }
 
-// Err returns nil while the leadership is trusted, then why it ended; see [Lease.Err]. It does not contact Redis.
+// Err returns nil while the leadership is trusted, then why it ended.
 func (l *Leadership) Err() error {
 	if l.none() {
 		return &Error{Op: "leadership", Err: errNoLease}
@@ -51,7 +50,7 @@ func (l *Leadership) Err() error {
 	return l.lease.Err()
 }
 
-// Until returns when the trust in the leadership ends unless it is renewed before; see [Lease.Until].
+// Until returns when the trust in the leadership ends, unless it is renewed.
 func (l *Leadership) Until() time.Time {
 	if l.none() {
 		return time.Time{}
@@ -59,7 +58,7 @@ func (l *Leadership) Until() time.Time {
 	return l.lease.Until()
 }
 
-// Token returns the fencing token of the term; see [Lease.Token].
+// Token returns the fencing token of the term.
 func (l *Leadership) Token() int64 {
 	if l.none() {
 		return 0
@@ -67,9 +66,8 @@ func (l *Leadership) Token() int64 {
 	return l.lease.Token()
 }
 
-// Proclaim gives the leader another value, which observers see. It takes one round trip. It fails with what the leadership
-// ended with if it has, and with [ErrLost] if Redis says that somebody else leads; with another error it is not known whether
-// observers see the new value, and the client goes on trying until they do.
+// Proclaim gives the leader another value: one round trip. It fails with the error that ended the leadership, and with [ErrLost] if Redis
+// knows another leader. After another error the Client goes on trying to show the new value.
 func (l *Leadership) Proclaim(ctx context.Context, value string) error {
 	if l.none() {
 		return &Error{Op: "proclaim", Err: errNoLease}
@@ -94,9 +92,7 @@ func (l *Leadership) Proclaim(ctx context.Context, value string) error {
 	return nil
 }
 
-// Resign gives the leadership back: the candidate that has waited longest leads at once. It is [Lease.Unlock]: it runs to
-// its end even if ctx is cancelled, within [Options.OpTimeout], and fails in the same ways, with [ErrReleased] the second time and
-// with [ErrLost] if the leadership was lost.
+// Resign ends the leadership as [Lease.Unlock] ends a lease, with the same errors: the candidate that has waited longest leads at once.
 func (l *Leadership) Resign(context.Context) error {
 	if l.none() {
 		return &Error{Op: "resign", Err: errNoLease}

@@ -11,8 +11,7 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
 
-// A Lease is one grant of a key to one caller of Lock. It ends once: by [Lease.Unlock], by
-// loss, or by closing the [Client]. It is safe for concurrent use.
+// A Lease is one grant of a key to one call. It ends once: by Unlock, loss or Close.
 type Lease struct {
 	leaseCore
 
@@ -137,10 +136,10 @@ func (l *Lease) granted() *leaseCore {
 	return &l.leaseCore
 }
 
-// Key returns the key as it was given to the Client.
+// Key returns the key, of a MultiLock all of them, separated by commas.
 func (l *Lease) Key() string { return l.granted().Key() }
 
-// Client returns the client that granted the lease, of a lease with parts the first of them.
+// Client returns the Client that granted the lease, or its first part.
 func (l *Lease) Client() *Client {
 	if l == nil {
 		return nil
@@ -148,10 +147,8 @@ func (l *Lease) Client() *Client {
 	return l.client
 }
 
-// Token returns the fencing token if the key was locked with [WithFencing], else 0. It is larger than
-// that of every earlier lease of the key, and equal across reentry. Send it with each write, and let
-// the resource refuse one that is smaller than the largest it has seen: then a holder that was stopped
-// for longer than its lease cannot overwrite what its successor did. Redisson's getToken.
+// Token returns the fencing token of a key locked [WithFencing], else 0: larger than that of every earlier lease of the key, and equal
+// across reentry. Send it with each write, and let the resource refuse a token smaller than the largest it has seen. Redisson's getToken.
 func (l *Lease) Token() int64 {
 	if l == nil {
 		return 0
@@ -159,26 +156,19 @@ func (l *Lease) Token() int64 {
 	return l.token
 }
 
-// Context returns a child of the context given to Lock or Acquire that ends with the lease;
-// [context.Cause] then matches [ErrLost], [ErrReleased] or [ErrClosed]. Do the guarded work under
-// it. Locking the same key of a [Mutex] under it, in any goroutine, enters again without a round trip,
-// unless [WithLease] prolongs what it enters.
-//
-// The lease itself outlives the cancellation of its parent: it is kept until it is given back,
-// because the holder may still be cleaning up.
+// Context returns a child of the context given to Lock that ends with the lease; [context.Cause] then matches [ErrLost], [ErrReleased] or
+// [ErrClosed]. Do the guarded work under it. Locking the same key under it enters again. When the parent ends the lease is kept until it is
+// given back: its holder may be cleaning up.
 func (l *Lease) Context() context.Context { return l.granted().Context() }
 
-// Err returns nil while the lease is trusted, then why it ended: an error that matches
-// [ErrLost], [ErrReleased] or [ErrClosed]; of a lease that was lost it is an [Error] with the key. It looks at the clock and does not contact Redis, so a
-// process that was stopped learns from the first call after it that its time is over. While the machine is suspended that
-// clock may stand still, as it does on Linux: then the next renewal finds out that the lease is lost.
+// Err returns nil while the lease is trusted, then an error that matches [ErrLost], [ErrReleased] or [ErrClosed]; that of a loss is an
+// [Error] with the key. It reads the clock and does not contact Redis.
 func (l *Lease) Err() error { return l.granted().Err() }
 
-// Until returns when the trust in the lease ends unless it is renewed before. It reads the
-// monotonic clock and does not contact Redis.
+// Until returns when the trust in the lease ends, unless it is renewed.
 func (l *Lease) Until() time.Time { return l.granted().Until() }
 
-// Parts returns the leases of which a lease of a [MultiLock] consists, in the order of their keys; else nil.
+// Parts returns the leases of a [MultiLock] in the order of keys; else nil.
 func (l *Lease) Parts() []*Lease {
 	if l == nil || l.kind != kindMulti {
 		return nil
@@ -186,8 +176,7 @@ func (l *Lease) Parts() []*Lease {
 	return l.composite.all()
 }
 
-// TTL asks Redis for how long the key has to live. It fails with [ErrLost] if Redis does not have
-// it for this lease. Redisson's remainTimeToLive.
+// TTL asks Redis how long the key lives. It fails with [ErrLost] if Redis does not have it for this lease. Redisson's remainTimeToLive.
 func (l *Lease) TTL(ctx context.Context) (time.Duration, error) {
 	if l == nil || l.grant == nil {
 		return 0, &Error{Op: "ttl", Err: errNoLease}
@@ -212,11 +201,10 @@ func (l *Lease) TTL(ctx context.Context) (time.Duration, error) {
 	return got.ttl, nil
 }
 
-// Extend makes what was granted live for at least d from now, however it was granted: a lease of
-// fixed length ends later, a renewed one outlives a crash of its holder by that much. It never shortens.
-// It fails with [ErrBadOption] for less than 100ms, with what the lease ended with if it has, and with
-// [ErrLost] if Redis does not have it for this lease any more, which ends it. With another error
-// the outcome is unknown and the lease stays what it was. Redisson's expire and updateLeaseTime.
+// Extend makes what was granted live for at least d from now, and never shortens it: a fixed lease ends later, a renewed one outlives a
+// crash by that much. It fails with [ErrBadOption] for less than 100ms, with the error that ended the lease, and with [ErrLost] if Redis
+// does not have it any more, which ends it. After another error the lease stays as it was. One round trip. Redisson's expire and
+// updateLeaseTime.
 func (l *Lease) Extend(ctx context.Context, d time.Duration) error { return l.granted().Extend(ctx, d) }
 
 // entered returns l, which entered a grant again, if that has what is wanted. One who asks for a lease of fixed length has it
@@ -245,15 +233,9 @@ func (l *Lease) joined(ctx context.Context, cfg lockConfig) (*Lease, error) {
 	return l, nil
 }
 
-// Unlock gives the lease back; the last lease of a reentrant set frees the key. Its context is for values alone, such as those of
-// a trace: the call does not end with it, but within [Options.OpTimeout], so a plain defer is right, also under a context that has
-// ended. A nil context is none.
-//
-// It fails with [ErrReleased] the second time, and with [ErrLost] if the lease was lost; a key
-// that is still this lease's is freed all the same. With another error the outcome is unknown: the
-// Client goes on trying in the background, and the key expires at the latest.
-//
-// Redisson's unlock.
+// Unlock gives the lease back; the last lease of a reentrant set frees the key. It fails with [ErrReleased] the second time, and with
+// [ErrLost] if the lease was lost; what Redis still has of it is freed all the same. One round trip, or none if another goroutine of the
+// Client is next. Redisson's unlock.
 func (l *Lease) Unlock(context.Context) error {
 	if l == nil || l.grant == nil {
 		return &Error{Op: "unlock", Err: errNoLease}

@@ -9,21 +9,11 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/transport"
 )
 
-// A MultiLock locks several Lockers as one: all or none. They may be of different kinds and Clients, and so of
-// different servers. It holds no state: make one for each use, keep one, share it between
-// goroutines. Redisson's RMultiLock.
+// A MultiLock locks several Lockers as one: all or none. They may be of different kinds, Clients and servers. Redisson's RMultiLock.
 //
-// The members are locked in the order of their keys, whatever the order in which they were given, so calls
-// that want some of the same keys never wait for each other in a circle. Neighbours in
-// that order that are a [Mutex] of one Client are tried all at once, by one script. If one of them is
-// refused, those before it are kept, those behind it are given back, it is waited for alone, and then the rest
-// is tried at once again: nobody waits while he has a key that is behind the one that he waits for. This is
-// Havender's ordered allocation (1968), with tries that do not wait ahead of it; Redisson starts again after
-// random pauses instead.
-//
-// Its lease is lost as soon as that of one member is; see [Lease.Parts]. It has no fencing token, but with
-// [WithFencing] each part has. [Hooks] see one call and one lease, those of the Client of the first member that has one;
-// [Stats.Held], [Stats.Renewals] and [Stats.Losses] count the parts.
+// Members are locked in the order of their keys, so calls never wait for each other in a circle: Havender's ordered allocation (1968).
+// Neighbouring mutexes of one Client take one round trip together. The lease ends with the first loss of a member, see [Lease.Parts]. Each
+// part has its own token. [Hooks] report one call and one lease, to the first Client; [Stats] counts the parts.
 type MultiLock struct {
 	members []Locker      // in the order of their keys
 	c       *Client       // whose hooks are called; nil if all members are of other packages
@@ -36,18 +26,12 @@ type MultiLock struct {
 
 var _ Locker = (*MultiLock)(nil)
 
-// Key returns the keys of the members, in order, separated by commas. Nothing in Redis has that name.
+// Key returns the keys of the members, in order, separated by commas.
 func (m *MultiLock) Key() string { return orZero(m).key }
 
-// Lock waits until all members are granted, ctx ends or the wait runs out. There is one wait for all of them together, counted from the
-// call: that of [WithWait] among opts, or else the shortest that a member was made with. opts apply to each member. ctx becomes an
-// ancestor of [Lease.Context].
-//
-// After an error nothing is held: what was granted is given back, in the background if Redis does not answer
-// within 100ms. The error is that of the member that failed, see [Mutex.Lock]. A member that is lost while
-// others are waited for is locked again, and so are those that were granted; with [WithLease] those that had to
-// wait for the others are extended, so that the whole lasts as long as was asked for, counted from the last
-// grant, give or take the round trip. [WithMaxHold] counts from the grant of each member.
+// Lock waits for all members; opts apply to each, the wait to all together. Without one the shortest of the members counts. The error is
+// that of the member that failed; what was granted is given back, in the background after 100ms. With [WithLease] the whole lasts for as
+// long, counted from the last grant; [WithMaxHold] counts from the grant of each member.
 func (m *MultiLock) Lock(ctx context.Context, opts ...LockOption) (*Lease, error) {
 	switch {
 	case m != nil && m.err != nil:
@@ -101,8 +85,7 @@ func (m *MultiLock) take(ctx context.Context, opts []LockOption, waiting func())
 	}
 }
 
-// TryLock tries once, without waiting for others, and fails with [ErrNotAcquired] unless all members can
-// be had. Redisson's tryLock.
+// TryLock tries once, all members. Redisson's tryLock.
 func (m *MultiLock) TryLock(ctx context.Context, opts ...LockOption) (*Lease, error) {
 	return m.Lock(ctx, append(slices.Clip(opts), once)...)
 }

@@ -7,17 +7,10 @@ import (
 	"strings"
 )
 
-// NewMultiLock returns the lock of all lockers. The members of a MultiLock among them take its place, and a locker that
-// is named twice is one: the same lock of the same key and Client, made with the same options. What cannot be locked together is
-// an [ErrBadOption] of the first call, before anything is sent: no lockers, one that is nil, and two locks of one key of one Client
-// that are not the same: to read and to write, say, or a RedLock and a Mutex on one of its servers.
-//
-// Members with the same key are locked in the order of their servers' addresses as [Open] was given them, then of their databases,
-// a RedLock by the first of its servers and then the next. A cluster goes by the first of the addresses that its servers have. So all
-// processes have to know the servers by the same addresses, and use no RedLock whose servers are some of those of another lock of its key,
-// or else give each member a key of its own. That is also for what cannot be distinguished, and is locked in the order in which it was given:
-// databases of a server that Clients made by [New] use, and Lockers of other packages. A Client made by New goes by the address of the master
-// that Sentinel has found, and does not know that it was another one before.
+// NewMultiLock returns the lock of all lockers. The members of a MultiLock among them take its place; the same lock of the same Client and
+// options counts once. No lockers, a nil one, and two different locks of one key of one Client, such as reading and writing, are
+// [ErrBadOption]. Members with the same key are ordered by the addresses and databases of their servers, which all processes must know by
+// the same ones: see docs/details.md.
 func NewMultiLock(lockers ...Locker) *MultiLock {
 	m := &MultiLock{wait: UntilDone}
 	for i, locker := range lockers {

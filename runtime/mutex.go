@@ -8,51 +8,38 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 )
 
-// A Mutex excludes everybody else, in this process and in all others, Java programs with
-// Redisson included. It names a key and holds no state: make one for each use, keep one, share
-// it between goroutines. Redisson's RLock.
+// A Mutex excludes everybody else, in this process and in all others, Java programs with Redisson included. Redisson's RLock.
 //
-// Goroutines of one process are served in the order in which they asked, up to [Options.Cohort] in
-// a row while other processes wait, and processes in the order in which they began to wait. Java
-// programs race for the key every other time it is released, with a start of 5ms.
+// Goroutines of one process are served in the order of their calls, [Options.Cohort] at most in a row while other processes wait, and
+// processes in the order in which they began to wait. Java programs race for the key every other time it is released, with a start of 5ms.
 type Mutex struct {
 	c    *Client
 	key  string
 	opts []LockOption
 }
 
-// Key returns the name of the mutex, which is its key in Redis.
+// Key returns the name of the mutex, its key in Redis.
 func (m *Mutex) Key() string { return orZero(m).key }
 
-// Lock waits until the key is granted, ctx ends or [WithWait] runs out. ctx becomes the parent of
-// [Lease.Context]. Redisson's lock and tryLock(waitTime, leaseTime, unit).
-//
-// After an error nothing is held: a grant that raced with the end of ctx, or whose reply was
-// lost, is given back. The error matches ctx.Err(), [ErrNotAcquired] after WithWait, [ErrUnavailable] if
-// Redis does not answer, [ErrClosed], [ErrWrongType] for a key that is not a lock, a [KeyError] or
-// [ErrBadOption] before anything was sent, or what Redis refused with. An outage of Redis is waited out
-// for 30s, or for the watchdog or lease time if that is longer.
+// Lock waits for the key. Redisson's lock and tryLock(waitTime, ...).
 func (m *Mutex) Lock(ctx context.Context, opts ...LockOption) (*Lease, error) {
 	return m.lock(ctx, "lock", opts)
 }
 
-// TryLock tries once, without waiting for others, and fails with [ErrNotAcquired], or with [ErrUnavailable] if Redis
-// does not answer. A key that this process holds is refused without a round trip, and so is one that it already waits for,
-// if Redis has just refused it; else the answer to those who wait is awaited. Redisson's tryLock.
+// TryLock tries once. It is refused without a round trip if this process holds the key, or waits for it and Redis has just refused it.
+// Redisson's tryLock.
 func (m *Mutex) TryLock(ctx context.Context, opts ...LockOption) (*Lease, error) {
 	return m.lock(ctx, "try lock", append(slices.Clip(opts), once))
 }
 
-// Do locks, calls fn with the lease's context and unlocks, also if fn panics. Its error joins
-// fn's own, the loss of the lease if it was lost while fn ran, even if fn returned nil, and a
-// failure to unlock. After a loss it matches [context.Canceled] or [context.DeadlineExceeded] only if ctx
-// has ended too, whatever fn returned when its context did.
+// Do locks, calls fn with the lease's context and unlocks, also if fn panics. Its error joins that of fn, the loss of the lease, also if fn
+// returned nil, and a failure to unlock. After a loss it matches [context.Canceled] or [context.DeadlineExceeded] only if ctx has ended,
+// too.
 func (m *Mutex) Do(ctx context.Context, fn func(ctx context.Context, lease *Lease) error, opts ...LockOption) error {
 	return do(ctx, m, fn, opts)
 }
 
-// ForceUnlock takes the key from whoever holds it and reports whether anybody did. The holder's
-// lease is lost at once; a Java program learns when it unlocks. Redisson's forceUnlock.
+// ForceUnlock takes the key from its holder, whose lease is lost at once, and reports whether there was one. Redisson's forceUnlock.
 func (m *Mutex) ForceUnlock(ctx context.Context) (bool, error) {
 	m = orZero(m)
 	if m.c == nil {

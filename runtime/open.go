@@ -17,21 +17,14 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/transport"
 )
 
-// Open returns a Client with connections of its own to the server that url names, in the form
-// redis://user:password@host:port/db, rediss:// for TLS, see [Options.TLS], or
-// unix://user:password@/path/of/socket?db=1. Of a cluster it names some servers, as in
-// redis://host:port?addr=host:port&addr=host:port, or one, with ?cluster=true. With ?master_set=name it names
-// sentinels that watch a master of that name: over TLS if the master is, as the user &sentinel_username=name with
-// &sentinel_password=word, for the others are the master's, and without either by default.
+// Open returns a Client with connections of its own, which [Client.Close] closes. The url is redis://user:password@host:port/db, rediss://
+// for TLS, see [Options.TLS], or unix://user:password@/path/of/socket?db=1; of a cluster redis://host:port?addr=host:port, or one address
+// with ?cluster=true; of Sentinels with ?master_set=name, and &sentinel_username=name&sentinel_password=word if they need it. Sentinels are
+// reached over TLS if the master is.
 //
-// Open connects once, to fail early, unless [Options.StartWithoutServer] says that it need not; ctx bounds that, and nothing else. It fails with [ErrBadOption] for options that cannot be used, with the
-// error of ctx if that ends first, and with what the server refused with or the network failed with.
-//
-// The server lists the connections under the name lockgen:<id>:<host>:<pid>, with the [Client.ID], in CLIENT LIST; an [Options.Anonymous] one under lockgen:<id>. Where it does not
-// permit a name they have none.
-//
-// The connections are closed by [Client.Close]; a lease that is still held then cannot be unlocked any more and leaves its
-// key to expire. Redisson's Redisson.create(config).
+// Open connects once, unless [Options.StartWithoutServer] is set. It fails with [ErrBadOption], with the error of ctx, which bounds this
+// call only, or with that of the server or network. CLIENT LIST shows the connections as lockgen:<Client.ID>:<host>:<pid>. Redisson's
+// Redisson.create.
 func Open(ctx context.Context, url string, opts Options) (*Client, error) {
 	opts, err := opts.withDefaults()
 	if err != nil {

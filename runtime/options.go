@@ -13,19 +13,20 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
-// UntilDone as a wait means: as long as the context lives. It is the default. No other negative duration is a wait.
-const UntilDone time.Duration = math.MinInt64
-
-// Forever as [Options.TokenTTL] means: without end. No other negative duration does.
-const Forever time.Duration = math.MinInt64
+// No other negative duration means anything.
+const (
+	UntilDone time.Duration = math.MinInt64 // as a wait, and the default: for as long as the context lives
+	Forever   time.Duration = math.MinInt64 // as [Options.TokenTTL]: without end
+)
 
 // The defaults of [Options].
 const (
-	DefaultWatchdog  = 30 * time.Second // Redisson's lockWatchdogTimeout
-	DefaultOpTimeout = 3 * time.Second
-	DefaultCohort    = 64
-	DefaultTokenTTL  = 10 * time.Minute
-	DefaultFairWait  = 5 * time.Minute // Redisson's fairLockWaitTimeout
+	DefaultWatchdog      = 30 * time.Second
+	DefaultOpTimeout     = 3 * time.Second
+	DefaultCohort        = 64
+	DefaultTokenTTL      = 10 * time.Minute
+	DefaultFairWait      = 5 * time.Minute
+	DefaultDeadlockAfter = 5 * time.Second
 )
 
 // minLease is the shortest lease that can be renewed in time over a network. It also
@@ -36,122 +37,68 @@ const minLease = 100 * time.Millisecond
 type Tracking int
 
 const (
-	// TrackingAuto has the server tell of it, where it can: Redis from 6.0 on, and Valkey,
-	// over a connection that speaks RESP3, which is rueidis' default. Elsewhere it is
-	// TrackingOff, and so it is in a cluster.
-	//
-	// It takes one more connection, made when a lease is held for 8ms or a call begins to wait for a lock, and one
-	// more small request for each lease that is held that long. Shorter ones cost nothing. A server that is
-	// flushed forgets who waits: over that connection those who wait learn of it at once.
+	// TrackingAuto has the server report it, within milliseconds: Redis from 6.0 on, and Valkey, over a connection that speaks RESP3, as
+	// rueidis does by default. Elsewhere, and in a cluster, it is TrackingOff. It takes one more connection, made when a lease is held for 8ms
+	// or a call begins to wait, and one more small request for each lease that is held that long. Shorter ones cost nothing.
 	TrackingAuto Tracking = iota
-
-	// TrackingOff leaves it to the next renewal to find out, and to those who wait to ask every 5s.
+	// TrackingOff leaves it to the next renewal, and has waiting calls ask every 5s.
 	TrackingOff
 )
 
 // Options configures a [Client]. The zero value is ready to use.
 type Options struct {
-	// Watchdog is how long a lock outlives a holder that crashed. It is renewed every
-	// third of it while held. Redisson's lockWatchdogTimeout. Defaults to 30s, at least
-	// 100ms.
+	// Watchdog is how long a lock outlives a holder that crashed; while it is held it is renewed every third of that time. Defaults to
+	// 30s, at least 100ms. Redisson's lockWatchdogTimeout.
 	Watchdog time.Duration
-
-	// OpTimeout bounds the calls that do not end with the caller's context: unlocking,
-	// and waiting for requests under way when the client is closed. Defaults to 3s. What changes a count is sent
-	// again for a minute at most, however long this is.
+	// OpTimeout bounds the calls that run to their end, such as Unlock and Close, and those that ask. Defaults to 3s.
 	OpTimeout time.Duration
-
-	// RedLockTimeout bounds how long a [RedLock] waits for the answer of one server; the first of its Clients says so. It is
-	// half of the watchdog or lease time if that is shorter. A TryLock that needs a slow server takes as long, and
-	// meanwhile keeps what the others have granted it from those who ask: give it a few times what the slowest server takes. A Lock,
-	// which asks again, rarely waits for so long. Defaults to OpTimeout, at least 1ms.
+	// RedLockTimeout bounds how long a [RedLock] waits for the answer of one server; its first Client decides. Half of the watchdog or lease
+	// time, if that is shorter. A TryLock that needs a slow server takes as long, and meanwhile keeps what the others granted: set it
+	// to a few times what the slowest server takes. Defaults to OpTimeout, at least 1ms.
 	RedLockTimeout time.Duration
-
-	// Cohort bounds how many goroutines of this process have a lock in a row, without a
-	// word to Redis, while other processes wait for it. While none is known to wait it is
-	// only asked every 10ms whether that is still so. Of a FairMutex it bounds how many
-	// have it in a row. Defaults to 64, which is the most for a FairMutex; 1 gives the
-	// lock back to Redis after each holder.
+	// Cohort bounds how many goroutines of this process have a lock in a row, without a round trip, while other processes wait; whether
+	// they do is asked every 10ms. 1 gives the lock back to Redis after each holder. Defaults to 64, the most for a FairMutex.
 	Cohort int
-
-	// TokenTTL is how long the counter of a key's fencing tokens is kept after its last grant, so
-	// that millions of keys leave nothing behind; tokens rise all the same. [Forever] keeps it, which
-	// fleets need whose Java programs use Redisson's RFencedLock on the same keys: it counts from 1
-	// when the counter is gone. A counter that Java made is kept for ever in any case; one that a Client made is not, even
-	// if Java counts on. Defaults to 10m, at least 1s.
+	// TokenTTL is how long the counter of a key's fencing tokens is kept after its last grant; tokens rise all the same. Counters that
+	// Java made stay for ever. Java's RFencedLock counts from 1 when a counter of a Client is gone: set [Forever] if it uses the same keys.
+	// Defaults to 10m, at least 1s.
 	TokenTTL time.Duration
-
-	// FairWait is how long a process that died while it waited for a [FairMutex] may hold up those behind it, once
-	// it is next. It has to be the same in all processes: with each of them, Java programs too, the times of all
-	// who wait are reckoned. Redisson's fairLockWaitTimeout. Defaults to 5m, at least 100ms.
+	// FairWait is how long a process that died while it waited for a [FairMutex] may hold up the waiters behind it, once it is next. It must
+	// be the same in all processes, also in Java. Defaults to 5m, at least 100ms. Redisson's fairLockWaitTimeout.
 	FairWait time.Duration
-
-	// Retry says for how long to pause before Redis is asked again that did not answer, or with an error
-	// that passes, such as that it is loading its data. [Backoff.Attempts] bounds how often in a row one
-	// who waits asks in vain: then its call fails with what Redis failed with last, in place of waiting out
-	// an outage as [Mutex.Lock] says. What is given back is tried on within OpTimeout, whatever the number of
-	// attempts. Defaults to ExponentialBackoff(10ms, 250ms). Redisson's retryDelay and retryAttempts.
+	// Retry says how long to pause before Redis is asked again that did not answer, or with an error that passes, such as that it is loading.
+	// [Backoff.Attempts] makes a waiting call fail instead of waiting out an outage; Unlock goes on within OpTimeout whatever it
+	// says. Defaults to ExponentialBackoff(10ms, 250ms). Redisson's retryDelay and retryAttempts.
 	Retry Backoff
-
-	// Replicas is how many replicas have to know of a grant before it is one: of what Lock, TryLock and Acquire return,
-	// and their variants. They have 1s to say so. Without enough of them the grant is given back, and who
-	// waits is kept waiting as by any error that passes; then, and for who does not wait, the call fails with [ErrReplicas].
-	// A failover to a replica that has confirmed a grant does not lose it; one to another replica still does, so as many as
-	// there are make sure, and then one that is down stops the granting.
-	//
-	// What is handed over by another process is asked for again, to be confirmed; what passes between goroutines of this one is
-	// confirmed already. Renewing and giving back wait for no replica. Grants go over connections of their own, 32
-	// at most, since a connection that waits for replicas answers nobody else; the user needs the right to WAIT.
-	//
-	// Defaults to 0: no replica is waited for, which is nothing but what Redis promises. Redisson's
-	// checkLockSyncedSlaves, with one replica and on by default.
+	// Replicas is how many replicas must confirm a grant, within 1s, before it counts. Without them the grant is given back, and the call
+	// fails with [ErrReplicas] when its wait is over. A failover to a replica that confirmed loses no lock: only all replicas make sure, and then
+	// one that is down stops the granting. docs/details.md says more. Defaults to 0. Redisson's checkLockSyncedSlaves, which is 1 and on.
 	Replicas int
-
-	// Tracking says how the loss of a key that was deleted, flushed, evicted or overwritten
-	// is noticed: by default the server tells of it, within milliseconds, where it can.
+	// Tracking says how the loss of a key that was deleted, flushed, evicted or overwritten is noticed. Defaults to [TrackingAuto].
 	Tracking Tracking
-
-	// PubSub says by which channels a cluster tells of releases. Elsewhere there is only one kind, and it is
-	// not looked at. Redisson's shardedSubscriptionMode. Defaults to PubSubAuto.
+	// PubSub says by which channels a cluster announces releases. Ignored elsewhere. Defaults to [PubSubAuto].
 	PubSub PubSub
-
-	// TLS is how [Open] secures its connections where the url begins with rediss://: with it come the certificate
-	// of a client, and trust in a private authority. Without a ServerName a server is to have the name by which it is
-	// reached. [New] does not look at it. Defaults to the authorities of the system and no certificate.
+	// TLS secures the connections of [Open] to a rediss:// url: a client's certificate, a private authority. Without a ServerName a server must
+	// have the name by which it is reached. Defaults to the authorities of the system and no certificate.
 	TLS *tls.Config
-
-	// StartWithoutServer has [Open] return at once, whether or not a server answers, and connect in the background until it has:
-	// for processes that are to start during an outage of Redis. Meanwhile it is as if Redis were away: a call that waits goes on
-	// waiting, for 30s or for the watchdog or lease time if that is longer, and others fail with [ErrUnavailable]. What
-	// will not be otherwise the next time, such as a wrong password, is the error of each call, and one line for Logger.
-	// In a cluster PubSub has to say by which channels, since there is nobody to ask. [New] does not look at it.
-	// Defaults to false: Open fails. Redisson's lazyInitialization.
+	// StartWithoutServer has [Open] return at once and connect in the background, for processes that start during an outage. Until then calls
+	// behave as in an outage; an error that is there to stay, such as a wrong password, is that of each call and one line for Logger. In a cluster
+	// PubSub must not be PubSubAuto. Defaults to false: Open fails. Redisson's lazyInitialization.
 	StartWithoutServer bool
-
-	// DeadlockAfter is after how long Logger gets a line about a call that waits for others without a bound, one for each call: neither its
-	// context has a deadline nor is there [WithWait]. If this very process holds what the call waits for, the lock was probably entered
-	// again under an outer context, and the call waits for ever. It changes nothing else. Defaults to 5s; negative: never.
+	// DeadlockAfter is after how long Logger gets one line about a call that waits for others with neither a deadline nor [WithWait], and
+	// says if this very process holds what it waits for: then the lock was probably entered again under an outer context, and waits for ever.
+	// Defaults to 5s; negative: never.
 	DeadlockAfter time.Duration
-
-	// Logger has a line for what no caller can learn otherwise, such as a subscription that fails.
-	// Defaults to none.
+	// Logger gets what no caller can be told, such as a subscription that fails. Defaults to none.
 	Logger *slog.Logger
-
-	// Hooks observe the client.
+	// Hooks are called for each event. Defaults to none.
 	Hooks Hooks
-
-	// Name is what the service is called, for operators: [Client.Snapshot] and whatever shows a fleet name the process by
-	// it. At most 1024 bytes. Defaults to none, and then the program's own name has to do.
-	Name string
-
-	// ProfileLabels has profiles and traces say under which lock work was done: while the function of a Do runs, or a method of generated code,
-	// its goroutine and those that it starts have the pprof label "lock", which is the name of the lock or else its kind, and a
-	// trace of package runtime/trace has a region "lock <name>". The function gets a context with the label. It costs about 0.3us and 5 allocations
-	// for each call. Defaults to false. Redisson has nothing like it.
+	// ProfileLabels gives the function of a Do, and a generated method, the pprof label lock=<name>, the name of the lock or else its kind, and the
+	// region "lock <name>" of package runtime/trace, also in goroutines that it starts. About 0.3us and 5 allocations a call. Defaults to false.
 	ProfileLabels bool
-
-	// Anonymous leaves the host and the process id out of what the client tells of its process, where they are nobody's
-	// business. What remains is its id, which is part of every lock, the names of the service and of the program, and when it began.
+	// Name is the name of the service, for [Client.Snapshot], [Client.Fleet] and lockctl. At most 1024 bytes. Defaults to none.
+	Name string
+	// Anonymous leaves host and process id out of what the Client tells others about its process.
 	Anonymous bool
 }
 
@@ -223,21 +170,18 @@ func orDefault(d, otherwise time.Duration) time.Duration {
 	return d
 }
 
-// A LockOption adjusts a primitive, where it is given to the Client's method, or one call,
-// where it is given to Lock or TryLock. The call's wins.
-//
-// One that means nothing for the kind, as [WithLease] for a [Semaphore], and one that is nil, is an [ErrBadOption] of the call, before anything
-// is sent.
+// A LockOption adjusts a lock, given to the method of the [Client] that makes it, or one call. The option of the call wins; [WithLease] and
+// [WithWatchdog] undo each other. A nil option, one that cannot be used, and one that means nothing for the kind are [ErrBadOption]: a
+// [Semaphore] and a [CountDownLatch] take no lease, max hold or token, permits and readers take no token.
 type LockOption interface{ applyLock(*lockConfig) }
 
 type lockOption func(*lockConfig)
 
 func (f lockOption) applyLock(c *lockConfig) { f(c) }
 
-// WithWait bounds the wait and nothing else: after d, Lock fails with [ErrNotAcquired], or with [ErrUnavailable] if Redis
-// does not answer, for which it has a second more. 0 tries once, [UntilDone] is no bound, and a negative d is [ErrBadOption]. So is WithWait among
-// the options of TryLock, TryAcquire and their like, which try once. A context with a timeout would also end the lease's context. Redisson's
-// waitTime.
+// WithWait bounds the wait: after d the call fails with [ErrNotAcquired], or with [ErrUnavailable] if Redis does not answer within one more
+// second. 0 tries once, [UntilDone] is no bound; another negative d is [ErrBadOption], and so is any for a call that tries once. The
+// timeout of a context would end the lease's context, too. Redisson's waitTime.
 func WithWait(d time.Duration) LockOption {
 	return lockOption(func(c *lockConfig) {
 		c.wait = d
@@ -245,10 +189,9 @@ func WithWait(d time.Duration) LockOption {
 	})
 }
 
-// WithLease sets a lease of fixed length that is not renewed: d after the grant the lock is
-// free again, whatever its holder does, and the holder learns of it before. At least 100ms. Who enters again what it has
-// has it for at least d from then on, which takes a request unless it lasts for so long anyway; what is renewed stays so,
-// and nothing is shortened. If that request fails the call does, and the outer lease stays what it is, unless it is lost. Redisson's leaseTime.
+// WithLease sets a fixed lease, at least 100ms, that is not renewed: the lock is free d after the grant, and its holder learns before.
+// Entering again makes the lease live for d from then on, in one round trip if it would not anyway; a renewed lease stays renewed.
+// Redisson's leaseTime.
 func WithLease(d time.Duration) LockOption {
 	return lockOption(func(c *lockConfig) {
 		c.ttl, c.renew = d, false
@@ -256,9 +199,8 @@ func WithLease(d time.Duration) LockOption {
 	})
 }
 
-// WithWatchdog overrides [Options.Watchdog]: the lock is renewed while it is held and
-// outlives a crashed holder by at most d. At least 100ms. It undoes an earlier [WithLease].
-// Redisson has one watchdog timeout for all locks.
+// WithWatchdog overrides [Options.Watchdog]: the lock is renewed while it is held and outlives a crashed holder by at most d. At least
+// 100ms.
 func WithWatchdog(d time.Duration) LockOption {
 	return lockOption(func(c *lockConfig) {
 		c.ttl, c.renew = d, true
@@ -266,23 +208,19 @@ func WithWatchdog(d time.Duration) LockOption {
 	})
 }
 
-// WithMaxHold stops renewing the lease d after it was granted, so that a holder that never
-// unlocks loses it, when the watchdog time is over, instead of keeping it for ever. It does not
-// shorten a lease of fixed length. Redisson has nothing like it.
+// WithMaxHold stops renewing d after the grant, so that a holder that never unlocks loses the lease one watchdog time later. Fixed leases
+// stay as long.
 func WithMaxHold(d time.Duration) LockOption {
 	return lockOption(func(c *lockConfig) { c.maxHold, c.limited = d, true })
 }
 
-// WithFencing has the lease carry a fencing token, [Lease.Token]: larger than that of every earlier
-// lease of the key that has one, also after Redis was restarted empty or failed over to a replica that
-// missed the last writes. Redisson's RFencedLock, with the counter of which it shares the key.
+// WithFencing has the lease carry a fencing token, see [Lease.Token]. Redisson's RFencedLock, with which it shares the counter.
 func WithFencing() LockOption {
 	return lockOption(func(c *lockConfig) { c.fenced = true })
 }
 
-// WithName says what a lock is taken for, to operators who see who holds it and who waits: the method of a service, as in
-// "orders.Service.Pay". It is no part of the key and changes nothing else. Few names for many keys are best, since metrics
-// count by them. At most 1024 bytes. Generated code gives the name of its method. Redisson has nothing like it.
+// WithName says what a lock is for, to operators and metrics: "orders.Service.Pay". It is no part of the key. At most 1024 bytes; use few
+// names for many keys. Generated code gives the name of its method.
 func WithName(name string) LockOption { return nameOption(name) }
 
 // A nameOption is an option that can be read before the others are applied.

@@ -10,17 +10,10 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/transport"
 )
 
-// A PermitSemaphore grants permits that are leases: each is renewed while its holder lives, comes back
-// when it has died, and tells its holder when it is lost. It names a key and holds no state. Redisson's
-// RPermitExpirableSemaphore, whose permits nothing renews.
-//
-// Redis keeps with each permit when it expires. Redisson takes that time from its clients, this library from
-// the server, so that the clocks of its clients do not matter. Those of Java programs that use the same
-// semaphore do: one that is ahead of the server by more than two thirds of the watchdog time takes back
-// permits that are held, which their holders learn at the next renewal.
-//
-// Goroutines of one process are served in the order in which they asked; processes race for what
-// was given back.
+// A PermitSemaphore grants permits that are leases: each is renewed while its holder lives, comes back after a crash, and ends its context
+// when lost. Goroutines of one process are served in the order of their calls; processes race. Redisson's RPermitExpirableSemaphore, whose
+// permits nothing renews. Permits expire by the clock of the server, Java programs use their own: one that is ahead by two thirds of the
+// watchdog time takes back held permits.
 type PermitSemaphore struct {
 	c       *Client
 	key     string
@@ -28,33 +21,27 @@ type PermitSemaphore struct {
 	opts    []LockOption
 }
 
-// PermitSemaphore returns the semaphore named key. It does not contact Redis: make one for each use or
-// keep one. If it does not exist, the first that acquires creates it with that many permits; with 0
-// only [PermitSemaphore.TrySetPermits] and [PermitSemaphore.SetPermits] do, as in Redisson. An unusable key,
-// number or option is reported by what uses it. Redisson's getPermitExpirableSemaphore.
+// PermitSemaphore returns the semaphore named key. The first Acquire creates it with that many permits; with 0 only SetPermits and
+// TrySetPermits do. Redisson's getPermitExpirableSemaphore.
 func (c *Client) PermitSemaphore(key string, permits int, opts ...LockOption) *PermitSemaphore {
 	return &PermitSemaphore{c: c.made(), key: key, permits: permits, opts: opts}
 }
 
-// Key returns the name of the semaphore, which is its key in Redis.
+// Key returns the name of the semaphore, its key in Redis.
 func (s *PermitSemaphore) Key() string { return orZero(s).key }
 
-// Acquire takes one permit and waits until there is one, ctx ends or [WithWait] runs out. ctx becomes the
-// parent of [Permit.Context]. With [WithLease] it is not renewed. After an error nothing is taken. It
-// fails like [Mutex.Lock]. Redisson's acquire and tryAcquire(waitTime, leaseTime, unit).
+// Acquire waits for one permit. Redisson's acquire, tryAcquire(waitTime, ...).
 func (s *PermitSemaphore) Acquire(ctx context.Context, opts ...LockOption) (*Permit, error) {
 	return s.acquire(ctx, "acquire", 1, opts)
 }
 
-// TryAcquire takes one permit if there is one now, and fails with [ErrNotAcquired] if not, or if others
-// of this process wait already. Redisson's tryAcquire.
+// TryAcquire tries once, after waiting calls. Redisson's tryAcquire.
 func (s *PermitSemaphore) TryAcquire(ctx context.Context, opts ...LockOption) (*Permit, error) {
 	return s.TryAcquireN(ctx, 1, opts...)
 }
 
-// AcquireN is Acquire of n permits, all at once, that are given back, renewed and lost together, unless
-// [PermitSemaphore.Release] gives back some of them before. It fails with
-// [ErrBadOption] for n < 1; a semaphore that has fewer in all makes it wait for as long. Redisson's acquire(permits).
+// AcquireN waits for n permits, at least 1, all at once, even more than there are. They are renewed, lost and released together. Redisson's
+// acquire(permits).
 func (s *PermitSemaphore) AcquireN(ctx context.Context, n int, opts ...LockOption) (*Permit, error) {
 	return s.acquire(ctx, "acquire", n, opts)
 }
@@ -64,9 +51,7 @@ func (s *PermitSemaphore) TryAcquireN(ctx context.Context, n int, opts ...LockOp
 	return s.acquire(ctx, "try acquire", n, append(slices.Clip(opts), once))
 }
 
-// Do acquires one permit, calls fn with its context and gives it back, also if fn panics. Its error
-// joins fn's own, the loss of the permit if it was lost while fn ran, even if fn returned nil, and a
-// failure to give back.
+// Do is [Mutex.Do] with one permit.
 func (s *PermitSemaphore) Do(ctx context.Context, fn func(ctx context.Context, permit *Permit) error, opts ...LockOption) (err error) {
 	if fn == nil {
 		return noFunction("do", s.Key())
@@ -84,11 +69,9 @@ func (s *PermitSemaphore) Do(ctx context.Context, fn func(ctx context.Context, p
 	return fn(p.Context(), p)
 }
 
-// Release gives permits back by their ids, whoever has them: all of them, or none and an error that matches
-// [ErrLost] if one of them expired, was given back or never was. A [Permit] of this Client that has
-// some of them goes on with the others, and is lost if it has no others. One of another process is lost, and its others
-// stay until they expire or their holder releases them. It runs to its end like [Permit.Release]. Redisson's release
-// and tryRelease by id.
+// Release gives back permits by their ids, of any process: all, or none with [ErrLost] if one is gone. A [Permit] of this Client keeps its
+// other ids, and is lost without any; one of another process is lost, and its other ids stay until they expire. It ends like Unlock.
+// Redisson's release.
 func (s *PermitSemaphore) Release(ctx context.Context, ids ...string) error {
 	s = orZero(s)
 	raw, err := rawIDs(ids)
@@ -127,10 +110,8 @@ func (s *PermitSemaphore) Release(ctx context.Context, ids ...string) error {
 	return err
 }
 
-// UpdateLease has the permit with that id end in d from now, sooner or later than it would, or never with
-// [UntilDone], and reports whether there is such a permit. A [Permit] of this Client that has this one id is trusted
-// for as long, and one that is renewed goes on being renewed; use [Permit.Extend] for those. A holder elsewhere that
-// asks for its [PermitSemaphore.TTL] trusts it for longer from then on. Redisson's updateLeaseTime.
+// UpdateLease has the permit with that id end d from now, sooner or later, or never with [UntilDone], and reports whether there is one. A
+// [Permit] of this Client with this one id follows, others when they ask for the TTL. Redisson's updateLeaseTime.
 func (s *PermitSemaphore) UpdateLease(ctx context.Context, id string, d time.Duration) (bool, error) {
 	s = orZero(s)
 	if d != UntilDone && d < minLease {
@@ -140,9 +121,8 @@ func (s *PermitSemaphore) UpdateLease(ctx context.Context, id string, d time.Dur
 	return err == nil && left != protocol.NoPermit, err
 }
 
-// TTL asks Redis for how long the permit with that id lasts if it is not renewed, negative if for ever. It fails
-// with [ErrLost] if it expired, was given back or never was. A [Permit] of this Client that has this one id and a
-// fixed length is trusted for as long from then on, if somebody has prolonged it. Redisson's getLeaseTime.
+// TTL asks Redis how long the permit with that id lasts, negative for ever, or [ErrLost]. A fixed [Permit] of this Client with this one id
+// is trusted for as long from then on. Redisson's getLeaseTime.
 func (s *PermitSemaphore) TTL(ctx context.Context, id string) (time.Duration, error) {
 	s = orZero(s)
 	left, err := s.lease(ctx, "ttl", id, nil)
@@ -155,8 +135,8 @@ func (s *PermitSemaphore) TTL(ctx context.Context, id string) (time.Duration, er
 	return time.Duration(left) * time.Millisecond, nil
 }
 
-// Available asks Redis how many permits are available: 0 if the semaphore does not exist, or as many as it
-// will be created with; less than 0 if more are taken than there are in all. Redisson's availablePermits.
+// Available asks Redis how many permits are free: if the semaphore does not exist, as many as Acquire would create; negative if more are
+// taken than there are. Redisson's availablePermits.
 func (s *PermitSemaphore) Available(ctx context.Context) (int, error) {
 	s = orZero(s)
 	free, _, err := s.count(ctx, "available")
@@ -170,22 +150,21 @@ func (s *PermitSemaphore) Acquired(ctx context.Context) (int, error) {
 	return taken, err
 }
 
-// Total asks Redis how many permits there are, taken or not. Redisson's getPermits.
+// Total asks Redis how many permits there are in all. Redisson's getPermits.
 func (s *PermitSemaphore) Total(ctx context.Context) (int, error) {
 	s = orZero(s)
 	free, taken, err := s.count(ctx, "total")
 	return free + taken, err
 }
 
-// TrySetPermits creates the semaphore with n permits and reports whether it did; one that exists stays what it
-// is. After ttl it is gone, with the permits that are taken; 0 is for ever. Redisson's trySetPermits.
+// TrySetPermits creates the semaphore with n permits for ttl, 0 for ever, and reports false if it exists. Taken permits end with it.
+// Redisson's trySetPermits.
 func (s *PermitSemaphore) TrySetPermits(ctx context.Context, n int, ttl time.Duration) (bool, error) {
 	s = orZero(s)
 	return trySetPermits(ctx, s.c, kindPermit, s.key, n, ttl)
 }
 
-// SetPermits sets how many permits there are in all, taken or not. If more are taken, none is available
-// until enough came back. Redisson's setPermits.
+// SetPermits sets how many permits there are in all. If more are taken, none is free until enough came back. Redisson's setPermits.
 func (s *PermitSemaphore) SetPermits(ctx context.Context, n int) error {
 	s = orZero(s)
 	if err := enough(n, 0); err != nil {
@@ -200,8 +179,7 @@ func (s *PermitSemaphore) SetPermits(ctx context.Context, n int) error {
 	return err
 }
 
-// Resize changes how many permits there are by delta, and reports whether the semaphore existed; one that did not exist has
-// delta then. With an error the outcome is unknown. Redisson's addPermits.
+// Resize adds delta permits and reports whether the semaphore existed; one that did not has delta then. Redisson's addPermits.
 func (s *PermitSemaphore) Resize(ctx context.Context, delta int) (bool, error) {
 	s = orZero(s)
 	return resize(ctx, s.c, kindPermit, s.key, delta)

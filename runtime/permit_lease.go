@@ -11,9 +11,8 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
 
-// A Permit is one or more permits of a [PermitSemaphore] that one caller was granted. It ends once: by
-// [Permit.Release], by loss, or by closing the [Client]. Its context, Err, Until and Extend are those
-// of a [Lease]. It is safe for concurrent use.
+// A Permit is one or more permits of a [PermitSemaphore], granted to one call. It ends once: by Release, by loss, or by closing the
+// [Client].
 type Permit struct {
 	*leaseCore // that of own
 
@@ -72,22 +71,22 @@ func (p *Permit) granted() *leaseCore {
 // Key returns the name of the semaphore.
 func (p *Permit) Key() string { return p.granted().Key() }
 
-// Context is that of a lease: see [Lease.Context]. Each Acquire under it takes a permit of its own.
+// Context is [Lease.Context]. Each Acquire under it takes a permit of its own.
 func (p *Permit) Context() context.Context { return p.granted().Context() }
 
-// Err is that of a lease: see [Lease.Err].
+// Err is [Lease.Err].
 func (p *Permit) Err() error { return p.granted().Err() }
 
-// Until is that of a lease: see [Lease.Until].
+// Until is [Lease.Until].
 func (p *Permit) Until() time.Time { return p.granted().Until() }
 
-// Extend is that of a lease: see [Lease.Extend].
+// Extend is [Lease.Extend].
 func (p *Permit) Extend(ctx context.Context, d time.Duration) error {
 	return p.granted().Extend(ctx, d)
 }
 
-// PermitID returns the id of the first permit in Redis, 32 hexadecimal digits, as Redisson shows it; it is empty if
-// [PermitSemaphore.Release] gave back all.
+// PermitID returns the id of the first permit in Redis, 32 hexadecimal digits as in Redisson, or "" if [PermitSemaphore.Release] gave back
+// all.
 func (p *Permit) PermitID() string {
 	if ids := p.PermitIDs(); len(ids) > 0 {
 		return ids[0]
@@ -95,7 +94,7 @@ func (p *Permit) PermitID() string {
 	return ""
 }
 
-// PermitIDs returns the ids of all the permits that it has, without those that [PermitSemaphore.Release] gave back before.
+// PermitIDs returns the ids of all permits that it still has.
 func (p *Permit) PermitIDs() []string {
 	if p.granted() == nil {
 		return nil
@@ -108,12 +107,8 @@ func (p *Permit) PermitIDs() []string {
 	return ids
 }
 
-// Release gives the permit back. Its context is for values alone, as that of [Lease.Unlock]: the call does not end with it, but
-// within [Options.OpTimeout], so a plain defer is right.
-//
-// It fails with [ErrReleased] the second time, and with [ErrLost] if the permit was lost; what is still
-// there of it is given back all the same. With another error the outcome is unknown: the Client goes on
-// trying in the background for a minute, and the permit expires at the latest. Redisson's release.
+// Release gives the permit back. It ends like [Lease.Unlock] and has its errors; what is left of a lost permit is given back all the same.
+// The Client goes on trying for a minute. Redisson's release.
 func (p *Permit) Release(context.Context) error {
 	if p == nil || p.counter == nil {
 		return &Error{Op: "release", Err: errNoPermit}

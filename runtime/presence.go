@@ -184,9 +184,9 @@ func processFrom(uuid string, fields map[string]string) Process {
 	return p
 }
 
-// ProcessOf returns who the client with an id said that it is, as long as what it held then lasts: also of one that was killed. A
-// client says so when it has held or waited for something for a third of its watchdog time. It returns false if nothing
-// is known. With an error the outcome is unknown. One command.
+// ProcessOf returns which process the Client with that id is or was in, and false if nothing is known. A Client says so once it has held or
+// waited for something for a third of its watchdog time; Redis knows it for as long as what the Client held, also after a crash. One round
+// trip.
 func (c *Client) ProcessOf(ctx context.Context, id string) (Process, bool, error) {
 	fail := func(err error) (Process, bool, error) {
 		return Process{}, false, &Error{Op: "look for a process", Key: id, Err: err}

@@ -10,7 +10,7 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// Process returns who the client says it is.
+// Process returns the name, host and program that the Client gives to others.
 func (c *Client) Process() Process {
 	if c.made() == nil {
 		return Process{}
@@ -23,8 +23,7 @@ func (c *Client) Process() Process {
 	return p
 }
 
-// Redis returns the client of the server through which the Client sends its commands, for programs that look at more than locks. It is
-// closed with the Client if that is of [Open], and nil of a Client that is none.
+// Redis returns the client that sends the commands. [Client.Close] closes it after [Open].
 func (c *Client) Redis() rueidis.Client {
 	if c == nil {
 		return nil

@@ -9,27 +9,19 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/transport"
 )
 
-// PubSub says by which channels the programs that share locks tell each other of releases, in a cluster.
-// There are two kinds, which do not hear each other: plain channels, whose messages every server of the cluster
-// is sent, and sharded ones, which Redis and Valkey have from 7.0 on, whose messages stay with the servers of one
-// slot. It has to be the same in all programs, and in Java's: Redisson's shardedSubscriptionMode. Who listens on the
-// wrong kind still gets every lock, but only when its timer ends.
+// PubSub says by which channels the programs that share a cluster announce releases: plain ones reach every server, sharded ones, of Redis
+// and Valkey from 7.0 on, stay with the servers of one slot. It must be the same in all programs, and Java's shardedSubscriptionMode. A
+// program on the wrong kind still gets every lock, when its timers end.
 type PubSub int
 
 const (
-	// PubSubAuto is what Redisson does by default from 3.28.0 on: sharded channels if the servers have
-	// them. [New] asks, and fails if no server says so or the contrary within [Options.OpTimeout].
+	// PubSubAuto is sharded if the servers have it, as Redisson does by default from 3.28.0 on. [New] asks, within [Options.OpTimeout].
 	PubSubAuto PubSub = iota
-
-	// PubSubSharded has all messages sent and heard on sharded channels. Redisson's ON.
+	// PubSubSharded is Redisson's ON.
 	PubSubSharded
-
-	// PubSubPlain has all messages sent and heard on plain channels. Redisson's OFF, and what it did
-	// before 3.22.0.
+	// PubSubPlain is Redisson's OFF, and what it did before 3.22.0.
 	PubSubPlain
-
-	// PubSubBoth sends and hears each message on both kinds: for as long as not all programs do
-	// the same.
+	// PubSubBoth uses both kinds, for as long as not all programs use the same.
 	PubSubBoth
 )
 

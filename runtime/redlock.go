@@ -6,38 +6,16 @@ import (
 	"slices"
 )
 
-// A RedLock is held on a majority of independent Redis servers, so it outlives the loss of the others: of two
-// of five, say. Most programs want a [Mutex] with [WithFencing] on one server, with a replica, instead: it costs a
-// request where this costs five, and its token guards what a lock alone cannot. Redisson's RRedLock, which
-// is deprecated for the same reason; the algorithm is antirez' Redlock, with Kleppmann's objections
-// in mind.
+// A RedLock is held on a majority of independent Redis servers, so it outlives the loss of two of five. Prefer a [Mutex] with [WithFencing]
+// on one server with a replica: it costs one request instead of five, and its token guards what a lock alone cannot. Redisson's RRedLock,
+// deprecated for the same reason; the algorithm is antirez' Redlock, with Kleppmann's objections in mind.
 //
-// All servers are asked at once. A majority that grants in time makes the lease; what the others grant later joins it,
-// and what was granted without a majority is given back. The lease is trusted as long as a majority of its
-// parts is, each counted from before its own request was sent, less a margin for clocks that run at different
-// speeds: a tenth of its time, 3 seconds at most. Each part is renewed by its own Client. A server that has no part in a
-// lease that is renewed, because it refused, did not answer or lost it, is asked again while the majority has it, so the lease
-// is lost with a majority at a time, and not with one server after the other.
+// All servers are asked at once; a slow or dead minority delays nobody. The lease is trusted as long as a majority of its parts is, each
+// counted from before its request. Calls of one process are in order; processes race.
 //
-// A minority that is down, slow or cut off delays nobody: the answer of the majority is enough to lock, to
-// renew, to extend and to unlock.
-//
-// Of one process only one at a time asks the servers, in the order in which they came, if all use the same Clients; what
-// it was granted goes from one to the next for up to 10ms, except with fencing, [WithLease] or [WithMaxHold]. Who is
-// refused asks again when a server says that the lock was released, after a random pause; pauses also grow to a third of
-// a second while nobody says anything. There is no order among processes.
-//
-// # What it does not give
-//
-// It takes the servers' word for what they granted. A server that was restarted without what it knew grants
-// again: one server that restarts empty while the lock is held by a bare majority makes a second holder. The first one learns of it at its
-// next renewal, or at once where the server tells of changes. So have each write to disk with appendfsync always, or
-// keep one that was restarted away for as long as the longest watchdog or lease time of its locks, or what [Lease.Extend] made of
-// it, before it serves again. The same goes for a replica that takes over: make every server a single one.
-//
-// A holder that is stopped for longer than its lease, or whose writes are under way for that long, is not kept
-// from what the next one does. With WithFencing the lease has a token, larger than that of every earlier lease
-// of the key: the largest of those that the majority gave, written back to a majority before Lock returns.
+// A server that restarts without its data grants again: while a bare majority holds, one such server makes a second holder. So use
+// appendfsync always, or keep it away for the longest lease time, and use no replicas. A token of [WithFencing] is the largest that the
+// majority gave, written back before Lock returns. docs/details.md has the exact rules.
 type RedLock struct {
 	key      string
 	parts    []*Mutex
@@ -47,10 +25,8 @@ type RedLock struct {
 
 var _ Locker = (*RedLock)(nil)
 
-// NewRedLock returns the lock named key on the servers of clients: three or more, of an odd number, each another
-// server. It does not contact them. Servers that are not, an unusable key and an unusable
-// option are reported by what uses it, before anything is sent. The Clients remain the caller's to close, and closing one of
-// them is the loss of its server; closing the first also ends the calls that wait.
+// NewRedLock returns the lock named key on the servers of clients: an odd number of three or more, each another server. Closing one is the
+// loss of its server; closing the first also ends waiting calls.
 func NewRedLock(key string, clients []*Client, opts ...LockOption) *RedLock {
 	fail := func(format string, args ...any) *RedLock {
 		return &RedLock{key: key, err: fmt.Errorf("%w: "+format, append([]any{ErrBadOption}, args...)...)}
@@ -83,22 +59,17 @@ func newRedLock(parts []*Mutex) *RedLock {
 	return m
 }
 
-// Key returns the name of the lock, which is its key in Redis, on each server.
+// Key returns the name of the lock, its key in Redis on each server.
 func (m *RedLock) Key() string { return orZero(m).key }
 
-// Lock waits until a majority of the servers has granted the key, ctx ends or [WithWait] runs out. Otherwise it
-// is like [Mutex.Lock]: after an error nothing is held, what was granted without a majority is given
-// back, in the background if a server does not answer within 100ms. It fails with [ErrUnavailable] and the error of a server only if a
-// majority cannot be had without those that fail. An attempt waits for an answer for as long as [Options.RedLockTimeout] of the
-// first client, or half of the watchdog or lease time if that is shorter; but, as a rule, a moment only when a majority has answered
-// and does not agree: then it gives back what it has and asks again, since the others may be away.
+// Lock waits for a majority of the servers. It fails with [ErrUnavailable] and the error of a server only if there can be no majority
+// without the failing ones. A granted minority is given back, in the background after 100ms.
 func (m *RedLock) Lock(ctx context.Context, opts ...LockOption) (*Lease, error) {
 	return m.lock(ctx, "lock", opts)
 }
 
-// TryLock asks all servers once, without waiting for others, and fails with [ErrNotAcquired]. It waits for answers as long as
-// a majority can still grant the key, at most for [Options.RedLockTimeout]: a slow server that is needed is waited for, and one
-// that is not needed is not. Two who try at the same time may both fail.
+// TryLock asks all servers once. It waits for answers while a majority is possible, for [Options.RedLockTimeout] at most. Two calls at once
+// may both fail.
 func (m *RedLock) TryLock(ctx context.Context, opts ...LockOption) (*Lease, error) {
 	return m.lock(ctx, "try lock", append(slices.Clip(opts), once))
 }

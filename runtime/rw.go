@@ -7,97 +7,69 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
-// An RWMutex is held by one writer, or by any number of readers, in this process and in all others, Java
-// programs with Redisson included. It names a key and holds no state: make one for each use, keep
-// one, share it between goroutines. Redisson's RReadWriteLock.
+// An RWMutex is held by one writer or by any number of readers, in this process and in all others, Java programs too. Redisson's
+// RReadWriteLock.
 //
-// Readers of one process have one hold in Redis together, as long as they ask for the same watchdog time
-// and neither a [WithLease] nor a [WithMaxHold]: who joins others sends nothing. The last one out gives it
-// back.
+// Readers of one process with the same watchdog time, and without [WithLease] and [WithMaxHold], are one hold in Redis: joining it costs
+// nothing. Processes wait in two queues, of readers and of writers, which take turns; new readers do not pass a waiting writer. So, as with
+// [sync.RWMutex], a reader must not wait for another reader, unless that one reads under its context or owner. A waiting process that died
+// costs 100ms, or as a writer 2s: see docs/details.md.
 //
-// # Order
-//
-// Goroutines of one process are served in the order in which they asked: a reader does not pass a writer
-// that waits. Processes stand in two lines, one to read and one to write, each first come, first served, and the two take turns:
-// when a writer unlocks, all who wait to read are next, and when the last reader does, the first that waits to write. New
-// readers do not pass a process that waits to write. Only those are woken whose turn it is. A process in line that has died
-// costs 100 milliseconds, and one that waited to write and has died keeps new readers out for 2 seconds at most. Java programs
-// race, as always, with a start of 5ms whenever the key is given back here; readers that come and go without end notice within
-// 250ms that somebody waits to write of whom they do not hear, a Java program for one, and then nobody joins them.
-//
-// As with [sync.RWMutex], a goroutine that reads must not wait for another reader, unless that reads under
-// its context or as the same owner: a writer that waits may be between them.
-//
-// # Reentry
-//
-// Who writes may write again and read, and who reads may read again, under the context of the lease,
-// or as the same owner, see [WithOwner]. Who reads and asks to write fails with [ErrUpgrade] at once: two
-// who did would wait for each other. A writer that unlocks while it has a lease for reading goes
-// on reading, and lets other readers in. The context of a lease taken under that of another ends
-// with it, so who goes on reading takes both under the context of an owner:
+// A writer may write again and read, a reader may read again, under the context of the lease or as the same owner. A reader that asks to
+// write fails with [ErrUpgrade]. To go on reading after writing, take both under an owner:
 //
 //	ctx = lockrt.WithOwner(ctx, lockrt.NewOwner())
 //	w, err := m.Lock(ctx)
-//	...
 //	r, err := m.RLock(ctx)
-//	...
-//	err = w.Unlock(ctx) // r is held still
+//	err = w.Unlock(ctx) // r is still held, and other readers may come
 type RWMutex struct {
 	c    *Client
 	key  string
 	opts []LockOption
 }
 
-// RWMutex returns the read-write lock named key. It does not contact Redis: make one for each use or keep
-// one. An unusable key or option is reported by what uses it. Redisson's getReadWriteLock.
+// RWMutex returns the read-write lock named key. Redisson's getReadWriteLock.
 func (c *Client) RWMutex(key string, opts ...LockOption) *RWMutex {
 	return &RWMutex{c: c.made(), key: key, opts: opts}
 }
 
 var _ Locker = (*RWMutex)(nil)
 
-// Key returns the name of the lock, which is its key in Redis.
+// Key returns the name of the lock, its key in Redis.
 func (m *RWMutex) Key() string { return orZero(m).key }
 
-// Lock waits until the key is granted for writing, ctx ends or [WithWait] runs out. It fails like
-// [Mutex.Lock], and with [ErrUpgrade] for a caller that reads. Redisson's writeLock().lock and
-// tryLock(waitTime, leaseTime, unit).
+// Lock waits for the key, for writing. Redisson's writeLock().lock.
 func (m *RWMutex) Lock(ctx context.Context, opts ...LockOption) (*Lease, error) {
 	return m.lock(ctx, "lock", true, opts)
 }
 
-// TryLock tries to lock for writing once, without waiting for others, and fails with [ErrNotAcquired]. It is
-// refused without a round trip if this process has the key or waits for it already, and also when it is the turn
-// of those who wait to read, or of a Java program. Redisson's writeLock().tryLock.
+// TryLock tries once, for writing. It is refused without a round trip if this process holds the key or waits, and in the turn of readers or
+// a Java program. Redisson's writeLock().tryLock.
 func (m *RWMutex) TryLock(ctx context.Context, opts ...LockOption) (*Lease, error) {
 	return m.lock(ctx, "try lock", true, append(slices.Clip(opts), once))
 }
 
-// RLock waits until the key is granted for reading, ctx ends or [WithWait] runs out. It fails like
-// [Mutex.Lock], and with [ErrBadOption] for [WithFencing]: a reader has no fencing token. Redisson's
-// readLock().lock and tryLock(waitTime, leaseTime, unit).
+// RLock waits for the key, for reading. Redisson's readLock().lock.
 func (m *RWMutex) RLock(ctx context.Context, opts ...LockOption) (*Lease, error) {
 	return m.lock(ctx, "read lock", false, opts)
 }
 
-// TryRLock tries to lock for reading once, without waiting for others, and fails with [ErrNotAcquired] if
-// somebody writes, or waits to write. Redisson's readLock().tryLock.
+// TryRLock tries once, for reading; it is refused if anybody writes or waits to write. Redisson's readLock().tryLock.
 func (m *RWMutex) TryRLock(ctx context.Context, opts ...LockOption) (*Lease, error) {
 	return m.lock(ctx, "try read lock", false, append(slices.Clip(opts), once))
 }
 
-// Do locks for writing, calls fn with the lease's context and unlocks, like [Mutex.Do].
+// Do is [Mutex.Do], for writing.
 func (m *RWMutex) Do(ctx context.Context, fn func(ctx context.Context, lease *Lease) error, opts ...LockOption) error {
 	return do(ctx, m, fn, opts)
 }
 
-// RDo locks for reading, calls fn with the lease's context and unlocks, like [Mutex.Do].
+// RDo is [Mutex.Do], for reading.
 func (m *RWMutex) RDo(ctx context.Context, fn func(ctx context.Context, lease *Lease) error, opts ...LockOption) error {
 	return do(ctx, m.RLocker(), fn, opts)
 }
 
-// RLocker returns a [Locker] whose Lock and TryLock are RLock and TryRLock. Other than a Locker promises,
-// it has many holders. Redisson's readLock.
+// RLocker returns a [Locker] that locks for reading, with many holders.
 func (m *RWMutex) RLocker() Locker { return rLocker{m} }
 
 type rLocker struct{ m *RWMutex }
@@ -112,15 +84,13 @@ func (r rLocker) TryLock(ctx context.Context, opts ...LockOption) (*Lease, error
 
 func (r rLocker) Key() string { return r.m.Key() }
 
-// ForceUnlock takes the key from whoever writes, with what that one has for reading, and reports whether
-// anybody did. Readers keep it. The holder's leases are lost at once; a Java program learns when it unlocks.
-// Redisson's writeLock().forceUnlock.
+// ForceUnlock takes the key from the writer, with what it has for reading, and reports whether there was one. Redisson's
+// writeLock().forceUnlock.
 func (m *RWMutex) ForceUnlock(ctx context.Context) (bool, error) {
 	return orZero(m).force(ctx, "force unlock", true)
 }
 
-// ForceRUnlock takes the key from all who read, and reports whether anybody did. A writer keeps it, with what
-// it has for reading. Redisson's readLock().forceUnlock.
+// ForceRUnlock takes the key from all readers but a writer, and reports whether there were any. Redisson's readLock().forceUnlock.
 func (m *RWMutex) ForceRUnlock(ctx context.Context) (bool, error) {
 	return orZero(m).force(ctx, "force read unlock", false)
 }
@@ -142,8 +112,7 @@ func (m *RWMutex) force(ctx context.Context, op string, write bool) (bool, error
 	}, lock.ForceUnlock(write))
 }
 
-// Inspect asks Redis who holds the key, and how. It fails with [ErrWrongType] if the key is not a lock.
-// Redisson's isLocked and remainTimeToLive, of either side.
+// Inspect asks Redis who writes or reads. Redisson's isLocked, of both.
 func (m *RWMutex) Inspect(ctx context.Context) (RWStanding, error) {
 	m = orZero(m)
 	type reply struct {

@@ -11,13 +11,9 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
-// A Semaphore counts permits without asking who has them: anybody may give back what anybody took, and a
-// process that dies keeps what it took. Use a [PermitSemaphore] unless that is wanted. It names a
-// key and holds no state. Redisson's RSemaphore.
-//
-// Goroutines of one process are served in the order in which they asked; processes race for what
-// was given back. Nobody is given permits twice or loses them because a reply was lost: Redis keeps
-// for two minutes what each request did.
+// A Semaphore counts permits, not holders: anybody may release what anybody acquired, and a crashed process keeps its permits. Use a
+// [PermitSemaphore] unless you want that. Goroutines of one process are served in the order of their calls; processes race. Redisson's
+// RSemaphore.
 type Semaphore struct {
 	c       *Client
 	key     string
@@ -25,34 +21,27 @@ type Semaphore struct {
 	opts    []LockOption
 }
 
-// Semaphore returns the semaphore named key. It does not contact Redis: make one for each use or
-// keep one. If it does not exist, the first that acquires creates it with that many permits; with 0
-// nobody does but [Semaphore.TrySetPermits] and [Semaphore.Release], as in Redisson. Of the options only
-// [WithWait] means anything here. An unusable key or number is reported by what uses it. Redisson's
-// getSemaphore.
+// Semaphore returns the semaphore named key. The first Acquire creates it with that many permits; with 0 only TrySetPermits and Release do.
+// Redisson's getSemaphore.
 func (c *Client) Semaphore(key string, permits int, opts ...LockOption) *Semaphore {
 	return &Semaphore{c: c.made(), key: key, permits: permits, opts: opts}
 }
 
-// Key returns the name of the semaphore, which is its key in Redis.
+// Key returns the name of the semaphore, its key in Redis.
 func (s *Semaphore) Key() string { return orZero(s).key }
 
-// Acquire takes n permits, all at once, and waits until there are so many, ctx ends or [WithWait] runs
-// out. For n = 0 it does nothing. A semaphore that has fewer in all makes it wait for as long. After
-// an error nothing is taken. It fails like [Mutex.Lock], and with [ErrBadOption] for a negative n.
+// Acquire waits for n permits, all at once; more than there are make it wait all the same. 0 does nothing, a negative n is [ErrBadOption].
 // Redisson's acquire and tryAcquire(permits, waitTime).
 func (s *Semaphore) Acquire(ctx context.Context, n int, opts ...LockOption) error {
 	return s.acquire(ctx, "acquire", n, opts)
 }
 
-// TryAcquire takes n permits if they are there now, and fails with [ErrNotAcquired] if not, or if others of
-// this process wait already. Redisson's tryAcquire.
+// TryAcquire tries once, after waiting calls. Redisson's tryAcquire.
 func (s *Semaphore) TryAcquire(ctx context.Context, n int, opts ...LockOption) error {
 	return s.acquire(ctx, "try acquire", n, append(slices.Clip(opts), once))
 }
 
-// Do acquires n permits, calls fn and gives them back, also if fn panics. Its error joins fn's own and a
-// failure to give back.
+// Do acquires n permits, calls fn with ctx and releases them, also if fn panics. Its error joins that of fn and a failure to release.
 func (s *Semaphore) Do(ctx context.Context, n int, fn func(ctx context.Context) error, opts ...LockOption) (err error) {
 	if fn == nil {
 		return noFunction("do", s.Key())
@@ -70,44 +59,36 @@ func (s *Semaphore) Do(ctx context.Context, n int, fn func(ctx context.Context) 
 	return fn(ctx)
 }
 
-// Release gives n permits back, whoever took them; for n = 0 it does nothing. Its context is for values alone, as that of
-// [Lease.Unlock]: the call ends within [Options.OpTimeout], and goes on in the background for a minute if
-// Redis does not answer: with an error the outcome is unknown, and calling it again would give back
-// twice. It works after [Client.Close], unless [Open] made the Client.
-//
-// A semaphore that does not exist, because Redis lost it, is created with n permits, as in Redisson; one
-// that is created when it is first acquired is left to that. Redisson's release.
+// Release gives back n permits of anybody; 0 does nothing. It ends like Unlock and goes on for a minute: after an error, calling it again
+// could give back twice. A semaphore that does not exist is created with n permits, as in Redisson, unless Acquire creates it. Redisson's
+// release.
 func (s *Semaphore) Release(ctx context.Context, n int) error {
 	s = orZero(s)
 	_, err := s.add(ctx, "release", n, s.permits > 0)
 	return err
 }
 
-// ReleaseIfExists is Release, but does nothing to a semaphore that does not exist, and reports whether it
-// does. Redisson's releaseIfExists.
+// ReleaseIfExists is Release that creates nothing, and reports whether the semaphore exists. Redisson's releaseIfExists.
 func (s *Semaphore) ReleaseIfExists(ctx context.Context, n int) (bool, error) {
 	s = orZero(s)
 	return s.add(ctx, "release", n, true)
 }
 
-// Resize changes how many permits are available by delta, for good, and reports whether the semaphore
-// existed; one that did not exist has delta then. If more are taken away than are available, the number is negative
-// until enough were given back. With an error the outcome is unknown. Redisson's addPermits, which also takes
-// away a time to live.
+// Resize adds delta permits for good and reports whether the semaphore existed; one that did not has delta then. The number may become
+// negative. Redisson's addPermits, which also takes away a time to live.
 func (s *Semaphore) Resize(ctx context.Context, delta int) (bool, error) {
 	s = orZero(s)
 	return resize(ctx, s.c, kindSemaphore, s.key, delta)
 }
 
-// TrySetPermits creates the semaphore with n permits and reports whether it did; one that exists stays what it
-// is. After ttl it is gone, whatever it is used for; 0 is for ever. Redisson's trySetPermits.
+// TrySetPermits creates the semaphore with n permits for ttl, 0 for ever, and reports false if it exists. Redisson's trySetPermits.
 func (s *Semaphore) TrySetPermits(ctx context.Context, n int, ttl time.Duration) (bool, error) {
 	s = orZero(s)
 	return trySetPermits(ctx, s.c, kindSemaphore, s.key, n, ttl)
 }
 
-// Drain takes all permits that are available and returns how many these were. With an error the outcome is
-// unknown. Redisson's drainPermits, which also raises a negative number to 0 and takes away a time to live.
+// Drain takes all free permits and returns how many. Redisson's drainPermits, which also raises a negative number to 0 and takes away a
+// time to live.
 func (s *Semaphore) Drain(ctx context.Context) (int, error) {
 	s = orZero(s)
 	n, err := s.c.change(ctx, "drain", kindSemaphore, s.key, false, func(ctx context.Context, ct *counter) (int64, error) {
@@ -117,8 +98,8 @@ func (s *Semaphore) Drain(ctx context.Context) (int, error) {
 	return int(n), err
 }
 
-// Available asks Redis how many permits are available: 0 if the semaphore does not exist, or as many as it
-// will be created with; less than 0 after more were taken away. Redisson's availablePermits.
+// Available asks Redis how many permits are free: if the semaphore does not exist, as many as Acquire would create; negative after Resize
+// took more than there were. Redisson's availablePermits.
 func (s *Semaphore) Available(ctx context.Context) (int, error) {
 	s = orZero(s)
 	type reply struct {

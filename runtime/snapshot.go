@@ -11,10 +11,8 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
 
-// Snapshot returns what the client holds and what its calls wait for, for a process that wants to show itself. A call that
-// tries once is not listed, nor is one that Redis has not refused yet as a rule. It does not contact Redis
-// and may be called at any time; after Close nothing is held. What a [RedLock] or [MultiLock] is waited for with is listed by the
-// client of its first lock.
+// Snapshot returns what the Client holds and which of its calls wait. It does not contact Redis. Calls that try once are left out and, as a
+// rule, those that Redis has not refused yet. The first Client of a RedLock or MultiLock lists its calls.
 func (c *Client) Snapshot() Snapshot {
 	return c.look("", 0)
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Stats returns the counts. It does not contact Redis and may be called after Close. As a variable of package expvar it is
+// Stats returns counts since the Client was made. It does not contact Redis and works after Close. For package expvar:
 //
 //	expvar.Publish("locks", expvar.Func(func() any { return client.Stats() }))
 func (c *Client) Stats() Stats {

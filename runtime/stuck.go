@@ -6,9 +6,6 @@ import (
 	"time"
 )
 
-// DefaultDeadlockAfter is the default of [Options.DeadlockAfter].
-const DefaultDeadlockAfter = 5 * time.Second
-
 // A suspicion is that a call waits for ever: nothing bounds its wait, and it has lasted for long.
 type suspicion struct {
 	due   <-chan time.Time // nil before the call begins to wait, and after the log line
