@@ -13,6 +13,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/internal/trace"
 	"github.com/lockgen/lockgen/runtime/internal/transport"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
@@ -44,6 +45,7 @@ type Client struct {
 	unheard            sync.Once // the log has it that they cannot be answered
 	counts             counts
 	reporter           reporter
+	traced             trace.Func       // of tests, which replay what mutexes do; else nil
 	atEnd              func(key string) // of tests, which keep who ends a lease from going on; else nil
 	observed           bool             // there are hooks for calls or leases
 	tasks              chan func()      // to a goroutine that waits for one
@@ -129,6 +131,9 @@ func newClient(rc rueidis.Client, opts Options, mode PubSub, uuid string) *Clien
 	c.withdrawals.c, c.reporter.c = c, c
 	c.observed = observing(&opts.Hooks)
 	c.watchdog = watchdog.New(c.renew, c.net.RenewBatch(), c.renewed)
+	if c.traced = trace.Present(); c.traced != nil {
+		c.watchdog.Trace(c.tracesRenewal)
+	}
 	if c.net.Tracks() {
 		c.watchdog.First(transport.FirstLook)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
+	"github.com/lockgen/lockgen/runtime/internal/trace"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
 
@@ -200,6 +201,9 @@ func (g *grant) end(l *Lease) (*releaseOp, error) {
 	r.grant = nil
 	r.busy++
 	r.c.watchdog.Stop(&g.guard)
+	if g.ticket.settled == nil { // else it is not given back before its request is answered
+		r.c.traces(trace.Unlocks, r.key, g.ticket.n)
+	}
 	op := newReleaseOp(r, g.ticket, g.handed)
 	op.held, op.waited = !g.idle, true
 	if next != nil && r.c.granting() && r.c.attends(r.key) {
@@ -221,6 +225,11 @@ func (r *resource) revoke(g *grant, cause error) {
 	r.grant = nil
 	r.busy++ // the next one asks when the present one knows
 	g.lost = lost(cause)
+	if errors.Is(cause, watchdog.ErrRefused) {
+		r.c.traces(trace.Lost, r.key, g.ticket.n)
+	} else {
+		r.c.traces(trace.RunsOut, r.key, g.ticket.n)
+	}
 	late := *g.ticket
 	r.mu.Unlock()
 

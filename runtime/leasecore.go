@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/lockgen/lockgen/runtime/internal/trace"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
 
@@ -93,6 +94,9 @@ func (t *leaseCore) prolong(ctx context.Context, d time.Duration) error {
 	got, err := bounded(ctx, t.client, func() error {
 		sent := now()
 		ttl := max(d, t.guard.Ends().Sub(sent))
+		if t.client.traced != nil {
+			t.client.tracesRenewal(trace.Prolongs, t.guard, 0, 0)
+		}
 		switch err := t.client.renew([]*watchdog.Lease{t.guard}, []time.Duration{ttl})[0]; {
 		case errors.Is(err, watchdog.ErrRefused):
 			t.client.watchdog.Lose(t.guard, watchdog.ErrRefused)

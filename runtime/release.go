@@ -9,6 +9,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/internal/trace"
 	"github.com/lockgen/lockgen/runtime/internal/transport"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
@@ -91,6 +92,7 @@ func (r *resource) free(op *releaseOp) {
 	case op.ticket.settled != nil:
 		r.c.spawn(func() {
 			op.ticket.outcomeUnknown = <-op.ticket.settled || op.ticket.outcomeUnknown // or that request could take the lock again, for nobody
+			r.c.traces(trace.Unlocks, r.key, op.ticket.n)
 			r.c.releases.Submit(op, false)
 		})
 	case op.simple():
@@ -107,6 +109,7 @@ func (op *releaseOp) Key() string { return op.r.key }
 
 func (op *releaseOp) Append(keys, args []string) (allKeys, allArgs []string) {
 	wire := &op.r.c.wire
+	op.r.c.traces(trace.GivesBack, op.r.key, op.ticket.n)
 	if op.plain {
 		return wire.Free(keys, args, op.r.key, op.ticket.n)
 	}
@@ -114,6 +117,7 @@ func (op *releaseOp) Append(keys, args []string) (allKeys, allArgs []string) {
 	r := protocol.Release{Of: op.ticket.onWire(), JavasTurn: op.handed}
 	if op.again != nil {
 		r.Again, r.Lease = op.again.onWire(), op.terms.ttl
+		op.r.c.traces(trace.Joins, op.r.key, op.again.n)
 	}
 	return wire.Release(keys, args, op.r.key, r)
 }
@@ -155,6 +159,9 @@ func (op *releaseOp) Answered(sent time.Time, reply protocol.Answer, err error) 
 		r.c.withdraw(r.key, tk)
 		op.finish(released{protocol.Released{Outcome: protocol.NotOurs}, sent}, err)
 		return
+	}
+	if op.again != nil {
+		r.c.traces(trace.Unknown, r.key, op.again.n)
 	}
 	r.c.spawn(func() {
 		<-time.After(pause)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/internal/trace"
 	"github.com/lockgen/lockgen/runtime/internal/transport"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
@@ -100,6 +101,7 @@ func (r *resource) prepare(w *waiter) (op *acquireOp, to *transport.Batcher) {
 		op.line = protocol.Queued
 		tk.standing = true
 	}
+	r.c.tracesAsking(r.key, tk.n, op.line)
 	to = r.c.acquires
 	if op.plain() {
 		to = r.c.takes
@@ -114,6 +116,7 @@ func (op *acquireOp) Key() string { return op.r.key }
 
 func (op *acquireOp) Append(keys, args []string) (allKeys, allArgs []string) {
 	r := op.r
+	r.c.traces(trace.Sent, r.key, op.ticket.n)
 	if op.plain() {
 		return r.c.wire.Take(keys, args, r.key, op.ticket.n, op.terms.ttl)
 	}
@@ -147,6 +150,7 @@ func (r *resource) settle(op *acquireOp, sent time.Time, reply protocol.Verdict,
 	tk.asking = false
 	if tk.settled != nil {
 		w.asks.Add(-1)
+		r.c.tracesAnswer(trace.Settled, r.key, tk.n, err)
 		// It was handed over while we asked, and is not given back before this.
 		tk.settled <- transport.Unknown(err)
 		if g := r.grant; g != nil && g.ticket.n == tk.n && err == nil && !reply.Granted() && reply.At.UnixMicro() > tk.granted {
@@ -161,7 +165,7 @@ func (r *resource) settle(op *acquireOp, sent time.Time, reply protocol.Verdict,
 	}
 	tk.outcomeUnknown = tk.outcomeUnknown || transport.Unknown(err) || transport.Begun(err)
 	tk.unclaimedGrant = tk.unclaimedGrant || transport.Unconfirmed(err)
-	yes := err == nil && reply.Granted()
+	yes, refused := err == nil && reply.Granted(), false
 	next := r.head()
 	switch {
 	case yes && (next == nil || next.terms != t || !r.c.granting()):
@@ -175,13 +179,20 @@ func (r *resource) settle(op *acquireOp, sent time.Time, reply protocol.Verdict,
 	case yes:
 		w.asks.Add(-1) // before it is given what it wants, so that it can be used again
 		tk.tokens = newTokens(reply.Token, op.drawn)
+		r.c.tracesGrant(trace.Granted, r.key, tk.n, sent, t.ttl)
 		r.promote(tk, t, sent, t.ttl)
 		r.assign(next)
 		return nil
 	case err == nil:
+		refused = true
 		tk.seen, tk.refused = &sighting{sent, reply.At}, true
 		r.c.contended.note(r.key, sent)
 		tk.unclaimedGrant = tk.unclaimedGrant && tk.olderThanGrant(sent, reply.At)
+	}
+	if refused {
+		r.c.traces(trace.Refused, r.key, tk.n)
+	} else {
+		r.c.traces(trace.Unknown, r.key, tk.n)
 	}
 	defer w.asks.Add(-1) // not sooner: who has given up lets another call use w when no request knows it
 	switch {
@@ -251,6 +262,7 @@ func (r *resource) handed(n uint64, o handOver) {
 		}
 		tk.wanted = tk.wanted || o.others
 		tk.tokens = newTokens(o.token, tk.inLine)
+		r.c.tracesGrant(trace.Handed, r.key, tk.n, from, first)
 		r.promote(tk, w.terms, from, first).handed = true
 		r.c.counts.remote.Add(1)
 		w.lease.came = fromThere
@@ -332,6 +344,9 @@ func (r *resource) taken(n uint64) {
 func (r *resource) abandon() (rest func()) {
 	tk := r.ticket
 	r.ticket = nil
+	if tk != nil {
+		r.c.traces(trace.GivesUp, r.key, tk.n)
+	}
 	switch {
 	case tk == nil:
 		return nil
@@ -354,11 +369,17 @@ func (r *resource) resume(again *ticket, t terms, done released, err error) (res
 	case done.Outcome == protocol.Kept && w != nil && w.terms == t && r.c.opts.Replicas == 0 && r.c.granting() && (!t.fenced || done.Token > 0) &&
 		now().Before(done.sent.Add(t.ttl-watchdog.Margin(t.ttl))):
 		again.tokens = newTokens(done.Token, again.inLine)
+		r.c.tracesGrant(trace.Granted, r.key, again.n, done.sent, t.ttl)
 		r.promote(again, t, done.sent, t.ttl).handed = true
 		r.assign(w)
 		return nil
 	case done.Outcome == protocol.Kept:
 		again.unclaimedGrant = true
+	}
+	if err != nil || again.unclaimedGrant || done.Outcome == protocol.NotOurs {
+		r.c.traces(trace.Unknown, r.key, again.n)
+	} else {
+		r.c.traces(trace.Refused, r.key, again.n)
 	}
 	switch {
 	case w == nil:

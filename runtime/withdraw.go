@@ -9,6 +9,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/internal/trace"
 	"github.com/lockgen/lockgen/runtime/internal/transport"
 )
 
@@ -269,6 +270,7 @@ func (s lockWithdrawer) withdraw(c *Client, list []*withdrawal) error {
 	batch := c.wire.Releases()
 	cmd := protocol.Command{Script: batch.Script, Args: slices.Clone(batch.Common)}
 	for _, wd := range list {
+		c.traces(trace.GivesBack, s.key, wd.n)
 		release := protocol.Release{Of: protocol.Ticket{Number: wd.n, Tokens: wd.tokens}}
 		cmd.Keys, cmd.Args = c.wire.Release(cmd.Keys, cmd.Args, s.key, release)
 	}

@@ -1,5 +1,7 @@
 package spec
 
+import "encoding/binary"
+
 // Key tells states apart.
 func (s State) Key() string {
 	k := make(key, 0, 160)
@@ -7,12 +9,12 @@ func (s State) Key() string {
 	for _, p := range s.Proc {
 		k.word(p.St)
 		k.numbers(p.N, p.Made, p.Slack, p.Trust)
-		k.flags(p.Asking, p.Doubt)
+		k.flags(p.Asking, p.Doubt, p.Joined)
 	}
 	k.numbers(len(s.Net), len(s.Gone), len(s.Lost), len(s.Copy), s.Left)
 	for _, m := range s.Net {
 		k.word(m.Kind)
-		k.numbers(m.O.P, m.O.N, m.Age, m.Arg)
+		k.numbers(m.O.P, m.O.N, m.Age, m.Arg, m.TTL)
 	}
 	for _, g := range s.Gone {
 		k.numbers(g.O.P, g.O.N, g.Until)
@@ -28,12 +30,12 @@ func (s State) Key() string {
 	return string(k)
 }
 
-// A key is a state as a string: all numbers in it are small.
+// A key is a state as a string. Numbers in it are small, but in traces.
 type key []byte
 
 func (k *key) numbers(some ...int) {
 	for _, n := range some {
-		*k = append(*k, byte(n))
+		*k = binary.AppendVarint(*k, int64(n))
 	}
 }
 

@@ -43,6 +43,7 @@ type Proc struct {
 	N, Made, Slack int
 	Asking, Doubt  bool
 	Trust          int
+	Joined         bool // in traces alone: its request went with a release, and so is not done twice
 }
 
 // A Message is under way.
@@ -50,6 +51,7 @@ type Message struct {
 	Kind     string
 	O        Owner
 	Age, Arg int
+	TTL      int // in traces alone: what it asks for, if that is not Bounds.Lease
 }
 
 // A Gone is a claim that nobody wants any more.
@@ -124,7 +126,7 @@ func (s State) heard(m Message) bool {
 // tidy brings the sets of s into order, without what is in them twice, and without messages that nobody hears.
 func (s State) tidy(unheard bool) State {
 	slices.SortFunc(s.Net, func(a, b Message) int {
-		return cmp.Or(cmp.Compare(a.Kind, b.Kind), a.O.compare(b.O), cmp.Compare(a.Age, b.Age), cmp.Compare(a.Arg, b.Arg))
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), a.O.compare(b.O), cmp.Compare(a.Age, b.Age), cmp.Compare(a.Arg, b.Arg), cmp.Compare(a.TTL, b.TTL))
 	})
 	s.Net = slices.Compact(s.Net)
 	if unheard {
@@ -171,7 +173,7 @@ func (s State) fresh(o Owner) bool {
 // Next returns all that may happen in s.
 func (b Bounds) Next(s State) []Step {
 	n := &next{b: b, s: s, who: None}
-	n.step("Tick", n.tick())
+	n.step("Tick", b.after(s, 1))
 	for p := range s.Proc {
 		n.who = s.own(p)
 		n.process(p)
@@ -196,6 +198,10 @@ type next struct {
 	s     State
 	who   Owner // whose the next steps are
 	steps []Step
+
+	// In traces alone.
+	deaf []int // processes that do not listen
+	heed bool  // those who do are not passed over
 }
 
 // add adds a step to a state, of which messages that nobody hears are left out.
@@ -205,40 +211,49 @@ func (n *next) step(action string, to State) {
 	n.steps = append(n.steps, Step{action, n.who, to})
 }
 
+// lease returns what m asks for, or answers.
+func (b Bounds) lease(m Message) int {
+	if m.TTL > 0 {
+		return m.TTL
+	}
+	return b.Lease
+}
+
 func (n *next) room() bool { return len(n.s.Net) < n.b.MaxNet }
 
 func (n *next) fault(kind string) bool { return n.s.Left > 0 && slices.Contains(n.b.Kinds, kind) }
 
-func (s Server) later() Server {
-	s.Left, s.Since = max(0, s.Left-1), min(1, s.Since+1)
+func (s Server) later(d int) Server {
+	s.Left, s.Since = max(0, s.Left-d), min(1, s.Since+d)
 	if s.Left == 0 {
 		s.Owner, s.How = None, "free"
 	}
 	return s
 }
 
-func (n *next) tick() State {
-	to := n.s.clone()
-	to.Srv = to.Srv.later()
+// after returns the state d ticks later, one or more, if nothing else happens.
+func (b Bounds) after(s State, d int) State {
+	to := s.clone()
+	to.Srv = to.Srv.later(d)
 	if len(to.Copy) > 0 {
-		to.Copy = []Server{to.Copy[0].later()}
+		to.Copy = []Server{to.Copy[0].later(d)}
 	}
 	for i, m := range to.Net {
 		switch m.Kind {
 		case "acquire", "granted", "renew", "renewed", "handed":
-			to.Net[i].Age = min(m.Age+1, n.b.Lease)
+			to.Net[i].Age = min(m.Age+d, b.Lease)
 		}
 	}
 	for i, p := range to.Proc {
-		to.Proc[i].Trust = max(0, p.Trust-1)
+		to.Proc[i].Trust = max(0, p.Trust-d)
 		to.Proc[i].Made = 0
 		if p.claiming() && p.Slack == NoSight {
-			to.Proc[i].Made = min(p.Made+1, n.b.Claim)
+			to.Proc[i].Made = min(p.Made+d, b.Claim)
 		}
 	}
 	for i, g := range to.Gone {
 		if g.Until > 0 {
-			to.Gone[i].Until--
+			to.Gone[i].Until = max(0, g.Until-d)
 		}
 	}
 	return to.tidy(false)
@@ -283,7 +298,7 @@ func (n *next) process(p int) {
 	if pr.St == "held" {
 		if pr.Trust > 0 && n.room() {
 			to := s.clone()
-			to.Net = append(to.Net, Message{"renew", s.own(p), 0, 0})
+			to.Net = append(to.Net, Message{Kind: "renew", O: s.own(p)})
 			n.add("Renew", to)
 		}
 		if pr.Trust == 0 {
@@ -311,7 +326,7 @@ func (n *next) begin(o Owner, line int) {
 		pr.St = "waits"
 	}
 	to.Lost = slices.DeleteFunc(to.Lost, func(l Owner) bool { return l.P == o.P })
-	to.Net = append(to.Net, Message{"acquire", o, 0, line})
+	to.Net = append(to.Net, Message{Kind: "acquire", O: o, Arg: line})
 	n.who = o
 	n.add("Begin", to)
 }
@@ -322,7 +337,7 @@ func (n *next) again(p, line int) {
 	if line > 0 {
 		to.Proc[p].St = "waits"
 	}
-	to.Net = append(to.Net, Message{"acquire", n.s.own(p), 0, line})
+	to.Net = append(to.Net, Message{Kind: "acquire", O: n.s.own(p), Arg: line})
 	n.add("Again", to)
 }
 
@@ -343,7 +358,7 @@ func (n *next) giveBack(g Gone) {
 		last = 1
 	}
 	to := n.s.clone()
-	to.Net = append(to.Net, Message{"release", g.O, 0, last})
+	to.Net = append(to.Net, Message{Kind: "release", O: g.O, Arg: last})
 	n.add("GiveBack", to)
 }
 
@@ -399,8 +414,8 @@ func (n *next) answer(m Message) {
 		n.add("Settled", to)
 	case m.Kind == "granted" && is.Asking && is.claiming():
 		pr.Asking = false
-		if m.Age < n.b.Lease {
-			pr.St, pr.Trust, pr.Made, pr.Slack = "held", n.b.Lease-m.Age, 0, NoSight
+		if lease := n.b.lease(m); m.Age < lease {
+			pr.St, pr.Trust, pr.Made, pr.Slack = "held", lease-m.Age, 0, NoSight
 		}
 		n.add("Granted", to)
 	case m.Kind == "refused" && is.Asking && is.claiming():
@@ -416,7 +431,7 @@ func (n *next) answer(m Message) {
 		}
 		n.add("Handed", to)
 	case m.Kind == "renewed" && is.St == "held":
-		pr.Trust = max(is.Trust, n.b.Lease-m.Age)
+		pr.Trust = max(is.Trust, n.b.lease(m)-m.Age)
 		n.add("Renewed", to)
 	case m.Kind == "notyours" && is.St == "held":
 		gone := s.abandon(p, is.Asking)

@@ -126,11 +126,11 @@ func stateOf(t *testing.T, line string, b Bounds) State {
 	require.Len(t, procs, b.Procs)
 	for i := range b.Procs {
 		p := procs[fmt.Sprintf("p%d", i+1)].(map[string]any)
-		s.Proc = append(s.Proc, Proc{p["st"].(string), p["n"].(int), p["made"].(int), p["slack"].(int), p["asking"].(bool), p["doubt"].(bool), p["trust"].(int)})
+		s.Proc = append(s.Proc, Proc{p["st"].(string), p["n"].(int), p["made"].(int), p["slack"].(int), p["asking"].(bool), p["doubt"].(bool), p["trust"].(int), false})
 	}
 	for _, x := range vars["net"].([]any) {
 		m := x.(map[string]any)
-		s.Net = append(s.Net, Message{m["kind"].(string), ownerOf(m["o"]), m["age"].(int), m["arg"].(int)})
+		s.Net = append(s.Net, Message{m["kind"].(string), ownerOf(m["o"]), m["age"].(int), m["arg"].(int), 0})
 	}
 	for _, x := range vars["gone"].([]any) {
 		g := x.(map[string]any)

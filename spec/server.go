@@ -38,29 +38,32 @@ func (n *next) run(m Message, kept bool) {
 	case m.Kind == "acquire" && n.b.Prompt && m.Age >= n.b.Lease:
 	case m.Kind == "acquire" && (s.Srv.Owner == None || s.Srv.Owner == m.O):
 		n.b.drawn(&to)
-		to.Srv.Owner, to.Srv.Left, to.Srv.How = m.O, max(s.Srv.Left, n.b.Lease), "asked"
+		to.Srv.Owner, to.Srv.Left, to.Srv.How = m.O, max(s.Srv.Left, n.b.lease(m)), "asked"
 		if m.Arg == 2 {
 			to.Srv.Line = unlisted(to.Srv.Line, m.O)
 		}
-		add(to, Message{"granted", m.O, m.Age, 0})
+		add(to, Message{"granted", m.O, m.Age, 0, m.TTL})
 	case m.Kind == "acquire":
 		if m.Arg > 0 && !slices.Contains(to.Srv.Line, m.O) {
 			to.Srv.Line = append(to.Srv.Line, m.O)
 		}
-		add(to, Message{"refused", m.O, 0, m.Age})
+		add(to, Message{Kind: "refused", O: m.O, Arg: m.Age})
 	case m.Kind == "renew" && s.Srv.Owner == m.O:
-		to.Srv.Left, to.Srv.How = max(s.Srv.Left, n.b.Lease), "asked"
-		add(to, Message{"renewed", m.O, m.Age, 0})
+		to.Srv.Left, to.Srv.How = max(s.Srv.Left, n.b.lease(m)), "asked"
+		add(to, Message{"renewed", m.O, m.Age, 0, m.TTL})
 	case m.Kind == "renew":
-		add(to, Message{"notyours", m.O, 0, 0})
+		add(to, Message{Kind: "notyours", O: m.O})
 	case s.Srv.Owner == m.O: // release
-		done, dead := Message{"released", m.O, 0, m.Arg}, true
+		done, dead := Message{Kind: "released", O: m.O, Arg: m.Arg}, true
 		for k, o := range s.Srv.Line {
-			dead = dead && s.Proc[o.P].St == "dead"
+			if n.heed && !dead {
+				break
+			}
+			dead = dead && (s.Proc[o.P].St == "dead" || slices.Contains(n.deaf, o.P))
 			to := to.clone()
 			n.b.drawn(&to)
 			to.Srv.Owner, to.Srv.Left, to.Srv.How, to.Srv.Line = o, n.b.Claim, "handed", to.Srv.Line[k+1:]
-			add(to, done, Message{"handed", o, 0, 0})
+			add(to, done, Message{Kind: "handed", O: o})
 		}
 		if dead {
 			to := to.clone()
@@ -75,7 +78,7 @@ func (n *next) run(m Message, kept bool) {
 		}
 	default:
 		to.Srv.Line = unlisted(to.Srv.Line, m.O)
-		add(to, Message{"released", m.O, 0, m.Arg})
+		add(to, Message{Kind: "released", O: m.O, Arg: m.Arg})
 	}
 }
 

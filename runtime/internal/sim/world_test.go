@@ -17,12 +17,13 @@ import (
 
 // A world is one run: processes, servers, the network, and what was seen.
 type world struct {
-	t     *testing.T
-	seed  uint64
-	plan  *plan
-	net   *network
-	began time.Time
-	watch *watch // checks, and keeps the history
+	t      *testing.T
+	seed   uint64
+	plan   *plan
+	net    *network
+	began  time.Time
+	watch  *watch  // checks, and keeps the history
+	traced *traced // replays traces; nil if the world is of other locks than mutexes
 
 	servers   []*server
 	processes []*process
@@ -123,6 +124,7 @@ func (w *world) live() {
 	ctx, cancel := context.WithCancel(w.t.Context())
 	defer cancel()
 	w.stop = cancel
+	defer w.trace()()
 	var workers sync.WaitGroup
 	for range w.plan.processes {
 		w.start(ctx, &workers) // before anything is broken: that a first connection fails is the caller's to see

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
+	"github.com/lockgen/lockgen/runtime/internal/trace"
 )
 
 // A lane is where requests go that one call of the renewer may deal with: about leases of one kind
@@ -169,6 +170,11 @@ func (w *Watchdog) send(ln *lane) {
 			ln.sending--
 			return
 		}
+		for _, r := range batch {
+			if w.traced != nil {
+				w.traced(trace.Renews, r.lease, 0, 0)
+			}
+		}
 		w.mu.Unlock()
 		w.ask(ln, batch)
 		w.mu.Lock()
@@ -203,6 +209,9 @@ func (w *Watchdog) ask(ln *lane, batch []request) {
 			r.failed(answered, outcomes[i])
 		case !r.looks: // the answer to a look is as was known
 			l.confirm(now, ttls[i])
+			if w.traced != nil {
+				w.traced(trace.Renewed, l, now, ttls[i])
+			}
 		}
 		l.mu.Unlock()
 		switch {

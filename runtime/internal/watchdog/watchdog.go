@@ -30,6 +30,7 @@ import (
 	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
+	"github.com/lockgen/lockgen/runtime/internal/trace"
 )
 
 // Causes that a lost lease is reported with.
@@ -68,6 +69,7 @@ type Renewer func(leases []*Lease, ttls []time.Duration) []error
 type Watchdog struct {
 	renew    Renewer
 	observe  func(l *Lease, err error)
+	traced   Tracer
 	batch    int
 	group    func(l *Lease) uint16
 	poke     chan struct{} // one token: the earliest deadline may have changed
@@ -101,6 +103,13 @@ func New(renew Renewer, batch int, observe func(l *Lease, err error)) *Watchdog 
 // Group has leases of different groups, as of different servers, never renewed by one call, and none wait for those of
 // another. It is called before the first Start. What it says of a lease may change.
 func (w *Watchdog) Group(group func(l *Lease) uint16) { w.group = group }
+
+// A Tracer is told that a lease is about to be asked about, and that its renewal is confirmed: for ttl from when it was sent. It is
+// called under locks and must not block.
+type Tracer func(a trace.Action, l *Lease, sent monotonic.Time, ttl time.Duration)
+
+// Trace has a tracer told of leases. It is called before the first Start.
+func (w *Watchdog) Trace(f Tracer) { w.traced = f }
 
 // First has leases that are started from now on looked at when d is over, or renewed if they were
 // granted for less than they ask for. With 0, the default, they wait for their first renewal.
@@ -186,6 +195,9 @@ func (w *Watchdog) Extend(l *Lease, sent time.Time, ttl time.Duration) {
 	asked := monotonic.Of(sent)
 	w.change(l, func() {
 		l.confirm(asked, ttl)
+		if w.traced != nil && l.index >= 0 {
+			w.traced(trace.Renewed, l, asked, ttl)
+		}
 		l.least = max(l.least, asked.Add(ttl))
 	})
 }

@@ -1,0 +1,264 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/internal/trace"
+	"github.com/lockgen/lockgen/spec"
+)
+
+// A tracer replays what clients and a server do about mutexes against the specification, while it happens.
+type tracer struct {
+	began time.Time
+	procs int
+	slack time.Duration
+
+	mu     sync.Mutex
+	known  map[string]int // processes, by the first halves of their owners
+	checks map[string]*spec.Check
+	events int
+	bad    []string // what left the protocol
+	kept   func(key string, e spec.Said)
+}
+
+func newTracer(procs int, slack time.Duration) *tracer {
+	return &tracer{began: time.Now(), procs: procs, slack: slack, known: map[string]int{}, checks: map[string]*spec.Check{}}
+}
+
+// owner returns an owner as the specification has it.
+func (x *tracer) owner(field string) spec.Owner {
+	field, _, _ = strings.Cut(field, "+") // as it stands in a line
+	uuid, number, _ := strings.Cut(field, ":")
+	p, known := x.known[uuid]
+	if _, ours := protocol.ClientOf(field); !ours {
+		return spec.Redisson
+	}
+	if !known {
+		p = len(x.known)
+		x.known[uuid] = p
+	}
+	n, err := strconv.Atoi(number)
+	if err != nil {
+		panic("not an owner: " + field)
+	}
+	return spec.Owner{P: p, N: n}
+}
+
+// step is told of what a client does.
+func (x *tracer) step(s trace.Step) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.say(s.Key, spec.Said{At: s.At.Sub(x.began), Action: string(s.Action), Who: x.owner(s.Owner), Line: s.Line, Trust: s.Trust})
+}
+
+// say replays an event. The caller holds x.mu.
+func (x *tracer) say(key string, e spec.Said) {
+	x.events++
+	if x.kept != nil {
+		x.kept(key, e)
+		return
+	}
+	c, known := x.checks[key]
+	if !known {
+		c = spec.NewCheck(x.procs, protocol.HandOverLease, x.slack)
+		x.checks[key] = c
+	}
+	if c == nil {
+		return // it has left the protocol before
+	}
+	if err := c.Say(e); err != nil {
+		x.bad = append(x.bad, fmt.Sprintf("the trace of %q: %v", key, err))
+		x.checks[key] = nil
+	}
+}
+
+// A request is one that a script has dealt with, for one lock.
+type request struct {
+	key    string
+	action string // of the specification; none if it changed nothing, and Fault if nobody knows what it did
+	owner  string
+	ttl    string
+	line   int // how it asked; -1 if that is not known
+}
+
+// requestsOf returns what a script has done for which locks, in order. The reply is that of Redis.
+func requestsOf(script string, keys, args []string, reply string) (all []request) {
+	values := strings.Split(reply, "\r\n")
+	failed := strings.HasPrefix(reply, "-")
+	at := func(i, each int) string { // the first value of what is said of the lock i
+		if strings.HasPrefix(reply, "*") && 1+i*each < len(values) {
+			return values[1+i*each]
+		}
+		return values[0]
+	}
+	add := func(value, key, action, owner, ttl string, line int) {
+		if failed || strings.HasPrefix(value, "-") {
+			action = "Fault"
+		}
+		all = append(all, request{key, action, owner, ttl, line})
+	}
+	switch script {
+	case "take":
+		for i, key := range keys {
+			add(at(i, 4), key, "RunAcquire", args[2*i], args[2*i+1], 0)
+		}
+	case "acquire":
+		for i := 0; 3*i < len(keys); i++ {
+			add(at(i, 4), keys[3*i], "RunAcquire", args[5*i+1], args[5*i], int(args[5*i+2][0]-'0'))
+		}
+	case "renew":
+		for i, key := range keys {
+			add(at(i, 1), key, "RunRenew", args[2*i], args[2*i+1], 0)
+		}
+	case "free":
+		for i := 0; 3*i < len(keys); i++ {
+			if value := at(i, 4); value != ":3" { // else somebody is in line, and nothing was done
+				add(value, keys[3*i], "RunRelease", args[2+i], "", 0)
+			}
+		}
+	case "release":
+		for i := 0; 4*i < len(keys); i++ {
+			own, again, ttl := args[3+4*i], args[4+4*i], args[5+4*i]
+			value := at(i, 4)
+			add(value, keys[4*i], "RunRelease", own, "", 0)
+			if again != "" && value != ":-1" {
+				add(value, keys[4*i], "RunAcquire", again, ttl, -1)
+			}
+		}
+	case "force_unlock":
+		add("", keys[0], "Fault", "", "", 0)
+	}
+	return all
+}
+
+// served replays what a server did. see looks at a lock; deaf returns which of our clients do not listen, and java whether
+// somebody listens to the channel of a lock; all of them are nil if nobody knows.
+func (x *tracer) served(at time.Duration, requests []request, see func(key string) *spec.Seen, deaf func(uuid string) bool, java func(key string) bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for i, r := range requests {
+		e := spec.Said{At: at, Action: r.action, Java: java == nil || java(r.key), Heed: deaf != nil}
+		for uuid, p := range x.known {
+			if deaf != nil && deaf(uuid) {
+				e.Deaf = append(e.Deaf, p)
+			}
+		}
+		slices.Sort(e.Deaf)
+		if r.action != "Fault" {
+			e.Who, e.Line = x.owner(r.owner), r.line
+			ms, _ := strconv.Atoi(r.ttl)
+			e.TTL = time.Duration(ms) * time.Millisecond
+		}
+		last := !slices.ContainsFunc(requests[i+1:], func(later request) bool { return later.key == r.key })
+		if see != nil && (last || r.action == "Fault") {
+			e.Srv = see(r.key)
+		}
+		x.say(r.key, e)
+	}
+}
+
+// failed returns what left the protocol since it was called last.
+func (x *tracer) failed() []string {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	bad := x.bad
+	x.bad = nil
+	return bad
+}
+
+// A traced world replays the traces of its mutexes.
+type traced struct {
+	*tracer
+	w      *world
+	offset time.Duration // of the clock of the server
+}
+
+// trace has the world replay the traces of its clients from now on, if it is one of mutexes, until the function that it returns is
+// called.
+func (w *world) trace() (stop func()) {
+	if k := w.plan.kind.name; k != "mutex" && k != "multi" {
+		return func() {}
+	}
+	w.traced = &traced{tracer: newTracer(w.plan.processes, 2*time.Millisecond), w: w}
+	w.observes = append(w.observes, w.traced.observe)
+	return trace.To(w.traced.step)
+}
+
+// observe replays an event of the server.
+func (x *traced) observe(s *server, e *event) {
+	if e == nil {
+		return
+	}
+	requests := []request{}
+	if e.script != "" {
+		requests = requestsOf(e.script, s.keysOf(e), e.cmd[3+len(s.keysOf(e)):], e.reply)
+	} else if e.process == 0 && writes[strings.ToUpper(e.cmd[0])] {
+		for _, key := range x.w.locks() {
+			requests = append(requests, request{key: key, action: "Fault"})
+		}
+	}
+	if len(requests) > 0 {
+		x.served(time.Since(x.began), requests, func(key string) *spec.Seen { return x.see(s, key) },
+			func(uuid string) bool { return !s.listens(protocol.ProcessChannel(uuid)) },
+			func(key string) bool { return s.listens(protocol.LockChannel(key)) })
+	}
+	for _, bad := range x.failed() {
+		x.w.fail("%s", bad)
+	}
+}
+
+// keysOf returns the keys of the script of an event.
+func (s *server) keysOf(e *event) []string {
+	n := 0
+	_, _ = fmt.Sscan(e.cmd[2], &n)
+	return e.cmd[3 : 3+n]
+}
+
+// listens reports whether anybody listens to a channel.
+func (s *server) listens(channel string) bool {
+	s.w.mu.Lock()
+	defer s.w.mu.Unlock()
+	return len(s.heard[channel]) > 0
+}
+
+// locks returns the keys of the world.
+func (w *world) locks() (all []string) {
+	for i := range w.plan.keys {
+		all = append(all, fmt.Sprintf("key%d", i))
+	}
+	return all
+}
+
+// see returns a lock as the server has it. The caller holds x.mu.
+func (x *traced) see(s *server, key string) *spec.Seen {
+	s.m.SetTime(s.clock())
+	seen := &spec.Seen{Owner: spec.None, Left: s.m.TTL(key)}
+	if owners, _ := s.m.HKeys(key); len(owners) > 0 {
+		seen.Owner = x.owner(owners[0])
+	}
+	line, _ := s.m.List("lockgen_waiting:{" + key + "}")
+	for _, place := range line {
+		seen.Line = append(seen.Line, x.owner(place))
+	}
+	return seen
+}
+
+// disturbed replays that something may have been done to the server. The caller holds w.mu.
+func (x *traced) disturbed() {
+	if x == nil {
+		return
+	}
+	s := x.w.servers[0]
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, key := range x.w.locks() {
+		x.say(key, spec.Said{At: time.Since(x.began), Action: "Fault", Srv: x.see(s, key), Jump: s.offset - x.offset})
+	}
+	x.offset = s.offset
+}

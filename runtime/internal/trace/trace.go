@@ -1,0 +1,60 @@
+// Package trace is how a Client says what it does about mutexes, one step of the protocol after the other, in the words of
+// spec/Mutex.tla. Tests replay what it says against the specification. Nobody else listens, and then it costs nothing but a look at a nil.
+package trace
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// An Action is what a process does or learns, by the name of the module where that has one.
+type Action string
+
+// What a process says of a claim to a key, which it names by its owner.
+const (
+	Asks      Action = "Asks"     // it begins, or asks again: the module's Begin and Again
+	Joins     Action = "Joins"    // it asks by the request that gives the claim before it back
+	Sent      Action = "Sent"     // a request that waited for others is on its way now
+	Unknown   Action = "Unknown"  // a request has no answer, or one that nothing is made of
+	Refused   Action = "Refused"  // somebody else has the key
+	Granted   Action = "Granted"  // a request is answered with the key
+	Handed    Action = "Handed"   // another process has passed the key on to it
+	Settled   Action = "Settled"  // it was handed over before its request was answered, which it is now
+	Renews    Action = "Renew"    // it is to be renewed, or looked at
+	Prolongs  Action = "Prolongs" // likewise, by a holder, who may give it back meanwhile
+	Renewed   Action = "Renewed"  // it is renewed
+	Lost      Action = "Lost"     // the server has it no more
+	RunsOut   Action = "RunOut"   // it is trusted no more
+	Unlocks   Action = "Unlock"   // nobody has it any more
+	GivesUp   Action = "GiveUp"   // nobody wants it any more
+	GivesBack Action = "GiveBack" // the server is told so
+)
+
+// A Step is one event of a Client.
+type Step struct {
+	Action Action
+	Key    string
+	Owner  string        // as Redis has it
+	Line   int           // how it asks: 0 to stand in no line, 1 to stand in it, 2 when it may stand there already
+	Trust  time.Duration // of Granted, Handed and Renewed: for how long from now, the margin not taken off
+	At     time.Time
+}
+
+// A Func is told of each step. It is called under locks, must not block, and must not call the Client.
+type Func func(Step)
+
+var present atomic.Pointer[Func]
+
+// To has the clients that are made from now on tell f, until stop is called.
+func To(f Func) (stop func()) {
+	present.Store(&f)
+	return func() { present.CompareAndSwap(&f, nil) }
+}
+
+// Present returns whom a new client tells, or nil.
+func Present() Func {
+	if f := present.Load(); f != nil {
+		return *f
+	}
+	return nil
+}

@@ -1,0 +1,50 @@
+package lockrt
+
+import (
+	"time"
+
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/internal/trace"
+	"github.com/lockgen/lockgen/runtime/internal/watchdog"
+)
+
+// What this file has is called where a mutex takes a step of the protocol, with the locks held that make it one.
+
+// traces says what becomes of the owner n, if a test wants to know.
+func (c *Client) traces(a trace.Action, key string, n uint64) {
+	if c.traced != nil {
+		c.traced(trace.Step{Action: a, Key: key, Owner: c.wire.Owner(n), At: time.Now()})
+	}
+}
+
+// tracesAsking says that n asks.
+func (c *Client) tracesAsking(key string, n uint64, line protocol.Queueing) {
+	if c.traced != nil {
+		c.traced(trace.Step{Action: trace.Asks, Key: key, Owner: c.wire.Owner(n), Line: int(line[0] - '0'), At: time.Now()})
+	}
+}
+
+// tracesGrant says that the key is granted to n, no earlier than at from, for ttl.
+func (c *Client) tracesGrant(a trace.Action, key string, n uint64, from time.Time, ttl time.Duration) {
+	if c.traced != nil {
+		at := time.Now()
+		c.traced(trace.Step{Action: a, Key: key, Owner: c.wire.Owner(n), Trust: from.Add(ttl).Sub(at), At: at})
+	}
+}
+
+// tracesRenewal says of a lease what its watchdog does.
+func (c *Client) tracesRenewal(a trace.Action, l *watchdog.Lease, sent monotonic.Time, ttl time.Duration) {
+	if _, mutex := l.Holding.(*grant); mutex {
+		at := time.Now()
+		c.traced(trace.Step{Action: a, Key: l.Key(), Owner: l.Owner(), Trust: sent.Add(ttl).Std().Sub(at), At: at})
+	}
+}
+
+// tracesAnswer says a when n is answered, or that it is not known how.
+func (c *Client) tracesAnswer(a trace.Action, key string, n uint64, err error) {
+	if err != nil {
+		a = trace.Unknown
+	}
+	c.traces(a, key, n)
+}

@@ -1,0 +1,401 @@
+package spec
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A Said is an event of a trace in real time: what the runtime, or who looks at the server, says that it did. The actions are those of
+// the module, and these:
+//
+//	Asks      Begin, or Again if the owner is known
+//	Joins     likewise, by the request that releases the claim before it
+//	Sent      the request leaves now: its age counts from here
+//	Prolongs  Renew by a holder, who may unlock before it is sent
+//	Fault     the server has another state for a reason that is not of the protocol, or its clock was set
+type Said struct {
+	At     time.Duration // since the trace began
+	Action string
+	Who    Owner
+	Line   int           // of Asks and RunAcquire: the argument of Again; less than 0 if that is not known
+	Trust  time.Duration // of Granted, Handed and Renewed: for how long at most the process trusts in it
+	TTL    time.Duration // of RunAcquire and RunRenew: the lease
+	Java   bool          // of RunRelease: somebody else listens, as Redisson's waiters do
+	Heed   bool          // likewise: all processes listen but those in Deaf
+	Deaf   []int
+	Srv    *Seen         // what the server has after it; nil if nobody looked
+	Jump   time.Duration // of Fault: by how much the clock was set
+}
+
+// Seen is the lock as the server has it.
+type Seen struct {
+	Owner Owner
+	Left  time.Duration
+	Line  []Owner
+}
+
+// A Check replays the trace of one lock, event by event, while it happens. It knows in which states the protocol may be: few, since
+// the trace says when everything was, and which server did what.
+//
+// What the runtime may do that the module leaves out is: to ask without standing in line although it was refused, while it does not
+// hear the server; to send a release again while an earlier one is under way; to end its trust early, for its margin or for a limit; to
+// say that a lease is lost as soon as it knows by whatever means that the server does not have it; and to unlock what was handed over by
+// the release that asked for it. And the server passes over those in line who do not listen, as if they were dead.
+type Check struct {
+	b      Bounds
+	states []State
+	begun  map[Owner]bool
+	at     time.Duration
+	stood  time.Duration // when somebody was put in line last
+	slack  time.Duration
+	said   []Said // the last of them
+}
+
+// lineLives is for how long the line is remembered when nobody is put into it.
+const lineLives = time.Minute
+
+// mostSaid is how many events an error quotes.
+const mostSaid = 12
+
+// NewCheck returns a check of a trace of some processes, in which a process that is handed the lock has it for claim. slack is how
+// exact its times are: a millisecond for what Redis rounds, and more where events are noted late.
+func NewCheck(procs int, claim, slack time.Duration) *Check {
+	b := Bounds{Procs: procs, Lease: int(24 * time.Hour), Claim: int(claim), MaxNet: 1 << 30, Lossy: true, Contended: true}
+	return &Check{b: b, states: []State{b.Init()}, begun: map[Owner]bool{}, slack: slack}
+}
+
+// Say replays the next event. It fails if that is none of the protocol.
+func (c *Check) Say(e Said) error {
+	d := max(0, e.At-c.at)
+	c.at += d
+	if c.said = append(c.said, e); len(c.said) > mostSaid {
+		c.said = c.said[1:]
+	}
+	seen := map[string]bool{}
+	var after []State
+	var wrong []string
+	for _, s := range c.states {
+		for _, s := range c.wait(s, int(d)) {
+			steps, why := c.steps(s, e)
+			if len(steps) == 0 {
+				wrong = append(wrong, why)
+			}
+			for _, to := range steps {
+				to, why := c.agree(to, e)
+				if why != "" {
+					wrong = append(wrong, why)
+				} else if key := to.Key(); !seen[key] {
+					seen[key] = true
+					after = append(after, to)
+				}
+			}
+		}
+	}
+	if len(after) == 0 {
+		return c.rejected(e, wrong)
+	}
+	switch e.Action {
+	case "Asks", "Joins":
+		c.begun[e.Who] = true
+	case "RunAcquire":
+		c.stood = c.at
+	}
+	c.states = after
+	if len(after) > mostStates {
+		return fmt.Errorf("the trace may be in more than %d states", mostStates)
+	}
+	return nil
+}
+
+func (c *Check) rejected(e Said, wrong []string) error {
+	var b strings.Builder
+	slices.Sort(wrong)
+	fmt.Fprintf(&b, "%v leaves the protocol: %s\nbefore it:", e, strings.Join(slices.Compact(wrong), "; "))
+	for _, s := range c.said[:len(c.said)-1] {
+		fmt.Fprintf(&b, "\n  %v", s)
+	}
+	fmt.Fprintf(&b, "\nin the state %+v", c.states[0])
+	return fmt.Errorf("%s", b.String())
+}
+
+func (e Said) String() string {
+	s := fmt.Sprintf("%v %s of %d:%d", e.At, e.Action, e.Who.P, e.Who.N)
+	if e.Trust > 0 {
+		s += fmt.Sprintf(", trusted for %v", e.Trust)
+	}
+	if e.Srv != nil {
+		s += fmt.Sprintf(", %d:%d has it for %v, in line %v", e.Srv.Owner.P, e.Srv.Owner.N, e.Srv.Left, e.Srv.Line)
+	}
+	return s
+}
+
+// wait returns the states that s may have become d later. The server may be a bit ahead of the trace, or behind it, when a lease ends.
+func (c *Check) wait(s State, d int) []State {
+	if d > 0 {
+		left := s.Srv.Left - d
+		to := c.b.after(s, d)
+		if s.Srv.Owner != None && left <= 0 && left > -int(c.slack) {
+			lives := to.clone()
+			lives.Srv = s.Srv
+			lives.Srv.Left = 1
+			return c.ends(lives, to)
+		}
+		s = to
+	}
+	return c.ends(s)
+}
+
+// ends adds the states in which a lease that is about to end has ended, and the line that nobody has asked to stand in for long.
+func (c *Check) ends(some ...State) (all []State) {
+	for _, s := range some {
+		if s.Srv.Owner != None && s.Srv.Left <= int(c.slack) {
+			over := s.clone()
+			over.Srv.open()
+			all = append(all, over)
+		}
+		all = append(all, s)
+	}
+	for _, s := range all {
+		if len(s.Srv.Line) > 0 && c.at-c.stood >= lineLives {
+			s := s.clone()
+			s.Srv.Line = nil
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// steps returns what e may make of s, or why it is none of its steps.
+func (c *Check) steps(s State, e Said) (some []State, why string) {
+	n := &next{b: c.b, s: s, who: e.Who}
+	switch e.Action {
+	case "Fault":
+		return []State{c.fault(s, e)}, ""
+	case "RunAcquire", "RunRenew", "RunRelease":
+		return c.served(s, e)
+	}
+	p := e.Who.P
+	pr := s.Proc[p]
+	own := s.own(p) == e.Who
+	why = fmt.Sprintf("the process is %s with %d", pr.St, pr.N)
+	switch e.Action {
+	case "Asks", "Joins":
+		line := e.Line
+		if e.Action == "Joins" {
+			if line = 1; pr.St == "waits" {
+				line = 2
+			}
+		}
+		switch {
+		case !c.begun[e.Who] && pr.St == "idle" && s.fresh(e.Who) && line < 2:
+			n.begin(e.Who, line)
+		case c.begun[e.Who] && own && pr.claiming() && !pr.Asking && (line == 2) == (pr.St == "waits"):
+			n.again(p, line)
+		}
+		for _, step := range n.steps {
+			step.To.Proc[p].Joined = e.Action == "Joins"
+		}
+	case "Sent":
+		return []State{sent(s, e.Who)}, ""
+	case "Unknown":
+		if own && pr.Asking {
+			to := s.clone()
+			to.Proc[p].Asking, to.Proc[p].Doubt = false, true
+			n.add("Unknown", to)
+		}
+	case "Granted", "Handed", "Refused", "Settled", "Renewed":
+		return c.answered(s, e)
+	case "Renew", "Prolongs":
+		late := e.Action == "Prolongs" && slices.ContainsFunc(s.Gone, func(g Gone) bool { return g.O == e.Who })
+		if own && pr.St == "held" || late {
+			to := s.clone()
+			to.Net = append(to.Net, Message{Kind: "renew", O: e.Who})
+			n.add("Renew", to)
+		}
+	case "Lost":
+		told := slices.ContainsFunc(s.Net, func(m Message) bool { return m.Kind == "notyours" && m.O == e.Who })
+		if own && pr.St == "held" && (told || s.Srv.Owner != e.Who) {
+			n.add("Lost", s.abandon(p, pr.Asking))
+		}
+		why += ", and the server has it"
+	case "RunOut":
+		if own && pr.St == "held" {
+			n.add("RunOut", s.abandon(p, true))
+		}
+	case "Unlock":
+		if own && pr.St == "held" && (!pr.Asking || pr.Joined) {
+			n.add("Unlock", s.abandon(p, false))
+		}
+	case "GiveUp":
+		switch {
+		case !c.begun[e.Who]:
+			return []State{s}, "" // before it asked
+		case own && pr.claiming() && !pr.Asking:
+			n.add("GiveUp", s.abandon(p, false))
+		}
+	case "GiveBack":
+		if slices.ContainsFunc(s.Gone, func(g Gone) bool { return g.O == e.Who }) {
+			to := s.clone()
+			to.Net = append(to.Net, Message{Kind: "release", O: e.Who})
+			n.add("GiveBack", to)
+		}
+	}
+	for _, step := range n.steps {
+		some = append(some, step.To)
+	}
+	return some, why
+}
+
+// sent has the youngest request of o leave now.
+func sent(s State, o Owner) State {
+	youngest := -1
+	for i, m := range s.Net {
+		if m.Kind == "acquire" && m.O == o && (youngest < 0 || m.Age < s.Net[youngest].Age) {
+			youngest = i
+		}
+	}
+	if youngest < 0 {
+		return s
+	}
+	to := s.clone()
+	to.Net[youngest].Age = 0
+	return to.tidy(true)
+}
+
+// pick returns the messages of a kind and an owner that agree with also: the youngest of them, and what is under way without the oldest.
+// A trace does not say which of several it was that arrived: their age counts as little as it can, and of them remains what can be
+// answered as late as possible.
+func (s State) pick(kind string, o Owner, also func(Message) bool) (m Message, rest []Message, ok bool) {
+	oldest := -1
+	for i, x := range s.Net {
+		if x.Kind != kind || x.O != o || !also(x) {
+			continue
+		}
+		if oldest < 0 {
+			oldest, m = i, x
+			continue
+		}
+		if x.youth() < s.Net[oldest].youth() {
+			oldest = i
+		}
+		if x.youth() > m.youth() {
+			m = x
+		}
+	}
+	if oldest < 0 {
+		return m, nil, false
+	}
+	if kind == "release" || kind == "renewed" { // sets do not tell two of them apart that are alike
+		return m, s.Net, true
+	}
+	return m, slices.Delete(slices.Clone(s.Net), oldest, oldest+1), true
+}
+
+// youth orders messages by what can be trusted in because of them: of a refusal it counts how long its request was under way.
+func (m Message) youth() int {
+	if m.Kind == "refused" {
+		return -m.Arg
+	}
+	return m.TTL - m.Age
+}
+
+// answered returns what an answer makes of s. What is trusted is trusted no longer than the module permits.
+func (c *Check) answered(s State, e Said) (some []State, why string) {
+	why = "there is no such answer"
+	for _, kind := range map[string][]string{"Granted": {"granted"}, "Handed": {"handed"}, "Refused": {"refused"},
+		"Settled": {"granted", "refused"}, "Renewed": {"renewed"}}[e.Action] {
+		m, rest, ok := s.pick(kind, e.Who, func(Message) bool { return true })
+		if !ok {
+			continue
+		}
+		s := s.clone()
+		m.TTL++ // it is none of the rest
+		s.Net = append(slices.Clone(rest), m)
+		n := &next{b: c.b, s: s, who: e.Who}
+		n.answer(m)
+		for _, step := range n.steps {
+			pr := step.To.Proc[e.Who.P]
+			switch grants := e.Action == "Granted" || e.Action == "Handed" || e.Action == "Renewed"; {
+			case step.Action != e.Action:
+			case grants && (pr.St != "held" || int(e.Trust) > pr.Trust+int(c.slack)):
+				why = fmt.Sprintf("it may be trusted for %v", time.Duration(pr.Trust))
+			default:
+				some = append(some, step.To)
+			}
+		}
+	}
+	return some, why
+}
+
+// served returns what the server may have made of a request.
+func (c *Check) served(s State, e Said) (some []State, why string) {
+	kind := map[string]string{"RunAcquire": "acquire", "RunRenew": "renew", "RunRelease": "release"}[e.Action]
+	m, rest, ok := s.pick(kind, e.Who, func(m Message) bool { return kind != "acquire" || e.Line < 0 || m.Arg == e.Line })
+	if !ok {
+		return nil, "nobody has asked for it"
+	}
+	m.TTL = max(1, int(e.TTL))
+	s = s.clone()
+	s.Net = append(slices.Clone(rest), m)
+	n := &next{b: c.b, s: s, who: e.Who, deaf: e.Deaf, heed: e.Heed}
+	n.b.Java = e.Java
+	n.run(m, false)
+	for _, step := range n.steps {
+		some = append(some, step.To)
+	}
+	if kind == "acquire" && s.Proc[e.Who.P].Joined && s.Srv.Owner == None { // it is left to Redisson's waiters
+		to := s.clone()
+		to.Net = append(slices.Clone(rest), Message{Kind: "refused", O: e.Who, Arg: m.Age})
+		to.Srv.Line = append(unlisted(to.Srv.Line, e.Who), e.Who)
+		some = append(some, to.tidy(true))
+	}
+	return some, ""
+}
+
+// fault gives the server another state.
+func (c *Check) fault(s State, e Said) State {
+	if e.Jump != 0 {
+		n := &next{b: c.b, s: s}
+		n.jump("Fault", int(e.Jump))
+		s = n.steps[0].To
+	}
+	if e.Srv == nil {
+		return s
+	}
+	to := s.clone()
+	to.Srv.Owner, to.Srv.Left, to.Srv.Line = e.Srv.Owner, int(e.Srv.Left), slices.Clone(e.Srv.Line)
+	switch to.Srv.How = "asked"; {
+	case to.Srv.Owner == None:
+		to.Srv.open()
+	case to.Srv.Owner == s.Srv.Owner:
+		to.Srv.How = s.Srv.How
+	}
+	to.forget(s.Srv, to.Srv)
+	return to.tidy(true)
+}
+
+// agree compares a state with what was seen, and takes over how long the lease has left.
+func (c *Check) agree(s State, e Said) (State, string) {
+	if e.Srv == nil || e.Action == "Fault" {
+		return s, ""
+	}
+	line := s.Srv.Line
+	for len(line) > len(e.Srv.Line) && slices.Contains(e.Deaf, line[0].P) {
+		line = line[1:]
+	}
+	left := time.Duration(s.Srv.Left)
+	switch {
+	case s.Srv.Owner != e.Srv.Owner:
+		return s, fmt.Sprintf("%d:%d may have it", s.Srv.Owner.P, s.Srv.Owner.N)
+	case !slices.Equal(line, e.Srv.Line):
+		return s, fmt.Sprintf("in line may be %v", s.Srv.Line)
+	case left-e.Srv.Left > c.slack || e.Srv.Left-left > c.slack:
+		return s, fmt.Sprintf("it may have it for %v", left)
+	}
+	s = s.clone()
+	s.Srv.Line = slices.Clone(line)
+	s.Srv.Left = int(e.Srv.Left)
+	return s, ""
+}

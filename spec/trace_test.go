@@ -1,0 +1,182 @@
+package spec
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A teller tells of a run of the relation as a trace in real time does: a tick is a second, and no number is used twice.
+type teller struct {
+	b      Bounds
+	at     time.Duration
+	number map[Owner]int
+	last   int
+}
+
+func newTeller(b Bounds) *teller { return &teller{b: b, number: map[Owner]int{}} }
+
+func (x *teller) owner(o Owner) Owner {
+	if o.P < 0 {
+		return o
+	}
+	return Owner{o.P, x.number[o]}
+}
+
+// tell returns what a trace says of a step from a state, if anything.
+func (x *teller) tell(from State, step Step) (e Said, ok bool) {
+	e = Said{At: x.at, Action: step.Action}
+	to := step.To
+	switch step.Action {
+	case "Tick":
+		x.at += time.Second
+		return e, false
+	case "Lose", "GivenBack":
+		return e, false
+	case "Begin":
+		x.last++
+		x.number[step.Who] = x.last
+		e.Action, e.Line = "Asks", asked(from, to, step.Who).Arg
+	case "Again":
+		e.Action, e.Line = "Asks", asked(from, to, step.Who).Arg
+	case "Granted", "Handed":
+		if to.Proc[step.Who.P].St != "held" { // nothing is made of it
+			e.Action = "Unknown"
+			if step.Action == "Handed" {
+				return e, false
+			}
+		}
+		e.Trust = time.Duration(to.Proc[step.Who.P].Trust) * time.Second
+	case "Renewed":
+		e.Trust = time.Duration(to.Proc[step.Who.P].Trust) * time.Second
+	case "RunAcquire", "RunRenew", "RunRelease":
+		e.TTL = time.Duration(x.b.Lease) * time.Second
+		if step.Action == "RunAcquire" {
+			e.Line = asked(to, from, step.Who).Arg
+		}
+		e.Srv = &Seen{Owner: x.owner(to.Srv.Owner), Left: time.Duration(to.Srv.Left) * time.Second}
+		for _, o := range to.Srv.Line {
+			e.Srv.Line = append(e.Srv.Line, x.owner(o))
+		}
+	}
+	e.Who = x.owner(step.Who)
+	return e, true
+}
+
+// asked returns the request that is under way in the second state alone.
+func asked(from, to State, o Owner) Message {
+	for _, m := range to.Net {
+		if m.Kind == "acquire" && m.O == o && !slices.Contains(from.Net, m) {
+			return m
+		}
+	}
+	return Message{Arg: to.Net[slices.IndexFunc(to.Net, func(m Message) bool { return m.Kind == "acquire" && m.O == o })].Arg}
+}
+
+// check returns a check of what the teller says.
+func (x *teller) check() *Check {
+	return NewCheck(x.b.Procs, time.Duration(x.b.Claim)*time.Second, 0)
+}
+
+// TestCheckAcceptsRuns has random runs of the relation told in real time.
+func TestCheckAcceptsRuns(t *testing.T) {
+	b := Bounds{Procs: 3, Numbers: 3, Lease: 3, Claim: 2, MaxNet: 4, Lossy: true, Contended: true}
+	told := map[string]int{}
+	for seed := range uint64(300) {
+		r := rand.New(rand.NewPCG(seed, 2))
+		x := newTeller(b)
+		c := x.check()
+		s := b.Init()
+		for range 150 {
+			steps := b.Next(s)
+			step := steps[r.IntN(len(steps))]
+			if step.Action == "Tick" && r.IntN(3) > 0 {
+				step = steps[r.IntN(len(steps))]
+			}
+			if e, ok := x.tell(s, step); ok {
+				require.NoError(t, c.Say(e), "seed %d", seed)
+				told[e.Action]++
+			}
+			s = step.To
+		}
+	}
+	for _, action := range []string{"Asks", "Unknown", "Refused", "Granted", "Handed", "Settled", "Renew", "Renewed", "Lost", "RunOut", "Unlock",
+		"GiveUp", "GiveBack", "RunAcquire", "RunRenew", "RunRelease"} {
+		require.NotZero(t, told[action], action)
+	}
+}
+
+// TestCheckRejects has traces leave the protocol, each with its last event.
+func TestCheckRejects(t *testing.T) {
+	const ms = time.Millisecond
+	a, b := Owner{0, 1}, Owner{1, 1}
+	free := &Seen{Owner: None}
+	has := func(o Owner, left time.Duration, line ...Owner) *Seen { return &Seen{Owner: o, Left: left, Line: line} }
+	granted := []Said{
+		{At: 0, Action: "Asks", Who: a},
+		{At: 1 * ms, Action: "RunAcquire", Who: a, TTL: time.Second, Srv: has(a, time.Second)},
+		{At: 2 * ms, Action: "Granted", Who: a, Trust: 998 * ms},
+	}
+	refused := append(slices.Clone(granted),
+		Said{At: 3 * ms, Action: "Asks", Who: b, Line: 1},
+		Said{At: 4 * ms, Action: "RunAcquire", Who: b, Line: 1, TTL: time.Second, Srv: has(a, 997*ms, b)},
+		Said{At: 6 * ms, Action: "Refused", Who: b})
+	released := append(slices.Clone(refused),
+		Said{At: 7 * ms, Action: "Unlock", Who: a},
+		Said{At: 7 * ms, Action: "GiveBack", Who: a},
+		Said{At: 8 * ms, Action: "RunRelease", Who: a, Heed: true, Srv: has(b, 200*ms)})
+	accepted := append(slices.Clone(released), Said{At: 10 * ms, Action: "Handed", Who: b, Trust: 197 * ms})
+	for name, trace := range map[string][]Said{
+		"trust from the answer":         append(slices.Clone(granted[:2]), Said{At: 5 * ms, Action: "Granted", Who: a, Trust: time.Second}),
+		"a hand-over trusted too long":  append(slices.Clone(released), Said{At: 10 * ms, Action: "Handed", Who: b, Trust: 199 * ms}),
+		"a longer lease at the server":  append(slices.Clone(granted[:1]), Said{At: 1 * ms, Action: "RunAcquire", Who: a, TTL: time.Second, Srv: has(a, 2*time.Second)}),
+		"the wrong owner at the server": append(slices.Clone(granted[:1]), Said{At: 1 * ms, Action: "RunAcquire", Who: a, TTL: time.Second, Srv: free}),
+		"passed over in line": append(slices.Clone(refused), Said{At: 7 * ms, Action: "Unlock", Who: a}, Said{At: 7 * ms, Action: "GiveBack", Who: a},
+			Said{At: 8 * ms, Action: "RunRelease", Who: a, Heed: true, Srv: free}),
+		"not put in line":            append(slices.Clone(refused[:4]), Said{At: 4 * ms, Action: "RunAcquire", Who: b, Line: 1, TTL: time.Second, Srv: has(a, 997*ms)}),
+		"asked twice at once":        append(slices.Clone(granted[:1]), Said{At: 1 * ms, Action: "Asks", Who: a}),
+		"a holder asks":              append(slices.Clone(granted), Said{At: 3 * ms, Action: "Asks", Who: a}),
+		"a second claim":             append(slices.Clone(granted), Said{At: 3 * ms, Action: "Asks", Who: Owner{0, 2}}),
+		"an owner used again":        append(slices.Clone(released), Said{At: 9 * ms, Action: "Asks", Who: a}),
+		"given back while held":      append(slices.Clone(granted), Said{At: 3 * ms, Action: "GiveBack", Who: a}),
+		"a renewal after Unlock":     append(slices.Clone(released), Said{At: 9 * ms, Action: "Renew", Who: a}),
+		"lost though the server has": append(slices.Clone(granted), Said{At: 3 * ms, Action: "Lost", Who: a}),
+		"granted without an answer":  append(slices.Clone(granted[:1]), Said{At: 1 * ms, Action: "Granted", Who: a, Trust: ms}),
+		"a renewal that nobody sent": append(slices.Clone(granted), Said{At: 3 * ms, Action: "RunRenew", Who: a, TTL: time.Second}),
+	} {
+		c := NewCheck(2, 200*ms, ms/2)
+		for i, e := range trace {
+			err := c.Say(e)
+			if i == len(trace)-1 {
+				require.ErrorContains(t, err, "leaves the protocol", name)
+			} else {
+				require.NoError(t, err, name)
+			}
+		}
+	}
+	c := NewCheck(2, 200*ms, ms/2)
+	for _, e := range accepted {
+		require.NoError(t, c.Say(e))
+	}
+}
+
+// TestCheckFaults has a server forget, and its clock set.
+func TestCheckFaults(t *testing.T) {
+	a := Owner{0, 1}
+	c := NewCheck(1, 2*time.Second, 0)
+	for _, e := range []Said{
+		{At: 0, Action: "Asks", Who: a},
+		{At: time.Second, Action: "RunAcquire", Who: a, TTL: 10 * time.Second, Srv: &Seen{Owner: a, Left: 10 * time.Second}},
+		{At: 2 * time.Second, Action: "Granted", Who: a, Trust: 8 * time.Second},
+		{At: 3 * time.Second, Action: "Fault", Jump: 5 * time.Second, Srv: &Seen{Owner: a, Left: 3 * time.Second}},
+		{At: 4 * time.Second, Action: "Renew", Who: a},
+		{At: 5 * time.Second, Action: "RunRenew", Who: a, TTL: 10 * time.Second, Srv: &Seen{Owner: a, Left: 10 * time.Second}},
+		{At: 5 * time.Second, Action: "Fault", Srv: &Seen{Owner: None}},
+		{At: 6 * time.Second, Action: "Lost", Who: a},
+	} {
+		require.NoError(t, c.Say(e))
+	}
+}
