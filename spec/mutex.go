@@ -51,7 +51,7 @@ type Message struct {
 	Kind     string
 	O        Owner
 	Age, Arg int
-	TTL      int // in traces alone: what it asks for, if that is not Bounds.Lease
+	TTL      int // in traces alone: what it asks for, if that is more than 0 and not Bounds.Lease
 }
 
 // A Gone is a claim that nobody wants any more.

@@ -50,6 +50,7 @@ type Check struct {
 	at     time.Duration
 	stood  time.Duration // when somebody was put in line last
 	slack  time.Duration
+	sent   int    // requests, which are told apart by it
 	said   []Said // the last of them
 }
 
@@ -73,6 +74,7 @@ func (c *Check) Say(e Said) error {
 	if c.said = append(c.said, e); len(c.said) > mostSaid {
 		c.said = c.said[1:]
 	}
+	c.sent++
 	seen := map[string]bool{}
 	var after []State
 	var wrong []string
@@ -196,6 +198,8 @@ func (c *Check) steps(s State, e Said) (some []State, why string) {
 		}
 		for _, step := range n.steps {
 			step.To.Proc[p].Joined = e.Action == "Joins"
+			i := slices.Index(step.To.Net, Message{Kind: "acquire", O: e.Who, Arg: line})
+			step.To.Net[i].TTL = -c.sent
 		}
 	case "Sent":
 		return []State{sent(s, e.Who)}, ""
@@ -211,7 +215,7 @@ func (c *Check) steps(s State, e Said) (some []State, why string) {
 		late := e.Action == "Prolongs" && slices.ContainsFunc(s.Gone, func(g Gone) bool { return g.O == e.Who })
 		if own && pr.St == "held" || late {
 			to := s.clone()
-			to.Net = append(to.Net, Message{Kind: "renew", O: e.Who})
+			to.Net = append(to.Net, Message{Kind: "renew", O: e.Who, TTL: -c.sent})
 			n.add("Renew", to)
 		}
 	case "Lost":
@@ -295,10 +299,13 @@ func (s State) pick(kind string, o Owner, also func(Message) bool) (m Message, r
 
 // youth orders messages by what can be trusted in because of them: of a refusal it counts how long its request was under way.
 func (m Message) youth() int {
-	if m.Kind == "refused" {
+	switch m.Kind {
+	case "refused":
 		return -m.Arg
+	case "granted", "renewed":
+		return m.TTL - m.Age
 	}
-	return m.TTL - m.Age
+	return -m.Age
 }
 
 // answered returns what an answer makes of s. What is trusted is trusted no longer than the module permits.
