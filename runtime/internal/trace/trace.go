@@ -10,10 +10,10 @@ import (
 // An Action is what a process does or learns, by the name of the module where that has one.
 type Action string
 
-// What a process says of a claim to a key, which it names by its owner.
+// What a process says of a ticket for a key, which it names by its owner.
 const (
 	Asks      Action = "Asks"     // it begins, or asks again: the module's Begin and Again
-	Joins     Action = "Joins"    // it asks by the request that gives the claim before it back
+	Joins     Action = "Joins"    // it asks by the request that gives the ticket before it back
 	Sent      Action = "Sent"     // a request that waited for others is on its way now
 	Unknown   Action = "Unknown"  // a request has no answer, or one that nothing is made of
 	Refused   Action = "Refused"  // somebody else has the key
@@ -27,7 +27,7 @@ const (
 	RunsOut   Action = "RunOut"   // it is trusted no more
 	Unlocks   Action = "Unlock"   // nobody has it any more
 	GivesUp   Action = "GiveUp"   // nobody wants it any more
-	GivesBack Action = "GiveBack" // the server is told so
+	GivesBack Action = "GiveBack" // it is given back to the server
 )
 
 // A Step is one event of a Client.
@@ -40,18 +40,18 @@ type Step struct {
 	At     time.Time
 }
 
-// A Func is told of each step. It is called under locks, must not block, and must not call the Client.
+// A Func gets each step. It is called under locks, must not block, and must not call the Client.
 type Func func(Step)
 
 var present atomic.Pointer[Func]
 
-// To has the clients that are made from now on tell f, until stop is called.
+// To has the clients that are made from now on call f, until stop is called.
 func To(f Func) (stop func()) {
 	present.Store(&f)
 	return func() { present.CompareAndSwap(&f, nil) }
 }
 
-// Present returns whom a new client tells, or nil.
+// Present returns what a new client calls, or nil.
 func Present() Func {
 	if f := present.Load(); f != nil {
 		return *f

@@ -104,11 +104,11 @@ func New(renew Renewer, batch int, observe func(l *Lease, err error)) *Watchdog 
 // another. It is called before the first Start. What it says of a lease may change.
 func (w *Watchdog) Group(group func(l *Lease) uint16) { w.group = group }
 
-// A Tracer is told that a lease is about to be asked about, and that its renewal is confirmed: for ttl from when it was sent. It is
+// A Tracer is called when a lease is about to be asked about, and when its renewal is confirmed: for ttl from when it was sent. It is
 // called under locks and must not block.
 type Tracer func(a trace.Action, l *Lease, sent monotonic.Time, ttl time.Duration)
 
-// Trace has a tracer told of leases. It is called before the first Start.
+// Trace sets the tracer of all leases. It is called before the first Start.
 func (w *Watchdog) Trace(f Tracer) { w.traced = f }
 
 // First has leases that are started from now on looked at when d is over, or renewed if they were
