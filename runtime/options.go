@@ -89,7 +89,7 @@ type Options struct {
 	// says if this very process holds what it waits for: then the lock was probably entered again under an outer context, and waits for ever.
 	// Defaults to 5s; negative: never.
 	DeadlockAfter time.Duration
-	// Logger gets what no caller can be told, such as a subscription that fails. Defaults to none.
+	// Logger gets what no call can return, such as a subscription that fails. Defaults to none.
 	Logger *slog.Logger
 	// Hooks are called for each event. Defaults to none.
 	Hooks Hooks
