@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -33,36 +32,36 @@ type Client struct {
 	ticketNumbers atomic.Uint64 // a number for each ticket to a key, the second half of its owner
 	watchdog      *watchdog.Watchdog
 	inbox
-	takes, frees       *transport.Batcher // of locks that nobody else wants
-	acquires, releases *transport.Batcher
-	contended          contended
-	quorums            quorumQueues
-	withdrawals        withdrawals
-	stood              recent // in the queues of these fair locks
-	presence           presence
-	questions          questions
-	asks               pace      // of other processes
-	unheard            sync.Once // the log has it that they cannot be answered
-	counts             counts
-	reporter           reporter
-	traced             trace.Func       // of tests, which replay what mutexes do; else nil
-	atEnd              func(key string) // of tests, which keep who ends a lease from going on; else nil
-	observed           bool             // there are hooks for calls or leases
-	tasks              chan func()      // to a goroutine that waits for one
-	waiting            atomic.Int32     // goroutines that wait for a task
-	closing            chan struct{}    // closed by Close and Shutdown: nothing is granted any more
-	stopped            chan struct{}    // closed by Close: what runs in the background gives up
+	takes, frees                 *transport.Batcher // of locks that nobody else wants
+	acquires, releases           *transport.Batcher
+	contended                    contended
+	quorums                      quorumQueues
+	withdrawals                  withdrawals
+	stood                        recent // in the queues of these fair locks
+	presence                     presence
+	questions                    questions
+	asks                         pace      // of other processes
+	unheard                      sync.Once // the log has it that they cannot be answered
+	counts                       counts
+	reporter                     reporter
+	resources                    registry[*resource]
+	rws                          registry[*rwResource]
+	fairs                        registry[*fairResource]
+	semaphores, permits, latches registry[*counter]
+	traced                       trace.Func       // of tests, which replay what mutexes do; else nil
+	atEnd                        func(key string) // of tests, which keep who ends a lease from going on; else nil
+	observed                     bool             // there are hooks for calls or leases
+	tasks                        chan func()      // to a goroutine that waits for one
+	waiting                      atomic.Int32     // goroutines that wait for a task
+	closing                      chan struct{}    // closed by Close and Shutdown: nothing is granted any more
+	stopped                      chan struct{}    // closed by Close: what runs in the background gives up
 
-	mu        sync.Mutex // guards the rest
-	state     clientState
-	resources map[string]*resource
-	rws       map[string]*rwResource
-	fairs     map[string]*fairResource
-	counters  map[string]*counter
-	holds     int    // keys that this process has in Redis
-	running   int    // goroutines that were spawned, and calls that acquire
-	drained   signal // after Shutdown: there are no holds
-	idle      signal // after Close: nothing runs any more
+	mu      sync.Mutex // guards the rest
+	state   clientState
+	holds   int    // keys that this process has in Redis
+	running int    // goroutines that were spawned, and calls that acquire
+	drained signal // after Shutdown: there are no holds
+	idle    signal // after Close: nothing runs any more
 }
 
 // A signal is nil until somebody wants it, and closed once.
@@ -108,14 +107,15 @@ func New(rc rueidis.Client, opts Options) (*Client, error) {
 // newClient returns the Client named uuid. mode says by which channels a cluster tells of releases.
 func newClient(rc rueidis.Client, opts Options, mode PubSub, uuid string) *Client {
 	c := &Client{
-		rc:        rc,
-		opts:      opts,
-		tasks:     make(chan func()),
-		closing:   make(chan struct{}),
-		stopped:   make(chan struct{}),
-		resources: map[string]*resource{},
-		rws:       map[string]*rwResource{},
-		fairs:     map[string]*fairResource{},
+		rc:      rc,
+		opts:    opts,
+		tasks:   make(chan func()),
+		closing: make(chan struct{}),
+		stopped: make(chan struct{}),
+	}
+	c.resources, c.rws, c.fairs = newRegistry(c, newResource), newRegistry(c, newRWResource), newRegistry(c, newFairResource)
+	for _, kind := range counted {
+		*c.countersOf(kind) = newRegistry(c, func(c *Client, key string) *counter { return newCounter(c, kind, key) })
 	}
 	publish := protocol.PublishPlain
 	if rc.Mode() == rueidis.ClientModeCluster {
@@ -204,27 +204,14 @@ func (c *Client) Close() error {
 	c.drained.set()
 	c.idle = make(signal)
 	c.running++ // this
-	resources := make([]*resource, 0, len(c.resources))
-	for _, r := range c.resources {
-		resources = append(resources, r)
-	}
-	counters := slices.Collect(maps.Values(c.counters))
-	rws := slices.Collect(maps.Values(c.rws))
-	fairs := slices.Collect(maps.Values(c.fairs))
 	c.mu.Unlock()
 
 	c.presence.stop()
-	for _, r := range resources {
-		r.close()
-	}
-	for _, r := range rws {
-		r.close()
-	}
-	for _, r := range fairs {
-		r.close()
-	}
-	for _, ct := range counters {
-		ct.close()
+	c.resources.close()
+	c.rws.close()
+	c.fairs.close()
+	for _, kind := range counted {
+		c.countersOf(kind).close()
 	}
 	c.finished()
 
@@ -270,45 +257,6 @@ func (c *Client) granting() bool {
 		return false
 	default:
 		return true
-	}
-}
-
-// enter returns this process's side of key for a call that acquires, until exit.
-func (c *Client) enter(key string) (*resource, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.state != open {
-		return nil, ErrClosed
-	}
-	r := c.resources[key]
-	if r == nil {
-		r = newResource(c, key)
-		c.resources[key] = r
-	}
-	r.users++
-	c.running++
-	return r, nil
-}
-
-func (c *Client) exit(r *resource) {
-	c.leave(r)
-	c.finished()
-}
-
-// stay counts one more user of a resource that has one.
-func (c *Client) stay(r *resource) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	r.users++
-}
-
-// leave takes back stay. A resource that nobody uses is forgotten.
-func (c *Client) leave(r *resource) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	r.users--
-	if r.users == 0 {
-		delete(c.resources, r.key)
 	}
 }
 

@@ -24,11 +24,10 @@ import (
 // What was granted to one who left is given back. A request whose outcome is not known is sent again, as
 // it was, until it is: Redis keeps what it did by its number.
 type counter struct {
-	c     *Client
-	kind  string
-	key   string
-	of    counting
-	users int // calls, permits and requests that refer to it; guarded by c.mu
+	referenced
+
+	kind string
+	of   counting
 
 	mu          sync.Mutex // guards the rest; never held while waiting for anything
 	queue       waitQueue
@@ -82,49 +81,24 @@ const (
 	pollCounted = 5 * time.Second
 )
 
-// enterCounter returns the counter of a key for a call, until exit. A call that gives back enters
-// when the client is closed, too.
-func (c *Client) enterCounter(kind, key string, closing bool) (*counter, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.state != open && !closing {
-		return nil, ErrClosed
+// counted are the kinds that count.
+var counted = []string{kindSemaphore, kindPermit, kindLatch}
+
+// countersOf returns the counters of a kind.
+func (c *Client) countersOf(kind string) *registry[*counter] {
+	switch kind {
+	case kindSemaphore:
+		return &c.semaphores
+	case kindPermit:
+		return &c.permits
 	}
-	id := kind + " " + key
-	ct := c.counters[id]
-	if ct == nil {
-		ct = &counter{c: c, kind: kind, key: key, width: mostAtOnce, permits: map[*Permit]struct{}{}}
-		ct.of = countings[kind](ct)
-		if c.counters == nil {
-			c.counters = map[string]*counter{}
-		}
-		c.counters[id] = ct
-	}
-	ct.users++
-	c.running++
-	return ct, nil
+	return &c.latches
 }
 
-func (ct *counter) exit() {
-	ct.quit()
-	ct.c.finished()
-}
-
-// stay counts one more user of a counter that has one.
-func (ct *counter) stay() {
-	ct.c.mu.Lock()
-	defer ct.c.mu.Unlock()
-	ct.users++
-}
-
-// quit takes back stay. A counter that nobody uses is forgotten.
-func (ct *counter) quit() {
-	ct.c.mu.Lock()
-	defer ct.c.mu.Unlock()
-	ct.users--
-	if ct.users == 0 {
-		delete(ct.c.counters, ct.kind+" "+ct.key)
-	}
+func newCounter(c *Client, kind, key string) *counter {
+	ct := &counter{referenced: referenced{c: c, key: key}, kind: kind, width: mostAtOnce, permits: map[*Permit]struct{}{}}
+	ct.of = countings[kind](ct)
+	return ct
 }
 
 func (ct *counter) channel() string { return ct.of.channel() }
@@ -267,7 +241,7 @@ func (a *attempt) count(ctx context.Context, want func(*waiter)) (*waiter, error
 	}
 	w := newWaiter(ctx, nil, cfg)
 	want(w)
-	ct, err := c.enterCounter(kind, key, false)
+	ct, err := c.countersOf(kind).enter(key, false)
 	if err != nil {
 		return w, err
 	}

@@ -116,7 +116,7 @@ func (c *Client) change(ctx context.Context, op, kind, key string, anyway bool, 
 	if ctx.Err() != nil {
 		return fail(ended(ctx))
 	}
-	ct, err := c.enterCounter(kind, key, anyway)
+	ct, err := c.countersOf(kind).enter(key, anyway)
 	if err != nil {
 		return fail(err)
 	}

@@ -76,7 +76,7 @@ func TestCounter_AnythingGoes(t *testing.T) {
 		require.NoError(t, err)
 		const permits = 5
 		f := &flaky{free: permits, done: map[uint64]int{}, rand: rand.New(rand.NewPCG(seed, 1))}
-		f.t = &counter{c: c, kind: "flaky", key: redistest.Key(t, "k"), of: f, width: mostAtOnce, users: 1}
+		f.t = &counter{referenced: referenced{c: c, key: redistest.Key(t, "k"), users: 1}, kind: "flaky", of: f, width: mostAtOnce}
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		var mu sync.Mutex
 		out := 0
@@ -165,7 +165,7 @@ func TestCounter_WhoLeavesARequestThatFailsLeavesNoQueue(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, c.Close()) }()
 	a := &answered{asked: make(chan chan<- dictated)}
-	ts := &counter{c: c, kind: "answered", key: redistest.Key(t, "k"), of: a, width: mostAtOnce, users: 1}
+	ts := &counter{referenced: referenced{c: c, key: redistest.Key(t, "k"), users: 1}, kind: "answered", of: a, width: mostAtOnce}
 	a.t = ts
 	limit, stop := context.WithTimeout(t.Context(), 30*time.Second)
 	defer stop()

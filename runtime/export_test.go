@@ -9,25 +9,13 @@ import (
 )
 
 // Resources returns how many keys the client keeps a resource for.
-func Resources(c *Client) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.resources) + len(c.rws)
-}
+func Resources(c *Client) int { return c.resources.size() + c.rws.size() }
 
 // Counters returns how many keys that count the client knows of.
-func Counters(c *Client) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.counters)
-}
+func Counters(c *Client) int { return c.semaphores.size() + c.permits.size() + c.latches.size() }
 
 // Fairs returns how many fair locks the client knows of.
-func Fairs(c *Client) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.fairs)
-}
+func Fairs(c *Client) int { return c.fairs.size() }
 
 // QuorumQueues returns for how many red locks goroutines of the client stand in line.
 func QuorumQueues(c *Client) int {

@@ -52,7 +52,7 @@ func (m *FairMutex) ForceUnlock(ctx context.Context) (bool, error) {
 	}
 	lock := m.c.wire.Fair(m.key)
 	return m.c.force(ctx, "force unlock", m.key, func() (victims []victim, exit func(), err error) {
-		r, err := m.c.enterFair(m.key)
+		r, err := m.c.fairs.enter(m.key, false)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -70,7 +70,7 @@ func (m *FairMutex) Inspect(ctx context.Context) (Standing, error) {
 	if err := m.c.checkKey(m.key); err != nil {
 		return fail(err)
 	}
-	r, err := m.c.enterFair(m.key)
+	r, err := m.c.fairs.enter(m.key, false)
 	if err != nil {
 		return fail(err)
 	}
@@ -109,7 +109,7 @@ func (m *FairMutex) take(ctx context.Context, cfg lockConfig, err error, waiting
 			return l.entered(ctx, cfg)
 		}
 	}
-	r, err := m.c.enterFair(m.key)
+	r, err := m.c.fairs.enter(m.key, false)
 	if err != nil {
 		return nil, err
 	}

@@ -11,10 +11,9 @@ import (
 // waiter by a ticket of its own. When Redis hands the lock over to one of them it says too who of this process stands
 // right behind that one; these have it next, in this order, without a word to Redis.
 type fairResource struct {
-	c     *Client
-	key   string
-	lock  protocol.Fair
-	users int // calls, grants and requests that refer to this resource; guarded by c.mu
+	referenced
+
+	lock protocol.Fair
 
 	mu         sync.Mutex             // guards the rest; never held while waiting for anything
 	tickets    map[uint64]*fairTicket // of those who wait, by their numbers
@@ -25,43 +24,8 @@ type fairResource struct {
 	noted      bool                   // somebody stood in the queue
 }
 
-// enterFair returns this process's side of the fair lock key for a call, until exit.
-func (c *Client) enterFair(key string) (*fairResource, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.state != open {
-		return nil, ErrClosed
-	}
-	r := c.fairs[key]
-	if r == nil {
-		r = &fairResource{c: c, key: key, lock: c.wire.Fair(key), tickets: map[uint64]*fairTicket{}}
-		c.fairs[key] = r
-	}
-	r.users++
-	c.running++
-	return r, nil
-}
-
-func (r *fairResource) exit() {
-	r.quit()
-	r.c.finished()
-}
-
-// stay counts one more user of a resource that has one.
-func (r *fairResource) stay() {
-	r.c.mu.Lock()
-	defer r.c.mu.Unlock()
-	r.users++
-}
-
-// quit takes back stay. A resource that nobody uses is forgotten.
-func (r *fairResource) quit() {
-	r.c.mu.Lock()
-	defer r.c.mu.Unlock()
-	r.users--
-	if r.users == 0 {
-		delete(r.c.fairs, r.key)
-	}
+func newFairResource(c *Client, key string) *fairResource {
+	return &fairResource{referenced: referenced{c: c, key: key}, lock: c.wire.Fair(key), tickets: map[uint64]*fairTicket{}}
 }
 
 // held returns the present grant, or nil.

@@ -19,7 +19,7 @@ func testedFairResource(t *testing.T) *fairResource {
 	c, err := Open(t.Context(), redistest.Shared(t).URL(), Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
-	r, err := c.enterFair(redistest.Key(t, "k"))
+	r, err := c.fairs.enter(redistest.Key(t, "k"), false)
 	require.NoError(t, err)
 	t.Cleanup(r.exit)
 	return r

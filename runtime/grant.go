@@ -258,7 +258,7 @@ func (r *resource) notifyLoss(g *grant, cause error) {
 			}
 		})
 		g.drop()
-		r.c.leave(r)
+		r.quit()
 	}
 }
 
@@ -275,7 +275,7 @@ func (r *resource) promote(tk *ticket, t terms, from time.Time, ttl time.Duratio
 	if tk.recheck != nil {
 		tk.recheck.Stop()
 	}
-	r.c.stay(r)
+	r.stay()
 	r.c.held(1)
 	if !t.polling {
 		r.c.hearFor(r.key)

@@ -22,11 +22,11 @@ func (m *Mutex) Inspect(ctx context.Context) (Standing, error) {
 	if err := m.c.checkKey(m.key); err != nil {
 		return Standing{}, &Error{Op: "inspect", Key: m.key, Err: err}
 	}
-	r, err := m.c.enter(m.key)
+	r, err := m.c.resources.enter(m.key, false)
 	if err != nil {
 		return Standing{}, &Error{Op: "inspect", Key: m.key, Err: err}
 	}
-	defer m.c.exit(r)
+	defer r.exit()
 	return m.c.inspect(ctx, m.key, m.c.wire.Inspect(m.key), r.entered)
 }
 

@@ -91,10 +91,7 @@ func (s *PermitSemaphore) Inspect(ctx context.Context) (PermitStanding, error) {
 		return PermitStanding{}, err
 	}
 	standing := PermitStanding{Total: free + taken, Available: free, Acquired: taken}
-	s.c.mu.Lock()
-	ct := s.c.counters[kindPermit+" "+s.key]
-	s.c.mu.Unlock()
-	if ct != nil {
+	if ct, known := s.c.permits.known(s.key); known {
 		ct.mu.Lock()
 		for p := range ct.permits {
 			standing.Ours += len(p.ids) / idLength

@@ -221,14 +221,14 @@ func tryTogether(ctx, under context.Context, mutexes []*Mutex, opts []LockOption
 		case !again:
 			t.resource.leave(t.w)
 			t.w.recycle()
-			c.exit(t.resource)
+			t.resource.exit()
 			t.err = errGivenBack
 		default:
 			var lease *Lease
 			if lease, t.err = c.contend(ctx, &asked{resource: t.resource, entry: t.entry, again: t.entry != toAsk}, t.w, t.cfg, nil); lease != nil {
 				t.lease = lease // the one that it had from the beginning
 			}
-			c.exit(t.resource)
+			t.resource.exit()
 		}
 		if t.err == nil && err != nil {
 			behind = append(behind, t.lease)

@@ -55,7 +55,7 @@ func TestMultiLock_EntersWhatItsOwnerGotAMomentAgo(t *testing.T) {
 		} else {
 			r.leave(w) // another mutex of the try was refused
 		}
-		c.exit(r)
+		r.exit()
 		require.NoError(t, other.Unlock(ctx))
 		freeSoon(t, m)
 	}
@@ -82,11 +82,11 @@ func TestMultiLock_AsksWhenNobodyElseDoes(t *testing.T) {
 	entry := r.join(w)
 	require.Equal(t, turnedAway, entry)
 	before.leave(first)
-	c.exit(before)
+	before.exit()
 	lease, err := c.contend(ctx, &asked{resource: r, entry: entry, again: true}, w, cfg, nil)
 	require.NoError(t, err)
 	require.NoError(t, lease.Unlock(ctx))
-	c.exit(r)
+	r.exit()
 	freeSoon(t, m)
 }
 

@@ -46,14 +46,14 @@ func (m *Mutex) ForceUnlock(ctx context.Context) (bool, error) {
 		return false, &Error{Op: "force unlock", Key: m.key, Err: errNoClient}
 	}
 	return m.c.force(ctx, "force unlock", m.key, func() (victims []victim, exit func(), err error) {
-		r, err := m.c.enter(m.key)
+		r, err := m.c.resources.enter(m.key, false)
 		if err != nil {
 			return nil, nil, err
 		}
 		if g := r.held(); g != nil {
 			victims = []victim{{&g.guard, func(cause error) { r.notifyLoss(g, cause) }}}
 		}
-		return victims, func() { m.c.exit(r) }, nil
+		return victims, r.exit, nil
 	}, m.c.wire.ForceUnlock(m.key))
 }
 
@@ -112,7 +112,7 @@ func (m *Mutex) take(ctx context.Context, cfg lockConfig, err error, waiting fun
 	}
 	w := newWaiter(ctx, l, cfg)
 	w.patient = m.c.net.Prompt() && cfg.wait == UntilDone && ctx.Done() == nil
-	defer m.c.exit(r)
+	defer r.exit()
 	return m.c.contend(ctx, r, w, cfg, waiting)
 }
 
@@ -128,12 +128,12 @@ func (m *Mutex) approach(ctx context.Context, cfg lockConfig) (*resource, *Lease
 		l, err := l.entered(ctx, cfg)
 		return nil, l, err
 	}
-	r, err := m.c.enter(m.key)
+	r, err := m.c.resources.enter(m.key, false)
 	if err != nil {
 		return nil, nil, err
 	}
 	if r.reenterBy(l) {
-		m.c.exit(r)
+		r.exit()
 		l, err = l.entered(ctx, cfg)
 		return nil, l, err
 	}

@@ -245,10 +245,8 @@ func (s *PermitSemaphore) lasts(id string, sent time.Time, left int64, set bool)
 	if left < 0 {
 		ttl = forEver
 	}
-	s.c.mu.Lock()
-	ct := s.c.counters[kindPermit+" "+s.key]
-	s.c.mu.Unlock()
-	if ct == nil {
+	ct, known := s.c.permits.known(s.key)
+	if !known {
 		return
 	}
 	for _, p := range ct.holding(id) {

@@ -134,7 +134,7 @@ func (p *Permit) release() error {
 
 	if was {
 		p.end(cause) // if whoever lost it has not got round to it
-		if ct, err := p.client.enterCounter(kindPermit, p.key, true); err == nil {
+		if ct, err := p.client.permits.enter(p.key, true); err == nil {
 			p.client.spawn(func() {
 				defer ct.exit()
 				_, _, _ = ct.giveBack(ids) // what has not expired: nobody works under it any more

@@ -194,7 +194,7 @@ func (op *releaseOp) finish(done released, err error) {
 	} else {
 		op.recycle()
 	}
-	r.c.leave(r)
+	r.quit()
 }
 
 // withdraw makes sure that Redis does not keep the key for a ticket that nobody wants any more. It does not block.

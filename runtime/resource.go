@@ -23,9 +23,7 @@ import (
 // This file is about the queue, ticket.go about asking Redis, grant.go about what Redis granted and release.go about giving
 // that back.
 type resource struct {
-	c     *Client
-	key   string
-	users int32 // calls, grants and requests that refer to this resource; guarded by c.mu
+	referenced
 
 	mu      sync.Mutex // guards the rest; never held while waiting for anything
 	busy    int32      // requests under way, or a loss that is being reported
@@ -39,7 +37,7 @@ type resource struct {
 }
 
 func newResource(c *Client, key string) *resource {
-	return &resource{c: c, key: key}
+	return &resource{referenced: referenced{c: c, key: key}}
 }
 
 func (r *resource) channel() string { return protocol.LockChannel(r.key) }

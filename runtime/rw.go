@@ -101,7 +101,7 @@ func (m *RWMutex) force(ctx context.Context, op string, write bool) (bool, error
 	}
 	lock := m.c.wire.RW(m.key)
 	return m.c.force(ctx, op, m.key, func() (victims []victim, exit func(), err error) {
-		r, err := m.c.enterRW(m.key)
+		r, err := m.c.rws.enter(m.key, false)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -125,7 +125,7 @@ func (m *RWMutex) Inspect(ctx context.Context) (RWStanding, error) {
 	if err := m.c.checkKey(m.key); err != nil {
 		return fail(err)
 	}
-	r, err := m.c.enterRW(m.key)
+	r, err := m.c.rws.enter(m.key, false)
 	if err != nil {
 		return fail(err)
 	}
@@ -178,7 +178,7 @@ func (m *RWMutex) take(ctx context.Context, kind string, cfg lockConfig, err err
 	}
 	l := newLease(m.c, kind, m.key, ctx)
 	l.name = cfg.name
-	if r := m.c.knownRW(m.key); r != nil {
+	if r, known := m.c.rws.known(m.key); known {
 		// Who is let in by what the process has need not be counted as a user of the resource besides.
 		if entered, _, err := r.enter(ctx, l, cfg); entered {
 			return l.entered(ctx, cfg)
@@ -186,7 +186,7 @@ func (m *RWMutex) take(ctx context.Context, kind string, cfg lockConfig, err err
 			return nil, err
 		}
 	}
-	r, err := m.c.enterRW(m.key)
+	r, err := m.c.rws.enter(m.key, false)
 	if err != nil {
 		return nil, err
 	}

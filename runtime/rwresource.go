@@ -25,10 +25,9 @@ import (
 // Who reads under a write lock of its own, or under a read lock of its own that ends before, asks beside
 // the queue: it waits for nobody.
 type rwResource struct {
-	c     *Client
-	key   string
-	lock  protocol.RW
-	users int // calls, grants and requests that refer to this resource; guarded by c.mu
+	referenced
+
+	lock protocol.RW
 
 	mu      sync.Mutex // guards the rest; never held while waiting for anything
 	queue   waitQueue  // of those who wait
@@ -51,61 +50,8 @@ const (
 	probeEvery = 250 * time.Millisecond
 )
 
-// knownRW returns this process's side of the read-write lock key if there is one. It may be forgotten at any
-// moment, but not while the process has the lock.
-func (c *Client) knownRW(key string) *rwResource {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.rws[key]
-}
-
-// enterRW returns this process's side of the read-write lock key for a call, until exit.
-func (c *Client) enterRW(key string) (*rwResource, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.state != open {
-		return nil, ErrClosed
-	}
-	r := c.rws[key]
-	if r == nil {
-		r = &rwResource{c: c, key: key, lock: c.wire.RW(key)}
-		c.rws[key] = r
-	}
-	r.users++
-	c.running++
-	return r, nil
-}
-
-func (r *rwResource) exit() {
-	c := r.c
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	r.forget()
-	c.running--
-	if c.running == 0 {
-		c.idle.set()
-	}
-}
-
-// stay counts one more user of a resource that has one.
-func (r *rwResource) stay() {
-	r.c.mu.Lock()
-	defer r.c.mu.Unlock()
-	r.users++
-}
-
-// quit takes back stay. A resource that nobody uses is forgotten.
-func (r *rwResource) quit() {
-	r.c.mu.Lock()
-	defer r.c.mu.Unlock()
-	r.forget()
-}
-
-func (r *rwResource) forget() {
-	r.users--
-	if r.users == 0 {
-		delete(r.c.rws, r.key)
-	}
+func newRWResource(c *Client, key string) *rwResource {
+	return &rwResource{referenced: referenced{c: c, key: key}, lock: c.wire.RW(key)}
 }
 
 func (r *rwResource) channel() string { return r.lock.Channel() }

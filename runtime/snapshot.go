@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	hexes "encoding/hex"
-	"maps"
 	"slices"
 	"time"
 
@@ -52,27 +51,24 @@ func (c *Client) guards(key string, most int) (all []*watchdog.Lease, omitted in
 	if key == "" {
 		return c.watchdog.Leases(max(0, most-most/2))
 	}
-	c.mu.Lock()
-	r, rw, fair, permits := c.resources[key], c.rws[key], c.fairs[key], c.counters[kindPermit+" "+key]
-	c.mu.Unlock()
-	if r != nil {
+	if r, known := c.resources.known(key); known {
 		if g := r.held(); g != nil {
 			all = append(all, &g.guard)
 		}
 	}
-	if rw != nil {
+	if rw, known := c.rws.known(key); known {
 		rw.mu.Lock()
 		for _, g := range rw.all() {
 			all = append(all, &g.guard)
 		}
 		rw.mu.Unlock()
 	}
-	if fair != nil {
+	if fair, known := c.fairs.known(key); known {
 		if g := fair.held(); g != nil {
 			all = append(all, &g.guard)
 		}
 	}
-	if permits != nil {
+	if permits, known := c.permits.known(key); known {
 		permits.mu.Lock()
 		for p := range permits.permits {
 			all = append(all, &p.lease)
@@ -192,29 +188,11 @@ type shownCall struct {
 	permits   int
 }
 
-// sideOf returns what there is of a key, or everything if that is empty.
-func sideOf[T any](all map[string]T, key string, names ...string) (some []T) {
-	if key == "" {
-		return slices.Collect(maps.Values(all))
-	}
-	for _, name := range append(names, key) {
-		if one, ok := all[name]; ok {
-			some = append(some, one)
-		}
-	}
-	return some
-}
-
 // waitingCalls returns the calls that wait for others, for a key or for any.
 func (c *Client) waitingCalls(key string) (all []shownCall) {
 	if c.counts.waiting.Load() == 0 {
 		return nil
 	}
-	c.mu.Lock()
-	resources, rws, fairs := sideOf(c.resources, key), sideOf(c.rws, key), sideOf(c.fairs, key)
-	counters := sideOf(c.counters, key, kindPermit+" "+key, kindSemaphore+" "+key, kindLatch+" "+key)
-	c.mu.Unlock()
-
 	add := func(w *waiter, kind, key string) {
 		if w.once {
 			return
@@ -224,17 +202,17 @@ func (c *Client) waitingCalls(key string) (all []shownCall) {
 		}
 		all = append(all, shownCall{w.call, kind, key, w.demand.n})
 	}
-	for _, r := range resources {
+	for _, r := range c.resources.some(key) {
 		r.mu.Lock()
 		r.queue.each(func(w *waiter) { add(w, kindMutex, r.key) })
 		r.mu.Unlock()
 	}
-	for _, r := range rws {
+	for _, r := range c.rws.some(key) {
 		r.mu.Lock()
 		r.queue.each(func(w *waiter) { add(w, kindRead, r.key) })
 		r.mu.Unlock()
 	}
-	for _, r := range fairs {
+	for _, r := range c.fairs.some(key) {
 		r.mu.Lock()
 		for _, tk := range r.tickets {
 			if tk.call != nil && tk.grant == nil {
@@ -243,10 +221,12 @@ func (c *Client) waitingCalls(key string) (all []shownCall) {
 		}
 		r.mu.Unlock()
 	}
-	for _, ct := range counters {
-		ct.mu.Lock()
-		ct.queue.each(func(w *waiter) { add(w, ct.kind, ct.key) })
-		ct.mu.Unlock()
+	for _, kind := range counted {
+		for _, ct := range c.countersOf(kind).some(key) {
+			ct.mu.Lock()
+			ct.queue.each(func(w *waiter) { add(w, kind, ct.key) })
+			ct.mu.Unlock()
+		}
 	}
 	c.quorums.mu.Lock()
 	for _, q := range c.quorums.all {

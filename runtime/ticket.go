@@ -108,7 +108,7 @@ func (r *resource) prepare(w *waiter) (op *acquireOp, to *transport.Batcher) {
 	}
 	r.mu.Unlock()
 
-	r.c.stay(r)
+	r.stay()
 	return op, to
 }
 
@@ -136,7 +136,7 @@ func (op *acquireOp) Answered(sent time.Time, reply protocol.Answer, err error) 
 	}
 	*op = acquireOp{}
 	acquireOps.Put(op)
-	r.c.leave(r)
+	r.quit()
 }
 
 // settle deals with the answer to a request. It returns what is left to do when nobody wants what was
@@ -352,7 +352,7 @@ func (r *resource) abandon() (rest func()) {
 		return nil
 	case tk.unclaimedGrant || tk.standing:
 		r.busy++
-		r.c.stay(r)
+		r.stay()
 		return func() { r.free(newReleaseOp(r, tk, tk.unclaimedGrant)) }
 	case tk.outcomeUnknown:
 		r.c.withdraw(r.key, tk)

@@ -17,7 +17,7 @@ func TestResource_AsksOnceMoreWhenTheClockWasSetBack(t *testing.T) {
 	for name, early := range map[string]bool{"sent before": true, "sent after": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := &Client{closing: make(chan struct{}), stopped: make(chan struct{}), resources: map[string]*resource{}, tasks: make(chan func())}
+			c := &Client{closing: make(chan struct{}), stopped: make(chan struct{}), tasks: make(chan func())}
 			c.running = 1
 			r := newResource(c, "k")
 			r.users = 10

@@ -1,8 +1,6 @@
 package lockrt
 
 import (
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
@@ -38,31 +36,26 @@ func (u user) Changed(keys []string) {
 	if keys == nil {
 		c.watchdog.Recheck()
 		c.lookAll(func(connection) bool { return true })
-		c.mu.Lock()
-		counting := slices.Collect(maps.Values(c.counters))
-		c.mu.Unlock()
-		for _, ct := range counting {
-			ct.wake()
+		for _, kind := range counted {
+			for _, ct := range c.countersOf(kind).some("") {
+				ct.wake()
+			}
 		}
 		return
 	}
 	for _, key := range keys {
-		c.mu.Lock()
-		r, rw, fair := c.resources[key], c.rws[key], c.fairs[key]
-		c.mu.Unlock()
-		if rw != nil {
-			rw.changed()
-		}
-		if fair != nil {
-			if g := fair.held(); g != nil {
+		if r, known := c.resources.known(key); known {
+			if g := r.held(); g != nil {
 				c.watchdog.Look(&g.guard)
 			}
 		}
-		if r == nil {
-			continue // it was given back meanwhile
+		if r, known := c.rws.known(key); known {
+			r.changed()
 		}
-		if g := r.held(); g != nil {
-			c.watchdog.Look(&g.guard)
+		if r, known := c.fairs.known(key); known {
+			if g := r.held(); g != nil {
+				c.watchdog.Look(&g.guard)
+			}
 		}
 	}
 }

@@ -59,9 +59,9 @@ func TestResource_ARefusalAfterTheGrantIsBelievedUnlessTheClockWasSetBack(t *tes
 				return slices.Repeat([]error{errors.New("it is not said")}, len(leases))
 			}, c.net.RenewBatch(), nil)
 
-			r, err := c.enter(redistest.Key(t, "k"))
+			r, err := c.resources.enter(redistest.Key(t, "k"), false)
 			require.NoError(t, err)
-			defer c.exit(r)
+			defer r.exit()
 			cfg, err := c.configure(nil, nil)
 			require.NoError(t, err)
 			cfg.polling = true

@@ -311,7 +311,7 @@ type rwWithdrawer struct{ key string }
 func (s rwWithdrawer) about() string { return s.key }
 
 func (s rwWithdrawer) withdraw(c *Client, list []*withdrawal) error {
-	r := rwResource{c: c, key: s.key, lock: c.wire.RW(s.key)}
+	r := newRWResource(c, s.key)
 	var errs []error
 	for _, wd := range list {
 		reader, writer := r.lock.Field(wd.n, false), r.lock.Field(wd.n, true)

@@ -1,0 +1,114 @@
+package lockrt
+
+import (
+	"maps"
+	"slices"
+)
+
+// A registry has what a client knows of the keys of one kind of lock: each from the first reference to it until the last one
+// is gone.
+type registry[T registered] struct {
+	c      *Client // whose mu guards the rest
+	create func(c *Client, key string) T
+	all    map[string]T
+}
+
+type registered interface {
+	references() *referenced
+	// close ends the leases of the key because the client is closed.
+	close()
+}
+
+func newRegistry[T registered](c *Client, create func(c *Client, key string) T) registry[T] {
+	return registry[T]{c: c, create: create, all: map[string]T{}}
+}
+
+// enter returns what there is of key for a call, until exit. A call that gives back enters when the client is closed, too.
+func (g *registry[T]) enter(key string, closing bool) (T, error) {
+	g.c.mu.Lock()
+	defer g.c.mu.Unlock()
+	if g.c.state != open && !closing {
+		var none T
+		return none, ErrClosed
+	}
+	one, ok := g.all[key]
+	if !ok {
+		one = g.create(g.c, key)
+		g.all[key] = one
+		one.references().in = g
+	}
+	one.references().users++
+	g.c.running++
+	return one, nil
+}
+
+// known returns what there is of key, if there is anything. It may be forgotten at any moment, but not while the process has
+// something of the key in Redis.
+func (g *registry[T]) known(key string) (one T, ok bool) {
+	g.c.mu.Lock()
+	defer g.c.mu.Unlock()
+	one, ok = g.all[key]
+	return one, ok
+}
+
+// some returns what there is of key, or of all keys if that is empty.
+func (g *registry[T]) some(key string) []T {
+	g.c.mu.Lock()
+	defer g.c.mu.Unlock()
+	if key == "" {
+		return slices.Collect(maps.Values(g.all))
+	}
+	if one, ok := g.all[key]; ok {
+		return []T{one}
+	}
+	return nil
+}
+
+// size returns for how many keys there is something.
+func (g *registry[T]) size() int {
+	g.c.mu.Lock()
+	defer g.c.mu.Unlock()
+	return len(g.all)
+}
+
+// close closes all that there is.
+func (g *registry[T]) close() {
+	for _, one := range g.some("") {
+		one.close()
+	}
+}
+
+func (g *registry[T]) forget(key string) { delete(g.all, key) }
+
+// What is referenced is one entry of a registry.
+type referenced struct {
+	c     *Client
+	key   string
+	users int32                       // calls, grants and requests that refer to it; guarded by c.mu
+	in    interface{ forget(string) } // its registry
+}
+
+func (e *referenced) references() *referenced { return e }
+
+// stay counts one more reference to what has one.
+func (e *referenced) stay() {
+	e.c.mu.Lock()
+	defer e.c.mu.Unlock()
+	e.users++
+}
+
+// quit takes back stay.
+func (e *referenced) quit() {
+	e.c.mu.Lock()
+	defer e.c.mu.Unlock()
+	e.users--
+	if e.users == 0 {
+		e.in.forget(e.key)
+	}
+}
+
+// exit ends a call that entered.
+func (e *referenced) exit() {
+	e.quit()
+	e.c.finished()
+}
