@@ -264,7 +264,8 @@ func (r *resource) notifyLoss(g *grant, cause error) {
 
 // promote turns the ticket into a grant and has it guarded. Redis granted it no earlier than at from, for
 // ttl at first.
-func (r *resource) promote(tk *ticket, t terms, from time.Time, ttl time.Duration) *grant {
+func (r *resource) promote(how trace.Action, tk *ticket, t terms, from time.Time, ttl time.Duration) *grant {
+	r.c.tracesGrant(how, r.key, tk.n, from, ttl)
 	tk.unclaimedGrant = false
 	g := &grant{resource: r, ticket: tk, terms: t, since: monotonic.Now(), wanted: tk.wanted}
 	g.leases = g.one[:0]

@@ -95,7 +95,7 @@ func (t *leaseCore) prolong(ctx context.Context, d time.Duration) error {
 		sent := now()
 		ttl := max(d, t.guard.Ends().Sub(sent))
 		if t.client.traced != nil {
-			t.client.tracesRenewal(trace.Prolongs, t.guard, 0, 0)
+			t.client.tracesRenewal(trace.Prolongs, t.guard, 0)
 		}
 		switch err := t.client.renew([]*watchdog.Lease{t.guard}, []time.Duration{ttl})[0]; {
 		case errors.Is(err, watchdog.ErrRefused):

@@ -160,9 +160,6 @@ func (op *releaseOp) Answered(sent time.Time, reply protocol.Answer, err error) 
 		op.finish(released{protocol.Released{Outcome: protocol.NotOurs}, sent}, err)
 		return
 	}
-	if op.again != nil {
-		r.c.traces(trace.Unknown, r.key, op.again.n)
-	}
 	r.c.spawn(func() {
 		<-time.After(pause)
 		r.c.releases.Submit(op, false)

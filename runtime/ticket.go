@@ -179,8 +179,7 @@ func (r *resource) settle(op *acquireOp, sent time.Time, reply protocol.Verdict,
 	case yes:
 		w.asks.Add(-1) // before it is given what it wants, so that it can be used again
 		tk.tokens = newTokens(reply.Token, op.drawn)
-		r.c.tracesGrant(trace.Granted, r.key, tk.n, sent, t.ttl)
-		r.promote(tk, t, sent, t.ttl)
+		r.promote(trace.Granted, tk, t, sent, t.ttl)
 		r.assign(next)
 		return nil
 	case err == nil:
@@ -262,8 +261,7 @@ func (r *resource) handed(n uint64, o handOver) {
 		}
 		tk.wanted = tk.wanted || o.others
 		tk.tokens = newTokens(o.token, tk.inLine)
-		r.c.tracesGrant(trace.Handed, r.key, tk.n, from, first)
-		r.promote(tk, w.terms, from, first).handed = true
+		r.promote(trace.Handed, tk, w.terms, from, first).handed = true
 		r.c.counts.remote.Add(1)
 		w.lease.came = fromThere
 		r.assign(w)
@@ -369,8 +367,7 @@ func (r *resource) resume(again *ticket, t terms, done released, err error) (res
 	case done.Outcome == protocol.Kept && w != nil && w.terms == t && r.c.opts.Replicas == 0 && r.c.granting() && (!t.fenced || done.Token > 0) &&
 		now().Before(done.sent.Add(t.ttl-watchdog.Margin(t.ttl))):
 		again.tokens = newTokens(done.Token, again.inLine)
-		r.c.tracesGrant(trace.Granted, r.key, again.n, done.sent, t.ttl)
-		r.promote(again, t, done.sent, t.ttl).handed = true
+		r.promote(trace.Granted, again, t, done.sent, t.ttl).handed = true
 		r.assign(w)
 		return nil
 	case done.Outcome == protocol.Kept:

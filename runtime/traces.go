@@ -33,11 +33,11 @@ func (c *Client) tracesGrant(a trace.Action, key string, n uint64, from time.Tim
 	}
 }
 
-// tracesRenewal says of a lease what its watchdog does.
-func (c *Client) tracesRenewal(a trace.Action, l *watchdog.Lease, sent monotonic.Time, ttl time.Duration) {
+// tracesRenewal says of a lease what its watchdog does. Its key may end at ends.
+func (c *Client) tracesRenewal(a trace.Action, l *watchdog.Lease, ends monotonic.Time) {
 	if _, mutex := l.Holding.(*grant); mutex {
 		at := time.Now()
-		c.traced(trace.Step{Action: a, Key: l.Key(), Owner: l.Owner(), Trust: sent.Add(ttl).Std().Sub(at), At: at})
+		c.traced(trace.Step{Action: a, Key: l.Key(), Owner: l.Owner(), Trust: ends.Std().Sub(at), At: at})
 	}
 }
 

@@ -50,6 +50,7 @@ type Check struct {
 	at     time.Duration
 	stood  time.Duration // when somebody was put in line last
 	slack  time.Duration
+	late   time.Duration
 	sent   int    // requests, which are told apart by it
 	said   []Said // the last of them
 }
@@ -61,10 +62,11 @@ const lineLives = time.Minute
 const mostSaid = 12
 
 // NewCheck returns a check of a trace of some processes, in which a process that is handed the lock has it for claim. slack is how
-// exact its times are: a millisecond for what Redis rounds, and more where events are noted late.
-func NewCheck(procs int, claim, slack time.Duration) *Check {
+// exact its times of the server are: Redis rounds to milliseconds. late is for how much longer than the module permits a process may
+// trust in what it has: not at all, but where events are noted late.
+func NewCheck(procs int, claim, slack, late time.Duration) *Check {
 	b := Bounds{Procs: procs, Lease: int(24 * time.Hour), Claim: int(claim), MaxNet: 1 << 30, Lossy: true, Contended: true}
-	return &Check{b: b, states: []State{b.Init()}, begun: map[Owner]bool{}, slack: slack}
+	return &Check{b: b, states: []State{b.Init()}, begun: map[Owner]bool{}, slack: slack, late: late}
 }
 
 // Say replays the next event. It fails if that is none of the protocol.
@@ -193,8 +195,10 @@ func (c *Check) steps(s State, e Said) (some []State, why string) {
 		switch {
 		case !c.begun[e.Who] && pr.St == "idle" && s.fresh(e.Who) && line < 2:
 			n.begin(e.Who, line)
-		case c.begun[e.Who] && own && pr.claiming() && !pr.Asking && (line == 2) == (pr.St == "waits"):
+		case c.begun[e.Who] && own && pr.claiming() && (!pr.Asking || pr.Joined) && (line == 2) == (pr.St == "waits"):
 			n.again(p, line)
+		case c.begun[e.Who] && e.Action == "Joins" && (s.over(e.Who) || own && pr.St == "held" && pr.Joined):
+			return []State{s}, "" // the release is sent again, but was done, as this one was handed the lock: it is done once
 		}
 		for _, step := range n.steps {
 			step.To.Proc[p].Joined = e.Action == "Joins"
@@ -204,6 +208,9 @@ func (c *Check) steps(s State, e Said) (some []State, why string) {
 	case "Sent":
 		return []State{sent(s, e.Who)}, ""
 	case "Unknown":
+		if s.over(e.Who) {
+			return []State{s}, "" // it was handed over before, and has ended
+		}
 		if own && pr.Asking {
 			to := s.clone()
 			to.Proc[p].Asking, to.Proc[p].Doubt = false, true
@@ -212,7 +219,7 @@ func (c *Check) steps(s State, e Said) (some []State, why string) {
 	case "Granted", "Handed", "Refused", "Settled", "Renewed":
 		return c.answered(s, e)
 	case "Renew", "Prolongs":
-		late := e.Action == "Prolongs" && slices.ContainsFunc(s.Gone, func(g Gone) bool { return g.O == e.Who })
+		late := e.Action == "Prolongs" && s.over(e.Who)
 		if own && pr.St == "held" || late {
 			to := s.clone()
 			to.Net = append(to.Net, Message{Kind: "renew", O: e.Who, TTL: -c.sent})
@@ -240,7 +247,7 @@ func (c *Check) steps(s State, e Said) (some []State, why string) {
 			n.add("GiveUp", s.abandon(p, false))
 		}
 	case "GiveBack":
-		if slices.ContainsFunc(s.Gone, func(g Gone) bool { return g.O == e.Who }) {
+		if s.over(e.Who) {
 			to := s.clone()
 			to.Net = append(to.Net, Message{Kind: "release", O: e.Who})
 			n.add("GiveBack", to)
@@ -250,6 +257,11 @@ func (c *Check) steps(s State, e Said) (some []State, why string) {
 		some = append(some, step.To)
 	}
 	return some, why
+}
+
+// over reports whether nobody wants o any more.
+func (s State) over(o Owner) bool {
+	return slices.ContainsFunc(s.Gone, func(g Gone) bool { return g.O == o })
 }
 
 // sent has the youngest request of o leave now.
@@ -311,6 +323,9 @@ func (m Message) youth() int {
 // answered returns what an answer makes of s. What is trusted is trusted no longer than the module permits.
 func (c *Check) answered(s State, e Said) (some []State, why string) {
 	why = "there is no such answer"
+	if e.Action == "Settled" && s.over(e.Who) {
+		return []State{s}, "" // it was handed over before, and has ended
+	}
 	for _, kind := range map[string][]string{"Granted": {"granted"}, "Handed": {"handed"}, "Refused": {"refused"},
 		"Settled": {"granted", "refused"}, "Renewed": {"renewed"}}[e.Action] {
 		m, rest, ok := s.pick(kind, e.Who, func(Message) bool { return true })
@@ -326,7 +341,7 @@ func (c *Check) answered(s State, e Said) (some []State, why string) {
 			pr := step.To.Proc[e.Who.P]
 			switch grants := e.Action == "Granted" || e.Action == "Handed" || e.Action == "Renewed"; {
 			case step.Action != e.Action:
-			case grants && (pr.St != "held" || int(e.Trust) > pr.Trust+int(c.slack)):
+			case grants && (pr.St != "held" || int(e.Trust) > pr.Trust+int(c.late)):
 				why = fmt.Sprintf("it may be trusted for %v", time.Duration(pr.Trust))
 			default:
 				some = append(some, step.To)

@@ -78,7 +78,7 @@ func asked(from, to State, o Owner) Message {
 
 // check returns a check of what the teller says.
 func (x *teller) check() *Check {
-	return NewCheck(x.b.Procs, time.Duration(x.b.Claim)*time.Second, 0)
+	return NewCheck(x.b.Procs, time.Duration(x.b.Claim)*time.Second, 0, 0)
 }
 
 // TestCheckAcceptsRuns has random runs of the relation told in real time.
@@ -147,7 +147,7 @@ func TestCheckRejects(t *testing.T) {
 		"granted without an answer":  append(slices.Clone(granted[:1]), Said{At: 1 * ms, Action: "Granted", Who: a, Trust: ms}),
 		"a renewal that nobody sent": append(slices.Clone(granted), Said{At: 3 * ms, Action: "RunRenew", Who: a, TTL: time.Second}),
 	} {
-		c := NewCheck(2, 200*ms, ms/2)
+		c := NewCheck(2, 200*ms, ms/2, 0)
 		for i, e := range trace {
 			err := c.Say(e)
 			if i == len(trace)-1 {
@@ -157,7 +157,7 @@ func TestCheckRejects(t *testing.T) {
 			}
 		}
 	}
-	c := NewCheck(2, 200*ms, ms/2)
+	c := NewCheck(2, 200*ms, ms/2, 0)
 	for _, e := range accepted {
 		require.NoError(t, c.Say(e))
 	}
@@ -166,7 +166,7 @@ func TestCheckRejects(t *testing.T) {
 // TestCheckFaults has a server forget, and its clock set.
 func TestCheckFaults(t *testing.T) {
 	a := Owner{0, 1}
-	c := NewCheck(1, 2*time.Second, 0)
+	c := NewCheck(1, 2*time.Second, 0, 0)
 	for _, e := range []Said{
 		{At: 0, Action: "Asks", Who: a},
 		{At: time.Second, Action: "RunAcquire", Who: a, TTL: 10 * time.Second, Srv: &Seen{Owner: a, Left: 10 * time.Second}},

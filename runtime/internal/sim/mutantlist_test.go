@@ -4,11 +4,11 @@ package sim
 var allMutants = []mutant{
 	{
 		name: "trust counted from the answer", kind: "mutex", file: "runtime/ticket.go",
-		old: "		r.promote(tk, t, sent, t.ttl)\n", new: "		r.promote(tk, t, now(), t.ttl+t.ttl/10)\n",
+		old: "		r.promote(trace.Granted, tk, t, sent, t.ttl)\n", new: "		r.promote(trace.Granted, tk, t, now(), t.ttl+t.ttl/10)\n",
 	},
 	{
 		name: "a hand-over is trusted for a whole lease", kind: "mutex", file: "runtime/ticket.go",
-		old: "r.promote(tk, w.terms, from, first)", new: "r.promote(tk, w.terms, from, w.terms.ttl)",
+		old: "r.promote(trace.Handed, tk, w.terms, from, first)", new: "r.promote(trace.Handed, tk, w.terms, from, w.terms.ttl)",
 	},
 	{
 		name: "trust of a renewal counted from its answer", kind: "mutex", file: "runtime/internal/watchdog/lane.go",

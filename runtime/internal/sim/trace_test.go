@@ -17,7 +17,8 @@ import (
 type tracer struct {
 	began time.Time
 	procs int
-	slack time.Duration
+	slack time.Duration // of the times of the server
+	late  time.Duration // of the clients, which ask for whole milliseconds
 
 	mu     sync.Mutex
 	known  map[string]int // processes, by the first halves of their owners
@@ -27,8 +28,8 @@ type tracer struct {
 	kept   func(key string, e spec.Said)
 }
 
-func newTracer(procs int, slack time.Duration) *tracer {
-	return &tracer{began: time.Now(), procs: procs, slack: slack, known: map[string]int{}, checks: map[string]*spec.Check{}}
+func newTracer(procs int, slack, late time.Duration) *tracer {
+	return &tracer{began: time.Now(), procs: procs, slack: slack, late: late, known: map[string]int{}, checks: map[string]*spec.Check{}}
 }
 
 // owner returns an owner as the specification has it.
@@ -66,7 +67,7 @@ func (x *tracer) say(key string, e spec.Said) {
 	}
 	c, known := x.checks[key]
 	if !known {
-		c = spec.NewCheck(x.procs, protocol.HandOverLease, x.slack)
+		c = spec.NewCheck(x.procs, protocol.HandOverLease, x.slack, x.late)
 		x.checks[key] = c
 	}
 	if c == nil {
@@ -185,7 +186,7 @@ func (w *world) trace() (stop func()) {
 	if k := w.plan.kind.name; k != "mutex" && k != "multi" {
 		return func() {}
 	}
-	w.traced = &traced{tracer: newTracer(w.plan.processes, 2*time.Millisecond), w: w}
+	w.traced = &traced{tracer: newTracer(w.plan.processes, 2*time.Millisecond, time.Millisecond+2*time.Microsecond), w: w}
 	w.observes = append(w.observes, w.traced.observe)
 	return trace.To(w.traced.step)
 }

@@ -172,7 +172,7 @@ func (w *Watchdog) send(ln *lane) {
 		}
 		for _, r := range batch {
 			if w.traced != nil {
-				w.traced(trace.Renews, r.lease, 0, 0)
+				w.traced(trace.Renews, r.lease, 0)
 			}
 		}
 		w.mu.Unlock()
@@ -210,7 +210,7 @@ func (w *Watchdog) ask(ln *lane, batch []request) {
 		case !r.looks: // the answer to a look is as was known
 			l.confirm(now, ttls[i])
 			if w.traced != nil {
-				w.traced(trace.Renewed, l, now, ttls[i])
+				w.traced(trace.Renewed, l, l.ends)
 			}
 		}
 		l.mu.Unlock()

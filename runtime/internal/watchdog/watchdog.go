@@ -104,9 +104,9 @@ func New(renew Renewer, batch int, observe func(l *Lease, err error)) *Watchdog 
 // another. It is called before the first Start. What it says of a lease may change.
 func (w *Watchdog) Group(group func(l *Lease) uint16) { w.group = group }
 
-// A Tracer is called when a lease is about to be asked about, and when its renewal is confirmed: for ttl from when it was sent. It is
+// A Tracer is called when a lease is about to be asked about, and when its renewal is confirmed: then with when the key may end. It is
 // called under locks and must not block.
-type Tracer func(a trace.Action, l *Lease, sent monotonic.Time, ttl time.Duration)
+type Tracer func(a trace.Action, l *Lease, ends monotonic.Time)
 
 // Trace sets the tracer of all leases. It is called before the first Start.
 func (w *Watchdog) Trace(f Tracer) { w.traced = f }
@@ -196,7 +196,7 @@ func (w *Watchdog) Extend(l *Lease, sent time.Time, ttl time.Duration) {
 	w.change(l, func() {
 		l.confirm(asked, ttl)
 		if w.traced != nil && l.index >= 0 {
-			w.traced(trace.Renewed, l, asked, ttl)
+			w.traced(trace.Renewed, l, l.ends)
 		}
 		l.least = max(l.least, asked.Add(ttl))
 	})
