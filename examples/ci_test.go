@@ -33,6 +33,9 @@ func TestLong_TestsExist(t *testing.T) {
 		require.Regexp(t, `^\d+$`, fields[2], line)
 		files, err := filepath.Glob(filepath.Join("..", filepath.FromSlash(fields[0]), "*_test.go"))
 		require.NoError(t, err)
+		checks, err := filepath.Glob(filepath.Join("..", filepath.FromSlash(fields[0]), "locktest", "*.go")) // that the runtime's tests run
+		require.NoError(t, err)
+		files = append(files, checks...)
 		var source strings.Builder
 		for _, file := range files {
 			text, err := os.ReadFile(file)
@@ -51,7 +54,7 @@ func TestLong_TestsExist(t *testing.T) {
 		require.Equal(t, strings.Count(top, "|")+1, found, "tests of %s that match %s", fields[0], top)
 		if sub != "" {
 			for part := range strings.SplitSeq(strings.Trim(sub, "^()$"), "|") {
-				require.Contains(t, source.String(), `"`+part+`"`, line)
+				require.True(t, strings.Contains(source.String(), `"`+part+`"`), "no subtest %s: %s", part, line)
 			}
 		}
 	}

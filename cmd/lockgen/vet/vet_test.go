@@ -2,8 +2,11 @@ package vet_test
 
 import (
 	"io"
+	"maps"
 	"os"
+	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -28,21 +31,40 @@ func run(t *testing.T, a *analysis.Analyzer, packages ...string) {
 	analysistest.Run(t, root, a, packages...)
 }
 
-func TestUnlock(t *testing.T) { run(t, vet.Unlock, "unlock") }
-
-func TestContext(t *testing.T) { run(t, vet.Context, "lockcontext") }
-
-func TestOuter(t *testing.T) { run(t, vet.Outer, "lockouter") }
-
-// What Bound says is said only when it is asked for.
-func TestBound(t *testing.T) {
-	require.NoError(t, vet.Bound.Flags.Set("warn", "true"))
-	run(t, vet.Bound, "lockbound")
-	require.NoError(t, vet.Bound.Flags.Set("warn", "false"))
-	run(t, vet.Bound, "lockbound/silent")
+// each has the analyzer of a folder of testdata.
+var each = map[string]*analysis.Analyzer{
+	"unlock":      vet.Unlock,
+	"lockcontext": vet.Context,
+	"lockouter":   vet.Outer,
+	"lockbound":   vet.Bound,
+	"lockproof":   vet.Proof,
 }
 
-func TestProof(t *testing.T) { run(t, vet.Proof, "lockproof") }
+// TestEach has each analyzer look at its folder. They are one analyzer for that, since most of the time goes into reading what the
+// folders import.
+func TestEach(t *testing.T) {
+	one := &analysis.Analyzer{Name: "each", Doc: "each runs the analyzer of a folder", Run: func(pass *analysis.Pass) (any, error) {
+		if a := each[path.Base(pass.Pkg.Path())]; a != nil && strings.Contains(pass.Pkg.Path(), "/testdata/") {
+			return a.Run(pass)
+		}
+		return nil, nil
+	}}
+	for _, a := range each {
+		require.Empty(t, a.FactTypes)
+		require.Nil(t, a.ResultType)
+		for _, required := range a.Requires {
+			if !slices.Contains(one.Requires, required) {
+				one.Requires = append(one.Requires, required)
+			}
+		}
+	}
+	// What Bound says is said only when it is asked for.
+	require.NoError(t, vet.Bound.Flags.Set("warn", "true"))
+	defer func() { require.NoError(t, vet.Bound.Flags.Set("warn", "false")) }()
+	run(t, one, slices.Collect(maps.Keys(each))...)
+}
+
+func TestBound_Silent(t *testing.T) { run(t, vet.Bound, "lockbound/silent") }
 
 func TestUnwrapped(t *testing.T) {
 	run(t, vet.Unwrapped, "unwrapped", "unwrapped/other", "unwrapped/caller")
@@ -50,24 +72,25 @@ func TestUnwrapped(t *testing.T) {
 
 // TestStale generates, changes the input, and looks.
 func TestStale(t *testing.T) {
-	for name, tt := range map[string]struct{ before, after string }{
+	dir := module(t)
+	packages := map[string]struct{ before, after string }{
 		"fresh": {service("order:{id}"), service("order:{id}")},
-		"changed": {service("order:{id}"), strings.Replace(service("orders:{id}"), "interface {",
+		"changed": {service("bill:{id}"), strings.Replace(service("bills:{id}"), "interface {",
 			"interface { // want `a_lockgen.go is not what the directives of this file give: run lockgen`", 1)},
-		"missing": {"package a\n", strings.Replace(service("order:{id}"), "interface {",
+		"missing": {"package a\n", strings.Replace(service("cart:{id}"), "interface {",
 			"interface { // want `a_lockgen.go is missing: run lockgen`", 1)},
-		"mistake": {service("order:{id}"), strings.Replace(service("order:{idd}"), "//lockgen:lock",
+		"mistake": {service("shelf:{id}"), strings.Replace(service("shelf:{idd}"), "//lockgen:lock",
 			"// want+1 `key path {idd}: no parameter idd; did you mean id\\?`\n\t//lockgen:lock", 1)},
-	} {
-		t.Run(name, func(t *testing.T) {
-			dir := module(t)
-			source := filepath.Join(dir, "a.go")
-			require.NoError(t, os.WriteFile(source, []byte(tt.before), 0o600))
-			require.Zero(t, cli.Main([]string{"-cache=off"}, dir, io.Discard, io.Discard))
-			require.NoError(t, os.WriteFile(source, []byte(tt.after), 0o600))
-			analysistest.Run(t, dir, vet.Stale, ".")
-		})
 	}
+	for name, tt := range packages {
+		require.NoError(t, os.Mkdir(filepath.Join(dir, name), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name, "a.go"), []byte(tt.before), 0o600))
+	}
+	require.Zero(t, cli.Main([]string{"-cache=off", "./..."}, dir, io.Discard, io.Discard))
+	for name, tt := range packages {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name, "a.go"), []byte(tt.after), 0o600))
+	}
+	analysistest.Run(t, dir, vet.Stale, "./...")
 }
 
 // TestStale_Orphan looks at an output whose source lost its directives.
