@@ -54,7 +54,7 @@ func (e *Election) Campaign(ctx context.Context, value string) (*Leadership, err
 	case e.c == nil:
 		return fail(errNoClient)
 	case ctx == nil:
-		return fail(fmt.Errorf("%w: the context is nil", ErrBadOption))
+		return fail(errNoContext)
 	case len(value) > mostValue:
 		return fail(tooLong(value))
 	}
@@ -185,7 +185,7 @@ func (e *Election) check(ctx context.Context) error {
 	case e.c == nil:
 		return errNoClient
 	case ctx == nil:
-		return fmt.Errorf("%w: the context is nil", ErrBadOption)
+		return errNoContext
 	case !e.c.granting():
 		return ErrClosed
 	}

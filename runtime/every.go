@@ -120,7 +120,7 @@ func (s *Schedule) check(ctx context.Context) error {
 	case s.c == nil:
 		return errNoClient
 	case ctx == nil:
-		return fmt.Errorf("%w: the context is nil", ErrBadOption)
+		return errNoContext
 	case s.fn == nil:
 		return errNoFunction
 	case s.of.Interval < minLease:

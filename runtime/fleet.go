@@ -33,7 +33,7 @@ func (c *Client) Fleet(ctx context.Context, key string) (Fleet, error) {
 	if !c.granting() {
 		return fail(ErrClosed)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, c.opts.OpTimeout, transport.ErrNoAnswer)
+	ctx, cancel := context.WithTimeoutCause(present(ctx), c.opts.OpTimeout, transport.ErrNoAnswer)
 	defer cancel()
 	type reply struct {
 		ids []string

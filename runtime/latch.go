@@ -37,8 +37,8 @@ func (l *CountDownLatch) SetCount(ctx context.Context, n int) (bool, error) {
 }
 
 // CountDown takes one off the count and returns the rest; at zero it wakes all waiting calls. A latch that does not exist stays so, and 0
-// is returned. The call ends like Unlock and goes on in the background for a minute: after an error, calling it again could count twice.
-// Redisson's countDown.
+// is returned. Its context is that of [Lease.Unlock]; it goes on in the background for a minute: after an error, calling it again could
+// count twice. Redisson's countDown.
 func (l *CountDownLatch) CountDown(ctx context.Context) (int, error) {
 	l = orZero(l)
 	if l.c == nil {

@@ -73,7 +73,10 @@ func (l *Leadership) Proclaim(ctx context.Context, value string) error {
 		return &Error{Op: "proclaim", Err: errNoLease}
 	}
 	fail := func(err error) error { return failedAt("proclaim", l.e.name, err) }
-	if len(value) > mostValue {
+	switch {
+	case ctx == nil:
+		return fail(errNoContext)
+	case len(value) > mostValue:
 		return fail(tooLong(value))
 	}
 	if err := l.lease.Err(); err != nil {
@@ -92,7 +95,7 @@ func (l *Leadership) Proclaim(ctx context.Context, value string) error {
 	return nil
 }
 
-// Resign ends the leadership as [Lease.Unlock] ends a lease, with the same errors: the candidate that has waited longest leads at once.
+// Resign ends the leadership; its context and errors are those of [Lease.Unlock]: the candidate that has waited longest leads at once.
 func (l *Leadership) Resign(context.Context) error {
 	if l.none() {
 		return &Error{Op: "resign", Err: errNoLease}

@@ -233,9 +233,9 @@ func (l *Lease) joined(ctx context.Context, cfg lockConfig) (*Lease, error) {
 	return l, nil
 }
 
-// Unlock gives the lease back; the last lease of a reentrant set frees the key. It fails with [ErrReleased] the second time, and with
-// [ErrLost] if the lease was lost; what Redis still has of it is freed all the same. One round trip, or none if another goroutine of the
-// Client is next. Redisson's unlock.
+// Unlock gives the lease back; the last lease of a reentrant set frees the key. Its context is for values alone and may be nil: the call
+// ends within [Options.OpTimeout]. It fails with [ErrReleased] the second time, and with [ErrLost] if the lease was lost; what Redis still
+// has of it is freed all the same. One round trip, or none if another goroutine of the Client is next. Redisson's unlock.
 func (l *Lease) Unlock(context.Context) error {
 	if l == nil || l.grant == nil {
 		return &Error{Op: "unlock", Err: errNoLease}

@@ -160,6 +160,10 @@ func TestNothing_NoContext(t *testing.T) {
 	require.NoError(t, err)
 	permit, err := c.PermitSemaphore(w.key+":permit", 1).Acquire(patient(t))
 	require.NoError(t, err)
+	leadership, err := c.Election(w.key+":leads").Campaign(patient(t), "v")
+	require.NoError(t, err)
+	current, ok := lockrt.LeaseFrom(lease.Context())
+	require.True(t, ok)
 	one, key := id("e")
 	spec := &gen.Spec{Name: "n"}
 	things := []any{
@@ -168,8 +172,9 @@ func TestNothing_NoContext(t *testing.T) {
 		lockrt.NewMultiLock(c.Mutex(w.key+":1"), c.RWMutex(w.key+":2")), lockrt.RedLockOf(c.Mutex(w.key+":3"), newClient(t, lockrt.Options{}).Mutex(w.key+":3")),
 		gen.For(c, spec, one, key, nil), gen.ForFair(c, spec, one, key, nil), gen.ForRW(c, spec, one, key, nil), gen.ForPermits(c, spec, 1, one, key, nil),
 		gen.ForMulti(c, spec, []string{one}, []string{key}, nil), gen.With(c), lease, permit,
+		c, c.Election(w.key + ":e"), c.Every(w.key+":v", time.Second, func(context.Context, lockrt.Tick) error { return nil }), leadership, current,
 	}
-	anyway := []string{").Unlock", ").Release", ").ReleaseIfExists", ").CountDown", ").Err", ").Key", ").Keys"}
+	anyway := []string{").Close", ").Resign", ").Unlock", ").Release", ").ReleaseIfExists", ").CountDown", ").Err", ").Key", ").Keys"}
 	w.ctx = nil
 	calls := 0
 	w.calls(things, func(name string, returns bool, call func() error) {
@@ -193,7 +198,7 @@ func TestNothing_NoContext(t *testing.T) {
 	})
 	var ctx context.Context
 	require.Error(t, c.Shutdown(ctx))
-	_, ok := lockrt.LeaseFrom(ctx)
+	_, ok = lockrt.LeaseFrom(ctx)
 	require.False(t, ok)
 	_, ok = lockrt.TokenFrom(ctx)
 	require.False(t, ok)
@@ -203,6 +208,7 @@ func TestNothing_NoContext(t *testing.T) {
 	require.False(t, ok)
 	_, err = c.Mutex(w.key).TryLock(lockrt.WithOwner(ctx, lockrt.NewOwner()))
 	require.ErrorIs(t, err, lockrt.ErrBadOption)
+	require.NoError(t, leadership.Resign(ctx))
 	_, err = lockrt.Open(ctx, redistest.Shared(t).URL(), lockrt.Options{})
 	require.ErrorIs(t, err, lockrt.ErrBadOption)
 	redistest.Shared(t).Do("DEL", w.key+":s", w.key+":p", w.key+":l", w.key+":permit")

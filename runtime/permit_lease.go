@@ -107,8 +107,8 @@ func (p *Permit) PermitIDs() []string {
 	return ids
 }
 
-// Release gives the permit back. It ends like [Lease.Unlock] and has its errors; what is left of a lost permit is given back all the same.
-// The Client goes on trying for a minute. Redisson's release.
+// Release gives the permit back. Its context and errors are those of [Lease.Unlock]; what is left of a lost permit is given back all the
+// same. The Client goes on trying for a minute. Redisson's release.
 func (p *Permit) Release(context.Context) error {
 	if p == nil || p.counter == nil {
 		return &Error{Op: "release", Err: errNoPermit}

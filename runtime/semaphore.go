@@ -59,9 +59,9 @@ func (s *Semaphore) Do(ctx context.Context, n int, fn func(ctx context.Context) 
 	return fn(ctx)
 }
 
-// Release gives back n permits of anybody; 0 does nothing. It ends like Unlock and goes on for a minute: after an error, calling it again
-// could give back twice. A semaphore that does not exist is created with n permits, as in Redisson, unless Acquire creates it. Redisson's
-// release.
+// Release gives back n permits of anybody; 0 does nothing. Its context is that of [Lease.Unlock]; it goes on for a minute: after an error,
+// calling it again could give back twice. A semaphore that does not exist is created with n permits, as in Redisson, unless Acquire creates
+// it. Redisson's release.
 func (s *Semaphore) Release(ctx context.Context, n int) error {
 	s = orZero(s)
 	_, err := s.add(ctx, "release", n, s.permits > 0)

@@ -93,11 +93,27 @@ func (w stroll) makes(t *testing.T, c ...*lockrt.Client) []any {
 	}
 }
 
+// An asker has the methods of a client that ask, without those that close it.
+type asker struct{ c *lockrt.Client }
+
+func (a asker) Fleet(ctx context.Context, key string) error {
+	_, err := a.c.Fleet(ctx, key)
+	if err == nil {
+		err = ctx.Err() // nobody answered until then
+	}
+	return err
+}
+
+func (a asker) ProcessOf(ctx context.Context, id string) error {
+	_, _, err := a.c.ProcessOf(ctx, id)
+	return err
+}
+
 // TestEveryCallEndsWithItsContext: with a server that says nothing, each method that takes a context returns when that ends, but
 // those that run to their end.
 func TestEveryCallEndsWithItsContext(t *testing.T) {
 	t.Parallel()
-	toTheEnd := []string{").Unlock", ").Release", ").ReleaseIfExists", ").CountDown", "Client).Close"}
+	toTheEnd := []string{").Unlock", ").Release", ").ReleaseIfExists", ").CountDown", ").Resign"}
 	var clients []*lockrt.Client
 	var proxies []*redistest.FaultProxy
 	for range 3 {
@@ -119,7 +135,12 @@ func TestEveryCallEndsWithItsContext(t *testing.T) {
 	require.NoError(t, err)
 	whole, err := lockrt.NewMultiLock(clients[0].Mutex(w.key+":x"), clients[1].Mutex(w.key+":y")).Lock(patient(t))
 	require.NoError(t, err)
-	things := append(w.makes(t, clients...), lease, permit, whole)
+	leadership, err := clients[0].Election(w.key+":leads").Campaign(patient(t), "v")
+	require.NoError(t, err)
+	current, ok := lockrt.LeaseFrom(lease.Context())
+	require.True(t, ok)
+	schedule := clients[0].Every(w.key+":every", time.Second, func(context.Context, lockrt.Tick) error { return nil })
+	things := append(w.makes(t, clients...), lease, permit, whole, clients[0].Election(w.key+":election"), leadership, current, schedule, asker{clients[0]})
 	for _, proxy := range proxies {
 		proxy.Blackhole(redistest.Both)
 	}
