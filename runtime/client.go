@@ -53,6 +53,7 @@ type Client struct {
 	observed                     bool             // there are hooks for calls or leases
 	tasks                        chan func()      // to a goroutine that waits for one
 	waiting                      atomic.Int32     // goroutines that wait for a task
+	disconnected                 atomic.Bool      // Close has closed the client of rueidis, which Open made
 	closing                      chan struct{}    // closed by Close and Shutdown: nothing is granted any more
 	stopped                      chan struct{}    // closed by Close: what runs in the background gives up
 
@@ -225,6 +226,7 @@ func (c *Client) Close() error {
 		closing.Wait()
 		<-c.idle
 		if c.owned {
+			c.disconnected.Store(true)
 			c.rc.Close()
 		}
 	}()
@@ -282,6 +284,9 @@ func (c *Client) spawn(f func()) {
 func (c *Client) aside(f func()) {
 	c.start(func() {
 		f()
+		if c.disconnected.Load() {
+			c.rc.Close() // rueidis keeps a connection that it was making when it was closed
+		}
 		c.started() // it was not counted, and finishes now
 	})
 }
