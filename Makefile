@@ -42,13 +42,18 @@ test: ## run the tests with the race detector, but for those that take long, on 
 	@.ci/need redis-server cc
 	$(GO) test -race -parallel 4 -timeout 15m -skip '$(LONG)' ./...
 	$(GO) test ./runtime/internal/watchdog ./runtime/internal/sim # what cannot run with the race detector, or takes too long with it
-	@if [ -n "$$CI" ]; then .ci/need promtool; fi
+	@if [ -n "$$CI" ]; then .ci/need promtool chromium; fi
 	for module in $(TESTED); do $(GO) -C $$module test -race -timeout 10m ./... || exit 1; done # what is not installed is skipped, unless CI is set
 
 .PHONY: check
 check: ## run the tests that make test leaves out, which .ci/long lists, and those beside Java programs and PostgreSQL
 	@.ci/need redis-server cc
 	@GO="$(GO)" .ci/check
+
+.PHONY: picture
+picture: ## write the picture of the live page of locks, docs/lockweb.png, with Chromium
+	@.ci/need redis-server cc chromium
+	$(GO) -C contrib/lockweb test -count=1 -run '^TestBrowser_Picture$$' -args -picture $(CURDIR)/docs/lockweb.png
 
 # go test fuzzes one target of one package in a call.
 FUZZ = $(GO) test -run '^$$' -fuzztime $(FUZZTIME) -fuzzminimizetime 20x -timeout 0

@@ -12,11 +12,11 @@ import (
 // How the graph is drawn.
 const (
 	mostBoxes           = 40
-	boxWidth, boxHeight = 220, 46
-	gapX, gapY          = 130, 22
+	boxWidth, boxHeight = 204, 46
+	gapX, gapY          = 110, 26
 	margin              = 12
-	mostLabel           = 30 // characters in a box
-	mostEdgeLabel       = 18
+	mostLabel           = 27 // characters in a box
+	mostEdgeLabel       = 15
 )
 
 // A drawing is who waits for whom, as boxes and arrows.
@@ -180,17 +180,19 @@ func (a *actors) place() (d drawing) {
 		}
 	}
 	placed := map[*actor]bool{}
-	var rows []int // how many boxes each column has
+	var rows []int // how many boxes each column has of those that belong together
+	top, columns := 0, 0
 	put := func(one *actor, column int) {
 		placed[one] = true
 		for len(rows) <= column {
 			rows = append(rows, 0)
 		}
-		one.column, one.row = column, rows[column]
+		one.column, one.row = column, top+rows[column]
 		rows[column]++
 	}
 	var order []*actor
 	spread := func(from *actor) {
+		rows = nil
 		put(from, 0)
 		for queue := []*actor{from}; len(queue) > 0; queue = queue[1:] {
 			order = append(order, queue[0])
@@ -201,6 +203,7 @@ func (a *actors) place() (d drawing) {
 				}
 			}
 		}
+		top, columns = top+slices.Max(rows), max(columns, len(rows))
 	}
 	for _, circular := range []bool{false, true} {
 		for _, id := range ids {
@@ -220,11 +223,7 @@ func (a *actors) place() (d drawing) {
 		}
 	}
 	d.More = involved - len(order)
-	deepest := 0
-	for _, n := range rows {
-		deepest = max(deepest, n)
-	}
-	d.Width, d.Height = 2*margin+len(rows)*(boxWidth+gapX)-gapX, 2*margin+deepest*(boxHeight+gapY)+gapY
+	d.Width, d.Height = 2*margin+columns*(boxWidth+gapX)-gapX, 2*margin+top*(boxHeight+gapY)+gapY
 	for _, one := range order {
 		b := one.box()
 		d.Boxes = append(d.Boxes, b)

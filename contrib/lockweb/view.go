@@ -19,6 +19,7 @@ import (
 const (
 	mostRows     = 2000 // of each table
 	mostKeyRunes = 80   // of a key before it has to be unfolded
+	sameUntil    = 250  // milliseconds by which two looks may differ about the end of a lease
 )
 
 // A view is what a page shows at one moment: facts, and the HTML that is made of them.
@@ -30,7 +31,8 @@ type view struct {
 	Waiting  table[waitingRow]
 	Sections []section
 
-	holders map[string]held // by the id of their row
+	holders map[string]held  // by the id of their row
+	until   map[string]int64 // likewise, until when they have it
 }
 
 // Now is when it was, in milliseconds since 1970.
@@ -130,7 +132,7 @@ func millis(t *time.Time) int64 {
 
 // show makes a view of what is known. The turn to look is the caller's.
 func (p *Page) show(world *survey.World) *view {
-	v := &view{At: world.At, Force: p.auth != nil, Title: "Locks of this process", holders: map[string]held{}}
+	v := &view{At: world.At, Force: p.auth != nil, Title: "Locks of this process", holders: map[string]held{}, until: map[string]int64{}}
 	if p.fleet {
 		v.Title = "Locks of all processes"
 	}
@@ -139,14 +141,14 @@ func (p *Page) show(world *survey.World) *view {
 		before = p.last
 	}
 	locks := world.Sorted("")
-	v.hold(locks, before.Held.html)
+	v.hold(locks, before)
 	v.wait(locks, before.Waiting.html)
 	v.Sections = p.sections(world, v)
 	return v
 }
 
 // hold adds who holds locks, the longest first.
-func (v *view) hold(locks []*survey.Lock, before map[heldRow]template.HTML) {
+func (v *view) hold(locks []*survey.Lock, before *view) {
 	v.Held.html = map[heldRow]template.HTML{}
 	var all []held
 	for _, l := range locks {
@@ -164,11 +166,15 @@ func (v *view) hold(locks []*survey.Lock, before map[heldRow]template.HTML) {
 			ID: "h" + idOf(one.lock.Key, h.Owner, one.lock.Kind), Key: textOf(one.lock.Key), Kind: one.lock.Kind, Name: survey.Clean(h.Name),
 			Who: survey.Clean(h.String()), Since: millis(h.Since), Token: h.Token, Holds: h.Holds, Waiting: len(one.lock.Waiters), Gone: h.Gone, Force: v.Force,
 		}
-		if h.LeftMS >= 0 { // to the second: so a row changes with a renewal, and not with a look
-			row.Until = (v.Now() + h.LeftMS + 500) / 1000 * 1000
+		if h.LeftMS >= 0 {
+			row.Until = v.Now() + h.LeftMS
+			if was, ok := before.until[row.ID]; ok && max(was-row.Until, row.Until-was) < sameUntil {
+				row.Until = was // so a row changes with a renewal, and not with a look
+			}
+			v.until[row.ID] = row.Until
 		}
 		v.holders[row.ID] = one
-		v.Held.add(row.ID, "held", row, before, v.Now())
+		v.Held.add(row.ID, "held", row, before.Held.html, v.Now())
 	}
 }
 
