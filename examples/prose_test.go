@@ -1,6 +1,7 @@
 package examples_test
 
 import (
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -112,5 +113,26 @@ func TestFaults(t *testing.T) {
 		"It is lost; who asks sees it: Those who wait too": 1,
 	} {
 		require.Len(t, faults(text), want, text)
+	}
+}
+
+// TestPages_Listed shows that every page is in the list of docs/index.md, and in the navigation of the site.
+func TestPages_Listed(t *testing.T) {
+	t.Parallel()
+	texts := pages(t)
+	site, err := os.ReadFile(filepath.Join("..", "mkdocs.yml"))
+	require.NoError(t, err)
+	docs := filepath.Join("..", "docs")
+	for path := range texts {
+		page, err := filepath.Rel(docs, path)
+		require.NoError(t, err)
+		page = filepath.ToSlash(page)
+		if strings.HasPrefix(page, "../") {
+			continue // a front page
+		}
+		require.Contains(t, string(site), ": "+page+"\n", "the navigation of mkdocs.yml")
+		if page != "index.md" {
+			require.True(t, strings.Contains(texts[filepath.Join(docs, "index.md")], "("+page+")"), "docs/index.md has no link to %s", page)
+		}
 	}
 }
