@@ -221,6 +221,9 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 			}
 			switch ev.kind {
 			case reason:
+				if broken := w.broken.Load(); broken != nil {
+					return *broken
+				}
 				if reasoned = true; !leading && !w.once {
 					waits()
 					hear()
@@ -305,7 +308,7 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 		case <-deadline:
 			over, deadline = true, nil
 		case <-stuck.due:
-			stuck.tell(ctx, c, q, w)
+			stuck.come(ctx, c, q, w)
 		case <-answered:
 			answered = nil
 		case <-limit:

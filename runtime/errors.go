@@ -24,6 +24,7 @@ var (
 	ErrUpgrade     = errors.New("held for reading")         // the call that asks to write reads itself, and would wait for itself
 	ErrWrongType   = errors.New("key holds something else") // the key is not a lock: a string, a list, ...
 	ErrDeleted     = errors.New("latch deleted")            // while a call waited for it
+	ErrDeadlock    = errors.New("deadlock")                 // the call was ended to break one; a [DeadlockError] names its calls
 	ErrReplicas    = transport.ErrReplicas                  // fewer replicas than [Options.Replicas] confirmed: the grant was given back
 	ErrBadOption   = errors.New("unusable option")          // an option, a number or an argument; nothing was sent
 )

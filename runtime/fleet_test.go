@@ -59,7 +59,9 @@ func TestFleet_AllAnswer(t *testing.T) {
 				}
 				require.Equal(t, "refund", of.Waiting[0].Name)
 				of, asks := answerOf(f, asker)
-				require.True(t, asks)
+				if !asks {
+					return false // one server of a cluster has not heard yet that it listens
+				}
 				heldOf(t, of, key+":own")
 				return true
 			})

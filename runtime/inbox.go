@@ -202,6 +202,10 @@ func (c *Client) receiveOf(tag string, e hub.Event) {
 		c.asked(request)
 		return
 	}
+	if text, ok := strings.CutPrefix(e.Payload, deadlockWord); ok {
+		c.deadlocks.hear(text)
+		return
+	}
 	if strings.HasPrefix(e.Payload, "{") {
 		c.questions.answered(e.Payload)
 		return

@@ -9,6 +9,9 @@ type (
 	AcquireEvent    = observe.AcquireEvent    // one call that acquires
 	RenewEvent      = observe.RenewEvent      // one try to renew a key
 	EndEvent        = observe.EndEvent        // the end of a lease
+	DeadlockEvent   = observe.DeadlockEvent   // a call that is in a deadlock
+	Deadlock        = observe.Deadlock        // calls that wait for each other
+	DeadlockedCall  = observe.DeadlockedCall  // one of them
 	UnreportedEvent = observe.UnreportedEvent // an error that a generated method cannot return
 	Outcome         = observe.Outcome         // how a call ended
 	Grant           = observe.Grant           // how a call got its lock

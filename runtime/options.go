@@ -87,8 +87,14 @@ type Options struct {
 	StartWithoutServer bool
 	// DeadlockAfter is after how long Logger gets one line about a call that waits for others with neither a deadline nor [WithWait], and
 	// says if this very process holds what it waits for: then the lock was probably entered again under an outer context, and waits for ever.
-	// Defaults to 5s; negative: never.
+	// After as long, and again each time, a call that waits under the context of a lease looks for a deadlock: a circle of calls, in this process
+	// and in others, of which each waits for what the next one holds. One is found within twice this time; Logger and Hooks.Deadlock get each
+	// call of it once. 100 processes send 200 messages a second at most by default. docs/operating.md says what counts, and runtime/ACL.md which
+	// permissions it takes. Defaults to 5s; negative: never. Redisson has nothing like it.
 	DeadlockAfter time.Duration
+	// BreakDeadlocks ends a call of this Client that is in a deadlock, with [ErrDeadlock], if of all calls of the circle it has waited for the
+	// shortest time: all processes choose the same one. If it is of a Client without the option, no call is ended. Defaults to false.
+	BreakDeadlocks bool
 	// Logger gets what no call can return, such as a subscription that fails. Defaults to none.
 	Logger *slog.Logger
 	// Hooks are called for each event. Defaults to none.

@@ -53,7 +53,7 @@ func (s permitCounter) ask(b *batchRequest, wanted bool) (int, time.Duration, er
 func (s permitCounter) grant(w *waiter, sent time.Time) bool {
 	ct := s.counter
 	if !time.Now().Before(sent.Add(w.terms.ttl - watchdog.Margin(w.terms.ttl))) {
-		w.demand.ids = newIDs(w.demand.n) // those are given back
+		w.demand.ids = newIDs(w.demand.permit.client, w.demand.n) // those are given back
 		return false
 	}
 	p := w.demand.permit
@@ -159,10 +159,17 @@ func without(ids, some string) string {
 // idLength is how many bytes the id of a permit has in Redis.
 const idLength = 16
 
-// newIDs returns ids for n permits that nobody else has.
-func newIDs(n int) string {
+// hintLength is how many bytes of the id of its client the id of a permit begins with: so it can be found out who has it.
+const hintLength = 6
+
+// newIDs returns ids for n permits of c that nobody else has.
+func newIDs(c *Client, n int) string {
 	raw := make([]byte, n*idLength)
 	_, _ = rand.Read(raw) // never fails: it ends the process instead
+	hint, err := hexes.DecodeString(strings.ReplaceAll(c.ID(), "-", ""))
+	for at := 0; err == nil && at < len(raw); at += idLength {
+		copy(raw[at:at+hintLength], hint)
+	}
 	return string(raw)
 }
 

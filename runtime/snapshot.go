@@ -190,8 +190,16 @@ type shownCall struct {
 
 // waitingCalls returns the calls that wait for others, for a key or for any.
 func (c *Client) waitingCalls(key string) (all []shownCall) {
+	c.eachWaiting(key, func(w *waiter, kind, key string) {
+		all = append(all, shownCall{w.call, kind, key, w.demand.n})
+	})
+	return all
+}
+
+// eachWaiting calls f for each call that waits for others, for a key or for any, under the lock of what it waits at.
+func (c *Client) eachWaiting(key string, f func(w *waiter, kind, key string)) {
 	if c.counts.waiting.Load() == 0 {
-		return nil
+		return
 	}
 	add := func(w *waiter, kind, key string) {
 		if w.once {
@@ -200,7 +208,7 @@ func (c *Client) waitingCalls(key string) (all []shownCall) {
 		if w.lease != nil {
 			kind = w.lease.kind
 		}
-		all = append(all, shownCall{w.call, kind, key, w.demand.n})
+		f(w, kind, key)
 	}
 	for _, r := range c.resources.some(key) {
 		r.mu.Lock()
@@ -237,7 +245,6 @@ func (c *Client) waitingCalls(key string) (all []shownCall) {
 		}
 	}
 	c.quorums.mu.Unlock()
-	return all
 }
 
 func (w shownCall) describe(c *Client) WaitingCall {
@@ -257,31 +264,35 @@ const mostUnder = 16
 
 // under returns the leases under whose contexts ctx is and that have not ended, the innermost first.
 func under(ctx context.Context) (refs []LeaseRef) {
-	add := func(t *leaseCore) {
-		if t.guard == nil || t.ended() != nil {
-			return
-		}
+	eachLease(ctx, func(t *leaseCore) {
 		ref := LeaseRef{Key: t.key, Owner: ownerOf(t.guard)}
 		if !slices.Contains(refs, ref) && len(refs) < mostUnder {
 			refs = append(refs, ref)
 		}
-	}
-	var addAll func(t *leaseCore)
-	addAll = func(t *leaseCore) {
+	})
+	return refs
+}
+
+// eachLease calls f for each lease under which ctx is and that has not ended, the innermost first, and for the parts of one that has some.
+func eachLease(ctx context.Context, f func(t *leaseCore)) {
+	var parts func(t *leaseCore)
+	parts = func(t *leaseCore) {
 		if t.composite == nil {
-			add(t)
+			if t.guard != nil && t.ended() == nil {
+				f(t)
+			}
 			return
 		}
 		for _, part := range t.composite.all() {
-			addAll(&part.leaseCore)
+			parts(&part.leaseCore)
 		}
 	}
 	for {
 		x, _ := ctx.Value(leaseCoreKey{}).(*leaseContext)
 		if x == nil {
-			return refs
+			return
 		}
-		addAll((*leaseCore)(x))
+		parts((*leaseCore)(x))
 		ctx = x.parent
 	}
 }

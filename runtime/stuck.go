@@ -6,18 +6,22 @@ import (
 	"time"
 )
 
-// A suspicion is that a call waits for ever: nothing bounds its wait, and it has lasted for long.
+// A suspicion is that a call waits for ever: it has waited for long, and nothing bounds its wait, or it waits under a lease for which
+// others may wait.
 type suspicion struct {
-	due   <-chan time.Time // nil before the call begins to wait, and after the log line
-	alarm *time.Timer
+	due     <-chan time.Time // nil before the call begins to wait, and when it came
+	alarm   *time.Timer
+	bounded bool // something bounds the wait
 }
 
-// begin has the suspicion be due after [Options.DeadlockAfter], unless something bounds the wait.
+// begin has the suspicion be due after [Options.DeadlockAfter], unless something bounds the wait and it is under no lease.
 func (s *suspicion) begin(ctx context.Context, c *Client, cfg *lockConfig) {
-	if s.alarm != nil || cfg.wait != UntilDone || c.opts.DeadlockAfter <= 0 {
+	if s.alarm != nil || c.opts.DeadlockAfter <= 0 {
 		return
 	}
-	if _, bounded := ctx.Deadline(); bounded {
+	_, s.bounded = ctx.Deadline()
+	s.bounded = s.bounded || cfg.wait != UntilDone
+	if s.bounded && leaseCoreFrom(ctx) == nil {
 		return
 	}
 	s.alarm = time.NewTimer(c.opts.DeadlockAfter)
@@ -31,9 +35,19 @@ func (s *suspicion) end() {
 	}
 }
 
+// come looks for a deadlock, if w may be in one, and writes to the log about a wait without a bound.
+func (s *suspicion) come(ctx context.Context, c *Client, q contest, w *waiter) {
+	s.due = nil
+	if leaseCoreFrom(ctx) != nil {
+		c.deadlocks.look()
+	}
+	if !s.bounded {
+		s.tell(ctx, c, q, w)
+	}
+}
+
 // tell writes to the log, once, what is waited for, and whether this very process has it.
 func (s *suspicion) tell(ctx context.Context, c *Client, q contest, w *waiter) {
-	s.due = nil
 	kind, key := subject(q, w)
 	args := []any{"kind", kind, "key", key, "waited", c.opts.DeadlockAfter}
 	if w.call.name != "" {

@@ -50,12 +50,14 @@ type waiter struct {
 	demand demand        // what it wants of a counter
 	rw     *rwTicket     // what it asks with, if for an RWMutex
 
-	asks    atomic.Int32 // requests of it under way
-	poked   atomic.Bool  // that is among the events
-	follows bool         // it does not wait but for the answer to an earlier request of this process
-	patient bool         // nothing but an answer can end a request of it
-	quorum  bool         // it asks many servers, one of which may take longer than the others
-	attends bool         // it listens for messages to those in line, until it leaves
+	asks    atomic.Int32          // requests of it under way
+	poked   atomic.Bool           // that is among the events
+	follows bool                  // it does not wait but for the answer to an earlier request of this process
+	patient bool                  // nothing but an answer can end a request of it
+	quorum  bool                  // it asks many servers, one of which may take longer than the others
+	number  atomic.Uint64         // by which other processes know it; 0 as long as none does
+	broken  atomic.Pointer[error] // why it is ended, since it was in a deadlock; or nil
+	attends bool                  // it listens for messages to those in line, until it leaves
 }
 
 // A call is what is known of the call of a waiter, for those who look at it from outside. It does not change once the
@@ -87,6 +89,10 @@ func (w *waiter) recycle() {
 	}
 	for ok := true; ok; {
 		_, ok = w.nextEvent()
+	}
+	if w.number.Load() != 0 {
+		w.number.Store(0)
+		w.broken.Store(nil)
 	}
 	w.call = call{}
 	w.place, w.lease, w.rw, w.patient, w.attends, w.quorum = place{}, nil, nil, false, false, false

@@ -32,6 +32,9 @@ type Hooks struct {
 	// TraceParent returns the W3C trace parent of the span that ctx carries, or an empty string. Client.Snapshot, and the answer to another
 	// process's Client.Fleet, call it with the contexts of the calls that hold and wait.
 	TraceParent func(ctx context.Context) string
+	// Deadlock is called once for each call of the Client that is found to be in a [Deadlock], with the context of the call, on the goroutine that
+	// calls Renewed. The Client finds deadlocks as Options.DeadlockAfter says.
+	Deadlock func(ctx context.Context, e DeadlockEvent)
 	// Unreported is called when a generated method that returns no error could not take or keep its lock, unless another holder is the reason.
 	Unreported func(ctx context.Context, e UnreportedEvent)
 }

@@ -58,8 +58,8 @@ func CountChannel(key string) string { return prefixed("redisson_sc", key) }
 // ignores a hash tag in the key.
 func LatchChannel(key string) string { return "redisson_countdownlatch__channel__{" + key + "}" }
 
-// permitLeases returns the sorted set of the permits that are taken.
-func permitLeases(key string) string { return suffixed(key, "timeout") }
+// PermitLeases returns the sorted set of the permits that are taken.
+func PermitLeases(key string) string { return suffixed(key, "timeout") }
 
 // requests returns the sorted set of the results of a client's last requests to a key that counts. The result of one
 // kind of key says nothing about another kind of the same name. Redisson does not know this key.

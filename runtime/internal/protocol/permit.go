@@ -16,7 +16,7 @@ type PermitSemaphore struct {
 
 // PermitSemaphore returns what p says of the semaphore of a key whose permits expire.
 func (p *Process) PermitSemaphore(key string) PermitSemaphore {
-	return PermitSemaphore{p.counting(key, countsLeases), permitLeases(key)}
+	return PermitSemaphore{p.counting(key, countsLeases), PermitLeases(key)}
 }
 
 func (s *PermitSemaphore) keys() []string { return []string{s.key, s.channel, s.leases} }

@@ -35,7 +35,7 @@ func (r Renewal) Renew(keys, args []string, key, owner string, lease time.Durati
 	case RenewReader:
 		keys = append(keys, readerHold(key, owner))
 	case RenewPermits:
-		keys = append(keys, CountChannel(key), permitLeases(key))
+		keys = append(keys, CountChannel(key), PermitLeases(key))
 	}
 	return keys, append(args, owner, millis(lease))
 }
