@@ -1,0 +1,58 @@
+package sim
+
+// strayMutants leave the protocol of a mutex in ways that break no promise, or none that is noticed at once: the margin of each lease hides
+// some, others are slower or less fair. The replay of their traces rejects them.
+var strayMutants = []mutant{
+	{
+		strays: true, name: "trust counted from the answer, within the margin", kind: "mutex", file: "runtime/ticket.go",
+		old: "		r.promote(trace.Granted, tk, t, sent, t.ttl)\n", new: "		r.promote(trace.Granted, tk, t, now(), t.ttl)\n",
+	},
+	{
+		strays: true, name: "trust of a renewal counted from its answer, within the margin", kind: "mutex", file: "runtime/internal/watchdog/lane.go",
+		old: "			l.confirm(now, ttls[i])\n", new: "			l.confirm(answered, ttls[i])\n",
+	},
+	{
+		strays: true, name: "a hand-over is trusted from its message on", kind: "mutex", file: "runtime/ticket.go",
+		old: "		from = tk.seen.earliest(at)\n", new: "		from = received\n",
+	},
+	{
+		strays: true, name: "a hand-over lasts twice as long", kind: "mutex", file: "scripts/handover.lua",
+		old: "    redis.call('pexpire', lock, claim)\n", new: "    redis.call('pexpire', lock, 2 * claim)\n",
+	},
+	{
+		strays: true, name: "a renewal is for twice as long", kind: "mutex", file: "scripts/renew.lua",
+		old: "redis.call('pexpire', lock, ARGV[2 * i])", new: "redis.call('pexpire', lock, 2 * ARGV[2 * i])",
+	},
+	{
+		strays: true, name: "the last to come stands first", kind: "mutex", file: "scripts/handover.lua",
+		old: "    length = redis.call('rpush', waiting, place)\n", new: "    length = redis.call('lpush', waiting, place)\n",
+	},
+	{
+		strays: true, name: "the last in line is next", kind: "mutex", file: "scripts/handover.lua",
+		old: "    local place = redis.call('lpop', waiting)\n", new: "    local place = redis.call('rpop', waiting)\n",
+	},
+	{
+		strays: true, name: "one who does not wait stands in line", kind: "mutex", file: "scripts/acquire.lua",
+		old: "    if line ~= '0' and (stand(waiting, place, ttl) == 1 or line == '2') then\n", new: "    if stand(waiting, place, ttl) == 1 or line == '2' then\n",
+	},
+	{
+		strays: true, name: "one who is granted the lock stays in line", kind: "mutex", file: "scripts/acquire.lua",
+		old: "  if line == '2' then\n", new: "  if line == '3' then\n",
+	},
+	{
+		strays: true, name: "nobody is handed the lock", kind: "mutex", file: "scripts/release.lua",
+		old: "  if turn == '0' or listening(publish, channel) == 0 then\n", new: "  if turn == '2' then\n",
+	},
+	{
+		strays: true, name: "freed past the line", kind: "mutex", file: "scripts/free.lua",
+		old: "  if nobody or redis.call('exists', KEYS[3 * i - 1]) == 0 then\n", new: "  if true then\n",
+	},
+	{
+		strays: true, name: "renewed after Unlock", kind: "mutex", file: "runtime/grant.go",
+		old: "	r.c.watchdog.Stop(&g.guard)\n	if g.ticket.settled", new: "	if g.ticket.settled",
+	},
+	{
+		strays: true, name: "asks while it asks", kind: "mutex", file: "runtime/resource.go",
+		old: "	case w == nil || r.busy > 0 || r.grant != nil:\n", new: "	case w == nil || r.grant != nil:\n",
+	},
+}
