@@ -88,18 +88,21 @@ type request struct {
 	line   int // how it asked; -1 if that is not known
 }
 
-// requestsOf returns what a script has done for which locks, in order. The reply is that of Redis.
-func requestsOf(script string, keys, args []string, reply string) (all []request) {
+// said returns what a reply says of the lock i, of which it has so many values: the first of them.
+func said(reply string) func(i, each int) string {
 	values := strings.Split(reply, "\r\n")
-	failed := strings.HasPrefix(reply, "-")
-	at := func(i, each int) string { // the first value of what is said of the lock i
+	return func(i, each int) string {
 		if strings.HasPrefix(reply, "*") && 1+i*each < len(values) {
 			return values[1+i*each]
 		}
 		return values[0]
 	}
+}
+
+// requestsOf returns what a script has done for which locks, in order, by what it has said of each.
+func requestsOf(script string, keys, args []string, at func(i, each int) string) (all []request) {
 	add := func(value, key, action, owner, ttl string, line int) {
-		if failed || strings.HasPrefix(value, "-") {
+		if strings.HasPrefix(value, "-") {
 			action = "Fault"
 		}
 		all = append(all, request{key, action, owner, ttl, line})
@@ -143,6 +146,11 @@ func requestsOf(script string, keys, args []string, reply string) (all []request
 func (x *tracer) served(at time.Duration, requests []request, see func(key string) *spec.Seen, deaf func(uuid string) bool, java func(key string) bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	x.ran(at, requests, see, deaf, java)
+}
+
+// ran is served for a caller who holds x.mu.
+func (x *tracer) ran(at time.Duration, requests []request, see func(key string) *spec.Seen, deaf func(uuid string) bool, java func(key string) bool) {
 	for i, r := range requests {
 		e := spec.Said{At: at, Action: r.action, Java: java == nil || java(r.key), Heed: deaf != nil}
 		for uuid, p := range x.known {
@@ -198,7 +206,7 @@ func (x *traced) observe(s *server, e *event) {
 	}
 	requests := []request{}
 	if e.script != "" {
-		requests = requestsOf(e.script, s.keysOf(e), e.cmd[3+len(s.keysOf(e)):], e.reply)
+		requests = requestsOf(e.script, s.keysOf(e), e.cmd[3+len(s.keysOf(e)):], said(e.reply))
 	} else if e.process == 0 && writes[strings.ToUpper(e.cmd[0])] {
 		for _, key := range x.w.locks() {
 			requests = append(requests, request{key: key, action: "Fault"})
