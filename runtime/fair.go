@@ -57,7 +57,7 @@ func (m *FairMutex) ForceUnlock(ctx context.Context) (bool, error) {
 			return nil, nil, err
 		}
 		if g := r.held(); g != nil {
-			victims = []victim{{&g.guard, func(cause error) { r.endLeases(g, cause) }}}
+			victims = []victim{{&g.guard, g.endLeases}}
 		}
 		return victims, r.exit, nil
 	}, lock.ForceUnlock(time.Now()))

@@ -47,7 +47,7 @@ func (e *fairCall) join(w *waiter) entry {
 	defer r.mu.Unlock()
 	if r.ownedBy(w.lease.owner) { // granted a moment ago, to another call of this one's owner
 		w.place.granted = true
-		r.grant.attach(w.lease)
+		r.grant.attach(r.grant, w.lease)
 		return entered
 	}
 	if w.once && r.grant != nil {

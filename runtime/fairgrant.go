@@ -2,7 +2,6 @@ package lockrt
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -12,23 +11,19 @@ import (
 
 // A fairGrant is a ticket that was granted. It goes from waiter to waiter, as long as Redis has said who follows.
 type fairGrant struct {
+	grantCore
+
 	resource *fairResource
 	ticket   *fairTicket // that Redis has it for
-	terms    terms
-	guard    watchdog.Lease
 
 	// Guarded by fairResource.mu.
-	leases     []*Lease // of the present holder: one, and one more for each reentry
-	limit      bool     // the present holder has WithMaxHold
-	tokens     tokens   // what is left of them
-	early      bool     // whoever had the one before does not know yet that it is lost
-	superseded bool     // Redis has it for somebody else, and the watchdog is about to say so
-	gone       bool     // it is being given back, or was lost
-	lost       error    // why the watchdog gave it up, or nil
+	tokens     tokens // what is left of them
+	early      bool   // whoever had the one before does not know yet that it is lost
+	superseded bool   // Redis has it for somebody else, and the watchdog is about to say so
+	gone       bool   // it is being given back, or was lost
 }
 
 func (*fairGrant) Kind() string       { return kindFair }
-func (g *fairGrant) Key() string      { return g.resource.key }
 func (g *fairGrant) Owner() string    { return g.ticket.owner }
 func (g *fairGrant) Lost(cause error) { g.resource.revoke(g, cause) }
 
@@ -40,17 +35,8 @@ func (g *fairGrant) reenter(outer, l *Lease) bool {
 	if l.kind != kindFair || r.shut || r.grant != g || outer.unlocked.Load() || outer.ended() != nil {
 		return false
 	}
-	g.attach(l)
+	g.attach(g, l)
 	return true
-}
-
-// attach makes l a lease of g: the first, or one that enters again.
-func (g *fairGrant) attach(l *Lease) {
-	if len(g.leases) > 0 {
-		l.token, l.came = g.leases[0].token, fromItself
-	}
-	l.begin(g, &g.guard)
-	g.leases = append(g.leases, l)
 }
 
 // promote turns the ticket into a grant, has it guarded and gives it to w. Redis granted it no earlier than at from, for ttl
@@ -58,16 +44,10 @@ func (g *fairGrant) attach(l *Lease) {
 func (tk *fairTicket) promote(from time.Time, ttl time.Duration, drawn tokens) (rest func()) {
 	r, w, t := tk.r, tk.call.w, tk.terms
 	tk.unclaimedGrant = false
-	g := &fairGrant{resource: r, ticket: tk, terms: t, tokens: drawn}
-	g.guard = watchdog.Lease{Holding: g, TTL: t.ttl, Renew: t.renew}
+	g := &fairGrant{grantCore: grantCore{on: &r.referenced, mu: &r.mu, terms: t}, resource: r, ticket: tk, tokens: drawn}
 	old := r.grant
 	r.grant, g.early = g, old != nil
-	r.stay()
-	r.c.held(1)
-	if !t.polling {
-		r.c.hearFor(r.key)
-	}
-	r.c.watchdog.Start(&g.guard, from, ttl)
+	g.start(g, from, ttl)
 	g.assign(tk)
 	if old == nil {
 		w.notify(event{kind: given}) // from here on another call may use w
@@ -78,7 +58,7 @@ func (tk *fairTicket) promote(from time.Time, ttl time.Duration, drawn tokens) (
 	w.asks.Add(1)   // w is notified later
 	return func() { // Redis would not have granted it, if the other one had it still
 		r.c.watchdog.Lose(&old.guard, watchdog.ErrRefused)
-		r.endLeases(old, lost(watchdog.ErrRefused))
+		old.endLeases(lost(watchdog.ErrRefused))
 		r.mu.Lock()
 		g.early = false
 		r.mu.Unlock()
@@ -96,15 +76,8 @@ func (g *fairGrant) assign(tk *fairTicket) {
 	if w.terms.fenced {
 		w.lease.token = g.tokens.take()
 	}
-	g.attach(w.lease)
-	if g.limit || w.limit > 0 {
-		var at time.Time
-		if w.limit > 0 {
-			at = w.lease.began.Add(w.limit).Std()
-		}
-		g.limit = w.limit > 0
-		r.c.watchdog.Limit(&g.guard, at)
-	}
+	g.attach(g, w.lease)
+	g.limitTo(w)
 	r.admit(g, w.lease.owner)
 }
 
@@ -177,7 +150,7 @@ func (r *fairResource) admit(g *fairGrant, owner *Owner) {
 		if w.lease.owner != owner {
 			continue
 		}
-		g.attach(w.lease)
+		g.attach(g, w.lease)
 		w.place.granted = true
 		tk.calm()
 		delete(r.tickets, tk.n)
@@ -197,7 +170,7 @@ func (g *fairGrant) unlock(l *Lease) error {
 	l.end(ErrReleased) // before anybody else can get it
 
 	r.mu.Lock()
-	g.leases = slices.DeleteFunc(g.leases, func(x *Lease) bool { return x == l })
+	g.detach(l)
 	tk := g.ticket
 	if len(g.leases) > 0 {
 		defer r.mu.Unlock()
@@ -237,18 +210,7 @@ func (g *fairGrant) unlock(l *Lease) error {
 		r.quit()
 	})
 	r.mu.Unlock()
-
-	timer := time.NewTimer(r.c.opts.OpTimeout)
-	defer timer.Stop()
-	select {
-	case err := <-done:
-		if cause := l.ended(); err == nil && errors.Is(cause, ErrLost) {
-			return cause // by the clock, before the watchdog could say so
-		}
-		return err
-	case <-timer.C:
-		return fmt.Errorf("no answer within %v; the key is given back as soon as Redis answers, or expires", r.c.opts.OpTimeout)
-	}
+	return g.outcome(l, done)
 }
 
 // revoke ends the leases of a grant that Redis has for somebody else now, or may have soon.
@@ -266,7 +228,7 @@ func (r *fairResource) revoke(g *fairGrant, cause error) {
 	g.ticket.dismiss()
 	r.mu.Unlock()
 
-	r.endLeases(g, lost(cause))
+	g.endLeases(lost(cause))
 	r.c.depart(g.ticket.n, &g.guard, cause, func() {})
 	r.c.held(-1)
 	r.quit()
@@ -280,16 +242,6 @@ func (r *fairResource) revoke(g *fairGrant, cause error) {
 				tk.call.w.poke()
 			}
 		})
-	}
-}
-
-// endLeases ends the leases of a grant.
-func (r *fairResource) endLeases(g *fairGrant, cause error) {
-	r.mu.Lock()
-	leases := slices.Clone(g.leases)
-	r.mu.Unlock()
-	for _, l := range leases {
-		l.end(cause)
 	}
 }
 

@@ -65,7 +65,7 @@ func (r *fairResource) reenterBy(l *Lease) bool {
 	if !r.ownedBy(l.owner) {
 		return false
 	}
-	r.grant.attach(l)
+	r.grant.attach(r.grant, l)
 	return true
 }
 
@@ -86,6 +86,6 @@ func (r *fairResource) close() {
 	r.empty(0)
 	r.mu.Unlock()
 	if g != nil {
-		r.endLeases(g, ErrClosed)
+		g.endLeases(ErrClosed)
 	}
 }

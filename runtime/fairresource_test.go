@@ -102,7 +102,7 @@ func TestFairResource_WhatIsLostIsNotPassedOn(t *testing.T) {
 			other.promote(time.Now(), other.terms.ttl, tokens{})
 		},
 		"known to have been taken": func(_ *fairResource, g *fairGrant, _ *fairTicket) { g.superseded = true },
-		"told to its holder":       func(r *fairResource, g *fairGrant, _ *fairTicket) { r.endLeases(g, lost(watchdog.ErrRefused)) },
+		"told to its holder":       func(_ *fairResource, g *fairGrant, _ *fairTicket) { g.endLeases(lost(watchdog.ErrRefused)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -12,27 +12,22 @@ import (
 
 // A grant is one ticket that was granted. It goes from waiter to waiter until it is released or lost.
 type grant struct {
+	grantCore
+
 	resource *resource
 	ticket   *ticket
-	terms    terms
-	guard    watchdog.Lease
 	since    monotonic.Time // when Redis was last asked whether others wait
 
 	// Guarded by resource.mu.
-	leases       []*Lease      // of the present holder: one, and one more for each reentry
-	one          [1]*Lease     // room for the first
-	limit        time.Duration // of the present holder: WithMaxHold, or 0
-	passed       int           // times it went to another goroutine without a word to Redis
-	handed       bool          // it came from another process of this library, so the next turn is Redisson's
-	wanted       bool          // another process of this library waits for it
-	idle         bool          // nobody works under it, it only stays locked for a while; then Shutdown does not wait for it
-	notified     bool          // its leases know that it was lost
-	tokenPending bool          // a red lock has yet to say which token it comes with
-	lost         error         // why the watchdog gave it up, or nil
+	passed       int  // times it went to another goroutine without a word to Redis
+	handed       bool // it came from another process of this library, so the next turn is Redisson's
+	wanted       bool // another process of this library waits for it
+	idle         bool // nobody works under it, it only stays locked for a while; then Shutdown does not wait for it
+	notified     bool // its leases know that it was lost
+	tokenPending bool // a red lock has yet to say which token it comes with
 }
 
 func (*grant) Kind() string       { return kindMutex }
-func (g *grant) Key() string      { return g.resource.key }
 func (g *grant) Owner() string    { return g.resource.c.wire.Owner(g.ticket.n) }
 func (g *grant) Lost(cause error) { g.resource.revoke(g, cause) }
 
@@ -44,7 +39,7 @@ func (g *grant) reenter(outer, l *Lease) bool {
 	if r.shut || r.grant != g || outer.unlocked.Load() || outer.ended() != nil {
 		return false
 	}
-	r.attach(g, l)
+	g.attach(g, l)
 	return true
 }
 
@@ -58,7 +53,7 @@ func (g *grant) succeed(outer, l *Lease) bool {
 	}
 	outer.unlocked.Store(true)
 	g.leases = g.leases[:0]
-	r.attach(g, l)
+	g.attach(g, l)
 	return true
 }
 
@@ -72,7 +67,7 @@ func (r *resource) reenterBy(l *Lease) bool {
 	if !r.ownedBy(l.owner) {
 		return false
 	}
-	r.attach(r.grant, l)
+	r.grant.attach(r.grant, l)
 	return true
 }
 
@@ -98,16 +93,6 @@ func (r *resource) held() *grant {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.grant
-}
-
-// endLeases ends the leases of a grant.
-func (r *resource) endLeases(g *grant, cause error) {
-	r.mu.Lock()
-	leases := slices.Clone(g.leases)
-	r.mu.Unlock()
-	for _, l := range leases {
-		l.end(cause)
-	}
 }
 
 // keep ends l and leaves the key locked.
@@ -163,12 +148,7 @@ func (g *grant) end(l *Lease) (*releaseOp, error) {
 	l.end(ErrReleased) // before anybody else can get it
 
 	r.mu.Lock()
-	if last := len(g.leases) - 1; last >= 0 && g.leases[last] == l { // as a rule, since who entered last leaves first
-		g.leases[last] = nil
-		g.leases = g.leases[:last]
-	} else {
-		g.leases = slices.DeleteFunc(g.leases, func(x *Lease) bool { return x == l })
-	}
+	g.detach(l)
 	if len(g.leases) > 0 {
 		if !g.idle && g.leases[0].ended() != nil {
 			g.rest()
@@ -242,7 +222,7 @@ func (r *resource) revoke(g *grant, cause error) {
 
 // notifyLoss ends the leases of a grant that is lost, and then lets the queue go on.
 func (r *resource) notifyLoss(g *grant, cause error) {
-	r.endLeases(g, cause)
+	g.endLeases(cause)
 	r.mu.Lock()
 	first := g.lost != nil && !g.notified
 	if first {
@@ -267,21 +247,14 @@ func (r *resource) notifyLoss(g *grant, cause error) {
 func (r *resource) promote(how trace.Action, tk *ticket, t terms, from time.Time, ttl time.Duration) *grant {
 	r.c.tracesGrant(how, r.key, tk.n, from, ttl)
 	tk.unclaimedGrant = false
-	g := &grant{resource: r, ticket: tk, terms: t, since: monotonic.Now(), wanted: tk.wanted}
-	g.leases = g.one[:0]
-	g.guard = watchdog.Lease{Holding: g, TTL: t.ttl, Renew: t.renew}
+	g := &grant{grantCore: grantCore{on: &r.referenced, mu: &r.mu, terms: t}, resource: r, ticket: tk, since: monotonic.Now(), wanted: tk.wanted}
 	r.ticket = nil
 	r.grant = g
 	r.answers.changes()
 	if tk.recheck != nil {
 		tk.recheck.Stop()
 	}
-	r.stay()
-	r.c.held(1)
-	if !t.polling {
-		r.c.hearFor(r.key)
-	}
-	r.c.watchdog.Start(&g.guard, from, ttl)
+	g.start(g, from, ttl)
 	return g
 }
 
@@ -293,15 +266,8 @@ func (r *resource) assign(w *waiter) {
 	if w.terms.fenced {
 		w.lease.token = r.grant.ticket.tokens.take()
 	}
-	r.attach(r.grant, w.lease)
-	if w.limit != r.grant.limit || w.limit > 0 {
-		r.grant.limit = w.limit
-		var at time.Time
-		if w.limit > 0 {
-			at = w.lease.began.Add(w.limit).Std()
-		}
-		r.c.watchdog.Limit(&r.grant.guard, at)
-	}
+	r.grant.attach(r.grant, w.lease)
+	r.grant.limitTo(w)
 	owner := w.lease.owner
 	w.notify(event{kind: given}) // from here on w may be somebody else's
 	if owner == nil {
@@ -312,20 +278,11 @@ func (r *resource) assign(w *waiter) {
 		if v.lease.owner == owner {
 			r.queue.remove(v)
 			v.place.granted = true
-			r.attach(r.grant, v.lease)
+			r.grant.attach(r.grant, v.lease)
 			v.notify(event{kind: given})
 		}
 		v = next
 	}
-}
-
-// attach makes l a lease of g: the first, or one that enters again.
-func (r *resource) attach(g *grant, l *Lease) {
-	if len(g.leases) > 0 {
-		l.token, l.came = g.leases[0].token, fromItself
-	}
-	l.begin(g, &g.guard)
-	g.leases = append(g.leases, l)
 }
 
 // While nobody else is known to wait, a grant may go round in a process for this long before Redis

@@ -2,7 +2,6 @@ package lockrt
 
 import (
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -80,7 +79,7 @@ func (op *releaseOp) wait(over time.Time, limit time.Duration) error {
 		op.recycle()
 		return err
 	case <-op.timer.C:
-		return fmt.Errorf("no answer within %v; the key is given back as soon as Redis answers, or expires", limit)
+		return unanswered(limit)
 	}
 }
 

@@ -123,31 +123,6 @@ type borne interface {
 	bearer() *leaseCore
 }
 
-func first(leases []*Lease) *leaseCore {
-	if len(leases) == 0 {
-		return nil
-	}
-	return &leases[0].leaseCore
-}
-
-func (g *grant) bearer() *leaseCore {
-	g.resource.mu.Lock()
-	defer g.resource.mu.Unlock()
-	return first(g.leases)
-}
-
-func (g *rwGrant) bearer() *leaseCore {
-	g.resource.mu.Lock()
-	defer g.resource.mu.Unlock()
-	return first(g.leases)
-}
-
-func (g *fairGrant) bearer() *leaseCore {
-	g.resource.mu.Lock()
-	defer g.resource.mu.Unlock()
-	return first(g.leases)
-}
-
 func (p permitHolding) bearer() *leaseCore { return p.Permit.leaseCore }
 
 // whole returns what t is a part of, or t.

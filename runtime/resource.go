@@ -62,7 +62,7 @@ func (r *resource) join(w *waiter) entry {
 	defer r.mu.Unlock()
 	if r.ownedBy(w.lease.owner) { // granted a moment ago, to another call of this one's owner
 		w.place.granted = true
-		r.attach(r.grant, w.lease)
+		r.grant.attach(r.grant, w.lease)
 		return entered
 	}
 	first := r.grant == nil && r.queue.length == 0
@@ -127,7 +127,7 @@ func (r *resource) close() {
 	g := r.grant
 	r.mu.Unlock()
 	if g != nil {
-		r.endLeases(g, ErrClosed)
+		g.endLeases(ErrClosed)
 	}
 }
 

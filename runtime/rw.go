@@ -106,7 +106,7 @@ func (m *RWMutex) force(ctx context.Context, op string, write bool) (bool, error
 			return nil, nil, err
 		}
 		for _, g := range r.held(write) {
-			victims = append(victims, victim{&g.guard, func(cause error) { r.endLeases(g, cause) }})
+			victims = append(victims, victim{&g.guard, g.endLeases})
 		}
 		return victims, r.exit, nil
 	}, lock.ForceUnlock(write))

@@ -2,7 +2,6 @@ package lockrt
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -12,19 +11,16 @@ import (
 
 // An rwGrant is a ticket that was granted.
 type rwGrant struct {
+	grantCore
+
 	resource *rwResource
 	ticket   *rwTicket
 	write    bool
-	terms    terms
-	limit    time.Duration // WithMaxHold, or 0; of a writer, that of the present one
-	guard    watchdog.Lease
 
 	// Guarded by rwResource.mu.
-	leases []*Lease // of the writer, one more for each reentry; or of all who read
-	passed int      // times it went from writer to writer without a word to Redis
-	shown  bool     // a ticket to read names it to Redis, which lets that in whoever has the grant by then
-	wanted bool     // somebody waited for it: who comes now asks Redis, which knows whose turn it is
-	lost   error    // why the watchdog gave it up, or nil
+	passed int  // times it went from writer to writer without a word to Redis
+	shown  bool // a ticket to read names it to Redis, which lets that in whoever has the grant by then
+	wanted bool // somebody waited for it: who comes now asks Redis, which knows whose turn it is
 }
 
 func (g *rwGrant) Kind() string {
@@ -34,7 +30,6 @@ func (g *rwGrant) Kind() string {
 	return kindRead
 }
 
-func (g *rwGrant) Key() string      { return g.resource.key }
 func (g *rwGrant) Owner() string    { return g.ticket.field }
 func (g *rwGrant) Lost(cause error) { g.resource.revoke(g, cause) }
 
@@ -49,8 +44,7 @@ func (g *rwGrant) trusted(now time.Time) bool {
 // promote turns a ticket that was granted into a grant and has it guarded, from the time sent.
 func (r *rwResource) promote(tk *rwTicket, sent time.Time) *rwGrant {
 	t := tk.w.terms
-	g := &rwGrant{resource: r, ticket: tk, write: tk.write, terms: t, limit: tk.w.limit}
-	g.guard = watchdog.Lease{Holding: g, TTL: t.ttl, Renew: t.renew}
+	g := &rwGrant{grantCore: grantCore{on: &r.referenced, mu: &r.mu, terms: t, limit: tk.w.limit}, resource: r, ticket: tk, write: tk.write}
 	tk.grant, tk.stands, g.wanted = g, false, tk.wants
 	tk.uncount()
 	if tk.write {
@@ -59,27 +53,15 @@ func (r *rwResource) promote(tk *rwTicket, sent time.Time) *rwGrant {
 		r.reads = append(r.reads, g)
 		r.probed = time.Now()
 	}
-	r.stay()
-	r.c.held(1)
-	if !t.polling {
-		r.c.hearFor(r.key)
-	}
-	r.c.watchdog.Start(&g.guard, sent, t.ttl)
+	g.start(g, sent, t.ttl)
 	return g
 }
 
 // assign hands the grant to w, and to those in the queue who come with it.
 func (r *rwResource) assign(g *rwGrant, w *waiter) {
 	w.place = place{granted: true}
-	r.attach(g, w.lease)
-	if g.write && (w.limit != g.limit || w.limit > 0) || !g.write && w.limit > 0 {
-		g.limit = w.limit
-		var at time.Time
-		if w.limit > 0 {
-			at = w.lease.began.Add(w.limit).Std()
-		}
-		r.c.watchdog.Limit(&g.guard, at)
-	}
+	g.attach(g, w.lease)
+	g.limitTo(w)
 	owner := w.lease.owner
 	w.notify(event{kind: given}) // from here on another call may use w
 	if owner != nil {
@@ -101,7 +83,7 @@ func (r *rwResource) admit(g *rwGrant, owner *Owner) {
 		case g.write:
 			r.queue.remove(w)
 			w.place = place{granted: true}
-			r.attach(g, w.lease)
+			g.attach(g, w.lease)
 			w.notify(event{kind: given})
 		case w.rw.write:
 			r.queue.remove(w) // notified once, and in nobody's way
@@ -109,28 +91,6 @@ func (r *rwResource) admit(g *rwGrant, owner *Owner) {
 		}
 		w = next
 	}
-}
-
-// attach makes l a lease of g: the first, or one that enters it too.
-func (r *rwResource) attach(g *rwGrant, l *Lease) {
-	if g.write && len(g.leases) > 0 {
-		l.token = g.leases[0].token
-	}
-	if len(g.leases) > 0 {
-		l.came = fromItself
-	}
-	l.begin(g, &g.guard)
-	l.at = int32(len(g.leases))
-	g.leases = append(g.leases, l)
-}
-
-// detach takes l out of the leases of g.
-func (g *rwGrant) detach(l *Lease) {
-	last := len(g.leases) - 1
-	g.leases[l.at] = g.leases[last]
-	g.leases[l.at].at = l.at
-	g.leases[last] = nil
-	g.leases = g.leases[:last]
 }
 
 // reenter is not how an rwGrant is entered again, for that depends on the side.
@@ -184,17 +144,7 @@ func (g *rwGrant) unlock(l *Lease) error {
 
 	done := make(chan error, 1)
 	r.c.spawn(func() { _ = r.free(g.ticket, done) })
-	timer := time.NewTimer(r.c.opts.OpTimeout)
-	defer timer.Stop()
-	select {
-	case err := <-done:
-		if cause := l.ended(); err == nil && errors.Is(cause, ErrLost) {
-			return cause // by the clock, before the watchdog could say so
-		}
-		return err
-	case <-timer.C:
-		return fmt.Errorf("no answer within %v; the key is given back as soon as Redis answers, or expires", r.c.opts.OpTimeout)
-	}
+	return g.outcome(l, done)
 }
 
 // canPass reports whether w, who wants to write, can have the grant of another writer as it is: on the same terms,
@@ -227,7 +177,7 @@ func (r *rwResource) revoke(g *rwGrant, cause error) {
 	g.lost = lost(cause)
 	r.mu.Unlock()
 
-	r.endLeases(g, lost(cause))
+	g.endLeases(lost(cause))
 	r.c.depart(g.ticket.n, &g.guard, cause, func() {})
 
 	r.mu.Lock()
@@ -236,16 +186,6 @@ func (r *rwResource) revoke(g *rwGrant, cause error) {
 	r.mu.Unlock()
 	r.c.held(-1)
 	r.quit()
-}
-
-// endLeases ends the leases of a grant.
-func (r *rwResource) endLeases(g *rwGrant, cause error) {
-	r.mu.Lock()
-	leases := slices.Clone(g.leases)
-	r.mu.Unlock()
-	for _, l := range leases {
-		l.end(cause)
-	}
 }
 
 // free gives a ticket back, lets the queue go on, and tells done of the outcome unless that is nil. The resource is

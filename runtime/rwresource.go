@@ -82,7 +82,7 @@ func (r *rwResource) enter(ctx context.Context, l *Lease, cfg lockConfig) (enter
 	if g == nil {
 		return false, nil, nil
 	}
-	r.attach(g, l)
+	g.attach(g, l)
 	r.c.counts.waited(0)
 	if now.Sub(r.probed) > probeEvery {
 		r.probe(now)
@@ -96,17 +96,17 @@ func (r *rwResource) allowed(ctx context.Context, l *Lease, t terms, limit time.
 	writes, reads := r.of(ctx, l)
 	switch {
 	case l.kind == kindWrite && writes != nil:
-		r.attach(writes, l)
+		writes.attach(writes, l)
 		return true, nil, nil
 	case l.kind == kindWrite && reads != nil:
 		return false, nil, ErrUpgrade
 	case reads != nil && (reads.renewed() || !reads.terms.renew && !t.renew):
-		r.attach(reads, l)
+		reads.attach(reads, l)
 		return true, nil, nil
 	case writes != nil:
 		// What is held for reading beside a write lock is of the same holder.
 		if g := r.joinable(t, limit, time.Now()); g != nil {
-			r.attach(g, l)
+			g.attach(g, l)
 			return true, nil, nil
 		}
 		writes.shown = true
@@ -313,7 +313,7 @@ func (r *rwResource) close() {
 	holds := slices.Clone(r.all())
 	r.mu.Unlock()
 	for _, g := range holds {
-		r.endLeases(g, ErrClosed)
+		g.endLeases(ErrClosed)
 	}
 }
 

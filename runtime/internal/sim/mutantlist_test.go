@@ -75,7 +75,7 @@ var allMutants = []mutant{
 		old: "	return wanted == held && held.renew && ", new: "	return wanted.fenced == held.fenced && ",
 	},
 	{
-		name: "loss not told", kind: "mutex", file: "runtime/grant.go",
+		name: "loss not told", kind: "mutex", file: "runtime/grantcore.go",
 		old: "	for _, l := range leases {\n		l.end(cause)\n	}\n", new: "	for _, l := range leases {\n		_ = l\n	}\n",
 	},
 	{
