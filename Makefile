@@ -33,6 +33,10 @@ service: ## run three replicas of a shop on PostgreSQL and Redis, kill one, rest
 	@.ci/need redis-server postgres
 	cd examples/service && $(GO) run .
 
+.PHONY: observed
+observed: ## run the shop with metrics, traces and the live page of its locks, and print where to look
+	cd examples/observed && $(GO) run .
+
 .PHONY: lockctl
 lockctl: ## build lockctl, which shows who holds what and acts on it, into ./bin
 	$(GO) build -o bin/lockctl ./cmd/lockctl
