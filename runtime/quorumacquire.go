@@ -24,16 +24,15 @@ type quorumAcquire struct {
 	whole *Lease
 	w     *waiter // of the call
 
-	inLine bool        // it waits for others of this process
-	poking atomic.Bool // a poke is due
+	inLine bool // it waits for others of this process
 	took   atomic.Int64
 	began  atomic.Int64 // when the servers granted what the call got, perhaps to another one here; monotonic
 
 	mu        sync.Mutex // guards the rest
 	left      bool       // the call is over
 	listeners []*hub.Listener
-	deaf      []atomic.Bool // to whom granted it last: that it is free there means nothing; by parts, or nil
-	refusals  int           // in a row, by a majority
+	latest    *round // the one that began last, or nil
+	refusals  int    // in a row, by a majority
 }
 
 // errTokenUnwritten is the outcome of a round that was won by a majority of which one went away.
@@ -50,6 +49,7 @@ type round struct {
 	parts     []*Lease
 	asked     []*Mutex // have not answered yet
 	missing   []*Mutex // have not granted it, and may later
+	votes     []vote   // by parts of the lock
 	refused   int
 	failures  int
 	err       error           // of those that failed, one that does not pass if there is one
@@ -58,6 +58,7 @@ type round struct {
 	won       bool            // the former, but the tokens may have to be written back yet
 	lost      bool            // what is granted is given back
 	composite *compositeLease // what is granted joins it
+	prompted  bool            // the waiter is to ask again, since that may be worth it
 }
 
 func (e *quorumAcquire) channel() string { return protocol.LockChannel(e.m.key) }
@@ -103,9 +104,12 @@ func (e *quorumAcquire) leave(*waiter) {
 // ask asks all servers; of those who enter what they have, the ones that have a part of it: the others are to have one of that first.
 func (e *quorumAcquire) ask(*waiter) {
 	e.m.parts[0].c.quorums.asks(e)
-	r := &round{began: now(), asked: slices.Clone(e.m.parts)}
+	r := &round{began: now(), asked: slices.Clone(e.m.parts), votes: make([]vote, len(e.m.parts))}
 	var ctx context.Context
 	ctx, r.cancel = context.WithTimeout(e.ctx, e.limit())
+	e.mu.Lock()
+	e.latest = r
+	e.mu.Unlock()
 	open := e.open()
 	for _, m := range e.m.parts {
 		m.c.spawn(func() {
@@ -175,13 +179,12 @@ func (e *quorumAcquire) answered(r *round, m *Mutex, part *Lease, err error) {
 			e.complete(r.composite, m, localPassLimit)
 		}
 	}
+	v := &r.votes[slices.Index(e.m.parts, m)]
+	v.granted, v.refused = err == nil, errors.Is(err, ErrNotAcquired)
 	switch {
 	case err == nil && r.composite == nil && !r.lost:
 		r.parts = append(r.parts, part)
 	case err == nil:
-		if r.lost {
-			e.heeds(m, false)
-		}
 		defer func(co *compositeLease, lost bool) { // without e.mu
 			if lost {
 				_ = part.grant.unlock(part)
@@ -189,9 +192,8 @@ func (e *quorumAcquire) answered(r *round, m *Mutex, part *Lease, err error) {
 				e.admit(co, m, part)
 			}
 		}(r.composite, r.lost)
-	case errors.Is(err, ErrNotAcquired):
+	case v.refused:
 		r.refused++
-		e.heeds(m, true)
 	default:
 		r.failures++
 		if !errors.Is(err, ErrClosed) && (r.err == nil || passing(r.err)) {
@@ -210,6 +212,7 @@ func (e *quorumAcquire) answered(r *round, m *Mutex, part *Lease, err error) {
 		r.over = time.AfterFunc(e.hurry(r, took)-took, func() { e.cut(r, took) })
 	}
 	won, parts := r.won, slices.Clone(r.parts)
+	e.prompt(r)
 	e.mu.Unlock()
 
 	if !decides {
@@ -362,9 +365,7 @@ func (e *quorumAcquire) abandonRound(r *round, err error, won bool) event {
 	if err == nil && e.cfg.wait != 0 {
 		e.listen()
 	}
-	for _, part := range parts {
-		e.heeds(e.mutexOf(part), false)
-	}
+	e.prompt(r)
 	e.mu.Unlock()
 
 	r.cancel() // who has not answered yet is not waited for
@@ -386,32 +387,4 @@ func (e *quorumAcquire) closed() (n int) {
 		}
 	}
 	return n
-}
-
-// listen has the waiter poked when a server says that the key is free, after a time that differs from
-// one process to the next. e.mu is held.
-func (e *quorumAcquire) listen() {
-	if e.left || e.listeners != nil {
-		return
-	}
-	e.deaf = make([]atomic.Bool, len(e.m.parts))
-	for i, m := range e.m.parts {
-		deaf := &e.deaf[i]
-		e.listeners = append(e.listeners, m.c.net.Listen(e.channel(), func(ev hub.Event) {
-			if ev.Subscribed || deaf.Load() || !e.poking.CompareAndSwap(false, true) {
-				return
-			}
-			time.AfterFunc(rand.N(time.Millisecond+2*time.Duration(e.took.Load())), func() {
-				e.poking.Store(false)
-				e.w.poke()
-			})
-		}))
-	}
-}
-
-// heeds notes whether it means anything to the call that the server of m says that the key is free. e.mu is held.
-func (e *quorumAcquire) heeds(m *Mutex, does bool) {
-	if e.deaf != nil {
-		e.deaf[slices.Index(e.m.parts, m)].Store(!does)
-	}
 }

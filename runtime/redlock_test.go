@@ -3,6 +3,7 @@ package lockrt_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"strconv"
 	"sync"
@@ -423,6 +424,39 @@ func TestRedLock_GoesRoundForAWhileOnly(t *testing.T) {
 		return nil
 	})
 	freeAgain(t, all, key)
+}
+
+// Calls that wait for a red lock which somebody has do not wake each other by the servers that they are granted in turn: each asks
+// after its own pauses.
+func TestRedLock_WaitersDoNotWakeEachOther(t *testing.T) {
+	t.Parallel()
+	const waiters = 8
+	for name, processes := range map[string]int{"of one process": 1, "of several processes": waiters} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			all := sites(t, 5)
+			var locks []*lockrt.RedLock
+			for range processes {
+				locks = append(locks, redLock(t, all, "k", lockrt.Options{}))
+			}
+			all[0].Do("HSET", "k", "somebody", "1")
+			held := ok(t)(locks[0].Lock(patient(t), lockrt.WithLease(time.Hour)))
+			all[0].Do("DEL", "k") // a lease that is not renewed does without
+			before := all[0].CommandStats()["evalsha"]
+			jobs(t, waiters, func(i int) error {
+				_, err := locks[i%processes].Lock(lockrt.WithOwner(patient(t), lockrt.NewOwner()), lockrt.WithWait(2*time.Second))
+				if !errors.Is(err, lockrt.ErrNotAcquired) {
+					return fmt.Errorf("lock: %w", err)
+				}
+				return nil
+			})
+			sent := all[0].CommandStats()["evalsha"] - before
+			t.Logf("%d calls sent %d scripts within 2s", waiters, sent)
+			require.Less(t, sent, int64(waiters*100))
+			free(t, held)
+			freeAgain(t, all, "k")
+		})
+	}
 }
 
 // TestRedLock_History has several processes lock while two of five servers, others all the time, are stopped,
