@@ -112,8 +112,7 @@ func (op *releaseOp) Append(keys, args []string) (allKeys, allArgs []string) {
 	if op.plain {
 		return wire.Free(keys, args, op.r.key, op.ticket.n)
 	}
-	// Whoever was handed the key by another process leaves the next turn to Redisson's waiters.
-	r := protocol.Release{Of: op.ticket.onWire(), JavasTurn: op.handed}
+	r := protocol.Release{Of: op.ticket.onWire(), Start: op.ticket.startAfter(op.handed)}
 	if op.again != nil {
 		r.Again, r.Lease = op.again.onWire(), op.terms.ttl
 		op.r.c.traces(trace.Joins, op.r.key, op.again.n)

@@ -27,6 +27,7 @@ type ticket struct {
 	received       time.Time      // when that was heard
 	seen           *sighting      // of the last answer; nil before
 	recheck        *time.Timer    // looks again; made when first needed
+	start          time.Duration  // that Redisson's waiters had when the lock was left to them last, unless they got it; 0 if it was not
 	settled        chan bool      // if it was handed over meanwhile: has a value when that is answered, true for an unknown outcome
 	refused        bool           // somebody else had it
 	standing       bool           // it may be in line
@@ -185,6 +186,9 @@ func (r *resource) settle(op *acquireOp, sent time.Time, reply protocol.Verdict,
 	case err == nil:
 		refused = true
 		tk.seen, tk.refused = &sighting{sent, reply.At}, true
+		if reply.Foreign {
+			tk.start = 0
+		}
 		r.c.contended.note(r.key, sent)
 		tk.unclaimedGrant = tk.unclaimedGrant && tk.olderThanGrant(sent, reply.At)
 	}
@@ -303,13 +307,38 @@ func (r *resource) askFor(tk *ticket) {
 func (r *resource) soon(n uint64, d time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	switch tk := r.ticket; {
-	case tk == nil || tk.n != n:
-	case tk.recheck != nil:
+	tk := r.ticket
+	if tk == nil || tk.n != n {
+		return
+	}
+	if d <= longestStart { // else the one before it was granted the lock
+		tk.start = d
+	}
+	if tk.recheck != nil {
 		tk.recheck.Reset(d)
-	default:
+	} else {
 		tk.recheck = time.AfterFunc(d, func() { r.look(n) })
 	}
+}
+
+// Redisson's waiters hear of a release at the same time as those of this library, but theirs is the longer way to the next
+// request. Each time that they are too slow for their start the next one is twice as long.
+const (
+	firstStart   = 5 * time.Millisecond
+	longestStart = 50 * time.Millisecond
+)
+
+// startAfter returns for how long Redisson's waiters have the lock to themselves when tk is given back, or 0 if it is not
+// their turn. It is every other time, after a hand-over, and each time that they were too slow for a start, until they had the
+// longest.
+func (tk *ticket) startAfter(handed bool) time.Duration {
+	switch {
+	case 0 < tk.start && tk.start < longestStart:
+		return min(2*tk.start, longestStart)
+	case handed:
+		return firstStart
+	}
+	return 0
 }
 
 // wanted notes that another process waits for the grant n.

@@ -242,7 +242,7 @@ func TestRelease_KeepsWhatNobodyElseWants(t *testing.T) {
 		require.NoError(t, err)
 		_, err = s.ask(uuidOf(s, 2)+":1", "1") // dead
 		require.NoError(t, err)
-		reply, err := s.giveBack(me.uuid+":1", me.uuid+":2", "1", plain)
+		reply, err := s.giveBack(me.uuid+":1", me.uuid+":2", "5", plain)
 		require.NoError(t, err)
 		require.EqualValues(t, 2, reply[0])
 		require.Equal(t, fields{me.uuid + ":2": "1"}, s.dump())
@@ -270,12 +270,12 @@ func TestRelease_TakesTurnsWithRedissonsWaiters(t *testing.T) {
 		require.EqualValues(t, 1, n, "first one of ours")
 		require.Empty(t, s.messages())
 
-		reply, err := s.giveBack(peer.uuid+":1", peer.uuid+":2", "1", plain)
+		reply, err := s.giveBack(peer.uuid+":1", peer.uuid+":2", "20", plain)
 		require.NoError(t, err)
 		require.EqualValues(t, 0, reply[0], "then whoever is faster, with a start for Java")
 		require.Nil(t, s.dump())
 		require.Equal(t, []string{left}, s.messages())
-		require.Equal(t, []string{"granted 1 T 0 0", "soon 2 5"}, peer.told())
+		require.Equal(t, []string{"granted 1 T 0 0", "soon 2 20"}, peer.told())
 		require.Equal(t, []string{peer.uuid + ":2"}, s.line(), "the place is kept")
 
 		_, err = s.ask(peer.uuid+":2", "2")
@@ -425,10 +425,10 @@ func TestLook_GoesPastThoseWhoDoNotListen(t *testing.T) {
 			_, err := s.ask(owner, "1")
 			require.NoError(t, err)
 		}
-		reply, err := s.giveBack(holder, "", "1", plain)
+		reply, err := s.giveBack(holder, "", "40", plain)
 		require.NoError(t, err)
 		require.EqualValues(t, 0, reply[0])
-		require.Equal(t, []string{"soon 2 5"}, first.told())
+		require.Equal(t, []string{"soon 2 40"}, first.told())
 		require.Equal(t, []string{"soon 4 120000"}, second.told(), "in case the first one is not there")
 		require.Equal(t, []string{first.uuid + ":2", uuidOf(s, 3) + ":3", second.uuid + ":4"}, s.line())
 	})

@@ -14,7 +14,8 @@
 -- ARGV[again]    the place, at the end of the line, by which the same process wants the lock once
 --                more; empty if it does not
 -- ARGV[lease]    lease in milliseconds that again gets when nobody else is in line
--- ARGV[turn]     1 if it is the turn of Redisson's waiters, should there be any; else 0
+-- ARGV[start]    for how many milliseconds nobody of this library asks for the lock, if it is the turn of Redisson's waiters,
+--                should there be any; else 0
 --
 -- Reply: four values for each lock: what, s, µs, token
 --   what  is -1  the lock was not the owner's: free, somebody else's, or not a lock at all
@@ -31,10 +32,10 @@
 
 local message, publish, claim = ARGV[1], ARGV[2], ARGV[3]
 
--- For how many milliseconds nobody of this library asks for a lock that is left to Redisson's waiters. They
--- are told at the same time as ours, but theirs is the longer way: from the connection to a thread to the next
+-- For how many milliseconds nobody of this library asks for a lock that is left to Redisson's waiters since nobody else wants
+-- it. They are told at the same time as ours, but theirs is the longer way: from the connection to a thread to the next
 -- request, so that without a start they hardly ever get a lock that is wanted here all the time.
-local start = 5
+local usual = '5'
 
 -- keep gives a lock that nobody else wants to the place by which its process wants it again.
 local function keep(lock, counter, place, lease)
@@ -50,11 +51,11 @@ local function keep(lock, counter, place, lease)
 end
 
 -- pass deals with a lock that was just freed.
-local function pass(lock, waiting, channel, counter, again, lease, turn, now)
+local function pass(lock, waiting, channel, counter, again, lease, start, now)
   if again ~= '' and redis.call('rpush', waiting, again) == 1 then
     redis.call('pexpire', waiting, 60000)
   end
-  if turn == '0' or listening(publish, channel) == 0 then
+  if start == '0' or redis.call('exists', waiting) == 0 or listening(publish, channel) == 0 then
     local place = next_owner(lock, waiting, counter, claim, again, now)
     if not place then -- nobody is in line
       say(publish, channel, message)
@@ -65,6 +66,7 @@ local function pass(lock, waiting, channel, counter, again, lease, turn, now)
       return 2, keep(lock, counter, again, lease)
     end
     stand(waiting, again, 0) -- alone in line, but Redisson's waiters want it too
+    start = usual
   end
   -- To Redisson 00 is the 0 that it is. Those of this library who listen, too, know that it is not for them.
   say(publish, channel, message .. message)
@@ -72,7 +74,7 @@ local function pass(lock, waiting, channel, counter, again, lease, turn, now)
   return 0
 end
 
-local function release(lock, waiting, channel, counter, place, again, lease, turn)
+local function release(lock, waiting, channel, counter, place, again, lease, start)
   local now = again ~= '' and redis.call('time')
   local function reply(what, token)
     return what, now and tonumber(now[1]), now and tonumber(now[2]), token
@@ -95,7 +97,7 @@ local function release(lock, waiting, channel, counter, place, again, lease, tur
   end
   -- From here on the lock is free. What can fail, because the line is no list, must not keep the
   -- others from hearing of it.
-  local ok, what, token = pcall(pass, lock, waiting, channel, counter, again, lease, turn, now)
+  local ok, what, token = pcall(pass, lock, waiting, channel, counter, again, lease, start, now)
   if not ok then
     say(publish, channel, message)
     pcall(tell_look, waiting, claim)

@@ -128,8 +128,8 @@ func (s *scene) release(owner string) (int64, error) {
 	return first(s.giveBack(owner, "", "0", plain))
 }
 
-func (s *scene) giveBack(owner, again, turn, publish string) ([]int64, error) {
-	return numbers(s.eval(scripts.Release, []string{s.key, s.waiting(), s.channel, s.counter()}, unlocked, publish, claim, owner, again, "600000", turn).ToArray())
+func (s *scene) giveBack(owner, again, start, publish string) ([]int64, error) {
+	return numbers(s.eval(scripts.Release, []string{s.key, s.waiting(), s.channel, s.counter()}, unlocked, publish, claim, owner, again, "600000", start).ToArray())
 }
 
 // numbers returns what a script said of one lock of several: numbers, or an error in place of the first.

@@ -88,10 +88,10 @@ func (p *Process) Releases() Batch {
 
 // A Release is the release of a lock, or the end of a ticket that waits for it.
 type Release struct {
-	Of        Ticket
-	JavasTurn bool          // if any of Redisson's waiters listen, it is their turn
-	Again     Ticket        // by which the same process wants the lock once more; number 0 for none
-	Lease     time.Duration // of Again
+	Of    Ticket
+	Start time.Duration // for how long Redisson's waiters, if any listen, have the lock to themselves; 0 if it is not their turn
+	Again Ticket        // by which the same process wants the lock once more; number 0 for none
+	Lease time.Duration // of Again
 }
 
 // Release appends a release. [ReadRelease] reads its answer.
@@ -101,7 +101,7 @@ func (p *Process) Release(keys, args []string, key string, r Release) (allKeys, 
 		again, lease = p.position(r.Again), p.millis(r.Lease)
 	}
 	n := mutexNamesOf(key)
-	return append(keys, key, n.waiting, n.channel, n.counter), append(args, p.position(r.Of), again, lease, flag(r.JavasTurn))
+	return append(keys, key, n.waiting, n.channel, n.counter), append(args, p.position(r.Of), again, lease, millis(r.Start))
 }
 
 // An Outcome is what a release did.

@@ -46,9 +46,9 @@ func TestMutex(t *testing.T) {
 		{"release", func(k, a []string) ([]string, []string) { return p.Release(k, a, "k", Release{Of: Ticket{Number: 5}}) },
 			[]string{"k", "lockgen_waiting:{k}", "redisson_lock__channel:{k}", "redisson_lock_token:{k}"}, []string{"u:5", "", "0", "0"}},
 		{"release to a ticket of the same process", func(k, a []string) ([]string, []string) {
-			return p.Release(k, a, "k", Release{Of: Ticket{Number: 5, Tokens: 1}, JavasTurn: true, Again: Ticket{Number: 6, Tokens: 2}, Lease: second})
+			return p.Release(k, a, "k", Release{Of: Ticket{Number: 5, Tokens: 1}, Start: 20 * time.Millisecond, Again: Ticket{Number: 6, Tokens: 2}, Lease: second})
 		}, []string{"k", "lockgen_waiting:{k}", "redisson_lock__channel:{k}", "redisson_lock_token:{k}"},
-			[]string{"u:5+1,60000", "u:6+2,60000", "1000", "1"}},
+			[]string{"u:5+1,60000", "u:6+2,60000", "1000", "20"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
