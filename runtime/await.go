@@ -309,6 +309,8 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 			over, deadline = true, nil
 		case <-stuck.due:
 			stuck.come(ctx, c, q, w)
+		case <-cfg.yields:
+			return errYielded
 		case <-answered:
 			answered = nil
 		case <-limit:

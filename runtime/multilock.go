@@ -12,8 +12,9 @@ import (
 // A MultiLock locks several Lockers as one: all or none. They may be of different kinds, Clients and servers. Redisson's RMultiLock.
 //
 // Members are locked in the order of their keys, so calls never wait for each other in a circle: Havender's ordered allocation (1968).
-// Neighbouring mutexes of one Client take one round trip together. The lease ends with the first loss of a member, see [Lease.Parts]. Each
-// part has its own token. [Hooks] report one call and one lease, to the first Client; [Stats] counts the parts.
+// A Java program that lists them in another order is given way after half a second. Neighbouring mutexes of one Client take one round
+// trip together. The lease ends with the first loss of a member, see [Lease.Parts]. Each part has its own token. [Hooks] report one call
+// and one lease, to the first Client; [Stats] counts the parts.
 type MultiLock struct {
 	members []Locker      // in the order of their keys
 	c       *Client       // whose hooks are called; nil if all members are of other packages
@@ -69,12 +70,14 @@ func (m *MultiLock) take(ctx context.Context, opts []LockOption, waiting func())
 		if ctx.Err() != nil {
 			return nil, &Error{Op: "lock", Key: m.key, Err: ended(ctx)}
 		}
-		parts, err := m.all(ctx, append(slices.Clip(opts), asPart(waiting)), wait, start)
+		parts, last, err := m.all(ctx, append(slices.Clip(opts), asPart(waiting)), wait, start)
 		if err == nil {
-			last := parts[len(parts)-1]
 			whole := newLease(parts[0].client, kindMulti, m.key, last.Context())
 			compose(whole, len(parts), parts)
 			return whole, nil
+		}
+		if err == errYielded { //nolint:errorlint // this very one
+			continue
 		}
 		again := wait == UntilDone || time.Since(start) < wait
 		lossless := !slices.ContainsFunc(parts, func(part *Lease) bool { return errors.Is(part.Err(), ErrLost) })
@@ -101,14 +104,21 @@ func asPart(waiting func()) LockOption {
 }
 
 // all locks the members in order, each under the context of the one before: so the last context ends with
-// the first loss, and locking any of the keys under it enters again. After an error it returns what it has got,
-// which is the caller's to give back.
-func (m *MultiLock) all(ctx context.Context, opts []LockOption, wait time.Duration, start time.Time) (parts []*Lease, err error) {
+// the first loss, and locking any of the keys under it enters again. It returns the leases and the one with the last context.
+// After an error it returns what it has got, which is the caller's to give back; the error is errYielded if it may as well try again.
+func (m *MultiLock) all(ctx context.Context, opts []LockOption, wait time.Duration, start time.Time) (parts []*Lease, last *Lease, err error) {
 	under := ctx
 	add := func(more ...*Lease) {
 		if parts = append(parts, more...); len(more) > 0 {
-			under = more[len(more)-1].Context()
+			last = more[len(more)-1]
+			under = last.Context()
 		}
+	}
+	left := func() LockOption {
+		if wait == UntilDone {
+			return WithWait(UntilDone)
+		}
+		return WithWait(max(0, wait-time.Since(start)))
 	}
 	waited := 0 // how many had to wait for those behind them
 	for len(parts) < len(m.members) {
@@ -120,9 +130,9 @@ func (m *MultiLock) all(ctx context.Context, opts []LockOption, wait time.Durati
 			case err == nil:
 				continue
 			case ctx.Err() != nil:
-				return parts, &Error{Op: "lock", Key: m.key, Err: endedBy(ctx, err)} // whatever else was wrong
+				return parts, nil, &Error{Op: "lock", Key: m.key, Err: endedBy(ctx, err)} // whatever else was wrong
 			case !again || wait == 0:
-				return parts, err
+				return parts, nil, err
 			}
 			rest = m.members[len(parts):]
 			waited = len(parts)
@@ -131,15 +141,18 @@ func (m *MultiLock) all(ctx context.Context, opts []LockOption, wait time.Durati
 		}
 		more := opts
 		if wait != UntilDone {
-			more = append(slices.Clip(opts), WithWait(max(0, wait-time.Since(start))))
+			more = append(slices.Clip(opts), left())
 		}
-		part, err := rest[0].Lock(under, more...)
-		if err != nil {
-			return parts, err
+		part, err := m.behind(under, rest[0], len(parts), more)
+		switch {
+		case errors.Is(err, errYielded):
+			return m.yield(ctx, parts, opts, left)
+		case err != nil:
+			return parts, nil, err
 		}
 		add(part)
 	}
-	return parts, lengthen(ctx, parts[:waited])
+	return parts, last, lengthen(ctx, parts[:waited])
 }
 
 // lengthen extends leases of fixed length, which have to last as long as others that were granted later. It

@@ -316,6 +316,9 @@ public final class Peer {
             case "multi": // of three kinds
                 return c.getMultiLock(
                         c.getLock(name + ":a"), c.getReadWriteLock(name + ":b").writeLock(), c.getFairLock(name + ":c"));
+            case "reversed": // the same, listed in another order
+                return c.getMultiLock(
+                        c.getFairLock(name + ":c"), c.getReadWriteLock(name + ":b").writeLock(), c.getLock(name + ":a"));
             case "red": // on the servers of all clients red...
                 return new RedissonRedLock(new TreeMap<>(CLIENTS)
                         .entrySet().stream()
