@@ -201,7 +201,7 @@ type next struct {
 
 	// In traces alone.
 	deaf []int // processes that do not listen
-	heed bool  // those who do are not passed over
+	heed bool  // the lock is handed to the first who does
 }
 
 // add adds a step to a state, of which messages that nobody hears are left out.

@@ -59,7 +59,11 @@ func (n *next) run(m Message, kept bool) {
 			if n.heed && !dead {
 				break
 			}
-			dead = dead && (s.Proc[o.P].St == "dead" || slices.Contains(n.deaf, o.P))
+			deaf := slices.Contains(n.deaf, o.P)
+			dead = dead && (s.Proc[o.P].St == "dead" || deaf)
+			if n.heed && deaf {
+				continue
+			}
 			to := to.clone()
 			n.b.drawn(&to)
 			to.Srv.Owner, to.Srv.Left, to.Srv.How, to.Srv.Line = o, n.b.Claim, "handed", to.Srv.Line[k+1:]

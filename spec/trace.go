@@ -23,7 +23,7 @@ type Said struct {
 	Trust  time.Duration // of Granted, Handed and Renewed: for how long at most the process trusts in it
 	TTL    time.Duration // of RunAcquire and RunRenew: the lease
 	Java   bool          // of RunRelease: somebody else listens, as Redisson's waiters do
-	Heed   bool          // likewise: all processes listen but those in Deaf
+	Heed   bool          // likewise: it is known who listens: all processes but those in Deaf
 	Deaf   []int
 	Srv    *Seen         // what the server has after it; nil if nobody looked
 	Jump   time.Duration // of Fault: by how much the clock was set

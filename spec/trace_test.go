@@ -136,6 +136,8 @@ func TestCheckRejects(t *testing.T) {
 		"the wrong owner at the server": append(slices.Clone(granted[:1]), Said{At: 1 * ms, Action: "RunAcquire", Who: a, TTL: time.Second, Srv: free}),
 		"passed over in line": append(slices.Clone(refused), Said{At: 7 * ms, Action: "Unlock", Who: a}, Said{At: 7 * ms, Action: "GiveBack", Who: a},
 			Said{At: 8 * ms, Action: "RunRelease", Who: a, Heed: true, Srv: free}),
+		"handed to one that does not listen": append(slices.Clone(refused), Said{At: 7 * ms, Action: "Unlock", Who: a}, Said{At: 7 * ms, Action: "GiveBack", Who: a},
+			Said{At: 8 * ms, Action: "RunRelease", Who: a, Heed: true, Deaf: []int{1}, Srv: has(b, 200*ms)}),
 		"not put in line":            append(slices.Clone(refused[:4]), Said{At: 4 * ms, Action: "RunAcquire", Who: b, Line: 1, TTL: time.Second, Srv: has(a, 997*ms)}),
 		"asked twice at once":        append(slices.Clone(granted[:1]), Said{At: 1 * ms, Action: "Asks", Who: a}),
 		"a holder asks":              append(slices.Clone(granted), Said{At: 3 * ms, Action: "Asks", Who: a}),
