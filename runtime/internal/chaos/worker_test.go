@@ -150,7 +150,7 @@ func work(line string, in io.Reader, out io.Writer) error {
 		if err != nil {
 			return err
 		}
-		if err := warm.Unlock(context.Background()); err != nil {
+		if err := warm.Unlock(context.Background()); err != nil && !errors.Is(err, lockrt.ErrLost) { // the machine stood still
 			return err
 		}
 	}
