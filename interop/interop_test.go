@@ -23,6 +23,7 @@ import (
 func TestInterop(t *testing.T) {
 	f := newFleet(t, standalone(t), theVersion(t))
 	f.everything(t)
+	f.reversed(t)
 	f.cell(t, "orders", "a Go and a Java service pay the same", func(t *testing.T) string {
 		binary := filepath.Join(t.TempDir(), "orders") // what "go run" starts would outlive it
 		built, err := exec.Command("go", "build", "-o", binary, "./orders").CombinedOutput()

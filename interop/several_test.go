@@ -1,6 +1,7 @@
 package interop
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"sync"
@@ -233,6 +234,39 @@ func (f *fleet) several(t *testing.T) {
 		}
 		free(t, redKind, key)
 		return "by neither, and what was had of it is given back"
+	})
+}
+
+// reversed has Java list the members of a multi-lock in another order than theirs, while Go wants it all the time.
+func (f *fleet) reversed(t *testing.T) {
+	f.cell(t, multiKind.name, "listed in another order in Java, wanted all the time in Go", func(t *testing.T) string {
+		const turns = 3
+		key := aKey(t, "k")
+		m := multiKind.lock(f.side, key)
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		counted := make(chan int, 1)
+		go func() {
+			n := 0
+			for ctx.Err() == nil {
+				if lease, err := m.Lock(ctx); err == nil {
+					n++
+					_ = lease.Unlock(context.Background())
+				}
+			}
+			counted <- n
+		}()
+		longest := time.Duration(0)
+		for range turns {
+			began := time.Now()
+			f.java.do(t, "lock", "reversed", key, "0")
+			longest = max(longest, time.Since(began))
+			f.java.do(t, "unlock", "reversed", key)
+		}
+		cancel()
+		inGo := <-counted
+		require.Positive(t, inGo, "Go had it")
+		return fmt.Sprintf("Java had it %d times and waited %s at most, Go had it %d times", turns, round(longest), inGo)
 	})
 }
 
