@@ -9,6 +9,7 @@
 //	lockgen.renewals          counter            kind, name, result              tries to renew: ok, failed
 //	lockgen.losses            counter            kind, name, reason              leases that were lost
 //	lockgen.handovers         counter            kind, name, from                from another goroutine or process: local, remote
+//	lockgen.deadlocks         counter            kind, name, broken              calls that were found in a deadlock; true if they were ended
 //
 // The attributes are called lockgen.kind and so on; their values are those of the events of [lockrt.Hooks]. A key is no attribute of a
 // metric: there are millions, and they may name people. The name is what [lockrt.WithName] says, or the method of generated code, or
@@ -52,6 +53,7 @@ const (
 	attrResult    = attribute.Key("lockgen.result")
 	attrReason    = attribute.Key("lockgen.reason")
 	attrFrom      = attribute.Key("lockgen.from")
+	attrBroken    = attribute.Key("lockgen.broken")
 	attrKey       = attribute.Key("lockgen.key")
 	attrParts     = attribute.Key("lockgen.parts")
 )
@@ -148,6 +150,8 @@ func instruments(m metric.Meter) (to meter.Instruments, err error) {
 		}),
 		HandOvers: counter("lockgen.handovers", "{handover}", "Locks that came from another goroutine of the process, or from another process.",
 			func(l meter.Labels) []attribute.KeyValue { return []attribute.KeyValue{attrFrom.String(l.From)} }),
+		Deadlocks: counter("lockgen.deadlocks", "{call}", "Calls that were found in a deadlock.",
+			func(l meter.Labels) []attribute.KeyValue { return []attribute.KeyValue{attrBroken.Bool(l.Broken)} }),
 	}
 	return to, err
 }

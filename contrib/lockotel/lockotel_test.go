@@ -159,6 +159,17 @@ func TestTelemetry_OfARealLock(t *testing.T) {
 	}
 }
 
+func TestTelemetry_CountsDeadlocks(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	hooks := r.Hooks(lockrt.Hooks{})
+	for _, broken := range []bool{false, true, false} {
+		hooks.Deadlock(t.Context(), lockrt.DeadlockEvent{Kind: lockrt.KindMutex, Name: "orders.Service.Pay", Broken: broken})
+	}
+	require.EqualValues(t, 2, r.sum("lockgen.deadlocks", mutex, pay, attribute.Bool("lockgen.broken", false)))
+	require.EqualValues(t, 1, r.sum("lockgen.deadlocks", mutex, pay, attribute.Bool("lockgen.broken", true)))
+}
+
 func TestTelemetry_CountsHandOvers(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

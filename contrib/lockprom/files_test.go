@@ -29,6 +29,7 @@ func exist(t *testing.T) map[string][]string {
 	hooks.Acquired(ctx, lockrt.AcquireEvent{})
 	hooks.Renewed(ctx, lockrt.RenewEvent{})
 	hooks.Ended(ctx, lockrt.EndEvent{Reason: lockrt.EndTaken})
+	hooks.Deadlock(ctx, lockrt.DeadlockEvent{})
 	families, err := registry.Gather()
 	require.NoError(t, err)
 	all := map[string][]string{}

@@ -8,6 +8,7 @@
 //	lockgen_renewals_total            counter    kind, name, result              tries to renew: ok, failed
 //	lockgen_losses_total              counter    kind, name, reason              leases that were lost
 //	lockgen_handovers_total           counter    kind, name, from                from another goroutine or process: local, remote
+//	lockgen_deadlocks_total           counter    kind, name, broken              calls that were found in a deadlock; true if they were ended
 //
 // The labels are those of the events of [lockrt.Hooks]. A key is no label: there are millions, and they may name people. The name is what
 // [lockrt.WithName] says, or the method of generated code, or else the kind. The first 1,000 names have series of their own, and all
@@ -82,6 +83,8 @@ func New() *Metrics {
 			func(l meter.Labels) string { return l.Reason }),
 		HandOvers: counter("lockgen_handovers_total", "Locks that came from another goroutine of the process, or from another process.", "from",
 			func(l meter.Labels) string { return l.From }),
+		Deadlocks: counter("lockgen_deadlocks_total", "Calls that were found in a deadlock.", "broken",
+			func(l meter.Labels) string { return strconv.FormatBool(l.Broken) }),
 	})
 	return m
 }

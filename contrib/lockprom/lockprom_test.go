@@ -123,6 +123,20 @@ func TestMetrics_CountHandOvers(t *testing.T) {
 	require.EqualValues(t, 1, value(t, registry, "lockgen_handovers_total", "from=remote", "kind=fair", "name=n"))
 }
 
+func TestMetrics_CountDeadlocks(t *testing.T) {
+	t.Parallel()
+	metrics, registry := lockprom.New(), prometheus.NewRegistry()
+	registry.MustRegister(metrics)
+	next := 0
+	hooks := metrics.Hooks(lockrt.Hooks{Deadlock: func(context.Context, lockrt.DeadlockEvent) { next++ }})
+	for _, broken := range []bool{false, true, false} {
+		hooks.Deadlock(t.Context(), lockrt.DeadlockEvent{Kind: lockrt.KindFair, Name: "n", Broken: broken})
+	}
+	require.EqualValues(t, 2, value(t, registry, "lockgen_deadlocks_total", "broken=false", "kind=fair", "name=n"))
+	require.EqualValues(t, 1, value(t, registry, "lockgen_deadlocks_total", "broken=true", "kind=fair", "name=n"))
+	require.Equal(t, 3, next)
+}
+
 func TestMetrics_AMillionKeysAreAFewSeries(t *testing.T) {
 	t.Parallel()
 	metrics := lockprom.New()

@@ -21,6 +21,7 @@ type Labels struct {
 	Cause     string // of a hold duration: lockrt.EndReason
 	Result    string // of renewals: "ok" or "failed"
 	Reason    string // of losses: lockrt.EndReason
+	Broken    bool   // of deadlocks: the call was ended
 	From      string // of hand-overs: "local" or "remote"
 }
 
@@ -39,6 +40,7 @@ type Instruments struct {
 	Renewals        func(Labels) Add
 	Losses          func(Labels) Add
 	HandOvers       func(Labels) Add
+	Deadlocks       func(Labels) Add
 }
 
 // MostNames is how many names have series of their own. Those that come later share one, of the name [Other]: names are
@@ -68,6 +70,7 @@ type lock struct {
 	losses    [len(reasons)]series[Add]
 	renewals  [2]series[Add] // the second is of those that failed
 	handOvers [2]series[Add] // the second is of those from another process
+	deadlocks [2]series[Add] // the second is of calls that were ended
 	held      series[Add]
 	waiting   series[Add]
 }
@@ -115,6 +118,16 @@ func (m *Meter) Hooks(next lockrt.Hooks) lockrt.Hooks {
 		m.renewed(ctx, &e)
 		if next.Renewed != nil {
 			next.Renewed(ctx, e)
+		}
+	}
+	hooks.Deadlock = func(ctx context.Context, e lockrt.DeadlockEvent) {
+		l, i := m.lock(e.Kind, e.Name), 0
+		if e.Broken {
+			i = 1
+		}
+		l.deadlocks[i].get(m, m.to.Deadlocks, &l.of, func(of *Labels) { of.Broken = e.Broken })(ctx, 1)
+		if next.Deadlock != nil {
+			next.Deadlock(ctx, e)
 		}
 	}
 	hooks.Ended = func(ctx context.Context, e lockrt.EndEvent) {
