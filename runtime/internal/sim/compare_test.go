@@ -49,6 +49,9 @@ func TestEmbeddedLikeReal(t *testing.T) {
 			s.m.FlushAll()
 		}
 		x, args := randomCall(r)
+		if r.IntN(2) == 0 {
+			x, args = randomCommand(r)
+		}
 		cmd := append([]string{"EVALSHA", x.SHA1()}, args...)
 		want, got := kindOf(theirs.do(cmd...)), kindOf(w.order(s, cmd...))
 		w.log = nil
@@ -125,6 +128,9 @@ func kindOf(reply string) string {
 // micros hides what is less than a second of the time of the server, which stands behind its seconds: at the end of four values, or
 // before their last.
 func micros(lines []string) []string {
+	if len(lines) > 5 && lines[0] == "*5" && lines[4] == ":N" {
+		lines[5] = ":N"
+	}
 	for i := 3; i < len(lines); i++ {
 		if i%4 != 1 && i%4 != 2 && lines[i-1] == ":N" && strings.HasPrefix(lines[i], ":") {
 			lines[i] = ":N"
