@@ -41,7 +41,7 @@ var strayMutants = []mutant{
 	},
 	{
 		strays: true, name: "nobody is handed the lock", kind: "mutex", file: "scripts/release.lua",
-		old: "  if turn == '0' or listening(publish, channel) == 0 then\n", new: "  if turn == '2' then\n",
+		old: "  if start == '0' or redis.call('exists', waiting) == 0 or listening(publish, channel) == 0 then\n", new: "  if start == '-1' then\n",
 	},
 	{
 		strays: true, name: "freed past the line", kind: "mutex", file: "scripts/free.lua",
