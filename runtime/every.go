@@ -170,7 +170,9 @@ func (s *Schedule) until(m protocol.Moment) time.Duration {
 // run begins the present interval under lease, if that has not begun, calls the function, and gives lease back.
 func (s *Schedule) run(ctx context.Context, lease *Lease) (m protocol.Moment, err error) {
 	defer func() {
-		if lost := lease.grant.unlock(lease); lost != nil && !errors.Is(lost, ErrReleased) {
+		lost := lease.grant.unlock(lease)
+		lease.report()
+		if lost != nil && !errors.Is(lost, ErrReleased) {
 			s.c.opts.Logger.WarnContext(ctx, "lockgen: the lock of a schedule could not be given back, or was lost", "key", s.of.Key, "error", lost)
 		}
 	}()

@@ -416,3 +416,19 @@ func TestStats_CanBeAnExpvar(t *testing.T) {
 	require.Equal(t, 1, published.Held)
 	free(t, lease)
 }
+
+// The leases of an election and of a schedule end like those of a mutex: each that was acquired is reported as released.
+func TestHooks_ElectionsAndSchedulesEnd(t *testing.T) {
+	t.Parallel()
+	hooks, e := recorded()
+	c := clientOf(t, redistest.Server(t).URL(), lockrt.Options{Hooks: hooks})
+	require.NoError(t, c.Election("office").Lead(patient(t), "me", func(context.Context, *lockrt.Leadership) error { return nil }))
+	ctx, stop := context.WithCancel(patient(t))
+	require.ErrorIs(t, c.Every("hourly", time.Hour, func(context.Context, lockrt.Tick) error { stop(); return nil }).Run(ctx), context.Canceled)
+	for _, key := range []string{"office", "hourly"} {
+		require.Equal(t, key, receive(t, e.ends, "the grant").Key)
+		over := receive(t, e.over, "the end")
+		require.Equal(t, key, over.Key)
+		require.ErrorIs(t, over.Cause, lockrt.ErrReleased)
+	}
+}

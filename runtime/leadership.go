@@ -101,7 +101,9 @@ func (l *Leadership) Resign(context.Context) error {
 		return &Error{Op: "resign", Err: errNoLease}
 	}
 	defer l.resign.Do(func() { close(l.resigned) })
-	if err := l.lease.grant.unlock(l.lease); err != nil {
+	err := l.lease.grant.unlock(l.lease)
+	l.lease.report()
+	if err != nil {
 		return failedAt("resign", l.e.name, err)
 	}
 	return nil

@@ -168,7 +168,7 @@ func TestLatch(t *testing.T) {
 
 func TestElection(t *testing.T) {
 	t.Parallel()
-	client := open(t)
+	client := locktest.Client(t, lockrt.Options{})
 	ran(t, 1, func(ctx context.Context, lead func(ctx context.Context) error) error {
 		err := client.Election("reports").Lead(ctx, "10.0.0.7:8080", func(ctx context.Context, term *lockrt.Leadership) error {
 			return lead(ctx)
@@ -179,7 +179,7 @@ func TestElection(t *testing.T) {
 
 func TestSchedule(t *testing.T) {
 	t.Parallel()
-	client := open(t)
+	client := locktest.Client(t, lockrt.Options{})
 	ctx, cancel := context.WithCancel(t.Context())
 	invoice := func(_ context.Context, _, _ time.Time) error {
 		cancel()
