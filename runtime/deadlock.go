@@ -385,7 +385,7 @@ func (d *deadlocks) Found(number uint64, circle deadlock.Circle) {
 	d.named[number][key] = true
 	ctx, e := call.ctx, call.of
 	e.Deadlock, e.Broken = found, ended
-	d.c.opts.Logger.WarnContext(ctx, "lockgen: a deadlock: "+found.String(), "key", e.Key, "name", e.Name, "broken", ended)
+	d.c.opts.Logger.WarnContext(ctx, "lockgen: a deadlock", "kind", e.Kind, "key", e.Key, "name", e.Name, "circle", found.String(), "broken", ended)
 	if hook := d.c.opts.Hooks.Deadlock; hook != nil {
 		d.c.reporter.later(func() { hook(ctx, e) }, false)
 	}

@@ -108,7 +108,7 @@ func (f *fork) told(n int, broken bool) lockrt.DeadlockEvent {
 	e := receive(f.t, f.found, "a deadlock")
 	require.Len(f.t, e.Deadlock.Calls, n)
 	require.Equal(f.t, broken, e.Broken)
-	until(f.t, "the log has it", func() bool { return f.log.count("lockgen: a deadlock: ") > 0 })
+	until(f.t, "the log has it", func() bool { return f.log.count(`"lockgen: a deadlock"`) > 0 })
 	return e
 }
 
@@ -168,8 +168,8 @@ func TestDeadlock_Unbroken(t *testing.T) {
 	until(t, "they have looked again", func() bool { return said() >= before+6 })
 	require.Empty(t, one.found)
 	require.Empty(t, two.found)
-	require.Equal(t, 1, one.log.count("lockgen: a deadlock: "))
-	require.Equal(t, 1, two.log.count("lockgen: a deadlock: "))
+	require.Equal(t, 1, one.log.count(`"lockgen: a deadlock"`))
+	require.Equal(t, 1, two.log.count(`"lockgen: a deadlock"`))
 	free(t, two.lease)
 	require.ErrorIs(t, receive(t, two.done, "the call").err, context.Canceled)
 	one.gets()
@@ -378,7 +378,7 @@ func TestDeadlock_Hostile(t *testing.T) {
 	all[1].wants(all[1].c.Mutex(a))
 	all[1].fails(2)
 	all[0].gets()
-	require.Equal(t, 1, all[0].log.count("lockgen: a deadlock: "))
+	require.Equal(t, 1, all[0].log.count(`"lockgen: a deadlock"`))
 }
 
 // TestDeadlock_Closed shows that a client that looks can be closed, and that its waiters are told that.

@@ -116,11 +116,11 @@ func (e *Election) Lead(ctx context.Context, value string, fn func(ctx context.C
 			if !again {
 				return err
 			}
-			e.c.opts.Logger.WarnContext(ctx, "lockgen: the leadership was lost; campaigning again", "key", e.name, "error", err)
+			e.c.opts.Logger.WarnContext(ctx, "lockgen: the leadership was lost; campaigning again", "kind", kindElection, "key", e.name, "error", err)
 		case ctx != nil && ctx.Err() != nil, !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrLost):
 			return err
 		default:
-			e.c.opts.Logger.WarnContext(ctx, "lockgen: a campaign failed; campaigning again", "key", e.name, "error", err)
+			e.c.opts.Logger.WarnContext(ctx, "lockgen: a campaign failed; campaigning again", "kind", kindElection, "key", e.name, "error", err)
 			e.c.pause(e.c.opts.Retry.pause(1))
 		}
 	}

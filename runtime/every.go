@@ -91,7 +91,7 @@ func (s *Schedule) Run(ctx context.Context) error {
 			return failedAt("every", s.of.Key, ended(ctx))
 		case err == nil:
 			if failures > 0 {
-				s.c.opts.Logger.InfoContext(ctx, "lockgen: a schedule goes on", "key", s.of.Key)
+				s.c.opts.Logger.InfoContext(ctx, "lockgen: a schedule goes on", "kind", kindSchedule, "key", s.of.Key)
 			}
 			failures = 0
 			wait = time.Duration(float64(wait) / s.rate)
@@ -99,7 +99,7 @@ func (s *Schedule) Run(ctx context.Context) error {
 			return failedAt("every", s.of.Key, err)
 		default:
 			if failures++; failures == 1 {
-				s.c.opts.Logger.WarnContext(ctx, "lockgen: a schedule is held up; it goes on when Redis answers", "key", s.of.Key, "error", err)
+				s.c.opts.Logger.WarnContext(ctx, "lockgen: a schedule is held up; it goes on when Redis answers", "kind", kindSchedule, "key", s.of.Key, "error", err)
 			}
 			wait = s.c.opts.Retry.pause(failures)
 		}
@@ -173,7 +173,7 @@ func (s *Schedule) run(ctx context.Context, lease *Lease) (m protocol.Moment, er
 		lost := lease.grant.unlock(lease)
 		lease.report()
 		if lost != nil && !errors.Is(lost, ErrReleased) {
-			s.c.opts.Logger.WarnContext(ctx, "lockgen: the lock of a schedule could not be given back, or was lost", "key", s.of.Key, "error", lost)
+			s.c.opts.Logger.WarnContext(ctx, "lockgen: the lock of a schedule could not be given back, or was lost", "kind", kindSchedule, "key", s.of.Key, "error", lost)
 		}
 	}()
 	for failures := 1; ; failures++ {
@@ -199,7 +199,7 @@ func (s *Schedule) run(ctx context.Context, lease *Lease) (m protocol.Moment, er
 		err = s.done(ctx, m.Start)
 	}
 	if err != nil {
-		s.c.opts.Logger.WarnContext(ctx, "lockgen: a run of a schedule failed; for the next one it counts as missed", "key", s.of.Key, "start", m.Start, "error", err)
+		s.c.opts.Logger.WarnContext(ctx, "lockgen: a run of a schedule failed; for the next one it counts as missed", "kind", kindSchedule, "key", s.of.Key, "start", m.Start, "error", err)
 	}
 	m.Left -= time.Since(began)
 	return m, nil

@@ -247,8 +247,8 @@ func TestTracking_ConnectionIsMadeAgain(t *testing.T) {
 	leases := hold(t, server, c, unrenewed, "a", "b")
 	for range 3 {
 		kill(t, server)
-		require.Contains(t, receive(t, log.lines, "the log to say so"), "the server does not tell of changes")
-		require.Contains(t, receive(t, log.lines, "the log to say so"), "the server tells of changes to held keys again")
+		require.Contains(t, receive(t, log.lines, "the log to say so"), "the server sends no messages about changes")
+		require.Contains(t, receive(t, log.lines, "the log to say so"), "the server sends messages about changes to held keys again")
 		watches(t, server, 2)
 	}
 	server.Do("DEL", "a")
@@ -310,8 +310,8 @@ func TestTracking_MuteConnectionCostsNoHold(t *testing.T) {
 				watches(t, server, 2)
 				drop := losses(proxy)[what](redistest.EvalSHA(scripts.Renew.SHA1()), 1, mode)
 				receive(t, drop.Done(), "the connection to break")
-				require.Contains(t, receive(t, log.lines, "the log to say so"), "the server does not tell of changes")
-				require.Contains(t, receive(t, log.lines, "the log to say so"), "the server tells of changes to held keys again")
+				require.Contains(t, receive(t, log.lines, "the log to say so"), "the server sends no messages about changes")
+				require.Contains(t, receive(t, log.lines, "the log to say so"), "the server sends messages about changes to held keys again")
 				for renewals := 0; renewals < 6; { // longer than the trust lasts
 					if e := receive(t, renewed, "a renewal"); e.Key == "short" {
 						require.NoError(t, e.Err)
@@ -357,7 +357,7 @@ func TestTracking_FollowsTheClient(t *testing.T) {
 	before, other := watcher(t, server), "other:6379"
 	rc.node.Store(&other)
 	require.Contains(t, receive(t, log.lines, "the log to say so"), "talks to another server now")
-	require.Contains(t, receive(t, log.lines, "the log to say so"), "the server tells of changes to held keys again")
+	require.Contains(t, receive(t, log.lines, "the log to say so"), "the server sends messages about changes to held keys again")
 	require.NotEqual(t, before, watcher(t, server))
 	unharmed(t, short)
 }

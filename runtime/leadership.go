@@ -176,7 +176,7 @@ func (l *Leadership) keep() {
 		}
 		if write && l.lease.Err() == nil {
 			if err := l.confirm(context.Background()); err != nil && l.lease.Err() == nil {
-				c.opts.Logger.Warn("lockgen: a leader could not confirm that it leads; observers may take it for gone", "key", l.e.name, "error", err)
+				c.opts.Logger.Warn("lockgen: a leader could not confirm that it leads; observers may take it for gone", "kind", kindElection, "key", l.e.name, "owner", l.lease.ownerName(), "error", err)
 			}
 		}
 		timer.Reset(every)

@@ -202,8 +202,8 @@ func (c *Client) releaseOnce(key string, tk *ticket) error {
 	return lockWithdrawer{key}.withdraw(c, []*withdrawal{{n: tk.n, tokens: tk.inLine}})
 }
 
-// withdrawBy withdraws a ticket to key, of a lease of ttl, by what releases it.
-func (c *Client) withdrawBy(key string, ttl time.Duration, release func() error) {
+// withdrawBy withdraws a ticket of an owner to a read-write lock, of a lease of ttl, by what releases it.
+func (c *Client) withdrawBy(key, owner string, write bool, ttl time.Duration, release func() error) {
 	const least, most, mostFailing, limit = 25 * time.Millisecond, 5 * time.Second, 250 * time.Millisecond, time.Minute
 	until := now().Add(limit)
 	answered := false
@@ -220,7 +220,7 @@ func (c *Client) withdrawBy(key string, ttl time.Duration, release func() error)
 		}
 		if now().After(until) {
 			if !answered {
-				c.opts.Logger.Warn("lockgen: a request could not be withdrawn; its key expires", "key", key, "error", err)
+				c.opts.Logger.Warn("lockgen: a request could not be withdrawn; its key expires", "kind", rwKind(write), "key", key, "owner", owner, "error", err)
 			}
 			return
 		}

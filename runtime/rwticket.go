@@ -213,7 +213,7 @@ func (tk *rwTicket) uncount() {
 // withdraw makes sure that Redis does not keep the lock, or a place in line, for a ticket that nobody wants any more. It takes
 // as long as a lease, and the resource may be forgotten meanwhile.
 func (r *rwResource) withdraw(tk *rwTicket) {
-	r.c.withdrawBy(r.key, tk.ttl, func() error {
+	r.c.withdrawBy(r.key, tk.field, tk.write, tk.ttl, func() error {
 		_, err := r.releaseOnce(tk)
 		return err
 	})

@@ -237,7 +237,7 @@ func (s semaphoreCounter) undo(w demand) {
 		return permits.Add(r, w.n, protocol.LeaveMissing)
 	})
 	if err != nil {
-		s.counter.c.opts.Logger.Warn("lockgen: permits could not be given back", "key", s.counter.key, "permits", w.n, "error", err)
+		s.counter.c.opts.Logger.Warn("lockgen: permits could not be given back", "kind", kindSemaphore, "key", s.counter.key, "permits", w.n, "error", err)
 	}
 	s.counter.wake()
 }

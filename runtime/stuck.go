@@ -49,26 +49,21 @@ func (s *suspicion) come(ctx context.Context, c *Client, q contest, w *waiter) {
 // tell writes to the log, once, what is waited for, and whether this very process has it.
 func (s *suspicion) tell(ctx context.Context, c *Client, q contest, w *waiter) {
 	kind, key := subject(q, w)
-	args := []any{"kind", kind, "key", key, "waited", c.opts.DeadlockAfter}
-	if w.call.name != "" {
-		args = append(args, "name", w.call.name)
-	}
+	args := []any{"kind", kind, "key", key, "name", w.call.name, "waited", c.opts.DeadlockAfter}
 	held := c.look(key, 0).Held
 	held = slices.DeleteFunc(held, func(h HeldLock) bool { return (h.Kind == KindPermit) != (kind == kindPermit) })
 	if len(held) == 0 {
 		c.opts.Logger.WarnContext(ctx, "lockgen: a call still waits for a lock, and neither a deadline nor WithWait bounds it", args...)
 		return
 	}
-	args = append(args, "held_since", held[0].Since)
-	if held[0].Name != "" {
-		args = append(args, "held_by", held[0].Name)
-	}
-	message := "lockgen: a call still waits for a lock that this process holds itself: if it is made below the holder, it was given " +
-		"an outer context and waits for ever; give it the context of the lease"
+	args = append(args, "owner", held[0].Owner, "held_since", held[0].Since, "held_by", held[0].Name)
 	if kind == kindPermit {
-		message = "lockgen: a call still waits for a permit, and this process holds some itself: if it is made below a holder, it may wait for ever"
+		c.opts.Logger.WarnContext(ctx, "lockgen: a call still waits for a permit, and this process holds some itself: if it is made below a holder, it may "+
+			"wait for ever", args...)
+		return
 	}
-	c.opts.Logger.WarnContext(ctx, message, args...)
+	c.opts.Logger.WarnContext(ctx, "lockgen: a call still waits for a lock that this process holds itself: if it is made below the holder, it was given "+
+		"an outer context and waits for ever; give it the context of the lease", args...)
 }
 
 // subject returns what w waits for in q.

@@ -34,7 +34,7 @@ type withdrawals struct {
 // A withdrawer withdraws tickets, all of them with one request.
 type withdrawer interface {
 	withdraw(c *Client, list []*withdrawal) error
-	about() string // what the log calls it
+	about() []any // attributes for the log
 }
 
 // A withdrawal is a ticket that is withdrawn. The fields of the first paragraph are set by who adds it.
@@ -242,10 +242,10 @@ func (ws *withdrawals) answered(group *withdrawalGroup, batch []sentWithdrawal, 
 	}
 	ws.mu.Unlock()
 	if tell {
-		ws.c.opts.Logger.Warn("lockgen: requests cannot be withdrawn, and this is tried again", "key", group.by.about(), "error", refused(err))
+		ws.c.opts.Logger.Warn("lockgen: requests cannot be withdrawn, and this is tried again", append(group.by.about(), "error", refused(err))...)
 	}
 	if failed > 0 {
-		ws.c.opts.Logger.Warn("lockgen: requests could not be withdrawn; their key expires", "key", group.by.about(), "requests", failed, "error", err)
+		ws.c.opts.Logger.Warn("lockgen: requests could not be withdrawn; their key expires", append(group.by.about(), "requests", failed, "error", err)...)
 	}
 	for _, f := range over {
 		f()
@@ -264,7 +264,7 @@ func (group *withdrawalGroup) end() {
 // A lockWithdrawer withdraws tickets to a mutex.
 type lockWithdrawer struct{ key string }
 
-func (s lockWithdrawer) about() string { return s.key }
+func (s lockWithdrawer) about() []any { return []any{"kind", kindMutex, "key", s.key} }
 
 func (s lockWithdrawer) withdraw(c *Client, list []*withdrawal) error {
 	batch := c.wire.Releases()
@@ -281,7 +281,7 @@ func (s lockWithdrawer) withdraw(c *Client, list []*withdrawal) error {
 // is has it, and who has it is asked whether that is so.
 type fairWithdrawer struct{ key string }
 
-func (s fairWithdrawer) about() string { return s.key }
+func (s fairWithdrawer) about() []any { return []any{"kind", kindFair, "key", s.key} }
 
 func (s fairWithdrawer) withdraw(c *Client, list []*withdrawal) error {
 	tickets := make([]protocol.Departure, len(list))
@@ -308,7 +308,7 @@ func (s fairWithdrawer) withdraw(c *Client, list []*withdrawal) error {
 // An rwWithdrawer withdraws tickets to a read-write lock of which nothing is known but the number.
 type rwWithdrawer struct{ key string }
 
-func (s rwWithdrawer) about() string { return s.key }
+func (s rwWithdrawer) about() []any { return []any{"kind", kindWrite, "key", s.key} }
 
 func (s rwWithdrawer) withdraw(c *Client, list []*withdrawal) error {
 	r := newRWResource(c, s.key)

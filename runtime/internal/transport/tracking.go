@@ -297,9 +297,9 @@ func (t *tracker) say(err error) {
 	if silent := err != nil; silent != t.silent {
 		t.silent = silent
 		if silent {
-			t.net.cfg.Logger.Info("lockgen: the server does not tell of changes to held keys; they are noticed at the next renewal", "error", err)
+			t.net.cfg.Logger.Info("lockgen: the server sends no messages about changes to held keys; the next renewal notices them", "error", err)
 		} else {
-			t.net.cfg.Logger.Info("lockgen: the server tells of changes to held keys again")
+			t.net.cfg.Logger.Info("lockgen: the server sends messages about changes to held keys again")
 		}
 	}
 }
