@@ -21,20 +21,20 @@ const (
 const otherNames = "other"
 
 // A History records what a snapshot does not show: how long calls waited in the last 15 minutes, by the names of their locks, and which leases
-// were lost. The zero value is ready to use, for any number of clients, and safe for concurrent use:
+// were lost and which calls were in a deadlock. The zero value is ready to use, for any number of clients, and safe for concurrent use:
 //
 //	history := &lockweb.History{}
 //	client, err := lockrt.Open(ctx, url, lockrt.Options{Hooks: history.Hooks(lockrt.Hooks{})})
 //	http.Handle("/debug/locks", lockweb.Handler(client).With(lockweb.WithHistory(history)))
 //
-// A call that does not wait for others costs it nothing but a check. It keeps at most 1,000 names and the last 100 losses.
+// A call that does not wait for others costs it nothing but a check. It keeps at most 1,000 names, and the last 100 losses and deadlocks.
 type History struct {
 	mu     sync.Mutex // guards the rest
 	waits  map[string]*row15
 	losses []loss // the newest last
 }
 
-// A loss is a lease that ended otherwise than its holder wanted.
+// A loss is a lease that ended otherwise than its holder wanted, or a call that was in a deadlock.
 type loss struct {
 	At     time.Time
 	Key    string
@@ -100,6 +100,16 @@ func (h *History) Hooks(next lockrt.Hooks) lockrt.Hooks {
 		}
 		if next.Ended != nil {
 			next.Ended(ctx, e)
+		}
+	}
+	hooks.Deadlock = func(ctx context.Context, e lockrt.DeadlockEvent) {
+		reason := "deadlock"
+		if e.Broken {
+			reason = "deadlock, ended"
+		}
+		h.lose(loss{At: time.Now(), Key: e.Key, Kind: string(e.Kind), Name: e.Name, Reason: reason})
+		if next.Deadlock != nil {
+			next.Deadlock(ctx, e)
 		}
 	}
 	return hooks

@@ -375,6 +375,28 @@ func TestPage_History(t *testing.T) {
 	require.Contains(t, body, "<dt>Leases lost</dt><dd>1</dd>")
 }
 
+// A deadlock stays in the list when it is over.
+func TestPage_HistoryOfDeadlocks(t *testing.T) {
+	t.Parallel()
+	history := &lockweb.History{}
+	found := make(chan lockrt.DeadlockEvent, 10)
+	c := open(t, lockrt.Options{DeadlockAfter: 50 * time.Millisecond, BreakDeadlocks: true, Hooks: history.Hooks(lockrt.Hooks{
+		Deadlock: func(_ context.Context, e lockrt.DeadlockEvent) { found <- e },
+	})})
+	a, b := c.Mutex(redistest.Key(t, "a")), c.Mutex(redistest.Key(t, "b"))
+	hasA, hasB := hold(t, a), hold(t, b)
+	wait(t, c, hasA.Context(), b)
+	go func() { // which may be ended before it is seen to wait
+		if lease, err := a.Lock(hasB.Context()); err == nil {
+			_ = lease.Unlock(context.Background())
+		}
+	}()
+	<-found
+	_, body := get(t, lockweb.Handler(c).With(lockweb.WithHistory(history)), "")
+	_, losses, _ := strings.Cut(body, `id="losses-title"`)
+	require.Regexp(t, `<td>deadlock(, ended)?</td>`, losses)
+}
+
 // A call that is seen to wait is in the heat map without hooks, too, while it waits and after.
 func TestPage_SeesWaits(t *testing.T) {
 	t.Parallel()

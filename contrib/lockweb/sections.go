@@ -74,8 +74,12 @@ func (p *Page) sections(world *survey.World, v *view) []section {
 	}
 	var losses []lossView
 	for _, l := range p.history.lostOnes() {
+		held := ""
+		if l.Held > 0 { // a call in a deadlock has nothing
+			held = survey.Short(l.Held)
+		}
 		losses = append(losses, lossView{
-			l.At.Format(time.DateTime), l.Kind, survey.Clean(l.Name), l.Reason, survey.Short(l.Held), textOf(l.Key),
+			l.At.Format(time.DateTime), l.Kind, survey.Clean(l.Name), l.Reason, held, textOf(l.Key),
 		})
 	}
 	return []section{
