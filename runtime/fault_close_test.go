@@ -364,3 +364,15 @@ func TestFault_LossAfterTheUnlockOfAReentry(t *testing.T) {
 	require.ErrorIs(t, inner.Err(), lockrt.ErrReleased)
 	require.ErrorIs(t, outer.Unlock(t.Context()), lockrt.ErrLost)
 }
+
+// TestFault_CloseDoesNotWaitForAQuestion: who asks for what a mute server does not say keeps nobody from closing.
+func TestFault_CloseDoesNotWaitForAQuestion(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, lockrt.Options{OpTimeout: 4 * time.Second})
+	asked := l.seen(func(cmd []string) bool { return len(cmd) > 1 && cmd[0] == "GET" && cmd[1] == l.key })
+	l.proxy.Blackhole(redistest.Replies)
+	done := later(func() error { _, err := l.client.Semaphore(l.key, 1).Available(patient(t)); return err })
+	receive(t, asked, "the question")
+	require.Error(t, receive(t, done, "the end of the question"))
+	require.NoError(t, l.client.Close())
+}

@@ -111,7 +111,9 @@ func (s *Semaphore) Available(ctx context.Context) (int, error) {
 		return fail(err)
 	}
 	got, err := bounded(ctx, s.c, func() reply {
-		text, exists, err := s.c.net.Get(s.key)
+		ctx, cancel := s.c.briefly()
+		defer cancel()
+		text, exists, err := s.c.net.Get(ctx, s.key)
 		if err != nil {
 			return reply{err: err}
 		}

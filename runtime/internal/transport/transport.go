@@ -194,10 +194,10 @@ func (t *Transport) TTL(key, owner string) (ttl time.Duration, ours bool, err er
 	return time.Duration(ms) * time.Millisecond, ours, err
 }
 
-// Get asks for the text of a key, and whether there is one.
-func (t *Transport) Get(key string) (text string, exists bool, err error) {
+// Get asks for the text of a key, and whether there is one, until ctx ends.
+func (t *Transport) Get(ctx context.Context, key string) (text string, exists bool, err error) {
 	t.pipelined.Store(true)
-	text, err = t.rc.Do(context.Background(), t.rc.B().Get().Key(key).Build()).ToString()
+	text, err = t.rc.Do(ctx, t.rc.B().Get().Key(key).Build()).ToString()
 	if rueidis.IsRedisNil(err) {
 		return "", false, nil
 	}
