@@ -19,10 +19,10 @@ type Lease struct {
 	grant    anyGrant    // what it is a lease of; set before the caller gets it
 	token    int64       // 0 if it has none
 	unlocked atomic.Bool // Unlock was called
-	at       int32       // where its holding keeps it, if that matters; guarded by the lock of that
+	at       int32       // where its grant keeps it; guarded by the lock of that
 }
 
-// A holding is what a process has in Redis, and what each of its leases enters and leaves.
+// An anyGrant is what a process has in Redis, and what each of its leases enters and leaves.
 type anyGrant interface {
 	// reenter makes l one more lease of it, if outer is one still.
 	reenter(outer, l *Lease) bool

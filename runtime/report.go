@@ -117,7 +117,7 @@ func (r *reporter) run() {
 	}
 }
 
-// A borne holding knows who has it.
+// A borne grant knows the lease that has it.
 type borne interface {
 	// bearer returns the first of the leases that have it at present, or nil.
 	bearer() *leaseCore

@@ -81,7 +81,7 @@ func (c *Client) guards(key string, most int) (all []*watchdog.Lease, omitted in
 	return all, 0
 }
 
-// A visible holding can be looked at from outside.
+// A visible grant can be looked at from outside.
 type visible interface {
 	// show returns its leases, of which the first is that of the present holder, and how many calls of this process wait for
 	// the key. There are none for a moment between two holders.
