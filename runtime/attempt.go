@@ -87,7 +87,7 @@ func (a *attempt) waits() {
 
 // failed returns err with what the call was about.
 func (a *attempt) failed(err error) error {
-	err = &Error{Op: a.op, Key: a.key, Err: err}
+	err = &Error{Op: a.op, Key: a.key, Name: a.cfg.name, Err: err}
 	a.ends(AcquireEvent{Err: err})
 	return err
 }

@@ -31,9 +31,10 @@ var (
 
 // An Error is what methods return: lockgen: lock "order:42": not acquired after 3s
 type Error struct {
-	Op  string // "lock", "unlock", "read lock", "ttl", "force unlock", "acquire", "release", ...
-	Key string
-	Err error
+	Op   string // "lock", "unlock", "read lock", "ttl", "force unlock", "acquire", "release", ...
+	Key  string
+	Name string // [WithName] of a call that acquires, or of the lease that was lost, or ""
+	Err  error
 }
 
 // Error names the operation and the key, and says what went wrong.

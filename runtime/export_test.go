@@ -1,6 +1,7 @@
 package lockrt
 
 import (
+	"context"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -93,3 +94,8 @@ func Known(s *Schedule) time.Time {
 
 // ConnOf returns what the client sends its commands through.
 func ConnOf(c *Client) rueidis.Client { return c.rc }
+
+// DoUnder is Do of any Locker.
+func DoUnder(ctx context.Context, lock Locker, fn func(ctx context.Context, lease *Lease) error, opts ...LockOption) error {
+	return do(ctx, lock, fn, opts)
+}

@@ -87,7 +87,7 @@ func (l *Lease) begin(hd anyGrant, guard *watchdog.Lease) {
 func (t *leaseCore) end(cause error) {
 	why, isLost := &causeReleased, false
 	if cause != ErrReleased { //nolint:errorlint // this very one, which is nearly all, costs no memory and no look at it
-		cause = ofLease(t.key, cause)
+		cause = ofLease(t.key, t.name, cause)
 		other := cause
 		why, isLost = &other, errors.Is(cause, ErrLost)
 	}
@@ -243,7 +243,7 @@ func (l *Lease) Unlock(context.Context) error {
 	err := l.grant.unlock(l)
 	l.report()
 	if err != nil {
-		return failedAt("unlock", l.key, err)
+		return &Error{Op: "unlock", Key: l.key, Name: l.name, Err: bare(l.key, err)}
 	}
 	return nil
 }

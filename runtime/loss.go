@@ -8,12 +8,12 @@ import (
 // opHold is the operation that the error of a lost lease is of.
 const opHold = "hold"
 
-// ofLease returns cause, why the lease of key ended, as the error that its holder sees.
-func ofLease(key string, cause error) error {
+// ofLease returns cause, why the lease of key with that name ended, as the error that its holder sees.
+func ofLease(key, name string, cause error) error {
 	if of := (*Error)(nil); !errors.Is(cause, ErrLost) || errors.As(cause, &of) {
 		return cause
 	}
-	return &Error{Op: opHold, Key: key, Err: cause}
+	return &Error{Op: opHold, Key: key, Name: name, Err: cause}
 }
 
 // bare returns why the lease of key ended without saying again which lease it is.
@@ -25,7 +25,13 @@ func bare(key string, err error) error {
 }
 
 // failedAt returns err of an operation on what the lease of key is of.
-func failedAt(op, key string, err error) error { return &Error{Op: op, Key: key, Err: bare(key, err)} }
+func failedAt(op, key string, err error) error {
+	failed := &Error{Op: op, Key: key, Err: bare(key, err)}
+	if of := (*Error)(nil); errors.As(err, &of) && of.Op == opHold && of.Key == key {
+		failed.Name = of.Name
+	}
+	return failed
+}
 
 // afterLoss joins what work under a lease returned, err, with what giving it back did, more. caller is the context of the call. Work that
 // ended since the lease was lost often says that its context was cancelled; a caller whose own context goes on is not to take that

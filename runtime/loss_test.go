@@ -98,3 +98,35 @@ func TestLoss_IsNoEndOfTheCallersContext(t *testing.T) {
 		})
 	}
 }
+
+// What Do returns after a loss is one line of text, and says which lock it was, by its key and by its name.
+func TestLoss_SaysKeyAndName(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	c := clientOf(t, server.URL(), lockrt.Options{})
+	named := lockrt.WithName("orders.Service.Pay")
+	for kind, lock := range map[string]func(key string) lockrt.Locker{
+		"mutex": func(key string) lockrt.Locker { return c.Mutex(key, named) },
+		"fair":  func(key string) lockrt.Locker { return c.FairMutex(key, named) },
+		"write": func(key string) lockrt.Locker { return c.RWMutex(key, named) },
+		"read":  func(key string) lockrt.Locker { return c.RWMutex(key, named).RLocker() },
+		"multi": func(key string) lockrt.Locker {
+			return lockrt.NewMultiLock(c.Mutex(key, named), c.FairMutex(key+":2", named))
+		},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			key := redistest.Key(t, "k")
+			err := lockrt.DoUnder(patient(t), lock(key), func(ctx context.Context, _ *lockrt.Lease) error {
+				return lostWork(t, server, key, key+":2")(ctx)
+			}, unexpiring)
+			require.ErrorIs(t, err, lockrt.ErrLost)
+			require.ErrorIs(t, err, errWork)
+			require.NotContains(t, err.Error(), "\n")
+			loss := &lockrt.Error{}
+			require.ErrorAs(t, err, &loss)
+			require.Contains(t, loss.Key, key)
+			require.Equal(t, "orders.Service.Pay", loss.Name)
+		})
+	}
+}

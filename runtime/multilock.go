@@ -49,6 +49,7 @@ func (m *MultiLock) Lock(ctx context.Context, opts ...LockOption) (*Lease, error
 		a.ends(AcquireEvent{Err: err})
 		return nil, err
 	}
+	whole.name = a.cfg.name
 	a.hands(&whole.leaseCore, 0)
 	return whole, nil
 }

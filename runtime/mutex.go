@@ -146,5 +146,15 @@ func join(err, more error) error {
 	if more == nil || err != nil && errors.Is(err, ErrLost) && errors.Is(more, ErrLost) {
 		return err
 	}
-	return errors.Join(err, more)
+	if err == nil {
+		return more
+	}
+	return &joined{err, more}
 }
+
+// A joined error is two errors on one line of text.
+type joined struct{ first, second error }
+
+func (e *joined) Error() string { return e.first.Error() + "; " + e.second.Error() }
+
+func (e *joined) Unwrap() []error { return []error{e.first, e.second} }

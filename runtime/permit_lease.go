@@ -116,7 +116,7 @@ func (p *Permit) Release(context.Context) error {
 	err := p.release()
 	p.report()
 	if err != nil {
-		return failedAt("release", p.key, err)
+		return &Error{Op: "release", Key: p.key, Name: p.name, Err: bare(p.key, err)}
 	}
 	return nil
 }

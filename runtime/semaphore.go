@@ -3,7 +3,6 @@ package lockrt
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"strconv"
 	"time"
@@ -49,7 +48,7 @@ func (s *Semaphore) Do(ctx context.Context, n int, fn func(ctx context.Context) 
 	if err := s.Acquire(ctx, n, opts...); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.Release(ctx, n)) }()
+	defer func() { err = join(err, s.Release(ctx, n)) }()
 	if c := orZero(s).c; c != nil && c.opts.ProfileLabels {
 		name, _ := labelOf(s.opts, opts)
 		under, end := profiled(ctx, cmp.Or(name, kindSemaphore))
