@@ -55,8 +55,8 @@ func TestMultiLock_GivesWayToAJavaProgramWithAnotherOrder(t *testing.T) {
 				lockrt.AtEnd(client, func(key string) { ends <- key })
 				b.take()
 				got := lockLater(patient(t), lockrt.NewMultiLock(client.Mutex(a.key), c.second(client, b.key)))
-				until(t, "the call has the first one", func() bool { return !a.free(t) })
-				until(t, "the call gives it back", func() bool { return a.free(t) })
+				require.Equal(t, a.key, receive(t, ends, "the end of the lease of the first one"))
+				until(t, "the call has given it back", func() bool { return a.free(t) })
 				require.Empty(t, got)
 				a.take()
 				if firstLast {
