@@ -2,6 +2,7 @@ package spec
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -65,7 +66,8 @@ const mostSaid = 12
 // exact its times of the server are: Redis rounds to milliseconds. late is for how much longer than the module permits a process may
 // trust in what it has: not at all, but where events are noted late.
 func NewCheck(procs int, claim, slack, late time.Duration) *Check {
-	b := Bounds{Procs: procs, Lease: int(24 * time.Hour), Claim: int(claim), MaxNet: 1 << 30, Lossy: true, Contended: true}
+	day := int(min(int64(24*time.Hour), math.MaxInt)) // in nanoseconds, as all times: with 32 bits a trace lasts 2 s at most
+	b := Bounds{Procs: procs, Lease: day, Claim: int(claim), MaxNet: 1 << 30, Lossy: true, Contended: true}
 	return &Check{b: b, states: []State{b.Init()}, begun: map[Owner]bool{}, slack: slack, late: late}
 }
 
