@@ -1,0 +1,63 @@
+package lockrt_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+)
+
+// observers are what a client may be observed with.
+var observers = map[string]lockrt.Hooks{
+	"none": {},
+	"all": {
+		AcquireStart: func(ctx context.Context, _ lockrt.AcquireEvent) context.Context { return ctx },
+		AcquireEnd:   func(context.Context, lockrt.AcquireEvent) {},
+		Acquired:     func(ctx context.Context, _ lockrt.AcquireEvent) context.Context { return ctx },
+		Ended:        func(context.Context, lockrt.EndEvent) {},
+	},
+}
+
+// entering returns a call that locks and unlocks without a word to the server, since it enters again.
+func entering(tb testing.TB, hooks lockrt.Hooks) func() {
+	tb.Helper()
+	c, err := lockrt.Open(tb.Context(), redistest.Shared(tb).URL(), lockrt.Options{Hooks: hooks})
+	require.NoError(tb, err)
+	tb.Cleanup(func() { _ = c.Close() })
+	m := c.Mutex(redistest.Key(tb, "k"))
+	outer, err := m.Lock(tb.Context())
+	require.NoError(tb, err)
+	tb.Cleanup(func() { _ = outer.Unlock(context.Background()) })
+	ctx := outer.Context()
+	return func() {
+		lease, err := m.Lock(ctx)
+		if err == nil {
+			err = lease.Unlock(ctx)
+		}
+		if err != nil {
+			tb.Fatal(err)
+		}
+	}
+}
+
+// Without hooks a call takes the memory of its lease and nothing for those who could observe it.
+func TestHooks_NoneTakeNoMemory(t *testing.T) {
+	call := entering(t, observers["none"])
+	require.LessOrEqual(t, testing.AllocsPerRun(1000, call), 1.0)
+}
+
+// BenchmarkHooks is what hooks that do nothing cost a call that contacts nobody, beside the same call without hooks.
+func BenchmarkHooks(b *testing.B) {
+	for _, name := range []string{"none", "all"} {
+		b.Run(name, func(b *testing.B) {
+			call := entering(b, observers[name])
+			b.ReportAllocs()
+			for b.Loop() {
+				call()
+			}
+		})
+	}
+}
