@@ -344,13 +344,14 @@ func (d *deadlocks) clientOf(hint string) string {
 	for _, node := range d.c.rc.Nodes() {
 		names, err := node.Do(ctx, node.B().PubsubChannels().Pattern(pattern).Build()).AsStrSlice()
 		d.mayNot(err)
-		for _, name := range names {
-			if len(d.clients) >= mostClients {
-				clear(d.clients)
-			}
-			d.clients[hint] = strings.TrimPrefix(name, protocol.ProcessChannel(""))
-			return d.clients[hint]
+		if len(names) == 0 {
+			continue
 		}
+		if len(d.clients) >= mostClients {
+			clear(d.clients)
+		}
+		d.clients[hint] = strings.TrimPrefix(names[0], protocol.ProcessChannel(""))
+		return d.clients[hint]
 	}
 	return ""
 }

@@ -41,10 +41,7 @@ func TestFairMutex_AMuteConnectionIsGoneAround(t *testing.T) {
 			free(t, got)
 
 			proxy.Cut() // at last
-			until(t, "nothing is left", func() bool {
-				n, err := server.Do("DBSIZE").AsInt64()
-				return err == nil && n == 0
-			})
+			until(t, "nothing is left", func() bool { return keysOn(t, server) == 0 })
 			require.NoError(t, c.Close())
 		})
 	}

@@ -42,7 +42,7 @@ func TestFairMutex_LeavesRedissonsLayout(t *testing.T) {
 	}, keys)
 	free(t, lease)
 	free(t, gotten(t, got, "the next"))
-	require.Zero(t, number(t, server, "DBSIZE"))
+	require.Zero(t, keysOn(t, server))
 }
 
 // A waiter that is next and whose process listens has the lock the moment that it is given back.

@@ -2,7 +2,9 @@ package lockrt_test
 
 import (
 	"context"
+	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -93,6 +95,14 @@ func until(tb testing.TB, what string, holds func() bool) {
 func gone(t *testing.T, server *redistest.RedisServer, key string) {
 	t.Helper()
 	until(t, key+" is gone", func() bool { return number(t, server, "EXISTS", key) == 0 })
+}
+
+// keysOn returns how many keys there are, but for those that say who a process is: one that holds or waits for long has one.
+func keysOn(t *testing.T, server *redistest.RedisServer) int {
+	t.Helper()
+	keys, err := server.Do("KEYS", "*").AsStrSlice()
+	require.NoError(t, err)
+	return len(slices.DeleteFunc(keys, func(key string) bool { return strings.HasPrefix(key, "lockgen_process:") }))
 }
 
 func number(t *testing.T, server *redistest.RedisServer, cmd ...string) int64 {

@@ -128,7 +128,7 @@ func TestGhost_OfAnOlderFile(t *testing.T) {
 				serveAll(t, n, all)
 				t.Logf("all served after %v", time.Since(since))
 				require.Less(t, time.Since(since), ghostBound)
-				until(t, "nothing is left", func() bool { return number(t, server, "DBSIZE") == 0 })
+				until(t, "nothing is left", func() bool { return keysOn(t, server) == 0 })
 			})
 		}
 	}
@@ -148,7 +148,7 @@ func TestGhost_LeavesTheQueueThoughNobodyAsks(t *testing.T) {
 	nothingLeft(t, server, "k")
 	server.Kill()
 	server.Restart()
-	until(t, "nothing is left", func() bool { return number(t, server, "DBSIZE") == 0 })
+	until(t, "nothing is left", func() bool { return keysOn(t, server) == 0 })
 }
 
 // manyLater has n goroutines lock m, and returns where what they get comes.

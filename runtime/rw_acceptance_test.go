@@ -103,7 +103,7 @@ func TestRedisson_RW_Name(t *testing.T) {
 		}
 		return nil
 	})
-	require.Zero(t, number(t, server, "DBSIZE"))
+	require.Zero(t, keysOn(t, server))
 }
 
 func TestRedisson_RW_WriteLockExpiration(t *testing.T) {

@@ -232,7 +232,7 @@ func TestRWFault_ServerComesBackEmpty(t *testing.T) {
 		require.ErrorIs(t, l.Unlock(t.Context()), lockrt.ErrLost)
 	}
 	free(t, ok(t)(c.RWMutex("read").Lock(patient(t))), ok(t)(c.RWMutex("written").RLock(patient(t))))
-	require.Zero(t, number(t, server, "DBSIZE"))
+	require.Zero(t, keysOn(t, server))
 }
 
 func TestRWFault_AKeyThatIsDeletedIsToldOf(t *testing.T) {

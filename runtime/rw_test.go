@@ -98,19 +98,19 @@ func TestRWMutex_LeavesRedissonsLayout(t *testing.T) {
 		require.InDelta(t, lockrt.DefaultWatchdog.Milliseconds(), number(t, server, "PTTL", key), 5000)
 	}
 	free(t, r)
-	require.Zero(t, number(t, server, "DBSIZE"))
+	require.Zero(t, keysOn(t, server))
 
 	w := ok(t)(m.Lock(patient(t)))
 	s, err = m.Inspect(patient(t))
 	require.NoError(t, err)
 	require.Equal(t, map[string]string{"mode": "write", s.Writer + ":write": "1"}, rwHash(t, server, "order:42"))
 	require.Equal(t, lockrt.RWStanding{Writer: s.Writer, WriteCount: 1, TTL: s.TTL}, s)
-	require.EqualValues(t, 1, number(t, server, "DBSIZE"))
+	require.Equal(t, 1, keysOn(t, server))
 	ttl, err := w.TTL(patient(t))
 	require.NoError(t, err)
 	require.InDelta(t, lockrt.DefaultWatchdog, ttl, float64(5*time.Second))
 	free(t, w)
-	require.Zero(t, number(t, server, "DBSIZE"))
+	require.Zero(t, keysOn(t, server))
 	s, err = m.Inspect(patient(t))
 	require.NoError(t, err)
 	require.Equal(t, lockrt.RWStanding{}, s)
@@ -166,7 +166,7 @@ func TestRWMutex_ReadersShareOnlyWhatLivesAsLongAsTheyDo(t *testing.T) {
 	require.Equal(t, 6, s.ReadCount)
 	free(t, same)
 	free(t, leases...)
-	require.Zero(t, number(t, server, "DBSIZE"))
+	require.Zero(t, keysOn(t, server))
 }
 
 func TestRWMutex_ExcludesWritersFromAllAndReadersFromWriters(t *testing.T) {
@@ -205,9 +205,9 @@ func TestRWMutex_ReadersOfOtherProcessesComeIn(t *testing.T) {
 		leases = append(leases, ok(t)(clientOf(t, server.URL(), lockrt.Options{}).RWMutex("k").RLock(patient(t))))
 	}
 	require.Len(t, rwHash(t, server, "k"), 4)
-	require.EqualValues(t, 4, number(t, server, "DBSIZE"))
+	require.Equal(t, 4, keysOn(t, server))
 	free(t, leases...)
-	require.Zero(t, number(t, server, "DBSIZE"))
+	require.Zero(t, keysOn(t, server))
 }
 
 func TestRWMutex_AReaderDoesNotPassAWriterThatWaits(t *testing.T) {
@@ -376,7 +376,7 @@ func TestRWMutex_ReadsUnderItsOwnWriteLock(t *testing.T) {
 			_, err = other.RWMutex("k").TryRLock(patient(t))
 			require.ErrorIs(t, err, lockrt.ErrNotAcquired, "it is held for writing still")
 			free(t, deeper, w)
-			require.Zero(t, number(t, server, "DBSIZE"))
+			require.Zero(t, keysOn(t, server))
 		})
 	}
 }
@@ -626,7 +626,7 @@ func TestRWMutex_ForceUnlockTellsTheHoldersAtOnce(t *testing.T) {
 				require.ErrorIs(t, l.Err(), lockrt.ErrLost)
 				require.ErrorIs(t, l.Unlock(t.Context()), lockrt.ErrLost)
 			}
-			require.Zero(t, number(t, server, "DBSIZE"))
+			require.Zero(t, keysOn(t, server))
 
 			a, b := ok(t)(m.RLock(patient(t))), ok(t)(m.RLock(patient(t)))
 			taken, err = by.ForceUnlock(patient(t))
@@ -642,7 +642,7 @@ func TestRWMutex_ForceUnlockTellsTheHoldersAtOnce(t *testing.T) {
 			taken, err = by.ForceRUnlock(patient(t))
 			require.NoError(t, err)
 			require.False(t, taken, "nobody has it")
-			require.Zero(t, number(t, server, "DBSIZE"))
+			require.Zero(t, keysOn(t, server))
 		})
 	}
 }
@@ -768,7 +768,7 @@ func TestRWMutex_WhoGivesUpKeepsNobodyOut(t *testing.T) {
 	cancel()
 	require.ErrorIs(t, receive(t, w, "its error").err, context.Canceled)
 	free(t, gotten(t, third, "the lock for reading"), r)
-	require.Zero(t, number(t, server, "DBSIZE"))
+	require.Zero(t, keysOn(t, server))
 }
 
 // Who has asked stands in line, and leaves it when giving up, whoever else of the process waits.
@@ -802,7 +802,7 @@ func TestRWMutex_WhoGivesUpLeavesTheLine(t *testing.T) {
 				until(t, "the line is empty", func() bool { return !exists() })
 			}
 			free(t, held)
-			require.Zero(t, number(t, server, "DBSIZE"))
+			require.Zero(t, keysOn(t, server))
 		})
 	}
 }
