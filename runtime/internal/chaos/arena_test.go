@@ -24,6 +24,7 @@ import (
 	"github.com/anishathalye/porcupine"
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
@@ -228,6 +229,10 @@ func (a *arena) await(what string, holds func(all []*attempt) bool) {
 // every brief one was granted, and one to every process.
 func (a *arena) settle() bool {
 	since, victim := now(), a.victim
+	known := watched
+	if a.row.rules.loses && a.of.leased && protocol.HandOverLease > a.lease {
+		known = protocol.HandOverLease - a.lease/2 // a key that was handed over lives no longer than its lease from then on
+	}
 	ok := a.history.await(time.After(5*a.lease+opTimeout/4), func(all []*attempt) bool {
 		served, keys := map[int]bool{}, map[string]bool{}
 		holds, waits, shares := false, false, map[int]bool{}
@@ -240,7 +245,7 @@ func (a *arena) settle() bool {
 				}
 			case x.long() && x.granted != never && to == never:
 				// What kept it through the last fault is renewed before the next one.
-				watches := now()-x.granted > int64(watched) && (!a.of.leased || a.renewed(x) > a.over)
+				watches := now()-x.granted > int64(known) && (!a.of.leased || a.renewed(x) > a.over)
 				if x.key == longKey {
 					holds = watches
 				} else {
