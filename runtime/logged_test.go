@@ -20,7 +20,7 @@ type logLine struct{ level, message, attributes string }
 
 var (
 	loggerMethod = regexp.MustCompile(`^(Debug|Info|Warn|Error)(Context)?$`)
-	logRow       = regexp.MustCompile("(?m)^\\| (debug|info|warn|error) \\| ([^|]+) \\| ([^|]*) \\|")
+	logRow       = regexp.MustCompile(`(?m)^\| (debug|info|warn|error) \| ([^|]+) \| ([^|]*) \|`)
 )
 
 // logLines returns the calls of loggers in a package. It fails for one whose message is put together when it is written.
