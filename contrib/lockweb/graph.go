@@ -38,13 +38,11 @@ type box struct {
 
 // An arrow goes from a box that waits to one that holds.
 type arrow struct {
-	Path         string
-	Label        string
-	LabelX       int
-	LabelY       int
-	Stuck        bool
-	from, to     *actor
-	key, waiting string
+	Path   string
+	Label  string
+	LabelX int
+	LabelY int
+	Stuck  bool
 }
 
 // An actor is one call: all leases under which it waits are its own.
