@@ -41,7 +41,7 @@ func TestSecond(t *testing.T) {
 		wg.Wait()
 	}
 	together()
-	require.Equal(t, before+1, proxy.Conns())
+	require.Less(t, proxy.Conns(), before+crowd/5, "one, or a few on a machine that stands still meanwhile")
 
 	lost := proxy.DropReply(redistest.Command("EVALSHA"), 1, redistest.Mute)
 	unanswered := make(chan error, 1)
@@ -50,8 +50,10 @@ func TestSecond(t *testing.T) {
 	require.Eventually(t, func() bool { // the request is late
 		return time.Since(net.second.to[rc].pending.oldest()) > AsidePatience
 	}, time.Minute, time.Millisecond)
+	mute := net.second.to[rc]
 	together()
-	require.Equal(t, before+2, proxy.Conns(), "the one that is mute has a request still")
+	require.NotSame(t, mute, net.second.to[rc])
+	require.Less(t, proxy.Conns(), before+crowd/5)
 	proxy.Cut()
 	require.Error(t, <-unanswered)
 	require.Eventually(t, func() bool { return net.RunBeside(inspect(0)).Err() == nil }, time.Minute, time.Millisecond)
