@@ -67,7 +67,7 @@ func (tk *fairTicket) send(req protocol.FairRequest, w *waiter, others int) {
 	r.c.aside(func() {
 		defer r.quit()
 		if r.c.opts.Replicas == 0 { // else it may take longer
-			late := time.AfterFunc(transport.AsidePatience, func() { tk.askBeside(req, others+1) })
+			late := time.AfterFunc(r.c.net.Patience(), func() { tk.askBeside(req, others+1) })
 			defer late.Stop()
 		}
 		sent := time.Now() // before the request: trust is counted from here

@@ -45,6 +45,7 @@ type row struct {
 	crowd    int           // besides, so many waiters for the long key in each process
 	clients  int           // that contend; 0: as many processes as in other rows
 	lease    time.Duration // of the row; 0: that of its topology
+	slow     bool          // each message takes long
 	clocked  bool
 	inject   func(a *arena)
 }
@@ -303,7 +304,7 @@ var rows = []row{
 	{
 		name: "60 ms one way", must: "works; a hand-over costs the one round trip that it costs on loopback",
 		unleased: "works; a hand-over costs the one round trip that it costs on loopback",
-		hold:     0.25, once: true, proxied: true,
+		hold:     0.25, once: true, proxied: true, slow: true,
 		wire:   func(_ *arena, p *redistest.FaultProxy) { p.Delay(60 * ms) },
 		rules:  promises{keeps: true, limits: map[figure]limit{typical: within(180 * ms)}},
 		inject: goOn,

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -16,8 +17,23 @@ import (
 // MostBeside is how many connections are tried at once.
 const MostBeside = 3
 
-// AsidePatience is how long a connection may take for an answer before another one is tried.
-const AsidePatience = 250 * time.Millisecond
+// leastPatience is how long a connection may always take for an answer before another one is tried.
+const leastPatience = 250 * time.Millisecond
+
+// Patience returns how long a connection may take for an answer before another one is tried: several times as long as answers
+// take of late. Where all answers are slow, a request that is sent again makes them slower.
+func (t *Transport) Patience() time.Duration { return max(leastPatience, 4*t.pace.typical()) }
+
+// A pace is how long answers take, smoothed. The zero value knows of none.
+type pace struct{ took atomic.Int64 }
+
+// note notes how long an answer took. Of two that are noted at once, one may be left out.
+func (p *pace) note(d time.Duration) {
+	before := p.took.Load()
+	p.took.Store(before + (int64(d)-before)/8)
+}
+
+func (p *pace) typical() time.Duration { return time.Duration(p.took.Load()) }
 
 // RunAside sends a command over the tracked connection, if there is one and it answers: the shared one has a request without
 // an answer, and may hold up what is sent behind that for as long. The command is sent once: a caller that sends it again has
@@ -47,7 +63,7 @@ func (t *tracker) beside(cmd protocol.Command) (reply rueidis.RedisResult, ok bo
 	if w == nil {
 		return reply, false
 	}
-	answered, ok := w.pending.begin(AsidePatience)
+	answered, ok := w.pending.begin(t.net.Patience())
 	if !ok {
 		return reply, false
 	}
@@ -71,7 +87,7 @@ func (t *Transport) RunInTime(first func(protocol.Command) Reply, cmd protocol.C
 		t.cfg.User.Aside(func() { replies <- how(cmd) })
 	}
 	send(first)
-	late := time.NewTimer(AsidePatience)
+	late := time.NewTimer(t.Patience())
 	defer late.Stop()
 	for sent, answered := 1, 0; ; {
 		select {
@@ -89,7 +105,7 @@ func (t *Transport) RunInTime(first func(protocol.Command) Reply, cmd protocol.C
 			if sent < MostBeside {
 				sent++
 				send(t.RunBeside)
-				late.Reset(AsidePatience)
+				late.Reset(t.Patience())
 			}
 		}
 	}

@@ -80,7 +80,7 @@ func (s *second) take(server rueidis.Client) (x *extra, answered func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if x = s.to[server]; x != nil && x.servers == servers {
-		if answered, ok := x.pending.begin(AsidePatience); ok {
+		if answered, ok := x.pending.begin(s.net.Patience()); ok {
 			x.users++
 			return x, answered
 		}

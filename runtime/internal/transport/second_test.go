@@ -48,7 +48,7 @@ func TestSecond(t *testing.T) {
 	go func() { unanswered <- net.RunBeside(inspect(0)).Err() }()
 	<-lost.Done()
 	require.Eventually(t, func() bool { // the request is late
-		return time.Since(net.second.to[rc].pending.oldest()) > AsidePatience
+		return time.Since(net.second.to[rc].pending.oldest()) > net.Patience()
 	}, time.Minute, time.Millisecond)
 	mute := net.second.to[rc]
 	together()
@@ -66,4 +66,19 @@ func TestSecond(t *testing.T) {
 	u.wg.Wait()
 	require.Eventually(t, func() bool { return proxy.Conns() <= before }, time.Minute, time.Millisecond)
 	net.Unlisten()
+}
+
+// A connection has more time for an answer where answers take long.
+func TestPatience(t *testing.T) {
+	t.Parallel()
+	var net Transport
+	require.Equal(t, leastPatience, net.Patience())
+	for range 100 {
+		net.pace.note(200 * time.Millisecond)
+	}
+	require.InDelta(t, 800*time.Millisecond, net.Patience(), float64(time.Millisecond))
+	for range 100 {
+		net.pace.note(time.Millisecond)
+	}
+	require.Equal(t, leastPatience, net.Patience())
 }

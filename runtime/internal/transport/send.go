@@ -54,10 +54,13 @@ func (t *Transport) runOn(rc sender, cmd protocol.Command) rueidis.RedisResult {
 	if loaded == 0 {
 		loaded = t.load(loaded)
 	}
+	asked := monotonic.Now()
 	reply := rc.Do(context.Background(), t.evalsha(cmd))
 	if !missing(reply) {
 		if reply.NonRedisError() == nil {
-			t.spoke.Store(int64(monotonic.Now()))
+			answered := monotonic.Now()
+			t.spoke.Store(int64(answered))
+			t.pace.note(answered.Sub(asked))
 			if t.watcher.sentinel {
 				t.watcher.closing.Store(0)
 			}

@@ -91,6 +91,7 @@ type Transport struct {
 	direct     direct
 	tracker    tracker
 	second     second
+	pace       pace
 	renewals   pending // over the shared connection, if that is one
 	watcher    topologyWatcher
 	hub        *hub.Hub
