@@ -106,16 +106,7 @@ func TestNothing_IsOfEachType(t *testing.T) {
 		name, _, _ := strings.Cut(typ.Name(), "[")
 		has[name] = true
 	}
-	files, err := filepath.Glob("*.go")
-	require.NoError(t, err)
-	for _, name := range files {
-		if strings.HasSuffix(name, "_test.go") {
-			continue
-		}
-		src, err := os.ReadFile(name)
-		require.NoError(t, err)
-		file, err := parser.ParseFile(token.NewFileSet(), name, src, parser.SkipObjectResolution)
-		require.NoError(t, err)
+	for _, file := range sources(t) {
 		for _, d := range file.Decls {
 			fn, ok := d.(*ast.FuncDecl)
 			if !ok || fn.Recv == nil || !fn.Name.IsExported() {
@@ -290,16 +281,7 @@ func TestNothing_EachFunction(t *testing.T) {
 	t.Parallel()
 	known := map[string]bool{"Do": true, "RDo": true, "Lead": true, "Every": true}
 	found := 0
-	files, err := filepath.Glob("*.go")
-	require.NoError(t, err)
-	for _, name := range files {
-		if strings.HasSuffix(name, "_test.go") {
-			continue
-		}
-		src, err := os.ReadFile(name)
-		require.NoError(t, err)
-		file, err := parser.ParseFile(token.NewFileSet(), name, src, parser.SkipObjectResolution)
-		require.NoError(t, err)
+	for name, file := range sources(t) {
 		for _, d := range file.Decls {
 			fn, ok := d.(*ast.FuncDecl)
 			if !ok || !fn.Name.IsExported() || fn.Recv != nil && !ast.IsExported(receiver(fn.Recv.List[0].Type)) && receiver(fn.Recv.List[0].Type) != "exclusive" {
@@ -312,4 +294,23 @@ func TestNothing_EachFunction(t *testing.T) {
 		}
 	}
 	require.Greater(t, found, 10)
+}
+
+// sources returns the parsed files of the package by their names, without its tests.
+func sources(t *testing.T) map[string]*ast.File {
+	t.Helper()
+	files := map[string]*ast.File{}
+	names, err := filepath.Glob("*.go")
+	require.NoError(t, err)
+	for _, name := range names {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		src, err := os.ReadFile(name)
+		require.NoError(t, err)
+		file, err := parser.ParseFile(token.NewFileSet(), name, src, parser.SkipObjectResolution)
+		require.NoError(t, err)
+		files[name] = file
+	}
+	return files
 }
