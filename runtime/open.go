@@ -107,6 +107,9 @@ func (o Options) dialing(url string) (rueidis.ClientOption, error) {
 	// One connection for all commands: they are answered in order and share their packets.
 	option.PipelineMultiplex = -1
 	option.DisableCache = true
+	// By default a connection has 1 MiB of buffers, and room for 1,024 requests. A client has two to four connections, and few requests
+	// are under way at once, since a batch is one.
+	option.ReadBufferEachConn, option.WriteBufferEachConn, option.RingScaleEachConn = bufferSize, bufferSize, ringScale
 	// A request that needs a new connection is answered, or has failed, within OpTimeout.
 	option.ConnWriteTimeout = min(o.Watchdog/3, 5*time.Second, max(2*o.OpTimeout/3, 500*time.Millisecond))
 	option.Dialer.Timeout = min(option.ConnWriteTimeout, max(o.OpTimeout/3, 250*time.Millisecond))
@@ -124,6 +127,12 @@ func (o Options) dialing(url string) (rueidis.ClientOption, error) {
 	option.Sentinel.TopologyRefreshInterval = time.Second // the one that leads a failover tells of it late, and a message may be lost
 	return option, nil
 }
+
+// The size of a connection's buffer for reading and of that for writing, in bytes, and of its ring of requests, as a power of two.
+const (
+	bufferSize = 32 << 10
+	ringScale  = 8
+)
 
 // connectAs connects with connections that are named as the client is to be. Where a cluster tells a client what concerns it is
 // part of that name, and the cluster may have to be asked first: then most have sharded channels, and only those that do not

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"regexp"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -132,4 +133,27 @@ func TestOpen_OutlivesItsContext(t *testing.T) {
 	cancel()
 	server.Do("CLIENT", "KILL", "TYPE", "normal") // so that it has to connect again
 	require.NoError(t, c.Mutex("a").Do(patient(t), func(context.Context, *lockrt.Lease) error { return nil }))
+}
+
+// TestOpen_ConnectionsAreSmall counts the memory of clients: a process may have one for each server of many, and a program that
+// tests may have hundreds.
+func TestOpen_ConnectionsAreSmall(t *testing.T) { // alone, since it looks at the memory of the process
+	s := redistest.Server(t)
+	heap := func() int64 {
+		runtime.GC()
+		runtime.GC() // the first one finds what the second one frees
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	const clients = 40
+	before := heap()
+	open := make([]*lockrt.Client, clients)
+	for i := range open {
+		open[i] = clientOf(t, s.URL(), lockrt.Options{})
+	}
+	each := (heap() - before) / clients
+	t.Logf("%d bytes of heap for a client", each)
+	require.Less(t, each, int64(512<<10), "bytes of heap for a client with one connection; rueidis' default is above 1 MiB")
+	runtime.KeepAlive(open)
 }
