@@ -411,24 +411,15 @@ func (b *builder) open(buf *jen.Statement, v *model.Value, element []way) {
 func (b *builder) part(buf *jen.Statement, p model.Part, element []way) *jen.Statement {
 	switch {
 	case p.Value != nil && p.Value.Each != nil:
-		return gen(appenders[p.Value.Each.Leaf]).Call(buf, b.expr(p.Value.Each, element[0]))
+		return gen(p.Value.Each.Leaf.Appender()).Call(buf, b.expr(p.Value.Each, element[0]))
 	case p.Value != nil && p.Value.Leaf == model.Raw:
 		return jen.Append(buf, b.expr(p.Value, b.root(p.Value)).Op("..."))
 	case p.Value != nil:
-		return gen(appenders[p.Value.Leaf]).Call(buf, b.expr(p.Value, b.root(p.Value)))
+		return gen(p.Value.Leaf.Appender()).Call(buf, b.expr(p.Value, b.root(p.Value)))
 	case len(p.Literal) == 1:
 		return jen.Append(buf, jen.LitRune(rune(p.Literal[0])))
 	}
 	return jen.Append(buf, jen.Lit(p.Literal).Op("..."))
-}
-
-var appenders = map[model.Leaf]string{
-	model.String: "AppendString",
-	model.Int:    "AppendInt",
-	model.Uint:   "AppendUint",
-	model.Bool:   "AppendBool",
-	model.Hex:    "AppendHex",
-	model.Text:   "AppendString",
 }
 
 // A way is how to get somewhere: selectors in Go, and the path that messages name.

@@ -192,18 +192,3 @@ const (
 	NilPointer     // a pointer or a function
 	NilInside      // an interface, which can have a nil pointer in it, or of a type parameter whose types can be pointers or interfaces
 )
-
-// A Leaf says how a value is written.
-type Leaf int
-
-// The leaves.
-const (
-	String Leaf = iota // escaped; empty is an error
-	Int
-	Uint
-	Bool
-	Hex  // bytes in upper case; none are an error
-	Text // bytes of a text, as String
-	Open // of a type parameter: as its type argument is written, which is found out when the program runs
-	Raw  // as it is: it is a key already
-)

@@ -3,7 +3,6 @@ package key
 import (
 	"errors"
 	"fmt"
-	"go/token"
 	"go/types"
 	"slices"
 	"strings"
@@ -38,7 +37,7 @@ func (w *walk) each(part Part) error {
 	default:
 		return refuse("%s has no elements; write %s", w.typeName(w.typ), w.text)
 	}
-	if isByte(elem) {
+	if model.IsByte(elem) {
 		return refuse("%s is one value; write %s", w.typeName(w.typ), w.text)
 	}
 	w.value.List = w.typ
@@ -59,7 +58,7 @@ func (w *walk) leaf(part Part) error {
 	if open, err := w.open(part); open || err != nil {
 		return err
 	}
-	if own, err := w.ownKey(part); own || err != nil {
+	if own, err := w.byMethod(part, true); own || err != nil {
 		return err
 	}
 	target := w.typ
@@ -72,22 +71,23 @@ func (w *walk) leaf(part Part) error {
 	if invalid(target) {
 		return unknown(refuse("its type is not known"))
 	}
-	leaf, byKind := kindLeaf(target)
-	if !byKind || leaf == model.Hex {
-		// Bytes that know how they are written have one text, and can be of several forms, as net.IP is.
-		if text, err := w.marshaled(part); text || err != nil {
-			return err
+	for _, form := range model.Forms {
+		switch {
+		case form.Own:
+		case form.Method != "":
+			if text, err := w.by(form, part); text || err != nil {
+				return err
+			}
+		case form.Takes(target):
+			w.notNil()
+			w.value.Leaf, w.value.Deref = form.Leaf, target != w.typ
+			_, w.value.Array = target.Underlying().(*types.Array)
+			return nil
 		}
-	}
-	if byKind {
-		w.notNil()
-		w.value.Leaf, w.value.Deref = leaf, target != w.typ
-		_, w.value.Array = target.Underlying().(*types.Array)
-		return nil
 	}
 	name := w.typeName(target)
 	if w.element {
-		return refuse("an element is of type %s, which can't be written into a key; take a list of ids, or give %s a LockKey() string", name, name)
+		return w.badElement(part)
 	}
 	if _, ok := types.Unalias(target).(*types.TypeParam); ok {
 		return refuse("not every type of %s can be written into a key; constrain it to ~string, integers, or a type with a LockKey() string", name)
@@ -112,6 +112,16 @@ func (w *walk) leaf(part Part) error {
 	return refuse("%s can't be written into a key", name)
 }
 
+// badElement refuses a list for the type of its elements.
+func (w *walk) badElement(part Part) error {
+	t := w.typ
+	if p, ok := t.Underlying().(*types.Pointer); ok {
+		t = p.Elem()
+	}
+	name := w.typeName(t)
+	return errorAt(part.Off, part.End, "key path %s: an element is of type %s, which can't be written into a key; take a list of ids, or give %s a LockKey() string", w.text, name, name)
+}
+
 // open ends at a value of a type parameter, or at a pointer to one, that is written as its type argument says: a type of its own can have methods for
 // keys whatever its constraint asks for, and have them from what it embeds, so that is found out when the program runs.
 func (w *walk) open(part Part) (bool, error) {
@@ -124,18 +134,18 @@ func (w *walk) open(part Part) (bool, error) {
 		return false, nil
 	}
 	on := &walk{scope: w.scope, text: w.text, value: &model.Value{}, typ: target, element: w.element}
-	own, err := on.ownKey(part)
+	own, err := on.byMethod(part, true)
 	if err != nil {
 		return false, err
 	}
 	if !own && !scalar(tp) {
-		if own, err = on.marshaled(part); !own {
+		if own, err = on.byMethod(part, false); !own {
 			return false, err
 		}
 		for _, set := range typeSets(tp.Constraint()) {
 			for _, t := range set {
 				named := &walk{scope: w.scope, text: w.text, value: &model.Value{}, typ: t}
-				if _, err := named.marshaled(part); err != nil {
+				if _, err := named.byMethod(part, false); err != nil {
 					return false, err
 				}
 			}
@@ -147,24 +157,6 @@ func (w *walk) open(part Part) (bool, error) {
 	}
 	w.value.Leaf = model.Open
 	return true, nil
-}
-
-// kindLeaf finds how values of a type are written, whatever methods they have.
-func kindLeaf(t types.Type) (model.Leaf, bool) {
-	switch u := t.Underlying().(type) {
-	case *types.Basic:
-		return basicLeaf(u)
-	case *types.Slice:
-		return model.Hex, isByte(u.Elem())
-	case *types.Array:
-		return model.Hex, isByte(u.Elem()) && u.Len() > 0
-	}
-	return 0, false
-}
-
-func isByte(t types.Type) bool {
-	b, ok := t.Underlying().(*types.Basic)
-	return ok && b.Kind() == types.Uint8
 }
 
 // core is the one type that all types of a type parameter have underneath, and of other types what they have.
@@ -215,76 +207,46 @@ func basicRefusal(name string, t *types.Basic) string {
 	return name + " can't be written into a key"
 }
 
-func basicLeaf(b *types.Basic) (model.Leaf, bool) {
-	switch info := b.Info(); {
-	case b.Kind() == types.Invalid || b.Kind() == types.UnsafePointer || info&types.IsUntyped != 0:
-		return 0, false
-	case info&types.IsString != 0:
-		return model.String, true
-	case info&types.IsUnsigned != 0:
-		return model.Uint, true
-	case info&types.IsInteger != 0:
-		return model.Int, true
-	case info&types.IsBoolean != 0:
-		return model.Bool, true
-	}
-	return 0, false
-}
-
 // scalar says whether all types of a type parameter are written by their kind.
 func scalar(tp *types.TypeParam) bool {
 	return slices.ContainsFunc(typeSets(tp.Constraint()), func(set []types.Type) bool {
-		return !slices.ContainsFunc(set, func(t types.Type) bool { _, ok := kindLeaf(t); return !ok })
+		return !slices.ContainsFunc(set, func(t types.Type) bool { return !model.HasKind(t) })
 	})
 }
 
-// ownKey goes on to the method that a type brings for keys, if it has one: LockKey() string, or AppendLockKey([]byte) ([]byte, error).
-func (w *walk) ownKey(part Part) (bool, error) {
-	for _, own := range []struct {
-		name, form string
-		sig        *types.Signature
-		leaf       model.Leaf
-	}{
-		{"AppendLockKey", "([]byte) ([]byte, error)", appends, model.Text},
-		{"LockKey", "() string", plain, model.String},
-	} {
-		fn := w.method(own.name)
-		switch {
-		case fn == nil:
+// byMethod goes on to the method by which a type writes itself, if it has one: one that it brings for keys, or one for texts.
+func (w *walk) byMethod(part Part, own bool) (bool, error) {
+	for _, form := range model.Forms {
+		if form.Method == "" || form.Own != own {
 			continue
-		case !types.Identical(fn.Signature(), own.sig):
-			return false, errorAt(part.Off, part.End, "key path %s: the %s of %s must be a method %s%s", w.text, own.name, w.typeName(w.typ), own.name, own.form)
 		}
-		w.value.Leaf = own.leaf
-		return true, w.step(Name{Text: own.name, Call: true, Off: part.Off, End: part.End, buffer: own.leaf == model.Text})
+		if done, err := w.by(form, part); done || err != nil {
+			return done, err
+		}
 	}
 	return false, nil
 }
 
-// marshaled goes on to the method by which a type writes itself as a text, if it has one, of package encoding's TextAppender or TextMarshaler.
-func (w *walk) marshaled(part Part) (bool, error) {
-	for _, m := range []struct {
-		name   string
-		sig    *types.Signature
-		buffer bool
-	}{
-		{"AppendText", appends, true},
-		{"MarshalText", marshals, false},
-	} {
-		fn := w.method(m.name)
-		if fn == nil || !types.Identical(fn.Signature(), m.sig) {
-			continue
-		}
-		if isTime(receiver(fn)) {
-			if w.element {
-				return false, nil
-			}
-			return false, errorAt(part.Off, part.End, "key path %s: a time.Time has a location and a monotonic clock; use {%s.UnixNano()} or {%s.Unix()}", w.text, w.path(), w.path())
-		}
-		w.value.Leaf = model.Text
-		return true, w.step(Name{Text: m.name, Call: true, Off: part.Off, End: part.End, buffer: m.buffer})
+// by goes on to the method of a form, if what was reached has it.
+func (w *walk) by(form model.Form, part Part) (bool, error) {
+	fn := w.method(form.Method)
+	switch {
+	case fn == nil:
+		return false, nil
+	case types.Identical(fn.Signature(), form.Signature):
+	case form.Own:
+		return false, errorAt(part.Off, part.End, "key path %s: the %s of %s must be a method %v", w.text, form.Method, w.typeName(w.typ), form)
+	default:
+		return false, nil
 	}
-	return false, nil
+	if !form.Own && isTime(receiver(fn)) {
+		if w.element {
+			return false, w.badElement(part)
+		}
+		return false, errorAt(part.Off, part.End, "key path %s: a time.Time has a location and a monotonic clock; use {%s.UnixNano()} or {%s.Unix()}", w.text, w.path(), w.path())
+	}
+	w.value.Leaf = form.Leaf
+	return true, w.step(Name{Text: form.Method, Call: true, Off: part.Off, End: part.End, buffer: form.Buffer()})
 }
 
 // method finds a method of what was reached.
@@ -292,23 +254,6 @@ func (w *walk) method(name string) *types.Func {
 	obj, _, _ := types.LookupFieldOrMethod(w.typ, true, w.scope.Package, name)
 	fn, _ := obj.(*types.Func)
 	return fn
-}
-
-// The methods by which types write themselves.
-var (
-	plain     = types.NewSignatureType(nil, nil, nil, nil, vars(types.Typ[types.String]), false)
-	marshals  = types.NewSignatureType(nil, nil, nil, nil, vars(someBytes, anError), false)
-	appends   = types.NewSignatureType(nil, nil, nil, vars(someBytes), vars(someBytes, anError), false)
-	someBytes = types.NewSlice(types.Typ[types.Uint8])
-	anError   = types.Universe.Lookup("error").Type()
-)
-
-func vars(list ...types.Type) *types.Tuple {
-	vars := make([]*types.Var, len(list))
-	for i, t := range list {
-		vars[i] = types.NewVar(token.NoPos, nil, "", t)
-	}
-	return types.NewTuple(vars...)
 }
 
 // receiver is the type that a method is declared for.
