@@ -11,13 +11,13 @@ SPEC        ?=
 STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOLANGCI    ?= github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-# Modules below this one have libraries that users of the runtime do not get.
+# The modules below this one need libraries that users of the runtime do not get.
 MODULES := $(patsubst %/go.mod,%,$(wildcard */go.mod */*/go.mod))
-# Their tests are part of make test, but for those that have targets of their own: bench has to be alone, interop needs Java, the
-# service needs PostgreSQL.
+# make test runs the tests of these modules. The others have targets of their own: bench has to run alone, interop needs
+# Java, the service needs PostgreSQL.
 TESTED := $(filter-out bench interop examples/service,$(MODULES))
 
-# What make test leaves to make check.
+# The tests that make test leaves to make check.
 LONG := $(shell awk '/^\.\// { print $$2 }' .ci/long | paste -s -d '|' -)
 
 .PHONY: help
@@ -45,9 +45,9 @@ lockctl: ## build lockctl, which shows who holds what and acts on it, into ./bin
 test: ## run the tests with the race detector, but for those that take long, on a redis-server found or installed
 	@.ci/need redis-server cc
 	$(GO) test -race -parallel 4 -timeout 15m -skip '$(LONG)' ./...
-	$(GO) test ./runtime/internal/watchdog ./runtime/internal/sim # what cannot run with the race detector, or takes too long with it
+	$(GO) test ./runtime/internal/watchdog ./runtime/internal/sim # these cannot run with the race detector, or take too long with it
 	@if [ -n "$$CI" ]; then .ci/need promtool chromium; fi
-	for module in $(TESTED); do $(GO) -C $$module test -race -timeout 10m ./... || exit 1; done # what is not installed is skipped, unless CI is set
+	for module in $(TESTED); do $(GO) -C $$module test -race -timeout 10m ./... || exit 1; done # a test whose programs are not installed is skipped, unless CI is set
 
 .PHONY: check
 check: ## run the tests that make test leaves out, which .ci/long lists, and those beside Java programs and PostgreSQL
@@ -59,7 +59,7 @@ picture: ## write the picture of the live page of locks, docs/lockweb.png, with 
 	@.ci/need redis-server cc chromium
 	$(GO) -C contrib/lockweb test -count=1 -run '^TestBrowser_Picture$$' -args -picture $(CURDIR)/docs/lockweb.png
 
-# go test fuzzes one target of one package in a call.
+# go test fuzzes one target of one package per call.
 FUZZ = $(GO) test -run '^$$' -fuzztime $(FUZZTIME) -fuzzminimizetime 20x -timeout 0
 
 .PHONY: fuzz

@@ -16,8 +16,8 @@ import (
 // testFunction is the declaration of a test.
 var testFunction = regexp.MustCompile(`(?m)^func (Test\w+)\(t `)
 
-// TestLong_TestsExist shows that .ci/long names tests and subtests that exist: make test leaves out no other ones, and make
-// check runs them.
+// TestLong_TestsExist shows that the tests and subtests that .ci/long names exist: make test leaves out exactly these,
+// and make check runs them.
 func TestLong_TestsExist(t *testing.T) {
 	t.Parallel()
 	list, err := os.ReadFile(filepath.Join("..", ".ci", "long"))
@@ -33,7 +33,7 @@ func TestLong_TestsExist(t *testing.T) {
 		require.Regexp(t, `^\d+$`, fields[2], line)
 		files, err := filepath.Glob(filepath.Join("..", filepath.FromSlash(fields[0]), "*_test.go"))
 		require.NoError(t, err)
-		checks, err := filepath.Glob(filepath.Join("..", filepath.FromSlash(fields[0]), "locktest", "*.go")) // that the runtime's tests run
+		checks, err := filepath.Glob(filepath.Join("..", filepath.FromSlash(fields[0]), "locktest", "*.go")) // runs in the tests of the runtime
 		require.NoError(t, err)
 		files = append(files, checks...)
 		var source strings.Builder

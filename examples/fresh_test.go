@@ -14,8 +14,9 @@ import (
 // TestFresh generates the wrappers of the examples again, in memory, and compares them with what is committed.
 func TestFresh(t *testing.T) {
 	t.Parallel()
-	// The go command knows what a test looked at, and not what the processes did that it started: so look at all
-	// that the output depends on, or an old result is taken from the cache.
+	// The go command records the files that a test reads, but not those that its child processes read. The test
+	// therefore reads all files that the output depends on; otherwise go test would reuse a stale result from its
+	// cache.
 	for _, dir := range []string{"../cmd/lockgen", "../templates", "."} {
 		require.NoError(t, filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 			if err == nil && !entry.IsDir() {

@@ -22,7 +22,7 @@ func TestReadme_Size(t *testing.T) {
 	}
 }
 
-// privateWords have a meaning here that no dictionary has. The field has words for all of them: see docs/terms.md.
+// privateWords have meanings that only this project gave them. docs/terms.md has the field's word for each.
 var privateWords = regexp.MustCompile(`(?i)\b(homes?|claims?|claimed|ears?|heirs?|part(y|ies)|unions?|red[- ]lines?|take-?overs?|switch-?overs?|` +
 	`vague|tenures?|told of|tells? of|news|litter|whoever)\b`)
 
@@ -32,7 +32,7 @@ var nameless = regexp.MustCompile(`(?:^|[.!:;] +|\| *)(Who|What|Whose|Those who|
 // written are the pages that a program writes, or whose headings are questions.
 var written = []string{"SIMULATION.md"}
 
-// sentences returns the prose of a page, a paragraph, an item, or a cell of a table in each string, with its line.
+// sentences returns the prose of a page: each string is a paragraph, an item, or a cell of a table.
 func sentences(markdown string) (all []string) {
 	_, prose := blocks(markdown)
 	var paragraph strings.Builder
@@ -70,7 +70,7 @@ func sentences(markdown string) (all []string) {
 // question is a sentence that may begin with Who or What.
 var question = regexp.MustCompile(`(Who|What|Whose)\b[^.!;]*\?`)
 
-// faults returns what is wrong with the prose of a page.
+// faults returns the faults in the prose of a page.
 func faults(markdown string) (all []string) {
 	for _, s := range sentences(markdown) {
 		s = inline.ReplaceAllString(s, "`code`")

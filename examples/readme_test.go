@@ -42,7 +42,7 @@ func blocks(markdown string) (fenced []block, prose string) {
 	return fenced, b.String()
 }
 
-// dedent takes off what all lines are indented by, and trailing space.
+// dedent removes the common indentation of all lines, and trailing space.
 func dedent(lines []string) []string {
 	indent, first := "", true
 	for _, line := range lines {
@@ -64,7 +64,7 @@ func dedent(lines []string) []string {
 	return flat
 }
 
-// within reports whether the block stands in the file, whatever it is indented by there.
+// within reports whether the file contains the block, at any indentation.
 func within(wanted []string, file string) bool {
 	wanted = dedent(wanted)
 	lines := strings.Split(file, "\n")
@@ -141,7 +141,7 @@ func documents(t *testing.T) map[string]string {
 	return texts
 }
 
-// TestReadme_Code shows that what readers copy is code that is compiled and run here:
+// TestReadme_Code shows that the code that readers copy is compiled and run here: each block is
 // part of an example, or a whole file that compiles.
 func TestReadme_Code(t *testing.T) {
 	t.Parallel()
@@ -166,7 +166,7 @@ func TestReadme_Code(t *testing.T) {
 	}
 }
 
-// compiles asks that the block is a whole file and the compiler takes it.
+// compiles requires that the block is a whole file and compiles.
 func compiles(t *testing.T, path string, b block) {
 	t.Helper()
 	source := strings.Join(b.lines, "\n")
@@ -202,7 +202,7 @@ func TestReadme_Commands(t *testing.T) {
 				require.Contains(t, targets, m[1], "%s: %s", path, command)
 			}
 			if !strings.HasPrefix(strings.TrimSpace(command), "go ") {
-				continue // ./ is in the reader's own folder
+				continue // ./ is the reader's own folder
 			}
 			for _, m := range local.FindAllStringSubmatch(command, -1) {
 				_, err := os.Stat(filepath.Join("..", strings.TrimSuffix(m[1], "...")))
@@ -212,7 +212,7 @@ func TestReadme_Commands(t *testing.T) {
 	}
 }
 
-// commands returns what is written as something to type.
+// commands returns the commands that a document tells the reader to type.
 func commands(markdown string) []string {
 	fenced, prose := blocks(markdown)
 	var all []string

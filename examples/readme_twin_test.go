@@ -14,8 +14,8 @@ var (
 	row   = regexp.MustCompile("(?m)^\\| *(?:(`[^`]*`)|\\[[^\\]]*\\]\\(([^)]*)\\))")
 )
 
-// TestReadme_Twins shows that the README says the same in all its languages: the same code, and as many sections and
-// rows of tables, about the same things.
+// TestReadme_Twins shows that the README has the same content in all its languages: the same code, and as many sections
+// and table rows, about the same things.
 func TestReadme_Twins(t *testing.T) {
 	t.Parallel()
 	texts := readmes(t)
@@ -34,7 +34,7 @@ func TestReadme_Twins(t *testing.T) {
 	}
 }
 
-// subjects returns what the rows of tables are about: the code that they begin with, or the target of the link.
+// subjects returns what the rows of tables are about: the code at the beginning of a row, or the target of its link.
 func subjects(prose string) (all []string) {
 	for _, m := range row.FindAllStringSubmatch(prose, -1) {
 		all = append(all, m[1]+m[2])

@@ -7,7 +7,8 @@ import (
 	gen "github.com/lockgen/lockgen/generated_test"
 )
 
-// BenchmarkKey builds the same key in two ways. What fmt makes is not even safe: it escapes nothing.
+// BenchmarkKey builds the same key in two ways. The one with fmt is not even safe: it escapes
+// nothing.
 func BenchmarkKey(b *testing.B) {
 	seat := gen.Seat{Show: 4711, Row: "a1", No: 17}
 	b.Run("generated", func(b *testing.B) {

@@ -1,5 +1,5 @@
-// Package generatedtest holds annotated interfaces and what the generator makes of them, committed. Its tests compare the outputs with a
-// fresh run, and call them against a real Redis.
+// Package generatedtest has annotated interfaces with the committed output of the generator. Its tests compare this
+// output with a fresh run, and call it against a real Redis.
 //
 //lockgen:defaults watchdog=10s
 package generatedtest

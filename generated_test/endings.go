@@ -11,27 +11,27 @@ import (
 //lockgen:service
 //lockgen:lock method=Close key=gen:close wait=5s
 type Endings interface {
-	// Get reads, from elsewhere if somebody writes.
+	// Get reads, from elsewhere while another caller writes.
 	//
 	//lockgen:lock key=gen:end:{id} wait=0 busy=fallback
 	Get(ctx context.Context, id string) (string, error)
 
-	// Once runs once in a while, whoever calls it.
+	// Once runs once in a while, for all callers together.
 	//
 	//lockgen:lock key=gen:end:{id} wait=0 busy=skip lease=1m release=keep
 	Once(ctx context.Context, id string) error
 
-	// Soon runs once a day, unless another replica is at it.
+	// Soon runs once a day, and not while another replica runs it.
 	//
 	//lockgen:lock key=gen:end:{id} wait=1s busy=skip
 	Soon(ctx context.Context, id string) error
 
-	// Peek reads, from elsewhere if somebody writes for long.
+	// Peek reads, from elsewhere if another caller writes for long.
 	//
 	//lockgen:lock key=gen:end:{id} wait=1s busy=fallback
 	Peek(ctx context.Context, id string) (string, error)
 
-	// Slow keeps others away for a while.
+	// Slow keeps the lock for a while after the call.
 	//
 	//lockgen:lock key=gen:end:{id} min=150ms
 	Slow(ctx context.Context, id string) error

@@ -46,7 +46,7 @@ var (
 	lockEndingsClose    = gen.Spec{Name: "generatedtest.Endings.Close", Template: "gen:close", Wait: 5 * time.Second, Watchdog: 10 * time.Second}
 )
 
-// Get reads, from elsewhere if somebody writes.
+// Get reads, from elsewhere while another caller writes.
 //
 // It holds gen:end:{id}. When somebody else holds it, Get of the fallback is called instead.
 func (s *LockedEndings) Get(ctx context.Context, id string) (res string, err error) {
@@ -65,7 +65,7 @@ func (s *LockedEndings) Get(ctx context.Context, id string) (res string, err err
 	return s.next.Get(held.Context(), id)
 }
 
-// Once runs once in a while, whoever calls it.
+// Once runs once in a while, for all callers together.
 //
 // It holds gen:end:{id}, until the lease ends. When somebody else holds it, Once does nothing and returns nil.
 func (s *LockedEndings) Once(ctx context.Context, id string) (err error) {
@@ -84,7 +84,7 @@ func (s *LockedEndings) Once(ctx context.Context, id string) (err error) {
 	return s.next.Once(held.Context(), id)
 }
 
-// Soon runs once a day, unless another replica is at it.
+// Soon runs once a day, and not while another replica runs it.
 //
 // It holds gen:end:{id}. When somebody else holds it, Soon does nothing and returns nil.
 func (s *LockedEndings) Soon(ctx context.Context, id string) (err error) {
@@ -103,7 +103,7 @@ func (s *LockedEndings) Soon(ctx context.Context, id string) (err error) {
 	return s.next.Soon(held.Context(), id)
 }
 
-// Peek reads, from elsewhere if somebody writes for long.
+// Peek reads, from elsewhere if another caller writes for long.
 //
 // It holds gen:end:{id}. When somebody else holds it, Peek of the fallback is called instead.
 func (s *LockedEndings) Peek(ctx context.Context, id string) (res string, err error) {
@@ -122,7 +122,7 @@ func (s *LockedEndings) Peek(ctx context.Context, id string) (res string, err er
 	return s.next.Peek(held.Context(), id)
 }
 
-// Slow keeps others away for a while.
+// Slow keeps the lock for a while after the call.
 //
 // It holds gen:end:{id}, for at least 150ms.
 func (s *LockedEndings) Slow(ctx context.Context, id string) (err error) {

@@ -18,7 +18,7 @@ import (
 
 // endings is the service behind the wrapper: every method calls do.
 type endings struct {
-	gen.Endings // what a test doesn't give panics
+	gen.Endings // a method that the test does not set panics
 
 	do    func(ctx context.Context) error
 	name  string
@@ -199,7 +199,8 @@ func TestEndings_Iter(t *testing.T) {
 	}
 }
 
-// TestEndings_Nothing: what fails, or gives nothing, has nobody who would release later.
+// TestEndings_Nothing shows that a method that fails, or returns nothing to close, releases its
+// lock at once.
 func TestEndings_Nothing(t *testing.T) {
 	t.Parallel()
 	id, own := redistest.Key(t, "id"), errors.New("no such table")
@@ -264,7 +265,7 @@ func TestEndings_Close(t *testing.T) {
 	require.ErrorIs(t, f.Close(), lockrt.ErrLost)
 }
 
-// TestEndings_Method: the directive for an embedded method stands above the interface.
+// TestEndings_Method shows that the directive of an embedded method stands above the interface.
 func TestEndings_Method(t *testing.T) {
 	t.Parallel()
 	s, _ := ends(t, endings{do: func(context.Context) error {

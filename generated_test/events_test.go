@@ -11,7 +11,8 @@ import (
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
-// Hooks are told which method locks, and by which template its key is made: there are few of those, however many keys there are.
+// TestHooks_KnowTheMethodAndTheTemplate shows that hooks get the method that locks, and the template of its key: there
+// are few of those, however many keys there are.
 func TestHooks_KnowTheMethodAndTheTemplate(t *testing.T) {
 	t.Parallel()
 	type label struct{ name, template string }

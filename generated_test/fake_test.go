@@ -63,7 +63,7 @@ func patient(t *testing.T) context.Context {
 	return ctx
 }
 
-// receive returns what comes from ch, or fails.
+// receive returns the next value of ch, or fails.
 func receive[T any](t *testing.T, ch <-chan T, what string) T {
 	t.Helper()
 	select {
@@ -75,7 +75,7 @@ func receive[T any](t *testing.T, ch <-chan T, what string) T {
 	}
 }
 
-// held counts those keys that are locked.
+// held returns how many of the keys are locked.
 func held(t *testing.T, keys ...string) int64 {
 	t.Helper()
 	opts, err := rueidis.ParseURL(redistest.Shared(t).URL())

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestFresh generates in memory and compares every byte with what is committed.
+// TestFresh generates in memory and compares every byte with the committed output.
 func TestFresh(t *testing.T) {
 	t.Parallel()
 	depend(t, "../cmd/lockgen", "../templates")
@@ -30,8 +30,8 @@ func TestFresh(t *testing.T) {
 	}
 }
 
-// depend looks at all files below dirs. The go command remembers what a test looked at, and takes its result from the cache only while that
-// hasn't changed; what a process looks at that the test starts it doesn't know.
+// depend reads all files below dirs. The go command reuses a cached result of a test only while the files that the test
+// read are unchanged; it does not know the files that child processes of the test read.
 func depend(t *testing.T, dirs ...string) {
 	for _, dir := range dirs {
 		require.NoError(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {

@@ -42,7 +42,8 @@ func TestKeys(t *testing.T) {
 	require.Equal(t, "names:k:4", key)
 }
 
-// TestKeys_Refused says which part of the arguments is missing, before anything is locked.
+// TestKeys_Refused shows that the error names the missing part of the arguments, before anything is
+// locked.
 func TestKeys_Refused(t *testing.T) {
 	t.Parallel()
 	keys := gen.OrdersKeys{}
@@ -71,7 +72,8 @@ func TestKeys_Refused(t *testing.T) {
 	}
 }
 
-// TestKeys_AllocateOnce: the buffer stays on the stack, only the key itself is allocated. Not parallel: allocations are counted for the process.
+// TestKeys_AllocateOnce shows that the buffer stays on the stack, and that only the key is allocated. It is not
+// parallel: allocations are counted for the whole process.
 func TestKeys_AllocateOnce(t *testing.T) {
 	order := &gen.Order{ID: "4711", Owner: &gen.User{ID: 7}}
 	require.InDelta(t, 1, testing.AllocsPerRun(100, func() { sinkString, sinkError = gen.OrdersKeys{}.Pay(order) }), 0)
@@ -88,7 +90,7 @@ var (
 	sinkError  error
 )
 
-// FuzzKeys: two different tuples of arguments never give one key.
+// FuzzKeys shows that two different tuples of arguments never give one key.
 func FuzzKeys(f *testing.F) {
 	f.Add(int32(1), "a", uint8(2), true, int32(1), "a:2", uint8(2), true)
 	f.Add(int32(1), "a/1", uint8(2), true, int32(1), "a", uint8(2), false)

@@ -29,22 +29,22 @@ type ConfigLocks interface {
 	Worker(of Part) lockrt.EntitySemaphore[Part]
 }
 
-// A Name is one of a part of the configuration.
+// A Name is the name of a part of the configuration.
 type Name string
 
-// A Part is one that several can work on at once.
+// A Part is one that several callers can work on at once.
 type Part string
 
-// Workshop is a service of which the calls wait in turn, or are bounded in number.
+// Workshop is a service whose calls are served in order, or are bounded in number.
 //
 //lockgen:service wait=ctx
 type Workshop interface {
-	// Turn serves in the order of asking.
+	// Turn serves callers in the order in which they asked.
 	//
 	//lockgen:lock key=gen:desk:{of} kind=fair fence
 	Turn(ctx context.Context, of Part) error
 
-	// Try is Turn for those who don't wait.
+	// Try is Turn for callers that do not wait.
 	//
 	//lockgen:lock key=gen:desk:{of} kind=fair wait=0 busy=skip
 	Try(ctx context.Context, of Part) error
@@ -54,7 +54,7 @@ type Workshop interface {
 	//lockgen:lock key=gen:worker:{of} kind=permit permits=2
 	Work(ctx context.Context, of Part) error
 
-	// Help works if somebody is needed.
+	// Help works if a permit is free.
 	//
 	//lockgen:lock key=gen:worker:{of} kind=permit permits=2 wait=0 busy=fallback
 	Help(ctx context.Context, of Part) (string, error)
@@ -93,7 +93,7 @@ type Election interface {
 	//lockgen:lock key=gen:leader:{of} kind=red fence
 	Lead(ctx context.Context, of Part) error
 
-	// Move is done by the leader, at a place of one server.
+	// Move is done by the leader, and locks a place on one server.
 	//
 	//lockgen:lock key=gen:leader:{of} kind=red
 	//lockgen:lock key=gen:place:{of}

@@ -125,7 +125,7 @@ var (
 	lockWorkshopAssemble = gen.Spec{Name: "generatedtest.Workshop.Assemble", Template: "gen:bench:{of}, gen:config:{name}, gen:config:{names...}, gen:desk:{of}, gen:worker:{of}", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
 )
 
-// Turn serves in the order of asking.
+// Turn serves callers in the order in which they asked.
 //
 // It holds gen:desk:{of}, first come, first served.
 func (s *LockedWorkshop) Turn(ctx context.Context, of Part) (err error) {
@@ -141,7 +141,7 @@ func (s *LockedWorkshop) Turn(ctx context.Context, of Part) (err error) {
 	return s.next.Turn(held.Context(), of)
 }
 
-// Try is Turn for those who don't wait.
+// Try is Turn for callers that do not wait.
 //
 // It holds gen:desk:{of}, first come, first served. When somebody else holds it, Try does nothing and returns nil.
 func (s *LockedWorkshop) Try(ctx context.Context, of Part) (err error) {
@@ -176,7 +176,7 @@ func (s *LockedWorkshop) Work(ctx context.Context, of Part) (err error) {
 	return s.next.Work(held.Context(), of)
 }
 
-// Help works if somebody is needed.
+// Help works if a permit is free.
 //
 // It holds one of 2 permits of gen:worker:{of}. When others have all permits, Help of the fallback is called instead.
 func (s *LockedWorkshop) Help(ctx context.Context, of Part) (res string, err error) {
@@ -450,7 +450,7 @@ func (s *LockedElection) Lead(ctx context.Context, of Part) (err error) {
 	return s.next.Lead(held.Context(), of)
 }
 
-// Move is done by the leader, at a place of one server.
+// Move is done by the leader, and locks a place on one server.
 //
 // It holds gen:leader:{of} on a majority of the servers and gen:place:{of}.
 func (s *LockedElection) Move(ctx context.Context, of Part) (err error) {

@@ -19,7 +19,7 @@ type config struct {
 func (c config) Get(ctx context.Context, _ string) error    { return c.do(ctx) }
 func (c config) Set(ctx context.Context, _ ...string) error { return c.do(ctx) }
 
-// inspect looks at a part of the configuration.
+// inspectConfig looks at a part of the configuration.
 func inspectConfig(ctx context.Context, held lockrt.HeldShared[gen.Name]) error {
 	_ = held.ID()
 	return ctx.Err()

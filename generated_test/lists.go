@@ -11,7 +11,7 @@ import (
 
 var errNameless = stderrors.New("without a name")
 
-// A UUID is an id of bytes, as several packages have it.
+// A UUID is an id of bytes, as in several packages.
 type UUID [16]byte
 
 // A Line is a part of an order.
@@ -23,7 +23,7 @@ type Line struct {
 // LockKey names what the line takes from the stock.
 func (l *Line) LockKey() string { return l.SKU }
 
-// A Tag says itself how it is written.
+// A Tag has its own representation in keys.
 type Tag struct{ Space, Name string }
 
 // AppendLockKey fails without a name.
@@ -49,7 +49,7 @@ type Lists interface {
 	//lockgen:lock key=gen:{{tenant}}:sku:{lines...} max=3
 	Reserve(ctx context.Context, tenant string, lines []*Line) error
 
-	// Touch takes what there is, if anything.
+	// Touch takes all elements, or no lock if there are none.
 	//
 	//lockgen:lock key=gen:uuid:{ids...} empty=allow
 	Touch(ctx context.Context, ids []UUID) error
@@ -59,7 +59,7 @@ type Lists interface {
 	//lockgen:lock key=gen:{id}:{hash}:{addr}:{tag}
 	Bind(ctx context.Context, id UUID, hash []byte, addr netip.Addr, tag Tag) error
 
-	// Ask has a key that a function makes, and one that it makes as a whole.
+	// Ask has a key part from a function, and one that the function makes as a whole.
 	//
 	//lockgen:lock key=@askKey
 	//lockgen:lock key=@pathKey
@@ -75,7 +75,7 @@ func askKey(question string) (string, error) {
 
 func pathKey(path ...string) lockrt.Key { return lockrt.Key(strings.Join(path, "/")) }
 
-// Box has keys of whatever type says how it is written.
+// Box has keys of any type that has a representation in keys.
 //
 //lockgen:service
 type Box[K interface{ LockKey() string }, M ~string | ~int | ~uint16 | ~bool] interface {

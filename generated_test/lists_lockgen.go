@@ -69,7 +69,7 @@ func (s *LockedLists) Reserve(ctx context.Context, tenant string, lines []*Line)
 	return s.next.Reserve(held.Context(), tenant, lines)
 }
 
-// Touch takes what there is, if anything.
+// Touch takes all elements, or no lock if there are none.
 //
 // It holds gen:uuid:{ids...}, one lock for each element.
 func (s *LockedLists) Touch(ctx context.Context, ids []UUID) (err error) {
@@ -101,7 +101,7 @@ func (s *LockedLists) Bind(ctx context.Context, id UUID, hash []byte, addr netip
 	return s.next.Bind(held.Context(), id, hash, addr, tag)
 }
 
-// Ask has a key that a function makes, and one that it makes as a whole.
+// Ask has a key part from a function, and one that the function makes as a whole.
 //
 // It holds @askKey and @pathKey.
 func (s *LockedLists) Ask(ctx context.Context, question string, path ...string) (err error) {

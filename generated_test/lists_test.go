@@ -96,7 +96,7 @@ func TestLists_Refused(t *testing.T) {
 	require.ErrorContains(t, errors.Unwrap(err), "without a name", "what the method said can be had")
 }
 
-// TestLists_Empty: with empty=allow a call without elements is a call without a lock, since there is nothing that anybody could be kept from.
+// TestLists_Empty shows that with empty=allow a call without elements takes no lock, since there is nothing to protect.
 func TestLists_Empty(t *testing.T) {
 	t.Parallel()
 	called := 0
@@ -149,7 +149,8 @@ func TestBox_TypeParameters(t *testing.T) {
 	require.Equal(t, "gen:box:%2F:7", key)
 }
 
-// FuzzLists: two different lists of ids never give the same keys, and no key can be taken for one of another shape.
+// FuzzLists shows that two different lists of ids never give the same keys, and that no key equals one of another
+// shape.
 func FuzzLists(f *testing.F) {
 	f.Add("a", "b", "a,b", "")
 	f.Add("a:b", "c", "a", "b:c")

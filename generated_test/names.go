@@ -7,17 +7,18 @@ import (
 	stdtime "time"
 )
 
-// Errors is here for the sake of what it calls: a declaration with a name that the output would like to use for an import.
+// Errors exists because of the function that it calls: a declaration with a name that the output would like to use for
+// an import.
 func Errors() string { return errors() }
 
 func errors() string { return "errors" }
 
 type s struct{ ID string }
 
-// number are the types of an id.
+// number is the constraint of a numeric id.
 type number interface{ ~int | ~int64 }
 
-// Names has every name that could be in the way.
+// Names has every name that could clash with names of the output.
 //
 //lockgen:service name=Guarded
 type Names interface {

@@ -6,27 +6,27 @@ import (
 	"net"
 )
 
-// Ids that say in various ways how they are written into keys.
+// Ids with various representations in keys.
 type (
-	Plain    string // not at all
-	Lower    string // by a LockKey
-	LowerPtr string // by a LockKey of its pointer
-	Signed   int64  // by an AppendLockKey, before a LockKey
-	Texted   string // as a string, though it has a text too
+	Plain    string // the plain string
+	Lower    string // from LockKey
+	LowerPtr string // from LockKey of its pointer
+	Signed   int64  // from AppendLockKey, which precedes LockKey
+	Texted   string // the string, although it has a text too
 	Words    struct{ A, B string }
-	WordsKey struct{ Words } // by a LockKey, though it has a text too
+	WordsKey struct{ Words } // from LockKey, although it has a text too
 )
 
-// LockKey isn't asked for what the string is.
+// LockKey is called, although the type is a string.
 func (l Lower) LockKey() string { return "lower-" + string(l) }
 
 // LockKey is one of the pointer.
 func (l *LowerPtr) LockKey() string { return "ptr-" + string(*l) }
 
-// LockKey comes second.
+// LockKey is not called, since there is AppendLockKey.
 func (s Signed) LockKey() string { return "second" }
 
-// AppendLockKey comes first.
+// AppendLockKey precedes LockKey.
 func (s Signed) AppendLockKey(b []byte) ([]byte, error) {
 	if s < 0 {
 		return nil, errNameless
@@ -34,26 +34,27 @@ func (s Signed) AppendLockKey(b []byte) ([]byte, error) {
 	return append(b, "first/"...), nil
 }
 
-// MarshalText isn't asked for what is a string.
+// MarshalText is not called, since the type is a string.
 func (t Texted) MarshalText() ([]byte, error) { return []byte("text"), nil }
 
-// MarshalText is how a struct is written.
+// MarshalText is the representation of a struct.
 func (w Words) MarshalText() ([]byte, error) { return []byte(w.A + ":" + w.B), nil }
 
-// LockKey comes before the text.
+// LockKey precedes MarshalText.
 func (w WordsKey) LockKey() string { return w.A }
 
-// MakesKey is a function with a LockKey, which can be nil.
+// MakesKey is a function type with a LockKey, and can be nil.
 type MakesKey func() string
 
 // LockKey calls the function.
 func (m MakesKey) LockKey() string { return m() }
 
-// A Keyer is an id of any type with a LockKey, which is asked for although the type may have more.
+// A Keyer is an id of any type with a LockKey, which takes precedence over everything else that the
+// type has.
 type Keyer interface{ LockKey() string }
 
-// Known has the keys of types that are known when the code is generated. Those of the interfaces below, which are known only when it runs, must
-// be the same.
+// Known has keys of types that are known when the code is generated. The interfaces below have the same types, known
+// only when the code runs. Both must give the same keys.
 //
 //lockgen:service
 type Known interface {
@@ -107,7 +108,7 @@ type OpenKind[K ~string | ~int64 | ~uint8 | ~bool | ~[16]byte | ~[]byte] interfa
 	Empty(ctx context.Context, id K) error
 }
 
-// OpenText is constrained by a method that is not the first to be asked for.
+// OpenText is constrained by a method that does not come first in precedence.
 //
 //lockgen:service
 type OpenText[K encoding.TextMarshaler] interface {
@@ -117,7 +118,7 @@ type OpenText[K encoding.TextMarshaler] interface {
 	List(ctx context.Context, ids ...K) error
 }
 
-// OpenKey is constrained by one that is asked for before kinds and texts.
+// OpenKey is constrained by a method that precedes kinds and texts.
 //
 //lockgen:service
 type OpenKey[K interface{ LockKey() string }] interface {
@@ -125,7 +126,7 @@ type OpenKey[K interface{ LockKey() string }] interface {
 	One(ctx context.Context, id K) error
 }
 
-// A Row says what it is by methods.
+// A Row has its parts as methods.
 type Row struct {
 	Name string
 	No   int64
@@ -134,7 +135,7 @@ type Row struct {
 // ID names the row.
 func (r Row) ID() string { return r.Name }
 
-// Number fails without one.
+// Number fails without a number.
 func (r Row) Number() (int64, error) {
 	if r.No == 0 {
 		return 0, errNameless
@@ -145,7 +146,7 @@ func (r Row) Number() (int64, error) {
 // An Identified is anything with an id.
 type Identified interface{ ID() string }
 
-// A Holder has an id by what it embeds.
+// A Holder has the id of the value that it embeds.
 type Holder struct{ Identified }
 
 // ClosedPath has paths that go on from an interface.

@@ -14,7 +14,7 @@ import (
 	lockrt "github.com/lockgen/lockgen/runtime"
 )
 
-// value is what a key has behind its literal, or the reason for which there is no key.
+// value is the part of a key after its literal, or the reason why there is no key.
 func value(literal, key string, err error) string {
 	if err == nil {
 		return strings.TrimPrefix(key, literal)
@@ -26,7 +26,7 @@ func value(literal, key string, err error) string {
 	return bad.Reason
 }
 
-// same wants one key of a type that is known when the code is generated and of one that is known when it runs.
+// same requires one key from a type that is known when the code is generated and from one that is known when it runs.
 func same[K any](t *testing.T, want, literal string, known func(K) (string, error), id K, open ...func(K) (string, error)) {
 	t.Helper()
 	key, err := known(id)
@@ -37,7 +37,7 @@ func same[K any](t *testing.T, want, literal string, known func(K) (string, erro
 	}
 }
 
-// openKind are all ways to build the key of a type that has one of several kinds.
+// openKind returns all ways to build the key of a type with one of several kinds.
 func openKind[K ~string | ~int64 | ~uint8 | ~bool | ~[16]byte | ~[]byte]() []func(K) (string, error) {
 	return []func(K) (string, error){
 		gen.OpenKindKeys[K]{}.One,
@@ -59,7 +59,8 @@ func openText[K encoding.TextMarshaler]() []func(K) (string, error) {
 	}
 }
 
-// TestKeys_TypeArgumentsAreWrittenAsTypes: a service that is used with type arguments and one that names these types lock the same.
+// TestKeys_TypeArgumentsAreWrittenAsTypes shows that a generic service with type arguments locks the same as one that
+// names these types.
 func TestKeys_TypeArgumentsAreWrittenAsTypes(t *testing.T) {
 	t.Parallel()
 	known := gen.KnownKeys{}
@@ -98,7 +99,8 @@ func TestKeys_TypeArgumentsAreWrittenAsTypes(t *testing.T) {
 	same(t, "255", "gen:open:uint:", known.Uint, 255, openKind[uint8]()...)
 }
 
-// TestKeys_TypeArgumentsRefused: what is refused when the code is generated, if it is known then, is refused when it runs.
+// TestKeys_TypeArgumentsRefused shows that the wrapper refuses at run time what the generator refuses for a type that
+// it knows.
 func TestKeys_TypeArgumentsRefused(t *testing.T) {
 	t.Parallel()
 	_, err := gen.OpenTextKeys[time.Time]{}.One(time.Time{})
@@ -146,7 +148,7 @@ func TestKeys_TypeArgumentsRefused(t *testing.T) {
 	require.Equal(t, "gen:open:", key)
 }
 
-// TestKeys_TypeArgumentsOnTheWay: a path goes through the methods of a type argument.
+// TestKeys_TypeArgumentsOnTheWay shows that a path goes through the methods of a type argument.
 func TestKeys_TypeArgumentsOnTheWay(t *testing.T) {
 	t.Parallel()
 	row := gen.Row{Name: "a", No: 7}
@@ -161,17 +163,18 @@ func TestKeys_TypeArgumentsOnTheWay(t *testing.T) {
 // stamp is a time.Time by another name.
 type stamp struct{ time.Time }
 
-// day has a time.Time and a text of its own.
+// day has a time.Time and its own MarshalText.
 type day struct{ time.Time }
 
 func (d day) AppendText(b []byte) ([]byte, error) { return d.AppendFormat(b, time.DateOnly), nil }
 
-// dayPtr has it as a method of its pointer.
+// dayPtr has MarshalText as a method of its pointer.
 type dayPtr struct{ time.Time }
 
 func (d *dayPtr) AppendText(b []byte) ([]byte, error) { return d.AppendFormat(b, time.DateOnly), nil }
 
-// TestKeys_TypeArgumentsWithATimeAndAText: what embeds a time.Time and says itself how it is written is written like that.
+// TestKeys_TypeArgumentsWithATimeAndAText shows that a type that embeds a time.Time and has its own text is written as
+// this text.
 func TestKeys_TypeArgumentsWithATimeAndAText(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
@@ -186,10 +189,11 @@ func TestKeys_TypeArgumentsWithATimeAndAText(t *testing.T) {
 	require.Equal(t, "gen:open:2026-01-02", key)
 }
 
-// TestKeys_NilInsideOfAnInterface: a nil pointer in an interface is an error of the call, as the nil interface is.
+// TestKeys_NilInsideOfAnInterface shows that a nil pointer in an interface is an error of the call, as the nil
+// interface is.
 func TestKeys_NilInsideOfAnInterface(t *testing.T) {
 	t.Parallel()
-	var row *gen.Row // whose ID is one of the value
+	var row *gen.Row // its ID has a value receiver
 	var line *gen.Line
 	for _, nothing := range []gen.Identified{nil, row} {
 		_, err := gen.ClosedPathKeys{}.One(nothing)
@@ -215,7 +219,8 @@ type broken struct{ *gen.Line }
 
 func (broken) LockKey() string { panic("bug") }
 
-// TestKeys_TypeArgumentsAllocateOnce: what is written by its kind costs no more than if it were known. Not parallel: allocations are counted.
+// TestKeys_TypeArgumentsAllocateOnce shows that a type that is written by its kind costs no more than a known one. It
+// is not parallel: allocations are counted.
 func TestKeys_TypeArgumentsAllocateOnce(t *testing.T) {
 	require.InDelta(t, 1, testing.AllocsPerRun(100, func() { sinkString, sinkError = gen.OpenKindKeys[gen.Plain]{}.One("4711") }), 0)
 	require.InDelta(t, 1, testing.AllocsPerRun(100, func() { sinkString, sinkError = gen.OpenKindKeys[int64]{}.One(4711) }), 0)

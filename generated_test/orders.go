@@ -24,7 +24,7 @@ func (u *User) Label() string {
 	return "u-" + time.Duration(u.ID).String()
 }
 
-// An Order is what the service is about.
+// An Order is an order of a user.
 type Order struct {
 	*Audit
 	ID    OrderID
@@ -50,7 +50,7 @@ type Orders interface {
 	//lockgen:lock key=gen:order:{o.ID}
 	Pay(ctx context.Context, o *Order, cents int64) (receipt string, err error)
 
-	// Ship sends the order if nobody else does.
+	// Ship sends the order unless another caller does so already.
 	//
 	//lockgen:lock key=gen:order:{id} wait=0
 	Ship(ctx context.Context, id OrderID) error
@@ -67,7 +67,7 @@ type Orders interface {
 	//lockgen:lock key=gen:user:{to}
 	Transfer(ctx context.Context, o *Order, to UserID) error
 
-	// Nightly runs once, whoever calls it.
+	// Nightly runs once, for all callers together.
 	//
 	//lockgen:lock key=gen:nightly:{shard} wait=0 busy=skip
 	Nightly(ctx context.Context, shard string) error

@@ -60,7 +60,7 @@ func (s *LockedOrders) Pay(ctx context.Context, o *Order, cents int64) (receipt 
 	return s.next.Pay(held.Context(), o, cents)
 }
 
-// Ship sends the order if nobody else does.
+// Ship sends the order unless another caller does so already.
 //
 // It holds gen:order:{id}.
 func (s *LockedOrders) Ship(ctx context.Context, id OrderID) (err error) {
@@ -108,7 +108,7 @@ func (s *LockedOrders) Transfer(ctx context.Context, o *Order, to UserID) (err e
 	return s.next.Transfer(held.Context(), o, to)
 }
 
-// Nightly runs once, whoever calls it.
+// Nightly runs once, for all callers together.
 //
 // It holds gen:nightly:{shard}. When somebody else holds it, Nightly does nothing and returns nil.
 func (s *LockedOrders) Nightly(ctx context.Context, shard string) (err error) {

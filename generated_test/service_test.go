@@ -165,7 +165,8 @@ func TestService_BusySkip(t *testing.T) {
 	require.Equal(t, 1, called)
 }
 
-// A method without an error result tells the logger and the hooks what it cannot return.
+// TestService_ErrorsThatNoMethodReturns shows that a method without an error result reports its
+// error to the logger and the hooks.
 func TestService_ErrorsThatNoMethodReturns(t *testing.T) {
 	t.Parallel()
 	var told []lockrt.UnreportedEvent
@@ -178,7 +179,7 @@ func TestService_ErrorsThatNoMethodReturns(t *testing.T) {
 	called := 0
 	work := func(context.Context) {}
 	s := gen.NewLockedOrders(orders{func(ctx context.Context) error { called++; work(ctx); return nil }}, client)
-	is := func(err error) { // the only error there was since the last call
+	is := func(err error) { // is compares with the only error since the last call
 		t.Helper()
 		require.Len(t, told, 1)
 		require.Equal(t, "generatedtest.Orders.Sweep", told[0].Name)

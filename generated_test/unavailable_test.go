@@ -11,9 +11,9 @@ import (
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
-// TestEndings_RedisAway shows that busy=skip and busy=fallback are about a lock that somebody else holds, and not about a
-// Redis that does not answer: then the call fails, whether it waits for up to a second or tries once, and neither
-// the method nor the fallback runs.
+// TestEndings_RedisAway shows that busy=skip and busy=fallback are for a lock that another caller holds, and not for a
+// Redis that does not answer. Then the call fails, whether it waits for up to a second or tries once, and neither the
+// method nor the fallback runs.
 func TestEndings_RedisAway(t *testing.T) {
 	t.Parallel()
 	away := map[string]func(p *redistest.FaultProxy){
@@ -62,12 +62,12 @@ func TestEndings_RedisAway(t *testing.T) {
 				unavailable(call(ctx, s, id))
 				back()
 
-				// Somebody else has it, and Redis says so, and then nothing any more.
+				// Another client holds the lock and Redis says so. Then Redis stops answering.
 				other := newReplica(t, nothing).locks
 				lease, err := other.Mutex(endingsKey(t, id)).Lock(ctx)
 				require.NoError(t, err)
 				for err = call(ctx, s, id); err != nil; err = call(ctx, s, id) {
-					unavailable(err) // it is not back yet
+					unavailable(err) // Redis is not back yet
 				}
 				require.Zero(t, ran, "somebody else has it")
 				fell = 0
@@ -86,7 +86,7 @@ func TestEndings_RedisAway(t *testing.T) {
 				unavailable(receive(t, got, "the call"))
 				back()
 				require.NoError(t, lease.Unlock(ctx))
-				// Redis is back, and nobody has it, once the client has withdrawn what it was granted without an answer.
+				// Redis is back, and the lock is free once the client has withdrawn the grant whose reply was lost.
 				for ran == 0 {
 					fell = 0
 					if err = call(ctx, s, id); err != nil {
@@ -94,7 +94,7 @@ func TestEndings_RedisAway(t *testing.T) {
 					}
 				}
 				require.Equal(t, 1, ran)
-				_, err = other.Mutex(endingsKey(t, id)).ForceUnlock(ctx) // what release=keep leaves
+				_, err = other.Mutex(endingsKey(t, id)).ForceUnlock(ctx) // removes the lock that release=keep leaves
 				require.NoError(t, err)
 			})
 		}

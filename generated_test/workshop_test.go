@@ -40,7 +40,7 @@ func (w workshop) Assemble(ctx context.Context, _ gen.Part, _ string, _ ...strin
 	return w.do(ctx)
 }
 
-// elsewhere is called when others have all permits.
+// elsewhere is the fallback when other callers have all permits.
 type elsewhere struct{ workshop }
 
 func (elsewhere) Help(context.Context, gen.Part) (string, error) { return "elsewhere", nil }
@@ -55,7 +55,8 @@ func works(t *testing.T, w workshop, opts ...lockrt.LockOption) (*gen.LockedWork
 	return gen.NewLockedWorkshop(w, elsewhere{workshop{do: nothing}}, c, opts...), c
 }
 
-// newPart returns a part that no other test has. What Redis keeps of its semaphore goes with the test.
+// newPart returns a part that no other test has. The test deletes what Redis keeps of its
+// semaphore.
 func newPart(t *testing.T) gen.Part {
 	t.Helper()
 	part := gen.Part(redistest.Key(t, "part"))
@@ -70,7 +71,7 @@ func workerKey(t *testing.T, part gen.Part) string {
 	return key
 }
 
-// taken counts the permits of a part that somebody has.
+// taken counts the permits of a part that are in use.
 func taken(t *testing.T, part gen.Part) int {
 	t.Helper()
 	n, err := newReplica(t, nothing).locks.PermitSemaphore(workerKey(t, part), 2).Acquired(patient(t))
@@ -78,14 +79,14 @@ func taken(t *testing.T, part gen.Part) int {
 	return n
 }
 
-// meanwhile calls fn in another goroutine and returns where its error comes.
+// meanwhile calls fn in another goroutine and returns a channel with its error.
 func meanwhile(fn func() error) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- fn() }()
 	return done
 }
 
-// comes waits until what a test looks at is as it is to be.
+// comes waits until the condition holds.
 func comes(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	over := patient(t)
@@ -100,7 +101,8 @@ func comes(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// TestWorkshop_Fair: calls of several processes are served in the order in which they asked.
+// TestWorkshop_Fair shows that calls of several processes are served in the order in which they
+// asked.
 func TestWorkshop_Fair(t *testing.T) {
 	t.Parallel()
 	part := newPart(t)
@@ -152,7 +154,8 @@ func TestWorkshop_Fair(t *testing.T) {
 	require.Empty(t, left)
 }
 
-// TestWorkshop_FairWhoGivesUp leaves the queue, and the others go on in their order.
+// TestWorkshop_FairWhoGivesUp shows that a caller that gives up leaves the queue, and the others
+// keep their order.
 func TestWorkshop_FairWhoGivesUp(t *testing.T) {
 	t.Parallel()
 	part := newPart(t)
@@ -185,7 +188,8 @@ func TestWorkshop_FairWhoGivesUp(t *testing.T) {
 	server.Do("DEL", "redisson_lock_token:{"+key+"}")
 }
 
-// TestWorkshop_NeverMoreThanPermits: calls of several processes, by all methods that take the permits, are inside.
+// TestWorkshop_NeverMoreThanPermits shows that calls of several processes, through all methods that take the permits,
+// never exceed them.
 func TestWorkshop_NeverMoreThanPermits(t *testing.T) {
 	t.Parallel()
 	part := newPart(t)
@@ -285,7 +289,8 @@ func TestWorkshop_GivesBackWhateverHappens(t *testing.T) {
 	require.Zero(t, taken(t, part))
 }
 
-// TestWorkshop_LostPermit ends the context of the call, or is reported only.
+// TestWorkshop_LostPermit shows that a lost permit ends the context of the call, or is only
+// reported.
 func TestWorkshop_LostPermit(t *testing.T) {
 	t.Parallel()
 	part := newPart(t)
@@ -340,7 +345,7 @@ func TestWorkshop_Streams(t *testing.T) {
 	comes(t, "what nobody goes through is given back", func() bool { return taken(t, part) == 0 })
 }
 
-// TestWorkshop_Mixed has locks of all kinds at once, or none.
+// TestWorkshop_Mixed takes locks of all kinds at once, or none.
 func TestWorkshop_Mixed(t *testing.T) {
 	t.Parallel()
 	part := newPart(t)

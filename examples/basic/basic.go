@@ -9,23 +9,22 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// A basic is the lock that articles begin with: SET NX PX, and DEL to give it back. It is here to be compared, not to be
-// used.
+// A basic is the lock of many articles: SET NX PX to acquire, DEL to release. It is here for comparison, not for use.
 type basic struct {
 	rc    rueidis.Client
 	key   string
-	value string // says whose it is
+	value string // identifies the holder
 	ttl   time.Duration
 }
 
 var errHeld = errors.New("held by somebody")
 
-// newBasic returns a lock of one holder.
+// newBasic returns a lock for one holder.
 func newBasic(rc rueidis.Client, key string, ttl time.Duration) *basic {
 	return &basic{rc: rc, key: key, value: rand.Text(), ttl: ttl}
 }
 
-// lock tries once: a key knows nothing of waiting.
+// lock tries once: the lock has no wait queue.
 func (b *basic) lock(ctx context.Context) error {
 	err := b.rc.Do(ctx, b.rc.B().Set().Key(b.key).Value(b.value).Nx().Px(b.ttl).Build()).Error()
 	if rueidis.IsRedisNil(err) {
@@ -34,7 +33,8 @@ func (b *basic) lock(ctx context.Context) error {
 	return err
 }
 
-// unlockBlindly is how the first version of the article gives back: whatever is there is deleted.
+// unlockBlindly releases as the first version in those articles does: it deletes the key, whoever
+// holds it.
 func (b *basic) unlockBlindly(ctx context.Context) error {
 	return b.rc.Do(ctx, b.rc.B().Del().Key(b.key).Build()).Error()
 }
@@ -45,7 +45,8 @@ if redis.call('get', KEYS[1]) == ARGV[1] then
 end
 return 0`)
 
-// unlock is how the second one does: only what is its own. It reports whether it was.
+// unlock releases as their second version does: it deletes the key only if it has the holder's own
+// value. It reports whether it did.
 func (b *basic) unlock(ctx context.Context) (bool, error) {
 	return compareAndDelete.Exec(ctx, b.rc, []string{b.key}, []string{b.value}).AsBool()
 }

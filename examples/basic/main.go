@@ -1,5 +1,5 @@
-// Basic runs into each failure of the lock that articles begin with, SET NX PX and DEL, and shows what a lock of this
-// library does in its place:
+// Basic shows each failure of the lock of many articles, SET NX PX and DEL, and how a lock of this library behaves in
+// its place:
 //
 //	go run ./examples/basic
 //
@@ -27,10 +27,10 @@ func main() {
 	}
 }
 
-// ttl is how long both kinds of lock outlive a holder that died.
+// ttl is how long a lock of both kinds stays held after its holder died.
 const ttl = 600 * time.Millisecond
 
-// run shows all, at the server that url names, or one of its own if that is empty.
+// run shows everything, on the server that url names, or on one of its own if url is empty.
 func run(ctx context.Context, url string, out io.Writer) error {
 	if url == "" {
 		var stop func()
@@ -73,7 +73,7 @@ type show struct {
 
 func (s *show) say(format string, args ...any) { fmt.Fprintf(s.out, format+"\n", args...) }
 
-// reentry: a function that locks calls another one that locks the same.
+// reentry: a function that holds a lock calls another one that takes the same lock.
 func (s *show) reentry(ctx context.Context) error {
 	s.say("no reentry")
 	b := newBasic(s.rc, s.prefix+"a", time.Minute)
@@ -93,7 +93,7 @@ func (s *show) reentry(ctx context.Context) error {
 	})
 }
 
-// waiting: somebody comes while the lock is held.
+// waiting: a second caller arrives while the lock is held.
 func (s *show) waiting(ctx context.Context) error {
 	s.say("no waiting")
 	holder, other := newBasic(s.rc, s.prefix+"c", time.Minute), newBasic(s.rc, s.prefix+"c", time.Minute)
@@ -124,7 +124,7 @@ func (s *show) waiting(ctx context.Context) error {
 	return nil
 }
 
-// slowHolder: the work takes longer than the key lives.
+// slowHolder: the work takes longer than the key's time to live.
 func (s *show) slowHolder(ctx context.Context) error {
 	s.say("expiry under a slow holder")
 	slow, other := newBasic(s.rc, s.prefix+"e", ttl), newBasic(s.rc, s.prefix+"e", time.Minute)
@@ -146,16 +146,16 @@ func (s *show) slowHolder(ctx context.Context) error {
 		if err := s.pass(held, 2*ttl); err != nil {
 			return err
 		}
-		another, err := m.TryLock(ctx) // not under the lease's context, which would enter again
+		another, err := m.TryLock(ctx) // not under the lease's context, which would re-enter the lock
 		s.say("  lockgen: the holder still works, its lease is renewed; another one is refused: %v", errors.Is(err, lockrt.ErrNotAcquired))
 		if err != nil {
-			return nil //nolint:nilerr // as it should be
+			return nil //nolint:nilerr // the expected outcome
 		}
 		return another.Unlock(ctx)
 	})
 }
 
-// deleting: the slow holder is done, and gives back what is another's by now.
+// deleting: the slow holder finishes, and deletes a key that another holder has by now.
 func (s *show) deleting(ctx context.Context) error {
 	s.say("deleting somebody else's")
 	slow, other, third := newBasic(s.rc, s.prefix+"g", ttl), newBasic(s.rc, s.prefix+"g", time.Minute), newBasic(s.rc, s.prefix+"g", time.Minute)
@@ -182,8 +182,8 @@ func (s *show) deleting(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer lease.Unlock(ctx)  //nolint:errcheck // for the ways out before it is unlocked below
-	next, err := m.Lock(ctx) // when the lease is over
+	defer lease.Unlock(ctx)  //nolint:errcheck // for returns before the Unlock below
+	next, err := m.Lock(ctx) // returns once the lease is over
 	if err != nil {
 		return err
 	}

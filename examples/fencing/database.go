@@ -6,9 +6,9 @@ import (
 	"sync"
 )
 
-// A database keeps one row for each order, with the largest token that came with a write. A write that comes with a
-// smaller one is from an earlier holder of the lock, and is refused. In SQL that is one statement, where token is a BIGINT, since tokens are
-// microseconds of the Redis server's clock, about 1.8e15:
+// A database keeps one row for each order, with the largest token that came with a write. It refuses a write with a
+// smaller token, which comes from an earlier holder of the lock. In SQL this is one statement. The column token is a
+// BIGINT, since tokens are microseconds of the Redis server's clock, about 1.8e15:
 //
 //	UPDATE orders SET carrier = $1, token = $2 WHERE id = $3 AND token <= $2
 //

@@ -1,11 +1,11 @@
-// Fencing shows what no lock can do alone, and how a token helps: a process stops while it holds a lock, for longer than
-// the lock lives, and another one gets the lock and writes. When the first one runs on, its write is on the way
-// already. The database refuses it, since it comes with a smaller token than it has seen.
+// Fencing shows what no lock can do alone, and how a token helps. A process is paused while it holds a lock, for longer
+// than its lease; another process acquires the lock and writes. When the first process resumes, its write is already on
+// the way. The database refuses this write, since its token is smaller than one that the database has seen.
 //
 //	go run ./examples/fencing
 //
-// It starts a server inside the program, or uses the one that REDIS_URL names. It needs Unix, where a process
-// can stop itself.
+// It starts a server inside the program, or uses the one that REDIS_URL names. It needs Unix, where a process can pause
+// itself.
 package main
 
 import (
@@ -39,7 +39,7 @@ func main() {
 // databaseURL is the environment variable that has the address of the database.
 const databaseURL = "EXAMPLE_DATABASE"
 
-// replica ships the order, in the way that the replica of its name does.
+// replica ships the order, as the replica of this name does.
 func replica() error {
 	ctx, _ := replicas.Join()
 	client, err := lockrt.Open(ctx, os.Getenv("REDIS_URL"), lockrt.Options{})
@@ -85,7 +85,7 @@ func show(ctx context.Context, url string, out io.Writer) (err error) {
 	if _, err := group.Await(ctx, "holds the lock"); err != nil {
 		return err
 	}
-	if err := group.Start("quick"); err != nil { // gets the lock when the watchdog time is over
+	if err := group.Start("quick"); err != nil { // acquires the lock when the watchdog time is over
 		return err
 	}
 	if _, err := group.Await(ctx, "has shipped"); err != nil {

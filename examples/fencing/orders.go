@@ -12,11 +12,11 @@ import (
 	lockrt "github.com/lockgen/lockgen/runtime"
 )
 
-// Orders is what each replica does.
+// Orders is the service of each replica.
 //
 //lockgen:service watchdog=2s
 type Orders interface {
-	// Ship hands an order to the carrier. Each holder of its lock has a larger token than all before it.
+	// Ship hands an order to the carrier. Each holder of its lock has a larger token than all earlier holders.
 	//
 	//lockgen:lock key=example-fencing:order:{id} fence
 	Ship(ctx context.Context, id OrderID, carrier string) error
@@ -30,12 +30,12 @@ var errStale = errors.New("stale token")
 // orders keeps orders in a database.
 type orders struct {
 	database string // its address
-	stops    bool   // the process is to stop at the worst moment
+	stops    bool   // pause the process at the worst moment
 }
 
 func (o *orders) Ship(ctx context.Context, id OrderID, carrier string) error {
 	token, _ := lockrt.TokenFrom(ctx)
-	if err := ctx.Err(); err != nil { // ends when the lock is lost; it is not
+	if err := ctx.Err(); err != nil { // ends when the lock is lost; it is not lost yet
 		return err
 	}
 	if o.stops {
@@ -46,7 +46,8 @@ func (o *orders) Ship(ctx context.Context, id OrderID, carrier string) error {
 		replicas.Say("runs on, and does not know that time has passed: it writes")
 	}
 	row := url.Values{"id": {string(id)}, "carrier": {carrier}, "token": {strconv.FormatInt(token, 10)}}
-	// The context would keep this from being sent, now. It cannot take back what is under way.
+	// The context would prevent this request from being sent. It cannot take back a request that is
+	// already on the way.
 	request, err := http.NewRequestWithContext(context.WithoutCancel(ctx), http.MethodPost, o.database+"?"+row.Encode(), http.NoBody)
 	if err != nil {
 		return err

@@ -30,7 +30,7 @@ func NewLockedOrders(next Orders, locks *lockrt.Client, opts ...lockrt.LockOptio
 
 var lockOrdersShip = gen.Spec{Name: "main.Orders.Ship", Template: "example-fencing:order:{id}", Wait: lockrt.UntilDone, Watchdog: 2 * time.Second, Fence: true}
 
-// Ship hands an order to the carrier. Each holder of its lock has a larger token than all before it.
+// Ship hands an order to the carrier. Each holder of its lock has a larger token than all earlier holders.
 //
 // It holds example-fencing:order:{id}.
 func (s *LockedOrders) Ship(ctx context.Context, id OrderID, carrier string) (err error) {

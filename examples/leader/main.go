@@ -1,5 +1,5 @@
-// Leader shows how one of several replicas leads. It resigns, is told through a context if it loses the lead, and is followed
-// by another one if it dies. An operator, who does not stand for election, sees who leads.
+// Leader shows how one of several replicas leads. The leader can resign. Its context ends if it loses the lead, and
+// another replica leads if it dies. An operator, who is no candidate, sees which replica leads.
 //
 //	go run ./examples/leader
 //
@@ -19,13 +19,13 @@ import (
 	lockrt "github.com/lockgen/lockgen/runtime"
 )
 
-// office is the environment variable that has the name of the election: another one for each run.
+// office is the environment variable with the name of the election. Each run has another name.
 const office = "EXAMPLE_OFFICE"
 
-// errResigned is returned by a leader that leads no more.
+// errResigned is the error of a leader that resigned.
 var errResigned = errors.New("resigned")
 
-// stand has this replica lead whenever it is its turn, until ctx ends.
+// stand makes this replica lead whenever it is elected, until ctx ends.
 func stand(ctx context.Context, election *lockrt.Election, told <-chan string) error {
 	for ctx.Err() == nil {
 		err := election.Lead(ctx, replicas.Name(), func(ctx context.Context, _ *lockrt.Leadership) error { return lead(ctx, told) })
@@ -39,8 +39,8 @@ func stand(ctx context.Context, election *lockrt.Election, told <-chan string) e
 	return nil
 }
 
-// lead does what only the leader does, as long as ctx lives, which ends when the lead is lost. Then another one may lead, and this one
-// stands for election again.
+// lead does the leader's work until ctx ends, which happens when the lead is lost. Then another replica may lead, and
+// this one stands for election again.
 func lead(ctx context.Context, told <-chan string) error {
 	replicas.Say("leads")
 	select {
@@ -79,7 +79,7 @@ func replica() error {
 	return stand(ctx, client.Election(os.Getenv(office), lockrt.WithWatchdog(2*time.Second)), told)
 }
 
-// show starts three replicas and sees to it that each of them leads.
+// show starts three replicas and waits until each of them has led.
 func show(ctx context.Context, url string, out io.Writer) (err error) {
 	url, stop, err := replicas.URL(url)
 	if err != nil {

@@ -27,5 +27,5 @@ func TestShow(t *testing.T) {
 		} {
 			require.Regexp(t, line, out)
 		}
-	}, "redisson_lock_token:") // which expires
+	}, "redisson_lock_token:") // expires
 }

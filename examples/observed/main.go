@@ -1,12 +1,12 @@
-// Observed is the shop of the orders example, watched in every way that there is: metrics for Prometheus, traces of OpenTelemetry, the live page
-// of the locks, and labels in profiles.
+// Observed is the shop of the orders example with all observability: metrics for Prometheus, traces of OpenTelemetry,
+// the live page of the locks, and labels in profiles.
 //
 //	make observed
 //
 // Three replicas pay and pack orders until the program is stopped. It prints where to look. It starts a server inside the program, or uses the one
 // that REDIS_URL names.
 //
-// In a service of your own it is what replica does: hooks of several packages go into one another, and the page takes the clients.
+// A service does the same as replica: it nests the hooks of several packages, and gives its clients to the page.
 package main
 
 import (
@@ -46,14 +46,14 @@ func main() {
 	}
 }
 
-// An observer is what watches the locks, of all replicas together.
+// An observer has the metrics, traces and the page of all replicas.
 type observer struct {
 	metrics *lockprom.Metrics
 	traces  *lockotel.Telemetry
 	history *lockweb.History
 }
 
-// hooks are those of all that watch, one in the other.
+// hooks nests the hooks of all packages.
 func (o *observer) hooks() lockrt.Hooks {
 	return o.metrics.Hooks(o.traces.Hooks(o.history.Hooks(lockrt.Hooks{})))
 }
@@ -103,7 +103,7 @@ func run(ctx context.Context, addr, redisURL string, out io.Writer) (err error) 
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	defer func() {
-		err = errors.Join(err, server.Close()) // and not Shutdown, which waits for pages that are open
+		err = errors.Join(err, server.Close()) // not Shutdown, which waits until open pages are closed
 		if failed := <-served; !errors.Is(failed, http.ErrServerClosed) {
 			err = errors.Join(err, failed)
 		}
@@ -125,5 +125,5 @@ Ctrl-C ends it.
 	return shop.sell(ctx)
 }
 
-// anybody may take locks by force here. In a service it is those who operate it.
+// anybody permits everybody to force locks open. A service permits only its operators.
 func anybody(*http.Request) error { return nil }

@@ -16,7 +16,7 @@ import (
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
-// TestObserved runs the program, looks where it says, and stops it.
+// TestObserved runs the program, requests the pages whose addresses it prints, and stops it.
 func TestObserved(t *testing.T) {
 	for name, url := range map[string]func(t *testing.T) string{
 		"embedded": func(*testing.T) string { return "" },

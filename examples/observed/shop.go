@@ -14,7 +14,7 @@ import (
 
 const (
 	replicas = 3
-	orders   = 6 // at a time; all replicas want all of them
+	orders   = 6 // at a time; all replicas sell all of them
 	work     = 50 * time.Millisecond
 	tea      = shop.SKU("tea")
 	price    = 499
@@ -58,12 +58,12 @@ func (m *market) close() error {
 	return errors.Join(errs...)
 }
 
-// Charge is of [shop.Bank].
+// Charge implements [shop.Bank].
 func (m *market) Charge(context.Context, shop.Payment) (string, error) {
 	return fmt.Sprintf("receipt-%d", m.charged.Add(1)), nil
 }
 
-// sell has all replicas deal with the same orders, round after round, until ctx ends.
+// sell makes all replicas process the same orders, round after round, until ctx ends.
 func (m *market) sell(ctx context.Context) error {
 	for round := 1; ctx.Err() == nil; round++ {
 		if err := m.round(ctx, round); err != nil && ctx.Err() == nil {
@@ -73,7 +73,7 @@ func (m *market) sell(ctx context.Context) error {
 	return nil
 }
 
-// round has all replicas deal with the same orders once.
+// round makes all replicas process the same orders once.
 func (m *market) round(ctx context.Context, round int) error {
 	for i := range orders {
 		if err := m.store.SaveOrder(ctx, &shop.Order{ID: orderID(i), Item: tea, Cents: price}); err != nil {
@@ -99,7 +99,7 @@ func (m *market) round(ctx context.Context, round int) error {
 	return errors.Join(errs...)
 }
 
-// deal takes one order from payment to stock. That another replica was faster is no mistake.
+// deal processes one order from payment to stock. It is no error if another replica was faster.
 func deal(ctx context.Context, service shop.Service, id shop.OrderID, day string) error {
 	_, err := service.Pay(ctx, shop.Payment{Order: id, Cents: price})
 	if err != nil && !errors.Is(err, shop.ErrPaid) {
@@ -112,7 +112,7 @@ func deal(ctx context.Context, service shop.Service, id shop.OrderID, day string
 	return forced(service.CloseDay(ctx, day))
 }
 
-// forced returns err, unless somebody took a lock on the page.
+// forced returns err, or nil if a user of the page has forced the lock open.
 func forced(err error) error {
 	if errors.Is(err, lockrt.ErrLost) {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace"
 )
 
-// spans writes spans to a file, a line for each, in place of a collector.
+// spans writes each span as a line to a file, in place of a collector.
 type spans struct {
 	mu   sync.Mutex
 	file *os.File
@@ -23,7 +23,7 @@ func newSpans(path string) (*spans, error) {
 	return &spans{file: file}, err
 }
 
-// ExportSpans is of [trace.SpanExporter].
+// ExportSpans implements [trace.SpanExporter].
 func (s *spans) ExportSpans(_ context.Context, some []trace.ReadOnlySpan) error {
 	var text strings.Builder
 	for _, one := range some {
@@ -42,5 +42,5 @@ func (s *spans) ExportSpans(_ context.Context, some []trace.ReadOnlySpan) error 
 	return err
 }
 
-// Shutdown is of [trace.SpanExporter].
+// Shutdown implements [trace.SpanExporter].
 func (s *spans) Shutdown(context.Context) error { return nil }

@@ -1,5 +1,5 @@
-// Orders shows what locks are for: several replicas of a shop, each a process of its own, are
-// told of the same payments at the same time, first without locks and then with them.
+// Orders shows what locks are for: several replicas of a shop, each a process of its own, receive
+// the same payments at the same time, first without locks and then with them.
 //
 //	go run ./examples/orders
 //

@@ -14,7 +14,8 @@ import (
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
-// Replicas write to the standard error of their parent, so it ends when the last of them has.
+// TestOrders_ReplicasDoNotOutliveTheProgram reads the standard error until it ends. The replicas
+// write to the standard error of their parent, so it ends when the last replica has ended.
 func TestOrders_ReplicasDoNotOutliveTheProgram(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

@@ -15,7 +15,7 @@ import (
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
-// runs counts how often the code of a page got to its work.
+// runs counts how often the code of a page reached its work.
 type runs struct {
 	mu sync.Mutex
 	n  int
@@ -28,7 +28,7 @@ func (r *runs) work(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// ran asks that the code of a page worked n times, and without an error.
+// ran requires that the code of a page worked n times, without an error.
 func ran(t *testing.T, n int, code func(ctx context.Context, work func(ctx context.Context) error) error) {
 	t.Helper()
 	var r runs
@@ -157,7 +157,7 @@ func TestLatch(t *testing.T) {
 		if _, err := imports.SetCount(ctx, 2); err != nil {
 			return err
 		}
-		for range 2 { // as two other processes do when they have finished
+		for range 2 { // as two other processes do that have finished
 			if _, err := imports.CountDown(ctx); err != nil {
 				return err
 			}
@@ -219,7 +219,7 @@ func TestReport_StopsWhenTheLockIsLost(t *testing.T) {
 	client := locktest.Client(t, lockrt.Options{})
 	err := client.Mutex("report").Do(t.Context(), func(ctx context.Context, lease *lockrt.Lease) error {
 		locktest.Lose(t, lease)
-		<-ctx.Done() // what the work under test has to notice
+		<-ctx.Done() // the work under test has to notice that
 		return nil
 	})
 	require.ErrorIs(t, err, lockrt.ErrLost)

@@ -8,7 +8,7 @@ import (
 // OrderID names an order.
 type OrderID string
 
-// An Order is what a customer ordered.
+// An Order is an order of a customer.
 type Order struct{ ID OrderID }
 
 // Service is the orders API.
@@ -21,7 +21,7 @@ type Service interface {
 	Pay(ctx context.Context, o *Order, cents int64) error
 }
 
-// orders is the Service itself. It knows nothing of locks.
+// orders is the Service without locks.
 type orders struct{}
 
 func (orders) Pay(_ context.Context, o *Order, cents int64) error {

@@ -3,12 +3,12 @@
 //
 //	go run .
 //
-// It starts PostgreSQL and Redis in temporary directories, which have to be installed: make service, in the root of the repository,
-// installs what is missing. It needs Unix, where a process can be paused. The exit code is 0 if everything was done once, nothing was
-// oversold, and the locks of the killed replica were acquired by another one.
+// It starts PostgreSQL and Redis in temporary directories. Both have to be installed: make service, in the root of the
+// repository, installs them if they are missing. It needs Unix, where a process can be paused. The exit code is 0 if
+// everything was done once, nothing was oversold, and another replica acquired the locks of the killed one.
 //
-// The packages: shop has the annotated interfaces, what they do, and fencing in SQL; replica is a process of the service; servers starts
-// PostgreSQL and Redis; load sends the requests, breaks things and audits the books.
+// The packages: shop has the annotated interfaces, their implementation, and fencing in SQL; replica is a process of
+// the service; servers starts PostgreSQL and Redis; load sends the requests, breaks things and audits the books.
 package main
 
 import (
@@ -41,7 +41,7 @@ func run() error {
 			for line := range lines {
 				if line == "pause" {
 					replicas.Say("stops")
-					_ = replicas.Pause() // an error means that it has not stopped, which the load notices
+					_ = replicas.Pause() // an error means that the process is not paused, which the load notices
 					replicas.Say("runs on")
 				}
 			}

@@ -25,8 +25,8 @@ func needed(t *testing.T) {
 	}
 }
 
-// TestService runs the load: it fails if anything is done twice or oversold, or if the locks of the killed replica are not acquired by
-// another one. The output says that every fault has happened.
+// TestService runs the load. It fails if anything is done twice or oversold, or if no other replica acquires the locks
+// of the killed replica. The output names each fault that has happened.
 func TestService(t *testing.T) {
 	t.Parallel()
 	needed(t)
@@ -58,7 +58,7 @@ func TestService_RefusesTooFewOrders(t *testing.T) {
 // TestFresh generates the wrappers again, in memory, and compares them with what is committed.
 func TestFresh(t *testing.T) {
 	t.Parallel()
-	for _, dir := range []string{"../../cmd/lockgen", "../../templates", "../../runtime", "shop"} { // an old result is not to be taken from the cache
+	for _, dir := range []string{"../../cmd/lockgen", "../../templates", "../../runtime", "shop"} { // go test must not reuse a stale result from its cache
 		require.NoError(t, filepath.WalkDir(dir, func(path string, entry os.DirEntry, err error) error {
 			if err == nil && !entry.IsDir() {
 				_, err = os.Stat(path)

@@ -11,8 +11,8 @@ import (
 //
 //lockgen:locks wait=1m
 type Locks interface {
-	// Accounts locks several accounts, all or none, in the order of their keys: two transfers in opposite directions do
-	// not wait for each other in a circle.
+	// Accounts locks several accounts, all or none, in the order of their keys: two transfers in opposite directions
+	// cannot deadlock.
 	//
 	//lockgen:lock key=example-transfer:{ids...}
 	Accounts(ids ...AccountID) lockrt.EntityMulti[AccountID]
@@ -34,11 +34,11 @@ func (b *bank) transfer(ctx context.Context, from, to AccountID, cents int64) er
 		if err := b.withdraw(ctx, each[0], cents); err != nil {
 			return err
 		}
-		return b.deposit(context.WithoutCancel(ctx), each[1], cents) // the money is out: it has to go somewhere
+		return b.deposit(context.WithoutCancel(ctx), each[1], cents) // the money is withdrawn: the deposit must not be cancelled
 	})
 }
 
-// total counts the cents in several accounts while nobody moves them.
+// total counts the cents in several accounts while no transfer runs.
 func (b *bank) total(ctx context.Context, ids ...AccountID) (cents int64, err error) {
 	err = b.locks.Accounts(ids...).Do(ctx, func(ctx context.Context, held lockrt.HeldMulti[AccountID]) error {
 		for _, account := range held.Each() {
@@ -53,7 +53,7 @@ func (b *bank) total(ctx context.Context, ids ...AccountID) (cents int64, err er
 	return cents, err
 }
 
-// withdraw asks for the proof that the account is held: without one, or with that of another kind of thing, the call
+// withdraw requires the proof that the account is held: without one, or with that of another kind of thing, the call
 // does not compile.
 func (b *bank) withdraw(ctx context.Context, account lockrt.Held[AccountID], cents int64) error {
 	balance, err := b.store.balance(ctx, account.ID())

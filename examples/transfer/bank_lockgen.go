@@ -28,8 +28,8 @@ func NewLocks(c *lockrt.Client, opts ...lockrt.LockOption) Locks {
 
 var lockLocksAccounts = gen.Spec{Name: "main.Locks.Accounts", Template: "example-transfer:{ids...}", Wait: time.Minute}
 
-// Accounts locks several accounts, all or none, in the order of their keys: two transfers in opposite directions do
-// not wait for each other in a circle.
+// Accounts locks several accounts, all or none, in the order of their keys: two transfers in opposite directions
+// cannot deadlock.
 //
 // Its keys are example-transfer:{ids...}, one for each element.
 func (l redisLocks) Accounts(ids ...AccountID) lockrt.EntityMulti[AccountID] {

@@ -1,5 +1,5 @@
 // Transfer moves money between accounts, from several processes at once: each transfer locks two accounts, all or none,
-// and the functions that read and write an account ask for the proof that it is locked.
+// and the functions that read and write an account require the proof that it is locked.
 //
 //	go run ./examples/transfer
 //
@@ -31,7 +31,7 @@ const (
 	transfers = 50   // for each teller
 )
 
-// work has tellers move money, each from somebody to somebody.
+// work makes tellers move money between random accounts.
 func work(ctx context.Context, b *bank) error {
 	failed := make(chan error, tellers)
 	var group sync.WaitGroup
@@ -48,7 +48,7 @@ func work(ctx context.Context, b *bank) error {
 	}
 	group.Wait()
 	close(failed)
-	return <-failed // nil if there is none
+	return <-failed // nil if no teller failed
 }
 
 func main() {
@@ -84,7 +84,7 @@ func replica() error {
 	return nil
 }
 
-// open returns a bank of the server at url, and what closes it.
+// open returns a bank on the server at url, and a function that closes it.
 func open(url string) (b *bank, closeBank func(), err error) {
 	option, err := rueidis.ParseURL(url)
 	if err != nil {

@@ -21,7 +21,7 @@ func TestShow(t *testing.T) {
 	})
 }
 
-// TestTransfer_LocksBoth shows what one transfer locks, also one within an account.
+// TestTransfer_LocksBoth shows which locks a transfer takes, including one within an account.
 func TestTransfer_LocksBoth(t *testing.T) {
 	t.Parallel()
 	client := locktest.Client(t, lockrt.Options{})

@@ -10,8 +10,7 @@ import (
 
 var errPoor = errors.New("not enough")
 
-// A store reads and writes accounts, and knows nothing of locks. It is in the same Redis so that the example needs
-// nothing else.
+// A store reads and writes accounts, without locks. It uses the same Redis so that the example needs nothing else.
 type store struct {
 	rc   rueidis.Client
 	name string

@@ -1,5 +1,5 @@
-// Workers shows how a pool of workers is bounded over all replicas of a service: each job needs a permit, and there are
-// only three. A permit is a lease, so that of a worker that dies comes back.
+// Workers shows how permits bound the workers of all replicas of a service: each job needs a permit, and there are only
+// three. A permit is a lease, so the permit of a dead worker becomes free.
 //
 //	go run ./examples/workers
 //
@@ -29,7 +29,7 @@ const (
 // hanging is the replica whose jobs never end.
 const hanging = "A"
 
-// run does the jobs of one replica. As many workers as there are take them, and each waits for a permit first.
+// run does the jobs of one replica. Its workers share the jobs, and each acquires a permit for a job first.
 func run(ctx context.Context, permits *lockrt.PermitSemaphore) error {
 	queue := make(chan int, jobs)
 	for n := range jobs {
@@ -43,7 +43,7 @@ func run(ctx context.Context, permits *lockrt.PermitSemaphore) error {
 			for n := range queue {
 				job := func(ctx context.Context, _ *lockrt.Permit) error { return work(ctx, n) }
 				err := permits.Do(ctx, job)
-				for errors.Is(err, lockrt.ErrLost) { // the machine stood still: the job is done again
+				for errors.Is(err, lockrt.ErrLost) { // the machine was paused: do the job again
 					err = permits.Do(ctx, job)
 				}
 				if err != nil {
@@ -55,7 +55,7 @@ func run(ctx context.Context, permits *lockrt.PermitSemaphore) error {
 	}
 	group.Wait()
 	close(failed)
-	return <-failed // nil if there is none
+	return <-failed // nil if no worker failed
 }
 
 // work does one job, under a context that ends if the permit is lost.
@@ -89,7 +89,7 @@ func main() {
 	}
 }
 
-// pool is the environment variable that has the name of the semaphore: another one for each run.
+// pool is the environment variable with the name of the semaphore. Each run has another name.
 const pool = "EXAMPLE_POOL"
 
 func replica() error {
@@ -99,7 +99,7 @@ func replica() error {
 		return err
 	}
 	defer client.Close()
-	// A worker that died keeps its permit for the watchdog time.
+	// A dead worker keeps its permit for the watchdog time.
 	if err := run(ctx, client.PermitSemaphore(os.Getenv(pool), permits, lockrt.WithWatchdog(2*time.Second))); err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func show(ctx context.Context, url string, out io.Writer) (err error) {
 	}
 	defer client.Close()
 	all := client.PermitSemaphore("example-workers:"+client.ID(), 0)
-	if _, err := all.TrySetPermits(ctx, permits, time.Hour); err != nil { // with a time, so that it does not stay for ever
+	if _, err := all.TrySetPermits(ctx, permits, time.Hour); err != nil { // with an expiry, so that it does not stay for ever
 		return err
 	}
 	group, err := replicas.NewGroup(url, out, pool+"="+all.Key())

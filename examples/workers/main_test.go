@@ -15,11 +15,11 @@ func TestMain(m *testing.M) { replicastest.Main(m, main) }
 
 func TestShow(t *testing.T) {
 	t.Parallel()
-	replicastest.Show(t, show, check, "example-workers:", "lockgen_requests:{example-workers:") // of the semaphore, which stays
+	replicastest.Show(t, show, check, "example-workers:", "lockgen_requests:{example-workers:") // of the semaphore, which stays after the test
 }
 
-// check reads what was printed: never more than three jobs at a time, with those of the dead as long as their permits
-// are out, and all jobs of the others done.
+// check examines the printed output: at most three jobs run at a time, counting those of dead workers until their
+// permits expire, and the other replicas finish all their jobs.
 func check(t *testing.T, out string) {
 	t.Helper()
 	busy, done := map[string]int{}, map[string]int{}
@@ -28,7 +28,7 @@ func check(t *testing.T, out string) {
 		words := strings.Fields(line)
 		at, err := strconv.ParseFloat(strings.TrimSuffix(words[0], "s"), 64)
 		require.NoError(t, err, line)
-		if at > killed+1 { // two seconds, of which a third had passed at most when it was killed
+		if at > killed+1 { // two seconds, of which at most a third had passed when it was killed
 			delete(busy, hanging)
 		}
 		switch who := words[1]; words[2] {

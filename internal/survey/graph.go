@@ -5,22 +5,22 @@ import (
 	"slices"
 )
 
-// A node is a call that waits: a waiter of a lock.
+// A node is a waiter of a lock.
 type node struct {
 	lock *Lock
-	n    int // which of its waiters
+	n    int // the number of the waiter
 }
 
 func (n node) waiter() Waiter { return n.lock.Waiters[n.n] }
 
-// A Graph is who waits for whom.
+// A Graph has an edge from each waiter to each holder that it waits for.
 type Graph struct {
 	nodes []node
-	under map[string][]node // by the owner of a lease: the calls that wait under it
-	stuck map[node]bool     // calls that cannot go on unless somebody gives up, since they are in a circle or behind one
+	under map[string][]node // by the owner of a lease: the waiters that hold it
+	stuck map[node]bool     // waiters that cannot go on until another one gives up, since they are in a circle or behind one
 }
 
-// Graph returns who waits for whom.
+// Graph returns the graph of waiters and holders.
 func (w *World) Graph() *Graph {
 	g := &Graph{under: map[string][]node{}, stuck: map[node]bool{}}
 	for _, key := range slices.Sorted(maps.Keys(w.Locks)) {
@@ -34,7 +34,7 @@ func (w *World) Graph() *Graph {
 			}
 		}
 	}
-	for changed := true; changed; { // who may go on is let go, until nothing changes
+	for changed := true; changed; { // remove each waiter that can go on, until nothing changes
 		changed = false
 		for _, n := range g.nodes {
 			if g.stuck[n] && !g.blocked(n) {
@@ -45,19 +45,19 @@ func (w *World) Graph() *Graph {
 	return g
 }
 
-// blockers are the holders that keep a call waiting.
+// blockers returns the holders that keep a waiter from its lock.
 func (n node) blockers() []Holder {
 	var all []Holder
 	for _, h := range n.lock.Holders {
 		if n.waiter().Kind == "read" && n.lock.Kind == "read" {
-			continue // readers do not keep out readers
+			continue // readers do not exclude readers
 		}
 		all = append(all, h)
 	}
 	return all
 }
 
-// blocked reports whether no one that it waits for can go on: all who have permits, or any who has a lock.
+// blocked reports whether no holder that it waits for can go on: all holders of permits, or any holder of a lock.
 func (g *Graph) blocked(n node) bool {
 	blockers := n.blockers()
 	waits := func(h Holder) bool {
@@ -69,7 +69,7 @@ func (g *Graph) blocked(n node) bool {
 	return slices.ContainsFunc(blockers, waits)
 }
 
-// next returns why a call that is stuck is: a holder, and the call under its lease.
+// next returns why a stuck waiter is stuck: a holder, and the waiter under its lease.
 func (g *Graph) next(n node) (Holder, node, bool) {
 	for _, h := range n.blockers() {
 		for _, m := range g.under[h.Owner] {
@@ -81,7 +81,7 @@ func (g *Graph) next(n node) (Holder, node, bool) {
 	return Holder{}, node{}, false
 }
 
-// circles returns each circle once, as the calls in it, beginning with the one that has waited for longest.
+// circles returns each circle once, as its waiters, beginning with the one that has waited longest.
 func (g *Graph) circles() (all [][]node) {
 	done := map[node]bool{}
 	for _, n := range g.nodes {
@@ -115,25 +115,25 @@ func (g *Graph) circles() (all [][]node) {
 	return all
 }
 
-// A Circle is a deadlock: each waits for what the next one has.
+// A Circle is a deadlock: each waiter waits for a lock that the next one holds.
 type Circle []Link
 
-// A Link is one call of a chain, and who has what it waits for.
+// A Link is one waiter of a chain, with the holders of its lock.
 type Link struct {
-	Key     string   `json:"key"` // what it waits for
+	Key     string   `json:"key"` // of the lock that it waits for
 	Waiter  Waiter   `json:"waiter"`
-	Holders []Holder `json:"holders"`           // who has it
+	Holders []Holder `json:"holders"`           // of that lock
 	Stuck   bool     `json:"stuck,omitempty"`   // it is in a circle, or behind one
-	Chains  []Link   `json:"behind,omitempty"`  // what the holders wait for
-	Circle  bool     `json:"circle,omitempty"`  // it is in the chain already: the chain ends here
-	Unknown bool     `json:"unknown,omitempty"` // nobody is known to have it
+	Chains  []Link   `json:"behind,omitempty"`  // the waiters among the holders
+	Circle  bool     `json:"circle,omitempty"`  // the waiter is in the chain already: the chain ends here
+	Unknown bool     `json:"unknown,omitempty"` // no holder is known
 }
 
 func (g *Graph) link(n node) Link {
 	return Link{Key: n.lock.Key, Waiter: n.waiter(), Holders: n.blockers(), Stuck: g.stuck[n], Unknown: len(n.blockers()) == 0}
 }
 
-// Circles returns each deadlock once, beginning with the call that has waited for longest.
+// Circles returns each deadlock once, beginning with the waiter that has waited longest.
 func (g *Graph) Circles() []Circle {
 	all := []Circle{}
 	for _, c := range g.circles() {
@@ -146,10 +146,10 @@ func (g *Graph) Circles() []Circle {
 	return all
 }
 
-// mostDeep is how far a chain is followed.
+// mostDeep is the largest length of a chain.
 const mostDeep = 64
 
-// Chain follows the call that is number i of those that wait for l, to the end.
+// Chain follows the waiter with number i of l to the end of its chain.
 func (g *Graph) Chain(l *Lock, i int) Link { return g.chain(node{l, i}, nil) }
 
 func (g *Graph) chain(n node, path []node) Link {

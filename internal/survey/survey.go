@@ -1,5 +1,5 @@
-// Package survey puts together what is known of all locks at about one moment: what processes say of themselves, and what Redis says of
-// the locks of those that do not. It knows who waits for whom, and finds deadlocks.
+// Package survey collects the state of all locks at about one moment: what processes report about themselves, and what
+// Redis has of the locks of the other processes. It knows which waiter waits for which holder, and finds deadlocks.
 package survey
 
 import (
@@ -16,15 +16,15 @@ import (
 	lockrt "github.com/lockgen/lockgen/runtime"
 )
 
-// A Lock is one key that somebody has or waits for, as -json shows it.
+// A Lock is one key that has a holder or a waiter, as -json shows it.
 type Lock struct {
 	Key     string   `json:"key"`
-	Kind    string   `json:"kind"` // of lockgen's locks; "lock" where no process of it says which
+	Kind    string   `json:"kind"` // of lockgen's locks; "lock" where no process of lockgen reports the kind
 	Holders []Holder `json:"holders,omitempty"`
 	Waiters []Waiter `json:"waiters,omitempty"` // the longest waiting first
 }
 
-// A Holder is who has a lock.
+// A Holder is the holder of a lock.
 type Holder struct {
 	Who
 	Owner  string     `json:"owner"` // as in Redis
@@ -33,7 +33,7 @@ type Holder struct {
 	LeftMS int64      `json:"left_ms"` // of the lease; -1 for ever
 	Holds  int        `json:"holds,omitempty"`
 	Token  int64      `json:"token,omitempty"`
-	Gone   bool       `json:"gone,omitempty"` // the process does not listen any more: it was killed, or stopped, or is elsewhere
+	Gone   bool       `json:"gone,omitempty"` // the process does not listen any more: it was killed, paused, or is cut off
 	Trace  string     `json:"trace,omitempty"`
 }
 
@@ -47,7 +47,7 @@ type Who struct {
 	Java    bool   `json:"java,omitempty"`
 }
 
-// A Waiter is one call that waits.
+// A Waiter is one waiting call.
 type Waiter struct {
 	Who
 	Name     string            `json:"name,omitempty"`
@@ -58,7 +58,7 @@ type Waiter struct {
 	Trace    string            `json:"trace,omitempty"`
 }
 
-// String says who it is, for people.
+// String describes the process for people.
 func (w Who) String() string {
 	if w.Java {
 		return "Java " + w.Process
@@ -73,7 +73,7 @@ func (w Who) String() string {
 	return "process " + w.Process
 }
 
-// A World is what is known of all locks at about one moment.
+// A World is the known state of all locks at about one moment.
 type World struct {
 	At      time.Time
 	Locks   map[string]*Lock // by their keys
@@ -81,10 +81,10 @@ type World struct {
 	Omitted int              // locks and calls that processes did not name
 }
 
-// New returns a World in which nothing is known yet.
+// New returns an empty World.
 func New() *World { return &World{At: time.Now(), Locks: map[string]*Lock{}} }
 
-// Lock returns the lock of a key, which is added if it is not there yet.
+// Lock returns the lock of a key. It adds the lock if it is not there yet.
 func (w *World) Lock(key, kind string) *Lock {
 	l := w.Locks[key]
 	if l == nil {
@@ -97,7 +97,7 @@ func (w *World) Lock(key, kind string) *Lock {
 	return l
 }
 
-// Sorted returns the locks whose keys a pattern matches: the longest held first, then those that nobody is known to hold.
+// Sorted returns the locks whose keys match a pattern: those held longest first, those without a known holder last.
 func (w *World) Sorted(pattern string) []*Lock {
 	var all []*Lock
 	for _, l := range w.Locks {
@@ -118,7 +118,7 @@ func (l *Lock) since() *time.Time {
 	return nil
 }
 
-// older puts what began earlier first, and what is not known last.
+// older orders times ascending, and unknown ones last.
 func older(a, b *time.Time) int {
 	switch {
 	case a == nil && b == nil:
@@ -163,8 +163,8 @@ func whoOf(p lockrt.Process) Who {
 	return Who{Process: p.ID, Service: p.Name, Host: p.Host, PID: p.PID, Program: p.Program}
 }
 
-// Take asks all processes for as long as asking, or what they know of one key, and reads from Redis what they do not know: who has what
-// they wait for.
+// Take asks all processes about all locks, or about one key, for as long as asking. It reads from Redis what no process
+// reports: the holders of locks that processes wait for.
 func Take(ctx context.Context, c *lockrt.Client, asking time.Duration, key string) (*World, error) {
 	bounded, cancel := context.WithTimeout(ctx, asking)
 	defer cancel()
@@ -200,7 +200,7 @@ func Take(ctx context.Context, c *lockrt.Client, asking time.Duration, key strin
 	return w, w.Read(ctx, c, slices.Compact(unheld))
 }
 
-// Add adds what one process says.
+// Add adds the report of one process.
 func (w *World) Add(s lockrt.Snapshot) {
 	who := whoOf(s.Process)
 	w.Omitted += s.Omitted
@@ -227,7 +227,7 @@ func (w *World) Add(s lockrt.Snapshot) {
 	}
 }
 
-// javaChannels returns the keys on whose channels programs listen as Redisson does, those of this library among them.
+// javaChannels returns the keys of the channels that Redisson's programs subscribe to, including those of this library.
 func javaChannels(ctx context.Context, rc rueidis.Client) (keys []string, err error) {
 	answered := false
 	for _, node := range rc.Nodes() {
@@ -236,7 +236,7 @@ func javaChannels(ctx context.Context, rc rueidis.Client) (keys []string, err er
 		} {
 			names, failed := node.Do(ctx, command).AsStrSlice()
 			if failed != nil {
-				err = failed // an older server has no such channels
+				err = failed // an older server has no sharded channels
 				continue
 			}
 			answered = true
@@ -253,7 +253,7 @@ func javaChannels(ctx context.Context, rc rueidis.Client) (keys []string, err er
 	return keys, err
 }
 
-// keyOfChannel returns the key of which a channel of Redisson tells.
+// keyOfChannel returns the key of a channel of Redisson.
 func keyOfChannel(name string) (key string, ok bool) {
 	for _, prefix := range []string{"redisson_lock__channel:", "redisson_rwlock:"} {
 		rest, found := strings.CutPrefix(name, prefix)
@@ -268,10 +268,10 @@ func keyOfChannel(name string) (key string, ok bool) {
 	return "", false
 }
 
-// MostFields is of how many fields a hash may be that is read as a whole.
+// MostFields is the largest number of fields of a hash that is read as a whole.
 const MostFields = 64
 
-// Read adds who has the keys, as Redis says.
+// Read adds the holders of the keys, as Redis has them.
 func (w *World) Read(ctx context.Context, c *lockrt.Client, keys []string) error {
 	rc := c.Redis()
 	known := map[string]Who{}
@@ -284,7 +284,7 @@ func (w *World) Read(ctx context.Context, c *lockrt.Client, keys []string) error
 		for i, key := range some {
 			n, err := replies[2*i].AsInt64()
 			if said, ok := rueidis.IsRedisErr(err); ok && strings.HasPrefix(said.Error(), "WRONGTYPE") {
-				continue // it counts, and has no owner
+				continue // a counter has no owner
 			}
 			if err != nil {
 				return err
@@ -328,7 +328,7 @@ func holderOf(field, value string, left int64) (Holder, bool) {
 	}
 	holds, err := strconv.Atoi(value)
 	if err != nil {
-		holds = 0 // it is not said
+		holds = 0 // the hold count is not in the value
 	}
 	h := Holder{Owner: field, LeftMS: left, Holds: holds}
 	h.Process = uuid
@@ -339,7 +339,7 @@ func holderOf(field, value string, left int64) (Holder, bool) {
 	return h, true
 }
 
-// whoWas returns what Redis knows of a process.
+// whoWas returns what Redis knows about a process.
 func whoWas(ctx context.Context, c *lockrt.Client, known map[string]Who, id string) (Who, error) {
 	if who, ok := known[id]; ok {
 		return who, nil
@@ -348,7 +348,7 @@ func whoWas(ctx context.Context, c *lockrt.Client, known map[string]Who, id stri
 	if err != nil && ctx.Err() != nil {
 		return Who{}, err
 	}
-	p.ID = id // it may not be permitted to read more
+	p.ID = id // reading more may not be permitted
 	known[id] = whoOf(p)
 	return known[id], nil
 }

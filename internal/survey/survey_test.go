@@ -11,7 +11,7 @@ import (
 	lockrt "github.com/lockgen/lockgen/runtime"
 )
 
-// randomWorld has owners that hold some of the keys, and calls that wait under leases of some of them.
+// randomWorld has owners that hold some of the keys, and waiters that hold leases of some of them.
 func randomWorld(r *rand.Rand) *World {
 	w := New()
 	keys := 1 + r.IntN(6)
@@ -43,8 +43,8 @@ func randomWorld(r *rand.Rand) *World {
 	return w
 }
 
-// runs lets calls go on for as long as any can, and returns those that never do: a call gets its lock when no holder of that waits, or for
-// permits when one does not, and then it does not wait any more.
+// runs lets waiters go on for as long as any can, and returns those that never do. A waiter gets its lock when no
+// holder of it waits, or a permit when one holder does not wait; then it waits no more.
 func runs(w *World) map[node]bool {
 	left := map[node]bool{}
 	for _, l := range w.Locks {
@@ -77,8 +77,8 @@ func runs(w *World) map[node]bool {
 	}
 }
 
-// What is called stuck is what never goes on when everything is tried out, and each circle is one: no circle is missed, and none is
-// reported that is not there.
+// TestGraph_AgainstTryingItOut shows that the stuck waiters are those that never go on in a simulation, and that each
+// reported circle is one: no circle is missed, and none is invented.
 func TestGraph_AgainstTryingItOut(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))

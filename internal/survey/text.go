@@ -9,7 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// Clean escapes what is not to reach a terminal or a page: controls, marks that change the direction of text, and bytes that are no text.
+// Clean escapes characters that must not reach a terminal or a page: controls, marks that change the direction of text,
+// and invalid UTF-8.
 func Clean(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); {
@@ -27,7 +28,7 @@ func Clean(s string) string {
 	return b.String()
 }
 
-// Short writes a duration in two units at most.
+// Short formats a duration in at most two units.
 func Short(d time.Duration) string {
 	switch {
 	case d < 0:

@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// Pause stops this process until [Group.Resume]. Here nothing can.
+// Pause pauses this process until [Group.Resume]. This system cannot do that.
 func Pause() error { return errors.ErrUnsupported }
 
 func resume(*os.Process) error { return errors.ErrUnsupported }

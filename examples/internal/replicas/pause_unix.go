@@ -8,7 +8,8 @@ import (
 	"syscall"
 )
 
-// Pause stops this process, as a machine does that is out of memory or moved to another host, until [Group.Resume].
+// Pause pauses this process until [Group.Resume], as happens on a machine that is out of memory or moves to another
+// host.
 func Pause() error {
 	resumed := make(chan os.Signal, 1)
 	signal.Notify(resumed, syscall.SIGCONT)

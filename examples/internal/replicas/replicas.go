@@ -1,5 +1,5 @@
-// Package replicas has a program start itself again, as several processes that are replicas of one service: what
-// they say is printed in the order in which they said it, and each of them can be told something, stopped and killed.
+// Package replicas starts a program several more times, as processes that are replicas of one service. It prints their
+// output in the order in which they wrote it, and can send a line to each of them, pause it and kill it.
 package replicas
 
 import (
@@ -19,15 +19,15 @@ import (
 	"github.com/lockgen/lockgen/runtime/locktest/embedded"
 )
 
-// nameVar has the name of the replica that a process is.
+// nameVar is the environment variable with the name of the replica.
 const nameVar = "LOCKGEN_EXAMPLE_REPLICA"
 
-// Name returns the name of the replica that this process is, nothing if it is the program that was called.
+// Name returns the name of the replica that this process is. It is empty in the program that the user started.
 func Name() string { return os.Getenv(nameVar) }
 
-// Join returns what a replica works under: a context that ends when it is to stop, and what it is told meanwhile.
+// Join returns a context that ends when the replica has to stop, and the lines that the program sends to the replica.
 func Join() (ctx context.Context, told <-chan string) {
-	signal.Ignore(os.Interrupt) // a terminal sends it to all; the program decides
+	signal.Ignore(os.Interrupt) // a terminal sends it to all processes; the program decides
 	ctx, cancel := context.WithCancel(context.Background())
 	lines := make(chan string, 16)
 	go func() {
@@ -39,7 +39,7 @@ func Join() (ctx context.Context, told <-chan string) {
 	return ctx, lines
 }
 
-// Say prints what a replica does, as one line.
+// Say prints one line about what the replica does.
 func Say(format string, args ...any) {
 	said := strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", "; ")
 	_, _ = io.WriteString(os.Stdout, Name()+" "+said+"\n")
@@ -60,7 +60,7 @@ type Group struct {
 	env     []string
 	out     io.Writer
 	began   time.Time
-	pipe    *os.File // to which all of them write, so that what happened before stands before
+	pipe    *os.File // all replicas write to it, so that the output has the order of the events
 	lines   chan string
 	members map[string]*member
 }
@@ -72,8 +72,8 @@ type member struct {
 	ended  chan struct{}
 }
 
-// NewGroup returns a group without members, which all use the server at url and have env in their environment.
-// What they say is printed to out.
+// NewGroup returns a group without members. All members use the server at url and have env in their environment. The
+// group prints their output to out.
 func NewGroup(url string, out io.Writer, env ...string) (*Group, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -90,7 +90,8 @@ func NewGroup(url string, out io.Writer, env ...string) (*Group, error) {
 	return g, nil
 }
 
-// Start starts the program again, as the replica of that name: also one that was killed before.
+// Start starts the program again, as the replica of this name. A killed replica can be started
+// again.
 func (g *Group) Start(name string) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -111,18 +112,17 @@ func (g *Group) Start(name string) error {
 	go func() {
 		defer close(m.ended)
 		if err := cmd.Wait(); err != nil && !m.killed.Load() {
-			fmt.Fprintf(g.pipe, "%s %s%v\n", name, failed, err) // behind all that it said
+			fmt.Fprintf(g.pipe, "%s %s%v\n", name, failed, err) // after everything that the replica said
 		}
 	}()
 	return nil
 }
 
-// failed begins the line about a replica that did not end well. None of them says that.
+// failed begins the line about a replica that ended with an error. No replica says it by itself.
 const failed = "\x00"
 
-// Await prints what the replicas say until each of texts is the beginning of something that was said, in whatever order,
-// and returns the name of the replica that said the first one. It fails if ctx ends, or a replica does that was
-// not killed.
+// Await prints what the replicas say until each of texts has been the beginning of a line, in any order, and returns
+// the name of the replica that said the first one. It fails if ctx ends, or if a replica ends that was not killed.
 func (g *Group) Await(ctx context.Context, texts ...string) (name string, err error) {
 	first := texts[0]
 	texts = slices.Clone(texts)
@@ -143,7 +143,7 @@ func (g *Group) Await(ctx context.Context, texts ...string) (name string, err er
 	return name, nil
 }
 
-// next prints and returns what one of the replicas says next.
+// next prints and returns the next line of any replica.
 func (g *Group) next(ctx context.Context) (name, said string, err error) {
 	select {
 	case line, ok := <-g.lines:
@@ -161,12 +161,12 @@ func (g *Group) next(ctx context.Context) (name, said string, err error) {
 	}
 }
 
-// Print prints what somebody did, as what the replicas do is printed.
+// Print prints a line about somebody else in the format of a replica's line.
 func (g *Group) Print(name, said string) {
 	fmt.Fprintf(g.out, "%7.3fs  %-8s  %s\n", time.Since(g.began).Seconds(), name, said)
 }
 
-// Tell tells a replica something. One that is gone does not hear it.
+// Tell sends a line to a replica. A dead replica does not receive it.
 func (g *Group) Tell(name, what string) { _, _ = io.WriteString(g.members[name].stdin, what+"\n") }
 
 // Kill ends a replica as a crash does, and returns when it is gone.
@@ -177,10 +177,11 @@ func (g *Group) Kill(name string) {
 	<-m.ended
 }
 
-// Resume lets a replica run on that has stopped itself.
+// Resume resumes a replica that has paused itself.
 func (g *Group) Resume(name string) error { return resume(g.members[name].cmd.Process) }
 
-// Close has all replicas stop, prints what they still say, and waits for them. It fails if one of them did.
+// Close stops all replicas, prints the rest of their output, and waits for them. It fails if one of them ended with an
+// error.
 func (g *Group) Close() error {
 	for _, m := range g.members {
 		_ = m.stdin.Close()

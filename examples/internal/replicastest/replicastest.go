@@ -14,7 +14,7 @@ import (
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
-// Main is the TestMain of a program: the binary of its tests is that of its replicas, too.
+// Main is the TestMain of a program: the test binary also runs as the replicas.
 func Main(m *testing.M, main func()) {
 	if replicas.Name() != "" {
 		main()
@@ -23,8 +23,8 @@ func Main(m *testing.M, main func()) {
 	os.Exit(m.Run())
 }
 
-// Show runs what a program shows, on the embedded server and on a real one, and has check look at what it printed. On
-// the server no keys are left behind but those whose names begin so.
+// Show runs the show of a program, on the embedded server and on a real one, and check examines the printed output.
+// Afterwards the server may have only keys with these prefixes.
 func Show(t *testing.T, show func(ctx context.Context, url string, out io.Writer) error, check func(t *testing.T, out string), left ...string) {
 	t.Helper()
 	run := func(t *testing.T, url string) {

@@ -1,5 +1,5 @@
-// Site checks the links of a site of HTML files: each leads to a file of the site, and each fragment to an element that has it as its
-// id. Links to other sites are left alone.
+// Site checks the links of a site of HTML files: each leads to a file of the site, and each fragment to an element that
+// has it as its id. Links to other sites are not checked.
 //
 //	go run ./examples/internal/site site
 package main
@@ -45,7 +45,7 @@ func main() {
 // A page is a file of HTML: what it links to, and the ids that it has.
 type page struct{ links, ids []string }
 
-// check reads the HTML files of a site and returns how many there are, and the links that lead nowhere, with their pages.
+// check reads the HTML files of a site. It returns their number, and the broken links with their pages.
 func check(site fs.FS) (pages int, broken []string, err error) {
 	read := map[string]page{}
 	files := map[string]bool{}
@@ -54,7 +54,7 @@ func check(site fs.FS) (pages int, broken []string, err error) {
 			return err
 		}
 		files[name] = true
-		if path.Ext(name) != ".html" || name == "404.html" { // its links count from the root of a host
+		if path.Ext(name) != ".html" || name == "404.html" { // its links are relative to the root of a host
 			return nil
 		}
 		text, err := fs.ReadFile(site, filepath.ToSlash(name))
@@ -72,7 +72,7 @@ func check(site fs.FS) (pages int, broken []string, err error) {
 	return len(read), slices.Compact(broken), err
 }
 
-// values returns the attributes that an expression finds.
+// values returns the attribute values that an expression matches.
 func values(expression *regexp.Regexp, text string) (all []string) {
 	for _, m := range expression.FindAllStringSubmatch(text, -1) {
 		all = append(all, html.UnescapeString(m[1]+m[2]+m[3]))

@@ -13,16 +13,16 @@ import (
 )
 
 const (
-	crashOrder = shop.OrderID("A-2") // the replica that pays it first is killed
-	takenOrder = shop.OrderID("A-3") // the lock is taken by force from the replica that pays it first
+	crashOrder = shop.OrderID("A-2") // the demo kills the replica that pays it first
+	takenOrder = shop.OrderID("A-3") // the demo forces the lock open that the first paying replica holds
 	watchdog   = 2 * time.Second     // of the service's locks
-	patience   = 3 * time.Second     // how long a replica hangs before: longer than the watchdog
+	patience   = 3 * time.Second     // how long a replica hangs before the operator acts: longer than the watchdog
 	today      = "2026-01-31"
 	price      = 499
 	tea        = shop.SKU("tea")
 )
 
-// stockOf is one piece less than is ordered.
+// stockOf is one piece less than the orders need.
 func stockOf(orders int) int64 { return int64(orders) - 1 }
 
 // storeName and ledgerName are the keys of a run.
@@ -87,12 +87,12 @@ func (a *act) run(outer context.Context) (tally, error) {
 	return t, err
 }
 
-// watch prints what the replicas tell until all have ended. It lets them begin together, and
-// is the operator who deals with those that hang.
+// watch prints the events of the replicas until all have ended. It starts them together, and plays
+// the operator who acts when a replica hangs.
 func (a *act) watch(ctx context.Context, cancel context.CancelFunc, replicas []*process, events <-chan event) (begin time.Time, failed error) {
 	flush := time.NewTicker(reorder)
 	defer flush.Stop()
-	var patient <-chan time.Time // runs out when the victim is to be killed
+	var patient <-chan time.Time // fires when the victim is to be killed
 	var victim *process
 	fail := func(err error) {
 		if failed == nil {
@@ -139,14 +139,14 @@ func (a *act) watch(ctx context.Context, cancel context.CancelFunc, replicas []*
 	return begin, failed
 }
 
-// take takes the lock of an order from whoever holds it.
+// take forces the lock of an order open.
 func (a *act) take(ctx context.Context, id shop.OrderID) error {
 	a.printer.add(event{At: time.Now(), Kind: takes, Text: "order:" + string(id) + " by force"})
 	_, err := a.locks.Order(id).ForceUnlock(ctx)
 	return err
 }
 
-// fill writes the records that an act begins with.
+// fill writes the initial records of an act.
 func (a *act) fill(ctx context.Context, store *shop.Store) error {
 	for n := range a.cfg.Orders {
 		if err := store.SaveOrder(ctx, &shop.Order{ID: orderID(n + 1), Item: tea, Cents: price}); err != nil {
@@ -156,7 +156,7 @@ func (a *act) fill(ctx context.Context, store *shop.Store) error {
 	return store.SaveStock(ctx, tea, stockOf(a.cfg.Orders))
 }
 
-// remove deletes the records of an act. If that fails the server is gone, or a few bytes stay.
+// remove deletes the records of an act. If that fails, the server is gone, or a few bytes stay.
 func (a *act) remove(ctx context.Context, run string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopping)
 	defer cancel()

@@ -7,13 +7,14 @@ import (
 	"github.com/lockgen/lockgen/examples/orders/shop"
 )
 
-// A bank moves money as often as it is told to. Its books say how often that was.
+// A bank moves money at every request, also a repeated one. Its books count the requests.
 type bank struct {
 	books   *ledger
 	replica *replica
 }
 
-// Charge moves the money. With locks, the first calls for two of the orders are never answered.
+// Charge moves the money. In the act with locks, the bank never answers the first calls for two of
+// the orders.
 func (b *bank) Charge(ctx context.Context, p shop.Payment) (string, error) {
 	if b.replica.cfg.Locked && (p.Order == crashOrder || p.Order == takenOrder) {
 		first, err := b.books.hang(ctx, p.Order)

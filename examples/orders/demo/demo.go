@@ -13,7 +13,7 @@ import (
 	"github.com/lockgen/lockgen/runtime/locktest/embedded"
 )
 
-// Config says what to run.
+// Config configures a run.
 type Config struct {
 	URL      string        // of a Redis server; empty starts one in this process
 	Replicas int           // at least 3, since one is killed
@@ -23,8 +23,8 @@ type Config struct {
 	Colour   bool
 }
 
-// Run runs both acts and prints what happens, then a summary. It fails unless the first act
-// shows the damage and the second shows none.
+// Run runs both acts and prints what happens, then a summary. It fails unless the first act shows
+// damage and the second shows none.
 func Run(ctx context.Context, cfg Config) error {
 	if cfg.Replicas < 3 || cfg.Orders < 3 || cfg.Work <= 0 {
 		return errors.New("at least 3 replicas, 3 orders and some time to work are needed")
@@ -75,7 +75,7 @@ func Run(ctx context.Context, cfg Config) error {
 	return verdict(cfg, without, with)
 }
 
-// verdict says what a reader of the summary must not see.
+// verdict returns an error if the summary shows something wrong.
 func verdict(cfg Config, without, with tally) error {
 	switch {
 	case without.double() == 0:

@@ -9,7 +9,7 @@ import (
 	"github.com/lockgen/lockgen/examples/orders/shop"
 )
 
-// A kind says what an event is about; it is the word that is printed.
+// A kind is the kind of an event, as it is printed.
 type kind string
 
 const (
@@ -25,22 +25,22 @@ const (
 	pays     kind = "pays"
 	packs    kind = "packs"
 	ships    kind = "ships"
-	finds    kind = "finds" // that there is nothing left to do
+	finds    kind = "finds" // nothing left to do
 	hangs    kind = "hangs"
 	kills    kind = "KILLS"
 	takes    kind = "TAKES"
-	paysMore kind = "PAYS" // what was paid before
+	paysMore kind = "PAYS" // again for a paid order
 	packMore kind = "PACKS"
 )
 
-// An event is what a replica tells, a line of JSON each.
+// An event is one message of a replica, as a line of JSON.
 type event struct {
 	At      time.Time
 	Replica int // 0 for the operator
 	Kind    kind
 	Text    string       `json:",omitempty"`
-	Order   shop.OrderID `json:",omitempty"` // that hangs
-	Err     string       `json:",omitempty"` // why the process ended, unless all is well
+	Order   shop.OrderID `json:",omitempty"` // the order that hangs
+	Err     string       `json:",omitempty"` // why the process ended, empty without an error
 }
 
 // A teller writes the events of one replica.
@@ -51,7 +51,7 @@ type teller struct {
 	out io.Writer
 }
 
-// tell writes one event. Nobody is left to be told when it cannot be written.
+// tell writes one event. It ignores an error: nobody is left to read it.
 func (t *teller) tell(e event) {
 	e.At, e.Replica = time.Now(), t.replica
 	line, err := json.Marshal(e)

@@ -9,7 +9,7 @@ import (
 	lockrt "github.com/lockgen/lockgen/runtime"
 )
 
-// hooks tell of what happens to locks.
+// hooks report what happens to locks.
 func hooks(t *teller) lockrt.Hooks {
 	return lockrt.Hooks{
 		Waiting: func(_ context.Context, e lockrt.AcquireEvent) {
@@ -41,7 +41,7 @@ func hooks(t *teller) lockrt.Hooks {
 	}
 }
 
-// afterWaiting says how long somebody waited, unless that is not worth a word.
+// afterWaiting describes a wait time, and is empty for a short one.
 func afterWaiting(d time.Duration) string {
 	if d = d.Round(time.Millisecond); d < 10*time.Millisecond {
 		return ""

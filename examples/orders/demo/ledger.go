@@ -14,12 +14,12 @@ import (
 
 // The fields of a ledger.
 const (
-	paidField   = "paid:" // and an order
-	hungField   = "hung:" // and an order
+	paidField   = "paid:" // followed by an order
+	hungField   = "hung:" // followed by an order
 	piecesField = "pieces"
 )
 
-// A ledger counts what was really done, by commands that cannot interleave.
+// A ledger counts what the replicas really did, with commands that cannot interleave.
 type ledger struct {
 	rc   rueidis.Client
 	name string
@@ -30,10 +30,10 @@ func (l *ledger) pay(ctx context.Context, id shop.OrderID) (int64, error) {
 	return l.count(ctx, paidField+string(id))
 }
 
-// pack counts a piece that was packed, and returns how many have been.
+// pack counts a packed piece, and returns how many pieces have been packed.
 func (l *ledger) pack(ctx context.Context) (int64, error) { return l.count(ctx, piecesField) }
 
-// hang reports true to the first who asks for the order.
+// hang returns true to the first caller for an order.
 func (l *ledger) hang(ctx context.Context, id shop.OrderID) (bool, error) {
 	n, err := l.count(ctx, hungField+string(id))
 	return n == 1, err
@@ -47,7 +47,7 @@ func (l *ledger) count(ctx context.Context, field string) (int64, error) {
 	return n, nil
 }
 
-// tally sums up.
+// tally adds everything up.
 func (l *ledger) tally(ctx context.Context) (tally, error) {
 	t := tally{payments: map[shop.OrderID]int{}}
 	fields, err := l.rc.Do(ctx, l.rc.B().Hgetall().Key(l.name).Build()).AsStrMap()
@@ -68,11 +68,11 @@ func (l *ledger) tally(ctx context.Context) (tally, error) {
 	return t, nil
 }
 
-// A tally is what one act did.
+// A tally is the result of one act.
 type tally struct {
 	payments map[shop.OrderID]int
 	pieces   int // packed
-	stock    int // to begin with
+	stock    int // at the beginning
 	reports  int // of one day
 	took     time.Duration
 }
@@ -88,7 +88,7 @@ func (t tally) taken() (sum int) {
 // paid is how many orders were paid at all.
 func (t tally) paid() int { return len(t.payments) }
 
-// double is how many payments were too many.
+// double is how many payments were duplicates.
 func (t tally) double() int { return t.taken() - t.paid() }
 
 // oversold is how many pieces were packed that were not in stock.

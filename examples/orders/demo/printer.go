@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// reorder is how long an event is kept before it is printed, so that what several processes
-// tell comes in the order in which it happened.
+// reorder is how long an event is kept before it is printed, so that the events of several
+// processes appear in the order in which they happened.
 const reorder = 50 * time.Millisecond
 
 // Escape codes of a terminal.
@@ -24,7 +24,7 @@ const (
 	cyan   = "\x1b[36m"
 )
 
-// colours are those of events; others are plain.
+// colours are those of some events; the others are plain.
 var colours = map[kind]string{
 	waits: yellow, holds: cyan, frees: dim, skips: dim, renews: dim, finds: dim, hangs: yellow,
 	pays: green, packs: green, ships: green,
@@ -69,7 +69,7 @@ func (p *printer) flush(until time.Time) {
 	p.kept = slices.Delete(p.kept, 0, n)
 }
 
-// table prints what the acts did, side by side: damage in red.
+// table prints the results of both acts side by side, damage in red.
 func (p *printer) table(without, with tally) {
 	rows := []struct {
 		act string
@@ -83,7 +83,7 @@ func (p *printer) table(without, with tally) {
 			row.double(), row.oversold(), row.reports, row.took.Seconds())
 	}
 	_ = w.Flush()
-	// Escape codes are no part of the columns, so lines are painted when they stand.
+	// The lines get their colours last, since escape codes must not count for the width of columns.
 	lines := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
 	p.line("%s", lines[0])
 	for i, row := range rows {

@@ -14,10 +14,10 @@ import (
 // replicaVar holds a replicaConfig in the environment of a replica.
 const replicaVar = "LOCKGEN_ORDERS_REPLICA"
 
-// stopping is how long a replica may take to end when it is asked to.
+// stopping is the time limit for a replica to end when it has to stop.
 const stopping = 2 * time.Second
 
-// replicaConfig is what a replica is told when it starts.
+// replicaConfig is the configuration of a replica.
 type replicaConfig struct {
 	Replica int
 	URL     string
@@ -27,16 +27,16 @@ type replicaConfig struct {
 	Locked  bool
 }
 
-// A process is a replica as its parent sees it. It ends when its standard input does, so it
-// cannot outlive the parent.
+// A process is a replica as its parent sees it. It ends when its standard input ends, so it cannot
+// outlive the parent.
 type process struct {
 	replica int
 	cmd     *exec.Cmd
 	stdin   io.WriteCloser
 }
 
-// start starts this program again, as a replica. It sends what the replica tells to events, and
-// at last hasEnded.
+// start starts this program again, as a replica. It sends the replica's events to events, and
+// finally hasEnded.
 func start(ctx context.Context, cfg replicaConfig, events chan<- event) (*process, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -67,7 +67,7 @@ func start(ctx context.Context, cfg replicaConfig, events chan<- event) (*proces
 	return p, nil
 }
 
-// listen passes on what the replica tells until it has ended.
+// listen passes on the replica's events until it has ended.
 func (p *process) listen(stdout io.Reader, events chan<- event) {
 	end := event{Replica: p.replica, Kind: hasEnded}
 	told := json.NewDecoder(stdout)
@@ -90,7 +90,7 @@ func (p *process) listen(stdout io.Reader, events chan<- event) {
 	events <- end
 }
 
-// begin lets the replica go to work. If it is dead, listen says so.
+// begin makes the replica start its work. If it is dead, listen reports so.
 func (p *process) begin() { _, _ = io.WriteString(p.stdin, "begin\n") }
 
 // kill ends the replica as a crash does.

@@ -21,13 +21,14 @@ import (
 // IsReplica reports whether this process was started as a replica.
 func IsReplica() bool { return os.Getenv(replicaVar) != "" }
 
-// RunReplica does the work of one replica and returns when it is done, or when the parent is gone.
+// RunReplica does the work of one replica. It returns when the work is done, or when the parent is
+// gone.
 func RunReplica() error {
 	var cfg replicaConfig
 	if err := json.Unmarshal([]byte(os.Getenv(replicaVar)), &cfg); err != nil {
 		return fmt.Errorf("%s: %w", replicaVar, err)
 	}
-	signal.Ignore(os.Interrupt) // a terminal sends it to all; the parent decides
+	signal.Ignore(os.Interrupt) // a terminal sends it to all processes; the parent decides
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	begin := make(chan struct{})
@@ -50,7 +51,7 @@ func RunReplica() error {
 	}
 	err = errors.Join(r.run(ctx), r.close())
 	if errors.Is(context.Cause(ctx), errStopped) {
-		return nil // the parent knows
+		return nil // the parent knows already
 	}
 	return err
 }
@@ -81,7 +82,7 @@ type replica struct {
 	locks  locks.Locks    // nil without locks
 }
 
-// open makes the service as the act wants it.
+// open builds the service, with or without locks.
 func (r *replica) open(rc rueidis.Client) error {
 	r.books = &ledger{rc: rc, name: ledgerName(r.cfg.Run)}
 	r.shop = shop.New(shop.NewStore(rc, storeName(r.cfg.Run)), &bank{books: r.books, replica: r}, r.cfg.Work)
@@ -106,7 +107,7 @@ func (r *replica) close() error {
 	return r.client.Close()
 }
 
-// run takes every order from payment to shipping, as far as this replica gets with it.
+// run processes every order from payment to shipping, as far as this replica gets.
 func (r *replica) run(ctx context.Context) error {
 	for n := range r.cfg.Orders {
 		if err := r.order(ctx, orderID(n+1)); err != nil {
@@ -116,8 +117,8 @@ func (r *replica) run(ctx context.Context) error {
 	return redo(func() error { return r.svc.CloseDay(ctx, today) })
 }
 
-// redo calls again as long as the lock gets lost: what a call did then is not certain, and every
-// method looks at what is done before it does it.
+// redo repeats a call whose lock was lost. The outcome of such a call is uncertain; every method
+// checks what is done before it acts.
 func redo(call func() error) error {
 	err := call()
 	for errors.Is(err, lockrt.ErrLost) {
@@ -126,7 +127,7 @@ func redo(call func() error) error {
 	return err
 }
 
-// order pays, packs and ships an order. It stops where somebody else did the same before.
+// order pays, packs and ships an order. It stops where another replica did the same before.
 func (r *replica) order(ctx context.Context, id shop.OrderID) error {
 	for _, step := range []func(context.Context, shop.OrderID) error{r.pay, r.pack, r.ship} {
 		err := redo(func() error { return step(ctx, id) })
@@ -170,8 +171,8 @@ func (r *replica) pack(ctx context.Context, id shop.OrderID) error {
 	return nil
 }
 
-// ship takes the order's lock by hand. What it is given for it proves to Ship that it has it; so
-// without locks there is no shipping.
+// ship takes the order's lock by hand. The lease is the proof that Ship asks for; so without locks
+// there is no shipping.
 func (r *replica) ship(ctx context.Context, id shop.OrderID) error {
 	if r.locks == nil {
 		return nil

@@ -1,4 +1,4 @@
-// Package locks names the locks of the shop for those who take them by hand, typed by what
+// Package locks declares the locks of the shop for callers that take them by hand, typed by what
 // they lock.
 package locks
 

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A Shop is the Service itself. By itself it is safe for one caller at a time.
+// A Shop is the Service without locks. It is safe for one caller at a time.
 type Shop struct {
 	store *Store
 	bank  Bank
@@ -49,7 +49,7 @@ func (s *Shop) Pay(ctx context.Context, p Payment) (string, error) {
 
 // Pack takes the item of a paid order from stock.
 func (s *Shop) Pack(ctx context.Context, o *Order) error {
-	// The caller read o before the locks were held, so only its names can be relied on.
+	// The caller read o before it held the locks, so only the names in o are reliable.
 	o, err := s.store.Order(ctx, o.ID)
 	if err != nil {
 		return err

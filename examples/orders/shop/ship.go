@@ -7,9 +7,8 @@ import (
 	lockrt "github.com/lockgen/lockgen/runtime"
 )
 
-// Ship hands a packed order to the carrier, once. It asks for the proof that the caller holds
-// the lock of this order: without one, or with that of something else, the call does not
-// compile.
+// Ship hands a packed order to the carrier, once. It requires the proof that the caller holds the
+// lock of this order: without a proof, or with that of something else, the call does not compile.
 func (s *Shop) Ship(ctx context.Context, held lockrt.Held[OrderID]) error {
 	o, err := s.store.Order(ctx, held.ID())
 	if err != nil {
@@ -24,7 +23,7 @@ func (s *Shop) Ship(ctx context.Context, held lockrt.Held[OrderID]) error {
 	if err := think(ctx, s.work); err != nil {
 		return err
 	}
-	// Nobody can call the parcel back: ask once more, it costs no round trip.
+	// A shipped parcel cannot be called back: check once more, which costs no round trip.
 	if err := held.Err(); err != nil {
 		return fmt.Errorf("order %s: not shipped: %w", o.ID, err)
 	}

@@ -1,11 +1,11 @@
 // Package shop takes payments for orders and packs them from stock.
 //
-// It is written as such services are: read a record, work on it, write it back. That is right
-// for one caller at a time and wrong for several, and several there are: the payment page
-// delivers every payment at least once, to whichever replica answers.
+// The code is written as such services usually are: read a record, work on it, write it back. That
+// is right for one caller at a time and wrong for several. There are several: the payment page
+// delivers every payment at least once, to any replica.
 //
-// There is no lock in the code. What must not happen at the same time is said where the
-// methods are declared, on [Service], and lockgen writes [LockedService] from it.
+// The code has no lock. The annotations of the methods, on [Service], declare what must not happen
+// at the same time, and lockgen writes [LockedService] from them.
 package shop
 
 import (
@@ -25,18 +25,18 @@ type Order struct {
 	ID      OrderID `json:"id"`
 	Item    SKU     `json:"item"`
 	Cents   int64   `json:"cents"`
-	Receipt string  `json:"receipt,omitempty"` // of its payment
+	Receipt string  `json:"receipt,omitempty"` // of the payment
 	Packed  bool    `json:"packed,omitempty"`
 	Shipped bool    `json:"shipped,omitempty"`
 }
 
-// A Payment is a message of the payment page.
+// A Payment is a message from the payment page.
 type Payment struct {
 	Order OrderID
 	Cents int64
 }
 
-// What can be wrong with an order.
+// The errors of an order.
 var (
 	ErrPaid    = errors.New("is paid already")
 	ErrUnpaid  = errors.New("is not paid")
@@ -45,7 +45,7 @@ var (
 	ErrShipped = errors.New("is shipped already")
 )
 
-// Service is what every replica offers.
+// Service is the interface of every replica.
 //
 //lockgen:service wait=20s watchdog=2s require=all
 type Service interface {
@@ -61,8 +61,8 @@ type Service interface {
 	//lockgen:lock key=stock:{o.Item}
 	Pack(ctx context.Context, o *Order) error
 
-	// CloseDay writes the report of a day, once. While one replica is at it the others go
-	// on with something else.
+	// CloseDay writes the report of a day, once. While one replica writes it, the others go on with
+	// something else.
 	//
 	//lockgen:lock key=day:{day} wait=0 busy=skip
 	CloseDay(ctx context.Context, day string) error

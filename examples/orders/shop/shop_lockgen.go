@@ -68,8 +68,8 @@ func (s *LockedService) Pack(ctx context.Context, o *Order) (err error) {
 	return s.next.Pack(held.Context(), o)
 }
 
-// CloseDay writes the report of a day, once. While one replica is at it the others go
-// on with something else.
+// CloseDay writes the report of a day, once. While one replica writes it, the others go on with
+// something else.
 //
 // It holds day:{day}. When somebody else holds it, CloseDay does nothing and returns nil.
 func (s *LockedService) CloseDay(ctx context.Context, day string) (err error) {

@@ -30,7 +30,7 @@ func (b *till) Charge(context.Context, shop.Payment) (string, error) {
 	return "receipt", nil
 }
 
-// A scene is a shop of a test's own on a real server.
+// A scene is a shop for one test on a real server.
 type scene struct {
 	t     *testing.T
 	store *shop.Store
@@ -63,7 +63,7 @@ func (s *scene) save(id shop.OrderID) *shop.Order {
 
 func (s *scene) payment() shop.Payment { return shop.Payment{Order: s.id, Cents: 499} }
 
-// client is what one replica locks with.
+// client is the client of one replica.
 func (s *scene) client(hooks lockrt.Hooks) *lockrt.Client {
 	s.t.Helper()
 	c, err := lockrt.Open(s.t.Context(), redistest.Shared(s.t).URL(), lockrt.Options{Hooks: hooks})
@@ -72,7 +72,7 @@ func (s *scene) client(hooks lockrt.Hooks) *lockrt.Client {
 	return c
 }
 
-// replicas returns the service as n processes have it.
+// replicas returns the services of n processes.
 func (s *scene) replicas(n int) []shop.Service {
 	s.t.Helper()
 	var all []shop.Service
@@ -216,7 +216,7 @@ func TestLockedService_RefusesToLockNothing(t *testing.T) {
 
 func TestLockedService_DoesNotChargeWhenTheLockIsLost(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, time.Hour) // nothing but the loss ends it
+	s := newScene(t, time.Hour) // only the loss ends it
 	held := make(chan struct{})
 	client := s.client(lockrt.Hooks{
 		AcquireEnd: func(context.Context, lockrt.AcquireEvent) { close(held) },

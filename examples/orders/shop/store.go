@@ -10,7 +10,7 @@ import (
 )
 
 // A Store keeps records in a hash in Redis, where every replica sees them. It reads and writes
-// whole records, and does not care what happened to one in between.
+// whole records, and does not detect changes in between.
 type Store struct {
 	rc   rueidis.Client
 	name string
@@ -34,7 +34,7 @@ func (s *Store) Order(ctx context.Context, id OrderID) (*Order, error) {
 	return o, nil
 }
 
-// SaveOrder writes an order, whatever was there.
+// SaveOrder writes an order, and overwrites any other version.
 func (s *Store) SaveOrder(ctx context.Context, o *Order) error {
 	b, err := json.Marshal(o)
 	if err == nil {
@@ -46,7 +46,7 @@ func (s *Store) SaveOrder(ctx context.Context, o *Order) error {
 	return nil
 }
 
-// Stock reads how much is left of an article.
+// Stock reads how many pieces of an article are left.
 func (s *Store) Stock(ctx context.Context, item SKU) (int64, error) {
 	left, err := s.get(ctx, "stock:"+string(item)).AsInt64()
 	if err != nil {
@@ -55,7 +55,7 @@ func (s *Store) Stock(ctx context.Context, item SKU) (int64, error) {
 	return left, nil
 }
 
-// SaveStock writes how much is left of an article.
+// SaveStock writes how many pieces of an article are left.
 func (s *Store) SaveStock(ctx context.Context, item SKU, left int64) error {
 	if err := s.set(ctx, "stock:"+string(item), strconv.FormatInt(left, 10)); err != nil {
 		return fmt.Errorf("stock of %s: %w", item, err)

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// think stands for work that takes time. It stops when ctx ends, and says why: the context of
-// a lock ends when the lock is lost, and then another replica may be at work already.
+// think stands for work that takes time. It stops when ctx ends, and returns the cause: the context
+// of a lock ends when the lock is lost, and another replica may then be at work already.
 func think(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

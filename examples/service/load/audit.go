@@ -8,13 +8,13 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Books are the sums that have to come out, whatever failed meanwhile.
+// Books are the sums that must be right in the end, whatever fails meanwhile.
 type Books struct {
 	Cents  int64 // in all wallets, before the first payment
 	Pieces int64 // of all items, before the first reservation
 }
 
-// The rules of the books: each query returns a row for each offence.
+// The rules of the books: each query returns a row for each violation.
 var rules = []struct {
 	broken string
 	query  string

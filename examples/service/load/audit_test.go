@@ -16,7 +16,7 @@ import (
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
-// The binary of the tests is that of the replicas, too.
+// TestMain makes the test binary run as the replicas, too.
 func TestMain(m *testing.M) {
 	if name := replicas.Name(); name != "" {
 		ctx, _ := replicas.Join()
@@ -41,7 +41,7 @@ func postgres(t *testing.T) string {
 	return server.URL
 }
 
-// TestAudit shows that the audit finds every kind of damage, and nothing in books that are right.
+// TestAudit shows that the audit finds every kind of damage, and none in correct books.
 func TestAudit(t *testing.T) {
 	t.Parallel()
 	store, err := shop.OpenStore(t.Context(), postgres(t))
@@ -58,7 +58,7 @@ func TestAudit(t *testing.T) {
 		INSERT INTO labels VALUES ('shipped');`
 	tests := []struct {
 		damage string
-		want   string // nothing: the books are right
+		want   string // empty: the books are right
 	}{
 		{"", ""},
 		{`INSERT INTO payments VALUES ('shipped', 'a', 100); UPDATE wallets SET cents = 300 WHERE id = 'a'`, "audit: paid more than once: shipped 2 times"},
@@ -89,7 +89,8 @@ func TestAudit(t *testing.T) {
 	}
 }
 
-// TestFleet_WithoutLocks shows what the locks are for: without them two replicas that get the same payment both take the money.
+// TestFleet_WithoutLocks shows what the locks are for: without them, two replicas that receive the same payment both
+// take the money.
 func TestFleet_WithoutLocks(t *testing.T) {
 	t.Parallel()
 	f, err := load.NewFleet(t.Context(), redistest.Server(t).URL(), postgres(t), io.Discard, true)

@@ -13,7 +13,7 @@ import (
 	"github.com/lockgen/lockgen/examples/service/shop"
 )
 
-// Config is what [Run] needs.
+// Config is the configuration of [Run].
 type Config struct {
 	Redis, Postgres string                          // URLs
 	RestartRedis    func(ctx context.Context) error // kills it and starts it again, empty
@@ -37,7 +37,8 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	}
 	most := f.partners.mostLabels()
 	f.group.Print("load", fmt.Sprintf("sold %d orders in peace, at most %d labels were printed at once", cfg.Orders/2, most))
-	// A replica that loses a permit, or gives up, stops waiting for the carrier: the carrier notices that a moment later.
+	// A replica that loses a permit, or gives up, stops waiting for the carrier. The carrier notices that a moment
+	// later.
 	if most > mostOnce && f.count(replica.Lost, replica.Failed, "") == 0 {
 		return fmt.Errorf("load: %d labels were printed at once, %d are allowed", most, mostOnce)
 	}
@@ -62,7 +63,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	return f.sold(ctx)
 }
 
-// sold fails if a piece is left that an order wanted, or an order has no end.
+// sold fails if a piece is left that an order needed, or if an order has no result.
 func (f *Fleet) sold(ctx context.Context) error {
 	var left, open int
 	err := f.store.DB().QueryRow(ctx, `SELECT (SELECT sum(pieces) FROM items)::BIGINT,
@@ -77,14 +78,15 @@ func (f *Fleet) sold(ctx context.Context) error {
 	return nil
 }
 
-// A payment that is sent to one replica, and which the bank keeps waiting while the replica holds the locks of order and wallet.
+// A payment goes to one replica. The bank delays its answer while the replica holds the locks of order and wallet.
 type payment struct {
 	order *shop.Order
 	check *heldCheck
-	reply chan replica.Answer // Outcome is "" if there was none
+	reply chan replica.Answer // Outcome is "" if there was no answer
 }
 
-// begin sends a payment of a new order to a replica and returns when the bank has been asked.
+// begin sends a payment of a new order to a replica and returns when the replica has asked the
+// bank.
 func (f *Fleet) begin(ctx context.Context, name string, id shop.OrderID, of int) (*payment, error) {
 	p := &payment{
 		order: &shop.Order{ID: id, Wallet: wallet(of), Item: item(of), Pieces: 1, Cents: 100},
@@ -106,7 +108,7 @@ func (f *Fleet) begin(ctx context.Context, name string, id shop.OrderID, of int)
 		select {
 		case <-p.check.arrived:
 			return p, nil
-		case a := <-p.reply: // other requests had the wallet for too long, or its lock was lost
+		case a := <-p.reply: // other requests held the wallet for too long, or its lock was lost
 			if a.Outcome == replica.OK {
 				return nil, fmt.Errorf("load: order %s was paid without a question to the bank", id)
 			}
@@ -118,7 +120,8 @@ func (f *Fleet) begin(ctx context.Context, name string, id shop.OrderID, of int)
 	}
 }
 
-// elsewhere pays the order through another replica, which needs the locks of the first one, and prints how long that took.
+// elsewhere pays the order through another replica, which needs the locks of the first one, and prints how long that
+// took.
 func (f *Fleet) elsewhere(ctx context.Context, name string, p *payment, since string) error {
 	begin := time.Now()
 	outcome, err := f.insist(ctx, name, "/pay", p.order)
@@ -132,7 +135,8 @@ func (f *Fleet) elsewhere(ctx context.Context, name string, p *payment, since st
 	return nil
 }
 
-// refused lets the bank answer the first replica. Its payment has been made by another one: it must not say that it did it.
+// refused lets the bank answer the first replica. Another replica has made the payment: the first one must not report
+// success.
 func (f *Fleet) refused(ctx context.Context, p *payment) error {
 	close(p.check.answer)
 	select {
@@ -147,8 +151,8 @@ func (f *Fleet) refused(ctx context.Context, p *payment) error {
 	}
 }
 
-// crash kills a replica, as kill -9 does, while it holds the locks of an order and a wallet. The others get them when the watchdog time
-// is over.
+// crash kills a replica, as kill -9 does, while it holds the locks of an order and a wallet. The other replicas get
+// them when the watchdog time is over.
 func (f *Fleet) crash(ctx context.Context) error {
 	p, err := f.begin(ctx, "A", "crash", 1)
 	if err != nil {
@@ -203,8 +207,8 @@ func (f *Fleet) freeze(ctx context.Context) error {
 	return f.refused(ctx, p)
 }
 
-// PayTwice sends the payment of an order to two replicas at once, and has the bank answer when both have asked. It returns when both are
-// done, and is for replicas without locks: with locks the second one never asks.
+// PayTwice sends the payment of an order to two replicas at once. The bank answers when both have asked. PayTwice
+// returns when both are done. It is for replicas without locks: with locks the second one never asks.
 func (f *Fleet) PayTwice(ctx context.Context, order int) error {
 	check := f.partners.hold(f.orders[order].ID, 2)
 	done := make(chan error, 1)

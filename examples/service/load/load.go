@@ -51,16 +51,16 @@ const (
 	items    = 3
 	callers  = 8                // at the same time
 	patience = 20 * time.Second // with one request
-	mostOnce = 4                // labels at once, as the annotation of Ship says
+	mostOnce = 4                // labels at once, as the annotation of Ship declares
 )
 
-// A Fleet is three replicas, and what they work with.
+// A Fleet is three replicas with their servers and partners.
 type Fleet struct {
 	store    *shop.Store
 	partners *partners
 	group    *replicas.Group
 	addrs    map[string]string
-	release  []func() // the ports
+	release  []func() // free the ports
 	client   *http.Client
 	before   Books
 
@@ -69,8 +69,8 @@ type Fleet struct {
 	orders   []*shop.Order
 }
 
-// NewFleet starts three replicas on the Redis and the PostgreSQL at these URLs and returns when they listen. What they say is printed
-// to out.
+// NewFleet starts three replicas on the Redis and the PostgreSQL at these URLs and returns when they listen. Their
+// output goes to out.
 func NewFleet(ctx context.Context, redis, postgres string, out io.Writer, unlocked bool) (f *Fleet, err error) {
 	f = &Fleet{addrs: map[string]string{}, client: &http.Client{Timeout: patience}, outcomes: map[replica.Outcome]int{}}
 	defer func() {
@@ -186,8 +186,8 @@ func (f *Fleet) ask(ctx context.Context, name, path string, in any) (replica.Ans
 	return a, err
 }
 
-// insist sends a request to one replica after the other until one has done it or refuses it for good. It begins with the replica of that
-// name.
+// insist sends a request to one replica after the other until one has done it or refuses it for good. It begins with
+// the named replica.
 func (f *Fleet) insist(ctx context.Context, first, path string, in any) (replica.Outcome, error) {
 	begin := 0
 	for names[begin] != first {
@@ -210,7 +210,7 @@ func (f *Fleet) insist(ctx context.Context, first, path string, in any) (replica
 	}
 }
 
-// both sends a request to two replicas at once, as a message is that is delivered twice, and returns what the first of them did.
+// both sends a request to two replicas at once, like a message that is delivered twice, and returns the first outcome.
 func (f *Fleet) both(ctx context.Context, path string, in any) (replica.Outcome, error) {
 	i := rand.IntN(len(names))
 	second := make(chan error, 1)
@@ -222,7 +222,7 @@ func (f *Fleet) both(ctx context.Context, path string, in any) (replica.Outcome,
 	return outcome, errors.Join(err, <-second)
 }
 
-// sell does all that an order needs.
+// sell makes all requests of one order.
 func (f *Fleet) sell(ctx context.Context, o *shop.Order) error {
 	for _, path := range []string{"/reserve", "/pay", "/ship"} {
 		if outcome, err := f.both(ctx, path, o); err != nil || outcome != replica.OK {
@@ -232,8 +232,8 @@ func (f *Fleet) sell(ctx context.Context, o *shop.Order) error {
 	return nil
 }
 
-// Sell has callers sell the orders from one number up to another. After each of them it moves money between two wallets, and asks for a
-// report after every tenth.
+// Sell makes callers sell the orders from one number up to another. After each of them it moves money between two
+// wallets, and after every tenth it requests a report.
 func (f *Fleet) Sell(ctx context.Context, from, to int) error {
 	var next atomic.Int64
 	next.Store(int64(from))
@@ -269,7 +269,7 @@ func (f *Fleet) Sell(ctx context.Context, from, to int) error {
 	return errors.Join(errs...)
 }
 
-// Audit looks for what must not be in the database. Once everything is sold, no piece may be left.
+// Audit looks for inconsistencies in the database. Once everything is sold, no piece may be left.
 func (f *Fleet) Audit(ctx context.Context) error {
 	return Audit(ctx, f.store.DB(), f.before)
 }

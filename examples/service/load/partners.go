@@ -13,21 +13,22 @@ import (
 // work is how long the bank and the carrier take.
 const work = 5 * time.Millisecond
 
-// partners are the bank and the carrier. They see what no replica sees: how many requests come at once.
+// partners are the bank and the carrier. They count how many requests come at once, which no
+// replica can see.
 type partners struct {
 	url    string
 	server *http.Server
 
 	mu     sync.Mutex
 	held   map[shop.OrderID]*heldCheck
-	labels int // that are printed at this moment
-	most   int // of them so far
+	labels int // in print at this moment
+	most   int // the largest number so far
 }
 
-// A heldCheck is a payment that the bank keeps waiting: the replica that asks holds its locks meanwhile.
+// A heldCheck is a payment whose answer the bank delays: the replica that asks holds its locks meanwhile.
 type heldCheck struct {
-	wanted  int           // how many requests arrived waits for
-	arrived chan struct{} // closed when they are there
+	wanted  int           // the number of requests that arrived waits for
+	arrived chan struct{} // closed when they have arrived
 	answer  chan struct{} // closed to answer all of them
 }
 
@@ -45,7 +46,8 @@ func startPartners() (*partners, error) {
 	return p, nil
 }
 
-// hold has the bank keep the next requests for an order waiting, as many as wanted. Later ones are answered at once.
+// hold makes the bank delay its answers to the next requests for an order, as many as wanted. It answers later ones at
+// once.
 func (p *partners) hold(id shop.OrderID, wanted int) *heldCheck {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -54,7 +56,7 @@ func (p *partners) hold(id shop.OrderID, wanted int) *heldCheck {
 	return h
 }
 
-// await returns when the requests are there.
+// await returns when the requests have arrived.
 func (h *heldCheck) await(ctx context.Context) error {
 	select {
 	case <-h.arrived:
@@ -98,7 +100,7 @@ func (p *partners) label(_ http.ResponseWriter, r *http.Request) {
 	pause(r.Context(), work)
 }
 
-// mostLabels returns how many labels were printed at once, at most.
+// mostLabels returns the largest number of labels that were in print at once.
 func (p *partners) mostLabels() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

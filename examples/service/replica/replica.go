@@ -17,15 +17,15 @@ import (
 	lockrt "github.com/lockgen/lockgen/runtime"
 )
 
-// Config is what a replica is started with.
+// Config is the configuration of a replica.
 type Config struct {
-	Addr     string // where it listens
+	Addr     string // the address to listen on
 	Redis    string // URL
 	Postgres string // URL
 	Partners string // URL of the bank and the carrier
-	Unlocked bool   // without the locks of the annotations, to see what they are for
+	Unlocked bool   // without the locks of the annotations, to show what they are for
 
-	// Drain is how long a replica that stops waits for the requests that it serves, 4s if it is 0.
+	// Drain is how long a stopping replica waits for the requests that it serves, 4s if it is 0.
 	Drain time.Duration
 }
 
@@ -61,24 +61,25 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	case <-ctx.Done():
 	}
 
-	// The order matters. First the server: no request begins any more, and those under way end. Then the locks: Shutdown waits until they
-	// are released, and the next replica gets them at once. Close alone would leave them to expire after their watchdog time.
+	// The order matters. The server stops first: no request begins any more, and those under way end. Then the locks:
+	// Shutdown waits until they are released, and the next replica gets them at once. Close alone would leave them to
+	// expire after their watchdog time.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cmp.Or(cfg.Drain, 4*time.Second))
 	defer cancel()
 	return errors.Join(server.Shutdown(ctx), client.Shutdown(ctx))
 }
 
-// An Outcome is what became of a request.
+// An Outcome is the outcome of a request.
 type Outcome string
 
-// The outcomes of a request. After OK, Poor and SoldOut the caller is done. After all others it asks again, the same replica or another:
-// the request was not done, or nobody knows whether it was.
+// The outcomes of a request. After OK, Poor and SoldOut the caller is done. After all others it repeats the request, to
+// the same or another replica: the request was not done, or its outcome is unknown.
 const (
 	OK          Outcome = "ok"
 	Poor        Outcome = "poor"
 	SoldOut     Outcome = "sold out"
-	Refused     Outcome = "refused"     // it cannot be done
-	Busy        Outcome = "busy"        // somebody else had the lock for all the time
+	Refused     Outcome = "refused"     // impossible
+	Busy        Outcome = "busy"        // another holder had the lock for the whole wait time
 	Lost        Outcome = "lost"        // the lock was lost: done, or not
 	Stale       Outcome = "stale"       // a later holder has used the row: not done
 	Unavailable Outcome = "unavailable" // Redis does not answer
@@ -92,13 +93,13 @@ type Answer struct {
 	Report  shop.Report `json:",omitzero"`
 }
 
-// answer says what became of a request that ended with err, and with which status.
+// answer returns the status and the body for a request that ended with err.
 func answer(err error) (int, Answer) {
 	status, outcome := http.StatusOK, OK
 	switch {
 	case err == nil:
 		return status, Answer{Outcome: outcome}
-	case errors.Is(err, lockrt.ErrLost): // before all others, which it can be joined to
+	case errors.Is(err, lockrt.ErrLost): // before all others, which it can be joined with
 		status, outcome = http.StatusServiceUnavailable, Lost
 	case errors.Is(err, shop.ErrStale):
 		status, outcome = http.StatusConflict, Stale
@@ -118,10 +119,10 @@ func answer(err error) (int, Answer) {
 	return status, Answer{Outcome: outcome, Detail: err.Error()}
 }
 
-// errInput means that the body of a request cannot be read.
+// errInput means that the body of a request is unreadable.
 var errInput = errors.New("body of the request")
 
-// longest is how long a request may take in all.
+// longest is the time limit of a request.
 const longest = 15 * time.Second
 
 // Handler serves a shop.
@@ -138,7 +139,7 @@ func Handler(service shop.Service) http.Handler {
 	return mux
 }
 
-// call serves a method that takes what the body of the request says.
+// call serves a method whose argument is the body of the request.
 func call[T any](method func(ctx context.Context, in *T) error) http.Handler {
 	return respond(func(ctx context.Context, r *http.Request) (Answer, error) {
 		in := new(T)
@@ -151,8 +152,8 @@ func call[T any](method func(ctx context.Context, in *T) error) http.Handler {
 
 func respond(serve func(ctx context.Context, r *http.Request) (Answer, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// The context of a request ends when the client goes away, and has no deadline. wait=5s bounds the time until a lock is acquired;
-		// this bounds all the rest, too.
+		// The context of a request ends when the client goes away, and has no deadline. wait=5s bounds the time until a
+		// lock is acquired; this deadline bounds the rest, too.
 		ctx, cancel := context.WithTimeout(r.Context(), longest)
 		defer cancel()
 		status := http.StatusOK
@@ -162,7 +163,7 @@ func respond(serve func(ctx context.Context, r *http.Request) (Answer, error)) h
 		}
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(status)
-		_ = json.NewEncoder(w).Encode(a) // the client is gone otherwise
+		_ = json.NewEncoder(w).Encode(a) // an error means that the client is gone
 	})
 }
 

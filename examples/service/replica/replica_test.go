@@ -19,7 +19,7 @@ import (
 // service returns the same error from all methods.
 type service struct {
 	err error
-	ctx context.Context //nolint:containedctx // what the last call was given
+	ctx context.Context //nolint:containedctx // the context of the last call
 }
 
 func (s *service) Reserve(ctx context.Context, _ *shop.Order) error     { s.ctx = ctx; return s.err }
@@ -50,7 +50,7 @@ func TestHandler_SaysWhatBecameOfARequest(t *testing.T) {
 		{lockrt.ErrUnavailable, http.StatusServiceUnavailable, Unavailable},
 		{lockrt.ErrClosed, http.StatusServiceUnavailable, Unavailable},
 		{lockrt.ErrLost, http.StatusServiceUnavailable, Lost},
-		{errors.Join(shop.ErrPoor, lockrt.ErrLost), http.StatusServiceUnavailable, Lost}, // it may have read what another holder wrote
+		{errors.Join(shop.ErrPoor, lockrt.ErrLost), http.StatusServiceUnavailable, Lost}, // it may have read a value of another holder
 		{context.DeadlineExceeded, http.StatusInternalServerError, Failed},
 	}
 	for _, tt := range tests {

@@ -20,7 +20,8 @@ import (
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
-// TestRun_Stops shows what a replica does that is to stop: it accepts no more requests, ends the one under way, and releases its locks.
+// TestRun_Stops shows how a replica stops: it accepts no more requests, finishes the one under way, and releases its
+// locks.
 func TestRun_Stops(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("CI") == "" && !servers.PostgresInstalled() {

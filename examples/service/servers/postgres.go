@@ -13,8 +13,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Postgres starts a PostgreSQL with an empty database in a temporary directory. Its programs are those on the PATH, or where the packages
-// of Debian, Ubuntu and Fedora have them. It refuses to run as root: root starts it as the user postgres, or nobody.
+// Postgres starts a PostgreSQL with an empty database in a temporary directory. It finds the programs on the PATH, or
+// where the packages of Debian, Ubuntu and Fedora have them. PostgreSQL refuses to run as root: root starts it as the
+// user postgres, or nobody.
 func Postgres(ctx context.Context) (*Server, error) {
 	bin, err := programs()
 	if err != nil {
@@ -43,7 +44,7 @@ func (s *Server) create(ctx context.Context, bin string) error {
 		cmd.Env = append(os.Environ(), "HOME="+s.dir, "LC_ALL=C")
 		return cmd
 	}
-	// The files live as long as this process: nothing has to reach the disk.
+	// The files live as long as this process: no data has to reach the disk.
 	out, err := program("initdb", "-D", data, "-U", "lockgen", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync").CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("servers: initdb: %w\n%s", err, out)

@@ -10,8 +10,8 @@ import (
 	"os/exec"
 )
 
-// Redis starts the redis-server that is on the PATH or that LOCKGEN_REDIS_SERVER names. It keeps nothing on disk: started again, it is
-// empty.
+// Redis starts the redis-server that is on the PATH or that LOCKGEN_REDIS_SERVER names. It keeps nothing on disk: after
+// a restart it is empty.
 func Redis(ctx context.Context) (*Server, error) {
 	s, err := open("redis")
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package servers starts PostgreSQL and Redis as processes of this one, on free ports. On Linux they end when this process does, however
-// it ends.
+// Package servers starts PostgreSQL and Redis as child processes, on free ports. On Linux they end when this process
+// does, however it ends.
 package servers
 
 import (
@@ -23,7 +23,7 @@ type Server struct {
 
 	program string
 	command func(port string) *exec.Cmd
-	ready   func(ctx context.Context) error // does it answer?
+	ready   func(ctx context.Context) error // returns nil once the server answers
 	dir     string                          // removed at the end
 	port    int
 	release func()
@@ -39,7 +39,7 @@ type run struct {
 	said    output
 }
 
-// output is what a process printed.
+// output is the output of a process.
 type output struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -73,7 +73,7 @@ func open(program string) (*Server, error) {
 
 func (s *Server) addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
 
-// Start starts the process and returns when it answers. It fails if the process ends before, or ctx does.
+// Start starts the process and returns when it answers. It fails if the process or ctx ends before that.
 func (s *Server) Start(ctx context.Context) error {
 	if s.run != nil {
 		return fmt.Errorf("servers: start %s: it runs already", s.program)
@@ -112,7 +112,7 @@ func (s *Server) Kill() {
 	if s.run == nil {
 		return
 	}
-	_ = s.run.process.Kill() // an error means that it has ended
+	_ = s.run.process.Kill() // an error means that it has ended already
 	<-s.run.ended
 	s.run = nil
 }

@@ -67,7 +67,8 @@ func TestPostgres_IsEmpty(t *testing.T) {
 	require.Zero(t, tables)
 }
 
-// A server that ends at once is an error with what it said.
+// TestServer_SaysWhyItDoesNotStart shows that the error of a server that ends at once has the
+// server's output.
 func TestServer_SaysWhyItDoesNotStart(t *testing.T) {
 	t.Parallel()
 	s, err := open("sh")
@@ -95,7 +96,7 @@ func TestServers_EndWithTheirProgram(t *testing.T) {
 		for _, s := range both(t) {
 			_, _ = os.Stdout.WriteString("directory " + s.dir + "\nlistens on " + s.addr() + "\n")
 		}
-		<-t.Context().Done() // it is killed before
+		<-t.Context().Done() // the test kills it before that
 		return
 	}
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestServers_EndWithTheirProgram$")
@@ -106,7 +107,7 @@ func TestServers_EndWithTheirProgram(t *testing.T) {
 	var addrs []string
 	for lines := bufio.NewScanner(out); len(addrs) < 2 && lines.Scan(); {
 		if dir, ok := strings.CutPrefix(lines.Text(), "directory "); ok {
-			t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) }) // nobody else can
+			t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) }) // no other process can
 		}
 		if addr, ok := strings.CutPrefix(lines.Text(), "listens on "); ok {
 			addrs = append(addrs, addr)

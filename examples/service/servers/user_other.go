@@ -4,5 +4,5 @@ package servers
 
 import "syscall"
 
-// unprivileged returns how to start a program: as any other.
+// unprivileged returns no attributes: the program starts as any other.
 func unprivileged(string) (*syscall.SysProcAttr, error) { return nil, nil }

@@ -10,7 +10,8 @@ import (
 	"syscall"
 )
 
-// unprivileged returns how to start a program that refuses to run as root, and gives it the directory.
+// unprivileged returns the attributes for a program that refuses to run as root, and makes that
+// user the owner of the directory.
 func unprivileged(dir string) (*syscall.SysProcAttr, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil

@@ -17,15 +17,16 @@ const (
 	stateShipped = "shipped"
 )
 
-// Partners are the companies that the shop asks. Their answers take a while: meanwhile the shop holds its locks.
+// Partners are the companies that the shop calls. Their answers take a while, and the shop holds its locks meanwhile.
 type Partners interface {
 	// Check asks the bank whether it accepts a payment.
 	Check(ctx context.Context, id OrderID) error
-	// Label asks the carrier for a shipping label. The carrier prints one label for an order, however often it is asked.
+	// Label orders a shipping label from the carrier. The carrier prints one label per order, also after repeated
+	// requests.
 	Label(ctx context.Context, id OrderID) error
 }
 
-// A Shop is the [Service] without its locks: Reserve alone takes its lock by hand.
+// A Shop is the [Service] without locks: only Reserve takes its lock by hand.
 type Shop struct {
 	store    *Store
 	partners Partners
@@ -34,7 +35,7 @@ type Shop struct {
 
 var _ Service = (*Shop)(nil)
 
-// New returns a Shop. Put a [LockedService] around it.
+// New returns a Shop. A [LockedService] wraps it.
 func New(store *Store, partners Partners, locks Locks) *Shop {
 	return &Shop{store, partners, locks}
 }
@@ -46,7 +47,7 @@ func (s *Shop) Reserve(ctx context.Context, o *Order) error {
 	})
 }
 
-// take reserves pieces of an item. The proof that the item is locked has its fencing token.
+// take reserves pieces of an item. The proof that the item is locked carries the fencing token.
 func (s *Shop) take(ctx context.Context, item lockrt.Held[ItemID], o *Order) error {
 	pieces, err := fenced[int64](ctx, s.store.db, readItem, "items", string(item.ID()), item.Token())
 	if err != nil {
@@ -138,7 +139,7 @@ func (s *Shop) Transfer(ctx context.Context, t *Transfer) error {
 
 // Ship implements [Service].
 func (s *Shop) Ship(ctx context.Context, o *Order) error {
-	order, _ := lockrt.TokenFrom(ctx) // one of the two locks has a token
+	order, _ := lockrt.TokenFrom(ctx) // only one of the two locks has a token
 	state, err := fenced[string](ctx, s.store.db, readOrder, "orders", string(o.ID), order)
 	switch {
 	case err != nil || state == stateShipped:
@@ -182,13 +183,13 @@ func (s stored) Report(ctx context.Context) (Report, error) {
 	r := Report{Stored: true}
 	err := s.store.db.QueryRow(ctx, `SELECT payments, cents FROM reports`).Scan(&r.Payments, &r.Cents)
 	if errors.Is(err, pgx.ErrNoRows) {
-		err = nil // the first report is being made
+		err = nil // another replica makes the first report
 	}
 	return r, err
 }
 
-// tokensOf returns the fencing tokens of two locks that the [LockedService] holds for this call, by their keys. Without a lock the token
-// is 0, which every row refuses that was ever used under a lock.
+// tokensOf returns, by key, the fencing tokens of two locks that the [LockedService] holds for this call. Without a
+// lock the token is 0, which every row refuses that was ever used under a lock.
 func tokensOf(ctx context.Context) func(keys [2]string, err error) (first, second int64, _ error) {
 	return func(keys [2]string, err error) (first, second int64, _ error) {
 		first, _ = lockrt.TokenOf(ctx, keys[0])

@@ -9,7 +9,8 @@ import (
 	"github.com/lockgen/lockgen/runtime/locktest"
 )
 
-// A transfer from a wallet to itself needs one lock, and is refused by the shop.
+// TestTransfer_SameWallet shows that a transfer from a wallet to itself takes one lock, and that
+// the shop refuses it.
 func TestTransfer_SameWallet(t *testing.T) {
 	t.Parallel()
 	inner := New(nil, nil, nil)
@@ -18,7 +19,7 @@ func TestTransfer_SameWallet(t *testing.T) {
 	require.ErrorIs(t, err, ErrSameWallet)
 }
 
-// An id that is empty is an error of the request, and nothing is locked.
+// TestPay_EmptyID shows that a request with an empty id fails, and locks nothing.
 func TestPay_EmptyID(t *testing.T) {
 	t.Parallel()
 	inner := New(nil, nil, nil)
@@ -27,7 +28,8 @@ func TestPay_EmptyID(t *testing.T) {
 	require.ErrorAs(t, service.Pay(t.Context(), &Order{Wallet: "w"}), &wrong)
 }
 
-// While a replica makes a report, others return the stored one.
+// TestReport_Fallback shows that other replicas return the stored report while one replica makes a
+// new one.
 func TestReport_Fallback(t *testing.T) {
 	t.Parallel()
 	store := openStore(t)

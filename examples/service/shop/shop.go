@@ -1,8 +1,8 @@
 // Package shop sells: it reserves stock, takes payments from wallets, moves money between wallets and orders shipping labels. Its data
 // is in PostgreSQL, its locks are in Redis.
 //
-// [Service] says which method needs which locks. lockgen writes [LockedService] from it, which each replica puts around [Shop]. One lock
-// is taken by hand, as an entity: that of an item, see [Locks].
+// [Service] declares which method needs which locks. lockgen writes [LockedService] from it, and each replica puts it
+// around [Shop]. The shop takes one lock by hand, as an entity: that of an item, see [Locks].
 //
 // Every row that is written has the fencing token of the last lock holder that used it, see [Store].
 package shop
@@ -25,10 +25,10 @@ type (
 	TransferID string
 )
 
-// An Order is what a customer buys.
+// An Order is an order of a customer.
 type Order struct {
 	ID     OrderID
-	Wallet WalletID // pays
+	Wallet WalletID // the wallet that pays
 	Item   ItemID
 	Pieces int64
 	Cents  int64
@@ -48,7 +48,7 @@ type Report struct {
 	Stored   bool // by an earlier call: another replica makes a new one at this moment
 }
 
-// Why a request is refused for good.
+// The reasons to refuse a request for good.
 var (
 	ErrUnknown    = errors.New("does not exist")
 	ErrPoor       = errors.New("not enough money in the wallet")
@@ -57,8 +57,8 @@ var (
 	ErrSameWallet = errors.New("a transfer needs two wallets")
 )
 
-// Service is what every replica offers. Each method can be called again with the same arguments, at the same time and on another replica:
-// its effect happens once.
+// Service is the interface of every replica. A caller can repeat each method with the same arguments, at the same time
+// and on another replica: its effect happens once.
 //
 //lockgen:service prefix=example-service wait=5s watchdog=3s require=all
 type Service interface {
@@ -85,7 +85,8 @@ type Service interface {
 	//lockgen:lock key=carrier kind=permit permits=4
 	Ship(ctx context.Context, o *Order) error
 
-	// Report sums up the sales and stores the result. While a replica does that, all other calls return the report that was stored last.
+	// Report sums up the sales and stores the result. While one replica does that, all other calls return the report
+	// that was stored last.
 	//
 	//lockgen:lock key=report wait=0 busy=fallback
 	Report(ctx context.Context) (Report, error)

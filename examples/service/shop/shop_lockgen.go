@@ -93,7 +93,8 @@ func (s *LockedService) Ship(ctx context.Context, o *Order) (err error) {
 	return s.next.Ship(held.Context(), o)
 }
 
-// Report sums up the sales and stores the result. While a replica does that, all other calls return the report that was stored last.
+// Report sums up the sales and stores the result. While one replica does that, all other calls return the report
+// that was stored last.
 //
 // It holds example-service:report. When somebody else holds it, Report of the fallback is called instead.
 func (s *LockedService) Report(ctx context.Context) (res Report, err error) {

@@ -13,7 +13,7 @@ import (
 //go:embed schema.sql
 var schema string
 
-// ErrStale means that a later holder of the lock has used the row: nothing was written.
+// ErrStale means that a later holder of the lock has used the row: the statement wrote nothing.
 var ErrStale = errors.New("stale fencing token")
 
 // A Store keeps the rows of the shop in PostgreSQL.
@@ -38,7 +38,7 @@ func OpenStore(ctx context.Context, url string) (*Store, error) {
 	return &Store{db}, nil
 }
 
-// Close ends the connections, when they are no longer used.
+// Close ends the connections. Call it after the last use of the store.
 func (s *Store) Close() { s.db.Close() }
 
 // DB returns the connections.
@@ -61,8 +61,8 @@ const (
 	writeOrder = `UPDATE orders SET state = $3, token = $2 WHERE id = $1 AND token <= $2 RETURNING state`
 )
 
-// fenced runs one of the statements above and returns what it returns. No row that fits means that the token is smaller than that of the
-// row, [ErrStale], or that there is no such row, [ErrUnknown].
+// fenced runs one of the statements above and returns its result. If no row matches, the token is smaller than that of
+// the row, [ErrStale], or the row does not exist, [ErrUnknown].
 func fenced[T any](ctx context.Context, q querier, statement, table, id string, token int64, values ...any) (got T, err error) {
 	err = q.QueryRow(ctx, statement, append([]any{id, token}, values...)...).Scan(&got)
 	if !errors.Is(err, pgx.ErrNoRows) {

@@ -31,10 +31,10 @@ func openStore(t *testing.T) *Store {
 	return store
 }
 
-// token is as large as the tokens of today.
+// token is as large as a real token.
 const token int64 = 1_800_000_000_000_000
 
-// TestFenced runs the recipe on a real PostgreSQL.
+// TestFenced runs the statements of the recipe on a real PostgreSQL.
 func TestFenced(t *testing.T) {
 	t.Parallel()
 	store := openStore(t)
@@ -44,7 +44,7 @@ func TestFenced(t *testing.T) {
 		cents, err := fenced[int64](ctx, store.db, readWallet, "wallets", "w", token)
 		require.NoError(t, err)
 		require.EqualValues(t, 100, cents)
-		for _, value := range []int64{90, 80} { // as often as it likes
+		for _, value := range []int64{90, 80} { // any number of times
 			cents, err = fenced[int64](ctx, store.db, writeWallet, "wallets", "w", token, value)
 			require.NoError(t, err)
 			require.Equal(t, value, cents)
