@@ -33,6 +33,7 @@ type quorumAcquire struct {
 	listeners []*hub.Listener
 	latest    *round // the one that began last, or nil
 	refusals  int    // in a row, by a majority
+	ties      int    // rounds in which others asked at the same time
 }
 
 // errTokenUnwritten is the outcome of a round that was won by a majority of which one went away.
@@ -336,6 +337,10 @@ func (l *Lease) stamp(token int64) {
 	}
 }
 
+// tiesOfAPace is how many ties the pauses stay as they are for. One who has a bare majority of servers, some of which are away, looks like
+// others who ask at the same time for as long as he has it: so the pauses double after some ties, up to 32 times the first one.
+const tiesOfAPace = 8
+
 // abandonRound gives back what was granted, and says what that means to the waiter. err is why what was won is lost.
 func (e *quorumAcquire) abandonRound(r *round, err error, won bool) event {
 	spare := len(e.m.parts) - e.m.needs()
@@ -353,8 +358,9 @@ func (e *quorumAcquire) abandonRound(r *round, err error, won bool) event {
 	}
 	// What has failed because the call is over is not what a server said.
 	over := !won && err != nil && e.ctx.Err() != nil && errors.Is(err, e.ctx.Err())
-	if e.refusals++; len(parts) > 0 && r.refused <= spare { // others ask at the same time
-		e.refusals = 0
+	if e.refusals++; len(parts) > 0 && len(parts) >= r.refused { // others ask at the same time, and none of them got more
+		e.ties++
+		e.refusals = min(e.ties/tiesOfAPace, 5)
 	}
 	refusals := e.refusals
 	if over {

@@ -214,25 +214,15 @@ func (w *world) happened(s *server, e *event) {
 		o(s, e)
 	}
 	if storm {
-		w.fail("process %d has sent %d scripts to one server within %v: it asks without end", e.process, w.most(), stormTime)
+		w.fail("process %d has sent %d scripts to one server within %v: it asks without end", e.process, mostScripts, stormTime)
 	}
 }
 
-// More scripts than any process has reason to send to one server within a while. A process that waits for a red lock sends more
-// to a server that was away, in one of some thousands of worlds, for a reason that is not known.
+// More scripts than any process has reason to send to one server within a while.
 const (
-	mostScripts    = 400
-	mostRedScripts = 1000
-	stormTime      = 3 * time.Second
+	mostScripts = 400
+	stormTime   = 3 * time.Second
 )
-
-// most returns how many scripts are too many in this world.
-func (w *world) most() int {
-	if w.plan.kind.name == "red" {
-		return mostRedScripts
-	}
-	return mostScripts
-}
 
 // storms reports whether a process sends scripts without end. The caller holds w.mu.
 func (w *world) storms(e *event) bool {
@@ -242,7 +232,7 @@ func (w *world) storms(e *event) bool {
 		sent = sent[1:]
 	}
 	w.scripts[from] = sent
-	return len(sent) == w.most()
+	return len(sent) == mostScripts
 }
 
 func (e *event) text() string {
