@@ -27,7 +27,11 @@ type attempt struct {
 	work  context.Context // what Acquired has made of the context of the call
 
 	waiting bool // the call has to wait for others, or had to
+	blocked *blockage
 }
+
+// A waitingPart says that a part of a call has to wait for others: which lock that is, and of which client.
+type waitingPart func(c *Client, kind, key string)
 
 // attempts numbers the calls of this process.
 var attempts atomic.Uint64
@@ -70,8 +74,17 @@ func (a *attempt) event() AcquireEvent {
 }
 
 // waits notes that the call has to wait for others.
-func (a *attempt) waits() {
-	if a.c == nil || a.waiting {
+func (a *attempt) waits() { a.waitsFor(a.c, a.kind, a.key) }
+
+// waitsFor is waits of a call of which a part, this lock, has to wait.
+func (a *attempt) waitsFor(c *Client, kind, key string) {
+	if c == nil || a.c == nil {
+		return
+	}
+	if !a.silent() {
+		a.blocked = c.watches(a.blocked, kind, key)
+	}
+	if a.waiting {
 		return
 	}
 	a.waiting = true
@@ -79,7 +92,7 @@ func (a *attempt) waits() {
 		a.c.counts.waiting.Add(1)
 	}
 	if a.cfg.part != nil {
-		a.cfg.part()
+		a.cfg.part(c, kind, key)
 	} else if hook := a.c.opts.Hooks.Waiting; hook != nil {
 		hook(a.ctx, a.event())
 	}
@@ -110,6 +123,7 @@ func (a *attempt) ends(how AcquireEvent) {
 func (a *attempt) ended(how AcquireEvent) AcquireEvent {
 	e := a.event()
 	e.Waited, e.Outcome, e.Grant, e.Token, e.Err = time.Since(a.start), outcomeOf(how.Err), how.Grant, how.Token, how.Err
+	e.HolderTraces = a.blocked.end()
 	return e
 }
 

@@ -42,6 +42,7 @@ type Client struct {
 	questions                    questions
 	asks                         pace // of other processes
 	deadlocks                    deadlocks
+	holderTraces                 holderTraces
 	unheard                      sync.Once // the log has it that they cannot be answered
 	counts                       counts
 	reporter                     reporter
@@ -130,7 +131,7 @@ func newClient(rc rueidis.Client, opts Options, mode PubSub, uuid string) *Clien
 	})
 	c.takes, c.acquires = c.net.Batcher(c.wire.Takes(), true), c.net.Batcher(c.wire.Acquires(), true)
 	c.frees, c.releases = c.net.Batcher(c.wire.Frees(), false), c.net.Batcher(c.wire.Releases(), false)
-	c.withdrawals.c, c.reporter.c, c.deadlocks.c = c, c, c
+	c.withdrawals.c, c.reporter.c, c.deadlocks.c, c.holderTraces.c = c, c, c, c
 	c.observed = observing(&opts.Hooks)
 	c.watchdog = watchdog.New(c.renew, c.net.RenewBatch(), c.renewed)
 	if c.traced = trace.Present(); c.traced != nil {

@@ -54,7 +54,7 @@ func (c *Client) Fleet(ctx context.Context, key string) (Fleet, error) {
 	defer c.questions.end(q)
 	others := slices.DeleteFunc(slices.Clone(got.ids), func(id string) bool { return id == c.wire.UUID })
 	if len(others) > 0 {
-		c.spawn(func() { c.question(q, others, key) })
+		c.spawn(func() { c.question(q, others, askWord, key) })
 	}
 	if slices.Contains(got.ids, c.wire.UUID) {
 		q.heard(c.wire.UUID, reportPart{Snapshot: c.look(key, 0), ID: q.id, Parts: 1})
@@ -79,7 +79,7 @@ func (c *Client) askAgain(ctx context.Context, q *question, key string) {
 	defer pause.Stop()
 	select {
 	case <-pause.C:
-		c.spawn(func() { c.question(q, q.refusers(), key) })
+		c.spawn(func() { c.question(q, q.refusers(), askWord, key) })
 	case <-ctx.Done():
 	case <-c.closing:
 	}
@@ -126,10 +126,10 @@ func (c *Client) listeners() ([]string, error) {
 	return slices.Sorted(maps.Keys(found)), nil
 }
 
-// question sends a request to each of the processes ids.
-func (c *Client) question(q *question, ids []string, key string) {
+// question sends a request that begins with word to each of the processes ids.
+func (c *Client) question(q *question, ids []string, word, key string) {
 	c.net.MarkShared()
-	request := askWord + q.id + " " + protocol.ProcessChannel(c.wire.UUID)
+	request := word + q.id + " " + protocol.ProcessChannel(c.wire.UUID)
 	if key != "" {
 		request += " " + key
 	}
@@ -190,9 +190,8 @@ func (p *pace) take(at monotonic.Time) int {
 // asked deals with a request to say what the process holds. It does not block. Answers go to channels of this library alone: on
 // Redisson's nothing but integers may be said.
 func (c *Client) asked(request string) {
-	id, rest, _ := strings.Cut(request, " ")
-	channel, key, _ := strings.Cut(rest, " ")
-	if id == "" || len(id) > 64 || len(channel) > 256 || !strings.HasPrefix(channel, protocol.ProcessChannel("")) {
+	id, channel, key, ok := readRequest(request)
+	if !ok {
 		return
 	}
 	switch n := c.asks.take(monotonic.Now()); {

@@ -189,6 +189,7 @@ func TestFleet_AnswersOnItsOwnChannelsOnly(t *testing.T) {
 	require.NoError(t, watch.Do(patient(t), watch.B().Subscribe().Channel("redisson_lock__channel:{k}", "lockgen_process:me").Build()).Error())
 	for _, request := range []string{
 		"ask", "ask ", "ask 1", "ask 1 ", "ask 1 redisson_lock__channel:{k}", "ask  lockgen_process:me", "ask " + strings.Repeat("1", 65) + " lockgen_process:me",
+		"trace", "trace ", "trace 1", "trace 1 redisson_lock__channel:{k} k", "trace 1 lockgen_process:me", "trace  lockgen_process:me k",
 		"{", "{}", `{"id":"1"}`, `{"id":1}`, "\xff\xff", "ask 7 lockgen_process:me",
 	} {
 		server.Do("PUBLISH", channel, request)

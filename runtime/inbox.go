@@ -202,6 +202,10 @@ func (c *Client) receiveOf(tag string, e hub.Event) {
 		c.asked(request)
 		return
 	}
+	if request, ok := strings.CutPrefix(e.Payload, traceWord); ok {
+		c.askedForTraces(request)
+		return
+	}
 	if text, ok := strings.CutPrefix(e.Payload, deadlockWord); ok {
 		c.deadlocks.hear(text)
 		return

@@ -44,7 +44,7 @@ func (m *MultiLock) Lock(ctx context.Context, opts ...LockOption) (*Lease, error
 	a := attempt{c: m.c, op: "lock", kind: kindMulti, key: m.key, parts: m.keys}
 	a.cfg.name, a.cfg.template = labelOf(m.opts, opts)
 	a.starts(ctx)
-	whole, err := m.take(ctx, opts, a.waits)
+	whole, err := m.take(ctx, opts, a.waitsFor)
 	if err != nil {
 		a.ends(AcquireEvent{Err: err})
 		return nil, err
@@ -55,7 +55,7 @@ func (m *MultiLock) Lock(ctx context.Context, opts ...LockOption) (*Lease, error
 }
 
 // take locks all members, and tries again when one of them was lost meanwhile.
-func (m *MultiLock) take(ctx context.Context, opts []LockOption, waiting func()) (*Lease, error) {
+func (m *MultiLock) take(ctx context.Context, opts []LockOption, waiting waitingPart) (*Lease, error) {
 	start := now()
 	wait, said, err := budget(opts)
 	switch {
@@ -100,7 +100,7 @@ func (m *MultiLock) Do(ctx context.Context, fn func(ctx context.Context, lease *
 }
 
 // asPart has a call be a part of another one, whose hooks are called in its place, also when it has to wait.
-func asPart(waiting func()) LockOption {
+func asPart(waiting waitingPart) LockOption {
 	return lockOption(func(c *lockConfig) { c.part = waiting })
 }
 

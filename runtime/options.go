@@ -266,7 +266,7 @@ type lockConfig struct {
 	name     string          // WithName
 	template string          // of its key, in generated code
 	follows  bool            // see waiter
-	part     func()          // says that the call has to wait of which this one is a part; nil if it is none
+	part     waitingPart     // says that the call has to wait of which this one is a part; nil if it is none
 	yields   <-chan struct{} // closed when the call is not to wait any longer, as another one is to go on in its place; or nil
 	said     said            // by which options
 	bad      error           // why one of them is of no use

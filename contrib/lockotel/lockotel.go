@@ -17,7 +17,9 @@
 //
 // Its spans:
 //
-//   - "lock acquire", under the span of the caller, when the call waited for longer than [WithSlow] says, or failed;
+//   - "lock acquire", under the span of the caller, when the call waited for longer than [WithSlow] says, or failed. If it waited for more
+//     than a second, it has a link to the span under which each holder of the lock made its call, with the attribute lockgen.link = "holder". The
+//     holders are asked for it beside the wait, see [lockrt.Hooks]; one in Java, or without a trace, or that did not answer in time, has no link;
 //   - "lock hold", under the span of the caller, which is the parent of the work that is done under the lease's context. Renewals that
 //     fail are events of it, "renewal failed", and so is the loss of the lease, "lease lost", which also makes it an error.
 //
@@ -56,6 +58,7 @@ const (
 	attrBroken    = attribute.Key("lockgen.broken")
 	attrKey       = attribute.Key("lockgen.key")
 	attrParts     = attribute.Key("lockgen.parts")
+	attrLink      = attribute.Key("lockgen.link")
 )
 
 // DefaultSlow is from when on a call that waits has a span, unless [WithSlow] says otherwise.

@@ -56,12 +56,25 @@ func (t *Telemetry) spans(next lockrt.Hooks) lockrt.Hooks {
 func (t *Telemetry) acquired(ctx context.Context, e *lockrt.AcquireEvent) {
 	at := time.Now()
 	attrs := append(t.describe(e), attrOutcome.String(string(e.Outcome)), attrContended.Bool(e.Contended))
-	_, span := t.tracer.Start(ctx, "lock acquire", trace.WithTimestamp(at.Add(-e.Waited)), trace.WithAttributes(attrs...))
+	_, span := t.tracer.Start(ctx, "lock acquire", trace.WithTimestamp(at.Add(-e.Waited)), trace.WithAttributes(attrs...),
+		trace.WithLinks(links(e.HolderTraces)...))
 	if e.Outcome == lockrt.OutcomeError || e.Outcome == lockrt.OutcomeLost {
 		span.RecordError(e.Err, trace.WithTimestamp(at))
 		span.SetStatus(codes.Error, "the lock could not be had")
 	}
 	span.End(trace.WithTimestamp(at))
+}
+
+// links returns links to the traces of holders. What is no trace parent is left out: it is what other processes say.
+func links(holders []string) (all []trace.Link) {
+	for _, parent := range holders {
+		carrier := propagation.MapCarrier{"traceparent": parent}
+		of := trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), carrier))
+		if of.IsValid() {
+			all = append(all, trace.Link{SpanContext: of, Attributes: []attribute.KeyValue{attrLink.String("holder")}})
+		}
+	}
+	return all
 }
 
 // holds begins the span of a lease.

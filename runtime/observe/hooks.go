@@ -31,6 +31,11 @@ type Hooks struct {
 	Ended func(ctx context.Context, e EndEvent)
 	// TraceParent returns the W3C trace parent of the span that ctx carries, or an empty string. Client.Snapshot, and the answer to another
 	// process's Client.Fleet, call it with the contexts of the calls that hold and wait.
+	//
+	// With it and AcquireEnd, a call that has waited for a second for a Mutex, a FairMutex, an RWMutex or one of them in a MultiLock learns the
+	// trace parents of the holders: see AcquireEvent.HolderTraces. They are asked for beside the wait, which takes no longer for it. It costs one
+	// command and two messages for each of at most 8 holders, once a second for all calls of the Client that wait for a key, and for 10 keys a
+	// second at most.
 	TraceParent func(ctx context.Context) string
 	// Deadlock is called once for each call of the Client that is found to be in a [Deadlock], with the context of the call, on the goroutine that
 	// calls Renewed. The Client finds deadlocks as Options.DeadlockAfter says.
@@ -53,6 +58,9 @@ type AcquireEvent struct {
 	Grant     Grant         // how it got the lock, in AcquireEnd and Acquired
 	Token     int64         // the fencing token that came with it, in AcquireEnd and Acquired; 0 without WithFencing
 	Err       error         // why it failed, in AcquireEnd
+	// HolderTraces are what Hooks.TraceParent of their processes said of the calls that held the lock when this one had waited for a second, in
+	// AcquireEnd and Acquired. A holder in Java, or without a trace, or of which no answer came before the call ended, is left out.
+	HolderTraces []string
 }
 
 // An Outcome says how a call that acquires ended.

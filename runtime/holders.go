@@ -1,0 +1,206 @@
+package lockrt
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/lockgen/lockgen/runtime/internal/deadlock"
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/internal/transport"
+)
+
+const (
+	// blockedAfter is for how long a call waits before its client looks for the traces of the holders.
+	blockedAfter = time.Second
+
+	// mostHolderTraces is of how many holders of a lock the traces are looked for.
+	mostHolderTraces = 8
+
+	// traceWord begins a request to a process for the traces of the holders of a key: "trace <id> <channel of the reply> <key>".
+	traceWord = "trace "
+)
+
+// A blockage is what a call that waits learns of the traces of the holders. The zero value learns nothing.
+type blockage struct {
+	alarm  *time.Timer
+	traces atomic.Pointer[[]string]
+}
+
+// watches has b learn who holds a key, once the call has waited for it for a while. Clients without traces look for none, and of
+// permits, of counts and of a RedLock there is no one holder.
+func (c *Client) watches(b *blockage, kind, key string) *blockage {
+	hooks := &c.opts.Hooks
+	if hooks.TraceParent == nil || hooks.AcquireEnd == nil || !slices.Contains([]string{kindMutex, kindFair, kindWrite, kindRead}, kind) {
+		return b
+	}
+	if b == nil {
+		b = &blockage{}
+	} else {
+		b.alarm.Stop() // it waited for another part
+	}
+	b.alarm = time.AfterFunc(blockedAfter, func() { c.holderTraces.learn(key, b) })
+	return b
+}
+
+// end returns what was learned. What comes later is not needed.
+func (b *blockage) end() []string {
+	if b == nil {
+		return nil
+	}
+	b.alarm.Stop()
+	if traces := b.traces.Load(); traces != nil {
+		return *traces
+	}
+	return nil
+}
+
+// holderTraces are what a client does to learn the traces of the holders of locks for which its calls wait. All calls that wait for a key
+// share one question, which is asked on a goroutine of its own.
+type holderTraces struct {
+	c       *Client
+	asks    pace      // questions of this client
+	answers pace      // answers to others
+	denied  sync.Once // the log has it that the client may not look
+
+	mu   sync.Mutex // guards the rest
+	keys map[string]*keyTraces
+}
+
+// A keyTraces is one question.
+type keyTraces struct {
+	answered monotonic.Time // 0 while it is under way
+	traces   []string
+	waiting  []*blockage // that get the answer
+}
+
+// old reports whether the answer tells nothing of the present any more.
+func (of *keyTraces) old() bool {
+	return !of.answered.IsZero() && monotonic.Since(of.answered) >= pacePeriod
+}
+
+// learn gives b the traces of the holders of key when they are known. It does not block.
+func (s *holderTraces) learn(key string, b *blockage) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch of := s.keys[key]; {
+	case of != nil && of.answered.IsZero():
+		of.waiting = append(of.waiting, b)
+	case of != nil && !of.old():
+		b.traces.Store(&of.traces)
+	case s.c.granting() && s.asks.take(monotonic.Now()) <= mostAnswers:
+		if s.keys == nil {
+			s.keys = map[string]*keyTraces{}
+		}
+		maps.DeleteFunc(s.keys, func(_ string, of *keyTraces) bool { return of.old() })
+		s.keys[key] = &keyTraces{waiting: []*blockage{b}}
+		s.c.spawn(func() { s.answered(key, s.ask(key)) })
+	}
+}
+
+// answered gives the answer to the calls that wait for it, and to those that come within a second.
+func (s *holderTraces) answered(key string, traces []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	of := s.keys[key]
+	of.answered, of.traces = monotonic.Now(), traces
+	for _, b := range of.waiting {
+		b.traces.Store(&of.traces)
+	}
+	of.waiting = nil
+}
+
+// ask returns the traces of the holders of key: those that this process knows, and what others say in time.
+func (s *holderTraces) ask(key string) []string {
+	own := s.c.heldOf(key)
+	traces := tracesIn(nil, key, own)
+	if len(own) > 0 && own[0].Kind != KindRead { // there is no other holder
+		return traces
+	}
+	ids := s.others(key)
+	if len(ids) == 0 {
+		return traces
+	}
+	ctx, cancel := context.WithTimeoutCause(context.Background(), s.c.opts.OpTimeout, transport.ErrNoAnswer)
+	defer cancel()
+	if s.c.hear(); s.c.awaitHearing(ctx) != nil {
+		return traces
+	}
+	q := s.c.questions.begin(ids)
+	defer s.c.questions.end(q)
+	s.c.spawn(func() { s.c.question(q, ids, traceWord, key) })
+	select {
+	case <-q.done:
+	case <-ctx.Done():
+	case <-s.c.closing:
+	}
+	for _, p := range q.fleet().Processes {
+		traces = tracesIn(traces, key, p.Held)
+	}
+	return traces
+}
+
+// tracesIn adds the traces of the holders of key.
+func tracesIn(traces []string, key string, held []HeldLock) []string {
+	for _, h := range held {
+		if h.Key == key && h.Trace != "" && len(traces) < mostHolderTraces && !slices.Contains(traces, h.Trace) {
+			traces = append(traces, h.Trace)
+		}
+	}
+	return traces
+}
+
+// heldOf returns what this process holds of a key as a lock.
+func (c *Client) heldOf(key string) (all []HeldLock) {
+	guards, _ := c.guards(key, mostHolderTraces)
+	for _, guard := range guards {
+		if held, ok := c.describe(guard); ok && held.Kind != KindPermit {
+			all = append(all, held)
+		}
+	}
+	return all
+}
+
+// others returns the ids of the other processes that hold key, by what Redis has. Java programs have none.
+func (s *holderTraces) others(key string) (ids []string) {
+	reply := s.c.deadlocks.ask(rueidis.Commands{s.c.rc.B().Hscan().Key(key).Cursor(0).Count(mostHolderTraces).Build()})[0]
+	entry, err := reply.AsScanEntry()
+	if why := refused(err); err != nil && why != err { //nolint:errorlint // refused returns what it was given, or more
+		s.denied.Do(func() {
+			s.c.opts.Logger.Warn("lockgen: calls that wait are not linked to the traces of holders in other processes", "error", why)
+		})
+	}
+	for _, h := range holdersIn(&deadlock.Wait{}, entry.Elements) {
+		if h.Process != "" && h.Process != s.c.wire.UUID && !slices.Contains(ids, h.Process) && len(ids) < mostHolderTraces {
+			ids = append(ids, h.Process)
+		}
+	}
+	return ids
+}
+
+// askedForTraces deals with a request for the traces of the holders of a key. It does not block. Such requests have a pace of their own: an
+// operator who asks what the process holds does not compete with calls that wait.
+func (c *Client) askedForTraces(request string) {
+	id, channel, key, ok := readRequest(request)
+	if !ok || key == "" || c.holderTraces.answers.take(monotonic.Now()) > mostAnswers {
+		return
+	}
+	c.spawn(func() {
+		c.say(channel, partsOf(Snapshot{Version: SnapshotVersion, At: time.Now(), Process: c.Process(), Held: c.heldOf(key)}, id))
+	})
+}
+
+// readRequest returns what is in a request of another process, and whether it is one.
+func readRequest(request string) (id, channel, key string, ok bool) {
+	id, rest, _ := strings.Cut(request, " ")
+	channel, key, _ = strings.Cut(rest, " ")
+	ok = id != "" && len(id) <= 64 && len(channel) <= 256 && strings.HasPrefix(channel, protocol.ProcessChannel(""))
+	return id, channel, key, ok
+}
