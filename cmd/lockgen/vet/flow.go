@@ -2,7 +2,6 @@ package vet
 
 import (
 	"go/ast"
-	"go/token"
 	"go/types"
 	"slices"
 
@@ -11,6 +10,7 @@ import (
 	"golang.org/x/tools/go/analysis/passes/inspect"
 	"golang.org/x/tools/go/ast/inspector"
 	"golang.org/x/tools/go/cfg"
+	"golang.org/x/tools/go/types/typeutil"
 )
 
 // A function is one body, without the functions inside of it, which are bodies of their own.
@@ -107,9 +107,9 @@ type walk struct {
 	*function
 	from  ast.Node
 	lease *types.Var
-	err   *types.Var              // says whether there is a lease; can be nil
-	visit func(n ast.Node) bool   // what is on the way; false ends it
-	end   func(r *ast.ReturnStmt) // the way ends, with this statement
+	err   *types.Var            // says whether there is a lease; can be nil
+	visit func(n ast.Node) bool // what is on the way; false ends it
+	end   func(n ast.Node)      // the way ends: returns, panics, or comes to where it began
 	seen  map[place]bool
 }
 
@@ -130,14 +130,14 @@ func (w *walk) run() {
 }
 
 func (w *walk) block(b *cfg.Block, start int, known bool) {
-	nodes := b.Nodes[start:]
 	next := b.Succs
-	for i, n := range nodes {
+	for i, n := range b.Nodes[start:] {
 		if n == w.from {
+			w.ends(n)
 			return // around a loop
 		}
-		if cond, ok := n.(ast.Expr); ok && i == len(nodes)-1 && len(b.Succs) == 2 {
-			next = w.holds(cond, b.Succs, known)
+		if start+i == len(b.Nodes)-1 {
+			next = w.holds(b, known)
 		}
 		if !w.visit(n) {
 			return
@@ -149,8 +149,8 @@ func (w *walk) block(b *cfg.Block, start int, known bool) {
 			known = known && !assigns(w.info, n, w.err)
 		}
 	}
-	if r := b.Return(); r != nil && w.end != nil {
-		w.end(r)
+	if last := len(b.Nodes) - 1; last >= 0 && len(b.Succs) == 0 && (b.Return() != nil || w.recovers(b.Nodes[last])) {
+		w.ends(b.Nodes[last])
 	}
 	for _, s := range next {
 		if p := (place{s, known}); !w.seen[p] {
@@ -160,46 +160,38 @@ func (w *walk) block(b *cfg.Block, start int, known bool) {
 	}
 }
 
-// holds takes those ways behind a condition on which there can be a lease. Where that is not clear there is none.
-func (w *walk) holds(cond ast.Expr, next []*cfg.Block, known bool) []*cfg.Block {
-	yes, no := true, true
-	ast.Inspect(cond, func(n ast.Node) bool {
-		switch n := n.(type) {
-		case *ast.BinaryExpr:
-			about := func(v *types.Var) bool {
-				return v != nil && (variable(w.info, n.X) == v || variable(w.info, n.Y) == v)
-			}
-			switch {
-			case known && about(w.err) && n.Op == token.NEQ, about(w.lease) && n.Op == token.EQL:
-				yes = false
-			case known && about(w.err) && n.Op == token.EQL, about(w.lease) && n.Op == token.NEQ:
-				no = false
-			default:
-				return true
-			}
-			return false
-		case *ast.UnaryExpr:
-			if call, ok := ast.Unparen(n.X).(*ast.CallExpr); ok && n.Op == token.NOT && known && w.err != nil && mentions(w.info, call, w.err) {
-				no = false
-				return false
-			}
-		case *ast.CallExpr:
-			// errors.Is(err, ...) and the like.
-			if known && w.err != nil && mentions(w.info, n, w.err) {
-				yes = false
-				return false
-			}
+func (w *walk) ends(n ast.Node) {
+	if w.end != nil {
+		w.end(n)
+	}
+}
+
+// recovers says whether a node is a call of panic in a function that recovers, so that it returns all the same. Of other panics it is not known what
+// becomes of them.
+func (f *function) recovers(n ast.Node) bool {
+	calls := func(n ast.Node, name string) bool {
+		call, ok := n.(*ast.CallExpr)
+		return ok && typeutil.Callee(f.info, call) == types.Universe.Lookup(name)
+	}
+	stmt, ok := n.(*ast.ExprStmt)
+	if !ok || !calls(stmt.X, "panic") {
+		return false
+	}
+	found := false
+	f.inspect(f.body, func(n ast.Node) bool {
+		d, ok := n.(*ast.DeferStmt)
+		if !ok {
+			return true
 		}
-		return true
+		if lit, ok := ast.Unparen(d.Call.Fun).(*ast.FuncLit); ok {
+			f.inspect(lit.Body, func(n ast.Node) bool {
+				found = found || calls(n, "recover")
+				return !found
+			})
+		}
+		return false
 	})
-	var out []*cfg.Block
-	if yes {
-		out = append(out, next[0])
-	}
-	if no {
-		out = append(out, next[1])
-	}
-	return out
+	return found
 }
 
 // released says whether a node gives the lease back, now or deferred.

@@ -205,44 +205,56 @@ func (f *function) stored() {
 	})
 }
 
-// waits says whether the function waits for goroutines after a statement, and gives no lease back before: by Wait of a group, by receiving from a
-// channel, or by a loop over one.
+// waits says whether the function waits for goroutines after a statement, on some way and before it gives a lease back there: by Wait of a group, by
+// receiving from a channel, or by a loop over one.
 func (f *function) waits(after ast.Stmt) bool {
 	if after == nil {
 		return false
 	}
-	var first token.Pos // of the waits and releases that follow
-	waits := false
-	note := func(n ast.Node, wait bool) {
-		if n.Pos() > after.End() && (first == token.NoPos || n.Pos() < first) {
-			first, waits = n.Pos(), wait
-		}
-	}
+	ranged := map[ast.Node]bool{} // channels that a loop receives from
 	f.inspect(f.body, func(n ast.Node) bool {
-		switch n := n.(type) {
-		case *ast.DeferStmt:
-			return false // it runs after all of them
-		case *ast.UnaryExpr:
-			if n.Op == token.ARROW {
-				note(n, true)
-			}
-		case *ast.RangeStmt:
-			if t := f.info.TypeOf(n.X); t != nil {
-				if _, ok := t.Underlying().(*types.Chan); ok {
-					note(n, true)
-				}
-			}
-		case *ast.CallExpr:
-			sel, ok := ast.Unparen(n.Fun).(*ast.SelectorExpr)
-			switch {
-			case !ok:
-			case sel.Sel.Name == "Wait" && len(n.Args) == 0:
-				note(n, true)
-			case slices.Contains(releases, sel.Sel.Name) && f.info.TypeOf(sel.X) != nil && isLease(f.info.TypeOf(sel.X)):
-				note(n, false)
+		if r, ok := n.(*ast.RangeStmt); ok {
+			if t := f.info.TypeOf(r.X); t != nil {
+				_, ranged[r.X] = t.Underlying().(*types.Chan)
 			}
 		}
 		return true
 	})
+	waits := false
+	w := &walk{function: f, from: after}
+	w.visit = func(n ast.Node) bool {
+		if _, ok := n.(*ast.DeferStmt); ok {
+			return true // it runs after all of them
+		}
+		on := true
+		f.inspect(n, func(n ast.Node) bool {
+			if on {
+				wait, release := f.waitsOrReleases(n)
+				if wait || ranged[n] {
+					waits = true
+				}
+				on = !waits && !release
+			}
+			return on
+		})
+		return on
+	}
+	w.run()
 	return waits
+}
+
+// waitsOrReleases says whether a node waits for something, or gives a lease back.
+func (f *function) waitsOrReleases(n ast.Node) (wait, release bool) {
+	switch n := n.(type) {
+	case *ast.UnaryExpr:
+		return n.Op == token.ARROW, false
+	case *ast.CallExpr:
+		sel, ok := ast.Unparen(n.Fun).(*ast.SelectorExpr)
+		if !ok {
+			return false, false
+		}
+		t := f.info.TypeOf(sel.X)
+		return sel.Sel.Name == "Wait" && len(n.Args) == 0, slices.Contains(releases, sel.Sel.Name) && t != nil && isLease(t)
+	}
+	return false, false
 }

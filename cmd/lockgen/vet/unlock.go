@@ -11,6 +11,9 @@ import (
 
 // Unlock finds leases that some way through the function never unlocks. The lock is then held, and renewed, until the process ends.
 //
+// A way ends where the function returns, where it panics if it recovers from that itself, and where the variable gets another value, as in the next
+// round of a loop: nobody can unlock the lease then. A defer in a loop is an unlock, although it comes only when the function returns.
+//
 // A lease that is dropped at once is meant only if it ends by itself: with WithLease or WithMaxHold. One that is to be held until the process ends is
 // reported too: unlock it when the process is told to stop, so that nobody has to wait for the watchdog.
 var Unlock = &analysis.Analyzer{
@@ -36,24 +39,72 @@ func (f *function) unlocked(a acquisition) {
 	case a.lease == nil || !a.local || f.escapes(a.lease):
 		return
 	}
-	var leak *ast.ReturnStmt
-	w := &walk{function: f, from: a.stmt, lease: a.lease, err: a.err}
-	w.visit = func(n ast.Node) bool {
-		now, deferred := f.released(n, a.lease)
-		return !now && !deferred
-	}
-	w.end = func(r *ast.ReturnStmt) {
-		if leak == nil || r.Pos() < leak.Pos() {
-			leak = r
-		}
-	}
-	w.run()
+	leak, how := f.leak(a)
 	if leak == nil {
 		return
 	}
-	done, how := f.how(a)
-	f.pass.ReportRangef(a.call, "%s is not %s on the way that returns at line %d: defer %s.%s",
-		a.lease.Name(), done, f.pass.Fset.PositionFor(leak.Pos(), false).Line, a.lease.Name(), how)
+	done, call := f.how(a)
+	f.pass.ReportRangef(a.call, "%s is not %s on the way that %s at line %d: defer %s.%s",
+		a.lease.Name(), done, how, f.pass.Fset.PositionFor(leak.Pos(), false).Line, a.lease.Name(), call)
+}
+
+// replaces is how a way loses a lease that neither returns nor panics.
+const replaces = "replaces it"
+
+// leak is the first place, of those that a way leads to on which the lease was not given back, where it is lost, and how.
+func (f *function) leak(a acquisition) (at ast.Node, how string) {
+	lost := func(n ast.Node, what string) {
+		if at == nil || how == replaces && what != replaces || (how == replaces) == (what == replaces) && n.Pos() < at.Pos() {
+			at, how = n, what
+		}
+	}
+	// What a deferred function gives back is what the variable has in the end: not a lease that another value has replaced before.
+	var late func(from ast.Node)
+	overwritten := func(n ast.Node) bool {
+		again := assigns(f.info, n, a.lease) && n != a.stmt
+		if again {
+			lost(n, replaces)
+		}
+		return again
+	}
+	w := &walk{function: f, from: a.stmt, lease: a.lease, err: a.err}
+	w.visit = func(n ast.Node) bool {
+		now, deferred := f.released(n, a.lease)
+		if deferred && f.inside(n, a.lease) {
+			late(n)
+		}
+		return !now && !deferred && !overwritten(n)
+	}
+	w.end = func(n ast.Node) {
+		switch n.(type) {
+		case *ast.ReturnStmt:
+			lost(n, "returns")
+		case *ast.ExprStmt:
+			lost(n, "panics")
+		default:
+			lost(n, replaces)
+		}
+	}
+	late = func(from ast.Node) {
+		again := func(n ast.Node) {
+			if n == a.stmt && !f.declares(n, a.lease) {
+				lost(n, replaces)
+			}
+		}
+		w := &walk{function: f, from: from, lease: a.lease, err: a.err, end: again}
+		w.visit = func(n ast.Node) bool {
+			again(n)
+			now, _ := f.released(n, a.lease)
+			return n != a.stmt && !now && !overwritten(n)
+		}
+		w.run()
+	}
+	if f.deferredBefore(a) {
+		late(a.stmt)
+		return at, how
+	}
+	w.run()
+	return at, how
 }
 
 // ends says whether a call asks for a lease that ends by itself.
@@ -82,4 +133,32 @@ func (f *function) how(a acquisition) (done, call string) {
 		return "released", "Release(&err)"
 	}
 	return "released", "Release(ctx)"
+}
+
+// inside says whether the release that a node defers stands in a function of its own, so that it sees the variable as it is in the end.
+func (f *function) inside(n ast.Node, lease *types.Var) bool {
+	d, ok := n.(*ast.DeferStmt)
+	if !ok {
+		return false
+	}
+	lit, ok := ast.Unparen(d.Call.Fun).(*ast.FuncLit)
+	return ok && mentions(f.info, lit.Body, lease)
+}
+
+// deferredBefore says whether a function that gives the lease back was deferred before there was one.
+func (f *function) deferredBefore(a acquisition) bool {
+	found := false
+	f.inspect(f.body, func(n ast.Node) bool {
+		if d, ok := n.(*ast.DeferStmt); ok && d.Pos() < a.call.Pos() && f.inside(d, a.lease) {
+			_, deferred := f.released(d, a.lease)
+			found = found || deferred
+		}
+		return !found
+	})
+	return found
+}
+
+// declares says whether a statement declares a variable, so that it is a new one each time.
+func (f *function) declares(n ast.Node, v *types.Var) bool {
+	return n.Pos() <= v.Pos() && v.Pos() < n.End()
 }

@@ -1,0 +1,75 @@
+package lockcontext
+
+import (
+	"context"
+	"iter"
+
+	lockrt "github.com/lockgen/lockgen/runtime"
+)
+
+func jumps(ctx context.Context, m *lockrt.Mutex) error {
+	lease, err := m.Lock(ctx)
+	if err != nil {
+		goto failed
+	}
+	defer lease.Unlock(ctx)
+	return work(ctx) // want `ctx does not end when the lock is lost`
+failed:
+	return work(ctx)
+}
+
+func breaks(ctx context.Context, m *lockrt.Mutex, rows [][]int) error {
+rows:
+	for _, row := range rows {
+		lease, err := m.Lock(ctx)
+		if err != nil {
+			break rows
+		}
+		for range row {
+			lease.Unlock(ctx)
+			continue rows
+		}
+		_ = work(ctx) // want `work under lease.Context\(\)`
+		lease.Unlock(ctx)
+	}
+	return work(ctx)
+}
+
+func selects(ctx context.Context, m *lockrt.Mutex, done chan bool) error {
+	lease, err := m.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	select {
+	case <-done:
+		lease.Unlock(ctx)
+		return work(ctx)
+	default:
+		defer lease.Unlock(ctx)
+		return work(ctx) // want `work under lease.Context\(\)`
+	}
+}
+
+func rangesOverFunc(ctx context.Context, m *lockrt.Mutex, all iter.Seq[int]) error {
+	for range all {
+		lease, err := m.Lock(ctx)
+		if err != nil {
+			return work(ctx)
+		}
+		_ = work(ctx) // want `work under lease.Context\(\)`
+		lease.Unlock(ctx)
+		_ = work(ctx)
+	}
+	return work(ctx)
+}
+
+func switches(ctx context.Context, m *lockrt.Mutex) error {
+	lease, err := m.TryLock(ctx)
+	switch err {
+	case nil:
+		defer lease.Unlock(ctx)
+		return work(ctx) // want `work under lease.Context\(\)`
+	default:
+		return work(ctx)
+	}
+}

@@ -1,0 +1,282 @@
+package unlock
+
+import (
+	"context"
+	"errors"
+	"iter"
+
+	lockrt "github.com/lockgen/lockgen/runtime"
+)
+
+func jumps(ctx context.Context, m *lockrt.Mutex, n int) error {
+again:
+	lease, err := m.TryLock(ctx) // want `lease is not unlocked on the way that returns at line 26`
+	if err != nil {
+		n--
+		if n > 0 {
+			goto again
+		}
+		return err
+	}
+	if work(lease.Context()) != nil {
+		goto done
+	}
+	return lease.Unlock(ctx)
+done:
+	return nil
+}
+
+func jumpsBack(ctx context.Context, m *lockrt.Mutex) {
+again:
+	lease, err := m.TryLock(ctx) // want `lease is not unlocked on the way that replaces it at line 31`
+	if err == nil && work(lease.Context()) == nil {
+		goto again
+	}
+	panic("never mind")
+}
+
+func labels(ctx context.Context, m *lockrt.Mutex, rounds [][]int) error {
+rows:
+	for _, row := range rounds {
+		for _, n := range row {
+			lease, err := m.Lock(ctx) // want `lease is not unlocked on the way that returns at line 54`
+			switch {
+			case err != nil:
+				continue rows
+			case n == 0:
+				break rows
+			}
+			if err := lease.Unlock(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func labelsThatUnlock(ctx context.Context, m *lockrt.Mutex, rounds [][]int) error {
+rows:
+	for _, row := range rounds {
+		for _, n := range row {
+			lease, err := m.Lock(ctx)
+			if err != nil {
+				break rows
+			}
+			lease.Unlock(ctx)
+			if n == 0 {
+				continue rows
+			}
+		}
+	}
+	return nil
+}
+
+func selects(ctx context.Context, m *lockrt.Mutex, done <-chan error) error {
+	lease, err := m.Lock(ctx) // want `lease is not unlocked on the way that returns at line 81`
+	if err != nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case err = <-done:
+	}
+	return errors.Join(err, lease.Unlock(ctx))
+}
+
+func selectsThatUnlock(ctx context.Context, m *lockrt.Mutex, done <-chan error) error {
+	lease, err := m.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return lease.Unlock(ctx)
+		case err := <-done:
+			return errors.Join(err, lease.Unlock(ctx))
+		default:
+		}
+	}
+}
+
+func panicsAndReturns(ctx context.Context, m *lockrt.Mutex) (err error) {
+	defer func() {
+		if recover() != nil {
+			err = errors.New("panic")
+		}
+	}()
+	lease, err := m.Lock(ctx) // want `lease is not unlocked on the way that panics at line 114`
+	if err != nil {
+		return err
+	}
+	if work(lease.Context()) != nil {
+		panic("work")
+	}
+	return lease.Unlock(ctx)
+}
+
+// Nobody knows here who recovers.
+func panicsOnly(ctx context.Context, m *lockrt.Mutex) (err error) {
+	defer println("done")
+	lease, err := m.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	if work(lease.Context()) != nil {
+		panic("work")
+	}
+	return lease.Unlock(ctx)
+}
+
+func deferredInLoop(ctx context.Context, locks []*lockrt.Mutex) error {
+	for _, m := range locks {
+		lease, err := m.Lock(ctx)
+		if err != nil {
+			return err
+		}
+		defer lease.Unlock(ctx)
+	}
+	return work(ctx)
+}
+
+func deferredInLoopAsItIs(ctx context.Context, locks []*lockrt.Mutex) (err error) {
+	var lease *lockrt.Lease
+	for _, m := range locks {
+		if lease, err = m.Lock(ctx); err != nil {
+			return err
+		}
+		defer lease.Unlock(ctx)
+	}
+	return work(ctx)
+}
+
+func deferredInLoopAsItWillBe(ctx context.Context, locks []*lockrt.Mutex) (err error) {
+	var lease *lockrt.Lease
+	for _, m := range locks {
+		if lease, err = m.Lock(ctx); err != nil { // want `lease is not unlocked on the way that replaces it at line 157`
+			return err
+		}
+		defer func() { lease.Unlock(ctx) }()
+	}
+	return work(ctx)
+}
+
+func deferredBefore(ctx context.Context, m *lockrt.Mutex) (err error) {
+	var lease *lockrt.Lease
+	defer func() {
+		if lease != nil {
+			lease.Unlock(ctx)
+		}
+	}()
+	for lease == nil {
+		if lease, err = m.TryLock(ctx); err != nil && !errors.Is(err, lockrt.ErrNotAcquired) {
+			return err
+		}
+	}
+	return work(lease.Context())
+}
+
+func replaced(ctx context.Context, a, b *lockrt.Mutex) error {
+	lease, err := a.Lock(ctx) // want `lease is not unlocked on the way that replaces it at line 185`
+	if err != nil {
+		return err
+	}
+	lease, err = b.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	return lease.Unlock(ctx)
+}
+
+func rangesOverFunc(ctx context.Context, m *lockrt.Mutex, all iter.Seq[int]) error {
+	for n := range all {
+		lease, err := m.Lock(ctx) // want `lease is not unlocked on the way that returns at line 199`
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return nil
+		}
+		if err := lease.Unlock(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func yields(ctx context.Context, m *lockrt.Mutex) iter.Seq2[int, error] {
+	return func(yield func(int, error) bool) {
+		lease, err := m.Lock(ctx) // want `lease is not unlocked on the way that returns at line 217`
+		if err != nil {
+			yield(0, err)
+			return
+		}
+		for n := range 3 {
+			if !yield(n, nil) {
+				return
+			}
+		}
+		lease.Unlock(ctx)
+	}
+}
+
+func yieldsAndDefers(ctx context.Context, m *lockrt.Mutex) iter.Seq2[int, error] {
+	return func(yield func(int, error) bool) {
+		lease, err := m.Lock(ctx)
+		if err != nil {
+			yield(0, err)
+			return
+		}
+		defer lease.Unlock(ctx)
+		_ = yield(1, nil) && yield(2, nil)
+	}
+}
+
+func switches(ctx context.Context, m *lockrt.Mutex) error {
+	lease, err := m.TryLock(ctx)
+	switch err {
+	case lockrt.ErrNotAcquired:
+		return nil
+	case nil:
+		return lease.Unlock(ctx)
+	default:
+		return err
+	}
+}
+
+func switchesAndLeaves(ctx context.Context, m *lockrt.Mutex) error {
+	lease, err := m.TryLock(ctx) // want `lease is not unlocked on the way that returns at line 252`
+	switch err {
+	case nil:
+		return work(lease.Context())
+	}
+	return err
+}
+
+func certainError(ctx context.Context, m *lockrt.Mutex) error {
+	lease, err := m.TryLock(ctx)
+	if err == lockrt.ErrNotAcquired {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return lease.Unlock(ctx)
+}
+
+func bothMustHold(ctx context.Context, m *lockrt.Mutex, ready bool) error {
+	lease, err := m.TryLock(ctx) // want `lease is not unlocked on the way that returns at line 273`
+	if err == nil && ready {
+		return lease.Unlock(ctx)
+	}
+	return err
+}
+
+func oneMustHold(ctx context.Context, m *lockrt.Mutex, ready bool) error {
+	lease, err := m.TryLock(ctx) // want `lease is not unlocked on the way that returns at line 279`
+	if err != nil || !ready {
+		return err
+	}
+	return lease.Unlock(ctx)
+}
