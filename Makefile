@@ -173,6 +173,11 @@ bench: ## run lockgen beside other libraries and write bench/RESULTS.md, its plo
 	@.ci/need redis-server
 	cd bench && ../.ci/progress bench 2700 $(GO) run . $(BENCH)
 
+.PHONY: fleet
+fleet: ## measure fleets of up to 9,000 connections beside a model, and write bench/FLEET.md
+	@.ci/need redis-server
+	cd bench && ../.ci/progress fleet 240 $(GO) run . -fleet -out .
+
 .PHONY: generate
 generate: ## write the lock wrappers of all packages again
 	$(GO) run ./cmd/lockgen ./...

@@ -1,6 +1,7 @@
 // Command bench runs lockgen beside the other distributed locks for Go on Redis, on the same server, in
 // turns, and writes what it finds as Markdown and pictures.
 //
+//	go run . -fleet [-out .]
 //	go run . [-out . [-readme]] [-rounds 5] [-time 500ms] [-rest 12s] [-held 10000] [-only floor,lockgen] [-scenario S4] [-profile folder]
 //
 // It uses the server of REDIS_URL, or starts the redis-server that it finds. Figures of different runs do
@@ -47,12 +48,20 @@ func main() {
 	out := flag.String("out", "", "the folder that gets RESULTS.md and the plots; if empty the report is printed")
 	readme := flag.Bool("readme", false, "bring the figures in the READMEs of the module above up to date with -out as well")
 	profile := flag.String("profile", "", "a folder for profiles of CPU and allocations, by process")
+	fleets := flag.Bool("fleet", false, "measure fleets of clients instead, and write FLEET.md")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	if err := atRest(*out); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
+	}
+	if *fleets {
+		if err := measureFleets(ctx, *out); err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			os.Exit(1)
+		}
+		return
 	}
 	r := &report{rounds: *rounds, length: *length, rest: *rest, held: *number, command: command(flag.CommandLine)}
 	err := r.run(ctx, *only, *scenario, *profile)

@@ -103,6 +103,7 @@ type probe struct {
 	commands    map[string]float64 // calls by name, those from scripts too
 	cpu         time.Duration
 	connections float64
+	memory      float64 // bytes that the server uses, the buffers of its clients among them
 	channels    float64
 	version     string
 }
@@ -129,6 +130,8 @@ func parseInfo(text string) probe {
 			p.commands[command], _ = strconv.ParseFloat(calls, 64)
 		case name == "used_cpu_user", name == "used_cpu_sys":
 			p.cpu += time.Duration(number * float64(time.Second))
+		case name == "used_memory":
+			p.memory = number
 		case name == "connected_clients":
 			p.connections = number
 		case name == "pubsub_channels":
