@@ -1,32 +1,33 @@
--- Takes locks, each independently of the others, or says for how long one is taken and stands in line
--- for it.
+--
+-- Acquires locks, each independently of the others. For a lock that another owner holds, it returns how
+-- long that lasts, and can add the owner to the wait queue.
 --
 -- For each lock, one after the other:
 -- KEYS[lock]     the lock
--- KEYS[waiting]  the list of processes that wait for it
+-- KEYS[waiting]  the wait queue: a list of processes
 -- KEYS[counter]  the counter of its fencing tokens
 -- ARGV[lease]    lease in milliseconds
--- ARGV[place]    place in line, which names the owner
--- ARGV[line]     0 not to stand in line, 1 to stand in it, 2 likewise, and it may be there already
--- ARGV[tokens]   how many fencing tokens are wanted now
--- ARGV[keep]     for how many milliseconds their counter is kept, or 0 for ever
+-- ARGV[place]    place in the wait queue, which names the owner
+-- ARGV[line]     0 not to queue, 1 to queue, 2 to queue if it is not in the queue already
+-- ARGV[tokens]   number of fencing tokens to draw
+-- ARGV[keep]     for how many milliseconds the counter is kept, or 0 for ever
 --
 -- Reply: four values for each lock:
---   -2, token, 0, 0      taken: the owner has the lock for the whole lease from now, or longer;
---                        token is the first of its fencing tokens, 0 if none were wanted
---   n, foreign, s, µs    somebody else has it for n more milliseconds, or for ever if n is
+--   -2, token, 0, 0      acquired: the owner holds the lock for the whole lease from now, or longer;
+--                        token is the first of its fencing tokens, 0 if it asked for none
+--   n, foreign, s, µs    another owner holds it for n more milliseconds, or for ever if n is
 --                        -1; foreign is 1 if that is no process of this library; s and µs
 --                        are the time of the server
 --   error, 0, 0, 0       WRONGTYPE when a key is something other than a hash, or a list, and
 --                        another error when the counter is no counter; nothing is changed
 --
--- Twice: an owner that has the lock already has it for the whole lease from now, and not for less
--- than it had, since that is what it trusts in; with a hold count of 1, and stands in line once,
--- however often it asks. It gets other tokens, larger ones; those of the first run are nobody's. Holds
--- within a process are counted by the process.
+-- Twice: an owner that holds the lock already keeps it for the whole lease from now, and not for less
+-- than before, since the client trusts in that. Its hold count is 1, and it is in the queue once,
+-- however often it asks. It gets other, larger tokens; the tokens of the first run are not used. The process
+-- counts the holds within it.
 --
--- A free lock is given to whoever asks, past those in line: it is only free when nobody in line
--- listens, when it expired, or when it was left to Redisson's waiters to race for.
+-- The first owner that asks gets a free lock, ahead of the wait queue: a lock is free only when no process in
+-- the queue listens, when its lease expired, or when it was left to Redisson's waiters to race for.
 
 local function acquire(lock, waiting, counter, lease, place, line, tokens, keep)
   local owner = owner_of(place)

@@ -1,12 +1,13 @@
--- What the scripts share that count: of semaphores, permits and latches. It stands in front of them and
+--
+-- Functions of the scripts that count: of semaphores, permits and latches. This file precedes them and
 -- is no step of its own.
 --
--- Redisson's counts say how many, not whose. So a script that was sent again, because the reply to
--- it was lost, cannot see in them what the first run did. It looks into a sorted set beside the count,
--- one for each client: "<number>=<result>" for each request of the client, scored with its number, and
--- "floor", scored with the number below which the client needs no results any more. A request below
--- it comes late, after the client gave it up or sent it again, and does nothing. Redisson knows
--- nothing of the set. It expires some minutes after the last request.
+-- Redisson's counts have a number, and no owners. So a script that is sent again, because its reply
+-- was lost, cannot see in the count what the first run did. It reads a sorted set beside the count,
+-- one for each client. The set has "<number>=<result>" for each request of the client, scored with its number, and
+-- "floor", scored with the number below which the client needs no results any more. A request with a smaller number
+-- arrived late, after the client gave it up or sent it again, and does nothing. Redisson does not use
+-- the set. It expires some minutes after the last request.
 
 -- outcome returns the result of an earlier run of the request, -9 if the client gave it up, or nil.
 local function outcome(requests, number)
@@ -23,8 +24,8 @@ local function outcome(requests, number)
   return nil
 end
 
--- note keeps the result of a request. Its first write is one that a server without memory left still
--- accepts, and after that the server accepts the others of the script too.
+-- note stores the result of a request. It begins with a command that Redis permits even when it is
+-- out of memory; then Redis permits the other commands of the script too.
 local function note(requests, number, floor, keep, result)
   redis.call('zremrangebyscore', requests, '-inf', '(' .. floor)
   local known = redis.call('zscore', requests, 'floor')
@@ -35,8 +36,8 @@ local function note(requests, number, floor, keep, result)
   redis.call('pexpire', requests, keep)
 end
 
--- noted is note. If that fails, since a permission is missing, it calls undo for what would not be known to have been done, and
--- returns the error.
+-- noted is note, with an undo. If note fails, since a permission is missing, noted calls undo, so that nothing is done
+-- whose result is not stored, and returns the error.
 local function noted(undo, requests, number, floor, keep, result)
   local ok, err = pcall(note, requests, number, floor, keep, result)
   if ok then
@@ -62,8 +63,9 @@ local function count(key)
   return tonumber(value)
 end
 
--- announce tells Redisson's waiters, and those of other processes, how many permits there are. Nobody
--- can take one of none or fewer, and a negative number makes Redisson's listener fail.
+-- announce publishes the number of permits to Redisson's waiters and those of other processes. It
+-- publishes no number below 1: no waiter could acquire anything, and a negative number makes
+-- Redisson's listener fail.
 local function announce(publish, channel, value)
   if value > 0 then
     say(publish, channel, digits(value))
@@ -76,7 +78,7 @@ local function clock()
   return tonumber(now[1]) * 1000 + math.floor(tonumber(now[2]) / 1000)
 end
 
--- reclaim makes the permits available again whose time is over.
+-- reclaim makes expired permits available again.
 local function reclaim(permits, leases, channel, publish, now)
   local over = redis.call('zremrangebyscore', leases, '-inf', digits(now))
   if over > 0 then
@@ -84,7 +86,7 @@ local function reclaim(permits, leases, channel, publish, now)
   end
 end
 
--- each calls f with every id of a text of ids, of 16 bytes each.
+-- each calls f with every id of a text of ids, each of 16 bytes.
 local function each(ids, f)
   for i = 1, #ids, 16 do
     f(string.sub(ids, i, i + 15))

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	keep    = "120000" // ms; for which results are kept
+	keep    = "120000" // ms; how long results are kept
 	aMinute = "60000"  // ms; a lease that does not end while a test runs
 )
 
@@ -127,7 +127,7 @@ func models(t *testing.T, step func(r *rapid.T, c *counter) map[string]func(*rap
 	})
 }
 
-// twice runs a step once or twice and wants the same answer.
+// twice runs a step once or twice and requires the same answer.
 func twice(r *rapid.T, want int64, run func() (int64, error)) {
 	for range rapid.IntRange(1, 2).Draw(r, "times") {
 		got, err := run()
@@ -136,7 +136,7 @@ func twice(r *rapid.T, want int64, run func() (int64, error)) {
 	}
 }
 
-// heardOnly checks what was published since the last time.
+// heardOnly checks the messages since the last call.
 func (c *counter) heardOnly(r *rapid.T, want []string) {
 	require.Equal(r, want, c.messages())
 }
@@ -227,7 +227,7 @@ func TestPermits_Model(t *testing.T) {
 		var exists bool
 		var free, made int
 		var said []string
-		held := map[string]bool{} // by id: it has expired
+		held := map[string]bool{} // by id: whether it has expired
 		id := func() string { made++; return fmt.Sprintf("%016d", made) }
 		some := func(r *rapid.T) string { return fmt.Sprintf("%016d", rapid.IntRange(1, made+1).Draw(r, "id")) }
 		reclaim := func() {
@@ -422,7 +422,8 @@ func TestLatch_Model(t *testing.T) {
 	})
 }
 
-// A request may arrive when its client has sent it again, been refused and gone on.
+// TestCounting_LateRequestsDoNothing shows that a request does nothing that arrives after its
+// client sent it again, was refused and went on.
 func TestCounting_LateRequestsDoNothing(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, c *counter) {
@@ -446,7 +447,7 @@ func TestCounting_LateRequestsDoNothing(t *testing.T) {
 			"count down": func() (int64, error) { return c.countDown(first) },
 			"delete":     func() (int64, error) { return c.deleteLatch(first) },
 		} {
-			n, err := c.take(second, "1", "0") // nobody wants any more
+			n, err := c.take(second, "1", "0") // the client has withdrawn it
 			require.NoError(t, err)
 			require.Zero(t, n)
 			n, err = late()
@@ -459,7 +460,8 @@ func TestCounting_LateRequestsDoNothing(t *testing.T) {
 	})
 }
 
-// Once nobody wants what a lost request asked for, it is not granted any more.
+// TestCounting_WithdrawnRequestsTakeNothing shows that a lost request is not granted once its
+// client has withdrawn it.
 func TestCounting_WithdrawnRequestsTakeNothing(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, c *counter) {
@@ -537,8 +539,8 @@ func TestCounting_KeysOfOtherTypes(t *testing.T) {
 	})
 }
 
-// A semaphore may have been given a time to live. Neither taking nor giving changes it, and the
-// permits that are taken go with it.
+// TestCounting_KeepsTheTimeToLive shows that acquiring and releasing do not change the time to live
+// of a semaphore, and that the taken permits expire with it.
 func TestCounting_KeepsTheTimeToLive(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, c *counter) {
@@ -570,7 +572,8 @@ func TestCounting_KeepsTheTimeToLive(t *testing.T) {
 	})
 }
 
-// Semaphores give back, and permits are renewed, when a server takes no more data.
+// TestCounting_OutOfMemory shows that permits can be released and renewed when a server takes no
+// more data.
 func TestCounting_OutOfMemory(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
@@ -611,7 +614,8 @@ func TestCounting_OutOfMemory(t *testing.T) {
 	require.EqualValues(t, 3, n)
 }
 
-// One key of another type does not keep the permits of others from being renewed.
+// TestPermitRenew_OneSickKeyDoesNotHarmTheOthers shows that a key of another type does not prevent
+// the renewal of other permits.
 func TestPermitRenew_OneSickKeyDoesNotHarmTheOthers(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, c *counter) {

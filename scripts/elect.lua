@@ -1,18 +1,18 @@
--- Says who leads, or that somebody does no longer.
+-- Writes the record of the leader, or removes it.
 --
--- KEYS[1]  the lock that the leader has
--- KEYS[2]  the record of who leads, which is the name of the channel on which a change is announced, too
--- ARGV[1]  the owner of the lock that speaks
+-- KEYS[1]  the lock of the leader
+-- KEYS[2]  the record of the leader; its name is also that of the channel that announces changes
+-- ARGV[1]  the owner of the lock
 -- ARGV[2]  its fencing token
 -- ARGV[3]  publish command: publish, spublish or both: see say.lua
--- ARGV[4]  for how many milliseconds the record is kept; 0 if the owner leads no longer
--- ARGV[5]  the value that the leader wants to be known by
+-- ARGV[4]  for how many milliseconds the record is kept; 0 to remove it
+-- ARGV[5]  the value that the leader publishes
 --
--- Reply: 1  it is written, or removed
---        0  it is not for this owner to say: it has not the lock, or the record is of a later term
+-- Reply: 1  the record is written, or removed
+--        0  refused: the owner does not hold the lock, or the record is of a later term
 --        WRONGTYPE when the lock is something other than a hash, or the record than a string
 --
--- Twice: the record is the same after the second run, which announces nothing. One that arrives late finds another owner or a
+-- Twice: the record is the same after the second run, which announces nothing. A late run finds another owner or a
 -- larger token, and changes nothing.
 local stored = redis.call('get', KEYS[2])
 local term = stored and tonumber(string.match(stored, '^(%d+) ') or '0') or 0

@@ -63,13 +63,14 @@ func TestElect(t *testing.T) {
 		require.Equal(t, int64(1), elect(ours, "7", "60000", "another"))
 		check("7 "+ours+" another", "1")
 
-		// The next candidate of the same process has the same owner. What the one before still says comes too late.
+		// The next candidate of the same process has the same owner. A late request of the candidate before it is
+		// refused.
 		require.Equal(t, int64(1), elect(ours, "8", "60000", "next"))
 		require.Zero(t, elect(ours, "7", "60000", "late"))
 		require.Zero(t, elect(ours, "7", "0", ""))
 		check("8 "+ours+" next", "1")
 
-		// Another one has the lock, and has not said yet that it leads.
+		// Another owner holds the lock, and has not announced that it leads.
 		require.NoError(t, s.command("DEL", "KEY").Error())
 		s.set(theirsHeld)
 		require.Zero(t, elect(ours, "8", "60000", "late"))
@@ -82,7 +83,7 @@ func TestElect(t *testing.T) {
 		check("", "0")
 		require.Zero(t, s.int("EXISTS", record))
 
-		// Other types are refused, and changed by nobody.
+		// Keys of other types are refused and stay unchanged.
 		require.NoError(t, s.command("DEL", "KEY").Error())
 		s.set(aString)
 		require.ErrorContains(t, s.eval(scripts.Elect, []string{s.key, record}, ours, "7", plain, "60000", "v").Error(), "WRONGTYPE")
@@ -130,7 +131,7 @@ func TestEvery(t *testing.T) {
 		require.Zero(t, done(start), "what was not begun was not done")
 
 		s.set(oursHeld)
-		for range 2 { // the reply may get lost
+		for range 2 { // the reply may be lost
 			require.Equal(t, []int64{2, start}, every(day, ours, "7", 0)[:2])
 		}
 		require.Positive(t, s.int("PTTL", state))
@@ -144,12 +145,13 @@ func TestEvery(t *testing.T) {
 		require.Zero(t, done(start-day), "a later one was done, too")
 		require.Equal(t, start, every(day, "", "0", 0)[4])
 
-		// A server that has forgotten is told by those who remember.
+		// A server that lost its data learns the intervals from the processes that remember them.
 		require.NoError(t, s.command("DEL", state).Error())
 		require.Equal(t, int64(0), every(day, ours, "9", start)[0])
 		require.Equal(t, int64(2), every(day, ours, "9", start-day)[0])
 
-		// The clock was set back since: by less than an interval, and that is waited for; by more, and it is begun anew.
+		// The clock was set back since. If by less than an interval, the interval is waited for; if by more, it begins
+		// anew.
 		require.NoError(t, s.command("HSET", state, "begun", strconv.FormatInt(start+day, 10), "done", strconv.FormatInt(start+day, 10)).Error())
 		reply := every(day, ours, "9", 0)
 		require.Equal(t, int64(0), reply[0])
@@ -161,7 +163,7 @@ func TestEvery(t *testing.T) {
 		require.Equal(t, int64(1), done(start), "although it says that a later one was done")
 		require.Equal(t, start, every(day, "", "0", 0)[4])
 
-		// An interval of another length goes on from what was begun.
+		// An interval of another length continues from the one that was begun.
 		require.Zero(t, every(day, "", "0", 0)[0])
 		reply = every(1, "", "0", 0)
 		require.Equal(t, int64(1), reply[0])

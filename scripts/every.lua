@@ -1,27 +1,27 @@
--- Begins the present interval of a schedule, for one process of all that ask, or says when the next one begins. Intervals
--- are counted from 1970 by the clock of the server.
+-- Begins the present interval of a schedule, for one of all processes that ask, or returns when the next interval
+-- begins. Intervals count from 1970 by the clock of the server.
 --
--- KEYS[1]  the lock that the one has who runs
--- KEYS[2]  the schedule: a hash of begun, the start of the last interval that was begun, by whom, and done, the start of
+-- KEYS[1]  the lock of the process that runs
+-- KEYS[2]  the schedule: a hash of begun, the start of the last interval that was begun, by, its owner, and done, the start of
 --          the last one that was done
 -- ARGV[1]  the length of an interval in milliseconds
--- ARGV[2]  the owner of the lock, who begins; empty to look alone
+-- ARGV[2]  the owner of the lock, which begins; empty to read only
 -- ARGV[3]  its fencing token
--- ARGV[4]  the start of the last interval that the process knows to have begun, in case that the server has forgotten
+-- ARGV[4]  the start of the last interval that the process knows to have begun, in case the server lost it
 -- ARGV[5]  for how many milliseconds the schedule is kept
 --
 -- Reply: {what, start, left, begun, done}
 --        what   2  the owner begins the present interval
---               1  the interval is to be begun: ask as the owner of the lock
+--               1  the interval can begin: ask as the owner of the lock
 --               0  it was begun before
---              -1  the owner has not the lock
+--              -1  the owner does not hold the lock
 --        start  of the present interval, in milliseconds since 1970
 --        left   milliseconds to the start of the next one that can begin
 --        begun  the start of the last interval that was begun, this one if it was; 0 if none is known
 --        done   the start of the last one that was done; 0 if none is known
 --        WRONGTYPE when the lock or the schedule is something other than a hash
 --
--- Twice: the schedule says who began the interval, and that one gets the same reply again.
+-- Twice: the schedule has the owner that began the interval, and this owner gets the same reply again.
 local interval = tonumber(ARGV[1])
 local time = redis.call('time')
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
@@ -34,7 +34,8 @@ for i = 1, #fields, 2 do
 end
 local begun = math.max(tonumber(stored.begun or '0') or 0, tonumber(ARGV[4]))
 local done = tonumber(stored.done or '0') or 0
--- The clock was set back since: by little, and the interval that was begun is waited for; by much, and nobody can wait for that.
+-- The clock was set back since. If by little, the interval that was begun is waited for; if by much, that would take
+-- too long.
 if begun > start + interval then
   begun, stored.by = 0, nil
 end

@@ -1,11 +1,11 @@
--- Notes that an interval of a schedule was done.
+-- Records that an interval of a schedule was done.
 --
 -- KEYS[1]  the schedule, see every.lua
 -- ARGV[1]  the start of the interval, in milliseconds since 1970
 -- ARGV[2]  for how many milliseconds the schedule is kept
 --
--- Reply: 1  it is noted
---        0  a later one was done, too, or the schedule is gone
+-- Reply: 1  recorded
+--        0  a later interval was done, too, or the schedule is gone
 --        WRONGTYPE when the schedule is something other than a hash
 --
 -- Twice: the second run sets the same.

@@ -1,38 +1,41 @@
--- What the scripts of the fair lock share. It stands behind handover.lua and in front of them, and is no
+--
+-- Functions of the scripts of the fair lock. This file stands behind handover.lua and in front of them, and is no
 -- step of its own.
 --
--- The lock is Redisson's: the hash of every lock; a list of all who wait, Java threads too, each by the owner
--- "<uuid>:<n>" that the lock is to get, the head next; and a sorted set that says for each of them when its place
--- may be taken, by the clocks of the clients, in milliseconds since 1970. List and set are changed together. Who is
--- next when the lock becomes free is told on a channel of its own, "<channel>:<uuid>:<n>".
+-- The lock is Redisson's: the hash of every lock; a list, the queue, of all waiters, Java threads too, each as the owner
+-- "<uuid>:<n>" that the lock is to get, the head next; and a sorted set with the time until which each waiter keeps its place,
+-- by the clocks of the clients, in milliseconds since 1970. List and set change together. When the lock becomes free, a
+-- message goes to the head on a channel of its own, "<channel>:<uuid>:<n>".
 --
--- One more key is this library's, and Redisson knows nothing of it: a hash of notes, "<uuid>:<n>" to "<wait> <lease>
--- <tokens> <keep>", by which those who wait can be given the lock at once, as if they had asked the moment that it
--- became free: for how many milliseconds they were to wait, and the lease, and how many fencing tokens from a counter
--- that is kept for so long. A process that does not hear of it gets nothing, and has the time of its note's lease to
--- come for it, since it may have died; so have the others of it that wait.
+-- One more key is this library's, and Redisson does not use it: a hash of notes, "<uuid>:<n>" to "<wait> <lease>
+-- <tokens> <keep>". With a note, the scripts can grant the lock to a waiter at once, as if it had asked the moment that the
+-- lock became free. A note has how many milliseconds the place of the waiter lasts, the lease, how many fencing tokens it wants,
+-- and for how many milliseconds their counter is kept. A process that misses the message of its grant gets nothing. It has the time
+-- of its note's lease to ask for the lock, since it may have died; so have its other waiters.
 --
--- The hash has one more field, last: who was given the lock so and has neither asked for it nor given it back. If it is free
--- all the same, the lease of that one has run out: its process hears, as far as this server knows, and does nothing. Then none
--- of that process keeps its place, or each of them would cost the others a lease. There is no such field while nobody waits.
+-- The hash has one more field, last: the owner that was granted the lock in this way and has neither asked for it nor released it. If
+-- the lock is free all the same, the lease of that owner has expired: its process listens, as far as this server knows, and does
+-- nothing. Then all waiters of that process lose their places, since each of them would cost the others a lease. The field does not
+-- exist while the queue is empty.
 --
--- Those right behind the head that are of its process, and wait for the same, are given the lock with it: it goes from
--- one to the next in their order, without a word to this server, where they stay in the queue until the last of them
--- gives the lock back, in the name of the first.
+-- The waiters right behind the head that are of its process, and wait for the same lock, are granted the lock with it. It goes from
+-- one to the next in their order, without a request to this server. They stay in the queue until the last of them
+-- releases the lock, in the name of the first.
 
 kind = 'fair'
 
--- As many as that have a lock in a row.
+-- the largest number of waiters that hold a lock one after the other
 local most = 64
 
--- forget drops who was given the lock last if nobody waits any more.
+-- forget deletes the last grantee when the queue is empty.
 local function forget(queue, notes)
   if redis.call('exists', queue) == 0 then
     redis.call('hdel', notes, 'last')
   end
 end
 
--- evict takes those off the head of the queue whose time is over, and returns the head that is left, and its time.
+-- evict removes the waiters at the head of the queue whose places have expired, and returns the head that is left, and
+-- its time.
 local function evict(queue, times, notes, now)
   while true do
     local head = redis.call('lindex', queue, 0)
@@ -44,11 +47,11 @@ local function evict(queue, times, notes, now)
     redis.call('zrem', times, head)
     redis.call('hdel', notes, head)
     forget(queue, notes)
-    tell('look', head) -- if it lives it stands at the end now
+    tell('look', head) -- a live waiter now queues at the end
   end
 end
 
--- forward brings the times of all who wait forward by ms milliseconds, for which the places were to last that are gone.
+-- forward brings the times of all waiters forward by ms milliseconds, the duration of the places that are gone.
 local function forward(times, ms)
   local all = redis.call('zrange', times, 0, -1, 'withscores')
   local later = {}
@@ -62,8 +65,8 @@ local function forward(times, ms)
   end
 end
 
--- admit takes the head out of the queue, if there is one, because it has the lock now, and brings the times of all others
--- forward by what its place was to last.
+-- admit removes the head from the queue, if there is one, because it holds the lock now, and brings the times of all
+-- others forward by the duration of its place.
 local function admit(queue, times, notes, owner, wait)
   redis.call('lpop', queue)
   redis.call('zrem', times, owner)
@@ -72,8 +75,8 @@ local function admit(queue, times, notes, owner, wait)
   forward(times, wait)
 end
 
--- quit takes owners out of the queue, wherever they stand, and brings the times of those behind each of them forward by what
--- its place was to last: waits names that. It goes through the queue once, however many they are.
+-- quit removes owners from the queue, at any position, and brings the times of the waiters behind each of them forward
+-- by the duration of its place, as in waits. It goes through the queue once, for any number of owners.
 local function quit(queue, times, notes, owners, waits)
   local gone, left = 0, #owners
   while left > 0 do
@@ -104,8 +107,9 @@ local function quit(queue, times, notes, owners, waits)
   forget(queue, notes)
 end
 
--- expel takes those out of the queue, of a free lock, whose process was given it last and let it run out; unless it is that
--- process that asks. One of them is told so, in case it lives: they stand at the end then.
+-- expel removes waiters from the queue of a free lock whose process was granted it last and let the lease expire,
+-- unless that process asks. It sends one of them a message, in case the process lives: its waiters then queue at the
+-- end.
 local function expel(queue, times, notes, asker)
   local last = redis.call('hget', notes, 'last')
   if not last then
@@ -129,7 +133,8 @@ local function expel(queue, times, notes, asker)
   end
 end
 
--- followers returns the numbers of those right behind the head, whose note is the one given, that have the lock after it.
+-- followers returns the numbers of the waiters right behind the head that have the given note: they hold the lock after
+-- it.
 local function followers(queue, notes, head, note)
   local process, numbers = string.sub(head, 1, 37), {}
   local function follows(owner) return owner and string.sub(owner, 1, 37) == process end
@@ -144,9 +149,9 @@ local function followers(queue, notes, head, note)
   return numbers
 end
 
--- warn tells the first in the queue from place number i on who hears it, and is not of the process of head, to ask in ms
--- milliseconds, in case that process is not there to go on. It reports whether somebody hears. It looks at some and not at
--- all: many Java threads may wait.
+-- warn sends a message to the first waiter from place number i on that listens and is not of the process of head: ask
+-- in ms milliseconds, in case that process is dead. It reports whether a waiter listens. It checks only some waiters:
+-- many Java threads may wait.
 local function warn(head, queue, i, ms)
   local process = string.sub(head, 1, 36)
   for place = i, i + 15 do
@@ -160,10 +165,10 @@ local function warn(head, queue, i, ms)
   return false
 end
 
--- pass deals with a lock that is free: the head of the queue has it if its process listens. Otherwise the head is told,
--- as Redisson tells it. It returns 1 if the head has the lock, 2 if the head does not listen, and nobody behind it who could
--- ask when its time is over, else 0. Tokens that cannot be drawn are no reason to keep the lock from anybody: who needs one
--- asks for it, and hears of what is wrong.
+-- pass handles a free lock. If the process of the head listens, the head gets the lock. Otherwise the head gets
+-- Redisson's message. pass returns 1 if the head has the lock, 2 if the head does not listen and no waiter behind it
+-- can ask when its time is over, else 0. If tokens cannot be drawn, the lock is granted all the same: an owner that
+-- needs a token asks for it, and gets the error.
 local function pass(lock, queue, times, notes, channel, counter, publish, now)
   local head, time = evict(queue, times, notes, now)
   if not head then
@@ -195,7 +200,7 @@ local function pass(lock, queue, times, notes, channel, counter, publish, now)
     redis.call('del', lock)
     time = math.min(time or math.huge, now + lease)
     local process = string.sub(head, 1, 36)
-    for _, owner in ipairs(redis.call('hkeys', notes)) do -- the others of that process do not listen either
+    for _, owner in ipairs(redis.call('hkeys', notes)) do -- the other waiters of that process do not listen either
       local its = string.sub(owner, 1, 36) == process and tonumber(redis.call('zscore', times, owner) or nil)
       if its and its > time then
         redis.call('zadd', times, string.format('%.0f', time), owner)

@@ -1,36 +1,37 @@
 --
--- Takes the lock, or stands in the queue for it and says for how long to wait.
+--
+-- Acquires the lock, or puts the owner into the queue and returns how long to wait.
 --
 -- KEYS[1]  the lock
 -- KEYS[2]  the queue
--- KEYS[3]  the times of those in it
+-- KEYS[3]  the times of its waiters
 -- KEYS[4]  their notes
--- KEYS[5]  what the channels of those in it begin with
+-- KEYS[5]  the prefix of their channels
 -- KEYS[6]  the counter of its fencing tokens
 -- ARGV[1]  lease in milliseconds
 -- ARGV[2]  the owner
--- ARGV[3]  0 not to stand in the queue, 1 to stand in it, 2 likewise, and it should be there already
+-- ARGV[3]  0 not to queue, 1 to queue, 2 to queue, where it should be already
 -- ARGV[4]  how long its place lasts in milliseconds, beyond those before it
 -- ARGV[5]  the time of the client in milliseconds since 1970
 -- ARGV[6]  publish command: publish, spublish or both: see say.lua
--- ARGV[7]  note of the owner, empty if it does not hear when it is given the lock
--- ARGV[8]  how many fencing tokens are wanted now
+-- ARGV[7]  note of the owner, empty if it cannot hear of a grant
+-- ARGV[8]  number of fencing tokens to draw
 -- ARGV[9]  for how many milliseconds their counter is kept, or 0 for ever
 --
--- Reply: {-2, token, 0, 0, 0}        taken: the owner has the lock for the whole lease from now, or longer; token is
---                                    the first of its fencing tokens, 0 if none were wanted
---        {n, foreign, free, s, µs}   not taken: if free is 0 somebody has it for n more milliseconds, or for ever if n
---                                    is -1; if free is 1 it is free, and the head of the queue may come for it for n
---                                    more milliseconds, -1 for ever. foreign is 1 if who has the lock before the owner,
---                                    or is to have it, is no process of this library; s and µs are the time of the server
---        free, or the third value of the first reply, is more by 2 if the owner should have been in the queue, and was not:
---        it had the time of another one's lease to come, or the server has lost the queue
+-- Reply: {-2, token, 0, 0, 0}        acquired: the owner holds the lock for the whole lease from now, or longer; token is
+--                                    the first of its fencing tokens, 0 if it asked for none
+--        {n, foreign, free, s, µs}   not acquired: if free is 0, another owner holds it for n more milliseconds, or for ever if n
+--                                    is -1; if free is 1, the lock is free, and the head of the queue may acquire it for n
+--                                    more milliseconds, -1 for ever. foreign is 1 if the owner before this one, holder or head,
+--                                    is no process of this library; s and µs are the time of the server
+--        free, or the third value of the first reply, is larger by 2 if the owner should have been in the queue, and was not:
+--        its time to ask for a grant is over, or the server has lost the queue
 --        WRONGTYPE when the lock is something other than a hash, or the queue no queue, and another error when the
 --        counter is no counter; nothing is changed
 --
--- Twice: an owner that has the lock already has it for the whole lease from now, and not for less than it had, with a
--- count of 1. One that waits stands in the queue once, and its place lasts from now. It gets other tokens, larger
--- ones; those of the first run are nobody's.
+-- Twice: an owner that holds the lock already keeps it for the whole lease from now, and not for less than before, with a
+-- count of 1. A waiter is in the queue once, and its place lasts from now. The owner gets other, larger tokens;
+-- the tokens of the first run are not used.
 
 local lock, queue, times, notes, counter, owner = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[6], ARGV[2]
 local wait, now = tonumber(ARGV[4]), tonumber(ARGV[5])

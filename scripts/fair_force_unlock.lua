@@ -1,20 +1,20 @@
--- Takes the lock from whoever has it, and gives it to the head of the queue.
+-- Takes the lock from its holder, and grants it to the head of the queue.
 --
 -- KEYS[1]  the lock
 -- KEYS[2]  the queue
--- KEYS[3]  the times of those in it
+-- KEYS[3]  the times of its waiters
 -- KEYS[4]  their notes
--- KEYS[5]  what the channels of those in it begin with
+-- KEYS[5]  the prefix of their channels
 -- KEYS[6]  the counter of its fencing tokens
 -- ARGV[1]  the time of the client in milliseconds since 1970
 -- ARGV[2]  publish command: publish, spublish or both: see say.lua
 --
--- Reply: 1  somebody had it
---        0  nobody had it
+-- Reply: 1  it had a holder
+--        0  it was free
 --        WRONGTYPE when the lock is something other than a hash; nothing is changed
 --
--- Twice: the second run finds a free lock, or takes it from the next owner too, as two calls would. It is sent once and
--- not again by itself.
+-- Twice: the second run finds a free lock, or takes it from the next owner too, as two calls would. The library does
+-- not repeat the request by itself.
 if redis.call('hlen', KEYS[1]) == 0 then
   return 0
 end

@@ -19,15 +19,15 @@ import (
 const (
 	epoch    = int64(1_700_000_000_000) // the time of the clients, in ms
 	fairWait = int64(5000)              // ms; how long a place lasts
-	heirs    = int64(2000)              // ms; the lease of who is given the lock at once
+	heirs    = int64(2000)              // ms; the lease of an owner that is granted the lock at once
 )
 
-// A fairLock is a fair lock and its companions. Of its owners hears and hears2 are of a process that listens, deaf and
-// deaf2 of one that does not, and theirs is a Java thread.
+// A fairLock is a fair lock with its companion keys. The owners hears and hears2 are of a process that listens, deaf
+// and deaf2 of one that does not listen, and theirs is a Java thread.
 type fairLock struct {
 	*scene
 	hears, hears2, hears3, deaf, deaf2 string
-	told                               chan string // to the process that listens
+	told                               chan string // messages to the process that listens
 }
 
 func newFairLock(s *scene) *fairLock {
@@ -75,7 +75,7 @@ func (l *fairLock) giveBack(owner string, wait, now int64, after ...string) (int
 	return l.eval(scripts.FairRelease, l.keys(), args...).AsInt64()
 }
 
-// leave has claims of the process that listens withdrawn.
+// leave withdraws owners of the process that listens.
 func (l *fairLock) leave(now int64, waits map[string]int64, owners ...string) (int64, error) {
 	args := []string{l.hears[:36], strconv.FormatInt(now, 10), plain}
 	for _, o := range owners {
@@ -88,7 +88,7 @@ func (l *fairLock) force(now int64) (int64, error) {
 	return l.eval(scripts.FairForceUnlock, l.keys(), strconv.FormatInt(now, 10), plain).AsInt64()
 }
 
-// A fairState is what Redis has of a fair lock.
+// A fairState is the content of a fair lock in Redis.
 type fairState struct {
 	holder map[string]string
 	queue  []string
@@ -117,11 +117,11 @@ func (l *fairLock) state() fairState {
 	return s
 }
 
-// forever has the lock not expire, so that the places of those who wait are reckoned from now.
+// forever makes the lock never expire, so that the places of its waiters count from now.
 func (l *fairLock) forever() { l.int("PERSIST", "KEY") }
 
-// A fairRow says what a script does with a lock that others have, or wait for, sent once and again. wants are those that
-// asked for it before, in this order, the first of which has got it unless it is free.
+// A fairRow describes the effect of a script on a lock that other owners hold or wait for, sent once and again. wants
+// are the owners that asked for it before, in this order; the first of them holds it unless it is free.
 type fairRow struct {
 	name          string
 	wants         func(l *fairLock) []string
@@ -131,7 +131,7 @@ type fairRow struct {
 	first, second int64
 	holder        func(l *fairLock) string
 	queue         func(l *fairLock) []string
-	times         []int64 // of those in the queue, after epoch
+	times         []int64 // of the waiters, after epoch
 	theirs        []string
 	told          []string
 }
@@ -249,7 +249,8 @@ func TestFair(t *testing.T) {
 	}
 }
 
-// The first in the queue has the holder told, each time that it asks: a server that lost writes may name one that is over.
+// TestFair_TellsTheHolder shows that the holder gets a message each time that the first waiter asks: a server that lost
+// writes may name a holder that is over.
 func TestFair_TellsTheHolder(t *testing.T) {
 	t.Parallel()
 	for _, b := range backends {
@@ -276,14 +277,15 @@ func TestFair_TellsTheHolder(t *testing.T) {
 			told()
 			wants(l.deaf, epoch)
 			told("wanted 1")
-			_, err := l.leave(epoch, nil) // of nobody
+			_, err := l.leave(epoch, nil) // without owners
 			require.NoError(t, err)
 			told("wanted 1")
 		})
 	}
 }
 
-// A process that was given the lock, and let it run out, costs the others one lease and not one for each of it that waits.
+// TestFair_ExpelsWhoLetItRunOut shows that a process that lets a granted lock expire costs the others one lease, and
+// not one for each of its waiters.
 func TestFair_ExpelsWhoLetItRunOut(t *testing.T) {
 	t.Parallel()
 	for _, b := range backends {
@@ -298,7 +300,7 @@ func TestFair_ExpelsWhoLetItRunOut(t *testing.T) {
 			_, err := l.giveBack(l.deaf2, fairWait, epoch)
 			require.NoError(t, err)
 			require.Equal(t, []string{l.hears2, l.deaf, l.hears3}, l.state().queue)
-			l.int("DEL", "KEY") // its time is over
+			l.int("DEL", "KEY") // its lease is over
 			got, err := first(l.ask(l.deaf, "2", fairWait, epoch, "0"))
 			require.NoError(t, err)
 			require.EqualValues(t, taken, got)
@@ -311,8 +313,8 @@ func TestFair_ExpelsWhoLetItRunOut(t *testing.T) {
 	}
 }
 
-// Who was given the lock last is remembered for the sake of those who wait, and by nobody else: what a process leaves that
-// dies with it is gone with the lease.
+// TestFair_RemembersWhoHadItOnlyWhileOthersWait shows that the last grantee is stored only while others wait: the data
+// that a dead process leaves goes with its lease.
 func TestFair_RemembersWhoHadItOnlyWhileOthersWait(t *testing.T) {
 	t.Parallel()
 	for _, b := range backends {
@@ -351,7 +353,7 @@ func TestFair_RemembersWhoHadItOnlyWhileOthersWait(t *testing.T) {
 	}
 }
 
-// Who should have been in the queue is told if it was not.
+// TestFair_SaysWhosePlaceIsLost shows that an owner learns that its place in the queue is lost.
 func TestFair_SaysWhosePlaceIsLost(t *testing.T) {
 	t.Parallel()
 	for _, b := range backends {
@@ -377,15 +379,15 @@ func TestFair_SaysWhosePlaceIsLost(t *testing.T) {
 	}
 }
 
-// Those right behind the head who are of its process and want the same are told with its grant, and leave the queue with
-// it.
+// TestFair_Followers shows that the waiters right behind the head that are of its process and want the same are named
+// in its grant, and leave the queue with it.
 func TestFair_Followers(t *testing.T) {
 	t.Parallel()
 	for _, b := range backends {
 		t.Run(b.name, func(t *testing.T) {
 			t.Parallel()
 			c := b.client(t)
-			// in returns a lock that somebody has, and for which owners wait.
+			// in returns a lock that is held, and for which owners wait.
 			in := func(t *testing.T, owners func(l *fairLock) []string, tokens string) *fairLock {
 				t.Helper()
 				l := newFairLock(newSceneUnheard(t, c))
@@ -400,7 +402,7 @@ func TestFair_Followers(t *testing.T) {
 				}
 				return l
 			}
-			// grants returns what is told of who gets it when it is given back: the token, and the followers.
+			// grants returns the content of the grant after a release: the token, and the followers.
 			grants := func(t *testing.T, l *fairLock) (token int64, after string) {
 				t.Helper()
 				n, err := l.giveBack(l.deaf2, fairWait, epoch)
@@ -601,7 +603,7 @@ func TestFair_OtherTypes(t *testing.T) {
 	}
 }
 
-// A fairModel is what the scripts do, in Go.
+// A fairModel is a model of the scripts in Go.
 type fairModel struct {
 	l *fairLock
 	fairState
@@ -698,7 +700,7 @@ func (m *fairModel) ask(owner string, line bool) bool {
 	return false
 }
 
-// leave takes owner out of the queue.
+// leave removes owner from the queue.
 func (m *fairModel) leave(owner string) {
 	if i := slices.Index(m.queue, owner); i >= 0 {
 		for _, later := range m.queue[i+1:] {
@@ -729,7 +731,8 @@ func (m *fairModel) giveBack(owner string, after []string) int64 {
 	return -1
 }
 
-// expel takes those out whose process was given the lock last, which is free, unless asker is of it.
+// expel removes the waiters of the last grantee's process from the queue of a free lock, unless
+// asker is of it.
 func (m *fairModel) expel(asker string) {
 	last := m.last
 	m.last = ""
@@ -743,7 +746,7 @@ func (m *fairModel) expel(asker string) {
 	}
 }
 
-// withdraw returns what the script replies.
+// withdraw returns the reply of the script.
 func (m *fairModel) withdraw(owners []string) int64 {
 	for _, o := range owners {
 		if m.holder[o] != "" {
@@ -769,7 +772,7 @@ func TestFair_BehavesAsItsModel(t *testing.T) {
 			t.Parallel()
 			l := newFairLock(newSceneUnheard(t, b.client(t)))
 			go func() {
-				for range l.told { //nolint:revive // what it is told is for TestFair
+				for range l.told { //nolint:revive // TestFair checks the messages
 				}
 			}()
 			rapid.Check(t, func(r *rapid.T) {
@@ -796,7 +799,7 @@ func TestFair_BehavesAsItsModel(t *testing.T) {
 					},
 					"give back": func(r *rapid.T) {
 						o := who.Draw(r, "owner")
-						var after, numbers []string // of one process, that were to wait for as long
+						var after, numbers []string // of one process, which would have waited for as long
 						if o == l.hears && rapid.Bool().Draw(r, "a row") {
 							after, numbers = []string{l.hears3}, []string{"5"}
 						}
@@ -849,7 +852,7 @@ func TestFair_BehavesAsItsModel(t *testing.T) {
 	}
 }
 
-// What follows does what Redisson's tests of its fair lock's scripts do, under their names. A lock has 30 s, a place 5 s.
+// The tests below repeat Redisson's tests of its fair lock's scripts, under their names. A lock has 30 s, a place 5 s.
 
 func driftLock(t *testing.T) *fairLock {
 	t.Helper()

@@ -12,7 +12,7 @@ import (
 	"github.com/lockgen/lockgen/scripts"
 )
 
-// askFenced asks for so many tokens now, whose counter is to be kept for so many milliseconds.
+// askFenced asks for tokens, whose counter is kept for keep milliseconds.
 func (s *scene) askFenced(place, line string, tokens, keep int) ([]int64, error) {
 	return numbers(s.eval(scripts.Acquire, []string{s.key, s.waiting(), s.counter()},
 		"600000", place, line, strconv.Itoa(tokens), strconv.Itoa(keep)).ToArray())
@@ -100,7 +100,7 @@ func TestAcquire_ChangesNothingWhenTheCounterIsNone(t *testing.T) {
 	}
 }
 
-// lastWord returns the token of a message that grants.
+// lastWord returns the token of a grant.
 func lastWord(t *testing.T, message string) int64 {
 	t.Helper()
 	message, _, _ = strings.Cut(message, " of ")
@@ -130,7 +130,7 @@ func TestRelease_HandsTokensOver(t *testing.T) {
 		require.Greater(t, token, held[1])
 		require.Equal(t, token+15, s.number("GET", "redisson_lock_token:{KEY}"))
 
-		// It enters the line again in the step that gives back, and keeps the lock, as nobody else stands there.
+		// It enters the queue again in the step that releases, and keeps the lock, as no other process waits.
 		reply, err := s.giveBack(place, next.uuid+":6+16,60000", "0", plain)
 		require.NoError(t, err)
 		require.EqualValues(t, 2, reply[0])
@@ -139,7 +139,7 @@ func TestRelease_HandsTokensOver(t *testing.T) {
 	})
 }
 
-// last returns the last thing that the process was told.
+// last returns the last message to the process.
 func (p *peer) last() string {
 	p.t.Helper()
 	select {

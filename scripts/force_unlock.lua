@@ -1,19 +1,19 @@
--- Takes the lock from whoever has it, and gives it to the first in line or to whoever asks.
+-- Takes the lock from its holder, and grants it to the first in the wait queue, or leaves it free.
 --
 -- KEYS[1]  the lock
--- KEYS[2]  the list of processes that wait for it
+-- KEYS[2]  the wait queue: a list of processes
 -- KEYS[3]  its channel
 -- KEYS[4]  the counter of its fencing tokens
 -- ARGV[1]  message: 0, the unlock message of Redisson
 -- ARGV[2]  publish command: publish, spublish or both: see say.lua
--- ARGV[3]  claim lease in milliseconds: what the next owner gets until it renews
+-- ARGV[3]  hand-over lease in milliseconds: the lease of the next owner until it renews
 --
--- Reply: 1  somebody had it
---        0  nobody had it
+-- Reply: 1  it had a holder
+--        0  it was free
 --        WRONGTYPE when the key is something other than a hash; nothing is changed
 --
--- Twice: the second run finds a free lock, or takes it from the next owner too, as two
--- calls would. It is sent once and not again by itself.
+-- Twice: the second run finds a free lock, or takes it from the next owner too, as two calls would.
+-- The library does not repeat the request by itself.
 if redis.call('hlen', KEYS[1]) == 0 then
   return 0
 end

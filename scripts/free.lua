@@ -1,27 +1,28 @@
--- Gives locks back that nobody of this library waits for, each independently of the others. Whom to
--- give others to is for release to say.
+-- Releases locks for which no process of this library waits, each independently of the others. release does this for
+-- all other locks.
 --
 -- ARGV[1]       message: 0, the unlock message of Redisson
 -- ARGV[2]       publish command: publish, spublish or both: see say.lua
 -- KEYS[3 * i - 2]  a lock
--- KEYS[3 * i - 1]  the list of processes that wait for it
+-- KEYS[3 * i - 1]  its wait queue: a list of processes
 -- KEYS[3 * i]      its channel
 -- ARGV[i + 2]   its owner
 --
 -- Reply: 0 when every lock was its owner's and is free now; else four values for each lock, as release has
 --        them, of which the first is
 --         0  it is free now
---        -1  it was not the owner's: free, somebody else's, or not a lock at all
---         3  somebody is in line, or was; nothing is changed
+--        -1  it was not the owner's: free, another owner's, or not a lock at all
+--         3  the wait queue exists; nothing is changed
 --        an error: nothing is changed
 --
--- Twice: the second run finds a lock that is not the owner's and changes nothing. HDEL and PUBLISH are among
--- the commands that a server without memory left still accepts.
+-- Twice: the second run finds a lock that is not the owner's and changes nothing. HDEL and PUBLISH are among the
+-- commands that Redis permits when it is out of memory.
 local message, publish, too = ARGV[1], ARGV[2]
 if publish == 'both' then
   publish, too = 'publish', 'spublish'
 end
--- Nobody waits for them, as a rule, so for several there is one question, and one for each only if somebody does.
+-- Usually no process waits for them. So the script asks once for several locks, and for each only if there is a wait
+-- queue.
 local nobody = #KEYS > 3
 if nobody then
   local lists = {}
@@ -40,10 +41,10 @@ for i = 1, #KEYS / 3 do
       if too then
         redis.pcall(too, KEYS[3 * i], message)
       end
-      redis.pcall(publish, KEYS[3 * i], message) -- as say.lua has it
+      redis.pcall(publish, KEYS[3 * i], message) -- as in say.lua
       what = 0
     elseif what == 0 or string.find(what.err, 'WRONGTYPE') then
-      -- Another type than a lock is simply not the owner's. Any other error says nothing about whose it is.
+      -- A key of another type is not the owner's lock. Any other error does not tell whose it is.
       what = -1
     end
   end

@@ -1,35 +1,36 @@
--- Gives a lock that was just deleted to whoever is next. It stands in front of the scripts that
+--
+-- Grants a lock that was just deleted to the next waiter. This file stands in front of the scripts that
 -- need it and is no step of its own.
 --
--- Processes of this library that wait stand in a list beside the lock, each in a place that names
--- the owner that the lock is to get: "<uuid>:<n>", or "<uuid>:<n>+<tokens>,<keep>" for one that is to get
--- so many fencing tokens with it, from a counter that is kept for that many milliseconds, or for ever
--- if that is 0. Redisson's waiters stand nowhere: they listen on the lock's channel and race.
+-- Waiting processes of this library are in a list beside the lock, the wait queue, each with a place that names
+-- the owner that the lock is to get: "<uuid>:<n>". With fencing tokens the place is "<uuid>:<n>+<tokens>,<keep>": the
+-- number of tokens, and for how many milliseconds their counter is kept, 0 for ever.
+-- Redisson's waiters are not in the list: they listen on the lock's channel and race.
 --
--- What a process is told on its channels, where <n> is the number in its owner:
+-- The messages to a process on its channels, where <n> is the number in its owner:
 --   granted <n> <µs> <others> <token> <m>... of <kind> <lock>
 --                       the owner has the lock since that time of the server, for the
---                       claim lease; others is 1 if somebody else stands in line, else 0; token is the first
+--                       hand-over lease; others is 1 if another process waits, else 0; token is the first
 --                       of its fencing tokens, 0 if it gets none; each m is the number of another owner of
 --                       the process that has the lock after it, in this order: see fair.lua. The kind is lock, fair
---                       or rw. A process that does not know the owner any more gives the lock back at once: this
+--                       or rw. A process that does not know the owner any more releases the lock at once: this
 --                       server has lost writes
 --   look <n>            the lock may be free: ask
---   soon <n> <ms>       the one before you was granted it; ask when the claim lease is over, in case
---                       nobody is there
---   wanted <n> of <kind> <lock>  somebody waits for what this owner holds; one that the process does not know any
---                       more is given back at once
+--   soon <n> <ms>       the waiter before you was granted it; ask when the hand-over lease is over, in case
+--                       that waiter is dead
+--   wanted <n> of <kind> <lock>  a waiter wants the lock of this owner; a process that does not know the owner any
+--                       more releases the lock at once
 --   taken <n>           the lock was taken from this owner by force
 --
--- Which channels, the uuid says, by its 20th character:
---   8  lockgen_process:<uuid>, where PUBLISH tells how many heard it.
---   9  in a cluster with sharded channels: what concerns its place in line on the sharded channel
---      lockgen_process:<uuid>:{<tag>}, with the hash tag of the lock, and so in its slot; the rest on
---      lockgen_process:<uuid>, which is heard of all servers, without telling how many heard it.
---   a  in a cluster without: all on lockgen_process:<uuid>. Who is told counts as having heard it; if it
---      has not, the claim lease ends.
+-- The 20th character of the uuid selects the channels:
+--   8  lockgen_process:<uuid>, where PUBLISH returns the number of listeners.
+--   9  in a cluster with sharded channels: messages about a place in the wait queue go to the sharded channel
+--      lockgen_process:<uuid>:{<tag>}, with the hash tag of the lock, and so in its slot; the others to
+--      lockgen_process:<uuid>, which all servers forward, without the number of listeners.
+--   a  in a cluster without: all messages go to lockgen_process:<uuid>. The process counts as listening; if it
+--      does not, the hand-over lease ends.
 
--- The lock that it is about, and its kind.
+-- The lock of this run, and its kind.
 local here, kind = KEYS[1], 'lock'
 
 -- owner_of returns the owner that a place names.
@@ -38,14 +39,14 @@ local function owner_of(place)
   return plus and string.sub(place, 1, plus - 1) or place
 end
 
--- draw takes so many fencing tokens from the counter and returns the first: larger than all before,
--- and no less than the time in microseconds, so that tokens rise also when the counter was lost or has
--- expired. A counter that never expires stays one: it may be shared with Redisson's fenced locks, which
--- count from 1 when it is gone. It returns nil and an error when the counter is none.
+-- draw draws fencing tokens from the counter and returns the first: larger than all before, and no
+-- less than the time in microseconds, so that tokens rise also when the counter was lost or has
+-- expired. A counter that never expires stays so: it may be shared with Redisson's fenced locks,
+-- which count from 1 when it is gone. draw returns nil and an error when the key is no counter.
 local function draw(counter, tokens, keep)
   local stored = redis.call('get', counter)
   local last = tonumber(stored or '0')
-  if not last or not (last < 2 ^ 53 - tokens) then -- nor is it nan
+  if not last or not (last < 2 ^ 53 - tokens) then -- nor is it NaN
     return nil, redis.error_reply('ERR the counter of fencing tokens is not an integer or out of range: ' .. counter)
   end
   local forever = tonumber(keep) == 0 or stored and redis.call('pttl', counter) == -1
@@ -53,14 +54,15 @@ local function draw(counter, tokens, keep)
   local first = math.max(last + 1, now[1] * 1000000 + now[2])
   if forever then
     redis.call('set', counter, string.format('%.0f', first + tokens - 1))
-  else -- at once, or without the right to do the second it would be one that never expires
+  else -- both at once, since without the permission for the second command the counter would never expire
     redis.call('set', counter, string.format('%.0f', first + tokens - 1), 'px', keep)
   end
   return first
 end
 
--- tell sends a process what is said of its owner, and returns how many heard it. Owners of other
--- clients are told nothing: they have no such channel. A server that does not permit it tells nobody.
+-- tell sends a message about an owner to its process, and returns the number of listeners. Owners
+-- of other clients have no such channel, and get none. If the server does not permit the message,
+-- there is no listener.
 local function tell(what, place, more)
   local uuid, n = string.match(place, '^([^:]+):(%d+)')
   if not uuid or string.sub(uuid, 15, 15) ~= '8' then
@@ -76,7 +78,8 @@ local function tell(what, place, more)
   local channel, ear, heard = 'lockgen_process:' .. uuid, string.sub(uuid, 20, 20), nil
   if ear == '9' and what ~= 'wanted' and what ~= 'taken' then
     channel = channel .. ':{' .. (string.match(here, '{([^}]+)}') or here) .. '}'
-    -- Not all who hear it count: a replica passes it on to its own listeners. So nobody is told unless one counts.
+    -- Not every listener is the process: a replica forwards the channel to its own listeners. So the message is sent
+    -- only if one is counted here.
     local counted = redis.pcall('pubsub', 'shardnumsub', channel)
     if counted.err or counted[2] == 0 then
       return 0
@@ -93,7 +96,8 @@ local function tell(what, place, more)
   return heard
 end
 
--- tell_soon tells the first in line from place number i on who hears it to ask in ms milliseconds.
+-- tell_soon tells the first process in the queue that listens, from place number i on, to ask in ms
+-- milliseconds.
 local function tell_soon(waiting, i, ms)
   local place = redis.call('lindex', waiting, i)
   while place and tell('soon', place, ms) == 0 do
@@ -102,8 +106,8 @@ local function tell_soon(waiting, i, ms)
   end
 end
 
--- tell_look tells the first in line who hears it to ask, now or in start milliseconds, and the next one to
--- ask in ms milliseconds, in case nobody is there. Those who do not hear it leave the line.
+-- tell_look tells the first process in the queue that listens to ask, now or in start milliseconds, and the next one to
+-- ask in ms milliseconds, in case the first is dead. Processes that do not listen leave the queue.
 local function tell_look(waiting, ms, start)
   local what = start and 'soon' or 'look'
   local place = redis.call('lindex', waiting, 0)
@@ -116,9 +120,9 @@ local function tell_look(waiting, ms, start)
   end
 end
 
--- stand adds a place at the end of the line, unless it is there, and returns the length of the line
--- if it was not. The line outlives the lease of ttl milliseconds that those in it wait for by a
--- minute: they ask again when it ends, and a line of the dead goes by itself.
+-- stand adds a place at the end of the queue, unless it is there, and returns the length of the
+-- queue if it was not. The queue outlives the lease of ttl milliseconds that its waiters wait for
+-- by a minute: they ask again when the lease ends, and a queue of dead processes expires.
 local function stand(waiting, place, ttl)
   local length = 0
   if not redis.call('lpos', waiting, place) then
@@ -131,10 +135,10 @@ local function stand(waiting, place, ttl)
   return length
 end
 
--- next_owner gives lock to the first in waiting whose process listens, and returns its place, or nil when
--- there is none. It stops at the place last, without giving it anything: that one is asking right now.
--- now is the time of the server, from before. Tokens that cannot be drawn are no reason to keep the
--- lock from anybody: who needs one asks for it, and hears of what is wrong.
+-- next_owner grants lock to the first in waiting whose process listens, and returns its place, or nil when there is
+-- none. It stops at the place last, without a grant: that process is asking right now. now is an earlier time of the
+-- server. If tokens cannot be drawn, the lock is granted all the same: an owner that needs a token asks for it, and
+-- gets the error.
 local function next_owner(lock, waiting, counter, claim, last, now)
   while true do
     local place = redis.call('lpop', waiting)
@@ -161,7 +165,7 @@ local function next_owner(lock, waiting, counter, claim, last, now)
   end
 end
 
--- each runs step for each of many locks, with their keys and args, and returns what it replied, four
+-- each runs step for each of many locks, with their keys and args, and returns its replies, four
 -- values for each lock. An error is the first of them: it concerns that lock alone.
 local function each(step, keys, from, args)
   local replies = {}

@@ -35,7 +35,7 @@ func newPeer(t *testing.T, c rueidis.Client, uuid string) *peer {
 
 func (p *peer) channel() string { return "lockgen_process:" + p.uuid }
 
-// told returns what the process was told until now. Times are replaced by T.
+// told returns the messages to the process until now. T replaces times.
 func (p *peer) told() []string {
 	p.t.Helper()
 	const end = "end"
@@ -69,7 +69,7 @@ func uuidOf(s *scene, n int) string {
 	return strconv.Itoa(100_000_000 + sum)[1:] + "-0000-8000-8000-" + strconv.FormatInt(1_000_000_000_000+int64(n), 10)[1:]
 }
 
-// line returns who stands in line.
+// line returns the wait queue.
 func (s *scene) line() []string {
 	s.t.Helper()
 	owners, err := s.c.Do(s.t.Context(), s.c.B().Lrange().Key(s.waiting()).Start(0).Stop(-1).Build()).AsStrSlice()
@@ -240,7 +240,7 @@ func TestRelease_KeepsWhatNobodyElseWants(t *testing.T) {
 		me := newPeer(t, s.c, uuidOf(s, 1))
 		_, err := s.acquire(me.uuid + ":1")
 		require.NoError(t, err)
-		_, err = s.ask(uuidOf(s, 2)+":1", "1") // dead
+		_, err = s.ask(uuidOf(s, 2)+":1", "1") // does not listen
 		require.NoError(t, err)
 		reply, err := s.giveBack(me.uuid+":1", me.uuid+":2", "5", plain)
 		require.NoError(t, err)
@@ -252,7 +252,7 @@ func TestRelease_KeepsWhatNobodyElseWants(t *testing.T) {
 	})
 }
 
-// left is what is published when a lock is left to Redisson's waiters: to them the 0 that it is in decimals.
+// left is the message when a lock is left to Redisson's waiters: to them it is the decimal number 0.
 const left = "00"
 
 func TestRelease_TakesTurnsWithRedissonsWaiters(t *testing.T) {
@@ -345,7 +345,7 @@ func TestHandOver_WithoutMemory(t *testing.T) {
 	require.Equal(t, []string{me.uuid + ":2"}, s.line())
 }
 
-// TestNotPermitted shows that an error that says nothing about whose the lock is stays an error.
+// TestNotPermitted shows that an error that does not tell whose the lock is stays an error.
 func TestNotPermitted(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
@@ -458,7 +458,8 @@ func TestRelease_AnnouncesItWhateverTheLineIs(t *testing.T) {
 	}
 }
 
-// TestLateRequests_ShortenNothing has a lock whose owner was promised more since.
+// TestLateRequests_ShortenNothing shows that a late request does not shorten a lease that was
+// prolonged since.
 func TestLateRequests_ShortenNothing(t *testing.T) {
 	t.Parallel()
 	onBackends(t, func(t *testing.T, s *scene) {

@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestScripts_AreLoadedWhenTheyAreUsed: a program that imports the package, and uses no script, pays neither for their text nor for their names.
+// TestScripts_AreLoadedWhenTheyAreUsed shows that a program that imports the package, and uses no script, builds no
+// script and no hash.
 func TestScripts_AreLoadedWhenTheyAreUsed(t *testing.T) {
 	t.Parallel()
 	program, err := os.Executable()

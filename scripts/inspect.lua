@@ -1,15 +1,15 @@
--- Says who has the lock and who waits for it. It changes nothing.
+-- Returns the holder of the lock and the number of its waiters. It changes nothing.
 --
 -- KEYS[1]  the lock
--- KEYS[2]  the list of processes that wait for it
+-- KEYS[2]  the wait queue: a list of processes
 -- KEYS[3]  its channel
 -- ARGV[1]  publish command: publish, spublish or both: see say.lua
 --
 -- Reply: {ttl, waiting, listening, field, value, ...}
---        ttl        milliseconds that it is still held; -1 for ever; -2 it is free
---        waiting    processes of this library in line
---        listening  subscriptions to the channel: Redisson's waiters, and the first in line if
---                   Redisson has the lock
+--        ttl        milliseconds until the lease ends; -1 for ever; -2 it is free
+--        waiting    processes of this library in the wait queue
+--        listening  subscriptions to the channel: Redisson's waiters, and the first in the wait queue if
+--                  Redisson holds the lock
 --        field      the owner, and value its hold count; nothing when it is free
 --        WRONGTYPE when a key is something other than a hash, or a list
 --

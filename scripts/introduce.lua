@@ -1,4 +1,4 @@
--- Says who a process is, for people who look at what it holds. No lock depends on it.
+-- Describes a process, for people who look at its locks. No lock depends on it.
 --
 -- KEYS[1]      the hash of the process
 -- ARGV[1]      for how many milliseconds it lives from now on
@@ -7,7 +7,7 @@
 --
 -- Reply: 1
 --
--- Twice: the second run sets what the first one did.
+-- Twice: the second run sets the same.
 for i = 2, #ARGV, 2 do
   redis.call('hset', KEYS[1], ARGV[i], ARGV[i + 1])
 end

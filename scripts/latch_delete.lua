@@ -1,12 +1,12 @@
--- Deletes a latch and says so to those who wait for it.
+-- Deletes a latch and announces that to its waiters.
 --
 -- KEYS[1]  the latch
 -- KEYS[2]  its channel
 -- KEYS[3]  the requests of the client
--- KEYS[4]  what says that it was deleted
+-- KEYS[4]  the mark of a deleted latch
 -- ARGV[1]  number of the request
 -- ARGV[2]  number below which the client needs no results any more
--- ARGV[3]  milliseconds for which to keep the result, and to say that it was deleted
+-- ARGV[3]  milliseconds for which to keep the result and the mark
 -- ARGV[4]  message: 1, Redisson's for a latch that is closed now
 -- ARGV[5]  publish command: publish, spublish or both: see say.lua
 --

@@ -1,4 +1,4 @@
--- Counts a latch down by one. At 0 it is gone, and all who wait for it go on.
+-- Counts a latch down by one. At 0 the latch is gone, and all its waiters go on.
 --
 -- KEYS[1]  the latch
 -- KEYS[2]  its channel
@@ -9,7 +9,7 @@
 -- ARGV[4]  message: 0, Redisson's for a latch that is open now
 -- ARGV[5]  publish command: publish, spublish or both: see say.lua
 --
--- Reply: n   what is left; 0 if there was no latch
+-- Reply: n   the count; 0 if there was no latch
 --        -9  the client gave up the request
 --        WRONGTYPE when the key is something other than a count; nothing is changed
 --

@@ -3,7 +3,7 @@
 -- KEYS[1]  the latch
 -- KEYS[2]  its channel
 -- KEYS[3]  the requests of the client
--- KEYS[4]  what says that it was deleted
+-- KEYS[4]  the mark of a deleted latch
 -- ARGV[1]  number of the request
 -- ARGV[2]  number below which the client needs no results any more
 -- ARGV[3]  milliseconds for which to keep the result

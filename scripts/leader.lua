@@ -1,12 +1,12 @@
--- Says who leads. It changes nothing.
+-- Returns the record of the leader. It changes nothing.
 --
--- KEYS[1]  the lock that the leader has
--- KEYS[2]  the record of who leads
+-- KEYS[1]  the lock of the leader
+-- KEYS[2]  the record of the leader
 --
 -- Reply: {ttl, record}
---        ttl     milliseconds that the lock is still held; -1 for ever; -2 it is free
---        record  as elect.lua writes it: token, owner and value; empty when nobody leads, since the lock is free or its
---                owner has not said yet that it leads
+--        ttl     milliseconds until the lease ends; -1 for ever; -2 it is free
+--        record  as elect.lua writes it: token, owner and value; empty without a leader, since the lock is free or its
+--               owner has not announced yet that it leads
 --        WRONGTYPE when the lock is something other than a hash, or the record than a string
 --
 -- Twice: it only reads.

@@ -14,10 +14,10 @@ import (
 	"github.com/lockgen/lockgen/scripts"
 )
 
-// A lockModel is what the scripts of the mutex do, in Go.
+// A lockModel is a model of the scripts of the mutex, in Go.
 type lockModel struct {
-	process string // that listens; others are deaf
-	java    bool   // somebody listens to Redisson's channel
+	process string // that listens; others do not
+	java    bool   // a Java program listens to Redisson's channel
 
 	holder string
 	count  int
@@ -26,7 +26,7 @@ type lockModel struct {
 	told   []string // to the process that listens
 }
 
-// tell reports whether somebody hears what is said of an owner.
+// tell records a message about an owner, and reports whether its process listens.
 func (m *lockModel) tell(what, owner string) bool {
 	n, hears := strings.CutPrefix(owner, m.process+":")
 	if hears {
@@ -39,7 +39,7 @@ func (m *lockModel) grant(owner string) { m.holder, m.count = owner, 1 }
 
 func (m *lockModel) release() { m.holder, m.count = "", 0 }
 
-// soon tells the first from number i on who hears it.
+// soon sends soon to the first process from number i on that listens.
 func (m *lockModel) soon(i int) {
 	for ; i < len(m.line); i++ {
 		if m.tell("soon", m.line[i]) {
@@ -48,7 +48,7 @@ func (m *lockModel) soon(i int) {
 	}
 }
 
-// look tells the first who hears it what, and the next one soon.
+// look sends what to the first process that listens, and soon to the next one.
 func (m *lockModel) look(what string) {
 	for len(m.line) > 0 && !m.tell(what, m.line[0]) {
 		m.line = m.line[1:]
@@ -56,7 +56,8 @@ func (m *lockModel) look(what string) {
 	m.soon(1)
 }
 
-// next gives the lock to the first in line who listens, and returns who that is; it stops at last.
+// next grants the lock to the first process in the queue that listens, and returns its owner; it
+// stops at last.
 func (m *lockModel) next(last string) string {
 	for len(m.line) > 0 {
 		place := m.line[0]
@@ -149,7 +150,7 @@ func (m *lockModel) force() int64 {
 	return 1
 }
 
-// What Redisson does to a lock, as it counts its own threads' holds and publishes when the last one is over.
+// The operations of Redisson on a lock: it counts its own threads' holds and publishes when the last one is over.
 const (
 	javaLocks = `if redis.call('exists', KEYS[1]) == 0 or redis.call('hexists', KEYS[1], ARGV[1]) == 1 then
 		redis.call('hincrby', KEYS[1], ARGV[1], 1) redis.call('pexpire', KEYS[1], 600000) return 1 end return 0`
@@ -158,7 +159,7 @@ const (
 		redis.call('del', KEYS[1]) redis.call('publish', KEYS[2], '0') return 1`
 )
 
-// lean returns what a script said of its one lock, which may say it once for all.
+// lean returns the reply of a script about its one lock, which may be one value for all locks.
 func lean(reply rueidis.RedisResult) (int64, error) {
 	if message, err := reply.ToMessage(); err != nil || message.IsInt64() {
 		return reply.AsInt64()
@@ -166,8 +167,8 @@ func lean(reply rueidis.RedisResult) (int64, error) {
 	return first(numbers(reply.ToArray()))
 }
 
-// TestLock_BehavesAsItsModel runs random steps of the mutex, each perhaps twice, beside a model: of a process that listens,
-// of one that does not, and of a Java thread. Leases end as time would end them.
+// TestLock_BehavesAsItsModel runs random steps of the mutex, each perhaps twice, beside a model with a process that
+// listens, one that does not, and a Java thread. Leases end in Redis as time would end them.
 func TestLock_BehavesAsItsModel(t *testing.T) {
 	t.Parallel()
 	for _, b := range backends {
@@ -194,7 +195,7 @@ func testLockModel(t *testing.T, s *scene, java bool) {
 		require.NoError(t, conn.Do(t.Context(), what(conn)).Error())
 	}
 	process := fmt.Sprintf("%08x-0d1f-8a55-8f0e-3c2b1a0d9e8f", rand.Uint32())
-	// Who subscribes to a pattern is none of those whom PUBSUB NUMSUB counts.
+	// PUBSUB NUMSUB does not count subscribers of a pattern.
 	subscribe(func(rueidis.DedicatedClient) rueidis.Completed {
 		return s.c.B().Psubscribe().Pattern(strings.NewReplacer("[", `\[`, "*", `\*`, "?", `\?`).Replace(s.channel)).Build()
 	}, s.heard)
@@ -254,7 +255,7 @@ func testLockModel(t *testing.T, s *scene, java bool) {
 			},
 			"give back": func(r *rapid.T) {
 				o, again := who.Draw(r, "owner"), ""
-				if rapid.Bool().Draw(r, "again") { // a claim that was not used before
+				if rapid.Bool().Draw(r, "again") { // an owner that was not used before
 					again = who.Draw(r, "by")
 					if again == o || again == m.holder || slices.Contains(m.line, again) {
 						again = ""
@@ -263,7 +264,7 @@ func testLockModel(t *testing.T, s *scene, java bool) {
 				start := rapid.SampledFrom([]string{"0", "5", "50"}).Draw(r, "start")
 				for range times(r) {
 					if again != "" && (again == m.holder || slices.Contains(m.line, again)) {
-						break // the first run has done it, and the second is not the owner's
+						break // the first run has released it, and the second is not the owner's
 					}
 					want := m.giveBack(o, again, start)
 					got, err := first(s.giveBack(o, again, start, plain))

@@ -9,8 +9,8 @@ import (
 	"github.com/lockgen/lockgen/scripts"
 )
 
-// TestMany_AreIndependent shows that what one run of a script says of a lock is what a run for that
-// lock alone would say, whatever is wrong with the others.
+// TestMany_AreIndependent shows that the reply of a script about one lock of several is that of a
+// run for this lock alone, whatever is wrong with the others.
 func TestMany_AreIndependent(t *testing.T) {
 	t.Parallel()
 	for _, b := range backends {
@@ -71,8 +71,8 @@ func TestMany_AreIndependent(t *testing.T) {
 	}
 }
 
-// TestMany_WithoutMemory shows that the refusal to take more data reaches those who want a lock, and
-// nobody who gives one back.
+// TestMany_WithoutMemory shows that a server that takes no more data refuses acquisitions, and no
+// release.
 func TestMany_WithoutMemory(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)

@@ -1,30 +1,30 @@
--- Takes permits that expire, for those who wait in one process, in their order: for the first so
--- many of them whom there are enough for.
+-- Acquires permits that expire, for the waiters of one process, in their order: for as many of the first ones as there
+-- are enough permits for.
 --
 -- KEYS[1]  the semaphore: how many permits are available
 -- KEYS[2]  its channel
 -- KEYS[3]  the requests of the client
--- KEYS[4]  the permits that are taken, scored with when they expire
+-- KEYS[4]  the taken permits, scored with the time when they expire
 -- ARGV[1]  number of the request
 -- ARGV[2]  number below which the client needs no results any more
 -- ARGV[3]  milliseconds for which to keep the result
 -- ARGV[4]  again: 1 if the request was sent before, else 0
 -- ARGV[5]  permits to create it with if it does not exist; 0 not to
 -- ARGV[6]  publish command: publish, spublish or both: see say.lua
--- ARGV[i]  from 7 on, for each of them: the ids of the permits it is to get, of 16 bytes each. None of
---          them says that nobody wants any more: what was taken stays taken, and what was not taken yet
---          never will be
--- ARGV[i + 1]  lease of these in milliseconds
+-- ARGV[i]  from 7 on, for each waiter: the ids of the permits it is to get, of 16 bytes each. No waiter
+--          at all withdraws the request: permits that it took stay taken, and it will
+--          take no others
+-- ARGV[i + 1]  lease of these permits in milliseconds
 --
--- Reply: {n, ms}  the first n of them have theirs; the next permit expires in ms, or never if that is -1
+-- Reply: {n, ms}  the first n waiters have theirs; the next permit expires in ms, or never if that is -1
 --        -9 for n  the client gave up the request
 --        WRONGTYPE when a key is something else; nothing is changed
 --
--- Twice: the second run says what the first one took. A first run that took nothing changes
--- nothing but what expired; a second one that takes nothing is noted, so that the first may still come, late.
+-- Twice: the second run returns the result of the first one. A first run that takes nothing changes nothing but expired
+-- permits. A second run that takes nothing stores its result, so that a late first run does nothing.
 --
--- Redisson takes the time from its clients, this from the server, so that the clients of this
--- library agree whatever their clocks say. Redisson takes back as many expired permits as it wants, this all.
+-- Redisson uses the time of its clients. This script uses the time of the server, so that the clients of this library
+-- agree whatever their clocks say. Redisson reclaims as many expired permits as it needs, this script all.
 local done = outcome(KEYS[3], ARGV[1])
 if done then
   return {done, -1}

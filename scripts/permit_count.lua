@@ -1,15 +1,15 @@
--- Counts the permits of a semaphore whose permits expire, after what has expired is available again.
+-- Counts the permits of a semaphore whose permits expire, after it has reclaimed the expired ones.
 --
 -- KEYS[1]  the semaphore: how many permits are available
 -- KEYS[2]  its channel
--- KEYS[3]  the permits that are taken, scored with when they expire
+-- KEYS[3]  the taken permits, scored with the time when they expire
 -- ARGV[1]  publish command: publish, spublish or both: see say.lua
--- ARGV[2]  how many are available if there is no semaphore
+-- ARGV[2]  number of available permits if there is no semaphore
 --
 -- Reply: {available, taken}
 --        WRONGTYPE when a key is something else; nothing is changed
 --
--- Twice: the second run finds what the first left.
+-- Twice: the second run counts again.
 count(KEYS[1]) -- or fail, before anything is changed
 reclaim(KEYS[1], KEYS[3], KEYS[2], ARGV[1], clock())
 return {count(KEYS[1]) or tonumber(ARGV[2]), redis.call('zcard', KEYS[3])}

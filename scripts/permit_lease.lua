@@ -1,15 +1,15 @@
--- Says how long a permit lasts, and may change it.
+-- Returns how long a permit lasts, and can change that.
 --
 -- KEYS[1]  the semaphore: how many permits are available
 -- KEYS[2]  its channel
--- KEYS[3]  the permits that are taken, scored with when they expire
+-- KEYS[3]  the taken permits, scored with the time when they expire
 -- ARGV[1]  id of the permit, 16 bytes
 -- ARGV[2]  publish command: publish, spublish or both: see say.lua
 -- ARGV[3]  its lease in milliseconds from now, shorter or longer; -1 for ever; empty to leave it
 --
 -- Reply: n   it lasts for n more milliseconds
 --        -1  it lasts for ever
---        -2  there is no such permit: it expired or was given back
+--        -2  there is no such permit: it expired or was released
 --        WRONGTYPE when a key is something else; nothing is changed
 --
 -- Twice: the second run sets the same lease once more.

@@ -1,25 +1,25 @@
--- Gives permits back that expire.
+-- Releases permits that expire.
 --
 -- KEYS[1]  the semaphore: how many permits are available
 -- KEYS[2]  its channel
--- KEYS[3]  the permits that are taken, scored with when they expire
+-- KEYS[3]  the taken permits, scored with the time when they expire
 -- ARGV[1]  ids of the permits, of 16 bytes each
 -- ARGV[2]  publish command: publish, spublish or both: see say.lua
--- ARGV[3]  all: 1 to do nothing unless all of them are there and have not expired, else 0
+-- ARGV[3]  all: 1 to do nothing unless all of them exist and have not expired, else 0
 --
--- Of one who gives back all or nothing, besides:
+-- To release all or nothing, besides:
 --
 -- KEYS[4]  the requests of the client
 -- ARGV[4]  number of the request
 -- ARGV[5]  number below which the client needs no results any more
 -- ARGV[6]  milliseconds for which to keep the result
 --
--- Reply: n   of those that were given back so many had not expired
+-- Reply: n   number of released permits that had not expired
 --        -9  the client gave up the request
 --        WRONGTYPE when a key is something else; nothing is changed
 --
--- Twice: an id is used for one permit only, so the second run finds none. With a number it finds the
--- result of the first: that none is there does not say who gave them back.
+-- Twice: an id is used for one permit only, so the second run finds none. With a number it finds
+-- the result of the first: missing permits do not tell which request released them.
 local done = KEYS[4] and outcome(KEYS[4], ARGV[4])
 if done then
   return done

@@ -1,24 +1,24 @@
--- Renews permits that expire, of many semaphores in one go.
+-- Renews permits that expire, of many semaphores in one run.
 --
 -- KEYS[3 * i - 2]  a semaphore: how many permits are available
 -- KEYS[3 * i - 1]  its channel
--- KEYS[3 * i]      the permits that are taken, scored with when they expire
+-- KEYS[3 * i]      the taken permits, scored with the time when they expire
 -- ARGV[1]          publish command: publish, spublish or both: see say.lua
 -- ARGV[2 * i]      ids of some permits of it, of 16 bytes each
 -- ARGV[2 * i + 1]  their lease in milliseconds
 --
 -- Reply: an array with one number for each semaphore:
 --        1  these permits are taken for the whole lease from now, or longer
---        0  not all of them are: they expired, were given back, or there is no such semaphore
+--        0  not all of them are: they expired, were released, or there is no such semaphore
 --
--- Twice: it sets the same expiry again, and never an earlier one. Its first write is one that a
--- server without memory left still accepts, and after that the server accepts the others too.
+-- Twice: it sets the same expiry again, and never an earlier one. Redis permits its first write
+-- even when it is out of memory, and after that the others too.
 local now = clock()
 local renewed = {}
 for i = 1, #KEYS / 3 do
   local leases = KEYS[3 * i]
-  -- pcall, so that one key of another type does not fail the others. Any other error says nothing
-  -- about whose the permits are.
+  -- pcall, so that one key of another type does not fail the others. Any other error does not tell
+  -- whose the permits are.
   local over = redis.pcall('zremrangebyscore', leases, '-inf', digits(now))
   if type(over) == 'table' and not string.find(over.err, 'WRONGTYPE') then
     return over

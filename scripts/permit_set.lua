@@ -1,13 +1,13 @@
--- Sets how many permits a semaphore has in all, taken or not. If fewer than are taken, none is
--- available until enough came back.
+-- Sets how many permits a semaphore has in all, taken or not. If more are taken, none is available
+-- until enough are released.
 --
 -- KEYS[1]  the semaphore: how many permits are available
 -- KEYS[2]  its channel
--- KEYS[3]  the permits that are taken, scored with when they expire
+-- KEYS[3]  the taken permits, scored with the time when they expire
 -- ARGV[1]  permits in all
 -- ARGV[2]  publish command: publish, spublish or both: see say.lua
 --
--- Reply: how many are available now, less than 0 if too many are taken
+-- Reply: number of available permits, less than 0 if too many are taken
 --        WRONGTYPE when a key is something else; nothing is changed
 --
 -- Twice: the second run sets the same.
@@ -16,7 +16,7 @@ reclaim(KEYS[1], KEYS[3], KEYS[2], ARGV[2], clock())
 local free = tonumber(ARGV[1]) - redis.call('zcard', KEYS[3])
 local now = count(KEYS[1])
 if now ~= free then
-  -- by as much as it changes, so that a time to live stays what it is
+  -- by the difference, so that the time to live stays as it is
   redis.call('incrby', KEYS[1], digits(free - (now or 0)))
   announce(ARGV[2], KEYS[2], free)
 end

@@ -1,12 +1,11 @@
--- Raises the counter of a lock's fencing tokens, so that the next one is larger than one that was drawn from
--- another server.
+-- Raises the counter of a lock's fencing tokens, so that the next token is larger than one from another server.
 --
 -- KEYS[1]  the counter
 -- ARGV[1]  the token
 -- ARGV[2]  for how many milliseconds the counter is kept, or 0 for ever
 --
 -- Reply: 1   the counter is no less than the token
---        an error when the counter is none; nothing is changed
+--        an error when the key is no counter; nothing is changed
 --
 -- Twice: the second run finds the counter raised, and keeps it for as long from then on.
 local stored = redis.call('get', KEYS[1])

@@ -1,43 +1,45 @@
--- Gives locks back, each independently of the others: to the first in line, or to whoever asks. An
--- owner that does not have its lock leaves the line.
+--
+-- Releases locks, each independently of the others: to the first process in the wait queue, or for whichever asks first. An
+-- owner that does not hold its lock leaves the queue.
 --
 -- ARGV[1]  message: 0, the unlock message of Redisson
 -- ARGV[2]  publish command: publish, spublish or both: see say.lua
--- ARGV[3]  claim lease in milliseconds: what the next owner gets until it renews
+-- ARGV[3]  hand-over lease in milliseconds: the lease of the next owner until it renews
 --
 -- For each lock, one after the other:
 -- KEYS[lock]     the lock
--- KEYS[waiting]  the list of processes that wait for it
+-- KEYS[waiting]  the wait queue: a list of processes
 -- KEYS[channel]  its channel
 -- KEYS[counter]  the counter of its fencing tokens
--- ARGV[place]    place in line, which names the owner
--- ARGV[again]    the place, at the end of the line, by which the same process wants the lock once
+-- ARGV[place]    place in the wait queue, which names the owner
+-- ARGV[again]    the place, at the end of the queue, by which the same process wants the lock once
 --                more; empty if it does not
--- ARGV[lease]    lease in milliseconds that again gets when nobody else is in line
--- ARGV[start]    for how many milliseconds nobody of this library asks for the lock, if it is the turn of Redisson's waiters,
---                should there be any; else 0
+-- ARGV[lease]    lease in milliseconds that again gets when no other process is in the queue
+-- ARGV[start]    for how many milliseconds no process of this library asks for the lock, if it is the turn of Redisson's
+--                waiters, should there be any; else 0
 --
 -- Reply: four values for each lock: what, s, µs, token
---   what  is -1  the lock was not the owner's: free, somebody else's, or not a lock at all
+--   what  is -1  the lock was not the owner's: free, another owner's, or not a lock at all
 --             0  it is free now
---             1  the first in line has it
+--             1  the first in the queue has it
 --             2  again has it
 --             an error, and nothing is changed
 --   s, µs the time of the server, if there is an again
---   token the first of the fencing tokens of again, if it has the lock and wanted some
+--   token the first of the fencing tokens of again, if it has the lock and asked for some
 --
 -- Twice: an owner is used for one grant only, so the second run finds a lock that is not the
--- owner's and changes nothing. HDEL and PUBLISH are among the commands that a server without
--- memory left still accepts, and after the first of them it accepts the others of the script too.
+-- owner's and changes nothing. HDEL and PUBLISH are among the commands that Redis permits when it is
+-- out of memory, and after the first of them it permits the others of the script too.
 
 local message, publish, claim = ARGV[1], ARGV[2], ARGV[3]
 
--- For how many milliseconds nobody of this library asks for a lock that is left to Redisson's waiters since nobody else wants
--- it. They are told at the same time as ours, but theirs is the longer way: from the connection to a thread to the next
--- request, so that without a start they hardly ever get a lock that is wanted here all the time.
+-- For how many milliseconds no process of this library asks for a lock that is left to Redisson's waiters because no
+-- other process waits. Both libraries get the message at the same time, but Redisson's way is longer: from the
+-- connection to a thread to the next request. Without this start its threads hardly ever get a lock that this library
+-- wants all the time.
 local usual = '5'
 
--- keep gives a lock that nobody else wants to the place by which its process wants it again.
+-- keep grants a lock that no other process wants to the place by which its process wants it again.
 local function keep(lock, counter, place, lease)
   local owner, tokens, ttl = string.match(place, '^(.-)%+(%d+),(%d+)$')
   local token = 0
@@ -50,14 +52,14 @@ local function keep(lock, counter, place, lease)
   return token
 end
 
--- pass deals with a lock that was just freed.
+-- pass handles a lock that was just freed.
 local function pass(lock, waiting, channel, counter, again, lease, start, now)
   if again ~= '' and redis.call('rpush', waiting, again) == 1 then
     redis.call('pexpire', waiting, 60000)
   end
   if start == '0' or redis.call('exists', waiting) == 0 or listening(publish, channel) == 0 then
     local place = next_owner(lock, waiting, counter, claim, again, now)
-    if not place then -- nobody is in line
+    if not place then -- the queue is empty
       say(publish, channel, message)
       return 0
     elseif place ~= again then
@@ -65,10 +67,10 @@ local function pass(lock, waiting, channel, counter, again, lease, start, now)
     elseif listening(publish, channel) == 0 then
       return 2, keep(lock, counter, again, lease)
     end
-    stand(waiting, again, 0) -- alone in line, but Redisson's waiters want it too
+    stand(waiting, again, 0) -- alone in the queue, but Redisson's waiters want it too
     start = usual
   end
-  -- To Redisson 00 is the 0 that it is. Those of this library who listen, too, know that it is not for them.
+  -- Redisson reads 00 as the number 0. Listeners of this library know that it is not for them.
   say(publish, channel, message .. message)
   tell_look(waiting, claim, start)
   return 0
@@ -79,8 +81,8 @@ local function release(lock, waiting, channel, counter, place, again, lease, sta
   local function reply(what, token)
     return what, now and tonumber(now[1]), now and tonumber(now[2]), token
   end
-  -- pcall, because a key of another type is simply not the owner's lock. Any other error says nothing
-  -- about whose it is.
+  -- pcall, because a key of another type is not the owner's lock. Any other error does not tell
+  -- whose it is.
   local removed = redis.pcall('hdel', lock, owner_of(place))
   if type(removed) == 'table' and not string.find(removed.err, 'WRONGTYPE') then
     return removed
@@ -88,15 +90,15 @@ local function release(lock, waiting, channel, counter, place, again, lease, sta
   if removed ~= 1 then
     local first = redis.pcall('lindex', waiting, 0)
     local stood = redis.pcall('lrem', waiting, 1, place) == 1
-    -- The first in line listens for more than the others do: somebody has to. And who lost a lock that somebody
-    -- deleted is the first to know that it is free.
+    -- The first in the queue listens for all others: one process has to. And an owner whose lock somebody deleted is
+    -- the first to know that it is free.
     if stood and first == place or type(first) == 'string' and redis.call('exists', lock) == 0 then
       tell_look(waiting, claim)
     end
     return reply(-1)
   end
-  -- From here on the lock is free. What can fail, because the line is no list, must not keep the
-  -- others from hearing of it.
+  -- From here on the lock is free. An error, because the key is no list, must not prevent the
+  -- message to the others.
   local ok, what, token = pcall(pass, lock, waiting, channel, counter, again, lease, start, now)
   if not ok then
     say(publish, channel, message)

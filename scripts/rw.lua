@@ -1,69 +1,70 @@
--- What the scripts of the read-write lock share. It stands behind handover.lua and in front of them, and
+--
+-- Functions of the scripts of the read-write lock. This file stands behind handover.lua and in front of them, and
 -- is no step of its own.
 --
 -- The lock is Redisson's: a hash with the field mode, which is read or write, a field "<uuid>:<n>" with a count
 -- for each reader, and "<uuid>:<n>:write" for the writer. Each hold of a reader has a key beside the hash,
--- "<prefix><uuid>:<n>:rwlock_timeout:<i>" with i from 1 to the count, that lives as long as that hold's
+-- "<prefix><uuid>:<n>:rwlock_timeout:<i>" with i from 1 to the count, which lives as long as that hold's
 -- lease; the hash lives as long as the longest of them, or as the writer's. A process of this library
--- counts for itself: its counts are 1.
+-- counts its holds itself: its counts are 1.
 --
--- Three more keys are this library's, and Redisson knows nothing of them: two lines of processes that wait, one to read and one
--- to write, and the turn. A process stands in a line by its owner, "<uuid>:<n>" or "<uuid>:<n>:write"; one that hears no
--- messages, and asks by its timer alone, with a + behind it. Those who wait ask again and again; a line that nobody of asks
--- for 2 seconds is forgotten, so that the dead keep nobody out for longer.
+-- Three more keys are this library's, and Redisson does not use them: two queues of waiting processes, one of readers and one
+-- of writers, and the turn. A process stands in a queue as its owner, "<uuid>:<n>" or "<uuid>:<n>:write"; with a + behind it,
+-- the process gets no messages, and asks by its timer alone. Waiters ask again and again; a queue that no waiter asks for
+-- within 2 seconds is dropped, so that dead processes keep nobody out for longer.
 --
 -- The turn is a string "<whose> <last> <place> <place> ...": whose is read, write or redisson; last is the side of this library,
--- read or write, whose turn was the last one; the places are those that were called and have not come. It counts for as long
--- as it lives for more than 2 seconds: after that it only says what was last. "redisson" alone counts until it expires.
+-- read or write, that had the last turn; the places are those of the waiters that were called and have not come. The turn counts
+-- while more than 2 seconds of its time to live are left: after that it only records last. "redisson" alone counts until it expires.
 --
--- THE RULE. At any time it is the turn of one side at most, so that no two can yield to each other.
+-- THE RULE. At any time at most one side has the turn, so that no two can yield to each other.
 --
---   the lock    the turn         who asks to read                   who asks to write
---   written     any              stands in line                     stands in line
---   read        nobody's         has it if nobody stands in line    stands in line
---                                to write, else stands in line
---   read        read             likewise; and who was called       stands in line
+--   the lock    the turn         a reader that asks                 a writer that asks
+--   written     any              queues                             queues
+--   read        none             has it if no writer queues,        queues
+--                                else queues
+--   read        read             likewise; and a called reader      queues
 --                                has it
---   read        write, redisson  stands in line                     stands in line
---   free        read             has it if it was called, or if     stands in line
---                                nobody stands in line to write
---   free        write            stands in line                     has it if it was called, else stands in line
---   free        redisson         stands in line                     stands in line
---   free        nobody's         CHOOSE, and has it if that calls   CHOOSE, and has it if that calls nobody else
+--   read        write, redisson  queues                             queues
+--   free        read             has it if it was called, or if     queues
+--                                no writer queues
+--   free        write            queues                             has it if it was called, else queues
+--   free        redisson         queues                             queues
+--   free        none             CHOOSE, and has it if that calls   CHOOSE, and has it if that calls nobody else
 --                                nobody else
 --
---   CHOOSE  The other side than the last one's is first. To read, all in line are called; to write, the first one. Who was
---           called is out of the line. One who hears is told to look; one who does not hear, and has a + behind it, is called
---           all the same; any other that does not hear is dead. If none is left of a side, the other side is called. The turn
---           counts for 100 ms, or 500 ms if one was called that does not hear.
---   FREED   When the lock was given back by this library, or taken by force: if a Redisson program listens it is the turn of
---           Redisson for some ms, else CHOOSE. But when a writer gave it back and some are in line to read, CHOOSE: Redisson's
---           turn is after theirs. A writer that goes on reading calls those in line to read.
---   LEAVE   Who gives up leaves the line and the turn. If it was the last one that was called to a free lock, CHOOSE; if it
---           was the last in line to write and the lock is read, those in line to read are called.
+--   CHOOSE  The side that did not have the last turn is first. Of readers, all in the queue are called; of writers, the first one.
+--           A called waiter is out of the queue. A waiter that listens gets the message look. A waiter with a + is called
+--           although it does not listen; any other that does not listen is dead. If no waiter of a side is left, the other side is
+--           called. The turn counts for 100 ms, or 500 ms if it called a waiter that does not listen.
+--   FREED   When this library released the lock, or took it by force: if a Redisson program listens, Redisson has the turn for
+--           some ms, else CHOOSE. But when a writer released it and readers queue, CHOOSE: Redisson's turn is after
+--           theirs. A writer that continues as a reader calls the readers in the queue.
+--   LEAVE   A waiter that gives up leaves the queue and the turn. If it was the last one that was called to a free lock, CHOOSE;
+--           if it was the last writer in the queue and the lock is read, the readers in the queue are called.
 --
--- So if the lock is free and somebody waits: in a turn that counts, whoever was called has it when asking, and in Redisson's a
--- Redisson program; in none, whoever asks has it, or calls others, who are in no line any more. A turn ends by itself, and each
--- CHOOSE makes the lines shorter, so that a free lock is somebody's after as many turns as there are dead in them at most.
--- Sides take turns, and lines are first come, first served, so that each process is served within a number of turns that the
--- lines before it bound.
+-- So, if the lock is free and there are waiters: in a turn that counts, a called waiter gets the lock when it asks, and in
+-- Redisson's turn a Redisson program gets it. Without a turn, a process that asks gets the lock, or calls others, which then are in no
+-- queue any more. A turn ends by itself, and each CHOOSE makes the queues shorter, so that a free lock gets a holder after at most as
+-- many turns as the queues have dead waiters. Sides take turns, and queues are first come, first served: the queues ahead of a process
+-- bound the number of turns until it is served.
 --
--- Redisson's waiters stand nowhere and heed nothing: they listen on the lock's channel and race. Theirs is the longer way, from
--- the connection to a thread to the next request, so they have a start. Processes of this library that wait listen on that
--- channel as well, and ask when Redisson's programs say something there; what this library says there has a 0 in front, which
--- to Redisson is the same number, and they heed it not. Each of them subscribes besides to a channel that is named as the
--- line of writers is, on which nothing is ever said: so they can be told from Redisson's.
+-- Redisson's waiters are in no queue and follow no turn: they listen on the lock's channel and race. Their way is longer, from
+-- the connection to a thread to the next request, so they have a start. Waiting processes of this library listen on that
+-- channel as well, and ask when Redisson's programs publish there; the messages of this library have a leading 0. To Redisson
+-- that is the same number, and this library ignores it. Each waiter of this library also subscribes to a channel with the name of the
+-- writers' queue, which has no messages: this tells it from Redisson's waiters.
 --
--- What a process is told on its channel is in handover.lua: look, soon, wanted and taken.
+-- handover.lua describes the messages to a process: look, soon, wanted and taken.
 
-local grace = 100    -- ms that the turn of one counts who is called and hears it
-local unheard = 500  -- ms that the turn of one counts who asks by its timer
-local known = 2000   -- ms that it is known for after that which side was last
-local start = 5      -- ms that the turn of Redisson's waiters counts
+local grace = 100    -- ms for which a turn counts whose waiters listen
+local unheard = 500  -- ms for which a turn counts with a waiter that asks by its timer
+local known = 2000   -- ms for which the last side is stored after that
+local start = 5      -- ms for which the turn of Redisson's waiters counts
 
 kind = 'rw'
 
--- redissons reports whether somebody listens who is not of this library. Where one may not ask, nobody does.
+-- redissons reports whether a listener is not of this library. Without the permission to ask, it reports false.
 local function redissons(publish, channel, writers)
   local ok, more = pcall(function()
     return listening(publish, channel) > listening(publish, writers)
@@ -71,14 +72,15 @@ local function redissons(publish, channel, writers)
   return ok and more
 end
 
--- line_up puts a place at the end of its line, unless it is there, and returns how many are before it.
+-- line_up puts a place at the end of its queue, unless it is there, and returns how many are before
+-- it.
 local function line_up(line, place, ms)
   local at = redis.call('lpos', line, place)
   if not at then
     local plain = string.gsub(place, '%+$', '')
     at = redis.call('lpos', line, plain == place and place .. '+' or plain)
     if at then
-      redis.call('lset', line, at, place) -- it hears now, or no longer
+      redis.call('lset', line, at, place) -- it listens now, or no longer
     else
       at = redis.call('rpush', line, place) - 1
     end
@@ -87,12 +89,13 @@ local function line_up(line, place, ms)
   return at
 end
 
--- out takes an owner out of a line and reports whether it stood there.
+-- out removes an owner from a queue and reports whether it was there.
 local function out(line, owner)
   return redis.call('lrem', line, 0, owner) + redis.call('lrem', line, 0, owner .. '+') > 0
 end
 
--- turn_of returns whose turn it is, which side was last, who was called, and for how many milliseconds that counts, 0 if it does not.
+-- turn_of returns the side of the turn, the last side, the called places, and for how many milliseconds the turn
+-- counts, 0 if it does not.
 local function turn_of(turn)
   local value, left = redis.call('get', turn), redis.call('pttl', turn)
   if value == 'redisson' then
@@ -106,12 +109,13 @@ local function turn_of(turn)
   return whose, last or '', places or '', left
 end
 
--- assign makes it somebody's turn. A server without memory left, or permission, does without.
+-- assign sets the turn. A server without memory left, or without permission, has no turn.
 local function assign(turn, whose, last, places, ms)
   redis.pcall('set', turn, whose .. ' ' .. last .. ' ' .. places, 'px', known + ms)
 end
 
--- answers takes those out of the turn, if it counts, who match, and reports whether there were any; and if any are left.
+-- answers removes the places that match from the turn, if it counts, and reports whether there were any, and whether
+-- others are left.
 local function answers(turn, whose, last, places, left, matches)
   local rest, found = {}, false
   for place in string.gmatch(places, '%S+') do
@@ -127,7 +131,8 @@ local function answers(turn, whose, last, places, left, matches)
   return found, left > 0 and #rest > 0
 end
 
--- call tells a place that it is its turn, and returns for how many milliseconds, or nil if it is dead.
+-- call tells a place that it is its turn, and returns for how many milliseconds, or nil if it is
+-- dead.
 local function call(place)
   if tell('look', place) > 0 then
     return grace
@@ -137,8 +142,8 @@ local function call(place)
   return nil
 end
 
--- call_readers makes it the turn of all in line to read. It reports whether there are others than asker, and whether asker is
--- one of them.
+-- call_readers gives the turn to all readers in the queue. It reports whether there are others than asker, and whether
+-- asker is one of them.
 local function call_readers(readers, turn, asker)
   local called, ms, mine = {}, 0, false
   for _, place in ipairs(redis.call('lrange', readers, 0, -1)) do
@@ -156,7 +161,7 @@ local function call_readers(readers, turn, asker)
   return #called > 0, mine
 end
 
--- call_writer makes it the turn of the first in line to write. It returns what call_readers returns.
+-- call_writer gives the turn to the first writer in the queue. It returns the same as call_readers.
 local function call_writer(writers, turn, asker)
   while true do
     local place = redis.call('lpop', writers)
@@ -172,8 +177,9 @@ local function call_writer(writers, turn, asker)
   end
 end
 
--- choose says whose turn it is, of those in the lines, where last was the last side. It returns true if it is asker's, false
--- if it is others', nil if nobody waits. Who is next is told to ask when the turn is over, in case nobody comes.
+-- choose gives the turn to waiters in the queues, where last was the last side. It returns true if the turn is asker's,
+-- false if it is others', nil without waiters. It tells the next waiter to ask when the turn is over, in case no called
+-- waiter comes.
 local function choose(readers, writers, turn, last, asker)
   local others, mine = false, false
   for i = 1, 2 do
@@ -194,7 +200,7 @@ local function choose(readers, writers, turn, last, asker)
   return nil
 end
 
--- freed deals with a lock that was just given back by the side last.
+-- freed handles a lock that the side last has just released.
 local function freed(publish, channel, readers, writers, turn, last)
   pcall(function()
     if last == 'write' and redis.call('exists', readers) == 1 or not redissons(publish, channel, writers) then
@@ -208,7 +214,7 @@ local function freed(publish, channel, readers, writers, turn, last)
   end)
 end
 
--- leave takes an owner that has not the lock out of its line, and out of the turn.
+-- leave removes an owner that does not hold the lock from its queue, and from the turn.
 local function leave(lock, line, readers, writers, turn, owner)
   pcall(function()
     local stood = out(line, owner)
@@ -227,9 +233,9 @@ local function leave(lock, line, readers, writers, turn, owner)
   end)
 end
 
--- refused returns for how many milliseconds an owner, who asks to read or to write, has to wait as THE RULE has it, negative if
--- nobody knows; or nil if it has the lock. One that waits stands in line at its place for ms milliseconds, if the server has
--- memory for it, and the first in line asks soon again; a place of '' does not wait.
+-- refused returns for how many milliseconds an owner, a reader or a writer, has to wait by THE RULE, negative if that
+-- is unknown; or nil if it has the lock. A waiter keeps its place in the queue for ms milliseconds, if the server has
+-- memory for it, and the first in the queue asks again soon; an owner with the place '' does not wait.
 local function refused(side, lock, mode, ttl, readers, writers, turn, owner, place, ms)
   local line = side == 'read' and readers or writers
   local function stand(left)
@@ -238,7 +244,8 @@ local function refused(side, lock, mode, ttl, readers, writers, turn, owner, pla
       if not ok and not string.find(type(at) == 'table' and at.err or at, 'OOM') then
         error(at, 0)
       elseif ok and mode and (line == writers or mode == 'write') then
-        -- Each who asks says so: a holder that has not heard it may be over, and then its process gives it back.
+        -- Each waiter that asks notifies the holders: a holder that did not get the message may be over, and then its
+        -- process releases the lock.
         for _, holder in ipairs(redis.call('hkeys', lock)) do
           tell('wanted', holder)
         end
@@ -277,8 +284,8 @@ local function refused(side, lock, mode, ttl, readers, writers, turn, owner, pla
   return nil
 end
 
--- has returns 1 if the lock has that field, 0 if not or if it is no hash, or an error that says nothing
--- about it.
+-- has returns 1 if the lock has that field, 0 if not or if it is no hash, or an error that does not
+-- tell whether it has.
 local function has(lock, field)
   local held = redis.pcall('hexists', lock, field)
   if type(held) == 'table' and string.find(held.err, 'WRONGTYPE') then
@@ -297,7 +304,8 @@ local function holds(lock, prefix, f)
   end
 end
 
--- longest returns for how many milliseconds the last of the readers has the lock; 0 if none is left.
+-- longest returns for how many milliseconds the last of the readers holds the lock; 0 if there is
+-- none.
 local function longest(lock, prefix)
   local most = 0
   holds(lock, prefix, function(_, key)

@@ -1,21 +1,21 @@
--- Takes the lock from whoever reads, or from who writes.
+-- Takes the lock from its readers, or from its writer.
 --
 -- KEYS[1]  the lock
 -- KEYS[2]  the channel of the lock
--- KEYS[3]  the line of those who wait to read
--- KEYS[4]  the line of those who wait to write
+-- KEYS[3]  the queue of readers
+-- KEYS[4]  the queue of writers
 -- KEYS[5]  the turn
 -- ARGV[1]  read or write
 -- ARGV[2]  message: 00 for read, 01 for write, which 00 follows; to Redisson they are 0 and 1
 -- ARGV[3]  publish command: publish, spublish or both: see say.lua
--- ARGV[4]  what the keys of holds begin with
+-- ARGV[4]  the prefix of the keys of holds
 --
--- Reply: 1  it was taken, with what a writer had for reading
---        0  nobody had it in that way
+-- Reply: 1  it was taken, with the holds of the writer for reading
+--        0  it had no such holder
 --        WRONGTYPE when the key is something other than a hash; nothing is changed
 --
--- Twice: the second run finds a free lock, or takes it from the next holders too, as two calls would.
--- It is sent once and not again by itself.
+-- Twice: the second run finds a free lock, or takes it from the next holders too, as two calls
+-- would. The library does not repeat the request by itself.
 
 if redis.call('hget', KEYS[1], 'mode') ~= ARGV[1] then
   return 0

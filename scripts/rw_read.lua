@@ -1,22 +1,22 @@
--- Takes the lock for reading, or says for how long to wait.
+-- Acquires the lock for reading, or returns how long to wait.
 --
 -- KEYS[1]  the lock
 -- KEYS[2]  the key of the reader's hold
--- KEYS[3]  the line of those who wait to read
--- KEYS[4]  the line of those who wait to write
+-- KEYS[3]  the queue of readers
+-- KEYS[4]  the queue of writers
 -- KEYS[5]  the turn
 -- ARGV[1]  lease in milliseconds
 -- ARGV[2]  the reader
--- ARGV[3]  a field of the lock, of the same holder, that lets the reader in past everybody; empty for none
--- ARGV[4]  for how many milliseconds to stand in line, or 0 for one who does not wait
--- ARGV[5]  + for one who hears no messages, else empty
+-- ARGV[3]  a field of the lock, of the same holder, that lets the reader in ahead of all waiters; empty for none
+-- ARGV[4]  for how many milliseconds to keep a place in the queue, or 0 not to wait
+-- ARGV[5]  + for a process that gets no messages, else empty
 --
--- Reply: -2  taken: the reader has the lock for the whole lease from now, or longer
---         n  not taken: ask again in n milliseconds, or -1 if nobody knows when
+-- Reply: -2  acquired: the reader holds the lock for the whole lease from now, or longer
+--         n  not acquired: ask again in n milliseconds, or -1 if the time is unknown
 --        WRONGTYPE when the key is something other than a hash; nothing is changed
 --
--- Twice: a reader that has the lock already has it for the whole lease from now, and not for less
--- than it had, with a count of 1 and one key.
+-- Twice: a reader that holds the lock already keeps it for the whole lease from now, and not for less than before, with
+-- a count of 1 and one key.
 
 local mode = redis.call('hget', KEYS[1], 'mode')
 local ttl = redis.call('pttl', KEYS[1])

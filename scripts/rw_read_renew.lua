@@ -1,19 +1,19 @@
--- Renews many readers' holds in one go.
+-- Renews many readers' holds in one run.
 --
 -- KEYS[2 * i - 1]  a lock; all in one slot where the server is a cluster
 -- KEYS[2 * i]      the key of the reader's hold
 -- ARGV[2 * i - 1]  the reader
--- ARGV[2 * i]      its lease in milliseconds; one that has more left is only looked at
+-- ARGV[2 * i]      its lease in milliseconds; a longer remaining time stays
 --
 -- Reply: an array with one number for each:
---        1  the reader has the lock for the whole lease from now, or longer
+--        1  the reader holds the lock for the whole lease from now, or longer
 --        0  it is not the reader's: free, others', or not a lock at all
 --
--- On a connection that tracks what it reads, the server tells when somebody else changes a lock that
--- is answered with 1.
+-- On a connection with client tracking, the server sends an invalidation when another client
+-- changes a lock whose reply is 1.
 --
--- Twice: it sets the same expiry again, and never an earlier one. A key of a hold that is gone is made
--- again, since it keeps the lock from ending with another reader's hold.
+-- Twice: it sets the same expiry again, and never an earlier one. A missing key of a hold is
+-- created again: without it the lock would end with another reader's hold.
 local renewed = {}
 for i = 1, #KEYS / 2 do
   local held = has(KEYS[2 * i - 1], ARGV[2 * i - 1])

@@ -13,25 +13,25 @@ import (
 	"github.com/lockgen/lockgen/scripts"
 )
 
-// A rwRule is THE RULE of rw.lua, without Redis: who waits, whose turn it is, and what becomes of it.
+// A rwRule is THE RULE of rw.lua, without Redis: the waiters, the turn, and the transitions.
 type rwRule struct {
 	hears func(owner string) bool
 
 	mode             string   // of the lock: read, write, or empty when it is free
-	readers, writers []string // places, an owner each, with a + behind those that hear nothing
+	readers, writers []string // places, an owner each, with a + behind those that get no messages
 	whose, last      string   // read, write or redisson; the last side of this library. Empty for no turn
 	called           []string // owners that were called and have not come
-	ended            bool     // the turn counts no more
+	ended            bool     // the turn does not count any more
 }
 
-// counts reports whether it is anybody's turn.
+// counts reports whether the turn counts.
 func (r *rwRule) counts() bool {
 	return r.whose != "" && !r.ended && (r.whose == "redisson" || len(r.called) > 0)
 }
 
 func ownerAt(place string) string { return strings.TrimSuffix(place, "+") }
 
-// comes reports whether who stands at a place, and is called, may come.
+// comes reports whether the waiter at a place, when it is called, can come.
 func (r *rwRule) comes(place string) bool {
 	return r.hears(ownerAt(place)) || strings.HasSuffix(place, "+")
 }
@@ -52,7 +52,7 @@ func (r *rwRule) stand(side, place string) {
 	}
 }
 
-// out takes an owner out of a line and reports whether it stood there.
+// out removes an owner from a queue and reports whether it was there.
 func (r *rwRule) out(side, owner string) bool {
 	line := r.line(side)
 	before := len(*line)
@@ -60,12 +60,13 @@ func (r *rwRule) out(side, owner string) bool {
 	return len(*line) < before
 }
 
-// turnOf makes it the turn of a side.
+// turnOf gives the turn to a side.
 func (r *rwRule) turnOf(side string, called []string) {
 	r.whose, r.last, r.called, r.ended = side, side, called, false
 }
 
-// callSide calls who is next of a side, and reports whether there are others than asker, and whether asker is one of them.
+// callSide calls the next waiters of a side, and reports whether there are others than asker, and whether asker is one
+// of them.
 func (r *rwRule) callSide(side, asker string) (others, mine bool) {
 	var called []string
 	for line := r.line(side); len(*line) > 0; {
@@ -89,7 +90,7 @@ func (r *rwRule) callSide(side, asker string) (others, mine bool) {
 	return len(called) > 0, mine
 }
 
-// choose says whose turn it is, and reports whether somebody else than asker has it now.
+// choose assigns the turn, and reports whether another waiter than asker has it now.
 func (r *rwRule) choose(asker string) (others bool) {
 	sides := []string{"write", "read"}
 	if r.last == "write" {
@@ -104,14 +105,14 @@ func (r *rwRule) choose(asker string) (others bool) {
 	return false
 }
 
-// ask has an owner ask, who stands at place if it waits, and reports whether it has the lock.
+// ask makes an owner ask, which waits at place, and reports whether it has the lock.
 func (r *rwRule) ask(side, owner, place string) bool {
 	process := strings.Split(owner, ":")[0] + ":"
 	switch called := slices.IndexFunc(r.called, func(c string) bool { return strings.HasPrefix(c, process) }); {
 	case r.mode == "write", r.mode == "read" && side == "write":
 		r.stand(side, place)
 		return false
-	case len(r.readers) == 0 && len(r.writers) == 0 && r.whose == "": // nobody waits, or did lately
+	case len(r.readers) == 0 && len(r.writers) == 0 && r.whose == "": // there are no waiters, nor were there any lately
 	case r.counts() && r.whose == side && called >= 0:
 		r.called = slices.DeleteFunc(r.called, func(c string) bool { return strings.HasPrefix(c, process) })
 		r.out(side, owner)
@@ -130,13 +131,13 @@ func (r *rwRule) ask(side, owner, place string) bool {
 	return true
 }
 
-// freed gives the lock back, of which a side was the last, when no Redisson program listens.
+// freed releases the lock, which a side held last, when no Redisson program listens.
 func (r *rwRule) freed(side string) {
 	r.mode, r.last = "", side
 	r.choose("")
 }
 
-// leave takes an owner that waits out of the line.
+// leave removes a waiting owner from the queue.
 func (r *rwRule) leave(side, owner string) {
 	stood := r.out(side, owner)
 	called := r.counts() && slices.Contains(r.called, owner)
@@ -158,7 +159,7 @@ func (r *rwRule) clone() *rwRule {
 	return &c
 }
 
-// turn is what Redis has for it, and how long it lives.
+// turn returns the value in Redis, and its time to live.
 func (r *rwRule) turn() (value, ms string) {
 	if ms = "160000"; r.ended {
 		ms = "1900"
@@ -169,16 +170,16 @@ func (r *rwRule) turn() (value, ms string) {
 	return r.whose + " " + r.last + " " + strings.Join(r.called, " "), ms
 }
 
-// A rwWaiter is one of those of whom there is one in the states below.
+// A rwWaiter is a waiter of the states below.
 type rwWaiter struct {
 	side, owner, place string
 	dead               bool
 }
 
-// rwStates calls f with each state in which the lock is free, of some who wait: in whatever order they stand in line, whoever
-// was called, and whether the turn counts or is over.
+// rwStates calls f with each state in which the lock is free and there are waiters: every order of the queues, every
+// set of called waiters, and a turn that counts or is over.
 func rwStates(hears func(string) bool, all []rwWaiter, f func(r *rwRule, waiting []rwWaiter)) {
-	for what := range 1 << (2 * len(all)) { // of each: it is not there, it stands in line, it was called
+	for what := range 1 << (2 * len(all)) { // for each waiter: absent, in the queue, or called
 		for reverse := range 2 {
 			var readers, writers, calledR, calledW []string
 			var waiting []rwWaiter
@@ -238,9 +239,10 @@ func rwStates(hears func(string) bool, all []rwWaiter, f func(r *rwRule, waiting
 	}
 }
 
-// Whenever the lock is free and somebody waits, there are some of whom each gets it when asking next. It is not so only while
-// it is the turn of a Redisson program, or of those who were called and have died, and then it is so when that turn is over: a
-// matter of milliseconds. Nobody who is dead, and no side, keeps the others out for longer.
+// TestRWRule_WhoeverWaitsForAFreeLockIsNextInTurn shows that whenever the lock is free and there are waiters, there are
+// some of whom each gets the lock when it asks next. The exception is the turn of a Redisson program, or of called
+// waiters that have died; then it holds when that turn is over, a matter of milliseconds. No dead process, and no side,
+// keeps the others out for longer.
 func TestRWRule_WhoeverWaitsForAFreeLockIsNextInTurn(t *testing.T) {
 	t.Parallel()
 	of := func(i int) string { return fmt.Sprintf("1f2e3d4c-5b6a-8f55-8f0e-00000000000%d:9", i) }
@@ -273,7 +275,7 @@ func TestRWRule_WhoeverWaitsForAFreeLockIsNextInTurn(t *testing.T) {
 			over.ended = true
 			require.NotEmpty(t, next(over, waiting), "%+v", r)
 		}
-		// Who is refused calls others, of whom each one gets it: it does not take the turn from anybody.
+		// A refused process calls others, each of which gets the lock: it takes the turn from no waiter.
 		for _, w := range waiting {
 			if after := r.clone(); !w.dead && !after.ask(w.side, w.owner, w.place) {
 				require.True(t, after.counts(), "%+v, when %s asks", r, w.owner)
@@ -283,7 +285,7 @@ func TestRWRule_WhoeverWaitsForAFreeLockIsNextInTurn(t *testing.T) {
 				require.Contains(t, *after.line(w.side), w.place, "it keeps its place: %+v", r)
 			}
 		}
-		// Who leaves leaves nobody behind whose turn it is not.
+		// After a waiter leaves, some other waiter has the turn.
 		for _, w := range waiting {
 			after := r.clone()
 			after.leave(w.side, w.owner)
@@ -298,7 +300,8 @@ func TestRWRule_WhoeverWaitsForAFreeLockIsNextInTurn(t *testing.T) {
 	require.Greater(t, states, 1000)
 }
 
-// The scripts do what the rule says, in every state, whoever asks, and whoever leaves.
+// TestRWRule_IsWhatTheScriptsDo shows that the scripts follow the rule, in every state, for every
+// process that asks or leaves.
 func TestRWRule_IsWhatTheScriptsDo(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, redistest.Shared(t).Client())

@@ -19,22 +19,22 @@ const (
 	our2    = "6b2c1a9e-0d1f-8a55-8f0e-3c2b1a0d9e8f:8" // of the same process as ours
 	uuid    = "6b2c1a9e-0d1f-8a55-8f0e-3c2b1a0d9e8f"
 	writing = ":write"
-	inLine  = "90000"                                  // ms; for how long a line is remembered
-	another = "1f2e3d4c-5b6a-8f55-8f0e-0123456789ab:9" // waits, and hears nothing
+	inLine  = "90000"                                  // ms; for how long a queue is kept
+	another = "1f2e3d4c-5b6a-8f55-8f0e-0123456789ab:9" // waits, and does not listen
 )
 
-// A sharedLock is a read-write lock and its companions.
+// A sharedLock is a read-write lock with its companion keys.
 type sharedLock struct{ *scene }
 
 func newSharedLock(s *scene) sharedLock {
 	s.channel = "redisson_rwlock:{" + s.key + "}"
 	s.listen()
 	l := sharedLock{s}
-	l.subscribe(l.writer()) // as one of this library that waits
+	l.subscribe(l.writer()) // as a waiter of this library
 	return l
 }
 
-// subscribe has one more listen to a channel.
+// subscribe adds a subscriber to a channel.
 func (l sharedLock) subscribe(channel string) {
 	l.t.Helper()
 	conn, release := l.c.Dedicate()
@@ -77,7 +77,7 @@ func (l sharedLock) endWrite(owner string) (int64, error) {
 		owner+writing, "01", plain, l.prefix()).AsInt64()
 }
 
-// ask is one who waits in line, and hears nothing if it has an ear of +.
+// ask asks for a waiter in the queue, which gets no messages if ear is +.
 func (l sharedLock) ask(side, owner, under, ear string) (int64, error) {
 	if side == "read" {
 		return l.eval(scripts.RWRead, []string{l.key, l.hold(owner), l.reader(), l.writer(), l.turn()}, "600000", owner, under, inLine, ear).AsInt64()
@@ -94,7 +94,7 @@ func (l sharedLock) yield() (int64, error) {
 	return l.eval(scripts.RWYield, []string{l.key, l.writer(), l.channel, l.turn()}, "60000", "publish").AsInt64()
 }
 
-// keys returns the companions that there are.
+// companions returns the companion keys that exist.
 func (l sharedLock) companions() []string {
 	found := []string{}
 	for _, owner := range []string{ours, our2, theirs} {
@@ -136,7 +136,7 @@ func turnOf(value, ms string) [][]string {
 	return [][]string{{"SET", "lockgen_turn:{KEY}", value, "PX", ms}}
 }
 
-// A rwRow says what a script does with what it finds, sent once and again.
+// A rwRow describes the effect of a script on a state, sent once and again.
 type rwRow struct {
 	name          string
 	before        [][]string
@@ -165,7 +165,7 @@ func runRWRows(t *testing.T, rows []rwRow, run func(l sharedLock) (int64, error)
 					require.Equal(t, r.after, l.dump())
 					ttl := l.int("PTTL", "KEY")
 					switch r.expiry {
-					case lease: // the script's, no longer the one that was there
+					case lease: // of the script, no longer that of the state before
 						require.Greater(t, ttl, int64(other))
 						require.LessOrEqual(t, ttl, int64(lease))
 					case other:
@@ -187,7 +187,7 @@ func runRWRows(t *testing.T, rows []rwRow, run func(l sharedLock) (int64, error)
 
 const taken = -2
 
-// soon is the answer to the first in line, and to one whose turn comes when another's is over.
+// soon is the answer to the first in the queue, and to a waiter whose turn is after another's.
 var soon = atMost(100_000)
 
 var mine, his = "hold of " + ours, "hold of " + theirs
@@ -359,7 +359,8 @@ func TestRWForceUnlock(t *testing.T) {
 	}, func(l sharedLock) (int64, error) { return l.force("write", "01") })
 }
 
-// What is freed while Redisson's waiters listen is theirs for a moment: nobody of this library gets it meanwhile.
+// TestRW_ALockThatIsFreedIsLeftToRedissonsWaiters shows that no process of this library gets a released lock for a
+// moment while Redisson's waiters listen.
 func TestRW_ALockThatIsFreedIsLeftToRedissonsWaiters(t *testing.T) {
 	t.Parallel()
 	onBackends(t, func(t *testing.T, s *scene) {
@@ -400,7 +401,7 @@ func TestRW_ALockThatIsFreedIsLeftToRedissonsWaiters(t *testing.T) {
 			twiceIs(t, 1, -1, func() (int64, error) { return end(ours) })
 			require.Equal(t, "redisson "+side+" ", turn())
 			require.LessOrEqual(t, l.int("PTTL", l.turn()), int64(10005), side)
-			// What keeps them out, as long as it lives:
+			// The turn keeps them out, as long as it lives:
 			for _, value := range []string{"redisson", "redisson " + side + " "} {
 				l.command("SET", l.turn(), value, "PX", "160000")
 				n, err := l.read(our2, "", "0", "600000")
@@ -412,7 +413,7 @@ func TestRW_ALockThatIsFreedIsLeftToRedissonsWaiters(t *testing.T) {
 			}
 		}
 
-		// A writer that goes on reading frees nothing.
+		// A writer that continues as a reader frees nothing.
 		l.int("DEL", "KEY", l.reader(), l.writer(), l.turn())
 		l.set(slices.Concat(reads(ours), writes(ours)))
 		twiceIs(t, 0, -1, func() (int64, error) { return l.endWrite(ours) })
@@ -420,7 +421,8 @@ func TestRW_ALockThatIsFreedIsLeftToRedissonsWaiters(t *testing.T) {
 	})
 }
 
-// Redisson's threads that were refused and do not wait yet remember a 0, and miss a 1.
+// TestRWWriteRelease_RedissonsWaitersAreToldSoThatNoneForgets shows the messages: Redisson's
+// threads that were refused and do not wait yet remember a 0, and miss a 1.
 func TestRWWriteRelease_RedissonsWaitersAreToldSoThatNoneForgets(t *testing.T) {
 	t.Parallel()
 	onBackends(t, func(t *testing.T, s *scene) {
@@ -439,7 +441,7 @@ func TestRWWriteRelease_RedissonsWaitersAreToldSoThatNoneForgets(t *testing.T) {
 	})
 }
 
-// twiceIs runs a step twice and compares what it says.
+// twiceIs runs a step twice and compares the replies.
 func twiceIs(t *testing.T, first, second int64, run func() (int64, error)) {
 	t.Helper()
 	for _, want := range []int64{first, second} {
@@ -492,7 +494,7 @@ func TestRWYield(t *testing.T) {
 	})
 }
 
-// TestRW_TellsProcesses shows who is told by whom on its own channel.
+// TestRW_TellsProcesses shows which messages processes get on their own channels.
 func TestRW_TellsProcesses(t *testing.T) {
 	t.Parallel()
 	onBackends(t, func(t *testing.T, s *scene) {
@@ -543,7 +545,7 @@ func TestRWWrite_DrawsTokens(t *testing.T) {
 	})
 }
 
-// TestRW_OutOfMemory shows that holders keep and give back what they have when a server takes no more data.
+// TestRW_OutOfMemory shows that holders renew and release when a server takes no more data.
 func TestRW_OutOfMemory(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
@@ -576,7 +578,7 @@ func TestRW_OutOfMemory(t *testing.T) {
 	require.Equal(t, fields{"mode": "read", our2: "1"}, kept.dump())
 }
 
-// javaReadWrite does with plain commands what Redisson's scripts do with a read-write lock.
+// javaReadWrite does the same as Redisson's scripts for a read-write lock, with plain commands.
 type javaReadWrite struct {
 	sharedLock
 	owner string
@@ -670,7 +672,7 @@ func (j javaReadWrite) writeUnlock() bool {
 	return true
 }
 
-// TestRWRedissonPeer has a Java program and this library share a read-write lock.
+// TestRWRedissonPeer shows that a Java program and this library share a read-write lock.
 func TestRWRedissonPeer(t *testing.T) {
 	t.Parallel()
 	onBackends(t, func(t *testing.T, s *scene) {
@@ -683,7 +685,7 @@ func TestRWRedissonPeer(t *testing.T) {
 				require.Equal(t, want, got)
 			}
 		}
-		// Both read; the last one out frees it, whoever that is.
+		// Both read; the last reader frees the lock, whichever that is.
 		require.EqualValues(t, taken, java.readLock(300_000))
 		require.EqualValues(t, taken, java.readLock(200_000))
 		do(taken)(l.read(ours, "", "0", "600000"))
@@ -701,7 +703,7 @@ func TestRWRedissonPeer(t *testing.T) {
 		require.Equal(t, []string{"0"}, l.messages())
 		require.Nil(t, l.dump())
 
-		// We write, Java waits; Java writes, we wait.
+		// This library writes and Java waits; then Java writes and this library waits.
 		do(taken)(l.write(ours, "0", "600000"))
 		require.Positive(t, java.readLock(300_000))
 		require.Positive(t, java.writeLock())
@@ -722,7 +724,7 @@ func TestRWRedissonPeer(t *testing.T) {
 		do(1)(l.endRead(ours))
 		require.Equal(t, []string{"00"}, l.messages())
 
-		// We go on reading after writing; Java may read then.
+		// This library continues to read after writing; then Java may read.
 		do(taken)(l.write(our2, "0", "600000"))
 		do(taken)(l.read(ours, our2+writing, "0", "600000"))
 		require.Positive(t, java.readLock(300_000))
@@ -736,8 +738,8 @@ func TestRWRedissonPeer(t *testing.T) {
 	})
 }
 
-// TestRW_Model runs random steps, each perhaps twice, beside a model. Some holds end by themselves: the
-// test ends them in Redis as time would.
+// TestRW_Model runs random steps, each perhaps twice, beside a model. Some holds end by themselves:
+// the test ends them in Redis as time would.
 func TestRW_Model(t *testing.T) {
 	t.Parallel()
 	owners := []string{ours, our2, theirs}
@@ -753,7 +755,7 @@ func TestRW_Model(t *testing.T) {
 			var heard []string
 			alive := func() bool { return slices.Contains(slices.Collect(maps.Values(reading)), true) }
 			owner := rapid.SampledFrom(owners)
-			sync := func() { // what the lock is, and that time stands still for the turn
+			sync := func() { // the content of the lock; time stands still for the turn
 				switch rule.mode = ""; {
 				case writer != "":
 					rule.mode = "write"
@@ -764,7 +766,7 @@ func TestRW_Model(t *testing.T) {
 				l.int("PEXPIRE", l.turn(), ms)
 			}
 			deaf := rapid.SampledFrom([]string{"", "+"})
-			end := func(r *rapid.T, side, o string, run func() (int64, error)) { // by one that has nothing, and may wait
+			end := func(r *rapid.T, side, o string, run func() (int64, error)) { // of an owner without a hold, which may wait
 				for range 2 {
 					twiceIs := int64(-1)
 					got, err := run()
@@ -826,7 +828,7 @@ func TestRW_Model(t *testing.T) {
 					if reading[o] {
 						l.int("DEL", l.hold(o))
 						reading[o] = false
-						if writer == "" && !alive() { // the lock ends with the longest
+						if writer == "" && !alive() { // the lock ends with the longest hold
 							clear(reading)
 							l.int("DEL", "KEY")
 						}

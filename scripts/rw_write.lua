@@ -1,25 +1,25 @@
--- Takes the lock for writing, or says for how long to wait.
+-- Acquires the lock for writing, or returns how long to wait.
 --
 -- KEYS[1]  the lock
--- KEYS[2]  the line of those who wait to read
--- KEYS[3]  the line of those who wait to write
+-- KEYS[2]  the queue of readers
+-- KEYS[3]  the queue of writers
 -- KEYS[4]  the turn
 -- KEYS[5]  the counter of its fencing tokens
 -- ARGV[1]  lease in milliseconds
 -- ARGV[2]  the writer, as its field is named
--- ARGV[3]  for how many milliseconds to stand in line, or 0 for one who does not wait
--- ARGV[4]  + for one who hears no messages, else empty
--- ARGV[5]  how many fencing tokens are wanted
+-- ARGV[3]  for how many milliseconds to keep a place in the queue, or 0 not to wait
+-- ARGV[4]  + for a process that gets no messages, else empty
+-- ARGV[5]  number of fencing tokens to draw
 -- ARGV[6]  for how many milliseconds their counter is kept, or 0 for ever
 --
--- Reply: {-2, token}  taken: the writer has the lock for the whole lease from now, or longer; token is the
---                     first of its fencing tokens, 0 if none were wanted
---        {n, 0}       not taken: ask again in n milliseconds, or -1 if nobody knows when
+-- Reply: {-2, token}  acquired: the writer holds the lock for the whole lease from now, or longer; token is the
+--                     first of its fencing tokens, 0 if it asked for none
+--        {n, 0}       not acquired: ask again in n milliseconds, or -1 if the time is unknown
 --        WRONGTYPE when the key is something other than a hash, and another error when the counter
 --        is no counter; nothing is changed
 --
--- Twice: a writer that has the lock already has it for the whole lease from now, and not for less
--- than it had, with a count of 1. It gets other tokens, larger ones; those of the first run are nobody's.
+-- Twice: a writer that holds the lock already keeps it for the whole lease from now, and not for less than before, with
+-- a count of 1. It gets other, larger tokens; the tokens of the first run are not used.
 
 local mode = redis.call('hget', KEYS[1], 'mode')
 local ttl = redis.call('pttl', KEYS[1])

@@ -1,15 +1,15 @@
--- Says whether somebody waits for those who read, for a process whose readers come and go without end, and does not hear of
--- it. If it is Redisson's waiters, should there be any, it keeps out new readers: they can only want to write.
+-- Reports whether writers wait for the readers, for a process that gets no messages and whose readers come and go
+-- without end. If Redisson's waiters listen, it keeps out new readers: these waiters can only want to write.
 --
 -- KEYS[1]  the lock
--- KEYS[2]  the line of those who wait to write
+-- KEYS[2]  the queue of writers
 -- KEYS[3]  the channel of the lock
 -- KEYS[4]  the turn
 -- ARGV[1]  for how many milliseconds to keep out new readers
 -- ARGV[2]  publish command: publish, spublish or both: see say.lua
 --
--- Reply: 1  somebody waits
---        0  nobody does, or nobody reads
+-- Reply: 1  a writer waits
+--        0  no writer waits, or the lock has no readers
 --        WRONGTYPE when the key is something other than a hash; nothing is changed
 --
 -- Twice: it sets the same turn again.

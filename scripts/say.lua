@@ -1,10 +1,11 @@
--- What the scripts share that announce something. It stands in front of them and is no step of its own.
+--
+-- Functions of the scripts that announce something. This file stands in front of them and is no step of its own.
 --
 -- On the channels of Redisson a message is published as Redisson's own programs do it: by publish, or by spublish in a
--- cluster with sharded channels; or by each of the two, if that is both, where not all programs do the same.
+-- cluster with sharded channels; or by each of the two, if that is both, where the programs differ.
 
--- say publishes a message. What it announces is done already, and stays done: a server that does not permit the message
--- tells nobody, and those who wait ask by their timers.
+-- say publishes a message. The announced change is done already, and stays done: if a server does not permit the
+-- message, the waiters ask by their timers.
 local function say(publish, channel, message)
   if publish == 'both' then
     redis.pcall('spublish', channel, message)
@@ -13,7 +14,7 @@ local function say(publish, channel, message)
   redis.pcall(publish, channel, message)
 end
 
--- listening returns how many have subscribed to a channel of Redisson.
+-- listening returns how many clients have subscribed to a channel of Redisson.
 local function listening(publish, channel)
   local n = 0
   if publish ~= 'publish' then

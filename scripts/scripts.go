@@ -1,15 +1,14 @@
-// Package scripts is not for import by programs: it holds the Lua that package lockrt runs inside Redis, one file per step, and changes with it.
+// Package scripts is not for import by programs: it has the Lua that package lockrt runs inside Redis, one file per
+// step, and changes with it.
 //
-// What several steps share stands in say.lua, handover.lua, rw.lua, fair.lua and counting.lua. Every other file begins with a
-// header that names its KEYS, its ARGV, its replies and the
-// reason why it may be run twice: a reply can get lost on its way, and then the only
-// way to learn what happened is to send the script again. No script of a lock counts
-// anything; each sets a state that is the same after the second run as after the first. Those of
-// semaphores and latches have to count, and keep what each request did until its client knows.
+// The files say.lua, handover.lua, rw.lua, fair.lua and counting.lua have the functions that several steps share. Every
+// other file begins with a header that describes its KEYS, its ARGV and its replies, and why it may run twice: a reply
+// can get lost on its way, and then the only way to learn the outcome is to send the script again. No script of a lock
+// counts anything; each sets a state that is the same after the second run as after the first. The scripts of
+// semaphores and latches have to count, and store the result of each request until its client knows it.
 //
-// What the scripts leave in Redis is Redisson's layout, so that Java programs see
-// their own locks: a hash under the name of the lock with the one field
-// "<uuid>:<number>", the owner, and messages of decimal integers on Redisson's channels.
+// The keys in Redis have Redisson's layout, so that Java programs see their own locks: a hash under the name of the
+// lock with the one field "<uuid>:<number>", the owner, and messages of decimal integers on Redisson's channels.
 package scripts
 
 import (
@@ -23,19 +22,20 @@ import (
 // A Script is one step that Redis executes as a whole.
 type Script struct {
 	Name string // the name of its file, without .lua
-	Step string // what the file says
+	Step string // the content of the file
 
 	shared []*string // files with the functions that it shares with others
 	whole  func() whole
 }
 
-// A whole is a script as Redis knows it.
+// A whole is a script as Redis knows it, with its hash.
 type whole struct{ source, sha1 string }
 
-// Source returns what Redis runs: the step, behind the functions that it shares with others.
+// Source returns the text that Redis runs: the step, behind the functions that it shares with
+// others.
 func (s *Script) Source() string { return s.whole().source }
 
-// SHA1 returns what EVALSHA calls the script, in lower-case hexadecimal.
+// SHA1 returns the argument of EVALSHA for the script, in lower-case hexadecimal.
 func (s *Script) SHA1() string { return s.whole().sha1 }
 
 //go:embed say.lua
@@ -179,10 +179,10 @@ var (
 	Raise       = script("raise", raise, alone)
 )
 
-// Introduce says who a process is, beside all locks.
+// Introduce describes a process. No lock depends on it.
 var Introduce = script("introduce", introduce, alone)
 
-// The steps of the read-write lock. What a writer has is renewed by Renew.
+// The steps of the read-write lock. Renew renews the hold of a writer.
 var (
 	RWRead         = script("rw_read", rwRead, ofRW)
 	RWReadRelease  = script("rw_read_release", rwReadRelease, ofRW)
@@ -193,7 +193,7 @@ var (
 	RWYield        = script("rw_yield", rwYield, ofRW)
 )
 
-// The steps of the fair lock. What it grants is renewed by Renew, and looked at by Inspect.
+// The steps of the fair lock. Renew renews its grants, and Inspect shows them.
 var (
 	FairAcquire     = script("fair_acquire", fairAcquire, ofFair)
 	FairRelease     = script("fair_release", fairRelease, ofFair)
@@ -241,7 +241,7 @@ func All() []*Script {
 	}
 }
 
-// The files of shared functions that scripts of the kinds begin with.
+// The files of shared functions that precede the scripts of the kinds.
 var (
 	alone        []*string
 	ofMutexes    = []*string{&say, &handover}
@@ -251,7 +251,7 @@ var (
 	ofCounting   = []*string{&say, &counting}
 )
 
-// script returns a script that is put together when it is used first: a program that imports this package pays for none before.
+// script returns a script that is assembled at its first use: a program that imports this package pays for none before.
 func script(name, step string, shared []*string) *Script {
 	s := &Script{Name: name, Step: step, shared: shared}
 	s.whole = sync.OnceValue(func() whole {
@@ -260,7 +260,7 @@ func script(name, step string, shared []*string) *Script {
 			source.WriteString(*file)
 		}
 		source.WriteString(s.Step)
-		sum := sha1.Sum([]byte(source.String())) //nolint:gosec // as above
+		sum := sha1.Sum([]byte(source.String())) //nolint:gosec // names a script, secures nothing
 		return whole{source.String(), hex.EncodeToString(sum[:])}
 	})
 	return s

@@ -23,10 +23,10 @@ const (
 	ours   = "6b2c1a9e-0d1f-8a55-8f0e-3c2b1a0d9e8f:7"  // version 8: a process of this library
 	theirs = "11111111-2222-4333-8444-555555555555:42" // a Java program
 
-	claim = "120000" // ms; what one who is handed a lock gets
+	claim = "120000" // ms; the lease of an owner that is handed a lock
 
 	lease = 600_000 // ms; long, so that a slow machine cannot end one
-	other = 300_000 // ms; the lease of a lock that is there already
+	other = 300_000 // ms; the lease of a lock that exists already
 
 	unlocked = "0" // the message
 	plain    = "publish"
@@ -35,7 +35,7 @@ const (
 // wakeTimeout ends a test whose message never arrives.
 const wakeTimeout = 20 * time.Second
 
-// backends are the servers that the scripts must behave alike on.
+// backends are the servers on which the scripts must behave alike.
 var backends = []struct {
 	name   string
 	client func(t *testing.T) rueidis.Client
@@ -116,14 +116,14 @@ func (s *scene) eval(script *scripts.Script, keys []string, args ...string) ruei
 func (s *scene) waiting() string { return "lockgen_waiting:{" + s.key + "}" }
 func (s *scene) counter() string { return "redisson_lock_token:{" + s.key + "}" }
 
-// acquire asks without standing in line, and returns the first number of the reply.
+// acquire asks without joining the wait queue, and returns the first number of the reply.
 func (s *scene) acquire(owner string) (int64, error) { return first(s.ask(owner, "0")) }
 
 func (s *scene) ask(owner, line string) ([]int64, error) {
 	return s.askFenced(owner, line, 0, 0)
 }
 
-// release gives back with nobody else of the process waiting, and returns the first number of the reply.
+// release releases with no other waiter of the process, and returns the first number of the reply.
 func (s *scene) release(owner string) (int64, error) {
 	return first(s.giveBack(owner, "", "0", plain))
 }
@@ -132,7 +132,7 @@ func (s *scene) giveBack(owner, again, start, publish string) ([]int64, error) {
 	return numbers(s.eval(scripts.Release, []string{s.key, s.waiting(), s.channel, s.counter()}, unlocked, publish, claim, owner, again, "600000", start).ToArray())
 }
 
-// numbers returns what a script said of one lock of several: numbers, or an error in place of the first.
+// numbers returns the reply of a script about one lock of several: numbers, or an error in place of the first.
 func numbers(reply []rueidis.RedisMessage, err error) ([]int64, error) {
 	if err != nil {
 		return nil, err
@@ -166,8 +166,8 @@ func (s *scene) forceUnlock(string) (int64, error) {
 	return s.eval(scripts.ForceUnlock, []string{s.key, s.waiting(), s.channel, s.counter()}, unlocked, plain, claim).ToInt64()
 }
 
-// messages returns what was published until now. A last message of the test's own
-// marks the end.
+// messages returns the messages that were published until now. A last message from the test marks
+// the end.
 func (s *scene) messages() []string {
 	s.t.Helper()
 	const end = "end"
@@ -233,8 +233,7 @@ func (s *scene) set(state [][]string) {
 	}
 }
 
-// A reply is what a script answers: a number, a number of milliseconds at most
-// that, or an error.
+// A reply is the reply of a script: a number, a number of milliseconds at most that, or an error.
 type reply struct {
 	n      int64
 	ttl    bool
@@ -262,15 +261,14 @@ func (r reply) check(t *testing.T, n int64, err error) {
 
 type fields = map[string]string
 
-// A row says what a script does with what it finds, when it is sent and when it
-// is sent again.
+// A row describes the effect of a script on a state, when it is sent and when it is sent again.
 type row struct {
 	name   string
 	before [][]string
 	first  reply
 	second reply
 	after  any      // content of the key; nil when there is none
-	expiry int64    // which time to live it has: lease, other; -1 never, -2 no key
+	expiry int64    // its time to live: lease, other; -1 never, -2 no key
 	heard  []string // after both
 }
 
@@ -292,7 +290,7 @@ func runRows(t *testing.T, rows []row, run func(s *scene) (int64, error)) {
 					require.Equal(t, r.after, s.dump())
 					ttl := s.int("PTTL", "KEY")
 					switch r.expiry {
-					case lease: // the script's, no longer the one that was there
+					case lease: // of the script, no longer that of the state before
 						require.Greater(t, ttl, int64(other))
 						require.LessOrEqual(t, ttl, int64(lease))
 					case other:
@@ -402,7 +400,7 @@ func TestRelease_ShardedChannel(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, redistest.Shared(t).Client())
 	s.set(oursHeld)
-	// Somebody listens on the plain channel of the same name and hears nothing.
+	// A listener on the plain channel of the same name gets no message.
 	n, err := first(s.giveBack(ours, "", "0", "spublish"))
 	if err != nil { // servers before 7.0 do not know the command
 		require.ErrorContains(t, err, "nknown Redis command")
@@ -413,8 +411,8 @@ func TestRelease_ShardedChannel(t *testing.T) {
 	require.Nil(t, s.dump())
 }
 
-// TestOutOfMemory shows that holders keep and return what they have when a server
-// takes no more data, and that a refused acquisition leaves nothing.
+// TestOutOfMemory shows that holders renew and release when a server takes no more data, and that a
+// refused acquisition leaves nothing.
 func TestOutOfMemory(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
@@ -446,23 +444,23 @@ func TestOutOfMemory(t *testing.T) {
 	require.Nil(t, held.dump())
 }
 
-// TestReadOnly shows that a replica refuses what it must not do.
+// TestReadOnly shows that a replica refuses every script that writes.
 func TestReadOnly(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
 	s := newScene(t, server.Client())
-	server.Do("REPLICAOF", "127.0.0.1", "1") // nobody is there; it is a replica all the same
+	server.Do("REPLICAOF", "127.0.0.1", "1") // no server is there; it is a replica all the same
 	_, err := s.acquire(ours)
 	require.ErrorContains(t, err, "READONLY")
 }
 
-// A javaProgram does with plain commands what Redisson's scripts do.
+// A javaProgram does the same as Redisson's scripts, with plain commands.
 type javaProgram struct {
 	*scene
 	owner string
 }
 
-// lock returns -2 when it got the lock, else the milliseconds that it sees.
+// lock returns -2 when it acquired the lock, else the remaining milliseconds.
 func (j javaProgram) lock() int64 {
 	if j.int("EXISTS", "KEY") == 0 || j.int("HEXISTS", "KEY", j.owner) == 1 {
 		j.int("HINCRBY", "KEY", j.owner, "1")
@@ -599,7 +597,7 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// TestAll_EveryFile shows that no file is forgotten and that names are file names.
+// TestAll_EveryFile shows that every file is a script or is shared, and that names are file names.
 func TestAll_EveryFile(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("*.lua")
@@ -623,8 +621,7 @@ func TestAll_EveryFile(t *testing.T) {
 	require.ElementsMatch(t, files, names)
 }
 
-// TestFlushed_IsAnswered shows the error by which a caller learns that a server has
-// forgotten the scripts.
+// TestFlushed_IsAnswered shows the error of a server that has lost the scripts.
 func TestFlushed_IsAnswered(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)

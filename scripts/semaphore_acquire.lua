@@ -1,5 +1,5 @@
--- Takes permits of a semaphore for those who wait in one process, in their order: for the first so
--- many of them whom it has enough for.
+-- Acquires permits of a semaphore for the waiters of one process, in their order: for as many of
+-- the first ones as it has enough permits for.
 --
 -- KEYS[1]  the semaphore
 -- KEYS[2]  its channel
@@ -10,15 +10,16 @@
 -- ARGV[4]  again: 1 if the request was sent before, else 0
 -- ARGV[5]  permits to create it with if it does not exist; 0 not to
 -- ARGV[6]  publish command: publish, spublish or both: see say.lua
--- ARGV[i]  from 7 on: how many permits each of them wants. None of them says that nobody wants any
---          more: what was taken stays taken, and what was not taken yet never will be
+-- ARGV[i]  from 7 on: how many permits each waiter wants. No waiter at all withdraws the request: permits
+--          that it took stay taken, and it will take no others
 --
--- Reply: n   the first n of them have theirs
+-- Reply: n   the first n waiters have theirs
 --        -9  the client gave up the request
 --        WRONGTYPE when the key is something other than a count; nothing is changed
 --
--- Twice: the second run says what the first one took. A first run that took nothing changes
--- nothing; a second one that takes nothing is noted, so that the first may still come, late.
+-- Twice: the second run returns the result of the first one. A first run that takes nothing changes
+-- nothing. A second run that takes nothing stores its result, so that a late first run does
+-- nothing.
 local done = outcome(KEYS[3], ARGV[1])
 if done then
   return done

@@ -6,12 +6,12 @@
 -- ARGV[2]  number below which the client needs no results any more
 -- ARGV[3]  milliseconds for which to keep the result
 --
--- Reply: n   so many were taken; 0 if there were none, or fewer, or there is no semaphore
+-- Reply: n   number of permits taken; 0 if there were none, or fewer, or there is no semaphore
 --        -9  the client gave up the request
 --        WRONGTYPE when the key is something other than a count; nothing is changed
 --
--- Twice: the second run finds the result of the first. A time to live and a negative count stay what
--- they are; Redisson takes back the one and raises the other to 0.
+-- Twice: the second run finds the result of the first. A time to live and a negative count stay as
+-- they are; Redisson removes the one and raises the other to 0.
 local done = outcome(KEYS[2], ARGV[1])
 if done then
   return done

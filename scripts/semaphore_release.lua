@@ -1,4 +1,4 @@
--- Adds permits to a semaphore: gives back what was taken, or changes how many there are.
+-- Adds permits to a semaphore: it releases taken ones, or changes how many there are.
 --
 -- KEYS[1]  the semaphore
 -- KEYS[2]  its channel
@@ -8,7 +8,7 @@
 -- ARGV[3]  milliseconds for which to keep the result
 -- ARGV[4]  how many, less than 0 to take away
 -- ARGV[5]  publish command: publish, spublish or both: see say.lua
--- ARGV[6]  if the semaphore does not exist: 0 to create it, 1 to do nothing, 2 to create it and say so
+-- ARGV[6]  if the semaphore does not exist: 0 to create it, 1 to do nothing, 2 to create it and return 0
 --
 -- Reply: 1   done
 --        0   there is no semaphore, or there was none

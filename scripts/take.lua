@@ -1,12 +1,13 @@
--- Takes locks that nobody else has, each independently of the others. It neither stands in line nor
--- draws tokens: who needs that uses acquire.
+-- Acquires locks that are free, each independently of the others. It neither joins a wait queue nor
+-- draws tokens: acquire does.
 --
 -- KEYS[i]           a lock
 -- ARGV[2 * i - 1]   its owner
 -- ARGV[2 * i]       its lease in milliseconds
 --
--- Reply: -2 when every owner has its lock for the whole lease from now, or longer; else four values for
---        each lock, as acquire has them
+-- Reply: -2 when every owner holds its lock for the whole lease from now, or longer; else four
+-- values for
+--        each lock, as in acquire
 --
 -- Twice: as with acquire.
 local function taken(lock, owner, lease)
@@ -27,8 +28,8 @@ local function taken(lock, owner, lease)
   return redis.call('pttl', lock), foreign, tonumber(now[1]), tonumber(now[2])
 end
 
--- Several are free as a rule, so there is one question for all of them, and one for each only if they are not; or if
--- one of them is there twice, and so is not free any more when it is its turn again.
+-- Several locks are usually free. So the script asks once for all of them, and for each only if they are not; or if a
+-- lock is named twice, and so is not free any more the second time.
 local free = #KEYS > 1
 if free then
   local seen = {}

@@ -10,7 +10,7 @@ import (
 	"github.com/lockgen/lockgen/scripts"
 )
 
-// takes asks for locks that nobody else may have, and returns what is said of each.
+// takes acquires locks that are free, and returns the reply for each.
 func takes(all ...*scene) rueidis.RedisResult {
 	var keys, args []string
 	for _, s := range all {
@@ -20,7 +20,7 @@ func takes(all ...*scene) rueidis.RedisResult {
 	return all[0].eval(scripts.Take, keys, args...)
 }
 
-// frees gives back locks that nobody of this library waits for.
+// frees releases locks for which no process of this library waits.
 func frees(all ...*scene) rueidis.RedisResult {
 	keys, args := []string(nil), []string{unlocked, plain}
 	for _, s := range all {
@@ -30,7 +30,7 @@ func frees(all ...*scene) rueidis.RedisResult {
 	return all[0].eval(scripts.Free, keys, args...)
 }
 
-// only is what a script says of the only lock it was run for.
+// only returns the reply of a script about its only lock.
 func only(reply rueidis.RedisResult) (int64, error) {
 	if n, err := reply.AsInt64(); err == nil {
 		return n, nil
@@ -88,7 +88,8 @@ func TestFree_LeavesALockThatSomebodyIsInLineFor(t *testing.T) {
 	})
 }
 
-// TestTake_TheSameTwice: what one run takes for one owner is not free for the next.
+// TestTake_TheSameTwice shows that a lock that one run takes for one owner is not free for the
+// next.
 func TestTake_TheSameTwice(t *testing.T) {
 	t.Parallel()
 	for _, b := range backends {
@@ -106,7 +107,8 @@ func TestTake_TheSameTwice(t *testing.T) {
 	}
 }
 
-// TestTake_ManyAreIndependent: who has what is said of each, and of all at once if it is the same.
+// TestTake_ManyAreIndependent shows the replies for each lock, and the single reply for all if they
+// are the same.
 func TestTake_ManyAreIndependent(t *testing.T) {
 	t.Parallel()
 	for _, b := range backends {
@@ -176,7 +178,7 @@ func TestTake_WithoutMemoryOrPermission(t *testing.T) {
 	require.Regexp(t, "can't run this command|has no permissions to run", err.Error(), "before Redis 7.2, and since")
 	require.Equal(t, fields{ours: "1"}, held.dump())
 
-	// One that may not be published is freed, and so are those beside it.
+	// The lock without the permission to publish is freed, and so are those beside it.
 	other := newScene(t, c)
 	other.set(oursHeld)
 	server.Do("ACL", "SETUSER", "half", "+hdel", "resetchannels", "&"+other.channel)
