@@ -1,11 +1,12 @@
-// Api writes the exported API of the public packages of this module as text, one line for each thing, as Go's own api directory has it.
+// Api writes the exported API of the public packages of this module as text, one line for each thing, like the api
+// directory of Go.
 //
 //	go run ./api           # compares the files with the code; the exit code is 1 if they differ
 //	go run ./api -update   # writes api/next.txt again
 //
-// api/next.txt is the API of the next release; with a release it is copied to api/v1.2.3.txt. A line that is removed or changed breaks
-// programs that use it: CHANGELOG.md has to name the thing since the last release. A line that is added breaks none; the list of the
-// methods of an interface is a line, too.
+// api/next.txt is the API of the next release; with a release it is copied to api/v1.2.3.txt. A removed or changed line
+// breaks programs that use it: the part of CHANGELOG.md since the last release has to name the thing. An added line
+// breaks none. The list of the methods of an interface is a line, too.
 package main
 
 import (
@@ -24,7 +25,7 @@ import (
 
 const module = "github.com/lockgen/lockgen"
 
-// notForImport are folders whose packages are no part of the API. Programs and internal packages are none either.
+// notForImport are folders whose packages are not part of the API. Programs and internal packages are not either.
 var notForImport = []string{"scripts", "templates", "generated_test", "examples", "spec"}
 
 func main() {
@@ -221,7 +222,7 @@ func (w *writer) typeName(obj *types.TypeName) {
 		}
 	case *types.Interface:
 		w.interfaceOf(head, obj.Name(), under)
-		return // its methods are written
+		return // its methods are written already
 	default:
 		w.line("%s %s", head, w.typ(under))
 	}
@@ -249,7 +250,7 @@ func (w *writer) interfaceOf(head, name string, t *types.Interface) {
 	w.line("%s interface { %s }", head, strings.Join(names, ", "))
 }
 
-// methods writes the exported methods of a type, with those that it has from what it embeds.
+// methods writes the exported methods of a type, including those of embedded types.
 func (w *writer) methods(named *types.Named) {
 	values := types.NewMethodSet(named)
 	receiver := named.Obj().Name()

@@ -19,8 +19,9 @@ import (
 // TestNext compares api/next.txt with the code.
 func TestNext(t *testing.T) {
 	t.Parallel()
-	// The go command knows what a test looked at, and not what the processes did that it started: so look at all that the output
-	// depends on, or an old result is taken from the cache.
+	// The go command records the files that a test reads, but not those that its child processes read. The test
+	// therefore reads all files that the output depends on; otherwise go test would reuse a stale result from its
+	// cache.
 	for _, dir := range []string{"../runtime", "../cmd", "../contrib"} {
 		require.NoError(t, filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 			if err == nil && filepath.Ext(path) == ".go" {
@@ -39,7 +40,8 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// A change of the code is shown, with what to type.
+// TestRun_ShowsDifferences shows that the program prints a change of the code, and the command to
+// run.
 func TestRun_ShowsDifferences(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -192,14 +194,15 @@ func TestPublic(t *testing.T) {
 	}
 }
 
-// What a release had and the code has not must be named in the changelog.
+// TestRun_ComparesWithTheLastRelease shows that the changelog must name everything that the last
+// release had and the code has not.
 func TestRun_ComparesWithTheLastRelease(t *testing.T) {
 	t.Parallel()
 	const head = "pkg github.com/lockgen/lockgen/runtime, "
 	const next = head + "func A()\n" + head + "func Other()\n" + head + "type T struct\n"
 	tests := []struct {
 		name, file, release, changelog string
-		gone                           string // what is printed
+		gone                           string // the output
 	}{
 		{"the same", "v1.0.0.txt", next, "\n## [Unreleased]\n", ""},
 		{"added", "v1.0.0.txt", head + "func A()\n", "\n## [Unreleased]\n", ""},

@@ -30,7 +30,8 @@ func lastRelease(dir string) (string, error) {
 	return last, nil
 }
 
-// unexplained returns the lines of the last release that are gone, and that the changes since then, in CHANGELOG.md, do not mention.
+// unexplained returns the lines of the last release that are gone, and that CHANGELOG.md does not mention in its
+// changes since then.
 func unexplained(dir string, now []string) ([]string, error) {
 	file, err := lastRelease(dir)
 	if file == "" || err != nil {
@@ -54,7 +55,7 @@ func unexplained(dir string, now []string) ([]string, error) {
 	return lines, nil
 }
 
-// unreleased returns what a changelog says about the next release.
+// unreleased returns the section of a changelog about the next release.
 func unreleased(changelog string) string {
 	_, after, _ := strings.Cut(changelog, "\n## [Unreleased]\n")
 	section, _, _ := strings.Cut(after, "\n## ")
@@ -67,7 +68,7 @@ var about = []*regexp.Regexp{
 	regexp.MustCompile(`^pkg \S+, (?:const|var|func|type) (\w+)`),
 }
 
-// subject returns what a line is about, as users write it: Client.Close, New.
+// subject returns the name of the thing in a line, as users write it: Client.Close, New.
 func subject(line string) string {
 	for _, form := range about {
 		if found := form.FindStringSubmatch(line); found != nil {

@@ -10,8 +10,8 @@ import (
 	lockrt "github.com/lockgen/lockgen/runtime"
 )
 
-// The primitives of lockgen besides its Mutex, which is the library lockgen. As that of a library, lock takes and
-// unlock gives back: a permit, or all of a latch, which is set and counted down.
+// The primitives of lockgen besides its Mutex, which is the library lockgen. lock acquires and unlock releases, as for
+// other libraries: a permit, or a whole latch, which is set and counted down.
 const (
 	fairMutex = "FairMutex"
 	writing   = "RWMutex writing"
@@ -70,7 +70,7 @@ var family = []library{
 // permitsEach is how many permits the semaphores have.
 const permitsEach = 4
 
-// openPrimitive returns how a process becomes a client that locks so.
+// openPrimitive returns a function that connects a process as a client of this primitive.
 func openPrimitive(of func(c *lockrt.Client) lock) func(addr string, lease time.Duration) (*client, error) {
 	return func(addr string, lease time.Duration) (*client, error) {
 		c, err := lockrt.Open(context.Background(), "redis://"+addr, lockrt.Options{Watchdog: lease})

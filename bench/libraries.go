@@ -21,51 +21,52 @@ import (
 	lockrt "github.com/lockgen/lockgen/runtime"
 )
 
-// redislock and redsync are not told of a release and ask again every so often: redislock as its examples do,
-// redsync by its default of 50 to 250 ms. If they asked more often they would be quicker where few wait, and be
-// drowned by their own questions where many do.
+// redislock and redsync get no message of a release and ask again at intervals: redislock as in its examples, redsync
+// by its default of 50 to 250 ms. With shorter intervals they would be faster with few waiters, and their own requests
+// would overload the server with many.
 const (
 	redislockAsks = 100 * time.Millisecond
 	redsyncAsks   = 250 * time.Millisecond // at the latest
 )
 
-// A lock waits for key and returns what it got. Every call has a context that never ends: one that can end costs
-// those that send it on to rueidis a third.
+// A lock waits for key and returns the hold. Every call has a context that never ends: passing on one that can end
+// costs a library a third on rueidis.
 type lock func(key string) (held, error)
 
-// held is what the holder has. Its implementations fit into a pointer, so that it is not an allocation of ours.
+// held is a lock of a holder. Its implementations fit into a pointer, so that the benchmark allocates nothing for it.
 type held interface {
 	unlock() error
-	trusted() bool // as far as the library can tell
+	trusted() bool // as far as the library knows
 }
 
 // A library is one client of one process.
 type library struct {
 	name     string
 	floor    bool          // not a lock: it cannot wait
-	us       bool          // lockgen
-	family   bool          // and another primitive than its Mutex
-	plain    bool          // no library but written here; it is compared where that is said
-	redisson bool          // and locks as Redisson does
-	quorum   bool          // it can lock on several servers, whose addresses are given with commas between
-	renews   bool          // it keeps what is held, and tells of a loss
-	reenters bool          // whoever holds a key can lock it again
-	direct   []string      // commands that it sends as such and not only from scripts
-	asks     time.Duration // how often it asks again, at the least, if it is not told
-	hands    int           // how many goroutines take many locks, if it does not bear as many as the others
+	us       bool          // it is lockgen
+	family   bool          // it is another primitive than lockgen's Mutex
+	plain    bool          // it is no library but written here; it is compared where the scenario says so
+	redisson bool          // it locks as Redisson does
+	quorum   bool          // it can lock on several servers; commas separate their addresses
+	renews   bool          // it renews leases, and reports a loss
+	reenters bool          // a holder of a key can lock it again
+	direct   []string      // commands that it sends itself and not only from scripts
+	asks     time.Duration // the shortest interval at which it asks again, if it gets no message
+	hands    int           // how many goroutines take many locks, if it cannot use as many as the others
 	open     func(addr string, lease time.Duration) (*client, error)
 }
 
-// A client is what a process has of a library.
+// A client is a client of a library in one process.
 type client struct {
 	lock    lock
 	lockAll func(keys []string) (held, error)      // several at once; nil if it cannot
 	reenter func() (cycle func() error, err error) // locks a key, for a cycle that enters it again
 	wait    func(key string) error                 // for a latch
-	waits   func() int                             // how many wait, nil if it does not say
+	waits   func() int                             // the number of waiters, nil if the library does not report it
 }
 
-// take locks several keys: at once if the library can do so, else one after the other, in their order.
+// take locks several keys: at once if the library can do so, else one after the other, in their
+// order.
 func (c *client) take(keys []string) (held, error) {
 	if len(keys) == 1 {
 		return c.lock(keys[0])

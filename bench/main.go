@@ -1,5 +1,5 @@
-// Command bench runs lockgen beside the other distributed locks for Go on Redis, on the same server, in
-// turns, and writes what it finds as Markdown and pictures.
+// Command bench measures lockgen and other distributed locks for Go on Redis, on the same server, in turns, and writes
+// the results as Markdown and pictures.
 //
 //	go run . -fleet [-out .]
 //	go run . [-out . [-readme]] [-rounds 5] [-time 500ms] [-rest 12s] [-held 10000] [-only floor,lockgen] [-scenario S4] [-profile folder]
@@ -7,8 +7,8 @@
 // It uses the server of REDIS_URL, or starts the redis-server that it finds. Figures of different runs do
 // not compare: machines are noisy. Those of one run do, since the libraries take turns in each round.
 //
-// Every client is a process of its own: this program, started once more. What a library leaves hanging
-// ends with it.
+// Every client is a process of its own: this program, started once more. Goroutines that a library leaves behind end
+// with the process.
 //
 // floor is not a lock: two calls of the smallest scripts that a lock in this layout needs, and nothing
 // around them.
@@ -32,7 +32,7 @@ import (
 
 func main() {
 	if os.Getenv(asWorker) != "" {
-		signal.Ignore(os.Interrupt) // whoever started us ends us
+		signal.Ignore(os.Interrupt) // the program that started it ends it
 		if err := work(os.Stdin, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, "bench: worker:", err)
 			os.Exit(1)
@@ -80,14 +80,14 @@ func main() {
 // busy is the load of the machine above which no results are written.
 const busy = 1.5
 
-// atRest fails if results are to be written and the machine has something else to do.
+// atRest fails if results are to be written and the machine is busy.
 func atRest(out string) error {
 	if out == "" {
 		return nil
 	}
 	text, err := os.ReadFile("/proc/loadavg")
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // only Linux tells it here
+		return nil // only Linux has this file
 	}
 	if err != nil {
 		return err
@@ -108,12 +108,12 @@ func oneMinute(text string) (float64, error) {
 	return strconv.ParseFloat(first, 64)
 }
 
-// command returns what measures the same once more.
+// command returns the command line that repeats the measurement.
 func command(flags *flag.FlagSet) string {
 	text := "go run ."
 	flags.Visit(func(f *flag.Flag) {
 		switch f.Name {
-		case "out", "readme", "profile": // do not change what is measured
+		case "out", "readme", "profile": // do not change the measurement
 		default:
 			text += fmt.Sprintf(" -%s %q", f.Name, f.Value)
 		}
@@ -124,7 +124,7 @@ func command(flags *flag.FlagSet) string {
 	return text
 }
 
-// run measures all that is asked for.
+// run measures the scenarios of its arguments.
 func (r *report) run(ctx context.Context, only, scenario, profile string) error {
 	s, err := openServer(ctx)
 	if err != nil {
@@ -179,7 +179,8 @@ func (r *report) run(ctx context.Context, only, scenario, profile string) error 
 	return nil
 }
 
-// choose returns the libraries with these names, or all. With lockgen all its primitives are meant.
+// choose returns the libraries with these names, or all. The name lockgen includes all its
+// primitives.
 func choose(names string) ([]library, error) {
 	if names == "" {
 		return libraries, nil

@@ -12,7 +12,8 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// What is written here is no library: what articles begin with, and how Redisson does it.
+// The locks in this file are no libraries: the lock of many articles, and the way in which Redisson
+// locks.
 
 const (
 	basic    = "basic"
@@ -20,7 +21,8 @@ const (
 	ports    = "Redisson's way in Go ports"
 )
 
-// openBasic is SET NX PX, and compare and delete. It tries once, since a key knows nothing of waiting.
+// openBasic is SET NX PX, and compare and delete. It tries once, since such a lock has no wait
+// queue.
 func openBasic(addr string, lease time.Duration) (*client, error) {
 	rc, err := rueidisClient(addr)
 	if err != nil {
@@ -47,10 +49,10 @@ func (h *basicHeld) unlock() error {
 }
 func (h *basicHeld) trusted() bool { return true }
 
-// openRedisson is RLock as Redisson has it: whoever waits listens on a channel of the key, of which a process has
-// one subscription; a release is published there, wakes one who waits in each process, and these race for the key.
-// It leaves out what only slows it down here: renewal, and counting who enters again. Ports of it to Go wake all who
-// wait, each by a subscription of its own; here they share one all the same.
+// openRedisson is RLock as Redisson implements it. A waiter listens on a channel of the key, to which a process has one
+// subscription. A release publishes there, which wakes one waiter in each process, and these race for the key. It
+// leaves out everything that would only slow it down here: renewal, and counting of re-entries. Ports of it to Go wake
+// all waiters, each by a subscription of its own; here the waiters share one.
 func openRedisson(all bool) func(addr string, lease time.Duration) (*client, error) {
 	return func(addr string, lease time.Duration) (*client, error) { return newRedisson(addr, lease, all) }
 }
@@ -73,7 +75,7 @@ redis.call('del', KEYS[1]) redis.call('publish', KEYS[2], 0) return 1`),
 
 type redissonClient struct {
 	rc         rueidis.Client
-	all        bool // a message wakes all who wait
+	all        bool // a message wakes all waiters
 	id, ms     string
 	take, drop *rueidis.Lua
 	threads    atomic.Int64
@@ -85,7 +87,7 @@ type redissonClient struct {
 // A redissonEntry is the one subscription of a process to the channel of a key.
 type redissonEntry struct {
 	users int
-	wake  chan struct{} // a token for each who is to wake
+	wake  chan struct{} // a token for each waiter to wake
 	ready chan struct{}
 	end   context.CancelFunc
 }

@@ -13,7 +13,7 @@ type plot struct {
 	svg               string
 }
 
-// plots draws what the report has: of the scenarios that were not run nothing is drawn.
+// plots draws the results of the report. It leaves out scenarios that did not run.
 func (r *report) plots() []plot {
 	var alone []*table
 	byName := map[string]*table{}
@@ -44,8 +44,8 @@ func (r *report) plots() []plot {
 	return all
 }
 
-// What pictures are drawn with: colours that are told apart on white and on black, and by those who do not see
-// red or green.
+// The colours of the pictures: they can be told apart on white and on black, also by people who do not see red or
+// green.
 const (
 	width     = 720
 	left      = 170
@@ -73,8 +73,7 @@ func (p plot) frame() string {
 `, width, height, width, html.EscapeString(p.title), html.EscapeString(p.title), html.EscapeString(p.note), body)
 }
 
-// bars draws the headline of each library, on a logarithmic scale, since the best is not twice but many times the
-// others.
+// bars draws the headline of each library, on a logarithmic scale, since the best is many times faster than the others.
 func bars(t *table) string {
 	var b strings.Builder
 	type bar struct {
@@ -116,7 +115,7 @@ func tick(exponent float64) string {
 	return count(math.Pow(10, exponent))
 }
 
-// lines draws the share of the floor of each library, from table to table.
+// lines draws the rate of each library as a share of the floor, from table to table.
 func lines(tables []*table) string {
 	var b strings.Builder
 	const height = 280
@@ -170,7 +169,7 @@ func lines(tables []*table) string {
 		fmt.Fprintf(&b, `<polyline points="%s" fill="none" stroke="%s" stroke-width="%.1f" stroke-linejoin="round"/>`+"\n", strings.Join(path, " "), colours[name], stroke)
 		fmt.Fprintf(&b, `<circle cx="%.1f" cy="%.1f" r="3.5" fill="%s"/>`+"\n", lastX, last, colours[name])
 		slot := int(last / 16)
-		for step := 1; taken[slot]; step++ { // the nearest line of text that is free
+		for step := 1; taken[slot]; step++ { // the nearest free line of text
 			slot += step * (1 - 2*(step%2))
 		}
 		taken[slot] = true

@@ -14,13 +14,13 @@ import (
 // asWorker is set in the environment of the processes that are workers.
 const asWorker = "LOCKGEN_BENCH_WORKER"
 
-// A process is a worker as seen from outside.
+// A process is a worker as its parent sees it.
 type process struct {
 	library string
 	cmd     *exec.Cmd
 	in      io.WriteCloser
 	answers chan answer // closed when it ends
-	failed  error       // after that: why
+	failed  error       // after that: the reason
 }
 
 // startWorker starts this program once more, as a client of a library. It ends when ctx does.
@@ -60,24 +60,24 @@ func startWorker(ctx context.Context, first order) (*process, error) {
 	return p, nil
 }
 
-// end ends the process, whatever it is doing.
+// end ends the process, even if it is busy.
 func (p *process) end() {
 	_ = p.in.Close()
 	_ = p.cmd.Process.Kill()
-	for range p.answers { // until what it had to say is read
+	for range p.answers { // until all its answers are read
 	}
 	_ = p.cmd.Wait()
 }
 
 func (p *process) send(o order) error { return json.NewEncoder(p.in).Encode(o) }
 
-// answerWithin is how long a worker may take for what it was not told to wait for.
+// answerWithin is the time limit of a worker for everything except the waits of its order.
 const answerWithin = 30 * time.Second
 
-// errHung says that a library does not come back.
+// errHung means that a library does not return.
 var errHung = errors.New("no answer")
 
-// receive waits for the answer to what was sent.
+// receive waits for the answer to an order.
 func (p *process) receive(d time.Duration) (answer, error) {
 	select {
 	case a, ok := <-p.answers:

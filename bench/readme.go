@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// readmes are the pages that show figures of the results.
+// readmes are the pages with figures of the results.
 var readmes = []string{
 	filepath.Join("..", "README.md"),
 	filepath.Join("..", "README.zh-CN.md"),
@@ -37,7 +37,7 @@ func goalsOf(results string) map[string]string {
 	return rows
 }
 
-// goalOf returns the scenario's name and the goal that a row of the table of goals is about.
+// goalOf returns the scenario's name and the goal of a row of the table of goals.
 func goalOf(line string) (goal string, ok bool) {
 	if !strings.HasPrefix(line, "| S") {
 		return "", false
@@ -46,7 +46,7 @@ func goalOf(line string) (goal string, ok bool) {
 	return strings.Join(cells[:min(2, len(cells))], ": "), len(cells) == 4
 }
 
-// cellsOf splits a row that begins with a link to a scenario, in a file whose path ends in what is given.
+// cellsOf splits a row that begins with a link to a scenario, in a file whose path ends in file.
 func cellsOf(line, file string) (name string, cells []string, ok bool) {
 	line = strings.TrimSpace(line)
 	if !strings.HasPrefix(line, "| [S") {
@@ -59,8 +59,8 @@ func cellsOf(line, file string) (name string, cells []string, ok bool) {
 	return name, cells, anchor != "" && strings.HasPrefix(path, "(") && strings.HasSuffix(path, file)
 }
 
-// refresh replaces the figures in the rows of a page by those of the results: all but the name and the words
-// about it, and whole rows of the table of goals. It returns how many rows it knows.
+// refresh replaces the figures in the rows of a page by those of the results: all cells but the name and the words
+// about it, and whole rows of the table of goals. It returns the number of rows that it knows.
 func refresh(readme, results string) (string, int) {
 	rows, goals := rowsOf(results), goalsOf(results)
 	var b strings.Builder

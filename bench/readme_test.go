@@ -23,7 +23,7 @@ func TestReadme_Figures(t *testing.T) {
 	}
 }
 
-// TestLimits_GoalsThatAreMissed shows that docs/limits.md has every goal of the results that is missed, and no other goals than
+// TestLimits_GoalsThatAreMissed shows that docs/limits.md has every goal that the results miss, and no other goals than
 // those of the results.
 func TestLimits_GoalsThatAreMissed(t *testing.T) {
 	t.Parallel()

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A report is all that a run has found.
+// A report has all results of a run.
 type report struct {
 	machine string
 	command string

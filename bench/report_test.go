@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// made is a report of figures that were made up.
+// made is a report with invented figures.
 func made(t *testing.T) *report {
 	t.Helper()
 	r := &report{machine: "2 cores", command: "make bench", rounds: 2, length: time.Second, rest: 12 * time.Second, held: 10_000}
@@ -69,7 +69,7 @@ func TestReport_Markdown(t *testing.T) {
 	}
 }
 
-// TestReport_Holes shows that what was not measured is neither a figure nor a goal that is met.
+// TestReport_Holes shows that a missing measurement is neither a figure nor a reached goal.
 func TestReport_Holes(t *testing.T) {
 	t.Parallel()
 	r := made(t)
@@ -120,11 +120,11 @@ func TestFormats(t *testing.T) {
 	}
 }
 
-// TestTable_Ratio shows that a ratio is one of figures of the same round.
+// TestTable_Ratio shows that a ratio is between figures of the same round.
 func TestTable_Ratio(t *testing.T) {
 	t.Parallel()
 	table := newTable(&scenario{})
-	for _, slower := range []float64{1, 10, 100} { // the machine
+	for _, slower := range []float64{1, 10, 100} { // the speed of the machine
 		table.add(lockgen, metrics{"rate": 600 / slower})
 		table.add("redislock", metrics{"rate": 200 / slower})
 		table.add("rueidislock", nil)
@@ -170,7 +170,7 @@ func TestChoose(t *testing.T) {
 	require.EqualError(t, err, `no such library: "redlock"`)
 }
 
-// TestWrite shows what a run leaves behind.
+// TestWrite shows which files a run writes.
 func TestWrite(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()

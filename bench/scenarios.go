@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// metrics are what one library did in one round of one scenario. Times are nanoseconds.
+// metrics are the figures of one library in one round of one scenario. Times are nanoseconds.
 type metrics map[string]float64
 
-// An env is what a round needs.
+// An env has the settings of a round.
 type env struct {
 	*server
-	length  time.Duration // of what is counted
-	rest    time.Duration // of what is looked at while nothing happens
+	length  time.Duration // of the counted time
+	rest    time.Duration // of the observed idle time
 	held    int           // locks of S6 and S7
 	profile string        // a folder, or empty
 
@@ -26,15 +26,15 @@ type env struct {
 	ready   func() // called when all clients have connected; or nil
 }
 
-// A scenario is one situation and what we want to reach in it.
+// A scenario is one situation with the goals for it.
 type scenario struct {
 	id    string // as in "S1"
 	point string // of a plot or a table with several: "16"
 	title string
-	how   string // in the report: what is done and measured
+	how   string // in the report: how it is done and measured
 	fit   func(lib library) bool
-	of    string // the primitive that it is about, if that is not the Mutex
-	plain bool   // what is no library is compared as well
+	of    string // the primitive that it measures, if that is not the Mutex
+	plain bool   // locks that are no libraries are compared as well
 	run   func(ctx context.Context, e *env, lib library) (metrics, error)
 
 	columns  []column
@@ -49,7 +49,7 @@ func (s *scenario) name() string {
 	return s.id + ", " + s.point
 }
 
-// us is the primitive that it is about.
+// us is the primitive that the scenario measures.
 func (s *scenario) us() string { return cmp.Or(s.of, lockgen) }
 
 // A headline is the one figure that stands for a scenario.
@@ -61,9 +61,9 @@ type headline struct {
 	needs  string // only libraries that have this metric as well are compared
 }
 
-// A goal is what lockgen must reach.
+// A goal is a figure that lockgen must reach.
 type goal struct {
-	text    string // what is wanted, with the figure
+	text    string // the goal with its figure
 	measure func(t *table) spread
 	limit   float64
 	atLeast bool // else at most
@@ -75,7 +75,7 @@ func (g goal) met(t *table) bool {
 	if g.atLeast {
 		return got >= g.limit
 	}
-	return got <= g.limit // not if it was not measured
+	return got <= g.limit // false if it was not measured
 }
 
 // Measures of goals.
@@ -84,7 +84,7 @@ func value(metric string) func(t *table) spread {
 	return func(t *table) spread { return of(t.values(t.scenario.us(), metric)) }
 }
 
-// valueOf is the metric of another primitive than the one that the scenario is about.
+// valueOf is the metric of another primitive than that of the scenario.
 func valueOf(name, metric string) func(t *table) spread {
 	return func(t *table) spread { return of(t.values(name, metric)) }
 }
@@ -97,10 +97,10 @@ func ofBest(metric string) func(t *table) spread {
 	return func(t *table) spread { return t.ratio(t.scenario.us(), t.best(headline{metric: metric}), metric) }
 }
 
-// cpu is the sum of what client and server use for one cycle, as a share of the floor's.
+// cpu is the CPU time of client and server together for one cycle, as a share of the floor's.
 func cpu(t *table) spread { return t.ratio(lockgen, floor, "cpu") }
 
-// beyond is what is allocated beyond the floor's.
+// beyond is the number of allocations beyond the floor's.
 func beyond(t *table) spread {
 	ours, theirs := t.values(lockgen, "allocs"), of(t.values(floor, "allocs")).median
 	for i := range ours {
@@ -118,8 +118,8 @@ const (
 	renew  = 10 * time.Second // S6
 )
 
-// grace is how long goroutines that still wait at the end of a run may go on. Whoever has it by then was late;
-// who has not is stuck.
+// grace is how long goroutines that still wait at the end of a run may continue. A goroutine that gets the lock within
+// grace was late; the others are stuck.
 const grace = 2 * time.Second
 
 var runs atomic.Int64
@@ -131,11 +131,11 @@ func fresh() string { return fmt.Sprintf("bench:%x:%d", time.Now().UnixNano(), r
 type party struct {
 	goroutines int
 	shared     bool
-	many       int // keys that are locked together
+	many       int // keys that it locks together
 	pause      time.Duration
 }
 
-// A match is several parties and what they did.
+// A match is several processes with their results.
 type match struct {
 	answers       []answer
 	before, after probe
@@ -143,7 +143,7 @@ type match struct {
 	length        time.Duration
 }
 
-// play has all parties lock and unlock at the same time, each as a process.
+// play makes all processes lock and unlock at the same time.
 func play(ctx context.Context, e *env, lib library, parties []party) (*match, error) {
 	ps := make([]*process, len(parties))
 	for i := range parties {
@@ -186,12 +186,12 @@ func play(ctx context.Context, e *env, lib library, parties []party) (*match, er
 	return m, err
 }
 
-// metrics says what all parties did together.
+// metrics sums up all processes.
 func (m *match) metrics() metrics {
 	var waits histogram
 	var counts, sums []float64
 	var total, longest, stuck, failed, never float64
-	var cpu, mallocs, bytes float64 // each second, since not all are looked at in the same moments
+	var cpu, mallocs, bytes float64 // per second, since the processes are not measured at the same moments
 	for _, a := range m.answers {
 		var sum float64
 		for _, n := range a.Counts {
@@ -234,7 +234,7 @@ func cycles(parties ...party) func(ctx context.Context, e *env, lib library) (me
 	}
 }
 
-// neighbours has a busy process and one whose only goroutine pauses between turns.
+// neighbours runs a busy process and one whose only goroutine pauses between turns.
 func neighbours(ctx context.Context, e *env, lib library) (metrics, error) {
 	m, err := play(ctx, e, lib, []party{{goroutines: 100, shared: true}, {goroutines: 1, shared: true, pause: 10 * time.Millisecond}})
 	if err != nil {
@@ -250,7 +250,7 @@ func neighbours(ctx context.Context, e *env, lib library) (metrics, error) {
 	}, nil
 }
 
-// handOver passes a key between two processes, and asks how long a PING takes meanwhile.
+// handOver passes a key between two processes, and measures how long a PING takes meanwhile.
 func handOver(ctx context.Context, e *env, lib library) (metrics, error) {
 	var ps [2]*process
 	for i := range ps {
@@ -281,7 +281,7 @@ func handOver(ctx context.Context, e *env, lib library) (metrics, error) {
 		if err := waiter.send(order{Op: "lock", Keys: key}); err != nil {
 			return nil, err
 		}
-		// So that it waits, in no rhythm.
+		// The process waits then, in no rhythm.
 		if err := pause(ctx, 2*time.Millisecond+rand.N(max(3*time.Millisecond, lib.asks))); err != nil {
 			return nil, err
 		}
@@ -317,7 +317,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// idle looks at a process and the server for a while in which nothing happens.
+// idle observes a process and the server for a while in which nothing happens.
 func idle(ctx context.Context, e *env, lib library, p *process, length time.Duration) (metrics, error) {
 	before, err := e.probe()
 	if err != nil {
@@ -347,7 +347,7 @@ func idle(ctx context.Context, e *env, lib library, p *process, length time.Dura
 	}, nil
 }
 
-// holding has one process hold many locks: as many times those of the environment.
+// holding makes one process hold many locks: many times the number of the environment.
 func holding(many int) func(ctx context.Context, e *env, lib library) (metrics, error) {
 	return func(ctx context.Context, e *env, lib library) (metrics, error) { return hold(ctx, e, lib, many*e.held) }
 }
@@ -392,7 +392,7 @@ func hold(ctx context.Context, e *env, lib library, number int) (metrics, error)
 	return m, nil
 }
 
-// waiting has one process wait for many locks that another one holds and then releases.
+// waiting makes one process wait for many locks that another one holds and then releases.
 func waiting(ctx context.Context, e *env, lib library) (metrics, error) {
 	keys := fresh()
 	var ps [2]*process
@@ -426,7 +426,7 @@ func waiting(ctx context.Context, e *env, lib library) (metrics, error) {
 	if _, err := waiter.do(order{Op: "wait"}); err != nil {
 		return nil, err
 	}
-	if err := pause(ctx, max(500*time.Millisecond, e.rest/4)); err != nil { // until all wait; few libraries say when
+	if err := pause(ctx, max(500*time.Millisecond, e.rest/4)); err != nil { // until all wait; few libraries report that
 		return nil, err
 	}
 	after, err := waiter.do(order{Op: "usage", Collect: true})

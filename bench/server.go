@@ -18,11 +18,11 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// A server is the Redis that all are measured on, with a connection to look at it.
+// A server is the Redis of all measurements, with a connection to observe it.
 type server struct {
 	addr string
 	rc   rueidis.Client
-	own  bool // started by us, so that it may be emptied
+	own  bool // started by this program, which may empty it
 	stop func()
 }
 
@@ -89,7 +89,7 @@ func (s *server) start(ctx context.Context, options ...string) error {
 	return fail(fmt.Errorf("redis-server ended: %w", cmd.Wait()))
 }
 
-// empty forgets all keys of a server of our own. Elsewhere they expire.
+// empty deletes all keys of a server that this program started. Elsewhere they expire.
 func (s *server) empty() error {
 	if !s.own {
 		return nil
@@ -97,7 +97,7 @@ func (s *server) empty() error {
 	return s.rc.Do(context.Background(), s.rc.B().Flushall().Build()).Error()
 }
 
-// A probe is what the server has done so far.
+// A probe has the counters of the server.
 type probe struct {
 	at          time.Time
 	commands    map[string]float64 // calls by name, those from scripts too
@@ -143,7 +143,7 @@ func parseInfo(text string) probe {
 	return p
 }
 
-// ours are the commands by which the server is looked at.
+// ours are the commands that observe the server.
 var ours = []string{"info", "flushall", "config|get"}
 
 // always are the commands that no script sends here.
@@ -166,7 +166,7 @@ func (q probe) since(p probe, direct []string) (sent, called float64) {
 	return sent, called
 }
 
-// machine describes where the figures come from, and whether it did anything else.
+// machine describes the machine of the figures, and whether it did anything else.
 func (s *server) machine(cpus int, goVersion string) (string, error) {
 	p, err := s.probe()
 	if err != nil {

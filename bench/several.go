@@ -39,8 +39,8 @@ func together(many int) func(ctx context.Context, e *env, lib library) (metrics,
 // slowness is how much longer a round trip to a slow server takes.
 const slowness = 200 * time.Millisecond
 
-// onFive has one goroutine lock on a majority of five servers: healthy ones, then with two of them down, then with two
-// that do not answer, then with two that are slow. Commands are those that one of the others gets.
+// onFive makes one goroutine lock on a majority of five servers: healthy ones, then with two of them down, then with
+// two that do not answer, then with two that are slow. It counts the commands of one of the other servers.
 func onFive(ctx context.Context, e *env, lib library) (metrics, error) {
 	all := metrics{}
 	for state, prefix := range []string{"", "down ", "mute ", "slow "} {
@@ -62,7 +62,8 @@ func onFive(ctx context.Context, e *env, lib library) (metrics, error) {
 	return all, nil
 }
 
-// sharedOnFive has two processes of 8 goroutines want one key of a majority of five servers.
+// sharedOnFive makes two processes of 8 goroutines compete for one key on a majority of five
+// servers.
 func sharedOnFive(ctx context.Context, e *env, lib library) (metrics, error) {
 	each := party{goroutines: 8, shared: true}
 	return onFiveIn(ctx, e, lib, "", each, each)
@@ -88,7 +89,7 @@ func onFiveIn(ctx context.Context, e *env, lib library, state string, parties ..
 				return nil, err
 			}
 			defer way.close()
-			if state != "down " { // else nobody is to answer there
+			if state != "down " { // otherwise no server answers there
 				addrs[i] = way.addr()
 			}
 			harm = append(harm, map[string]func(){
@@ -111,11 +112,11 @@ func onFiveIn(ctx context.Context, e *env, lib library, state string, parties ..
 	return m.metrics(), nil
 }
 
-// A delay passes on what clients and a server say, later or not at all.
+// A delay forwards the bytes between clients and a server, late or not at all.
 type delay struct {
 	listener net.Listener
 	to       string
-	each     atomic.Int64 // by so much, each way
+	each     atomic.Int64 // the delay, each way
 	mute     atomic.Bool
 }
 
@@ -145,7 +146,7 @@ func newDelay(to string) (*delay, error) {
 
 func (d *delay) addr() string { return d.listener.Addr().String() }
 
-// close ends it; connections end with those who use them.
+// close ends it; connections end with their clients.
 func (d *delay) close() { _ = d.listener.Close() }
 
 func (d *delay) pass(from io.ReadCloser, to io.WriteCloser) {
@@ -216,7 +217,7 @@ func severalScenarios() []*scenario {
 	})
 }
 
-// anotherServer starts a server besides the one that all are measured on.
+// anotherServer starts a server besides that of all measurements.
 func anotherServer(ctx context.Context, options ...string) (*server, error) {
 	s := &server{}
 	if err := s.start(ctx, options...); err != nil {
@@ -231,7 +232,7 @@ func anotherServer(ctx context.Context, options ...string) (*server, error) {
 	return s, nil
 }
 
-// inCluster measures how many locks a second a cluster of three grants, and one server.
+// inCluster measures how many locks a second a cluster of three grants, compared with one server.
 func inCluster(ctx context.Context, e *env, lib library) (metrics, error) {
 	half := *e
 	half.length = e.length / 2
@@ -257,8 +258,8 @@ func inCluster(ctx context.Context, e *env, lib library) (metrics, error) {
 	return m, nil
 }
 
-// startCluster starts so many servers, each of which has as many of the slots as the others. Those that it started are
-// returned with an error, too.
+// startCluster starts n servers, which share the slots equally. With an error it also returns the servers that it has
+// started.
 func startCluster(ctx context.Context, n int) ([]*server, error) {
 	const slots = 16384
 	var nodes []*server
@@ -308,7 +309,7 @@ func (s *server) tell(ctx context.Context, command ...string) error {
 	return s.rc.Do(ctx, s.rc.B().Arbitrary(command...).Build()).Error()
 }
 
-// opening measures how long after a latch was opened in one process all have heard who wait for it in another.
+// opening measures the time from opening a latch in one process until all its waiters in another process have returned.
 func opening(waiters int) func(ctx context.Context, e *env, lib library) (metrics, error) {
 	return func(ctx context.Context, e *env, lib library) (metrics, error) {
 		var ps [2]*process

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// jain is Jain's fairness index: 1 if all have the same, 1/n if one of n has it all, 0 if nobody has anything.
+// jain is Jain's fairness index: 1 if all have the same, 1/n if one of n has it all, 0 if none has anything.
 func jain(shares []float64) float64 {
 	var sum, squares float64
 	for _, x := range shares {
@@ -20,11 +20,11 @@ func jain(shares []float64) float64 {
 	return sum * sum / (float64(len(shares)) * squares)
 }
 
-// A spread is what several rounds measured.
+// A spread sums up several rounds.
 type spread struct{ median, low, high float64 }
 
-// of returns the spread of values; what is not a number was not measured and does not count. Of an even number
-// of values the median lies between the two in the middle.
+// of returns the spread of values; NaN was not measured and does not count. Of an even number of values the median lies
+// between the two in the middle.
 func of(values []float64) spread {
 	values = slices.DeleteFunc(slices.Clone(values), math.IsNaN)
 	if len(values) == 0 {
@@ -43,9 +43,9 @@ func of(values []float64) spread {
 type histogram [bucketsOf]uint32
 
 const (
-	fine      = 5                        // bits that a bucket tells apart
+	fine      = 5                        // bits that a bucket distinguishes
 	longest   = 38                       // bits: more than two minutes
-	bucketsOf = (longest - fine) << fine // the last counts all that is longer
+	bucketsOf = (longest - fine) << fine // the last bucket counts everything that is longer
 )
 
 func (h *histogram) add(d time.Duration) {
@@ -58,15 +58,15 @@ func (h *histogram) add(d time.Duration) {
 	h[min(i, bucketsOf-1)]++
 }
 
-// merge adds what is in o.
+// merge adds the counts of o.
 func (h *histogram) merge(o *histogram) {
 	for i, n := range o {
 		h[i] += n
 	}
 }
 
-// quantile returns what the share q took at most, in nanoseconds, to the middle of the bucket; not a number if
-// nothing was counted.
+// quantile returns the longest duration of the share q, in nanoseconds, to the middle of the bucket; NaN if nothing was
+// counted.
 func (h *histogram) quantile(q float64) float64 {
 	var total uint64
 	for _, n := range h {

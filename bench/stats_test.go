@@ -28,7 +28,7 @@ func TestSpread(t *testing.T) {
 
 func TestHistogram_Quantile(t *testing.T) {
 	t.Parallel()
-	// What has a bucket of its own is exact.
+	// A value with a bucket of its own is exact.
 	var h histogram
 	for v := range 50 {
 		h.add(time.Duration(v))

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A table is what all libraries did in all rounds of a scenario.
+// A table has the results of all libraries in all rounds of a scenario.
 type table struct {
 	scenario *scenario
 	names    []string             // of the libraries, in order
@@ -17,7 +17,7 @@ type table struct {
 
 func newTable(s *scenario) *table { return &table{scenario: s, rounds: map[string][]metrics{}} }
 
-// add takes in a round of a library.
+// add adds a round of a library.
 func (t *table) add(name string, m metrics) {
 	if _, known := t.rounds[name]; !known {
 		t.names = append(t.names, name)
@@ -35,7 +35,7 @@ func (t *table) note(text string) {
 	t.notes = append(t.notes, text)
 }
 
-// values returns a metric of each round, not a number where it was not measured.
+// values returns a metric of each round, NaN where it was not measured.
 func (t *table) values(name, metric string) []float64 {
 	values := make([]float64, len(t.rounds[name]))
 	for i, m := range t.rounds[name] {
@@ -48,8 +48,8 @@ func (t *table) values(name, metric string) []float64 {
 	return values
 }
 
-// ratio returns by how much a library's metric is another's. It is taken within each round, since the machine
-// changes from one to the next.
+// ratio returns the ratio of a library's metric to another's. It is taken within each round, since the machine changes
+// from one to the next.
 func (t *table) ratio(name, other, metric string) spread {
 	ours, theirs := t.values(name, metric), t.values(other, metric)
 	var ratios []float64
@@ -59,7 +59,7 @@ func (t *table) ratio(name, other, metric string) spread {
 	return of(ratios)
 }
 
-// best returns the other library, or "" if there is none, that is first by its median.
+// best returns the other library whose median is best, or "" without another library.
 func (t *table) best(by headline) string {
 	best, first := "", math.NaN()
 	for _, name := range t.names {
@@ -99,7 +99,7 @@ var (
 	thousandth = plain(3)
 )
 
-// small writes what may be far below 1.
+// small writes numbers that may be far below 1.
 func small(v float64) string {
 	if v != 0 && math.Abs(v) < 0.1 {
 		return plain(4)(v)

@@ -20,7 +20,7 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// An order is what a worker is told: a client of one library in a process of its own. It answers each one.
+// An order is a request to a worker: a client of one library in a process of its own. The worker answers each one.
 type order struct {
 	Op string
 
@@ -34,22 +34,22 @@ type order struct {
 	Goroutines int
 	Shared     bool          // all lock one key
 	Many       int           // keys that are locked together; 0 as 1
-	Pause      time.Duration // between two turns of a goroutine
-	Begin      time.Time     // when counting begins, after a time to warm up
+	Pause      time.Duration // between two cycles of a goroutine
+	Begin      time.Time     // the time when counting begins, after a warm-up
 	Length     time.Duration
 
 	// hold, wait, listen:
 	Keys   string // their prefix, or the latch
 	Number int
 
-	// served, cycle: how long to wait for those who wait
+	// served, cycle: how long to wait for the waiters
 	Patience time.Duration
 
 	// usage:
 	Collect bool // garbage first
 }
 
-// An answer is what a worker says.
+// An answer is the reply of a worker.
 type answer struct {
 	Err string // the order could not be carried out
 
@@ -57,18 +57,18 @@ type answer struct {
 	Counts  []float64 // of the acquisitions of each goroutine
 	Waits   []uint32  // a histogram
 	Longest time.Duration
-	Stuck   int    // goroutines that did not get it long after the others had stopped
+	Stuck   int    // goroutines that did not acquire the lock long after the others had stopped
 	Failed  int    // calls that returned an error
 	Failure string // the last of them
 	Used    usage
 
-	Took    time.Duration // hold, release: for all; cycle, reenter: in which Used was used
-	Number  int           // trusted, served: how many
-	At      time.Time     // lock, unlock, release: when; served: when the last was
+	Took    time.Duration // hold, release: for all; cycle, reenter: the time of Used
+	Number  int           // trusted, served: the number
+	At      time.Time     // lock, unlock, release: when; served: the time of the last
 	Elapsed time.Duration // ping
 }
 
-// usage is what a process has used so far, and what it has.
+// usage is what a process has used so far.
 type usage struct {
 	CPU        time.Duration
 	Mallocs    float64
@@ -116,10 +116,11 @@ type worker struct {
 	failed   atomic.Int64
 	failure  atomic.Pointer[string]
 	lastTime atomic.Int64
-	all      chan struct{} // closed when all are served
+	all      chan struct{} // closed when all waiters are served
 }
 
-// work reads orders until there are no more. What a library left behind ends with the process.
+// work reads orders until there are no more. Goroutines that a library leaves behind end with the
+// process.
 func work(in io.Reader, out io.Writer) error {
 	orders, answers := json.NewDecoder(in), json.NewEncoder(out)
 	w := &worker{}
@@ -158,7 +159,7 @@ func (w *worker) carryOut(o order) (a answer, err error) {
 		w.one, err = w.client.lock(o.Keys)
 		return answer{At: time.Now()}, err
 	case "unlock":
-		a.At = time.Now() // before
+		a.At = time.Now() // the time before
 		return a, w.one.unlock()
 	case "ping":
 		return w.pings()
@@ -189,7 +190,7 @@ func (w *worker) carryOut(o order) (a answer, err error) {
 	return a, fmt.Errorf("no such order: %q", o.Op)
 }
 
-// open opens the client and lets it do what is done once.
+// open opens the client and runs its first, untimed operations.
 func (w *worker) open(o order) (err error) {
 	w.order = o
 	for _, lib := range libraries {
@@ -216,7 +217,7 @@ func (w *worker) open(o order) (err error) {
 	return nil
 }
 
-// pings measures a round trip, on a connection of its own that is made when it is first needed.
+// pings measures a round trip, on a connection of its own that it opens at first use.
 func (w *worker) pings() (a answer, err error) {
 	if w.ping == nil {
 		if w.ping, err = rueidisClient(w.order.Addr); err != nil {
@@ -233,19 +234,19 @@ func (w *worker) pings() (a answer, err error) {
 type runner struct {
 	mu      sync.Mutex
 	count   float64
-	asked   time.Duration // when it began to wait; negative when it does not
+	asked   time.Duration // the time when it began to wait; negative when it does not wait
 	longest time.Duration
 	waits   histogram
 }
 
-// keysEach is how many keys a goroutine of its own takes in turn, so that no library profits from its own last
-// lock being of the same key.
+// keysEach is how many keys a goroutine uses in turn, so that no library profits from its own last lock being of the
+// same key.
 const keysEach = 16
 
-// cycle has goroutines lock and unlock from now on, counts from o.Begin for o.Length, and looks after those that
+// cycle makes goroutines lock and unlock from now on, counts from o.Begin for o.Length, and reports goroutines that
 // have not stopped by then.
 func (w *worker) cycle(o order) (a answer, err error) {
-	// One clock is read, and not that of the wall as well: it is read twice in each cycle, and not for nothing.
+	// The loop reads one clock, and not the wall clock as well: two reads in each cycle have a price.
 	began := time.Now()
 	now := func() time.Duration { return time.Since(began) }
 	begin := o.Begin.Sub(began)
@@ -332,7 +333,7 @@ func (w *worker) cycle(o order) (a answer, err error) {
 	return a, nil
 }
 
-// fails notes an error of a library and pauses, since whoever fails at once would run ahead of all others.
+// fails records an error of a library and pauses, since a goroutine that fails at once would run ahead of all others.
 func (w *worker) fails(err error) {
 	text := err.Error()
 	w.failure.Store(&text)
@@ -347,7 +348,7 @@ func (w *worker) failures() (int, string) {
 	return 0, ""
 }
 
-// profile writes what the CPU does until it is stopped, and what was allocated so far, if that is wanted.
+// profile writes the CPU profile until it is stopped, and the allocations so far, if the order asks for profiles.
 func (w *worker) profile() (stop func() error, err error) {
 	if w.order.Profile == "" {
 		return func() error { return nil }, nil
@@ -365,7 +366,7 @@ func (w *worker) profile() (stop func() error, err error) {
 	}, nil
 }
 
-// write writes a profile that the program always has, if that is wanted.
+// write writes a profile that the program always has, if the order asks for profiles.
 func (w *worker) write(name string) error {
 	if w.order.Profile == "" {
 		return nil
@@ -390,7 +391,7 @@ func (w *worker) reenter(o order) (a answer, err error) {
 	}
 	before, start := use(false), time.Now()
 	for time.Since(start) < o.Length {
-		for range 1000 { // the clock is not what is measured
+		for range 1000 { // the clock's own cost stays small
 			if err := cycle(); err != nil {
 				return a, err
 			}
@@ -402,8 +403,8 @@ func (w *worker) reenter(o order) (a answer, err error) {
 	return a, nil
 }
 
-// prepare makes what hold and wait need, and locks so many other keys as it has hands, so that neither counts as
-// theirs.
+// prepare creates everything that hold and wait need, and locks one other key for each of its goroutines, so that
+// neither counts as theirs.
 func (w *worker) prepare(o order) error {
 	w.keys, w.held = make([]string, o.Number), make([]held, o.Number)
 	for i := range w.keys {
@@ -432,7 +433,7 @@ func (w *worker) hold() (a answer, err error) {
 	return a, errors.Join(err, stopProfile())
 }
 
-// wait begins to wait for all keys, each in a goroutine. Whoever gets one gives it back at once.
+// wait begins to wait for all keys, each in a goroutine, which releases its key at once.
 func (w *worker) wait() {
 	for i := range w.keys {
 		go func() {
@@ -455,7 +456,7 @@ func (w *worker) wait() {
 	}
 }
 
-// listen has goroutines wait for one latch, and returns when all do.
+// listen makes goroutines wait for one latch, and returns when all do.
 func (w *worker) listen(o order) error {
 	w.served.Store(0)
 	w.keys, w.all = make([]string, o.Number), make(chan struct{})
@@ -483,7 +484,7 @@ func (w *worker) listen(o order) error {
 	return nil
 }
 
-// waitServed waits until all got their key, or for o.Patience.
+// waitServed waits until all goroutines got their key, or for o.Patience.
 func (w *worker) waitServed(o order) (a answer, err error) {
 	select {
 	case <-w.all:

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// greedy grants a few locks and then none, and its calls never come back.
+// greedy grants a few locks and then none, and its calls never return.
 var greedy = library{name: "greedy", open: func(string, time.Duration) (*client, error) {
 	var granted atomic.Int64
 	return &client{lock: func(string) (held, error) {
@@ -46,7 +46,8 @@ func startServer(t *testing.T) *server {
 	return s
 }
 
-// TestPlay_Hanging shows that a library that never comes back ends no run, and who waited is counted.
+// TestPlay_Hanging shows that a library that never returns does not block a run, and that its
+// waiters are counted.
 func TestPlay_Hanging(t *testing.T) {
 	t.Parallel()
 	e := &env{server: startServer(t), length: 30 * time.Millisecond}
@@ -54,7 +55,7 @@ func TestPlay_Hanging(t *testing.T) {
 	require.NoError(t, err)
 	got := m.metrics()
 	require.Equal(t, 3.0, got["stuck"])
-	var granted float64 // if it was not while it warmed up
+	var granted float64 // unless it was during the warm-up
 	for _, n := range m.answers[0].Counts {
 		granted += n
 	}
@@ -62,7 +63,7 @@ func TestPlay_Hanging(t *testing.T) {
 	require.Greater(t, got["longest"], float64(grace))
 }
 
-// TestScenarios runs each of them with those that need nobody else's code, for a moment.
+// TestScenarios runs each scenario for a moment, with the locks that need no other library.
 func TestScenarios(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
@@ -104,8 +105,8 @@ func contains(m metrics, name string) bool {
 	return ok
 }
 
-// TestProbe_Since shows that what clients send is told from what their scripts call, for every library: by MONITOR,
-// which says so of each command.
+// TestProbe_Since shows that commands of clients are counted apart from those of their scripts, for every library:
+// MONITOR marks each command.
 func TestProbe_Since(t *testing.T) {
 	t.Parallel()
 	for _, lib := range libraries {
@@ -146,7 +147,7 @@ func TestProbe_Since(t *testing.T) {
 				}
 			}
 			require.NoError(t, lines.Err())
-			// MONITOR does not show every command by which a client connects, so more may have been sent than seen.
+			// MONITOR does not show every command of a connecting client, so more may have been sent than seen.
 			require.Equal(t, calledSeen, called)
 			require.GreaterOrEqual(t, sent, sentSeen)
 			require.GreaterOrEqual(t, sent, 10.0)

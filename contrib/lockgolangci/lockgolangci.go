@@ -1,5 +1,5 @@
-// Package lockgolangci makes the analyzers of lockgen a linter of golangci-lint, named lockgen. golangci-lint builds it in as a module
-// plugin; README.md has the two files that it wants.
+// Package lockgolangci makes the analyzers of lockgen a linter of golangci-lint, named lockgen. golangci-lint builds it
+// in as a module plugin; README.md has the two files for that.
 package lockgolangci
 
 import (
@@ -9,7 +9,7 @@ import (
 	"github.com/lockgen/lockgen/cmd/lockgen/vet"
 )
 
-// name is what a configuration of golangci-lint calls the linter.
+// name is the name of the linter in a configuration of golangci-lint.
 const name = "lockgen"
 
 func init() { register.Plugin(name, newPlugin) }
@@ -22,5 +22,5 @@ func newPlugin(any) (register.LinterPlugin, error) { return plugin{}, nil }
 // BuildAnalyzers returns the analyzers of package vet.
 func (plugin) BuildAnalyzers() ([]*analysis.Analyzer, error) { return vet.Analyzers(), nil }
 
-// GetLoadMode says that the analyzers need types.
+// GetLoadMode declares that the analyzers need types.
 func (plugin) GetLoadMode() string { return register.LoadModeTypesInfo }

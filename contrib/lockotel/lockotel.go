@@ -1,4 +1,4 @@
-// Package lockotel has the locks of lockgen measured and traced by OpenTelemetry.
+// Package lockotel measures and traces the locks of lockgen with OpenTelemetry.
 //
 // Its instruments, of the meter github.com/lockgen/lockgen/contrib/lockotel:
 //
@@ -11,9 +11,10 @@
 //	lockgen.handovers         counter            kind, name, from                from another goroutine or process: local, remote
 //	lockgen.deadlocks         counter            kind, name, broken              calls that were found in a deadlock; true if they were ended
 //
-// The attributes are called lockgen.kind and so on; their values are those of the events of [lockrt.Hooks]. A key is no attribute of a
-// metric: there are millions, and they may name people. The name is what [lockrt.WithName] says, or the method of generated code, or
-// else the kind. The first 1,000 names have series of their own, and all others share the name "other".
+// The attributes are called lockgen.kind and so on; their values are those of the events of [lockrt.Hooks]. A key is no
+// attribute of a metric: there are millions, and they may name people. The name is that of [lockrt.WithName], or the
+// method of generated code, or else the kind. The first 1,000 names have series of their own, and all others share the
+// name "other".
 //
 // Its spans:
 //
@@ -61,10 +62,10 @@ const (
 	attrLink      = attribute.Key("lockgen.link")
 )
 
-// DefaultSlow is from when on a call that waits has a span, unless [WithSlow] says otherwise.
+// DefaultSlow is the shortest wait whose call has a span, unless [WithSlow] sets another one.
 const DefaultSlow = 10 * time.Millisecond
 
-// boundaries are those of the histograms, in seconds.
+// boundaries are the bucket boundaries of the histograms, in seconds.
 var boundaries = []float64{0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 86400}
 
 // Telemetry measures and traces one or more Clients. It is safe for concurrent use. The zero value is of no use: see [New].
@@ -85,19 +86,21 @@ type config struct {
 	keys    bool
 }
 
-// WithMeterProvider says where metrics go. Defaults to the global provider.
+// WithMeterProvider sets the provider of metrics. Defaults to the global provider.
 func WithMeterProvider(p metric.MeterProvider) Option { return func(c *config) { c.metrics = p } }
 
-// WithTracerProvider says where spans go. Defaults to the global provider.
+// WithTracerProvider sets the provider of spans. Defaults to the global provider.
 func WithTracerProvider(p trace.TracerProvider) Option { return func(c *config) { c.traces = p } }
 
-// WithSlow has calls that got their lock within d leave no span. Defaults to [DefaultSlow]; 0 has all calls leave one.
+// WithSlow omits the span of calls that got their lock within d. Defaults to [DefaultSlow]; with 0 all calls have a
+// span.
 func WithSlow(d time.Duration) Option { return func(c *config) { c.slow = d } }
 
-// WithKeys puts the keys of locks into spans. They may name people, and whoever reads traces reads them.
+// WithKeys puts the keys of locks into spans. Keys may name people, and every reader of the traces sees them.
 func WithKeys() Option { return func(c *config) { c.keys = true } }
 
-// New returns a Telemetry, to be given to Clients by [Telemetry.Hooks]. It fails if the provider makes no such instruments.
+// New returns a Telemetry for the options of Clients, see [Telemetry.Hooks]. It fails if the provider cannot make the
+// instruments.
 func New(opts ...Option) (*Telemetry, error) {
 	cfg := config{metrics: otel.GetMeterProvider(), traces: otel.GetTracerProvider(), slow: DefaultSlow}
 	for _, o := range opts {
@@ -112,7 +115,7 @@ func New(opts ...Option) (*Telemetry, error) {
 	return t, nil
 }
 
-// instruments returns those of m.
+// instruments returns the instruments of m.
 func instruments(m metric.Meter) (to meter.Instruments, err error) {
 	histogram := func(name, description string, attrs func(meter.Labels) []attribute.KeyValue) func(meter.Labels) meter.Observe {
 		h, failed := m.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(description), metric.WithExplicitBucketBoundaries(boundaries...))
@@ -159,8 +162,8 @@ func instruments(m metric.Meter) (to meter.Instruments, err error) {
 	return to, err
 }
 
-// levels are what goes up and down. They are counted here and read when metrics are collected, which costs the calls less than if the SDK
-// counted each change.
+// levels have the up-down counters. The package counts them itself and reports them when metrics are collected, which
+// costs the calls less than if the SDK counted each change.
 type levels struct {
 	mu  sync.Mutex
 	all []*level
@@ -196,8 +199,8 @@ func setOf(l meter.Labels, more func(meter.Labels) []attribute.KeyValue) attribu
 	return attribute.NewSet(attrs...)
 }
 
-// Hooks returns the hooks for [lockrt.Options] of a Client, which measure and trace it. They do what next does, besides.
+// Hooks returns the hooks for [lockrt.Options] of a Client, which measure and trace it and then call next.
 func (t *Telemetry) Hooks(next lockrt.Hooks) lockrt.Hooks { return t.meter.Hooks(t.spans(next)) }
 
-// Metrics is Hooks without spans. An acquisition takes no memory for it.
+// Metrics is Hooks without spans. An acquisition allocates no memory for it.
 func (t *Telemetry) Metrics(next lockrt.Hooks) lockrt.Hooks { return t.meter.Hooks(next) }

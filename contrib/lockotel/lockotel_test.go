@@ -21,7 +21,7 @@ import (
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
-// A rig is a Telemetry that keeps in memory what it is told.
+// A rig is a Telemetry with exporters in memory.
 type rig struct {
 	*lockotel.Telemetry
 
@@ -181,7 +181,8 @@ func TestTelemetry_CountsHandOvers(t *testing.T) {
 	require.EqualValues(t, 1, r.sum("lockgen.handovers", mutex, pay, attribute.String("lockgen.from", "remote")))
 }
 
-// The work under a lock is in a span of its own, which is the child of the caller's, and over when the lock is given back.
+// TestTelemetry_TheWorkIsUnderTheHold shows that the work under a lock is in a span of its own, which is the child of
+// the caller's and ends with the release.
 func TestTelemetry_TheWorkIsUnderTheHold(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -280,14 +281,15 @@ func TestTelemetry_AMillionKeysAreAFewSeries(t *testing.T) {
 	require.EqualValues(t, 1_000_000, count)
 }
 
-// untraced has nothing traced.
+// untraced switches tracing off.
 var untraced = lockotel.WithTracerProvider(noop.NewTracerProvider())
 
 // event is the end of a call that got its lock.
 var event = lockrt.AcquireEvent{ID: 1, Kind: lockrt.KindMutex, Name: "orders.Service.Pay", Key: "order:1", Waited: time.Millisecond,
 	Outcome: lockrt.OutcomeAcquired, Grant: lockrt.GrantServer}
 
-// A call that acquires takes no memory for metrics. Spans do.
+// TestTelemetry_MetricsTakeNoMemory shows that a call that acquires allocates no memory for
+// metrics. Spans do.
 func TestTelemetry_MetricsTakeNoMemory(t *testing.T) {
 	hooks := newRig(t).Metrics(lockrt.Hooks{})
 	ctx := context.Background()
@@ -296,7 +298,8 @@ func TestTelemetry_MetricsTakeNoMemory(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(1000, cycle))
 }
 
-// Acquire is what metrics cost a call that acquires, Cycle with the end of its lease, Traced with a span that is recorded besides.
+// BenchmarkTelemetry: Acquire is the cost of metrics for a call that acquires, Cycle with the end of its lease, Traced
+// with a recorded span besides.
 func BenchmarkTelemetry(b *testing.B) {
 	r := newRig(b)
 	hooks := r.Metrics(lockrt.Hooks{})

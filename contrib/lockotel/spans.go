@@ -12,7 +12,7 @@ import (
 	lockrt "github.com/lockgen/lockgen/runtime"
 )
 
-// spans returns hooks that make spans and do what next does.
+// spans returns hooks that make spans and then call next.
 func (t *Telemetry) spans(next lockrt.Hooks) lockrt.Hooks {
 	hooks := next
 	hooks.AcquireEnd = func(ctx context.Context, e lockrt.AcquireEvent) {
@@ -93,7 +93,7 @@ func ended(span trace.Span, e *lockrt.EndEvent) {
 	span.End(trace.WithTimestamp(e.At))
 }
 
-// describe returns what a call is about.
+// describe returns the attributes of a call.
 func (t *Telemetry) describe(e *lockrt.AcquireEvent) []attribute.KeyValue {
 	attrs := make([]attribute.KeyValue, 0, 6)
 	attrs = append(attrs, attrKind.String(string(e.Kind)), attrName.String(e.Name))
@@ -106,16 +106,16 @@ func (t *Telemetry) describe(e *lockrt.AcquireEvent) []attribute.KeyValue {
 	return attrs
 }
 
-// holdKey asks a context for the span of the innermost lease.
+// holdKey is the key of the innermost lease's span in a context.
 type holdKey struct{}
 
-// holdOf returns the span of the lease that ctx is of, or nil.
+// holdOf returns the span of the lease of ctx, or nil.
 func holdOf(ctx context.Context) trace.Span {
 	span, _ := ctx.Value(holdKey{}).(trace.Span)
 	return span
 }
 
-// traceParent returns the W3C trace parent of the span that ctx carries, or nothing.
+// traceParent returns the W3C trace parent of the span that ctx carries, or "".
 func traceParent(ctx context.Context) string {
 	carrier := propagation.MapCarrier{}
 	propagation.TraceContext{}.Inject(ctx, carrier)

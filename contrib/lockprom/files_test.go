@@ -17,7 +17,7 @@ import (
 	lockrt "github.com/lockgen/lockgen/runtime"
 )
 
-// exist returns the metrics that there are, each with its labels.
+// exist returns the existing metrics, each with its labels.
 func exist(t *testing.T) map[string][]string {
 	t.Helper()
 	metrics, registry := lockprom.New(), prometheus.NewRegistry()
@@ -124,7 +124,7 @@ func TestFiles_NameMetricsThatExist(t *testing.T) {
 	}
 }
 
-// promtool runs the checker that Prometheus comes with. Without it the test is skipped, but not where all tests have to run.
+// promtool runs the checker that Prometheus comes with. Without it the test is skipped, but not in CI.
 func promtool(t *testing.T, args ...string) {
 	t.Helper()
 	if _, err := exec.LookPath("promtool"); err != nil {

@@ -1,5 +1,5 @@
-// Package lockprom has the locks of lockgen measured by Prometheus: how long calls wait for which kind of lock, how long locks are held,
-// and how often leases are lost. Its metrics, in seconds and counts:
+// Package lockprom measures the locks of lockgen for Prometheus: how long calls wait for which kind of lock, how long
+// locks are held, and how often leases are lost. Its metrics, in seconds and counts:
 //
 //	lockgen_acquire_duration_seconds  histogram  kind, name, outcome, contended  of each call that acquires
 //	lockgen_hold_duration_seconds     histogram  kind, name, cause               of each lease
@@ -10,11 +10,11 @@
 //	lockgen_handovers_total           counter    kind, name, from                from another goroutine or process: local, remote
 //	lockgen_deadlocks_total           counter    kind, name, broken              calls that were found in a deadlock; true if they were ended
 //
-// The labels are those of the events of [lockrt.Hooks]. A key is no label: there are millions, and they may name people. The name is what
-// [lockrt.WithName] says, or the method of generated code, or else the kind. The first 1,000 names have series of their own, and all
-// others share the name "other".
+// The labels are those of the events of [lockrt.Hooks]. A key is no label: there are millions, and they may name
+// people. The name is that of [lockrt.WithName], or the method of generated code, or else the kind. The first 1,000
+// names have series of their own, and all others share the name "other".
 //
-// An acquisition takes no memory for metrics.
+// An acquisition allocates no memory for metrics.
 package lockprom
 
 import (
@@ -27,8 +27,8 @@ import (
 	lockrt "github.com/lockgen/lockgen/runtime"
 )
 
-// Buckets are the upper bounds of the histograms, in seconds: from a tenth of a millisecond, below which a lock of Redis takes, to a
-// day.
+// Buckets are the upper bounds of the histograms, in seconds: from a tenth of a millisecond, less than a lock on Redis
+// takes, to a day.
 var Buckets = []float64{0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 86400}
 
 // Metrics are the metrics of one or more Clients. They are safe for concurrent use. The zero value is of no use: see [New].
@@ -39,7 +39,7 @@ type Metrics struct {
 
 var _ prometheus.Collector = (*Metrics)(nil)
 
-// New returns metrics, to be registered once, and to be given to the Clients by [Metrics.Hooks].
+// New returns metrics. Register them once, and give them to the Clients by [Metrics.Hooks].
 func New() *Metrics {
 	m := &Metrics{}
 	histogram := func(name, help string, labels ...string) *prometheus.HistogramVec {
@@ -89,17 +89,17 @@ func New() *Metrics {
 	return m
 }
 
-// Hooks returns the hooks for [lockrt.Options] of a Client. They do what next does, besides.
+// Hooks returns the hooks for [lockrt.Options] of a Client. They record events and then call next.
 func (m *Metrics) Hooks(next lockrt.Hooks) lockrt.Hooks { return m.meter.Hooks(next) }
 
-// Describe is of [prometheus.Collector].
+// Describe implements [prometheus.Collector].
 func (m *Metrics) Describe(to chan<- *prometheus.Desc) {
 	for _, c := range m.all {
 		c.Describe(to)
 	}
 }
 
-// Collect is of [prometheus.Collector].
+// Collect implements [prometheus.Collector].
 func (m *Metrics) Collect(to chan<- prometheus.Metric) {
 	for _, c := range m.all {
 		c.Collect(to)

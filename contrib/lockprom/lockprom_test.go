@@ -17,7 +17,8 @@ import (
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
-// value returns the value of the series of a metric with these labels, of a histogram how many it has seen.
+// value returns the value of the series of a metric with these labels, and for a histogram the number of its
+// observations.
 func value(t *testing.T, from prometheus.Gatherer, metric string, labels ...string) float64 {
 	t.Helper()
 	families, err := from.Gather()
@@ -160,7 +161,7 @@ func TestMetrics_NamesMadeOfKeysShareASeries(t *testing.T) {
 	require.EqualValues(t, 0, value(t, registry, "lockgen_held", "kind=mutex", "name=other"))
 }
 
-// An acquisition takes no memory for metrics.
+// TestMetrics_TakeNoMemory shows that an acquisition allocates no memory for metrics.
 func TestMetrics_TakeNoMemory(t *testing.T) {
 	metrics := lockprom.New()
 	hooks := metrics.Hooks(lockrt.Hooks{})
@@ -170,7 +171,8 @@ func TestMetrics_TakeNoMemory(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(1000, cycle))
 }
 
-// Acquire is what metrics cost a call that acquires, Cycle with the end of its lease.
+// BenchmarkMetrics: Acquire is the cost of metrics for a call that acquires, Cycle with the end of
+// its lease.
 func BenchmarkMetrics(b *testing.B) {
 	metrics := lockprom.New()
 	hooks := metrics.Hooks(lockrt.Hooks{})

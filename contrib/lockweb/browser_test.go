@@ -36,10 +36,10 @@ import (
 
 var picture = flag.String("picture", "", "write the picture of the page to this file")
 
-// patience is how long a browser has for each thing: it starts slowly on a busy machine.
+// patience is the time limit of each step in the browser, which starts slowly on a busy machine.
 const patience = 2 * time.Minute
 
-// chromium returns the browser. Without it the test is skipped, but not where all tests have to run.
+// chromium returns the path of the browser. Without it the test is skipped, but not in CI.
 func chromium(t *testing.T) string {
 	t.Helper()
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
@@ -54,7 +54,7 @@ func chromium(t *testing.T) string {
 	return ""
 }
 
-// A browser is a window, and what it complained about.
+// A browser is a window, with the errors that it reported.
 type browser struct {
 	t   *testing.T
 	ctx context.Context
@@ -63,7 +63,7 @@ type browser struct {
 	complaints []string
 }
 
-var oneBrowser sync.Mutex // at a time: each takes some 200 MB
+var oneBrowser sync.Mutex // one at a time: each takes some 200 MB
 
 func newBrowser(t *testing.T) *browser {
 	t.Helper()
@@ -73,7 +73,7 @@ func newBrowser(t *testing.T) *browser {
 	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.WindowSize(1280, 900),
 		chromedp.WSURLReadTimeout(patience), chromedp.DisableGPU, chromedp.Flag("disable-dev-shm-usage", true))
 	if os.Getuid() == 0 {
-		opts = append(opts, chromedp.NoSandbox) // which root cannot have
+		opts = append(opts, chromedp.NoSandbox) // root cannot run the sandbox
 	}
 	ctx, cancel := chromedp.NewExecAllocator(context.Background(), opts...)
 	t.Cleanup(cancel)
@@ -112,7 +112,7 @@ func call[P, R any](b *browser, command cdp.Command[P, R], params P) R {
 	return result
 }
 
-// eval returns what an expression is.
+// eval returns the value of an expression.
 func eval[T any](b *browser, expression string) T {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
@@ -122,7 +122,7 @@ func eval[T any](b *browser, expression string) T {
 	return value
 }
 
-// run evaluates an expression that is nothing.
+// run evaluates an expression without a value.
 func (b *browser) run(expression string) {
 	b.t.Helper()
 	eval[chromedp.Void](b, expression)
@@ -156,7 +156,7 @@ func (b *browser) click(selector string) {
 	b.do(chromedp.Click(chromedp.CSS(selector)))
 }
 
-// calm fails if the browser complained about the page: a script that failed, or something that the policy forbids.
+// calm fails if the browser reported an error about the page: a script that failed, or a violation of the policy.
 func (b *browser) calm() {
 	b.t.Helper()
 	b.mu.Lock()
@@ -172,8 +172,8 @@ func (b *browser) open(url string) {
 	b.await(live)
 }
 
-// A thousand locks are shown and updated. How long an update took is logged; that it is at most two looks after the change is what the page
-// can promise on a machine that is busy, and two looks take a second.
+// TestBrowser_AThousandLocks shows that a thousand locks are shown and updated. It logs how long an update took. The
+// page can promise at most two looks after the change on a busy machine, and two looks take a second.
 func TestBrowser_AThousandLocks(t *testing.T) {
 	b := newBrowser(t)
 	c := open(t, lockrt.Options{Name: "orders"})
@@ -199,7 +199,7 @@ func TestBrowser_AThousandLocks(t *testing.T) {
 	b.await(`document.querySelector('#held tbody tr:last-child').textContent.includes('fresh')`)
 	require.NoError(t, fresh.Unlock(t.Context()))
 
-	// Times go on without the server, and the order is that of the server.
+	// Times change without the server, and the order is that of the server.
 	b.await(`document.querySelectorAll('#held tbody tr').length === 990`)
 	require.True(t, eval[bool](b, `(() => { const s = [...document.querySelectorAll('#held [data-since]')].map(e => +e.dataset.since);
 		return s.every((x, i) => i === 0 || s[i-1] <= x); })()`))
@@ -233,7 +233,7 @@ func TestBrowser_HostileKeysStayText(t *testing.T) {
 	require.Equal(t, "undefined", eval[string](b, `typeof window.hit`))
 	b.await(`document.querySelector('#graph svg text') !== null`)
 
-	// A long key takes a line until somebody wants to see it, and stays unfolded when its row changes.
+	// A long key takes one line until the user unfolds it, and stays unfolded when its row changes.
 	row := `[...document.querySelectorAll('#held tbody tr')].find(r => r.textContent.startsWith('long'))`
 	require.Less(t, eval[float64](b, row+`.offsetHeight`), 100.0)
 	b.run(row + `.querySelector('summary').click()`)
@@ -274,7 +274,8 @@ func TestBrowser_Force(t *testing.T) {
 	b.await(live + ` && document.querySelectorAll('#held tbody tr').length === 0 && !document.getElementById('held-none').hidden`)
 }
 
-// Another site cannot send the form, and the cookie is not for scripts.
+// TestBrowser_ForceFromElsewhere shows that another site cannot send the form, and that scripts
+// cannot read the cookie.
 func TestBrowser_ForceFromElsewhere(t *testing.T) {
 	b := newBrowser(t)
 	c := open(t, lockrt.Options{})
@@ -321,7 +322,8 @@ func TestBrowser_WithoutJavaScript(t *testing.T) {
 	b.calm()
 }
 
-// The page can be used without a mouse and without eyes: what has the focus keeps it when it changes, and each part has a name and a role.
+// TestBrowser_KeyboardAndScreenReader shows that the page can be used with the keyboard and a screen reader: the focus
+// stays when the page changes, and each part has a name and a role.
 func TestBrowser_KeyboardAndScreenReader(t *testing.T) {
 	b := newBrowser(t)
 	c := open(t, lockrt.Options{Name: "orders"})
@@ -378,7 +380,7 @@ func TestBrowser_KeyboardAndScreenReader(t *testing.T) {
 
 func text(v []byte) string { return strings.Trim(string(v), `"`) }
 
-// contrasts returns text whose colour is too near to what is behind it, by the rule of WCAG: 4.5 to 1.
+// contrasts returns text with too little contrast to its background, by the rule of WCAG: 4.5 to 1.
 const contrasts = `(() => {
 	const channel = x => (x /= 255) <= 0.03928 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4;
 	const light = c => { const [r, g, b] = c.match(/[\d.]+/g).map(Number).map(channel); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
@@ -403,7 +405,7 @@ func TestBrowser_DarkAndLight(t *testing.T) {
 		call(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
 		backs[scheme] = eval[string](b, `getComputedStyle(document.body).backgroundColor`)
 		require.Empty(t, eval[[]string](b, contrasts), scheme)
-		for level := range 6 { // of which the heat map may have some only
+		for level := range 6 { // some levels, since the heat map may not have all
 			b.run(fmt.Sprintf(`document.querySelector('.heat td').className = 'h%d', document.querySelector('.heat td').textContent = '1s'`, level))
 			require.Empty(t, eval[[]string](b, contrasts), scheme)
 		}
@@ -450,7 +452,7 @@ func newWorld(t *testing.T) *world {
 	return &world{lockweb.Handler(orders, stock, wallets).With(lockweb.WithHistory(history), lockweb.WithForce(func(*http.Request) error { return nil }))}
 }
 
-// The picture of the README is one of the page, which make picture writes.
+// TestBrowser_Picture shows that the picture of the README shows the page; make picture writes it.
 func TestBrowser_Picture(t *testing.T) {
 	b := newBrowser(t)
 	w := newWorld(t)
@@ -475,7 +477,7 @@ func TestBrowser_Picture(t *testing.T) {
 	b.calm()
 }
 
-// fewer returns an image with the 256 colours that it has most of: what is left out are shades at the edges of letters.
+// fewer returns an image with its 256 most frequent colours: it loses shades at the edges of letters.
 func fewer(img image.Image) *image.Paletted {
 	count := map[color.Color]int{}
 	for y := range img.Bounds().Dy() {

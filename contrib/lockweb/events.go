@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// A viewer that takes nothing for so long is gone.
+// writeBound is the time limit for a viewer to read an update.
 const writeBound = 15 * time.Second
 
-// An update is what has changed, as the script of the page reads it.
+// An update has the changes, as the script of the page reads them.
 type update struct {
 	At       int64                    `json:"at"`
 	Tables   map[string]*tableUpdate  `json:"tables,omitempty"`
@@ -22,11 +22,11 @@ type update struct {
 
 type tableUpdate struct {
 	Order []string                 `json:"order"`          // the ids of all rows
-	Rows  map[string]template.HTML `json:"rows,omitempty"` // those that are new, or say something new
+	Rows  map[string]template.HTML `json:"rows,omitempty"` // the new and changed rows
 	More  int                      `json:"more"`
 }
 
-// A stream is what one viewer has been sent.
+// A stream has the content that one viewer has received.
 type stream struct {
 	held, waiting sent
 	sections      map[string]template.HTML
@@ -38,17 +38,17 @@ type sent struct {
 	more  int
 }
 
-// events writes what changes, as long as somebody reads it.
+// events writes the changes, as long as the viewer reads them.
 func (p *Page) events(w http.ResponseWriter, r *http.Request) {
 	control := http.NewResponseController(w)
 	w.Header().Set("Content-Type", "text/event-stream")
-	w.Header().Set("X-Accel-Buffering", "no") // of nginx, which would keep it
+	w.Header().Set("X-Accel-Buffering", "no") // for nginx, which would buffer the stream
 	send := func(u *update) bool {
 		text, err := json.Marshal(u)
 		if err != nil {
 			return false
 		}
-		_ = control.SetWriteDeadline(time.Now().Add(writeBound)) // a server that cannot has no bound of its own
+		_ = control.SetWriteDeadline(time.Now().Add(writeBound)) // a server without deadlines has no such limit
 		if _, err := fmt.Fprintf(w, "data: %s\n\n", text); err != nil {
 			return false
 		}
@@ -77,7 +77,7 @@ func (p *Page) events(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// change has u say what is new in v.
+// change puts into u what is new in v.
 func (s *stream) change(u *update, v *view) {
 	for name, t := range map[string]*tableUpdate{
 		"held": changed(&s.held, &v.Held), "waiting": changed(&s.waiting, &v.Waiting),
@@ -101,7 +101,7 @@ func (s *stream) change(u *update, v *view) {
 	}
 }
 
-// changed returns what is new in a table, or nil.
+// changed returns the changes of a table, or nil.
 func changed[R comparable](s *sent, t *table[R]) *tableUpdate {
 	u := &tableUpdate{Order: t.ids, Rows: map[string]template.HTML{}, More: t.More}
 	rows := make(map[string]template.HTML, len(t.Rows))

@@ -17,7 +17,8 @@ import (
 	lockrt "github.com/lockgen/lockgen/runtime"
 )
 
-// A forging keeps requests out that another site has a browser send: a token goes with a cookie that other sites cannot set.
+// A forging detects requests that another site makes a browser send: a token belongs to a cookie that other sites
+// cannot set.
 type forging struct {
 	secret func() []byte
 	once   sync.Once
@@ -26,7 +27,7 @@ type forging struct {
 
 const cookieName = "lockweb"
 
-// mac returns the token that goes with a cookie.
+// mac returns the token of a cookie.
 func (f *forging) mac(cookie string) string {
 	f.once.Do(func() {
 		secret := []byte(rand.Text())
@@ -37,7 +38,7 @@ func (f *forging) mac(cookie string) string {
 	return base64.RawURLEncoding.EncodeToString(sum.Sum(nil))
 }
 
-// token returns the token for a viewer, who gets a cookie if there is none yet.
+// token returns the token for a viewer, and sets a cookie if there is none yet.
 func (f *forging) token(w http.ResponseWriter, r *http.Request) string {
 	if c, err := r.Cookie(cookieName); err == nil && c.Value != "" {
 		return f.mac(c.Value)
@@ -59,16 +60,16 @@ func (f *forging) check(r *http.Request) error {
 	return nil
 }
 
-// A question is what a viewer is asked before a lock is taken.
+// A question asks the viewer to confirm before a lock is forced open.
 type question struct {
 	ID, Token, Kind, Who, Name, Held string
 	Key                              keyText
 }
 
-// An answer is how it ended.
+// An answer is the result.
 type answer struct{ Title, Text string }
 
-// force asks by GET, and takes a lock by POST.
+// force asks by GET, and forces a lock open by POST.
 func (p *Page) force(w http.ResponseWriter, r *http.Request) {
 	refuse := func(status int, text string) { render(w, status, "answer", answer{"Nothing was taken", text}) }
 	switch {
@@ -122,8 +123,8 @@ func (p *Page) force(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// take takes a lock from the holder that was shown, and reports whether that had it still. Between the look and the deed it may
-// change hands: then the next holder loses it.
+// take takes a lock from the holder that the page showed, and reports whether that holder still had it. The lock may
+// change hands between the check and the command: then the next holder loses it.
 func (p *Page) take(ctx context.Context, one held) (bool, error) {
 	c := p.clients[0]
 	for _, other := range p.clients[1:] {

@@ -9,7 +9,7 @@ import (
 	"github.com/lockgen/lockgen/internal/survey"
 )
 
-// How the graph is drawn.
+// The sizes of the graph.
 const (
 	mostBoxes           = 40
 	boxWidth, boxHeight = 204, 46
@@ -19,16 +19,16 @@ const (
 	mostEdgeLabel       = 15
 )
 
-// A drawing is who waits for whom, as boxes and arrows.
+// A drawing shows the waiters and the holders that they wait for, as boxes and arrows.
 type drawing struct {
 	Width, Height int
 	Boxes         []box
 	Arrows        []arrow
-	Texts         []string // the same as sentences
-	More          int      // boxes that are left out
+	Texts         []string // the arrows as sentences
+	More          int      // boxes that do not fit
 }
 
-// A box is a call, or several that wait for the same and that nobody waits for.
+// A box is a call, or several calls that wait for the same lock and that no call waits for.
 type box struct {
 	X, Y, TextX, First, Second int
 	Width, Height              int
@@ -45,7 +45,7 @@ type arrow struct {
 	Stuck  bool
 }
 
-// An actor is one call: all leases under which it waits are its own.
+// An actor is one call: it owns all leases under which it waits.
 type actor struct {
 	id         string
 	title, sub string
@@ -62,10 +62,10 @@ type edge struct {
 	stuck bool
 }
 
-// actors finds which leases and calls belong together.
+// actors groups the leases and waits of each call.
 type actors struct {
 	all  map[string]*actor
-	same map[string]string // from the owner of a lease to that of another one of the same call
+	same map[string]string // from the owner of a lease to that of another lease of the same call
 }
 
 func (a *actors) root(owner string) string {
@@ -86,7 +86,7 @@ func (a *actors) of(owner string, who survey.Who, name string) *actor {
 	return one
 }
 
-// draw draws the calls that wait, and those that they wait for.
+// draw draws the waiters, and the holders that they wait for.
 func draw(world *survey.World, circles []survey.Circle) drawing {
 	a := &actors{all: map[string]*actor{}, same: map[string]string{}}
 	stuck := map[string]bool{} // by the key and the owner under which a call waits
@@ -109,7 +109,7 @@ func draw(world *survey.World, circles []survey.Circle) drawing {
 			}
 		}
 	}
-	for _, l := range locks { // who has locks is called by what the first of them was taken for
+	for _, l := range locks { // the name of a holder is that of its first lock
 		for _, h := range l.Holders {
 			if len(l.Waiters) > 0 || waits[h.Owner] {
 				a.of(h.Owner, h.Who, h.Name)
@@ -122,7 +122,7 @@ func draw(world *survey.World, circles []survey.Circle) drawing {
 	return a.place()
 }
 
-// add adds who waits for a lock.
+// add adds the waiters of a lock.
 func (a *actors) add(l *survey.Lock, stuck map[string]bool) {
 	if len(l.Waiters) == 0 {
 		return
@@ -138,7 +138,7 @@ func (a *actors) add(l *survey.Lock, stuck map[string]bool) {
 		a.all[nobody] = &actor{id: nobody, title: "nobody is known to hold it", sub: l.Kind}
 		holders = []*actor{a.all[nobody]}
 	}
-	var crowd *actor // those who wait under no lease
+	var crowd *actor // the waiters without a lease
 	for _, w := range l.Waiters {
 		var one *actor
 		isStuck := false
@@ -168,7 +168,8 @@ func (a *actors) add(l *survey.Lock, stuck map[string]bool) {
 	}
 }
 
-// place puts those who do not wait to the left, and each other one to the right of whom it waits for, as far as there is no circle.
+// place puts the actors that do not wait to the left, and each other one to the right of the actors that it waits for,
+// unless they form a circle.
 func (a *actors) place() (d drawing) {
 	ids := slices.Sorted(maps.Keys(a.all))
 	waitedFor := map[*actor][]*actor{}
@@ -178,7 +179,7 @@ func (a *actors) place() (d drawing) {
 		}
 	}
 	placed := map[*actor]bool{}
-	var rows []int // how many boxes each column has of those that belong together
+	var rows []int // how many boxes of one group each column has
 	top, columns := 0, 0
 	put := func(one *actor, column int) {
 		placed[one] = true
@@ -244,7 +245,7 @@ func (one *actor) box() box {
 	}
 }
 
-// arrowBetween goes straight to the box at the left, and around when that is not at the left.
+// arrowBetween draws a straight arrow to a box at the left, and one around all other boxes.
 func arrowBetween(one *actor, e *edge) arrow {
 	from, to := one.box(), e.to.box()
 	r := arrow{Label: cut(e.key, mostEdgeLabel), Stuck: e.stuck}
@@ -266,7 +267,7 @@ func arrowBetween(one *actor, e *edge) arrow {
 	return r
 }
 
-// cut returns text that shows as it is, in so many characters.
+// cut returns printable text of at most this many characters.
 func cut(s string, most int) string {
 	if runes := []rune(survey.Clean(s)); len(runes) > most {
 		return string(runes[:most-1]) + "…"

@@ -11,7 +11,7 @@ import (
 	lockrt "github.com/lockgen/lockgen/runtime"
 )
 
-// What a History keeps.
+// The limits of a History.
 const (
 	historyMinutes = 15
 	historyNames   = 1000 // the others share the name "other"
@@ -20,21 +20,22 @@ const (
 
 const otherNames = "other"
 
-// A History records what a snapshot does not show: how long calls waited in the last 15 minutes, by the names of their locks, and which leases
-// were lost and which calls were in a deadlock. The zero value is ready to use, for any number of clients, and safe for concurrent use:
+// A History records the past, which a snapshot does not show: how long calls waited in the last 15 minutes, by the
+// names of their locks, and which leases were lost and which calls were in a deadlock. The zero value is ready to use,
+// for any number of clients, and safe for concurrent use:
 //
 //	history := &lockweb.History{}
 //	client, err := lockrt.Open(ctx, url, lockrt.Options{Hooks: history.Hooks(lockrt.Hooks{})})
 //	http.Handle("/debug/locks", lockweb.Handler(client).With(lockweb.WithHistory(history)))
 //
-// A call that does not wait for others costs it nothing but a check. It keeps at most 1,000 names, and the last 100 losses and deadlocks.
+// A call that does not wait costs a check. It keeps at most 1,000 names, and the last 100 losses and deadlocks.
 type History struct {
 	mu     sync.Mutex // guards the rest
 	waits  map[string]*row15
 	losses []loss // the newest last
 }
 
-// A loss is a lease that ended otherwise than its holder wanted, or a call that was in a deadlock.
+// A loss is a lease that ended without a release, or a call that was in a deadlock.
 type loss struct {
 	At     time.Time
 	Key    string
@@ -44,13 +45,14 @@ type loss struct {
 	Held   time.Duration
 }
 
-// A row15 has seconds of waiting, one cell for each minute, of which the number of the minute says whether it is of these 15.
+// A row15 has seconds of waiting, one cell for each minute. The number of the minute in a cell tells whether it is one
+// of the last 15.
 type row15 [historyMinutes + 1]struct {
 	minute  int64
 	seconds float64
 }
 
-// add adds a wait, to each minute what of it was in that.
+// add adds a wait, to each minute its part of the wait.
 func (r *row15) add(from, to time.Time) {
 	if earliest := to.Add(-historyMinutes * time.Minute); from.Before(earliest) {
 		from = earliest
@@ -82,7 +84,7 @@ func (r *row15) last(now time.Time) (cells [historyMinutes]float64) {
 	return cells
 }
 
-// Hooks returns hooks for [lockrt.Options] that record and then do what next does.
+// Hooks returns hooks for [lockrt.Options] that record and then call next.
 func (h *History) Hooks(next lockrt.Hooks) lockrt.Hooks {
 	hooks := next
 	hooks.AcquireEnd = func(ctx context.Context, e lockrt.AcquireEvent) {
@@ -135,7 +137,7 @@ func (h *History) waited(name string, from, to time.Time) {
 	r.add(from, to)
 }
 
-// forget drops the names that were not waited for lately.
+// forget drops the names without recent waits.
 func (h *History) forget(now time.Time) {
 	for name, r := range h.waits {
 		if r.last(now) == [historyMinutes]float64{} {
@@ -153,14 +155,14 @@ func (h *History) lose(l loss) {
 	h.losses = append(h.losses, l)
 }
 
-// A heatRow says for how many seconds calls waited for the locks of one name, in each of the last 15 minutes.
+// A heatRow has the seconds that calls waited for the locks of one name, in each of the last 15 minutes.
 type heatRow struct {
 	Name  string
 	Cells [historyMinutes]float64
 	total float64
 }
 
-// addTo adds what was recorded to rows.
+// addTo adds the records to rows.
 func (h *History) addTo(rows map[string]*heatRow, now time.Time) {
 	if h == nil {
 		return
@@ -199,22 +201,22 @@ func (h *History) lostOnes() []loss {
 	return all
 }
 
-// A waitID tells a call that waits from others, in one look and the next.
+// A waitID identifies a waiting call, in one look and the next.
 type waitID struct {
 	process, key, name, kind string
 	since                    int64 // nanoseconds
 }
 
-// A waitSeen is a call that waited when it was last looked at.
+// A waitSeen is a call that waited at the last look.
 type waitSeen struct {
 	name     string
 	from, to time.Time
 }
 
-// mostHeatRows is how many names the heat map shows.
+// mostHeatRows is the number of rows of the heat map.
 const mostHeatRows = 30
 
-// heat returns how long each name was waited for: what hooks recorded, what was seen to wait before, and what waits now.
+// heat returns the wait times of each name: those that hooks recorded, those seen before, and those of present waiters.
 func (p *Page) heat(world *survey.World) []heatRow {
 	now := world.At
 	hooked := map[string]bool{}

@@ -2,15 +2,16 @@
 //
 //	http.Handle("/debug/locks", lockweb.Handler(client))
 //
-// It lists which locks are held, by whom and for how much longer, which calls wait, how much each name of a lock was waited for in the last
-// 15 minutes, leases that were lost, and deadlocks, and it draws who waits for whom. It changes by itself as long as it is open. Without
-// JavaScript it is the same as tables, as of the moment when it was loaded. All of it is in the program: nothing is loaded from elsewhere.
+// It lists the held locks with their holders and the rest of their leases, the waiting calls, the wait times of each
+// lock name in the last 15 minutes, lost leases, and deadlocks. It draws which call waits for which holder. It updates
+// itself as long as it is open. Without JavaScript it has the same tables, as of the moment when it was loaded. All of
+// it is in the program: the browser loads nothing from elsewhere.
 //
-// The page shows keys, which may name people, and processes. Who may see it is for the program to decide, as for all of /debug. It is read-only
-// unless [WithForce] is given.
+// The page shows keys, which may name people, and processes. The program decides which users may see it, as for all of
+// /debug. It is read-only without [WithForce].
 //
-// A page that nobody looks at costs nothing. While somebody does, it takes a [lockrt.Client.Snapshot] each half second, or, of [Fleet], asks all
-// processes each second; more viewers cost no more of that. Redisson has nothing like it.
+// A page without viewers costs nothing. With viewers, it takes a [lockrt.Client.Snapshot] each half second, or, for
+// [Fleet], asks all processes each second; more viewers cost no more of that. Redisson has nothing like it.
 package lockweb
 
 import (
@@ -26,19 +27,19 @@ import (
 	lockrt "github.com/lockgen/lockgen/runtime"
 )
 
-// How often what is shown is looked at again, while somebody sees it.
+// The intervals of looks, while there are viewers.
 const (
 	localPeriod = 500 * time.Millisecond
 	fleetPeriod = time.Second
-	asking      = 2 * time.Second // how long processes have for their answers
+	asking      = 2 * time.Second // time limit for the answers of processes
 	lookBound   = 5 * time.Second
 )
 
 //go:embed assets
 var assets embed.FS
 
-// A Page is an [http.Handler] of one path, as "/debug/locks", which needs no other one. It is made by [Handler] or [Fleet] and is safe for
-// concurrent use, but for [Page.With], which is for before. The zero value shows nothing.
+// A Page is an [http.Handler] for one path, such as "/debug/locks". [Handler] and [Fleet] make it. It is safe for
+// concurrent use, except [Page.With], which is for before. The zero value shows nothing.
 type Page struct {
 	clients []*lockrt.Client
 	fleet   bool
@@ -46,22 +47,23 @@ type Page struct {
 	history *History // of the hooks, or nil
 	forging forging
 
-	turn chan struct{} // has a token while nobody looks
+	turn chan struct{} // has a token while no look is under way
 	once sync.Once
 
-	// These are guarded by turn.
-	own  History // what was seen to wait, of calls that no hook tells of
+	// turn guards these.
+	own  History // the waits that looks saw, of calls without hooks
 	seen map[waitID]waitSeen
 	last *view
 }
 
-// Handler returns a page of the locks that clients of this process hold and wait for. Without a client it shows nothing.
+// Handler returns a page of the locks that clients of this process hold and wait for. Without a client it shows
+// nothing.
 func Handler(clients ...*lockrt.Client) *Page {
 	return &Page{clients: slices.DeleteFunc(slices.Clone(clients), func(c *lockrt.Client) bool { return c == nil })}
 }
 
-// Fleet returns a page of the locks of all processes that share the server of client, as lockctl list shows them: Java programs' locks
-// too, of those that somebody waits for. Each look costs what [lockrt.Client.Fleet] does.
+// Fleet returns a page of the locks of all processes that share the server of client, as lockctl list shows them,
+// including locks of Java programs that have waiters. Each look costs what [lockrt.Client.Fleet] costs.
 func Fleet(client *lockrt.Client) *Page {
 	p := Handler(client)
 	p.fleet = true
@@ -71,7 +73,7 @@ func Fleet(client *lockrt.Client) *Page {
 // An Option adjusts a [Page].
 type Option func(*Page)
 
-// With adds options and returns p. It is for before the page is served.
+// With adds options and returns p. Call it before the page is served.
 func (p *Page) With(options ...Option) *Page {
 	for _, o := range options {
 		o(p)
@@ -79,22 +81,23 @@ func (p *Page) With(options ...Option) *Page {
 	return p
 }
 
-// WithForce adds a button to each lock that takes it from its holder, which learns that its lease is lost. It asks first. auth says whether a
-// request may do that: it is called for the question and for the deed, and the text of its error is shown. A request from another site, or
-// without the token that came with the question, is refused. A nil auth leaves the page read-only.
+// WithForce adds a button to each lock that takes it from its holder, whose lease is then lost. The page asks for
+// confirmation. auth decides whether a request may do that: the page calls it for the question and for the action, and
+// shows the text of its error. The page refuses a request from another site, or without the token of the question. With
+// a nil auth the page stays read-only.
 //
-// The token is of one process: behind a load balancer the question and the deed have to reach the same one.
+// The token is of one process: behind a load balancer the question and the action have to reach the same one.
 func WithForce(auth func(*http.Request) error) Option {
 	return func(p *Page) { p.auth = auth }
 }
 
-// WithHistory has the page show what h has recorded. Without it the page knows of waits that it has seen itself, and of losses how many
-// there were.
+// WithHistory makes the page show the records of h. Without it the page knows only the waits that it has seen itself,
+// and the number of losses.
 func WithHistory(h *History) Option {
 	return func(p *Page) { p.history = h }
 }
 
-// ServeHTTP serves the page and what belongs to it, which the query names.
+// ServeHTTP serves the page and its parts, which the query names.
 func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Security-Policy", "default-src 'self'")
@@ -148,7 +151,7 @@ func (p *Page) page(w http.ResponseWriter, r *http.Request) {
 	render(w, http.StatusOK, "page", v)
 }
 
-// period is how old what is shown may be.
+// period is the largest age of the shown data.
 func (p *Page) period() time.Duration {
 	if p.fleet {
 		return fleetPeriod
@@ -156,7 +159,7 @@ func (p *Page) period() time.Duration {
 	return localPeriod
 }
 
-// look returns what there is to show: what another viewer has just been shown, unless it has to be fresh. One looks at a time.
+// look returns the data to show: those of another viewer's recent look, unless fresh. Only one look runs at a time.
 func (p *Page) look(ctx context.Context, fresh bool) (*view, error) {
 	p.once.Do(func() {
 		p.turn = make(chan struct{}, 1)
@@ -171,7 +174,7 @@ func (p *Page) look(ctx context.Context, fresh bool) (*view, error) {
 	if !fresh && p.last != nil && time.Since(p.last.At) < p.period()*9/10 {
 		return p.last, nil
 	}
-	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookBound) // others get it too
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookBound) // other viewers use the result too
 	defer cancel()
 	world, err := p.survey(bounded)
 	if err != nil {
@@ -181,7 +184,7 @@ func (p *Page) look(ctx context.Context, fresh bool) (*view, error) {
 	return p.last, nil
 }
 
-// survey returns what is known of the locks now.
+// survey returns the present state of the locks.
 func (p *Page) survey(ctx context.Context) (*survey.World, error) {
 	if p.fleet {
 		if len(p.clients) == 0 {

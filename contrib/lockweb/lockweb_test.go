@@ -23,10 +23,10 @@ import (
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
-// hostile is a key that would be a script, and turn the text behind it around.
+// hostile is a key that contains a script, and a mark that would reverse the text behind it.
 const hostile = "<script>window.hit = 1</script><img src=x onerror='window.hit = 1'>\u202eabc\u2066\"'&amp;"
 
-// shown is hostile as text, as HTML has it.
+// shown is hostile as escaped text in HTML.
 const shown = `&lt;script&gt;window.hit = 1&lt;/script&gt;&lt;img src=x onerror=&#39;window.hit = 1&#39;&gt;\u202eabc\u2066&#34;&#39;&amp;amp;`
 
 func open(t testing.TB, opts lockrt.Options) *lockrt.Client {
@@ -45,7 +45,7 @@ func hold(t testing.TB, l lockrt.Locker, opts ...lockrt.LockOption) *lockrt.Leas
 	return lease
 }
 
-// wait has a call wait for a lock, and returns when it does.
+// wait makes a call wait for a lock, and returns when it does.
 func wait(t testing.TB, c *lockrt.Client, ctx context.Context, l lockrt.Locker, opts ...lockrt.LockOption) {
 	t.Helper()
 	before := c.Stats().Waiting
@@ -65,7 +65,7 @@ func serve(t testing.TB, h http.Handler) (url string) {
 	t.Helper()
 	server := httptest.NewServer(h)
 	t.Cleanup(func() {
-		server.CloseClientConnections() // streams go on until then
+		server.CloseClientConnections() // streams continue until then
 		server.Close()
 	})
 	return server.URL + "/debug/locks"
@@ -103,7 +103,7 @@ func TestPage_IsAPlainTable(t *testing.T) {
 	require.NotContains(t, body, "orders.Service.Pay")
 }
 
-// The page is of one origin, small, and needs no other path.
+// TestPage_IsInTheProgram shows that the page is of one origin, small, and needs no other path.
 func TestPage_IsInTheProgram(t *testing.T) {
 	t.Parallel()
 	page := lockweb.Handler(open(t, lockrt.Options{}))
@@ -125,7 +125,7 @@ func TestPage_IsInTheProgram(t *testing.T) {
 		require.NoError(t, err)
 		others := regexp.MustCompile(`https?://[^"\s]+`).FindAllString(string(text), -1)
 		for _, other := range others {
-			require.Equal(t, "http://www.w3.org/2000/svg", other, file) // a name, which nothing loads
+			require.Equal(t, "http://www.w3.org/2000/svg", other, file) // a name that the browser does not load
 		}
 		require.NotRegexp(t, `\son\w+=|style=|javascript:`, string(text), "the policy forbids it in %s", file)
 	}
@@ -156,7 +156,7 @@ func TestPage_OfNothing(t *testing.T) {
 	require.Contains(t, body, "No lock is held.", "after Close")
 }
 
-// An event is what the script of the page reads.
+// An event is a message to the script of the page.
 type event struct {
 	At     int64
 	Error  string
@@ -219,7 +219,7 @@ func until(t testing.TB, events <-chan event, fits func(e event) bool) event {
 	}
 }
 
-// The first event says everything, and the others what is new.
+// TestEvents shows that the first event has everything, and the others only changes.
 func TestEvents(t *testing.T) {
 	t.Parallel()
 	c := open(t, lockrt.Options{})
@@ -258,7 +258,7 @@ func TestEvents_OfAFleetWhoseServerIsAway(t *testing.T) {
 	until(t, events, func(e event) bool { return e.Error == "" })
 }
 
-// A fleet is all processes, and Java programs for whose locks somebody waits.
+// TestFleet shows that a fleet has all processes, and locks of Java programs with waiters.
 func TestFleet(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
@@ -287,7 +287,7 @@ func TestFleet(t *testing.T) {
 	require.Contains(t, body, "No lock is held.", "of this process alone")
 }
 
-// javaHolds makes a lock as a Java program has it, for which another one waits.
+// javaHolds makes a lock as a Java program leaves it, for which another one waits.
 func javaHolds(t testing.TB, server *redistest.RedisServer, key string) {
 	t.Helper()
 	require.NoError(t, server.Do("HSET", key, "0f0e0d0c-0b0a-4908-8706-050403020100:34", "1").Error())
@@ -310,7 +310,8 @@ func javaHolds(t testing.TB, server *redistest.RedisServer, key string) {
 	}, time.Minute, time.Millisecond)
 }
 
-// Two who wait for each other are a deadlock: it is named, and drawn.
+// TestPage_Deadlock shows that two calls that wait for each other are named and drawn as a
+// deadlock.
 func TestPage_Deadlock(t *testing.T) {
 	t.Parallel()
 	c := open(t, lockrt.Options{DeadlockAfter: -1})
@@ -332,7 +333,7 @@ func TestPage_Deadlock(t *testing.T) {
 	require.Contains(t, body, "2 calls waits for "+a.Key())
 }
 
-// What hooks tell is shown: losses, and waits that nobody has seen.
+// TestPage_History shows the records of hooks: losses, and waits that no look saw.
 func TestPage_History(t *testing.T) {
 	t.Parallel()
 	history := &lockweb.History{}
@@ -375,7 +376,7 @@ func TestPage_History(t *testing.T) {
 	require.Contains(t, body, "<dt>Leases lost</dt><dd>1</dd>")
 }
 
-// A deadlock stays in the list when it is over.
+// TestPage_HistoryOfDeadlocks shows that a deadlock stays in the list when it is over.
 func TestPage_HistoryOfDeadlocks(t *testing.T) {
 	t.Parallel()
 	history := &lockweb.History{}
@@ -386,7 +387,7 @@ func TestPage_HistoryOfDeadlocks(t *testing.T) {
 	a, b := c.Mutex(redistest.Key(t, "a")), c.Mutex(redistest.Key(t, "b"))
 	hasA, hasB := hold(t, a), hold(t, b)
 	wait(t, c, hasA.Context(), b)
-	go func() { // which may be ended before it is seen to wait
+	go func() { // may be ended before a look sees it wait
 		if lease, err := a.Lock(hasB.Context()); err == nil {
 			_ = lease.Unlock(context.Background())
 		}
@@ -397,7 +398,8 @@ func TestPage_HistoryOfDeadlocks(t *testing.T) {
 	require.Regexp(t, `<td>deadlock(, ended)?</td>`, losses)
 }
 
-// A call that is seen to wait is in the heat map without hooks, too, while it waits and after.
+// TestPage_SeesWaits shows that a call that a look sees waiting is in the heat map without hooks,
+// while it waits and after.
 func TestPage_SeesWaits(t *testing.T) {
 	t.Parallel()
 	c := open(t, lockrt.Options{})
@@ -414,7 +416,7 @@ func TestPage_SeesWaits(t *testing.T) {
 	require.Contains(t, body, "No call has waited.", "another page has not seen it")
 }
 
-// A page that was left is left: the stream ends with its viewer.
+// TestEvents_EndWithTheViewer shows that the stream ends when the viewer leaves.
 func TestEvents_EndWithTheViewer(t *testing.T) {
 	t.Parallel()
 	page := lockweb.Handler(open(t, lockrt.Options{}))
@@ -447,7 +449,7 @@ func (w *firstWrite) Write(text []byte) (int, error) {
 
 var errNotYou = errors.New("operators alone may do that")
 
-// viewer asks as a browser does.
+// A viewer sends requests as a browser does.
 type viewer struct {
 	t       testing.TB
 	page    http.Handler
@@ -482,7 +484,7 @@ var (
 	tokenIn = regexp.MustCompile(`name="token" value="([\w-]+)"`)
 )
 
-// ask opens the question about the one lock of a page, and returns what the form has.
+// ask opens the question about the one lock of a page, and returns the values of the form.
 func (v *viewer) ask() (id, token string) {
 	v.t.Helper()
 	_, body := v.do(http.MethodGet, "", "")
@@ -538,7 +540,8 @@ func TestForce_OfEveryKind(t *testing.T) {
 	}
 }
 
-// Nothing is taken without leave, without the token, with that of another viewer, from another site, or by GET.
+// TestForce_Refused shows that the page refuses to force a lock without permission, without the token, with another
+// viewer's token, from another site, or by GET.
 func TestForce_Refused(t *testing.T) {
 	t.Parallel()
 	c := open(t, lockrt.Options{})
@@ -581,7 +584,7 @@ func TestForce_Refused(t *testing.T) {
 	require.Equal(t, http.StatusOK, code)
 }
 
-// A lock that has come to somebody else is not taken from that one.
+// TestForce_OfALockThatHasPassedOn shows that the page does not take a lock from a later holder.
 func TestForce_OfALockThatHasPassedOn(t *testing.T) {
 	t.Parallel()
 	c := open(t, lockrt.Options{})
@@ -596,7 +599,8 @@ func TestForce_OfALockThatHasPassedOn(t *testing.T) {
 	require.NoError(t, second.Err())
 }
 
-// Look is what a look at 1,000 locks costs, with the HTML of what has changed, which here is nothing or everything.
+// BenchmarkPage: Look is the cost of a look at 1,000 locks, with the HTML of the changes, which are nothing or
+// everything here.
 func BenchmarkPage(b *testing.B) {
 	c := open(b, lockrt.Options{})
 	key := redistest.Key(b, "k")

@@ -34,7 +34,7 @@ type heatCell struct {
 	Text  string
 }
 
-// A circleView is a deadlock as text: each waits for what the next one has.
+// A circleView is a deadlock as text: each call waits for a lock that the next one holds.
 type circleView struct {
 	Calls []circleCall
 }
@@ -50,7 +50,7 @@ type lossView struct {
 	Key                          keyText
 }
 
-// sections makes what is replaced as a whole when it changes.
+// sections builds the parts that are replaced as a whole when they change.
 func (p *Page) sections(world *survey.World, v *view) []section {
 	circles := circlesOf(world)
 	s := summary{Deadlocks: len(circles), Silent: len(world.Silent), Omitted: world.Omitted}
@@ -75,7 +75,7 @@ func (p *Page) sections(world *survey.World, v *view) []section {
 	var losses []lossView
 	for _, l := range p.history.lostOnes() {
 		held := ""
-		if l.Held > 0 { // a call in a deadlock has nothing
+		if l.Held > 0 { // a call in a deadlock may hold nothing
 			held = survey.Short(l.Held)
 		}
 		losses = append(losses, lossView{
@@ -94,7 +94,7 @@ func (p *Page) sections(world *survey.World, v *view) []section {
 	}
 }
 
-// circlesOf returns the deadlocks. Calls that wait under no lease are in none.
+// circlesOf returns the deadlocks. Calls that wait without a lease are in none.
 func circlesOf(world *survey.World) []survey.Circle {
 	for _, l := range world.Locks {
 		for _, w := range l.Waiters {
@@ -122,7 +122,7 @@ func (p *Page) heatMap(world *survey.World) heatMap {
 	return m
 }
 
-// levelOf returns how hot so many seconds of waiting in a minute are: up to one, ten, sixty, six hundred seconds, or more.
+// levelOf returns the heat of the seconds waited in a minute: up to one, ten, sixty, six hundred seconds, or more.
 func levelOf(s float64) int {
 	switch {
 	case s <= 0:
@@ -139,7 +139,7 @@ func levelOf(s float64) int {
 	return 5
 }
 
-// seconds writes seconds of waiting as text that is short.
+// seconds formats seconds of waiting as a short text.
 func seconds(s float64) string {
 	switch {
 	case s <= 0:

@@ -15,14 +15,14 @@ import (
 	"github.com/lockgen/lockgen/internal/survey"
 )
 
-// How much a page shows.
+// The sizes of a page.
 const (
 	mostRows     = 2000 // of each table
 	mostKeyRunes = 80   // of a key before it has to be unfolded
 	sameUntil    = 250  // milliseconds by which two looks may differ about the end of a lease
 )
 
-// A view is what a page shows at one moment: facts, and the HTML that is made of them.
+// A view is the content of a page at one moment: facts, and their HTML.
 type view struct {
 	At       time.Time
 	Title    string
@@ -32,10 +32,10 @@ type view struct {
 	Sections []section
 
 	holders map[string]held  // by the id of their row
-	until   map[string]int64 // likewise, until when they have it
+	until   map[string]int64 // likewise, the end of the lease
 }
 
-// Now is when it was, in milliseconds since 1970.
+// Now is the time of the view, in milliseconds since 1970.
 func (v *view) Now() int64 { return v.At.UnixMilli() }
 
 // A held is a lock as one holder has it.
@@ -44,10 +44,10 @@ type held struct {
 	holder survey.Holder
 }
 
-// A table has rows, each with an id that it keeps.
+// A table has rows, each with a stable id.
 type table[R comparable] struct {
 	Rows []R
-	More int // rows that are left out
+	More int // rows that do not fit
 
 	ids  []string
 	html map[R]template.HTML // of each row
@@ -68,8 +68,8 @@ func (t *table[R]) At(now int64) []instant[R] {
 	return all
 }
 
-// add adds a row. What says the same as a row of the table before is not made again: the text of its times is that of then, which a page
-// that is live writes itself.
+// add adds a row. It reuses the HTML of an unchanged row of the table before: that HTML has older texts of times, which
+// the script of a live page replaces.
 func (t *table[R]) add(id, template string, r R, before map[R]template.HTML, now int64) {
 	t.Rows = append(t.Rows, r)
 	t.ids = append(t.ids, id)
@@ -86,7 +86,7 @@ type section struct {
 	HTML template.HTML
 }
 
-// A heldRow and a waitingRow are what a row says. Times are milliseconds since 1970, 0 if they are not known.
+// A heldRow and a waitingRow are the content of a row. Times are milliseconds since 1970, 0 if they are not known.
 type heldRow struct {
 	ID, Kind, Name, Who string
 	Key                 keyText
@@ -99,14 +99,14 @@ type heldRow struct {
 type waitingRow struct {
 	ID, Kind, Name, Who string
 	Key                 keyText
-	Since, Until        int64 // Until is 0 if nothing bounds the wait but its context
+	Since, Until        int64 // Until is 0 if only its context bounds the wait
 	Under               string
 }
 
-// A keyText is a key as text that shows as it is: what would change its direction or hide it is escaped.
+// A keyText is a key as printable text: it escapes characters that would hide the text or change its direction.
 type keyText struct {
 	Short string
-	Whole string // if Short is not all of it
+	Whole string // if Short is not the whole key
 }
 
 func textOf(key string) keyText {
@@ -130,7 +130,7 @@ func millis(t *time.Time) int64 {
 	return t.UnixMilli()
 }
 
-// show makes a view of what is known. The turn to look is the caller's.
+// show makes a view of the world. The caller has the turn to look.
 func (p *Page) show(world *survey.World) *view {
 	v := &view{At: world.At, Force: p.auth != nil, Title: "Locks of this process", holders: map[string]held{}, until: map[string]int64{}}
 	if p.fleet {
@@ -147,7 +147,7 @@ func (p *Page) show(world *survey.World) *view {
 	return v
 }
 
-// hold adds who holds locks, the longest first.
+// hold adds the holders of locks, those with the longest hold first.
 func (v *view) hold(locks []*survey.Lock, before *view) {
 	v.Held.html = map[heldRow]template.HTML{}
 	var all []held
@@ -169,7 +169,7 @@ func (v *view) hold(locks []*survey.Lock, before *view) {
 		if h.LeftMS >= 0 {
 			row.Until = v.Now() + h.LeftMS
 			if was, ok := before.until[row.ID]; ok && max(was-row.Until, row.Until-was) < sameUntil {
-				row.Until = was // so a row changes with a renewal, and not with a look
+				row.Until = was // so a row changes with a renewal, and not with each look
 			}
 			v.until[row.ID] = row.Until
 		}
@@ -178,7 +178,7 @@ func (v *view) hold(locks []*survey.Lock, before *view) {
 	}
 }
 
-// wait adds who waits, the longest first.
+// wait adds the waiters, those with the longest wait first.
 func (v *view) wait(locks []*survey.Lock, before map[waitingRow]template.HTML) {
 	v.Waiting.html = map[waitingRow]template.HTML{}
 	type one struct {
@@ -207,7 +207,7 @@ func (v *view) wait(locks []*survey.Lock, before map[waitingRow]template.HTML) {
 		}
 		row.Under = strings.Join(under, ", ")
 		id := idOf(o.lock.Key, w.Process, w.Name, w.Kind, strconv.FormatInt(orLast(w.Since), 10), row.Under)
-		times[id]++ // several that began at once
+		times[id]++ // for several that began at once
 		row.ID = "w" + idOf(id, strconv.Itoa(times[id]))
 		v.Waiting.add(row.ID, "waiting", row, before, v.Now())
 	}
@@ -222,7 +222,8 @@ func orLast(t *time.Time) int64 {
 }
 
 var templates = template.Must(template.New("").Funcs(template.FuncMap{
-	// between writes the time from one moment to another, both in milliseconds since 1970, the first of which may be unknown.
+	// between formats the time from one moment to another, both in milliseconds since 1970, the first of which may be
+	// unknown.
 	"between": func(from, to int64) string {
 		if from == 0 || to == 0 {
 			return "?"
@@ -242,5 +243,5 @@ func htmlOf(name string, data any) template.HTML {
 func render(w http.ResponseWriter, status int, name string, data any) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
-	_ = templates.ExecuteTemplate(w, name, data) // to a viewer who has gone there is nothing to say
+	_ = templates.ExecuteTemplate(w, name, data) // an error means that the viewer has gone
 }

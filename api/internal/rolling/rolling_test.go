@@ -24,8 +24,8 @@ const root = "../../.."
 // commitVariable names a commit that stands in for the last release.
 const commitVariable = "LOCKGEN_ROLLING_COMMIT"
 
-// TestRolling has two processes of the last release and two of the present code count under locks of each kind. Before the first
-// release all four are of the present code.
+// TestRolling makes two processes of the last release and two of the present code count under locks of each kind.
+// Before the first release all four are of the present code.
 func TestRolling(t *testing.T) {
 	t.Parallel()
 	commit := os.Getenv(commitVariable)
@@ -79,7 +79,8 @@ func build(t *testing.T, tree string) string {
 	require.NoError(t, err)
 	dir := t.TempDir()
 	program := filepath.Join(dir, "worker")
-	// A file that the tree does not have is laid over it: nothing is written into the tree.
+	// A go build overlay adds a file that the tree does not have: the test writes nothing into the
+	// tree.
 	tree, err = filepath.Abs(tree)
 	require.NoError(t, err)
 	file := filepath.Join(dir, "main.go")

@@ -8,7 +8,7 @@ import (
 	lockrt "github.com/lockgen/lockgen/runtime"
 )
 
-// Cycle calls hooks as a client does for a lease that nobody waited for.
+// Cycle calls hooks as a client does for a lease without a wait.
 func Cycle(ctx context.Context, hooks *lockrt.Hooks, id uint64, name, key string) {
 	e := lockrt.AcquireEvent{ID: id, Kind: lockrt.KindMutex, Name: name, Key: key, Waited: time.Millisecond,
 		Outcome: lockrt.OutcomeAcquired, Grant: lockrt.GrantServer}
@@ -17,7 +17,7 @@ func Cycle(ctx context.Context, hooks *lockrt.Hooks, id uint64, name, key string
 	hooks.Ended(ctx, lockrt.EndEvent{ID: id, Kind: lockrt.KindMutex, Name: name, Key: key, Held: time.Second, Reason: lockrt.EndReleased})
 }
 
-// Million calls hooks for a million keys of ten names: a call for each, of which some fail.
+// Million calls hooks for a million keys of ten names: one call for each key, some of which fail.
 func Million(ctx context.Context, hooks *lockrt.Hooks) {
 	outcomes := []lockrt.Outcome{lockrt.OutcomeAcquired, lockrt.OutcomeBusy, lockrt.OutcomeCancelled, lockrt.OutcomeLost, lockrt.OutcomeError}
 	names := make([]string, 10)

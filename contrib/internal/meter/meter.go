@@ -12,7 +12,7 @@ import (
 	lockrt "github.com/lockgen/lockgen/runtime"
 )
 
-// Labels are what the series of an instrument are told apart by. Those that an instrument does not have are empty.
+// Labels identify a series of an instrument. The labels that an instrument does not have are empty.
 type Labels struct {
 	Kind      string
 	Name      string
@@ -25,13 +25,13 @@ type Labels struct {
 	From      string // of hand-overs: "local" or "remote"
 }
 
-// An Observe function records a duration in seconds.
+// An Observe records a duration in seconds.
 type Observe func(ctx context.Context, seconds float64)
 
-// An Add function adds to a count.
+// An Add adds to a count.
 type Add func(ctx context.Context, n int64)
 
-// Instruments make series. Each is called once for the same labels.
+// Instruments make series. The Meter calls each function once for the same labels.
 type Instruments struct {
 	AcquireDuration func(Labels) Observe
 	HoldDuration    func(Labels) Observe
@@ -43,14 +43,14 @@ type Instruments struct {
 	Deadlocks       func(Labels) Add
 }
 
-// MostNames is how many names have series of their own. Those that come later share one, of the name [Other]: names are
-// to be few, and a program that makes them of keys is not to fill the memory of its monitoring.
+// MostNames is how many names have series of their own. Later names share one, with the name [Other]. There should be
+// few names; a program that makes names from keys must not fill the memory of its monitoring.
 const (
 	MostNames = 1000
 	Other     = "other"
 )
 
-// A Meter writes what hooks are told to instruments. It is safe for concurrent use, by several clients too.
+// A Meter writes the events of hooks to instruments. It is safe for concurrent use, by several clients too.
 type Meter struct {
 	to Instruments
 
@@ -59,23 +59,23 @@ type Meter struct {
 	locks atomic.Pointer[map[lockID]*lock]
 }
 
-// A lockID is what all series of a lock have in common.
+// A lockID has the labels that all series of a lock share.
 type lockID struct{ kind, name string }
 
-// A lock has the series of one kind and name. Those that are not needed are not made.
+// A lock has the series of one kind and name. A series is made at its first use.
 type lock struct {
 	of        Labels
-	acquires  [len(outcomes)][2]series[Observe] // the second is of those that were contended
+	acquires  [len(outcomes)][2]series[Observe] // the second is for contended acquisitions
 	holds     [len(reasons)]series[Observe]
 	losses    [len(reasons)]series[Add]
-	renewals  [2]series[Add] // the second is of those that failed
-	handOvers [2]series[Add] // the second is of those from another process
-	deadlocks [2]series[Add] // the second is of calls that were ended
+	renewals  [2]series[Add] // the second is for failures
+	handOvers [2]series[Add] // the second is for those from another process
+	deadlocks [2]series[Add] // the second is for calls that were ended
 	held      series[Add]
 	waiting   series[Add]
 }
 
-// What labels can be. An event that says something else is counted as what stands first.
+// The values of labels. An event with another value counts as the first one.
 var (
 	outcomes = [...]lockrt.Outcome{lockrt.OutcomeError, lockrt.OutcomeAcquired, lockrt.OutcomeBusy, lockrt.OutcomeCancelled, lockrt.OutcomeLost}
 	reasons  = [...]lockrt.EndReason{lockrt.EndOther, lockrt.EndReleased, lockrt.EndClosed, lockrt.EndTaken, lockrt.EndElapsed, lockrt.EndMaxHold, lockrt.EndUnconfirmed}
@@ -90,7 +90,7 @@ func New(to Instruments) *Meter {
 	return m
 }
 
-// Hooks returns hooks that write to the instruments and then do what next does.
+// Hooks returns hooks that write to the instruments and then call next.
 func (m *Meter) Hooks(next lockrt.Hooks) lockrt.Hooks {
 	hooks := next
 	hooks.Waiting = func(ctx context.Context, e lockrt.AcquireEvent) {
@@ -196,10 +196,10 @@ func (m *Meter) lock(kind lockrt.Kind, name string) *lock {
 	return l
 }
 
-// A series is made when it is first needed. To look it up takes no lock and no memory.
+// A series is made at its first use. To look it up takes no lock and no memory.
 type series[V any] struct{ made atomic.Pointer[V] }
 
-// get returns the series, which is made of the labels of a lock with those of its own.
+// get returns the series. It makes the series from the labels of a lock and its own.
 func (s *series[V]) get(m *Meter, to func(Labels) V, of *Labels, own ...func(*Labels)) V {
 	if v := s.made.Load(); v != nil {
 		return *v
