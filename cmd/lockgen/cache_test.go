@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockgen/lockgen/cmd/lockgen/internal/cli"
-	"github.com/lockgen/lockgen/cmd/lockgen/internal/synth"
+	"github.com/lockgen/lockgen/internal/testmodule"
 )
 
 // TestCache_RunsAtOnce: what one run finds up to date, since another has just written it, is not remembered as what the run began with.
@@ -24,7 +24,7 @@ func TestCache_RunsAtOnce(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	require.NoError(t, err)
 	dir := t.TempDir()
-	require.NoError(t, synth.Module(dir, root, module))
+	require.NoError(t, testmodule.Write(dir, root, module))
 	source, output := filepath.Join(dir, "a.go"), filepath.Join(dir, "a_lockgen.go")
 	require.NoError(t, os.WriteFile(source, []byte("package a\n\n//lockgen:service\ntype S interface {\n\t//lockgen:lock key=a wait=0\n\tA() error\n}\n"), 0o600))
 	run := func() { assert.Zero(t, cli.Main([]string{"-cache=on"}, dir, io.Discard, io.Discard)) }
@@ -66,7 +66,7 @@ func TestCache(t *testing.T) {
 	}
 	dir := filepath.Join(modules, "shop")
 	require.NoError(t, os.Mkdir(dir, 0o755))
-	require.NoError(t, synth.Module(dir, root, module))
+	require.NoError(t, testmodule.Write(dir, root, module))
 	mod, err := os.ReadFile(filepath.Join(dir, "go.mod"))
 	require.NoError(t, err)
 	write("shop/go.mod", string(mod)+"\nrequire example.com/near v0.0.0\n\nreplace example.com/near => ../near\n")
@@ -164,7 +164,7 @@ func TestCache_OfBuilds(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	require.NoError(t, err)
 	dir := t.TempDir()
-	require.NoError(t, synth.Module(dir, root, module))
+	require.NoError(t, testmodule.Write(dir, root, module))
 	source := "package a\n\nimport \"context\"\n\n//lockgen:service\ntype S interface {\n\t//lockgen:lock key=a\n\tA(ctx context.Context) error\n}\n"
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "a.go"), []byte(source), 0o600))
 	require.Zero(t, cli.Main([]string{"./..."}, dir, io.Discard, t.Output()))

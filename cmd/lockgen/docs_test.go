@@ -11,7 +11,7 @@ import (
 
 	"github.com/lockgen/lockgen/cmd/lockgen/internal/cli"
 	"github.com/lockgen/lockgen/cmd/lockgen/internal/directive"
-	"github.com/lockgen/lockgen/cmd/lockgen/internal/synth"
+	"github.com/lockgen/lockgen/internal/testmodule"
 )
 
 func document(t *testing.T, name string) string {
@@ -67,7 +67,7 @@ func TestGuide(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	require.NoError(t, err)
 	dir := t.TempDir()
-	require.NoError(t, synth.Module(dir, root, module))
+	require.NoError(t, testmodule.Write(dir, root, module))
 	for _, m := range found {
 		name := filepath.Join(dir, m[1])
 		require.NoError(t, os.MkdirAll(filepath.Dir(name), 0o755))

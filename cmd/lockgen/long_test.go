@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockgen/lockgen/cmd/lockgen/internal/cli"
-	"github.com/lockgen/lockgen/cmd/lockgen/internal/synth"
+	"github.com/lockgen/lockgen/internal/testmodule"
 )
 
 // TestLongInput: lines that are longer than the buffers of line readers, and interfaces that are larger than those that people write.
@@ -21,7 +21,7 @@ func TestLongInput(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	require.NoError(t, err)
 	dir := t.TempDir()
-	require.NoError(t, synth.Module(dir, root, module))
+	require.NoError(t, testmodule.Write(dir, root, module))
 	const many = 2000
 	var src strings.Builder
 	fmt.Fprintf(&src, "package shop\n\nimport \"context\"\n\n// %s\n\n//lockgen:service\ntype Wide interface {\n\t// %[1]s\n\t//\n", strings.Repeat("long ", 20_000))

@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/lockgen/lockgen/cmd/lockgen/internal/cli"
-	"github.com/lockgen/lockgen/cmd/lockgen/internal/synth"
+	"github.com/lockgen/lockgen/internal/testmodule"
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/stretchr/testify/require"
 )
@@ -135,7 +135,7 @@ func writeModule(root, dir string) error {
 	if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
 		return nil
 	}
-	return synth.Module(dir, root, module)
+	return testmodule.Write(dir, root, module)
 }
 
 // TestDeterminism shows that the same input gives the same bytes, in whatever order files were made, packages are named and goroutines run.
@@ -152,7 +152,7 @@ func TestDeterminism(t *testing.T) {
 	var want map[string]string
 	for range 20 {
 		dir := t.TempDir()
-		require.NoError(t, synth.Module(dir, root, module))
+		require.NoError(t, testmodule.Write(dir, root, module))
 		rand.Shuffle(len(packages), func(i, j int) { packages[i], packages[j] = packages[j], packages[i] })
 		for _, p := range packages {
 			require.NoError(t, os.Mkdir(filepath.Join(dir, p), 0o700))

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockgen/lockgen/cmd/lockgen/internal/cli"
-	"github.com/lockgen/lockgen/cmd/lockgen/internal/synth"
+	"github.com/lockgen/lockgen/internal/testmodule"
 )
 
 // TestTools runs the commands of docs/tools.md, in a module where nothing is wrong, and in one that has an output by hand and a lease
@@ -34,7 +34,7 @@ func TestTools(t *testing.T) {
 	require.NoError(t, err)
 	good, bad := t.TempDir(), t.TempDir()
 	for _, dir := range []string{good, bad} {
-		require.NoError(t, synth.Module(dir, root, module))
+		require.NoError(t, testmodule.Write(dir, root, module))
 		mod, err := os.OpenFile(filepath.Join(dir, "go.mod"), os.O_APPEND|os.O_WRONLY, 0)
 		require.NoError(t, err)
 		_, err = mod.WriteString("\ntool github.com/lockgen/lockgen/cmd/lockgen\n")

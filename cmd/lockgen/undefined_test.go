@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockgen/lockgen/cmd/lockgen/internal/cli"
-	"github.com/lockgen/lockgen/cmd/lockgen/internal/synth"
+	"github.com/lockgen/lockgen/internal/testmodule"
 )
 
 // written are all places where a type is written that an annotated interface is made of, each with an undefined name.
@@ -95,7 +95,7 @@ func TestUndefined(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	require.NoError(t, err)
 	dir := t.TempDir()
-	require.NoError(t, synth.Module(dir, root, module))
+	require.NoError(t, testmodule.Write(dir, root, module))
 	const head = "package p\n\nimport (\n\t\"context\"\n\t\"time\"\n\t\"unsafe\"\n\n\tlockrt \"github.com/lockgen/lockgen/runtime\"\n)\n\n" +
 		"type Box[T any] struct{ Value T }\n\ntype Embedded[T any] interface{ B(T) }\n\ntype ID string\n\n"
 	sources := map[string]string{}

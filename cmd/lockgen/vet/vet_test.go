@@ -15,8 +15,8 @@ import (
 	"golang.org/x/tools/go/analysis/analysistest"
 
 	"github.com/lockgen/lockgen/cmd/lockgen/internal/cli"
-	"github.com/lockgen/lockgen/cmd/lockgen/internal/synth"
 	"github.com/lockgen/lockgen/cmd/lockgen/vet"
+	"github.com/lockgen/lockgen/internal/testmodule"
 	"github.com/lockgen/lockgen/templates"
 )
 
@@ -113,6 +113,6 @@ func module(t *testing.T) string {
 	root, err := filepath.Abs("../../..")
 	require.NoError(t, err)
 	dir := t.TempDir()
-	require.NoError(t, synth.Module(dir, root, "example.com/a"))
+	require.NoError(t, testmodule.Write(dir, root, "example.com/a"))
 	return dir
 }

@@ -7,7 +7,8 @@ import (
 	"go/format"
 	"os"
 	"path/filepath"
-	"strings"
+
+	"github.com/lockgen/lockgen/internal/testmodule"
 )
 
 // Path is the path of a module that [Write] writes.
@@ -34,28 +35,10 @@ func In(i, n int) int {
 	return count
 }
 
-// Module makes dir a module with that path, which requires what the module of lockgen in root requires, and finds lockgen there.
-func Module(dir, root, path string) error {
-	mod, err := os.ReadFile(filepath.Join(root, "go.mod"))
-	if err != nil {
-		return err
-	}
-	sum, err := os.ReadFile(filepath.Join(root, "go.sum"))
-	if err != nil {
-		return err
-	}
-	const self = "github.com/lockgen/lockgen"
-	own := strings.Replace(string(mod), "module "+self, "module "+path, 1) + "\nrequire " + self + " v0.0.0\n\nreplace " + self + " => " + root + "\n"
-	if err := os.WriteFile(filepath.Join(dir, "go.mod"), []byte(own), 0o644); err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(dir, "go.sum"), sum, 0o644)
-}
-
 // Write writes a module with n annotated interfaces of ten methods below dir, for lockgen in root. Each of its packages has about a thousand lines
 // of types and functions besides, and imports the one before it.
 func Write(dir, root string, n int) error {
-	if err := Module(dir, root, Path); err != nil {
+	if err := testmodule.Write(dir, root, Path); err != nil {
 		return err
 	}
 	files := map[string][]byte{}

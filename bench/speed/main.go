@@ -2,7 +2,7 @@
 
 // Command speed measures lockgen on modules of several sizes, with -rivals beside other generators, and prints a Markdown table:
 //
-//	go run ./cmd/lockgen/internal/speed [-rivals] [-write docs/speed.md] [-sizes 1,100,1000] [-rounds 3] [-only lockgen,moq]
+//	go run ./speed [-rivals] [-write ../docs/speed.md] [-sizes 1,100,1000] [-rounds 3] [-only lockgen,moq]
 //
 // Each module has 100 packages and the given number of annotated interfaces of ten methods. The others are installed from the module proxy. What they
 // write is not the same, and mockgen -source does not check types; what compares is how the cost grows. Each figure is the median of the rounds, in
@@ -27,7 +27,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/lockgen/lockgen/cmd/lockgen/internal/synth"
+	"github.com/lockgen/lockgen/bench/speed/synth"
 )
 
 func main() {
@@ -115,22 +115,33 @@ type bench struct {
 	turn  int
 }
 
-func run(ctx context.Context, sizes string, rounds int, file string, wanted func(t tool) bool) (err error) {
+// newBench makes a place for modules and programs.
+func newBench(ctx context.Context) (*bench, error) {
 	b := &bench{ctx: ctx}
 	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/lockgen/lockgen").Output()
 	if err != nil {
-		return fmt.Errorf("run it inside of the module of lockgen: %w", err)
+		return nil, fmt.Errorf("run it inside of bench: %w", err)
 	}
 	b.root = strings.TrimSpace(string(out))
 	if out, err = exec.CommandContext(ctx, "go", "env", "GOCACHE").Output(); err != nil {
-		return err
+		return nil, err
 	}
 	b.cache = strings.TrimSpace(string(out))
 	if b.temp, err = os.MkdirTemp("", "lockgen-speed"); err != nil {
+		return nil, err
+	}
+	b.bin = filepath.Join(b.temp, "bin")
+	return b, nil
+}
+
+func (b *bench) close() error { return os.RemoveAll(b.temp) }
+
+func run(ctx context.Context, sizes string, rounds int, file string, wanted func(t tool) bool) (err error) {
+	b, err := newBench(ctx)
+	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(b.temp)) }()
-	b.bin = filepath.Join(b.temp, "bin")
+	defer func() { err = errors.Join(err, b.close()) }()
 	chosen := slices.DeleteFunc(slices.Clone(tools), func(t tool) bool { return !wanted(t) })
 	if err := b.install(chosen); err != nil {
 		return err
