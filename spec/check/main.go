@@ -1,7 +1,7 @@
 // Command check runs the specification through its checkers, TLC and Spin, and writes what they said to RESULTS.md.
 //
 //	go run ./spec/check          the short bounds; RESULTS.md is written
-//	go run ./spec/check -deep    the deep bounds too
+//	go run ./spec/check -deep    the deep bounds too; with -limit 10m, each for that long at most
 //	go run ./spec/check -walks   random walks through Mutex.tla, which the Go relation is compared with
 //	go run ./spec/check -ci      the short bounds; RESULTS.md is not written, but has to be of these modules
 //
@@ -29,6 +29,7 @@ func main() {
 	only := flag.String("only", "", "check only what this regular expression matches of a module and what is asked of it")
 	dir := flag.String("dir", "spec", "the folder of the modules")
 	workers := flag.Int("workers", 2, "threads of TLC")
+	limit := flag.Duration("limit", time.Hour, "how long a run of the deep bounds may take")
 	export := flag.Bool("walks", false, "write random walks through Mutex.tla to testdata/walks.txt, and nothing else")
 	flag.Parse()
 	if *export {
@@ -42,7 +43,7 @@ func main() {
 		}
 		return
 	}
-	if err := check(*dir, *only, *deep, *ci, *workers); err != nil {
+	if err := check(*dir, *only, *deep, *ci, *workers, *limit); err != nil {
 		fmt.Fprintln(os.Stderr, "spec:", err)
 		os.Exit(1)
 	}
@@ -72,7 +73,7 @@ func (o outcome) verdict() (words string, ok bool) {
 	return "holds, all states seen", true
 }
 
-func check(dir, only string, deep, ci bool, workers int) error {
+func check(dir, only string, deep, ci bool, workers int, limit time.Duration) error {
 	path := filepath.Join(dir, "RESULTS.md")
 	have, err := read(path, dir)
 	if err != nil {
@@ -102,6 +103,7 @@ func check(dir, only string, deep, ci bool, workers int) error {
 		case !some.MatchString(r.module + " " + r.name), r.deep && !deep, r.spin == "" && jar == "":
 			continue
 		}
+		r.limit = min(r.limit, limit)
 		o, err := r.do(dir, jar, workers)
 		if err != nil {
 			return fmt.Errorf("%s, %s: %w", r.module, r.name, err)

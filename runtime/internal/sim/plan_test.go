@@ -70,7 +70,7 @@ func (p *plan) add(f *fault, r *rand.Rand) {
 	p.steps = append(p.steps, step{at, func(w *world) {
 		w.injected(f.name, nil)
 		begin(w)
-		w.traced.disturbed()
+		w.tellFault()
 		if end != nil {
 			w.watch.active++
 		}
@@ -82,7 +82,7 @@ func (p *plan) add(f *fault, r *rand.Rand) {
 		p.steps = append(p.steps, step{at + time.Millisecond + time.Duration(r.Int64N(int64(p.watchdog)*3/2)), func(w *world) {
 			w.log = append(w.log, w.stamp()+"END OF "+f.name)
 			end(w)
-			w.traced.disturbed()
+			w.tellFault()
 			w.watch.active--
 			w.watch.disturbed()
 			if f.forgets {

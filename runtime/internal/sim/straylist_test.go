@@ -1,6 +1,6 @@
 package sim
 
-// strayMutants leave the protocol of a mutex in ways that break no promise, or none that is noticed at once: the margin of each lease hides
+// strayMutants leave the protocol of a lock in ways that break no promise, or none that is noticed at once: the margin of each lease hides
 // some, others are slower or less fair. The replay of their traces rejects them.
 var strayMutants = []mutant{
 	{
@@ -54,5 +54,25 @@ var strayMutants = []mutant{
 	{
 		strays: true, name: "asks while it asks", kind: "mutex", file: "runtime/resource.go",
 		old: "	case w == nil || r.busy > 0 || r.grant != nil:\n", new: "	case w == nil || r.grant != nil:\n",
+	},
+	{
+		strays: true, name: "readers pass writers in line", kind: "rw", file: "scripts/rw.lua",
+		old: "or left > 0 and whose == 'read') and redis.call('exists', writers) == 0 then", new: "or left > 0 and whose == 'read') then",
+	},
+	{
+		strays: true, name: "the side that was last is first", kind: "rw", file: "scripts/rw.lua",
+		old: "if (last == 'write') == (i == 1) then", new: "if (last == 'write') ~= (i == 1) then",
+	},
+	{
+		strays: true, name: "the last in line to write is called", kind: "rw", file: "scripts/rw.lua",
+		old: "redis.call('lpop', writers)", new: "redis.call('rpop', writers)",
+	},
+	{
+		strays: true, name: "a turn counts twice as long", kind: "rw", file: "scripts/rw.lua",
+		old: "redis.pcall('set', turn, whose .. ' ' .. last .. ' ' .. places, 'px', known + ms)", new: "redis.pcall('set', turn, whose .. ' ' .. last .. ' ' .. places, 'px', known + 2 * ms)",
+	},
+	{
+		strays: true, name: "who leaves is called still", kind: "rw", file: "scripts/rw.lua",
+		old: "function(place) return place == owner end", new: "function() return false end",
 	},
 }

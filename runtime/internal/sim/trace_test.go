@@ -188,15 +188,33 @@ type traced struct {
 	offset time.Duration // of the clock of the server
 }
 
-// trace has the world replay the traces of its clients from now on, if it is one of mutexes, until the function that it returns is
-// called.
+// trace has the world replay the traces of its locks from now on, if there is a relation of their kind, until the function that it returns
+// is called.
 func (w *world) trace() (stop func()) {
-	if k := w.plan.kind.name; k != "mutex" && k != "multi" {
-		return func() {}
+	switch w.plan.kind.name {
+	case "mutex", "multi":
+		x := &traced{tracer: newTracer(w.plan.processes, 2*time.Millisecond, time.Millisecond+2*time.Microsecond), w: w}
+		w.observes = append(w.observes, x.observe)
+		w.faulted = append(w.faulted, x.disturbed)
+		return trace.To(x.step)
+	case "rw":
+		w.traceRW()
 	}
-	w.traced = &traced{tracer: newTracer(w.plan.processes, 2*time.Millisecond, time.Millisecond+2*time.Microsecond), w: w}
-	w.observes = append(w.observes, w.traced.observe)
-	return trace.To(w.traced.step)
+	return func() {}
+}
+
+// replays counts an event that is replayed.
+func (w *world) replays() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.count("events replayed", 1)
+}
+
+// tellFault tells those who replay traces that something may have been done to a server. The caller holds w.mu.
+func (w *world) tellFault() {
+	for _, f := range w.faulted {
+		f()
+	}
 }
 
 // observe replays an event of the server.
@@ -213,6 +231,7 @@ func (x *traced) observe(s *server, e *event) {
 		}
 	}
 	if len(requests) > 0 {
+		x.w.replays()
 		x.served(time.Since(x.began), requests, func(key string) *spec.Seen { return x.see(s, key) },
 			func(uuid string) bool { return !s.listens(protocol.ProcessChannel(uuid)) },
 			func(key string) bool { return s.listens(protocol.LockChannel(key)) })
@@ -230,10 +249,13 @@ func (s *server) keysOf(e *event) []string {
 }
 
 // listens reports whether anybody listens to a channel.
-func (s *server) listens(channel string) bool {
+func (s *server) listens(channel string) bool { return s.listeners(channel) > 0 }
+
+// listeners returns how many listen to a channel.
+func (s *server) listeners(channel string) int {
 	s.w.mu.Lock()
 	defer s.w.mu.Unlock()
-	return len(s.heard[channel]) > 0
+	return len(s.heard[channel])
 }
 
 // locks returns the keys of the world.
@@ -260,9 +282,6 @@ func (x *traced) see(s *server, key string) *spec.Seen {
 
 // disturbed replays that something may have been done to the server. The caller holds w.mu.
 func (x *traced) disturbed() {
-	if x == nil {
-		return
-	}
 	s := x.w.servers[0]
 	x.mu.Lock()
 	defer x.mu.Unlock()

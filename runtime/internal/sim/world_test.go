@@ -17,13 +17,13 @@ import (
 
 // A world is one run: processes, servers, the network, and what was seen.
 type world struct {
-	t      *testing.T
-	seed   uint64
-	plan   *plan
-	net    *network
-	began  time.Time
-	watch  *watch  // checks, and keeps the history
-	traced *traced // replays traces; nil if the world is of other locks than mutexes
+	t       *testing.T
+	seed    uint64
+	plan    *plan
+	net     *network
+	began   time.Time
+	watch   *watch   // checks, and keeps the history
+	faulted []func() // called when something may have been done to a server, while w.mu is held
 
 	servers   []*server
 	processes []*process

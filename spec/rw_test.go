@@ -1,0 +1,162 @@
+package spec
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestRWStates has the relation in Go reach as many states as TLC finds in RWMutex.tla, of those that differ in names alone one where TLC
+// does so.
+func TestRWStates(t *testing.T) {
+	results, err := os.ReadFile("RESULTS.md")
+	require.NoError(t, err)
+	for name, b := range map[string]RWBounds{
+		"the rule of whose turn it is, one process dies": {Readers: 2, Writers: 2, Deaths: 1},
+		"the server knows who is dead; Redisson races":   {Readers: 2, Writers: 2, Deaths: 2, Known: true, Java: true},
+		"liveness: who waits is served, or gives up":     {Readers: 1, Writers: 2, Deaths: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			row := regexp.MustCompile(`(?m)^\| RWMutex \| ` + name + ` \|.*\| (\d+) \| holds, all states seen \|$`).FindStringSubmatch(string(results))
+			require.NotNil(t, row, "RESULTS.md has no row of it: make spec")
+			require.Equal(t, row[1], strconv.Itoa(b.reach(!strings.HasPrefix(name, "liveness"))))
+		})
+	}
+}
+
+// reach returns how many states there are; of those that differ in names alone it counts one if alike is set.
+func (b RWBounds) reach(alike bool) int {
+	first := b.Init()
+	seen, todo := map[string]bool{}, []RWState{first}
+	classes := map[string]bool{}
+	seen[first.Key()] = true
+	for len(todo) > 0 {
+		s := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		class := s.Key()
+		for _, names := range []*strings.Replacer{
+			strings.NewReplacer("r1", "r2", "r2", "r1"), strings.NewReplacer("w1", "w2", "w2", "w1"),
+			strings.NewReplacer("r1", "r2", "r2", "r1", "w1", "w2", "w2", "w1"),
+		} {
+			if alike {
+				class = min(class, s.renamed(names).Key())
+			}
+		}
+		classes[class] = true
+		for _, to := range b.Next(s) {
+			if key := to.Key(); !seen[key] {
+				seen[key] = true
+				todo = append(todo, to)
+			}
+		}
+	}
+	return len(classes)
+}
+
+func (s RWState) renamed(names *strings.Replacer) RWState {
+	all := func(some []string) (to []string) {
+		for _, p := range some {
+			to = append(to, names.Replace(p))
+		}
+		return to
+	}
+	to := s.to(s.RW)
+	to.By, to.Readers, to.Writers, to.Turn.Called = all(s.By), all(s.Readers), all(s.Writers), all(s.Turn.Called)
+	slices.Sort(to.By)
+	slices.Sort(to.Turn.Called)
+	for p, st := range s.Proc {
+		to.Proc[names.Replace(p)] = st
+	}
+	return to
+}
+
+// TestRWCheckRejects has traces leave the protocol, each with its last event.
+func TestRWCheckRejects(t *testing.T) {
+	const ms = time.Millisecond
+	hears := func(place string) bool { return !strings.HasPrefix(place, "d") }
+	free := func(t Turn, lines ...[]string) *RWSeen { return seenRW(RW{Mode: "free", Turn: t}, 0, lines...) }
+	held := func(mode, by string, left time.Duration, lines ...[]string) *RWSeen {
+		return seenRW(RW{Mode: mode, By: []string{by}, Turn: NoTurn}, left, lines...)
+	}
+	turn := func(whose string, for_ time.Duration, called ...string) Turn {
+		return Turn{Whose: whose, Last: whose, Called: called, On: len(called) > 0, For: for_}
+	}
+	ask := func(at time.Duration, side, owner, place string, granted bool, srv *RWSeen) RWSaid {
+		return RWSaid{At: at, Action: "Ask", Side: side, Owner: owner, Place: place, TTL: time.Second, Granted: granted, Hears: hears, Srv: srv}
+	}
+	release := func(at time.Duration, side, owner string, srv *RWSeen) RWSaid {
+		return RWSaid{At: at, Action: "Release", Side: side, Owner: owner, Hears: hears, Srv: srv}
+	}
+	writes := []RWSaid{ask(0, "write", "a:1", "a:1", true, held("write", "a:1", time.Second))}
+	reads := []RWSaid{ask(0, "read", "a:1", "a:1", true, held("read", "a:1", time.Second))}
+	readsThenWaits := append(slices.Clone(reads), ask(ms, "write", "b:1", "b:1", false, held("read", "a:1", 999*ms, nil, []string{"b:1"})))
+	two := append(slices.Clone(writes),
+		ask(ms, "write", "b:1", "b:1", false, held("write", "a:1", 999*ms, nil, []string{"b:1"})),
+		ask(2*ms, "read", "c:1", "c:1", false, held("write", "a:1", 998*ms, []string{"c:1"}, []string{"b:1"})))
+	called := append(slices.Clone(two), release(3*ms, "write", "a:1", free(turn("read", 100*ms, "c:1"), nil, []string{"b:1"})))
+	with := func(some []RWSaid, last RWSaid) []RWSaid { return append(slices.Clone(some), last) }
+	for name, trace := range map[string][]RWSaid{
+		"granted though somebody writes": with(writes, ask(ms, "read", "b:1", "", true, seenRW(RW{Mode: "write", By: []string{"a:1", "b:1"}, Turn: NoTurn}, 999*ms))),
+		"granted past a writer in line": with(readsThenWaits, ask(2*ms, "read", "c:1", "c:1", true,
+			seenRW(RW{Mode: "read", By: []string{"a:1", "c:1"}, Turn: NoTurn}, time.Second, nil, []string{"b:1"}))),
+		"refused though it is free":      {ask(0, "read", "a:1", "a:1", false, free(NoTurn, []string{"a:1"}))},
+		"in line though it does not":     with(writes, ask(ms, "read", "b:1", "", false, held("write", "a:1", 999*ms, []string{"b:1"}))),
+		"not in line though it waits":    with(writes, ask(ms, "read", "b:1", "b:1", false, held("write", "a:1", 999*ms))),
+		"the same side again":            with(two, release(3*ms, "write", "a:1", free(turn("write", 100*ms, "b:1"), []string{"c:1"}))),
+		"nobody is called":               with(two, release(3*ms, "write", "a:1", free(NoTurn, []string{"c:1"}, []string{"b:1"}))),
+		"who is called stays in line":    with(two, release(3*ms, "write", "a:1", free(turn("read", 100*ms, "c:1"), []string{"c:1"}, []string{"b:1"}))),
+		"a turn that counts for long":    with(two, release(3*ms, "write", "a:1", free(turn("read", 150*ms, "c:1"), nil, []string{"b:1"}))),
+		"Redisson's turn without any":    with(two[:2], release(3*ms, "write", "a:1", free(Turn{Whose: "redisson", Last: "write", On: true, For: 5 * ms}, nil, []string{"b:1"}))),
+		"a writer in the readers' turn":  with(called, ask(4*ms, "write", "b:1", "b:1", true, seenRW(RW{Mode: "write", By: []string{"b:1"}, Turn: turn("read", 99*ms, "c:1")}, time.Second))),
+		"who has come is called still":   with(called, ask(4*ms, "read", "c:1", "c:1", true, seenRW(RW{Mode: "read", By: []string{"c:1"}, Turn: turn("read", 99*ms, "c:1")}, time.Second, nil, []string{"b:1"}))),
+		"who gives up is called still":   with(called, release(4*ms, "read", "c:1", free(turn("read", 99*ms, "c:1"), nil, []string{"b:1"}))),
+		"a longer lease":                 {ask(0, "read", "a:1", "a:1", true, held("read", "a:1", 2*time.Second))},
+		"a lease that ends too early":    with(writes, ask(500*ms, "read", "b:1", "b:1", false, free(NoTurn, []string{"b:1"}))),
+		"a renewal of what others have":  with(writes, RWSaid{At: ms, Action: "Renew", Side: "write", Owner: "b:1", TTL: time.Second, Srv: held("write", "a:1", 999*ms)}),
+		"kept by one who gives it back":  with(writes, release(ms, "write", "a:1", held("write", "a:1", 999*ms))),
+		"taken by one who gives it back": with(writes, release(ms, "write", "b:1", free(NoTurn))),
+	} {
+		c := NewRWCheck(ms / 2)
+		for i, e := range trace {
+			err := c.Say(e)
+			if i == len(trace)-1 {
+				require.ErrorContains(t, err, "leaves the protocol", name)
+			} else {
+				require.NoError(t, err, name)
+			}
+		}
+	}
+	c := NewRWCheck(ms / 2)
+	for _, e := range append(called,
+		ask(4*ms, "read", "c:1", "c:1", true, seenRW(RW{Mode: "read", By: []string{"c:1"}, Turn: turn("read", 99*ms)}, time.Second, nil, []string{"b:1"})),
+		RWSaid{At: 104 * ms, Action: "Renew", Side: "read", Owner: "c:1", TTL: time.Second, Srv: seenRW(RW{Mode: "read", By: []string{"c:1"}, Turn: turn("read", 0)}, time.Second, nil, []string{"b:1"})},
+		release(105*ms, "read", "c:1", free(turn("write", 100*ms, "b:1"))),
+		ask(300*ms, "write", "b:1", "b:1", true, seenRW(RW{Mode: "write", By: []string{"b:1"}, Turn: turn("write", 0)}, time.Second)),     // which is over
+		ask(2*time.Second, "read", "c:2", "c:2", true, seenRW(RW{Mode: "read", By: []string{"c:2"}, Turn: turn("read", 0)}, time.Second)), // the lease has run out
+	) {
+		require.NoError(t, c.Say(e))
+	}
+}
+
+// seenRW returns a lock as a server has it.
+func seenRW(l RW, left time.Duration, lines ...[]string) *RWSeen {
+	s := &RWSeen{RW: l, Left: left, Holds: map[string]time.Duration{}, Known: l.Turn.For + 2*time.Second, Lines: [2]time.Duration{time.Minute, time.Minute}}
+	if len(lines) > 0 {
+		s.Readers = lines[0]
+	}
+	if len(lines) > 1 {
+		s.Writers = lines[1]
+	}
+	if l.Mode == "read" {
+		for _, p := range l.By {
+			s.Holds[p] = left
+		}
+	}
+	return s
+}
