@@ -11,10 +11,10 @@ import (
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
-// aUser is a line that documentation gives a user permissions by.
+// aUser is a line of the documentation that gives a user permissions.
 var aUser = regexp.MustCompile(`(?m)^> ACL SETUSER (\w+) (.*)$`)
 
-// TestACL shares locks on a server on which each side may only do what the documentation says that it must be permitted.
+// TestACL shares locks on a server on which each side has only the permissions that the documentation lists for it.
 func TestACL(t *testing.T) {
 	server := redistest.Server(t)
 	permit := func(file, user string) {
@@ -53,7 +53,7 @@ func TestACL(t *testing.T) {
 			fields, err := entry.AsStrMap()
 			require.NoError(t, err)
 			if fields["object"] == "test1" {
-				continue // by which Redisson looks whether there is a cluster behind the server
+				continue // Redisson checks with it whether the server is a cluster
 			}
 			denied = append(denied, fields["username"]+": "+fields["reason"]+" "+fields["object"])
 		}

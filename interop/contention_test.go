@@ -14,8 +14,8 @@ import (
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
-// contention has threads of two Java programs and goroutines of two Go programs lose counts unless the lock
-// excludes.
+// contention makes threads of two Java programs and goroutines of two Go programs increment a counter that loses counts
+// unless the lock excludes.
 func (f *fleet) contention(t *testing.T) {
 	const programs, each = 2, 8
 	jvms := []*jvm{f.j, startJava(t, f.version)}
@@ -88,8 +88,8 @@ func (f *fleet) contention(t *testing.T) {
 	}
 }
 
-// sides has readers and writers of Java programs and of Go programs want the same lock, each of the four without a pause. It
-// compares what they get with what they get when there is one program of each kind.
+// sides makes readers and writers of Java programs and of Go programs compete for one lock, each of the four without a
+// pause. It compares their shares with those of one program of each kind alone.
 func (f *fleet) sides(t *testing.T) {
 	sides := []string{"Go reads", "Go writes", "Java reads", "Java writes"}
 	const what = "2 Java programs and 2 Go programs, each reads and writes"
@@ -166,7 +166,8 @@ func (f *fleet) sides(t *testing.T) {
 		for _, side := range sides {
 			require.Positive(t, all[side].Count, "%s: is served", side)
 			if *contend >= time.Minute {
-				// In less, one message that a Java program misses, which then waits for as long as a lease, decides the share.
+				// In less time, one message that a Java program misses, which then waits for as long as a lease,
+				// decides the share.
 				require.GreaterOrEqual(t, 5*all[side].Count, alone[side].Count, "%s: a fifth of its turns against one", side)
 			}
 		}
@@ -193,12 +194,12 @@ func (f *fleet) nothingLeft(t *testing.T) {
 	})
 }
 
-// lazily says what is in a list at the time when it is asked.
+// lazily formats a list when it is read, not before.
 type lazily struct{ list *[]string }
 
 func (w lazily) String() string { return strings.Join(*w.list, " ") }
 
-// leftover reports whether a key is of a lock that nobody holds any more.
+// leftover reports whether a key belongs to a lock without a holder.
 func leftover(server *redistest.RedisServer, key string) bool {
 	for _, kept := range []string{"redisson_lock_token:", "lockgen_requests:", "lockgen_deleted:", "lockgen_fair:"} {
 		if strings.HasPrefix(key, kept) {
@@ -207,7 +208,7 @@ func leftover(server *redistest.RedisServer, key string) bool {
 	}
 	reply, err := server.Try("TYPE", key)
 	if err != nil {
-		return !strings.Contains(err.Error(), "MOVED") // a replica's
+		return !strings.Contains(err.Error(), "MOVED") // the key of a replica
 	}
 	kind, err := reply.ToString()
 	return err != nil || slices.Contains([]string{"hash", "list"}, kind) || strings.HasPrefix(key, "redisson_") ||

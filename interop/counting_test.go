@@ -25,7 +25,7 @@ func (f *fleet) counts(t *testing.T) {
 		require.Equal(t, "false", f.java.do(t, "semaphoreTry", key, "3"))
 		f.java.do(t, "semaphoreAcquire", key, "2")
 		require.ErrorIs(t, s.TryAcquire(soon(t), 1), lockrt.ErrNotAcquired)
-		f.java.do(t, "semaphoreRelease", key, "4") // also what Go took
+		f.java.do(t, "semaphoreRelease", key, "4") // also the permits that Go took
 		n, err := s.Available(soon(t))
 		require.NoError(t, err)
 		require.Equal(t, 4, n)
@@ -43,9 +43,9 @@ func (f *fleet) counts(t *testing.T) {
 
 func (f *fleet) permits(t *testing.T) {
 	if !f.at("3.17.0") {
-		return // its ids are others
+		return // its ids have another form
 	}
-	// What Redisson can say of its permits.
+	// The features of Redisson's permits.
 	counts, leases := f.at("3.19.1"), f.at("3.41.0")
 	f.cell(t, "permits", "taken in Go, released in Java", func(t *testing.T) string {
 		key := aKey(t, "k")
@@ -105,11 +105,12 @@ func (f *fleet) permits(t *testing.T) {
 		const longer = 3 * short
 		var (
 			key          string
-			told, trusts *lockrt.Permit // who asks Redis, and who does not
+			told, trusts *lockrt.Permit // one asks Redis, the other does not
 			s            *lockrt.PermitSemaphore
 			prolonged    time.Time
 		)
-		// prolong has Java prolong what Go holds, and reports whether the machine was quick enough.
+		// prolong makes Java prolong a permit of Go, and reports whether the machine was fast
+		// enough.
 		prolong := func() bool {
 			key = aKey(t, "k")
 			s = f.c.PermitSemaphore(key, 2)
@@ -134,7 +135,7 @@ func (f *fleet) permits(t *testing.T) {
 		}
 		inGo := begin(soon(t), permitRole.inGo(f.side), key)
 		inJava := f.java.thread("prolonged").start("permitAcquire", key, "0")
-		ended(t, trusts.Context()) // of which it knows no more than it was granted
+		ended(t, trusts.Context()) // which knows only its own grant
 		require.ErrorIs(t, trusts.Err(), lockrt.ErrLost)
 		require.Less(t, time.Since(prolonged), longer, "at the old end")
 		require.NoError(t, told.Err(), "who asks is told that it lasts")
@@ -153,17 +154,17 @@ func (f *fleet) permits(t *testing.T) {
 	})
 }
 
-// many is about permits that are taken and released several at a time.
+// many checks permits that are acquired and released several at a time.
 func (f *fleet) many(t *testing.T) {
 	if !f.at("3.51.0") {
-		return // who waits for several is not always woken
+		return // a waiter for several permits is not always woken
 	}
 	f.cell(t, "permits", "several at a time, both wait for the other's", func(t *testing.T) string {
 		key := aKey(t, "k")
 		s := f.c.PermitSemaphore(key, 3)
 		inGo, err := s.AcquireN(soon(t), 2)
 		require.NoError(t, err)
-		inJava := f.java.start("permitAcquireMany", key, "2") // of which one is there
+		inJava := f.java.start("permitAcquireMany", key, "2") // one of which is available
 		f.java.parked(t)
 		require.NoError(t, inGo.Release(soon(t)))
 		got := <-inJava

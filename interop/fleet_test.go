@@ -17,26 +17,26 @@ import (
 )
 
 const (
-	// long is a lease that nobody outwaits here: who is served sooner was told.
+	// long is a lease that outlasts every wait here: a waiter that is served sooner got a message.
 	long = 30 * time.Second
-	// short is a lease that tests wait for.
+	// short is a lease whose end tests wait for.
 	short = 2 * time.Second
-	// patience is for what should be done at once, on a machine that has much else to do.
+	// patience is the time limit for an immediate event on a busy machine.
 	patience = time.Minute
-	// promptly is how long it takes to be told, at most, half of the times. It is less than the second after
-	// which who waits for an RWMutex asks in any case, and than all other times after which anybody asks.
+	// promptly is the largest median time until a message arrives. It is less than the second after which a waiter for
+	// an RWMutex asks in any case, and than all other intervals after which a waiter asks.
 	promptly = 400 * time.Millisecond
 )
 
-// A site is a Redis that both sides use.
+// A site is a Redis for both sides.
 type site struct {
-	name     string                   // as the table has it
+	name     string                   // in the table
 	url      string                   // for Go
 	mode     string                   // of Redisson: single, sentinel, cluster
 	address  string                   // of Redisson: addresses with commas
 	settings []string                 // of Redisson: name=value
 	pubsub   lockrt.PubSub            // of Go
-	nodes    []*redistest.RedisServer // where keys may be
+	nodes    []*redistest.RedisServer // that may have the keys
 }
 
 // standalone is a single server.
@@ -45,7 +45,7 @@ func standalone(t *testing.T) site {
 	return site{name: "standalone", url: s.URL(), mode: "single", address: s.URL(), nodes: []*redistest.RedisServer{s}}
 }
 
-// A side is what a Go program needs for all kinds of locks.
+// A side has everything that a Go program needs for all kinds of locks.
 type side struct {
 	c    *lockrt.Client
 	reds []*lockrt.Client // of independent servers
@@ -61,8 +61,8 @@ type fleet struct {
 	java thread
 }
 
-// newFleet starts a Java program with a version of Redisson, and connects both sides to a site. Three independent
-// servers are beside it, for what needs a majority.
+// newFleet starts a Java program with a version of Redisson, and connects both sides to a site. It also starts three
+// independent servers, for locks that need a majority.
 func newFleet(t *testing.T, at site, version string) *fleet {
 	t.Helper()
 	f := &fleet{site: at, version: version, j: startJava(t, version)}
@@ -76,10 +76,10 @@ func newFleet(t *testing.T, at site, version string) *fleet {
 	return f
 }
 
-// single tells whether the site is one server, for what is the same everywhere and needs not be tried everywhere.
+// single reports whether the site is one server, for tests that need only one site.
 func (f *fleet) single() bool { return f.mode == "single" }
 
-// options are what Go programs need beside Java programs.
+// options are the options of Go programs that share locks with Java programs.
 func options(opts lockrt.Options, fairWait time.Duration, pubsub lockrt.PubSub) lockrt.Options {
 	opts.TokenTTL = lockrt.Forever
 	opts.FairWait = fairWait
@@ -87,8 +87,8 @@ func options(opts lockrt.Options, fairWait time.Duration, pubsub lockrt.PubSub) 
 	return opts
 }
 
-// fairWait is for how long a program that died holds up a fair queue. Both sides have to reckon with the same time;
-// older versions of Redisson do not let it be said.
+// fairWait is for how long a dead program delays a fair queue. Both sides must use the same time; older versions of
+// Redisson have no setting for it.
 func (f *fleet) fairWait() time.Duration {
 	if f.version != "" && !f.at("3.46.0") {
 		return 5 * time.Minute
@@ -120,7 +120,7 @@ func open(t *testing.T, url string, opts lockrt.Options) *lockrt.Client {
 func (f *fleet) javaSide(t *testing.T, j *jvm, client string, watchdog time.Duration) thread {
 	t.Helper()
 	settings := f.settings
-	if f.at("3.46.0") { // since when it can be said
+	if f.at("3.46.0") { // it has the setting since then
 		settings = append(slices.Clone(settings), "fairWait="+millis(f.fairWait()))
 	}
 	th := thread{j, client, "main"}
@@ -132,7 +132,7 @@ func (f *fleet) javaSide(t *testing.T, j *jvm, client string, watchdog time.Dura
 	return th
 }
 
-// at tells whether the version of Redisson is that one or a later one.
+// at reports whether the version of Redisson is this one or a later one.
 func (f *fleet) at(version string) bool {
 	return slices.Compare(numbers(f.version), numbers(version)) >= 0
 }
@@ -148,7 +148,7 @@ func numbers(version string) (ns []int) {
 // servers are all servers of the fleet.
 func (f *fleet) servers() []*redistest.RedisServer { return slices.Concat(f.nodes, f.reds) }
 
-// redis returns a client of the site, for what is no lock.
+// redis returns a client of the site for plain commands.
 func (f *fleet) redis(t *testing.T) rueidis.Client {
 	t.Helper()
 	opt, err := rueidis.ParseURL(f.url)
@@ -159,13 +159,13 @@ func (f *fleet) redis(t *testing.T) rueidis.Client {
 	return c
 }
 
-// aKey returns a key that nobody else has. It begins as those do of which the documentation of permissions speaks.
+// aKey returns a key that no other test has. It has the prefix of the documentation of permissions.
 func aKey(t *testing.T, suffix string) string {
 	t.Helper()
 	return "order:" + redistest.Key(t, suffix)
 }
 
-// words asks a server for a list.
+// words sends a command to a server that replies with a list.
 func words(server *redistest.RedisServer, args ...string) []string {
 	reply, err := server.Try(args...)
 	if err != nil {
@@ -175,7 +175,7 @@ func words(server *redistest.RedisServer, args ...string) []string {
 	return list
 }
 
-// listening returns when somebody has subscribed to a channel that matches the pattern.
+// listening returns when a client has subscribed to a channel that matches the pattern.
 func (f *fleet) listening(t *testing.T, pattern string) {
 	t.Helper()
 	f.soon(t, func() bool {
@@ -188,7 +188,7 @@ func (f *fleet) listening(t *testing.T, pattern string) {
 	}, "nobody listens to %s", pattern)
 }
 
-// remains returns how long a key lives.
+// remains returns the time to live of a key.
 func remains(server *redistest.RedisServer, key string) time.Duration {
 	reply, err := server.Try("PTTL", key)
 	if err != nil {
@@ -234,13 +234,13 @@ func master(server *redistest.RedisServer) bool {
 	return name == "master"
 }
 
-// soon waits until something is so.
+// soon waits until the condition holds.
 func (f *fleet) soon(t *testing.T, so func() bool, message string, args ...any) {
 	t.Helper()
 	require.Eventually(t, so, patience, time.Millisecond, append([]any{message}, args...)...)
 }
 
-// asked returns how often a server was asked to run a script.
+// asked returns how many scripts clients sent to a server.
 func (f *fleet) asked() (n int64) {
 	for _, server := range f.servers() {
 		n += server.CommandStats()["evalsha"]
@@ -248,7 +248,7 @@ func (f *fleet) asked() (n int64) {
 	return n
 }
 
-// soon ends when what should be done at once is not done.
+// soon returns a context that ends when an immediate event does not happen.
 func soon(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -256,7 +256,7 @@ func soon(t *testing.T) context.Context {
 	return ctx
 }
 
-// granted is how a wait ended.
+// granted is the result of a wait.
 type granted struct {
 	release release
 	err     error
@@ -290,7 +290,7 @@ func waiting(t *testing.T, done <-chan granted) {
 	}
 }
 
-// took acquires what is free.
+// took acquires a free lock.
 func took(t *testing.T, a acquire, key string) release {
 	t.Helper()
 	r, err := a(soon(t), key)

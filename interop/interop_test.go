@@ -25,7 +25,7 @@ func TestInterop(t *testing.T) {
 	f.everything(t)
 	f.reversed(t)
 	f.cell(t, "orders", "a Go and a Java service pay the same", func(t *testing.T) string {
-		binary := filepath.Join(t.TempDir(), "orders") // what "go run" starts would outlive it
+		binary := filepath.Join(t.TempDir(), "orders") // a program that "go run" starts would outlive it
 		built, err := exec.Command("go", "build", "-o", binary, "./orders").CombinedOutput()
 		require.NoError(t, err, "%s", built)
 		var said bytes.Buffer
@@ -41,7 +41,7 @@ func TestInterop(t *testing.T) {
 	})
 }
 
-// everything tries all there is.
+// everything runs all tests.
 func (f *fleet) everything(t *testing.T) {
 	t.Run("handover", f.handovers)
 	t.Run("about to wait", f.aboutToWait)
@@ -64,7 +64,7 @@ func (f *fleet) everything(t *testing.T) {
 	f.nothingLeft(t)
 }
 
-// pairs are what waits for what.
+// pairs are the pairs of holder and waiter.
 func (f *fleet) pairs() []pair {
 	var all []pair
 	for _, k := range exclusive {
@@ -78,13 +78,13 @@ func (f *fleet) pairs() []pair {
 		pair{name: "semaphore", hold: semaphoreRole, wait: semaphoreRole, told: true},
 		pair{name: "latch", hold: setRole, wait: awaitRole, told: true},
 	)
-	if f.at("3.17.0") { // since when its ids are those of today
+	if f.at("3.17.0") { // its ids have today's form since then
 		all = append(all, pair{name: "permits", hold: permitRole, wait: permitRole, told: true})
 	}
 	return all
 }
 
-// A pair is what waits for what.
+// A pair is a holder and a waiter.
 type pair struct {
 	name       string
 	hold, wait role
@@ -106,7 +106,7 @@ func (f *fleet) handovers(t *testing.T) {
 	}
 }
 
-// aboutToWait has Java readers wait for a writer in Go that unlocks between their question and their wait.
+// aboutToWait shows that Java readers do not miss a writer in Go that unlocks between their request and their wait.
 func (f *fleet) aboutToWait(t *testing.T) {
 	f.cell(t, "reader after writer", "Go unlocks when Java is about to wait", func(t *testing.T) string {
 		const rounds = 200
@@ -115,7 +115,7 @@ func (f *fleet) aboutToWait(t *testing.T) {
 			key := aKey(t, "k")
 			give := took(t, writeKind.role().inGo(f.side), key)
 			done := begin(soon(t), readKind.role().inJava(f.java), key)
-			f.listening(t, "redisson_rwlock:{"+key+"}") // and asks once more
+			f.listening(t, "redisson_rwlock:{"+key+"}") // and ask once more
 			given := time.Now()
 			require.NoError(t, give(soon(t)))
 			g := served(t, done)
@@ -127,8 +127,8 @@ func (f *fleet) aboutToWait(t *testing.T) {
 	})
 }
 
-// handover has one side wait for the other, several times, each with a key of its own so that whoever listens
-// to its channel is the one who waits. waits returns when somebody waits for a key.
+// handover makes one side wait for the other, several times, each with a key of its own so that the listener on its
+// channel is the waiter. waits returns when a waiter waits for a key.
 func (f *fleet) handover(t *testing.T, told bool, hold, wait acquire, waits func(key string)) string {
 	const rounds = 7
 	times := make([]time.Duration, rounds)
@@ -154,7 +154,7 @@ func (f *fleet) handover(t *testing.T, told bool, hold, wait acquire, waits func
 	return fmt.Sprintf("%s after %s, at most %s", how, round(times[rounds/2]), round(times[rounds-1]))
 }
 
-// A mortal is what comes back by itself when its holder has died, and who waits for it.
+// A mortal is a lock that expires when its holder has died, with its waiters.
 type mortal struct {
 	name string
 	hold *kind
@@ -165,7 +165,7 @@ func (f *fleet) mortals() []mortal {
 	var all []mortal
 	for _, k := range exclusive {
 		if (k == fairKind || k == multiKind) && !f.at("3.45.0") {
-			continue // who waits for a fair lock waits for what was left when it came, and then to be told
+			continue // a waiter for a fair lock waits for the rest of the lease that it saw, and then for a message
 		}
 		if f.has(k) {
 			all = append(all, mortal{k.name, k, k})
@@ -174,7 +174,7 @@ func (f *fleet) mortals() []mortal {
 	return append(all, mortal{"writer after reader", readKind, writeKind}, mortal{"reader after writer", writeKind, readKind})
 }
 
-// deaths has the other side wait for holders that die, all of them at once.
+// deaths makes the other side wait for holders that die, all of them at once.
 func (f *fleet) deaths(t *testing.T) {
 	var names []string
 	for _, m := range f.mortals() {
@@ -196,7 +196,7 @@ func (f *fleet) deaths(t *testing.T) {
 		if permits {
 			key := aKey(t, "k")
 			victim.do(t, "permitSet", key, "1")
-			victim.do(t, "permitAcquire", key, millis(short)) // nothing renews it
+			victim.do(t, "permitAcquire", key, millis(short)) // without renewal
 			waits = append(waits, begin(soon(t), permitRole.inGo(f.side), key))
 		}
 		j.die()
@@ -224,7 +224,7 @@ func (f *fleet) deaths(t *testing.T) {
 	})
 }
 
-// inherit expects each wait to end when the lease of the dead is over.
+// inherit expects each wait to end when the lease of the dead holder is over.
 func (f *fleet) inherit(t *testing.T, what string, died time.Time, names []string, waits []<-chan granted) {
 	for i, name := range names {
 		f.cell(t, name, what, func(t *testing.T) string {
@@ -240,7 +240,7 @@ func (f *fleet) inherit(t *testing.T, what string, died time.Time, names []strin
 
 func (f *fleet) force(t *testing.T) {
 	s, before := f.side, long/6
-	if f.mode == "cluster" { // which does not tell of changes
+	if f.mode == "cluster" { // a cluster does not announce changes of keys
 		s, before = f.goSide(t, lockrt.Options{Watchdog: short}), short
 	}
 	for _, k := range kinds {
@@ -270,7 +270,7 @@ func (f *fleet) force(t *testing.T) {
 			require.Equal(t, "false", f.java.do(t, "isHeld", k.java, key))
 			how := "unlock() throws IllegalMonitorStateException"
 			if k == fairKind {
-				f.java.do(t, "unlock", k.java, key) // of a lock that is free anybody may
+				f.java.do(t, "unlock", k.java, key) // any client may unlock a free lock
 				how = "unlock() says nothing"
 			} else if k != readKind && k != writeKind || f.at("3.44.0") {
 				require.Contains(t, f.java.fails(t, "unlock", k.java, key), "IllegalMonitorState")
@@ -306,14 +306,14 @@ func (f *fleet) reentry(t *testing.T) {
 			key := aKey(t, "k")
 			f.java.do(t, "lock", k.java, key, "0")
 			f.java.do(t, "lock", k.java, key, "0")
-			if k != multiKind && k != redKind { // which do not count
+			if k != multiKind && k != redKind { // which have no counts
 				require.Equal(t, "2", f.java.do(t, "holdCount", k.java, key))
 			}
 			f.java.do(t, "unlock", k.java, key)
 			_, err := rival.lock(f.side, key).TryLock(soon(t))
 			require.ErrorIs(t, err, lockrt.ErrNotAcquired)
 			f.java.do(t, "unlock", k.java, key)
-			lease, err := rival.lock(f.side, key).Lock(soon(t)) // red locks are given back in the background
+			lease, err := rival.lock(f.side, key).Lock(soon(t)) // RedLocks are released in the background
 			require.NoError(t, err)
 			require.NoError(t, lease.Unlock(soon(t)))
 			return "free for Go after the second unlock"
@@ -334,7 +334,7 @@ func (f *fleet) reentry(t *testing.T) {
 	}
 }
 
-// watchdogs has both sides hold for several leases, beside each other and with each other.
+// watchdogs makes both sides hold for several leases, beside each other and with each other.
 func (f *fleet) watchdogs(t *testing.T) {
 	f.cell(t, "all kinds", "both watchdogs renew", func(t *testing.T) string {
 		renewed := make(chan error, 1000)
@@ -352,7 +352,7 @@ func (f *fleet) watchdogs(t *testing.T) {
 		leases := map[*kind]*lockrt.Lease{}
 		for _, k := range kinds {
 			if !f.has(k) || k == readKind && f.at("3.44.0") && !f.at("4.0.0") {
-				continue // Redisson forgets to renew some of several readers
+				continue // Redisson does not renew all of several readers
 			}
 			inGo[k], inJava[k] = aKey(t, "go-"+k.java), aKey(t, "java-"+k.java)
 			lease, err := k.lock(s, inGo[k]).Lock(soon(t))
@@ -391,7 +391,7 @@ func (f *fleet) watchdogs(t *testing.T) {
 			java.do(t, "unlock", k.java, inJava[k])
 		}
 		require.NoError(t, permit.Release(soon(t)))
-		// Each reader holds for itself.
+		// Each reader holds by itself.
 		require.Equal(t, "1", java.do(t, "holdCount", "read", shared))
 		require.NoError(t, reader.Unlock(soon(t)))
 		_, err = f.c.RWMutex(shared).TryLock(soon(t))
@@ -428,7 +428,7 @@ func (f *fleet) watchdogs(t *testing.T) {
 	})
 }
 
-// leases has readers and a writer hold for times of their own.
+// leases makes readers and a writer hold with lease times of their own.
 func (f *fleet) leases(t *testing.T) {
 	const brief, longer = 1500 * time.Millisecond, 4 * time.Second
 	type reads func(t *testing.T, key string, lease time.Duration) (unlock func())
@@ -445,7 +445,8 @@ func (f *fleet) leases(t *testing.T) {
 		"Go":   writeKind.role().inGo(f.side),
 		"Java": writeKind.role().inJava(f.java.thread("writes")),
 	}
-	// lasts has a writer wait for what was taken at began, for as long as the longest of the leases.
+	// lasts makes a writer wait for locks that were acquired at began, for as long as the longest
+	// of the leases.
 	lasts := func(t *testing.T, writer acquire, key string, began time.Time) string {
 		done := begin(soon(t), writer, key)
 		g := served(t, done)
@@ -462,7 +463,7 @@ func (f *fleet) leases(t *testing.T) {
 		f.cell(t, "readers", "that of "+first.name+" has the shorter lease", func(t *testing.T) string {
 			seen := fmt.Sprintf("leases of %s and %s: ", brief, longer)
 			for _, name := range []string{"Go", "Java"} {
-				for _, unlocks := range []bool{false, true} { // before its lease is over, or not at all
+				for _, unlocks := range []bool{false, true} { // before its lease is over, or never
 					key := aKey(t, "k")
 					began := time.Now()
 					first.other(t, key, longer)

@@ -20,7 +20,7 @@ import (
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
-// theVersion returns the version of Redisson that is asked for.
+// theVersion returns the requested version of Redisson.
 func theVersion(t *testing.T) string {
 	t.Helper()
 	if *version != "" {
@@ -48,7 +48,7 @@ type jvm struct {
 	pending map[int]chan answer // nil when the program has ended
 }
 
-// answer is what came of an order.
+// answer is the result of an order.
 type answer struct {
 	text         string
 	err          error
@@ -72,10 +72,10 @@ func startJava(t *testing.T, version string) *jvm {
 	require.NoError(t, err)
 	out, err := j.cmd.StdoutPipe()
 	require.NoError(t, err)
-	require.NoError(t, redistest.Start(j.cmd)) // it may not see the end of its input in time
+	require.NoError(t, redistest.Start(j.cmd)) // the program may not see the end of its input in time
 	go j.listen(out)
 	t.Cleanup(func() {
-		_ = j.in.Close() // has it end
+		_ = j.in.Close() // makes the program end
 		select {
 		case <-j.ended:
 		case <-time.After(10 * time.Second):
@@ -92,7 +92,7 @@ func (j *jvm) listen(out io.Reader) {
 	for s := bufio.NewScanner(out); s.Scan(); {
 		words := strings.SplitN(s.Text(), " ", 5)
 		if len(words) < 5 {
-			continue // not ours: a library that greets
+			continue // not an answer: a library prints a greeting
 		}
 		id, err := strconv.Atoi(words[0])
 		if err != nil {
@@ -123,7 +123,7 @@ func stamp(word string) time.Time {
 	return time.UnixMicro(micros)
 }
 
-// tell gives an order to a thread of a client. What comes of it is sent once.
+// tell gives an order to a thread of a client. The channel gets its result.
 func (j *jvm) tell(client, thread string, words ...string) <-chan answer {
 	done := make(chan answer, 1)
 	j.mu.Lock()
@@ -162,8 +162,8 @@ func (th thread) start(words ...string) <-chan answer {
 	return th.j.tell(th.client, th.name, words...)
 }
 
-// parked returns when the thread waits to be told that something is free. Redisson asks once more after it
-// has subscribed, and forgets what readers are told of between that and this.
+// parked returns when the thread waits for a message. Redisson asks once more after it has subscribed, and loses
+// messages to readers between that and the wait.
 func (th thread) parked(t *testing.T) {
 	t.Helper()
 	looks := th.thread("looks-at-" + th.name)
@@ -189,7 +189,7 @@ func (th thread) do(t *testing.T, words ...string) string {
 	return text
 }
 
-// fails gives an order that must fail soon, and returns how.
+// fails gives an order that must fail soon, and returns its error.
 func (th thread) fails(t *testing.T, words ...string) string {
 	t.Helper()
 	_, err := th.call(soon(t), words...)

@@ -12,13 +12,13 @@ import (
 	lockrt "github.com/lockgen/lockgen/runtime"
 )
 
-// release gives back what was acquired.
+// release releases an acquired lock.
 type release func(ctx context.Context) error
 
-// acquire waits until it has what key names.
+// acquire waits until it holds the lock of key.
 type acquire func(ctx context.Context, key string) (release, error)
 
-// A role is what one side does with a key, in either language.
+// A role is an operation of one side on a key, in either language.
 type role struct {
 	inGo   func(s side) acquire
 	inJava func(th thread) acquire
@@ -28,15 +28,15 @@ type role struct {
 
 // A kind is a kind of lock that both languages have.
 type kind struct {
-	name  string // as the table has it
-	java  string // as the Java program calls it
+	name  string // in the table
+	java  string // in the commands of the Java program
 	since string // which version of Redisson
 	lock  func(s side, key string) lockrt.Locker
-	force func(ctx context.Context, s side, key string) (bool, error) // nil if it cannot be taken by force
-	// rival is the kind that cannot be had meanwhile, if it is not the same one.
+	force func(ctx context.Context, s side, key string) (bool, error) // nil if it cannot be forced open
+	// rival is the kind that the holder excludes, if it is not the same one.
 	rival *kind
-	// listens is the channel, or a pattern of it, that a waiter in Go listens to; %s is the key. Empty for who asks
-	// without being told.
+	// listens is the channel, or its pattern, that a waiter in Go listens to; %s is the key. Empty for a waiter that
+	// asks without messages.
 	listens string
 	// lone locks are for independent servers.
 	lone bool
@@ -92,23 +92,23 @@ var (
 		},
 	}
 
-	// exclusive are the kinds of which one at a time has the lock.
+	// exclusive are the kinds with one holder at a time.
 	exclusive = []*kind{mutexKind, fencedKind, fairKind, spinKind, writeKind, multiKind, redKind}
 	// kinds are all kinds of locks.
 	kinds = []*kind{mutexKind, fencedKind, fairKind, spinKind, writeKind, readKind, multiKind, redKind}
 )
 
-// kindOf returns the kind that the Java program calls so.
+// kindOf returns the kind with this name in the Java program.
 func kindOf(java string) *kind {
 	return kinds[slices.IndexFunc(kinds, func(k *kind) bool { return k.java == java })]
 }
 
-// has tells whether the fleet can have locks of the kind.
+// has reports whether the fleet supports locks of the kind.
 func (f *fleet) has(k *kind) bool {
 	return (k.since == "" || f.at(k.since)) && (!k.lone || len(f.reds) > 0)
 }
 
-// against is the kind to try what somebody has as k.
+// against is the kind to test a hold of kind k with.
 func (k *kind) against() *kind {
 	if k.rival != nil {
 		return k.rival
@@ -116,7 +116,7 @@ func (k *kind) against() *kind {
 	return k
 }
 
-// role is what who locks does.
+// role returns the role of a lock.
 func (k *kind) role() role {
 	return role{
 		inGo: func(s side) acquire {
@@ -150,7 +150,7 @@ func (k *kind) role() role {
 	}
 }
 
-// refuses fails unless others are refused what somebody has as k, on both sides.
+// refuses requires that the other holders on both sides are refused.
 func (f *fleet) refuses(t *testing.T, s side, th thread, k *kind, key string) {
 	t.Helper()
 	_, err := k.against().lock(s, key).TryLock(soon(t))
@@ -158,7 +158,7 @@ func (f *fleet) refuses(t *testing.T, s side, th thread, k *kind, key string) {
 	require.Equal(t, "false", th.do(t, "tryLock", k.against().java, key, "0", "0"))
 }
 
-// listeningTo is how roles without locks wait.
+// listeningTo is the queued function of roles without locks.
 func listeningTo(channel string) func(t *testing.T, f *fleet, key string) {
 	return func(t *testing.T, f *fleet, key string) { f.listening(t, fmt.Sprintf(channel, key)) }
 }
@@ -190,7 +190,7 @@ var (
 		},
 	}
 
-	// permitRole takes the only permit, for as long as it is renewed, or in Java for ever.
+	// permitRole takes the only permit, with renewal, or in Java for ever.
 	permitRole = role{
 		queued: listeningTo("redisson_sc:{%s}"),
 		inGo: func(s side) acquire {
@@ -216,7 +216,7 @@ var (
 		},
 	}
 
-	// setRole starts a latch, and counts it down to give it back.
+	// setRole starts a latch, and releases it by counting it down.
 	setRole = role{
 		inGo: func(s side) acquire {
 			return func(ctx context.Context, key string) (release, error) {
@@ -245,7 +245,7 @@ var (
 		},
 	}
 
-	// awaitRole waits for a latch, which leaves nothing to give back.
+	// awaitRole waits for a latch, which leaves nothing to release.
 	awaitRole = role{
 		queued: listeningTo("redisson_countdownlatch__channel__{%s}"),
 		inGo: func(s side) acquire {

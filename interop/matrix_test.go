@@ -15,13 +15,13 @@ var (
 	contend = flag.Duration("contend", 8*time.Second, "for how long mutexes are contended for; other locks for a quarter of it")
 )
 
-// A row of the matrix is one thing that was tried.
+// A row of the matrix is one test with its result.
 type row struct{ primitive, what, site, version, result, seen string }
 
-// matrix is what was tried. Tests of this package run one after the other.
+// matrix has all results. Tests of this package run one after the other.
 var matrix []row
 
-// cell tries one thing and puts it down. fn returns what is worth telling of how it went.
+// cell runs one test and records it. fn returns its observations for the table.
 func (f *fleet) cell(t *testing.T, primitive, what string, fn func(t *testing.T) string) {
 	t.Helper()
 	r := row{primitive: primitive, what: what, site: f.name, version: f.version, result: "FAILED"}
@@ -30,7 +30,7 @@ func (f *fleet) cell(t *testing.T, primitive, what string, fn func(t *testing.T)
 		tried = true
 		r.seen = fn(t)
 	})
-	if r.seen != "" { // else it did not come to its end
+	if r.seen != "" { // else it did not finish
 		r.result = "ok"
 	}
 	if tried {

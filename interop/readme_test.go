@@ -13,7 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestReadme_Methods looks up whether there is what the README says is which, on both sides.
+// TestReadme_Methods shows that the methods in the README's table of counterparts exist, on both
+// sides.
 func TestReadme_Methods(t *testing.T) {
 	text, err := os.ReadFile("README.md")
 	require.NoError(t, err)
@@ -44,7 +45,7 @@ func TestReadme_Methods(t *testing.T) {
 	require.Greater(t, lookups, 60)
 }
 
-// exported returns the names of the exported functions and methods of a package, those that types embed included.
+// exported returns the names of the exported functions and methods of a package, including those of embedded types.
 func exported(t *testing.T, dir string) map[string]bool {
 	t.Helper()
 	names := map[string]bool{}

@@ -13,19 +13,19 @@ import (
 	lockrt "github.com/lockgen/lockgen/runtime"
 )
 
-// queue has programs of both languages stand in one fair queue, and some of them die there.
+// queue makes programs of both languages wait in one fair queue, where some of them die.
 func (f *fleet) queue(t *testing.T) {
 	s := f.goSide(t, lockrt.Options{Watchdog: short})
 	j := startJava(t, f.version)
 	java := f.javaSide(t, j, "brief", short)
-	// A line is a queue, behind a holder of one language.
+	// A line is a wait queue, behind a holder of one language.
 	type line struct {
 		holder string
 		key    string
 		give   release
 		dead   []string
 		mu     sync.Mutex
-		order  []string // who was served
+		order  []string // the served waiters
 	}
 	served := func(l *line) string {
 		l.mu.Lock()
@@ -35,7 +35,7 @@ func (f *fleet) queue(t *testing.T) {
 	lines := []*line{{holder: "Go"}, {holder: "Java"}}
 	var wg sync.WaitGroup
 	waits := 0
-	// enqueue has somebody stand in a line, behind all others.
+	// enqueue adds a waiter at the end of a queue.
 	enqueue := func(l *line, begin func()) {
 		before := f.waiting(l.key)
 		begin()
@@ -58,8 +58,8 @@ func (f *fleet) queue(t *testing.T) {
 			})
 		})
 	}
-	// Who is to die starts before anybody stands in line, where nobody has time to lose.
-	dies := f.at("3.46.0") // else its place lasts for five minutes
+	// A waiter that will die starts before the queue fills, while no other waiter loses time.
+	dies := f.at("3.46.0") // otherwise its place lasts for five minutes
 	workers, victims := map[*line]*worker{}, map[*line]thread{}
 	for _, l := range lines {
 		l.key = aKey(t, l.holder)
@@ -122,7 +122,7 @@ func (f *fleet) queue(t *testing.T) {
 	}
 }
 
-// waiting returns how many wait for a fair lock.
+// waiting returns the number of waiters of a fair lock.
 func (f *fleet) waiting(key string) (n int64) {
 	for _, server := range f.nodes {
 		if reply, err := server.Try("LLEN", "redisson_lock_queue:{"+key+"}"); err == nil {
@@ -133,9 +133,9 @@ func (f *fleet) waiting(key string) (n int64) {
 	return n
 }
 
-// several is about locks that consist of others.
+// several checks locks that consist of other locks.
 func (f *fleet) several(t *testing.T) {
-	// free fails unless both sides can have a lock.
+	// free requires that both sides can acquire a lock.
 	free := func(t *testing.T, k *kind, key string) {
 		t.Helper()
 		lease, err := k.lock(f.side, key).Lock(soon(t))
@@ -237,7 +237,7 @@ func (f *fleet) several(t *testing.T) {
 	})
 }
 
-// reversed has Java list the members of a multi-lock in another order than theirs, while Go wants it all the time.
+// reversed makes Java list the members of a MultiLock in reverse order, while Go acquires it all the time.
 func (f *fleet) reversed(t *testing.T) {
 	f.cell(t, multiKind.name, "listed in another order in Java, wanted all the time in Go", func(t *testing.T) string {
 		const turns = 3
@@ -270,7 +270,7 @@ func (f *fleet) reversed(t *testing.T) {
 	})
 }
 
-// names is about locks that have names of their own, and about those that cannot be had.
+// names checks locks with special names, and names that are refused.
 func (f *fleet) names(t *testing.T) {
 	f.cell(t, mutexKind.name, "that Redisson names for a map", func(t *testing.T) string {
 		name := aKey(t, "map")

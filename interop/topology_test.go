@@ -12,7 +12,7 @@ import (
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
-// TestSentinel shares locks on a master that sentinels watch, and that is replaced.
+// TestSentinel shares locks on a master that sentinels watch, through a failover.
 func TestSentinel(t *testing.T) {
 	group := redistest.Sentinel(t)
 	f := newFleet(t, site{
@@ -27,13 +27,13 @@ func TestSentinel(t *testing.T) {
 	t.Run("force", f.force)
 	t.Run("failover", func(t *testing.T) {
 		f.failover(t, func(string) {
-			group.AwaitReplicas(2) // what is held is known to all
+			group.AwaitReplicas(2) // both replicas have all writes
 			group.Failover()
 		})
 	})
 }
 
-// modes are how a cluster can tell of releases, on both sides.
+// modes are the ways in which both sides get messages of a cluster.
 var modes = []struct {
 	name   string
 	java   string
@@ -83,10 +83,10 @@ func TestCluster(t *testing.T) {
 	}
 }
 
-// failover has both sides hold and wait while another server becomes the master.
+// failover makes both sides hold and wait while another server becomes the master.
 func (f *fleet) failover(t *testing.T, happens func(key string)) {
 	s := f.goSide(t, lockrt.Options{Watchdog: long / 2})
-	// Redisson, which may fail to renew for a while, has its locks for long enough.
+	// Redisson may fail to renew for a while, so its locks have a long lease.
 	java := f.java
 	tried := []*kind{mutexKind, fencedKind, fairKind, writeKind}
 	type wait struct {
@@ -113,7 +113,7 @@ func (f *fleet) failover(t *testing.T, happens func(key string)) {
 	}
 	since := time.Now()
 	happens(waits[0].key)
-	// Whoever holds in Go is renewed where the lock is now.
+	// Locks of Go are renewed on their new master.
 	var keys []string
 	for _, w := range waits {
 		if w.lease != nil {

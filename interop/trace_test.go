@@ -25,13 +25,13 @@ import (
 var update = flag.Bool("update", false, "write testdata again, from what the newest Redisson and this library do")
 
 const (
-	// tracesFile is what Redisson does, step by step.
+	// tracesFile has the commands of Redisson, step by step.
 	tracesFile = "testdata/redisson.txt"
-	// differencesFile is where this library leaves or says something else.
+	// differencesFile has the differences between this library and Redisson.
 	differencesFile = "testdata/differences.txt"
 )
 
-// differs says why this library may leave or say something else than Redisson, by scenario and step.
+// differs has the reasons for differences from Redisson, by scenario and step.
 var differs = []struct {
 	at  *regexp.Regexp
 	why string
@@ -49,19 +49,19 @@ var differs = []struct {
 	{regexp.MustCompile(`^permits: (release two|add 2)$`), "the message says how many there are, as when one is released"},
 }
 
-// A step is something that a Redisson client and one of this library can do alike.
+// A step is an operation that a Redisson client and one of this library can do alike.
 type step struct {
 	name string
-	who  int // which thread, or which client in Go
+	who  int // the thread, or the client in Go
 	java []string
 	goes func(p *player) error
-	// A step that waits is over with a later one that is served.
+	// A step that waits ends with a later one that is served.
 	waits, served bool
-	// renewed is a step in which nobody does anything until the lock was renewed.
+	// renewed is a step without commands until the lock is renewed.
 	renewed bool
 }
 
-// A scenario is what is done with one name.
+// A scenario is a sequence of steps with one name.
 type scenario struct {
 	name  string
 	steps []step
@@ -80,10 +80,10 @@ type player struct {
 
 func (p *player) side() side { return p.sides[p.who] }
 
-// top is the last lease that who acts was granted and has not given back.
+// top is the last granted and unreleased lease of the player who acts.
 func (p *player) top() *lockrt.Lease { return p.leases[p.who][len(p.leases[p.who])-1] }
 
-// locks are the steps that kinds of locks have in common.
+// locks are the steps that all kinds of locks share.
 func locks(k *kind) []step {
 	lock := func(name string, lease time.Duration) step {
 		return step{name: name, java: []string{"lock", k.java, "KEY", millis(lease)}, goes: func(p *player) error {
@@ -92,7 +92,7 @@ func locks(k *kind) []step {
 	}
 	unlock := step{name: "unlock", java: []string{"unlock", k.java, "KEY"}, goes: (*player).unlocks}
 	steps := []step{lock("lock", 0), lock("lock again", 0), unlock, unlock}
-	if k != multiKind { // for which Redisson takes its members for random times first
+	if k != multiKind { // Redisson first locks its members for random times
 		steps = append(steps, lock("lock for 10s", 10*time.Second), unlock)
 	}
 	steps = append(steps, lock("lock", 0))
@@ -136,7 +136,7 @@ func (p *player) unlocks() error {
 	return l.Unlock(p.ctx)
 }
 
-// of has a step done by another.
+// of returns the step with another actor.
 func (s step) of(who int) step {
 	s.who = who
 	return s
@@ -162,7 +162,7 @@ func countStep(name string, java []string, goes func(p *player) error) step {
 	return step{name: name, java: java, goes: goes}
 }
 
-// renewal is what happens to a lock that is held.
+// renewal is a scenario with renewals of a held lock.
 func renewal(k *kind) []step {
 	return []step{lockStep("lock", k), {name: "is held", renewed: true}, unlockStep("unlock", k)}
 }
@@ -294,7 +294,7 @@ func waits(s step) step {
 	return s
 }
 
-// serving has a step wait until the first of those who wait is served.
+// serving makes a step wait until the first waiter is served.
 func (s step) serving() step {
 	s.served = true
 	return s
@@ -312,7 +312,7 @@ func counts(p *player) error {
 	return err
 }
 
-// refused is nil if err says so.
+// refused returns nil if err is a refusal.
 func refused(err error) error {
 	if err == nil {
 		return fmt.Errorf("it was granted")
@@ -323,16 +323,16 @@ func refused(err error) error {
 	return nil
 }
 
-// A trace is what came of a step.
+// A trace is the effect of a step.
 type trace struct {
 	scenario, step string
 	does           []string // the commands that change something, subscribe or publish
-	leaves         []string // what is in Redis afterwards
-	says           []string // what was published on Redisson's channels
+	leaves         []string // the content of Redis afterwards
+	says           []string // the messages on Redisson's channels
 }
 
-// TestTraces has Redisson do everything once, and holds what it does against testdata; and has this library do the
-// same, and holds what it leaves in Redis and says on channels against that.
+// TestTraces makes Redisson play every scenario once, and compares its commands with testdata. Then it makes this
+// library play the same, and compares its keys in Redis and its messages with Redisson's.
 func TestTraces(t *testing.T) {
 	version := newest(t)
 	f := newFleet(t, standalone(t), version)
@@ -350,7 +350,7 @@ func TestTraces(t *testing.T) {
 	})
 }
 
-// golden holds text against a file, or writes it.
+// golden compares text with a file, or writes the file.
 func golden(t *testing.T, file, text string) {
 	t.Helper()
 	if *update {
@@ -363,7 +363,7 @@ func golden(t *testing.T, file, text string) {
 	require.Equal(t, string(there), text, "if that is right: go test -run TestTraces . -args -update")
 }
 
-// print writes traces down.
+// print formats traces.
 func print(version string, traces []trace) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "What Redisson %s does, step by step, as MONITOR shows it: commands that only ask are left out.\n", version)
@@ -385,7 +385,7 @@ func print(version string, traces []trace) string {
 	return b.String()
 }
 
-// compare returns in how many steps the library leaves or says something else, and a text that says what.
+// compare returns the number of steps in which the library differs, and a text with the differences.
 func compare(t *testing.T, inJava, inGo []trace) (different int, text string) {
 	t.Helper()
 	require.Len(t, inGo, len(inJava))
@@ -414,10 +414,10 @@ func compare(t *testing.T, inJava, inGo []trace) (different int, text string) {
 	return different, b.String()
 }
 
-// readWriteMessage is what this library says of a read-write lock.
+// readWriteMessage is a message of this library about a read-write lock.
 var readWriteMessage = regexp.MustCompile(`^(redisson_rwlock:\S+ )0([01])$`)
 
-// asNumbers returns messages as Redisson understands them.
+// asNumbers returns messages as Redisson parses them.
 func asNumbers(says []string) (same []string) {
 	for _, line := range says {
 		same = append(same, readWriteMessage.ReplaceAllString(line, "$1$2"))
@@ -425,7 +425,7 @@ func asNumbers(says []string) (same []string) {
 	return same
 }
 
-// anew numbers the owners of each line anew: which number an owner has is no difference.
+// anew renumbers the owners in the lines: the number of an owner is no difference.
 func anew(lines []string) []string {
 	lines = slices.Clone(lines)
 	for i, line := range lines {
@@ -454,7 +454,7 @@ func diff(what string, old, now []string) (lines []string) {
 	return lines
 }
 
-// playInJava has Redisson play all scenarios.
+// playInJava makes Redisson play all scenarios.
 func (f *fleet) playInJava(t *testing.T) (traces []trace) {
 	server := f.nodes[0]
 	m := newMonitor(t, server)
@@ -496,7 +496,7 @@ func (f *fleet) playInJava(t *testing.T) (traces []trace) {
 				require.NoError(t, a.err)
 				pending = pending[1:]
 			}
-			// What Redisson remembers of a request it forgets by itself.
+			// Redisson's record of a request expires.
 			f.soon(t, func() bool { return len(words(server, "KEYS", "redisson_unlock_latch:*")) == 0 }, "it is kept")
 			traces = append(traces, m.trace(t, server, sc, st, n))
 		}
@@ -504,10 +504,10 @@ func (f *fleet) playInJava(t *testing.T) (traces []trace) {
 	return traces
 }
 
-// keyOf returns the name that a scenario is about.
+// keyOf returns the name of a scenario's lock.
 func keyOf(sc scenario) string { return strings.ReplaceAll(sc.name, " ", "-") }
 
-// play has this library play all scenarios.
+// play makes this library play all scenarios.
 func play(t *testing.T, server *redistest.RedisServer) (traces []trace) {
 	m := newMonitor(t, server)
 	at := site{url: server.URL(), nodes: []*redistest.RedisServer{server}}
@@ -544,10 +544,10 @@ func play(t *testing.T, server *redistest.RedisServer) (traces []trace) {
 			if st.served {
 				require.NoError(t, <-pending[0])
 				pending = pending[1:]
-				// It was handed over, for a moment until it is renewed.
+				// A handed-over lock has a short lease until it is renewed.
 				g.soon(t, func() bool { return remains(server, p.key) > 5*time.Second }, "it is not renewed")
 			}
-			if len(pending) > 0 { // who gave up leaves the queue in the background
+			if len(pending) > 0 { // a waiter that gives up leaves the queue in the background
 				g.soon(t, func() bool { return g.waiting(p.key) == int64(len(pending)) }, "nobody leaves the queue")
 			}
 			traces = append(traces, m.trace(t, server, sc, st, n))
@@ -559,7 +559,7 @@ func play(t *testing.T, server *redistest.RedisServer) (traces []trace) {
 // briefly is the time of a watchdog that renews every second.
 const briefly = 3 * time.Second
 
-// A monitor shows what clients send to a server, and what scripts do there.
+// A monitor shows the commands of clients and scripts on a server.
 type monitor struct{ lines *bufio.Scanner }
 
 func newMonitor(t *testing.T, server *redistest.RedisServer) *monitor {
@@ -585,12 +585,12 @@ var (
 	aNumber   = regexp.MustCompile(`^-?[0-9]+(\.[0-9]+)?(e\+[0-9]+)?$`)
 )
 
-// asks are commands that change nothing, or nothing that matters.
+// asks are commands that change nothing, or nothing relevant.
 var asks = strings.Fields(`auth client cluster command config echo eval evalsha exists flushall get hello hexists hget hgetall hkeys hlen hmget hvals
 	info keys lindex llen lpos lrange mget monitor ping pttl pubsub role script select time ttl type unsubscribe zcard zcount zrange
 	zrangebyscore zscore`)
 
-// trace returns what was done since it was last asked, and what there is now.
+// trace returns the commands since the last call, and the present keys.
 func (m *monitor) trace(t *testing.T, server *redistest.RedisServer, sc scenario, st step, n *names) trace {
 	t.Helper()
 	tr := trace{scenario: sc.name, step: st.name}
@@ -624,7 +624,7 @@ func (m *monitor) trace(t *testing.T, server *redistest.RedisServer, sc scenario
 			continue
 		}
 		if args[0] == "del" && strings.HasPrefix(args[1], "redisson_unlock_latch:") {
-			after = append(after, did) // nobody waits for it, so it comes at any time
+			after = append(after, did) // nothing waits for it, so its time varies
 			continue
 		}
 		if sc.brief && args[0] == "pexpire" && (slices.Contains(tr.does, did) || !st.renewed && st.name != "lock") {
@@ -640,7 +640,7 @@ func (m *monitor) trace(t *testing.T, server *redistest.RedisServer, sc scenario
 	return tr
 }
 
-// names puts what differs from run to run in words.
+// names replaces values that differ from run to run by words.
 type names struct{ owners []string }
 
 func newNames() *names { return &names{} }
@@ -658,7 +658,7 @@ func (n *names) owner(text string) string {
 // never is the score of a permit that does not expire.
 const never = 922337203685477
 
-// word is one argument.
+// word formats one argument.
 func (n *names) word(text string, now time.Time) string {
 	text = n.owner(text)
 	text = aRequest.ReplaceAllString(text, ":<request>")
@@ -688,7 +688,7 @@ func up(d time.Duration) string {
 	return (time.Duration(math.Ceil(float64(d-10*time.Millisecond)/float64(unit))) * unit).String()
 }
 
-// command is a command, or nothing if it is about a key or channel of this library's own.
+// command formats a command, or returns "" for one about a key or channel of this library's own.
 func (n *names) command(args []string, now time.Time) string {
 	if len(args) > 1 && strings.HasPrefix(args[1], "lockgen_") {
 		return ""
@@ -709,7 +709,7 @@ func (n *names) command(args []string, now time.Time) string {
 	return strings.Join(said, " ")
 }
 
-// state is what there is on the server, but for what is private.
+// state returns the keys on the server, except private ones.
 func (n *names) state(t *testing.T, server *redistest.RedisServer) (lines []string) {
 	t.Helper()
 	now := time.Now()

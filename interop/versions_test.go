@@ -13,11 +13,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// older are the versions of Redisson that are tried beside the newest one: the last of 3.5x and 3.2x, and the oldest
-// one with which locks can be shared.
+// older are the tested versions of Redisson besides the newest: the last of 3.5x and 3.2x, and the oldest one that can
+// share locks.
 var older = []string{"3.52.0", "3.29.0", "3.13.6"}
 
-// TestVersions tries everything with several versions of Redisson, and writes what it saw into README.md.
+// TestVersions runs everything with several versions of Redisson, and writes the results into README.md.
 func TestVersions(t *testing.T) {
 	versions := append([]string{newest(t)}, older...)
 	for _, version := range versions {
@@ -32,7 +32,7 @@ func TestVersions(t *testing.T) {
 	require.NoError(t, os.WriteFile(readme, text, 0o644))
 }
 
-// table says how much of what was tried went well, of each primitive with each version.
+// table formats how many tests passed, of each primitive with each version.
 func table(versions []string) string {
 	type at struct{ primitive, version string }
 	tried, well := map[at]int{}, map[at]int{}

@@ -20,10 +20,10 @@ import (
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
-// workerVariable has the test binary be a Go program of its own, which does what the variable says.
+// workerVariable makes the test binary run as a Go program, with the orders in the variable.
 const workerVariable = "LOCKGEN_INTEROP_WORKER"
 
-// orders are what a Go program is to do.
+// orders are the orders of a Go program.
 type orders struct {
 	URL      string
 	Reds     []string
@@ -32,21 +32,21 @@ type orders struct {
 
 	Hold    []held
 	Permit  string    // a key to take the only permit of
-	Then    *held     // what to lock once a line is read
-	Contend []contest // what to contend for then, all at once
+	Then    *held     // the lock to take once it has read a line
+	Contend []contest // the locks to compete for then, all at once
 }
 
 // held is a lock to hold.
 type held struct{ Kind, Key string }
 
-// contest is what several contend for.
+// contest is a lock that several programs compete for.
 type contest struct {
 	Kind, Key, Counter string
 	Each               int // goroutines
 	Lasts              time.Duration
 }
 
-// share is what one side got.
+// share is the result of one side.
 type share struct {
 	Count   int
 	Least   int           // of one goroutine or thread
@@ -57,7 +57,8 @@ func (s share) with(other share) share {
 	return share{s.Count + other.Count, min(s.Least, other.Least), max(s.Longest, other.Longest)}
 }
 
-// work is the Go program: it takes everything, says so, and waits to be told or killed.
+// work runs as the Go program: it acquires everything, reports that, and waits for a line or its
+// death.
 func work(text string) {
 	err := doWork(text)
 	if err != nil {
@@ -119,7 +120,7 @@ func doWork(text string) error {
 	return err
 }
 
-// run locks, counts in a way that loses counts unless the lock excludes, unlocks, and so on.
+// run locks, counts in a way that loses counts unless the lock excludes, unlocks, and repeats that.
 func (c *contest) run(ctx context.Context, url string, s side) (share, error) {
 	k := kindOf(c.Kind)
 	opt, err := rueidis.ParseURL(url)
@@ -178,7 +179,8 @@ type worker struct {
 	out *bufio.Reader
 }
 
-// startWorker runs a Go program until it has done what it was told first, and no longer than the test.
+// startWorker runs a Go program until it has done its first orders. The program does not outlive
+// the test.
 func (f *fleet) startWorker(t *testing.T, o orders) *worker {
 	t.Helper()
 	o.URL, o.FairWait, o.PubSub = f.url, f.fairWait(), f.pubsub
@@ -213,7 +215,7 @@ func (w *worker) read() string {
 	return said
 }
 
-// goOn has the worker do the rest.
+// goOn makes the worker do the rest.
 func (w *worker) goOn() { _, _ = w.in.WriteString("\n") }
 
 // kill ends the worker, if it runs, as a crash does.

@@ -2,7 +2,7 @@ package spec
 
 import "encoding/binary"
 
-// Key tells states apart.
+// Key identifies a state.
 func (s State) Key() string {
 	k := make(key, 0, 160)
 	k.server(s.Srv)
@@ -30,7 +30,7 @@ func (s State) Key() string {
 	return string(k)
 }
 
-// A key is a state as a string. Numbers in it are small, but in traces.
+// A key is a state as a string. Numbers in it are small, except in traces.
 type key []byte
 
 func (k *key) numbers(some ...int) {

@@ -1,5 +1,5 @@
-// Package spec is the transition relation of Mutex.tla once more, in Go: what TLC explores, and what traces are replayed
-// against. Names are those of the module, which says what they mean.
+// Package spec is the transition relation of Mutex.tla in Go. TLC explores the module, and the relation replays traces.
+// The names are those of the module, which defines them.
 package spec
 
 import (
@@ -18,16 +18,16 @@ type Bounds struct {
 // An Owner is a process and its number.
 type Owner struct{ P, N int }
 
-// Who is no process.
+// The owner of no process.
 var (
 	None     = Owner{-1, 0}
 	Redisson = Owner{-2, 0}
 )
 
-// NoSight is the slack of a claim that was never refused.
+// NoSight is the slack of an owner that was never refused.
 const NoSight = 99
 
-// A Server is the lock and the line beside it.
+// A Server is the lock and the wait queue beside it.
 type Server struct {
 	Owner Owner
 	Left  int
@@ -37,7 +37,7 @@ type Server struct {
 	Since int
 }
 
-// A Proc is what a process knows.
+// A Proc is the knowledge of a process.
 type Proc struct {
 	St             string
 	N, Made, Slack int
@@ -46,22 +46,22 @@ type Proc struct {
 	Joined         bool // in traces alone: its request went with a release, and so is not done twice
 }
 
-// A Message is under way.
+// A Message is on its way.
 type Message struct {
 	Kind     string
 	O        Owner
 	Age, Arg int
-	TTL      int // in traces alone: what it asks for, if that is more than 0 and not Bounds.Lease
+	TTL      int // in traces alone: the lease of its request, if that is more than 0 and not Bounds.Lease
 }
 
-// A Gone is a claim that nobody wants any more.
+// A Gone is a withdrawn owner.
 type Gone struct {
 	O     Owner
 	Doubt bool
 	Until int
 }
 
-// A State is one value of each variable. Sets are slices in order. Nothing of a State is changed once it is made.
+// A State is one value of each variable. Sets are sorted slices. A State is immutable.
 type State struct {
 	Srv  Server
 	Proc []Proc
@@ -73,14 +73,14 @@ type State struct {
 	Left int
 }
 
-// A Step is what may happen in a state: an action, of the module's name, of an owner; of None if it is of nobody.
+// A Step is a possible step of a state: an action, of the module's name, of an owner, or of None.
 type Step struct {
 	Action string
 	Who    Owner
 	To     State
 }
 
-// Init is the state in which all begins.
+// Init is the initial state.
 func (b Bounds) Init() State {
 	s := State{Srv: Server{Owner: None, How: "free", Kept: true, Since: 1}, Left: b.Faults}
 	for range b.Procs {
@@ -123,7 +123,7 @@ func (s State) heard(m Message) bool {
 	return true
 }
 
-// tidy brings the sets of s into order, without what is in them twice, and without messages that nobody hears.
+// tidy sorts the sets of s, and removes duplicates and messages that make no difference.
 func (s State) tidy(unheard bool) State {
 	slices.SortFunc(s.Net, func(a, b Message) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), a.O.compare(b.O), cmp.Compare(a.Age, b.Age), cmp.Compare(a.Arg, b.Arg), cmp.Compare(a.TTL, b.TTL))
@@ -170,7 +170,7 @@ func (s State) fresh(o Owner) bool {
 	return !known
 }
 
-// Next returns all that may happen in s.
+// Next returns all possible steps of s.
 func (b Bounds) Next(s State) []Step {
 	n := &next{b: b, s: s, who: None}
 	n.step("Tick", b.after(s, 1))
@@ -192,26 +192,26 @@ func (b Bounds) Next(s State) []Step {
 	return n.steps
 }
 
-// next collects what may happen.
+// next collects possible steps.
 type next struct {
 	b     Bounds
 	s     State
-	who   Owner // whose the next steps are
+	who   Owner // the owner of the next steps
 	steps []Step
 
 	// In traces alone.
 	deaf []int // processes that do not listen
-	heed bool  // the lock is handed to the first who does
+	heed bool  // the lock is handed to the first one that listens
 }
 
-// add adds a step to a state, of which messages that nobody hears are left out.
+// add adds a step to a state, without messages that make no difference.
 func (n *next) add(action string, to State) { n.step(action, to.tidy(true)) }
 
 func (n *next) step(action string, to State) {
 	n.steps = append(n.steps, Step{action, n.who, to})
 }
 
-// lease returns what m asks for, or answers.
+// lease returns the lease of a request or an answer.
 func (b Bounds) lease(m Message) int {
 	if m.TTL > 0 {
 		return m.TTL
@@ -231,7 +231,7 @@ func (s Server) later(d int) Server {
 	return s
 }
 
-// after returns the state d ticks later, one or more, if nothing else happens.
+// after returns the state d ticks later, one or more, without other steps.
 func (b Bounds) after(s State, d int) State {
 	to := s.clone()
 	to.Srv = to.Srv.later(d)
@@ -259,7 +259,7 @@ func (b Bounds) after(s State, d int) State {
 	return to.tidy(false)
 }
 
-// process is what the process p may do by itself.
+// process adds the steps of the process p.
 func (n *next) process(p int) {
 	s, pr := n.s, n.s.Proc[p]
 	if pr.St == "idle" && n.room() {
@@ -362,7 +362,7 @@ func (n *next) giveBack(g Gone) {
 	n.add("GiveBack", to)
 }
 
-// arrives is what may become of a message.
+// arrives adds the steps of a message.
 func (n *next) arrives(m Message) {
 	if m.request() {
 		n.run(m, false)
@@ -382,7 +382,7 @@ func (n *next) arrives(m Message) {
 	}
 }
 
-// answer is what a process makes of a message.
+// answer adds the steps of a process that receives an answer.
 func (n *next) answer(m Message) {
 	s := n.s
 	to := s.clone()

@@ -50,8 +50,8 @@ func TestWalks(t *testing.T) {
 	}
 }
 
-// TestStates has the relation in Go reach as many states as TLC found, so that it permits nothing that the module does not:
-// with TestWalks they are the same ones.
+// TestStates shows that the relation in Go reaches as many states as TLC found, so that it permits nothing that the
+// module does not: with TestWalks they are the same ones.
 func TestStates(t *testing.T) {
 	results, err := os.ReadFile("RESULTS.md")
 	require.NoError(t, err)

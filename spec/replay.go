@@ -6,41 +6,42 @@ import (
 	"strings"
 )
 
-// An Event is a step as a trace tells of it: what was done, by the name that the module has for it, by which owner, and the
-// state of its process after it; empty if the trace does not say.
+// An Event is a step in a trace: the action, by the name of the module, its owner, and the state of the owner's process
+// after it; empty if the trace does not have it.
 type Event struct {
 	Action string
 	Who    Owner
 	St     string
 }
 
-// of reports whether it may tell of a step.
+// of reports whether the event can describe a step.
 func (e Event) of(step Step) bool {
 	return step.Action == e.Action && step.Who == e.Who && (e.St == "" || step.To.Proc[e.Who.P].St == e.St)
 }
 
 func (e Event) String() string { return fmt.Sprintf("%s of %d:%d", e.Action, e.Who.P, e.Who.N) }
 
-// hidden are the steps that no trace tells of: time passes, messages are lost, a replica hears, Java programs come and go.
+// hidden are the steps that no trace has: time passes, messages are lost, a replica replicates, Java programs come and
+// go.
 var hidden = []string{"Tick", "Lose", "Replicate", "JavaTakes", "JavaFrees"}
 
-// mostStates bounds in how many states a trace may be at a time.
+// mostStates bounds the number of states of a trace at a time.
 const mostStates = 200_000
 
-// A LeftError says at which event a trace leaves the protocol.
+// A LeftError names the event at which a trace leaves the protocol.
 type LeftError struct {
 	At       int // of the trace
 	Event    Event
-	Possible []string // that might have come instead
+	Possible []string // that were possible instead
 }
 
-// Error says what came, and what might have come instead.
+// Error names the event, and the possible ones.
 func (e *LeftError) Error() string {
 	return fmt.Sprintf("event %d, %v, is no step of the protocol there; possible were %s", e.At, e.Event, strings.Join(e.Possible, ", "))
 }
 
-// Replay looks whether a trace is one of the protocol: whether some run of it tells of these events in this order, and of no
-// others. It fails with a [*LeftError] when it is not, and with another error when there are too many runs to follow.
+// Replay checks whether a trace follows the protocol: whether some run of it has these events in this order, and no
+// others. It fails with a [*LeftError] when it does not, and with another error when there are too many runs to follow.
 func (b Bounds) Replay(trace []Event) error {
 	at, err := b.unseen([]State{b.Init()})
 	for i, e := range trace {

@@ -8,10 +8,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// traced are bounds within which traces of tests are.
+// traced are bounds for the traces of tests.
 var traced = Bounds{Procs: 2, Numbers: 2, Lease: 2, Claim: 1, MaxNet: 2, Lossy: true, Contended: true}
 
-// event returns what a trace tells of a step.
+// event returns the event of a step.
 func event(step Step) Event {
 	e := Event{Action: step.Action, Who: step.Who}
 	if e.Who.P >= 0 {
@@ -20,7 +20,7 @@ func event(step Step) Event {
 	return e
 }
 
-// walk returns what a trace tells of a random run.
+// walk returns the trace of a random run.
 func (b Bounds) walk(r *rand.Rand, length int) (trace []Event) {
 	for s := b.Init(); len(trace) < length; {
 		steps := b.Next(s)
@@ -31,7 +31,7 @@ func (b Bounds) walk(r *rand.Rand, length int) (trace []Event) {
 			}
 		}
 		step := steps[r.IntN(len(steps))]
-		if len(told) > 0 && r.IntN(4) > 0 { // else it is mostly time that passes
+		if len(told) > 0 && r.IntN(4) > 0 { // else mostly time passes
 			step = told[r.IntN(len(told))]
 			trace = append(trace, event(step))
 		} else if !slices.Contains(hidden, step.Action) {
@@ -42,7 +42,7 @@ func (b Bounds) walk(r *rand.Rand, length int) (trace []Event) {
 	return trace
 }
 
-// TestReplayAcceptsRuns replays what random runs of the protocol tell.
+// TestReplayAcceptsRuns replays traces of random runs of the protocol.
 func TestReplayAcceptsRuns(t *testing.T) {
 	for seed := range uint64(50) {
 		trace := traced.walk(rand.New(rand.NewPCG(seed, 1)), 25)
@@ -50,14 +50,14 @@ func TestReplayAcceptsRuns(t *testing.T) {
 	}
 }
 
-// TestReplayRejects replays traces that leave the protocol, and looks at which event it says so.
+// TestReplayRejects replays traces that leave the protocol, and checks which event the error names.
 func TestReplayRejects(t *testing.T) {
 	traced := traced
-	traced.Contended = false // so that who comes does not stand in line yet
+	traced.Contended = false // so that a new owner is not in the queue yet
 	a, b := Owner{0, 1}, Owner{1, 1}
 	has := []Event{{"Begin", a, ""}, {"RunAcquire", a, ""}, {"Granted", a, "held"}}                                  // a has the lock
 	waits := append(slices.Clone(has), []Event{{"Begin", b, ""}, {"RunAcquire", b, ""}, {"Refused", b, ""}}...)      // and b was refused
-	stands := append(slices.Clone(waits), []Event{{"Again", b, ""}, {"RunAcquire", b, ""}, {"Refused", b, ""}}...)   // and stands in line
+	stands := append(slices.Clone(waits), []Event{{"Again", b, ""}, {"RunAcquire", b, ""}, {"Refused", b, ""}}...)   // and is in the queue
 	given := append(slices.Clone(stands), []Event{{"Unlock", a, ""}, {"GiveBack", a, ""}, {"RunRelease", a, ""}}...) // and the server has made it the owner
 	for name, trace := range map[string][]Event{
 		"a grant that nobody asked for":                   {{"Granted", a, "held"}},

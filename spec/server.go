@@ -2,12 +2,12 @@ package spec
 
 import "slices"
 
-// forgetful reports whether the counter of tokens may get lost.
+// forgetful reports whether the counter of tokens can be lost.
 func (b Bounds) forgetful() bool {
 	return slices.Contains(b.Kinds, "flush") || slices.Contains(b.Kinds, "failover")
 }
 
-// drawn notes that a token was drawn.
+// drawn records that a token was drawn.
 func (b Bounds) drawn(to *State) {
 	to.Fell = to.Fell || !to.Srv.Kept && to.Srv.Since < 1
 	if b.forgetful() {
@@ -21,7 +21,7 @@ func unlisted(line []Owner, o Owner) []Owner {
 	return slices.DeleteFunc(slices.Clone(line), func(x Owner) bool { return x == o })
 }
 
-// run is what the server makes of a request, which is done again later if it is kept.
+// run adds the steps of the server for a request, which is done again later if it is kept.
 func (n *next) run(m Message, kept bool) {
 	s, action := n.s, map[string]string{"acquire": "RunAcquire", "renew": "RunRenew", "release": "RunRelease"}[m.Kind]
 	to := s.clone()
@@ -99,7 +99,7 @@ func (n *next) racer() {
 	}
 }
 
-// forget notes whose grant is lost when the server becomes now.
+// forget records lost grants when the server becomes now.
 func (s *State) forget(before, now Server) {
 	if o := before.Owner; o != None && o != Redisson && (now.Owner != o || now.Left < before.Left) {
 		s.Lost = append(s.Lost, o)

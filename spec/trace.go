@@ -8,25 +8,25 @@ import (
 	"time"
 )
 
-// A Said is an event of a trace in real time: what the runtime, or who looks at the server, says that it did. The actions are those of
-// the module, and these:
+// A Said is an event of a trace in real time, as the runtime or an observer of the server reports it. The actions are
+// those of the module, and these:
 //
 //	Asks      Begin, or Again if the owner is known
 //	Joins     likewise, by the request that releases the claim before it
 //	Sent      the request leaves now: its age counts from here
 //	Prolongs  Renew by a holder, who may unlock before it is sent
-//	Fault     the server has another state for a reason that is not of the protocol, or its clock was set
+//	Fault     the server has another state for a reason outside the protocol, or its clock was set
 type Said struct {
 	At     time.Duration // since the trace began
 	Action string
 	Who    Owner
-	Line   int           // of Asks and RunAcquire: the argument of Again; less than 0 if that is not known
+	Line   int           // of Asks and RunAcquire: the argument of Again; less than 0 if it is unknown
 	Trust  time.Duration // of Granted, Handed and Renewed: for how long at most the process trusts in it
 	TTL    time.Duration // of RunAcquire and RunRenew: the lease
-	Java   bool          // of RunRelease: somebody else listens, as Redisson's waiters do
-	Heed   bool          // likewise: it is known who listens: all processes but those in Deaf
+	Java   bool          // of RunRelease: another client listens, as Redisson's waiters do
+	Heed   bool          // likewise: the listeners are known: all processes except those in Deaf
 	Deaf   []int
-	Srv    *Seen         // what the server has after it; nil if nobody looked
+	Srv    *Seen         // the state of the server after it; nil if it is unknown
 	Jump   time.Duration // of Fault: by how much the clock was set
 }
 
@@ -37,41 +37,42 @@ type Seen struct {
 	Line  []Owner
 }
 
-// A Check replays the trace of one lock, event by event, while it happens. It knows in which states the protocol may be: few, since
-// the trace says when everything was, and which server did what.
+// A Check replays the trace of one lock, event by event, while it happens. It tracks the possible states of the
+// protocol: few, since the trace has the time and the server of each event.
 //
-// What the runtime may do that the module leaves out is: to ask without standing in line although it was refused, while it does not
-// hear the server; to send a release again while an earlier one is under way; to end its trust early, for its margin or for a limit; to
-// say that a lease is lost as soon as it knows by whatever means that the server does not have it; and to unlock what was handed over by
-// the release that asked for it. And the server passes over those in line who do not listen, as if they were dead.
+// The runtime may do some things that the module leaves out: to ask without queueing although it was refused, while it
+// does not hear the server; to send a release again while an earlier one is under way; to end its trust early, for its
+// margin or for a limit; to report that a lease is lost as soon as it knows, by any means, that the server does not
+// have it; and to unlock a lock that was handed over by the release that asked for it. The server skips waiters that do
+// not listen, as if they were dead.
 type Check struct {
 	b      Bounds
 	states []State
 	begun  map[Owner]bool
 	at     time.Duration
-	stood  time.Duration // when somebody was put in line last
+	stood  time.Duration // when an owner joined the queue last
 	slack  time.Duration
 	late   time.Duration
-	sent   int    // requests, which are told apart by it
+	sent   int    // requests, which it identifies
 	said   []Said // the last of them
 }
 
-// lineLives is for how long the line is remembered when nobody is put into it.
+// lineLives is for how long the queue is kept when no owner joins it.
 const lineLives = time.Minute
 
 // mostSaid is how many events an error quotes.
 const mostSaid = 12
 
-// NewCheck returns a check of a trace of some processes, in which a process that is handed the lock has it for claim. slack is how
-// exact its times of the server are: Redis rounds to milliseconds. late is for how much longer than the module permits a process may
-// trust in what it has: not at all, but where events are noted late.
+// NewCheck returns a check of a trace of some processes, in which a process that is handed the lock has it for claim.
+// slack is the precision of its times of the server: Redis rounds to milliseconds. late is for how much longer than the
+// module permits a process may trust in its lease: 0, except where events are recorded late.
 func NewCheck(procs int, claim, slack, late time.Duration) *Check {
 	day := int(min(int64(24*time.Hour), math.MaxInt)) // in nanoseconds, as all times: with 32 bits a trace lasts 2 s at most
 	b := Bounds{Procs: procs, Lease: day, Claim: int(claim), MaxNet: 1 << 30, Lossy: true, Contended: true}
 	return &Check{b: b, states: []State{b.Init()}, begun: map[Owner]bool{}, slack: slack, late: late}
 }
 
-// Say replays the next event. It fails if that is none of the protocol.
+// Say replays the next event. It fails if the protocol does not permit it.
 func (c *Check) Say(e Said) error {
 	d := max(0, e.At-c.at)
 	c.at += d
@@ -137,7 +138,8 @@ func (e Said) String() string {
 	return s
 }
 
-// wait returns the states that s may have become d later. The server may be a bit ahead of the trace, or behind it, when a lease ends.
+// wait returns the states that s may have become d later. The server may be a bit ahead of the trace, or behind it,
+// when a lease ends.
 func (c *Check) wait(s State, d int) []State {
 	if d > 0 {
 		left := s.Srv.Left - d
@@ -153,7 +155,8 @@ func (c *Check) wait(s State, d int) []State {
 	return c.ends(s)
 }
 
-// ends adds the states in which a lease that is about to end has ended, and the line that nobody has asked to stand in for long.
+// ends adds the states in which a lease that is about to end has ended, and the queue that no owner has joined for
+// long.
 func (c *Check) ends(some ...State) (all []State) {
 	for _, s := range some {
 		if s.Srv.Owner != None && s.Srv.Left <= int(c.slack) {
@@ -173,7 +176,7 @@ func (c *Check) ends(some ...State) (all []State) {
 	return all
 }
 
-// steps returns what e may make of s, or why it is none of its steps.
+// steps returns the states after e, or why e is none of the steps of s.
 func (c *Check) steps(s State, e Said) (some []State, why string) {
 	n := &next{b: c.b, s: s, who: e.Who}
 	switch e.Action {
@@ -200,7 +203,7 @@ func (c *Check) steps(s State, e Said) (some []State, why string) {
 		case c.begun[e.Who] && own && pr.claiming() && (!pr.Asking || pr.Joined) && (line == 2) == (pr.St == "waits"):
 			n.again(p, line)
 		case c.begun[e.Who] && e.Action == "Joins" && (s.over(e.Who) || own && pr.St == "held" && pr.Joined):
-			return []State{s}, "" // the release is sent again, but was done, as this one was handed the lock: it is done once
+			return []State{s}, "" // the release was sent again; the first one was done, as it handed over this lock: it counts once
 		}
 		for _, step := range n.steps {
 			step.To.Proc[p].Joined = e.Action == "Joins"
@@ -261,12 +264,12 @@ func (c *Check) steps(s State, e Said) (some []State, why string) {
 	return some, why
 }
 
-// over reports whether nobody wants o any more.
+// over reports whether o is withdrawn.
 func (s State) over(o Owner) bool {
 	return slices.ContainsFunc(s.Gone, func(g Gone) bool { return g.O == o })
 }
 
-// sent has the youngest request of o leave now.
+// sent marks the youngest request of o as sent now.
 func sent(s State, o Owner) State {
 	youngest := -1
 	for i, m := range s.Net {
@@ -282,9 +285,9 @@ func sent(s State, o Owner) State {
 	return to.tidy(true)
 }
 
-// pick returns the messages of a kind and an owner that agree with also: the youngest of them, and what is under way without the oldest.
-// A trace does not say which of several it was that arrived: their age counts as little as it can, and of them remains what can be
-// answered as late as possible.
+// pick returns the messages of a kind and an owner that agree with also: the youngest of them, and the messages under
+// way without the oldest. A trace does not tell which of several arrived: its age counts as little as possible, and the
+// rest can be answered as late as possible.
 func (s State) pick(kind string, o Owner, also func(Message) bool) (m Message, rest []Message, ok bool) {
 	oldest := -1
 	for i, x := range s.Net {
@@ -305,13 +308,13 @@ func (s State) pick(kind string, o Owner, also func(Message) bool) (m Message, r
 	if oldest < 0 {
 		return m, nil, false
 	}
-	if kind == "release" || kind == "renewed" { // sets do not tell two of them apart that are alike
+	if kind == "release" || kind == "renewed" { // sets do not distinguish equal messages
 		return m, s.Net, true
 	}
 	return m, slices.Delete(slices.Clone(s.Net), oldest, oldest+1), true
 }
 
-// youth orders messages by what can be trusted in because of them: of a refusal it counts how long its request was under way.
+// youth orders messages by the trust that they permit: for a refusal, by how long its request was under way.
 func (m Message) youth() int {
 	switch m.Kind {
 	case "refused":
@@ -322,7 +325,7 @@ func (m Message) youth() int {
 	return -m.Age
 }
 
-// answered returns what an answer makes of s. What is trusted is trusted no longer than the module permits.
+// answered returns the states after an answer. The trust is at most that of the module.
 func (c *Check) answered(s State, e Said) (some []State, why string) {
 	why = "there is no such answer"
 	if e.Action == "Settled" && s.over(e.Who) {
@@ -335,7 +338,7 @@ func (c *Check) answered(s State, e Said) (some []State, why string) {
 			continue
 		}
 		s := s.clone()
-		m.TTL++ // it is none of the rest
+		m.TTL++ // so that it is none of the rest
 		s.Net = append(slices.Clone(rest), m)
 		n := &next{b: c.b, s: s, who: e.Who}
 		n.answer(m)
@@ -353,7 +356,7 @@ func (c *Check) answered(s State, e Said) (some []State, why string) {
 	return some, why
 }
 
-// served returns what the server may have made of a request.
+// served returns the states that a request can lead to on the server.
 func (c *Check) served(s State, e Said) (some []State, why string) {
 	kind := map[string]string{"RunAcquire": "acquire", "RunRenew": "renew", "RunRelease": "release"}[e.Action]
 	m, rest, ok := s.pick(kind, e.Who, func(m Message) bool { return kind != "acquire" || e.Line < 0 || m.Arg == e.Line })
@@ -400,7 +403,7 @@ func (c *Check) fault(s State, e Said) State {
 	return to.tidy(true)
 }
 
-// agree compares a state with what was seen, and takes over how long the lease has left.
+// agree compares a state with the observed one, and adopts the observed rest of the lease.
 func (c *Check) agree(s State, e Said) (State, string) {
 	if e.Srv == nil || e.Action == "Fault" {
 		return s, ""

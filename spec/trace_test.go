@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A teller tells of a run of the relation as a trace in real time does: a tick is a second, and no number is used twice.
+// A teller turns a run of the relation into a trace in real time: a tick is a second, and no number is used twice.
 type teller struct {
 	b      Bounds
 	at     time.Duration
@@ -26,7 +26,7 @@ func (x *teller) owner(o Owner) Owner {
 	return Owner{o.P, x.number[o]}
 }
 
-// tell returns what a trace says of a step from a state, if anything.
+// tell returns the event of a step from a state, if there is one.
 func (x *teller) tell(from State, step Step) (e Said, ok bool) {
 	e = Said{At: x.at, Action: step.Action}
 	to := step.To
@@ -43,7 +43,7 @@ func (x *teller) tell(from State, step Step) (e Said, ok bool) {
 	case "Again":
 		e.Action, e.Line = "Asks", asked(from, to, step.Who).Arg
 	case "Granted", "Handed":
-		if to.Proc[step.Who.P].St != "held" { // nothing is made of it
+		if to.Proc[step.Who.P].St != "held" { // the answer has no effect
 			e.Action = "Unknown"
 			if step.Action == "Handed" {
 				return e, false
@@ -76,12 +76,12 @@ func asked(from, to State, o Owner) Message {
 	return Message{Arg: to.Net[slices.IndexFunc(to.Net, func(m Message) bool { return m.Kind == "acquire" && m.O == o })].Arg}
 }
 
-// check returns a check of what the teller says.
+// check returns a check of the teller's trace.
 func (x *teller) check() *Check {
 	return NewCheck(x.b.Procs, time.Duration(x.b.Claim)*time.Second, 0, 0)
 }
 
-// TestCheckAcceptsRuns has random runs of the relation told in real time.
+// TestCheckAcceptsRuns shows that the check accepts random runs of the relation in real time.
 func TestCheckAcceptsRuns(t *testing.T) {
 	b := Bounds{Procs: 3, Numbers: 3, Lease: 3, Claim: 2, MaxNet: 4, Lossy: true, Contended: true}
 	told := map[string]int{}
@@ -109,7 +109,7 @@ func TestCheckAcceptsRuns(t *testing.T) {
 	}
 }
 
-// TestCheckRejects has traces leave the protocol, each with its last event.
+// TestCheckRejects shows that the check rejects traces whose last event leaves the protocol.
 func TestCheckRejects(t *testing.T) {
 	const ms = time.Millisecond
 	a, b := Owner{0, 1}, Owner{1, 1}
@@ -165,7 +165,8 @@ func TestCheckRejects(t *testing.T) {
 	}
 }
 
-// TestCheckFaults has a server forget, and its clock set.
+// TestCheckFaults shows that the check follows a server that loses its data, and one whose clock is
+// set.
 func TestCheckFaults(t *testing.T) {
 	a := Owner{0, 1}
 	c := NewCheck(1, 2*time.Second, 0, 0)

@@ -1,16 +1,16 @@
-// Lockctl shows who holds which lock on a Redis server and who waits for whom, takes locks from holders that hang, runs commands under
-// a lock, and looks at a server as locks see it.
+// Lockctl shows the locks on a Redis server with their holders and waiters, forces locks of hanging holders open, runs
+// commands under a lock, and checks whether a server suits locks.
 //
 // Usage:
 //
-//	lockctl list [-scan] [-rate n] [pattern]     locks that are held or wanted; a pattern as of path.Match, with * for any text
+//	lockctl list [-scan] [-rate n] [pattern]     locks with holders or waiters; a pattern of path.Match, with * for any text
 //	lockctl show key                             everything of one lock
 //	lockctl watch [pattern]                      list, again each second
-//	lockctl why key                              who waits for whom, to the end
-//	lockctl deadlocks                            circles of those who wait for each other
+//	lockctl why key                              the chain of waiters and holders
+//	lockctl deadlocks                            circles of calls that wait for each other
 //	lockctl force [-yes] key                     takes the lock from the holder that is shown
 //	lockctl run [flags] key -- command           runs a command under a lock
-//	lockctl doctor                               looks at a server as locks see it
+//	lockctl doctor                               checks whether a server suits locks
 //
 // All take -url (as lockrt.Open does; default $REDIS_URL), -timeout and -json. docs/operating.md shows how to use them.
 package main

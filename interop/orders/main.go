@@ -1,4 +1,4 @@
-// Orders has a Go service and a Java service take payments for the same orders at the same time, first without locks
+// Orders makes a Go service and a Java service take payments for the same orders at the same time, first without locks
 // and then with them.
 //
 //	go run ./orders
@@ -160,7 +160,7 @@ func (a *act) run(ctx context.Context) (more int, err error) {
 	}
 	await("ready")
 
-	// Both are told of all payments at once.
+	// Both services get all payments at once.
 	if _, err = io.WriteString(in, "\n"); err != nil {
 		return 0, err
 	}
@@ -198,7 +198,7 @@ func (a *act) run(ctx context.Context) (more int, err error) {
 	return more, nil
 }
 
-// A bank moves money as often as it is told to. Its ledger says how often that was.
+// A bank moves money at every request, also a repeated one. Its ledger counts the requests.
 type bank struct {
 	rc   rueidis.Client
 	name string

@@ -1,4 +1,4 @@
-// Package redisson makes the Java programs of this module, with the version of Redisson that is asked for.
+// Package redisson builds the Java programs of this module, with a given version of Redisson.
 package redisson
 
 import (
@@ -26,8 +26,8 @@ func Newest(dir string) (string, error) {
 	return string(version[1]), nil
 }
 
-// Classpath returns where Java finds the programs of the Maven project in dir, and a version of Redisson. They are
-// fetched and built once for each state of the sources, and kept among the user's caches.
+// Classpath returns the class path of the Maven project in dir with a version of Redisson. It fetches and builds the
+// programs once for each state of the sources, and keeps them in the user's cache.
 func Classpath(dir, version string) (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -60,7 +60,7 @@ func Classpath(dir, version string) (string, error) {
 	return filepath.Join(programs, "*") + string(os.PathListSeparator) + filepath.Join(libraries, "lib", "*"), nil
 }
 
-// maven has Maven make a directory, unless it is there.
+// maven makes Maven create a directory, unless it exists.
 func maven(project, dir string, args ...string) (string, error) {
 	if _, err := os.Stat(dir); err == nil {
 		return dir, nil
@@ -80,7 +80,7 @@ func maven(project, dir string, args ...string) (string, error) {
 	if said, err := mvn.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%s: %w\n%s", mvn, err, said)
 	}
-	// Whoever is first wins; all make the same.
+	// The first process wins; all build the same.
 	if err = os.Rename(building, dir); err != nil {
 		if _, there := os.Stat(dir); there != nil {
 			return "", errors.Join(err, there)

@@ -25,17 +25,17 @@ type run struct {
 
 	consts     map[string]string // beside those of the module's defaults
 	invariants string            // beside those of the module, or instead of them after an =
-	plain      bool              // states that differ in the names of processes are several
+	plain      bool              // states that differ only in the names of processes count separately
 	temporal   string            // a property over time; then FairSpec is checked
 
-	spin    string        // for Spin: what is defined
-	limit   time.Duration // after which what has been seen has to do; 0 for none
+	spin    string        // for Spin: its definitions
+	limit   time.Duration // after which the visited states suffice; 0 for none
 	bitmap  bool          // for Spin: remember states by bits, so that a few may be missed
-	changes [][2]string   // for a mutant: text of the module, and what stands there instead
+	changes [][2]string   // for a mutant: text of the module, and its replacement
 	refutes string        // the property that has to be violated, or empty
 }
 
-// bounds says what bounds the run.
+// bounds describes the bounds of the run.
 func (r run) bounds() string {
 	if r.spin != "" {
 		return strings.ReplaceAll(strings.TrimSpace(r.spin), "-D", "")
@@ -51,7 +51,7 @@ func (r run) bounds() string {
 	return strings.Join(words, ", ")
 }
 
-// id is how its row begins: what is asked, with its bounds.
+// id is the beginning of its row: the question, with its bounds.
 func (r run) id() string { return fmt.Sprintf("| %s | %s | %s |", r.module, r.name, r.bounds()) }
 
 func (r run) row(states, words string) string {
@@ -66,7 +66,8 @@ func (r run) file() string {
 	return r.module + ".tla"
 }
 
-// text returns what the run is of: its module, and those that it extends, by the names of their files.
+// text returns the modules of the run: its own, and those that it extends, by the names of their
+// files.
 func (r run) text(dir string) (map[string]string, error) {
 	all := map[string]string{}
 	for file := r.file(); file != ""; {
@@ -82,7 +83,7 @@ func (r run) text(dir string) (map[string]string, error) {
 	return all, nil
 }
 
-// sum is the line with the hash of what the run is of.
+// sum is the line with the hash of the modules of the run.
 func (r run) sum(dir string) (string, error) {
 	text, err := r.text(dir)
 	if err != nil {
@@ -140,7 +141,7 @@ var (
 	tlcFinished = regexp.MustCompile(`(?m)^Model checking completed. No error has been found`)
 )
 
-// config returns what TLC is told.
+// config returns the configuration for TLC.
 func (r run) config() string {
 	d := defaults[r.module]
 	all := maps.Clone(d.consts)
@@ -252,7 +253,7 @@ func (r run) context() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), r.limit)
 }
 
-// trace prints what led to a violation that was not expected.
+// trace prints the steps to an unexpected violation.
 func (r run) trace(out []byte) error {
 	if r.refutes == "" {
 		fmt.Printf("%s\n", out)
@@ -260,7 +261,7 @@ func (r run) trace(out []byte) error {
 	return nil
 }
 
-// last returns what the last match of re in out names, or nothing.
+// last returns the group of the last match of re in out, or "".
 func last(re *regexp.Regexp, out []byte) string {
 	all := re.FindAllSubmatch(out, -1)
 	if len(all) == 0 {

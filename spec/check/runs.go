@@ -37,12 +37,12 @@ type (
 	edit = [][2]string
 )
 
-// runs returns all that is checked: what holds, the deep bounds, and what has to be refuted.
+// runs returns all runs: those that hold, the deep bounds, and the mutants.
 func runs() []run {
 	return append(append(holds(), deep()...), mutants()...)
 }
 
-// holds are the short bounds, all states of which are seen.
+// holds are the short bounds, all of whose states are visited.
 func holds() []run {
 	return []run{
 		{module: "Mutex", name: "two requests under way at a time", consts: set{"MaxNet": "2"}},
@@ -71,7 +71,7 @@ func holds() []run {
 	}
 }
 
-// A bound of time is one on what is looked at: the verdict says so.
+// A time limit also limits the visited states: the verdict says so.
 func deep() []run {
 	return []run{
 		{module: "Mutex", name: "two requests under way, any message is lost, two numbers", deep: true, consts: set{"MaxNet": "2", "Lossy": "TRUE", "Numbers": "{1, 2}", "Contended": "TRUE"}, limit: time.Hour},
@@ -88,8 +88,8 @@ func deep() []run {
 	}
 }
 
-// mutants are the protocol with one mistake each. Whatever cannot be refuted proves nothing. The first two are no mistakes
-// of the protocol, but its limits.
+// mutants are the protocol with one mistake each. A check that refutes no mutant proves nothing. The first two are no
+// mistakes of the protocol, but its limits.
 func mutants() []run {
 	flush := set{"Faults": "1", "Kinds": `{"flush"}`}
 	withdrawn := set{"Prompt": "TRUE", "Lossy": "TRUE"}

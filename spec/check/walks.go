@@ -13,8 +13,9 @@ import (
 	"strings"
 )
 
-// walks has TLC walk through Mutex.tla at random, and writes where it came by to testdata/walks.txt, which the tests of the
-// package compare with the relation in Go: the hash of the module, and for each walk its constants and its states, a line each.
+// walks makes TLC walk through Mutex.tla at random, and writes the states to testdata/walks.txt: the hash of the
+// module, and for each walk its constants and its states, a line each. The tests of the package compare them with the
+// relation in Go.
 func walks(dir, jar string) error {
 	text, err := os.ReadFile(filepath.Join(dir, "Mutex.tla"))
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package ctl is what the program lockctl does.
+// Package ctl implements the program lockctl.
 package ctl
 
 import (
@@ -17,23 +17,23 @@ import (
 	lockrt "github.com/lockgen/lockgen/runtime"
 )
 
-// JSONVersion is the version of what -json prints. Fields may be added without a new one.
+// JSONVersion is the version of the output of -json. Added fields keep the version.
 const JSONVersion = 1
 
 // The exit codes, of sysexits.h and of a shell where they have one.
 const (
 	exitOK         = 0
-	exitFound      = 1   // what was looked for is not there, or something is wrong
-	exitUsage      = 64  // of the command line
+	exitFound      = 1   // the search found nothing, or something is wrong
+	exitUsage      = 64  // wrong command line
 	exitNoRedis    = 69  // no server, or it refuses
-	exitTaken      = 75  // somebody else has the lock
+	exitTaken      = 75  // the lock has another holder
 	exitLost       = 76  // the lock was lost while the command ran
 	exitCannotRun  = 126 // as a shell
 	exitNotFound   = 127
 	exitSignalBase = 128
 )
 
-// An Env is what a program is given.
+// An Env is the environment of a program.
 type Env struct {
 	Args   []string // without the name of the program
 	Stdin  io.Reader
@@ -41,10 +41,10 @@ type Env struct {
 	Stderr io.Writer
 	Getenv func(string) string
 	Colour bool // Stdout is a terminal whose owner did not ask for plain text
-	Asks   bool // Stdin is a terminal: somebody can be asked
+	Asks   bool // Stdin is a terminal: the user can answer questions
 }
 
-// A verb is one of the things that lockctl does.
+// A verb is a subcommand of lockctl.
 type verb struct {
 	name, args, about string
 	run               func(ctx context.Context, o *options) int
@@ -79,7 +79,7 @@ func init() {
 	}
 }
 
-// options are what a command line says, and what a verb works with.
+// options are the values of a command line, and the resources of a verb.
 type options struct {
 	Env
 
@@ -117,7 +117,7 @@ of run also 75 somebody else has the lock, 76 it was lost, 126 and 127 as a shel
 `)
 }
 
-// Run is the program. It returns the exit code.
+// Run runs the program. It returns the exit code.
 func Run(ctx context.Context, env Env) int {
 	o := &options{Env: env, url: env.Getenv("REDIS_URL")}
 	if o.url == "" {
@@ -171,7 +171,7 @@ func cmpText(text, otherwise string) string {
 	return text
 }
 
-// fail says what is wrong and returns the exit code.
+// fail prints what is wrong and returns the exit code.
 func (o *options) fail(code int, err error) int {
 	name := "lockctl"
 	if code != exitUsage || slices.ContainsFunc(verbs, func(v verb) bool { return v.name == o.verb }) {
@@ -181,7 +181,7 @@ func (o *options) fail(code int, err error) int {
 	return code
 }
 
-// open connects. The caller closes.
+// open connects. The caller closes the client.
 func (o *options) open(ctx context.Context, opts lockrt.Options) error {
 	if _, err := rueidis.ParseURL(o.url); err != nil {
 		return &usageError{fmt.Sprintf("-url: %v", err)}
@@ -197,7 +197,7 @@ func (o *options) open(ctx context.Context, opts lockrt.Options) error {
 	return nil
 }
 
-// with connects for f, which has as long as -timeout says.
+// with connects for f, which has the time limit of -timeout.
 func (o *options) with(ctx context.Context, f func(ctx context.Context) (int, error)) int {
 	if err := o.open(ctx, lockrt.Options{}); err != nil {
 		return o.fail(codeOf(err), err)
@@ -235,5 +235,5 @@ func (e *usageError) Error() string { return e.text }
 func (o *options) print(v any) {
 	out := json.NewEncoder(o.Stdout)
 	out.SetIndent("", "  ")
-	_ = out.Encode(v) // to a writer that is gone there is nothing to say
+	_ = out.Encode(v) // an error means that the reader is gone
 }

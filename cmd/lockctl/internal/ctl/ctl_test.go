@@ -25,10 +25,10 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files again")
 
-// patience is how long a test waits for what must happen.
+// patience is the time limit of a test for each event.
 const patience = 60 * time.Second
 
-// TestMain is also the programs that the tests start: lockctl, and one that holds a lock and waits for another.
+// TestMain also runs the programs that the tests start: lockctl, and one that holds a lock and waits for another.
 func TestMain(m *testing.M) {
 	switch os.Getenv("CTL_TEST_ROLE") {
 	case "lockctl":
@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// hold locks the first of its arguments, says so, and then waits for the second under its lease, if there is one.
+// hold locks the first of its arguments, prints that, and then waits for the second under its lease, if there is one.
 func hold() {
 	c, err := lockrt.Open(context.Background(), os.Getenv("REDIS_URL"), lockrt.Options{Name: os.Getenv("SERVICE"), Watchdog: 6 * time.Second})
 	if err != nil {
@@ -59,7 +59,7 @@ func hold() {
 	os.Exit(0)
 }
 
-// A program is one that a test started.
+// A program is a program that a test started.
 type program struct {
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
@@ -115,14 +115,14 @@ func holder(t *testing.T, url, service, key string, then ...string) *program {
 	t.Helper()
 	p := start(t, "holder", url, service, append([]string{key}, then...)...)
 	p.says(t, "held <nil>")
-	until(t, "it listens", func() bool { // which begins beside the lock
+	until(t, "it listens", func() bool { // which starts while the lock is acquired
 		l := listed(t, url, key)
 		return l != nil && len(l.Holders) > 0 && l.Holders[0].PID == p.cmd.Process.Pid
 	})
 	return p
 }
 
-// A said is what lockctl printed.
+// A said is the output of lockctl.
 type said struct {
 	code     int
 	out, err string
@@ -138,7 +138,7 @@ func ctl(t *testing.T, url string, args ...string) said {
 	return said{code, out.String(), errs.String()}
 }
 
-// all is ctl until every process has answered: each does so 10 times a second at most.
+// all runs ctl until every process has answered: each does so 10 times a second at most.
 func all(t *testing.T, url string, args ...string) (s said) {
 	t.Helper()
 	until(t, "all have answered", func() bool {
@@ -148,7 +148,7 @@ func all(t *testing.T, url string, args ...string) (s said) {
 	return s
 }
 
-// listed returns what list says of a key.
+// listed returns the lock of a key as list has it.
 func listed(t *testing.T, url, key string) *Lock {
 	t.Helper()
 	s := all(t, url, "list", "-json", key)
@@ -189,7 +189,7 @@ var changing = []struct {
 	{regexp.MustCompile(`UUID:N = \d+`), "UUID:N = 1"},
 }
 
-// golden compares text, without what is another in each run, with a file.
+// golden compares text with a file, apart from the parts that differ in each run.
 func golden(t *testing.T, name, text string) {
 	t.Helper()
 	host, err := os.Hostname()
@@ -207,7 +207,7 @@ func golden(t *testing.T, name, text string) {
 	require.Equal(t, string(want), text)
 }
 
-// Three processes wait for each other: every verb that looks says so, in the same words each time.
+// TestGolden shows the output of every verb that looks at three processes that wait for each other.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	url := redistest.Server(t).URL()
@@ -250,7 +250,8 @@ func TestGolden(t *testing.T) {
 	programs[0].says(t, "got <nil>")
 }
 
-// The lines of a table are no longer than 100 characters, whatever is in it, and nothing that is not text reaches a terminal.
+// TestText shows that the lines of a table have at most 100 characters, whatever is in it, and that control characters
+// do not reach the terminal.
 func TestText(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -270,7 +271,8 @@ func TestText(t *testing.T) {
 	}
 }
 
-// What cannot be done is one sentence and the right exit code, and ends in time.
+// TestBadInput shows that an impossible command prints one sentence, returns the right exit code,
+// and ends in time.
 func TestBadInput(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
@@ -320,7 +322,7 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// A holder that was killed is named as long as its lock lasts.
+// TestList_KilledHolder shows that a killed holder is listed until its lock expires.
 func TestList_KilledHolder(t *testing.T) {
 	t.Parallel()
 	url := redistest.Server(t).URL()
@@ -354,7 +356,8 @@ func TestList_KilledHolder(t *testing.T) {
 	waiter.says(t, "got <nil>")
 }
 
-// What no process names is found by a sweep: a Java program's lock, and one whose holder is gone.
+// TestList_Scan shows that a sweep finds locks that no process reports: a Java program's lock, and
+// one whose holder is gone.
 func TestList_Scan(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
@@ -374,7 +377,7 @@ func TestList_Scan(t *testing.T) {
 	require.NotContains(t, server.CommandStats(), "keys")
 }
 
-// List, show and force work on sentinels and on a cluster, too.
+// TestDeployments shows that list, show and force work on sentinels and on a cluster, too.
 func TestDeployments(t *testing.T) {
 	t.Parallel()
 	for where, url := range map[string]string{"sentinels": redistest.Sentinel(t).URL(), "cluster": redistest.SharedCluster(t).URL()} {
@@ -394,7 +397,8 @@ func TestDeployments(t *testing.T) {
 	}
 }
 
-// Force takes the lock from the owner that was shown, and from nobody else, whatever kind it is.
+// TestForce_OnlyFromTheOwnerThatWasSeen shows that force takes a lock of any kind from the owner
+// that it showed, and from no other.
 func TestForce_OnlyFromTheOwnerThatWasSeen(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
@@ -431,7 +435,7 @@ func TestForce_OnlyFromTheOwnerThatWasSeen(t *testing.T) {
 	}
 }
 
-// Watch goes on until somebody says q.
+// TestWatch shows that watch continues until the user types q.
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	url := redistest.Server(t).URL()
@@ -465,7 +469,8 @@ func (s *synced) String() string {
 	return s.b.String()
 }
 
-// A server that evicts, or is not the one that locks need, is wrong; one that is right exits with 0.
+// TestDoctor shows that doctor reports a server that evicts keys, or does not suit locks; it exits
+// with 0 for a right one.
 func TestDoctor(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)

@@ -13,7 +13,7 @@ import (
 	"github.com/lockgen/lockgen/internal/survey"
 )
 
-// A Finding is one thing that was looked at.
+// A Finding is the result of one check.
 type Finding struct {
 	Server string `json:"server"`
 	About  string `json:"about"`
@@ -22,7 +22,7 @@ type Finding struct {
 	Todo   string `json:"todo,omitempty"`
 }
 
-// A Diagnosis is what doctor prints as JSON.
+// A Diagnosis is the output of doctor as JSON.
 type Diagnosis struct {
 	Version  int       `json:"version"`
 	Findings []Finding `json:"findings"`
@@ -71,7 +71,7 @@ func doctor(ctx context.Context, o *options) int {
 	})
 }
 
-// An examination is of one server.
+// An examination examines one server.
 type examination struct {
 	o      *options
 	node   rueidis.Client
@@ -85,7 +85,7 @@ func (e *examination) add(about, state, text, todo string) {
 	e.found = append(e.found, Finding{e.addr, about, state, text, todo})
 }
 
-// say adds a finding: what is right, or what is wrong with what to do.
+// say adds a finding: the text for a right state, or the text for a wrong one with the remedy.
 func (e *examination) say(about string, ok bool, otherwise, right, wrong, todo string) {
 	if ok {
 		e.add(about, stateOK, right, "")
@@ -243,7 +243,7 @@ func (e *examination) script(ctx context.Context) {
 	e.add("Lua", stateNote, "EVAL: "+err.Error(), "services need EVALSHA and SCRIPT LOAD; this program needs EVAL for force")
 }
 
-// rights are the commands that locks need, by which of them they do.
+// rights are the commands that locks need, grouped by their use.
 var rights = [][]string{
 	{"EVALSHA", strings.Repeat("0", 40), "1", "lockgen:doctor"}, {"SCRIPT", "LOAD", "return 1"},
 	{"SUBSCRIBE", "lockgen_process:doctor"}, {"HSET", "lockgen:doctor", "f", "1"}, {"PEXPIRE", "lockgen:doctor", "1000"},
@@ -271,10 +271,10 @@ func (e *examination) rights(ctx context.Context) {
 		"the user "+user+" may not "+strings.Join(missing, ", "), "runtime/ACL.md lists what each kind of lock needs")
 }
 
-// mostOrphans is how many keys are looked at for orphans.
+// mostOrphans is how many keys the search for orphans reads.
 const mostOrphans = 100_000
 
-// orphans looks for wait queues in which processes stand that do not listen any more.
+// orphans searches for wait queues with processes that do not listen any more.
 func (o *options) orphans(ctx context.Context) (Finding, error) {
 	alive := map[string]bool{}
 	for _, node := range o.rc.Nodes() {

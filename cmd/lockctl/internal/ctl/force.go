@@ -14,7 +14,7 @@ import (
 	"github.com/lockgen/lockgen/scripts"
 )
 
-// A Forced is what force prints as JSON.
+// A Forced is the output of force as JSON.
 type Forced struct {
 	Version int      `json:"version"`
 	Key     string   `json:"key"`
@@ -22,7 +22,8 @@ type Forced struct {
 	From    []Holder `json:"from"`
 }
 
-// forceTries is how often a lock is looked at again that was renewed between the look and the act.
+// forceTries is how often force looks again at a lock that was renewed between the look and the
+// command.
 const forceTries = 10
 
 func force(ctx context.Context, o *options) int {
@@ -91,7 +92,7 @@ func (o *options) agreed(question string) bool {
 	return err == nil && (line == "y" || line == "yes")
 }
 
-// take takes the lock from the owners that were shown, all in one step with the look whether they are the owners still.
+// take takes the lock from the shown owners. It compares the owners and takes the lock in one step.
 func (o *options) take(ctx context.Context, l *Lock) (bool, error) {
 	var owners []string
 	for _, h := range l.Holders {
@@ -144,7 +145,7 @@ func (o *options) takeOnce(ctx context.Context, key string, owners []string) (ta
 		}
 		results, err := replies[2].ToArray()
 		if rueidis.IsRedisNil(err) {
-			again = true // it was renewed meanwhile, perhaps
+			again = true // perhaps it was renewed meanwhile
 			return nil
 		}
 		if err != nil {
@@ -157,7 +158,7 @@ func (o *options) takeOnce(ctx context.Context, key string, owners []string) (ta
 	return taken, again, err
 }
 
-// forceScript returns the step that takes a lock of one kind, as its ForceUnlock does.
+// forceScript returns the script that forces a lock of one kind open, as its ForceUnlock does.
 func forceScript(key string, rw bool, mode string, fair, cluster bool) (script *scripts.Script, keys, args []string) {
 	publish := "publish"
 	if cluster {

@@ -12,7 +12,7 @@ import (
 	lockrt "github.com/lockgen/lockgen/runtime"
 )
 
-// What locks are, as -json shows them.
+// The types of locks, as -json shows them.
 type (
 	Lock   = survey.Lock
 	Holder = survey.Holder
@@ -21,18 +21,18 @@ type (
 	Link   = survey.Link
 )
 
-// survey asks all processes, or what they know of one key. What is left of the time is for the questions after that.
+// survey asks all processes about all locks, or about one key. It leaves time for the requests after that.
 func (o *options) survey(ctx context.Context, key string) (*survey.World, error) {
 	return survey.Take(ctx, o.c, o.timeout*3/5, key)
 }
 
-// A Reason is what why prints as JSON.
+// A Reason is the output of why as JSON.
 type Reason struct {
 	Version   int      `json:"version"`
 	Key       string   `json:"key"`
 	Holders   []Holder `json:"holders"`
 	Chains    []Link   `json:"waiters"`
-	Deadlocks []Circle `json:"deadlocks"` // in which the waiters are
+	Deadlocks []Circle `json:"deadlocks"` // the deadlocks of the waiters
 	Silent    []string `json:"silent,omitempty"`
 }
 
@@ -88,14 +88,14 @@ func (o *options) explain(r Reason) {
 	o.tellSilent(r.Silent, ", so a chain may end too soon")
 }
 
-// tellSilent names the processes that did not answer, and what that means.
+// tellSilent names the processes that did not answer, and the consequence.
 func (o *options) tellSilent(ids []string, means string) {
 	if len(ids) > 0 {
 		fmt.Fprintf(o.Stderr, "%s did not answer%s: %s\n", count(len(ids), "process", "processes"), means, clean(strings.Join(ids, ", ")))
 	}
 }
 
-// hasIt says who has something, and since when.
+// hasIt describes a holder, and since when it holds.
 func hasIt(h Holder, now time.Time) string {
 	text := h.String()
 	if h.Name != "" {
@@ -110,7 +110,7 @@ func hasIt(h Holder, now time.Time) string {
 	return text
 }
 
-// waits says who waits, and for how long.
+// waits describes a waiter, and how long it has waited.
 func waits(w Waiter, now time.Time) string {
 	text := w.String()
 	if w.Name != "" {
@@ -151,7 +151,7 @@ func writeCircle(w io.Writer, c Circle, now time.Time) {
 	}
 }
 
-// A Deadlocks is what deadlocks prints as JSON.
+// A Deadlocks is the output of deadlocks as JSON.
 type Deadlocks struct {
 	Version   int      `json:"version"`
 	Deadlocks []Circle `json:"deadlocks"`

@@ -26,15 +26,15 @@ func atoi(s string) int {
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// A Listing is what list prints as JSON.
+// A Listing is the output of list as JSON.
 type Listing struct {
 	Version int      `json:"version"`
 	At      string   `json:"at"`
 	Locks   []*Lock  `json:"locks"`
 	Silent  []string `json:"silent,omitempty"`  // ids of processes that did not answer
 	Omitted int      `json:"omitted,omitempty"` // locks and calls that processes did not name
-	Swept   int      `json:"swept,omitempty"`   // keys that a sweep looked at
-	Partial bool     `json:"partial,omitempty"` // the sweep did not come to its end
+	Swept   int      `json:"swept,omitempty"`   // keys that a sweep has read
+	Partial bool     `json:"partial,omitempty"` // the sweep did not finish
 }
 
 func list(ctx context.Context, o *options) int {
@@ -46,7 +46,7 @@ func list(ctx context.Context, o *options) int {
 		if err != nil {
 			return 0, err
 		}
-		if o.scan { // which takes as long as it takes
+		if o.scan { // has no time limit
 			if err := o.sweep(ctx, l); err != nil {
 				return 0, err
 			}
@@ -126,10 +126,11 @@ func left(ms int64) string {
 	return short(time.Duration(ms) * time.Millisecond)
 }
 
-// sweepStep is how many keys one command of a sweep looks at: so few that it keeps the server from others for less than a millisecond.
+// sweepStep is how many keys one command of a sweep reads: so few that it blocks the server for less than a
+// millisecond.
 const sweepStep = 250
 
-// sweep adds the locks in the keyspace that nobody has named.
+// sweep adds the locks in the keyspace that no process reports.
 func (o *options) sweep(ctx context.Context, l *Listing) error {
 	known := map[string]bool{}
 	for _, lock := range l.Locks {
@@ -187,7 +188,7 @@ func (o *options) sweep(ctx context.Context, l *Listing) error {
 	return nil
 }
 
-// companion reports whether a hash is what stands beside a lock, or says who a process is.
+// companion reports whether a hash is a companion of a lock, or describes a process.
 func companion(key string) bool {
 	return strings.HasPrefix(key, "lockgen_process:") || strings.HasPrefix(key, "lockgen_fair:")
 }

@@ -18,14 +18,15 @@ import (
 	lockrt "github.com/lockgen/lockgen/runtime"
 )
 
-// A grant is what run runs a command under.
+// A grant is the lock under which a command runs.
 type grant struct {
 	ctx   context.Context // ends when the lock is lost
 	token int64
 	free  func() error
 }
 
-// run runs a command under a lock. A signal that comes while it waits ends the wait, and no command is started after it.
+// run runs a command under a lock. A signal that arrives during the wait ends the wait, and run starts no command after
+// it.
 func run(ctx context.Context, o *options) int {
 	key, command := o.args[0], o.args[1:]
 	if command[0] == "--" {
@@ -51,7 +52,7 @@ func run(ctx context.Context, o *options) int {
 	defer signal.Stop(signals)
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var first os.Signal // that came before the command was started
+	var first os.Signal // a signal before the command started
 	noted, stop, over := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(over)
@@ -82,7 +83,7 @@ func run(ctx context.Context, o *options) int {
 		return fail(err)
 	}
 	settle()
-	if first != nil { // it came when the lock did
+	if first != nil { // the signal came together with the lock
 		_ = g.free()
 		return exitSignalBase + number(first)
 	}
@@ -93,7 +94,7 @@ func run(ctx context.Context, o *options) int {
 		return exitLost
 	}
 	if err != nil {
-		_ = o.fail(exitNoRedis, err) // the lock ends by itself
+		_ = o.fail(exitNoRedis, err) // the lock expires by itself
 	}
 	return code
 }
@@ -112,7 +113,7 @@ func cannotRun(err error) int {
 	return exitCannotRun
 }
 
-// lock takes what the flags say.
+// lock acquires the lock of the flags.
 func (o *options) lock(ctx context.Context, key string) (*grant, error) {
 	opts := []lockrt.LockOption{lockrt.WithWait(o.wait), lockrt.WithName("lockctl run " + fitName(o.args[1:]))}
 	if o.permits > 0 {
@@ -139,7 +140,7 @@ func (o *options) lock(ctx context.Context, key string) (*grant, error) {
 	return &grant{l.Context(), l.Token(), func() error { return l.Unlock(ctx) }}, nil
 }
 
-// fitName is the name of a command, without its arguments: they may be secrets.
+// fitName returns the name of a command, without its arguments: they may be secrets.
 func fitName(command []string) string {
 	if command[0] == "--" {
 		command = command[1:]
@@ -147,8 +148,9 @@ func fitName(command []string) string {
 	return fit(command[0][strings.LastIndexByte(command[0], '/')+1:], 100)
 }
 
-// child runs the command. It returns how that ended, and whether the lock was lost meanwhile. After a loss it is asked to end, and
-// killed before somebody else can have the lock: Redis keeps that for a tenth of the lease, at most 3s, longer than it is trusted.
+// child runs the command. It returns how the command ended, and whether the lock was lost meanwhile. After a loss child
+// asks the command to end, and kills it before another holder can have the lock: Redis keeps the lock longer than the
+// lease is trusted, by a tenth of the lease, at most 3s.
 func (o *options) child(g *grant, path string, command []string, key string, signals <-chan os.Signal) (code int, lost bool) {
 	cmd := exec.Command(path, command[1:]...)
 	cmd.Args[0] = command[0]
@@ -163,7 +165,7 @@ func (o *options) child(g *grant, path string, command []string, key string, sig
 	}
 	started, ended := make(chan error, 1), make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // with the thread that started it the child would die
+		runtime.LockOSThread() // the command would die with the thread that started it
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
 		started <- err
@@ -190,7 +192,7 @@ func (o *options) child(g *grant, path string, command []string, key string, sig
 			pass(cmd, syscall.SIGKILL)
 		case <-ended:
 			if lost {
-				pass(cmd, syscall.SIGKILL) // what it has left behind
+				pass(cmd, syscall.SIGKILL) // to the processes that the command has left behind
 			}
 			return status(cmd.ProcessState), lost
 		}

@@ -4,5 +4,5 @@ package ctl
 
 import "syscall"
 
-// withParent does nothing: this system does not tell a command that its parent was killed.
+// withParent does nothing: this system does not notify a command that its parent was killed.
 func withParent(*syscall.SysProcAttr) {}

@@ -8,22 +8,22 @@ import (
 	"syscall"
 )
 
-// passedOn are the signals that a command is sent when lockctl is.
+// passedOn are the signals that lockctl passes on to the command.
 var passedOn = []os.Signal{
 	syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGALRM, syscall.SIGWINCH,
 	syscall.SIGCONT, syscall.SIGTSTP,
 }
 
-// alone has the command run in a process group of its own.
+// alone makes the command run in a process group of its own.
 func alone(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	withParent(cmd.SysProcAttr)
 }
 
-// pass sends a signal to the command and to what it has started.
+// pass sends a signal to the command and to its child processes.
 func pass(cmd *exec.Cmd, s os.Signal) {
 	if n, ok := s.(syscall.Signal); ok {
-		_ = syscall.Kill(-cmd.Process.Pid, n) // it may have ended
+		_ = syscall.Kill(-cmd.Process.Pid, n) // an error means that the command has ended
 	}
 }
 

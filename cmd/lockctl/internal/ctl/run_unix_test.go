@@ -22,7 +22,7 @@ import (
 // ended waits for the end of a program and returns its exit code.
 func (p *program) ended(t *testing.T) int {
 	t.Helper()
-	for range p.lines { // until it, and what it has started, says no more
+	for range p.lines { // until the program and its children close their output
 	}
 	err := p.cmd.Wait()
 	var exit *exec.ExitError
@@ -32,7 +32,7 @@ func (p *program) ended(t *testing.T) int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// running reports whether a process is there and not a zombie.
+// running reports whether a process exists and is no zombie.
 func running(pid int) bool {
 	if stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat"); err == nil {
 		_, after, _ := strings.Cut(string(stat), ") ")
@@ -41,7 +41,7 @@ func running(pid int) bool {
 	return !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
 }
 
-// pidOf waits until the command says its process id.
+// pidOf waits until the command prints its process id.
 func pidOf(t *testing.T, p *program) int {
 	t.Helper()
 	_, text, _ := strings.Cut(p.says(t, "up "), "up ")
@@ -50,7 +50,7 @@ func pidOf(t *testing.T, p *program) int {
 	return pid
 }
 
-// The exit code is that of the command, and what it is told of the lock is right.
+// TestRun_ExitCodes shows that run returns the exit code of the command, and sets its environment.
 func TestRun_ExitCodes(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
@@ -90,7 +90,8 @@ func TestRun_ExitCodes(t *testing.T) {
 	}
 }
 
-// A signal is passed on to the command and to what that has started.
+// TestRun_PassesSignalsOn shows that run passes a signal on to the command and to its child
+// processes.
 func TestRun_PassesSignalsOn(t *testing.T) {
 	t.Parallel()
 	p := start(t, "lockctl", redistest.Server(t).URL(), "", "run", "k", "--", "sh", "-c",
@@ -103,7 +104,8 @@ func TestRun_PassesSignalsOn(t *testing.T) {
 	require.Equal(t, 5, p.ended(t))
 }
 
-// A signal ends the wait, and no command is started after it.
+// TestRun_SignalWhileItWaits shows that a signal ends the wait, and that no command starts after
+// it.
 func TestRun_SignalWhileItWaits(t *testing.T) {
 	t.Parallel()
 	url := redistest.Server(t).URL()
@@ -122,10 +124,10 @@ func TestRun_SignalWhileItWaits(t *testing.T) {
 	require.NoFileExists(t, file)
 }
 
-// stubborn is a command that does not end when it is asked to.
+// stubborn is a command that ignores SIGTERM.
 const stubborn = `trap '' TERM; echo up $$; while :; do sleep 0.05; done`
 
-// When the lock is taken from it the command is killed.
+// TestRun_Loss shows that run kills the command when the lock is lost.
 func TestRun_Loss(t *testing.T) {
 	t.Parallel()
 	url := redistest.Server(t).URL()
@@ -138,7 +140,8 @@ func TestRun_Loss(t *testing.T) {
 	require.False(t, running(pid))
 }
 
-// When Redis goes away the command is dead before its lease has ended.
+// TestRun_DeadBeforeTheLeaseEnds shows that without Redis the command is dead before its lease has
+// ended.
 func TestRun_DeadBeforeTheLeaseEnds(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
@@ -154,7 +157,8 @@ func TestRun_DeadBeforeTheLeaseEnds(t *testing.T) {
 	require.Equal(t, exitLost, p.ended(t))
 }
 
-// When lockctl is killed the command dies with it, where the system can do that.
+// TestRun_DiesWithLockctl shows that the command dies with a killed lockctl, where the system
+// supports that.
 func TestRun_DiesWithLockctl(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {

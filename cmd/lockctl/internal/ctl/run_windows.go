@@ -10,7 +10,8 @@ var passedOn = []os.Signal{os.Interrupt, syscall.SIGTERM}
 
 func alone(*exec.Cmd) {}
 
-// pass ends the command: there are no signals to pass on but Ctrl-C, which the console sends to all.
+// pass ends the command: Windows has no signals to pass on but Ctrl-C, which the console sends to
+// all processes.
 func pass(cmd *exec.Cmd, s os.Signal) {
 	if s != os.Interrupt {
 		_ = cmd.Process.Kill()

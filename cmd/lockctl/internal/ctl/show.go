@@ -12,7 +12,7 @@ import (
 	"github.com/lockgen/lockgen/internal/survey"
 )
 
-// A Detail is what show prints as JSON.
+// A Detail is the output of show as JSON.
 type Detail struct {
 	Version int      `json:"version"`
 	Lock    *Lock    `json:"lock,omitempty"`
@@ -20,7 +20,7 @@ type Detail struct {
 	Silent  []string `json:"silent,omitempty"`
 }
 
-// An Entry is one name in Redis.
+// An Entry is one key in Redis.
 type Entry struct {
 	Name   string   `json:"name"`
 	Type   string   `json:"type"`
@@ -29,7 +29,7 @@ type Entry struct {
 	Values []string `json:"values,omitempty"` // 64 at most
 }
 
-// braced names what stands beside a key, as the locks do.
+// braced returns the name of a companion of a key, as the locks build it.
 func braced(prefix, key string) string {
 	if strings.Contains(key, "{") {
 		return prefix + ":" + key
@@ -37,7 +37,7 @@ func braced(prefix, key string) string {
 	return prefix + ":{" + key + "}"
 }
 
-// besides are the names that may stand beside a key.
+// besides are the names of the companions that a key can have.
 func besides(key string) []string {
 	names := []string{key}
 	for _, prefix := range []string{
@@ -91,7 +91,7 @@ func show(ctx context.Context, o *options) int {
 	})
 }
 
-// order puts those who wait in the order in which their processes stand in line.
+// order sorts the waiters by the place of their processes in the wait queue.
 func (d *Detail) order() {
 	var line []string
 	for _, e := range d.Redis {
@@ -109,7 +109,7 @@ func (d *Detail) order() {
 	slices.SortStableFunc(d.Lock.Waiters, func(a, b Waiter) int { return place(a) - place(b) })
 }
 
-// entry reads what has a name, unless nothing has.
+// entry reads the key with this name, if it exists.
 func (o *options) entry(ctx context.Context, name string) (e Entry, ok bool, err error) {
 	b := o.rc.B
 	kind, err := o.rc.Do(ctx, b().Type().Key(name).Build()).ToString()

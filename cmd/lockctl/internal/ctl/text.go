@@ -11,7 +11,7 @@ import (
 	"github.com/lockgen/lockgen/internal/survey"
 )
 
-// How text of others and times are written.
+// Formats for text from elsewhere and for times.
 var clean, short = survey.Clean, survey.Short
 
 // fit shortens s to a number of characters.
@@ -23,7 +23,7 @@ func fit(s string, n int) string {
 	return string(runes[:n-1]) + "…"
 }
 
-// since writes how long ago t was.
+// since formats how long ago t was.
 func since(t *time.Time, now time.Time) string {
 	if t == nil || t.IsZero() {
 		return "?"
@@ -31,10 +31,11 @@ func since(t *time.Time, now time.Time) string {
 	return short(now.Sub(*t))
 }
 
-// width is how wide a table is at most.
+// width is the largest width of a table.
 const width = 100
 
-// table writes rows in columns, the first row in bold if colour is wanted. What is too wide is cut from the widest column.
+// table writes rows in columns, the first row in bold if colour is set. It shortens the widest column until the table
+// fits.
 func table(w io.Writer, colour bool, rows [][]string) {
 	if len(rows) == 0 {
 		return
@@ -79,7 +80,7 @@ func table(w io.Writer, colour bool, rows [][]string) {
 	}
 }
 
-// count writes a number with what it counts.
+// count formats a number with a noun.
 func count(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one

@@ -13,7 +13,7 @@ import (
 	lockrt "github.com/lockgen/lockgen/runtime"
 )
 
-// watch shows the list again each second, until q, a signal, or the end of what it reads from.
+// watch shows the list again each second, until q, a signal, or the end of its input.
 func watch(ctx context.Context, o *options) int {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
 	defer stop()
@@ -43,7 +43,7 @@ func watch(ctx context.Context, o *options) int {
 		case ctx.Err() != nil:
 			return exitOK
 		case err != nil:
-			fmt.Fprintf(o.Stderr, "lockctl watch: %s\n", clean(err.Error())) // it may come back
+			fmt.Fprintf(o.Stderr, "lockctl watch: %s\n", clean(err.Error())) // the server may come back
 		case o.json:
 			o.print(l)
 		default:
@@ -57,7 +57,7 @@ func watch(ctx context.Context, o *options) int {
 	}
 }
 
-// redraw shows a listing in place of the one before, on a terminal.
+// redraw replaces the shown listing on a terminal.
 func (o *options) redraw(l *Listing) {
 	var text bytes.Buffer
 	screen := *o
@@ -67,5 +67,5 @@ func (o *options) redraw(l *Listing) {
 	}
 	fmt.Fprintf(&text, "%s, %s; q and Enter ends it\n\n", time.Now().Format(time.TimeOnly), count(len(l.Locks), "lock", "locks"))
 	screen.show(l)
-	_, _ = o.Stdout.Write(text.Bytes()) // to a terminal that is gone there is nothing to say
+	_, _ = o.Stdout.Write(text.Bytes()) // an error means that the terminal is gone
 }

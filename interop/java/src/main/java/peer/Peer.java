@@ -58,7 +58,7 @@ public final class Peer {
                 return thread;
             })).execute(() -> answer(words));
         }
-        System.exit(0); // who gave the orders is gone
+        System.exit(0); // the parent is gone
     }
 
     private static void answer(String[] words) {
@@ -181,7 +181,7 @@ public final class Peer {
     }
 
     private static String use(RedissonClient c, String[] w) throws Exception {
-        String name = w[4]; // of locks the kind: their name is next
+        String name = w[4]; // lock commands have a kind, then the name
         switch (w[3]) {
             case "lock": { // kind name lease
                 RLock lock = lock(c, w[4], w[5]);

@@ -36,7 +36,7 @@ public final class Teller {
     }
 
     public static void main(String[] args) throws Exception {
-        // In a mixed fleet these are the same on both sides: see the README.
+        // In a mixed fleet both sides use the same watchdog time: see the README.
         Config config = new Config().setLockWatchdogTimeout(WATCHDOG);
         config.useSingleServer().setAddress(args[0]);
         RedissonClient redisson = Redisson.create(config);
