@@ -59,6 +59,11 @@ picture: ## write the picture of the live page of locks, docs/lockweb.png, with 
 	@.ci/need redis-server cc chromium
 	$(GO) -C contrib/lockweb test -count=1 -run '^TestBrowser_Picture$$' -args -picture $(CURDIR)/docs/lockweb.png
 
+.PHONY: panels
+panels: ## write the picture of the dashboard's panels, docs/dashboard.svg, from what Prometheus says of the shop in 4 minutes
+	@.ci/need redis-server cc promtool
+	$(GO) -C examples/observed test -count=1 -run '^TestPicture$$' -args -picture $(CURDIR)/docs/dashboard.svg
+
 # go test fuzzes one target of one package per call.
 FUZZ = $(GO) test -run '^$$' -fuzztime $(FUZZTIME) -fuzzminimizetime 20x -timeout 0
 
