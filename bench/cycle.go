@@ -1,0 +1,130 @@
+package main
+
+import (
+	"fmt"
+	"sync"
+	"time"
+)
+
+// A runner is one goroutine that locks and unlocks.
+type runner struct {
+	mu      sync.Mutex
+	count   float64
+	asked   time.Duration // the time when it began to wait; negative when it does not wait
+	longest time.Duration
+	waits   histogram
+}
+
+// keysEach is how many keys a goroutine uses in turn, so that no library profits from its own last lock being of the
+// same key.
+const keysEach = 16
+
+// cycle makes goroutines lock and unlock from now on, counts from o.Begin for o.Length, and reports goroutines that
+// have not stopped by then.
+func (w *worker) cycle(o order) (a answer, err error) {
+	// The loop reads one clock, and not the wall clock as well: two reads in each cycle have a price.
+	began := time.Now()
+	now := func() time.Duration { return time.Since(began) }
+	begin := o.Begin.Sub(began)
+	end := begin + o.Length
+	runners := make([]*runner, o.Goroutines)
+	var done sync.WaitGroup
+	for g := range runners {
+		r := &runner{asked: -1}
+		runners[g] = r
+		keys := [][]string{{o.Keys}}
+		if !o.Shared {
+			keys = make([][]string, keysEach)
+			for i := range keys {
+				for k := range max(1, o.Many) {
+					keys[i] = append(keys[i], fmt.Sprintf("%s:%d:%d:%d", o.Keys, g, i, k))
+				}
+			}
+		}
+		done.Go(func() {
+			for i := 0; ; i++ {
+				asked := now()
+				if asked >= end {
+					return
+				}
+				r.mu.Lock()
+				r.asked = asked
+				r.mu.Unlock()
+				h, err := w.client.take(keys[i%len(keys)])
+				got := now()
+				r.mu.Lock()
+				r.asked = -1
+				if err == nil && got >= begin {
+					r.waits.add(got - asked)
+					r.longest = max(r.longest, got-asked)
+					if got < end {
+						r.count++
+					}
+				}
+				r.mu.Unlock()
+				if err == nil {
+					err = h.unlock()
+				}
+				if err != nil {
+					w.fails(err)
+				}
+				if o.Pause > 0 {
+					<-time.After(o.Pause)
+				}
+			}
+		})
+	}
+	<-time.After(begin - now())
+	before, start := use(false), time.Now()
+	stopProfile, err := w.profile()
+	if err != nil {
+		return a, err
+	}
+	<-time.After(end - now())
+	a.Took, a.Used = time.Since(start), use(false).since(before)
+	if err := stopProfile(); err != nil {
+		return a, err
+	}
+
+	all := make(chan struct{})
+	go func() { done.Wait(); close(all) }()
+	select {
+	case <-all:
+	case <-time.After(o.Patience):
+	}
+	var waits histogram
+	for _, r := range runners {
+		r.mu.Lock()
+		a.Counts = append(a.Counts, r.count)
+		a.Longest = max(a.Longest, r.longest)
+		waits.merge(&r.waits)
+		if r.asked >= 0 {
+			a.Stuck++
+			a.Longest = max(a.Longest, now()-r.asked)
+		}
+		r.mu.Unlock()
+	}
+	a.Waits = waits[:]
+	a.Failed, a.Failure = w.failures()
+	return a, nil
+}
+
+// reenter locks a key that is held already, from one goroutine.
+func (w *worker) reenter(o order) (a answer, err error) {
+	cycle, err := w.client.reenter()
+	if err != nil {
+		return a, err
+	}
+	before, start := use(false), time.Now()
+	for time.Since(start) < o.Length {
+		for range 1000 { // the clock's own cost stays small
+			if err := cycle(); err != nil {
+				return a, err
+			}
+		}
+		a.Number += 1000
+	}
+	a.Took = time.Since(start)
+	a.Used = use(false).since(before)
+	return a, nil
+}

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"math"
+	"time"
+)
+
+// idle observes a process and the server for a while in which nothing happens.
+func idle(ctx context.Context, e *env, lib library, p *process, length time.Duration) (metrics, error) {
+	before, err := e.probe()
+	if err != nil {
+		return nil, err
+	}
+	used, err := p.do(order{Op: "usage"})
+	if err != nil {
+		return nil, err
+	}
+	if err := pause(ctx, length); err != nil {
+		return nil, err
+	}
+	after, err := e.probe()
+	if err != nil {
+		return nil, err
+	}
+	now, err := p.do(order{Op: "usage"})
+	if err != nil {
+		return nil, err
+	}
+	took := after.at.Sub(before.at)
+	sent, called := after.since(before, lib.direct)
+	return metrics{
+		"commands": sent / took.Seconds(), "calledRest": called / took.Seconds(),
+		"client%": 100 * now.Used.since(used.Used).CPU.Seconds() / took.Seconds(),
+		"server%": 100 * (after.cpu - before.cpu).Seconds() / took.Seconds(),
+	}, nil
+}
+
+// holding makes one process hold many locks: many times the number of the environment.
+func holding(many int) func(ctx context.Context, e *env, lib library) (metrics, error) {
+	return func(ctx context.Context, e *env, lib library) (metrics, error) { return hold(ctx, e, lib, many*e.held) }
+}
+
+func hold(ctx context.Context, e *env, lib library, number int) (metrics, error) {
+	p, err := startWorker(ctx, order{Library: lib.name, Addr: e.addr, Lease: renew, Profile: e.profile})
+	if err != nil {
+		return nil, err
+	}
+	defer p.end()
+	if _, err := p.do(order{Op: "prepare", Keys: fresh(), Number: number}); err != nil {
+		return nil, err
+	}
+	before, err := p.do(order{Op: "usage", Collect: true})
+	if err != nil {
+		return nil, err
+	}
+	held, err := p.do(order{Op: "hold"})
+	if err != nil {
+		return nil, err
+	}
+	after, err := p.do(order{Op: "usage", Collect: true})
+	if err != nil {
+		return nil, err
+	}
+	m, err := idle(ctx, e, lib, p, e.rest)
+	if err != nil {
+		return nil, err
+	}
+	trusted, err := p.do(order{Op: "trusted"})
+	if err != nil {
+		return nil, err
+	}
+	per := after.Used.since(before.Used)
+	n := float64(number)
+	m["heap"], m["stack"], m["goroutines"] = per.Heap/n, per.Stack/n, math.Max(0, per.Goroutines)/n
+	m["memory"] = m["heap"] + m["stack"]
+	m["acquire"] = float64(held.Took)
+	if lib.renews {
+		m["lost"] = n - float64(trusted.Number)
+	}
+	return m, nil
+}
+
+// waiting makes one process wait for many locks that another one holds and then releases.
+func waiting(ctx context.Context, e *env, lib library) (metrics, error) {
+	keys := fresh()
+	var ps [2]*process
+	var connections [2]float64
+	for i := range ps {
+		p, err := startWorker(ctx, order{Library: lib.name, Addr: e.addr, Lease: hardly, Profile: e.profile})
+		if err != nil {
+			return nil, err
+		}
+		defer p.end()
+		if _, err := p.do(order{Op: "prepare", Keys: keys, Number: e.held}); err != nil {
+			return nil, err
+		}
+		ps[i] = p
+		if i == 0 {
+			if _, err := p.do(order{Op: "hold"}); err != nil {
+				return nil, err
+			}
+			at, err := e.probe()
+			if err != nil {
+				return nil, err
+			}
+			connections[0] = at.connections
+		}
+	}
+	holder, waiter := ps[0], ps[1]
+	before, err := waiter.do(order{Op: "usage", Collect: true})
+	if err != nil {
+		return nil, err
+	}
+	if _, err := waiter.do(order{Op: "wait"}); err != nil {
+		return nil, err
+	}
+	if err := pause(ctx, max(500*time.Millisecond, e.rest/4)); err != nil { // until all wait; few libraries report that
+		return nil, err
+	}
+	after, err := waiter.do(order{Op: "usage", Collect: true})
+	if err != nil {
+		return nil, err
+	}
+	m, err := idle(ctx, e, lib, waiter, 3*e.rest)
+	if err != nil {
+		return nil, err
+	}
+	at, err := e.probe()
+	if err != nil {
+		return nil, err
+	}
+	connections[1] = at.connections
+	released, err := holder.do(order{Op: "release"})
+	if err != nil {
+		return nil, err
+	}
+	served, err := waiter.do(order{Op: "served", Patience: 10 * time.Second})
+	if err != nil {
+		return nil, err
+	}
+	per := after.Used.since(before.Used)
+	n := float64(e.held)
+	m["heap"], m["stack"] = per.Heap/n, per.Stack/n
+	m["connections"], m["channels"] = connections[1]-connections[0], at.channels
+	m["forgotten"], m["failed"] = n-float64(served.Number), float64(served.Failed)
+	if served.Number == e.held {
+		m["served"] = float64(served.At.Sub(released.At))
+		m["servedAfter"] = float64(max(0, served.At.Sub(released.At.Add(released.Took))))
+	}
+	return m, nil
+}
