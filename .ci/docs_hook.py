@@ -2,7 +2,10 @@
 
 Pages link to files of the repository, as in ../bench/RESULTS.md, so that the links work where the files are read. On the site
 such a link leads to the repository, and a picture becomes part of the site.
+
+Pages below zh are Chinese. A page has the navigation of its language, and a link to the same page in the other one.
 """
+import copy
 import posixpath
 import re
 
@@ -46,3 +49,27 @@ def on_page_markdown(markdown, page, config, files):
         end = fence.end()
     parts.append(LINK.sub(replace, markdown[end:]))
     return "".join(parts)
+
+
+def chinese(item):
+    """Reports whether an item of the navigation, a page or a section, is Chinese."""
+    return item.file.src_uri.startswith("zh/") if item.is_page else all(chinese(child) for child in item.children)
+
+
+def on_page_context(context, page, config, nav):
+    lang = "zh" if chinese(page) else "en"
+    own = copy.copy(nav)
+    own.items = [item for item in nav.items if chinese(item) == (lang == "zh")]
+    if lang == "zh":
+        own.items = own.items[0].children
+        own.homepage = own.items[0]
+    context["nav"] = own
+    config.theme["language"] = lang
+
+    name = posixpath.relpath(page.file.src_uri, "zh") if lang == "zh" else page.file.src_uri
+    uris = {p.file.src_uri: p.url for p in nav.pages}
+    config.extra["alternate"] = [
+        {"name": "English", "lang": "en", "link": uris.get(name, "")},
+        {"name": "中文", "lang": "zh", "link": uris.get("zh/" + name, uris["zh/index.md"])},
+    ]
+    return context

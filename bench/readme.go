@@ -12,7 +12,7 @@ var readmes = []string{
 	filepath.Join("..", "README.md"),
 	filepath.Join("..", "README.zh-CN.md"),
 	filepath.Join("..", "docs", "limits.md"),
-	filepath.Join("..", "docs", "zh", "manual.md"),
+	filepath.Join("..", "docs", "zh", "limits.md"),
 }
 
 // rowsOf returns the rows of the short table of results, by the scenario's name, as lists of cells.

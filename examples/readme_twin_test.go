@@ -18,7 +18,7 @@ var (
 // and table rows, about the same things.
 func TestReadme_Twins(t *testing.T) {
 	t.Parallel()
-	texts := readmes(t)
+	texts, all := readmes(t), pages(t)
 	english := filepath.Join("..", "README.md")
 	code, prose := blocks(texts[english])
 	for path, text := range texts {
@@ -29,15 +29,18 @@ func TestReadme_Twins(t *testing.T) {
 			require.Equal(t, code[i].lines, b.lines, "%s:%d", path, b.line)
 		}
 		require.Equal(t, level.FindAllString(prose, -1), level.FindAllString(ownProse, -1), path)
-		require.Equal(t, subjects(prose), subjects(ownProse), path)
+		require.Equal(t, subjects(prose, all), subjects(ownProse, all), path)
 		require.Equal(t, strings.Count(prose, "\n|"), strings.Count(ownProse, "\n|"), path)
 	}
 }
 
-// subjects returns what the rows of tables are about: the code at the beginning of a row, or the target of its link.
-func subjects(prose string) (all []string) {
+// subjects returns the things that the rows of tables begin with: a piece of code, or the place that a link leads to, in any language.
+func subjects(prose string, texts map[string]string) (all []string) {
 	for _, m := range row.FindAllStringSubmatch(prose, -1) {
-		all = append(all, m[1]+m[2])
+		if m[1] == "" {
+			m[1] = place(".", "README.md", m[2], texts)
+		}
+		all = append(all, m[1])
 	}
 	return all
 }

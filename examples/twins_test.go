@@ -17,42 +17,34 @@ import (
 // englishOnly are the pages that have no twin in Chinese: they are for those who change the runtime.
 var englishOnly = []string{"SIMULATION.md", "architecture.md"}
 
-// twins are the pages below docs that are for users, by name: the English one, and the Chinese one below docs/zh.
-func twins(t *testing.T) (english, chinese map[string]string) {
-	t.Helper()
-	english, chinese = map[string]string{}, map[string]string{}
-	docs := filepath.Join("..", "docs")
-	for file, text := range pages(t) {
-		switch name := filepath.Base(file); filepath.Dir(file) {
-		case docs:
-			english[name] = text
-		case filepath.Join(docs, "zh"):
-			chinese[name] = text
-		}
-	}
-	return english, chinese
-}
-
 // TestPages_Twins shows that each page says the same in both languages: the same code, and in each section the same number of paragraphs, items
 // and rows, the same links, the same words of code, and the same figures.
 func TestPages_Twins(t *testing.T) {
 	t.Parallel()
-	english, chinese := twins(t)
-	for name, text := range chinese {
-		require.Contains(t, english, name, "docs/zh/%s has no twin", name)
-		assert.Empty(t, differences(name, english, chinese), "docs/%s and its twin %d bytes long", name, len(text))
-	}
-	for name := range english {
-		if !slices.Contains(englishOnly, name) {
-			require.Contains(t, chinese, name, "docs/%s has no twin in docs/zh", name)
+	texts := pages(t)
+	for file := range texts {
+		dir, name := filepath.Split(file)
+		switch filepath.Clean(dir) {
+		case filepath.Join("..", "docs"):
+			twin := filepath.Join(dir, "zh", name)
+			if slices.Contains(englishOnly, name) {
+				continue
+			}
+			if _, ok := texts[twin]; !ok {
+				assert.Fail(t, "a page has no twin", twin)
+				continue
+			}
+			assert.Empty(t, differences("docs", "docs/zh", name, texts), "%s and %s", file, twin)
+		case filepath.Join("..", "docs", "zh"):
+			assert.Contains(t, texts, filepath.Join("..", "docs", name), "%s is the twin of nothing", file)
 		}
 	}
 }
 
-// differences returns what a page and its twin do not have in common.
-func differences(name string, english, chinese map[string]string) (all []string) {
-	code, prose := blocks(english[name])
-	ownCode, ownProse := blocks(chinese[name])
+// differences returns what a page and its twin, which is in another folder, do not have in common.
+func differences(dir, ownDir, name string, texts map[string]string) (all []string) {
+	code, prose := blocks(texts[filepath.Join("..", dir, name)])
+	ownCode, ownProse := blocks(texts[filepath.Join("..", ownDir, name)])
 	for i := range max(len(code), len(ownCode)) {
 		if i >= len(code) || i >= len(ownCode) || code[i].lang != ownCode[i].lang || !slices.Equal(code[i].lines, ownCode[i].lines) {
 			all = append(all, fmt.Sprintf("block of code %d", i+1))
@@ -63,8 +55,8 @@ func differences(name string, english, chinese map[string]string) (all []string)
 		return append(all, fmt.Sprintf("%d sections, and %d", len(sections), len(ownSections)))
 	}
 	for i := range sections {
-		facts := factsOf("docs", name, sections[i], english)
-		own := factsOf("docs/zh", name, ownSections[i], chinese)
+		facts := factsOf(dir, name, sections[i], texts)
+		own := factsOf(ownDir, name, ownSections[i], texts)
 		for _, fact := range slices.Sorted(maps.Keys(facts)) {
 			if !slices.Equal(facts[fact], own[fact]) {
 				title, _, _ := strings.Cut(sections[i], "\n")
@@ -105,13 +97,13 @@ var (
 )
 
 // factsOf returns what a section has in any language, each list sorted.
-func factsOf(dir, name, section string, own map[string]string) map[string][]string {
+func factsOf(dir, name, section string, texts map[string]string) map[string][]string {
 	section = comment.ReplaceAllString(section, "")
 	facts := map[string][]string{"shape": nil, "links": nil, "code": nil, "figures": nil}
 	facts["shape"] = []string{fmt.Sprintf("level %d, %d paragraphs, %d items, %d rows", len(section)-len(strings.TrimLeft(section, "#")),
 		strings.Count(section, "\n\n"), strings.Count(section, "\n- "), strings.Count(section, "\n|"))}
 	for _, m := range link.FindAllStringSubmatch(section, -1) {
-		facts["links"] = append(facts["links"], place(dir, name, m[1], own))
+		facts["links"] = append(facts["links"], place(dir, name, m[1], texts))
 	}
 	section = link.ReplaceAllString(section, "]")
 	for _, m := range inline.FindAllStringSubmatch(section, -1) {
@@ -127,8 +119,8 @@ func factsOf(dir, name, section string, own map[string]string) map[string][]stri
 	return facts
 }
 
-// place returns where a link leads in both languages: the path of the file, and which of its headings.
-func place(dir, name, target string, own map[string]string) string {
+// place returns where a link leads in any language: the path of the file, and which of its headings.
+func place(dir, name, target string, texts map[string]string) string {
 	if strings.Contains(target, "://") {
 		return target
 	}
@@ -137,22 +129,24 @@ func place(dir, name, target string, own map[string]string) string {
 		to = name
 	}
 	to = path.Join(dir, to)
-	if text, ok := own[path.Base(to)]; ok && path.Dir(to) == dir && anchor != "" {
+	if text, ok := texts[filepath.Join("..", filepath.FromSlash(to))]; ok && anchor != "" {
 		_, prose := blocks(text)
 		anchor = fmt.Sprintf("heading %d", slices.Index(anchors(prose), anchor)+1)
 	}
 	to = strings.Replace(to, "docs/zh/", "docs/", 1)
-	to = strings.Replace(to, ".zh-CN.md", ".md", 1)
-	return to + "#" + anchor
+	return strings.Replace(to, ".zh-CN.md", ".md", 1) + "#" + anchor
 }
 
 func TestDifferences(t *testing.T) {
 	t.Parallel()
 	const text = "# A\n\nOne `x` of 30 s, see [b](b.md#two) and [c](../c.md#c).\n\n- item\n\n```go\na\n```\n"
-	const same = "# 甲\n\n30 秒的 `x`,见 [c](../../c.md#c) 和 [b](b.md#二)。\n\n- 项\n\n```go\na\n```\n"
-	english := map[string]string{"a.md": text, "b.md": "# One\n\n## Two\n"}
+	const same = "# 甲\n\n30 秒的 `x`，见 [c](../../c.md#c) 和 [b](b.md#二)。\n\n- 项\n\n```go\na\n```\n"
 	differ := func(chinese string) []string {
-		return differences("a.md", english, map[string]string{"a.md": chinese, "b.md": "# 一\n\n## 二\n"})
+		texts := map[string]string{}
+		for name, text := range map[string]string{"a.md": text, "b.md": "# One\n\n## Two\n", "zh/a.md": chinese, "zh/b.md": "# 一\n\n## 二\n"} {
+			texts[filepath.Join("..", "docs", filepath.FromSlash(name))] = text
+		}
+		return differences("docs", "docs/zh", "a.md", texts)
 	}
 	require.Empty(t, differ(same))
 	for old, changed := range map[string]string{
