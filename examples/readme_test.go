@@ -185,6 +185,7 @@ var (
 	link     = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	heading  = regexp.MustCompile(`(?m)^#+ +(.*)$`)
 	inline   = regexp.MustCompile("`([^`\n]+)`")
+	folder   = regexp.MustCompile(`^\s*go -C (\S+)`)
 )
 
 // TestReadme_Commands shows that the targets and folders that commands of the documents name exist.
@@ -204,8 +205,16 @@ func TestReadme_Commands(t *testing.T) {
 			if !strings.HasPrefix(strings.TrimSpace(command), "go ") {
 				continue // ./ is the reader's own folder
 			}
+			dir := ".."
+			if m := folder.FindStringSubmatch(command); m != nil {
+				dir = filepath.Join(dir, m[1])
+			}
 			for _, m := range local.FindAllStringSubmatch(command, -1) {
-				_, err := os.Stat(filepath.Join("..", strings.TrimSuffix(m[1], "...")))
+				name := strings.TrimSuffix(m[1], "...")
+				_, err := os.Stat(filepath.Join(dir, name))
+				if err != nil {
+					_, err = os.Stat(filepath.Join(filepath.Dir(path), name)) // commands of a folder's own page
+				}
 				require.NoError(t, err, "%s: %s", path, command)
 			}
 		}
