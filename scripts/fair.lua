@@ -27,6 +27,10 @@ kind = 'fair'
 -- the largest number of waiters that hold a lock one after the other
 local most = 64
 
+-- the shortest time in milliseconds until a valid place ends when others leave the queue: the time that a process
+-- without a subscription has to ask
+local least = 2000
+
 -- forget deletes the last grantee when the queue is empty.
 local function forget(queue, notes)
   if redis.call('exists', queue) == 0 then
@@ -51,12 +55,18 @@ local function evict(queue, times, notes, now)
   end
 end
 
+-- earlier returns the time of a place, brought forward by ms milliseconds, the duration of places before it. It ends no
+-- place at once: a waiter whose process did not hear that it was next has less time than the places before it.
+local function earlier(time, ms, now)
+  return math.max(time - ms, math.min(time, now + least))
+end
+
 -- forward brings the times of all waiters forward by ms milliseconds, the duration of the places that are gone.
-local function forward(times, ms)
+local function forward(times, ms, now)
   local all = redis.call('zrange', times, 0, -1, 'withscores')
   local later = {}
   for i = 1, #all, 2 do
-    later[#later + 1] = string.format('%.0f', all[i + 1] - ms)
+    later[#later + 1] = string.format('%.0f', earlier(tonumber(all[i + 1]), ms, now))
     later[#later + 1] = all[i]
     if #later == 1000 or i + 1 == #all then -- as many as one call takes for certain
       redis.call('zadd', times, unpack(later))
@@ -67,17 +77,17 @@ end
 
 -- admit removes the head from the queue, if there is one, because it holds the lock now, and brings the times of all
 -- others forward by the duration of its place.
-local function admit(queue, times, notes, owner, wait)
+local function admit(queue, times, notes, owner, wait, now)
   redis.call('lpop', queue)
   redis.call('zrem', times, owner)
   redis.call('hdel', notes, owner)
   forget(queue, notes)
-  forward(times, wait)
+  forward(times, wait, now)
 end
 
 -- quit removes owners from the queue, at any position, and brings the times of the waiters behind each of them forward
 -- by the duration of its place, as in waits. It goes through the queue once, for any number of owners.
-local function quit(queue, times, notes, owners, waits)
+local function quit(queue, times, notes, owners, waits, now)
   local gone, left = 0, #owners
   while left > 0 do
     local head = redis.call('lindex', queue, 0)
@@ -91,7 +101,7 @@ local function quit(queue, times, notes, owners, waits)
   redis.call('hdel', notes, unpack(owners))
   if left == 0 then
     if gone > 0 then
-      forward(times, gone)
+      forward(times, gone, now)
     end
     forget(queue, notes)
     return
@@ -101,7 +111,10 @@ local function quit(queue, times, notes, owners, waits)
       redis.call('lrem', queue, 1, owner)
       gone = gone + waits[owner]
     elseif gone > 0 then
-      redis.call('zadd', times, 'xx', 'incr', -gone, owner)
+      local time = tonumber(redis.call('zscore', times, owner) or nil)
+      if time then
+        redis.call('zadd', times, string.format('%.0f', earlier(time, gone, now)), owner)
+      end
     end
   end
   forget(queue, notes)
@@ -110,7 +123,7 @@ end
 -- expel removes waiters from the queue of a free lock whose process was granted it last and let the lease expire,
 -- unless that process asks. It sends one of them a message, in case the process lives: its waiters then queue at the
 -- end.
-local function expel(queue, times, notes, asker)
+local function expel(queue, times, notes, asker, now)
   local last = redis.call('hget', notes, 'last')
   if not last then
     return
@@ -128,7 +141,7 @@ local function expel(queue, times, notes, asker)
     end
   end
   if #owners > 0 then
-    quit(queue, times, notes, owners, waits)
+    quit(queue, times, notes, owners, waits, now)
     tell('look', owners[1])
   end
 end
@@ -187,7 +200,7 @@ local function pass(lock, queue, times, notes, channel, counter, publish, now)
     redis.call('pexpire', lock, lease)
     local grant = string.format('%s%06d 0 %.0f', at[1], at[2], token)
     if tell('granted', head, table.concat({grant, unpack(after)}, ' ')) > 0 then
-      admit(queue, times, notes, head, wait)
+      admit(queue, times, notes, head, wait, now)
       if redis.call('exists', queue) == 1 then
         redis.call('hset', notes, 'last', head)
         if redis.call('pttl', notes) < lease + 60000 then

@@ -44,7 +44,7 @@ if mine then
   redis.call('hdel', notes, 'last')
 else
   if ttl == -2 then
-    expel(queue, times, notes, string.sub(owner, 1, 36))
+    expel(queue, times, notes, string.sub(owner, 1, 36), now)
   end
   local head, time = evict(queue, times, notes, now)
   if ttl ~= -2 or head and head ~= owner then
@@ -100,6 +100,6 @@ if ttl < tonumber(ARGV[1]) then
   redis.call('pexpire', lock, ARGV[1])
 end
 if not mine then
-  admit(queue, times, notes, owner, wait)
+  admit(queue, times, notes, owner, wait, now)
 end
 return {-2, token, lost, 0, 0}

@@ -21,7 +21,7 @@
 -- Twice: an owner is used for one grant only, so the second run finds none of them. HDEL is among the commands that Redis
 -- permits when it is out of memory, and after it Redis permits the others of the script too.
 local lock, queue, times, notes = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local owners, waits = {}, {}
+local now, owners, waits = tonumber(ARGV[2]), {}, {}
 for i = 4, #ARGV, 2 do
   local owner = ARGV[1] .. ':' .. ARGV[i]
   owners[#owners + 1], waits[owner] = owner, tonumber(ARGV[i + 1])
@@ -39,7 +39,7 @@ if #owners > 0 then
     end
     return length
   end
-  quit(queue, times, notes, owners, waits)
+  quit(queue, times, notes, owners, waits, now)
   if removed == 1 then
     redis.call('hdel', notes, 'last')
   end
@@ -51,6 +51,6 @@ if redis.call('exists', lock) == 1 then
   end
   return 0
 end
-pcall(expel, queue, times, notes, ARGV[1])
-local ok, passed = pcall(pass, lock, queue, times, notes, KEYS[5], KEYS[6], ARGV[3], tonumber(ARGV[2]))
+pcall(expel, queue, times, notes, ARGV[1], now)
+local ok, passed = pcall(pass, lock, queue, times, notes, KEYS[5], KEYS[6], ARGV[3], now)
 return ok and passed == 2 and 2 or 0

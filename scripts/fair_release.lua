@@ -38,7 +38,7 @@ for i = 5, #ARGV, 2 do
 end
 local function finish()
   if #after > 0 then
-    quit(queue, times, notes, after, waits)
+    quit(queue, times, notes, after, waits, now)
   end
 end
 local function pass_on()
@@ -55,12 +55,12 @@ if removed ~= 1 then
   if type(place) == 'table' and string.find(place.err, 'WRONGTYPE') then
     return -1 -- a key that is no queue has no place of the owner
   end
-  quit(queue, times, notes, {owner}, {[owner] = wait})
+  quit(queue, times, notes, {owner}, {[owner] = wait}, now)
   if removed == 0 and #after > 0 then
     redis.call('hdel', lock, unpack(after))
   end
   if removed == 0 and redis.call('exists', lock) == 0 then
-    expel(queue, times, notes, string.sub(owner, 1, 36))
+    expel(queue, times, notes, string.sub(owner, 1, 36), now)
     pass_on()
   else
     finish()

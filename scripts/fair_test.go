@@ -353,6 +353,44 @@ func TestFair_RemembersWhoHadItOnlyWhileOthersWait(t *testing.T) {
 	}
 }
 
+// TestFair_WhoComesLateKeepsTheOrder shows that the waiters of a process that has not subscribed yet when it is next keep their
+// places when the first of them asks, also if places last for longer than the time that such a process has.
+func TestFair_WhoComesLateKeepsTheOrder(t *testing.T) {
+	t.Parallel()
+	for _, b := range backends {
+		t.Run(b.name, func(t *testing.T) {
+			t.Parallel()
+			l := newFairLock(newSceneUnheard(t, b.client(t)))
+			third := l.deaf2 + "1"
+			for i, owner := range []string{theirs, l.deaf, l.deaf2, third} {
+				n, err := first(l.ask(owner, "1", fairWait, epoch, "0"))
+				require.NoError(t, err)
+				require.Equal(t, i == 0, n == taken)
+				l.forever()
+			}
+			l.int("DEL", "KEY")
+			for _, asker := range []string{third, l.deaf2} { // nobody hears that the lock is free, and who asks is not next
+				n, err := first(l.ask(asker, "2", fairWait, epoch, "0"))
+				require.NoError(t, err)
+				require.Positive(t, n)
+			}
+			n, err := first(l.ask(l.deaf, "2", fairWait, epoch+1, "0"))
+			require.NoError(t, err)
+			require.EqualValues(t, taken, n)
+			l.forever()
+			_, err = l.ask(third, "2", fairWait, epoch+2, "0")
+			require.NoError(t, err)
+			require.Equal(t, []string{l.deaf2, third}, l.state().queue)
+			n, err = l.giveBack(l.deaf, fairWait, epoch+3)
+			require.NoError(t, err)
+			require.NotEqual(t, int64(-1), n)
+			n, err = first(l.ask(l.deaf2, "2", fairWait, epoch+4, "0"))
+			require.NoError(t, err)
+			require.EqualValues(t, taken, n, "it is next")
+		})
+	}
+}
+
 // TestFair_SaysWhosePlaceIsLost shows that an owner learns that its place in the queue is lost.
 func TestFair_SaysWhosePlaceIsLost(t *testing.T) {
 	t.Parallel()
@@ -628,13 +666,15 @@ func (m *fairModel) out(i int) {
 	}
 }
 
+func (m *fairModel) earlier(time, ms int64) int64 { return max(time-ms, min(time, m.now+heirs)) }
+
 func (m *fairModel) grant(owner string) {
 	m.holder = map[string]string{owner: "1"}
 	if len(m.queue) > 0 {
 		m.out(0)
 	}
 	for o := range m.times {
-		m.times[o] -= m.waits[owner]
+		m.times[o] = m.earlier(m.times[o], m.waits[owner])
 	}
 }
 
@@ -704,7 +744,7 @@ func (m *fairModel) ask(owner string, line bool) bool {
 func (m *fairModel) leave(owner string) {
 	if i := slices.Index(m.queue, owner); i >= 0 {
 		for _, later := range m.queue[i+1:] {
-			m.times[later] -= m.waits[owner]
+			m.times[later] = m.earlier(m.times[later], m.waits[owner])
 		}
 		m.out(i)
 	}
