@@ -34,9 +34,18 @@ func newClient(tb testing.TB, opts lockrt.Options) *lockrt.Client {
 func clientOf(tb testing.TB, url string, opts lockrt.Options) *lockrt.Client {
 	tb.Helper()
 	c, err := lockrt.Open(tb.Context(), url, opts)
+	for start := time.Now(); timedOut(err) && time.Since(start) < patience; { // on a machine that stands still
+		c, err = lockrt.Open(tb.Context(), url, opts)
+	}
 	require.NoError(tb, err)
 	tb.Cleanup(func() { require.NoError(tb, c.Close()) })
 	return c
+}
+
+// timedOut reports whether there was no answer in time.
+func timedOut(err error) bool {
+	var late interface{ Timeout() bool }
+	return errors.As(err, &late) && late.Timeout()
 }
 
 // patient returns a context that ends when a test has waited long enough.

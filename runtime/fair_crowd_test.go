@@ -127,10 +127,13 @@ func TestFairMutex_IsGrantedInAStormOfThoseWhoGiveUp(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	ended := make(chan struct{}, 16)
+	var sides []*lockrt.FairMutex
 	for range 2 {
 		proxy := redistest.Proxy(t, server.Addr())
+		sides = append(sides, clientOf(t, proxy.URL(), lockrt.Options{OpTimeout: patience / 2}).FairMutex("k"))
 		proxy.Delay(5 * time.Millisecond) // nobody waits for as long as an answer takes
-		m := clientOf(t, proxy.URL(), lockrt.Options{}).FairMutex("k")
+	}
+	for _, m := range sides {
 		for range cap(ended) / 2 {
 			go func() {
 				defer func() { ended <- struct{}{} }()

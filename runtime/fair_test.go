@@ -93,8 +93,8 @@ func TestFairMutex_JavaThreadsHaveTheirTurn(t *testing.T) {
 // One of a process that died while it waited costs two seconds.
 func TestFairMutex_ADeadWaiterIsPassedOver(t *testing.T) {
 	t.Parallel()
-	l := newLine(t, lockrt.Options{})
-	m := newClient(t, lockrt.Options{}).FairMutex(l.key)
+	l := newLine(t, lockrt.Options{OpTimeout: patience / 2})
+	m := newClient(t, lockrt.Options{OpTimeout: patience / 2}).FairMutex(l.key)
 	lease := ok(t)(m.Lock(patient(t)))
 	ctx, cancel := context.WithCancel(patient(t))
 	defer cancel()

@@ -59,11 +59,14 @@ func TestFault_HolderCutOffIsToldBeforeItsKeyExpires(t *testing.T) {
 func TestFault_TrustEndsBeforeTheKeyOfOneWhoIsCutOff(t *testing.T) {
 	t.Parallel()
 	renewed := make(chan lockrt.RenewEvent, 1000)
-	l := newLine(t, lockrt.Options{Watchdog: brisk.Watchdog, Hooks: lockrt.Hooks{Renewed: func(_ context.Context, e lockrt.RenewEvent) { renewed <- e }}})
+	l := newLine(t, lockrt.Options{Watchdog: 5 * time.Second, Hooks: lockrt.Hooks{Renewed: func(_ context.Context, e lockrt.RenewEvent) { renewed <- e }}})
 	held, err := l.client.Mutex(l.key).Lock(patient(t))
 	require.NoError(t, err)
-	for range 2 {
-		require.NoError(t, receive(t, renewed, "a renewal").Err)
+	for confirmed := 0; confirmed < 2; { // the machine may stand still during some
+		if receive(t, renewed, "a renewal").Err == nil {
+			confirmed++
+		}
+		require.NoError(t, held.Err())
 	}
 	l.proxy.Blackhole(redistest.Requests)
 	l.proxy.Cut()

@@ -226,7 +226,14 @@ func traffic(t *testing.T, server *redistest.RedisServer, url string, disturb fu
 		}
 	}
 	wg.Wait()
-	require.Empty(t, failed)
+	close(failed)
+	require.Empty(t, slices.Collect(func(yield func(string) bool) {
+		for why := range failed {
+			if !yield(why) {
+				return
+			}
+		}
+	}))
 	require.EqualValues(t, clients*goroutines*each, turns.Load())
 	gone(t, server, "k")
 }

@@ -61,16 +61,18 @@ func TestReentry_WithLeaseProlongs(t *testing.T) {
 // TestReentry_ARenewedOneStaysSo shows that a lease that is renewed is so after a longer one of fixed length has entered it.
 func TestReentry_ARenewedOneStaysSo(t *testing.T) {
 	t.Parallel()
-	c := clientOf(t, redistest.Shared(t).URL(), lockrt.Options{Watchdog: 200 * time.Millisecond})
+	c := clientOf(t, redistest.Shared(t).URL(), lockrt.Options{Watchdog: 3 * time.Second})
 	for name, m := range reentrant(c, redistest.Key(t, "k")) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			outer := ok(t)(m.Lock(patient(t), lockrt.WithWatchdog(2*time.Second)))
-			inner := ok(t)(m.Lock(outer.Context(), lockrt.WithLease(3*time.Second)))
+			outer := ok(t)(m.Lock(patient(t), lockrt.WithWatchdog(5*time.Second)))
+			inner := ok(t)(m.Lock(outer.Context(), lockrt.WithLease(6*time.Second)))
 			end := inner.Until()
 			free(t, inner)
-			until(t, "it is renewed", func() bool { return outer.Until().After(end.Add(100 * time.Millisecond)) })
-			require.NoError(t, outer.Err())
+			until(t, "it is renewed", func() bool {
+				require.NoError(t, outer.Err())
+				return outer.Until().After(end.Add(100 * time.Millisecond))
+			})
 			free(t, outer)
 		})
 	}

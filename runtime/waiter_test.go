@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	goruntime "runtime"
-	"slices"
 	"testing"
 	"time"
 
@@ -56,7 +55,7 @@ func TestResource_ARefusalAfterTheGrantIsBelievedUnlessTheClockWasSetBack(t *tes
 			looks := make(chan struct{}, 1000)
 			c.watchdog = watchdog.New(func(leases []*watchdog.Lease, _ []time.Duration) []error {
 				looks <- struct{}{}
-				return slices.Repeat([]error{errors.New("it is not said")}, len(leases))
+				return make([]error, len(leases)) // it has them
 			}, c.net.RenewBatch(), nil)
 
 			r, err := c.resources.enter(redistest.Key(t, "k"), false)
@@ -86,13 +85,16 @@ func TestResource_ARefusalAfterTheGrantIsBelievedUnlessTheClockWasSetBack(t *tes
 				refused = granted.Add(time.Microsecond)
 			}
 			require.Nil(t, r.settle(op, refused, protocol.Verdict{Wait: 1000, At: refused}, nil))
+			asked := looks
+			if test.lost {
+				asked = nil // by a renewal, if the machine stands still
+			}
 			select {
 			case <-lease.Context().Done():
 				require.True(t, test.lost)
 				require.ErrorIs(t, lease.Err(), watchdog.ErrRefused)
 				require.ErrorIs(t, lease.Unlock(t.Context()), ErrLost)
-			case <-looks:
-				require.False(t, test.lost)
+			case <-asked:
 				require.NoError(t, lease.Err())
 				require.NoError(t, lease.Unlock(t.Context()))
 			case <-time.After(20 * time.Second):

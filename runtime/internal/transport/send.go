@@ -71,11 +71,12 @@ func (t *Transport) runOn(rc sender, cmd protocol.Command) rueidis.RedisResult {
 		t.load(loaded)
 		reply = rc.Do(context.Background(), t.evalsha(cmd))
 	}
-	for try := 0; missing(reply) && try < 10; try++ {
+	for try := 0; missing(reply) && try < mostLoads; try++ {
 		if t.cluster != nil && try == 1 {
 			t.load(loaded) // the slot is on its way to a server that has no scripts
 		}
-		// The server was flushed again. Commands that are sent together are run together, nearly always.
+		// The server was flushed again. Commands that are sent together are run together as a rule: a long script may fill what the
+		// server reads at once, and then others come between.
 		replies := rc.DoMulti(context.Background(), t.rc.B().ScriptLoad().Script(cmd.Script.Source()).Build(), t.evalsha(cmd))
 		reply = replies[1]
 		if _, answered := rueidis.IsRedisErr(replies[0].Error()); answered && missing(reply) {
@@ -109,6 +110,9 @@ func missing(reply rueidis.RedisResult) bool {
 func (t *Transport) evalsha(cmd protocol.Command) rueidis.Completed {
 	return t.rc.B().Evalsha().Sha1(cmd.Script.SHA1()).Numkeys(int64(len(cmd.Keys))).Key(cmd.Keys...).Arg(cmd.Args...).Build()
 }
+
+// mostLoads is how often a script is sent again together with a command that was run without it.
+const mostLoads = 100
 
 // loadPatience is how long one server of many has for loading the scripts while a request waits for it.
 const loadPatience = 250 * time.Millisecond
