@@ -100,11 +100,11 @@ var allMutants = []mutant{
 	},
 	{
 		name: "who gives up stays in the queue", kind: "fair", file: "scripts/fair_release.lua",
-		old: "  quit(queue, times, notes, {owner}, {[owner] = wait})\n", new: "",
+		old: "  quit(queue, times, notes, {owner}, {[owner] = wait}, now)\n", new: "",
 	},
 	{
 		name: "the head has the lock and stays in the queue", kind: "fair", file: "scripts/fair.lua",
-		old: "local function admit(queue, times, notes, owner, wait)\n  redis.call('lpop', queue)\n", new: "local function admit(queue, times, notes, owner, wait)\n",
+		old: "local function admit(queue, times, notes, owner, wait, now)\n  redis.call('lpop', queue)\n", new: "local function admit(queue, times, notes, owner, wait, now)\n",
 	},
 	{
 		name: "the head is not told", kind: "fair", file: "scripts/fair.lua",
