@@ -44,9 +44,11 @@ func (m *FairMutex) Do(ctx context.Context, fn func(ctx context.Context, lease *
 	return do(ctx, m, fn, opts)
 }
 
-// ForceUnlock takes the key from its holder, grants it to the next waiter and reports whether there was a holder. Redisson's forceUnlock.
-func (m *FairMutex) ForceUnlock(ctx context.Context) (bool, error) {
-	m = orZero(m)
+// ForceUnlock is [Mutex.ForceUnlock]. The next waiter has the key.
+func (m *FairMutex) ForceUnlock(ctx context.Context) (bool, error) { return orZero(m).force(ctx) }
+
+// force takes the key from its holder, or from owners alone if there are any.
+func (m *FairMutex) force(ctx context.Context, owners ...string) (bool, error) {
 	if m.c == nil {
 		return false, &Error{Op: "force unlock", Key: m.key, Err: errNoClient}
 	}
@@ -60,7 +62,7 @@ func (m *FairMutex) ForceUnlock(ctx context.Context) (bool, error) {
 			victims = []victim{{&g.guard, g.endLeases}}
 		}
 		return victims, r.exit, nil
-	}, lock.ForceUnlock(time.Now()))
+	}, lock.ForceUnlock(time.Now(), owners...))
 }
 
 // Inspect asks Redis who holds the key and how many wait. Redisson's isLocked.

@@ -221,7 +221,7 @@ func TestLease_TheLimitOfOneHolderIsNotTheNexts(t *testing.T) {
 func TestInspect_AContextThatIsDoneSendsNothing(t *testing.T) {
 	t.Parallel()
 	l := newLine(t, lockrt.Options{})
-	sent := l.seen(redistest.Command("EVALSHA", "GET"))
+	sent := l.seen(redistest.Command("EVALSHA", "GET", "HGET", "EXISTS"))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	c := l.client
@@ -234,6 +234,8 @@ func TestInspect_AContextThatIsDoneSendsNothing(t *testing.T) {
 			"force unlock fair": second(c.FairMutex(l.key).ForceUnlock(ctx)),
 			"force unlock rw":   second(c.RWMutex(l.key).ForceUnlock(ctx)),
 			"force read unlock": second(c.RWMutex(l.key).ForceRUnlock(ctx)),
+			"force any":         second(c.ForceUnlock(ctx, l.key, nobodys)),
+			"force a permit":    second(c.ForceUnlock(ctx, l.key, "00112233445566778899aabbccddeeff")),
 			"count":             second(c.CountDownLatch(l.key).Count(ctx)),
 			"available":         second(c.Semaphore(l.key, 1).Available(ctx)),
 			"total":             second(c.PermitSemaphore(l.key, 1).Total(ctx)),

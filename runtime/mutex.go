@@ -41,8 +41,10 @@ func (m *Mutex) Do(ctx context.Context, fn func(ctx context.Context, lease *Leas
 }
 
 // ForceUnlock takes the key from its holder, whose lease is lost at once, and reports whether there was one. Redisson's forceUnlock.
-func (m *Mutex) ForceUnlock(ctx context.Context) (bool, error) {
-	m = orZero(m)
+func (m *Mutex) ForceUnlock(ctx context.Context) (bool, error) { return orZero(m).force(ctx) }
+
+// force takes the key from its holder, or from owners alone if there are any.
+func (m *Mutex) force(ctx context.Context, owners ...string) (bool, error) {
 	if m.c == nil {
 		return false, &Error{Op: "force unlock", Key: m.key, Err: errNoClient}
 	}
@@ -55,7 +57,7 @@ func (m *Mutex) ForceUnlock(ctx context.Context) (bool, error) {
 			victims = []victim{{&g.guard, func(cause error) { r.notifyLoss(g, cause) }}}
 		}
 		return victims, r.exit, nil
-	}, m.c.wire.ForceUnlock(m.key))
+	}, m.c.wire.ForceUnlock(m.key, owners...))
 }
 
 // lock is every way to lock.

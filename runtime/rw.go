@@ -95,7 +95,8 @@ func (m *RWMutex) ForceRUnlock(ctx context.Context) (bool, error) {
 	return orZero(m).force(ctx, "force read unlock", false)
 }
 
-func (m *RWMutex) force(ctx context.Context, op string, write bool) (bool, error) {
+// force takes the key from the writer or from readers, or from owners alone if there are any.
+func (m *RWMutex) force(ctx context.Context, op string, write bool, owners ...string) (bool, error) {
 	if m.c == nil {
 		return false, &Error{Op: op, Key: m.key, Err: errNoClient}
 	}
@@ -109,7 +110,7 @@ func (m *RWMutex) force(ctx context.Context, op string, write bool) (bool, error
 			victims = append(victims, victim{&g.guard, g.endLeases})
 		}
 		return victims, r.exit, nil
-	}, lock.ForceUnlock(write))
+	}, lock.ForceUnlock(write, owners...))
 }
 
 // Inspect asks Redis who writes or reads. Redisson's isLocked, of both.

@@ -84,8 +84,9 @@ func (l *fairLock) leave(now int64, waits map[string]int64, owners ...string) (i
 	return l.eval(scripts.FairLeave, l.keys(), args...).AsInt64()
 }
 
-func (l *fairLock) force(now int64) (int64, error) {
-	return l.eval(scripts.FairForceUnlock, l.keys(), strconv.FormatInt(now, 10), plain).AsInt64()
+func (l *fairLock) force(now int64, owners ...string) (int64, error) {
+	args := append([]string{strconv.FormatInt(now, 10), plain}, owners...)
+	return l.eval(scripts.FairForceUnlock, l.keys(), args...).AsInt64()
 }
 
 // A fairState is the content of a fair lock in Redis.
@@ -594,7 +595,12 @@ func TestFair_LeasesAndTokens(t *testing.T) {
 			_, err = l.giveBack(l.hears, fairWait, epoch)
 			require.NoError(t, err)
 			require.InDelta(t, heirs, l.int("PTTL", "KEY"), float64(heirs))
-			taken, err := l.force(epoch)
+			held, ok := l.dump().(fields)
+			require.True(t, ok)
+			taken, err := l.force(epoch, l.hears)
+			require.NoError(t, err)
+			require.Zero(t, taken, "it is another one's")
+			taken, err = l.force(epoch, slices.Collect(maps.Keys(held))...)
 			require.NoError(t, err)
 			require.EqualValues(t, 1, taken)
 			taken, err = l.force(epoch)

@@ -7,14 +7,15 @@
 -- ARGV[1]  message: 0, the unlock message of Redisson
 -- ARGV[2]  publish command: publish, spublish or both: see say.lua
 -- ARGV[3]  hand-over lease in milliseconds: the lease of the next owner until it renews
+-- ARGV[4] and all after it  the only owner to take it from; none for any
 --
 -- Reply: 1  it had a holder
---        0  it was free
+--        0  it was free, or its holder is not the named one
 --        WRONGTYPE when the key is something other than a hash; nothing is changed
 --
--- Twice: the second run finds a free lock, or takes it from the next owner too, as two calls would.
--- The library does not repeat the request by itself.
-if redis.call('hlen', KEYS[1]) == 0 then
+-- Twice: the second run finds a free lock, or another holder than the named one. If none is named it takes the lock from
+-- the next owner too, as two calls would. The library does not repeat the request by itself.
+if redis.call('hlen', KEYS[1]) == 0 or not held_by(KEYS[1], 4) then
   return 0
 end
 for _, owner in ipairs(redis.call('hkeys', KEYS[1])) do

@@ -319,7 +319,7 @@ func TestForceUnlock_TellsTheVictimAndHandsOver(t *testing.T) {
 		require.NoError(t, err)
 		_, err = s.ask(next.uuid+":1", "1")
 		require.NoError(t, err)
-		n, err := s.forceUnlock("")
+		n, err := s.forceUnlock()
 		require.NoError(t, err)
 		require.EqualValues(t, 1, n)
 		require.Equal(t, []string{"wanted 1", "taken 1"}, victim.told())
@@ -405,7 +405,7 @@ func TestTell_OnlyProcessesOfThisLibraryHaveAChannel(t *testing.T) {
 		s.set(theirsHeld)
 		_, err := s.ask(uuidOf(s, 1)+":1", "1")
 		require.NoError(t, err)
-		_, err = s.forceUnlock("")
+		_, err = s.forceUnlock()
 		require.NoError(t, err)
 		require.Empty(t, java.told())
 		for _, script := range scripts.All() {
@@ -442,7 +442,7 @@ func TestRelease_AnnouncesItWhateverTheLineIs(t *testing.T) {
 			holder := uuidOf(s, 0) + ":1"
 			for _, release := range []func() error{
 				func() error { _, err := s.giveBack(holder, again, "0", plain); return err },
-				func() error { _, err := s.forceUnlock(""); return err },
+				func() error { _, err := s.forceUnlock(); return err },
 			} {
 				require.NoError(t, s.command("DEL", s.waiting()).Error())
 				_, err := s.acquire(holder)

@@ -291,7 +291,7 @@ func testLockModel(t *testing.T, s *scene, java bool) {
 			},
 			"force": func(r *rapid.T) {
 				want := m.force()
-				got, err := s.forceUnlock("")
+				got, err := s.forceUnlock()
 				require.NoError(r, err)
 				require.Equal(r, want, got)
 			},

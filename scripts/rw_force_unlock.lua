@@ -9,15 +9,16 @@
 -- ARGV[2]  message: 00 for read, 01 for write, which 00 follows; to Redisson they are 0 and 1
 -- ARGV[3]  publish command: publish, spublish or both: see say.lua
 -- ARGV[4]  the prefix of the keys of holds
+-- ARGV[5] and all after it  the writer, or all readers, to take it from; none for any
 --
 -- Reply: 1  it was taken, with the holds of the writer for reading
---        0  it had no such holder
+--        0  it had no such holder, or its holders are not the named ones
 --        WRONGTYPE when the key is something other than a hash; nothing is changed
 --
--- Twice: the second run finds a free lock, or takes it from the next holders too, as two calls
--- would. The library does not repeat the request by itself.
+-- Twice: the second run finds a free lock, or other holders than the named ones. If none are named it takes the lock from
+-- the next holders too, as two calls would. The library does not repeat the request by itself.
 
-if redis.call('hget', KEYS[1], 'mode') ~= ARGV[1] then
+if redis.call('hget', KEYS[1], 'mode') ~= ARGV[1] or not held_by(KEYS[1], 5) then
   return 0
 end
 holds(KEYS[1], ARGV[4], function(holder, key)

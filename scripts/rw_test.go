@@ -86,8 +86,9 @@ func (l sharedLock) ask(side, owner, under, ear string) (int64, error) {
 		"600000", owner+writing, inLine, ear, "0", "60000").AsIntSlice())
 }
 
-func (l sharedLock) force(mode, message string) (int64, error) {
-	return l.eval(scripts.RWForceUnlock, []string{l.key, l.channel, l.reader(), l.writer(), l.turn()}, mode, message, plain, l.prefix()).AsInt64()
+func (l sharedLock) force(mode, message string, owners ...string) (int64, error) {
+	args := append([]string{mode, message, plain, l.prefix()}, owners...)
+	return l.eval(scripts.RWForceUnlock, []string{l.key, l.channel, l.reader(), l.writer(), l.turn()}, args...).AsInt64()
 }
 
 func (l sharedLock) yield() (int64, error) {
@@ -357,6 +358,21 @@ func TestRWForceUnlock(t *testing.T) {
 		{"written and read", slices.Concat(reads(ours), writes(our2)), number(freed), number(nobody), nil, -2, nil, []string{"01", "00"}},
 		{"read", reads(theirs), number(nobody), number(nobody), fields{"mode": "read", theirs: "1"}, other, []string{his}, nil},
 	}, func(l sharedLock) (int64, error) { return l.force("write", "01") })
+	bothRead := slices.Concat(reads(ours), reads(theirs))
+	runRWRows(t, []rwRow{ // from these readers alone
+		{"they read", bothRead, number(freed), number(nobody), nil, -2, nil, []string{"00"}},
+		{"one of them reads", reads(theirs), number(nobody), number(nobody), fields{"mode": "read", theirs: "1"}, other, []string{his}, nil},
+	}, func(l sharedLock) (int64, error) { return l.force("read", "00", theirs, ours) })
+	runRWRows(t, []rwRow{
+		{"others read, too", bothRead, number(nobody), number(nobody), fields{"mode": "read", ours: "1", theirs: "1"}, other, []string{his, "hold of " + ours}, nil},
+	}, func(l sharedLock) (int64, error) { return l.force("read", "00", theirs) })
+	for _, owner := range []string{ours, ours + writing} {
+		runRWRows(t, []rwRow{ // from this writer alone
+			{"it writes", writes(ours), number(freed), number(nobody), nil, -2, nil, []string{"01", "00"}},
+			{"it writes and reads", slices.Concat(reads(ours), writes(ours)), number(freed), number(nobody), nil, -2, nil, []string{"01", "00"}},
+			{"others write", writes(theirs), number(nobody), number(nobody), fields{"mode": "write", theirs + writing: "1"}, other, nil, nil},
+		}, func(l sharedLock) (int64, error) { return l.force("write", "01", owner) })
+	}
 }
 
 // TestRW_ALockThatIsFreedIsLeftToRedissonsWaiters shows that no process of this library gets a released lock for a

@@ -1,8 +1,8 @@
 // Package scripts is not for import by programs: it has the Lua that package lockrt runs inside Redis, one file per
 // step, and changes with it.
 //
-// The files say.lua, handover.lua, rw.lua, fair.lua and counting.lua have the functions that several steps share. Every
-// other file begins with a header that describes its KEYS, its ARGV and its replies, and why it may run twice: a reply
+// The files say.lua, handover.lua, rw.lua, fair.lua, owned.lua and counting.lua have the functions that several steps share.
+// Every other file begins with a header that describes its KEYS, its ARGV and its replies, and why it may run twice: a reply
 // can get lost on its way, and then the only way to learn the outcome is to send the script again. No script of a lock
 // counts anything; each sets a state that is the same after the second run as after the first. The scripts of
 // semaphores and latches have to count, and store the result of each request until its client knows it.
@@ -15,6 +15,7 @@ import (
 	"crypto/sha1" //nolint:gosec // names a script in Redis' cache, secures nothing
 	_ "embed"
 	"encoding/hex"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -98,6 +99,9 @@ var rwYield string
 //go:embed fair.lua
 var fair string
 
+//go:embed owned.lua
+var owned string
+
 //go:embed fair_acquire.lua
 var fairAcquire string
 
@@ -174,7 +178,7 @@ var (
 	Acquire     = script("acquire", acquire, ofMutexes)
 	Release     = script("release", release, ofMutexes)
 	Renew       = script("renew", renew, alone)
-	ForceUnlock = script("force_unlock", forceUnlock, ofMutexes)
+	ForceUnlock = script("force_unlock", forceUnlock, append(slices.Clip(ofMutexes), &owned))
 	Inspect     = script("inspect", inspect, ofInspection)
 	Raise       = script("raise", raise, alone)
 )
@@ -189,7 +193,7 @@ var (
 	RWReadRenew    = script("rw_read_renew", rwReadRenew, ofRW)
 	RWWrite        = script("rw_write", rwWrite, ofRW)
 	RWWriteRelease = script("rw_write_release", rwWriteRelease, ofRW)
-	RWForceUnlock  = script("rw_force_unlock", rwForceUnlock, ofRW)
+	RWForceUnlock  = script("rw_force_unlock", rwForceUnlock, append(slices.Clip(ofRW), &owned))
 	RWYield        = script("rw_yield", rwYield, ofRW)
 )
 
@@ -198,7 +202,7 @@ var (
 	FairAcquire     = script("fair_acquire", fairAcquire, ofFair)
 	FairRelease     = script("fair_release", fairRelease, ofFair)
 	FairLeave       = script("fair_leave", fairLeave, ofFair)
-	FairForceUnlock = script("fair_force_unlock", fairForceUnlock, ofFair)
+	FairForceUnlock = script("fair_force_unlock", fairForceUnlock, append(slices.Clip(ofFair), &owned))
 )
 
 // The steps of semaphores, of semaphores whose permits expire, and of latches.

@@ -162,8 +162,9 @@ func (s *scene) renew(owner string) (int64, error) {
 	return renewed[0], nil
 }
 
-func (s *scene) forceUnlock(string) (int64, error) {
-	return s.eval(scripts.ForceUnlock, []string{s.key, s.waiting(), s.channel, s.counter()}, unlocked, plain, claim).ToInt64()
+func (s *scene) forceUnlock(owners ...string) (int64, error) {
+	args := append([]string{unlocked, plain, claim}, owners...)
+	return s.eval(scripts.ForceUnlock, []string{s.key, s.waiting(), s.channel, s.counter()}, args...).ToInt64()
 }
 
 // messages returns the messages that were published until now. A last message from the test marks
@@ -370,7 +371,16 @@ func TestForceUnlock(t *testing.T) {
 		{"somebody else's, expired", theirsOver, number(nobody), number(nobody), nil, -2, nil},
 		{"a string", aString, failure("WRONGTYPE"), failure("WRONGTYPE"), "text", -1, nil},
 		{"a list", aList, failure("WRONGTYPE"), failure("WRONGTYPE"), []string{"a", "b"}, -1, nil},
-	}, func(s *scene) (int64, error) { return s.forceUnlock("") })
+	}, func(s *scene) (int64, error) { return s.forceUnlock() })
+	runRows(t, []row{ // from one owner alone
+		{"free", free, number(nobody), number(nobody), nil, -2, nil},
+		{"its own", theirsHeld, number(freed), number(nobody), nil, -2, []string{unlocked}},
+		{"another one's", oursHeld, number(nobody), number(nobody), fields{ours: "1"}, other, nil},
+		{"a string", aString, failure("WRONGTYPE"), failure("WRONGTYPE"), "text", -1, nil},
+	}, func(s *scene) (int64, error) { return s.forceUnlock(theirs) })
+	runRows(t, []row{
+		{"one of two owners that are named", theirsHeld, number(nobody), number(nobody), fields{theirs: "1"}, other, nil},
+	}, func(s *scene) (int64, error) { return s.forceUnlock(ours, theirs) })
 }
 
 func TestRenew_OneSickLockDoesNotHarmTheOthers(t *testing.T) {
@@ -438,7 +448,7 @@ func TestOutOfMemory(t *testing.T) {
 	server.Do("CONFIG", "SET", "maxmemory", "0")
 	held.set(theirsHeld)
 	server.Do("CONFIG", "SET", "maxmemory", "1")
-	n, err = held.forceUnlock("")
+	n, err = held.forceUnlock()
 	require.NoError(t, err)
 	require.Equal(t, int64(1), n)
 	require.Nil(t, held.dump())
@@ -526,7 +536,7 @@ func TestRedissonPeer(t *testing.T) {
 			require.Equal(t, []string{"0"}, s.messages(), "a decimal integer, or Java's listener fails")
 			require.Equal(t, int64(taken), java.lock())
 
-			n, err = s.forceUnlock("")
+			n, err = s.forceUnlock()
 			require.NoError(t, err)
 			require.Equal(t, int64(1), n)
 			require.False(t, java.unlock(), "taken by force")
@@ -603,7 +613,7 @@ func TestAll_EveryFile(t *testing.T) {
 	files, err := filepath.Glob("*.lua")
 	require.NoError(t, err)
 	shared := map[string]string{}
-	names := []string{"say.lua", "handover.lua", "counting.lua", "rw.lua", "fair.lua"}
+	names := []string{"say.lua", "handover.lua", "counting.lua", "rw.lua", "fair.lua", "owned.lua"}
 	for _, name := range names {
 		text, err := os.ReadFile(name)
 		require.NoError(t, err)
@@ -611,6 +621,9 @@ func TestAll_EveryFile(t *testing.T) {
 	}
 	say, handover := shared["say.lua"], shared["say.lua"]+shared["handover.lua"]
 	before := []string{"", say, say + shared["counting.lua"], handover, handover + shared["rw.lua"], handover + shared["fair.lua"]}
+	for _, all := range before[3:] {
+		before = append(before, all+shared["owned.lua"])
+	}
 	for _, script := range scripts.All() {
 		names = append(names, script.Name+".lua")
 		step, err := os.ReadFile(script.Name + ".lua")

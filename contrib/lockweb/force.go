@@ -9,7 +9,6 @@ import (
 	"errors"
 	"net/http"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -123,8 +122,8 @@ func (p *Page) force(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// take takes a lock from the holder that the page showed, and reports whether that holder still had it. The lock may
-// change hands between the check and the command: then the next holder loses it.
+// take takes a lock from the holder that the page showed, and reports whether that holder still had it. It takes a lock that
+// is read from all its readers, that holder among them.
 func (p *Page) take(ctx context.Context, one held) (bool, error) {
 	c := p.clients[0]
 	for _, other := range p.clients[1:] {
@@ -132,40 +131,13 @@ func (p *Page) take(ctx context.Context, one held) (bool, error) {
 			c = other
 		}
 	}
-	key, owner := one.lock.Key, strings.TrimSuffix(one.holder.Owner, ":write")
-	switch one.lock.Kind {
-	case string(lockrt.KindPermit):
-		err := c.PermitSemaphore(key, 0).Release(ctx, owner)
-		if errors.Is(err, lockrt.ErrLost) {
-			return false, nil
-		}
-		return err == nil, err
-	case string(lockrt.KindWrite), string(lockrt.KindRead):
-		m := c.RWMutex(key)
-		standing, err := m.Inspect(ctx)
-		switch {
-		case err != nil:
-			return false, err
-		case standing.Writer == owner:
-			return m.ForceUnlock(ctx)
-		case slices.Contains(standing.Readers, owner):
-			return m.ForceRUnlock(ctx)
-		}
-		return false, nil
-	case string(lockrt.KindFair):
-		m := c.FairMutex(key)
-		standing, err := m.Inspect(ctx)
-		if err != nil || standing.Owner != owner {
+	owners := []string{one.holder.Owner}
+	if one.lock.Kind == string(lockrt.KindRead) {
+		standing, err := c.RWMutex(one.lock.Key).Inspect(ctx)
+		if err != nil || !slices.Contains(standing.Readers, one.holder.Owner) {
 			return false, err
 		}
-		return m.ForceUnlock(ctx)
-	case string(lockrt.KindMutex), string(lockrt.KindRedLock):
-		m := c.Mutex(key)
-		standing, err := m.Inspect(ctx)
-		if err != nil || standing.Owner != owner {
-			return false, err
-		}
-		return m.ForceUnlock(ctx)
+		owners = standing.Readers
 	}
-	return false, errors.New("no process says of which kind the lock is: lockctl force takes it")
+	return c.ForceUnlock(ctx, one.lock.Key, owners...)
 }

@@ -79,10 +79,12 @@ type World struct {
 	Locks   map[string]*Lock // by their keys
 	Silent  []string         // ids of processes that did not answer
 	Omitted int              // locks and calls that processes did not name
+
+	spoken map[string]bool // ids of processes that did answer
 }
 
 // New returns an empty World.
-func New() *World { return &World{At: time.Now(), Locks: map[string]*Lock{}} }
+func New() *World { return &World{At: time.Now(), Locks: map[string]*Lock{}, spoken: map[string]bool{}} }
 
 // Lock returns the lock of a key. It adds the lock if it is not there yet.
 func (w *World) Lock(key, kind string) *Lock {
@@ -191,10 +193,13 @@ func Take(ctx context.Context, c *lockrt.Client, asking time.Duration, key strin
 	if err != nil {
 		return nil, err
 	}
-	for _, k := range append(javas, key) {
-		if k != "" && (key == "" || k == key) && w.Locks[k] == nil {
+	for _, k := range javas {
+		if (key == "" || k == key) && w.Locks[k] == nil {
 			unheld = append(unheld, k)
 		}
+	}
+	if key != "" {
+		unheld = append(unheld, key) // others may read what some do, and Redis knows who has it now
 	}
 	slices.Sort(unheld)
 	return w, w.Read(ctx, c, slices.Compact(unheld))
@@ -203,6 +208,7 @@ func Take(ctx context.Context, c *lockrt.Client, asking time.Duration, key strin
 // Add adds the report of one process.
 func (w *World) Add(s lockrt.Snapshot) {
 	who := whoOf(s.Process)
+	w.spoken[who.Process] = true
 	w.Omitted += s.Omitted
 	held, waited := map[*Lock]bool{}, map[*Lock]bool{}
 	for _, h := range s.Held {
@@ -271,7 +277,7 @@ func keyOfChannel(name string) (key string, ok bool) {
 // MostFields is the largest number of fields of a hash that is read as a whole.
 const MostFields = 64
 
-// Read adds the holders of the keys, as Redis has them.
+// Read adds the holders of the keys, as Redis has them. They replace those that processes named a moment before.
 func (w *World) Read(ctx context.Context, c *lockrt.Client, keys []string) error {
 	rc := c.Redis()
 	known := map[string]Who{}
@@ -300,21 +306,41 @@ func (w *World) Read(ctx context.Context, c *lockrt.Client, keys []string) error
 			if err != nil {
 				return err
 			}
-			for _, field := range slices.Sorted(maps.Keys(fields)) {
-				h, ok := holderOf(field, fields[field], left)
-				if !ok {
-					continue
-				}
-				if !h.Java {
-					if h.Who, err = whoWas(ctx, c, known, h.Process); err != nil {
-						return err
-					}
-					h.Gone = !slices.Contains(w.Silent, h.Process)
-				}
-				l := w.Lock(key, "lock")
-				l.Holders = append(l.Holders, h)
+			if err := w.hold(ctx, c, known, key, fields, left); err != nil {
+				return err
 			}
 		}
+	}
+	return nil
+}
+
+// hold has the fields of a key in Redis be its holders. What a process says of one that it knows stays.
+func (w *World) hold(ctx context.Context, c *lockrt.Client, known map[string]Who, key string, fields map[string]string, left int64) error {
+	var named, holders []Holder
+	if l := w.Locks[key]; l != nil {
+		named = l.Holders
+	}
+	for _, field := range slices.Sorted(maps.Keys(fields)) {
+		h, ok := holderOf(field, fields[field], left)
+		if !ok {
+			continue
+		}
+		if i := slices.IndexFunc(named, func(n Holder) bool { return n.Owner == h.Owner }); i >= 0 {
+			holders = append(holders, named[i])
+			continue
+		}
+		if !h.Java {
+			var err error
+			if h.Who, err = whoWas(ctx, c, known, h.Process); err != nil {
+				return err
+			}
+			h.Gone = !slices.Contains(w.Silent, h.Process) && !w.spoken[h.Process]
+		}
+		holders = append(holders, h)
+	}
+	if len(holders) > 0 {
+		slices.SortStableFunc(holders, func(a, b Holder) int { return older(a.Since, b.Since) })
+		w.Lock(key, "lock").Holders = holders
 	}
 	return nil
 }

@@ -106,9 +106,15 @@ func appendDepartures(args []string, tickets []Departure) []string {
 	return args
 }
 
-// ForceUnlock returns the command that takes the lock from its owner. It replies 1 if there was one.
-func (l *Fair) ForceUnlock(at time.Time) Command {
-	return Command{scripts.FairForceUnlock, l.keys(), []string{clock(at), l.p.publish}}
+// ForceUnlock returns the command that takes the lock from its owner, or from those alone that are named. It replies 1 if it did.
+func (l *Fair) ForceUnlock(at time.Time, owners ...string) Command {
+	return Command{scripts.FairForceUnlock, l.keys(), append([]string{clock(at), l.p.publish}, owners...)}
+}
+
+// FairMarks returns the keys of which one exists at least while somebody waits for a fair lock, or has it from one who waited.
+func FairMarks(key string) []string {
+	l := (&Process{}).Fair(key)
+	return []string{l.queue, l.notes}
 }
 
 // Inspect returns the command that asks who has the lock and who waits for it. [ReadInspection] reads its reply.

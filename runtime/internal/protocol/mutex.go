@@ -130,10 +130,11 @@ func ReadRelease(a Answer) Released {
 	return Released{Outcome: Outcome(a[0]), At: serverTime(a[1], a[2]), Token: a[3]}
 }
 
-// ForceUnlock returns the command that takes a lock from its owner. It replies 1 if there was one.
-func (p *Process) ForceUnlock(key string) Command {
+// ForceUnlock returns the command that takes a lock from its owner, or from those alone that are named. It replies 1 if it did.
+func (p *Process) ForceUnlock(key string, owners ...string) Command {
 	n := mutexNamesOf(key)
-	return Command{scripts.ForceUnlock, []string{key, n.waiting, n.channel, n.counter}, []string{unlocked, p.publish, millis(HandOverLease)}}
+	args := append([]string{unlocked, p.publish, millis(HandOverLease)}, owners...)
+	return Command{scripts.ForceUnlock, []string{key, n.waiting, n.channel, n.counter}, args}
 }
 
 // RaiseToken returns the command that makes the next fencing token of a lock larger than one of another server.

@@ -97,14 +97,15 @@ func (l *RW) Release(field string) Command {
 		[]string{field, leftToJava, l.p.publish, l.prefix}}
 }
 
-// ForceUnlock returns the command that takes the lock from its writer, or from its readers. It replies 1 if there was one.
-func (l *RW) ForceUnlock(write bool) Command {
+// ForceUnlock returns the command that takes the lock from its writer, or from its readers, if it has those that are named and no
+// others; from any if none are. It replies 1 if it did.
+func (l *RW) ForceUnlock(write bool, owners ...string) Command {
 	mode, message := "read", leftToJava
 	if write {
 		mode, message = "write", writeUnlocked
 	}
 	return Command{scripts.RWForceUnlock, []string{l.key, l.channel, l.readers, l.writers, l.turn},
-		[]string{mode, message, l.p.publish, l.prefix}}
+		append([]string{mode, message, l.p.publish, l.prefix}, owners...)}
 }
 
 // Yield returns the command by which a process that reads asks whether somebody waits for it. If Redisson's waiters do, no

@@ -435,6 +435,41 @@ func TestForce_OnlyFromTheOwnerThatWasSeen(t *testing.T) {
 	}
 }
 
+// TestForce_FromSeveral takes a lock from all its readers, also from one that no process reports, and permits from their holder.
+func TestForce_FromSeveral(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	c, err := lockrt.Open(t.Context(), server.URL(), lockrt.Options{Watchdog: 6 * time.Second})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, c.Close()) }()
+	read, err := c.RWMutex("page").RLock(t.Context())
+	require.NoError(t, err)
+	server.Do("HSET", "page", "11111111-1111-4111-9111-111111111111:42", "1")
+	permit, err := c.PermitSemaphore("jobs", 2).Acquire(t.Context())
+	require.NoError(t, err)
+	until(t, "it listens", func() bool { return listed(t, server.URL(), "jobs") != nil })
+
+	s := all(t, server.URL(), "show", "page")
+	require.Zero(t, s.code, s.err)
+	require.Contains(t, s.out, "held by thread 42 of Java 11111111-1111-4111-9111-111111111111")
+	require.Contains(t, s.out, fmt.Sprint(" pid ", os.Getpid(), ", for "))
+	s = all(t, server.URL(), "force", "-yes", "page")
+	require.Zero(t, s.code, s.err)
+	require.Contains(t, s.out, "Java 11111111-1111-4111-9111-111111111111 was told nothing")
+	until(t, "the reader was told", func() bool { return read.Err() != nil })
+
+	s = all(t, server.URL(), "force", "-yes", "-json", "jobs")
+	require.Zero(t, s.code, s.err)
+	var forced Forced
+	require.NoError(t, json.Unmarshal([]byte(s.out), &forced))
+	require.True(t, forced.Taken)
+	require.Len(t, forced.From, 1)
+	n, err := c.PermitSemaphore("jobs", 0).Available(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 2, n)
+	until(t, "the holder of the permit has renewed", func() bool { return permit.Err() != nil })
+}
+
 // TestWatch shows that watch continues until the user types q.
 func TestWatch(t *testing.T) {
 	t.Parallel()
