@@ -55,7 +55,7 @@ func (e *fairCall) join(w *waiter) entry {
 	}
 	tk := r.takeSpare(e)
 	if tk == nil {
-		tk = &fairTicket{r: r, terms: w.terms, wait: e.wait, n: r.c.ticketNumbers.Add(1), made: time.Now()}
+		tk = &fairTicket{r: r, terms: w.terms, ticketCore: ticketCore{n: r.c.ticketNumbers.Add(1)}, wait: e.wait, made: time.Now()}
 		tk.owner = r.c.wire.Owner(tk.n)
 		r.c.connect(tk.n, r.key, tk)
 	}
@@ -88,12 +88,13 @@ func (e *fairCall) ask(w *waiter) {
 	r := e.r
 	r.mu.Lock()
 	tk := e.ticket
-	if tk == nil || tk.grant != nil || tk.call != e {
+	if tk == nil || tk.grant != nil || tk.call != e || tk.left() {
 		r.mu.Unlock()
 		return // it was given what it wants a moment ago
 	}
 	e.asked = true
 	tk.asking++
+	tk.to(ticketAsking)
 	if !tk.counted {
 		tk.counted = true
 		r.c.started()
@@ -106,10 +107,10 @@ func (e *fairCall) ask(w *waiter) {
 	}
 	if !w.once {
 		req.Queue = protocol.Queued
-		if tk.queued {
+		if tk.standing {
 			req.Queue = protocol.StillQueued
 		}
-		tk.queued = true
+		tk.standing = true
 		if !r.noted {
 			r.noted = true
 			r.c.stood.note(r.key)

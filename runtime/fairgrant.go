@@ -17,10 +17,8 @@ type fairGrant struct {
 	ticket   *fairTicket // that Redis has it for
 
 	// Guarded by fairResource.mu.
-	tokens     tokens // what is left of them
-	early      bool   // whoever had the one before does not know yet that it is lost
-	superseded bool   // Redis has it for somebody else, and the watchdog is about to say so
-	gone       bool   // it is being given back, or was lost
+	tokens tokens     // what is left of them
+	early  *fairGrant // the one before, while its holder does not know yet that it is lost
 }
 
 func (*fairGrant) Kind() string       { return kindFair }
@@ -43,10 +41,11 @@ func (g *fairGrant) reenter(outer, l *Lease) bool {
 // at first. It returns what is left to do without holding r.mu, or nil.
 func (tk *fairTicket) promote(from time.Time, ttl time.Duration, drawn tokens) (rest func()) {
 	r, w, t := tk.r, tk.call.w, tk.terms
+	tk.to(ticketGranted)
 	tk.unclaimedGrant = false
 	g := &fairGrant{grantCore: grantCore{on: &r.referenced, mu: &r.mu, terms: t}, resource: r, ticket: tk, tokens: drawn}
 	old := r.grant
-	r.grant, g.early = g, old != nil
+	r.grant, g.early = g, old
 	g.start(g, from, ttl)
 	g.assign(tk)
 	if old == nil {
@@ -60,7 +59,7 @@ func (tk *fairTicket) promote(from time.Time, ttl time.Duration, drawn tokens) (
 		r.c.watchdog.Lose(&old.guard, watchdog.ErrRefused)
 		old.endLeases(lost(watchdog.ErrRefused))
 		r.mu.Lock()
-		g.early = false
+		g.early = nil
 		r.mu.Unlock()
 		w.notify(event{kind: given})
 		w.asks.Add(-1)
@@ -72,6 +71,7 @@ func (g *fairGrant) assign(tk *fairTicket) {
 	r, w := g.resource, tk.call.w
 	tk.calm()
 	delete(r.tickets, tk.n)
+	tk.to(ticketGranted)
 	tk.grant, w.place.granted = g, true
 	if w.terms.fenced {
 		w.lease.token = g.tokens.take()
@@ -84,7 +84,7 @@ func (g *fairGrant) assign(tk *fairTicket) {
 // next returns the ticket that follows, if it can have g as it is, or nil.
 func (g *fairGrant) next() *fairTicket {
 	r, first := g.resource, g.ticket
-	if r.grant != g || g.early || g.superseded {
+	if r.grant != g || g.early != nil {
 		return nil
 	}
 	for i, n := range first.behind {
@@ -109,16 +109,19 @@ func (g *fairGrant) pass(tk *fairTicket) {
 	w.notify(event{kind: given})
 }
 
-// finish ends what tk had, and those after it. A request of one of them that is under way, or was not answered, could put it
+// supersede notes that Redis has the lock for somebody else, of which the watchdog is about to tell: nobody follows.
+func (g *fairGrant) supersede() { g.ticket.behind = nil }
+
+// finish ends what those had who came after tk. A request of one of them that is under way, or was not answered, could put it
 // in the queue again, or give it the lock: it is withdrawn.
 func (tk *fairTicket) finish() {
-	tk.left = true
 	for _, x := range tk.after {
-		x.left = true
-		if x.asking > 0 || x.outcomeUnknown {
-			x.grant = nil
-			x.retire()
+		if x.asking == 0 && !x.outcomeUnknown {
+			x.to(ticketDone)
+			continue
 		}
+		x.grant = nil
+		x.retire()
 	}
 }
 
@@ -188,20 +191,21 @@ func (g *fairGrant) unlock(l *Lease) error {
 		r.mu.Unlock()
 		return nil
 	}
-	g.gone = true
+	g.to(grantReleasing)
 	if r.grant == g {
 		r.grant = nil
 	}
 	r.c.watchdog.Stop(&g.guard)
 	done := make(chan error, 1)
+	tk.to(ticketReleasing)
 	tk.finish()
-	tk.freeing = true
 	r.c.spawn(func() { // behind a request that is under way, and again when that is answered: see settle
 		err := r.release(tk)
 		tk.hangUp()
 		r.mu.Lock()
-		tk.freeing = false
-		if tk.undone {
+		revived := tk.state == ticketRevived
+		tk.to(ticketDone)
+		if revived {
 			tk.retire()
 		}
 		r.mu.Unlock()
@@ -216,19 +220,24 @@ func (g *fairGrant) unlock(l *Lease) error {
 // revoke ends the leases of a grant that Redis has for somebody else now, or may have soon.
 func (r *fairResource) revoke(g *fairGrant, cause error) {
 	r.mu.Lock()
-	if g.gone {
+	if g.state != grantHeld {
 		r.mu.Unlock()
 		return
 	}
-	g.gone, g.lost = true, lost(cause)
+	g.lost = lost(cause)
+	g.to(grantLost)
 	if r.grant == g {
 		r.grant = nil
 	}
+	g.ticket.to(ticketDone)
 	g.ticket.finish()
 	g.ticket.dismiss()
 	r.mu.Unlock()
 
 	g.endLeases(lost(cause))
+	r.mu.Lock()
+	g.to(grantNotified)
+	r.mu.Unlock()
 	r.c.depart(g.ticket.n, &g.guard, cause, func() {})
 	r.c.held(-1)
 	r.quit()

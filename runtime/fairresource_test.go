@@ -42,6 +42,7 @@ func (r *fairResource) have(tk *fairTicket, behind ...*fairTicket) *fairGrant {
 	for _, x := range behind {
 		tk.behind = append(tk.behind, x.n)
 	}
+	tk.to(ticketAsking)
 	tk.promote(time.Now(), tk.terms.ttl, tokens{})
 	return r.grant
 }
@@ -56,7 +57,8 @@ func TestFairResource_WhoGivesUpWhatIsLostLeavesOnce(t *testing.T) {
 	t.Parallel()
 	r := testedFairResource(t)
 	a, b := r.enters(t), r.enters(t)
-	b.queued, b.asking = true, 1
+	b.standing, b.asking = true, 1
+	b.to(ticketAsking)
 	g := r.have(a, b)
 	require.NoError(t, g.unlock(a.call.w.lease))
 	require.Same(t, g, b.grant)
@@ -80,7 +82,7 @@ func TestFairResource_WhoFollowsIsForgottenWithTheGrant(t *testing.T) {
 	t.Parallel()
 	r := testedFairResource(t)
 	a, b := r.enters(t), r.enters(t)
-	b.queued = true
+	b.standing = true
 	past := time.Now().Add(-10 * time.Second)
 	a.seen = sighting{past, past}
 	a.handed(a.n, handOver{at: past.Add(time.Second), behind: []uint64{b.n}})
@@ -99,9 +101,10 @@ func TestFairResource_WhatIsLostIsNotPassedOn(t *testing.T) {
 		"granted to another claim": func(r *fairResource, _ *fairGrant, other *fairTicket) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
+			other.to(ticketAsking)
 			other.promote(time.Now(), other.terms.ttl, tokens{})
 		},
-		"known to have been taken": func(_ *fairResource, g *fairGrant, _ *fairTicket) { g.superseded = true },
+		"known to have been taken": func(_ *fairResource, g *fairGrant, _ *fairTicket) { g.supersede() },
 		"told to its holder":       func(_ *fairResource, g *fairGrant, _ *fairTicket) { g.endLeases(lost(watchdog.ErrRefused)) },
 	} {
 		t.Run(name, func(t *testing.T) {

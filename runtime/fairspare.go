@@ -15,7 +15,7 @@ func (tk *fairTicket) abandon() {
 	delete(r.tickets, tk.n)
 	tk.call = nil
 	tk.calm()
-	if once || tk.unclaimedGrant || !tk.queued || tk.terms.polling || !r.c.granting() {
+	if once || tk.unclaimedGrant || !tk.standing || tk.terms.polling || !r.c.granting() {
 		tk.retire()
 		return
 	}
@@ -88,7 +88,7 @@ func (r *fairResource) takeSpare(e *fairCall) *fairTicket {
 func (r *fairResource) inherit(tk *fairTicket) bool {
 	var successor *fairTicket
 	for _, x := range r.tickets {
-		if x.queued && x.terms == tk.terms && x.wait == tk.wait && (successor == nil || x.n < successor.n) {
+		if x.standing && x.terms == tk.terms && x.wait == tk.wait && (successor == nil || x.n < successor.n) {
 			successor = x
 		}
 	}

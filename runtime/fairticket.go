@@ -20,33 +20,26 @@ import (
 //	 ▼   │ another call comes                                                       │
 //	spare ─────────────────────────── nobody comes ─────────────────────────────────┘
 type fairTicket struct {
+	ticketCore
+
 	r     *fairResource
 	terms terms
 	wait  time.Duration // by which its place is reckoned
-	n     uint64
-	owner string    // as Redisson names a thread: <uuid>:<n>
-	made  time.Time // before the first request that names it
+	owner string        // as Redisson names a thread: <uuid>:<n>
+	made  time.Time     // before the first request that names it
 
 	// Guarded by fairResource.mu.
-	call           *fairCall     // that waits with it, or did last; nil if it gave up, and the ticket is spare or has left
-	asking         int           // requests under way
-	counted        bool          // Close waits for the answer to one of them
-	left           bool          // it is not needed any more: what Redis has of it is withdrawn
-	freeing        bool          // by a release that is under way
-	undone         bool          // meanwhile Redis may have done something for it
-	unclaimedGrant bool          // Redis granted it, but nobody was given it
-	queued         bool          // it may be in the queue
-	outcomeUnknown bool          // a reply was lost
-	forced         bool          // it was taken by force, said before the answer came
-	again          bool          // it was refused, some time ago
-	seen           sighting      // of the last answer
-	granted        time.Time     // when another process handed it over, by the server's clock
-	heard          time.Time     // when that was heard
-	grant          *fairGrant    // what it was granted, or had after the one who was, or nil
-	behind         []uint64      // those who have what it is handed after it
-	after          []*fairTicket // those of them who had it
-	entered        []*fairTicket // those who did not wait for their turn, being of one owner with one who had it; they are being withdrawn
-	since          time.Time     // when it became spare
+	call    *fairCall     // that waits with it, or did last; nil if it gave up, and the ticket is spare or has left
+	asking  int           // requests under way
+	counted bool          // Close waits for the answer to one of them
+	seen    sighting      // of the last answer
+	granted time.Time     // when another process handed it over, by the server's clock
+	heard   time.Time     // when that was heard
+	grant   *fairGrant    // what it was granted, or had after the one who was, or nil
+	behind  []uint64      // those who have what it is handed after it
+	after   []*fairTicket // those of them who had it
+	entered []*fairTicket // those who did not wait for their turn, being of one owner with one who had it; they are being withdrawn
+	since   time.Time     // when it became spare
 
 	late *time.Timer // has it ask when the one before it may have died; nil until it is the next one
 }
@@ -115,7 +108,7 @@ func readFair(reply transport.Reply) (v protocol.FairVerdict, err error) {
 // before reports whether another ticket of this process waits for longer.
 func (r *fairResource) before(tk *fairTicket) bool {
 	for n, other := range r.tickets {
-		if n < tk.n && other.queued {
+		if n < tk.n && other.standing {
 			return true
 		}
 	}
@@ -127,7 +120,9 @@ func (tk *fairTicket) settle(sent time.Time, beside bool, reply protocol.FairVer
 	r := tk.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	tk.asking--
+	if tk.asking--; tk.asking == 0 {
+		defer tk.rest()
+	}
 	if tk.counted && (err == nil || tk.asking == 0) {
 		tk.counted = false
 		r.c.finished()
@@ -136,14 +131,14 @@ func (tk *fairTicket) settle(sent time.Time, beside bool, reply protocol.FairVer
 	yes := err == nil && reply.Granted()
 	if err == nil && reply.Unplaced {
 		for _, other := range r.tickets { // the queue is gone, and with it the places of all, perhaps
-			if other != tk && other.queued {
+			if other != tk && other.standing {
 				other.call.w.poke()
 			}
 		}
 	}
 	at := reply.At
 	switch {
-	case tk.left: // it was withdrawn meanwhile, perhaps before this came to pass
+	case tk.left(): // it was withdrawn meanwhile, perhaps before this came to pass
 		tk.retire()
 		return nil
 	case tk.grant != nil && tk.grant.ticket != tk:
@@ -183,11 +178,12 @@ func (tk *fairTicket) settle(sent time.Time, beside bool, reply protocol.FairVer
 		if free {
 			pause = max(pause, leastFairPause)
 		}
-		if !tk.again && (pause < 0 || pause > listenAfter) || free && (reply.Wait < 0 || pause > listenAfter) {
+		first := tk.refusals == 0
+		if first && (pause < 0 || pause > listenAfter) || free && (reply.Wait < 0 || pause > listenAfter) {
 			pause = listenAfter
 		}
-		tell(event{kind: refusedFor, ttl: pause, foreign: reply.Foreign || tk.again, inLine: true, behind: r.before(tk)})
-		tk.again = true
+		tell(event{kind: refusedFor, ttl: pause, foreign: reply.Foreign || !first, inLine: true, behind: r.before(tk)})
+		tk.refusals++
 	case !r.c.granting():
 		tell(event{kind: failed, err: ErrClosed}) // it is on its way out
 	case !time.Now().Before(sent.Add(ttl - watchdog.Margin(ttl))):
@@ -207,7 +203,7 @@ func (tk *fairTicket) handed(_ uint64, o handOver) {
 	received, at, token := time.Now(), o.at, o.token
 	r := tk.r
 	r.mu.Lock()
-	if tk.left {
+	if tk.left() {
 		tk.retire() // at once, whatever else is under way for it
 		r.mu.Unlock()
 		return
@@ -263,7 +259,7 @@ func (tk *fairTicket) handed(_ uint64, o handOver) {
 // and tk does not need it. It returns what is left to do without holding r.mu.
 func (tk *fairTicket) ousted() (rest func()) {
 	r, g := tk.r, tk.grant
-	g.superseded = true
+	g.supersede()
 	r.stay()
 	return func() {
 		defer r.quit()
@@ -275,15 +271,18 @@ func (tk *fairTicket) ousted() (rest func()) {
 // retire has Redis forget the ticket, when a release that is under way has said what became of it.
 func (tk *fairTicket) retire() {
 	r := tk.r
-	tk.left = true
-	if tk.freeing {
-		tk.undone = true
+	switch {
+	case tk.state == ticketReleasing, tk.state == ticketRevived:
+		tk.to(ticketRevived)
 		return
-	}
-	if tk.asking == 0 && !tk.outcomeUnknown && !tk.unclaimedGrant && !tk.queued {
+	case tk.asking == 0 && !tk.outcomeUnknown && !tk.unclaimedGrant && !tk.standing:
+		if tk.state != ticketWithdrawing {
+			tk.to(ticketDone)
+		}
 		r.c.disconnect(tk.n)
 		return
 	}
+	tk.to(ticketWithdrawing)
 	wd := &withdrawal{n: tk.n, wait: tk.wait, aside: tk.asking > 0 || tk.outcomeUnknown, over: func() { r.c.disconnect(tk.n) }}
 	if tk.outcomeUnknown {
 		wd.watch = tk.terms.ttl
@@ -304,7 +303,7 @@ func (tk *fairTicket) resubscribed(n uint64) {
 }
 
 // waits reports whether somebody waits with the ticket.
-func (tk *fairTicket) waits() bool { return tk.call != nil && tk.grant == nil && !tk.left }
+func (tk *fairTicket) waits() bool { return tk.call != nil && tk.grant == nil && !tk.left() }
 
 // look has the waiter ask.
 func (tk *fairTicket) look(uint64) {
@@ -343,7 +342,7 @@ func (tk *fairTicket) taken(uint64) {
 	tk.r.mu.Lock()
 	defer tk.r.mu.Unlock()
 	if g := tk.grant; g != nil {
-		g.superseded = true
+		g.supersede()
 		tk.r.c.spawn(func() { tk.r.c.watchdog.Lose(&g.guard, watchdog.ErrRefused) })
 		return
 	}

@@ -21,9 +21,7 @@ type grant struct {
 	// Guarded by resource.mu.
 	passed       int  // times it went to another goroutine without a word to Redis
 	handed       bool // it came from another process of this library, so the next turn is Redisson's
-	wanted       bool // another process of this library waits for it
 	idle         bool // nobody works under it, it only stays locked for a while; then Shutdown does not wait for it
-	notified     bool // its leases know that it was lost
 	tokenPending bool // a red lock has yet to say which token it comes with
 }
 
@@ -161,7 +159,7 @@ func (g *grant) end(l *Lease) (*releaseOp, error) {
 		defer r.mu.Unlock()
 		if g.ticket.outcomeUnknown || g.ticket.settled != nil || !errors.Is(g.lost, watchdog.ErrRefused) {
 			// Redis may still have it for us, or may get it again. It is not needed any more.
-			r.c.withdraw(r.key, g.ticket)
+			r.withdraw(g.ticket)
 		}
 		return nil, g.lost
 	}
@@ -180,6 +178,8 @@ func (g *grant) end(l *Lease) (*releaseOp, error) {
 	}
 	r.grant = nil
 	r.busy++
+	g.to(grantReleasing)
+	g.ticket.to(ticketReleasing)
 	r.c.watchdog.Stop(&g.guard)
 	if g.ticket.settled == nil { // else it is not given back before its request is answered
 		r.c.traces(trace.Unlocks, r.key, g.ticket.n)
@@ -189,8 +189,9 @@ func (g *grant) end(l *Lease) (*releaseOp, error) {
 	if next != nil && r.c.granting() && r.c.attends(r.key) {
 		op.again, op.terms = r.ticketFor(next.terms), next.terms
 		op.again.standing = true
+		op.again.to(ticketQueued)
 	}
-	op.plain = op.again == nil && !g.wanted && !g.ticket.standing
+	op.plain = op.again == nil && !g.ticket.othersWait && !g.ticket.standing
 	r.mu.Unlock()
 	return op, nil
 }
@@ -205,6 +206,8 @@ func (r *resource) revoke(g *grant, cause error) {
 	r.grant = nil
 	r.busy++ // the next one asks when the present one knows
 	g.lost = lost(cause)
+	g.to(grantLost)
+	g.ticket.to(ticketDone)
 	if errors.Is(cause, watchdog.ErrRefused) {
 		r.c.traces(trace.Lost, r.key, g.ticket.n)
 	} else {
@@ -224,9 +227,9 @@ func (r *resource) revoke(g *grant, cause error) {
 func (r *resource) notifyLoss(g *grant, cause error) {
 	g.endLeases(cause)
 	r.mu.Lock()
-	first := g.lost != nil && !g.notified
+	first := g.state == grantLost
 	if first {
-		g.notified = true
+		g.to(grantNotified)
 		r.busy--
 		r.promptHead()
 	}
@@ -234,7 +237,9 @@ func (r *resource) notifyLoss(g *grant, cause error) {
 	if first {
 		r.c.depart(g.ticket.n, &g.guard, cause, func() {
 			if g.ticket.ttl > g.terms.ttl { // Redis may have it for longer than its last holder wanted
-				r.c.withdraw(r.key, g.ticket)
+				r.mu.Lock()
+				r.withdraw(g.ticket)
+				r.mu.Unlock()
 			}
 		})
 		g.drop()
@@ -246,8 +251,9 @@ func (r *resource) notifyLoss(g *grant, cause error) {
 // ttl at first.
 func (r *resource) promote(how trace.Action, tk *ticket, t terms, from time.Time, ttl time.Duration) *grant {
 	r.c.tracesGrant(how, r.key, tk.n, from, ttl)
+	tk.to(ticketGranted)
 	tk.unclaimedGrant = false
-	g := &grant{grantCore: grantCore{on: &r.referenced, mu: &r.mu, terms: t}, resource: r, ticket: tk, since: monotonic.Now(), wanted: tk.wanted}
+	g := &grant{grantCore: grantCore{on: &r.referenced, mu: &r.mu, terms: t}, resource: r, ticket: tk, since: monotonic.Now()}
 	r.ticket = nil
 	r.grant = g
 	r.answers.changes()
@@ -294,7 +300,7 @@ func (r *resource) canPass(g *grant, w *waiter) bool {
 	if w == nil || !r.c.canPass(&g.guard, g.terms, w.terms, g.ticket.tokens) {
 		return false
 	}
-	if r.c.opts.Cohort == 1 || g.wanted || !r.c.heard() {
+	if r.c.opts.Cohort == 1 || g.ticket.othersWait || !r.c.heard() {
 		return g.passed+1 < r.c.opts.Cohort
 	}
 	return monotonic.Since(g.since) < localPassLimit

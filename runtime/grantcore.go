@@ -18,6 +18,7 @@ type grantCore struct {
 	guard watchdog.Lease
 
 	// Guarded by mu.
+	state  grantState
 	leases []*Lease      // of the present holder, one and one more for each reentry; or of all who read
 	one    [1]*Lease     // room for the first
 	limit  time.Duration // of the present holder: WithMaxHold, or 0

@@ -131,7 +131,9 @@ func (op *releaseOp) Answered(sent time.Time, reply protocol.Answer, err error) 
 	r, tk := op.r, op.ticket
 	if err == nil && tk.outcomeUnknown {
 		// A request of this ticket whose reply was lost may still be on its way.
-		r.c.withdraw(r.key, tk)
+		r.mu.Lock()
+		r.withdraw(tk)
+		r.mu.Unlock()
 	}
 	switch {
 	case err == nil:
@@ -143,7 +145,9 @@ func (op *releaseOp) Answered(sent time.Time, reply protocol.Answer, err error) 
 		return
 	case !passing(err):
 		if tk.standing || tk.outcomeUnknown {
-			r.c.withdraw(r.key, tk) // its place in line would be handed the lock
+			r.mu.Lock()
+			r.withdraw(tk) // its place in line would be handed the lock
+			r.mu.Unlock()
 		}
 		op.finish(released{protocol.Released{Outcome: protocol.NotOurs}, sent}, refused(err))
 		return
@@ -154,7 +158,9 @@ func (op *releaseOp) Answered(sent time.Time, reply protocol.Answer, err error) 
 	op.tried = op.tried || transport.Unknown(err)
 	pause := op.down.pause(r.c.opts.Retry, err)
 	if now().Add(pause).After(op.limit) {
-		r.c.withdraw(r.key, tk)
+		r.mu.Lock()
+		r.withdraw(tk)
+		r.mu.Unlock()
 		op.finish(released{protocol.Released{Outcome: protocol.NotOurs}, sent}, err)
 		return
 	}
@@ -170,6 +176,9 @@ func (op *releaseOp) finish(done released, err error) {
 	r.c.disconnect(op.ticket.n)
 	var rest func()
 	r.mu.Lock()
+	if op.ticket.state == ticketReleasing {
+		op.ticket.to(ticketDone)
+	}
 	r.busy--
 	r.answers.changes()
 	if again == nil || r.ticket != again {
@@ -193,8 +202,10 @@ func (op *releaseOp) finish(done released, err error) {
 }
 
 // withdraw makes sure that Redis does not keep the key for a ticket that nobody wants any more. It does not block.
-func (c *Client) withdraw(key string, tk *ticket) {
-	c.withdrawals.add(lockWithdrawer{key}, &withdrawal{n: tk.n, tokens: tk.inLine, watch: tk.ttl})
+// The caller holds r.mu.
+func (r *resource) withdraw(tk *ticket) {
+	tk.to(ticketWithdrawing)
+	r.c.withdrawals.add(lockWithdrawer{r.key}, &withdrawal{n: tk.n, tokens: tk.inLine, watch: tk.ttl})
 }
 
 // releaseOnce gives a ticket back, alone.

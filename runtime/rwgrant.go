@@ -15,16 +15,14 @@ type rwGrant struct {
 
 	resource *rwResource
 	ticket   *rwTicket
-	write    bool
 
 	// Guarded by rwResource.mu.
 	passed int  // times it went from writer to writer without a word to Redis
 	shown  bool // a ticket to read names it to Redis, which lets that in whoever has the grant by then
-	wanted bool // somebody waited for it: who comes now asks Redis, which knows whose turn it is
 }
 
 func (g *rwGrant) Kind() string {
-	if g.write {
+	if g.ticket.write {
 		return kindWrite
 	}
 	return kindRead
@@ -44,8 +42,9 @@ func (g *rwGrant) trusted(now time.Time) bool {
 // promote turns a ticket that was granted into a grant and has it guarded, from the time sent.
 func (r *rwResource) promote(tk *rwTicket, sent time.Time) *rwGrant {
 	t := tk.w.terms
-	g := &rwGrant{grantCore: grantCore{on: &r.referenced, mu: &r.mu, terms: t, limit: tk.w.limit}, resource: r, ticket: tk, write: tk.write}
-	tk.grant, tk.stands, g.wanted = g, false, tk.wants
+	g := &rwGrant{grantCore: grantCore{on: &r.referenced, mu: &r.mu, terms: t, limit: tk.w.limit}, resource: r, ticket: tk}
+	tk.to(ticketGranted)
+	tk.grant, tk.standing = g, false
 	tk.uncount()
 	if tk.write {
 		r.write = g
@@ -75,12 +74,12 @@ func (r *rwResource) admit(g *rwGrant, owner *Owner) {
 		next := w.place.after
 		switch {
 		case w.lease.owner != owner || w.rw.n > 0:
-		case g.write && !w.rw.write:
+		case g.ticket.write && !w.rw.write:
 			r.queue.remove(w)
 			w.rw.under = g
 			g.shown = true
 			w.notify(event{kind: turn})
-		case g.write:
+		case g.ticket.write:
 			r.queue.remove(w)
 			w.place = place{granted: true}
 			g.attach(g, w.lease)
@@ -124,6 +123,7 @@ func (g *rwGrant) unlock(l *Lease) error {
 		defer r.mu.Unlock()
 		if g.ticket.outcomeUnknown || !errors.Is(g.lost, watchdog.ErrRefused) {
 			// Redis may still have it for us, or may get it again. It is not needed any more.
+			g.ticket.to(ticketWithdrawing)
 			r.c.spawn(func() { r.withdraw(g.ticket) })
 		}
 		return g.lost
@@ -139,6 +139,8 @@ func (g *rwGrant) unlock(l *Lease) error {
 	}
 	r.remove(g)
 	r.busy++
+	g.to(grantReleasing)
+	g.ticket.to(ticketReleasing)
 	r.c.watchdog.Stop(&g.guard)
 	r.mu.Unlock()
 
@@ -152,13 +154,13 @@ func (g *rwGrant) unlock(l *Lease) error {
 // of fixed length cannot be passed on, nor one that somebody may still be let in to read by, and each with a
 // token gets one of its own.
 func (r *rwResource) canPass(g *rwGrant, w *waiter) bool {
-	return w != nil && g.write && !g.shown && !g.guard.Extended() && len(r.reads) == 0 && w.rw.write && w.rw.n == 0 && w.terms == g.terms && g.terms.renew &&
+	return w != nil && g.ticket.write && !g.shown && !g.guard.Extended() && len(r.reads) == 0 && w.rw.write && w.rw.n == 0 && w.terms == g.terms && g.terms.renew &&
 		!g.terms.fenced && g.passed+1 < r.c.opts.Cohort && r.c.granting() && g.trusted(time.Now())
 }
 
 // remove takes a grant out of what the process has.
 func (r *rwResource) remove(g *rwGrant) {
-	if g.write {
+	if g.ticket.write {
 		r.write = nil
 		return
 	}
@@ -168,19 +170,22 @@ func (r *rwResource) remove(g *rwGrant) {
 // revoke ends the leases of a grant that Redis has for somebody else now, or may have soon.
 func (r *rwResource) revoke(g *rwGrant, cause error) {
 	r.mu.Lock()
-	if r.write != g && !slices.Contains(r.reads, g) {
+	if g.state != grantHeld {
 		r.mu.Unlock()
 		return // it is being released
 	}
 	r.remove(g)
 	r.busy++ // the next one asks when the present ones know
 	g.lost = lost(cause)
+	g.to(grantLost)
+	g.ticket.to(ticketDone)
 	r.mu.Unlock()
 
 	g.endLeases(lost(cause))
 	r.c.depart(g.ticket.n, &g.guard, cause, func() {})
 
 	r.mu.Lock()
+	g.to(grantNotified)
 	r.busy--
 	r.promptHead()
 	r.mu.Unlock()
@@ -198,6 +203,9 @@ func (r *rwResource) free(tk *rwTicket, done chan<- error) error {
 		r.c.held(-1)
 	}
 	r.mu.Lock()
+	if tk.state == ticketReleasing {
+		tk.to(ticketDone)
+	}
 	r.busy--
 	r.promptHead()
 	r.mu.Unlock()
@@ -213,7 +221,12 @@ func (r *rwResource) release(tk *rwTicket) error {
 	return r.c.giveBack(tk.outcomeUnknown, false, func() (bool, error) {
 		done, err := r.releaseOnce(tk)
 		return done != protocol.NotOurs, err
-	}, func() { r.c.spawn(func() { r.withdraw(tk) }) })
+	}, func() {
+		r.mu.Lock()
+		tk.to(ticketWithdrawing)
+		r.mu.Unlock()
+		r.c.spawn(func() { r.withdraw(tk) })
+	})
 }
 
 func (r *rwResource) releaseOnce(tk *rwTicket) (protocol.Outcome, error) {

@@ -123,7 +123,7 @@ func (r *rwResource) of(ctx context.Context, l *Lease) (writes, reads *rwGrant) 
 		g, ok := x.grant.(*rwGrant)
 		switch {
 		case !ok || g.resource != r || g.lost != nil || x.unlocked.Load() || x.ended() != nil:
-		case g.write:
+		case g.ticket.write:
 			writes = g
 		case reads == nil || g.renewed():
 			reads = g
@@ -159,7 +159,7 @@ func (r *rwResource) joinable(t terms, limit time.Duration, now time.Time) *rwGr
 		return nil
 	}
 	for _, g := range r.reads {
-		if g.terms == t && g.renewed() && g.trusted(now) && !g.wanted {
+		if g.terms == t && g.renewed() && g.trusted(now) && !g.ticket.othersWait {
 			return g
 		}
 	}
@@ -180,7 +180,7 @@ func (r *rwResource) probe(now time.Time) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		for _, g := range r.reads {
-			g.wanted = true
+			g.ticket.othersWait = true
 		}
 	})
 }

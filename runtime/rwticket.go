@@ -13,22 +13,15 @@ import (
 // that whatever late request names it cannot harm a later one.
 type rwTicket struct {
 	r     *rwResource
-	w     *waiter // whose it is
+	w     *waiter // whose it is; nil when that has gone
 	write bool
 	under *rwGrant // of the same holder, which lets it read past everybody; or nil
 
 	// Guarded by rwResource.mu.
-	n              uint64   // 0 before it asks
-	field          string   // by which Redis knows it
-	asking         bool     // a request is under way
-	stands         bool     // it may stand in line
-	wants          bool     // somebody waited for it when it was granted
-	left           bool     // the waiter has gone
-	unclaimedGrant bool     // Redis granted it, but nobody was given it
-	outcomeUnknown bool     // a reply was lost
-	forced         bool     // it was taken by force, said before the answer came
-	grant          *rwGrant // what it was granted, or nil
-	ttl            time.Duration
+	ticketCore          // whose n is 0 before it asks
+	field      string   // by which Redis knows it
+	grant      *rwGrant // what it was granted, or nil
+	ttl        time.Duration
 
 	recheck *time.Timer   // asks when the turn of another one is over; nil if none was set
 	counted *hub.Listener // while it listens to what Redisson says, so that it is not taken for a Java program
@@ -48,15 +41,15 @@ func (r *rwResource) ask(w *waiter) {
 		tk.ttl = w.terms.ttl
 		r.c.connect(tk.n, r.key, tk)
 	}
-	tk.asking = true
+	tk.to(ticketAsking)
 	if tk.under == nil {
 		r.busy++
 		r.answers.asks()
 	}
 	var place protocol.Stay
 	if !w.once {
-		place = protocol.Stay{For: lineFor, Deaf: w.terms.polling || tk.stands && !r.c.attends(r.key)}
-		tk.stands = true
+		place = protocol.Stay{For: lineFor, Deaf: w.terms.polling || tk.standing && !r.c.attends(r.key)}
+		tk.standing = true
 	}
 	fenced := w.terms.fenced
 	r.mu.Unlock()
@@ -101,11 +94,11 @@ func (r *rwResource) send(tk *rwTicket, place protocol.Stay, fenced bool) (reply
 func (r *rwResource) settle(tk *rwTicket, sent time.Time, reply protocol.Verdict, err error) (rest func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	defer tk.rest()
 	if tk.under == nil {
 		r.busy--
 		r.answers.says(err == nil && !reply.Granted(), err)
 	}
-	tk.asking = false
 	tk.outcomeUnknown = tk.outcomeUnknown || transport.Unknown(err) || transport.Begun(err)
 	w := tk.w
 	if err == nil {
@@ -113,7 +106,8 @@ func (r *rwResource) settle(tk *rwTicket, sent time.Time, reply protocol.Verdict
 	}
 	tk.unclaimedGrant = tk.unclaimedGrant || transport.Unconfirmed(err)
 	switch {
-	case tk.left:
+	case w == nil:
+		tk.rest()
 		rest = r.drop(tk)
 		r.promptHead()
 		return rest
@@ -164,9 +158,9 @@ func (r *rwResource) leave(w *waiter) {
 	if w.place.queued {
 		r.queue.remove(w)
 	}
-	tk.left = true
+	tk.w = nil
 	var rest func()
-	if !tk.asking {
+	if tk.state != ticketAsking {
 		rest = r.drop(tk)
 	}
 	r.promptHead()
@@ -181,6 +175,7 @@ func (r *rwResource) drop(tk *rwTicket) (rest func()) {
 	tk.uncount()
 	switch {
 	case tk.unclaimedGrant:
+		tk.to(ticketReleasing)
 		r.busy++
 		r.stay()
 		return func() { _ = r.free(tk, nil) }
@@ -189,14 +184,17 @@ func (r *rwResource) drop(tk *rwTicket) (rest func()) {
 	}
 	switch {
 	case tk.outcomeUnknown:
+		tk.to(ticketWithdrawing)
 		return func() { r.withdraw(tk) }
-	case tk.stands:
+	case tk.standing:
+		tk.to(ticketWithdrawing)
 		return func() {
 			if _, err := r.releaseOnce(tk); err != nil {
 				r.withdraw(tk)
 			}
 		}
 	}
+	tk.to(ticketDone)
 	return nil
 }
 
@@ -226,7 +224,7 @@ func (tk *rwTicket) handed(uint64, handOver) {}
 func (tk *rwTicket) look(uint64) {
 	tk.r.mu.Lock()
 	defer tk.r.mu.Unlock()
-	if tk.grant == nil && !tk.left {
+	if tk.grant == nil && tk.w != nil {
 		tk.w.poke()
 	}
 }
@@ -236,7 +234,7 @@ func (tk *rwTicket) soon(n uint64, d time.Duration) {
 	tk.r.mu.Lock()
 	defer tk.r.mu.Unlock()
 	switch {
-	case tk.grant != nil || tk.left:
+	case tk.grant != nil || tk.w == nil:
 	case tk.recheck != nil:
 		tk.recheck.Reset(d)
 	default:
@@ -251,9 +249,7 @@ func (tk *rwTicket) resubscribed(n uint64) { tk.look(n) }
 func (tk *rwTicket) wanted(uint64) {
 	tk.r.mu.Lock()
 	defer tk.r.mu.Unlock()
-	if tk.wants = true; tk.grant != nil {
-		tk.grant.wanted = true
-	}
+	tk.othersWait = true
 }
 
 // taken deals with the message that what tk has was taken by force.

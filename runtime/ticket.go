@@ -18,25 +18,19 @@ const handOverLease = protocol.HandOverLease
 // A ticket is one owner that a resource asks for its key with, until it is granted or given up. An owner is
 // never used for another ticket, so whatever late request or release names it cannot harm a later one.
 type ticket struct {
-	n              uint64         // of its owner
-	inLine         int            // fencing tokens that it is to be handed over with
-	tokens         tokens         // what is left of those that it was granted, or handed over, with
-	made           monotonic.Time // before the first request that names it
-	ttl            time.Duration  // the longest that it asked for
-	granted        int64          // when another process handed it over, in microseconds by the server's clock
-	received       time.Time      // when that was heard
-	seen           *sighting      // of the last answer; nil before
-	recheck        *time.Timer    // looks again; made when first needed
-	start          time.Duration  // that Redisson's waiters had when the lock was left to them last, unless they got it; 0 if it was not
-	settled        chan bool      // if it was handed over meanwhile: has a value when that is answered, true for an unknown outcome
-	refused        bool           // somebody else had it
-	standing       bool           // it may be in line
-	unclaimedGrant bool           // Redis granted it, but nobody was given it
-	outcomeUnknown bool           // Redis may hold the key for it without our knowing: a reply was lost
-	asking         bool           // a request for it is under way
-	look           bool           // there was a reason to ask while a request was under way
-	wanted         bool           // another process waits for it, said before the answer came
-	forced         bool           // it was taken by force, said before the answer came
+	ticketCore
+
+	inLine   int            // fencing tokens that it is to be handed over with
+	tokens   tokens         // what is left of those that it was granted, or handed over, with
+	made     monotonic.Time // before the first request that names it
+	ttl      time.Duration  // the longest that it asked for
+	granted  int64          // when another process handed it over, in microseconds by the server's clock
+	received time.Time      // when that was heard
+	seen     *sighting      // of the last answer; nil before
+	recheck  *time.Timer    // looks again; made when first needed
+	start    time.Duration  // that Redisson's waiters had when the lock was left to them last, unless they got it; 0 if it was not
+	settled  chan bool      // if it was handed over meanwhile: has a value when that is answered, true for an unknown outcome
+	look     bool           // there was a reason to ask while a request was under way
 }
 
 // A sighting relates the clock of the server to the local one: a request that was sent at local was
@@ -90,14 +84,15 @@ func (r *resource) prepare(w *waiter) (op *acquireOp, to *transport.Batcher) {
 	r.busy++
 	w.asks.Add(1)
 	tk := r.ticketFor(w.terms)
-	tk.asking, tk.look = true, false
+	tk.to(ticketAsking)
+	tk.look = false
 	r.answers.asks()
 	op = acquireOps.Get().(*acquireOp)
 	*op = acquireOp{r: r, w: w, ticket: tk, terms: w.terms, line: protocol.NotQueued, drawn: r.wants(w.terms)}
 	switch {
 	case tk.standing:
 		op.line = protocol.StillQueued
-	case !w.once && (tk.refused || r.c.contended.lately(r.key, tk.made.Std())) && r.c.attends(r.key) && (w.attends || !r.c.net.Sharded()):
+	case !w.once && (tk.refusals > 0 || r.c.contended.lately(r.key, tk.made.Std())) && r.c.attends(r.key) && (w.attends || !r.c.net.Sharded()):
 		// With sharded channels another one may listen, and leave: then nobody hears that we are handed the key.
 		op.line = protocol.Queued
 		tk.standing = true
@@ -148,7 +143,6 @@ func (r *resource) settle(op *acquireOp, sent time.Time, reply protocol.Verdict,
 	w, tk, t := op.w, op.ticket, op.terms
 	r.busy--
 	r.answers.says(err == nil && !reply.Granted(), err)
-	tk.asking = false
 	if tk.settled != nil {
 		w.asks.Add(-1)
 		r.c.tracesAnswer(trace.Settled, r.key, tk.n, err)
@@ -185,13 +179,15 @@ func (r *resource) settle(op *acquireOp, sent time.Time, reply protocol.Verdict,
 		return nil
 	case err == nil:
 		refused = true
-		tk.seen, tk.refused = &sighting{sent, reply.At}, true
+		tk.seen = &sighting{sent, reply.At}
+		tk.refusals++
 		if reply.Foreign {
 			tk.start = 0
 		}
 		r.c.contended.note(r.key, sent)
 		tk.unclaimedGrant = tk.unclaimedGrant && tk.olderThanGrant(sent, reply.At)
 	}
+	tk.rest()
 	if refused {
 		r.c.traces(trace.Refused, r.key, tk.n)
 	} else {
@@ -260,10 +256,10 @@ func (r *resource) handed(n uint64, o handOver) {
 	case r.c.net.ClockUnknown(), !w.terms.renew, w.terms.fenced && o.token == 0, r.c.opts.Replicas > 0, time.Until(from.Add(first-watchdog.Margin(first))) <= 0:
 		r.askFor(tk) // to ask for what it needs
 	default:
-		if tk.asking {
+		if tk.state == ticketAsking {
 			tk.settled = make(chan bool, 1)
 		}
-		tk.wanted = tk.wanted || o.others
+		tk.othersWait = tk.othersWait || o.others
 		tk.tokens = newTokens(o.token, tk.inLine)
 		r.promote(trace.Handed, tk, w.terms, from, first).handed = true
 		r.c.counts.remote.Add(1)
@@ -347,9 +343,9 @@ func (r *resource) wanted(n uint64) {
 	defer r.mu.Unlock()
 	switch {
 	case r.grant != nil && r.grant.ticket.n == n:
-		r.grant.wanted = true
+		r.grant.ticket.othersWait = true
 	case r.ticket != nil && r.ticket.n == n:
-		r.ticket.wanted = true
+		r.ticket.othersWait = true
 	}
 }
 
@@ -378,14 +374,17 @@ func (r *resource) abandon() (rest func()) {
 	case tk == nil:
 		return nil
 	case tk.unclaimedGrant || tk.standing:
+		tk.to(ticketReleasing)
 		r.busy++
 		r.stay()
 		return func() { r.free(newReleaseOp(r, tk, tk.unclaimedGrant)) }
 	case tk.outcomeUnknown:
-		r.c.withdraw(r.key, tk)
+		r.withdraw(tk)
+	default:
+		tk.to(ticketDone)
 	}
 	r.c.disconnect(tk.n)
-	return rest
+	return nil
 }
 
 // resume deals with what became of again when the ticket before it was released.

@@ -34,7 +34,7 @@ func TestTicket_HearsOfAStart(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	r := &resource{referenced: referenced{c: c, key: redistest.Key(t, "k")}}
-	r.ticket = &ticket{n: 7}
+	r.ticket = &ticket{ticketCore: ticketCore{n: 7}}
 	t.Cleanup(func() { r.ticket.recheck.Stop() })
 	for _, pause := range []time.Duration{20 * time.Millisecond, handOverLease} {
 		r.soon(7, pause)

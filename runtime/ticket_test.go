@@ -28,7 +28,8 @@ func TestResource_AsksOnceMoreWhenTheClockWasSetBack(t *testing.T) {
 			sent := now()
 			tk.unclaimedGrant, tk.granted, tk.received = true, time.Now().UnixMicro(), now() // as handed does for one who has to ask
 			answer := func(sent time.Time) eventKind {
-				r.busy, tk.asking = 1, true
+				r.busy = 1
+				tk.to(ticketAsking)
 				w.asks.Add(1)
 				r.settle(&acquireOp{r: r, w: w, ticket: tk, terms: w.terms, line: protocol.StillQueued}, sent, protocol.Verdict{Wait: 30000, At: time.Now().Add(-time.Hour)}, nil)
 				ev, ok := w.nextEvent()

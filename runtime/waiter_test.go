@@ -69,7 +69,8 @@ func TestResource_ARefusalAfterTheGrantIsBelievedUnlessTheClockWasSetBack(t *tes
 			require.Equal(t, toAsk, r.join(w))
 			tk := r.ticketFor(w.terms)
 			op := &acquireOp{r: r, w: w, ticket: tk, terms: w.terms, line: protocol.StillQueued}
-			tk.asking, tk.standing = true, true
+			tk.to(ticketAsking)
+			tk.standing = true
 			r.busy++
 			w.asks.Add(1)
 

@@ -3,6 +3,7 @@
 package trace
 
 import (
+	"fmt"
 	"sync/atomic"
 	"time"
 )
@@ -57,4 +58,22 @@ func Present() Func {
 		return *f
 	}
 	return nil
+}
+
+// A Watch gets each move of a machine, "ticket" or "grant", from one of its states to another. It is called under locks, and must not block.
+type Watch func(machine, from, to string)
+
+var watching atomic.Pointer[Watch]
+
+// Watched has f get the moves of all clients of the process, until stop is called.
+func Watched(f Watch) (stop func()) {
+	watching.Store(&f)
+	return func() { watching.CompareAndSwap(&f, nil) }
+}
+
+// Moves says that a machine goes from one of its states to another.
+func Moves(machine string, from, to fmt.Stringer) {
+	if f := watching.Load(); f != nil {
+		(*f)(machine, from.String(), to.String())
+	}
 }

@@ -1,0 +1,82 @@
+// Package tracetest compares the moves of tickets and grants with those that docs/architecture.md draws. It serves tests alone.
+package tracetest
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"strings"
+	"sync"
+
+	"github.com/lockgen/lockgen/runtime/internal/trace"
+)
+
+// A Move is one of a machine, like {"ticket", "idle", "asking"}.
+type Move struct{ Machine, From, To string }
+
+// Moves are moves of machines.
+type Moves map[Move]bool
+
+// A Recorder notes the moves of all clients of the process.
+type Recorder struct {
+	mu   sync.Mutex
+	seen Moves
+}
+
+// Record begins to note moves.
+func Record() *Recorder {
+	r := &Recorder{seen: Moves{}}
+	trace.Watched(func(machine, from, to string) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.seen[Move{machine, from, to}] = true
+	})
+	return r
+}
+
+// Seen returns the moves until now.
+func (r *Recorder) Seen() Moves {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return maps.Clone(r.seen)
+}
+
+// Drawn returns the moves that the tables of a page draw. The head of a table begins with the machine and ends with "goes to".
+func Drawn(page string) (Moves, error) {
+	text, err := os.ReadFile(page)
+	if err != nil {
+		return nil, err
+	}
+	drawn, machine := Moves{}, ""
+	for line := range strings.Lines(string(text)) {
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
+		from, to := strings.TrimSpace(cells[0]), strings.TrimSpace(cells[len(cells)-1])
+		switch {
+		case len(cells) < 3:
+			machine = ""
+		case to == "goes to":
+			machine = from
+		case machine != "" && to != "" && !strings.HasPrefix(to, "---"):
+			for next := range strings.SplitSeq(to, ",") {
+				drawn[Move{machine, from, strings.TrimSpace(next)}] = true
+			}
+		}
+	}
+	return drawn, nil
+}
+
+// Run runs the tests of a package and returns the exit code. It fails if there was a move that the page does not draw.
+func (r *Recorder) Run(tests interface{ Run() int }, page string) int {
+	code := tests.Run()
+	drawn, err := Drawn(page)
+	if os.IsNotExist(err) {
+		return code // a test binary that was moved, and has no page beside it
+	}
+	for move := range r.Seen() {
+		if !drawn[move] {
+			fmt.Fprintf(os.Stderr, "%s does not draw that a %s goes from %s to %s\n", page, move.Machine, move.From, move.To)
+			code = 1
+		}
+	}
+	return code
+}

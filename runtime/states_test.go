@@ -1,0 +1,233 @@
+package lockrt
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/internal/trace/tracetest"
+	"github.com/lockgen/lockgen/runtime/internal/watchdog"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+)
+
+var (
+	moves = tracetest.Record()
+	page  = filepath.Join("..", "docs", "architecture.md")
+)
+
+// TestMain has the whole run fail if a ticket or a grant makes a move that docs/architecture.md does not draw.
+func TestMain(m *testing.M) { os.Exit(moves.Run(m, page)) }
+
+// A stateTest makes tickets and grants go through their states.
+type stateTest struct {
+	*testing.T
+	c *Client
+}
+
+// mutex returns the resource of a key that nobody has, and the ticket of one who wants it, on whose terms op asks.
+func (t *stateTest) mutex(name string) (r *resource, w *waiter, tk *ticket, op func() *acquireOp) {
+	r, err := t.c.resources.enter(redistest.Key(t, name), false)
+	require.NoError(t, err)
+	t.Cleanup(r.exit)
+	cfg, err := t.c.configure(nil, nil)
+	require.NoError(t, err)
+	w = newWaiter(context.Background(), newLease(t.c, kindMutex, r.key, context.Background()), cfg)
+	require.Equal(t, toAsk, r.join(w))
+	return r, w, r.ticketFor(w.terms), func() *acquireOp {
+		op, _ := r.prepare(w)
+		return op
+	}
+}
+
+// gone takes w out of the queue, while a request for it is under way.
+func (r *resource) gone(w *waiter) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.queue.remove(w)
+}
+
+// state returns the state of a ticket.
+func (r *resource) state(tk *ticket) ticketState {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return tk.state
+}
+
+// TestStates has tickets and grants go through each of the moves that docs/architecture.md has.
+func TestStates(t *testing.T) {
+	t.Parallel()
+	c, err := Open(t.Context(), redistest.Shared(t).URL(), Options{Tracking: TrackingOff, Cohort: 1})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	s := &stateTest{t, c}
+	s.takes()
+	s.gives()
+	s.queues()
+	s.fair()
+
+	drawn, err := tracetest.Drawn(page)
+	require.NoError(t, err)
+	require.Greater(t, len(drawn), 20)
+	seen := moves.Seen()
+	for move := range drawn {
+		require.True(t, seen[move], "no move: %s", move)
+	}
+}
+
+// takes has requests answered for one who has gone.
+func (t *stateTest) takes() {
+	yes := protocol.Verdict{Wait: protocol.Granted}
+	for name, answer := range map[string]struct {
+		reply protocol.Verdict
+		err   error
+		want  ticketState
+	}{
+		"refused": {reply: protocol.Verdict{Wait: 1000, At: time.Now()}, want: ticketDone},
+		"granted": {reply: yes, want: ticketReleasing},
+		"unknown": {err: errors.New("the connection broke"), want: ticketWithdrawing},
+		"failed":  {err: rueidis.ErrClosing, want: ticketDone},
+	} {
+		r, w, tk, op := t.mutex(name)
+		request := op()
+		require.Equal(t, ticketAsking, r.state(tk))
+		r.gone(w)
+		rest := r.settle(request, time.Now(), answer.reply, answer.err)
+		require.Equal(t, answer.want, r.state(tk), name)
+		if rest != nil {
+			rest()
+			require.Eventually(t, func() bool { return r.state(tk) == ticketDone }, 20*time.Second, time.Millisecond)
+		}
+		r.quit() // as the request does when it is answered
+	}
+}
+
+// gives has what was granted given back, and lost.
+func (t *stateTest) gives() {
+	for name, test := range map[string]struct {
+		before  func(g *grant)
+		during  ticketState
+		after   ticketState
+		because error
+	}{
+		"given back":            {after: ticketDone},
+		"in doubt":              {before: func(g *grant) { g.ticket.outcomeUnknown = true }, after: ticketWithdrawing},
+		"lost":                  {because: watchdog.ErrRefused, after: ticketDone},
+		"lost, and in doubt":    {because: watchdog.ErrElapsed, after: ticketWithdrawing},
+		"lost, as was foreseen": {before: func(g *grant) { g.ticket.outcomeUnknown = true }, because: watchdog.ErrRefused, after: ticketWithdrawing},
+	} {
+		l, err := t.c.Mutex(redistest.Key(t, name)).Lock(t.Context())
+		require.NoError(t, err)
+		g := l.grant.(*grant) //nolint:forcetypeassert // of a mutex
+		r := g.resource
+		r.stay()
+		r.mu.Lock()
+		require.Equal(t, grantHeld, g.state)
+		require.Equal(t, ticketGranted, g.ticket.state)
+		if test.before != nil {
+			test.before(g)
+		}
+		r.mu.Unlock()
+		if test.because != nil {
+			t.c.watchdog.Lose(&g.guard, test.because)
+			require.ErrorIs(t, l.Unlock(t.Context()), ErrLost)
+			require.Equal(t, grantNotified, g.state)
+		} else {
+			require.NoError(t, l.Unlock(t.Context()))
+			require.Equal(t, grantReleasing, g.state)
+		}
+		require.Equal(t, test.after, r.state(g.ticket), name)
+		r.quit()
+	}
+}
+
+// queues has tickets stand in line.
+func (t *stateTest) queues() {
+	_, w, tk, op := t.mutex("in line")
+	r := op().r
+	settle := func(reply protocol.Verdict) {
+		r.mu.Lock()
+		request := &acquireOp{r: r, w: w, ticket: tk, terms: w.terms}
+		r.mu.Unlock()
+		require.Nil(t, r.settle(request, time.Now(), reply, nil))
+		r.quit()
+	}
+	tk.standing = true // as a request has asked for
+	settle(protocol.Verdict{Wait: 1000, At: time.Now().Add(-time.Hour)})
+	require.Equal(t, ticketQueued, r.state(tk))
+	op()
+	require.Equal(t, ticketAsking, r.state(tk))
+	settle(protocol.Verdict{Wait: 1000, At: time.Now().Add(-time.Hour)})
+	redistest.Shared(t).Do("HSET", r.key, t.c.wire.Owner(tk.n), "1")
+	r.handed(tk.n, handOver{at: time.Now()})
+	require.Equal(t, ticketGranted, r.state(tk))
+
+	require.Eventually(t, t.c.heard, 20*time.Second, time.Millisecond)
+	next := newWaiter(context.Background(), newLease(t.c, kindMutex, r.key, context.Background()), lockConfig{wait: UntilDone, terms: w.terms})
+	require.Equal(t, toWait, r.join(next))
+	require.NoError(t, w.lease.grant.unlock(w.lease)) // by a request that puts the next one in line, or grants it the key
+	require.NotNil(t, next.lease.grant)
+	require.NoError(t, next.lease.grant.unlock(next.lease))
+
+	_, w, tk, op = t.mutex("gives up")
+	r = op().r
+	tk.standing = true
+	settle(protocol.Verdict{Wait: 1000, At: time.Now()})
+	r.leave(w)
+	require.Eventually(t, func() bool { return r.state(tk) == ticketDone }, 20*time.Second, time.Millisecond)
+}
+
+// fair has tickets to a fair mutex go where no others go.
+func (t *stateTest) fair() {
+	r := testedFairResource(t.T)
+	state := func(tk *fairTicket) ticketState {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return tk.state
+	}
+	asks := func(tk *fairTicket) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		tk.standing, tk.asking = true, 1
+		tk.to(ticketAsking)
+	}
+
+	// One gives up that does not wait, before its request is answered.
+	tk := r.enters(t.T)
+	tk.call.w.once = true
+	asks(tk)
+	tk.call.leave(tk.call.w)
+	require.Equal(t, ticketWithdrawing, state(tk))
+
+	// Another one when it was refused.
+	tk = r.enters(t.T)
+	asks(tk)
+	require.Nil(t, tk.settle(time.Now(), false, refusal(), nil))
+	require.Equal(t, ticketQueued, state(tk))
+	tk.call.w.once = true
+	tk.call.leave(tk.call.w)
+	require.Equal(t, ticketWithdrawing, state(tk))
+
+	// What one had after another is given back while it asks, and Redis refuses that.
+	first, after := r.enters(t.T), r.enters(t.T)
+	g := r.have(first, after)
+	asks(after)
+	require.NoError(t, r.handOn(g))
+	r.mu.Lock()
+	first.outcomeUnknown = true
+	r.mu.Unlock()
+	redistest.Shared(t).Do("SET", r.key, "of another type")
+	require.Error(t, g.unlock(after.call.w.lease))
+	require.Equal(t, ticketWithdrawing, state(after))
+	require.Equal(t, ticketWithdrawing, state(first), "it was done when the release was over")
+	redistest.Shared(t).Do("DEL", r.key)
+}
+
+// handOn has the one behind the first have g.
+func (r *fairResource) handOn(g *fairGrant) error { return g.unlock(g.leases[0]) }
