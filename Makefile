@@ -127,7 +127,7 @@ spec-deep: ## the same with the deep bounds, which take hours and 20 GB
 	$(GO) run ./spec/check -deep $(SPEC)
 
 .PHONY: docs
-docs: ## build the site of the documentation into site, with mkdocs-material in .venv, and check its links
+docs: ## build the site of the documentation into site, with mkdocs-material in .venv, and look at each page in Chromium
 	@.ci/need pip venv
 	@GO="$(GO)" .ci/docs
 

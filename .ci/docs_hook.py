@@ -73,3 +73,8 @@ def on_page_context(context, page, config, nav):
         {"name": "中文", "lang": "zh", "link": uris.get("zh/" + name, uris["zh/index.md"])},
     ]
     return context
+
+
+def on_post_page(output, page, config):
+    """Takes the other languages out of the head of a page: the theme would look for a sitemap of its own beside each of them."""
+    return re.sub(r'<link [^>]*\brel="?alternate"?[^>]*>', "", output)
