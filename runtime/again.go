@@ -9,19 +9,18 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
-// After a reconnection the server may be another one, or have lost writes, and names owners in its lines that are over. The
-// process that they were of gives them back as soon as it hears of them, but others may come back later than the one that
-// asks first, and hear nothing of it. So all ask again, some times.
+// After a reconnection the server may be another one, or have lost writes, and its wait queues may name owners that are
+// over. The process of such an owner releases it as soon as it hears of it. That process may hear later than the one
+// that asks first, which then gets no message. So every process asks again, several times.
 const (
 	firstEcho = 100 * time.Millisecond
 	lastEcho  = 1600 * time.Millisecond
 )
 
-// A looker asks when look is called, if it waits.
+// A looker asks Redis when look is called, if it waits.
 type looker interface{ look(n uint64) }
 
-// again is called when the client hears its channels, for keys of one hash tag, or of all, after it did not. It does
-// not block.
+// again handles the return of the client's channels, for keys of one hash tag, or of all. It does not block.
 func (c *Client) again(tag string) {
 	c.inboxMu.Lock()
 	if c.echoes == nil {
@@ -39,7 +38,7 @@ func (c *Client) again(tag string) {
 		c.tend(tag)
 		for pause := firstEcho; pause <= lastEcho && c.pause(pause) && latest(); pause *= 2 {
 			c.lookAll(func(p connection) bool {
-				_, fair := p.subscriber.(*fairTicket) // their queue is looked after as a whole
+				_, fair := p.subscriber.(*fairTicket) // tend handles their queue as a whole
 				return !fair && (tag == "" || protocol.HashTag(p.key) == tag)
 			})
 			c.tend(tag)
@@ -52,7 +51,7 @@ func (c *Client) again(tag string) {
 	})
 }
 
-// lookAll has those of the subscribers ask that wait. It does not block.
+// lookAll makes those of the subscribers ask that wait. It does not block.
 func (c *Client) lookAll(of func(p connection) bool) {
 	c.inboxMu.Lock()
 	all := maps.Clone(c.subscribers)
@@ -64,8 +63,8 @@ func (c *Client) lookAll(of func(p connection) bool) {
 	}
 }
 
-// tend sees to the queues of fair locks in which this process stood, also those that it left: Redisson's queue does not
-// expire, and what stands in it by mistake goes when it is given the lock.
+// tend cleans up the queues of fair locks in which this process waited, including those that it left. Redisson's queue
+// does not expire: a stale owner in it goes away when it is granted the lock.
 func (c *Client) tend(tag string) {
 	for _, key := range c.stood.all() {
 		if tag == "" || protocol.HashTag(key) == tag {
@@ -74,7 +73,7 @@ func (c *Client) tend(tag string) {
 	}
 }
 
-// recent are the keys that were noted last.
+// recent has the most recent keys.
 type recent struct {
 	mu   sync.Mutex
 	keys []string // the last one at the end

@@ -10,18 +10,19 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/transport"
 )
 
-// An answerLog is what Redis said last of a key to those who share a contest. It is guarded by the lock of the contest.
+// An answerLog is the last answer of Redis about a key, for the waiters of a contest. The lock of the contest guards
+// it.
 type answerLog struct {
 	asking   int            // requests under way
-	refused  monotonic.Time // when it said last that somebody else has the key
-	err      error          // what it failed with since, or nil
-	answered chan struct{}  // closed at the next answer or change; made when somebody waits for that
+	refused  monotonic.Time // when Redis last replied that another owner has the key
+	err      error          // the error since then, or nil
+	answered chan struct{}  // closed at the next answer or change; made when a waiter waits for that
 }
 
-// asks notes that a request is sent.
+// asks records that a request is sent.
 func (x *answerLog) asks() { x.asking++ }
 
-// says notes the answer to a request: err, or whether somebody else has the key.
+// says records the answer to a request: err, or whether another owner has the key.
 func (x *answerLog) says(refused bool, err error) {
 	x.asking = max(0, x.asking-1)
 	if refused {
@@ -32,19 +33,19 @@ func (x *answerLog) says(refused bool, err error) {
 	x.fails(err)
 }
 
-// withdraws notes that a request is given up, and that nothing is known of its answer.
+// withdraws records that a request is given up, and that its answer will not be known.
 func (x *answerLog) withdraws() {
 	x.asking = max(0, x.asking-1)
 	x.changes()
 }
 
-// fails notes that Redis failed with err, of whatever it was asked, or did not if that is nil.
+// fails records an error of Redis for any request, or a success if err is nil.
 func (x *answerLog) fails(err error) {
 	x.err = err
 	x.changes()
 }
 
-// changes has those look again who wait for an answer: the key has come to this process, or has left it, without one.
+// changes wakes the waiters for an answer: the key has come to this process, or has left it, without one.
 func (x *answerLog) changes() {
 	if x.answered != nil {
 		close(x.answered)
@@ -52,7 +53,7 @@ func (x *answerLog) changes() {
 	}
 }
 
-// look returns what is known, and a channel that is closed at the next answer.
+// look returns the log, and a channel that is closed at the next answer.
 func (x *answerLog) look() answerLog {
 	if x.answered == nil {
 		x.answered = make(chan struct{})
@@ -60,30 +61,31 @@ func (x *answerLog) look() answerLog {
 	return *x
 }
 
-// A shared contest is one in which one waiter asks Redis for others, too.
+// A shared contest is one in which one waiter asks Redis on behalf of others, too.
 type shared interface {
-	// last returns whether somebody of this process has what w wants, and what Redis said last to those who asked.
+	// last returns whether this process has what w wants, and the last answer of Redis.
 	last(w *waiter) (held bool, said answerLog)
-	// remind has whoever's turn it is ask again.
+	// remind makes the waiter ask again whose turn it is.
 	remind()
 }
 
 const (
-	// What Redis said is taken to be still so for this long.
+	// An answer of Redis counts as current for this long.
 	stillSo = 100 * time.Millisecond
 
-	// When a wait is over, an answer that is on its way is waited for this much longer: a busy server gives it, and says who has
-	// what is wanted, a mute one does not.
+	// When a wait is over, the call waits this much longer for an answer that is on its way. A busy server answers, and
+	// tells whether another owner has the lock; a mute one does not.
 	lastAnswer = time.Second
 )
 
-// fresh reports whether what was said at t is taken to be still so.
+// fresh reports whether an answer at t counts as current.
 func fresh(t monotonic.Time) bool { return !t.IsZero() && monotonic.Since(t) < stillSo }
 
-// errEntered is no error: the waiter has been given what it wants.
+// errEntered is no error: the waiter has what it wants.
 var errEntered = errors.New("entered")
 
-// unavailable returns the error of a call to which Redis has given no answer, because of err. when begins with a space, or is empty.
+// unavailable returns the error of a call without an answer from Redis, because of err. when begins with a space, or is
+// empty.
 func unavailable(when string, err error) error {
 	if errors.Is(err, ErrUnavailable) {
 		return err
@@ -91,10 +93,10 @@ func unavailable(when string, err error) error {
 	return fmt.Errorf("%w%s: %w", ErrUnavailable, when, err)
 }
 
-// last returns what is known about why w still waits.
+// last returns the known reason why w still waits.
 func last(q contest, w *waiter, refused monotonic.Time, down *outage) answerLog {
 	said := answerLog{refused: refused, err: down.last}
-	if of, ok := q.(shared); ok && refused.IsZero() && down.last == nil { // it is not on w to ask, or has not been for long
+	if of, ok := q.(shared); ok && refused.IsZero() && down.last == nil { // it is not the turn of w to ask, or has not been for long
 		held, shared := of.last(w)
 		if said = shared; held {
 			said = answerLog{refused: monotonic.Now()}
@@ -103,18 +105,18 @@ func last(q contest, w *waiter, refused monotonic.Time, down *outage) answerLog 
 	return said
 }
 
-// explain adds to the error of a context that ended what Redis had said by then. The result matches what err does, and nothing else.
+// explain adds the last answer of Redis to the error of a context that ended. The result matches only what err matches.
 func (x answerLog) explain(err error) error {
 	switch {
 	case x.err != nil:
-		return fmt.Errorf("%w; Redis last failed with: %v", err, x.err) //nolint:errorlint // it is not why the call ended
+		return fmt.Errorf("%w; Redis last failed with: %v", err, x.err) //nolint:errorlint // the call ended for another reason
 	case !x.refused.IsZero():
 		return fmt.Errorf("%w; somebody else had it", err)
 	}
 	return fmt.Errorf("%w; Redis had not answered", err)
 }
 
-// endedBy returns the error of a context that ended beside a call that failed with err.
+// endedBy joins the error of an ended context with the error err of the call.
 func endedBy(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, ctx.Err()):
@@ -125,8 +127,8 @@ func endedBy(ctx context.Context, err error) error {
 	return answerLog{err: err}.explain(ended(ctx))
 }
 
-// withoutTheCaller replaces err, of a call under a context with a shorter time than the caller's own, by one that the caller does
-// not take for the end of its own.
+// withoutTheCaller replaces err, of a call under a context with a shorter deadline than the caller's own, by an error
+// that the caller does not mistake for the end of its own context.
 func withoutTheCaller(ctx, caller context.Context, err error) error {
 	if err == nil || ctx.Err() == nil || caller.Err() != nil || !errors.Is(err, ctx.Err()) {
 		return err

@@ -9,7 +9,7 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
 
-// An attempt is one call that acquires, as hooks and statistics see it, and what its options say.
+// An attempt is one call that acquires, as hooks and statistics see it, with its options.
 type attempt struct {
 	c     *Client
 	op    string
@@ -18,25 +18,25 @@ type attempt struct {
 	parts []string // the keys of a MultiLock
 
 	cfg lockConfig
-	err error // why the call cannot be made as its options say
+	err error // why the options of the call are unusable
 
 	// If there are hooks:
 	id    uint64
 	start time.Time
-	ctx   context.Context // that AcquireEnd is given
-	work  context.Context // what Acquired has made of the context of the call
+	ctx   context.Context // the context for AcquireEnd
+	work  context.Context // the context of the call as Acquired returned it
 
-	waiting bool // the call has to wait for others, or had to
+	waiting bool // the call waits for other holders, or did
 	blocked *blockage
 }
 
-// A waitingPart says that a part of a call has to wait for others: which lock that is, and of which client.
+// A waitingPart reports that a part of a call has to wait: for which lock, of which client.
 type waitingPart func(c *Client, kind, key string)
 
 // attempts numbers the calls of this process.
 var attempts atomic.Uint64
 
-// begin reads the options and tells that the call begins.
+// begin reads the options and reports the begin of the call.
 func (a *attempt) begin(ctx context.Context, base, call []LockOption) {
 	if a.cfg, a.err = a.c.configure(base, call); a.err == nil {
 		a.err = a.cfg.meaningless(a.kind)
@@ -44,7 +44,7 @@ func (a *attempt) begin(ctx context.Context, base, call []LockOption) {
 	a.starts(ctx)
 }
 
-// starts tells that the call begins.
+// starts reports the begin of the call.
 func (a *attempt) starts(ctx context.Context) {
 	a.ctx = ctx
 	if a.silent() || !a.c.observed {
@@ -57,10 +57,10 @@ func (a *attempt) starts(ctx context.Context) {
 	}
 }
 
-// silent reports whether no hook is called for the call: it cannot be made, or is a part of another one.
+// silent reports whether the call has no hooks: it cannot be made, or is a part of another one.
 func (a *attempt) silent() bool { return a.c == nil || a.cfg.part != nil }
 
-// name returns what metrics count the call by.
+// name returns the name for the metrics of the call.
 func (a *attempt) name() string {
 	if a.cfg.name != "" {
 		return a.cfg.name
@@ -68,15 +68,15 @@ func (a *attempt) name() string {
 	return a.kind
 }
 
-// event returns what is known of the call.
+// event returns the event of the call.
 func (a *attempt) event() AcquireEvent {
 	return AcquireEvent{ID: a.id, Kind: Kind(a.kind), Name: a.name(), Template: a.cfg.template, Key: a.key, Parts: a.parts, Contended: a.waiting}
 }
 
-// waits notes that the call has to wait for others.
+// waits records that the call has to wait.
 func (a *attempt) waits() { a.waitsFor(a.c, a.kind, a.key) }
 
-// waitsFor is waits of a call of which a part, this lock, has to wait.
+// waitsFor is waits for a call of which a part, this lock, has to wait.
 func (a *attempt) waitsFor(c *Client, kind, key string) {
 	if c == nil || a.c == nil {
 		return
@@ -88,7 +88,7 @@ func (a *attempt) waitsFor(c *Client, kind, key string) {
 		return
 	}
 	a.waiting = true
-	if a.kind != kindMulti { // of which one part at a time waits
+	if a.kind != kindMulti { // one of its parts waits at a time
 		a.c.counts.waiting.Add(1)
 	}
 	if a.cfg.part != nil {
@@ -98,14 +98,14 @@ func (a *attempt) waitsFor(c *Client, kind, key string) {
 	}
 }
 
-// failed returns err with what the call was about.
+// failed returns err with the operation and key of the call.
 func (a *attempt) failed(err error) error {
 	err = &Error{Op: a.op, Key: a.key, Name: a.cfg.name, Err: err}
 	a.ends(AcquireEvent{Err: err})
 	return err
 }
 
-// ends tells how the call ended: with the grant and the token that are in how, or its error.
+// ends reports how the call ended: with the grant and the token in how, or with its error.
 func (a *attempt) ends(how AcquireEvent) {
 	if a.waiting && a.kind != kindMulti {
 		a.c.counts.waiting.Add(-1)
@@ -127,7 +127,7 @@ func (a *attempt) ended(how AcquireEvent) AcquireEvent {
 	return e
 }
 
-// granted ends a call that was to have lease, and hands that over.
+// granted ends a call that acquired lease, and returns both results to the caller.
 func (a *attempt) granted(lease *Lease, err error) (*Lease, error) {
 	if err != nil {
 		return nil, a.failed(err)
@@ -136,14 +136,14 @@ func (a *attempt) granted(lease *Lease, err error) (*Lease, error) {
 	return lease, nil
 }
 
-// hands ends a call that has got t, and gives it to the caller.
+// hands ends a call that got t, and gives t to the caller.
 func (a *attempt) hands(t *leaseCore, token int64) {
 	how := AcquireEvent{Grant: t.cameBy(), Token: token}
 	a.ends(how)
 	if a.silent() || a.id == 0 {
 		return
 	}
-	call := *a // a copy, so that a call that nobody observes costs no memory
+	call := *a // a copy, so that a call without hooks allocates nothing
 	t.call = &call
 	if hook := a.c.opts.Hooks.Acquired; hook != nil {
 		call.work = hook(t.parent, a.ended(how))
@@ -151,7 +151,7 @@ func (a *attempt) hands(t *leaseCore, token int64) {
 	t.given()
 }
 
-// counted ends a call that takes what nobody has.
+// counted ends a call that takes permits or waits for a latch.
 func (a *attempt) counted(err error) error {
 	if err != nil {
 		return a.failed(err)
@@ -160,7 +160,7 @@ func (a *attempt) counted(err error) error {
 	return nil
 }
 
-// outcomeOf says how a call ended with err.
+// outcomeOf returns the outcome of a call that ended with err.
 func outcomeOf(err error) Outcome {
 	switch {
 	case err == nil:
@@ -175,11 +175,11 @@ func outcomeOf(err error) Outcome {
 	return OutcomeError
 }
 
-// reasonOf says in a word why a lease ended with cause.
+// reasonOf returns the reason for which a lease ended with cause.
 func reasonOf(cause error) EndReason {
 	var silent *watchdog.UnconfirmedError
 	switch {
-	case cause == ErrReleased: //nolint:errorlint // this very one, which is nearly all
+	case cause == ErrReleased: //nolint:errorlint // this very one, which is nearly all of them
 		return EndReleased
 	case !errors.Is(cause, ErrLost) && errors.Is(cause, ErrReleased):
 		return EndReleased

@@ -12,18 +12,18 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/transport"
 )
 
-// lookAgain is how often a waiter asks at least, whatever events it gets: so long nobody depends on
-// what another process should have done. Who is the first of those that this process knows of asks more often
-// while the server does not tell of changes, such as that it was flushed, and the line with it.
+// lookAgain is the longest time between two requests of a waiter, whatever events it gets: a fault of another process
+// delays it no longer than that. The first waiter of this process asks more often while the server does not report
+// changes, such as a flush, which deletes the wait queue.
 const (
 	lookAgain      = 30 * time.Second
 	lookAgainBlind = 5 * time.Second
 )
 
-// pollUnheard is how often Redis is asked while its messages are not heard.
+// pollUnheard is the interval of requests while the client does not hear the messages of Redis.
 const pollUnheard = 500 * time.Millisecond
 
-// patience is for how long at least one who waits puts up with a Redis that does not answer.
+// patience is the least time for which a waiting call tolerates a Redis that does not answer.
 const patience = 30 * time.Second
 
 // contend waits in q until w has its lease, and leaves q if it does not get it.
@@ -33,40 +33,39 @@ func (c *Client) contend(ctx context.Context, q contest, w *waiter, cfg lockConf
 	start := w.call.since
 	err := c.await(ctx, q, w, cfg, waiting)
 	if err == nil && ctx.Err() != nil {
-		err = ended(ctx) // granted, but not wanted any more
+		err = ended(ctx) // granted, but the caller does not want it any more
 	}
 	if err != nil {
 		q.leave(w)
 		return nil, err
 	}
 	c.counts.waited(l.began.Sub(start))
-	return l.joined(ctx, cfg) // with others of its owner, perhaps
+	return l.joined(ctx, cfg) // perhaps with others of its owner
 }
 
-// await is the one wait loop. It returns nil once w was given what it wants. After an error
-// the caller leaves the contest.
+// await is the one wait loop. It returns nil once w has what it wants. After an error the caller leaves the contest.
 //
-// One waiter of a contest asks Redis, the others wait for its events. When refused it stands in line,
-// where a process of this library that releases finds it and hands over. A holder of another
-// kind only announces its release, on a channel; then it subscribes and asks again, since that
-// may have come before the subscription. From then on every message is a reason to ask, and so is
-// the end of the lease that Redis named: messages make waiting short, the timer makes it finite.
+// One waiter of a contest asks Redis, the others wait for its events. When Redis refuses, the waiter joins the wait
+// queue, where a releasing process of this library finds it and hands the lock over. A holder of another kind only
+// announces its release, on a channel. Then the waiter subscribes and asks again, since the announcement may have come
+// before the subscription. From then on it asks after every message, and at the end of the lease that Redis named:
+// messages make the wait short, the timer makes it finite.
 //
-// When the wait is over Redis is asked a last time, unless it has just said no: what it said long ago does not tell
-// whether somebody else has what w wants, or Redis is away.
+// When the wait is over, the waiter asks Redis a last time, unless Redis has just refused: an old answer does not tell
+// whether another owner has the lock, or Redis is away.
 func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig, waiting func()) error {
 	start := now()
 	var (
 		asking   bool // the answer to ask is on its way
-		leading  bool // it is on us to ask
+		leading  bool // it is the turn of this waiter to ask
 		reasoned bool // there is a reason to ask
-		resent   int  // requests sent again at once, since an earlier one may have been done
+		resent   int  // requests sent again at once, since an earlier one may have taken effect
 		refusals int
-		saidNo   monotonic.Time // when Redis did, last
+		saidNo   monotonic.Time // when Redis last refused
 		listener *hub.Listener
 		deadline <-chan time.Time
-		over     bool             // the wait is, and what Redis says is awaited
-		limit    <-chan time.Time // of that
+		over     bool             // the wait is over, and the last answer is awaited
+		limit    <-chan time.Time // of the wait for the last answer
 		answered <-chan struct{}  // closed when Redis has answered another waiter of the contest
 		down     outage
 		stuck    suspicion
@@ -102,8 +101,8 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 		return " after " + time.Since(start).Round(time.Millisecond).String()
 	}
 
-	var queueKey string // the key at whose line it listens, if it does
-	leave := func() {}  // ends that
+	var queueKey string // the key whose wait queue it listens for, if it does
+	leave := func() {}  // ends the listening
 	defer func() { leave() }()
 	hear := func() bool {
 		if cfg.polling {
@@ -121,7 +120,7 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 		return heard
 	}
 
-	// enter joins the contest, and reports whether w has been given what it wants.
+	// enter joins the contest, and reports whether w has what it wants.
 	enter := func() bool {
 		over = false
 		switch q.join(w) {
@@ -131,7 +130,7 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 			leading = true
 			ask()
 		case turnedAway:
-			over = true // it has to wait for nothing but what Redis says to others
+			over = true // only the answer to another waiter is still awaited
 		case toWait:
 			if !w.once && w.events.empty() {
 				waits()
@@ -141,7 +140,7 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 		return false
 	}
 
-	// conclude returns how a wait ends that is over, or nil as long as that is not known.
+	// conclude returns the result of a wait that is over, or nil as long as it is unknown.
 	conclude := func() error {
 		of, ok := q.(shared)
 		var held bool
@@ -244,11 +243,11 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 			case failed:
 				asking = false
 				switch {
-				case ctx.Err() != nil && errors.Is(ev.err, ctx.Err()): // which says nothing of Redis
+				case ctx.Err() != nil && errors.Is(ev.err, ctx.Err()): // tells nothing about Redis
 				case !passing(ev.err):
 					return refused(ev.err)
 				case (w.once || over) && !ev.final && resent < sendsAgain(ev.err):
-					resent++ // to learn what the one before did
+					resent++ // to learn the outcome of the request before
 					ask()
 				case w.once || over || down.longer(max(cfg.ttl, patience)):
 					return unavailable(after(), ev.err)
@@ -276,23 +275,23 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 				}
 				heard := hear()
 				if heard && !ev.inLine {
-					ask() // to stand in line
+					ask() // to join the wait queue
 					continue
 				}
 				if ev.foreign && listener == nil {
 					listener = c.net.Listen(q.channel(), func(e hub.Event) {
-						q.hear(e.Payload) // nothing, when what was said before may have gone unheard
+						q.hear(e.Payload) // nothing, when earlier messages may have been missed
 						if e.Subscribed || !protocol.ForRedisson(e.Payload) {
 							w.poke()
 						}
 					})
 					if listener.Live() {
-						ask() // a release before now was not heard
+						ask() // an earlier release may have been missed
 						continue
 					}
 				}
 				pause := lookAgain
-				if _, ok := q.(queueing); ok && !ev.behind && !c.net.TracksChanges() { // it stands in a line there
+				if _, ok := q.(queueing); ok && !ev.behind && !c.net.TracksChanges() { // it is in a wait queue there
 					pause = lookAgainBlind
 				}
 				if ev.ttl >= 0 {
@@ -335,7 +334,7 @@ func (o *outage) longer(d time.Duration) bool {
 	return !o.since.IsZero() && time.Since(o.since) > d
 }
 
-// pause notes one more failure and returns for how long to pause, as b has it.
+// pause records one more failure and returns the pause that b has for it.
 func (o *outage) pause(b Backoff, err error) time.Duration {
 	if o.since.IsZero() {
 		o.since = now()

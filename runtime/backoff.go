@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// A Backoff says how long to pause before Redis is asked again, and how often; see [WithBackoff] and [Options.Retry]. A random half of each
-// pause keeps processes apart. The zero value is none. Redisson's LockOptions.BackOff.
+// A Backoff is the pauses between requests that Redis refused or did not answer, and their number; see [WithBackoff]
+// and [Options.Retry]. A random half of each pause keeps processes apart. The zero value is none. Redisson's
+// LockOptions.BackOff.
 type Backoff struct {
 	first, step, most time.Duration
 	double            bool
@@ -52,7 +53,7 @@ func (b Backoff) check() error {
 	return nil
 }
 
-// longest returns the pause after one who was refused so many times, of which a half is certain.
+// longest returns the pause after this many refusals; at least a half of it passes.
 func (b Backoff) longest(refused int) time.Duration {
 	d := b.first
 	switch {
@@ -72,15 +73,16 @@ func (b Backoff) longest(refused int) time.Duration {
 	return min(d, b.most)
 }
 
-// pause returns for how long to pause.
+// pause returns a random pause.
 func (b Backoff) pause(refused int) time.Duration {
 	d := b.longest(refused)
 	return d/2 + rand.N(d-d/2+1)
 }
 
-// WithBackoff has waiting calls ask again with the pauses of b, in place of listening: for servers and permissions without subscriptions.
-// Goroutines of one process still hand a Mutex to each other. A Client whose calls all have it subscribes to nothing; it notices a lock
-// taken by force by [Options.Tracking] or the next renewal. Redisson's RSpinLock.
+// WithBackoff makes waiting calls ask again with the pauses of b, instead of listening: for servers and permissions
+// without subscriptions. Goroutines of one process still hand a Mutex to each other. A Client whose calls all have it
+// subscribes to nothing; [Options.Tracking] or the next renewal shows it that a lock was taken by force. Redisson's
+// RSpinLock.
 func WithBackoff(b Backoff) LockOption {
 	return lockOption(func(c *lockConfig) { c.backoff, c.polling = b, true })
 }

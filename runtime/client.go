@@ -17,57 +17,58 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
 
-// A Client grants leases on one Redis deployment, renews them from one goroutine and listens on one connection. Have one per process. To
-// Redis all goroutines of a Client are one owner: they queue in the order of their calls and hand a key to each other without a round trip.
+// A Client grants leases on one Redis deployment, renews them from one goroutine and listens on one connection. Have
+// one per process. For Redis all goroutines of a Client are one owner: they queue in the order of their calls and hand
+// a key to each other without a round trip.
 type Client struct {
 	rc    rueidis.Client
 	owned bool // by Open: rc is closed with the Client
 	opts  Options
 
-	wire protocol.Process     // what its requests have in common
-	net  *transport.Transport // how they get to the servers
+	wire protocol.Process     // the common part of its requests
+	net  *transport.Transport // the connections to the servers
 
-	watched, database string // what sentinels watch, and which part of the server; known to Open alone, see site
+	watched, database string // the master set of sentinels, and the database of the server; only Open knows them, see site
 
 	ticketNumbers atomic.Uint64 // a number for each ticket to a key, the second half of its owner
 	watchdog      *watchdog.Watchdog
 	inbox
-	takes, frees                 *transport.Batcher // of locks that nobody else wants
+	takes, frees                 *transport.Batcher // of locks without waiters
 	acquires, releases           *transport.Batcher
 	contended                    contended
 	quorums                      quorumQueues
 	withdrawals                  withdrawals
-	stood                        recent // in the queues of these fair locks
+	stood                        recent // fair locks in whose queues the process waited
 	presence                     presence
 	questions                    questions
-	asks                         pace // of other processes
+	asks                         pace // requests from other processes
 	deadlocks                    deadlocks
 	holderTraces                 holderTraces
-	unheard                      sync.Once // the log has it that they cannot be answered
+	unheard                      sync.Once // logs that the client may not answer them
 	counts                       counts
 	reporter                     reporter
 	resources                    registry[*resource]
 	rws                          registry[*rwResource]
 	fairs                        registry[*fairResource]
 	semaphores, permits, latches registry[*counter]
-	traced                       trace.Func       // of tests, which replay what mutexes do; else nil
-	atEnd                        func(key string) // of tests, which keep who ends a lease from going on; else nil
+	traced                       trace.Func       // for tests that replay the steps of mutexes; else nil
+	atEnd                        func(key string) // for tests that delay the end of a lease; else nil
 	observed                     bool             // there are hooks for calls or leases
-	tasks                        chan func()      // to a goroutine that waits for one
-	waiting                      atomic.Int32     // goroutines that wait for a task
+	tasks                        chan func()      // to an idle goroutine
+	waiting                      atomic.Int32     // idle goroutines
 	disconnected                 atomic.Bool      // Close has closed the client of rueidis, which Open made
-	closing                      chan struct{}    // closed by Close and Shutdown: nothing is granted any more
-	stopped                      chan struct{}    // closed by Close: what runs in the background gives up
+	closing                      chan struct{}    // closed by Close and Shutdown: the client grants nothing any more
+	stopped                      chan struct{}    // closed by Close: background work gives up
 
 	mu      sync.Mutex // guards the rest
 	state   clientState
-	holds   int    // keys that this process has in Redis
-	running int    // goroutines that were spawned, and calls that acquire
-	drained signal // after Shutdown: there are no holds
+	holds   int    // keys that this process holds in Redis
+	running int    // started goroutines, and calls that acquire
+	drained signal // after Shutdown: the process holds nothing
 	idle    signal // after Close: nothing runs any more
 }
 
-// A signal is nil until somebody wants it, and closed once.
+// A signal is nil until a goroutine waits for it, and closed once.
 type signal chan struct{}
 
 func (s signal) set() {
@@ -89,9 +90,9 @@ const (
 	closed
 )
 
-// New returns a Client that sends its commands through rc, which remains the caller's to close, after the Client. It checks opts and
-// contacts Redis only to ask a cluster, see [PubSubAuto]. ConnWriteTimeout of rc, 10s by default, decides how fast a broken connection is
-// noticed: set it to a third of the shortest watchdog or lease time at most, as [Open] does.
+// New returns a Client that sends its commands through rc. The caller closes rc, after the Client. It checks opts and
+// contacts Redis only to ask a cluster, see [PubSubAuto]. ConnWriteTimeout of rc, 10s by default, is the time until the
+// Client notices a broken connection: set it to a third of the shortest watchdog or lease time at most, as [Open] does.
 func New(rc rueidis.Client, opts Options) (*Client, error) {
 	if rc == nil {
 		return nil, fmt.Errorf("lockgen: new client: %w: there is no connection", ErrBadOption)
@@ -107,7 +108,8 @@ func New(rc rueidis.Client, opts Options) (*Client, error) {
 	return newClient(rc, opts, mode, protocol.NewUUID(listens(rc, mode))), nil
 }
 
-// newClient returns the Client named uuid. mode says by which channels a cluster tells of releases.
+// newClient returns the Client named uuid. mode selects the channels on which a cluster announces
+// releases.
 func newClient(rc rueidis.Client, opts Options, mode PubSub, uuid string) *Client {
 	c := &Client{
 		rc:      rc,
@@ -187,9 +189,10 @@ func (c *Client) Shutdown(ctx context.Context) error {
 	}
 }
 
-// Close stops granting, fails waiting calls with [ErrClosed], ends each lease with ErrClosed and waits for its background work for
-// [Options.OpTimeout] at most. The keys of those leases expire; they are not deleted, since their holders may still be at work. Unlock
-// works after Close, unless [Open] made the Client. The second Close does nothing.
+// Close stops granting, fails waiting calls with [ErrClosed], ends each lease with ErrClosed and waits for its
+// background work for [Options.OpTimeout] at most. The keys of those leases expire; Close does not delete them, since
+// their holders may still be at work. Unlock works after Close, unless [Open] made the Client. The second Close does
+// nothing.
 func (c *Client) Close() error {
 	if c.made() == nil {
 		return fmt.Errorf("lockgen: close: %w", errNoClient)
@@ -206,7 +209,7 @@ func (c *Client) Close() error {
 	close(c.stopped)
 	c.drained.set()
 	c.idle = make(signal)
-	c.running++ // this
+	c.running++ // for Close itself
 	c.mu.Unlock()
 
 	c.presence.stop()
@@ -221,7 +224,7 @@ func (c *Client) Close() error {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		var closing sync.WaitGroup // a connection that is mute takes a second to close
+		var closing sync.WaitGroup // closing a mute connection takes a second
 		closing.Go(c.net.Quit)
 		closing.Go(c.net.Unlisten)
 		closing.Go(c.watchdog.Close)
@@ -242,8 +245,8 @@ func (c *Client) Close() error {
 	}
 }
 
-// site names where the keys of c are, in all processes in the same way: by the first of its addresses, which a failover does
-// not change if Open was given them, and the database.
+// site returns a name for the servers of c that is the same in all processes: the first of its addresses, which a
+// failover does not change if Open got them, and the database.
 func (c *Client) site() string {
 	if c == nil {
 		return ""
@@ -254,7 +257,7 @@ func (c *Client) site() string {
 	return slices.Min(append(c.net.Addrs(), "~")) + c.database
 }
 
-// granting reports whether leases may still be granted.
+// granting reports whether the client may still grant leases.
 func (c *Client) granting() bool {
 	select {
 	case <-c.closing:
@@ -264,7 +267,7 @@ func (c *Client) granting() bool {
 	}
 }
 
-// held counts the keys that this process has in Redis.
+// held counts the keys that this process holds in Redis.
 func (c *Client) held(change int) {
 	defer c.net.Watch()
 	c.mu.Lock()
@@ -275,8 +278,8 @@ func (c *Client) held(change int) {
 	}
 }
 
-// spawn runs f on a goroutine that Close waits for, if it was started before or by such a
-// goroutine. Goroutines are used again: what they grew their stacks for is most of what one costs.
+// spawn runs f on a goroutine that Close waits for, if it was started before Close or by such a
+// goroutine. It reuses goroutines: growing their stacks is most of the cost of one.
 func (c *Client) spawn(f func()) {
 	c.started()
 	c.start(f)
@@ -287,13 +290,13 @@ func (c *Client) aside(f func()) {
 	c.start(func() {
 		f()
 		if c.disconnected.Load() {
-			c.rc.Close() // rueidis keeps a connection that it was making when it was closed
+			c.rc.Close() // rueidis keeps a connection that it was establishing when it was closed
 		}
-		c.started() // it was not counted, and finishes now
+		c.started() // it was not counted, and ends now
 	})
 }
 
-// start runs f, and then notes that it has finished.
+// start runs f, and then records its end.
 func (c *Client) start(f func()) {
 	select {
 	case c.tasks <- f:
@@ -308,7 +311,7 @@ func (c *Client) started() {
 	c.running++
 }
 
-// idleWorkers is how many goroutines wait for the next task at most.
+// idleWorkers is the largest number of idle goroutines.
 const idleWorkers = 64
 
 func (c *Client) work(f func()) {

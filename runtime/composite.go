@@ -11,29 +11,29 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 )
 
-// A compositeLease is what a lease of several parts is a lease of. It is trusted while at least needs of its parts
-// are: all those of a MultiLock, a majority of a RedLock. Each part is renewed, lost and given back by
-// itself; the whole only looks at how many there are.
+// A compositeLease has the parts of a lease that consists of several. It is trusted while at least needs of its parts
+// are: all parts of a MultiLock, a majority of a RedLock. Each part is renewed, lost and released by itself; the whole
+// only counts them.
 type compositeLease struct {
 	whole *Lease
 	needs int
-	most  int    // parts that it may have
-	after func() // is called when the whole was given back, and when it is lost; or nil
+	most  int    // largest number of its parts
+	after func() // is called when the whole was released, and when it is lost; or nil
 
-	// replace gives a part back that has ended before the whole, and may see to another one; or nil, and it stays.
+	// replace releases a part that has ended before the whole, and may get another one; if nil, the part stays.
 	replace func(co *compositeLease, part *Lease)
 
-	// pass gives the parts to somebody else of this process, whose composite lease it returns, or nil, and what is left to be given
-	// back. There may be none.
+	// pass hands the parts to another waiter of this process. It returns the composite lease of that waiter, or nil,
+	// and the parts that are left to release. pass may be nil.
 	pass func(parts []*Lease) (successor *compositeLease, rest []*Lease)
 
-	mu               sync.Mutex // guards the rest; never held while a part is asked or ended
+	mu               sync.Mutex // guards the rest; never held during a call of a part
 	parts            []*Lease
-	ends             time.Time       // that the parts were extended to; zero if they were not
-	over             bool            // unlocked: nothing joins it any more
-	successor        *compositeLease // what joins that, then; or nil
-	successorPending bool            // over, but whether there is a successor is not known yet
-	late             []*Lease        // what came meanwhile
+	ends             time.Time       // the time until which the parts were extended; zero if they were not
+	over             bool            // unlocked: no part joins it any more
+	successor        *compositeLease // gets the parts that join later; or nil
+	successorPending bool            // over, but the successor is not known yet
+	late             []*Lease        // parts that joined meanwhile
 }
 
 // compose makes l the lease of all parts together, trusted while needs of them are.
@@ -50,7 +50,7 @@ func (co *compositeLease) begin() {
 	}
 }
 
-// watch has a part say that it has ended.
+// watch registers for the end of a part.
 func (co *compositeLease) watch(part *Lease) {
 	part.within.Store(co)
 	if cause := part.ended(); cause != nil {
@@ -58,8 +58,8 @@ func (co *compositeLease) watch(part *Lease) {
 	}
 }
 
-// join makes part one more of the parts, or gives it back if the whole was unlocked, or is not trusted any more: by the clock, too,
-// since somebody else may have had it by then.
+// join adds part to the parts. It releases the part if the whole was unlocked, or is not trusted any more: by the
+// clock, too, since another holder may have had the lock by then.
 func (co *compositeLease) join(part *Lease) {
 	part.stamp(co.whole.token)
 	trusted := co.whole.Err() == nil
@@ -83,7 +83,8 @@ func (co *compositeLease) join(part *Lease) {
 	}
 }
 
-// bearer returns who has the parts by now, u or who they went to, or nil if nobody has.
+// bearer returns the composite lease that has the parts now: co, or the one that they went to, or
+// nil if none has them.
 func (co *compositeLease) bearer() *compositeLease {
 	for co != nil {
 		co.mu.Lock()
@@ -110,7 +111,7 @@ func (co *compositeLease) all() []*Lease {
 	return slices.Clone(co.parts)
 }
 
-// part returns the lease of key that is a part, or a part of one, or nil.
+// part returns the lease of key among the parts, or among the parts of a part, or nil.
 func (co *compositeLease) part(c *Client, key string) *Lease {
 	for _, part := range co.all() {
 		if part.composite != nil {
@@ -124,8 +125,8 @@ func (co *compositeLease) part(c *Client, key string) *Lease {
 	return nil
 }
 
-// look ends the whole if too many parts have ended, of which the last one did because of cause. Otherwise it has those replaced
-// that are lost.
+// look ends the whole if too many parts have ended, the last one because of cause. Otherwise it replaces the lost
+// parts.
 func (co *compositeLease) look(cause error) {
 	co.mu.Lock()
 	left := 0
@@ -147,7 +148,7 @@ func (co *compositeLease) look(cause error) {
 	if !enough {
 		co.whole.end(cause)
 		if co.whole.client.opts.Hooks.Ended != nil && !co.whole.unlocked.Load() {
-			co.whole.reportLater() // its parts were given back one by one
+			co.whole.reportLater() // its parts were released one by one
 		}
 		co.spend()
 	}
@@ -156,8 +157,8 @@ func (co *compositeLease) look(cause error) {
 	}
 }
 
-// spend has what is left of a whole that is lost not renewed any more, if it would have been replaced. Others need it, and who lost
-// it may never call Unlock.
+// spend stops the renewal of the rest of a lost whole, if its parts would have been replaced. Other processes need the
+// servers, and the holder that lost it may never call Unlock.
 func (co *compositeLease) spend() {
 	if co.replace == nil || !errors.Is(co.whole.ended(), ErrLost) {
 		return
@@ -169,7 +170,7 @@ func (co *compositeLease) spend() {
 	}
 }
 
-// check returns nil while enough parts are trusted, by the clock too, then why one of the others is not.
+// check returns nil while enough parts are trusted, by the clock too; else the reason why one of the others is not.
 func (co *compositeLease) check() (cause error) {
 	left := 0
 	for _, part := range co.all() {
@@ -185,7 +186,7 @@ func (co *compositeLease) check() (cause error) {
 	return nil
 }
 
-// until returns when so many parts are not trusted any more that the whole is not.
+// until returns the time from which so many parts are not trusted that the whole is not.
 func (co *compositeLease) until() time.Time {
 	parts := co.all()
 	ends := make([]time.Time, len(parts))
@@ -219,18 +220,18 @@ func (co *compositeLease) extend(ctx context.Context, d time.Duration) error {
 	return err
 }
 
-// extended returns what the parts were extended to.
+// extended returns the time until which the parts were extended.
 func (co *compositeLease) extended() time.Time {
 	co.mu.Lock()
 	defer co.mu.Unlock()
 	return co.ends
 }
 
-// reenter is never asked: who enters again enters the parts.
+// reenter is never called: a caller that re-enters the whole re-enters the parts.
 func (co *compositeLease) reenter(*Lease, *Lease) bool { return false }
 
-// unlock ends l and all its parts, whatever becomes of each. It waits until so many are given back that, with those it never had,
-// somebody else can have a whole; the others are given back in the background.
+// unlock ends l and all its parts, whatever the result for each. It waits until so many are released that, together
+// with those it never had, another caller can hold a whole; it releases the others in the background.
 func (co *compositeLease) unlock(l *Lease) error {
 	if l.unlocked.Swap(true) {
 		return ErrReleased
@@ -273,8 +274,8 @@ func (co *compositeLease) unlock(l *Lease) error {
 	return err
 }
 
-// most does the same with all parts at once. It returns what came of it when that has succeeded with needs of
-// them; if it has with fewer, also the errors.
+// most calls do for all parts at once. It returns the results when needs of them have succeeded; if fewer have, also
+// the errors.
 func most[T any](parts []*Lease, needs int, do func(part *Lease) (T, error)) (done []T, errs error) {
 	type outcome struct {
 		value T
@@ -300,7 +301,7 @@ func most[T any](parts []*Lease, needs int, do func(part *Lease) (T, error)) (do
 	return done, errs
 }
 
-// budget returns for how long the call with opts may wait, and whether they say so.
+// budget returns the wait time in opts, and whether they have one.
 func budget(opts []LockOption) (wait time.Duration, said bool, err error) {
 	cfg := lockConfig{wait: UntilDone}
 	cfg.apply(opts)

@@ -8,17 +8,17 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 )
 
-// contended remembers, for about a second, of which keys a client was refused. Who asks for one of them
-// stands in line with its first request, and so is spared a round trip; for all others a leaner script will do.
+// contended remembers, for about a second, the keys that a client was refused. A caller of such a key joins the wait
+// queue with its first request, which saves a round trip; for all other keys a leaner script suffices.
 //
-// It is a hint and forgets: keys share its slots, and one in millions is taken for another.
+// It is a hint and forgets: keys share its slots, and one key in millions is mistaken for another.
 type contended struct {
-	slots [256]atomic.Uint64 // hash of the key; in the lowest bits, when that was
+	slots [256]atomic.Uint64 // hash of the key; in the lowest bits, the time
 }
 
 const (
 	contendedTick  = 1 << 28       // nanoseconds, about a quarter of a second
-	contendedTicks = 4             // for so many a key is remembered
+	contendedTicks = 4             // it remembers a key for this many ticks
 	contendedClock = uint64(0xfff) // the bits of the time
 )
 
@@ -28,7 +28,7 @@ func contendedMark(key string, at time.Time) uint64 {
 	return maphash.String(contendedSeed, key)&^contendedClock | uint64(monotonic.Of(at)/contendedTick)&contendedClock
 }
 
-// note says that key was refused at that time.
+// note records that key was refused at that time.
 func (c *contended) note(key string, at time.Time) {
 	mark := contendedMark(key, at)
 	c.slots[mark>>56].Store(mark)

@@ -10,9 +10,9 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
-// A counter is this process's side of one key that counts: a semaphore or a latch. Its callers
-// queue here, first come, first served, and one request at a time asks Redis for all of them, so that a
-// big demand is not overtaken by small ones of the same process.
+// A counter is this process's side of one key that counts: a semaphore or a latch. Its callers queue here, first come,
+// first served, and one request at a time asks Redis for all of them, so that small demands of the same process do not
+// overtake a big one.
 //
 //	           all granted
 //	┌── idle ◄──────────────┐
@@ -21,8 +21,8 @@ import (
 //	                     ▲    ▲ reply lost: the same again   │
 //	                     └────┴──────────────────────────────┘ a message, a release here, time, the head leaves
 //
-// What was granted to one who left is given back. A request whose outcome is not known is sent again, as
-// it was, until it is: Redis keeps what it did by its number.
+// A grant for a waiter that left is released. A request with an unknown outcome is sent again, unchanged, until the
+// outcome is known: Redis stores the result under the number of the request.
 type counter struct {
 	referenced
 
@@ -32,52 +32,52 @@ type counter struct {
 	mu          sync.Mutex // guards the rest; never held while waiting for anything
 	queue       waitQueue
 	full        bool          // the head was refused
-	width       int           // for how many the next request asks
-	alike       bool          // they all want the same: one answer is for all of them
-	round       *batchRequest // that was sent and not answered
+	width       int           // for how many waiters the next request asks
+	alike       bool          // all want the same: one answer serves all of them
+	round       *batchRequest // the request without an answer
 	asking      bool          // it is under way
-	numbers     list.List     // of the requests whose outcome is not known, in their order
+	numbers     list.List     // of the requests with an unknown outcome, in their order
 	permits     map[*Permit]struct{}
 	answers     answerLog // of Redis
 	lastMessage string    // the last message
-	heard       int       // messages
+	heard       int       // number of messages
 }
 
-// A counting is what a counter counts: permits, or the open latch.
+// A counting is the thing that a counter counts: permits, or the open latch.
 type counting interface {
-	// channel is where Redisson announces that asking may be worth it again.
+	// channel is the channel on which Redisson announces a change.
 	channel() string
-	// ask sends b for those who want what it is about, or for nobody: then what it has not taken yet
-	// it never will. The first so many of b have theirs; the others are refused, and it is
-	// worth asking again in ttl, or nobody knows when if that is negative.
+	// ask sends b for waiters, or for none: then what b has not taken yet it never takes. The first
+	// granted waiters of b have theirs; Redis refuses the others, which ask again after ttl, or
+	// have no such time if ttl is negative.
 	ask(b *batchRequest, wanted bool) (granted int, ttl time.Duration, err error)
-	// grant gives w what it has in Redis since sent, and reports false if that is over: then it is
-	// undone, and w wants it anew. It is called under the counter's lock.
+	// grant gives w its permits, which it has in Redis since sent, and reports false if their lease
+	// is over: then grant releases them, and w asks anew. The caller holds the counter's lock.
 	grant(w *waiter, sent time.Time) bool
-	// undo gives back what was granted.
+	// undo releases granted permits.
 	undo(demand)
 }
 
-// A demand is what a waiter wants of a counter.
+// A demand is the demand of a waiter at a counter.
 type demand struct {
-	n      int     // how many
+	n      int     // number of permits
 	create int     // permits to create it with, or 0
-	ids    string  // under which it is to get them, of 16 bytes each
-	permit *Permit // that it is to get
-	seen   bool    // the latch was closed
+	ids    string  // the ids of the permits, of 16 bytes each
+	permit *Permit // the permit for the waiter
+	seen   bool    // the latch was seen closed
 }
 
 const (
-	// mostAtOnce is how many waiters one request asks for at most. It asks for one more than the last one
-	// that was refused was granted, for twice as many after one that was granted to all, and for as many
-	// as there are said to be permits.
+	// mostAtOnce is the largest number of waiters of one request. A request serves one waiter more than the last
+	// refused request granted, twice as many after one that was granted to all, and as many as a message says that
+	// there are permits.
 	mostAtOnce = 64
-	// keepResults is how long Redis keeps what a request did. It is sent again, and may be late, for
-	// half of it.
+	// keepResults is how long Redis stores the result of a request. The client repeats a request,
+	// and a request may be late, for half of that time.
 	keepResults = 2 * time.Minute
 	insistence  = keepResults / 2
-	// pollCounted is how often a waiter asks that nobody can tell when it is worth it: some who give
-	// back say nothing.
+	// pollCounted is the interval in which a waiter asks without any message: some programs release
+	// without one.
 	pollCounted = 5 * time.Second
 )
 
@@ -103,8 +103,8 @@ func newCounter(c *Client, kind, key string) *counter {
 
 func (ct *counter) channel() string { return ct.of.channel() }
 
-// hear notes what was said last. Nothing says that more may have been said; that a latch was opened is
-// true all the same.
+// hear records the last message. An empty one means that messages may have been missed; the message
+// that a latch was opened remains true.
 func (ct *counter) hear(payload string) {
 	ct.mu.Lock()
 	defer ct.mu.Unlock()
@@ -118,7 +118,7 @@ func (ct *counter) hear(payload string) {
 	}
 }
 
-// join puts w at the end of the queue. One who does not wait is not put behind one who does.
+// join adds w to the end of the queue. A waiter that tries once is not put behind one that waits.
 func (ct *counter) join(w *waiter) entry {
 	ct.mu.Lock()
 	defer ct.mu.Unlock()
@@ -133,22 +133,22 @@ func (ct *counter) join(w *waiter) entry {
 	return toAsk
 }
 
-// last returns what Redis said last. What this process has is no reason to wait.
+// last returns the last answer of Redis. Permits of this process are no reason to wait.
 func (ct *counter) last(*waiter) (held bool, saidLast answerLog) {
 	ct.mu.Lock()
 	defer ct.mu.Unlock()
 	return false, ct.answers.look()
 }
 
-// remind has the head of the queue ask.
+// remind makes the head of the queue ask.
 func (ct *counter) remind() { ct.wake() }
 
-// ask has w's demand sent, with the next request if one is under way.
+// ask sends the demand of w, with the next request if one is under way.
 func (ct *counter) ask(w *waiter) {
 	ct.mu.Lock()
 	defer ct.mu.Unlock()
 	if !w.place.queued {
-		return // it was given what it wants a moment ago
+		return // it got what it wants a moment ago
 	}
 	w.place.leading, w.place.asked = true, true
 	ct.send()
@@ -162,7 +162,7 @@ func (ct *counter) notify(w *waiter, ev event) {
 	}
 }
 
-// resume asks for those who queue, or has the head do so.
+// resume asks for the waiters, or makes the head do so.
 func (ct *counter) resume() {
 	for w := ct.queue.first; w != nil; w = w.place.after {
 		if w.place.asked {
@@ -176,8 +176,8 @@ func (ct *counter) resume() {
 	ct.lead()
 }
 
-// lead makes it the head's turn to ask, if it is not yet. Whenever no request is under way, it is the
-// head's turn.
+// lead gives the head the turn to ask, if it does not have it. Whenever no request is under way,
+// the head has the turn.
 func (ct *counter) lead() {
 	if w := ct.queue.first; w != nil && !w.place.leading {
 		w.place.leading = true
@@ -185,7 +185,7 @@ func (ct *counter) lead() {
 	}
 }
 
-// wake has the head ask, since something was given back here.
+// wake makes the head ask, since this process released something.
 func (ct *counter) wake() {
 	ct.mu.Lock()
 	defer ct.mu.Unlock()
@@ -194,7 +194,7 @@ func (ct *counter) wake() {
 	}
 }
 
-// leave takes w out of the queue. What it was given after all is given back.
+// leave removes w from the queue, and releases what it was granted after all.
 func (ct *counter) leave(w *waiter) {
 	ct.mu.Lock()
 	defer ct.mu.Unlock()
@@ -213,7 +213,7 @@ func (ct *counter) leave(w *waiter) {
 	first := ct.queue.first == w
 	ct.queue.remove(w)
 	switch {
-	case ct.asking: // the answer looks after the queue
+	case ct.asking: // the answer continues the queue
 	case ct.queue.length > 0:
 		if first {
 			ct.resume()
@@ -226,8 +226,8 @@ func (ct *counter) leave(w *waiter) {
 	}
 }
 
-// count has a call wait at the counter of a key until it is granted what want demands. After an error
-// the waiter is returned too, if want was called.
+// count makes a call wait at the counter of a key until the demand of want is granted. After an
+// error it returns the waiter too, if it called want.
 func (a *attempt) count(ctx context.Context, want func(*waiter)) (*waiter, error) {
 	c, kind, key, cfg := a.c, a.kind, a.key, a.cfg
 	if a.err != nil {
@@ -249,7 +249,7 @@ func (a *attempt) count(ctx context.Context, want func(*waiter)) (*waiter, error
 	start := time.Now()
 	err = c.await(ctx, ct, w, cfg, a.waits)
 	if err == nil && ctx.Err() != nil {
-		err = ended(ctx) // granted, but not wanted any more
+		err = ended(ctx) // granted, but the caller does not want it any more
 	}
 	if err != nil {
 		ct.leave(w)
@@ -259,14 +259,14 @@ func (a *attempt) count(ctx context.Context, want func(*waiter)) (*waiter, error
 	return w, nil
 }
 
-// countings make what counters count, by their kinds.
+// countings make the counting of a counter, by its kind.
 var countings = map[string]func(*counter) counting{
 	kindSemaphore: newSemaphoreCounter,
 	kindPermit:    newPermitCounter,
 	kindLatch:     newLatchCounter,
 }
 
-// close ends the permits that this process has, because the client is closed. It sends nothing to Redis.
+// close ends the permits of this process, because the client is closed. It sends nothing to Redis.
 func (ct *counter) close() {
 	ct.mu.Lock()
 	permits := make([]*Permit, 0, len(ct.permits))

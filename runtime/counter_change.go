@@ -12,15 +12,15 @@ import (
 // enroll numbers a request.
 func (ct *counter) enroll() *list.Element { return ct.numbers.PushBack(ct.c.ticketNumbers.Add(1)) }
 
-// numbered returns a request as the scripts get it.
+// numbered returns a request in the form of the scripts.
 func (ct *counter) numbered(number *list.Element) protocol.Request {
 	ct.mu.Lock()
 	defer ct.mu.Unlock()
 	return protocol.Request{Number: number.Value.(uint64), Oldest: ct.numbers.Front().Value.(uint64), Keep: keepResults}
 }
 
-// change has a script run that changes the count, once, however often it is sent: for the caller until ctx ends,
-// at most for Options.OpTimeout, and then, if it is to be done at any rate, in the background.
+// change makes a script change the count, once, however often it is sent: for the caller until ctx ends, at most for
+// Options.OpTimeout, and then, if anyway is set, in the background.
 func (ct *counter) change(ctx context.Context, anyway bool, cmd func(protocol.Request) protocol.Command) (int64, error) {
 	return ct.once(ctx, anyway, func(r protocol.Request) (int64, error) {
 		return ct.c.net.Run(cmd(r)).Int()
@@ -46,13 +46,13 @@ func (ct *counter) once(ctx context.Context, anyway bool, send func(protocol.Req
 	})
 }
 
-// insist calls send until it is answered, like change, and then settled. Nobody waits for ever.
+// insist calls send until it is answered, like change, and then settled. It gives up in the end.
 func (ct *counter) insist(ctx context.Context, anyway bool, settled func(), send func() (int64, error)) (int64, error) {
 	type reply struct {
 		n   int64
 		err error
 	}
-	limit := time.Now().Add(min(insistence, ct.c.opts.OpTimeout)) // later Redis may not know any more that it was done
+	limit := time.Now().Add(min(insistence, ct.c.opts.OpTimeout)) // after that Redis may have forgotten the result
 	over := limit
 	if anyway {
 		over = time.Now().Add(insistence)
@@ -62,7 +62,7 @@ func (ct *counter) insist(ctx context.Context, anyway bool, settled func(), send
 	ct.c.spawn(func() {
 		defer ct.quit()
 		finish := func(n int64, err error) {
-			settled() // first, so that the caller's next request says that this one is
+			settled() // first, so that the caller's next request tells Redis that this one is settled
 			done <- reply{n, err}
 		}
 		var down outage
@@ -103,8 +103,8 @@ func (ct *counter) insist(ctx context.Context, anyway bool, settled func(), send
 	}
 }
 
-// change makes a change to a key that counts, and wakes who waits for it here. One that is to be made at any rate does not end with
-// ctx, nor when the client is closed.
+// change changes the count of a key, and wakes its waiters in this process. A change with anyway does not end with ctx,
+// nor when the client is closed.
 func (c *Client) change(ctx context.Context, op, kind, key string, anyway bool, make func(ctx context.Context, ct *counter) (int64, error)) (int64, error) {
 	fail := func(err error) (int64, error) { return 0, &Error{Op: op, Key: key, Err: err} }
 	if ctx = present(ctx); anyway {
@@ -129,9 +129,9 @@ func (c *Client) change(ctx context.Context, op, kind, key string, anyway bool, 
 	return n, nil
 }
 
-// enough returns why n is not how many can be wanted, given, or set.
+// enough returns why n is unusable as a number of permits, or nil.
 func enough(n, least int) error {
-	const most = 1<<31 - 1 // of Redisson, which counts in 32 bits
+	const most = 1<<31 - 1 // Redisson's, which counts in 32 bits
 	switch {
 	case n < least:
 		return fmt.Errorf("%w: %d permits are fewer than %d", ErrBadOption, n, least)

@@ -8,20 +8,21 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/transport"
 )
 
-// A batchRequest is one request, for several who wait. Those who leave meanwhile stay in it: sent again, it has
-// to be what it was.
+// A batchRequest is one request for several waiters. Waiters that leave meanwhile stay in it: a repeated request must
+// be the same.
 type batchRequest struct {
 	number         *list.Element
 	waiters        []*waiter
 	demands        []demand
-	sent           time.Time // for the first time: what was taken then lasts no longer for being asked for again
-	outcomeUnknown bool      // it may have been done without our knowing
+	sent           time.Time // for the first time: a repetition does not prolong the leases of its permits
+	outcomeUnknown bool      // it may have taken effect without our knowing
 	deleted        bool      // the latch that they wait for was deleted
 	last           bool      // it is sent once more, because the client is closed
-	down           outage    // since it is in doubt
+	down           outage    // since its outcome is unknown
 }
 
-// send sends the request in doubt again, or a new one for those who queue, unless one is under way.
+// send sends the request with an unknown outcome again, or a new one for the waiters, unless one is
+// under way.
 func (ct *counter) send() {
 	if ct.asking {
 		return
@@ -43,7 +44,7 @@ func (ct *counter) send() {
 		wanted = wanted || w.place.queued
 	}
 	if b.sent.IsZero() {
-		b.sent = time.Now() // before the request: trust is counted from here
+		b.sent = time.Now() // before the request: the trust counts from here
 	}
 	ct.asking = true
 	ct.answers.asks()
@@ -57,7 +58,8 @@ func (ct *counter) send() {
 	})
 }
 
-// settle deals with the answer to b, and returns those who were granted what they do not want any more.
+// settle handles the answer to b, and returns the grants for waiters that do not want them any
+// more.
 func (ct *counter) settle(b *batchRequest, granted int, ttl time.Duration, err error) (vain []demand) {
 	ct.mu.Lock()
 	defer ct.mu.Unlock()
@@ -103,15 +105,15 @@ func (ct *counter) settle(b *batchRequest, granted int, ttl time.Duration, err e
 	return vain
 }
 
-// refuse tells the head that it has to wait, and the others that they wait behind it. One that does not
-// wait makes room for them instead.
+// refuse tells the head that it has to wait, and the others that they wait behind it. A waiter that
+// tries once makes room for them instead.
 func (ct *counter) refuse(head *waiter, ttl time.Duration) {
 	head.demand.seen = true
 	if head.once || head.place.asked || !head.place.leading { // or it is about to ask by itself
 		head.place.leading, head.place.asked = true, false
 		head.notify(event{kind: refusedFor, ttl: ttl, foreign: true, inLine: true})
 	}
-	if head.once { // and will not ask any more
+	if head.once { // and will not ask again
 		ct.queue.remove(head)
 		ct.full = false
 		ct.resume()
@@ -128,8 +130,8 @@ func (ct *counter) refuse(head *waiter, ttl time.Duration) {
 	}
 }
 
-// failed tells those who asked with b that there was no answer. If its outcome is not known and they
-// have gone, it is settled without them.
+// failed tells the waiters of b that there was no answer. If the outcome is unknown and they have
+// gone, settleLater finds it out.
 func (ct *counter) failed(b *batchRequest, err error) {
 	b.outcomeUnknown = b.outcomeUnknown || transport.Unknown(err) || transport.Unconfirmed(err)
 	pause := b.down.pause(ct.c.opts.Retry, err)
@@ -141,16 +143,16 @@ func (ct *counter) failed(b *batchRequest, err error) {
 		ct.numbers.Remove(b.number)
 	}
 	if ct.queue.length > 0 {
-		ct.lead() // whoever asked may have left, or may be about to
+		ct.lead() // the waiter that asked may have left, or may be about to
 		return
 	}
-	ct.full = false // the one who was refused has left, and the next to come asks
+	ct.full = false // the refused waiter has left, and the next to come asks
 	if b.outcomeUnknown {
 		ct.settleLater(b, err, pause)
 	}
 }
 
-// settleLater sends b again in a while, though nobody waits for the answer, unless it is too late for that.
+// settleLater sends b again after a pause, although no waiter waits for the answer, unless it is too late for that.
 func (ct *counter) settleLater(b *batchRequest, err error, pause time.Duration) {
 	ct.stay()
 	ct.c.spawn(func() {
@@ -174,7 +176,7 @@ func (ct *counter) settleLater(b *batchRequest, err error, pause time.Duration) 
 	})
 }
 
-// asked returns b as the scripts that grant get it.
+// asked returns b in the form of the scripts that grant.
 func (ct *counter) asked(b *batchRequest) protocol.Round {
 	return protocol.Round{Request: ct.numbered(b.number), Again: b.outcomeUnknown, Create: b.demands[0].create}
 }

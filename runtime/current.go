@@ -9,17 +9,17 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/force"
 )
 
-// A CurrentLease is the lease that a context is under, for code that did not lock: it cannot unlock. Only Extend contacts Redis.
+// A CurrentLease is the lease of a context, for code that did not lock: it cannot unlock. Only Extend contacts Redis.
 type CurrentLease struct{ t *leaseCore }
 
-// LeaseFrom returns the innermost lease that ctx is under, also after its end: for code below a Do or a generated wrapper, before it does
-// what cannot be undone, or takes longer than a fixed lease.
+// LeaseFrom returns the innermost lease of ctx, also after its end: for code below a Do or a generated wrapper, before
+// it does something irreversible, or something that takes longer than a fixed lease.
 func LeaseFrom(ctx context.Context) (lease CurrentLease, ok bool) {
 	t := leaseCoreFrom(ctx)
 	return CurrentLease{t}, t != nil
 }
 
-// leaseCoreFrom returns the innermost leaseCore that ctx is under, or nil.
+// leaseCoreFrom returns the innermost leaseCore of ctx, or nil.
 func leaseCoreFrom(ctx context.Context) *leaseCore {
 	if ctx == nil {
 		return nil
@@ -79,7 +79,7 @@ func init() {
 	}
 }
 
-// takeAway takes from t what it has in Redis, as somebody does who forces the lock open, and reports whether Redis had it.
+// takeAway takes the key of t from it, like a forced unlock, and reports whether Redis had it.
 func (t *leaseCore) takeAway(ctx context.Context) (taken bool, err error) {
 	switch c := t.client; t.kind {
 	case kindFair:

@@ -15,8 +15,8 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
-// A DeadlockError is why a call failed that was ended because it was in a deadlock, see [Options.BreakDeadlocks]. It matches
-// [ErrDeadlock].
+// A DeadlockError is the error of a call that the client ended to break a deadlock, see [Options.BreakDeadlocks]. It
+// matches [ErrDeadlock].
 type DeadlockError struct{ Deadlock Deadlock }
 
 // Error names the key, the process, the name and the time of each call of the circle.
@@ -25,31 +25,32 @@ func (e *DeadlockError) Error() string { return ErrDeadlock.Error() + ": " + e.D
 // Unwrap returns [ErrDeadlock].
 func (e *DeadlockError) Unwrap() error { return ErrDeadlock }
 
-// Deadlocks are what a client does to find circles of calls that wait for each other. Package deadlock has the rules; this is
-// what it knows of locks, and the way to other processes, which is their channel.
+// Deadlocks finds circles of calls that wait for each other. Package deadlock has the rules; this type has the
+// knowledge of locks, and the way to other processes, which is their channel.
 //
-// There is no goroutine and no timer before a call has waited for [Options.DeadlockAfter] under a lease, or another process asks.
+// There is no goroutine and no timer before a call has waited for [Options.DeadlockAfter] under a lease, or another
+// process asks.
 type deadlocks struct {
 	c      *Client
-	denied sync.Once      // the log has it that the client may not look
-	began  monotonic.Time // by which the detector counts
+	denied sync.Once      // logs that the client may not look
+	began  monotonic.Time // the zero of the detector's clock
 
-	detector *deadlock.Detector         // of the goroutine that runs
-	named    map[uint64]map[string]bool // likewise: by the numbers of calls, the circles that were reported for them
+	detector *deadlock.Detector         // only the running goroutine uses it
+	named    map[uint64]map[string]bool // likewise: by the numbers of calls, their reported circles
 	known    map[uint64]knownCall       // likewise: calls that wait, or did a moment ago, by their numbers
 	clients  map[string]string          // likewise: ids of processes by their beginnings
 
 	mu      sync.Mutex // guards the rest
 	numbers uint64     // of calls that wait
-	inbox   []string   // what other processes say
+	inbox   []string   // messages of other processes
 	due     bool       // it is time to look
 	running bool
-	ticked  monotonic.Time // when that was
-	next    monotonic.Time // when it is time again, or 0
+	ticked  monotonic.Time // when it last looked
+	next    monotonic.Time // when to look next, or 0
 	timer   *time.Timer
 }
 
-// A knownCall is a call of this process that others may know of.
+// A knownCall is a call of this process that others may refer to.
 type knownCall struct {
 	ctx  context.Context
 	of   DeadlockEvent
@@ -60,18 +61,19 @@ const (
 	// deadlockWord begins a message about deadlocks: "deadlock <JSON>".
 	deadlockWord = "deadlock "
 
-	// mostUnread is how many messages wait at most. Those that are left out are sent again.
+	// mostUnread is the largest number of unread messages. A message that does not fit is sent
+	// again.
 	mostUnread = 1000
 
-	// mostHolders is of how many holders of a key others are asked. A call that waits for a permit of which there are more is taken
-	// to go on.
+	// mostHolders is the largest number of holders of a key to ask about. A call that waits for a permit with more
+	// holders counts as able to go on.
 	mostHolders = 64
 
-	// mostClients is how many processes are remembered by the beginnings of their ids.
+	// mostClients is the largest number of processes remembered by the beginnings of their ids.
 	mostClients = 1000
 )
 
-// interval is how often it is looked.
+// interval is the time between two looks.
 func (d *deadlocks) interval() time.Duration {
 	if after := d.c.opts.DeadlockAfter; after > 0 {
 		return after
@@ -79,7 +81,7 @@ func (d *deadlocks) interval() time.Duration {
 	return DefaultDeadlockAfter
 }
 
-// hear gets what another process says. It does not block.
+// hear takes a message of another process. It does not block.
 func (d *deadlocks) hear(text string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -89,7 +91,7 @@ func (d *deadlocks) hear(text string) {
 	d.start()
 }
 
-// look has it looked soon: at once, or a little later if that was done a moment ago.
+// look schedules a look: at once, or a little later if the last one was a moment ago.
 func (d *deadlocks) look() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -101,7 +103,7 @@ func (d *deadlocks) look() {
 	d.start()
 }
 
-// wake has it looked in a while at the latest. The caller holds the lock.
+// wake schedules a look within a duration. The caller holds the lock.
 func (d *deadlocks) wake(in time.Duration) {
 	at := monotonic.Now().Add(in)
 	if !d.next.IsZero() && !at.Before(d.next) {
@@ -120,7 +122,7 @@ func (d *deadlocks) wake(in time.Duration) {
 	})
 }
 
-// start begins to work, unless that is under way. The caller holds the lock.
+// start starts the work, unless it is under way. The caller holds the lock.
 func (d *deadlocks) start() {
 	if !d.running && d.c.granting() {
 		d.running = true
@@ -128,7 +130,7 @@ func (d *deadlocks) start() {
 	}
 }
 
-// run works off what there is.
+// run does the pending work.
 func (d *deadlocks) run() {
 	for {
 		d.mu.Lock()
@@ -171,7 +173,7 @@ func (d *deadlocks) run() {
 	}
 }
 
-// send publishes messages. One that is lost is sent again by the next round.
+// send publishes messages. The next round repeats a lost one.
 func (d *deadlocks) send(messages []deadlock.Message) {
 	if len(messages) == 0 {
 		return
@@ -193,26 +195,26 @@ func (d *deadlocks) ask(commands rueidis.Commands) []rueidis.RedisResult {
 	return d.c.rc.DoMulti(ctx, commands...)
 }
 
-// mayNot writes to the log, once, that a permission is missing.
+// mayNot logs, once, that a permission is missing.
 func (d *deadlocks) mayNot(err error) {
 	if err == nil || rueidis.IsRedisNil(err) {
 		return
 	}
-	if why := refused(err); why != err { //nolint:errorlint // refused returns what it was given, or more
+	if why := refused(err); why != err { //nolint:errorlint // refused returns its argument, or more
 		d.denied.Do(func() {
 			d.c.opts.Logger.Warn("lockgen: deadlocks with other processes are not found", "error", why)
 		})
 	}
 }
 
-// Waits is that of deadlock.World.
+// Waits implements deadlock.World.
 func (d *deadlocks) Waits() (all []deadlock.Wait) {
 	who := d.c.Process()
 	at := monotonic.Now()
 	d.c.eachWaiting("", func(w *waiter, kind, key string) {
 		switch kind {
 		case kindSemaphore, kindLatch, kindRedLock:
-			return // nobody is known to have them
+			return // the holders are unknown
 		}
 		n := d.number(w)
 		e := DeadlockEvent{Kind: Kind(kind), Name: w.call.name, Key: key}
@@ -239,7 +241,7 @@ func (d *deadlocks) Waits() (all []deadlock.Wait) {
 	return all
 }
 
-// number returns the number of a call that waits. The caller holds the lock of the contest in which it is.
+// number returns the number of a waiting call. The caller holds the lock of its contest.
 func (d *deadlocks) number(w *waiter) uint64 {
 	if n := w.number.Load(); n != 0 {
 		return n
@@ -252,7 +254,7 @@ func (d *deadlocks) number(w *waiter) uint64 {
 	return n
 }
 
-// leasesOf returns the leases under whose contexts ctx is. Of permits that were taken together it returns each.
+// leasesOf returns the leases whose contexts ctx is under. Of permits that were acquired together it returns each.
 func leasesOf(ctx context.Context) (all []deadlock.Lease) {
 	eachLease(ctx, func(t *leaseCore) {
 		owner := t.guard.Owner()
@@ -267,10 +269,10 @@ func leasesOf(ctx context.Context) (all []deadlock.Lease) {
 	return all
 }
 
-// Holders is that of deadlock.World.
+// Holders implements deadlock.World.
 //
-// A call that waits to read waits for others who read only if somebody who wants to write is before it, and one that waits for a
-// permit may get another one: who has just begun to wait does not know yet, so that they count when they have waited for long.
+// A call that waits to read waits for other readers only if a writer is before it, and one that waits for a permit may
+// get another one. A call that has just begun to wait does not know that yet, so such holders count after a long wait.
 func (d *deadlocks) Holders(of []*deadlock.Wait) [][]deadlock.Holder {
 	commands := make(rueidis.Commands, len(of))
 	for i, w := range of {
@@ -297,7 +299,7 @@ func (d *deadlocks) Holders(of []*deadlock.Wait) [][]deadlock.Holder {
 	return all
 }
 
-// holdersIn returns who has a lock, by its fields.
+// holdersIn returns the holders of a lock, by its fields.
 func holdersIn(w *deadlock.Wait, fields []string) (all []deadlock.Holder) {
 	read := false
 	for i := 0; i+1 < len(fields); i += 2 {
@@ -317,7 +319,7 @@ func holdersIn(w *deadlock.Wait, fields []string) (all []deadlock.Holder) {
 	return all
 }
 
-// holdersOf returns who has permits. The beginning of an id is that of the process.
+// holdersOf returns the holders of permits. An id begins with digits of its process.
 func (d *deadlocks) holdersOf(ids []string) (all []deadlock.Holder) {
 	for _, id := range ids {
 		h := deadlock.Holder{Owner: hexes.EncodeToString([]byte(id))}
@@ -329,7 +331,7 @@ func (d *deadlocks) holdersOf(ids []string) (all []deadlock.Holder) {
 	return all
 }
 
-// clientOf returns the id of the process that begins with the digits of hint, or none.
+// clientOf returns the id of the process that begins with the digits of hint, or "".
 func (d *deadlocks) clientOf(hint string) string {
 	if own := strings.ReplaceAll(d.c.wire.UUID, "-", ""); strings.HasPrefix(own, hint) {
 		return d.c.wire.UUID
@@ -356,7 +358,7 @@ func (d *deadlocks) clientOf(hint string) string {
 	return ""
 }
 
-// Found is that of deadlock.World: it reports a circle for a call, once, and ends the call if that is how the circle is broken.
+// Found implements deadlock.World: it reports a circle for a call, once, and ends the call if that breaks the circle.
 func (d *deadlocks) Found(number uint64, circle deadlock.Circle) {
 	found := deadlockOf(circle)
 	key := found.String()
@@ -392,7 +394,7 @@ func (d *deadlocks) Found(number uint64, circle deadlock.Circle) {
 	}
 }
 
-// deadlockOf returns a circle as users see it.
+// deadlockOf returns a circle in the form for users.
 func deadlockOf(circle deadlock.Circle) Deadlock {
 	var found Deadlock
 	victim := circle.Victim()

@@ -14,15 +14,17 @@
 //
 // # What holds for all methods
 //
-// Making a lock contacts nobody. It names a key and holds no state: make one for each use, or keep one and share it between goroutines. All
-// types are safe for concurrent use. A name has 1,024 bytes at most; in braces it may have a hash tag, as in order:{42}, and another brace,
-// as in a{b, is refused, since a cluster could not unlock it. An unusable name is a [KeyError], an unusable option, number, zero value, nil
-// pointer, function or context is [ErrBadOption]: each call says so, before anything is sent.
+// Making a lock sends nothing. A lock names a key and holds no state: make one for each use, or keep one and share it
+// between goroutines. All types are safe for concurrent use. A name has 1,024 bytes at most; in braces it may have a
+// hash tag, as in order:{42}, and another brace, as in a{b, is refused, since a cluster could not unlock it. An
+// unusable name is a [KeyError], an unusable option, number, zero value, nil pointer, function or context is
+// [ErrBadOption]: each call says so, before anything is sent.
 //
-// Lock, RLock, Acquire, Wait and Campaign wait until the lock is granted, ctx ends or [WithWait] runs out. ctx becomes an ancestor of
-// [Lease.Context]. After an error nothing is held: a grant that raced with the end of ctx, or whose reply was lost, is given back. The
-// error matches the error of ctx, [ErrNotAcquired] after WithWait, [ErrUnavailable] if Redis does not answer, [ErrClosed], [ErrWrongType],
-// or it is what Redis refused with. An outage is waited out for 30s, or for the watchdog or lease time if that is longer.
+// Lock, RLock, Acquire, Wait and Campaign wait until the lock is granted, ctx ends or [WithWait] runs out. ctx becomes
+// an ancestor of [Lease.Context]. After an error the caller holds nothing: the Client releases a grant that raced with
+// the end of ctx, or whose reply was lost. The error matches the error of ctx, [ErrNotAcquired] after WithWait,
+// [ErrUnavailable] if Redis does not answer, [ErrClosed], [ErrWrongType], or it is the refusal of Redis. A waiting call
+// waits out an outage for 30s, or for the watchdog or lease time if that is longer.
 //
 // Methods that begin with Try try once and do not wait for others: they fail with ErrNotAcquired, or with ErrUnavailable if Redis does not
 // answer. Locking and unlocking a free lock take one round trip each; entering again, or getting a key from a goroutine of the same

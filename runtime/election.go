@@ -13,9 +13,10 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
-// An Election chooses one leader among candidates: the holder of the [Mutex] of its name, with a fencing token. What leases promise,
-// leaderships promise. Each candidate has a value by which observers know it, such as its address. The key lockgen_leader:{name} says who
-// leads: a leader confirms it every 200 seconds, and it expires after 10 minutes. Compare etcd's concurrency.Election.
+// An Election chooses one leader among candidates: the holder of the [Mutex] of its name, with a fencing token. A
+// leadership makes the promises of a lease. Each candidate has a value for observers, such as its address. The key
+// lockgen_leader:{name} has the record of the leader: the leader confirms it every 200 seconds, and it expires after 10
+// minutes. Compare etcd's concurrency.Election.
 //
 //	err := client.Election("reports").Lead(ctx, addr, func(ctx context.Context, l *lockrt.Leadership) error {
 //		return serve(ctx) // ends before another candidate can lead
@@ -26,8 +27,8 @@ type Election struct {
 	name string
 }
 
-// Election returns the election of that name, which is the key of its [Mutex]. WithWatchdog says how long a leader that died is still the
-// leader, WithWait how long a campaign lasts. [WithFencing] is implied.
+// Election returns the election of that name, which is the key of its [Mutex]. WithWatchdog is how long a dead leader
+// is still the leader, WithWait is how long a campaign lasts. [WithFencing] is implied.
 func (c *Client) Election(name string, opts ...LockOption) *Election {
 	return &Election{c: c, m: c.Mutex(name, append(slices.Clip(opts), WithFencing())...), name: name}
 }
@@ -37,12 +38,13 @@ func (e *Election) Name() string { return orZero(e).name }
 
 // A Leader is the leader of an [Election], as Redis knows it.
 type Leader struct {
-	Value  string // by which it wants to be known
-	Token  int64  // the fencing token of its term: larger than that of every earlier one; 0 if nobody leads
+	Value  string // its value for observers
+	Token  int64  // the fencing token of its term: larger than that of every earlier one; 0 without a leader
 	Client string // the [Client.ID] of its client
 }
 
-// leaderKeep is how long Redis keeps the record of who leads, which is good for nothing once the mutex is somebody else's.
+// leaderKeep is how long Redis keeps the record of the leader. The record is worthless once the mutex has another
+// holder.
 const leaderKeep = 10 * time.Minute
 
 // Campaign waits until this candidate leads. It fails like Lock, and below its own leadership and for a value of more than 64 KB with
@@ -84,8 +86,8 @@ func tooLong(value string) error {
 	return fmt.Errorf("%w: a value of %d bytes is longer than 64 KB", ErrBadOption, len(value))
 }
 
-// A strangerContext hides, until it is over, the owner of its caller, see [WithOwner]: each campaign, and each run of a schedule, is one of
-// its own, although what is locked below it is the owner's.
+// A strangerContext hides the owner of its caller, see [WithOwner]: each campaign, and each run of a schedule, is an
+// owner of its own. Under the lease, the caller's owner counts again.
 type strangerContext struct {
 	context.Context
 
@@ -99,10 +101,11 @@ func (x *strangerContext) Value(key any) any {
 	return x.Context.Value(key)
 }
 
-// Lead campaigns with value, calls fn while this candidate leads, and campaigns again when the leadership was lost, until ctx ends or fn
-// returns while it leads; then it resigns. fn must return when its context ends. Lead returns the error of fn, of ctx, or one that the next
-// campaign would fail with, too, such as [ErrWrongType], [ErrClosed] or, after [WithWait], [ErrNotAcquired]. It waits out any outage of
-// Redis and writes a line about it, and about each lost leadership, to [Options.Logger].
+// Lead campaigns with value, calls fn while this candidate leads, and campaigns again when the leadership was lost,
+// until ctx ends or fn returns while it leads; then it resigns. fn must return when its context ends. Lead returns the
+// error of fn, of ctx, or one that would also fail the next campaign, such as [ErrWrongType], [ErrClosed] or, after
+// [WithWait], [ErrNotAcquired]. It waits out any outage of Redis and writes a line about it, and about each lost
+// leadership, to [Options.Logger].
 func (e *Election) Lead(ctx context.Context, value string, fn func(ctx context.Context, l *Leadership) error) error {
 	e = orZero(e)
 	if fn == nil {
@@ -126,8 +129,8 @@ func (e *Election) Lead(ctx context.Context, value string, fn func(ctx context.C
 	}
 }
 
-// term calls fn under l and resigns, also if fn panics. again says that the leadership was lost and ctx goes on.
-func (l *Leadership) term(ctx context.Context, fn func(ctx context.Context, l *Leadership) error) (err error, again bool) { //nolint:staticcheck,revive // the error is what it is about
+// term calls fn under l and resigns, also if fn panics. again reports that the leadership was lost while ctx goes on.
+func (l *Leadership) term(ctx context.Context, fn func(ctx context.Context, l *Leadership) error) (err error, again bool) { //nolint:staticcheck,revive // term returns an error with its own key
 	defer func() {
 		resigned := l.Resign(ctx)
 		again = errors.Is(resigned, ErrLost) && ctx.Err() == nil
@@ -142,7 +145,7 @@ func (l *Leadership) term(ctx context.Context, fn func(ctx context.Context, l *L
 	return fn(l.Context(), l), false
 }
 
-// Leader asks Redis who leads. Token is 0 if nobody does, or not yet.
+// Leader asks Redis for the leader. Token is 0 if there is none, or none yet.
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	leader, _, err := orZero(e).look(ctx)
 	if err != nil {
@@ -151,7 +154,7 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	return leader, nil
 }
 
-// look is Leader, and returns how long the mutex is held at least if it is not renewed; 0 if it is free.
+// look is Leader, and returns how long the mutex stays held without a renewal; 0 if it is free.
 func (e *Election) look(ctx context.Context) (leader Leader, left time.Duration, err error) {
 	if err := e.check(ctx); err != nil {
 		return leader, 0, err
@@ -179,7 +182,7 @@ func (e *Election) look(ctx context.Context) (leader Leader, left time.Duration,
 	return Leader{Value: got.term.Value, Token: got.term.Token, Client: client}, got.left, nil
 }
 
-// check reports why e cannot be asked.
+// check returns why e cannot be used, or nil.
 func (e *Election) check(ctx context.Context) error {
 	switch {
 	case e.c == nil:
@@ -195,16 +198,16 @@ func (e *Election) check(ctx context.Context) error {
 	return nil
 }
 
-// Observe returns the leader at once and after each change of leader or value. Several changes during the loop body are one: the last.
-// Token is 0 while nobody leads.
+// Observe returns the leader at once and after each change of leader or value. Several changes during the loop body are
+// one: the last. Token is 0 without a leader.
 //
 //	for leader, err := range election.Observe(ctx) {
 //		route(leader, err) // with an error it is the last one known
 //	}
 //
-// During an outage it returns one error, which matches [ErrUnavailable]. The loop ends with ctx, or after an error that is there to stay. A
-// change is seen within milliseconds, the end of a leader that died when its lease is over. It costs one round trip for each change and
-// each watchdog time of the leader, or every 5s without a leader.
+// During an outage it returns one error, which matches [ErrUnavailable]. The loop ends with ctx, or after a permanent
+// error. It sees a change within milliseconds, and the end of a dead leader when its lease is over. It costs one round
+// trip for each change and each watchdog time of the leader, or every 5s without a leader.
 func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 	return func(yield func(Leader, error) bool) { orZero(e).observe(ctx, yield) }
 }
@@ -259,8 +262,8 @@ func (e *Election) observe(ctx context.Context, yield func(Leader, error) bool) 
 			timer.Reset(min(time.Until(until), pollUnheard))
 			select {
 			case <-changed:
-				waiting = away // the subscription may be back before the rest is
-			case <-timer.C: // while changes are not heard Redis is asked
+				waiting = away // the subscription may return before the other connections
+			case <-timer.C: // without messages it asks Redis
 				waiting = listener.Live() && now().Before(until)
 			case <-ctx.Done():
 				return

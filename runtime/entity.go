@@ -18,7 +18,7 @@ func (m EntityMutex[K]) Inspect(ctx context.Context) (Standing, error) {
 	return of(&m.entity, func(lock *Mutex) (Standing, error) { return lock.Inspect(ctx) })
 }
 
-// An entity is what the primitives of entities have in common.
+// An entity is the common part of the primitives of entities.
 type entity[K any, P interface{ Key() string }] struct {
 	bridge.Entity[K, P]
 }
@@ -26,7 +26,7 @@ type entity[K any, P interface{ Key() string }] struct {
 // errNoEntity is the error of the zero value, which locks nothing.
 var errNoEntity = fmt.Errorf("lockgen: %w: there is no entity", ErrBadOption)
 
-// parts returns what e is made of, or why there is nothing to lock.
+// parts returns the parts of e, or why there is nothing to lock.
 func (e *entity[K, P]) parts() (*bridge.Parts[K, P], error) {
 	p := bridge.Of(&e.Entity)
 	if p.Err == nil && any(p.Lock) == any(*new(P)) {
@@ -53,7 +53,7 @@ func (e *entity[K, P]) function(missing bool) error {
 	return err
 }
 
-// of returns what comes of asking the lock of e, unless it has no key.
+// of returns the result of a question to the lock of e, unless it has no key.
 func of[K, T any, P interface{ Key() string }](e *entity[K, P], ask func(lock P) (T, error)) (got T, err error) {
 	p, err := e.parts()
 	if err != nil {
@@ -65,7 +65,7 @@ func of[K, T any, P interface{ Key() string }](e *entity[K, P], ask func(lock P)
 	return got, err
 }
 
-// An exclusive is what the locks of entities have in common.
+// An exclusive is the common part of the locks of entities.
 type exclusive[K any, L interface {
 	Locker
 	ForceUnlock(ctx context.Context) (bool, error)

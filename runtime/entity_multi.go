@@ -12,7 +12,7 @@ type EntityMulti[K any] struct {
 	several[K]
 }
 
-// several keeps what several entities are made of out of the exported fields of an [EntityMulti].
+// several hides the parts of several entities from the exported fields of an [EntityMulti].
 type several[K any] struct{ bridge.Entity[[]K, Locker] }
 
 // Keys returns the keys in Redis, in the order of the entities, or a [KeyError].

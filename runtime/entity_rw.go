@@ -45,7 +45,7 @@ func (m EntityRWMutex[K]) Inspect(ctx context.Context) (RWStanding, error) {
 	return of(&m.entity, func(lock *RWMutex) (RWStanding, error) { return lock.Inspect(ctx) })
 }
 
-// reading returns opts for a reader, who has no fencing token though the writers have.
+// reading returns opts for a reader, which has no fencing token though writers have.
 func (m EntityRWMutex[K]) reading(opts []LockOption) []LockOption {
 	if !bridge.Of(&m.Entity).Fence {
 		return opts

@@ -12,43 +12,45 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/transport"
 )
 
-// Errors to test for with [errors.Is]. ErrNotAcquired says that somebody else has the lock: a goroutine of this process, or, by the last answer of
-// Redis, another one. ErrUnavailable says that Redis has not answered since, so that nobody knows; no error matches both. An error of the context matches
-// its cause, too, and one of the network that of rueidis.
+// Errors to test for with [errors.Is]. ErrNotAcquired means that another holder has the lock: a goroutine of this
+// process, or, by the last answer of Redis, another process. ErrUnavailable means that Redis has not answered since, so
+// that the holder is unknown; no error matches both. An error of the context matches its cause, too, and one of the
+// network that of rueidis.
 var (
 	ErrNotAcquired = errors.New("not acquired")             // others have the lock
-	ErrUnavailable = errors.New("server unavailable")       // Redis does not answer; with what it failed
-	ErrLost        = errors.New("lease lost")               // the lease ended by neither Unlock nor Close
+	ErrUnavailable = errors.New("server unavailable")       // Redis does not answer; with its last error
+	ErrLost        = errors.New("lease lost")               // the lease ended without Unlock or Close
 	ErrReleased    = errors.New("lease released")           // the lease was unlocked
 	ErrClosed      = errors.New("client closed")            // by Close or Shutdown
-	ErrUpgrade     = errors.New("held for reading")         // the call that asks to write reads itself, and would wait for itself
+	ErrUpgrade     = errors.New("held for reading")         // the call asks to write under its own read lease, and would wait for itself
 	ErrWrongType   = errors.New("key holds something else") // the key is not a lock: a string, a list, ...
 	ErrDeleted     = errors.New("latch deleted")            // while a call waited for it
 	ErrDeadlock    = errors.New("deadlock")                 // the call was ended to break one; a [DeadlockError] names its calls
-	ErrReplicas    = transport.ErrReplicas                  // fewer replicas than [Options.Replicas] confirmed: the grant was given back
+	ErrReplicas    = transport.ErrReplicas                  // fewer replicas than [Options.Replicas] confirmed: the Client released the grant
 	ErrBadOption   = errors.New("unusable option")          // an option, a number or an argument; nothing was sent
 )
 
-// An Error is what methods return: lockgen: lock "order:42": not acquired after 3s
+// An Error is the error of a method: lockgen: lock "order:42": not acquired after 3s
 type Error struct {
 	Op   string // "lock", "unlock", "read lock", "ttl", "force unlock", "acquire", "release", ...
 	Key  string
-	Name string // [WithName] of a call that acquires, or of the lease that was lost, or ""
+	Name string // [WithName] of a call that acquires, or of the lost lease, or ""
 	Err  error
 }
 
-// Error names the operation and the key, and says what went wrong.
+// Error names the operation and the key, and the reason.
 func (e *Error) Error() string { return fmt.Sprintf("lockgen: %s %q: %v", e.Op, e.Key, e.Err) }
 
 // Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// A KeyError says why a key cannot be built from the arguments of a call, or cannot be used. Nothing has been sent.
+// A KeyError is the reason why a key cannot be built from the arguments of a call, or is unusable. The call has sent
+// nothing.
 type KeyError struct {
 	Name   string // of the lock in generated code, like "orders.Service.Pay"; else empty
 	Path   string // the part of the key, like "o.Owner"; empty for the key as a whole
 	Reason string // "is nil", "is empty", ...
-	Err    error  // what the method or function said that was to make the part; else nil
+	Err    error  // the error of the method or function that makes the part; else nil
 }
 
 // Error names the part of the key, and what is wrong with it.
@@ -66,7 +68,7 @@ func (e *KeyError) Error() string {
 // Unwrap returns Err.
 func (e *KeyError) Unwrap() error { return e.Err }
 
-// errLate is the outcome of a request that was granted for a time that is over already.
+// errLate is the outcome of a request whose grant is over when the answer arrives.
 var errLate = errors.New("the answer came when the lease it granted was over")
 
 // ended returns the error of a context that is done.
@@ -85,7 +87,7 @@ func cmpOr(a, b error) error {
 	return b
 }
 
-// refused translates what Redis answered into the error that callers test for.
+// refused translates an answer of Redis into the error that callers test for.
 func refused(err error) error {
 	reply, ok := rueidis.IsRedisErr(err)
 	switch {
@@ -99,10 +101,10 @@ func refused(err error) error {
 	return err
 }
 
-// lasting are the errors of the client itself that will be the same the next time.
+// lasting are the errors of the client itself that the next call would get again.
 var lasting = []error{ErrBadOption, ErrClosed, ErrUpgrade, ErrDeleted}
 
-// passing reports whether err goes away by itself, so that a call that waits anyway may wait for that too.
+// passing reports whether err goes away by itself, so that a waiting call may wait for that too.
 func passing(err error) bool {
 	if _, ok := transport.Replied(err); !ok && slices.ContainsFunc(lasting, func(target error) bool { return errors.Is(err, target) }) {
 		return false
@@ -110,9 +112,9 @@ func passing(err error) bool {
 	return transport.Passing(err)
 }
 
-// sendsAgain returns how often a request that failed with err is sent again at once by a call that does not wait: once to learn
-// what it did, and as often as a client has connections to a server that may have been cut while nobody used them, which are
-// the one for a lone caller and the one that all share.
+// sendsAgain returns how often a call that does not wait sends a request again at once that failed with err: once to
+// learn its outcome, and once for each connection to a server that may have been cut while it was idle: the connection
+// of a lone caller, and the shared one.
 func sendsAgain(err error) int {
 	switch {
 	case transport.Cut(err):

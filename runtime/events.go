@@ -5,33 +5,33 @@ import (
 	"time"
 )
 
-// An event is what a contest tells a waiter.
+// An event is a message of a contest to a waiter.
 type event struct {
 	kind    eventKind
-	final   bool          // failed: asking again would not tell what this request did
-	foreign bool          // refusedFor: the other is not of this library
-	inLine  bool          // refusedFor: a release by one of this library finds us
-	behind  bool          // refusedFor: another one of this process stands before us
-	err     error         // failed: what went wrong
-	ttl     time.Duration // refusedFor: how long the other's lease has to run; negative if for ever
+	final   bool          // failed: asking again would not tell the outcome of this request
+	foreign bool          // refusedFor: the holder is no process of this library
+	inLine  bool          // refusedFor: a release by a process of this library finds the waiter
+	behind  bool          // refusedFor: another waiter of this process is before this one
+	err     error         // failed: the error
+	ttl     time.Duration // refusedFor: the rest of the holder's lease; negative for ever
 }
 
 type eventKind uint8
 
-// Between two requests a waiter gets each of these once at most.
+// Between two requests a waiter gets each of these at most once.
 const (
-	reason     eventKind = iota // to ask, if it is on you
-	given                       // it is yours
-	turn                        // it is on you to ask Redis
-	behind                      // somebody before you was refused: wait for your turn
-	refusedFor                  // Redis said no
-	failed                      // Redis said nothing, or something else
+	reason     eventKind = iota // to ask, if the waiter has the turn
+	given                       // the waiter has what it wants
+	turn                        // the waiter has the turn to ask Redis
+	behind                      // a waiter before this one was refused: wait for the turn
+	refusedFor                  // Redis refused
+	failed                      // Redis did not answer, or failed
 )
 
-// An eventQueue keeps the events of a waiter until the waiter takes them, in order. It has room for as much as there
-// is: a contest notifies while it is locked, and would be locked for ever if it had to wait for room.
+// An eventQueue keeps the events of a waiter, in order, until the waiter takes them. Its room is unlimited: a contest
+// notifies under its lock, and could block for ever if it had to wait for room.
 type eventQueue struct {
-	bell chan struct{} // rung while there is something; perhaps once too often
+	bell chan struct{} // signalled while there are events; perhaps once too often
 
 	mu     sync.Mutex
 	events []event
@@ -39,7 +39,7 @@ type eventQueue struct {
 
 func newEventQueue() eventQueue { return eventQueue{bell: make(chan struct{}, 1)} }
 
-// put adds ev behind what there is. It does not block.
+// put adds ev at the end. It does not block.
 func (b *eventQueue) put(ev event) {
 	b.mu.Lock()
 	b.events = append(b.events, ev)
@@ -47,7 +47,7 @@ func (b *eventQueue) put(ev event) {
 	b.ring()
 }
 
-// take returns the oldest of what there is, if there is anything.
+// take returns the oldest event, if there is one.
 func (b *eventQueue) take() (ev event, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -56,14 +56,14 @@ func (b *eventQueue) take() (ev event, ok bool) {
 	}
 	ev = b.events[0]
 	last := copy(b.events, b.events[1:])
-	b.events[last] = event{} // keeps no error alive
+	b.events[last] = event{} // so that it keeps no error alive
 	if b.events = b.events[:last]; last > 0 {
 		b.ring()
 	}
 	return ev, true
 }
 
-// empty reports whether there is nothing.
+// empty reports whether there are no events.
 func (b *eventQueue) empty() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -12,40 +12,42 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
-// A Schedule runs a function once in each interval, in the process that comes first. Run it in every replica. ShedLock does this for Java.
+// A Schedule runs a function once in each interval, in the first process that asks. Run it in every replica. ShedLock
+// does this for Java.
 //
 //	err := client.Every("invoices", time.Hour, func(ctx context.Context, t lockrt.Tick) error {
 //		return invoice(ctx, t.Since(), t.Start) // what has come since the last run that succeeded
 //	}).Run(ctx)
 //
-// Intervals count from 1970 by the clock of the Redis server: those of an hour begin at the full hour, UTC. The first process that asks
-// runs the function under the [Mutex] of the name, with a fencing token. No interval begins twice and no two runs overlap; a run that takes
-// longer than an interval delays the next. A process that finds an interval that nobody began runs at once. One request in each interval,
-// four more for a run.
+// Intervals count from 1970 by the clock of the Redis server: those of an hour begin at the full hour, UTC. The first
+// process that asks runs the function under the [Mutex] of the name, with a fencing token. No interval begins twice and
+// no two runs overlap; a run that takes longer than an interval delays the next. A process that finds an interval that
+// has not begun runs at once. One request in each interval, four more for a run.
 //
-// A missed interval, because no process lived, Redis was away, the process died or the function failed, does not begin again: the next run
-// finds it in its [Tick]. docs/details.md has recipes, and what is forgotten with a server.
+// A missed interval, because no process lived, Redis was away, the process died or the function failed, does not begin
+// again: the next run finds it in its [Tick]. docs/details.md has recipes, and the effects of a server that loses its
+// data.
 type Schedule struct {
 	c    *Client
 	m    *Mutex
 	of   protocol.Schedule
 	fn   func(ctx context.Context, t Tick) error
-	rate float64 // at which the clock of this process goes, for tests
+	rate float64 // the speed of this process's clock, for tests
 
 	mu    sync.Mutex
-	known time.Time // the start of the last interval that is known to have begun
+	known time.Time // the start of the last interval that has begun, as far as known
 }
 
-// A Tick is the interval that a [Schedule] runs for, by the clock of the server.
+// A Tick is the interval of a run of a [Schedule], by the clock of the server.
 type Tick struct {
 	Start    time.Time     // when it began
 	Interval time.Duration // its length
-	Done     time.Time     // the start of the last one before it in which the function returned nil; zero if none is known
-	Missed   int           // how many have passed since that one without success; 0 if none is known
+	Done     time.Time     // the start of the last interval before it in which the function returned nil; zero if none is known
+	Missed   int           // the number of intervals since then without success; 0 if none is known
 }
 
-// Since returns the start of the last interval that succeeded, or, if none is known, Start less one Interval: from there to Start is the
-// work of this run.
+// Since returns the start of the last interval that succeeded, or, if none is known, Start less one Interval: this run
+// has to do the work from there to Start.
 func (t Tick) Since() time.Time {
 	if t.Done.IsZero() {
 		return t.Start.Add(-t.Interval)
@@ -65,7 +67,7 @@ func (c *Client) Every(name string, interval time.Duration, fn func(ctx context.
 	}
 }
 
-// hundred returns the time of a hundred intervals, as far as that can be said.
+// hundred returns the time of a hundred intervals, within the range of a Duration.
 func hundred(interval time.Duration) time.Duration {
 	const most = 1<<63 - 1
 	if interval > most/100 {
@@ -74,9 +76,10 @@ func hundred(interval time.Duration) time.Duration {
 	return 100 * interval
 }
 
-// Run calls the function in each interval in which this process is the first, until ctx ends. Before, it returns only an error that is
-// there to stay: [ErrBadOption], a [KeyError], [ErrWrongType], [ErrClosed], or a refusal of Redis. The function's context ends with ctx,
-// and with [ErrLost] when another process may run. Its error goes to [Options.Logger] and makes the interval missed.
+// Run calls the function in each interval in which this process is the first, until ctx ends. Before that, it returns
+// only a permanent error: [ErrBadOption], a [KeyError], [ErrWrongType], [ErrClosed], or a refusal of Redis. The
+// function's context ends with ctx, and with [ErrLost] when another process may run. Its error goes to [Options.Logger]
+// and makes the interval missed.
 func (s *Schedule) Run(ctx context.Context) error {
 	if s == nil {
 		s = &Schedule{}
@@ -137,7 +140,8 @@ func (s *Schedule) check(ctx context.Context) error {
 	return nil
 }
 
-// turn runs the function if the present interval has not begun, and returns for how long to wait then.
+// turn runs the function if the present interval has not begun, and returns how long to wait after
+// that.
 func (s *Schedule) turn(ctx context.Context) (wait time.Duration, err error) {
 	m, err := s.ask(ctx, nil)
 	if err != nil {
@@ -146,7 +150,7 @@ func (s *Schedule) turn(ctx context.Context) (wait time.Duration, err error) {
 	if !m.Due {
 		return s.until(m), nil
 	}
-	// The one that is before may run for longer than the interval. Whether it is to be begun is asked again then.
+	// The holder may run for longer than the interval. After the wait, ask again whether the interval can begin.
 	alone := &strangerContext{Context: ctx}
 	lease, err := s.m.lock(alone, "every", []LockOption{WithWait(max(m.Left, minLease))})
 	alone.over.Store(true)
@@ -162,12 +166,12 @@ func (s *Schedule) turn(ctx context.Context) (wait time.Duration, err error) {
 	return s.until(m), nil
 }
 
-// until returns how long it is to the next interval: a little more, at random, so that processes do not ask all at once.
+// until returns the time to the next interval: a little more, at random, so that processes do not ask all at once.
 func (s *Schedule) until(m protocol.Moment) time.Duration {
 	return m.Left + time.Millisecond + rand.N(min(s.of.Interval/20, 50*time.Millisecond)) //nolint:gosec // it spreads load
 }
 
-// run begins the present interval under lease, if that has not begun, calls the function, and gives lease back.
+// run begins the present interval under lease, if it has not begun, calls the function, and releases lease.
 func (s *Schedule) run(ctx context.Context, lease *Lease) (m protocol.Moment, err error) {
 	defer func() {
 		lost := lease.grant.unlock(lease)
@@ -205,7 +209,7 @@ func (s *Schedule) run(ctx context.Context, lease *Lease) (m protocol.Moment, er
 	return m, nil
 }
 
-// ask asks whether the present interval is to be begun, and begins it under lease if that is not nil.
+// ask asks whether the present interval can begin, and begins it under lease if that is not nil.
 func (s *Schedule) ask(ctx context.Context, lease *Lease) (protocol.Moment, error) {
 	type reply struct {
 		m   protocol.Moment
@@ -238,7 +242,8 @@ func (s *Schedule) ask(ctx context.Context, lease *Lease) (protocol.Moment, erro
 	return got.m, nil
 }
 
-// done notes that the interval was done. What cannot be noted counts as missed for the next run.
+// done records that the interval was done. If the record fails, the interval counts as missed for
+// the next run.
 func (s *Schedule) done(ctx context.Context, start time.Time) error {
 	ctx = context.WithoutCancel(ctx)
 	var err error

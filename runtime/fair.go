@@ -6,13 +6,14 @@ import (
 	"time"
 )
 
-// A FairMutex is a [Mutex] that is granted strictly in the order in which Redis was asked, by all goroutines and Java threads. Redisson's
-// RFairLock.
+// A FairMutex is a [Mutex] that Redis grants strictly in the order of the requests, of all goroutines and Java threads.
+// Redisson's RFairLock.
 //
-// Each waiting goroutine is an owner of its own in Redisson's wait queue. Neighbours of one process hand the key on without a round trip,
-// [Options.Cohort] at most in a row; so a grant costs one command, and one more to go to another process. A waiting process that died holds
-// up those behind it for two seconds when it is next, a Java program for [Options.FairWait] at most. A request that is not answered within
-// 250ms is sent again over another connection. docs/details.md has the exact rules.
+// Each waiting goroutine is an owner of its own in Redisson's wait queue. Neighbours of one process hand the key on
+// without a round trip, [Options.Cohort] at most in a row; so a grant costs one command, and one more to go to another
+// process. A dead waiting process delays the waiters behind it for two seconds when it is next, a dead Java program for
+// [Options.FairWait] at most. The Client sends a request without an answer again after 250ms, over another connection.
+// docs/details.md has the exact rules.
 type FairMutex struct {
 	c    *Client
 	key  string
@@ -34,7 +35,7 @@ func (m *FairMutex) Lock(ctx context.Context, opts ...LockOption) (*Lease, error
 	return m.lock(ctx, "lock", opts)
 }
 
-// TryLock tries once, without entering the queue; it is refused if anybody holds the key or waits for it. Redisson's tryLock.
+// TryLock tries once, without entering the queue; it fails if there is a holder or a waiter. Redisson's tryLock.
 func (m *FairMutex) TryLock(ctx context.Context, opts ...LockOption) (*Lease, error) {
 	return m.lock(ctx, "try lock", append(slices.Clip(opts), once))
 }
@@ -65,7 +66,7 @@ func (m *FairMutex) force(ctx context.Context, owners ...string) (bool, error) {
 	}, lock.ForceUnlock(time.Now(), owners...))
 }
 
-// Inspect asks Redis who holds the key and how many wait. Redisson's isLocked.
+// Inspect asks Redis for the holder of the key and the number of waiters. Redisson's isLocked.
 func (m *FairMutex) Inspect(ctx context.Context) (Standing, error) {
 	m = orZero(m)
 	fail := func(err error) (Standing, error) { return Standing{}, &Error{Op: "inspect", Key: m.key, Err: err} }
@@ -84,7 +85,7 @@ func (m *FairMutex) Inspect(ctx context.Context) (Standing, error) {
 	return s, err
 }
 
-// lock is every way to lock.
+// lock is the common part of all ways to lock.
 func (m *FairMutex) lock(ctx context.Context, op string, opts []LockOption) (*Lease, error) {
 	m, ctx = orZero(m), present(ctx)
 	a := attempt{c: m.c, op: op, kind: kindFair, key: m.key}
@@ -93,7 +94,7 @@ func (m *FairMutex) lock(ctx context.Context, op string, opts []LockOption) (*Le
 	return a.granted(lease, err)
 }
 
-// take waits for the key as cfg says, which is of no use with an err.
+// take waits for the key with the options of cfg; with an err it fails.
 func (m *FairMutex) take(ctx context.Context, cfg lockConfig, err error, waiting func()) (*Lease, error) {
 	if err != nil {
 		return nil, err

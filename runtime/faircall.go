@@ -6,16 +6,16 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
-// A fairCall is the contest of one waiter. What it asks Redis with is a ticket: one of its own, or the place of one that gave
-// up a moment ago.
+// A fairCall is the contest of one waiter. It asks Redis with a ticket: one of its own, or that of a waiter that gave
+// up a moment ago, which keeps its place.
 type fairCall struct {
 	r    *fairResource
 	w    *waiter
-	wait time.Duration // by which its place is reckoned
+	wait time.Duration // the duration of its place
 
 	// Guarded by fairResource.mu.
 	ticket *fairTicket // nil before it joins
-	asked  bool        // at least once
+	asked  bool        // it has asked at least once
 }
 
 // contest returns the contest of a waiter.
@@ -29,23 +29,23 @@ func (r *fairResource) contest(w *waiter, cfg lockConfig) *fairCall {
 
 func (e *fairCall) queueKey() string { return e.r.key }
 
-// channel is where Redisson tells this waiter, and nobody else, that it is its turn.
+// channel is the channel of this waiter alone, on which Redisson announces its turn.
 func (e *fairCall) channel() string {
 	e.r.mu.Lock()
 	defer e.r.mu.Unlock()
 	return e.r.lock.Channel(e.ticket.owner)
 }
 
-// hear has no use for what is said on the channel: that something was is a reason to ask.
+// hear ignores the content of a message: any message is a reason to ask.
 func (e *fairCall) hear(string) {}
 
-// join has every waiter ask, except one that does not wait for what this process has, and one whose request another one
-// sent, who gave up.
+// join makes every waiter ask. Exceptions are a waiter that tries once while this process has the lock, and one that
+// takes over a ticket whose request is under way.
 func (e *fairCall) join(w *waiter) entry {
 	r := e.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.ownedBy(w.lease.owner) { // granted a moment ago, to another call of this one's owner
+	if r.ownedBy(w.lease.owner) { // granted a moment ago, to another call of the same owner
 		w.place.granted = true
 		r.grant.attach(r.grant, w.lease)
 		return entered
@@ -67,14 +67,14 @@ func (e *fairCall) join(w *waiter) entry {
 	return toAsk
 }
 
-// last returns whether this process has the lock, which keeps out one who does not wait. Who waits asks for itself.
+// last returns whether this process has the lock, which refuses a call that tries once. A waiting call asks for itself.
 func (e *fairCall) last(*waiter) (held bool, said answerLog) {
 	e.r.mu.Lock()
 	defer e.r.mu.Unlock()
 	return e.r.grant != nil, answerLog{}
 }
 
-// remind has the waiter ask, if it has not come to that yet.
+// remind makes the waiter ask, if it has not asked yet.
 func (e *fairCall) remind() {
 	e.r.mu.Lock()
 	defer e.r.mu.Unlock()
@@ -90,7 +90,7 @@ func (e *fairCall) ask(w *waiter) {
 	tk := e.ticket
 	if tk == nil || tk.grant != nil || tk.call != e || tk.left() {
 		r.mu.Unlock()
-		return // it was given what it wants a moment ago
+		return // it got what it wants a moment ago
 	}
 	e.asked = true
 	tk.asking++
@@ -100,7 +100,7 @@ func (e *fairCall) ask(w *waiter) {
 		r.c.started()
 	}
 	t := tk.terms
-	// One who does not hear of it is not given the lock without asking.
+	// A process that would not hear of a grant gets the lock only when it asks.
 	req := protocol.FairRequest{Owner: tk.owner, Queue: protocol.NotQueued, Lease: t.ttl, Wait: tk.wait, Hears: !w.once && !t.polling}
 	if t.fenced {
 		req.Tokens = 1
@@ -122,7 +122,7 @@ func (e *fairCall) ask(w *waiter) {
 	tk.send(req, w, 0)
 }
 
-// leave gives the ticket up. If the waiter was given the lease after all, that is unlocked.
+// leave gives the ticket up. If the waiter got the lease after all, leave unlocks it.
 func (e *fairCall) leave(w *waiter) {
 	r := e.r
 	r.mu.Lock()

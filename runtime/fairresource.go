@@ -7,21 +7,21 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
-// A fairResource is this process's side of one fair lock. It has no queue: who is next is for Redis to say, which knows each
-// waiter by a ticket of its own. When Redis hands the lock over to one of them it says too who of this process stands
-// right behind that one; these have it next, in this order, without a word to Redis.
+// A fairResource is this process's side of one fair lock. It has no queue: Redis decides the order, and knows each
+// waiter by a ticket of its own. When Redis hands the lock over to one of them, it names the waiters of this process
+// right behind it; these get the lock next, in this order, without a request to Redis.
 type fairResource struct {
 	referenced
 
 	lock protocol.Fair
 
 	mu         sync.Mutex             // guards the rest; never held while waiting for anything
-	tickets    map[uint64]*fairTicket // of those who wait, by their numbers
-	spare      []*fairTicket          // that nobody waits with any more, for a moment
-	spareTimer *time.Timer            // has those leave; nil before the first
-	grant      *fairGrant             // what the process has in Redis, or nil
-	shut       bool                   // the client is closed: nobody enters again
-	noted      bool                   // somebody stood in the queue
+	tickets    map[uint64]*fairTicket // of the waiters, by their numbers
+	spare      []*fairTicket          // that have had no waiter for a moment
+	spareTimer *time.Timer            // withdraws them; nil before the first
+	grant      *fairGrant             // the grant of this process, or nil
+	shut       bool                   // the client is closed: no call enters any more
+	noted      bool                   // a waiter was in the queue
 }
 
 func newFairResource(c *Client, key string) *fairResource {
@@ -45,7 +45,7 @@ func (r *fairResource) entered() int {
 	return len(r.grant.leases)
 }
 
-// served returns how many of those in the queue had the present grant, or have it.
+// served returns how many of the waiters had the present grant, or have it.
 func (r *fairResource) served() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -75,7 +75,7 @@ func (r *fairResource) ownedBy(o *Owner) bool {
 	return o != nil && !r.shut && g != nil && len(g.leases) > 0 && g.leases[0].owner == o && g.leases[0].ended() == nil
 }
 
-// close ends the leases of this resource because the client is closed. It sends nothing to Redis about what they have.
+// close ends the leases of this resource because the client is closed. It sends no release to Redis.
 func (r *fairResource) close() {
 	r.mu.Lock()
 	r.shut = true

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// spareFor is how long the place of one that gave up is kept for the next call. So those who give up at once, again and again,
-// come to the head of the queue.
+// spareFor is how long the place of a call that gave up is kept for the next call. So calls that give up early, again
+// and again, come to the head of the queue.
 const spareFor = 10 * time.Millisecond
 
-// abandon notes that nobody waits with the ticket any more. Its place is kept for a moment, for another one.
+// abandon records that no call waits with the ticket any more. Its place is kept for a moment, for another call.
 func (tk *fairTicket) abandon() {
 	r, once := tk.r, tk.call.w.once
 	delete(r.tickets, tk.n)
@@ -29,7 +29,7 @@ func (tk *fairTicket) abandon() {
 	}
 }
 
-// expireSpares has those tickets leave that nobody came for.
+// expireSpares withdraws the tickets that no call took over.
 func (r *fairResource) expireSpares() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -39,7 +39,7 @@ func (r *fairResource) expireSpares() {
 	}
 }
 
-// empty has those tickets leave that nobody came for since d ago.
+// empty withdraws the tickets that have been spare for d.
 func (r *fairResource) empty(d time.Duration) {
 	r.spare = slices.DeleteFunc(r.spare, func(tk *fairTicket) bool {
 		if time.Since(tk.since) < d {
@@ -51,14 +51,14 @@ func (r *fairResource) empty(d time.Duration) {
 	})
 }
 
-// unspare has a spare ticket leave at once.
+// unspare withdraws a spare ticket at once.
 func (r *fairResource) unspare(tk *fairTicket) {
 	if r.removeSpare(tk) {
 		tk.retire()
 	}
 }
 
-// removeSpare takes tk out of those that are spare, and reports whether it was one of them.
+// removeSpare removes tk from the spare tickets, and reports whether it was one of them.
 func (r *fairResource) removeSpare(tk *fairTicket) bool {
 	i := slices.Index(r.spare, tk)
 	if i < 0 {
@@ -69,7 +69,7 @@ func (r *fairResource) removeSpare(tk *fairTicket) bool {
 	return true
 }
 
-// takeSpare returns a ticket on the terms of e that nobody waits with, the one that stands before the others, or nil.
+// takeSpare returns a spare ticket on the terms of e, the one before the others in the queue, or nil.
 func (r *fairResource) takeSpare(e *fairCall) *fairTicket {
 	var best *fairTicket
 	for _, tk := range r.spare {
@@ -83,8 +83,8 @@ func (r *fairResource) takeSpare(e *fairCall) *fairTicket {
 	return best
 }
 
-// inherit has the one who waits for longest take over a spare ticket that was granted, and leave its own, and reports
-// whether there is one.
+// inherit makes the longest waiter take over a spare ticket that was granted, and leave its own. It reports whether
+// there is such a waiter.
 func (r *fairResource) inherit(tk *fairTicket) bool {
 	var successor *fairTicket
 	for _, x := range r.tickets {
@@ -97,7 +97,7 @@ func (r *fairResource) inherit(tk *fairTicket) bool {
 	}
 	e := successor.call
 	if successor.asking > 0 {
-		e.w.notify(event{kind: turn}) // the answer to that request is not for it any more
+		e.w.notify(event{kind: turn}) // the answer to its request does not come to it any more
 	}
 	successor.abandon()
 	e.ticket, tk.call = tk, e

@@ -2,15 +2,14 @@ package lockrt
 
 import "context"
 
-// Fencing tokens are counted in Redis, under the key that Redisson's fenced lock counts in. The next
-// one is one more than the last, or the server's time in microseconds if that is larger: a hybrid logical
-// clock (Kulkarni et al., 2014). So they rise also when the counter has expired, when Redis was restarted
-// empty, and when a replica took over that had missed the last writes, as long as its clock is not
-// behind by more than that took. What a resource does with them is Kleppmann's "How to do distributed
-// locking" (2016).
+// Fencing tokens are counted in Redis, under the key that Redisson's fenced lock counts in. The next one is one more
+// than the last, or the server's time in microseconds if that is larger: a hybrid logical clock (Kulkarni et al.,
+// 2014). So they rise also when the counter has expired, when Redis was restarted empty, and when a replica took over
+// that had missed the last writes, as long as its clock is not behind by more than that took. Kleppmann's "How to do
+// distributed locking" (2016) describes their use by a resource.
 
-// tokens are a block of fencing tokens that a process has drawn at once, so that each hand-over between
-// its goroutines gets a larger one without a word to Redis.
+// tokens are a block of fencing tokens that a process has drawn at once, so that each hand-over
+// between its goroutines gets a larger one without a request to Redis.
 type tokens struct {
 	next int64
 	left int
@@ -31,11 +30,12 @@ func (t *tokens) take() int64 {
 	return t.next - 1
 }
 
-// mostTokens bounds a block. Drawing many more than are used would push the counter ahead of the clock.
+// mostTokens bounds a block. Drawing many more than needed would push the counter ahead of the
+// clock.
 const mostTokens = 64
 
-// wants returns how many tokens to draw with terms t: for all who wait here, if it can be passed on to
-// them.
+// wants returns how many tokens to draw with terms t: for all waiters of this process, if the key
+// can be passed on to them.
 func (r *resource) wants(t terms) int {
 	switch {
 	case !t.fenced:
@@ -46,10 +46,10 @@ func (r *resource) wants(t terms) int {
 	return max(1, min(r.queue.length, mostTokens))
 }
 
-// tokenKey asks a context for the fencing token of the innermost lease that has one.
+// tokenKey is the context key of the fencing token of the innermost lease that has one.
 type tokenKey struct{}
 
-// TokenOf returns the innermost fencing token of key that ctx is under.
+// TokenOf returns the innermost fencing token of key in ctx.
 func TokenOf(ctx context.Context, key string) (token int64, ok bool) {
 	ctx = present(ctx)
 	for {
@@ -64,7 +64,7 @@ func TokenOf(ctx context.Context, key string) (token int64, ok bool) {
 	}
 }
 
-// tokenOf returns the token of l, or of the part of it that is a lease of key, or 0.
+// tokenOf returns the token of l, or of its part that is a lease of key, or 0.
 func (l *Lease) tokenOf(key string) int64 {
 	if l.key == key && l.token != 0 {
 		return l.token
@@ -79,7 +79,7 @@ func (l *Lease) tokenOf(key string) int64 {
 	return 0
 }
 
-// TokenFrom returns the innermost fencing token that ctx is under.
+// TokenFrom returns the innermost fencing token in ctx.
 func TokenFrom(ctx context.Context) (token int64, ok bool) {
 	token, ok = present(ctx).Value(tokenKey{}).(int64)
 	return token, ok

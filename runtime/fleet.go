@@ -17,11 +17,12 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/transport"
 )
 
-// Fleet asks all processes that share the server what they hold and wait for, of one key, or of all for "". It returns when all have
-// answered, when ctx ends or after [Options.OpTimeout]; the others are Silent. Java programs do not answer. It fails if Redis cannot say
-// which processes there are: those that hold a lock or waited for one lately. It costs one command for each server and at least two
-// messages for each process. A process answers 10 requests a second, is asked again once, a second later, and names 200 held locks and 200
-// waiting calls at most; see Omitted.
+// Fleet asks all processes that share the server for their holds and waiting calls, of one key, or of all for "". It
+// returns when all have answered, when ctx ends or after [Options.OpTimeout]; the others are Silent. Java programs do
+// not answer. It fails if Redis cannot list the processes: those that hold a lock or waited for one lately. It costs
+// one command for each server and at least two messages for each process. A process answers 10 requests a second; Fleet
+// asks a process that refuses once more, a second later. An answer names 200 held locks and 200 waiting calls at most;
+// see Omitted.
 func (c *Client) Fleet(ctx context.Context, key string) (Fleet, error) {
 	fail := func(err error) (Fleet, error) { return Fleet{}, &Error{Op: "ask the fleet", Key: key, Err: err} }
 	if c == nil || c.rc == nil {
@@ -73,7 +74,7 @@ func (c *Client) Fleet(ctx context.Context, key string) (Fleet, error) {
 	}
 }
 
-// askAgain asks the processes that refused, once they answer again.
+// askAgain asks the processes that refused again, once they answer again.
 func (c *Client) askAgain(ctx context.Context, q *question, key string) {
 	pause := time.NewTimer(pacePeriod)
 	defer pause.Stop()
@@ -100,7 +101,7 @@ func (c *Client) awaitHearing(ctx context.Context) error {
 	}
 }
 
-// listeners returns the ids of the processes that listen, each once, in order.
+// listeners returns the ids of the listening processes, each once, in order.
 func (c *Client) listeners() ([]string, error) {
 	c.net.MarkShared()
 	ctx, cancel := c.briefly()
@@ -149,17 +150,17 @@ func (c *Client) question(q *question, ids []string, word, key string) {
 // askWord begins a request to a process: "ask <id> <channel of the reply>", and a key if it is about that alone.
 const askWord = "ask "
 
-// The pace of answers.
+// The limits of answers.
 const (
 	pacePeriod   = time.Second
 	mostAnswers  = 10               // in a period, and as many refusals
-	mostReported = 400              // locks and calls in an answer, half of each: so that it takes less than 1ms
+	mostReported = 400              // locks and calls in an answer, half of each: so that a report takes less than 1ms
 	mostPart     = 32 << 10         // bytes of a part
-	mostHeard    = 64 * mostPart    // bytes that are taken from one process
-	refusedText  = "too many asked" // why a request is refused
+	mostHeard    = 64 * mostPart    // bytes that one process may send
+	refusedText  = "too many asked" // the text of a refusal
 )
 
-// A reportPart is one message of an answer, JSON: what a Snapshot says, and which part of it this is.
+// A reportPart is one message of an answer, JSON: a part of a Snapshot, with its number.
 type reportPart struct {
 	Snapshot
 
@@ -176,7 +177,7 @@ type pace struct {
 	n     int
 }
 
-// take returns how many there were in this period, with this one.
+// take returns the number of requests in this period, with this one.
 func (p *pace) take(at monotonic.Time) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -187,8 +188,8 @@ func (p *pace) take(at monotonic.Time) int {
 	return p.n
 }
 
-// asked deals with a request to say what the process holds. It does not block. Answers go to channels of this library alone: on
-// Redisson's nothing but integers may be said.
+// asked handles a request for the holds of the process. It does not block. Answers go to channels of this library
+// alone: Redisson's channels may only have integers.
 func (c *Client) asked(request string) {
 	id, channel, key, ok := readRequest(request)
 	if !ok {
@@ -216,7 +217,7 @@ func (c *Client) say(channel string, parts []string) {
 			})
 		}
 		if err != nil {
-			return // who asked sees that something is missing
+			return // the asking process sees that a part is missing
 		}
 	}
 }
@@ -259,7 +260,7 @@ func partsOf(s Snapshot, id string) []string {
 	return texts
 }
 
-// encoded returns the JSON of v, which can always be written.
+// encoded returns the JSON of v, which always has one.
 func encoded(v any) string {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -268,9 +269,9 @@ func encoded(v any) string {
 	return string(text)
 }
 
-// questions are the requests of this client that are not answered yet.
+// questions are the requests of this client without all answers.
 type questions struct {
-	mu   sync.Mutex // guards the rest, and what each question was answered
+	mu   sync.Mutex // guards the rest, and the answers of each question
 	last uint64
 	open map[string]*question
 }
@@ -284,9 +285,9 @@ type question struct {
 
 	missing map[string]struct{}           // processes that have not answered
 	parts   map[string]map[int]reportPart // parts of answers
-	size    map[string]int                // of what was heard, in bytes
-	bad     map[string]bool               // processes whose answers cannot be read
-	refused []string                      // processes that are to be asked again
+	size    map[string]int                // of the received answers, in bytes
+	bad     map[string]bool               // processes with invalid answers
+	refused []string                      // processes to ask again
 }
 
 func (s *questions) begin(ids []string) *question {
@@ -316,7 +317,7 @@ func (s *questions) end(q *question) {
 	delete(s.open, q.id)
 }
 
-// answered deals with a message that may be part of an answer. It does not block.
+// answered handles a message that may be part of an answer. It does not block.
 func (s *questions) answered(text string) {
 	s.mu.Lock()
 	none := len(s.open) == 0
@@ -326,7 +327,7 @@ func (s *questions) answered(text string) {
 	}
 	var part reportPart
 	if err := json.Unmarshal([]byte(text), &part); err != nil {
-		return // it is not known whose it is
+		return // its question is unknown
 	}
 	s.mu.Lock()
 	q := s.open[part.ID]
@@ -339,7 +340,8 @@ func (s *questions) answered(text string) {
 	}
 }
 
-// heard notes part of the answer of a process. What comes twice, or was not asked for, changes nothing.
+// heard records part of the answer of a process. A duplicate, or one without a question, changes
+// nothing.
 func (q *question) heard(id string, part reportPart) {
 	q.of.mu.Lock()
 	defer q.of.mu.Unlock()
@@ -368,7 +370,7 @@ func (q *question) heard(id string, part reportPart) {
 	q.settle(id)
 }
 
-// gone notes that a process has ended.
+// gone records that a process has ended.
 func (q *question) gone(id string) {
 	q.of.mu.Lock()
 	defer q.of.mu.Unlock()
@@ -378,7 +380,7 @@ func (q *question) gone(id string) {
 	}
 }
 
-// refusers returns the processes that have refused since it was last called.
+// refusers returns the processes that have refused since the last call.
 func (q *question) refusers() []string {
 	q.of.mu.Lock()
 	defer q.of.mu.Unlock()
@@ -387,7 +389,7 @@ func (q *question) refusers() []string {
 	return ids
 }
 
-// settle notes that nothing more is to come from a process. The caller holds the lock.
+// settle records that the answer of a process is complete. The caller holds the lock.
 func (q *question) settle(id string) {
 	delete(q.missing, id)
 	if len(q.missing) == 0 {
@@ -395,7 +397,7 @@ func (q *question) settle(id string) {
 	}
 }
 
-// fleet returns what was heard.
+// fleet returns the received answers.
 func (q *question) fleet() Fleet {
 	q.of.mu.Lock()
 	defer q.of.mu.Unlock()
