@@ -250,7 +250,7 @@ func (r *resource) notifyLoss(g *grant, cause error) {
 // promote turns the ticket into a grant and has it guarded. Redis granted it no earlier than at from, for
 // ttl at first.
 func (r *resource) promote(how trace.Action, tk *ticket, t terms, from time.Time, ttl time.Duration) *grant {
-	r.c.tracesGrant(how, r.key, tk.n, from, ttl)
+	r.c.tracesGrant(how, r.key, tk.n, from, ttl, tk.tokens.next)
 	tk.to(ticketGranted)
 	tk.unclaimedGrant = false
 	g := &grant{grantCore: grantCore{on: &r.referenced, mu: &r.mu, terms: t}, resource: r, ticket: tk, since: monotonic.Now()}

@@ -25,11 +25,11 @@ func (c *Client) tracesAsking(key string, n uint64, line protocol.Queueing) {
 	}
 }
 
-// tracesGrant says that the key is granted to n, no earlier than at from, for ttl.
-func (c *Client) tracesGrant(a trace.Action, key string, n uint64, from time.Time, ttl time.Duration) {
+// tracesGrant says that the key is granted to n, no earlier than at from, for ttl, with a fencing token or 0.
+func (c *Client) tracesGrant(a trace.Action, key string, n uint64, from time.Time, ttl time.Duration, token int64) {
 	if c.traced != nil {
 		at := time.Now()
-		c.traced(trace.Step{Action: a, Key: key, Owner: c.wire.Owner(n), Trust: from.Add(ttl).Sub(at), At: at})
+		c.traced(trace.Step{Action: a, Key: key, Owner: c.wire.Owner(n), Trust: from.Add(ttl).Sub(at), Token: token, At: at})
 	}
 }
 

@@ -28,6 +28,14 @@ type Said struct {
 	Deaf   []int
 	Srv    *Seen         // the state of the server after it; nil if it is unknown
 	Jump   time.Duration // of Fault: by how much the clock was set
+	Token  int64         // of Granted and Handed: the first of its fencing tokens, or 0
+	Drawn  []Draw        // of RunAcquire and RunRelease: the tokens that were drawn, in order
+}
+
+// A Draw is of fencing tokens, one after the other, for an owner.
+type Draw struct {
+	Who         Owner
+	First, Last int64
 }
 
 // Seen is the lock as the server has it.
@@ -55,6 +63,10 @@ type Check struct {
 	late   time.Duration
 	sent   int    // requests, which it identifies
 	said   []Said // the last of them
+
+	tokens map[Owner][]int64 // the first of those that were drawn for it, each time
+	last   int64             // of all that were drawn
+	back   bool              // the clock was set back, so that tokens may fall where the server forgets its counter
 }
 
 // lineLives is for how long the queue is kept when no owner joins it.
@@ -69,7 +81,7 @@ const mostSaid = 12
 func NewCheck(procs int, claim, slack, late time.Duration) *Check {
 	day := int(min(int64(24*time.Hour), math.MaxInt)) // in nanoseconds, as all times: with 32 bits a trace lasts 2 s at most
 	b := Bounds{Procs: procs, Lease: day, Claim: int(claim), MaxNet: 1 << 30, Lossy: true, Contended: true}
-	return &Check{b: b, states: []State{b.Init()}, begun: map[Owner]bool{}, slack: slack, late: late}
+	return &Check{b: b, states: []State{b.Init()}, begun: map[Owner]bool{}, slack: slack, late: late, tokens: map[Owner][]int64{}}
 }
 
 // Say replays the next event. It fails if the protocol does not permit it.
@@ -80,6 +92,9 @@ func (c *Check) Say(e Said) error {
 		c.said = c.said[1:]
 	}
 	c.sent++
+	if wrong := c.fences(e); wrong != "" {
+		return c.rejected(e, []string{wrong})
+	}
 	seen := map[string]bool{}
 	var after []State
 	var wrong []string
@@ -116,6 +131,22 @@ func (c *Check) Say(e Said) error {
 	return nil
 }
 
+// fences returns what is wrong with the tokens of e: they rise in the order of grants at the server, and who has some was given them there.
+func (c *Check) fences(e Said) (wrong string) {
+	c.back = c.back || e.Jump < 0
+	for _, d := range e.Drawn {
+		if d.First <= c.last && !c.back {
+			return fmt.Sprintf("the token %d was drawn before", c.last)
+		}
+		c.last = d.Last
+		c.tokens[d.Who] = append(c.tokens[d.Who], d.First)
+	}
+	if e.Token > 0 && !slices.Contains(c.tokens[e.Who], e.Token) {
+		return fmt.Sprintf("the server has drawn %v for it", c.tokens[e.Who])
+	}
+	return ""
+}
+
 func (c *Check) rejected(e Said, wrong []string) error {
 	var b strings.Builder
 	slices.Sort(wrong)
@@ -131,6 +162,9 @@ func (e Said) String() string {
 	s := fmt.Sprintf("%v %s of %d:%d", e.At, e.Action, e.Who.P, e.Who.N)
 	if e.Trust > 0 {
 		s += fmt.Sprintf(", trusted for %v", e.Trust)
+	}
+	if e.Token > 0 {
+		s += fmt.Sprintf(", with the token %d", e.Token)
 	}
 	if e.Srv != nil {
 		s += fmt.Sprintf(", %d:%d has it for %v, in line %v", e.Srv.Owner.P, e.Srv.Owner.N, e.Srv.Left, e.Srv.Line)

@@ -147,6 +147,13 @@ func TestCheckRejects(t *testing.T) {
 		"a renewal after Unlock":     append(slices.Clone(released), Said{At: 9 * ms, Action: "Renew", Who: a}),
 		"lost though the server has": append(slices.Clone(granted), Said{At: 3 * ms, Action: "Lost", Who: a}),
 		"granted without an answer":  append(slices.Clone(granted[:1]), Said{At: 1 * ms, Action: "Granted", Who: a, Trust: ms}),
+		"a token that nobody drew":   append(slices.Clone(granted[:2]), Said{At: 2 * ms, Action: "Granted", Who: a, Trust: 998 * ms, Token: 5}),
+		"a token that was drawn for another": append(slices.Clone(granted[:1]), Said{At: 1 * ms, Action: "RunAcquire", Who: a, TTL: time.Second, Drawn: []Draw{{b, 5, 5}}},
+			Said{At: 2 * ms, Action: "Granted", Who: a, Trust: 998 * ms, Token: 5}),
+		"a token that was drawn before": append(slices.Clone(granted[:1]), Said{At: 1 * ms, Action: "RunAcquire", Who: a, TTL: time.Second, Drawn: []Draw{{a, 5, 6}}},
+			Said{At: 2 * ms, Action: "RunAcquire", Who: a, TTL: time.Second, Drawn: []Draw{{a, 6, 6}}}),
+		"tokens fall where the server forgets, whose clock goes on": {{At: 0, Action: "Asks", Who: a}, {At: 1 * ms, Action: "RunAcquire", Who: a, TTL: time.Second, Drawn: []Draw{{a, 5, 6}}},
+			{At: 2 * ms, Action: "Granted", Who: a, Trust: 998 * ms, Token: 5}, {At: 3 * ms, Action: "Fault", Srv: free}, {At: 4 * ms, Action: "RunRelease", Who: a, Drawn: []Draw{{a, 1, 1}}}},
 		"a renewal that nobody sent": append(slices.Clone(granted), Said{At: 3 * ms, Action: "RunRenew", Who: a, TTL: time.Second}),
 	} {
 		c := NewCheck(2, 200*ms, ms/2, 0)

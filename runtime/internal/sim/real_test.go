@@ -40,9 +40,13 @@ func TestRealTraces(t *testing.T) {
 			}
 			require.NoError(t, checks[e.key].Say(e.said), e.key)
 			actions[e.said.Action]++
+			if e.said.Token > 0 {
+				actions[e.said.Action+" with a token"]++
+			}
 		}
 		t.Log(actions)
-		for _, action := range []string{"Asks", "Sent", "Granted", "Refused", "Handed", "Unlock", "GiveBack", "RunAcquire", "RunRelease"} {
+		for _, action := range []string{"Asks", "Sent", "Granted", "Refused", "Handed", "Unlock", "GiveBack", "RunAcquire", "RunRelease",
+			"Granted with a token", "Handed with a token"} {
 			require.NotZero(t, actions[action], action)
 		}
 		return
@@ -98,7 +102,7 @@ func realTrace(t *testing.T) (all []keyed) {
 // workReally locks and unlocks, and gives up at times.
 func workReally(ctx context.Context, c *lockrt.Client, r *rand.Rand) {
 	for range 60 {
-		m := c.Mutex(fmt.Sprintf("key%d", r.IntN(2)))
+		m := c.Mutex(fmt.Sprintf("key%d", r.IntN(2)), lockrt.WithFencing())
 		ctx, cancel := context.WithCancel(ctx)
 		switch r.IntN(10) {
 		case 0:
@@ -216,7 +220,7 @@ func (m *monitored) events(t *testing.T, x *tracer) (all []keyed) {
 			}
 		}
 		return ":0"
-	})
+	}, m.calls)
 	kept := x.kept
 	x.kept = func(key string, e spec.Said) { all = append(all, keyed{key, e}) }
 	defer func() { x.kept = kept }()

@@ -56,6 +56,14 @@ var strayMutants = []mutant{
 		old: "	case w == nil || r.busy > 0 || r.grant != nil:\n", new: "	case w == nil || r.grant != nil:\n",
 	},
 	{
+		strays: true, name: "a token that the server has not drawn", kind: "mutex", file: "runtime/ticket.go",
+		old: "newTokens(reply.Token, op.drawn)", new: "newTokens(reply.Token+1, op.drawn)",
+	},
+	{
+		strays: true, name: "a token of a hand-over that the server has not drawn", kind: "mutex", file: "runtime/ticket.go",
+		old: "newTokens(o.token, tk.inLine)", new: "newTokens(o.token+1, tk.inLine)",
+	},
+	{
 		strays: true, name: "readers pass writers in line", kind: "rw", file: "scripts/rw.lua",
 		old: "or left > 0 and whose == 'read') and redis.call('exists', writers) == 0 then", new: "or left > 0 and whose == 'read') then",
 	},

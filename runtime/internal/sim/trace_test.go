@@ -55,7 +55,7 @@ func (x *tracer) owner(field string) spec.Owner {
 func (x *tracer) step(s trace.Step) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.say(s.Key, spec.Said{At: s.At.Sub(x.began), Action: string(s.Action), Who: x.owner(s.Owner), Line: s.Line, Trust: s.Trust})
+	x.say(s.Key, spec.Said{At: s.At.Sub(x.began), Action: string(s.Action), Who: x.owner(s.Owner), Line: s.Line, Trust: s.Trust, Token: s.Token})
 }
 
 // say replays an event. The caller holds x.mu.
@@ -86,6 +86,33 @@ type request struct {
 	owner  string
 	ttl    string
 	line   int // how it asked; -1 if that is not known
+	drawn  []draw
+}
+
+// A draw is of so many fencing tokens for an owner, of which the last is known.
+type draw struct {
+	owner string
+	many  int
+	last  int64
+}
+
+// drawn returns which fencing tokens of a lock a script has drawn, by what it called: those that it sends to who is handed the lock, and
+// those of who asked for it.
+func drawn(calls [][]string, key, asker string, many int) (all []draw) {
+	for _, call := range calls {
+		switch {
+		case strings.EqualFold(call[0], "set") && call[1] == "redisson_lock_token:{"+key+"}":
+			last, _ := strconv.ParseInt(call[2], 10, 64)
+			all = append(all, draw{asker, many, last})
+		case strings.EqualFold(call[0], "publish") && strings.HasPrefix(call[2], "granted ") && strings.HasSuffix(call[2], " of lock "+key) && len(all) > 0:
+			words := strings.Fields(call[2])
+			if token, _ := strconv.ParseInt(words[4], 10, 64); token > 0 {
+				d := &all[len(all)-1]
+				d.owner, d.many = strings.TrimPrefix(call[1], "lockgen_process:")+":"+words[1], int(d.last-token+1)
+			}
+		}
+	}
+	return all
 }
 
 // said returns what a reply says of the lock i, of which it has so many values: the first of them.
@@ -100,12 +127,17 @@ func said(reply string) func(i, each int) string {
 }
 
 // requestsOf returns what a script has done for which locks, in order, by what it has said of each.
-func requestsOf(script string, keys, args []string, at func(i, each int) string) (all []request) {
+func requestsOf(script string, keys, args []string, at func(i, each int) string, calls [][]string) (all []request) {
 	add := func(value, key, action, owner, ttl string, line int) {
 		if strings.HasPrefix(value, "-") {
 			action = "Fault"
 		}
-		all = append(all, request{key, action, owner, ttl, line})
+		all = append(all, request{key, action, owner, ttl, line, nil})
+	}
+	draws := func(key, place string, many string) {
+		n, _ := strconv.Atoi(many)
+		owner, _, _ := strings.Cut(place, "+")
+		all[len(all)-1].drawn = drawn(calls, key, owner, n)
 	}
 	switch script {
 	case "take":
@@ -115,6 +147,7 @@ func requestsOf(script string, keys, args []string, at func(i, each int) string)
 	case "acquire":
 		for i := 0; 3*i < len(keys); i++ {
 			add(at(i, 4), keys[3*i], "RunAcquire", args[5*i+1], args[5*i], int(args[5*i+2][0]-'0'))
+			draws(keys[3*i], args[5*i+1], args[5*i+3])
 		}
 	case "renew":
 		for i, key := range keys {
@@ -131,6 +164,9 @@ func requestsOf(script string, keys, args []string, at func(i, each int) string)
 			own, again, ttl := args[3+4*i], args[4+4*i], args[5+4*i]
 			value := at(i, 4)
 			add(value, keys[4*i], "RunRelease", own, "", 0)
+			_, many, _ := strings.Cut(again, "+")
+			many, _, _ = strings.Cut(many, ",")
+			draws(keys[4*i], again, many)
 			if again != "" && value != ":-1" {
 				add(value, keys[4*i], "RunAcquire", again, ttl, -1)
 			}
@@ -159,6 +195,9 @@ func (x *tracer) ran(at time.Duration, requests []request, see func(key string) 
 			}
 		}
 		slices.Sort(e.Deaf)
+		for _, d := range r.drawn {
+			e.Drawn = append(e.Drawn, spec.Draw{Who: x.owner(d.owner), First: d.last - int64(d.many) + 1, Last: d.last})
+		}
 		if r.action != "Fault" {
 			e.Who, e.Line = x.owner(r.owner), r.line
 			ms, _ := strconv.Atoi(r.ttl)
@@ -224,7 +263,7 @@ func (x *traced) observe(s *server, e *event) {
 	}
 	requests := []request{}
 	if e.script != "" {
-		requests = requestsOf(e.script, s.keysOf(e), e.cmd[3+len(s.keysOf(e)):], said(e.reply))
+		requests = requestsOf(e.script, s.keysOf(e), e.cmd[3+len(s.keysOf(e)):], said(e.reply), e.effects)
 	} else if e.process == 0 && writes[strings.ToUpper(e.cmd[0])] {
 		for _, key := range x.w.locks() {
 			requests = append(requests, request{key: key, action: "Fault"})

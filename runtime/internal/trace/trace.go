@@ -38,6 +38,7 @@ type Step struct {
 	Owner  string        // as Redis has it
 	Line   int           // how it asks: 0 to stand in no line, 1 to stand in it, 2 when it may stand there already
 	Trust  time.Duration // of Granted, Handed and Renewed: for how long from now, the margin not taken off
+	Token  int64         // of Granted and Handed: the first of its fencing tokens, or 0 if it has none
 	At     time.Time
 }
 
