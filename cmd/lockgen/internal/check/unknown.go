@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockgen/lockgen/cmd/lockgen/internal/directive"
 	"github.com/lockgen/lockgen/cmd/lockgen/internal/load"
+	"github.com/lockgen/lockgen/cmd/lockgen/internal/load/partial"
 	"github.com/lockgen/lockgen/templates"
 )
 
@@ -117,7 +118,7 @@ func (c *checker) broken(file *load.File, path string) (broken, circle bool) {
 		}
 		for _, err := range c.pkg.Errors {
 			if spec.Pos() <= err.Pos && err.Pos < spec.End() {
-				return true, strings.Contains(err.Msg, load.Circle)
+				return true, strings.Contains(err.Msg, partial.Circle)
 			}
 		}
 	}

@@ -2,17 +2,15 @@
 //
 // The go command is asked once for the package graph, nothing is compiled and no export data is read: a package is read although it does not
 // compile because what it lacks is the output of this run, and a cold build cache costs nothing. Files that cannot hold a directive are told by
-// their bytes; of all others and of what they import only those declarations are checked that annotated interfaces reach, without bodies.
+// their bytes. Of all others and of what they import package partial checks what is needed.
 package load
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
-	"go/scanner"
 	"go/token"
 	"go/types"
 	"io/fs"
@@ -25,6 +23,7 @@ import (
 
 	"github.com/lockgen/lockgen/cmd/lockgen/internal/diag"
 	"github.com/lockgen/lockgen/cmd/lockgen/internal/directive"
+	"github.com/lockgen/lockgen/cmd/lockgen/internal/load/partial"
 	"github.com/lockgen/lockgen/cmd/lockgen/internal/output"
 )
 
@@ -126,7 +125,7 @@ func Load(cfg Config, list *diag.List) (*Result, error) {
 			return nil, fmt.Errorf("%s: a file; name its package instead, here lockgen %s", pattern, here(pattern))
 		}
 	}
-	l := &loader{cfg: cfg, list: list, result: &Result{}, units: map[string]*unit{}, sums: map[string][sha256.Size]byte{}}
+	l := &loader{cfg: cfg, list: list, result: &Result{}, sums: map[string][sha256.Size]byte{}}
 	roots, err := l.golist(cfg.Patterns, false)
 	if err != nil {
 		return nil, err
@@ -167,8 +166,7 @@ func Load(cfg Config, list *diag.List) (*Result, error) {
 		}
 	}
 	l.result.roots = roots
-	l.annotate(roots, hits)
-	l.check()
+	l.annotate(partial.New(list.Fset(), l.arch), roots, hits)
 	slices.SortStableFunc(l.result.Packages, func(a, b *Package) int { return strings.Compare(a.Path, b.Path) })
 	slices.Sort(l.result.Outputs)
 	l.result.Outputs = slices.Compact(l.result.Outputs)
@@ -188,12 +186,8 @@ type loader struct {
 	cfg    Config
 	list   *diag.List
 	result *Result
-	abroad map[string][]types.Error
-	units  map[string]*unit             // by ID of the package
-	roots  []*unit                      // with directives
 	sums   map[string][sha256.Size]byte // of the files in the directories of the run
 	arch   string                       // that the packages are built for
-	whole  bool                         // what is reached now is measured, so that it is needed with all that it has
 }
 
 // scan reads the files of a package's directory and remembers those that may have directives. It says whether a test has.
@@ -285,9 +279,10 @@ func (l *loader) excluded(name string, src []byte) {
 		fmt.Sprintf("%s: has directives, but is excluded by %s; run with -tags or GOOS to read it", diag.Relative(l.cfg.Dir, name), why))
 }
 
-// annotate parses the packages with directives and collects these.
-func (l *loader) annotate(roots []*packages.Package, hits map[string]bool) {
+// annotate parses the packages with directives, collects these, and finds the types of what they name.
+func (l *loader) annotate(program *partial.Program, roots []*packages.Package, hits map[string]bool) {
 	seen := map[string]bool{}
+	var units []*partial.Unit // of the packages
 	for _, pkg := range roots {
 		var names []string
 		for _, name := range pkg.GoFiles {
@@ -299,64 +294,85 @@ func (l *loader) annotate(roots []*packages.Package, hits map[string]bool) {
 		if len(names) == 0 || strings.HasSuffix(pkg.ID, ".test") {
 			continue
 		}
-		u := l.unit(pkg)
-		u.root = &Package{Path: pkg.PkgPath, Name: pkg.Name}
+		u := program.Unit(pkg)
+		u.Annotated = true
+		p := &Package{Path: pkg.PkgPath, Name: pkg.Name}
 		for name := range hits {
-			u.root.Others = u.root.Others || filepath.Dir(name) == pkg.Dir && !slices.Contains(names, name)
+			p.Others = p.Others || filepath.Dir(name) == pkg.Dir && !slices.Contains(names, name)
 		}
-		l.parse(u)
-		slices.Sort(names)
-		for _, name := range names {
-			u.collect(l, name)
-		}
-		if len(u.root.Files) == 0 {
-			u.root = nil
-			continue
-		}
-		for i, name := range u.names {
-			if hits[name] && !slices.Contains(names, name) {
-				u.root.Shared = append(u.root.Shared, directive.Collect(diag.New(l.list.Fset()), u.files[i]))
+		u.Parse()
+		for _, name := range u.Names {
+			if broken := u.Broken[name]; broken != nil && !hits[name] {
+				l.result.Notes = append(l.result.Notes, fmt.Sprintf("%s:%d: %s", diag.Relative(l.cfg.Dir, name), broken[0].Pos.Line, broken[0].Msg))
 			}
 		}
-		u.root.Declared = declared(l.list.Fset(), pkg.Dir, pkg.Name, u.files, u.names, pkg.IgnoredFiles)
-		u.root.Syntax = u.files
-		l.roots = append(l.roots, u)
-		l.result.Packages = append(l.result.Packages, u.root)
+		slices.Sort(names)
+		for _, name := range names {
+			l.collect(p, u, name)
+		}
+		if len(p.Files) == 0 {
+			u.Annotated = false
+			continue
+		}
+		for i, name := range u.Names {
+			if hits[name] && !slices.Contains(names, name) {
+				p.Shared = append(p.Shared, directive.Collect(diag.New(l.list.Fset()), u.Files[i]))
+			}
+		}
+		p.Declared = declared(l.list.Fset(), pkg.Dir, pkg.Name, u.Files, u.Names, pkg.IgnoredFiles)
+		p.Syntax = u.Files
+		units = append(units, u)
+		l.result.Packages = append(l.result.Packages, p)
+	}
+	for i, u := range units {
+		for _, file := range l.result.Packages[i].Files {
+			for _, iface := range file.Directives.Interfaces {
+				u.Reach(iface.Spec.Name.Name)
+			}
+			for name := range file.Directives.Functions() {
+				u.Reach(name)
+			}
+		}
+	}
+	for i, u := range units {
+		p := l.result.Packages[i]
+		p.Types, p.Abroad = u.Types(), program.Abroad
+		p.Info, p.Errors = u.Info, u.Errors
 	}
 }
 
-// collect reads the directives of one file of the unit.
-func (u *unit) collect(l *loader, name string) {
-	i := slices.Index(u.names, name)
+// collect reads the directives of one file of a package.
+func (l *loader) collect(p *Package, u *partial.Unit, name string) {
+	i := slices.Index(u.Names, name)
 	if i < 0 {
 		return
 	}
-	if broken := u.broken[name]; broken != nil {
+	if broken := u.Broken[name]; broken != nil {
 		// What such a file says can't be trusted, unlike its declarations that others mention.
 		for _, e := range broken {
 			l.list.AddAt(e.Pos, 1, "%s", e.Msg)
 		}
 		return
 	}
-	if name := u.files[i].Name; name.Name != u.root.Name && name.Name != "_" {
-		l.list.Add(name.Pos(), name.End(), "this directory is package %s, by its first file; one directory has one package", u.root.Name)
+	if name := u.Files[i].Name; name.Name != p.Name && name.Name != "_" {
+		l.list.Add(name.Pos(), name.End(), "this directory is package %s, by its first file; one directory has one package", p.Name)
 		return
 	}
 	before := l.list.Len()
-	d := directive.Collect(l.list, u.files[i])
+	d := directive.Collect(l.list, u.Files[i])
 	if d.None() {
 		return
 	}
-	u.root.Files = append(u.root.Files, &File{Name: name, Syntax: u.files[i], Directives: d, Imports: u.imports(u.files[i]), Wrong: l.list.Len() > before})
+	p.Files = append(p.Files, &File{Name: name, Syntax: u.Files[i], Directives: d, Imports: u.Imports(u.Files[i]), Wrong: l.list.Len() > before})
 }
 
 // declared lists the names of the package scope, those in its tests and in files for other systems too: names of imports must differ from all.
 func declared(fset *token.FileSet, dir, pkg string, files []*ast.File, names, ignored []string) map[string]token.Pos {
 	all := map[string]token.Pos{}
 	add := func(file *ast.File) {
-		for _, d := range declarations(file) {
-			if _, ok := all[d.name]; !ok && d.recv == "" {
-				all[d.name] = d.pos
+		for name, pos := range partial.Declared(file) {
+			if _, ok := all[name]; !ok {
+				all[name] = pos
 			}
 		}
 	}
@@ -382,43 +398,4 @@ func declared(fset *token.FileSet, dir, pkg string, files []*ast.File, names, ig
 		}
 	}
 	return all
-}
-
-// parse reads all files of a unit, except the generator's own.
-func (l *loader) parse(u *unit) {
-	if u.parsed {
-		return
-	}
-	u.parsed = true
-	flags := parser.SkipObjectResolution
-	if u.root != nil {
-		flags |= parser.ParseComments
-	}
-	for _, name := range u.pkg.GoFiles {
-		src, err := os.ReadFile(name)
-		if err != nil {
-			continue
-		}
-		if _, isOutput := output.Source(name); isOutput && output.Ours(src) {
-			continue
-		}
-		u.says = u.says || bytes.Contains(src, []byte("//lockgen:"))
-		mentioned := u.root != nil && directive.Mentioned(src)
-		if !mentioned {
-			src = withoutBodies(src)
-		}
-		file, err := parser.ParseFile(l.list.Fset(), name, src, flags)
-		if file == nil {
-			continue
-		}
-		if broken, ok := errors.AsType[scanner.ErrorList](err); ok {
-			u.broken[name] = broken
-			if u.root != nil && !mentioned {
-				l.result.Notes = append(l.result.Notes, fmt.Sprintf("%s:%d: %s", diag.Relative(l.cfg.Dir, name), broken[0].Pos.Line, broken[0].Msg))
-			}
-		}
-		u.files = append(u.files, file)
-		u.names = append(u.names, name)
-	}
-	u.index()
 }

@@ -1,27 +1,58 @@
-package load
+package partial
 
 import (
+	"bytes"
+	"errors"
 	"go/ast"
+	"go/parser"
 	"go/scanner"
 	"go/token"
 	"go/types"
+	"iter"
+	"os"
 	"slices"
 	"strconv"
 
 	"golang.org/x/tools/go/packages"
 
+	"github.com/lockgen/lockgen/cmd/lockgen/internal/directive"
+	"github.com/lockgen/lockgen/cmd/lockgen/internal/output"
 	"github.com/lockgen/lockgen/templates"
 )
 
-// A unit is a package on its way: parsed, its reached declarations marked, checked.
-type unit struct {
-	pkg    *packages.Package
-	root   *Package // for a package with directives
-	parsed bool
-	says   bool // a file has directives, by its bytes
-	files  []*ast.File
-	names  []string // of the files
-	broken map[string]scanner.ErrorList
+// A Program is the packages of a run, with all that they import.
+type Program struct {
+	// Abroad are the mistakes in packages without directives, by their paths.
+	Abroad map[string][]types.Error
+
+	fset  *token.FileSet
+	arch  string // that the packages are built for
+	units map[string]*Unit
+	whole bool // what is reached now is measured, so that it is needed with all that it has
+}
+
+// New returns a program without packages. Its files go to the file set; arch is the GOARCH that it is built for, which the sizes of types depend on.
+func New(fset *token.FileSet, arch string) *Program {
+	return &Program{Abroad: map[string][]types.Error{}, fset: fset, arch: arch, units: map[string]*Unit{}}
+}
+
+// A Unit is a package on its way: parsed, its reached declarations marked, checked.
+type Unit struct {
+	Package   *packages.Package
+	Annotated bool // it has directives: its comments are read, and of its types and mistakes everything is kept; said before it is parsed
+
+	// Of a parsed package:
+	Files  []*ast.File // except the generator's own
+	Names  []string    // of the files
+	Broken map[string]scanner.ErrorList
+
+	// Of an annotated package that was checked:
+	Errors []types.Error
+	Info   *types.Info
+
+	program *Program
+	parsed  bool
+	says    bool // a file has directives, by its bytes
 
 	decls   map[string][]declaration   // by name
 	methods map[string][]declaration   // by name of the receiver's type, whatever the receiver calls it
@@ -34,12 +65,14 @@ type unit struct {
 	types    *types.Package
 }
 
-func (l *loader) unit(pkg *packages.Package) *unit {
-	u, ok := l.units[pkg.ID]
+// Unit is that of a package, the same one each time.
+func (p *Program) Unit(pkg *packages.Package) *Unit {
+	u, ok := p.units[pkg.ID]
 	if !ok {
-		u = &unit{
-			pkg:     pkg,
-			broken:  map[string]scanner.ErrorList{},
+		u = &Unit{
+			Package: pkg,
+			Broken:  map[string]scanner.ErrorList{},
+			program: p,
 			decls:   map[string][]declaration{},
 			methods: map[string][]declaration{},
 			reached: map[string]bool{},
@@ -47,9 +80,55 @@ func (l *loader) unit(pkg *packages.Package) *unit {
 			kept:    map[ast.Node]bool{},
 			used:    map[*ast.ImportSpec]bool{},
 		}
-		l.units[pkg.ID] = u
+		p.units[pkg.ID] = u
 	}
 	return u
+}
+
+// Parse reads all files of a unit, except the generator's own.
+func (u *Unit) Parse() {
+	if u.parsed {
+		return
+	}
+	u.parsed = true
+	flags := parser.SkipObjectResolution
+	if u.Annotated {
+		flags |= parser.ParseComments
+	}
+	for _, name := range u.Package.GoFiles {
+		src, err := os.ReadFile(name)
+		if err != nil {
+			continue
+		}
+		if _, isOutput := output.Source(name); isOutput && output.Ours(src) {
+			continue
+		}
+		u.says = u.says || bytes.Contains(src, []byte("//lockgen:"))
+		if !u.Annotated || !directive.Mentioned(src) {
+			src = withoutBodies(src)
+		}
+		file, err := parser.ParseFile(u.program.fset, name, src, flags)
+		if file == nil {
+			continue
+		}
+		if broken, ok := errors.AsType[scanner.ErrorList](err); ok {
+			u.Broken[name] = broken
+		}
+		u.Files = append(u.Files, file)
+		u.Names = append(u.Names, name)
+	}
+	u.index()
+}
+
+// Declared goes through the names that a file declares in package scope.
+func Declared(file *ast.File) iter.Seq2[string, token.Pos] {
+	return func(yield func(string, token.Pos) bool) {
+		for _, d := range declarations(file) {
+			if d.recv == "" && !yield(d.name, d.pos) {
+				return
+			}
+		}
+	}
 }
 
 // A declaration is one name in package scope, or a method.
@@ -62,9 +141,9 @@ type declaration struct {
 	node ast.Node     // *ast.TypeSpec, *ast.ValueSpec or *ast.FuncDecl
 }
 
-func (u *unit) index() {
+func (u *Unit) index() {
 	var methods []declaration
-	for _, file := range u.files {
+	for _, file := range u.Files {
 		for _, d := range declarations(file) {
 			if d.recv != "" {
 				methods = append(methods, d)
@@ -80,7 +159,7 @@ func (u *unit) index() {
 }
 
 // unaliased is the name of the type that a receiver names, which can be by an alias of the type or of a pointer to it, and by one of that.
-func (u *unit) unaliased(name string) string {
+func (u *Unit) unaliased(name string) string {
 	seen := map[string]bool{}
 	for !seen[name] {
 		seen[name] = true
@@ -140,8 +219,8 @@ func receiver(t ast.Expr) string {
 	}
 }
 
-// imports maps the names under which a file knows other packages to their paths.
-func (u *unit) imports(file *ast.File) map[string]string {
+// Imports maps the names under which a file knows other packages to their paths.
+func (u *Unit) Imports(file *ast.File) map[string]string {
 	names := map[string]string{}
 	for _, spec := range file.Imports {
 		if name := u.importName(spec); name != "." && name != "_" {
@@ -152,12 +231,12 @@ func (u *unit) imports(file *ast.File) map[string]string {
 }
 
 // importName is the name that an import has in its file.
-func (u *unit) importName(spec *ast.ImportSpec) string {
+func (u *Unit) importName(spec *ast.ImportSpec) string {
 	if spec.Name != nil {
 		return spec.Name.Name
 	}
 	p := importPath(spec)
-	if dep := u.pkg.Imports[p]; dep != nil && dep.Name != "" {
+	if dep := u.Package.Imports[p]; dep != nil && dep.Name != "" {
 		return dep.Name
 	}
 	return templates.ImportName(p)
@@ -172,7 +251,7 @@ func importPath(spec *ast.ImportSpec) string {
 }
 
 // pruned returns the file with nothing but the declarations that were reached.
-func (u *unit) pruned(file *ast.File) *ast.File {
+func (u *Unit) pruned(file *ast.File) *ast.File {
 	out := &ast.File{Package: file.Package, Name: file.Name, FileStart: file.FileStart, FileEnd: file.FileEnd}
 	for _, decl := range file.Decls {
 		switch decl := decl.(type) {

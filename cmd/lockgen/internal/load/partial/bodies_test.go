@@ -1,4 +1,4 @@
-package load
+package partial
 
 import (
 	"go/ast"

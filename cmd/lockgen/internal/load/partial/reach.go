@@ -1,4 +1,4 @@
-package load
+package partial
 
 import (
 	"go/ast"
@@ -7,72 +7,72 @@ import (
 	"golang.org/x/tools/go/packages"
 )
 
-// reach marks the declaration of a name and everything that its type is made of, here and in imported packages.
-func (l *loader) reach(u *unit, name string) {
-	l.parse(u)
-	if whole, ok := u.reached[name]; ok && (whole || !l.whole) {
+// Reach marks the declaration of a name and everything that its type is made of, here and in imported packages.
+func (u *Unit) Reach(name string) {
+	u.Parse()
+	if whole, ok := u.reached[name]; ok && (whole || !u.program.whole) {
 		return
 	}
-	u.reached[name] = l.whole
+	u.reached[name] = u.program.whole
 	for _, d := range u.decls[name] {
-		l.keep(u, d)
+		u.keep(d)
 	}
 }
 
-func (l *loader) keep(u *unit, d declaration) {
+func (u *Unit) keep(d declaration) {
 	switch node := d.node.(type) {
 	case *ast.FuncDecl:
-		l.keepFunc(u, d.file, node)
+		u.keepFunc(d.file, node)
 	case *ast.TypeSpec:
 		u.kept[node] = true
-		all := u.root != nil || u.says // its directives can name what is not exported
+		all := u.Annotated || u.says // its directives can name what is not exported
 		if _, ok := u.full[node]; !ok {
 			u.full[node] = node.Type
 		}
 		node.Type = u.full[node]
-		if !all && !l.whole {
+		if !all && !u.program.whole {
 			node.Type = exported(node.Type)
 		}
-		l.walk(u, d.file, node)
-		defer l.asWhole(false)()
+		u.walk(d.file, node)
+		defer u.program.asWhole(false)()
 		_, isInterface := node.Type.(*ast.InterfaceType)
 		for _, m := range u.methods[d.name] {
 			if fn, ok := m.node.(*ast.FuncDecl); ok && (all || isInterface || ast.IsExported(m.name)) {
-				l.keepFunc(u, m.file, fn)
+				u.keepFunc(m.file, fn)
 			}
 		}
 	case *ast.ValueSpec:
 		if d.decl.Tok != token.CONST {
 			u.kept[node] = true
-			l.walk(u, d.file, node)
+			u.walk(d.file, node)
 			return
 		}
 		// Constants of a group depend on those above: iota, and values that are repeated.
 		for _, spec := range d.decl.Specs {
 			if !u.kept[spec] {
 				u.kept[spec] = true
-				l.walk(u, d.file, spec)
+				u.walk(d.file, spec)
 			}
 		}
 	}
 }
 
-func (l *loader) keepFunc(u *unit, file *ast.File, fn *ast.FuncDecl) {
+func (u *Unit) keepFunc(file *ast.File, fn *ast.FuncDecl) {
 	if u.kept[fn] {
 		return
 	}
 	u.kept[fn] = true
 	if fn.Recv != nil {
-		l.walk(u, file, fn.Recv)
+		u.walk(file, fn.Recv)
 	}
-	l.walk(u, file, fn.Type)
+	u.walk(file, fn.Type)
 }
 
 // asWhole says for a while whether types are reached with all that they have, and returns what ends that.
-func (l *loader) asWhole(whole bool) func() {
-	before := l.whole
-	l.whole = whole
-	return func() { l.whole = before }
+func (p *Program) asWhole(whole bool) func() {
+	before := p.whole
+	p.whole = whole
+	return func() { p.whole = before }
 }
 
 // measures says whether a function asks for the size of something or for places in it: those of package unsafe do.
@@ -85,28 +85,28 @@ func measures(fn ast.Expr) bool {
 }
 
 // walk reaches every name that node mentions. A parameter that is called as something in package scope reaches that too, which costs only time.
-func (l *loader) walk(u *unit, file *ast.File, node ast.Node) {
+func (u *Unit) walk(file *ast.File, node ast.Node) {
 	ast.Inspect(node, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.CallExpr:
 			if !measures(n.Fun) {
 				return true
 			}
-			l.walk(u, file, n.Fun)
-			defer l.asWhole(true)()
+			u.walk(file, n.Fun)
+			defer u.program.asWhole(true)()
 			for _, arg := range n.Args {
-				l.walk(u, file, arg)
+				u.walk(file, arg)
 			}
 			return false
 		case *ast.SelectorExpr:
-			if x, ok := n.X.(*ast.Ident); ok && l.reachImport(u, file, x.Name, n.Sel.Name) {
+			if x, ok := n.X.(*ast.Ident); ok && u.reachImport(file, x.Name, n.Sel.Name) {
 				return false
 			}
 		case *ast.Ident:
 			if _, ok := u.decls[n.Name]; ok {
-				l.reach(u, n.Name)
+				u.Reach(n.Name)
 			} else if ast.IsExported(n.Name) {
-				l.reachImport(u, file, ".", n.Name)
+				u.reachImport(file, ".", n.Name)
 			}
 		case *ast.BlockStmt:
 			return false
@@ -116,28 +116,28 @@ func (l *loader) walk(u *unit, file *ast.File, node ast.Node) {
 }
 
 // reachImport follows a name into the package that the file imports as local.
-func (l *loader) reachImport(u *unit, file *ast.File, local, name string) bool {
+func (u *Unit) reachImport(file *ast.File, local, name string) bool {
 	found := false
 	for _, spec := range file.Imports {
 		if u.importName(spec) != local {
 			continue
 		}
 		found = true
-		dep := u.pkg.Imports[importPath(spec)]
-		if local == "." && (dep == nil || !l.declares(dep, name)) {
+		dep := u.Package.Imports[importPath(spec)]
+		if local == "." && (dep == nil || !u.program.declares(dep, name)) {
 			continue
 		}
 		u.used[spec] = true
 		if dep != nil && dep.PkgPath != "unsafe" {
-			l.reach(l.unit(dep), name)
+			u.program.Unit(dep).Reach(name)
 		}
 	}
 	return found
 }
 
-func (l *loader) declares(pkg *packages.Package, name string) bool {
-	u := l.unit(pkg)
-	l.parse(u)
+func (p *Program) declares(pkg *packages.Package, name string) bool {
+	u := p.Unit(pkg)
+	u.Parse()
 	_, ok := u.decls[name]
 	return ok
 }
