@@ -11,7 +11,7 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 )
 
-// What package gen needs for generated code and no program does.
+// Functions that package gen needs for generated code and that programs do not call.
 var _ = bridge.Lend(bridge.Functions{
 	Renews: func(c *Client, opts []LockOption) (bool, error) {
 		cfg, err := c.configure(opts, nil)
@@ -31,7 +31,7 @@ var _ = bridge.Lend(bridge.Functions{
 	Explain:   explain,
 })
 
-// explain says in err which lock of generated code it is about.
+// explain adds the name of generated code's lock to err.
 func explain(name string, err error) error {
 	if bad := new(KeyError); errors.As(err, &bad) {
 		return &KeyError{Name: name, Path: bad.Path, Reason: bad.Reason, Err: bad.Err}
@@ -39,7 +39,8 @@ func explain(name string, err error) error {
 	return fmt.Errorf("%s: %w", name, err)
 }
 
-// unreported tells [Options.Logger] and [Hooks.Unreported] what the method name cannot return.
+// unreported reports to [Options.Logger] and [Hooks.Unreported] the error that the method name
+// cannot return.
 func unreported(ctx context.Context, c *Client, name string, err error) {
 	if c.made() == nil {
 		return
@@ -50,8 +51,8 @@ func unreported(ctx context.Context, c *Client, name string, err error) {
 	}
 }
 
-// giveBackAfter ends leases in the reverse order, all of them whatever happens. Keys of mutexes stay locked until they were held for least, and
-// with keep until their leases end.
+// giveBackAfter ends leases in the reverse order, all of them even after an error. Keys of mutexes stay locked until
+// they were held for least, and with keep until their leases end.
 func giveBackAfter(leases []*Lease, least time.Duration, keep bool) (err error) {
 	if !keep && least == 0 {
 		return release(leases)
@@ -72,16 +73,16 @@ func giveBackAfter(leases []*Lease, least time.Duration, keep bool) (err error) 
 	return join(err, release(free))
 }
 
-// forever as the time for which a key stays locked means until its lease ends.
+// forever, as the time for which a key stays locked, means until its lease ends.
 const forever time.Duration = -1
 
-// keep ends l for its holder and leaves the key locked for d more. A key that is renewed is given
-// back then, or runs out if the process has ended before; one that is not renewed is given back then,
-// or runs out if d is forever. It fails like Unlock, and then the key may be free before.
+// keep ends l for its holder and leaves the key locked for d more. A renewed key is released then,
+// or expires if the process has ended before. A key without renewal is released then, or expires if
+// d is forever. keep fails like Unlock, and then the key may be free before.
 func (l *Lease) keep(d time.Duration) error {
 	g, ok := l.grant.(*grant)
-	if !ok || l.Err() != nil || d == forever && l.guard.Renew { // a red lock has no guard
-		return l.Unlock(l.Context()) // a lease that was entered again is renewed for as long as the outer one
+	if !ok || l.Err() != nil || d == forever && l.guard.Renew { // a RedLock has no guard
+		return l.Unlock(l.Context()) // a re-entered lease is renewed for as long as the outer one
 	}
 	var err error
 	if d != forever && l.guard.Ends().Before(time.Now().Add(d)) {

@@ -11,15 +11,15 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/transport"
 )
 
-// release unlocks all parts and returns what went wrong.
+// release unlocks all parts and returns the errors.
 func release(parts []*Lease) error {
 	_, err := giveBack(parts, len(parts))
 	return err
 }
 
-// giveBack unlocks all parts, the mutexes of one client in one round trip, and others beside each other. When needs of them were
-// unlocked it waits for the others for a moment. It returns how many it knows to have been lost, and what went wrong unless needs
-// were unlocked.
+// giveBack unlocks all parts, the mutexes of one client in one round trip, and others in parallel. When needs of them
+// are unlocked, it waits for the others for a moment. It returns the number of parts that it knows to have been lost,
+// and the errors unless needs were unlocked.
 func giveBack(parts []*Lease, needs int) (lost int, errs error) {
 	if len(parts) == 1 {
 		errs = unlocked(parts[0], parts[0].grant.unlock(parts[0]))
@@ -45,12 +45,12 @@ func giveBack(parts []*Lease, needs int) (lost int, errs error) {
 	outcomes := make(chan error, len(parts))
 	for i, group := range groups {
 		if i == len(groups)-1 && needs == len(parts) {
-			releaseGroup(group, outcomes) // it is waited for anyway
+			releaseGroup(group, outcomes) // the caller waits for it anyway
 			break
 		}
 		group[0].client.spawn(func() { releaseGroup(group, outcomes) })
 	}
-	var enough <-chan time.Time // when those that are still under way are not waited for any more
+	var enough <-chan time.Time // fires when the remaining releases are not waited for any more
 	for i := range parts {
 		select {
 		case err := <-outcomes:
@@ -67,7 +67,7 @@ func giveBack(parts []*Lease, needs int) (lost int, errs error) {
 			return lost, nil
 		}
 		if needs == 0 && enough == nil && i < len(parts)-1 {
-			// A process that locks again at once is refused by who has not got it back.
+			// A server that has not got its part back refuses a process that locks again at once.
 			enough = time.After(max(5*time.Millisecond, 2*now().Sub(start)))
 		}
 	}
@@ -77,7 +77,7 @@ func giveBack(parts []*Lease, needs int) (lost int, errs error) {
 	return lost, errs
 }
 
-// releaseGroup unlocks one lease, or several that are mutexes of one client, and tells the outcome of each.
+// releaseGroup unlocks one lease, or several that are mutexes of one client, and sends the outcome of each.
 func releaseGroup(group []*Lease, outcomes chan<- error) {
 	tell := func(l *Lease, err error) { outcomes <- unlocked(l, err) }
 	if len(group) == 1 {
@@ -88,7 +88,7 @@ func releaseGroup(group []*Lease, outcomes chan<- error) {
 	ops := make([]*releaseOp, len(group))
 	frees := make([]transport.Request, 0, len(group))
 	for i, l := range group {
-		g := l.grant.(*grant) //nolint:forcetypeassert // what a group of several is made of
+		g := l.grant.(*grant) //nolint:forcetypeassert // a group of several consists of these
 		op, err := g.end(l)
 		switch {
 		case op == nil:
@@ -108,7 +108,7 @@ func releaseGroup(group []*Lease, outcomes chan<- error) {
 	}
 }
 
-// unlocked reports that l is given back, and says in err what went wrong.
+// unlocked reports that l is released, and adds its operation and key to err.
 func unlocked(l *Lease, err error) error {
 	l.report()
 	switch {
@@ -120,11 +120,11 @@ func unlocked(l *Lease, err error) error {
 	return failedAt("unlock", l.key, err)
 }
 
-// undoPatience is for how long a call that fails waits until what it had got is given back.
+// undoPatience is how long a failing call waits until its grants are released.
 const undoPatience = 100 * time.Millisecond
 
-// undo gives back what a call was granted that fails. What that takes longer than [undoPatience], or the call may
-// last, goes on in the background.
+// undo releases the grants of a failing call. A release that takes longer than [undoPatience], or than the call may
+// last, continues in the background.
 func undo(ctx context.Context, parts []*Lease) {
 	if len(parts) == 0 {
 		return
@@ -132,7 +132,7 @@ func undo(ctx context.Context, parts []*Lease) {
 	done := make(chan struct{})
 	parts[0].client.spawn(func() {
 		defer close(done)
-		_ = release(parts) // what failed is withdrawn, or expires
+		_ = release(parts) // a failed release is withdrawn, or the key expires
 	})
 	timer := time.NewTimer(undoPatience)
 	defer timer.Stop()
@@ -143,10 +143,10 @@ func undo(ctx context.Context, parts []*Lease) {
 	}
 }
 
-// giveBack gives a ticket back by once, which reports whether Redis had the key for it. It tries until Redis has
-// answered, at most for Options.OpTimeout; after that later does, in the background. So it does if a request for
-// the ticket whose reply was lost may still be on its way, or if the ticket may stand in a line that Redis refuses to
-// take it out of.
+// giveBack releases a ticket by once, which reports whether Redis had the key for it. It tries until Redis has
+// answered, at most for Options.OpTimeout; after that later continues in the background. later also runs if a request
+// for the ticket whose reply was lost may still be on its way, or if the ticket may be in a wait queue from which Redis
+// refuses to remove it.
 func (c *Client) giveBack(outcomeUnknown, standing bool, once func() (bool, error), later func()) error {
 	limit := time.Now().Add(c.opts.OpTimeout)
 	var down outage
@@ -157,7 +157,7 @@ func (c *Client) giveBack(outcomeUnknown, standing bool, once func() (bool, erro
 		}
 		switch {
 		case err == nil && (ours || tried):
-			return nil // if not now, then by the try whose reply was lost
+			return nil // perhaps released by the try whose reply was lost
 		case err == nil:
 			return lost(watchdog.ErrRefused)
 		case !passing(err):

@@ -10,19 +10,19 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
 
-// A grant is one ticket that was granted. It goes from waiter to waiter until it is released or lost.
+// A grant is a granted ticket. It goes from waiter to waiter until it is released or lost.
 type grant struct {
 	grantCore
 
 	resource *resource
 	ticket   *ticket
-	since    monotonic.Time // when Redis was last asked whether others wait
+	since    monotonic.Time // when Redis was last asked for other waiters
 
-	// Guarded by resource.mu.
-	passed       int  // times it went to another goroutine without a word to Redis
+	// number of times it went to another goroutine without a request to Redis
+	passed       int  // number of times it went to another goroutine without a request to Redis
 	handed       bool // it came from another process of this library, so the next turn is Redisson's
-	idle         bool // nobody works under it, it only stays locked for a while; then Shutdown does not wait for it
-	tokenPending bool // a red lock has yet to say which token it comes with
+	idle         bool // no caller works under it, it only stays locked for a while; Shutdown does not wait for it
+	tokenPending bool // the token of a RedLock is not known yet
 }
 
 func (*grant) Kind() string       { return kindMutex }
@@ -41,7 +41,8 @@ func (g *grant) reenter(outer, l *Lease) bool {
 	return true
 }
 
-// succeed gives the grant to l in place of outer, if nobody else has it, and reports whether it did.
+// succeed gives the grant to l in place of outer, if no other lease has it, and reports whether it
+// did.
 func (g *grant) succeed(outer, l *Lease) bool {
 	r := g.resource
 	r.mu.Lock()
@@ -69,13 +70,14 @@ func (r *resource) reenterBy(l *Lease) bool {
 	return true
 }
 
-// expire has the grant not renewed any more unless somebody else gets it, or has entered it: l, its only lease, is of no use.
+// expire stops the renewal of the grant, unless another lease gets it or has entered it: l, its only lease, is of no
+// use.
 func (g *grant) expire(l *Lease) {
 	r := g.resource
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.grant == g && len(g.leases) == 1 && g.leases[0] == l {
-		g.limit = 1 // the next one has another
+		g.limit = 1 // the next holder has a limit of its own
 		r.c.watchdog.Limit(&g.guard, now())
 	}
 }
@@ -102,7 +104,7 @@ func (g *grant) keep(l *Lease) {
 	g.rest()
 }
 
-// rest notes that nobody works under g any more, if that is so.
+// rest records that no caller works under g any more, if that is so.
 func (g *grant) rest() {
 	if r := g.resource; r.grant == g && !g.idle && !g.worked() {
 		g.idle = true
@@ -110,7 +112,7 @@ func (g *grant) rest() {
 	}
 }
 
-// worked reports whether anybody works under g.
+// worked reports whether a caller works under g.
 func (g *grant) worked() bool {
 	return slices.ContainsFunc(g.leases, func(l *Lease) bool { return l.ended() == nil })
 }
@@ -136,14 +138,14 @@ func (g *grant) unlock(l *Lease) error {
 	return op.outcome(l)
 }
 
-// end ends l. If that was the last lease and nobody here can have the grant, it returns what is to be given
-// back to Redis; else how it ended.
+// end ends l. If that was the last lease and no caller of this process can have the grant, it returns the release to
+// send to Redis; else the result.
 func (g *grant) end(l *Lease) (*releaseOp, error) {
 	r := g.resource
 	if l.unlocked.Swap(true) {
 		return nil, ErrReleased
 	}
-	l.end(ErrReleased) // before anybody else can get it
+	l.end(ErrReleased) // before another caller can get it
 
 	r.mu.Lock()
 	g.detach(l)
@@ -181,7 +183,7 @@ func (g *grant) end(l *Lease) (*releaseOp, error) {
 	g.to(grantReleasing)
 	g.ticket.to(ticketReleasing)
 	r.c.watchdog.Stop(&g.guard)
-	if g.ticket.settled == nil { // else it is not given back before its request is answered
+	if g.ticket.settled == nil { // otherwise the release comes after the answer to its request
 		r.c.traces(trace.Unlocks, r.key, g.ticket.n)
 	}
 	op := newReleaseOp(r, g.ticket, g.handed)
@@ -196,7 +198,7 @@ func (g *grant) end(l *Lease) (*releaseOp, error) {
 	return op, nil
 }
 
-// revoke ends the leases of a grant that Redis has for somebody else now, or may have soon.
+// revoke ends the leases of a grant that Redis has for another owner now, or may have soon.
 func (r *resource) revoke(g *grant, cause error) {
 	r.mu.Lock()
 	if r.grant != g {
@@ -204,7 +206,7 @@ func (r *resource) revoke(g *grant, cause error) {
 		return // it is being released
 	}
 	r.grant = nil
-	r.busy++ // the next one asks when the present one knows
+	r.busy++ // the next waiter asks when the present holder knows
 	g.lost = lost(cause)
 	g.to(grantLost)
 	g.ticket.to(ticketDone)
@@ -218,12 +220,12 @@ func (r *resource) revoke(g *grant, cause error) {
 
 	r.notifyLoss(g, lost(cause))
 	if errors.Is(cause, watchdog.ErrRefused) {
-		// Whoever deleted the key notified nobody in line.
+		// The deletion of the key notified no waiter.
 		r.c.spawn(func() { _ = r.c.releaseOnce(r.key, &late) })
 	}
 }
 
-// notifyLoss ends the leases of a grant that is lost, and then lets the queue go on.
+// notifyLoss ends the leases of a lost grant, and then continues the queue.
 func (r *resource) notifyLoss(g *grant, cause error) {
 	g.endLeases(cause)
 	r.mu.Lock()
@@ -236,7 +238,7 @@ func (r *resource) notifyLoss(g *grant, cause error) {
 	r.mu.Unlock()
 	if first {
 		r.c.depart(g.ticket.n, &g.guard, cause, func() {
-			if g.ticket.ttl > g.terms.ttl { // Redis may have it for longer than its last holder wanted
+			if g.ticket.ttl > g.terms.ttl { // Redis may have it for longer than its last holder asked for
 				r.mu.Lock()
 				r.withdraw(g.ticket)
 				r.mu.Unlock()
@@ -247,8 +249,8 @@ func (r *resource) notifyLoss(g *grant, cause error) {
 	}
 }
 
-// promote turns the ticket into a grant and has it guarded. Redis granted it no earlier than at from, for
-// ttl at first.
+// promote turns the ticket into a grant and starts its renewal. Redis granted it no earlier than at from, for ttl at
+// first.
 func (r *resource) promote(how trace.Action, tk *ticket, t terms, from time.Time, ttl time.Duration) *grant {
 	r.c.tracesGrant(how, r.key, tk.n, from, ttl, tk.tokens.next)
 	tk.to(ticketGranted)
@@ -275,11 +277,11 @@ func (r *resource) assign(w *waiter) {
 	r.grant.attach(r.grant, w.lease)
 	r.grant.limitTo(w)
 	owner := w.lease.owner
-	w.notify(event{kind: given}) // from here on w may be somebody else's
+	w.notify(event{kind: given}) // from here on another call may use w
 	if owner == nil {
 		return
 	}
-	for v := r.queue.first; v != nil; { // who is of one owner enters together
+	for v := r.queue.first; v != nil; { // waiters of one owner enter together
 		next := v.place.after
 		if v.lease.owner == owner {
 			r.queue.remove(v)
@@ -291,8 +293,8 @@ func (r *resource) assign(w *waiter) {
 	}
 }
 
-// While nobody else is known to wait, a grant may go round in a process for this long before Redis
-// is asked whether that is still so.
+// While no other process is known to wait, a grant may circulate in a process for this long before
+// the process asks Redis whether that is still so.
 const localPassLimit = 10 * time.Millisecond
 
 // canPass reports whether w can have the grant as it is, in its turn.
@@ -306,10 +308,10 @@ func (r *resource) canPass(g *grant, w *waiter) bool {
 	return monotonic.Since(g.since) < localPassLimit
 }
 
-// canPass reports whether what is held on some terms can be passed on to one who wants it on others: on the same, that is,
+// canPass reports whether a hold on some terms can be passed on to a waiter that wants others: only on the same terms,
 // and with enough trust left. A lease of fixed length cannot be passed on, since the next holder is promised all of it.
 func (c *Client) canPass(guard *watchdog.Lease, held, wanted terms, left tokens) bool {
 	return wanted == held && held.renew && (!wanted.fenced || left.left > 0) && c.granting() &&
-		!guard.Extended() && // what one holder asked for is not for the next
+		!guard.Extended() && // a holder's extension is not for the next one
 		time.Until(guard.Until()) >= min(held.ttl, handOverLease)/3
 }

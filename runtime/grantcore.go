@@ -10,24 +10,26 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
 
-// A grantCore is what grants of all kinds of locks have in common: leases that enter it and leave it, and a guard, which renews it.
+// A grantCore is the common part of the grants of all kinds of locks: leases that enter it and leave it, and a guard,
+// which renews it.
 type grantCore struct {
-	on    *referenced // what it is a grant of
-	mu    *sync.Mutex // of that
+	on    *referenced // the resource of the grant
+	mu    *sync.Mutex // the lock of that
 	terms terms
 	guard watchdog.Lease
 
-	// Guarded by mu.
+	// of the present holder, one and one more for each reentry; or of all readers
 	state  grantState
-	leases []*Lease      // of the present holder, one and one more for each reentry; or of all who read
+	leases []*Lease      // of the present holder, one and one more for each reentry; or of all readers
 	one    [1]*Lease     // room for the first
 	limit  time.Duration // of the present holder: WithMaxHold, or 0
-	lost   error         // why the watchdog gave it up, or nil
+	lost   error         // why the watchdog gave up, or nil
 }
 
 func (g *grantCore) Key() string { return g.on.key }
 
-// start has the grant guarded. Redis granted it no earlier than at from, for ttl at first.
+// start starts the renewal of the grant. Redis granted it no earlier than at from, for ttl at
+// first.
 func (g *grantCore) start(as watchdog.Holding, from time.Time, ttl time.Duration) {
 	c := g.on.c
 	g.guard = watchdog.Lease{Holding: as, TTL: g.terms.ttl, Renew: g.terms.renew}
@@ -39,7 +41,7 @@ func (g *grantCore) start(as watchdog.Holding, from time.Time, ttl time.Duration
 	c.watchdog.Start(&g.guard, from, ttl)
 }
 
-// attach makes l a lease of the grant: the first, or one that enters it too.
+// attach makes l a lease of the grant: the first, or a reentry.
 func (g *grantCore) attach(as anyGrant, l *Lease) {
 	if g.leases == nil {
 		g.leases = g.one[:0]
@@ -52,7 +54,7 @@ func (g *grantCore) attach(as anyGrant, l *Lease) {
 	g.leases = append(g.leases, l)
 }
 
-// detach takes l out of the leases.
+// detach removes l from the leases.
 func (g *grantCore) detach(l *Lease) {
 	last := len(g.leases) - 1
 	g.leases[l.at] = g.leases[last]
@@ -61,7 +63,7 @@ func (g *grantCore) detach(l *Lease) {
 	g.leases = g.leases[:last]
 }
 
-// limitTo has the grant not renewed any more when w, who is given it, has had it for as long as it may.
+// limitTo ends the renewal when w, which is given the grant, has had it for its max hold.
 func (g *grantCore) limitTo(w *waiter) {
 	if w.limit == g.limit && w.limit == 0 {
 		return
@@ -94,8 +96,8 @@ func (g *grantCore) bearer() *leaseCore {
 	return &g.leases[0].leaseCore
 }
 
-// outcome returns what became of the grant, of which l was the last lease: what done says, at most Options.OpTimeout after it
-// was to be given back.
+// outcome returns the outcome for the grant, whose last lease was l: the value of done, at most Options.OpTimeout after
+// the release began.
 func (g *grantCore) outcome(l *Lease, done <-chan error) error {
 	limit := g.on.c.opts.OpTimeout
 	timer := time.NewTimer(limit)
@@ -103,7 +105,7 @@ func (g *grantCore) outcome(l *Lease, done <-chan error) error {
 	select {
 	case err := <-done:
 		if cause := l.ended(); err == nil && errors.Is(cause, ErrLost) {
-			return cause // by the clock, before the watchdog could say so
+			return cause // by the clock, before the watchdog could report it
 		}
 		return err
 	case <-timer.C:
@@ -111,7 +113,7 @@ func (g *grantCore) outcome(l *Lease, done <-chan error) error {
 	}
 }
 
-// unanswered is the outcome of a release that Redis has not answered within limit.
+// unanswered is the outcome of a release without an answer of Redis within limit.
 func unanswered(limit time.Duration) error {
 	return fmt.Errorf("no answer within %v; the key is given back as soon as Redis answers, or expires", limit)
 }

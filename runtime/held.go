@@ -75,10 +75,10 @@ type HeldMulti[K any] struct {
 // Each returns the proofs in the order of the entities.
 func (h HeldMulti[K]) Each() []Held[K] { return append([]Held[K](nil), h.each...) }
 
-// A proof is what all proofs have in common.
+// A proof is the common part of all proofs.
 type proof struct{ t *leaseCore }
 
-// errNoProof is what the zero values say.
+// errNoProof is the error of the zero values.
 var errNoProof = fmt.Errorf("lockgen: %w: it is the proof of no lock", ErrReleased)
 
 // Key returns the key in Redis, of several entities all keys.

@@ -18,24 +18,24 @@ import (
 )
 
 const (
-	// blockedAfter is for how long a call waits before its client looks for the traces of the holders.
+	// blockedAfter is how long a call waits before its client looks for the traces of the holders.
 	blockedAfter = time.Second
 
-	// mostHolderTraces is of how many holders of a lock the traces are looked for.
+	// mostHolderTraces is the largest number of holders of a lock whose traces a client looks for.
 	mostHolderTraces = 8
 
 	// traceWord begins a request to a process for the traces of the holders of a key: "trace <id> <channel of the reply> <key>".
 	traceWord = "trace "
 )
 
-// A blockage is what a call that waits learns of the traces of the holders. The zero value learns nothing.
+// A blockage collects the traces of the holders that a call waits for. The zero value collects nothing.
 type blockage struct {
 	alarm  *time.Timer
 	traces atomic.Pointer[[]string]
 }
 
-// watches has b learn who holds a key, once the call has waited for it for a while. Clients without traces look for none, and of
-// permits, of counts and of a RedLock there is no one holder.
+// watches makes b learn the holders of a key, once the call has waited for it for a while. Clients without traces look
+// for none; permits, counts and a RedLock have no one holder.
 func (c *Client) watches(b *blockage, kind, key string) *blockage {
 	hooks := &c.opts.Hooks
 	if hooks.TraceParent == nil || hooks.AcquireEnd == nil || !slices.Contains([]string{kindMutex, kindFair, kindWrite, kindRead}, kind) {
@@ -50,7 +50,7 @@ func (c *Client) watches(b *blockage, kind, key string) *blockage {
 	return b
 }
 
-// end returns what was learned. What comes later is not needed.
+// end returns the traces. Later ones are not needed.
 func (b *blockage) end() []string {
 	if b == nil {
 		return nil
@@ -62,13 +62,13 @@ func (b *blockage) end() []string {
 	return nil
 }
 
-// holderTraces are what a client does to learn the traces of the holders of locks for which its calls wait. All calls that wait for a key
-// share one question, which is asked on a goroutine of its own.
+// holderTraces asks for the traces of the holders of locks for which calls of a client wait. All calls that wait for a
+// key share one question, which runs on a goroutine of its own.
 type holderTraces struct {
 	c       *Client
 	asks    pace      // questions of this client
 	answers pace      // answers to others
-	denied  sync.Once // the log has it that the client may not look
+	denied  sync.Once // logs that the client may not look
 
 	mu   sync.Mutex // guards the rest
 	keys map[string]*keyTraces
@@ -76,12 +76,12 @@ type holderTraces struct {
 
 // A keyTraces is one question.
 type keyTraces struct {
-	answered monotonic.Time // 0 while it is under way
+	answered monotonic.Time // 0 while the question is under way
 	traces   []string
 	waiting  []*blockage // that get the answer
 }
 
-// old reports whether the answer tells nothing of the present any more.
+// old reports whether the answer is too old to describe the present.
 func (of *keyTraces) old() bool {
 	return !of.answered.IsZero() && monotonic.Since(of.answered) >= pacePeriod
 }
@@ -117,7 +117,8 @@ func (s *holderTraces) answered(key string, traces []string) {
 	of.waiting = nil
 }
 
-// ask returns the traces of the holders of key: those that this process knows, and what others say in time.
+// ask returns the traces of the holders of key: those that this process knows, and those of other processes that answer
+// in time.
 func (s *holderTraces) ask(key string) []string {
 	own := s.c.heldOf(key)
 	traces := tracesIn(nil, key, own)
@@ -157,7 +158,7 @@ func tracesIn(traces []string, key string, held []HeldLock) []string {
 	return traces
 }
 
-// heldOf returns what this process holds of a key as a lock.
+// heldOf returns the holds of this process of a key as a lock.
 func (c *Client) heldOf(key string) (all []HeldLock) {
 	guards, _ := c.guards(key, mostHolderTraces)
 	for _, guard := range guards {
@@ -168,11 +169,11 @@ func (c *Client) heldOf(key string) (all []HeldLock) {
 	return all
 }
 
-// others returns the ids of the other processes that hold key, by what Redis has. Java programs have none.
+// others returns the ids of the other processes that hold key, by the owners in Redis. Java programs have none.
 func (s *holderTraces) others(key string) (ids []string) {
 	reply := s.c.deadlocks.ask(rueidis.Commands{s.c.rc.B().Hscan().Key(key).Cursor(0).Count(mostHolderTraces).Build()})[0]
 	entry, err := reply.AsScanEntry()
-	if why := refused(err); err != nil && why != err { //nolint:errorlint // refused returns what it was given, or more
+	if why := refused(err); err != nil && why != err { //nolint:errorlint // refused returns its argument, or more
 		s.denied.Do(func() {
 			s.c.opts.Logger.Warn("lockgen: calls that wait are not linked to the traces of holders in other processes", "error", why)
 		})
@@ -185,8 +186,8 @@ func (s *holderTraces) others(key string) (ids []string) {
 	return ids
 }
 
-// askedForTraces deals with a request for the traces of the holders of a key. It does not block. Such requests have a pace of their own: an
-// operator who asks what the process holds does not compete with calls that wait.
+// askedForTraces handles a request for the traces of the holders of a key. It does not block. Such requests have a pace
+// of their own: an operator that asks for the holds of the process does not compete with calls that wait.
 func (c *Client) askedForTraces(request string) {
 	id, channel, key, ok := readRequest(request)
 	if !ok || key == "" || c.holderTraces.answers.take(monotonic.Now()) > mostAnswers {
@@ -197,7 +198,7 @@ func (c *Client) askedForTraces(request string) {
 	})
 }
 
-// readRequest returns what is in a request of another process, and whether it is one.
+// readRequest returns the parts of a request of another process, and whether it is one.
 func readRequest(request string) (id, channel, key string, ok bool) {
 	id, rest, _ := strings.Cut(request, " ")
 	channel, key, _ = strings.Cut(rest, " ")

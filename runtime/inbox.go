@@ -12,42 +12,41 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
 
-// A subscriber gets the messages about the ticket n that it has, or waits with.
+// A subscriber gets the messages about the ticket n that it holds, or waits with.
 type subscriber interface {
 	resubscribed(n uint64)
 	wanted(n uint64)
 	taken(n uint64)
 }
 
-// A successor stands in line, and may be handed what it waits for.
+// A successor is in the wait queue, and may be handed what it waits for.
 type successor interface {
 	handed(n uint64, o handOver)
 	look(n uint64)
 	soon(n uint64, d time.Duration)
 }
 
-// A handOver says that Redis has a key for a ticket since the time at of its clock.
+// A handOver is a message that Redis has a key for a ticket since the time at of its clock.
 type handOver struct {
 	at     time.Time
-	others bool     // more processes stand in line
+	others bool     // more processes are in the wait queue
 	token  int64    // the first of the fencing tokens that came with it, or 0
 	behind []uint64 // tickets of this client that have the key after it
 }
 
-// An inbox passes each message on the client's channel to the subscriber that it concerns. A
-// client has one channel for all its keys, and listens from its first lock on: for those who wait, to
-// be handed a key; for those who hold, to hear at once that it was taken, or that the connection was
-// lost and with it perhaps what the server knew.
+// An inbox passes each message on the client's channel to the subscriber that it concerns. A client has one channel for
+// all its keys, and listens from its first lock on. Waiters listen for a hand-over. Holders listen to learn at once
+// that their key was taken, or that the connection was lost and with it perhaps the server's data.
 //
-// In a cluster with sharded channels, messages to those who wait come on another one, in the slot of the key: only there the
-// server knows whether anybody listens.
+// In a cluster with sharded channels, messages to waiters come on another channel, in the slot of the key: only there
+// the server knows whether a client listens.
 type inbox struct {
 	inboxMu          sync.Mutex // guards the rest
 	subscribers      map[uint64]connection
-	lasting          map[uint64]struct{} // tickets of lost leases that Redis may have until the time that their holders were promised
+	lasting          map[uint64]struct{} // tickets of lost leases that Redis may have until the end that their holders were promised
 	listener         *hub.Listener
 	echoes           map[string]int              // by hash tags: how often the client heard again, while it asks again because of it
-	tagSubscriptions map[string]*tagSubscription // in a cluster, by the hash tags of keys: of those who wait, if there are sharded channels, and guards
+	tagSubscriptions map[string]*tagSubscription // in a cluster, by the hash tags of keys: of the waiters, if there are sharded channels, and guards
 }
 
 type connection struct {
@@ -55,13 +54,13 @@ type connection struct {
 	key string
 }
 
-// A tagSubscription listens on the channel of those who wait for keys of one hash tag.
+// A tagSubscription listens on the channel of the waiters for keys of one hash tag.
 type tagSubscription struct {
 	listener *hub.Listener
 	users    int
 }
 
-// connect has messages about the ticket n to key go to p.
+// connect directs messages about the ticket n to key to p.
 func (s *inbox) connect(n uint64, key string, p subscriber) {
 	s.inboxMu.Lock()
 	defer s.inboxMu.Unlock()
@@ -78,8 +77,8 @@ func (s *inbox) disconnect(n uint64) {
 	delete(s.subscribers, n)
 }
 
-// depart ends connect for the ticket n of a lease that was lost because of cause. What Redis still has of it stays for as long as
-// its holder was promised, whoever wants it: the holder may still be ending its work. over is called when that is over.
+// depart ends connect for the ticket n of a lease that was lost because of cause. Its key stays in Redis for as long as
+// its holder was promised, even with waiters: the holder may still be ending its work. depart calls over after that.
 func (s *inbox) depart(n uint64, lease *watchdog.Lease, cause error, over func()) {
 	left := lease.Ends().Sub(now())
 	if left <= 0 || errors.Is(cause, watchdog.ErrRefused) {
@@ -102,13 +101,14 @@ func (s *inbox) depart(n uint64, lease *watchdog.Lease, cause error, over func()
 	})
 }
 
-// hearFor begins to listen for those who hold key.
+// hearFor begins to listen for the holders of key.
 func (c *Client) hearFor(key string) {
 	c.net.Holds(key)
 	c.hear()
 }
 
-// hear begins to listen to the client's channel, once, and reports whether it is heard now.
+// hear begins to listen to the client's channel, once, and reports whether the subscription is
+// active.
 func (c *Client) hear() bool {
 	c.net.Watch()
 	c.present()
@@ -121,7 +121,7 @@ func (c *Client) hear() bool {
 	return l.Live()
 }
 
-// heard reports whether the client hears its channel.
+// heard reports whether the subscription to the client's channel is active.
 func (c *Client) heard() bool {
 	c.inboxMu.Lock()
 	l := c.listener
@@ -129,7 +129,7 @@ func (c *Client) heard() bool {
 	return l != nil && l.Live()
 }
 
-// attend begins to listen for messages to those who wait for key, until the function that it returns is called.
+// attend begins to listen for messages to the waiters for key, until the caller calls leave.
 func (c *Client) attend(key string) (leave func()) {
 	if !c.net.Sharded() {
 		return func() {}
@@ -137,7 +137,7 @@ func (c *Client) attend(key string) (leave func()) {
 	return c.listen(protocol.HashTag(key))
 }
 
-// listen begins to listen on the client's channel in the slot of a hash tag, until the function that it returns is called.
+// listen begins to listen on the client's channel in the slot of a hash tag, until the caller calls leave.
 func (c *Client) listen(tag string) (leave func()) {
 	c.inboxMu.Lock()
 	defer c.inboxMu.Unlock()
@@ -160,7 +160,7 @@ func (c *Client) listen(tag string) (leave func()) {
 	}
 }
 
-// attends reports whether the client hears messages to those who wait for key.
+// attends reports whether the client hears messages to the waiters for key.
 func (c *Client) attends(key string) bool {
 	if !c.net.Sharded() {
 		return c.heard()
@@ -171,13 +171,13 @@ func (c *Client) attends(key string) bool {
 	return e != nil && e.listener.Live()
 }
 
-// receive is called for each message. It does not block.
+// receive handles each message. It does not block.
 func (c *Client) receive(e hub.Event) { c.receiveOf("", e) }
 
-// receiveOf is receive for what concerns keys of one hash tag; none for all.
+// receiveOf is receive for the keys of one hash tag, or for all without a tag.
 func (c *Client) receiveOf(tag string, e hub.Event) {
 	if e.Subscribed {
-		// What was said before was perhaps not heard.
+		// Earlier messages may be lost.
 		c.inboxMu.Lock()
 		all := maps.Clone(c.subscribers)
 		c.inboxMu.Unlock()
@@ -189,7 +189,7 @@ func (c *Client) receiveOf(tag string, e hub.Event) {
 		if e.Again {
 			c.again(tag)
 		}
-		switch { // the server may have lost what it knew, with the connection
+		switch { // the server may have lost its data, with the connection
 		case !e.Again:
 		case tag != "":
 			c.watchdog.RecheckOf(c.net.SameServer(tag))
@@ -227,7 +227,7 @@ func (c *Client) receiveOf(tag string, e hub.Event) {
 		if m.Lock != "" && !(lasts && m.Kind == protocol.MessageWanted) {
 			c.ghosts(m.Lock, m.Key, append([]uint64{n}, m.Behind...))
 		}
-		return // it was given up; what it was granted is given back by what gave it up
+		return // it was given up; the call that gave it up releases its grant
 	}
 	switch m.Kind {
 	case protocol.MessageWanted:

@@ -7,8 +7,8 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
 
-// ID returns the UUID of the Client, which begins [Standing].Owner of every key that it holds. No two Clients have the same. Redisson's
-// getId.
+// ID returns the UUID of the Client, which begins [Standing].Owner of every key that it holds. No two Clients have the
+// same. Redisson's getId.
 func (c *Client) ID() string {
 	if c.made() == nil {
 		return ""
@@ -16,7 +16,7 @@ func (c *Client) ID() string {
 	return c.wire.UUID
 }
 
-// Inspect asks Redis who holds the key and how many wait. Redisson's isLocked.
+// Inspect asks Redis for the holder of the key and the number of waiters. Redisson's isLocked.
 func (m *Mutex) Inspect(ctx context.Context) (Standing, error) {
 	m = orZero(m)
 	if err := m.c.checkKey(m.key); err != nil {
@@ -30,7 +30,7 @@ func (m *Mutex) Inspect(ctx context.Context) (Standing, error) {
 	return m.c.inspect(ctx, m.key, m.c.wire.Inspect(m.key), r.entered)
 }
 
-// inspect asks Redis about a lock. entered says how many leases this process has.
+// inspect asks Redis about a lock. entered returns the number of leases of this process.
 func (c *Client) inspect(ctx context.Context, key string, cmd protocol.Command, entered func() int) (Standing, error) {
 	type reply struct {
 		standing Standing
@@ -42,7 +42,7 @@ func (c *Client) inspect(ctx context.Context, key string, cmd protocol.Command, 
 		if err != nil || len(in.Fields) == 0 {
 			return reply{s, err}
 		}
-		first := in.Fields[0] // a read-write lock of Redisson may have more than one
+		first := in.Fields[0] // a read-write lock of Redisson may have several
 		s.Owner = first.Owner
 		s.Count, err = first.Count()
 		return reply{s, err}
@@ -60,7 +60,7 @@ func (c *Client) inspect(ctx context.Context, key string, cmd protocol.Command, 
 	return s, nil
 }
 
-// inspection asks Redis what it has of a lock.
+// inspection asks Redis for the content of a lock.
 func (c *Client) inspection(cmd protocol.Command) (protocol.Inspection, error) {
 	reply, err := c.net.Run(cmd).Any()
 	if err != nil {
@@ -69,7 +69,7 @@ func (c *Client) inspection(cmd protocol.Command) (protocol.Inspection, error) {
 	return protocol.ReadInspection(reply)
 }
 
-// entered returns how many leases the present hold has.
+// entered returns how many leases the present grant has.
 func (r *resource) entered() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -85,8 +85,8 @@ type victim struct {
 	tell  func(cause error)
 }
 
-// force has a command take a key from whoever holds it, and reports whether anybody did. enter begins the call, and returns
-// what this process has before: what is granted after is not what was taken.
+// force makes a command take a key from its holder, and reports whether there was one. enter begins the call, and
+// returns the holds of this process before it: a later grant is not the one that was taken.
 func (c *Client) force(ctx context.Context, op, key string, enter func() (victims []victim, exit func(), err error),
 	cmd protocol.Command) (bool, error) {
 	type reply struct {
@@ -112,7 +112,7 @@ func (c *Client) force(ctx context.Context, op, key string, enter func() (victim
 	if got.taken {
 		for _, v := range victims {
 			c.watchdog.Lose(v.guard, watchdog.ErrRefused)
-			v.tell(lost(watchdog.ErrRefused)) // if the message that says the same is about to
+			v.tell(lost(watchdog.ErrRefused)) // in case the message about it is still on its way
 		}
 	}
 	return got.taken, nil

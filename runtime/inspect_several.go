@@ -124,7 +124,7 @@ func (m *MultiLock) Inspect(ctx context.Context) ([]MemberStanding, error) {
 	return standings, errs
 }
 
-// inspectMember notes in s what the Inspect of l returns.
+// inspectMember stores the result of l's Inspect in s.
 func inspectMember(ctx context.Context, s *MemberStanding, l Locker) (err error) {
 	kind, _, _ := describe(l)
 	s.Key, s.Kind = l.Key(), Kind(kind)
@@ -148,7 +148,7 @@ func inspectMember(ctx context.Context, s *MemberStanding, l Locker) (err error)
 	return err
 }
 
-// pointTo returns where v is, or nil if there is an error.
+// pointTo returns a pointer to v, or nil if there is an error.
 func pointTo[T any](v T, err error) (*T, error) {
 	if err != nil {
 		return nil, err

@@ -1,7 +1,7 @@
 package lockrt
 
-// A Key is a whole key as it is in Redis: the result of a key function of an annotation that is not to be escaped. Different things must
-// have different keys.
+// A Key is a whole key as it is in Redis: the unescaped result of a key function of an annotation. Different things
+// must have different keys.
 type Key string
 
 // The texts of kinds.

@@ -7,8 +7,8 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
-// A CountDownLatch lets processes wait until a count is zero. A latch at zero does not exist and can be set again. Calls that wait for a
-// latch that is deleted fail with [ErrDeleted]. Redisson's RCountDownLatch.
+// A CountDownLatch lets processes wait until a count is zero. A latch at zero does not exist and can be set again.
+// Waiting calls fail with [ErrDeleted] when the latch is deleted. Redisson's RCountDownLatch.
 type CountDownLatch struct {
 	c    *Client
 	key  string
@@ -36,9 +36,9 @@ func (l *CountDownLatch) SetCount(ctx context.Context, n int) (bool, error) {
 	return started == 1, err
 }
 
-// CountDown takes one off the count and returns the rest; at zero it wakes all waiting calls. A latch that does not exist stays so, and 0
-// is returned. Its context is that of [Lease.Unlock]; it goes on in the background for a minute: after an error, calling it again could
-// count twice. Redisson's countDown.
+// CountDown takes one off the count and returns the rest; at zero it wakes all waiting calls. For a latch that does not
+// exist it changes nothing and returns 0. Its context is that of [Lease.Unlock]; it goes on in the background for a
+// minute: after an error, calling it again could count twice. Redisson's countDown.
 func (l *CountDownLatch) CountDown(ctx context.Context) (int, error) {
 	l = orZero(l)
 	if l.c == nil {
@@ -70,9 +70,9 @@ func (l *CountDownLatch) Count(ctx context.Context) (int, error) {
 	return int(got.n), nil
 }
 
-// Wait returns nil when the count is zero, at once if the latch does not exist. It fails with [ErrDeleted] if anybody deletes the latch,
-// also a Java program. A latch that is set again right after zero may keep calls waiting that have not heard of the zero yet. Redisson's
-// await.
+// Wait returns nil when the count is zero, at once if the latch does not exist. It fails with [ErrDeleted] if anybody
+// deletes the latch, also a Java program. If a latch is set again right after zero, calls that have not learned of the
+// zero yet may go on waiting. Redisson's await.
 func (l *CountDownLatch) Wait(ctx context.Context, opts ...LockOption) error {
 	l, ctx = orZero(l), present(ctx)
 	a := attempt{c: l.c, op: "wait", kind: kindLatch, key: l.key}
@@ -98,9 +98,10 @@ func (l *CountDownLatch) change(ctx context.Context, op string, anyway bool, cmd
 	})
 }
 
-// doubt is how long nobody judges why a latch is gone that was not heard to be open: what says why may be about to
-// be heard, on another connection than the answer. Of a latch of which the last that was heard is what is also said of
-// one that is deleted, latchGraceDeleted: the program may be busy, and it is no good to say so wrongly.
+// doubt is how long the client delays its judgement about a latch that is gone without a message: the message with the
+// reason may be on its way, on another connection than the answer. latchGraceDeleted is the longer time for a latch
+// whose last message is one that also announces a deletion: a busy program gets its messages late, and a wrong error
+// would be worse than a late one.
 const (
 	latchGrace        = 100 * time.Millisecond
 	latchGraceDeleted = time.Second
@@ -109,8 +110,8 @@ const (
 // latchCounter is the counting of a CountDownLatch.
 type latchCounter struct {
 	counter *counter
-	missing time.Time // since when it is found gone without having been heard to be open; of ask
-	heard   int       // messages by then
+	missing time.Time // since when the latch is gone without a message that it was opened; of ask
+	heard   int       // number of messages by then
 }
 
 func newLatchCounter(ct *counter) counting {
@@ -120,8 +121,8 @@ func newLatchCounter(ct *counter) counting {
 
 func (s *latchCounter) channel() string { return protocol.LatchChannel(s.counter.key) }
 
-// ask has all of b go on if the latch is gone. That is what happens at zero and when it is deleted. In the
-// second case this library leaves a mark. Redisson does not, but says something else.
+// ask lets all of b go on if the latch is gone. That happens at zero and when it is deleted. In the second case this
+// library leaves a mark. Redisson leaves none, but publishes another message.
 func (s *latchCounter) ask(b *batchRequest, _ bool) (int, time.Duration, error) {
 	ct := s.counter
 	ct.mu.Lock()
@@ -139,7 +140,7 @@ func (s *latchCounter) ask(b *batchRequest, _ bool) (int, time.Duration, error) 
 	case left > 0:
 		s.missing = time.Time{}
 		if ct.heard == heard {
-			ct.lastMessage = "" // what was said before tells nothing of how this latch ends
+			ct.lastMessage = "" // earlier messages do not tell how this latch ends
 		}
 		return 0, pollCounted, nil
 	case left < 0 || protocol.OpensLatch(ct.lastMessage) || !b.waiters[0].demand.seen:
@@ -149,7 +150,7 @@ func (s *latchCounter) ask(b *batchRequest, _ bool) (int, time.Duration, error) 
 	if protocol.ClosesLatch(ct.lastMessage) {
 		wait = latchGraceDeleted
 	}
-	if s.missing.IsZero() || s.heard != ct.heard { // what was said since then may be about another one
+	if s.missing.IsZero() || s.heard != ct.heard { // later messages may be about another latch
 		s.missing, s.heard = time.Now(), ct.heard
 	}
 	if time.Since(s.missing) < wait {

@@ -16,11 +16,11 @@ type Leadership struct {
 	e     *Election
 	lease *Lease
 
-	resigned chan struct{} // closed when Resign has given the lease back, or tried to
+	resigned chan struct{} // closed when Resign has released the lease, or tried to
 	resign   sync.Once
-	again    chan struct{} // has one when the record is to be written again
+	again    chan struct{} // has a value when the record is to be written again
 
-	writing sync.Mutex // guards that the record is written by one at a time
+	writing sync.Mutex // guards that only one goroutine writes the record
 	mu      sync.Mutex // guards the value
 	value   string
 }
@@ -29,10 +29,10 @@ func newLeadership(e *Election, lease *Lease, value string) *Leadership {
 	return &Leadership{e: e, lease: lease, value: value, resigned: make(chan struct{}), again: make(chan struct{}, 1)}
 }
 
-// none reports whether l is the leadership of nobody.
+// none reports whether l is no leadership.
 func (l *Leadership) none() bool { return l == nil || l.lease == nil }
 
-// Context ends with the leadership. Do under it what only the leader may do.
+// Context returns a context that ends with the leadership. Do the work of the leader under it.
 func (l *Leadership) Context() context.Context {
 	if l.none() {
 		ctx, cancel := context.WithCancelCause(context.Background())
@@ -42,7 +42,7 @@ func (l *Leadership) Context() context.Context {
 	return l.lease.Context()
 }
 
-// Err returns nil while the leadership is trusted, then why it ended.
+// Err returns nil while the leadership is trusted, then the reason why it ended.
 func (l *Leadership) Err() error {
 	if l.none() {
 		return &Error{Op: "leadership", Err: errNoLease}
@@ -109,14 +109,14 @@ func (l *Leadership) Resign(context.Context) error {
 	return nil
 }
 
-// record returns what the record is to say of l.
+// record returns the record of l.
 func (l *Leadership) record() protocol.Term {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return protocol.Term{Owner: l.lease.guard.Owner(), Token: l.lease.token, Value: l.value}
 }
 
-// confirm is write until Redis has answered, or the lease's context ends.
+// confirm repeats write until Redis has answered, or the lease's context ends.
 func (l *Leadership) confirm(ctx context.Context) error {
 	for failures := 1; ; failures++ {
 		err := l.write(ctx)
@@ -133,11 +133,11 @@ func (l *Leadership) confirm(ctx context.Context) error {
 	}
 }
 
-// write has Redis know that l leads, and under which value.
+// write writes to Redis that l leads, and with which value.
 func (l *Leadership) write(ctx context.Context) error {
 	c := l.e.c
 	got, err := bounded(ctx, c, func() error {
-		l.writing.Lock() // so that of two values the later is the last
+		l.writing.Lock() // so that the later of two values stays
 		defer l.writing.Unlock()
 		if err := l.lease.Err(); err != nil {
 			return err
@@ -154,10 +154,10 @@ func (l *Leadership) write(ctx context.Context) error {
 	return nil
 }
 
-// confirmEvery is how often the record is written again.
+// confirmEvery is the interval in which the record is written again.
 const confirmEvery = leaderKeep / 3
 
-// keep confirms the record while l leads, and removes it then, so that observers hear of it.
+// keep confirms the record while l leads, and removes it then, so that observers see the end.
 func (l *Leadership) keep() {
 	c, every := l.e.c, confirmEvery
 	ended := l.lease.Context().Done()
@@ -168,7 +168,8 @@ func (l *Leadership) keep() {
 		select {
 		case <-l.resigned:
 		case <-ended:
-			// The lease outlives the context of the caller, who may be ending the work. Nothing tells of its end then but Resign.
+			// The lease outlives the context of the caller, who may be ending the work. After that only Resign reports
+			// its end.
 			ended, every, write = nil, time.Second, false
 		case <-l.again:
 		case <-timer.C:
@@ -191,5 +192,5 @@ func (l *Leadership) remove() {
 	}
 	l.writing.Lock()
 	defer l.writing.Unlock()
-	_ = l.e.c.net.Run(l.e.c.wire.Resign(l.e.name, l.record())) // of no use but that observers see it at once
+	_ = l.e.c.net.Run(l.e.c.wire.Resign(l.e.name, l.record())) // the removal only lets observers see the end at once
 }

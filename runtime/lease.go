@@ -15,44 +15,44 @@ import (
 type Lease struct {
 	leaseCore
 
-	owner    *Owner      // that the caller is part of, or nil
-	grant    anyGrant    // what it is a lease of; set before the caller gets it
+	owner    *Owner      // of the caller, or nil
+	grant    anyGrant    // the grant of the lease; set before the caller gets it
 	token    int64       // 0 if it has none
 	unlocked atomic.Bool // Unlock was called
-	at       int32       // where its grant keeps it; guarded by the lock of that
+	at       int32       // its index in the grant; guarded by the lock of that
 }
 
-// An anyGrant is what a process has in Redis, and what each of its leases enters and leaves.
+// An anyGrant is a hold of a process in Redis, which leases enter and leave.
 type anyGrant interface {
-	// reenter makes l one more lease of it, if outer is one still.
+	// reenter makes l one more lease of it, if outer still is one.
 	reenter(outer, l *Lease) bool
-	// unlock ends l. The last one frees what is held.
+	// unlock ends l. The last one frees the hold.
 	unlock(l *Lease) error
 }
 
-// A leaseCore is the time for which a caller has what it was granted, whatever that is.
+// A leaseCore is the time for which a caller has a grant of any kind.
 type leaseCore struct {
 	_ noCopy
 
 	client    *Client
 	kind      string
 	key       string
-	name      string                        // WithName, or none
-	parent    context.Context               // that the call was given
-	lease     *Lease                        // that it is of; nil if there is no reentry
+	name      string                        // WithName, or ""
+	parent    context.Context               // the context of the call
+	lease     *Lease                        // its lease; nil if there is no reentry
 	made      atomic.Pointer[cancelContext] // of its context, see [leaseContext]
 	began     monotonic.Time                // when it was granted
 	guard     *watchdog.Lease               // set when it begins; nil if it has parts
-	composite *compositeLease               // of its parts, or nil
+	composite *compositeLease               // its parts, or nil
 	cause     atomic.Pointer[error]         // why it ended, nil before
 
-	call     *attempt     // that was given it; set before had, and nil if there are no hooks
-	over     atomic.Int64 // when it ended, a monotonic.Time; 0 before, or if no hook is to be called
+	call     *attempt     // the call that got it; set before had, and nil without hooks
+	over     atomic.Int64 // when it ended, a monotonic.Time; 0 before, or without a hook
 	came     way          // how it came to its caller
-	had      atomic.Bool  // somebody has it, so its end is reported
-	reported atomic.Bool  // it was
+	had      atomic.Bool  // a caller has it, so its end is reported
+	reported atomic.Bool  // its end was reported
 
-	within atomic.Pointer[compositeLease] // that it is a part of, or nil
+	within atomic.Pointer[compositeLease] // the composite lease that it is a part of, or nil
 }
 
 // noCopy makes go vet report copies.
@@ -61,7 +61,7 @@ type noCopy struct{}
 func (*noCopy) Lock()   {}
 func (*noCopy) Unlock() {}
 
-// newLease prepares a lease under parent, to be given to a waiter.
+// newLease prepares a lease under parent, for a waiter.
 func newLease(c *Client, kind, key string, parent context.Context) *Lease {
 	l := &Lease{owner: ownerFrom(parent)}
 	l.prepare(c, kind, key, parent)
@@ -69,12 +69,12 @@ func newLease(c *Client, kind, key string, parent context.Context) *Lease {
 	return l
 }
 
-// prepare makes t one that has not begun.
+// prepare initializes t, which has not begun.
 func (t *leaseCore) prepare(c *Client, kind, key string, parent context.Context) {
 	t.client, t.kind, t.key, t.parent = c, kind, key, parent
 }
 
-// begin makes l a lease of g, which guard guards.
+// begin makes l a lease of g, which guard renews.
 func (l *Lease) begin(hd anyGrant, guard *watchdog.Lease) {
 	l.grant = hd
 	l.guard = guard
@@ -83,10 +83,10 @@ func (l *Lease) begin(hd anyGrant, guard *watchdog.Lease) {
 	}
 }
 
-// end ends t, once, and tells those who are to know.
+// end ends t, once, and notifies its composite lease and the hooks.
 func (t *leaseCore) end(cause error) {
 	why, isLost := &causeReleased, false
-	if cause != ErrReleased { //nolint:errorlint // this very one, which is nearly all, costs no memory and no look at it
+	if cause != ErrReleased { //nolint:errorlint // this very one, which is nearly all of them, costs no memory and no comparison of chains
 		cause = ofLease(t.key, t.name, cause)
 		other := cause
 		why, isLost = &other, errors.Is(cause, ErrLost)
@@ -96,7 +96,7 @@ func (t *leaseCore) end(cause error) {
 		t.over.CompareAndSwap(0, int64(monotonic.Now()))
 	}
 	if !t.cause.CompareAndSwap(nil, why) {
-		t.cancel(*t.cause.Load()) // if whoever was first has not got round to it
+		t.cancel(*t.cause.Load()) // if the caller that ended it first has not cancelled it yet
 		return
 	}
 	t.cancel(cause)
@@ -107,7 +107,7 @@ func (t *leaseCore) end(cause error) {
 		t.client.counts.losses.Add(1)
 	}
 	if observed && why != &causeReleased {
-		t.reportLater() // who releases it reports that when the next one has it
+		t.reportLater() // the release reports that when the next holder has the key
 	}
 	if co := t.within.Load(); co != nil {
 		co.look(cause)
@@ -128,7 +128,7 @@ func (t *leaseCore) ended() error {
 	return nil
 }
 
-// granted returns the leaseCore of l, or nil if it is that of no grant.
+// granted returns the leaseCore of l, or nil without a grant.
 func (l *Lease) granted() *leaseCore {
 	if l == nil || l.client == nil {
 		return nil
@@ -156,9 +156,9 @@ func (l *Lease) Token() int64 {
 	return l.token
 }
 
-// Context returns a child of the context given to Lock that ends with the lease; [context.Cause] then matches [ErrLost], [ErrReleased] or
-// [ErrClosed]. Do the guarded work under it. Locking the same key under it enters again. When the parent ends the lease is kept until it is
-// given back: its holder may be cleaning up.
+// Context returns a child of the context given to Lock that ends with the lease; [context.Cause] then matches
+// [ErrLost], [ErrReleased] or [ErrClosed]. Do the guarded work under it. Locking the same key under it enters again.
+// When the parent ends, the lease stays until Unlock: its holder may be cleaning up.
 func (l *Lease) Context() context.Context { return l.granted().Context() }
 
 // Err returns nil while the lease is trusted, then an error that matches [ErrLost], [ErrReleased] or [ErrClosed]; that of a loss is an
@@ -176,7 +176,8 @@ func (l *Lease) Parts() []*Lease {
 	return l.composite.all()
 }
 
-// TTL asks Redis how long the key lives. It fails with [ErrLost] if Redis does not have it for this lease. Redisson's remainTimeToLive.
+// TTL asks Redis for the time to live of the key. It fails with [ErrLost] if Redis does not have the key for this
+// lease. Redisson's remainTimeToLive.
 func (l *Lease) TTL(ctx context.Context) (time.Duration, error) {
 	if l == nil || l.grant == nil {
 		return 0, &Error{Op: "ttl", Err: errNoLease}
@@ -201,14 +202,14 @@ func (l *Lease) TTL(ctx context.Context) (time.Duration, error) {
 	return got.ttl, nil
 }
 
-// Extend makes what was granted live for at least d from now, and never shortens it: a fixed lease ends later, a renewed one outlives a
-// crash by that much. It fails with [ErrBadOption] for less than 100ms, with the error that ended the lease, and with [ErrLost] if Redis
-// does not have it any more, which ends it. After another error the lease stays as it was. One round trip. Redisson's expire and
-// updateLeaseTime.
+// Extend makes the grant live for at least d from now, and never shortens it: a fixed lease ends later, a renewed one
+// outlives a crash by that much. It fails with [ErrBadOption] for less than 100ms, with the error that ended the lease,
+// and with [ErrLost] if Redis does not have the key for it any more, which ends the lease. After another error the
+// lease stays as it was. One round trip. Redisson's expire and updateLeaseTime.
 func (l *Lease) Extend(ctx context.Context, d time.Duration) error { return l.granted().Extend(ctx, d) }
 
-// entered returns l, which entered a grant again, if that has what is wanted. One who asks for a lease of fixed length has it
-// for that long from now on, as Redisson has it.
+// entered returns l, a reentry of a grant, if the grant satisfies cfg. A call with WithLease has the grant for that
+// long from now on, as in Redisson.
 func (l *Lease) entered(ctx context.Context, cfg lockConfig) (*Lease, error) {
 	var err error
 	switch {
@@ -224,8 +225,8 @@ func (l *Lease) entered(ctx context.Context, cfg lockConfig) (*Lease, error) {
 	return l, nil
 }
 
-// joined is entered for one who asked, and was granted the key beside others of its owner, perhaps. What was granted on its own
-// terms need not be prolonged.
+// joined is entered for a call that asked Redis, and may have been granted the key together with others of its owner. A
+// grant on its own terms need not be prolonged.
 func (l *Lease) joined(ctx context.Context, cfg lockConfig) (*Lease, error) {
 	if cfg.fenced && l.token == 0 || l.owner != nil && l.guard != nil && l.guard.TTL < cfg.ttl {
 		return l.entered(ctx, cfg)
@@ -233,9 +234,10 @@ func (l *Lease) joined(ctx context.Context, cfg lockConfig) (*Lease, error) {
 	return l, nil
 }
 
-// Unlock gives the lease back; the last lease of a reentrant set frees the key. Its context is for values alone and may be nil: the call
-// ends within [Options.OpTimeout]. It fails with [ErrReleased] the second time, and with [ErrLost] if the lease was lost; what Redis still
-// has of it is freed all the same. One round trip, or none if another goroutine of the Client is next. Redisson's unlock.
+// Unlock releases the lease; the last lease of a reentrant set frees the key. Its context is for values alone and may
+// be nil: the call ends within [Options.OpTimeout]. It fails with [ErrReleased] the second time, and with [ErrLost] if
+// the lease was lost; if Redis still has the key for it, Unlock frees it all the same. One round trip, or none if
+// another goroutine of the Client is next. Redisson's unlock.
 func (l *Lease) Unlock(context.Context) error {
 	if l == nil || l.grant == nil {
 		return &Error{Op: "unlock", Err: errNoLease}
@@ -274,12 +276,12 @@ func (l *Lease) do(ctx context.Context, fn func(ctx context.Context) error) (err
 // causeReleased is the cause of most ends.
 var causeReleased = ErrReleased
 
-// leaseContext is a leaseCore as a context. It knows its lease, for reentry, and looks at the clock
-// when asked for its error. Nearly all that a context of the standard library needs to be is made when
-// somebody asks for it: for who does not, that is half of what a lease costs.
+// leaseContext is a leaseCore as a context. It knows its lease, for reentry, and reads the clock
+// when a caller asks for its error. It creates the context of the standard library that it wraps
+// only when a caller needs it: that context is half of the cost of a lease.
 type leaseContext leaseCore
 
-// A cancelContext is a context of the standard library and what ends it.
+// A cancelContext is a context of the standard library with its cancel function.
 type cancelContext struct {
 	context.Context
 	cancel context.CancelCauseFunc
@@ -292,27 +294,27 @@ func (x *leaseContext) make() context.Context {
 	}
 	mine, parent := new(cancelContext), x.above()
 	if (*leaseCore)(x).ended() != nil {
-		parent = context.WithoutCancel(parent) // whose own end, if it has one, is not to hide why
+		parent = context.WithoutCancel(parent) // the parent's own end must not hide the cause
 	}
 	mine.Context, mine.cancel = context.WithCancelCause(parent)
 	if !x.made.CompareAndSwap(nil, mine) {
 		mine.cancel(nil)
 		return x.made.Load().Context
 	}
-	if cause := (*leaseCore)(x).ended(); cause != nil { // before it could be seen
+	if cause := (*leaseCore)(x).ended(); cause != nil { // it ended before the context existed
 		mine.cancel(cause)
 	}
 	return mine.Context
 }
 
-// cancel ends the context, if there is one. Who makes it later looks for the cause.
+// cancel ends the context, if there is one. A later make sees the cause.
 func (t *leaseCore) cancel(cause error) {
 	if made := t.made.Load(); made != nil {
 		made.cancel(cause)
 	}
 }
 
-// above returns the context that x is under: that of the call, or what a hook has made of it.
+// above returns the context above x: that of the call, or the one that a hook made from it.
 func (x *leaseContext) above() context.Context {
 	if x.call != nil && x.call.work != nil {
 		return x.call.work
@@ -329,7 +331,7 @@ func (x *leaseContext) Err() error {
 	if x.made.Load() == nil && t.Err() == nil && x.above().Err() == nil {
 		return nil
 	}
-	ctx := x.make() // it decides which end was first
+	ctx := x.make() // this context decides which end was first
 	if ctx.Err() == nil {
 		_ = t.Err()
 	}
@@ -348,19 +350,19 @@ func (x *leaseContext) Value(key any) any {
 		if x.lease != nil && x.lease.token != 0 {
 			return x.lease.token
 		}
-	case *int: // by one of these the standard library asks for the context that ends, to look for its cause
+	case *int: // the standard library asks with such a key for the context that ends, to read its cause
 		return x.make().Value(key)
 	}
 	return x.above().Value(key)
 }
 
-// leaseKey asks a context for the innermost one of a lease.
+// leaseKey is the context key of the innermost lease.
 type leaseKey struct{}
 
-// leaseCoreKey asks a context for the innermost one of a leaseCore of any kind, of a permit too.
+// leaseCoreKey is the context key of the innermost leaseCore of any kind, also of a permit.
 type leaseCoreKey struct{}
 
-// leaseFrom returns the innermost lease of key that ctx is under, or nil.
+// leaseFrom returns the innermost lease of key in ctx, or nil.
 func leaseFrom(ctx context.Context, c *Client, key string) *Lease {
 	for {
 		x, _ := ctx.Value(leaseKey{}).(*leaseContext)
@@ -378,8 +380,8 @@ func leaseFrom(ctx context.Context, c *Client, key string) *Lease {
 	}
 }
 
-// bounded runs send beside the caller, who returns when ctx ends or Options.OpTimeout is over. If ctx is done already,
-// nothing is sent.
+// bounded runs send in another goroutine; the caller returns when ctx ends or Options.OpTimeout is over. If ctx is done
+// already, bounded sends nothing.
 func bounded[T any](ctx context.Context, c *Client, send func() T) (T, error) {
 	var none T
 	if ctx = present(ctx); ctx.Err() != nil {

@@ -10,9 +10,9 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
 
-// What leases and permits say of themselves is the same. A nil leaseCore is that of no grant.
+// Leases and permits share these methods. A nil leaseCore is that of no grant.
 
-// Key returns the key, or nothing if there is no grant.
+// Key returns the key, or "" without a grant.
 func (t *leaseCore) Key() string {
 	if t == nil {
 		return ""
@@ -20,7 +20,7 @@ func (t *leaseCore) Key() string {
 	return t.key
 }
 
-// Context returns the context of the leaseCore, which has ended if there is no grant.
+// Context returns the context of the leaseCore, which has ended without a grant.
 func (t *leaseCore) Context() context.Context {
 	if t == nil {
 		return noLease
@@ -28,14 +28,14 @@ func (t *leaseCore) Context() context.Context {
 	return (*leaseContext)(t)
 }
 
-// noLease is the context of what was never granted.
+// noLease is the context without a grant.
 var noLease = func() context.Context {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(errNoLease)
 	return ctx
 }()
 
-// Err is that of the lease or permit.
+// Err implements Err of leases and permits.
 func (t *leaseCore) Err() error {
 	if t == nil {
 		return &Error{Op: opHold, Err: errNoLease}
@@ -45,18 +45,18 @@ func (t *leaseCore) Err() error {
 	case cause != nil:
 	case t.composite != nil:
 		cause = t.composite.check()
-	case t.guard != nil: // else it has not begun
+	case t.guard != nil: // otherwise it has not begun
 		if overdue := t.client.watchdog.Check(t.guard); overdue != nil {
 			cause = lost(overdue)
 		}
 	}
 	if cause != nil {
-		t.end(cause) // if whoever is about to has not got round to it
+		t.end(cause) // in case the caller that ends it has not done so yet
 	}
 	return t.ended()
 }
 
-// Until is that of the lease or permit.
+// Until implements Until of leases and permits.
 func (t *leaseCore) Until() time.Time {
 	switch {
 	case t == nil:
@@ -69,7 +69,7 @@ func (t *leaseCore) Until() time.Time {
 	return t.guard.Until()
 }
 
-// Extend is that of the lease or permit.
+// Extend implements Extend of leases and permits.
 func (t *leaseCore) Extend(ctx context.Context, d time.Duration) error {
 	if t == nil {
 		return &Error{Op: "extend", Err: errNoLease}
@@ -89,7 +89,7 @@ func (t *leaseCore) Extend(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// prolong is Extend of what has no parts.
+// prolong is Extend for a leaseCore without parts.
 func (t *leaseCore) prolong(ctx context.Context, d time.Duration) error {
 	got, err := bounded(ctx, t.client, func() error {
 		sent := now()

@@ -2,12 +2,13 @@ package lockrt
 
 import "context"
 
-// A Locker is a lock with at most one holder at a time: what the exclusive locks of this package have in common. TestLocker of package
-// locktest tests what it promises, also of other implementations.
+// A Locker is a lock with at most one holder at a time: the common part of the exclusive locks of this package.
+// TestLocker of package locktest tests its promises, also for other implementations.
 type Locker interface {
 	Lock(ctx context.Context, opts ...LockOption) (*Lease, error)
 	TryLock(ctx context.Context, opts ...LockOption) (*Lease, error)
-	// Key names the lock in errors, and says when its turn is among the members of a [MultiLock].
+	// Key returns the name of the lock for errors, and for its position among the members of a
+	// [MultiLock].
 	Key() string
 }
 

@@ -1,6 +1,6 @@
 package lockrt
 
-// What the log calls that is no kind of lock.
+// Names in the log for things that are no kind of lock.
 const (
 	kindElection = "election"
 	kindSchedule = "schedule"
@@ -14,7 +14,7 @@ func rwKind(write bool) string {
 	return kindRead
 }
 
-// ownerName returns what the log calls the owner of t: as in Redis, or nothing for a lock that consists of several.
+// ownerName returns the owner of t for the log: as in Redis, or "" for a lock of several parts.
 func (t *leaseCore) ownerName() string {
 	if t.guard == nil {
 		return ""

@@ -11,17 +11,18 @@ import (
 
 // A MultiLock locks several Lockers as one: all or none. They may be of different kinds, Clients and servers. Redisson's RMultiLock.
 //
-// Members are locked in the order of their keys, so calls never wait for each other in a circle: Havender's ordered allocation (1968).
-// A Java program that lists them in another order is given way after half a second. Neighbouring mutexes of one Client take one round
-// trip together. The lease ends with the first loss of a member, see [Lease.Parts]. Each part has its own token. [Hooks] report one call
-// and one lease, to the first Client; [Stats] counts the parts.
+// Members are locked in the order of their keys, so calls never wait for each other in a circle: Havender's ordered
+// allocation (1968). A call gives way to a Java program that lists them in another order after half a second.
+// Neighbouring mutexes of one Client take one round trip together. The lease ends with the first loss of a member, see
+// [Lease.Parts]. Each part has its own token. [Hooks] report one call and one lease, to the first Client; [Stats]
+// counts the parts.
 type MultiLock struct {
 	members []Locker      // in the order of their keys
 	c       *Client       // whose hooks are called; nil if all members are of other packages
-	opts    []LockOption  // that the member of that Client was made with
+	opts    []LockOption  // the options of the member of that Client
 	keys    []string      // of the members
 	key     string        // all of them
-	wait    time.Duration // the shortest that a member was made with, or UntilDone
+	wait    time.Duration // the shortest wait of the members, or UntilDone
 	err     error         // why they cannot be locked
 }
 
@@ -30,9 +31,10 @@ var _ Locker = (*MultiLock)(nil)
 // Key returns the keys of the members, in order, separated by commas.
 func (m *MultiLock) Key() string { return orZero(m).key }
 
-// Lock waits for all members; opts apply to each, the wait to all together. Without one the shortest of the members counts. The error is
-// that of the member that failed; what was granted is given back, in the background after 100ms. With [WithLease] the whole lasts for as
-// long, counted from the last grant; [WithMaxHold] counts from the grant of each member.
+// Lock waits for all members; opts apply to each, the wait to all together. Without one the shortest of the members
+// counts. The error is that of the member that failed. The call releases the other members, after 100ms in the
+// background. With [WithLease] the whole lasts for as long, counted from the last grant; [WithMaxHold] counts from the
+// grant of each member.
 func (m *MultiLock) Lock(ctx context.Context, opts ...LockOption) (*Lease, error) {
 	switch {
 	case m != nil && m.err != nil:
@@ -99,14 +101,15 @@ func (m *MultiLock) Do(ctx context.Context, fn func(ctx context.Context, lease *
 	return do(ctx, m, fn, opts)
 }
 
-// asPart has a call be a part of another one, whose hooks are called in its place, also when it has to wait.
+// asPart makes a call a part of another one, whose hooks are called in its place, also when it has to wait.
 func asPart(waiting waitingPart) LockOption {
 	return lockOption(func(c *lockConfig) { c.part = waiting })
 }
 
-// all locks the members in order, each under the context of the one before: so the last context ends with
-// the first loss, and locking any of the keys under it enters again. It returns the leases and the one with the last context.
-// After an error it returns what it has got, which is the caller's to give back; the error is errYielded if it may as well try again.
+// all locks the members in order, each under the context of the one before: so the last context ends with the first
+// loss, and locking any of the keys under it enters again. It returns the leases and the one with the last context.
+// After an error it returns the leases that it has, which the caller has to release; with the error errYielded the
+// caller may try again.
 func (m *MultiLock) all(ctx context.Context, opts []LockOption, wait time.Duration, start time.Time) (parts []*Lease, last *Lease, err error) {
 	under := ctx
 	add := func(more ...*Lease) {
@@ -121,7 +124,7 @@ func (m *MultiLock) all(ctx context.Context, opts []LockOption, wait time.Durati
 		}
 		return WithWait(max(0, wait-time.Since(start)))
 	}
-	waited := 0 // how many had to wait for those behind them
+	waited := 0 // number of waits for members behind others
 	for len(parts) < len(m.members) {
 		rest := m.members[len(parts):]
 		if mutexes := neighbours(rest); len(mutexes) > 1 {
@@ -131,7 +134,7 @@ func (m *MultiLock) all(ctx context.Context, opts []LockOption, wait time.Durati
 			case err == nil:
 				continue
 			case ctx.Err() != nil:
-				return parts, nil, &Error{Op: "lock", Key: m.key, Err: endedBy(ctx, err)} // whatever else was wrong
+				return parts, nil, &Error{Op: "lock", Key: m.key, Err: endedBy(ctx, err)} // even if another error came first
 			case !again || wait == 0:
 				return parts, nil, err
 			}
@@ -156,8 +159,8 @@ func (m *MultiLock) all(ctx context.Context, opts []LockOption, wait time.Durati
 	return parts, last, lengthen(ctx, parts[:waited])
 }
 
-// lengthen extends leases of fixed length, which have to last as long as others that were granted later. It
-// fails if one of them is lost, and leaves one that it cannot extend as it is: the whole says until when it is trusted.
+// lengthen extends leases of fixed length, which have to last as long as others that were granted later. It fails if
+// one of them is lost, and leaves one that it cannot extend as it is: the whole lease knows until when it is trusted.
 func lengthen(ctx context.Context, parts []*Lease) error {
 	fixed := slices.DeleteFunc(slices.Clone(parts), func(part *Lease) bool { return part.guard == nil || part.guard.Renew })
 	_, err := most(fixed, len(fixed), func(part *Lease) (struct{}, error) {
@@ -169,7 +172,7 @@ func lengthen(ctx context.Context, parts []*Lease) error {
 	return nil
 }
 
-// neighbours returns the mutexes of one client that lockers begin with.
+// neighbours returns the mutexes of one client at the beginning of lockers.
 func neighbours(lockers []Locker) (mutexes []*Mutex) {
 	for _, l := range lockers {
 		m, ok := l.(*Mutex)
@@ -181,24 +184,24 @@ func neighbours(lockers []Locker) (mutexes []*Mutex) {
 	return mutexes
 }
 
-// errGivenBack is the outcome of a try for which nobody is to be blamed but another one.
+// errGivenBack is the outcome of a try that another member made useless.
 var errGivenBack = errors.New("given back, as another part of the MultiLock is not to be had")
 
 // A trial is one try to lock a mutex among others.
 type trial struct {
 	m        *Mutex
 	own      context.Context // of the try
-	resource *resource       // nil if there is none to contend at
+	resource *resource       // nil without a resource to contend at
 	w        *waiter
-	entry    entry // to the resource
+	entry    entry // the result of joining the resource
 	cfg      lockConfig
 	lease    *Lease
 	err      error
 }
 
-// tryTogether tries to lock all mutexes, which are of one client, at once, each under the context of the one
-// before, the first under that. It returns the leases before the first one that was refused and the error
-// of that; those behind it are given back. again says that waiting may help. ctx is that of the call.
+// tryTogether tries to lock all mutexes, which are of one client, at once, each under the context of the one before,
+// the first under that. It returns the leases before the first one that was refused and the error of that; it releases
+// those behind it. again reports that waiting may help. ctx is that of the call.
 func tryTogether(ctx, under context.Context, mutexes []*Mutex, opts []LockOption) (got []*Lease, again bool, err error) {
 	c := mutexes[0].c
 	opts = append(slices.Clip(opts), WithWait(0))
@@ -221,7 +224,7 @@ func tryTogether(ctx, under context.Context, mutexes []*Mutex, opts []LockOption
 		t.w = newWaiter(t.own, t.lease, t.cfg)
 		t.entry = t.resource.join(t.w)
 		if t.entry == turnedAway {
-			break // so those behind it need not be tried
+			break // the mutexes behind it need not be tried
 		}
 	}
 	if again {
@@ -250,7 +253,7 @@ func tryTogether(ctx, under context.Context, mutexes []*Mutex, opts []LockOption
 		}
 		if t.err != nil {
 			if err == nil || !again {
-				err = &Error{Op: "lock", Key: t.m.key, Err: t.err} // when nothing was sent that of the last, which is why
+				err = &Error{Op: "lock", Key: t.m.key, Err: t.err} // when nothing was sent: the error of the last one, which is the reason
 			}
 			continue
 		}
@@ -260,7 +263,7 @@ func tryTogether(ctx, under context.Context, mutexes []*Mutex, opts []LockOption
 	return got, again, err
 }
 
-// ask sends the requests of those who have none yet, in as few scripts as can be.
+// ask sends the requests of all trials that have none yet, in as few scripts as possible.
 func ask(c *Client, trials []trial) {
 	var takes, acquires []transport.Request
 	for i := range trials {
@@ -280,16 +283,17 @@ func ask(c *Client, trials []trial) {
 	c.acquires.SubmitAll(acquires, c.net.Prompt())
 }
 
-// asked is a resource that a waiter has joined already, and asked if it was to.
+// asked is a resource that a waiter has joined already, and asked if it has to.
 type asked struct {
 	*resource
 
-	entry entry // what came of that; returned once
-	known bool  // it was
+	entry entry // the result of joining; returned once
+	known bool  // entry has been returned
 	again bool
 }
 
-// join returns what came of joining, and joins again when there is reason to: nobody asks for one who was turned away.
+// join returns the result of joining, and joins again when there is a reason: no resource notifies a waiter that it
+// turned away.
 func (q *asked) join(w *waiter) entry {
 	if q.known {
 		return q.resource.join(w)

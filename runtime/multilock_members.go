@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// NewMultiLock returns the lock of all lockers. The members of a MultiLock among them take its place; the same lock of the same Client and
-// options counts once. No lockers, a nil one, and two different locks of one key of one Client, such as reading and writing, are
-// [ErrBadOption]. Members with the same key are ordered by the addresses and databases of their servers, which all processes must know by
-// the same ones: see docs/details.md.
+// NewMultiLock returns the lock of all lockers. The members of a MultiLock among them take its place; the same lock of
+// the same Client and options counts once. No lockers, a nil one, and two different locks of one key of one Client,
+// such as reading and writing, are [ErrBadOption]. Members with the same key are ordered by the addresses and databases
+// of their servers, which must be the same in all processes: see docs/details.md.
 func NewMultiLock(lockers ...Locker) *MultiLock {
 	m := &MultiLock{wait: UntilDone}
 	for i, locker := range lockers {
@@ -46,7 +46,7 @@ func NewMultiLock(lockers ...Locker) *MultiLock {
 	return m
 }
 
-// refuse notes why m cannot be locked, unless there is a reason already.
+// refuse records why m cannot be locked, unless there is a reason already.
 func (m *MultiLock) refuse(key string, err error) {
 	if m.err == nil {
 		m.err = &Error{Op: "lock", Key: key, Err: err}
@@ -75,7 +75,8 @@ func (m *MultiLock) distinct() []Locker {
 	return once
 }
 
-// compare reports whether two lockers of one key are the same lock, and if they are not, why they cannot be locked together.
+// compare reports whether two lockers of one key are the same lock, and if they are not, why they cannot be locked
+// together.
 func compare(a, b Locker) (alike bool, conflict string) {
 	aKind, aClients, aOpts := describe(a)
 	bKind, bClients, bOpts := describe(b)
@@ -101,12 +102,13 @@ func sameClients(a, b []*Client) bool {
 	return len(a) == len(b) && !slices.ContainsFunc(a, func(c *Client) bool { return !slices.Contains(b, c) })
 }
 
-// sameOptions reports whether locks that are made with a and with b are granted on the same terms. The shorter wait counts for both.
+// sameOptions reports whether locks with the options a and b are granted on the same terms. The shorter wait counts for
+// both.
 func sameOptions(c *Client, a, b []LockOption) bool {
 	one, err := c.configure(a, nil)
 	other, wrong := c.configure(b, nil)
 	if err != nil || wrong != nil {
-		return true // and the first call says what is wrong
+		return true // and the first call returns the error
 	}
 	return one.terms == other.terms && one.maxHold == other.maxHold && one.limited == other.limited && one.backoff == other.backoff
 }
@@ -117,8 +119,8 @@ func isNothing(l Locker) bool {
 	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
-// inOrder compares members by their keys, then by where they are, then by what they are: everything that is the same for
-// all processes. Where they are is only asked if it matters.
+// inOrder compares members by their keys, then by their servers, then by their kinds: everything that is the same for
+// all processes. It asks for the servers only if the keys are equal.
 func inOrder(a, b Locker) int {
 	if order := strings.Compare(a.Key(), b.Key()); order != 0 {
 		return order
@@ -131,8 +133,8 @@ func inOrder(a, b Locker) int {
 	return strings.Compare(aKind, bKind)
 }
 
-// describe returns what kind of lock of this package l is, its clients, and the options that it was made with; nothing if it
-// is of another one.
+// describe returns which kind of lock of this package l is, its clients, and its options; nothing if l is of another
+// package.
 func describe(l Locker) (kind string, clients []*Client, opts []LockOption) {
 	switch l := l.(type) {
 	case *Mutex:
@@ -157,8 +159,8 @@ func describe(l Locker) (kind string, clients []*Client, opts []LockOption) {
 	return "", nil, nil
 }
 
-// check returns why the members cannot be locked with opts, before anything is sent. Mutexes of one Client are looked at when they
-// are tried together.
+// check returns why the members cannot be locked with opts, before anything is sent. tryTogether checks mutexes of one
+// Client.
 func (m *MultiLock) check(opts []LockOption) error {
 	if len(neighbours(m.members)) == len(m.members) {
 		return nil
@@ -184,7 +186,7 @@ func (m *MultiLock) check(opts []LockOption) error {
 	return nil
 }
 
-// sites returns where the keys of clients are, in order.
+// sites returns the servers of clients, in order.
 func sites(clients []*Client) []string {
 	all := make([]string, len(clients))
 	for i, c := range clients {

@@ -9,20 +9,22 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
-// A program with Redisson locks the members of its multi-lock in the order in which it lists them, and keeps what it has for
-// seconds while it waits for the next one. If it lists them in another order than ours, it and a call of this library wait for
-// each other until the program gives up, and the call gets everything each time. So a call that waits for a member which such a
-// program has gives back those that it has itself, after a while, and waits for that member alone. When it is granted, the
-// call tries the others. It does not wait for any of them: who has several waits in the order of the keys only.
+// A program with Redisson locks the members of its MultiLock in the order in which it lists them, and keeps its locks
+// for seconds while it waits for the next one. If it lists them in another order than this library, it and a call of
+// this library wait for each other until the program gives up, and the call wins each time. So a call that waits for a
+// member which such a program holds releases its own members after a while, and waits for that member alone. When it is
+// granted, the call tries the others, and waits for none of them: a holder of several members waits only in the order
+// of the keys.
 
-// yieldAfter is for how long a call keeps members while it waits for one that a program with Redisson has.
+// yieldAfter is how long a call keeps members while it waits for one that a program with Redisson holds.
 const yieldAfter = 500 * time.Millisecond
 
-// errYielded is the outcome of a wait for a member that is to go on without the members that the call has, and of a try for all
+// errYielded is the outcome of a wait for a member that goes on without the call's other members, and of a try for all
 // members after such a wait.
 var errYielded = errors.New("given back, for a program with Redisson")
 
-// behind locks l, a member behind kept others that the call has. It fails with errYielded if a program with Redisson has l for long.
+// behind locks l, a member behind kept others that the call holds. It fails with errYielded if a program with Redisson
+// holds l for long.
 func (m *MultiLock) behind(under context.Context, l Locker, kept int, opts []LockOption) (*Lease, error) {
 	if _, clients, _ := describe(l); kept == 0 || len(clients) == 0 {
 		return l.Lock(under, opts...)
@@ -49,7 +51,7 @@ func (m *MultiLock) behind(under context.Context, l Locker, kept int, opts []Loc
 	return l.Lock(under, append(slices.Clip(opts), lockOption(func(c *lockConfig) { c.yields = yields }))...)
 }
 
-// isJavas reports whether a program with Redisson has l.
+// isJavas reports whether a program with Redisson holds l.
 func isJavas(ctx context.Context, l Locker) bool {
 	var s MemberStanding
 	if err := inspectMember(ctx, &s, l); err != nil {
@@ -68,9 +70,9 @@ func isJavas(ctx context.Context, l Locker) bool {
 	return false
 }
 
-// yield gives kept back, waits for the member behind them alone and then tries the others. It returns the leases in the order of the
-// members, and the one whose context ends with the first loss. After an error it has given back everything; the error is
-// errYielded if another one of the members was refused then.
+// yield releases kept, waits for the member behind them alone and then tries the others. It returns the leases in the
+// order of the members, and the one whose context ends with the first loss. After an error it has released everything;
+// the error is errYielded if another one of the members was refused then.
 func (m *MultiLock) yield(ctx context.Context, kept []*Lease, opts []LockOption, left func() LockOption) (parts []*Lease, last *Lease, err error) {
 	undo(ctx, kept)
 	at := len(kept)

@@ -8,7 +8,8 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 )
 
-// A Mutex excludes everybody else, in this process and in all others, Java programs with Redisson included. Redisson's RLock.
+// A Mutex has one holder at a time, among this process and all others, Java programs with Redisson included. Redisson's
+// RLock.
 //
 // Goroutines of one process are served in the order of their calls, [Options.Cohort] at most in a row while other processes wait, and
 // processes in the order in which they began to wait. Java programs race for the key every other time it is released, with a start of 5ms,
@@ -60,7 +61,7 @@ func (m *Mutex) force(ctx context.Context, owners ...string) (bool, error) {
 	}, m.c.wire.ForceUnlock(m.key, owners...))
 }
 
-// lock is every way to lock.
+// lock is the common part of all ways to lock.
 func (m *Mutex) lock(ctx context.Context, op string, opts []LockOption) (*Lease, error) {
 	m, ctx = orZero(m), present(ctx)
 	if len(opts) == 0 && len(m.opts) == 0 {
@@ -74,7 +75,7 @@ func (m *Mutex) lock(ctx context.Context, op string, opts []LockOption) (*Lease,
 	return a.granted(lease, err)
 }
 
-// again enters again if ctx is the context of a lease of this very key, nothing has ended and no hook is to be called: the
+// again enters again if ctx is the context of a lease of this very key, nothing has ended and there is no hook: the
 // short way to what approach does for every context under a lease. Else it returns nil.
 func (m *Mutex) again(ctx context.Context) *Lease {
 	x, ok := ctx.(*leaseContext)
@@ -95,13 +96,13 @@ func (m *Mutex) again(ctx context.Context) *Lease {
 	return l
 }
 
-// acquire is a call of which no hook is called.
+// acquire is a call without hooks.
 func (m *Mutex) acquire(ctx context.Context, opts []LockOption) (*Lease, error) {
 	cfg, err := m.c.configure(m.opts, opts)
 	return m.take(ctx, cfg, err, nil)
 }
 
-// take waits for the key as cfg says, which is of no use with an err.
+// take waits for the key with the options of cfg; with an err it fails.
 func (m *Mutex) take(ctx context.Context, cfg lockConfig, err error, waiting func()) (*Lease, error) {
 	if ctx.Err() != nil {
 		return nil, ended(ctx)
@@ -119,8 +120,8 @@ func (m *Mutex) take(ctx context.Context, cfg lockConfig, err error, waiting fun
 	return m.c.contend(ctx, r, w, cfg, waiting)
 }
 
-// approach returns what is to be contended for under ctx: a lease that nobody has yet, at a resource that the
-// caller leaves. Without a resource there is no need, since the lease entered again, or there is an error.
+// approach returns what a call under ctx contends for: a lease that has no grant yet, at a resource that the caller
+// leaves. Without a resource there is no need, since the lease entered again, or there is an error.
 func (m *Mutex) approach(ctx context.Context, cfg lockConfig) (*resource, *Lease, error) {
 	if err := m.c.checkKey(m.key); err != nil {
 		return nil, nil, err
@@ -143,7 +144,7 @@ func (m *Mutex) approach(ctx context.Context, cfg lockConfig) (*resource, *Lease
 	return r, l, nil
 }
 
-// join joins the errors that are not nil; what says nothing new is left out.
+// join joins the errors that are not nil, and omits one that adds nothing.
 func join(err, more error) error {
 	if more == nil || err != nil && errors.Is(err, ErrLost) && errors.Is(more, ErrLost) {
 		return err

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// What is nil, or a zero value, is of no use, and each call says so.
+// Errors for nil arguments and zero values. Each call with one fails.
 var (
 	errNoClient = fmt.Errorf("%w: there is no client", ErrBadOption)
 	errNoLock   = fmt.Errorf("%w: there is no lock", ErrBadOption)
@@ -17,7 +17,7 @@ var (
 	errNoFunction = fmt.Errorf("%w: there is no function", ErrBadOption)
 )
 
-// noFunction returns the error of a call that is to run a function under a lock, and is given none.
+// noFunction returns the error of a call that needs a function to run under a lock, and has none.
 func noFunction(op, key string) error { return &Error{Op: op, Key: key, Err: errNoFunction} }
 
 // made returns c, or nil if neither [New] nor [Open] made it.
@@ -28,7 +28,7 @@ func (c *Client) made() *Client {
 	return c
 }
 
-// present returns ctx, or if it is nil a context that has ended for that reason.
+// present returns ctx, or, if it is nil, a context that has ended for that reason.
 func present(ctx context.Context) context.Context {
 	if ctx == nil {
 		return absent{context.Background()}
@@ -36,7 +36,7 @@ func present(ctx context.Context) context.Context {
 	return ctx
 }
 
-// An absent context stands where the caller gives nil: every call under it fails before it sends anything.
+// An absent context replaces a nil context of the caller: every call under it fails before it sends anything.
 type absent struct{ context.Context }
 
 func (absent) Done() <-chan struct{} { return past }

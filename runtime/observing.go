@@ -2,10 +2,10 @@ package lockrt
 
 import "github.com/lockgen/lockgen/runtime/observe"
 
-// What programs need that watch locks, documented in package observe. These are the same types under names of this package.
+// The types for observing locks, documented in package observe. These are the same types under names of this package.
 type (
 	Kind            = observe.Kind            // of a lock: its text is for labels and logs
-	Hooks           = observe.Hooks           // what a [Client] calls for each event, see [Options]
+	Hooks           = observe.Hooks           // the functions that a [Client] calls for each event, see [Options]
 	AcquireEvent    = observe.AcquireEvent    // one call that acquires
 	RenewEvent      = observe.RenewEvent      // one try to renew a key
 	EndEvent        = observe.EndEvent        // the end of a lease
@@ -19,18 +19,18 @@ type (
 	Stats           = observe.Stats           // counts, see [Client.Stats]
 	CallCount       = observe.CallCount       // of calls of one kind that ended in one way
 	WaitBucket      = observe.WaitBucket      // of calls that waited for about as long
-	Snapshot        = observe.Snapshot        // what a Client holds and waits for, see [Client.Snapshot]
+	Snapshot        = observe.Snapshot        // the holds and waiting calls of a Client, see [Client.Snapshot]
 	HeldLock        = observe.HeldLock        // one key that a process holds
 	WaitingCall     = observe.WaitingCall     // one call that waits
 	LeaseRef        = observe.LeaseRef        // the owner of a key
-	Process         = observe.Process         // which program a Client is in, see [Client.Process]
-	Fleet           = observe.Fleet           // what all processes hold and wait for, see [Client.Fleet]
-	Standing        = observe.Standing        // what Redis says of a key, see [Mutex.Inspect]
+	Process         = observe.Process         // the program of a Client, see [Client.Process]
+	Fleet           = observe.Fleet           // the holds and waiting calls of all processes, see [Client.Fleet]
+	Standing        = observe.Standing        // the state of a key in Redis, see [Mutex.Inspect]
 	RWStanding      = observe.RWStanding      // see [RWMutex.Inspect]
 	PermitStanding  = observe.PermitStanding  // see [PermitSemaphore.Inspect]
 	MemberStanding  = observe.MemberStanding  // see [MultiLock.Inspect]
 	RedStanding     = observe.RedStanding     // see [RedLock.Inspect]
-	ServerStanding  = observe.ServerStanding  // what one server of a [RedLock] says
+	ServerStanding  = observe.ServerStanding  // the state of one server of a [RedLock]
 )
 
 // The constants of package observe.

@@ -47,7 +47,7 @@ func Open(ctx context.Context, url string, opts Options) (*Client, error) {
 	return opened(rc, option, opts, mode, uuid), nil
 }
 
-// openLate is Open where the server need not be there.
+// openLate is Open for a server that may be away.
 func openLate(option rueidis.ClientOption, opts Options) (*Client, error) {
 	hears := protocol.ListensPlain
 	if modeOf(option) == rueidis.ClientModeCluster {
@@ -82,7 +82,7 @@ func openLate(option rueidis.ClientOption, opts Options) (*Client, error) {
 	return opened(rc, option, opts, opts.PubSub, uuid), nil
 }
 
-// opened returns the Client named uuid that has rc for itself.
+// opened returns the Client named uuid that owns rc.
 func opened(rc rueidis.Client, option rueidis.ClientOption, opts Options, mode PubSub, uuid string) *Client {
 	c := newClient(rc, opts, mode, uuid)
 	c.owned = true
@@ -94,7 +94,7 @@ func opened(rc rueidis.Client, option rueidis.ClientOption, opts Options, mode P
 	return c
 }
 
-// dialing returns how to connect to what url names.
+// dialing returns the options to connect to the server of url.
 func (o Options) dialing(url string) (rueidis.ClientOption, error) {
 	option, err := rueidis.ParseURL(url)
 	if err != nil {
@@ -114,7 +114,7 @@ func (o Options) dialing(url string) (rueidis.ClientOption, error) {
 	option.ConnWriteTimeout = min(o.Watchdog/3, 5*time.Second, max(2*o.OpTimeout/3, 500*time.Millisecond))
 	option.Dialer.Timeout = min(option.ConnWriteTimeout, max(o.OpTimeout/3, 250*time.Millisecond))
 	option.Dialer.KeepAlive = option.ConnWriteTimeout / 2
-	// Without it rueidis asks for cluster slots, and takes any server that answers for a cluster.
+	// Without it rueidis asks for cluster slots, and treats any server that answers as a cluster.
 	option.ForceSingleClient = !clustered && len(option.InitAddress) == 1 && option.Sentinel.MasterSet == ""
 	if !option.ForceSingleClient && option.TLSConfig != nil {
 		option.TLSConfig.ServerName = "" // each server has its own
@@ -124,7 +124,7 @@ func (o Options) dialing(url string) (rueidis.ClientOption, error) {
 	}
 	option.Sentinel.Dialer, option.Sentinel.TLSConfig = option.Dialer, option.TLSConfig
 	option.Sentinel.Username, option.Sentinel.Password = sentinelUser(url)
-	option.Sentinel.TopologyRefreshInterval = time.Second // the one that leads a failover tells of it late, and a message may be lost
+	option.Sentinel.TopologyRefreshInterval = time.Second // the sentinel that leads a failover announces it late, and the message may be lost
 	return option, nil
 }
 
@@ -134,9 +134,9 @@ const (
 	ringScale  = 8
 )
 
-// connectAs connects with connections that are named as the client is to be. Where a cluster tells a client what concerns it is
-// part of that name, and the cluster may have to be asked first: then most have sharded channels, and only those that do not
-// are connected to a second time.
+// connectAs connects with connections that have the name of the client. The channels of a cluster are part of that
+// name, and connectAs may have to ask the cluster for them first. Most clusters have sharded channels, and connectAs
+// connects a second time only to those that do not.
 func connectAs(ctx context.Context, option rueidis.ClientOption, opts Options) (rueidis.Client, PubSub, string, error) {
 	hears := protocol.ListensPlain
 	if modeOf(option) == rueidis.ClientModeCluster && opts.PubSub != PubSubPlain {
@@ -173,14 +173,14 @@ func modeOf(option rueidis.ClientOption) rueidis.ClientMode {
 	return rueidis.ClientModeCluster
 }
 
-// named has the connections of the client uuid carry its name, and where it runs.
+// named gives the connections of the client uuid its name, with host and process.
 func named(option rueidis.ClientOption, opts Options, uuid string) rueidis.ClientOption {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
 	}
 	host = strings.Map(func(r rune) rune {
-		if r <= ' ' || r > '~' || r == ':' { // the server refuses spaces and what is not ASCII
+		if r <= ' ' || r > '~' || r == ':' { // the server refuses spaces and characters that are not ASCII
 			return '-'
 		}
 		return r
@@ -193,7 +193,7 @@ func named(option rueidis.ClientOption, opts Options, uuid string) rueidis.Clien
 	return option
 }
 
-// connect is rueidis.NewClient until ctx ends, for a server too that does not let a connection have a name.
+// connect is rueidis.NewClient until ctx ends, also for a server that does not permit names of connections.
 func connect(ctx context.Context, option rueidis.ClientOption) (rueidis.Client, error) {
 	rc, err := connectOnce(ctx, option)
 	if said, ok := transport.Replied(err); ok && option.ClientName != "" && !strings.HasPrefix(said.Error(), "WRONGPASS") {
@@ -214,7 +214,7 @@ func connectOnce(ctx context.Context, option rueidis.ClientOption) (rueidis.Clie
 	got := make(chan outcome, 1)
 	go func() {
 		rc, err := rueidis.NewClient(option)
-		if rc != nil && (err != nil || ctx.Err() != nil) { // one of a single server comes with its error, too
+		if rc != nil && (err != nil || ctx.Err() != nil) { // rueidis returns a client of a single server with its error, too
 			rc.Close()
 			err = cmpOr(err, ended(ctx))
 		}
@@ -227,7 +227,7 @@ func connectOnce(ctx context.Context, option rueidis.ClientOption) (rueidis.Clie
 		}
 		return o.rc, nil
 	case <-ctx.Done():
-		go func() { // who has connected in the very moment
+		go func() { // it may have connected at this very moment
 			if o := <-got; o.err == nil {
 				o.rc.Close()
 			}
@@ -236,7 +236,7 @@ func connectOnce(ctx context.Context, option rueidis.ClientOption) (rueidis.Clie
 	}
 }
 
-// saysCluster reports whether a URL says that the server it names is one of a cluster.
+// saysCluster reports whether a URL marks its server as one of a cluster.
 func saysCluster(text string) (bool, error) {
 	u, err := url.Parse(text)
 	if err != nil || !u.Query().Has("cluster") {
@@ -249,11 +249,11 @@ func saysCluster(text string) (bool, error) {
 	return said, nil
 }
 
-// sentinelUser returns the user and the password that a URL names for sentinels.
+// sentinelUser returns the user and the password for sentinels in a URL.
 func sentinelUser(text string) (name, password string) {
 	u, err := url.Parse(text)
 	if err != nil {
-		return "", "" // rueidis has said so
+		return "", "" // rueidis has returned that error
 	}
 	return u.Query().Get("sentinel_username"), u.Query().Get("sentinel_password")
 }

@@ -29,73 +29,84 @@ const (
 	DefaultDeadlockAfter = 5 * time.Second
 )
 
-// minLease is the shortest lease that can be renewed in time over a network. It also
-// keeps a duration below a millisecond from becoming the 0 that deletes a key.
+// minLease is the shortest lease that can be renewed in time over a network. It also prevents that
+// a duration below a millisecond becomes 0, which deletes a key.
 const minLease = 100 * time.Millisecond
 
-// Tracking says how a [Client] learns that somebody changed a key that it holds.
+// Tracking is the way in which a [Client] learns that another program changed a key that it holds.
 type Tracking int
 
 const (
-	// TrackingAuto has the server report it, within milliseconds: Redis from 6.0 on, and Valkey, over a connection that speaks RESP3, as
-	// rueidis does by default. Elsewhere, and in a cluster, it is TrackingOff. It takes one more connection, made when a lease is held for 8ms
-	// or a call begins to wait, and one more small request for each lease that is held that long. Shorter ones cost nothing.
+	// TrackingAuto makes the server report it, within milliseconds: Redis from 6.0 on, and Valkey, over a connection
+	// that speaks RESP3, as rueidis does by default. Elsewhere, and in a cluster, it is TrackingOff. It takes one more
+	// connection, made when a lease is held for 8ms or a call begins to wait, and one more small request for each lease
+	// that is held that long. Shorter ones cost nothing.
 	TrackingAuto Tracking = iota
-	// TrackingOff leaves it to the next renewal, and has waiting calls ask every 5s.
+	// TrackingOff leaves it to the next renewal, and makes waiting calls ask every 5s.
 	TrackingOff
 )
 
 // Options configures a [Client]. The zero value is ready to use.
 type Options struct {
-	// Watchdog is how long a lock outlives a holder that crashed; while it is held it is renewed every third of that time. Defaults to
-	// 30s, at least 100ms. Redisson's lockWatchdogTimeout.
+	// Watchdog is how long a lock outlives a crashed holder; while it is held, the Client renews it every third of that
+	// time. Defaults to 30s, at least 100ms. Redisson's lockWatchdogTimeout.
 	Watchdog time.Duration
 	// OpTimeout bounds the calls that run to their end, such as Unlock and Close, and those that ask. Defaults to 3s.
 	OpTimeout time.Duration
-	// RedLockTimeout bounds how long a [RedLock] waits for the answer of one server; its first Client decides. Half of the watchdog or lease
-	// time, if that is shorter. A TryLock that needs a slow server takes as long, and meanwhile keeps what the others granted: set it
-	// to a few times what the slowest server takes. Defaults to OpTimeout, at least 1ms.
+	// RedLockTimeout bounds how long a [RedLock] waits for the answer of one server; its first Client decides. Half of
+	// the watchdog or lease time, if that is shorter. A TryLock that needs a slow server takes as long, and meanwhile
+	// keeps the grants of the others: set it to a few times the response time of the slowest server. Defaults to
+	// OpTimeout, at least 1ms.
 	RedLockTimeout time.Duration
-	// Cohort bounds how many goroutines of this process have a lock in a row, without a round trip, while other processes wait; whether
-	// they do is asked every 10ms. 1 gives the lock back to Redis after each holder. Defaults to 64, the most for a FairMutex.
+	// Cohort bounds how many goroutines of this process hold a lock in a row, without a round trip, while other
+	// processes wait. The Client asks Redis for such waiters every 10ms. With 1, it releases the lock in Redis after
+	// each holder. Defaults to 64, the most for a FairMutex.
 	Cohort int
 	// TokenTTL is how long the counter of a key's fencing tokens is kept after its last grant; tokens rise all the same. Counters that
 	// Java made stay for ever. Java's RFencedLock counts from 1 when a counter of a Client is gone: set [Forever] if it uses the same keys.
 	// Defaults to 10m, at least 1s.
 	TokenTTL time.Duration
-	// FairWait is how long a process that died while it waited for a [FairMutex] may hold up the waiters behind it, once it is next. It must
-	// be the same in all processes, also in Java. Defaults to 5m, at least 100ms. Redisson's fairLockWaitTimeout.
+	// FairWait is how long a dead process that waited for a [FairMutex] may delay the waiters behind it, once it is
+	// next. It must be the same in all processes, also in Java. Defaults to 5m, at least 100ms. Redisson's
+	// fairLockWaitTimeout.
 	FairWait time.Duration
-	// Retry says how long to pause before Redis is asked again that did not answer, or with an error that passes, such as that it is loading.
-	// [Backoff.Attempts] makes a waiting call fail instead of waiting out an outage; Unlock goes on within OpTimeout whatever it
-	// says. Defaults to ExponentialBackoff(10ms, 250ms). Redisson's retryDelay and retryAttempts.
+	// Retry is the pauses before the Client repeats a request that Redis did not answer, or answered with a temporary
+	// error, such as that it is loading. [Backoff.Attempts] makes a waiting call fail instead of waiting out an outage;
+	// Unlock goes on within OpTimeout in any case. Defaults to ExponentialBackoff(10ms, 250ms). Redisson's retryDelay
+	// and retryAttempts.
 	Retry Backoff
-	// Replicas is how many replicas must confirm a grant, within 1s, before it counts. Without them the grant is given back, and the call
-	// fails with [ErrReplicas] when its wait is over. A failover to a replica that confirmed loses no lock: only all replicas make sure, and then
-	// one that is down stops the granting. docs/details.md says more. Defaults to 0. Redisson's checkLockSyncedSlaves, which is 1 and on.
+	// Replicas is how many replicas must confirm a grant, within 1s, before it counts. Without them the Client releases
+	// the grant, and the call fails with [ErrReplicas] when its wait is over. A failover to a replica that confirmed
+	// loses no lock: only all replicas are certain, and then one that is down prevents all grants. docs/details.md says
+	// more. Defaults to 0. Redisson's checkLockSyncedSlaves, which is 1 and on.
 	Replicas int
-	// Tracking says how the loss of a key that was deleted, flushed, evicted or overwritten is noticed. Defaults to [TrackingAuto].
+	// Tracking selects how the Client notices the loss of a key that was deleted, flushed, evicted or overwritten.
+	// Defaults to [TrackingAuto].
 	Tracking Tracking
-	// PubSub says by which channels a cluster announces releases. Ignored elsewhere. Defaults to [PubSubAuto].
+	// PubSub selects the channels on which a cluster announces releases. Ignored elsewhere. Defaults to [PubSubAuto].
 	PubSub PubSub
 	// TLS secures the connections of [Open] to a rediss:// url: a client's certificate, a private authority. Without a ServerName a server must
 	// have the name by which it is reached. Defaults to the authorities of the system and no certificate.
 	TLS *tls.Config
-	// StartWithoutServer has [Open] return at once and connect in the background, for processes that start during an outage. Until then calls
-	// behave as in an outage; an error that is there to stay, such as a wrong password, is that of each call and one line for Logger. In a cluster
-	// PubSub must not be PubSubAuto. Defaults to false: Open fails. Redisson's lazyInitialization.
+	// StartWithoutServer makes [Open] return at once and connect in the background, for processes that start during an
+	// outage. Until then calls behave as in an outage; each call returns a permanent error, such as a wrong password,
+	// and Logger gets one line about it. In a cluster PubSub must not be PubSubAuto. Defaults to false: Open fails.
+	// Redisson's lazyInitialization.
 	StartWithoutServer bool
-	// DeadlockAfter is after how long Logger gets one line about a call that waits for others with neither a deadline nor [WithWait], and
-	// says if this very process holds what it waits for: then the lock was probably entered again under an outer context, and waits for ever.
-	// After as long, and again each time, a call that waits under the context of a lease looks for a deadlock: a circle of calls, in this process
-	// and in others, of which each waits for what the next one holds. One is found within twice this time; Logger and Hooks.Deadlock get each
-	// call of it once. 100 processes send 200 messages a second at most by default. docs/operating.md says what counts, and runtime/ACL.md which
-	// permissions it takes. Defaults to 5s; negative: never. Redisson has nothing like it.
+	// DeadlockAfter is how long a call waits for others, with neither a deadline nor [WithWait], before Logger gets one
+	// line about it. The line says if this very process holds the lock: then the program probably locks it again under
+	// an outer context, and waits for ever. After that time, and again after each such time, a call that waits under
+	// the context of a lease looks for a deadlock: a circle of calls, in this process and in others, each of which
+	// waits for a lock that the next one holds. It finds one within twice this time; Logger and Hooks.Deadlock get each
+	// call of it once. 100 processes send 200 messages a second at most by default. docs/operating.md says what counts,
+	// and runtime/ACL.md which permissions it takes. Defaults to 5s; negative: never. Redisson has nothing like it.
 	DeadlockAfter time.Duration
-	// BreakDeadlocks ends a call of this Client that is in a deadlock, with [ErrDeadlock], if of all calls of the circle it has waited for the
-	// shortest time: all processes choose the same one. If it is of a Client without the option, no call is ended. Defaults to false.
+	// BreakDeadlocks ends a call of this Client that is in a deadlock, with [ErrDeadlock], if of all calls of the
+	// circle it has waited for the shortest time: all processes choose the same one. If the chosen call is of a Client
+	// without the option, no call ends. Defaults to false.
 	BreakDeadlocks bool
-	// Logger gets what no call can return, such as a subscription that fails. Defaults to none.
+	// Logger gets errors that no call can return, such as a subscription that fails. Defaults to
+	// none.
 	Logger *slog.Logger
 	// Hooks are called for each event. Defaults to none.
 	Hooks Hooks
@@ -104,7 +115,7 @@ type Options struct {
 	ProfileLabels bool
 	// Name is the name of the service, for [Client.Snapshot], [Client.Fleet] and lockctl. At most 1024 bytes. Defaults to none.
 	Name string
-	// Anonymous leaves host and process id out of what the Client tells others about its process.
+	// Anonymous leaves host and process id out of what other processes learn about the Client.
 	Anonymous bool
 }
 
@@ -152,7 +163,7 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// secure has connections secured as TLS says.
+// secure configures TLS for the connections.
 func (o Options) secure(url string, option *rueidis.ClientOption) error {
 	if o.TLS == nil {
 		return nil
@@ -176,7 +187,8 @@ func orDefault(d, otherwise time.Duration) time.Duration {
 	return d
 }
 
-// A LockOption adjusts a lock, given to the method of the [Client] that makes it, or one call. The option of the call wins; [WithLease] and
+// A LockOption adjusts a lock, as an argument of the method of the [Client] that makes it, or of one call. The option
+// of the call wins; [WithLease] and
 // [WithWatchdog] undo each other. A nil option, one that cannot be used, and one that means nothing for the kind are [ErrBadOption]: a
 // [Semaphore] and a [CountDownLatch] take no lease, max hold or token, permits and readers take no token.
 type LockOption interface{ applyLock(*lockConfig) }
@@ -185,9 +197,9 @@ type lockOption func(*lockConfig)
 
 func (f lockOption) applyLock(c *lockConfig) { f(c) }
 
-// WithWait bounds the wait: after d the call fails with [ErrNotAcquired], or with [ErrUnavailable] if Redis does not answer within one more
-// second. 0 tries once, [UntilDone] is no bound; another negative d is [ErrBadOption], and so is any for a call that tries once. The
-// timeout of a context would end the lease's context, too. Redisson's waitTime.
+// WithWait bounds the wait: after d the call fails with [ErrNotAcquired], or with [ErrUnavailable] if Redis does not
+// answer within one more second. 0 tries once, [UntilDone] is no bound. Another negative d is [ErrBadOption], and so is
+// any d for a call that tries once. The timeout of a context would end the lease's context, too. Redisson's waitTime.
 func WithWait(d time.Duration) LockOption {
 	return lockOption(func(c *lockConfig) {
 		c.wait = d
@@ -195,9 +207,9 @@ func WithWait(d time.Duration) LockOption {
 	})
 }
 
-// WithLease sets a fixed lease, at least 100ms, that is not renewed: the lock is free d after the grant, and its holder learns before.
-// Entering again makes the lease live for d from then on, in one round trip if it would not anyway; a renewed lease stays renewed.
-// Redisson's leaseTime.
+// WithLease sets a fixed lease, at least 100ms, that is not renewed: the lock is free d after the grant, and the
+// lease's context ends before that. Entering again makes the lease live for d from then on, in one round trip if it
+// would not anyway; a renewed lease stays renewed. Redisson's leaseTime.
 func WithLease(d time.Duration) LockOption {
 	return lockOption(func(c *lockConfig) {
 		c.ttl, c.renew = d, false
@@ -205,8 +217,8 @@ func WithLease(d time.Duration) LockOption {
 	})
 }
 
-// WithWatchdog overrides [Options.Watchdog]: the lock is renewed while it is held and outlives a crashed holder by at most d. At least
-// 100ms.
+// WithWatchdog overrides [Options.Watchdog]: the Client renews the lock while it is held, and it outlives a crashed
+// holder by at most d. At least 100ms.
 func WithWatchdog(d time.Duration) LockOption {
 	return lockOption(func(c *lockConfig) {
 		c.ttl, c.renew = d, true
@@ -220,13 +232,14 @@ func WithMaxHold(d time.Duration) LockOption {
 	return lockOption(func(c *lockConfig) { c.maxHold, c.limited = d, true })
 }
 
-// WithFencing has the lease carry a fencing token, see [Lease.Token]. Redisson's RFencedLock, with which it shares the counter.
+// WithFencing gives the lease a fencing token, see [Lease.Token]. Redisson's RFencedLock, with which it shares the
+// counter.
 func WithFencing() LockOption {
 	return lockOption(func(c *lockConfig) { c.fenced = true })
 }
 
-// WithName says what a lock is for, to operators and metrics: "orders.Service.Pay". It is no part of the key. At most 1024 bytes; use few
-// names for many keys. Generated code gives the name of its method.
+// WithName names a lock for operators and metrics: "orders.Service.Pay". It is no part of the key. At most 1024 bytes;
+// use few names for many keys. Generated code gives the name of its method.
 func WithName(name string) LockOption { return nameOption(name) }
 
 // A nameOption is an option that can be read before the others are applied.
@@ -234,12 +247,12 @@ type nameOption string
 
 func (n nameOption) applyLock(c *lockConfig) { c.name = string(n) }
 
-// A labelOption is what generated code says of a lock: the name of the method, and the template of its key.
+// A labelOption is the label of a lock in generated code: the name of the method, and the template of its key.
 type labelOption struct{ name, template string }
 
 func (l *labelOption) applyLock(c *lockConfig) { c.name, c.template = l.name, l.template }
 
-// labelOf returns the name that the options of a lock and of one call give it, and the template of its key, or none.
+// labelOf returns the name and the template of the key in the options of a lock and of one call, or "".
 func labelOf(base, call []LockOption) (name, template string) {
 	for _, opts := range [...][]LockOption{base, call} {
 		for _, o := range opts {
@@ -254,10 +267,10 @@ func labelOf(base, call []LockOption) (name, template string) {
 	return name, template
 }
 
-// maxName is how long a name may be, in bytes.
+// maxName is the largest length of a name, in bytes.
 const maxName = protocol.MaxKey
 
-// lockConfig is what one call of Lock goes by.
+// lockConfig has the settings of one call of Lock.
 type lockConfig struct {
 	wait     time.Duration // UntilDone, 0 to try once, or a bound
 	maxHold  time.Duration // if limited
@@ -266,14 +279,14 @@ type lockConfig struct {
 	name     string          // WithName
 	template string          // of its key, in generated code
 	follows  bool            // see waiter
-	part     waitingPart     // says that the call has to wait of which this one is a part; nil if it is none
-	yields   <-chan struct{} // closed when the call is not to wait any longer, as another one is to go on in its place; or nil
-	said     said            // by which options
-	bad      error           // why one of them is of no use
+	part     waitingPart     // reports that the call waits of which this one is a part; nil if it is none
+	yields   <-chan struct{} // closed when the call must stop waiting, so that another one goes on in its place; or nil
+	said     said            // the given options
+	bad      error           // why one of them is unusable
 	terms
 }
 
-// said notes which options were given.
+// said records which options were given.
 type said uint8
 
 const (
@@ -281,7 +294,7 @@ const (
 	saidLease      // or a watchdog
 )
 
-// apply goes through options in their order.
+// apply applies options in their order.
 func (cfg *lockConfig) apply(opts []LockOption) {
 	for _, o := range opts {
 		if o == nil {
@@ -292,8 +305,8 @@ func (cfg *lockConfig) apply(opts []LockOption) {
 	}
 }
 
-// once is what TryLock, TryAcquire and their like add to the options of a call. A wait that the primitive was made with does not count
-// then; one among the options of the call is a mistake.
+// once is the option that TryLock, TryAcquire and similar calls add. It overrides a wait among the options of the
+// primitive; a wait among the options of the call is an error.
 var once LockOption = lockOption(func(c *lockConfig) {
 	if c.said&saidWait != 0 && c.bad == nil {
 		c.bad = fmt.Errorf("%w: WithWait means nothing for what tries once", ErrBadOption)
@@ -301,7 +314,7 @@ var once LockOption = lockOption(func(c *lockConfig) {
 	c.wait = 0
 })
 
-// meaningless returns which option of a call means nothing for a lock of that kind, or nil.
+// meaningless returns the error of an option that means nothing for a lock of that kind, or nil.
 func (cfg *lockConfig) meaningless(kind string) error {
 	var name string
 	switch counts := kind == kindSemaphore || kind == kindLatch; {
@@ -320,12 +333,12 @@ func (cfg *lockConfig) meaningless(kind string) error {
 	}[kind])
 }
 
-// terms are what a holder and Redis agree on.
+// terms are the conditions of a grant between a holder and Redis.
 type terms struct {
 	ttl     time.Duration
 	renew   bool
 	fenced  bool
-	polling bool // nothing is subscribed for it
+	polling bool // no subscription is made for it
 }
 
 func (c *Client) configure(base, call []LockOption) (lockConfig, error) {

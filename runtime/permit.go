@@ -10,10 +10,10 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/transport"
 )
 
-// A PermitSemaphore grants permits that are leases: each is renewed while its holder lives, comes back after a crash, and ends its context
-// when lost. Goroutines of one process are served in the order of their calls; processes race. Redisson's RPermitExpirableSemaphore, whose
-// permits nothing renews. Permits expire by the clock of the server, Java programs use their own: one that is ahead by two thirds of the
-// watchdog time takes back held permits.
+// A PermitSemaphore grants permits that are leases: the Client renews each while its holder lives; after a crash it
+// becomes free; a loss ends its context. Goroutines of one process are served in the order of their calls; processes
+// race. Redisson's RPermitExpirableSemaphore, whose permits nothing renews. Permits expire by the clock of the server,
+// Java programs use their own: a Java clock that is ahead by two thirds of the watchdog time reclaims held permits.
 type PermitSemaphore struct {
 	c       *Client
 	key     string
@@ -69,9 +69,9 @@ func (s *PermitSemaphore) Do(ctx context.Context, fn func(ctx context.Context, p
 	return fn(p.Context(), p)
 }
 
-// Release gives back permits by their ids, of any process: all, or none with [ErrLost] if one is gone. A [Permit] of this Client keeps its
-// other ids, and is lost without any; one of another process is lost, and its other ids stay until they expire. Its context is that of
-// [Lease.Unlock]. Redisson's release.
+// Release releases permits by their ids, of any process: all, or none with [ErrLost] if one is gone. A [Permit] of this
+// Client keeps its other ids, and is lost without any; one of another process is lost, and its other ids stay until
+// they expire. Its context is that of [Lease.Unlock]. Redisson's release.
 func (s *PermitSemaphore) Release(ctx context.Context, ids ...string) error {
 	s = orZero(s)
 	raw, err := rawIDs(ids)
@@ -110,8 +110,9 @@ func (s *PermitSemaphore) Release(ctx context.Context, ids ...string) error {
 	return err
 }
 
-// UpdateLease has the permit with that id end d from now, sooner or later, or never with [UntilDone], and reports whether there is one. A
-// [Permit] of this Client with this one id follows, others when they ask for the TTL. Redisson's updateLeaseTime.
+// UpdateLease makes the permit with that id end d from now, sooner or later, or never with [UntilDone], and reports
+// whether there is one. A [Permit] of this Client with this one id follows, others when they ask for the TTL.
+// Redisson's updateLeaseTime.
 func (s *PermitSemaphore) UpdateLease(ctx context.Context, id string, d time.Duration) (bool, error) {
 	s = orZero(s)
 	if d != UntilDone && d < minLease {
@@ -202,8 +203,8 @@ func (s *PermitSemaphore) acquire(ctx context.Context, op string, n int, opts []
 	return w.demand.permit, nil
 }
 
-// lease asks how long a permit lasts in milliseconds, after setting that unless set is nil. What this process has of it is
-// trusted for as long.
+// lease returns how long a permit lasts in milliseconds, after setting that unless set is nil. A permit of this process
+// is then trusted for as long.
 func (s *PermitSemaphore) lease(ctx context.Context, op, id string, set *time.Duration) (int64, error) {
 	raw, err := rawIDs([]string{id})
 	if err != nil {
@@ -235,8 +236,8 @@ func (s *PermitSemaphore) lease(ctx context.Context, op, id string, set *time.Du
 	return got[0], nil
 }
 
-// lasts has the permit of this process that has the one id be trusted for as long as it lasts, counted from sent: longer if it
-// is not renewed, or less if it was set to less. Others that were taken together with it end when they end.
+// lasts trusts the permit of this process with this one id for as long as it lasts, counted from sent: longer if it is
+// not renewed, or less if it was set to less. Permits that were acquired together with others end when those end.
 func (s *PermitSemaphore) lasts(id string, sent time.Time, left int64, set bool) {
 	if left == protocol.NoPermit {
 		return
@@ -259,7 +260,7 @@ func (s *PermitSemaphore) lasts(id string, sent time.Time, left int64, set bool)
 	}
 }
 
-// forEver is how long a permit lasts that does not expire.
+// forEver is the duration of a permit that does not expire.
 const forEver = 100 * 365 * 24 * time.Hour
 
 func (s *PermitSemaphore) count(ctx context.Context, op string) (free, taken int, err error) {

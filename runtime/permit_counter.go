@@ -23,7 +23,7 @@ func newPermitCounter(ct *counter) counting { return permitCounter{ct} }
 func (s permitCounter) channel() string { return protocol.CountChannel(s.counter.key) }
 
 func (s permitCounter) ask(b *batchRequest, wanted bool) (int, time.Duration, error) {
-	var grants func(int64) bool // nil: what was taken is to be given back
+	var grants func(int64) bool // nil: the permits are released
 	var wants []protocol.Permits
 	if wanted {
 		grants = takesSome
@@ -53,16 +53,16 @@ func (s permitCounter) ask(b *batchRequest, wanted bool) (int, time.Duration, er
 func (s permitCounter) grant(w *waiter, sent time.Time) bool {
 	ct := s.counter
 	if !time.Now().Before(sent.Add(w.terms.ttl - watchdog.Margin(w.terms.ttl))) {
-		w.demand.ids = newIDs(w.demand.permit.client, w.demand.n) // those are given back
+		w.demand.ids = newIDs(w.demand.permit.client, w.demand.n) // the permits of the old ids are released
 		return false
 	}
 	p := w.demand.permit
-	p.counter, p.ids, p.began, p.name = ct, w.demand.ids, monotonic.Now(), w.call.name // nobody else knows it yet
+	p.counter, p.ids, p.began, p.name = ct, w.demand.ids, monotonic.Now(), w.call.name // no other goroutine has it yet
 	p.lease = watchdog.Lease{
 		Holding: permitHolding{p},
 		TTL:     w.terms.ttl,
 		Renew:   w.terms.renew,
-		// What changes all the time, because others take and give back, is not worth watching.
+		// Other programs acquire and release all the time, so the key is not worth watching.
 		Unwatched: true,
 	}
 	p.guard = &p.lease
@@ -70,7 +70,7 @@ func (s permitCounter) grant(w *waiter, sent time.Time) bool {
 	ct.stay()
 	ct.c.held(1)
 	if !w.terms.polling {
-		ct.c.hearFor(ct.key) // that the server may have lost it
+		ct.c.hearFor(ct.key) // to learn that the server may have lost it
 	}
 	ct.c.watchdog.Start(p.guard, sent, w.terms.ttl)
 	if w.limit > 0 {
@@ -80,21 +80,21 @@ func (s permitCounter) grant(w *waiter, sent time.Time) bool {
 }
 
 func (s permitCounter) undo(w demand) {
-	if w.permit.counter != nil && w.permit.owned() == w.ids { // it was given
+	if w.permit.counter != nil && w.permit.owned() == w.ids { // the grant reached the caller
 		_ = w.permit.release()
 		return
 	}
 	_, _, _ = s.counter.giveBack(w.ids)
 }
 
-// giveBack gives permits back until Redis has answered, and wakes who waits for them here. It returns how many had not
-// expired, and whether an earlier try, whose reply was lost, may have done it.
+// giveBack releases permits until Redis has answered, and wakes the waiters of this process. It returns how many had
+// not expired, and whether an earlier try, whose reply was lost, may have released them.
 func (ct *counter) giveBack(ids string) (valid int64, sent bool, err error) {
 	type outcome struct {
 		valid int64
 		sent  bool
 	}
-	var tries bool // of the goroutine that sends
+	var tries bool // used only by the goroutine that sends
 	done := make(chan outcome, 1)
 	permits := ct.c.wire.PermitSemaphore(ct.key)
 	_, err = ct.insist(context.Background(), true, func() {}, func() (int64, error) {
@@ -126,7 +126,7 @@ func (ct *counter) holding(ids string) []*Permit {
 	return some
 }
 
-// took has permits of this process go on without the ids, which were given back, and ends those that have no others.
+// took removes released ids from permits of this process, and ends those that have no others.
 func (ct *counter) took(from []*Permit, ids string) {
 	for _, p := range from {
 		ct.mu.Lock()
@@ -156,13 +156,13 @@ func without(ids, some string) string {
 	return string(left)
 }
 
-// idLength is how many bytes the id of a permit has in Redis.
+// idLength is the length of a permit's id in Redis, in bytes.
 const idLength = 16
 
-// hintLength is how many bytes of the id of its client the id of a permit begins with: so it can be found out who has it.
+// hintLength is how many bytes of its client's id the id of a permit begins with: they tell which process holds it.
 const hintLength = 6
 
-// newIDs returns ids for n permits of c that nobody else has.
+// newIDs returns new ids for n permits of c.
 func newIDs(c *Client, n int) string {
 	raw := make([]byte, n*idLength)
 	_, _ = rand.Read(raw) // never fails: it ends the process instead
@@ -173,7 +173,7 @@ func newIDs(c *Client, n int) string {
 	return string(raw)
 }
 
-// rawIDs returns ids as Redis has them, each once.
+// rawIDs returns ids in the form of Redis, each once.
 func rawIDs(ids []string) (string, error) {
 	var raw strings.Builder
 	for _, id := range slices.Compact(slices.Sorted(slices.Values(ids))) {

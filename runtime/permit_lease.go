@@ -14,16 +14,16 @@ import (
 // A Permit is one or more permits of a [PermitSemaphore], granted to one call. It ends once: by Release, by loss, or by closing the
 // [Client].
 type Permit struct {
-	*leaseCore // that of own
+	*leaseCore // the leaseCore of own
 
-	own     Lease // what it is as a part of a MultiLock
+	own     Lease // the lease that it is as a part of a MultiLock
 	counter *counter
 	lease   watchdog.Lease
 
-	releasing atomic.Int32 // calls under way that give back some of it
+	releasing atomic.Int32 // calls under way that release some of it
 
-	// Guarded by the counter's lock.
-	ids      string // of those that it has
+	// of its permits
+	ids      string // of its permits
 	released bool
 	over     bool  // released or lost
 	lost     error // why it was lost, or nil
@@ -36,17 +36,17 @@ func (permitHolding) Kind() string       { return kindPermit }
 func (p permitHolding) Owner() string    { return p.owned() }
 func (p permitHolding) Lost(cause error) { p.revoke(cause) }
 
-// fewer reports whether some of the ids were given back here, or are about to be.
+// fewer reports whether this process has released some of the ids, or is about to.
 func (p permitHolding) fewer(ids string) bool { return p.releasing.Load() > 0 || p.owned() != ids }
 
-// owned returns the ids that it has.
+// owned returns its ids.
 func (p *Permit) owned() string {
 	p.counter.mu.Lock()
 	defer p.counter.mu.Unlock()
 	return p.ids
 }
 
-// newPermit prepares a permit under parent, to be given to a waiter.
+// newPermit prepares a permit under parent, for a waiter.
 func newPermit(c *Client, key string, parent context.Context) *Permit {
 	p := &Permit{}
 	p.leaseCore = &p.own.leaseCore
@@ -55,12 +55,12 @@ func newPermit(c *Client, key string, parent context.Context) *Permit {
 	return p
 }
 
-// reenter is never asked: no context is under the lease of a permit, so that each call takes one of its own.
+// reenter is never called: no context is under the lease of a permit, so that each call takes one of its own.
 func (p *Permit) reenter(*Lease, *Lease) bool { return false }
 
 func (p *Permit) unlock(*Lease) error { return p.release() }
 
-// granted returns the leaseCore of p, or nil if it is that of no grant.
+// granted returns the leaseCore of p, or nil without a grant.
 func (p *Permit) granted() *leaseCore {
 	if p == nil || p.counter == nil {
 		return nil
@@ -85,8 +85,8 @@ func (p *Permit) Extend(ctx context.Context, d time.Duration) error {
 	return p.granted().Extend(ctx, d)
 }
 
-// PermitID returns the id of the first permit in Redis, 32 hexadecimal digits as in Redisson, or "" if [PermitSemaphore.Release] gave back
-// all.
+// PermitID returns the id of the first permit in Redis, 32 hexadecimal digits as in Redisson, or "" if
+// [PermitSemaphore.Release] released all.
 func (p *Permit) PermitID() string {
 	if ids := p.PermitIDs(); len(ids) > 0 {
 		return ids[0]
@@ -107,8 +107,8 @@ func (p *Permit) PermitIDs() []string {
 	return ids
 }
 
-// Release gives the permit back. Its context and errors are those of [Lease.Unlock]; what is left of a lost permit is given back all the
-// same. The Client goes on trying for a minute. Redisson's release.
+// Release releases the permit. Its context and errors are those of [Lease.Unlock]; it also releases the rest of a lost
+// permit. The Client goes on trying for a minute. Redisson's release.
 func (p *Permit) Release(context.Context) error {
 	if p == nil || p.counter == nil {
 		return &Error{Op: "release", Err: errNoPermit}
@@ -133,17 +133,17 @@ func (p *Permit) release() error {
 	p.counter.mu.Unlock()
 
 	if was {
-		p.end(cause) // if whoever lost it has not got round to it
+		p.end(cause) // in case the caller that lost it has not ended it yet
 		if ct, err := p.client.permits.enter(p.key, true); err == nil {
 			p.client.spawn(func() {
 				defer ct.exit()
-				_, _, _ = ct.giveBack(ids) // what has not expired: nobody works under it any more
+				_, _, _ = ct.giveBack(ids) // those that have not expired: no caller works under it any more
 			})
 		}
 		return cause
 	}
 	p.client.watchdog.Stop(p.guard)
-	p.end(ErrReleased) // before anybody else can get it
+	p.end(ErrReleased) // before another caller can get it
 	valid, sent, err := p.counter.giveBack(ids)
 	p.client.held(-1)
 	p.counter.quit()
@@ -151,20 +151,20 @@ func (p *Permit) release() error {
 	case err != nil:
 		return err
 	case errors.Is(cause, ErrLost):
-		return cause // by the clock, before the watchdog could say so
+		return cause // by the clock, before the watchdog could report it
 	case valid*idLength < int64(len(ids)) && !sent:
 		return lost(watchdog.ErrRefused)
 	}
 	return nil
 }
 
-// revoke ends a permit that Redis has given to somebody else, or may soon. What Redis still has of it stays until it
-// expires, as was promised, or is released: whoever has it may still be at work.
+// revoke ends a permit that Redis has given to another holder, or may soon. In Redis it stays until it expires, as was
+// promised, or is released: its holder may still be at work.
 func (p *Permit) revoke(cause error) {
 	p.counter.mu.Lock()
 	if p.over {
 		p.counter.mu.Unlock()
-		return // it is being given back
+		return // its release is under way
 	}
 	p.over, p.lost = true, lost(cause)
 	delete(p.counter.permits, p)
@@ -174,8 +174,8 @@ func (p *Permit) revoke(cause error) {
 	p.counter.quit()
 }
 
-// A permitLocker locks by taking one permit. It is a Locker only for what is built of Lockers: the permit is
-// renewed, lost and given back as a lease is, but others can have one too.
+// A permitLocker locks by acquiring one permit. It is a Locker only for locks that consist of Lockers: the permit is
+// renewed, lost and released as a lease is, but others can have one too.
 type permitLocker struct{ *PermitSemaphore }
 
 func (s permitLocker) Lock(ctx context.Context, opts ...LockOption) (*Lease, error) {

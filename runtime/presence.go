@@ -14,34 +14,34 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
 
-// A presence says in Redis who the process is, in a hash beside the locks: so whoever finds a lock knows the host and the
-// process of its holder, even of one that was killed, for as long as the lock lasts.
+// A presence writes to Redis which process a client is in, in a hash beside the locks. An operator that finds a lock
+// thus learns the host and the process of its holder, even of a killed one, for as long as the lock lasts.
 //
-// It is written with a renewal of a lease that has been held for a third of the watchdog time, and by a timer while there
-// is no such renewal to write it with: leases of fixed length, and calls that wait. A client whose locks are all short writes
-// nothing.
+// The client writes it with a renewal of a lease that has been held for a third of the watchdog time, and by a timer
+// while there is no such renewal: for leases of fixed length, and calls that wait. A client whose locks are all short
+// writes nothing.
 type presence struct {
-	armed atomic.Bool // there is a timer, or the client may not write it
+	armed atomic.Bool // there is a timer, or the client has no permission
 
 	mu      sync.Mutex // guards the rest
 	timer   *time.Timer
-	written monotonic.Time // when that began for the last time
-	off     bool           // the client may not, or is closed
+	written monotonic.Time // when the last write began
+	off     bool           // the client has no permission, or is closed
 }
 
 const (
-	// introduceEvery is how often a client says who it is at most.
+	// introduceEvery is the shortest interval between two writes.
 	introduceEvery = 10 * time.Second
 
-	// introduceSpare is for how much longer that is known than the longest lease lasts: more than the time between two
-	// renewals that write it.
+	// introduceSpare is how much longer the hash lives than the longest lease: more than the time between two renewals
+	// that write it.
 	introduceSpare = introduceEvery + 5*time.Second
 )
 
-// longHeld is for how long something is held or waited for by who says who it is.
+// longHeld is how long a client holds or waits before it describes its process.
 func (c *Client) longHeld() time.Duration { return c.opts.Watchdog / 3 }
 
-// present is called for each lock that is held or waited for.
+// present records a lock that is held or waited for.
 func (c *Client) present() {
 	p := &c.presence
 	if p.armed.Load() || !p.armed.CompareAndSwap(false, true) {
@@ -52,7 +52,7 @@ func (c *Client) present() {
 	if p.off {
 		return
 	}
-	wait := c.longHeld() + c.longHeld()/4 // after the renewal that says it, if there is one
+	wait := c.longHeld() + c.longHeld()/4 // after the renewal that writes it, if there is one
 	if p.timer == nil {
 		p.timer = time.AfterFunc(wait, c.introduceLate)
 		return
@@ -60,7 +60,7 @@ func (c *Client) present() {
 	p.timer.Reset(wait)
 }
 
-// introduceWith says who the process is beside a renewal that is about to be sent, if it is time.
+// introduceWith describes the process beside a renewal that is about to be sent, if it is time.
 func (c *Client) introduceWith(leases []*watchdog.Lease) {
 	p := &c.presence
 	at := monotonic.Now()
@@ -78,12 +78,13 @@ func (c *Client) introduceWith(leases []*watchdog.Lease) {
 	}
 }
 
-// due reports whether it was not said lately.
+// due reports whether the last write is long enough ago.
 func (p *presence) due(at monotonic.Time) bool {
 	return !p.off && (p.written.IsZero() || at.Sub(p.written) >= introduceEvery)
 }
 
-// introduceLate is what the timer does. It goes on as long as anything is held or waited for.
+// introduceLate is the function of the timer. It repeats as long as the client holds or waits for
+// anything.
 func (c *Client) introduceLate() {
 	at := monotonic.Now()
 	guards, _ := c.watchdog.Leases(0)
@@ -115,7 +116,7 @@ func (c *Client) introduceLate() {
 	}
 }
 
-// introduceSoon says who the process is, beside whatever else is sent.
+// introduceSoon describes the process, together with the next requests.
 func (c *Client) introduceSoon(at monotonic.Time) {
 	p := &c.presence
 	p.mu.Lock()
@@ -170,10 +171,10 @@ func (p *presence) stop() {
 	}
 }
 
-// processFields are those of the hash that are read.
+// processFields are the fields of the hash that the client reads.
 var processFields = []string{"name", "host", "pid", "program", "program_version", "library", "started"}
 
-// processFrom reads what introduce wrote.
+// processFrom reads the fields of introduce.
 func processFrom(uuid string, fields map[string]string) Process {
 	p := Process{
 		ID: uuid, Name: fields["name"], Host: fields["host"], Program: fields["program"],
@@ -184,9 +185,9 @@ func processFrom(uuid string, fields map[string]string) Process {
 	return p
 }
 
-// ProcessOf returns which process the Client with that id is or was in, and false if nothing is known. A Client says so once it has held or
-// waited for something for a third of its watchdog time; Redis knows it for as long as what the Client held, also after a crash. One round
-// trip.
+// ProcessOf returns the process of the Client with that id, and false if it is unknown. A Client describes its process
+// in Redis once it has held or waited for a lock for a third of its watchdog time; Redis keeps that for as long as the
+// Client's locks, also after a crash. One round trip.
 func (c *Client) ProcessOf(ctx context.Context, id string) (Process, bool, error) {
 	fail := func(err error) (Process, bool, error) {
 		return Process{}, false, &Error{Op: "look for a process", Key: id, Err: err}
@@ -220,7 +221,7 @@ func (c *Client) ProcessOf(ctx context.Context, id string) (Process, bool, error
 	return processFrom(id, got.fields), len(got.fields) > 0, nil
 }
 
-// toldWhy returns the error of a question that changes nothing: that the server is not there, or what it says.
+// toldWhy returns the error of a read-only request: that the server is away, or the server's answer.
 func toldWhy(err error) error {
 	if err != nil && passing(err) {
 		return unavailable("", err)
@@ -228,8 +229,8 @@ func toldWhy(err error) error {
 	return refused(err)
 }
 
-// briefly returns a context for a question that rueidis would send again and again while the server is away. It has no
-// deadline, which would be put on the connection that all share.
+// briefly returns a context for a request that rueidis would repeat again and again while the server is away. It has no
+// deadline, which would apply to the shared connection.
 func (c *Client) briefly() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(context.Background())
 	timer := time.AfterFunc(c.opts.OpTimeout/2, cancel)

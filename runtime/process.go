@@ -10,7 +10,7 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// Process returns the name, host and program that the Client gives to others.
+// Process returns the description that the Client gives to others: name, host and program.
 func (c *Client) Process() Process {
 	if c.made() == nil {
 		return Process{}
@@ -31,20 +31,20 @@ func (c *Client) Redis() rueidis.Client {
 	return c.rc
 }
 
-// began is when the program did, nearly.
+// began is about when the program began.
 var began = time.Now()
 
 var thisHost = sync.OnceValue(func() string {
 	host, err := os.Hostname()
 	if err != nil {
-		return "" // then nobody knows
+		return "" // it is unknown
 	}
 	return host
 })
 
 const modulePath = "github.com/lockgen/lockgen"
 
-// thisProgram returns what is known of the program from its build information.
+// thisProgram returns the build information of the program.
 var thisProgram = sync.OnceValue(func() Process {
 	p := Process{Program: filepath.Base(os.Args[0]), Started: began}
 	info, ok := debug.ReadBuildInfo()

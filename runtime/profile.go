@@ -6,8 +6,8 @@ import (
 	"runtime/trace"
 )
 
-// profiled returns ctx with the label of what is done under a lock, which the goroutine has from now on, in a region of a trace, until end is
-// called by the same goroutine. Then it has the labels of ctx again.
+// profiled returns ctx with the label of the work under a lock, and gives the label and a region of a trace to the
+// goroutine, until the same goroutine calls end. Then the goroutine has the labels of ctx again.
 func profiled(ctx context.Context, name string) (under context.Context, end func()) {
 	under = pprof.WithLabels(ctx, pprof.Labels("lock", name))
 	pprof.SetGoroutineLabels(under)
@@ -18,7 +18,7 @@ func profiled(ctx context.Context, name string) (under context.Context, end func
 	}
 }
 
-// label returns what profiles call the work under t: what metrics count its call by.
+// label returns the label of the work under t in profiles: the name in the metrics of its call.
 func (t *leaseCore) label() string {
 	for of := t; of != nil; {
 		if of.name != "" {
@@ -27,7 +27,7 @@ func (t *leaseCore) label() string {
 		if of.composite == nil {
 			break
 		}
-		parts := of.composite.all() // whose calls had the options of the whole
+		parts := of.composite.all() // their calls had the options of the whole
 		if len(parts) == 0 {
 			break
 		}

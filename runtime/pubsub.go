@@ -9,9 +9,9 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/transport"
 )
 
-// PubSub says by which channels the programs that share a cluster announce releases: plain ones reach every server, sharded ones, of Redis
-// and Valkey from 7.0 on, stay with the servers of one slot. It must be the same in all programs, and Java's shardedSubscriptionMode. A
-// program on the wrong kind still gets every lock, when its timers end.
+// PubSub selects the channels on which the programs that share a cluster announce releases: plain ones reach every
+// server, sharded ones, of Redis and Valkey from 7.0 on, stay with the servers of one slot. It must be the same in all
+// programs, and Java's shardedSubscriptionMode. A program on the wrong kind still gets every lock, when its timers end.
 type PubSub int
 
 const (
@@ -19,14 +19,14 @@ const (
 	PubSubAuto PubSub = iota
 	// PubSubSharded is Redisson's ON.
 	PubSubSharded
-	// PubSubPlain is Redisson's OFF, and what it did before 3.22.0.
+	// PubSubPlain is Redisson's OFF, and its behaviour before 3.22.0.
 	PubSubPlain
 	// PubSubBoth uses both kinds, for as long as not all programs use the same.
 	PubSubBoth
 )
 
-// channels returns by which channels the programs in a cluster tell each other of releases, never PubSubAuto. What are no
-// servers of a cluster are not asked.
+// channels returns the channels on which the programs in a cluster announce releases, never PubSubAuto. Servers outside
+// of a cluster are not asked.
 func channels(rc rueidis.Client, opts Options) (PubSub, error) {
 	if rc.Mode() != rueidis.ClientModeCluster || opts.PubSub != PubSubAuto {
 		return opts.PubSub, nil
@@ -41,7 +41,7 @@ func channels(rc rueidis.Client, opts Options) (PubSub, error) {
 	return PubSubPlain, nil
 }
 
-// listens returns on which channels a client of rc is sent messages.
+// listens returns the channels on which a client of rc gets messages.
 func listens(rc rueidis.Client, mode PubSub) protocol.Listens {
 	switch {
 	case rc.Mode() != rueidis.ClientModeCluster:
@@ -52,7 +52,7 @@ func listens(rc rueidis.Client, mode PubSub) protocol.Listens {
 	return protocol.ListensSharded
 }
 
-// publish returns how the scripts announce what Redisson announces, in a cluster.
+// publish returns how the scripts publish Redisson's announcements, in a cluster.
 func (mode PubSub) publish() protocol.Publish {
 	switch mode {
 	case PubSubSharded:
@@ -74,7 +74,7 @@ func (mode PubSub) channels() transport.Channels {
 	return transport.PlainChannels
 }
 
-// checkKey returns why key cannot be a lock's name.
+// checkKey returns why key cannot be a lock's name, or nil.
 func (c *Client) checkKey(key string) *KeyError {
 	if c.made() == nil {
 		return &KeyError{Reason: "cannot be used: there is no client", Err: ErrBadOption}
@@ -89,7 +89,7 @@ func (c *Client) checkKey(key string) *KeyError {
 	return nil
 }
 
-// checkCounted is checkKey for what counts, by its kind.
+// checkCounted is checkKey for a kind with counts.
 func (c *Client) checkCounted(kind, key string) *KeyError {
 	if err := c.checkKey(key); err != nil {
 		return err

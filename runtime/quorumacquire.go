@@ -15,7 +15,7 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
-// A quorumAcquire is the contest of one call: against others it stands on the servers.
+// A quorumAcquire is the contest of one call: it competes with others on the servers.
 type quorumAcquire struct {
 	m     *RedLock
 	ctx   context.Context
@@ -24,23 +24,23 @@ type quorumAcquire struct {
 	whole *Lease
 	w     *waiter // of the call
 
-	inLine bool // it waits for others of this process
+	inLine bool // it waits in the queue of this process
 	took   atomic.Int64
-	began  atomic.Int64 // when the servers granted what the call got, perhaps to another one here; monotonic
+	began  atomic.Int64 // when the servers granted its parts, perhaps to another call here; monotonic
 
 	mu        sync.Mutex // guards the rest
 	left      bool       // the call is over
 	listeners []*hub.Listener
-	latest    *round // the one that began last, or nil
-	refusals  int    // in a row, by a majority
+	latest    *round // the latest round, or nil
+	refusals  int    // consecutive refusals by a majority
 	ties      int    // rounds in which others asked at the same time
 }
 
-// errTokenUnwritten is the outcome of a round that was won by a majority of which one went away.
+// errTokenUnwritten is the outcome of a round whose majority lost a server before the end.
 var errTokenUnwritten = errors.New("a server of the majority did not learn of the token")
 
-// following has a call that does not wait do so for the answer to an earlier request of this process, without which its own
-// is none.
+// following makes a call that tries once wait for the answer to an earlier request of this process, without which it
+// has none.
 var following = lockOption(func(c *lockConfig) { c.follows = true })
 
 // A round is one request to each of the servers. quorumAcquire.mu guards it.
@@ -53,13 +53,13 @@ type round struct {
 	votes     []vote   // by parts of the lock
 	refused   int
 	failures  int
-	err       error           // of those that failed, one that does not pass if there is one
-	over      *time.Timer     // ends it, since a majority does not agree
+	err       error           // of the failed requests, a permanent one if there is one
+	over      *time.Timer     // ends a round without agreement of a majority
 	decided   bool            // there is a majority, or cannot be one
-	won       bool            // the former, but the tokens may have to be written back yet
-	lost      bool            // what is granted is given back
-	composite *compositeLease // what is granted joins it
-	prompted  bool            // the waiter is to ask again, since that may be worth it
+	won       bool            // there is a majority, but the tokens may have to be written back yet
+	lost      bool            // its grants are released
+	composite *compositeLease // its grants join this one
+	prompted  bool            // the waiter has a reason to ask again
 }
 
 func (e *quorumAcquire) channel() string { return protocol.LockChannel(e.m.key) }
@@ -72,25 +72,25 @@ func (e *quorumAcquire) join(*waiter) entry {
 	return toWait
 }
 
-// last returns whether the first of those of this process who want the lock has it, and what the servers said last to them.
+// last returns whether the first waiter of this process has the lock, and the last answers of the servers.
 func (e *quorumAcquire) last(*waiter) (held bool, said answerLog) {
 	first, said := e.m.parts[0].c.quorums.first(e)
 	if first == nil || first == e {
-		return false, said // it is about to get its turn
+		return false, said // its turn is next
 	}
 	first.mu.Lock()
 	defer first.mu.Unlock()
 	return first.whole.composite != nil, said
 }
 
-// remind has the first of them ask.
+// remind makes the first waiter ask.
 func (e *quorumAcquire) remind() {
 	if first, _ := e.m.parts[0].c.quorums.first(e); first != nil && first != e {
 		first.w.poke()
 	}
 }
 
-// leave ends the call. What was granted the call by then is the caller's to give back.
+// leave ends the call. The caller releases its grants.
 func (e *quorumAcquire) leave(*waiter) {
 	e.mu.Lock()
 	e.left = true
@@ -102,7 +102,8 @@ func (e *quorumAcquire) leave(*waiter) {
 	}
 }
 
-// ask asks all servers; of those who enter what they have, the ones that have a part of it: the others are to have one of that first.
+// ask asks all servers. A reentry asks only those with a part of the outer lease: the others first have to grant that a
+// part.
 func (e *quorumAcquire) ask(*waiter) {
 	e.m.parts[0].c.quorums.asks(e)
 	r := &round{began: now(), asked: slices.Clone(e.m.parts), votes: make([]vote, len(e.m.parts))}
@@ -124,7 +125,7 @@ func (e *quorumAcquire) ask(*waiter) {
 	}
 }
 
-// open returns who may be asked.
+// open returns the mutexes that may be asked.
 func (e *quorumAcquire) open() []*Mutex {
 	var entered []*Mutex
 	for _, m := range e.m.parts {
@@ -138,15 +139,16 @@ func (e *quorumAcquire) open() []*Mutex {
 	return e.m.parts
 }
 
-// limit is for how long an answer is waited for.
+// limit is the time limit for an answer.
 func (e *quorumAcquire) limit() time.Duration {
 	return min(e.m.parts[0].c.opts.RedLockTimeout, e.cfg.ttl/2)
 }
 
-// unheardPace is how long a server is taken to need for an answer that has not given one yet.
+// unheardPace is the assumed response time of a server that has not answered yet.
 const unheardPace = 100 * time.Millisecond
 
-// grace is for how long some are waited for when a majority has answered within took: for longer than they use to take.
+// grace is how long to wait for the mutexes some when a majority has answered within took: for longer than they usually
+// take.
 func (e *quorumAcquire) grace(took time.Duration, some []*Mutex) time.Duration {
 	for _, m := range some {
 		took = max(took, cmp.Or(time.Duration(m.c.quorums.pace.Load()), unheardPace))
@@ -154,9 +156,9 @@ func (e *quorumAcquire) grace(took time.Duration, some []*Mutex) time.Duration {
 	return min(10*time.Millisecond+3*took, e.limit())
 }
 
-// hurry returns for how long those are waited for who have not answered r, when a majority has within took, but not alike. They
-// may be needed, or be away or slow, while others wait for what those have granted who did answer. So one who may ask
-// again does not wait for them as a rule. One who tries once waits as long as they may decide.
+// hurry returns how long to wait for the missing answers to r when a majority has answered within took, but not alike.
+// These servers may be needed, or be away or slow, while other processes wait for the parts that this call was granted.
+// So a call that may ask again usually does not wait for them. A call that tries once waits as long as they may decide.
 func (e *quorumAcquire) hurry(r *round, took time.Duration) time.Duration {
 	switch {
 	case e.cfg.wait == 0:
@@ -167,7 +169,7 @@ func (e *quorumAcquire) hurry(r *round, took time.Duration) time.Duration {
 	return e.grace(took, r.asked)
 }
 
-// answered deals with what the server of m has said, or not said in time.
+// answered handles the answer of the server of m, or its absence.
 func (e *quorumAcquire) answered(r *round, m *Mutex, part *Lease, err error) {
 	took := time.Since(r.began)
 	e.mu.Lock()
@@ -226,14 +228,14 @@ func (e *quorumAcquire) answered(r *round, m *Mutex, part *Lease, err error) {
 			e.w.notify(event{kind: given})
 			return
 		case errors.Is(err, errTokenUnwritten) && e.cfg.wait != 0:
-			won = false // another round may be won without those who did not answer
+			won = false // another round may be won without the missing answers
 		}
 	}
 	e.w.notify(e.abandonRound(r, err, won))
 }
 
 // cut ends a round that a majority has answered, but not alike, without the others: they may be away, and another round
-// be won without them.
+// may be won without them.
 func (e *quorumAcquire) cut(r *round, took time.Duration) {
 	e.mu.Lock()
 	decides := !r.decided
@@ -264,7 +266,7 @@ func (e *quorumAcquire) win(r *round, parts []*Lease) error {
 	}
 	switch {
 	case e.left:
-		return ErrNotAcquired // nobody hears it
+		return ErrNotAcquired // the call is over
 	case trusted < e.m.needs():
 		return errLate
 	}
@@ -285,7 +287,7 @@ func (e *quorumAcquire) win(r *round, parts []*Lease) error {
 	return nil
 }
 
-// mutexOf returns which of the parts of the lock part is a lease of.
+// mutexOf returns the mutex among the parts of the lock whose lease is part.
 func (e *quorumAcquire) mutexOf(part *Lease) *Mutex {
 	i := slices.IndexFunc(e.m.parts, func(m *Mutex) bool { return m.c == part.client && m.key == part.key })
 	return e.m.parts[i]
@@ -297,13 +299,13 @@ func (e *quorumAcquire) compose(parts []*Lease) {
 	co.begin()
 }
 
-// raise returns the largest token of parts when all of them know of it.
+// raise returns the largest token of parts once all their servers know it.
 func (e *quorumAcquire) raise(parts []*Lease) (token int64, err error) {
 	for _, part := range parts {
 		token = max(token, part.token)
 	}
 	patience := e.limit()
-	if e.cfg.wait != 0 { // else there is no other round
+	if e.cfg.wait != 0 { // otherwise there is no other round
 		patience = e.grace(time.Duration(e.took.Load()), e.m.parts)
 	}
 	ctx, cancel := context.WithTimeout(e.ctx, patience)
@@ -320,7 +322,7 @@ func (e *quorumAcquire) raise(parts []*Lease) (token int64, err error) {
 	return token, err
 }
 
-// writeToken has the server of part know that token was given.
+// writeToken writes the token to the server of part.
 func (e *quorumAcquire) writeToken(ctx context.Context, part *Lease, token int64) error {
 	got, err := bounded(ctx, part.client, func() error {
 		return part.client.net.Run(part.client.wire.RaiseToken(part.key, token)).Err()
@@ -328,7 +330,7 @@ func (e *quorumAcquire) writeToken(ctx context.Context, part *Lease, token int64
 	return cmpOr(err, got)
 }
 
-// stamp gives a lease the token of what it is a part of, which those who enter it again get.
+// stamp gives a lease the token of its composite lease, for reentries.
 func (l *Lease) stamp(token int64) {
 	if g, ok := l.grant.(*grant); ok && token > 0 {
 		g.resource.mu.Lock()
@@ -337,11 +339,12 @@ func (l *Lease) stamp(token int64) {
 	}
 }
 
-// tiesOfAPace is how many ties the pauses stay as they are for. One who has a bare majority of servers, some of which are away, looks like
-// others who ask at the same time for as long as he has it: so the pauses double after some ties, up to 32 times the first one.
+// tiesOfAPace is how many ties leave the pauses as they are. A holder of a bare majority, while other servers are away,
+// looks like competitors that ask at the same time, for as long as it holds: so the pauses double after some ties, up
+// to 32 times the first one.
 const tiesOfAPace = 8
 
-// abandonRound gives back what was granted, and says what that means to the waiter. err is why what was won is lost.
+// abandonRound releases the grants, and returns the event for the waiter. err is why a majority was lost.
 func (e *quorumAcquire) abandonRound(r *round, err error, won bool) event {
 	spare := len(e.m.parts) - e.m.needs()
 	e.mu.Lock()
@@ -356,7 +359,7 @@ func (e *quorumAcquire) abandonRound(r *round, err error, won bool) event {
 	default:
 		err = nil
 	}
-	// What has failed because the call is over is not what a server said.
+	// A failure because the call is over is no answer of a server.
 	over := !won && err != nil && e.ctx.Err() != nil && errors.Is(err, e.ctx.Err())
 	if e.refusals++; len(parts) > 0 && len(parts) >= r.refused { // others ask at the same time, and none of them got more
 		e.ties++
@@ -374,10 +377,10 @@ func (e *quorumAcquire) abandonRound(r *round, err error, won bool) event {
 	e.prompt(r)
 	e.mu.Unlock()
 
-	r.cancel() // who has not answered yet is not waited for
+	r.cancel() // missing answers are not waited for
 	undo(e.ctx, parts)
 	if err != nil {
-		// Each server was asked again if need be.
+		// Each server was asked again if necessary.
 		return event{kind: failed, err: err, final: true}
 	}
 	took := time.Duration(e.took.Load())

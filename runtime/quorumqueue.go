@@ -9,11 +9,11 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 )
 
-// A quorumQueues are where those of this process stand who want one red lock. Only the first of them asks the servers: those of
-// one process would be refused by each other, and by the servers they asked in vain. It stays the first until its lease is
-// over, and then the next one has that, for a while, without a word to the servers.
+// quorumQueues are the wait queues of this process for RedLocks. Only the first waiter of a queue asks the servers:
+// several waiters of one process would refuse each other, and would ask the servers in vain. It stays the first until
+// its lease is over. Then the next one gets its grants, for a while without a request to the servers.
 type quorumQueues struct {
-	pace atomic.Int64 // how long the server took to answer of late, or before that for longer; 0 if it never did
+	pace atomic.Int64 // recent response time of the server, or how long it has not answered; 0 before its first answer
 
 	mu  sync.Mutex              // guards the rest; held with quorumAcquire.mu, taken after it
 	all map[string]*quorumQueue // by RedLock.queueKey
@@ -22,15 +22,15 @@ type quorumQueues struct {
 // A quorumQueue is one wait queue.
 type quorumQueue struct {
 	acquires []*quorumAcquire
-	answers  answerLog // by the servers, to the first of them
+	answers  answerLog // of the servers to the first waiter
 }
 
-// answered notes how long the server took to answer.
+// answered records a response time of the server.
 func (r *quorumQueues) answered(took time.Duration) {
 	r.pace.Store(max(int64(took), r.pace.Load()/2))
 }
 
-// join puts e at the end of its line and reports whether it is the first.
+// join adds e to the end of its queue and reports whether it is the first.
 func (r *quorumQueues) join(e *quorumAcquire) (first bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -46,7 +46,7 @@ func (r *quorumQueues) join(e *quorumAcquire) (first bool) {
 	return q.acquires[0] == e
 }
 
-// asks notes that e asks the servers, if it does so for a line.
+// asks records that e asks the servers, if it is in a queue.
 func (r *quorumQueues) asks(e *quorumAcquire) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -55,7 +55,7 @@ func (r *quorumQueues) asks(e *quorumAcquire) {
 	}
 }
 
-// says notes what the servers said to e, as answerLog.says does.
+// says records the answers of the servers to e, like answerLog.says.
 func (r *quorumQueues) says(e *quorumAcquire, refused bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -64,7 +64,7 @@ func (r *quorumQueues) says(e *quorumAcquire, refused bool, err error) {
 	}
 }
 
-// withdraws notes that nothing is to be learned any more from what e has asked.
+// withdraws records that the answers to e's requests will not be known.
 func (r *quorumQueues) withdraws(e *quorumAcquire) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -73,7 +73,7 @@ func (r *quorumQueues) withdraws(e *quorumAcquire) {
 	}
 }
 
-// first returns who is the first of the line of e, and what the servers said last to those who were; nil if e stands in none.
+// first returns the first waiter in the queue of e, and the last answers to the first waiters; nil if e is in none.
 func (r *quorumQueues) first(e *quorumAcquire) (*quorumAcquire, answerLog) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -83,7 +83,7 @@ func (r *quorumQueues) first(e *quorumAcquire) (*quorumAcquire, answerLog) {
 	return nil, answerLog{}
 }
 
-// leave takes e out of the line, if it stands there. If it was the first it is the turn of the next one, after a pause.
+// leave removes e from the queue, if it is there. If it was the first, the next one has the turn, after a pause.
 func (r *quorumQueues) leave(e *quorumAcquire, pause time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -104,7 +104,7 @@ func (r *quorumQueues) leave(e *quorumAcquire, pause time.Duration) {
 	})
 }
 
-// remove takes e out of the line, and reports whether it was the first.
+// remove removes e from the queue, and reports whether it was the first.
 func (r *quorumQueues) remove(e *quorumAcquire) (first bool) {
 	q := r.all[e.m.queueKey]
 	if q == nil {
@@ -119,13 +119,13 @@ func (r *quorumQueues) remove(e *quorumAcquire) (first bool) {
 	default:
 		q.acquires = slices.Delete(q.acquires, i, i+1)
 		if i == 0 {
-			q.answers.asking = 0 // what it still asks is its own affair
+			q.answers.asking = 0 // the answers to its requests do not matter any more
 		}
 	}
 	return i == 0
 }
 
-// behind returns who is next after e, the first, or nil.
+// behind returns the waiter after e, the first, or nil.
 func (r *quorumQueues) behind(e *quorumAcquire) *quorumAcquire {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -145,8 +145,8 @@ func (r *quorumQueues) advance(e, next *quorumAcquire) bool {
 	return r.remove(e)
 }
 
-// pass makes what e had the lease of who is next in line, on the same terms, and returns the composite lease of its parts, or nil.
-// Those have it that are trusted and that nobody else has entered; the rest is to be given back.
+// pass gives the grants of e to the next waiter, on the same terms, and returns the composite lease of its parts, or
+// nil. The next waiter gets the trusted parts that no other call has re-entered; the rest is left to release.
 func (e *quorumAcquire) pass(parts []*Lease) (successor *compositeLease, rest []*Lease) {
 	c := e.m.parts[0].c
 	next := c.quorums.behind(e)
@@ -173,7 +173,7 @@ func (e *quorumAcquire) pass(parts []*Lease) (successor *compositeLease, rest []
 	return next.whole.composite, rest
 }
 
-// inherit makes parts, which e had, the lease of next, and reports whether that is still wanted.
+// inherit makes parts, the grants of e, the lease of next, and reports whether next still wants it.
 func (next *quorumAcquire) inherit(e *quorumAcquire, parts []*Lease) bool {
 	next.mu.Lock()
 	defer next.mu.Unlock()
@@ -188,13 +188,13 @@ func (next *quorumAcquire) inherit(e *quorumAcquire, parts []*Lease) bool {
 	return true
 }
 
-// passedFor returns for how long the lock has gone round in this process.
+// passedFor returns for how long the lock has circulated in this process.
 func (e *quorumAcquire) passedFor() time.Duration {
 	return monotonic.Now().Sub(monotonic.Time(e.began.Load()))
 }
 
-// after deals with the end of the lease. Who heard of it elsewhere asks within a moment, and before the next one here if
-// it went round for long.
+// after handles the end of the lease. Waiters of other processes ask within a moment, and before the next one here if
+// the lock circulated for long.
 func (e *quorumAcquire) after() {
 	pause := time.Duration(0)
 	if e.passedFor() >= localPassLimit {

@@ -9,17 +9,18 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 )
 
-// A lease with a bare majority is lost with any server of that. So servers that have no part in it, since they were just getting
-// back what another one had in vain, or were away, are asked again while it lasts. It does not matter to anybody else when they
-// grant it: two majorities have a server in common, and that has one holder.
+// A lease with a bare majority is lost with any server of that. So servers that have no part in it, since they were
+// just getting back another holder's part, or were away, are asked again while it lasts. It does not matter to other
+// callers when they grant it: two majorities have a server in common, and that has one holder.
 
-// complete asks the server of m for its part, after a pause and ever less often, until who has the parts of u by then has
-// that too, or is done. A brief lease is over before, and one of fixed length does not depend on servers any more.
+// complete asks the server of m for its part, after a pause and ever less often, until the composite lease that has the
+// parts of co has that too, or is done. A brief lease is over before, and one of fixed length does not depend on
+// servers any more.
 func (e *quorumAcquire) complete(co *compositeLease, m *Mutex, pause time.Duration) {
 	if !e.cfg.renew {
 		return
 	}
-	time.AfterFunc(2*pause, func() { // by then it does not go round any more, so no bearer is overlooked
+	time.AfterFunc(2*pause, func() { // by then it does not circulate any more, so no bearer is missed
 		bearer := co.bearer()
 		if bearer == nil {
 			return
@@ -38,10 +39,10 @@ func (e *quorumAcquire) complete(co *compositeLease, m *Mutex, pause time.Durati
 	})
 }
 
-// seldom is the longest pause of those who ask again.
+// seldom is the longest pause between such requests.
 func (e *quorumAcquire) seldom() time.Duration { return e.cfg.ttl / 12 }
 
-// recruit asks the server of m, once, for a part of u.
+// recruit asks the server of m, once, for a part of co.
 func (e *quorumAcquire) recruit(ctx context.Context, co *compositeLease, m *Mutex) (*Lease, error) {
 	opts := e.opts
 	if e.cfg.maxHold > 0 { // it ends with the others
@@ -57,8 +58,8 @@ func (e *quorumAcquire) recruit(ctx context.Context, co *compositeLease, m *Mute
 	return m.acquire(ctx, opts)
 }
 
-// admit has part, of the server of m, join u when that server knows of what was made of the others since. If it does not learn
-// of it, it gets the part back and is asked again.
+// admit makes part, of the server of m, join co when that server knows the token of the others. If it does not learn
+// it, admit releases the part and asks again.
 func (e *quorumAcquire) admit(co *compositeLease, m *Mutex, part *Lease) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(e.ctx), e.limit())
 	defer cancel()
@@ -77,8 +78,8 @@ func (e *quorumAcquire) admit(co *compositeLease, m *Mutex, part *Lease) {
 	e.complete(co, m, e.seldom())
 }
 
-// replace gives a part back that is lost, and sees to it that its server has another one in u: soon, unless it loses one
-// after the other.
+// replace releases a lost part, and gets another one from its server for co: soon, unless the server loses one after
+// the other.
 func (e *quorumAcquire) replace(co *compositeLease, part *Lease) {
 	m, pause := e.mutexOf(part), localPassLimit
 	if monotonic.Since(part.began) < e.seldom() {

@@ -8,14 +8,14 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
-// A vote is what one server said in a round, and since.
+// A vote is the answer of one server in a round, and its messages since.
 type vote struct {
-	granted  bool // and has it back by now, or will have it soon
+	granted  bool // and has released it by now, or will soon
 	refused  bool
 	released bool // it has announced a release since the round began
 }
 
-// listen has the call hear of releases. e.mu is held.
+// listen makes the call hear of releases. The caller holds e.mu.
 func (e *quorumAcquire) listen() {
 	if e.left || e.listeners != nil {
 		return
@@ -33,8 +33,8 @@ func (e *quorumAcquire) listen() {
 	}
 }
 
-// prompt has the waiter ask again if r is lost and another round may be won, after a time that differs from one process to the
-// next. e.mu is held.
+// prompt makes the waiter ask again if r is lost and another round may be won, after a time that differs from one
+// process to the next. The caller holds e.mu.
 func (e *quorumAcquire) prompt(r *round) {
 	if r != e.latest || !r.lost || r.prompted || !e.promising(r) {
 		return
@@ -50,9 +50,9 @@ func (e *quorumAcquire) prompt(r *round) {
 	})
 }
 
-// promising reports whether another round may be won where r was lost: as many of the servers that refused have announced
-// a release as are missing for a majority. Fewer announcements do not count: two who wait for a lock that a bare majority
-// of the servers has for a third one are granted the other servers in turn, and each announces that it gives them back.
+// promising reports whether another round may be won where r was lost: as many of the servers that refused have
+// announced a release as are missing for a majority. Fewer announcements do not count: while a third caller holds the
+// lock on a bare majority, two waiters are granted the other servers in turn, and each release of these is announced.
 func (e *quorumAcquire) promising(r *round) bool {
 	missing, refused, released := e.m.needs(), 0, 0
 	for _, v := range r.votes {

@@ -10,8 +10,8 @@ import (
 // on one server with a replica: it costs one request instead of five, and its token guards what a lock alone cannot. Redisson's RRedLock,
 // deprecated for the same reason; the algorithm is antirez' Redlock, with Kleppmann's objections in mind.
 //
-// All servers are asked at once; a slow or dead minority delays nobody. The lease is trusted as long as a majority of its parts is, each
-// counted from before its request. Calls of one process are in order; processes race.
+// A call asks all servers at once; a slow or dead minority does not delay it. The lease is trusted as long as a
+// majority of its parts is, each counted from before its request. Calls of one process are in order; processes race.
 //
 // A server that restarts without its data grants again: while a bare majority holds, one such server makes a second holder. So use
 // appendfsync always, or keep it away for the longest lease time, and use no replicas. A token of [WithFencing] is the largest that the
@@ -19,8 +19,8 @@ import (
 type RedLock struct {
 	key      string
 	parts    []*Mutex
-	err      error  // why there are none
-	queueKey string // names the line of those of this process who want it: the key, and the servers
+	err      error  // why it is no lock
+	queueKey string // names the queue of its waiters in this process: the key, and the servers
 }
 
 var _ Locker = (*RedLock)(nil)
@@ -62,8 +62,8 @@ func newRedLock(parts []*Mutex) *RedLock {
 // Key returns the name of the lock, its key in Redis on each server.
 func (m *RedLock) Key() string { return orZero(m).key }
 
-// Lock waits for a majority of the servers. It fails with [ErrUnavailable] and the error of a server only if there can be no majority
-// without the failing ones. A granted minority is given back, in the background after 100ms.
+// Lock waits for a majority of the servers. It fails with [ErrUnavailable] and the error of a server only if there can
+// be no majority without the failing ones. It releases a granted minority, after 100ms in the background.
 func (m *RedLock) Lock(ctx context.Context, opts ...LockOption) (*Lease, error) {
 	return m.lock(ctx, "lock", opts)
 }
@@ -117,12 +117,12 @@ func (m *RedLock) take(ctx context.Context, a *attempt, opts []LockOption) (*Lea
 	whole := newLease(c, kindRedLock, m.key, ctx)
 	whole.name = cfg.name
 	e := &quorumAcquire{m: m, ctx: ctx, opts: append(slices.Clip(opts), WithWait(0), following), cfg: cfg, whole: whole}
-	e.w = newWaiter(ctx, whole, cfg) // not used again: it may be poked late
+	e.w = newWaiter(ctx, whole, cfg) // not used again: a late poke is possible
 	e.w.quorum = true
 	e.inLine = cfg.wait != 0 && !m.entered(whole)
 	err := c.await(ctx, e, e.w, cfg, a.waits)
 	if err == nil && ctx.Err() != nil {
-		err = ended(ctx) // granted, but not wanted any more
+		err = ended(ctx) // granted, but the caller does not want it any more
 	}
 	e.leave(e.w)
 	if err == nil {
@@ -136,7 +136,7 @@ func (m *RedLock) take(ctx context.Context, a *attempt, opts []LockOption) (*Lea
 	return nil, err
 }
 
-// entered reports whether l may enter what its caller has: it does not wait for itself.
+// entered reports whether l may enter its caller's lease: it does not wait for itself.
 func (m *RedLock) entered(l *Lease) bool {
 	return l.owner != nil || slices.ContainsFunc(m.parts, func(part *Mutex) bool { return leaseFrom(l.parent, part.c, part.key) != nil })
 }

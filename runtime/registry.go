@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// A registry has what a client knows of the keys of one kind of lock: each from the first reference to it until the last one
-// is gone.
+// A registry has the entries of a client for the keys of one kind of lock: each from the first reference to it until
+// the last one is gone.
 type registry[T registered] struct {
 	c      *Client // whose mu guards the rest
 	create func(c *Client, key string) T
@@ -23,7 +23,7 @@ func newRegistry[T registered](c *Client, create func(c *Client, key string) T) 
 	return registry[T]{c: c, create: create, all: map[string]T{}}
 }
 
-// enter returns what there is of key for a call, until exit. A call that gives back enters when the client is closed, too.
+// enter returns the entry of key for a call, until exit. A call that releases can enter when the client is closed, too.
 func (g *registry[T]) enter(key string, closing bool) (T, error) {
 	g.c.mu.Lock()
 	defer g.c.mu.Unlock()
@@ -42,8 +42,8 @@ func (g *registry[T]) enter(key string, closing bool) (T, error) {
 	return one, nil
 }
 
-// known returns what there is of key, if there is anything. It may be forgotten at any moment, but not while the process has
-// something of the key in Redis.
+// known returns the entry of key, if there is one. It may be dropped at any moment, but not while the process holds the
+// key in Redis.
 func (g *registry[T]) known(key string) (one T, ok bool) {
 	g.c.mu.Lock()
 	defer g.c.mu.Unlock()
@@ -51,7 +51,7 @@ func (g *registry[T]) known(key string) (one T, ok bool) {
 	return one, ok
 }
 
-// some returns what there is of key, or of all keys if that is empty.
+// some returns the entry of key, or all if key is empty.
 func (g *registry[T]) some(key string) []T {
 	g.c.mu.Lock()
 	defer g.c.mu.Unlock()
@@ -64,14 +64,14 @@ func (g *registry[T]) some(key string) []T {
 	return nil
 }
 
-// size returns for how many keys there is something.
+// size returns the number of entries.
 func (g *registry[T]) size() int {
 	g.c.mu.Lock()
 	defer g.c.mu.Unlock()
 	return len(g.all)
 }
 
-// close closes all that there is.
+// close closes all entries.
 func (g *registry[T]) close() {
 	for _, one := range g.some("") {
 		one.close()
@@ -80,7 +80,7 @@ func (g *registry[T]) close() {
 
 func (g *registry[T]) forget(key string) { delete(g.all, key) }
 
-// What is referenced is one entry of a registry.
+// A referenced is one entry of a registry.
 type referenced struct {
 	c     *Client
 	key   string
@@ -90,14 +90,14 @@ type referenced struct {
 
 func (e *referenced) references() *referenced { return e }
 
-// stay counts one more reference to what has one.
+// stay counts one more reference to an entry that has one.
 func (e *referenced) stay() {
 	e.c.mu.Lock()
 	defer e.c.mu.Unlock()
 	e.users++
 }
 
-// quit takes back stay.
+// quit undoes stay.
 func (e *referenced) quit() {
 	e.c.mu.Lock()
 	defer e.c.mu.Unlock()

@@ -19,21 +19,21 @@ type released struct {
 	sent time.Time // before the request
 }
 
-// A releaseOp is a ticket that is given back.
+// A releaseOp is the release of a ticket.
 type releaseOp struct {
 	r      *resource
 	ticket *ticket
 	handed bool
-	held   bool    // it was a grant
-	plain  bool    // nobody is known to wait for it
-	again  *ticket // by which this process wants the key once more, with terms
+	held   bool    // the ticket was granted
+	plain  bool    // the ticket has no known waiters
+	again  *ticket // the ticket by which this process wants the key once more, with terms
 	terms  terms
 
 	limit time.Time // when to go on in the background
 	tried bool      // a try may have succeeded without our knowing
 	down  outage
 
-	waited bool       // somebody waits for the outcome
+	waited bool       // a caller waits for the outcome
 	done   chan error // the outcome
 	timer  *time.Timer
 }
@@ -55,16 +55,17 @@ func (op *releaseOp) recycle() {
 	releaseOps.Put(op)
 }
 
-// outcome returns what became of the grant of l, at most Options.OpTimeout after it was to be given back.
+// outcome returns the outcome for the grant of l, at most Options.OpTimeout after its release began.
 func (op *releaseOp) outcome(l *Lease) error {
 	err := op.wait(op.limit, op.r.c.opts.OpTimeout)
 	if cause := l.ended(); err == nil && errors.Is(cause, ErrLost) {
-		return cause // by the clock, before the watchdog could say so
+		return cause // by the clock, before the watchdog could report it
 	}
 	return err
 }
 
-// wait returns the outcome, when limit is over at the latest. After that g goes on without the caller.
+// wait returns the outcome, when limit is over at the latest. After that the release goes on
+// without the caller.
 func (op *releaseOp) wait(over time.Time, limit time.Duration) error {
 	select {
 	case err := <-op.done:
@@ -83,14 +84,14 @@ func (op *releaseOp) wait(over time.Time, limit time.Duration) error {
 	}
 }
 
-// free gives a ticket back, or takes it out of the line, and then lets the queue go on, with again as
-// its ticket if there is one. The resource is busy until then, and left by the caller's stay. It tries until
-// Redis has answered, at most for Options.OpTimeout; after that it goes on in the background.
+// free releases a ticket, or removes it from the wait queue, and then continues the local queue, with again as its
+// ticket if there is one. The resource is busy until then, and the caller's stay ends. free tries until Redis has
+// answered, at most for Options.OpTimeout; after that it goes on in the background.
 func (r *resource) free(op *releaseOp) {
 	switch {
 	case op.ticket.settled != nil:
 		r.c.spawn(func() {
-			op.ticket.outcomeUnknown = <-op.ticket.settled || op.ticket.outcomeUnknown // or that request could take the lock again, for nobody
+			op.ticket.outcomeUnknown = <-op.ticket.settled || op.ticket.outcomeUnknown // or that request could take the lock again, in vain
 			r.c.traces(trace.Unlocks, r.key, op.ticket.n)
 			r.c.releases.Submit(op, false)
 		})
@@ -101,7 +102,7 @@ func (r *resource) free(op *releaseOp) {
 	}
 }
 
-// simple reports whether nothing but the key is to be given back, at once.
+// simple reports whether the release is of nothing but the key, at once.
 func (op *releaseOp) simple() bool { return op.plain && op.ticket.settled == nil }
 
 func (op *releaseOp) Key() string { return op.r.key }
@@ -122,7 +123,7 @@ func (op *releaseOp) Append(keys, args []string) (allKeys, allArgs []string) {
 
 func (op *releaseOp) Answered(sent time.Time, reply protocol.Answer, err error) {
 	if op.plain {
-		op.plain = false // whatever follows
+		op.plain = false // for the next try
 		if err == nil && protocol.ReadRelease(reply).Outcome == protocol.Contended {
 			op.r.c.releases.Submit(op, false)
 			return
@@ -138,7 +139,7 @@ func (op *releaseOp) Answered(sent time.Time, reply protocol.Answer, err error) 
 	switch {
 	case err == nil:
 		done := released{protocol.ReadRelease(reply), sent}
-		if done.Outcome == protocol.NotOurs && !op.tried { // else by the try whose reply was lost
+		if done.Outcome == protocol.NotOurs && !op.tried { // otherwise by the try whose reply was lost
 			err = lost(watchdog.ErrRefused)
 		}
 		op.finish(done, err)
@@ -146,7 +147,7 @@ func (op *releaseOp) Answered(sent time.Time, reply protocol.Answer, err error) 
 	case !passing(err):
 		if tk.standing || tk.outcomeUnknown {
 			r.mu.Lock()
-			r.withdraw(tk) // its place in line would be handed the lock
+			r.withdraw(tk) // or its place in the wait queue would be handed the lock
 			r.mu.Unlock()
 		}
 		op.finish(released{protocol.Released{Outcome: protocol.NotOurs}, sent}, refused(err))
@@ -170,7 +171,7 @@ func (op *releaseOp) Answered(sent time.Time, reply protocol.Answer, err error) 
 	})
 }
 
-// finish lets the queue go on and tells who waits for the outcome.
+// finish continues the queue and reports the outcome to the caller that waits for it.
 func (op *releaseOp) finish(done released, err error) {
 	r, again := op.r, op.again
 	r.c.disconnect(op.ticket.n)
@@ -182,7 +183,7 @@ func (op *releaseOp) finish(done released, err error) {
 	r.busy--
 	r.answers.changes()
 	if again == nil || r.ticket != again {
-		r.promptHead() // handed over already, if it was in line
+		r.promptHead() // it was handed over already, if it was in the wait queue
 	} else {
 		rest = r.resume(again, op.terms, done, err)
 	}
@@ -208,12 +209,12 @@ func (r *resource) withdraw(tk *ticket) {
 	r.c.withdrawals.add(lockWithdrawer{r.key}, &withdrawal{n: tk.n, tokens: tk.inLine, watch: tk.ttl})
 }
 
-// releaseOnce gives a ticket back, alone.
+// releaseOnce releases a ticket, alone.
 func (c *Client) releaseOnce(key string, tk *ticket) error {
 	return lockWithdrawer{key}.withdraw(c, []*withdrawal{{n: tk.n, tokens: tk.inLine}})
 }
 
-// withdrawBy withdraws a ticket of an owner to a read-write lock, of a lease of ttl, by what releases it.
+// withdrawBy withdraws a ticket of an owner to a read-write lock, of a lease of ttl, through release.
 func (c *Client) withdrawBy(key, owner string, write bool, ttl time.Duration, release func() error) {
 	const least, most, mostFailing, limit = 25 * time.Millisecond, 5 * time.Second, 250 * time.Millisecond, time.Minute
 	until := now().Add(limit)

@@ -9,7 +9,7 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
 
-// renew is the watchdog's way to Redis, for leases of one kind.
+// renew renews leases of one kind in Redis, for the watchdog.
 func (c *Client) renew(leases []*watchdog.Lease, ttls []time.Duration) []error {
 	kind := renewal(leases[0].Kind())
 	patience := leases[0].TTL
@@ -20,7 +20,7 @@ func (c *Client) renew(leases []*watchdog.Lease, ttls []time.Duration) []error {
 		patience = min(patience, l.Patience(at))
 		renewals[i] = transport.Renewal{Key: l.Key(), Owner: l.Owner(), TTL: ttls[i]}
 	}
-	outcomes := c.net.Renew(kind, c.wire.Renewals(kind), renewals, patience/2) // when the watchdog tries again, half of that is over
+	outcomes := c.net.Renew(kind, c.wire.Renewals(kind), renewals, patience/2) // the time until the watchdog tries again is half over then
 	for i, err := range outcomes {
 		if !errors.Is(err, transport.ErrRefused) {
 			continue
@@ -33,7 +33,7 @@ func (c *Client) renew(leases []*watchdog.Lease, ttls []time.Duration) []error {
 	return outcomes
 }
 
-// renewal returns how leases of a kind are renewed.
+// renewal returns the way to renew leases of a kind.
 func renewal(kind string) protocol.Renewal {
 	switch kind {
 	case kindRead:
@@ -44,5 +44,5 @@ func renewal(kind string) protocol.Renewal {
 	return protocol.RenewLock
 }
 
-// errFewer is the outcome of a renewal of several permits while some of them were given back: it asked for too many.
+// errFewer is the outcome of a renewal of several permits while some of them were released: it asked for too many.
 var errFewer = errors.New("some of the permits were given back meanwhile")

@@ -23,7 +23,7 @@ const (
 	fromItself     // the process had it already
 )
 
-// cameBy says how t came to its caller.
+// cameBy returns how t came to its caller.
 func (t *leaseCore) cameBy() Grant {
 	switch t.came {
 	case fromHere:
@@ -37,7 +37,7 @@ func (t *leaseCore) cameBy() Grant {
 	}
 }
 
-// given says that the caller has t. If that has ended already, the hook is called now.
+// given records that the caller has t. If t has ended already, given calls the hook now.
 func (t *leaseCore) given() {
 	t.had.Store(true)
 	if t.ended() != nil {
@@ -45,8 +45,8 @@ func (t *leaseCore) given() {
 	}
 }
 
-// report tells the hook of the end of t, once. The end of what a call was granted and nobody was given is not reported:
-// to the caller it has never begun.
+// report calls the hook for the end of t, once. The end of a grant that no caller received is not reported: for the
+// caller it has never begun.
 func (t *leaseCore) report() {
 	hook := t.client.opts.Hooks.Ended
 	if hook == nil || !t.had.Load() || t.ended() == nil || !t.reported.CompareAndSwap(false, true) {
@@ -59,14 +59,14 @@ func (t *leaseCore) report() {
 	})
 }
 
-// reportLater has another goroutine report the end of t.
+// reportLater makes another goroutine report the end of t.
 func (t *leaseCore) reportLater() {
 	if t.had.Load() && !t.reported.Load() {
 		t.client.reporter.later(t.report, false)
 	}
 }
 
-// context returns the context that hooks are given during a lease.
+// context returns the context of hooks during a lease.
 func (a *attempt) context() context.Context {
 	if a.work != nil {
 		return a.work
@@ -74,10 +74,10 @@ func (a *attempt) context() context.Context {
 	return a.ctx
 }
 
-// mostReports is how many events wait at most before renewals are left out.
+// mostReports is the number of waiting events from which on renewals are omitted.
 const mostReports = 10_000
 
-// A reporter calls hooks for those who must not wait for them, one after the other.
+// A reporter calls hooks one after the other, for callers that must not wait for them.
 type reporter struct {
 	c *Client
 
@@ -86,7 +86,7 @@ type reporter struct {
 	running bool
 }
 
-// later calls report soon. One that may be left out is, when too many wait.
+// later calls report soon. It omits an optional report when too many wait.
 func (r *reporter) later(report func(), optional bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -125,7 +125,7 @@ type borne interface {
 
 func (p permitHolding) bearer() *leaseCore { return p.Permit.leaseCore }
 
-// whole returns what t is a part of, or t.
+// whole returns the composite lease that t is a part of, or t.
 func (t *leaseCore) whole() *leaseCore {
 	for t != nil {
 		co := t.within.Load()

@@ -17,23 +17,22 @@ import (
 //	│                      next one has it                                 │
 //	└──────────────────────── the head's turn ◄────────────────────────────┘
 //
-// What Redis grants, it grants to the resource. Which waiter asked for it does not matter: it serves
-// the head of the queue, and if there is none any more it is given back.
+// Redis grants to the resource. It does not matter which waiter asked: the resource serves the head of its queue, and
+// releases the key if there is none any more.
 //
-// This file is about the queue, ticket.go about asking Redis, grant.go about what Redis granted and release.go about giving
-// that back.
+// This file has the queue, ticket.go the requests to Redis, grant.go the grants and release.go the releases.
 type resource struct {
 	referenced
 
 	mu      sync.Mutex // guards the rest; never held while waiting for anything
-	busy    int32      // requests under way, or a loss that is being reported
-	shut    bool       // the client is closed: nobody enters again
-	queue   waitQueue  // of those who wait
-	ticket  *ticket    // what the queue asks with; nil while there is a grant, or no need
-	grant   *grant     // what the process has in Redis, or nil
+	busy    int32      // requests under way, or the report of a loss
+	shut    bool       // the client is closed: no call enters any more
+	queue   waitQueue  // the waiters
+	ticket  *ticket    // the ticket of the queue; nil while there is a grant, or no need
+	grant   *grant     // the grant of this process, or nil
 	answers answerLog  // by Redis
 
-	first ticket // there always is one
+	first ticket // in place, since there always is one
 }
 
 func newResource(c *Client, key string) *resource {
@@ -52,22 +51,22 @@ func (r *resource) newTicket() *ticket {
 	return new(ticket)
 }
 
-// hear has no use for what is said on the channel: that something was is a reason to ask.
+// hear ignores the content of a message: any message is a reason to ask.
 func (r *resource) hear(string) {}
 
-// join puts w at the end of the queue. One who does not wait is put there if nobody is before it, and waits for the answer
-// to an earlier request of this process.
+// join adds w to the end of the queue. A waiter that tries once joins only an empty queue, and waits for the answer to
+// an earlier request of this process.
 func (r *resource) join(w *waiter) entry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.ownedBy(w.lease.owner) { // granted a moment ago, to another call of this one's owner
+	if r.ownedBy(w.lease.owner) { // granted a moment ago, to another call of the same owner
 		w.place.granted = true
 		r.grant.attach(r.grant, w.lease)
 		return entered
 	}
 	first := r.grant == nil && r.queue.length == 0
 	if w.once && !first {
-		return turnedAway // nobody is to hand it anything
+		return turnedAway // the key will not be handed to it
 	}
 	r.queue.push(w)
 	if first && r.busy == 0 {
@@ -77,21 +76,21 @@ func (r *resource) join(w *waiter) entry {
 	return toWait
 }
 
-// last returns whether this process has the key, and what Redis said last.
+// last returns whether this process has the key, and the last answer of Redis.
 func (r *resource) last(*waiter) (held bool, said answerLog) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.grant != nil, r.answers.look()
 }
 
-// remind has the head of the queue ask.
+// remind makes the head of the queue ask.
 func (r *resource) remind() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.promptHead()
 }
 
-// leave takes w out of the queue. If it was given the lease after all, that is unlocked.
+// leave removes w from the queue. If it got the lease after all, leave unlocks it.
 func (r *resource) leave(w *waiter) {
 	r.mu.Lock()
 	switch {
@@ -108,7 +107,7 @@ func (r *resource) leave(w *waiter) {
 	leading := w.place.leading
 	r.queue.remove(w)
 	switch {
-	case r.busy > 0 || r.grant != nil: // who ends that looks after the queue
+	case r.busy > 0 || r.grant != nil: // the goroutine that ends that continues the queue
 	case r.queue.length == 0:
 		rest = r.abandon()
 	case leading:
@@ -133,8 +132,8 @@ func (r *resource) close() {
 
 func (r *resource) head() *waiter { return r.queue.first }
 
-// promptHead makes it the head's turn to ask, unless there is no need. A head whose turn it is already
-// is reminded.
+// promptHead gives the head the turn to ask, unless there is no need. It reminds a head that has
+// the turn already.
 func (r *resource) promptHead() {
 	w := r.head()
 	switch {

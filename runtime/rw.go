@@ -10,10 +10,11 @@ import (
 // An RWMutex is held by one writer or by any number of readers, in this process and in all others, Java programs too. Redisson's
 // RReadWriteLock.
 //
-// Readers of one process with the same watchdog time, and without [WithLease] and [WithMaxHold], are one hold in Redis: joining it costs
-// nothing. Processes wait in two queues, of readers and of writers, which take turns; new readers do not pass a waiting writer. So, as with
-// [sync.RWMutex], a reader must not wait for another reader, unless that one reads under its context or owner. A waiting process that died
-// costs 100ms, or as a writer 2s: see docs/details.md.
+// Readers of one process with the same watchdog time, and without [WithLease] and [WithMaxHold], share one hold in
+// Redis: joining it costs no round trip. Processes wait in two queues, of readers and of writers, which take turns; new
+// readers do not pass a waiting writer. So, as with [sync.RWMutex], a reader must not wait for another reader, unless
+// that one reads under its context or owner. A dead waiting process delays the others by 100ms, a dead writer by 2s:
+// see docs/details.md.
 //
 // A writer may write again and read, a reader may read again, under the context of the lease or as the same owner. A reader that asks to
 // write fails with [ErrUpgrade]. To go on reading after writing, take both under an owner:
@@ -54,7 +55,8 @@ func (m *RWMutex) RLock(ctx context.Context, opts ...LockOption) (*Lease, error)
 	return m.lock(ctx, "read lock", false, opts)
 }
 
-// TryRLock tries once, for reading; it is refused if anybody writes or waits to write. Redisson's readLock().tryLock.
+// TryRLock tries once, for reading; it fails if there is a writer, or a waiter that wants to write. Redisson's
+// readLock().tryLock.
 func (m *RWMutex) TryRLock(ctx context.Context, opts ...LockOption) (*Lease, error) {
 	return m.lock(ctx, "try read lock", false, append(slices.Clip(opts), once))
 }
@@ -84,13 +86,14 @@ func (r rLocker) TryLock(ctx context.Context, opts ...LockOption) (*Lease, error
 
 func (r rLocker) Key() string { return r.m.Key() }
 
-// ForceUnlock takes the key from the writer, with what it has for reading, and reports whether there was one. Redisson's
-// writeLock().forceUnlock.
+// ForceUnlock takes the key from the writer, including its holds for reading, and reports whether there was one.
+// Redisson's writeLock().forceUnlock.
 func (m *RWMutex) ForceUnlock(ctx context.Context) (bool, error) {
 	return orZero(m).force(ctx, "force unlock", true)
 }
 
-// ForceRUnlock takes the key from all readers but a writer, and reports whether there were any. Redisson's readLock().forceUnlock.
+// ForceRUnlock takes the key from all readers except a writer that reads, and reports whether there were any.
+// Redisson's readLock().forceUnlock.
 func (m *RWMutex) ForceRUnlock(ctx context.Context) (bool, error) {
 	return orZero(m).force(ctx, "force read unlock", false)
 }
@@ -113,7 +116,7 @@ func (m *RWMutex) force(ctx context.Context, op string, write bool, owners ...st
 	}, lock.ForceUnlock(write, owners...))
 }
 
-// Inspect asks Redis who writes or reads. Redisson's isLocked, of both.
+// Inspect asks Redis for the writer or the readers. Redisson's isLocked, of both.
 func (m *RWMutex) Inspect(ctx context.Context) (RWStanding, error) {
 	m = orZero(m)
 	type reply struct {
@@ -154,7 +157,7 @@ func (m *RWMutex) Inspect(ctx context.Context) (RWStanding, error) {
 	return got.standing, nil
 }
 
-// lock is every way to lock.
+// lock is the common part of all ways to lock.
 func (m *RWMutex) lock(ctx context.Context, op string, write bool, opts []LockOption) (*Lease, error) {
 	m, ctx = orZero(m), present(ctx)
 	a := attempt{c: m.c, op: op, kind: kindRead, key: m.key}
@@ -166,7 +169,7 @@ func (m *RWMutex) lock(ctx context.Context, op string, write bool, opts []LockOp
 	return a.granted(lease, err)
 }
 
-// take waits for the key as cfg says, which is of no use with an err.
+// take waits for the key with the options of cfg; with an err it fails.
 func (m *RWMutex) take(ctx context.Context, kind string, cfg lockConfig, err error, waiting func()) (*Lease, error) {
 	if err != nil {
 		return nil, err
@@ -180,7 +183,8 @@ func (m *RWMutex) take(ctx context.Context, kind string, cfg lockConfig, err err
 	l := newLease(m.c, kind, m.key, ctx)
 	l.name = cfg.name
 	if r, known := m.c.rws.known(m.key); known {
-		// Who is let in by what the process has need not be counted as a user of the resource besides.
+		// A call that enters a hold of this process does not count as a user of the resource
+		// besides.
 		if entered, _, err := r.enter(ctx, l, cfg); entered {
 			return l.entered(ctx, cfg)
 		} else if err != nil {
@@ -192,7 +196,7 @@ func (m *RWMutex) take(ctx context.Context, kind string, cfg lockConfig, err err
 		return nil, err
 	}
 	defer r.exit()
-	entered, under, err := r.enter(ctx, l, cfg) // somebody may have been granted something meanwhile
+	entered, under, err := r.enter(ctx, l, cfg) // this process may have been granted the lock meanwhile
 	if err != nil {
 		return nil, err
 	}

@@ -9,16 +9,16 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
 
-// An rwGrant is a ticket that was granted.
+// An rwGrant is a granted ticket.
 type rwGrant struct {
 	grantCore
 
 	resource *rwResource
 	ticket   *rwTicket
 
-	// Guarded by rwResource.mu.
-	passed int  // times it went from writer to writer without a word to Redis
-	shown  bool // a ticket to read names it to Redis, which lets that in whoever has the grant by then
+	// number of times it went from writer to writer without a request to Redis
+	passed int  // number of times it went from writer to writer without a request to Redis
+	shown  bool // a reader's ticket names it to Redis, which admits the reader under it, whichever call has the grant by then
 }
 
 func (g *rwGrant) Kind() string {
@@ -34,12 +34,12 @@ func (g *rwGrant) Lost(cause error) { g.resource.revoke(g, cause) }
 // renewed reports whether the grant lives as long as its leases do.
 func (g *rwGrant) renewed() bool { return g.terms.renew && g.limit == 0 }
 
-// trusted reports whether there is enough trust left to give to somebody.
+// trusted reports whether there is enough trust left to pass it on.
 func (g *rwGrant) trusted(now time.Time) bool {
 	return g.guard.Until().Sub(now) >= min(g.terms.ttl, handOverLease)/3
 }
 
-// promote turns a ticket that was granted into a grant and has it guarded, from the time sent.
+// promote turns a granted ticket into a grant and starts its renewal, from the time sent.
 func (r *rwResource) promote(tk *rwTicket, sent time.Time) *rwGrant {
 	t := tk.w.terms
 	g := &rwGrant{grantCore: grantCore{on: &r.referenced, mu: &r.mu, terms: t, limit: tk.w.limit}, resource: r, ticket: tk}
@@ -56,7 +56,7 @@ func (r *rwResource) promote(tk *rwTicket, sent time.Time) *rwGrant {
 	return g
 }
 
-// assign hands the grant to w, and to those in the queue who come with it.
+// assign hands the grant to w, and to the waiters that come with it.
 func (r *rwResource) assign(g *rwGrant, w *waiter) {
 	w.place = place{granted: true}
 	g.attach(g, w.lease)
@@ -68,7 +68,7 @@ func (r *rwResource) assign(g *rwGrant, w *waiter) {
 	}
 }
 
-// admit lets those in the queue in who are of the owner that was given g, and would wait for themselves.
+// admit admits the waiters of the owner of g, which would wait for themselves.
 func (r *rwResource) admit(g *rwGrant, owner *Owner) {
 	for w := r.queue.first; w != nil; {
 		next := w.place.after
@@ -85,14 +85,14 @@ func (r *rwResource) admit(g *rwGrant, owner *Owner) {
 			g.attach(g, w.lease)
 			w.notify(event{kind: given})
 		case w.rw.write:
-			r.queue.remove(w) // notified once, and in nobody's way
+			r.queue.remove(w) // notified once, and in no waiter's way
 			w.notify(event{kind: failed, err: ErrUpgrade})
 		}
 		w = next
 	}
 }
 
-// reenter is not how an rwGrant is entered again, for that depends on the side.
+// reenter does nothing: reentry depends on the side, and enter handles it.
 func (g *rwGrant) reenter(_, _ *Lease) bool { return false }
 
 // unlock ends l. The last lease of a grant passes it on or frees it.
@@ -111,13 +111,13 @@ func (g *rwGrant) unlock(l *Lease) error {
 	}
 	r.mu.Unlock()
 
-	l.end(ErrReleased) // before anybody else can get it
+	l.end(ErrReleased) // before another caller can get it
 
 	r.mu.Lock()
 	g.detach(l)
 	if len(g.leases) > 0 {
 		defer r.mu.Unlock()
-		return g.lost // somebody has joined
+		return g.lost // another lease has joined
 	}
 	if g.lost != nil {
 		defer r.mu.Unlock()
@@ -149,16 +149,15 @@ func (g *rwGrant) unlock(l *Lease) error {
 	return g.outcome(l, done)
 }
 
-// canPass reports whether w, who wants to write, can have the grant of another writer as it is: on the same terms,
-// with enough trust left, and not for too many times in a row, since nobody knows who else waits. A lease
-// of fixed length cannot be passed on, nor one that somebody may still be let in to read by, and each with a
-// token gets one of its own.
+// canPass reports whether w, a writer, can have the grant of another writer as it is: on the same terms, with enough
+// trust left, and only some times in a row, since waiters of other processes are unknown. A lease of fixed length
+// cannot be passed on, nor one under which a reader may still be admitted, and each with a token gets one of its own.
 func (r *rwResource) canPass(g *rwGrant, w *waiter) bool {
 	return w != nil && g.ticket.write && !g.shown && !g.guard.Extended() && len(r.reads) == 0 && w.rw.write && w.rw.n == 0 && w.terms == g.terms && g.terms.renew &&
 		!g.terms.fenced && g.passed+1 < r.c.opts.Cohort && r.c.granting() && g.trusted(time.Now())
 }
 
-// remove takes a grant out of what the process has.
+// remove removes a grant from those of the process.
 func (r *rwResource) remove(g *rwGrant) {
 	if g.ticket.write {
 		r.write = nil
@@ -167,7 +166,7 @@ func (r *rwResource) remove(g *rwGrant) {
 	r.reads = slices.DeleteFunc(r.reads, func(x *rwGrant) bool { return x == g })
 }
 
-// revoke ends the leases of a grant that Redis has for somebody else now, or may have soon.
+// revoke ends the leases of a grant that Redis has for another owner now, or may have soon.
 func (r *rwResource) revoke(g *rwGrant, cause error) {
 	r.mu.Lock()
 	if g.state != grantHeld {
@@ -175,7 +174,7 @@ func (r *rwResource) revoke(g *rwGrant, cause error) {
 		return // it is being released
 	}
 	r.remove(g)
-	r.busy++ // the next one asks when the present ones know
+	r.busy++ // the next waiter asks when the present holders know
 	g.lost = lost(cause)
 	g.to(grantLost)
 	g.ticket.to(ticketDone)
@@ -193,8 +192,8 @@ func (r *rwResource) revoke(g *rwGrant, cause error) {
 	r.quit()
 }
 
-// free gives a ticket back, lets the queue go on, and tells done of the outcome unless that is nil. The resource is
-// busy until then, and left by the caller's stay.
+// free releases a ticket, continues the queue, and sends the outcome to done unless that is nil. The resource is busy
+// until then, and the caller's stay ends.
 func (r *rwResource) free(tk *rwTicket, done chan<- error) error {
 	defer r.quit()
 	err := r.release(tk)
@@ -210,12 +209,12 @@ func (r *rwResource) free(tk *rwTicket, done chan<- error) error {
 	r.promptHead()
 	r.mu.Unlock()
 	if done != nil {
-		done <- err // not sooner: who has unlocked finds the resource ready
+		done <- err // not sooner: the caller of Unlock finds the resource ready
 	}
 	return err
 }
 
-// release gives a ticket back. It tries until Redis has answered, at most for Options.OpTimeout;
+// release releases a ticket. It tries until Redis has answered, at most for Options.OpTimeout;
 // after that it goes on in the background.
 func (r *rwResource) release(tk *rwTicket) error {
 	return r.c.giveBack(tk.outcomeUnknown, false, func() (bool, error) {

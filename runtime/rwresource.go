@@ -9,9 +9,8 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
-// An rwResource is this process's side of one read-write lock. Those who wait stand in one queue, first come,
-// first served, and its head asks Redis. Those who read together share one grant; they pass by the
-// queue while it is empty.
+// An rwResource is this process's side of one read-write lock. Its waiters are in one queue, first come, first served,
+// and the head asks Redis. Readers share one grant; new readers join it while the queue is empty.
 //
 //	           granted                   the last one unlocks
 //	┌── asking ────────► write, or reads ────────────────────► releasing ──┐
@@ -22,31 +21,31 @@ import (
 //	│   by timer           has it, for some times                          │
 //	└──────────────────────── the head's turn ◄────────────────────────────┘
 //
-// Who reads under a write lock of its own, or under a read lock of its own that ends before, asks beside
-// the queue: it waits for nobody.
+// A call that reads under its own write lock, or under its own read lock that ends before, asks outside of the queue:
+// it waits for no other call.
 type rwResource struct {
 	referenced
 
 	lock protocol.RW
 
 	mu      sync.Mutex // guards the rest; never held while waiting for anything
-	queue   waitQueue  // of those who wait
-	write   *rwGrant   // what the process has for writing, or nil
-	reads   []*rwGrant // what it has for reading: one for each length of lease
-	busy    int        // requests of the queue under way, or a loss that is being reported
-	shut    bool       // the client is closed: nobody enters again
+	queue   waitQueue  // the waiters
+	write   *rwGrant   // the grant of this process for writing, or nil
+	reads   []*rwGrant // the grants for reading: one for each length of lease
+	busy    int        // requests of the queue under way, or the report of a loss
+	shut    bool       // the client is closed: no call enters any more
 	answers answerLog  // by Redis
 
-	probed time.Time // when Redis was last asked whether a Java program waits
+	probed time.Time // when Redis was last asked for waiting Java programs
 }
 
 const (
-	// lineFor is for how long a line is remembered that nobody asks for any more, and so what it costs if those in it have
-	// died. Who stands in one asks twice in that time.
+	// lineFor is how long Redis keeps a queue whose waiters do not ask, and so the delay by dead waiters. A waiter asks
+	// twice in that time.
 	lineFor = 2 * time.Second
 
-	// probeEvery is how often readers that come and go without end look whether anybody waits to write of whom they do not
-	// hear. If so, nobody joins them any more, and it is for Redis to say whose turn it is.
+	// probeEvery is how often readers that come and go without end ask for writers whose messages they do not get. If
+	// there is one, no reader joins them any more, and Redis decides whose turn it is.
 	probeEvery = 250 * time.Millisecond
 )
 
@@ -56,11 +55,12 @@ func newRWResource(c *Client, key string) *rwResource {
 
 func (r *rwResource) channel() string { return r.lock.Channel() }
 
-// hear has no use for what is said on the channel: that something was is a reason to ask.
+// hear ignores the content of a message: any message is a reason to ask.
 func (r *rwResource) hear(string) {}
 
-// enter makes l one more lease of what this process has, if the caller may have it without waiting and
-// without asking. Otherwise it may return what the caller has that lets it read past everybody.
+// enter makes l one more lease of this process's grants, if the caller may have it without waiting
+// and without asking. Otherwise it may return the caller's grant under which it may read ahead of
+// all waiters.
 func (r *rwResource) enter(ctx context.Context, l *Lease, cfg lockConfig) (entered bool, under *rwGrant, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -90,8 +90,8 @@ func (r *rwResource) enter(ctx context.Context, l *Lease, cfg lockConfig) (enter
 	return true, nil, nil
 }
 
-// allowed makes l one more lease of what the caller has already, as the holder of an outer lease or as its owner,
-// or returns what lets it read past everybody. Neither nor an error means that the caller has nothing.
+// allowed makes l one more lease of the caller's grant, as the holder of an outer lease or as its owner, or returns the
+// grant under which it may read ahead of all waiters. Neither, without an error, means that the caller has no grant.
 func (r *rwResource) allowed(ctx context.Context, l *Lease, t terms, limit time.Duration) (entered bool, under *rwGrant, err error) {
 	writes, reads := r.of(ctx, l)
 	switch {
@@ -104,7 +104,7 @@ func (r *rwResource) allowed(ctx context.Context, l *Lease, t terms, limit time.
 		reads.attach(reads, l)
 		return true, nil, nil
 	case writes != nil:
-		// What is held for reading beside a write lock is of the same holder.
+		// A read grant beside a write grant is of the same holder.
 		if g := r.joinable(t, limit, time.Now()); g != nil {
 			g.attach(g, l)
 			return true, nil, nil
@@ -117,7 +117,7 @@ func (r *rwResource) allowed(ctx context.Context, l *Lease, t terms, limit time.
 	return false, nil, nil
 }
 
-// of returns what the caller has: by the context that l is taken under, or by its owner.
+// of returns the grants of the caller: by the context of l, or by its owner.
 func (r *rwResource) of(ctx context.Context, l *Lease) (writes, reads *rwGrant) {
 	consider := func(x *Lease) {
 		g, ok := x.grant.(*rwGrant)
@@ -145,7 +145,7 @@ func (r *rwResource) of(ctx context.Context, l *Lease) (writes, reads *rwGrant) 
 	return writes, reads
 }
 
-// all returns what this process has.
+// all returns all grants of this process.
 func (r *rwResource) all() []*rwGrant {
 	if r.write == nil {
 		return r.reads
@@ -153,7 +153,7 @@ func (r *rwResource) all() []*rwGrant {
 	return append([]*rwGrant{r.write}, r.reads...)
 }
 
-// joinable returns the grant that one who wants to read on these terms may join, or nil.
+// joinable returns the grant that a reader on these terms may join, or nil.
 func (r *rwResource) joinable(t terms, limit time.Duration, now time.Time) *rwGrant {
 	if !t.renew || limit > 0 {
 		return nil
@@ -166,8 +166,9 @@ func (r *rwResource) joinable(t terms, limit time.Duration, now time.Time) *rwGr
 	return nil
 }
 
-// probe asks whether anybody waits to write, since readers that come and go without end would keep out one, and has nobody
-// join them if so. They may not hear of it: a Java program tells nobody, and some of this library do not listen.
+// probe asks for waiting writers, since readers that come and go without end would keep them out, and stops new readers
+// from joining if there is one. The process may get no message of them: a Java program sends none, and some of this
+// library do not listen.
 func (r *rwResource) probe(now time.Time) {
 	r.probed = now
 	r.stay()
@@ -185,14 +186,14 @@ func (r *rwResource) probe(now time.Time) {
 	})
 }
 
-// join puts w at the end of the queue.
+// join adds w to the end of the queue.
 func (r *rwResource) join(w *waiter) entry {
 	if w.rw.under != nil {
 		return toAsk
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if w.lease.owner != nil { // who may have been granted something a moment ago
+	if w.lease.owner != nil { // which may have been granted the lock a moment ago
 		allowed, under, err := r.allowed(w.lease.parent, w.lease, w.terms, w.limit)
 		switch {
 		case allowed:
@@ -217,10 +218,10 @@ func (r *rwResource) join(w *waiter) entry {
 	return toWait
 }
 
-// has reports whether this process has what keeps w out.
+// has reports whether this process has a grant that excludes w.
 func (r *rwResource) has(w *waiter) bool { return r.write != nil || w.rw.write && len(r.reads) > 0 }
 
-// last returns whether this process has what keeps w out, and what Redis said last.
+// last returns whether this process has a grant that excludes w, and the last answer of Redis.
 func (r *rwResource) last(w *waiter) (held bool, said answerLog) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -228,7 +229,7 @@ func (r *rwResource) last(w *waiter) (held bool, said answerLog) {
 	return r.has(w) || first != nil && r.has(first), r.answers.look()
 }
 
-// remind has the head of the queue ask.
+// remind makes the head of the queue ask.
 func (r *rwResource) remind() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -246,8 +247,8 @@ func (r *rwResource) ready(w *waiter) bool {
 	return true
 }
 
-// promptHead makes it the head's turn to ask, unless there is no need. One who wants to read may find a grant to
-// join. A head whose turn it is already is reminded.
+// promptHead gives the head the turn to ask, unless there is no need. A reader may find a grant to join. promptHead
+// reminds a head that has the turn already.
 func (r *rwResource) promptHead() {
 	for {
 		w := r.queue.first
@@ -273,7 +274,7 @@ func (r *rwResource) promptHead() {
 	}
 }
 
-// held returns what the process has for reading, or for writing with what it reads under that.
+// held returns the grants of this process for reading, or for writing with its reads under that.
 func (r *rwResource) held(write bool) []*rwGrant {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -283,7 +284,7 @@ func (r *rwResource) held(write bool) []*rwGrant {
 	return slices.Clone(r.all())
 }
 
-// entered returns how many leases the process has for writing, and for reading.
+// entered returns the number of leases of the process for writing, and for reading.
 func (r *rwResource) entered() (writes, reads int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -296,7 +297,7 @@ func (r *rwResource) entered() (writes, reads int) {
 	return writes, reads
 }
 
-// changed has what the process has looked at, since somebody changed it.
+// changed makes the watchdog check the grants, since another program changed the key.
 func (r *rwResource) changed() {
 	r.mu.Lock()
 	holds := slices.Clone(r.all())
@@ -317,5 +318,6 @@ func (r *rwResource) close() {
 	}
 }
 
-// queueKey says that those who wait get messages in line, though nothing is handed to them.
+// queueKey returns the key, since waiters get messages in the wait queue, though it does not hand
+// the lock over.
 func (r *rwResource) queueKey() string { return r.key }

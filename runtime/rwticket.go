@@ -9,22 +9,22 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
 
-// An rwTicket is what one waiter asks Redis with: an owner that is used for this and for nothing else, so
-// that whatever late request names it cannot harm a later one.
+// An rwTicket is one owner for the requests of one waiter. An owner is never used for another ticket, so a late request
+// that names it cannot harm a later one.
 type rwTicket struct {
 	r     *rwResource
 	w     *waiter // whose it is; nil when that has gone
 	write bool
-	under *rwGrant // of the same holder, which lets it read past everybody; or nil
+	under *rwGrant // of the same holder, under which it may read ahead of all waiters; or nil
 
 	// Guarded by rwResource.mu.
 	ticketCore          // whose n is 0 before it asks
-	field      string   // by which Redis knows it
-	grant      *rwGrant // what it was granted, or nil
+	field      string   // its name in Redis
+	grant      *rwGrant // its grant, or nil
 	ttl        time.Duration
 
-	recheck *time.Timer   // asks when the turn of another one is over; nil if none was set
-	counted *hub.Listener // while it listens to what Redisson says, so that it is not taken for a Java program
+	recheck *time.Timer   // asks when the turn of another waiter is over; nil if none was set
+	counted *hub.Listener // while it listens to Redisson's channel, so that it does not count as a Java program
 }
 
 // ask sends one request for w.
@@ -33,7 +33,7 @@ func (r *rwResource) ask(w *waiter) {
 	r.mu.Lock()
 	if w.place.granted {
 		r.mu.Unlock()
-		return // it was given what it wants a moment ago
+		return // it got what it wants a moment ago
 	}
 	if tk.n == 0 {
 		tk.n = r.c.ticketNumbers.Add(1)
@@ -58,17 +58,17 @@ func (r *rwResource) ask(w *waiter) {
 	r.stay()
 	r.c.spawn(func() {
 		defer r.quit()
-		sent := time.Now() // before the request: trust is counted from here
+		sent := time.Now() // before the request: the trust counts from here
 		reply, err := r.send(tk, place, fenced)
 		rest := r.settle(tk, sent, reply, err)
 		w.asks.Add(-1)
 		if rest != nil {
-			r.c.spawn(rest) // it may take as long as a lease, and has the resource stay as long as it needs it
+			r.c.spawn(rest) // it may take as long as a lease, and keeps the resource as long as it needs it
 		}
 	})
 }
 
-// send asks Redis for tk.
+// send sends a request for tk to Redis.
 func (r *rwResource) send(tk *rwTicket, place protocol.Stay, fenced bool) (reply protocol.Verdict, err error) {
 	if tk.write {
 		tokens := 0
@@ -89,8 +89,8 @@ func (r *rwResource) send(tk *rwTicket, place protocol.Stay, fenced bool) (reply
 	return protocol.ReadRWRead(n), err
 }
 
-// settle deals with the answer to the request that was sent for tk. It returns what is left to do when nobody wants what was
-// granted, or may have been.
+// settle handles the answer to the request for tk. It returns the work that is left when the caller does not want the
+// grant, or possible grant, any more.
 func (r *rwResource) settle(tk *rwTicket, sent time.Time, reply protocol.Verdict, err error) (rest func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -124,11 +124,11 @@ func (r *rwResource) settle(tk *rwTicket, sent time.Time, reply protocol.Verdict
 		}
 		w.notify(event{kind: refusedFor, ttl: pause, foreign: true, inLine: true})
 	case !r.c.granting():
-		w.notify(event{kind: failed, err: ErrClosed}) // it is on its way out
+		w.notify(event{kind: failed, err: ErrClosed}) // the waiter is about to leave
 	case !time.Now().Before(sent.Add(tk.ttl - watchdog.Margin(tk.ttl))):
 		w.notify(event{kind: failed, err: errLate})
 	case tk.forced:
-		tk.forced = false // what Redis said is over; it is asked again
+		tk.forced = false // Redis lost it since; ask again
 		w.notify(event{kind: turn})
 	default:
 		tk.unclaimedGrant = false
@@ -145,7 +145,7 @@ func (r *rwResource) settle(tk *rwTicket, sent time.Time, reply protocol.Verdict
 	return nil
 }
 
-// leave takes w out. If it was given the lease after all, that is unlocked.
+// leave removes w. If it got the lease after all, leave unlocks it.
 func (r *rwResource) leave(w *waiter) {
 	r.mu.Lock()
 	if w.place.granted {
@@ -170,7 +170,7 @@ func (r *rwResource) leave(w *waiter) {
 	}
 }
 
-// drop gives up a ticket whose waiter has gone. It returns what is left to do without holding r.mu, or nil.
+// drop gives up a ticket whose waiter has gone. It returns the work that is left to do without r.mu, or nil.
 func (r *rwResource) drop(tk *rwTicket) (rest func()) {
 	tk.uncount()
 	switch {
@@ -198,7 +198,7 @@ func (r *rwResource) drop(tk *rwTicket) (rest func()) {
 	return nil
 }
 
-// uncount notes that the waiter listens no more, and has no turn to wait for.
+// uncount records that the waiter listens no more, and has no turn to wait for.
 func (tk *rwTicket) uncount() {
 	if tk.counted != nil {
 		tk.counted.Close()
@@ -208,8 +208,8 @@ func (tk *rwTicket) uncount() {
 	}
 }
 
-// withdraw makes sure that Redis does not keep the lock, or a place in line, for a ticket that nobody wants any more. It takes
-// as long as a lease, and the resource may be forgotten meanwhile.
+// withdraw makes sure that Redis does not keep the lock, or a place in the wait queue, for a ticket without a waiter.
+// It takes as long as a lease, and the resource may be dropped meanwhile.
 func (r *rwResource) withdraw(tk *rwTicket) {
 	r.c.withdrawBy(r.key, tk.field, tk.write, tk.ttl, func() error {
 		_, err := r.releaseOnce(tk)
@@ -217,10 +217,10 @@ func (r *rwResource) withdraw(tk *rwTicket) {
 	})
 }
 
-// handed is said of no ticket to a read-write lock.
+// handed is never called: no script hands a read-write lock over.
 func (tk *rwTicket) handed(uint64, handOver) {}
 
-// look has the waiter ask: it is its turn.
+// look makes the waiter ask: it is its turn.
 func (tk *rwTicket) look(uint64) {
 	tk.r.mu.Lock()
 	defer tk.r.mu.Unlock()
@@ -229,7 +229,7 @@ func (tk *rwTicket) look(uint64) {
 	}
 }
 
-// soon has the waiter ask in d, in case nobody comes whose turn it is until then.
+// soon makes the waiter ask in d, in case the waiter whose turn it is does not come until then.
 func (tk *rwTicket) soon(n uint64, d time.Duration) {
 	tk.r.mu.Lock()
 	defer tk.r.mu.Unlock()
@@ -242,17 +242,17 @@ func (tk *rwTicket) soon(n uint64, d time.Duration) {
 	}
 }
 
-// resubscribed has the waiter ask: what was said while nobody listened is not known. Who reads asks soon by itself, see probe.
+// resubscribed makes the waiter ask: messages during the gap are lost. A reader asks soon by itself, see probe.
 func (tk *rwTicket) resubscribed(n uint64) { tk.look(n) }
 
-// wanted notes that somebody waits for what tk has, or is about to have.
+// wanted records that another call waits for the lock of tk.
 func (tk *rwTicket) wanted(uint64) {
 	tk.r.mu.Lock()
 	defer tk.r.mu.Unlock()
 	tk.othersWait = true
 }
 
-// taken deals with the message that what tk has was taken by force.
+// taken handles the message that the lock of tk was taken by force.
 func (tk *rwTicket) taken(uint64) {
 	tk.r.mu.Lock()
 	defer tk.r.mu.Unlock()

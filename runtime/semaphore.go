@@ -10,9 +10,9 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
-// A Semaphore counts permits, not holders: anybody may release what anybody acquired, and a crashed process keeps its permits. Use a
-// [PermitSemaphore] unless you want that. Goroutines of one process are served in the order of their calls; processes race. Redisson's
-// RSemaphore.
+// A Semaphore counts permits, not holders: any process may release permits of any other, and a crashed process keeps
+// its permits. Use a [PermitSemaphore] unless you want that. Goroutines of one process are served in the order of their
+// calls; processes race. Redisson's RSemaphore.
 type Semaphore struct {
 	c       *Client
 	key     string
@@ -58,9 +58,9 @@ func (s *Semaphore) Do(ctx context.Context, n int, fn func(ctx context.Context) 
 	return fn(ctx)
 }
 
-// Release gives back n permits of anybody; 0 does nothing. Its context is that of [Lease.Unlock]; it goes on for a minute: after an error,
-// calling it again could give back twice. A semaphore that does not exist is created with n permits, as in Redisson, unless Acquire creates
-// it. Redisson's release.
+// Release releases n permits of any holder; 0 does nothing. Its context is that of [Lease.Unlock]; it goes on for a
+// minute: after an error, calling it again could release twice. A semaphore that does not exist is created with n
+// permits, as in Redisson, unless Acquire creates it. Redisson's release.
 func (s *Semaphore) Release(ctx context.Context, n int) error {
 	s = orZero(s)
 	_, err := s.add(ctx, "release", n, s.permits > 0)
@@ -146,7 +146,7 @@ func (s *Semaphore) acquire(ctx context.Context, op string, n int, opts []LockOp
 	return a.counted(err)
 }
 
-// add is every way to give back.
+// add is the common part of all ways to release.
 func (s *Semaphore) add(ctx context.Context, op string, n int, exists bool) (bool, error) {
 	err := cmpOr(enough(n, 0), enough(s.permits, 0))
 	if err == nil && n == 0 && !exists {
@@ -165,7 +165,7 @@ func (s *Semaphore) add(ctx context.Context, op string, n int, exists bool) (boo
 	return addPermits(ctx, s.c, op, kindSemaphore, s.key, n, missing, true)
 }
 
-// resize changes how many permits a semaphore of either kind has.
+// resize changes the number of permits of a semaphore of either kind.
 func resize(ctx context.Context, c *Client, kind, key string, delta int) (bool, error) {
 	if err := enough(max(delta, -delta), 0); err != nil {
 		return false, &Error{Op: "resize", Key: key, Err: err}
@@ -173,7 +173,7 @@ func resize(ctx context.Context, c *Client, kind, key string, delta int) (bool, 
 	return addPermits(ctx, c, "resize", kind, key, delta, protocol.ReportMissing, false)
 }
 
-// counted returns what is said of a semaphore of either kind.
+// counted returns the commands of a semaphore of either kind.
 func (c *Client) counted(kind, key string) protocol.Semaphore {
 	if kind == kindPermit {
 		return c.wire.PermitSemaphore(key).Semaphore
@@ -181,7 +181,7 @@ func (c *Client) counted(kind, key string) protocol.Semaphore {
 	return c.wire.Semaphore(key)
 }
 
-// addPermits adds permits to a semaphore of either kind, and reports whether it was done, or whether the semaphore existed.
+// addPermits adds permits to a semaphore of either kind, and reports whether it did, or whether the semaphore existed.
 func addPermits(ctx context.Context, c *Client, op, kind, key string, n int, missing protocol.Missing, anyway bool) (bool, error) {
 	done, err := c.change(ctx, op, kind, key, anyway, func(ctx context.Context, ct *counter) (int64, error) {
 		permits := c.counted(kind, key)
@@ -214,7 +214,7 @@ func newSemaphoreCounter(ct *counter) counting { return semaphoreCounter{ct} }
 func (s semaphoreCounter) channel() string { return protocol.CountChannel(s.counter.key) }
 
 func (s semaphoreCounter) ask(b *batchRequest, wanted bool) (int, time.Duration, error) {
-	var grants func(int64) bool // nil: what was taken is to be given back
+	var grants func(int64) bool // nil: the permits are released
 	var wants []int
 	if wanted {
 		grants = takesSome

@@ -10,13 +10,14 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
 
-// Snapshot returns what the Client holds and which of its calls wait. It does not contact Redis. Calls that try once are left out and, as a
-// rule, those that Redis has not refused yet. The first Client of a RedLock or MultiLock lists its calls.
+// Snapshot returns the holds of the Client and its waiting calls. It does not contact Redis. Calls that try once are
+// left out and, as a rule, those that Redis has not refused yet. The first Client of a RedLock or MultiLock lists its
+// calls.
 func (c *Client) Snapshot() Snapshot {
 	return c.look("", 0)
 }
 
-// look is Snapshot of what concerns a key, or of all, and of so many at most, or of all for 0.
+// look is Snapshot of one key, or of all, with at most most entries, or all for 0.
 func (c *Client) look(key string, most int) Snapshot {
 	if c.made() == nil {
 		return Snapshot{Version: SnapshotVersion, At: time.Now()}
@@ -46,7 +47,7 @@ func (c *Client) look(key string, most int) Snapshot {
 	return s
 }
 
-// guards returns the leases of a key, or so many of all at most, or all for 0, and how many it leaves out.
+// guards returns the leases of a key, or of all: at most most, or all for 0. It also returns how many it leaves out.
 func (c *Client) guards(key string, most int) (all []*watchdog.Lease, omitted int) {
 	if key == "" {
 		return c.watchdog.Leases(max(0, most-most/2))
@@ -81,10 +82,10 @@ func (c *Client) guards(key string, most int) (all []*watchdog.Lease, omitted in
 	return all, 0
 }
 
-// A visible grant can be looked at from outside.
+// A visible grant can be inspected.
 type visible interface {
-	// show returns its leases, of which the first is that of the present holder, and how many calls of this process wait for
-	// the key. There are none for a moment between two holders.
+	// show returns its leases, of which the first is that of the present holder, and how many calls of this process
+	// wait for the key. There are none for a moment between two holders.
 	show() (leases []shownLease, queued int)
 }
 
@@ -93,10 +94,10 @@ type shownLease struct {
 	*leaseCore
 
 	token   int64
-	permits int // that it has; 0 for a lock
+	permits int // number of its permits; 0 for a lock
 }
 
-// describe returns what the guarded lease is of, unless nobody here has it by now.
+// describe returns the held lock of guard, unless no call has it by now.
 func (c *Client) describe(guard *watchdog.Lease) (HeldLock, bool) {
 	v, ok := guard.Holding.(visible)
 	if !ok {
@@ -124,7 +125,7 @@ func (c *Client) describe(guard *watchdog.Lease) (HeldLock, bool) {
 	return held, true
 }
 
-// ownerOf returns by which name Redis knows who has a lease; that of permits is the id of the first.
+// ownerOf returns the name of the owner of a lease in Redis; for permits, the id of the first.
 func ownerOf(guard *watchdog.Lease) string {
 	owner := guard.Owner()
 	if guard.Kind() == kindPermit {
@@ -188,7 +189,7 @@ type shownCall struct {
 	permits   int
 }
 
-// waitingCalls returns the calls that wait for others, for a key or for any.
+// waitingCalls returns the calls that wait for a key or for any.
 func (c *Client) waitingCalls(key string) (all []shownCall) {
 	c.eachWaiting(key, func(w *waiter, kind, key string) {
 		all = append(all, shownCall{w.call, kind, key, w.demand.n})
@@ -196,7 +197,7 @@ func (c *Client) waitingCalls(key string) (all []shownCall) {
 	return all
 }
 
-// eachWaiting calls f for each call that waits for others, for a key or for any, under the lock of what it waits at.
+// eachWaiting calls f for each call that waits for a key or for any, under the lock of its contest.
 func (c *Client) eachWaiting(key string, f func(w *waiter, kind, key string)) {
 	if c.counts.waiting.Load() == 0 {
 		return
@@ -239,7 +240,7 @@ func (c *Client) eachWaiting(key string, f func(w *waiter, kind, key string)) {
 	c.quorums.mu.Lock()
 	for _, q := range c.quorums.all {
 		for i, e := range q.acquires {
-			if (key == "" || e.m.key == key) && (i > 0 || e.began.Load() == 0) { // the first one stays in the line until its lease is over
+			if (key == "" || e.m.key == key) && (i > 0 || e.began.Load() == 0) { // the first one stays in the queue until its lease is over
 				add(e.w, kindRedLock, e.m.key)
 			}
 		}
@@ -259,10 +260,10 @@ func (w shownCall) describe(c *Client) WaitingCall {
 	return s
 }
 
-// mostUnder is how many leases are named of those under whose contexts a call waits.
+// mostUnder is the largest number of leases listed for a waiting call.
 const mostUnder = 16
 
-// under returns the leases under whose contexts ctx is and that have not ended, the innermost first.
+// under returns the leases in ctx that have not ended, the innermost first.
 func under(ctx context.Context) (refs []LeaseRef) {
 	eachLease(ctx, func(t *leaseCore) {
 		ref := LeaseRef{Key: t.key, Owner: ownerOf(t.guard)}
@@ -273,7 +274,8 @@ func under(ctx context.Context) (refs []LeaseRef) {
 	return refs
 }
 
-// eachLease calls f for each lease under which ctx is and that has not ended, the innermost first, and for the parts of one that has some.
+// eachLease calls f for each lease in ctx that has not ended, the innermost first, and for the parts of one that has
+// some.
 func eachLease(ctx context.Context, f func(t *leaseCore)) {
 	var parts func(t *leaseCore)
 	parts = func(t *leaseCore) {

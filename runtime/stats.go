@@ -44,7 +44,7 @@ func (c *Client) Stats() Stats {
 	return s
 }
 
-// What calls are counted by.
+// The labels of call counts.
 var (
 	countedKinds    = [...]string{kindMutex, kindFair, kindWrite, kindRead, kindMulti, kindRedLock, kindPermit, kindSemaphore, kindLatch}
 	countedOutcomes = [...]Outcome{OutcomeAcquired, OutcomeBusy, OutcomeCancelled, OutcomeLost, OutcomeError}
@@ -52,7 +52,7 @@ var (
 
 const firstBucket = 128 * time.Microsecond
 
-// counts are what Stats reports.
+// counts are the counts of Stats.
 type counts struct {
 	waiting                   atomic.Int64
 	renewals, renewalFailures atomic.Uint64

@@ -6,15 +6,16 @@ import (
 	"time"
 )
 
-// A suspicion is that a call waits for ever: it has waited for long, and nothing bounds its wait, or it waits under a lease for which
-// others may wait.
+// A suspicion concerns a call that may wait for ever: it has waited for long, and nothing bounds its wait, or it waits
+// under a lease for which others may wait.
 type suspicion struct {
-	due     <-chan time.Time // nil before the call begins to wait, and when it came
+	due     <-chan time.Time // nil before the call begins to wait, and after it fired
 	alarm   *time.Timer
 	bounded bool // something bounds the wait
 }
 
-// begin has the suspicion be due after [Options.DeadlockAfter], unless something bounds the wait and it is under no lease.
+// begin schedules the suspicion after [Options.DeadlockAfter], unless something bounds the wait and it is under no
+// lease.
 func (s *suspicion) begin(ctx context.Context, c *Client, cfg *lockConfig) {
 	if s.alarm != nil || c.opts.DeadlockAfter <= 0 {
 		return
@@ -28,14 +29,14 @@ func (s *suspicion) begin(ctx context.Context, c *Client, cfg *lockConfig) {
 	s.due = s.alarm.C
 }
 
-// end takes it back.
+// end cancels it.
 func (s *suspicion) end() {
 	if s.alarm != nil {
 		s.alarm.Stop()
 	}
 }
 
-// come looks for a deadlock, if w may be in one, and writes to the log about a wait without a bound.
+// come looks for a deadlock, if w may be in one, and logs a wait without a bound.
 func (s *suspicion) come(ctx context.Context, c *Client, q contest, w *waiter) {
 	s.due = nil
 	if leaseCoreFrom(ctx) != nil {
@@ -46,7 +47,7 @@ func (s *suspicion) come(ctx context.Context, c *Client, q contest, w *waiter) {
 	}
 }
 
-// tell writes to the log, once, what is waited for, and whether this very process has it.
+// tell logs, once, what the call waits for, and whether this very process has it.
 func (s *suspicion) tell(ctx context.Context, c *Client, q contest, w *waiter) {
 	kind, key := subject(q, w)
 	args := []any{"kind", kind, "key", key, "name", w.call.name, "waited", c.opts.DeadlockAfter}
@@ -66,7 +67,7 @@ func (s *suspicion) tell(ctx context.Context, c *Client, q contest, w *waiter) {
 		"an outer context and waits for ever; give it the context of the lease", args...)
 }
 
-// subject returns what w waits for in q.
+// subject returns the lock that w waits for in q.
 func subject(q contest, w *waiter) (kind, key string) {
 	switch q := q.(type) {
 	case *counter:

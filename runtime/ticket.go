@@ -11,25 +11,25 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
 
-// handOverLease is what a process gets that is handed a lock by another one: long enough to hear of it
-// and to renew it, short enough that nobody waits long for one that has died.
+// handOverLease is the lease of a process that another one hands a lock to: long enough to learn of
+// it and to renew it, short enough that a dead process does not delay the others for long.
 const handOverLease = protocol.HandOverLease
 
-// A ticket is one owner that a resource asks for its key with, until it is granted or given up. An owner is
-// never used for another ticket, so whatever late request or release names it cannot harm a later one.
+// A ticket is one owner for requests of a resource for its key, until it is granted or given up. An owner is never used
+// for another ticket, so a late request or release that names it cannot harm a later one.
 type ticket struct {
 	ticketCore
 
-	inLine   int            // fencing tokens that it is to be handed over with
-	tokens   tokens         // what is left of those that it was granted, or handed over, with
+	inLine   int            // fencing tokens that its place asks for
+	tokens   tokens         // the tokens left of its grant or hand-over
 	made     monotonic.Time // before the first request that names it
-	ttl      time.Duration  // the longest that it asked for
+	ttl      time.Duration  // the longest lease that it asked for
 	granted  int64          // when another process handed it over, in microseconds by the server's clock
-	received time.Time      // when that was heard
+	received time.Time      // when the message of that arrived
 	seen     *sighting      // of the last answer; nil before
 	recheck  *time.Timer    // looks again; made when first needed
-	start    time.Duration  // that Redisson's waiters had when the lock was left to them last, unless they got it; 0 if it was not
-	settled  chan bool      // if it was handed over meanwhile: has a value when that is answered, true for an unknown outcome
+	start    time.Duration  // the start of Redisson's waiters when the lock was left to them last, unless they got it; 0 if it was not left to them
+	settled  chan bool      // if it was handed over during a request: gets a value with the answer to that, true for an unknown outcome
 	look     bool           // there was a reason to ask while a request was under way
 }
 
@@ -40,7 +40,8 @@ type sighting struct{ local, server time.Time }
 // earliest returns the earliest local time at which the server can have had the time at.
 func (s sighting) earliest(at time.Time) time.Time { return s.local.Add(at.Sub(s.server)) }
 
-// ticketFor returns the ticket of the queue, made if there is none, for a waiter with terms t.
+// ticketFor returns the ticket of the queue for a waiter with terms t. It makes the ticket if there
+// is none.
 func (r *resource) ticketFor(t terms) *ticket {
 	if r.ticket == nil {
 		n := r.c.ticketNumbers.Add(1)
@@ -55,14 +56,14 @@ func (r *resource) ticketFor(t terms) *ticket {
 // An acquireOp is a request for the key of a resource.
 type acquireOp struct {
 	r      *resource
-	w      *waiter // who asks
+	w      *waiter // the waiter that asks
 	ticket *ticket
 	terms  terms
 	line   protocol.Queueing
-	drawn  int // how many fencing tokens it asks for
+	drawn  int // number of fencing tokens that it asks for
 }
 
-// plain reports whether it wants the lock and nothing else.
+// plain reports whether it asks only for the lock.
 func (op *acquireOp) plain() bool { return op.line == protocol.NotQueued && op.drawn == 0 }
 
 var acquireOps = sync.Pool{New: func() any { return new(acquireOp) }}
@@ -74,12 +75,12 @@ func (r *resource) ask(w *waiter) {
 	}
 }
 
-// prepare returns a request for the head of the queue, w, and who sends it.
+// prepare returns a request for the head of the queue, w, and the batcher that sends it.
 func (r *resource) prepare(w *waiter) (op *acquireOp, to *transport.Batcher) {
 	r.mu.Lock()
 	if !w.place.queued {
 		r.mu.Unlock()
-		return nil, nil // it was given what it wants a moment ago
+		return nil, nil // it got what it wants a moment ago
 	}
 	r.busy++
 	w.asks.Add(1)
@@ -93,7 +94,7 @@ func (r *resource) prepare(w *waiter) (op *acquireOp, to *transport.Batcher) {
 	case tk.standing:
 		op.line = protocol.StillQueued
 	case !w.once && (tk.refusals > 0 || r.c.contended.lately(r.key, tk.made.Std())) && r.c.attends(r.key) && (w.attends || !r.c.net.Sharded()):
-		// With sharded channels another one may listen, and leave: then nobody hears that we are handed the key.
+		// With sharded channels another waiter may stop listening: then a hand-over to this process would go unheard.
 		op.line = protocol.Queued
 		tk.standing = true
 	}
@@ -119,7 +120,7 @@ func (op *acquireOp) Append(keys, args []string) (allKeys, allArgs []string) {
 	return r.c.wire.Acquire(keys, args, r.key, op.ticket.onWire(), op.line, op.drawn, op.terms.ttl)
 }
 
-// onWire returns tk as Redis gets it.
+// onWire returns tk in the form of the scripts.
 func (tk *ticket) onWire() protocol.Ticket { return protocol.Ticket{Number: tk.n, Tokens: tk.inLine} }
 
 func (op *acquireOp) Answered(sent time.Time, reply protocol.Answer, err error) {
@@ -135,8 +136,8 @@ func (op *acquireOp) Answered(sent time.Time, reply protocol.Answer, err error) 
 	r.quit()
 }
 
-// settle deals with the answer to a request. It returns what is left to do when nobody wants what was
-// granted, or may have been.
+// settle handles the answer to a request. It returns the work that is left when no caller wants the
+// grant, or possible grant, any more.
 func (r *resource) settle(op *acquireOp, sent time.Time, reply protocol.Verdict, err error) (rest func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -146,12 +147,12 @@ func (r *resource) settle(op *acquireOp, sent time.Time, reply protocol.Verdict,
 	if tk.settled != nil {
 		w.asks.Add(-1)
 		r.c.tracesAnswer(trace.Settled, r.key, tk.n, err)
-		// It was handed over while we asked, and is not given back before this.
+		// It was handed over during the request; its release waits for this.
 		tk.settled <- transport.Unknown(err)
 		if g := r.grant; g != nil && g.ticket.n == tk.n && err == nil && !reply.Granted() && reply.At.UnixMicro() > tk.granted {
 			if time.Duration(reply.At.UnixMicro()-tk.granted)*time.Microsecond <= monotonic.Since(tk.made) {
 				r.c.spawn(func() { r.c.watchdog.Lose(&g.guard, watchdog.ErrRefused) })
-			} else { // the server's clock was set meanwhile, so it may have refused before
+			} else { // the server's clock was set meanwhile, so the refusal may be older
 				r.c.spawn(func() { r.c.watchdog.Look(&g.guard) })
 			}
 		}
@@ -164,15 +165,16 @@ func (r *resource) settle(op *acquireOp, sent time.Time, reply protocol.Verdict,
 	next := r.head()
 	switch {
 	case yes && (next == nil || next.terms != t || !r.c.granting()):
-		// Redis has it for us. Whoever is next wants other terms, and asks for them with this ticket.
+		// Redis has it for us. The next waiter wants other terms, and asks for them with this
+		// ticket.
 		tk.unclaimedGrant = true
 	case yes && time.Until(sent.Add(t.ttl-watchdog.Margin(t.ttl))) <= 0:
 		tk.unclaimedGrant = true
 		err = errLate
 	case yes && tk.forced:
-		tk.forced, tk.unclaimedGrant = false, true // what Redis said is over; it is asked again, or given up as if it was not
+		tk.forced, tk.unclaimedGrant = false, true // Redis lost it since; the waiter asks again, or the ticket is given up like a refused one
 	case yes:
-		w.asks.Add(-1) // before it is given what it wants, so that it can be used again
+		w.asks.Add(-1) // before it gets what it wants, so that it can be used again
 		tk.tokens = newTokens(reply.Token, op.drawn)
 		r.promote(trace.Granted, tk, t, sent, t.ttl)
 		r.assign(next)
@@ -193,7 +195,7 @@ func (r *resource) settle(op *acquireOp, sent time.Time, reply protocol.Verdict,
 	} else {
 		r.c.traces(trace.Unknown, r.key, tk.n)
 	}
-	defer w.asks.Add(-1) // not sooner: who has given up lets another call use w when no request knows it
+	defer w.asks.Add(-1) // not sooner: a caller that gives up may recycle w only when no request knows it
 	switch {
 	case !w.place.queued && next == nil:
 		return r.abandon()
@@ -204,24 +206,24 @@ func (r *resource) settle(op *acquireOp, sent time.Time, reply protocol.Verdict,
 	case (tk.unclaimedGrant || tk.look) && r.c.granting():
 		w.notify(event{kind: turn})
 	case tk.unclaimedGrant:
-		w.notify(event{kind: failed, err: ErrClosed}) // it is on its way out
+		w.notify(event{kind: failed, err: ErrClosed}) // the waiter is about to leave
 	default:
 		w.notify(event{kind: refusedFor, ttl: time.Duration(reply.Wait) * time.Millisecond, foreign: reply.Foreign, inLine: tk.standing})
 	}
 	return nil
 }
 
-// olderThanGrant reports whether an answer to a request that was sent may be from before the ticket was handed the key. By
-// the clock of the server alone it could be for ever, once that was set back.
+// olderThanGrant reports whether the answer to a request may be older than the hand-over of the key to the ticket. By
+// the clock of the server alone that could be so for ever, once the clock was set back.
 func (tk *ticket) olderThanGrant(sent, at time.Time) bool {
 	return tk.granted > at.UnixMicro() && sent.Before(tk.received)
 }
 
-// handed deals with the message that another process handed the lock over to the ticket n.
+// handed handles the message that another process handed the lock over to the ticket n.
 //
-// Nobody here sent the request that did it, so "before it was sent" does not exist to count trust
-// from. But it was not done before the server had that time, and an earlier answer says when that
-// can have been the earliest.
+// No request of this process granted it, so there is no "before it was sent" to count the trust
+// from. But the hand-over did not happen before the server had that time, and an earlier answer
+// tells the earliest local time for that.
 func (r *resource) handed(n uint64, o handOver) {
 	received, at := now(), o.at
 	var rest func()
@@ -232,7 +234,7 @@ func (r *resource) handed(n uint64, o handOver) {
 		return // known already, or given up
 	}
 	if tk.seen != nil && !at.After(tk.seen.server) {
-		r.askFor(tk) // Redis has said no since
+		r.askFor(tk) // Redis has refused since
 		r.mu.Unlock()
 		return
 	}
@@ -252,9 +254,9 @@ func (r *resource) handed(n uint64, o handOver) {
 	switch {
 	case w == nil && r.busy == 0:
 		rest = r.abandon()
-	case w == nil || !r.c.granting(): // who is busy, or leaves, gives it back
+	case w == nil || !r.c.granting(): // the goroutine that is busy, or leaves, releases it
 	case r.c.net.ClockUnknown(), !w.terms.renew, w.terms.fenced && o.token == 0, r.c.opts.Replicas > 0, time.Until(from.Add(first-watchdog.Margin(first))) <= 0:
-		r.askFor(tk) // to ask for what it needs
+		r.askFor(tk) // to ask for the terms that it needs
 	default:
 		if tk.state == ticketAsking {
 			tk.settled = make(chan bool, 1)
@@ -272,7 +274,7 @@ func (r *resource) handed(n uint64, o handOver) {
 	}
 }
 
-// look has the head ask, if it is for the ticket n.
+// look makes the head ask, if it is for the ticket n.
 func (r *resource) look(n uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -281,8 +283,8 @@ func (r *resource) look(n uint64) {
 	}
 }
 
-// resubscribed has the head ask, if it is for the ticket n: what was said while nobody listened is not
-// known, and the server may be another one, with another clock.
+// resubscribed makes the head ask, if it is for the ticket n: messages during the gap are lost, and
+// the server may be another one, with another clock.
 func (r *resource) resubscribed(n uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -292,14 +294,14 @@ func (r *resource) resubscribed(n uint64) {
 	}
 }
 
-// askFor has the head ask for tk: now, or again when the answer that is under way has come, since
+// askFor makes the head ask for tk: now, or again when the answer that is under way has come, since
 // that may be older than the reason to ask.
 func (r *resource) askFor(tk *ticket) {
 	tk.look = r.busy > 0
 	r.promptHead()
 }
 
-// soon has the head ask in d.
+// soon makes the head ask in d.
 func (r *resource) soon(n uint64, d time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -307,7 +309,7 @@ func (r *resource) soon(n uint64, d time.Duration) {
 	if tk == nil || tk.n != n {
 		return
 	}
-	if d <= longestStart { // else the one before it was granted the lock
+	if d <= longestStart { // otherwise the waiter before it was granted the lock
 		tk.start = d
 	}
 	if tk.recheck != nil {
@@ -317,16 +319,16 @@ func (r *resource) soon(n uint64, d time.Duration) {
 	}
 }
 
-// Redisson's waiters hear of a release at the same time as those of this library, but theirs is the longer way to the next
-// request. Each time that they are too slow for their start the next one is twice as long.
+// Redisson's waiters get the message of a release at the same time as those of this library, but their way to the next
+// request is longer. Each time that they are too slow for their start, the next one is twice as long.
 const (
 	firstStart   = 5 * time.Millisecond
 	longestStart = 50 * time.Millisecond
 )
 
-// startAfter returns for how long Redisson's waiters have the lock to themselves when tk is given back, or 0 if it is not
-// their turn. It is every other time, after a hand-over, and each time that they were too slow for a start, until they had the
-// longest.
+// startAfter returns for how long Redisson's waiters have the lock to themselves after the release of tk, or 0 if it is
+// not their turn. They have every other turn, after a hand-over, and after each start for which they were too slow,
+// until they had the longest.
 func (tk *ticket) startAfter(handed bool) time.Duration {
 	switch {
 	case 0 < tk.start && tk.start < longestStart:
@@ -337,7 +339,7 @@ func (tk *ticket) startAfter(handed bool) time.Duration {
 	return 0
 }
 
-// wanted notes that another process waits for the grant n.
+// wanted records that another process waits for the grant n.
 func (r *resource) wanted(n uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -349,7 +351,7 @@ func (r *resource) wanted(n uint64) {
 	}
 }
 
-// taken deals with the message that the grant n was taken by force.
+// taken handles the message that the grant n was taken by force.
 func (r *resource) taken(n uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -362,8 +364,8 @@ func (r *resource) taken(n uint64) {
 	}
 }
 
-// abandon gives up the ticket, for nobody wants it any more. It returns what is left to do without
-// holding r.mu, or nil.
+// abandon gives up the ticket, which no waiter wants any more. It returns the work that is left to
+// do without r.mu, or nil.
 func (r *resource) abandon() (rest func()) {
 	tk := r.ticket
 	r.ticket = nil
@@ -387,9 +389,9 @@ func (r *resource) abandon() (rest func()) {
 	return nil
 }
 
-// resume deals with what became of again when the ticket before it was released.
+// resume continues with again after the release of the ticket before it.
 func (r *resource) resume(again *ticket, t terms, done released, err error) (rest func()) {
-	again.outcomeUnknown = again.outcomeUnknown || transport.Unknown(err) || transport.Begun(err) // that release may still come to pass, and give it the lock
+	again.outcomeUnknown = again.outcomeUnknown || transport.Unknown(err) || transport.Begun(err) // that release may still take effect, and grant it the lock
 	w := r.head()
 	switch {
 	case done.Outcome == protocol.Kept && w != nil && w.terms == t && r.c.opts.Replicas == 0 && r.c.granting() && (!t.fenced || done.Token > 0) &&

@@ -6,7 +6,7 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
-// user is what the transport of a client asks of it.
+// user implements transport.User for a client.
 type user struct{ c *Client }
 
 func (u user) Go(f func()) { u.c.spawn(f) }
@@ -29,8 +29,8 @@ func (u user) ListenTo(tag string) (leave func()) { return u.c.listen(tag) }
 
 func (u user) LookFirst(after time.Duration) { u.c.watchdog.First(after) }
 
-// Changed has the leases of keys confirmed. If all keys may have changed, those who wait ask too, since their places in the wait
-// queues are gone with the rest.
+// Changed confirms the leases of keys. If all keys may have changed, the waiters ask too, since their places in the
+// wait queues may be gone with the rest.
 func (u user) Changed(keys []string) {
 	c := u.c
 	if keys == nil {
@@ -60,13 +60,13 @@ func (u user) Changed(keys []string) {
 	}
 }
 
-// holding reports whether this process has anything in Redis.
+// holding reports whether this process holds anything in Redis.
 func (c *Client) holding() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.holds > 0
 }
 
-// isGranted and takesSome are what scripts reply first when they grant.
+// isGranted and takesSome recognize the first value of a reply that grants.
 func isGranted(first int64) bool { return first == protocol.Granted }
 func takesSome(first int64) bool { return first > 0 }

@@ -9,59 +9,60 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 )
 
-// A contest is what a waiter takes part in until it is given what it wants or gives up.
+// A contest is the place where a waiter competes until it has what it wants or gives up.
 type contest interface {
-	// join enters w, and says what w is to do.
+	// join enters w, and returns what w has to do.
 	join(w *waiter) entry
 	// ask sends one request for w. The answer comes as an event.
 	ask(w *waiter)
-	// leave takes w out. What it was given meanwhile goes to the next or back to Redis.
+	// leave removes w. Its grant, if it got one meanwhile, goes to the next waiter or back to
+	// Redis.
 	leave(w *waiter)
-	// channel is where Redisson announces that asking may be worth it again.
+	// channel is the channel on which Redisson announces a change.
 	channel() string
-	// hear gets what was said there, before the waiter that listens asks because of it. It
+	// hear gets the message of the channel, before the waiter that listens asks because of it. It
 	// does not block.
 	hear(payload string)
 }
 
-// An entry is what came of joining a contest.
+// An entry is the result of joining a contest.
 type entry uint8
 
 const (
-	toWait     entry = iota // for an event
-	toAsk                   // it is on the waiter to ask Redis
-	entered                 // it has been given what it wants, since another call of its owner was; there is no event
-	turnedAway              // it does not wait, and others are before it: it is not in the contest
+	toWait     entry = iota // w waits for an event
+	toAsk                   // w has the turn to ask Redis
+	entered                 // w has what it wants, since another call of its owner has it; there is no event
+	turnedAway              // w tries once, and others are before it: it is not in the contest
 )
 
-// A queueing contest is one whose waiters stand in a line for a key in Redis, and are handed what they wait for, or called.
+// A queueing contest has waiters in a wait queue of Redis, which get hand-overs or messages there.
 type queueing interface{ queueKey() (key string) }
 
-// A waiter is one call that wants something from a contest.
+// A waiter is one call that waits in a contest.
 type waiter struct {
 	terms  terms
 	limit  time.Duration // WithMaxHold, or 0
-	once   bool          // it does not wait
-	events eventQueue    // what the contest tells it
-	alarm  *time.Timer   // pokes it; made when it is first set
-	lease  *Lease        // what it is given
-	call   call          // that waits
-	place  place         // in the contest
-	demand demand        // what it wants of a counter
-	rw     *rwTicket     // what it asks with, if for an RWMutex
+	once   bool          // it tries once
+	events eventQueue    // from the contest
+	alarm  *time.Timer   // pokes it; made at first use
+	lease  *Lease        // the lease for it
+	call   call          // the waiting call
+	place  place         // its place in the contest
+	demand demand        // its demand at a counter
+	rw     *rwTicket     // its ticket, for an RWMutex
 
-	asks    atomic.Int32          // requests of it under way
-	poked   atomic.Bool           // that is among the events
-	follows bool                  // it does not wait but for the answer to an earlier request of this process
-	patient bool                  // nothing but an answer can end a request of it
+	asks    atomic.Int32          // number of its requests under way
+	poked   atomic.Bool           // a poke is among the events
+	follows bool                  // it waits only for the answer to an earlier request of this process
+	patient bool                  // only an answer can end a request of it
 	quorum  bool                  // it asks many servers, one of which may take longer than the others
-	number  atomic.Uint64         // by which other processes know it; 0 as long as none does
-	broken  atomic.Pointer[error] // why it is ended, since it was in a deadlock; or nil
-	attends bool                  // it listens for messages to those in line, until it leaves
+	number  atomic.Uint64         // its number for other processes; 0 as long as it has none
+	broken  atomic.Pointer[error] // why it ends, since it was in a deadlock; or nil
+	attends bool                  // it listens for messages to the wait queue, until it leaves
 }
 
-// A call is what is known of the call of a waiter, for those who look at it from outside. It does not change once the
-// waiter has joined a contest.
+// A call describes the call of a waiter, for readers from outside. It does not change once the waiter has joined a
+// contest.
 type call struct {
 	ctx   context.Context
 	name  string // WithName, or none
@@ -73,7 +74,7 @@ var waiters = sync.Pool{New: func() any {
 	return &waiter{events: newEventQueue()}
 }}
 
-// newWaiter returns a waiter for the call with ctx that is to be given l, or something else than a lease.
+// newWaiter returns a waiter for the call with ctx, which gets l, or something else than a lease.
 func newWaiter(ctx context.Context, l *Lease, cfg lockConfig) *waiter {
 	w := waiters.Get().(*waiter)
 	w.call = call{ctx, cfg.name, monotonic.Now(), cfg.wait}
@@ -81,8 +82,8 @@ func newWaiter(ctx context.Context, l *Lease, cfg lockConfig) *waiter {
 	return w
 }
 
-// recycle lets another call use w, which is in no contest any more, unless a request still knows it. A
-// poke that comes late makes that call ask once too often.
+// recycle lets another call use w, which is in no contest any more, unless a request still knows
+// it. A late poke makes that call ask once too often.
 func (w *waiter) recycle() {
 	if w.asks.Load() > 0 {
 		return
@@ -106,10 +107,10 @@ func (w *waiter) poke() {
 	}
 }
 
-// notify adds ev to the events of w. It does not block, whatever the contest does: it is called under the contest's lock.
+// notify adds ev to the events of w. It does not block: the contest calls it under its lock.
 func (w *waiter) notify(ev event) { w.events.put(ev) }
 
-// nextEvent takes the oldest of the events of w, if there is any.
+// nextEvent takes the oldest of the events of w, if there is one.
 func (w *waiter) nextEvent() (ev event, ok bool) {
 	if ev, ok = w.events.take(); ok && ev.kind == reason {
 		w.poked.Store(false)
@@ -117,7 +118,7 @@ func (w *waiter) nextEvent() (ev event, ok bool) {
 	return ev, ok
 }
 
-// wait has w poked in d.
+// wait pokes w after d.
 func (w *waiter) wait(d time.Duration) {
 	if w.alarm == nil {
 		w.alarm = time.AfterFunc(d, w.poke)
@@ -126,7 +127,7 @@ func (w *waiter) wait(d time.Duration) {
 	w.alarm.Reset(d)
 }
 
-// calm takes back wait.
+// calm cancels wait.
 func (w *waiter) calm() {
 	if w.alarm != nil {
 		w.alarm.Stop()

@@ -5,7 +5,7 @@ type place struct {
 	queued  bool // guarded by the lock of the queue, with the rest
 	leading bool // it is its turn to ask
 	asked   bool // at a counter: it has asked, and has had no event since
-	granted bool // it has been given the lease
+	granted bool // it has the lease
 
 	before, after *waiter
 }

@@ -13,16 +13,16 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/transport"
 )
 
-// withdrawals make sure that Redis does not keep anything for tickets that nobody wants any more: a request for one may
-// have been answered without our knowing, or may reach the server only after the ticket was withdrawn. No other ticket has
-// its number, so withdrawing it too often harms nobody.
+// withdrawals make sure that Redis keeps nothing for tickets without a waiter: a request for one may have been answered
+// without our knowing, or may reach the server only after the withdrawal. No other ticket has its number, so
+// withdrawing it too often does no harm.
 //
-// It watches a ticket for as long as a lease of it lasts, counted from the first answer, if a request may still be on its
-// way; else the first answer is enough. It gives up after a minute without one. When the client is closed it sends what it has once more, and
-// again if the connection breaks or stays mute, but does not wait for a server that is away. An error is
-// no answer, whatever it is: a key of another type is deleted, a permission is given back.
+// withdrawals watch a ticket for as long as a lease of it lasts, counted from the first answer, if a request may still
+// be on its way; else the first answer is enough. They give up after a minute without one. When the client is closed
+// they send the rest once more, and again if the connection breaks or stays mute, but do not wait for a server that is
+// away. An error of any kind is no answer: an operator may delete a key of another type, or grant a missing permission.
 //
-// Tickets that one request can withdraw are one group. What comes while a request of its group is under way goes with
+// Tickets that one request can withdraw form a group. A ticket that is added during a request of its group goes with
 // the next one, but does not wait for long: on a mute connection requests arrive and answers do not.
 type withdrawals struct {
 	c *Client
@@ -37,31 +37,31 @@ type withdrawer interface {
 	about() []any // attributes for the log
 }
 
-// A withdrawal is a ticket that is withdrawn. The fields of the first paragraph are set by who adds it.
+// A withdrawal is a ticket to withdraw. The caller of add sets the fields of the first paragraph.
 type withdrawal struct {
 	n      uint64
-	tokens int           // with which a mutex is handed over
-	wait   time.Duration // by which the place of a fair mutex is reckoned
-	watch  time.Duration // for how long a request for it may still come to pass, from the first answer on
-	aside  bool          // a request for it is not answered: another connection may be better
+	tokens int           // the tokens in its place of a mutex
+	wait   time.Duration // the duration of its place in a fair mutex's queue
+	watch  time.Duration // how long a request for it may still take effect, from the first answer on
+	aside  bool          // a request for it has no answer: another connection may be better
 	over   func()        // called when it is withdrawn, or given up; may be nil
 
 	limit time.Time // of the first answer
 	until time.Time // of the last one; zero before the first
 	fresh bool      // no request was sent since it was added
-	added int       // how often it was
+	added int       // how often it was added
 }
 
-// A withdrawalGroup is the tickets that are withdrawn together. Its fields are guarded by withdrawals.mu.
+// A withdrawalGroup is the tickets that are withdrawn together. withdrawals.mu guards its fields.
 type withdrawalGroup struct {
 	by       withdrawer
 	all      map[uint64]*withdrawal
-	fresh    int           // of them, so many
+	fresh    int           // how many of them are fresh
 	underWay int           // requests
-	failed   bool          // the last one
-	broke    bool          // likewise, though there was a connection to send it over
+	failed   bool          // the last request failed
+	broke    bool          // likewise, though it had a connection
 	last     int           // requests since the client was closed
-	warned   bool          // the log has it that a permission is missing
+	warned   bool          // the missing permission was logged
 	kick     chan struct{} // at most one token
 }
 
@@ -70,17 +70,17 @@ const (
 	mostFailingWithdrawPause              = 250 * time.Millisecond
 	withdrawLimit                         = time.Minute
 
-	// withdrawTogether is for how long at most tickets are collected while a request of their group is under way.
+	// withdrawTogether is the longest time for which tickets are collected while a request of their group is under way.
 	withdrawTogether = 5 * time.Millisecond
 
-	// mostLast is how often what is left is sent when the client is closed.
+	// mostLast is how often the rest is sent when the client is closed.
 	mostLast = 3
 
-	// mostWithdrawn is how many tickets one request withdraws.
+	// mostWithdrawn is the largest number of tickets of one request.
 	mostWithdrawn = 500
 )
 
-// add has tickets withdrawn. It does not block. A ticket that was added before is withdrawn anew.
+// add withdraws tickets. It does not block. A ticket that was added before is withdrawn anew.
 func (ws *withdrawals) add(by withdrawer, list ...*withdrawal) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -123,7 +123,7 @@ func (group *withdrawalGroup) touch() {
 	}
 }
 
-// work withdraws a group until nothing is left of it.
+// work withdraws a group until it is empty.
 func (ws *withdrawals) work(group *withdrawalGroup) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -175,13 +175,14 @@ func (ws *withdrawals) work(group *withdrawalGroup) {
 	}
 }
 
-// A sentWithdrawal is a ticket in a request, as it was by then: it may be added once more meanwhile.
+// A sentWithdrawal is a ticket in a request, as it was by then: it may be added once more
+// meanwhile.
 type sentWithdrawal struct {
 	*withdrawal
 	then withdrawal
 }
 
-// pick returns the tickets of the next request: all, or those that no request was sent for. The caller holds withdrawals.mu.
+// pick returns the tickets of the next request: all, or the fresh ones. The caller holds withdrawals.mu.
 func (group *withdrawalGroup) pick(fresh bool) (batch []sentWithdrawal) {
 	for _, wd := range group.all {
 		if wd.fresh || !fresh {
@@ -194,7 +195,7 @@ func (group *withdrawalGroup) pick(fresh bool) (batch []sentWithdrawal) {
 	return batch
 }
 
-// send sends one request, or a few if there are many tickets, and notes the answers.
+// send sends one request, or a few if there are many tickets, and records the answers.
 func (ws *withdrawals) send(group *withdrawalGroup, batch []sentWithdrawal) {
 	for some := range slices.Chunk(batch, mostWithdrawn) {
 		list := make([]*withdrawal, len(some))
@@ -210,7 +211,7 @@ func (ws *withdrawals) send(group *withdrawalGroup, batch []sentWithdrawal) {
 	group.touch()
 }
 
-// answered notes the answer to a request, or that there was none.
+// answered records the answer to a request, or its absence.
 func (ws *withdrawals) answered(group *withdrawalGroup, batch []sentWithdrawal, err error) {
 	at := now()
 	var over []func()
@@ -222,7 +223,7 @@ func (ws *withdrawals) answered(group *withdrawalGroup, batch []sentWithdrawal, 
 	for _, s := range batch {
 		wd := s.withdrawal
 		if wd.added != s.then.added {
-			continue // once more, meanwhile
+			continue // it was added once more meanwhile
 		}
 		if err == nil && wd.until.IsZero() {
 			wd.until = at.Add(wd.watch)
@@ -252,7 +253,7 @@ func (ws *withdrawals) answered(group *withdrawalGroup, batch []sentWithdrawal, 
 	}
 }
 
-// end is called when nobody waits for answers any more.
+// end calls over for the remaining tickets, whose answers are not awaited any more.
 func (group *withdrawalGroup) end() {
 	for _, wd := range group.all {
 		if wd.over != nil {
@@ -277,8 +278,8 @@ func (s lockWithdrawer) withdraw(c *Client, list []*withdrawal) error {
 	return c.net.RunBatch(cmd)
 }
 
-// A fairWithdrawer withdraws tickets to a fair mutex. Without any it sees to it that somebody is served: whose the free lock
-// is has it, and who has it is asked whether that is so.
+// A fairWithdrawer withdraws tickets to a fair mutex. Without any it makes sure that a waiter is served: the next owner
+// gets a free lock, and the process of a holder gets the question whether it still holds.
 type fairWithdrawer struct{ key string }
 
 func (s fairWithdrawer) about() []any { return []any{"kind", kindFair, "key", s.key} }
@@ -305,7 +306,7 @@ func (s fairWithdrawer) withdraw(c *Client, list []*withdrawal) error {
 	return err
 }
 
-// An rwWithdrawer withdraws tickets to a read-write lock of which nothing is known but the number.
+// An rwWithdrawer withdraws tickets to a read-write lock of which only the number is known.
 type rwWithdrawer struct{ key string }
 
 func (s rwWithdrawer) about() []any { return []any{"kind", kindWrite, "key", s.key} }
@@ -322,8 +323,8 @@ func (s rwWithdrawer) withdraw(c *Client, list []*withdrawal) error {
 	return errors.Join(errs...)
 }
 
-// ghosts has those given back that the server names although they are over: it lost the last writes, or came back with an
-// older file. It said so of a key of a kind.
+// ghosts releases owners that the server names although they are over: it lost the last writes, or came back with an
+// older file. The server named them for a key of a kind.
 func (c *Client) ghosts(kind, key string, numbers []uint64) {
 	var by withdrawer
 	switch kind {
