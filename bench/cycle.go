@@ -109,14 +109,14 @@ func (w *worker) cycle(o order) (a answer, err error) {
 	return a, nil
 }
 
-// reenter locks a key that is held already, from one goroutine.
-func (w *worker) reenter(o order) (a answer, err error) {
-	cycle, err := w.client.reenter()
-	if err != nil {
+// again repeats a cycle that contacts nobody, from one goroutine; none if it is nil.
+func (w *worker) again(begin func() (cycle func() error, err error), length time.Duration) (a answer, err error) {
+	cycle, err := begin()
+	if err != nil || cycle == nil {
 		return a, err
 	}
 	before, start := use(false), time.Now()
-	for time.Since(start) < o.Length {
+	for time.Since(start) < length {
 		for range 1000 { // the clock's own cost stays small
 			if err := cycle(); err != nil {
 				return a, err

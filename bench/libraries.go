@@ -45,6 +45,7 @@ type library struct {
 	floor    bool          // not a lock: it cannot wait
 	us       bool          // it is lockgen
 	family   bool          // it is another primitive than lockgen's Mutex
+	observer bool          // it is a client of lockgen that is observed
 	plain    bool          // it is no library but written here; it is compared where the scenario says so
 	redisson bool          // it locks as Redisson does
 	quorum   bool          // it can lock on several servers; commas separate their addresses
@@ -61,6 +62,7 @@ type client struct {
 	lock    lock
 	lockAll func(keys []string) (held, error)      // several at once; nil if it cannot
 	reenter func() (cycle func() error, err error) // locks a key, for a cycle that enters it again
+	hooks   func() error                           // calls those of an acquisition; nil without any
 	wait    func(key string) error                 // for a latch
 	waits   func() int                             // the number of waiters, nil if the library does not report it
 }
@@ -116,7 +118,7 @@ var libraries = append([]library{
 	{name: basic, plain: true, direct: []string{"set"}, open: openBasic},
 	{name: redisson, plain: true, redisson: true, open: openRedisson(false)},
 	{name: ports, plain: true, redisson: true, open: openRedisson(true)},
-}, family...)
+}, append(slices.Clone(family), observers...)...)
 
 // known returns the library of that name.
 func known(name string) (library, bool) {

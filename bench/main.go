@@ -180,7 +180,7 @@ func (r *report) run(ctx context.Context, only, scenario, profile string) error 
 }
 
 // choose returns the libraries with these names, or all. The name lockgen includes all its
-// primitives.
+// primitives and observers.
 func choose(names string) ([]library, error) {
 	if names == "" {
 		return libraries, nil
@@ -194,7 +194,7 @@ func choose(names string) ([]library, error) {
 		chosen = append(chosen, lib)
 	}
 	if slices.ContainsFunc(chosen, func(lib library) bool { return lib.name == lockgen }) {
-		chosen = append(chosen, slices.DeleteFunc(slices.Clone(family), func(lib library) bool {
+		chosen = append(chosen, slices.DeleteFunc(append(slices.Clone(family), observers...), func(lib library) bool {
 			return slices.ContainsFunc(chosen, func(c library) bool { return c.name == lib.name })
 		})...)
 	}

@@ -171,5 +171,8 @@ func allScenarios() []*scenario {
 				{"no command", value("sent"), 0.001, false, small},
 			},
 		})
-	return append(all, familyScenarios()...)
+	for _, more := range []func() []*scenario{familyScenarios, observedScenarios} {
+		all = append(all, more()...)
+	}
+	return all
 }

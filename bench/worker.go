@@ -26,7 +26,7 @@ type order struct {
 	Lease   time.Duration
 	Profile string // a folder for profiles, or empty
 
-	// cycle, reenter:
+	// cycle, reenter, hooks:
 	Goroutines int
 	Shared     bool          // all lock one key
 	Many       int           // keys that are locked together; 0 as 1
@@ -49,7 +49,7 @@ type order struct {
 type answer struct {
 	Err string // the order could not be carried out
 
-	// cycle, reenter:
+	// cycle, reenter, hooks:
 	Counts  []float64 // of the acquisitions of each goroutine
 	Waits   []uint32  // a histogram
 	Longest time.Duration
@@ -58,7 +58,7 @@ type answer struct {
 	Failure string // the last of them
 	Used    usage
 
-	Took    time.Duration // hold, release: for all; cycle, reenter: the time of Used
+	Took    time.Duration // hold, release: for all; cycle, reenter, hooks: the time of Used
 	Number  int           // trusted, served: the number
 	At      time.Time     // lock, unlock, release: when; served: the time of the last
 	Elapsed time.Duration // ping
@@ -144,7 +144,9 @@ func (w *worker) carryOut(o order) (a answer, err error) {
 	case "cycle":
 		return w.cycle(o)
 	case "reenter":
-		return w.reenter(o)
+		return w.again(w.client.reenter, o.Length)
+	case "hooks":
+		return w.again(func() (func() error, error) { return w.client.hooks, nil }, o.Length)
 	case "usage":
 		a.Used = use(o.Collect)
 		if o.Collect {

@@ -27,7 +27,7 @@ import (
 var picture = flag.String("picture", "", "write the picture of the dashboard's panels to this file, which takes minutes")
 
 // note says under the title what the picture is.
-const note = "Each panel is drawn from its own queries, which a Prometheus server answered about make observed, where a lock is taken by force now and then. Grafana draws the same in its own way."
+const note = "Each panel is drawn from its own queries, which a Prometheus server answered about make observed, where locks are taken by force now and then. Grafana draws the same in its own way."
 
 // startPrometheus returns a server that looks at a target. Without one that is installed the test is skipped, but not where all tests have
 // to run.

@@ -114,7 +114,7 @@ func (f frame) lines(series []Series) {
 		}
 	}
 	highest = round(highest)
-	const legend = 170
+	const legend = 180
 	in := f.axes(highest, legend)
 	for i, s := range series {
 		colour := colours[i%len(colours)]
