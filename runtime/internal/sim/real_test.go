@@ -2,10 +2,14 @@ package sim
 
 import (
 	"bufio"
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"os"
+	"os/exec"
 	"regexp"
 	"slices"
 	"strconv"
@@ -23,8 +27,9 @@ import (
 	"github.com/lockgen/lockgen/spec"
 )
 
-// TestRealTraces replays what clients and a real server do about two locks, in the order of their times: the server's is that of MONITOR, by
-// the same clock. How long something takes is not checked, since a process may be kept from noting it.
+// TestRealTraces has processes with a client each do at a real server what must not be done by two at once: read a counter and write it back.
+// What all of them and the server do about the locks is replayed in the order of their times: the server's is that of MONITOR, by the same
+// clock. How long something takes is not checked, since a process may be kept from noting it.
 func TestRealTraces(t *testing.T) {
 	for range 5 { // once, unless the clock of the machine is set meanwhile
 		began := time.Now()
@@ -54,7 +59,10 @@ func TestRealTraces(t *testing.T) {
 	t.Fatal("the clock of this machine is set all the time")
 }
 
-const realClients = 3
+const (
+	realClients = 3
+	realKeys    = 2
+)
 
 // A keyed event is one of the trace of a key.
 type keyed struct {
@@ -70,25 +78,23 @@ func realTrace(t *testing.T) (all []keyed) {
 	x.began = began
 	x.kept = func(key string, e spec.Said) { all = append(all, keyed{key, e}) }
 	monitor := watchServer(t, server.Addr())
-	stop := trace.To(func(s trace.Step) {
-		s.At = s.At.Round(0)
-		x.step(s)
-	})
-	defer stop()
-	var workers sync.WaitGroup
-	for i := range realClients {
-		rc := server.NewClient(func(o *rueidis.ClientOption) { o.DisableCache = true })
-		defer rc.Close()
-		c, err := lockrt.New(rc, lockrt.Options{})
-		require.NoError(t, err)
-		for j := range 3 {
-			r := rand.New(rand.NewPCG(uint64(i), uint64(j)))
-			workers.Go(func() { workReally(t.Context(), c, r) })
+	sections := 0
+	for _, w := range workReally(t, server.URL()) {
+		for _, step := range w.Steps {
+			x.step(step)
 		}
-		defer func() { _ = c.Close() }()
+		for key, n := range w.Sections {
+			sections += n
+			require.NotZero(t, n, key)
+		}
 	}
-	workers.Wait()
-	stop()
+	written := 0
+	for i := range realKeys {
+		n, err := server.Do("GET", fmt.Sprintf("counter%d", i)).AsInt64()
+		require.NoError(t, err)
+		written += int(n)
+	}
+	require.Equal(t, sections, written, "nothing that was written is lost")
 	commands := monitor()
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -99,29 +105,120 @@ func realTrace(t *testing.T) (all []keyed) {
 	return all
 }
 
-// workReally locks and unlocks, and gives up at times.
-func workReally(ctx context.Context, c *lockrt.Client, r *rand.Rand) {
-	for range 60 {
-		m := c.Mutex(fmt.Sprintf("key%d", r.IntN(2)), lockrt.WithFencing())
-		ctx, cancel := context.WithCancel(ctx)
-		switch r.IntN(10) {
-		case 0:
-			time.AfterFunc(time.Duration(r.Int64N(int64(2*time.Millisecond))), cancel)
-		case 1:
-			if l, err := m.TryLock(ctx); err == nil {
-				_ = l.Unlock(ctx)
+// A realWorker is what one process did.
+type realWorker struct {
+	Steps    []trace.Step
+	Sections map[string]int // how often it wrote the counter of a key
+}
+
+// workerVariable says where the server is of a process that this test binary was started as, and which one it is.
+const workerVariable = "LOCKGEN_SIM_WORKER"
+
+// workReally starts the processes, and returns what each did when all have ended.
+func workReally(t *testing.T, url string) []realWorker {
+	all := make([]realWorker, realClients)
+	var workers sync.WaitGroup
+	for i := range all {
+		cmd := exec.Command(os.Args[0], "-test.run=^TestRealTraces_Worker$", "-test.timeout=5m")
+		cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d %s", workerVariable, i, url))
+		var out, stderr bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &out, &stderr
+		require.NoError(t, redistest.Start(cmd))
+		workers.Go(func() {
+			if err := cmd.Wait(); err != nil {
+				t.Errorf("process %d: %v\n%s%s", i, err, &out, &stderr)
+				return
 			}
-			cancel()
-			continue
-		}
-		if l, err := m.Lock(ctx); err == nil {
-			if r.IntN(10) == 0 {
-				_ = l.Extend(context.WithoutCancel(ctx), time.Minute)
+			line, _, _ := bytes.Cut(out.Bytes(), []byte("\n"))
+			if err := json.Unmarshal(line, &all[i]); err != nil {
+				t.Errorf("process %d: %v\n%s", i, err, &out)
 			}
-			_ = l.Unlock(ctx)
-		}
-		cancel()
+		})
 	}
+	workers.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+	return all
+}
+
+// TestRealTraces_Worker is a process that TestRealTraces starts. By itself it tests nothing.
+func TestRealTraces_Worker(t *testing.T) {
+	number, url, started := strings.Cut(os.Getenv(workerVariable), " ")
+	if !started {
+		return
+	}
+	seed, err := strconv.ParseUint(number, 10, 64)
+	require.NoError(t, err)
+	did := realWorker{Sections: map[string]int{}}
+	var mu sync.Mutex // guards did
+	stop := trace.To(func(s trace.Step) {
+		mu.Lock()
+		defer mu.Unlock()
+		did.Steps = append(did.Steps, s)
+	})
+	defer stop()
+	option, err := rueidis.ParseURL(url)
+	require.NoError(t, err)
+	option.DisableCache = true
+	rc, err := rueidis.NewClient(option)
+	require.NoError(t, err)
+	defer rc.Close()
+	c, err := lockrt.New(rc, lockrt.Options{})
+	require.NoError(t, err)
+	var workers sync.WaitGroup
+	for j := range 3 {
+		r := rand.New(rand.NewPCG(seed, uint64(j)))
+		workers.Go(func() {
+			for range 60 {
+				i := r.IntN(realKeys)
+				if realSection(t.Context(), c, rc, i, r) {
+					mu.Lock()
+					did.Sections[fmt.Sprintf("key%d", i)]++
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	workers.Wait()
+	require.NoError(t, c.Close())
+	stop()
+	mu.Lock()
+	defer mu.Unlock()
+	line, err := json.Marshal(did)
+	require.NoError(t, err)
+	fmt.Println(string(line))
+}
+
+// realSection locks a key, counts under it, and unlocks; or gives up at times. It reports whether it has counted.
+func realSection(ctx context.Context, c *lockrt.Client, rc rueidis.Client, i int, r *rand.Rand) bool {
+	m := c.Mutex(fmt.Sprintf("key%d", i), lockrt.WithFencing())
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	take := m.Lock
+	switch r.IntN(10) {
+	case 0:
+		time.AfterFunc(time.Duration(r.Int64N(int64(2*time.Millisecond))), cancel)
+	case 1:
+		take = m.TryLock
+	}
+	l, err := take(ctx)
+	if err != nil {
+		return false
+	}
+	counter := fmt.Sprintf("counter%d", i)
+	n, err := rc.Do(context.Background(), rc.B().Get().Key(counter).Build()).AsInt64()
+	if err != nil && !rueidis.IsRedisNil(err) {
+		panic(err)
+	}
+	if r.IntN(10) == 0 {
+		_ = l.Extend(context.WithoutCancel(ctx), time.Minute)
+	}
+	if err := rc.Do(context.Background(), rc.B().Set().Key(counter).Value(strconv.FormatInt(n+1, 10)).Build()).Error(); err != nil {
+		panic(err)
+	}
+	_ = l.Unlock(ctx)
+	return true
 }
 
 // A monitored command is one that a client has sent, with what its script called.
