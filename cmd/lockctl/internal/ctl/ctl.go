@@ -128,6 +128,9 @@ func Run(ctx context.Context, env Env) int {
 		return exitUsage
 	}
 	o.verb = env.Args[0]
+	if o.verb == guardVerb {
+		return guardCommand(env.Stdin)
+	}
 	if slices.Contains([]string{"help", "-h", "-help", "--help"}, o.verb) {
 		usage(env.Stdout)
 		return exitOK

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -68,13 +69,18 @@ type program struct {
 
 func start(t *testing.T, role, url, service string, args ...string) *program {
 	t.Helper()
+	return startWith(t, os.Stderr, role, url, service, args...)
+}
+
+func startWith(t *testing.T, stderr io.Writer, role, url, service string, args ...string) *program {
+	t.Helper()
 	cmd := exec.Command(os.Args[0], args...)
-	cmd.Env = append(os.Environ(), "CTL_TEST_ROLE="+role, "REDIS_URL="+url, "SERVICE="+service)
+	cmd.Env = append(os.Environ(), "CTL_TEST_ROLE="+role, "REDIS_URL="+url, "SERVICE="+service, "LOCKCTL="+os.Args[0])
 	stdin, err := cmd.StdinPipe()
 	require.NoError(t, err)
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
-	cmd.Stderr = os.Stderr
+	cmd.Stderr = stderr
 	require.NoError(t, redistest.Start(cmd))
 	p := &program{cmd, stdin, make(chan string, 100)}
 	read := make(chan struct{})
@@ -187,6 +193,13 @@ var changing = []struct {
 	{regexp.MustCompile(`UUID:\d+(:[^ \]",]*)?`), "UUID:N"},
 	{regexp.MustCompile(`(\S) {2,}`), "$1  "},
 	{regexp.MustCompile(`UUID:N = \d+`), "UUID:N = 1"},
+	{regexp.MustCompile(`\b127\.0\.0\.1:\d+`), "ADDRESS"},
+	{regexp.MustCompile(`\b(Redis|Valkey) \d+\.\d+\.\d+`), "Redis VERSION"},
+	{regexp.MustCompile(`\b\d\d:\d\d:\d\d\b`), "CLOCK"},
+	{regexp.MustCompile(`\b\d+% of maxmemory`), "N% of maxmemory"},
+	// A machine that stands still for a moment gets another finding.
+	{regexp.MustCompile(`(?m)^(  (ok|note)  latency  ).*\n(  +-> .*\n)?`), "  ok  latency  PING takes TIME\n"},
+	{regexp.MustCompile(`(?m)^(  (ok|note)  clock  ).*\n(  +-> .*\n)?`), "  ok  clock  within TIME of this machine\n"},
 }
 
 // golden compares text with a file, apart from the parts that differ in each run.
@@ -316,10 +329,14 @@ func TestBadInput(t *testing.T) {
 			require.Equal(t, 1, strings.Count(s.err, "\n"), s.err)
 		}
 	}
-	require.Zero(t, ctl(t, url, "help").code)
+	help := ctl(t, url, "help")
+	require.Zero(t, help.code)
 	for _, v := range verbs {
-		require.Zero(t, ctl(t, url, v.name, "-h").code)
+		s := ctl(t, url, v.name, "-h")
+		require.Zero(t, s.code)
+		help.out += "\n$ lockctl " + v.name + " -h\n" + s.out
 	}
+	golden(t, "help", help.out)
 }
 
 // TestList_KilledHolder shows that a killed holder is listed until its lock expires.
@@ -479,9 +496,14 @@ func TestWatch(t *testing.T) {
 	out := &synced{}
 	done := make(chan int)
 	go func() {
-		done <- Run(t.Context(), Env{Args: []string{"watch"}, Stdin: in, Stdout: out, Stderr: io.Discard, Getenv: func(string) string { return url }})
+		done <- Run(t.Context(), Env{
+			Args: []string{"watch"}, Stdin: in, Stdout: out, Stderr: io.Discard, Getenv: func(string) string { return url }, Colour: true,
+		})
 	}()
 	until(t, "it was drawn twice", func() bool { return strings.Count(out.String(), "orders.Service.Pay") >= 2 })
+	frames := strings.SplitAfter(out.String(), "\x1b[H\x1b[2J")
+	i := slices.IndexFunc(frames, func(f string) bool { return strings.Contains(f, "orders.Service.Pay") })
+	golden(t, "watch", strings.ReplaceAll(frames[i], "\x1b", "ESC"))
 	_, err := io.WriteString(typed, "q\n")
 	require.NoError(t, err)
 	require.Zero(t, <-done)
@@ -511,6 +533,7 @@ func TestDoctor(t *testing.T) {
 	server := redistest.Server(t)
 	s := ctl(t, server.URL(), "doctor")
 	require.Zero(t, s.code, s.out)
+	golden(t, "doctor", s.out)
 	for _, about := range []string{"version", "eviction", "persistence", "replication", "pub/sub", "clock", "latency", "Lua", "rights", "orphans", "timeouts"} {
 		require.Contains(t, s.out, about)
 	}
@@ -526,4 +549,9 @@ func TestDoctor(t *testing.T) {
 	}
 	require.Equal(t, stateWrong, states["eviction"])
 	require.Equal(t, stateNote, states["orphans"])
+	golden(t, "doctor_wrong", ctl(t, server.URL(), "doctor").out)
+	d.Findings = slices.DeleteFunc(d.Findings, func(f Finding) bool { return f.About == "latency" || f.About == "clock" }) // as the machine is
+	text, err := json.MarshalIndent(d, "", "  ")
+	require.NoError(t, err)
+	golden(t, "doctor_json", string(text)+"\n")
 }

@@ -22,6 +22,7 @@ import (
 type grant struct {
 	ctx   context.Context // ends when the lock is lost
 	token int64
+	until func() time.Time // the end of the trust if nothing renews the lease
 	free  func() error
 }
 
@@ -121,7 +122,7 @@ func (o *options) lock(ctx context.Context, key string) (*grant, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &grant{p.Context(), 0, func() error { return p.Release(ctx) }}, nil
+		return &grant{p.Context(), 0, p.Until, func() error { return p.Release(ctx) }}, nil
 	}
 	var locker lockrt.Locker = o.c.Mutex(key)
 	switch {
@@ -137,7 +138,7 @@ func (o *options) lock(ctx context.Context, key string) (*grant, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &grant{l.Context(), l.Token(), func() error { return l.Unlock(ctx) }}, nil
+	return &grant{l.Context(), l.Token(), l.Until, func() error { return l.Unlock(ctx) }}, nil
 }
 
 // fitName returns the name of a command, without its arguments: they may be secrets.
@@ -150,7 +151,8 @@ func fitName(command []string) string {
 
 // child runs the command. It returns how the command ended, and whether the lock was lost meanwhile. After a loss child
 // asks the command to end, and kills it before another holder can have the lock: Redis keeps the lock longer than the
-// lease is trusted, by a tenth of the lease, at most 3s.
+// lease is trusted, by a tenth of the lease, at most 3s. If lockctl cannot do that, because it was stopped or killed, a
+// guard does.
 func (o *options) child(g *grant, path string, command []string, key string, signals <-chan os.Signal) (code int, lost bool) {
 	cmd := exec.Command(path, command[1:]...)
 	cmd.Args[0] = command[0]
@@ -160,6 +162,13 @@ func (o *options) child(g *grant, path string, command []string, key string, sig
 		cmd.Env = append(cmd.Env, "LOCKGEN_TOKEN="+strconv.FormatInt(g.token, 10))
 	}
 	alone(cmd)
+	margin := min(o.watchdog/10, 3*time.Second)
+	left := func() time.Duration { return time.Until(g.until()) + margin*2/3 }
+	guard, err := startGuard(left())
+	if err != nil {
+		fmt.Fprintf(o.Stderr, "lockctl run: the command may outlive the lock if lockctl is stopped: %s\n", clean(err.Error()))
+	}
+	defer guard.dismiss()
 	if g.ctx.Err() != nil {
 		return exitLost, true
 	}
@@ -176,11 +185,15 @@ func (o *options) child(g *grant, path string, command []string, key string, sig
 	if err := <-started; err != nil {
 		return o.fail(cannotRun(err), err), false
 	}
+	guard.watch(cmd.Process.Pid, left())
+	renewals := time.NewTicker(max(o.watchdog/20, 10*time.Millisecond))
+	defer renewals.Stop()
 	done := g.ctx.Done()
-	margin := min(o.watchdog/10, 3*time.Second)
 	var kill <-chan time.Time
 	for {
 		select {
+		case <-renewals.C:
+			guard.extend(left())
 		case s := <-signals:
 			pass(cmd, s)
 		case <-done:

@@ -5,6 +5,7 @@ package ctl
 import (
 	"os"
 	"os/exec"
+	"os/signal"
 	"syscall"
 )
 
@@ -40,4 +41,17 @@ func number(s os.Signal) int {
 		return int(n)
 	}
 	return 0
+}
+
+// guardAlone gives a guard a process group of its own, so that no signal to lockctl reaches it.
+func guardAlone(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
+
+// ignoreSignals makes this process outlive the signals that end others with it.
+func ignoreSignals() { signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM) }
+
+// killGroup kills a process and its process group.
+func killGroup(pid int) {
+	if pid > 1 {
+		_ = syscall.Kill(-pid, syscall.SIGKILL) // it may have ended
+	}
 }

@@ -3,11 +3,12 @@
 package ctl
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -60,6 +61,7 @@ func TestRun_ExitCodes(t *testing.T) {
 	defer func() { require.NoError(t, c.Close()) }()
 	held, err := c.Mutex("taken").Lock(t.Context())
 	require.NoError(t, err)
+	var whole strings.Builder // what all of them print, but for what the commands do
 	for _, test := range []struct {
 		args []string
 		code int
@@ -75,13 +77,21 @@ func TestRun_ExitCodes(t *testing.T) {
 		{[]string{"-permits", "2", "p", "--", "echo", "permit"}, 0, "permit"},
 		{[]string{"-wait", "0", "taken", "--", "echo", "no"}, exitTaken, ""},
 		{[]string{"-wait", "50ms", "taken", "--", "echo", "no"}, exitTaken, ""},
+		{[]string{"k", "--", "no-such-program"}, exitNotFound, ""},
+		{[]string{"k", "--", "/"}, exitCannotRun, ""},
+		{[]string{"-watchdog", "1ms", "k", "--", "true"}, exitUsage, ""},
+		{[]string{"-url", "redis://127.0.0.1:1", "k", "--", "true"}, exitNoRedis, ""},
+		{[]string{"k", "--", "sh", "-c", `exec 2>/dev/null; trap '' TERM; until "$LOCKCTL" force -yes k >&2; do :; done; while :; do sleep 0.05; done`}, exitLost, ""},
 	} {
-		p := start(t, "lockctl", url, "", append([]string{"run"}, test.args...)...)
+		var text bytes.Buffer
+		p := startWith(t, &text, "lockctl", url, "", append([]string{"run"}, test.args...)...)
 		if test.says != "" {
 			p.says(t, test.says)
 		}
 		require.Equal(t, test.code, p.ended(t), "%v", test.args)
+		fmt.Fprintf(&whole, "$ lockctl run %s\n%s(exit code %d)\n", strings.Join(test.args, " "), text.String(), test.code)
 	}
+	golden(t, "run", whole.String())
 	require.NoError(t, held.Unlock(t.Context()))
 	for _, key := range []string{"k", "rw", "f", "taken"} {
 		n, err := server.Do("EXISTS", key).AsInt64()
@@ -122,50 +132,4 @@ func TestRun_SignalWhileItWaits(t *testing.T) {
 	require.Equal(t, exitSignalBase+15, p.ended(t))
 	require.NoError(t, held.Unlock(t.Context()))
 	require.NoFileExists(t, file)
-}
-
-// stubborn is a command that ignores SIGTERM.
-const stubborn = `trap '' TERM; echo up $$; while :; do sleep 0.05; done`
-
-// TestRun_Loss shows that run kills the command when the lock is lost.
-func TestRun_Loss(t *testing.T) {
-	t.Parallel()
-	url := redistest.Server(t).URL()
-	p := start(t, "lockctl", url, "", "run", "-watchdog", "2s", "k", "--", "sh", "-c", stubborn)
-	pid := pidOf(t, p)
-	until(t, "it listens", func() bool { l := listed(t, url, "k"); return l != nil && len(l.Holders) == 1 })
-	s := ctl(t, url, "force", "-yes", "k")
-	require.Zero(t, s.code, s.err)
-	require.Equal(t, exitLost, p.ended(t))
-	require.False(t, running(pid))
-}
-
-// TestRun_DeadBeforeTheLeaseEnds shows that without Redis the command is dead before its lease has
-// ended.
-func TestRun_DeadBeforeTheLeaseEnds(t *testing.T) {
-	t.Parallel()
-	server := redistest.Server(t)
-	proxy := redistest.Proxy(t, server.Addr())
-	p := start(t, "lockctl", proxy.URL(), "", "run", "-watchdog", "20s", "k", "--", "sh", "-c", stubborn)
-	pid := pidOf(t, p)
-	proxy.Refuse(true)
-	proxy.Cut()
-	until(t, "it is dead", func() bool { return !running(pid) })
-	n, err := server.Do("EXISTS", "k").AsInt64()
-	require.NoError(t, err)
-	require.EqualValues(t, 1, n, "the lease has ended before the command")
-	require.Equal(t, exitLost, p.ended(t))
-}
-
-// TestRun_DiesWithLockctl shows that the command dies with a killed lockctl, where the system
-// supports that.
-func TestRun_DiesWithLockctl(t *testing.T) {
-	t.Parallel()
-	if runtime.GOOS != "linux" {
-		return
-	}
-	p := start(t, "lockctl", redistest.Server(t).URL(), "", "run", "k", "--", "sh", "-c", stubborn)
-	pid := pidOf(t, p)
-	require.NoError(t, p.cmd.Process.Kill())
-	until(t, "it is dead", func() bool { return !running(pid) })
 }
