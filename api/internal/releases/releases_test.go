@@ -1,6 +1,9 @@
 package releases
 
 import (
+	"fmt"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -11,16 +14,74 @@ import (
 
 const root = "../../.."
 
-// TestRead shows that the file can be read, and that the API of each release is kept.
+// TestRead shows that the file can be read, and that each release was prepared before it was listed.
 func TestRead(t *testing.T) {
 	t.Parallel()
 	all, err := Read(root)
 	require.NoError(t, err)
 	for _, release := range all {
-		require.FileExists(t, filepath.Join(root, "api", release.Version+".txt"), "cp api/next.txt api/%s.txt", release.Version)
+		require.NoError(t, prepared(root, release))
 	}
 	_, err = Read(t.TempDir())
 	require.Error(t, err)
+}
+
+// prepared returns an error unless the commit of a release has its API, and a section of the changelog about it. The API is still the same.
+func prepared(dir string, r Release) error {
+	show := func(file string) (string, error) {
+		text, err := exec.Command("git", "-C", dir, "show", r.Commit+":"+file).Output()
+		if err != nil {
+			return "", fmt.Errorf("%s: commit %s has no %s: %w", r.Version, r.Commit, file, err)
+		}
+		return string(text), nil
+	}
+	api := "api/" + r.Version + ".txt"
+	exported, err := show(api)
+	if err != nil {
+		return err
+	}
+	present, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(api)))
+	switch {
+	case err != nil:
+		return err
+	case string(present) != exported:
+		return fmt.Errorf("%s: %s has changed since", r.Version, api)
+	}
+	changelog, err := show("CHANGELOG.md")
+	if err == nil && !strings.Contains(changelog, "\n## ["+strings.TrimPrefix(r.Version, "v")+"] - ") {
+		err = fmt.Errorf("%s: CHANGELOG.md has no section about it in commit %s", r.Version, r.Commit)
+	}
+	return err
+}
+
+func TestPrepared(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	git := func(args ...string) string {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), "git", append([]string{"-C", dir, "-c", "user.name=t", "-c", "user.email=t@example.com"}, args...)...)
+		said, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s", said)
+		return strings.TrimSpace(string(said))
+	}
+	commit := func(name, text string) string {
+		t.Helper()
+		file := filepath.Join(dir, filepath.FromSlash(name))
+		require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		git("add", "-A")
+		git("commit", "-qm", name)
+		return git("rev-parse", "HEAD")
+	}
+	git("init", "-q")
+	release := func(commit string) Release { return Release{Version: "v0.1.0", Commit: commit} }
+	require.ErrorContains(t, prepared(dir, release(commit("CHANGELOG.md", "# Changelog\n\n## [Unreleased]\n"))), "has no api/v0.1.0.txt")
+	require.ErrorContains(t, prepared(dir, release(commit("api/v0.1.0.txt", "pkg a\n"))), "has no section about it")
+	good := commit("CHANGELOG.md", "# Changelog\n\n## [Unreleased]\n\n## [0.1.0] - 2026-11-30\n")
+	require.NoError(t, prepared(dir, release(good)))
+	commit("api/v0.1.0.txt", "pkg b\n")
+	require.ErrorContains(t, prepared(dir, release(good)), "has changed since")
+	require.ErrorContains(t, prepared(dir, release(strings.Repeat("0", 40))), "has no api/v0.1.0.txt")
 }
 
 func TestParse(t *testing.T) {
