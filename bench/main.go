@@ -10,8 +10,8 @@
 // Every client is a process of its own: this program, started once more. Goroutines that a library leaves behind end
 // with the process.
 //
-// floor is not a lock: two calls of the smallest scripts that a lock in this layout needs, and nothing
-// around them.
+// floor is not a lock: the two smallest scripts that a lock in this layout needs, called one after the other on one connection
+// that all goroutines of a process share, and nothing around them.
 package main
 
 import (
@@ -39,9 +39,9 @@ func main() {
 		}
 		return
 	}
-	rounds := flag.Int("rounds", 5, "how often each library runs each scenario")
-	length := flag.Duration("time", 500*time.Millisecond, "how long one run takes")
-	rest := flag.Duration("rest", 12*time.Second, "how long S6 looks at locks that are held; S7, at those that wait, three times as long")
+	rounds := flag.Int("rounds", leastRounds, "how often each library runs each scenario")
+	length := flag.Duration("time", leastLength, "how long one run takes")
+	rest := flag.Duration("rest", leastRest, "how long S6 looks at locks that are held; S7, at those that wait, three times as long")
 	number := flag.Int("held", 10_000, "how many locks S6 and S7 hold")
 	only := flag.String("only", "", "names of libraries with commas between; all if empty")
 	scenario := flag.String("scenario", "", "run only scenarios whose names begin with this: S2, or S2, 256")
@@ -52,7 +52,11 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := atRest(*out); err != nil {
+	err := atRest(*out, "/proc/loadavg")
+	if err == nil && !*fleets {
+		err = longEnough(*out, *rounds, *length, *rest)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
@@ -64,7 +68,7 @@ func main() {
 		return
 	}
 	r := &report{rounds: *rounds, length: *length, rest: *rest, held: *number, command: command(flag.CommandLine)}
-	err := r.run(ctx, *only, *scenario, *profile)
+	err = r.run(ctx, *only, *scenario, *profile)
 	if err == nil {
 		err = r.write(*out)
 	}
@@ -80,12 +84,12 @@ func main() {
 // busy is the load of the machine above which no results are written.
 const busy = 1.5
 
-// atRest fails if results are to be written and the machine is busy.
-func atRest(out string) error {
+// atRest fails if results are to be written and the machine is busy, as the file of its load says.
+func atRest(out, file string) error {
 	if out == "" {
 		return nil
 	}
-	text, err := os.ReadFile("/proc/loadavg")
+	text, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // only Linux has this file
 	}
@@ -94,13 +98,30 @@ func atRest(out string) error {
 	}
 	load, err := oneMinute(string(text))
 	if err != nil {
-		return fmt.Errorf("/proc/loadavg: %w", err)
+		return fmt.Errorf("%s: %w", file, err)
 	}
 	if load > busy {
 		return fmt.Errorf("the machine has a load of %.2f before the first run; results are written below %.1f; wait, or leave out -out to see figures", load, busy)
 	}
 	return nil
 }
+
+// longEnough fails if results are to be written of fewer or shorter rounds than the defaults. A rest that is no longer than the time between two
+// renewals does not have a renewal of each lock.
+func longEnough(out string, rounds int, length, rest time.Duration) error {
+	if out == "" || rounds >= leastRounds && length >= leastLength && rest >= leastRest {
+		return nil
+	}
+	return fmt.Errorf("results are written of at least %d rounds of %v and rests of %v, not of %d of %v and %v; leave out -out to see figures",
+		leastRounds, leastLength, leastRest, rounds, length, rest)
+}
+
+// The least that results are written of, and what is measured by default.
+const (
+	leastRounds = 5
+	leastLength = 500 * time.Millisecond
+	leastRest   = 12 * time.Second
+)
 
 // oneMinute reads the mean load of the last minute from the content of /proc/loadavg.
 func oneMinute(text string) (float64, error) {

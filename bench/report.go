@@ -72,8 +72,8 @@ func (r *report) markdown(plots []plot) string {
 A figure is the median of the rounds; [in brackets] the lowest and the highest. Ratios are taken within each round. Figures of different runs do
 not compare, those of one run do.
 
-Every client is a process of its own. **floor** is no lock: two calls of the smallest scripts that a lock in this layout needs, and nothing
-around them. **basic** is what articles begin with, SET NX PX and compare and delete: it cannot wait, and is not compared. redislock and redsync are not told of a release and ask again: redislock every %v, as in its examples, redsync by its default of
+Every client is a process of its own. **floor** is no lock: the two smallest scripts that a lock in this layout needs, called one after the other on one connection that all
+goroutines of a process share, and nothing around them. **basic** is what articles begin with, SET NX PX and compare and delete: it cannot wait, and is not compared. redislock and redsync are not told of a release and ask again: redislock every %v, as in its examples, redsync by its default of
 50 to 250 ms. **commands** are those that clients sent, by the server's count.
 
 ## In short

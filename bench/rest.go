@@ -36,6 +36,25 @@ func idle(ctx context.Context, e *env, lib library, p *process, length time.Dura
 	}, nil
 }
 
+// brief is how long a library is observed whose requests at rest take no longer to see.
+const brief = 3 * time.Second
+
+// restOf returns how long a library is observed that holds locks: one that does not renew them sends nothing.
+func (e *env) restOf(lib library) time.Duration {
+	if !lib.renews {
+		return min(brief, e.rest)
+	}
+	return e.rest
+}
+
+// waitOf returns how long a library is observed whose calls wait: one that asks at intervals does so all the time, the others at least once in 30 s.
+func (e *env) waitOf(lib library) time.Duration {
+	if lib.asks > 0 {
+		return min(brief, 3*e.rest)
+	}
+	return 3 * e.rest
+}
+
 // holding makes one process hold many locks: many times the number of the environment.
 func holding(many int) func(ctx context.Context, e *env, lib library) (metrics, error) {
 	return func(ctx context.Context, e *env, lib library) (metrics, error) { return hold(ctx, e, lib, many*e.held) }
@@ -62,7 +81,7 @@ func hold(ctx context.Context, e *env, lib library, number int) (metrics, error)
 	if err != nil {
 		return nil, err
 	}
-	m, err := idle(ctx, e, lib, p, e.rest)
+	m, err := idle(ctx, e, lib, p, e.restOf(lib))
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +141,7 @@ func waiting(ctx context.Context, e *env, lib library) (metrics, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := idle(ctx, e, lib, waiter, 3*e.rest)
+	m, err := idle(ctx, e, lib, waiter, e.waitOf(lib))
 	if err != nil {
 		return nil, err
 	}

@@ -30,7 +30,7 @@ var (
 
 const howAlone = "Every goroutine takes 16 keys in turn that nobody else wants. All columns but the first two are for one cycle: a lock and an unlock."
 
-const howHeld = "One process takes {held} locks with a lease of 10 s, then looks on for {rest}. Memory and goroutines are for each lock. redislock and redsync do not renew, so theirs expire, which they do not notice; they are not compared."
+const howHeld = "One process takes {held} locks with a lease of 10 s, then looks on for {rest}. Memory and goroutines are for each lock. redislock and redsync do not renew, so theirs expire, which they do not notice; they are looked at for 3 s at most and not compared."
 
 var heldColumns = []column{{"heap", "heap", count}, {"stack", "stack", count}, {"goroutines", "goroutines", hundredth}, {"commands/s", "commands", tenth},
 	{"called by scripts/s", "calledRest", count}, {"client CPU %", "client%", hundredth}, {"Redis CPU %", "server%", hundredth}, {"all taken after", "acquire", duration}, {"lost", "lost", count}}
@@ -144,7 +144,7 @@ func allScenarios() []*scenario {
 		},
 		&scenario{
 			id: "S7", title: "Many goroutines that wait, each for a lock of its own", fit: whoLocks,
-			how: "{held} goroutines of one process wait for as many locks that another process holds. Nothing happens for {waits}, then all are released. Memory is for each waiter, with its goroutine. All are served counts from the first release, and from when the last unlock had returned.",
+			how: "{held} goroutines of one process wait for as many locks that another process holds. Nothing happens for {waits}, or for 3 s with redislock and redsync, which ask at intervals; then all are released. Memory is for each waiter, with its goroutine. All are served counts from the first release, and from when the last unlock had returned.",
 			run: waiting, headline: headline{metric: "served", format: duration, lowest: true},
 			columns: []column{{"commands/s at rest", "commands", tenth}, {"client CPU %", "client%", hundredth}, {"Redis CPU %", "server%", hundredth}, {"heap", "heap", count}, {"stack", "stack", count},
 				{"its connections", "connections", count}, {"channels of both", "channels", count}, {"all served after", "served", duration}, {"after the last release", "servedAfter", duration}, {"not served", "forgotten", count}},
