@@ -84,7 +84,7 @@ func (f fleet) measure(ctx context.Context) (run fleetRun, err error) {
 	if err := s.until(ctx, func(p probe) bool { return int(p.channels) >= f.clients }); err != nil {
 		return run, fmt.Errorf("subscribing: %w", err)
 	}
-	if err := sleep(ctx, 2*time.Second); err != nil { // what a client does once, when it begins to wait
+	if err := sleep(ctx, 2*time.Second); err != nil { // the part that a client does once, when it begins to wait
 		return run, err
 	}
 	before, mine := s.mustProbe(), use(true)
@@ -219,7 +219,7 @@ type member struct {
 	c      *lockrt.Client
 	leases []*lockrt.Lease
 	cancel context.CancelFunc
-	served chan error // what came of waiting
+	served chan error // the result of waiting
 }
 
 func (m *member) open() (err error) {

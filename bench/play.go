@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A party is a process that locks and unlocks, perhaps with others.
+// A player is a process that locks and unlocks, perhaps with others.
 type party struct {
 	goroutines int
 	shared     bool

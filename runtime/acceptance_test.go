@@ -190,7 +190,7 @@ func TestRedisson_Lock_TryLockWait(t *testing.T) {
 	unlocks(t, lease)
 }
 
-// Who is not to be interrupted locks under a context that does not end with the caller's.
+// A call that must not be interrupted locks under a context that does not end with the caller's.
 func TestRedisson_Lock_LockUninterruptibly(t *testing.T) {
 	t.Parallel()
 	key := redistest.Key(t, "k")
@@ -387,7 +387,7 @@ func TestRedisson_Lock_Reentrancy(t *testing.T) {
 	unlocks(t, lease)
 }
 
-// What Java keeps for the renewal is the lease here: whoever has it is trusted and renewed.
+// Java keeps an entry for the renewal; here that is the lease: it is trusted and renewed.
 func TestRedisson_Lock_ConcurrencyTryLockUnLock(t *testing.T) {
 	t.Parallel()
 	m := newClient(t, lockrt.Options{}).Mutex(redistest.Key(t, "k"))
@@ -408,7 +408,7 @@ func TestRedisson_Lock_ConcurrencyTryLockUnLock(t *testing.T) {
 		return nil
 	})
 	require.NotZero(t, times.total.Load())
-	gone(t, redistest.Shared(t), m.Key()) // what came too late for one who did not wait is given back meanwhile
+	gone(t, redistest.Shared(t), m.Key()) // a late grant for a call that tried once is released meanwhile
 }
 
 func TestRedisson_Lock_Concurrency_SingleInstance(t *testing.T) {
@@ -612,8 +612,8 @@ func TestRedisson_FencedLock_TokenIncrease(t *testing.T) {
 	}
 }
 
-// A lock is not reentrant here for whoever does not work under the context of its lease. Where Java throws
-// at once, who waits waits: for that long, or until its context ends.
+// A lock is not reentrant here without the context of its lease. Where Java throws at once, a waiting call waits: for
+// that long, or until its context ends.
 func TestRedisson_NonReentrantLock_SameThreadIsRefused(t *testing.T) {
 	t.Parallel()
 	c, key := newClient(t, lockrt.Options{}), redistest.Key(t, "k")

@@ -31,7 +31,7 @@ func TestACL_MissingInTheMiddleLeavesNothingForEver(t *testing.T) {
 				c, err := lockrt.Open(t.Context(), "redis://half:pw@"+server.Addr(), lockrt.Options{})
 				require.NoError(t, err)
 				for _, free := range []bool{true, false} {
-					require.NoError(t, server.Do("FLUSHALL").Error()) // what it cannot give back expires
+					require.NoError(t, server.Do("FLUSHALL").Error()) // it cannot release it, so the key expires
 					var holder *lockrt.Lease
 					if !free { // so that it has to wait, and leaves more than the lock
 						holder, err = lock(clientOf(t, server.URL(), lockrt.Options{})).Lock(patient(t))

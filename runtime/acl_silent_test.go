@@ -12,8 +12,8 @@ import (
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
-// What was given back is given back also if the server permits no message about it: nobody who gives back is told that a
-// permission is missing, and of many that are given back at once each one is.
+// A release takes effect also if the server permits no message about it: Unlock returns no error for the missing
+// permission, and of many releases at once each takes effect.
 func TestACL_WhatIsGivenBackIsSoThoughNobodyMayBeTold(t *testing.T) {
 	t.Parallel()
 	for name, rules := range map[string][]string{

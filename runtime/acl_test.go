@@ -125,7 +125,7 @@ func (u aclUser) login(t *testing.T, text string) string {
 	return at.String()
 }
 
-// unsaid is what the log is told of a client that may not say who it is: nothing else depends on that, see TestPresence.
+// unsaid is the log line of a client that may not describe its process: nothing else depends on that, see TestPresence.
 const unsaid = "it cannot be said who this process is"
 
 // A record is what callers and the log were told.
@@ -174,7 +174,7 @@ func denied(text string) bool {
 type ground struct {
 	nodes   []*redistest.RedisServer
 	at      func(key string) *redistest.RedisServer // the one that has a key or a channel
-	sharded bool                                    // what Redisson says is said on sharded channels
+	sharded bool                                    // Redisson uses sharded channels
 	beside  func(lockrt.Options) []*lockrt.Client   // opens one of each of the other servers that a red lock is on
 }
 
@@ -360,7 +360,7 @@ func (w walk) mutex() {
 		r.add("hand over", lease.Unlock(ctx))
 		unlock("wait", <-next)
 	}
-	// What expires is for those to take who stand in line.
+	// The waiters in the queue acquire an expired lock.
 	if lease := hold(lockrt.WithLease(short)); lease != nil {
 		unlock("wait for the end", <-lockLater(ctx, two.Mutex(key)))
 	}
@@ -368,7 +368,7 @@ func (w walk) mutex() {
 		_, err := two.Mutex(key).ForceUnlock(ctx)
 		r.add("force unlock", err)
 	}
-	// What happens to the key is told long before it would be renewed.
+	// The client learns of a change of the key long before the renewal.
 	if lease := hold(); lease != nil {
 		server.Do("DEL", key)
 		select {
@@ -560,7 +560,7 @@ func (w walk) multi() {
 			return
 		}
 	}
-	// Who has the first one waits for the last, and then has the first for as long as that.
+	// The holder of the first lock waits for the last, and then holds the first for that long.
 	held, err := w.one.Mutex(last).Lock(ctx)
 	w.try("multi lock", err)
 	if err != nil {
@@ -579,7 +579,7 @@ func (w walk) multi() {
 	if err != nil {
 		return
 	}
-	// What happens to one of the keys is told long before it would be renewed.
+	// The client learns of a change of one of the keys long before the renewal.
 	w.at(last).Do("DEL", last)
 	select {
 	case <-lease.Context().Done():
@@ -606,7 +606,7 @@ func (w walk) red() {
 		if err != nil {
 			return
 		}
-		for range len(w.nodes) * (1 - round) { // as long as they have not begun to tell of changes
+		for range len(w.nodes) * (1 - round) { // as long as they have not begun to report changes
 			w.try("red renew", receive(w.t, w.renewed, "the renewal").Err)
 		}
 		_, err = lease.TTL(ctx)
@@ -758,7 +758,7 @@ func (j *journal) String() string {
 	return j.log.String()
 }
 
-// quiet are the permissions whose want no caller is told of. What comes of it is in ACL.md.
+// quiet are the permissions whose absence no caller notices. ACL.md has the consequences.
 var quiet = []string{
 	"+ping", "+publish", "Mutex +lpop", "Mutex +lindex", "MultiLock +lpop", "MultiLock +pubsub|numsub", "FairMutex +hget",
 	"RedLock +lindex", "RedLock +lpop", "RedLock +lrem", "RedLock +pubsub|numsub",
@@ -792,7 +792,7 @@ func TestACL_WithoutOne(t *testing.T) {
 						s.Do("SCRIPT", "FLUSH")
 					}
 					u := all.without(i)
-					u.name += strconv.Itoa(i) // what is denied may be so late
+					u.name += strconv.Itoa(i) // the denial may come late
 					g, open := u.on(t, servers)
 					said, named := everyStep(t, g, open, each.kind), u.deniedOn(t, servers...)
 					if !slices.Contains(quiet, rule) && !slices.Contains(quiet, each.kind+" "+rule) {

@@ -59,8 +59,8 @@ var (
 	yes       = event{kind: given}
 )
 
-// Who is not answered asks again as Options.Retry has it, who is refused as WithBackoff does; a half of each
-// pause is at random.
+// A call without an answer asks again as Options.Retry has it, a refused call as WithBackoff does; a half of each pause
+// is at random.
 func TestAwait_PausesByThePolicy(t *testing.T) {
 	t.Parallel()
 	const ms = time.Millisecond
@@ -151,7 +151,7 @@ func TestAwait_APauseEndsWithTheCall(t *testing.T) {
 	}
 }
 
-// Who only tries is not refused because of an answer that was lost: it asks once more to learn what it said.
+// A call that tries once does not fail because of a lost answer: it asks once more to learn the answer.
 func TestAwait_ATryAsksOnceMore(t *testing.T) {
 	t.Parallel()
 	for reason, test := range map[string]struct {
@@ -177,7 +177,8 @@ func awaitsOnce(t *testing.T, s *scripted, look func(err error)) {
 	})
 }
 
-// A call that waits without a bound is told of after five seconds, once, unless Options.DeadlockAfter says otherwise.
+// The log gets one line about a call that waits without a bound after five seconds, unless Options.DeadlockAfter says
+// otherwise.
 func TestAwait_TellsOfAWaitWithoutABound(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

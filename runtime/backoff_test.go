@@ -104,7 +104,7 @@ func leasing(m lockrt.Locker) func(ctx context.Context) (func() error, error) {
 	}
 }
 
-// Who waits asks as often as the policy says, whatever it waits for.
+// A waiting call asks as often as the policy allows, for every kind of lock.
 func TestWithBackoff_BoundedAttempts(t *testing.T) {
 	t.Parallel()
 	five := lockrt.WithBackoff(lockrt.ConstantBackoff(time.Millisecond).Attempts(5))
@@ -181,7 +181,7 @@ func TestBackoff_Pauses(t *testing.T) {
 	}
 }
 
-// Who waits puts up with so many errors in a row and no more, whatever it waits for. What is given back is tried on.
+// A waiting call tolerates that many errors in a row and no more, for every kind of lock. A release goes on trying.
 func TestRetry_BoundedAttempts(t *testing.T) {
 	t.Parallel()
 	retry := lockrt.ConstantBackoff(time.Millisecond).Attempts(3)

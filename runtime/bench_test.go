@@ -155,7 +155,7 @@ func BenchmarkMemory(b *testing.B) {
 	for i := range keys {
 		keys[i] = redistest.Key(b, strconv.Itoa(i))
 	}
-	// What a client keeps for the next call is not what a mutex costs.
+	// The buffers that a client keeps for the next call are no cost of a mutex.
 	for _, c := range []*lockrt.Client{holder, waiter} {
 		cycle(b, b.Context(), c.Mutex("warm"))
 	}
@@ -249,8 +249,8 @@ func share(b *testing.B, n int, make func(g int) func()) {
 
 var trackings = map[string]lockrt.Tracking{"auto": lockrt.TrackingAuto, "off": lockrt.TrackingOff}
 
-// BenchmarkTracking shows what it costs that the server tells of changes: nothing for keys that are held
-// for a moment, one request for those that are held for longer, see "renewing" for many of them.
+// BenchmarkTracking shows the cost of tracking: nothing for keys that are held for a moment, one request for those that
+// are held for longer, see "renewing" for many of them.
 func BenchmarkTracking(b *testing.B) {
 	open := func(b *testing.B, server *redistest.RedisServer, opts lockrt.Options) *lockrt.Client {
 		c := clientOf(b, server.URL(), opts)

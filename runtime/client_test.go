@@ -96,7 +96,7 @@ type locked struct {
 	err   error
 }
 
-// watch returns hooks that tell of those who begin to wait, and of leases that end.
+// watch returns hooks that report calls that begin to wait, and leases that end.
 func watch() (hooks lockrt.Hooks, waiting chan string, ends chan lockrt.EndEvent) {
 	waiting, ends = make(chan string, 1000), make(chan lockrt.EndEvent, 1000)
 	return lockrt.Hooks{
@@ -382,7 +382,7 @@ func exists(tb testing.TB, keys ...string) int64 {
 	return n
 }
 
-// Who has unlocked finds the lock free, at once.
+// After Unlock the lock is free, at once.
 func TestUnlock_TheLockIsFreeWhenItReturns(t *testing.T) {
 	t.Parallel()
 	for name, lock := range exclusives {

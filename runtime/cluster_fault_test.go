@@ -154,8 +154,8 @@ func TestCluster_SlotsMoveUnderTraffic(t *testing.T) {
 				require.Empty(t, c.over(t))
 				for key, p := range c.keys {
 					require.Zero(t, p.meets.Load(), key)
-					// What was handed over has two seconds, and cannot be given back while the slot is on its way: it may
-					// expire meanwhile, and Unlock says so.
+					// A handed-over key has two seconds, and cannot be released while the slot moves: it may expire
+					// meanwhile, and Unlock says so.
 					require.LessOrEqual(t, p.lost.Load(), int64(6), key)
 				}
 			})
@@ -180,7 +180,7 @@ func TestCluster_PlannedFailoverUnderTraffic(t *testing.T) {
 			require.Empty(t, c.over(t))
 			for key, p := range c.keys {
 				require.Zero(t, p.meets.Load(), key)
-				// What was handed over has two seconds, and cannot be given back while the servers change places.
+				// A handed-over key has two seconds, and cannot be released while the servers change places.
 				require.LessOrEqual(t, p.lost.Load(), int64(3), key)
 			}
 		})
@@ -206,7 +206,7 @@ func TestCluster_MasterKilledUnderTraffic(t *testing.T) {
 			t.Logf("own: ten more turns %v after promotion", c.goesOn(t, 10, keys[0]))
 			require.Empty(t, c.over(t))
 			for key, p := range c.keys {
-				require.LessOrEqual(t, p.meets.Load(), p.lost.Load(), key) // what the replica had not heard of is lost, and told
+				require.LessOrEqual(t, p.meets.Load(), p.lost.Load(), key) // a key that the replica did not have is lost, and the loss is reported
 			}
 		})
 	}

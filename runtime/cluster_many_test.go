@@ -39,7 +39,7 @@ func TestCluster_ManyAreRenewed(t *testing.T) {
 	t.Parallel()
 	const keys, length = 10_000, 5 * time.Second
 	cluster := redistest.Cluster(t)
-	for _, node := range cluster.Nodes() { // what is lost because nobody takes over in time shows nothing
+	for _, node := range cluster.Nodes() { // a key that is lost because no replica takes over in time proves nothing
 		require.NoError(t, node.Do("CONFIG", "SET", "cluster-node-timeout", "1000").Error())
 	}
 	rc := &tripCounter{Client: cluster.NewClient(func(o *rueidis.ClientOption) {

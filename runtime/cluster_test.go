@@ -68,8 +68,8 @@ func TestCluster_OneHandsOverToTheOther(t *testing.T) {
 				key := redistest.Key(t, "k")
 				direct := kind == "Mutex" && pubsub != lockrt.PubSubPlain
 				for round := 0; round < 5 || direct && b.Stats().HandOversRemote < 5; round++ {
-					// Who asks once more at that moment, since the subscription was confirmed after it was first known, may
-					// have the answer before the message.
+					// A waiter that asks once more at that moment, since the subscription was confirmed after it was
+					// first known, may get the answer before the message.
 					require.Less(t, round, 50, "it is handed over, nearly always")
 					held, err := makes(a, key).Lock(patient(t))
 					require.NoError(t, err)
@@ -130,7 +130,7 @@ func TestCluster_JavaIsTold(t *testing.T) {
 	}
 }
 
-// Who holds a lock that a Java program took before waits for the message of that.
+// A process that waits for a lock of a Java program waits for the message of its release.
 func TestCluster_JavasMessagesAreHeard(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.SharedCluster(t)
@@ -182,7 +182,7 @@ func TestCluster_KeysThatCannotWorkAreRefused(t *testing.T) {
 	require.NoError(t, err, "where there are no slots")
 }
 
-// What is held in many slots is renewed, and given back.
+// The client renews and releases keys in many slots.
 func TestCluster_ManyKeys(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.SharedCluster(t)
@@ -354,7 +354,7 @@ func TestCluster_AsksForShardedChannels(t *testing.T) {
 		t.Helper()
 		return lockrt.New(of(t, ways...), lockrt.Options{OpTimeout: patience})
 	}
-	// says closes a client, after it has shown that it tells of releases on this kind of channel and no other.
+	// says closes a client, after it has shown that it announces releases on this kind of channel and no other.
 	says := func(t *testing.T, c *lockrt.Client, at *redistest.RedisServer, kind string) {
 		t.Helper()
 		at.Do("CONFIG", "RESETSTAT")
@@ -366,7 +366,7 @@ func TestCluster_AsksForShardedChannels(t *testing.T) {
 		require.EqualValues(t, 1, stats["publish"]+stats["spublish"])
 		require.Contains(t, stats, kind)
 	}
-	// asked returns what is told of each time that a server is asked.
+	// asked returns a channel with a value for each request to a server.
 	asked := func(way *redistest.FaultProxy) <-chan struct{} {
 		times := make(chan struct{}, 1000)
 		way.OnRequest(func(cmd []string) {

@@ -44,7 +44,7 @@ func TestClusterFailover_LostGrantsAreReportedAtOnce(t *testing.T) {
 			require.NoError(t, err)
 			master := cluster.Master(keys[0])
 			until(t, "the connections are watched", func() bool { return subscribed(t, cluster, a.ID()+":{") >= 2 })
-			master.Do("PING") // what was written before it is waited for
+			master.Do("PING") // the earlier writes are replicated first
 			require.EqualValues(t, 1, number(t, master, "WAIT", "1", "0"))
 
 			successor := cutReplica(cluster, master)

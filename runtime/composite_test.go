@@ -16,7 +16,7 @@ func (n noted) unlock(l *Lease) error {
 	return nil
 }
 
-// What comes while a composite lease passes its parts on goes to who gets them, and back if nobody does.
+// A part that joins while a composite lease passes its parts on goes to the successor, or is released without one.
 func TestCompositeLease_WhatComesWhileItPasses(t *testing.T) {
 	t.Parallel()
 	for name, passes := range map[string]bool{"to an heir": true, "to nobody": false} {

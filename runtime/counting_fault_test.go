@@ -77,7 +77,7 @@ func TestFault_Semaphore_CreatedOnce(t *testing.T) {
 	})
 }
 
-// One who gives up while nobody knows whether it was granted leaves nothing taken.
+// A waiter that gives up with an unknown outcome leaves no permit taken.
 func TestFault_Semaphore_LostAcquireOfOneWhoGivesUpIsGivenBack(t *testing.T) {
 	t.Parallel()
 	for how, mode := range modes() {
@@ -246,7 +246,8 @@ func TestFault_Permit_ReplySlowerThanTheLeaseIsNoGrant(t *testing.T) {
 	requireCounts(t, other, 1, 0)
 }
 
-// What a request took is over though its outcome is learned much later, when it is sent again.
+// The permits of a request expire even if the client learns its outcome much later, when it sends
+// the request again.
 func TestFault_Permit_RequestSentAgainIsTrustedFromTheFirstTime(t *testing.T) {
 	t.Parallel()
 	l := newLine(t, lockrt.Options{})
@@ -455,7 +456,7 @@ func TestFault_Counting_KilledServer(t *testing.T) {
 	requireCounts(t, p, 1, 0)
 }
 
-// Redis is down: whoever calls returns when its context ends, or when it was to be patient no longer.
+// While Redis is down, each call returns when its context ends, or when its patience is over.
 func TestFault_Counting_CallsAreBoundedWithoutRedis(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
@@ -568,7 +569,7 @@ func TestFault_Counting_LossyNetwork(t *testing.T) {
 	}
 }
 
-// Those who only try, of whom one finds out what became of the request of all, are all answered.
+// Calls that try once share one request with a lost reply, and all of them get the answer.
 func TestFault_Semaphore_TriesAreAllAnswered(t *testing.T) {
 	t.Parallel()
 	l := newLine(t, lockrt.Options{})
@@ -619,7 +620,8 @@ func TestFault_Counting_LeavesNoGoroutine(t *testing.T) { //nolint:paralleltest 
 	require.ErrorIs(t, held.Err(), lockrt.ErrClosed)
 }
 
-// A semaphore of each kind may use one key. What the one is not sure of is not for the other to throw away.
+// A semaphore of each kind may use one key. The requests of one with unknown outcomes stay when the other drops its
+// own.
 func TestFault_Semaphore_KeepsItsRequestInDoubtFromTheOtherKindOnItsKey(t *testing.T) {
 	t.Parallel()
 	l := newLine(t, brisk)

@@ -78,7 +78,7 @@ func TestLeaseFrom(t *testing.T) {
 	}
 }
 
-// The innermost lease is found, whatever its kind and whoever locked.
+// LeaseFrom finds the innermost lease, of any kind and any Client.
 func TestLeaseFrom_Innermost(t *testing.T) {
 	t.Parallel()
 	c := newClient(t, lockrt.Options{})

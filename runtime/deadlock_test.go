@@ -102,7 +102,7 @@ func (f *fork) fails(n int) *lockrt.DeadlockError {
 	return why
 }
 
-// told requires that a call of the client was told of a deadlock of n calls.
+// told requires that the client reported a deadlock of n calls.
 func (f *fork) told(n int, broken bool) lockrt.DeadlockEvent {
 	f.t.Helper()
 	e := receive(f.t, f.found, "a deadlock")
@@ -145,7 +145,7 @@ func TestDeadlock_Broken(t *testing.T) {
 				require.Equal(t, keys[(i+1)%3], e.Key)
 				require.Equal(t, strings.ReplaceAll(t.Name(), "/", "."), e.Name)
 			}
-			all[1].gets() // what the last one had
+			all[1].gets() // the lock of the last one
 			all[0].gets()
 		})
 	}

@@ -10,8 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestDocumentation_FitsItsBound: a person can read the documentation of the package. What is true of several methods is said once, in the package
-// documentation; what few programs need to know is in docs/details.md; what programs that watch locks need is in package observe.
+// TestDocumentation_FitsItsBound: a person can read the documentation of the package. The package documentation has the
+// rules for several methods once; docs/details.md has the rules that few programs need; package observe has the types
+// of programs that watch locks.
 func TestDocumentation_FitsItsBound(t *testing.T) {
 	t.Parallel()
 	const most = 1500

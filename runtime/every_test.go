@@ -105,7 +105,7 @@ func TestEvery_ByTheClockOfTheServer(t *testing.T) {
 	require.False(t, tick.Start.After(at()))
 }
 
-// TestEvery_Missed shows what a run is told of intervals before it.
+// TestEvery_Missed shows the fields of a Tick about earlier intervals.
 func TestEvery_Missed(t *testing.T) {
 	t.Parallel()
 	const week = 7 * 24 * time.Hour

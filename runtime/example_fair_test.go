@@ -7,7 +7,7 @@ import (
 	lockrt "github.com/lockgen/lockgen/runtime"
 )
 
-// Whoever asks for a desk has it in turn, wherever they run.
+// Customers in all processes get the desk in the order in which they asked.
 func ExampleFairMutex() {
 	client, stop := exampleClient()
 	defer stop()

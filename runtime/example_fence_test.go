@@ -12,7 +12,7 @@ import (
 
 var errStale = errors.New("stale token")
 
-// A store refuses whoever comes with a token older than one that it has seen. In SQL that is
+// A store refuses a token that is older than one that it has seen. In SQL that is
 //
 //	UPDATE orders SET state = $1, token = $2 WHERE id = $3 AND token <= $2
 //

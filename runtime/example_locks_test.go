@@ -9,7 +9,7 @@ import (
 	"github.com/lockgen/lockgen/runtime/gen"
 )
 
-// Whoever locks the order has it, and nobody else in any process does.
+// One caller holds the lock of the order, and no other caller in any process does.
 func ExampleMutex() {
 	client, stop := exampleClient()
 	defer stop()
@@ -49,7 +49,7 @@ func ExampleMutex_Do() {
 	// Output: true
 }
 
-// Both accounts, or none, whoever wants them in which order.
+// Both accounts, or none, in any order of the arguments.
 func ExampleMultiLock() {
 	client, stop := exampleClient()
 	defer stop()
@@ -96,7 +96,8 @@ func transfer(from, to lockrt.Held[AccountID], cents int) {
 	fmt.Printf("%d cents from %d to %d\n", cents, from.ID(), to.ID())
 }
 
-// What lockgen generates returns an EntityMutex for each account, and an EntityMulti for several.
+// Code that lockgen generates returns an EntityMutex for each account, and an EntityMulti for
+// several.
 func ExampleEntityMulti() {
 	client, stop := exampleClient()
 	defer stop()
@@ -119,7 +120,7 @@ func ExampleEntityMulti() {
 	// <nil>
 }
 
-// What lockgen generates returns an EntityRWMutex for a page: who changes it shows another proof than who reads it.
+// Code that lockgen generates returns an EntityRWMutex for a page: writers and readers have different proofs.
 func ExampleEntityRWMutex() {
 	client, stop := exampleClient()
 	defer stop()

@@ -32,7 +32,7 @@ type exclusion struct {
 	Addr       string
 	Lock       string
 	Kind       string // of lock: nothing for a Mutex, fair, or rw, which one of four goroutines writes and the others read
-	Counter    string // read, and written back one higher, by whoever holds the lock
+	Counter    string // read, and written back one higher, by the holder of the lock
 	History    string // list of what happened, in the order of the server
 	Victim     string // exists when the next holder is to die
 	Worker     string // the name of the process
@@ -40,7 +40,8 @@ type exclusion struct {
 	Watchdog   time.Duration
 }
 
-// What a worker writes into the history, followed by the name of the section and a value.
+// The lines that a worker writes into the history, each followed by the name of the section and a
+// value.
 const (
 	entered = "enter" // it holds the lock
 	reading = "read"  // it holds the lock for reading
@@ -66,8 +67,8 @@ func TestExclusion_HoldersKilled(t *testing.T) {
 	contend(t, exclusion{Goroutines: 8, Watchdog: 1500 * time.Millisecond}, 4, 3*time.Second, 20_000)
 }
 
-// TestExclusion_Fair is TestExclusion_HoldersKilled with a FairMutex. Who is killed stands in the queue, too, with its
-// other goroutines, and costs the others two seconds.
+// TestExclusion_Fair is TestExclusion_HoldersKilled with a FairMutex. A killed process is in the queue, too, with its
+// other goroutines, and delays the others by two seconds.
 func TestExclusion_Fair(t *testing.T) {
 	t.Parallel()
 	contend(t, exclusion{Kind: "fair", Goroutines: 4, Watchdog: 1500 * time.Millisecond}, 3, 5*time.Second, 500)
@@ -135,7 +136,7 @@ func contend(t *testing.T, x exclusion, processes int, killEvery time.Duration, 
 	require.Empty(t, h.violations)
 	require.GreaterOrEqual(t, h.entered, acquisitions)
 	beside := 0
-	if x.Kind == "rw" { // who is killed may have other readers inside
+	if x.Kind == "rw" { // the killed process may have other readers inside
 		beside = f.kills * x.Goroutines
 	}
 	require.GreaterOrEqual(t, h.entered, h.left+h.lost+f.kills)

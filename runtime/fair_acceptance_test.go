@@ -139,7 +139,8 @@ func TestRedisson_Fair_LockAcquiredTimeoutDrift(t *testing.T) {
 	nothingLeft(t, server, key)
 }
 
-// Those who died at the head of the queue hold up the living until their times are over, and no longer.
+// Waiters that died at the head of the queue delay the living until their times are over, and no
+// longer.
 func TestRedisson_Fair_FirstThreadDeathTimeoutDrift(t *testing.T) {
 	t.Parallel()
 	l := newLine(t, lockrt.Options{FairWait: 500 * time.Millisecond})
@@ -453,7 +454,7 @@ func TestRedisson_NonReentrantFairLock_ContendingThreadAcquiresOnRelease(t *test
 	nothingLeft(t, redistest.Shared(t), m.Key())
 }
 
-// What a fair lock is asked for with, and given back with.
+// The requests and releases of a fair lock.
 var (
 	asksFair  = redistest.EvalSHA(scripts.FairAcquire.SHA1())
 	givesFair = redistest.EvalSHA(scripts.FairRelease.SHA1(), scripts.FairLeave.SHA1())

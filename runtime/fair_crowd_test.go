@@ -119,7 +119,7 @@ func TestFairMutex_ASilentProcessCostsOneLease(t *testing.T) {
 	leave()
 }
 
-// Those who give up at once, again and again, have the lock all the same: whoever comes takes the place of who left.
+// Callers that give up at once, again and again, still get the lock: a new call takes the place of one that left.
 func TestFairMutex_IsGrantedInAStormOfThoseWhoGiveUp(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)

@@ -177,7 +177,7 @@ func TestFairMutex_ARowHasRisingTokens(t *testing.T) {
 	nothingLeft(t, r.server, r.key)
 }
 
-// What one of the row asked for with WithMaxHold, or with Extend, is not for the next.
+// WithMaxHold and Extend of one holder of the row do not apply to the next.
 func TestFairMutex_ARowPassesOnNobodysLimits(t *testing.T) {
 	t.Parallel()
 	r := newFairRow(t, lockrt.Options{})
@@ -222,7 +222,7 @@ func TestFairMutex_ARowWhoseLockIsTaken(t *testing.T) {
 			require.ErrorIs(t, lease.Unlock(patient(t)), lockrt.ErrLost)
 			next := r.next
 			if name == "with all that is its" {
-				next = r.whoever
+				next = r.either
 			}
 			for range 2 {
 				lease := next(t)
@@ -234,8 +234,8 @@ func TestFairMutex_ARowWhoseLockIsTaken(t *testing.T) {
 	}
 }
 
-// whoever returns the lease of one of two who wait, or of the last one.
-func (r *fairRow) whoever(t *testing.T) *lockrt.Lease {
+// either returns the lease of one of two waiters, or of the last one.
+func (r *fairRow) either(t *testing.T) *lockrt.Lease {
 	t.Helper()
 	first, last := r.waits[0], r.waits[len(r.waits)-1]
 	select {

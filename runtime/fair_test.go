@@ -154,8 +154,8 @@ func TestFairMutex_ADeadWaiterIsPassedOverByThoseWhoHaveAskedLongAgo(t *testing.
 	}
 }
 
-// A Java thread behind one that died would ask, again and again, if it was told so before it is its turn. Who gave back
-// sees to it.
+// A Java thread behind one that died would ask, again and again, if it was told so before it is its turn. The releasing
+// process prevents that.
 func TestFairMutex_AJavaThreadBehindTheDeadIsTold(t *testing.T) {
 	t.Parallel()
 	l := newLine(t, lockrt.Options{})
@@ -290,7 +290,7 @@ func TestFairMutex_LostRequestsAndReplies(t *testing.T) {
 		lost = drop(givesFair, 1)
 		free(t, lease)
 		receive(t, lost.Done(), "the loss")
-		select { // who came first depends on what was lost
+		select { // the order of arrival depends on the lost replies
 		case l := <-got:
 			free(t, ok(t)(l.lease, l.err))
 			free(t, gotten(t, behind, "the third"))
@@ -318,7 +318,7 @@ func TestFairMutex_WhoGivesUpLeavesTheQueueWhateverIsLost(t *testing.T) {
 	})
 }
 
-// Those who give up after 0 to 2 ms, again and again, leave nothing behind, and the patient get the lock.
+// Callers that give up after 0 to 2 ms, again and again, leave nothing behind, and the patient callers get the lock.
 func TestFairMutex_CancelStormLeavesNothing(t *testing.T) { //nolint:paralleltest // counts goroutines
 	leaktest.Check(t)
 	server, key := redistest.Server(t), redistest.Key(t, "k")

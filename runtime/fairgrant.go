@@ -17,7 +17,7 @@ type fairGrant struct {
 	ticket   *fairTicket // that Redis has it for
 
 	// Guarded by fairResource.mu.
-	tokens tokens     // what is left of them
+	tokens tokens     // the tokens that are left
 	early  *fairGrant // the one before, while its holder does not know yet that it is lost
 }
 
@@ -134,7 +134,7 @@ func (tk *fairTicket) dismiss() {
 	tk.after = nil
 }
 
-// hangUp ends what Redis tells of tk and of those after it.
+// hangUp ends the messages about tk and the tickets after it.
 func (tk *fairTicket) hangUp() {
 	tk.r.c.disconnect(tk.n)
 	for _, x := range tk.after {
@@ -242,7 +242,7 @@ func (r *fairResource) revoke(g *fairGrant, cause error) {
 	r.c.held(-1)
 	r.quit()
 	if errors.Is(cause, watchdog.ErrRefused) {
-		// Whoever deleted the key notified nobody in the queue, and may have deleted that, too.
+		// The deletion of the key notified no waiter, and may have deleted the queue, too.
 		r.c.spawn(func() {
 			_, _ = r.releaseOnce(g.ticket)
 			r.mu.Lock()

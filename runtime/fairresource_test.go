@@ -12,7 +12,7 @@ import (
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
-// What happens in an order that no test from outside can force.
+// The tests below force orders of events that no test from outside can force.
 
 func testedFairResource(t *testing.T) *fairResource {
 	t.Helper()
@@ -70,14 +70,14 @@ func TestFairResource_WhoGivesUpWhatIsLostLeavesOnce(t *testing.T) {
 	}
 }
 
-// knows reports whether anybody is told of the ticket n.
+// knows reports whether the ticket n has a subscriber.
 func (c *Client) knows(n uint64) bool {
 	c.inboxMu.Lock()
 	defer c.inboxMu.Unlock()
 	return c.subscribers[n].subscriber != nil
 }
 
-// Who was told of a grant too late has lost its place, and what was said of those behind it is not true any more.
+// A ticket whose grant came too late has lost its place, and the followers in that grant are not valid any more.
 func TestFairResource_WhoFollowsIsForgottenWithTheGrant(t *testing.T) {
 	t.Parallel()
 	r := testedFairResource(t)
@@ -94,7 +94,7 @@ func TestFairResource_WhoFollowsIsForgottenWithTheGrant(t *testing.T) {
 	b.call.leave(b.call.w)
 }
 
-// What Redis is known to have for somebody else is not passed on.
+// A grant that Redis is known to have for another owner is not passed on.
 func TestFairResource_WhatIsLostIsNotPassedOn(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]func(r *fairResource, g *fairGrant, other *fairTicket){

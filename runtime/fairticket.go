@@ -35,10 +35,10 @@ type fairTicket struct {
 	seen    sighting      // of the last answer
 	granted time.Time     // when another process handed it over, by the server's clock
 	heard   time.Time     // when that was heard
-	grant   *fairGrant    // what it was granted, or had after the one who was, or nil
-	behind  []uint64      // those who have what it is handed after it
+	grant   *fairGrant    // its grant, or that of the ticket before it, or nil
+	behind  []uint64      // the tickets that get the grant after it
 	after   []*fairTicket // those of them who had it
-	entered []*fairTicket // those who did not wait for their turn, being of one owner with one who had it; they are being withdrawn
+	entered []*fairTicket // tickets of its owner, which did not wait for their turn; they are being withdrawn
 	since   time.Time     // when it became spare
 
 	late *time.Timer // has it ask when the one before it may have died; nil until it is the next one
@@ -189,7 +189,7 @@ func (tk *fairTicket) settle(sent time.Time, beside bool, reply protocol.FairVer
 	case !time.Now().Before(sent.Add(ttl - watchdog.Margin(ttl))):
 		tell(event{kind: failed, err: errLate})
 	case tk.forced:
-		tk.forced = false // what Redis said is over; it is asked again
+		tk.forced = false // Redis lost it since; ask again
 		tell(event{kind: turn})
 	default:
 		return tk.promote(sent, ttl, newTokens(reply.Token, 1))
@@ -197,8 +197,8 @@ func (tk *fairTicket) settle(sent time.Time, beside bool, reply protocol.FairVer
 	return nil
 }
 
-// handed deals with the message that the lock was handed over to this ticket. What trust is counted from is explained at
-// resource.handed.
+// handed deals with the message that the lock was handed over to this ticket. resource.handed explains the start of the
+// trust.
 func (tk *fairTicket) handed(_ uint64, o handOver) {
 	received, at, token := time.Now(), o.at, o.token
 	r := tk.r
@@ -264,7 +264,7 @@ func (tk *fairTicket) ousted() (rest func()) {
 	return func() {
 		defer r.quit()
 		r.c.watchdog.Lose(&g.guard, watchdog.ErrRefused)
-		_ = r.release(tk) // what failed goes on in the background
+		_ = r.release(tk) // a failed release continues in the background
 	}
 }
 

@@ -254,7 +254,7 @@ func TestFault_ALeaseIsOverByTheClockWhoeverHasYetToTell(t *testing.T) {
 		n := calls.Add(1)
 		telling <- key
 		if n <= 2 {
-			<-told // whoever is lost beside this one is told after it
+			<-told // the loss of another lease is reported after this one
 		}
 	})
 	lock := func(name string, d time.Duration) *lockrt.Lease {

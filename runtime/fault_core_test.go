@@ -24,7 +24,7 @@ func (c *lateDone) Done() <-chan struct{} {
 	return c.Context.Done()
 }
 
-// What an owner gets while another call of his is on its way into the queue is found by that one, too.
+// A call that is on its way into the queue finds the grant of another call of its owner, too.
 func TestOwner_EntersWhatItGotAMomentAgo(t *testing.T) {
 	t.Parallel()
 	m := clientOf(t, redistest.Shared(t).URL(), lockrt.Options{}).Mutex(redistest.Key(t, "k"))
@@ -90,7 +90,7 @@ func TestFault_FixedLeaseAfterOneWhoAskedForMore(t *testing.T) {
 	gone(t, l.server, l.key) // its holder never unlocks
 }
 
-// What one holder extends is no promise of the next.
+// An extension by one holder is no promise to the next.
 func TestLease_ExtendEndsWithItsLease(t *testing.T) {
 	t.Parallel()
 	hooks, waiting, _ := watch()

@@ -34,7 +34,7 @@ func TestFault_HolderCutOffIsToldBeforeItsKeyExpires(t *testing.T) {
 			receive(t, held.Context().Done(), "the loss to be told")
 			require.ErrorIs(t, context.Cause(held.Context()), lockrt.ErrLost)
 			require.False(t, time.Now().Before(held.Until()), "the trust was used up")
-			if d&redistest.Requests == 0 { // what is renewed without confirmation is not trusted
+			if d&redistest.Requests == 0 { // a lease without a confirmed renewal is not trusted
 				require.EqualValues(t, 1, number(t, l.server, "EXISTS", l.key))
 			}
 			unlocked := make(chan error, 1)

@@ -95,7 +95,7 @@ func (s *split) owner(t *testing.T, key string) string {
 	return ""
 }
 
-// inLine returns the number of the client's claim that stands in line.
+// inLine returns the number of the client's owner in the wait queue.
 func (s *split) inLine(t *testing.T) string {
 	t.Helper()
 	inLine(t, s.server, s.key, 1)
@@ -190,8 +190,8 @@ func TestFault_HandedOverForLongerThanTheWatchdog(t *testing.T) {
 	})
 }
 
-// TestFault_LateRequestShortensNothing has a request of one who gave up come late, on the same
-// claim as that of the next one, who has the lock for longer.
+// TestFault_LateRequestShortensNothing delays a request of a caller that gave up, with the same
+// owner as that of the next caller, which holds the lock for longer.
 func TestFault_LateRequestShortensNothing(t *testing.T) {
 	t.Parallel()
 	s := newSplit(t, lockrt.Options{})
@@ -375,7 +375,7 @@ func TestFault_FirstInLineIsGoneAtRedissonsTurn(t *testing.T) {
 	require.NoError(t, held.Unlock(t.Context()))
 	next := receive(t, mine, "the lock, handed over: the next turn is Redisson's")
 	require.NoError(t, next.err)
-	s.server.Do("PEXPIRE", s.key, hour)                                                   // or the end of the claim lease would explain it
+	s.server.Do("PEXPIRE", s.key, hour)                                                   // or the end of the hand-over lease would explain it
 	s.server.Do("RPUSH", "lockgen_waiting:{k}", "99999999-2222-8333-8444-555555555555:1") // it is gone
 	got := lockLater(patient(t), other.Mutex(s.key))
 	inLine(t, s.server, s.key, 2)

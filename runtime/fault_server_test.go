@@ -43,7 +43,7 @@ func TestFault_StoppedServer(t *testing.T) {
 	receive(t, waiting, "the first to wait")
 	receive(t, waiting, "the second to wait")
 
-	// What is trusted ends before the key does. Both are read until no renewal comes between.
+	// Trust ends before the key does. Both are read until no renewal comes between.
 	var trusted, expires int64
 	for before := (time.Time{}); !before.Equal(held.Until()); {
 		before = held.Until()
@@ -548,8 +548,9 @@ func TestFault_RefusedByTheServersRules(t *testing.T) {
 	require.NoError(t, lease.Unlock(t.Context()))
 }
 
-// Who gives up while the server refuses to hear of it stands in line until the server hears again. Its
-// place must not be handed the lock then, which nobody would give back for two seconds.
+// A waiter that gives up while the server refuses to remove it stays in the wait queue until the
+// server accepts that. Its place must not be handed the lock then, since no release would follow
+// for two seconds.
 func TestFault_PlaceInLineIsGivenUpWhenTheServerAllowsItAgain(t *testing.T) {
 	t.Parallel()
 	for name, refuse := range map[string]struct{ begin, end []string }{

@@ -80,7 +80,7 @@ func storm(t *testing.T, server *redistest.RedisServer, url, key string) []*lock
 func TestFault_CancelStormLeavesNothing(t *testing.T) { //nolint:paralleltest // counts goroutines
 	leaktest.Check(t)
 	server := redistest.Server(t)
-	for range 2 { // what has ended begins anew
+	for range 2 { // a worker that has ended begins anew
 		clients := storm(t, server, server.URL(), redistest.Key(t, "k"))
 		for _, c := range clients {
 			require.NoError(t, c.Close())

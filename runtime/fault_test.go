@@ -32,7 +32,7 @@ type line struct {
 	key    string
 }
 
-// What a client asks for a lock with, and what it gives one back with.
+// The scripts of acquisitions, and those of releases.
 var (
 	asks  = redistest.EvalSHA(scripts.Take.SHA1(), scripts.Acquire.SHA1())
 	gives = redistest.EvalSHA(scripts.Free.SHA1(), scripts.Release.SHA1())

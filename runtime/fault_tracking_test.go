@@ -19,8 +19,8 @@ import (
 	"github.com/lockgen/lockgen/scripts"
 )
 
-// This file changes keys behind their holders' backs. What is told while a test runs is told because
-// the server said so: the first renewal would be later than a test waits.
+// This file changes keys behind their holders' backs. A loss during a test is noticed through a
+// message of the server: the first renewal would be later than a test waits.
 
 // unrenewed is a lock that is neither renewed nor expires while a test runs.
 var unrenewed = lockrt.WithWatchdog(6 * patience)
@@ -103,7 +103,8 @@ func TestTracking_LossIsToldBeforeTheNextRenewal(t *testing.T) {
 				told(t, lease)
 				require.ErrorIs(t, lease.Unlock(t.Context()), lockrt.ErrLost)
 				until(t, "it is not counted any more", func() bool { return c.Stats().Held == 0 })
-				// What the others did is theirs, and the key can be locked again when it is free.
+				// The client leaves the key of another owner alone, and can lock it again when it
+				// is free.
 				server.Do("FLUSHALL")
 				again, err := c.Mutex("k").Lock(patient(t))
 				require.NoError(t, err)
@@ -184,7 +185,7 @@ func TestTracking_Evicted(t *testing.T) {
 	lease := hold(t, server, c, unrenewed, "k")[0]
 	server.Do("CONFIG", "SET", "maxmemory-policy", "allkeys-random")
 	server.Do("CONFIG", "SET", "maxmemory", "1")
-	_, _ = server.Try("SET", "other", "x") // what makes room
+	_, _ = server.Try("SET", "other", "x") // this write makes room
 	told(t, lease)
 	server.Do("CONFIG", "SET", "maxmemory", "0")
 	require.ErrorIs(t, lease.Unlock(t.Context()), lockrt.ErrLost)
@@ -218,7 +219,7 @@ func TestTracking_ServerComesBackEmpty(t *testing.T) {
 	told(t, again)
 }
 
-// kill has the server close the connection that it tells of changes.
+// kill closes the tracked connection at the server.
 func kill(t *testing.T, server *redistest.RedisServer) {
 	t.Helper()
 	id := watcher(t, server)
@@ -228,7 +229,7 @@ func kill(t *testing.T, server *redistest.RedisServer) {
 
 var tracking = regexp.MustCompile(`(?m)^id=(\d+) .* flags=\w*t\w* `)
 
-// watcher returns the id of the connection that is told of changes, or "".
+// watcher returns the id of the tracked connection, or "".
 func watcher(tb testing.TB, server *redistest.RedisServer) string {
 	tb.Helper()
 	list, err := server.Do("CLIENT", "LIST").ToString()
@@ -258,7 +259,7 @@ func TestTracking_ConnectionIsMadeAgain(t *testing.T) {
 	require.Empty(t, log.lines)
 }
 
-// TestTracking_ChangedWhileNobodyIsTold deletes a key when there is no connection to tell of it.
+// TestTracking_ChangedWhileNobodyIsTold deletes a key while there is no tracked connection.
 func TestTracking_ChangedWhileNobodyIsTold(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
@@ -286,8 +287,8 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// TestTracking_MuteConnectionCostsNoHold has the connection that is told of changes answer nothing any
-// more, while the other ones are well.
+// TestTracking_MuteConnectionCostsNoHold makes the tracked connection mute, while the other ones
+// are well.
 func TestTracking_MuteConnectionCostsNoHold(t *testing.T) {
 	t.Parallel()
 	for what := range losses(nil) {
@@ -515,7 +516,8 @@ func TestTracking_SmallTable(t *testing.T) {
 			server.Do("DEL", lease.Key())
 		}
 	}
-	// What it forgets is looked at, less and less often, so a loss is told at the next renewal at the latest.
+	// The client looks at keys that the server forgets to track less and less often, so it notices a loss at the next
+	// renewal at the latest.
 	for i, lease := range leases {
 		if i%2 == 0 {
 			told(t, lease)
@@ -537,8 +539,8 @@ func TestTracking_CachingClient(t *testing.T) {
 	told(t, lease)
 }
 
-// TestTracking_HandedOver shows that what another process handed over is renewed long before a third of
-// the claim lease is over, and watched.
+// TestTracking_HandedOver shows that a handed-over lease is renewed long before a third of the
+// hand-over lease is over, and tracked.
 func TestTracking_HandedOver(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
@@ -603,7 +605,7 @@ func TestTracking_CloseEndsTheConnection(t *testing.T) {
 	require.NoError(t, lease.Unlock(t.Context()))
 }
 
-// Who deletes a key tells nobody who waits for it. Its holder does, who is told.
+// Deleting a key notifies no waiter. Its holder, which is notified, tells them.
 func TestFault_AKeyThatIsDeletedGoesToTheNext(t *testing.T) {
 	t.Parallel()
 	for name, of := range map[string]func(c *lockrt.Client, key string) lockrt.Locker{

@@ -77,8 +77,8 @@ func TestFleet_AllAnswer(t *testing.T) {
 	}
 }
 
-// What one process holds comes in parts, each of which can be read and is no longer than 32 KB, and what it leaves out is
-// counted.
+// The report of one process comes in parts, each of which can be read and is no longer than 32 KB, and the process
+// counts the entries that it leaves out.
 func TestFleet_Parts(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
@@ -201,7 +201,8 @@ func TestFleet_AnswersOnItsOwnChannelsOnly(t *testing.T) {
 	free(t, held)
 }
 
-// What nobody asked for, comes twice, is of another version or too large does not make up an answer.
+// A message without a question, a duplicate, one of another version or one that is too large does
+// not make up an answer.
 func TestFleet_BadAnswers(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)

@@ -13,9 +13,9 @@ import (
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
-// FLUSHALL takes the line with the lock, and nobody tells those who stood in it. Who holds the lock here does not notice
-// either, so each waiter has to find out by itself: by what the server tells of changes, or by time, long before the 30s
-// after which everybody asks.
+// FLUSHALL deletes the wait queue with the lock, and no message goes to the waiters. The holder does not notice it here
+// either, so each waiter has to find out by itself: by tracking, or by time, long before the 30s after which everybody
+// asks.
 func TestFlushAll_WakesThoseWhoWait(t *testing.T) {
 	t.Parallel()
 	for kind, lock := range exclusives {
@@ -49,8 +49,8 @@ func TestFlushAll_WakesThoseWhoWait(t *testing.T) {
 	}
 }
 
-// Who waits for what counts finds out too: by time, long before the 30s, or as soon as the server tells of changes, as it does
-// where the process holds something else.
+// Waiters of semaphores and latches find out too: by time, long before the 30s, or by tracking, where the process holds
+// something else.
 func TestFlushAll_WakesThoseWhoWaitForWhatCounts(t *testing.T) {
 	t.Parallel()
 	hold := map[string]func(t *testing.T, c *lockrt.Client){

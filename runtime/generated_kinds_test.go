@@ -53,7 +53,7 @@ func TestAcquire_Fair(t *testing.T) {
 	require.NoError(t, release(inner), "it enters again")
 	require.NoError(t, hold.Context().Err())
 
-	// Who asks is served in order.
+	// Callers are served in the order in which they asked.
 	server := redistest.Shared(t)
 	order := make(chan int, 3)
 	for i := range 3 {
@@ -121,7 +121,7 @@ func TestAcquire_PermitThatIsLost(t *testing.T) {
 	tidyPermits(t, c, server, key)
 }
 
-// What is for mutexes does not make a permit stay.
+// Options for mutexes do not make a permit stay.
 func TestAcquire_PermitOfFixedLength(t *testing.T) {
 	t.Parallel()
 	c := newClient(t, lockrt.Options{})
@@ -279,7 +279,7 @@ func TestAcquireKinds_OneKeyTwice(t *testing.T) {
 	require.Zero(t, exists(t, key))
 }
 
-// What was granted first lasts as long as what was waited for.
+// The lock that was granted first lasts as long as the one that was waited for.
 func TestAcquireKinds_FixedLeasesLastTogether(t *testing.T) {
 	t.Parallel()
 	const lease = 3 * time.Second

@@ -34,7 +34,7 @@ func uuidOf(t *testing.T, server *redistest.RedisServer, c *lockrt.Client) strin
 	return ""
 }
 
-// What a ghost of a kind has in Redis while it holds a key.
+// The keys in Redis of an owner of a kind while it holds a key.
 var ghostHolds = map[string]func(server *redistest.RedisServer, key, owner string){
 	"Mutex":     func(server *redistest.RedisServer, key, owner string) { server.Do("HSET", key, owner, "1") },
 	"FairMutex": func(server *redistest.RedisServer, key, owner string) { server.Do("HSET", key, owner, "1") },

@@ -40,7 +40,7 @@ func TestHandOver_NobodyAsksTwice(t *testing.T) {
 	})
 }
 
-// Who was refused a moment ago stands in line with its first request.
+// A process that was refused a moment ago joins the wait queue with its first request.
 func TestHandOver_OneRequestWhereItWasContended(t *testing.T) {
 	t.Parallel()
 	l := newLine(t, lockrt.Options{Tracking: lockrt.TrackingOff})

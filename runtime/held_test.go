@@ -13,7 +13,7 @@ import (
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
-// What a proof has, and the types that have it.
+// The methods of a proof, and the types with them.
 type proof interface {
 	Key() string
 	Err() error

@@ -102,7 +102,7 @@ func TestHooks_SayHowACallEnded(t *testing.T) {
 	require.True(t, cancelled.Contended)
 
 	lease := outer
-	for range 100 { // what was held for long is given back to Redis
+	for range 100 { // a lease that was held for long is released in Redis
 		next := lockLater(patient(t), m)
 		require.True(t, receive(t, told.waits, "the next").Contended)
 		free(t, lease)
@@ -147,7 +147,7 @@ func TestHooks_SayWhoHandedOver(t *testing.T) {
 			hooks, told := recorded()
 			one, two := clientOf(t, server.URL(), lockrt.Options{}), clientOf(t, server.URL(), lockrt.Options{Hooks: hooks})
 			key := redistest.Key(t, "k")
-			for range 20 { // what is handed over may have to be asked for, when the message comes late
+			for range 20 { // a handed-over lock may have to be asked for, when the message comes late
 				lease := ok(t)(lockerOf(one, key).Lock(patient(t)))
 				next := lockLater(patient(t), lockerOf(two, key))
 				receive(t, told.waits, "who waits")
@@ -163,7 +163,7 @@ func TestHooks_SayWhoHandedOver(t *testing.T) {
 	}
 }
 
-// What is tried on the way to a MultiLock is nobody's business: it is one call, and one lease.
+// The tries on the way to a MultiLock are not reported: it is one call, and one lease.
 func TestHooks_AMultiLockIsOneLock(t *testing.T) {
 	t.Parallel()
 	hooks, told := recorded()

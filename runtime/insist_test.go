@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What Redis may have done is not sent again when Redis does not remember it any more, however long the caller waits.
+// A request with an unknown outcome is not sent again when Redis does not remember its result any more, however long
+// the caller waits.
 func TestInsist_NoLongerThanRedisRemembers(t *testing.T) {
 	t.Parallel()
 	for _, anyway := range []bool{false, true} {

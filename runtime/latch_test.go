@@ -165,7 +165,8 @@ func TestRedisson_Latch_SingleCountDownAwait_SingleInstance(t *testing.T) {
 	requireCount(t, 0, l)
 }
 
-// A latch that is deleted lets nobody wait for ever, whoever deletes it, heard or not.
+// The deletion of a latch ends all waits for it, by this library or by Java, with the message or
+// without.
 func TestLatch_DeletedFailsThoseWhoWait(t *testing.T) {
 	t.Parallel()
 	server := redistest.Shared(t)

@@ -62,8 +62,8 @@ func TestLease_OfFixedLengthEndsBeforeItsKey(t *testing.T) {
 	require.NoError(t, next.Unlock(t.Context()))
 }
 
-// What Redis has of a lease of fixed length is its holder's until the length is over, whoever asks for it before or after
-// the end of trust: the holder may still be ending its work.
+// The key of a lease of fixed length stays its holder's in Redis until the length is over, also if others ask for it
+// before or after the end of trust: the holder may still be ending its work.
 func TestLease_OfFixedLengthIsNobodyElsesBeforeItsEnd(t *testing.T) {
 	t.Parallel()
 	const length = 800 * time.Millisecond // less than Redis has for who is handed a key
@@ -180,7 +180,7 @@ func TestLease_ContextEndsWithACause(t *testing.T) {
 	require.Equal(t, &lockrt.Error{Op: "unlock", Key: m.Key(), Err: lockrt.ErrReleased}, e)
 }
 
-// A call that was cancelled when its turn came is told of once, as a call that failed.
+// A call that was cancelled at its turn is reported once, as a call that failed.
 func TestLease_EndsOnlyIfItBegan(t *testing.T) {
 	t.Parallel()
 	type unlock func(ctx context.Context) error

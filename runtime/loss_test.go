@@ -99,7 +99,7 @@ func TestLoss_IsNoEndOfTheCallersContext(t *testing.T) {
 	}
 }
 
-// What Do returns after a loss is one line of text, and says which lock it was, by its key and by its name.
+// The error of Do after a loss is one line of text, with the key and the name of the lock.
 func TestLoss_SaysKeyAndName(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)

@@ -55,9 +55,9 @@ func (m *monitor) until(mark string) (commands []string) {
 	return nil
 }
 
-// TestMonitor looks at a run of three processes from outside: after the start, in which each loads the
-// scripts, begins to listen and has the server tell of changes, nothing is sent but the hashes of scripts, and by each
-// the greeting of one more connection at most.
+// TestMonitor looks at a run of three processes from outside: after the start, in which each loads the scripts, begins
+// to listen and starts tracking, the processes send nothing but the hashes of scripts, and by each the greeting of one
+// more connection at most.
 func TestMonitor(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
@@ -85,7 +85,7 @@ func TestMonitor(t *testing.T) {
 		return &wg
 	}
 
-	for i, c := range clients { // so that each has its connection on which it is told of changes
+	for i, c := range clients { // so that each has its tracked connection
 		unharmed(t, hold(t, server, c, unrenewed, strconv.Itoa(i))...)
 	}
 	first, err := clients[0].Mutex("k").Lock(patient(t))

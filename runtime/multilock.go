@@ -18,7 +18,7 @@ import (
 // counts the parts.
 type MultiLock struct {
 	members []Locker      // in the order of their keys
-	c       *Client       // whose hooks are called; nil if all members are of other packages
+	c       *Client       // the client that calls the hooks; nil if all members are of other packages
 	opts    []LockOption  // the options of the member of that Client
 	keys    []string      // of the members
 	key     string        // all of them

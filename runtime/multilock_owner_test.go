@@ -30,8 +30,8 @@ func tryout(ctx context.Context, m *Mutex, opts ...LockOption) (*resource, *Leas
 	return r, l, cfg, err
 }
 
-// What a try of several mutexes does, step by step: between two of its steps another call of its owner is granted the key.
-// The try enters that, and has it until it gives it back.
+// The steps of a try of several mutexes: between two of them another call of its owner is granted the key. The try
+// enters that grant, and keeps it until it releases it.
 func TestMultiLock_EntersWhatItsOwnerGotAMomentAgo(t *testing.T) {
 	t.Parallel()
 	c, err := Open(t.Context(), redistest.Shared(t).URL(), Options{})

@@ -127,7 +127,7 @@ func grabs(clients []*lockrt.Client) (all []grab, err error) {
 	return all, nil
 }
 
-// What is done to the counters of what somebody has: one is negative for who has it alone, else it is how many read.
+// The counters of the keys that workers hold: a negative one is a sole holder, else it is the number of readers.
 var (
 	comesIn = rueidis.NewLuaScript(`for i, key in ipairs(KEYS) do
 	local n = tonumber(redis.call('get', key) or 0)

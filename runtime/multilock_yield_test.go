@@ -107,7 +107,8 @@ func TestMultiLock_GivesWayToNobodyElse(t *testing.T) {
 	free(t, gotten(t, got, "both"))
 }
 
-// What a call waits for alone counts for its wait, and nothing is left behind when that is over.
+// The time for which a call waits for a member alone counts for its wait, and the call leaves
+// nothing behind when that is over.
 func TestMultiLock_TheWaitEndsWhileItGivesWay(t *testing.T) {
 	t.Parallel()
 	server, key := redistest.Shared(t), redistest.Key(t, "")

@@ -140,8 +140,8 @@ func takesContext(fn *ast.FuncDecl) bool {
 	})
 }
 
-// TestNothing_NoContext: a context that is nil is an error of each call that would end with it, before anything is sent. What runs to
-// its end in any case, such as Unlock, uses its context for values alone, and does without.
+// TestNothing_NoContext: a context that is nil is an error of each call that would end with it, before anything is
+// sent. A call that runs to its end in any case, such as Unlock, uses its context for values alone, and needs none.
 func TestNothing_NoContext(t *testing.T) {
 	t.Parallel()
 	c := newClient(t, lockrt.Options{})

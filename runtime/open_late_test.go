@@ -182,7 +182,7 @@ func TestOpen_StartWithoutServerThatIsMute(t *testing.T) {
 	require.ErrorIs(t, err, lockrt.ErrClosed)
 }
 
-// What will not pass is told at once, by each call.
+// Each call returns a permanent error at once.
 func TestOpen_StartWithoutServerThatRefuses(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t, redistest.WithPassword("secret"))

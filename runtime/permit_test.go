@@ -600,8 +600,9 @@ func TestPermit_AFixedLengthIsKept(t *testing.T) {
 	}
 }
 
-// Whoever prolongs a permit of fixed length prolongs the trust in it: at once if it is the holder's process, else when the
-// holder asks. A holder who does not ask is told at the end of what it knows, and the permit stays all the same.
+// Prolonging a permit of fixed length prolongs the trust in it: at once in the holder's process, else when the holder
+// asks. A permit whose holder does not ask is lost for the holder at the end of its known time, and stays in Redis all
+// the same.
 func TestPermit_AFixedLengthCanBeProlonged(t *testing.T) {
 	t.Parallel()
 	const length = 4 * time.Second

@@ -32,8 +32,8 @@ func introductions(proxy *redistest.FaultProxy) *atomic.Int64 {
 	return n
 }
 
-// Who holds a lock for long says who it is, and what it says outlives its lock: also when the process is killed, here by
-// taking its connections away.
+// A client that holds a lock for long describes its process in Redis, and the description outlives its lock: also when
+// the process is killed, here by cutting its connections.
 func TestPresence_OutlivesTheLocksOfAKilledProcess(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)

@@ -70,7 +70,7 @@ func TestRedLock_WhoRefusedIsAskedAgain(t *testing.T) {
 	}
 }
 
-// What a server grants that was asked again goes back to it if nobody has the lease by then.
+// The late grant of a server that was asked again is released if the lease is over by then.
 func TestRedLock_WhoIsAskedAgainInVainIsToldSo(t *testing.T) {
 	t.Parallel()
 	all, key := sites(t, 3), redistest.Key(t, "k")
@@ -102,8 +102,8 @@ func TestRedLock_WhoIsAskedAgainInVainIsToldSo(t *testing.T) {
 	freeAgain(t, all, key)
 }
 
-// Servers that forget a lease one after the other, even all of them, do not end it: each learns of it again before the next one
-// forgets. Whose token it has they learn, too.
+// Servers that forget a lease one after the other, even all of them, do not end it: each learns of it again before the
+// next one forgets. Each learns its token, too.
 func TestRedLock_OneServerAfterTheOther(t *testing.T) {
 	t.Parallel()
 	all, key := sites(t, 3), redistest.Key(t, "k")
@@ -234,8 +234,8 @@ func TestRedLock_ASlowServerThatIsNeeded(t *testing.T) {
 	})
 }
 
-// Who tries while another goroutine of the process does, or gives back, is refused or gets it; that its servers have not answered
-// that one is no error.
+// A try while another goroutine of the process tries, or releases, is refused or gets the lock; missing answers to the
+// other goroutine are no error.
 func TestRedLock_TryLockBesideOthers(t *testing.T) {
 	t.Parallel()
 	all, key := sites(t, 3), redistest.Key(t, "k")
@@ -290,7 +290,7 @@ func TestRedLock_CloseOfOneClient(t *testing.T) {
 	require.EqualValues(t, 1, number(t, all[1].RedisServer, "EXISTS", key))
 }
 
-// What Extend said holds for what joins later.
+// Extend also applies to parts that join later.
 func TestRedLock_ExtendHoldsForWhatJoins(t *testing.T) {
 	t.Parallel()
 	all, key := sites(t, 3), redistest.Key(t, "k")
@@ -349,7 +349,8 @@ func TestRedLock_OverByTheClock(t *testing.T) {
 	freeAgain(t, all, key)
 }
 
-// What is left of a lease that is lost expires, whatever its holder does: others need it.
+// The rest of a lost lease expires, even if its holder does nothing: other processes need the
+// servers.
 func TestRedLock_WhatIsLeftOfALostOneExpires(t *testing.T) {
 	t.Parallel()
 	all, key := sites(t, 3), redistest.Key(t, "k")
@@ -365,7 +366,8 @@ func TestRedLock_WhatIsLeftOfALostOneExpires(t *testing.T) {
 	require.False(t, lease.Until().After(time.Now().Add(time.Hour))) // there is an answer for what is over, too
 }
 
-// Who can have no majority any more, since most Clients are closed, is told so.
+// A call that cannot get a majority any more, since most Clients are closed, fails with that
+// reason.
 func TestRedLock_MostClientsClosed(t *testing.T) {
 	t.Parallel()
 	all, key := sites(t, 3), redistest.Key(t, "k")
@@ -380,7 +382,8 @@ func TestRedLock_MostClientsClosed(t *testing.T) {
 	freeAgain(t, all, key)
 }
 
-// Who waits for a lease of a bare majority is granted the rest again and again, and gives it back: that is no reason to ask.
+// A waiter for a lease of a bare majority is granted the rest again and again, and releases it: that is no reason to
+// ask.
 func TestRedLock_WhoIsRefusedAsksEverLessOften(t *testing.T) {
 	t.Parallel()
 	all, key := sites(t, 3), redistest.Key(t, "k")
@@ -453,7 +456,7 @@ func TestRedLock_OneTokenOfOneOwner(t *testing.T) {
 	all[2].proxy.OnRequest(func(cmd []string) {
 		if redistest.EvalSHA(scripts.Raise.SHA1())(cmd) {
 			all[2].proxy.Delay(50 * time.Millisecond)
-			all[0].proxy.Deliver() // what it grants comes late
+			all[0].proxy.Deliver() // its grant comes late
 			raises <- struct{}{}
 		}
 	})
@@ -521,7 +524,7 @@ func TestRedLock_LockDoesNotWaitForWhoDoesNotLearnOfTheToken(t *testing.T) {
 	}
 }
 
-// What a server answers that cannot learn of the token is told, and nothing is held.
+// The call returns the error of a server that cannot store the token, and holds nothing.
 func TestRedLock_ATokenThatCannotBeToldIsNone(t *testing.T) {
 	t.Parallel()
 	all, key := sites(t, 3), redistest.Key(t, "k")

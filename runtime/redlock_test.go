@@ -262,7 +262,7 @@ func TestRedLock_GoroutinesAreServedInOrder(t *testing.T) {
 	require.Zero(t, lockrt.QuorumQueues(c))
 }
 
-// What one of a process was granted goes to the next of it, while that is a moment ago and wants the same.
+// The grants of one caller of a process go to the next one, while they are recent and the next one wants the same.
 func TestRedLock_GoesRoundInAProcess(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -332,7 +332,8 @@ func TestRedLock_OfOtherServersIsAnotherLine(t *testing.T) {
 	}
 }
 
-// What somebody else of this process has entered does not go to the next before that one has left it.
+// A lease that another caller of this process has re-entered goes to the next one only after that
+// caller has left it.
 func TestRedLock_WhatWasEnteredDoesNotGoRound(t *testing.T) {
 	t.Parallel()
 	for name, enter := range map[string]func(c *lockrt.Client, m *lockrt.RedLock, key string) []lockrt.Locker{
@@ -371,7 +372,7 @@ func TestRedLock_WhatWasEnteredDoesNotGoRound(t *testing.T) {
 	}
 }
 
-// Who inherits has what all servers have granted, also those that were late.
+// The next caller gets the parts of all servers, also of those that were late.
 func TestRedLock_WhoInheritsHasTheLateOnesToo(t *testing.T) {
 	t.Parallel()
 	all, key := sites(t, 3), redistest.Key(t, "k")

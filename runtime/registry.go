@@ -8,7 +8,7 @@ import (
 // A registry has the entries of a client for the keys of one kind of lock: each from the first reference to it until
 // the last one is gone.
 type registry[T registered] struct {
-	c      *Client // whose mu guards the rest
+	c      *Client // its mu guards the rest
 	create func(c *Client, key string) T
 	all    map[string]T
 }

@@ -162,7 +162,7 @@ func TestReplicas_UnconfirmedGrantsAreGivenBack(t *testing.T) {
 			require.NoError(t, kept.Err())
 			require.NoError(t, kept.Unlock(t.Context()))
 
-			// Who waits is served when there are enough again.
+			// A waiter is served when there are enough replicas again.
 			later := map[string]chan error{}
 			for kind, want := range wanting {
 				done := make(chan error, 1)

@@ -576,7 +576,8 @@ func TestRWMutex_AJavaProgramThatWaitsIsLetIn(t *testing.T) {
 	conn.SetPubSubHooks(rueidis.PubSubHooks{OnMessage: func(m rueidis.PubSubMessage) { heard <- m.Message }})
 	require.NoError(t, conn.Do(t.Context(), conn.B().Subscribe().Channel("redisson_rwlock:{k}").Build()).Error())
 	for {
-		// What Redisson's script does in one step, as nobody else would be refused in between.
+		// The effect of Redisson's script in one step, as no other call would be refused in
+		// between.
 		got, err := server.Do("EVAL", "if redis.call('exists', KEYS[1]) == 1 then return 0 end "+
 			"redis.call('hset', KEYS[1], 'mode', 'write', ARGV[1], 1) redis.call('pexpire', KEYS[1], 30000) return 1", "1", "k", java).AsInt64()
 		require.NoError(t, err)
@@ -596,7 +597,7 @@ func TestRWMutex_AJavaProgramThatWaitsIsLetIn(t *testing.T) {
 	}
 }
 
-// What Redisson's scripts do to lock, for writing and for reading, and to unlock.
+// The effects of Redisson's scripts to lock, for writing and for reading, and to unlock.
 const (
 	javaWrites = `local mode = redis.call('hget', KEYS[1], 'mode') if mode then return 0 end
 		redis.call('hset', KEYS[1], 'mode', 'write', ARGV[1] .. ':write', 1) redis.call('pexpire', KEYS[1], 30000) return 1`
@@ -617,8 +618,9 @@ func javaLooks(script string) string {
 		"return left + (function() " + script + " end)()"
 }
 
-// A Java program that hears of a release asks later than who shares a process with who released. It is served all the
-// same, whether it wants to write or to read, and whoever had the lock before: for a moment nobody else takes it.
+// A Java program that gets the message of a release asks later than another caller of the releasing process. It is
+// served all the same, for writing and for reading, after every kind of holder: for a moment no other process takes the
+// lock.
 func TestRWMutex_JavaHasAStart(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -685,7 +687,7 @@ func TestRWMutex_JavaHasAStart(t *testing.T) {
 				}
 				require.NoError(t, rc.Do(t.Context(), rc.B().Ping().Build()).Error())
 				for len(heard) > 0 {
-					<-heard // what was said meanwhile is over
+					<-heard // the messages of that time are over
 				}
 			}
 			cancel()

@@ -121,8 +121,8 @@ func TestRWFault_AReleaseSentAgainLeavesTheNextHolderAlone(t *testing.T) {
 	}
 }
 
-// Redis lets a reader in beside the writer whom it names. Who asked that, and has not heard yet, must not get in beside
-// another writer of the process who has the same hold.
+// Redis lets a reader in beside the writer whom it names. The reader that asked, without an answer yet, must not get in
+// beside another writer of the process that has the same hold.
 func TestRWFault_AWriteLockThatIsReadUnderGoesToNoOtherWriter(t *testing.T) {
 	t.Parallel()
 	hooks, waiting, _ := watch()

@@ -771,7 +771,8 @@ func TestRWMutex_WhoGivesUpKeepsNobodyOut(t *testing.T) {
 	require.Zero(t, keysOn(t, server))
 }
 
-// Who has asked stands in line, and leaves it when giving up, whoever else of the process waits.
+// A waiter that has asked is in the wait queue, and leaves it when it gives up, even with other
+// waiters of the process.
 func TestRWMutex_WhoGivesUpLeavesTheLine(t *testing.T) {
 	t.Parallel()
 	for _, side := range []string{"write", "read"} {
@@ -807,7 +808,7 @@ func TestRWMutex_WhoGivesUpLeavesTheLine(t *testing.T) {
 	}
 }
 
-// Who gives up leaves no place behind that keeps out those after it, and with them who waits for the same as it did.
+// A waiter that gives up leaves no place behind that excludes the later ones, and with them a waiter for the same lock.
 func TestRWMutex_ThePlaceOfOneWhoGaveUpDoesNotKeepOutTheNext(t *testing.T) {
 	t.Parallel()
 	for _, side := range []string{"write", "read"} {

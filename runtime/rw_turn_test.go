@@ -176,8 +176,8 @@ func TestRWMutex_ManyProcessesAreServedInTurn(t *testing.T) {
 			took := time.Since(start)
 			asked := scriptsRun(t, server)
 			t.Logf("%d scripts for %d grants in %v", asked, processes*turns, took)
-			// A request and a release for each grant, one to stand in line, one to listen, one for whoever is next; and those that ask by
-			// the clock, of whom a few ask ten times a second and all once.
+			// A request and a release for each grant, one to join the queue, one to listen, one for the next waiter;
+			// and those that ask by the clock, of which a few ask ten times a second and all once.
 			require.Less(t, asked, processes*turns*6+int(took/time.Second+1)*(processes+30))
 			served := map[int]int{}
 			for _, i := range order {

@@ -13,12 +13,12 @@ import (
 // that names it cannot harm a later one.
 type rwTicket struct {
 	r     *rwResource
-	w     *waiter // whose it is; nil when that has gone
+	w     *waiter // the waiter with the ticket; nil when it has gone
 	write bool
 	under *rwGrant // of the same holder, under which it may read ahead of all waiters; or nil
 
 	// Guarded by rwResource.mu.
-	ticketCore          // whose n is 0 before it asks
+	ticketCore          // the ticket whose n is 0 before it asks
 	field      string   // its name in Redis
 	grant      *rwGrant // its grant, or nil
 	ttl        time.Duration

@@ -415,7 +415,8 @@ func requireNothing[T any](t *testing.T, ch <-chan T) {
 	}
 }
 
-// Those who only try do not fail because others try at the same moment, or for more than there is.
+// Calls that try once do not fail because others try at the same moment, or for more permits than
+// there are.
 func TestSemaphore_TriesDoNotStandInEachOthersWay(t *testing.T) {
 	t.Parallel()
 	c := newClient(t, lockrt.Options{})
@@ -492,7 +493,7 @@ func TestSemaphore_CancellationRacingWithGrantsLosesNothing(t *testing.T) {
 	tidy(t, two, redistest.Shared(t), key)
 }
 
-// What is published must be what Java's listener can parse and take: a number, and no negative one.
+// A message must be one that Java's listener can parse and use: a number, and no negative one.
 func TestSemaphore_SaysOnlyWhatJavaUnderstands(t *testing.T) {
 	t.Parallel()
 	c := newClient(t, lockrt.Options{})
@@ -629,7 +630,7 @@ func TestSemaphore_KeepsFewResults(t *testing.T) {
 	require.Positive(t, number(t, server, "PTTL", keys[0]))
 }
 
-// Those who wait in a process ask together for what they heard was given back.
+// The waiters of a process ask together for released permits.
 func TestSemaphore_ManyPermitsAreTakenByOneRequest(t *testing.T) {
 	t.Parallel()
 	hooks, waiting, _ := watch()

@@ -123,8 +123,8 @@ func TestSentinel_ReplicatedHoldsOutliveTheMaster(t *testing.T) {
 	}
 }
 
-// A grant that was lost with its master is told when the other one is found, not when the lease is to be renewed,
-// which here would be in 20s. What is granted next has a larger token.
+// A grant that was lost with its master is told when the other one is found, not when the lease is to be renewed, which
+// here would be in 20s. The next grant has a larger token.
 func TestSentinel_LostGrantsAreToldAtOnce(t *testing.T) {
 	t.Parallel()
 	for name, fail := range map[string]func(s *redistest.RedisServer){
@@ -221,7 +221,7 @@ func TestSentinel_TLSAndPasswords(t *testing.T) {
 	require.NoError(t, got.lease.Unlock(patient(t)))
 }
 
-// A client that was closed by whoever made it is not taken for one that changes masters.
+// A client that its owner closed is not mistaken for one that changes masters.
 func TestSentinel_ClosedClientFails(t *testing.T) {
 	t.Parallel()
 	g := redistest.Sentinel(t)

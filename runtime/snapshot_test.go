@@ -113,7 +113,8 @@ func TestSnapshot_ShowsWhatIsHeldAndWaitedFor(t *testing.T) {
 	}
 }
 
-// Those who read together are one hold of Redis, permits say how many they are, and a lock with parts is shown by them.
+// The readers of a process are one hold in Redis, permits have their number, and a lock with parts appears as its
+// parts.
 func TestSnapshot_CountsHolds(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
@@ -190,7 +191,7 @@ func TestProcess(t *testing.T) {
 	require.Equal(t, "orders", p.Name)
 }
 
-// What no client is has nothing to show, and names that are too long are refused before anything is sent.
+// The zero Client has nothing to show, and names that are too long are refused before anything is sent.
 func TestSnapshot_BadInput(t *testing.T) {
 	t.Parallel()
 	require.Empty(t, (*lockrt.Client)(nil).Snapshot().Held)

@@ -46,7 +46,7 @@ func TestRedisson_Spin_TryLockWait(t *testing.T) {
 	unlocks(t, lease)
 }
 
-// Who is not to be interrupted locks under a context that does not end with the caller's.
+// A call that must not be interrupted locks under a context that does not end with the caller's.
 func TestRedisson_Spin_LockUninterruptibly(t *testing.T) {
 	t.Parallel()
 	key := redistest.Key(t, "k")
@@ -60,7 +60,8 @@ func TestRedisson_Spin_LockUninterruptibly(t *testing.T) {
 	unlocks(t, gotten(t, got, "the lock"))
 }
 
-// Nobody listens for being told of it. That the key is another's is found by the server's word or at the next renewal.
+// The client listens to no messages. It finds out from the server's answer or at the next renewal that the key is
+// another's.
 func TestRedisson_Spin_ForceUnlock(t *testing.T) {
 	t.Parallel()
 	key := redistest.Key(t, "k")
@@ -236,7 +237,7 @@ func TestRedisson_Spin_Concurrency_MultiInstance(t *testing.T) {
 	spinConcurrency(t, 30, 1, 1)
 }
 
-// What Java does asynchronously, a goroutine does here.
+// A goroutine does here what Java does asynchronously.
 func TestRedisson_Spin_TryLockAsync(t *testing.T) {
 	t.Parallel()
 	key := redistest.Key(t, "k")

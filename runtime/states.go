@@ -13,7 +13,7 @@ const (
 	ticketAsking                         // a request for it is under way
 	ticketQueued                         // no request is under way, and it may be in line
 	ticketGranted                        // a grant has what it asked for
-	ticketReleasing                      // what it was granted, or its place in line, is being given back
+	ticketReleasing                      // its grant, or its place in the wait queue, is being released
 	ticketRevived                        // likewise, and meanwhile Redis may have done something for it again
 	ticketWithdrawing                    // Redis may have something for it, which is withdrawn
 	ticketDone                           // Redis has nothing for it any more, as far as is known

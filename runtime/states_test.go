@@ -214,7 +214,7 @@ func (t *stateTest) fair() {
 	tk.call.leave(tk.call.w)
 	require.Equal(t, ticketWithdrawing, state(tk))
 
-	// What one had after another is given back while it asks, and Redis refuses that.
+	// A follower's grant is released while it asks, and Redis refuses that request.
 	first, after := r.enters(t.T), r.enters(t.T)
 	g := r.have(first, after)
 	asks(after)

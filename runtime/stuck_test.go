@@ -122,7 +122,7 @@ func TestDeadlockAfter_ForAnother(t *testing.T) {
 	})
 }
 
-// TestDeadlockAfter_BoundedOrOff shows that nothing is told of a wait that something bounds, and of none if the option says so.
+// TestDeadlockAfter_BoundedOrOff shows that the log has no line about a bounded wait, and none if the option says so.
 func TestDeadlockAfter_BoundedOrOff(t *testing.T) {
 	t.Parallel()
 	other := newClient(t, lockrt.Options{})

@@ -9,7 +9,7 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
 
-// What this file has is called where a mutex takes a step of the protocol, with the locks held that make it one.
+// A lock calls these functions where it takes a step of the protocol, with the locks held that make it one step.
 
 // traces says what becomes of the owner n, if a test wants to know.
 func (c *Client) traces(a trace.Action, key string, n uint64) {

@@ -220,7 +220,7 @@ func TestUnavailable_TakenAndThenSilent(t *testing.T) {
 	})
 }
 
-// As long as Redis answers, whoever is refused knows by whom.
+// As long as Redis answers, a refused call knows the reason.
 func TestUnavailable_TakenAllTheTime(t *testing.T) {
 	t.Parallel()
 	everyWay(t, func(t *testing.T, o outside) {

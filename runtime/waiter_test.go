@@ -14,8 +14,8 @@ import (
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
-// Who gives up lets another call use its waiter when no request knows it any more. A request does until
-// it has said what became of it, or that would be said to a stranger.
+// A waiter that gives up is recycled when no request knows it any more. A request knows it until
+// its outcome is recorded; otherwise another call would get that outcome.
 func TestResource_RequestKnowsItsWaiterUntilItHasSpoken(t *testing.T) {
 	t.Parallel()
 	r := newResource(&Client{}, "k")

@@ -82,7 +82,7 @@ func (w stroll) fails(things []any, look func(name string, call func() error)) {
 	}
 }
 
-// what a client, or three, make.
+// the locks of a client, or of three.
 func (w stroll) makes(t *testing.T, c ...*lockrt.Client) []any {
 	t.Helper()
 	red := lockrt.NewRedLock(w.key, c)

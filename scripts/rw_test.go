@@ -77,7 +77,7 @@ func (l sharedLock) endWrite(owner string) (int64, error) {
 		owner+writing, "01", plain, l.prefix()).AsInt64()
 }
 
-// ask asks for a waiter in the queue, which gets no messages if ear is +.
+// ask asks for a waiter in the queue. With + as its last argument the waiter gets no messages.
 func (l sharedLock) ask(side, owner, under, ear string) (int64, error) {
 	if side == "read" {
 		return l.eval(scripts.RWRead, []string{l.key, l.hold(owner), l.reader(), l.writer(), l.turn()}, "600000", owner, under, inLine, ear).AsInt64()

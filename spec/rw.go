@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// An RW is a read-write lock, with the lines and the turn beside it: lock, queue and turn of RWMutex.tla. Names are those of the module. Who
-// wants the lock is a name, which in traces has a + behind it in a line if it hears no messages. Nothing of an RW is changed once it is made.
+// An RW is a read-write lock, with the lines and the turn beside it: lock, queue and turn of RWMutex.tla. Names are
+// those of the module. A process is a name, which in the queues of traces has a + behind it if it gets no messages. An
+// RW is immutable.
 type RW struct {
 	Mode    string   // free, read or write
 	By      []string // in order
@@ -224,7 +225,7 @@ func (c chooser) leave(l RW, side, owner string) RW {
 	return to
 }
 
-// RWBounds are the constants of RWMutex.tla. Those who read are r1, r2, ..., those who write w1, w2, ...
+// RWBounds are the constants of RWMutex.tla. The readers are r1, r2, ..., the writers w1, w2, ...
 type RWBounds struct {
 	Readers, Writers, Deaths int
 	Known, Java              bool

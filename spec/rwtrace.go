@@ -25,7 +25,7 @@ type RWSaid struct {
 	Granted bool                    // of Ask
 	Hears   func(place string) bool // messages; it may be nil where nobody is called
 	Java    bool                    // a Redisson program listens
-	Srv     *RWSeen                 // what the server has after it; nil if nobody looked
+	Srv     *RWSeen                 // the state of the server after it; nil if it is unknown
 }
 
 // An RWSeen is a read-write lock as a server has it. By are those whose leases have not run out.

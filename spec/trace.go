@@ -12,7 +12,7 @@ import (
 // those of the module, and these:
 //
 //	Asks      Begin, or Again if the owner is known
-//	Joins     likewise, by the request that releases the claim before it
+//	Joins     likewise, by the request that releases the owner before it
 //	Sent      the request leaves now: its age counts from here
 //	Prolongs  Renew by a holder, who may unlock before it is sent
 //	Fault     the server has another state for a reason outside the protocol, or its clock was set
@@ -75,9 +75,9 @@ const lineLives = time.Minute
 // mostSaid is how many events an error quotes.
 const mostSaid = 12
 
-// NewCheck returns a check of a trace of some processes, in which a process that is handed the lock has it for claim.
-// slack is the precision of its times of the server: Redis rounds to milliseconds. late is for how much longer than the
-// module permits a process may trust in its lease: 0, except where events are recorded late.
+// NewCheck returns a check of a trace of some processes, in which a hand-over grants the lock for the time of the
+// second argument. slack is the precision of its times of the server: Redis rounds to milliseconds. late is for how
+// much longer than the module permits a process may trust in its lease: 0, except where events are recorded late.
 func NewCheck(procs int, claim, slack, late time.Duration) *Check {
 	day := int(min(int64(24*time.Hour), math.MaxInt)) // in nanoseconds, as all times: with 32 bits a trace lasts 2 s at most
 	b := Bounds{Procs: procs, Lease: day, Claim: int(claim), MaxNet: 1 << 30, Lossy: true, Contended: true}

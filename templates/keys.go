@@ -472,7 +472,8 @@ func (b *builder) follow(v *model.Value, w way) way {
 	return w
 }
 
-// check writes the checks of one value, and calls the methods on its path. What was checked for another value isn't checked again.
+// check writes the checks of one value, and calls the methods on its path. It does not repeat the checks of another
+// value.
 func (b *builder) check(v *model.Value, w way) {
 	if v.Func != nil {
 		b.function(v.Func, w)

@@ -15,13 +15,13 @@ import (
 // none; several goroutines can use one.
 type Layouts struct {
 	mu    sync.Mutex
-	known map[string][][]byte // what gofmt has between the names of a declaration, by what jennifer has there
+	known map[string][][]byte // the space of gofmt between the names of a declaration, by that of jennifer
 }
 
 // A declaration is one taken apart: names and literals, and what is before, between and behind them.
 type declaration struct {
 	names, between [][]byte
-	key            []byte // what is between, with the kinds of the names
+	key            []byte // the space between, with the kinds of the names
 }
 
 // write adds what jennifer has written to out, as gofmt has it: declarations with an empty line between any two.

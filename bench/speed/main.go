@@ -4,10 +4,11 @@
 //
 //	go run ./speed [-rivals] [-write ../docs/speed.md] [-sizes 1,100,1000] [-rounds 3] [-only lockgen,moq]
 //
-// Each module has 100 packages and the given number of annotated interfaces of ten methods. The others are installed from the module proxy. What they
-// write is not the same, and mockgen -source does not check types; what compares is how the cost grows. Each figure is the median of the rounds, in
-// which the tools take turns: seconds on the clock / seconds of CPU, with all processes, / MiB of the largest process. Of these the CPU's depend
-// least on what else the machine does. A table that is written replaces the one in the file, all its rows at once.
+// Each module has 100 packages and the given number of annotated interfaces of ten methods. The others are installed
+// from the module proxy. Their outputs differ, and mockgen -source does not check types; only the growth of the cost
+// can be compared. Each figure is the median of the rounds, in which the tools take turns: seconds on the clock /
+// seconds of CPU, with all processes, / MiB of the largest process. Of these the CPU's depend least on what else the
+// machine does. A table that is written replaces the one in the file, all its rows at once.
 package main
 
 import (

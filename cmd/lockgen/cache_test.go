@@ -140,7 +140,7 @@ type Service interface {
 		}
 	}
 
-	// What was not said to one who wanted to hear nothing is said to the next.
+	// A run prints the notes that an earlier run with -q did not print.
 	write("shop/orders/orders.go", strings.Replace(source, "near:{n}", "order:x-{n}", 1))
 	require.Zero(t, run("-cache=on", "-q"))
 	require.Zero(t, run("-cache=on", "-q", "-check"))

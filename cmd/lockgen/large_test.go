@@ -229,7 +229,7 @@ func (c *sources) check(p *packages.Package) (*types.Package, error) {
 			if dep := p.Imports[path]; dep != nil {
 				return c.check(c.pkgs[dep.PkgPath])
 			}
-			c.errs = append(c.errs, p.PkgPath+": there is no package "+path) // what is made of it would be taken for right
+			c.errs = append(c.errs, p.PkgPath+": there is no package "+path) // a type from a missing package would pass the check
 			return nil, errors.New("no package")
 		}),
 		IgnoreFuncBodies: len(generated) == 0,

@@ -195,14 +195,14 @@ func (f *face) names(method string) [][]string {
 
 // A claim is one way in which a lock, or a nolock, reaches a method.
 type claim struct {
-	by    *face // whose directive it is
+	by    *face // the interface of the directive
 	said  []*said
 	names []string
 	over  []*face // annotated interfaces that inherit it, the last first
 }
 
-// claims is the rule, for one method of an interface: what stands above its declaration counts, else what stands above the interface, else what the
-// embedded interfaces have.
+// claims implements the rule, for one method of an interface: directives above its declaration count, else those above
+// the interface, else those of the embedded interfaces.
 func (f *face) claims(method string) []claim {
 	for _, d := range f.methods {
 		if d.method == method && len(d.said) > 0 {
@@ -224,7 +224,7 @@ func (f *face) claims(method string) []claim {
 	return all
 }
 
-// asks is what a call of the method with A and B asks the runtime for, if the wrapper of f holds the claim.
+// asks is the request of a call of the method with A and B to the runtime, in the wrapper of f.
 func (c claim) asks(f *face) string {
 	if c.said[0].nolock {
 		return "nothing"
@@ -280,7 +280,7 @@ func (c claim) option(f *face, name string, excludes ...string) string {
 	return ""
 }
 
-// place is where one claim differs from another.
+// place describes where c differs from another one.
 func (c claim) place(other claim) string {
 	if c.said[0] == other.said[0] {
 		for _, o := range c.over {
@@ -343,7 +343,7 @@ func (l *lattice) expect() (calls map[string]string, mistakes []string) {
 	return calls, mistakes
 }
 
-// signature is what has to be the same of two claims that are one lock: what is asked for, and what a busy lock means.
+// signature is what two ways to one lock must have in common: the request, and the meaning of a busy lock.
 func (c claim) signature(f *face) string { return c.asks(f) + claimsBusy([]claim{c}) }
 
 func claimsBusy(claims []claim) string {

@@ -62,7 +62,7 @@ func lattices(t *testing.T, seed uint64, n int) (right, wrong, called int) {
 		}
 	}
 
-	// What is wrong is all said at once.
+	// A run prints all mistakes at once.
 	said := diagnose(t, dir)
 	good := map[string]string{}
 	var main strings.Builder

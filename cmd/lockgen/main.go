@@ -48,10 +48,10 @@
 //		Order(id OrderID) lockrt.EntityMutex[OrderID]
 //	}
 //
-// The output implements it, NewLocks makes one of a lockrt.Client. What Do gives to its function, a lockrt.Held[OrderID], is a proof that functions
-// can ask for: that the order's lock must be held to call them is then checked by the compiler. The result says the kind of lock: a
-// lockrt.EntityMutex, EntityRWMutex, EntityFairMutex or EntitySemaphore, or the lockrt.EntityMulti of a list, which locks a mutex for each of
-// its elements. A method with several parameters is about a struct of them.
+// The output implements it, NewLocks makes one of a lockrt.Client. Do gives its function a lockrt.Held[OrderID]. This
+// is a proof that functions can require: the compiler then checks that a caller holds the order's lock. The result says
+// the kind of lock: a lockrt.EntityMutex, EntityRWMutex, EntityFairMutex or EntitySemaphore, or the lockrt.EntityMulti
+// of a list, which locks a mutex for each of its elements. A method with several parameters is about a struct of them.
 //
 // # Keys
 //
@@ -74,8 +74,9 @@
 // One placeholder of a key can be written {{path}}: its value stands in braces in the key, which is how Redis Cluster is told that all
 // keys with that value belong in one slot.
 //
-// What no template says, a function of the package can: key=@payKey calls payKey with those parameters of the method that have the names of its
-// own. It returns a string, which is escaped as a whole, or a lockrt.Key, which is taken as it is, and an error if it can fail.
+// Where no template suffices, a function of the package can make the key: key=@payKey calls payKey with those
+// parameters of the method that have the names of its own. It returns a string, which is escaped as a whole, or a
+// lockrt.Key, which is taken as it is, and an error if it can fail.
 //
 // # Options
 //
@@ -115,9 +116,10 @@
 //
 // # Vet
 //
-// The command vet runs go vet with the analyzers of package [github.com/lockgen/lockgen/cmd/lockgen/vet], which look at how locks are used. The
-// program is a tool for go vet itself, too: go vet -vettool=$(which lockgen) ./... What may be meant, such as a wait that nothing bounds, is a
-// warning: lockgen vet prints it and does not fail because of it, and go vet leaves it out.
+// The command vet runs go vet with the analyzers of package [github.com/lockgen/lockgen/cmd/lockgen/vet], which look at
+// how locks are used. The program is a tool for go vet itself, too: go vet -vettool=$(which lockgen) ./... Possible
+// mistakes, such as an unbounded wait, are warnings: lockgen vet prints it and does not fail because of it, and go vet
+// leaves it out.
 //
 // # Results
 //

@@ -29,7 +29,8 @@ func compile(t *testing.T) string {
 	return dir
 }
 
-// environment gives scenarios the program, and the go command its caches: scenarios have no home.
+// environment gives scenarios the program, and the go command its caches: scenarios have no home
+// directory.
 func environment(t *testing.T, program string) func(env *testscript.Env) {
 	t.Helper()
 	keys := []string{"GOCACHE", "GOMODCACHE", "GOPATH"}

@@ -64,7 +64,7 @@ func TestTelemetry_ALongWaitIsLinkedToTheHolder(t *testing.T) {
 	require.Fail(t, "in no round the span has a link")
 }
 
-// What other processes say is no link if it is no trace parent.
+// The text of another process gives no link unless it is a trace parent.
 func TestTelemetry_LinksToTraceParentsOnly(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, lockotel.WithSlow(0))

@@ -65,7 +65,8 @@ func (t *Telemetry) acquired(ctx context.Context, e *lockrt.AcquireEvent) {
 	span.End(trace.WithTimestamp(at))
 }
 
-// links returns links to the traces of holders. What is no trace parent is left out: it is what other processes say.
+// links returns links to the traces of holders. It leaves out a text that is no trace parent: other processes write
+// these texts.
 func links(holders []string) (all []trace.Link) {
 	for _, parent := range holders {
 		carrier := propagation.MapCarrier{"traceparent": parent}

@@ -33,8 +33,8 @@ func (b *basic) lock(ctx context.Context) error {
 	return err
 }
 
-// unlockBlindly releases as the first version in those articles does: it deletes the key, whoever
-// holds it.
+// unlockBlindly releases as the first version in those articles does: it deletes the key, even that
+// of another holder.
 func (b *basic) unlockBlindly(ctx context.Context) error {
 	return b.rc.Do(ctx, b.rc.B().Del().Key(b.key).Build()).Error()
 }

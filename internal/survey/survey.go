@@ -314,7 +314,8 @@ func (w *World) Read(ctx context.Context, c *lockrt.Client, keys []string) error
 	return nil
 }
 
-// hold has the fields of a key in Redis be its holders. What a process says of one that it knows stays.
+// hold has the fields of a key in Redis be its holders. The report of a process about its own hold
+// stays.
 func (w *World) hold(ctx context.Context, c *lockrt.Client, known map[string]Who, key string, fields map[string]string, left int64) error {
 	var named, holders []Holder
 	if l := w.Locks[key]; l != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/bridge"
 )
 
-// What package lockrt does for this one.
+// The functions of package lockrt for this one.
 var (
 	lent         = bridge.Lent()
 	renews       = lent.Renews.(func(c *lockrt.Client, opts []lockrt.LockOption) (renews bool, err error))
@@ -154,8 +154,8 @@ func With(c *lockrt.Client, opts ...lockrt.LockOption) Acquirer {
 	return Acquirer{c: c, opts: slices.Clone(opts)}
 }
 
-// Quorum returns an Acquirer whose locks of [lockrt.KindRedLock] are held on a majority of the servers of clients, as those of
-// [lockrt.NewRedLock] are. What is wrong with the clients is reported by Acquire.
+// Quorum returns an Acquirer whose locks of [lockrt.KindRedLock] are held on a majority of the servers of clients, as
+// those of [lockrt.NewRedLock] are. Acquire reports unusable clients.
 func (a Acquirer) Quorum(clients []*lockrt.Client) Acquirer {
 	a.quorum = slices.Clone(clients)
 	return a

@@ -14,7 +14,7 @@ type Hold struct {
 	call   context.Context // that was given to Acquire
 	ctx    context.Context // of the last lease, or of the call if there is none
 	leases []*lockrt.Lease
-	only   [1]*lockrt.Lease // what leases is of if there is one
+	only   [1]*lockrt.Lease // the array of leases if there is one lease
 	lent   bool             // to a result of the method, which releases it
 	closed atomic.Bool      // by that result
 
@@ -48,7 +48,7 @@ func (x *reportContext) Value(key any) any {
 	if v := x.leases.Value(key); v != nil {
 		return v
 	}
-	return x.Context.Value(key) // what contexts know of their own end
+	return x.Context.Value(key) // a context's own end
 }
 
 // Release unlocks all and joins to *err what went wrong: that a lock was lost while the method

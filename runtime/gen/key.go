@@ -44,8 +44,7 @@ func BadKey(name, path string, err error) error {
 func At(path string, i int) string { return path + "[" + strconv.Itoa(i) + "]" }
 
 // IsNil reports whether value, which is an interface or of a type parameter, is nil or has a nil
-// pointer or function in it. What is known to be a pointer when the code is generated is compared
-// there.
+// pointer or function in it. Generated code itself compares values that are known to be pointers.
 func IsNil[T any](value T) bool {
 	v := reflect.ValueOf(&value).Elem()
 	if v.Kind() == reflect.Interface {
@@ -54,8 +53,8 @@ func IsNil[T any](value T) bool {
 	return !v.IsValid() || (v.Kind() == reflect.Pointer || v.Kind() == reflect.Func) && v.IsNil()
 }
 
-// AppendHex appends bytes to a key in hexadecimal, upper case. What is of fixed length, like the
-// id of a thing, is given as a slice of it.
+// AppendHex appends bytes to a key in hexadecimal, upper case. Generated code passes an array, such
+// as an id of fixed length, as a slice.
 func AppendHex[T ~byte](key []byte, value []T) []byte {
 	for _, c := range value {
 		key = append(key, hex[c>>4], hex[c&0xf])

@@ -9,8 +9,8 @@ import (
 	lockrt "github.com/lockgen/lockgen/runtime"
 )
 
-// What a method returns can need its lock for longer than the call: a sequence until the loop over
-// it ends, something to close until it is closed. Then the Hold is lent to that.
+// The result of a method can need the lock for longer than the call: a sequence until the loop over
+// it ends, a closer until it is closed. Then the method lends the Hold to the result.
 
 // Lend leaves h to a result of the method, which has to call Close.
 func (h *Hold) Lend() *Hold {

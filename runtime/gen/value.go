@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// What stops [AppendValue] and [Ask], beside what the value itself says. BadKey turns the first two into what is said about values of known types.
+// The errors of [AppendValue] and [Ask], besides those of the value itself. BadKey turns the first two into the texts
+// for values of known types.
 var (
 	errNilValue   = errors.New("is nil")
 	errEmptyValue = errors.New("is empty")

@@ -19,8 +19,8 @@
 //	err := NewService(locks).Pay(t.Context(), "42")
 //	<-lost
 //
-// [TestLocker] checks that locks of a kind exclude, hand over, tell of their loss and leave
-// nothing behind, also while messages get lost and servers fail.
+// [TestLocker] checks that locks of a kind exclude, hand over, report their loss and leave nothing behind, also while
+// messages get lost and servers fail.
 //
 // Package redistest, below this one, starts real servers and breaks the network in
 // front of them, for tests of what happens then.

@@ -30,9 +30,9 @@ const NoListening Lack = 2
 // MajorityOfKeys: the lock has several keys, and what befalls less than half of them does not matter to it.
 const MajorityOfKeys Lack = 3
 
-// TestLocker checks that locks keep what a [lockrt.Locker] promises, each promise in a subtest: to exclude,
-// to hand over, to give up in time, to tell of every loss, to leave nothing behind, and all of that
-// while replies get lost and servers stop.
+// TestLocker checks that locks keep what a [lockrt.Locker] promises, each promise in a subtest: to exclude, to hand
+// over, to give up in time, to report every loss, to leave nothing behind, and all of that while replies get lost and
+// servers stop.
 //
 // make returns the lock named key of c. It is called once for each of the clients that a check plays
 // the processes with; the keys that the lock has in Redis must contain its name, and it is one of them. lacks are the promises

@@ -306,7 +306,7 @@ func (s *suite) badOptions() {
 func (s *suite) keyOfAnotherType() {
 	p := s.process()
 	if slices.Contains(s.lacks, MajorityOfKeys) {
-		s.ok(p.hold(unexpiring).Unlock(s.ctx()), "unlock") // whose keys have the names that the other checks look for
+		s.ok(p.hold(unexpiring).Unlock(s.ctx()), "unlock") // its keys have the names that the other checks look for
 		return
 	}
 	s.cmd("SET", s.key, "precious")

@@ -149,7 +149,7 @@ func (s *suite) halfOpen() {
 	s.is(l.Unlock(s.ctx()), "unlock", lockrt.ErrLost)
 	s.that(time.Since(start) < brisk.OpTimeout+slack, "unlock took %v", time.Since(start))
 
-	proxy.Deliver() // what was held up arrives now
+	proxy.Deliver() // the delayed messages arrive now
 	s.until("the one who was cut off hears the server again", func() bool {
 		_, err := one.lock.TryLock(s.ctx())
 		return errors.Is(err, lockrt.ErrNotAcquired)

@@ -64,8 +64,8 @@ func (n *Network) DropRequest() <-chan struct{} {
 // Delay makes every message take d longer, each way, until Delay(0) or [Network.Heal].
 func (n *Network) Delay(d time.Duration) { n.proxy.Delay(d) }
 
-// HalfOpen lets nothing through any more, while connections stay open and new ones are accepted. What was
-// sent meanwhile arrives late, with [Network.Heal], even if the sender has given up.
+// HalfOpen blocks all traffic, while connections stay open and new ones are accepted. Data sent meanwhile arrive late,
+// with [Network.Heal], even if the sender has given up.
 func (n *Network) HalfOpen() { n.proxy.Blackhole(redistest.Both) }
 
 // Reset breaks all connections. New ones work.

@@ -17,9 +17,9 @@ type once struct {
 
 var servers, embeddeds once
 
-// Server returns the address of the test's server, the same one at every call of one test: the one that
-// $REDIS_URL names, else a redis-server that is started if one is installed, else [Embedded]. What is
-// started serves this test alone and ends with it; a subtest is another test.
+// Server returns the address of the test's server, the same one at every call of one test: the one
+// that $REDIS_URL names, else a redis-server that is started if one is installed, else [Embedded].
+// A started server serves this test alone and ends with it; a subtest is another test.
 func Server(tb testing.TB) (url string) {
 	tb.Helper()
 	if url := os.Getenv("REDIS_URL"); url != "" {

@@ -15,7 +15,7 @@ type Deadlock struct {
 
 // A DeadlockedCall is one call of a [Deadlock].
 type DeadlockedCall struct {
-	Key     string // what it waits for
+	Key     string // the key that it waits for
 	Kind    Kind
 	Name    string    // lockrt.WithName, or none
 	Since   time.Time // when it began to wait, by the clock of its process
@@ -56,7 +56,7 @@ func (c DeadlockedCall) String() string {
 type DeadlockEvent struct {
 	Kind     Kind
 	Name     string // as in [AcquireEvent]
-	Key      string // what the call waits for
+	Key      string // the lock that the call waits for
 	Deadlock Deadlock
 	Broken   bool // the call is ended because of it: it fails with lockrt.ErrDeadlock
 }

@@ -24,12 +24,12 @@ type HeldLock struct {
 	Name    string        `json:"name,omitempty"`    // lockrt.WithName of the call that has it
 	Since   time.Time     `json:"since"`             // when that call was granted it
 	Holds   int           `json:"holds"`             // how often it was entered, how many read it together, or how many permits there are
-	Lease   time.Duration `json:"lease_ns"`          // what it is renewed to, or was taken for
+	Lease   time.Duration `json:"lease_ns"`          // the lease time of a renewal, or of the grant
 	Renewed bool          `json:"renewed,omitempty"` // by the watchdog
 	Left    time.Duration `json:"left_ns"`           // how long it lives in Redis at most if it is not renewed
 	Token   int64         `json:"token,omitempty"`   // the fencing token
 	Queued  int           `json:"queued,omitempty"`  // calls of this process that wait for the key
-	Trace   string        `json:"trace,omitempty"`   // what [Hooks.TraceParent] says of the call
+	Trace   string        `json:"trace,omitempty"`   // the result of [Hooks.TraceParent] for the call
 }
 
 // A WaitingCall is one call that waits.
@@ -41,7 +41,7 @@ type WaitingCall struct {
 	Deadline *time.Time `json:"deadline,omitempty"` // when it gives up: the end of its wait or of its context; nil if never
 	Permits  int        `json:"permits,omitempty"`  // how many it wants of a semaphore
 	Under    []LeaseRef `json:"under,omitempty"`    // the leases under whose contexts it waits, the innermost first
-	Trace    string     `json:"trace,omitempty"`    // what [Hooks.TraceParent] says of the call
+	Trace    string     `json:"trace,omitempty"`    // the result of [Hooks.TraceParent] for the call
 }
 
 // A LeaseRef names a lease that somebody has: the owner of a key.

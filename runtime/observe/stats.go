@@ -18,8 +18,8 @@ type Stats struct {
 	Waits   []WaitBucket
 	WaitSum time.Duration
 
-	// Calls says how many calls of each kind ended in each way, in the order of kinds and outcomes. What did not occur is left out. A call for a
-	// MultiLock is one call.
+	// Calls has the number of calls of each kind with each outcome, in the order of kinds and outcomes. It omits
+	// combinations that did not occur. A call for a MultiLock is one call.
 	Calls []CallCount
 }
 

@@ -79,7 +79,7 @@ type Lock struct {
 	Context  int           // index of the parameter that carries the context, or -1
 	Stream   *Stream
 	Keys     []*Key
-	Builder  *Builder // what has a builder of the keys already, or nil
+	Builder  *Builder // the existing builder of the keys, or nil
 }
 
 // A Builder is the type that has the builders of another interface's keys: BaseKeys, or BaseKeys[Order].
@@ -140,14 +140,14 @@ type Part struct {
 // A Value is a way from a parameter to something that can be written into a key, or to a list of such things.
 type Value struct {
 	Param int        // index of the parameter; of an element of a list, and of what a function makes, it says nothing
-	Func  *Func      // what makes the value, instead of a path; or nil
+	Func  *Func      // the function that makes the value, instead of a path; or nil
 	Nil   Nil        // the parameter
 	Steps []Step     // on from the parameter
 	Deref bool       // the last step, or the parameter, is a pointer to the value
 	Leaf  Leaf       // of a list: of its elements
 	Type  types.Type // of what the path names, before it is dereferenced or asked for its key; of a list, of its elements
 	Empty bool       // it may be empty: a text without characters, a list without elements
-	Array bool       // what is written, or the list, is an array: it has to be sliced, and is never empty
+	Array bool       // the written value, or the list, is an array: it has to be sliced, and is never empty
 	Each  *Value     // of a list: how to get on from an element
 	List  types.Type // of a list: its type
 	Max   int        // of a list: the most elements
@@ -172,9 +172,9 @@ type Step struct {
 	Call   bool
 	Buffer bool       // the method appends to what it is given
 	Fails  bool       // the method has an error as its second result
-	Hops   []Hop      // what Name is promoted through that can be nil, and must not be
+	Hops   []Hop      // the embedded pointers and interfaces on the way to Name, which must not be nil
 	On     types.Type // the type parameter whose method it is, if that can be promoted through what only the program knows; or nil
-	Nil    Nil        // what the step gives
+	Nil    Nil        // the result of the step
 }
 
 // A Hop is an embedded pointer or interface.
@@ -186,7 +186,7 @@ type Hop struct {
 // Nil says how to find out that something is nil, which it must not be.
 type Nil int
 
-// What can be nil, and how it is told.
+// The ways in which a value can be nil.
 const (
 	NeverNil   Nil = iota
 	NilPointer     // a pointer or a function

@@ -177,7 +177,7 @@ func (v *values) noWait(call *ast.CallExpr, first int) bool {
 			continue
 		}
 		if _, isFunc := v.info.TypeOf(arg).Underlying().(*types.Signature); isFunc {
-			continue // what Do calls
+			continue // the function of Do
 		}
 		if b, ok := v.info.TypeOf(arg).Underlying().(*types.Basic); ok && b.Info()&types.IsInteger != 0 {
 			continue // how many permits

@@ -108,7 +108,7 @@ type walk struct {
 	from  ast.Node
 	lease *types.Var
 	err   *types.Var            // says whether there is a lease; can be nil
-	visit func(n ast.Node) bool // what is on the way; false ends it
+	visit func(n ast.Node) bool // visits each node on the way; false ends it
 	end   func(n ast.Node)      // the way ends: returns, panics, or comes to where it began
 	seen  map[place]bool
 }

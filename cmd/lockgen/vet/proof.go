@@ -158,7 +158,8 @@ func (f *function) useless(n ast.Node, lease *types.Var) {
 	}
 }
 
-// stored reports proofs that are put where they outlive the lock. What goes to a goroutine that the function waits for does not.
+// stored reports proofs that are stored where they outlive the lock. It permits a goroutine that the function waits
+// for.
 func (f *function) stored() {
 	report := func(e ast.Expr) {
 		f.pass.ReportRangef(e, "a %s is stored, where it outlives the lock: pass it on to those who need the proof", ours(f.info.TypeOf(e)))

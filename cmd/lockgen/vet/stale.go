@@ -15,9 +15,10 @@ import (
 	"github.com/lockgen/lockgen/templates"
 )
 
-// Stale finds outputs that are missing, that are not what the directives give now, or whose directives are gone, and mistakes in directives. It
-// generates in memory and compares, so the generator of this version must have written them. Packages with cgo are left to lockgen -check, and so is
-// what embeds an interface that another package declares by the name of a third one's, if the compiler's output does not tell of that.
+// Stale finds outputs that are missing, that are not what the directives give now, or whose directives are gone, and
+// mistakes in directives. It generates in memory and compares, so the generator of this version must have written them.
+// Packages with cgo are left to lockgen -check, and so is what embeds an interface that another package declares by the
+// name of a third one's, if the compiler's output does not show that.
 var Stale = &analysis.Analyzer{
 	Name:     "stale",
 	Doc:      "find generated locks that are not up to date, and mistakes in directives\n\nRun lockgen ./... to write them again.",
@@ -26,7 +27,7 @@ var Stale = &analysis.Analyzer{
 	Run: func(pass *analysis.Pass) (any, error) {
 		for _, file := range pass.Files {
 			if directory(pass, file, true) != directory(pass, file, false) {
-				return nil, nil // what cgo made of the files is not what their author wrote
+				return nil, nil // the output of cgo differs from the source of its author
 			}
 		}
 		s := &stale{pass: pass, found: pass.ResultOf[table].(*found), made: map[string]bool{}}

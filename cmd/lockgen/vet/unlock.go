@@ -58,7 +58,8 @@ func (f *function) leak(a acquisition) (at ast.Node, how string) {
 			at, how = n, what
 		}
 	}
-	// What a deferred function gives back is what the variable has in the end: not a lease that another value has replaced before.
+	// A deferred function releases the last value of the variable, and not a lease that another value has replaced
+	// before.
 	var late func(from ast.Node)
 	overwritten := func(n ast.Node) bool {
 		again := assigns(f.info, n, a.lease) && n != a.stmt

@@ -6,10 +6,11 @@
 //
 // and programs that run analyzers of golang.org/x/tools/go/analysis can import them.
 //
-// They are [Unlock], [Context], [Outer], [Proof], [Unwrapped] and [Stale], and [Bound], which warns. What they say is meant to be right; they pass over what they can't be sure of,
-// and over test files, which do what is wrong on purpose. What is not seen: a lease that is handed to another function, kept in a field or
-// captured by a closure is the business of the function that has it, and is not followed; of conditions only those are understood that look at the error
-// of the lock or at the lease; and implementations are known by the rules that [Unwrapped] names, not by following values.
+// They are [Unlock], [Context], [Outer], [Proof], [Unwrapped] and [Stale], and [Bound], which warns. Their reports
+// should be right; they ignore uncertain cases, and test files, which make mistakes on purpose. Limits: a lease that is
+// handed to another function, kept in a field or captured by a closure is the business of the function that has it, and
+// is not followed; of conditions only those are understood that look at the error of the lock or at the lease; and
+// implementations are known by the rules that [Unwrapped] names, not by following values.
 //
 // Ways through a function are those of golang.org/x/tools/go/cfg: with goto, labels, select, loops over functions, and calls that never return. A panic
 // ends a way; it is a return where the function itself recovers.

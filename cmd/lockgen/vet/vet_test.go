@@ -58,7 +58,7 @@ func TestEach(t *testing.T) {
 			}
 		}
 	}
-	// What Bound says is said only when it is asked for.
+	// Bound reports only with its flag.
 	require.NoError(t, vet.Bound.Flags.Set("warn", "true"))
 	defer func() { require.NoError(t, vet.Bound.Flags.Set("warn", "false")) }()
 	run(t, one, slices.Collect(maps.Keys(each))...)

@@ -4,8 +4,8 @@ package bridge
 
 import "context"
 
-// Functions are lent by package lockrt. What is any is a function whose type names types of lockrt, which cannot be named here: gen asserts it
-// when it is initialized.
+// Functions are lent by package lockrt. A field of type any has a function whose type names types of lockrt, which this
+// package cannot name: gen asserts the type when it is initialized.
 type Functions struct {
 	Renews       any // func(c *lockrt.Client, opts []lockrt.LockOption) (renews bool, err error)
 	Label        any // func(name, template string) lockrt.LockOption
@@ -32,8 +32,8 @@ func Lend(f Functions) struct{} {
 // Lent returns what package lockrt has lent.
 func Lent() Functions { return lent }
 
-// An Entity is embedded by the types of lockrt that lock entities. What it holds is set and read by the functions of this package alone, so
-// that programs see nothing of it.
+// An Entity is embedded by the types of lockrt that lock entities. Only the functions of this package set and read its
+// content, so programs do not see it.
 type Entity[K, P any] struct{ parts Parts[K, P] }
 
 // Parts are what the lock of an entity, or of several, is made of.
@@ -42,7 +42,7 @@ type Parts[K, P any] struct {
 	Name  string // of the method that gives it, like "orders.Locks.Order"
 	ID    K
 	Keys  []string // of several, each in the place of its id
-	Fence bool     // who locks it for writing has a fencing token
+	Fence bool     // a writer has a fencing token
 	Err   error    // why there is no key
 }
 

@@ -55,7 +55,7 @@ type arena struct {
 	history *history
 
 	over    int64    // when the last fault was
-	victim  *attempt // whose lease the server forgot, or nil
+	victim  *attempt // its lease was lost by the server, or nil
 	stopped atomic.Bool
 	mu      sync.Mutex
 	procs   map[int]*proc // that run
@@ -190,7 +190,7 @@ func (a *arena) start() *proc {
 		lines.Buffer(nil, 4<<20)
 		for lines.Scan() {
 			var e event
-			if json.Unmarshal(lines.Bytes(), &e) == nil { // what a killed process did not finish is no event
+			if json.Unmarshal(lines.Bytes(), &e) == nil { // the unfinished line of a killed process is no event
 				a.history.add(e)
 			}
 		}
@@ -244,7 +244,7 @@ func (a *arena) settle() bool {
 					served[x.proc], keys[x.key] = true, true
 				}
 			case x.long() && x.granted != never && to == never:
-				// What kept it through the last fault is renewed before the next one.
+				// A holder that kept the key through the last fault renews it before the next one.
 				watches := now()-x.granted > int64(known) && (!a.of.leased || a.renewed(x) > a.over)
 				if x.key == longKey {
 					holds = watches
@@ -395,7 +395,7 @@ func (a *arena) leftovers() ([]string, error) {
 			}
 			for _, name := range names {
 				if cmd[0] == "KEYS" && strings.HasPrefix(name, "lockgen_process:") {
-					continue // who held a lock is known for a while longer
+					continue // the description of a process stays for a while longer
 				}
 				if name != redistest.SentinelChannel && !a.of.stays(server, name) && !a.outlived(server, name) {
 					if text, err := server.Do("GET", name).ToString(); err == nil {

@@ -31,8 +31,8 @@ type rules struct {
 	lease   time.Duration
 	limits  map[figure]time.Duration // the figures that are bounded; double is, by 0, if it is not here
 	keeps   bool                     // nobody loses anything, unless the machine kept it from renewing
-	holds   bool                     // who holds the long key when the fault begins goes on, likewise
-	loses   bool                     // who holds the long key when the fault begins is told that it is lost
+	holds   bool                     // the holder of the long key when the fault begins goes on, likewise
+	loses   bool                     // the holder of the long key when the fault begins learns that it is lost
 	spares  bool                     // only processes that the fault is about lose anything, likewise
 	stops   bool                     // the fault stops the process that it is about
 	forgets bool                     // a release that came just before the fault, or later, may be forgotten: then the key is locked until the lease is over
@@ -56,8 +56,8 @@ func (f *findings) violate(format string, args ...any) {
 	f.violations = append(f.violations, fmt.Sprintf(format, args...))
 }
 
-// note keeps the largest. What passed while the machine did not let one of the processes run is left
-// out: it is no delay of the lock.
+// note keeps the largest. It leaves out the time during which the machine did not let one of the
+// processes run: that is no delay of the lock.
 func (f *findings) note(g figure, from, to int64) {
 	f.figures[g] = max(f.figures[g], time.Duration(to-from)-f.pausedIn(from, to))
 }
@@ -143,7 +143,7 @@ func (f *findings) attempt(a *attempt, r rules, h *history) {
 		f.losses++
 		at := min(a.told, a.unlock)
 		starved := f.pausedIn(at-int64(r.lease), at) > r.lease/20
-		if r.keeps && !starved && !(r.away && h.longest() > r.lease*11/20) { // what is trusted when it begins, at least
+		if r.keeps && !starved && !(r.away && h.longest() > r.lease*11/20) { // the trust at its beginning, at least
 			f.violate("process %d lost %q, which it should have kept", a.proc, a.key)
 		}
 		if r.spares && !starved && !slices.ContainsFunc(h.marks(broken), func(e event) bool { return e.Proc == a.proc }) {
@@ -322,7 +322,7 @@ func (f *findings) telling(all []*attempt, r rules, h *history) {
 			found = found || a.key == longKey
 			at := min(a.told, a.unlock)
 			switch starved := at != never && f.pausedIn(at-int64(r.lease), at) > r.lease/20; {
-			case r.holds && a.lost() && a.key == longKey && !starved && h.longest() <= r.lease*11/20: // what is trusted when it begins, at least
+			case r.holds && a.lost() && a.key == longKey && !starved && h.longest() <= r.lease*11/20: // the trust at its beginning, at least
 				f.violate("fault %d: process %d lost %q, which it should have kept", i+1, a.proc, a.key)
 			case r.loses && !a.lost():
 				f.violate("fault %d: process %d was never told that it had lost %q", i+1, a.proc, a.key)

@@ -310,7 +310,7 @@ func TestMutants(t *testing.T) {
 					continue
 				}
 				var found []string
-				for range 5 { // what happens while the machine does not let a process run is left out
+				for range 5 { // events are left out while the machine does not let a process run
 					a := &arena{t: t, row: r, of: tt.of, lease: 600 * time.Millisecond, rounds: 1, mutant: mutant}
 					found = a.run().violations
 					if strings.Contains(strings.Join(found, "\n"), tt.want) {

@@ -22,7 +22,8 @@ const (
 	allServers  = "what happens to all of them"
 )
 
-// What a row needs to have so many waiters for the long key in all, besides those that each row has.
+// The number of waiters per process, for so many waiters for the long key in all, besides those
+// that each row has.
 const (
 	nine    = 9 / processes
 	hundred = 100 / processes
@@ -56,7 +57,7 @@ var crowdRows = []row{
 // waiters names a number of waiters for each process.
 func waiters(each int) string { return strconv.Itoa(each*processes) + " waiters" }
 
-// older is a server that comes back from a file which lists claims that are over.
+// older is a server that comes back from a file which lists owners that are over.
 func older(each int) row {
 	return row{
 		name: "server back from an older file, " + waiters(each), must: "served <= 500 ms after, however many waited by then; double hold <= 500 ms; tokens rise",
@@ -64,7 +65,7 @@ func older(each int) row {
 		rules: promises{limits: map[figure]limit{service: within(500 * ms), double: within(500 * ms)}},
 		inject: func(a *arena) {
 			a.server.Do("SAVE")
-			a.pass(a.lease / 2) // who waited has had its turn
+			a.pass(a.lease / 2) // each waiter has had its turn
 			a.broken(nil, "")
 			a.forgets("", func() {
 				a.server.Kill()
@@ -92,7 +93,7 @@ func silent(each int) row {
 	}
 }
 
-// crowdFailovers have the new master hand keys over to many claims that are over.
+// crowdFailovers make the new master hand keys over to many owners that are over.
 var crowdFailovers = []row{
 	failover(nine), failover(hundred), promotion(nine), promotion(hundred),
 }

@@ -42,7 +42,7 @@ func instant(t time.Time) (at int64) {
 // A what says what an event is about.
 type what string
 
-// What a process says of one call of Lock, in this order.
+// The events of one call of Lock, in this order.
 const (
 	called   what = "called"   // Lock is about to be called
 	failed   what = "failed"   // it returned an error, and nothing is held
@@ -52,7 +52,7 @@ const (
 	unlocked what = "unlocked" // it returned
 )
 
-// What is said of the processes, and of the fault.
+// The events of the processes, and of the fault.
 const (
 	renewed   what = "renewed"   // a lease of a key that is held for long was
 	ready     what = "ready"     // the process has connected
@@ -194,7 +194,7 @@ func (h *history) apply(e event) {
 			proc: e.Proc, call: e.Call, key: e.Key, units: e.Units,
 			called: never, failed: never, granted: never, told: never, until: never, unlock: never, unlocked: never, killed: never,
 		}
-		if at, dead := h.died[e.Proc]; dead { // what it said before is read after
+		if at, dead := h.died[e.Proc]; dead { // its earlier lines are read later
 			a.killed = at
 		}
 		h.attempts[id] = a

@@ -96,10 +96,10 @@ func modelOf(room int) porcupine.Model {
 	}
 }
 
-// operations returns what the model is to explain. Who was granted the key took it at some moment of the
-// call. It ends no sooner than the trust in it does, and no later than Unlock returned with success; where
-// that is not known, because Unlock failed, the lease was lost or its holder died, it may have ended at
-// any time after, or not yet. A server that forgets may end it sooner.
+// operations returns the history for the model. A granted call took the key at some moment of the call. It ends no
+// sooner than the trust in it does, and no later than Unlock returned with success; where that is not known, because
+// Unlock failed, the lease was lost or its holder died, it may have ended at any time after, or not yet. A server that
+// forgets may end it sooner.
 //
 // A call that failed may have taken the key and given it back before anybody noticed, as often as it
 // likes: that explains nothing and forbids nothing, so it is left out.

@@ -26,9 +26,9 @@ const readersMost = 1000
 type primitive struct {
 	name    string
 	room    int
-	leased  bool // what is held expires, is renewed, and is told to be lost
+	leased  bool // a hold expires, is renewed, and its loss is reported
 	tracked bool // the server tells when somebody takes it away
-	asks    bool // who is told of a release asks for it, and is not given it at once
+	asks    bool // a waiter with the message of a release asks for it, and is not given it at once
 
 	// members is how many locks a key is, of which a call wants one or all; 0 if it is one itself.
 	members int
@@ -211,7 +211,7 @@ var multi = &primitive{
 	},
 	truth: membersOf,
 	expiry: func(a *arena, key string) (last time.Duration) {
-		for _, m := range membersOf(key) { // who waits for the first of them has none of the others
+		for _, m := range membersOf(key) { // a waiter for the first of them has none of the others
 			last = max(last, timeToLive(a, m))
 		}
 		return last
@@ -252,7 +252,7 @@ func (n numbered) Token() int64 { return n.token }
 
 // setLatch sets a latch that nobody else sets.
 func setLatch(ctx context.Context, l *lockrt.CountDownLatch) (lease, error) {
-	for { // what counted it down last may be under way still
+	for { // the last countdown may be under way still
 		left, err := l.Count(ctx)
 		if ctx.Err() != nil {
 			return nil, ctx.Err()

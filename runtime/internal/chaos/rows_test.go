@@ -31,8 +31,8 @@ const oneServer topology = "One server"
 type row struct {
 	name     string
 	must     string
-	unleased string // what must happen to what is not leased; empty if that is not to be asked
-	stale    string // what must happen to what the server tells nobody of; empty for the same
+	unleased string // the expectation for holds without leases; empty if there is none
+	stale    string // the expectation for keys whose changes the server does not report; empty for the same
 	rules    promises
 	replicas int     // that have to confirm a grant
 	hold     float64 // for how many leases the long keys are held; 0: to the end of the run
@@ -40,7 +40,7 @@ type row struct {
 	rare     bool    // others show as much in less time
 	server   []redistest.Option
 	proxied  bool                                    // each process has a proxy before it
-	wire     func(a *arena, p *redistest.FaultProxy) // what is done to the proxy from the beginning
+	wire     func(a *arena, p *redistest.FaultProxy) // prepares the proxy from the beginning
 	storm    bool
 	crowd    int           // besides, so many waiters for the long key in each process
 	clients  int           // that contend; 0: as many processes as in other rows

@@ -121,8 +121,8 @@ func (a *arena) succeed(old *redistest.RedisServer) {
 	a.server = a.group.AwaitMaster(old)
 }
 
-// back has the old master come back and become a replica. Until then it is a master to whoever has not heard of the other one, so
-// one that comes back empty stays away for a while, as the documentation says.
+// back makes the old master come back and become a replica. Until then it is a master for clients that do not know the
+// other one, so one that comes back empty stays away for a while, as the documentation demands.
 func (a *arena) back(how func()) {
 	a.t.Helper()
 	a.mended(nil)
@@ -169,7 +169,7 @@ var sentinelRows = []row{
 			for _, r := range replicas {
 				r.Stop()
 			}
-			old.Do("CLIENT", "KILL", "TYPE", "replica") // what it has sent them is all that they will get of it
+			old.Do("CLIENT", "KILL", "TYPE", "replica") // the replicas get nothing beyond what it has sent them
 			a.pass(a.lease * 3 / 2)
 			a.broken(nil, "")
 			a.forgets("", func() {

@@ -32,7 +32,7 @@ const (
 
 var briefKeys = []string{"brief1", "brief2"}
 
-// What a worker is told on its standard input. At its end it ends.
+// The orders for a worker on its standard input. The worker ends with its input.
 const (
 	orderGo      = "go"      // contend
 	orderRelease = "release" // hold the long key briefly from now on, too

@@ -39,7 +39,7 @@ type ID struct {
 type Call struct {
 	ID
 
-	Key     string `json:"k"` // what it waits for
+	Key     string `json:"k"` // the key that it waits for
 	Kind    string `json:"t,omitempty"`
 	Name    string `json:"m,omitempty"`
 	Since   int64  `json:"s"` // when it began to wait, in microseconds since 1970
@@ -183,7 +183,7 @@ type message struct {
 const Version = 1
 
 const (
-	// mostPath is how many calls a path has at most. What is farther away is not looked at.
+	// mostPath is the largest number of calls of a path. Longer paths are not followed.
 	mostPath = 64
 
 	// mostMessage is how many bytes of items a message has at most, if there is more than one.
@@ -206,7 +206,7 @@ type Detector struct {
 	asked     map[uint64]*question      // by the numbers of checks
 	announced map[uint64]map[string]int // by the numbers of calls: how often this process announced circles
 	sure      map[uint64]time.Duration  // by the numbers of calls: when it was said to others that they still wait
-	seen      [2]map[visit]struct{}     // what was passed on: of late, and before
+	seen      [2]map[visit]struct{}     // the probes that were passed on: recently, and before
 	turned    time.Duration             // when that became before
 }
 

@@ -39,7 +39,7 @@ type model struct {
 	sent  int
 	most  int // messages of one process in an interval
 
-	stuck   []instant                // what the plain search has found of late
+	stuck   []instant                // the recent results of the plain search
 	circles map[string]time.Duration // since when they are there
 	found   []report
 	named   int  // circles that had to be named, and were

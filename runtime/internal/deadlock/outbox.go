@@ -55,7 +55,7 @@ func (o *outbox) add(now time.Duration, process string, it item) {
 		i = len(o.to)
 		o.to = append(o.to, letters{process: process})
 	}
-	if it.Probe == nil { // what ends a search comes before what begins one
+	if it.Probe == nil { // messages that end a search come before those that begin one
 		o.to[i].items = slices.Insert(o.to[i].items, 0, letter{now + o.interval/4, true, text})
 		return
 	}

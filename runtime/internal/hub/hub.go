@@ -82,7 +82,7 @@ type channel struct {
 	subscribed bool
 	dropped    bool      // by the server, perhaps before it was noted as subscribed
 	telling    bool      // the listeners are still to learn that it is subscribed
-	early      []string  // what was said meanwhile, for later
+	early      []string  // messages of that time, for later
 	again      bool      // it was subscribed before, or that was tried in vain
 	idle       time.Time // when the last listener left
 }
@@ -106,9 +106,9 @@ func New(cfg Config) *Hub {
 	}
 }
 
-// Listen calls event for what happens on the channel named name, from a goroutine that
-// must not be kept: event does not block and does not call the hub. What is said on a channel that was
-// subscribed just now comes after the event that it was.
+// Listen calls event for each message on the channel named name, from a goroutine that event must
+// not delay: event does not block and does not call the hub. The messages of a new subscription
+// come after the event that it exists.
 func (h *Hub) Listen(name string, event func(Event)) *Listener {
 	l := &Listener{hub: h, name: name, event: event, ready: make(chan struct{})}
 	h.mu.Lock()

@@ -83,7 +83,7 @@ func newHub(n *net) *Hub {
 	return New(Config{Dial: n.dial, Linger: time.Second, Backoff: []time.Duration{10 * time.Millisecond, 100 * time.Millisecond}})
 }
 
-// ear collects the events of a listener.
+// The type collects the events of a listener.
 type ear struct {
 	mu     sync.Mutex
 	events []Event
@@ -129,7 +129,8 @@ func TestHub_OneSubscriptionForAllListenersOfAChannel(t *testing.T) {
 	})
 }
 
-// What is said after the server has begun to subscribe, and before everybody knows, is told after that.
+// Messages that arrive after the server has begun to subscribe, and before every listener knows,
+// are delivered after the subscription.
 func TestHub_WhatIsSaidIsToldAfterTheSubscription(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &net{}

@@ -193,7 +193,7 @@ func (l *lane) serve(conn Conn, broken <-chan error) (worked bool) {
 	}
 }
 
-// failed tells of the first failure of an outage.
+// failed reports the first failure of an outage.
 func (l *lane) failed(err error) {
 	select {
 	case <-l.h.closing: // the failure is our own doing

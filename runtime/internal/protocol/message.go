@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// What Redisson publishes on the channel of a lock when it is released is parsed by Java as an integer. A text that Java
+// Java parses a message that Redisson publishes on the channel of a lock at its release as an integer. A text that Java
 // reads as the same number and that begins with a 0 is for Redisson alone.
 const (
 	unlocked      = "0"            // a lock was released

@@ -19,9 +19,10 @@ import (
 
 var compared = flag.Int("compared", usuallyCompared, "how many script calls to compare")
 
-// TestEmbeddedLikeReal shows that the embedded server of the worlds, with what the worlds do in its place, does what a real one does:
-// the same random calls of the scripts get the same replies from both, and leave the same keys. What depends on the clock is compared
-// by its kind alone: times to live, times of the server, and tokens, which are times.
+// TestEmbeddedLikeReal shows that the embedded server of the worlds, with what the worlds do in its place, does what a
+// real one does: the same random calls of the scripts get the same replies from both, and leave the same keys. Values
+// that depend on the clock are compared by their kinds alone: times to live, times of the server, and tokens, which are
+// times.
 func TestEmbeddedLikeReal(t *testing.T) {
 	real := redistest.Server(t)
 	c, err := net.Dial("tcp", strings.TrimPrefix(real.URL(), "redis://"))

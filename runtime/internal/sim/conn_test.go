@@ -25,7 +25,7 @@ type link struct {
 
 	// Guarded by w.mu.
 	conns   []*conn
-	held    [2]bool // what goes in a direction is kept, and delivered when it goes on
+	held    [2]bool // the link keeps the data of a direction, and delivers them when it goes on
 	refuses bool    // new connections are refused
 	slow    time.Duration
 }
@@ -51,7 +51,7 @@ type conn struct {
 	mute   [2]bool
 
 	tracking bool
-	asked    []byte // what was written, up to the end of the last command
+	asked    []byte // the written bytes, up to the end of the last command
 
 	in incoming
 }

@@ -12,7 +12,7 @@ type fault struct {
 	back    bool // a clock is set back
 	off     bool // the runtime does not stand it yet
 	tampers bool // somebody changes a key behind the backs of its holders
-	counts  bool // what takes without a lease may never be given back
+	counts  bool // an acquisition without a lease may never be released
 	make    func(p *plan, r *rand.Rand) (begin, end func(w *world))
 }
 

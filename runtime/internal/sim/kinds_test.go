@@ -22,8 +22,8 @@ type kind struct {
 	round    func(g *worker)
 
 	bears func(f *fault) bool   // which faults it is tried with; nil for all
-	keeps func(key string) bool // what it leaves in Redis for ever, as Redisson does; nil for nothing
-	lives func(key string) bool // what does not expire while it is used; nil for nothing
+	keeps func(key string) bool // the keys that it leaves in Redis for ever, as Redisson does; nil for none
+	lives func(key string) bool // the keys that do not expire during its use; nil for none
 }
 
 // eternal reports whether a key does not expire.

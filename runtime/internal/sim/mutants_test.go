@@ -26,8 +26,8 @@ var (
 type mutant struct {
 	name string
 	file string // below the root of the module
-	old  string // what it says, once
-	new  string // what the mutant says
+	old  string // the original text, once
+	new  string // the text of the mutant
 	kind string // of lock that it is about, whose worlds are run
 
 	strays bool // it breaks no promise that worlds look at, or not at once, but leaves the protocol: its trace is rejected

@@ -217,7 +217,7 @@ type acquisition struct {
 	kind  string
 	units int  // of what there is of each key; 0 for all of it
 	once  bool // it does not wait
-	bare  bool // what is granted is no lease
+	bare  bool // the grant is no lease
 	wait  time.Duration
 	take  func(ctx context.Context, opts ...lockrt.LockOption) (held, error)
 	enter func(ctx context.Context) (held, error) // once more, under what it has; nil if that cannot be

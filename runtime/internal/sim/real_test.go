@@ -27,9 +27,9 @@ import (
 	"github.com/lockgen/lockgen/spec"
 )
 
-// TestRealTraces has processes with a client each do at a real server what must not be done by two at once: read a counter and write it back.
-// What all of them and the server do about the locks is replayed in the order of their times: the server's is that of MONITOR, by the same
-// clock. How long something takes is not checked, since a process may be kept from noting it.
+// TestRealTraces makes processes with a client each read a counter at a real server and write it back, under locks. It
+// replays the steps of all of them and of the server in the order of their times: the server's is that of MONITOR, by
+// the same clock. How long something takes is not checked, since a process may be kept from noting it.
 func TestRealTraces(t *testing.T) {
 	for range 5 { // once, unless the clock of the machine is set meanwhile
 		began := time.Now()
@@ -304,7 +304,7 @@ func (m *monitored) events(t *testing.T, x *tracer) (all []keyed) {
 			return len(call) >= len(words) && strings.EqualFold(call[0], words[0]) && slices.Equal(call[1:len(words)], words[1:])
 		})
 	}
-	// What a script has replied is not known, but what it did.
+	// The reply of a script is unknown, but not its effect.
 	requests := requestsOf(script, keys, args, func(i, _ int) string {
 		switch script {
 		case "free":

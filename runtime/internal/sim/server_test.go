@@ -14,9 +14,9 @@ import (
 	"github.com/lockgen/lockgen/scripts"
 )
 
-// A server is an embedded Redis. It serves one command after the other, on the goroutine of the network. What the
-// embedded one does not do as Redis does is done here: messages, which it would send from goroutines of their own,
-// scripts, which it would parse again each time, client tracking, refusals, and a clock that can be set.
+// A server is an embedded Redis. It serves one command after the other, on the goroutine of the network. This type
+// replaces the parts in which the embedded one differs from Redis: messages, which it would send from goroutines of
+// their own, scripts, which it would parse again each time, client tracking, refusals, and a clock that can be set.
 type server struct {
 	w   *world
 	id  int
@@ -32,12 +32,12 @@ type server struct {
 	keys  []string // of the script
 	wrote bool
 
-	refusals map[string]refusal // what it does not do at the moment, by the name of the fault
+	refusals map[string]refusal // the commands that it refuses at the moment, by the name of the fault
 
 	// Guarded by w.mu.
 	down    bool
-	heard   map[string][]*conn        // who listens to a channel, in the order in which they came
-	tracked map[string]map[*conn]bool // who read a key, and is told of its next change
+	heard   map[string][]*conn        // the listeners of a channel, in the order in which they came
+	tracked map[string]map[*conn]bool // the readers of a key, which get a message at its next change
 }
 
 // A refusal returns the error with which a command is refused, or nothing.
@@ -56,7 +56,7 @@ type event struct {
 	reply   string
 }
 
-// An observer is told of every event, in order, when it has happened and before the next one. It must not block, nor ask the
+// An observer gets every event, in order, when it has happened and before the next one. It must not block, nor ask the
 // server anything through a network.
 type observer func(s *server, e *event)
 
@@ -208,7 +208,7 @@ var (
 	reads  = words("EXISTS HEXISTS HGET HGETALL HKEYS HLEN HVALS GET TYPE TTL PTTL LINDEX LLEN LRANGE LPOS ZSCORE ZRANGE ZRANGEBYSCORE ZCARD ZCOUNT")
 	writes = words("SET DEL UNLINK EXPIRE PEXPIRE PERSIST INCR INCRBY DECR DECRBY HSET HDEL HINCRBY LPUSH RPUSH LPOP RPOP LREM LINSERT LSET " +
 		"ZADD ZREM ZREMRANGEBYSCORE ZINCRBY FLUSHALL RENAME")
-	greedy = words("SET INCR INCRBY HSET HINCRBY LPUSH RPUSH LINSERT LSET ZADD ZINCRBY") // what is refused without memory
+	greedy = words("SET INCR INCRBY HSET HINCRBY LPUSH RPUSH LINSERT LSET ZADD ZINCRBY") // the commands that a server without memory refuses
 )
 
 func words(all string) map[string]bool {
@@ -219,7 +219,7 @@ func words(all string) map[string]bool {
 	return set
 }
 
-// track notes what a script reads for a connection that is to be told of changes, and tells others what it changes.
+// track records the keys that a script reads for a tracked connection, and sends others the keys that it changes.
 func (s *server) track(cmd string, args []string) {
 	w := s.w
 	w.mu.Lock()
@@ -366,7 +366,7 @@ func (s *server) restore(then *copied) {
 	}
 }
 
-// set sets the clock of the server by d. What has a time to live keeps the instant of its end.
+// set sets the clock of the server by d. A key with a time to live keeps the instant of its end.
 func (s *server) set(d time.Duration) {
 	s.m.SetTime(s.clock())
 	ttls := map[string]time.Duration{}

@@ -24,7 +24,7 @@ type tracer struct {
 	known  map[string]int // processes, by the first halves of their owners
 	checks map[string]*spec.Check
 	events int
-	bad    []string // what left the protocol
+	bad    []string // the events that left the protocol
 	kept   func(key string, e spec.Said)
 }
 
@@ -51,7 +51,7 @@ func (x *tracer) owner(field string) spec.Owner {
 	return spec.Owner{P: p, N: n}
 }
 
-// step is told of what a client does.
+// step gets each step of a client.
 func (x *tracer) step(s trace.Step) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -173,7 +173,7 @@ func (v *watch) granted(c *call, l held) {
 	v.pending.remove(c)
 	v.trusted.add(c)
 	if !v.w.plan.forgets && v.w.plan.kind.room == 1 {
-		c.after = v.largest[c.keys[0]] // who returns later was granted it later, as long as no server forgets
+		c.after = v.largest[c.keys[0]] // a later return is of a later grant, as long as no server loses data
 	}
 	if c.token != 0 && !c.p.gone() && c.token <= c.after && !(v.w.plan.back && v.w.plan.forgets) {
 		bad = append(bad, fmt.Sprintf("%s has token %d, and %d was there before", c, c.token, c.after))
@@ -190,8 +190,8 @@ func (v *watch) granted(c *call, l held) {
 	}
 }
 
-// probe looks at everything at a time, and again each time that the trust in a lease is about to end. What was renewed by then
-// has another end.
+// probe checks everything at a time, and again each time that the trust in a lease is about to end. A renewed lease has
+// another end.
 func (v *watch) probe(c *call, at time.Time) {
 	v.w.net.at(at, func() {
 		for _, s := range v.w.servers {
@@ -457,7 +457,7 @@ func (v *watch) afterwards() {
 			continue
 		}
 		for _, key := range s.m.Keys() {
-			if w.plan.kind.remains(key) || strings.HasPrefix(key, "lockgen_process:") { // who held it is known for a while longer
+			if w.plan.kind.remains(key) || strings.HasPrefix(key, "lockgen_process:") { // the description of a process stays for a while longer
 				continue
 			}
 			w.fail("%q is left, of type %s", key, s.m.Type(key))
@@ -477,7 +477,7 @@ func (v *watch) left() {
 	for _, s := range w.servers {
 		s.m.SetTime(s.clock())
 		for _, key := range s.m.Keys() {
-			dead := w.plan.kind.undying(key) && w.plan.disturbs // who asks next takes out what nobody gave back
+			dead := w.plan.kind.undying(key) && w.plan.disturbs // the next caller removes holds that were not released
 			if !w.plan.kind.eternal(key) && !dead && s.m.TTL(key) == 0 {
 				w.fail("%q is left for ever, of type %s", key, s.m.Type(key))
 			}

@@ -78,7 +78,7 @@ func run(t *testing.T, seed uint64, only string) (o outcome) {
 		defer func() { o.failures, o.log, o.done, o.virtual = w.failures, w.log, w.done, time.Since(w.began) }()
 		w.live()
 	})
-	// What pools keep, such as timers, is of the bubble that made it.
+	// The content of pools, such as timers, belongs to the bubble that made it.
 	runtime.GC()
 	runtime.GC()
 	return o

@@ -11,7 +11,7 @@ import (
 // An Action is what a process does or learns, by the name of the module where that has one.
 type Action string
 
-// What a process says of a ticket for a key, which it names by its owner.
+// The steps of a process about a ticket for a key, which it names by its owner.
 const (
 	Asks      Action = "Asks"     // it begins, or asks again: the module's Begin and Again
 	Joins     Action = "Joins"    // it asks by the request that gives the ticket before it back

@@ -12,8 +12,8 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
-// A cluster is what a transport knows of the servers of a cluster. Commands go where rueidis thinks that they belong. What the
-// cluster itself knows of the owners of slots serves for subscriptions, which rueidis does not move, and for failovers.
+// A cluster has the knowledge of a transport about the servers of a cluster. rueidis routes commands. The cluster's own
+// knowledge of the owners of slots serves for subscriptions, which rueidis does not move, and for failovers.
 type cluster struct {
 	net      *Transport
 	channels Channels

@@ -12,9 +12,9 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
-// RenewBatch returns how many leases are renewed in one round trip: enough to make it cheap, few enough that the server is not
-// kept from others for longer than a fraction of a millisecond. A server that tells of changes remembers all keys of the
-// script at each read of one.
+// RenewBatch returns how many leases are renewed in one round trip: enough to make it cheap, few enough that the server
+// is not kept from others for longer than a fraction of a millisecond. A server with client tracking remembers all keys
+// of the script at each read of one.
 func (t *Transport) RenewBatch() int {
 	if !t.Tracks() {
 		return 256
@@ -85,7 +85,7 @@ func (t *Transport) renewParcels(kind protocol.Renewal, parcels []parcel, patien
 	switch {
 	case t.cluster != nil:
 		replies = t.cluster.runAll(parcels, patience)
-	case kind == protocol.RenewPermits: // what changes all the time is not worth tracking
+	case kind == protocol.RenewPermits: // a key that changes all the time is not worth tracking
 		replies = append(replies, t.runSoon(parcels[0].Command, patience))
 	default:
 		replies = append(replies, t.tracker.run(parcels[0].Command, patience))

@@ -28,13 +28,13 @@ type tracker struct {
 
 	mu      sync.Mutex              // guards the rest
 	conn    rueidis.DedicatedClient // the present one, whatever its state; nil while there is none
-	watched *watched                // the present one, if the server tells of changes on it
+	watched *watched                // the present one, if the server reports changes on it
 	running bool                    // there is a goroutine that connects
 	closed  bool                    // or switched off
-	silent  bool                    // the log says that the server does not tell of changes
+	silent  bool                    // it was logged that the server does not report changes
 }
 
-// watched is a connection on which the server tells of changes.
+// watched is a connection on which the server reports changes.
 type watched struct {
 	conn    rueidis.DedicatedClient
 	servers string        // that the client had before it was made
@@ -45,8 +45,8 @@ type watched struct {
 	worked bool // a request was answered; guarded by tracker.mu
 }
 
-// FirstLook is how long after its grant a lease is confirmed for the first time, over the tracked connection, which tells of
-// changes from then on. A call that unlocks before pays nothing.
+// FirstLook is how long after its grant a lease is confirmed for the first time, over the tracked connection, which
+// reports changes from then on. A call that unlocks before pays nothing.
 const FirstLook = 8 * time.Millisecond
 
 // graceBehind is how long a connection has to come up with an answer that another one, asked later,
@@ -59,7 +59,7 @@ var (
 	errBehind = errors.New("no answer, though the same server answers over another connection")
 )
 
-// noTracking says that the server will not tell of changes, which is not expected to pass.
+// noTracking means that the server will not report changes, which is not expected to pass.
 type noTracking struct{ error }
 
 func (e noTracking) Unwrap() error { return e.error }
@@ -124,7 +124,7 @@ func (t *tracker) start() {
 	}
 }
 
-// tells reports whether the server tells of changes, and has it begin to if it does not.
+// tells reports whether the server reports changes, and makes it begin to if it does not.
 func (t *tracker) tells() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -154,7 +154,7 @@ func (w *watched) fail(err error) {
 func (t *tracker) work() {
 	for failures := 0; ; failures++ {
 		worked, err := t.watch()
-		t.net.cfg.User.LookFirst(0) // no server would tell of what is read
+		t.net.cfg.User.LookFirst(0) // no server would report changes of the read keys
 		if worked {
 			failures = 0
 		}
@@ -229,7 +229,7 @@ func (t *tracker) watch() (worked bool, err error) {
 	return false, t.serve(w, broken)
 }
 
-// track has the server tell of changes.
+// track makes the server report changes.
 func (t *tracker) track(conn rueidis.DedicatedClient) (broken <-chan error, err error) {
 	hello, err := conn.Do(context.Background(), conn.B().Hello().Build()).AsMap()
 	if err != nil {
@@ -292,7 +292,7 @@ func (t *tracker) close() {
 	t.loop.Wait()
 }
 
-// say logs whether the server tells of changes, when that changes. The caller holds t.mu.
+// say logs whether the server reports changes, when that changes. The caller holds t.mu.
 func (t *tracker) say(err error) {
 	if silent := err != nil; silent != t.silent {
 		t.silent = silent

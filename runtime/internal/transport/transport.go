@@ -5,8 +5,8 @@
 // command. Scripts are loaded before the first call, and again when a server has forgotten them. A lone caller has a
 // connection to itself, see [Transport.Prompt]. In a cluster, commands go to the server that has the slot.
 //
-// Messages. [Transport.Listen] subscribes to a channel, on the server that has it. On a connection of its own a server tells
-// of changes to keys that were renewed over it.
+// Messages. [Transport.Listen] subscribes to a channel, on the server that has it. On a connection of its own a server
+// reports changes to keys that were renewed over it.
 //
 // Failover. While the process holds something or waits, the transport looks whether another server has become the master, by
 // the word of the sentinels or of the cluster, and has the leases on it checked.
@@ -66,7 +66,7 @@ type Config struct {
 	Client    rueidis.Client
 	UUID      string   // of the client, which names its channels
 	Channels  Channels // of a cluster
-	Tracking  bool     // have a single server tell of changes
+	Tracking  bool     // make a single server report changes
 	Replicas  int      // that have to confirm a grant
 	OpTimeout time.Duration
 	Logger    *slog.Logger
@@ -147,11 +147,11 @@ func (t *Transport) servers() string { return strings.Join(t.Addrs(), " ") }
 // Clustered reports whether the servers are a cluster.
 func (t *Transport) Clustered() bool { return t.cluster != nil }
 
-// Tracks reports whether servers may be asked to tell of changes.
+// Tracks reports whether servers may be asked to report changes.
 func (t *Transport) Tracks() bool { return t.cfg.Tracking && t.cluster == nil }
 
-// TracksChanges reports whether the server tells of changes, and has it begin to if it does not: a server that is flushed
-// forgets who waits, and nothing else tells.
+// TracksChanges reports whether the server reports changes, and makes it begin to if it does not: a flushed server
+// loses its wait queues, and only tracking shows that.
 func (t *Transport) TracksChanges() bool { return t.tracker.tells() }
 
 // Sharded reports whether the client listens on sharded channels.

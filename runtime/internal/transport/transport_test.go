@@ -18,7 +18,7 @@ import (
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
-// A fake is the user of a transport in tests. What it is told goes to channels that have room.
+// A fake is the user of a transport in tests. Its calls go to channels that have room.
 type fake struct {
 	wg       sync.WaitGroup
 	changes  chan []string
@@ -189,7 +189,7 @@ func TestRenew(t *testing.T) {
 				require.False(t, net.TracksChanges())
 				return
 			}
-			<-u.rechecks // the server tells of changes from now on, to what is read
+			<-u.rechecks // the server reports changes from now on, for read keys
 			require.True(t, net.TracksChanges())
 			require.NoError(t, renew()[0])
 			require.NoError(t, server.Do("DEL", "ours").Error())

@@ -47,8 +47,8 @@ func TestWatchdog_AShortGrantIsRetriedInTime(t *testing.T) {
 	}
 }
 
-// What a lease is due by, and so its place in the heap, does not change while others use the heap: else a lease that is
-// due soon would stay behind one that is not, neither renewed nor ended.
+// The due time of a lease, and so its place in the heap, does not change while others use the heap: else a lease that
+// is due soon would stay behind one that is not, neither renewed nor ended.
 func TestWatchdog_ExtendLeavesTheHeapInOrder(t *testing.T) {
 	w := New(said(func(leases []*Lease, _ []time.Duration) ([]bool, error) { return make([]bool, len(leases)), nil }), 10, nil)
 	w.started = true // no loop: only the order of the heap matters
@@ -196,7 +196,7 @@ func TestWatchdog_RecheckIsNotAnsweredByWhatIsUnderWay(t *testing.T) {
 	})
 }
 
-// What ends while it waits to be renewed is not asked about.
+// A lease that ends while it waits for its renewal is not renewed.
 func TestWatchdog_WhatEndsInTheQueueIsNotSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex

@@ -8,7 +8,7 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 )
 
-// A Holding is what a lease is of. What it says of itself does not change.
+// A Holding is the grant of a lease. Its methods always return the same.
 type Holding interface {
 	Kind() string // leases of different kinds are never in one batch
 	Key() string
@@ -23,7 +23,7 @@ type Holding interface {
 type Lease struct {
 	Holding
 
-	TTL   time.Duration // what each renewal asks for
+	TTL   time.Duration // the lease time of each renewal
 	Renew bool          // false for a lease of fixed length, which only has an end
 	// Unwatched leases are not looked at first: looking at them has the server watch nothing.
 	Unwatched bool

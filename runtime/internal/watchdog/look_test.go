@@ -156,7 +156,7 @@ func TestWatchdog_LooksOfABurstShareARequest(t *testing.T) {
 	})
 }
 
-// A server that tells of changes again and again though there are none costs a bounded number of requests.
+// A server that reports changes again and again though there are none costs a bounded number of requests.
 func TestWatchdog_FalseAlarmsAreLookedIntoSeldomAndSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRecord(up)

@@ -16,9 +16,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Leases of all lengths come and go while the server answers, fails, is slow or refuses. Each is
-// told of its loss exactly when its trust ends, once, and not after it was stopped; and each is
-// asked for in time.
+// Leases of all lengths come and go while the server answers, fails, is slow or refuses. Each
+// learns of its loss exactly when its trust ends, once, and not after it was stopped; and each is
+// renewed in time.
 func TestWatchdog_AnythingGoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for seed := range uint64(60) {

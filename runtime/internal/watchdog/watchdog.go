@@ -1,9 +1,8 @@
-// Package watchdog keeps leases alive and says when one can no longer be trusted.
+// Package watchdog renews leases and reports when one can no longer be trusted.
 //
-// One goroutine serves all leases of a client, earliest deadline first. Each lease is
-// renewed every third of its length, many in one batch. What the server confirmed is
-// trusted until the moment the request was sent, plus the lease, less a margin: the
-// server began to count later than that, so the trust ends before the key can expire.
+// One goroutine serves all leases of a client, earliest deadline first. Each lease is renewed every third of its
+// length, many in one batch. A confirmed lease is trusted until the moment the request was sent, plus the lease, less a
+// margin: the server began to count later than that, so the trust ends before the key can expire.
 //
 //	sent          renewed         renewed               trust ends   key expires
 //	|--- lease/3 ---|--- lease/3 ---|--- ... no answer ... ---|- margin -|
@@ -101,7 +100,7 @@ func New(renew Renewer, batch int, observe func(l *Lease, err error)) *Watchdog 
 }
 
 // Group has leases of different groups, as of different servers, never renewed by one call, and none wait for those of
-// another. It is called before the first Start. What it says of a lease may change.
+// another. It is called before the first Start. Its result for a lease may change.
 func (w *Watchdog) Group(group func(l *Lease) uint16) { w.group = group }
 
 // A Tracer is called when a lease is about to be asked about, and when its renewal is confirmed: then with when the key may end. It is
@@ -290,9 +289,9 @@ const (
 	longestLookPause = 20 * time.Millisecond
 )
 
-// Look looks at l now, for a caller who learned that somebody changed it. Who has it looked at again
-// and again, and is answered each time that it is still there, has to wait, longer each time up to longestLookPause, until
-// its next renewal: an alarm that rings without end costs a bounded number of requests.
+// Look checks l now, for a caller that learned of a change of its key. After each check that finds the lease unchanged,
+// the next one waits, longer each time up to longestLookPause, until its next renewal: endless false alarms cost a
+// bounded number of requests.
 func (w *Watchdog) Look(l *Lease) {
 	w.change(l, func() {
 		at := monotonic.Now()

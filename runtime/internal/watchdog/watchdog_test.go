@@ -63,7 +63,7 @@ func said(renew func([]*Lease, []time.Duration) ([]bool, error)) Renewer {
 
 var errDown = errors.New("connection refused")
 
-// A loser is a holding without a name, a function that is told of its loss.
+// A loser is a holding without a name: a function that is called with its loss.
 type loser func(cause error)
 
 func (loser) Kind() string       { return "" }
@@ -433,7 +433,8 @@ func TestWatchdog_RecheckOfAsksAboutSome(t *testing.T) {
 	})
 }
 
-// What was asked for before a Recheck may have been granted by what the Recheck is about.
+// An answer to a request from before a Recheck may be older than the change that the Recheck is
+// for.
 func TestWatchdog_RecheckAsksAboutWhatIsGrantedLate(t *testing.T) {
 	for _, renew := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {

@@ -129,8 +129,8 @@ func (l *link) write(q *queue, d Direction, to *net.TCPConn) {
 			l.sent(it.request)
 		}
 		if _, err := to.Write(it.raw); err != nil {
-			// The receiver is gone. What the other side still sends goes nowhere, but
-			// is taken from it, as a network does.
+			// The receiver is gone. The link still reads the data of the other side and drops them,
+			// as a network does.
 			mute = true
 		}
 	}

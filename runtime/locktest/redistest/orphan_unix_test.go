@@ -56,7 +56,7 @@ func TestServer_DiesWithTestBinary(t *testing.T) {
 			if name == "killed" {
 				require.NoError(t, cmd.Process.Kill())
 			}
-			for lines.Scan() { // what it says when it is out of time
+			for lines.Scan() { // the output when it is out of time
 			}
 			_ = cmd.Wait()
 			for _, pid := range pids {

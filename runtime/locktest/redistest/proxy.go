@@ -173,9 +173,8 @@ func (p *FaultProxy) OnRequest(fn func(cmd []string)) {
 	p.observers = append(p.observers, fn)
 }
 
-// Blackhole holds everything that goes one way, or both. Connections stay open and
-// new ones are accepted. What was held is delivered late by Deliver, or never, by
-// Discard.
+// Blackhole holds everything that goes one way, or both. Connections stay open and new ones are
+// accepted. Deliver delivers the held data late; Discard drops them.
 func (p *FaultProxy) Blackhole(d Direction) {
 	p.change(func() { p.held |= d })
 }
@@ -186,7 +185,7 @@ func (p *FaultProxy) Deliver() {
 	p.change(func() { p.held = 0 })
 }
 
-// Discard ends Blackhole. What was held is lost, with the connections that exist.
+// Discard ends Blackhole. It drops the held data, and cuts the connections that exist.
 func (p *FaultProxy) Discard() {
 	p.Cut()
 	p.change(func() { p.held = 0 })

@@ -50,7 +50,7 @@ func Sentinel(tb testing.TB, opts ...Option) *SentinelGroup {
 	opts = append([]Option{
 		WithConfig("repl-diskless-sync-delay", "0"), // a replica need not wait for others before it is given what the master has
 		WithConfig("repl-ping-replica-period", "1"),
-		WithConfig("rdb-del-sync-files", "yes"), // what was copied is not to be found after a restart
+		WithConfig("rdb-del-sync-files", "yes"), // a restart must not find copied data
 	}, opts...)
 	g.Servers = startAll(tb, 3, func(p *process) {
 		for _, opt := range opts {

@@ -32,9 +32,8 @@ type RedisServer struct {
 // An Option changes how [Server] starts its server.
 type Option func(*process)
 
-// WithConfig sets a directive of redis.conf, for example
-// WithConfig("appendonly", "yes"). What is on disk stays until the test ends, so
-// [RedisServer.Restart] finds it again.
+// WithConfig sets a directive of redis.conf, for example WithConfig("appendonly", "yes"). The files
+// on disk stay until the test ends, so [RedisServer.Restart] finds them again.
 func WithConfig(name string, values ...string) Option {
 	return func(p *process) {
 		p.config = append(p.config, "--"+name)

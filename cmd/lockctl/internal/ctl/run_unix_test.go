@@ -61,7 +61,7 @@ func TestRun_ExitCodes(t *testing.T) {
 	defer func() { require.NoError(t, c.Close()) }()
 	held, err := c.Mutex("taken").Lock(t.Context())
 	require.NoError(t, err)
-	var whole strings.Builder // what all of them print, but for what the commands do
+	var whole strings.Builder // the output of all of them, without that of the commands
 	for _, test := range []struct {
 		args []string
 		code int

@@ -90,8 +90,8 @@ func (c *checker) meansOne(m *method, param string, note func(format string, arg
 	return true
 }
 
-// function finds a function that makes keys in another package, whose types may lack it since it is not exported. What it takes and returns is what
-// its declaration says, as far as a caller of the builder needs that.
+// function finds a function that makes keys in another package, whose types may lack it since it is not exported. Its
+// parameters and results come from its declaration, as far as a caller of the builder needs them.
 func (r *Run) function(d *decl, name string) *types.Func {
 	for _, f := range r.filesOf(d, func(src []byte) bool { return bytes.Contains(src, []byte("func "+name+"(")) }) {
 		for _, node := range f.syntax.Decls {

@@ -21,7 +21,7 @@ import (
 type Output struct {
 	Source string // the file that it is made from
 	Model  *model.File
-	Uses   []Use // what its interfaces lock, in their order
+	Uses   []Use // the locks of its interfaces, in their order
 	Unsure bool  // something that counts is not known
 }
 
@@ -69,7 +69,7 @@ func NewRun(list *diag.List, tags ...string) *Run {
 	return &Run{list: list, tags: tags, table: table{}, sources: map[*types.Package]*source{}, files: map[string]*parsed{}, consumed: map[string]bool{}}
 }
 
-// Package checks one package. What it returns is complete only if nothing was noted.
+// Package checks one package. Its result is complete only if it noted no mistake.
 func (r *Run) Package(pkg *load.Package) []Output { return newChecker(r.list, pkg, r).check() }
 
 // End notes the directives that no package of the run has a use for.
@@ -84,7 +84,8 @@ func (r *Run) End() {
 	}
 }
 
-// Package checks one package alone. What others can embed may have directives for them, and not all types need be known.
+// Package checks one package alone. The directives of embeddable interfaces may be in other packages, and some types
+// may be unknown.
 func Package(list *diag.List, pkg *load.Package) []Output {
 	r := NewRun(list)
 	outputs := r.Package(pkg)
@@ -285,7 +286,8 @@ func (c *checker) unusable(name string) string {
 
 const hintName = "choose another with name="
 
-// claim takes a name in package scope for the output, or says who has it and what to do about it.
+// claim reserves a name in package scope for the output, or notes what has the name and what to do
+// about it.
 func (c *checker) claim(name string, pos, end token.Pos, hint string) {
 	at, declared := c.pkg.Declared[name]
 	other, generated := c.given[name]

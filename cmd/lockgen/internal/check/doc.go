@@ -42,7 +42,7 @@ func plain(text string) string {
 	}
 	lines = slices.CompactFunc(lines, func(a, b string) bool { return a == "" && b == "" })
 	if strings.Trim(lines[0], "* \t") == "" {
-		lines = lines[1:] // what stands behind /**
+		lines = lines[1:] // the text behind /**
 	}
 	starred := len(lines) > 0
 	for _, line := range lines {

@@ -242,7 +242,8 @@ func (c *checker) bounded(m *method, l *model.Lock, own *time.Duration) {
 	}
 }
 
-// key reads the template of a directive. What the output doesn't build itself it needn't be able to name.
+// key reads the template of a directive. The output need not be able to name the types of a key that it does not build
+// itself.
 func (c *checker) key(m *method, d *directive.Directive, context int, builder *model.Builder) *model.Key {
 	arg := d.Key
 	note := func(err error) {

@@ -12,7 +12,7 @@ import (
 
 // A method is one of an annotated interface, with where it is declared and what the table has for it.
 type method struct {
-	iface      string // whose method it is
+	iface      string // the interface of the method
 	fn         *types.Func
 	field      *ast.Field // nil if it is declared in another package
 	effect     *effect    // nil if nothing is said about it

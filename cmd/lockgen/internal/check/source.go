@@ -114,7 +114,8 @@ type parsed struct {
 	wrong  []diag.Diagnostic
 }
 
-// parsed reads a file with its directives, once. What is wrong elsewhere in the file is no matter: the types came from what could be read of it too.
+// parsed reads a file with its directives, once. Other mistakes in the file do not matter: the types came from the
+// readable parts of it, too.
 func (r *Run) parsed(name string, src []byte) *parsed {
 	if f, ok := r.files[name]; ok {
 		return f

@@ -128,7 +128,7 @@ func (c *checker) closer(iface *directive.Interface, m *method, typ types.Type) 
 				c.typeName(typ), fn.Name(), fn.Pkg().Path(), m.fn.Name())
 			return nil, false
 		}
-		// What is wrong with its types is shown where the method of the service is.
+		// Mistakes in its types are shown at the method of the service.
 		out := c.signature(iface, &method{fn: fn, field: m.field})
 		if out == nil {
 			return nil, false

@@ -13,7 +13,7 @@ import (
 type report struct {
 	Diagnostics []diagnostic `json:"diagnostics"`
 	Notes       []string     `json:"notes"`
-	Services    []string     `json:"services"`       // what each locks
+	Services    []string     `json:"services"`       // the locks of each
 	Files       []file       `json:"files"`          // that are written or removed; with -check and -n, that would be
 	Diff        string       `json:"diff,omitempty"` // with -check
 }

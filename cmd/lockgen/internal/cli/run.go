@@ -69,7 +69,7 @@ type runner struct {
 	outputs []check.Output
 	files   []write.File
 	survey  *survey.Survey
-	summary []string // what each service locks
+	summary []string // the locks of each service
 	memo    memo.Memo
 	print   string // of this program and its input
 }

@@ -8,8 +8,8 @@ import (
 	"os/exec"
 )
 
-// vet has go vet run the analyzers of this program: it knows the packages, and remembers what it has seen. What is wrong with the code is the
-// outcome; what may be meant is said after it, and is none.
+// vet makes go vet run the analyzers of this program: go vet knows the packages, and caches results. Mistakes in the
+// code make the command fail; it prints warnings after them, and does not fail because of them.
 func vet(c *Config, dir string, stdout, stderr io.Writer) (int, error) {
 	code, err := goVet(c, dir, stdout, stderr)
 	if err != nil || code != exitOK {

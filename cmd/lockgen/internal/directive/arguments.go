@@ -16,7 +16,7 @@ type arguments struct {
 	changed bool     // an argument isn't written as it should be
 	parted  bool     // name and value of one aren't parted by = alone
 	talk    bool     // the first is a word with which sentences go on
-	reason  bool     // what is behind begins like a reason
+	reason  bool     // the rest begins like a reason
 	remark  bool     // the words are another comment
 }
 

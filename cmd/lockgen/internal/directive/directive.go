@@ -57,9 +57,9 @@ type Directive struct {
 	Prefix  *Arg // service, locks
 	Require *Arg // service: all or annotated
 
-	MaxKeys int           // what Max says
+	MaxKeys int           // the value of Max
 	Permits int           // how many of a semaphore, 0 if it isn't said
-	AtLeast time.Duration // what Min says
+	AtLeast time.Duration // the value of Min
 
 	given []*Arg
 }

@@ -16,8 +16,9 @@ func (g Given) Text() string {
 	return g.Name + "=" + g.Value
 }
 
-// Effective lists the options that count for a method's locks, in the order of the table. Of the levels, whose directives can be nil, the first
-// that has an option counts. What only names things (the key, the context) is left out.
+// Effective lists the options that count for a method's locks, in the order of the table. Of the levels, whose
+// directives can be nil, the first that has an option counts. It omits options that only name things (the key, the
+// context).
 func Effective(levels ...[]*Directive) []Given {
 	var all []Given
 	for _, o := range options {

@@ -206,7 +206,7 @@ func firstRune(s string) rune {
 
 func isLetter(b byte) bool { return 'a' <= b && b <= 'z' || 'A' <= b && b <= 'Z' }
 
-// invisible are characters that nobody sees, of no width or as wide as a space. What they are is said by their names.
+// invisible are characters without visible glyphs, of no width or as wide as a space, with their names.
 var invisible = map[rune]string{
 	'\u00a0': "no-break space", '\u00ad': "soft hyphen", '\u180e': "vowel separator", '\u2007': "figure space", '\u200b': "zero-width space", '\u200c': "zero-width non-joiner",
 	'\u200d': "zero-width joiner", '\u202f': "narrow no-break space", '\u2060': "word joiner", '\u3000': "wide space", '\ufeff': "byte order mark",

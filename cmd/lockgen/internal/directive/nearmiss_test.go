@@ -37,7 +37,7 @@ var nearMisses = map[string]string{
 	"//lockgenlock key=a":       "write //lockgen:lock",
 	"//lockgennolock":           "write //lockgen:nolock",
 
-	// what nobody sees
+	// invisible characters
 	"//lockgen:\u00a0lock key=a":      "a no-break space (U+00A0) can't be in a directive; write //lockgen:lock key=a",
 	"//lockgen:lock\u00a0key=a":       "a no-break space (U+00A0) can't be in a directive; write //lockgen:lock key=a",
 	"//lockgen:lock key=a\u00a0fence": "a no-break space (U+00A0) can't be in a directive; write //lockgen:lock key=a fence",
@@ -52,7 +52,7 @@ var nearMisses = map[string]string{
 	"//lockgen\u00a0lock key=a":       "write //lockgen:lock",
 	"//\u3000lockgen:nolock":          "write //lockgen:nolock",
 
-	// what parts the name from the verb
+	// the separator between the name and the verb
 	"//lockgen :lock key=a":  "write //lockgen:lock",
 	"//lockgen : lock key=a": "write //lockgen:lock",
 	"//lockgen.lock key=a":   "write //lockgen:lock",
@@ -71,7 +71,7 @@ var nearMisses = map[string]string{
 	"// lockgen lock key=a":  "write //lockgen:lock",
 	"// lockgen lock fence":  "write //lockgen:lock",
 
-	// what stands before the name
+	// the text before the name
 	"// lockgen:lock key=a":          "write //lockgen:lock",
 	"// lockgen:service":             "write //lockgen:service",
 	"//\tlockgen:nolock":             "write //lockgen:nolock",
@@ -99,7 +99,7 @@ var nearMisses = map[string]string{
 	"// lockgen:lock=order:{id}":      "write //lockgen:lock key=order:{id}",
 	"// lockgen:lock(key=a)":          "write //lockgen:lock key=a",
 
-	// what stands behind the verb
+	// the text behind the verb
 	"// lockgen:lock key=b:{id} fence":       "write //lockgen:lock",
 	"// lockgen:lock fence key=b:{id}":       "write //lockgen:lock",
 	"// lockgen:lock key = b:{id}":           "write //lockgen:lock key=b:{id}",

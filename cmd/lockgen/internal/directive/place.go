@@ -63,7 +63,7 @@ func Prefixed(prefix, name string) string {
 	return prefix + string(unicode.ToUpper(r)) + name[n:]
 }
 
-// Collect reads all directives of a file. What stands where it means nothing is noted in list.
+// Collect reads all directives of a file. It notes misplaced directives in list.
 func Collect(list *diag.List, file *ast.File) *File {
 	c := &collector{
 		list:   list,
@@ -328,7 +328,7 @@ func (c *collector) misplaced(d *Directive, format string, args ...any) {
 	c.list.Add(d.Slash, d.End, format, args...)
 }
 
-// home says where a verb belongs.
+// home returns the place where a verb belongs.
 func home(v Verb) string {
 	switch v {
 	case Service, Locks:

@@ -42,7 +42,7 @@ var samples = map[string]sample{
 	"textPointer": sampleOf(textPointer{"x"}), "*textPointer": sampleOf(&textPointer{"x"}), "textBoth": sampleOf(textBoth{"x"}), "*textBoth": sampleOf(&textBoth{"x"}),
 	"ownTime": sampleOf(ownTime{}),
 
-	// What has no form.
+	// Values without a form.
 	"float64": sampleOf(1.5), "complex128": sampleOf(1i), "[]int": sampleOf([]int{1}), "[0]byte": sampleOf([0]byte{}), "map[string]int": sampleOf(map[string]int{}),
 	"chan int": sampleOf(make(chan int)), "struct{}": sampleOf(struct{}{}), "noForm": sampleOf(noForm{"x"}),
 	"time.Time": sampleOf(time.Time{}), "embedsTime": sampleOf(embedsTime{}), "*embedsTime": sampleOf(&embedsTime{}),

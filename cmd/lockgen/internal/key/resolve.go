@@ -254,7 +254,7 @@ func (w *walk) missing(name Name, index []int) error {
 	return errorAt(name.Off, name.End, "key path %s: %s has no field or method %s%s", w.text, on, name.Text, w.offer("; it has "))
 }
 
-// home is the package of the named type that was reached, or nil.
+// home returns the package of the named type that was reached, or nil.
 func (w *walk) home() *types.Package {
 	t := types.Unalias(w.typ)
 	if p, ok := t.(*types.Pointer); ok {

@@ -14,9 +14,9 @@ import (
 	"github.com/lockgen/lockgen/cmd/lockgen/internal/output"
 )
 
-// Checked makes packages with directives of one that somebody else has parsed and checked: as in a run that of its files without its tests, and
-// that of its tests, as far as they have any. Ignored are the files of its directory that the build leaves out. What is wrong with the directives
-// is noted in list.
+// Checked makes packages with directives from one that another program has parsed and checked. As in a run, these are
+// the package of its files without its tests, and that of its tests, as far as they have directives. Ignored are the
+// files of its directory that the build leaves out. Checked notes mistakes in the directives in list.
 func Checked(list *diag.List, pkg *types.Package, info *types.Info, files []*ast.File, ignored []string) []*Package {
 	var sources []*File
 	var names []string

@@ -25,7 +25,7 @@ func (l *loader) golist(patterns []string, tests bool) ([]*packages.Package, err
 	pkgs, err := packages.Load(cfg, patterns...)
 	if err != nil {
 		if _, said, ok := strings.Cut(err.Error(), "stderr: "); ok {
-			// What the go command said, without how it was called.
+			// The message of the go command, without its command line.
 			return nil, errors.New(strings.TrimSpace(said))
 		}
 		return nil, err

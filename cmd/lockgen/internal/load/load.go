@@ -41,7 +41,7 @@ type Config struct {
 type Result struct {
 	Packages []*Package // those with directives, by path
 	Outputs  []string   // generated files on disk whose sources were read, or are gone
-	Notes    []string   // what the reader should know although it stops nothing
+	Notes    []string   // remarks for the user that stop nothing
 	Known    bool       // there is nothing to do
 
 	roots []*packages.Package
@@ -348,7 +348,8 @@ func (l *loader) collect(p *Package, u *partial.Unit, name string) {
 		return
 	}
 	if broken := u.Broken[name]; broken != nil {
-		// What such a file says can't be trusted, unlike its declarations that others mention.
+		// The directives of such a file are unreliable, unlike its declarations that others
+		// mention.
 		for _, e := range broken {
 			l.list.AddAt(e.Pos, 1, "%s", e.Msg)
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/lockgen/lockgen/cmd/lockgen/internal/memo"
 )
 
-// home gives the test a cache directory of its own, on any system.
+// home gives the test its own cache directory, on any system.
 func home(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"XDG_CACHE_HOME", "HOME", "LocalAppData"} {

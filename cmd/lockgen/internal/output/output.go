@@ -10,7 +10,8 @@ import (
 	"github.com/lockgen/lockgen/templates"
 )
 
-// Name returns the name of the file that is generated from source. What a file name says to the go command stays at its end:
+// Name returns the name of the file that is generated from source. A suffix with a meaning for the go command stays at
+// the end:
 //
 //	orders.go            orders_lockgen.go
 //	orders_linux.go      orders_lockgen_linux.go

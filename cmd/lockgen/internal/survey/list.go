@@ -35,7 +35,7 @@ type RowKey struct {
 	Values  []RowValue `json:"values"`
 	After   []string   `json:"after,omitempty"`
 
-	manner string // what the options don't say of the kind, or empty
+	manner string // the kind where the options do not have it, or empty
 }
 
 // A RowValue is the type of one placeholder.

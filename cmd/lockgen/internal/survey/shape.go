@@ -50,7 +50,7 @@ func shapeOf(k *model.Key) shape {
 		}
 	}
 	if s.made {
-		s.text = k.Text // what a function makes is known by the function's name
+		s.text = k.Text // the key of a function is known by the function's name
 	}
 	return s
 }

@@ -207,7 +207,7 @@ func (s *Survey) sameKind(first, k *key, i int) {
 	}
 }
 
-// apart warns of two shapes that can give one key. What two functions give, only they know.
+// apart warns of two shapes that can give one key. It cannot compare the keys of two functions.
 func (s *Survey) apart(a, b key) {
 	if a.shape.made && b.shape.made {
 		return

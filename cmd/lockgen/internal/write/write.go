@@ -20,7 +20,7 @@ import (
 type File struct {
 	Name    string
 	Content []byte // nil: nothing generates this file any more
-	current []byte // what is on disk
+	current []byte // the content on disk
 	exists  bool
 }
 
@@ -51,7 +51,7 @@ func Changed(files []File) ([]File, error) {
 	return changed, nil
 }
 
-// Apply makes the disk as the files are. Each file is replaced at once: whoever reads it meanwhile sees the old or the new one.
+// Apply makes the disk as the files are. It replaces each file at once: a reader sees the old or the new one.
 func Apply(files []File) error {
 	for _, f := range files {
 		if f.Content == nil {

@@ -39,7 +39,7 @@ type reader struct {
 	wrong bool
 }
 
-// next goes on to the next byte that is code. What was opened there is counted already.
+// next goes on to the next byte of code. It has already counted a bracket that opens there.
 func (s *reader) next() bool {
 	for s.after < len(s.src) && !s.wrong {
 		s.at = s.after

@@ -61,7 +61,7 @@ func TestWithoutBodies(t *testing.T) {
 		"package a\nvar f = func() { g() }\n":                    "package a\nvar f = func() { g() }\n",
 		"package a\nfunc f() { \"\\\"}\" }":                      "package a\nfunc f() {       }",
 		"package a\nfunc f() func(x struct{}) { g() }":           "package a\nfunc f() func(x struct{}) {     }",
-		// What isn't understood stays.
+		// Source that is not understood stays.
 		"package a\nfunc f( {\n}\n":    "package a\nfunc f( {\n}\n",
 		"package a\nfunc f() { ` }":    "package a\nfunc f() { ` }",
 		"package a\nfunc f() { \" \n}": "package a\nfunc f() { \" \n}",

@@ -8,10 +8,10 @@
 // compiled, no export data is read, and a package that does not compile is read all the same: that it lacks what is only to be generated matters only
 // where a reached declaration names it.
 //
-// # What it leaves out
+// # Omissions
 //
 //   - Bodies of functions. A file without directives loses them before it is parsed: a reader of bytes that knows comments, literals and brackets
-//     overwrites them with blanks, so that all positions stay. What that reader does not understand is parsed as it is. Of files with directives they
+//     overwrites them with blanks, so that all positions stay. Source that this reader does not understand is parsed as it is. Of files with directives they
 //     are parsed, since a directive inside of a body is a mistake that is reported, and never checked.
 //   - Declarations that nothing reaches. From an interface or a function the names in its syntax lead on, through packages, to types, constants,
 //     variables and to the methods of types. All others are not checked, and neither are imports that only they use.
@@ -21,7 +21,7 @@
 //   - Comments of packages without directives, and the outputs of the generator itself, which are to be written anew.
 //   - Info of expressions of packages without directives.
 //
-// # What that changes
+// # Effects
 //
 // Types of such packages have fewer fields and methods than they have in the program. Outputs do not show that: a key path goes through exported names,
 // or through those of its own package, which has directives and so keeps all. Sizes and comparisons of types are not asked for elsewhere. A name of a

@@ -28,7 +28,7 @@ type Program struct {
 	fset  *token.FileSet
 	arch  string // that the packages are built for
 	units map[string]*Unit
-	whole bool // what is reached now is measured, so that it is needed with all that it has
+	whole bool // types that are reached now are measured, and so needed with all their parts
 }
 
 // New returns a program without packages. Its files go to the file set; arch is the GOARCH that it is built for, which the sizes of types depend on.
