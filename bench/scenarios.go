@@ -171,7 +171,7 @@ func allScenarios() []*scenario {
 				{"no command", value("sent"), 0.001, false, small},
 			},
 		})
-	for _, more := range []func() []*scenario{familyScenarios, observedScenarios} {
+	for _, more := range []func() []*scenario{familyScenarios, observedScenarios, operatorScenarios} {
 		all = append(all, more()...)
 	}
 	return all
