@@ -139,7 +139,7 @@ func TestRedisson_Lock_LockIsNotRenewedAfterInterruptedTryLock(t *testing.T) {
 		}()
 		cancel()
 		err := receive(t, done, "the one who was interrupted")
-		if err != nil && !errors.Is(err, lockrt.ErrNotAcquired) { // the one before is being given back
+		if err != nil && !errors.Is(err, lockrt.ErrNotAcquired) { // the one before is being released
 			require.ErrorIs(t, err, context.Canceled)
 		}
 	}
@@ -507,7 +507,7 @@ func heavy(t *testing.T, lock func(m *lockrt.Mutex) (*lockrt.Lease, error)) {
 				return nil
 			})
 			for i := range size.goroutines {
-				gone(t, redistest.Shared(t), fmt.Sprintf("%s:%d", key, i)) // or being given back, for one whose wait was over
+				gone(t, redistest.Shared(t), fmt.Sprintf("%s:%d", key, i)) // or being released, for one whose wait was over
 				redistest.Shared(t).Do("DEL", fmt.Sprintf("%s:semaphore:%d", key, i))
 			}
 			redistest.Shared(t).Do("DEL", key+":value")

@@ -175,7 +175,7 @@ type ground struct {
 	nodes   []*redistest.RedisServer
 	at      func(key string) *redistest.RedisServer // the one that has a key or a channel
 	sharded bool                                    // Redisson uses sharded channels
-	beside  func(lockrt.Options) []*lockrt.Client   // opens one of each of the other servers that a red lock is on
+	beside  func(lockrt.Options) []*lockrt.Client   // opens one of each of the other servers that a RedLock is on
 }
 
 // single is the ground of one server.
@@ -221,7 +221,7 @@ type walk struct {
 	t          *testing.T
 	r          *record
 	one, two   *lockrt.Client
-	ones, twos []*lockrt.Client // theirs for each server of a red lock
+	ones, twos []*lockrt.Client // theirs for each server of a RedLock
 	renewed    chan lockrt.RenewEvent
 }
 
@@ -245,7 +245,7 @@ var walks = []walkOf{
 	{"CountDownLatch", "order:l", walk.latch}, {"RWMutex", "order:rw", walk.rw}, {"FairMutex", "order:fair", walk.fair},
 }
 
-// The kinds that are made of others. A red lock takes several servers.
+// The kinds that are made of others. A RedLock takes several servers.
 const (
 	redKind   = "RedLock"
 	multiKind = "MultiLock"
@@ -264,7 +264,7 @@ func everyStep(t *testing.T, g ground, open func(lockrt.Options) *lockrt.Client,
 		DeadlockAfter: -1, // it has permissions of its own
 		Logger:        slog.New(slog.NewTextHandler(w.r, nil)),
 		Hooks: lockrt.Hooks{Renewed: func(_ context.Context, e lockrt.RenewEvent) {
-			if e.Err == nil || denied(e.Err.Error()) { // else of what was given back meanwhile
+			if e.Err == nil || denied(e.Err.Error()) { // else of what was released meanwhile
 				w.renewed <- e
 			}
 		}},
@@ -765,8 +765,8 @@ var quiet = []string{
 	"RWMutex +lindex", "RWMutex +lrange", "RWMutex +lrem", "RWMutex +lset",
 }
 
-// seldom are those that are not asked for on every walk: when a connection was idle for a while, or when others are known to want
-// what is given back, or it is not certain what that is.
+// seldom are those that are not asked for on every walk: when a connection was idle for a while, or when others are
+// known to want what is released, or it is not certain what that is.
 var seldom = []string{"+ping", "MultiLock +pubsub|numsub", "RWMutex +lindex", "RWMutex +lset", "RedLock +lindex", "RedLock +lpop", "RedLock +lrem", "RedLock +pubsub|numsub"}
 
 // apart are those of a Mutex that only its ForceUnlock and its Inspect need, which a MultiLock does not have, and the one without

@@ -343,7 +343,7 @@ func scriptStats(b *testing.B, server *redistest.RedisServer) (calls, micros flo
 	return calls, micros
 }
 
-// BenchmarkCounting takes and gives back what counts: permits that nobody else wants, and fewer than
+// BenchmarkCounting takes and releases what counts: permits that nobody else wants, and fewer than
 // there are goroutines that want one; and counts a latch down that one waits for.
 func BenchmarkCounting(b *testing.B) {
 	ctx := context.Background()

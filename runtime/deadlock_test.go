@@ -88,7 +88,7 @@ func (f *fork) gets() {
 	}
 }
 
-// fails requires that the call was ended as a deadlock of n calls, and gives back what it has.
+// fails requires that the call was ended as a deadlock of n calls, and releases what it has.
 func (f *fork) fails(n int) *lockrt.DeadlockError {
 	f.t.Helper()
 	got := receive(f.t, f.done, "a call that is ended")

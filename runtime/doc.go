@@ -1,7 +1,8 @@
 // Package lockrt grants distributed locks that are kept in Redis, as Redisson keeps them, so that Go and Java programs share them.
 //
-// Import it as lockrt, the name that generated code uses. A [Mutex] names a key and holds no state. Locking it returns a [Lease]: the proof
-// that this process was granted the key, a context that ends when the proof does, and the way to give the key back.
+// Import it as lockrt, the name that generated code uses. A [Mutex] names a key and holds no state. Locking it returns
+// a [Lease]: the proof that this process was granted the key, a context that ends when the proof does, and the way to
+// release the key.
 //
 //	lease, err := client.Mutex("order:42").Lock(ctx)
 //	if err != nil {

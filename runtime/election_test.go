@@ -276,7 +276,7 @@ func TestElection_CampaignThatEnds(t *testing.T) {
 	gone(t, redistest.Shared(t), office)
 }
 
-// A leadership outlives the context of its campaign until it is given back, as a lease does, and its record until then.
+// A leadership outlives the context of its campaign until it is released, as a lease does, and its record until then.
 func TestElection_OutlivesItsContext(t *testing.T) {
 	t.Parallel()
 	c := newClient(t, lockrt.Options{})

@@ -18,7 +18,7 @@ func Counters(c *Client) int { return c.semaphores.size() + c.permits.size() + c
 // Fairs returns how many fair locks the client knows of.
 func Fairs(c *Client) int { return c.fairs.size() }
 
-// QuorumQueues returns for how many red locks goroutines of the client stand in line.
+// QuorumQueues returns for how many RedLocks goroutines of the client wait in the queue.
 func QuorumQueues(c *Client) int {
 	c.quorums.mu.Lock()
 	defer c.quorums.mu.Unlock()

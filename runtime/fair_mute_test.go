@@ -11,8 +11,8 @@ import (
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
-// A connection that has fallen mute, and is found to be only after an hour, keeps nobody from a fair lock: what was granted
-// is asked for beside it, and given back beside it.
+// A connection that has fallen mute, and is found to be only after an hour, keeps nobody from a fair lock: what was
+// granted is asked for beside it, and released beside it.
 func TestFairMutex_AMuteConnectionIsGoneAround(t *testing.T) {
 	t.Parallel()
 	for name, tracking := range map[string]lockrt.Tracking{"tracking": lockrt.TrackingAuto, "no tracking": lockrt.TrackingOff} {

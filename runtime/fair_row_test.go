@@ -12,8 +12,8 @@ import (
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
-// Those of one process who stand in the queue one behind the other have the lock one after the other, without a word to
-// Redis. This file is about such rows.
+// Those of one process who stand in the queue one behind the other have the lock one after the other, without a request
+// to Redis. This file is about such rows.
 
 // A fairRow is a fair lock for which n goroutines of one client wait.
 type fairRow struct {

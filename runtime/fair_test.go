@@ -45,7 +45,7 @@ func TestFairMutex_LeavesRedissonsLayout(t *testing.T) {
 	require.Zero(t, keysOn(t, server))
 }
 
-// A waiter that is next and whose process listens has the lock the moment that it is given back.
+// A waiter that is next and whose process listens has the lock the moment that it is released.
 func TestFairMutex_IsHandedOver(t *testing.T) {
 	t.Parallel()
 	l := newLine(t, lockrt.Options{Tracking: lockrt.TrackingOff})
@@ -79,7 +79,7 @@ func TestFairMutex_JavaThreadsHaveTheirTurn(t *testing.T) {
 	require.Zero(t, number(t, server, "EXISTS", key), "it is the Java thread's")
 	_, err := m.TryLock(patient(t))
 	require.ErrorIs(t, err, lockrt.ErrNotAcquired)
-	// It comes, and gives back, as Redisson does.
+	// It comes, and releases, as Redisson does.
 	server.Do("LPOP", "redisson_lock_queue:{"+key+"}")
 	server.Do("ZREM", "redisson_lock_timeout:{"+key+"}", stranger)
 	server.Do("HSET", key, stranger, "1")

@@ -164,7 +164,7 @@ func (r *fairResource) admit(g *fairGrant, owner *Owner) {
 	}
 }
 
-// unlock ends l. The last lease of a grant gives it back.
+// unlock ends l. The last lease of a grant releases it.
 func (g *fairGrant) unlock(l *Lease) error {
 	r := g.resource
 	if l.unlocked.Swap(true) {

@@ -45,8 +45,8 @@ type fairTicket struct {
 }
 
 const (
-	// A ticket that hears at once when it is its turn, by those of this library, listens to Redisson's channel
-	// too when it has waited for so long: others may give the key back, or take it by force.
+	// A ticket that hears at once when it is its turn, by those of this library, listens to Redisson's channel too when
+	// it has waited for so long: others may release the key, or take it by force.
 	listenAfter = time.Second
 
 	// A free lock that is another's turn is asked for no more often than this.
@@ -241,7 +241,7 @@ func (tk *fairTicket) handed(_ uint64, o handOver) {
 	first := min(handOverLease, tk.terms.ttl)
 	var rest func()
 	switch {
-	case !r.c.granting(): // it leaves, and gives it back
+	case !r.c.granting(): // it leaves, and releases it
 	case r.c.net.ClockUnknown(), !tk.terms.renew, tk.terms.fenced && token == 0, r.c.opts.Replicas > 0, !time.Now().Before(from.Add(first - watchdog.Margin(first))):
 		w.poke() // to ask for what it needs
 	default:

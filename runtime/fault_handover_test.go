@@ -123,7 +123,7 @@ func (s *split) settle(t *testing.T) {
 // ran returns how often scripts ran.
 func (s *split) ran() int64 { return s.server.CommandStats()["evalsha"] }
 
-// askNow has the client, which stands in line, ask once more. The request is held up.
+// askNow has the client, which waits in the queue, ask once more. The request is held up.
 func (s *split) askNow(t *testing.T) {
 	t.Helper()
 	asked, match := make(chan struct{}, 100), asks

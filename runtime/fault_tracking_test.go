@@ -62,7 +62,7 @@ func told(t *testing.T, lease *lockrt.Lease) {
 	require.ErrorContains(t, lease.Err(), "deleted, expired or taken by somebody else")
 }
 
-// unharmed shows that leases are still held, and gives them back.
+// unharmed shows that leases are still held, and releases them.
 func unharmed(t *testing.T, leases ...*lockrt.Lease) {
 	t.Helper()
 	for _, lease := range leases {

@@ -144,7 +144,8 @@ func TestFencing_HandedOver(t *testing.T) {
 	})
 }
 
-// TestFencing_HandedOverWithoutATokenAsksForOne: the place in line was taken by one who wanted none.
+// TestFencing_HandedOverWithoutATokenAsksForOne: the place in the wait queue was taken by one who
+// wanted none.
 func TestFencing_HandedOverWithoutATokenAsksForOne(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)

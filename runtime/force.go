@@ -42,7 +42,7 @@ func (c *Client) ForceUnlock(ctx context.Context, key string, owners ...string) 
 	return c.Mutex(key).force(ctx, owners...)
 }
 
-// forcePermits gives back permits of others. A release goes on when its context ends; this does not begin then.
+// forcePermits releases permits of others. A release goes on when its context ends; this does not begin then.
 func (c *Client) forcePermits(ctx context.Context, key string, ids []string) (bool, error) {
 	err := ctx.Err()
 	if err != nil {

@@ -356,8 +356,8 @@ func TestHold_LentUntilClose(t *testing.T) {
 	require.Zero(t, exists(t, key))
 }
 
-// TestHold_KeptWithAnUnknownOutcome: the answer to what makes sure of the rest of the time gets lost. The caller is told, the key stays locked
-// for as long as this process lives, and is given back when its time is over.
+// TestHold_KeptWithAnUnknownOutcome: the answer to what makes sure of the rest of the time gets lost. The caller is
+// told, the key stays locked for as long as this process lives, and is released when its time is over.
 func TestHold_KeptWithAnUnknownOutcome(t *testing.T) {
 	t.Parallel()
 	l := newLine(t, lockrt.Options{})

@@ -31,7 +31,7 @@ func singly(t *testing.T, c *lockrt.Client, k gen.KindKey) (*gen.Hold, error) {
 	return gen.With(c).AcquireKinds(patient(t), &gen.Spec{Name: "n", Wait: 0}, k)
 }
 
-// alone locks k by itself as soon as what others gave back in the background is free.
+// alone locks k by itself as soon as what others released in the background is free.
 func alone(t *testing.T, c *lockrt.Client, k gen.KindKey) *gen.Hold {
 	t.Helper()
 	hold, err := gen.With(c).AcquireKinds(patient(t), &gen.Spec{Name: "n", Wait: lockrt.UntilDone}, k)

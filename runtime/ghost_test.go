@@ -17,8 +17,8 @@ import (
 // A server that went back in time, to an older file or to what a replica had, names owners that are over: as holders, and in
 // its lines. This file is about those: none of them costs a lease.
 
-// ghostBound is far below what one ghost costs that nobody gives back: a lease of 30s. For hundreds of ghosts, each of
-// which costs 2s in line, it is short, too.
+// ghostBound is far below what one ghost costs that nobody releases: a lease of 30s. For hundreds of ghosts, each of
+// which costs 2s in the wait queue, it is short, too.
 const ghostBound = 10 * time.Second
 
 // uuidOf returns the uuid of a client, whose first number it uses up.

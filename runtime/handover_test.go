@@ -16,7 +16,7 @@ import (
 	"github.com/lockgen/lockgen/scripts"
 )
 
-// inLine returns once n processes stand in line for key.
+// inLine returns once n processes wait in the queue for key.
 func inLine(t *testing.T, server *redistest.RedisServer, key string, n int64) {
 	t.Helper()
 	until(t, "the line has its length", func() bool { return number(t, server, "LLEN", "lockgen_waiting:{"+key+"}") == n })

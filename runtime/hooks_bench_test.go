@@ -21,7 +21,8 @@ var observers = map[string]lockrt.Hooks{
 	},
 }
 
-// entering returns a call that locks and unlocks without a word to the server, since it enters again.
+// entering returns a call that locks and unlocks without a request to the server, since it enters
+// again.
 func entering(tb testing.TB, hooks lockrt.Hooks) func() {
 	tb.Helper()
 	c, err := lockrt.Open(tb.Context(), redistest.Shared(tb).URL(), lockrt.Options{Hooks: hooks})

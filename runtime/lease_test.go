@@ -232,7 +232,7 @@ func TestLease_EndsOnlyIfItBegan(t *testing.T) {
 				require.NoError(t, unlock(t.Context()))
 				require.ErrorIs(t, receive(t, got, "the one who gave up"), context.Canceled)
 			}
-			require.NoError(t, c.Close()) // waits for what gives back
+			require.NoError(t, c.Close()) // waits for what releases
 			require.Equal(t, granted.Load(), ended.Load())
 			require.EqualValues(t, 50, failed.Load())
 		})

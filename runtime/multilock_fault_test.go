@@ -18,8 +18,8 @@ import (
 
 // TestMultiLock_AllOrNoneUnderFaults has processes lock random subsets of keys of two servers, in random order and
 // giving up now and then, while replies and requests get lost, connections break and servers cannot be reached, also
-// while what was got is given back. A holder of the lock has every member, all calls end, and nothing stays locked:
-// what is forgotten would be for a minute.
+// while what was got is released. A holder of the lock has every member, all calls end, and nothing stays locked: what
+// is forgotten would be for a minute.
 func TestMultiLock_AllOrNoneUnderFaults(t *testing.T) {
 	t.Parallel()
 	const keys, processes, goroutines, rounds = 4, 3, 2, 25

@@ -52,8 +52,8 @@ func scriptsSent(proxy *redistest.FaultProxy) func() (takes, frees int) {
 	return func() (int, int) { return int(takes.Load()), int(frees.Load()) }
 }
 
-// TestMultiLock_OneRoundTripEach shows that mutexes of one client are taken by one script and given back by
-// one, fenced or not.
+// TestMultiLock_OneRoundTripEach shows that mutexes of one client are taken by one script and released by one, fenced
+// or not.
 func TestMultiLock_OneRoundTripEach(t *testing.T) {
 	t.Parallel()
 	server := redistest.Shared(t)
@@ -174,7 +174,7 @@ func TestMultiLock_GivesBackWhatIsBehind(t *testing.T) {
 }
 
 // TestMultiLock_LostWithAnyMember shows that the whole ends with any of its parts, on whatever server, and that the
-// others are given back all the same.
+// others are released all the same.
 func TestMultiLock_LostWithAnyMember(t *testing.T) {
 	t.Parallel()
 	servers := []*redistest.RedisServer{redistest.Shared(t), redistest.Server(t)}

@@ -14,7 +14,7 @@ import (
 // javaThread is an owner as Redisson names it.
 const javaThread = "7b0d3d4c-6f0b-4d21-9c5e-2f1a3b4c5d6e:42"
 
-// A javaLock is a lock as a Java program with Redisson takes it and gives it back.
+// A javaLock is a lock as a Java program with Redisson takes it and releases it.
 type javaLock struct {
 	server       *redistest.RedisServer
 	key, channel string
@@ -31,8 +31,8 @@ func (l javaLock) giveBack() {
 
 func (l javaLock) free(t *testing.T) bool { return number(t, l.server, "EXISTS", l.key) == 0 }
 
-// A Java program that lists the locks in another order has the second one, and waits for the first one, which a call of this
-// library has. It gets it, since the call gives it back, and the call gets both in the end.
+// A Java program that lists the locks in another order has the second one, and waits for the first one, which a call of
+// this library has. It gets it, since the call releases it, and the call gets both in the end.
 func TestMultiLock_GivesWayToAJavaProgramWithAnotherOrder(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

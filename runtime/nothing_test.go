@@ -132,7 +132,7 @@ func receiver(e ast.Expr) string {
 	return ""
 }
 
-// takesContext says whether a function can contact Redis.
+// takesContext reports whether a function can contact Redis.
 func takesContext(fn *ast.FuncDecl) bool {
 	return slices.ContainsFunc(fn.Type.Params.List, func(f *ast.Field) bool {
 		sel, ok := f.Type.(*ast.SelectorExpr)

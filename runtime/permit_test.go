@@ -143,7 +143,7 @@ func TestRedisson_Permit_NotExistent(t *testing.T) {
 	requireCounts(t, newPermits(t, 0), 0, 0)
 }
 
-// permitsAcross reads a number while permits are taken, some for a short time, and given back.
+// permitsAcross reads a number while permits are taken, some for a short time, and released.
 func permitsAcross(t *testing.T, read func(s *lockrt.PermitSemaphore) (int, error), start, taken, expiredBy, end int) {
 	t.Helper()
 	s := newPermits(t, 10)
@@ -422,7 +422,7 @@ func TestRedisson_Permit_ReleaseAsyncMany(t *testing.T) {
 	requireCounts(t, s, 10, 0)
 }
 
-// Java says nothing of those that are over. Here who gives them back is told, and they are back all the same.
+// Java says nothing of those that are over. Here who releases them is told, and they are back all the same.
 func TestRedisson_Permit_ReleaseManyExpiredDoesNotThrow(t *testing.T) {
 	t.Parallel()
 	s := newPermits(t, 0)
@@ -476,7 +476,7 @@ func TestRedisson_Permit_GetLeaseTime(t *testing.T) {
 	require.NoError(t, p.Release(t.Context()))
 }
 
-// multiPermits has some take so many each, of two, and give them back.
+// multiPermits has some take so many each, of two, and release them.
 func multiPermits(t *testing.T, wants ...int) {
 	t.Helper()
 	key := redistest.Key(t, "p")
@@ -660,7 +660,7 @@ func TestPermit_ThatIsShortenedHereIsTrustedForLess(t *testing.T) {
 	requireCounts(t, s, 2, 0)
 }
 
-// Of several permits that were taken together some are given back, and their holder goes on with the others.
+// Of several permits that were taken together some are released, and their holder goes on with the others.
 func TestPermit_SomeOfSeveralAreGivenBack(t *testing.T) {
 	t.Parallel()
 	renewed := make(chan lockrt.RenewEvent, 1000)
@@ -681,7 +681,7 @@ func TestPermit_SomeOfSeveralAreGivenBack(t *testing.T) {
 	requireCounts(t, s, 3, 0)
 }
 
-// Those that somebody else gives back are lost for their holder, who is told; the others stay until it releases them.
+// Those that somebody else releases are lost for their holder, who is told; the others stay until it releases them.
 func TestPermit_SomeOfSeveralAreGivenBackElsewhere(t *testing.T) {
 	t.Parallel()
 	s := newClient(t, lockrt.Options{Watchdog: time.Second}).PermitSemaphore(redistest.Key(t, "p"), 3)

@@ -256,7 +256,7 @@ func TestRedLock_TryLockBesideOthers(t *testing.T) {
 	freeAgain(t, all, key)
 }
 
-// Unlock says that the lease was lost also if a majority of what there was of it could be given back.
+// Unlock says that the lease was lost also if a majority of what there was of it could be released.
 func TestRedLock_UnlockSaysThatItWasLost(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{3, 5} {

@@ -135,8 +135,8 @@ func TestRedLock_TokensRise(t *testing.T) {
 	}
 }
 
-// TestRedLock_AMinoritySlowsNobody shows that two of five that are stopped, cut off, slow or dead delay neither
-// lock, nor extend, nor unlock, and that what they grant late is given back.
+// TestRedLock_AMinoritySlowsNobody shows that two of five that are stopped, cut off, slow or dead delay neither lock,
+// nor extend, nor unlock, and that what they grant late is released.
 func TestRedLock_AMinoritySlowsNobody(t *testing.T) {
 	t.Parallel()
 	const soon = 3 * time.Second // the shortest that a request to one of them can take is longer, or much shorter
@@ -426,8 +426,8 @@ func TestRedLock_GoesRoundForAWhileOnly(t *testing.T) {
 	freeAgain(t, all, key)
 }
 
-// Calls that wait for a red lock which somebody has do not wake each other by the servers that they are granted in turn: each asks
-// after its own pauses.
+// Calls that wait for a RedLock which somebody has do not wake each other by the servers that they are granted in turn:
+// each asks after its own pauses.
 func TestRedLock_WaitersDoNotWakeEachOther(t *testing.T) {
 	t.Parallel()
 	const waiters = 8

@@ -38,7 +38,7 @@ func TestReentry_WithLeaseProlongs(t *testing.T) {
 				outer := ok(t)(m.Lock(ctx, lockrt.WithLease(time.Minute)))
 				longer := ok(t)(m.Lock(under(outer, ctx), lockrt.WithLease(time.Hour)))
 				least := time.Now().Add(50 * time.Minute)
-				lasts := func(l *lockrt.Lease) { // of a red lock, when the last server has answered
+				lasts := func(l *lockrt.Lease) { // of a RedLock, when the last server has answered
 					until(t, "it lasts for longer", func() bool { return l.Until().After(least) })
 				}
 				lasts(longer)

@@ -35,7 +35,7 @@ func online(t *testing.T, master *redistest.RedisServer, n int) {
 	})
 }
 
-// wanting are the ways to be granted something, once, without waiting for others; what they return gives it back.
+// wanting are the ways to be granted something, once, without waiting for others; what they return releases it.
 var wanting = map[string]func(ctx context.Context, c *lockrt.Client, key string, opts ...lockrt.LockOption) (func() error, error){
 	"Mutex": func(ctx context.Context, c *lockrt.Client, key string, opts ...lockrt.LockOption) (func() error, error) {
 		return unlocker(c.Mutex(key).Lock(ctx, opts...))
@@ -125,7 +125,7 @@ func TestReplicas_UnconfirmedGrantsAreGivenBack(t *testing.T) {
 			t.Parallel()
 			master, replicas := replicated(t, 2)
 			c := clientOf(t, master.URL(), lockrt.Options{Replicas: 2})
-			// One that was confirmed before stays what it is, and is given back without them.
+			// One that was confirmed before stays what it is, and is released without them.
 			kept, err := c.Mutex("kept").Lock(patient(t), lockrt.WithWatchdog(2400*time.Millisecond))
 			require.NoError(t, err)
 			test.fail(replicas[0])

@@ -486,7 +486,8 @@ func TestRWFault_LeasesThatEndByThemselves(t *testing.T) {
 	nothingLeft(t, server, key)
 }
 
-// A request that comes late, after its caller gave up, may be refused and stand in line. It keeps nobody out for long.
+// A request that comes late, after its caller gave up, may be refused and wait in the queue. It keeps nobody out for
+// long.
 func TestRWFault_ALateRequestLeavesTheLine(t *testing.T) {
 	t.Parallel()
 	l := newLine(t, lockrt.Options{Retry: lockrt.ConstantBackoff(time.Minute)})

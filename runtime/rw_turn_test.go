@@ -15,8 +15,9 @@ import (
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
-// A Java program gives back what a reader and a writer of two other processes wait for, with a message and without one, or
-// its lease ends, or somebody takes it by force. Neither of the two leaves it to the other: one has it at once, and then the other.
+// A Java program releases what a reader and a writer of two other processes wait for, with a message and without one,
+// or its lease ends, or somebody takes it by force. Neither of the two leaves it to the other: one has it at once, and
+// then the other.
 func TestRWMutex_ALockThatBothSidesWaitForIsNotLeftFree(t *testing.T) {
 	t.Parallel()
 	const java = "11111111-2222-4333-8444-555555555555:42:write"

@@ -532,7 +532,7 @@ func subscribers(t *testing.T, server *redistest.RedisServer, channel string) in
 	return n
 }
 
-// A Java program gives back with plain commands and its own message.
+// A Java program releases with plain commands and its own message.
 func TestSemaphore_IsWokenByJava(t *testing.T) {
 	t.Parallel()
 	hooks, waiting, _ := watch()
@@ -603,8 +603,8 @@ func TestSemaphore_DoGivesBackAlsoAfterAPanic(t *testing.T) {
 	requireAvailable(t, 2, s)
 }
 
-// A semaphore that Redis lost is created whole again by who knows how many permits it has, and not from
-// what is given back.
+// A semaphore that Redis lost is created whole again by who knows how many permits it has, and not
+// from what is released.
 func TestSemaphore_LostByRedisIsWholeAgain(t *testing.T) {
 	t.Parallel()
 	s := newClient(t, lockrt.Options{}).Semaphore(redistest.Key(t, "s"), 3)

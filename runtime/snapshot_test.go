@@ -148,7 +148,7 @@ func TestSnapshot_CountsHolds(t *testing.T) {
 	require.Empty(t, c.Snapshot().Held)
 }
 
-// A red lock is waited for by the client of its first server, and what it holds is shown by each.
+// A RedLock is waited for by the client of its first server, and what it holds is shown by each.
 func TestSnapshot_RedLock(t *testing.T) {
 	t.Parallel()
 	clients := make([]*lockrt.Client, 3)

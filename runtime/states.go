@@ -9,9 +9,9 @@ import (
 type ticketState uint8
 
 const (
-	ticketIdle        ticketState = iota // no request is under way, and it is not in line
+	ticketIdle        ticketState = iota // no request is under way, and it is not in the wait queue
 	ticketAsking                         // a request for it is under way
-	ticketQueued                         // no request is under way, and it may be in line
+	ticketQueued                         // no request is under way, and it may be in the wait queue
 	ticketGranted                        // a grant has what it asked for
 	ticketReleasing                      // its grant, or its place in the wait queue, is being released
 	ticketRevived                        // likewise, and meanwhile Redis may have done something for it again
@@ -29,7 +29,7 @@ type ticketCore struct {
 	state    ticketState
 	refusals int // how often somebody else had what it asked for
 
-	standing       bool // a request has asked for a place in line, which it may have still
+	standing       bool // a request has asked for a place in the wait queue, which it may have still
 	unclaimedGrant bool // Redis granted it, but nobody was given it
 	outcomeUnknown bool // Redis may have granted it without our knowing: a reply was lost
 	forced         bool // it was taken by force, said before the answer came
@@ -56,7 +56,7 @@ func (tk *ticketCore) rest() {
 	}
 }
 
-// left reports whether the ticket is not needed any more: what Redis has of it is given back or withdrawn.
+// left reports whether the ticket is not needed any more: what Redis has of it is released or withdrawn.
 func (tk *ticketCore) left() bool { return tk.state > ticketGranted }
 
 // A grantState is how far a grant has come. docs/architecture.md has the transitions.
@@ -64,7 +64,7 @@ type grantState uint8
 
 const (
 	grantHeld      grantState = iota // somebody has it, or it is kept for a moment
-	grantReleasing                   // nobody has it any more, and it is given back
+	grantReleasing                   // nobody has it any more, and it is released
 	grantLost                        // Redis has it for somebody else, or may soon
 	grantNotified                    // likewise, and its leases have ended
 )

@@ -108,7 +108,7 @@ func (t *stateTest) takes() {
 	}
 }
 
-// gives has what was granted given back, and lost.
+// gives has what was granted released, and lost.
 func (t *stateTest) gives() {
 	for name, test := range map[string]struct {
 		before  func(g *grant)
@@ -147,7 +147,7 @@ func (t *stateTest) gives() {
 	}
 }
 
-// queues has tickets stand in line.
+// queues has tickets wait in the queue.
 func (t *stateTest) queues() {
 	_, w, tk, op := t.mutex("in line")
 	r := op().r
@@ -171,7 +171,7 @@ func (t *stateTest) queues() {
 	require.Eventually(t, t.c.heard, 20*time.Second, time.Millisecond)
 	next := newWaiter(context.Background(), newLease(t.c, kindMutex, r.key, context.Background()), lockConfig{wait: UntilDone, terms: w.terms})
 	require.Equal(t, toWait, r.join(next))
-	require.NoError(t, w.lease.grant.unlock(w.lease)) // by a request that puts the next one in line, or grants it the key
+	require.NoError(t, w.lease.grant.unlock(w.lease)) // by a request that puts the next one in the wait queue, or grants it the key
 	require.NotNil(t, next.lease.grant)
 	require.NoError(t, next.lease.grant.unlock(next.lease))
 

@@ -13,7 +13,7 @@ import (
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
-// A way is a call that acquires, and gives back what it was granted.
+// A way is a call that acquires, and releases what it was granted.
 type way struct {
 	lock func(ctx context.Context, opts ...lockrt.LockOption) error
 	try  func(ctx context.Context) error // nil if there is none

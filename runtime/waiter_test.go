@@ -105,8 +105,8 @@ func TestResource_ARefusalAfterTheGrantIsBelievedUnlessTheClockWasSetBack(t *tes
 	}
 }
 
-// A renewal of several permits that is answered while some of them are given back here may have asked for too many: that is
-// no loss of the others, but a reason to ask again.
+// A renewal of several permits that is answered while some of them are released here may have asked for too many: that
+// is no loss of the others, but a reason to ask again.
 func TestPermit_ARenewalThatAskedForTooManyIsNoLoss(t *testing.T) {
 	t.Parallel()
 	c, err := Open(t.Context(), redistest.Shared(t).URL(), Options{})

@@ -42,7 +42,7 @@ const (
 // Counts reports whether it is anybody's.
 func (t Turn) Counts() bool { return t.On && (t.Whose == "redisson" || len(t.Called) > 0) }
 
-// A chooser says what comes of calling those in line.
+// A chooser says what comes of calling those in the wait queue.
 type chooser struct {
 	hears func(place string) bool // a message: else it is dead, unless it asks by its timer
 }
@@ -192,7 +192,7 @@ func (c chooser) ask(l RW, side, owner, place string, alike func(called string) 
 	return got.l.has(side, owner), true
 }
 
-// unlock gives back what an owner has. If it was the last one, and a Redisson program listens, that has its turn.
+// unlock releases what an owner has. If it was the last one, and a Redisson program listens, that has its turn.
 func (c chooser) unlock(l RW, side, owner string, java bool) RW {
 	if l.By = withoutOwner(l.By, owner); len(l.By) > 0 {
 		return l

@@ -53,7 +53,7 @@ func builderNames(m *model.Method) []string {
 	return names
 }
 
-// constant says whether no key of a lock has a placeholder.
+// constant reports whether no key of a lock has a placeholder.
 func constant(l *model.Lock) bool {
 	for range values(l.Keys) {
 		return false
@@ -384,7 +384,7 @@ func (b *builder) write(k *model.Key, fresh bool, element ...way) {
 	}
 }
 
-// opens says whether a key has a value that is found out how to write when the program runs.
+// opens reports whether a key has a value that is found out how to write when the program runs.
 func opens(k *model.Key) bool {
 	return slices.ContainsFunc(k.Parts, func(p model.Part) bool { return p.Value != nil && p.Value.Leaf == model.Open })
 }

@@ -176,7 +176,7 @@ func (o *owner) paramList(m *model.Method, fr *frame) []jen.Code {
 	return list
 }
 
-// sameType says whether the source of two types is the same.
+// sameType reports whether the source of two types is the same.
 func sameType(a, b model.Param) bool {
 	return a.Type == b.Type || types.Identical(a.Type, b.Type) && types.TypeString(a.Type, nil) == types.TypeString(b.Type, nil)
 }

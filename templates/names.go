@@ -37,7 +37,7 @@ func (n *Names) Reserve(names ...string) {
 	}
 }
 
-// Free says whether a name is neither taken nor a keyword.
+// Free reports whether a name is neither taken nor a keyword.
 func (n *Names) Free(name string) bool {
 	if name == "" || name == "_" || token.IsKeyword(name) {
 		return false

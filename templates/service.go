@@ -96,7 +96,7 @@ func (f *file) service(s *model.Service) {
 	f.keys(s.Keys, s.Wrapper, s.TypeParams, s.Methods)
 }
 
-// kindsOf says whether a service has locks of one server, and of a majority of several.
+// kindsOf reports whether a service has locks of one server, and of a majority of several.
 func kindsOf(s *model.Service) (near, red bool) {
 	for _, m := range s.Methods {
 		if m.Lock == nil {
@@ -110,7 +110,7 @@ func kindsOf(s *model.Service) (near, red bool) {
 	return near, red
 }
 
-// fallsBack says whether a method calls another implementation when its lock is busy.
+// fallsBack reports whether a method calls another implementation when its lock is busy.
 func fallsBack(s *model.Service) bool {
 	return slices.ContainsFunc(s.Methods, func(m *model.Method) bool { return m.Lock != nil && m.Lock.Fallback })
 }

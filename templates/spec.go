@@ -57,7 +57,7 @@ func kind(k *model.Key) []jen.Code {
 	return fields
 }
 
-// allowsNone says whether there may be no keys, since the lists that give them may be empty.
+// allowsNone reports whether there may be no keys, since the lists that give them may be empty.
 func allowsNone(l *model.Lock) bool {
 	for _, k := range l.Keys {
 		if list := listOf(k); list == nil || !list.Empty {

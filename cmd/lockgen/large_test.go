@@ -153,7 +153,7 @@ func annotate(t *testing.T, dir, name string) int {
 	return count
 }
 
-// lockable says whether a method can have a lock, and what of it goes into the key.
+// lockable reports whether a method can have a lock, and what of it goes into the key.
 func lockable(m *ast.Field) (key string, ok bool) {
 	fn, isFunc := m.Type.(*ast.FuncType)
 	if !isFunc || fn.Results == nil || !isIdent(fn.Results.List[len(fn.Results.List)-1].Type, "error") {

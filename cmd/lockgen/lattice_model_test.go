@@ -116,7 +116,7 @@ func (l *lattice) declared(method string) *declared {
 	return d
 }
 
-// locks says whether a method has a lock.
+// locks reports whether a method has a lock.
 func (f *face) locks(method string) bool {
 	return slices.ContainsFunc(f.claims(method), func(c claim) bool { return !c.said[0].nolock })
 }

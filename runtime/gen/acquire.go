@@ -24,7 +24,7 @@ var (
 	warn         = lent.Warn.(func(l *lockrt.Lease, name string, err error))
 )
 
-// A KindKey is a key and which lock it is of, for a method whose locks are not all of one kind.
+// A KindKey is a key with the kind of its lock, for a method whose locks are of several kinds.
 type KindKey struct {
 	Kind    lockrt.Kind // "" for a mutex
 	Permits int         // of a semaphore; see [Spec]
@@ -32,7 +32,7 @@ type KindKey struct {
 	Fence   bool // with a fencing token
 }
 
-// locker returns the lock of k. It fails for what is no lock.
+// locker returns the lock of k. It fails for a kind that is no lock.
 func (a Acquirer) locker(k KindKey) (lockrt.Locker, error) {
 	c := a.c
 	var opts []lockrt.LockOption
@@ -56,7 +56,7 @@ func (a Acquirer) locker(k KindKey) (lockrt.Locker, error) {
 	return nil, fmt.Errorf("%w: %q is not the kind of a lock", lockrt.ErrBadOption, k.Kind)
 }
 
-// named is what a kind is called, with its article.
+// named returns the name of a kind, with its article.
 func named(k lockrt.Kind) string {
 	switch k {
 	case "", lockrt.KindMutex:
@@ -75,7 +75,7 @@ func named(k lockrt.Kind) string {
 	return "of kind " + string(k)
 }
 
-// distinct returns keys in their order, each once: who writes reads too. It fails if one is of several locks.
+// distinct returns keys in their order, each once: a writer reads too. It fails if one is of several locks.
 func distinct(keys []KindKey) ([]KindKey, error) {
 	keys = slices.SortedFunc(slices.Values(keys), func(a, b KindKey) int { return strings.Compare(a.Key, b.Key) })
 	once := keys[:0]
@@ -104,19 +104,19 @@ func distinct(keys []KindKey) ([]KindKey, error) {
 	return once, nil
 }
 
-// A Spec is what an annotation says about the locks of one method.
+// A Spec is the annotation of one method's locks.
 type Spec struct {
-	Name     string        // of the method, like "orders.Service.Pay"; it begins error messages, and operators and metrics know the locks by it
+	Name     string        // of the method, like "orders.Service.Pay"; it begins error messages, and is the name of the locks for operators and metrics
 	Template string        // of the keys, like "order:{o.ID}", for hooks
 	Kind     lockrt.Kind   // of all its locks, unless each key says which; "" for a mutex
-	Permits  int           // of a semaphore: with how many the first that acquires creates it
+	Permits  int           // of a semaphore: the first Acquire creates it with that many permits
 	Wait     time.Duration // [lockrt.UntilDone], 0 to try once, or a bound for all keys together
 	Watchdog time.Duration // 0 for [lockrt.Options.Watchdog]
 	Lease    time.Duration // a fixed length without renewal; 0 for the watchdog
-	Min      time.Duration // how long the keys of mutexes stay locked at least, although they are released before
-	Keep     bool          // those of mutexes stay locked until the lease ends, which has to be of fixed length
-	Report   bool          // a loss is reported at the end and does not end the context of the call
-	Empty    bool          // that there are no keys is no mistake: then nothing is locked
+	Min      time.Duration // how long the keys of mutexes stay locked at least, although the call returns before
+	Keep     bool          // the keys of mutexes stay locked until the lease ends, which must be of fixed length
+	Report   bool          // a loss is joined to the error and does not end the context of the call
+	Empty    bool          // no keys are no error: then nothing is locked
 	Fence    bool          // with a fencing token, which the method finds by [lockrt.TokenFrom]; unless each key says whether
 }
 
@@ -128,7 +128,7 @@ func (s *Spec) options() []lockrt.LockOption {
 	return opts
 }
 
-// timing are the options that count for locks of all kinds.
+// timing returns the options for locks of all kinds.
 func (s *Spec) timing() []lockrt.LockOption {
 	opts := []lockrt.LockOption{lockrt.WithWait(s.Wait), label(s.Name, s.Template)}
 	switch {
@@ -140,16 +140,16 @@ func (s *Spec) timing() []lockrt.LockOption {
 	return opts
 }
 
-// An Acquirer acquires what annotations say, with options that count more than theirs: the
-// durations that are right for one environment and not for another.
+// An Acquirer acquires the locks of annotations, with options that override theirs: the durations
+// that are right for one environment and not for another.
 type Acquirer struct {
 	c      *lockrt.Client
 	quorum []*lockrt.Client
 	opts   []lockrt.LockOption
 }
 
-// With returns an Acquirer whose locks are those of c, and taken with opts, whatever a [Spec] says. Options that
-// cannot be used, alone or with a Spec, are reported by Acquire.
+// With returns an Acquirer for locks of c with opts, which override each [Spec]. Acquire reports options that are
+// unusable, alone or with a Spec.
 func With(c *lockrt.Client, opts ...lockrt.LockOption) Acquirer {
 	return Acquirer{c: c, opts: slices.Clone(opts)}
 }
@@ -170,8 +170,8 @@ func Quorum(clients []*lockrt.Client, opts ...lockrt.LockOption) Acquirer {
 	return With(first, opts...).Quorum(clients)
 }
 
-// Acquire locks keys as spec says: all or none, as a [lockrt.MultiLock] does, so that two calls cannot wait
-// for each other, each once however often it is named. It fails like [lockrt.Mutex.Lock].
+// Acquire locks keys as spec demands: all or none, as a [lockrt.MultiLock] does, so that two calls cannot deadlock. A
+// key that is named several times is locked once. It fails like [lockrt.Mutex.Lock].
 func (a Acquirer) Acquire(ctx context.Context, spec *Spec, keys ...string) (*Hold, error) {
 	if len(keys) > 1 {
 		keys = slices.Compact(slices.Sorted(slices.Values(keys)))
@@ -181,8 +181,8 @@ func (a Acquirer) Acquire(ctx context.Context, spec *Spec, keys ...string) (*Hol
 	})
 }
 
-// AcquireKinds is Acquire of locks of several kinds. It fails with a [lockrt.KeyError] if one key is of locks that
-// do not go together; to read and write is to write.
+// AcquireKinds is Acquire of locks of several kinds. It fails with a [lockrt.KeyError] if one key is of locks that do
+// not go together; a key for reading and writing is for writing.
 func (a Acquirer) AcquireKinds(ctx context.Context, spec *Spec, keys ...KindKey) (*Hold, error) {
 	keys, err := distinct(keys)
 	if err != nil {
@@ -191,7 +191,7 @@ func (a Acquirer) AcquireKinds(ctx context.Context, spec *Spec, keys ...KindKey)
 	return a.acquire(ctx, spec, len(keys), func(i int) (lockrt.Locker, error) { return a.locker(keys[i]) })
 }
 
-// acquire takes n locks, which are in the order of their keys, each once.
+// acquire acquires n locks, which are in the order of their keys, each once.
 func (a Acquirer) acquire(ctx context.Context, spec *Spec, n int, locker func(i int) (lockrt.Locker, error)) (*Hold, error) {
 	if n == 0 && !spec.Empty {
 		return nil, &lockrt.KeyError{Name: spec.Name, Reason: "is missing: there is nothing to lock"}
@@ -230,8 +230,8 @@ func (a Acquirer) acquire(ctx context.Context, spec *Spec, n int, locker func(i 
 	return hold, nil
 }
 
-// Unreported tells [lockrt.Options.Logger] and [lockrt.Hooks.Unreported] what *err says, for a method that returns no error. That
-// somebody else holds the lock is no error there.
+// Unreported reports *err to [lockrt.Options.Logger] and [lockrt.Hooks.Unreported], for a method that returns no error.
+// A lock with another holder is no error there.
 func (a Acquirer) Unreported(ctx context.Context, spec *Spec, err *error) {
 	if *err == nil || errors.Is(*err, lockrt.ErrNotAcquired) || a.c == nil {
 		return

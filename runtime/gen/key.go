@@ -9,8 +9,8 @@ import (
 	lockrt "github.com/lockgen/lockgen/runtime"
 )
 
-// GeneratedCodeV1 is referred to by generated code. A compiler that does not find it says that
-// the generator is newer than this package: update the module, or generate with the lockgen of
+// GeneratedCodeV1 is a name that generated code refers to. A compiler that does not find it shows
+// that the generator is newer than this package: update the module, or generate with the lockgen of
 // the module's version.
 const GeneratedCodeV1 = true
 
@@ -24,7 +24,7 @@ func EmptyKey(name, path string) error {
 	return &lockrt.KeyError{Name: name, Path: path, Reason: "is empty"}
 }
 
-// ManyKeys returns the [lockrt.KeyError] for a list of n elements where at most most are locked together.
+// ManyKeys returns the [lockrt.KeyError] for a list of n elements where at most most can be locked together.
 func ManyKeys(name, path string, n, most int) error {
 	return &lockrt.KeyError{Name: name, Path: path, Reason: fmt.Sprintf("has %d elements; at most %d are locked together", n, most)}
 }
@@ -64,8 +64,8 @@ func AppendHex[T ~byte](key []byte, value []T) []byte {
 
 const hex = "0123456789ABCDEF"
 
-// AppendString appends a value to a key so that it cannot be taken for anything else: bytes that
-// separate or end parts of a key, or are no good in a log, are percent-escaped.
+// AppendString appends a value to a key so that it cannot be mistaken for anything else: bytes that
+// separate or end parts of a key, or are unsafe in a log, are percent-escaped.
 func AppendString[T ~string | ~[]byte](key []byte, value T) []byte {
 	plain := 0 // where the bytes that need no escape begin
 	for i := range len(value) {

@@ -12,15 +12,15 @@ import (
 // The result of a method can need the lock for longer than the call: a sequence until the loop over
 // it ends, a closer until it is closed. Then the method lends the Hold to the result.
 
-// Lend leaves h to a result of the method, which has to call Close.
+// Lend lends h to a result of the method, which has to call Close.
 func (h *Hold) Lend() *Hold {
 	h.lent = true
 	return h
 }
 
 // Close calls closing, which closes the result that h was lent to, and releases h, also if closing
-// panics. It joins what went wrong. The second time it only calls closing. Until Close is called the
-// keys stay locked, whatever becomes of the context of the call.
+// panics. It joins the errors. The second call only calls closing. Until Close is called the keys
+// stay locked, even after the end of the call's context.
 func (h *Hold) Close(closing func() error) (err error) {
 	if h.closed.CompareAndSwap(false, true) {
 		defer func() { err = lent.AfterLoss(h.call, err, h.release()) }()
@@ -29,9 +29,9 @@ func (h *Hold) Close(closing func() error) (err error) {
 }
 
 // HoldSeq lends h to seq, if there is one: it is released when the loop over what HoldSeq returns
-// ends, also by break or by a panic, or when the context of the call ends before a loop begins. After
-// that, and during the loop, the sequence has no elements for other loops; that and what goes wrong
-// goes to [lockrt.Options.Logger].
+// ends, also by break or by a panic, or when the context of the call ends before a loop begins.
+// After that, and during the loop, the sequence has no elements for other loops; this and errors go
+// to [lockrt.Options.Logger].
 func HoldSeq[V any](h *Hold, seq iter.Seq[V]) iter.Seq[V] {
 	if seq == nil {
 		return nil
@@ -47,8 +47,8 @@ func HoldSeq[V any](h *Hold, seq iter.Seq[V]) iter.Seq[V] {
 	}
 }
 
-// HoldSeq2 is [HoldSeq] for pairs. If their second part is an error, what goes wrong is a last pair
-// with it.
+// HoldSeq2 is [HoldSeq] for pairs. If their second part is an error, an error of the lock is a last
+// pair with it.
 func HoldSeq2[K, V any](h *Hold, seq iter.Seq2[K, V]) iter.Seq2[K, V] {
 	if seq == nil {
 		return nil
@@ -87,11 +87,11 @@ func HoldSeq2[K, V any](h *Hold, seq iter.Seq2[K, V]) iter.Seq2[K, V] {
 	}
 }
 
-// A loan is a Hold that a sequence has.
+// A loan is a Hold that was lent to a sequence.
 type loan struct {
 	h     *Hold
 	begun atomic.Bool // or given up
-	keep  func() bool // stops waiting for the end of the context
+	keep  func() bool // cancels the wait for the end of the context
 }
 
 func (h *Hold) lend() *loan {
@@ -104,7 +104,7 @@ func (h *Hold) lend() *loan {
 	return l
 }
 
-// begin reports why no loop may begin.
+// begin returns why no loop may begin, or nil.
 func (l *loan) begin() error {
 	if l.begun.CompareAndSwap(false, true) {
 		l.keep()
@@ -118,7 +118,7 @@ func (l *loan) begin() error {
 
 func (l *loan) end() error { return l.h.release() }
 
-// log writes down what no caller can learn otherwise.
+// log logs an error that no caller gets.
 func (l *loan) log(err error) {
 	if err != nil && len(l.h.leases) > 0 {
 		warn(l.h.leases[0], l.h.spec.Name, err)

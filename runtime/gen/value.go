@@ -19,9 +19,9 @@ var (
 	errNilEmbedded = errors.New("an embedded pointer or interface is nil")
 )
 
-// AppendValue appends a value of a type parameter to a key: as the code that is generated for its type argument does, so that both lock the same.
-// How that is asks the type when the code runs, since a constraint that is met by a string is met by one with a LockKey too. A value that is nil or
-// empty is an error for [BadKey].
+// AppendValue appends a value of a type parameter to a key: as the code that is generated for its type argument does,
+// so that both lock the same. The type decides that when the code runs, since a constraint that a string meets is met
+// by a type with a LockKey too. A value that is nil or empty is an error for [BadKey].
 func AppendValue[T any](key []byte, value T) ([]byte, error) {
 	out, err := AppendValueOrEmpty(key, value)
 	if err == nil && len(out) == len(key) {
@@ -57,7 +57,7 @@ func AppendValueOrEmpty[T any](key []byte, value T) ([]byte, error) {
 	}
 }
 
-// appendOwn appends what a method of the value says.
+// appendOwn appends the result of a method of the value.
 func appendOwn[T any](key []byte, value T, how manner) (out []byte, err error) {
 	if IsNil(value) {
 		return nil, errNilValue
@@ -111,7 +111,7 @@ func notEmbedded[T any](value T, err *error) {
 	}
 }
 
-// nilEmbedded says whether a struct, or one that a pointer points to, embeds a pointer or an interface that is nil.
+// nilEmbedded reports whether a struct, or one that a pointer points to, embeds a pointer or an interface that is nil.
 func nilEmbedded(v reflect.Value, depth int) bool {
 	const deep = 16 // a struct can embed a pointer to itself
 	for v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface {
@@ -130,10 +130,11 @@ func nilEmbedded(v reflect.Value, depth int) bool {
 	return false
 }
 
-// A manner says how the values of a type are written into keys: it is the table of the generator, in its order.
+// A manner is the way in which the values of a type are written into keys: it is the table of the generator, in its
+// order.
 type manner struct {
 	by      by
-	pointer bool // the method is one of the pointer to the type
+	pointer bool // the method has a pointer receiver
 }
 
 type by int
@@ -156,12 +157,12 @@ type (
 	keyer interface{ LockKey() string }
 )
 
-// manners remembers what was found out about each type.
+// manners caches the manner of each type.
 var manners sync.Map // reflect.Type to manner
 
 func mannerOf(t reflect.Type) manner {
 	if known, ok := manners.Load(t); ok {
-		return known.(manner) //nolint:forcetypeassert // nothing else is in it
+		return known.(manner) //nolint:forcetypeassert // the map has nothing else
 	}
 	how := findManner(t)
 	manners.Store(t, how)
@@ -199,7 +200,7 @@ func findManner(t reflect.Type) manner {
 	return manner{}
 }
 
-// scalar says whether a type is one of those that are written by their kind, whether they have a text or not.
+// scalar reports whether a type is one of those that are written by their kind, whether they have a text or not.
 func scalar(t reflect.Type) bool {
 	switch t.Kind() {
 	case reflect.String, reflect.Bool, reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
@@ -209,7 +210,7 @@ func scalar(t reflect.Type) bool {
 	return false
 }
 
-// bytes says whether a type is a list of them.
+// bytes reports whether a type is a list of them.
 func bytes(t reflect.Type) bool {
 	switch t.Kind() {
 	case reflect.Slice:
@@ -220,7 +221,8 @@ func bytes(t reflect.Type) bool {
 	return false
 }
 
-// timed says whether the text of a struct is that of a time.Time that it embeds. Of embedded types the least deep has the method that counts.
+// timed reports whether the text of a struct is that of a time.Time that it embeds. Of embedded types the least deep
+// has the method that counts.
 func timed(t reflect.Type, by by, method reflect.Type) bool {
 	if t == reflect.TypeFor[time.Time]() {
 		return true
@@ -250,8 +252,8 @@ func timed(t reflect.Type, by by, method reflect.Type) bool {
 	return false
 }
 
-// declares says whether a type has declared a method itself: the compiler writes those that are promoted. The names are constants, so that the linker
-// need not keep all methods of all types.
+// declares reports whether a type has declared a method itself: the compiler writes those that are promoted. The names
+// are constants, so that the linker need not keep all methods of all types.
 func declares(t reflect.Type, by by) bool {
 	m, ok := t.MethodByName("MarshalText")
 	if by == byAppendText {

@@ -17,13 +17,13 @@ import (
 	"github.com/lockgen/lockgen/runtime/locktest/leaktest"
 )
 
-// patience is how long this package waits for what must happen. It is shorter than the default watchdog
-// time, so that what only happens by expiry does not.
+// patience is the time limit of this package for each event. It is shorter than the default
+// watchdog time, so that an expiry cannot replace the event.
 const patience = 20 * time.Second
 
 // Client returns a client of the test's [Server]. Clients of one test use the same server, as
-// replicas of a service do. It is closed when the test ends, which fails if a lease is left then, or
-// a key that is the client's is left in Redis.
+// replicas of a service do. It is closed when the test ends. The test fails if a lease of the
+// client, or a key of the client in Redis, is left then.
 func Client(tb testing.TB, opts lockrt.Options) *lockrt.Client {
 	tb.Helper()
 	return client(tb, Server(tb), Server(tb), opts)
@@ -42,14 +42,14 @@ func client(tb testing.TB, server, url string, opts lockrt.Options) *lockrt.Clie
 		tb.Helper()
 		left := held.left()
 		if len(left) > 0 {
-			_ = c.Close() // which waits until the ledger has what was lost
+			_ = c.Close() // waits until the ledger has the losses
 			left = held.left()
 		}
 		if len(left) > 0 {
 			tb.Errorf("locktest: still locked when the test ended: %s", strings.Join(left, ", "))
 			return
 		}
-		over, cancel := context.WithTimeout(context.Background(), patience) // for what is being given back
+		over, cancel := context.WithTimeout(context.Background(), patience) // for what is being released
 		defer cancel()
 		if err := c.Shutdown(over); err != nil && !errors.Is(err, lockrt.ErrClosed) {
 			tb.Errorf("locktest: %v", err)
@@ -80,7 +80,7 @@ func owned(url, id string, keys []string) ([]string, error) {
 	var left []string
 	for _, key := range keys {
 		owners, err := rc.Do(ctx, rc.B().Hkeys().Key(key).Build()).AsStrSlice()
-		if _, reply := rueidis.IsRedisErr(err); err != nil && !reply { // another type is not the client's
+		if _, reply := rueidis.IsRedisErr(err); err != nil && !reply { // a key of another type is not the client's
 			return left, err
 		}
 		if slices.ContainsFunc(owners, func(owner string) bool { return strings.HasPrefix(owner, id+":") }) {
@@ -111,10 +111,10 @@ func NoLeaks(tb testing.TB) {
 type ledger struct {
 	mu     sync.Mutex
 	counts map[string]int  // not zero
-	used   map[string]bool // keys that were asked for, however that ended
+	used   map[string]bool // keys that calls asked for, with any outcome
 }
 
-// watch returns hooks that keep the ledger and do what the given ones do.
+// watch returns hooks that keep the ledger and then call the given ones.
 func (l *ledger) watch(hooks lockrt.Hooks) lockrt.Hooks {
 	acquired, ended := hooks.AcquireEnd, hooks.Ended
 	hooks.AcquireEnd = func(ctx context.Context, e lockrt.AcquireEvent) {
@@ -122,7 +122,7 @@ func (l *ledger) watch(hooks lockrt.Hooks) lockrt.Hooks {
 		for _, part := range e.Parts {
 			l.use(part)
 		}
-		// Nobody has what a semaphore or a latch counts: that has no end.
+		// Permits of a semaphore and counts of a latch have no holder, so they have no end.
 		if e.Err == nil && e.Kind != lockrt.KindSemaphore && e.Kind != lockrt.KindLatch {
 			l.add(e.Key, 1)
 		}
@@ -131,7 +131,7 @@ func (l *ledger) watch(hooks lockrt.Hooks) lockrt.Hooks {
 		}
 	}
 	hooks.Ended = func(ctx context.Context, e lockrt.EndEvent) {
-		// A client that is closed ends the leases that nobody has ended.
+		// Closing a client ends the leases that the test has not ended.
 		if !errors.Is(e.Cause, lockrt.ErrClosed) {
 			l.add(e.Key, -1)
 		}
@@ -163,20 +163,20 @@ func (l *ledger) left() []string {
 	return slices.Sorted(maps.Keys(l.counts))
 }
 
-// keys returns the keys that were ever asked for.
+// keys returns all keys that calls asked for.
 func (l *ledger) keys() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Sorted(maps.Keys(l.used))
 }
 
-// Losable is what [Lose] can lose: a [lockrt.Lease] or [lockrt.Permit], the proof of a typed lock, or a context that is under one of them, such as
-// the one that a generated wrapper gives to the method.
+// Losable is an argument of [Lose]: a [lockrt.Lease] or [lockrt.Permit], the proof of a typed lock, or a context that
+// is under one of them, such as the one that a generated wrapper gives to the method.
 type Losable interface{ Err() error }
 
-// Lose takes from l what it has in Redis, as somebody does who forces the lock open, and returns once the context of
-// l has ended with [lockrt.ErrLost]. Of several keys all are taken. Of a context the innermost lease is lost. The test
-// fails if that has ended before, or if there is none.
+// Lose takes the key of l in Redis from it, like a forced unlock, and returns once the context of l has ended with
+// [lockrt.ErrLost]. Of several keys it takes all. Of a context it takes the innermost lease. The test fails if that has
+// ended before, or if there is none.
 func Lose(tb testing.TB, l Losable) {
 	tb.Helper()
 	under, ok := l.(context.Context)

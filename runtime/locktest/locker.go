@@ -18,16 +18,16 @@ import (
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
-// A Lack is something that a kind of lock does not promise.
+// A Lack is a promise that a kind of lock does not make.
 type Lack int
 
-// NoReentry: locking under the context of a lease of the same lock is refused, as it is to anybody else.
+// NoReentry: locking under the context of a lease of the same lock is refused, as to any other caller.
 const NoReentry Lack = 1
 
-// NoListening: nothing is subscribed, as with [lockrt.WithBackoff].
+// NoListening: the lock subscribes to nothing, as with [lockrt.WithBackoff].
 const NoListening Lack = 2
 
-// MajorityOfKeys: the lock has several keys, and what befalls less than half of them does not matter to it.
+// MajorityOfKeys: the lock has several keys, and survives faults of less than half of them.
 const MajorityOfKeys Lack = 3
 
 // TestLocker checks that locks keep what a [lockrt.Locker] promises, each promise in a subtest: to exclude, to hand
@@ -61,7 +61,7 @@ func TestLocker(t *testing.T, make func(c *lockrt.Client, key string) lockrt.Loc
 	}
 }
 
-// A subject is what is checked, and where.
+// A subject is a kind of lock under test, with its server.
 type subject struct {
 	make     func(c *lockrt.Client, key string) locker
 	lacks    []Lack
@@ -69,14 +69,14 @@ type subject struct {
 	patience time.Duration
 }
 
-// A locker is a [lockrt.Locker] as far as the checks look at it.
+// A locker is the part of [lockrt.Locker] that the checks use.
 type locker interface {
 	Lock(ctx context.Context, opts ...lockrt.LockOption) (lease, error)
 	TryLock(ctx context.Context, opts ...lockrt.LockOption) (lease, error)
 	Key() string
 }
 
-// A lease is a [lockrt.Lease] as far as the checks look at it.
+// A lease is the part of [lockrt.Lease] that the checks use.
 type lease interface {
 	Key() string
 	Context() context.Context
@@ -111,7 +111,7 @@ type check struct {
 	do   func(s *suite)
 }
 
-// run does the check, and sees that nothing is left in Redis.
+// run runs the check, and requires that nothing is left in Redis.
 func (ch check) run(tb testing.TB, of subject) {
 	tb.Helper()
 	s := &suite{subject: of, tb: tb}
@@ -121,8 +121,8 @@ func (ch check) run(tb testing.TB, of subject) {
 	s.until("nothing of the lock is left in Redis", func() bool { return len(s.keys()) == 0 })
 }
 
-// A suite is what one check works with. Its methods fail the test unless they succeed, so they are for the
-// goroutine of the check.
+// A suite has the resources of one check. Its methods fail the test unless they succeed, so they are for the goroutine
+// of the check.
 type suite struct {
 	subject
 
@@ -209,7 +209,7 @@ func (s *suite) ok(err error, what string) {
 	}
 }
 
-// is fails the test unless err matches all that it is to match.
+// is fails the test unless err matches all targets.
 func (s *suite) is(err error, what string, targets ...error) {
 	s.tb.Helper()
 	for _, target := range targets {
@@ -226,7 +226,7 @@ func (s *suite) that(holds bool, format string, args ...any) {
 	}
 }
 
-// until returns once a condition holds of which nobody tells.
+// until returns once a condition holds that has no event.
 func (s *suite) until(what string, holds func() bool) {
 	s.tb.Helper()
 	over := time.After(s.patience)
@@ -253,7 +253,7 @@ func receive[T any](s *suite, ch <-chan T, what string) T {
 	}
 }
 
-// A process is one of those that share a lock: a client with its side of it.
+// A process is one of those that share a lock: a client with its own lock.
 type process struct {
 	s       *suite
 	client  *lockrt.Client
@@ -261,7 +261,7 @@ type process struct {
 	waiting chan struct{} // has a value for every call that begins to wait
 }
 
-// process starts one that is to leave nothing behind.
+// process starts a process that must leave nothing behind.
 func (s *suite) process() *process { return s.processAt(s.url, lockrt.Options{}) }
 
 func (s *suite) processAt(url string, opts lockrt.Options) *process {
@@ -269,7 +269,7 @@ func (s *suite) processAt(url string, opts lockrt.Options) *process {
 	return s.newProcess(opts, func(opts lockrt.Options) *lockrt.Client { return client(s.tb, s.url, url, opts) })
 }
 
-// mortal starts one that the check closes itself, with leases held.
+// mortal starts a process that the check closes itself, with leases held.
 func (s *suite) mortal() *process {
 	s.tb.Helper()
 	return s.newProcess(lockrt.Options{}, func(opts lockrt.Options) *lockrt.Client {
@@ -296,7 +296,7 @@ func (p *process) hold(opts ...lockrt.LockOption) lease {
 	return l
 }
 
-// refused sees that the process cannot have the lock.
+// refused requires that the process cannot have the lock.
 func (p *process) refused(what string) {
 	p.s.tb.Helper()
 	_, err := p.lock.TryLock(p.s.ctx())
@@ -309,7 +309,7 @@ func (p *process) pass() {
 	p.s.ok(p.hold(unexpiring).Unlock(p.s.ctx()), "unlock")
 }
 
-// An outcome is what became of one call of Lock.
+// An outcome is the outcome of one call of Lock.
 type outcome struct {
 	lease lease
 	err   error
@@ -341,7 +341,7 @@ func (s *suite) granted(got <-chan outcome, what string) lease {
 	return o.lease
 }
 
-// ends sees that the context of a lease ends, and why.
+// ends requires that the context of a lease ends, with this cause.
 func (s *suite) ends(l lease, cause error, what string) {
 	s.tb.Helper()
 	receive(s, l.Context().Done(), what)
@@ -351,8 +351,8 @@ func (s *suite) ends(l lease, cause error, what string) {
 
 var labels atomic.Int64
 
-// goroutines runs f and returns a function that says whether any goroutines are left of those that f, and who
-// it called, started: 0 if not. They are known by a label, so it does not matter what else runs.
+// goroutines runs f and returns a function that reports whether any goroutines are left of those that f, and who it
+// called, started: 0 if not. They are known by a label, so it does not matter what else runs.
 func goroutines(f func()) (left func() int) {
 	label := fmt.Sprintf("check-%d", labels.Add(1))
 	pprof.Do(context.Background(), pprof.Labels("locktest", label), func(context.Context) { f() })

@@ -14,7 +14,7 @@ import (
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
-// checks are those of a world in which nothing fails.
+// checks are the checks without faults.
 var checks = []check{
 	{"Excludes", (*suite).excludes},
 	{"RefusesWhatIsHeld", (*suite).refusesWhatIsHeld},
@@ -44,10 +44,10 @@ var checks = []check{
 	{"StormLeavesNothing", (*suite).storm},
 }
 
-// slack is how much later than it should a call may return on a machine that has other things to do.
+// slack is how late a call may return on a busy machine.
 const slack = 5 * time.Second
 
-// unexpiring is for leases that are not to end by expiry while a check is patient.
+// unexpiring is for leases that must not expire during a check.
 var unexpiring = lockrt.WithWatchdog(time.Minute)
 
 var errWhy = errors.New("the reason of the one who cancelled")
@@ -267,7 +267,7 @@ func (s *suite) badKeys() {
 		if !redistest.Command("EVALSHA")(cmd) {
 			return
 		}
-		all.Add(1) // those that give back what came late, too
+		all.Add(1) // those that release what came late, too
 		if slices.ContainsFunc(bad, func(key string) bool { return slices.Contains(cmd, key) }) && !slices.Contains(cmd, p.lock.Key()) {
 			sent.Add(1)
 		}
@@ -329,7 +329,8 @@ func (s *suite) storm() {
 		for range processes {
 			all = append(all, s.mortal())
 		}
-		// Longer than it takes until who waits asks by himself, and shorter than a lease: a key that nobody has is seen.
+		// Longer than a waiter takes to ask by itself, and shorter than a lease: a key that stays locked without a
+		// holder is found.
 		ctx, over := context.WithTimeout(context.Background(), 45*time.Second)
 		defer over()
 		var inside atomic.Int32

@@ -11,7 +11,7 @@ import (
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
-// faultChecks are those of a world in which messages get lost and servers fail. Each has a server of its own.
+// faultChecks are the checks with faults of messages and servers. Each has a server of its own.
 var faultChecks = []check{
 	{"LostReplyToLock", lost(true, duringLock)},
 	{"LostRequestToLock", lost(false, duringLock)},
@@ -26,7 +26,7 @@ var faultChecks = []check{
 	{"SubscribersKilled", (*suite).subscribersKilled},
 }
 
-// brisk are options of a client that notices soon that a connection is mute, and loses a lock soon.
+// brisk are options of a client that finds a mute connection soon, and loses a lock soon.
 var brisk = lockrt.Options{Watchdog: 2400 * time.Millisecond, OpTimeout: 5 * time.Second}
 
 // A line is a proxy and the address of the server behind it.
@@ -45,7 +45,7 @@ func (s *suite) proxy() line {
 	return line{p, target.String()}
 }
 
-// lost checks what becomes of an operation whose message gets lost, with its connection and without.
+// lost checks the outcome of an operation whose message gets lost, with its connection and without.
 func lost(reply bool, during func(p *process, lose func())) func(s *suite) {
 	return func(s *suite) {
 		s.ownServer()
@@ -212,5 +212,5 @@ func (s *suite) subscribersKilled() {
 	}
 }
 
-// silent reports whether nothing is subscribed for locks of this kind.
+// silent reports whether locks of this kind subscribe to nothing.
 func (s *suite) silent() bool { return slices.Contains(s.lacks, NoListening) }

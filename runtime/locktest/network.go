@@ -9,11 +9,11 @@ import (
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
-// A Network stands between clients and the test's [Server], and fails when the test says so. Clients
-// of one Network suffer together; give each a Network of its own to break only one. Its methods may be
+// A Network stands between clients and the test's [Server], and fails on demand. A fault affects
+// all clients of one Network; give each a Network of its own to break only one. Its methods may be
 // called from any goroutine.
 //
-// For more, such as requests that arrive while replies do not, see [redistest.FaultProxy].
+// For other faults, such as requests that arrive while replies do not, see [redistest.FaultProxy].
 type Network struct {
 	tb    testing.TB
 	proxy *redistest.FaultProxy
@@ -49,8 +49,8 @@ func (n *Network) Client(opts lockrt.Options) *lockrt.Client {
 	return c
 }
 
-// DropReply loses the reply to the next script, and the connection with it: Redis has locked, unlocked or
-// renewed, and the client does not know. The channel is closed when that has happened.
+// DropReply loses the reply to the next script, and the connection with it: Redis has locked, unlocked or renewed, and
+// the client does not know. The returned channel is closed when that has happened.
 func (n *Network) DropReply() <-chan struct{} {
 	return n.proxy.DropReply(redistest.Command("EVALSHA"), 1, redistest.Close).Done()
 }

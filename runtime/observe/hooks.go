@@ -7,11 +7,11 @@ import (
 
 // Hooks are functions that a Client calls for each event, for metrics and traces. Any may be nil. Fields may be added.
 //
-// A hook that sleeps delays its own caller and nobody else. AcquireStart, Waiting, AcquireEnd, Acquired and Unreported run on the goroutine of
-// the call that they are about. Ended runs on the goroutine that gives the lease back, after the next caller has got the lock. Renewed, and
-// Ended of a lease that was lost or closed, run on one goroutine of the Client, one at a time, in the order of the events. While more than 10,000
-// events wait for that goroutine, calls of Renewed are left out, and no call of Ended is. Client.Close waits for it for
-// Options.OpTimeout at most.
+// A hook that sleeps delays its own caller and nobody else. AcquireStart, Waiting, AcquireEnd, Acquired and Unreported
+// run on the goroutine of the call that they are about. Ended runs on the goroutine that releases the lease, after the
+// next caller has got the lock. Renewed, and Ended of a lease that was lost or closed, run on one goroutine of the
+// Client, one at a time, in the order of the events. While more than 10,000 events wait for that goroutine, calls of
+// Renewed are left out, and no call of Ended is. Client.Close waits for it for Options.OpTimeout at most.
 //
 // A MultiLock and a RedLock are one lock each: each hook is called once for all parts. Renewed is about a key in Redis: it is called for each part.
 type Hooks struct {
@@ -19,15 +19,16 @@ type Hooks struct {
 	AcquireStart func(ctx context.Context, e AcquireEvent) context.Context
 	// Waiting is called once, when the call has to wait for others.
 	Waiting func(ctx context.Context, e AcquireEvent)
-	// AcquireEnd is called once, however the call ended.
+	// AcquireEnd is called once, with any outcome of the call.
 	AcquireEnd func(ctx context.Context, e AcquireEvent)
 	// Acquired is called after AcquireEnd with the context of a call that got a lease or a permit. It may return a child of that context
 	// that carries a span for the time for which the lock is held: the child becomes the parent of the lease's context, and Renewed and Ended
 	// get it.
 	Acquired func(ctx context.Context, e AcquireEvent) context.Context
-	// Renewed is called after each try to renew a lease, but for a try that failed after the lease had ended.
+	// Renewed is called after each try to renew a lease, except a try that failed after the lease had ended.
 	Renewed func(ctx context.Context, e RenewEvent)
-	// Ended is called once for each lease that a caller was given, after Acquired, however it ended.
+	// Ended is called once for each lease that a caller received, after Acquired, for any reason of
+	// the end.
 	Ended func(ctx context.Context, e EndEvent)
 	// TraceParent returns the W3C trace parent of the span that ctx carries, or an empty string. Client.Snapshot, and the answer to another
 	// process's Client.Fleet, call it with the contexts of the calls that hold and wait.
@@ -40,7 +41,8 @@ type Hooks struct {
 	// Deadlock is called once for each call of the Client that is found to be in a [Deadlock], with the context of the call, on the goroutine that
 	// calls Renewed. The Client finds deadlocks as Options.DeadlockAfter says.
 	Deadlock func(ctx context.Context, e DeadlockEvent)
-	// Unreported is called when a generated method that returns no error could not take or keep its lock, unless another holder is the reason.
+	// Unreported is called when a generated method that returns no error could not acquire or keep its lock, unless
+	// another holder is the reason.
 	Unreported func(ctx context.Context, e UnreportedEvent)
 }
 
@@ -63,19 +65,19 @@ type AcquireEvent struct {
 	HolderTraces []string
 }
 
-// An Outcome says how a call that acquires ended.
+// An Outcome is the outcome of a call that acquires.
 type Outcome string
 
 // The outcomes.
 const (
 	OutcomeAcquired  Outcome = "acquired"
-	OutcomeBusy      Outcome = "busy"      // others have it: lockrt.ErrNotAcquired
+	OutcomeBusy      Outcome = "busy"      // another holder has the lock: lockrt.ErrNotAcquired
 	OutcomeCancelled Outcome = "cancelled" // the context of the call ended
 	OutcomeLost      Outcome = "lost"      // the lease under whose context the call was made ended with lockrt.ErrLost
 	OutcomeError     Outcome = "error"     // anything else, such as lockrt.ErrUnavailable
 )
 
-// A Grant says how a call got its lock.
+// A Grant is the way in which a call got its lock.
 type Grant string
 
 // The grants. A call that failed has none. A call that takes from a Semaphore or waits for a CountDownLatch has [GrantServer].
@@ -97,7 +99,7 @@ type RenewEvent struct {
 	Err      error     // nil when confirmed
 }
 
-// An EndEvent says how a lease ended.
+// An EndEvent is the end of a lease.
 type EndEvent struct {
 	ID       uint64 // of the lease: the ID of its AcquireEvent
 	Kind     Kind
@@ -111,12 +113,12 @@ type EndEvent struct {
 	Cause    error // matches lockrt.ErrReleased, ErrLost or ErrClosed
 }
 
-// An EndReason says in one word why a lease ended.
+// An EndReason is the reason why a lease ended, in one word.
 type EndReason string
 
 // The reasons. Those below EndClosed are losses: the cause matches lockrt.ErrLost.
 const (
-	EndReleased    EndReason = "released"    // its holder gave it back
+	EndReleased    EndReason = "released"    // its holder released it
 	EndClosed      EndReason = "closed"      // its Client was closed
 	EndTaken       EndReason = "taken"       // Redis does not have it any more: it was deleted, expired or taken by force
 	EndElapsed     EndReason = "elapsed"     // its fixed length is over, see lockrt.WithLease

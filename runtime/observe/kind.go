@@ -1,6 +1,6 @@
 package observe
 
-// A Kind names a kind of lock, or of what else can be waited for. Its text is for labels and logs, and does not change.
+// A Kind names a kind of lock, semaphore or latch. Its text is for labels and logs, and does not change.
 type Kind string
 
 // The kinds.

@@ -35,7 +35,7 @@ var Forms = []Form{
 	{Bytes: true, Leaf: Hex},
 }
 
-// Buffer says whether the method of a form appends to what it is given.
+// Buffer reports whether the method of a form appends to what it is given.
 func (f Form) Buffer() bool { return f.Method != "" && f.Signature.Params().Len() > 0 }
 
 // String is the method of a form with its signature: LockKey() string.
@@ -56,7 +56,8 @@ func (f Form) Takes(t types.Type) bool {
 	return false
 }
 
-// HasKind says whether the values of a type can be written by their kind, whatever methods they have.
+// HasKind reports whether the values of a type can be written by their kind, whatever methods they
+// have.
 func HasKind(t types.Type) bool {
 	for _, f := range Forms {
 		if f.Takes(t) {
@@ -66,7 +67,7 @@ func HasKind(t types.Type) bool {
 	return false
 }
 
-// IsByte says whether the values of a type are bytes.
+// IsByte reports whether the values of a type are bytes.
 func IsByte(t types.Type) bool {
 	b, ok := t.Underlying().(*types.Basic)
 	return ok && b.Kind() == types.Uint8

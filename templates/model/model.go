@@ -89,7 +89,7 @@ type Builder struct {
 	Args      []types.Type
 }
 
-// Mixed says whether the keys are of different kinds of lock, so that each has to say which.
+// Mixed reports whether the keys are of different kinds of lock, so that each has to say which.
 func (l *Lock) Mixed() bool {
 	first := l.Keys[0]
 	return slices.ContainsFunc(l.Keys, func(k *Key) bool { return k.Kind != first.Kind || k.Permits != first.Permits || k.Fence != first.Fence })
@@ -161,7 +161,7 @@ type Func struct {
 	Fails    bool  // it has an error as its second result
 }
 
-// CanBeEmpty says whether there are values of which nothing would be written.
+// CanBeEmpty reports whether there are values of which nothing would be written.
 func (v *Value) CanBeEmpty() bool {
 	return v.Leaf == String || v.Leaf == Raw || v.Leaf == Text || v.Leaf == Open || v.Leaf == Hex && !v.Array
 }

@@ -116,7 +116,7 @@ func (v *values) value(e ast.Expr) *ast.CallExpr {
 	return nil
 }
 
-// unbounded says whether a context certainly has no deadline.
+// unbounded reports whether a context certainly has no deadline.
 func (v *values) unbounded(ctx ast.Expr) bool {
 	for range 10 {
 		call := v.value(ctx)
@@ -139,7 +139,8 @@ func (v *values) unbounded(ctx ast.Expr) bool {
 	return false
 }
 
-// plain says whether a lock that is waited for certainly has no WithWait: neither in the call, nor where it was made.
+// plain reports whether a lock that is waited for certainly has no WithWait: neither in the call, nor where it was
+// made.
 func (v *values) plain(call *ast.CallExpr) bool {
 	if !v.noWait(call, 1) {
 		return false
@@ -167,7 +168,7 @@ func (v *values) plain(call *ast.CallExpr) bool {
 	return false
 }
 
-// noWait says whether no option of a call, from the argument first on, can be WithWait.
+// noWait reports whether no option of a call, from the argument first on, can be WithWait.
 func (v *values) noWait(call *ast.CallExpr, first int) bool {
 	if call.Ellipsis.IsValid() {
 		return false

@@ -54,7 +54,7 @@ func (w *walk) tag(b *cfg.Block) ast.Expr {
 	return tag
 }
 
-// possible says whether there can be a lease if a condition is true, and if it is false.
+// possible reports whether there can be a lease if a condition is true, and if it is false.
 func (w *walk) possible(cond ast.Expr, known bool) (yes, no bool) {
 	switch cond := ast.Unparen(cond).(type) {
 	case *ast.UnaryExpr:
@@ -111,7 +111,8 @@ func (w *walk) compared(op token.Token, x, y ast.Expr, known bool) (yes, no bool
 	return yes, no
 }
 
-// asksAbout says whether a call in an expression is given the error that says whether there is a lease.
+// asksAbout reports whether a call in an expression is given the error that reports whether there
+// is a lease.
 func (w *walk) asksAbout(e ast.Expr, known bool) bool {
 	found := false
 	if known && w.err != nil {

@@ -106,7 +106,7 @@ func (f *function) worksUnder(n ast.Node, ctx *types.Var, found func(*ast.CallEx
 	})
 }
 
-// indifferent says whether a call has no use for the end of the context.
+// indifferent reports whether a call has no use for the end of the context.
 func (f *function) indifferent(call *ast.CallExpr) bool {
 	fn := callee(f.info, call)
 	if fn == nil || fn.Pkg() == nil {

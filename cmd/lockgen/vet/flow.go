@@ -166,8 +166,8 @@ func (w *walk) ends(n ast.Node) {
 	}
 }
 
-// recovers says whether a node is a call of panic in a function that recovers, so that it returns all the same. Of other panics it is not known what
-// becomes of them.
+// recovers reports whether a node is a call of panic in a function that recovers, so that it returns all the same. Of
+// other panics it is not known what becomes of them.
 func (f *function) recovers(n ast.Node) bool {
 	calls := func(n ast.Node, name string) bool {
 		call, ok := n.(*ast.CallExpr)
@@ -194,7 +194,7 @@ func (f *function) recovers(n ast.Node) bool {
 	return found
 }
 
-// released says whether a node gives the lease back, now or deferred.
+// released reports whether a node releases the lease, now or deferred.
 func (f *function) released(n ast.Node, lease *types.Var) (now, deferred bool) {
 	if d, ok := n.(*ast.DeferStmt); ok {
 		ast.Inspect(d, func(n ast.Node) bool {
@@ -210,7 +210,7 @@ func (f *function) released(n ast.Node, lease *types.Var) (now, deferred bool) {
 	return now, false
 }
 
-// isRelease says whether a node is the call that gives the lease back.
+// isRelease reports whether a node is the call that releases the lease.
 func (f *function) isRelease(n ast.Node, lease *types.Var) bool {
 	call, ok := n.(*ast.CallExpr)
 	if !ok {
@@ -220,7 +220,7 @@ func (f *function) isRelease(n ast.Node, lease *types.Var) bool {
 	return ok && slices.Contains(releases, sel.Sel.Name) && variable(f.info, sel.X) == lease
 }
 
-// escapes says whether somebody else than the function could give the lease back.
+// escapes reports whether somebody else than the function could release the lease.
 func (f *function) escapes(lease *types.Var) bool {
 	found := false
 	ast.PreorderStack(f.node, nil, func(n ast.Node, stack []ast.Node) bool {
@@ -233,7 +233,7 @@ func (f *function) escapes(lease *types.Var) bool {
 	return found
 }
 
-// harmless says whether this use of the lease leaves it with the function.
+// harmless reports whether this use of the lease leaves it with the function.
 func (f *function) harmless(id *ast.Ident, stack []ast.Node) bool {
 	parent := func(i int) ast.Node {
 		if len(stack) < i {
@@ -256,7 +256,7 @@ func (f *function) harmless(id *ast.Ident, stack []ast.Node) bool {
 	return false
 }
 
-// inOther says whether the stack leads into a function that isn't deferred where it stands.
+// inOther reports whether the stack leads into a function that isn't deferred where it stands.
 func (f *function) inOther(stack []ast.Node) bool {
 	for i, n := range stack {
 		lit, ok := n.(*ast.FuncLit)

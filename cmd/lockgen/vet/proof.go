@@ -33,7 +33,7 @@ var Proof = &analysis.Analyzer{
 	},
 }
 
-// afterRelease looks at what follows a call that gives a lease back.
+// afterRelease looks at what follows a call that releases a lease.
 func (f *function) afterRelease(call *ast.CallExpr) {
 	sel, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr)
 	if !ok || !slices.Contains(releases, sel.Sel.Name) {
@@ -139,7 +139,7 @@ func (f *function) statement(call *ast.CallExpr) ast.Node {
 	return nil
 }
 
-// useless reports what has no sense with a lease that was given back.
+// useless reports what has no sense with a lease that was released.
 func (f *function) useless(n ast.Node, lease *types.Var) {
 	call, ok := n.(*ast.CallExpr)
 	if !ok {
@@ -206,8 +206,8 @@ func (f *function) stored() {
 	})
 }
 
-// waits says whether the function waits for goroutines after a statement, on some way and before it gives a lease back there: by Wait of a group, by
-// receiving from a channel, or by a loop over one.
+// waits reports whether the function waits for goroutines after a statement, on some way and before it releases a lease
+// there: by Wait of a group, by receiving from a channel, or by a loop over one.
 func (f *function) waits(after ast.Stmt) bool {
 	if after == nil {
 		return false
@@ -244,7 +244,7 @@ func (f *function) waits(after ast.Stmt) bool {
 	return waits
 }
 
-// waitsOrReleases says whether a node waits for something, or gives a lease back.
+// waitsOrReleases reports whether a node waits for something, or releases a lease.
 func (f *function) waitsOrReleases(n ast.Node) (wait, release bool) {
 	switch n := n.(type) {
 	case *ast.UnaryExpr:

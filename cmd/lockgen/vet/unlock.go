@@ -51,7 +51,7 @@ func (f *function) unlocked(a acquisition) {
 // replaces is how a way loses a lease that neither returns nor panics.
 const replaces = "replaces it"
 
-// leak is the first place, of those that a way leads to on which the lease was not given back, where it is lost, and how.
+// leak is the first place, of those that a way leads to on which the lease was not released, where it is lost, and how.
 func (f *function) leak(a acquisition) (at ast.Node, how string) {
 	lost := func(n ast.Node, what string) {
 		if at == nil || how == replaces && what != replaces || (how == replaces) == (what == replaces) && n.Pos() < at.Pos() {
@@ -108,7 +108,7 @@ func (f *function) leak(a acquisition) (at ast.Node, how string) {
 	return at, how
 }
 
-// ends says whether a call asks for a lease that ends by itself.
+// ends reports whether a call asks for a lease that ends by itself.
 func (f *function) ends(call *ast.CallExpr) bool {
 	found := false
 	for _, arg := range call.Args {
@@ -124,7 +124,7 @@ func (f *function) ends(call *ast.CallExpr) bool {
 	return found || call.Ellipsis.IsValid()
 }
 
-// how the lease is given back: what it is then, and by which call.
+// how the lease is released: what it is then, and by which call.
 func (f *function) how(a acquisition) (done, call string) {
 	obj, _, _ := types.LookupFieldOrMethod(a.lease.Type(), true, nil, "Unlock")
 	switch {
@@ -136,7 +136,8 @@ func (f *function) how(a acquisition) (done, call string) {
 	return "released", "Release(ctx)"
 }
 
-// inside says whether the release that a node defers stands in a function of its own, so that it sees the variable as it is in the end.
+// inside reports whether the release that a node defers stands in a function of its own, so that it sees the variable
+// as it is in the end.
 func (f *function) inside(n ast.Node, lease *types.Var) bool {
 	d, ok := n.(*ast.DeferStmt)
 	if !ok {
@@ -146,7 +147,8 @@ func (f *function) inside(n ast.Node, lease *types.Var) bool {
 	return ok && mentions(f.info, lit.Body, lease)
 }
 
-// deferredBefore says whether a function that gives the lease back was deferred before there was one.
+// deferredBefore reports whether a function that releases the lease was deferred before there was
+// one.
 func (f *function) deferredBefore(a acquisition) bool {
 	found := false
 	f.inspect(f.body, func(n ast.Node) bool {
@@ -159,7 +161,7 @@ func (f *function) deferredBefore(a acquisition) bool {
 	return found
 }
 
-// declares says whether a statement declares a variable, so that it is a new one each time.
+// declares reports whether a statement declares a variable, so that it is a new one each time.
 func (f *function) declares(n ast.Node, v *types.Var) bool {
 	return n.Pos() <= v.Pos() && v.Pos() < n.End()
 }

@@ -148,7 +148,7 @@ func (u *unwrapped) said() map[pair]bool {
 	return all
 }
 
-// generated says whether a type is declared in an output.
+// generated reports whether a type is declared in an output.
 func (u *unwrapped) generated(obj types.Object) bool {
 	name := u.pass.Fset.PositionFor(obj.Pos(), false).Filename
 	if _, ok := output.Source(name); !ok {

@@ -31,7 +31,8 @@ func Analyzers() []*analysis.Analyzer {
 	return []*analysis.Analyzer{Unlock, Context, Outer, Proof, Unwrapped, Stale, Bound}
 }
 
-// Asked says whether go vet calls the program, and not a person: with one of the arguments that it has for its tools.
+// Asked reports whether go vet calls the program, and not a person: with one of the arguments that it has for its
+// tools.
 func Asked(args []string) bool {
 	if len(args) == 0 {
 		return false
@@ -45,7 +46,7 @@ const (
 	docs        = "https://pkg.go.dev/github.com/lockgen/lockgen/cmd/lockgen/vet"
 )
 
-// isOurs says whether something is of the runtime, or of what it has for generated code.
+// isOurs reports whether something is of the runtime, or of what it has for generated code.
 func isOurs(o types.Object) bool {
 	return o.Pkg() != nil && (o.Pkg().Path() == runtimePath || o.Pkg().Path() == genPath)
 }
@@ -63,10 +64,10 @@ func ours(t types.Type) string {
 	return n.Obj().Name()
 }
 
-// releases are the methods that give a lease back.
+// releases are the methods that release a lease.
 var releases = []string{"Unlock", "Release"}
 
-// isLease says whether a type of the runtime is something that is held until it is given back.
+// isLease reports whether a type of the runtime is something that is held until it is released.
 func isLease(t types.Type) bool {
 	if ours(t) == "" {
 		return false
@@ -78,10 +79,10 @@ func isLease(t types.Type) bool {
 	})
 }
 
-// isProof says whether a type is the proof that a lock is held.
+// isProof reports whether a type is the proof that a lock is held.
 func isProof(t types.Type) bool { return strings.HasPrefix(ours(t), "Held") }
 
-// acquires says whether a call of the runtime returns a lease, and an error that says whether there is one.
+// acquires reports whether a call of the runtime returns a lease, and an error that reports whether there is one.
 func acquires(info *types.Info, call *ast.CallExpr) bool {
 	fn := callee(info, call)
 	if fn == nil || !isOurs(fn) {
@@ -96,7 +97,7 @@ func callee(info *types.Info, call *ast.CallExpr) *types.Func {
 	return fn
 }
 
-// isTest says whether a node is in a test file.
+// isTest reports whether a node is in a test file.
 func isTest(pass *analysis.Pass, n ast.Node) bool {
 	return strings.HasSuffix(pass.Fset.PositionFor(n.Pos(), false).Filename, "_test.go")
 }
@@ -114,7 +115,7 @@ func variable(info *types.Info, e ast.Expr) *types.Var {
 	return v
 }
 
-// mentions says whether a node names a variable.
+// mentions reports whether a node names a variable.
 func mentions(info *types.Info, n ast.Node, v *types.Var) bool {
 	found := false
 	ast.Inspect(n, func(n ast.Node) bool {
@@ -126,7 +127,7 @@ func mentions(info *types.Info, n ast.Node, v *types.Var) bool {
 	return found
 }
 
-// assigns says whether a node gives a variable another value.
+// assigns reports whether a node gives a variable another value.
 func assigns(info *types.Info, n ast.Node, v *types.Var) bool {
 	assign, ok := n.(*ast.AssignStmt)
 	return ok && slices.ContainsFunc(assign.Lhs, func(e ast.Expr) bool {

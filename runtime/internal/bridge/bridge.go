@@ -1,5 +1,5 @@
-// Package bridge is how package gen, which serves generated code, reaches what package lockrt offers to nobody else. It knows neither of
-// them: lockrt lends its functions and opens its types here, and gen takes them.
+// Package bridge lets package gen, which serves generated code, reach functions of package lockrt that are not exported
+// to programs. It imports neither of them: lockrt lends its functions and opens its types here, and gen takes them.
 package bridge
 
 import "context"
@@ -23,31 +23,31 @@ type Functions struct {
 
 var lent Functions
 
-// Lend is called once, when package lockrt is initialized. It returns nothing of use, so that it can stand in a declaration.
+// Lend is called once, when package lockrt is initialized. Its result only lets it stand in a declaration.
 func Lend(f Functions) struct{} {
 	lent = f
 	return struct{}{}
 }
 
-// Lent returns what package lockrt has lent.
+// Lent returns the functions of package lockrt.
 func Lent() Functions { return lent }
 
 // An Entity is embedded by the types of lockrt that lock entities. Only the functions of this package set and read its
 // content, so programs do not see it.
 type Entity[K, P any] struct{ parts Parts[K, P] }
 
-// Parts are what the lock of an entity, or of several, is made of.
+// Parts are the parts of the lock of one or several entities.
 type Parts[K, P any] struct {
 	Lock  P
 	Name  string // of the method that gives it, like "orders.Locks.Order"
 	ID    K
 	Keys  []string // of several, each in the place of its id
 	Fence bool     // a writer has a fencing token
-	Err   error    // why there is no key
+	Err   error    // why the key could not be built
 }
 
 // Bind makes e the lock that consists of p.
 func Bind[K, P any](e *Entity[K, P], p Parts[K, P]) { e.parts = p }
 
-// Of returns what e consists of.
+// Of returns the parts of e.
 func Of[K, P any](e *Entity[K, P]) *Parts[K, P] { return &e.parts }

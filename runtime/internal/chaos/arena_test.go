@@ -326,7 +326,7 @@ func (a *arena) holder() *proc {
 	return a.procs[number]
 }
 
-// finish has all processes give back what they have, and waits for their end.
+// finish has all processes release what they have, and waits for their end.
 func (a *arena) finish() {
 	a.t.Helper()
 	since := now()

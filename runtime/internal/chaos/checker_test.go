@@ -26,13 +26,13 @@ func (s *tale) at(at int64, w what, proc, call int, edits ...func(*event)) *tale
 	return s
 }
 
-// hold has the process ask, be granted the key, and give it back.
+// hold has the process ask, be granted the key, and release it.
 func (s *tale) hold(proc, call int, asked, got, gave int64, token int64) *tale {
 	return s.at(asked, called, proc, call).at(got, granted, proc, call, has(token)).
 		at(gave, unlock, proc, call, until(gave+100)).at(gave+1, unlocked, proc, call)
 }
 
-// part has the process ask for so much of the key, and give it back.
+// part has the process ask for so much of the key, and release it.
 func (s *tale) part(units, proc int, asked, got, gave int64) *tale {
 	from := len(s.events)
 	s.hold(proc, 1, asked, got, gave, 0)

@@ -286,7 +286,7 @@ type permit struct{ *lockrt.Permit }
 func (p permit) Token() int64                     { return 0 }
 func (p permit) Unlock(ctx context.Context) error { return p.Release(ctx) }
 
-// unleased is what is held until it is given back, whatever happens.
+// unleased is what is held until it is released, whatever happens.
 type unleased struct {
 	give func(ctx context.Context) error
 }

@@ -239,7 +239,7 @@ func (w *worker) hasty(ctx context.Context, call int, d time.Duration) {
 	w.attempt(short, call, keys[rand.N(len(keys))], 0)
 }
 
-// attempt takes as much of key as its goroutine wants, holds it for d, and gives it back.
+// attempt takes as much of key as its goroutine wants, holds it for d, and releases it.
 func (w *worker) attempt(ctx context.Context, call int, key string, d time.Duration) {
 	e := event{Call: call, Key: key, Units: w.primitive.wants(w.Seat, call/callsMost, key)}
 	w.tell(e, called)

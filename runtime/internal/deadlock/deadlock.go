@@ -73,8 +73,8 @@ type Wait struct {
 
 	Under []Lease // under whose contexts it waits
 	Long  bool    // it has waited for an interval
-	// Any says that the call goes on as soon as one of its holders gives back: it waits for ever only if all of them do. Other
-	// calls wait for ever if one holder does.
+	// Any says that the call goes on as soon as one of its holders releases: it waits for ever only if all of them do.
+	// Other calls wait for ever if one holder does.
 	Any bool
 }
 

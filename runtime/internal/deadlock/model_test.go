@@ -236,7 +236,7 @@ func (m *model) ask(k *task, l *lock) {
 
 func (k *task) id() ID { return ID{k.node.name, k.number} }
 
-// cancel ends the wait of a task, which gives back what it has.
+// cancel ends the wait of a task, which releases what it has.
 func (m *model) cancel(k *task) {
 	l := k.waits
 	k.waits = nil
@@ -283,7 +283,7 @@ func (m *model) grant(l *lock) {
 	}
 }
 
-// Waits is that of World.
+// Waits implements World.
 func (n *node2) Waits() []Wait {
 	var all []Wait
 	for _, k := range n.tasks {
@@ -302,7 +302,7 @@ func (n *node2) Waits() []Wait {
 	return all
 }
 
-// Holders is that of World.
+// Holders implements World.
 func (n *node2) Holders(of []*Wait) [][]Holder {
 	all := make([][]Holder, len(of))
 	for i, w := range of {
@@ -318,7 +318,7 @@ func (n *node2) Holders(of []*Wait) [][]Holder {
 	return all
 }
 
-// Found is that of World.
+// Found implements World.
 func (n *node2) Found(number uint64, c Circle) {
 	members := map[ID]bool{}
 	for _, call := range c.Calls {

@@ -1,16 +1,14 @@
-// Package hub shares subscription connections among all who wait: one, or one for each server of several.
+// Package hub shares subscription connections among all waiters: one, or one for each server of several.
 //
-// Listeners name a channel and are called for its messages. A message is a hint: it may
-// be lost with the connection that carried it. So a listener is also called each time its
-// channel was subscribed, the first time and after every reconnection, because whatever was
-// said before then may have gone unheard.
+// Listeners name a channel and are called for its messages. A message is a hint: it may be lost with the connection
+// that carried it. So a listener is also called each time its channel was subscribed, the first time and after every
+// reconnection, because earlier messages may be lost.
 //
 // Which server has a channel may change: then the channel is subscribed there.
 //
-// One goroutine owns a connection. It compares the channels that are wanted with those
-// that are subscribed and sends the difference, however many changes have piled up, in one
-// command. A channel that nobody listens to any more stays subscribed for a short while: under
-// contention the next listener is not far.
+// One goroutine owns a connection. It compares the channels that are wanted with those that are subscribed and sends
+// the difference, however many changes have piled up, in one command. A channel without listeners stays subscribed for
+// a short while: under contention the next listener comes soon.
 package hub
 
 import (
@@ -18,19 +16,19 @@ import (
 	"time"
 )
 
-// A Conn is a connection that can subscribe. Subscribe and Unsubscribe return when the
-// server has confirmed. Subscribe returns those channels that this server does not have. Close makes both return.
+// A Conn is a connection that can subscribe. Subscribe and Unsubscribe return when the server has confirmed. Subscribe
+// returns the channels that this server does not have. Close makes both return.
 type Conn interface {
 	Subscribe(channels []string) (elsewhere []string, err error)
 	Unsubscribe(channels []string) error
 	Close()
 }
 
-// Dial opens the connection of a lane, which tells what it hears to sink. The channel that it returns is readable
-// once the connection is broken.
+// Dial opens the connection of a lane, which passes its messages to sink. The returned channel is readable once the
+// connection is broken.
 type Dial func(lane string, sink Sink) (conn Conn, broken <-chan error, err error)
 
-// A Sink gets what a connection hears. It does not block.
+// A Sink gets the messages of a connection. It does not block.
 type Sink interface {
 	// Message is called for each message.
 	Message(channel, payload string)
@@ -39,14 +37,14 @@ type Sink interface {
 	Dropped(channel string)
 }
 
-// An Event is what a listener gets.
+// An Event is an event of a listener.
 type Event struct {
 	Payload    string
 	Subscribed bool // the channel was subscribed just now; there is no payload
-	Again      bool // with Subscribed: it took more than one try, so the server may be another by now
+	Again      bool // with Subscribed: it took more than one try, so the server may be another one by now
 }
 
-// Config is what a hub needs to know.
+// Config configures a hub.
 type Config struct {
 	Dial     Dial
 	Linger   time.Duration   // how long a channel without listeners stays subscribed
@@ -55,10 +53,10 @@ type Config struct {
 	OnWorks  func()          // called when it works again, after OnError; may be nil
 	OnBroken func(err error) // called when a connection breaks; may be nil
 
-	// Lane names the server that has a channel, as far as is known, and blocks nobody. Nil if there is one server.
+	// Lane names the server that has a channel, as far as is known, without blocking. Nil if there is one server.
 	Lane func(channel string) string
-	// Moved finds out anew which server has what. It may block, and is called when a server does not have
-	// a channel that it was thought to have, or is not there.
+	// Moved finds out anew which server has which channel. It may block. It is called when a server does not have a
+	// channel that it was thought to have, or is not there.
 	Moved func()
 }
 
@@ -80,14 +78,14 @@ type channel struct {
 	lane       *lane
 	listeners  map[*Listener]struct{}
 	subscribed bool
-	dropped    bool      // by the server, perhaps before it was noted as subscribed
-	telling    bool      // the listeners are still to learn that it is subscribed
+	dropped    bool      // the server ended it, perhaps before it was recorded as subscribed
+	telling    bool      // the listeners do not know yet that it is subscribed
 	early      []string  // messages of that time, for later
-	again      bool      // it was subscribed before, or that was tried in vain
+	again      bool      // it was subscribed before, or a try to do so failed
 	idle       time.Time // when the last listener left
 }
 
-// A Listener is called for what happens on its channel until it is closed.
+// A Listener is called for the events of its channel until it is closed.
 type Listener struct {
 	hub   *Hub
 	name  string
@@ -132,7 +130,7 @@ func (h *Hub) Listen(name string, event func(Event)) *Listener {
 	return l
 }
 
-// assign has the lane carry a channel that has it. The caller holds h.mu.
+// assign makes the lane carry a channel that has it. The caller holds h.mu.
 func (h *Hub) assign(name string, ch *channel) {
 	to := ""
 	if h.cfg.Lane != nil {
@@ -159,11 +157,12 @@ func (h *Hub) assign(name string, ch *channel) {
 	l.wake()
 }
 
-// Ready returns a channel that is closed once messages are heard: what is published from
-// then on reaches the listener, or the connection breaks.
+// Ready returns a channel that is closed once the subscription is active: a message that is
+// published from then on reaches the listener, or the connection breaks.
 func (l *Listener) Ready() <-chan struct{} { return l.ready }
 
-// Live reports whether messages are heard now: Ready, and the connection not known to be broken.
+// Live reports whether the subscription is active: Ready, and the connection not known to be
+// broken.
 func (l *Listener) Live() bool {
 	return l.hub.Subscribed(l.name)
 }
@@ -218,8 +217,8 @@ func (h *Hub) Close() {
 	h.closers.Wait()
 }
 
-// Reconnect replaces the connections, for a caller who knows that they lead to the wrong server. Listeners are called as
-// they are after one that broke.
+// Reconnect replaces the connections, for a caller that knows that they lead to the wrong server. It calls listeners as
+// after a broken connection.
 func (h *Hub) Reconnect() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -237,7 +236,7 @@ func (h *Hub) Reconnect() {
 	}
 }
 
-// Reassign gives every channel to the lane that has it now, for a caller who knows that some have moved.
+// Reassign gives every channel to the lane that has it now, for a caller that knows that some have moved.
 func (h *Hub) Reassign() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -19,7 +19,7 @@ type lane struct {
 	leaving  []string // channels that another lane carries now
 	moved    bool     // some channels may be another lane's
 	conn     Conn
-	failing  bool // OnError was called, as subscribing fails; known to loop alone
+	failing  bool // OnError was called, as subscribing fails; only loop uses it
 }
 
 func (l *lane) wake() {
@@ -102,7 +102,7 @@ func (l *lane) reassign() {
 	}
 }
 
-// await blocks until some channel is wanted and reports false when the hub is closed.
+// await blocks until a channel is wanted and reports false when the hub is closed.
 func (l *lane) await() bool {
 	h := l.h
 	for {
@@ -141,8 +141,8 @@ func (l *lane) pause(d time.Duration) bool {
 	}
 }
 
-// serve keeps the subscriptions of one connection as wanted until it breaks or the hub is
-// closed. It reports whether anything could be subscribed.
+// serve keeps the subscriptions of one connection as wanted until it breaks or the hub is closed.
+// It reports whether any subscription succeeded.
 func (l *lane) serve(conn Conn, broken <-chan error) (worked bool) {
 	h := l.h
 	timer := time.NewTimer(time.Hour)
@@ -166,7 +166,7 @@ func (l *lane) serve(conn Conn, broken <-chan error) (worked bool) {
 			l.subscribed(add, elsewhere)
 			if refusals++; len(elsewhere) == 0 {
 				refusals = 0
-			} else { // at once for the first time, as they may have moved this moment
+			} else { // at once for the first time, as they may have just moved
 				recheck = min(recheck, h.cfg.Backoff[min(refusals, len(h.cfg.Backoff))-1])
 			}
 		}
@@ -196,7 +196,7 @@ func (l *lane) serve(conn Conn, broken <-chan error) (worked bool) {
 // failed reports the first failure of an outage.
 func (l *lane) failed(err error) {
 	select {
-	case <-l.h.closing: // the failure is our own doing
+	case <-l.h.closing: // the hub itself caused the failure
 	default:
 		if !l.failing && l.h.cfg.OnError != nil {
 			l.h.cfg.OnError(err)
@@ -205,7 +205,7 @@ func (l *lane) failed(err error) {
 	}
 }
 
-// works tells that an outage is over, if there was one.
+// works reports the end of an outage, if there was one.
 func (l *lane) works() {
 	if l.failing && l.h.cfg.OnWorks != nil {
 		l.h.cfg.OnWorks()
@@ -250,7 +250,7 @@ func (l *lane) difference() (add, drop []string, recheck time.Duration) {
 	return add, drop, recheck
 }
 
-// subscribed records that the server confirmed names, but for those that are elsewhere, and tells the listeners.
+// subscribed records that the server confirmed names, except those that are elsewhere, and notifies the listeners.
 func (l *lane) subscribed(names, elsewhere []string) {
 	type event struct {
 		to   *Listener
@@ -286,7 +286,8 @@ func (l *lane) subscribed(names, elsewhere []string) {
 	}
 }
 
-// catchUp tells what was said on a channel while it was being subscribed, or its listeners were called for that.
+// catchUp delivers the messages that arrived on a channel while it was being subscribed, or while its listeners were
+// called for that.
 func (l *lane) catchUp(name string) {
 	h := l.h
 	for {
@@ -309,14 +310,14 @@ func (l *lane) catchUp(name string) {
 	}
 }
 
-// A sink is what one connection of a lane tells what it hears, as long as it is the lane's.
+// A sink passes on the messages of one connection of a lane, as long as it is the lane's.
 type sink struct {
 	*lane
 
 	over atomic.Bool
 }
 
-// Message is what a connection calls for each message.
+// Message implements Sink.
 func (s *sink) Message(name, payload string) {
 	if s.over.Load() {
 		return
@@ -341,14 +342,14 @@ func (s *sink) Message(name, payload string) {
 	}
 }
 
-// Dropped is what a connection calls when the server has ended a subscription.
+// Dropped implements Sink.
 func (s *sink) Dropped(name string) {
 	if s.over.Load() {
 		return
 	}
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
-	if ch := s.channels[name]; ch != nil { // else it was not wanted here any more
+	if ch := s.channels[name]; ch != nil { // otherwise it was not wanted here any more
 		ch.subscribed, ch.dropped, ch.again = false, true, true
 		s.moved = true
 		s.wake()

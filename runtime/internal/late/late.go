@@ -1,7 +1,7 @@
-// Package late has a rueidis client that is there before its servers are.
+// Package late has a rueidis client that exists before it can connect.
 //
-// Until it has connected for the first time each request fails, as one does that finds no server. From then on it is the client that
-// has connected, with all that rueidis does about servers that go away and come back.
+// Until it has connected for the first time, each request fails like one without a server. From then on it uses the
+// connected client, with the reconnection of rueidis.
 package late
 
 import (
@@ -16,17 +16,17 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// Config is what a [Client] needs to know.
+// Config configures a [Client].
 type Config struct {
 	Option rueidis.ClientOption
 	// Mode is what Option is known to connect to.
 	Mode rueidis.ClientMode
 	// Connect connects. It is called until it succeeds.
 	Connect func(ctx context.Context) (rueidis.Client, error)
-	// Pause says for how long to pause after so many failures in a row.
+	// Pause returns how long to pause after so many failures in a row.
 	Pause func(failures int) time.Duration
-	// Patience is how long a request waits for the first call of Connect to end: who finds its server there need not notice that it
-	// connects in the background.
+	// Patience is how long a request waits for the first call of Connect to end: a caller whose server is there need
+	// not notice that the client connects in the background.
 	Patience time.Duration
 	// Report is called with the first failure, and with nil when it has connected after one, by one goroutine.
 	Report func(err error)
@@ -41,12 +41,12 @@ type Client struct {
 
 	tried  chan struct{} // closed when Connect has ended once
 	cancel context.CancelFunc
-	done   chan struct{} // closed when nothing connects any more
+	done   chan struct{} // closed when the client does not connect any more
 }
 
 var _ rueidis.Client = (*Client)(nil)
 
-// errEarly is why a request fails before Connect has ended once.
+// errEarly is the error of a request before Connect has ended once.
 var errEarly = errors.New("connecting has not ended yet")
 
 // New returns a client that connects in the background.
@@ -108,7 +108,7 @@ func (c *Client) connect(ctx context.Context) {
 	}
 }
 
-// now returns the client that has connected, or nobody. It waits for the first try.
+// now returns the connected client, or nobody. It waits for the first try.
 func (c *Client) now(ctx context.Context) rueidis.Client {
 	if rc := c.there.Load(); rc != nil {
 		return *rc
@@ -126,7 +126,7 @@ func (c *Client) now(ctx context.Context) rueidis.Client {
 	return c.nobody
 }
 
-// noSlot is in the slots of commands that were not built for a cluster, of which a client of one cannot say where they belong.
+// noSlot is in the slots of commands that were not built for a cluster: a client of a cluster cannot route them.
 const noSlot = 1 << 15
 
 // take is now for commands: those of a cluster that were built before it was reached have missed it.
@@ -206,10 +206,10 @@ func (c *Client) Nodes() map[string]rueidis.Client {
 	return map[string]rueidis.Client{}
 }
 
-// Mode returns what the servers are.
+// Mode returns the kind of the servers.
 func (c *Client) Mode() rueidis.ClientMode { return c.cfg.Mode }
 
-// Close ends connecting, and closes what has connected.
+// Close ends connecting, and closes the connected client.
 func (c *Client) Close() {
 	c.cancel()
 	<-c.done

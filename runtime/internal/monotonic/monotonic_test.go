@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTime shows that a Time says what a time.Time does, in virtual time too, where the clock of the process
-// is another one.
+// TestTime shows that a Time agrees with a time.Time, in virtual time too, where the clock of the process is another
+// one.
 func TestTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -27,7 +27,7 @@ func TestTime(t *testing.T) {
 	})
 }
 
-// TestForever shows that what lasts for ever does not end in the past.
+// TestForever shows that a time for ever does not end in the past.
 func TestForever(t *testing.T) {
 	t.Parallel()
 	require.True(t, Now().Add(math.MaxInt64).After(Now().Add(1<<62)))

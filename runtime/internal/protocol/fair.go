@@ -92,8 +92,8 @@ type Departure struct {
 	Wait   time.Duration // how long its place in the queue was to last
 }
 
-// Leave returns the command that ends tickets of the client, and gives back the lock if one of them has it. Without tickets
-// it passes on a free lock, and has the owner of another one asked whether it has it. It replies an [Outcome].
+// Leave returns the command that ends tickets of the client, and releases the lock if one of them has it. Without
+// tickets it passes on a free lock, and has the owner of another one asked whether it has it. It replies an [Outcome].
 func (l *Fair) Leave(tickets []Departure, at time.Time) Command {
 	return Command{scripts.FairLeave, l.keys(), appendDepartures([]string{l.p.UUID, clock(at), l.p.publish}, tickets)}
 }

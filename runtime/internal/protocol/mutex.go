@@ -21,7 +21,7 @@ func (p *Process) position(t Ticket) string {
 	return p.Owner(t.Number) + "+" + strconv.Itoa(t.Tokens) + "," + p.keepTokens
 }
 
-// Queueing says whether a request stands in the wait queue if the lock is not free.
+// Queueing reports whether a request stands in the wait queue if the lock is not free.
 type Queueing string
 
 // The values are those that acquire.lua and fair_acquire.lua read.

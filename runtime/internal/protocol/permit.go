@@ -50,13 +50,13 @@ func ReadPermits(reply []int64) (PermitVerdict, error) {
 	return PermitVerdict{reply[0], time.Duration(reply[1]) * time.Millisecond}, nil
 }
 
-// Release returns the command that gives permits back by their ids. It replies how many had not expired.
+// Release returns the command that releases permits by their ids. It replies how many had not expired.
 func (s *PermitSemaphore) Release(ids string) Command {
 	return Command{scripts.PermitRelease, s.keys(), []string{ids, s.p.publish, "0"}}
 }
 
-// ReleaseAll returns the request that gives permits back if none of them has expired, and else gives back none. It replies
-// how many it gave back, or [Outdated].
+// ReleaseAll returns the request that releases permits if none of them has expired, and else releases none. It replies
+// how many it released, or [Outdated].
 func (s *PermitSemaphore) ReleaseAll(r Request, ids string) Command {
 	return Command{scripts.PermitRelease, append(s.keys(), s.requests), append([]string{ids, s.p.publish, "1"}, r.args()...)}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// A part is what a call takes, or gives back, in the model.
+// A part is what a call takes, or releases, in the model.
 type part struct {
 	call  uint32
 	units int
@@ -52,9 +52,10 @@ func modelOf(room int) porcupine.Model {
 
 // explain has the model explain the history of each key.
 //
-// Who was granted a key took it at some moment of the call. It has it until it begins to give it back at least, and until that
-// has returned with success at most. If the lease was lost, or forgotten, it may have ended at any time since the call began, and
-// if giving back failed, or its process died, at any time after or never. A call that failed explains nothing.
+// Who was granted a key took it at some moment of the call. It has it until it begins to release it at least, and until
+// that has returned with success at most. If the lease was lost, or forgotten, it may have ended at any time since the
+// call began, and if releasing failed, or its process died, at any time after or never. A call that failed explains
+// nothing.
 func (v *watch) explain() {
 	const never = 1 << 62
 	v.mu.Lock()

@@ -32,7 +32,7 @@ func (k *kind) eternal(key string) bool { return k.keeps != nil && k.keeps(key) 
 // undying reports whether a key does not expire while the lock is used.
 func (k *kind) undying(key string) bool { return k.lives != nil && k.lives(key) }
 
-// remains reports whether a key may be there when all is given back.
+// remains reports whether a key may be there when all is released.
 func (k *kind) remains(key string) bool {
 	return k.eternal(key) || strings.HasPrefix(key, "redisson_lock_token:") || strings.HasPrefix(key, "lockgen_requests:")
 }
@@ -136,7 +136,7 @@ var semaphore = &kind{name: "semaphore", servers: 1, room: 3, round: func(g *wor
 	s, n := g.p.cs[0].Semaphore(key, 3), 1+g.rng.IntN(3)
 	a := acquisition{keys: []string{key}, kind: "semaphore", units: n, once: g.chance(15), bare: true}
 	if !a.once {
-		a.wait = g.p.w.plan.watchdog // with a bound: what somebody could not give back is gone
+		a.wait = g.p.w.plan.watchdog // with a bound: what somebody could not release is gone
 	}
 	a.take = func(ctx context.Context, opts ...lockrt.LockOption) (held, error) {
 		take := s.Acquire

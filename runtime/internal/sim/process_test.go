@@ -223,7 +223,7 @@ type acquisition struct {
 	enter func(ctx context.Context) (held, error) // once more, under what it has; nil if that cannot be
 }
 
-// hold is one life of a lease: asked for, worked under, perhaps prolonged and entered again, and given back.
+// hold is one life of a lease: asked for, worked under, perhaps prolonged and entered again, and released.
 func (g *worker) hold(a acquisition) {
 	w := g.p.w
 	ctx, cancel := g.p.ctx, context.CancelFunc(func() {})

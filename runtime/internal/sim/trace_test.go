@@ -155,7 +155,7 @@ func requestsOf(script string, keys, args []string, at func(i, each int) string,
 		}
 	case "free":
 		for i := 0; 3*i < len(keys); i++ {
-			if value := at(i, 4); value != ":3" { // else somebody is in line, and nothing was done
+			if value := at(i, 4); value != ":3" { // else somebody is in the wait queue, and nothing was done
 				add(value, keys[3*i], "RunRelease", args[2+i], "", 0)
 			}
 		}

@@ -34,7 +34,7 @@ type call struct {
 	token                                 int64
 	err, unlockErr                        error
 	missing                               time.Duration // since when the server does not have it
-	lost                                  bool          // its lease was over before it was given back
+	lost                                  bool          // its lease was over before it was released
 	after                                 int64         // the largest token that was known when it was called
 }
 
@@ -57,7 +57,7 @@ type watch struct {
 
 	mu      sync.Mutex // taken before w.mu
 	calls   []*call
-	trusted byKey // and not yet being given back
+	trusted byKey // and not yet being released
 	pending byKey
 	largest map[string]int64 // token, by key
 	free    map[string]*freedom

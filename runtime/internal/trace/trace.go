@@ -1,5 +1,5 @@
-// Package trace is how a Client says what it does about mutexes, one step of the protocol after the other, in the words of
-// spec/Mutex.tla. Tests replay what it says against the specification. Nobody else listens, and then it costs nothing but a look at a nil.
+// Package trace lets a Client report its steps of the protocol, one after the other, in the words of spec/Mutex.tla.
+// Tests replay them against the specification. Without a test it costs a comparison with nil.
 package trace
 
 import (
@@ -22,13 +22,13 @@ const (
 	Handed    Action = "Handed"   // another process has passed the key on to it
 	Settled   Action = "Settled"  // it was handed over before its request was answered, which it is now
 	Renews    Action = "Renew"    // it is to be renewed, or looked at
-	Prolongs  Action = "Prolongs" // likewise, by a holder, who may give it back meanwhile
+	Prolongs  Action = "Prolongs" // likewise, by a holder, who may release it meanwhile
 	Renewed   Action = "Renewed"  // it is renewed
 	Lost      Action = "Lost"     // the server has it no more
 	RunsOut   Action = "RunOut"   // it is trusted no more
 	Unlocks   Action = "Unlock"   // nobody has it any more
 	GivesUp   Action = "GiveUp"   // nobody wants it any more
-	GivesBack Action = "GiveBack" // it is given back to the server
+	GivesBack Action = "GiveBack" // it is released to the server
 )
 
 // A Step is one event of a Client.
@@ -47,13 +47,13 @@ type Func func(Step)
 
 var present atomic.Pointer[Func]
 
-// To has the clients that are made from now on call f, until stop is called.
+// To makes the clients that are made from now on call f, until stop is called.
 func To(f Func) (stop func()) {
 	present.Store(&f)
 	return func() { present.CompareAndSwap(&f, nil) }
 }
 
-// Present returns what a new client calls, or nil.
+// Present returns the function for a new client, or nil.
 func Present() Func {
 	if f := present.Load(); f != nil {
 		return *f

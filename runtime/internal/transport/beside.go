@@ -10,9 +10,9 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
-// A connection that has fallen mute is found out by time, a second or more later. Until then others may wait for a key that
-// nobody holds: it was granted, or is being released, by a request whose answer does not come. A command that may be sent twice
-// is sent over another connection long before.
+// A mute connection is found out by time, a second or more later. Until then others may wait for a key without a
+// holder: it was granted, or is being released, by a request whose answer does not come. A command that may be sent
+// twice is sent over another connection long before.
 
 // MostBeside is how many connections are tried at once.
 const MostBeside = 3
@@ -20,14 +20,14 @@ const MostBeside = 3
 // leastPatience is how long a connection may always take for an answer before another one is tried.
 const leastPatience = 250 * time.Millisecond
 
-// Patience returns how long a connection may take for an answer before another one is tried: several times as long as answers
-// take of late. Where all answers are slow, a request that is sent again makes them slower.
+// Patience returns how long a connection may take for an answer before another one is tried: several times the recent
+// response time. Where all answers are slow, a repeated request makes them slower.
 func (t *Transport) Patience() time.Duration { return max(leastPatience, 4*t.pace.typical()) }
 
-// A pace is how long answers take, smoothed. The zero value knows of none.
+// A pace is a smoothed response time. The zero value has none.
 type pace struct{ took atomic.Int64 }
 
-// note notes how long an answer took. Of two that are noted at once, one may be left out.
+// note records a response time. Of two concurrent calls, one may be ignored.
 func (p *pace) note(d time.Duration) {
 	before := p.took.Load()
 	p.took.Store(before + (int64(d)-before)/8)
@@ -78,9 +78,9 @@ func (t *tracker) beside(cmd protocol.Command) (reply rueidis.RedisResult, ok bo
 	return reply, true
 }
 
-// RunInTime sends a command by first, and also beside it each time that the answer has not come for a while. It returns the
-// first answer, or how the last try failed, and whether the command may have run more than once. Once it has returned, nobody
-// waits for the other answers, not even a client that is being closed.
+// RunInTime sends a command by first, and also beside it each time that the answer has not come for a while. It returns
+// the first answer, or how the last try failed, and whether the command may have run more than once. Once it has
+// returned, nothing waits for the other answers, not even a client that is being closed.
 func (t *Transport) RunInTime(first func(protocol.Command) Reply, cmd protocol.Command) (reply Reply, again bool) {
 	replies := make(chan Reply, MostBeside)
 	send := func(how func(protocol.Command) Reply) {

@@ -22,10 +22,10 @@ type cluster struct {
 	mu      sync.Mutex          // guards the rest
 	pending map[string]*pending // renewals sent to a server
 	owners  *owners
-	asking  chan struct{} // closed when the question under way is answered; nil if there is none
+	asking  chan struct{} // closed when the question under way is answered; nil without one
 	asked   time.Time     // when the last one was
 	pause   time.Duration // after it
-	silent  bool          // the log says that the question is not permitted
+	silent  bool          // it was logged that the question is not permitted
 }
 
 // HasShardedChannels reports whether the servers of a cluster have sharded channels, as Redisson asks it: by a command that only
@@ -128,7 +128,7 @@ func (cl *cluster) owner(slot uint16) (rueidis.Client, error) {
 	return nil, fmt.Errorf("it is not known yet which server has slot %d", slot)
 }
 
-// heed sends the next request for a slot where a server has redirected the last one, and reports whether one has.
+// heed sends the next request for a slot to the server that a redirection named, and reports whether there was one.
 func (cl *cluster) heed(slot uint16, err error) bool {
 	said, ok := rueidis.IsRedisErr(err)
 	if !ok {

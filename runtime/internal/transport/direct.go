@@ -12,14 +12,15 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
-// A direct is a connection besides the shared one, for one caller at a time, who writes and reads on its own goroutine.
+// A direct is a connection besides the shared one, for one caller at a time, which writes and reads on its own
+// goroutine.
 //
 // The shared connection is like that until two commands are under way at once. From then on rueidis has goroutines that write
 // and read for all callers. A crowd gains by them. A lone caller loses: its command goes through three goroutines there
 // and back. So the first lone caller after that has this connection made, and every caller that finds it idle takes it.
 type direct struct {
 	net  *Transport
-	on   bool                      // it is known how long a request takes at most, and there is one server
+	on   bool                      // the time limit of a request is known, and there is one server
 	idle atomic.Pointer[exclusive] // nil while a caller has it, or there is none
 	made atomic.Bool               // there is one, or about to be
 	met  atomic.Int64              // when two callers were about to send at once for the last time, a monotonic.Time
@@ -28,17 +29,17 @@ type direct struct {
 // An exclusive is a connection that one caller at a time has.
 type exclusive struct{ conn rueidis.DedicatedClient }
 
-// aloneFor is how long no other caller has sent where one is alone. In a crowd it pays to send together.
+// aloneFor is how long no other caller has sent when a caller counts as alone. In a crowd it pays to send together.
 const aloneFor = time.Millisecond
 
-// meet notes that two callers are about to send at once.
+// meet records that two callers are about to send at once.
 func (d *direct) meet() {
 	if d.on {
 		d.met.Store(int64(monotonic.Now()))
 	}
 }
 
-// take returns the connection, for a caller that is alone and gives it back, or nil.
+// take returns the connection, for a caller that is alone and releases it, or nil.
 func (d *direct) take() *exclusive {
 	if d.idle.Load() == nil || monotonic.Since(monotonic.Time(d.met.Load())) < aloneFor {
 		return nil
@@ -54,7 +55,7 @@ func (d *direct) seize() *exclusive {
 	return nil
 }
 
-// give gives the connection back.
+// give returns the connection.
 func (d *direct) give(own *exclusive) {
 	d.idle.Store(own)
 	select {
@@ -72,7 +73,7 @@ func (d *direct) drop() {
 	}
 }
 
-// run sends a command over own, and gives own back if it is well.
+// run sends a command over own, and returns own if it is well.
 func (d *direct) run(own *exclusive, cmd protocol.Command) rueidis.RedisResult {
 	if d.net.sending.Add(1) > 1 {
 		d.meet()
@@ -102,7 +103,7 @@ func (t *Transport) broken(reply rueidis.RedisResult) rueidis.RedisResult {
 	}
 }
 
-// want has a connection made, unless there is one. It does not block.
+// want starts making a connection, unless there is one. It does not block.
 func (d *direct) want() {
 	if d.on && d.made.CompareAndSwap(false, true) {
 		d.net.cfg.User.Go(d.make)

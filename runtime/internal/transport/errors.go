@@ -65,8 +65,8 @@ func Passing(err error) bool {
 	return false
 }
 
-// Unknown reports whether Redis may have done what was asked although err came back. It has not if it replied with an
-// error, or if there was no connection to send on.
+// Unknown reports whether Redis may have run a request although err came back. It has not if it replied with an error,
+// or if there was no connection to send on.
 func Unknown(err error) bool {
 	if err == nil {
 		return false
@@ -99,7 +99,7 @@ func Cut(err error) bool {
 	return errors.As(err, &op) && !op.Timeout()
 }
 
-// Unconfirmed reports whether Redis has granted what is given back, for want of replicas.
+// Unconfirmed reports whether Redis has granted what is released, for want of replicas.
 func Unconfirmed(err error) bool { return errors.Is(err, ErrReplicas) }
 
 // moving reports whether some of the keys of a command are on their way to another server.
@@ -118,7 +118,7 @@ func unheardOf(err error) bool {
 	return strings.Contains(text, "unknown command") || strings.Contains(text, "unknown subcommand")
 }
 
-// A replicaError says that Redis granted something, and that too few replicas have confirmed that they know of it.
+// A replicaError means that Redis granted something, and that too few replicas have confirmed that they know of it.
 type replicaError struct {
 	got, want int
 	err       error // why the number is not known, or nil

@@ -10,13 +10,12 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
-// failover is what a transport knows of the servers of a cluster that have taken slots from others, as a replica does from a
-// master that failed. The new master may miss the last writes, so the leases there are confirmed at once, and waiters listen
-// there.
+// failover has the servers of a cluster that have taken slots from others, as a replica does from a master that failed.
+// The new master may miss the last writes, so the leases there are confirmed at once, and waiters listen there.
 //
-// The connection to a master that fails breaks. So there is one to each server that has something of this process, on which
-// nothing is said; when it breaks, or a request has no answer, the servers are asked which of them has which slot until
-// another one is named.
+// The connection to a master that fails breaks. So the transport keeps an idle connection to each server on which the
+// process holds something. When it breaks, or a request has no answer, the transport asks the servers for the owners of
+// the slots until they name another one.
 //
 // rueidis asks as well, but up to a second later. Until it knows the new master, commands are redirected there.
 type failover struct {
@@ -142,14 +141,14 @@ func (cl *cluster) learn(now *owners) (moved *[protocol.Slots]bool) {
 	return moved
 }
 
-// moved has the leases confirmed whose slots have another owner.
+// moved confirms the leases whose slots have another owner.
 func (cl *cluster) moved(moved *[protocol.Slots]bool) {
 	cl.net.cfg.Logger.Info("lockgen: some slots are with another server now; what is held there is asked about")
 	cl.net.cfg.User.Recheck(func(key string) bool { return moved[protocol.Slot(key)] })
 	cl.net.hub.Reassign()
 }
 
-// route returns where a request about a key is sent.
+// route returns the destination of a request about a key.
 func (cl *cluster) route(key string) sender {
 	if cl.redirects.Load() == 0 {
 		return cl.net.rc

@@ -16,7 +16,7 @@ type pending struct {
 	sent map[uint64]time.Time
 }
 
-// begin notes a request, unless one has had no answer for longer than patience.
+// begin records a request, unless one has had no answer for longer than patience.
 func (p *pending) begin(patience time.Duration) (answered func(), ok bool) {
 	if time.Since(p.oldest()) > patience {
 		return nil, false
@@ -24,7 +24,7 @@ func (p *pending) begin(patience time.Duration) (answered func(), ok bool) {
 	return p.note(), true
 }
 
-// note notes a request.
+// note records a request.
 func (p *pending) note() (answered func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -68,8 +68,9 @@ func (t *Transport) runSoon(cmd protocol.Command, patience time.Duration) rueidi
 	return t.run(cmd)
 }
 
-// dedicate returns a connection for the caller alone, who closes it, or nil if the client is stopped meanwhile, or there is none
-// within limit, if that is more than 0: a client of the user's may be out of connections for as long as it likes.
+// dedicate returns a connection for the caller alone, which closes it, or nil if the client is stopped meanwhile, or
+// there is none within limit, if that is more than 0: a client of the user's may be out of connections for as long as
+// it likes.
 func (t *Transport) dedicate(rc rueidis.Client, limit time.Duration) rueidis.DedicatedClient {
 	return t.dedicateUntil(t.cfg.Stopped, rc, limit)
 }

@@ -9,11 +9,11 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
-// replicaWait is how long replicas have to confirm a grant. Redisson's slavesSyncTimeout.
+// replicaWait is the time limit for replicas to confirm a grant. Redisson's slavesSyncTimeout.
 const replicaWait = time.Second
 
-// mostConfirming is how many grants wait for replicas at a time. Each has a connection to itself, since no other request is
-// answered over it meanwhile.
+// mostConfirming is the largest number of grants that wait for replicas at a time. Each has a connection of its own,
+// since no other request is answered over it meanwhile.
 const mostConfirming = 32
 
 // acquire sends a command that may grant something. Besides the reply it returns an error if too few replicas have confirmed
@@ -33,9 +33,9 @@ func (t *Transport) acquire(cmd protocol.Command) (reply rueidis.RedisResult, sh
 	return reply, conn.short
 }
 
-// RunGrant is [Transport.Run] for a command that grants something if grants says so of the first number of its reply. The
-// grant has an error that matches [ErrReplicas] if too few replicas have confirmed it. grants is nil if nothing is to be
-// granted any more.
+// RunGrant is [Transport.Run] for a command that grants something if grants says so of the first number of its reply.
+// The reply has an error that matches [ErrReplicas] if too few replicas have confirmed the grant. grants is nil for a
+// command that cannot grant any more.
 func (t *Transport) RunGrant(cmd protocol.Command, grants func(first int64) bool) Reply {
 	if grants == nil {
 		return t.Run(cmd)
@@ -48,7 +48,7 @@ func (t *Transport) RunGrant(cmd protocol.Command, grants func(first int64) bool
 	if err != nil {
 		numbers, _ := reply.AsIntSlice()
 		if len(numbers) == 0 {
-			return Reply{reply} // its reader says what is wrong
+			return Reply{reply} // its reader returns the error
 		}
 		first = numbers[0]
 	}

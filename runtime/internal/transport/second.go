@@ -9,10 +9,10 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
-// second is a connection to each server beside the shared one, for requests that cannot wait while another one has no answer
-// for too long. All such requests share it: a connection for each of them would take a round trip to open and another one to
-// close. It is made when it is needed, replaced when it has a request without an answer for too long itself, and closed when
-// nobody has needed it for a while.
+// second is a connection to each server beside the shared one, for requests that cannot wait while another one has no
+// answer for too long. All such requests share it: a connection for each of them would take a round trip to open and
+// another one to close. It is made when it is needed, replaced when it has a request without an answer for too long
+// itself, and closed when no request has needed it for a while.
 type second struct {
 	net *Transport
 
@@ -35,7 +35,7 @@ type extra struct {
 	idle    *time.Timer // retires it; nil before the first user has left
 }
 
-// secondFor is for how long a connection is kept that nobody needs.
+// secondFor is how long an unused connection is kept.
 const secondFor = 10 * time.Second
 
 // run sends a command over the second connection to the server that has its key. It reports whether there is one.
@@ -118,7 +118,7 @@ func (s *second) leave(x *extra) {
 	}
 }
 
-// rest retires a connection that nobody needs.
+// rest retires an unused connection.
 func (s *second) rest(x *extra) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,7 +127,7 @@ func (s *second) rest(x *extra) {
 	}
 }
 
-// retire has no request take x any more.
+// retire makes no request take x any more.
 func (s *second) retire(x *extra) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -148,7 +148,7 @@ func (s *second) end(x *extra) {
 	}
 }
 
-// drop closes the connection of x, which nobody uses. The caller holds s.mu.
+// drop closes the connection of x, which has no users. The caller holds s.mu.
 func (s *second) drop(x *extra) {
 	if x.idle != nil {
 		x.idle.Stop()

@@ -47,8 +47,8 @@ func (t *Transport) runShared(cmd protocol.Command) rueidis.RedisResult {
 	return reply
 }
 
-// runOn sends a command over a connection, or the connections, of one server. A server that has forgotten the scripts,
-// because it was restarted, failed over or flushed, is given them again.
+// runOn sends a command over a connection, or the connections, of one server. If the server has lost the scripts,
+// because it was restarted, failed over or flushed, runOn loads them again.
 func (t *Transport) runOn(rc sender, cmd protocol.Command) rueidis.RedisResult {
 	loaded := t.loads.Load()
 	if loaded == 0 {
@@ -80,7 +80,7 @@ func (t *Transport) runOn(rc sender, cmd protocol.Command) rueidis.RedisResult {
 		replies := rc.DoMulti(context.Background(), t.rc.B().ScriptLoad().Script(cmd.Script.Source()).Build(), t.evalsha(cmd))
 		reply = replies[1]
 		if _, answered := rueidis.IsRedisErr(replies[0].Error()); answered && missing(reply) {
-			return replies[0] // the script cannot be loaded, and this is why
+			return replies[0] // the script cannot be loaded, for this reason
 		}
 	}
 	return t.translate(reply)

@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	// askPause is how long an answer to that question is good enough. It is twice as long for each further answer that is the
-	// same, up to askRarely.
+	// askPause is how long an answer to that question counts as current. It is twice as long after each further answer
+	// that is the same, up to askRarely.
 	askPause  = 20 * time.Millisecond
 	askRarely = 100 * time.Millisecond
-	// askGrace is how long after the first server the others have for their answers.
+	// askGrace is how much longer than the first server the others have for their answers.
 	askGrace = 50 * time.Millisecond
-	// askPatience is how long the first one has.
+	// askPatience is the time limit of the first server.
 	askPatience = time.Second
 )
 
@@ -79,8 +79,8 @@ func (o *owners) place(addr string) uint16 {
 	return uint16(i)
 }
 
-// vote returns the owners that most servers name, of those that answer about as soon as the first one. If none does it returns
-// nil, and an error if one may not be asked.
+// vote returns the owners that most servers name, of those that answer about as soon as the first one. If none does it
+// returns nil, and an error if the question is not permitted.
 func (cl *cluster) vote() (*owners, error) {
 	type answer struct {
 		said []span
@@ -140,7 +140,7 @@ type span struct {
 	addr        string
 }
 
-// spans asks a server, which has the address addr, who has which slots.
+// spans asks a server, which has the address addr, for the owners of slots.
 func spans(addr string, node rueidis.Client) (all []span, err error) {
 	reply, err := node.Do(context.Background(), node.B().ClusterSlots().Build()).ToArray()
 	if err != nil {
@@ -157,7 +157,7 @@ func spans(addr string, node rueidis.Client) (all []span, err error) {
 		if err1 != nil || err2 != nil || err3 != nil || first < 0 || last >= protocol.Slots || len(master) < 2 {
 			continue
 		}
-		host, _ := master[0].ToString() // none if it is the same as that of who says so
+		host, _ := master[0].ToString() // empty if it is that of the answering server
 		port, err := master[1].AsInt64()
 		if host == "" {
 			host, _, _ = net.SplitHostPort(addr)

@@ -11,11 +11,12 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
-// A tracker has the server tell when somebody else changes a key that this process holds.
+// A tracker makes the server report when another client changes a key that this process holds.
 //
-// It has a connection of its own, with CLIENT TRACKING: the server remembers which keys were read over it, and tells, once,
-// when one of them is changed over another connection. Leases are renewed over this one, so each renewal is such a read.
-// Locking and unlocking, over the shared connection, pay nothing. A message is a hint: the lease is confirmed then.
+// It has a connection of its own, with CLIENT TRACKING: the server remembers which keys were read over it, and reports,
+// once, when one of them is changed over another connection. Leases are renewed over this one, so each renewal is such
+// a read. Locking and unlocking, over the shared connection, pay nothing. A message is a hint: the lease is confirmed
+// then.
 //
 // It is a dedicated connection of the client that sends all other commands, not one of a second client: so it needs no
 // address and no password, and a client that the user made has it too.
@@ -27,7 +28,7 @@ type tracker struct {
 	loop sync.WaitGroup
 
 	mu      sync.Mutex              // guards the rest
-	conn    rueidis.DedicatedClient // the present one, whatever its state; nil while there is none
+	conn    rueidis.DedicatedClient // the present one, in any state; nil while there is none
 	watched *watched                // the present one, if the server reports changes on it
 	running bool                    // there is a goroutine that connects
 	closed  bool                    // or switched off
@@ -116,7 +117,7 @@ func (t *tracker) begin() *watched {
 	return w
 }
 
-// start has a connection made, if there is none. The caller holds t.mu.
+// start starts making a connection, if there is none. The caller holds t.mu.
 func (t *tracker) start() {
 	if !t.running && !t.closed {
 		t.running = true
@@ -142,7 +143,7 @@ func (t *tracker) answered(w *watched) {
 	t.say(nil)
 }
 
-// fail has the connection replaced. It does not block.
+// fail replaces the connection. It does not block.
 func (w *watched) fail(err error) {
 	select {
 	case w.failed <- err:
@@ -161,7 +162,7 @@ func (t *tracker) work() {
 		t.broke(err)
 		pause := min(50*time.Millisecond<<min(failures, 7), 5*time.Second)
 		if _, ok := errors.AsType[noTracking](err); ok {
-			pause = time.Minute // for a server that is replaced, or a permission that is given
+			pause = time.Minute // for a server that is replaced, or a permission that is granted
 		}
 		if !t.net.pause(pause) || t.rest() {
 			return
@@ -225,7 +226,7 @@ func (t *tracker) watch() (worked bool, err error) {
 	t.watched = w
 	t.mu.Unlock()
 	t.net.cfg.User.LookFirst(FirstLook)
-	t.net.cfg.User.Recheck(nil) // so that all that is held is read over it
+	t.net.cfg.User.Recheck(nil) // so that all held keys are read over it
 	return false, t.serve(w, broken)
 }
 
@@ -250,7 +251,7 @@ func (t *tracker) track(conn rueidis.DedicatedClient) (broken <-chan error, err 
 	return broken, nil
 }
 
-// forGood marks what the server refuses, unless that is known to pass.
+// forGood marks a refusal of the server as permanent, unless it is known to pass.
 func forGood(err error) error {
 	if _, answered := rueidis.IsRedisErr(err); answered && !Passing(err) {
 		return noTracking{err}
@@ -304,8 +305,8 @@ func (t *tracker) say(err error) {
 	}
 }
 
-// changed is called when somebody else changed keys that were read over the tracked connection, or, with nil, when all keys may
-// have changed: the server was flushed, or the connection broke. It does not block.
+// changed handles a change by another client of keys that were read over the tracked connection, or, with nil, of
+// possibly all keys: the server was flushed, or the connection broke. It does not block.
 func (t *Transport) changed(keys []rueidis.RedisMessage) {
 	var names []string
 	for i := range keys {

@@ -39,19 +39,20 @@ type User interface {
 	Aside(f func())
 	// Busy reports whether the client holds anything or waits for anything.
 	Busy() bool
-	// Recheck has the leases of some keys confirmed at once: their server may have lost writes. All leases, if some is nil.
+	// Recheck confirms the leases of some keys at once: their server may have lost writes. All leases, if some is nil.
 	Recheck(some func(key string) bool)
 	// EachKey calls f for the key of each lease.
 	EachKey(f func(key string))
 	// ListenTo listens on the channel of the client in the slot of a hash tag, until leave is called.
 	ListenTo(tag string) (leave func())
-	// Changed reports keys that somebody else changed, or, for nil, that all keys may have changed.
+	// Changed reports keys that another client changed, or, for nil, that all keys may have
+	// changed.
 	Changed(keys []string)
 	// LookFirst sets how long after its grant a lease is confirmed for the first time; 0 is when it is renewed anyway.
 	LookFirst(after time.Duration)
 }
 
-// Channels says on which kind of channels the programs of a cluster announce releases.
+// Channels selects the kind of channels on which the programs of a cluster announce releases.
 type Channels int
 
 // The kinds of channels.
@@ -61,20 +62,20 @@ const (
 	BothChannels
 )
 
-// Config is what a transport needs to know.
+// Config configures a transport.
 type Config struct {
 	Client    rueidis.Client
 	UUID      string   // of the client, which names its channels
 	Channels  Channels // of a cluster
 	Tracking  bool     // make a single server report changes
-	Replicas  int      // that have to confirm a grant
+	Replicas  int      // number of replicas that must confirm a grant
 	OpTimeout time.Duration
 	Logger    *slog.Logger
-	Stopped   <-chan struct{} // closed when what runs in the background gives up
+	Stopped   <-chan struct{} // closed when background work must give up
 	User      User
 }
 
-// A Transport is the way of one client to its servers. Its methods may be called from any goroutine.
+// A Transport connects one client to its servers. Its methods may be called from any goroutine.
 type Transport struct {
 	rc      rueidis.Client
 	cfg     Config
@@ -118,8 +119,8 @@ func New(cfg Config) *Transport {
 	return t
 }
 
-// Bound says that rueidis answers a request, or fails, within within, if it has to connect first. Then a single server has
-// a direct connection. It is called before the first request.
+// Bound promises that rueidis answers a request, or fails, within within, if it has to connect first. Then a single
+// server has a direct connection. Call it before the first request.
 func (t *Transport) Bound(within time.Duration) {
 	t.brief = t.cluster == nil && within <= t.cfg.OpTimeout
 	t.direct.on = t.brief && t.rc.Mode() == rueidis.ClientModeStandalone
@@ -128,7 +129,7 @@ func (t *Transport) Bound(within time.Duration) {
 // Quit ends the connections that only this transport uses, but those that subscribe, which [Transport.Unlisten] ends. The
 // client has stopped.
 func (t *Transport) Quit() {
-	var closing sync.WaitGroup // a connection that is mute takes a second to close
+	var closing sync.WaitGroup // closing a mute connection takes a second
 	closing.Go(t.direct.drop)
 	closing.Go(t.second.close)
 	closing.Go(t.tracker.close)
@@ -160,7 +161,7 @@ func (t *Transport) Sharded() bool { return t.cluster != nil && t.cluster.channe
 // ClockUnknown reports whether it is not known which server sent a message, and so whose clock it names.
 func (t *Transport) ClockUnknown() bool { return t.cluster != nil && !t.Sharded() }
 
-// Holds notes that the client holds a key, so that a failover of its server is noticed.
+// Holds records that the client holds a key, so that a failover of its server is noticed.
 func (t *Transport) Holds(key string) {
 	if t.cluster != nil {
 		t.cluster.holds(key)

@@ -13,13 +13,14 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 )
 
-// A topologyWatcher looks, while the client holds or waits for anything, whether other servers have it than before.
+// A topologyWatcher checks, while the client holds or waits for anything, whether its keys are on other servers than
+// before.
 //
-// Sentinels decide that another server is the master, and rueidis follows without a word. The new master may miss the last
-// writes, so leases are confirmed at once, and waiters stand in its wait queues and listen there.
+// Sentinels decide that another server is the master, and rueidis follows without reporting it. The new master may miss
+// the last writes, so leases are confirmed at once, and waiters stand in its wait queues and listen there.
 //
-// The connections to the old master tell nothing: it may be stopped, or go on as a master for some seconds. So the watcher
-// looks for another address, which costs no request. The watcher of a cluster is [cluster.look].
+// The connections to the old master show nothing: it may be stopped, or go on as a master for some seconds. So the
+// watcher looks for another address, which costs no request. The watcher of a cluster is [cluster.look].
 type topologyWatcher struct {
 	sentinel bool   // there are sentinels
 	look     func() // nil if there is nothing to look for
@@ -32,7 +33,7 @@ type topologyWatcher struct {
 	waiting map[*func()]struct{} // called when there is another master
 }
 
-// onFailover has f called when there is another master, until stop is called.
+// onFailover calls f when there is another master, until stop is called.
 func (w *topologyWatcher) onFailover(f func()) (stop func()) {
 	if !w.sentinel {
 		return func() {}
@@ -90,7 +91,7 @@ func (t *Transport) watch() {
 	}
 }
 
-// lookForMaster has all leases confirmed if there is another master.
+// lookForMaster confirms all leases if there is another master.
 func (t *Transport) lookForMaster() {
 	w := &t.watcher
 	master := t.servers()

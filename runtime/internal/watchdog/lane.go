@@ -10,29 +10,30 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/trace"
 )
 
-// A lane is where requests go that one call of the renewer may deal with: about leases of one kind
-// and group, which are those of one server.
+// A lane has the requests that one call of the renewer may handle: about leases of one kind and
+// group, which are those of one server.
 type lane struct {
 	queue   []request      // to be sent
 	sending int            // goroutines that send, each with one batch under way
-	hung    int            // of those so many may wait for answers that never come
+	hung    int            // number of these that may wait for answers that never come
 	heard   monotonic.Time // when the server has answered last, or had nothing to answer
 }
 
-// A laneID says which leases share a lane.
+// A laneID identifies the leases that share a lane.
 type laneID struct {
 	kind  string
 	group uint16
 }
 
-// A request is what the server is asked about a lease: to renew it, or only whether it has it.
+// A request is a question to the server about a lease: to renew it, or only whether the server has
+// it.
 type request struct {
 	lease *Lease
 	looks bool
 }
 
 const (
-	// atOnce is how many batches of a lane are under way: so many that the server does not wait for the client.
+	// atOnce is how many batches of a lane are under way: enough that the server does not wait for the client.
 	atOnce = 2
 	// mostHung is how many more there may be for those that hang.
 	mostHung = 6
@@ -49,7 +50,7 @@ func (w *Watchdog) lane(l *Lease, now monotonic.Time) *lane {
 	return ln
 }
 
-// pass does what is due.
+// pass does all due work.
 func (w *Watchdog) pass() {
 	now := monotonic.Now()
 	var lost []*Lease
@@ -63,7 +64,7 @@ func (w *Watchdog) pass() {
 			continue
 		}
 		l.mu.Lock()
-		// Once something is due, what is nearly due joins its batch.
+		// Once a lease is due, those that are nearly due join its batch.
 		slack := time.Duration(0)
 		if some && l.stage == stageIdle {
 			slack = l.TTL / 24
@@ -85,7 +86,7 @@ func (w *Watchdog) pass() {
 	if len(w.queue) > 0 {
 		next = w.queue[0].due()
 	}
-	if !w.armed.After(now) || next.Before(w.armed) { // else it is armed for one that has come, and may have gone since
+	if !w.armed.After(now) || next.Before(w.armed) { // otherwise it is armed for a lease that has come, and may have gone since
 		w.armed = next
 	}
 	for id, ln := range w.lanes {
@@ -98,8 +99,8 @@ func (w *Watchdog) pass() {
 	}
 }
 
-// add queues what is due of l, whose lock the caller holds. A renewal that waits in the queue or is under way is not
-// sent again, but for one that is not answered while nothing is, and for one whose answer would come too late.
+// add queues the due work of l, whose lock the caller holds. A renewal that waits in the queue or is under way is not
+// sent again, except one without an answer while the server answers nothing, and one whose answer would come too late.
 func (ln *lane) add(l *Lease, now monotonic.Time, renew, look bool) {
 	patience := l.patience(now)
 	if renew {
@@ -113,7 +114,7 @@ func (ln *lane) add(l *Lease, now monotonic.Time, renew, look bool) {
 		}
 	}
 	if look {
-		l.look = 0 // unless there is another reason
+		l.look = 0 // unless there is another reason to look
 	}
 	if renew || look {
 		if ln.sending == 0 && len(ln.queue) == 0 {
@@ -123,7 +124,7 @@ func (ln *lane) add(l *Lease, now monotonic.Time, renew, look bool) {
 	}
 }
 
-// start has goroutines send what is in the queue of ln. A lane with nothing to do is forgotten.
+// start makes goroutines send the queue of ln. A lane without work is dropped.
 func (w *Watchdog) start(id laneID, ln *lane) {
 	if ln.sending == 0 && len(ln.queue) == 0 {
 		delete(w.lanes, id)
@@ -138,7 +139,7 @@ func (w *Watchdog) start(id laneID, ln *lane) {
 	}
 }
 
-// take returns the next requests to be sent, of leases that are guarded still.
+// take returns the next requests to send, of leases that are still guarded.
 func (ln *lane) take(most int) []request {
 	var batch []request
 	n := 0
@@ -181,8 +182,8 @@ func (w *Watchdog) send(ln *lane) {
 	}
 }
 
-// ask asks about a batch and settles each lease of it. The answers count from before the
-// request: a slow one must not stretch the trust.
+// ask sends a batch and settles each lease of it. The answers count from before the request: a slow
+// one must not stretch the trust.
 func (w *Watchdog) ask(ln *lane, batch []request) {
 	now := monotonic.Now()
 	leases := make([]*Lease, len(batch))
@@ -236,7 +237,7 @@ func (w *Watchdog) ask(ln *lane, batch []request) {
 	}
 }
 
-// failed has what r asked asked again soon, since the outcome is unknown. The caller holds the lease's lock.
+// failed makes the question of r due again soon, since the outcome is unknown. The caller holds the lease's lock.
 func (r request) failed(now monotonic.Time, err error) {
 	l := r.lease
 	soon := now.Add(min(l.patience(now), time.Second))

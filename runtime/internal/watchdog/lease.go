@@ -18,18 +18,18 @@ type Holding interface {
 	Lost(cause error)
 }
 
-// A Lease is what the watchdog guards. Its exported fields are set before [Watchdog.Start]
+// A Lease is a lease that the watchdog guards. Its exported fields are set before [Watchdog.Start]
 // and not changed after.
 type Lease struct {
 	Holding
 
 	TTL   time.Duration // the lease time of each renewal
 	Renew bool          // false for a lease of fixed length, which only has an end
-	// Unwatched leases are not looked at first: looking at them has the server watch nothing.
+	// Unwatched leases are not looked at first: a look would not make the server track them.
 	Unwatched bool
 
 	stage stage        // of its renewal; guarded by mu, as the rest below
-	anew  bool         // the renewal under way may be answered with what is over by then
+	anew  bool         // the answer to the renewal under way may describe an older state
 	index int          // in the heap, or -1; guarded by Watchdog.mu
 	until atomic.Int64 // when the trust in it ends, a monotonic.Time; written under mu
 
@@ -39,13 +39,13 @@ type Lease struct {
 	ends    monotonic.Time // when the key may end, if it is not renewed
 	next    monotonic.Time // when to renew, or to try again
 	look    monotonic.Time // when to look; zero for no reason to
-	looks   int            // times that there was one since the last confirmed request
+	looks   int            // number of reasons since the last confirmed request
 	limit   monotonic.Time // from when on it is not renewed; zero for never
-	least   monotonic.Time // until when the key is to live at least; zero if nobody asked for more
+	least   monotonic.Time // until when the key must live at least; zero without such a request
 	failing error          // of the last try, nil after a confirmed one
 }
 
-// A stage says how far a renewal is.
+// A stage is the state of a renewal.
 type stage uint8
 
 const (
@@ -54,7 +54,7 @@ const (
 	stageSent                // it is not answered
 )
 
-// Margin is what is taken off a lease when trusting it: a tenth, at most three seconds.
+// Margin is the part of a lease that is not trusted: a tenth, at most three seconds.
 func Margin(ttl time.Duration) time.Duration {
 	return min(ttl/10, 3*time.Second)
 }
@@ -65,10 +65,10 @@ func (l *Lease) Until() time.Time { return l.trusted().Std() }
 // TrustedAt reports whether the lease is trusted at the time at.
 func (l *Lease) TrustedAt(at monotonic.Time) bool { return at.Before(l.trusted()) }
 
-// trusted is Until as it is kept.
+// trusted is Until as a monotonic.Time.
 func (l *Lease) trusted() monotonic.Time { return monotonic.Time(l.until.Load()) }
 
-// Extended reports whether the key was asked to live for longer than each renewal asks for.
+// Extended reports whether a request asked the key to live for longer than a renewal does.
 func (l *Lease) Extended() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -89,10 +89,9 @@ func (l *Lease) Ends() time.Time {
 	return l.ends.Std()
 }
 
-// confirm counts the trust anew: the server has the lease for ttl from no earlier than sent. No request
-// takes back what another one was granted, so answers for less, and those that were overtaken, take back
-// no trust. However long the key lives now, the next renewal is due when a third of what a renewal asks for
-// is over: it is also how a loss is noticed. The caller holds l.mu.
+// confirm counts the trust anew: the server has the lease for ttl from no earlier than sent. No request shortens the
+// grant of another one, so answers for less, and late ones, shorten no trust. The next renewal is due after a third of
+// the lease time of a renewal, also if the key lives for longer: a renewal also finds losses. The caller holds l.mu.
 func (l *Lease) confirm(sent monotonic.Time, ttl time.Duration) {
 	l.failing = nil
 	l.looks = 0
@@ -115,7 +114,7 @@ func (l *Lease) patience(now monotonic.Time) time.Duration {
 	return min(l.TTL/12, max(l.trusted().Sub(now)/4, l.TTL/240))
 }
 
-// due returns the next moment at which something has to be done for the lease.
+// due returns the next moment at which the lease needs work.
 func (l *Lease) due() monotonic.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -134,10 +133,10 @@ func (l *Lease) renews() bool {
 	return l.Renew && (l.limit.IsZero() || l.next.Before(l.limit))
 }
 
-// length returns for how long to ask at the time now.
+// length returns the lease time to ask for at the time now.
 //
-// A look asks for what is trusted and half the margin: less than the server has given, so that it
-// writes nothing, and as much as restores what somebody else has shortened.
+// A look asks for the rest of the trust and half the margin: less than the server has given, so
+// that it writes nothing, and enough to restore a time to live that another client has shortened.
 func (l *Lease) length(now monotonic.Time, looks bool) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -147,7 +146,7 @@ func (l *Lease) length(now monotonic.Time, looks bool) time.Duration {
 	return max(l.TTL, l.least.Sub(now))
 }
 
-// overdue explains why the trust in the lease ended by the clock.
+// overdue returns the reason why the trust in the lease ended by the clock.
 func (l *Lease) overdue() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

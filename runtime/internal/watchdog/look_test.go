@@ -20,7 +20,7 @@ type asked struct {
 	ttl time.Duration
 }
 
-// A record is a server that notes what it is asked.
+// A record is a server that records the requests.
 type record struct {
 	made   time.Time
 	answer func(at time.Duration) (bool, error)
@@ -48,7 +48,7 @@ func (r *record) renew(leases []*Lease, ttls []time.Duration) ([]bool, error) {
 	return answers, err
 }
 
-// take returns what was asked since it was called last.
+// take returns the requests since the last call.
 func (r *record) take() []asked {
 	synctest.Wait()
 	r.mu.Lock()
@@ -142,7 +142,7 @@ func TestWatchdog_LooksOfABurstShareARequest(t *testing.T) {
 			all = append(all, l)
 		}
 		synctest.Wait()
-		w.mu.Lock() // the loop is kept away until all were told
+		w.mu.Lock() // the loop is blocked until all were notified
 		for _, l := range all {
 			l.mu.Lock()
 			l.look = monotonic.Now()

@@ -32,24 +32,24 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/trace"
 )
 
-// Causes that a lost lease is reported with.
+// The causes of losses.
 var (
-	// ErrRefused says that the server does not know the owner any more.
+	// ErrRefused means that the server does not know the owner any more.
 	ErrRefused = errors.New("deleted, expired or taken by somebody else")
-	// ErrElapsed says that a lease of fixed length is over.
+	// ErrElapsed means that a lease of fixed length is over.
 	ErrElapsed = errors.New("its time is over")
-	// ErrTooLong says that a lease was no longer renewed, because it was held for too long.
+	// ErrTooLong means that a lease was no longer renewed, because its holder held it for too long.
 	ErrTooLong = errors.New("held for longer than the limit")
 )
 
-// An UnconfirmedError says that no renewal was confirmed for as long as the last
-// confirmation could be trusted.
+// An UnconfirmedError means that no renewal was confirmed for as long as the last confirmation
+// could be trusted.
 type UnconfirmedError struct {
 	For  time.Duration // since the last confirmed request was sent
 	Last error         // of the last try that failed; nil if none was answered
 }
 
-// Error says for how long nothing was confirmed, and how the last try failed.
+// Error tells for how long no renewal was confirmed, and the last error.
 func (e *UnconfirmedError) Error() string {
 	if e.Last == nil {
 		return fmt.Sprintf("no answer to its renewal for %v", e.For)
@@ -57,11 +57,11 @@ func (e *UnconfirmedError) Error() string {
 	return fmt.Sprintf("not renewed for %v: %v", e.For, e.Last)
 }
 
-// Unwrap returns how the last try failed, or nil.
+// Unwrap returns the last error, or nil.
 func (e *UnconfirmedError) Unwrap() error { return e.Last }
 
-// A Renewer asks the server to have leases of one kind and group, each for at least its ttl. It returns the outcome of each:
-// nil, [ErrRefused], or another error when it is unknown.
+// A Renewer asks the server to keep leases of one kind and group, each for at least its ttl. It returns the outcome of
+// each: nil, [ErrRefused], or another error when it is unknown.
 type Renewer func(leases []*Lease, ttls []time.Duration) []error
 
 // A Watchdog renews leases. Its methods may be called from any goroutine.
@@ -103,15 +103,16 @@ func New(renew Renewer, batch int, observe func(l *Lease, err error)) *Watchdog 
 // another. It is called before the first Start. Its result for a lease may change.
 func (w *Watchdog) Group(group func(l *Lease) uint16) { w.group = group }
 
-// A Tracer is called when a lease is about to be asked about, and when its renewal is confirmed: then with when the key may end. It is
-// called under locks and must not block.
+// A Tracer is called before a request about a lease, and when its renewal is confirmed: then with the time when the key
+// may end. It is called under locks and must not block.
 type Tracer func(a trace.Action, l *Lease, ends monotonic.Time)
 
-// Trace sets the tracer of all leases. It is called before the first Start.
+// Trace sets the tracer of all leases. Call it before the first Start.
 func (w *Watchdog) Trace(f Tracer) { w.traced = f }
 
-// First has leases that are started from now on looked at when d is over, or renewed if they were
-// granted for less than they ask for. With 0, the default, they wait for their first renewal.
+// First makes leases that are started from now on due for a look when d is over, or for a renewal
+// if they were granted for less than they ask for. With 0, the default, they wait for their first
+// renewal.
 func (w *Watchdog) First(d time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -161,8 +162,8 @@ func (w *Watchdog) Stop(l *Lease) bool {
 	return w.remove(l)
 }
 
-// Lose ends guarding l as if the server had refused it, for a caller who knows better
-// than to wait for the next renewal. Nothing happens to a lease that is not guarded.
+// Lose ends guarding l as if the server had refused it, for a caller that knows of the loss before
+// the next renewal. It does nothing to a lease that is not guarded.
 func (w *Watchdog) Lose(l *Lease, cause error) {
 	w.mu.Lock()
 	guarded := w.remove(l)
@@ -172,8 +173,8 @@ func (w *Watchdog) Lose(l *Lease, cause error) {
 	}
 }
 
-// Check returns nil while l can be trusted by the clock, then the cause of its loss. It need
-// not wait for the loop to get round to it, as after the process was stopped.
+// Check returns nil while l can be trusted by the clock, then the cause of its loss. It does not
+// wait for the loop, for example after the process was paused.
 func (w *Watchdog) Check(l *Lease) error {
 	if monotonic.Now().Before(l.trusted()) {
 		return nil
@@ -183,13 +184,13 @@ func (w *Watchdog) Check(l *Lease) error {
 	return cause
 }
 
-// Limit has l not renewed any more from at on; the zero time lifts an earlier limit.
+// Limit stops the renewal of l from at on; the zero time lifts an earlier limit.
 func (w *Watchdog) Limit(l *Lease, at time.Time) {
 	w.change(l, func() { l.limit = monotonic.Of(at) })
 }
 
-// Extend notes that the server was asked at sent to keep l for ttl, and has confirmed it. Later
-// renewals, which come as often as before, do not take back what is left of it.
+// Extend records that the server was asked at sent to keep l for ttl, and has confirmed it. Later
+// renewals, which come as often as before, do not shorten that.
 func (w *Watchdog) Extend(l *Lease, sent time.Time, ttl time.Duration) {
 	asked := monotonic.Of(sent)
 	w.change(l, func() {
@@ -201,8 +202,8 @@ func (w *Watchdog) Extend(l *Lease, sent time.Time, ttl time.Duration) {
 	})
 }
 
-// Shorten notes that the server may have been asked at sent to keep l for no longer than ttl. If it is renewed, that is
-// made good at once.
+// Shorten records that the server may have been asked at sent to keep l for no longer than ttl. If l is renewed, a
+// renewal restores it at once.
 func (w *Watchdog) Shorten(l *Lease, sent time.Time, ttl time.Duration) {
 	asked := monotonic.Of(sent)
 	w.change(l, func() {
@@ -214,7 +215,7 @@ func (w *Watchdog) Shorten(l *Lease, sent time.Time, ttl time.Duration) {
 	})
 }
 
-// change makes a change to l, which may change when it is due.
+// change changes l, which may change its due time.
 func (w *Watchdog) change(l *Lease, f func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -227,11 +228,11 @@ func (w *Watchdog) change(l *Lease, f func()) {
 	}
 }
 
-// Recheck renews every lease now instead of in its turn, and looks at those that are not renewed, for
-// a caller who has reason to think that the server may have forgotten them.
+// Recheck renews every lease now instead of in its turn, and looks at those that are not renewed,
+// for a caller that has reason to think that the server may have lost them.
 func (w *Watchdog) Recheck() { w.RecheckOf(func(string) bool { return true }) }
 
-// RecheckOf is Recheck for the leases of some keys. Of those that are started later every one counts as one of them.
+// RecheckOf is Recheck for the leases of some keys. Every lease that is started later counts as one of them.
 func (w *Watchdog) RecheckOf(some func(key string) bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -257,7 +258,7 @@ func (w *Watchdog) Each(f func(key string)) {
 	}
 }
 
-// Leases returns leases that are guarded: all, or so many at most if that is more than 0. The rest is how many it leaves out.
+// Leases returns guarded leases: all, or at most most if that is more than 0. rest is the number that it leaves out.
 func (w *Watchdog) Leases(most int) (some []*Lease, rest int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -268,7 +269,7 @@ func (w *Watchdog) Leases(most int) (some []*Lease, rest int) {
 	return slices.Clone(w.queue[:n]), len(w.queue) - n
 }
 
-// again has the server asked about l now, also if it is being asked: the answer to that may be older.
+// again makes a request about l due now, also during a request: the answer to that may be older.
 func (l *Lease) again(now monotonic.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -284,8 +285,8 @@ const (
 	// reported once for that, and the holder is to know of the next loss within 10 ms all the same.
 	lookPause = 5 * time.Millisecond
 
-	// longestLookPause is how long a reason to look waits at most. Somebody who shortens the life of a key again and
-	// again, to more than a few times this, takes it from nobody: each look restores it.
+	// longestLookPause is how long a reason to look waits at most. A client that shortens the life of a key again and
+	// again, to more than a few times this, does not end it: each look restores it.
 	longestLookPause = 20 * time.Millisecond
 )
 
@@ -305,8 +306,8 @@ func (w *Watchdog) Look(l *Lease) {
 	})
 }
 
-// Close ends the goroutine and waits for it and for the requests under way. Leases are
-// no longer renewed; none of them is reported lost.
+// Close ends the goroutine and waits for it and for the requests under way. Leases are no longer
+// renewed; Close reports none of them lost.
 func (w *Watchdog) Close() {
 	w.mu.Lock()
 	if !w.closed {
@@ -332,8 +333,8 @@ func (w *Watchdog) remove(l *Lease) bool {
 	return true
 }
 
-// wake makes the loop look again if l is due before it would. Mostly it is not: locks that
-// come and go leave the loop asleep, since it goes on to be armed for the first of them when that has gone.
+// wake makes the loop look again if l is due before it would. Usually it is not: locks that come and go leave the loop
+// asleep, since it stays armed for the first of them after that has gone.
 func (w *Watchdog) wake(l *Lease) {
 	due := l.due()
 	if !due.Before(w.armed) {

@@ -1,9 +1,7 @@
-// Package embedded runs a Redis inside the process, for programs that want to be tried
-// without one.
+// Package embedded runs a Redis inside the process, for a first try of a program without a server.
 //
-// It is miniredis: one process, no durability, no persistence, no cluster, no client
-// tracking, errors that read differently. Good for an example or a first test; tests
-// that mean it use a real server.
+// It is miniredis: one process, no durability, no persistence, no cluster, no client tracking,
+// errors with other texts. It suits an example or a first test; serious tests use a real server.
 package embedded
 
 import (

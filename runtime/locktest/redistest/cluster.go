@@ -28,7 +28,8 @@ const shards = 3
 // Slots is how many slots a cluster has.
 const Slots = 16384
 
-// clusterTimeout is after how long without a word from a node the others think it failed.
+// clusterTimeout is the time without a message from a node after which the others consider it
+// failed.
 const clusterTimeout = 2500 * time.Millisecond
 
 var sharedCluster struct {
@@ -73,7 +74,7 @@ func SharedCluster(tb testing.TB) *RedisCluster {
 			sharedCluster.err = startCluster(sharedCluster.procs)
 		}
 		for _, p := range sharedCluster.procs {
-			// Nobody harms it, and on a busy machine a server may not answer for a second.
+			// No test harms it, and on a busy machine a server may not answer for a second.
 			if sharedCluster.err == nil {
 				_, sharedCluster.err = p.do("CONFIG", "SET", "cluster-node-timeout", "60000")
 			}
@@ -254,7 +255,7 @@ func (p *process) table() ([]*clusterNode, error) {
 	return all, nil
 }
 
-// node returns what p knows of the node id, or nil.
+// node returns the entry of the node id at p, or nil.
 func (p *process) node(id string) (*clusterNode, error) {
 	all, err := p.table()
 	if err != nil {
@@ -316,13 +317,13 @@ func (c *RedisCluster) Slot(key string) int {
 	return int(slot)
 }
 
-// Master returns the server that has the slot of key, as most of the living servers that answer know it.
+// Master returns the server that has the slot of key, according to most of the living servers that answer.
 func (c *RedisCluster) Master(key string) *RedisServer {
 	c.tb.Helper()
 	return c.Owner(c.Slot(key))
 }
 
-// Owner returns the server that has the slot, as most of the servers know that answer.
+// Owner returns the server that has the slot, according to most of the servers that answer.
 func (c *RedisCluster) Owner(slot int) *RedisServer {
 	c.tb.Helper()
 	votes := map[string]int{}
@@ -369,8 +370,8 @@ func (n *clusterNode) owns(slot int) bool {
 	return false
 }
 
-// votesLast is for how long a server counts the votes that once made it a master: made one again sooner it asks nobody, and is
-// none to the others.
+// votesLast is for how long a server counts the votes that once made it a master: made one again sooner, it asks for
+// none, and is no master for the others.
 const votesLast = 6 * time.Second
 
 // Running reports whether the server runs: it was not killed, and is not stopped.

@@ -19,15 +19,16 @@ const (
 // errNoPort means that the port was taken between being chosen and being used.
 var errNoPort = errors.New("redistest: port is taken")
 
-// A port is kept for one server or proxy until it is released, also while nobody listens on it:
-// what was killed, or refuses connections, is to come back to it, and nobody else to be taken for it.
+// A port is kept for one server or proxy until it is released, also while nothing listens on it: a
+// killed server, or a proxy that refuses connections, comes back to it, and clients must not reach
+// another one there.
 type port struct {
 	number int
 	keeper net.PacketConn
 }
 
-// reserve chooses a port that no other test has, in this process or in another. They all keep theirs by
-// the UDP port of the same number, which nobody else wants.
+// reserve chooses a port that no other test has, in this process or in another. All tests reserve
+// theirs by the UDP port of the same number, which nothing else uses.
 func reserve() (port, error) {
 	for range 100 {
 		number := firstPort + rand.IntN(lastPort-firstPort+1)

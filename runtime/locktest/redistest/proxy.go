@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// A Mode is what becomes of a connection that lost a message.
+// A Mode is the fate of a connection that lost a message.
 type Mode int
 
 const (
 	// Close ends the connection in place of the message.
 	Close Mode = iota
-	// Mute leaves the connection open, and nothing is heard on it any more. After
-	// a lost reply, requests still reach the server; after a lost request, none.
+	// Mute leaves the connection open, without any further messages to the client. After a lost
+	// reply, requests still reach the server; after a lost request, none.
 	Mute
 )
 
@@ -40,7 +40,7 @@ const (
 type FaultProxy struct {
 	tb     testing.TB
 	target string
-	port   port // chosen once, before anybody else sees the proxy
+	port   port // chosen once, before the proxy is shared
 	pumps  sync.WaitGroup
 
 	mu        sync.Mutex
@@ -144,7 +144,7 @@ func (d *Drop) Stop() {
 	d.left = 0
 }
 
-// choose says whether this request is one of those to suffer.
+// choose reports whether this request is one of those to suffer.
 func (d *Drop) choose(cmd []string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -191,8 +191,8 @@ func (p *FaultProxy) Discard() {
 	p.change(func() { p.held = 0 })
 }
 
-// Delay makes every message take d longer, each way. It changes the order of nothing
-// and holds up only what comes after it is called.
+// Delay makes every message take d longer, each way. It keeps the order of messages and affects
+// only those that come after the call.
 func (p *FaultProxy) Delay(d time.Duration) {
 	p.change(func() { p.delay = d })
 }

@@ -129,8 +129,8 @@ func (s *RedisServer) follow(master *RedisServer) {
 	s.Do("REPLICAOF", host, port)
 }
 
-// hurry has a sentinel look and talk several times a second, where it has a command for that: Redis from 7.0 on. One that
-// is held up, as on a busy machine, is not to rest for half a minute.
+// hurry makes a sentinel look and talk several times a second, where it has a command for that: Redis from 7.0 on. A
+// delayed sentinel, as on a busy machine, must not pause for half a minute.
 func (s *RedisServer) hurry() {
 	_, _ = s.Try("SENTINEL", "DEBUG",
 		"INFO-PERIOD", "200", "PING-PERIOD", "300", // for five of these it believes what a replica said, asked each second when the master is down
@@ -158,7 +158,7 @@ sentinel parallel-syncs %[3]s 2
 		for _, directive := range p.secured() {
 			text += fmt.Sprintf("%s %q\n", directive[0], directive[1])
 		}
-		_ = os.WriteFile(name, []byte(text), 0o600) // the sentinel says what is wrong
+		_ = os.WriteFile(name, []byte(text), 0o600) // the sentinel reports the error
 	}
 	return []string{name, "--sentinel"}
 }

@@ -49,13 +49,13 @@ func WithEnv(vars ...string) Option {
 // tlsFiles are the names of files.
 type tlsFiles struct{ cert, key, authority string }
 
-// WithTLS has servers listen on one more port, where they show a certificate and ask clients for one of the same
-// authority, and talk to each other in no other way. Their URLs name that port.
+// WithTLS makes servers listen on one more port, where they show a certificate and require one of the same authority
+// from clients. They talk to each other only in this way. Their URLs name that port.
 func WithTLS(certFile, keyFile, authorityFile string) Option {
 	return func(p *process) { p.tls = &tlsFiles{certFile, keyFile, authorityFile} }
 }
 
-// WithPassword has servers ask for a password, each other too. It is in their URLs.
+// WithPassword makes servers require a password, from each other too. It is in their URLs.
 func WithPassword(password string) Option {
 	return func(p *process) { p.password = password }
 }
@@ -157,8 +157,8 @@ func NewClient(tb testing.TB, addr string, edits ...func(*rueidis.ClientOption))
 	return c
 }
 
-// Do sends one command on a connection that nobody else uses and returns the
-// reply, which may be null. An error reply fails the test.
+// Do sends one command on a connection of its own and returns the reply, which may be null. An
+// error reply fails the test.
 func (s *RedisServer) Do(args ...string) rueidis.RedisResult {
 	s.tb.Helper()
 	r, err := s.Try(args...)
@@ -244,7 +244,7 @@ func (p *process) do(args ...string) (rueidis.RedisResult, error) {
 	return r, nil
 }
 
-// lastWords returns what a server printed that ended by itself.
+// lastWords returns the output of a server that ended by itself.
 func (p *process) lastWords() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

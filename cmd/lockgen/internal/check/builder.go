@@ -45,7 +45,7 @@ func (c *checker) builder(iface *directive.Interface, m *method) *model.Builder 
 	return b
 }
 
-// canName says whether the output may mention a name.
+// canName reports whether the output may mention a name.
 func (c *checker) canName(obj *types.TypeName) bool {
 	return obj.Pkg() == nil || obj.Pkg() == c.pkg.Types || obj.Exported() && importable(obj.Pkg().Path(), c.pkg.Path)
 }

@@ -196,13 +196,13 @@ func (c *checker) entityFields(m *method, typ types.Type, out *model.Method, ref
 	return true
 }
 
-// isMulti says whether a method returns the locks of several entities.
+// isMulti reports whether a method returns the locks of several entities.
 func isMulti(m *method) bool {
 	results := m.fn.Signature().Results()
 	return results.Len() == 1 && isNamed(results.At(0).Type(), runtimePath, "EntityMulti")
 }
 
-// isEntity says whether a type is one of the runtime's typed locks.
+// isEntity reports whether a type is one of the runtime's typed locks.
 func isEntity(t types.Type) bool {
 	for name := range entityKinds {
 		if isNamed(t, runtimePath, name) {

@@ -75,7 +75,7 @@ func (c *checker) methods(iface *directive.Interface, obj *types.TypeName, typ *
 	return slices.DeleteFunc(l.order, func(m *method) bool { return !c.settled(iface, m, all[m.fn.Name()]) })
 }
 
-// settled gives a method what the table has for it. It says whether that is one thing.
+// settled gives a method what the table has for it. It reports whether that is one thing.
 func (c *checker) settled(iface *directive.Interface, m *method, e *entry) bool {
 	m.iface = iface.Spec.Name.Name
 	if e == nil {
@@ -145,8 +145,8 @@ func (c *checker) apart(e, other *effect) *directive.Directive {
 	return e.directives[0]
 }
 
-// near says whether the author of a lock that a method inherits can have meant the program that it is wrapped in, and not only that of another
-// module.
+// near reports whether the author of a lock that a method inherits can have meant the program that it is wrapped in,
+// and not only that of another module.
 func (c *checker) near(iface *directive.Interface, m *method) bool {
 	d := m.effect.owner
 	if d.pkg == c.pkg.Types || !m.effect.locks() || module(d.file) == module(c.pkg.Files[0].Name) {
@@ -234,7 +234,7 @@ func (l *lister) add(m *method) {
 	l.order = append(l.order, m)
 }
 
-// implementable says whether a method of another package can be written here.
+// implementable reports whether a method of another package can be written here.
 func (l *lister) implementable(fn *types.Func) bool {
 	if fn.Exported() || fn.Pkg() == l.c.pkg.Types {
 		return true

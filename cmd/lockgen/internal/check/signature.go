@@ -32,7 +32,7 @@ func (c *checker) signature(iface *directive.Interface, m *method) *model.Method
 	return out
 }
 
-// writable says whether the output can name a type, and notes why it can't.
+// writable reports whether the output can name a type, and notes why it can't.
 func (c *checker) writable(iface *directive.Interface, m *method, typ types.Type) bool {
 	from, to := m.pos(iface)
 	before := c.list.Len()
@@ -87,7 +87,7 @@ func (c *checker) predeclared(name string, from, to token.Pos) {
 // needed are the predeclared names in the bodies of generated code.
 var needed = []string{"nil", "append", "make", "byte", "string", "error"}
 
-// importable says whether a package may import another: what is internal only from where it is internal to.
+// importable reports whether a package may import another: what is internal only from where it is internal to.
 func importable(path, from string) bool {
 	at := -1
 	switch {

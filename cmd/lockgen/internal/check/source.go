@@ -215,7 +215,7 @@ func placeOf(list *diag.List, pos token.Pos) string {
 	return p.Filename + ":" + strconv.Itoa(p.Offset)
 }
 
-// instantiates says whether an expression gives a generic type its arguments.
+// instantiates reports whether an expression gives a generic type its arguments.
 func instantiates(e ast.Expr) bool {
 	switch ast.Unparen(e).(type) {
 	case *ast.IndexExpr, *ast.IndexListExpr:

@@ -64,7 +64,7 @@ func (c *checker) stream(iface *directive.Interface, m *method) (*model.Stream, 
 	return nil, false
 }
 
-// lasts says whether and how a result is used after the method has returned.
+// lasts reports whether and how a result is used after the method has returned.
 func lasts(t types.Type) lasting {
 	if isNamed(t, "iter", "Seq") || isNamed(t, "iter", "Seq2") {
 		return sequence
@@ -90,7 +90,7 @@ func lasts(t types.Type) lasting {
 	return closed
 }
 
-// ranges says whether a loop can go over a function: func(yield func(...) bool).
+// ranges reports whether a loop can go over a function: func(yield func(...) bool).
 func ranges(f *types.Signature) bool {
 	if f.Params().Len() != 1 || f.Results().Len() > 0 {
 		return false

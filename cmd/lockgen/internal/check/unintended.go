@@ -47,8 +47,8 @@ func (c *checker) literals(m *method, arg *directive.Arg, t *key.Template) {
 // separators stand between the segments of a key.
 const separators = ":/"
 
-// unbraced says whether a segment of a key reads like the way to a parameter that no placeholder names. The first segment of several is the kind of
-// thing that the key is of, as in order:{o.ID}, whatever a parameter is called.
+// unbraced reports whether a segment of a key reads like the way to a parameter that no placeholder names. The first
+// segment of several is the kind of thing that the key is of, as in order:{o.ID}, whatever a parameter is called.
 func (c *checker) unbraced(m *method, t *key.Template, off int, segment string) bool {
 	if off == 0 && len(segment) < len(t.Text) {
 		return false
@@ -163,7 +163,8 @@ func (l *later) find(p place, path string, seen map[place]bool) (part string, fo
 	return "", false
 }
 
-// used says whether a type is known, or known by its methods, to be used after the call: something to read from, to step through or to commit.
+// used reports whether a type is known, or known by its methods, to be used after the call: something to read from, to
+// step through or to commit.
 func used(t types.Type) bool {
 	if p, ok := types.Unalias(t).(*types.Pointer); ok && isNamed(p.Elem(), "net/http", "Response") {
 		return true

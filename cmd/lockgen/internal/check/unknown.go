@@ -29,7 +29,7 @@ func (c *checker) invalid(iface *directive.Interface, m *method) {
 	c.list.Add(from, to, "a type in the signature of %s is not known", m.fn.Name())
 }
 
-// unknown says whether a type is invalid, and notes why.
+// unknown reports whether a type is invalid, and notes why.
 func (c *checker) unknown(e ast.Node, t types.Type) bool {
 	b, ok := t.(*types.Basic)
 	if !ok || b.Kind() != types.Invalid {
@@ -110,7 +110,7 @@ func (c *checker) missing(e ast.Node) bool {
 	return found
 }
 
-// broken says whether a file imports a package in vain, and whether that is since the package imports this one.
+// broken reports whether a file imports a package in vain, and whether that is since the package imports this one.
 func (c *checker) broken(file *load.File, path string) (broken, circle bool) {
 	for _, spec := range file.Syntax.Imports {
 		if spec.Path.Value != strconv.Quote(path) {
@@ -213,8 +213,8 @@ func (c *checker) says(e ast.Node) bool {
 	return false
 }
 
-// parameters says whether the constraints of a declaration's type parameters are in order, or notes what the compiler says about them, or about the
-// interfaces of the package that they mention.
+// parameters reports whether the constraints of a declaration's type parameters are in order, or notes what the
+// compiler says about them, or about the interfaces of the package that they mention.
 func (c *checker) parameters(spec *ast.TypeSpec) bool {
 	if spec.TypeParams == nil {
 		return true
@@ -260,7 +260,7 @@ func (c *checker) parameters(spec *ast.TypeSpec) bool {
 	return true
 }
 
-// said says whether the compiler has something to say about a declaration or an expression.
+// said reports whether the compiler has something to say about a declaration or an expression.
 func (c *checker) said(e ast.Node) bool {
 	return slices.ContainsFunc(c.pkg.Errors, func(err types.Error) bool { return e.Pos() <= err.Pos && err.Pos <= e.End() })
 }

@@ -115,8 +115,8 @@ func (r *runner) read() (err error) {
 	return nil
 }
 
-// sawOutputs says whether the fingerprint is of the outputs as they are to be. Another run may have written one since, and
-// removed it again.
+// sawOutputs reports whether the fingerprint is of the outputs as they are to be. Another run may have written one
+// since, and removed it again.
 func (r *runner) sawOutputs() bool {
 	return !slices.ContainsFunc(r.files, func(f write.File) bool { return !r.loaded.Saw(f.Name, f.Content) })
 }

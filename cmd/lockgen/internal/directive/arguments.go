@@ -131,7 +131,8 @@ func loosely(words []string) (arg string, n int, known bool) {
 	return name + "=" + value, n, optionNamed(name)
 }
 
-// optionNamed says whether a name is that of an option, or so near that nothing else can be meant.
+// optionNamed reports whether a name is that of an option, or so near that nothing else can be
+// meant.
 func optionNamed(name string) bool {
 	name = strings.ToLower(name)
 	return slices.ContainsFunc(options, func(o option) bool { return o.name == name || len(o.name) > 3 && diag.Distance(o.name, name) == 1 })

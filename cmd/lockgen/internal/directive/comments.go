@@ -64,7 +64,8 @@ func blockLine(line string) string {
 	return strings.TrimLeft(strings.TrimLeft(text, "*/"), " \t")
 }
 
-// Mentioned says whether source may hold a directive or an attempt at one. It reads bytes, not Go: what it finds can stand in a string.
+// Mentioned reports whether source may hold a directive or an attempt at one. It reads bytes, not Go: what it finds can
+// stand in a string.
 func Mentioned(src []byte) bool {
 	if bytes.IndexByte(src, '\r') >= 0 { // Go leaves them out of comments
 		src = bytes.ReplaceAll(src, []byte("\r"), nil)
@@ -107,7 +108,7 @@ func mentionedInBlock(src []byte) bool {
 	return false
 }
 
-// names says whether a comment begins with a name like ours.
+// names reports whether a comment begins with a name like ours.
 func names(src []byte) bool {
 	if !plausible(src) {
 		return false
@@ -120,7 +121,8 @@ func names(src []byte) bool {
 	return ok
 }
 
-// plausible says whether a comment can begin with a name like ours. Most can't, by their first letters, and all comments of a module are asked.
+// plausible reports whether a comment can begin with a name like ours. Most can't, by their first letters, and all
+// comments of a module are asked.
 func plausible(src []byte) bool {
 	at := len("//")
 	for at < len(src) && strings.IndexByte("/ \t+@#!", src[at]) >= 0 {

@@ -73,10 +73,10 @@ func (d *Directive) Function() (name string, ok bool) {
 	return name, ok && token.IsIdentifier(name)
 }
 
-// Is says whether the value of an option is this one.
+// Is reports whether the value of an option is this one.
 func (a *Arg) Is(value string) bool { return a != nil && a.Value == value }
 
-// RequireAll says whether each method must have a lock or a nolock.
+// RequireAll reports whether each method must have a lock or a nolock.
 func (d *Directive) RequireAll() bool { return d.Require != nil && d.Require.Value == "all" }
 
 // Timing holds the durations that a directive gives; nil is not given.

@@ -72,7 +72,7 @@ func (n *spelling) verbless(a arguments) (attempted, bool) {
 	return attempted{}, false
 }
 
-// meant says whether somebody must have meant a directive by this. Right is the verb that was meant, or empty.
+// meant reports whether somebody must have meant a directive by this. Right is the verb that was meant, or empty.
 func (n *spelling) meant(right string, a *arguments) bool {
 	exact := right == n.verb
 	alone := !a.words && len(a.list) == 0

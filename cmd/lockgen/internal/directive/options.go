@@ -88,7 +88,7 @@ func set(list *diag.List, d *Directive, a *Arg) {
 	}
 }
 
-// commas says whether a value goes on with a comma and another argument. Most of these could be part of a key.
+// commas reports whether a value goes on with a comma and another argument. Most of these could be part of a key.
 func commas(value string) bool {
 	_, rest, more := strings.Cut(value, ",")
 	for ; more; _, rest, more = strings.Cut(rest, ",") {

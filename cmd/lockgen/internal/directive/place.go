@@ -22,7 +22,7 @@ type File struct {
 	Others     map[*ast.TypeSpec][]*Directive // lock and nolock above an interface, for methods that it embeds
 }
 
-// None says whether a file has no directives.
+// None reports whether a file has no directives.
 func (f *File) None() bool {
 	return f.Defaults == nil && len(f.Interfaces) == 0 && len(f.Methods) == 0 && len(f.Others) == 0
 }
@@ -86,7 +86,7 @@ func Collect(list *diag.List, file *ast.File) *File {
 	return c.out
 }
 
-// In says whether a file has directives, right or wrong.
+// In reports whether a file has directives, right or wrong.
 func In(fset *token.FileSet, file *ast.File) bool {
 	list := diag.New(fset)
 	return !Collect(list, file).None() || list.Len() > 0

@@ -207,7 +207,7 @@ func basicRefusal(name string, t *types.Basic) string {
 	return name + " can't be written into a key"
 }
 
-// scalar says whether all types of a type parameter are written by their kind.
+// scalar reports whether all types of a type parameter are written by their kind.
 func scalar(tp *types.TypeParam) bool {
 	return slices.ContainsFunc(typeSets(tp.Constraint()), func(set []types.Type) bool {
 		return !slices.ContainsFunc(set, func(t types.Type) bool { return !model.HasKind(t) })

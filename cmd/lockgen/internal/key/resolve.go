@@ -167,7 +167,7 @@ func (w *walk) call(name Name, fn *types.Func) error {
 	return nil
 }
 
-// withError says whether results are a value and an error.
+// withError reports whether results are a value and an error.
 func withError(results *types.Tuple) bool {
 	return results.Len() == 2 && types.Identical(results.At(1).Type(), types.Universe.Lookup("error").Type())
 }

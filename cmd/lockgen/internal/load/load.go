@@ -33,7 +33,8 @@ type Config struct {
 	Tags     string   // build tags, as for go build
 	Patterns []string // as for go list
 
-	// Known says whether this input is known to be up to date already, by its fingerprint; then nothing is read but that. It can be nil.
+	// Known reports whether this input is known to be up to date already, by its fingerprint; then nothing is read but
+	// that. It can be nil.
 	Known func(fingerprint string) bool
 }
 
@@ -49,14 +50,15 @@ type Result struct {
 	sums  map[string][sha256.Size]byte // of the files that it is of
 }
 
-// Saw says whether the fingerprint is of a file with this content, or of none if the content is nil.
+// Saw reports whether the fingerprint is of a file with this content, or of none if the content is
+// nil.
 func (r *Result) Saw(name string, content []byte) bool {
 	sum, ok := r.sums[name]
 	return ok == (content != nil) && (!ok || sum == sha256.Sum256(content))
 }
 
-// Unchanged says whether all files are still what the fingerprint is of. Somebody else may have written some since, such as another run: then the
-// fingerprint says nothing about what this run has found.
+// Unchanged reports whether all files are still what the fingerprint is of. Somebody else may have written some since,
+// such as another run: then the fingerprint says nothing about what this run has found.
 func (r *Result) Unchanged() bool {
 	now := map[string][sha256.Size]byte{}
 	for _, pkg := range r.roots {
@@ -72,7 +74,7 @@ func (r *Result) Unchanged() bool {
 	return err == nil && again == r.print
 }
 
-// Linked says whether a package of the run, or a program that it is, has both packages in it.
+// Linked reports whether a package of the run, or a program that it is, has both packages in it.
 func (r *Result) Linked(a, b string) bool {
 	memo := map[string][2]bool{}
 	var has func(pkg *packages.Package) [2]bool
@@ -190,7 +192,8 @@ type loader struct {
 	arch   string                       // that the packages are built for
 }
 
-// scan reads the files of a package's directory and remembers those that may have directives. It says whether a test has.
+// scan reads the files of a package's directory and remembers those that may have directives. It reports whether a test
+// has.
 func (l *loader) scan(pkg *packages.Package, hits map[string]bool) (inTests bool, err error) {
 	all, err := sources(pkg)
 	if err != nil {

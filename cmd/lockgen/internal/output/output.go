@@ -54,7 +54,7 @@ func split(base string) (stem, suffix string) {
 	return stem, base[len(stem):]
 }
 
-// Ours says whether src was written by the generator, even if it was damaged since: its first line may have been
+// Ours reports whether src was written by the generator, even if it was damaged since: its first line may have been
 // pushed down by the markers of a merge conflict.
 func Ours(src []byte) bool {
 	for range 10 {
@@ -70,7 +70,7 @@ func Ours(src []byte) bool {
 	return false
 }
 
-// Same says whether two files are the same, whatever their line ends: git may have made those of a checkout CRLF.
+// Same reports whether two files are the same, whatever their line ends: git may have made those of a checkout CRLF.
 func Same(a, b []byte) bool {
 	return bytes.Equal(Unix(a), Unix(b))
 }

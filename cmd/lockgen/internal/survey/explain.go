@@ -9,9 +9,9 @@ import (
 	"github.com/lockgen/lockgen/templates/model"
 )
 
-// Explain writes all there is to know about a method, the methods of an interface, or a key: the name can be that of a method or an interface,
-// with as much in front of it as is needed (Pay, Service.Pay, orders.Service.Pay), or a key as Redis has it (order:42), or its shape (order:{}).
-// It says whether there is such a thing.
+// Explain writes all there is to know about a method, the methods of an interface, or a key: the name can be that of a
+// method or an interface, with as much in front of it as is needed (Pay, Service.Pay, orders.Service.Pay), or a key as
+// Redis has it (order:42), or its shape (order:{}). It reports whether there is such a thing.
 func (s *Survey) Explain(w io.Writer, name string) (bool, error) {
 	var b strings.Builder
 	found := false

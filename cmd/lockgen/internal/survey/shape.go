@@ -89,7 +89,7 @@ func (s shape) values() []*model.Value {
 	return all
 }
 
-// takes says whether a key can be of this shape.
+// takes reports whether a key can be of this shape.
 func (s shape) takes(key string) bool {
 	if s.open {
 		return false // nobody knows
@@ -129,7 +129,7 @@ func (s segment) takes(text string) bool {
 	return ok && (value == "" && one.Empty || written(s.value.Leaf, value))
 }
 
-// written says whether a leaf can give this text.
+// written reports whether a leaf can give this text.
 func written(leaf model.Leaf, text string) bool {
 	switch leaf {
 	case model.Int:

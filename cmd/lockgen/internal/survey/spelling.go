@@ -31,7 +31,7 @@ func (s *Survey) spellings(keys []key) {
 	}
 }
 
-// exact says whether a value is written in a way that no method of its type decides.
+// exact reports whether a value is written in a way that no method of its type decides.
 func exact(leaf model.Leaf) bool {
 	return leaf == model.Hex || leaf == model.Int || leaf == model.Uint || leaf == model.Bool
 }
@@ -90,7 +90,7 @@ func (s *Survey) tags(groups [][]key) {
 	}
 }
 
-// alike says whether the values of two keys can be of the same things.
+// alike reports whether the values of two keys can be of the same things.
 func alike(a, b *key) bool {
 	vs := b.shape.values()
 	for i, v := range a.shape.values() {

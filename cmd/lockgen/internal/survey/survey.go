@@ -181,7 +181,7 @@ func lockName(k *key) string {
 	}
 }
 
-// meets says whether two keys can be of one program, for all that their packages say.
+// meets reports whether two keys can be of one program, for all that their packages say.
 func (s *Survey) meets(a, b *key) bool {
 	p, q := a.use.Interface.Pkg(), b.use.Interface.Pkg()
 	return p.Path() == q.Path() || p.Name() != "main" && q.Name() != "main" || s.linked(p.Path(), q.Path())

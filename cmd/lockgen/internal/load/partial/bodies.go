@@ -124,7 +124,7 @@ func (s *reader) body() (from, to int, ok bool) {
 	return 0, 0, false
 }
 
-// isType says whether a brace behind this word opens that of a type.
+// isType reports whether a brace behind this word opens that of a type.
 func isType(word []byte) bool {
 	return bytes.Equal(word, []byte("interface")) || bytes.Equal(word, []byte("struct"))
 }

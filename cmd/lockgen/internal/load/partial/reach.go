@@ -75,7 +75,7 @@ func (p *Program) asWhole(whole bool) func() {
 	return func() { p.whole = before }
 }
 
-// measures says whether a function asks for the size of something or for places in it: those of package unsafe do.
+// measures reports whether a function asks for the size of something or for places in it: those of package unsafe do.
 func measures(fn ast.Expr) bool {
 	if sel, ok := fn.(*ast.SelectorExpr); ok {
 		fn = sel.Sel
