@@ -95,7 +95,7 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 		}
 	}
 	after := func() string {
-		if w.once {
+		if w.once() {
 			return ""
 		}
 		return " after " + time.Since(start).Round(time.Millisecond).String()
@@ -132,7 +132,7 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 		case turnedAway:
 			over = true // only the answer to another waiter is still awaited
 		case toWait:
-			if !w.once && w.events.empty() {
+			if !w.once() && w.events.empty() {
 				waits()
 				hear() // other processes may join the contest
 			}
@@ -169,7 +169,7 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 			case word.err != nil && !transport.Cut(word.err):
 				return unavailable(after(), word.err)
 			case word.asking > 0:
-			case !w.once:
+			case !w.once():
 				of.remind()
 			case enter():
 				return errEntered
@@ -200,7 +200,7 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 				switch {
 				case w.quorum:
 					patience = c.opts.RedLockTimeout
-				case w.once:
+				case w.once():
 					patience = c.opts.OpTimeout
 				}
 				timer := time.NewTimer(patience)
@@ -223,7 +223,7 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 				if broken := w.broken.Load(); broken != nil {
 					return *broken
 				}
-				if reasoned = true; !leading && !w.once {
+				if reasoned = true; !leading && !w.once() {
 					waits()
 					hear()
 				}
@@ -235,7 +235,7 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 			case behind:
 				asking, leading = false, false
 				down, saidNo = outage{}, monotonic.Now()
-				if w.once {
+				if w.once() {
 					return ErrNotAcquired
 				}
 				waits()
@@ -246,10 +246,10 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 				case ctx.Err() != nil && errors.Is(ev.err, ctx.Err()): // tells nothing about Redis
 				case !passing(ev.err):
 					return refused(ev.err)
-				case (w.once || over) && !ev.final && resent < sendsAgain(ev.err):
+				case (w.once() || over) && !ev.final && resent < sendsAgain(ev.err):
 					resent++ // to learn the outcome of the request before
 					ask()
-				case w.once || over || down.longer(max(cfg.ttl, patience)):
+				case w.once() || over || down.longer(max(cfg.ttl, patience)):
 					return unavailable(after(), ev.err)
 				case down.tries+1 == c.opts.Retry.attempts:
 					return unavailable(fmt.Sprintf(" in %d attempts", down.tries+1), ev.err)
@@ -259,7 +259,7 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 			case refusedFor:
 				asking, leading = false, true
 				down, saidNo = outage{}, monotonic.Now()
-				if w.once {
+				if w.once() {
 					return ErrNotAcquired
 				}
 				if over {

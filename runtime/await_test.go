@@ -44,7 +44,7 @@ func awaits(t *testing.T, opts Options, cfg lockConfig, s *scripted, d time.Dura
 		c := &Client{opts: opts, closing: make(chan struct{})}
 		ctx, cancel := context.WithTimeout(t.Context(), d)
 		defer cancel()
-		w := &waiter{events: newEventQueue()}
+		w := &waiter{events: newEventQueue(), call: call{wait: UntilDone}}
 		cfg.polling = true
 		start := time.Now()
 		err := c.await(ctx, s, w, cfg, nil)
@@ -172,7 +172,7 @@ func awaitsOnce(t *testing.T, s *scripted, look func(err error)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		c := &Client{closing: make(chan struct{})}
-		w := &waiter{events: newEventQueue(), once: true}
+		w := &waiter{events: newEventQueue()}
 		look(c.await(t.Context(), s, w, lockConfig{}, nil))
 	})
 }
@@ -205,7 +205,7 @@ func TestAwait_TellsOfAWaitWithoutABound(t *testing.T) {
 				}
 				defer cancel()
 				s := &scripted{answer: func(int) event { return no }}
-				w := &waiter{events: newEventQueue()}
+				w := &waiter{events: newEventQueue(), call: call{wait: UntilDone}}
 				require.Error(t, c.await(ctx, s, w, lockConfig{wait: test.wait, terms: terms{polling: true}, backoff: ConstantBackoff(time.Minute)}, nil))
 				var want []time.Duration
 				if test.want > 0 {

@@ -27,14 +27,22 @@ type compositeLease struct {
 	// and the parts that are left to release. pass may be nil.
 	pass func(parts []*Lease) (successor *compositeLease, rest []*Lease)
 
-	mu               sync.Mutex // guards the rest; never held during a call of a part
-	parts            []*Lease
-	ends             time.Time       // the time until which the parts were extended; zero if they were not
-	over             bool            // unlocked: no part joins it any more
-	successor        *compositeLease // gets the parts that join later; or nil
-	successorPending bool            // over, but the successor is not known yet
-	late             []*Lease        // parts that joined meanwhile
+	mu        sync.Mutex // guards the rest; never held during a call of a part
+	parts     []*Lease
+	ends      time.Time // the time until which the parts were extended; zero if they were not
+	state     compositeState
+	successor *compositeLease // gets the parts that join later; or nil
+	late      []*Lease        // parts that joined while it was passed
 }
+
+// A compositeState says how far a composite lease has come.
+type compositeState uint8
+
+const (
+	compositeHeld    compositeState = iota
+	compositePassing                // it is unlocked, and its successor is not known yet
+	compositeOver                   // it is unlocked: a part that joins goes to the successor, or is released
+)
 
 // compose makes l the lease of all parts together, trusted while needs of them are.
 func compose(l *Lease, needs int, parts []*Lease) {
@@ -64,7 +72,7 @@ func (co *compositeLease) join(part *Lease) {
 	part.stamp(co.whole.token)
 	trusted := co.whole.Err() == nil
 	co.mu.Lock()
-	joins, waits, successor := trusted && !co.over, co.successorPending, co.successor
+	joins, waits, successor := trusted && co.state == compositeHeld, co.state == compositePassing, co.successor
 	switch {
 	case joins:
 		co.parts = append(co.parts, part)
@@ -88,12 +96,12 @@ func (co *compositeLease) join(part *Lease) {
 func (co *compositeLease) bearer() *compositeLease {
 	for co != nil {
 		co.mu.Lock()
-		over, will, successor := co.over, co.successorPending, co.successor
+		state, successor := co.state, co.successor
 		co.mu.Unlock()
 		switch {
-		case will:
+		case state == compositePassing:
 			return co
-		case over:
+		case state == compositeOver:
 			co = successor
 		case co.whole.Err() != nil:
 			return nil
@@ -140,7 +148,7 @@ func (co *compositeLease) look(cause error) {
 		}
 	}
 	enough := left >= co.needs
-	if !enough || co.over || co.replace == nil {
+	if !enough || co.state != compositeHeld || co.replace == nil {
 		gone = nil
 	}
 	co.parts = slices.DeleteFunc(co.parts, func(part *Lease) bool { return slices.Contains(gone, part) })
@@ -237,7 +245,10 @@ func (co *compositeLease) unlock(l *Lease) error {
 		return ErrReleased
 	}
 	co.mu.Lock()
-	co.over, co.successorPending = true, co.pass != nil
+	co.state = compositeOver
+	if co.pass != nil {
+		co.state = compositePassing
+	}
 	parts := slices.Clone(co.parts)
 	co.mu.Unlock()
 
@@ -248,7 +259,7 @@ func (co *compositeLease) unlock(l *Lease) error {
 			successor, parts = co.pass(parts)
 		}
 		co.mu.Lock()
-		co.successor, co.successorPending = successor, false
+		co.successor, co.state = successor, compositeOver
 		late := co.late
 		co.mu.Unlock()
 		for _, part := range late {

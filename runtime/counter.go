@@ -122,7 +122,7 @@ func (ct *counter) hear(payload string) {
 func (ct *counter) join(w *waiter) entry {
 	ct.mu.Lock()
 	defer ct.mu.Unlock()
-	if ct.full && w.once {
+	if ct.full && w.once() {
 		return turnedAway
 	}
 	ct.queue.push(w)
@@ -147,17 +147,17 @@ func (ct *counter) remind() { ct.wake() }
 func (ct *counter) ask(w *waiter) {
 	ct.mu.Lock()
 	defer ct.mu.Unlock()
-	if !w.place.queued {
+	if !w.place.queued() {
 		return // it got what it wants a moment ago
 	}
-	w.place.leading, w.place.asked = true, true
+	w.place.state = placeAsking
 	ct.send()
 }
 
 // notify answers w, if it has asked.
 func (ct *counter) notify(w *waiter, ev event) {
-	if w.place.asked {
-		w.place.asked = false
+	if w.place.state == placeAsking {
+		w.place.state = placeLeading
 		w.notify(ev)
 	}
 }
@@ -165,12 +165,12 @@ func (ct *counter) notify(w *waiter, ev event) {
 // resume asks for the waiters, or makes the head do so.
 func (ct *counter) resume() {
 	for w := ct.queue.first; w != nil; w = w.place.after {
-		if w.place.asked {
+		if w.place.state == placeAsking {
 			ct.send()
 			return
 		}
 	}
-	if w := ct.queue.first; w != nil && w.place.leading {
+	if w := ct.queue.first; w != nil && w.place.leading() {
 		w.poke()
 	}
 	ct.lead()
@@ -179,8 +179,8 @@ func (ct *counter) resume() {
 // lead gives the head the turn to ask, if it does not have it. Whenever no request is under way,
 // the head has the turn.
 func (ct *counter) lead() {
-	if w := ct.queue.first; w != nil && !w.place.leading {
-		w.place.leading = true
+	if w := ct.queue.first; w != nil && !w.place.leading() {
+		w.place.state = placeLeading
 		w.notify(event{kind: turn})
 	}
 }
@@ -198,8 +198,8 @@ func (ct *counter) wake() {
 func (ct *counter) leave(w *waiter) {
 	ct.mu.Lock()
 	defer ct.mu.Unlock()
-	if w.place.granted {
-		w.place.granted = false
+	if w.place.state == placeGranted {
+		w.place.state = placeNone
 		ct.stay()
 		ct.c.spawn(func() {
 			defer ct.quit()
@@ -207,7 +207,7 @@ func (ct *counter) leave(w *waiter) {
 		})
 		return
 	}
-	if !w.place.queued {
+	if !w.place.queued() {
 		return
 	}
 	first := ct.queue.first == w

@@ -41,7 +41,7 @@ func (ct *counter) send() {
 	}
 	wanted := false
 	for _, w := range b.waiters {
-		wanted = wanted || w.place.queued
+		wanted = wanted || w.place.queued()
 	}
 	if b.sent.IsZero() {
 		b.sent = time.Now() // before the request: the trust counts from here
@@ -77,7 +77,7 @@ func (ct *counter) settle(b *batchRequest, granted int, ttl time.Duration, err e
 	}
 	for i, w := range b.waiters[:granted] {
 		switch {
-		case !w.place.queued || !ct.c.granting():
+		case !w.place.queued() || !ct.c.granting():
 			vain = append(vain, b.demands[i])
 		case !ct.of.grant(w, b.sent):
 			vain = append(vain, b.demands[i])
@@ -88,7 +88,7 @@ func (ct *counter) settle(b *batchRequest, granted int, ttl time.Duration, err e
 				w.notify(event{kind: failed, err: ErrDeleted})
 				continue
 			}
-			w.place.granted = true
+			w.place.state = placeGranted
 			w.notify(event{kind: given})
 		}
 	}
@@ -109,11 +109,11 @@ func (ct *counter) settle(b *batchRequest, granted int, ttl time.Duration, err e
 // tries once makes room for them instead.
 func (ct *counter) refuse(head *waiter, ttl time.Duration) {
 	head.demand.seen = true
-	if head.once || head.place.asked || !head.place.leading { // or it is about to ask by itself
-		head.place.leading, head.place.asked = true, false
+	if head.once() || head.place.state != placeLeading { // or it is about to ask by itself
+		head.place.state = placeLeading
 		head.notify(event{kind: refusedFor, ttl: ttl, foreign: true, inLine: true})
 	}
-	if head.once { // and will not ask again
+	if head.once() { // and will not ask again
 		ct.queue.remove(head)
 		ct.full = false
 		ct.resume()
@@ -122,11 +122,11 @@ func (ct *counter) refuse(head *waiter, ttl time.Duration) {
 	ct.full = true
 	for w := head.place.after; w != nil; w = w.place.after {
 		w.demand.seen = true
-		if !w.place.asked {
+		if w.place.state != placeAsking {
 			continue
 		}
-		w.place.leading = false
-		ct.notify(w, event{kind: behind})
+		w.place.state = placeQueued
+		w.notify(event{kind: behind})
 	}
 }
 

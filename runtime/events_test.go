@@ -9,7 +9,7 @@ import (
 // A contest tells while it is locked: however much it tells, it does not wait for whom it tells, who hears all of it in order.
 func TestEventQueue_HasRoomForEverything(t *testing.T) {
 	t.Parallel()
-	w := &waiter{events: newEventQueue()}
+	w := &waiter{events: newEventQueue(), call: call{wait: UntilDone}}
 	for i := range 100 {
 		w.notify(event{kind: failed})
 		w.notify(event{kind: refusedFor, final: i%2 == 0})

@@ -46,11 +46,11 @@ func (e *fairCall) join(w *waiter) entry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.ownedBy(w.lease.owner) { // granted a moment ago, to another call of the same owner
-		w.place.granted = true
+		w.place.state = placeGranted
 		r.grant.attach(r.grant, w.lease)
 		return entered
 	}
-	if w.once && r.grant != nil {
+	if w.once() && r.grant != nil {
 		return turnedAway
 	}
 	tk := r.takeSpare(e)
@@ -101,11 +101,11 @@ func (e *fairCall) ask(w *waiter) {
 	}
 	t := tk.terms
 	// A process that would not hear of a grant gets the lock only when it asks.
-	req := protocol.FairRequest{Owner: tk.owner, Queue: protocol.NotQueued, Lease: t.ttl, Wait: tk.wait, Hears: !w.once && !t.polling}
+	req := protocol.FairRequest{Owner: tk.owner, Queue: protocol.NotQueued, Lease: t.ttl, Wait: tk.wait, Hears: !w.once() && !t.polling}
 	if t.fenced {
 		req.Tokens = 1
 	}
-	if !w.once {
+	if !w.once() {
 		req.Queue = protocol.Queued
 		if tk.standing {
 			req.Queue = protocol.StillQueued
@@ -129,7 +129,7 @@ func (e *fairCall) leave(w *waiter) {
 	defer r.mu.Unlock()
 	tk := e.ticket
 	switch {
-	case w.place.granted:
+	case w.place.state == placeGranted:
 		l := w.lease
 		r.c.spawn(func() { _ = l.grant.unlock(l) })
 	case tk != nil && tk.call == e:

@@ -72,7 +72,7 @@ func (g *fairGrant) assign(tk *fairTicket) {
 	tk.calm()
 	delete(r.tickets, tk.n)
 	tk.to(ticketGranted)
-	tk.grant, w.place.granted = g, true
+	tk.grant, w.place.state = g, placeGranted
 	if w.terms.fenced {
 		w.lease.token = g.tokens.take()
 	}
@@ -154,7 +154,7 @@ func (r *fairResource) admit(g *fairGrant, owner *Owner) {
 			continue
 		}
 		g.attach(g, w.lease)
-		w.place.granted = true
+		w.place.state = placeGranted
 		tk.calm()
 		delete(r.tickets, tk.n)
 		tk.call = nil

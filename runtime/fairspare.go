@@ -11,7 +11,7 @@ const spareFor = 10 * time.Millisecond
 
 // abandon records that no call waits with the ticket any more. Its place is kept for a moment, for another call.
 func (tk *fairTicket) abandon() {
-	r, once := tk.r, tk.call.w.once
+	r, once := tk.r, tk.call.w.once()
 	delete(r.tickets, tk.n)
 	tk.call = nil
 	tk.calm()
@@ -73,7 +73,7 @@ func (r *fairResource) removeSpare(tk *fairTicket) bool {
 func (r *fairResource) takeSpare(e *fairCall) *fairTicket {
 	var best *fairTicket
 	for _, tk := range r.spare {
-		if !e.w.once && tk.terms == e.w.terms && tk.wait == e.wait && (best == nil || tk.n < best.n) {
+		if !e.w.once() && tk.terms == e.w.terms && tk.wait == e.wait && (best == nil || tk.n < best.n) {
 			best = tk
 		}
 	}

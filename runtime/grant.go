@@ -186,8 +186,7 @@ func (g *grant) end(l *Lease) (*releaseOp, error) {
 	if g.ticket.settled == nil { // otherwise the release comes after the answer to its request
 		r.c.traces(trace.Unlocks, r.key, g.ticket.n)
 	}
-	op := newReleaseOp(r, g.ticket, g.handed)
-	op.held, op.waited = !g.idle, true
+	op := newReleaseOp(r, g.ticket, g)
 	if next != nil && r.c.granting() && r.c.attends(r.key) {
 		op.again, op.terms = r.ticketFor(next.terms), next.terms
 		op.again.standing = true
@@ -269,7 +268,7 @@ func (r *resource) promote(how trace.Action, tk *ticket, t terms, from time.Time
 // assign hands the grant to w, the head of the queue.
 func (r *resource) assign(w *waiter) {
 	r.queue.remove(w)
-	w.place.granted = true
+	w.place.state = placeGranted
 	r.grant.tokenPending = w.follows && w.terms.fenced
 	if w.terms.fenced {
 		w.lease.token = r.grant.ticket.tokens.take()
@@ -285,7 +284,7 @@ func (r *resource) assign(w *waiter) {
 		next := v.place.after
 		if v.lease.owner == owner {
 			r.queue.remove(v)
-			v.place.granted = true
+			v.place.state = placeGranted
 			r.grant.attach(r.grant, v.lease)
 			v.notify(event{kind: given})
 		}

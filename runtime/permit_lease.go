@@ -22,12 +22,20 @@ type Permit struct {
 
 	releasing atomic.Int32 // calls under way that release some of it
 
-	// of its permits
-	ids      string // of its permits
-	released bool
-	over     bool  // released or lost
-	lost     error // why it was lost, or nil
+	// Guarded by the counter's lock.
+	ids   string // of its permits
+	state permitState
+	lost  error // why it was lost, or nil
 }
+
+// A permitState says how far a permit has come.
+type permitState uint8
+
+const (
+	permitHeld permitState = iota
+	permitLost
+	permitReleased // by its holder, perhaps after it was lost
+)
 
 // A permitHolding is a permit as the watchdog sees it.
 type permitHolding struct{ *Permit }
@@ -123,16 +131,16 @@ func (p *Permit) Release(context.Context) error {
 
 func (p *Permit) release() error {
 	p.counter.mu.Lock()
-	if p.released {
+	if p.state == permitReleased {
 		p.counter.mu.Unlock()
 		return ErrReleased
 	}
-	was, cause, ids := p.over, p.lost, p.ids
-	p.released, p.over = true, true
+	was, cause, ids := p.state, p.lost, p.ids
+	p.state = permitReleased
 	delete(p.counter.permits, p)
 	p.counter.mu.Unlock()
 
-	if was {
+	if was == permitLost {
 		p.end(cause) // in case the caller that lost it has not ended it yet
 		if ct, err := p.client.permits.enter(p.key, true); err == nil {
 			p.client.spawn(func() {
@@ -162,11 +170,11 @@ func (p *Permit) release() error {
 // promised, or is released: its holder may still be at work.
 func (p *Permit) revoke(cause error) {
 	p.counter.mu.Lock()
-	if p.over {
+	if p.state != permitHeld {
 		p.counter.mu.Unlock()
 		return // its release is under way
 	}
-	p.over, p.lost = true, lost(cause)
+	p.state, p.lost = permitLost, lost(cause)
 	delete(p.counter.permits, p)
 	p.counter.mu.Unlock()
 	p.end(p.lost)

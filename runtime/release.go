@@ -23,8 +23,7 @@ type released struct {
 type releaseOp struct {
 	r      *resource
 	ticket *ticket
-	handed bool
-	held   bool    // the ticket was granted
+	of     *grant  // the grant of the ticket; nil if it was never granted
 	plain  bool    // the ticket has no known waiters
 	again  *ticket // the ticket by which this process wants the key once more, with terms
 	terms  terms
@@ -33,9 +32,8 @@ type releaseOp struct {
 	tried bool      // a try may have succeeded without our knowing
 	down  outage
 
-	waited bool       // a caller waits for the outcome
-	done   chan error // the outcome
-	timer  *time.Timer
+	done  chan error // the outcome, if the ticket was granted
+	timer *time.Timer
 }
 
 var releaseOps = sync.Pool{New: func() any {
@@ -44,9 +42,9 @@ var releaseOps = sync.Pool{New: func() any {
 	return &releaseOp{done: make(chan error, 1), timer: timer}
 }}
 
-func newReleaseOp(r *resource, tk *ticket, handed bool) *releaseOp {
+func newReleaseOp(r *resource, tk *ticket, of *grant) *releaseOp {
 	op := releaseOps.Get().(*releaseOp)
-	*op = releaseOp{r: r, ticket: tk, handed: handed, done: op.done, timer: op.timer, limit: now().Add(r.c.opts.OpTimeout)}
+	*op = releaseOp{r: r, ticket: tk, of: of, done: op.done, timer: op.timer, limit: now().Add(r.c.opts.OpTimeout)}
 	return op
 }
 
@@ -105,6 +103,14 @@ func (r *resource) free(op *releaseOp) {
 // simple reports whether the release is of nothing but the key, at once.
 func (op *releaseOp) simple() bool { return op.plain && op.ticket.settled == nil }
 
+// handed reports whether the key came from another process of this library.
+func (op *releaseOp) handed() bool {
+	if op.of == nil {
+		return op.ticket.unclaimedGrant
+	}
+	return op.of.handed
+}
+
 func (op *releaseOp) Key() string { return op.r.key }
 
 func (op *releaseOp) Append(keys, args []string) (allKeys, allArgs []string) {
@@ -113,7 +119,7 @@ func (op *releaseOp) Append(keys, args []string) (allKeys, allArgs []string) {
 	if op.plain {
 		return wire.Free(keys, args, op.r.key, op.ticket.n)
 	}
-	r := protocol.Release{Of: op.ticket.onWire(), Start: op.ticket.startAfter(op.handed)}
+	r := protocol.Release{Of: op.ticket.onWire(), Start: op.ticket.startAfter(op.handed())}
 	if op.again != nil {
 		r.Again, r.Lease = op.again.onWire(), op.terms.ttl
 		op.r.c.traces(trace.Joins, op.r.key, op.again.n)
@@ -191,10 +197,10 @@ func (op *releaseOp) finish(done released, err error) {
 	if rest != nil {
 		r.c.spawn(rest)
 	}
-	if op.held {
+	if op.of != nil && !op.of.idle {
 		r.c.held(-1)
 	}
-	if op.waited {
+	if op.of != nil {
 		op.done <- err
 	} else {
 		op.recycle()

@@ -60,17 +60,17 @@ func (r *resource) join(w *waiter) entry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.ownedBy(w.lease.owner) { // granted a moment ago, to another call of the same owner
-		w.place.granted = true
+		w.place.state = placeGranted
 		r.grant.attach(r.grant, w.lease)
 		return entered
 	}
 	first := r.grant == nil && r.queue.length == 0
-	if w.once && !first {
+	if w.once() && !first {
 		return turnedAway // the key will not be handed to it
 	}
 	r.queue.push(w)
 	if first && r.busy == 0 {
-		w.place.leading = true
+		w.place.state = placeLeading
 		return toAsk
 	}
 	return toWait
@@ -94,17 +94,17 @@ func (r *resource) remind() {
 func (r *resource) leave(w *waiter) {
 	r.mu.Lock()
 	switch {
-	case w.place.granted:
+	case w.place.state == placeGranted:
 		r.mu.Unlock()
 		l := w.lease
 		r.c.spawn(func() { _ = l.grant.unlock(l) })
 		return
-	case !w.place.queued:
+	case !w.place.queued():
 		r.mu.Unlock()
 		return
 	}
 	var rest func()
-	leading := w.place.leading
+	leading := w.place.leading()
 	r.queue.remove(w)
 	switch {
 	case r.busy > 0 || r.grant != nil: // the goroutine that ends that continues the queue
@@ -138,10 +138,10 @@ func (r *resource) promptHead() {
 	w := r.head()
 	switch {
 	case w == nil || r.busy > 0 || r.grant != nil:
-	case w.place.leading:
+	case w.place.leading():
 		w.poke()
 	default:
-		w.place.leading = true
+		w.place.state = placeLeading
 		w.notify(event{kind: turn})
 	}
 }

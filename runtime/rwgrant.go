@@ -58,7 +58,7 @@ func (r *rwResource) promote(tk *rwTicket, sent time.Time) *rwGrant {
 
 // assign hands the grant to w, and to the waiters that come with it.
 func (r *rwResource) assign(g *rwGrant, w *waiter) {
-	w.place = place{granted: true}
+	w.place = place{state: placeGranted}
 	g.attach(g, w.lease)
 	g.limitTo(w)
 	owner := w.lease.owner
@@ -81,7 +81,7 @@ func (r *rwResource) admit(g *rwGrant, owner *Owner) {
 			w.notify(event{kind: turn})
 		case g.ticket.write:
 			r.queue.remove(w)
-			w.place = place{granted: true}
+			w.place = place{state: placeGranted}
 			g.attach(g, w.lease)
 			w.notify(event{kind: given})
 		case w.rw.write:

@@ -197,7 +197,7 @@ func (r *rwResource) join(w *waiter) entry {
 		allowed, under, err := r.allowed(w.lease.parent, w.lease, w.terms, w.limit)
 		switch {
 		case allowed:
-			w.place.granted = true
+			w.place.state = placeGranted
 			return entered
 		case err != nil:
 			w.notify(event{kind: failed, err: err})
@@ -207,12 +207,12 @@ func (r *rwResource) join(w *waiter) entry {
 			return toAsk
 		}
 	}
-	if w.once && (r.queue.length > 0 || r.has(w)) {
+	if w.once() && (r.queue.length > 0 || r.has(w)) {
 		return turnedAway
 	}
 	r.queue.push(w)
-	w.place.leading = r.queue.first == w && r.ready(w)
-	if w.place.leading {
+	if r.queue.first == w && r.ready(w) {
+		w.place.state = placeLeading
 		return toAsk
 	}
 	return toWait
@@ -239,7 +239,7 @@ func (r *rwResource) remind() {
 // ready reports whether the head of the queue, w, may ask Redis.
 func (r *rwResource) ready(w *waiter) bool {
 	switch {
-	case r.busy > 0 || r.write != nil || w.place.granted:
+	case r.busy > 0 || r.write != nil || w.place.state == placeGranted:
 		return false
 	case w.rw.write:
 		return len(r.reads) == 0
@@ -264,10 +264,10 @@ func (r *rwResource) promptHead() {
 		}
 		switch {
 		case !r.ready(w):
-		case w.place.leading:
+		case w.place.leading():
 			w.poke()
 		default:
-			w.place.leading = true
+			w.place.state = placeLeading
 			w.notify(event{kind: turn})
 		}
 		return

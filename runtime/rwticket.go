@@ -31,7 +31,7 @@ type rwTicket struct {
 func (r *rwResource) ask(w *waiter) {
 	tk := w.rw
 	r.mu.Lock()
-	if w.place.granted {
+	if w.place.state == placeGranted {
 		r.mu.Unlock()
 		return // it got what it wants a moment ago
 	}
@@ -47,7 +47,7 @@ func (r *rwResource) ask(w *waiter) {
 		r.answers.asks()
 	}
 	var place protocol.Stay
-	if !w.once {
+	if !w.once() {
 		place = protocol.Stay{For: lineFor, Deaf: w.terms.polling || tk.standing && !r.c.attends(r.key)}
 		tk.standing = true
 	}
@@ -115,7 +115,7 @@ func (r *rwResource) settle(tk *rwTicket, sent time.Time, reply protocol.Verdict
 		w.notify(event{kind: failed, err: err})
 	case !tk.unclaimedGrant:
 		tk.forced = false
-		if tk.counted == nil && !w.once && !w.terms.polling {
+		if tk.counted == nil && !w.once() && !w.terms.polling {
 			tk.counted = r.c.net.Listen(r.lock.WaiterChannel(), func(hub.Event) {})
 		}
 		pause := lineFor / 2
@@ -148,14 +148,14 @@ func (r *rwResource) settle(tk *rwTicket, sent time.Time, reply protocol.Verdict
 // leave removes w. If it got the lease after all, leave unlocks it.
 func (r *rwResource) leave(w *waiter) {
 	r.mu.Lock()
-	if w.place.granted {
+	if w.place.state == placeGranted {
 		r.mu.Unlock()
 		l := w.lease
 		r.c.spawn(func() { _ = l.grant.unlock(l) })
 		return
 	}
 	tk := w.rw
-	if w.place.queued {
+	if w.place.queued() {
 		r.queue.remove(w)
 	}
 	tk.w = nil

@@ -175,7 +175,7 @@ func (g *fairGrant) show() (leases []shownLease, queued int) {
 func (p permitHolding) show() (leases []shownLease, queued int) {
 	p.counter.mu.Lock()
 	defer p.counter.mu.Unlock()
-	if p.over {
+	if p.state != permitHeld {
 		return nil, 0
 	}
 	return []shownLease{{p.leaseCore, 0, len(p.ids) / idLength}}, p.counter.queue.length
@@ -203,7 +203,7 @@ func (c *Client) eachWaiting(key string, f func(w *waiter, kind, key string)) {
 		return
 	}
 	add := func(w *waiter, kind, key string) {
-		if w.once {
+		if w.once() {
 			return
 		}
 		if w.lease != nil {

@@ -200,7 +200,7 @@ func (t *stateTest) fair() {
 
 	// One gives up that does not wait, before its request is answered.
 	tk := r.enters(t.T)
-	tk.call.w.once = true
+	tk.call.w.call.wait = 0
 	asks(tk)
 	tk.call.leave(tk.call.w)
 	require.Equal(t, ticketWithdrawing, state(tk))
@@ -210,7 +210,7 @@ func (t *stateTest) fair() {
 	asks(tk)
 	require.Nil(t, tk.settle(time.Now(), false, refusal(), nil))
 	require.Equal(t, ticketQueued, state(tk))
-	tk.call.w.once = true
+	tk.call.w.call.wait = 0
 	tk.call.leave(tk.call.w)
 	require.Equal(t, ticketWithdrawing, state(tk))
 

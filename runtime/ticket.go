@@ -78,7 +78,7 @@ func (r *resource) ask(w *waiter) {
 // prepare returns a request for the head of the queue, w, and the batcher that sends it.
 func (r *resource) prepare(w *waiter) (op *acquireOp, to *transport.Batcher) {
 	r.mu.Lock()
-	if !w.place.queued {
+	if !w.place.queued() {
 		r.mu.Unlock()
 		return nil, nil // it got what it wants a moment ago
 	}
@@ -93,7 +93,7 @@ func (r *resource) prepare(w *waiter) (op *acquireOp, to *transport.Batcher) {
 	switch {
 	case tk.standing:
 		op.line = protocol.StillQueued
-	case !w.once && (tk.refusals > 0 || r.c.contended.lately(r.key, tk.made.Std())) && r.c.attends(r.key) && (w.attends || !r.c.net.Sharded()):
+	case !w.once() && (tk.refusals > 0 || r.c.contended.lately(r.key, tk.made.Std())) && r.c.attends(r.key) && (w.attends || !r.c.net.Sharded()):
 		// With sharded channels another waiter may stop listening: then a hand-over to this process would go unheard.
 		op.line = protocol.Queued
 		tk.standing = true
@@ -197,9 +197,9 @@ func (r *resource) settle(op *acquireOp, sent time.Time, reply protocol.Verdict,
 	}
 	defer w.asks.Add(-1) // not sooner: a caller that gives up may recycle w only when no request knows it
 	switch {
-	case !w.place.queued && next == nil:
+	case !w.place.queued() && next == nil:
 		return r.abandon()
-	case !w.place.queued:
+	case !w.place.queued():
 		r.promptHead()
 	case err != nil:
 		w.notify(event{kind: failed, err: err})
@@ -379,7 +379,7 @@ func (r *resource) abandon() (rest func()) {
 		tk.to(ticketReleasing)
 		r.busy++
 		r.stay()
-		return func() { r.free(newReleaseOp(r, tk, tk.unclaimedGrant)) }
+		return func() { r.free(newReleaseOp(r, tk, nil)) }
 	case tk.outcomeUnknown:
 		r.withdraw(tk)
 	default:
@@ -411,11 +411,11 @@ func (r *resource) resume(again *ticket, t terms, done released, err error) (res
 	switch {
 	case w == nil:
 		return r.abandon()
-	case err != nil || again.unclaimedGrant || again.look || done.Outcome == protocol.NotOurs || w.place.leading:
+	case err != nil || again.unclaimedGrant || again.look || done.Outcome == protocol.NotOurs || w.place.leading():
 		r.promptHead()
 	default:
 		again.seen = &sighting{done.sent, done.At}
-		w.place.leading = true
+		w.place.state = placeLeading
 		w.notify(event{kind: refusedFor, ttl: handOverLease, inLine: true})
 	}
 	return nil

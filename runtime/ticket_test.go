@@ -23,7 +23,7 @@ func TestResource_AsksOnceMoreWhenTheClockWasSetBack(t *testing.T) {
 			r.users = 10
 			w := newWaiter(context.Background(), newLease(c, kindMutex, "k", context.Background()), lockConfig{wait: UntilDone, terms: terms{ttl: 30 * time.Second}})
 			r.queue.push(w)
-			w.place.leading = true
+			w.place.state = placeLeading
 			tk := r.ticketFor(w.terms)
 			sent := now()
 			tk.unclaimedGrant, tk.granted, tk.received = true, time.Now().UnixMicro(), now() // as handed does for one who has to ask

@@ -42,7 +42,6 @@ type queueing interface{ queueKey() (key string) }
 type waiter struct {
 	terms  terms
 	limit  time.Duration // WithMaxHold, or 0
-	once   bool          // it tries once
 	events eventQueue    // from the contest
 	alarm  *time.Timer   // pokes it; made at first use
 	lease  *Lease        // the lease for it
@@ -78,9 +77,12 @@ var waiters = sync.Pool{New: func() any {
 func newWaiter(ctx context.Context, l *Lease, cfg lockConfig) *waiter {
 	w := waiters.Get().(*waiter)
 	w.call = call{ctx, cfg.name, monotonic.Now(), cfg.wait}
-	w.terms, w.limit, w.once, w.follows, w.lease = cfg.terms, cfg.maxHold, cfg.wait == 0, cfg.follows, l
+	w.terms, w.limit, w.follows, w.lease = cfg.terms, cfg.maxHold, cfg.follows, l
 	return w
 }
+
+// once reports whether the waiter tries once.
+func (w *waiter) once() bool { return w.call.wait == 0 }
 
 // recycle lets another call use w, which is in no contest any more, unless a request still knows
 // it. A late poke makes that call ask once too often.

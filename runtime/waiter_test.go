@@ -19,7 +19,7 @@ import (
 func TestResource_RequestKnowsItsWaiterUntilItHasSpoken(t *testing.T) {
 	t.Parallel()
 	r := newResource(&Client{}, "k")
-	w := &waiter{events: newEventQueue()}
+	w := &waiter{events: newEventQueue(), call: call{wait: UntilDone}}
 	r.queue.push(w)
 	r.busy = 1
 	w.asks.Add(1)

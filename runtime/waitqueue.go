@@ -2,13 +2,27 @@ package lockrt
 
 // A place is a waiter's position in the queue of a resource or a counter.
 type place struct {
-	queued  bool // guarded by the lock of the queue, with the rest
-	leading bool // it is its turn to ask
-	asked   bool // at a counter: it has asked, and has had no event since
-	granted bool // it has the lease
+	state placeState // guarded by the lock of the queue, with the rest
 
 	before, after *waiter
 }
+
+// A placeState says how far a waiter has come.
+type placeState uint8
+
+const (
+	placeNone    placeState = iota // it is not in the queue
+	placeQueued                    // others are before it
+	placeLeading                   // it is its turn to ask
+	placeAsking                    // at a counter: it has asked, and has had no event since
+	placeGranted                   // it has been given the lease, and is not in the queue
+)
+
+// queued reports whether the waiter is in the queue.
+func (p *place) queued() bool { return p.leading() || p.state == placeQueued }
+
+// leading reports whether it is the turn of the waiter.
+func (p *place) leading() bool { return p.state == placeLeading || p.state == placeAsking }
 
 // A waitQueue is a queue of waiters, linked through their places: unlike a list from the library it
 // allocates nothing.
@@ -18,7 +32,7 @@ type waitQueue struct {
 }
 
 func (q *waitQueue) push(w *waiter) {
-	w.place.queued, w.place.before, w.place.after = true, q.last, nil
+	w.place = place{state: placeQueued, before: q.last}
 	if q.last == nil {
 		q.first = w
 	} else {

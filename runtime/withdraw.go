@@ -58,8 +58,7 @@ type withdrawalGroup struct {
 	all      map[uint64]*withdrawal
 	fresh    int           // how many of them are fresh
 	underWay int           // requests
-	failed   bool          // the last request failed
-	broke    bool          // likewise, though it had a connection
+	err      error         // of the last request
 	last     int           // requests since the client was closed
 	warned   bool          // the missing permission was logged
 	kick     chan struct{} // at most one token
@@ -136,7 +135,7 @@ func (ws *withdrawals) work(group *withdrawalGroup) {
 		switch {
 		case group.fresh > 0 && (group.underWay == 0 || stopped == nil || at.Sub(last) >= withdrawTogether):
 			batch, pause = group.pick(true), leastWithdrawPause
-		case stopped == nil && group.underWay == 0 && group.broke && group.last < mostLast && len(group.all) > 0:
+		case stopped == nil && group.underWay == 0 && transport.Unknown(group.err) && group.last < mostLast && len(group.all) > 0:
 			batch = group.pick(false)
 		case len(group.all) == 0 && group.underWay == 0, stopped == nil && group.underWay == 0:
 			delete(ws.groups, group.by)
@@ -145,7 +144,7 @@ func (ws *withdrawals) work(group *withdrawalGroup) {
 			return
 		case group.underWay == 0 && !at.Before(next):
 			batch, pause = group.pick(false), min(2*pause, mostWithdrawPause)
-			if group.failed {
+			if group.err != nil {
 				pause = min(pause, mostFailingWithdrawPause)
 			}
 		}
@@ -217,7 +216,7 @@ func (ws *withdrawals) answered(group *withdrawalGroup, batch []sentWithdrawal, 
 	var over []func()
 	failed := 0
 	ws.mu.Lock()
-	group.failed, group.broke = err != nil, transport.Unknown(err)
+	group.err = err
 	tell := transport.Denied(err) && !group.warned
 	group.warned = group.warned || tell
 	for _, s := range batch {
