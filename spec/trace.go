@@ -218,6 +218,8 @@ func (c *Check) steps(s State, e Said) (some []State, why string) {
 		return []State{c.fault(s, e)}, ""
 	case "RunAcquire", "RunRenew", "RunRelease":
 		return c.served(s, e)
+	case "JavaTakes", "JavaFrees":
+		return java(s, e)
 	}
 	p := e.Who.P
 	pr := s.Proc[p]
@@ -296,6 +298,18 @@ func (c *Check) steps(s State, e Said) (some []State, why string) {
 		some = append(some, step.To)
 	}
 	return some, why
+}
+
+// java is what a program with Redisson does: it takes a free lock, has what it has for a lease from now, or frees it.
+func java(s State, e Said) (some []State, why string) {
+	if s.Srv.Owner != Redisson && (e.Action == "JavaFrees" || s.Srv.Owner != None) {
+		return nil, fmt.Sprintf("%d:%d may have it", s.Srv.Owner.P, s.Srv.Owner.N)
+	}
+	to := s.clone()
+	if to.Srv.Owner, to.Srv.Left, to.Srv.How = Redisson, int(e.TTL), "asked"; e.Action == "JavaFrees" {
+		to.Srv.open()
+	}
+	return []State{to}, ""
 }
 
 // over reports whether o is withdrawn.

@@ -154,7 +154,9 @@ func TestCheckRejects(t *testing.T) {
 			Said{At: 2 * ms, Action: "RunAcquire", Who: a, TTL: time.Second, Drawn: []Draw{{a, 6, 6}}}),
 		"tokens fall where the server forgets, whose clock goes on": {{At: 0, Action: "Asks", Who: a}, {At: 1 * ms, Action: "RunAcquire", Who: a, TTL: time.Second, Drawn: []Draw{{a, 5, 6}}},
 			{At: 2 * ms, Action: "Granted", Who: a, Trust: 998 * ms, Token: 5}, {At: 3 * ms, Action: "Fault", Srv: free}, {At: 4 * ms, Action: "RunRelease", Who: a, Drawn: []Draw{{a, 1, 1}}}},
-		"a renewal that nobody sent": append(slices.Clone(granted), Said{At: 3 * ms, Action: "RunRenew", Who: a, TTL: time.Second}),
+		"Redisson takes what somebody has": append(slices.Clone(granted), Said{At: 3 * ms, Action: "JavaTakes", Who: Redisson, TTL: time.Second, Srv: has(Redisson, time.Second)}),
+		"Redisson frees what somebody has": append(slices.Clone(granted), Said{At: 3 * ms, Action: "JavaFrees", Who: Redisson, Srv: free}),
+		"a renewal that nobody sent":       append(slices.Clone(granted), Said{At: 3 * ms, Action: "RunRenew", Who: a, TTL: time.Second}),
 	} {
 		c := NewCheck(2, 200*ms, ms/2, 0)
 		for i, e := range trace {

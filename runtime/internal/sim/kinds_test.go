@@ -40,7 +40,7 @@ func (k *kind) remains(key string) bool {
 var kinds = []*kind{mutex, mutex, fair, rw, permits, semaphore, latch, multi, red}
 
 func kindNamed(name string) *kind {
-	for _, k := range kinds {
+	for _, k := range append([]*kind{besides}, kinds...) {
 		if k.name == name {
 			return k
 		}

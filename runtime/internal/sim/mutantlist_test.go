@@ -131,6 +131,14 @@ var allMutants = []mutant{
 		old: "<<min(refusals, 8)", new: "<<min(refusals, 0)",
 	},
 	{
+		name: "Redisson's waiters are not told of a free lock", kind: "besides", file: "scripts/free.lua",
+		old: "      redis.pcall(publish, KEYS[3 * i], message) -- as in say.lua\n", new: "",
+	},
+	{
+		name: "Redisson's waiters are not told that it is their turn", kind: "besides", file: "scripts/release.lua",
+		old: "  say(publish, channel, message .. message)\n", new: "",
+	},
+	{
 		name: "a majority of two", kind: "red", file: "runtime/redlock.go",
 		old: "return len(m.parts)/2 + 1 }", new: "return len(m.parts) / 2 }",
 	},

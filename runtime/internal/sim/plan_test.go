@@ -14,6 +14,7 @@ type plan struct {
 	servers, processes, workers, keys, rounds int
 	watchdog, latency, horizon                time.Duration
 	fenced, fixed                             bool
+	javas                                     int // threads of a program with Redisson
 	options                                   lockrt.Options
 	steps                                     []step
 	forgets                                   bool // a server forgets something
@@ -27,10 +28,15 @@ type step struct {
 	do func(w *world)
 }
 
-func newPlan(r *rand.Rand, only string) *plan {
+func newPlan(r, java *rand.Rand, only string) *plan {
 	p := &plan{kind: kinds[r.IntN(len(kinds))]}
 	if only != "" {
 		p.kind = kindNamed(only)
+	} else if p.kind == mutex && java.IntN(4) == 0 {
+		p.kind = besides
+	}
+	if p.kind == besides {
+		p.javas = 1 + java.IntN(2)
 	}
 	p.servers = p.kind.servers
 	p.processes = 2 + r.IntN(3)

@@ -21,6 +21,7 @@ type process struct {
 	id    int // from 1 on
 	ctx   context.Context
 	kill  context.CancelFunc
+	uuid  string // what its owners begin with
 	cs    []*lockrt.Client
 	rcs   []rueidis.Client
 	links []*link
@@ -32,22 +33,39 @@ type process struct {
 
 // start starts one more process.
 func (w *world) start(ctx context.Context, workers *sync.WaitGroup) {
-	w.mu.Lock()
-	p := &process{w: w, id: len(w.processes) + 1}
-	w.processes = append(w.processes, p)
-	w.mu.Unlock()
-	p.ctx, p.kill = context.WithCancel(ctx)
+	p := w.enlist(ctx)
 	for _, s := range w.servers {
 		p.connect(s)
 	}
+	p.uuid = p.cs[0].ID()
 	for i := range w.plan.workers {
 		g := &worker{p: p, id: i, rng: w.random("worker", p.id, i)}
 		workers.Go(g.live)
 	}
 }
 
-// connect makes a client of a server, with connections as Open has them.
+// enlist makes one more process, that does nothing yet.
+func (w *world) enlist(ctx context.Context) *process {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p := &process{w: w, id: len(w.processes) + 1}
+	p.ctx, p.kill = context.WithCancel(ctx)
+	w.processes = append(w.processes, p)
+	return p
+}
+
+// connect makes a client of a server.
 func (p *process) connect(s *server) {
+	rc := p.reach(s)
+	c, err := lockrt.New(rc, p.w.plan.options)
+	if err != nil {
+		p.w.t.Fatal(err)
+	}
+	p.cs, p.rcs = append(p.cs, c), append(p.rcs, rc)
+}
+
+// reach connects to a server, as Open does.
+func (p *process) reach(s *server) rueidis.Client {
 	l := p.w.join(p, s)
 	p.links = append(p.links, l)
 	opts := p.w.plan.options
@@ -67,11 +85,7 @@ func (p *process) connect(s *server) {
 	if err != nil {
 		p.w.t.Fatal(err)
 	}
-	c, err := lockrt.New(rc, opts)
-	if err != nil {
-		p.w.t.Fatal(err)
-	}
-	p.cs, p.rcs = append(p.cs, c), append(p.rcs, rc)
+	return rc
 }
 
 // die ends a process between two instructions. Its servers are told by the system that its connections are closed, unless the

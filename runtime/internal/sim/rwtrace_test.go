@@ -82,7 +82,7 @@ func (x *rwTraced) observe(s *server, e *event) {
 		}
 		return
 	}
-	keys := s.keysOf(e)
+	keys := e.keys()
 	of, all := rwEvents(e.script, keys, e.cmd[3+len(keys):], said(e.reply))
 	for i, said := range all {
 		key := of[i]

@@ -139,6 +139,7 @@ func requestsOf(script string, keys, args []string, at func(i, each int) string,
 		owner, _, _ := strings.Cut(place, "+")
 		all[len(all)-1].drawn = drawn(calls, key, owner, n)
 	}
+	askers := map[string]string{} // of locks: the place of who wants it again
 	switch script {
 	case "take":
 		for i, key := range keys {
@@ -164,9 +165,14 @@ func requestsOf(script string, keys, args []string, at func(i, each int) string,
 			own, again, ttl := args[3+4*i], args[4+4*i], args[5+4*i]
 			value := at(i, 4)
 			add(value, keys[4*i], "RunRelease", own, "", 0)
-			_, many, _ := strings.Cut(again, "+")
-			many, _, _ = strings.Cut(many, ",")
-			draws(keys[4*i], again, many)
+			if again != "" {
+				askers[keys[4*i]] = again
+			}
+			if !slices.Contains(keys[4*i+1:], keys[4*i]) { // else what was drawn of it, by whichever release, is said of the last
+				_, many, _ := strings.Cut(askers[keys[4*i]], "+")
+				many, _, _ = strings.Cut(many, ",")
+				draws(keys[4*i], askers[keys[4*i]], many)
+			}
 			if again != "" && value != ":-1" {
 				add(value, keys[4*i], "RunAcquire", again, ttl, -1)
 			}
@@ -231,7 +237,7 @@ type traced struct {
 // is called.
 func (w *world) trace() (stop func()) {
 	switch w.plan.kind.name {
-	case "mutex", "multi":
+	case "mutex", "besides", "multi":
 		x := &traced{tracer: newTracer(w.plan.processes, 2*time.Millisecond, time.Millisecond+2*time.Microsecond), w: w}
 		w.observes = append(w.observes, x.observe)
 		w.faulted = append(w.faulted, x.disturbed)
@@ -263,7 +269,7 @@ func (x *traced) observe(s *server, e *event) {
 	}
 	requests := []request{}
 	if e.script != "" {
-		requests = requestsOf(e.script, s.keysOf(e), e.cmd[3+len(s.keysOf(e)):], said(e.reply), e.effects)
+		requests = requestsOf(e.script, e.keys(), e.cmd[3+len(e.keys()):], said(e.reply), e.effects)
 	} else if e.process == 0 && writes[strings.ToUpper(e.cmd[0])] {
 		for _, key := range x.w.locks() {
 			requests = append(requests, request{key: key, action: "Fault"})
@@ -275,13 +281,20 @@ func (x *traced) observe(s *server, e *event) {
 			func(uuid string) bool { return !s.listens(protocol.ProcessChannel(uuid)) },
 			func(key string) bool { return s.listens(protocol.LockChannel(key)) })
 	}
+	if key, did := javaDid(e); key != "" {
+		did.At = time.Since(x.began)
+		x.mu.Lock()
+		did.Srv = x.see(s, key)
+		x.say(key, did)
+		x.mu.Unlock()
+	}
 	for _, bad := range x.failed() {
 		x.w.fail("%s", bad)
 	}
 }
 
-// keysOf returns the keys of the script of an event.
-func (s *server) keysOf(e *event) []string {
+// keys returns the keys of the script of an event.
+func (e *event) keys() []string {
 	n := 0
 	_, _ = fmt.Sscan(e.cmd[2], &n)
 	return e.cmd[3 : 3+n]

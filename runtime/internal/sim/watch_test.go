@@ -324,7 +324,7 @@ func (v *watch) known(s *server, key string) (bad []string) {
 	}
 	owners, _ := s.m.HKeys(key)
 	for _, c := range v.trusted[key] {
-		has := slices.ContainsFunc(owners, func(o string) bool { return strings.HasPrefix(o, c.p.cs[0].ID()) })
+		has := slices.ContainsFunc(owners, func(o string) bool { return strings.HasPrefix(o, c.p.uuid) })
 		if has || !c.trusts() {
 			c.missing = 0
 			continue

@@ -89,7 +89,7 @@ const wallLimit = time.Minute
 
 func newWorld(t *testing.T, seed uint64, only string) *world {
 	w := &world{t: t, seed: seed, began: time.Now(), changed: make(chan struct{}), done: map[string]int{}, scripts: map[[2]int][]time.Duration{}, net: newNetwork()}
-	w.plan = newPlan(w.random("plan"), only)
+	w.plan = newPlan(w.random("plan"), w.random("redisson"), only)
 	w.watch = newWatch(w)
 	for i := range w.latches {
 		w.latches[i].ready = make(chan struct{})
@@ -128,6 +128,9 @@ func (w *world) live() {
 	var workers sync.WaitGroup
 	for range w.plan.processes {
 		w.start(ctx, &workers) // before anything is broken: that a first connection fails is the caller's to see
+	}
+	if w.plan.javas > 0 {
+		w.startJava(ctx, &workers)
 	}
 	for _, s := range w.plan.steps {
 		w.act(s.at, s.do)
