@@ -87,6 +87,7 @@ var tools = []tool{
 	{name: "lockgen", goals: map[int]float64{1: 0.35, 100: 0.8, 1000: 2.5}, prepare: clean, calls: once("lockgen", "./...")},
 	{name: "lockgen, cold build cache", cold: true, goals: map[int]float64{1: 0.6, 100: 1.2, 1000: 3.75}, prepare: clean, calls: once("lockgen", "./...")},
 	{name: "lockgen -check, unchanged since the last", goals: map[int]float64{1000: 0.35}, prepare: checked, calls: once("lockgen", "-check", "./...")},
+	{name: "lockgen -check, one file changed since the last", prepare: edited, calls: once("lockgen", "-check", "./...")},
 	{name: "go build of the same, with the output", prepare: changed, calls: once("go", "build", "./...")},
 	{name: "moq, per package", module: "github.com/matryer/moq@v0.8.1", prepare: clean, calls: func(n int) [][]string {
 		return perPackage(n, func(i, count int) []string {
@@ -306,20 +307,33 @@ func checked(b *bench, dir string) error {
 	return err
 }
 
+// edited has one file changed since then, in the package that all others import: what it declares is the same.
+func edited(b *bench, dir string) error {
+	if err := checked(b, dir); err != nil {
+		return err
+	}
+	return b.edit(filepath.Join(dir, synth.Package(0), "types.go"), "func turn() string { return %q }")
+}
+
+// edit writes a declaration to the end of a file, in the place of the one before. Each is another one.
+func (b *bench) edit(name, declaration string) error {
+	b.turn++
+	src, err := os.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	const mark = "\n// Turn.\n"
+	before, _, _ := bytes.Cut(src, []byte(mark))
+	return os.WriteFile(name, fmt.Appendf(nil, "%s%s"+declaration+"\n", before, mark, fmt.Sprintf("%d of %d", b.turn, os.Getpid())), 0o644)
+}
+
 // changed changes all packages as well, so that the build cache has what they import but not them.
 func changed(b *bench, dir string) error {
 	if err := generated(b, dir); err != nil {
 		return err
 	}
-	b.turn++
 	for i := range synth.Packages {
-		name := filepath.Join(dir, synth.Package(i), "types.go")
-		src, err := os.ReadFile(name)
-		if err != nil {
-			return err
-		}
-		before, _, _ := bytes.Cut(src, []byte("\nconst turn"))
-		if err := os.WriteFile(name, fmt.Appendf(nil, "%s\nconst turn = \"%d of %d\"\n", before, b.turn, os.Getpid()), 0o644); err != nil {
+		if err := b.edit(filepath.Join(dir, synth.Package(i), "types.go"), "const turn = %q"); err != nil {
 			return err
 		}
 	}

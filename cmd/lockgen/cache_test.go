@@ -98,9 +98,9 @@ type Service interface {
 	}
 	kept := func() os.FileInfo {
 		t.Helper()
-		names, err := filepath.Glob(filepath.Join(home, "*", "lockgen", "*"))
+		names, err := filepath.Glob(filepath.Join(home, "*", "lockgen", "calls", "*"))
 		require.NoError(t, err)
-		more, err := filepath.Glob(filepath.Join(home, "lockgen", "*"))
+		more, err := filepath.Glob(filepath.Join(home, "lockgen", "calls", "*"))
 		require.NoError(t, err)
 		names = append(names, more...)
 		require.Len(t, names, 1)

@@ -130,7 +130,8 @@
 // all is printed as one JSON object with the arrays diagnostics, notes and files, and with -check the string diff.
 //
 // A run that finds all up to date notes the sums of all files that it depends on, in the user's cache directory; if nothing has changed the next
-// one believes that, and takes a tenth of the time. Not in CI, where the environment has CI, nor with -cache=off.
+// one believes that, and takes a tenth of the time. It notes the same of each package, with what the packages that it imports declare: the next run
+// does not generate again what nothing has changed for, and takes half the time. Not in CI, where the environment has CI, nor with -cache=off.
 //
 // # All locks together
 //

@@ -21,9 +21,17 @@ import (
 	"github.com/lockgen/lockgen/templates"
 )
 
-// run is the whole program: load, check, render, and at the end, if nothing is wrong, touch the disk.
 func run(c *Config, dir string, stdout, stderr io.Writer) (int, error) {
-	r := &runner{c: c, dir: dir, list: diag.New(token.NewFileSet())}
+	return newRunner(c, dir).run(stdout, stderr)
+}
+
+func newRunner(c *Config, dir string) *runner {
+	return &runner{c: c, dir: dir, list: diag.New(token.NewFileSet()), program: memo.Self}
+}
+
+// run is the whole program: load, check, render, and at the end, if nothing is wrong, touch the disk.
+func (r *runner) run(stdout, stderr io.Writer) (int, error) {
+	c := r.c
 	if err := r.read(); err != nil {
 		return exitTrouble, err
 	}
@@ -48,8 +56,8 @@ func run(c *Config, dir string, stdout, stderr io.Writer) (int, error) {
 	if err := r.report(changed, stdout, stderr); err != nil {
 		return exitTrouble, err
 	}
-	if r.print != "" && !wrong && len(changed) == 0 && !c.Quiet && r.list.Warnings() == 0 && len(r.loaded.Notes) == 0 && r.sawOutputs() && r.loaded.Unchanged() {
-		r.memo.Keep(r.print, strings.Join(r.summary, "\n"))
+	if !wrong {
+		r.remember(len(changed) == 0 && !c.Quiet && r.list.Warnings() == 0 && len(r.loaded.Notes) == 0)
 	}
 	switch {
 	case wrong || c.Check && len(changed) > 0:
@@ -66,22 +74,24 @@ type runner struct {
 	dir     string
 	list    *diag.List
 	loaded  *load.Result
-	outputs []check.Output
+	outputs []made
 	files   []write.File
 	survey  *survey.Survey
-	summary []string // the locks of each service
+	summary []string      // the locks of each service
+	program func() string // finds self
+	self    string        // fingerprint of this program; empty if nothing is remembered
 	memo    memo.Memo
-	print   string // of this program and its input
+	print   string // of this program and its input; empty if that is not known
 }
 
 // read loads and checks all packages. Mistakes of all of them are wanted.
 func (r *runner) read() (err error) {
 	cfg := load.Config{Dir: r.dir, Tags: r.c.Tags, Patterns: r.c.Patterns}
 	if r.c.Command == "" && (r.c.Cache == "on" || r.c.Cache == "auto" && os.Getenv("CI") == "") {
-		if self := memo.Self(); self != "" {
-			r.memo = memo.For(append([]string{r.dir, r.c.Tags}, r.c.Patterns...)...)
+		if r.self = r.program(); r.self != "" {
+			r.memo = memo.ForCall(append([]string{r.dir, r.c.Tags}, r.c.Patterns...)...)
 			cfg.Known = func(input string) bool {
-				r.print = self + " " + input
+				r.print = r.self + " " + input
 				said, known := r.memo.Find(r.print)
 				if said != "" {
 					r.summary = strings.Split(said, "\n")
@@ -98,10 +108,11 @@ func (r *runner) read() (err error) {
 	checks := check.NewRun(r.list, strings.FieldsFunc(r.c.Tags, func(c rune) bool { return c == ',' || c == ' ' })...)
 	for i, pkg := range r.loaded.Packages {
 		r.loaded.Packages[i] = nil // syntax and types of expressions are most of the memory, and have served
+		known := r.recall(pkg)
 		for _, out := range checks.Package(pkg) {
 			uses = append(uses, out.Uses...)
 			out.Uses = nil
-			r.outputs = append(r.outputs, out)
+			r.outputs = append(r.outputs, made{Output: out, of: known})
 		}
 	}
 	checks.End()
@@ -113,12 +124,6 @@ func (r *runner) read() (err error) {
 		r.loaded.Notes = nil
 	}
 	return nil
-}
-
-// sawOutputs reports whether the fingerprint is of the outputs as they are to be. Another run may have written one
-// since, and removed it again.
-func (r *runner) sawOutputs() bool {
-	return !slices.ContainsFunc(r.files, func(f write.File) bool { return !r.loaded.Saw(f.Name, f.Content) })
 }
 
 // render makes all files in memory, unless something is wrong: then there are none.
@@ -134,6 +139,9 @@ func (r *runner) render() error {
 	for range runtime.GOMAXPROCS(0) {
 		workers.Go(func() {
 			for i := int(next.Add(1) - 1); i < len(r.outputs); i = int(next.Add(1) - 1) {
+				if r.outputs[i].of.fresh {
+					continue
+				}
 				rendered[i], failed[i] = layouts.Render(r.outputs[i].Model)
 				r.outputs[i].Model = nil // models and types are most of the memory now
 			}
@@ -147,6 +155,10 @@ func (r *runner) render() error {
 		}
 		name := output.Name(out.Source)
 		produced[name] = true
+		if out.of.fresh {
+			continue // it is there as it is to be
+		}
+		out.of.stale = out.of.stale || !r.loaded.Saw(name, rendered[i])
 		r.files = append(r.files, write.File{Name: name, Content: rendered[i]})
 	}
 	for _, name := range r.loaded.Outputs {

@@ -11,13 +11,20 @@ import (
 	"strings"
 
 	"golang.org/x/tools/go/packages"
+
+	"github.com/lockgen/lockgen/cmd/lockgen/internal/load/partial"
+	"github.com/lockgen/lockgen/cmd/lockgen/internal/output"
 )
 
+// sums are those of what is in files, by their names.
+type sums map[string][sha256.Size]byte
+
 // fingerprint changes with everything that the run depends on: which packages there are and of which files, and what is in those that can change.
-// Those of the module cache and of the Go installation can't, other than with their version. Files are the sums of those that were read already.
-func fingerprint(roots []*packages.Package, files map[string][sha256.Size]byte) (string, error) {
+// Those of the module cache and of the Go installation can't, other than with their version. The salt is what else it depends on. Files are the sums of those that were read already.
+func fingerprint(salt string, roots []*packages.Package, files sums) (string, error) {
 	h := sha256.New()
-	sums := maps.Clone(files)
+	fmt.Fprintf(h, "%q\n", salt)
+	all := maps.Clone(files)
 	installed := map[string]string{}
 	var pkgs []*packages.Package
 	packages.Visit(roots, nil, func(p *packages.Package) { pkgs = append(pkgs, p) })
@@ -29,20 +36,85 @@ func fingerprint(roots []*packages.Package, files map[string][sha256.Size]byte) 
 			continue
 		}
 		for _, name := range p.GoFiles {
-			if _, ok := sums[name]; ok {
+			if _, ok := all[name]; ok {
 				continue
 			}
 			src, err := os.ReadFile(name)
 			if err != nil {
 				return "", err
 			}
-			sums[name] = sha256.Sum256(src)
+			all[name] = sha256.Sum256(src)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(sums)) {
-		fmt.Fprintf(h, "%q %x\n", name, sums[name])
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		fmt.Fprintf(h, "%q %x\n", name, all[name])
 	}
 	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// prints are the fingerprints of packages, by their IDs: each changes with everything that the outputs of its package depend on. That is all that is in
+// the Go files of its directory, and what the packages that it imports, directly or not, declare: of those the bodies of functions do not count, nor
+// the outputs that they have themselves.
+type prints struct {
+	salt      string
+	sums      sums                // of the files in the directories of the run
+	inDir     map[string][]string // these files
+	declared  map[string]string   // what a package declares, and all that it imports, by its ID
+	installed map[string]string   // versions of Go, by their directories
+}
+
+func newPrints(salt string, files sums) *prints {
+	p := &prints{salt: salt, sums: files, inDir: map[string][]string{}, declared: map[string]string{}, installed: map[string]string{}}
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		p.inDir[filepath.Dir(name)] = append(p.inDir[filepath.Dir(name)], name)
+	}
+	return p
+}
+
+// of is the fingerprint of a package of the run, or empty if one of its files has just been removed.
+func (p *prints) of(pkg *packages.Package) string {
+	h := sha256.New()
+	fmt.Fprintf(h, "%q %q %q\n", p.salt, pkg.Dir, pkg.IgnoredFiles)
+	for _, name := range p.inDir[pkg.Dir] {
+		fmt.Fprintf(h, "%q %x\n", name, p.sums[name])
+	}
+	declared, err := p.declares(pkg)
+	if err != nil {
+		return ""
+	}
+	return hex.EncodeToString(h.Sum([]byte(declared)))
+}
+
+// declares is the fingerprint of what a package declares, with all that it imports.
+func (p *prints) declares(pkg *packages.Package) (string, error) {
+	if known, ok := p.declared[pkg.ID]; ok {
+		return known, nil
+	}
+	p.declared[pkg.ID] = "" // the go command leaves out one import of a circle
+	h := sha256.New()
+	fmt.Fprintf(h, "%q %q %q\n", pkg.ID, pkg.Name, pkg.Dir)
+	if version, ok := fixed(pkg, p.installed); ok {
+		fmt.Fprintf(h, "%q %q\n", version, pkg.GoFiles)
+	} else {
+		for _, name := range pkg.GoFiles {
+			src, err := os.ReadFile(name)
+			if err != nil {
+				return "", err
+			}
+			if _, isOutput := output.Source(name); !isOutput || !output.Ours(src) {
+				fmt.Fprintf(h, "%q %x\n", name, sha256.Sum256(partial.Outline(src)))
+			}
+		}
+	}
+	for _, path := range slices.Sorted(maps.Keys(pkg.Imports)) {
+		declared, err := p.declares(pkg.Imports[path])
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(h, "%q %s\n", path, declared)
+	}
+	p.declared[pkg.ID] = hex.EncodeToString(h.Sum(nil))
+	return p.declared[pkg.ID], nil
 }
 
 // fixed is the version of a package whose files don't change. Installed are the versions of Go that were seen.

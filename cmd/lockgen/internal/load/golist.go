@@ -51,16 +51,16 @@ func (l *loader) golist(patterns []string, tests bool) ([]*packages.Package, err
 // environment is that of the go command, which is asked what the packages are built for. Where nothing has been built yet, that would first write an index of all packages for its
 // later calls, which takes longer than to do without one.
 func (l *loader) environment() []string {
-	l.arch = runtime.GOARCH
-	cmd := exec.Command("go", "env", "GOCACHE", "GOARCH")
+	l.os, l.arch = runtime.GOOS, runtime.GOARCH
+	cmd := exec.Command("go", "env", "GOCACHE", "GOOS", "GOARCH")
 	cmd.Dir = l.cfg.Dir
 	out, err := cmd.Output()
 	if err != nil {
 		return nil // that of this program; packages.Load will say what is wrong
 	}
-	cache, arch, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
-	l.arch = strings.TrimSpace(arch)
-	if _, err := os.Stat(filepath.Join(strings.TrimSpace(cache), "README")); !errors.Is(err, fs.ErrNotExist) {
+	said := append(strings.Split(strings.ReplaceAll(string(out), "\r", ""), "\n"), "", "", "")
+	l.os, l.arch = said[1], said[2]
+	if _, err := os.Stat(filepath.Join(said[0], "README")); !errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	return append(os.Environ(), "GODEBUG=goindex=0,"+os.Getenv("GODEBUG"))

@@ -46,8 +46,9 @@ type Result struct {
 	Known    bool       // there is nothing to do
 
 	roots []*packages.Package
-	print string                       // the fingerprint
-	sums  map[string][sha256.Size]byte // of the files that it is of
+	salt  string // what else outputs depend on
+	print string // the fingerprint; empty if nobody asked for it
+	sums  sums   // of the files that it is of
 }
 
 // Saw reports whether the fingerprint is of a file with this content, or of none if the content is
@@ -57,10 +58,10 @@ func (r *Result) Saw(name string, content []byte) bool {
 	return ok == (content != nil) && (!ok || sum == sha256.Sum256(content))
 }
 
-// Unchanged reports whether all files are still what the fingerprint is of. Somebody else may have written some since,
-// such as another run: then the fingerprint says nothing about what this run has found.
+// Unchanged reports whether all files are still what the fingerprints are of. Somebody else may have written some
+// since, such as another run: then the fingerprints say nothing about what this run has found.
 func (r *Result) Unchanged() bool {
-	now := map[string][sha256.Size]byte{}
+	now := sums{}
 	for _, pkg := range r.roots {
 		all, err := sources(pkg)
 		if err != nil {
@@ -70,7 +71,7 @@ func (r *Result) Unchanged() bool {
 			now[file.name] = sha256.Sum256(file.text)
 		}
 	}
-	again, err := fingerprint(r.roots, now)
+	again, err := fingerprint(r.salt, r.roots, now)
 	return err == nil && again == r.print
 }
 
@@ -97,6 +98,7 @@ func (r *Result) Linked(a, b string) bool {
 // A Package is one with directives.
 type Package struct {
 	Path, Name string
+	Print      string // its fingerprint, or empty if nobody asked for it
 	Types      *types.Package
 	Info       *types.Info
 	Errors     []types.Error            // of its declarations; those that no directive reaches don't matter
@@ -127,7 +129,7 @@ func Load(cfg Config, list *diag.List) (*Result, error) {
 			return nil, fmt.Errorf("%s: a file; name its package instead, here lockgen %s", pattern, here(pattern))
 		}
 	}
-	l := &loader{cfg: cfg, list: list, result: &Result{}, sums: map[string][sha256.Size]byte{}}
+	l := &loader{cfg: cfg, list: list, result: &Result{}, sums: sums{}}
 	roots, err := l.golist(cfg.Patterns, false)
 	if err != nil {
 		return nil, err
@@ -157,8 +159,10 @@ func Load(cfg Config, list *diag.List) (*Result, error) {
 		}
 		roots = append(roots, tests...)
 	}
+	l.result.roots = roots
 	if cfg.Known != nil {
-		print, err := fingerprint(roots, l.sums)
+		l.result.salt = strings.Join([]string{cfg.Tags, l.os, l.arch}, " ")
+		print, err := fingerprint(l.result.salt, roots, l.sums)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
@@ -167,7 +171,6 @@ func Load(cfg Config, list *diag.List) (*Result, error) {
 			return l.result, nil
 		}
 	}
-	l.result.roots = roots
 	l.annotate(partial.New(list.Fset(), l.arch), roots, hits)
 	slices.SortStableFunc(l.result.Packages, func(a, b *Package) int { return strings.Compare(a.Path, b.Path) })
 	slices.Sort(l.result.Outputs)
@@ -188,8 +191,9 @@ type loader struct {
 	cfg    Config
 	list   *diag.List
 	result *Result
-	sums   map[string][sha256.Size]byte // of the files in the directories of the run
-	arch   string                       // that the packages are built for
+	sums   sums   // of the files in the directories of the run
+	os     string // that the packages are built for
+	arch   string
 }
 
 // scan reads the files of a package's directory and remembers those that may have directives. It reports whether a test
@@ -337,10 +341,14 @@ func (l *loader) annotate(program *partial.Program, roots []*packages.Package, h
 			}
 		}
 	}
+	fingerprints := newPrints(l.result.salt, l.sums)
 	for i, u := range units {
 		p := l.result.Packages[i]
 		p.Types, p.Abroad = u.Types(), program.Abroad
 		p.Info, p.Errors = u.Info, u.Errors
+		if l.result.print != "" {
+			p.Print = fingerprints.of(u.Package)
+		}
 	}
 }
 

@@ -11,17 +11,22 @@ import (
 	"strings"
 )
 
-// A Memo is what is remembered about one way to call the program.
+// A Memo is what is remembered about one way to call the program, or about one package.
 type Memo struct{ name string }
 
-// For finds the memo of a call, by whatever tells it from other calls. It is in the user's cache directory; if there is none, nothing is remembered.
-func For(call ...string) Memo {
+// ForCall finds the memo of a call, by whatever tells it from other calls. It is in the user's cache directory; if there is none, nothing is remembered.
+func ForCall(call ...string) Memo { return in("calls", call) }
+
+// ForPackage finds the memo of a package likewise.
+func ForPackage(pkg ...string) Memo { return in("packages", pkg) }
+
+func in(folder string, of []string) Memo {
 	dir, err := os.UserCacheDir()
 	if err != nil {
 		return Memo{}
 	}
-	sum := sha256.Sum256([]byte(strings.Join(call, "\x00")))
-	return Memo{filepath.Join(dir, "lockgen", hex.EncodeToString(sum[:]))}
+	sum := sha256.Sum256([]byte(strings.Join(of, "\x00")))
+	return Memo{filepath.Join(dir, "lockgen", folder, hex.EncodeToString(sum[:]))}
 }
 
 // Find returns what was kept with this fingerprint, if it is the one that was kept last.

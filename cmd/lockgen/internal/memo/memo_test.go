@@ -19,7 +19,7 @@ func home(t *testing.T) {
 
 func TestMemo(t *testing.T) {
 	home(t)
-	m := memo.For("dir", "./...")
+	m := memo.ForCall("dir", "./...")
 	found := func(m memo.Memo, fingerprint string) bool {
 		_, ok := m.Find(fingerprint)
 		return ok
@@ -29,21 +29,22 @@ func TestMemo(t *testing.T) {
 	said, ok := m.Find("a")
 	require.True(t, ok)
 	require.Equal(t, "one\ntwo", said, "with what the run said")
-	require.True(t, found(memo.For("dir", "./..."), "a"))
-	require.False(t, found(memo.For("dir", "./x"), "a"))
-	require.False(t, found(memo.For("dir./..."), "a"))
+	require.True(t, found(memo.ForCall("dir", "./..."), "a"))
+	require.False(t, found(memo.ForCall("dir", "./x"), "a"))
+	require.False(t, found(memo.ForCall("dir./..."), "a"))
 	m.Keep("b", "")
 	require.False(t, found(m, "a"))
 	m.Keep("", "")
 	require.True(t, found(m, "b"))
 	require.False(t, found(m, ""), "what has no fingerprint is never known")
+	require.False(t, found(memo.ForPackage("dir", "./..."), "b"), "a package is no call")
 }
 
 func TestMemo_WithoutDirectory(t *testing.T) {
 	for _, name := range []string{"XDG_CACHE_HOME", "HOME", "LocalAppData"} {
 		t.Setenv(name, "")
 	}
-	m := memo.For("dir")
+	m := memo.ForCall("dir")
 	m.Keep("a", "")
 	_, ok := m.Find("a")
 	require.False(t, ok)

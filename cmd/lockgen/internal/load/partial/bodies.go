@@ -6,28 +6,50 @@ import "bytes"
 // into bodies, and to parse them takes most of the time. Source that isn't understood is returned as it is.
 func withoutBodies(src []byte) []byte {
 	out := src
-	s := &reader{src: src}
-	for s.next() {
-		if s.depth != 0 || !bytes.HasPrefix(src[s.at:], []byte("func")) || s.at > 0 && src[s.at-1] != '\n' {
-			continue
-		}
-		from, to, ok := s.body()
-		if !ok {
-			continue
-		}
+	for _, body := range bodies(src) {
 		if &out[0] == &src[0] {
 			out = bytes.Clone(src)
 		}
-		for i := from; i < to; i++ {
+		for i := body.from; i < body.to; i++ {
 			if out[i] != '\n' && out[i] != '\r' {
 				out[i] = ' '
 			}
 		}
 	}
-	if s.wrong || s.depth != 0 {
-		return src
-	}
 	return out
+}
+
+// Outline returns what source is without the bodies of its functions, for comparisons: two files with one outline declare the same. Of source that
+// isn't understood it is all.
+func Outline(src []byte) []byte {
+	var out []byte
+	from := 0
+	for _, body := range bodies(src) {
+		out = append(out, src[from:body.from]...)
+		from = body.to
+	}
+	return append(out, src[from:]...)
+}
+
+// A body is the place of what stands between the braces of a function.
+type body struct{ from, to int }
+
+// bodies lists those of the functions that a file declares, or none if it isn't understood.
+func bodies(src []byte) []body {
+	var all []body
+	s := &reader{src: src}
+	for s.next() {
+		if s.depth != 0 || !bytes.HasPrefix(src[s.at:], []byte("func")) || s.at > 0 && src[s.at-1] != '\n' {
+			continue
+		}
+		if from, to, ok := s.body(); ok {
+			all = append(all, body{from, to})
+		}
+	}
+	if s.wrong || s.depth != 0 {
+		return nil
+	}
+	return all
 }
 
 // A reader goes through Go source byte by byte, past comments and literals, and counts brackets.
