@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -394,7 +395,15 @@ func TestList_Scan(t *testing.T) {
 	require.NotContains(t, server.CommandStats(), "keys")
 }
 
-// TestDeployments shows that list, show and force work on sentinels and on a cluster, too.
+// ignoreExit returns no error of a program that has ended with another exit code than 0.
+func ignoreExit(err error) error {
+	if errors.As(err, new(*exec.ExitError)) {
+		return nil
+	}
+	return err
+}
+
+// TestDeployments shows that the verbs work on sentinels and on a cluster, too.
 func TestDeployments(t *testing.T) {
 	t.Parallel()
 	for where, url := range map[string]string{"sentinels": redistest.Sentinel(t).URL(), "cluster": redistest.SharedCluster(t).URL()} {
@@ -407,9 +416,32 @@ func TestDeployments(t *testing.T) {
 			s := ctl(t, url, "show", key)
 			require.Zero(t, s.code, s.err)
 			require.Contains(t, s.out, "orders.Service.Pay of orders on ")
+			other := redistest.Key(t, "other")
+			waiter := holder(t, url, "stock", other, key)
+			_, err := io.WriteString(waiter.stdin, "\n")
+			require.NoError(t, err)
+			until(t, "it waits", func() bool { return len(listed(t, url, key).Waiters) == 1 })
+			s = all(t, url, "why", key)
+			require.Zero(t, s.code, s.err)
+			require.Contains(t, s.out, "orders.Service.Refund of stock on ")
+			require.Contains(t, s.out, "held by orders.Service.Pay of orders on ")
+			require.Zero(t, all(t, url, "deadlocks").code)
+			s = all(t, url, "list", "-scan", key)
+			require.Zero(t, s.code, s.err)
+			require.Contains(t, s.out, fmt.Sprint(" pid ", p.cmd.Process.Pid))
+
 			s = ctl(t, url, "force", "-yes", key)
 			require.Zero(t, s.code, s.err)
 			p.says(t, "ended")
+			waiter.says(t, "got <nil>")
+
+			command := start(t, "lockctl", url, "", "run", "-fence", redistest.Key(t, "run"), "--", "sh", "-c", `test "$LOCKGEN_TOKEN" -gt 0 && echo up; exit 3`)
+			command.says(t, "up")
+			require.NoError(t, ignoreExit(command.cmd.Wait()))
+			require.Equal(t, 3, command.cmd.ProcessState.ExitCode())
+			s = ctl(t, url, "doctor")
+			require.Contains(t, s.out, "replication", s.err)
+			require.Contains(t, s.out, "all servers")
 		})
 	}
 }
