@@ -23,7 +23,8 @@ func (ct *counter) numbered(number *list.Element) protocol.Request {
 // Options.OpTimeout, and then, if anyway is set, in the background.
 func (ct *counter) change(ctx context.Context, anyway bool, cmd func(protocol.Request) protocol.Command) (int64, error) {
 	return ct.once(ctx, anyway, func(r protocol.Request) (int64, error) {
-		return ct.c.net.Run(cmd(r)).Int()
+		reply, _ := ct.c.net.RunInTime(nil, cmd(r))
+		return reply.Int()
 	})
 }
 

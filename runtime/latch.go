@@ -129,7 +129,8 @@ func (s *latchCounter) ask(b *batchRequest, _ bool) (int, time.Duration, error) 
 	heard := ct.heard
 	ct.mu.Unlock()
 	latch := ct.c.wire.Latch(ct.key)
-	left, err := ct.c.net.Run(latch.Count()).Int()
+	reply, _ := ct.c.net.RunInTime(nil, latch.Count())
+	left, err := reply.Int()
 	if err != nil {
 		return 0, 0, err
 	}

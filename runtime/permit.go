@@ -93,7 +93,8 @@ func (s *PermitSemaphore) Release(ctx context.Context, ids ...string) error {
 		}()
 		permits := s.c.wire.PermitSemaphore(s.key)
 		valid, err := ct.once(ctx, true, func(r protocol.Request) (int64, error) {
-			n, err := s.c.net.Run(permits.ReleaseAll(r, raw)).Int()
+			reply, _ := s.c.net.RunInTime(nil, permits.ReleaseAll(r, raw))
+			n, err := reply.Int()
 			if err == nil {
 				ct.wake()
 			}

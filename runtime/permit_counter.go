@@ -33,7 +33,7 @@ func (s permitCounter) ask(b *batchRequest, wanted bool) (int, time.Duration, er
 	}
 	var reply protocol.PermitVerdict
 	permits := s.counter.c.wire.PermitSemaphore(s.counter.key)
-	numbers, err := s.counter.c.net.RunGrant(permits.AcquirePermits(s.counter.asked(b), wants), grants).Ints()
+	numbers, err := s.counter.c.net.RunRoundInTime(permits.AcquirePermits(s.counter.asked(b), wants), grants).Ints()
 	if err == nil {
 		reply, err = protocol.ReadPermits(numbers)
 	}
@@ -98,9 +98,10 @@ func (ct *counter) giveBack(ids string) (valid int64, sent bool, err error) {
 	done := make(chan outcome, 1)
 	permits := ct.c.wire.PermitSemaphore(ct.key)
 	_, err = ct.insist(context.Background(), true, func() {}, func() (int64, error) {
-		valid, err := ct.c.net.Run(permits.Release(ids)).Int()
+		reply, again := ct.c.net.RunInTime(nil, permits.Release(ids))
+		valid, err := reply.Int()
 		if err == nil {
-			done <- outcome{valid, tries}
+			done <- outcome{valid, tries || again}
 			ct.wake()
 		}
 		tries = tries || transport.Unknown(err)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/internal/transport"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
 
@@ -217,10 +218,7 @@ func (r *rwResource) free(tk *rwTicket, done chan<- error) error {
 // release releases a ticket. It tries until Redis has answered, at most for Options.OpTimeout;
 // after that it goes on in the background.
 func (r *rwResource) release(tk *rwTicket) error {
-	return r.c.giveBack(tk.outcomeUnknown, false, func() (bool, error) {
-		done, err := r.releaseOnce(tk)
-		return done != protocol.NotOurs, err
-	}, func() {
+	return r.c.giveBack(tk.outcomeUnknown, false, func() (bool, error) { return r.releaseOnce(tk) }, func() {
 		r.mu.Lock()
 		tk.to(ticketWithdrawing)
 		r.mu.Unlock()
@@ -228,7 +226,13 @@ func (r *rwResource) release(tk *rwTicket) error {
 	})
 }
 
-func (r *rwResource) releaseOnce(tk *rwTicket) (protocol.Outcome, error) {
-	done, err := r.c.net.Run(r.lock.Release(tk.field)).Int()
-	return protocol.Outcome(done), err
+// releaseOnce reports whether the lock was the ticket's, as far as the client knows.
+func (r *rwResource) releaseOnce(tk *rwTicket) (bool, error) {
+	var run func(protocol.Command) transport.Reply
+	if tk.outcomeUnknown {
+		run = r.c.net.RunAside
+	}
+	reply, again := r.c.net.RunInTime(run, r.lock.Release(tk.field))
+	done, err := reply.Int()
+	return protocol.Outcome(done) != protocol.NotOurs || again, err
 }

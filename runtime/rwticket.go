@@ -59,8 +59,8 @@ func (r *rwResource) ask(w *waiter) {
 	r.c.spawn(func() {
 		defer r.quit()
 		sent := time.Now() // before the request: the trust counts from here
-		reply, err := r.send(tk, place, fenced)
-		rest := r.settle(tk, sent, reply, err)
+		reply, again, err := r.send(tk, place, fenced)
+		rest := r.settle(tk, sent, reply, again, err)
 		w.asks.Add(-1)
 		if rest != nil {
 			r.c.spawn(rest) // it may take as long as a lease, and keeps the resource as long as it needs it
@@ -68,30 +68,32 @@ func (r *rwResource) ask(w *waiter) {
 	})
 }
 
-// send sends a request for tk to Redis.
-func (r *rwResource) send(tk *rwTicket, place protocol.Stay, fenced bool) (reply protocol.Verdict, err error) {
+// send sends a request for tk to Redis, more than once if the answer is late.
+func (r *rwResource) send(tk *rwTicket, place protocol.Stay, fenced bool) (verdict protocol.Verdict, again bool, err error) {
 	if tk.write {
 		tokens := 0
 		if fenced {
 			tokens = 1
 		}
-		numbers, err := r.c.net.RunGrant(r.lock.Write(tk.field, place, tokens, tk.ttl), isGranted).Ints()
-		if err != nil {
-			return reply, err
+		reply, again := r.c.net.RunGrantInTime(r.lock.Write(tk.field, place, tokens, tk.ttl), isGranted)
+		numbers, err := reply.Ints()
+		if err == nil {
+			verdict, err = protocol.ReadRWWrite(numbers)
 		}
-		return protocol.ReadRWWrite(numbers)
+		return verdict, again, err
 	}
 	under := ""
 	if tk.under != nil {
 		under = tk.under.ticket.field
 	}
-	n, err := r.c.net.RunGrant(r.lock.Read(tk.field, under, place, tk.ttl), isGranted).Int()
-	return protocol.ReadRWRead(n), err
+	reply, again := r.c.net.RunGrantInTime(r.lock.Read(tk.field, under, place, tk.ttl), isGranted)
+	n, err := reply.Int()
+	return protocol.ReadRWRead(n), again, err
 }
 
 // settle handles the answer to the request for tk. It returns the work that is left when the caller does not want the
-// grant, or possible grant, any more.
-func (r *rwResource) settle(tk *rwTicket, sent time.Time, reply protocol.Verdict, err error) (rest func()) {
+// grant, or possible grant, any more. A request that was sent again may still arrive.
+func (r *rwResource) settle(tk *rwTicket, sent time.Time, reply protocol.Verdict, again bool, err error) (rest func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	defer tk.rest()
@@ -99,7 +101,7 @@ func (r *rwResource) settle(tk *rwTicket, sent time.Time, reply protocol.Verdict
 		r.busy--
 		r.answers.says(err == nil && !reply.Granted(), err)
 	}
-	tk.outcomeUnknown = tk.outcomeUnknown || transport.Unknown(err) || transport.Begun(err)
+	tk.outcomeUnknown = tk.outcomeUnknown || again || transport.Unknown(err) || transport.Begun(err)
 	w := tk.w
 	if err == nil {
 		tk.unclaimedGrant = reply.Granted()

@@ -223,7 +223,7 @@ func (s semaphoreCounter) ask(b *batchRequest, wanted bool) (int, time.Duration,
 		}
 	}
 	permits := s.counter.c.wire.Semaphore(s.counter.key)
-	granted, err := s.counter.c.net.RunGrant(permits.Acquire(s.counter.asked(b), wants), grants).Int()
+	granted, err := s.counter.c.net.RunRoundInTime(permits.Acquire(s.counter.asked(b), wants), grants).Int()
 	if err == nil && granted == protocol.Outdated {
 		err = protocol.ErrOutdated
 	}

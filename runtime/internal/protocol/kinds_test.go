@@ -155,3 +155,20 @@ func TestRenewal(t *testing.T) {
 	_, err = ReadRenewals([]int64{1}, 2)
 	require.EqualError(t, err, "1 replies to 2 renewals")
 }
+
+// TestSentAgain shows that a round that is sent again is the same as one that was in doubt before, and leaves the first alone.
+func TestSentAgain(t *testing.T) {
+	t.Parallel()
+	p := NewProcess(NewUUID(ListensPlain), PublishPlain, time.Minute, 30*time.Second)
+	s, permits := p.Semaphore("k"), p.PermitSemaphore("k")
+	first, doubt := Round{Request: Request{7, 5, time.Minute}, Create: 4}, Round{Request: Request{7, 5, time.Minute}, Create: 4, Again: true}
+	for _, c := range [][2]Command{
+		{s.Acquire(first, []int{1, 2}), s.Acquire(doubt, []int{1, 2})},
+		{permits.AcquirePermits(first, []Permits{{"0123456789abcdef", time.Second}}), permits.AcquirePermits(doubt, []Permits{{"0123456789abcdef", time.Second}})},
+	} {
+		require.NotEqual(t, c[1], c[0])
+		require.Equal(t, c[1], SentAgain(c[0]))
+		require.NotEqual(t, c[1], c[0])
+		require.Equal(t, c[1], SentAgain(c[1]))
+	}
+}

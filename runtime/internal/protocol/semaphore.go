@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"errors"
+	"slices"
 	"strconv"
 	"time"
 
@@ -51,6 +52,16 @@ type Round struct {
 	Request
 	Again  bool // it was sent before
 	Create int  // how many permits a semaphore is created with if it does not exist; 0 not to create it
+}
+
+// againAt is where the arguments of a round say whether it was sent before.
+const againAt = 3
+
+// SentAgain returns a command of a Round, to be sent once more.
+func SentAgain(cmd Command) Command {
+	cmd.Args = slices.Clone(cmd.Args)
+	cmd.Args[againAt] = flag(true)
+	return cmd
 }
 
 func (r Round) args(p *Process, more int) []string {

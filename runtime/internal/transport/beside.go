@@ -1,7 +1,6 @@
 package transport
 
 import (
-	"errors"
 	"sync/atomic"
 	"time"
 
@@ -76,37 +75,4 @@ func (t *tracker) beside(cmd protocol.Command) (reply rueidis.RedisResult, ok bo
 		w.fail(err)
 	}
 	return reply, true
-}
-
-// RunInTime sends a command by first, and also beside it each time that the answer has not come for a while. It returns
-// the first answer, or how the last try failed, and whether the command may have run more than once. Once it has
-// returned, nothing waits for the other answers, not even a client that is being closed.
-func (t *Transport) RunInTime(first func(protocol.Command) Reply, cmd protocol.Command) (reply Reply, again bool) {
-	replies := make(chan Reply, MostBeside)
-	send := func(how func(protocol.Command) Reply) {
-		t.cfg.User.Aside(func() { replies <- how(cmd) })
-	}
-	send(first)
-	late := time.NewTimer(t.Patience())
-	defer late.Stop()
-	for sent, answered := 1, 0; ; {
-		select {
-		case reply = <-replies:
-			answered++
-			err := reply.result.NonRedisError()
-			if err == nil || answered == sent && (sent == MostBeside || !errors.Is(err, rueidis.ErrClosing)) {
-				return reply, sent > 1
-			}
-			if answered == sent { // the connection was closed with the client, which has another one as long as this runs
-				sent++
-				send(t.Run)
-			}
-		case <-late.C:
-			if sent < MostBeside {
-				sent++
-				send(t.RunBeside)
-				late.Reset(t.Patience())
-			}
-		}
-	}
 }

@@ -92,6 +92,7 @@ type Transport struct {
 	direct     direct
 	tracker    tracker
 	second     second
+	lateness   lateness
 	pace       pace
 	renewals   pending // over the shared connection, if that is one
 	watcher    topologyWatcher

@@ -1,0 +1,197 @@
+package transport
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
+)
+
+// RunInTime sends a command by first, or by [Transport.Run] if that is nil, and also beside it each time that the answer has
+// not come for a while. It returns the first answer, or how the last try failed, and whether the command may have run more than
+// once. Once it has returned, nothing waits for the other answers, not even a client that is being closed.
+func (t *Transport) RunInTime(first func(protocol.Command) Reply, cmd protocol.Command) (reply Reply, again bool) {
+	x := t.timely(cmd)
+	x.first = first
+	return x.run()
+}
+
+// RunGrantInTime is RunInTime for a command that grants something, see [Transport.RunGrant]. Where replicas have to confirm a
+// grant, which takes as long as they need, the command is sent once.
+func (t *Transport) RunGrantInTime(cmd protocol.Command, grants func(first int64) bool) (reply Reply, again bool) {
+	if t.cfg.Replicas > 0 {
+		return t.RunGrant(cmd, grants), false
+	}
+	return t.RunInTime(nil, cmd)
+}
+
+// RunRoundInTime is RunGrantInTime for a command of a [protocol.Round], of which Redis keeps by its number what it took. Redis
+// keeps that it took nothing only of one that says that it was sent before: once that was sent, the first command may still come,
+// and that it took nothing answers nothing.
+func (t *Transport) RunRoundInTime(cmd protocol.Command, grants func(first int64) bool) Reply {
+	if t.cfg.Replicas > 0 {
+		return t.RunGrant(cmd, grants)
+	}
+	x := t.timely(cmd)
+	x.round = true
+	reply, _ := x.run()
+	return reply
+}
+
+// A timely command is sent until it is answered in time.
+type timely struct {
+	net   *Transport
+	cmd   protocol.Command
+	first func(protocol.Command) Reply
+	round bool // it is a round, and says so when it is sent again
+
+	replies chan timelyReply // has room for all
+	begin   func()           // sends the command for the first time
+
+	// Guarded by lateness.mu.
+	sent int            // times
+	at   monotonic.Time // of the last one
+	i    int            // its place among those that are under way
+}
+
+type timelyReply struct {
+	Reply
+
+	first bool // to the first command
+}
+
+var timelies = sync.Pool{New: func() any {
+	x := &timely{replies: make(chan timelyReply, MostBeside)}
+	x.begin = func() {
+		how := x.first
+		if how == nil {
+			how = x.net.Run
+		}
+		x.replies <- timelyReply{how(x.cmd), true}
+	}
+	return x
+}}
+
+func (t *Transport) timely(cmd protocol.Command) *timely {
+	x := timelies.Get().(*timely)
+	x.net, x.cmd = t, cmd
+	return x
+}
+
+// run sends the command, and returns the answer.
+func (x *timely) run() (reply Reply, again bool) {
+	l := &x.net.lateness
+	l.add(x)
+	x.net.cfg.User.Aside(x.begin)
+	var nothing bool // answers the first command
+	for answered := 1; ; answered++ {
+		got := <-x.replies
+		err := got.result.NonRedisError()
+		l.mu.Lock()
+		sent := x.sent
+		nothing = nothing || got.first && err == nil && sent > 1 && x.round && !tookSome(got.Reply)
+		last := answered == sent
+		switch {
+		case err == nil && !(nothing && got.first), last && (sent == MostBeside || nothing || !errors.Is(err, rueidis.ErrClosing)):
+			l.remove(x)
+			l.mu.Unlock()
+			if reply = got.Reply; nothing && (err != nil || got.first) {
+				reply = Reply{rueidis.NewErrorResult(ErrNoAnswer)} // of those that may still take something
+			}
+			if last {
+				*x = timely{replies: x.replies, begin: x.begin}
+				timelies.Put(x)
+			}
+			return reply, sent > 1
+		case last: // the connection was closed with the client, which has another one as long as this runs
+			x.sent++
+			l.mu.Unlock()
+			x.send(x.net.Run)
+		default:
+			l.mu.Unlock()
+		}
+	}
+}
+
+// tookSome reports whether the first number of a reply is more than 0. An error that the server replies with is an answer, too.
+func tookSome(reply Reply) bool {
+	if reply.Err() != nil {
+		return true
+	}
+	numbers, err := reply.Ints()
+	if err != nil {
+		n, err := reply.Int()
+		return err != nil || n != 0
+	}
+	return len(numbers) == 0 || numbers[0] != 0
+}
+
+// send sends the command once more.
+func (x *timely) send(how func(protocol.Command) Reply) {
+	cmd, replies := x.cmd, x.replies
+	if x.round {
+		cmd = protocol.SentAgain(cmd)
+	}
+	x.net.cfg.User.Aside(func() { replies <- timelyReply{how(cmd), false} })
+}
+
+// lateness looks at what is under way from time to time, and has sent again what is late. The zero value is ready.
+type lateness struct {
+	mu    sync.Mutex
+	all   []*timely
+	timer *time.Timer
+	looks bool // the timer is set
+}
+
+// lookLate is how often what is under way is looked at: one timer for all costs less than one for each.
+const lookLate = leastPatience / 10
+
+func (l *lateness) add(x *timely) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	x.sent, x.at, x.i = 1, monotonic.Now(), len(l.all)
+	l.all = append(l.all, x)
+	if l.looks {
+		return
+	}
+	l.looks = true
+	if l.timer == nil {
+		l.timer = time.AfterFunc(lookLate, x.net.sendLate)
+	} else {
+		l.timer.Reset(lookLate)
+	}
+}
+
+// remove is called with l.mu held.
+func (l *lateness) remove(x *timely) {
+	last := len(l.all) - 1
+	l.all[x.i] = l.all[last]
+	l.all[x.i].i = x.i
+	l.all[last] = nil
+	l.all = l.all[:last]
+}
+
+// sendLate sends again what is late.
+func (t *Transport) sendLate() {
+	l := &t.lateness
+	patience := t.Patience()
+	var late []*timely // none of them is used again before all answers have come
+	l.mu.Lock()
+	if l.looks = len(l.all) > 0; l.looks {
+		l.timer.Reset(lookLate)
+	}
+	for _, x := range l.all {
+		if x.sent < MostBeside && monotonic.Since(x.at) > patience {
+			x.sent, x.at = x.sent+1, monotonic.Now()
+			late = append(late, x)
+		}
+	}
+	l.mu.Unlock()
+	for _, x := range late {
+		x.send(t.RunBeside)
+	}
+}

@@ -1,0 +1,62 @@
+package transport
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+)
+
+// TestRunRoundInTime_TheFirstMayStillCome shows that a round that took nothing, and was sent again meanwhile, is answered by what
+// became of that: the answer to the first command is none.
+func TestRunRoundInTime_TheFirstMayStillCome(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	proxy := redistest.Proxy(t, server.Addr())
+	rc := redistest.NewClient(t, proxy.Addr(), func(o *rueidis.ClientOption) { o.ConnWriteTimeout = time.Hour })
+	u := &fake{changes: make(chan []string, 100), rechecks: make(chan struct{}, 100)}
+	process := protocol.NewProcess(protocol.NewUUID(protocol.ListensPlain), protocol.PublishPlain, time.Minute, 30*time.Second)
+	stopped := make(chan struct{})
+	net := New(Config{Client: rc, UUID: process.UUID, User: u, Stopped: stopped, OpTimeout: 10 * time.Second})
+	s := process.Semaphore("k")
+	round := func(n uint64) protocol.Command {
+		return s.Acquire(protocol.Round{Request: protocol.Request{Number: n, Oldest: n, Keep: time.Minute}}, []int{1})
+	}
+	takesSome := func(n int64) bool { return n > 0 }
+	server.Do("SET", "k", "0")
+	n, err := net.RunRoundInTime(round(1), takesSome).Int()
+	require.NoError(t, err)
+	require.Zero(t, n, "in time")
+
+	asked := make(chan string, 10) // whether a request says that it was sent before
+	proxy.OnRequest(func(cmd []string) {
+		if redistest.Command("EVALSHA")(cmd) {
+			asked <- cmd[len(cmd)-4]
+		}
+	})
+	lost := proxy.DropReply(redistest.Command("EVALSHA"), 1, redistest.Mute)
+	got := make(chan Reply, 1)
+	go func() { got <- net.RunRoundInTime(round(2), takesSome) }()
+	<-lost.Done()
+	n, err = (<-got).Int()
+	require.NoError(t, err)
+	require.Zero(t, n, "the second answer")
+	require.Equal(t, "0", <-asked)
+	require.Equal(t, "1", <-asked)
+	server.Do("SET", "k", "1")
+	late := round(2) // comes now
+	require.NoError(t, net.RunBeside(late).Err())
+	held, err := server.Do("GET", "k").ToString()
+	require.NoError(t, err)
+	require.Equal(t, "1", held, "it takes nothing any more")
+
+	proxy.Cut()
+	close(stopped)
+	net.Quit()
+	u.wg.Wait()
+	net.Unlisten()
+}
