@@ -2,7 +2,7 @@ package lockrt
 
 import "github.com/lockgen/lockgen/runtime/observe"
 
-// The types for observing locks, documented in package observe. These are the same types under names of this package.
+// The types of package observe, which documents them.
 type (
 	Kind            = observe.Kind            // of a lock: its text is for labels and logs
 	Hooks           = observe.Hooks           // the functions that a [Client] calls for each event, see [Options]

@@ -48,65 +48,55 @@ const (
 
 // Options configures a [Client]. The zero value is ready to use.
 type Options struct {
-	// Watchdog is how long a lock outlives a crashed holder; while it is held, the Client renews it every third of that
-	// time. Defaults to 30s, at least 100ms. Redisson's lockWatchdogTimeout.
+	// Watchdog is how long a lock outlives a crashed holder; while it is held, the Client renews it every third of that time. Defaults to 30s, at
+	// least 100ms. Redisson's lockWatchdogTimeout.
 	Watchdog time.Duration
 	// OpTimeout bounds the calls that run to their end, such as Unlock and Close, and those that ask. Defaults to 3s.
 	OpTimeout time.Duration
-	// RedLockTimeout bounds how long a [RedLock] waits for the answer of one server; its first Client decides. Half of
-	// the watchdog or lease time, if that is shorter. A TryLock that needs a slow server takes as long, and meanwhile
-	// keeps the grants of the others: set it to a few times the response time of the slowest server. Defaults to
-	// OpTimeout, at least 1ms.
+	// RedLockTimeout bounds how long a [RedLock] waits for the answer of one server; its first Client decides. Half of the watchdog or lease time, if
+	// that is shorter. A TryLock that needs a slow server takes as long, and meanwhile keeps the grants of the others: set it to a few times the
+	// response time of the slowest server. Defaults to OpTimeout, at least 1ms.
 	RedLockTimeout time.Duration
-	// Cohort bounds how many goroutines of this process hold a lock in a row, without a round trip, while other
-	// processes wait. The Client asks Redis for such waiters every 10ms. With 1, it releases the lock in Redis after
-	// each holder. Defaults to 64, the most for a FairMutex.
+	// Cohort bounds how many goroutines of this process hold a lock in a row, without a round trip, while other processes wait. The Client asks Redis
+	// for such waiters every 10ms. With 1, it releases the lock in Redis after each holder. Defaults to 64, the most for a FairMutex.
 	Cohort int
-	// TokenTTL is how long the counter of a key's fencing tokens is kept after its last grant; tokens rise all the same. Counters that
-	// Java made stay for ever. Java's RFencedLock counts from 1 when a counter of a Client is gone: set [Forever] if it uses the same keys.
-	// Defaults to 10m, at least 1s.
+	// TokenTTL is how long the counter of a key's fencing tokens is kept after its last grant; tokens rise all the same. Counters that Java made stay
+	// for ever. Java's RFencedLock counts from 1 when a counter of a Client is gone: set [Forever] if it uses the same keys. Defaults to 10m, at least
+	// 1s.
 	TokenTTL time.Duration
-	// FairWait is how long a dead process that waited for a [FairMutex] may delay the waiters behind it, once it is
-	// next. It must be the same in all processes, also in Java. Defaults to 5m, at least 100ms. Redisson's
-	// fairLockWaitTimeout.
+	// FairWait is how long a dead process that waited for a [FairMutex] may delay the waiters behind it, once it is next. It must be the same in all
+	// processes, also in Java. Defaults to 5m, at least 100ms. Redisson's fairLockWaitTimeout.
 	FairWait time.Duration
-	// Retry is the pauses before the Client repeats a request that Redis did not answer, or answered with a temporary
-	// error, such as that it is loading. [Backoff.Attempts] makes a waiting call fail instead of waiting out an outage;
-	// Unlock goes on within OpTimeout in any case. Defaults to ExponentialBackoff(10ms, 250ms). Redisson's retryDelay
-	// and retryAttempts.
+	// Retry is the pauses before the Client repeats a request that Redis did not answer, or answered with a temporary error, such as that it is
+	// loading. [Backoff.Attempts] makes a waiting call fail instead of waiting out an outage; Unlock goes on within OpTimeout in any case. Defaults to
+	// ExponentialBackoff(10ms, 250ms). Redisson's retryDelay and retryAttempts.
 	Retry Backoff
-	// Replicas is how many replicas must confirm a grant, within 1s, before it counts. Without them the Client releases
-	// the grant, and the call fails with [ErrReplicas] when its wait is over. A failover to a replica that confirmed
-	// loses no lock: only all replicas are certain, and then one that is down prevents all grants. docs/details.md says
-	// more. Defaults to 0. Redisson's checkLockSyncedSlaves, which is 1 and on.
+	// Replicas is how many replicas must confirm a grant, within 1s, before it counts. Without them the Client releases the grant, and the call fails
+	// with [ErrReplicas] when its wait is over. A failover to a replica that confirmed loses no lock: only all replicas are certain, and then one that
+	// is down prevents all grants. docs/details.md says more. Defaults to 0. Redisson's checkLockSyncedSlaves, which is 1 and on.
 	Replicas int
-	// Tracking selects how the Client notices the loss of a key that was deleted, flushed, evicted or overwritten.
-	// Defaults to [TrackingAuto].
+	// Tracking selects how the Client notices the loss of a key that was deleted, flushed, evicted or overwritten. Defaults to [TrackingAuto].
 	Tracking Tracking
 	// PubSub selects the channels on which a cluster announces releases. Ignored elsewhere. Defaults to [PubSubAuto].
 	PubSub PubSub
-	// TLS secures the connections of [Open] to a rediss:// url: a client's certificate, a private authority. Without a ServerName a server must
-	// have the name by which it is reached. Defaults to the authorities of the system and no certificate.
+	// TLS secures the connections of [Open] to a rediss:// url: a client's certificate, a private authority. Without a ServerName a server must have
+	// the name by which it is reached. Defaults to the authorities of the system and no certificate.
 	TLS *tls.Config
-	// StartWithoutServer makes [Open] return at once and connect in the background, for processes that start during an
-	// outage. Until then calls behave as in an outage; each call returns a permanent error, such as a wrong password,
-	// and Logger gets one line about it. In a cluster PubSub must not be PubSubAuto. Defaults to false: Open fails.
-	// Redisson's lazyInitialization.
+	// StartWithoutServer makes [Open] return at once and connect in the background, for processes that start during an outage. Until then calls behave
+	// as in an outage; each call returns a permanent error, such as a wrong password, and Logger gets one line about it. In a cluster PubSub must not
+	// be PubSubAuto. Defaults to false: Open fails. Redisson's lazyInitialization.
 	StartWithoutServer bool
-	// DeadlockAfter is how long a call waits for others, with neither a deadline nor [WithWait], before Logger gets one
-	// line about it. The line says if this very process holds the lock: then the program probably locks it again under
-	// an outer context, and waits for ever. After that time, and again after each such time, a call that waits under
-	// the context of a lease looks for a deadlock: a circle of calls, in this process and in others, each of which
-	// waits for a lock that the next one holds. It finds one within twice this time; Logger and Hooks.Deadlock get each
-	// call of it once. 100 processes send 200 messages a second at most by default. docs/operating.md says what counts,
-	// and runtime/ACL.md which permissions it takes. Defaults to 5s; negative: never. Redisson has nothing like it.
+	// DeadlockAfter is how long a call waits for others, with neither a deadline nor [WithWait], before Logger gets one line about it. The line says
+	// if this very process holds the lock: then the program probably locks it again under an outer context, and waits for ever. After that time, and
+	// again after each such time, a call that waits under the context of a lease looks for a deadlock: a circle of calls, in this process and in
+	// others, each of which waits for a lock that the next one holds. It finds one within twice this time; Logger and Hooks.Deadlock get each call of
+	// it once. 100 processes send 200 messages a second at most by default. docs/operating.md says what counts, and runtime/ACL.md which permissions
+	// it takes. Defaults to 5s; negative: never. Redisson has nothing like it.
 	DeadlockAfter time.Duration
-	// BreakDeadlocks ends a call of this Client that is in a deadlock, with [ErrDeadlock], if of all calls of the
-	// circle it has waited for the shortest time: all processes choose the same one. If the chosen call is of a Client
-	// without the option, no call ends. Defaults to false.
+	// BreakDeadlocks ends a call of this Client that is in a deadlock, with [ErrDeadlock], if of all calls of the circle it has waited for the
+	// shortest time: all processes choose the same one. If the chosen call is of a Client without the option, no call ends. Defaults to false.
 	BreakDeadlocks bool
-	// Logger gets errors that no call can return, such as a subscription that fails. Defaults to
-	// none.
+	// Logger gets errors that no call can return, such as a subscription that fails. Defaults to none.
 	Logger *slog.Logger
 	// Hooks are called for each event. Defaults to none.
 	Hooks Hooks
