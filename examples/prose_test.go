@@ -116,6 +116,41 @@ func TestFaults(t *testing.T) {
 	}
 }
 
+// otherTerms are Chinese words for things that docs/zh/terms.md has another word for.
+var otherTerms = regexp.MustCompile(`(?i)续租|栅栏令牌|隔离令牌|防护令牌|fencing token|守护线程|看守|多重锁|门闩|倒计时锁|交接|拥有者|租赁|多数派|仪表板`)
+
+// halfWidth is a mark of punctuation beside a Chinese character that is not one of Chinese.
+var halfWidth = regexp.MustCompile(`\p{Han} ?[,;:!?]|[,;:!?] ?\p{Han}`)
+
+// chineseFaults returns what is wrong with the prose of a Chinese page.
+func chineseFaults(markdown string) (all []string) {
+	for _, s := range sentences(markdown) {
+		s = inline.ReplaceAllString(s, "`code`")
+		s = link.ReplaceAllString(s, "]")
+		for _, pattern := range []*regexp.Regexp{otherTerms, halfWidth} {
+			if found := pattern.FindString(s); found != "" && found != s { // the page of terms has the English word in a cell
+				all = append(all, found+": "+s)
+			}
+		}
+	}
+	return all
+}
+
+// TestPages_ChineseProse shows that the Chinese pages use one word for one thing, and the punctuation of Chinese.
+func TestPages_ChineseProse(t *testing.T) {
+	t.Parallel()
+	for path, text := range pages(t) {
+		if strings.Contains(path, "zh") {
+			require.Empty(t, chineseFaults(text), path)
+		}
+	}
+	for text, want := range map[string]int{
+		"看门狗为租约续期。": 0, "看门狗续租。": 1, "锁,键": 1, "锁， 键": 0, "`a,锁` 和 [锁](a:b.md)": 0, "三种:是": 1, "Fencing Token 很大": 1, "S2, 16 行": 0,
+	} {
+		require.Len(t, chineseFaults(text), want, text)
+	}
+}
+
 // TestPages_Listed shows that every page is in the list of its language, and in the navigation of the site.
 func TestPages_Listed(t *testing.T) {
 	t.Parallel()
