@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -74,6 +75,33 @@ func TestFiles(t *testing.T) {
 		}
 	}
 	require.Greater(t, looked, 100, "files of the runtime")
+}
+
+// TestFiles_OfCommands holds the same bound for the commands, what they write with, and the comparison with other libraries. Outputs of
+// the generator have as many lines as their sources need.
+func TestFiles_OfCommands(t *testing.T) {
+	t.Parallel()
+	looked := 0
+	for _, dir := range []string{"cmd", "templates", "bench"} {
+		require.NoError(t, filepath.WalkDir(filepath.Join("..", dir), func(name string, d fs.DirEntry, err error) error {
+			switch {
+			case err != nil:
+				return err
+			case d.IsDir() && d.Name() == "testdata":
+				return filepath.SkipDir
+			case d.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") || strings.HasSuffix(name, "_lockgen.go"):
+				return nil
+			}
+			text, err := os.ReadFile(name)
+			if err != nil {
+				return err
+			}
+			require.LessOrEqual(t, strings.Count(string(text), "\n"), mostLines, "lines of %s", name)
+			looked++
+			return nil
+		}))
+	}
+	require.Greater(t, looked, 100, "files of the commands")
 }
 
 // TestKeys shows that one package builds the names of keys and channels: in the others none of them is written out.
