@@ -183,6 +183,7 @@ func TestService_ErrorsThatNoMethodReturns(t *testing.T) {
 		t.Helper()
 		require.Len(t, told, 1)
 		require.Equal(t, "generatedtest.Orders.Sweep", told[0].Name)
+		require.Equal(t, "gen:sweep:{shard}", told[0].Template)
 		require.ErrorIs(t, told[0].Err, err)
 		require.Contains(t, log.String(), "name=generatedtest.Orders.Sweep")
 		told = nil

@@ -217,7 +217,7 @@ func (d *deadlocks) Waits() (all []deadlock.Wait) {
 			return // the holders are unknown
 		}
 		n := d.number(w)
-		e := DeadlockEvent{Kind: Kind(kind), Name: w.call.name, Key: key}
+		e := DeadlockEvent{Kind: Kind(kind), Name: w.call.name, Template: w.call.of, Key: key}
 		if e.Name == "" {
 			e.Name = kind
 		}

@@ -41,13 +41,13 @@ func explain(name string, err error) error {
 
 // unreported reports to [Options.Logger] and [Hooks.Unreported] the error that the method name
 // cannot return.
-func unreported(ctx context.Context, c *Client, name string, err error) {
+func unreported(ctx context.Context, c *Client, name, template string, err error) {
 	if c.made() == nil {
 		return
 	}
 	c.opts.Logger.ErrorContext(ctx, "lockgen: a method that returns no error could not take or keep its lock", "name", name, "error", err)
 	if hook := c.opts.Hooks.Unreported; hook != nil {
-		hook(ctx, UnreportedEvent{Name: name, Err: err})
+		hook(ctx, UnreportedEvent{Name: name, Template: template, Err: err})
 	}
 }
 

@@ -65,6 +65,7 @@ type waiter struct {
 type call struct {
 	ctx   context.Context
 	name  string // WithName, or none
+	of    string // the template of the key in generated code, or none
 	since monotonic.Time
 	wait  time.Duration // WithWait
 }
@@ -76,7 +77,7 @@ var waiters = sync.Pool{New: func() any {
 // newWaiter returns a waiter for the call with ctx, which gets l, or something else than a lease.
 func newWaiter(ctx context.Context, l *Lease, cfg lockConfig) *waiter {
 	w := waiters.Get().(*waiter)
-	w.call = call{ctx, cfg.name, monotonic.Now(), cfg.wait}
+	w.call = call{ctx, cfg.name, cfg.template, monotonic.Now(), cfg.wait}
 	w.terms, w.limit, w.follows, w.lease = cfg.terms, cfg.maxHold, cfg.follows, l
 	return w
 }

@@ -20,7 +20,7 @@ var (
 	profiles     = lent.Profiles.(func(c *lockrt.Client) bool)
 	permitLocker = lent.PermitLocker.(func(s *lockrt.PermitSemaphore) lockrt.Locker)
 	giveBack     = lent.GiveBack.(func(leases []*lockrt.Lease, least time.Duration, keep bool) error)
-	unreported   = lent.Unreported.(func(ctx context.Context, c *lockrt.Client, name string, err error))
+	unreported   = lent.Unreported.(func(ctx context.Context, c *lockrt.Client, name, template string, err error))
 	warn         = lent.Warn.(func(l *lockrt.Lease, name string, err error))
 )
 
@@ -236,7 +236,7 @@ func (a Acquirer) Unreported(ctx context.Context, spec *Spec, err *error) {
 	if *err == nil || errors.Is(*err, lockrt.ErrNotAcquired) || a.c == nil {
 		return
 	}
-	unreported(ctx, a.c, spec.Name, *err)
+	unreported(ctx, a.c, spec.Name, spec.Template, *err)
 }
 
 // together returns the lock of all of n lockers, of one or more.

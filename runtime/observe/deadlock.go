@@ -56,6 +56,7 @@ func (c DeadlockedCall) String() string {
 type DeadlockEvent struct {
 	Kind     Kind
 	Name     string // as in [AcquireEvent]
+	Template string // as in [AcquireEvent]
 	Key      string // the lock that the call waits for
 	Deadlock Deadlock
 	Broken   bool // the call is ended because of it: it fails with lockrt.ErrDeadlock

@@ -129,6 +129,7 @@ const (
 
 // An UnreportedEvent is about an error that a generated method cannot return.
 type UnreportedEvent struct {
-	Name string // of the method, like "orders.Service.Sweep"
-	Err  error
+	Name     string // of the method, like "orders.Service.Sweep"
+	Template string // of the keys that it locks, as in "order:{o.ID}"
+	Err      error
 }

@@ -12,7 +12,7 @@ type Functions struct {
 	Profiles     any // func(c *lockrt.Client) bool
 	PermitLocker any // func(s *lockrt.PermitSemaphore) lockrt.Locker
 	GiveBack     any // func(leases []*lockrt.Lease, least time.Duration, keep bool) error
-	Unreported   any // func(ctx context.Context, c *lockrt.Client, name string, err error)
+	Unreported   any // func(ctx context.Context, c *lockrt.Client, name, template string, err error)
 	Warn         any // func(l *lockrt.Lease, name string, err error)
 
 	Ended     func(ctx context.Context) error
