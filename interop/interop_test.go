@@ -47,6 +47,7 @@ func (f *fleet) everything(t *testing.T) {
 	t.Run("about to wait", f.aboutToWait)
 	t.Run("death", f.deaths)
 	t.Run("force", f.force)
+	t.Run("lockctl", f.operators)
 	t.Run("reentry", f.reentry)
 	t.Run("watchdogs", f.watchdogs)
 	t.Run("leases", f.leases)

@@ -25,6 +25,7 @@ func TestSentinel(t *testing.T) {
 	}, theVersion(t))
 	t.Run("handover", f.handovers)
 	t.Run("force", f.force)
+	t.Run("lockctl", f.operators)
 	t.Run("failover", func(t *testing.T) {
 		f.failover(t, func(string) {
 			group.AwaitReplicas(2) // both replicas have all writes
@@ -66,6 +67,7 @@ func TestCluster(t *testing.T) {
 			}
 			t.Run("death", f.deaths)
 			t.Run("force", f.force)
+			t.Run("lockctl", f.operators)
 			t.Run("reentry", f.reentry)
 			t.Run("downgrade", f.downgrade)
 			t.Run("several", f.several)
