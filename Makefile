@@ -7,6 +7,9 @@ BENCHTIME   ?= 1s
 BENCH       ?= -out . -readme
 FUZZTIME    ?= 30s
 CHAOS       ?= ^TestChaos$$
+# how often each fault of make chaos is run, and how many are run beside each other
+RUNS        ?= 5
+BESIDE      ?= 2
 SPEC        ?=
 STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOLANGCI    ?= github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
@@ -75,9 +78,9 @@ fuzz: ## give the generator directives, keys and whole files that nobody would w
 	$(FUZZ) -fuzz '^FuzzFile$$' ./cmd/lockgen/internal/check
 
 .PHONY: chaos
-chaos: ## break servers, networks, processes and clocks, and write what happens to runtime/CHAOS.md
+chaos: ## break servers, networks, processes and clocks, RUNS times (5) each, and write the worst to runtime/CHAOS.md: about 3 h
 	@.ci/need redis-server cc
-	.ci/progress chaos 5400 $(GO) test -count=1 -v -timeout 2h -run '$(CHAOS)' ./runtime/internal/chaos -args -full -write
+	.ci/progress chaos 10800 $(GO) test -count=1 -v -timeout 8h -run '$(CHAOS)' ./runtime/internal/chaos -args -full -write -runs $(RUNS) -beside $(BESIDE)
 
 .PHONY: sim
 sim: ## run 10,000 worlds in virtual time and hunt mutants, and write docs/SIMULATION.md

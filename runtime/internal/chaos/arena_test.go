@@ -76,6 +76,26 @@ type proc struct {
 
 // run runs the fault in rounds and returns what was found.
 func (a *arena) run() *findings {
+	f := a.strike()
+	f.runs = 1
+	return f
+}
+
+// worst runs a fault several times, each with servers and processes of its own, and returns the worst of all runs.
+func worst(t *testing.T, times int, in func(t *testing.T) *arena) *findings {
+	t.Helper()
+	if times == 1 {
+		return in(t).run()
+	}
+	all := &findings{figures: map[figure]time.Duration{}}
+	for n := range times {
+		t.Run(fmt.Sprintf("run %d", n+1), func(t *testing.T) { all.add(in(t).run()) })
+	}
+	return all
+}
+
+// strike has the fault strike while processes contend.
+func (a *arena) strike() *findings {
 	a.t.Helper()
 	a.history, a.procs = newHistory(), map[int]*proc{}
 	options := a.row.server

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -16,9 +17,11 @@ import (
 )
 
 var (
-	full  = flag.Bool("full", false, "run every fault at full length, one after the other, within its exact bounds")
-	every = flag.Bool("every", false, "run every fault for every primitive, shortened")
-	write = flag.Bool("write", false, "write the rows of the table that were run to the document")
+	full   = flag.Bool("full", false, "run every fault at full length, within its exact bounds")
+	every  = flag.Bool("every", false, "run every fault for every primitive, shortened")
+	times  = flag.Int("runs", 1, "run each fault so many times and keep the worst; more than once, it strikes once in each run")
+	beside = flag.Int("beside", 1, "with -full, how many faults run beside each other")
+	write  = flag.Bool("write", false, "write the rows of the table that were run to the document")
 )
 
 func TestMain(m *testing.M) {
@@ -28,6 +31,8 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	if !*full {
 		_ = flag.Set("test.parallel", "6") // they wait more than they do
+	} else {
+		_ = flag.Set("test.parallel", strconv.Itoa(*beside))
 	}
 	os.Exit(m.Run())
 }
@@ -54,7 +59,7 @@ func TestChaos(t *testing.T) {
 				continue
 			}
 			t.Run(r.title(), func(t *testing.T) {
-				if !*full {
+				if !*full || *beside > 1 {
 					t.Parallel()
 				}
 				if crowd {
@@ -72,11 +77,13 @@ func TestChaos(t *testing.T) {
 				case r.topology == shards:
 					lease = clusterLease
 				}
-				a := &arena{t: t, row: r.row, of: r.of, on: r.topology, lease: lease, rounds: 1, exact: *full}
-				if *full && !r.once {
-					a.rounds = 3
-				}
-				results[i] = a.run()
+				results[i] = worst(t, *times, func(t *testing.T) *arena {
+					a := &arena{t: t, row: r.row, of: r.of, on: r.topology, lease: lease, rounds: 1, exact: *full}
+					if *full && !r.once && *times == 1 {
+						a.rounds = 3
+					}
+					return a
+				})
 				t.Logf("%s", line(r, results[i]))
 				require.Empty(t, results[i].violations)
 			})

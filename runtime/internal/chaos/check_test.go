@@ -43,6 +43,7 @@ type rules struct {
 
 // Findings are what was found.
 type findings struct {
+	runs           int // that it is of
 	grants, losses int
 	doubles        int // times that more was trusted at once than a key has room for
 	figures        map[figure]time.Duration
@@ -50,6 +51,20 @@ type findings struct {
 	violations     []string
 
 	pauses []span
+}
+
+// add adds what another run of the same fault found, and keeps the worst of both.
+func (f *findings) add(other *findings) {
+	f.runs += other.runs
+	f.grants += other.grants
+	f.losses += other.losses
+	f.doubles += other.doubles
+	f.paused = max(f.paused, other.paused)
+	f.violations = append(f.violations, other.violations...)
+	f.pauses = append(f.pauses, other.pauses...)
+	for g, d := range other.figures {
+		f.figures[g] = max(f.figures[g], d)
+	}
 }
 
 func (f *findings) violate(format string, args ...any) {

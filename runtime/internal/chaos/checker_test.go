@@ -323,3 +323,17 @@ func TestMutants(t *testing.T) {
 		})
 	}
 }
+
+// TestWorst shows that of several runs of a fault the worst is kept, and how many they were is said.
+func TestWorst(t *testing.T) {
+	t.Parallel()
+	all := &findings{figures: map[figure]time.Duration{}}
+	all.add(&findings{runs: 1, grants: 3, losses: 1, figures: map[figure]time.Duration{unheld: 2 * time.Second, late: time.Millisecond}, paused: time.Second})
+	all.add(&findings{runs: 1, grants: 4, figures: map[figure]time.Duration{unheld: time.Second, telling: time.Minute}})
+	require.Equal(t, map[figure]time.Duration{unheld: 2 * time.Second, late: time.Millisecond, telling: time.Minute}, all.figures)
+	require.Equal(t, time.Second, all.paused)
+	require.True(t, strings.HasSuffix(line(runs[0], all), "| 7 | 1 | kept, 2 runs |"), line(runs[0], all))
+	all.add(&findings{runs: 1, violations: []string{"two holders"}})
+	require.Contains(t, line(runs[0], all), "**broken**: two holders, 3 runs |")
+	require.NotContains(t, line(runs[0], &findings{runs: 1}), "runs |")
+}

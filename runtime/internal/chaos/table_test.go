@@ -28,6 +28,9 @@ func line(r run, f *findings) string {
 	if len(f.violations) > 0 {
 		verdict = "**broken**: " + strings.Join(f.violations, "; ")
 	}
+	if f.runs > 1 {
+		verdict += fmt.Sprintf(", %d runs", f.runs)
+	}
 	fmt.Fprintf(&b, " %s | %d | %d | %s |", short(f.paused), f.grants, f.losses, verdict)
 	return b.String()
 }
@@ -61,7 +64,8 @@ func preface(lease time.Duration, server string) string {
 Written by `+"`make chaos`"+`, which breaks something and watches; do not edit. %d processes contend for one key that is
 held for long and for two that are held for up to 3 ms, with a lease L of %v, of %v with Sentinel and %v in a cluster;
 each fault strikes up to three times, and each figure is the worst of all keys, processes and rounds. Where several can hold a key, each process also has a part of one for
-long. A key of a MultiLock is two mutexes and a writer; some want one of them alone. Each row is of the last run of its fault. Redis %s, %s, %d CPUs.
+long. A key of a MultiLock is two mutexes and a writer; some want one of them alone. Each row is the worst of as many runs of its fault as the verdict says, or of the last one;
+where it says a number, the fault strikes once in each run. Grants and losses are those of all of them. Redis %s, %s, %d CPUs.
 
 - **told**: from the fault until a holder that lost its lease knew.
 - **double hold**: for how long more was trusted at once than a key has room for: two leases of a mutex, a writer's and a
