@@ -12,6 +12,7 @@
 package hub
 
 import (
+	"errors"
 	"sync"
 	"time"
 )
@@ -36,6 +37,10 @@ type Sink interface {
 	// channel any more.
 	Dropped(channel string)
 }
+
+// ErrRefused is the error of a [Conn] whose server refuses to subscribe the channels over a connection that is well. The hub
+// tries again over the same connection.
+var ErrRefused = errors.New("refused")
 
 // An Event is an event of a listener.
 type Event struct {

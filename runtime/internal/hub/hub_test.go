@@ -2,6 +2,7 @@ package hub
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -18,6 +19,7 @@ type net struct {
 	dials    []time.Duration
 	commands []string
 	conn     *conn
+	refusal  error                // of subscribing
 	hang     bool                 // subscribing is not answered until the connection is closed
 	before   func(channel string) // called before the answer to subscribing
 	start    time.Time
@@ -47,7 +49,7 @@ func (n *net) dial(_ string, sink Sink) (Conn, <-chan error, error) {
 func (c *conn) command(name string, channels []string) error {
 	channels = slices.Sorted(slices.Values(channels))
 	c.net.mu.Lock()
-	hang := c.net.hang
+	hang, refusal := c.net.hang, c.net.refusal
 	for _, ch := range channels {
 		c.net.commands = append(c.net.commands, name+" "+ch)
 	}
@@ -56,7 +58,23 @@ func (c *conn) command(name string, channels []string) error {
 		<-c.closed
 		return errBroken
 	}
+	if name == "sub" {
+		return refusal
+	}
 	return nil
+}
+
+func (n *net) refuse(err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.refusal = err
+}
+
+// connections returns how many there were.
+func (n *net) connections() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.dials)
 }
 
 func (c *conn) Subscribe(channels []string) ([]string, error) {
@@ -350,5 +368,33 @@ func TestHub_ManyComeAndGo(t *testing.T) {
 		h.mu.Unlock()
 		h.Close()
 		require.Len(t, n.sent(), 10, "five channels, subscribed and unsubscribed once")
+	})
+}
+
+// A server that refuses a channel is asked again over the same connection, which may be there for something else, too. A channel
+// that is not wanted any more is unsubscribed meanwhile.
+func TestHub_RefusedChannelsKeepTheConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &net{}
+		h := newHub(n)
+		defer h.Close()
+		var a, b ear
+		la := h.Listen("x", a.hear)
+		<-la.Ready()
+		n.refuse(fmt.Errorf("%w: no permission", ErrRefused))
+		lb := h.Listen("y", b.hear)
+		la.Close()
+		time.Sleep(1500 * time.Millisecond) // 10 ms, then every 100 ms
+		require.False(t, lb.Live())
+		require.Contains(t, n.sent(), "unsub x")
+		tries := len(n.sent())
+		require.Greater(t, tries, 10)
+		require.Less(t, tries, 20)
+		n.refuse(nil)
+		<-lb.Ready()
+		require.Equal(t, 1, n.connections())
+		n.conn.message("y", "1")
+		synctest.Wait()
+		require.Equal(t, []Event{{Subscribed: true}, {Payload: "1"}}, b.heard())
 	})
 }

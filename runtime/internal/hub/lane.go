@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"errors"
 	"maps"
 	"slices"
 	"sync/atomic"
@@ -155,18 +156,26 @@ func (l *lane) serve(conn Conn, broken <-chan error) (worked bool) {
 			l.reassign()
 		}
 		add, drop, recheck := l.difference()
+		refused := false
 		if len(add) > 0 {
 			elsewhere, err := conn.Subscribe(add)
-			if err != nil {
+			refusals++
+			switch {
+			case errors.Is(err, ErrRefused):
+				l.failed(err)
+				refused = true
+			case err != nil:
 				l.failed(err)
 				return worked
+			default:
+				worked = true
+				l.works()
+				l.subscribed(add, elsewhere)
+				if len(elsewhere) == 0 {
+					refusals = 0
+				}
 			}
-			worked = true
-			l.works()
-			l.subscribed(add, elsewhere)
-			if refusals++; len(elsewhere) == 0 {
-				refusals = 0
-			} else { // at once for the first time, as they may have just moved
+			if refusals > 0 { // at once for the first time, as they may have just moved
 				recheck = min(recheck, h.cfg.Backoff[min(refusals, len(h.cfg.Backoff))-1])
 			}
 		}
@@ -176,11 +185,22 @@ func (l *lane) serve(conn Conn, broken <-chan error) (worked bool) {
 				return worked
 			}
 		}
+		if refused { // other channels wait as long
+			if !l.pause(h.cfg.Backoff[min(refusals, len(h.cfg.Backoff))-1]) {
+				return worked
+			}
+			continue
+		}
 		timer.Reset(recheck)
 		select {
 		case <-h.closing:
 			return worked
 		case err := <-broken:
+			select {
+			case <-l.renew: // the hub has closed it
+				return true
+			default:
+			}
 			if h.cfg.OnBroken != nil {
 				h.cfg.OnBroken(err)
 			}

@@ -70,9 +70,9 @@ func (t *tracker) beside(cmd protocol.Command) (reply rueidis.RedisResult, ok bo
 	answered()
 	err := reply.Error()
 	if err == nil {
-		t.answered(w)
+		t.answered()
 	} else if _, ok := rueidis.IsRedisErr(err); !ok {
-		w.fail(err)
+		w.avoid()
 	}
 	return reply, true
 }

@@ -47,14 +47,26 @@ func (t *Transport) subscriber(_ string, sink hub.Sink) (hub.Conn, <-chan error,
 	broken := conn.SetPubSubHooks(rueidis.PubSubHooks{
 		OnMessage: func(m rueidis.PubSubMessage) { sink.Message(m.Channel, m.Message) },
 	})
-	return subscriber{conn}, broken, nil
+	watched, alsoBroken := t.tracker.adopt(conn)
+	if watched != nil {
+		broken = alsoBroken
+	}
+	return subscriber{conn, watched}, broken, nil
 }
 
-// subscriber is a connection that only subscribes.
-type subscriber struct{ conn rueidis.DedicatedClient }
+// subscriber is a connection that subscribes, and on which the server tells of changes unless that is off.
+type subscriber struct {
+	conn    rueidis.DedicatedClient
+	watched *watched // nil if it is off
+}
 
+// Subscribe says [hub.ErrRefused] where a permission is missing or the server is busy: another connection would do no better.
 func (s subscriber) Subscribe(channels []string) ([]string, error) {
-	return nil, s.conn.Do(context.Background(), s.conn.B().Subscribe().Channel(channels...).Build()).Error()
+	err := s.conn.Do(context.Background(), s.conn.B().Subscribe().Channel(channels...).Build()).Error()
+	if said, answered := rueidis.IsRedisErr(err); answered && (denied(said.Error()) || Passing(err)) {
+		err = fmt.Errorf("%w: %w", hub.ErrRefused, err)
+	}
+	return nil, err
 }
 
 // Unsubscribe asks first whether the server is ready. One that is busy with a script refuses UNSUBSCRIBE and the PING
@@ -67,7 +79,13 @@ func (s subscriber) Unsubscribe(channels []string) error {
 	return s.conn.Do(context.Background(), s.conn.B().Unsubscribe().Channel(channels...).Build()).Error()
 }
 
-func (s subscriber) Close() { s.conn.Close() }
+// Close ends the connection. One that is mute takes a second to close, and is not the tracker's meanwhile.
+func (s subscriber) Close() {
+	if s.watched != nil {
+		s.watched.leave()
+	}
+	s.conn.Close()
+}
 
 // subscriber connects to the server at addr.
 func (cl *cluster) subscriber(addr string, sink hub.Sink) (hub.Conn, <-chan error, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -11,39 +12,38 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
-// A tracker makes the server report when another client changes a key that this process holds.
+// A tracker makes the server report when another program changes a key that this process holds.
 //
-// It has a connection of its own, with CLIENT TRACKING: the server remembers which keys were read over it, and reports,
-// once, when one of them is changed over another connection. Leases are renewed over this one, so each renewal is such
-// a read. Locking and unlocking, over the shared connection, pay nothing. A message is a hint: the lease is confirmed
-// then.
+// The connection that subscribes does that too, by CLIENT TRACKING: the server remembers which keys were read over it, and reports,
+// once, when another connection changes one of them. Leases are renewed over this one, so each renewal is such a read.
+// Locking and unlocking, over the shared connection, pay nothing. A message is a hint: the lease is confirmed then.
 //
-// It is a dedicated connection of the client that sends all other commands, not one of a second client: so it needs no
-// address and no password, and a client that the user made has it too.
+// The hub makes the connection when the client holds or waits for the first time, and makes another one when it breaks. It is
+// a dedicated connection of the client that sends all other commands, not one of a second client: so it needs no address and
+// no password, and a client that the user made has it too.
 //
-// Without the connection, because it broke, is mute or was refused, no lease is lost: leases are renewed over the shared
-// one, and a change is noticed then.
+// Without the connection, because it broke, is mute or the server refuses to report, no lease is lost: leases are renewed over the
+// shared one, and a change is noticed then.
 type tracker struct {
 	net  *Transport
 	loop sync.WaitGroup
 
-	mu      sync.Mutex              // guards the rest
-	conn    rueidis.DedicatedClient // the present one, in any state; nil while there is none
-	watched *watched                // the present one, if the server reports changes on it
-	running bool                    // there is a goroutine that connects
-	closed  bool                    // or switched off
-	silent  bool                    // it was logged that the server does not report changes
+	mu      sync.Mutex // guards the rest
+	adopted *watched   // the present connection; nil while there is none
+	closed  bool       // or switched off
+	silent  bool       // it was logged that the server does not report changes
 }
 
-// watched is a connection on which the server reports changes.
+// watched is a connection on which the server reports changes, or is to.
 type watched struct {
+	tracker *tracker
 	conn    rueidis.DedicatedClient
 	servers string        // that the client had before it was made
-	failed  chan error    // at most one error: it is not to be used any more
-	behind  chan struct{} // at most one token: the other connection has answered a later request
+	gone    chan struct{} // closed when the hub does not use it any more
+	behind  atomic.Bool   // another connection has answered a later request, and this one has a while for its answer
 	pending pending
 
-	worked bool // a request was answered; guarded by tracker.mu
+	reports bool // changes, from now on; guarded by tracker.mu
 }
 
 // FirstLook is how long after its grant a lease is confirmed for the first time, over the tracked connection, which
@@ -60,7 +60,7 @@ var (
 	errBehind = errors.New("no answer, though the same server answers over another connection")
 )
 
-// noTracking means that the server will not report changes, which is not expected to pass.
+// noTracking says that the server will not report changes, which is not expected to pass.
 type noTracking struct{ error }
 
 func (e noTracking) Unwrap() error { return e.error }
@@ -77,181 +77,186 @@ func (t *tracker) run(cmd protocol.Command, patience time.Duration) rueidis.Redi
 		reply := t.net.runOn(w.conn, cmd)
 		answered()
 		if failure = reply.Error(); failure == nil {
-			t.answered(w)
+			t.answered()
 			return reply
 		}
 		if _, ok := rueidis.IsRedisErr(failure); !ok {
-			w.fail(failure)
+			w.avoid()
 		}
 	}
 	reply := t.net.runSoon(cmd, patience)
 	switch {
 	case reply.Error() != nil: // the other connection does no better
-	case failure != nil:
-		w.fail(failure)
+	case failure != nil: // unless it is broken, it is the connection that the server refuses
+		t.mu.Lock()
+		w.replace(failure)
+		t.mu.Unlock()
 	default:
-		select {
-		case w.behind <- struct{}{}:
-		default:
-		}
+		w.fallBehind()
 	}
 	return reply
 }
 
-// begin returns the watched connection, or nil if there is none.
+// begin returns the connection on which the server reports changes, or nil if there is none.
 func (t *tracker) begin() *watched {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	w := t.watched
+	w := t.adopted
 	switch {
-	case w == nil:
-		if !t.running && !t.closed {
-			t.running = true
-			t.loop.Go(t.work)
-		}
+	case t.closed || w == nil:
 		return nil
 	case t.net.servers() != w.servers:
-		w.fail(errMoved)
+		w.replace(errMoved)
+		return nil
+	case !w.reports:
 		return nil
 	}
 	return w
 }
 
-// start starts making a connection, if there is none. The caller holds t.mu.
-func (t *tracker) start() {
-	if !t.running && !t.closed {
-		t.running = true
-		t.loop.Go(t.work)
-	}
-}
+// tells says whether the server reports changes.
+func (t *tracker) tells() bool { return t.begin() != nil }
 
-// tells reports whether the server reports changes, and makes it begin to if it does not.
-func (t *tracker) tells() bool {
+// answered notes that the connection is well.
+func (t *tracker) answered() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.watched == nil {
-		t.start()
-	}
-	return t.watched != nil
-}
-
-// answered notes that w is well.
-func (t *tracker) answered(w *watched) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	w.worked = true
 	t.say(nil)
 }
 
-// fail replaces the connection. It does not block.
-func (w *watched) fail(err error) {
+// adopt makes the server report changes on a connection that subscribes, and returns the channel that is readable when that
+// breaks. It returns nil if tracking is off.
+func (t *tracker) adopt(conn rueidis.DedicatedClient) (w *watched, broken <-chan error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return nil, nil
+	}
+	w = &watched{tracker: t, conn: conn, servers: t.net.servers(), gone: make(chan struct{})}
+	t.adopted = w
+	broken = conn.SetOnInvalidations(t.net.changed)
+	t.loop.Go(w.work)
+	return w, broken
+}
+
+// leave notes that the hub does not use the connection any more.
+func (w *watched) leave() {
+	t := w.tracker
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	select {
-	case w.failed <- err:
+	case <-w.gone:
+		return
 	default:
+		close(w.gone)
+	}
+	if t.adopted == w {
+		t.adopted = nil
+		t.net.cfg.User.LookFirst(0) // no server would report changes of the read keys
 	}
 }
 
-// work keeps a connection, and makes another one when it fails, as long as the client holds or waits for something.
-func (t *tracker) work() {
-	for failures := 0; ; failures++ {
-		worked, err := t.watch()
-		t.net.cfg.User.LookFirst(0) // no server would report changes of the read keys
-		if worked {
-			failures = 0
+// avoid stops the use of the connection for requests. It is broken, which the hub learns by itself.
+func (w *watched) avoid() {
+	w.tracker.mu.Lock()
+	defer w.tracker.mu.Unlock()
+	w.reports = false
+}
+
+// replace makes the hub replace the connection, which is not broken, unless that has been done. The caller holds tracker.mu.
+func (w *watched) replace(err error) {
+	t := w.tracker
+	if t.adopted != w || !w.reports {
+		return
+	}
+	w.reports = false
+	t.broke(err)
+	t.net.hub.Reconnect()
+}
+
+// fallBehind makes the hub replace the connection if it does not answer soon. It does not block.
+func (w *watched) fallBehind() {
+	t := w.tracker
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed || !w.behind.CompareAndSwap(false, true) {
+		return
+	}
+	oldest := w.pending.oldest()
+	t.loop.Go(func() {
+		defer w.behind.Store(false)
+		if t.net.pause(graceBehind) && !w.pending.oldest().After(oldest) {
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			w.replace(errBehind)
 		}
+	})
+}
+
+// work makes the server report changes. It tries again while the server refuses and the connection is well.
+func (w *watched) work() {
+	t := w.tracker
+	for failures := 0; ; failures++ {
+		err := t.track(w.conn)
+		if err == nil {
+			t.mu.Lock()
+			w.reports = true
+			t.mu.Unlock()
+			t.net.cfg.User.LookFirst(FirstLook)
+			t.net.cfg.User.Recheck(nil) // so that all that is held is read over it
+			return
+		}
+		t.mu.Lock()
 		t.broke(err)
+		t.mu.Unlock()
+		t.net.cfg.User.LookFirst(0)
 		pause := min(50*time.Millisecond<<min(failures, 7), 5*time.Second)
 		if _, ok := errors.AsType[noTracking](err); ok {
-			pause = time.Minute // for a server that is replaced, or a permission that is granted
+			pause = time.Minute // for a permission that is given
 		}
-		if !t.net.pause(pause) || t.rest() {
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-w.gone:
+			timer.Stop()
+			return
+		case <-t.net.cfg.Stopped:
+			timer.Stop()
 			return
 		}
 	}
 }
 
-// broke logs that there is no connection, unless the client has stopped.
+// broke logs that the server does not report changes, unless the client has stopped. The caller holds t.mu.
 func (t *tracker) broke(err error) {
 	select {
 	case <-t.net.cfg.Stopped:
 	default:
-		t.mu.Lock()
-		defer t.mu.Unlock()
 		t.say(err)
 	}
 }
 
-// rest ends the work if the client holds nothing and waits for nothing.
-func (t *tracker) rest() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if !t.closed && t.net.cfg.User.Busy() {
-		return false
-	}
-	t.running = false
-	t.net.cfg.User.LookFirst(FirstLook)
-	return true
-}
-
-// watch makes a connection and keeps it until it fails or the client is closed. It reports whether
-// anything was answered over it.
-func (t *tracker) watch() (worked bool, err error) {
-	w := &watched{
-		servers: t.net.servers(), // before the connection: so it is noticed if they change meanwhile
-		failed:  make(chan error, 1),
-		behind:  make(chan struct{}, 1),
-	}
-	if w.conn = t.net.dedicate(t.net.rc, 0); w.conn == nil {
-		return false, rueidis.ErrClosing
-	}
-	defer w.conn.Close()
-	t.mu.Lock()
-	t.conn = w.conn
-	closed := t.closed
-	t.mu.Unlock()
-	defer func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		t.conn, t.watched = nil, nil
-		worked = w.worked
-	}()
-	if closed {
-		return false, rueidis.ErrClosing
-	}
-	broken, err := t.track(w.conn)
-	if err != nil {
-		return false, err
-	}
-	t.mu.Lock()
-	t.watched = w
-	t.mu.Unlock()
-	t.net.cfg.User.LookFirst(FirstLook)
-	t.net.cfg.User.Recheck(nil) // so that all held keys are read over it
-	return false, t.serve(w, broken)
-}
-
 // track makes the server report changes.
-func (t *tracker) track(conn rueidis.DedicatedClient) (broken <-chan error, err error) {
+func (t *tracker) track(conn rueidis.DedicatedClient) error {
 	hello, err := conn.Do(context.Background(), conn.B().Hello().Build()).AsMap()
 	if err != nil {
-		return nil, forGood(err)
+		return forGood(err)
 	}
 	proto := hello["proto"]
 	if version, err := proto.AsInt64(); err != nil || version < 3 {
-		return nil, noTracking{errNoPush}
+		return noTracking{errNoPush}
 	}
-	broken = conn.SetOnInvalidations(t.net.changed)
 	for _, reply := range conn.DoMulti(context.Background(),
 		conn.B().ClientTracking().Off().Build(), // the user's client may cache, and so track in another way
 		conn.B().ClientTracking().On().Optout().Noloop().Build()) {
 		if err := reply.Error(); err != nil {
-			return nil, forGood(err)
+			return forGood(err)
 		}
 	}
-	return broken, nil
+	return nil
 }
 
-// forGood marks a refusal of the server as permanent, unless it is known to pass.
+// forGood marks what the server refuses, unless that is known to pass.
 func forGood(err error) error {
 	if _, answered := rueidis.IsRedisErr(err); answered && !Passing(err) {
 		return noTracking{err}
@@ -259,37 +264,11 @@ func forGood(err error) error {
 	return err
 }
 
-// serve waits until the connection fails or the client is closed.
-func (t *tracker) serve(w *watched, broken <-chan error) error {
-	for {
-		select {
-		case err := <-broken:
-			return err
-		case err := <-w.failed:
-			return err
-		case <-w.behind:
-			oldest := w.pending.oldest()
-			if !t.net.pause(graceBehind) {
-				return rueidis.ErrClosing
-			}
-			if !w.pending.oldest().After(oldest) {
-				return errBehind
-			}
-		case <-t.net.cfg.Stopped:
-			return rueidis.ErrClosing
-		}
-	}
-}
-
-// close ends the connection and waits for what works on it. The client is closed already.
+// close waits for what works on connections. The client is closed already, and so are they.
 func (t *tracker) close() {
 	t.mu.Lock()
 	t.closed = true
-	conn := t.conn
 	t.mu.Unlock()
-	if conn != nil {
-		conn.Close() // a call under way returns
-	}
 	t.loop.Wait()
 }
 
@@ -305,8 +284,8 @@ func (t *tracker) say(err error) {
 	}
 }
 
-// changed handles a change by another client of keys that were read over the tracked connection, or, with nil, of
-// possibly all keys: the server was flushed, or the connection broke. It does not block.
+// changed is called when somebody else changed keys that were read over the tracked connection, or, with nil, when all keys may
+// have changed: the server was flushed, or the connection broke. It does not block.
 func (t *Transport) changed(keys []rueidis.RedisMessage) {
 	var names []string
 	for i := range keys {

@@ -5,7 +5,7 @@
 // command. Scripts are loaded before the first call, and again when a server has forgotten them. A lone caller has a
 // connection to itself, see [Transport.Prompt]. In a cluster, commands go to the server that has the slot.
 //
-// Messages. [Transport.Listen] subscribes to a channel, on the server that has it. On a connection of its own a server
+// Messages. [Transport.Listen] subscribes to a channel, on the server that has it. On the same connection a single server
 // reports changes to keys that were renewed over it.
 //
 // Failover. While the process holds something or waits, the transport looks whether another server has become the master, by
@@ -152,8 +152,8 @@ func (t *Transport) Clustered() bool { return t.cluster != nil }
 // Tracks reports whether servers may be asked to report changes.
 func (t *Transport) Tracks() bool { return t.cfg.Tracking && t.cluster == nil }
 
-// TracksChanges reports whether the server reports changes, and makes it begin to if it does not: a flushed server
-// loses its wait queues, and only tracking shows that.
+// TracksChanges reports whether the server reports changes: a flushed server loses its wait queues, and only tracking
+// shows that.
 func (t *Transport) TracksChanges() bool { return t.tracker.tells() }
 
 // Sharded reports whether the client listens on sharded channels.

@@ -189,6 +189,8 @@ func TestRenew(t *testing.T) {
 				require.False(t, net.TracksChanges())
 				return
 			}
+			require.False(t, net.TracksChanges(), "there is no connection that subscribes")
+			net.Listen("a channel", func(hub.Event) {})
 			<-u.rechecks // the server reports changes from now on, for read keys
 			require.True(t, net.TracksChanges())
 			require.NoError(t, renew()[0])
