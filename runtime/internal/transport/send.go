@@ -75,8 +75,7 @@ func (t *Transport) runOn(rc sender, cmd protocol.Command) rueidis.RedisResult {
 		if t.cluster != nil && try == 1 {
 			t.load(loaded) // the slot is on its way to a server that has no scripts
 		}
-		// The server was flushed again. Commands that are sent together are run together as a rule: a long script may fill what the
-		// server reads at once, and then others come between.
+		// The server was flushed again, or a long script filled the input of the server and others came between.
 		replies := rc.DoMulti(context.Background(), t.rc.B().ScriptLoad().Script(cmd.Script.Source()).Build(), t.evalsha(cmd))
 		reply = replies[1]
 		if _, answered := rueidis.IsRedisErr(replies[0].Error()); answered && missing(reply) {
