@@ -31,8 +31,9 @@ func (v *listener) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// A change reaches each viewer within a second, whenever it comes between two looks and whoever has looked before. The test has a clock of its
-// own: it is what the page promises, and not how fast a machine is. The tests with a browser have the way from there to the page.
+// A change reaches each viewer within a second, at any time between two looks, and after a look for any viewer. The
+// test has a clock of its own: it is what the page promises, and not how fast a machine is. The tests with a browser
+// have the way from there to the page.
 func TestEvents_AChangeIsSentWithinASecond(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 	"github.com/lockgen/lockgen/spec"
 )
 
-// What Redisson's RLock sends: the contract that this library keeps, less the latch of its newest versions.
+// The commands of Redisson's RLock: the contract that this library keeps, without the latch of its newest versions.
 const (
 	javaLock = "if redis.call('exists', KEYS[1]) == 0 or redis.call('hexists', KEYS[1], ARGV[2]) == 1 then " +
 		"redis.call('hincrby', KEYS[1], ARGV[2], 1) redis.call('pexpire', KEYS[1], ARGV[1]) return nil end return redis.call('pttl', KEYS[1])"

@@ -21,7 +21,7 @@ type process struct {
 	id    int // from 1 on
 	ctx   context.Context
 	kill  context.CancelFunc
-	uuid  string // what its owners begin with
+	uuid  string // the prefix of its owners
 	cs    []*lockrt.Client
 	rcs   []rueidis.Client
 	links []*link

@@ -156,7 +156,7 @@ func TestRemember_EachPackage(t *testing.T) {
 		require.ElementsMatch(t, change.believed, believed, what)
 		back()
 		if code == none {
-			_, _, _ = run("-cache=on", "-check") // what was remembered is that
+			_, _, _ = run("-cache=on", "-check") // records the result again
 		}
 	}
 
@@ -167,7 +167,7 @@ func TestRemember_EachPackage(t *testing.T) {
 	require.ElementsMatch(t, []string{"orders", "id"}, believed)
 	require.FileExists(t, filepath.Join(dir, "bills", "bills_lockgen.go"))
 
-	// What another version of the program has found, and what was found for another system, is not believed.
+	// A run does not use the results of another version of the program, or those for another system.
 	believes("as it was", 0)
 	version = "2"
 	believes("another version", 0)

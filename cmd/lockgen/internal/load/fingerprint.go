@@ -59,7 +59,7 @@ type prints struct {
 	salt      string
 	sums      sums                // of the files in the directories of the run
 	inDir     map[string][]string // these files
-	declared  map[string]string   // what a package declares, and all that it imports, by its ID
+	declared  map[string]string   // the declarations of a package, and all its imports, by its ID
 	installed map[string]string   // versions of Go, by their directories
 }
 

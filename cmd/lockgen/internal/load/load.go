@@ -46,7 +46,7 @@ type Result struct {
 	Known    bool       // there is nothing to do
 
 	roots []*packages.Package
-	salt  string // what else outputs depend on
+	salt  string // the other inputs of the outputs
 	print string // the fingerprint; empty if nobody asked for it
 	sums  sums   // of the files that it is of
 }
