@@ -100,16 +100,15 @@ func DoUnder(ctx context.Context, lock Locker, fn func(ctx context.Context, leas
 	return do(ctx, lock, fn, opts)
 }
 
-// LooksForTraces returns whether the client has asked for the traces of the holders of a key, or of any for "", and whether all answers
-// are there.
+// LooksForTraces returns whether the client has asked for the traces of the holders of a key, or of any for "", and whether an answer is
+// there.
 func LooksForTraces(c *Client, key string) (asked, answered bool) {
 	s := &c.holderTraces
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	answered = true
 	for of, question := range s.keys {
 		if key == "" || of == key {
-			asked, answered = true, answered && !question.answered.IsZero()
+			asked, answered = true, answered || !question.answered.IsZero()
 		}
 	}
 	return asked, answered

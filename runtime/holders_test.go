@@ -37,7 +37,7 @@ func newTracer(t *testing.T, url string) *tracer {
 	return &tracer{t, c, log, told.waits, told.ends}
 }
 
-// learns returns when the answers have come about a key, or about any for "".
+// learns returns when the answer has come about a key, or about any for "".
 func (w *tracer) learns(key string) {
 	w.t.Helper()
 	until(w.t, "the holders are known", func() bool {

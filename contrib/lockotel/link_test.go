@@ -21,11 +21,17 @@ func TestTelemetry_ALongWaitIsLinkedToTheHolder(t *testing.T) {
 	one, two := newRig(t), newRig(t)
 	hooks := one.Hooks(lockrt.Hooks{})
 	parent := hooks.TraceParent
-	holder := one.open(lockrt.Hooks{TraceParent: func(ctx context.Context) string {
+	open := func(hooks lockrt.Hooks) *lockrt.Client { // with leases that a busy machine does not lose
+		c, err := lockrt.Open(t.Context(), redistest.Shared(t).URL(), lockrt.Options{Hooks: hooks})
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = c.Close() })
+		return c
+	}
+	holder := open(one.Hooks(lockrt.Hooks{TraceParent: func(ctx context.Context) string {
 		defer func() { asked <- struct{}{} }()
 		return parent(ctx)
-	}})
-	waiter := two.open(lockrt.Hooks{Waiting: func(context.Context, lockrt.AcquireEvent) { waiting <- struct{}{} }})
+	}}))
+	waiter := open(two.Hooks(lockrt.Hooks{Waiting: func(context.Context, lockrt.AcquireEvent) { waiting <- struct{}{} }}))
 	key := redistest.Key(t, "k")
 	for range 20 { // until an answer comes before the lock is free
 		ctx, caller := one.traces.Tracer("test").Start(t.Context(), "caller")
