@@ -90,8 +90,8 @@ type Options struct {
 	// if this very process holds the lock: then the program probably locks it again under an outer context, and waits for ever. After that time, and
 	// again after each such time, a call that waits under the context of a lease looks for a deadlock: a circle of calls, in this process and in
 	// others, each of which waits for a lock that the next one holds. It finds one within twice this time; Logger and Hooks.Deadlock get each call of
-	// it once. 100 processes send 200 messages a second at most by default. docs/operating.md says what counts, and runtime/ACL.md which permissions
-	// it takes. Defaults to 5s; negative: never. Redisson has nothing like it.
+	// it once. It follows neither a RedLock, nor a lock of another Client of the process, nor Java. 100 processes send 200 messages a second at most
+	// by default. runtime/ACL.md says which permissions it takes, docs/operating.md more. Defaults to 5s; negative: never. Redisson has nothing like it.
 	DeadlockAfter time.Duration
 	// BreakDeadlocks ends a call of this Client that is in a deadlock, with [ErrDeadlock], if of all calls of the circle it has waited for the
 	// shortest time: all processes choose the same one. If the chosen call is of a Client without the option, no call ends. Defaults to false.

@@ -488,7 +488,7 @@ func TestForce_OnlyFromTheOwnerThatWasSeen(t *testing.T) {
 func TestForce_FromSeveral(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
-	c, err := lockrt.Open(t.Context(), server.URL(), lockrt.Options{Watchdog: 6 * time.Second})
+	c, err := lockrt.Open(t.Context(), server.URL(), lockrt.Options{Watchdog: 12 * time.Second})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, c.Close()) }()
 	read, err := c.RWMutex("page").RLock(t.Context())
