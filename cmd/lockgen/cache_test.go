@@ -15,12 +15,19 @@ import (
 	"github.com/lockgen/lockgen/internal/testmodule"
 )
 
-// TestCache_RunsAtOnce: what one run finds up to date, since another has just written it, is not remembered as what the run began with.
-func TestCache_RunsAtOnce(t *testing.T) {
+// ownCache gives the test a cache directory of its own, below the folder that it returns.
+func ownCache(t *testing.T) string {
+	t.Helper()
 	home := t.TempDir()
 	t.Setenv("XDG_CACHE_HOME", filepath.Join(home, "cache"))
 	t.Setenv("HOME", home)
 	t.Setenv("LocalAppData", home)
+	return home
+}
+
+// TestCache_RunsAtOnce: what one run finds up to date, since another has just written it, is not remembered as what the run began with.
+func TestCache_RunsAtOnce(t *testing.T) {
+	ownCache(t)
 	root, err := filepath.Abs("../..")
 	require.NoError(t, err)
 	dir := t.TempDir()
@@ -51,10 +58,7 @@ func TestCache_RunsAtOnce(t *testing.T) {
 
 // TestCache shows that a run over what is known to be up to date looks no further, and that every change is noticed all the same.
 func TestCache(t *testing.T) {
-	home := t.TempDir()
-	t.Setenv("XDG_CACHE_HOME", filepath.Join(home, "cache"))
-	t.Setenv("HOME", home)
-	t.Setenv("LocalAppData", home)
+	home := ownCache(t)
 	root, err := filepath.Abs("../..")
 	require.NoError(t, err)
 	modules := t.TempDir()

@@ -8,8 +8,6 @@ import (
 	"strings"
 
 	"golang.org/x/tools/go/analysis"
-	"golang.org/x/tools/go/analysis/passes/ctrlflow"
-	"golang.org/x/tools/go/analysis/passes/inspect"
 )
 
 // Bound finds locks that are waited for without a bound: the context has no deadline, and there is no WithWait. Such a wait lasts
@@ -22,7 +20,7 @@ var Bound = &analysis.Analyzer{
 	Name:     "lockbound",
 	Doc:      "warn of locks that are waited for without a bound\n\nGive the context a deadline, or the lock WithWait.",
 	URL:      docs + "#Bound",
-	Requires: []*analysis.Analyzer{inspect.Analyzer, ctrlflow.Analyzer},
+	Requires: graphs,
 }
 
 var warn bool // of waits without a bound
@@ -34,13 +32,10 @@ func init() {
 			return nil, nil
 		}
 		values := valuesOf(pass)
-		functions(pass, func(f *function) {
-			f.inspect(f.body, func(n ast.Node) bool {
-				if call, ok := n.(*ast.CallExpr); ok && f.waitsFor(call) && values.unbounded(call.Args[0]) && values.plain(call) {
-					f.pass.ReportRangef(call, "warning: nothing bounds this wait: the context has no deadline, and there is no WithWait")
-				}
-				return true
-			})
+		calls(pass, func(f *function, call *ast.CallExpr) {
+			if f.waitsFor(call) && values.unbounded(call.Args[0]) && values.plain(call) {
+				f.pass.ReportRangef(call, "warning: nothing bounds this wait: the context has no deadline, and there is no WithWait")
+			}
 		})
 		return nil, nil
 	}

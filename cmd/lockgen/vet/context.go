@@ -6,8 +6,6 @@ import (
 	"slices"
 
 	"golang.org/x/tools/go/analysis"
-	"golang.org/x/tools/go/analysis/passes/ctrlflow"
-	"golang.org/x/tools/go/analysis/passes/inspect"
 )
 
 // Context finds work that is done while a lock is held, under the context that the lock was asked for with. That one does not end when the lock is
@@ -18,19 +16,14 @@ var Context = &analysis.Analyzer{
 	Name:     "lockcontext",
 	Doc:      "find work under a context that does not end when the lock is lost\n\nUse the lease's Context, or the one that Do gives to its function.",
 	URL:      docs + "#Context",
-	Requires: []*analysis.Analyzer{inspect.Analyzer, ctrlflow.Analyzer},
+	Requires: graphs,
 	Run: func(pass *analysis.Pass) (any, error) {
 		functions(pass, func(f *function) {
 			for _, a := range f.acquisitions() {
 				f.oldContext(a)
 			}
-			f.inspect(f.body, func(n ast.Node) bool {
-				if call, ok := n.(*ast.CallExpr); ok {
-					f.insideDo(call)
-				}
-				return true
-			})
 		})
+		calls(pass, (*function).insideDo)
 		return nil, nil
 	},
 }

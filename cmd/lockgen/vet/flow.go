@@ -29,18 +29,33 @@ func functions(pass *analysis.Pass, do func(f *function)) {
 		return
 	}
 	in := pass.ResultOf[inspect.Analyzer].(*inspector.Inspector)
-	graphs := pass.ResultOf[ctrlflow.Analyzer].(*ctrlflow.CFGs)
+	flows := pass.ResultOf[ctrlflow.Analyzer].(*ctrlflow.CFGs)
 	in.Preorder([]ast.Node{(*ast.FuncDecl)(nil), (*ast.FuncLit)(nil)}, func(n ast.Node) {
 		f := &function{pass: pass, info: pass.TypesInfo, node: n}
 		switch n := n.(type) {
 		case *ast.FuncDecl:
-			f.body, f.graph = n.Body, graphs.FuncDecl(n)
+			f.body, f.graph = n.Body, flows.FuncDecl(n)
 		case *ast.FuncLit:
-			f.body, f.graph = n.Body, graphs.FuncLit(n)
+			f.body, f.graph = n.Body, flows.FuncLit(n)
 		}
 		if f.body != nil && f.graph != nil && !isTest(pass, n) {
 			do(f)
 		}
+	})
+}
+
+// graphs are what an analyzer needs that looks at functions.
+var graphs = []*analysis.Analyzer{inspect.Analyzer, ctrlflow.Analyzer}
+
+// calls calls do for each call of these bodies.
+func calls(pass *analysis.Pass, do func(f *function, call *ast.CallExpr)) {
+	functions(pass, func(f *function) {
+		f.inspect(f.body, func(n ast.Node) bool {
+			if call, ok := n.(*ast.CallExpr); ok {
+				do(f, call)
+			}
+			return true
+		})
 	})
 }
 

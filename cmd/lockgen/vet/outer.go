@@ -5,8 +5,6 @@ import (
 	"slices"
 
 	"golang.org/x/tools/go/analysis"
-	"golang.org/x/tools/go/analysis/passes/ctrlflow"
-	"golang.org/x/tools/go/analysis/passes/inspect"
 )
 
 // Outer finds locks that are asked for inside of the function of another lock's Do, with the context from outside. Under that one nobody
@@ -16,17 +14,10 @@ var Outer = &analysis.Analyzer{
 	Name:     "lockouter",
 	Doc:      "find locks that are asked for inside of Do with the context from outside\n\nUse the context that Do gives to its function: under it the same lock is entered again.",
 	URL:      docs + "#Outer",
-	Requires: []*analysis.Analyzer{inspect.Analyzer, ctrlflow.Analyzer},
+	Requires: graphs,
 	Run: func(pass *analysis.Pass) (any, error) {
 		reported := map[*ast.CallExpr]bool{}
-		functions(pass, func(f *function) {
-			f.inspect(f.body, func(n ast.Node) bool {
-				if call, ok := n.(*ast.CallExpr); ok {
-					f.asksOutside(call, reported)
-				}
-				return true
-			})
-		})
+		calls(pass, func(f *function, call *ast.CallExpr) { f.asksOutside(call, reported) })
 		return nil, nil
 	},
 }

@@ -7,8 +7,6 @@ import (
 	"slices"
 
 	"golang.org/x/tools/go/analysis"
-	"golang.org/x/tools/go/analysis/passes/ctrlflow"
-	"golang.org/x/tools/go/analysis/passes/inspect"
 )
 
 // Proof finds proofs of locks that prove nothing any more: a lockrt.Held that is shown to a function after it was unlocked, and one that is stored,
@@ -18,17 +16,10 @@ var Proof = &analysis.Analyzer{
 	Name:     "lockproof",
 	Doc:      "find proofs of locks that are used after their release, or stored\n\nA lockrt.Held says that the lock is held only until it is unlocked.",
 	URL:      docs + "#Proof",
-	Requires: []*analysis.Analyzer{inspect.Analyzer, ctrlflow.Analyzer},
+	Requires: graphs,
 	Run: func(pass *analysis.Pass) (any, error) {
-		functions(pass, func(f *function) {
-			f.stored()
-			f.inspect(f.body, func(n ast.Node) bool {
-				if call, ok := n.(*ast.CallExpr); ok {
-					f.afterRelease(call)
-				}
-				return true
-			})
-		})
+		functions(pass, (*function).stored)
+		calls(pass, (*function).afterRelease)
 		return nil, nil
 	},
 }

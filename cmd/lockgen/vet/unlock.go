@@ -5,8 +5,6 @@ import (
 	"go/types"
 
 	"golang.org/x/tools/go/analysis"
-	"golang.org/x/tools/go/analysis/passes/ctrlflow"
-	"golang.org/x/tools/go/analysis/passes/inspect"
 )
 
 // Unlock finds leases that some way through the function never unlocks. The lock is then held, and renewed, until the process ends.
@@ -20,7 +18,7 @@ var Unlock = &analysis.Analyzer{
 	Name:     "unlock",
 	Doc:      "find leases that are not unlocked on some path\n\nA lease that nobody unlocks is renewed for as long as the process lives.",
 	URL:      docs + "#Unlock",
-	Requires: []*analysis.Analyzer{inspect.Analyzer, ctrlflow.Analyzer},
+	Requires: graphs,
 	Run: func(pass *analysis.Pass) (any, error) {
 		functions(pass, func(f *function) {
 			for _, a := range f.acquisitions() {
