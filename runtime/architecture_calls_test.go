@@ -65,7 +65,7 @@ func isCalled(full, short string) bool {
 }
 
 // TestArchitecturePage_Calls shows that the lists of docs/architecture.md have what runs in a Lock and in an Unlock that nobody else is in the
-// way of. What runs in the background does not do so each time.
+// way of. Background work does not run each time.
 func TestArchitecturePage_Calls(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -54,7 +54,7 @@ func (t *Transport) subscriber(_ string, sink hub.Sink) (hub.Conn, <-chan error,
 	return subscriber{conn, watched}, broken, nil
 }
 
-// subscriber is a connection that subscribes, and on which the server tells of changes unless that is off.
+// subscriber is a connection that subscribes, and on which the server reports changes unless that is off.
 type subscriber struct {
 	conn    rueidis.DedicatedClient
 	watched *watched // nil if it is off
