@@ -222,8 +222,11 @@ func TestTracking_ServerComesBackEmpty(t *testing.T) {
 // kill closes the tracked connection at the server.
 func kill(t *testing.T, server *redistest.RedisServer) {
 	t.Helper()
-	id := watcher(t, server)
-	require.NotEmpty(t, id, "there is none")
+	var id string
+	until(t, "there is a tracked connection", func() bool {
+		id = watcher(t, server)
+		return id != ""
+	})
 	server.Do("CLIENT", "KILL", "ID", id)
 }
 
