@@ -135,7 +135,8 @@ func TestWithBackoff_BoundedAttempts(t *testing.T) {
 			err = waits(l.client, five)[name](l.key)
 			require.ErrorIs(t, err, lockrt.ErrNotAcquired)
 			require.ErrorContains(t, err, "in 5 attempts")
-			require.Len(t, asked, 5)
+			require.GreaterOrEqual(t, len(asked), 5)
+			require.LessOrEqual(t, len(asked), 5*3, "an attempt is sent more than once only where its answer is late")
 			require.Zero(t, l.client.Stats().Waiting)
 		})
 	}

@@ -143,7 +143,8 @@ func TestRWMutex_ReadersOfAProcessShareOneHold(t *testing.T) {
 		"but now and then, by the clock, whether a Java program listens")
 	require.Len(t, rwHash(t, l.server, l.key), 2)
 	free(t, leases[999])
-	require.Len(t, sent, 1, "the last one gives it back")
+	require.NotEmpty(t, sent, "the last one gives it back")
+	require.LessOrEqual(t, len(sent), 3, "more than once only where an answer is late")
 	nothingLeft(t, l.server, l.key)
 }
 
