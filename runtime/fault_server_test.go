@@ -2,6 +2,7 @@ package lockrt_test
 
 import (
 	"context"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -283,7 +284,8 @@ func TestFault_SubscriptionEndsWhileTheServerIsBusy(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t, redistest.WithConfig("lua-time-limit", "20"))
 	proxy := redistest.Proxy(t, server.Addr())
-	c := clientOf(t, proxy.URL(), lockrt.Options{})
+	log := &logbook{lines: make(chan string, 1000)}
+	c := clientOf(t, proxy.URL(), lockrt.Options{Logger: slog.New(slog.NewTextHandler(log, nil))})
 	s := c.Semaphore("k", 1)
 	require.NoError(t, s.Acquire(patient(t), 1))
 	impatient, leave := context.WithCancel(patient(t))
@@ -301,10 +303,11 @@ func TestFault_SubscriptionEndsWhileTheServerIsBusy(t *testing.T) {
 		_, err := server.Try("GET", "k")
 		return err != nil
 	})
-	conns := proxy.Conns()
 	leave()
 	require.Error(t, receive(t, waits, "the one who waited"))
-	until(t, "its connection is given up", func() bool { return proxy.Conns() < conns }) // a second after the last who waited has left
+	// A second after the last waiter has left.
+	for !strings.Contains(receive(t, log.lines, "the log to say that subscriptions fail"), "subscribing failed") {
+	}
 	server.Do("SCRIPT", "KILL")
 	require.Error(t, receive(t, busy, "the script"))
 

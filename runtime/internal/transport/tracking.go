@@ -30,6 +30,7 @@ type tracker struct {
 
 	mu      sync.Mutex // guards the rest
 	adopted *watched   // the present connection; nil while there is none
+	wanted  bool       // there was something to track
 	closed  bool       // or switched off
 	silent  bool       // it was logged that the server does not report changes
 }
@@ -43,7 +44,9 @@ type watched struct {
 	behind  atomic.Bool   // another connection has answered a later request, and this one has a while for its answer
 	pending pending
 
-	reports bool // changes, from now on; guarded by tracker.mu
+	// Guarded by tracker.mu.
+	started bool // the server is asked to report changes
+	reports bool // it does
 }
 
 // FirstLook is how long after its grant a lease is confirmed for the first time, over the tracked connection, which
@@ -97,13 +100,18 @@ func (t *tracker) run(cmd protocol.Command, patience time.Duration) rueidis.Redi
 	return reply
 }
 
-// begin returns the connection on which the server reports changes, or nil if there is none.
+// begin returns the connection on which the server reports changes. If there is none it returns nil, and has the server begin to
+// report them as soon as there is a connection that subscribes.
 func (t *tracker) begin() *watched {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	w := t.adopted
+	t.wanted = true
 	switch {
 	case t.closed || w == nil:
+		return nil
+	case !w.started:
+		w.start()
 		return nil
 	case t.net.servers() != w.servers:
 		w.replace(errMoved)
@@ -114,7 +122,13 @@ func (t *tracker) begin() *watched {
 	return w
 }
 
-// tells says whether the server reports changes.
+// start makes the server report changes on the connection. The caller holds tracker.mu.
+func (w *watched) start() {
+	w.started = true
+	w.tracker.loop.Go(w.work)
+}
+
+// tells says whether the server reports changes, and makes it begin to if it does not.
 func (t *tracker) tells() bool { return t.begin() != nil }
 
 // answered notes that the connection is well.
@@ -124,8 +138,8 @@ func (t *tracker) answered() {
 	t.say(nil)
 }
 
-// adopt makes the server report changes on a connection that subscribes, and returns the channel that is readable when that
-// breaks. It returns nil if tracking is off.
+// adopt makes the server report changes on a connection that subscribes, if there was something to track, else as soon as
+// there is. It returns the channel that is readable when the connection breaks, or nil if tracking is off.
 func (t *tracker) adopt(conn rueidis.DedicatedClient) (w *watched, broken <-chan error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -135,7 +149,9 @@ func (t *tracker) adopt(conn rueidis.DedicatedClient) (w *watched, broken <-chan
 	w = &watched{tracker: t, conn: conn, servers: t.net.servers(), gone: make(chan struct{})}
 	t.adopted = w
 	broken = conn.SetOnInvalidations(t.net.changed)
-	t.loop.Go(w.work)
+	if t.wanted {
+		w.start()
+	}
 	return w, broken
 }
 
@@ -150,8 +166,11 @@ func (w *watched) leave() {
 	default:
 		close(w.gone)
 	}
-	if t.adopted == w {
-		t.adopted = nil
+	if t.adopted != w {
+		return
+	}
+	t.adopted = nil
+	if t.wanted {
 		t.net.cfg.User.LookFirst(0) // no server would report changes of the read keys
 	}
 }

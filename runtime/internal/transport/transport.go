@@ -152,8 +152,8 @@ func (t *Transport) Clustered() bool { return t.cluster != nil }
 // Tracks reports whether servers may be asked to report changes.
 func (t *Transport) Tracks() bool { return t.cfg.Tracking && t.cluster == nil }
 
-// TracksChanges reports whether the server reports changes: a flushed server loses its wait queues, and only tracking
-// shows that.
+// TracksChanges reports whether the server reports changes, and makes it begin to if it does not: a flushed server loses
+// its wait queues, and only tracking shows that.
 func (t *Transport) TracksChanges() bool { return t.tracker.tells() }
 
 // Sharded reports whether the client listens on sharded channels.
