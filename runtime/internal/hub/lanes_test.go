@@ -215,13 +215,11 @@ func TestHub_ReassignSubscribesWhereChannelsAreNow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, h := newServers()
 		defer h.Close()
-		var events []Event
-		for _, channel := range []string{"x", "y"} {
-			h.Listen(channel, func(e Event) { events = append(events, e) })
-		}
+		var x, y ear
+		h.Listen("x", x.hear)
+		h.Listen("y", y.hear)
 		synctest.Wait()
 		s.sent()
-		events = nil
 		h.Reassign() // nothing has moved
 		synctest.Wait()
 		require.Empty(t, s.sent())
@@ -230,7 +228,8 @@ func TestHub_ReassignSubscribesWhereChannelsAreNow(t *testing.T) {
 		h.Reassign()
 		synctest.Wait()
 		require.Equal(t, []string{"a unsub x", "b sub x"}, s.sent())
-		require.Equal(t, []Event{{Subscribed: true, Again: true}}, events)
+		require.Equal(t, []Event{{Subscribed: true}, {Subscribed: true, Again: true}}, x.heard())
+		require.Equal(t, []Event{{Subscribed: true}}, y.heard())
 		h.Close()
 		h.Reassign()
 	})
