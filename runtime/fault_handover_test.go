@@ -413,7 +413,8 @@ func TestFault_WhoDoesNotWaitAsksForNobodyElse(t *testing.T) {
 
 func TestFault_LateRenewalTakesBackNoExtension(t *testing.T) {
 	t.Parallel()
-	s := newSplitWithin(t, lockrt.Options{Watchdog: 4500 * time.Millisecond}, 500*time.Millisecond)
+	// The lease is renewed after 1.7 s. The connection is given up 2 to 3 s after its last answer, and the trust ends after 4.5 s.
+	s := newSplitWithin(t, lockrt.Options{Watchdog: 5 * time.Second}, time.Second)
 	lease, err := s.client.Mutex(s.key).Lock(patient(t))
 	require.NoError(t, err)
 	renewing, match := make(chan struct{}, 100), redistest.EvalSHA(scripts.Renew.SHA1())
