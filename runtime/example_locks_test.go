@@ -28,7 +28,11 @@ func ExampleMutex() {
 
 	fmt.Println("given back:", lease.Unlock(ctx))
 	fmt.Println("twice:", errors.Is(lease.Unlock(ctx), lockrt.ErrReleased))
-	// Output: somebody else: true under its own lease: <nil> released: <nil> twice: true
+	// Output:
+	// somebody else: true
+	// under its own lease: <nil>
+	// given back: <nil>
+	// twice: true
 }
 
 // Work is done under the context that Do gives, which ends with the lock.
