@@ -39,8 +39,7 @@ type Tracking int
 const (
 	// TrackingAuto makes the server report it, within milliseconds: Redis from 6.0 on, and Valkey, over a connection
 	// that speaks RESP3, as rueidis does by default. Elsewhere, and in a cluster, it is TrackingOff. It takes one more
-	// connection, made when a lease is held for 8ms or a call begins to wait, and one more small request for each lease
-	// that is held that long. Shorter ones cost nothing.
+	// small request, over the connection for messages, for each lease that is held for 8ms. Shorter ones cost nothing.
 	TrackingAuto Tracking = iota
 	// TrackingOff leaves it to the next renewal, and makes waiting calls ask every 5s.
 	TrackingOff
