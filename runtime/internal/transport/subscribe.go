@@ -43,11 +43,12 @@ func (t *Transport) newHub() *hub.Hub {
 }
 
 func (t *Transport) subscriber(_ string, sink hub.Sink) (hub.Conn, <-chan error, error) {
+	servers := t.servers() // before the connection: so a change meanwhile is noticed
 	conn, _ := t.rc.Dedicate()
 	broken := conn.SetPubSubHooks(rueidis.PubSubHooks{
 		OnMessage: func(m rueidis.PubSubMessage) { sink.Message(m.Channel, m.Message) },
 	})
-	watched, alsoBroken := t.tracker.adopt(conn)
+	watched, alsoBroken := t.tracker.adopt(conn, servers)
 	if watched != nil {
 		broken = alsoBroken
 	}

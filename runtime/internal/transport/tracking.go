@@ -140,13 +140,13 @@ func (t *tracker) answered() {
 
 // adopt makes the server report changes on a connection that subscribes, if there was something to track, else as soon as
 // there is. It returns the channel that is readable when the connection breaks, or nil if tracking is off.
-func (t *tracker) adopt(conn rueidis.DedicatedClient) (w *watched, broken <-chan error) {
+func (t *tracker) adopt(conn rueidis.DedicatedClient, servers string) (w *watched, broken <-chan error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
 		return nil, nil
 	}
-	w = &watched{tracker: t, conn: conn, servers: t.net.servers(), gone: make(chan struct{})}
+	w = &watched{tracker: t, conn: conn, servers: servers, gone: make(chan struct{})}
 	t.adopted = w
 	broken = conn.SetOnInvalidations(t.net.changed)
 	if t.wanted {
