@@ -142,7 +142,7 @@ func TestComments_Prose(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		comments := map[int]string{}
+		var comments map[int]string
 		if extension == ".lua" {
 			comments = luaComments(string(source))
 		} else if comments, err = goComments(path, source); err != nil {

@@ -62,7 +62,7 @@ func (c *Client) inspect(ctx context.Context, key string, cmd protocol.Command, 
 
 // inspection asks Redis for the content of a lock.
 func (c *Client) inspection(cmd protocol.Command) (protocol.Inspection, error) {
-	reply, err := c.net.Run(cmd).Any()
+	reply, err := c.net.Ask(cmd).Any()
 	if err != nil {
 		return protocol.Inspection{}, err
 	}

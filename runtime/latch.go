@@ -61,7 +61,7 @@ func (l *CountDownLatch) Count(ctx context.Context) (int, error) {
 	}
 	got, err := bounded(ctx, l.c, func() reply {
 		latch := l.c.wire.Latch(l.key)
-		n, err := l.c.net.Run(latch.Count()).Int()
+		n, err := l.c.net.Ask(latch.Count()).Int()
 		return reply{max(n, 0), err}
 	})
 	if err = cmpOr(err, got.err); err != nil {

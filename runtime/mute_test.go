@@ -127,3 +127,34 @@ func TestMute_Close(t *testing.T) {
 		})
 	}
 }
+
+// TestMute_Questions shows that what only asks goes round a mute connection, too.
+func TestMute_Questions(t *testing.T) {
+	t.Parallel()
+	for name, ask := range map[string]func(ctx context.Context, c *lockrt.Client) error{
+		"permits": func(ctx context.Context, c *lockrt.Client) error {
+			_, err := c.PermitSemaphore("k", 1).Available(ctx)
+			return err
+		},
+		"latch": func(ctx context.Context, c *lockrt.Client) error {
+			_, err := c.CountDownLatch("k").Count(ctx)
+			return err
+		},
+		"mutex": func(ctx context.Context, c *lockrt.Client) error {
+			_, err := c.Mutex("k").Inspect(ctx)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			proxy := redistest.Proxy(t, redistest.Server(t).Addr())
+			c := muteClient(t, proxy, lockrt.TrackingOff)
+			drop := proxy.DropReply(redistest.Command("EVALSHA"), 1, redistest.Mute)
+			require.NoError(t, ask(patient(t), c))
+			receive(t, drop.Done(), "the loss")
+			require.NoError(t, ask(patient(t), c), "over the connection that is mute")
+			proxy.Cut()
+			require.NoError(t, c.Close())
+		})
+	}
+}

@@ -267,7 +267,7 @@ const forEver = 100 * 365 * 24 * time.Hour
 func (s *PermitSemaphore) count(ctx context.Context, op string) (free, taken int, err error) {
 	got, err := s.question(ctx, op, func() ([]int64, error) {
 		permits := s.c.wire.PermitSemaphore(s.key)
-		return s.c.net.Run(permits.Count(s.permits)).Ints()
+		return s.c.net.Ask(permits.Count(s.permits)).Ints()
 	})
 	if err != nil {
 		return 0, 0, err

@@ -20,6 +20,12 @@ func (t *Transport) RunInTime(first func(protocol.Command) Reply, cmd protocol.C
 	return x.run()
 }
 
+// Ask is RunInTime for a command that changes nothing.
+func (t *Transport) Ask(cmd protocol.Command) Reply {
+	reply, _ := t.RunInTime(nil, cmd)
+	return reply
+}
+
 // RunGrantInTime is RunInTime for a command that grants something, see [Transport.RunGrant]. Where replicas have to confirm a
 // grant, which takes as long as they need, the command is sent once.
 func (t *Transport) RunGrantInTime(cmd protocol.Command, grants func(first int64) bool) (reply Reply, again bool) {
