@@ -84,7 +84,9 @@ type World struct {
 }
 
 // New returns an empty World.
-func New() *World { return &World{At: time.Now(), Locks: map[string]*Lock{}, spoken: map[string]bool{}} }
+func New() *World {
+	return &World{At: time.Now(), Locks: map[string]*Lock{}, spoken: map[string]bool{}}
+}
 
 // Lock returns the lock of a key. It adds the lock if it is not there yet.
 func (w *World) Lock(key, kind string) *Lock {
