@@ -184,7 +184,7 @@ bench: ## run lockgen beside other libraries and write bench/RESULTS.md, its plo
 .PHONY: fleet
 fleet: ## measure fleets of up to 9,000 connections beside a model, and write bench/FLEET.md
 	@.ci/need redis-server
-	cd bench && ../.ci/progress fleet 240 $(GO) run . -fleet -out .
+	cd bench && ../.ci/progress fleet 110 $(GO) run . -fleet -out .
 
 .PHONY: generate
 generate: ## write the lock wrappers of all packages again

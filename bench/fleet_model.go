@@ -11,7 +11,7 @@ import (
 type fleetModel struct {
 	connections, memory, commands, cpu float64 // of one client
 	lockMemory, lockCommands, lockCPU  float64 // of one lock
-	opening, storm                     time.Duration
+	opening, storm, lockStorm          time.Duration
 	lease                              time.Duration
 }
 
@@ -23,16 +23,17 @@ func modelOf(few, many fleetRun, idle float64) fleetModel {
 	m := fleetModel{
 		lease:        few.lease,
 		lockMemory:   (many.memory - few.memory) / locks,
-		lockCommands: (many.commands - few.commands) / locks,
+		lockCommands: max(0, (many.commands-few.commands)/locks), // a batch of renewals is one
 		lockCPU:      (many.cpu - few.cpu) / locks,
-		opening:      few.opening / time.Duration(few.clients),
-		storm:        few.storm / time.Duration(few.clients),
+		opening:      (few.opening + many.opening) / time.Duration(2*few.clients),
+		lockStorm:    (many.storm - few.storm) / time.Duration(locks),
 		connections:  few.connections / clients,
 	}
 	held := float64(few.held)
 	m.memory = few.memory/clients - held*m.lockMemory
 	m.commands = few.commands/clients - held*m.lockCommands
 	m.cpu = (few.cpu-idle)/clients - held*m.lockCPU
+	m.storm = few.storm/time.Duration(few.clients) - time.Duration(few.held)*m.lockStorm
 	return m
 }
 
@@ -48,7 +49,7 @@ func (m fleetModel) predict(f fleet, idle float64) fleetRun {
 		commands:    clients*m.commands + rate*locks*m.lockCommands,
 		cpu:         idle + clients*m.cpu + rate*locks*m.lockCPU,
 		opening:     time.Duration(f.clients) * m.opening,
-		storm:       time.Duration(f.clients) * m.storm,
+		storm:       time.Duration(f.clients)*m.storm + time.Duration(f.clients*f.held)*m.lockStorm,
 	}
 }
 

@@ -99,7 +99,7 @@ The constants of the model, from two fleets of %d clients with %d and 50 locks e
 	row(&b, "commands a second at rest", fmt.Sprintf("%.3f", m.commands), fmt.Sprintf("%.4f", m.lockCommands))
 	row(&b, "CPU a second at rest", microseconds(m.cpu*1e6), microseconds(m.lockCPU*1e6))
 	row(&b, "CPU for connecting", microseconds(float64(m.opening)/1e3), "0")
-	row(&b, "CPU for connecting and subscribing again after all connections ended", microseconds(float64(m.storm)/1e3), "0")
+	row(&b, "CPU for connecting and subscribing again after all connections ended", microseconds(float64(m.storm)/1e3), microseconds(float64(m.lockStorm)/1e3))
 	row(&b, "heap of the client, with its share of the locks", bytesOf(few.clientHeap), "")
 
 	b.WriteString("\n## The model beside fleets that were measured\n\n")

@@ -21,7 +21,7 @@ func TestFleetModel(t *testing.T) {
 			commands:    clients*3.5 + float64(clients*held)*0.01,
 			cpu:         idle + clients*40e-6 + float64(clients*held)*3e-6,
 			opening:     clients * 300 * time.Microsecond,
-			storm:       clients * 500 * time.Microsecond,
+			storm:       clients*500*time.Microsecond + time.Duration(clients*held)*time.Microsecond,
 		}
 	}
 	m := modelOf(run(10), run(50), idle)
@@ -35,6 +35,7 @@ func TestFleetModel(t *testing.T) {
 	again := m.predict(fleet{clients: clients, held: 50, lease: 10 * time.Second}, idle)
 	require.InDelta(t, run(50).cpu, again.cpu, 1e-12)
 	require.Equal(t, run(50).storm, again.storm)
+	require.Equal(t, time.Microsecond, m.lockStorm)
 
 	third := m.predict(fleet{clients: clients, held: 50, lease: 30 * time.Second}, idle)
 	require.InDelta(t, clients*3.5+clients*50*0.01/3, third.commands, 1e-9, "locks are renewed a third as often, connections checked as often")
