@@ -153,7 +153,6 @@ package main
 
 import (
 	"os"
-	"runtime/debug"
 
 	"golang.org/x/tools/go/analysis/unitchecker"
 
@@ -166,10 +165,7 @@ func main() {
 		unitchecker.Main(vet.Analyzers()...)
 	}
 	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
-		// The program ends before most of its garbage matters. A limit of the memory alone costs less still for modules that it suffices for, and
-		// makes the collector run all the time for larger ones.
-		const percent = 200
-		debug.SetGCPercent(percent)
+		pace()
 	}
 	os.Exit(cli.Main(os.Args[1:], cli.Dir(), os.Stdout, os.Stderr))
 }
