@@ -44,10 +44,18 @@ type watched struct {
 	behind  atomic.Bool   // another connection has answered a later request, and this one has a while for its answer
 	pending pending
 
-	// Guarded by tracker.mu.
-	started bool // the server is asked to report changes
-	reports bool // it does
+	stage watchStage // guarded by tracker.mu
 }
+
+// A watchStage says how far a connection is.
+type watchStage uint8
+
+const (
+	watchIdle      watchStage = iota // there was nothing to track yet
+	watchAsking                      // the server is asked to report changes
+	watchReporting                   // it does
+	watchOver                        // the connection is broken, or replaced
+)
 
 // FirstLook is how long after its grant a lease is confirmed for the first time, over the tracked connection, which
 // reports changes from then on. A call that unlocks before pays nothing.
@@ -110,13 +118,13 @@ func (t *tracker) begin() *watched {
 	switch {
 	case t.closed || w == nil:
 		return nil
-	case !w.started:
+	case w.stage == watchIdle:
 		w.start()
+		return nil
+	case w.stage != watchReporting:
 		return nil
 	case t.net.servers() != w.servers:
 		w.replace(errMoved)
-		return nil
-	case !w.reports:
 		return nil
 	}
 	return w
@@ -124,7 +132,7 @@ func (t *tracker) begin() *watched {
 
 // start makes the server report changes on the connection. The caller holds tracker.mu.
 func (w *watched) start() {
-	w.started = true
+	w.stage = watchAsking
 	w.tracker.loop.Go(w.work)
 }
 
@@ -179,16 +187,16 @@ func (w *watched) leave() {
 func (w *watched) avoid() {
 	w.tracker.mu.Lock()
 	defer w.tracker.mu.Unlock()
-	w.reports = false
+	w.stage = watchOver
 }
 
 // replace makes the hub replace the connection, which is not broken, unless that has been done. The caller holds tracker.mu.
 func (w *watched) replace(err error) {
 	t := w.tracker
-	if t.adopted != w || !w.reports {
+	if t.adopted != w || w.stage != watchReporting {
 		return
 	}
-	w.reports = false
+	w.stage = watchOver
 	t.broke(err)
 	t.net.hub.Reconnect()
 }
@@ -219,7 +227,7 @@ func (w *watched) work() {
 		err := t.track(w.conn)
 		if err == nil {
 			t.mu.Lock()
-			w.reports = true
+			w.stage = watchReporting
 			t.mu.Unlock()
 			t.net.cfg.User.LookFirst(FirstLook)
 			t.net.cfg.User.Recheck(nil) // so that all that is held is read over it
