@@ -81,7 +81,7 @@ func (c *RWCheck) Say(e RWSaid) error {
 		}
 	}
 	if len(after) == 0 {
-		return c.rejected(e, wrong)
+		return rejected(c.said, wrong, c.states[0])
 	}
 	if e.Srv != nil {
 		after = after[:1] // all are what was seen
@@ -91,16 +91,6 @@ func (c *RWCheck) Say(e RWSaid) error {
 	}
 	c.states = after
 	return nil
-}
-
-func (c *RWCheck) rejected(e RWSaid, wrong []string) error {
-	var b strings.Builder
-	slices.Sort(wrong)
-	fmt.Fprintf(&b, "%v leaves the protocol: %s\nbefore it:", e, strings.Join(slices.Compact(wrong), "; "))
-	for _, s := range c.said[:len(c.said)-1] {
-		fmt.Fprintf(&b, "\n  %v", s)
-	}
-	return fmt.Errorf("%s\nin the state %v", b.String(), c.states[0])
 }
 
 func (e RWSaid) String() string {

@@ -4,46 +4,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"time"
 )
-
-// A Said is an event of a trace in real time, as the runtime or an observer of the server reports it. The actions are
-// those of the module, and these:
-//
-//	Asks      Begin, or Again if the owner is known
-//	Joins     likewise, by the request that releases the owner before it
-//	Sent      the request leaves now: its age counts from here
-//	Prolongs  Renew by a holder, who may unlock before it is sent
-//	Fault     the server has another state for a reason outside the protocol, or its clock was set
-type Said struct {
-	At     time.Duration // since the trace began
-	Action string
-	Who    Owner
-	Line   int           // of Asks and RunAcquire: the argument of Again; less than 0 if it is unknown
-	Trust  time.Duration // of Granted, Handed and Renewed: for how long at most the process trusts in it
-	TTL    time.Duration // of RunAcquire and RunRenew: the lease
-	Java   bool          // of RunRelease: another client listens, as Redisson's waiters do
-	Heed   bool          // likewise: the listeners are known: all processes except those in Deaf
-	Deaf   []int
-	Srv    *Seen         // the state of the server after it; nil if it is unknown
-	Jump   time.Duration // of Fault: by how much the clock was set
-	Token  int64         // of Granted and Handed: the first of its fencing tokens, or 0
-	Drawn  []Draw        // of RunAcquire and RunRelease: the tokens that were drawn, in order
-}
-
-// A Draw is of fencing tokens, one after the other, for an owner.
-type Draw struct {
-	Who         Owner
-	First, Last int64
-}
-
-// Seen is the lock as the server has it.
-type Seen struct {
-	Owner Owner
-	Left  time.Duration
-	Line  []Owner
-}
 
 // A Check replays the trace of one lock, event by event, while it happens. It tracks the possible states of the
 // protocol: few, since the trace has the time and the server of each event.
@@ -93,7 +55,7 @@ func (c *Check) Say(e Said) error {
 	}
 	c.sent++
 	if wrong := c.fences(e); wrong != "" {
-		return c.rejected(e, []string{wrong})
+		return rejected(c.said, []string{wrong}, c.states[0])
 	}
 	seen := map[string]bool{}
 	var after []State
@@ -116,7 +78,7 @@ func (c *Check) Say(e Said) error {
 		}
 	}
 	if len(after) == 0 {
-		return c.rejected(e, wrong)
+		return rejected(c.said, wrong, c.states[0])
 	}
 	switch e.Action {
 	case "Asks", "Joins":
@@ -145,31 +107,6 @@ func (c *Check) fences(e Said) (wrong string) {
 		return fmt.Sprintf("the server has drawn %v for it", c.tokens[e.Who])
 	}
 	return ""
-}
-
-func (c *Check) rejected(e Said, wrong []string) error {
-	var b strings.Builder
-	slices.Sort(wrong)
-	fmt.Fprintf(&b, "%v leaves the protocol: %s\nbefore it:", e, strings.Join(slices.Compact(wrong), "; "))
-	for _, s := range c.said[:len(c.said)-1] {
-		fmt.Fprintf(&b, "\n  %v", s)
-	}
-	fmt.Fprintf(&b, "\nin the state %+v", c.states[0])
-	return fmt.Errorf("%s", b.String())
-}
-
-func (e Said) String() string {
-	s := fmt.Sprintf("%v %s of %d:%d", e.At, e.Action, e.Who.P, e.Who.N)
-	if e.Trust > 0 {
-		s += fmt.Sprintf(", trusted for %v", e.Trust)
-	}
-	if e.Token > 0 {
-		s += fmt.Sprintf(", with the token %d", e.Token)
-	}
-	if e.Srv != nil {
-		s += fmt.Sprintf(", %d:%d has it for %v, in line %v", e.Srv.Owner.P, e.Srv.Owner.N, e.Srv.Left, e.Srv.Line)
-	}
-	return s
 }
 
 // wait returns the states that s may have become d later. The server may be a bit ahead of the trace, or behind it,
