@@ -398,9 +398,9 @@ func TestDeadlock_Closed(t *testing.T) {
 	require.False(t, errors.Is(all[0].lease.Err(), lockrt.ErrDeadlock))
 }
 
-// TestDeadlock_Permissions shows that what ACL.md lists is enough, and that the log has one line when it is missing.
-func TestDeadlock_Permissions(t *testing.T) {
-	t.Parallel()
+// permitted calls f with a user that has the permissions for deadlocks, and with one that has not.
+func permitted(t *testing.T, f func(t *testing.T, server *redistest.RedisServer, url string, all bool)) {
+	t.Helper()
 	for _, all := range []bool{true, false} {
 		t.Run(fmt.Sprint("all of them ", all), func(t *testing.T) {
 			t.Parallel()
@@ -410,22 +410,30 @@ func TestDeadlock_Permissions(t *testing.T) {
 				u.rules = append(u.rules, aclLines(t, circling)["orders"].rules...)
 			}
 			u.join(server)
-			one := newFork(t, u.login(t, server.URL()), "one", lockrt.Options{BreakDeadlocks: true})
-			two := newFork(t, u.login(t, server.URL()), "two", lockrt.Options{BreakDeadlocks: true})
-			one.has(one.c.Mutex("order:1"))
-			two.has(two.c.Mutex("order:2"))
-			one.wants(one.c.Mutex("order:2"))
-			two.wants(two.c.Mutex("order:1"))
-			if !all {
-				until(t, "the log has it", func() bool { return one.log.count("deadlocks with other processes are not found") > 0 })
-				free(t, one.lease)
-				require.ErrorIs(t, receive(t, one.done, "the call").err, context.Canceled)
-				two.gets()
-				require.Equal(t, 1, one.log.count("deadlocks with other processes are not found"))
-				return
-			}
-			two.fails(2)
-			one.gets()
+			f(t, server, u.login(t, server.URL()), all)
 		})
 	}
+}
+
+// TestDeadlock_Permissions shows that what ACL.md lists is enough, and that the log has one line when it is missing.
+func TestDeadlock_Permissions(t *testing.T) {
+	t.Parallel()
+	permitted(t, func(t *testing.T, _ *redistest.RedisServer, url string, all bool) {
+		one := newFork(t, url, "one", lockrt.Options{BreakDeadlocks: true})
+		two := newFork(t, url, "two", lockrt.Options{BreakDeadlocks: true})
+		one.has(one.c.Mutex("order:1"))
+		two.has(two.c.Mutex("order:2"))
+		one.wants(one.c.Mutex("order:2"))
+		two.wants(two.c.Mutex("order:1"))
+		if !all {
+			until(t, "the log has it", func() bool { return one.log.count("deadlocks with other processes are not found") > 0 })
+			free(t, one.lease)
+			require.ErrorIs(t, receive(t, one.done, "the call").err, context.Canceled)
+			two.gets()
+			require.Equal(t, 1, one.log.count("deadlocks with other processes are not found"))
+			return
+		}
+		two.fails(2)
+		one.gets()
+	})
 }

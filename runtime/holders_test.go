@@ -260,29 +260,20 @@ func TestHolderTraces_OnlyIfTheyAreWanted(t *testing.T) {
 // TestHolderTraces_Permissions shows that those for deadlocks are enough, and that the log has one line when they are missing.
 func TestHolderTraces_Permissions(t *testing.T) {
 	t.Parallel()
-	for _, all := range []bool{true, false} {
-		t.Run(fmt.Sprint("all of them ", all), func(t *testing.T) {
-			t.Parallel()
-			server := redistest.Server(t)
-			u := userOf(t, "Mutex")
-			if all {
-				u.rules = append(u.rules, aclLines(t, circling)["orders"].rules...)
-			}
-			u.join(server)
-			holder := clientOf(t, u.login(t, server.URL()), tracing(lockrt.Options{}))
-			waiter := newTracer(t, u.login(t, server.URL()))
-			held := ok(t)(holder.Mutex("order:1").Lock(underTrace(t)))
-			audible(t, server, holder)
-			traces := waiter.given(waiter.c.Mutex("order:1"), "order:1")
-			if all {
-				require.Equal(t, []string{holdersTrace}, traces)
-				require.Zero(t, waiter.log.count("not linked"))
-			} else {
-				require.Empty(t, traces)
-				require.Equal(t, 1, waiter.log.count("not linked"))
-				require.Equal(t, 1, waiter.log.count("hscan"))
-			}
-			free(t, held)
-		})
-	}
+	permitted(t, func(t *testing.T, server *redistest.RedisServer, url string, all bool) {
+		holder := clientOf(t, url, tracing(lockrt.Options{}))
+		waiter := newTracer(t, url)
+		held := ok(t)(holder.Mutex("order:1").Lock(underTrace(t)))
+		audible(t, server, holder)
+		traces := waiter.given(waiter.c.Mutex("order:1"), "order:1")
+		if all {
+			require.Equal(t, []string{holdersTrace}, traces)
+			require.Zero(t, waiter.log.count("not linked"))
+		} else {
+			require.Empty(t, traces)
+			require.Equal(t, 1, waiter.log.count("not linked"))
+			require.Equal(t, 1, waiter.log.count("hscan"))
+		}
+		free(t, held)
+	})
 }
