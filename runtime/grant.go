@@ -238,9 +238,7 @@ func (r *resource) notifyLoss(g *grant, cause error) {
 	if first {
 		r.c.depart(g.ticket.n, &g.guard, cause, func() {
 			if g.ticket.ttl > g.terms.ttl { // Redis may have it for longer than its last holder asked for
-				r.mu.Lock()
-				r.withdraw(g.ticket)
-				r.mu.Unlock()
+				r.lockAndWithdraw(g.ticket)
 			}
 		})
 		g.drop()

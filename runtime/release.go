@@ -138,9 +138,7 @@ func (op *releaseOp) Answered(sent time.Time, reply protocol.Answer, err error) 
 	r, tk := op.r, op.ticket
 	if err == nil && tk.outcomeUnknown {
 		// A request of this ticket whose reply was lost may still be on its way.
-		r.mu.Lock()
-		r.withdraw(tk)
-		r.mu.Unlock()
+		r.lockAndWithdraw(tk)
 	}
 	switch {
 	case err == nil:
@@ -152,9 +150,7 @@ func (op *releaseOp) Answered(sent time.Time, reply protocol.Answer, err error) 
 		return
 	case !passing(err):
 		if tk.standing || tk.outcomeUnknown {
-			r.mu.Lock()
-			r.withdraw(tk) // or its place in the wait queue would be handed the lock
-			r.mu.Unlock()
+			r.lockAndWithdraw(tk) // or its place in the wait queue would be handed the lock
 		}
 		op.finish(released{protocol.Released{Outcome: protocol.NotOurs}, sent}, refused(err))
 		return
@@ -165,9 +161,7 @@ func (op *releaseOp) Answered(sent time.Time, reply protocol.Answer, err error) 
 	op.tried = op.tried || transport.Unknown(err)
 	pause := op.down.pause(r.c.opts.Retry, err)
 	if now().Add(pause).After(op.limit) {
-		r.mu.Lock()
-		r.withdraw(tk)
-		r.mu.Unlock()
+		r.lockAndWithdraw(tk)
 		op.finish(released{protocol.Released{Outcome: protocol.NotOurs}, sent}, err)
 		return
 	}
@@ -213,6 +207,13 @@ func (op *releaseOp) finish(done released, err error) {
 func (r *resource) withdraw(tk *ticket) {
 	tk.to(ticketWithdrawing)
 	r.c.withdrawals.add(lockWithdrawer{r.key}, &withdrawal{n: tk.n, tokens: tk.inLine, watch: tk.ttl})
+}
+
+// lockAndWithdraw is withdraw for a caller that does not hold r.mu.
+func (r *resource) lockAndWithdraw(tk *ticket) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.withdraw(tk)
 }
 
 // releaseOnce releases a ticket, alone.
