@@ -3,8 +3,11 @@ package interop
 import (
 	"flag"
 	"fmt"
+	"io"
 	"os"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"text/tabwriter"
 	"time"
@@ -16,24 +19,27 @@ var (
 )
 
 // A row of the matrix is one test with its result.
-type row struct{ primitive, what, site, version, result, seen string }
+type row struct{ primitive, what, site, version, result, seen, test string }
 
-// matrix has all results. Tests of this package run one after the other.
-var matrix []row
+var (
+	matrixMu sync.Mutex
+	matrix   []row // all results
+)
 
 // cell runs one test and records it. fn returns its observations for the table.
 func (f *fleet) cell(t *testing.T, primitive, what string, fn func(t *testing.T) string) {
 	t.Helper()
 	r := row{primitive: primitive, what: what, site: f.name, version: f.version, result: "FAILED"}
-	tried := false
 	t.Run(primitive+"/"+what, func(t *testing.T) {
-		tried = true
+		r.test = t.Name()
 		r.seen = fn(t)
 	})
 	if r.seen != "" { // else it did not finish
 		r.result = "ok"
 	}
-	if tried {
+	if r.test != "" { // else it was not tried
+		matrixMu.Lock()
+		defer matrixMu.Unlock()
 		matrix = append(matrix, r)
 	}
 }
@@ -43,20 +49,47 @@ func TestMain(m *testing.M) {
 		work(orders)
 		return
 	}
-	code := m.Run()
-	failed := 0
-	out := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	code, failures := listenTo(m.Run)
+	os.Exit(max(code, report(os.Stdout, matrix, failures)))
+}
+
+// report writes the matrix, failed rows first, and then all failures with their reasons. It returns the exit code.
+func report(to io.Writer, rows []row, failures []failure) int {
+	out := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(out, "\nPRIMITIVE\tDIRECTION\tTOPOLOGY\tREDISSON\tRESULT\tSEEN")
-	for _, r := range matrix {
-		_, _ = fmt.Fprintln(out, strings.Join([]string{r.primitive, r.what, r.site, r.version, r.result, r.seen}, "\t"))
-		if r.result != "ok" {
-			failed++
+	var failed []row
+	for _, fails := range []bool{true, false} {
+		for _, r := range rows {
+			if (r.result != "ok") != fails {
+				continue
+			}
+			_, _ = fmt.Fprintln(out, strings.Join([]string{r.primitive, r.what, r.site, r.version, r.result, r.seen}, "\t"))
+			if fails {
+				failed = append(failed, r)
+			}
 		}
 	}
 	_ = out.Flush()
-	fmt.Printf("\n%d tried, %d failed\n", len(matrix), failed)
-	if failed > 0 {
-		code = max(code, 1)
+	reasons, rest := map[string]string{}, 0
+	for _, f := range failures {
+		reasons[f.test] = f.reason
 	}
-	os.Exit(code)
+	for _, r := range failed {
+		_, _ = fmt.Fprintf(to, "\nFAILED %s, %s, %s, Redisson %s:\n%s", r.primitive, r.what, r.site, r.version, reasons[r.test])
+		delete(reasons, r.test)
+	}
+	for _, f := range failures {
+		reason, outside := reasons[f.test]
+		within := func(other failure) bool { return strings.HasPrefix(other.test, f.test+"/") }
+		if outside && (reason != "" || !slices.ContainsFunc(failures, within)) {
+			_, _ = fmt.Fprintf(to, "\nFAILED outside the table, %s:\n%s", f.test, reason)
+			rest++
+		}
+	}
+	_, _ = fmt.Fprintf(to, "\n%d tried, %d failed", len(rows), len(failed))
+	if rest > 0 {
+		_, _ = fmt.Fprintf(to, ", and %d outside the table", rest)
+	}
+	_, _ = fmt.Fprintln(to)
+	return min(len(failed)+rest, 1)
 }
