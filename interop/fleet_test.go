@@ -1,6 +1,7 @@
 package interop
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -79,8 +80,10 @@ func newFleet(t *testing.T, at site, version string) *fleet {
 // single reports whether the site is one server, for tests that need only one site.
 func (f *fleet) single() bool { return f.mode == "single" }
 
-// options are the options of Go programs that share locks with Java programs.
+// options are the options of Go programs that share locks with Java programs. A busy machine gives late answers, which
+// fail nothing here.
 func options(opts lockrt.Options, fairWait time.Duration, pubsub lockrt.PubSub) lockrt.Options {
+	opts.OpTimeout = cmp.Or(opts.OpTimeout, long)
 	opts.TokenTTL = lockrt.Forever
 	opts.FairWait = fairWait
 	opts.PubSub = pubsub
@@ -240,10 +243,13 @@ func (f *fleet) soon(t *testing.T, so func() bool, message string, args ...any) 
 	require.Eventually(t, so, patience, time.Millisecond, append([]any{message}, args...)...)
 }
 
-// asked returns how many scripts clients sent to a server.
-func (f *fleet) asked() (n int64) {
+// asked returns how many scripts clients sent to servers.
+func (f *fleet) asked() int64 { return f.commands("evalsha") }
+
+// commands returns how often clients sent a command to servers.
+func (f *fleet) commands(name string) (n int64) {
 	for _, server := range f.servers() {
-		n += server.CommandStats()["evalsha"]
+		n += server.CommandStats()[name]
 	}
 	return n
 }

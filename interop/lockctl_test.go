@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -27,6 +28,7 @@ func (f *fleet) lockctl(t *testing.T) lockctl {
 // prints runs a verb, which succeeds, and returns all that it prints.
 func (l lockctl) prints(t *testing.T, args ...string) string {
 	t.Helper()
+	args = slices.Insert(args, 1, "-timeout", long.String()) // processes on a busy machine answer late
 	cmd := exec.CommandContext(soon(t), l.path, args...)
 	cmd.Env = append(os.Environ(), "REDIS_URL="+l.url)
 	out, err := cmd.CombinedOutput()

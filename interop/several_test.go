@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,9 +16,12 @@ import (
 
 // queue makes programs of both languages wait in one fair queue, where some of them die.
 func (f *fleet) queue(t *testing.T) {
-	s := f.goSide(t, lockrt.Options{Watchdog: short})
+	// The place of the first waiter lasts for the lease of the holder and the time that a dead waiter costs. A machine
+	// that stops for longer loses it the place.
+	const lease = 6 * short
+	s := f.goSide(t, lockrt.Options{Watchdog: lease})
 	j := startJava(t, f.version)
-	java := f.javaSide(t, j, "brief", short)
+	java := f.javaSide(t, j, "holds", lease)
 	// A line is a wait queue, behind a holder of one language.
 	type line struct {
 		holder string
@@ -141,7 +145,7 @@ func (f *fleet) several(t *testing.T) {
 		lease, err := k.lock(f.side, key).Lock(soon(t))
 		require.NoError(t, err)
 		require.NoError(t, lease.Unlock(soon(t)))
-		require.Equal(t, "true", f.java.do(t, "tryLock", k.java, key, millis(short), "0"))
+		require.Equal(t, "true", f.java.do(t, "tryLock", k.java, key, millis(long), "0"))
 		f.java.do(t, "unlock", k.java, key)
 	}
 	members := map[string]*kind{":a": mutexKind, ":b": readKind, ":c": fairKind}
@@ -245,17 +249,22 @@ func (f *fleet) reversed(t *testing.T) {
 		m := multiKind.lock(f.side, key)
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
-		counted := make(chan int, 1)
+		var inGo atomic.Int64
+		ended := make(chan struct{})
 		go func() {
-			n := 0
+			defer close(ended)
 			for ctx.Err() == nil {
 				if lease, err := m.Lock(ctx); err == nil {
-					n++
+					inGo.Add(1)
 					_ = lease.Unlock(context.Background())
 				}
 			}
-			counted <- n
 		}()
+		has := func() { // and not only before Java wants it, or after
+			before := inGo.Load()
+			f.soon(t, func() bool { return inGo.Load() > before }, "Go does not get it")
+		}
+		has()
 		longest := time.Duration(0)
 		for range turns {
 			began := time.Now()
@@ -263,10 +272,10 @@ func (f *fleet) reversed(t *testing.T) {
 			longest = max(longest, time.Since(began))
 			f.java.do(t, "unlock", "reversed", key)
 		}
+		has()
 		cancel()
-		inGo := <-counted
-		require.Positive(t, inGo, "Go had it")
-		return fmt.Sprintf("Java had it %d times and waited %s at most, Go had it %d times", turns, round(longest), inGo)
+		<-ended
+		return fmt.Sprintf("Java had it %d times and waited %s at most, Go had it %d times", turns, round(longest), inGo.Load())
 	})
 }
 

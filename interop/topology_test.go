@@ -87,7 +87,7 @@ func TestCluster(t *testing.T) {
 
 // failover makes both sides hold and wait while another server becomes the master.
 func (f *fleet) failover(t *testing.T, happens func(key string)) {
-	s := f.goSide(t, lockrt.Options{Watchdog: long / 2})
+	s := f.goSide(t, lockrt.Options{Watchdog: long / 2, OpTimeout: lockrt.DefaultOpTimeout})
 	// Redisson may fail to renew for a while, so its locks have a long lease.
 	java := f.java
 	tried := []*kind{mutexKind, fencedKind, fairKind, writeKind}
