@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -15,12 +16,6 @@ import (
 
 // TestWalks replays random walks that TLC made through Mutex.tla: each step is one of the relation in Go.
 func TestWalks(t *testing.T) {
-	text, err := os.ReadFile("testdata/walks.txt")
-	require.NoError(t, err)
-	module, err := os.ReadFile("Mutex.tla")
-	require.NoError(t, err)
-	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	require.Equal(t, fmt.Sprintf("%x", sha256.Sum256(module)), lines[0], "walks of another module: go run ./spec/check -walks")
 	var (
 		b      Bounds
 		before State
@@ -28,7 +23,7 @@ func TestWalks(t *testing.T) {
 		steps  int
 		seen   = map[string]bool{}
 	)
-	for _, line := range lines[1:] {
+	for _, line := range walksOf(t, "Mutex.tla", "walks.txt") {
 		if strings.HasPrefix(line, "{") {
 			b, known = boundsOf(t, line), false
 			continue
@@ -48,6 +43,17 @@ func TestWalks(t *testing.T) {
 	for _, action := range []string{"Tick", "Begin", "Again", "Unknown", "GiveUp", "Granted", "Refused", "Unlock", "RunAcquire", "RunRelease", "GivenBack", "Lose"} {
 		require.True(t, seen[action], "no walk takes %s", action)
 	}
+}
+
+// walksOf returns the lines of the walks through a module, but for the first, which says of which text they are.
+func walksOf(t *testing.T, module, walks string) []string {
+	text, err := os.ReadFile(filepath.Join("testdata", walks))
+	require.NoError(t, err)
+	of, err := os.ReadFile(module)
+	require.NoError(t, err)
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	require.Equal(t, fmt.Sprintf("%x", sha256.Sum256(of)), lines[0], "walks of another module: go run ./spec/check -walks")
+	return lines[1:]
 }
 
 // TestStates shows that the relation in Go reaches as many states as TLC found, so that it permits nothing that the
@@ -111,8 +117,8 @@ func boundsOf(t *testing.T, line string) Bounds {
 	return b
 }
 
-// stateOf reads a state as TLC writes it.
-func stateOf(t *testing.T, line string, b Bounds) State {
+// varsOf reads the values of the variables of a state as TLC writes it.
+func varsOf(t *testing.T, line string) map[string]any {
 	vars := map[string]any{}
 	for _, part := range strings.Split(line, `/\ `)[1:] {
 		name, value, ok := strings.Cut(part, " = ")
@@ -121,6 +127,12 @@ func stateOf(t *testing.T, line string, b Bounds) State {
 		vars[name] = v.next()
 		require.Empty(t, v.words, part)
 	}
+	return vars
+}
+
+// stateOf reads a state as TLC writes it.
+func stateOf(t *testing.T, line string, b Bounds) State {
+	vars := varsOf(t, line)
 	s := State{Srv: serverOf(vars["srv"]), Fell: vars["fell"].(bool), Left: vars["left"].(int)}
 	procs := vars["proc"].(map[string]any)
 	require.Len(t, procs, b.Procs)

@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"encoding/json"
 	"os"
 	"regexp"
 	"slices"
@@ -28,6 +29,71 @@ func TestRWStates(t *testing.T) {
 			require.Equal(t, row[1], strconv.Itoa(b.reach(!strings.HasPrefix(name, "liveness"))))
 		})
 	}
+}
+
+// TestRWWalks replays random walks that TLC made through RWMutex.tla: each step is one of the relation in Go.
+func TestRWWalks(t *testing.T) {
+	var (
+		b      RWBounds
+		before RWState
+		known  bool
+		steps  int
+		seen   = map[string]bool{}
+	)
+	for _, line := range walksOf(t, "RWMutex.tla", "rwwalks.txt") {
+		if strings.HasPrefix(line, "{") {
+			b, known = rwBoundsOf(t, line), false
+			continue
+		}
+		now := rwStateOf(t, line)
+		if !known {
+			require.Equal(t, b.Init().Key(), now.Key())
+		} else if now.Key() != before.Key() {
+			step := slices.ContainsFunc(b.Next(before), func(to RWState) bool { return to.Key() == now.Key() })
+			require.True(t, step, "no step leads from\n%+v\nto\n%+v", before, now)
+			seen[before.Mode+" "+now.Mode] = true
+			seen[now.Turn.Whose] = true
+			steps++
+		}
+		before, known = now, true
+	}
+	require.Greater(t, steps, 500)
+	for _, what := range []string{"free read", "free write", "read free", "write free", "read read", "write write", "free free", "read", "write", "none", "redisson"} {
+		require.True(t, seen[what], "no walk comes by %q", what)
+	}
+}
+
+// rwBoundsOf reads the constants of a walk.
+func rwBoundsOf(t *testing.T, line string) RWBounds {
+	var c map[string]string
+	require.NoError(t, json.Unmarshal([]byte(line), &c))
+	deaths, err := strconv.Atoi(c["Deaths"])
+	require.NoError(t, err)
+	return RWBounds{Readers: strings.Count(c["Procs"], "r"), Writers: strings.Count(c["Procs"], "w"), Deaths: deaths,
+		Known: c["Known"] == "TRUE", Java: c["Java"] == "TRUE"}
+}
+
+// rwStateOf reads a state as TLC writes it.
+func rwStateOf(t *testing.T, line string) RWState {
+	vars := varsOf(t, line)
+	record := func(x any) map[string]any { return x.(map[string]any) }
+	names := func(x any) (all []string) {
+		for _, name := range x.([]any) {
+			all = append(all, strings.Replace(name.(string), "None", javas, 1))
+		}
+		return all
+	}
+	lock, queue, turn := record(vars["lock"]), record(vars["queue"]), record(vars["turn"])
+	s := RWState{Proc: map[string]string{}, Deaths: vars["deaths"].(int)}
+	s.Mode, s.By = lock["mode"].(string), names(lock["by"])
+	s.Readers, s.Writers = names(queue["read"]), names(queue["write"])
+	s.Turn = Turn{Whose: turn["whose"].(string), Last: turn["last"].(string), Called: names(turn["called"]), On: turn["on"].(bool)}
+	for name, p := range record(vars["proc"]) {
+		s.Proc[name] = record(p)["st"].(string)
+	}
+	slices.Sort(s.By)
+	slices.Sort(s.Turn.Called)
+	return s
 }
 
 // reach returns how many states there are; of those that differ in names alone it counts one if alike is set.

@@ -13,17 +13,32 @@ import (
 	"strings"
 )
 
-// walks makes TLC walk through Mutex.tla at random, and writes the states to testdata/walks.txt: the hash of the
+// walkFiles are where the walks of a module are, below testdata.
+var walkFiles = map[string]string{"Mutex": "walks.txt", "RWMutex": "rwwalks.txt"}
+
+// walks makes TLC walk through the modules at random, and writes the states below testdata: the hash of the
 // module, and for each walk its constants and its states, a line each. The tests of the package compare them with the
 // relation in Go.
 func walks(dir, jar string) error {
-	text, err := os.ReadFile(filepath.Join(dir, "Mutex.tla"))
+	for _, module := range slices.Sorted(maps.Keys(walkFiles)) {
+		if err := walksOf(module, dir, jar); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func walksOf(module, dir, jar string) error {
+	text, err := os.ReadFile(filepath.Join(dir, module+".tla"))
 	if err != nil {
 		return err
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%x\n", sha256.Sum256(text))
 	for _, r := range walked() {
+		if r.module != module {
+			continue
+		}
 		tmp, err := os.MkdirTemp("", "lockgen-walks-")
 		if err != nil {
 			return err
@@ -33,11 +48,11 @@ func walks(dir, jar string) error {
 		if err := os.WriteFile(filepath.Join(tmp, "run.cfg"), []byte(config), 0o644); err != nil {
 			return err
 		}
-		if err := os.WriteFile(filepath.Join(tmp, "Mutex.tla"), text, 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(tmp, module+".tla"), text, 0o644); err != nil {
 			return err
 		}
 		cmd := exec.Command("java", "-XX:+UseSerialGC", "-Djava.io.tmpdir="+tmp, "-cp", jar, "tlc2.TLC",
-			"-simulate", "file=walk,num=3", "-depth", "80", "-workers", "1", "-seed", "1", "-deadlock", "-config", "run.cfg", "Mutex")
+			"-simulate", "file=walk,num=3", "-depth", "80", "-workers", "1", "-seed", "1", "-deadlock", "-config", "run.cfg", module)
 		cmd.Dir = tmp
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("TLC: %w\n%s", err, tail(out))
@@ -46,7 +61,7 @@ func walks(dir, jar string) error {
 		if err != nil {
 			return err
 		}
-		consts := maps.Clone(defaults["Mutex"].consts)
+		consts := maps.Clone(defaults[module].consts)
 		maps.Copy(consts, r.consts)
 		said, err := json.Marshal(consts)
 		if err != nil {
@@ -65,7 +80,7 @@ func walks(dir, jar string) error {
 			}
 		}
 	}
-	return os.WriteFile(filepath.Join(dir, "testdata", "walks.txt"), []byte(b.String()), 0o644)
+	return os.WriteFile(filepath.Join(dir, "testdata", walkFiles[module]), []byte(b.String()), 0o644)
 }
 
 // walked are the bounds of the walks.
@@ -74,5 +89,10 @@ func walked() []run {
 		{module: "Mutex", consts: set{"MaxNet": "3", "Numbers": "{1, 2}", "Faults": "2", "Kinds": `{"lose"}`, "Contended": "TRUE", "Lease": "3", "Claim": "2"}},
 		{module: "Mutex", consts: set{"MaxNet": "2", "Numbers": "{1, 2}", "Lossy": "TRUE", "Contended": "TRUE", "Java": "TRUE", "Faults": "3", "Kinds": `{"failover", "crash", "repeat"}`}},
 		{module: "Mutex", consts: set{"MaxNet": "2", "Procs": "{p1, p2, p3}", "Faults": "3", "Kinds": `{"flush", "lose", "ahead", "back"}`, "Prompt": "TRUE"}},
+
+		{module: "RWMutex"},
+		{module: "RWMutex", consts: set{"Known": "TRUE", "Java": "TRUE", "Deaths": "2"}},
+		{module: "RWMutex", consts: set{"Procs": "{r1, r2, r3, w1, w2, w3}", "Writers": "{w1, w2, w3}", "Deaths": "0"}},
+		{module: "RWMutex", consts: set{"Procs": "{r1, r2, r3, w1}", "Writers": "{w1}", "Known": "TRUE"}},
 	}
 }
