@@ -1,4 +1,5 @@
-// Package spec is the transition relation of Mutex.tla in Go. TLC explores the module, and the relation replays traces.
+// Package spec is the transition relations of Mutex.tla and RWMutex.tla in Go, and rules of the other kinds of locks beside them. TLC explores the
+// modules, and the relations replay traces.
 // The names are those of the module, which defines them.
 package spec
 

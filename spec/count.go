@@ -1,0 +1,357 @@
+package spec
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A Count is a semaphore or a latch: how much there is of it. No module has it; the rule is that of the scripts that count. A Count is
+// immutable.
+type Count struct {
+	Is    bool             // there is one
+	N     int64            // permits that are left, or the count of a latch
+	Taken map[string]int64 // permits that expire, by their ids: when, by the clock of the server, in ms
+}
+
+// A CountSaid is an event of a trace of a semaphore or a latch: what a server did for whom. The actions are:
+//
+//	Take     a Semaphore: those who wait in a process want so many each
+//	Give     a Semaphore: so many come back
+//	Acquire  a PermitSemaphore: those who wait in a process want permits with these ids
+//	Release  a PermitSemaphore: of permits
+//	Renew    a PermitSemaphore: of permits, each of which has to be there
+//	Look     a PermitSemaphore: how many permits are left
+//	Start    a CountDownLatch, unless it is running
+//	Down     a CountDownLatch
+//	Read     a CountDownLatch
+//	Fault    the server has another state for a reason that is not of the protocol
+type CountSaid struct {
+	At        time.Duration // since the trace began
+	Action    string
+	Request   Request // of Take, Give, Acquire, Start and Down, and of a Release that has one
+	Make      int64   // of Take, Acquire and Look: the permits of a new semaphore; of Start: the count
+	Wants     []Want  // of Take, Acquire, Release and Renew
+	Give      int64   // of Give
+	Only      bool    // of Give: if there is a semaphore; of Release: all of them or none
+	Clock     int64   // of the server, in ms
+	Found     bool    // the server has answered the request before
+	Reply     []int64
+	Published []string   // the published messages, in order
+	Srv       *CountSeen // the state of the server after it; nil if it is unknown
+}
+
+// CountSeen is a semaphore or a latch as a server has it.
+type CountSeen = Count
+
+// A Request is one of a process, whose result the server keeps.
+type Request struct {
+	Process string // "" if it is none
+	Number  int64
+	Floor   int64 // the process needs no results below it any more
+	Again   bool  // it was sent before: its result is kept, whatever it is
+	Keep    time.Duration
+}
+
+// A Want is what one who waits is to get, or what is renewed or released.
+type Want struct {
+	N   int64
+	IDs []string
+	TTL int64 // in ms
+}
+
+// A CountCheck replays the trace of one semaphore or latch, event by event, while it happens: how much there is of it, what is granted to
+// whom in which order and for how long, what is published, and that a request that comes twice counts once. Permits that are changed by
+// their holders one by one, and latches that are deleted, are not replayed.
+type CountCheck struct {
+	s       Count
+	at      time.Duration
+	results map[resultOf][]int64
+	sure    map[resultOf]time.Duration // of those that the server must know: until when
+	vague   map[resultOf]bool          // of requests that were disturbed
+	floors  map[string]int64
+	said    []CountSaid
+}
+
+type resultOf struct {
+	process string
+	number  int64
+}
+
+// GivenUp is the reply to a request that its process has given up.
+const GivenUp = -9
+
+// NewCountCheck returns a check of a trace.
+func NewCountCheck() *CountCheck {
+	return &CountCheck{results: map[resultOf][]int64{}, sure: map[resultOf]time.Duration{}, vague: map[resultOf]bool{}, floors: map[string]int64{}}
+}
+
+// Say replays the next event. It fails if that is none of the protocol.
+func (c *CountCheck) Say(e CountSaid) error {
+	c.at = max(c.at, e.At)
+	if c.said = append(c.said, e); len(c.said) > mostSaid {
+		c.said = c.said[1:]
+	}
+	id := resultOf{e.Request.Process, e.Request.Number}
+	if e.Action == "Fault" {
+		clear(c.sure)
+		c.vague[id] = true
+		c.floors[id.process] = max(c.floors[id.process], e.Request.Floor)
+		if e.Srv != nil {
+			c.s = *e.Srv
+		}
+		return nil
+	}
+	if why := c.step(e); why != "" {
+		return rejected(c.said, []string{why}, c.s)
+	}
+	return nil
+}
+
+// step replays e, and returns why it is none of the steps.
+func (c *CountCheck) step(e CountSaid) (why string) {
+	if e.Found {
+		if why := c.found(e); why != "" {
+			return why
+		}
+		return c.agree(c.s, e)
+	}
+	id := resultOf{e.Request.Process, e.Request.Number}
+	if until, must := c.sure[id]; must && c.at < until {
+		return fmt.Sprintf("the request was done before, with the result %d", c.results[id])
+	}
+	r := countRun{Count: c.s, now: e.Clock}
+	r.Taken = maps.Clone(r.Taken)
+	reply, noted := r.do(e)
+	switch {
+	case reply == nil:
+		return "there is no such action"
+	case !slices.Equal(reply, e.Reply):
+		return fmt.Sprintf("the reply may be %d", reply)
+	case !slices.Equal(r.published, e.Published):
+		return fmt.Sprintf("what is published may be %q", r.published)
+	}
+	if e.Request.Process != "" && noted {
+		c.floors[id.process] = max(c.floors[id.process], e.Request.Floor)
+		c.results[id] = append(c.results[id], reply[0])
+		c.sure[id] = c.at + e.Request.Keep
+	}
+	return c.agree(r.Count, e)
+}
+
+// found returns what is wrong with the answer to a request that the server says that it has answered before.
+func (c *CountCheck) found(e CountSaid) (why string) {
+	id := resultOf{e.Request.Process, e.Request.Number}
+	switch {
+	case len(e.Reply) == 0 || id.process == "":
+		return "it was no request"
+	case len(e.Published) > 0:
+		return "what is published may be nothing"
+	case e.Reply[0] == GivenUp && id.number >= c.floors[id.process]:
+		return "it was not given up"
+	case e.Reply[0] != GivenUp && !c.vague[id] && !slices.Contains(c.results[id], e.Reply[0]):
+		return fmt.Sprintf("its results were %d", c.results[id])
+	}
+	return ""
+}
+
+// agree compares a state with what was seen.
+func (c *CountCheck) agree(s Count, e CountSaid) (why string) {
+	if e.Srv != nil && (s.Is != e.Srv.Is || s.N != e.Srv.N || !maps.Equal(s.Taken, e.Srv.Taken)) {
+		return "it may be " + s.String()
+	}
+	c.s = s
+	return ""
+}
+
+// A countRun is a script at work.
+type countRun struct {
+	Count
+	now       int64
+	published []string
+}
+
+// do returns the reply to e, and whether its result is kept; nil if there is no such action.
+func (r *countRun) do(e CountSaid) (reply []int64, noted bool) {
+	switch e.Action {
+	case "Take":
+		n := r.take(e.Wants, e.Make)
+		return []int64{n}, n > 0 || e.Request.Again
+	case "Give":
+		return []int64{r.give(e.Give, e.Only)}, true
+	case "Acquire":
+		r.reclaim()
+		n := r.take(e.Wants, e.Make)
+		return []int64{n, r.next()}, n > 0 || e.Request.Again
+	case "Release":
+		return []int64{r.release(e.Wants, e.Only)}, true
+	case "Renew":
+		return []int64{r.renew(e.Wants)}, false
+	case "Look":
+		r.reclaim()
+		left := e.Make
+		if r.Is {
+			left = r.N
+		}
+		return []int64{left, int64(len(r.Taken))}, false
+	case "Start":
+		if r.Is {
+			return []int64{0}, true
+		}
+		r.Is, r.N = true, e.Make
+		r.published = append(r.published, "1")
+		return []int64{1}, true
+	case "Down":
+		return []int64{r.down()}, true
+	case "Read":
+		return []int64{r.N}, false
+	}
+	return nil, false
+}
+
+// tell says how many permits are left, if there are some.
+func (r *countRun) tell() {
+	if r.N > 0 {
+		r.published = append(r.published, fmt.Sprint(r.N))
+	}
+}
+
+// add makes permits available.
+func (r *countRun) add(n int64) {
+	r.Is, r.N = true, r.N+n
+	r.tell()
+}
+
+// reclaim makes those available that have expired.
+func (r *countRun) reclaim() {
+	n := len(r.Taken)
+	maps.DeleteFunc(r.Taken, func(_ string, over int64) bool { return over <= r.now })
+	if n -= len(r.Taken); n > 0 {
+		r.add(int64(n))
+	}
+}
+
+// take returns how many of those who wait have what they want: the first ones, for whom there is enough.
+func (r *countRun) take(wants []Want, make_ int64) (granted int64) {
+	if !r.Is && make_ != 0 && len(wants) > 0 {
+		r.add(make_)
+	}
+	for _, w := range wants {
+		n := w.N + int64(len(w.IDs))
+		if !r.Is || n > r.N {
+			break
+		}
+		r.N -= n
+		granted++
+		for _, id := range w.IDs {
+			if r.Taken == nil {
+				r.Taken = map[string]int64{}
+			}
+			r.Taken[id] = r.now + w.TTL
+		}
+	}
+	return granted
+}
+
+// next returns when the next permit expires, in ms from now, or -1.
+func (r *countRun) next() int64 {
+	if len(r.Taken) == 0 {
+		return -1
+	}
+	return slices.Min(slices.Collect(maps.Values(r.Taken))) - r.now
+}
+
+func (r *countRun) give(n int64, only bool) int64 {
+	if !r.Is && only {
+		return 0
+	}
+	r.add(n)
+	return 1
+}
+
+// release returns how many of the permits had not expired.
+func (r *countRun) release(wants []Want, all bool) (valid int64) {
+	var ids []string
+	for _, w := range wants {
+		ids = append(ids, w.IDs...)
+	}
+	lives := func(id string) bool { return r.Taken[id] > r.now }
+	if all && slices.ContainsFunc(ids, func(id string) bool { return !lives(id) }) {
+		return 0
+	}
+	removed := int64(0)
+	for _, id := range ids {
+		if lives(id) {
+			valid++
+		}
+		if _, has := r.Taken[id]; has {
+			removed++
+			delete(r.Taken, id)
+		}
+	}
+	if removed > 0 {
+		r.add(removed)
+	}
+	return valid
+}
+
+// renew prolongs permits if all of them are there.
+func (r *countRun) renew(wants []Want) int64 {
+	r.reclaim()
+	for _, w := range wants {
+		for _, id := range w.IDs {
+			if _, has := r.Taken[id]; !has {
+				return 0
+			}
+		}
+	}
+	for _, w := range wants {
+		for _, id := range w.IDs {
+			r.Taken[id] = max(r.Taken[id], r.now+w.TTL)
+		}
+	}
+	return 1
+}
+
+// down counts a latch down, and returns the count.
+func (r *countRun) down() int64 {
+	switch {
+	case !r.Is:
+		return 0
+	case r.N > 1:
+		r.N--
+		return r.N
+	}
+	r.Is, r.N = false, 0
+	r.published = append(r.published, "0")
+	return 0
+}
+
+func (s Count) String() string {
+	if !s.Is {
+		return "none"
+	}
+	var all []string
+	for _, id := range slices.SortedFunc(maps.Keys(s.Taken), func(a, b string) int { return cmp.Or(cmp.Compare(s.Taken[a], s.Taken[b]), cmp.Compare(a, b)) }) {
+		all = append(all, fmt.Sprintf("%x until %d", id, s.Taken[id]))
+	}
+	return fmt.Sprintf("%d, taken [%s]", s.N, strings.Join(all, ", "))
+}
+
+func (e CountSaid) String() string {
+	s := fmt.Sprintf("%v %s at %d", e.At, e.Action, e.Clock)
+	if e.Request.Process != "" {
+		s += fmt.Sprintf(" of %s:%d from %d on, again %v, known %v", e.Request.Process, e.Request.Number, e.Request.Floor, e.Request.Again, e.Found)
+	}
+	for _, w := range e.Wants {
+		s += fmt.Sprintf(", %d and %x for %d ms", w.N, w.IDs, w.TTL)
+	}
+	s += fmt.Sprintf(", replied %d and published %q", e.Reply, e.Published)
+	if e.Srv != nil {
+		s += fmt.Sprintf(", %v", *e.Srv)
+	}
+	return s
+}
