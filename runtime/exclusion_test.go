@@ -3,6 +3,7 @@ package lockrt_test
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,6 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/internal/trace/tracetest"
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
@@ -38,6 +41,7 @@ type exclusion struct {
 	Worker     string // the name of the process
 	Goroutines int
 	Watchdog   time.Duration
+	Steps      string // the folder for the steps of the processes, of a Mutex; or nothing
 }
 
 // The lines that a worker writes into the history, each followed by the name of the section and a
@@ -83,7 +87,14 @@ func TestExclusion_RW(t *testing.T) {
 	require.Greater(t, h.entered-h.read, 250, "and writers")
 }
 
-// contend runs the processes until there were enough acquisitions, and checks the history.
+// How much of each run is replayed against the specification: its beginning.
+const (
+	tracedScripts = 2_000
+	tracedSteps   = 10_000 // of one process
+)
+
+// contend runs the processes until there were enough acquisitions, and checks the history, and the trace of the first of
+// them.
 func contend(t *testing.T, x exclusion, processes int, killEvery time.Duration, acquisitions int) *history {
 	t.Helper()
 	if testing.Short() {
@@ -92,6 +103,12 @@ func contend(t *testing.T, x exclusion, processes int, killEvery time.Duration, 
 	server := redistest.Server(t)
 	x.URL, x.Addr = server.URL(), server.Addr()
 	x.Lock, x.Counter, x.History, x.Victim = "exclusion", "counter", "history", "victim"
+	if x.Kind == "" {
+		x.Steps = t.TempDir()
+	}
+	monitor, err := tracetest.Watch(server.Addr(), tracedScripts)
+	require.NoError(t, err)
+	began := time.Now()
 
 	f := &fleet{t: t, orders: x, killed: make(chan string, 1)}
 	for range processes {
@@ -106,13 +123,17 @@ func contend(t *testing.T, x exclusion, processes int, killEvery time.Duration, 
 	poll := time.NewTicker(20 * time.Millisecond)
 	defer poll.Stop()
 	over := time.After(5 * time.Minute)
-	kills := 0
+	kills, early := 0, killEvery > 0
 	for done := false; !done; {
 		select {
 		case <-poll.C:
 			events, err := server.Do("LLEN", x.History).ToInt64()
 			require.NoError(t, err)
 			done = int(events)/2 >= acquisitions+kills && (killEvery == 0 || kills >= 5)
+			if early && events > 400 { // while the trace is noted
+				early = false
+				server.Do("SET", x.Victim, "1")
+			}
 		case <-victims:
 			server.Do("SET", x.Victim, "1")
 		case <-f.killed:
@@ -125,6 +146,7 @@ func contend(t *testing.T, x exclusion, processes int, killEvery time.Duration, 
 	}
 	server.Do("DEL", x.Victim)
 	f.stop()
+	f.replay(monitor, began)
 
 	events, err := server.Do("LRANGE", x.History, "0", "-1").AsStrSlice()
 	require.NoError(t, err)
@@ -144,6 +166,25 @@ func contend(t *testing.T, x exclusion, processes int, killEvery time.Duration, 
 	require.GreaterOrEqual(t, int(counter), h.left-h.readLeft)
 	require.LessOrEqual(t, int(counter), h.left-h.readLeft+h.lost+f.kills, "a killed section may have written")
 	return h
+}
+
+// replay replays what the processes and the server did first.
+func (f *fleet) replay(monitor *tracetest.Monitor, began time.Time) {
+	commands, err := monitor.Stop()
+	require.NoError(f.t, err)
+	run := tracetest.Run{Kind: cmp.Or(f.orders.Kind, "mutex"), Processes: f.started, Commands: commands}
+	if f.orders.Steps != "" {
+		run.Steps, run.Until, err = tracetest.ReadSteps(f.orders.Steps, tracedSteps)
+		require.NoError(f.t, err)
+	}
+	if tracetest.ClockSet(began) {
+		f.t.Log("the clock of this machine was set: its times do not say in which order things happened")
+		return
+	}
+	replayed, err := run.Replay()
+	require.NoError(f.t, err)
+	require.NotEmpty(f.t, replayed)
+	f.t.Logf("replayed: %v", replayed)
 }
 
 // A history is what the check of one run found.
@@ -331,6 +372,11 @@ func TestExclusion_Worker(t *testing.T) { //nolint:paralleltest // it is a proce
 	}
 	var x exclusion
 	require.NoError(t, json.Unmarshal([]byte(line), &x))
+	if x.Steps != "" {
+		steps, err := tracetest.WriteSteps(filepath.Join(x.Steps, x.Worker), tracedSteps)
+		require.NoError(t, err)
+		defer func() { require.NoError(t, steps.Close()) }()
+	}
 	locks, err := lockrt.Open(t.Context(), x.URL, lockrt.Options{Watchdog: x.Watchdog})
 	require.NoError(t, err)
 	rc := redistest.NewClient(t, x.Addr, func(o *rueidis.ClientOption) { o.DisableCache = true })

@@ -62,6 +62,7 @@ func (p *process) connect(s *server) {
 		p.w.t.Fatal(err)
 	}
 	p.cs, p.rcs = append(p.cs, c), append(p.rcs, rc)
+	p.w.clients.Store(c.ID(), client{p.id, s.id})
 }
 
 // reach connects to a server, as Open does.

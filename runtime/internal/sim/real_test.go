@@ -1,17 +1,13 @@
 package sim
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
-	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,8 +19,8 @@ import (
 
 	lockrt "github.com/lockgen/lockgen/runtime"
 	"github.com/lockgen/lockgen/runtime/internal/trace"
+	"github.com/lockgen/lockgen/runtime/internal/trace/tracetest"
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
-	"github.com/lockgen/lockgen/spec"
 )
 
 // TestRealTraces makes processes with a client each read a counter at a real server and write it back, under locks. It
@@ -33,23 +29,16 @@ import (
 func TestRealTraces(t *testing.T) {
 	for range 5 { // once, unless the clock of the machine is set meanwhile
 		began := time.Now()
-		events := realTrace(t)
-		took, by := time.Since(began), time.Now().Round(0).Sub(began.Round(0))
-		if set := (by - took).Abs(); set > time.Millisecond+took/1000 { // more than a clock is made faster or slower
+		run := realTrace(t)
+		if tracetest.ClockSet(began) {
 			continue
 		}
-		checks, actions := map[string]*spec.Check{}, map[string]int{}
-		for _, e := range events {
-			if checks[e.key] == nil {
-				checks[e.key] = spec.NewCheck(realClients, 2*time.Second, 100*time.Millisecond, time.Hour)
-			}
-			require.NoError(t, checks[e.key].Say(e.said), e.key)
-			actions[e.said.Action]++
-			if e.said.Token > 0 {
-				actions[e.said.Action+" with a token"]++
-			}
-		}
+		actions, err := run.Replay()
+		require.NoError(t, err)
 		t.Log(actions)
+		run.Steps = nil
+		_, err = run.Replay()
+		require.ErrorContains(t, err, "nobody has asked for it", "what no client says that it does is rejected")
 		for _, action := range []string{"Asks", "Sent", "Granted", "Refused", "Handed", "Unlock", "GiveBack", "RunAcquire", "RunRelease",
 			"Granted with a token", "Handed with a token"} {
 			require.NotZero(t, actions[action], action)
@@ -64,25 +53,15 @@ const (
 	realKeys    = 2
 )
 
-// A keyed event is one of the trace of a key.
-type keyed struct {
-	key  string
-	said spec.Said
-}
-
-// realTrace has clients contend at a real server, and returns what they and the server did, in order.
-func realTrace(t *testing.T) (all []keyed) {
+// realTrace has clients contend at a real server, and returns what they and the server did.
+func realTrace(t *testing.T) tracetest.Run {
 	server := redistest.Server(t)
-	x := newTracer(realClients, 0, 0)
-	began := time.Now().Round(0) // by the clock that the server has
-	x.began = began
-	x.kept = func(key string, e spec.Said) { all = append(all, keyed{key, e}) }
-	monitor := watchServer(t, server.Addr())
+	run := tracetest.Run{Kind: "mutex", Processes: realClients}
+	monitor, err := tracetest.Watch(server.Addr(), 1_000_000)
+	require.NoError(t, err)
 	sections := 0
 	for _, w := range workReally(t, server.URL()) {
-		for _, step := range w.Steps {
-			x.step(step)
-		}
+		run.Steps = append(run.Steps, w.Steps...)
 		for key, n := range w.Sections {
 			sections += n
 			require.NotZero(t, n, key)
@@ -95,14 +74,9 @@ func realTrace(t *testing.T) (all []keyed) {
 		written += int(n)
 	}
 	require.Equal(t, sections, written, "nothing that was written is lost")
-	commands := monitor()
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	for _, c := range commands {
-		all = append(all, c.events(t, x)...)
-	}
-	slices.SortStableFunc(all, func(a, b keyed) int { return int(a.said.At - b.said.At) })
-	return all
+	run.Commands, err = monitor.Stop()
+	require.NoError(t, err)
+	return run
 }
 
 // A realWorker is what one process did.
@@ -219,108 +193,4 @@ func realSection(ctx context.Context, c *lockrt.Client, rc rueidis.Client, i int
 	}
 	_ = l.Unlock(ctx)
 	return true
-}
-
-// A monitored command is one that a client has sent, with what its script called.
-type monitored struct {
-	at    time.Time
-	words []string
-	calls [][]string
-}
-
-var monitorLine = regexp.MustCompile(`^\+(\d+)\.(\d{6}) \[\d+ ([^\]]+)\] (.*)\r\n$`)
-
-// watchServer begins to note what a server does. The function that it returns says what it did since.
-func watchServer(t *testing.T, addr string) (done func() []*monitored) {
-	c, err := net.Dial("tcp", addr)
-	require.NoError(t, err)
-	in := bufio.NewReaderSize(c, 1<<20)
-	_, err = c.Write([]byte("MONITOR\r\n"))
-	require.NoError(t, err)
-	ok, err := in.ReadString('\n')
-	require.NoError(t, err)
-	require.Equal(t, "+OK\r\n", ok)
-	over := make(chan []*monitored, 1)
-	go func() {
-		var all []*monitored
-		for {
-			line, err := in.ReadString('\n')
-			if err != nil || strings.Contains(line, `"the end of the trace"`) {
-				over <- all
-				return
-			}
-			parts := monitorLine.FindStringSubmatch(line)
-			if parts == nil {
-				continue
-			}
-			words := quotedWords(parts[4])
-			if parts[3] == "lua" {
-				if len(all) > 0 {
-					all[len(all)-1].calls = append(all[len(all)-1].calls, words)
-				}
-				continue
-			}
-			seconds, _ := strconv.ParseInt(parts[1], 10, 64)
-			micros, _ := strconv.ParseInt(parts[2], 10, 64)
-			all = append(all, &monitored{at: time.Unix(seconds, micros*1000), words: words})
-		}
-	}()
-	return func() []*monitored {
-		last, err := net.Dial("tcp", addr)
-		require.NoError(t, err)
-		_, err = last.Write([]byte("ECHO \"the end of the trace\"\r\n"))
-		require.NoError(t, err)
-		all := <-over
-		require.NoError(t, last.Close())
-		require.NoError(t, c.Close())
-		return all
-	}
-}
-
-var quoted = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
-
-func quotedWords(line string) (words []string) {
-	for _, q := range quoted.FindAllString(line, -1) {
-		word, err := strconv.Unquote(q)
-		if err != nil {
-			word = q
-		}
-		words = append(words, word)
-	}
-	return words
-}
-
-// events returns what a command was to the locks. The caller holds x.mu.
-func (m *monitored) events(t *testing.T, x *tracer) (all []keyed) {
-	if len(m.words) < 3 || !strings.EqualFold(m.words[0], "evalsha") {
-		return nil
-	}
-	script := names[m.words[1]]
-	n, err := strconv.Atoi(m.words[2])
-	require.NoError(t, err)
-	keys, args := m.words[3:3+n], m.words[3+n:]
-	called := func(words ...string) bool {
-		return slices.ContainsFunc(m.calls, func(call []string) bool {
-			return len(call) >= len(words) && strings.EqualFold(call[0], words[0]) && slices.Equal(call[1:len(words)], words[1:])
-		})
-	}
-	// The reply of a script is unknown, but not its effect.
-	requests := requestsOf(script, keys, args, func(i, _ int) string {
-		switch script {
-		case "free":
-			if !called("hdel", keys[3*i], args[2+i]) {
-				return ":3"
-			}
-		case "release":
-			if again := args[4+4*i]; again != "" && !called("rpush", keys[4*i+1], again) {
-				return ":-1"
-			}
-		}
-		return ":0"
-	}, m.calls)
-	kept := x.kept
-	x.kept = func(key string, e spec.Said) { all = append(all, keyed{key, e}) }
-	defer func() { x.kept = kept }()
-	x.ran(m.at.Sub(x.began), requests, nil, nil, nil)
-	return all
 }

@@ -83,4 +83,104 @@ var strayMutants = []mutant{
 		strays: true, name: "who leaves is called still", kind: "rw", file: "scripts/rw.lua",
 		old: "function(place) return place == owner end", new: "function() return false end",
 	},
+	{
+		strays: true, name: "the last to come stands first in the queue", kind: "fair", file: "scripts/fair_acquire.lua",
+		old: "redis.call('rpush', queue, owner) - 1\n", new: "redis.call('lpush', queue, owner) - 1\n",
+	},
+	{
+		strays: true, name: "a place lasts twice as long", kind: "fair", file: "scripts/fair_acquire.lua",
+		old: "(tonumber(before or nil) or last) + wait, owner)", new: "(tonumber(before or nil) or last) + 2 * wait, owner)",
+	},
+	{
+		strays: true, name: "one who does not wait stands in the queue", kind: "fair", file: "scripts/fair_acquire.lua",
+		old: "    if ARGV[3] ~= '0' then\n", new: "    if true then\n",
+	},
+	{
+		strays: true, name: "a grant by a message lasts twice as long", kind: "fair", file: "scripts/fair.lua",
+		old: "    redis.call('pexpire', lock, lease)\n", new: "    redis.call('pexpire', lock, 2 * lease)\n",
+	},
+	{
+		strays: true, name: "those behind do not come forward", kind: "fair", file: "scripts/fair.lua",
+		old: "  forward(times, wait, now)\n", new: "",
+	},
+	{
+		strays: true, name: "who wants something else follows", kind: "fair", file: "scripts/fair.lua",
+		old: "if not follows(owner) or redis.call('hget', notes, owner) ~= note then", new: "if not follows(owner) then",
+	},
+	{
+		strays: true, name: "who has released is the last that was granted it", kind: "fair", file: "scripts/fair_release.lua",
+		old: "  redis.call('hdel', notes, 'last')\n  return pass_on()\n", new: "  return pass_on()\n",
+	},
+	{
+		strays: true, name: "a place ends a second early", kind: "fair", file: "scripts/fair.lua",
+		old: "    if not time or time > now then\n", new: "    if not time or time > now + 1000 then\n",
+	},
+	{
+		strays: true, name: "a permit lasts twice as long", kind: "permits", file: "scripts/permit_acquire.lua",
+		old: "digits(now + tonumber(ARGV[i + 1]))", new: "digits(now + 2 * tonumber(ARGV[i + 1]))",
+	},
+	{
+		strays: true, name: "a permit is renewed for twice as long", kind: "permits", file: "scripts/permit_renew.lua",
+		old: "local new = now + tonumber(ARGV[2 * i + 1])", new: "local new = now + 2 * tonumber(ARGV[2 * i + 1])",
+	},
+	{
+		strays: true, name: "a renewal cuts a permit short", kind: "permits", file: "scripts/permit_renew.lua",
+		old: "      if tonumber(redis.call('zscore', leases, id)) < new then\n", new: "      if true then\n",
+	},
+	{
+		strays: true, name: "the next permit expires a second later", kind: "permits", file: "scripts/permit_acquire.lua",
+		old: "return {granted, tonumber(first) - now}", new: "return {granted, tonumber(first) - now + 1000}",
+	},
+	{
+		strays: true, name: "permits come back without a word", kind: "permits", file: "scripts/permit_release.lua",
+		old: "  announce(ARGV[2], KEYS[2], redis.call('incrby', KEYS[1], removed))\n", new: "  redis.call('incrby', KEYS[1], removed)\n",
+	},
+	{
+		strays: true, name: "how many came back is published", kind: "permits", file: "scripts/permit_release.lua",
+		old: "  announce(ARGV[2], KEYS[2], redis.call('incrby', KEYS[1], removed))\n", new: "  redis.call('incrby', KEYS[1], removed)\n  announce(ARGV[2], KEYS[2], removed)\n",
+	},
+	{
+		strays: true, name: "a latch starts without a word", kind: "latch", file: "scripts/latch_set.lua",
+		old: "  say(ARGV[5], KEYS[2], ARGV[6])\n", new: "",
+	},
+	{
+		strays: true, name: "an open latch is announced as a new one", kind: "latch", file: "scripts/latch_down.lua",
+		old: "say(ARGV[5], KEYS[2], ARGV[4])\n", new: "say(ARGV[5], KEYS[2], '1')\n",
+	},
+	{
+		strays: true, name: "an open latch stays, at nothing", kind: "latch", file: "scripts/latch_down.lua",
+		old: "if left > 1 then", new: "if left > 0 then",
+	},
+	{
+		strays: true, name: "a latch is read as one more", kind: "latch", file: "scripts/latch_count.lua",
+		old: "  return left\nend\nif", new: "  return left + 1\nend\nif",
+	},
+	{
+		strays: true, name: "the result that is kept of a latch is the count before", kind: "latch", file: "scripts/latch_down.lua",
+		old: "digits(math.max((left or 1) - 1, 0)))", new: "digits(left or 1))",
+	},
+	{
+		strays: true, name: "a running latch starts again", kind: "latch", file: "scripts/latch_set.lua",
+		old: "if redis.call('set', KEYS[1], ARGV[4], 'NX') then", new: "if redis.call('set', KEYS[1], ARGV[4]) then",
+	},
+	{
+		strays: true, name: "a part is trusted from its answer, within the margin", kind: "red", file: "runtime/ticket.go",
+		old: "		r.promote(trace.Granted, tk, t, sent, t.ttl)\n", new: "		r.promote(trace.Granted, tk, t, now(), t.ttl)\n",
+	},
+	{
+		strays: true, name: "the renewal of a part is for twice as long", kind: "red", file: "scripts/renew.lua",
+		old: "redis.call('pexpire', lock, ARGV[2 * i])", new: "redis.call('pexpire', lock, 2 * ARGV[2 * i])",
+	},
+	{
+		strays: true, name: "a part stands in line", kind: "red", file: "scripts/acquire.lua",
+		old: "    if line ~= '0' and (stand(waiting, place, ttl) == 1 or line == '2') then\n", new: "    if stand(waiting, place, ttl) == 1 or line == '2' then\n",
+	},
+	{
+		strays: true, name: "the token is not written back", kind: "red", file: "runtime/quorumacquire.go",
+		old: "		if part.token == token {\n", new: "		if part.token <= token {\n",
+	},
+	{
+		strays: true, name: "the token of any part is taken", kind: "red", file: "runtime/quorumacquire.go",
+		old: "		token = max(token, part.token)\n", new: "		token = part.token\n",
+	},
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
 // A call is one call of a lock and what became of it.
@@ -74,6 +75,7 @@ type watch struct {
 type freedom struct {
 	since time.Duration // 0 while it is held
 	until time.Duration // while it is held: when that ends unless it is prolonged
+	dead  time.Duration // for how long more it may be free, since those who are next may be dead
 }
 
 func newWatch(w *world) *watch {
@@ -185,6 +187,9 @@ func (v *watch) granted(c *call, l held) {
 	v.mu.Unlock()
 	v.w.note("%s: granted until %v, token %d", c, l.Until().Sub(v.w.began), c.token)
 	v.report(bad)
+	if v.w.elected != nil && !c.p.gone() {
+		v.w.elected(c, l)
+	}
 	if v.w.plan.kind.hash {
 		v.probe(c, time.Now())
 	}
@@ -363,6 +368,7 @@ func (v *watch) served(s *server) (bad []string) {
 			v.free[key] = f
 		}
 		held := s.m.Exists(key)
+		f.dead = max(f.dead, v.waitsForDead(s, key))
 		if f.since == 0 && now > f.until { // it has expired, and may have been granted again at once
 			f.since = f.until
 		}
@@ -377,7 +383,7 @@ func (v *watch) served(s *server) (bad []string) {
 			// The one that it is granted to has not heard of it yet, so it is among those who wait.
 			if d := now - max(from, waits); d > 0 {
 				v.longest = max(v.longest, d)
-				if d > v.w.plan.prompt() {
+				if d > v.w.plan.prompt()+f.dead {
 					bad = append(bad, fmt.Sprintf("%q was free for %v while somebody waited for it", key, d))
 				}
 			}
@@ -388,9 +394,27 @@ func (v *watch) served(s *server) (bad []string) {
 			}
 			continue
 		}
-		f.since, f.until = 0, now+s.m.TTL(key)
+		f.since, f.until, f.dead = 0, now+s.m.TTL(key), 0
 	}
 	return bad
+}
+
+// waitsForDead returns for how long more a fair lock may stay free since the first in its queue does not listen: each process that is dead
+// may come for it for as long as a hand-over lasts.
+func (v *watch) waitsForDead(s *server, key string) time.Duration {
+	queue, _ := s.m.List("redisson_lock_queue:{" + key + "}")
+	if len(queue) == 0 || s.hears(queue[0]) {
+		return 0
+	}
+	v.w.mu.Lock()
+	defer v.w.mu.Unlock()
+	dead := 1
+	for _, p := range v.w.processes {
+		if p.dead && !strings.HasPrefix(queue[0], p.uuid) {
+			dead++
+		}
+	}
+	return time.Duration(dead) * protocol.HandOverLease
 }
 
 // prompt is how long a free key may stay free while somebody waits for it.

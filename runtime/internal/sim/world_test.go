@@ -22,8 +22,10 @@ type world struct {
 	plan    *plan
 	net     *network
 	began   time.Time
-	watch   *watch   // checks, and keeps the history
-	faulted []func() // called when something may have been done to a server, while w.mu is held
+	watch   *watch                // checks, and keeps the history
+	faulted []func()              // called when something may have been done to a server, while w.mu is held
+	elected func(c *call, l held) // called when a call has what it wants; or nil
+	clients sync.Map              // of RedLocks: a client, by the first half of its owners
 
 	servers   []*server
 	processes []*process

@@ -1,4 +1,5 @@
-// Package tracetest compares the moves of tickets and grants with those that docs/architecture.md draws. It serves tests alone.
+// Package tracetest compares the moves of tickets and grants with those that docs/architecture.md draws, and replays what clients and servers
+// do against the specification. It serves tests alone.
 package tracetest
 
 import (
