@@ -80,7 +80,7 @@ func (w *Watchdog) pass() {
 			break
 		}
 		some = true
-		heap.Fix(&w.queue, l.index)
+		heap.Fix(&w.queue, int(l.index))
 	}
 	next := now.Add(time.Hour)
 	if len(w.queue) > 0 {
@@ -221,7 +221,7 @@ func (w *Watchdog) ask(ln *lane, batch []request) {
 			w.remove(l)
 			lost = append(lost, l)
 		default:
-			heap.Fix(&w.queue, l.index)
+			heap.Fix(&w.queue, int(l.index))
 			w.wake(l)
 		}
 	}
@@ -243,7 +243,7 @@ func (r request) failed(now monotonic.Time, err error) {
 	soon := now.Add(min(l.patience(now), time.Second))
 	switch {
 	case !r.looks:
-		l.failing = err
+		l.more().failing = err
 		if soon.Before(l.next) {
 			l.next = soon
 		}

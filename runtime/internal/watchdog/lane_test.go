@@ -65,7 +65,7 @@ func TestWatchdog_ExtendLeavesTheHeapInOrder(t *testing.T) {
 	for range 10_000 {
 		runtime.Gosched()
 	}
-	heap.Fix(&w.queue, child.index)
+	heap.Fix(&w.queue, int(child.index))
 	w.mu.Unlock()
 	extended.Wait()
 	for i, l := range w.queue {

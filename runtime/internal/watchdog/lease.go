@@ -30,19 +30,40 @@ type Lease struct {
 
 	stage stage        // of its renewal; guarded by mu, as the rest below
 	anew  bool         // the answer to the renewal under way may describe an older state
-	index int          // in the heap, or -1; guarded by Watchdog.mu
+	index int32        // in the heap, or -1; guarded by Watchdog.mu
 	until atomic.Int64 // when the trust in it ends, a monotonic.Time; written under mu
 
-	mu      sync.Mutex     // guards the rest; taken after Watchdog.mu
-	began   monotonic.Time // when it was asked for
-	sent    monotonic.Time // when the last confirmed request was sent
-	ends    monotonic.Time // when the key may end, if it is not renewed
-	next    monotonic.Time // when to renew, or to try again
-	look    monotonic.Time // when to look; zero for no reason to
-	looks   int            // number of reasons since the last confirmed request
-	limit   monotonic.Time // from when on it is not renewed; zero for never
+	mu    sync.Mutex     // guards the rest; taken after Watchdog.mu
+	began monotonic.Time // when it was asked for
+	sent  monotonic.Time // when the last confirmed request was sent
+	ends  monotonic.Time // when the key may end, if it is not renewed
+	next  monotonic.Time // when to renew, or to try again
+	look  monotonic.Time // when to look; zero for no reason to
+	extra *extra         // nil for most leases
+}
+
+// An extra is what few leases have: a process may hold very many. The zero value is that of a lease without one.
+type extra struct {
+	looks   int            // number of reasons to look since the last confirmed request
+	limit   monotonic.Time // from when on the lease is not renewed; zero for never
 	least   monotonic.Time // until when the key must live at least; zero without such a request
 	failing error          // of the last try, nil after a confirmed one
+}
+
+// rare returns the extra of the lease as it is. The caller holds l.mu.
+func (l *Lease) rare() extra {
+	if l.extra == nil {
+		return extra{}
+	}
+	return *l.extra
+}
+
+// more returns the extra of the lease, to change it. The caller holds l.mu.
+func (l *Lease) more() *extra {
+	if l.extra == nil {
+		l.extra = new(extra)
+	}
+	return l.extra
 }
 
 // A stage is the state of a renewal.
@@ -72,7 +93,7 @@ func (l *Lease) trusted() monotonic.Time { return monotonic.Time(l.until.Load())
 func (l *Lease) Extended() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return !l.least.IsZero()
+	return !l.rare().least.IsZero()
 }
 
 // Age returns for how long it has been guarded at the time at, or a bit more.
@@ -93,8 +114,9 @@ func (l *Lease) Ends() time.Time {
 // grant of another one, so answers for less, and late ones, shorten no trust. The next renewal is due after a third of
 // the lease time of a renewal, also if the key lives for longer: a renewal also finds losses. The caller holds l.mu.
 func (l *Lease) confirm(sent monotonic.Time, ttl time.Duration) {
-	l.failing = nil
-	l.looks = 0
+	if x := l.extra; x != nil {
+		x.failing, x.looks = nil, 0
+	}
 	l.until.Store(int64(max(l.trusted(), sent.Add(ttl-Margin(ttl)))))
 	l.ends = max(l.ends, sent.Add(ttl))
 	if !sent.Before(l.sent) {
@@ -130,7 +152,8 @@ func (l *Lease) due() monotonic.Time {
 
 // renews reports whether the lease is renewed when it is due next.
 func (l *Lease) renews() bool {
-	return l.Renew && (l.limit.IsZero() || l.next.Before(l.limit))
+	limit := l.rare().limit
+	return l.Renew && (limit.IsZero() || l.next.Before(limit))
 }
 
 // length returns the lease time to ask for at the time now.
@@ -143,7 +166,7 @@ func (l *Lease) length(now monotonic.Time, looks bool) time.Duration {
 	if looks {
 		return max(0, l.ends.Sub(now)-l.ends.Sub(l.trusted())/2)
 	}
-	return max(l.TTL, l.least.Sub(now))
+	return max(l.TTL, l.rare().least.Sub(now))
 }
 
 // overdue returns the reason why the trust in the lease ended by the clock.
@@ -156,7 +179,7 @@ func (l *Lease) overdue() error {
 	case !l.renews():
 		return ErrTooLong
 	}
-	return &UnconfirmedError{For: l.trusted().Sub(l.sent), Last: l.failing}
+	return &UnconfirmedError{For: l.trusted().Sub(l.sent), Last: l.rare().failing}
 }
 
 // queue is a heap of leases by the moment at which something is due.
@@ -167,12 +190,12 @@ func (q queue) Less(i, j int) bool { return q[i].due().Before(q[j].due()) }
 
 func (q queue) Swap(i, j int) {
 	q[i], q[j] = q[j], q[i]
-	q[i].index, q[j].index = i, j
+	q[i].index, q[j].index = int32(i), int32(j)
 }
 
 func (q *queue) Push(x any) {
 	l := x.(*Lease)
-	l.index = len(*q)
+	l.index = int32(len(*q))
 	*q = append(*q, l)
 }
 

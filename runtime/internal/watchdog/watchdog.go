@@ -186,7 +186,12 @@ func (w *Watchdog) Check(l *Lease) error {
 
 // Limit stops the renewal of l from at on; the zero time lifts an earlier limit.
 func (w *Watchdog) Limit(l *Lease, at time.Time) {
-	w.change(l, func() { l.limit = monotonic.Of(at) })
+	limit := monotonic.Of(at)
+	w.change(l, func() {
+		if limit != l.rare().limit {
+			l.more().limit = limit
+		}
+	})
 }
 
 // Extend records that the server was asked at sent to keep l for ttl, and has confirmed it. Later
@@ -198,7 +203,7 @@ func (w *Watchdog) Extend(l *Lease, sent time.Time, ttl time.Duration) {
 		if w.traced != nil && l.index >= 0 {
 			w.traced(trace.Renewed, l, l.ends)
 		}
-		l.least = max(l.least, asked.Add(ttl))
+		l.more().least = max(l.rare().least, asked.Add(ttl))
 	})
 }
 
@@ -223,7 +228,7 @@ func (w *Watchdog) change(l *Lease, f func()) {
 	f()
 	l.mu.Unlock()
 	if l.index >= 0 {
-		heap.Fix(&w.queue, l.index)
+		heap.Fix(&w.queue, int(l.index))
 		w.wake(l)
 	}
 }
@@ -296,10 +301,11 @@ const (
 func (w *Watchdog) Look(l *Lease) {
 	w.change(l, func() {
 		at := monotonic.Now()
-		if l.looks > 0 {
-			at = at.Add(min(lookPause<<(min(l.looks, 16)-1), longestLookPause))
+		x := l.more()
+		if x.looks > 0 {
+			at = at.Add(min(lookPause<<(min(x.looks, 16)-1), longestLookPause))
 		}
-		l.looks++
+		x.looks++
 		if l.look.IsZero() || at.Before(l.look) {
 			l.look = at
 		}
@@ -329,7 +335,7 @@ func (w *Watchdog) remove(l *Lease) bool {
 	if l.index < 0 {
 		return false
 	}
-	heap.Remove(&w.queue, l.index)
+	heap.Remove(&w.queue, int(l.index))
 	return true
 }
 
