@@ -212,6 +212,7 @@ var (
 	free         [][]string
 	oursHeld     = [][]string{{"HSET", "KEY", ours, "1"}, {"PEXPIRE", "KEY", "300000"}}
 	oursCounted  = [][]string{{"HSET", "KEY", ours, "3"}, {"PEXPIRE", "KEY", "300000"}}
+	oursAlways   = [][]string{{"HSET", "KEY", ours, "1"}}
 	theirsHeld   = [][]string{{"HSET", "KEY", theirs, "1"}, {"PEXPIRE", "KEY", "300000"}}
 	theirsTwice  = [][]string{{"HSET", "KEY", theirs, "2"}, {"PEXPIRE", "KEY", "300000"}}
 	theirsAlways = [][]string{{"HSET", "KEY", theirs, "1"}}
@@ -350,6 +351,7 @@ func TestRenew(t *testing.T) {
 		{"free", free, number(notOurs), number(notOurs), nil, -2, nil},
 		{"ours", oursHeld, number(renewed), number(renewed), fields{ours: "1"}, lease, nil},
 		{"ours with a count of another program", oursCounted, number(renewed), number(renewed), fields{ours: "3"}, lease, nil},
+		{"ours for ever", oursAlways, number(renewed), number(renewed), fields{ours: "1"}, lease, nil},
 		{"somebody else's", theirsHeld, number(notOurs), number(notOurs), fields{theirs: "1"}, other, nil},
 		{"somebody else's, expired", theirsOver, number(notOurs), number(notOurs), nil, -2, nil},
 		{"ours, expired", oursOver, number(notOurs), number(notOurs), nil, -2, nil},
@@ -403,6 +405,57 @@ func TestRenew_OneSickLockDoesNotHarmTheOthers(t *testing.T) {
 			require.Greater(t, heldToo.int("PTTL", "KEY"), int64(other))
 			require.LessOrEqual(t, heldToo.int("PTTL", "KEY"), int64(450_000))
 		})
+	}
+}
+
+func TestRenew_ALongerTimeStays(t *testing.T) {
+	t.Parallel()
+	for _, b := range backends {
+		t.Run(b.name, func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t, b.client(t))
+			s.set([][]string{{"HSET", "KEY", ours, "1"}, {"PEXPIRE", "KEY", "1200000"}})
+			n, err := s.renew(ours)
+			number(1).check(t, n, err)
+			require.Greater(t, s.int("PTTL", "KEY"), int64(lease))
+		})
+	}
+}
+
+// On a connection with tracking, the server reports a change of every lock of one run: of those that were renewed, and of one that the
+// run only looked at.
+func TestRenew_HasEachLockTracked(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	c := redistest.NewClient(t, server.Addr(), func(o *rueidis.ClientOption) { o.DisableCache = true })
+	renewed, renewedToo, looked := newSceneUnheard(t, c), newSceneUnheard(t, c), newSceneUnheard(t, c)
+	for _, s := range []*scene{renewed, renewedToo, looked} {
+		s.set(oursHeld)
+	}
+	conn, release := c.Dedicate()
+	t.Cleanup(release)
+	changed := make(chan string, 100)
+	conn.SetOnInvalidations(func(keys []rueidis.RedisMessage) {
+		for i := range keys {
+			key, _ := keys[i].ToString()
+			changed <- key
+		}
+	})
+	require.NoError(t, conn.Do(t.Context(), c.B().ClientTracking().On().Optout().Noloop().Build()).Error())
+	keys := []string{renewed.key, looked.key, renewedToo.key}
+	for range 2 { // the second run renews nothing, and is as good
+		said, err := conn.Do(t.Context(), c.B().Evalsha().Sha1(scripts.Renew.SHA1()).Numkeys(3).Key(keys...).Arg(ours, "600000", ours, "1000", ours, "600000").Build()).AsIntSlice()
+		require.NoError(t, err)
+		require.Equal(t, []int64{1, 1, 1}, said)
+	}
+	for _, key := range keys {
+		require.NoError(t, server.Do("DEL", key).Error())
+		select {
+		case got := <-changed:
+			require.Equal(t, key, got)
+		case <-time.After(wakeTimeout):
+			require.Fail(t, "the change of a lock is not reported", key)
+		}
 	}
 }
 

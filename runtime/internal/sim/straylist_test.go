@@ -21,7 +21,7 @@ var strayMutants = []mutant{
 	},
 	{
 		strays: true, name: "a renewal is for twice as long", kind: "mutex", file: "scripts/renew.lua",
-		old: "redis.call('pexpire', lock, ARGV[2 * i])", new: "redis.call('pexpire', lock, 2 * ARGV[2 * i])",
+		old: "  local lease = ARGV[2 * i]\n", new: "  local lease = 2 * ARGV[2 * i]\n",
 	},
 	{
 		strays: true, name: "the last to come stands first", kind: "mutex", file: "scripts/handover.lua",
