@@ -17,17 +17,26 @@ import (
 //
 // The shared connection is like that until two commands are under way at once. From then on rueidis has goroutines that write
 // and read for all callers. A crowd gains by them. A lone caller loses: its command goes through three goroutines there
-// and back. So the first lone caller after that has this connection made, and every caller that finds it idle takes it.
+// and back. So the first lone caller after that has this connection made, and every caller that finds it idle takes it. A connection that
+// no caller has used for long is closed: the server has a limit, and rueidis asks over each whether it is well.
 type direct struct {
-	net  *Transport
-	on   bool                      // the time limit of a request is known, and there is one server
-	idle atomic.Pointer[exclusive] // nil while a caller has it, or there is none
-	made atomic.Bool               // there is one, or about to be
-	met  atomic.Int64              // when two callers were about to send at once for the last time, a monotonic.Time
+	net   *Transport
+	on    bool                      // the time limit of a request is known, and there is one server
+	rest  time.Duration             // a connection is closed that is not used for this long, or at most twice as long
+	idle  atomic.Pointer[exclusive] // nil while a caller has it, or there is none
+	made  atomic.Bool               // there is one, or about to be
+	met   atomic.Int64              // when two callers were about to send at once for the last time, a monotonic.Time
+	looks atomic.Bool               // a timer is set that looks whether it was used
 }
 
+// directRest is the rest of a direct, but in tests.
+const directRest = 30 * time.Second
+
 // An exclusive is a connection that one caller at a time has.
-type exclusive struct{ conn rueidis.DedicatedClient }
+type exclusive struct {
+	conn rueidis.DedicatedClient
+	uses atomic.Uint64
+}
 
 // aloneFor is how long no other caller has sent when a caller counts as alone. In a crowd it pays to send together.
 const aloneFor = time.Millisecond
@@ -62,7 +71,27 @@ func (d *direct) give(own *exclusive) {
 	case <-d.net.cfg.Stopped:
 		d.drop()
 	default:
+		d.watch(own)
 	}
+}
+
+// watch closes the connection when no caller has used it for long, unless that is seen to already. It does not block.
+func (d *direct) watch(own *exclusive) {
+	if d.looks.Load() || !d.looks.CompareAndSwap(false, true) {
+		return
+	}
+	uses := own.uses.Load()
+	time.AfterFunc(d.rest, func() {
+		d.looks.Store(false)
+		switch now := d.idle.Load(); {
+		case now == nil: // a caller has it, and gives it back, or there is none
+		case now != own || now.uses.Load() != uses:
+			d.watch(now)
+		case d.idle.CompareAndSwap(own, nil):
+			own.conn.Close()
+			d.made.Store(false)
+		}
+	})
 }
 
 // drop ends the connection if no caller has it.
@@ -79,6 +108,7 @@ func (d *direct) run(own *exclusive, cmd protocol.Command) rueidis.RedisResult {
 		d.meet()
 	}
 	defer d.net.sending.Add(-1)
+	own.uses.Add(1)
 	reply := d.net.broken(d.net.runOn(own.conn, cmd))
 	if reply.NonRedisError() == nil {
 		d.give(own)
@@ -123,7 +153,7 @@ func (d *direct) make() {
 		d.made.Store(false)
 		return
 	}
-	d.give(&exclusive{conn})
+	d.give(&exclusive{conn: conn})
 }
 
 // alone returns the connection over which a caller that cannot be cancelled sends on its own goroutine. A request there is

@@ -103,6 +103,7 @@ type Transport struct {
 func New(cfg Config) *Transport {
 	t := &Transport{rc: cfg.Client, cfg: cfg, loading: make(chan struct{}, 1)}
 	t.tracker.net, t.direct.net, t.second.net = t, t, t
+	t.direct.rest = directRest
 	t.tracker.closed = !cfg.Tracking
 	if cfg.Replicas > 0 {
 		t.confirming = make(chan struct{}, mostConfirming)
