@@ -37,9 +37,9 @@ func (c *Client) again(tag string) {
 	c.spawn(func() {
 		c.tend(tag)
 		for pause := firstEcho; pause <= lastEcho && c.pause(pause) && latest(); pause *= 2 {
-			c.lookAll(func(p connection) bool {
-				_, fair := p.subscriber.(*fairTicket) // tend handles their queue as a whole
-				return !fair && (tag == "" || protocol.HashTag(p.key) == tag)
+			c.lookAll(func(p subscriber) bool {
+				_, fair := p.(*fairTicket) // tend handles their queue as a whole
+				return !fair && (tag == "" || protocol.HashTag(p.lockKey()) == tag)
 			})
 			c.tend(tag)
 		}
@@ -52,12 +52,12 @@ func (c *Client) again(tag string) {
 }
 
 // lookAll makes those of the subscribers ask that wait. It does not block.
-func (c *Client) lookAll(of func(p connection) bool) {
+func (c *Client) lookAll(of func(p subscriber) bool) {
 	c.inboxMu.Lock()
 	all := maps.Clone(c.subscribers)
 	c.inboxMu.Unlock()
 	for n, p := range all {
-		if l, ok := p.subscriber.(looker); ok && of(p) {
+		if l, ok := p.(looker); ok && of(p) {
 			l.look(n)
 		}
 	}

@@ -24,7 +24,6 @@ type attempt struct {
 	id    uint64
 	start time.Time
 	ctx   context.Context // the context for AcquireEnd
-	work  context.Context // the context of the call as Acquired returned it
 
 	waiting bool // the call waits for other holders, or did
 	blocked *blockage
@@ -140,15 +139,39 @@ func (a *attempt) granted(lease *Lease, err error) (*Lease, error) {
 func (a *attempt) hands(t *leaseCore, token int64) {
 	how := AcquireEvent{Grant: t.cameBy(), Token: token}
 	a.ends(how)
-	if a.silent() || a.id == 0 {
-		return
+	if !a.silent() && a.id != 0 {
+		a.shows(t, how)
 	}
-	call := *a // a copy, so that a call without hooks allocates nothing
-	t.call = &call
+}
+
+// shows lets the hooks know t, and what they learn later know the call.
+func (a *attempt) shows(t *leaseCore, how AcquireEvent) {
+	if t.call == nil { // a permit
+		t.call = new(origin)
+	}
+	*t.call = origin{id: a.id, name: a.name(), template: a.cfg.template, parts: a.parts, ctx: a.ctx}
 	if hook := a.c.opts.Hooks.Acquired; hook != nil {
-		call.work = hook(t.parent, a.ended(how))
+		t.call.work = hook(t.parent, a.ended(how))
 	}
 	t.given()
+}
+
+// An origin is what hooks learn about the call that got a lease, when something happens to the lease.
+type origin struct {
+	id       uint64
+	name     string
+	template string
+	parts    []string
+	ctx      context.Context // as AcquireStart returned it
+	work     context.Context // as Acquired returned it, or nil
+}
+
+// context returns the context of hooks during a lease.
+func (o *origin) context() context.Context {
+	if o.work != nil {
+		return o.work
+	}
+	return o.ctx
 }
 
 // counted ends a call that takes permits or waits for a latch.

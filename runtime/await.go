@@ -68,27 +68,26 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 		limit    <-chan time.Time // of the wait for the last answer
 		answered <-chan struct{}  // closed when Redis has answered another waiter of the contest
 		down     outage
-		stuck    suspicion
 	)
-	defer w.calm()
+	defer c.alarms.stop(w)
 	if cfg.wait > 0 {
 		timer := time.NewTimer(cfg.wait)
 		defer timer.Stop()
 		deadline = timer.C
 	}
 	defer func() {
-		stuck.end()
+		c.suspects.end(w)
 		if listener != nil {
 			listener.Close()
 		}
 	}()
 	ask := func() {
 		asking = true
-		w.calm()
+		c.alarms.stop(w)
 		q.ask(w)
 	}
 	waits := func() {
-		stuck.begin(ctx, c, &cfg)
+		c.suspects.begin(ctx, c, w, cfg.wait)
 		if waiting != nil {
 			waiting()
 			waiting = nil
@@ -229,6 +228,8 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 				}
 			case given:
 				return nil
+			case suspected:
+				c.suspect(ctx, q, w, cfg.wait)
 			case turn:
 				leading = true
 				ask()
@@ -254,7 +255,7 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 				case down.tries+1 == c.opts.Retry.attempts:
 					return unavailable(fmt.Sprintf(" in %d attempts", down.tries+1), ev.err)
 				default:
-					w.wait(down.pause(c.opts.Retry, ev.err))
+					c.alarms.set(w, down.pause(c.opts.Retry, ev.err))
 				}
 			case refusedFor:
 				asking, leading = false, true
@@ -270,7 +271,7 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 					if refusals == cfg.backoff.attempts {
 						return fmt.Errorf("%w in %d attempts", ErrNotAcquired, refusals)
 					}
-					w.wait(cfg.backoff.pause(refusals))
+					c.alarms.set(w, cfg.backoff.pause(refusals))
 					continue
 				}
 				heard := hear()
@@ -300,14 +301,12 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 				if !heard || ev.foreign && !listener.Live() {
 					pause = min(pause, pollUnheard)
 				}
-				w.wait(pause)
+				c.alarms.set(w, pause)
 			}
 		case <-ctx.Done():
 			return last(q, w, saidNo, &down).explain(ended(ctx))
 		case <-deadline:
 			over, deadline = true, nil
-		case <-stuck.due:
-			stuck.come(ctx, c, q, w)
 		case <-cfg.yields:
 			return errYielded
 		case <-answered:

@@ -43,6 +43,8 @@ type Client struct {
 	questions                    questions
 	asks                         pace // requests from other processes
 	deadlocks                    deadlocks
+	suspects                     suspects
+	alarms                       alarms
 	holderTraces                 holderTraces
 	unheard                      sync.Once // logs that the client may not answer them
 	counts                       counts

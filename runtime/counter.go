@@ -126,6 +126,9 @@ func (ct *counter) join(w *waiter) entry {
 		return turnedAway
 	}
 	ct.queue.push(w)
+	if w.demand == nil { // for a latch, which it wants open
+		w.demand = new(demand)
+	}
 	w.demand.seen = ct.full
 	if ct.full {
 		return toWait
@@ -203,7 +206,7 @@ func (ct *counter) leave(w *waiter) {
 		ct.stay()
 		ct.c.spawn(func() {
 			defer ct.quit()
-			ct.of.undo(w.demand)
+			ct.of.undo(*w.demand)
 		})
 		return
 	}

@@ -35,7 +35,7 @@ func (ct *counter) send() {
 		b = &batchRequest{number: ct.enroll()}
 		for w := ct.queue.first; w != nil && (ct.alike || len(b.waiters) < ct.width); w = w.place.after {
 			b.waiters = append(b.waiters, w)
-			b.demands = append(b.demands, w.demand)
+			b.demands = append(b.demands, *w.demand)
 		}
 		ct.round = b
 	}

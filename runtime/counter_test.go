@@ -94,7 +94,7 @@ func TestCounter_AnythingGoes(t *testing.T) {
 						mine, done = context.WithTimeout(ctx, time.Duration(r.IntN(3000))*time.Microsecond)
 					}
 					w := newWaiter(context.Background(), nil, cfg)
-					w.demand.n = 1 + r.IntN(permits)
+					w.demand = &demand{n: 1 + r.IntN(permits)}
 					err := c.await(mine, f.t, w, cfg, nil)
 					done()
 					if ctx.Err() != nil {

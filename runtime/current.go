@@ -81,7 +81,7 @@ func init() {
 
 // takeAway takes the key of t from it, like a forced unlock, and reports whether Redis had it.
 func (t *leaseCore) takeAway(ctx context.Context) (taken bool, err error) {
-	switch c := t.client; t.kind {
+	switch c := t.client; t.kind() {
 	case kindFair:
 		return c.FairMutex(t.key).ForceUnlock(ctx)
 	case kindWrite:

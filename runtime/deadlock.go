@@ -258,7 +258,7 @@ func (d *deadlocks) number(w *waiter) uint64 {
 func leasesOf(ctx context.Context) (all []deadlock.Lease) {
 	eachLease(ctx, func(t *leaseCore) {
 		owner := t.guard.Owner()
-		if t.kind != kindPermit {
+		if t.kind() != kindPermit {
 			all = append(all, deadlock.Lease{Key: t.key, Owner: owner})
 			return
 		}

@@ -26,6 +26,7 @@ const (
 	behind                      // a waiter before this one was refused: wait for the turn
 	refusedFor                  // Redis refused
 	failed                      // Redis did not answer, or failed
+	suspected                   // the waiter has waited for long, once for each wait
 )
 
 // An eventQueue keeps the events of a waiter, in order, until the waiter takes them. Its room is unlimited: a contest

@@ -57,7 +57,7 @@ func (e *fairCall) join(w *waiter) entry {
 	if tk == nil {
 		tk = &fairTicket{r: r, terms: w.terms, ticketCore: ticketCore{n: r.c.ticketNumbers.Add(1)}, wait: e.wait, made: time.Now()}
 		tk.owner = r.c.wire.Owner(tk.n)
-		r.c.connect(tk.n, r.key, tk)
+		r.c.connect(tk.n, tk)
 	}
 	e.ticket, tk.call = tk, e
 	r.tickets[tk.n] = tk

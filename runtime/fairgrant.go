@@ -30,7 +30,7 @@ func (g *fairGrant) reenter(outer, l *Lease) bool {
 	r := g.resource
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if l.kind != kindFair || r.shut || r.grant != g || outer.unlocked.Load() || outer.ended() != nil {
+	if l.kind() != kindFair || r.shut || r.grant != g || outer.unlocked.Load() || outer.ended() != nil {
 		return false
 	}
 	g.attach(g, l)

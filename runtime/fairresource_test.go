@@ -74,7 +74,7 @@ func TestFairResource_WhoGivesUpWhatIsLostLeavesOnce(t *testing.T) {
 func (c *Client) knows(n uint64) bool {
 	c.inboxMu.Lock()
 	defer c.inboxMu.Unlock()
-	return c.subscribers[n].subscriber != nil
+	return c.subscribers[n] != nil
 }
 
 // A ticket whose grant came too late has lost its place, and the followers in that grant are not valid any more.
@@ -84,7 +84,7 @@ func TestFairResource_WhoFollowsIsForgottenWithTheGrant(t *testing.T) {
 	a, b := r.enters(t), r.enters(t)
 	b.standing = true
 	past := time.Now().Add(-10 * time.Second)
-	a.seen = sighting{past, past}
+	a.seen = sightingOf(past, past)
 	a.handed(a.n, handOver{at: past.Add(time.Second), behind: []uint64{b.n}})
 	require.Nil(t, a.grant)
 	require.Nil(t, a.settle(time.Now(), false, refusal(), nil))

@@ -3,6 +3,7 @@ package lockrt
 import (
 	"time"
 
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/internal/transport"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
@@ -164,7 +165,7 @@ func (tk *fairTicket) settle(sent time.Time, beside bool, reply protocol.FairVer
 	}
 	ttl := tk.terms.ttl
 	switch {
-	case err != nil && (beside && tk.asking > 0 || tk.seen.local.After(sent)): // another one notifies, or has done so
+	case err != nil && (beside && tk.asking > 0 || tk.seen.local.After(monotonic.Of(sent))): // another one notifies, or has done so
 	case err != nil && tk.call != nil && !tk.call.asked:
 		tell(event{kind: turn}) // another one asked
 	case err != nil:
@@ -173,7 +174,7 @@ func (tk *fairTicket) settle(sent time.Time, beside bool, reply protocol.FairVer
 		if tk.unclaimedGrant = tk.unclaimedGrant && tk.granted.After(at) && sent.Before(tk.heard); !tk.unclaimedGrant { // else it is an older answer
 			tk.behind = nil // it stands somewhere else now, or they do
 		}
-		tk.seen, tk.forced = sighting{sent, at}, false
+		tk.seen, tk.forced = sightingOf(sent, at), false
 		pause, free := time.Duration(reply.Wait)*time.Millisecond, reply.Free
 		if free {
 			pause = max(pause, leastFairPause)
@@ -225,14 +226,14 @@ func (tk *fairTicket) handed(_ uint64, o handOver) {
 		return
 	}
 	w := tk.call.w
-	if !at.After(tk.seen.server) {
+	if !tk.seen.before(at) {
 		w.poke() // Redis has said no since
 		r.mu.Unlock()
 		return
 	}
 	tk.unclaimedGrant, tk.granted, tk.heard, tk.behind = true, at, received, o.behind
 	from := tk.made
-	if !tk.seen.local.IsZero() {
+	if tk.seen.known() {
 		from = tk.seen.earliest(at)
 	}
 	if from.After(received) {
@@ -289,6 +290,9 @@ func (tk *fairTicket) retire() {
 	}
 	r.c.withdrawals.add(fairWithdrawer{r.key}, wd)
 }
+
+// lockKey returns the key that messages to the ticket are about.
+func (tk *fairTicket) lockKey() string { return tk.r.key }
 
 // resubscribed has the waiter ask: what was said while nobody listened is not known, and the server may be another one,
 // with another clock.

@@ -23,7 +23,7 @@ var _ = bridge.Lend(bridge.Functions{
 	GiveBack:     giveBackAfter,
 	Unreported:   unreported,
 	Warn: func(l *Lease, name string, err error) {
-		l.client.opts.Logger.Warn("lockgen: a sequence that was to be gone through under a lock", "kind", l.kind, "key", l.key, "name", name, "owner", l.ownerName(), "error", err)
+		l.client.opts.Logger.Warn("lockgen: a sequence that was to be gone through under a lock", "kind", l.kind(), "key", l.key, "name", name, "owner", l.ownerName(), "error", err)
 	},
 	Ended:     ended,
 	Profiled:  profiled,
@@ -106,7 +106,7 @@ func (l *Lease) keep(d time.Duration) error {
 			return
 		}
 		if err := l.Unlock(l.Context()); err != nil {
-			c.opts.Logger.Warn("lockgen: a key that was to stay locked for a while could not be given back", "kind", l.kind, "key", l.key, "name", l.name, "owner", l.ownerName(), "error", err)
+			c.opts.Logger.Warn("lockgen: a key that was to stay locked for a while could not be given back", "kind", l.kind(), "key", l.key, "name", l.name, "owner", l.ownerName(), "error", err)
 		}
 	})
 	return err

@@ -114,7 +114,7 @@ func unlocked(l *Lease, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case l.kind == kindPermit:
+	case l.kind() == kindPermit:
 		return failedAt("release", l.key, err)
 	}
 	return failedAt("unlock", l.key, err)

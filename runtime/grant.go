@@ -18,11 +18,10 @@ type grant struct {
 	ticket   *ticket
 	since    monotonic.Time // when Redis was last asked for other waiters
 
-	// number of times it went to another goroutine without a request to Redis
-	passed       int  // number of times it went to another goroutine without a request to Redis
-	handed       bool // it came from another process of this library, so the next turn is Redisson's
-	idle         bool // no caller works under it, it only stays locked for a while; Shutdown does not wait for it
-	tokenPending bool // the token of a RedLock is not known yet
+	passed       int32 // number of times it went to another goroutine without a request to Redis
+	handed       bool  // it came from another process of this library, so the next turn is Redisson's
+	idle         bool  // no caller works under it, it only stays locked for a while; Shutdown does not wait for it
+	tokenPending bool  // the token of a RedLock is not known yet
 }
 
 func (*grant) Kind() string       { return kindMutex }
@@ -159,7 +158,7 @@ func (g *grant) end(l *Lease) (*releaseOp, error) {
 	}
 	if g.lost != nil {
 		defer r.mu.Unlock()
-		if g.ticket.outcomeUnknown || g.ticket.settled != nil || !errors.Is(g.lost, watchdog.ErrRefused) {
+		if g.ticket.outcomeUnknown || g.ticket.rare().settled != nil || !errors.Is(g.lost, watchdog.ErrRefused) {
 			// Redis may still have it for us, or may get it again. It is not needed any more.
 			r.withdraw(g.ticket)
 		}
@@ -183,7 +182,7 @@ func (g *grant) end(l *Lease) (*releaseOp, error) {
 	g.to(grantReleasing)
 	g.ticket.to(ticketReleasing)
 	r.c.watchdog.Stop(&g.guard)
-	if g.ticket.settled == nil { // otherwise the release comes after the answer to its request
+	if g.ticket.rare().settled == nil { // otherwise the release comes after the answer to its request
 		r.c.traces(trace.Unlocks, r.key, g.ticket.n)
 	}
 	op := newReleaseOp(r, g.ticket, g)
@@ -249,15 +248,15 @@ func (r *resource) notifyLoss(g *grant, cause error) {
 // promote turns the ticket into a grant and starts its renewal. Redis granted it no earlier than at from, for ttl at
 // first.
 func (r *resource) promote(how trace.Action, tk *ticket, t terms, from time.Time, ttl time.Duration) *grant {
-	r.c.tracesGrant(how, r.key, tk.n, from, ttl, tk.tokens.next)
+	r.c.tracesGrant(how, r.key, tk.n, from, ttl, tk.rare().tokens.next)
 	tk.to(ticketGranted)
 	tk.unclaimedGrant = false
 	g := &grant{grantCore: grantCore{on: &r.referenced, mu: &r.mu, terms: t}, resource: r, ticket: tk, since: monotonic.Now()}
 	r.ticket = nil
 	r.grant = g
 	r.answers.changes()
-	if tk.recheck != nil {
-		tk.recheck.Stop()
+	if x := tk.extra; x != nil && x.recheck != nil {
+		x.recheck.Stop()
 	}
 	g.start(g, from, ttl)
 	return g
@@ -269,7 +268,7 @@ func (r *resource) assign(w *waiter) {
 	w.place.state = placeGranted
 	r.grant.tokenPending = w.follows && w.terms.fenced
 	if w.terms.fenced {
-		w.lease.token = r.grant.ticket.tokens.take()
+		w.lease.token = r.grant.ticket.more().tokens.take()
 	}
 	r.grant.attach(r.grant, w.lease)
 	r.grant.limitTo(w)
@@ -296,11 +295,11 @@ const localPassLimit = 10 * time.Millisecond
 
 // canPass reports whether w can have the grant as it is, in its turn.
 func (r *resource) canPass(g *grant, w *waiter) bool {
-	if w == nil || !r.c.canPass(&g.guard, g.terms, w.terms, g.ticket.tokens) {
+	if w == nil || !r.c.canPass(&g.guard, g.terms, w.terms, g.ticket.rare().tokens) {
 		return false
 	}
 	if r.c.opts.Cohort == 1 || g.ticket.othersWait || !r.c.heard() {
-		return g.passed+1 < r.c.opts.Cohort
+		return int(g.passed)+1 < r.c.opts.Cohort
 	}
 	return monotonic.Since(g.since) < localPassLimit
 }

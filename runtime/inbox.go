@@ -14,6 +14,7 @@ import (
 
 // A subscriber gets the messages about the ticket n that it holds, or waits with.
 type subscriber interface {
+	lockKey() string
 	resubscribed(n uint64)
 	wanted(n uint64)
 	taken(n uint64)
@@ -42,16 +43,11 @@ type handOver struct {
 // the server knows whether a client listens.
 type inbox struct {
 	inboxMu          sync.Mutex // guards the rest
-	subscribers      map[uint64]connection
+	subscribers      map[uint64]subscriber
 	lasting          map[uint64]struct{} // tickets of lost leases that Redis may have until the end that their holders were promised
 	listener         *hub.Listener
 	echoes           map[string]int              // by hash tags: how often the client heard again, while it asks again because of it
 	tagSubscriptions map[string]*tagSubscription // in a cluster, by the hash tags of keys: of the waiters, if there are sharded channels, and guards
-}
-
-type connection struct {
-	subscriber
-	key string
 }
 
 // A tagSubscription listens on the channel of the waiters for keys of one hash tag.
@@ -60,14 +56,14 @@ type tagSubscription struct {
 	users    int
 }
 
-// connect directs messages about the ticket n to key to p.
-func (s *inbox) connect(n uint64, key string, p subscriber) {
+// connect directs messages about the ticket n to p.
+func (s *inbox) connect(n uint64, p subscriber) {
 	s.inboxMu.Lock()
 	defer s.inboxMu.Unlock()
 	if s.subscribers == nil {
-		s.subscribers = map[uint64]connection{}
+		s.subscribers = map[uint64]subscriber{}
 	}
-	s.subscribers[n] = connection{p, key}
+	s.subscribers[n] = p
 }
 
 // disconnect ends connect.
@@ -182,7 +178,7 @@ func (c *Client) receiveOf(tag string, e hub.Event) {
 		all := maps.Clone(c.subscribers)
 		c.inboxMu.Unlock()
 		for n, p := range all {
-			if tag == "" || protocol.HashTag(p.key) == tag {
+			if tag == "" || protocol.HashTag(p.lockKey()) == tag {
 				p.resubscribed(n)
 			}
 		}
@@ -220,7 +216,7 @@ func (c *Client) receiveOf(tag string, e hub.Event) {
 	}
 	n := m.Number
 	c.inboxMu.Lock()
-	p := c.subscribers[n].subscriber
+	p := c.subscribers[n]
 	_, lasts := c.lasting[n]
 	c.inboxMu.Unlock()
 	if p == nil {

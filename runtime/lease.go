@@ -35,7 +35,6 @@ type leaseCore struct {
 	_ noCopy
 
 	client    *Client
-	kind      string
 	key       string
 	name      string                        // WithName, or ""
 	parent    context.Context               // the context of the call
@@ -46,14 +45,26 @@ type leaseCore struct {
 	composite *compositeLease               // its parts, or nil
 	cause     atomic.Pointer[error]         // why it ended, nil before
 
-	call     *attempt     // the call that got it; set before had, and nil without hooks
+	call     *origin      // of the call that got it; its content is set before leaseHad, and it is nil without hooks
 	over     atomic.Int64 // when it ended, a monotonic.Time; 0 before, or without a hook
+	number   kindNumber   // of its kind
 	came     way          // how it came to its caller
-	had      atomic.Bool  // a caller has it, so its end is reported
-	reported atomic.Bool  // its end was reported
+	progress atomic.Int32 // a leaseProgress
 
 	within atomic.Pointer[compositeLease] // the composite lease that it is a part of, or nil
 }
+
+// A leaseProgress says what a caller, and the hook for ends, know of a lease.
+type leaseProgress = int32
+
+const (
+	leaseUnknown  leaseProgress = iota // no caller has it, so its end is not reported
+	leaseHad                           // a caller has it
+	leaseReported                      // its end was reported
+)
+
+// kind returns the kind of its lock.
+func (t *leaseCore) kind() string { return countedKinds[t.number] }
 
 // noCopy makes go vet report copies.
 type noCopy struct{}
@@ -63,15 +74,29 @@ func (*noCopy) Unlock() {}
 
 // newLease prepares a lease under parent, for a waiter.
 func newLease(c *Client, kind, key string, parent context.Context) *Lease {
-	l := &Lease{owner: ownerFrom(parent)}
+	l := emptyLease(c)
+	l.owner = ownerFrom(parent)
 	l.prepare(c, kind, key, parent)
 	l.lease = l
 	return l
 }
 
+// emptyLease returns a new lease, with room for what hooks learn of its call if there are hooks.
+func emptyLease(c *Client) *Lease {
+	if !c.observed {
+		return new(Lease)
+	}
+	observed := new(struct {
+		lease  Lease
+		origin origin
+	})
+	observed.lease.call = &observed.origin
+	return &observed.lease
+}
+
 // prepare initializes t, which has not begun.
 func (t *leaseCore) prepare(c *Client, kind, key string, parent context.Context) {
-	t.client, t.kind, t.key, t.parent = c, kind, key, parent
+	t.client, t.number, t.key, t.parent = c, numberOf(kind), key, parent
 }
 
 // begin makes l a lease of g, which guard renews.
@@ -170,7 +195,7 @@ func (l *Lease) Until() time.Time { return l.granted().Until() }
 
 // Parts returns the leases of a [MultiLock] in the order of keys; else nil.
 func (l *Lease) Parts() []*Lease {
-	if l == nil || l.kind != kindMulti {
+	if l == nil || l.kind() != kindMulti {
 		return nil
 	}
 	return l.composite.all()

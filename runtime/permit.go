@@ -195,7 +195,7 @@ func (s *PermitSemaphore) acquire(ctx context.Context, op string, n int, opts []
 		return nil, a.failed(err)
 	}
 	w, err := a.count(ctx, func(w *waiter) {
-		w.demand = demand{n: n, create: s.permits, permit: newPermit(s.c, s.key, ctx), ids: newIDs(s.c, n)}
+		w.demand = &demand{n: n, create: s.permits, permit: newPermit(s.c, s.key, ctx), ids: newIDs(s.c, n)}
 	})
 	if err != nil {
 		return nil, a.failed(err)

@@ -33,5 +33,5 @@ func (t *leaseCore) label() string {
 		}
 		of = &parts[0].leaseCore
 	}
-	return t.kind
+	return t.kind()
 }

@@ -156,7 +156,7 @@ func (e *quorumAcquire) pass(parts []*Lease) (successor *compositeLease, rest []
 	}
 	var passed []*Lease
 	for _, part := range parts {
-		l := newLease(part.client, part.kind, part.key, next.ctx)
+		l := newLease(part.client, part.kind(), part.key, next.ctx)
 		l.name = next.cfg.name
 		g, ok := part.grant.(*grant)
 		if ok && part.client.canPass(part.guard, e.cfg.terms, e.cfg.terms, tokens{}) && g.succeed(part, l) {

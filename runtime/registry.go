@@ -11,6 +11,7 @@ type registry[T registered] struct {
 	c      *Client // its mu guards the rest
 	create func(c *Client, key string) T
 	all    map[string]T
+	drop   func(key string) // forgets an entry
 }
 
 type registered interface {
@@ -20,7 +21,8 @@ type registered interface {
 }
 
 func newRegistry[T registered](c *Client, create func(c *Client, key string) T) registry[T] {
-	return registry[T]{c: c, create: create, all: map[string]T{}}
+	all := map[string]T{}
+	return registry[T]{c: c, create: create, all: all, drop: func(key string) { delete(all, key) }}
 }
 
 // enter returns the entry of key for a call, until exit. A call that releases can enter when the client is closed, too.
@@ -35,7 +37,7 @@ func (g *registry[T]) enter(key string, closing bool) (T, error) {
 	if !ok {
 		one = g.create(g.c, key)
 		g.all[key] = one
-		one.references().in = g
+		one.references().drop = g.drop
 	}
 	one.references().users++
 	g.c.running++
@@ -78,14 +80,12 @@ func (g *registry[T]) close() {
 	}
 }
 
-func (g *registry[T]) forget(key string) { delete(g.all, key) }
-
 // A referenced is one entry of a registry.
 type referenced struct {
 	c     *Client
 	key   string
-	users int32                       // calls, grants and requests that refer to it; guarded by c.mu
-	in    interface{ forget(string) } // its registry
+	users int32            // calls, grants and requests that refer to it; guarded by c.mu
+	drop  func(key string) // makes its registry forget it
 }
 
 func (e *referenced) references() *referenced { return e }
@@ -103,7 +103,7 @@ func (e *referenced) quit() {
 	defer e.c.mu.Unlock()
 	e.users--
 	if e.users == 0 {
-		e.in.forget(e.key)
+		e.drop(e.key)
 	}
 }
 

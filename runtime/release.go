@@ -87,9 +87,9 @@ func (op *releaseOp) wait(over time.Time, limit time.Duration) error {
 // answered, at most for Options.OpTimeout; after that it goes on in the background.
 func (r *resource) free(op *releaseOp) {
 	switch {
-	case op.ticket.settled != nil:
+	case op.ticket.rare().settled != nil:
 		r.c.spawn(func() {
-			op.ticket.outcomeUnknown = <-op.ticket.settled || op.ticket.outcomeUnknown // or that request could take the lock again, in vain
+			op.ticket.outcomeUnknown = <-op.ticket.extra.settled || op.ticket.outcomeUnknown // or that request could take the lock again, in vain
 			r.c.traces(trace.Unlocks, r.key, op.ticket.n)
 			r.c.releases.Submit(op, false)
 		})
@@ -101,7 +101,7 @@ func (r *resource) free(op *releaseOp) {
 }
 
 // simple reports whether the release is of nothing but the key, at once.
-func (op *releaseOp) simple() bool { return op.plain && op.ticket.settled == nil }
+func (op *releaseOp) simple() bool { return op.plain && op.ticket.rare().settled == nil }
 
 // handed reports whether the key came from another process of this library.
 func (op *releaseOp) handed() bool {
@@ -206,7 +206,7 @@ func (op *releaseOp) finish(done released, err error) {
 // The caller holds r.mu.
 func (r *resource) withdraw(tk *ticket) {
 	tk.to(ticketWithdrawing)
-	r.c.withdrawals.add(lockWithdrawer{r.key}, &withdrawal{n: tk.n, tokens: tk.inLine, watch: tk.ttl})
+	r.c.withdrawals.add(lockWithdrawer{r.key}, &withdrawal{n: tk.n, tokens: int(tk.inLine), watch: tk.ttl})
 }
 
 // lockAndWithdraw is withdraw for a caller that does not hold r.mu.
@@ -218,7 +218,7 @@ func (r *resource) lockAndWithdraw(tk *ticket) {
 
 // releaseOnce releases a ticket, alone.
 func (c *Client) releaseOnce(key string, tk *ticket) error {
-	return lockWithdrawer{key}.withdraw(c, []*withdrawal{{n: tk.n, tokens: tk.inLine}})
+	return lockWithdrawer{key}.withdraw(c, []*withdrawal{{n: tk.n, tokens: int(tk.inLine)}})
 }
 
 // withdrawBy withdraws a ticket of an owner to a read-write lock, of a lease of ttl, through release.

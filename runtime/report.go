@@ -39,7 +39,7 @@ func (t *leaseCore) cameBy() Grant {
 
 // given records that the caller has t. If t has ended already, given calls the hook now.
 func (t *leaseCore) given() {
-	t.had.Store(true)
+	t.progress.CompareAndSwap(leaseUnknown, leaseHad)
 	if t.ended() != nil {
 		t.report()
 	}
@@ -49,29 +49,21 @@ func (t *leaseCore) given() {
 // caller it has never begun.
 func (t *leaseCore) report() {
 	hook := t.client.opts.Hooks.Ended
-	if hook == nil || !t.had.Load() || t.ended() == nil || !t.reported.CompareAndSwap(false, true) {
+	if hook == nil || t.ended() == nil || !t.progress.CompareAndSwap(leaseHad, leaseReported) {
 		return
 	}
 	cause, at := t.ended(), monotonic.Time(t.over.Load())
 	hook(t.call.context(), EndEvent{
-		ID: t.call.id, Kind: Kind(t.kind), Name: t.call.name(), Template: t.call.cfg.template, Key: t.key, Parts: t.call.parts,
+		ID: t.call.id, Kind: Kind(t.kind()), Name: t.call.name, Template: t.call.template, Key: t.key, Parts: t.call.parts,
 		At: at.Std(), Held: at.Sub(t.began), Reason: reasonOf(cause), Cause: bare(t.key, cause),
 	})
 }
 
 // reportLater makes another goroutine report the end of t.
 func (t *leaseCore) reportLater() {
-	if t.had.Load() && !t.reported.Load() {
+	if t.progress.Load() == leaseHad {
 		t.client.reporter.later(t.report, false)
 	}
-}
-
-// context returns the context of hooks during a lease.
-func (a *attempt) context() context.Context {
-	if a.work != nil {
-		return a.work
-	}
-	return a.ctx
 }
 
 // mostReports is the number of waiting events from which on renewals are omitted.
@@ -158,11 +150,11 @@ func (c *Client) renewed(l *watchdog.Lease, err error) {
 	e := RenewEvent{Kind: Kind(l.Kind()), Name: l.Kind(), Key: l.Key(), Until: l.Until(), Err: err}
 	c.reporter.later(func() {
 		ctx := context.Background()
-		if whole := of.whole(); whole != nil && whole.had.Load() {
-			if err != nil && whole.reported.Load() {
+		if whole := of.whole(); whole != nil && whole.progress.Load() != leaseUnknown {
+			if err != nil && whole.progress.Load() == leaseReported {
 				return
 			}
-			ctx, e.ID, e.Name, e.Template = whole.call.context(), whole.call.id, whole.call.name(), whole.call.cfg.template
+			ctx, e.ID, e.Name, e.Template = whole.call.context(), whole.call.id, whole.call.name, whole.call.template
 		}
 		hook(ctx, e)
 	}, true)

@@ -43,6 +43,9 @@ func (r *resource) channel() string { return protocol.LockChannel(r.key) }
 
 func (r *resource) queueKey() string { return r.key }
 
+// lockKey returns the key that messages to a ticket are about.
+func (r *resource) lockKey() string { return r.key }
+
 // newTicket returns an empty ticket.
 func (r *resource) newTicket() *ticket {
 	if r.first.n == 0 {

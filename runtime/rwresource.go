@@ -68,7 +68,7 @@ func (r *rwResource) enter(ctx context.Context, l *Lease, cfg lockConfig) (enter
 		return false, nil, ErrClosed
 	}
 	entered, under, err = r.allowed(ctx, l, cfg.terms, cfg.maxHold)
-	if entered || under != nil || err != nil || l.kind == kindWrite {
+	if entered || under != nil || err != nil || l.kind() == kindWrite {
 		return entered, under, err
 	}
 	switch {
@@ -95,10 +95,10 @@ func (r *rwResource) enter(ctx context.Context, l *Lease, cfg lockConfig) (enter
 func (r *rwResource) allowed(ctx context.Context, l *Lease, t terms, limit time.Duration) (entered bool, under *rwGrant, err error) {
 	writes, reads := r.of(ctx, l)
 	switch {
-	case l.kind == kindWrite && writes != nil:
+	case l.kind() == kindWrite && writes != nil:
 		writes.attach(writes, l)
 		return true, nil, nil
-	case l.kind == kindWrite && reads != nil:
+	case l.kind() == kindWrite && reads != nil:
 		return false, nil, ErrUpgrade
 	case reads != nil && (reads.renewed() || !reads.terms.renew && !t.renew):
 		reads.attach(reads, l)

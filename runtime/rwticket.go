@@ -39,7 +39,7 @@ func (r *rwResource) ask(w *waiter) {
 		tk.n = r.c.ticketNumbers.Add(1)
 		tk.field = r.lock.Field(tk.n, tk.write)
 		tk.ttl = w.terms.ttl
-		r.c.connect(tk.n, r.key, tk)
+		r.c.connect(tk.n, tk)
 	}
 	tk.to(ticketAsking)
 	if tk.under == nil {
@@ -218,6 +218,9 @@ func (r *rwResource) withdraw(tk *rwTicket) {
 		return err
 	})
 }
+
+// lockKey returns the key that messages to the ticket are about.
+func (tk *rwTicket) lockKey() string { return tk.r.key }
 
 // handed is never called: no script hands a read-write lock over.
 func (tk *rwTicket) handed(uint64, handOver) {}

@@ -192,7 +192,11 @@ type shownCall struct {
 // waitingCalls returns the calls that wait for a key or for any.
 func (c *Client) waitingCalls(key string) (all []shownCall) {
 	c.eachWaiting(key, func(w *waiter, kind, key string) {
-		all = append(all, shownCall{w.call, kind, key, w.demand.n})
+		permits := 0
+		if w.demand != nil {
+			permits = w.demand.n
+		}
+		all = append(all, shownCall{w.call, kind, key, permits})
 	})
 	return all
 }
@@ -207,7 +211,7 @@ func (c *Client) eachWaiting(key string, f func(w *waiter, kind, key string)) {
 			return
 		}
 		if w.lease != nil {
-			kind = w.lease.kind
+			kind = w.lease.kind()
 		}
 		f(w, kind, key)
 	}

@@ -26,8 +26,8 @@ func (s ticketState) String() string { return ticketStates[s] }
 // A ticketCore is what tickets of all kinds of locks have in common. It is guarded by the lock of what the ticket asks for.
 type ticketCore struct {
 	n        uint64 // of its owner
+	refusals int32  // how often somebody else had what it asked for
 	state    ticketState
-	refusals int // how often somebody else had what it asked for
 
 	standing       bool // a request has asked for a place in the wait queue, which it may have still
 	unclaimedGrant bool // Redis granted it, but nobody was given it

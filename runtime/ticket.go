@@ -20,25 +20,37 @@ const handOverLease = protocol.HandOverLease
 type ticket struct {
 	ticketCore
 
-	inLine   int            // fencing tokens that its place asks for
-	tokens   tokens         // the tokens left of its grant or hand-over
 	made     monotonic.Time // before the first request that names it
 	ttl      time.Duration  // the longest lease that it asked for
 	granted  int64          // when another process handed it over, in microseconds by the server's clock
-	received time.Time      // when the message of that arrived
-	seen     *sighting      // of the last answer; nil before
-	recheck  *time.Timer    // looks again; made when first needed
-	start    time.Duration  // the start of Redisson's waiters when the lock was left to them last, unless they got it; 0 if it was not left to them
-	settled  chan bool      // if it was handed over during a request: gets a value with the answer to that, true for an unknown outcome
+	received monotonic.Time // when the message of that arrived
+	seen     sighting       // of the last answer
+	extra    *ticketExtra   // nil for most tickets
+	inLine   int32          // fencing tokens that its place asks for
 	look     bool           // there was a reason to ask while a request was under way
 }
 
 // A sighting relates the clock of the server to the local one: a request that was sent at local was
-// run when the server had the time server.
-type sighting struct{ local, server time.Time }
+// run when the server had the time server. The zero sighting is none.
+type sighting struct {
+	local  monotonic.Time
+	server int64 // in microseconds, as Redis has it
+}
+
+func sightingOf(sent, server time.Time) sighting {
+	return sighting{monotonic.Of(sent), server.UnixMicro()}
+}
+
+// known reports whether there was an answer.
+func (s sighting) known() bool { return !s.local.IsZero() }
+
+// before reports whether the server had the time at after the sighting.
+func (s sighting) before(at time.Time) bool { return at.UnixMicro() > s.server }
 
 // earliest returns the earliest local time at which the server can have had the time at.
-func (s sighting) earliest(at time.Time) time.Time { return s.local.Add(at.Sub(s.server)) }
+func (s sighting) earliest(at time.Time) time.Time {
+	return s.local.Std().Add(at.Sub(time.UnixMicro(s.server)))
+}
 
 // ticketFor returns the ticket of the queue for a waiter with terms t. It makes the ticket if there
 // is none.
@@ -46,8 +58,8 @@ func (r *resource) ticketFor(t terms) *ticket {
 	if r.ticket == nil {
 		n := r.c.ticketNumbers.Add(1)
 		r.ticket = r.newTicket()
-		r.ticket.n, r.ticket.made, r.ticket.inLine = n, monotonic.Now(), r.wants(t)
-		r.c.connect(n, r.key, r)
+		r.ticket.n, r.ticket.made, r.ticket.inLine = n, monotonic.Now(), int32(r.wants(t))
+		r.c.connect(n, r)
 	}
 	r.ticket.ttl = max(r.ticket.ttl, t.ttl)
 	return r.ticket
@@ -121,7 +133,9 @@ func (op *acquireOp) Append(keys, args []string) (allKeys, allArgs []string) {
 }
 
 // onWire returns tk in the form of the scripts.
-func (tk *ticket) onWire() protocol.Ticket { return protocol.Ticket{Number: tk.n, Tokens: tk.inLine} }
+func (tk *ticket) onWire() protocol.Ticket {
+	return protocol.Ticket{Number: tk.n, Tokens: int(tk.inLine)}
+}
 
 func (op *acquireOp) Answered(sent time.Time, reply protocol.Answer, err error) {
 	r := op.r
@@ -144,11 +158,11 @@ func (r *resource) settle(op *acquireOp, sent time.Time, reply protocol.Verdict,
 	w, tk, t := op.w, op.ticket, op.terms
 	r.busy--
 	r.answers.says(err == nil && !reply.Granted(), err)
-	if tk.settled != nil {
+	if settled := tk.rare().settled; settled != nil {
 		w.asks.Add(-1)
 		r.c.tracesAnswer(trace.Settled, r.key, tk.n, err)
 		// It was handed over during the request; its release waits for this.
-		tk.settled <- transport.Unknown(err)
+		settled <- transport.Unknown(err)
 		if g := r.grant; g != nil && g.ticket.n == tk.n && err == nil && !reply.Granted() && reply.At.UnixMicro() > tk.granted {
 			if time.Duration(reply.At.UnixMicro()-tk.granted)*time.Microsecond <= monotonic.Since(tk.made) {
 				r.c.spawn(func() { r.c.watchdog.Lose(&g.guard, watchdog.ErrRefused) })
@@ -175,16 +189,16 @@ func (r *resource) settle(op *acquireOp, sent time.Time, reply protocol.Verdict,
 		tk.forced, tk.unclaimedGrant = false, true // Redis lost it since; the waiter asks again, or the ticket is given up like a refused one
 	case yes:
 		w.asks.Add(-1) // before it gets what it wants, so that it can be used again
-		tk.tokens = newTokens(reply.Token, op.drawn)
+		tk.gets(newTokens(reply.Token, op.drawn))
 		r.promote(trace.Granted, tk, t, sent, t.ttl)
 		r.assign(next)
 		return nil
 	case err == nil:
 		refused = true
-		tk.seen = &sighting{sent, reply.At}
+		tk.seen = sightingOf(sent, reply.At)
 		tk.refusals++
-		if reply.Foreign {
-			tk.start = 0
+		if reply.Foreign && tk.extra != nil {
+			tk.extra.start = 0
 		}
 		r.c.contended.note(r.key, sent)
 		tk.unclaimedGrant = tk.unclaimedGrant && tk.olderThanGrant(sent, reply.At)
@@ -216,7 +230,7 @@ func (r *resource) settle(op *acquireOp, sent time.Time, reply protocol.Verdict,
 // olderThanGrant reports whether the answer to a request may be older than the hand-over of the key to the ticket. By
 // the clock of the server alone that could be so for ever, once the clock was set back.
 func (tk *ticket) olderThanGrant(sent, at time.Time) bool {
-	return tk.granted > at.UnixMicro() && sent.Before(tk.received)
+	return tk.granted > at.UnixMicro() && monotonic.Of(sent).Before(tk.received)
 }
 
 // handed handles the message that another process handed the lock over to the ticket n.
@@ -233,14 +247,14 @@ func (r *resource) handed(n uint64, o handOver) {
 		r.mu.Unlock()
 		return // known already, or given up
 	}
-	if tk.seen != nil && !at.After(tk.seen.server) {
+	if tk.seen.known() && !tk.seen.before(at) {
 		r.askFor(tk) // Redis has refused since
 		r.mu.Unlock()
 		return
 	}
-	tk.unclaimedGrant, tk.granted, tk.received = true, at.UnixMicro(), received
+	tk.unclaimedGrant, tk.granted, tk.received = true, at.UnixMicro(), monotonic.Of(received)
 	from := tk.made.Std()
-	if tk.seen != nil {
+	if tk.seen.known() {
 		from = tk.seen.earliest(at)
 	}
 	if from.After(received) {
@@ -259,10 +273,10 @@ func (r *resource) handed(n uint64, o handOver) {
 		r.askFor(tk) // to ask for the terms that it needs
 	default:
 		if tk.state == ticketAsking {
-			tk.settled = make(chan bool, 1)
+			tk.more().settled = make(chan bool, 1)
 		}
 		tk.othersWait = tk.othersWait || o.others
-		tk.tokens = newTokens(o.token, tk.inLine)
+		tk.gets(newTokens(o.token, int(tk.inLine)))
 		r.promote(trace.Handed, tk, w.terms, from, first).handed = true
 		r.c.counts.remote.Add(1)
 		w.lease.came = fromThere
@@ -289,7 +303,7 @@ func (r *resource) resubscribed(n uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.ticket != nil && r.ticket.n == n {
-		r.ticket.seen = nil
+		r.ticket.seen = sighting{}
 		r.askFor(r.ticket)
 	}
 }
@@ -309,13 +323,14 @@ func (r *resource) soon(n uint64, d time.Duration) {
 	if tk == nil || tk.n != n {
 		return
 	}
+	x := tk.more()
 	if d <= longestStart { // otherwise the waiter before it was granted the lock
-		tk.start = d
+		x.start = d
 	}
-	if tk.recheck != nil {
-		tk.recheck.Reset(d)
+	if x.recheck != nil {
+		x.recheck.Reset(d)
 	} else {
-		tk.recheck = time.AfterFunc(d, func() { r.look(n) })
+		x.recheck = time.AfterFunc(d, func() { r.look(n) })
 	}
 }
 
@@ -330,9 +345,9 @@ const (
 // not their turn. They have every other turn, after a hand-over, and after each start for which they were too slow,
 // until they had the longest.
 func (tk *ticket) startAfter(handed bool) time.Duration {
-	switch {
-	case 0 < tk.start && tk.start < longestStart:
-		return min(2*tk.start, longestStart)
+	switch start := tk.rare().start; {
+	case 0 < start && start < longestStart:
+		return min(2*start, longestStart)
 	case handed:
 		return firstStart
 	}
@@ -396,7 +411,7 @@ func (r *resource) resume(again *ticket, t terms, done released, err error) (res
 	switch {
 	case done.Outcome == protocol.Kept && w != nil && w.terms == t && r.c.opts.Replicas == 0 && r.c.granting() && (!t.fenced || done.Token > 0) &&
 		now().Before(done.sent.Add(t.ttl-watchdog.Margin(t.ttl))):
-		again.tokens = newTokens(done.Token, again.inLine)
+		again.gets(newTokens(done.Token, int(again.inLine)))
 		r.promote(trace.Granted, again, t, done.sent, t.ttl).handed = true
 		r.assign(w)
 		return nil
@@ -414,7 +429,7 @@ func (r *resource) resume(again *ticket, t terms, done released, err error) (res
 	case err != nil || again.unclaimedGrant || again.look || done.Outcome == protocol.NotOurs || w.place.leading():
 		r.promptHead()
 	default:
-		again.seen = &sighting{done.sent, done.At}
+		again.seen = sightingOf(done.sent, done.At)
 		w.place.state = placeLeading
 		w.notify(event{kind: refusedFor, ttl: handOverLease, inLine: true})
 	}

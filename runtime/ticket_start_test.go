@@ -22,7 +22,7 @@ func TestTicket_StartAfter(t *testing.T) {
 		{5 * ms, false, 10 * ms}, {10 * ms, true, 20 * ms}, {20 * ms, false, 40 * ms}, {40 * ms, false, 50 * ms},
 		{50 * ms, false, 0}, {50 * ms, true, 5 * ms}, // the longest was not enough: it begins anew
 	} {
-		tk := &ticket{start: c.before}
+		tk := &ticket{extra: &ticketExtra{start: c.before}}
 		require.Equal(t, c.want, tk.startAfter(c.handed), "after %v, handed over: %t", c.before, c.handed)
 	}
 }
@@ -35,14 +35,14 @@ func TestTicket_HearsOfAStart(t *testing.T) {
 	t.Cleanup(func() { _ = c.Close() })
 	r := &resource{referenced: referenced{c: c, key: redistest.Key(t, "k")}}
 	r.ticket = &ticket{ticketCore: ticketCore{n: 7}}
-	t.Cleanup(func() { r.ticket.recheck.Stop() })
+	t.Cleanup(func() { r.ticket.extra.recheck.Stop() })
 	for _, pause := range []time.Duration{20 * time.Millisecond, handOverLease} {
 		r.soon(7, pause)
 		r.mu.Lock()
-		start := r.ticket.start
+		start := r.ticket.extra.start
 		r.mu.Unlock()
 		require.Equal(t, 20*time.Millisecond, start)
 	}
 	r.soon(8, 5*time.Millisecond)
-	require.Equal(t, 20*time.Millisecond, r.ticket.start, "of another ticket")
+	require.Equal(t, 20*time.Millisecond, r.ticket.extra.start, "of another ticket")
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
@@ -26,7 +27,7 @@ func TestResource_AsksOnceMoreWhenTheClockWasSetBack(t *testing.T) {
 			w.place.state = placeLeading
 			tk := r.ticketFor(w.terms)
 			sent := now()
-			tk.unclaimedGrant, tk.granted, tk.received = true, time.Now().UnixMicro(), now() // as handed does for one who has to ask
+			tk.unclaimedGrant, tk.granted, tk.received = true, time.Now().UnixMicro(), monotonic.Now() // as handed does for one who has to ask
 			answer := func(sent time.Time) eventKind {
 				r.busy = 1
 				tk.to(ticketAsking)

@@ -35,7 +35,7 @@ func (u user) Changed(keys []string) {
 	c := u.c
 	if keys == nil {
 		c.watchdog.Recheck()
-		c.lookAll(func(connection) bool { return true })
+		c.lookAll(func(subscriber) bool { return true })
 		for _, kind := range counted {
 			for _, ct := range c.countersOf(kind).some("") {
 				ct.wake()

@@ -41,23 +41,26 @@ type queueing interface{ queueKey() (key string) }
 // A waiter is one call that waits in a contest.
 type waiter struct {
 	terms  terms
-	limit  time.Duration // WithMaxHold, or 0
-	events eventQueue    // from the contest
-	alarm  *time.Timer   // pokes it; made at first use
-	lease  *Lease        // the lease for it
-	call   call          // the waiting call
-	place  place         // its place in the contest
-	demand demand        // its demand at a counter
-	rw     *rwTicket     // its ticket, for an RWMutex
+	limit  time.Duration  // WithMaxHold, or 0
+	events eventQueue     // from the contest
+	alarm  monotonic.Time // when it is poked; 0 if that was never set, or cancelled
+	lease  *Lease         // the lease for it
+	call   call           // the waiting call
+	place  place          // its place in the contest
+	demand *demand        // its demand at a counter, else nil
+	rw     *rwTicket      // its ticket, for an RWMutex
+
+	suspicion suspicion // its place among the suspects
 
 	asks    atomic.Int32          // number of its requests under way
 	poked   atomic.Bool           // a poke is among the events
+	alarmed int32                 // its place among the alarms, counted from 1; 0 if it is none of them
 	follows bool                  // it waits only for the answer to an earlier request of this process
 	patient bool                  // only an answer can end a request of it
 	quorum  bool                  // it asks many servers, one of which may take longer than the others
+	attends bool                  // it listens for messages to the wait queue, until it leaves
 	number  atomic.Uint64         // its number for other processes; 0 as long as it has none
 	broken  atomic.Pointer[error] // why it ends, since it was in a deadlock; or nil
-	attends bool                  // it listens for messages to the wait queue, until it leaves
 }
 
 // A call describes the call of a waiter, for readers from outside. It does not change once the waiter has joined a
@@ -119,20 +122,4 @@ func (w *waiter) nextEvent() (ev event, ok bool) {
 		w.poked.Store(false)
 	}
 	return ev, ok
-}
-
-// wait pokes w after d.
-func (w *waiter) wait(d time.Duration) {
-	if w.alarm == nil {
-		w.alarm = time.AfterFunc(d, w.poke)
-		return
-	}
-	w.alarm.Reset(d)
-}
-
-// calm cancels wait.
-func (w *waiter) calm() {
-	if w.alarm != nil {
-		w.alarm.Stop()
-	}
 }

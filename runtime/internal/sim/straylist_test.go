@@ -49,7 +49,7 @@ var strayMutants = []mutant{
 	},
 	{
 		strays: true, name: "renewed after Unlock", kind: "mutex", file: "runtime/grant.go",
-		old: "	r.c.watchdog.Stop(&g.guard)\n	if g.ticket.settled", new: "	if g.ticket.settled",
+		old: "	r.c.watchdog.Stop(&g.guard)\n	if g.ticket.rare().settled", new: "	if g.ticket.rare().settled",
 	},
 	{
 		strays: true, name: "asks while it asks", kind: "mutex", file: "runtime/resource.go",
@@ -61,7 +61,7 @@ var strayMutants = []mutant{
 	},
 	{
 		strays: true, name: "a token of a hand-over that the server has not drawn", kind: "mutex", file: "runtime/ticket.go",
-		old: "newTokens(o.token, tk.inLine)", new: "newTokens(o.token+1, tk.inLine)",
+		old: "newTokens(o.token, int(tk.inLine))", new: "newTokens(o.token+1, int(tk.inLine))",
 	},
 	{
 		strays: true, name: "readers pass writers in line", kind: "rw", file: "scripts/rw.lua",

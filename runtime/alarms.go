@@ -1,0 +1,97 @@
+package lockrt
+
+import (
+	"container/heap"
+	"sync"
+	"time"
+
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
+)
+
+// alarms make the waiters of a client ask again when it is time. One timer serves them all: a timer for each takes eight times the
+// memory.
+type alarms struct {
+	mu    sync.Mutex // guards the rest, and the alarms of waiters
+	queue alarmQueue
+	timer *time.Timer    // made for the first alarm
+	armed monotonic.Time // when the timer fires; 0 if it is not set
+}
+
+// set pokes w in d, and not when it was to be poked before.
+func (a *alarms) set(w *waiter, d time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := monotonic.Now()
+	w.alarm = now.Add(d)
+	if w.alarmed > 0 {
+		heap.Fix(&a.queue, int(w.alarmed)-1)
+	} else {
+		heap.Push(&a.queue, w)
+	}
+	if a.armed.IsZero() || w.alarm.Before(a.armed) {
+		a.arm(w.alarm, now)
+	}
+}
+
+// stop cancels set. After that w gets no poke of the alarms.
+func (a *alarms) stop(w *waiter) {
+	if w.alarm.IsZero() {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if w.alarmed > 0 {
+		heap.Remove(&a.queue, int(w.alarmed)-1)
+	}
+	w.alarm = 0
+}
+
+// arm sets the timer. The caller holds a.mu.
+func (a *alarms) arm(at, now monotonic.Time) {
+	a.armed = at
+	if a.timer == nil {
+		a.timer = time.AfterFunc(at.Sub(now), a.come)
+	} else {
+		a.timer.Reset(at.Sub(now))
+	}
+}
+
+// come pokes the waiters whose time has come, and sets the timer for the next one. It stays set when that one has gone.
+func (a *alarms) come() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := monotonic.Now()
+	for len(a.queue) > 0 && !a.queue[0].alarm.After(now) {
+		heap.Pop(&a.queue).(*waiter).poke()
+	}
+	a.armed = 0
+	if len(a.queue) > 0 {
+		a.arm(a.queue[0].alarm, now)
+	}
+}
+
+// An alarmQueue is a heap of waiters by their alarms.
+type alarmQueue []*waiter
+
+func (q alarmQueue) Len() int           { return len(q) }
+func (q alarmQueue) Less(i, j int) bool { return q[i].alarm.Before(q[j].alarm) }
+
+func (q alarmQueue) Swap(i, j int) {
+	q[i], q[j] = q[j], q[i]
+	q[i].alarmed, q[j].alarmed = int32(i)+1, int32(j)+1
+}
+
+func (q *alarmQueue) Push(x any) {
+	w := x.(*waiter)
+	*q = append(*q, w)
+	w.alarmed = int32(len(*q))
+}
+
+func (q *alarmQueue) Pop() any {
+	old := *q
+	w := old[len(old)-1]
+	old[len(old)-1] = nil
+	*q = old[:len(old)-1]
+	w.alarmed = 0
+	return w
+}

@@ -1,0 +1,34 @@
+package lockrt
+
+import "time"
+
+// A ticketExtra is what few tickets have: a process may hold very many locks. The zero value is that of a ticket without one.
+type ticketExtra struct {
+	settled chan bool     // if it was handed over during a request: gets a value with the answer to that, true for an unknown outcome
+	tokens  tokens        // the tokens left of its grant or hand-over
+	recheck *time.Timer   // looks again
+	start   time.Duration // the start of Redisson's waiters when the lock was left to them last, unless they got it; 0 if it was not left to them
+}
+
+// rare returns the extra of the ticket as it is.
+func (tk *ticket) rare() ticketExtra {
+	if tk.extra == nil {
+		return ticketExtra{}
+	}
+	return *tk.extra
+}
+
+// more returns the extra of the ticket, to change it.
+func (tk *ticket) more() *ticketExtra {
+	if tk.extra == nil {
+		tk.extra = new(ticketExtra)
+	}
+	return tk.extra
+}
+
+// gets gives the ticket its fencing tokens.
+func (tk *ticket) gets(drawn tokens) {
+	if drawn != tk.rare().tokens {
+		tk.more().tokens = drawn
+	}
+}
