@@ -274,6 +274,8 @@ func (r *resource) handed(n uint64, o handOver) {
 	default:
 		if tk.state == ticketAsking {
 			tk.more().settled = make(chan bool, 1)
+		} else {
+			tk.standing = false // the hand-over took it out of the wait queue, and no request puts it back
 		}
 		tk.othersWait = tk.othersWait || o.others
 		tk.gets(newTokens(o.token, int(tk.inLine)))
