@@ -47,7 +47,8 @@ func entering(tb testing.TB, hooks lockrt.Hooks) func() {
 // Without hooks a call takes the memory of its lease and nothing for those who could observe it.
 func TestHooks_NoneTakeNoMemory(t *testing.T) {
 	call := entering(t, observers["none"])
-	require.LessOrEqual(t, testing.AllocsPerRun(1000, call), 1.0)
+	// So many runs that what the client allocates meanwhile, such as for its connections, does not count.
+	require.LessOrEqual(t, testing.AllocsPerRun(50_000, call), 1.0)
 }
 
 // BenchmarkHooks is what hooks that do nothing cost a call that contacts nobody, beside the same call without hooks.
