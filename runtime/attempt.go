@@ -200,7 +200,6 @@ func outcomeOf(err error) Outcome {
 
 // reasonOf returns the reason for which a lease ended with cause.
 func reasonOf(cause error) EndReason {
-	var silent *watchdog.UnconfirmedError
 	switch {
 	case cause == ErrReleased: //nolint:errorlint // this very one, which is nearly all of them
 		return EndReleased
@@ -214,7 +213,8 @@ func reasonOf(cause error) EndReason {
 		return EndElapsed
 	case errors.Is(cause, watchdog.ErrTooLong):
 		return EndMaxHold
-	case errors.As(cause, &silent):
+	}
+	if _, ok := errors.AsType[*watchdog.UnconfirmedError](cause); ok {
 		return EndUnconfirmed
 	}
 	return EndOther
