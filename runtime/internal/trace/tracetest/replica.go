@@ -31,7 +31,7 @@ type Run struct {
 // The times of a real server are as exact as its milliseconds, and as the moments at which a busy machine notes them. How long a client
 // trusts in its lease is not replayed: it may be kept from noting that.
 const (
-	realSlack = 100 * time.Millisecond
+	realSlack = 300 * time.Millisecond
 	realLate  = time.Hour
 )
 
@@ -91,8 +91,12 @@ type replica struct {
 	peer *server.Peer
 }
 
-// lag is how much later keys expire: for longer than two looks of a server at its clock, for one command, are apart.
-const lag = 20 * time.Millisecond
+// A server looks at its clock for a command, and once more for its MONITOR: a busy machine may stop it in between. lag is how much later keys
+// expire in a replica, which is longer. A turn, which is shorter, is sure unless it ends within turnLag.
+const (
+	lag     = 300 * time.Millisecond
+	turnLag = 40 * time.Millisecond
+)
 
 func newReplica() (*replica, error) {
 	m := miniredis.NewMiniRedis()
@@ -347,10 +351,14 @@ func (r *replica) seeRW(key string) (*spec.RWSeen, spec.Turn) {
 		there(&d)
 		seen.Holds[owner] = d
 	}
-	if seen.Turn.For > 0 {
-		sure = sure && seen.Turn.For >= 2*lag
-		seen.Turn.For = max(0, seen.Turn.For-lag)
-		seen.Turn.On = seen.Turn.For > 0
+	if turn := &seen.Turn; turn.Whose != "none" {
+		known := seen.Known // for which it is kept, after it is over
+		if turn.Last != "" {
+			known -= 2 * time.Second
+		}
+		sure = sure && known.Abs() > turnLag
+		turn.For = max(0, known)
+		turn.On = turn.For > 0
 	}
 	if !sure {
 		return nil, seen.Turn
