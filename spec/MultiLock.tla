@@ -1,13 +1,13 @@
 ----------------------------- MODULE MultiLock -----------------------------
 (***************************************************************************)
-(* Several mutexes as one: all or none. How to read it, and how time is    *)
-(* kept, is said in Mutex.tla.                                             *)
+(* Several mutexes as one: all or none. Mutex.tla says how to read a       *)
+(* module and how time passes.                                             *)
 (*                                                                         *)
 (* The members are numbered in the order of their keys, which is the same  *)
-(* for all processes. Each is a mutex as Mutex.tla has it, which says what *)
-(* becomes of a request whose outcome is unknown: its claim is withdrawn,  *)
-(* until the server has answered (back). Waiting is: standing in the line  *)
-(* of one member.                                                          *)
+(* for all processes. Each is a mutex as in Mutex.tla, which says what     *)
+(* happens to a request with an unknown outcome: its ticket is withdrawn   *)
+(* until the server has answered (back). A process that waits stands in    *)
+(* the wait queue of one member.                                           *)
 (***************************************************************************)
 EXTENDS Integers, FiniteSets, Sequences, TLC
 
@@ -16,13 +16,13 @@ CONSTANTS
   Members,     \* 1..n
   Some,        \* processes that want all but the first; the others want all
   Lease,
-  Losses,      \* how many members may be lost: deleted behind the holder's back
+  Losses,      \* the largest number of members whose keys are deleted
   None
 
 VARIABLES
-  srv,         \* of each member: who has it, for how long, and its line
-  proc,        \* of each process: st, the member it waits for, and ghost: what its lease is of
-  part,        \* of each process and member: none, asks, yes (answered), has, back
+  srv,         \* of each member: its owner, for how long, and its wait queue
+  proc,        \* of each process: its state, and the member that it waits for
+  part,        \* of each process and member: none, has, or back
   losses
 
 vars == <<srv, proc, part, losses>>
@@ -41,8 +41,9 @@ Complete(p) == \A k \in Wants[p] : part[p][k].st = "has"
 Listed(line, p) == \E i \in 1..Len(line) : line[i] = p
 Without(line, p) == SelectSeq(line, LAMBDA x : x # p)
 
-(* Who has what it waits for, or holds the whole, renews: watchdog. So     *)
-(* only what a process has not heard of runs out, and what is lost.        *)
+(* The watchdog renews what a process has, and what it holds. So only the  *)
+(* parts that a process does not know of expire, and those that are lost.  *)
+(* Environment: the clocks.                                                *)
 Tick == /\ srv' = [k \in Members |->
              LET s == srv[k]
                  renewed == s.owner # None /\ part[s.owner][k].st = "has" /\ part[s.owner][k].trust > 0
@@ -54,14 +55,15 @@ Tick == /\ srv' = [k \in Members |->
         /\ UNCHANGED <<proc, losses>>
 
 -----------------------------------------------------------------------------
-(* MultiLock.Lock begins. *)
+(* A call begins. Code: MultiLock.Lock, MultiLock.take.                    *)
 Begin(p) == /\ proc[p].st = "idle" /\ \A k \in Members : part[p][k].st = "none"
             /\ proc' = [proc EXCEPT ![p] = [st |-> "takes", for |-> 0]]
             /\ UNCHANGED <<srv, part, losses>>
 
-(* tryTogether, multilock.go, and take.lua: the rest is asked for at once, *)
-(* without standing in line. Up to the first that is refused it is kept,   *)
-(* what is behind that is given back; then it is waited for alone.         *)
+(* The call asks for all missing members at once, without joining a wait   *)
+(* queue. It keeps those before the first refused one, and gives back      *)
+(* those behind it. Then it waits for the refused one alone. Code:         *)
+(* tryTogether, take.lua.                                                  *)
 Try(p) == /\ proc[p].st = "takes" /\ ~Complete(p)
           /\ LET rest == {k \in Wants[p] : part[p][k].st # "has"}
                  got == {k \in rest : srv[k].owner = None}
@@ -75,8 +77,9 @@ Try(p) == /\ proc[p].st = "takes" /\ ~Complete(p)
                           for |-> CHOOSE k \in rest \ got : \A i \in rest \ got : k <= i]]
           /\ UNCHANGED losses
 
-(* The reply to that is lost: nobody knows what was granted. All of it is  *)
-(* given back, and the call begins again or fails.                         *)
+(* The reply to that is lost, so the call does not know which members it   *)
+(* has. It gives back all of them, and begins again or fails. Code:        *)
+(* tryTogether, undo.                                                      *)
 TryLost(p) == /\ proc[p].st = "takes" /\ ~Complete(p)
               /\ srv' = [k \in Members |-> IF k \in Wants[p] /\ srv[k].owner = None
                                            THEN [srv[k] EXCEPT !.owner = p, !.left = Lease] ELSE srv[k]]
@@ -85,7 +88,8 @@ TryLost(p) == /\ proc[p].st = "takes" /\ ~Complete(p)
               /\ proc' = [proc EXCEPT ![p] = [st |-> "idle", for |-> 0]]
               /\ UNCHANGED losses
 
-(* The member that was refused is waited for, as a mutex is: acquire.lua.  *)
+(* The call waits for the refused member, as for a mutex. Code:            *)
+(* MultiLock.behind, acquire.lua.                                          *)
 Stand(p) == /\ proc[p].st = "waits"
             /\ LET k == proc[p].for IN
                  /\ part[p][k].st = "none"
@@ -98,20 +102,21 @@ Stand(p) == /\ proc[p].st = "waits"
                          /\ UNCHANGED <<part, proc>>
             /\ UNCHANGED losses
 
-(* It was handed over. *)
+(* Another process handed the member over. Code: resource.handed.          *)
 Handed(p) == /\ proc[p].st = "waits" /\ srv[proc[p].for].owner = p
              /\ part[p][proc[p].for].st = "none"
              /\ part' = [part EXCEPT ![p][proc[p].for] = [st |-> "has", trust |-> srv[proc[p].for].left]]
              /\ proc' = [proc EXCEPT ![p] = [st |-> "takes", for |-> 0]]
              /\ UNCHANGED <<srv, losses>>
 
-(* unite: all of them are there, so the whole is a lease. *)
+(* The call has all members, so the whole is a lease. Code: compose.       *)
 Take(p) == /\ proc[p].st = "takes" /\ Complete(p)
            /\ proc' = [proc EXCEPT ![p].st = "holds"]
            /\ UNCHANGED <<srv, part, losses>>
 
-(* undo, union.unlock: whatever happens, all that it has is given back.    *)
-(* Where it waits it leaves the line.                                      *)
+(* The call ends, or the holder unlocks: all members that the process has  *)
+(* are given back. A process that waits leaves the wait queue. Code: undo, *)
+(* compositeLease.unlock.                                                  *)
 End(p) == /\ proc[p].st \in {"takes", "waits", "holds"}
           /\ part' = [part EXCEPT ![p] = [k \in Members |->
                IF @[k].st = "has" \/ (proc[p].st = "waits" /\ proc[p].for = k)
@@ -119,8 +124,9 @@ End(p) == /\ proc[p].st \in {"takes", "waits", "holds"}
           /\ proc' = [proc EXCEPT ![p] = [st |-> "idle", for |-> 0]]
           /\ UNCHANGED <<srv, losses>>
 
-(* A member is lost: the whole is, and what is left is given back. While   *)
-(* others are still waited for all begins again: MultiLock.Lock.           *)
+(* A member is lost, so the whole is lost, and the other members are given *)
+(* back. A call that still waits begins again. Code: compositeLease.look,  *)
+(* MultiLock.take.                                                         *)
 Lost(p) == /\ proc[p].st \in {"takes", "waits", "holds"}
            /\ \E k \in Wants[p] : part[p][k].st = "has" /\ (part[p][k].trust = 0 \/ srv[k].owner # p)
            /\ part' = [part EXCEPT ![p] = [k \in Members |->
@@ -129,7 +135,8 @@ Lost(p) == /\ proc[p].st \in {"takes", "waits", "holds"}
            /\ proc' = [proc EXCEPT ![p] = [st |-> "idle", for |-> 0]]
            /\ UNCHANGED <<srv, losses>>
 
-(* release.lua: to the first in line, or free. *)
+(* The release goes to the first process in the wait queue, or frees the   *)
+(* key. Code: release.lua.                                                 *)
 Release(p, k) ==
   /\ part[p][k].st = "back"
   /\ LET line == Without(srv[k].line, p) IN
@@ -140,7 +147,7 @@ Release(p, k) ==
   /\ part' = [part EXCEPT ![p][k] = Nothing]
   /\ UNCHANGED <<proc, losses>>
 
-(* Somebody deletes the key of a member. *)
+(* The key of a member is deleted. Environment: an operator.               *)
 Delete(k) == /\ losses > 0 /\ losses' = losses - 1 /\ srv[k].owner # None
              /\ srv' = [srv EXCEPT ![k].owner = None, ![k].left = 0]
              /\ UNCHANGED <<proc, part>>
@@ -152,8 +159,8 @@ Next == \/ Tick
 Spec == Init /\ [][Next]_vars
 Alike == Permutations(Procs \ Some)
 
-(* For liveness: time passes, servers answer, what is handed over is heard *)
-(* of some time before it runs out, and who holds unlocks.                 *)
+(* For liveness: time passes, servers answer, a message of a hand-over     *)
+(* arrives eventually before its lease is over, and a holder unlocks.      *)
 Fairness == /\ WF_vars(Tick)
             /\ \A p \in Procs : /\ WF_vars(Try(p)) /\ SF_vars(Stand(p)) /\ SF_vars(Handed(p)) /\ WF_vars(Take(p))
                                 /\ WF_vars(Lost(p))
@@ -164,22 +171,24 @@ FairSpec == Spec /\ Fairness
 -----------------------------------------------------------------------------
 Trusts(p) == proc[p].st = "holds" /\ \A k \in Wants[p] : Has(p, k)
 
-(* All: who trusts in the whole has every member, unless one was deleted.  *)
+(* All: a process that trusts the whole is the owner of every member,      *)
+(* unless a member was deleted.                                            *)
 InvAll == \A p \in Procs : Trusts(p) /\ losses = Losses => \A k \in Wants[p] : srv[k].owner = p
 
-(* Two that want a member in common are never both trusted.                *)
+(* Two calls that want a member in common never both trust their leases.   *)
 InvExclusion == \A p, q \in Procs :
   p # q /\ Trusts(p) /\ Trusts(q) /\ losses = Losses => Wants[p] \cap Wants[q] = {}
 
-(* None: who has given up has nothing that is not being given back.        *)
+(* None: a process that has given up is the owner of no member that is not *)
+(* being given back.                                                       *)
 InvNone == \A k \in Members :
   srv[k].owner # None /\ proc[srv[k].owner].st = "idle" => part[srv[k].owner][k].st = "back"
 
-(* Nobody waits while he has a key that is behind the one he waits for: so *)
-(* nobody waits in a circle.                                               *)
+(* A process waits for no member while it has one behind that, in the      *)
+(* order of the keys: so no processes wait in a circle.                    *)
 InvOrder == \A p \in Procs :
   proc[p].st = "waits" => \A k \in Members : part[p][k].st = "has" => k < proc[p].for
 
-(* Whoever waits gets on: he is served, or gives up.                       *)
+(* A process that waits gets the member, or gives up.                      *)
 Served == \A p \in Procs : (proc[p].st = "waits") ~> (proc[p].st # "waits")
 =============================================================================

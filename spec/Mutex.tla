@@ -1,26 +1,38 @@
 ------------------------------- MODULE Mutex -------------------------------
 (***************************************************************************)
-(* One mutex, as processes of this library share it through one server.    *)
+(* One mutex that processes of this library share through one server.      *)
 (*                                                                         *)
-(* To read it as a Go programmer: a state is one value of each variable    *)
-(* below. An action says in which states it may happen, and what the       *)
-(* variables are afterwards: x' is x in the next state. The checker        *)
-(* begins with Init, does whatever any action permits, in every order, and *)
-(* looks at each state whether the properties at the end hold.             *)
+(* How a Go programmer reads it: a state is one value for each of the      *)
+(* variables below. An action says in which states it can happen and which *)
+(* values the variables have after it: x' is x in the next state. The      *)
+(* checker begins with Init, does each action that is possible, in every   *)
+(* order, and checks in each state that the properties at the end hold.    *)
 (*                                                                         *)
-(* Time. Clocks run at one speed, and nobody reads another one's. So no    *)
-(* date is kept, only how long something is ago (age) or has to go (left,  *)
-(* trust). Tick lets one unit pass. Ages beyond the longest lease make no  *)
-(* difference and stay what they are. So there is no end of time here, and *)
-(* still a finite number of states.                                        *)
+(* Each action names the code that does it: after "Code:" stand methods of *)
+(* the package runtime and its internal package watchdog, and scripts,     *)
+(* with a function of the script after a slash. A test checks that these   *)
+(* names exist. After "Environment:" stands what the network, the clock,   *)
+(* the server, an operator or a program with Redisson does.                *)
 (*                                                                         *)
-(* A process that takes no step while others do is stopped: nothing here   *)
-(* has to happen, except where MutexLive.tla says so.                      *)
+(* Time. All clocks run at one speed, and no process reads the clock of    *)
+(* another one. So the module keeps no dates. It keeps how long ago        *)
+(* something happened (age) and how long something lasts (left, trust).    *)
+(* Tick is the passage of one unit of time. Ages beyond the longest lease  *)
+(* make no difference and do not grow. So time has no end, and the number  *)
+(* of states is finite.                                                    *)
 (*                                                                         *)
-(* What is left out: goroutines of one process (home.go hands the key on   *)
-(* among them without a word to Redis), fixed leases, which are leases     *)
+(* A process that does nothing while others act is a stopped process: no   *)
+(* action has to happen, except where MutexLive.tla says so.               *)
+(*                                                                         *)
+(* Names. Claim in a name is about the hand-over: Claim is its lease       *)
+(* (handOverLease), and a process that is Claiming has a ticket that       *)
+(* waits. The line is the wait queue.                                      *)
+(*                                                                         *)
+(* Left out are goroutines of one process (grant.end passes the lock on    *)
+(* among them without a request), leases of fixed length, which are leases *)
 (* that are not renewed, batches, which are requests that are sent         *)
-(* together, and the margin, by which trust ends even earlier than here.   *)
+(* together, and the margin, by which the trust ends even earlier than     *)
+(* here.                                                                   *)
 (***************************************************************************)
 EXTENDS Integers, Sequences, FiniteSets, TLC
 
@@ -28,25 +40,25 @@ CONSTANTS
   Procs,      \* processes of this library, each one Client
   Numbers,    \* owner numbers of a process; one is used again when nothing knows it any more
   Lease,      \* what a request and a renewal ask for
-  Claim,      \* claimLease: what a process gets that is handed the lock
+  Claim,      \* handOverLease: the lease of a process that the lock is handed over to
   MaxNet,     \* messages that may be under way at a time
-  Faults,     \* how many faults of Kinds may happen
+  Faults,     \* the largest number of faults of Kinds
   Kinds,      \* a subset of "lose", "repeat", "crash", "flush", "failover", "ahead", "back"
-  Lossy,      \* TRUE: any message may get lost, beside the faults
-  Prompt,     \* TRUE: a request that takes as long as a lease is not done any more
-  Contended,  \* TRUE: a claim may stand in line before it was ever refused
-  Java,       \* TRUE: a program with Redisson races for the lock
-  None        \* nobody
+  Lossy,      \* TRUE: any message can be lost, besides the faults
+  Prompt,     \* TRUE: the server runs no request that is as old as a lease
+  Contended,  \* TRUE: the first request of a ticket can join the wait queue
+  Java,       \* TRUE: a program with Redisson competes for the lock
+  None        \* no owner
 
 VARIABLES
-  srv,        \* the server: the lock, and the line beside it
+  srv,        \* the server: the lock and its wait queue
   proc,       \* what each process knows
-  net,        \* messages under way, in no order
-  gone,       \* claims that nobody wants any more, and that Redis is told to forget
-  copy,       \* what a replica knows: srv as it was, or None
-  lost,       \* owners whose grant a fault has made the server forget
-  fell,       \* TRUE once a fencing token was no larger than one before
-  left        \* how many faults may still happen
+  net,        \* messages that are under way, in no order
+  gone,       \* tickets without a waiter, which Redis has to forget
+  copy,       \* the state of a replica: an earlier srv, or None
+  lost,       \* owners whose grant the server has forgotten because of a fault
+  fell,       \* TRUE once a fencing token was not larger than an earlier one
+  left        \* number of faults that can still happen
 
 vars == <<srv, proc, net, gone, copy, lost, fell, left>>
 
@@ -58,9 +70,9 @@ Min(a, b) == IF a < b THEN a ELSE b
 
 Owner(p, n) == <<p, n>>            \* "<uuid>:<n>", the field of the hash
 Redisson == <<None, 0>>           \* the owner of the Java program
-Own(p) == Owner(p, proc[p].n)      \* of the present claim or hold of p
+Own(p) == Owner(p, proc[p].n)      \* of the present ticket or grant of p
 
-NoSight == 99                      \* no request of this claim was refused yet
+NoSight == 99                      \* no request of this ticket was refused yet
 
 Listed(line, o) == \E i \in 1..Len(line) : line[i] = o
 Without(line, o) == SelectSeq(line, LAMBDA x : x # o)
@@ -70,17 +82,17 @@ Free == srv.owner = None
 Idle(s) == [s EXCEPT !.st = "idle", !.n = 0, !.made = 0, !.slack = NoSight,
                      !.asking = FALSE, !.doubt = FALSE, !.trust = 0]
 
-(* A message has the same fields whatever it is: kind, owner, age since    *)
-(* the request was sent (or since the hand-over was done), and one more    *)
-(* number.                                                                 *)
+(* A message has the same fields for each kind: kind, owner, age, which is *)
+(* the time since the request was sent or since the hand-over, and one     *)
+(* more number.                                                            *)
 Msg(kind, o, age, arg) == [kind |-> kind, o |-> o, age |-> age, arg |-> arg]
-Claiming == {"wants", "waits"}       \* waits: it may stand in line
+Claiming == {"wants", "waits"}       \* waits: the ticket may stand in the wait queue
 Requests == {"acquire", "renew", "release"}
 Room == Cardinality(net) < MaxNet
 
-(* Answers that nobody waits for any more make no difference, and are      *)
-(* taken out of net. This looks at proc and gone after the action, so it   *)
-(* stands at its end.                                                      *)
+(* Answers for which no process waits make no difference and are removed   *)
+(* from net. Heard looks at proc and gone after the action, so Net stands  *)
+(* at the end of an action.                                                *)
 Heard(m) == LET p == m.o[1] IN
   CASE m.kind = "released" -> \E g \in gone' : g.o = m.o
     [] m.kind \in {"granted", "refused"} -> m.o[2] = proc'[p].n /\ proc'[p].asking
@@ -89,8 +101,8 @@ Heard(m) == LET p == m.o[1] IN
     [] OTHER -> TRUE
 Net(messages) == net' = {m \in messages : Heard(m)}
 
-(* A number is new when nothing refers to it: claim.go counts up instead,  *)
-(* and never comes back.                                                   *)
+(* A number is new when nothing refers to it. The code counts up and uses  *)
+(* no number again. Code: resource.ticketFor.                              *)
 New(o) == /\ srv.owner # o /\ ~Listed(srv.line, o)
           /\ \A m \in net : m.o # o
           /\ \A g \in gone : g.o # o
@@ -104,33 +116,34 @@ Wanted(o) == \E p \in Procs : /\ o = Own(p)
 
 Server0 == [owner |-> None,      \* the field of the hash, while its key lives
             left |-> 0,          \* PTTL
-            line |-> <<>>,       \* the list of those who wait
-            how |-> "free",      \* how the owner came by it: asked or handed
+            line |-> <<>>,       \* the wait queue
+            how |-> "free",      \* how the owner got it: asked or handed
             kept |-> TRUE,       \* the counter of fencing tokens is there
-            since |-> 1]         \* ticks of its clock since the last token, 1 at most
+            since |-> 1]         \* ticks of its clock since the last token, at most 1
 
 Init == /\ srv = Server0
         /\ proc = [p \in Procs |->
              [st |-> "idle",     \* idle, wants, waits (was refused), held, dead
-              n |-> 0,           \* the number of its claim or hold
-              made |-> 0,        \* age of the claim
-              slack |-> NoSight, \* sighting: how long its last request that was refused was on its way
-              asking |-> FALSE,  \* an answer is waited for
-              doubt |-> FALSE,   \* a request may be done without our knowing
-              trust |-> 0]]      \* for how long what it holds is trusted
+              n |-> 0,           \* the number of its ticket or grant
+              made |-> 0,        \* age of the ticket
+              slack |-> NoSight, \* of the sighting: how long its last refused request was under way
+              asking |-> FALSE,  \* it waits for an answer
+              doubt |-> FALSE,   \* outcomeUnknown: the server may run a request without an answer
+              trust |-> 0]]      \* for how long it trusts its grant
         /\ net = {} /\ gone = {} /\ copy = None /\ lost = {}
         /\ fell = FALSE /\ left = Faults
 
 -----------------------------------------------------------------------------
 (* Time *)
 
+(* One unit of time passes. Environment: the clocks.                       *)
 Older(m) == IF m.kind \in {"acquire", "granted", "renew", "renewed", "handed"}
             THEN [m EXCEPT !.age = Min(@ + 1, Lease)] ELSE m
 Later(s) == LET l == Max(0, s.left - 1)
             IN [s EXCEPT !.left = l, !.since = Min(1, @ + 1),
                          !.owner = IF l = 0 THEN None ELSE @,
                          !.how = IF l = 0 THEN "free" ELSE @]
-Tick == /\ srv' = Later(srv)                        \* Redis lets the key expire
+Tick == /\ srv' = Later(srv)                        \* the key expires
         /\ copy' = IF copy = None THEN None ELSE Later(copy)
         /\ net' = {Older(m) : m \in net}
         /\ proc' = [p \in Procs |->
@@ -143,9 +156,9 @@ Tick == /\ srv' = Later(srv)                        \* Redis lets the key expire
 -----------------------------------------------------------------------------
 (* A process that wants the lock *)
 
-(* home.claimFor and home.prepare, claim.go: the first request of a new    *)
-(* claim. It is sent now: its age is counted from here. Where somebody     *)
-(* else had the lock a moment ago it stands in line at once (1).           *)
+(* The first request of a new ticket. Its age counts from here. If another *)
+(* owner had the lock a moment ago, the request joins the wait queue at    *)
+(* once (1). Code: resource.ticketFor, resource.prepare.                   *)
 Begin(p) == /\ proc[p].st = "idle" /\ Room
             /\ \E n \in Numbers, line \in (IF Contended THEN {0, 1} ELSE {0}) :
                  /\ New(Owner(p, n)) /\ \A i \in Numbers : i < n => ~New(Owner(p, i))
@@ -155,9 +168,10 @@ Begin(p) == /\ proc[p].st = "idle" /\ Room
                  /\ UNCHANGED <<srv, gone, copy, fell, left>>
                  /\ Net(net \cup {Msg("acquire", Owner(p, n), 0, line)})
 
-(* home.ask, claim.go: by a timer, a message, or a new subscription. Who   *)
-(* was refused stands in line (1); who may stand there already leaves it   *)
-(* when the lock is free (2).                                              *)
+(* The process asks again, because of a timer, a message or a new          *)
+(* subscription. A ticket that was refused joins the wait queue (1). A     *)
+(* ticket that may stand there already leaves it when it gets the lock     *)
+(* (2). Code: resource.ask, resource.prepare.                              *)
 Again(p) == /\ proc[p].st \in Claiming /\ ~proc[p].asking /\ Room
             /\ \E line \in 0..2 :
                  /\ line = 0 => proc[p].st = "wants" /\ proc[p].slack = NoSight
@@ -167,15 +181,17 @@ Again(p) == /\ proc[p].st \in Claiming /\ ~proc[p].asking /\ Room
                  /\ UNCHANGED <<srv, gone, copy, lost, fell, left>>
                  /\ Net(net \cup {Msg("acquire", Own(p), 0, line)})
 
-(* No answer came in time, or the connection broke: claim.doubt.           *)
+(* No answer came in time, or the connection broke: ticket.outcomeUnknown. *)
+(* Code: resource.settle.                                                  *)
 Unknown(p) == /\ proc[p].asking
               /\ proc' = [proc EXCEPT ![p].asking = FALSE, ![p].doubt = TRUE]
               /\ UNCHANGED <<srv, gone, copy, lost, fell, left>>
               /\ Net(net)
 
-(* home.settle, claim.go: granted. Trust is counted from when the request  *)
-(* was sent. An answer that comes too late leaves the claim with the lock  *)
-(* and nobody told (claim.ours): it asks again or gives up.                *)
+(* The request was granted. The trust counts from the moment when the      *)
+(* request was sent. An answer that comes too late leaves the ticket with  *)
+(* the lock and without a holder (ticket.unclaimedGrant): the process asks *)
+(* again or gives up. Code: resource.settle, resource.promote.             *)
 Granted(m, p) ==
   /\ m.kind = "granted" /\ m.o = Own(p) /\ proc[p].asking /\ proc[p].st \in Claiming
   /\ IF m.age < Lease
@@ -185,37 +201,39 @@ Granted(m, p) ==
   /\ UNCHANGED <<srv, gone, copy, lost, fell, left>>
   /\ Net(net \ {m})
 
-(* home.settle, claim.go: refused. The answer says when it was done by the *)
-(* server's clock: the sighting. slack is for how long at most the server  *)
-(* was ahead of what the process reckons from it.                          *)
+(* The request was refused. The answer has the time of the server when the *)
+(* script ran: the sighting. slack is the longest time by which the server *)
+(* can be ahead of what the process computes from it. Code:                *)
+(* resource.settle.                                                        *)
 Refused(m, p) ==
   /\ m.kind = "refused" /\ m.o = Own(p) /\ proc[p].asking /\ proc[p].st \in Claiming
   /\ proc' = [proc EXCEPT ![p].asking = FALSE, ![p].slack = m.arg, ![p].made = 0]
   /\ UNCHANGED <<srv, gone, copy, lost, fell, left>>
   /\ Net(net \ {m})
 
-(* home.handed, claim.go: another process gave it the lock. Nobody here    *)
-(* sent the request that did it. It was not done before the server had the *)
-(* time that the message says, and the sighting says when that was here at *)
-(* the earliest. Without one, it was not before the claim was made.        *)
+(* Another process handed the lock over. No request of this process caused *)
+(* that. The hand-over did not happen before the server had the time in    *)
+(* the message, and the sighting gives the earliest local time for that.   *)
+(* Without a sighting it did not happen before the ticket was made. Code:  *)
+(* resource.handed.                                                        *)
 Handed(m, p) ==
   /\ m.kind = "handed" /\ m.o = Own(p) /\ proc[p].st \in Claiming
   /\ LET from == Max(0, IF proc[p].slack = NoSight THEN proc[p].made ELSE proc[p].slack + m.age)
      IN IF from < Claim
         THEN proc' = [proc EXCEPT ![p].st = "held", ![p].trust = Claim - from,
                                   ![p].made = 0, ![p].slack = NoSight]
-        ELSE proc' = proc                           \* home.remind: it asks
+        ELSE proc' = proc                           \* resource.askFor: it asks
   /\ UNCHANGED <<srv, gone, copy, lost, fell, left>>
   /\ Net(net \ {m})
 
-(* What p has, or may have, is given back: see GiveBack below.             *)
+(* The process gives back what it has, or may have: see GiveBack below.    *)
 Abandon(p, doubt) ==
   /\ gone' = gone \cup {[o |-> Own(p), doubt |-> proc[p].doubt \/ doubt, until |-> -1]}
   /\ proc' = [proc EXCEPT ![p] = Idle(@)]
   /\ UNCHANGED <<srv, copy, lost, fell, left>>
 
-(* home.leave and home.abandon, claim.go: nobody wants it any more. What   *)
-(* is being asked is waited for.                                           *)
+(* The last waiter leaves. The process waits for the answer to a request   *)
+(* first. Code: resource.leave, resource.abandon.                          *)
 GiveUp(p) == /\ proc[p].st \in Claiming /\ ~proc[p].asking
              /\ Abandon(p, FALSE)
              /\ Net(net)
@@ -223,36 +241,41 @@ GiveUp(p) == /\ proc[p].st \in Claiming /\ ~proc[p].asking
 -----------------------------------------------------------------------------
 (* A process that has the lock *)
 
-(* watchdog.send: a renewal, or a look. More than one may be under way.    *)
+(* The watchdog renews the lease or looks at it. More than one such        *)
+(* request may be under way. Code: watchdog.Watchdog.send, renew.lua.      *)
 Renew(p) == /\ proc[p].st = "held" /\ proc[p].trust > 0 /\ Room
             /\ UNCHANGED <<srv, proc, gone, copy, lost, fell, left>>
             /\ Net(net \cup {Msg("renew", Own(p), 0, 0)})
 
-(* watchdog.confirm: trust is counted from when the renewal was sent.      *)
+(* The trust counts from the moment when the renewal was sent. Code:       *)
+(* watchdog.Lease.confirm.                                                 *)
 Renewed(m, p) ==
   /\ m.kind = "renewed" /\ m.o = Own(p) /\ proc[p].st = "held"
   /\ proc' = [proc EXCEPT ![p].trust = Max(@, Lease - m.age)]
   /\ UNCHANGED <<srv, gone, copy, lost, fell, left>>
   /\ Net(net \ {m})
 
-(* watchdog.Lose, home.lose: the server does not know it any more.         *)
+(* The server has another owner, or none. Code: watchdog.Watchdog.Lose,    *)
+(* resource.revoke.                                                        *)
 Lost(m, p) == /\ m.kind = "notyours" /\ m.o = Own(p) /\ proc[p].st = "held"
               /\ Abandon(p, proc[p].asking)
               /\ Net(net \ {m})
 
-(* watchdog.pass and Check: trust has run out. Redis may still have it.    *)
+(* The trust is over. Redis may still have the lock for this owner. Code:  *)
+(* watchdog.Watchdog.pass, watchdog.Watchdog.Check, resource.revoke.       *)
 RunOut(p) == /\ proc[p].st = "held" /\ proc[p].trust = 0
              /\ Abandon(p, TRUE)
              /\ Net(net)
 
-(* hold.unlock and home.free: the owner is never used again. What was      *)
-(* handed over while a request was under way waits for its answer first.   *)
+(* The holder unlocks. Its owner is never used again. If the lock was      *)
+(* handed over during a request, the release waits for the answer to that  *)
+(* request. Code: grant.unlock, resource.free.                             *)
 Unlock(p) == /\ proc[p].st = "held" /\ ~proc[p].asking
              /\ Abandon(p, FALSE)
              /\ Net(net)
 
-(* The answer to a request of a claim that was handed over meanwhile: it   *)
-(* changes nothing (claim.settled).                                        *)
+(* The answer to a request arrives when the lock was handed over           *)
+(* meanwhile: it changes nothing (ticket.settled). Code: resource.settle.  *)
 Settled(m, p) ==
   /\ m.kind \in {"granted", "refused"} /\ m.o = Own(p) /\ proc[p].st = "held" /\ proc[p].asking
   /\ proc' = [proc EXCEPT ![p].asking = FALSE]
@@ -260,17 +283,19 @@ Settled(m, p) ==
   /\ Net(net \ {m})
 
 -----------------------------------------------------------------------------
-(* A claim that is given back, or withdrawn: giving.answered and           *)
-(* Client.withdrawBy, release.go                                           *)
+(* A ticket that is given back, or withdrawn.                              *)
 
-(* It is released until that is answered.                                  *)
+(* The process releases the owner until the server answers. Code:          *)
+(* resource.free, Client.withdrawBy, withdrawals.send, release.lua,        *)
+(* free.lua.                                                               *)
 GiveBack(g) == /\ Room /\ ~\E m \in net : m.o = g.o /\ m.kind \in {"release", "released"}
                /\ UNCHANGED <<srv, proc, gone, copy, lost, fell, left>>
                /\ Net(net \cup {Msg("release", g.o, 0, IF g.until = 0 THEN 1 ELSE 0)})
 
-(* If a request of it may still be on its way, it is released again and    *)
-(* again for as long as a lease, from the first answer. The last time is   *)
-(* after that.                                                             *)
+(* The server has answered a release. If a request of the owner may still  *)
+(* be under way, the process releases the owner repeatedly for as long as  *)
+(* a lease, counted from the first answer, and a last time after that.     *)
+(* Code: releaseOp.Answered, withdrawals.answered.                         *)
 GivenBack(m) ==
   /\ m.kind = "released"
   /\ \E g \in gone :
@@ -284,15 +309,16 @@ GivenBack(m) ==
 -----------------------------------------------------------------------------
 (* The server. Each script is one step. *)
 
-(* draw, handover.lua: the next token is one more than the last, or the    *)
-(* time in microseconds if that is larger. So it is larger than all before *)
-(* if the counter is there, or the clock has gone on since.                *)
-Forgetful == Kinds \cap {"flush", "failover"} # {}     \* else the counter is always there
+(* The next token is the last one plus one, or the time in microseconds if *)
+(* that is larger. So it is larger than all earlier ones if the counter    *)
+(* exists, or if the clock has gone on since. Code: handover.lua/draw.     *)
+Forgetful == Kinds \cap {"flush", "failover"} # {}     \* otherwise the counter always exists
 Drawn(s) == IF Forgetful THEN [s EXCEPT !.kept = TRUE, !.since = 0] ELSE s
 Falls == ~srv.kept /\ srv.since < 1
 
-(* acquire.lua, take.lua: a free lock is given to whoever asks. Who has it *)
-(* has it for the whole lease from now, and not for less than it had.      *)
+(* The first owner that asks gets a free lock. An owner that has the lock  *)
+(* has it for the whole lease from now, and not for less than before.      *)
+(* Code: acquire.lua, take.lua.                                            *)
 RunAcquire(m, kept) ==
   /\ m.kind = "acquire"
   /\ UNCHANGED <<proc, gone, copy, lost>>
@@ -306,7 +332,8 @@ RunAcquire(m, kept) ==
           /\ Net((net \ ({m} \ kept)) \cup {Msg("refused", m.o, 0, m.age)})
           /\ UNCHANGED fell
 
-(* renew.lua: never to an earlier end.                                     *)
+(* A renewal moves the end of a lease to a later time only. Code:          *)
+(* renew.lua.                                                              *)
 RunRenew(m, kept) ==
   /\ m.kind = "renew"
   /\ UNCHANGED <<proc, gone, copy, lost, fell>>
@@ -316,15 +343,17 @@ RunRenew(m, kept) ==
      ELSE /\ srv' = srv
           /\ Net((net \ ({m} \ kept)) \cup {Msg("notyours", m.o, 0, 0)})
 
-(* next_owner, handover.lua: the first in line who listens gets the lock,  *)
-(* for as long as a claim, and is told. Those before it leave the line.    *)
-(* Nobody may listen, and a server may not know that one is dead.          *)
+(* The first process in the wait queue that listens gets the lock with the *)
+(* lease of a hand-over, and a message says so. The processes before it    *)
+(* leave the wait queue. It is possible that no process listens, and that  *)
+(* the server does not know of a dead one. Code: handover.lua/next_owner.  *)
 Passed(k) == [Drawn(srv) EXCEPT !.owner = srv.line[k], !.left = Claim, !.how = "handed",
                                 !.line = Drop(@, k)]
 Opened == [srv EXCEPT !.owner = None, !.left = 0, !.how = "free"]
 Out(m, kept) == (net \ ({m} \ kept)) \cup {Msg("released", m.o, 0, m.arg)}
 
-(* release.lua: an owner that does not have the lock leaves the line.      *)
+(* A release. An owner that does not have the lock leaves the wait queue.  *)
+(* Code: release.lua, free.lua.                                            *)
 RunRelease(m, kept) ==
   /\ m.kind = "release"
   /\ UNCHANGED <<proc, gone, copy, lost>>
@@ -336,15 +365,15 @@ RunRelease(m, kept) ==
           \/ /\ \A i \in 1..Len(srv.line) : proc[srv.line[i][1]].st = "dead"
              /\ srv' = [Opened EXCEPT !.line = <<>>]
              /\ Net(Out(m, kept)) /\ UNCHANGED fell
-          \/ /\ Java                                 \* the turn of Redisson's waiters
+          \/ /\ Java                                 \* the turn of Redisson's waiters (ticket.startAfter)
              /\ srv' = Opened
              /\ Net(Out(m, kept)) /\ UNCHANGED fell
      ELSE /\ srv' = [srv EXCEPT !.line = Without(@, m.o)]
           /\ Net(Out(m, kept)) /\ UNCHANGED fell
 
 -----------------------------------------------------------------------------
-(* A program with Redisson races: it knows no line. *)
-
+(* A program with Redisson takes a free lock, whatever stands in the wait  *)
+(* queue, and frees its own. Environment: Redisson.                        *)
 JavaTakes == /\ Java /\ Free
              /\ srv' = [srv EXCEPT !.owner = Redisson, !.left = Lease, !.how = "asked"]
              /\ UNCHANGED <<proc, net, gone, copy, lost, fell, left>>
@@ -357,44 +386,51 @@ JavaFrees == /\ srv.owner = Redisson
 
 Fault(kind) == kind \in Kinds /\ left > 0 /\ left' = left - 1
 
-(* A message is lost.                                                      *)
+(* A message is lost. Environment: the network.                            *)
 Lose(m) == /\ (IF Lossy THEN UNCHANGED left ELSE Fault("lose"))
            /\ net' = net \ {m}
            /\ UNCHANGED <<srv, proc, gone, copy, lost, fell>>
 
-(* A request is done, and will be once more: it was resent.                *)
+(* The server runs a request and will run it again: it was sent twice.     *)
+(* Environment: the network.                                               *)
 Twice(m) == /\ m.kind \in Requests /\ Fault("repeat")
             /\ (RunAcquire(m, {m}) \/ RunRenew(m, {m}) \/ RunRelease(m, {m}))
 
-(* What the server has forgotten is nobody's, whoever trusts in it.        *)
+(* A grant that the server has forgotten is no longer exclusive, even if   *)
+(* its holder trusts it.                                                   *)
 Forget(s) == IF srv.owner = None \/ srv.owner = Redisson \/ (s.owner = srv.owner /\ s.left >= srv.left)
              THEN lost ELSE lost \cup {srv.owner}
 
-(* The process dies. Nothing is done for it any more.                      *)
+(* The process dies. Nothing acts for it any more. Environment: the        *)
+(* process.                                                                *)
 Crash(p) == /\ Fault("crash") /\ proc[p].st # "dead"
             /\ proc' = [proc EXCEPT ![p] = [Idle(@) EXCEPT !.st = "dead"]]
             /\ gone' = {g \in gone : g.o[1] # p}
             /\ UNCHANGED <<srv, copy, lost, fell>>
             /\ Net(net)
 
-(* The server is restarted and knows nothing. Its clock goes on.           *)
+(* The server restarts without its data. Its clock goes on. Environment:   *)
+(* the server.                                                             *)
 Flush == /\ Fault("flush") /\ srv.since = 1
          /\ srv' = [Server0 EXCEPT !.kept = FALSE]
          /\ lost' = Forget(srv')
          /\ UNCHANGED <<proc, net, gone, copy, fell>>
 
-(* A replica has what the server had, and takes over later.                *)
+(* A replica gets the state of the server, and replaces the server later.  *)
+(* Environment: the server.                                                *)
 Replicate == /\ "failover" \in Kinds /\ left > 0 /\ copy # srv
              /\ copy' = srv
              /\ UNCHANGED <<srv, proc, net, gone, lost, fell, left>>
+(* The replica replaces the server. Environment: the server.               *)
 Failover == /\ Fault("failover") /\ copy # None /\ srv.since = 1
             /\ srv' = [copy EXCEPT !.kept = FALSE, !.since = 1]
             /\ lost' = Forget(srv')
             /\ copy' = None
             /\ UNCHANGED <<proc, net, gone, fell>>
 
-(* The clock of the server is set by one unit, ahead or back. Ages that it *)
-(* tells of change with it, those by our own clocks do not.                *)
+(* The clock of the server is set by one unit, ahead or back. Ages that    *)
+(* come from that clock change with it, those by the clocks of processes   *)
+(* do not. Environment: the clock of the server.                           *)
 Jump(by) ==
   /\ srv' = LET l == IF Free THEN 0 ELSE Max(0, srv.left - by)
             IN [srv EXCEPT !.left = l, !.owner = IF l = 0 THEN None ELSE @,
@@ -409,6 +445,7 @@ Ahead == Fault("ahead") /\ Jump(1)
 Back == Fault("back") /\ srv.left < 2 * Lease /\ Jump(-1)
 
 -----------------------------------------------------------------------------
+(* All steps of the server, and all arrivals of its answers. *)
 Run(m) == (RunAcquire(m, {}) \/ RunRenew(m, {}) \/ RunRelease(m, {})) /\ UNCHANGED left
 Answer(m) == \/ \E p \in Procs : Granted(m, p) \/ Refused(m, p) \/ Handed(m, p) \/ Renewed(m, p)
                                  \/ Lost(m, p) \/ Settled(m, p)
@@ -425,30 +462,32 @@ Next == \/ Tick
 
 Spec == Init /\ [][Next]_vars
 
-Alike == Permutations(Procs)     \* processes are alike: states that differ in their names are one
+Alike == Permutations(Procs)     \* processes are alike: states that differ only in their names are one state
 
 -----------------------------------------------------------------------------
-(* What must be so in every state *)
+(* What holds in every state                                               *)
 
 Trusts(p) == proc[p].st = "held" /\ proc[p].trust > 0
 
-(* Two leases are never both trusted, except one that a fault has made the *)
-(* server forget.                                                          *)
+(* Two leases are never both trusted, except one that the server has       *)
+(* forgotten because of a fault.                                           *)
 InvExclusion == \A p, q \in Procs : p # q /\ Trusts(p) /\ Trusts(q) => Own(p) \in lost \/ Own(q) \in lost
 
-(* Who is trusted the server agrees with, for at least as long.            *)
+(* For a lease that is trusted, the server has the same owner, for at      *)
+(* least as long.                                                          *)
 InvTruth == \A p \in Procs :
               Trusts(p) /\ Own(p) \notin lost => srv.owner = Own(p) /\ srv.left >= proc[p].trust
 
-(* Tokens rise with each grant.                                            *)
+(* Each grant has a larger token than the one before.                      *)
 InvTokens == ~fell
 
-(* Who is dead, or gone, has what it was handed for no longer than a claim.*)
+(* A process that is dead, or has left, keeps a lock that was handed over  *)
+(* to it for no longer than the lease of a hand-over.                      *)
 InvClaim == srv.how = "handed" => srv.left <= Claim
 
-(* When a claim is withdrawn, nothing stays with it for longer than that.  *)
-(* For this requests have to be done within a lease or not at all          *)
-(* (Prompt), once each, and the process must live.                         *)
+(* When a ticket is withdrawn, no lock stays with it for longer than that  *)
+(* lease. This needs a server that runs each request once and within a     *)
+(* lease, or not at all (Prompt), and a live process.                      *)
 InvWithdrawn ==
   srv.owner \notin {None, Redisson} /\ proc[srv.owner[1]].st # "dead" =>
     \/ Wanted(srv.owner)

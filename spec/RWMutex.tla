@@ -1,30 +1,30 @@
 ------------------------------ MODULE RWMutex ------------------------------
 (***************************************************************************)
-(* Whose turn it is with a read-write lock: THE RULE of scripts/rw.lua.    *)
-(* How to read it is said in Mutex.tla.                                    *)
+(* Whose turn it is at a read-write lock: THE RULE of scripts/rw.lua.      *)
+(* Mutex.tla says how to read a module.                                    *)
 (*                                                                         *)
-(* That a hold is trusted no longer than the server has it, and that a     *)
-(* claim is withdrawn, is as it is there, and left out here: each script   *)
-(* is one step together with its answer, and what is said to those who     *)
-(* wait are hints, since they ask again by their timers. What remains is   *)
-(* the rule: who may not have the lock, in favour of whom, and for how     *)
-(* long. A turn that counts ends some time (TurnEnds); so does what a dead *)
-(* process holds (Expire).                                                 *)
+(* The trust of a lease and the withdrawal of a ticket are as in           *)
+(* Mutex.tla, and left out here. Each script is one step together with its *)
+(* answer. Messages to waiters are hints, since waiters ask again by their *)
+(* timers. What is left is the rule: which process must not have the lock, *)
+(* in favour of which other one, and for how long. A turn that counts ends *)
+(* eventually (TurnEnds), and so does the lease of a dead process          *)
+(* (Expire).                                                               *)
 (***************************************************************************)
 EXTENDS Integers, Sequences, FiniteSets, TLC
 
 CONSTANTS
   Procs,
-  Writers,    \* those who want to write; the others want to read
-  Deaths,     \* how many may die
+  Writers,    \* the processes that write; the others read
+  Deaths,     \* the largest number of processes that die
   Known,      \* TRUE: the server knows that a dead process does not listen
-  Java,       \* TRUE: programs with Redisson race
+  Java,       \* TRUE: programs with Redisson compete
   None
 
 VARIABLES
-  lock,       \* mode: free, read or write; by: who has it
-  queue,      \* the two lines: read and write
-  turn,       \* whose it is, the side that was last, who was called and has not come, and whether it counts
+  lock,       \* mode: free, read or write; by: its holders
+  queue,      \* the two wait queues: read and write
+  turn,       \* whose it is, the side before it, the processes that were called and have not come, and whether it counts
   proc,       \* idle, waits, has, dead
   deaths
 
@@ -47,11 +47,11 @@ Init == /\ lock = [mode |-> "free", by |-> {}]
         /\ deaths = Deaths
 
 -----------------------------------------------------------------------------
-(* CHOOSE. What comes of calling a side, in a record: the lines and the    *)
-(* turn after it, whether others than the asker were called (others), and  *)
-(* whether the asker was (mine).                                           *)
+(* CHOOSE. The result of calling a side is a record: the wait queues and   *)
+(* the turn after it, whether other processes than the asking one were     *)
+(* called (others), and whether the asking one was (mine).                 *)
 
-(* call_readers: all in line to read.                                      *)
+(* All processes that wait to read. Code: rw.lua/call_readers.             *)
 CallReaders(q, t, asker) ==
   LET line == q.read
       called == {line[i] : i \in {j \in 1..Len(line) : line[j] # asker /\ Hears(line[j])}}
@@ -59,7 +59,8 @@ CallReaders(q, t, asker) ==
   IN [q |-> [q EXCEPT !.read = <<>>], others |-> called # {}, mine |-> mine,
       t |-> IF mine \/ called # {} THEN [whose |-> "read", last |-> "read", called |-> called, on |-> TRUE] ELSE t]
 
-(* call_writer: the first in line to write who hears, or the asker.        *)
+(* The first process that waits to write and listens, or is the asking     *)
+(* one. Code: rw.lua/call_writer.                                          *)
 CallWriter(q, t, asker) ==
   LET line == q.write
       able == {i \in 1..Len(line) : line[i] = asker \/ Hears(line[i])}
@@ -72,7 +73,7 @@ CallWriter(q, t, asker) ==
 
 Call(side, q, t, asker) == IF side = "read" THEN CallReaders(q, t, asker) ELSE CallWriter(q, t, asker)
 
-(* choose: the other side than the last one's is first.                    *)
+(* The side that was not last comes first. Code: rw.lua/choose.            *)
 Choose(q, t, asker) ==
   LET first == IF t.last = "write" THEN "read" ELSE "write"
       one == Call(first, q, t, asker)
@@ -81,7 +82,8 @@ Choose(q, t, asker) ==
           IN IF two.others \/ two.mine THEN two ELSE [two EXCEPT !.t = NoTurn]
 
 -----------------------------------------------------------------------------
-(* rw_read.lua, rw_write.lua, and refused in rw.lua: the table of THE RULE.*)
+(* A process asks, by the table of THE RULE. Code: rwResource.ask,         *)
+(* rwResource.settle, rw_read.lua, rw_write.lua, rw.lua/refused.           *)
 Has(p, q, t) == /\ lock' = [mode |-> Side(p), by |-> lock.by \cup {p}]
                 /\ queue' = q /\ turn' = t
                 /\ proc' = [proc EXCEPT ![p].st = "has"]
@@ -105,7 +107,9 @@ Ask(p) ==
      ELSE LET chosen == Choose(Stands(queue, p), turn, p)
           IN IF chosen.mine THEN Has(p, chosen.q, chosen.t) ELSE Waits(p, chosen.q, chosen.t)
 
-(* FREED: freed in rw.lua, after rw_read_release.lua, rw_write_release.lua.*)
+(* FREED. A holder unlocks, and the last one chooses whose turn is next.   *)
+(* Code: rwGrant.unlock, rw_read_release.lua, rw_write_release.lua,        *)
+(* rw.lua/freed.                                                           *)
 Unlock(p) ==
   /\ proc[p].st = "has"
   /\ proc' = [proc EXCEPT ![p].st = "idle"]
@@ -119,7 +123,8 @@ Unlock(p) ==
                 /\ UNCHANGED queue
   /\ UNCHANGED deaths
 
-(* LEAVE: leave in rw.lua. *)
+(* LEAVE. A waiter leaves its wait queue. Code: rwResource.leave,          *)
+(* rwResource.drop, rw.lua/leave.                                          *)
 GiveUp(p) ==
   /\ proc[p].st = "waits"
   /\ proc' = [proc EXCEPT ![p].st = "idle"]
@@ -136,22 +141,26 @@ GiveUp(p) ==
   /\ UNCHANGED <<lock, deaths>>
 
 -----------------------------------------------------------------------------
-(* A turn counts for 100 ms, or 500 ms.                                    *)
+(* A turn counts for 100 ms, or 500 ms. Environment: the clock of the      *)
+(* server.                                                                 *)
 TurnEnds == /\ turn.on
             /\ turn' = [turn EXCEPT !.on = FALSE]
             /\ UNCHANGED <<lock, queue, proc, deaths>>
 
-(* A process dies. What it has ends with its lease; nobody chooses then.   *)
+(* A process dies. Its lease expires, and no script chooses a turn then.   *)
+(* Environment: the process.                                               *)
 Die(p) == /\ deaths > 0 /\ deaths' = deaths - 1
           /\ proc[p].st # "dead"
           /\ proc' = [proc EXCEPT ![p].st = "dead"]
           /\ UNCHANGED <<lock, queue, turn>>
+(* The lease of a dead process expires. Environment: the server.           *)
 Expire == /\ \E p \in lock.by : p \in Procs /\ proc[p].st = "dead"
           /\ LET live == {p \in lock.by : p \notin Procs \/ proc[p].st # "dead"}
              IN lock' = IF live = {} THEN [mode |-> "free", by |-> {}] ELSE [lock EXCEPT !.by = live]
           /\ UNCHANGED <<queue, turn, proc, deaths>>
 
-(* A program with Redisson writes. It heeds no turn.                       *)
+(* A program with Redisson writes, and follows no turn. Environment:       *)
+(* Redisson.                                                               *)
 JavaTakes == /\ Java /\ lock.mode = "free"
              /\ lock' = [mode |-> "write", by |-> {None}]
              /\ UNCHANGED <<queue, turn, proc, deaths>>
@@ -164,8 +173,8 @@ Next == \/ \E p \in Procs : Ask(p) \/ Unlock(p) \/ GiveUp(p) \/ Die(p)
 Spec == Init /\ [][Next]_vars
 Alike == Permutations(Writers) \cup Permutations(Procs \ Writers)
 
-(* For liveness: who waits asks again, some time while it is its turn; who *)
-(* has it unlocks; turns and leases end.                                   *)
+(* For liveness: a process that waits asks again, and eventually during    *)
+(* its turn. A holder unlocks. Turns and leases end.                       *)
 Fairness == /\ \A p \in Procs : /\ WF_vars(proc[p].st = "waits" /\ Ask(p)) /\ WF_vars(Unlock(p))
                                 /\ SF_vars(proc[p].st = "waits" /\ Counts(turn) /\ p \in turn.called /\ Ask(p))
             /\ WF_vars(TurnEnds) /\ WF_vars(Expire) /\ WF_vars(JavaFrees)
@@ -174,23 +183,24 @@ FairSpec == Spec /\ Fairness
 -----------------------------------------------------------------------------
 Waiting == {p \in Procs : proc[p].st = "waits"}
 
-(* One writer, or readers. *)
+(* One writer, or readers.                                                 *)
 InvExclusion == /\ lock.mode = "write" => Cardinality(lock.by) = 1
                 /\ lock.mode = "read" => \A p \in lock.by : Side(p) = "read"
                 /\ lock.mode = "free" <=> lock.by = {}
 
-(* No two yield to each other: if the lock is free and processes wait,     *)
-(* then in a turn that counts somebody was called, or it is Redisson's;    *)
-(* and in none whoever asks has it, or calls somebody by that.             *)
+(* No two processes yield to each other: if the lock is free and processes *)
+(* wait, then in a turn that counts a process was called, or the turn is   *)
+(* Redisson's; in no such turn, a process that asks gets the lock, or      *)
+(* calls another one by asking.                                            *)
 InvNoTie == lock.mode = "free" /\ Waiting # {} /\ ~Counts(turn) =>
   \A p \in Waiting : LET chosen == Choose(Stands(queue, p), turn, p) IN chosen.mine \/ chosen.t.called # {}
 
-(* A writer that waits is not passed by readers who come: those who read   *)
-(* while one stands in line were called before it.                         *)
+(* New readers do not pass a waiting writer: readers that get the lock     *)
+(* while a writer waits were called before it.                             *)
 InvCalled == \A p \in turn.called : Side(p) = turn.whose
 
-(* Over time: a free lock that somebody waits for is somebody's.           *)
+(* Over time: a free lock for which processes wait is granted.             *)
 Granted == (lock.mode = "free" /\ Waiting # {}) ~> (lock.mode # "free" \/ Waiting = {})
-(* Whoever waits is served, gives up or dies.                              *)
+(* A process that waits gets the lock, gives up or dies.                   *)
 Served == \A p \in Procs : (proc[p].st = "waits") ~> (proc[p].st # "waits")
 =============================================================================

@@ -1,13 +1,15 @@
 ------------------------------ MODULE RedLock ------------------------------
 (***************************************************************************)
-(* A lock that is held on a majority of independent servers. How to read   *)
-(* it, and how time is kept, is said in Mutex.tla.                         *)
+(* A lock that is held on a majority of independent servers. Mutex.tla     *)
+(* says how to read a module and how time passes.                          *)
 (*                                                                         *)
-(* On each server the lock is a mutex as Mutex.tla has it. So here one     *)
-(* record for each process and server, its slot, says how far the request  *)
-(* is: on its way, answered, or a part that is trusted. What is on its way *)
-(* may take as long as it likes; a message that never arrives is one that  *)
-(* takes for ever.                                                         *)
+(* On each server the lock is a mutex as in Mutex.tla. So one record for   *)
+(* each process and server, its slot, says how far the request is: under   *)
+(* way, answered, or a part that is trusted. A request can be under way    *)
+(* for any time; a message that is lost is one that never arrives.         *)
+(*                                                                         *)
+(* A ballot is a round of requests to all servers (round in                *)
+(* quorumacquire.go).                                                      *)
 (***************************************************************************)
 EXTENDS Integers, FiniteSets, TLC
 
@@ -17,17 +19,17 @@ CONSTANTS
   Fenced,     \* TRUE: with fencing tokens (WithFencing)
   Renewing,   \* TRUE: leases are renewed
   Again,      \* TRUE: servers without a part in a lease are asked again
-  Restarts,   \* how many times a server may come back without what it knew
-  Away,       \* TRUE: it stays away for as long as a lease then, as the documentation of RedLock asks for
-  MaxToken,   \* tokens that are drawn: only this bounds what is looked at
+  Restarts,   \* the largest number of restarts of a server without its data
+  Away,       \* TRUE: it then stays away for as long as a lease, as the documentation of RedLock demands
+  MaxToken,   \* the largest number of tokens: it alone bounds the states
   None
 
 VARIABLES
-  srv,        \* each server: who has the lock, for how long, its counter, and for how long it is away
+  srv,        \* each server: the owner of the lock, for how long, its counter, and for how long the server is away
   proc,       \* each process: idle, asks (a ballot is under way), raises, or holds
   slot,       \* of each process at each server
-  top,        \* the largest token of a lease that was given
-  fell,       \* TRUE once a lease had a token that was no larger than one before
+  top,        \* the largest token of a lease
+  fell,       \* TRUE once the token of a lease was not larger than an earlier one
   restarts
 
 vars == <<srv, proc, slot, top, fell, restarts>>
@@ -36,10 +38,11 @@ Max(a, b) == IF a > b THEN a ELSE b
 Min(a, b) == IF a < b THEN a ELSE b
 Most == Cardinality(Servers) \div 2 + 1       \* RedLock.needs
 
-(* A slot: nothing; asks: the request is on its way; yes, no: the answer   *)
-(* is; part: it is trusted for as long as trust; back: it is given back,   *)
-(* until the server has said so. age is since the request was sent.        *)
-(* renew: a renewal is on its way, done: its answer is; of is its age.     *)
+(* A slot. none: no request; asks: the request is under way; yes, no: the  *)
+(* answer is under way; part: it is trusted for trust more units; back: it *)
+(* is being given back until the server has answered. age is the time      *)
+(* since the request was sent. renew: a renewal is under way, or its       *)
+(* answer is (done); of is its age.                                        *)
 Nothing == [st |-> "none", age |-> 0, trust |-> 0, token |-> 0, renew |-> "no", of |-> 0]
 
 Init == /\ srv = [s \in Servers |-> [owner |-> None, left |-> 0, token |-> 0, away |-> 0]]
@@ -51,6 +54,7 @@ Parts(p) == {s \in Servers : slot[p][s].st = "part" /\ slot[p][s].trust > 0}
 Trusts(p) == proc[p].st = "holds" /\ Cardinality(Parts(p)) >= Most
 
 -----------------------------------------------------------------------------
+(* One unit of time passes. Environment: the clocks.                       *)
 Later(x) == [x EXCEPT !.age = IF x.st \in {"asks", "yes"} THEN Min(@ + 1, Lease) ELSE 0,
                       !.of = IF x.renew = "no" THEN 0 ELSE Min(@ + 1, Lease),
                       !.trust = Max(0, @ - 1)]
@@ -61,8 +65,8 @@ Tick == /\ srv' = [s \in Servers |->
         /\ UNCHANGED <<proc, top, fell, restarts>>
 
 -----------------------------------------------------------------------------
-(* election.ask, redelection.go: all servers at once, with new owners. One *)
-(* that has not answered an earlier ballot is left out.                    *)
+(* A round asks all servers at once, with new owners. A server that has    *)
+(* not answered an earlier round is left out. Code: quorumAcquire.ask.     *)
 Ballot(p) == /\ proc[p].st = "idle"
              /\ \A s \in Servers : slot[p][s].st \in {"none", "asks", "back"}
              /\ \E s \in Servers : slot[p][s].st = "none"
@@ -71,7 +75,7 @@ Ballot(p) == /\ proc[p].st = "idle"
                   IF @[s].st = "none" THEN [Nothing EXCEPT !.st = "asks"] ELSE @[s]]]
              /\ UNCHANGED <<srv, top, fell, restarts>>
 
-(* acquire.lua, take.lua, on one server.                                   *)
+(* One server runs the request. Code: acquire.lua, take.lua.               *)
 Run(p, s) == /\ slot[p][s].st = "asks" /\ srv[s].away = 0
              /\ IF srv[s].owner \in {None, p}
                 THEN /\ ~Fenced \/ srv[s].token < MaxToken
@@ -82,9 +86,9 @@ Run(p, s) == /\ slot[p][s].st = "asks" /\ srv[s].away = 0
                      /\ UNCHANGED srv
              /\ UNCHANGED <<proc, top, fell, restarts>>
 
-(* election.answered: what is granted becomes a part, trusted from when    *)
-(* its own request was sent, unless the ballot is lost: then it is given   *)
-(* back (its claim is withdrawn, as in Mutex.tla).                         *)
+(* A grant becomes a part, which is trusted from the moment when its own   *)
+(* request was sent. A grant of a round that is lost is given back (its    *)
+(* ticket is withdrawn, as in Mutex.tla). Code: quorumAcquire.answered.    *)
 Answer(p, s) ==
   /\ slot[p][s].st \in {"yes", "no"} /\ proc[p].st \in {"asks", "raises"}
   /\ slot' = [slot EXCEPT ![p][s] =
@@ -93,9 +97,10 @@ Answer(p, s) ==
        ELSE [Nothing EXCEPT !.st = "back"]]
   /\ UNCHANGED <<srv, proc, top, fell, restarts>>
 
-(* election.admit, election.complete, redwhole.go: what comes when the     *)
-(* lease is there joins it, when the server knows of the token (raise.lua  *)
-(* is run before) and while the whole is trusted; else it is given back.   *)
+(* A grant that comes when the lease exists joins it, once the server      *)
+(* knows the token (raise.lua runs before), while the whole is trusted.    *)
+(* Otherwise it is given back. Code: quorumAcquire.admit,                  *)
+(* compositeLease.join, raise.lua.                                         *)
 Admit(p, s) ==
   /\ slot[p][s].st \in {"yes", "no"} /\ proc[p].st = "holds"
   /\ IF slot[p][s].st = "yes" /\ Trusts(p) /\ slot[p][s].age < Lease
@@ -104,24 +109,28 @@ Admit(p, s) ==
      ELSE /\ slot' = [slot EXCEPT ![p][s] = IF @.st = "yes" THEN [Nothing EXCEPT !.st = "back"] ELSE Nothing]
           /\ UNCHANGED srv
   /\ UNCHANGED <<proc, top, fell, restarts>>
+(* A server without a part in the lease is asked again. Code:              *)
+(* quorumAcquire.complete, quorumAcquire.recruit.                          *)
 AskAgain(p, s) == /\ Again /\ Trusts(p) /\ slot[p][s].st = "none"
                   /\ slot' = [slot EXCEPT ![p][s].st = "asks"]
                   /\ UNCHANGED <<srv, proc, top, fell, restarts>>
 
-(* election.win: a majority is the lease. With fencing its token is the    *)
-(* largest that they gave, and all of them have to know of it first.       *)
+(* A majority is the lease. With fencing its token is the largest of its   *)
+(* parts, and all servers of the majority have to know it first. Code:     *)
+(* quorumAcquire.win, quorumAcquire.raise.                                 *)
 Largest(p) == CHOOSE t \in {slot[p][s].token : s \in Parts(p)} : \A s \in Parts(p) : slot[p][s].token <= t
 Elected(p) == /\ proc[p].st = "asks" /\ Cardinality(Parts(p)) >= Most
               /\ proc' = [proc EXCEPT ![p].st = "raises", ![p].token = Largest(p)]
               /\ UNCHANGED <<srv, slot, top, fell, restarts>>
 
-(* raise.lua, on one server. slot.token is what the server is known to     *)
-(* know of.                                                                *)
+(* One server learns the token. slot.token is what this server is known to *)
+(* know. Code: quorumAcquire.writeToken, raise.lua.                        *)
 Raise(p, s) == /\ Fenced /\ proc[p].st = "raises" /\ slot[p][s].st = "part" /\ srv[s].away = 0
                /\ slot[p][s].token < proc[p].token
                /\ srv' = [srv EXCEPT ![s].token = Max(@, proc[p].token)]
                /\ slot' = [slot EXCEPT ![p][s].token = proc[p].token]
                /\ UNCHANGED <<proc, top, fell, restarts>>
+(* The call has its lease. Code: quorumAcquire.win, quorumAcquire.compose. *)
 Win(p) == /\ proc[p].st = "raises" /\ Cardinality(Parts(p)) >= Most
           /\ \A s \in Parts(p) : slot[p][s].token >= proc[p].token
           /\ proc' = [proc EXCEPT ![p].st = "holds"]
@@ -129,9 +138,10 @@ Win(p) == /\ proc[p].st = "raises" /\ Cardinality(Parts(p)) >= Most
           /\ top' = Max(top, proc[p].token)
           /\ UNCHANGED <<srv, slot, restarts>>
 
-(* election.lose, union.unlock, union.look: what was granted is given back *)
-(* and what is asked for when it comes. A lease ends when it is unlocked,  *)
-(* and when too few parts are trusted.                                     *)
+(* The round is lost, or the lease ends: all grants are given back, and    *)
+(* later ones when they come. A lease ends when it is unlocked, and when   *)
+(* too few of its parts are trusted. Code: quorumAcquire.abandonRound,     *)
+(* compositeLease.unlock, compositeLease.look.                             *)
 End(p) == /\ proc[p].st # "idle"
           /\ proc' = [proc EXCEPT ![p] = [st |-> "idle", token |-> 0]]
           /\ slot' = [slot EXCEPT ![p] = [s \in Servers |->
@@ -139,41 +149,47 @@ End(p) == /\ proc[p].st # "idle"
                  [] @[s].st = "no" -> Nothing
                  [] OTHER -> @[s]]]
           /\ UNCHANGED <<srv, top, fell, restarts>>
-(* An answer to a ballot that is over. *)
+(* The answer to a round that is over. Code: quorumAcquire.answered.       *)
 TooLate(p, s) == /\ proc[p].st = "idle" /\ slot[p][s].st \in {"yes", "no"}
                  /\ slot' = [slot EXCEPT ![p][s] = IF @.st = "yes" THEN [Nothing EXCEPT !.st = "back"] ELSE Nothing]
                  /\ UNCHANGED <<srv, proc, top, fell, restarts>>
 
-(* release.lua, on one server.                                             *)
+(* One server runs the release. Code: release.lua.                         *)
 Release(p, s) == /\ slot[p][s].st = "back" /\ srv[s].away = 0
                  /\ srv' = IF srv[s].owner = p THEN [srv EXCEPT ![s].owner = None, ![s].left = 0] ELSE srv
                  /\ slot' = [slot EXCEPT ![p][s] = Nothing]
                  /\ UNCHANGED <<proc, top, fell, restarts>>
 
 -----------------------------------------------------------------------------
-(* Each part is renewed by itself, as in Mutex.tla: so the lease may go on *)
-(* with another majority than it began with.                               *)
+(* The watchdog renews each part by itself, as in Mutex.tla. So the lease  *)
+(* can go on with another majority than the one with which it began. Code: *)
+(* watchdog.Watchdog.send.                                                 *)
 Renew(p, s) == /\ Renewing /\ proc[p].st = "holds" /\ s \in Parts(p) /\ slot[p][s].renew = "no"
                /\ slot' = [slot EXCEPT ![p][s].renew = "sent", ![p][s].of = 0]
                /\ UNCHANGED <<srv, proc, top, fell, restarts>>
+(* One server runs the renewal. A part that is gone is replaced. Code:     *)
+(* renew.lua, quorumAcquire.replace.                                       *)
 RunRenew(p, s) == /\ slot[p][s].renew = "sent" /\ srv[s].away = 0
                   /\ IF srv[s].owner = p
                      THEN /\ srv' = [srv EXCEPT ![s].left = Max(@, Lease)]
                           /\ slot' = [slot EXCEPT ![p][s].renew = "done"]
-                     ELSE /\ slot' = [slot EXCEPT ![p][s] = [Nothing EXCEPT !.st = "back"]]  \* election.replace
+                     ELSE /\ slot' = [slot EXCEPT ![p][s] = [Nothing EXCEPT !.st = "back"]]  \* quorumAcquire.replace
                           /\ UNCHANGED srv
                   /\ UNCHANGED <<proc, top, fell, restarts>>
+(* The renewal is confirmed. Code: watchdog.Lease.confirm.                 *)
 Renewed(p, s) == /\ slot[p][s].renew = "done"
                  /\ slot' = [slot EXCEPT ![p][s].renew = "no", ![p][s].of = 0,
                                          ![p][s].trust = Max(@, Lease - slot[p][s].of)]
                  /\ UNCHANGED <<srv, proc, top, fell, restarts>>
+(* The trust in a part is over. Code: watchdog.Watchdog.pass,              *)
+(* compositeLease.look.                                                    *)
 PartLost(p, s) == /\ slot[p][s].st = "part" /\ slot[p][s].trust = 0
                   /\ slot' = [slot EXCEPT ![p][s] = [Nothing EXCEPT !.st = "back"]]
                   /\ UNCHANGED <<srv, proc, top, fell, restarts>>
 
 -----------------------------------------------------------------------------
-(* A server is back, empty. Its clock has gone on, so the tokens that it   *)
-(* draws are no smaller than before.                                       *)
+(* A server comes back without its data. Its clock has gone on, so its     *)
+(* tokens are not smaller than before. Environment: the server.            *)
 Restart(s) == /\ restarts > 0 /\ restarts' = restarts - 1
               /\ srv' = [srv EXCEPT ![s].owner = None, ![s].left = 0, ![s].away = IF Away THEN Lease ELSE 0]
               /\ UNCHANGED <<proc, slot, top, fell>>
@@ -192,7 +208,8 @@ Alike == Permutations(Procs) \cup Permutations(Servers)
 (* Two leases are never both trusted. *)
 InvExclusion == \A p, q \in Procs : p # q => ~(Trusts(p) /\ Trusts(q))
 
-(* A majority of the servers agrees with who is trusted, for as long. *)
+(* For a lease that is trusted, a majority of the servers has the same     *)
+(* owner, for as long.                                                     *)
 InvTruth == \A p \in Procs : Trusts(p) =>
   Cardinality({s \in Parts(p) : srv[s].owner = p /\ srv[s].left >= slot[p][s].trust}) >= Most
 

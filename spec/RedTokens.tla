@@ -1,7 +1,7 @@
 ----------------------------- MODULE RedTokens -----------------------------
 (***************************************************************************)
 (* The fencing tokens of RedLock.tla while no time passes: leases do not   *)
-(* run out, but are given back in any order.                               *)
+(* expire, and are given back in any order.                                *)
 (***************************************************************************)
 EXTENDS RedLock
 

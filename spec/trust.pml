@@ -1,40 +1,42 @@
 /*
- * The trust core of Mutex.tla once more, for Spin, which looks at many more states: who is trusted
- * the server agrees with. Names are those of Mutex.tla. Left out are withdrawal (what is given back
- * is said once, or not at all), tokens, and what a process learns beside its trust.
+ * The trust core of Mutex.tla again, for Spin, which visits many more states: for a lease that is
+ * trusted, the server has the same owner for at least as long. The names are those of Mutex.tla.
+ * Left out are withdrawals (a process sends one release of what it gives back, or none), tokens, and
+ * what a process knows besides its trust.
  *
- * As there, no dates are kept but ages, so there is no end of time; and an owner's number is used
- * again when nothing knows it any more, so there is no end of grants.
+ * As in Mutex.tla, ages are kept and no dates, so time has no end. An owner's number is used again
+ * when nothing refers to it any more, so the number of grants has no end.
  *
- * Each step of the loop is one action: who acts, and what with, is chosen by the guard in front.
+ * Each step of the loop is one action. The guard in front of a step says which process or message
+ * it is for.
  */
 #ifndef L
 #define L 3        /* lease */
 #endif
 #ifndef C
-#define C 2        /* claim lease */
+#define C 2        /* the lease of a hand-over */
 #endif
 #ifndef F
 #define F 1        /* faults */
 #endif
 #ifndef N
-#define N 3        /* messages under way: 2 or 3 */
+#define N 3        /* messages that can be under way: 2 or 3 */
 #endif
-#define P 3        /* processes; with -DTWO the third does nothing */
+#define P 3        /* processes; with -DTWO the third one does nothing */
 
 #define NONE 7
 #define REDISSON 6
 #define OWNER(p,n) (2*(p)+(n))
 #define PROC(o) ((o)>>1)
 
-/* a message: kind, owner, age, and one more number; 0 is none */
-#define ACQUIRE 1  /* arg: 0 not in line, 1 in line */
+/* a message: kind, owner, age, and one more number; 0 is no message */
+#define ACQUIRE 1  /* arg: 1 to join the wait queue, 0 not to */
 #define GRANTED 2
-#define REFUSED 3  /* arg: how long it was on its way */
+#define REFUSED 3  /* arg: how long the request was under way */
 #define RENEW   4
 #define RENEWED 5
 #define RELEASE 6
-#define HANDED  7  /* age: since it was handed over */
+#define HANDED  7  /* age: the time since the hand-over */
 #define MSG(k,o,age,arg) ((k) | (o)<<3 | (age)<<6 | (arg)<<8)
 #define KIND(x) ((x)&7)
 #define OF(x)   (((x)>>3)&7)
@@ -47,7 +49,7 @@
 
 /* the server */
 byte owner = NONE, left = 0, line[P] = NONE;
-/* the processes: base is the slack of the sighting, if there is one; only then it stands in line */
+/* the processes: base is the slack of the sighting, if there is one; only then a process stands in the wait queue */
 byte st[P], own[P], trust[P], base[P];
 bit asking[P], sighted[P];
 /* the network, in order, without gaps */
@@ -61,7 +63,7 @@ bit copied = 0;
 #else
 #define COPIED(o) 0
 #endif
-byte i, j, o; short x, y;   /* for use within a step; 0 between steps */
+byte i, j, o; short x, y;   /* used within a step; 0 between steps */
 
 #define ROOM (m[N-1]==0)
 #define KNOWS(k,o) (m[k]!=0 && OF(m[k])==o)
@@ -87,18 +89,18 @@ inline order() {
   if :: m[0]!=0 && m[0]==m[1] -> m[1] = 0 :: else fi;
 #endif
   x = 0 }
-/* put adds a message that is not there, and keeps them in order: they have none */
+/* put adds a message that is not there yet, and sorts the messages, since their order makes no difference */
 inline put(msg) { y = msg;
   if :: HAS(y) -> skip
      :: else -> i = N-1; m[i] = y;
         do :: i > 0 && m[i-1] < m[i] -> x = m[i-1]; m[i-1] = m[i]; m[i] = x; i-- :: else -> break od
   fi; x = 0; y = 0; i = 0 }
-/* answers that nobody waits for make no difference */
+/* answers for which no process waits make no difference */
 #define UNHEARD(z) (\
   ((KIND(z)==GRANTED || KIND(z)==REFUSED) && !(own[PROC(OF(z))]==OF(z) && asking[PROC(OF(z))])) || \
   (KIND(z)==RENEWED && !(own[PROC(OF(z))]==OF(z) && st[PROC(OF(z))]==HELD)) || \
   (KIND(z)==HANDED && !(own[PROC(OF(z))]==OF(z) && st[PROC(OF(z))]==WANTS)))
-/* processes are alike: the one that is further comes first, so that states that differ in names are one */
+/* processes are alike: the one that is further comes first, so that states that differ only in names are one state */
 #define FAR(p) (st[p]*64 + trust[p]*16 + base[p]*4 + sighted[p]*2 + asking[p])
 #define RENAMED(o,a) (PROC(o)==a -> (o)+2 : (PROC(o)==a+1 -> (o)-2 : (o)))
 inline swap(a) {
@@ -133,6 +135,7 @@ inline unlist(who) { i = 0; do :: i < P && line[i]!=who -> i++ :: else -> break 
 inline list(who) { if :: LISTED(who) -> skip
   :: else -> i = 0; do :: i < P && line[i]!=NONE -> i++ :: else -> break od; if :: i < P -> line[i] = who :: else fi; i = 0 fi }
 
+/* One unit of time passes. Environment: the clocks. */
 inline tick() {
   j = 0; do :: j < P ->
       if :: trust[j] > 0 -> trust[j]-- :: else fi;
@@ -148,6 +151,7 @@ inline tick() {
   order();
   clean() }
 
+/* Code: acquire.lua, take.lua. */
 inline runAcquire(z) { o = OF(z);
   if :: owner==NONE || owner==o ->
         owner = o; if :: left < L -> left = L :: else fi;
@@ -157,28 +161,34 @@ inline runAcquire(z) { o = OF(z);
         if :: ARG(z) > 0 -> list(o) :: else fi;
         x = AGE(z); if :: x > C -> x = C :: else fi;
         put(MSG(REFUSED,o,0,x)) fi; clean() }
+/* Code: renew.lua. */
 inline runRenew(z) { o = OF(z);
   if :: owner==o -> if :: left < L -> left = L :: else fi; put(MSG(RENEWED,o,AGE(z),0)) :: else fi; clean() }
+/* Code: release.lua, handover.lua/next_owner. */
 inline runRelease(z) { o = OF(z);
   if :: owner==o && line[0]!=NONE -> owner = line[0]; left = C; unlist(owner); put(MSG(HANDED,owner,0,0))
      :: owner==o && line[0]==NONE -> owner = NONE; left = 0
      :: else -> unlist(o) fi; clean() }
 
+/* Code: resource.handed. */
 inline handed(z) { o = PROC(OF(z));
   if :: sighted[o] && base[o] + AGE(z) < C -> hold(o, C - base[o] - AGE(z)) :: else fi; clean() }
 
-/* what the process p may do */
+/* The steps of a process: it asks with a new owner, with either of its numbers; asks again; takes an answer as unknown; gives up or
+ * unlocks; sees the end of its trust; renews. Code: resource.prepare, resource.settle, resource.abandon, grant.unlock,
+ * watchdog.Watchdog.pass, watchdog.Watchdog.send. */
 #define STEPS(p) \
  :: d_step { st[p]==IDLE && ROOM && NEW(OWNER(p,0)) -> begin(p, OWNER(p,0)); put(MSG(ACQUIRE,own[p],0,0)); clean() } \
  :: d_step { st[p]==IDLE && ROOM && !NEW(OWNER(p,0)) && NEW(OWNER(p,1)) -> begin(p, OWNER(p,1)); put(MSG(ACQUIRE,own[p],0,0)); clean() } \
  :: d_step { st[p]==WANTS && !asking[p] && ROOM -> asking[p] = 1; put(MSG(ACQUIRE,own[p],0,sighted[p])); clean() } \
  :: d_step { asking[p] -> asking[p] = 0; clean() }                                          /* unknown */ \
- :: d_step { st[p]!=IDLE && !asking[p] && ROOM -> put(MSG(RELEASE,own[p],0,0)); rest(p) }   /* gives up, unlocks */ \
- :: d_step { st[p]!=IDLE && !asking[p] -> rest(p) }                                         /* the same, and the message is lost */ \
- :: d_step { st[p]==HELD && trust[p]==0 -> rest(p) }                                        /* run out */ \
+ :: d_step { st[p]!=IDLE && !asking[p] && ROOM -> put(MSG(RELEASE,own[p],0,0)); rest(p) }   /* it gives up, or unlocks */ \
+ :: d_step { st[p]!=IDLE && !asking[p] -> rest(p) }                                         /* the same, and the release is lost */ \
+ :: d_step { st[p]==HELD && trust[p]==0 -> rest(p) }                                        /* the trust is over */ \
  :: d_step { st[p]==HELD && trust[p] > 0 && ROOM -> put(MSG(RENEW,own[p],0,0)); clean() }
 
-/* what may become of the message k */
+/* The steps of a message: the server runs it, it arrives, it is lost, or the server runs it twice. Code: resource.settle,
+ * resource.handed, watchdog.Lease.confirm. */
 #define ARRIVES(k) \
  :: d_step { KIND(m[k])==ACQUIRE -> y = m[k]; drop(k); runAcquire(y) } \
  :: d_step { KIND(m[k])==RENEW   -> y = m[k]; drop(k); runRenew(y) } \
@@ -191,7 +201,7 @@ inline handed(z) { o = PROC(OF(z));
  :: d_step { KIND(m[k])==HANDED  -> y = m[k]; drop(k); handed(y) } \
  :: d_step { KIND(m[k])==RENEWED -> j = PROC(OF(m[k])); x = L - AGE(m[k]); drop(k); if :: x > trust[j] -> trust[j] = x :: else fi; clean() } \
  :: d_step { m[k]!=0 -> drop(k); clean() } /* lost */ \
- :: d_step { faults > 0 && KIND(m[k])==ACQUIRE && ROOM -> faults--; runAcquire(m[k]) } /* done, and will be again */ \
+ :: d_step { faults > 0 && KIND(m[k])==ACQUIRE && ROOM -> faults--; runAcquire(m[k]) } /* run, and will be run again */ \
  :: d_step { faults > 0 && KIND(m[k])==RENEW   && ROOM -> faults--; runRenew(m[k]) } \
  :: d_step { faults > 0 && KIND(m[k])==RELEASE && ROOM -> faults--; runRelease(m[k]) }
 
@@ -224,7 +234,7 @@ end: do
 #endif
  od
 }
-/* in every state, and not only before time passes */
+/* in every state, not only before time passes */
 #ifdef EVERY
 never { do :: assert(AGREES(0) && AGREES(1) && AGREES(2)) od }
 #endif

@@ -142,7 +142,7 @@ func tlc() (jar string, err error) {
 
 // results are what RESULTS.md says of the modules as they are.
 type results struct {
-	sums map[string]string // of each module: a line with the hash of its file
+	sums map[string]string // of each module: a line with its hash
 	rows map[string]string // by the id of a run
 }
 
@@ -174,7 +174,7 @@ func read(path, dir string) (results, error) {
 // write writes what is known, in the order of the runs.
 func (have results) write(path string) error {
 	var b strings.Builder
-	b.WriteString("# What the checkers said\n\nWritten by `make spec` and `make spec-deep`; README.md says what it means. The hash of each module that it is of:\n\n")
+	b.WriteString("# What the checkers said\n\nWritten by `make spec` and `make spec-deep`; README.md says what it means. The hash of each module without its comments:\n\n")
 	for _, module := range slices.Sorted(maps.Keys(have.sums)) {
 		b.WriteString(have.sums[module] + "\n")
 	}

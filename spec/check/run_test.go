@@ -1,0 +1,45 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The hash of a module is that of what a checker reads: comments do not change it, everything else does.
+func TestSum(t *testing.T) {
+	t.Parallel()
+	sumOf := func(file, text string) string {
+		t.Helper()
+		dir := t.TempDir()
+		require.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600))
+		r := run{module: file[:len(file)-len(filepath.Ext(file))]}
+		if filepath.Ext(file) == ".pml" {
+			r.spin = "-DTWO"
+		}
+		sum, err := r.sum(dir)
+		require.NoError(t, err)
+		return sum
+	}
+	const module = "(***)\n(* One. *)\n(***)\nA == 1   \\* a number\n\nB == \"x\"\n"
+	require.Equal(t, sumOf("M.tla", module), sumOf("M.tla", "A == 1\n(* Two\n   lines. *)\nB == \"x\" \\* text"))
+	require.NotEqual(t, sumOf("M.tla", module), sumOf("M.tla", "A == 2\nB == \"x\"\n"))
+	require.NotEqual(t, sumOf("M.tla", module), sumOf("M.tla", "A == 1\n B == \"x\"\n"), "the place of a line matters in TLA+")
+	const program = "/* One. */\n#define A 1 /* a number */ \\\n  + 2\n"
+	require.Equal(t, sumOf("m.pml", program), sumOf("m.pml", "#define A 1  \\\n  + 2\n/* Two\n * lines. */\n"))
+	require.NotEqual(t, sumOf("m.pml", program), sumOf("m.pml", "#define A 1  \\\n  + 3\n"))
+}
+
+// The committed results are of the modules as they are.
+func TestResults(t *testing.T) {
+	t.Parallel()
+	have, err := read("../RESULTS.md", "..")
+	require.NoError(t, err)
+	for _, r := range runs() {
+		if !r.deep {
+			require.Contains(t, have.rows, r.id(), "run make spec")
+		}
+	}
+}
