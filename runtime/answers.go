@@ -111,7 +111,7 @@ func (x answerLog) explain(err error) error {
 	case x.err != nil:
 		return fmt.Errorf("%w; Redis last failed with: %v", err, x.err) //nolint:errorlint // the call ended for another reason
 	case !x.refused.IsZero():
-		return fmt.Errorf("%w; somebody else had it", err)
+		return &heldError{err}
 	}
 	return fmt.Errorf("%w; Redis had not answered", err)
 }

@@ -97,9 +97,9 @@ func (a *attempt) waitsFor(c *Client, kind, key string) {
 	}
 }
 
-// failed returns err with the operation and key of the call.
+// failed returns err with the operation and key of the call, and the holder that it is known to have waited for.
 func (a *attempt) failed(err error) error {
-	err = &Error{Op: a.op, Key: a.key, Name: a.cfg.name, Err: err}
+	err = &Error{Op: a.op, Key: a.key, Name: a.cfg.name, Err: err, Holder: a.c.holderOf(a.kind, a.key, a.blocked, err)}
 	a.ends(AcquireEvent{Err: err})
 	return err
 }

@@ -40,10 +40,11 @@ type deadlocks struct {
 	known    map[uint64]knownCall       // likewise: calls that wait, or did a moment ago, by their numbers
 	clients  map[string]string          // likewise: ids of processes by their beginnings
 
-	mu      sync.Mutex // guards the rest
-	numbers uint64     // of calls that wait
-	inbox   []string   // messages of other processes
-	due     bool       // it is time to look
+	mu      sync.Mutex              // guards the rest
+	numbers uint64                  // of calls that wait
+	inbox   []string                // messages of other processes
+	seen    map[string]foundHolders // the holders that were found last, by their keys
+	due     bool                    // it is time to look
 	running bool
 	ticked  monotonic.Time // when it last looked
 	next    monotonic.Time // when to look next, or 0
@@ -295,16 +296,15 @@ func (d *deadlocks) Holders(of []*deadlock.Wait) [][]deadlock.Holder {
 		entry, err := reply.AsScanEntry()
 		d.mayNot(err)
 		all[i] = holdersIn(of[i], entry.Elements)
+		d.saw(of[i].Key, foundHolders{holder: d.c.holderAmong(all[i], func(string) bool { return false }), reads: isRead(entry.Elements)})
 	}
 	return all
 }
 
 // holdersIn returns the holders of a lock, by its fields.
 func holdersIn(w *deadlock.Wait, fields []string) (all []deadlock.Holder) {
-	read := false
 	for i := 0; i+1 < len(fields); i += 2 {
 		if fields[i] == "mode" {
-			read = fields[i+1] == kindRead
 			continue
 		}
 		h := deadlock.Holder{Owner: fields[i]}
@@ -313,7 +313,7 @@ func holdersIn(w *deadlock.Wait, fields []string) (all []deadlock.Holder) {
 		}
 		all = append(all, h)
 	}
-	if read && w.Kind == kindRead && !w.Long {
+	if isRead(fields) && w.Kind == kindRead && !w.Long {
 		return nil
 	}
 	return all

@@ -30,16 +30,25 @@ var (
 	ErrBadOption   = errors.New("unusable option")          // an option, a number or an argument; nothing was sent
 )
 
-// An Error is the error of a method: lockgen: lock "order:42": not acquired after 3s
+// An Error is the error of a method:
+//
+//	lockgen: lock "order:42": not acquired after 3s (held by host-a, pid 4211, since 14:02:11, seen at 14:02:12)
 type Error struct {
-	Op   string // "lock", "unlock", "read lock", "ttl", "force unlock", "acquire", "release", ...
-	Key  string
-	Name string // [WithName] of a call that acquires, or of the lost lease, or ""
-	Err  error
+	Op     string // "lock", "unlock", "read lock", "ttl", "force unlock", "acquire", "release", ...
+	Key    string // of a MultiLock that of the member that failed, or all
+	Name   string // [WithName] of a call that acquires, or of the lost lease, or ""
+	Err    error
+	Holder *Holder // the holder that the call waited for, if the Client knows it; else nil
 }
 
-// Error names the operation and the key, and the reason.
-func (e *Error) Error() string { return fmt.Sprintf("lockgen: %s %q: %v", e.Op, e.Key, e.Err) }
+// Error names the operation and the key, and the reason, and the holder if it is known.
+func (e *Error) Error() string {
+	text := fmt.Sprintf("lockgen: %s %q: %v", e.Op, e.Key, e.Err)
+	if e.Holder != nil {
+		text += " (" + e.Holder.String() + ")"
+	}
+	return text
+}
 
 // Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }

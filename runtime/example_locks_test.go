@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 
 	lockrt "github.com/lockgen/lockgen/runtime"
 	"github.com/lockgen/lockgen/runtime/gen"
@@ -33,6 +34,30 @@ func ExampleMutex() {
 	// under its own lease: <nil>
 	// given back: <nil>
 	// twice: true
+}
+
+// The error of a call that did not get a lock names the holder, if the Client knows it.
+func ExampleError() {
+	client, stop := exampleClient()
+	defer stop()
+	order := client.Mutex("order:42")
+	ctx := context.Background()
+
+	lease, err := order.Lock(ctx)
+	if err != nil {
+		panic(err)
+	}
+	_, err = order.TryLock(ctx)
+	times := regexp.MustCompile(`since .*\d`)
+	fmt.Println(times.ReplaceAllString(err.Error(), "since 14:02:11"))
+	var failed *lockrt.Error
+	if errors.As(err, &failed) && failed.Holder != nil {
+		fmt.Println("a call of this client:", failed.Holder.Own)
+	}
+	_ = lease.Unlock(ctx)
+	// Output:
+	// lockgen: try lock "order:42": not acquired (held by this process, since 14:02:11)
+	// a call of this client: true
 }
 
 // Work is done under the context that Do gives, which ends with the lock.

@@ -113,3 +113,6 @@ func LooksForTraces(c *Client, key string) (asked, answered bool) {
 	}
 	return asked, answered
 }
+
+// KnowsHolder reports whether a look for deadlocks of the client has found a holder of a key in another process.
+func KnowsHolder(c *Client, key string) bool { return c.deadlocks.holder(kindMutex, key) != nil }

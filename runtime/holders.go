@@ -28,10 +28,11 @@ const (
 	traceWord = "trace "
 )
 
-// A blockage collects the traces of the holders that a call waits for. The zero value collects nothing.
+// A blockage collects what is known of the holders that a call waits for. The zero value collects nothing.
 type blockage struct {
-	alarm  *time.Timer
-	traces atomic.Pointer[[]string]
+	alarm *time.Timer
+	kind  string // of the lock that it waits for
+	known atomic.Pointer[keyTraces]
 }
 
 // watches makes b learn the holders of a key, once the call has waited for it for a while. Clients without traces look
@@ -46,6 +47,7 @@ func (c *Client) watches(b *blockage, kind, key string) *blockage {
 	} else {
 		b.alarm.Stop() // it waited for another part
 	}
+	b.kind = kind
 	b.alarm = time.AfterFunc(blockedAfter, func() { c.holderTraces.learn(key, b) })
 	return b
 }
@@ -56,8 +58,8 @@ func (b *blockage) end() []string {
 		return nil
 	}
 	b.alarm.Stop()
-	if traces := b.traces.Load(); traces != nil {
-		return *traces
+	if of := b.known.Load(); of != nil {
+		return of.traces
 	}
 	return nil
 }
@@ -74,11 +76,13 @@ type holderTraces struct {
 	keys map[string]*keyTraces
 }
 
-// A keyTraces is one question.
+// A keyTraces is one question. Its answer does not change once a blockage has it.
 type keyTraces struct {
+	foundHolders
+
+	key      string
 	answered monotonic.Time // 0 while the question is under way
-	traces   []string
-	waiting  []*blockage // that get the answer
+	waiting  []*blockage    // that get the answer
 }
 
 // old reports whether the answer is too old to describe the present.
@@ -94,45 +98,52 @@ func (s *holderTraces) learn(key string, b *blockage) {
 	case of != nil && of.answered.IsZero():
 		of.waiting = append(of.waiting, b)
 	case of != nil && !of.old():
-		b.traces.Store(&of.traces)
+		b.known.Store(of)
 	case s.c.granting() && s.asks.take(monotonic.Now()) <= mostAnswers:
 		if s.keys == nil {
 			s.keys = map[string]*keyTraces{}
 		}
 		maps.DeleteFunc(s.keys, func(_ string, of *keyTraces) bool { return of.old() })
-		s.keys[key] = &keyTraces{waiting: []*blockage{b}}
+		s.keys[key] = &keyTraces{key: key, waiting: []*blockage{b}}
 		s.c.spawn(func() { s.answered(key, s.ask(key)) })
 	}
 }
 
 // answered gives the answer to the calls that wait for it, and to those that come within a second.
-func (s *holderTraces) answered(key string, traces []string) {
+func (s *holderTraces) answered(key string, found foundHolders) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	of := s.keys[key]
-	of.answered, of.traces = monotonic.Now(), traces
+	of.answered, of.foundHolders = monotonic.Now(), found
 	for _, b := range of.waiting {
-		b.traces.Store(&of.traces)
+		b.known.Store(of)
 	}
 	of.waiting = nil
 }
 
-// ask returns the traces of the holders of key: those that this process knows, and those of other processes that answer
-// in time.
-func (s *holderTraces) ask(key string) []string {
+// ask returns the traces of the holders of key, those that this process knows and those of other processes that answer
+// in time, and one of the other processes.
+func (s *holderTraces) ask(key string) (found foundHolders) {
 	own := s.c.heldOf(key)
-	traces := tracesIn(nil, key, own)
+	found.traces = tracesIn(nil, key, own)
 	if len(own) > 0 && own[0].Kind != KindRead { // there is no other holder
-		return traces
+		return found
 	}
-	ids := s.others(key)
+	others, reads := s.others(key)
+	found.holder, found.reads = s.c.holderAmong(others, func(string) bool { return false }), reads
+	var ids []string
+	for _, h := range others {
+		if h.Process != "" && !slices.Contains(ids, h.Process) && len(ids) < mostHolderTraces {
+			ids = append(ids, h.Process)
+		}
+	}
 	if len(ids) == 0 {
-		return traces
+		return found
 	}
 	ctx, cancel := context.WithTimeoutCause(context.Background(), s.c.opts.OpTimeout, transport.ErrNoAnswer)
 	defer cancel()
 	if s.c.hear(); s.c.awaitHearing(ctx) != nil {
-		return traces
+		return found
 	}
 	q := s.c.questions.begin(ids)
 	defer s.c.questions.end(q)
@@ -142,10 +153,22 @@ func (s *holderTraces) ask(key string) []string {
 	case <-ctx.Done():
 	case <-s.c.closing:
 	}
+	var asked *Holder
+	answered := map[string]bool{}
 	for _, p := range q.fleet().Processes {
-		traces = tracesIn(traces, key, p.Held)
+		found.traces = tracesIn(found.traces, key, p.Held)
+		answered[p.Process.ID] = true
+		for _, h := range p.Held {
+			if h.Key == key && asked == nil {
+				asked = &Holder{Process: p.Process, Owner: h.Owner, Since: h.Since, Seen: now()}
+			}
+		}
 	}
-	return traces
+	if asked == nil { // those that have answered have released it meanwhile
+		asked = s.c.holderAmong(others, func(process string) bool { return answered[process] })
+	}
+	found.holder = asked
+	return found
 }
 
 // tracesIn adds the traces of the holders of key.
@@ -169,8 +192,9 @@ func (c *Client) heldOf(key string) (all []HeldLock) {
 	return all
 }
 
-// others returns the ids of the other processes that hold key, by the owners in Redis. Java programs have none.
-func (s *holderTraces) others(key string) (ids []string) {
+// others returns the holders of key in other processes, by the owners in Redis, and whether they read. Java programs
+// have no ids.
+func (s *holderTraces) others(key string) (all []deadlock.Holder, reads bool) {
 	reply := s.c.deadlocks.ask(rueidis.Commands{s.c.rc.B().Hscan().Key(key).Cursor(0).Count(mostHolderTraces).Build()})[0]
 	entry, err := reply.AsScanEntry()
 	if why := refused(err); err != nil && why != err { //nolint:errorlint // refused returns its argument, or more
@@ -178,12 +202,8 @@ func (s *holderTraces) others(key string) (ids []string) {
 			s.c.opts.Logger.Warn("lockgen: calls that wait are not linked to the traces of holders in other processes", "error", why)
 		})
 	}
-	for _, h := range holdersIn(&deadlock.Wait{}, entry.Elements) {
-		if h.Process != "" && h.Process != s.c.wire.UUID && !slices.Contains(ids, h.Process) && len(ids) < mostHolderTraces {
-			ids = append(ids, h.Process)
-		}
-	}
-	return ids
+	all = holdersIn(&deadlock.Wait{}, entry.Elements)
+	return slices.DeleteFunc(all, func(h deadlock.Holder) bool { return h.Process == s.c.wire.UUID }), isRead(entry.Elements)
 }
 
 // askedForTraces handles a request for the traces of the holders of a key. It does not block. Such requests have a pace

@@ -46,8 +46,8 @@ func (w *tracer) learns(key string) {
 	})
 }
 
-// given returns the traces of the holders of a key that a call was given which waits for l until they are known, and then gives up.
-func (w *tracer) given(l lockrt.Locker, key string) []string {
+// gives returns the error of a call that waits for l until the holders of a key are known, and then gives up.
+func (w *tracer) gives(l lockrt.Locker, key string) error {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(patient(w.t))
 	defer cancel()
@@ -55,7 +55,15 @@ func (w *tracer) given(l lockrt.Locker, key string) []string {
 	receive(w.t, w.waiting, "a call that waits")
 	w.learns(key)
 	cancel()
-	require.ErrorIs(w.t, receive(w.t, got, "the call").err, context.Canceled)
+	err := receive(w.t, got, "the call").err
+	require.ErrorIs(w.t, err, context.Canceled)
+	return err
+}
+
+// given returns the traces of the holders of a key that a call was given which waits for l until they are known, and then gives up.
+func (w *tracer) given(l lockrt.Locker, key string) []string {
+	w.t.Helper()
+	_ = w.gives(l, key)
 	end := receive(w.t, w.ends, "the end of the call")
 	require.True(w.t, end.Contended)
 	return end.HolderTraces

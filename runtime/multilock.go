@@ -48,6 +48,7 @@ func (m *MultiLock) Lock(ctx context.Context, opts ...LockOption) (*Lease, error
 	a.starts(ctx)
 	whole, err := m.take(ctx, opts, a.waitsFor)
 	if err != nil {
+		a.blocked.knows(err)
 		a.ends(AcquireEvent{Err: err})
 		return nil, err
 	}
@@ -134,7 +135,7 @@ func (m *MultiLock) all(ctx context.Context, opts []LockOption, wait time.Durati
 			case err == nil:
 				continue
 			case ctx.Err() != nil:
-				return parts, nil, &Error{Op: "lock", Key: m.key, Err: endedBy(ctx, err)} // even if another error came first
+				return parts, nil, endedAt(ctx, m.key, err) // even if another error came first
 			case !again || wait == 0:
 				return parts, nil, err
 			}
@@ -253,7 +254,7 @@ func tryTogether(ctx, under context.Context, mutexes []*Mutex, opts []LockOption
 		}
 		if t.err != nil {
 			if err == nil || !again {
-				err = &Error{Op: "lock", Key: t.m.key, Err: t.err} // when nothing was sent: the error of the last one, which is the reason
+				err = &Error{Op: "lock", Key: t.m.key, Err: t.err, Holder: c.holderOf(kindMutex, t.m.key, nil, t.err)} // when nothing was sent: the error of the last one, which is the reason
 			}
 			continue
 		}

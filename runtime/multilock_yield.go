@@ -110,7 +110,7 @@ func (m *MultiLock) yield(ctx context.Context, kept []*Lease, opts []LockOption,
 	}
 	undo(ctx, slices.DeleteFunc(parts, func(part *Lease) bool { return part == nil }))
 	if ctx.Err() != nil {
-		return nil, nil, &Error{Op: "lock", Key: m.key, Err: endedBy(ctx, err)}
+		return nil, nil, endedAt(ctx, m.key, err)
 	}
 	if errors.Is(err, ErrNotAcquired) || errors.Is(last.Err(), ErrLost) {
 		return nil, nil, errYielded

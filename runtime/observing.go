@@ -24,6 +24,7 @@ type (
 	WaitingCall     = observe.WaitingCall     // one call that waits
 	LeaseRef        = observe.LeaseRef        // the owner of a key
 	Process         = observe.Process         // the program of a Client, see [Client.Process]
+	Holder          = observe.Holder          // the holder that a call waited for, see [Error]
 	Fleet           = observe.Fleet           // the holds and waiting calls of all processes, see [Client.Fleet]
 	Standing        = observe.Standing        // the state of a key in Redis, see [Mutex.Inspect]
 	RWStanding      = observe.RWStanding      // see [RWMutex.Inspect]
