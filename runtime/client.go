@@ -291,11 +291,16 @@ func (c *Client) spawn(f func()) {
 func (c *Client) aside(f func()) {
 	c.start(func() {
 		f()
-		if c.disconnected.Load() {
-			c.rc.Close() // rueidis keeps a connection that it was establishing when it was closed
-		}
-		c.started() // it was not counted, and ends now
+		c.returned()
 	})
+}
+
+// returned is called at the end of a function on a goroutine that Close did not wait for.
+func (c *Client) returned() {
+	if c.disconnected.Load() {
+		c.rc.Close() // rueidis keeps a connection that it was establishing when it was closed
+	}
+	c.started() // it was not counted, and ends now
 }
 
 // start runs f, and then records its end.

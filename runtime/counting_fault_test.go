@@ -276,10 +276,11 @@ func requireEventuallyCounts(t *testing.T, s *lockrt.PermitSemaphore, available,
 	t.Helper()
 	until(t, "permits are counted", func() bool {
 		free, err := s.Available(patient(t))
-		require.NoError(t, err)
+		if err != nil { // a connection was mute, and the machine took longer to send again than it lasted
+			return false
+		}
 		taken, err := s.Acquired(patient(t))
-		require.NoError(t, err)
-		return free == available && taken == acquired
+		return err == nil && free == available && taken == acquired
 	})
 }
 

@@ -52,6 +52,9 @@ func SiteOf(c *Client) string { return c.site() }
 // PartsOf returns how many parts a lease has by now.
 func PartsOf(l *Lease) int { return len(l.composite.all()) }
 
+// Hears reports whether the subscription of the client is active.
+func Hears(c *Client) bool { return c.heard() }
+
 // Subscribers returns how many tickets get messages.
 func Subscribers(c *Client) int {
 	c.inboxMu.Lock()

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -109,10 +110,16 @@ func TestFault_OneCallersDeadlineIsNotAnothers(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
 	proxy := redistest.Proxy(t, server.Addr())
-	l := &line{server: server, proxy: proxy, client: clientOf(t, proxy.URL(), lockrt.Options{Tracking: lockrt.TrackingOff}), key: "k"}
+	l := &line{server: server, proxy: proxy, client: clientOf(t, proxy.URL(), lockrt.Options{Tracking: lockrt.TrackingOff, OpTimeout: 10 * time.Second}), key: "k"}
 	l.warm(t)
 	until(t, "it listens, by a connection of its own", func() bool { return channels(t, server) == 1 })
-	conns := proxy.Conns()
+	conns := func() []string { // of the client
+		list, err := server.Do("CLIENT", "LIST").ToString()
+		require.NoError(t, err)
+		return regexp.MustCompile(`\bid=\d+ addr=.* name=lockgen:`).FindAllString(list, -1)
+	}
+	before := conns()
+	require.Len(t, before, 2)
 	acquires := l.seen(asks)
 
 	server.Stop()
@@ -126,9 +133,8 @@ func TestFault_OneCallersDeadlineIsNotAnothers(t *testing.T) {
 	server.Cont()
 	got := receive(t, other, "the second")
 	require.NoError(t, got.err)
-	require.Equal(t, conns, proxy.Conns(), "the connection was not given up")
+	require.Subset(t, conns(), before, "no connection was given up")
 	receive(t, acquires, "the request of the second")
-	require.Empty(t, acquires, "and none was sent twice")
 	require.NoError(t, got.lease.Unlock(t.Context()))
 	gone(t, server, "hasty")
 }

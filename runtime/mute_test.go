@@ -2,6 +2,9 @@ package lockrt_test
 
 import (
 	"context"
+	"slices"
+	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -31,6 +34,11 @@ func mutableKinds(key string) map[string]struct {
 	asks        func(cmd []string) bool
 	take, rival taker
 } {
+	mutex := lockerTaker(func(c *lockrt.Client) lockrt.Locker { return c.Mutex(key) })
+	fenced := lockerTaker(func(c *lockrt.Client) lockrt.Locker { return c.Mutex(key, lockrt.WithFencing()) })
+	several := lockerTaker(func(c *lockrt.Client) lockrt.Locker {
+		return lockrt.NewMultiLock(c.Mutex(key), c.Mutex(key+"2"))
+	})
 	writer := lockerTaker(func(c *lockrt.Client) lockrt.Locker { return c.RWMutex(key) })
 	reader := lockerTaker(func(c *lockrt.Client) lockrt.Locker { return c.RWMutex(key).RLocker() })
 	permit := func(ctx context.Context, c *lockrt.Client) (giveBack, error) {
@@ -45,6 +53,9 @@ func mutableKinds(key string) map[string]struct {
 		asks        func(cmd []string) bool
 		take, rival taker
 	}{
+		"mutex":     {redistest.EvalSHA(scripts.Take.SHA1()), mutex, mutex},
+		"fenced":    {redistest.EvalSHA(scripts.Acquire.SHA1()), fenced, mutex},
+		"several":   {redistest.EvalSHA(scripts.Take.SHA1()), several, several},
 		"writer":    {redistest.EvalSHA(scripts.RWWrite.SHA1()), writer, writer},
 		"reader":    {redistest.EvalSHA(scripts.RWRead.SHA1()), reader, writer},
 		"permit":    {redistest.EvalSHA(scripts.PermitAcquire.SHA1()), permit, permit},
@@ -154,6 +165,117 @@ func TestMute_Questions(t *testing.T) {
 			receive(t, drop.Done(), "the loss")
 			require.NoError(t, ask(patient(t), c), "over the connection that is mute")
 			proxy.Cut()
+			require.NoError(t, c.Close())
+		})
+	}
+}
+
+// TestMute_ACrowd shows that a mute connection keeps none of many goroutines from the one mutex that they share, nor from those that
+// each of them has for itself.
+func TestMute_ACrowd(t *testing.T) {
+	t.Parallel()
+	const crowd = 20
+	server := redistest.Server(t)
+	proxy := redistest.Proxy(t, server.Addr())
+	c := muteClient(t, proxy, lockrt.TrackingAuto)
+	drop := proxy.DropReply(redistest.EvalSHA(scripts.Take.SHA1(), scripts.Acquire.SHA1()), 1, redistest.Mute)
+	var wg sync.WaitGroup
+	for i := range crowd {
+		wg.Go(func() {
+			for _, key := range []string{"own:" + strconv.Itoa(i), "shared"} {
+				lease, err := c.Mutex(key).Lock(patient(t))
+				if err == nil {
+					err = lease.Unlock(context.Background())
+				}
+				if err != nil {
+					t.Error(key, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	receive(t, drop.Done(), "the loss")
+	proxy.Cut()
+	until(t, "nothing is left", func() bool { return keysOn(t, server) == 0 })
+	require.NoError(t, c.Close())
+}
+
+// TestMute_TheFirstRequestComesLate shows that a request which was sent again, and reaches the server when what it asked for was
+// given back, takes it for a moment at most.
+func TestMute_TheFirstRequestComesLate(t *testing.T) {
+	t.Parallel()
+	for name, k := range map[string]struct {
+		script string
+		opts   []lockrt.LockOption
+	}{
+		"take":    {scripts.Take.SHA1(), nil},
+		"acquire": {scripts.Acquire.SHA1(), []lockrt.LockOption{lockrt.WithFencing()}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Server(t)
+			proxy := redistest.Proxy(t, server.Addr())
+			c := muteClient(t, proxy, lockrt.TrackingAuto)
+			asks := redistest.EvalSHA(k.script)
+			asked := make(chan []string, 10)
+			proxy.OnRequest(func(cmd []string) {
+				if asks(cmd) {
+					asked <- slices.Clone(cmd)
+				}
+			})
+			drop := proxy.DropRequest(asks, 1, redistest.Mute)
+			lease, err := c.Mutex("k", k.opts...).Lock(patient(t), unexpiring)
+			require.NoError(t, err)
+			receive(t, drop.Done(), "the loss")
+			require.NoError(t, lease.Unlock(t.Context()))
+
+			require.NoError(t, server.Do(receive(t, asked, "the first request")...).Error())
+			other := clientOf(t, server.URL(), lockrt.Options{}).Mutex("k", k.opts...)
+			got, err := other.Lock(patient(t), unexpiring)
+			require.NoError(t, err, "long before the lease of the late request ends")
+			if len(k.opts) > 0 {
+				require.Greater(t, got.Token(), lease.Token())
+			}
+			require.NoError(t, got.Unlock(t.Context()))
+			proxy.Cut()
+			require.NoError(t, c.Close())
+		})
+	}
+}
+
+// TestMute_TheFirstReleaseWasDone shows that a release whose reply is lost is one all the same: what it has freed is not reported as
+// lost, and the goroutine behind it gets the mutex.
+func TestMute_TheFirstReleaseWasDone(t *testing.T) {
+	t.Parallel()
+	for name, script := range map[string]string{"free": scripts.Free.SHA1(), "release": scripts.Release.SHA1()} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Server(t)
+			proxy := redistest.Proxy(t, server.Addr())
+			hooks, waiting, _ := watch()
+			c, err := lockrt.New(redistest.NewClient(t, proxy.Addr(), func(o *rueidis.ClientOption) {
+				o.ConnWriteTimeout, o.PipelineMultiplex = time.Hour, -1
+			}), lockrt.Options{OpTimeout: patience / 2, Hooks: hooks, Cohort: 1})
+			require.NoError(t, err)
+			m := c.Mutex("k")
+			lease, err := m.Lock(patient(t), unexpiring)
+			require.NoError(t, err)
+			var next <-chan locked
+			if name == "release" { // a goroutine waits, and wants the mutex by the release of the one before it
+				next = lockLater(patient(t), m, unexpiring)
+				receive(t, waiting, "the next one to wait")
+				until(t, "a release can hand it over", func() bool { return lockrt.Hears(c) })
+			}
+			drop := proxy.DropReply(redistest.EvalSHA(script), 1, redistest.Mute)
+			require.NoError(t, lease.Unlock(t.Context()))
+			receive(t, drop.Done(), "the loss")
+			if next != nil {
+				got := receive(t, next, "the next one")
+				require.NoError(t, got.err)
+				require.NoError(t, got.lease.Unlock(t.Context()))
+			}
+			proxy.Cut()
+			until(t, "nothing is left", func() bool { return keysOn(t, server) == 0 })
 			require.NoError(t, c.Close())
 		})
 	}

@@ -30,6 +30,7 @@ type releaseOp struct {
 
 	limit time.Time // when to go on in the background
 	tried bool      // a try may have succeeded without our knowing
+	twice bool      // a request was sent again, and may still arrive
 	down  outage
 
 	done  chan error // the outcome, if the ticket was granted
@@ -113,7 +114,7 @@ func (op *releaseOp) handed() bool {
 
 func (op *releaseOp) Key() string { return op.r.key }
 
-func (op *releaseOp) Append(keys, args []string) (allKeys, allArgs []string) {
+func (op *releaseOp) Append(keys, args []string, _ bool) (allKeys, allArgs []string) {
 	wire := &op.r.c.wire
 	op.r.c.traces(trace.GivesBack, op.r.key, op.ticket.n)
 	if op.plain {
@@ -127,7 +128,8 @@ func (op *releaseOp) Append(keys, args []string) (allKeys, allArgs []string) {
 	return wire.Release(keys, args, op.r.key, r)
 }
 
-func (op *releaseOp) Answered(sent time.Time, reply protocol.Answer, err error) {
+func (op *releaseOp) Answered(sent time.Time, reply protocol.Answer, again bool, err error) {
+	op.tried, op.twice = op.tried || again, op.twice || again
 	if op.plain {
 		op.plain = false // for the next try
 		if err == nil && protocol.ReadRelease(reply).Outcome == protocol.Contended {
@@ -182,6 +184,9 @@ func (op *releaseOp) finish(done released, err error) {
 	}
 	r.busy--
 	r.answers.changes()
+	if again != nil && op.twice {
+		again.outcomeUnknown = true
+	}
 	if again == nil || r.ticket != again {
 		r.promptHead() // it was handed over already, if it was in the wait queue
 	} else {

@@ -98,7 +98,7 @@ func (t *stateTest) takes() {
 		request := op()
 		require.Equal(t, ticketAsking, r.state(tk))
 		r.gone(w)
-		rest := r.settle(request, time.Now(), answer.reply, answer.err)
+		rest := r.settle(request, time.Now(), answer.reply, false, answer.err)
 		require.Equal(t, answer.want, r.state(tk), name)
 		if rest != nil {
 			rest()
@@ -155,7 +155,7 @@ func (t *stateTest) queues() {
 		r.mu.Lock()
 		request := &acquireOp{r: r, w: w, ticket: tk, terms: w.terms}
 		r.mu.Unlock()
-		require.Nil(t, r.settle(request, time.Now(), reply, nil))
+		require.Nil(t, r.settle(request, time.Now(), reply, false, nil))
 		r.quit()
 	}
 	tk.standing = true // as a request has asked for

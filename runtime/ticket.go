@@ -110,7 +110,7 @@ func (r *resource) prepare(w *waiter) (op *acquireOp, to *transport.Batcher) {
 		op.line = protocol.Queued
 		tk.standing = true
 	}
-	r.c.tracesAsking(r.key, tk.n, op.line)
+	r.c.tracesAsking(trace.Asks, r.key, tk.n, op.line)
 	to = r.c.acquires
 	if op.plain() {
 		to = r.c.takes
@@ -123,13 +123,20 @@ func (r *resource) prepare(w *waiter) (op *acquireOp, to *transport.Batcher) {
 
 func (op *acquireOp) Key() string { return op.r.key }
 
-func (op *acquireOp) Append(keys, args []string) (allKeys, allArgs []string) {
-	r := op.r
-	r.c.traces(trace.Sent, r.key, op.ticket.n)
+func (op *acquireOp) Append(keys, args []string, again bool) (allKeys, allArgs []string) {
+	r, line := op.r, op.line
+	if again && line == protocol.Queued {
+		line = protocol.StillQueued // since the request before
+	}
+	if again {
+		r.c.tracesAsking(trace.SentAgain, r.key, op.ticket.n, line)
+	} else {
+		r.c.traces(trace.Sent, r.key, op.ticket.n)
+	}
 	if op.plain() {
 		return r.c.wire.Take(keys, args, r.key, op.ticket.n, op.terms.ttl)
 	}
-	return r.c.wire.Acquire(keys, args, r.key, op.ticket.onWire(), op.line, op.drawn, op.terms.ttl)
+	return r.c.wire.Acquire(keys, args, r.key, op.ticket.onWire(), line, op.drawn, op.terms.ttl)
 }
 
 // onWire returns tk in the form of the scripts.
@@ -137,12 +144,12 @@ func (tk *ticket) onWire() protocol.Ticket {
 	return protocol.Ticket{Number: tk.n, Tokens: int(tk.inLine)}
 }
 
-func (op *acquireOp) Answered(sent time.Time, reply protocol.Answer, err error) {
+func (op *acquireOp) Answered(sent time.Time, reply protocol.Answer, again bool, err error) {
 	r := op.r
 	if err == nil && op.w.follows {
 		r.c.quorums.answered(now().Sub(sent))
 	}
-	if rest := r.settle(op, sent, protocol.ReadAcquire(reply), err); rest != nil {
+	if rest := r.settle(op, sent, protocol.ReadAcquire(reply), again, err); rest != nil {
 		r.c.spawn(rest)
 	}
 	*op = acquireOp{}
@@ -151,8 +158,8 @@ func (op *acquireOp) Answered(sent time.Time, reply protocol.Answer, err error) 
 }
 
 // settle handles the answer to a request. It returns the work that is left when no caller wants the
-// grant, or possible grant, any more.
-func (r *resource) settle(op *acquireOp, sent time.Time, reply protocol.Verdict, err error) (rest func()) {
+// grant, or possible grant, any more. A request that was sent again may still arrive.
+func (r *resource) settle(op *acquireOp, sent time.Time, reply protocol.Verdict, again bool, err error) (rest func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	w, tk, t := op.w, op.ticket, op.terms
@@ -162,7 +169,7 @@ func (r *resource) settle(op *acquireOp, sent time.Time, reply protocol.Verdict,
 		w.asks.Add(-1)
 		r.c.tracesAnswer(trace.Settled, r.key, tk.n, err)
 		// It was handed over during the request; its release waits for this.
-		settled <- transport.Unknown(err)
+		settled <- again || transport.Unknown(err)
 		if g := r.grant; g != nil && g.ticket.n == tk.n && err == nil && !reply.Granted() && reply.At.UnixMicro() > tk.granted {
 			if time.Duration(reply.At.UnixMicro()-tk.granted)*time.Microsecond <= monotonic.Since(tk.made) {
 				r.c.spawn(func() { r.c.watchdog.Lose(&g.guard, watchdog.ErrRefused) })
@@ -173,7 +180,7 @@ func (r *resource) settle(op *acquireOp, sent time.Time, reply protocol.Verdict,
 		r.promptHead()
 		return nil
 	}
-	tk.outcomeUnknown = tk.outcomeUnknown || transport.Unknown(err) || transport.Begun(err)
+	tk.outcomeUnknown = tk.outcomeUnknown || again || transport.Unknown(err) || transport.Begun(err)
 	tk.unclaimedGrant = tk.unclaimedGrant || transport.Unconfirmed(err)
 	yes, refused := err == nil && reply.Granted(), false
 	next := r.head()

@@ -32,7 +32,7 @@ func TestResource_AsksOnceMoreWhenTheClockWasSetBack(t *testing.T) {
 				r.busy = 1
 				tk.to(ticketAsking)
 				w.asks.Add(1)
-				r.settle(&acquireOp{r: r, w: w, ticket: tk, terms: w.terms, line: protocol.StillQueued}, sent, protocol.Verdict{Wait: 30000, At: time.Now().Add(-time.Hour)}, nil)
+				r.settle(&acquireOp{r: r, w: w, ticket: tk, terms: w.terms, line: protocol.StillQueued}, sent, protocol.Verdict{Wait: 30000, At: time.Now().Add(-time.Hour)}, false, nil)
 				ev, ok := w.nextEvent()
 				require.True(t, ok)
 				return ev.kind

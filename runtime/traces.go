@@ -18,10 +18,10 @@ func (c *Client) traces(a trace.Action, key string, n uint64) {
 	}
 }
 
-// tracesAsking says that n asks.
-func (c *Client) tracesAsking(key string, n uint64, line protocol.Queueing) {
+// tracesAsking says a of n, which asks.
+func (c *Client) tracesAsking(a trace.Action, key string, n uint64, line protocol.Queueing) {
 	if c.traced != nil {
-		c.traced(trace.Step{Action: trace.Asks, Key: key, Owner: c.wire.Owner(n), Line: int(line[0] - '0'), At: time.Now()})
+		c.traced(trace.Step{Action: a, Key: key, Owner: c.wire.Owner(n), Line: int(line[0] - '0'), At: time.Now()})
 	}
 }
 

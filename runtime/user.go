@@ -13,6 +13,10 @@ func (u user) Go(f func()) { u.c.spawn(f) }
 
 func (u user) Aside(f func()) { u.c.aside(f) }
 
+func (u user) Leave() { u.c.finished() }
+
+func (u user) Return() { u.c.returned() }
+
 func (u user) Busy() bool { return u.c.holding() || u.c.counts.waiting.Load() > 0 }
 
 func (u user) Recheck(some func(key string) bool) {

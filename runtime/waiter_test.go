@@ -24,7 +24,7 @@ func TestResource_RequestKnowsItsWaiterUntilItHasSpoken(t *testing.T) {
 	r.busy = 1
 	w.asks.Add(1)
 	w.events.mu.Lock()
-	go r.settle(&acquireOp{r: r, w: w, ticket: &ticket{}}, time.Now(), protocol.Verdict{}, errors.New("no"))
+	go r.settle(&acquireOp{r: r, w: w, ticket: &ticket{}}, time.Now(), protocol.Verdict{}, false, errors.New("no"))
 	for r.mu.TryLock() { // until it settles
 		r.mu.Unlock()
 		goruntime.Gosched()
@@ -85,7 +85,7 @@ func TestResource_ARefusalAfterTheGrantIsBelievedUnlessTheClockWasSetBack(t *tes
 			if test.lost {
 				refused = granted.Add(time.Microsecond)
 			}
-			require.Nil(t, r.settle(op, refused, protocol.Verdict{Wait: 1000, At: refused}, nil))
+			require.Nil(t, r.settle(op, refused, protocol.Verdict{Wait: 1000, At: refused}, false, nil))
 			asked := looks
 			if test.lost {
 				asked = nil // by a renewal, if the machine stands still

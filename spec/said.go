@@ -13,13 +13,14 @@ import (
 //	Asks      Begin, or Again if the owner is known
 //	Joins     likewise, by the request that releases the owner before it
 //	Sent      the request leaves now: its age counts from here
+//	SentAgain a request without an answer is sent once more
 //	Prolongs  Renew by a holder, who may unlock before it is sent
 //	Fault     the server has another state for a reason outside the protocol, or its clock was set
 type Said struct {
 	At     time.Duration // since the trace began
 	Action string
 	Who    Owner
-	Line   int           // of Asks and RunAcquire: the argument of Again; less than 0 if it is unknown
+	Line   int           // of Asks, SentAgain and RunAcquire: the argument of Again; less than 0 if it is unknown
 	Trust  time.Duration // of Granted, Handed and Renewed: for how long at most the process trusts in it
 	TTL    time.Duration // of RunAcquire and RunRenew: the lease
 	Java   bool          // of RunRelease: another client listens, as Redisson's waiters do

@@ -11,7 +11,7 @@ import (
 // protocol: few, since the trace has the time and the server of each event.
 //
 // The runtime may do some things that the module leaves out: to ask without queueing although it was refused, while it
-// does not hear the server; to send a release again while an earlier one is under way; to end its trust early, for its
+// does not hear the server; to send a request or a release again while an earlier one is under way; to end its trust early, for its
 // margin or for a limit; to report that a lease is lost as soon as it knows, by any means, that the server does not
 // have it; and to unlock a lock that was handed over by the release that asked for it. The server skips waiters that do
 // not listen, as if they were dead.
@@ -185,6 +185,12 @@ func (c *Check) steps(s State, e Said) (some []State, why string) {
 		}
 	case "Sent":
 		return []State{sent(s, e.Who)}, ""
+	case "SentAgain":
+		if why = "it has not asked"; c.begun[e.Who] {
+			to := s.clone()
+			to.Net = append(to.Net, Message{Kind: "acquire", O: e.Who, Arg: e.Line, TTL: -c.sent})
+			return []State{to.tidy(true)}, ""
+		}
 	case "Unknown":
 		if s.over(e.Who) {
 			return []State{s}, "" // it was handed over before, and has ended

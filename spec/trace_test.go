@@ -154,9 +154,13 @@ func TestCheckRejects(t *testing.T) {
 			Said{At: 2 * ms, Action: "RunAcquire", Who: a, TTL: time.Second, Drawn: []Draw{{a, 6, 6}}}),
 		"tokens fall where the server forgets, whose clock goes on": {{At: 0, Action: "Asks", Who: a}, {At: 1 * ms, Action: "RunAcquire", Who: a, TTL: time.Second, Drawn: []Draw{{a, 5, 6}}},
 			{At: 2 * ms, Action: "Granted", Who: a, Trust: 998 * ms, Token: 5}, {At: 3 * ms, Action: "Fault", Srv: free}, {At: 4 * ms, Action: "RunRelease", Who: a, Drawn: []Draw{{a, 1, 1}}}},
-		"Redisson takes what somebody has": append(slices.Clone(granted), Said{At: 3 * ms, Action: "JavaTakes", Who: Redisson, TTL: time.Second, Srv: has(Redisson, time.Second)}),
-		"Redisson frees what somebody has": append(slices.Clone(granted), Said{At: 3 * ms, Action: "JavaFrees", Who: Redisson, Srv: free}),
-		"a renewal that nobody sent":       append(slices.Clone(granted), Said{At: 3 * ms, Action: "RunRenew", Who: a, TTL: time.Second}),
+		"Redisson takes what somebody has":  append(slices.Clone(granted), Said{At: 3 * ms, Action: "JavaTakes", Who: Redisson, TTL: time.Second, Srv: has(Redisson, time.Second)}),
+		"Redisson frees what somebody has":  append(slices.Clone(granted), Said{At: 3 * ms, Action: "JavaFrees", Who: Redisson, Srv: free}),
+		"sent again, and never sent before": {{At: 0, Action: "SentAgain", Who: a}},
+		"sent again once, and run thrice": append(slices.Clone(granted[:1]), Said{At: 1 * ms, Action: "SentAgain", Who: a},
+			Said{At: 2 * ms, Action: "RunAcquire", Who: a, TTL: time.Second}, Said{At: 2 * ms, Action: "RunAcquire", Who: a, TTL: time.Second},
+			Said{At: 2 * ms, Action: "RunAcquire", Who: a, TTL: time.Second}),
+		"a renewal that nobody sent": append(slices.Clone(granted), Said{At: 3 * ms, Action: "RunRenew", Who: a, TTL: time.Second}),
 	} {
 		c := NewCheck(2, 200*ms, ms/2, 0)
 		for i, e := range trace {
@@ -170,6 +174,21 @@ func TestCheckRejects(t *testing.T) {
 	}
 	c := NewCheck(2, 200*ms, ms/2, 0)
 	for _, e := range accepted {
+		require.NoError(t, c.Say(e))
+	}
+	c = NewCheck(2, 200*ms, ms/2, 0)
+	for _, e := range []Said{ // a request that is sent again is run once more after the lock was given back, which is then given back again
+		{At: 0, Action: "Asks", Who: a},
+		{At: 1 * ms, Action: "SentAgain", Who: a},
+		{At: 2 * ms, Action: "RunAcquire", Who: a, TTL: time.Second, Srv: has(a, time.Second)},
+		{At: 3 * ms, Action: "Granted", Who: a, Trust: 997 * ms},
+		{At: 4 * ms, Action: "Unlock", Who: a},
+		{At: 4 * ms, Action: "GiveBack", Who: a},
+		{At: 5 * ms, Action: "RunRelease", Who: a, Heed: true, Srv: free},
+		{At: 6 * ms, Action: "RunAcquire", Who: a, TTL: time.Second, Srv: has(a, time.Second)},
+		{At: 7 * ms, Action: "GiveBack", Who: a},
+		{At: 8 * ms, Action: "RunRelease", Who: a, Heed: true, Srv: free},
+	} {
 		require.NoError(t, c.Say(e))
 	}
 }

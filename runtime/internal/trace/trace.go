@@ -13,22 +13,23 @@ type Action string
 
 // The steps of a process about a ticket for a key, which it names by its owner.
 const (
-	Asks      Action = "Asks"     // it begins, or asks again: the module's Begin and Again
-	Joins     Action = "Joins"    // it asks by the request that gives the ticket before it back
-	Sent      Action = "Sent"     // a request that waited for others is on its way now
-	Unknown   Action = "Unknown"  // a request has no answer, or one that nothing is made of
-	Refused   Action = "Refused"  // somebody else has the key
-	Granted   Action = "Granted"  // a request is answered with the key
-	Handed    Action = "Handed"   // another process has passed the key on to it
-	Settled   Action = "Settled"  // it was handed over before its request was answered, which it is now
-	Renews    Action = "Renew"    // it is to be renewed, or looked at
-	Prolongs  Action = "Prolongs" // likewise, by a holder, who may release it meanwhile
-	Renewed   Action = "Renewed"  // it is renewed
-	Lost      Action = "Lost"     // the server has it no more
-	RunsOut   Action = "RunOut"   // it is trusted no more
-	Unlocks   Action = "Unlock"   // nobody has it any more
-	GivesUp   Action = "GiveUp"   // nobody wants it any more
-	GivesBack Action = "GiveBack" // it is released to the server
+	Asks      Action = "Asks"      // it begins, or asks again: the module's Begin and Again
+	Joins     Action = "Joins"     // it asks by the request that gives the ticket before it back
+	Sent      Action = "Sent"      // a request that waited for others is on its way now
+	SentAgain Action = "SentAgain" // it has no answer for a while, and goes over another connection, too
+	Unknown   Action = "Unknown"   // a request has no answer, or one that nothing is made of
+	Refused   Action = "Refused"   // somebody else has the key
+	Granted   Action = "Granted"   // a request is answered with the key
+	Handed    Action = "Handed"    // another process has passed the key on to it
+	Settled   Action = "Settled"   // it was handed over before its request was answered, which it is now
+	Renews    Action = "Renew"     // it is to be renewed, or looked at
+	Prolongs  Action = "Prolongs"  // likewise, by a holder, who may release it meanwhile
+	Renewed   Action = "Renewed"   // it is renewed
+	Lost      Action = "Lost"      // the server has it no more
+	RunsOut   Action = "RunOut"    // it is trusted no more
+	Unlocks   Action = "Unlock"    // nobody has it any more
+	GivesUp   Action = "GiveUp"    // nobody wants it any more
+	GivesBack Action = "GiveBack"  // it is released to the server
 )
 
 // A Step is one event of a Client.
@@ -36,7 +37,7 @@ type Step struct {
 	Action Action
 	Key    string
 	Owner  string        // as Redis has it
-	Line   int           // how it asks: 0 to stand in no line, 1 to stand in it, 2 when it may stand there already
+	Line   int           // of Asks and SentAgain, how it asks: 0 to stand in no line, 1 to stand in it, 2 when it may stand there already
 	Trust  time.Duration // of Granted, Handed and Renewed: for how long from now, the margin not taken off
 	Token  int64         // of Granted and Handed: the first of its fencing tokens, or 0 if it has none
 	At     time.Time

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -16,11 +17,13 @@ import (
 type Request interface {
 	// Key is the key that the request is about.
 	Key() string
-	// Append appends the keys and the arguments of the request to those before it.
-	Append(keys, args []string) (allKeys, allArgs []string)
-	// Answered reports the answer of the script, or why there is none. The request was sent after the time sent. It
-	// does not block.
-	Answered(sent time.Time, reply protocol.Answer, err error)
+	// Append appends the keys and the arguments of the request to those before it. again says that the request was sent before, and
+	// may be done once more later.
+	Append(keys, args []string, again bool) (allKeys, allArgs []string)
+	// Answered reports the answer of the script, or why there is none, once. The request was sent after the time sent for the first
+	// time. again says that it was sent more than once: each of these requests may have been done before the answer, and may be done
+	// after it. Answered does not block.
+	Answered(sent time.Time, reply protocol.Answer, again bool, err error)
 }
 
 // mostBatched is how many requests one script handles at most: enough to make the round trip cheap, few enough that the
@@ -33,6 +36,9 @@ const mostBatched = 128
 //
 // In a cluster, requests for keys of one slot go together, since a script may have no others. No request waits for another
 // slot, whose server may be ill.
+//
+// A script whose answer is late is sent again over another connection, and the first answer counts. Where replicas have to confirm a
+// grant, which takes as long as they need, it is sent once.
 type Batcher struct {
 	net    *Transport
 	batch  protocol.Batch
@@ -144,51 +150,60 @@ func (q *slotQueue) start(start, inline bool) {
 		return
 	}
 	net := q.b.net
-	if inline && (!q.b.grants || net.cfg.Replicas == 0) { // else it may take longer
+	if inline && !q.b.confirmed() { // else it may take longer
 		if own, ok := net.alone(); ok {
-			if q.once(own) {
-				net.cfg.User.Go(q.flush)
-			}
+			q.sendAlone(own)
 			return
 		}
 	}
 	net.cfg.User.Go(q.flush)
 }
 
-// send sends until the queue is empty.
+// confirmed reports whether replicas have to confirm what the script grants.
+func (b *Batcher) confirmed() bool { return b.grants && b.net.cfg.Replicas > 0 }
+
+// send sends until the queue is empty, or until another goroutine goes on with that, since an answer is late.
 func (q *slotQueue) send() {
-	for q.once(nil) {
+	for {
+		c := q.call()
+		if c.n > 0 && c.run() || !q.ends(c) {
+			return
+		}
 	}
 }
 
-// A call is what one run of a script needs, kept to be used again.
-type call struct {
-	some       [mostBatched]Request
-	keys, args []string
+// sendAlone sends the queue, as much as one script handles, for a caller that has own to itself, or the shared connection if that is
+// nil. Another goroutine goes on if an answer is late, or if there is more to send.
+func (q *slotQueue) sendAlone(own *exclusive) {
+	c := q.call()
+	if c.n > 0 && c.runAlone(own) {
+		return
+	}
+	if c.n == 0 && own != nil {
+		q.b.net.direct.give(own)
+	}
+	if q.ends(c) {
+		q.b.net.cfg.User.Go(q.flush)
+	}
 }
 
-var calls = sync.Pool{New: func() any { return new(call) }}
-
-// once sends the queue, as much as one script handles, over a connection that the caller has to itself if own is not nil,
-// and reports whether there is more to send. If not, the caller is not sending any more.
-func (q *slotQueue) once(own *exclusive) (more bool) {
-	b := q.b
+// call returns a call for the queue, as much of it as one script handles.
+func (q *slotQueue) call() *call {
 	c := calls.Get().(*call)
-	b.mu.Lock()
-	n := copy(c.some[:], q.queue)
-	left := copy(q.queue, q.queue[n:])
+	q.b.mu.Lock()
+	defer q.b.mu.Unlock()
+	c.q = q
+	c.n = copy(c.some[:], q.queue)
+	left := copy(q.queue, q.queue[c.n:])
 	clear(q.queue[left:])
 	q.queue = q.queue[:left]
-	b.mu.Unlock()
-	if n > 0 {
-		b.run(c, c.some[:n], own)
-	} else if own != nil {
-		b.net.direct.give(own)
-	}
-	clear(c.some[:n])
-	clear(c.keys)
-	clear(c.args)
-	calls.Put(c)
+	return c
+}
+
+// ends ends a call, and reports whether there is more to send. If not, the caller is not sending any more.
+func (q *slotQueue) ends(c *call) (more bool) {
+	c.recycle()
+	b := q.b
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(q.queue) > 0 {
@@ -200,39 +215,121 @@ func (q *slotQueue) once(own *exclusive) (more bool) {
 	return false
 }
 
-// run sends some requests in one script. An error that the server replies with may be about the key of one of them, and must
-// not harm the others: then each is sent alone.
-func (b *Batcher) run(c *call, some []Request, own *exclusive) {
-	c.keys, c.args = c.keys[:0], append(c.args[:0], b.batch.Common...)
-	for _, r := range some {
-		c.keys, c.args = r.Append(c.keys, c.args)
+// A call is one run of a script for some requests, kept to be used again. One goroutine at a time has it.
+type call struct {
+	q          *slotQueue
+	some       [mostBatched]Request
+	n          int // how many there are
+	keys, args []string
+	sent       time.Time // when the script was sent first
+	resent     bool      // it was sent again
+	until      deadline  // of a lone caller
+}
+
+var calls = sync.Pool{New: func() any { return new(call) }}
+
+func (c *call) recycle() {
+	clear(c.some[:c.n])
+	clear(c.keys)
+	clear(c.args)
+	c.q, c.n, c.sent, c.resent = nil, 0, time.Time{}, false
+	calls.Put(c)
+}
+
+// command returns the command for the requests, which is sent now.
+func (c *call) command() protocol.Command {
+	batch := &c.q.b.batch
+	c.keys, c.args = c.keys[:0], append(c.args[:0], batch.Common...)
+	for _, r := range c.some[:c.n] {
+		c.keys, c.args = r.Append(c.keys, c.args, c.resent)
 	}
-	cmd := protocol.Command{Script: b.batch.Script, Keys: c.keys, Args: c.args}
-	sent := monotonic.Now().Std()
-	var result rueidis.RedisResult
+	if c.sent.IsZero() {
+		c.sent = monotonic.Now().Std()
+	}
+	return protocol.Command{Script: batch.Script, Keys: c.keys, Args: c.args}
+}
+
+// run sends the script, on a goroutine of [User.Go], and reports whether another goroutine goes on with the call, since the answer is
+// late.
+func (c *call) run() (left bool) {
+	b, cmd := c.q.b, c.command()
+	var reply Reply
 	var short error
-	if own != nil {
-		result = b.net.direct.run(own, cmd)
-	} else if b.grants {
-		result, short = b.net.acquire(cmd)
-	} else {
-		result = b.net.run(cmd)
+	if b.confirmed() {
+		reply.result, short = b.net.acquire(cmd)
+	} else if reply, left = b.net.runOrLeave(cmd, c); left {
+		return true
 	}
-	reply, err := result.ToMessage()
-	if _, said := rueidis.IsRedisErr(err); said && len(some) > 1 {
-		for i := range some {
-			b.run(c, some[i:i+1], nil)
-		}
-		return
+	if c.answer(reply, short) {
+		c.split()
+	}
+	return false
+}
+
+// runAlone sends the script for a lone caller, see [slotQueue.sendAlone], and reports whether another goroutine goes on with the call.
+// A connection that has no answer in time is given up: there is no other way to interrupt the caller.
+func (c *call) runAlone(own *exclusive) (left bool) {
+	net, cmd := c.q.b.net, c.command()
+	c.until = deadline(c.sent.Add(net.Patience()))
+	var result rueidis.RedisResult
+	if own != nil {
+		result = net.direct.run(&c.until, own, cmd)
+	} else {
+		result = net.runShared(&c.until, cmd)
+	}
+	switch {
+	case errors.Is(result.NonRedisError(), ErrNoAnswer):
+		c.resent = true
+		net.cfg.User.Go(c.goOn)
+		return true
+	case c.answer(Reply{result}, nil):
+		net.cfg.User.Go(c.splitAndGoOn)
+		return true
+	}
+	return false
+}
+
+// goOn sends the script again, and then what else is in the queue.
+func (c *call) goOn() {
+	q := c.q
+	if !c.run() && q.ends(c) {
+		q.send()
+	}
+}
+
+// again returns the command for another connection. The one before it may still be sent, and so keeps its keys and arguments.
+func (c *call) again() protocol.Command {
+	c.resent, c.keys, c.args = true, nil, nil
+	return c.command()
+}
+
+// answered goes on with a call whose answer was late.
+func (c *call) answered(reply Reply) {
+	c.keys, c.args = nil, nil // as above
+	if c.answer(reply, nil) {
+		c.split()
+	}
+	if q := c.q; q.ends(c) {
+		q.send()
+	}
+}
+
+// answer passes the reply to the requests, or why there is none. short says that too few replicas have confirmed what is granted. An
+// error that the server replies with may be about the key of one of several requests, and must not harm the others: then none is
+// answered, and each is to be sent alone.
+func (c *call) answer(answer Reply, short error) (apart bool) {
+	reply, err := answer.result.ToMessage()
+	if _, said := rueidis.IsRedisErr(err); said && c.n > 1 {
+		return true
 	}
 	var all []rueidis.RedisMessage
 	if err == nil && !reply.IsInt64() {
 		all, err = reply.ToArray()
-		if err == nil && len(all) != len(protocol.Answer{})*len(some) {
-			err = fmt.Errorf("%d values in reply to %d requests", len(all), len(some))
+		if err == nil && len(all) != len(protocol.Answer{})*c.n {
+			err = fmt.Errorf("%d values in reply to %d requests", len(all), c.n)
 		}
 	}
-	for i, r := range some {
+	for i, r := range c.some[:c.n] {
 		said, err := protocol.Answer{}, err
 		switch {
 		case err != nil:
@@ -244,7 +341,34 @@ func (b *Batcher) run(c *call, some []Request, own *exclusive) {
 		if short != nil && err == nil && said[0] == protocol.Granted {
 			said, err = protocol.Answer{}, short
 		}
-		r.Answered(sent, said, err)
+		r.Answered(c.sent, said, c.resent, err)
+	}
+	return false
+}
+
+// split sends each request alone. Its caller goes on sending, so a call that another goroutine goes on with is one more.
+func (c *call) split() {
+	q := c.q
+	count := func(n int) {
+		q.b.mu.Lock()
+		defer q.b.mu.Unlock()
+		q.sending += n
+	}
+	for _, r := range c.some[:c.n] {
+		one := calls.Get().(*call)
+		one.q, one.n, one.some[0], one.resent = q, 1, r, c.resent
+		count(1)
+		if !one.run() {
+			one.recycle()
+			count(-1)
+		}
+	}
+}
+
+func (c *call) splitAndGoOn() {
+	c.split()
+	if q := c.q; q.ends(c) {
+		q.send()
 	}
 }
 

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"context"
 	"sync/atomic"
 	"time"
 
@@ -66,7 +67,7 @@ func (t *tracker) beside(cmd protocol.Command) (reply rueidis.RedisResult, ok bo
 	if !ok {
 		return reply, false
 	}
-	reply = t.net.broken(t.net.runOn(w.conn, cmd))
+	reply = t.net.broken(t.net.runOn(context.Background(), w.conn, cmd))
 	answered()
 	err := reply.Error()
 	if err == nil {

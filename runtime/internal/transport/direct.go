@@ -102,14 +102,14 @@ func (d *direct) drop() {
 	}
 }
 
-// run sends a command over own, and returns own if it is well.
-func (d *direct) run(own *exclusive, cmd protocol.Command) rueidis.RedisResult {
+// run sends a command over own, which fails at the deadline of ctx, and returns own if it is well.
+func (d *direct) run(ctx context.Context, own *exclusive, cmd protocol.Command) rueidis.RedisResult {
 	if d.net.sending.Add(1) > 1 {
 		d.meet()
 	}
 	defer d.net.sending.Add(-1)
 	own.uses.Add(1)
-	reply := d.net.broken(d.net.runOn(own.conn, cmd))
+	reply := d.net.broken(d.net.runOn(ctx, own.conn, cmd))
 	if reply.NonRedisError() == nil {
 		d.give(own)
 	} else {

@@ -48,12 +48,42 @@ func (t *Transport) RunRoundInTime(cmd protocol.Command, grants func(first int64
 	return reply
 }
 
+// A successor goes on in place of a goroutine that has sent a command whose answer is late.
+type successor interface {
+	// again returns the command for another connection.
+	again() protocol.Command
+	// answered gets the first answer, or how the last try failed.
+	answered(reply Reply)
+}
+
+// runOrLeave is [Transport.Run] for a goroutine of [User.Go]. If the answer has not come for a while, left is true: then another
+// goroutine has gone on in place of the caller, which ends, and by gets the answer there.
+func (t *Transport) runOrLeave(cmd protocol.Command, by successor) (reply Reply, left bool) {
+	l, x := &t.lateness, t.timely(cmd)
+	x.by = by
+	l.add(x)
+	reply = t.Run(cmd)
+	l.mu.Lock()
+	if left = x.sent > 1; !left {
+		l.remove(x)
+	}
+	l.mu.Unlock()
+	if left {
+		x.replies <- timelyReply{Reply: reply, first: true}
+		t.cfg.User.Return()
+		return Reply{}, true
+	}
+	x.recycle()
+	return reply, false
+}
+
 // A timely command is sent until it is answered in time.
 type timely struct {
 	net   *Transport
 	cmd   protocol.Command
 	first func(protocol.Command) Reply
-	round bool // it is a round, and says so when it is sent again
+	by    successor // of the goroutine that has sent it first; nil if that one waits for the other answers, too
+	round bool      // it is a round, and says so when it is sent again
 
 	replies chan timelyReply // has room for all
 	begin   func()           // sends the command for the first time
@@ -68,16 +98,17 @@ type timelyReply struct {
 	Reply
 
 	first bool // to the first command
+	late  bool // there is none: it is time to send the command once more
 }
 
 var timelies = sync.Pool{New: func() any {
-	x := &timely{replies: make(chan timelyReply, MostBeside)}
+	x := &timely{replies: make(chan timelyReply, 2*MostBeside)}
 	x.begin = func() {
 		how := x.first
 		if how == nil {
 			how = x.net.Run
 		}
-		x.replies <- timelyReply{how(x.cmd), true}
+		x.replies <- timelyReply{Reply: how(x.cmd), first: true}
 	}
 	return x
 }}
@@ -88,14 +119,44 @@ func (t *Transport) timely(cmd protocol.Command) *timely {
 	return x
 }
 
+// recycle is called when all replies have been received.
+func (x *timely) recycle() {
+	*x = timely{replies: x.replies, begin: x.begin}
+	timelies.Put(x)
+}
+
 // run sends the command, and returns the answer.
 func (x *timely) run() (reply Reply, again bool) {
-	l := &x.net.lateness
-	l.add(x)
+	x.net.lateness.add(x)
 	x.net.cfg.User.Aside(x.begin)
+	return x.await()
+}
+
+// succeed goes on in place of the goroutine that has sent the command first.
+func (x *timely) succeed() {
+	by := x.by
+	x.sendBeside()
+	reply, _ := x.await()
+	by.answered(reply)
+}
+
+// sendBeside sends the command of a successor once more.
+func (x *timely) sendBeside() {
+	x.cmd = x.by.again()
+	x.send(x.net.RunBeside)
+}
+
+// await returns the answer to a command that was sent.
+func (x *timely) await() (reply Reply, again bool) {
+	l := &x.net.lateness
 	var nothing bool // answers the first command
-	for answered := 1; ; answered++ {
+	for answered := 0; ; {
 		got := <-x.replies
+		if got.late {
+			x.sendBeside()
+			continue
+		}
+		answered++
 		err := got.result.NonRedisError()
 		l.mu.Lock()
 		sent := x.sent
@@ -109,13 +170,15 @@ func (x *timely) run() (reply Reply, again bool) {
 				reply = Reply{rueidis.NewErrorResult(ErrNoAnswer)} // of those that may still take something
 			}
 			if last {
-				*x = timely{replies: x.replies, begin: x.begin}
-				timelies.Put(x)
+				x.recycle()
 			}
 			return reply, sent > 1
 		case last: // the connection was closed with the client, which has another one as long as this runs
 			x.sent++
 			l.mu.Unlock()
+			if x.by != nil {
+				x.cmd = x.by.again()
+			}
 			x.send(x.net.Run)
 		default:
 			l.mu.Unlock()
@@ -142,7 +205,7 @@ func (x *timely) send(how func(protocol.Command) Reply) {
 	if x.round {
 		cmd = protocol.SentAgain(cmd)
 	}
-	x.net.cfg.User.Aside(func() { replies <- timelyReply{how(cmd), false} })
+	x.net.cfg.User.Aside(func() { replies <- timelyReply{Reply: how(cmd)} })
 }
 
 // lateness looks at what is under way from time to time, and has sent again what is late. The zero value is ready.
@@ -181,23 +244,35 @@ func (l *lateness) remove(x *timely) {
 	l.all = l.all[:last]
 }
 
-// sendLate sends again what is late.
+// sendLate sends again what is late, or has it sent by the successor of the goroutine that has sent it first.
 func (t *Transport) sendLate() {
 	l := &t.lateness
 	patience := t.Patience()
-	var late []*timely // none of them is used again before all answers have come
+	var late, left []*timely // none of them is used again before all answers have come
 	l.mu.Lock()
 	if l.looks = len(l.all) > 0; l.looks {
 		l.timer.Reset(lookLate)
 	}
 	for _, x := range l.all {
-		if x.sent < MostBeside && monotonic.Since(x.at) > patience {
-			x.sent, x.at = x.sent+1, monotonic.Now()
+		if x.sent >= MostBeside || monotonic.Since(x.at) <= patience {
+			continue
+		}
+		x.sent, x.at = x.sent+1, monotonic.Now()
+		switch {
+		case x.by == nil:
 			late = append(late, x)
+		case x.sent == 2:
+			left = append(left, x)
+		default:
+			x.replies <- timelyReply{late: true}
 		}
 	}
 	l.mu.Unlock()
 	for _, x := range late {
 		x.send(t.RunBeside)
+	}
+	for _, x := range left {
+		t.cfg.User.Go(x.succeed)
+		t.cfg.User.Leave()
 	}
 }

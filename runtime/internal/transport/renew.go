@@ -162,7 +162,7 @@ func (t *Transport) together(to sender, parcels []parcel) []rueidis.RedisResult 
 	replies := to.DoMulti(context.Background(), commands...)
 	for i, p := range parcels {
 		if missing(replies[i]) {
-			replies[i] = t.runOn(to, p.Command)
+			replies[i] = t.runOn(context.Background(), to, p.Command)
 		} else {
 			replies[i] = t.translate(replies[i])
 		}

@@ -29,7 +29,7 @@ func (t *Transport) acquire(cmd protocol.Command) (reply rueidis.RedisResult, sh
 		return rueidis.NewErrorResult(rueidis.ErrClosing), nil
 	}
 	conn := confirmed{net: t}
-	reply = t.runOn(&conn, cmd)
+	reply = t.runOn(context.Background(), &conn, cmd)
 	return reply, conn.short
 }
 

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"context"
 	"sync"
 	"time"
 
@@ -49,7 +50,7 @@ func (s *second) run(cmd protocol.Command) (reply rueidis.RedisResult, ok bool) 
 		if s.net.cluster != nil {
 			over = redirect{conn, s.net.rc}
 		}
-		reply = s.net.broken(s.net.runOn(over, cmd))
+		reply = s.net.broken(s.net.runOn(context.Background(), over, cmd))
 		return reply.NonRedisError() != nil
 	})
 	return reply, ok

@@ -85,7 +85,7 @@ func (t *tracker) run(cmd protocol.Command, patience time.Duration) rueidis.Redi
 	}
 	var failure error
 	if answered, ok := w.pending.begin(patience); ok {
-		reply := t.net.runOn(w.conn, cmd)
+		reply := t.net.runOn(context.Background(), w.conn, cmd)
 		answered()
 		if failure = reply.Error(); failure == nil {
 			t.answered()

@@ -37,6 +37,9 @@ type User interface {
 	Go(f func())
 	// Aside runs f on a goroutine that may end later: it waits for an answer that nobody needs.
 	Aside(f func())
+	// Leave makes a goroutine of Go one of Aside, which calls Return when its function ends.
+	Leave()
+	Return()
 	// Busy reports whether the client holds anything or waits for anything.
 	Busy() bool
 	// Recheck confirms the leases of some keys at once: their server may have lost writes. All leases, if some is nil.
@@ -247,9 +250,11 @@ func (r Reply) Any() (any, error) { return r.result.ToAny() }
 // bounds the call; a caller that has to return earlier waits beside it.
 func (t *Transport) Run(cmd protocol.Command) Reply { return Reply{t.run(cmd)} }
 
-// RunBatch sends the command of a batch and returns the error of the command, or the first one of its requests.
+// RunBatch sends the command of a batch, again if the answer is late, and returns the error of the command, or the first one of its
+// requests.
 func (t *Transport) RunBatch(cmd protocol.Command) error {
-	reply, err := t.run(cmd).ToArray()
+	answer, _ := t.RunInTime(nil, cmd)
+	reply, err := answer.result.ToArray()
 	for size := len(protocol.Answer{}); err == nil && len(reply) > 0; reply = reply[size:] {
 		if len(reply) < size {
 			return errShort

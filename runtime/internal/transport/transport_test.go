@@ -27,6 +27,8 @@ type fake struct {
 
 func (f *fake) Go(g func())                  { f.wg.Go(g) }
 func (f *fake) Aside(g func())               { f.wg.Go(g) }
+func (*fake) Leave()                         {}
+func (*fake) Return()                        {}
 func (*fake) Busy() bool                     { return true }
 func (f *fake) Recheck(func(string) bool)    { f.rechecks <- struct{}{} }
 func (*fake) EachKey(func(string))           {}
@@ -66,14 +68,16 @@ type taking struct {
 	p      *protocol.Process
 	key    string
 	number uint64
-	done   func(protocol.Answer, error)
+	done   func(reply protocol.Answer, again bool, err error)
 }
 
 func (r taking) Key() string { return r.key }
-func (r taking) Append(keys, args []string) (allKeys, allArgs []string) {
+func (r taking) Append(keys, args []string, _ bool) (allKeys, allArgs []string) {
 	return r.p.Take(keys, args, r.key, r.number, time.Minute)
 }
-func (r taking) Answered(_ time.Time, reply protocol.Answer, err error) { r.done(reply, err) }
+func (r taking) Answered(_ time.Time, reply protocol.Answer, again bool, err error) {
+	r.done(reply, again, err)
+}
 
 // Every request of a crowd is answered once. A key of another type fails the request that is about it, and no other.
 func TestBatcher(t *testing.T) {
@@ -88,7 +92,7 @@ func TestBatcher(t *testing.T) {
 	errs := map[int]error{}
 	requests := make([]Request, crowd)
 	for i := range requests {
-		requests[i] = taking{p, prefix + strconv.Itoa(i), uint64(i + 1), func(reply protocol.Answer, err error) {
+		requests[i] = taking{p, prefix + strconv.Itoa(i), uint64(i + 1), func(reply protocol.Answer, _ bool, err error) {
 			mu.Lock()
 			defer mu.Unlock()
 			if err == nil && !protocol.ReadAcquire(reply).Granted() {

@@ -1,0 +1,118 @@
+package transport
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+)
+
+// The answer to a script is lost, or the script itself, on a connection that is found to be mute after an hour. It is sent again over
+// another connection, whether the caller is one of a crowd or alone, and what comes behind it does not wait for the mute connection.
+func TestBatcher_GoesRoundAMuteConnection(t *testing.T) {
+	t.Parallel()
+	const behind = 10
+	for name, way := range map[string]struct{ inline, own bool }{
+		"in a crowd":                          {},
+		"alone, over the shared connection":   {inline: true},
+		"alone, over a connection of its own": {inline: true, own: true},
+	} {
+		for _, lost := range []string{"reply", "request"} {
+			t.Run(name+"/"+lost, func(t *testing.T) {
+				t.Parallel()
+				proxy := redistest.Proxy(t, redistest.Shared(t).Addr())
+				rc := redistest.NewClient(t, proxy.Addr(), func(o *rueidis.ClientOption) {
+					o.ConnWriteTimeout, o.PipelineMultiplex, o.ForceSingleClient = time.Hour, -1, true
+				})
+				u := &fake{changes: make(chan []string, 100), rechecks: make(chan struct{}, 100)}
+				process := protocol.NewProcess(protocol.NewUUID(protocol.ListensPlain), protocol.PublishPlain, time.Minute, 30*time.Second)
+				stopped := make(chan struct{})
+				net := New(Config{Client: rc, UUID: process.UUID, User: u, Stopped: stopped, OpTimeout: time.Hour})
+				net.Bound(time.Hour)
+				key := redistest.Key(t, "k")
+				require.NoError(t, net.Run(process.Inspect(key)).Err())
+				if way.own {
+					net.MarkShared()
+					net.direct.want()
+					require.Eventually(t, net.Idle, time.Minute, time.Millisecond)
+				}
+				net.spoke.Store(int64(monotonic.Now().Add(time.Hour))) // a moment ago, however slow the machine is
+				require.True(t, net.Prompt())
+
+				type answer struct {
+					granted, again bool
+					err            error
+				}
+				b := net.Batcher(process.Takes(), true)
+				answers := make(chan answer, 2*behind)
+				take := func(n int) Request {
+					return taking{&process, key + strconv.Itoa(n), uint64(n + 1), func(reply protocol.Answer, again bool, err error) {
+						answers <- answer{protocol.ReadAcquire(reply).Granted(), again, err}
+					}}
+				}
+				drop := proxy.DropReply
+				if lost == "request" {
+					drop = proxy.DropRequest
+				}
+				lose := drop(redistest.Command("EVALSHA"), 1, redistest.Mute)
+				b.Submit(take(0), way.inline)
+				require.Equal(t, answer{granted: true, again: true}, <-answers)
+				<-lose.Done()
+				for i := range behind {
+					b.Submit(take(i+1), false)
+				}
+				for range behind {
+					got := <-answers
+					require.NoError(t, got.err)
+					require.True(t, got.granted)
+				}
+				require.Empty(t, answers, "each is answered once")
+
+				proxy.Cut()
+				close(stopped)
+				net.Quit()
+				u.wg.Wait()
+				net.Unlisten()
+				require.Empty(t, answers, "also when the mute connection has ended")
+			})
+		}
+	}
+}
+
+// A request that was sent three times, of which no answer came, fails once, when all connections have ended.
+func TestBatcher_AllConnectionsAreMute(t *testing.T) {
+	t.Parallel()
+	proxy := redistest.Proxy(t, redistest.Shared(t).Addr())
+	rc := redistest.NewClient(t, proxy.Addr(), func(o *rueidis.ClientOption) {
+		o.ConnWriteTimeout, o.PipelineMultiplex, o.ForceSingleClient = time.Hour, -1, true
+	})
+	u := &fake{changes: make(chan []string, 100), rechecks: make(chan struct{}, 100)}
+	process := protocol.NewProcess(protocol.NewUUID(protocol.ListensPlain), protocol.PublishPlain, time.Minute, 30*time.Second)
+	stopped := make(chan struct{})
+	net := New(Config{Client: rc, UUID: process.UUID, User: u, Stopped: stopped, OpTimeout: time.Hour})
+	key := redistest.Key(t, "k")
+	require.NoError(t, net.Run(process.Inspect(key)).Err())
+	type failure struct {
+		again, unknown bool
+	}
+	failed := make(chan failure, 10)
+	lose := proxy.DropReply(redistest.Command("EVALSHA"), MostBeside, redistest.Mute)
+	net.Batcher(process.Takes(), true).Submit(taking{&process, key, 1, func(_ protocol.Answer, again bool, err error) {
+		failed <- failure{again, Unknown(err)}
+	}}, false)
+	<-lose.Done()
+	require.Empty(t, failed)
+	proxy.Cut()
+	require.Equal(t, failure{again: true, unknown: true}, <-failed)
+	close(stopped)
+	net.Quit()
+	u.wg.Wait()
+	net.Unlisten()
+	require.Empty(t, failed)
+}
