@@ -22,7 +22,7 @@ func (w *world) traceCounts() {
 		of, all = countEvents(e)
 		for i := range all {
 			all[i].At, all[i].Clock = e.at, s.clock().UnixMilli()
-			if i+1 == len(all) || e.spoiled(s) {
+			if !slices.Contains(of[i+1:], of[i]) || e.spoiled(s) {
 				all[i].Srv = see(s, of[i], seeCount)
 			}
 			if e.spoiled(s) {
@@ -42,8 +42,8 @@ func countEvents(e *event) (of []string, all []spec.CountSaid) {
 		return spec.Request{Process: process, Number: word(args[i]), Floor: word(args[i+1]), Keep: time.Duration(word(args[i+2])) * time.Millisecond}
 	}
 	add := func(key, channel string, said spec.CountSaid) {
-		for _, call := range e.effects {
-			if strings.HasSuffix(call[0], "publish") && call[1] == channel {
+		for _, call := range e.effects { // the first of several renewals of a semaphore makes what has expired available
+			if strings.HasSuffix(call[0], "publish") && call[1] == channel && !slices.Contains(of, key) {
 				said.Published = append(said.Published, call[2])
 			}
 		}
