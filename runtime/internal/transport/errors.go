@@ -80,6 +80,9 @@ func Unknown(err error) bool {
 
 // Begun reports whether a script may have begun what it was not permitted to finish.
 func Begun(err error) bool {
+	if err == nil {
+		return false // as usual, and then it allocates nothing
+	}
 	reply, ok := Replied(err)
 	return ok && denied(reply.Error()) && !strings.Contains(reply.Error(), "'evalsha'")
 }
