@@ -9,8 +9,8 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
 
-// TestMemory bounds what each of many locks takes while it is held, and each of many calls while it waits. BenchmarkMemory has what
-// comes to that: maps, and goroutines. What is rare has to be behind a pointer.
+// TestMemory bounds the memory of each of many held locks and waiting calls. BenchmarkMemory has maps and goroutines, too. A field that
+// few of them use has to be behind a pointer.
 func TestMemory(t *testing.T) {
 	t.Parallel()
 	for _, each := range []struct {

@@ -72,7 +72,7 @@ func (late) Error() string   { return "i/o timeout" }
 func (late) Timeout() bool   { return true }
 func (late) Temporary() bool { return true }
 
-// What is asked of every answer allocates nothing when there is no error.
+// An answer without an error is classified without an allocation.
 func TestErrors_NoneTakesNoMemory(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(50_000, func() {
 		if Unknown(nil) || Begun(nil) || Cut(nil) || Unconfirmed(nil) {
