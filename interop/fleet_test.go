@@ -112,10 +112,22 @@ func (f *fleet) goSide(t *testing.T, opts lockrt.Options) side {
 
 func open(t *testing.T, url string, opts lockrt.Options) *lockrt.Client {
 	t.Helper()
-	c, err := lockrt.Open(t.Context(), url, opts)
+	c, err := connect(t.Context(), url, opts)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	return c
+}
+
+// connect opens a client. lockrt.Open connects once, and fails if the machine stops for as long as a third of the
+// watchdog time.
+func connect(ctx context.Context, url string, opts lockrt.Options) (*lockrt.Client, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		if c, err := lockrt.Open(ctx, url, opts); err == nil || ctx.Err() != nil {
+			return c, err
+		}
+	}
 }
 
 // javaSide connects Redisson clients, and returns the first thread of the main one. They end with the program. The

@@ -29,6 +29,7 @@ type orders struct {
 	Reds     []string
 	FairWait time.Duration
 	PubSub   lockrt.PubSub
+	Watchdog time.Duration
 
 	Hold    []held
 	Permit  string    // a key to take the only permit of
@@ -73,11 +74,11 @@ func doWork(text string) error {
 		return err
 	}
 	ctx := context.Background()
-	opts := options(lockrt.Options{Watchdog: short}, o.FairWait, o.PubSub)
-	c, err := lockrt.Open(context.Background(), o.URL, opts)
+	opts := options(lockrt.Options{Watchdog: o.Watchdog}, o.FairWait, o.PubSub)
+	c, err := connect(ctx, o.URL, opts)
 	s := side{c: c}
 	for _, url := range o.Reds {
-		red, failed := lockrt.Open(context.Background(), url, opts)
+		red, failed := connect(ctx, url, opts)
 		s.reds, err = append(s.reds, red), errors.Join(err, failed)
 	}
 	if err != nil {
@@ -184,6 +185,9 @@ type worker struct {
 func (f *fleet) startWorker(t *testing.T, o orders) *worker {
 	t.Helper()
 	o.URL, o.FairWait, o.PubSub = f.url, f.fairWait(), f.pubsub
+	if o.Watchdog = long; len(o.Contend) == 0 { // it is about to die
+		o.Watchdog = short
+	}
 	for _, server := range f.reds {
 		o.Reds = append(o.Reds, server.URL())
 	}
