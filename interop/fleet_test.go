@@ -60,6 +60,7 @@ type fleet struct {
 	side
 	j    *jvm
 	java thread
+	fair time.Duration // fairWait, if it is not the usual one
 }
 
 // newFleet starts a Java program with a version of Redisson, and connects both sides to a site. It also starts three
@@ -96,7 +97,7 @@ func (f *fleet) fairWait() time.Duration {
 	if f.version != "" && !f.at("3.46.0") {
 		return 5 * time.Minute
 	}
-	return 4 * time.Second
+	return cmp.Or(f.fair, 4*time.Second)
 }
 
 // goSide connects Go clients that are closed when the test ends.

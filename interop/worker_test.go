@@ -52,10 +52,11 @@ type share struct {
 	Count   int
 	Least   int           // of one goroutine or thread
 	Longest time.Duration // wait
+	Lost    int           // leases in Go
 }
 
 func (s share) with(other share) share {
-	return share{s.Count + other.Count, min(s.Least, other.Least), max(s.Longest, other.Longest)}
+	return share{s.Count + other.Count, min(s.Least, other.Least), max(s.Longest, other.Longest), s.Lost + other.Lost}
 }
 
 // work runs as the Go program: it acquires everything, reports that, and waits for a line or its
@@ -155,7 +156,11 @@ func (c *contest) run(ctx context.Context, url string, s side) (share, error) {
 				n, err := rc.Do(ctx, rc.B().Get().Key(c.Counter).Build()).AsInt64()
 				failed = errors.Join(err, rc.Do(ctx, rc.B().Set().Key(c.Counter).Value(strconv.FormatInt(n+1, 10)).Build()).Error())
 				mine.Count++
-				failed = errors.Join(failed, lease.Unlock(ctx))
+				if err = lease.Unlock(ctx); errors.Is(err, lockrt.ErrLost) {
+					mine.Lost++
+				} else {
+					failed = errors.Join(failed, err)
+				}
 			}
 			mine.Least = mine.Count
 			mu.Lock()
@@ -217,6 +222,14 @@ func (w *worker) read() string {
 	said, err := w.out.ReadString('\n')
 	require.NoError(w.t, err, said)
 	return said
+}
+
+// share reads the result of a contest.
+func (w *worker) share() (s share) {
+	w.t.Helper()
+	said := w.read()
+	require.NoError(w.t, json.Unmarshal([]byte(said), &s), said)
+	return s
 }
 
 // goOn makes the worker do the rest.
