@@ -274,18 +274,13 @@ func (r *fairResource) release(tk *fairTicket) error {
 // releaseOnce reports whether the lock was the ticket's, as far as is known.
 func (r *fairResource) releaseOnce(tk *fairTicket) (bool, error) {
 	var after []protocol.Departure
-	run := r.c.net.Run
 	r.mu.Lock()
 	for _, x := range slices.Concat(tk.after, tk.entered) {
 		after = append(after, protocol.Departure{Number: x.n, Wait: x.wait})
 	}
-	if tk.asking > 0 || tk.outcomeUnknown {
-		run = r.c.net.RunAside
-	}
+	aside := tk.asking > 0 || tk.outcomeUnknown
 	r.mu.Unlock()
-	reply, again := r.c.net.RunInTime(run, r.lock.Release(tk.owner, tk.wait, time.Now(), after))
-	done, err := reply.Int()
-	outcome := protocol.Outcome(done)
+	outcome, err := r.c.runRelease(r.lock.Release(tk.owner, tk.wait, time.Now(), after), aside)
 	if outcome == protocol.FreedForNobody {
 		r.c.spawn(func() {
 			if r.c.pause(handOverLease) {
@@ -293,5 +288,5 @@ func (r *fairResource) releaseOnce(tk *fairTicket) (bool, error) {
 			}
 		})
 	}
-	return outcome != protocol.NotOurs || again, err
+	return outcome != protocol.NotOurs, err
 }

@@ -5,8 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/internal/trace"
 	"github.com/lockgen/lockgen/runtime/internal/transport"
@@ -224,34 +222,6 @@ func (r *resource) lockAndWithdraw(tk *ticket) {
 // releaseOnce releases a ticket, alone.
 func (c *Client) releaseOnce(key string, tk *ticket) error {
 	return lockWithdrawer{key}.withdraw(c, []*withdrawal{{n: tk.n, tokens: int(tk.inLine)}})
-}
-
-// withdrawBy withdraws a ticket of an owner to a read-write lock, of a lease of ttl, through release.
-func (c *Client) withdrawBy(key, owner string, write bool, ttl time.Duration, release func() error) {
-	const least, most, mostFailing, limit = 25 * time.Millisecond, 5 * time.Second, 250 * time.Millisecond, time.Minute
-	until := now().Add(limit)
-	answered := false
-	for pause := least; ; pause = min(2*pause, most) {
-		err := release()
-		if err == nil && !answered {
-			answered, until = true, now().Add(ttl)
-		}
-		switch {
-		case errors.Is(err, rueidis.ErrClosing):
-			return
-		case err != nil:
-			pause = min(pause, mostFailing)
-		}
-		if now().After(until) {
-			if !answered {
-				c.opts.Logger.Warn("lockgen: a request could not be withdrawn; its key expires", "kind", rwKind(write), "key", key, "owner", owner, "error", err)
-			}
-			return
-		}
-		if !c.pause(min(pause, time.Until(until)+time.Millisecond)) {
-			return
-		}
-	}
 }
 
 // pause waits for d and reports false if the client was closed meanwhile.

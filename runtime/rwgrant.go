@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
-	"github.com/lockgen/lockgen/runtime/internal/transport"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
 
@@ -22,13 +21,7 @@ type rwGrant struct {
 	shown  bool // a reader's ticket names it to Redis, which admits the reader under it, whichever call has the grant by then
 }
 
-func (g *rwGrant) Kind() string {
-	if g.ticket.write {
-		return kindWrite
-	}
-	return kindRead
-}
-
+func (g *rwGrant) Kind() string     { return rwKind(g.ticket.write) }
 func (g *rwGrant) Owner() string    { return g.ticket.field }
 func (g *rwGrant) Lost(cause error) { g.resource.revoke(g, cause) }
 
@@ -124,8 +117,7 @@ func (g *rwGrant) unlock(l *Lease) error {
 		defer r.mu.Unlock()
 		if g.ticket.outcomeUnknown || !errors.Is(g.lost, watchdog.ErrRefused) {
 			// Redis may still have it for us, or may get it again. It is not needed any more.
-			g.ticket.to(ticketWithdrawing)
-			r.c.spawn(func() { r.withdraw(g.ticket) })
+			r.withdraw(g.ticket, g.ticket.ttl)
 		}
 		return g.lost
 	}
@@ -218,21 +210,13 @@ func (r *rwResource) free(tk *rwTicket, done chan<- error) error {
 // release releases a ticket. It tries until Redis has answered, at most for Options.OpTimeout;
 // after that it goes on in the background.
 func (r *rwResource) release(tk *rwTicket) error {
-	return r.c.giveBack(tk.outcomeUnknown, false, func() (bool, error) { return r.releaseOnce(tk) }, func() {
-		r.mu.Lock()
-		tk.to(ticketWithdrawing)
-		r.mu.Unlock()
-		r.c.spawn(func() { r.withdraw(tk) })
-	})
-}
-
-// releaseOnce reports whether the lock was the ticket's, as far as the client knows.
-func (r *rwResource) releaseOnce(tk *rwTicket) (bool, error) {
-	var run func(protocol.Command) transport.Reply
-	if tk.outcomeUnknown {
-		run = r.c.net.RunAside
+	once := func() (bool, error) {
+		outcome, err := r.c.runRelease(r.lock.Release(tk.field), tk.outcomeUnknown)
+		return outcome != protocol.NotOurs, err
 	}
-	reply, again := r.c.net.RunInTime(run, r.lock.Release(tk.field))
-	done, err := reply.Int()
-	return protocol.Outcome(done) != protocol.NotOurs || again, err
+	return r.c.giveBack(tk.outcomeUnknown, false, once, func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.withdraw(tk, tk.ttl)
+	})
 }

@@ -186,17 +186,12 @@ func (r *rwResource) drop(tk *rwTicket) (rest func()) {
 	}
 	switch {
 	case tk.outcomeUnknown:
-		tk.to(ticketWithdrawing)
-		return func() { r.withdraw(tk) }
+		r.withdraw(tk, tk.ttl)
 	case tk.standing:
-		tk.to(ticketWithdrawing)
-		return func() {
-			if _, err := r.releaseOnce(tk); err != nil {
-				r.withdraw(tk)
-			}
-		}
+		r.withdraw(tk, 0)
+	default:
+		tk.to(ticketDone)
 	}
-	tk.to(ticketDone)
 	return nil
 }
 
@@ -210,13 +205,11 @@ func (tk *rwTicket) uncount() {
 	}
 }
 
-// withdraw makes sure that Redis does not keep the lock, or a place in the wait queue, for a ticket without a waiter.
-// It takes as long as a lease, and the resource may be dropped meanwhile.
-func (r *rwResource) withdraw(tk *rwTicket) {
-	r.c.withdrawBy(r.key, tk.field, tk.write, tk.ttl, func() error {
-		_, err := r.releaseOnce(tk)
-		return err
-	})
+// withdraw makes sure that Redis does not keep the lock, or a place in the wait queue, for a ticket without a waiter. A
+// request for it may still take effect for as long as watch says. withdraw does not block. The caller holds r.mu.
+func (r *rwResource) withdraw(tk *rwTicket, watch time.Duration) {
+	tk.to(ticketWithdrawing)
+	r.c.withdrawals.add(rwWithdrawer{r.key}, &withdrawal{n: tk.n, field: tk.field, watch: watch, aside: tk.outcomeUnknown})
 }
 
 // lockKey returns the key that messages to the ticket are about.

@@ -42,6 +42,7 @@ type withdrawal struct {
 	n      uint64
 	tokens int           // the tokens in its place of a mutex
 	wait   time.Duration // the duration of its place in a fair mutex's queue
+	field  string        // its name in a read-write lock; "" if only the number is known
 	watch  time.Duration // how long a request for it may still take effect, from the first answer on
 	aside  bool          // a request for it has no answer: another connection may be better
 	over   func()        // called when it is withdrawn, or given up; may be nil
@@ -289,13 +290,9 @@ func (s fairWithdrawer) withdraw(c *Client, list []*withdrawal) error {
 		tickets[i] = protocol.Departure{Number: wd.n, Wait: wd.wait}
 	}
 	lock := c.wire.Fair(s.key)
-	run := c.net.Run
-	if slices.ContainsFunc(list, func(wd *withdrawal) bool { return wd.aside }) {
-		run = c.net.RunAside
-	}
-	reply, _ := c.net.RunInTime(run, lock.Leave(tickets, time.Now()))
-	done, err := reply.Int()
-	if protocol.Outcome(done) == protocol.FreedForNobody {
+	aside := slices.ContainsFunc(list, func(wd *withdrawal) bool { return wd.aside })
+	outcome, err := c.runRelease(lock.Leave(tickets, time.Now()), aside)
+	if outcome == protocol.FreedForNobody {
 		c.spawn(func() {
 			if c.pause(handOverLease) {
 				_ = s.withdraw(c, nil)
@@ -305,21 +302,49 @@ func (s fairWithdrawer) withdraw(c *Client, list []*withdrawal) error {
 	return err
 }
 
-// An rwWithdrawer withdraws tickets to a read-write lock of which only the number is known.
+// An rwWithdrawer withdraws tickets to a read-write lock, with one request each, or with one for either side if only the
+// number is known.
 type rwWithdrawer struct{ key string }
 
 func (s rwWithdrawer) about() []any { return []any{"kind", kindWrite, "key", s.key} }
 
-func (s rwWithdrawer) withdraw(c *Client, list []*withdrawal) error {
-	r := newRWResource(c, s.key)
-	var errs []error
+func (s rwWithdrawer) withdraw(c *Client, list []*withdrawal) (err error) {
+	lock := c.wire.RW(s.key)
+	errs := make(chan error, 2*len(list))
+	sent := 0
 	for _, wd := range list {
-		reader, writer := r.lock.Field(wd.n, false), r.lock.Field(wd.n, true)
-		_, asReader := r.releaseOnce(&rwTicket{field: reader})
-		_, asWriter := r.releaseOnce(&rwTicket{field: writer, write: true})
-		errs = append(errs, asReader, asWriter)
+		fields := []string{wd.field}
+		if wd.field == "" {
+			fields = []string{lock.Field(wd.n, false), lock.Field(wd.n, true)}
+		}
+		for _, field := range fields {
+			sent++
+			c.spawn(func() {
+				_, err := c.runRelease(lock.Release(field), wd.aside)
+				errs <- err
+			})
+		}
 	}
-	return errors.Join(errs...)
+	for range sent {
+		err = cmpOr(err, <-errs)
+	}
+	return err
+}
+
+// runRelease sends a release of one ticket, and again if the answer is late. It returns what the release did, as far as
+// the client knows.
+func (c *Client) runRelease(cmd protocol.Command, aside bool) (protocol.Outcome, error) {
+	run := c.net.Run
+	if aside {
+		run = c.net.RunAside
+	}
+	reply, again := c.net.RunInTime(run, cmd)
+	done, err := reply.Int()
+	outcome := protocol.Outcome(done)
+	if outcome == protocol.NotOurs && again {
+		outcome = protocol.Freed // perhaps by the request without an answer
+	}
+	return outcome, err
 }
 
 // ghosts releases owners that the server names although they are over: it lost the last writes, or came back with an
