@@ -4,7 +4,6 @@ import (
 	"container/list"
 	"context"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
@@ -29,7 +28,7 @@ type counter struct {
 	kind string
 	of   counting
 
-	mu          sync.Mutex // guards the rest; never held while waiting for anything
+	// Guarded by mu:
 	queue       waitQueue
 	full        bool          // the head was refused
 	width       int           // for how many waiters the next request asks

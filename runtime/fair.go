@@ -54,13 +54,13 @@ func (m *FairMutex) force(ctx context.Context, owners ...string) (bool, error) {
 		return false, &Error{Op: "force unlock", Key: m.key, Err: errNoClient}
 	}
 	lock := m.c.wire.Fair(m.key)
-	return m.c.force(ctx, "force unlock", m.key, func() (victims []victim, exit func(), err error) {
+	return m.c.force(ctx, "force unlock", m.key, func() (victims []*grantCore, exit func(), err error) {
 		r, err := m.c.fairs.enter(m.key, false)
 		if err != nil {
 			return nil, nil, err
 		}
 		if g := r.held(); g != nil {
-			victims = []victim{{&g.guard, g.endLeases}}
+			victims = []*grantCore{&g.grantCore}
 		}
 		return victims, r.exit, nil
 	}, lock.ForceUnlock(time.Now(), owners...))

@@ -32,7 +32,7 @@ func newFairCrowd(t *testing.T) *fairCrowd {
 	t.Helper()
 	server := redistest.Server(t)
 	c := &fairCrowd{server: server, proxy: redistest.Proxy(t, server.Addr())}
-	c.client = clientOf(t, c.proxy.URL(), lockrt.Options{OpTimeout: 2 * muteFor})
+	c.client = clientOf(t, c.proxy.URL(), lockrt.Options{OpTimeout: 4 * muteFor})
 	direct := func() *lockrt.FairMutex {
 		return clientOf(t, server.URL(), lockrt.Options{Tracking: lockrt.TrackingOff}).FairMutex("k")
 	}

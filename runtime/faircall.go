@@ -3,6 +3,7 @@ package lockrt
 import (
 	"time"
 
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
@@ -45,9 +46,8 @@ func (e *fairCall) join(w *waiter) entry {
 	r := e.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.ownedBy(w.lease.owner) { // granted a moment ago, to another call of the same owner
+	if r.admits(w.lease) { // granted a moment ago, to another call of the same owner
 		w.place.state = placeGranted
-		r.grant.attach(r.grant, w.lease)
 		return entered
 	}
 	if w.once() && r.grant != nil {
@@ -55,7 +55,8 @@ func (e *fairCall) join(w *waiter) entry {
 	}
 	tk := r.takeSpare(e)
 	if tk == nil {
-		tk = &fairTicket{r: r, terms: w.terms, ticketCore: ticketCore{n: r.c.ticketNumbers.Add(1)}, wait: e.wait, made: time.Now()}
+		tk = &fairTicket{r: r, terms: w.terms, wait: e.wait}
+		tk.n, tk.made = r.c.ticketNumbers.Add(1), monotonic.Now()
 		tk.owner = r.c.wire.Owner(tk.n)
 		r.c.connect(tk.n, tk)
 	}

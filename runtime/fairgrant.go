@@ -1,7 +1,6 @@
 package lockrt
 
 import (
-	"errors"
 	"slices"
 	"time"
 
@@ -21,21 +20,11 @@ type fairGrant struct {
 	early  *fairGrant // the one before, while its holder does not know yet that it is lost
 }
 
-func (*fairGrant) Kind() string       { return kindFair }
-func (g *fairGrant) Owner() string    { return g.ticket.owner }
-func (g *fairGrant) Lost(cause error) { g.resource.revoke(g, cause) }
+func (*fairGrant) Kind() string        { return kindFair }
+func (g *fairGrant) Owner() string     { return g.ticket.owner }
+func (g *fairGrant) core() *ticketCore { return &g.ticket.ticketCore }
 
-// reenter makes l one more lease of the grant, if outer still has it.
-func (g *fairGrant) reenter(outer, l *Lease) bool {
-	r := g.resource
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if l.kind() != kindFair || r.shut || r.grant != g || outer.unlocked.Load() || outer.ended() != nil {
-		return false
-	}
-	g.attach(g, l)
-	return true
-}
+func (g *fairGrant) reenter(outer, l *Lease) bool { return g.resource.reenter(g, outer, l) }
 
 // promote turns the ticket into a grant, has it guarded and gives it to w. Redis granted it no earlier than at from, for ttl
 // at first. It returns what is left to do without holding r.mu, or nil.
@@ -43,15 +32,13 @@ func (tk *fairTicket) promote(from time.Time, ttl time.Duration, drawn tokens) (
 	r, w, t := tk.r, tk.call.w, tk.terms
 	tk.to(ticketGranted)
 	tk.unclaimedGrant = false
-	g := &fairGrant{grantCore: grantCore{on: &r.referenced, mu: &r.mu, terms: t}, resource: r, ticket: tk, tokens: drawn}
+	g := &fairGrant{grantCore: grantCore{on: &r.referenced, terms: t}, resource: r, ticket: tk, tokens: drawn}
 	old := r.grant
 	r.grant, g.early = g, old
 	g.start(g, from, ttl)
 	g.assign(tk)
 	if old == nil {
 		w.notify(event{kind: given}) // from here on another call may use w
-	}
-	if old == nil {
 		return nil
 	}
 	w.asks.Add(1)   // w is notified later
@@ -69,7 +56,7 @@ func (tk *fairTicket) promote(from time.Time, ttl time.Duration, drawn tokens) (
 // assign makes the lease of who waits with tk the first one of g. Then the waiter can be notified.
 func (g *fairGrant) assign(tk *fairTicket) {
 	r, w := g.resource, tk.call.w
-	tk.calm()
+	tk.recheck.stop()
 	delete(r.tickets, tk.n)
 	tk.to(ticketGranted)
 	tk.grant, w.place.state = g, placeGranted
@@ -99,14 +86,19 @@ func (g *fairGrant) next() *fairTicket {
 	return nil
 }
 
-// pass gives g to the ticket that follows.
-func (g *fairGrant) pass(tk *fairTicket) {
+// pass gives g to the ticket that follows, if there is one.
+func (g *fairGrant) pass() bool {
+	tk := g.next()
+	if tk == nil {
+		return false
+	}
 	first, w := g.ticket, tk.call.w
 	first.behind, first.after = first.behind[1:], append(first.after, tk)
 	g.resource.c.counts.local.Add(1)
 	w.lease.came = fromHere
 	g.assign(tk)
 	w.notify(event{kind: given})
+	return true
 }
 
 // supersede notes that Redis has the lock for somebody else, of which the watchdog is about to tell: nobody follows.
@@ -134,14 +126,6 @@ func (tk *fairTicket) dismiss() {
 	tk.after = nil
 }
 
-// hangUp ends the messages about tk and the tickets after it.
-func (tk *fairTicket) hangUp() {
-	tk.r.c.disconnect(tk.n)
-	for _, x := range tk.after {
-		tk.r.c.disconnect(x.n)
-	}
-}
-
 // admit lets those in who are of the owner that was given g, and would wait for themselves. Their places are given up, and
 // the release says so too: it may come first, find one of them at the head of the queue, and give the key to nobody.
 func (r *fairResource) admit(g *fairGrant, owner *Owner) {
@@ -155,7 +139,7 @@ func (r *fairResource) admit(g *fairGrant, owner *Owner) {
 		}
 		g.attach(g, w.lease)
 		w.place.state = placeGranted
-		tk.calm()
+		tk.recheck.stop()
 		delete(r.tickets, tk.n)
 		tk.call = nil
 		tk.retire()
@@ -164,115 +148,67 @@ func (r *fairResource) admit(g *fairGrant, owner *Owner) {
 	}
 }
 
-// unlock ends l. The last lease of a grant releases it.
-func (g *fairGrant) unlock(l *Lease) error {
-	r := g.resource
-	if l.unlocked.Swap(true) {
-		return ErrReleased
-	}
-	l.end(ErrReleased) // before anybody else can get it
+func (g *fairGrant) free() *releaseOp { return g.ticket.release(&g.grantCore) }
 
-	r.mu.Lock()
-	g.detach(l)
-	tk := g.ticket
-	if len(g.leases) > 0 {
-		defer r.mu.Unlock()
-		return g.lost
-	}
-	if g.lost != nil {
-		defer r.mu.Unlock()
-		if tk.outcomeUnknown || tk.asking > 0 || !errors.Is(g.lost, watchdog.ErrRefused) {
-			tk.retire() // Redis may still have it for us, or may get it again. It is not needed any more.
-		}
-		return g.lost
-	}
-	if next := g.next(); next != nil && !errors.Is(l.ended(), ErrLost) {
-		g.pass(next)
-		r.mu.Unlock()
-		return nil
-	}
-	g.to(grantReleasing)
-	if r.grant == g {
-		r.grant = nil
-	}
-	r.c.watchdog.Stop(&g.guard)
-	done := make(chan error, 1)
-	tk.to(ticketReleasing)
-	tk.finish()
-	r.c.spawn(func() { // behind a request that is under way, and again when that is answered: see settle
-		err := r.release(tk)
-		tk.hangUp()
-		r.mu.Lock()
-		revived := tk.state == ticketRevived
-		tk.to(ticketDone)
-		if revived {
-			tk.retire()
-		}
-		r.mu.Unlock()
-		r.c.held(-1)
-		done <- err
-		r.quit()
-	})
-	r.mu.Unlock()
-	return g.outcome(l, done)
-}
-
-// revoke ends the leases of a grant that Redis has for somebody else now, or may have soon.
-func (r *fairResource) revoke(g *fairGrant, cause error) {
-	r.mu.Lock()
-	if g.state != grantHeld {
-		r.mu.Unlock()
-		return
-	}
-	g.lost = lost(cause)
-	g.to(grantLost)
-	if r.grant == g {
-		r.grant = nil
-	}
-	g.ticket.to(ticketDone)
-	g.ticket.finish()
-	g.ticket.dismiss()
-	r.mu.Unlock()
-
-	g.endLeases(lost(cause))
-	r.mu.Lock()
-	g.to(grantNotified)
-	r.mu.Unlock()
-	r.c.depart(g.ticket.n, &g.guard, cause, func() {})
-	r.c.held(-1)
-	r.quit()
-	if errors.Is(cause, watchdog.ErrRefused) {
-		// The deletion of the key notified no waiter, and may have deleted the queue, too.
-		r.c.spawn(func() {
-			_, _ = r.releaseOnce(g.ticket)
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			for _, tk := range r.tickets {
-				tk.call.w.poke()
-			}
-		})
-	}
-}
-
-// release gives a ticket back, or takes it out of the queue. It tries until Redis has answered, at most for
-// Options.OpTimeout; after that it goes on in the background.
-func (r *fairResource) release(tk *fairTicket) error {
-	r.mu.Lock()
-	outcomeUnknown, standing := tk.outcomeUnknown, len(tk.after) > 0
-	r.mu.Unlock()
-	return r.c.giveBack(outcomeUnknown, standing, func() (bool, error) { return r.releaseOnce(tk) }, func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		tk.outcomeUnknown = true
+func (g *fairGrant) forget(refused bool) {
+	if tk := g.ticket; !refused || tk.outcomeUnknown || tk.asking > 0 {
 		tk.retire()
-		for _, x := range tk.after {
-			x.retire()
-		}
-	})
+	}
 }
 
-// releaseOnce reports whether the lock was the ticket's, as far as is known.
-func (r *fairResource) releaseOnce(tk *fairTicket) (bool, error) {
+func (g *fairGrant) remove(cause error) {
+	if g.resource.grant == g {
+		g.resource.grant = nil
+	}
+	g.ticket.finish()
+	if cause != nil {
+		g.ticket.dismiss()
+	}
+}
+
+func (g *fairGrant) deleted() { // and perhaps the queue, too
+	r := g.resource
+	_, _ = r.releaseOnce(g.ticket)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, tk := range r.tickets {
+		tk.call.w.poke()
+	}
+}
+
+// release releases the ticket, and its grant unless that is nil: behind a request that is under way, and again when that is
+// answered, see settle. It does not block.
+func (tk *fairTicket) release(of *grantCore) *releaseOp {
+	op := releaseOf(tk, &tk.r.referenced, &tk.ticketCore, of)
+	op.placed = len(tk.after) > 0
+	tk.sendRelease(op)
+	return op
+}
+
+func (tk *fairTicket) sendRelease(op *releaseOp) {
+	op.run(func() (protocol.Outcome, error) { return tk.r.releaseOnce(tk) })
+}
+
+func (tk *fairTicket) giveUp(*releaseOp) {
+	tk.outcomeUnknown = true
+	tk.retire()
+	for _, x := range tk.after {
+		x.retire()
+	}
+}
+
+func (tk *fairTicket) proceed(*releaseOp, released, error) {
+	for _, x := range tk.after {
+		tk.r.c.disconnect(x.n)
+	}
+	if tk.state == ticketRevived {
+		tk.to(ticketDone)
+		tk.retire()
+	}
+}
+
+// releaseOnce releases a ticket, or takes it out of the queue, and returns what became of the lock, as far as is known.
+func (r *fairResource) releaseOnce(tk *fairTicket) (protocol.Outcome, error) {
 	var after []protocol.Departure
 	r.mu.Lock()
 	for _, x := range slices.Concat(tk.after, tk.entered) {
@@ -288,5 +224,5 @@ func (r *fairResource) releaseOnce(tk *fairTicket) (bool, error) {
 			}
 		})
 	}
-	return outcome != protocol.NotOurs, err
+	return outcome, err
 }

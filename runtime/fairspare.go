@@ -14,7 +14,7 @@ func (tk *fairTicket) abandon() {
 	r, once := tk.r, tk.call.w.once()
 	delete(r.tickets, tk.n)
 	tk.call = nil
-	tk.calm()
+	tk.recheck.stop()
 	if once || tk.unclaimedGrant || !tk.standing || tk.terms.polling || !r.c.granting() {
 		tk.retire()
 		return

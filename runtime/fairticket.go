@@ -21,28 +21,23 @@ import (
 //	 ▼   │ another call comes                                                       │
 //	spare ─────────────────────────── nobody comes ─────────────────────────────────┘
 type fairTicket struct {
-	ticketCore
+	successorCore
 
 	r     *fairResource
 	terms terms
 	wait  time.Duration // by which its place is reckoned
 	owner string        // as Redisson names a thread: <uuid>:<n>
-	made  time.Time     // before the first request that names it
 
 	// Guarded by fairResource.mu.
 	call    *fairCall     // that waits with it, or did last; nil if it gave up, and the ticket is spare or has left
 	asking  int           // requests under way
 	counted bool          // Close waits for the answer to one of them
-	seen    sighting      // of the last answer
-	granted time.Time     // when another process handed it over, by the server's clock
-	heard   time.Time     // when that was heard
 	grant   *fairGrant    // its grant, or that of the ticket before it, or nil
 	behind  []uint64      // the tickets that get the grant after it
 	after   []*fairTicket // those of them who had it
 	entered []*fairTicket // tickets of its owner, which did not wait for their turn; they are being withdrawn
 	since   time.Time     // when it became spare
-
-	late *time.Timer // has it ask when the one before it may have died; nil until it is the next one
+	recheck recheck       // when the one before it may have died
 }
 
 const (
@@ -128,7 +123,7 @@ func (tk *fairTicket) settle(sent time.Time, beside bool, reply protocol.FairVer
 		tk.counted = false
 		r.c.finished()
 	}
-	tk.outcomeUnknown = tk.outcomeUnknown || transport.Unknown(err) || transport.Begun(err)
+	tk.doubt(err)
 	yes := err == nil && reply.Granted()
 	if err == nil && reply.Unplaced {
 		for _, other := range r.tickets { // the queue is gone, and with it the places of all, perhaps
@@ -148,12 +143,13 @@ func (tk *fairTicket) settle(sent time.Time, beside bool, reply protocol.FairVer
 		}
 		return nil
 	case tk.grant != nil: // it was handed over while we asked
-		if g := tk.grant; err == nil && !yes && !tk.granted.IsZero() && at.After(tk.granted) {
+		if g := tk.grant; err == nil && !yes && tk.granted != 0 && at.UnixMicro() > tk.granted {
 			return func() { r.c.watchdog.Lose(&g.guard, watchdog.ErrRefused) }
 		}
 		return nil
 	}
-	tk.unclaimedGrant = tk.unclaimedGrant || yes || transport.Unconfirmed(err)
+	ttl := tk.terms.ttl
+	judged, cause := tk.judge(r.c, sent, ttl, reply.Granted(), true, err)
 	if tk.call == nil && tk.unclaimedGrant && !r.inherit(tk) {
 		r.unspare(tk)
 		return nil
@@ -163,96 +159,72 @@ func (tk *fairTicket) settle(sent time.Time, beside bool, reply protocol.FairVer
 			tk.call.w.notify(ev)
 		}
 	}
-	ttl := tk.terms.ttl
 	switch {
 	case err != nil && (beside && tk.asking > 0 || tk.seen.local.After(monotonic.Of(sent))): // another one notifies, or has done so
 	case err != nil && tk.call != nil && !tk.call.asked:
 		tell(event{kind: turn}) // another one asked
-	case err != nil:
-		tell(event{kind: failed, err: err})
-	case !yes:
-		if tk.unclaimedGrant = tk.unclaimedGrant && tk.granted.After(at) && sent.Before(tk.heard); !tk.unclaimedGrant { // else it is an older answer
+	case judged == judgedFailed:
+		tell(event{kind: failed, err: cause})
+	case judged == judgedAgain:
+		tell(event{kind: turn})
+	case judged == judgedRefused:
+		first := tk.refusals == 0
+		if tk.refuse(sent, at); !tk.unclaimedGrant { // else it is an older answer
 			tk.behind = nil // it stands somewhere else now, or they do
 		}
-		tk.seen, tk.forced = sightingOf(sent, at), false
+		tk.forced = false
 		pause, free := time.Duration(reply.Wait)*time.Millisecond, reply.Free
 		if free {
 			pause = max(pause, leastFairPause)
 		}
-		first := tk.refusals == 0
 		if first && (pause < 0 || pause > listenAfter) || free && (reply.Wait < 0 || pause > listenAfter) {
 			pause = listenAfter
 		}
 		tell(event{kind: refusedFor, ttl: pause, foreign: reply.Foreign || !first, inLine: true, behind: r.before(tk)})
-		tk.refusals++
-	case !r.c.granting():
-		tell(event{kind: failed, err: ErrClosed}) // it is on its way out
-	case !time.Now().Before(sent.Add(ttl - watchdog.Margin(ttl))):
-		tell(event{kind: failed, err: errLate})
-	case tk.forced:
-		tk.forced = false // Redis lost it since; ask again
-		tell(event{kind: turn})
 	default:
 		return tk.promote(sent, ttl, newTokens(reply.Token, 1))
 	}
 	return nil
 }
 
-// handed deals with the message that the lock was handed over to this ticket. resource.handed explains the start of the
-// trust.
+// handed deals with the message that the lock was handed over to this ticket.
 func (tk *fairTicket) handed(_ uint64, o handOver) {
-	received, at, token := time.Now(), o.at, o.token
+	received := now()
 	r := tk.r
 	r.mu.Lock()
-	if tk.left() {
+	defer r.mu.Unlock()
+	switch {
+	case tk.left():
 		tk.retire() // at once, whatever else is under way for it
-		r.mu.Unlock()
 		return
-	}
-	if tk.grant != nil && tk.grant.ticket != tk {
-		rest := tk.ousted()
-		r.mu.Unlock()
-		r.c.spawn(rest)
+	case tk.grant != nil && tk.grant.ticket != tk:
+		r.c.spawn(tk.ousted())
 		return
-	}
-	if tk.grant != nil {
-		r.mu.Unlock()
+	case tk.grant != nil:
 		return // known already
-	}
-	if tk.call == nil && !r.inherit(tk) {
+	case tk.call == nil && !r.inherit(tk):
 		tk.unclaimedGrant = true
 		r.unspare(tk)
-		r.mu.Unlock()
 		return
 	}
 	w := tk.call.w
-	if !tk.seen.before(at) {
-		w.poke() // Redis has said no since
-		r.mu.Unlock()
+	if tk.refusedSince(o.at) {
+		w.poke()
 		return
 	}
-	tk.unclaimedGrant, tk.granted, tk.heard, tk.behind = true, at, received, o.behind
-	from := tk.made
-	if tk.seen.known() {
-		from = tk.seen.earliest(at)
-	}
-	if from.After(received) {
-		from = received // the server's clock was set forward
-	}
+	tk.behind = o.behind
+	from := tk.handedOver(o.at, received)
 	first := min(handOverLease, tk.terms.ttl)
-	var rest func()
 	switch {
 	case !r.c.granting(): // it leaves, and releases it
-	case r.c.net.ClockUnknown(), !tk.terms.renew, tk.terms.fenced && token == 0, r.c.opts.Replicas > 0, !time.Now().Before(from.Add(first - watchdog.Margin(first))):
+	case !r.c.suffices(tk.terms, from, first, o.token):
 		w.poke() // to ask for what it needs
 	default:
 		r.c.counts.remote.Add(1)
 		w.lease.came = fromThere
-		rest = tk.promote(from, first, newTokens(token, 1+len(o.behind)))
-	}
-	r.mu.Unlock()
-	if rest != nil {
-		r.c.spawn(rest)
+		if rest := tk.promote(from, first, newTokens(o.token, 1+len(o.behind))); rest != nil {
+			r.c.spawn(rest)
+		}
 	}
 }
 
@@ -263,9 +235,8 @@ func (tk *fairTicket) ousted() (rest func()) {
 	g.supersede()
 	r.stay()
 	return func() {
-		defer r.quit()
 		r.c.watchdog.Lose(&g.guard, watchdog.ErrRefused)
-		_ = r.release(tk) // a failed release continues in the background
+		tk.release(nil) // a failed release continues in the background
 	}
 }
 
@@ -322,19 +293,8 @@ func (tk *fairTicket) look(uint64) {
 func (tk *fairTicket) soon(n uint64, d time.Duration) {
 	tk.r.mu.Lock()
 	defer tk.r.mu.Unlock()
-	switch {
-	case !tk.waits():
-	case tk.late != nil:
-		tk.late.Reset(d + time.Millisecond)
-	default:
-		tk.late = time.AfterFunc(d+time.Millisecond, func() { tk.look(n) })
-	}
-}
-
-// calm notes that the ticket waits no more.
-func (tk *fairTicket) calm() {
-	if tk.late != nil {
-		tk.late.Stop()
+	if tk.waits() {
+		tk.recheck.in(d+time.Millisecond, n, tk.look)
 	}
 }
 
@@ -347,7 +307,7 @@ func (tk *fairTicket) taken(uint64) {
 	defer tk.r.mu.Unlock()
 	if g := tk.grant; g != nil {
 		g.supersede()
-		tk.r.c.spawn(func() { tk.r.c.watchdog.Lose(&g.guard, watchdog.ErrRefused) })
+		g.taken()
 		return
 	}
 	tk.forced = true

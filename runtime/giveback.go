@@ -6,8 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/lockgen/lockgen/runtime/internal/watchdog"
-
 	"github.com/lockgen/lockgen/runtime/internal/transport"
 )
 
@@ -140,38 +138,5 @@ func undo(ctx context.Context, parts []*Lease) {
 	case <-done:
 	case <-ctx.Done():
 	case <-timer.C:
-	}
-}
-
-// giveBack releases a ticket by once, which reports whether Redis had the key for it. It tries until Redis has
-// answered, at most for Options.OpTimeout; after that later continues in the background. later also runs if a request
-// for the ticket whose reply was lost may still be on its way, or if the ticket may be in a wait queue from which Redis
-// refuses to remove it.
-func (c *Client) giveBack(outcomeUnknown, standing bool, once func() (bool, error), later func()) error {
-	limit := time.Now().Add(c.opts.OpTimeout)
-	var down outage
-	for tried := false; ; {
-		ours, err := once()
-		if err == nil && outcomeUnknown {
-			later()
-		}
-		switch {
-		case err == nil && (ours || tried):
-			return nil // perhaps released by the try whose reply was lost
-		case err == nil:
-			return lost(watchdog.ErrRefused)
-		case !passing(err):
-			if tried || outcomeUnknown || standing {
-				later()
-			}
-			return refused(err)
-		}
-		tried = tried || transport.Unknown(err)
-		pause := down.pause(c.opts.Retry, err)
-		if time.Now().Add(pause).After(limit) {
-			later()
-			return err
-		}
-		<-time.After(pause)
 	}
 }

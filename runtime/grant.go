@@ -2,7 +2,6 @@ package lockrt
 
 import (
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
@@ -18,27 +17,15 @@ type grant struct {
 	ticket   *ticket
 	since    monotonic.Time // when Redis was last asked for other waiters
 
-	passed       int32 // number of times it went to another goroutine without a request to Redis
-	handed       bool  // it came from another process of this library, so the next turn is Redisson's
-	idle         bool  // no caller works under it, it only stays locked for a while; Shutdown does not wait for it
-	tokenPending bool  // the token of a RedLock is not known yet
+	passed int32 // number of times it went to another goroutine without a request to Redis
+	handed bool  // it came from another process of this library, so the next turn is Redisson's
 }
 
-func (*grant) Kind() string       { return kindMutex }
-func (g *grant) Owner() string    { return g.resource.c.wire.Owner(g.ticket.n) }
-func (g *grant) Lost(cause error) { g.resource.revoke(g, cause) }
+func (*grant) Kind() string        { return kindMutex }
+func (g *grant) Owner() string     { return g.resource.c.wire.Owner(g.ticket.n) }
+func (g *grant) core() *ticketCore { return &g.ticket.ticketCore }
 
-// reenter makes l one more lease of the grant, if outer still has it.
-func (g *grant) reenter(outer, l *Lease) bool {
-	r := g.resource
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.shut || r.grant != g || outer.unlocked.Load() || outer.ended() != nil {
-		return false
-	}
-	g.attach(g, l)
-	return true
-}
+func (g *grant) reenter(outer, l *Lease) bool { return g.resource.reenter(g, outer, l) }
 
 // succeed gives the grant to l in place of outer, if no other lease has it, and reports whether it
 // did.
@@ -55,20 +42,6 @@ func (g *grant) succeed(outer, l *Lease) bool {
 	return true
 }
 
-// reenterBy makes l one more lease of the present grant, if its owner has that.
-func (r *resource) reenterBy(l *Lease) bool {
-	if l.owner == nil {
-		return false
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.ownedBy(l.owner) {
-		return false
-	}
-	r.grant.attach(r.grant, l)
-	return true
-}
-
 // expire stops the renewal of the grant, unless another lease gets it or has entered it: l, its only lease, is of no
 // use.
 func (g *grant) expire(l *Lease) {
@@ -79,19 +52,6 @@ func (g *grant) expire(l *Lease) {
 		g.limit = 1 // the next holder has a limit of its own
 		r.c.watchdog.Limit(&g.guard, now())
 	}
-}
-
-// ownedBy reports whether o has the present grant.
-func (r *resource) ownedBy(o *Owner) bool {
-	g := r.grant
-	return o != nil && !r.shut && g != nil && g.lost == nil && !g.tokenPending && g.worked() && g.leases[0].owner == o
-}
-
-// held returns the present grant, or nil.
-func (r *resource) held() *grant {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.grant
 }
 
 // keep ends l and leaves the key locked.
@@ -107,22 +67,6 @@ func (g *grant) keep(l *Lease) {
 func (g *grant) rest() {
 	if r := g.resource; r.grant == g && !g.idle && !g.worked() {
 		g.idle = true
-		r.c.held(-1)
-	}
-}
-
-// worked reports whether a caller works under g.
-func (g *grant) worked() bool {
-	return slices.ContainsFunc(g.leases, func(l *Lease) bool { return l.ended() == nil })
-}
-
-// drop counts one grant less, unless that is done already.
-func (g *grant) drop() {
-	r := g.resource
-	r.mu.Lock()
-	idle := g.idle
-	r.mu.Unlock()
-	if !idle {
 		r.c.held(-1)
 	}
 }
@@ -196,53 +140,32 @@ func (g *grant) end(l *Lease) (*releaseOp, error) {
 	return op, nil
 }
 
-// revoke ends the leases of a grant that Redis has for another owner now, or may have soon.
-func (r *resource) revoke(g *grant, cause error) {
-	r.mu.Lock()
-	if r.grant != g {
-		r.mu.Unlock()
-		return // it is being released
-	}
+func (g *grant) remove(cause error) {
+	r := g.resource
 	r.grant = nil
 	r.busy++ // the next waiter asks when the present holder knows
-	g.lost = lost(cause)
-	g.to(grantLost)
-	g.ticket.to(ticketDone)
 	if errors.Is(cause, watchdog.ErrRefused) {
 		r.c.traces(trace.Lost, r.key, g.ticket.n)
 	} else {
 		r.c.traces(trace.RunsOut, r.key, g.ticket.n)
 	}
-	late := *g.ticket
-	r.mu.Unlock()
+}
 
-	r.notifyLoss(g, lost(cause))
-	if errors.Is(cause, watchdog.ErrRefused) {
-		// The deletion of the key notified no waiter.
-		r.c.spawn(func() { _ = r.c.releaseOnce(r.key, &late) })
+func (g *grant) notified() {
+	g.resource.busy--
+	g.resource.promptHead()
+}
+
+func (g *grant) outlived() {
+	if g.ticket.ttl > g.terms.ttl { // Redis may have it for longer than its last holder asked for
+		g.on.mu.Lock()
+		defer g.on.mu.Unlock()
+		g.resource.withdraw(g.ticket)
 	}
 }
 
-// notifyLoss ends the leases of a lost grant, and then continues the queue.
-func (r *resource) notifyLoss(g *grant, cause error) {
-	g.endLeases(cause)
-	r.mu.Lock()
-	first := g.state == grantLost
-	if first {
-		g.to(grantNotified)
-		r.busy--
-		r.promptHead()
-	}
-	r.mu.Unlock()
-	if first {
-		r.c.depart(g.ticket.n, &g.guard, cause, func() {
-			if g.ticket.ttl > g.terms.ttl { // Redis may have it for longer than its last holder asked for
-				r.lockAndWithdraw(g.ticket)
-			}
-		})
-		g.drop()
-		r.quit()
-	}
+func (g *grant) deleted() {
+	_ = lockWithdrawer{g.on.key}.withdraw(g.on.c, []*withdrawal{{n: g.ticket.n, tokens: int(g.ticket.inLine)}})
 }
 
 // promote turns the ticket into a grant and starts its renewal. Redis granted it no earlier than at from, for ttl at
@@ -251,12 +174,12 @@ func (r *resource) promote(how trace.Action, tk *ticket, t terms, from time.Time
 	r.c.tracesGrant(how, r.key, tk.n, from, ttl, tk.rare().tokens.next)
 	tk.to(ticketGranted)
 	tk.unclaimedGrant = false
-	g := &grant{grantCore: grantCore{on: &r.referenced, mu: &r.mu, terms: t}, resource: r, ticket: tk, since: monotonic.Now()}
+	g := &grant{grantCore: grantCore{on: &r.referenced, terms: t}, resource: r, ticket: tk, since: monotonic.Now()}
 	r.ticket = nil
 	r.grant = g
 	r.answers.changes()
-	if x := tk.extra; x != nil && x.recheck != nil {
-		x.recheck.Stop()
+	if tk.extra != nil {
+		tk.extra.recheck.stop()
 	}
 	g.start(g, from, ttl)
 	return g

@@ -84,8 +84,8 @@ func (c *Client) ownHolder(kind, key string) *Holder {
 
 // heldSince returns when the present holder got the grant, or 0 if there is none.
 func (g *grantCore) heldSince() (first monotonic.Time) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
+	g.on.mu.Lock()
+	defer g.on.mu.Unlock()
 	for _, l := range g.leases {
 		if first.IsZero() || l.began.Before(first) {
 			first = l.began

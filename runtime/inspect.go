@@ -69,25 +69,9 @@ func (c *Client) inspection(cmd protocol.Command) (protocol.Inspection, error) {
 	return protocol.ReadInspection(reply)
 }
 
-// entered returns how many leases the present grant has.
-func (r *resource) entered() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.grant == nil {
-		return 0
-	}
-	return len(r.grant.leases)
-}
-
-// A victim is a hold of this process that is taken by force.
-type victim struct {
-	guard *watchdog.Lease
-	tell  func(cause error)
-}
-
 // force makes a command take a key from its holder, and reports whether there was one. enter begins the call, and
 // returns the holds of this process before it: a later grant is not the one that was taken.
-func (c *Client) force(ctx context.Context, op, key string, enter func() (victims []victim, exit func(), err error),
+func (c *Client) force(ctx context.Context, op, key string, enter func() (victims []*grantCore, exit func(), err error),
 	cmd protocol.Command) (bool, error) {
 	type reply struct {
 		taken bool
@@ -110,9 +94,9 @@ func (c *Client) force(ctx context.Context, op, key string, enter func() (victim
 		return fail(refused(err))
 	}
 	if got.taken {
-		for _, v := range victims {
-			c.watchdog.Lose(v.guard, watchdog.ErrRefused)
-			v.tell(lost(watchdog.ErrRefused)) // in case the message about it is still on its way
+		for _, g := range victims {
+			c.watchdog.Lose(&g.guard, watchdog.ErrRefused)
+			g.notifyLoss(lost(watchdog.ErrRefused)) // in case the message about it is still on its way
 		}
 	}
 	return got.taken, nil

@@ -49,13 +49,13 @@ func (m *Mutex) force(ctx context.Context, owners ...string) (bool, error) {
 	if m.c == nil {
 		return false, &Error{Op: "force unlock", Key: m.key, Err: errNoClient}
 	}
-	return m.c.force(ctx, "force unlock", m.key, func() (victims []victim, exit func(), err error) {
+	return m.c.force(ctx, "force unlock", m.key, func() (victims []*grantCore, exit func(), err error) {
 		r, err := m.c.resources.enter(m.key, false)
 		if err != nil {
 			return nil, nil, err
 		}
 		if g := r.held(); g != nil {
-			victims = []victim{{&g.guard, func(cause error) { r.notifyLoss(g, cause) }}}
+			victims = []*grantCore{&g.grantCore}
 		}
 		return victims, r.exit, nil
 	}, m.c.wire.ForceUnlock(m.key, owners...))

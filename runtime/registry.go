@@ -3,6 +3,7 @@ package lockrt
 import (
 	"maps"
 	"slices"
+	"sync"
 )
 
 // A registry has the entries of a client for the keys of one kind of lock: each from the first reference to it until
@@ -85,7 +86,9 @@ type referenced struct {
 	c     *Client
 	key   string
 	users int32            // calls, grants and requests that refer to it; guarded by c.mu
+	shut  bool             // the client is closed: no call enters a lock any more; guarded by mu
 	drop  func(key string) // makes its registry forget it
+	mu    sync.Mutex       // of what the entry has for its key; never held while waiting for anything
 }
 
 func (e *referenced) references() *referenced { return e }

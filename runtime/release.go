@@ -2,6 +2,7 @@ package lockrt
 
 import (
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -17,19 +18,38 @@ type released struct {
 	sent time.Time // before the request
 }
 
-// A releaseOp is the release of a ticket.
+// A releaser is what the releases of one kind of lock differ in: the resource of a mutex, or a ticket of another kind.
+type releaser interface {
+	// sendRelease sends a request for op, whose Answered gets the answer. It does not block.
+	sendRelease(op *releaseOp)
+	// giveUp has the ticket of op withdrawn. The caller holds the lock of the resource.
+	giveUp(op *releaseOp)
+	// proceed continues the queue, with the outcome of op. The caller holds the lock of the resource.
+	proceed(op *releaseOp, done released, err error)
+}
+
+// A releaseOp is the release of a ticket of any kind, or of its place in the wait queue. The resource is busy until then.
+// The ticket is released until Redis has answered, at most for Options.OpTimeout, and after that withdrawn in the
+// background.
 type releaseOp struct {
-	r      *resource
-	ticket *ticket
-	of     *grant  // the grant of the ticket; nil if it was never granted
-	plain  bool    // the ticket has no known waiters
-	again  *ticket // the ticket by which this process wants the key once more, with terms
-	terms  terms
+	by     releaser
+	on     *referenced // the resource, whose reference for the ticket ends
+	core   *ticketCore // the ticket
+	of     *grantCore  // its grant; nil if it was never granted
+	placed bool        // Redis may hand the lock over to it even if it refuses the release for good
 
 	limit time.Time // when to go on in the background
-	tried bool      // a try may have succeeded without our knowing
+	tried bool      // a request may have succeeded without our knowing
 	twice bool      // a request was sent again, and may still arrive
 	down  outage
+
+	// Of a mutex:
+	r      *resource
+	ticket *ticket
+	start  time.Duration // of Redisson's waiters
+	plain  bool          // the ticket has no known waiters
+	again  *ticket       // the ticket by which this process wants the key once more, with terms
+	terms  terms
 
 	done  chan error // the outcome, if the ticket was granted
 	timer *time.Timer
@@ -41,9 +61,22 @@ var releaseOps = sync.Pool{New: func() any {
 	return &releaseOp{done: make(chan error, 1), timer: timer}
 }}
 
-func newReleaseOp(r *resource, tk *ticket, of *grant) *releaseOp {
+// releaseOf returns the release of a ticket of the resource on, and of its grant unless that is nil.
+func releaseOf(by releaser, on *referenced, core *ticketCore, of *grantCore) *releaseOp {
 	op := releaseOps.Get().(*releaseOp)
-	*op = releaseOp{r: r, ticket: tk, of: of, done: op.done, timer: op.timer, limit: now().Add(r.c.opts.OpTimeout)}
+	*op = releaseOp{by: by, on: on, core: core, of: of, done: op.done, timer: op.timer, limit: now().Add(on.c.opts.OpTimeout)}
+	return op
+}
+
+// newReleaseOp returns the release of a ticket of a mutex, and of its grant unless that is nil.
+func newReleaseOp(r *resource, tk *ticket, of *grant) *releaseOp {
+	handed := tk.unclaimedGrant // the key came from another process of this library
+	var core *grantCore
+	if of != nil {
+		core, handed = &of.grantCore, of.handed
+	}
+	op := releaseOf(r, &r.referenced, &tk.ticketCore, core)
+	op.r, op.ticket, op.placed, op.start = r, tk, tk.standing, tk.startAfter(handed)
 	return op
 }
 
@@ -52,38 +85,29 @@ func (op *releaseOp) recycle() {
 	releaseOps.Put(op)
 }
 
-// outcome returns the outcome for the grant of l, at most Options.OpTimeout after its release began.
-func (op *releaseOp) outcome(l *Lease) error {
-	err := op.wait(op.limit, op.r.c.opts.OpTimeout)
+// outcome returns the outcome for the grant of l, at most Options.OpTimeout after its release began. After that the
+// release goes on without the caller.
+func (op *releaseOp) outcome(l *Lease) (err error) {
+	limit := op.on.c.opts.OpTimeout
+	select {
+	case err = <-op.done:
+	default:
+		op.timer.Reset(time.Until(op.limit))
+		select {
+		case err = <-op.done:
+			op.timer.Stop()
+		case <-op.timer.C:
+			return fmt.Errorf("no answer within %v; the key is given back as soon as Redis answers, or expires", limit)
+		}
+	}
+	op.recycle()
 	if cause := l.ended(); err == nil && errors.Is(cause, ErrLost) {
 		return cause // by the clock, before the watchdog could report it
 	}
 	return err
 }
 
-// wait returns the outcome, when limit is over at the latest. After that the release goes on
-// without the caller.
-func (op *releaseOp) wait(over time.Time, limit time.Duration) error {
-	select {
-	case err := <-op.done:
-		op.recycle()
-		return err
-	default:
-	}
-	op.timer.Reset(time.Until(over))
-	select {
-	case err := <-op.done:
-		op.timer.Stop()
-		op.recycle()
-		return err
-	case <-op.timer.C:
-		return unanswered(limit)
-	}
-}
-
-// free releases a ticket, or removes it from the wait queue, and then continues the local queue, with again as its
-// ticket if there is one. The resource is busy until then, and the caller's stay ends. free tries until Redis has
-// answered, at most for Options.OpTimeout; after that it goes on in the background.
+// free sends the release of a ticket of a mutex, after which again is the ticket of the queue if there is one.
 func (r *resource) free(op *releaseOp) {
 	switch {
 	case op.ticket.rare().settled != nil:
@@ -102,14 +126,6 @@ func (r *resource) free(op *releaseOp) {
 // simple reports whether the release is of nothing but the key, at once.
 func (op *releaseOp) simple() bool { return op.plain && op.ticket.rare().settled == nil }
 
-// handed reports whether the key came from another process of this library.
-func (op *releaseOp) handed() bool {
-	if op.of == nil {
-		return op.ticket.unclaimedGrant
-	}
-	return op.of.handed
-}
-
 func (op *releaseOp) Key() string { return op.r.key }
 
 func (op *releaseOp) Append(keys, args []string, _ bool) (allKeys, allArgs []string) {
@@ -118,7 +134,7 @@ func (op *releaseOp) Append(keys, args []string, _ bool) (allKeys, allArgs []str
 	if op.plain {
 		return wire.Free(keys, args, op.r.key, op.ticket.n)
 	}
-	r := protocol.Release{Of: op.ticket.onWire(), Start: op.ticket.startAfter(op.handed())}
+	r := protocol.Release{Of: op.ticket.onWire(), Start: op.start}
 	if op.again != nil {
 		r.Again, r.Lease = op.again.onWire(), op.terms.ttl
 		op.r.c.traces(trace.Joins, op.r.key, op.again.n)
@@ -126,83 +142,91 @@ func (op *releaseOp) Append(keys, args []string, _ bool) (allKeys, allArgs []str
 	return wire.Release(keys, args, op.r.key, r)
 }
 
-func (op *releaseOp) Answered(sent time.Time, reply protocol.Answer, again bool, err error) {
-	op.tried, op.twice = op.tried || again, op.twice || again
-	if op.plain {
-		op.plain = false // for the next try
-		if err == nil && protocol.ReadRelease(reply).Outcome == protocol.Contended {
-			op.r.c.releases.Submit(op, false)
-			return
-		}
-	}
-	r, tk := op.r, op.ticket
-	if err == nil && tk.outcomeUnknown {
-		// A request of this ticket whose reply was lost may still be on its way.
-		r.lockAndWithdraw(tk)
-	}
-	switch {
-	case err == nil:
-		done := released{protocol.ReadRelease(reply), sent}
-		if done.Outcome == protocol.NotOurs && !op.tried { // otherwise by the try whose reply was lost
-			err = lost(watchdog.ErrRefused)
-		}
-		op.finish(done, err)
-		return
-	case !passing(err):
-		if tk.standing || tk.outcomeUnknown {
-			r.lockAndWithdraw(tk) // or its place in the wait queue would be handed the lock
-		}
-		op.finish(released{protocol.Released{Outcome: protocol.NotOurs}, sent}, refused(err))
-		return
-	}
-	r.mu.Lock()
-	r.answers.fails(err)
-	r.mu.Unlock()
-	op.tried = op.tried || transport.Unknown(err)
-	pause := op.down.pause(r.c.opts.Retry, err)
-	if now().Add(pause).After(op.limit) {
-		r.lockAndWithdraw(tk)
-		op.finish(released{protocol.Released{Outcome: protocol.NotOurs}, sent}, err)
-		return
-	}
-	r.c.spawn(func() {
-		<-time.After(pause)
-		r.c.releases.Submit(op, false)
+// run sends a request for the release by once, on a goroutine of its own.
+func (op *releaseOp) run(once func() (protocol.Outcome, error)) {
+	op.on.c.spawn(func() {
+		outcome, err := once()
+		op.Answered(time.Time{}, protocol.Answer{int64(outcome)}, false, err)
 	})
 }
 
-// finish continues the queue and reports the outcome to the caller that waits for it.
-func (op *releaseOp) finish(done released, err error) {
-	r, again := op.r, op.again
-	r.c.disconnect(op.ticket.n)
-	var rest func()
-	r.mu.Lock()
-	if op.ticket.state == ticketReleasing {
-		op.ticket.to(ticketDone)
+// Answered handles the answer to a request for the release of a ticket of any kind.
+func (op *releaseOp) Answered(sent time.Time, reply protocol.Answer, again bool, err error) {
+	op.tried, op.twice = op.tried || again, op.twice || again
+	plain, done := op.plain, released{protocol.ReadRelease(reply), sent}
+	op.plain = false // for the next request
+	switch {
+	case err == nil && plain && done.Outcome == protocol.Contended:
+		op.by.sendRelease(op)
+		return
+	case err == nil:
+		if done.Outcome == protocol.NotOurs && !op.tried { // otherwise by the request whose reply was lost
+			err = lost(watchdog.ErrRefused)
+		}
+		op.finish(done, err, false)
+		return
+	case !passing(err):
+		op.finish(released{protocol.Released{Outcome: protocol.NotOurs}, sent}, refused(err), op.tried || op.placed)
+		return
 	}
+	if op.r != nil {
+		op.on.mu.Lock()
+		op.r.answers.fails(err)
+		op.on.mu.Unlock()
+	}
+	op.tried = op.tried || transport.Unknown(err)
+	pause := op.down.pause(op.on.c.opts.Retry, err)
+	if now().Add(pause).After(op.limit) {
+		op.finish(released{protocol.Released{Outcome: protocol.NotOurs}, sent}, err, true)
+		return
+	}
+	op.on.c.spawn(func() {
+		<-time.After(pause)
+		op.by.sendRelease(op)
+	})
+}
+
+// finish continues the queue and reports the outcome to the caller that waits for it. The ticket is withdrawn if need
+// be, and if a request of it whose reply was lost may still be on its way.
+func (op *releaseOp) finish(done released, err error, withdraw bool) {
+	on, c := op.on, op.on.c
+	c.disconnect(op.core.n)
+	op.on.mu.Lock()
+	if withdraw || op.core.outcomeUnknown {
+		op.by.giveUp(op)
+	}
+	if op.core.state == ticketReleasing {
+		op.core.to(ticketDone)
+	}
+	op.by.proceed(op, done, err)
+	op.on.mu.Unlock()
+	switch {
+	case op.of == nil:
+		op.recycle()
+	case !op.of.idle:
+		c.held(-1)
+		fallthrough
+	default:
+		op.done <- err // not sooner: the caller of Unlock finds the resource ready
+	}
+	on.quit()
+}
+
+func (r *resource) sendRelease(op *releaseOp) { r.c.releases.Submit(op, false) }
+
+func (r *resource) giveUp(op *releaseOp) { r.withdraw(op.ticket) }
+
+func (r *resource) proceed(op *releaseOp, done released, err error) {
 	r.busy--
 	r.answers.changes()
-	if again != nil && op.twice {
-		again.outcomeUnknown = true
+	if op.again != nil && op.twice {
+		op.again.outcomeUnknown = true
 	}
-	if again == nil || r.ticket != again {
-		r.promptHead() // it was handed over already, if it was in the wait queue
+	if op.again != nil && r.ticket == op.again {
+		r.resume(op.again, op.terms, done, err)
 	} else {
-		rest = r.resume(again, op.terms, done, err)
+		r.promptHead() // again was handed over already, if it was in the wait queue
 	}
-	r.mu.Unlock()
-	if rest != nil {
-		r.c.spawn(rest)
-	}
-	if op.of != nil && !op.of.idle {
-		r.c.held(-1)
-	}
-	if op.of != nil {
-		op.done <- err
-	} else {
-		op.recycle()
-	}
-	r.quit()
 }
 
 // withdraw makes sure that Redis does not keep the key for a ticket that nobody wants any more. It does not block.
@@ -210,18 +234,6 @@ func (op *releaseOp) finish(done released, err error) {
 func (r *resource) withdraw(tk *ticket) {
 	tk.to(ticketWithdrawing)
 	r.c.withdrawals.add(lockWithdrawer{r.key}, &withdrawal{n: tk.n, tokens: int(tk.inLine), watch: tk.ttl})
-}
-
-// lockAndWithdraw is withdraw for a caller that does not hold r.mu.
-func (r *resource) lockAndWithdraw(tk *ticket) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.withdraw(tk)
-}
-
-// releaseOnce releases a ticket, alone.
-func (c *Client) releaseOnce(key string, tk *ticket) error {
-	return lockWithdrawer{key}.withdraw(c, []*withdrawal{{n: tk.n, tokens: int(tk.inLine)}})
 }
 
 // pause waits for d and reports false if the client was closed meanwhile.

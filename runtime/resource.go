@@ -1,10 +1,6 @@
 package lockrt
 
-import (
-	"sync"
-
-	"github.com/lockgen/lockgen/runtime/internal/protocol"
-)
+import "github.com/lockgen/lockgen/runtime/internal/protocol"
 
 // A resource is this process's side of one key. Its goroutines queue here, first come, first
 // served, and to Redis they are one owner at a time.
@@ -22,21 +18,19 @@ import (
 //
 // This file has the queue, ticket.go the requests to Redis, grant.go the grants and release.go the releases.
 type resource struct {
-	referenced
+	exclusiveCore[*grant]
 
-	mu      sync.Mutex // guards the rest; never held while waiting for anything
-	busy    int32      // requests under way, or the report of a loss
-	shut    bool       // the client is closed: no call enters any more
-	queue   waitQueue  // the waiters
-	ticket  *ticket    // the ticket of the queue; nil while there is a grant, or no need
-	grant   *grant     // the grant of this process, or nil
-	answers answerLog  // by Redis
+	// Guarded by mu:
+	busy    int32     // requests under way, or the report of a loss
+	queue   waitQueue // the waiters
+	ticket  *ticket   // the ticket of the queue; nil while there is a grant, or no need
+	answers answerLog // by Redis
 
 	first ticket // in place, since there always is one
 }
 
 func newResource(c *Client, key string) *resource {
-	return &resource{referenced: referenced{c: c, key: key}}
+	return &resource{exclusiveCore: exclusiveCore[*grant]{referenced: referenced{c: c, key: key}}}
 }
 
 func (r *resource) channel() string { return protocol.LockChannel(r.key) }
@@ -62,9 +56,8 @@ func (r *resource) hear(string) {}
 func (r *resource) join(w *waiter) entry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.ownedBy(w.lease.owner) { // granted a moment ago, to another call of the same owner
+	if r.admits(w.lease) { // granted a moment ago, to another call of the same owner
 		w.place.state = placeGranted
-		r.grant.attach(r.grant, w.lease)
 		return entered
 	}
 	first := r.grant == nil && r.queue.length == 0
@@ -96,29 +89,23 @@ func (r *resource) remind() {
 // leave removes w from the queue. If it got the lease after all, leave unlocks it.
 func (r *resource) leave(w *waiter) {
 	r.mu.Lock()
-	switch {
-	case w.place.state == placeGranted:
-		r.mu.Unlock()
+	defer r.mu.Unlock()
+	if w.place.state == placeGranted {
 		l := w.lease
 		r.c.spawn(func() { _ = l.grant.unlock(l) })
 		return
-	case !w.place.queued():
-		r.mu.Unlock()
+	}
+	if !w.place.queued() {
 		return
 	}
-	var rest func()
 	leading := w.place.leading()
 	r.queue.remove(w)
 	switch {
 	case r.busy > 0 || r.grant != nil: // the goroutine that ends that continues the queue
 	case r.queue.length == 0:
-		rest = r.abandon()
+		r.abandon()
 	case leading:
 		r.promptHead()
-	}
-	r.mu.Unlock()
-	if rest != nil {
-		r.c.spawn(rest)
 	}
 }
 

@@ -104,13 +104,13 @@ func (m *RWMutex) force(ctx context.Context, op string, write bool, owners ...st
 		return false, &Error{Op: op, Key: m.key, Err: errNoClient}
 	}
 	lock := m.c.wire.RW(m.key)
-	return m.c.force(ctx, op, m.key, func() (victims []victim, exit func(), err error) {
+	return m.c.force(ctx, op, m.key, func() (victims []*grantCore, exit func(), err error) {
 		r, err := m.c.rws.enter(m.key, false)
 		if err != nil {
 			return nil, nil, err
 		}
 		for _, g := range r.held(write) {
-			victims = append(victims, victim{&g.guard, g.endLeases})
+			victims = append(victims, &g.grantCore)
 		}
 		return victims, r.exit, nil
 	}, lock.ForceUnlock(write, owners...))

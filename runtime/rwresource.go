@@ -3,7 +3,6 @@ package lockrt
 import (
 	"context"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
@@ -28,12 +27,11 @@ type rwResource struct {
 
 	lock protocol.RW
 
-	mu      sync.Mutex // guards the rest; never held while waiting for anything
+	// Guarded by mu:
 	queue   waitQueue  // the waiters
 	write   *rwGrant   // the grant of this process for writing, or nil
 	reads   []*rwGrant // the grants for reading: one for each length of lease
 	busy    int        // requests of the queue under way, or the report of a loss
-	shut    bool       // the client is closed: no call enters any more
 	answers answerLog  // by Redis
 
 	probed time.Time // when Redis was last asked for waiting Java programs

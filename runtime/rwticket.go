@@ -5,8 +5,6 @@ import (
 
 	"github.com/lockgen/lockgen/runtime/internal/hub"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
-	"github.com/lockgen/lockgen/runtime/internal/transport"
-	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
 
 // An rwTicket is one owner for the requests of one waiter. An owner is never used for another ticket, so a late request
@@ -23,7 +21,7 @@ type rwTicket struct {
 	grant      *rwGrant // its grant, or nil
 	ttl        time.Duration
 
-	recheck *time.Timer   // asks when the turn of another waiter is over; nil if none was set
+	recheck recheck       // when the turn of another waiter is over
 	counted *hub.Listener // while it listens to Redisson's channel, so that it does not count as a Java program
 }
 
@@ -60,11 +58,8 @@ func (r *rwResource) ask(w *waiter) {
 		defer r.quit()
 		sent := time.Now() // before the request: the trust counts from here
 		reply, again, err := r.send(tk, place, fenced)
-		rest := r.settle(tk, sent, reply, again, err)
+		r.settle(tk, sent, reply, again, err)
 		w.asks.Add(-1)
-		if rest != nil {
-			r.c.spawn(rest) // it may take as long as a lease, and keeps the resource as long as it needs it
-		}
 	})
 }
 
@@ -91,9 +86,8 @@ func (r *rwResource) send(tk *rwTicket, place protocol.Stay, fenced bool) (verdi
 	return protocol.ReadRWRead(n), again, err
 }
 
-// settle handles the answer to the request for tk. It returns the work that is left when the caller does not want the
-// grant, or possible grant, any more. A request that was sent again may still arrive.
-func (r *rwResource) settle(tk *rwTicket, sent time.Time, reply protocol.Verdict, again bool, err error) (rest func()) {
+// settle handles the answer to the request for tk. A request that was sent again may still arrive.
+func (r *rwResource) settle(tk *rwTicket, sent time.Time, reply protocol.Verdict, again bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	defer tk.rest()
@@ -101,22 +95,22 @@ func (r *rwResource) settle(tk *rwTicket, sent time.Time, reply protocol.Verdict
 		r.busy--
 		r.answers.says(err == nil && !reply.Granted(), err)
 	}
-	tk.outcomeUnknown = tk.outcomeUnknown || again || transport.Unknown(err) || transport.Begun(err)
-	w := tk.w
-	if err == nil {
-		tk.unclaimedGrant = reply.Granted()
+	judged, err := tk.judge(r.c, sent, tk.ttl, reply.Granted(), true, err)
+	tk.outcomeUnknown = tk.outcomeUnknown || again
+	if judged == judgedRefused {
+		tk.unclaimedGrant, tk.forced = false, false
 	}
-	tk.unclaimedGrant = tk.unclaimedGrant || transport.Unconfirmed(err)
+	w := tk.w
 	switch {
 	case w == nil:
 		tk.rest()
-		rest = r.drop(tk)
+		r.drop(tk)
 		r.promptHead()
-		return rest
-	case err != nil:
+	case judged == judgedFailed:
 		w.notify(event{kind: failed, err: err})
-	case !tk.unclaimedGrant:
-		tk.forced = false
+	case judged == judgedAgain:
+		w.notify(event{kind: turn})
+	case judged == judgedRefused:
 		if tk.counted == nil && !w.once() && !w.terms.polling {
 			tk.counted = r.c.net.Listen(r.lock.WaiterChannel(), func(hub.Event) {})
 		}
@@ -125,15 +119,7 @@ func (r *rwResource) settle(tk *rwTicket, sent time.Time, reply protocol.Verdict
 			pause = min(pause, time.Duration(reply.Wait)*time.Millisecond)
 		}
 		w.notify(event{kind: refusedFor, ttl: pause, foreign: true, inLine: true})
-	case !r.c.granting():
-		w.notify(event{kind: failed, err: ErrClosed}) // the waiter is about to leave
-	case !time.Now().Before(sent.Add(tk.ttl - watchdog.Margin(tk.ttl))):
-		w.notify(event{kind: failed, err: errLate})
-	case tk.forced:
-		tk.forced = false // Redis lost it since; ask again
-		w.notify(event{kind: turn})
 	default:
-		tk.unclaimedGrant = false
 		g := r.promote(tk, sent)
 		if w.terms.fenced {
 			w.lease.token = reply.Token
@@ -144,14 +130,13 @@ func (r *rwResource) settle(tk *rwTicket, sent time.Time, reply protocol.Verdict
 		r.assign(g, w)
 		r.promptHead()
 	}
-	return nil
 }
 
 // leave removes w. If it got the lease after all, leave unlocks it.
 func (r *rwResource) leave(w *waiter) {
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	if w.place.state == placeGranted {
-		r.mu.Unlock()
 		l := w.lease
 		r.c.spawn(func() { _ = l.grant.unlock(l) })
 		return
@@ -161,27 +146,23 @@ func (r *rwResource) leave(w *waiter) {
 		r.queue.remove(w)
 	}
 	tk.w = nil
-	var rest func()
 	if tk.state != ticketAsking {
-		rest = r.drop(tk)
+		r.drop(tk)
 	}
 	r.promptHead()
-	r.mu.Unlock()
-	if rest != nil {
-		r.c.spawn(rest)
-	}
 }
 
-// drop gives up a ticket whose waiter has gone. It returns the work that is left to do without r.mu, or nil.
-func (r *rwResource) drop(tk *rwTicket) (rest func()) {
+// drop gives up a ticket whose waiter has gone.
+func (r *rwResource) drop(tk *rwTicket) {
 	tk.uncount()
-	switch {
-	case tk.unclaimedGrant:
+	if tk.unclaimedGrant {
 		tk.to(ticketReleasing)
 		r.busy++
 		r.stay()
-		return func() { _ = r.free(tk, nil) }
-	case tk.n > 0:
+		tk.release(nil)
+		return
+	}
+	if tk.n > 0 {
 		r.c.disconnect(tk.n)
 	}
 	switch {
@@ -192,7 +173,25 @@ func (r *rwResource) drop(tk *rwTicket) (rest func()) {
 	default:
 		tk.to(ticketDone)
 	}
-	return nil
+}
+
+// release releases the ticket, and its grant unless that is nil. It does not block.
+func (tk *rwTicket) release(of *grantCore) *releaseOp {
+	op := releaseOf(tk, &tk.r.referenced, &tk.ticketCore, of)
+	tk.sendRelease(op)
+	return op
+}
+
+func (tk *rwTicket) sendRelease(op *releaseOp) {
+	r := tk.r
+	op.run(func() (protocol.Outcome, error) { return r.c.runRelease(r.lock.Release(tk.field), tk.outcomeUnknown) })
+}
+
+func (tk *rwTicket) giveUp(*releaseOp) { tk.r.withdraw(tk, tk.ttl) }
+
+func (tk *rwTicket) proceed(*releaseOp, released, error) {
+	tk.r.busy--
+	tk.r.promptHead()
 }
 
 // uncount records that the waiter listens no more, and has no turn to wait for.
@@ -200,9 +199,7 @@ func (tk *rwTicket) uncount() {
 	if tk.counted != nil {
 		tk.counted.Close()
 	}
-	if tk.recheck != nil {
-		tk.recheck.Stop()
-	}
+	tk.recheck.stop()
 }
 
 // withdraw makes sure that Redis does not keep the lock, or a place in the wait queue, for a ticket without a waiter. A
@@ -231,12 +228,8 @@ func (tk *rwTicket) look(uint64) {
 func (tk *rwTicket) soon(n uint64, d time.Duration) {
 	tk.r.mu.Lock()
 	defer tk.r.mu.Unlock()
-	switch {
-	case tk.grant != nil || tk.w == nil:
-	case tk.recheck != nil:
-		tk.recheck.Reset(d)
-	default:
-		tk.recheck = time.AfterFunc(d, func() { tk.look(n) })
+	if tk.grant == nil && tk.w != nil {
+		tk.recheck.in(d, n, tk.look)
 	}
 }
 
@@ -255,7 +248,7 @@ func (tk *rwTicket) taken(uint64) {
 	tk.r.mu.Lock()
 	defer tk.r.mu.Unlock()
 	if g := tk.grant; g != nil {
-		tk.r.c.spawn(func() { tk.r.c.watchdog.Lose(&g.guard, watchdog.ErrRefused) })
+		g.taken()
 		return
 	}
 	tk.forced = true

@@ -149,27 +149,24 @@ func shownLeases(leases []*Lease) []shownLease {
 	return shown
 }
 
-func (g *grant) show() (leases []shownLease, queued int) {
-	g.resource.mu.Lock()
-	defer g.resource.mu.Unlock()
-	return shownLeases(g.leases), g.resource.queue.length
+func (g *grantCore) show() (leases []shownLease, queued int) {
+	of := g.guard.Holding.(interface{ queued() int }) //nolint:forcetypeassert // a grant guards itself
+	g.on.mu.Lock()
+	defer g.on.mu.Unlock()
+	return shownLeases(g.leases), of.queued()
 }
 
-func (g *rwGrant) show() (leases []shownLease, queued int) {
-	g.resource.mu.Lock()
-	defer g.resource.mu.Unlock()
-	return shownLeases(g.leases), g.resource.queue.length
-}
+func (g *grant) queued() int { return g.resource.queue.length }
 
-func (g *fairGrant) show() (leases []shownLease, queued int) {
-	g.resource.mu.Lock()
-	defer g.resource.mu.Unlock()
+func (g *rwGrant) queued() int { return g.resource.queue.length }
+
+func (g *fairGrant) queued() (n int) {
 	for _, tk := range g.resource.tickets {
 		if tk.call != nil && tk.grant == nil {
-			queued++
+			n++
 		}
 	}
-	return shownLeases(g.leases), queued
+	return n
 }
 
 func (p permitHolding) show() (leases []shownLease, queued int) {

@@ -8,7 +8,6 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/internal/trace"
 	"github.com/lockgen/lockgen/runtime/internal/transport"
-	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
 
 // handOverLease is the lease of a process that another one hands a lock to: long enough to learn of
@@ -18,38 +17,12 @@ const handOverLease = protocol.HandOverLease
 // A ticket is one owner for requests of a resource for its key, until it is granted or given up. An owner is never used
 // for another ticket, so a late request or release that names it cannot harm a later one.
 type ticket struct {
-	ticketCore
+	successorCore
 
-	made     monotonic.Time // before the first request that names it
-	ttl      time.Duration  // the longest lease that it asked for
-	granted  int64          // when another process handed it over, in microseconds by the server's clock
-	received monotonic.Time // when the message of that arrived
-	seen     sighting       // of the last answer
-	extra    *ticketExtra   // nil for most tickets
-	inLine   int32          // fencing tokens that its place asks for
-	look     bool           // there was a reason to ask while a request was under way
-}
-
-// A sighting relates the clock of the server to the local one: a request that was sent at local was
-// run when the server had the time server. The zero sighting is none.
-type sighting struct {
-	local  monotonic.Time
-	server int64 // in microseconds, as Redis has it
-}
-
-func sightingOf(sent, server time.Time) sighting {
-	return sighting{monotonic.Of(sent), server.UnixMicro()}
-}
-
-// known reports whether there was an answer.
-func (s sighting) known() bool { return !s.local.IsZero() }
-
-// before reports whether the server had the time at after the sighting.
-func (s sighting) before(at time.Time) bool { return at.UnixMicro() > s.server }
-
-// earliest returns the earliest local time at which the server can have had the time at.
-func (s sighting) earliest(at time.Time) time.Time {
-	return s.local.Std().Add(at.Sub(time.UnixMicro(s.server)))
+	ttl    time.Duration // the longest lease that it asked for
+	extra  *ticketExtra  // nil for most tickets
+	inLine int32         // fencing tokens that its place asks for
+	look   bool          // there was a reason to ask while a request was under way
 }
 
 // ticketFor returns the ticket of the queue for a waiter with terms t. It makes the ticket if there
@@ -149,17 +122,14 @@ func (op *acquireOp) Answered(sent time.Time, reply protocol.Answer, again bool,
 	if err == nil && op.w.follows {
 		r.c.quorums.answered(now().Sub(sent))
 	}
-	if rest := r.settle(op, sent, protocol.ReadAcquire(reply), again, err); rest != nil {
-		r.c.spawn(rest)
-	}
+	r.settle(op, sent, protocol.ReadAcquire(reply), again, err)
 	*op = acquireOp{}
 	acquireOps.Put(op)
 	r.quit()
 }
 
-// settle handles the answer to a request. It returns the work that is left when no caller wants the
-// grant, or possible grant, any more. A request that was sent again may still arrive.
-func (r *resource) settle(op *acquireOp, sent time.Time, reply protocol.Verdict, again bool, err error) (rest func()) {
+// settle handles the answer to a request. A request that was sent again may still arrive.
+func (r *resource) settle(op *acquireOp, sent time.Time, reply protocol.Verdict, again bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	w, tk, t := op.w, op.ticket, op.terms
@@ -172,46 +142,34 @@ func (r *resource) settle(op *acquireOp, sent time.Time, reply protocol.Verdict,
 		settled <- again || transport.Unknown(err)
 		if g := r.grant; g != nil && g.ticket.n == tk.n && err == nil && !reply.Granted() && reply.At.UnixMicro() > tk.granted {
 			if time.Duration(reply.At.UnixMicro()-tk.granted)*time.Microsecond <= monotonic.Since(tk.made) {
-				r.c.spawn(func() { r.c.watchdog.Lose(&g.guard, watchdog.ErrRefused) })
+				g.taken()
 			} else { // the server's clock was set meanwhile, so the refusal may be older
 				r.c.spawn(func() { r.c.watchdog.Look(&g.guard) })
 			}
 		}
 		r.promptHead()
-		return nil
+		return
 	}
-	tk.outcomeUnknown = tk.outcomeUnknown || again || transport.Unknown(err) || transport.Begun(err)
-	tk.unclaimedGrant = tk.unclaimedGrant || transport.Unconfirmed(err)
-	yes, refused := err == nil && reply.Granted(), false
 	next := r.head()
-	switch {
-	case yes && (next == nil || next.terms != t || !r.c.granting()):
-		// Redis has it for us. The next waiter wants other terms, and asks for them with this
-		// ticket.
-		tk.unclaimedGrant = true
-	case yes && time.Until(sent.Add(t.ttl-watchdog.Margin(t.ttl))) <= 0:
-		tk.unclaimedGrant = true
-		err = errLate
-	case yes && tk.forced:
-		tk.forced, tk.unclaimedGrant = false, true // Redis lost it since; the waiter asks again, or the ticket is given up like a refused one
-	case yes:
+	wanted := next != nil && next.terms == t // else the next waiter asks for its own terms, with this ticket
+	judged, err := tk.judge(r.c, sent, t.ttl, reply.Granted(), wanted, err)
+	tk.outcomeUnknown = tk.outcomeUnknown || again
+	switch judged {
+	case judgedGranted:
 		w.asks.Add(-1) // before it gets what it wants, so that it can be used again
 		tk.gets(newTokens(reply.Token, op.drawn))
 		r.promote(trace.Granted, tk, t, sent, t.ttl)
 		r.assign(next)
-		return nil
-	case err == nil:
-		refused = true
-		tk.seen = sightingOf(sent, reply.At)
-		tk.refusals++
+		return
+	case judgedRefused:
+		tk.refuse(sent, reply.At)
 		if reply.Foreign && tk.extra != nil {
 			tk.extra.start = 0
 		}
 		r.c.contended.note(r.key, sent)
-		tk.unclaimedGrant = tk.unclaimedGrant && tk.olderThanGrant(sent, reply.At)
 	}
 	tk.rest()
-	if refused {
+	if judged == judgedRefused {
 		r.c.traces(trace.Refused, r.key, tk.n)
 	} else {
 		r.c.traces(trace.Unknown, r.key, tk.n)
@@ -219,7 +177,7 @@ func (r *resource) settle(op *acquireOp, sent time.Time, reply protocol.Verdict,
 	defer w.asks.Add(-1) // not sooner: a caller that gives up may recycle w only when no request knows it
 	switch {
 	case !w.place.queued() && next == nil:
-		return r.abandon()
+		r.abandon()
 	case !w.place.queued():
 		r.promptHead()
 	case err != nil:
@@ -231,52 +189,31 @@ func (r *resource) settle(op *acquireOp, sent time.Time, reply protocol.Verdict,
 	default:
 		w.notify(event{kind: refusedFor, ttl: time.Duration(reply.Wait) * time.Millisecond, foreign: reply.Foreign, inLine: tk.standing})
 	}
-	return nil
-}
-
-// olderThanGrant reports whether the answer to a request may be older than the hand-over of the key to the ticket. By
-// the clock of the server alone that could be so for ever, once the clock was set back.
-func (tk *ticket) olderThanGrant(sent, at time.Time) bool {
-	return tk.granted > at.UnixMicro() && monotonic.Of(sent).Before(tk.received)
 }
 
 // handed handles the message that another process handed the lock over to the ticket n.
-//
-// No request of this process granted it, so there is no "before it was sent" to count the trust
-// from. But the hand-over did not happen before the server had that time, and an earlier answer
-// tells the earliest local time for that.
 func (r *resource) handed(n uint64, o handOver) {
-	received, at := now(), o.at
-	var rest func()
+	received := now()
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	tk := r.ticket
 	if tk == nil || tk.n != n {
-		r.mu.Unlock()
 		return // known already, or given up
 	}
-	if tk.seen.known() && !tk.seen.before(at) {
-		r.askFor(tk) // Redis has refused since
-		r.mu.Unlock()
+	if tk.refusedSince(o.at) {
+		r.askFor(tk)
 		return
 	}
-	tk.unclaimedGrant, tk.granted, tk.received = true, at.UnixMicro(), monotonic.Of(received)
-	from := tk.made.Std()
-	if tk.seen.known() {
-		from = tk.seen.earliest(at)
-	}
-	if from.After(received) {
-		from = received // the server's clock was set forward
-	}
-	w := r.head()
+	from, w := tk.handedOver(o.at, received), r.head()
 	first := handOverLease
 	if w != nil {
 		first = min(first, w.terms.ttl) // a renewal makes it that short
 	}
 	switch {
 	case w == nil && r.busy == 0:
-		rest = r.abandon()
+		r.abandon()
 	case w == nil || !r.c.granting(): // the goroutine that is busy, or leaves, releases it
-	case r.c.net.ClockUnknown(), !w.terms.renew, w.terms.fenced && o.token == 0, r.c.opts.Replicas > 0, time.Until(from.Add(first-watchdog.Margin(first))) <= 0:
+	case !r.c.suffices(w.terms, from, first, o.token):
 		r.askFor(tk) // to ask for the terms that it needs
 	default:
 		if tk.state == ticketAsking {
@@ -290,10 +227,6 @@ func (r *resource) handed(n uint64, o handOver) {
 		r.c.counts.remote.Add(1)
 		w.lease.came = fromThere
 		r.assign(w)
-	}
-	r.mu.Unlock()
-	if rest != nil {
-		r.c.spawn(rest)
 	}
 }
 
@@ -336,11 +269,7 @@ func (r *resource) soon(n uint64, d time.Duration) {
 	if d <= longestStart { // otherwise the waiter before it was granted the lock
 		x.start = d
 	}
-	if x.recheck != nil {
-		x.recheck.Reset(d)
-	} else {
-		x.recheck = time.AfterFunc(d, func() { r.look(n) })
-	}
+	x.recheck.in(d, n, r.look)
 }
 
 // Redisson's waiters get the message of a release at the same time as those of this library, but their way to the next
@@ -381,16 +310,14 @@ func (r *resource) taken(n uint64) {
 	defer r.mu.Unlock()
 	switch {
 	case r.grant != nil && r.grant.ticket.n == n:
-		guard := &r.grant.guard
-		r.c.spawn(func() { r.c.watchdog.Lose(guard, watchdog.ErrRefused) })
+		r.grant.taken()
 	case r.ticket != nil && r.ticket.n == n:
 		r.ticket.forced = true
 	}
 }
 
-// abandon gives up the ticket, which no waiter wants any more. It returns the work that is left to
-// do without r.mu, or nil.
-func (r *resource) abandon() (rest func()) {
+// abandon gives up the ticket, which no waiter wants any more. It does not block.
+func (r *resource) abandon() {
 	tk := r.ticket
 	r.ticket = nil
 	if tk != nil {
@@ -398,49 +325,47 @@ func (r *resource) abandon() (rest func()) {
 	}
 	switch {
 	case tk == nil:
-		return nil
+		return
 	case tk.unclaimedGrant || tk.standing:
 		tk.to(ticketReleasing)
 		r.busy++
 		r.stay()
-		return func() { r.free(newReleaseOp(r, tk, nil)) }
+		op := newReleaseOp(r, tk, nil)
+		r.c.spawn(func() { r.free(op) })
+		return
 	case tk.outcomeUnknown:
 		r.withdraw(tk)
 	default:
 		tk.to(ticketDone)
 	}
 	r.c.disconnect(tk.n)
-	return nil
 }
 
 // resume continues with again after the release of the ticket before it.
-func (r *resource) resume(again *ticket, t terms, done released, err error) (rest func()) {
-	again.outcomeUnknown = again.outcomeUnknown || transport.Unknown(err) || transport.Begun(err) // that release may still take effect, and grant it the lock
+func (r *resource) resume(again *ticket, t terms, done released, err error) {
 	w := r.head()
-	switch {
-	case done.Outcome == protocol.Kept && w != nil && w.terms == t && r.c.opts.Replicas == 0 && r.c.granting() && (!t.fenced || done.Token > 0) &&
-		now().Before(done.sent.Add(t.ttl-watchdog.Margin(t.ttl))):
+	wanted := w != nil && w.terms == t && r.c.opts.Replicas == 0 && (!t.fenced || done.Token > 0)
+	judged, _ := again.judge(r.c, done.sent, t.ttl, done.Outcome == protocol.Kept, wanted, err) // after an error that release may still take effect
+	if judged == judgedGranted {
 		again.gets(newTokens(done.Token, int(again.inLine)))
 		r.promote(trace.Granted, again, t, done.sent, t.ttl).handed = true
 		r.assign(w)
-		return nil
-	case done.Outcome == protocol.Kept:
-		again.unclaimedGrant = true
+		return
 	}
-	if err != nil || again.unclaimedGrant || done.Outcome == protocol.NotOurs {
+	unclear := err != nil || again.unclaimedGrant || done.Outcome == protocol.NotOurs
+	if unclear {
 		r.c.traces(trace.Unknown, r.key, again.n)
 	} else {
 		r.c.traces(trace.Refused, r.key, again.n)
 	}
 	switch {
 	case w == nil:
-		return r.abandon()
-	case err != nil || again.unclaimedGrant || again.look || done.Outcome == protocol.NotOurs || w.place.leading():
+		r.abandon()
+	case unclear || again.look || w.place.leading():
 		r.promptHead()
 	default:
 		again.seen = sightingOf(done.sent, done.At)
 		w.place.state = placeLeading
 		w.notify(event{kind: refusedFor, ttl: handOverLease, inLine: true})
 	}
-	return nil
 }

@@ -33,9 +33,10 @@ func TestTicket_HearsOfAStart(t *testing.T) {
 	c, err := Open(t.Context(), redistest.Shared(t).URL(), Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
-	r := &resource{referenced: referenced{c: c, key: redistest.Key(t, "k")}}
-	r.ticket = &ticket{ticketCore: ticketCore{n: 7}}
-	t.Cleanup(func() { r.ticket.extra.recheck.Stop() })
+	r := newResource(c, redistest.Key(t, "k"))
+	r.ticket = new(ticket)
+	r.ticket.n = 7
+	t.Cleanup(func() { r.ticket.extra.recheck.stop() })
 	for _, pause := range []time.Duration{20 * time.Millisecond, handOverLease} {
 		r.soon(7, pause)
 		r.mu.Lock()

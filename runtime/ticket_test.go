@@ -44,3 +44,35 @@ func TestResource_AsksOnceMoreWhenTheClockWasSetBack(t *testing.T) {
 		})
 	}
 }
+
+// A release that leaves the key to the next goroutine of this process grants it nothing, if the key was taken by force before the answer
+// came: the ticket asks.
+func TestResource_AsksForWhatWasTakenBeforeItsGrantWasKnown(t *testing.T) {
+	t.Parallel()
+	for name, forced := range map[string]bool{"taken": true, "refused": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := &Client{closing: make(chan struct{}), stopped: make(chan struct{}), tasks: make(chan func())}
+			r := newResource(c, "k")
+			w := newWaiter(context.Background(), newLease(c, kindMutex, "k", context.Background()), lockConfig{wait: UntilDone, terms: terms{ttl: 30 * time.Second, renew: true}})
+			r.queue.push(w)
+			again := r.ticketFor(w.terms)
+			again.standing = true
+			again.to(ticketQueued)
+			done := released{protocol.Released{Outcome: protocol.PassedOn, At: time.Now()}, now()}
+			want := refusedFor
+			if forced {
+				r.taken(again.n)
+				done.Outcome, want = protocol.Kept, turn
+			}
+			r.mu.Lock()
+			r.resume(again, w.terms, done, nil)
+			r.mu.Unlock()
+			ev, ok := w.nextEvent()
+			require.True(t, ok)
+			require.Equal(t, want, ev.kind)
+			require.Nil(t, r.grant)
+			require.Equal(t, forced, again.unclaimedGrant)
+		})
+	}
+}

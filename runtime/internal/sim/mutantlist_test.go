@@ -60,7 +60,7 @@ var allMutants = []mutant{
 	},
 	{
 		name: "no turn after a loss", kind: "mutex", file: "runtime/grant.go",
-		old: "		g.to(grantNotified)\n		r.busy--\n		r.promptHead()\n", new: "		g.notified = true\n		r.busy--\n",
+		old: "	g.resource.busy--\n	g.resource.promptHead()\n", new: "	g.resource.busy--\n",
 	},
 	{
 		name: "no turn for the next when one leaves", kind: "mutex", file: "runtime/resource.go",

@@ -12,7 +12,7 @@ var strayMutants = []mutant{
 		old: "			l.confirm(now, ttls[i])\n", new: "			l.confirm(answered, ttls[i])\n",
 	},
 	{
-		strays: true, name: "a hand-over is trusted from its message on", kind: "mutex", file: "runtime/ticket.go",
+		strays: true, name: "a hand-over is trusted from its message on", kind: "mutex", file: "runtime/ticketcore.go",
 		old: "		from = tk.seen.earliest(at)\n", new: "		from = received\n",
 	},
 	{

@@ -1,0 +1,67 @@
+package lockrt
+
+// An exclusiveCore is the common part of the resources that have one grant at a time: *grant of a mutex, or *fairGrant of a fair mutex.
+type exclusiveCore[G exclusiveGrant] struct {
+	referenced
+
+	grant G // the grant of this process, or nil; guarded by mu
+}
+
+type exclusiveGrant interface {
+	comparable
+	anyGrant
+	base() *grantCore
+}
+
+// held returns the present grant, or nil.
+func (r *exclusiveCore[G]) held() G {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.grant
+}
+
+// entered returns how many leases the present grant has.
+func (r *exclusiveCore[G]) entered() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var none G
+	if r.grant == none {
+		return 0
+	}
+	return len(r.grant.base().leases)
+}
+
+// reenter makes l one more lease of g, if outer still has it.
+func (r *exclusiveCore[G]) reenter(g G, outer, l *Lease) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if l.kind() != outer.kind() || r.shut || r.grant != g || outer.unlocked.Load() || outer.ended() != nil {
+		return false
+	}
+	g.base().attach(g, l)
+	return true
+}
+
+// reenterBy makes l one more lease of the present grant, if its owner has that.
+func (r *exclusiveCore[G]) reenterBy(l *Lease) bool {
+	if l.owner == nil {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.admits(l)
+}
+
+// admits is reenterBy for a caller that holds r.mu.
+func (r *exclusiveCore[G]) admits(l *Lease) bool {
+	var none G
+	if l.owner == nil || r.shut || r.grant == none {
+		return false
+	}
+	g := r.grant.base()
+	if g.lost != nil || g.tokenPending || !g.worked() || g.leases[0].owner != l.owner {
+		return false
+	}
+	g.attach(r.grant, l)
+	return true
+}
