@@ -128,12 +128,17 @@ func (r *replica) apply(c *Command) {
 		switch last := len(call) - 1; {
 		case name == "hset":
 			r.begin(call)
-		case name == "pexpire", name == "set" && last > 2 && strings.EqualFold(call[last-1], "px"):
-			call[last] = strconv.FormatInt(number(call[last])+lag.Milliseconds(), 10)
+		case name == "pexpire":
+			call[2] = later(call[2])
+		case name == "set" && last > 2 && strings.EqualFold(call[last-1], "px"):
+			call[last] = later(call[last])
 		}
 		r.m.Server().Dispatch(r.peer, call)
 	}
 }
+
+// later returns so many ms, and the lag.
+func later(ms string) string { return strconv.FormatInt(number(ms)+lag.Milliseconds(), 10) }
 
 // begin deletes a lock that has expired, if the fields that are written into it are of a new owner.
 func (r *replica) begin(hset []string) {
