@@ -135,6 +135,38 @@ func BenchmarkContended(b *testing.B) {
 	}
 }
 
+// BenchmarkMutex_Linger shows the cost of a key that one caller locks again and again, and how long another process waits for one that
+// nobody has.
+func BenchmarkMutex_Linger(b *testing.B) {
+	for name, d := range map[string]time.Duration{"without": 0, "with": 20 * time.Millisecond} {
+		b.Run(name, func(b *testing.B) {
+			c := lingering(b, redistest.Shared(b).URL(), lockrt.Options{})
+			m := c.Mutex(redistest.Key(b, "k"), lockrt.WithLinger(d))
+			b.ReportAllocs()
+			for b.Loop() {
+				cycle(b, context.Background(), m)
+			}
+		})
+		b.Run("neighbour, "+name, func(b *testing.B) {
+			server := redistest.Shared(b)
+			one, other := lingering(b, server.URL(), lockrt.Options{}), lingering(b, server.URL(), lockrt.Options{})
+			lockrt.LingerFor(one, d)
+			lockrt.LingerFor(other, 0)
+			key := redistest.Key(b, "k")
+			var waits time.Duration
+			for b.Loop() {
+				cycle(b, context.Background(), one.Mutex(key))
+				start := time.Now()
+				lease, err := other.Mutex(key).Lock(context.Background())
+				waits += time.Since(start)
+				require.NoError(b, err)
+				require.NoError(b, lease.Unlock(context.Background()))
+			}
+			b.ReportMetric(float64(waits.Nanoseconds())/float64(b.N), "ns/wait")
+		})
+	}
+}
+
 // BenchmarkReentry locks a key under the context of its own lease.
 func BenchmarkReentry(b *testing.B) {
 	m := benchClient(b).Mutex(redistest.Key(b, "k"))

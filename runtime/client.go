@@ -177,6 +177,7 @@ func (c *Client) Shutdown(ctx context.Context) error {
 	}
 	drained := c.drained
 	c.mu.Unlock()
+	c.endLingers()
 
 	select {
 	case <-drained:

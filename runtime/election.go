@@ -30,7 +30,7 @@ type Election struct {
 // Election returns the election of that name, which is the key of its [Mutex]. WithWatchdog is how long a dead leader
 // is still the leader, WithWait is how long a campaign lasts. [WithFencing] is implied.
 func (c *Client) Election(name string, opts ...LockOption) *Election {
-	return &Election{c: c, m: c.Mutex(name, append(slices.Clip(opts), WithFencing())...), name: name}
+	return &Election{c: c, m: c.Mutex(name, append(slices.Clip(opts), WithFencing(), WithLinger(0))...), name: name}
 }
 
 // Name returns the name of the election, the key of its mutex.

@@ -60,7 +60,7 @@ func (t Tick) Since() time.Time {
 func (c *Client) Every(name string, interval time.Duration, fn func(ctx context.Context, t Tick) error, opts ...LockOption) *Schedule {
 	return &Schedule{
 		c:    c,
-		m:    c.Mutex(name, append(slices.Clip(opts), WithFencing())...),
+		m:    c.Mutex(name, append(slices.Clip(opts), WithFencing(), WithLinger(0))...),
 		of:   protocol.Schedule{Key: name, Interval: interval, Keep: max(30*24*time.Hour, hundred(interval))},
 		fn:   fn,
 		rate: 1,

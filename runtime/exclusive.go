@@ -20,15 +20,16 @@ func (r *exclusiveCore[G]) held() G {
 	return r.grant
 }
 
-// entered returns how many leases the present grant has.
-func (r *exclusiveCore[G]) entered() int {
+// entered returns how many leases the present grant has, unless there is none or it goes from one to the next.
+func (r *exclusiveCore[G]) entered() (n int, known bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var none G
 	if r.grant == none {
-		return 0
+		return 0, false
 	}
-	return len(r.grant.base().leases)
+	g := r.grant.base()
+	return len(g.leases), len(g.leases) > 0 || g.state == grantLingering
 }
 
 // reenter makes l one more lease of g, if outer still has it.

@@ -82,6 +82,9 @@ func Direct(c *Client) bool { return c.net.Idle() }
 // AtEnd has f called by who ends a lease of c that is made from now on, before anybody else can have the key.
 func AtEnd(c *Client, f func(key string)) { c.atEnd = f }
 
+// LingerFor has the mutexes of c linger for d, which may be longer than an option can say.
+func LingerFor(c *Client, d time.Duration) { c.opts.Linger = d }
+
 // AtRate has the clock by which a process waits for the next interval of s go at another rate.
 func AtRate(s *Schedule, rate float64) *Schedule {
 	s.rate = rate

@@ -64,7 +64,7 @@ func (g *fairGrant) assign(tk *fairTicket) {
 		w.lease.token = g.tokens.take()
 	}
 	g.attach(g, w.lease)
-	g.limitTo(w)
+	g.limitTo(w.limit, w.lease)
 	r.admit(g, w.lease.owner)
 }
 

@@ -42,6 +42,8 @@ func (r *resource) wants(t terms) int {
 		return 0
 	case !t.renew:
 		return 1
+	case r.queue.first != nil && r.queue.first.linger > 0:
+		return mostTokens // one for each call that has the lingering key
 	}
 	return max(1, min(r.queue.length, mostTokens))
 }

@@ -17,7 +17,7 @@ type grant struct {
 	ticket   *ticket
 	since    monotonic.Time // when Redis was last asked for other waiters
 
-	passed int32 // number of times it went to another goroutine without a request to Redis
+	passed int32 // number of times it went to another call without a request to Redis
 	handed bool  // it came from another process of this library, so the next turn is Redisson's
 }
 
@@ -102,10 +102,7 @@ func (g *grant) end(l *Lease) (*releaseOp, error) {
 	}
 	if g.lost != nil {
 		defer r.mu.Unlock()
-		if g.ticket.outcomeUnknown || g.ticket.rare().settled != nil || !errors.Is(g.lost, watchdog.ErrRefused) {
-			// Redis may still have it for us, or may get it again. It is not needed any more.
-			r.withdraw(g.ticket)
-		}
+		g.withdrawLost()
 		return nil, g.lost
 	}
 	next := r.head()
@@ -121,10 +118,22 @@ func (g *grant) end(l *Lease) (*releaseOp, error) {
 		r.mu.Unlock()
 		return nil, nil
 	}
+	if g.linger() != nil && next == nil && !errors.Is(l.ended(), ErrLost) && g.beginLinger() {
+		r.mu.Unlock()
+		return nil, nil
+	}
+	op := r.endGrant(g, next)
+	r.mu.Unlock()
+	return op, nil
+}
+
+// endGrant ends the grant, and returns its release. That may grant the key again, for next, the head of the queue or nil.
+func (r *resource) endGrant(g *grant, next *waiter) *releaseOp {
 	r.grant = nil
 	r.busy++
 	g.to(grantReleasing)
 	g.ticket.to(ticketReleasing)
+	g.linger().stop()
 	r.c.watchdog.Stop(&g.guard)
 	if g.ticket.rare().settled == nil { // otherwise the release comes after the answer to its request
 		r.c.traces(trace.Unlocks, r.key, g.ticket.n)
@@ -136,18 +145,29 @@ func (g *grant) end(l *Lease) (*releaseOp, error) {
 		op.again.to(ticketQueued)
 	}
 	op.plain = op.again == nil && !g.ticket.othersWait && !g.ticket.standing
-	r.mu.Unlock()
-	return op, nil
+	return op
+}
+
+// withdrawLost has Redis release a lost grant that no caller works under any more, if Redis may still have it for us, or
+// may get it again.
+func (g *grant) withdrawLost() {
+	if g.ticket.outcomeUnknown || g.ticket.rare().settled != nil || !errors.Is(g.lost, watchdog.ErrRefused) {
+		g.resource.withdraw(g.ticket)
+	}
 }
 
 func (g *grant) remove(cause error) {
 	r := g.resource
 	r.grant = nil
 	r.busy++ // the next waiter asks when the present holder knows
+	g.linger().stop()
 	if errors.Is(cause, watchdog.ErrRefused) {
 		r.c.traces(trace.Lost, r.key, g.ticket.n)
 	} else {
 		r.c.traces(trace.RunsOut, r.key, g.ticket.n)
+	}
+	if len(g.leases) == 0 { // it lingered
+		g.withdrawLost()
 	}
 }
 
@@ -194,7 +214,8 @@ func (r *resource) assign(w *waiter) {
 		w.lease.token = r.grant.ticket.more().tokens.take()
 	}
 	r.grant.attach(r.grant, w.lease)
-	r.grant.limitTo(w)
+	r.grant.limitTo(w.limit, w.lease)
+	r.grant.lingersFor(time.Duration(w.linger) * time.Microsecond)
 	owner := w.lease.owner
 	w.notify(event{kind: given}) // from here on another call may use w
 	if owner == nil {
@@ -232,5 +253,5 @@ func (r *resource) canPass(g *grant, w *waiter) bool {
 func (c *Client) canPass(guard *watchdog.Lease, held, wanted terms, left tokens) bool {
 	return wanted == held && held.renew && (!wanted.fenced || left.left > 0) && c.granting() &&
 		!guard.Extended() && // a holder's extension is not for the next one
-		time.Until(guard.Until()) >= min(held.ttl, handOverLease)/3
+		guard.TrustedAt(monotonic.Now().Add(min(held.ttl, handOverLease)/3))
 }

@@ -68,15 +68,15 @@ func (g *grantCore) detach(l *Lease) {
 	g.leases = g.leases[:last]
 }
 
-// limitTo ends the renewal when w, which is given the grant, has had it for its max hold.
-func (g *grantCore) limitTo(w *waiter) {
-	if w.limit == g.limit && w.limit == 0 {
+// limitTo ends the renewal when l, which is given the grant, has had it for its max hold, or for 0 never.
+func (g *grantCore) limitTo(hold time.Duration, l *Lease) {
+	if hold == g.limit && hold == 0 {
 		return
 	}
-	g.limit = w.limit
+	g.limit = hold
 	var at time.Time
-	if w.limit > 0 {
-		at = w.lease.began.Add(w.limit).Std()
+	if hold > 0 {
+		at = l.began.Add(hold).Std()
 	}
 	g.on.c.watchdog.Limit(&g.guard, at)
 }
@@ -180,7 +180,7 @@ func (g *grantCore) taken() {
 func (g *grantCore) Lost(cause error) {
 	of := g.guard.Holding.(losable) //nolint:forcetypeassert // a grant guards itself
 	g.on.mu.Lock()
-	if g.state != grantHeld {
+	if g.state > grantLingering {
 		g.on.mu.Unlock()
 		return // it is being released
 	}

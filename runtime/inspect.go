@@ -30,8 +30,9 @@ func (m *Mutex) Inspect(ctx context.Context) (Standing, error) {
 	return m.c.inspect(ctx, m.key, m.c.wire.Inspect(m.key), r.entered)
 }
 
-// inspect asks Redis about a lock. entered returns the number of leases of this process.
-func (c *Client) inspect(ctx context.Context, key string, cmd protocol.Command, entered func() int) (Standing, error) {
+// inspect asks Redis about a lock. entered returns the number of leases of this process, if it
+// is known.
+func (c *Client) inspect(ctx context.Context, key string, cmd protocol.Command, entered func() (int, bool)) (Standing, error) {
 	type reply struct {
 		standing Standing
 		err      error
@@ -54,7 +55,7 @@ func (c *Client) inspect(ctx context.Context, key string, cmd protocol.Command, 
 	uuid, library := protocol.ClientOf(s.Owner)
 	s.Ours = uuid == c.wire.UUID
 	s.Java = s.Owner != "" && !library
-	if n := entered(); s.Ours && n > 0 {
+	if n, known := entered(); s.Ours && known {
 		s.Count = n
 	}
 	return s, nil

@@ -262,7 +262,7 @@ func (l *Lease) joined(ctx context.Context, cfg lockConfig) (*Lease, error) {
 // Unlock releases the lease; the last lease of a reentrant set frees the key. Its context is for values alone and may
 // be nil: the call ends within [Options.OpTimeout]. It fails with [ErrReleased] the second time, and with [ErrLost] if
 // the lease was lost; if Redis still has the key for it, Unlock frees it all the same. One round trip, or none if
-// another goroutine of the Client is next. Redisson's unlock.
+// another goroutine of the Client is next, or the key lingers. Redisson's unlock.
 func (l *Lease) Unlock(context.Context) error {
 	if l == nil || l.grant == nil {
 		return &Error{Op: "unlock", Err: errNoLease}

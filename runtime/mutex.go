@@ -141,6 +141,10 @@ func (m *Mutex) approach(ctx context.Context, cfg lockConfig) (*resource, *Lease
 		l, err = l.entered(ctx, cfg)
 		return nil, l, err
 	}
+	if cfg.linger > 0 && r.takeLingering(l, &cfg) {
+		r.exit()
+		return nil, l, nil
+	}
 	return r, l, nil
 }
 

@@ -59,6 +59,8 @@ type Options struct {
 	// Cohort bounds how many goroutines of this process hold a lock in a row, without a round trip, while other processes wait. The Client asks Redis
 	// for such waiters every 10ms. With 1, it releases the lock in Redis after each holder. Defaults to 64, the most for a FairMutex.
 	Cohort int
+	// Linger is [WithLinger] for each [Mutex]. Defaults to 0, at most 20ms. Redisson has nothing like it.
+	Linger time.Duration
 	// TokenTTL is how long the counter of a key's fencing tokens is kept after its last grant; tokens rise all the same. Counters that Java made stay
 	// for ever. Java's RFencedLock counts from 1 when a counter of a Client is gone: set [Forever] if it uses the same keys. Defaults to 10m, at least
 	// 1s.
@@ -146,6 +148,8 @@ func (o Options) withDefaults() (Options, error) {
 		return o, fmt.Errorf("lockgen: Options.PubSub: %w: %d is none of the constants", ErrBadOption, o.PubSub)
 	case len(o.Name) > maxName:
 		return o, fmt.Errorf("lockgen: Options.Name: %w: %d bytes are more than %d", ErrBadOption, len(o.Name), maxName)
+	case o.Linger < 0 || o.Linger > mostLinger:
+		return o, fmt.Errorf("lockgen: Options.Linger: %w", notLinger(o.Linger))
 	case o.Cohort < 0:
 		return o, fmt.Errorf("lockgen: Options.Cohort: %w: %d is negative", ErrBadOption, o.Cohort)
 	}
@@ -221,6 +225,18 @@ func WithMaxHold(d time.Duration) LockOption {
 	return lockOption(func(c *lockConfig) { c.maxHold, c.limited = d, true })
 }
 
+// WithLinger leaves the key of a [Mutex] with the Client for d after Unlock, at most 20ms. The next call of the Client on
+// the same terms has it without a request, and with a fencing token of its own. The Client gives the key back when d is
+// over, when another process waits for it, and at Close and Shutdown. Java waits meanwhile, and another process's TryLock
+// is refused; so a key that such a call had goes back at Unlock once Redis granted it 10ms ago. Fixed and extended leases
+// do not linger, nor does anything with a Cohort of 1. 0 turns [Options.Linger] off. Other kinds of locks refuse it.
+func WithLinger(d time.Duration) LockOption {
+	return lockOption(func(c *lockConfig) {
+		c.linger = d
+		c.said |= saidLinger
+	})
+}
+
 // WithFencing gives the lease a fencing token, see [Lease.Token]. Redisson's RFencedLock, with which it shares the
 // counter.
 func WithFencing() LockOption {
@@ -264,6 +280,7 @@ type lockConfig struct {
 	wait     time.Duration // UntilDone, 0 to try once, or a bound
 	maxHold  time.Duration // if limited
 	limited  bool
+	linger   time.Duration   // WithLinger, or 0
 	backoff  Backoff         // if quiet
 	name     string          // WithName
 	template string          // of its key, in generated code
@@ -281,6 +298,7 @@ type said uint8
 const (
 	saidWait  said = 1 << iota
 	saidLease      // or a watchdog
+	saidLinger
 )
 
 // apply applies options in their order.
@@ -305,6 +323,9 @@ var once LockOption = lockOption(func(c *lockConfig) {
 
 // meaningless returns the error of an option that means nothing for a lock of that kind, or nil.
 func (cfg *lockConfig) meaningless(kind string) error {
+	if cfg.said&saidLinger != 0 && cfg.linger > 0 && lingerless[kind] != "" {
+		return fmt.Errorf("%w: WithLinger means nothing for %s", ErrBadOption, lingerless[kind])
+	}
 	var name string
 	switch counts := kind == kindSemaphore || kind == kindLatch; {
 	case counts && cfg.said&saidLease != 0:
@@ -335,9 +356,9 @@ func (c *Client) configure(base, call []LockOption) (lockConfig, error) {
 		return lockConfig{}, errNoClient
 	}
 	if len(base)+len(call) == 0 {
-		return lockConfig{wait: UntilDone, terms: terms{ttl: c.opts.Watchdog, renew: true}}, nil
+		return lockConfig{wait: UntilDone, linger: c.opts.Linger, terms: terms{ttl: c.opts.Watchdog, renew: true}}, nil
 	}
-	cfg := lockConfig{wait: UntilDone, terms: terms{ttl: c.opts.Watchdog, renew: true}}
+	cfg := lockConfig{wait: UntilDone, linger: c.opts.Linger, terms: terms{ttl: c.opts.Watchdog, renew: true}}
 	cfg.apply(base)
 	made := cfg.said
 	cfg.said = 0
@@ -356,6 +377,8 @@ func (c *Client) configure(base, call []LockOption) (lockConfig, error) {
 		return cfg, fmt.Errorf("%w: a wait of %v is negative", ErrBadOption, cfg.wait)
 	case len(cfg.name) > maxName:
 		return cfg, fmt.Errorf("%w: a name of %d bytes is longer than %d", ErrBadOption, len(cfg.name), maxName)
+	case cfg.said&saidLinger != 0 && (cfg.linger < 0 || cfg.linger > mostLinger):
+		return cfg, notLinger(cfg.linger)
 	case cfg.limited && cfg.maxHold <= 0:
 		return cfg, fmt.Errorf("%w: a maximal hold of %v is no time", ErrBadOption, cfg.maxHold)
 	case cfg.ttl < minLease:
@@ -364,6 +387,8 @@ func (c *Client) configure(base, call []LockOption) (lockConfig, error) {
 			name = "watchdog"
 		}
 		return cfg, tooShort(name, cfg.ttl)
+	case cfg.follows: // a part of a RedLock
+		cfg.linger = 0
 	}
 	return cfg, nil
 }

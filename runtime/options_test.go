@@ -25,6 +25,7 @@ func TestOptions_ThatMeanNothing(t *testing.T) {
 		}
 	})
 	lease, watchdog, hold, fence := lockrt.WithLease(time.Second), lockrt.WithWatchdog(time.Second), lockrt.WithMaxHold(time.Second), lockrt.WithFencing()
+	linger := lockrt.WithLinger(time.Millisecond)
 	ctx := t.Context()
 	spec := &gen.Spec{Name: "n"}
 	for option, calls := range map[string][]error{
@@ -41,6 +42,24 @@ func TestOptions_ThatMeanNothing(t *testing.T) {
 		"WithFencing means nothing for a latch":   {c.CountDownLatch("k").Wait(ctx, fence)},
 		"WithFencing means nothing for a permit":  {second(c.PermitSemaphore("k", 1, fence).Acquire(ctx)), second(c.PermitSemaphore("k", 1).TryAcquire(ctx, fence))},
 		"WithFencing means nothing for a reader,": {second(c.RWMutex("k").RLock(ctx, fence)), second(c.RWMutex("k", fence).RLocker().TryLock(ctx))},
+		"WithLinger means nothing for a fair mutex, which goes to the next one in its order": {
+			second(c.FairMutex("k", linger).Lock(ctx)), second(c.FairMutex("k").TryLock(ctx, linger)),
+			second(lockrt.NewMultiLock(c.Mutex("k"), c.FairMutex("l")).Lock(ctx, linger)),
+		},
+		"WithLinger means nothing for a read-write lock, which a process": {
+			second(c.RWMutex("k", linger).Lock(ctx)), second(c.RWMutex("k").RLock(ctx, linger)), second(c.RWMutex("k", linger).RLocker().TryLock(ctx)),
+		},
+		"WithLinger means nothing for a red lock, whose servers do not report": {
+			second(lockrt.RedLockOf(c.Mutex("k", linger)).Lock(ctx)), second(lockrt.RedLockOf(c.Mutex("k")).TryLock(ctx, linger)),
+		},
+		"WithLinger means nothing for a semaphore": {c.Semaphore("k", 1, linger).Acquire(ctx, 1)},
+		"WithLinger means nothing for a permit":    {second(c.PermitSemaphore("k", 1, linger).Acquire(ctx))},
+		"WithLinger means nothing for a latch":     {c.CountDownLatch("k", linger).Wait(ctx)},
+		"to linger for -1ns is not from 0 to 20ms": {second(c.Mutex("k", lockrt.WithLinger(-1)).Lock(ctx)), second(c.FairMutex("k").Lock(ctx, lockrt.WithLinger(-1)))},
+		"to linger for 21ms is not from 0 to 20ms": {
+			second(c.Mutex("k").TryLock(ctx, lockrt.WithLinger(21*time.Millisecond))),
+			second(lockrt.NewMultiLock(c.Mutex("k"), c.Mutex("l")).Lock(ctx, lockrt.WithLinger(21*time.Millisecond))),
+		},
 		"WithWait means nothing for what tries once": {
 			second(c.Mutex("k").TryLock(ctx, lockrt.WithWait(time.Second))), second(c.Mutex("k").TryLock(ctx, lockrt.WithWait(0))),
 			second(c.FairMutex("k").TryLock(ctx, lockrt.WithWait(time.Second))), second(c.RWMutex("k").TryLock(ctx, lockrt.WithWait(time.Second))),

@@ -85,8 +85,8 @@ func (op *releaseOp) recycle() {
 	releaseOps.Put(op)
 }
 
-// outcome returns the outcome for the grant of l, at most Options.OpTimeout after its release began. After that the
-// release goes on without the caller.
+// outcome returns the outcome for the grant of l, or of no lease if l is nil, at most Options.OpTimeout after its release
+// began. After that the release goes on without the caller.
 func (op *releaseOp) outcome(l *Lease) (err error) {
 	limit := op.on.c.opts.OpTimeout
 	select {
@@ -101,7 +101,10 @@ func (op *releaseOp) outcome(l *Lease) (err error) {
 		}
 	}
 	op.recycle()
-	if cause := l.ended(); err == nil && errors.Is(cause, ErrLost) {
+	if l == nil || err != nil {
+		return err
+	}
+	if cause := l.ended(); errors.Is(cause, ErrLost) {
 		return cause // by the clock, before the watchdog could report it
 	}
 	return err

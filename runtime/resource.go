@@ -1,6 +1,9 @@
 package lockrt
 
-import "github.com/lockgen/lockgen/runtime/internal/protocol"
+import (
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
+)
 
 // A resource is this process's side of one key. Its goroutines queue here, first come, first
 // served, and to Redis they are one owner at a time.
@@ -16,7 +19,8 @@ import "github.com/lockgen/lockgen/runtime/internal/protocol"
 // Redis grants to the resource. It does not matter which waiter asked: the resource serves the head of its queue, and
 // releases the key if there is none any more.
 //
-// This file has the queue, ticket.go the requests to Redis, grant.go the grants and release.go the releases.
+// This file has the queue, ticket.go the requests to Redis, grant.go the grants, linger.go those that stay with the process for
+// a moment after an unlock, and release.go the releases.
 type resource struct {
 	exclusiveCore[*grant]
 
@@ -59,6 +63,15 @@ func (r *resource) join(w *waiter) entry {
 	if r.admits(w.lease) { // granted a moment ago, to another call of the same owner
 		w.place.state = placeGranted
 		return entered
+	}
+	if g := r.grant; g != nil && g.state == grantLingering {
+		if g.canResume(w.terms, monotonic.Now()) {
+			g.resume(w.lease)
+			r.queue.push(w)
+			r.assign(w)
+			return toWait // for the event that is there already
+		}
+		r.endLinger() // the queue is empty, and the key is about to be free
 	}
 	first := r.grant == nil && r.queue.length == 0
 	if w.once() && !first {
@@ -114,6 +127,7 @@ func (r *resource) close() {
 	r.mu.Lock()
 	r.shut = true
 	g := r.grant
+	r.endLinger()
 	r.mu.Unlock()
 	if g != nil {
 		g.endLeases(ErrClosed)

@@ -49,7 +49,7 @@ func (r *rwResource) promote(tk *rwTicket, sent time.Time) *rwGrant {
 func (r *rwResource) assign(g *rwGrant, w *waiter) {
 	w.place = place{state: placeGranted}
 	g.attach(g, w.lease)
-	g.limitTo(w)
+	g.limitTo(w.limit, w.lease)
 	owner := w.lease.owner
 	w.notify(event{kind: given}) // from here on another call may use w
 	if owner != nil {

@@ -105,7 +105,7 @@ func (c *Client) describe(guard *watchdog.Lease) (HeldLock, bool) {
 	}
 	leases, queued := v.show()
 	if len(leases) == 0 {
-		return HeldLock{}, false
+		return lingeringLock(guard)
 	}
 	first := leases[0]
 	held := HeldLock{

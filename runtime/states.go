@@ -27,13 +27,14 @@ func (s ticketState) String() string { return ticketStates[s] }
 type grantState uint8
 
 const (
-	grantHeld      grantState = iota // somebody has it, or it is kept for a moment
+	grantHeld      grantState = iota // somebody has it, or its key stays locked for its least time
+	grantLingering                   // nobody has it, and the next caller of this process can have it as it is
 	grantReleasing                   // nobody has it any more, and it is released
 	grantLost                        // Redis has it for somebody else, or may soon
 	grantNotified                    // likewise, and its leases have ended
 )
 
-var grantStates = [...]string{"held", "releasing", "lost", "notified"}
+var grantStates = [...]string{"held", "lingering", "releasing", "lost", "notified"}
 
 func (s grantState) String() string { return grantStates[s] }
 

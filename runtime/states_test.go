@@ -11,6 +11,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/internal/trace/tracetest"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
@@ -71,6 +72,7 @@ func TestStates(t *testing.T) {
 	s.gives()
 	s.queues()
 	s.fair()
+	s.lingers()
 
 	drawn, err := tracetest.Drawn(page)
 	require.NoError(t, err)
@@ -227,3 +229,100 @@ func (t *stateTest) fair() {
 
 // handOn has the one behind the first have g.
 func (r *fairResource) handOn(g *fairGrant) error { return g.unlock(g.leases[0]) }
+
+// lingers has a grant stay with the process, and leave in each way.
+func (t *stateTest) lingers() {
+	c, err := Open(t.Context(), redistest.Shared(t).URL(), Options{Tracking: TrackingOff})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	c.opts.Linger = 30 * time.Minute
+	c.hear()
+	require.Eventually(t, c.heard, 20*time.Second, time.Millisecond)
+	state := func(g *grant) grantState {
+		g.resource.mu.Lock()
+		defer g.resource.mu.Unlock()
+		return g.state
+	}
+	gone := func(key string) {
+		require.Eventually(t, func() bool {
+			n, err := redistest.Shared(t).Do("EXISTS", key).AsInt64()
+			return err == nil && n == 0
+		}, 20*time.Second, 5*time.Millisecond, key)
+	}
+	locks := func(m *Mutex) (*Lease, *grant) {
+		l, err := m.Lock(t.Context())
+		require.NoError(t, err)
+		return l, l.grant.(*grant) //nolint:forcetypeassert // of a mutex
+	}
+	for name, end := range map[string]func(g *grant) grantState{
+		"wanted": func(g *grant) grantState {
+			g.resource.wanted(g.ticket.n)
+			return grantReleasing
+		},
+		"over": func(g *grant) grantState {
+			g.resource.mu.Lock()
+			g.linger().over = monotonic.Now()
+			g.resource.mu.Unlock()
+			g.wake()
+			return grantReleasing
+		},
+		"a late call": func(g *grant) grantState {
+			g.resource.mu.Lock()
+			g.linger().over = monotonic.Now()
+			g.resource.mu.Unlock()
+			l, other := locks(c.Mutex(g.Key(), WithLinger(0)))
+			require.NotSame(t, g, other)
+			require.NoError(t, l.Unlock(t.Context()))
+			return grantReleasing
+		},
+		"trust is over": func(g *grant) grantState { // the next one could not have it for long, and Redis may have it still
+			c.watchdog.Lose(&g.guard, watchdog.ErrElapsed)
+			require.Equal(t, ticketWithdrawing, g.resource.state(g.ticket))
+			return grantNotified
+		},
+		"taken": func(g *grant) grantState {
+			redistest.Shared(t).Do("DEL", g.Key())
+			c.watchdog.Lose(&g.guard, watchdog.ErrRefused)
+			return grantNotified
+		},
+	} {
+		m := c.Mutex(redistest.Key(t, name))
+		l, g := locks(m)
+		g.resource.stay()
+		require.NoError(t, l.Unlock(t.Context()))
+		require.Equal(t, grantLingering, state(g), name)
+		require.Equal(t, end(g), state(g), name)
+		gone(m.key)
+		g.resource.quit()
+	}
+
+	// A key that Redis granted some time ago goes back after a call that had it without asking.
+	m := c.Mutex(redistest.Key(t, "old"))
+	for range 2 {
+		l, g := locks(m)
+		require.Equal(t, grantHeld, state(g))
+		g.resource.mu.Lock()
+		g.since = monotonic.Now().Add(-time.Hour)
+		g.resource.mu.Unlock()
+		require.NoError(t, l.Unlock(t.Context()))
+		want := grantLingering
+		if g.passed > 0 {
+			want = grantReleasing
+		}
+		require.Equal(t, want, state(g))
+	}
+	gone(m.key)
+
+	// So does one that others wait for, and one that stayed locked for its least time.
+	for name, before := range map[string]func(g *grant){
+		"others wait": func(g *grant) { g.ticket.othersWait = true },
+		"kept":        func(g *grant) { g.idle = true; c.held(-1) },
+	} {
+		l, g := locks(c.Mutex(redistest.Key(t, name)))
+		g.resource.mu.Lock()
+		before(g)
+		g.resource.mu.Unlock()
+		require.NoError(t, l.Unlock(t.Context()))
+		require.Equal(t, grantReleasing, state(g), name)
+	}
+}

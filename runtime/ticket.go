@@ -299,6 +299,7 @@ func (r *resource) wanted(n uint64) {
 	switch {
 	case r.grant != nil && r.grant.ticket.n == n:
 		r.grant.ticket.othersWait = true
+		r.endLinger()
 	case r.ticket != nil && r.ticket.n == n:
 		r.ticket.othersWait = true
 	}

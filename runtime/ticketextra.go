@@ -4,8 +4,9 @@ import "time"
 
 // A ticketExtra is what few tickets have: a process may hold very many locks. The zero value is that of a ticket without one.
 type ticketExtra struct {
-	settled chan bool // if it was handed over during a request: gets a value with the answer to that, true for an unknown outcome
-	tokens  tokens    // the tokens left of its grant or hand-over
+	settled chan bool  // if it was handed over during a request: gets a value with the answer to that, true for an unknown outcome
+	tokens  tokens     // the tokens left of its grant or hand-over
+	linger  *lingering // how long its grant stays with the process after an Unlock; nil if no holder asked for that
 	recheck recheck
 	start   time.Duration // the start of Redisson's waiters when the lock was left to them last, unless they got it; 0 if it was not left to them
 }

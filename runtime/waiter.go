@@ -52,6 +52,7 @@ type waiter struct {
 
 	suspicion suspicion // its place among the suspects
 
+	linger  int32                 // WithLinger, in microseconds
 	asks    atomic.Int32          // number of its requests under way
 	poked   atomic.Bool           // a poke is among the events
 	alarmed int32                 // its place among the alarms, counted from 1; 0 if it is none of them
@@ -81,7 +82,7 @@ var waiters = sync.Pool{New: func() any {
 func newWaiter(ctx context.Context, l *Lease, cfg lockConfig) *waiter {
 	w := waiters.Get().(*waiter)
 	w.call = call{ctx, cfg.name, cfg.template, monotonic.Now(), cfg.wait}
-	w.terms, w.limit, w.follows, w.lease = cfg.terms, cfg.maxHold, cfg.follows, l
+	w.terms, w.limit, w.linger, w.follows, w.lease = cfg.terms, cfg.maxHold, int32(cfg.linger/time.Microsecond), cfg.follows, l
 	return w
 }
 

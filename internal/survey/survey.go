@@ -35,6 +35,8 @@ type Holder struct {
 	Token  int64      `json:"token,omitempty"`
 	Gone   bool       `json:"gone,omitempty"` // the process does not listen any more: it was killed, paused, or is cut off
 	Trace  string     `json:"trace,omitempty"`
+
+	Lingers bool `json:"lingers,omitempty"` // no call of the process has it: it is about to be given back, see lockrt.WithLinger
 }
 
 // A Who is a process.
@@ -218,6 +220,7 @@ func (w *World) Add(s lockrt.Snapshot) {
 		began := h.Since
 		l.Holders = append(l.Holders, Holder{
 			Who: who, Owner: h.Owner, Name: h.Name, Since: &began, LeftMS: h.Left.Milliseconds(), Holds: h.Holds, Token: h.Token, Trace: h.Trace,
+			Lingers: h.Lingers,
 		})
 		held[l] = true
 	}

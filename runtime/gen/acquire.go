@@ -114,6 +114,7 @@ type Spec struct {
 	Watchdog time.Duration // 0 for [lockrt.Options.Watchdog]
 	Lease    time.Duration // a fixed length without renewal; 0 for the watchdog
 	Min      time.Duration // how long the keys of mutexes stay locked at least, although the call returns before
+	Linger   time.Duration // how long the keys of mutexes stay with the client after the call, see [lockrt.WithLinger]; 0 for [lockrt.Options.Linger]
 	Keep     bool          // the keys of mutexes stay locked until the lease ends, which must be of fixed length
 	Report   bool          // a loss is joined to the error and does not end the context of the call
 	Empty    bool          // no keys are no error: then nothing is locked
@@ -128,7 +129,7 @@ func (s *Spec) options() []lockrt.LockOption {
 	return opts
 }
 
-// timing returns the options for locks of all kinds.
+// timing returns the options about times.
 func (s *Spec) timing() []lockrt.LockOption {
 	opts := []lockrt.LockOption{lockrt.WithWait(s.Wait), label(s.Name, s.Template)}
 	switch {
@@ -136,6 +137,9 @@ func (s *Spec) timing() []lockrt.LockOption {
 		opts = append(opts, lockrt.WithLease(s.Lease))
 	case s.Watchdog != 0:
 		opts = append(opts, lockrt.WithWatchdog(s.Watchdog))
+	}
+	if s.Linger != 0 {
+		opts = append(opts, lockrt.WithLinger(s.Linger))
 	}
 	return opts
 }

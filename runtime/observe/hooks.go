@@ -83,7 +83,7 @@ type Grant string
 // The grants. A call that failed has none. A call that takes from a Semaphore or waits for a CountDownLatch has [GrantServer].
 const (
 	GrantServer Grant = "server" // Redis granted it; of a MultiLock always
-	GrantLocal  Grant = "local"  // another goroutine of this process handed it over
+	GrantLocal  Grant = "local"  // another goroutine of this process handed it over, or it lingered
 	GrantRemote Grant = "remote" // another process handed it over
 	GrantShared Grant = "shared" // the process had it already: the caller entered again, or reads beside others
 )

@@ -22,8 +22,9 @@ type HeldLock struct {
 	Kind    Kind          `json:"kind"`              // as in [AcquireEvent]; the parts of a MultiLock and of a RedLock are listed, not the whole
 	Owner   string        `json:"owner"`             // "<uuid>:<number>" as in Redis; for permits the id of the first one
 	Name    string        `json:"name,omitempty"`    // lockrt.WithName of the call that has it
-	Since   time.Time     `json:"since"`             // when that call was granted it
+	Since   time.Time     `json:"since"`             // when that call was granted it, or of a key that lingers: when it was unlocked
 	Holds   int           `json:"holds"`             // how often it was entered, how many readers share it, or how many permits there are
+	Lingers bool          `json:"lingers,omitempty"` // no call has it, see lockrt.WithLinger; Holds is 0
 	Lease   time.Duration `json:"lease_ns"`          // the lease time of a renewal, or of the grant
 	Renewed bool          `json:"renewed,omitempty"` // by the watchdog
 	Left    time.Duration `json:"left_ns"`           // its longest time to live in Redis without a renewal

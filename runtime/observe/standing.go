@@ -8,8 +8,8 @@ type Standing struct {
 	Owner string // "<uuid>:<number>" of the holder; empty if the key is free
 	Ours  bool   // the owner is the inspecting Client
 	Java  bool   // the owner is no Client of this library
-	// Count is the hold count: of the goroutines of this Client if it is ours, of a Java thread as Redis has it, and 1 of another Client,
-	// which counts for itself.
+	// Count is the hold count: of the goroutines of this Client if it is ours, 0 if it lingers; of a Java thread as Redis has it; and 1 of
+	// another Client, which counts for itself.
 	Count int
 	TTL   time.Duration // time to live of the key without a renewal; negative: for ever; 0: it is free
 	// Waiting is how many Clients are in the wait queue. Of a FairMutex it is the number of waiters, each goroutine and each Java thread, and

@@ -5,13 +5,13 @@ import "time"
 // Stats are counts of a Client since it was made, for metrics. They are not read at one moment: a lock that is acquired
 // meanwhile may be in one count and not yet in another.
 type Stats struct {
-	Held    int // keys that this process holds in Redis
+	Held    int // keys that this process holds in Redis; also those that linger, see lockrt.WithLinger
 	Waiting int // calls that wait for others
 
 	Renewals        uint64 // leases renewed
 	RenewalFailures uint64 // tries to renew that failed, or were refused
 	Losses          uint64 // leases that ended with ErrLost
-	HandOversLocal  uint64 // from one goroutine of this process to the next, without a request to Redis
+	HandOversLocal  uint64 // from one call of this process to the next, without a request to Redis
 	HandOversRemote uint64 // from another process to this one
 
 	// Waits has the times of the calls that got their lock without reentry. WaitSum is the sum.

@@ -21,6 +21,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockgen/lockgen/internal/survey"
 	lockrt "github.com/lockgen/lockgen/runtime"
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
@@ -283,6 +284,22 @@ func TestText(t *testing.T) {
 	} {
 		require.Equal(t, want, short(d))
 	}
+}
+
+// TestText_Lingers shows that a key that lingers is held by a process and by none of its calls.
+func TestText_Lingers(t *testing.T) {
+	t.Parallel()
+	w, now := survey.New(), time.Now()
+	w.Add(lockrt.Snapshot{
+		Process: lockrt.Process{ID: "one", Name: "orders", Host: "vm", PID: 7},
+		Held:    []lockrt.HeldLock{{Key: "k", Kind: lockrt.KindMutex, Owner: "one:1", Since: now, Lingers: true}},
+	})
+	require.Equal(t, "orders on vm pid 7, where no call has it: it lingers", hasIt(w.Locks["k"].Holders[0], now))
+	var out bytes.Buffer
+	o := &options{}
+	o.Stdout = &out
+	o.show(&Listing{Locks: w.Sorted("")})
+	require.Regexp(t, `k +mutex +lingers +0s +orders on vm pid 7`, out.String())
 }
 
 // TestBadInput shows that an impossible command prints one sentence, returns the right exit code,

@@ -101,7 +101,10 @@ func hasIt(h Holder, now time.Time) string {
 	if h.Name != "" {
 		text = h.Name + " of " + text
 	}
-	if h.Since != nil {
+	switch {
+	case h.Lingers:
+		text += ", where no call has it: it lingers"
+	case h.Since != nil:
 		text += ", for " + since(h.Since, now)
 	}
 	if h.Gone {

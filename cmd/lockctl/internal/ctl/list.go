@@ -99,6 +99,9 @@ func (o *options) show(l *Listing) {
 				who += " and " + itoa(n) + " more"
 			}
 			row = []string{lock.Key, lock.Kind, since(h.Since, now), left(h.LeftMS), who, h.Name, waiting}
+			if h.Lingers {
+				row[2] = "lingers"
+			}
 		}
 		rows = append(rows, row)
 	}

@@ -1,0 +1,185 @@
+package lockrt
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
+	"github.com/lockgen/lockgen/runtime/internal/watchdog"
+)
+
+// mostLinger is the longest time for which a key lingers.
+const mostLinger = 20 * time.Millisecond
+
+func notLinger(d time.Duration) error {
+	return fmt.Errorf("%w: to linger for %v is not from 0 to %v", ErrBadOption, d, mostLinger)
+}
+
+// lingerless are the kinds of locks whose keys do not linger, with the reasons.
+var lingerless = map[string]string{
+	kindFair:      "a fair mutex, which goes to the next one in its order at each unlock",
+	kindWrite:     "a read-write lock, which a process that does not write must not keep from the readers of others",
+	kindRead:      "a read-write lock, which a process that does not read must not keep from the writers of others",
+	kindRedLock:   "a red lock, whose servers do not report that another process wants it",
+	kindSemaphore: "a semaphore, which counts in Redis",
+	kindPermit:    "a permit, which another process can take as soon as it is released",
+	kindLatch:     "a latch, which nobody holds",
+}
+
+// A lingering is the time for which a grant stays with the process after an Unlock. Meanwhile no lease has it, and no call
+// waits. The lock of the resource guards it.
+type lingering struct {
+	d     time.Duration  // WithLinger of the last holder
+	over  monotonic.Time // when the last one ends, or ended
+	due   monotonic.Time // when the alarm rings, or 0
+	alarm *time.Timer    // made when first needed
+}
+
+// linger returns the lingering of g, or nil if no holder has asked for that.
+func (g *grant) linger() *lingering {
+	if g.ticket.extra == nil {
+		return nil
+	}
+	return g.ticket.extra.linger
+}
+
+// lingersFor sets for how long g stays with the process after the Unlock of its present holder.
+func (g *grant) lingersFor(d time.Duration) {
+	switch {
+	case g.linger() != nil:
+		g.linger().d = d
+	case d > 0:
+		g.ticket.more().linger = &lingering{d: d}
+	}
+}
+
+// beginLinger leaves g, which no lease has any more, with the process, and reports whether it does. It does not while
+// another process waits, if no message would report one, or if the next call could not have g as it is.
+func (g *grant) beginLinger() bool {
+	c, at := g.resource.c, monotonic.Now()
+	switch {
+	case g.linger().d == 0, g.idle, g.ticket.othersWait, c.opts.Cohort == 1, !c.heard():
+		return false
+	case g.passed > 0 && at.Sub(g.since) >= localPassLimit: // Redisson's waiters send no message
+		return false
+	case !c.canPass(&g.guard, g.terms, g.terms, g.ticket.rare().tokens):
+		return false
+	}
+	g.to(grantLingering)
+	g.linger().over = at.Add(g.linger().d)
+	g.wakeAt(g.linger().over)
+	return true
+}
+
+// wakeAt has the alarm ring at that time, or before. An alarm that rings before the end is set again, so calls that come
+// and go do not touch it.
+func (g *grant) wakeAt(at monotonic.Time) {
+	l := g.linger()
+	switch {
+	case l.due != 0 && !at.Before(l.due):
+		return
+	case l.alarm == nil:
+		l.alarm = time.AfterFunc(monotonic.Until(at), g.wake)
+	default:
+		l.alarm.Reset(monotonic.Until(at))
+	}
+	l.due = at
+}
+
+// wake is called when the alarm rings.
+func (g *grant) wake() {
+	r := g.resource
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	g.linger().due = 0
+	switch {
+	case g.state != grantLingering: // the next Unlock sets the alarm again
+	case monotonic.Until(g.linger().over) > 0:
+		g.wakeAt(g.linger().over)
+	default:
+		r.endLinger()
+	}
+}
+
+// stop stops the alarm.
+func (l *lingering) stop() {
+	if l != nil && l.alarm != nil {
+		l.alarm.Stop()
+	}
+}
+
+// canResume reports whether a call on the terms t can have g, which lingers, at the time at.
+func (g *grant) canResume(t terms, at monotonic.Time) bool {
+	return g.state == grantLingering && at.Before(g.linger().over) && g.resource.c.canPass(&g.guard, g.terms, t, g.ticket.rare().tokens)
+}
+
+// resume ends the lingering of g, which l is about to get.
+func (g *grant) resume(l *Lease) {
+	g.to(grantHeld)
+	g.passed++
+	g.resource.c.counts.local.Add(1)
+	l.came = fromHere
+}
+
+// takeLingering gives l the grant if that lingers, for a call with the options of cfg: the short way to what join does.
+func (r *resource) takeLingering(l *Lease, cfg *lockConfig) bool {
+	at := monotonic.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	g := r.grant
+	if g == nil || !g.canResume(cfg.terms, at) {
+		return false
+	}
+	g.resume(l)
+	l.began = at
+	if cfg.fenced {
+		l.token = g.ticket.more().tokens.take()
+	}
+	g.attach(g, l)
+	g.limitTo(cfg.maxHold, l)
+	g.lingersFor(cfg.linger)
+	r.c.counts.waited(0)
+	return true
+}
+
+// endLinger releases the grant if it lingers. It does not block. The caller holds r.mu.
+func (r *resource) endLinger() {
+	g := r.grant
+	if g == nil || g.state != grantLingering {
+		return
+	}
+	op := r.endGrant(g, nil)
+	r.c.spawn(func() {
+		r.free(op)
+		if err := op.outcome(nil); err != nil && !errors.Is(err, ErrLost) {
+			r.c.opts.Logger.Warn("lockgen: a key that lingered could not be given back", "kind", kindMutex, "key", r.key, "owner", g.Owner(), "error", err)
+		}
+	})
+}
+
+// endLingers releases all grants that linger.
+func (c *Client) endLingers() {
+	for _, r := range c.resources.some("") {
+		r.mu.Lock()
+		r.endLinger()
+		r.mu.Unlock()
+	}
+}
+
+// lingeringLock returns the lock of guard if it lingers.
+func lingeringLock(guard *watchdog.Lease) (held HeldLock, lingers bool) {
+	g, ok := guard.Holding.(*grant)
+	if !ok {
+		return HeldLock{}, false
+	}
+	g.resource.mu.Lock()
+	defer g.resource.mu.Unlock()
+	if g.state != grantLingering {
+		return HeldLock{}, false
+	}
+	return HeldLock{
+		Key: g.Key(), Kind: KindMutex, Owner: g.Owner(), Since: g.linger().over.Add(-g.linger().d).Std(), Lingers: true,
+		Lease: guard.TTL, Renewed: guard.Renew, Left: max(0, time.Until(guard.Ends())),
+	}, true
+}
