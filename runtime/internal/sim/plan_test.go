@@ -28,7 +28,7 @@ type step struct {
 	do func(w *world)
 }
 
-func newPlan(r, java *rand.Rand, only string) *plan {
+func newPlan(r, java, linger *rand.Rand, only string) *plan {
 	p := &plan{kind: kinds[r.IntN(len(kinds))]}
 	if only != "" {
 		p.kind = kindNamed(only)
@@ -56,6 +56,9 @@ func newPlan(r, java *rand.Rand, only string) *plan {
 	}
 	if r.IntN(3) == 0 {
 		p.options.Cohort = 1 + r.IntN(3)
+	}
+	if linger.IntN(3) == 0 {
+		p.options.Linger = time.Duration(1+linger.IntN(20)) * time.Millisecond
 	}
 	for range []int{0, 1, 1, 2, 3, 4}[r.IntN(6)] {
 		p.add(faults[r.IntN(len(faults))], r)

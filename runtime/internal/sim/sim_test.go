@@ -46,6 +46,9 @@ func TestWorlds(t *testing.T) {
 		o := run(t, sum.From+uint64(i), *onlyOf)
 		sum.Virtual += o.virtual
 		sum.Done["worlds of "+o.kind]++
+		if o.lingers {
+			sum.Done["worlds with keys that linger"]++
+		}
 		for what, n := range o.done {
 			sum.Done[what] += n
 		}

@@ -55,6 +55,7 @@ type chances struct {
 type outcome struct {
 	seed     uint64
 	kind     string
+	lingers  bool
 	failures []string
 	log      []string
 	done     map[string]int
@@ -76,7 +77,7 @@ func run(t *testing.T, seed uint64, only string) (o outcome) {
 	defer alive.Stop()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, seed, only)
-		o.kind = w.plan.kind.name
+		o.kind, o.lingers = w.plan.kind.name, w.plan.options.Linger > 0
 		defer func() { o.failures, o.log, o.done, o.virtual = w.failures, w.log, w.done, time.Since(w.began) }()
 		w.live()
 	})
@@ -91,7 +92,7 @@ const wallLimit = time.Minute
 
 func newWorld(t *testing.T, seed uint64, only string) *world {
 	w := &world{t: t, seed: seed, began: time.Now(), changed: make(chan struct{}), done: map[string]int{}, scripts: map[[2]int][]time.Duration{}, net: newNetwork()}
-	w.plan = newPlan(w.random("plan"), w.random("redisson"), only)
+	w.plan = newPlan(w.random("plan"), w.random("redisson"), w.random("linger"), only)
 	w.watch = newWatch(w)
 	for i := range w.latches {
 		w.latches[i].ready = make(chan struct{})
