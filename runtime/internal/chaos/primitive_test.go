@@ -71,6 +71,17 @@ var mutex = &primitive{
 	wants: wantsAll, truth: itself, expiry: timeToLive, stays: counters,
 }
 
+// lingers is a mutex whose key stays with a process for a moment after it was released.
+var lingers = &primitive{
+	name: "Mutex that lingers", room: 1, leased: true, tracked: true,
+	open: func(_ *worker, c ...*lockrt.Client) lock {
+		return func(ctx context.Context, key string, _ int) (lease, error) {
+			return leased(c[0].Mutex(key).Lock(ctx, lockrt.WithFencing(), lockrt.WithLinger(20*time.Millisecond)))
+		}
+	},
+	wants: wantsAll, truth: itself, expiry: timeToLive, stays: counters,
+}
+
 // red is a RedLock, with a client for each of its servers.
 var red = &primitive{
 	name: "RedLock", room: 1, leased: true, tracked: true,
@@ -432,7 +443,7 @@ func (s stuck) Unlock(ctx context.Context) error {
 
 // primitiveOf returns the primitive of that name.
 func primitiveOf(name string) (*primitive, error) {
-	for _, p := range append(family, red) {
+	for _, p := range append(family, red, lingers) {
 		if p.name == name {
 			return p, nil
 		}

@@ -133,7 +133,8 @@ var runs = slices.Concat(on(oneServer, family, rows),
 	in(manyWaiters, on(sentinels, []*primitive{mutex, fair, rw}, crowdFailovers)),
 	in(manyClients, on(oneServer, []*primitive{mutex, fair, rw}, clientRows)),
 	in(longLeases, on(oneServer, []*primitive{mutex, fair, rw, permits}, longRows)),
-	in(allServers, on(fiveServers, []*primitive{red}, redNetworkRows)))
+	in(allServers, on(fiveServers, []*primitive{red}, redNetworkRows)),
+	on(oneServer, []*primitive{lingers}, rows))
 
 // A limit is the bound of a figure.
 type limit func(lease time.Duration) time.Duration
