@@ -29,6 +29,9 @@ func spec(l *model.Lock, typed bool) *jen.Statement {
 	if l.Min > 0 {
 		fields = append(fields, field("Min", duration(l.Min)))
 	}
+	if l.Linger > 0 {
+		fields = append(fields, field("Linger", duration(l.Linger)))
+	}
 	for _, flag := range []struct {
 		name string
 		set  bool

@@ -72,6 +72,7 @@ type Lock struct {
 	Watchdog time.Duration // 0 for the runtime's default
 	Lease    time.Duration // 0 for one that is renewed
 	Min      time.Duration // how long the lock stays locked at least
+	Linger   time.Duration // how long the key stays with the client after the call
 	Keep     bool          // it stays locked until the lease ends
 	Report   bool          // a loss doesn't end the context of the call
 	Skip     bool          // a busy lock is no error

@@ -103,10 +103,10 @@ func (m *method) arg(name string) *directive.Arg {
 // ending settles what becomes of the lock when it is lost and when the call is over.
 func (c *checker) ending(m *method, l *model.Lock, levels [][]*directive.Directive) {
 	l.Report = directive.Nearest(levels, "lost").Is("report")
-	release, least := m.arg("release"), m.arg("min")
+	release, least, linger := m.arg("release"), m.arg("min"), m.arg("linger")
 	for _, d := range m.directives {
 		if kind := kindOf(d); kinds[kind] != model.Mutex {
-			for _, a := range []*directive.Arg{release, least} {
+			for _, a := range []*directive.Arg{release, least, linger} {
 				switch {
 				case a == nil || a.Is("auto"):
 				case d.Arg(a.Name) == a:
@@ -121,6 +121,12 @@ func (c *checker) ending(m *method, l *model.Lock, levels [][]*directive.Directi
 	l.Keep = release.Is("keep")
 	if l.Keep && l.Lease == 0 {
 		c.list.Add(release.Pos, release.End, "release=keep needs a lease: with a watchdog the lock would be renewed for ever; add lease= and how long it is to stay locked")
+	}
+	for _, d := range m.directives {
+		l.Linger = max(l.Linger, d.LingersFor)
+	}
+	if linger != nil && l.Lease > 0 {
+		c.list.Add(linger.Pos, linger.End, "linger has no effect, since the key of a lease of fixed length does not linger")
 	}
 	if least == nil {
 		return
@@ -197,7 +203,7 @@ func (c *checker) together(m *method) directive.Timing {
 			merged.Lease = d.Timing.Lease
 		}
 	}
-	for _, name := range []string{"wait", "watchdog", "lease", "busy", "lost", "release", "min", "scope", "ctx"} {
+	for _, name := range []string{"wait", "watchdog", "lease", "busy", "lost", "release", "min", "linger", "scope", "ctx"} {
 		first := m.arg(name)
 		for _, d := range m.directives {
 			if a := d.Arg(name); a != nil && !sameValue(a.Value, first.Value) {

@@ -54,7 +54,7 @@ func (c *checker) entity(iface *directive.Interface, m *method) *model.Method {
 	}
 	d := m.directives[0]
 	multi := isMulti(m)
-	for _, name := range []string{"kind", "busy", "lost", "release", "min", "scope", "max", "ctx"} {
+	for _, name := range []string{"kind", "busy", "lost", "release", "min", "linger", "scope", "max", "ctx"} {
 		if arg := d.Arg(name); arg != nil && (name != "max" || !multi) {
 			c.list.Add(arg.Pos, arg.End, "option %s is for the locks of a service", arg.Name)
 			return nil

@@ -49,6 +49,7 @@ type Directive struct {
 	Fence   *Arg // lock: stands alone
 	Release *Arg // lock: auto or keep
 	Min     *Arg // lock: a duration
+	Linger  *Arg // lock: a duration
 	Scope   *Arg // lock: return, iter or close
 	Max     *Arg // lock: number of elements of a list in the key
 	Empty   *Arg // lock: allow
@@ -60,6 +61,8 @@ type Directive struct {
 	MaxKeys int           // the value of Max
 	Permits int           // how many of a semaphore, 0 if it isn't said
 	AtLeast time.Duration // the value of Min
+
+	LingersFor time.Duration // the value of Linger
 
 	given []*Arg
 }

@@ -37,6 +37,7 @@ var options = []option{
 	{name: "fence", verbs: onLock, set: func(d *Directive, a *Arg) string { d.Fence = a; return "" }, flag: true},
 	{name: "release", verbs: onLock, set: setRelease},
 	{name: "min", verbs: onLock, set: setMin},
+	{name: "linger", verbs: onLock, set: setLinger},
 	{name: "scope", verbs: onLock, set: setScope},
 	{name: "max", verbs: onLock, set: setMax},
 	{name: "empty", verbs: onLock, set: setEmpty},
@@ -224,6 +225,22 @@ func setMin(d *Directive, a *Arg) string {
 		wrong = "min is how long the lock stays locked at least; 0 says nothing"
 	}
 	d.Min, d.AtLeast = a, v
+	return wrong
+}
+
+// mostLinger is the longest time that the runtime takes.
+const mostLinger = 20 * time.Millisecond
+
+func setLinger(d *Directive, a *Arg) string {
+	v, wrong := duration(a)
+	switch {
+	case wrong != "":
+	case v == 0:
+		wrong = "linger is how long the key stays with the client after a call; 0 says nothing"
+	case v > mostLinger:
+		wrong = "linger is at most " + mostLinger.String()
+	}
+	d.Linger, d.LingersFor = a, v
 	return wrong
 }
 
