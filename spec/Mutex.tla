@@ -256,13 +256,13 @@ Renewed(m, p) ==
   /\ Net(net \ {m})
 
 (* The server has another owner, or none. Code: watchdog.Watchdog.Lose,    *)
-(* resource.revoke.                                                        *)
+(* grantCore.Lost.                                                         *)
 Lost(m, p) == /\ m.kind = "notyours" /\ m.o = Own(p) /\ proc[p].st = "held"
               /\ Abandon(p, proc[p].asking)
               /\ Net(net \ {m})
 
 (* The trust is over. Redis may still have the lock for this owner. Code:  *)
-(* watchdog.Watchdog.pass, watchdog.Watchdog.Check, resource.revoke.       *)
+(* watchdog.Watchdog.pass, watchdog.Watchdog.Check, grantCore.Lost.        *)
 RunOut(p) == /\ proc[p].st = "held" /\ proc[p].trust = 0
              /\ Abandon(p, TRUE)
              /\ Net(net)
@@ -286,7 +286,7 @@ Settled(m, p) ==
 (* A ticket that is given back, or withdrawn.                              *)
 
 (* The process releases the owner until the server answers. Code:          *)
-(* resource.free, Client.withdrawBy, withdrawals.send, release.lua,        *)
+(* resource.free, releaseOp.finish, withdrawals.send, release.lua,         *)
 (* free.lua.                                                               *)
 GiveBack(g) == /\ Room /\ ~\E m \in net : m.o = g.o /\ m.kind \in {"release", "released"}
                /\ UNCHANGED <<srv, proc, gone, copy, lost, fell, left>>
