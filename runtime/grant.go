@@ -141,6 +141,7 @@ func (r *resource) endGrant(g *grant, next *waiter) *releaseOp {
 	op := newReleaseOp(r, g.ticket, g)
 	if next != nil && r.c.granting() && r.c.attends(r.key) {
 		op.again, op.terms = r.ticketFor(next.terms), next.terms
+		op.again.follows(g.ticket)
 		op.again.standing = true
 		op.again.to(ticketQueued)
 	}
@@ -241,6 +242,9 @@ const localPassLimit = 10 * time.Millisecond
 func (r *resource) canPass(g *grant, w *waiter) bool {
 	if w == nil || !r.c.canPass(&g.guard, g.terms, w.terms, g.ticket.rare().tokens) {
 		return false
+	}
+	if g.ticket.java > 0 {
+		return int(g.passed)+1 < min(r.c.opts.Cohort, cohortBesideJava)
 	}
 	if r.c.opts.Cohort == 1 || g.ticket.othersWait || !r.c.heard() {
 		return int(g.passed)+1 < r.c.opts.Cohort

@@ -1,11 +1,13 @@
 package lockrt
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
@@ -46,4 +48,61 @@ func TestTicket_HearsOfAStart(t *testing.T) {
 	}
 	r.soon(8, 5*time.Millisecond)
 	require.Equal(t, 20*time.Millisecond, r.ticket.extra.start, "of another ticket")
+}
+
+// A process believes that Redisson's waiters want a lock for some tickets after a refusal by one of them.
+func TestResource_KnowsOfJava(t *testing.T) {
+	t.Parallel()
+	c, err := Open(t.Context(), redistest.Shared(t).URL(), Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	for _, foreign := range []bool{false, true} {
+		r, w, tk, op := (&stateTest{t, c}).mutex(fmt.Sprint("k", foreign))
+		r.settle(op(), time.Now(), protocol.Verdict{Wait: 1000, At: time.Now(), Foreign: foreign}, false, nil)
+		r.gone(w)
+		r.mu.Lock()
+		require.Equal(t, foreign, tk.java > 0)
+		r.mu.Unlock()
+		r.quit()
+	}
+}
+
+// Few goroutines hold a lock in a row while Redisson's waiters want it, too, and that ends some tickets later.
+func TestGrant_FewInARowBesideJava(t *testing.T) {
+	t.Parallel()
+	c, err := Open(t.Context(), redistest.Shared(t).URL(), Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	key := redistest.Key(t, "k")
+	lease, err := c.Mutex(key).Lock(t.Context())
+	require.NoError(t, err)
+	r, known := c.resources.known(key)
+	require.True(t, known)
+	r.mu.Lock()
+	g := r.grant
+	passes := func(passed int32) bool {
+		g.passed = passed
+		return r.canPass(g, &waiter{terms: g.terms})
+	}
+	g.ticket.othersWait = true
+	require.True(t, passes(DefaultCohort-2))
+	require.False(t, passes(DefaultCohort-1))
+	g.ticket.java = 1
+	for _, others := range []bool{true, false} {
+		g.ticket.othersWait = others
+		require.True(t, passes(cohortBesideJava-2))
+		require.False(t, passes(cohortBesideJava-1))
+	}
+	again := &ticket{}
+	again.follows(g.ticket)
+	require.Zero(t, again.java)
+	g.ticket.java = javasTickets
+	for want := javasTickets; want >= 0; want-- {
+		again.follows(g.ticket)
+		require.EqualValues(t, max(0, want-1), again.java)
+		g.ticket.java = again.java
+	}
+	g.passed = 0
+	r.mu.Unlock()
+	require.NoError(t, lease.Unlock(t.Context()))
 }
