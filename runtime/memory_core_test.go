@@ -22,7 +22,7 @@ func TestMemory(t *testing.T) {
 		{"a grant with its guard", unsafe.Sizeof(grant{}), 224},
 		{"a guard", unsafe.Sizeof(watchdog.Lease{}), 96},
 		{"a lease", unsafe.Sizeof(Lease{}), 176},
-		{"a waiter", unsafe.Sizeof(waiter{}), 240},
+		{"a waiter", unsafe.Sizeof(waiter{}), 248},
 		{"an event", unsafe.Sizeof(event{}), 32},
 	} {
 		require.LessOrEqual(t, each.size, each.bound, each.what)
