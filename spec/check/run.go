@@ -15,6 +15,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/lockgen/lockgen/spec"
 )
 
 // A run is one question to a checker.
@@ -83,23 +85,6 @@ func (r run) text(dir string) (map[string]string, error) {
 	return all, nil
 }
 
-// comments match the comments of modules, by the ends of the names of their files.
-var comments = map[string]*regexp.Regexp{
-	".tla": regexp.MustCompile(`(?s)\(\*.*?\*\)|\\\*[^\n]*`),
-	".pml": regexp.MustCompile(`(?s)/\*.*?\*/`),
-}
-
-// bare returns what a checker reads of a module: its text without comments, spaces at the ends of lines, and empty lines.
-func bare(file, text string) string {
-	var b strings.Builder
-	for line := range strings.Lines(comments[filepath.Ext(file)].ReplaceAllString(text, "")) {
-		if line = strings.TrimRight(line, " \t\r\n"); line != "" {
-			b.WriteString(line + "\n")
-		}
-	}
-	return b.String()
-}
-
 // sum is the line with the hash of the modules of the run, without their comments.
 func (r run) sum(dir string) (string, error) {
 	text, err := r.text(dir)
@@ -108,7 +93,7 @@ func (r run) sum(dir string) (string, error) {
 	}
 	sum := sha256.New()
 	for _, file := range slices.Sorted(maps.Keys(text)) {
-		sum.Write([]byte(bare(file, text[file])))
+		sum.Write([]byte(spec.Bare(file, text[file])))
 	}
 	return fmt.Sprintf("- %s `%x`", r.file(), sum.Sum(nil)), nil
 }
