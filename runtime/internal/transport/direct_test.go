@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,10 +13,10 @@ import (
 // A closable is a connection that can be closed, and nothing else.
 type closable struct {
 	rueidis.DedicatedClient
-	closed int
+	closed atomic.Int32
 }
 
-func (c *closable) Close() { c.closed++ }
+func (c *closable) Close() { c.closed.Add(1) }
 
 // A connection is closed once no caller has used it for long, and not while one has it.
 func TestDirect_IsClosedAtRest(t *testing.T) {
@@ -41,9 +42,9 @@ func TestDirect_IsClosedAtRest(t *testing.T) {
 			pass(time.Hour)
 			d.give(own)
 			pass(9 * time.Second)
-			require.Zero(t, conn.closed)
+			require.Zero(t, conn.closed.Load())
 			pass(12 * time.Second)
-			require.Equal(t, 1, conn.closed)
+			require.EqualValues(t, 1, conn.closed.Load())
 			require.Nil(t, d.seize())
 			require.False(t, d.made.Load())
 		}
