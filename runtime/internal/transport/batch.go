@@ -3,6 +3,7 @@ package transport
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -278,7 +279,7 @@ func (c *call) runAlone(own *exclusive) (left bool) {
 		result = net.runShared(&c.until, cmd)
 	}
 	switch {
-	case errors.Is(result.NonRedisError(), ErrNoAnswer):
+	case errors.Is(result.NonRedisError(), ErrNoAnswer), errors.Is(result.NonRedisError(), os.ErrDeadlineExceeded):
 		c.resent = true
 		net.cfg.User.Go(c.goOn)
 		return true
@@ -346,23 +347,31 @@ func (c *call) answer(answer Reply, short error) (apart bool) {
 	return false
 }
 
-// split sends each request alone. Its caller goes on sending, so a call that another goroutine goes on with is one more.
+// split sends each request alone, in their order, each when the one before it has its answer.
 func (c *call) split() {
-	q := c.q
-	count := func(n int) {
-		q.b.mu.Lock()
-		defer q.b.mu.Unlock()
-		q.sending += n
-	}
 	for _, r := range c.some[:c.n] {
 		one := calls.Get().(*call)
-		one.q, one.n, one.some[0], one.resent = q, 1, r, c.resent
-		count(1)
-		if !one.run() {
-			one.recycle()
-			count(-1)
-		}
+		one.q, one.n, one.some[0], one.resent = c.q, 1, r, c.resent
+		one.runAndWait()
+		one.recycle()
 	}
+}
+
+// runAndWait is run for a goroutine that has more to send. The answer may come over another connection.
+func (c *call) runAndWait() {
+	b, cmd := c.q.b, c.command()
+	if b.confirmed() {
+		result, short := b.net.acquire(cmd)
+		c.answer(Reply{result}, short)
+		return
+	}
+	x := b.net.timely(cmd)
+	x.by, x.waits = c, true
+	reply, again := x.run()
+	if again {
+		c.keys, c.args = nil, nil // a command without an answer has them
+	}
+	c.answer(reply, nil)
 }
 
 func (c *call) splitAndGoOn() {

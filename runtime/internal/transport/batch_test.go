@@ -85,6 +85,56 @@ func TestBatcher_GoesRoundAMuteConnection(t *testing.T) {
 	}
 }
 
+// Requests that are sent one after the other, since the server refuses their script, are not held up by a mute connection.
+func TestBatcher_SplitGoesRoundAMuteConnection(t *testing.T) {
+	t.Parallel()
+	server := redistest.Shared(t)
+	proxy := redistest.Proxy(t, server.Addr())
+	rc := redistest.NewClient(t, proxy.Addr(), func(o *rueidis.ClientOption) {
+		o.ConnWriteTimeout, o.PipelineMultiplex, o.ForceSingleClient = time.Hour, -1, true
+	})
+	u := &fake{changes: make(chan []string, 100), rechecks: make(chan struct{}, 100)}
+	process := protocol.NewProcess(protocol.NewUUID(protocol.ListensPlain), protocol.PublishPlain, time.Minute, 30*time.Second)
+	stopped := make(chan struct{})
+	net := New(Config{Client: rc, UUID: process.UUID, User: u, Stopped: stopped, OpTimeout: time.Hour})
+	key := redistest.Key(t, "k")
+	require.NoError(t, net.Run(process.Inspect(key)).Err())
+	server.Do("SET", key+"1", "no lock")
+	type answer struct {
+		n              int
+		granted, again bool
+		refused        bool
+	}
+	answers := make(chan answer, 10)
+	b := net.Batcher(process.Takes(), true)
+	c := calls.Get().(*call)
+	c.q = &b.one
+	for n := range 3 {
+		c.some[n] = taking{&process, key + strconv.Itoa(n), uint64(n + 1), func(reply protocol.Answer, again bool, err error) {
+			_, refused := rueidis.IsRedisErr(err)
+			answers <- answer{n, err == nil && protocol.ReadAcquire(reply).Granted(), again, refused}
+		}}
+		c.n++
+	}
+	require.False(t, c.run(), "the goroutine sends each by itself")
+	for n := range 3 {
+		require.Equal(t, answer{n: n, granted: n != 1, refused: n == 1}, <-answers)
+		server.Do("DEL", key+"0", key+"2")
+	}
+	lose := proxy.DropReply(redistest.Command("EVALSHA"), 1, redistest.Mute)
+	c.split()
+	<-lose.Done()
+	require.Equal(t, answer{granted: true, again: true}, <-answers)
+	require.Equal(t, answer{n: 1, refused: true, again: true}, <-answers)
+	require.Equal(t, answer{n: 2, granted: true, again: true}, <-answers)
+	proxy.Cut()
+	close(stopped)
+	net.Quit()
+	u.wg.Wait()
+	net.Unlisten()
+	require.Empty(t, answers, "each is answered once")
+}
+
 // A request that was sent three times, of which no answer came, fails once, when all connections have ended.
 func TestBatcher_AllConnectionsAreMute(t *testing.T) {
 	t.Parallel()

@@ -104,7 +104,7 @@ func (d *direct) drop() {
 
 // run sends a command over own, which fails at the deadline of ctx, and returns own if it is well.
 func (d *direct) run(ctx context.Context, own *exclusive, cmd protocol.Command) rueidis.RedisResult {
-	if d.net.sending.Add(1) > 1 {
+	if d.net.crowded() {
 		d.meet()
 	}
 	defer d.net.sending.Add(-1)

@@ -69,6 +69,7 @@ func (t *Transport) runOrLeave(cmd protocol.Command, by successor) (reply Reply,
 	}
 	l.mu.Unlock()
 	if left {
+		t.stuck.Add(-1)
 		x.replies <- timelyReply{Reply: reply, first: true}
 		t.cfg.User.Return()
 		return Reply{}, true
@@ -82,7 +83,8 @@ type timely struct {
 	net   *Transport
 	cmd   protocol.Command
 	first func(protocol.Command) Reply
-	by    successor // of the goroutine that has sent it first; nil if that one waits for the other answers, too
+	by    successor // of the goroutine that has sent it first; nil if that one waits for the other answers, too, with the same command
+	waits bool      // that one waits all the same
 	round bool      // it is a round, and says so when it is sent again
 
 	replies chan timelyReply // has room for all
@@ -142,8 +144,7 @@ func (x *timely) succeed() {
 
 // sendBeside sends the command of a successor once more.
 func (x *timely) sendBeside() {
-	x.cmd = x.by.again()
-	x.send(x.net.RunBeside)
+	x.send(x.by.again(), x.net.RunBeside)
 }
 
 // await returns the answer to a command that was sent.
@@ -176,10 +177,11 @@ func (x *timely) await() (reply Reply, again bool) {
 		case last: // the connection was closed with the client, which has another one as long as this runs
 			x.sent++
 			l.mu.Unlock()
+			cmd := x.cmd
 			if x.by != nil {
-				x.cmd = x.by.again()
+				cmd = x.by.again()
 			}
-			x.send(x.net.Run)
+			x.send(cmd, x.net.Run)
 		default:
 			l.mu.Unlock()
 		}
@@ -200,8 +202,8 @@ func tookSome(reply Reply) bool {
 }
 
 // send sends the command once more.
-func (x *timely) send(how func(protocol.Command) Reply) {
-	cmd, replies := x.cmd, x.replies
+func (x *timely) send(cmd protocol.Command, how func(protocol.Command) Reply) {
+	replies := x.replies
 	if x.round {
 		cmd = protocol.SentAgain(cmd)
 	}
@@ -261,7 +263,7 @@ func (t *Transport) sendLate() {
 		switch {
 		case x.by == nil:
 			late = append(late, x)
-		case x.sent == 2:
+		case x.sent == 2 && !x.waits:
 			left = append(left, x)
 		default:
 			x.replies <- timelyReply{late: true}
@@ -269,9 +271,10 @@ func (t *Transport) sendLate() {
 	}
 	l.mu.Unlock()
 	for _, x := range late {
-		x.send(t.RunBeside)
+		x.send(x.cmd, t.RunBeside)
 	}
 	for _, x := range left {
+		t.stuck.Add(1)
 		t.cfg.User.Go(x.succeed)
 		t.cfg.User.Leave()
 	}

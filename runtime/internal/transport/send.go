@@ -35,9 +35,13 @@ func (t *Transport) run(cmd protocol.Command) rueidis.RedisResult {
 	return t.runShared(context.Background(), cmd)
 }
 
+// crowded counts one more script under way, and reports whether there are others. A script behind a mute connection is none of them: it
+// says nothing about how many callers there are now.
+func (t *Transport) crowded() bool { return t.sending.Add(1)-t.stuck.Load() > 1 }
+
 // runShared sends a command over the connection that all callers share.
 func (t *Transport) runShared(ctx context.Context, cmd protocol.Command) rueidis.RedisResult {
-	if t.sending.Add(1) > 1 {
+	if t.crowded() {
 		t.pipelined.Store(true)
 		t.direct.meet()
 	}
@@ -69,7 +73,7 @@ func (t *Transport) runOn(ctx context.Context, rc sender, cmd protocol.Command) 
 		if reply.NonRedisError() == nil {
 			answered := monotonic.Now()
 			t.spoke.Store(int64(answered))
-			t.pace.note(answered.Sub(asked))
+			t.pace.note(min(answered.Sub(asked), t.Patience())) // one that is later was found to be late
 			if t.watcher.sentinel {
 				t.watcher.closing.Store(0)
 			}

@@ -88,6 +88,7 @@ type Transport struct {
 	loads     atomic.Uint64 // times that the scripts were loaded
 	spoke     atomic.Int64  // when the server answered last, a monotonic.Time
 	sending   atomic.Int32  // scripts under way over the shared connection
+	stuck     atomic.Int32  // those of them whose answer is late, and for which another goroutine has gone on
 	pipelined atomic.Bool   // there were two at once: from then on rueidis has goroutines that write and read
 
 	loading    chan struct{} // has a token while the scripts are loaded; a mutex would stand still in virtual time
@@ -194,17 +195,21 @@ func (t *Transport) SameServer(name string) func(key string) bool {
 func (t *Transport) TTL(key, owner string) (ttl time.Duration, ours bool, err error) {
 	t.pipelined.Store(true)
 	replies := t.rc.DoMulti(context.Background(), t.rc.B().Hexists().Key(key).Field(owner).Build(), t.rc.B().Pttl().Key(key).Build())
-	if ours, err = replies[0].AsBool(); err != nil {
+	if ours, err = t.translate(replies[0]).AsBool(); err != nil {
 		return 0, false, err
 	}
-	ms, err := replies[1].AsInt64()
+	ms, err := t.translate(replies[1]).AsInt64()
 	return time.Duration(ms) * time.Millisecond, ours, err
 }
 
 // Get asks for the text of a key, and whether there is one, until ctx ends.
 func (t *Transport) Get(ctx context.Context, key string) (text string, exists bool, err error) {
 	t.pipelined.Store(true)
-	text, err = t.rc.Do(ctx, t.rc.B().Get().Key(key).Build()).ToString()
+	reply := t.rc.Do(ctx, t.rc.B().Get().Key(key).Build())
+	if ctx.Err() == nil {
+		reply = t.translate(reply)
+	}
+	text, err = reply.ToString()
 	if rueidis.IsRedisNil(err) {
 		return "", false, nil
 	}
