@@ -127,6 +127,11 @@ func undo(ctx context.Context, parts []*Lease) {
 	if len(parts) == 0 {
 		return
 	}
+	for _, l := range parts {
+		if g, ok := l.grant.(*grant); ok {
+			g.lingersNot(l) // others want them, who may not ask for it
+		}
+	}
 	done := make(chan struct{})
 	parts[0].client.spawn(func() {
 		defer close(done)

@@ -54,12 +54,21 @@ func (g *grant) lingersFor(d time.Duration) {
 	}
 }
 
+// lingersNot has the key of l not linger after the Unlock of l, if l is its only lease.
+func (g *grant) lingersNot(l *Lease) {
+	g.resource.mu.Lock()
+	defer g.resource.mu.Unlock()
+	if len(g.leases) == 1 && g.leases[0] == l {
+		g.lingersFor(0)
+	}
+}
+
 // beginLinger leaves g, which no lease has any more, with the process, and reports whether it does. It does not while
 // another process waits, if no message would report one, or if the next call could not have g as it is.
 func (g *grant) beginLinger() bool {
 	c, at := g.resource.c, monotonic.Now()
 	switch {
-	case g.linger().d == 0, g.idle, g.ticket.othersWait, c.opts.Cohort == 1, !c.heard():
+	case g.linger().d == 0, g.idle, g.ticket.othersWait, g.ticket.java > 0, c.opts.Cohort == 1, !c.heard():
 		return false
 	case g.passed > 0 && at.Sub(g.since) >= localPassLimit: // Redisson's waiters send no message
 		return false

@@ -187,6 +187,14 @@ func TestLinger_MultiLock(t *testing.T) {
 	free(t, ok(t)(of(c, lockrt.WithWatchdog(10*time.Second)).TryLock(patient(t))))
 	free(t, ok(t)(of(other).Lock(patient(t))))
 	both(false)
+
+	// A call that fails gives back what it had.
+	leaves(t, c, c.Mutex("a"))
+	theirs := ok(t)(other.Mutex("b").Lock(patient(t)))
+	require.ErrorIs(t, second(of(c).TryLock(patient(t))), lockrt.ErrNotAcquired)
+	require.Nil(t, lingers(c, "a"))
+	free(t, ok(t)(other.Mutex("a").Lock(patient(t))))
+	free(t, theirs)
 }
 
 // A call on other terms gives the key back, and has it anew.

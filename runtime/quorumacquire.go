@@ -335,6 +335,9 @@ func (l *Lease) stamp(token int64) {
 	if g, ok := l.grant.(*grant); ok && token > 0 {
 		g.resource.mu.Lock()
 		defer g.resource.mu.Unlock()
+		if token != l.token && g.ticket.extra != nil {
+			g.ticket.extra.tokens = tokens{} // what is left is smaller
+		}
 		l.token, g.tokenPending = token, false
 	}
 }

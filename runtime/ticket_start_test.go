@@ -93,6 +93,10 @@ func TestGrant_FewInARowBesideJava(t *testing.T) {
 		require.True(t, passes(cohortBesideJava-2))
 		require.False(t, passes(cohortBesideJava-1))
 	}
+	g.ticket.othersWait, g.passed = false, 0
+	g.lingersFor(mostLinger)
+	require.False(t, g.beginLinger(), "the key is not kept from them")
+	g.lingersFor(0)
 	again := &ticket{}
 	again.follows(g.ticket)
 	require.Zero(t, again.java)

@@ -1,0 +1,35 @@
+package lockrt
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+)
+
+// The holders that come after one with the token of a RedLock draw their tokens anew: what is left here is smaller.
+func TestLease_StampDropsSmallerTokens(t *testing.T) {
+	t.Parallel()
+	c, err := Open(t.Context(), redistest.Shared(t).URL(), Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	key := redistest.Key(t, "k")
+	lease, err := c.Mutex(key, WithFencing()).Lock(t.Context())
+	require.NoError(t, err)
+	r, known := c.resources.known(key)
+	require.True(t, known)
+	left := func() int {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return r.grant.ticket.rare().tokens.left
+	}
+	r.mu.Lock()
+	r.grant.ticket.more().tokens = newTokens(lease.Token()+1, 3)
+	r.mu.Unlock()
+	lease.stamp(lease.Token())
+	require.Equal(t, 3, left(), "its own token")
+	lease.stamp(lease.Token() + 100)
+	require.Zero(t, left())
+	require.NoError(t, lease.Unlock(t.Context()))
+}
