@@ -336,7 +336,7 @@ func (l *Lease) stamp(token int64) {
 		g.resource.mu.Lock()
 		defer g.resource.mu.Unlock()
 		if token != l.token && g.ticket.extra != nil {
-			g.ticket.extra.tokens = tokens{} // what is left is smaller
+			g.ticket.extra.tokens = tokens{} // the others are smaller
 		}
 		l.token, g.tokenPending = token, false
 	}

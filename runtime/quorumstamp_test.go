@@ -8,7 +8,7 @@ import (
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
-// The holders that come after one with the token of a RedLock draw their tokens anew: what is left here is smaller.
+// The holders that come after one with the token of a RedLock draw their tokens anew: the rest of the block is smaller.
 func TestLease_StampDropsSmallerTokens(t *testing.T) {
 	t.Parallel()
 	c, err := Open(t.Context(), redistest.Shared(t).URL(), Options{})
