@@ -72,32 +72,17 @@ func (c *FairCheck) Say(e FairSaid) error {
 		}
 		c.last = t.Last
 	}
-	var after []FairSeen
-	var wrong []string
-	for _, s := range c.states {
-		for _, s := range c.wait(s, d) {
-			to, why := c.step(s, e)
-			if why == "" && e.Srv != nil {
-				to, why = c.agree(to, *e.Srv, e.Clock)
-			}
-			if why != "" {
-				wrong = append(wrong, why)
-			} else {
-				after = append(after, to)
-			}
+	after, err := followed(c.said, c.states, e.Srv != nil, func(s FairSeen) []FairSeen { return c.wait(s, d) }, func(s FairSeen) (FairSeen, string) {
+		to, wrong := c.step(s, e)
+		if wrong == "" && e.Srv != nil {
+			to, wrong = c.agree(to, *e.Srv, e.Clock)
 		}
+		return to, wrong
+	})
+	if err == nil {
+		c.states = after
 	}
-	if len(after) == 0 {
-		return rejected(c.said, wrong, c.states[0])
-	}
-	if e.Srv != nil {
-		after = after[:1] // all are what was seen
-	}
-	if len(after) > mostStates {
-		return fmt.Errorf("the trace may be in more than %d states", mostStates)
-	}
-	c.states = after
-	return nil
+	return err
 }
 
 // wait returns the states that s may have become d later: what ends at about that moment may have ended, or not.

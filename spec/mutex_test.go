@@ -16,33 +16,42 @@ import (
 
 // TestWalks replays random walks that TLC made through Mutex.tla: each step is one of the relation in Go.
 func TestWalks(t *testing.T) {
+	seen := map[string]bool{}
+	walk(t, walksOf(t, "Mutex.tla", "walks.txt"), boundsOf, stateOf, func(b Bounds, before, now State) bool {
+		action, ok := b.action(before, now)
+		seen[action] = true
+		return ok
+	})
+	for _, action := range []string{"Tick", "Begin", "Again", "Unknown", "GiveUp", "Granted", "Refused", "Unlock", "RunAcquire", "RunRelease", "GivenBack", "Lose"} {
+		require.True(t, seen[action], "no walk takes %s", action)
+	}
+}
+
+// walk requires that each state of some walks leads to the next one by a step of the relation in Go with bounds b.
+func walk[B interface{ Init() S }, S interface{ Key() string }](t *testing.T, lines []string, bounds func(*testing.T, string) B,
+	state func(*testing.T, string, B) S, step func(b B, before, now S) bool) {
+	t.Helper()
 	var (
-		b      Bounds
-		before State
+		b      B
+		before S
 		known  bool
 		steps  int
-		seen   = map[string]bool{}
 	)
-	for _, line := range walksOf(t, "Mutex.tla", "walks.txt") {
+	for _, line := range lines {
 		if strings.HasPrefix(line, "{") {
-			b, known = boundsOf(t, line), false
+			b, known = bounds(t, line), false
 			continue
 		}
-		now := stateOf(t, line, b)
+		now := state(t, line, b)
 		if !known {
 			require.Equal(t, b.Init().Key(), now.Key())
 		} else if now.Key() != before.Key() {
-			action, ok := b.action(before, now)
-			require.True(t, ok, "no step leads from\n%+v\nto\n%+v", before, now)
-			seen[action] = true
+			require.True(t, step(b, before, now), "no step leads from\n%+v\nto\n%+v", before, now)
 			steps++
 		}
 		before, known = now, true
 	}
 	require.Greater(t, steps, 500)
-	for _, action := range []string{"Tick", "Begin", "Again", "Unknown", "GiveUp", "Granted", "Refused", "Unlock", "RunAcquire", "RunRelease", "GivenBack", "Lose"} {
-		require.True(t, seen[action], "no walk takes %s", action)
-	}
 }
 
 // walksOf returns the lines of the walks through a module, but for the first, which says of which text they are.

@@ -65,32 +65,17 @@ func (c *RWCheck) Say(e RWSaid) error {
 		c.states = []RWSeen{*e.Srv}
 		return nil
 	}
-	var after []RWSeen
-	var wrong []string
-	for _, s := range c.states {
-		for _, s := range c.wait(s, d) {
-			to, why := s.step(e)
-			if why == "" && e.Srv != nil {
-				to, why = c.agree(to, *e.Srv)
-			}
-			if why != "" {
-				wrong = append(wrong, why)
-			} else {
-				after = append(after, to)
-			}
+	after, err := followed(c.said, c.states, e.Srv != nil, func(s RWSeen) []RWSeen { return c.wait(s, d) }, func(s RWSeen) (RWSeen, string) {
+		to, wrong := s.step(e)
+		if wrong == "" && e.Srv != nil {
+			to, wrong = c.agree(to, *e.Srv)
 		}
+		return to, wrong
+	})
+	if err == nil {
+		c.states = after
 	}
-	if len(after) == 0 {
-		return rejected(c.said, wrong, c.states[0])
-	}
-	if e.Srv != nil {
-		after = after[:1] // all are what was seen
-	}
-	if len(after) > mostStates {
-		return fmt.Errorf("the trace may be in more than %d states", mostStates)
-	}
-	c.states = after
-	return nil
+	return err
 }
 
 func (e RWSaid) String() string {

@@ -59,6 +59,30 @@ func (e Said) String() string {
 	return s
 }
 
+// followed returns the states in which a trace may be after its last event, said to be in one of states before: what step makes of each
+// of them, and of those that it came to by itself, by wait. If the server is known, they are all what was seen of it.
+func followed[E fmt.Stringer, S any](said []E, states []S, known bool, wait func(S) []S, step func(S) (to S, wrong string)) (after []S, err error) {
+	var wrong []string
+	for _, before := range states {
+		for _, s := range wait(before) {
+			if to, why := step(s); why != "" {
+				wrong = append(wrong, why)
+			} else {
+				after = append(after, to)
+			}
+		}
+	}
+	switch {
+	case len(after) == 0:
+		return nil, rejected(said, wrong, states[0])
+	case known:
+		after = after[:1]
+	case len(after) > mostStates:
+		return nil, fmt.Errorf("the trace may be in more than %d states", mostStates)
+	}
+	return after, nil
+}
+
 // rejected returns the error of a trace whose last event leaves the protocol, for some of the reasons in wrong.
 func rejected[E fmt.Stringer, S any](said []E, wrong []string, before S) error {
 	var b strings.Builder

@@ -13,6 +13,35 @@ import (
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
+// A muteTest has a transport whose connections are found to be mute by nothing but their late answers.
+type muteTest struct {
+	proxy   *redistest.FaultProxy
+	net     *Transport
+	process protocol.Process
+	key     string
+	end     func() // ends the transport, and waits for its goroutines
+}
+
+func newMuteTest(t *testing.T) *muteTest {
+	t.Helper()
+	x := &muteTest{proxy: redistest.Proxy(t, redistest.Shared(t).Addr()), key: redistest.Key(t, "k")}
+	rc := redistest.NewClient(t, x.proxy.Addr(), func(o *rueidis.ClientOption) {
+		o.ConnWriteTimeout, o.PipelineMultiplex, o.ForceSingleClient = time.Hour, -1, true
+	})
+	u := &fake{changes: make(chan []string, 100), rechecks: make(chan struct{}, 100)}
+	x.process = protocol.NewProcess(protocol.NewUUID(protocol.ListensPlain), protocol.PublishPlain, time.Minute, 30*time.Second)
+	stopped := make(chan struct{})
+	x.net = New(Config{Client: rc, UUID: x.process.UUID, User: u, Stopped: stopped, OpTimeout: time.Hour})
+	x.end = func() {
+		close(stopped)
+		x.net.Quit()
+		u.wg.Wait()
+		x.net.Unlisten()
+	}
+	require.NoError(t, x.net.Run(x.process.Inspect(x.key)).Err())
+	return x
+}
+
 // The answer to a script is lost, or the script itself, on a connection that is found to be mute after an hour. It is sent again over
 // another connection, whether the caller is one of a crowd or alone, and what comes behind it does not wait for the mute connection.
 func TestBatcher_GoesRoundAMuteConnection(t *testing.T) {
@@ -26,17 +55,9 @@ func TestBatcher_GoesRoundAMuteConnection(t *testing.T) {
 		for _, lost := range []string{"reply", "request"} {
 			t.Run(name+"/"+lost, func(t *testing.T) {
 				t.Parallel()
-				proxy := redistest.Proxy(t, redistest.Shared(t).Addr())
-				rc := redistest.NewClient(t, proxy.Addr(), func(o *rueidis.ClientOption) {
-					o.ConnWriteTimeout, o.PipelineMultiplex, o.ForceSingleClient = time.Hour, -1, true
-				})
-				u := &fake{changes: make(chan []string, 100), rechecks: make(chan struct{}, 100)}
-				process := protocol.NewProcess(protocol.NewUUID(protocol.ListensPlain), protocol.PublishPlain, time.Minute, 30*time.Second)
-				stopped := make(chan struct{})
-				net := New(Config{Client: rc, UUID: process.UUID, User: u, Stopped: stopped, OpTimeout: time.Hour})
+				x := newMuteTest(t)
+				proxy, net, process, key := x.proxy, x.net, &x.process, x.key
 				net.Bound(time.Hour)
-				key := redistest.Key(t, "k")
-				require.NoError(t, net.Run(process.Inspect(key)).Err())
 				if way.own {
 					net.MarkShared()
 					net.direct.want()
@@ -52,7 +73,7 @@ func TestBatcher_GoesRoundAMuteConnection(t *testing.T) {
 				b := net.Batcher(process.Takes(), true)
 				answers := make(chan answer, 2*behind)
 				take := func(n int) Request {
-					return taking{&process, key + strconv.Itoa(n), uint64(n + 1), func(reply protocol.Answer, again bool, err error) {
+					return taking{process, key + strconv.Itoa(n), uint64(n + 1), func(reply protocol.Answer, again bool, err error) {
 						answers <- answer{protocol.ReadAcquire(reply).Granted(), again, err}
 					}}
 				}
@@ -75,10 +96,7 @@ func TestBatcher_GoesRoundAMuteConnection(t *testing.T) {
 				require.Empty(t, answers, "each is answered once")
 
 				proxy.Cut()
-				close(stopped)
-				net.Quit()
-				u.wg.Wait()
-				net.Unlisten()
+				x.end()
 				require.Empty(t, answers, "also when the mute connection has ended")
 			})
 		}
@@ -88,17 +106,8 @@ func TestBatcher_GoesRoundAMuteConnection(t *testing.T) {
 // Requests that are sent one after the other, since the server refuses their script, are not held up by a mute connection.
 func TestBatcher_SplitGoesRoundAMuteConnection(t *testing.T) {
 	t.Parallel()
-	server := redistest.Shared(t)
-	proxy := redistest.Proxy(t, server.Addr())
-	rc := redistest.NewClient(t, proxy.Addr(), func(o *rueidis.ClientOption) {
-		o.ConnWriteTimeout, o.PipelineMultiplex, o.ForceSingleClient = time.Hour, -1, true
-	})
-	u := &fake{changes: make(chan []string, 100), rechecks: make(chan struct{}, 100)}
-	process := protocol.NewProcess(protocol.NewUUID(protocol.ListensPlain), protocol.PublishPlain, time.Minute, 30*time.Second)
-	stopped := make(chan struct{})
-	net := New(Config{Client: rc, UUID: process.UUID, User: u, Stopped: stopped, OpTimeout: time.Hour})
-	key := redistest.Key(t, "k")
-	require.NoError(t, net.Run(process.Inspect(key)).Err())
+	x := newMuteTest(t)
+	server, proxy, net, process, key := redistest.Shared(t), x.proxy, x.net, &x.process, x.key
 	server.Do("SET", key+"1", "no lock")
 	type answer struct {
 		n              int
@@ -110,7 +119,7 @@ func TestBatcher_SplitGoesRoundAMuteConnection(t *testing.T) {
 	c := calls.Get().(*call)
 	c.q = &b.one
 	for n := range 3 {
-		c.some[n] = taking{&process, key + strconv.Itoa(n), uint64(n + 1), func(reply protocol.Answer, again bool, err error) {
+		c.some[n] = taking{process, key + strconv.Itoa(n), uint64(n + 1), func(reply protocol.Answer, again bool, err error) {
 			_, refused := rueidis.IsRedisErr(err)
 			answers <- answer{n, err == nil && protocol.ReadAcquire(reply).Granted(), again, refused}
 		}}
@@ -128,41 +137,27 @@ func TestBatcher_SplitGoesRoundAMuteConnection(t *testing.T) {
 	require.Equal(t, answer{n: 1, refused: true, again: true}, <-answers)
 	require.Equal(t, answer{n: 2, granted: true, again: true}, <-answers)
 	proxy.Cut()
-	close(stopped)
-	net.Quit()
-	u.wg.Wait()
-	net.Unlisten()
+	x.end()
 	require.Empty(t, answers, "each is answered once")
 }
 
 // A request that was sent three times, of which no answer came, fails once, when all connections have ended.
 func TestBatcher_AllConnectionsAreMute(t *testing.T) {
 	t.Parallel()
-	proxy := redistest.Proxy(t, redistest.Shared(t).Addr())
-	rc := redistest.NewClient(t, proxy.Addr(), func(o *rueidis.ClientOption) {
-		o.ConnWriteTimeout, o.PipelineMultiplex, o.ForceSingleClient = time.Hour, -1, true
-	})
-	u := &fake{changes: make(chan []string, 100), rechecks: make(chan struct{}, 100)}
-	process := protocol.NewProcess(protocol.NewUUID(protocol.ListensPlain), protocol.PublishPlain, time.Minute, 30*time.Second)
-	stopped := make(chan struct{})
-	net := New(Config{Client: rc, UUID: process.UUID, User: u, Stopped: stopped, OpTimeout: time.Hour})
-	key := redistest.Key(t, "k")
-	require.NoError(t, net.Run(process.Inspect(key)).Err())
+	x := newMuteTest(t)
+	proxy, net, process, key := x.proxy, x.net, &x.process, x.key
 	type failure struct {
 		again, unknown bool
 	}
 	failed := make(chan failure, 10)
 	lose := proxy.DropReply(redistest.Command("EVALSHA"), MostBeside, redistest.Mute)
-	net.Batcher(process.Takes(), true).Submit(taking{&process, key, 1, func(_ protocol.Answer, again bool, err error) {
+	net.Batcher(process.Takes(), true).Submit(taking{process, key, 1, func(_ protocol.Answer, again bool, err error) {
 		failed <- failure{again, Unknown(err)}
 	}}, false)
 	<-lose.Done()
 	require.Empty(t, failed)
 	proxy.Cut()
 	require.Equal(t, failure{again: true, unknown: true}, <-failed)
-	close(stopped)
-	net.Quit()
-	u.wg.Wait()
-	net.Unlisten()
+	x.end()
 	require.Empty(t, failed)
 }
