@@ -384,6 +384,12 @@ func exists(tb testing.TB, keys ...string) int64 {
 	return n
 }
 
+// freed waits until the shared server has none of the keys.
+func freed(tb testing.TB, keys ...string) {
+	tb.Helper()
+	until(tb, "the keys are gone", func() bool { return exists(tb, keys...) == 0 })
+}
+
 // After Unlock the lock is free, at once.
 func TestUnlock_TheLockIsFreeWhenItReturns(t *testing.T) {
 	t.Parallel()

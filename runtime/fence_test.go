@@ -376,7 +376,7 @@ func TestOwner_NoneOfItsWaitersEntersWithoutTheTokenItWants(t *testing.T) {
 			require.NoError(t, got.err)
 			require.ErrorIs(t, receive(t, fenced, "the one that wants a token").err, lockrt.ErrBadOption)
 			require.NoError(t, got.lease.Unlock(t.Context()))
-			require.Zero(t, exists(t, m.Key()))
+			freed(t, m.Key()) // a request of the one that was turned away may be under way: what it gets is given back
 		})
 	}
 }
