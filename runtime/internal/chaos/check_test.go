@@ -158,7 +158,7 @@ func (f *findings) attempt(a *attempt, r rules, h *history) {
 		f.losses++
 		at := min(a.told, a.unlock)
 		starved := f.pausedIn(at-int64(r.lease), at) > r.lease/20
-		if r.keeps && !starved && !(r.away && h.longest() > r.lease*11/20) { // the trust at its beginning, at least
+		if r.keeps && !starved && !(r.away && h.longest() > h.outlived(a, r.lease)) {
 			f.violate("process %d lost %q, which it should have kept", a.proc, a.key)
 		}
 		if r.spares && !starved && !slices.ContainsFunc(h.marks(broken), func(e event) bool { return e.Proc == a.proc }) {
@@ -337,7 +337,7 @@ func (f *findings) telling(all []*attempt, r rules, h *history) {
 			found = found || a.key == longKey
 			at := min(a.told, a.unlock)
 			switch starved := at != never && f.pausedIn(at-int64(r.lease), at) > r.lease/20; {
-			case r.holds && a.lost() && a.key == longKey && !starved && h.longest() <= r.lease*11/20: // the trust at its beginning, at least
+			case r.holds && a.lost() && a.key == longKey && !starved && h.longest() <= h.outlived(a, r.lease):
 				f.violate("fault %d: process %d lost %q, which it should have kept", i+1, a.proc, a.key)
 			case r.loses && !a.lost():
 				f.violate("fault %d: process %d was never told that it had lost %q", i+1, a.proc, a.key)

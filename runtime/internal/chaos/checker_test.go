@@ -155,6 +155,14 @@ func TestCheck(t *testing.T) {
 			tale: story().loses(1, 1, 1, 2, 19, 18, 0).at(10, broken, 0, 0).at(15, mended, 0, 0),
 		},
 		{
+			name: "lost in a fault that a lease does not outlive which was handed over just before", rules: rules{keeps: true, away: true, lease: 30 * time.Second},
+			tale: story().loses(1, 1, 1, 9_900, 11_800, 11_700, 0).at(10_000, broken, 0, 0).at(25_000, mended, 0, 0),
+		},
+		{
+			name: "lost in a fault that it outlives", rules: rules{keeps: true, away: true, lease: 30 * time.Second}, want: "process 1 lost \"long\"",
+			tale: story().loses(1, 1, 1, 9_000, 11_800, 11_700, 0).at(10_000, broken, 0, 0).at(25_000, mended, 0, 0),
+		},
+		{
 			name: "Unlock fails", rules: rules{keeps: true}, want: "Unlock \"long\" failed: no answer",
 			tale: story().at(1, called, 1, 1).at(2, granted, 1, 1).at(4, unlock, 1, 1, until(90)).at(6, unlocked, 1, 1, failing("no answer")),
 		},

@@ -83,7 +83,8 @@ was left behind: no goroutine, subscription, key, permit or place in a queue.
 
 Two losses are not held against a lease that should have been kept. The outage lasted longer than 11/20 of it: a lease is renewed
 each third of its length and trusted for nine tenths, so the trust at the beginning of an outage may be as short as 17/30, and the
-machine takes some of that. Or the machine did not let a process run for more than 1/20 of the lease before the loss.
+machine takes some of that. The same holds for the 2s of a lease that was handed over and not renewed yet. Or the machine did not
+let a process run for more than 1/20 of the lease before the loss.
 
 Semaphores and latches have no leases: what somebody holds who dies, or whom the server forgets, stays as it is, and nobody is
 told. They are left out where only that could be seen.

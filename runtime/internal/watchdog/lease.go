@@ -80,6 +80,9 @@ func Margin(ttl time.Duration) time.Duration {
 	return min(ttl/10, 3*time.Second)
 }
 
+// Interval is the time from one renewal of a lease to the next: a third of it.
+func Interval(ttl time.Duration) time.Duration { return ttl / 3 }
+
 // Until returns when the trust in the lease ends, by the monotonic clock.
 func (l *Lease) Until() time.Time { return l.trusted().Std() }
 
@@ -122,7 +125,7 @@ func (l *Lease) confirm(sent monotonic.Time, ttl time.Duration) {
 	if !sent.Before(l.sent) {
 		l.sent = sent
 		if !l.anew {
-			l.next = sent.Add(min(ttl, l.TTL) / 3)
+			l.next = sent.Add(Interval(min(ttl, l.TTL)))
 		}
 	}
 }
