@@ -24,6 +24,7 @@ import (
 	"github.com/anishathalye/porcupine"
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockgen/lockgen/internal/serverclock"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
@@ -51,7 +52,7 @@ type arena struct {
 	group   *redistest.SentinelGroup // if there is one
 	several []member                 // the servers of a RedLock
 	cluster *redistest.RedisCluster  // if it is one
-	clock   *clock                   // of the server, if the row is about it
+	clock   *serverclock.Clock       // of the server, if the row is about it
 	history *history
 
 	over    int64    // when the last fault was
@@ -100,8 +101,8 @@ func (a *arena) strike() *findings {
 	a.history, a.procs = newHistory(), map[int]*proc{}
 	options := a.row.server
 	if a.row.clocked {
-		a.clock = newClock(a.t)
-		options = append(options, redistest.WithEnv(a.clock.env()...))
+		a.clock = serverclock.New(a.t)
+		options = append(options, redistest.WithEnv(a.clock.Env()...))
 	}
 	a.raise(options)
 	for range a.processes() {

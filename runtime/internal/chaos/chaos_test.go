@@ -21,7 +21,7 @@ var (
 	every  = flag.Bool("every", false, "run every fault for every primitive, shortened")
 	times  = flag.Int("runs", 1, "run each fault so many times and keep the worst; more than once, it strikes once in each run")
 	beside = flag.Int("beside", 1, "with -full, how many faults run beside each other")
-	write  = flag.Bool("write", false, "write the rows of the table that were run to the document")
+	write  = flag.Bool("write", false, "write the rows of the table that were run to the document, and the list of faults")
 )
 
 func TestMain(m *testing.M) {

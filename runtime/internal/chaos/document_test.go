@@ -44,3 +44,29 @@ func TestTable(t *testing.T) {
 	}
 	require.Equal(t, string(text), compose(parts[""], parts), "there are parts that are about nothing")
 }
+
+// TestFaults_AreListed shows that testdata/faults.txt names each fault once, whatever it was tried with: other tests compare what they
+// try with it. With -write it is written.
+func TestFaults_AreListed(t *testing.T) {
+	t.Parallel()
+	var text strings.Builder
+	listed := map[string]bool{}
+	for _, r := range runs {
+		where := string(r.topology)
+		if r.part != "" {
+			where += ", " + r.part
+		}
+		if line := where + ": " + r.name + "\n"; !listed[line] {
+			listed[line] = true
+			text.WriteString(line)
+		}
+	}
+	list := filepath.Join("testdata", "faults.txt")
+	if *write {
+		require.NoError(t, os.MkdirAll(filepath.Dir(list), 0o755))
+		require.NoError(t, os.WriteFile(list, []byte(text.String()), 0o644))
+	}
+	kept, err := os.ReadFile(list)
+	require.NoError(t, err)
+	require.Equal(t, text.String(), string(kept), "go test ./runtime/internal/chaos -run TestFaults_AreListed -write writes it")
+}

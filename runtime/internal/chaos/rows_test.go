@@ -398,7 +398,7 @@ var rows = []row{
 		rules:   promises{loses: true, limits: map[figure]limit{double: within(100 * ms)}},
 		inject: func(a *arena) {
 			a.broken(nil, "")
-			a.forgets("", func() { a.clock.jump(a.t, 10*a.lease) })
+			a.forgets("", func() { a.clock.Jump(a.t, 10*a.lease) })
 			a.mended(nil)
 		},
 	},
@@ -409,7 +409,7 @@ var rows = []row{
 		rules:    promises{keeps: true},
 		inject: func(a *arena) {
 			a.broken(nil, "")
-			a.clock.jump(a.t, -10*a.lease)
+			a.clock.Jump(a.t, -10*a.lease)
 			a.pass(a.lease * 3 / 2)
 			a.mended(nil)
 		},
