@@ -109,7 +109,18 @@ func (w *worker) cycle(o order) (a answer, err error) {
 	return a, nil
 }
 
-// again repeats a cycle that contacts nobody, from one goroutine; none if it is nil.
+// oneKey returns a cycle that locks and unlocks one key.
+func (w *worker) oneKey(key string) func() error {
+	return func() error {
+		h, err := w.client.lock(key)
+		if err != nil {
+			return err
+		}
+		return h.unlock()
+	}
+}
+
+// again repeats a cycle from one goroutine; none if it is nil.
 func (w *worker) again(begin func() (cycle func() error, err error), length time.Duration) (a answer, err error) {
 	cycle, err := begin()
 	if err != nil || cycle == nil {
@@ -117,12 +128,13 @@ func (w *worker) again(begin func() (cycle func() error, err error), length time
 	}
 	before, start := use(false), time.Now()
 	for time.Since(start) < length {
-		for range 1000 { // the clock's own cost stays small
+		const some = 100 // the clock's own cost stays small
+		for range some {
 			if err := cycle(); err != nil {
 				return a, err
 			}
 		}
-		a.Number += 1000
+		a.Number += some
 	}
 	a.Took = time.Since(start)
 	a.Used = use(false).since(before)

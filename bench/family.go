@@ -143,7 +143,7 @@ func familyScenarios() []*scenario {
 		all = append(all, &scenario{
 			id: "S10", point: strconv.Itoa(g), title: fmt.Sprintf("Each primitive, goroutines: %d, keys that nobody else wants; in short: the FairMutex", g), of: fairMutex,
 			how: "lockgen is its Mutex. " + howEach + " " + howAlone, fit: func(lib library) bool {
-				return lib.us && !lib.observer && lib.name != mixed || lib.floor || lib.name == basic
+				return lib.us && !lib.observer && !lib.lingers && lib.name != mixed || lib.floor || lib.name == basic
 			},
 			run: cycles(party{goroutines: g}), columns: aloneColumns, headline: headline{metric: "rate", format: count, unit: "/s"},
 			goals: twoCommands,
@@ -153,7 +153,9 @@ func familyScenarios() []*scenario {
 		all = append(all, &scenario{
 			id: "S11", point: strconv.Itoa(g), title: fmt.Sprintf("Each primitive, %d goroutines of one process, one key; in short: the FairMutex", g), of: fairMutex, plain: true,
 			how: fmt.Sprintf("lockgen is its Mutex. Semaphores have %d permits, of which each takes one. Redisson's way is its plain mutex, written here: whoever waits listens, a release wakes one in each process, and whoever asks first has it; in ports to Go it wakes all. A FairMutex grants in the order of asking, to goroutines as to processes, and so asks Redis for each; those who stand in its queue one behind the other in one process then have the lock in a row.", permitsEach),
-			fit: func(lib library) bool { return lib.us && !lib.observer && lib.name != latch || lib.redisson },
+			fit: func(lib library) bool {
+				return lib.us && !lib.observer && !lib.lingers && lib.name != latch || lib.redisson
+			},
 			run: cycles(party{goroutines: g, shared: true}), columns: sharedColumns, headline: headline{metric: "rate", format: count, unit: "/s"},
 			goals: []goal{
 				{"at least as many acquisitions as Redisson's plain mutex in ports to Go", func(t *table) spread { return t.ratio(fairMutex, ports, "rate") }, 1, true, times},

@@ -45,6 +45,7 @@ type library struct {
 	floor    bool          // not a lock: it cannot wait
 	us       bool          // it is lockgen
 	family   bool          // it is another primitive than lockgen's Mutex
+	lingers  bool          // it is lockgen's Mutex with WithLinger
 	observer bool          // it is a client of lockgen that is observed
 	plain    bool          // it is no library but written here; it is compared where the scenario says so
 	redisson bool          // it locks as Redisson does
@@ -110,6 +111,7 @@ const (
 var libraries = append([]library{
 	{name: floor, floor: true, open: openFloor},
 	{name: lockgen, us: true, renews: true, reenters: true, quorum: true, open: openLockgen},
+	{name: lingering, us: true, lingers: true, open: openLingering},
 	{name: "redislock", asks: redislockAsks, open: openRedislock},
 	{name: "redsync/go-redis", direct: []string{"set"}, asks: redsyncAsks, quorum: true, open: openRedsyncGoRedis},
 	{name: "redsync/rueidis", direct: []string{"set"}, asks: redsyncAsks, quorum: true, open: openRedsyncRueidis},

@@ -46,10 +46,17 @@ func main() {
 	only := flag.String("only", "", "names of libraries with commas between; all if empty")
 	scenario := flag.String("scenario", "", "run only scenarios whose names begin with this: S2, or S2, 256")
 	out := flag.String("out", "", "the folder that gets RESULTS.md and the plots; if empty the report is printed")
-	readme := flag.Bool("readme", false, "bring the figures in the READMEs of the module above up to date with -out as well")
+	readme := flag.Bool("readme", false, "bring the figures in the READMEs and docs of the module above up to date with RESULTS.md: after the measurement with -out, or without one")
 	profile := flag.String("profile", "", "a folder for profiles of CPU and allocations, by process")
 	fleets := flag.Bool("fleet", false, "measure fleets of clients instead, and write FLEET.md")
 	flag.Parse()
+	if *readme && *out == "" {
+		if err := refreshPages("."); err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	err := atRest(*out, "/proc/loadavg")
@@ -73,7 +80,7 @@ func main() {
 		err = r.write(*out)
 	}
 	if err == nil && *readme {
-		err = refreshReadmes(*out)
+		err = refreshPages(*out)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -215,8 +222,8 @@ func choose(names string) ([]library, error) {
 		chosen = append(chosen, lib)
 	}
 	if slices.ContainsFunc(chosen, func(lib library) bool { return lib.name == lockgen }) {
-		chosen = append(chosen, slices.DeleteFunc(append(slices.Clone(family), observers...), func(lib library) bool {
-			return slices.ContainsFunc(chosen, func(c library) bool { return c.name == lib.name })
+		chosen = append(chosen, slices.DeleteFunc(slices.Clone(libraries), func(lib library) bool {
+			return !lib.us || slices.ContainsFunc(chosen, func(c library) bool { return c.name == lib.name })
 		})...)
 	}
 	return chosen, nil

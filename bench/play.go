@@ -200,6 +200,11 @@ func pause(ctx context.Context, d time.Duration) error {
 
 // reentering locks a key that is held under the context of its lease.
 func reentering(ctx context.Context, e *env, lib library) (metrics, error) {
+	return repeating(ctx, e, lib, order{Op: "reenter"})
+}
+
+// repeating has one process repeat a cycle, and counts the commands of all cycles.
+func repeating(ctx context.Context, e *env, lib library, o order) (metrics, error) {
 	p, err := startWorker(ctx, order{Library: lib.name, Addr: e.addr, Lease: kLease, Profile: e.profile})
 	if err != nil {
 		return nil, err
@@ -209,7 +214,8 @@ func reentering(ctx context.Context, e *env, lib library) (metrics, error) {
 	if err != nil {
 		return nil, err
 	}
-	a, err := p.do(order{Op: "reenter", Length: e.length})
+	o.Length = e.length
+	a, err := p.do(o)
 	if err != nil {
 		return nil, err
 	}

@@ -106,8 +106,10 @@ func beyond(t *table) spread {
 	return of(ours)
 }
 
-func anybody(lib library) bool  { return !lib.family && !lib.observer && !lib.redisson }
-func whoLocks(lib library) bool { return !lib.floor && !lib.family && !lib.observer && !lib.plain }
+func anybody(lib library) bool { return !lib.family && !lib.lingers && !lib.observer && !lib.redisson }
+func whoLocks(lib library) bool {
+	return !lib.floor && !lib.family && !lib.lingers && !lib.observer && !lib.plain
+}
 
 const (
 	kLease = 30 * time.Second // so that nothing expires or is renewed in a run

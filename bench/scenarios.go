@@ -40,7 +40,7 @@ func allScenarios() []*scenario {
 		id: "S1", title: "One goroutine, keys that nobody else wants", how: howAlone, fit: anybody,
 		run: cycles(party{goroutines: 1}), columns: aloneColumns, headline: headline{metric: "rate", format: count, unit: "/s"},
 		goals: []goal{
-			{"at least 1.0 of the floor's cycles", ofFloor("rate"), 1, true, hundredth},
+			{"at least 1.2 of the floor's cycles", ofFloor("rate"), 1.2, true, hundredth},
 			{"ahead of every other library", ofBest("rate"), 1, true, times},
 			{"p99 no worse than that of the best of them", func(t *table) spread {
 				return t.ratio(lockgen, t.best(headline{metric: "p99", lowest: true}), "p99")
@@ -49,11 +49,15 @@ func allScenarios() []*scenario {
 		},
 	}}
 	for _, g := range []int{16, 64, 256, 1024, 4096} {
+		least := map[int]float64{256: 1.5, 1024: 1.4}[g] // a crowd shares requests
+		if least == 0 {
+			least = 1
+		}
 		all = append(all, &scenario{
 			id: "S2", point: strconv.Itoa(g), title: fmt.Sprintf("%d goroutines, keys that nobody else wants", g), how: howAlone, fit: anybody,
 			run: cycles(party{goroutines: g}), columns: aloneColumns, headline: headline{metric: "rate", format: count, unit: "/s"},
 			goals: []goal{
-				{"at least 1.0 of the floor's cycles", ofFloor("rate"), 1, true, hundredth},
+				{"at least " + tenth(least) + " of the floor's cycles", ofFloor("rate"), least, true, hundredth},
 				{"ahead of every other library", ofBest("rate"), 1, true, times},
 				{"client and server together use at most 1.1 of the floor's CPU for a cycle", cpu, 1.1, false, hundredth},
 				{"nobody hangs", value("stuck"), 0, false, count},
@@ -61,21 +65,18 @@ func allScenarios() []*scenario {
 		})
 	}
 	for _, g := range []int{16, 100, 1000} {
-		s := &scenario{
+		all = append(all, &scenario{
 			id: "S3", point: strconv.Itoa(g), title: fmt.Sprintf("%d goroutines of one process, one key", g), fit: whoLocks,
 			how: "They do nothing while they hold it. Figures are for one acquisition; the waits include those that were still on at the end.",
 			run: cycles(party{goroutines: g, shared: true}), columns: sharedColumns, headline: headline{metric: "rate", format: count, unit: "/s"},
 			goals: []goal{
-				{"at least 25x the acquisitions of the best other library", ofBest("rate"), 25, true, times},
+				{"at least 50x the acquisitions of the best other library", ofBest("rate"), 50, true, times},
 				{"Jain's index of the goroutines at least 0.99", value("jain"), 0.99, true, thousandth},
 				{"nobody starves", value("never"), 0, false, count},
 				{"at most 0.05 commands for an acquisition", value("sent"), 0.05, false, small},
+				{"nobody waits longer than 20 ms", value("longest"), 20e6, false, duration},
 			},
-		}
-		if g == 1000 {
-			s.goals = append(s.goals, goal{"nobody waits longer than 50 ms", value("longest"), 50e6, false, duration})
-		}
-		all = append(all, s)
+		})
 	}
 	four := make([]party, 4)
 	for i := range four {
@@ -88,7 +89,7 @@ func allScenarios() []*scenario {
 			how: "As S3.",
 			run: cycles(four...), columns: both, headline: headline{metric: "rate", format: count, unit: "/s"},
 			goals: []goal{
-				{"at least 20x the acquisitions of the best other library", ofBest("rate"), 20, true, times},
+				{"at least 25x the acquisitions of the best other library", ofBest("rate"), 25, true, times},
 				{"Jain's index of the goroutines at least 0.99", value("jain"), 0.99, true, thousandth},
 				{"Jain's index of the processes at least 0.99", value("processes"), 0.99, true, thousandth},
 				{"nobody waits longer than 25 ms", value("longest"), 25e6, false, duration},
@@ -112,7 +113,7 @@ func allScenarios() []*scenario {
 			columns: []column{{"median, PINGs", "pings", hundredth}, {"p99, PINGs", "pings99", hundredth}, {"median, PINGs right after another", "pingsAgain", hundredth},
 				colP50, colP99, {"PING", "ping", duration}, {"PING right after another", "again", duration}},
 			goals: []goal{
-				{"median at most 2.5 PINGs", value("pings"), 2.5, false, hundredth},
+				{"median at most 2.4 PINGs", value("pings"), 2.4, false, hundredth},
 				{"p99 at most 8 PINGs", value("pings99"), 8, false, hundredth},
 			},
 		},
@@ -171,7 +172,7 @@ func allScenarios() []*scenario {
 				{"no command", value("sent"), 0.001, false, small},
 			},
 		})
-	for _, more := range []func() []*scenario{familyScenarios, observedScenarios, operatorScenarios} {
+	for _, more := range []func() []*scenario{familyScenarios, observedScenarios, operatorScenarios, lingerScenarios} {
 		all = append(all, more()...)
 	}
 	return all

@@ -26,7 +26,7 @@ type order struct {
 	Lease   time.Duration
 	Profile string // a folder for profiles, or empty
 
-	// cycle, reenter, hooks:
+	// cycle, reenter, one key, hooks:
 	Goroutines int
 	Shared     bool          // all lock one key
 	Many       int           // keys that are locked together; 0 as 1
@@ -34,8 +34,8 @@ type order struct {
 	Begin      time.Time     // the time when counting begins, after a warm-up
 	Length     time.Duration
 
-	// hold, wait, listen:
-	Keys   string // their prefix, or the latch
+	// hold, wait, listen, lock, one key:
+	Keys   string // their prefix, the latch, or the key
 	Number int
 
 	// served, cycle: how long to wait for the waiters
@@ -49,7 +49,7 @@ type order struct {
 type answer struct {
 	Err string // the order could not be carried out
 
-	// cycle, reenter, hooks:
+	// cycle, reenter, one key, hooks:
 	Counts  []float64 // of the acquisitions of each goroutine
 	Waits   []uint32  // a histogram
 	Longest time.Duration
@@ -58,10 +58,10 @@ type answer struct {
 	Failure string // the last of them
 	Used    usage
 
-	Took    time.Duration // hold, release: for all; cycle, reenter, hooks: the time of Used
+	Took    time.Duration // hold, release: for all; cycle, reenter, one key, hooks: the time of Used
 	Number  int           // trusted, served: the number
 	At      time.Time     // lock, unlock, release: when; served: the time of the last
-	Elapsed time.Duration // ping
+	Elapsed time.Duration // ping, lock
 }
 
 // usage is what a process has used so far.
@@ -145,6 +145,8 @@ func (w *worker) carryOut(o order) (a answer, err error) {
 		return w.cycle(o)
 	case "reenter":
 		return w.again(w.client.reenter, o.Length)
+	case "one key":
+		return w.again(func() (func() error, error) { return w.oneKey(o.Keys), nil }, o.Length)
 	case "hooks":
 		return w.again(func() (func() error, error) { return w.client.hooks, nil }, o.Length)
 	case "usage":
@@ -154,8 +156,9 @@ func (w *worker) carryOut(o order) (a answer, err error) {
 		}
 		return a, err
 	case "lock":
+		start := time.Now()
 		w.one, err = w.client.lock(o.Keys)
-		return answer{At: time.Now()}, err
+		return answer{At: time.Now(), Elapsed: time.Since(start)}, err
 	case "unlock":
 		a.At = time.Now() // the time before
 		return a, w.one.unlock()
