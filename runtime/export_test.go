@@ -120,5 +120,12 @@ func LooksForTraces(c *Client, key string) (asked, answered bool) {
 	return asked, answered
 }
 
+// OpenQuestions returns how many questions of the client to other processes are not answered.
+func OpenQuestions(c *Client) int {
+	c.questions.mu.Lock()
+	defer c.questions.mu.Unlock()
+	return len(c.questions.open)
+}
+
 // KnowsHolder reports whether a look for deadlocks of the client has found a holder of a key in another process.
 func KnowsHolder(c *Client, key string) bool { return c.deadlocks.holder(kindMutex, key) != nil }

@@ -169,10 +169,7 @@ func TestHolderTraces_HoldNobodyUp(t *testing.T) {
 	audible(t, server, mute)
 	proxy.Blackhole(redistest.Both)
 	got := lockLater(patient(t), waiter.c.Mutex("k"))
-	until(t, "it asks", func() bool {
-		asked, answered := lockrt.LooksForTraces(waiter.c, "k")
-		return asked && !answered
-	})
+	until(t, "it asks the holder", func() bool { return lockrt.OpenQuestions(waiter.c) == 1 })
 	forced(t, waiter.c.Mutex("k"))
 	lease := gotten(t, got, "what was taken by force")
 	require.Empty(t, receive(t, waiter.ends, "the end of the call").HolderTraces)
