@@ -106,7 +106,7 @@ func (g *grant) end(l *Lease) (*releaseOp, error) {
 		return nil, g.lost
 	}
 	next := r.head()
-	if r.canPass(g, next) && !errors.Is(l.ended(), ErrLost) {
+	if next != nil && r.canPass(g, next) && !errors.Is(l.ended(), ErrLost) {
 		g.passed++
 		r.c.counts.local.Add(1)
 		next.lease.came = fromHere
@@ -240,7 +240,7 @@ const localPassLimit = 10 * time.Millisecond
 
 // canPass reports whether w can have the grant as it is, in its turn.
 func (r *resource) canPass(g *grant, w *waiter) bool {
-	if w == nil || !r.c.canPass(&g.guard, g.terms, w.terms, g.ticket.rare().tokens) {
+	if !r.c.canPass(&g.guard, g.terms, w.terms, g.ticket.rare().tokens) {
 		return false
 	}
 	if g.ticket.java > 0 {

@@ -64,8 +64,8 @@ func (m *Mutex) force(ctx context.Context, owners ...string) (bool, error) {
 // lock is the common part of all ways to lock.
 func (m *Mutex) lock(ctx context.Context, op string, opts []LockOption) (*Lease, error) {
 	m, ctx = orZero(m), present(ctx)
-	if len(opts) == 0 && len(m.opts) == 0 {
-		if l := m.again(ctx); l != nil {
+	if x, ok := ctx.(*leaseContext); ok && len(opts) == 0 && len(m.opts) == 0 {
+		if l := m.again(x); l != nil {
 			return l, nil
 		}
 	}
@@ -77,12 +77,11 @@ func (m *Mutex) lock(ctx context.Context, op string, opts []LockOption) (*Lease,
 
 // again enters again if ctx is the context of a lease of this very key, nothing has ended and there is no hook: the
 // short way to what approach does for every context under a lease. Else it returns nil.
-func (m *Mutex) again(ctx context.Context) *Lease {
-	x, ok := ctx.(*leaseContext)
-	if !ok || x.lease == nil || x.composite != nil || x.client != m.c || x.key != m.key || m.c.observed {
+func (m *Mutex) again(ctx *leaseContext) *Lease {
+	if ctx.lease == nil || ctx.composite != nil || ctx.client != m.c || ctx.key != m.key || m.c.observed {
 		return nil
 	}
-	outer, at := x.lease, monotonic.Now()
+	outer, at := ctx.lease, monotonic.Now()
 	if !outer.guard.TrustedAt(at) || outer.parent.Err() != nil {
 		return nil
 	}

@@ -153,10 +153,13 @@ func (op *releaseOp) run(once func() (protocol.Outcome, error)) {
 	})
 }
 
-// Answered handles the answer to a request for the release of a ticket of any kind.
+// Answered handles the answer to a request for the release of a ticket of any kind. At the end it continues the queue, and
+// reports the outcome to the caller that waits for it. The ticket is withdrawn if need be, and if a request of it whose
+// reply was lost may still be on its way.
 func (op *releaseOp) Answered(sent time.Time, reply protocol.Answer, again bool, err error) {
 	op.tried, op.twice = op.tried || again, op.twice || again
-	plain, done := op.plain, released{protocol.ReadRelease(reply), sent}
+	done, withdraw := released{protocol.ReadRelease(reply), sent}, false
+	plain := op.plain
 	op.plain = false // for the next request
 	switch {
 	case err == nil && plain && done.Outcome == protocol.Contended:
@@ -166,35 +169,18 @@ func (op *releaseOp) Answered(sent time.Time, reply protocol.Answer, again bool,
 		if done.Outcome == protocol.NotOurs && !op.tried { // otherwise by the request whose reply was lost
 			err = lost(watchdog.ErrRefused)
 		}
-		op.finish(done, err, false)
-		return
 	case !passing(err):
-		op.finish(released{protocol.Released{Outcome: protocol.NotOurs}, sent}, refused(err), op.tried || op.placed)
+		done.Released = protocol.Released{Outcome: protocol.NotOurs}
+		err, withdraw = refused(err), op.tried || op.placed
+	case op.sendAgain(err):
 		return
+	default:
+		done.Released, withdraw = protocol.Released{Outcome: protocol.NotOurs}, true
 	}
-	if op.r != nil {
-		op.on.mu.Lock()
-		op.r.answers.fails(err)
-		op.on.mu.Unlock()
-	}
-	op.tried = op.tried || transport.Unknown(err)
-	pause := op.down.pause(op.on.c.opts.Retry, err)
-	if now().Add(pause).After(op.limit) {
-		op.finish(released{protocol.Released{Outcome: protocol.NotOurs}, sent}, err, true)
-		return
-	}
-	op.on.c.spawn(func() {
-		<-time.After(pause)
-		op.by.sendRelease(op)
-	})
-}
 
-// finish continues the queue and reports the outcome to the caller that waits for it. The ticket is withdrawn if need
-// be, and if a request of it whose reply was lost may still be on its way.
-func (op *releaseOp) finish(done released, err error, withdraw bool) {
 	on, c := op.on, op.on.c
 	c.disconnect(op.core.n)
-	op.on.mu.Lock()
+	on.mu.Lock()
 	if withdraw || op.core.outcomeUnknown {
 		op.by.giveUp(op)
 	}
@@ -202,7 +188,7 @@ func (op *releaseOp) finish(done released, err error, withdraw bool) {
 		op.core.to(ticketDone)
 	}
 	op.by.proceed(op, done, err)
-	op.on.mu.Unlock()
+	on.mu.Unlock()
 	switch {
 	case op.of == nil:
 		op.recycle()
@@ -213,6 +199,25 @@ func (op *releaseOp) finish(done released, err error, withdraw bool) {
 		op.done <- err // not sooner: the caller of Unlock finds the resource ready
 	}
 	on.quit()
+}
+
+// sendAgain has the release sent again, some time after it failed with err, and reports false if that would be too late.
+func (op *releaseOp) sendAgain(err error) bool {
+	if op.r != nil {
+		op.on.mu.Lock()
+		op.r.answers.fails(err)
+		op.on.mu.Unlock()
+	}
+	op.tried = op.tried || transport.Unknown(err)
+	pause := op.down.pause(op.on.c.opts.Retry, err)
+	if now().Add(pause).After(op.limit) {
+		return false
+	}
+	op.on.c.spawn(func() {
+		<-time.After(pause)
+		op.by.sendRelease(op)
+	})
+	return true
 }
 
 func (r *resource) sendRelease(op *releaseOp) { r.c.releases.Submit(op, false) }

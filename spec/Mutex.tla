@@ -286,7 +286,7 @@ Settled(m, p) ==
 (* A ticket that is given back, or withdrawn.                              *)
 
 (* The process releases the owner until the server answers. Code:          *)
-(* resource.free, releaseOp.finish, withdrawals.send, release.lua,         *)
+(* resource.free, releaseOp.Answered, withdrawals.send, release.lua,       *)
 (* free.lua.                                                               *)
 GiveBack(g) == /\ Room /\ ~\E m \in net : m.o = g.o /\ m.kind \in {"release", "released"}
                /\ UNCHANGED <<srv, proc, gone, copy, lost, fell, left>>

@@ -145,7 +145,9 @@ func (q *slotQueue) begin(n int) (start, alone bool) {
 	return start, alone
 }
 
-// start sends the queue, if that is to be, on this goroutine or another one.
+// start sends the queue, if that is to be, on another goroutine, or for a caller that may be blocked on this one: as much as one
+// script handles, over a connection that the caller has to itself, or else the shared one. Another goroutine goes on if an answer is
+// late, or if there is more to send.
 func (q *slotQueue) start(start, inline bool) {
 	if !start {
 		return
@@ -153,8 +155,16 @@ func (q *slotQueue) start(start, inline bool) {
 	net := q.b.net
 	if inline && !q.b.confirmed() { // else it may take longer
 		if own, ok := net.alone(); ok {
-			q.sendAlone(own)
-			return
+			c := q.call()
+			if c.n > 0 && c.runAlone(own) {
+				return
+			}
+			if c.n == 0 && own != nil {
+				net.direct.give(own)
+			}
+			if !q.ends(c) {
+				return
+			}
 		}
 	}
 	net.cfg.User.Go(q.flush)
@@ -170,21 +180,6 @@ func (q *slotQueue) send() {
 		if c.n > 0 && c.run() || !q.ends(c) {
 			return
 		}
-	}
-}
-
-// sendAlone sends the queue, as much as one script handles, for a caller that has own to itself, or the shared connection if that is
-// nil. Another goroutine goes on if an answer is late, or if there is more to send.
-func (q *slotQueue) sendAlone(own *exclusive) {
-	c := q.call()
-	if c.n > 0 && c.runAlone(own) {
-		return
-	}
-	if c.n == 0 && own != nil {
-		q.b.net.direct.give(own)
-	}
-	if q.ends(c) {
-		q.b.net.cfg.User.Go(q.flush)
 	}
 }
 
@@ -267,7 +262,7 @@ func (c *call) run() (left bool) {
 	return false
 }
 
-// runAlone sends the script for a lone caller, see [slotQueue.sendAlone], and reports whether another goroutine goes on with the call.
+// runAlone sends the script for a lone caller, see [slotQueue.start], and reports whether another goroutine goes on with the call.
 // A connection that has no answer in time is given up: there is no other way to interrupt the caller.
 func (c *call) runAlone(own *exclusive) (left bool) {
 	net, cmd := c.q.b.net, c.command()
