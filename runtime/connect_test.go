@@ -166,7 +166,7 @@ func TestTLS_Refusals(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			_, err := lockrt.Open(t.Context(), tt.scheme+"://"+host, lockrt.Options{TLS: tt.config})
+			_, err := lockrt.Open(t.Context(), tt.scheme+"://"+host, lockrt.Options{TLS: tt.config, OpTimeout: patience}) // a third of it is for the handshake
 			require.ErrorContains(t, err, tt.want)
 		})
 	}

@@ -448,6 +448,9 @@ func TestRenew_HasEachLockTracked(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, []int64{1, 1, 1}, said)
 	}
+	for len(changed) > 0 { // servers before 7.0.5 report what the first run renewed, before the reply to the second one
+		require.Contains(t, []string{renewed.key, renewedToo.key}, <-changed)
+	}
 	for _, key := range keys {
 		require.NoError(t, server.Do("DEL", key).Error())
 		select {
