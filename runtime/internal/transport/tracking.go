@@ -25,8 +25,9 @@ import (
 // Without the connection, because it broke, is mute or the server refuses to report, no lease is lost: leases are renewed over the
 // shared one, and a change is noticed then.
 type tracker struct {
-	net  *Transport
-	loop sync.WaitGroup
+	net    *Transport
+	loop   sync.WaitGroup
+	perKey atomic.Bool // the server remembers of a script the keys that it reads, and no others
 
 	mu      sync.Mutex // guards the rest
 	adopted *watched   // the present connection; nil while there is none
@@ -273,6 +274,10 @@ func (t *tracker) track(conn rueidis.DedicatedClient) error {
 	if version, err := proto.AsInt64(); err != nil || version < 3 {
 		return noTracking{errNoPush}
 	}
+	server, version := hello["server"], hello["version"]
+	is, _ := server.ToString()
+	of, _ := version.ToString()
+	t.perKey.Store(remembersReads(is, of))
 	for _, reply := range conn.DoMulti(context.Background(),
 		conn.B().ClientTracking().Off().Build(), // the user's client may cache, and so track in another way
 		conn.B().ClientTracking().On().Optout().Noloop().Build()) {

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -197,6 +198,7 @@ func TestRenew(t *testing.T) {
 			net.Listen("a channel", func(hub.Event) {})
 			<-u.rechecks // the server reports changes from now on, for read keys
 			require.True(t, net.TracksChanges())
+			require.Equal(t, readsOnly(t, server), net.RenewBatch() == 256)
 			require.NoError(t, renew()[0])
 			require.NoError(t, server.Do("DEL", "ours").Error())
 			for keys := range u.changes {
@@ -215,6 +217,47 @@ func TestRenew(t *testing.T) {
 }
 
 // A grant that too few replicas have confirmed is an error, and a refusal is not.
+// readsOnly reports whether a server remembers of a script the keys that it reads, and no others.
+func readsOnly(t *testing.T, server *redistest.RedisServer) bool {
+	t.Helper()
+	rc, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true})
+	require.NoError(t, err)
+	defer rc.Close()
+	conn, release := rc.Dedicate()
+	defer release()
+	conn.SetOnInvalidations(func([]rueidis.RedisMessage) {})
+	for _, reply := range conn.DoMulti(t.Context(), conn.B().ClientTracking().On().Build(),
+		conn.B().Eval().Script("return redis.call('exists', KEYS[1])").Numkeys(2).Key("reads", "does not read").Build()) {
+		require.NoError(t, reply.Error())
+	}
+	stats, err := server.Do("INFO", "stats").ToString()
+	require.NoError(t, err)
+	if strings.Contains(stats, "tracking_total_keys:1\r\n") {
+		return true
+	}
+	require.Contains(t, stats, "tracking_total_keys:2\r\n")
+	return false
+}
+
+func TestRemembersReads(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		server, version string
+		want            bool
+	}{
+		"Redis 6":         {"redis", "6.2.5", false},
+		"Redis 7.0":       {"redis", "7.0.15", false},
+		"Redis 7.2":       {"redis", "7.2.0", true},
+		"Redis 8":         {"redis", "8.2.3", true},
+		"Redis 10":        {"redis", "10.0.0", true},
+		"Valkey":          {"valkey", "9.1.2", true},
+		"another program": {"x", "unstable", false},
+		"no answer":       {"", "", false},
+	} {
+		require.Equal(t, test.want, remembersReads(test.server, test.version), name)
+	}
+}
+
 func TestRunGrant(t *testing.T) {
 	t.Parallel()
 	net, p, _ := start(t, nil, Config{Replicas: 1})

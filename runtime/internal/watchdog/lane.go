@@ -130,10 +130,11 @@ func (w *Watchdog) start(id laneID, ln *lane) {
 		delete(w.lanes, id)
 		return
 	}
-	if len(ln.queue) > w.batch { // earliest end of trust first
+	batch := w.batch()
+	if len(ln.queue) > batch { // earliest end of trust first
 		slices.SortStableFunc(ln.queue, func(a, b request) int { return int(a.lease.trusted().Sub(b.lease.trusted())) })
 	}
-	for n := len(ln.queue); n > 0 && ln.sending < atOnce+ln.hung && !w.closed; n -= w.batch {
+	for n := len(ln.queue); n > 0 && ln.sending < atOnce+ln.hung && !w.closed; n -= batch {
 		ln.sending++
 		w.requests.Go(func() { w.send(ln) })
 	}
@@ -166,7 +167,7 @@ func (w *Watchdog) send(ln *lane) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for {
-		batch := ln.take(w.batch)
+		batch := ln.take(w.batch())
 		if len(batch) == 0 {
 			ln.sending--
 			return

@@ -225,3 +225,27 @@ func TestWatchdog_WhatEndsInTheQueueIsNotSent(t *testing.T) {
 		require.Len(t, asked, atOnce, "those that were under way")
 	})
 }
+
+// The number of leases of one call may change.
+func TestWatchdog_BatchesChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var most, largest atomic.Int32
+		w := New(func(leases []*Lease, _ []time.Duration) []error {
+			largest.Store(max(largest.Load(), int32(len(leases))))
+			return make([]error, len(leases))
+		}, 1, nil)
+		defer w.Close()
+		w.Batches(func() int { return int(most.Load()) })
+		for i := range 100 {
+			l, _ := lease(strconv.Itoa(i), 30*time.Second, true)
+			w.Start(l, time.Now(), l.TTL)
+		}
+		for _, n := range []int32{10, 40, 7} {
+			most.Store(n)
+			largest.Store(0)
+			advance(11 * time.Second)
+			synctest.Wait()
+			require.Equal(t, n, largest.Load())
+		}
+	})
+}

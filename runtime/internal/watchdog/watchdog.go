@@ -69,7 +69,7 @@ type Watchdog struct {
 	renew    Renewer
 	observe  func(l *Lease, err error)
 	traced   Tracer
-	batch    int
+	batch    func() int
 	group    func(l *Lease) uint16
 	poke     chan struct{} // one token: the earliest deadline may have changed
 	closing  chan struct{}
@@ -91,7 +91,7 @@ func New(renew Renewer, batch int, observe func(l *Lease, err error)) *Watchdog 
 	return &Watchdog{
 		renew:   renew,
 		observe: observe,
-		batch:   batch,
+		batch:   func() int { return batch },
 		group:   func(*Lease) uint16 { return 0 },
 		poke:    make(chan struct{}, 1),
 		closing: make(chan struct{}),
@@ -102,6 +102,10 @@ func New(renew Renewer, batch int, observe func(l *Lease, err error)) *Watchdog 
 // Group has leases of different groups, as of different servers, never renewed by one call, and none wait for those of
 // another. It is called before the first Start. Its result for a lease may change.
 func (w *Watchdog) Group(group func(l *Lease) uint16) { w.group = group }
+
+// Batches has most say how many leases one call of renew has at most, before each call. It is called before the first Start. most
+// does not block.
+func (w *Watchdog) Batches(most func() int) { w.batch = most }
 
 // A Tracer is called before a request about a lease, and when its renewal is confirmed: then with the time when the key
 // may end. It is called under locks and must not block.
