@@ -228,7 +228,7 @@ func (c *call) recycle() {
 	clear(c.some[:c.n])
 	clear(c.keys)
 	clear(c.args)
-	c.q, c.n, c.sent, c.resent = nil, 0, time.Time{}, false
+	c.q, c.n, c.sent, c.resent, c.until = nil, 0, time.Time{}, false, deadline{}
 	calls.Put(c)
 }
 
@@ -266,12 +266,12 @@ func (c *call) run() (left bool) {
 // A connection that has no answer in time is given up: there is no other way to interrupt the caller.
 func (c *call) runAlone(own *exclusive) (left bool) {
 	net, cmd := c.q.b.net, c.command()
-	c.until = deadline(c.sent.Add(net.Patience()))
+	c.until = deadline{at: c.sent.Add(net.Patience())}
 	var result rueidis.RedisResult
 	if own != nil {
 		result = net.direct.run(&c.until, own, cmd)
-	} else {
-		result = net.runShared(&c.until, cmd)
+	} else if result = net.runShared(&c.until, cmd); c.until.stop() {
+		net.pipelined.Store(true) // by rueidis: it is not for lone callers any more
 	}
 	switch {
 	case errors.Is(result.NonRedisError(), ErrNoAnswer), errors.Is(result.NonRedisError(), os.ErrDeadlineExceeded):

@@ -54,7 +54,10 @@ func (t *Transport) RunBeside(cmd protocol.Command) Reply {
 	if reply, ok := t.second.run(cmd); ok {
 		return Reply{reply}
 	}
-	return t.Run(cmd)
+	if own := t.direct.take(); own != nil {
+		return Reply{t.direct.run(context.Background(), own, cmd)}
+	}
+	return Reply{t.runShared(context.Background(), cmd)}
 }
 
 // beside sends a command over the tracked connection, once, if there is one and it answers.

@@ -102,7 +102,8 @@ func (d *direct) drop() {
 	}
 }
 
-// run sends a command over own, which fails at the deadline of ctx, and returns own if it is well.
+// run sends a command over own, which fails at the deadline of ctx, and returns own if it is well. Pipelined, it is of no use to a
+// lone caller.
 func (d *direct) run(ctx context.Context, own *exclusive, cmd protocol.Command) rueidis.RedisResult {
 	if d.net.crowded() {
 		d.meet()
@@ -110,9 +111,14 @@ func (d *direct) run(ctx context.Context, own *exclusive, cmd protocol.Command) 
 	defer d.net.sending.Add(-1)
 	own.uses.Add(1)
 	reply := d.net.broken(d.net.runOn(ctx, own.conn, cmd))
-	if reply.NonRedisError() == nil {
+	until, timed := ctx.(*deadline)
+	switch {
+	case timed && until.stop():
+		d.net.cfg.User.Go(own.conn.Close) // which waits for a mute server
+		d.made.Store(false)
+	case reply.NonRedisError() == nil:
 		d.give(own)
-	} else {
+	default:
 		own.conn.Close()
 		d.made.Store(false)
 	}
@@ -159,13 +165,13 @@ func (d *direct) make() {
 // alone returns the connection over which a caller that cannot be cancelled sends on its own goroutine. A request there is
 // likely to be answered at once, since the server has answered a moment ago, and if not, to fail within OpTimeout: an
 // exclusive connection has a deadline for each request, a shared one takes longer to be found mute. No connection is the
-// shared one.
+// shared one, unless that has a request whose answer is late.
 func (t *Transport) alone() (own *exclusive, ok bool) {
 	if !t.Prompt() {
 		return nil, false
 	}
 	if !t.pipelined.Load() {
-		return nil, true
+		return nil, !t.lateness.anywhere.Load()
 	}
 	if own = t.direct.take(); own == nil {
 		t.direct.want()

@@ -3,6 +3,7 @@ package transport
 import (
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -60,16 +61,19 @@ type successor interface {
 // goroutine has gone on in place of the caller, which ends, and by gets the answer there.
 func (t *Transport) runOrLeave(cmd protocol.Command, by successor) (reply Reply, left bool) {
 	l, x := &t.lateness, t.timely(cmd)
-	x.by = by
+	x.by, x.way = by, t.way(cmd)
 	l.add(x)
-	reply = t.Run(cmd)
+	reply = Reply{t.runBy(x.way, cmd)}
 	l.mu.Lock()
 	if left = x.sent > 1; !left {
 		l.remove(x)
 	}
 	l.mu.Unlock()
 	if left {
-		t.stuck.Add(-1)
+		l.answered(x)
+		if !x.way.beside {
+			t.stuck.Add(-1)
+		}
 		x.replies <- timelyReply{Reply: reply, first: true}
 		t.cfg.User.Return()
 		return Reply{}, true
@@ -86,6 +90,7 @@ type timely struct {
 	by    successor // of the goroutine that has sent it first; nil if that one waits for the other answers, too, with the same command
 	waits bool      // that one waits all the same
 	round bool      // it is a round, and says so when it is sent again
+	way   way       // of the first command, unless there is a first
 
 	replies chan timelyReply // has room for all
 	begin   func()           // sends the command for the first time
@@ -94,6 +99,8 @@ type timely struct {
 	sent int            // times
 	at   monotonic.Time // of the last one
 	i    int            // its place among those that are under way
+	over bool           // the first command is answered, or has failed
+	on   *string        // the server whose shared connection has not answered that for too long, or nil
 }
 
 type timelyReply struct {
@@ -106,11 +113,14 @@ type timelyReply struct {
 var timelies = sync.Pool{New: func() any {
 	x := &timely{replies: make(chan timelyReply, 2*MostBeside)}
 	x.begin = func() {
-		how := x.first
-		if how == nil {
-			how = x.net.Run
+		var reply Reply
+		if x.first != nil {
+			reply = x.first(x.cmd)
+		} else {
+			reply = Reply{x.net.runBy(x.way, x.cmd)}
 		}
-		x.replies <- timelyReply{Reply: how(x.cmd), first: true}
+		x.net.lateness.answered(x)
+		x.replies <- timelyReply{Reply: reply, first: true}
 	}
 	return x
 }}
@@ -129,6 +139,9 @@ func (x *timely) recycle() {
 
 // run sends the command, and returns the answer.
 func (x *timely) run() (reply Reply, again bool) {
+	if x.first == nil {
+		x.way = x.net.way(x.cmd)
+	}
 	x.net.lateness.add(x)
 	x.net.cfg.User.Aside(x.begin)
 	return x.await()
@@ -216,6 +229,9 @@ type lateness struct {
 	all   []*timely
 	timer *time.Timer
 	looks bool // the timer is set
+
+	mute     map[string]int // by servers: requests without an answer for too long over the shared connection
+	anywhere atomic.Bool    // there is one
 }
 
 // lookLate is how often what is under way is looked at: one timer for all costs less than one for each.
@@ -246,6 +262,57 @@ func (l *lateness) remove(x *timely) {
 	l.all = l.all[:last]
 }
 
+// server returns the name of the server that a command goes to, as far as is known: none, if there is one.
+func (t *Transport) server(cmd protocol.Command) string {
+	if t.cluster == nil {
+		return ""
+	}
+	return t.cluster.nodeOf(cmd.Keys[0])
+}
+
+// overdue reports whether the shared connection to the server of a command has a request whose answer is late. Its answers come in
+// order, so that of the command would come later.
+func (t *Transport) overdue(cmd protocol.Command) bool {
+	l := &t.lateness
+	if !l.anywhere.Load() {
+		return false
+	}
+	server := t.server(cmd)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.mute[server] > 0
+}
+
+// avoid has what comes later not wait behind the first command of x, whose answer is late, if that went over a shared connection.
+// The caller holds l.mu.
+func (l *lateness) avoid(x *timely) {
+	if x.over || x.first != nil || x.way != (way{}) {
+		return
+	}
+	if l.mute == nil {
+		l.mute = map[string]int{}
+	}
+	server := x.net.server(x.cmd)
+	l.mute[server]++
+	x.on = &server
+	l.anywhere.Store(true)
+}
+
+// answered ends avoid: the first command of x is answered, or has failed.
+func (l *lateness) answered(x *timely) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	x.over = true
+	if x.on == nil {
+		return
+	}
+	if l.mute[*x.on]--; l.mute[*x.on] == 0 {
+		delete(l.mute, *x.on)
+		l.anywhere.Store(len(l.mute) > 0)
+	}
+	x.on = nil
+}
+
 // sendLate sends again what is late, or has it sent by the successor of the goroutine that has sent it first.
 func (t *Transport) sendLate() {
 	l := &t.lateness
@@ -260,6 +327,9 @@ func (t *Transport) sendLate() {
 			continue
 		}
 		x.sent, x.at = x.sent+1, monotonic.Now()
+		if x.sent == 2 {
+			l.avoid(x)
+		}
 		switch {
 		case x.by == nil:
 			late = append(late, x)
@@ -274,7 +344,9 @@ func (t *Transport) sendLate() {
 		x.send(x.cmd, t.RunBeside)
 	}
 	for _, x := range left {
-		t.stuck.Add(1)
+		if !x.way.beside {
+			t.stuck.Add(1)
+		}
 		t.cfg.User.Go(x.succeed)
 		t.cfg.User.Leave()
 	}

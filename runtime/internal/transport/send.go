@@ -18,19 +18,67 @@ type sender interface {
 	DoMulti(ctx context.Context, multi ...rueidis.Completed) []rueidis.RedisResult
 }
 
-// A deadline is a context that says when it ends, and does not end by itself. A connection that one caller has fails at that time. Its
-// cost is that of the connection's own deadline, while a context that can be cancelled costs a third of the speed.
-type deadline time.Time
+// A deadline is a context that ends at a time. A connection that one caller has fails at that time, and asks for no more than the
+// time. Its cost is that of the connection's own deadline, while a context that can be cancelled costs a third of the speed. Only a
+// connection that rueidis has pipelined by itself, since it asked over it whether it is well, waits until the context is done.
+type deadline struct {
+	at    time.Time
+	done  chan struct{} // nil until the connection waits for it
+	timer *time.Timer
+}
 
-func (d *deadline) Deadline() (at time.Time, ok bool) { return time.Time(*d), true }
-func (*deadline) Done() <-chan struct{}               { return nil }
-func (*deadline) Err() error                          { return nil }
+func (d *deadline) Deadline() (at time.Time, ok bool) { return d.at, true }
 func (*deadline) Value(any) any                       { return nil }
 
-// run sends a command over the direct connection if that is idle, else over the shared one.
-func (t *Transport) run(cmd protocol.Command) rueidis.RedisResult {
-	if own := t.direct.take(); own != nil {
-		return t.direct.run(context.Background(), own, cmd)
+// Done is called by the goroutine that waits.
+func (d *deadline) Done() <-chan struct{} {
+	if d.done == nil {
+		done := make(chan struct{})
+		d.done, d.timer = done, time.AfterFunc(time.Until(d.at), func() { close(done) })
+	}
+	return d.done
+}
+
+func (d *deadline) Err() error {
+	select {
+	case <-d.done:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
+}
+
+// stop ends the use of the context, and reports whether the connection is pipelined.
+func (d *deadline) stop() (pipelined bool) {
+	if d.timer == nil {
+		return false
+	}
+	d.timer.Stop()
+	return true
+}
+
+// A way is a connection that a command is sent over: the direct one of the caller, or the shared one, or another one beside that.
+type way struct {
+	own    *exclusive
+	beside bool
+}
+
+// way returns the way of a command: over the direct connection if that is idle, else over the shared one unless that has a request
+// whose answer is late.
+func (t *Transport) way(cmd protocol.Command) way {
+	own := t.direct.take()
+	return way{own: own, beside: own == nil && t.overdue(cmd)}
+}
+
+// run sends a command over its way.
+func (t *Transport) run(cmd protocol.Command) rueidis.RedisResult { return t.runBy(t.way(cmd), cmd) }
+
+func (t *Transport) runBy(w way, cmd protocol.Command) rueidis.RedisResult {
+	switch {
+	case w.own != nil:
+		return t.direct.run(context.Background(), w.own, cmd)
+	case w.beside:
+		return t.RunBeside(cmd).result
 	}
 	return t.runShared(context.Background(), cmd)
 }
