@@ -22,6 +22,10 @@ import (
 // watchdog time, so that what only happens by expiry fails.
 const patience = 20 * time.Second
 
+// unhurried is the time in which Redis answers, for clients of tests that do not set it: a busy machine may stand still for
+// longer than the default.
+const unhurried = patience / 2
+
 // unwatched are options of clients whose requests are counted: none of them looks at what is held for long.
 var unwatched = lockrt.Options{Tracking: lockrt.TrackingOff}
 
@@ -33,6 +37,9 @@ func newClient(tb testing.TB, opts lockrt.Options) *lockrt.Client {
 
 func clientOf(tb testing.TB, url string, opts lockrt.Options) *lockrt.Client {
 	tb.Helper()
+	if opts.OpTimeout == 0 {
+		opts.OpTimeout = unhurried
+	}
 	c, err := lockrt.Open(tb.Context(), url, opts)
 	for start := time.Now(); timedOut(err) && time.Since(start) < patience; { // on a machine that stands still
 		c, err = lockrt.Open(tb.Context(), url, opts)

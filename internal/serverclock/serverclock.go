@@ -9,8 +9,6 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
-
-	"github.com/stretchr/testify/require"
 )
 
 // source is that of a library that a server loads before the others. Its name does not end in .c, which the go command would compile.
@@ -31,11 +29,13 @@ func New(t *testing.T) *Clock {
 	dir := t.TempDir()
 	c := &Clock{library: filepath.Join(dir, "clock.so")}
 	text := filepath.Join(dir, "clock.c")
-	require.NoError(t, os.WriteFile(text, source, 0o600))
+	succeeded(t, os.WriteFile(text, source, 0o600))
 	out, err := exec.Command("cc", "-shared", "-fPIC", "-O1", "-o", c.library, text).CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	if err != nil {
+		t.Fatalf("cc: %v: %s", err, out)
+	}
 	c.offset, err = os.Create(filepath.Join(dir, "offset"))
-	require.NoError(t, err)
+	succeeded(t, err)
 	t.Cleanup(func() { _ = c.offset.Close() })
 	c.Jump(t, 0) // the file has its size from now on
 	return c
@@ -51,5 +51,12 @@ func (c *Clock) Jump(t *testing.T, d time.Duration) {
 	t.Helper()
 	c.ahead += d
 	_, err := c.offset.WriteAt(binary.NativeEndian.AppendUint64(nil, uint64(c.ahead.Microseconds())), 0)
-	require.NoError(t, err)
+	succeeded(t, err)
+}
+
+func succeeded(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }
