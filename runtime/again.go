@@ -2,8 +2,6 @@ package lockrt
 
 import (
 	"maps"
-	"slices"
-	"sync"
 	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
@@ -66,34 +64,9 @@ func (c *Client) lookAll(of func(p subscriber) bool) {
 // tend cleans up the queues of fair locks in which this process waited, including those that it left. Redisson's queue
 // does not expire: a stale owner in it goes away when it is granted the lock.
 func (c *Client) tend(tag string) {
-	for _, key := range c.stood.all() {
+	for _, key := range c.stood.All() {
 		if tag == "" || protocol.HashTag(key) == tag {
 			c.spawn(func() { _ = fairWithdrawer{key}.withdraw(c, nil) })
 		}
 	}
-}
-
-// recent has the most recent keys.
-type recent struct {
-	mu   sync.Mutex
-	keys []string // the last one at the end
-}
-
-const mostRecent = 256
-
-func (r *recent) note(key string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if i := slices.Index(r.keys, key); i >= 0 {
-		r.keys = slices.Delete(r.keys, i, i+1)
-	} else if len(r.keys) == mostRecent {
-		r.keys = slices.Delete(r.keys, 0, 1)
-	}
-	r.keys = append(r.keys, key)
-}
-
-func (r *recent) all() []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Clone(r.keys)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 )
 
@@ -21,7 +22,7 @@ func TestAlarms(t *testing.T) {
 		waiters := make([]*waiter, 50)
 		due := make([]monotonic.Time, len(waiters)) // 0 for never
 		for i := range waiters {
-			waiters[i] = &waiter{events: newEventQueue()}
+			waiters[i] = &waiter{events: engine.NewEventQueue()}
 		}
 		pokes := 0
 		for range 20_000 {
@@ -46,7 +47,7 @@ func TestAlarms(t *testing.T) {
 					continue
 				}
 				pokes++
-				require.Equal(t, reason, ev.kind)
+				require.Equal(t, engine.Reason, ev.Kind)
 				require.Equal(t, due[i], monotonic.Now(), "%d", i)
 				due[i] = 0
 			}

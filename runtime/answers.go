@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 	"github.com/lockgen/lockgen/runtime/internal/transport"
 )
@@ -134,4 +135,20 @@ func withoutTheCaller(ctx, caller context.Context, err error) error {
 		return err
 	}
 	return transport.ErrNoAnswer
+}
+
+// answerOf returns the answer to a request that was sent at sent for a lease of ttl: granted or not, or err.
+func answerOf(sent time.Time, ttl time.Duration, granted bool, err error) engine.Answer {
+	return engine.Answer{Sent: sent, TTL: ttl, Granted: granted, Err: err, Fate: fateOf(err)}
+}
+
+// fateOf returns what Redis may have done for a request although err came back.
+func fateOf(err error) (f engine.Fate) {
+	if transport.Unknown(err) || transport.Begun(err) {
+		f |= engine.FateUnknown
+	}
+	if transport.Unconfirmed(err) {
+		f |= engine.FateUnconfirmed
+	}
+	return f
 }

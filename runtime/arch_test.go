@@ -51,6 +51,8 @@ var borders = []border{
 		why: "it is linked with the runtime, and needs nothing more"},
 	{of: "runtime/internal/...", except: []string{"runtime/internal/late", "runtime/internal/transport", "runtime/internal/sizes", "runtime/internal/trace/tracetest"}, not: []string{anything}, but: []string{module + "/runtime/internal", module + "/scripts"},
 		why: "its tests run in virtual time, without Redis", optional: true},
+	{of: "runtime/internal/engine", not: []string{anything}, but: []string{module + "/runtime/internal/engine", module + "/runtime/internal/monotonic", module + "/runtime/internal/trace", module + "/runtime/internal/watchdog"},
+		why: "it waits and decides, and knows neither Redis nor what is sent there"},
 	{of: "runtime/internal/trace/tracetest", not: []string{anything}, but: []string{module + "/runtime/internal", module + "/scripts", module + "/spec", mini, "github.com/yuin/gopher-lua"},
 		why: "it replays traces of tests against the specification, beside a server in memory"},
 	{of: "runtime/internal/late", not: []string{anything}, but: []string{redisClient, "golang.org/x/sys"}, why: "it wraps a client and nothing else"},

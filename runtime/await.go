@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/hub"
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
@@ -104,7 +105,7 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 	leave := func() {}  // ends the listening
 	defer func() { leave() }()
 	hear := func() bool {
-		if cfg.polling {
+		if cfg.Polling {
 			return false
 		}
 		heard := c.hear()
@@ -131,7 +132,7 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 		case turnedAway:
 			over = true // only the answer to another waiter is still awaited
 		case toWait:
-			if !w.once() && w.events.empty() {
+			if !w.once() && w.events.Empty() {
 				waits()
 				hear() // other processes may join the contest
 			}
@@ -187,7 +188,7 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 		return nil
 	}
 	for {
-		if over && w.events.empty() {
+		if over && w.events.Empty() {
 			switch err := conclude(); {
 			case err == errEntered: //nolint:errorlint // this very one
 				return nil
@@ -212,13 +213,13 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 			ask()
 		}
 		select {
-		case <-w.events.bell:
+		case <-w.events.Bell:
 			ev, ok := w.nextEvent()
 			if !ok {
 				continue
 			}
-			switch ev.kind {
-			case reason:
+			switch ev.Kind {
+			case engine.Reason:
 				if broken := w.broken.Load(); broken != nil {
 					return *broken
 				}
@@ -226,14 +227,14 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 					waits()
 					hear()
 				}
-			case given:
+			case engine.Given:
 				return nil
-			case suspected:
+			case engine.Suspected:
 				c.suspect(ctx, q, w, cfg.wait)
-			case turn:
+			case engine.Turn:
 				leading = true
 				ask()
-			case behind:
+			case engine.Behind:
 				asking, leading = false, false
 				down, saidNo = outage{}, monotonic.Now()
 				if w.once() {
@@ -241,23 +242,23 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 				}
 				waits()
 				hear()
-			case failed:
+			case engine.Failed:
 				asking = false
 				switch {
-				case ctx.Err() != nil && errors.Is(ev.err, ctx.Err()): // tells nothing about Redis
-				case !passing(ev.err):
-					return refused(ev.err)
-				case (w.once() || over) && !ev.final && resent < sendsAgain(ev.err):
+				case ctx.Err() != nil && errors.Is(ev.Err, ctx.Err()): // tells nothing about Redis
+				case !passing(ev.Err):
+					return refused(ev.Err)
+				case (w.once() || over) && !ev.Final && resent < sendsAgain(ev.Err):
 					resent++ // to learn the outcome of the request before
 					ask()
-				case w.once() || over || down.longer(max(cfg.ttl, patience)):
-					return unavailable(after(), ev.err)
+				case w.once() || over || down.longer(max(cfg.TTL, patience)):
+					return unavailable(after(), ev.Err)
 				case down.tries+1 == c.opts.Retry.attempts:
-					return unavailable(fmt.Sprintf(" in %d attempts", down.tries+1), ev.err)
+					return unavailable(fmt.Sprintf(" in %d attempts", down.tries+1), ev.Err)
 				default:
-					c.alarms.set(w, down.pause(c.opts.Retry, ev.err))
+					c.alarms.set(w, down.pause(c.opts.Retry, ev.Err))
 				}
-			case refusedFor:
+			case engine.Refused:
 				asking, leading = false, true
 				down, saidNo = outage{}, monotonic.Now()
 				if w.once() {
@@ -267,7 +268,7 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 					continue
 				}
 				waits()
-				if refusals++; cfg.polling {
+				if refusals++; cfg.Polling {
 					if refusals == cfg.backoff.attempts {
 						return fmt.Errorf("%w in %d attempts", ErrNotAcquired, refusals)
 					}
@@ -275,11 +276,11 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 					continue
 				}
 				heard := hear()
-				if heard && !ev.inLine {
+				if heard && !ev.InLine {
 					ask() // to join the wait queue
 					continue
 				}
-				if ev.foreign && listener == nil {
+				if ev.Foreign && listener == nil {
 					listener = c.net.Listen(q.channel(), func(e hub.Event) {
 						q.hear(e.Payload) // nothing, when earlier messages may have been missed
 						if e.Subscribed || !protocol.ForRedisson(e.Payload) {
@@ -292,13 +293,13 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 					}
 				}
 				pause := lookAgain
-				if _, ok := q.(queueing); ok && !ev.behind && !c.net.TracksChanges() { // it is in a wait queue there
+				if _, ok := q.(queueing); ok && !ev.Behind && !c.net.TracksChanges() { // it is in a wait queue there
 					pause = lookAgainBlind
 				}
-				if ev.ttl >= 0 {
-					pause = min(pause, ev.ttl+time.Millisecond) // Redis counts in whole milliseconds
+				if ev.TTL >= 0 {
+					pause = min(pause, ev.TTL+time.Millisecond) // Redis counts in whole milliseconds
 				}
-				if !heard || ev.foreign && !listener.Live() {
+				if !heard || ev.Foreign && !listener.Live() {
 					pause = min(pause, pollUnheard)
 				}
 				c.alarms.set(w, pause)
@@ -312,7 +313,7 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 		case <-answered:
 			answered = nil
 		case <-limit:
-			if w.events.empty() {
+			if w.events.Empty() {
 				return unavailable(after(), cmpOr(down.last, transport.ErrNoAnswer))
 			}
 		case <-c.closing:

@@ -9,11 +9,13 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lockgen/lockgen/runtime/internal/engine"
 )
 
 // A scripted contest answers each request as the test says, at once.
 type scripted struct {
-	answer func(n int) event
+	answer func(n int) engine.Event
 	asked  []time.Time
 }
 
@@ -44,8 +46,8 @@ func awaits(t *testing.T, opts Options, cfg lockConfig, s *scripted, d time.Dura
 		c := &Client{opts: opts, closing: make(chan struct{})}
 		ctx, cancel := context.WithTimeout(t.Context(), d)
 		defer cancel()
-		w := &waiter{events: newEventQueue(), call: call{wait: UntilDone}}
-		cfg.polling = true
+		w := &waiter{events: engine.NewEventQueue(), call: call{wait: UntilDone}}
+		cfg.Polling = true
 		start := time.Now()
 		err := c.await(ctx, s, w, cfg, nil)
 		look(err, time.Since(start))
@@ -54,9 +56,9 @@ func awaits(t *testing.T, opts Options, cfg lockConfig, s *scripted, d time.Dura
 
 var (
 	errBroken = errors.New("the connection broke")
-	broken    = event{kind: failed, err: errBroken}
-	no        = event{kind: refusedFor, ttl: time.Hour}
-	yes       = event{kind: given}
+	broken    = engine.Event{Kind: engine.Failed, Err: errBroken}
+	no        = engine.Event{Kind: engine.Refused, TTL: time.Hour}
+	yes       = engine.Event{Kind: engine.Given}
 )
 
 // A call without an answer asks again as Options.Retry has it, a refused call as WithBackoff does; a half of each pause
@@ -73,11 +75,11 @@ func TestAwait_PausesByThePolicy(t *testing.T) {
 		"linear":      {LinearBackoff(10*ms, 30*ms, 80*ms), []time.Duration{10 * ms, 40 * ms, 70 * ms, 80 * ms, 80 * ms}},
 		"exponential": {ExponentialBackoff(ms, 5*time.Second), []time.Duration{ms, 2 * ms, 4 * ms, 8 * ms, 16 * ms, 32 * ms}},
 	} {
-		for reason, answer := range map[string]event{"not answered": broken, "refused": no} {
+		for reason, answer := range map[string]engine.Event{"not answered": broken, "refused": no} {
 			if reason == "refused" && test.policy == (Backoff{}) {
 				continue // WithBackoff has no default
 			}
-			s := &scripted{answer: func(n int) event {
+			s := &scripted{answer: func(n int) engine.Event {
 				if n > len(test.want) {
 					return yes
 				}
@@ -100,8 +102,8 @@ func TestAwait_PausesByThePolicy(t *testing.T) {
 // Attempts are counted in a row: an answer, of whatever kind, begins anew.
 func TestAwait_BoundedAttempts(t *testing.T) {
 	t.Parallel()
-	answers := []event{broken, broken, no, broken, broken, no, broken, broken, broken, broken}
-	s := &scripted{answer: func(n int) event { return answers[n-1] }}
+	answers := []engine.Event{broken, broken, no, broken, broken, no, broken, broken, broken, broken}
+	s := &scripted{answer: func(n int) engine.Event { return answers[n-1] }}
 	cfg := lockConfig{wait: UntilDone, backoff: ConstantBackoff(time.Second)}
 	awaits(t, Options{Retry: ConstantBackoff(time.Second).Attempts(3)}, cfg, s, time.Hour, func(err error, _ time.Duration) {
 		require.ErrorIs(t, err, errBroken)
@@ -109,7 +111,7 @@ func TestAwait_BoundedAttempts(t *testing.T) {
 	})
 	require.Len(t, s.asked, 9)
 
-	s = &scripted{answer: func(int) event { return no }}
+	s = &scripted{answer: func(int) engine.Event { return no }}
 	cfg.backoff = cfg.backoff.Attempts(4)
 	awaits(t, Options{}, cfg, s, time.Hour, func(err error, _ time.Duration) {
 		require.ErrorIs(t, err, ErrNotAcquired)
@@ -122,8 +124,8 @@ func TestAwait_BoundedAttempts(t *testing.T) {
 func TestAwait_WaitsAnOutageOut(t *testing.T) {
 	t.Parallel()
 	for ttl, most := range map[time.Duration]time.Duration{time.Second: 30 * time.Second, time.Minute: time.Minute} {
-		s := &scripted{answer: func(int) event { return broken }}
-		cfg := lockConfig{wait: UntilDone, terms: terms{ttl: ttl}}
+		s := &scripted{answer: func(int) engine.Event { return broken }}
+		cfg := lockConfig{wait: UntilDone, Terms: engine.Terms{TTL: ttl}}
 		awaits(t, Options{}, cfg, s, time.Hour, func(err error, took time.Duration) {
 			require.ErrorIs(t, err, errBroken)
 			require.GreaterOrEqual(t, took, most)
@@ -136,8 +138,8 @@ func TestAwait_WaitsAnOutageOut(t *testing.T) {
 func TestAwait_APauseEndsWithTheCall(t *testing.T) {
 	t.Parallel()
 	long := ConstantBackoff(20 * time.Minute)
-	for reason, answer := range map[string]event{"not answered": broken, "refused": no} {
-		s := &scripted{answer: func(int) event { return answer }}
+	for reason, answer := range map[string]engine.Event{"not answered": broken, "refused": no} {
+		s := &scripted{answer: func(int) engine.Event { return answer }}
 		cfg := lockConfig{wait: UntilDone, backoff: long}
 		awaits(t, Options{Retry: long}, cfg, s, time.Second, func(err error, took time.Duration) {
 			require.ErrorIs(t, err, context.DeadlineExceeded, reason)
@@ -155,14 +157,14 @@ func TestAwait_APauseEndsWithTheCall(t *testing.T) {
 func TestAwait_ATryAsksOnceMore(t *testing.T) {
 	t.Parallel()
 	for reason, test := range map[string]struct {
-		answers []event
+		answers []engine.Event
 		err     error
 	}{
-		"lost, and granted": {[]event{broken, yes}, nil},
-		"lost, and refused": {[]event{broken, no}, ErrNotAcquired},
-		"lost, and again":   {[]event{broken, broken}, errBroken},
+		"lost, and granted": {[]engine.Event{broken, yes}, nil},
+		"lost, and refused": {[]engine.Event{broken, no}, ErrNotAcquired},
+		"lost, and again":   {[]engine.Event{broken, broken}, errBroken},
 	} {
-		s := &scripted{answer: func(n int) event { return test.answers[n-1] }}
+		s := &scripted{answer: func(n int) engine.Event { return test.answers[n-1] }}
 		awaitsOnce(t, s, func(err error) { require.ErrorIs(t, err, test.err, reason) })
 		require.Len(t, s.asked, len(test.answers))
 	}
@@ -172,7 +174,7 @@ func awaitsOnce(t *testing.T, s *scripted, look func(err error)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		c := &Client{closing: make(chan struct{})}
-		w := &waiter{events: newEventQueue()}
+		w := &waiter{events: engine.NewEventQueue()}
 		look(c.await(t.Context(), s, w, lockConfig{}, nil))
 	})
 }
@@ -204,9 +206,9 @@ func TestAwait_TellsOfAWaitWithoutABound(t *testing.T) {
 					ctx, cancel = context.WithTimeout(ctx, test.deadline)
 				}
 				defer cancel()
-				s := &scripted{answer: func(int) event { return no }}
-				w := &waiter{events: newEventQueue(), call: call{wait: UntilDone}}
-				require.Error(t, c.await(ctx, s, w, lockConfig{wait: test.wait, terms: terms{polling: true}, backoff: ConstantBackoff(time.Minute)}, nil))
+				s := &scripted{answer: func(int) engine.Event { return no }}
+				w := &waiter{events: engine.NewEventQueue(), call: call{wait: UntilDone}}
+				require.Error(t, c.await(ctx, s, w, lockConfig{wait: test.wait, Terms: engine.Terms{Polling: true}, backoff: ConstantBackoff(time.Minute)}, nil))
 				var want []time.Duration
 				if test.want > 0 {
 					want = []time.Duration{test.want}

@@ -84,5 +84,5 @@ func (b Backoff) pause(refused int) time.Duration {
 // subscribes to nothing; [Options.Tracking] or the next renewal shows it that a lock was taken by force. Redisson's
 // RSpinLock.
 func WithBackoff(b Backoff) LockOption {
-	return lockOption(func(c *lockConfig) { c.backoff, c.polling = b, true })
+	return lockOption(func(c *lockConfig) { c.backoff, c.Polling = b, true })
 }

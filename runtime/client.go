@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/internal/trace"
 	"github.com/lockgen/lockgen/runtime/internal/transport"
@@ -35,10 +36,10 @@ type Client struct {
 	inbox
 	takes, frees                 *transport.Batcher // of locks without waiters
 	acquires, releases           *transport.Batcher
-	contended                    contended
+	contended                    engine.Contended
 	quorums                      quorumQueues
 	withdrawals                  withdrawals
-	stood                        recent // fair locks in whose queues the process waited
+	stood                        engine.Recent // fair locks in whose queues the process waited
 	presence                     presence
 	questions                    questions
 	asks                         pace // requests from other processes
@@ -262,12 +263,15 @@ func (c *Client) site() string {
 }
 
 // granting reports whether the client may still grant leases.
-func (c *Client) granting() bool {
+func (c *Client) granting() bool { return c.refusal() == nil }
+
+// refusal returns why the client grants nothing any more, or nil.
+func (c *Client) refusal() error {
 	select {
 	case <-c.closing:
-		return false
+		return ErrClosed
 	default:
-		return true
+		return nil
 	}
 }
 

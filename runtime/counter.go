@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
@@ -157,7 +158,7 @@ func (ct *counter) ask(w *waiter) {
 }
 
 // notify answers w, if it has asked.
-func (ct *counter) notify(w *waiter, ev event) {
+func (ct *counter) notify(w *waiter, ev engine.Event) {
 	if w.place.state == placeAsking {
 		w.place.state = placeLeading
 		w.notify(ev)
@@ -183,7 +184,7 @@ func (ct *counter) resume() {
 func (ct *counter) lead() {
 	if w := ct.queue.first; w != nil && !w.place.leading() {
 		w.place.state = placeLeading
-		w.notify(event{kind: turn})
+		w.notify(engine.Event{Kind: engine.Turn})
 	}
 }
 

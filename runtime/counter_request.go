@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"time"
 
+	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/internal/transport"
 )
@@ -81,15 +82,15 @@ func (ct *counter) settle(b *batchRequest, granted int, ttl time.Duration, err e
 			vain = append(vain, b.demands[i])
 		case !ct.of.grant(w, b.sent):
 			vain = append(vain, b.demands[i])
-			ct.notify(w, event{kind: failed, err: errLate})
+			ct.notify(w, engine.Event{Kind: engine.Failed, Err: engine.ErrLate})
 		default:
 			ct.queue.remove(w)
 			if b.deleted && w.demand.seen {
-				w.notify(event{kind: failed, err: ErrDeleted})
+				w.notify(engine.Event{Kind: engine.Failed, Err: ErrDeleted})
 				continue
 			}
 			w.place.state = placeGranted
-			w.notify(event{kind: given})
+			w.notify(engine.Event{Kind: engine.Given})
 		}
 	}
 	head := ct.queue.first
@@ -111,7 +112,7 @@ func (ct *counter) refuse(head *waiter, ttl time.Duration) {
 	head.demand.seen = true
 	if head.once() || head.place.state != placeLeading { // or it is about to ask by itself
 		head.place.state = placeLeading
-		head.notify(event{kind: refusedFor, ttl: ttl, foreign: true, inLine: true})
+		head.notify(engine.Event{Kind: engine.Refused, TTL: ttl, Foreign: true, InLine: true})
 	}
 	if head.once() { // and will not ask again
 		ct.queue.remove(head)
@@ -126,7 +127,7 @@ func (ct *counter) refuse(head *waiter, ttl time.Duration) {
 			continue
 		}
 		w.place.state = placeQueued
-		w.notify(event{kind: behind})
+		w.notify(engine.Event{Kind: engine.Behind})
 	}
 }
 
@@ -136,7 +137,7 @@ func (ct *counter) failed(b *batchRequest, err error) {
 	b.outcomeUnknown = b.outcomeUnknown || transport.Unknown(err) || transport.Unconfirmed(err)
 	pause := b.down.pause(ct.c.opts.Retry, err)
 	for w := ct.queue.first; w != nil; w = w.place.after {
-		ct.notify(w, event{kind: failed, err: err})
+		ct.notify(w, engine.Event{Kind: engine.Failed, Err: err})
 	}
 	if !b.outcomeUnknown {
 		ct.round = nil

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
@@ -85,7 +86,7 @@ func TestCounter_AnythingGoes(t *testing.T) {
 			wg.Go(func() {
 				r := rand.New(rand.NewPCG(seed, uint64(g)+2))
 				for range 60 {
-					cfg := lockConfig{wait: UntilDone, terms: terms{ttl: time.Minute}}
+					cfg := lockConfig{wait: UntilDone, Terms: engine.Terms{TTL: time.Minute}}
 					mine, done := ctx, context.CancelFunc(func() {})
 					switch r.IntN(3) {
 					case 0:
@@ -172,7 +173,7 @@ func TestCounter_WhoLeavesARequestThatFailsLeavesNoQueue(t *testing.T) {
 	call := func(ctx context.Context, wait time.Duration) <-chan error {
 		done := make(chan error, 1)
 		go func() {
-			cfg := lockConfig{wait: wait, terms: terms{ttl: time.Minute}}
+			cfg := lockConfig{wait: wait, Terms: engine.Terms{TTL: time.Minute}}
 			w := newWaiter(context.Background(), nil, cfg)
 			err := c.await(ctx, ts, w, cfg, nil)
 			if err != nil {

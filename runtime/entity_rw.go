@@ -50,7 +50,7 @@ func (m EntityRWMutex[K]) reading(opts []LockOption) []LockOption {
 	if !bridge.Of(&m.Entity).Fence {
 		return opts
 	}
-	unfenced := lockOption(func(c *lockConfig) { c.fenced = false })
+	unfenced := lockOption(func(c *lockConfig) { c.Fenced = false })
 	return append([]LockOption{unfenced}, opts...)
 }
 

@@ -77,9 +77,6 @@ func (e *KeyError) Error() string {
 // Unwrap returns Err.
 func (e *KeyError) Unwrap() error { return e.Err }
 
-// errLate is the outcome of a request whose grant is over when the answer arrives.
-var errLate = errors.New("the answer came when the lease it granted was over")
-
 // ended returns the error of a context that is done.
 func ended(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)

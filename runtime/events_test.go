@@ -4,36 +4,38 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lockgen/lockgen/runtime/internal/engine"
 )
 
 // A contest tells while it is locked: however much it tells, it does not wait for whom it tells, who hears all of it in order.
 func TestEventQueue_HasRoomForEverything(t *testing.T) {
 	t.Parallel()
-	w := &waiter{events: newEventQueue(), call: call{wait: UntilDone}}
+	w := &waiter{events: engine.NewEventQueue(), call: call{wait: UntilDone}}
 	for i := range 100 {
-		w.notify(event{kind: failed})
-		w.notify(event{kind: refusedFor, final: i%2 == 0})
+		w.notify(engine.Event{Kind: engine.Failed})
+		w.notify(engine.Event{Kind: engine.Refused, Final: i%2 == 0})
 	}
 	w.poke()
 	w.poke() // once is enough
-	require.False(t, w.events.empty())
+	require.False(t, w.events.Empty())
 	for i := range 100 {
-		<-w.events.bell
+		<-w.events.Bell
 		ev, ok := w.nextEvent()
 		require.True(t, ok)
-		require.Equal(t, failed, ev.kind)
-		<-w.events.bell
+		require.Equal(t, engine.Failed, ev.Kind)
+		<-w.events.Bell
 		ev, ok = w.nextEvent()
 		require.True(t, ok)
-		require.Equal(t, event{kind: refusedFor, final: i%2 == 0}, ev)
+		require.Equal(t, engine.Event{Kind: engine.Refused, Final: i%2 == 0}, ev)
 	}
-	<-w.events.bell
+	<-w.events.Bell
 	ev, ok := w.nextEvent()
 	require.True(t, ok)
-	require.Equal(t, reason, ev.kind)
+	require.Equal(t, engine.Reason, ev.Kind)
 	_, ok = w.nextEvent()
 	require.False(t, ok)
-	require.True(t, w.events.empty())
+	require.True(t, w.events.Empty())
 	w.poke()
-	require.False(t, w.events.empty())
+	require.False(t, w.events.Empty())
 }

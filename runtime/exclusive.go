@@ -1,5 +1,9 @@
 package lockrt
 
+import (
+	"github.com/lockgen/lockgen/runtime/internal/engine"
+)
+
 // An exclusiveCore is the common part of the resources that have one grant at a time: *grant of a mutex, or *fairGrant of a fair mutex.
 type exclusiveCore[G exclusiveGrant] struct {
 	referenced
@@ -29,7 +33,7 @@ func (r *exclusiveCore[G]) entered() (n int, known bool) {
 		return 0, false
 	}
 	g := r.grant.base()
-	return len(g.leases), len(g.leases) > 0 || g.state == grantLingering
+	return len(g.leases), len(g.leases) > 0 || g.state == engine.GrantLingering
 }
 
 // reenter makes l one more lease of g, if outer still has it.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
@@ -64,10 +65,10 @@ func Subscribers(c *Client) int {
 
 // ContendedLately reports whether a key is remembered as contended that long after it was refused, and another one.
 func ContendedLately(after time.Duration) (key, other bool) {
-	var c contended
+	var c engine.Contended
 	at := time.Now()
-	c.note("k", at)
-	return c.lately("k", at.Add(after)), c.lately("other", at.Add(after))
+	c.Note("k", at)
+	return c.Lately("k", at.Add(after)), c.Lately("other", at.Add(after))
 }
 
 // SlotOf returns the slot of a key in a cluster.

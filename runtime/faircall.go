@@ -3,6 +3,7 @@ package lockrt
 import (
 	"time"
 
+	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
@@ -56,12 +57,12 @@ func (e *fairCall) join(w *waiter) entry {
 	tk := r.takeSpare(e)
 	if tk == nil {
 		tk = &fairTicket{r: r, terms: w.terms, wait: e.wait}
-		tk.n, tk.made = r.c.ticketNumbers.Add(1), monotonic.Now()
-		tk.owner = r.c.wire.Owner(tk.n)
-		r.c.connect(tk.n, tk)
+		tk.Number, tk.Made = r.c.ticketNumbers.Add(1), monotonic.Now()
+		tk.owner = r.c.wire.Owner(tk.Number)
+		r.c.connect(tk.Number, tk)
 	}
 	e.ticket, tk.call = tk, e
-	r.tickets[tk.n] = tk
+	r.tickets[tk.Number] = tk
 	if tk.asking > 0 {
 		return toWait
 	}
@@ -80,7 +81,7 @@ func (e *fairCall) remind() {
 	e.r.mu.Lock()
 	defer e.r.mu.Unlock()
 	if tk := e.ticket; tk != nil && tk.call == e && tk.grant == nil && tk.asking == 0 {
-		e.w.notify(event{kind: turn})
+		e.w.notify(engine.Event{Kind: engine.Turn})
 	}
 }
 
@@ -89,32 +90,32 @@ func (e *fairCall) ask(w *waiter) {
 	r := e.r
 	r.mu.Lock()
 	tk := e.ticket
-	if tk == nil || tk.grant != nil || tk.call != e || tk.left() {
+	if tk == nil || tk.grant != nil || tk.call != e || tk.Left() {
 		r.mu.Unlock()
 		return // it got what it wants a moment ago
 	}
 	e.asked = true
 	tk.asking++
-	tk.to(ticketAsking)
+	tk.To(engine.TicketAsking)
 	if !tk.counted {
 		tk.counted = true
 		r.c.started()
 	}
 	t := tk.terms
 	// A process that would not hear of a grant gets the lock only when it asks.
-	req := protocol.FairRequest{Owner: tk.owner, Queue: protocol.NotQueued, Lease: t.ttl, Wait: tk.wait, Hears: !w.once() && !t.polling}
-	if t.fenced {
+	req := protocol.FairRequest{Owner: tk.owner, Queue: protocol.NotQueued, Lease: t.TTL, Wait: tk.wait, Hears: !w.once() && !t.Polling}
+	if t.Fenced {
 		req.Tokens = 1
 	}
 	if !w.once() {
 		req.Queue = protocol.Queued
-		if tk.standing {
+		if tk.Standing {
 			req.Queue = protocol.StillQueued
 		}
-		tk.standing = true
+		tk.Standing = true
 		if !r.noted {
 			r.noted = true
-			r.c.stood.note(r.key)
+			r.c.stood.Note(r.key)
 		}
 	}
 	r.mu.Unlock()

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
@@ -16,29 +17,29 @@ type fairGrant struct {
 	ticket   *fairTicket // that Redis has it for
 
 	// Guarded by fairResource.mu.
-	tokens tokens     // the tokens that are left
-	early  *fairGrant // the one before, while its holder does not know yet that it is lost
+	tokens engine.Tokens // the tokens that are left
+	early  *fairGrant    // the one before, while its holder does not know yet that it is lost
 }
 
-func (*fairGrant) Kind() string        { return kindFair }
-func (g *fairGrant) Owner() string     { return g.ticket.owner }
-func (g *fairGrant) core() *ticketCore { return &g.ticket.ticketCore }
+func (*fairGrant) Kind() string               { return kindFair }
+func (g *fairGrant) Owner() string            { return g.ticket.owner }
+func (g *fairGrant) core() *engine.TicketCore { return &g.ticket.TicketCore }
 
 func (g *fairGrant) reenter(outer, l *Lease) bool { return g.resource.reenter(g, outer, l) }
 
 // promote turns the ticket into a grant, has it guarded and gives it to w. Redis granted it no earlier than at from, for ttl
 // at first. It returns what is left to do without holding r.mu, or nil.
-func (tk *fairTicket) promote(from time.Time, ttl time.Duration, drawn tokens) (rest func()) {
+func (tk *fairTicket) promote(from time.Time, ttl time.Duration, drawn engine.Tokens) (rest func()) {
 	r, w, t := tk.r, tk.call.w, tk.terms
-	tk.to(ticketGranted)
-	tk.unclaimedGrant = false
+	tk.To(engine.TicketGranted)
+	tk.UnclaimedGrant = false
 	g := &fairGrant{grantCore: grantCore{on: &r.referenced, terms: t}, resource: r, ticket: tk, tokens: drawn}
 	old := r.grant
 	r.grant, g.early = g, old
 	g.start(g, from, ttl)
 	g.assign(tk)
 	if old == nil {
-		w.notify(event{kind: given}) // from here on another call may use w
+		w.notify(engine.Event{Kind: engine.Given}) // from here on another call may use w
 		return nil
 	}
 	w.asks.Add(1)   // w is notified later
@@ -48,7 +49,7 @@ func (tk *fairTicket) promote(from time.Time, ttl time.Duration, drawn tokens) (
 		r.mu.Lock()
 		g.early = nil
 		r.mu.Unlock()
-		w.notify(event{kind: given})
+		w.notify(engine.Event{Kind: engine.Given})
 		w.asks.Add(-1)
 	}
 }
@@ -56,12 +57,12 @@ func (tk *fairTicket) promote(from time.Time, ttl time.Duration, drawn tokens) (
 // assign makes the lease of who waits with tk the first one of g. Then the waiter can be notified.
 func (g *fairGrant) assign(tk *fairTicket) {
 	r, w := g.resource, tk.call.w
-	tk.recheck.stop()
-	delete(r.tickets, tk.n)
-	tk.to(ticketGranted)
+	tk.recheck.Stop()
+	delete(r.tickets, tk.Number)
+	tk.To(engine.TicketGranted)
 	tk.grant, w.place.state = g, placeGranted
-	if w.terms.fenced {
-		w.lease.token = g.tokens.take()
+	if w.terms.Fenced {
+		w.lease.token = g.tokens.Take()
 	}
 	g.attach(g, w.lease)
 	g.limitTo(w.limit, w.lease)
@@ -97,7 +98,7 @@ func (g *fairGrant) pass() bool {
 	g.resource.c.counts.local.Add(1)
 	w.lease.came = fromHere
 	g.assign(tk)
-	w.notify(event{kind: given})
+	w.notify(engine.Event{Kind: engine.Given})
 	return true
 }
 
@@ -108,8 +109,8 @@ func (g *fairGrant) supersede() { g.ticket.behind = nil }
 // in the queue again, or give it the lock: it is withdrawn.
 func (tk *fairTicket) finish() {
 	for _, x := range tk.after {
-		if x.asking == 0 && !x.outcomeUnknown {
-			x.to(ticketDone)
+		if x.asking == 0 && !x.OutcomeUnknown {
+			x.To(engine.TicketDone)
 			continue
 		}
 		x.grant = nil
@@ -139,19 +140,19 @@ func (r *fairResource) admit(g *fairGrant, owner *Owner) {
 		}
 		g.attach(g, w.lease)
 		w.place.state = placeGranted
-		tk.recheck.stop()
-		delete(r.tickets, tk.n)
+		tk.recheck.Stop()
+		delete(r.tickets, tk.Number)
 		tk.call = nil
 		tk.retire()
 		g.ticket.entered = append(g.ticket.entered, tk)
-		w.notify(event{kind: given})
+		w.notify(engine.Event{Kind: engine.Given})
 	}
 }
 
 func (g *fairGrant) free() *releaseOp { return g.ticket.release(&g.grantCore) }
 
 func (g *fairGrant) forget(refused bool) {
-	if tk := g.ticket; !refused || tk.outcomeUnknown || tk.asking > 0 {
+	if tk := g.ticket; !refused || tk.OutcomeUnknown || tk.asking > 0 {
 		tk.retire()
 	}
 }
@@ -179,7 +180,7 @@ func (g *fairGrant) deleted() { // and perhaps the queue, too
 // release releases the ticket, and its grant unless that is nil: behind a request that is under way, and again when that is
 // answered, see settle. It does not block.
 func (tk *fairTicket) release(of *grantCore) *releaseOp {
-	op := releaseOf(tk, &tk.r.referenced, &tk.ticketCore, of)
+	op := releaseOf(tk, &tk.r.referenced, &tk.TicketCore, of)
 	op.placed = len(tk.after) > 0
 	tk.sendRelease(op)
 	return op
@@ -190,7 +191,7 @@ func (tk *fairTicket) sendRelease(op *releaseOp) {
 }
 
 func (tk *fairTicket) giveUp(*releaseOp) {
-	tk.outcomeUnknown = true
+	tk.OutcomeUnknown = true
 	tk.retire()
 	for _, x := range tk.after {
 		x.retire()
@@ -199,10 +200,10 @@ func (tk *fairTicket) giveUp(*releaseOp) {
 
 func (tk *fairTicket) proceed(*releaseOp, released, error) {
 	for _, x := range tk.after {
-		tk.r.c.disconnect(x.n)
+		tk.r.c.disconnect(x.Number)
 	}
-	if tk.state == ticketRevived {
-		tk.to(ticketDone)
+	if tk.State == engine.TicketRevived {
+		tk.To(engine.TicketDone)
 		tk.retire()
 	}
 }
@@ -212,9 +213,9 @@ func (r *fairResource) releaseOnce(tk *fairTicket) (protocol.Outcome, error) {
 	var after []protocol.Departure
 	r.mu.Lock()
 	for _, x := range slices.Concat(tk.after, tk.entered) {
-		after = append(after, protocol.Departure{Number: x.n, Wait: x.wait})
+		after = append(after, protocol.Departure{Number: x.Number, Wait: x.wait})
 	}
-	aside := tk.asking > 0 || tk.outcomeUnknown
+	aside := tk.asking > 0 || tk.OutcomeUnknown
 	r.mu.Unlock()
 	outcome, err := r.c.runRelease(r.lock.Release(tk.owner, tk.wait, time.Now(), after), aside)
 	if outcome == protocol.FreedForNobody {

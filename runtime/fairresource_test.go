@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
@@ -40,10 +41,10 @@ func (r *fairResource) have(tk *fairTicket, behind ...*fairTicket) *fairGrant {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, x := range behind {
-		tk.behind = append(tk.behind, x.n)
+		tk.behind = append(tk.behind, x.Number)
 	}
-	tk.to(ticketAsking)
-	tk.promote(time.Now(), tk.terms.ttl, tokens{})
+	tk.To(engine.TicketAsking)
+	tk.promote(time.Now(), tk.terms.TTL, engine.Tokens{})
 	return r.grant
 }
 
@@ -57,8 +58,8 @@ func TestFairResource_WhoGivesUpWhatIsLostLeavesOnce(t *testing.T) {
 	t.Parallel()
 	r := testedFairResource(t)
 	a, b := r.enters(t), r.enters(t)
-	b.standing, b.asking = true, 1
-	b.to(ticketAsking)
+	b.Standing, b.asking = true, 1
+	b.To(engine.TicketAsking)
 	g := r.have(a, b)
 	require.NoError(t, g.unlock(a.call.w.lease))
 	require.Same(t, g, b.grant)
@@ -66,7 +67,7 @@ func TestFairResource_WhoGivesUpWhatIsLostLeavesOnce(t *testing.T) {
 	b.call.leave(b.call.w)
 	require.Nil(t, b.settle(time.Now(), false, refusal(), nil))
 	for _, tk := range []*fairTicket{a, b} {
-		require.Eventually(t, func() bool { return !r.c.knows(tk.n) }, 10*time.Second, time.Millisecond, "it is withdrawn")
+		require.Eventually(t, func() bool { return !r.c.knows(tk.Number) }, 10*time.Second, time.Millisecond, "it is withdrawn")
 	}
 }
 
@@ -82,10 +83,10 @@ func TestFairResource_WhoFollowsIsForgottenWithTheGrant(t *testing.T) {
 	t.Parallel()
 	r := testedFairResource(t)
 	a, b := r.enters(t), r.enters(t)
-	b.standing = true
+	b.Standing = true
 	past := time.Now().Add(-10 * time.Second)
-	a.seen = sightingOf(past, past)
-	a.handed(a.n, handOver{at: past.Add(time.Second), behind: []uint64{b.n}})
+	a.Seen = engine.SightingOf(past, past)
+	a.handed(a.Number, handOver{at: past.Add(time.Second), behind: []uint64{b.Number}})
 	require.Nil(t, a.grant)
 	require.Nil(t, a.settle(time.Now(), false, refusal(), nil))
 	g := r.have(a)
@@ -101,8 +102,8 @@ func TestFairResource_WhatIsLostIsNotPassedOn(t *testing.T) {
 		"granted to another claim": func(r *fairResource, _ *fairGrant, other *fairTicket) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
-			other.to(ticketAsking)
-			other.promote(time.Now(), other.terms.ttl, tokens{})
+			other.To(engine.TicketAsking)
+			other.promote(time.Now(), other.terms.TTL, engine.Tokens{})
 		},
 		"known to have been taken": func(_ *fairResource, g *fairGrant, _ *fairTicket) { g.supersede() },
 		"told to its holder":       func(_ *fairResource, g *fairGrant, _ *fairTicket) { g.endLeases(lost(watchdog.ErrRefused)) },

@@ -3,6 +3,8 @@ package lockrt
 import (
 	"slices"
 	"time"
+
+	"github.com/lockgen/lockgen/runtime/internal/engine"
 )
 
 // spareFor is how long the place of a call that gave up is kept for the next call. So calls that give up early, again
@@ -12,10 +14,10 @@ const spareFor = 10 * time.Millisecond
 // abandon records that no call waits with the ticket any more. Its place is kept for a moment, for another call.
 func (tk *fairTicket) abandon() {
 	r, once := tk.r, tk.call.w.once()
-	delete(r.tickets, tk.n)
+	delete(r.tickets, tk.Number)
 	tk.call = nil
-	tk.recheck.stop()
-	if once || tk.unclaimedGrant || !tk.standing || tk.terms.polling || !r.c.granting() {
+	tk.recheck.Stop()
+	if once || tk.UnclaimedGrant || !tk.Standing || tk.terms.Polling || !r.c.granting() {
 		tk.retire()
 		return
 	}
@@ -73,7 +75,7 @@ func (r *fairResource) removeSpare(tk *fairTicket) bool {
 func (r *fairResource) takeSpare(e *fairCall) *fairTicket {
 	var best *fairTicket
 	for _, tk := range r.spare {
-		if !e.w.once() && tk.terms == e.w.terms && tk.wait == e.wait && (best == nil || tk.n < best.n) {
+		if !e.w.once() && tk.terms == e.w.terms && tk.wait == e.wait && (best == nil || tk.Number < best.Number) {
 			best = tk
 		}
 	}
@@ -88,7 +90,7 @@ func (r *fairResource) takeSpare(e *fairCall) *fairTicket {
 func (r *fairResource) inherit(tk *fairTicket) bool {
 	var successor *fairTicket
 	for _, x := range r.tickets {
-		if x.standing && x.terms == tk.terms && x.wait == tk.wait && (successor == nil || x.n < successor.n) {
+		if x.Standing && x.terms == tk.terms && x.wait == tk.wait && (successor == nil || x.Number < successor.Number) {
 			successor = x
 		}
 	}
@@ -97,10 +99,10 @@ func (r *fairResource) inherit(tk *fairTicket) bool {
 	}
 	e := successor.call
 	if successor.asking > 0 {
-		e.w.notify(event{kind: turn}) // the answer to its request does not come to it any more
+		e.w.notify(engine.Event{Kind: engine.Turn}) // the answer to its request does not come to it any more
 	}
 	successor.abandon()
 	e.ticket, tk.call = tk, e
-	r.tickets[tk.n] = tk
+	r.tickets[tk.Number] = tk
 	return true
 }

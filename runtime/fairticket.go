@@ -3,6 +3,7 @@ package lockrt
 import (
 	"time"
 
+	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/internal/transport"
@@ -21,23 +22,23 @@ import (
 //	 ▼   │ another call comes                                                       │
 //	spare ─────────────────────────── nobody comes ─────────────────────────────────┘
 type fairTicket struct {
-	successorCore
+	engine.SuccessorCore
 
 	r     *fairResource
-	terms terms
+	terms engine.Terms
 	wait  time.Duration // by which its place is reckoned
 	owner string        // as Redisson names a thread: <uuid>:<n>
 
 	// Guarded by fairResource.mu.
-	call    *fairCall     // that waits with it, or did last; nil if it gave up, and the ticket is spare or has left
-	asking  int           // requests under way
-	counted bool          // Close waits for the answer to one of them
-	grant   *fairGrant    // its grant, or that of the ticket before it, or nil
-	behind  []uint64      // the tickets that get the grant after it
-	after   []*fairTicket // those of them who had it
-	entered []*fairTicket // tickets of its owner, which did not wait for their turn; they are being withdrawn
-	since   time.Time     // when it became spare
-	recheck recheck       // when the one before it may have died
+	call    *fairCall      // that waits with it, or did last; nil if it gave up, and the ticket is spare or has left
+	asking  int            // requests under way
+	counted bool           // Close waits for the answer to one of them
+	grant   *fairGrant     // its grant, or that of the ticket before it, or nil
+	behind  []uint64       // the tickets that get the grant after it
+	after   []*fairTicket  // those of them who had it
+	entered []*fairTicket  // tickets of its owner, which did not wait for their turn; they are being withdrawn
+	since   time.Time      // when it became spare
+	recheck engine.Recheck // when the one before it may have died
 }
 
 const (
@@ -104,7 +105,7 @@ func readFair(reply transport.Reply) (v protocol.FairVerdict, err error) {
 // before reports whether another ticket of this process waits for longer.
 func (r *fairResource) before(tk *fairTicket) bool {
 	for n, other := range r.tickets {
-		if n < tk.n && other.standing {
+		if n < tk.Number && other.Standing {
 			return true
 		}
 	}
@@ -117,24 +118,24 @@ func (tk *fairTicket) settle(sent time.Time, beside bool, reply protocol.FairVer
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if tk.asking--; tk.asking == 0 {
-		defer tk.rest()
+		defer tk.Rest()
 	}
 	if tk.counted && (err == nil || tk.asking == 0) {
 		tk.counted = false
 		r.c.finished()
 	}
-	tk.doubt(err)
+	tk.Doubt(fateOf(err))
 	yes := err == nil && reply.Granted()
 	if err == nil && reply.Unplaced {
 		for _, other := range r.tickets { // the queue is gone, and with it the places of all, perhaps
-			if other != tk && other.standing {
+			if other != tk && other.Standing {
 				other.call.w.poke()
 			}
 		}
 	}
 	at := reply.At
 	switch {
-	case tk.left(): // it was withdrawn meanwhile, perhaps before this came to pass
+	case tk.Left(): // it was withdrawn meanwhile, perhaps before this came to pass
 		tk.retire()
 		return nil
 	case tk.grant != nil && tk.grant.ticket != tk:
@@ -143,36 +144,36 @@ func (tk *fairTicket) settle(sent time.Time, beside bool, reply protocol.FairVer
 		}
 		return nil
 	case tk.grant != nil: // it was handed over while we asked
-		if g := tk.grant; err == nil && !yes && tk.granted != 0 && at.UnixMicro() > tk.granted {
+		if g := tk.grant; err == nil && !yes && tk.HandedAt != 0 && at.UnixMicro() > tk.HandedAt {
 			return func() { r.c.watchdog.Lose(&g.guard, watchdog.ErrRefused) }
 		}
 		return nil
 	}
-	ttl := tk.terms.ttl
-	judged, cause := tk.judge(r.c, sent, ttl, reply.Granted(), true, err)
-	if tk.call == nil && tk.unclaimedGrant && !r.inherit(tk) {
+	ttl := tk.terms.TTL
+	judged, cause := tk.Judge(answerOf(sent, ttl, reply.Granted(), err), true, r.c.refusal())
+	if tk.call == nil && tk.UnclaimedGrant && !r.inherit(tk) {
 		r.unspare(tk)
 		return nil
 	}
-	tell := func(ev event) {
+	tell := func(ev engine.Event) {
 		if tk.call != nil {
 			tk.call.w.notify(ev)
 		}
 	}
 	switch {
-	case err != nil && (beside && tk.asking > 0 || tk.seen.local.After(monotonic.Of(sent))): // another one notifies, or has done so
+	case err != nil && (beside && tk.asking > 0 || tk.Seen.Local.After(monotonic.Of(sent))): // another one notifies, or has done so
 	case err != nil && tk.call != nil && !tk.call.asked:
-		tell(event{kind: turn}) // another one asked
-	case judged == judgedFailed:
-		tell(event{kind: failed, err: cause})
-	case judged == judgedAgain:
-		tell(event{kind: turn})
-	case judged == judgedRefused:
-		first := tk.refusals == 0
-		if tk.refuse(sent, at); !tk.unclaimedGrant { // else it is an older answer
+		tell(engine.Event{Kind: engine.Turn}) // another one asked
+	case judged == engine.JudgedFailed:
+		tell(engine.Event{Kind: engine.Failed, Err: cause})
+	case judged == engine.JudgedAgain:
+		tell(engine.Event{Kind: engine.Turn})
+	case judged == engine.JudgedRefused:
+		first := tk.Refusals == 0
+		if tk.Refuse(sent, at); !tk.UnclaimedGrant { // else it is an older answer
 			tk.behind = nil // it stands somewhere else now, or they do
 		}
-		tk.forced = false
+		tk.Forced = false
 		pause, free := time.Duration(reply.Wait)*time.Millisecond, reply.Free
 		if free {
 			pause = max(pause, leastFairPause)
@@ -180,9 +181,9 @@ func (tk *fairTicket) settle(sent time.Time, beside bool, reply protocol.FairVer
 		if first && (pause < 0 || pause > listenAfter) || free && (reply.Wait < 0 || pause > listenAfter) {
 			pause = listenAfter
 		}
-		tell(event{kind: refusedFor, ttl: pause, foreign: reply.Foreign || !first, inLine: true, behind: r.before(tk)})
+		tell(engine.Event{Kind: engine.Refused, TTL: pause, Foreign: reply.Foreign || !first, InLine: true, Behind: r.before(tk)})
 	default:
-		return tk.promote(sent, ttl, newTokens(reply.Token, 1))
+		return tk.promote(sent, ttl, engine.NewTokens(reply.Token, 1))
 	}
 	return nil
 }
@@ -194,7 +195,7 @@ func (tk *fairTicket) handed(_ uint64, o handOver) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case tk.left():
+	case tk.Left():
 		tk.retire() // at once, whatever else is under way for it
 		return
 	case tk.grant != nil && tk.grant.ticket != tk:
@@ -203,18 +204,18 @@ func (tk *fairTicket) handed(_ uint64, o handOver) {
 	case tk.grant != nil:
 		return // known already
 	case tk.call == nil && !r.inherit(tk):
-		tk.unclaimedGrant = true
+		tk.UnclaimedGrant = true
 		r.unspare(tk)
 		return
 	}
 	w := tk.call.w
-	if tk.refusedSince(o.at) {
+	if tk.RefusedSince(o.at) {
 		w.poke()
 		return
 	}
 	tk.behind = o.behind
-	from := tk.handedOver(o.at, received)
-	first := min(handOverLease, tk.terms.ttl)
+	from := tk.HandedOver(o.at, received)
+	first := min(handOverLease, tk.terms.TTL)
 	switch {
 	case !r.c.granting(): // it leaves, and releases it
 	case !r.c.suffices(tk.terms, from, first, o.token):
@@ -222,7 +223,7 @@ func (tk *fairTicket) handed(_ uint64, o handOver) {
 	default:
 		r.c.counts.remote.Add(1)
 		w.lease.came = fromThere
-		if rest := tk.promote(from, first, newTokens(o.token, 1+len(o.behind))); rest != nil {
+		if rest := tk.promote(from, first, engine.NewTokens(o.token, 1+len(o.behind))); rest != nil {
 			r.c.spawn(rest)
 		}
 	}
@@ -244,20 +245,20 @@ func (tk *fairTicket) ousted() (rest func()) {
 func (tk *fairTicket) retire() {
 	r := tk.r
 	switch {
-	case tk.state == ticketReleasing, tk.state == ticketRevived:
-		tk.to(ticketRevived)
+	case tk.State == engine.TicketReleasing, tk.State == engine.TicketRevived:
+		tk.To(engine.TicketRevived)
 		return
-	case tk.asking == 0 && !tk.outcomeUnknown && !tk.unclaimedGrant && !tk.standing:
-		if tk.state != ticketWithdrawing {
-			tk.to(ticketDone)
+	case tk.asking == 0 && !tk.OutcomeUnknown && !tk.UnclaimedGrant && !tk.Standing:
+		if tk.State != engine.TicketWithdrawing {
+			tk.To(engine.TicketDone)
 		}
-		r.c.disconnect(tk.n)
+		r.c.disconnect(tk.Number)
 		return
 	}
-	tk.to(ticketWithdrawing)
-	wd := &withdrawal{n: tk.n, wait: tk.wait, aside: tk.asking > 0 || tk.outcomeUnknown, over: func() { r.c.disconnect(tk.n) }}
-	if tk.outcomeUnknown {
-		wd.watch = tk.terms.ttl
+	tk.To(engine.TicketWithdrawing)
+	wd := &withdrawal{n: tk.Number, wait: tk.wait, aside: tk.asking > 0 || tk.OutcomeUnknown, over: func() { r.c.disconnect(tk.Number) }}
+	if tk.OutcomeUnknown {
+		wd.watch = tk.terms.TTL
 	}
 	r.c.withdrawals.add(fairWithdrawer{r.key}, wd)
 }
@@ -269,7 +270,7 @@ func (tk *fairTicket) lockKey() string { return tk.r.key }
 // with another clock.
 func (tk *fairTicket) resubscribed(n uint64) {
 	tk.r.mu.Lock()
-	tk.seen = sighting{}
+	tk.Seen = engine.Sighting{}
 	if tk.grant == nil {
 		tk.behind = nil
 	}
@@ -278,7 +279,7 @@ func (tk *fairTicket) resubscribed(n uint64) {
 }
 
 // waits reports whether somebody waits with the ticket.
-func (tk *fairTicket) waits() bool { return tk.call != nil && tk.grant == nil && !tk.left() }
+func (tk *fairTicket) waits() bool { return tk.call != nil && tk.grant == nil && !tk.Left() }
 
 // look has the waiter ask.
 func (tk *fairTicket) look(uint64) {
@@ -294,7 +295,7 @@ func (tk *fairTicket) soon(n uint64, d time.Duration) {
 	tk.r.mu.Lock()
 	defer tk.r.mu.Unlock()
 	if tk.waits() {
-		tk.recheck.in(d+time.Millisecond, n, tk.look)
+		tk.recheck.In(d+time.Millisecond, n, tk.look)
 	}
 }
 
@@ -310,5 +311,5 @@ func (tk *fairTicket) taken(uint64) {
 		g.taken()
 		return
 	}
-	tk.forced = true
+	tk.Forced = true
 }

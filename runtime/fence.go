@@ -1,6 +1,10 @@
 package lockrt
 
-import "context"
+import (
+	"context"
+
+	"github.com/lockgen/lockgen/runtime/internal/engine"
+)
 
 // Fencing tokens are counted in Redis, under the key that Redisson's fenced lock counts in. The next one is one more
 // than the last, or the server's time in microseconds if that is larger: a hybrid logical clock (Kulkarni et al.,
@@ -8,39 +12,17 @@ import "context"
 // that had missed the last writes, as long as its clock is not behind by more than that took. Kleppmann's "How to do
 // distributed locking" (2016) describes their use by a resource.
 
-// tokens are a block of fencing tokens that a process has drawn at once, so that each hand-over
-// between its goroutines gets a larger one without a request to Redis.
-type tokens struct {
-	next int64
-	left int
-}
-
-// newTokens returns n tokens from first on, or none if first is 0.
-func newTokens(first int64, n int) tokens {
-	if first == 0 {
-		return tokens{}
-	}
-	return tokens{first, n}
-}
-
-// take returns the next token.
-func (t *tokens) take() int64 {
-	t.next++
-	t.left--
-	return t.next - 1
-}
-
 // mostTokens bounds a block. Drawing many more than needed would push the counter ahead of the
 // clock.
 const mostTokens = 64
 
 // wants returns how many tokens to draw with terms t: for all waiters of this process, if the key
 // can be passed on to them.
-func (r *resource) wants(t terms) int {
+func (r *resource) wants(t engine.Terms) int {
 	switch {
-	case !t.fenced:
+	case !t.Fenced:
 		return 0
-	case !t.renew:
+	case !t.Renew:
 		return 1
 	case r.queue.first != nil && r.queue.first.linger > 0:
 		return mostTokens // one for each call that has the lingering key

@@ -15,7 +15,7 @@ import (
 var _ = bridge.Lend(bridge.Functions{
 	Renews: func(c *Client, opts []LockOption) (bool, error) {
 		cfg, err := c.configure(opts, nil)
-		return cfg.renew, err
+		return cfg.Renew, err
 	},
 	Label:        func(name, template string) LockOption { return &labelOption{name, template} },
 	Profiles:     func(c *Client) bool { return c.opts.ProfileLabels },

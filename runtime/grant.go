@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 	"github.com/lockgen/lockgen/runtime/internal/trace"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
@@ -21,9 +22,9 @@ type grant struct {
 	handed bool  // it came from another process of this library, so the next turn is Redisson's
 }
 
-func (*grant) Kind() string        { return kindMutex }
-func (g *grant) Owner() string     { return g.resource.c.wire.Owner(g.ticket.n) }
-func (g *grant) core() *ticketCore { return &g.ticket.ticketCore }
+func (*grant) Kind() string               { return kindMutex }
+func (g *grant) Owner() string            { return g.resource.c.wire.Owner(g.ticket.Number) }
+func (g *grant) core() *engine.TicketCore { return &g.ticket.TicketCore }
 
 func (g *grant) reenter(outer, l *Lease) bool { return g.resource.reenter(g, outer, l) }
 
@@ -131,28 +132,28 @@ func (g *grant) end(l *Lease) (*releaseOp, error) {
 func (r *resource) endGrant(g *grant, next *waiter) *releaseOp {
 	r.grant = nil
 	r.busy++
-	g.to(grantReleasing)
-	g.ticket.to(ticketReleasing)
+	g.state.To(engine.GrantReleasing)
+	g.ticket.To(engine.TicketReleasing)
 	g.linger().stop()
 	r.c.watchdog.Stop(&g.guard)
 	if g.ticket.rare().settled == nil { // otherwise the release comes after the answer to its request
-		r.c.traces(trace.Unlocks, r.key, g.ticket.n)
+		r.c.traces(trace.Unlocks, r.key, g.ticket.Number)
 	}
 	op := newReleaseOp(r, g.ticket, g)
 	if next != nil && r.c.granting() && r.c.attends(r.key) {
 		op.again, op.terms = r.ticketFor(next.terms), next.terms
 		op.again.follows(g.ticket)
-		op.again.standing = true
-		op.again.to(ticketQueued)
+		op.again.Standing = true
+		op.again.To(engine.TicketQueued)
 	}
-	op.plain = op.again == nil && !g.ticket.othersWait && !g.ticket.standing
+	op.plain = op.again == nil && !g.ticket.OthersWait && !g.ticket.Standing
 	return op
 }
 
 // withdrawLost has Redis release a lost grant that no caller works under any more, if Redis may still have it for us, or
 // may get it again.
 func (g *grant) withdrawLost() {
-	if g.ticket.outcomeUnknown || g.ticket.rare().settled != nil || !errors.Is(g.lost, watchdog.ErrRefused) {
+	if g.ticket.OutcomeUnknown || g.ticket.rare().settled != nil || !errors.Is(g.lost, watchdog.ErrRefused) {
 		g.resource.withdraw(g.ticket)
 	}
 }
@@ -163,9 +164,9 @@ func (g *grant) remove(cause error) {
 	r.busy++ // the next waiter asks when the present holder knows
 	g.linger().stop()
 	if errors.Is(cause, watchdog.ErrRefused) {
-		r.c.traces(trace.Lost, r.key, g.ticket.n)
+		r.c.traces(trace.Lost, r.key, g.ticket.Number)
 	} else {
-		r.c.traces(trace.RunsOut, r.key, g.ticket.n)
+		r.c.traces(trace.RunsOut, r.key, g.ticket.Number)
 	}
 	if len(g.leases) == 0 { // it lingered
 		g.withdrawLost()
@@ -178,7 +179,7 @@ func (g *grant) notified() {
 }
 
 func (g *grant) outlived() {
-	if g.ticket.ttl > g.terms.ttl { // Redis may have it for longer than its last holder asked for
+	if g.ticket.ttl > g.terms.TTL { // Redis may have it for longer than its last holder asked for
 		g.on.mu.Lock()
 		defer g.on.mu.Unlock()
 		g.resource.withdraw(g.ticket)
@@ -186,21 +187,21 @@ func (g *grant) outlived() {
 }
 
 func (g *grant) deleted() {
-	_ = lockWithdrawer{g.on.key}.withdraw(g.on.c, []*withdrawal{{n: g.ticket.n, tokens: int(g.ticket.inLine)}})
+	_ = lockWithdrawer{g.on.key}.withdraw(g.on.c, []*withdrawal{{n: g.ticket.Number, tokens: int(g.ticket.inLine)}})
 }
 
 // promote turns the ticket into a grant and starts its renewal. Redis granted it no earlier than at from, for ttl at
 // first.
-func (r *resource) promote(how trace.Action, tk *ticket, t terms, from time.Time, ttl time.Duration) *grant {
-	r.c.tracesGrant(how, r.key, tk.n, from, ttl, tk.rare().tokens.next)
-	tk.to(ticketGranted)
-	tk.unclaimedGrant = false
+func (r *resource) promote(how trace.Action, tk *ticket, t engine.Terms, from time.Time, ttl time.Duration) *grant {
+	r.c.tracesGrant(how, r.key, tk.Number, from, ttl, tk.rare().tokens.Next)
+	tk.To(engine.TicketGranted)
+	tk.UnclaimedGrant = false
 	g := &grant{grantCore: grantCore{on: &r.referenced, terms: t}, resource: r, ticket: tk, since: monotonic.Now()}
 	r.ticket = nil
 	r.grant = g
 	r.answers.changes()
 	if tk.extra != nil {
-		tk.extra.recheck.stop()
+		tk.extra.recheck.Stop()
 	}
 	g.start(g, from, ttl)
 	return g
@@ -210,15 +211,15 @@ func (r *resource) promote(how trace.Action, tk *ticket, t terms, from time.Time
 func (r *resource) assign(w *waiter) {
 	r.queue.remove(w)
 	w.place.state = placeGranted
-	r.grant.tokenPending = w.follows && w.terms.fenced
-	if w.terms.fenced {
-		w.lease.token = r.grant.ticket.more().tokens.take()
+	r.grant.tokenPending = w.follows && w.terms.Fenced
+	if w.terms.Fenced {
+		w.lease.token = r.grant.ticket.more().tokens.Take()
 	}
 	r.grant.attach(r.grant, w.lease)
 	r.grant.limitTo(w.limit, w.lease)
 	r.grant.lingersFor(time.Duration(w.linger) * time.Microsecond)
 	owner := w.lease.owner
-	w.notify(event{kind: given}) // from here on another call may use w
+	w.notify(engine.Event{Kind: engine.Given}) // from here on another call may use w
 	if owner == nil {
 		return
 	}
@@ -228,7 +229,7 @@ func (r *resource) assign(w *waiter) {
 			r.queue.remove(v)
 			v.place.state = placeGranted
 			r.grant.attach(r.grant, v.lease)
-			v.notify(event{kind: given})
+			v.notify(engine.Event{Kind: engine.Given})
 		}
 		v = next
 	}
@@ -246,16 +247,16 @@ func (r *resource) canPass(g *grant, w *waiter) bool {
 	if g.ticket.java > 0 {
 		return int(g.passed)+1 < min(r.c.opts.Cohort, cohortBesideJava)
 	}
-	if r.c.opts.Cohort == 1 || g.ticket.othersWait || !r.c.heard() {
+	if r.c.opts.Cohort == 1 || g.ticket.OthersWait || !r.c.heard() {
 		return int(g.passed)+1 < r.c.opts.Cohort
 	}
 	return monotonic.Since(g.since) < localPassLimit
 }
 
-// canPass reports whether a hold on some terms can be passed on to a waiter that wants others: only on the same terms,
-// and with enough trust left. A lease of fixed length cannot be passed on, since the next holder is promised all of it.
-func (c *Client) canPass(guard *watchdog.Lease, held, wanted terms, left tokens) bool {
-	return wanted == held && held.renew && (!wanted.fenced || left.left > 0) && c.granting() &&
+// canPass reports whether a hold on some terms can be passed on to a waiter that wants others: with enough trust left, and as
+// passesTo says.
+func (c *Client) canPass(guard *watchdog.Lease, held, wanted engine.Terms, left engine.Tokens) bool {
+	return held.PassesTo(wanted, left) && c.granting() &&
 		!guard.Extended() && // a holder's extension is not for the next one
-		guard.TrustedAt(monotonic.Now().Add(min(held.ttl, handOverLease)/3))
+		guard.TrustedAt(monotonic.Now().Add(min(held.TTL, handOverLease)/3))
 }

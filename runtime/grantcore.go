@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
 
@@ -12,10 +13,10 @@ import (
 // which renews it.
 type grantCore struct {
 	on    *referenced // the resource of the grant, whose lock guards the rest
-	terms terms
+	terms engine.Terms
 	guard watchdog.Lease
 
-	state        grantState
+	state        engine.GrantState
 	idle         bool          // no caller works under it, it only stays locked for a while; Shutdown does not wait for it
 	tokenPending bool          // the token of a RedLock is not known yet
 	leases       []*Lease      // of the present holder, one and one more for each reentry; or of all readers
@@ -37,10 +38,10 @@ func (g *grantCore) worked() bool {
 // first.
 func (g *grantCore) start(as watchdog.Holding, from time.Time, ttl time.Duration) {
 	c := g.on.c
-	g.guard = watchdog.Lease{Holding: as, TTL: g.terms.ttl, Renew: g.terms.renew}
+	g.guard = watchdog.Lease{Holding: as, TTL: g.terms.TTL, Renew: g.terms.Renew}
 	g.on.stay()
 	c.held(1)
-	if !g.terms.polling {
+	if !g.terms.Polling {
 		c.hearFor(g.on.key)
 	}
 	c.watchdog.Start(&g.guard, from, ttl)
@@ -104,7 +105,7 @@ func (g *grantCore) bearer() *leaseCore {
 // A losable grant says what its loss means for its resource.
 type losable interface {
 	// core returns its ticket.
-	core() *ticketCore
+	core() *engine.TicketCore
 	// remove takes it from its resource, because of cause, or without one to release it: no other call gets it. The caller
 	// holds the lock of that.
 	remove(cause error)
@@ -157,8 +158,8 @@ func (g *grantCore) unlock(l *Lease) error {
 		of.forget(errors.Is(g.lost, watchdog.ErrRefused))
 	case !errors.Is(l.ended(), ErrLost) && of.pass():
 	default:
-		g.to(grantReleasing)
-		of.core().to(ticketReleasing)
+		g.state.To(engine.GrantReleasing)
+		of.core().To(engine.TicketReleasing)
 		of.remove(nil)
 		g.on.c.watchdog.Stop(&g.guard)
 		op = of.free()
@@ -180,13 +181,13 @@ func (g *grantCore) taken() {
 func (g *grantCore) Lost(cause error) {
 	of := g.guard.Holding.(losable) //nolint:forcetypeassert // a grant guards itself
 	g.on.mu.Lock()
-	if g.state > grantLingering {
+	if g.state > engine.GrantLingering {
 		g.on.mu.Unlock()
 		return // it is being released
 	}
 	g.lost = lost(cause)
-	g.to(grantLost)
-	of.core().to(ticketDone)
+	g.state.To(engine.GrantLost)
+	of.core().To(engine.TicketDone)
 	of.remove(cause)
 	g.on.mu.Unlock()
 
@@ -201,16 +202,16 @@ func (g *grantCore) notifyLoss(cause error) {
 	g.endLeases(cause)
 	of := g.guard.Holding.(losable) //nolint:forcetypeassert // a grant guards itself
 	g.on.mu.Lock()
-	first := g.state == grantLost
+	first := g.state == engine.GrantLost
 	if first {
-		g.to(grantNotified)
+		g.state.To(engine.GrantNotified)
 		of.notified()
 	}
 	g.on.mu.Unlock()
 	if !first {
 		return
 	}
-	g.on.c.depart(of.core().n, &g.guard, cause, of.outlived)
+	g.on.c.depart(of.core().Number, &g.guard, cause, of.outlived)
 	if !g.idle {
 		g.on.c.held(-1)
 	}

@@ -19,7 +19,7 @@ import (
 var layers = [][]string{
 	{"scripts", "runtime/observe", "runtime/internal/bridge", "runtime/internal/deadlock", "runtime/internal/force", "runtime/internal/late", "runtime/internal/monotonic", "runtime/internal/trace"},
 	{"runtime/internal/hub", "runtime/internal/protocol", "runtime/internal/watchdog"},
-	{"runtime/internal/transport"},
+	{"runtime/internal/engine", "runtime/internal/transport"},
 	{"runtime"},
 	{"runtime/gen"},
 }

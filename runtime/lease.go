@@ -238,10 +238,10 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error { return l.gr
 func (l *Lease) entered(ctx context.Context, cfg lockConfig) (*Lease, error) {
 	var err error
 	switch {
-	case cfg.fenced && l.token == 0:
+	case cfg.Fenced && l.token == 0:
 		err = fmt.Errorf("%w: no fencing token, since the key was locked without WithFencing by the lease that this one enters", ErrBadOption)
-	case !cfg.renew && time.Until(l.guard.Ends()) < cfg.ttl:
-		err = l.prolong(ctx, cfg.ttl)
+	case !cfg.Renew && time.Until(l.guard.Ends()) < cfg.TTL:
+		err = l.prolong(ctx, cfg.TTL)
 	}
 	if err != nil {
 		_ = l.grant.unlock(l)
@@ -253,7 +253,7 @@ func (l *Lease) entered(ctx context.Context, cfg lockConfig) (*Lease, error) {
 // joined is entered for a call that asked Redis, and may have been granted the key together with others of its owner. A
 // grant on its own terms need not be prolonged.
 func (l *Lease) joined(ctx context.Context, cfg lockConfig) (*Lease, error) {
-	if cfg.fenced && l.token == 0 || l.owner != nil && l.guard != nil && l.guard.TTL < cfg.ttl {
+	if cfg.Fenced && l.token == 0 || l.owner != nil && l.guard != nil && l.guard.TTL < cfg.TTL {
 		return l.entered(ctx, cfg)
 	}
 	return l, nil

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
@@ -68,14 +69,14 @@ func (g *grant) lingersNot(l *Lease) {
 func (g *grant) beginLinger() bool {
 	c, at := g.resource.c, monotonic.Now()
 	switch {
-	case g.linger().d == 0, g.idle, g.ticket.othersWait, g.ticket.java > 0, c.opts.Cohort == 1, !c.heard():
+	case g.linger().d == 0, g.idle, g.ticket.OthersWait, g.ticket.java > 0, c.opts.Cohort == 1, !c.heard():
 		return false
 	case g.passed > 0 && at.Sub(g.since) >= localPassLimit: // Redisson's waiters send no message
 		return false
 	case !c.canPass(&g.guard, g.terms, g.terms, g.ticket.rare().tokens):
 		return false
 	}
-	g.to(grantLingering)
+	g.state.To(engine.GrantLingering)
 	g.linger().over = at.Add(g.linger().d)
 	g.wakeAt(g.linger().over)
 	return true
@@ -103,7 +104,7 @@ func (g *grant) wake() {
 	defer r.mu.Unlock()
 	g.linger().due = 0
 	switch {
-	case g.state != grantLingering: // the next Unlock sets the alarm again
+	case g.state != engine.GrantLingering: // the next Unlock sets the alarm again
 	case monotonic.Until(g.linger().over) > 0:
 		g.wakeAt(g.linger().over)
 	default:
@@ -119,13 +120,13 @@ func (l *lingering) stop() {
 }
 
 // canResume reports whether a call on the terms t can have g, which lingers, at the time at.
-func (g *grant) canResume(t terms, at monotonic.Time) bool {
-	return g.state == grantLingering && at.Before(g.linger().over) && g.resource.c.canPass(&g.guard, g.terms, t, g.ticket.rare().tokens)
+func (g *grant) canResume(t engine.Terms, at monotonic.Time) bool {
+	return g.state == engine.GrantLingering && at.Before(g.linger().over) && g.resource.c.canPass(&g.guard, g.terms, t, g.ticket.rare().tokens)
 }
 
 // resume ends the lingering of g, which l is about to get.
 func (g *grant) resume(l *Lease) {
-	g.to(grantHeld)
+	g.state.To(engine.GrantHeld)
 	g.passed++
 	g.resource.c.counts.local.Add(1)
 	l.came = fromHere
@@ -137,13 +138,13 @@ func (r *resource) takeLingering(l *Lease, cfg *lockConfig) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	g := r.grant
-	if g == nil || !g.canResume(cfg.terms, at) {
+	if g == nil || !g.canResume(cfg.Terms, at) {
 		return false
 	}
 	g.resume(l)
 	l.began = at
-	if cfg.fenced {
-		l.token = g.ticket.more().tokens.take()
+	if cfg.Fenced {
+		l.token = g.ticket.more().tokens.Take()
 	}
 	g.attach(g, l)
 	g.limitTo(cfg.maxHold, l)
@@ -155,7 +156,7 @@ func (r *resource) takeLingering(l *Lease, cfg *lockConfig) bool {
 // endLinger releases the grant if it lingers. It does not block. The caller holds r.mu.
 func (r *resource) endLinger() {
 	g := r.grant
-	if g == nil || g.state != grantLingering {
+	if g == nil || g.state != engine.GrantLingering {
 		return
 	}
 	op := r.endGrant(g, nil)
@@ -184,7 +185,7 @@ func lingeringLock(guard *watchdog.Lease) (held HeldLock, lingers bool) {
 	}
 	g.resource.mu.Lock()
 	defer g.resource.mu.Unlock()
-	if g.state != grantLingering {
+	if g.state != engine.GrantLingering {
 		return HeldLock{}, false
 	}
 	return HeldLock{

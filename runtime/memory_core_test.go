@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
 
@@ -23,7 +24,7 @@ func TestMemory(t *testing.T) {
 		{"a guard", unsafe.Sizeof(watchdog.Lease{}), 96},
 		{"a lease", unsafe.Sizeof(Lease{}), 176},
 		{"a waiter", unsafe.Sizeof(waiter{}), 248},
-		{"an event", unsafe.Sizeof(event{}), 32},
+		{"an event", unsafe.Sizeof(engine.Event{}), 32},
 	} {
 		require.LessOrEqual(t, each.size, each.bound, each.what)
 	}

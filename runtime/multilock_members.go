@@ -110,7 +110,7 @@ func sameOptions(c *Client, a, b []LockOption) bool {
 	if err != nil || wrong != nil {
 		return true // and the first call returns the error
 	}
-	return one.terms == other.terms && one.maxHold == other.maxHold && one.limited == other.limited && one.linger == other.linger && one.backoff == other.backoff
+	return one.Terms == other.Terms && one.maxHold == other.maxHold && one.limited == other.limited && one.linger == other.linger && one.backoff == other.backoff
 }
 
 // isNothing reports whether l is nil, or has a nil pointer in it.

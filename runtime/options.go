@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
@@ -205,7 +206,7 @@ func WithWait(d time.Duration) LockOption {
 // would not anyway; a renewed lease stays renewed. Redisson's leaseTime.
 func WithLease(d time.Duration) LockOption {
 	return lockOption(func(c *lockConfig) {
-		c.ttl, c.renew = d, false
+		c.TTL, c.Renew = d, false
 		c.said |= saidLease
 	})
 }
@@ -214,7 +215,7 @@ func WithLease(d time.Duration) LockOption {
 // holder by at most d. At least 100ms.
 func WithWatchdog(d time.Duration) LockOption {
 	return lockOption(func(c *lockConfig) {
-		c.ttl, c.renew = d, true
+		c.TTL, c.Renew = d, true
 		c.said |= saidLease
 	})
 }
@@ -240,7 +241,7 @@ func WithLinger(d time.Duration) LockOption {
 // WithFencing gives the lease a fencing token, see [Lease.Token]. Redisson's RFencedLock, with which it shares the
 // counter.
 func WithFencing() LockOption {
-	return lockOption(func(c *lockConfig) { c.fenced = true })
+	return lockOption(func(c *lockConfig) { c.Fenced = true })
 }
 
 // WithName names a lock for operators and metrics: "orders.Service.Pay". It is no part of the key. At most 1024 bytes;
@@ -289,7 +290,7 @@ type lockConfig struct {
 	yields   <-chan struct{} // closed when the call must stop waiting, so that another one goes on in its place; or nil
 	said     said            // the given options
 	bad      error           // why one of them is unusable
-	terms
+	engine.Terms
 }
 
 // said records which options were given.
@@ -332,7 +333,7 @@ func (cfg *lockConfig) meaningless(kind string) error {
 		name = "WithLease or WithWatchdog"
 	case counts && cfg.limited:
 		name = "WithMaxHold"
-	case cfg.fenced && (counts || kind == kindPermit || kind == kindRead):
+	case cfg.Fenced && (counts || kind == kindPermit || kind == kindRead):
 		name = "WithFencing"
 	default:
 		return nil
@@ -343,22 +344,14 @@ func (cfg *lockConfig) meaningless(kind string) error {
 	}[kind])
 }
 
-// terms are the conditions of a grant between a holder and Redis.
-type terms struct {
-	ttl     time.Duration
-	renew   bool
-	fenced  bool
-	polling bool // no subscription is made for it
-}
-
 func (c *Client) configure(base, call []LockOption) (lockConfig, error) {
 	if c.made() == nil {
 		return lockConfig{}, errNoClient
 	}
 	if len(base)+len(call) == 0 {
-		return lockConfig{wait: UntilDone, linger: c.opts.Linger, terms: terms{ttl: c.opts.Watchdog, renew: true}}, nil
+		return lockConfig{wait: UntilDone, linger: c.opts.Linger, Terms: engine.Terms{TTL: c.opts.Watchdog, Renew: true}}, nil
 	}
-	cfg := lockConfig{wait: UntilDone, linger: c.opts.Linger, terms: terms{ttl: c.opts.Watchdog, renew: true}}
+	cfg := lockConfig{wait: UntilDone, linger: c.opts.Linger, Terms: engine.Terms{TTL: c.opts.Watchdog, Renew: true}}
 	cfg.apply(base)
 	made := cfg.said
 	cfg.said = 0
@@ -367,7 +360,7 @@ func (c *Client) configure(base, call []LockOption) (lockConfig, error) {
 	if cfg.bad != nil {
 		return cfg, cfg.bad
 	}
-	if cfg.polling {
+	if cfg.Polling {
 		if err := cfg.backoff.check(); err != nil {
 			return cfg, err
 		}
@@ -381,12 +374,12 @@ func (c *Client) configure(base, call []LockOption) (lockConfig, error) {
 		return cfg, notLinger(cfg.linger)
 	case cfg.limited && cfg.maxHold <= 0:
 		return cfg, fmt.Errorf("%w: a maximal hold of %v is no time", ErrBadOption, cfg.maxHold)
-	case cfg.ttl < minLease:
+	case cfg.TTL < minLease:
 		name := "lease"
-		if cfg.renew {
+		if cfg.Renew {
 			name = "watchdog"
 		}
-		return cfg, tooShort(name, cfg.ttl)
+		return cfg, tooShort(name, cfg.TTL)
 	case cfg.follows: // a part of a RedLock
 		cfg.linger = 0
 	}

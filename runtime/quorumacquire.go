@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/hub"
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
@@ -141,7 +142,7 @@ func (e *quorumAcquire) open() []*Mutex {
 
 // limit is the time limit for an answer.
 func (e *quorumAcquire) limit() time.Duration {
-	return min(e.m.parts[0].c.opts.RedLockTimeout, e.cfg.ttl/2)
+	return min(e.m.parts[0].c.opts.RedLockTimeout, e.cfg.TTL/2)
 }
 
 // unheardPace is the assumed response time of a server that has not answered yet.
@@ -225,7 +226,7 @@ func (e *quorumAcquire) answered(r *round, m *Mutex, part *Lease, err error) {
 	if won {
 		switch err = e.win(r, parts); {
 		case err == nil:
-			e.w.notify(event{kind: given})
+			e.w.notify(engine.Event{Kind: engine.Given})
 			return
 		case errors.Is(err, errTokenUnwritten) && e.cfg.wait != 0:
 			won = false // another round may be won without the missing answers
@@ -250,7 +251,7 @@ func (e *quorumAcquire) cut(r *round, took time.Duration) {
 // win makes parts, a majority, the lease.
 func (e *quorumAcquire) win(r *round, parts []*Lease) error {
 	token := int64(0)
-	if e.cfg.fenced {
+	if e.cfg.Fenced {
 		var err error
 		if token, err = e.raise(parts); err != nil {
 			return err
@@ -268,7 +269,7 @@ func (e *quorumAcquire) win(r *round, parts []*Lease) error {
 	case e.left:
 		return ErrNotAcquired // the call is over
 	case trusted < e.m.needs():
-		return errLate
+		return engine.ErrLate
 	}
 	for _, part := range parts {
 		part.stamp(token)
@@ -336,7 +337,7 @@ func (l *Lease) stamp(token int64) {
 		g.resource.mu.Lock()
 		defer g.resource.mu.Unlock()
 		if token != l.token && g.ticket.extra != nil {
-			g.ticket.extra.tokens = tokens{} // the others are smaller
+			g.ticket.extra.tokens = engine.Tokens{} // the others are smaller
 		}
 		l.token, g.tokenPending = token, false
 	}
@@ -348,7 +349,7 @@ func (l *Lease) stamp(token int64) {
 const tiesOfAPace = 8
 
 // abandonRound releases the grants, and returns the event for the waiter. err is why a majority was lost.
-func (e *quorumAcquire) abandonRound(r *round, err error, won bool) event {
+func (e *quorumAcquire) abandonRound(r *round, err error, won bool) engine.Event {
 	spare := len(e.m.parts) - e.m.needs()
 	e.mu.Lock()
 	r.lost = true
@@ -384,11 +385,11 @@ func (e *quorumAcquire) abandonRound(r *round, err error, won bool) event {
 	undo(e.ctx, parts)
 	if err != nil {
 		// Each server was asked again if necessary.
-		return event{kind: failed, err: err, final: true}
+		return engine.Event{Kind: engine.Failed, Err: err, Final: true}
 	}
 	took := time.Duration(e.took.Load())
 	pause := min((time.Millisecond+took)<<min(refusals, 8), 250*time.Millisecond)
-	return event{kind: refusedFor, ttl: pause/2 + rand.N(pause), inLine: true}
+	return engine.Event{Kind: engine.Refused, TTL: pause/2 + rand.N(pause), InLine: true}
 }
 
 // closed returns how many of the servers are not asked any more, since their Clients are closed.

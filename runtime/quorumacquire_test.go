@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
@@ -40,7 +41,7 @@ func TestQuorumAcquire_PausesGrowUnlessOthersAskToo(t *testing.T) {
 			t.Parallel()
 			m := newRedLock(mutexes)
 			e := &quorumAcquire{m: m, ctx: t.Context(), whole: newLease(c, kindRedLock, m.key, t.Context())}
-			var said event
+			var said engine.Event
 			for range cmp.Or(x.rounds, 10) {
 				r := &round{refused: x.refused, failures: x.failures, err: errBroken, cancel: func() {}}
 				for _, part := range mutexes[:x.granted] {
@@ -49,12 +50,12 @@ func TestQuorumAcquire_PausesGrowUnlessOthersAskToo(t *testing.T) {
 					r.parts = append(r.parts, l)
 				}
 				said = e.abandonRound(r, nil, false)
-				require.Equal(t, refusedFor, said.kind)
+				require.Equal(t, engine.Refused, said.Kind)
 			}
 			if x.least > 0 {
-				require.GreaterOrEqual(t, said.ttl, x.least)
+				require.GreaterOrEqual(t, said.TTL, x.least)
 			} else {
-				require.Less(t, said.ttl, 16*time.Millisecond)
+				require.Less(t, said.TTL, 16*time.Millisecond)
 			}
 		})
 	}

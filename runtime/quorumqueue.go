@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 )
 
@@ -92,14 +93,14 @@ func (r *quorumQueues) leave(e *quorumAcquire, pause time.Duration) {
 	}
 	next := r.all[e.m.queueKey].acquires[0]
 	if pause == 0 {
-		next.w.notify(event{kind: turn})
+		next.w.notify(engine.Event{Kind: engine.Turn})
 		return
 	}
 	time.AfterFunc(pause, func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if q := r.all[e.m.queueKey]; q != nil && q.acquires[0] == next {
-			next.w.notify(event{kind: turn})
+			next.w.notify(engine.Event{Kind: engine.Turn})
 		}
 	})
 }
@@ -150,7 +151,7 @@ func (r *quorumQueues) advance(e, next *quorumAcquire) bool {
 func (e *quorumAcquire) pass(parts []*Lease) (successor *compositeLease, rest []*Lease) {
 	c := e.m.parts[0].c
 	next := c.quorums.behind(e)
-	if next == nil || next.cfg.terms != e.cfg.terms || next.cfg.fenced || next.cfg.maxHold > 0 || e.cfg.maxHold > 0 ||
+	if next == nil || next.cfg.Terms != e.cfg.Terms || next.cfg.Fenced || next.cfg.maxHold > 0 || e.cfg.maxHold > 0 ||
 		c.opts.Cohort == 1 || e.passedFor() >= localPassLimit || !c.granting() {
 		return nil, parts
 	}
@@ -159,7 +160,7 @@ func (e *quorumAcquire) pass(parts []*Lease) (successor *compositeLease, rest []
 		l := newLease(part.client, part.kind(), part.key, next.ctx)
 		l.name = next.cfg.name
 		g, ok := part.grant.(*grant)
-		if ok && part.client.canPass(part.guard, e.cfg.terms, e.cfg.terms, tokens{}) && g.succeed(part, l) {
+		if ok && part.client.canPass(part.guard, e.cfg.Terms, e.cfg.Terms, engine.Tokens{}) && g.succeed(part, l) {
 			part.end(ErrReleased)
 			passed = append(passed, l)
 		} else {
@@ -184,7 +185,7 @@ func (next *quorumAcquire) inherit(e *quorumAcquire, parts []*Lease) bool {
 	next.took.Store(e.took.Load())
 	next.whole.came = fromHere
 	next.compose(parts)
-	next.w.notify(event{kind: given})
+	next.w.notify(engine.Event{Kind: engine.Given})
 	return true
 }
 

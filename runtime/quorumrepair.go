@@ -17,7 +17,7 @@ import (
 // parts of co has that too, or is done. A brief lease is over before, and one of fixed length does not depend on
 // servers any more.
 func (e *quorumAcquire) complete(co *compositeLease, m *Mutex, pause time.Duration) {
-	if !e.cfg.renew {
+	if !e.cfg.Renew {
 		return
 	}
 	time.AfterFunc(2*pause, func() { // by then it does not circulate any more, so no bearer is missed
@@ -40,7 +40,7 @@ func (e *quorumAcquire) complete(co *compositeLease, m *Mutex, pause time.Durati
 }
 
 // seldom is the longest pause between such requests.
-func (e *quorumAcquire) seldom() time.Duration { return e.cfg.ttl / 12 }
+func (e *quorumAcquire) seldom() time.Duration { return e.cfg.TTL / 12 }
 
 // recruit asks the server of m, once, for a part of co.
 func (e *quorumAcquire) recruit(ctx context.Context, co *compositeLease, m *Mutex) (*Lease, error) {
@@ -67,7 +67,7 @@ func (e *quorumAcquire) admit(co *compositeLease, m *Mutex, part *Lease) {
 	if part.token < co.whole.token {
 		err = e.writeToken(ctx, part, co.whole.token)
 	}
-	if left := time.Until(co.extended()); err == nil && left > e.cfg.ttl {
+	if left := time.Until(co.extended()); err == nil && left > e.cfg.TTL {
 		err = part.Extend(ctx, left)
 	}
 	if err == nil {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
@@ -22,10 +23,10 @@ func TestLease_StampDropsSmallerTokens(t *testing.T) {
 	left := func() int {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		return r.grant.ticket.rare().tokens.left
+		return r.grant.ticket.rare().tokens.Left
 	}
 	r.mu.Lock()
-	r.grant.ticket.more().tokens = newTokens(lease.Token()+1, 3)
+	r.grant.ticket.more().tokens = engine.NewTokens(lease.Token()+1, 3)
 	r.mu.Unlock()
 	lease.stamp(lease.Token())
 	require.Equal(t, 3, left(), "its own token")

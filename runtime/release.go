@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/internal/trace"
 	"github.com/lockgen/lockgen/runtime/internal/transport"
@@ -33,10 +34,10 @@ type releaser interface {
 // background.
 type releaseOp struct {
 	by     releaser
-	on     *referenced // the resource, whose reference for the ticket ends
-	core   *ticketCore // the ticket
-	of     *grantCore  // its grant; nil if it was never granted
-	placed bool        // Redis may hand the lock over to it even if it refuses the release for good
+	on     *referenced        // the resource, whose reference for the ticket ends
+	core   *engine.TicketCore // the ticket
+	of     *grantCore         // its grant; nil if it was never granted
+	placed bool               // Redis may hand the lock over to it even if it refuses the release for good
 
 	limit time.Time // when to go on in the background
 	tried bool      // a request may have succeeded without our knowing
@@ -49,7 +50,7 @@ type releaseOp struct {
 	start  time.Duration // of Redisson's waiters
 	plain  bool          // the ticket has no known waiters
 	again  *ticket       // the ticket by which this process wants the key once more, with terms
-	terms  terms
+	terms  engine.Terms
 
 	done  chan error // the outcome, if the ticket was granted
 	timer *time.Timer
@@ -62,7 +63,7 @@ var releaseOps = sync.Pool{New: func() any {
 }}
 
 // releaseOf returns the release of a ticket of the resource on, and of its grant unless that is nil.
-func releaseOf(by releaser, on *referenced, core *ticketCore, of *grantCore) *releaseOp {
+func releaseOf(by releaser, on *referenced, core *engine.TicketCore, of *grantCore) *releaseOp {
 	op := releaseOps.Get().(*releaseOp)
 	*op = releaseOp{by: by, on: on, core: core, of: of, done: op.done, timer: op.timer, limit: now().Add(on.c.opts.OpTimeout)}
 	return op
@@ -70,13 +71,13 @@ func releaseOf(by releaser, on *referenced, core *ticketCore, of *grantCore) *re
 
 // newReleaseOp returns the release of a ticket of a mutex, and of its grant unless that is nil.
 func newReleaseOp(r *resource, tk *ticket, of *grant) *releaseOp {
-	handed := tk.unclaimedGrant // the key came from another process of this library
+	handed := tk.UnclaimedGrant // the key came from another process of this library
 	var core *grantCore
 	if of != nil {
 		core, handed = &of.grantCore, of.handed
 	}
-	op := releaseOf(r, &r.referenced, &tk.ticketCore, core)
-	op.r, op.ticket, op.placed, op.start = r, tk, tk.standing, tk.startAfter(handed)
+	op := releaseOf(r, &r.referenced, &tk.TicketCore, core)
+	op.r, op.ticket, op.placed, op.start = r, tk, tk.Standing, tk.startAfter(handed)
 	return op
 }
 
@@ -115,8 +116,8 @@ func (r *resource) free(op *releaseOp) {
 	switch {
 	case op.ticket.rare().settled != nil:
 		r.c.spawn(func() {
-			op.ticket.outcomeUnknown = <-op.ticket.extra.settled || op.ticket.outcomeUnknown // or that request could take the lock again, in vain
-			r.c.traces(trace.Unlocks, r.key, op.ticket.n)
+			op.ticket.OutcomeUnknown = <-op.ticket.extra.settled || op.ticket.OutcomeUnknown // or that request could take the lock again, in vain
+			r.c.traces(trace.Unlocks, r.key, op.ticket.Number)
 			r.c.releases.Submit(op, false)
 		})
 	case op.simple():
@@ -133,14 +134,14 @@ func (op *releaseOp) Key() string { return op.r.key }
 
 func (op *releaseOp) Append(keys, args []string, _ bool) (allKeys, allArgs []string) {
 	wire := &op.r.c.wire
-	op.r.c.traces(trace.GivesBack, op.r.key, op.ticket.n)
+	op.r.c.traces(trace.GivesBack, op.r.key, op.ticket.Number)
 	if op.plain {
-		return wire.Free(keys, args, op.r.key, op.ticket.n)
+		return wire.Free(keys, args, op.r.key, op.ticket.Number)
 	}
 	r := protocol.Release{Of: op.ticket.onWire(), Start: op.start}
 	if op.again != nil {
-		r.Again, r.Lease = op.again.onWire(), op.terms.ttl
-		op.r.c.traces(trace.Joins, op.r.key, op.again.n)
+		r.Again, r.Lease = op.again.onWire(), op.terms.TTL
+		op.r.c.traces(trace.Joins, op.r.key, op.again.Number)
 	}
 	return wire.Release(keys, args, op.r.key, r)
 }
@@ -179,13 +180,13 @@ func (op *releaseOp) Answered(sent time.Time, reply protocol.Answer, again bool,
 	}
 
 	on, c := op.on, op.on.c
-	c.disconnect(op.core.n)
+	c.disconnect(op.core.Number)
 	on.mu.Lock()
-	if withdraw || op.core.outcomeUnknown {
+	if withdraw || op.core.OutcomeUnknown {
 		op.by.giveUp(op)
 	}
-	if op.core.state == ticketReleasing {
-		op.core.to(ticketDone)
+	if op.core.State == engine.TicketReleasing {
+		op.core.To(engine.TicketDone)
 	}
 	op.by.proceed(op, done, err)
 	on.mu.Unlock()
@@ -228,7 +229,7 @@ func (r *resource) proceed(op *releaseOp, done released, err error) {
 	r.busy--
 	r.answers.changes()
 	if op.again != nil && op.twice {
-		op.again.outcomeUnknown = true
+		op.again.OutcomeUnknown = true
 	}
 	if op.again != nil && r.ticket == op.again {
 		r.resume(op.again, op.terms, done, err)
@@ -240,8 +241,8 @@ func (r *resource) proceed(op *releaseOp, done released, err error) {
 // withdraw makes sure that Redis does not keep the key for a ticket that nobody wants any more. It does not block.
 // The caller holds r.mu.
 func (r *resource) withdraw(tk *ticket) {
-	tk.to(ticketWithdrawing)
-	r.c.withdrawals.add(lockWithdrawer{r.key}, &withdrawal{n: tk.n, tokens: int(tk.inLine), watch: tk.ttl})
+	tk.To(engine.TicketWithdrawing)
+	r.c.withdrawals.add(lockWithdrawer{r.key}, &withdrawal{n: tk.Number, tokens: int(tk.inLine), watch: tk.ttl})
 }
 
 // pause waits for d and reports false if the client was closed meanwhile.
@@ -254,4 +255,9 @@ func (c *Client) pause(d time.Duration) bool {
 	case <-c.stopped:
 		return false
 	}
+}
+
+// suffices reports whether a hand-over for ttl, no earlier than at from, grants what t demands. If not, the ticket asks.
+func (c *Client) suffices(t engine.Terms, from time.Time, ttl time.Duration, token int64) bool {
+	return c.opts.Replicas == 0 && !c.net.ClockUnknown() && t.MetBy(from, ttl, token)
 }

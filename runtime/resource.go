@@ -1,6 +1,7 @@
 package lockrt
 
 import (
+	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
@@ -46,7 +47,7 @@ func (r *resource) lockKey() string { return r.key }
 
 // newTicket returns an empty ticket.
 func (r *resource) newTicket() *ticket {
-	if r.first.n == 0 {
+	if r.first.Number == 0 {
 		return &r.first
 	}
 	return new(ticket)
@@ -64,7 +65,7 @@ func (r *resource) join(w *waiter) entry {
 		w.place.state = placeGranted
 		return entered
 	}
-	if g := r.grant; g != nil && g.state == grantLingering {
+	if g := r.grant; g != nil && g.state == engine.GrantLingering {
 		if g.canResume(w.terms, monotonic.Now()) {
 			g.resume(w.lease)
 			r.queue.push(w)
@@ -146,6 +147,6 @@ func (r *resource) promptHead() {
 		w.poke()
 	default:
 		w.place.state = placeLeading
-		w.notify(event{kind: turn})
+		w.notify(engine.Event{Kind: engine.Turn})
 	}
 }

@@ -3,6 +3,8 @@ package lockrt
 import (
 	"slices"
 	"time"
+
+	"github.com/lockgen/lockgen/runtime/internal/engine"
 )
 
 // An rwGrant is a granted ticket.
@@ -16,24 +18,24 @@ type rwGrant struct {
 	shown  bool // a reader's ticket names it to Redis, which admits the reader under it, whichever call has the grant by then
 }
 
-func (g *rwGrant) Kind() string      { return rwKind(g.ticket.write) }
-func (g *rwGrant) Owner() string     { return g.ticket.field }
-func (g *rwGrant) core() *ticketCore { return &g.ticket.ticketCore }
+func (g *rwGrant) Kind() string             { return rwKind(g.ticket.write) }
+func (g *rwGrant) Owner() string            { return g.ticket.field }
+func (g *rwGrant) core() *engine.TicketCore { return &g.ticket.TicketCore }
 
 // renewed reports whether the grant lives as long as its leases do.
-func (g *rwGrant) renewed() bool { return g.terms.renew && g.limit == 0 }
+func (g *rwGrant) renewed() bool { return g.terms.Renew && g.limit == 0 }
 
 // trusted reports whether there is enough trust left to pass it on.
 func (g *rwGrant) trusted(now time.Time) bool {
-	return g.guard.Until().Sub(now) >= min(g.terms.ttl, handOverLease)/3
+	return g.guard.Until().Sub(now) >= min(g.terms.TTL, handOverLease)/3
 }
 
 // promote turns a granted ticket into a grant and starts its renewal, from the time sent.
 func (r *rwResource) promote(tk *rwTicket, sent time.Time) *rwGrant {
 	t := tk.w.terms
 	g := &rwGrant{grantCore: grantCore{on: &r.referenced, terms: t, limit: tk.w.limit}, resource: r, ticket: tk}
-	tk.to(ticketGranted)
-	tk.grant, tk.standing, tk.unclaimedGrant = g, false, false
+	tk.To(engine.TicketGranted)
+	tk.grant, tk.Standing, tk.UnclaimedGrant = g, false, false
 	tk.uncount()
 	if tk.write {
 		r.write = g
@@ -41,7 +43,7 @@ func (r *rwResource) promote(tk *rwTicket, sent time.Time) *rwGrant {
 		r.reads = append(r.reads, g)
 		r.probed = time.Now()
 	}
-	g.start(g, sent, t.ttl)
+	g.start(g, sent, t.TTL)
 	return g
 }
 
@@ -51,7 +53,7 @@ func (r *rwResource) assign(g *rwGrant, w *waiter) {
 	g.attach(g, w.lease)
 	g.limitTo(w.limit, w.lease)
 	owner := w.lease.owner
-	w.notify(event{kind: given}) // from here on another call may use w
+	w.notify(engine.Event{Kind: engine.Given}) // from here on another call may use w
 	if owner != nil {
 		r.admit(g, owner)
 	}
@@ -62,20 +64,20 @@ func (r *rwResource) admit(g *rwGrant, owner *Owner) {
 	for w := r.queue.first; w != nil; {
 		next := w.place.after
 		switch {
-		case w.lease.owner != owner || w.rw.n > 0:
+		case w.lease.owner != owner || w.rw.Number > 0:
 		case g.ticket.write && !w.rw.write:
 			r.queue.remove(w)
 			w.rw.under = g
 			g.shown = true
-			w.notify(event{kind: turn})
+			w.notify(engine.Event{Kind: engine.Turn})
 		case g.ticket.write:
 			r.queue.remove(w)
 			w.place = place{state: placeGranted}
 			g.attach(g, w.lease)
-			w.notify(event{kind: given})
+			w.notify(engine.Event{Kind: engine.Given})
 		case w.rw.write:
 			r.queue.remove(w) // notified once, and in no waiter's way
-			w.notify(event{kind: failed, err: ErrUpgrade})
+			w.notify(engine.Event{Kind: engine.Failed, Err: ErrUpgrade})
 		}
 		w = next
 	}
@@ -101,7 +103,7 @@ func (g *rwGrant) pass() bool {
 func (g *rwGrant) free() *releaseOp { return g.ticket.release(&g.grantCore) }
 
 func (g *rwGrant) forget(refused bool) {
-	if !refused || g.ticket.outcomeUnknown {
+	if !refused || g.ticket.OutcomeUnknown {
 		g.resource.withdraw(g.ticket, g.ticket.ttl)
 	}
 }
@@ -110,8 +112,8 @@ func (g *rwGrant) forget(refused bool) {
 // waiters of other processes are unknown. A grant under which a reader may still be admitted cannot be passed on, and each
 // with a token gets one of its own.
 func (r *rwResource) canPass(g *rwGrant, w *waiter) bool {
-	return w != nil && g.ticket.write && !g.shown && len(r.reads) == 0 && w.rw.write && w.rw.n == 0 &&
-		g.passed+1 < r.c.opts.Cohort && r.c.canPass(&g.guard, g.terms, w.terms, tokens{})
+	return w != nil && g.ticket.write && !g.shown && len(r.reads) == 0 && w.rw.write && w.rw.Number == 0 &&
+		g.passed+1 < r.c.opts.Cohort && r.c.canPass(&g.guard, g.terms, w.terms, engine.Tokens{})
 }
 
 // remove removes a grant from those of the process.

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
@@ -65,7 +66,7 @@ func (r *rwResource) enter(ctx context.Context, l *Lease, cfg lockConfig) (enter
 	if r.shut {
 		return false, nil, ErrClosed
 	}
-	entered, under, err = r.allowed(ctx, l, cfg.terms, cfg.maxHold)
+	entered, under, err = r.allowed(ctx, l, cfg.Terms, cfg.maxHold)
 	if entered || under != nil || err != nil || l.kind() == kindWrite {
 		return entered, under, err
 	}
@@ -76,7 +77,7 @@ func (r *rwResource) enter(ctx context.Context, l *Lease, cfg lockConfig) (enter
 		return false, nil, nil
 	}
 	now := time.Now()
-	g := r.joinable(cfg.terms, cfg.maxHold, now)
+	g := r.joinable(cfg.Terms, cfg.maxHold, now)
 	if g == nil {
 		return false, nil, nil
 	}
@@ -90,7 +91,7 @@ func (r *rwResource) enter(ctx context.Context, l *Lease, cfg lockConfig) (enter
 
 // allowed makes l one more lease of the caller's grant, as the holder of an outer lease or as its owner, or returns the
 // grant under which it may read ahead of all waiters. Neither, without an error, means that the caller has no grant.
-func (r *rwResource) allowed(ctx context.Context, l *Lease, t terms, limit time.Duration) (entered bool, under *rwGrant, err error) {
+func (r *rwResource) allowed(ctx context.Context, l *Lease, t engine.Terms, limit time.Duration) (entered bool, under *rwGrant, err error) {
 	writes, reads := r.of(ctx, l)
 	switch {
 	case l.kind() == kindWrite && writes != nil:
@@ -98,7 +99,7 @@ func (r *rwResource) allowed(ctx context.Context, l *Lease, t terms, limit time.
 		return true, nil, nil
 	case l.kind() == kindWrite && reads != nil:
 		return false, nil, ErrUpgrade
-	case reads != nil && (reads.renewed() || !reads.terms.renew && !t.renew):
+	case reads != nil && (reads.renewed() || !reads.terms.Renew && !t.Renew):
 		reads.attach(reads, l)
 		return true, nil, nil
 	case writes != nil:
@@ -152,12 +153,12 @@ func (r *rwResource) all() []*rwGrant {
 }
 
 // joinable returns the grant that a reader on these terms may join, or nil.
-func (r *rwResource) joinable(t terms, limit time.Duration, now time.Time) *rwGrant {
-	if !t.renew || limit > 0 {
+func (r *rwResource) joinable(t engine.Terms, limit time.Duration, now time.Time) *rwGrant {
+	if !t.Renew || limit > 0 {
 		return nil
 	}
 	for _, g := range r.reads {
-		if g.terms == t && g.renewed() && g.trusted(now) && !g.ticket.othersWait {
+		if g.terms == t && g.renewed() && g.trusted(now) && !g.ticket.OthersWait {
 			return g
 		}
 	}
@@ -179,7 +180,7 @@ func (r *rwResource) probe(now time.Time) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		for _, g := range r.reads {
-			g.ticket.othersWait = true
+			g.ticket.OthersWait = true
 		}
 	})
 }
@@ -198,7 +199,7 @@ func (r *rwResource) join(w *waiter) entry {
 			w.place.state = placeGranted
 			return entered
 		case err != nil:
-			w.notify(event{kind: failed, err: err})
+			w.notify(engine.Event{Kind: engine.Failed, Err: err})
 			return toWait
 		case under != nil:
 			w.rw.under = under
@@ -253,7 +254,7 @@ func (r *rwResource) promptHead() {
 		if w == nil {
 			return
 		}
-		if !w.rw.write && w.rw.n == 0 && r.write == nil && r.c.granting() {
+		if !w.rw.write && w.rw.Number == 0 && r.write == nil && r.c.granting() {
 			if g := r.joinable(w.terms, w.limit, time.Now()); g != nil {
 				r.queue.remove(w)
 				r.assign(g, w)
@@ -266,7 +267,7 @@ func (r *rwResource) promptHead() {
 			w.poke()
 		default:
 			w.place.state = placeLeading
-			w.notify(event{kind: turn})
+			w.notify(engine.Event{Kind: engine.Turn})
 		}
 		return
 	}

@@ -3,6 +3,7 @@ package lockrt
 import (
 	"time"
 
+	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/hub"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
@@ -16,13 +17,13 @@ type rwTicket struct {
 	under *rwGrant // of the same holder, under which it may read ahead of all waiters; or nil
 
 	// Guarded by rwResource.mu.
-	ticketCore          // the ticket whose n is 0 before it asks
-	field      string   // its name in Redis
-	grant      *rwGrant // its grant, or nil
-	ttl        time.Duration
+	engine.TicketCore          // the ticket whose n is 0 before it asks
+	field             string   // its name in Redis
+	grant             *rwGrant // its grant, or nil
+	ttl               time.Duration
 
-	recheck recheck       // when the turn of another waiter is over
-	counted *hub.Listener // while it listens to Redisson's channel, so that it does not count as a Java program
+	recheck engine.Recheck // when the turn of another waiter is over
+	counted *hub.Listener  // while it listens to Redisson's channel, so that it does not count as a Java program
 }
 
 // ask sends one request for w.
@@ -33,23 +34,23 @@ func (r *rwResource) ask(w *waiter) {
 		r.mu.Unlock()
 		return // it got what it wants a moment ago
 	}
-	if tk.n == 0 {
-		tk.n = r.c.ticketNumbers.Add(1)
-		tk.field = r.lock.Field(tk.n, tk.write)
-		tk.ttl = w.terms.ttl
-		r.c.connect(tk.n, tk)
+	if tk.Number == 0 {
+		tk.Number = r.c.ticketNumbers.Add(1)
+		tk.field = r.lock.Field(tk.Number, tk.write)
+		tk.ttl = w.terms.TTL
+		r.c.connect(tk.Number, tk)
 	}
-	tk.to(ticketAsking)
+	tk.To(engine.TicketAsking)
 	if tk.under == nil {
 		r.busy++
 		r.answers.asks()
 	}
 	var place protocol.Stay
 	if !w.once() {
-		place = protocol.Stay{For: lineFor, Deaf: w.terms.polling || tk.standing && !r.c.attends(r.key)}
-		tk.standing = true
+		place = protocol.Stay{For: lineFor, Deaf: w.terms.Polling || tk.Standing && !r.c.attends(r.key)}
+		tk.Standing = true
 	}
-	fenced := w.terms.fenced
+	fenced := w.terms.Fenced
 	r.mu.Unlock()
 
 	w.asks.Add(1)
@@ -90,38 +91,38 @@ func (r *rwResource) send(tk *rwTicket, place protocol.Stay, fenced bool) (verdi
 func (r *rwResource) settle(tk *rwTicket, sent time.Time, reply protocol.Verdict, again bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	defer tk.rest()
+	defer tk.Rest()
 	if tk.under == nil {
 		r.busy--
 		r.answers.says(err == nil && !reply.Granted(), err)
 	}
-	judged, err := tk.judge(r.c, sent, tk.ttl, reply.Granted(), true, err)
-	tk.outcomeUnknown = tk.outcomeUnknown || again
-	if judged == judgedRefused {
-		tk.unclaimedGrant, tk.forced = false, false
+	judged, err := tk.Judge(answerOf(sent, tk.ttl, reply.Granted(), err), true, r.c.refusal())
+	tk.OutcomeUnknown = tk.OutcomeUnknown || again
+	if judged == engine.JudgedRefused {
+		tk.UnclaimedGrant, tk.Forced = false, false
 	}
 	w := tk.w
 	switch {
 	case w == nil:
-		tk.rest()
+		tk.Rest()
 		r.drop(tk)
 		r.promptHead()
-	case judged == judgedFailed:
-		w.notify(event{kind: failed, err: err})
-	case judged == judgedAgain:
-		w.notify(event{kind: turn})
-	case judged == judgedRefused:
-		if tk.counted == nil && !w.once() && !w.terms.polling {
+	case judged == engine.JudgedFailed:
+		w.notify(engine.Event{Kind: engine.Failed, Err: err})
+	case judged == engine.JudgedAgain:
+		w.notify(engine.Event{Kind: engine.Turn})
+	case judged == engine.JudgedRefused:
+		if tk.counted == nil && !w.once() && !w.terms.Polling {
 			tk.counted = r.c.net.Listen(r.lock.WaiterChannel(), func(hub.Event) {})
 		}
 		pause := lineFor / 2
 		if reply.Wait >= 0 {
 			pause = min(pause, time.Duration(reply.Wait)*time.Millisecond)
 		}
-		w.notify(event{kind: refusedFor, ttl: pause, foreign: true, inLine: true})
+		w.notify(engine.Event{Kind: engine.Refused, TTL: pause, Foreign: true, InLine: true})
 	default:
 		g := r.promote(tk, sent)
-		if w.terms.fenced {
+		if w.terms.Fenced {
 			w.lease.token = reply.Token
 		}
 		if tk.under == nil {
@@ -146,7 +147,7 @@ func (r *rwResource) leave(w *waiter) {
 		r.queue.remove(w)
 	}
 	tk.w = nil
-	if tk.state != ticketAsking {
+	if tk.State != engine.TicketAsking {
 		r.drop(tk)
 	}
 	r.promptHead()
@@ -155,36 +156,36 @@ func (r *rwResource) leave(w *waiter) {
 // drop gives up a ticket whose waiter has gone.
 func (r *rwResource) drop(tk *rwTicket) {
 	tk.uncount()
-	if tk.unclaimedGrant {
-		tk.to(ticketReleasing)
+	if tk.UnclaimedGrant {
+		tk.To(engine.TicketReleasing)
 		r.busy++
 		r.stay()
 		tk.release(nil)
 		return
 	}
-	if tk.n > 0 {
-		r.c.disconnect(tk.n)
+	if tk.Number > 0 {
+		r.c.disconnect(tk.Number)
 	}
 	switch {
-	case tk.outcomeUnknown:
+	case tk.OutcomeUnknown:
 		r.withdraw(tk, tk.ttl)
-	case tk.standing:
+	case tk.Standing:
 		r.withdraw(tk, 0)
 	default:
-		tk.to(ticketDone)
+		tk.To(engine.TicketDone)
 	}
 }
 
 // release releases the ticket, and its grant unless that is nil. It does not block.
 func (tk *rwTicket) release(of *grantCore) *releaseOp {
-	op := releaseOf(tk, &tk.r.referenced, &tk.ticketCore, of)
+	op := releaseOf(tk, &tk.r.referenced, &tk.TicketCore, of)
 	tk.sendRelease(op)
 	return op
 }
 
 func (tk *rwTicket) sendRelease(op *releaseOp) {
 	r := tk.r
-	op.run(func() (protocol.Outcome, error) { return r.c.runRelease(r.lock.Release(tk.field), tk.outcomeUnknown) })
+	op.run(func() (protocol.Outcome, error) { return r.c.runRelease(r.lock.Release(tk.field), tk.OutcomeUnknown) })
 }
 
 func (tk *rwTicket) giveUp(*releaseOp) { tk.r.withdraw(tk, tk.ttl) }
@@ -199,14 +200,14 @@ func (tk *rwTicket) uncount() {
 	if tk.counted != nil {
 		tk.counted.Close()
 	}
-	tk.recheck.stop()
+	tk.recheck.Stop()
 }
 
 // withdraw makes sure that Redis does not keep the lock, or a place in the wait queue, for a ticket without a waiter. A
 // request for it may still take effect for as long as watch says. withdraw does not block. The caller holds r.mu.
 func (r *rwResource) withdraw(tk *rwTicket, watch time.Duration) {
-	tk.to(ticketWithdrawing)
-	r.c.withdrawals.add(rwWithdrawer{r.key}, &withdrawal{n: tk.n, field: tk.field, watch: watch, aside: tk.outcomeUnknown})
+	tk.To(engine.TicketWithdrawing)
+	r.c.withdrawals.add(rwWithdrawer{r.key}, &withdrawal{n: tk.Number, field: tk.field, watch: watch, aside: tk.OutcomeUnknown})
 }
 
 // lockKey returns the key that messages to the ticket are about.
@@ -229,7 +230,7 @@ func (tk *rwTicket) soon(n uint64, d time.Duration) {
 	tk.r.mu.Lock()
 	defer tk.r.mu.Unlock()
 	if tk.grant == nil && tk.w != nil {
-		tk.recheck.in(d, n, tk.look)
+		tk.recheck.In(d, n, tk.look)
 	}
 }
 
@@ -240,7 +241,7 @@ func (tk *rwTicket) resubscribed(n uint64) { tk.look(n) }
 func (tk *rwTicket) wanted(uint64) {
 	tk.r.mu.Lock()
 	defer tk.r.mu.Unlock()
-	tk.othersWait = true
+	tk.OthersWait = true
 }
 
 // taken handles the message that the lock of tk was taken by force.
@@ -251,5 +252,5 @@ func (tk *rwTicket) taken(uint64) {
 		g.taken()
 		return
 	}
-	tk.forced = true
+	tk.Forced = true
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/internal/trace/tracetest"
@@ -55,10 +56,10 @@ func (r *resource) gone(w *waiter) {
 }
 
 // state returns the state of a ticket.
-func (r *resource) state(tk *ticket) ticketState {
+func (r *resource) state(tk *ticket) engine.TicketState {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return tk.state
+	return tk.State
 }
 
 // TestStates has tickets and grants go through each of the moves that docs/architecture.md has.
@@ -89,16 +90,16 @@ func (t *stateTest) takes() {
 	for name, answer := range map[string]struct {
 		reply protocol.Verdict
 		err   error
-		want  ticketState
+		want  engine.TicketState
 	}{
-		"refused": {reply: protocol.Verdict{Wait: 1000, At: time.Now()}, want: ticketDone},
-		"granted": {reply: yes, want: ticketDone}, // when it is released
-		"unknown": {err: errors.New("the connection broke"), want: ticketWithdrawing},
-		"failed":  {err: rueidis.ErrClosing, want: ticketDone},
+		"refused": {reply: protocol.Verdict{Wait: 1000, At: time.Now()}, want: engine.TicketDone},
+		"granted": {reply: yes, want: engine.TicketDone}, // when it is released
+		"unknown": {err: errors.New("the connection broke"), want: engine.TicketWithdrawing},
+		"failed":  {err: rueidis.ErrClosing, want: engine.TicketDone},
 	} {
 		r, w, tk, op := t.mutex(name)
 		request := op()
-		require.Equal(t, ticketAsking, r.state(tk))
+		require.Equal(t, engine.TicketAsking, r.state(tk))
 		r.gone(w)
 		r.settle(request, time.Now(), answer.reply, false, answer.err)
 		require.Eventually(t, func() bool { return r.state(tk) == answer.want }, 20*time.Second, time.Millisecond, name)
@@ -110,15 +111,15 @@ func (t *stateTest) takes() {
 func (t *stateTest) gives() {
 	for name, test := range map[string]struct {
 		before  func(g *grant)
-		during  ticketState
-		after   ticketState
+		during  engine.TicketState
+		after   engine.TicketState
 		because error
 	}{
-		"given back":            {after: ticketDone},
-		"in doubt":              {before: func(g *grant) { g.ticket.outcomeUnknown = true }, after: ticketWithdrawing},
-		"lost":                  {because: watchdog.ErrRefused, after: ticketDone},
-		"lost, and in doubt":    {because: watchdog.ErrElapsed, after: ticketWithdrawing},
-		"lost, as was foreseen": {before: func(g *grant) { g.ticket.outcomeUnknown = true }, because: watchdog.ErrRefused, after: ticketWithdrawing},
+		"given back":            {after: engine.TicketDone},
+		"in doubt":              {before: func(g *grant) { g.ticket.OutcomeUnknown = true }, after: engine.TicketWithdrawing},
+		"lost":                  {because: watchdog.ErrRefused, after: engine.TicketDone},
+		"lost, and in doubt":    {because: watchdog.ErrElapsed, after: engine.TicketWithdrawing},
+		"lost, as was foreseen": {before: func(g *grant) { g.ticket.OutcomeUnknown = true }, because: watchdog.ErrRefused, after: engine.TicketWithdrawing},
 	} {
 		l, err := t.c.Mutex(redistest.Key(t, name)).Lock(t.Context())
 		require.NoError(t, err)
@@ -126,8 +127,8 @@ func (t *stateTest) gives() {
 		r := g.resource
 		r.stay()
 		r.mu.Lock()
-		require.Equal(t, grantHeld, g.state)
-		require.Equal(t, ticketGranted, g.ticket.state)
+		require.Equal(t, engine.GrantHeld, g.state)
+		require.Equal(t, engine.TicketGranted, g.ticket.State)
 		if test.before != nil {
 			test.before(g)
 		}
@@ -135,10 +136,10 @@ func (t *stateTest) gives() {
 		if test.because != nil {
 			t.c.watchdog.Lose(&g.guard, test.because)
 			require.ErrorIs(t, l.Unlock(t.Context()), ErrLost)
-			require.Equal(t, grantNotified, g.state)
+			require.Equal(t, engine.GrantNotified, g.state)
 		} else {
 			require.NoError(t, l.Unlock(t.Context()))
-			require.Equal(t, grantReleasing, g.state)
+			require.Equal(t, engine.GrantReleasing, g.state)
 		}
 		require.Equal(t, test.after, r.state(g.ticket), name)
 		r.quit()
@@ -156,18 +157,18 @@ func (t *stateTest) queues() {
 		r.settle(request, time.Now(), reply, false, nil)
 		r.quit()
 	}
-	tk.standing = true // as a request has asked for
+	tk.Standing = true // as a request has asked for
 	settle(protocol.Verdict{Wait: 1000, At: time.Now().Add(-time.Hour)})
-	require.Equal(t, ticketQueued, r.state(tk))
+	require.Equal(t, engine.TicketQueued, r.state(tk))
 	op()
-	require.Equal(t, ticketAsking, r.state(tk))
+	require.Equal(t, engine.TicketAsking, r.state(tk))
 	settle(protocol.Verdict{Wait: 1000, At: time.Now().Add(-time.Hour)})
-	redistest.Shared(t).Do("HSET", r.key, t.c.wire.Owner(tk.n), "1")
-	r.handed(tk.n, handOver{at: time.Now()})
-	require.Equal(t, ticketGranted, r.state(tk))
+	redistest.Shared(t).Do("HSET", r.key, t.c.wire.Owner(tk.Number), "1")
+	r.handed(tk.Number, handOver{at: time.Now()})
+	require.Equal(t, engine.TicketGranted, r.state(tk))
 
 	require.Eventually(t, t.c.heard, 20*time.Second, time.Millisecond)
-	next := newWaiter(context.Background(), newLease(t.c, kindMutex, r.key, context.Background()), lockConfig{wait: UntilDone, terms: w.terms})
+	next := newWaiter(context.Background(), newLease(t.c, kindMutex, r.key, context.Background()), lockConfig{wait: UntilDone, Terms: w.terms})
 	require.Equal(t, toWait, r.join(next))
 	require.NoError(t, w.lease.grant.unlock(w.lease)) // by a request that puts the next one in the wait queue, or grants it the key
 	require.NotNil(t, next.lease.grant)
@@ -175,25 +176,25 @@ func (t *stateTest) queues() {
 
 	_, w, tk, op = t.mutex("gives up")
 	r = op().r
-	tk.standing = true
+	tk.Standing = true
 	settle(protocol.Verdict{Wait: 1000, At: time.Now()})
 	r.leave(w)
-	require.Eventually(t, func() bool { return r.state(tk) == ticketDone }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return r.state(tk) == engine.TicketDone }, 20*time.Second, time.Millisecond)
 }
 
 // fair has tickets to a fair mutex go where no others go.
 func (t *stateTest) fair() {
 	r := testedFairResource(t.T)
-	state := func(tk *fairTicket) ticketState {
+	state := func(tk *fairTicket) engine.TicketState {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		return tk.state
+		return tk.State
 	}
 	asks := func(tk *fairTicket) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		tk.standing, tk.asking = true, 1
-		tk.to(ticketAsking)
+		tk.Standing, tk.asking = true, 1
+		tk.To(engine.TicketAsking)
 	}
 
 	// One gives up that does not wait, before its request is answered.
@@ -201,16 +202,16 @@ func (t *stateTest) fair() {
 	tk.call.w.call.wait = 0
 	asks(tk)
 	tk.call.leave(tk.call.w)
-	require.Equal(t, ticketWithdrawing, state(tk))
+	require.Equal(t, engine.TicketWithdrawing, state(tk))
 
 	// Another one when it was refused.
 	tk = r.enters(t.T)
 	asks(tk)
 	require.Nil(t, tk.settle(time.Now(), false, refusal(), nil))
-	require.Equal(t, ticketQueued, state(tk))
+	require.Equal(t, engine.TicketQueued, state(tk))
 	tk.call.w.call.wait = 0
 	tk.call.leave(tk.call.w)
-	require.Equal(t, ticketWithdrawing, state(tk))
+	require.Equal(t, engine.TicketWithdrawing, state(tk))
 
 	// A follower's grant is released while it asks, and Redis refuses that request.
 	first, after := r.enters(t.T), r.enters(t.T)
@@ -218,12 +219,12 @@ func (t *stateTest) fair() {
 	asks(after)
 	require.NoError(t, r.handOn(g))
 	r.mu.Lock()
-	first.outcomeUnknown = true
+	first.OutcomeUnknown = true
 	r.mu.Unlock()
 	redistest.Shared(t).Do("SET", r.key, "of another type")
 	require.Error(t, g.unlock(after.call.w.lease))
-	require.Equal(t, ticketWithdrawing, state(after))
-	require.Equal(t, ticketWithdrawing, state(first), "it was done when the release was over")
+	require.Equal(t, engine.TicketWithdrawing, state(after))
+	require.Equal(t, engine.TicketWithdrawing, state(first), "it was done when the release was over")
 	redistest.Shared(t).Do("DEL", r.key)
 }
 
@@ -238,7 +239,7 @@ func (t *stateTest) lingers() {
 	c.opts.Linger = 30 * time.Minute
 	c.hear()
 	require.Eventually(t, c.heard, 20*time.Second, time.Millisecond)
-	state := func(g *grant) grantState {
+	state := func(g *grant) engine.GrantState {
 		g.resource.mu.Lock()
 		defer g.resource.mu.Unlock()
 		return g.state
@@ -254,43 +255,43 @@ func (t *stateTest) lingers() {
 		require.NoError(t, err)
 		return l, l.grant.(*grant) //nolint:forcetypeassert // of a mutex
 	}
-	for name, end := range map[string]func(g *grant) grantState{
-		"wanted": func(g *grant) grantState {
-			g.resource.wanted(g.ticket.n)
-			return grantReleasing
+	for name, end := range map[string]func(g *grant) engine.GrantState{
+		"wanted": func(g *grant) engine.GrantState {
+			g.resource.wanted(g.ticket.Number)
+			return engine.GrantReleasing
 		},
-		"over": func(g *grant) grantState {
+		"over": func(g *grant) engine.GrantState {
 			g.resource.mu.Lock()
 			g.linger().over = monotonic.Now()
 			g.resource.mu.Unlock()
 			g.wake()
-			return grantReleasing
+			return engine.GrantReleasing
 		},
-		"a late call": func(g *grant) grantState {
+		"a late call": func(g *grant) engine.GrantState {
 			g.resource.mu.Lock()
 			g.linger().over = monotonic.Now()
 			g.resource.mu.Unlock()
 			l, other := locks(c.Mutex(g.Key(), WithLinger(0)))
 			require.NotSame(t, g, other)
 			require.NoError(t, l.Unlock(t.Context()))
-			return grantReleasing
+			return engine.GrantReleasing
 		},
-		"trust is over": func(g *grant) grantState { // the next one could not have it for long, and Redis may have it still
+		"trust is over": func(g *grant) engine.GrantState { // the next one could not have it for long, and Redis may have it still
 			c.watchdog.Lose(&g.guard, watchdog.ErrElapsed)
-			require.Equal(t, ticketWithdrawing, g.resource.state(g.ticket))
-			return grantNotified
+			require.Equal(t, engine.TicketWithdrawing, g.resource.state(g.ticket))
+			return engine.GrantNotified
 		},
-		"taken": func(g *grant) grantState {
+		"taken": func(g *grant) engine.GrantState {
 			redistest.Shared(t).Do("DEL", g.Key())
 			c.watchdog.Lose(&g.guard, watchdog.ErrRefused)
-			return grantNotified
+			return engine.GrantNotified
 		},
 	} {
 		m := c.Mutex(redistest.Key(t, name))
 		l, g := locks(m)
 		g.resource.stay()
 		require.NoError(t, l.Unlock(t.Context()))
-		require.Equal(t, grantLingering, state(g), name)
+		require.Equal(t, engine.GrantLingering, state(g), name)
 		require.Equal(t, end(g), state(g), name)
 		gone(m.key)
 		g.resource.quit()
@@ -300,14 +301,14 @@ func (t *stateTest) lingers() {
 	m := c.Mutex(redistest.Key(t, "old"))
 	for range 2 {
 		l, g := locks(m)
-		require.Equal(t, grantHeld, state(g))
+		require.Equal(t, engine.GrantHeld, state(g))
 		g.resource.mu.Lock()
 		g.since = monotonic.Now().Add(-time.Hour)
 		g.resource.mu.Unlock()
 		require.NoError(t, l.Unlock(t.Context()))
-		want := grantLingering
+		want := engine.GrantLingering
 		if g.passed > 0 {
-			want = grantReleasing
+			want = engine.GrantReleasing
 		}
 		require.Equal(t, want, state(g))
 	}
@@ -315,7 +316,7 @@ func (t *stateTest) lingers() {
 
 	// So does one that others wait for, and one that stayed locked for its least time.
 	for name, before := range map[string]func(g *grant){
-		"others wait": func(g *grant) { g.ticket.othersWait = true },
+		"others wait": func(g *grant) { g.ticket.OthersWait = true },
 		"kept":        func(g *grant) { g.idle = true; c.held(-1) },
 	} {
 		l, g := locks(c.Mutex(redistest.Key(t, name)))
@@ -323,6 +324,6 @@ func (t *stateTest) lingers() {
 		before(g)
 		g.resource.mu.Unlock()
 		require.NoError(t, l.Unlock(t.Context()))
-		require.Equal(t, grantReleasing, state(g), name)
+		require.Equal(t, engine.GrantReleasing, state(g), name)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 )
 
@@ -90,7 +91,7 @@ func (s *suspects) come() {
 	for s.first != nil && !s.first.suspicion.due.After(now) {
 		w := s.first
 		s.remove(w)
-		w.notify(event{kind: suspected})
+		w.notify(engine.Event{Kind: engine.Suspected})
 	}
 	if s.armed = s.first != nil; s.armed {
 		s.timer.Reset(s.first.suspicion.due.Sub(now))

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lockgen/lockgen/runtime/internal/engine"
 )
 
 // One timer suspects each call in its turn, though calls leave from the head, the middle and the end of the list, and others come
@@ -22,7 +24,7 @@ func TestSuspects_EachInItsTurn(t *testing.T) {
 			synctest.Wait()
 		}
 		begin := func() *waiter {
-			w := &waiter{events: newEventQueue()}
+			w := &waiter{events: engine.NewEventQueue()}
 			s.begin(context.Background(), c, w, UntilDone)
 			s.begin(context.Background(), c, w, UntilDone) // once is enough
 			pass(100 * time.Millisecond)
@@ -31,7 +33,7 @@ func TestSuspects_EachInItsTurn(t *testing.T) {
 		suspects := func(all ...*waiter) (n int) {
 			for _, w := range all {
 				for ev, ok := w.nextEvent(); ok; ev, ok = w.nextEvent() {
-					require.Equal(t, suspected, ev.kind)
+					require.Equal(t, engine.Suspected, ev.Kind)
 					n++
 				}
 			}
@@ -60,7 +62,7 @@ func TestSuspects_EachInItsTurn(t *testing.T) {
 
 		bounded, cancel := context.WithTimeout(context.Background(), time.Hour)
 		defer cancel()
-		w := &waiter{events: newEventQueue()}
+		w := &waiter{events: engine.NewEventQueue()}
 		s.begin(bounded, c, w, UntilDone)
 		s.begin(context.Background(), c, w, time.Minute)
 		c.opts.DeadlockAfter = -1

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/internal/trace"
@@ -17,7 +18,7 @@ const handOverLease = protocol.HandOverLease
 // A ticket is one owner for requests of a resource for its key, until it is granted or given up. An owner is never used
 // for another ticket, so a late request or release that names it cannot harm a later one.
 type ticket struct {
-	successorCore
+	engine.SuccessorCore
 
 	ttl    time.Duration // the longest lease that it asked for
 	extra  *ticketExtra  // nil for most tickets
@@ -28,14 +29,14 @@ type ticket struct {
 
 // ticketFor returns the ticket of the queue for a waiter with terms t. It makes the ticket if there
 // is none.
-func (r *resource) ticketFor(t terms) *ticket {
+func (r *resource) ticketFor(t engine.Terms) *ticket {
 	if r.ticket == nil {
 		n := r.c.ticketNumbers.Add(1)
 		r.ticket = r.newTicket()
-		r.ticket.n, r.ticket.made, r.ticket.inLine = n, monotonic.Now(), int32(r.wants(t))
+		r.ticket.Number, r.ticket.Made, r.ticket.inLine = n, monotonic.Now(), int32(r.wants(t))
 		r.c.connect(n, r)
 	}
-	r.ticket.ttl = max(r.ticket.ttl, t.ttl)
+	r.ticket.ttl = max(r.ticket.ttl, t.TTL)
 	return r.ticket
 }
 
@@ -44,7 +45,7 @@ type acquireOp struct {
 	r      *resource
 	w      *waiter // the waiter that asks
 	ticket *ticket
-	terms  terms
+	terms  engine.Terms
 	line   protocol.Queueing
 	drawn  int // number of fencing tokens that it asks for
 }
@@ -71,20 +72,20 @@ func (r *resource) prepare(w *waiter) (op *acquireOp, to *transport.Batcher) {
 	r.busy++
 	w.asks.Add(1)
 	tk := r.ticketFor(w.terms)
-	tk.to(ticketAsking)
+	tk.To(engine.TicketAsking)
 	tk.look = false
 	r.answers.asks()
 	op = acquireOps.Get().(*acquireOp)
 	*op = acquireOp{r: r, w: w, ticket: tk, terms: w.terms, line: protocol.NotQueued, drawn: r.wants(w.terms)}
 	switch {
-	case tk.standing:
+	case tk.Standing:
 		op.line = protocol.StillQueued
-	case !w.once() && (tk.refusals > 0 || r.c.contended.lately(r.key, tk.made.Std())) && r.c.attends(r.key) && (w.attends || !r.c.net.Sharded()):
+	case !w.once() && (tk.Refusals > 0 || r.c.contended.Lately(r.key, tk.Made.Std())) && r.c.attends(r.key) && (w.attends || !r.c.net.Sharded()):
 		// With sharded channels another waiter may stop listening: then a hand-over to this process would go unheard.
 		op.line = protocol.Queued
-		tk.standing = true
+		tk.Standing = true
 	}
-	r.c.tracesAsking(trace.Asks, r.key, tk.n, op.line)
+	r.c.tracesAsking(trace.Asks, r.key, tk.Number, op.line)
 	to = r.c.acquires
 	if op.plain() {
 		to = r.c.takes
@@ -103,19 +104,19 @@ func (op *acquireOp) Append(keys, args []string, again bool) (allKeys, allArgs [
 		line = protocol.StillQueued // since the request before
 	}
 	if again {
-		r.c.tracesAsking(trace.SentAgain, r.key, op.ticket.n, line)
+		r.c.tracesAsking(trace.SentAgain, r.key, op.ticket.Number, line)
 	} else {
-		r.c.traces(trace.Sent, r.key, op.ticket.n)
+		r.c.traces(trace.Sent, r.key, op.ticket.Number)
 	}
 	if op.plain() {
-		return r.c.wire.Take(keys, args, r.key, op.ticket.n, op.terms.ttl)
+		return r.c.wire.Take(keys, args, r.key, op.ticket.Number, op.terms.TTL)
 	}
-	return r.c.wire.Acquire(keys, args, r.key, op.ticket.onWire(), line, op.drawn, op.terms.ttl)
+	return r.c.wire.Acquire(keys, args, r.key, op.ticket.onWire(), line, op.drawn, op.terms.TTL)
 }
 
 // onWire returns tk in the form of the scripts.
 func (tk *ticket) onWire() protocol.Ticket {
-	return protocol.Ticket{Number: tk.n, Tokens: int(tk.inLine)}
+	return protocol.Ticket{Number: tk.Number, Tokens: int(tk.inLine)}
 }
 
 func (op *acquireOp) Answered(sent time.Time, reply protocol.Answer, again bool, err error) {
@@ -138,11 +139,11 @@ func (r *resource) settle(op *acquireOp, sent time.Time, reply protocol.Verdict,
 	r.answers.says(err == nil && !reply.Granted(), err)
 	if settled := tk.rare().settled; settled != nil {
 		w.asks.Add(-1)
-		r.c.tracesAnswer(trace.Settled, r.key, tk.n, err)
+		r.c.tracesAnswer(trace.Settled, r.key, tk.Number, err)
 		// It was handed over during the request; its release waits for this.
 		settled <- again || transport.Unknown(err)
-		if g := r.grant; g != nil && g.ticket.n == tk.n && err == nil && !reply.Granted() && reply.At.UnixMicro() > tk.granted {
-			if time.Duration(reply.At.UnixMicro()-tk.granted)*time.Microsecond <= monotonic.Since(tk.made) {
+		if g := r.grant; g != nil && g.ticket.Number == tk.Number && err == nil && !reply.Granted() && reply.At.UnixMicro() > tk.HandedAt {
+			if time.Duration(reply.At.UnixMicro()-tk.HandedAt)*time.Microsecond <= monotonic.Since(tk.Made) {
 				g.taken()
 			} else { // the server's clock was set meanwhile, so the refusal may be older
 				r.c.spawn(func() { r.c.watchdog.Look(&g.guard) })
@@ -153,30 +154,30 @@ func (r *resource) settle(op *acquireOp, sent time.Time, reply protocol.Verdict,
 	}
 	next := r.head()
 	wanted := next != nil && next.terms == t // else the next waiter asks for its own terms, with this ticket
-	judged, err := tk.judge(r.c, sent, t.ttl, reply.Granted(), wanted, err)
-	tk.outcomeUnknown = tk.outcomeUnknown || again
+	judged, err := tk.Judge(answerOf(sent, t.TTL, reply.Granted(), err), wanted, r.c.refusal())
+	tk.OutcomeUnknown = tk.OutcomeUnknown || again
 	switch judged {
-	case judgedGranted:
+	case engine.JudgedGranted:
 		w.asks.Add(-1) // before it gets what it wants, so that it can be used again
-		tk.gets(newTokens(reply.Token, op.drawn))
-		r.promote(trace.Granted, tk, t, sent, t.ttl)
+		tk.gets(engine.NewTokens(reply.Token, op.drawn))
+		r.promote(trace.Granted, tk, t, sent, t.TTL)
 		r.assign(next)
 		return
-	case judgedRefused:
-		tk.refuse(sent, reply.At)
+	case engine.JudgedRefused:
+		tk.Refuse(sent, reply.At)
 		if reply.Foreign {
 			tk.java = javasTickets
 			if tk.extra != nil {
 				tk.extra.start = 0
 			}
 		}
-		r.c.contended.note(r.key, sent)
+		r.c.contended.Note(r.key, sent)
 	}
-	tk.rest()
-	if judged == judgedRefused {
-		r.c.traces(trace.Refused, r.key, tk.n)
+	tk.Rest()
+	if judged == engine.JudgedRefused {
+		r.c.traces(trace.Refused, r.key, tk.Number)
 	} else {
-		r.c.traces(trace.Unknown, r.key, tk.n)
+		r.c.traces(trace.Unknown, r.key, tk.Number)
 	}
 	defer w.asks.Add(-1) // not sooner: a caller that gives up may recycle w only when no request knows it
 	switch {
@@ -185,13 +186,13 @@ func (r *resource) settle(op *acquireOp, sent time.Time, reply protocol.Verdict,
 	case !w.place.queued():
 		r.promptHead()
 	case err != nil:
-		w.notify(event{kind: failed, err: err})
-	case (tk.unclaimedGrant || tk.look) && r.c.granting():
-		w.notify(event{kind: turn})
-	case tk.unclaimedGrant:
-		w.notify(event{kind: failed, err: ErrClosed}) // the waiter is about to leave
+		w.notify(engine.Event{Kind: engine.Failed, Err: err})
+	case (tk.UnclaimedGrant || tk.look) && r.c.granting():
+		w.notify(engine.Event{Kind: engine.Turn})
+	case tk.UnclaimedGrant:
+		w.notify(engine.Event{Kind: engine.Failed, Err: ErrClosed}) // the waiter is about to leave
 	default:
-		w.notify(event{kind: refusedFor, ttl: time.Duration(reply.Wait) * time.Millisecond, foreign: reply.Foreign, inLine: tk.standing})
+		w.notify(engine.Event{Kind: engine.Refused, TTL: time.Duration(reply.Wait) * time.Millisecond, Foreign: reply.Foreign, InLine: tk.Standing})
 	}
 }
 
@@ -201,17 +202,17 @@ func (r *resource) handed(n uint64, o handOver) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	tk := r.ticket
-	if tk == nil || tk.n != n {
+	if tk == nil || tk.Number != n {
 		return // known already, or given up
 	}
-	if tk.refusedSince(o.at) {
+	if tk.RefusedSince(o.at) {
 		r.askFor(tk)
 		return
 	}
-	from, w := tk.handedOver(o.at, received), r.head()
+	from, w := tk.HandedOver(o.at, received), r.head()
 	first := handOverLease
 	if w != nil {
-		first = min(first, w.terms.ttl) // a renewal makes it that short
+		first = min(first, w.terms.TTL) // a renewal makes it that short
 	}
 	switch {
 	case w == nil && r.busy == 0:
@@ -220,13 +221,13 @@ func (r *resource) handed(n uint64, o handOver) {
 	case !r.c.suffices(w.terms, from, first, o.token):
 		r.askFor(tk) // to ask for the terms that it needs
 	default:
-		if tk.state == ticketAsking {
+		if tk.State == engine.TicketAsking {
 			tk.more().settled = make(chan bool, 1)
 		} else {
-			tk.standing = false // the hand-over took it out of the wait queue, and no request puts it back
+			tk.Standing = false // the hand-over took it out of the wait queue, and no request puts it back
 		}
-		tk.othersWait = tk.othersWait || o.others
-		tk.gets(newTokens(o.token, int(tk.inLine)))
+		tk.OthersWait = tk.OthersWait || o.others
+		tk.gets(engine.NewTokens(o.token, int(tk.inLine)))
 		r.promote(trace.Handed, tk, w.terms, from, first).handed = true
 		r.c.counts.remote.Add(1)
 		w.lease.came = fromThere
@@ -238,7 +239,7 @@ func (r *resource) handed(n uint64, o handOver) {
 func (r *resource) look(n uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.ticket != nil && r.ticket.n == n {
+	if r.ticket != nil && r.ticket.Number == n {
 		r.askFor(r.ticket)
 	}
 }
@@ -248,8 +249,8 @@ func (r *resource) look(n uint64) {
 func (r *resource) resubscribed(n uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.ticket != nil && r.ticket.n == n {
-		r.ticket.seen = sighting{}
+	if r.ticket != nil && r.ticket.Number == n {
+		r.ticket.Seen = engine.Sighting{}
 		r.askFor(r.ticket)
 	}
 }
@@ -266,14 +267,14 @@ func (r *resource) soon(n uint64, d time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	tk := r.ticket
-	if tk == nil || tk.n != n {
+	if tk == nil || tk.Number != n {
 		return
 	}
 	x := tk.more()
 	if d <= longestStart { // otherwise the waiter before it was granted the lock
 		x.start = d
 	}
-	x.recheck.in(d, n, r.look)
+	x.recheck.In(d, n, r.look)
 }
 
 // Redisson's waiters get the message of a release at the same time as those of this library, but their way to the next
@@ -312,11 +313,11 @@ func (r *resource) wanted(n uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case r.grant != nil && r.grant.ticket.n == n:
-		r.grant.ticket.othersWait = true
+	case r.grant != nil && r.grant.ticket.Number == n:
+		r.grant.ticket.OthersWait = true
 		r.endLinger()
-	case r.ticket != nil && r.ticket.n == n:
-		r.ticket.othersWait = true
+	case r.ticket != nil && r.ticket.Number == n:
+		r.ticket.OthersWait = true
 	}
 }
 
@@ -325,10 +326,10 @@ func (r *resource) taken(n uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case r.grant != nil && r.grant.ticket.n == n:
+	case r.grant != nil && r.grant.ticket.Number == n:
 		r.grant.taken()
-	case r.ticket != nil && r.ticket.n == n:
-		r.ticket.forced = true
+	case r.ticket != nil && r.ticket.Number == n:
+		r.ticket.Forced = true
 	}
 }
 
@@ -337,42 +338,42 @@ func (r *resource) abandon() {
 	tk := r.ticket
 	r.ticket = nil
 	if tk != nil {
-		r.c.traces(trace.GivesUp, r.key, tk.n)
+		r.c.traces(trace.GivesUp, r.key, tk.Number)
 	}
 	switch {
 	case tk == nil:
 		return
-	case tk.unclaimedGrant || tk.standing:
-		tk.to(ticketReleasing)
+	case tk.UnclaimedGrant || tk.Standing:
+		tk.To(engine.TicketReleasing)
 		r.busy++
 		r.stay()
 		op := newReleaseOp(r, tk, nil)
 		r.c.spawn(func() { r.free(op) })
 		return
-	case tk.outcomeUnknown:
+	case tk.OutcomeUnknown:
 		r.withdraw(tk)
 	default:
-		tk.to(ticketDone)
+		tk.To(engine.TicketDone)
 	}
-	r.c.disconnect(tk.n)
+	r.c.disconnect(tk.Number)
 }
 
 // resume continues with again after the release of the ticket before it.
-func (r *resource) resume(again *ticket, t terms, done released, err error) {
+func (r *resource) resume(again *ticket, t engine.Terms, done released, err error) {
 	w := r.head()
-	wanted := w != nil && w.terms == t && r.c.opts.Replicas == 0 && (!t.fenced || done.Token > 0)
-	judged, _ := again.judge(r.c, done.sent, t.ttl, done.Outcome == protocol.Kept, wanted, err) // after an error that release may still take effect
-	if judged == judgedGranted {
-		again.gets(newTokens(done.Token, int(again.inLine)))
-		r.promote(trace.Granted, again, t, done.sent, t.ttl).handed = true
+	wanted := w != nil && w.terms == t && r.c.opts.Replicas == 0 && (!t.Fenced || done.Token > 0)
+	judged, _ := again.Judge(answerOf(done.sent, t.TTL, done.Outcome == protocol.Kept, err), wanted, r.c.refusal()) // after an error that release may still take effect
+	if judged == engine.JudgedGranted {
+		again.gets(engine.NewTokens(done.Token, int(again.inLine)))
+		r.promote(trace.Granted, again, t, done.sent, t.TTL).handed = true
 		r.assign(w)
 		return
 	}
-	unclear := err != nil || again.unclaimedGrant || done.Outcome == protocol.NotOurs
+	unclear := err != nil || again.UnclaimedGrant || done.Outcome == protocol.NotOurs
 	if unclear {
-		r.c.traces(trace.Unknown, r.key, again.n)
+		r.c.traces(trace.Unknown, r.key, again.Number)
 	} else {
-		r.c.traces(trace.Refused, r.key, again.n)
+		r.c.traces(trace.Refused, r.key, again.Number)
 	}
 	switch {
 	case w == nil:
@@ -380,8 +381,8 @@ func (r *resource) resume(again *ticket, t terms, done released, err error) {
 	case unclear || again.look || w.place.leading():
 		r.promptHead()
 	default:
-		again.seen = sightingOf(done.sent, done.At)
+		again.Seen = engine.SightingOf(done.sent, done.At)
 		w.place.state = placeLeading
-		w.notify(event{kind: refusedFor, ttl: handOverLease, inLine: true})
+		w.notify(engine.Event{Kind: engine.Refused, TTL: handOverLease, InLine: true})
 	}
 }

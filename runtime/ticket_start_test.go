@@ -37,8 +37,8 @@ func TestTicket_HearsOfAStart(t *testing.T) {
 	t.Cleanup(func() { _ = c.Close() })
 	r := newResource(c, redistest.Key(t, "k"))
 	r.ticket = new(ticket)
-	r.ticket.n = 7
-	t.Cleanup(func() { r.ticket.extra.recheck.stop() })
+	r.ticket.Number = 7
+	t.Cleanup(func() { r.ticket.extra.recheck.Stop() })
 	for _, pause := range []time.Duration{20 * time.Millisecond, handOverLease} {
 		r.soon(7, pause)
 		r.mu.Lock()
@@ -84,16 +84,16 @@ func TestGrant_FewInARowBesideJava(t *testing.T) {
 		g.passed = passed
 		return r.canPass(g, &waiter{terms: g.terms})
 	}
-	g.ticket.othersWait = true
+	g.ticket.OthersWait = true
 	require.True(t, passes(DefaultCohort-2))
 	require.False(t, passes(DefaultCohort-1))
 	g.ticket.java = 1
 	for _, others := range []bool{true, false} {
-		g.ticket.othersWait = others
+		g.ticket.OthersWait = others
 		require.True(t, passes(cohortBesideJava-2))
 		require.False(t, passes(cohortBesideJava-1))
 	}
-	g.ticket.othersWait, g.passed = false, 0
+	g.ticket.OthersWait, g.passed = false, 0
 	g.lingersFor(mostLinger)
 	require.False(t, g.beginLinger(), "the key is not kept from them")
 	g.lingersFor(0)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
@@ -22,25 +23,25 @@ func TestResource_AsksOnceMoreWhenTheClockWasSetBack(t *testing.T) {
 			c.running = 1
 			r := newResource(c, "k")
 			r.users = 10
-			w := newWaiter(context.Background(), newLease(c, kindMutex, "k", context.Background()), lockConfig{wait: UntilDone, terms: terms{ttl: 30 * time.Second}})
+			w := newWaiter(context.Background(), newLease(c, kindMutex, "k", context.Background()), lockConfig{wait: UntilDone, Terms: engine.Terms{TTL: 30 * time.Second}})
 			r.queue.push(w)
 			w.place.state = placeLeading
 			tk := r.ticketFor(w.terms)
 			sent := now()
-			tk.unclaimedGrant, tk.granted, tk.received = true, time.Now().UnixMicro(), monotonic.Now() // as handed does for one who has to ask
-			answer := func(sent time.Time) eventKind {
+			tk.UnclaimedGrant, tk.HandedAt, tk.Received = true, time.Now().UnixMicro(), monotonic.Now() // as handed does for one who has to ask
+			answer := func(sent time.Time) engine.EventKind {
 				r.busy = 1
-				tk.to(ticketAsking)
+				tk.To(engine.TicketAsking)
 				w.asks.Add(1)
 				r.settle(&acquireOp{r: r, w: w, ticket: tk, terms: w.terms, line: protocol.StillQueued}, sent, protocol.Verdict{Wait: 30000, At: time.Now().Add(-time.Hour)}, false, nil)
 				ev, ok := w.nextEvent()
 				require.True(t, ok)
-				return ev.kind
+				return ev.Kind
 			}
 			if early {
-				require.Equal(t, turn, answer(sent.Add(-time.Millisecond)))
+				require.Equal(t, engine.Turn, answer(sent.Add(-time.Millisecond)))
 			}
-			require.Equal(t, refusedFor, answer(now()))
+			require.Equal(t, engine.Refused, answer(now()))
 		})
 	}
 }
@@ -54,25 +55,25 @@ func TestResource_AsksForWhatWasTakenBeforeItsGrantWasKnown(t *testing.T) {
 			t.Parallel()
 			c := &Client{closing: make(chan struct{}), stopped: make(chan struct{}), tasks: make(chan func())}
 			r := newResource(c, "k")
-			w := newWaiter(context.Background(), newLease(c, kindMutex, "k", context.Background()), lockConfig{wait: UntilDone, terms: terms{ttl: 30 * time.Second, renew: true}})
+			w := newWaiter(context.Background(), newLease(c, kindMutex, "k", context.Background()), lockConfig{wait: UntilDone, Terms: engine.Terms{TTL: 30 * time.Second, Renew: true}})
 			r.queue.push(w)
 			again := r.ticketFor(w.terms)
-			again.standing = true
-			again.to(ticketQueued)
+			again.Standing = true
+			again.To(engine.TicketQueued)
 			done := released{protocol.Released{Outcome: protocol.PassedOn, At: time.Now()}, now()}
-			want := refusedFor
+			want := engine.Refused
 			if forced {
-				r.taken(again.n)
-				done.Outcome, want = protocol.Kept, turn
+				r.taken(again.Number)
+				done.Outcome, want = protocol.Kept, engine.Turn
 			}
 			r.mu.Lock()
 			r.resume(again, w.terms, done, nil)
 			r.mu.Unlock()
 			ev, ok := w.nextEvent()
 			require.True(t, ok)
-			require.Equal(t, want, ev.kind)
+			require.Equal(t, want, ev.Kind)
 			require.Nil(t, r.grant)
-			require.Equal(t, forced, again.unclaimedGrant)
+			require.Equal(t, forced, again.UnclaimedGrant)
 		})
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 )
 
@@ -40,15 +41,15 @@ type queueing interface{ queueKey() (key string) }
 
 // A waiter is one call that waits in a contest.
 type waiter struct {
-	terms  terms
-	limit  time.Duration  // WithMaxHold, or 0
-	events eventQueue     // from the contest
-	alarm  monotonic.Time // when it is poked; 0 if that was never set, or cancelled
-	lease  *Lease         // the lease for it
-	call   call           // the waiting call
-	place  place          // its place in the contest
-	demand *demand        // its demand at a counter, else nil
-	rw     *rwTicket      // its ticket, for an RWMutex
+	terms  engine.Terms
+	limit  time.Duration     // WithMaxHold, or 0
+	events engine.EventQueue // from the contest
+	alarm  monotonic.Time    // when it is poked; 0 if that was never set, or cancelled
+	lease  *Lease            // the lease for it
+	call   call              // the waiting call
+	place  place             // its place in the contest
+	demand *demand           // its demand at a counter, else nil
+	rw     *rwTicket         // its ticket, for an RWMutex
 
 	suspicion suspicion // its place among the suspects
 
@@ -75,14 +76,14 @@ type call struct {
 }
 
 var waiters = sync.Pool{New: func() any {
-	return &waiter{events: newEventQueue()}
+	return &waiter{events: engine.NewEventQueue()}
 }}
 
 // newWaiter returns a waiter for the call with ctx, which gets l, or something else than a lease.
 func newWaiter(ctx context.Context, l *Lease, cfg lockConfig) *waiter {
 	w := waiters.Get().(*waiter)
 	w.call = call{ctx, cfg.name, cfg.template, monotonic.Now(), cfg.wait}
-	w.terms, w.limit, w.linger, w.follows, w.lease = cfg.terms, cfg.maxHold, int32(cfg.linger/time.Microsecond), cfg.follows, l
+	w.terms, w.limit, w.linger, w.follows, w.lease = cfg.Terms, cfg.maxHold, int32(cfg.linger/time.Microsecond), cfg.follows, l
 	return w
 }
 
@@ -110,16 +111,16 @@ func (w *waiter) recycle() {
 // poke tells w that there is a reason to ask. It does not block.
 func (w *waiter) poke() {
 	if w.poked.CompareAndSwap(false, true) {
-		w.notify(event{kind: reason})
+		w.notify(engine.Event{Kind: engine.Reason})
 	}
 }
 
 // notify adds ev to the events of w. It does not block: the contest calls it under its lock.
-func (w *waiter) notify(ev event) { w.events.put(ev) }
+func (w *waiter) notify(ev engine.Event) { w.events.Put(ev) }
 
 // nextEvent takes the oldest of the events of w, if there is one.
-func (w *waiter) nextEvent() (ev event, ok bool) {
-	if ev, ok = w.events.take(); ok && ev.kind == reason {
+func (w *waiter) nextEvent() (ev engine.Event, ok bool) {
+	if ev, ok = w.events.Take(); ok && ev.Kind == engine.Reason {
 		w.poked.Store(false)
 	}
 	return ev, ok

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
@@ -19,22 +20,22 @@ import (
 func TestResource_RequestKnowsItsWaiterUntilItHasSpoken(t *testing.T) {
 	t.Parallel()
 	r := newResource(&Client{}, "k")
-	w := &waiter{events: newEventQueue(), call: call{wait: UntilDone}}
+	w := &waiter{events: engine.NewEventQueue(), call: call{wait: UntilDone}}
 	r.queue.push(w)
 	r.busy = 1
 	w.asks.Add(1)
-	w.events.mu.Lock()
+	release := w.events.Hold()
 	go r.settle(&acquireOp{r: r, w: w, ticket: &ticket{}}, time.Now(), protocol.Verdict{}, false, errors.New("no"))
 	for r.mu.TryLock() { // until it settles
 		r.mu.Unlock()
 		goruntime.Gosched()
 	}
 	require.Never(t, func() bool { return w.asks.Load() == 0 }, 20*time.Millisecond, time.Millisecond) // it cannot speak yet
-	w.events.mu.Unlock()
-	<-w.events.bell
+	release()
+	<-w.events.Bell
 	ev, ok := w.nextEvent()
 	require.True(t, ok)
-	require.Equal(t, failed, ev.kind)
+	require.Equal(t, engine.Failed, ev.Kind)
 	require.Eventually(t, func() bool { return w.asks.Load() == 0 }, 20*time.Second, time.Millisecond)
 }
 
@@ -63,24 +64,24 @@ func TestResource_ARefusalAfterTheGrantIsBelievedUnlessTheClockWasSetBack(t *tes
 			defer r.exit()
 			cfg, err := c.configure(nil, nil)
 			require.NoError(t, err)
-			cfg.polling = true
+			cfg.Polling = true
 			lease := newLease(c, kindMutex, r.key, context.Background())
 			w := newWaiter(context.Background(), lease, cfg)
 			require.Equal(t, toAsk, r.join(w))
 			tk := r.ticketFor(w.terms)
 			op := &acquireOp{r: r, w: w, ticket: tk, terms: w.terms, line: protocol.StillQueued}
-			tk.to(ticketAsking)
-			tk.standing = true
+			tk.To(engine.TicketAsking)
+			tk.Standing = true
 			r.busy++
 			w.asks.Add(1)
 
 			refused := time.Now() // by the server's clock, which says so before it is set back
 			granted := refused.Add(-test.back)
-			redistest.Shared(t).Do("HSET", r.key, c.wire.Owner(tk.n), "1")
-			r.handed(tk.n, handOver{at: granted})
+			redistest.Shared(t).Do("HSET", r.key, c.wire.Owner(tk.Number), "1")
+			r.handed(tk.Number, handOver{at: granted})
 			ev, ok := w.nextEvent()
 			require.True(t, ok)
-			require.Equal(t, given, ev.kind)
+			require.Equal(t, engine.Given, ev.Kind)
 			lease.given()
 			if test.lost {
 				refused = granted.Add(time.Microsecond)

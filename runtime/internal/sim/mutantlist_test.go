@@ -4,11 +4,11 @@ package sim
 var allMutants = []mutant{
 	{
 		name: "trust counted from the answer", kind: "mutex", file: "runtime/ticket.go",
-		old: "		r.promote(trace.Granted, tk, t, sent, t.ttl)\n", new: "		r.promote(trace.Granted, tk, t, now(), t.ttl+t.ttl/10)\n",
+		old: "		r.promote(trace.Granted, tk, t, sent, t.TTL)\n", new: "		r.promote(trace.Granted, tk, t, now(), t.TTL+t.TTL/10)\n",
 	},
 	{
 		name: "a hand-over is trusted for a whole lease", kind: "mutex", file: "runtime/ticket.go",
-		old: "r.promote(trace.Handed, tk, w.terms, from, first)", new: "r.promote(trace.Handed, tk, w.terms, from, w.terms.ttl)",
+		old: "r.promote(trace.Handed, tk, w.terms, from, first)", new: "r.promote(trace.Handed, tk, w.terms, from, w.terms.TTL)",
 	},
 	{
 		name: "trust of a renewal counted from its answer", kind: "mutex", file: "runtime/internal/watchdog/lane.go",
@@ -71,8 +71,8 @@ var allMutants = []mutant{
 		old: "  if ttl < tonumber(lease) then\n", new: "  if ttl ~= -2 and ttl < tonumber(lease) then\n",
 	},
 	{
-		name: "a fixed lease is passed on", kind: "mutex", file: "runtime/grant.go",
-		old: "	return wanted == held && held.renew && ", new: "	return wanted.fenced == held.fenced && ",
+		name: "a fixed lease is passed on", kind: "mutex", file: "runtime/internal/engine/terms.go",
+		old: "	return wanted == t && t.Renew && ", new: "	return wanted.Fenced == t.Fenced && ",
 	},
 	{
 		name: "loss not told", kind: "mutex", file: "runtime/grantcore.go",

@@ -5,15 +5,15 @@ package sim
 var strayMutants = []mutant{
 	{
 		strays: true, name: "trust counted from the answer, within the margin", kind: "mutex", file: "runtime/ticket.go",
-		old: "		r.promote(trace.Granted, tk, t, sent, t.ttl)\n", new: "		r.promote(trace.Granted, tk, t, now(), t.ttl)\n",
+		old: "		r.promote(trace.Granted, tk, t, sent, t.TTL)\n", new: "		r.promote(trace.Granted, tk, t, now(), t.TTL)\n",
 	},
 	{
 		strays: true, name: "trust of a renewal counted from its answer, within the margin", kind: "mutex", file: "runtime/internal/watchdog/lane.go",
 		old: "			l.confirm(now, ttls[i])\n", new: "			l.confirm(answered, ttls[i])\n",
 	},
 	{
-		strays: true, name: "a hand-over is trusted from its message on", kind: "mutex", file: "runtime/ticketcore.go",
-		old: "		from = tk.seen.earliest(at)\n", new: "		from = received\n",
+		strays: true, name: "a hand-over is trusted from its message on", kind: "mutex", file: "runtime/internal/engine/ticketcore.go",
+		old: "		from = tk.Seen.earliest(at)\n", new: "		from = received\n",
 	},
 	{
 		strays: true, name: "a hand-over lasts twice as long", kind: "mutex", file: "scripts/handover.lua",
@@ -57,11 +57,11 @@ var strayMutants = []mutant{
 	},
 	{
 		strays: true, name: "a token that the server has not drawn", kind: "mutex", file: "runtime/ticket.go",
-		old: "newTokens(reply.Token, op.drawn)", new: "newTokens(reply.Token+1, op.drawn)",
+		old: "engine.NewTokens(reply.Token, op.drawn)", new: "engine.NewTokens(reply.Token+1, op.drawn)",
 	},
 	{
 		strays: true, name: "a token of a hand-over that the server has not drawn", kind: "mutex", file: "runtime/ticket.go",
-		old: "newTokens(o.token, int(tk.inLine))", new: "newTokens(o.token+1, int(tk.inLine))",
+		old: "engine.NewTokens(o.token, int(tk.inLine))", new: "engine.NewTokens(o.token+1, int(tk.inLine))",
 	},
 	{
 		strays: true, name: "readers pass writers in line", kind: "rw", file: "scripts/rw.lua",
@@ -165,7 +165,7 @@ var strayMutants = []mutant{
 	},
 	{
 		strays: true, name: "a part is trusted from its answer, within the margin", kind: "red", file: "runtime/ticket.go",
-		old: "		r.promote(trace.Granted, tk, t, sent, t.ttl)\n", new: "		r.promote(trace.Granted, tk, t, now(), t.ttl)\n",
+		old: "		r.promote(trace.Granted, tk, t, sent, t.TTL)\n", new: "		r.promote(trace.Granted, tk, t, now(), t.TTL)\n",
 	},
 	{
 		strays: true, name: "the renewal of a part is for twice as long", kind: "red", file: "scripts/renew.lua",

@@ -1,4 +1,4 @@
-package lockrt
+package engine
 
 import (
 	"hash/maphash"
@@ -8,11 +8,11 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 )
 
-// contended remembers, for about a second, the keys that a client was refused. A caller of such a key joins the wait
+// Contended remembers, for about a second, the keys that a client was refused. A caller of such a key joins the wait
 // queue with its first request, which saves a round trip; for all other keys a leaner script suffices.
 //
 // It is a hint and forgets: keys share its slots, and one key in millions is mistaken for another.
-type contended struct {
+type Contended struct {
 	slots [256]atomic.Uint64 // hash of the key; in the lowest bits, the time
 }
 
@@ -28,14 +28,14 @@ func contendedMark(key string, at time.Time) uint64 {
 	return maphash.String(contendedSeed, key)&^contendedClock | uint64(monotonic.Of(at)/contendedTick)&contendedClock
 }
 
-// note records that key was refused at that time.
-func (c *contended) note(key string, at time.Time) {
+// Note records that key was refused at that time.
+func (c *Contended) Note(key string, at time.Time) {
 	mark := contendedMark(key, at)
 	c.slots[mark>>56].Store(mark)
 }
 
-// lately reports whether key was refused shortly before that time.
-func (c *contended) lately(key string, at time.Time) bool {
+// Lately reports whether key was refused shortly before that time.
+func (c *Contended) Lately(key string, at time.Time) bool {
 	mark := contendedMark(key, at)
 	noted := c.slots[mark>>56].Load()
 	return (noted^mark)&^contendedClock == 0 && noted != 0 && (mark-noted)&contendedClock <= contendedTicks

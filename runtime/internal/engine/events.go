@@ -1,0 +1,87 @@
+package engine
+
+import (
+	"sync"
+	"time"
+)
+
+// An Event is a message of a contest to a waiter.
+type Event struct {
+	Kind    EventKind
+	Final   bool          // Failed: asking again would not tell the outcome of this request
+	Foreign bool          // Refused: the holder is no process of this library
+	InLine  bool          // Refused: a release by a process of this library finds the waiter
+	Behind  bool          // Refused: another waiter of this process is before this one
+	Err     error         // Failed: the error
+	TTL     time.Duration // Refused: the rest of the holder's lease; negative for ever
+}
+
+// An EventKind says what an event is about.
+type EventKind uint8
+
+// Between two requests a waiter gets each of these at most once.
+const (
+	Reason    EventKind = iota // to ask, if the waiter has the turn
+	Given                      // the waiter has what it wants
+	Turn                       // the waiter has the turn to ask Redis
+	Behind                     // a waiter before this one was refused: wait for the turn
+	Refused                    // Redis refused
+	Failed                     // Redis did not answer, or failed
+	Suspected                  // the waiter has waited for long, once for each wait
+)
+
+// An EventQueue keeps the events of a waiter, in order, until the waiter takes them. Its room is unlimited: a contest
+// notifies under its lock, and could block for ever if it had to wait for room.
+type EventQueue struct {
+	Bell chan struct{} // signalled while there are events; perhaps once too often
+
+	mu     sync.Mutex
+	events []Event
+}
+
+// NewEventQueue returns an empty queue.
+func NewEventQueue() EventQueue { return EventQueue{Bell: make(chan struct{}, 1)} }
+
+// Put adds ev at the end. It does not block.
+func (b *EventQueue) Put(ev Event) {
+	b.mu.Lock()
+	b.events = append(b.events, ev)
+	b.mu.Unlock()
+	b.ring()
+}
+
+// Take returns the oldest event, if there is one.
+func (b *EventQueue) Take() (ev Event, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.events) == 0 {
+		return Event{}, false
+	}
+	ev = b.events[0]
+	last := copy(b.events, b.events[1:])
+	b.events[last] = Event{} // so that it keeps no error alive
+	if b.events = b.events[:last]; last > 0 {
+		b.ring()
+	}
+	return ev, true
+}
+
+// Empty reports whether there are no events.
+func (b *EventQueue) Empty() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.events) == 0
+}
+
+// Hold keeps everybody from the events until release is called. A test uses it to see what is done before an event comes.
+func (b *EventQueue) Hold() (release func()) {
+	b.mu.Lock()
+	return b.mu.Unlock
+}
+
+func (b *EventQueue) ring() {
+	select {
+	case b.Bell <- struct{}{}:
+	default:
+	}
+}
