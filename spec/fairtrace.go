@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -67,7 +68,7 @@ func (c *FairCheck) Say(e FairSaid) error {
 		return nil
 	}
 	for _, t := range e.Drawn {
-		if t.First <= c.last {
+		if cmp.Or(t.First, t.Last) <= c.last {
 			return rejected(c.said, []string{fmt.Sprintf("the token %d was drawn before", c.last)}, c.states[0])
 		}
 		c.last = t.Last
@@ -140,8 +141,13 @@ func (c *FairCheck) step(s FairSeen, e FairSaid) (to FairSeen, why string) {
 	default:
 		return s, "there is no such action"
 	}
+	some := false // for an owner without a message, and so it is not known how many
 	for _, d := range e.Drawn {
-		tokens -= d.Last - d.First + 1
+		if d.First == 0 {
+			some = true
+		} else {
+			tokens -= d.Last - d.First + 1
+		}
 	}
 	switch {
 	case e.Action == "Fault":
@@ -149,7 +155,9 @@ func (c *FairCheck) step(s FairSeen, e FairSaid) (to FairSeen, why string) {
 		return s, fmt.Sprintf("it was to be granted by a message to %v", r.named)
 	case !slices.Equal(r.calls, e.Calls):
 		return s, fmt.Sprintf("Redisson's message was to go to %v", r.calls)
-	case tokens+r.drawn != 0:
+	case some && tokens+r.drawn <= 0:
+		return s, "no more tokens were to be drawn"
+	case !some && tokens+r.drawn != 0:
 		return s, fmt.Sprintf("%d more tokens were to be drawn", tokens+r.drawn)
 	}
 	to = FairSeen{Fair: r.Fair, Left: r.left, Noted: s.Noted}

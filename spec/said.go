@@ -35,7 +35,7 @@ type Said struct {
 // A Draw is of fencing tokens, one after the other, for an owner.
 type Draw struct {
 	Who         Owner
-	First, Last int64
+	First, Last int64 // First is 0 if it is not known how many they are
 }
 
 // Seen is the lock as the server has it.

@@ -26,6 +26,10 @@ type Check struct {
 	sent   int    // requests, which it identifies
 	said   []Said // the last of them
 
+	// Resends is true in a cluster: its client sends a request once more, without a word, when the connection breaks and the
+	// slot has another server, and both may arrive.
+	Resends bool
+
 	tokens map[Owner][]int64 // the first of those that were drawn for it, each time
 	last   int64             // of all that were drawn
 	back   bool              // the clock was set back, so that tokens may fall where the server forgets its counter
@@ -351,6 +355,9 @@ func (c *Check) answered(s State, e Said) (some []State, why string) {
 func (c *Check) served(s State, e Said) (some []State, why string) {
 	kind := map[string]string{"RunAcquire": "acquire", "RunRenew": "renew", "RunRelease": "release"}[e.Action]
 	m, rest, ok := s.pick(kind, e.Who, func(m Message) bool { return kind != "acquire" || e.Line < 0 || m.Arg == e.Line })
+	if !ok && c.Resends && c.begun[e.Who] {
+		m, rest, ok = Message{Kind: kind, O: e.Who, Arg: max(0, e.Line)}, s.Net, true
+	}
 	if !ok {
 		return nil, "nobody has asked for it"
 	}

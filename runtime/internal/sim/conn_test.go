@@ -51,6 +51,7 @@ type conn struct {
 	mute   [2]bool
 
 	tracking bool
+	asking   bool   // the next command is for a slot that the server is about to get
 	asked    []byte // the written bytes, up to the end of the last command
 
 	in incoming

@@ -1,8 +1,8 @@
 // Package sim runs the real clients and the real scripts in virtual time, and breaks what they depend on.
 //
 // It is all tests. A world is one testing/synctest bubble: some processes, each a Client with goroutines that lock,
-// work and unlock; embedded servers whose clock is that of the bubble; and a network of ours between them, which is
-// slow, loses replies, holds everything up or breaks. One seed determines the events of a world. Every command reaches
+// work and unlock; embedded servers whose clock is that of the bubble, one, five or a cluster of three; and a network of ours
+// between them, which is slow, loses replies, holds everything up or breaks. One seed determines the events of a world. Every command reaches
 // a server at one place, one after the other, and after each the invariants are checked: see watch_test.go. All worlds
 // are also replayed against the specification: see trace_test.go. Histories are explained by porcupine.
 //

@@ -13,6 +13,8 @@ type fault struct {
 	off     bool // the runtime does not stand it yet
 	tampers bool // somebody changes a key behind the backs of its holders
 	counts  bool // an acquisition without a lease may never be released
+	keeps   bool // the servers forget nothing, and learn nothing
+	alone   bool // it is a fault of a single server
 	make    func(p *plan, r *rand.Rand) (begin, end func(w *world))
 }
 
@@ -191,21 +193,21 @@ var faults = []*fault{
 	}},
 	{name: "all keys deleted", forgets: true, make: atServer(func(_ *world, s *server) { s.empty() })},
 	{name: "scripts forgotten", make: atServer(func(_ *world, s *server) { clear(s.known) })},
-	{name: "failover that loses writes", forgets: true, make: func(p *plan, r *rand.Rand) (begin, end func(*world)) {
+	{name: "failover that loses writes", forgets: true, alone: true, make: func(p *plan, r *rand.Rand) (begin, end func(*world)) {
 		where := somewhere(p, r)
 		var behind *copied
-		return func(w *world) { behind = where(w).copy() },
+		return func(w *world) { behind = where(w).copy(nil) },
 			func(w *world) {
 				where(w).hangUp()
 				clear(where(w).known)
 				where(w).restore(behind)
 			}
 	}},
-	{name: "clock set ahead", forgets: true, make: func(p *plan, r *rand.Rand) (begin, end func(*world)) {
+	{name: "clock set ahead", forgets: true, alone: true, make: func(p *plan, r *rand.Rand) (begin, end func(*world)) {
 		where, by := somewhere(p, r), time.Duration(r.Int64N(int64(10*p.watchdog)))
 		return func(w *world) { where(w).set(by) }, nil
 	}},
-	{name: "clock set back", back: true, make: func(p *plan, r *rand.Rand) (begin, end func(*world)) {
+	{name: "clock set back", back: true, alone: true, make: func(p *plan, r *rand.Rand) (begin, end func(*world)) {
 		where, by := somewhere(p, r), time.Duration(r.Int64N(int64(p.watchdog)))
 		return func(w *world) { where(w).set(-by) }, nil
 	}},
@@ -239,5 +241,8 @@ var faults = []*fault{
 
 // tamper has somebody else do a command, at once. The caller holds w.mu.
 func (w *world) tamper(s *server, cmd ...string) {
+	if w.cluster != nil {
+		s = w.serverOf(cmd[1])
+	}
 	w.net.at(time.Now(), func() { w.order(s, cmd...) })
 }

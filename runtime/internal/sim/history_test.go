@@ -65,7 +65,7 @@ func (v *watch) explain() {
 			continue
 		}
 		token := c.token
-		if v.w.plan.back && v.w.plan.forgets {
+		if v.w.plan.back && v.w.plan.forgets || c.stale {
 			token = 0
 		}
 		client := c.p.id*10 + c.worker

@@ -13,6 +13,7 @@ import (
 // A kind is a kind of lock as the worlds use it.
 type kind struct {
 	name     string
+	lock     string // of worlds with a cluster: the kind of lock; else empty
 	servers  int
 	room     int  // how much there is of a key
 	most     int  // keys, or 0 for one or two
@@ -40,7 +41,7 @@ func (k *kind) remains(key string) bool {
 var kinds = []*kind{mutex, mutex, fair, rw, permits, semaphore, latch, multi, red}
 
 func kindNamed(name string) *kind {
-	for _, k := range append([]*kind{besides}, kinds...) {
+	for _, k := range append([]*kind{besides, clustered[mutex], clustered[rw], clustered[fair]}, kinds...) {
 		if k.name == name {
 			return k
 		}

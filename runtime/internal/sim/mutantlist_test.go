@@ -142,4 +142,16 @@ var allMutants = []mutant{
 		name: "a majority of two", kind: "red", file: "runtime/redlock.go",
 		old: "return len(m.parts)/2 + 1 }", new: "return len(m.parts) / 2 }",
 	},
+	{
+		name: "a subscription that a server of a cluster has ended counts as one", kind: "cluster mutex", file: "runtime/internal/transport/subscribe.go",
+		old: "				sink.Dropped(s.Channel)\n", new: "",
+	},
+	{
+		name: "messages of a cluster go to the channel of no slot", kind: "cluster mutex", file: "scripts/handover.lua",
+		old: "    channel = channel .. ':{' .. (string.match(here, '{([^}]+)}') or here) .. '}'\n", new: "    channel = channel .. ':{' .. here .. ':}'\n",
+	},
+	{
+		name: "a client that hears all servers of a cluster counts where it listens", kind: "cluster mutex", file: "scripts/handover.lua",
+		old: "  elseif ear == 'a' then\n", new: "  elseif ear == 'b' then\n",
+	},
 }

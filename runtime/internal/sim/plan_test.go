@@ -28,12 +28,15 @@ type step struct {
 	do func(w *world)
 }
 
-func newPlan(r, java, linger *rand.Rand, only string) *plan {
+func newPlan(r, java, linger, cluster *rand.Rand, only string) *plan {
 	p := &plan{kind: kinds[r.IntN(len(kinds))]}
 	if only != "" {
 		p.kind = kindNamed(only)
 	} else if p.kind == mutex && java.IntN(4) == 0 {
 		p.kind = besides
+	}
+	if c := clustered[p.kind]; c != nil && only == "" && cluster.IntN(4) == 0 {
+		p.kind = c
 	}
 	if p.kind == besides {
 		p.javas = 1 + java.IntN(2)
@@ -63,6 +66,12 @@ func newPlan(r, java, linger *rand.Rand, only string) *plan {
 	for range []int{0, 1, 1, 2, 3, 4}[r.IntN(6)] {
 		p.add(faults[r.IntN(len(faults))], r)
 	}
+	if p.kind.lock != "" {
+		p.options.PubSub = pubSubs[cluster.IntN(len(pubSubs))]
+		for range cluster.IntN(4) {
+			p.add(slotMoved, cluster)
+		}
+	}
 	slices.SortStableFunc(p.steps, func(a, b step) int { return int(a.at - b.at) })
 	return p
 }
@@ -79,7 +88,9 @@ func (p *plan) add(f *fault, r *rand.Rand) {
 	p.steps = append(p.steps, step{at, func(w *world) {
 		w.injected(f.name, nil)
 		begin(w)
-		w.tellFault()
+		if !f.keeps {
+			w.tellFault()
+		}
 		if end != nil {
 			w.watch.active++
 		}
@@ -91,7 +102,9 @@ func (p *plan) add(f *fault, r *rand.Rand) {
 		p.steps = append(p.steps, step{at + time.Millisecond + time.Duration(r.Int64N(int64(p.watchdog)*3/2)), func(w *world) {
 			w.log = append(w.log, w.stamp()+"END OF "+f.name)
 			end(w)
-			w.tellFault()
+			if !f.keeps {
+				w.tellFault()
+			}
 			w.watch.active--
 			w.watch.disturbed()
 			if f.forgets {

@@ -34,8 +34,12 @@ type process struct {
 // start starts one more process.
 func (w *world) start(ctx context.Context, workers *sync.WaitGroup) {
 	p := w.enlist(ctx)
-	for _, s := range w.servers {
-		p.connect(s)
+	if w.cluster != nil {
+		p.connect(w.servers...)
+	} else {
+		for _, s := range w.servers {
+			p.connect(s)
+		}
 	}
 	p.uuid = p.cs[0].ID()
 	for i := range w.plan.workers {
@@ -54,30 +58,35 @@ func (w *world) enlist(ctx context.Context) *process {
 	return p
 }
 
-// connect makes a client of a server.
-func (p *process) connect(s *server) {
-	rc := p.reach(s)
+// connect makes a client of a server, or of a cluster.
+func (p *process) connect(to ...*server) {
+	rc := p.reach(to...)
 	c, err := lockrt.New(rc, p.w.plan.options)
 	if err != nil {
 		p.w.t.Fatal(err)
 	}
 	p.cs, p.rcs = append(p.cs, c), append(p.rcs, rc)
-	p.w.clients.Store(c.ID(), client{p.id, s.id})
+	p.w.clients.Store(c.ID(), client{p.id, to[0].id})
 }
 
-// reach connects to a server, as Open does.
-func (p *process) reach(s *server) rueidis.Client {
-	l := p.w.join(p, s)
-	p.links = append(p.links, l)
+// reach connects to a server, or to a cluster, as Open does.
+func (p *process) reach(to ...*server) rueidis.Client {
+	links := map[string]*link{}
+	var addrs []string
+	for _, s := range to {
+		l := p.w.join(p, s)
+		p.links = append(p.links, l)
+		links[s.addr()], addrs = l, append(addrs, s.addr())
+	}
 	opts := p.w.plan.options
 	option := rueidis.ClientOption{
-		InitAddress:       []string{s.addr()},
-		ForceSingleClient: true,
+		InitAddress:       addrs,
+		ForceSingleClient: len(to) == 1,
 		DisableCache:      true,
 		PipelineMultiplex: -1,
 		ConnWriteTimeout:  min(opts.Watchdog/3, 5*time.Second, 2*time.Second),
-		DialCtxFn: func(ctx context.Context, _ string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
-			return l.dial(ctx)
+		DialCtxFn: func(ctx context.Context, addr string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
+			return links[addr].dial(ctx)
 		},
 	}
 	option.Dialer.Timeout = min(option.ConnWriteTimeout, time.Second)

@@ -68,14 +68,26 @@ func (x *replaying[E]) disturbed() {
 
 // see returns what a server has of a key.
 func see[T any](s *server, key string, what func(m *miniredis.Miniredis, key string) T) T {
-	s.m.SetTime(s.clock())
-	return what(s.m, key)
+	return what(s.w.whole(s, key), key)
 }
 
-// hears reports whether the process of an owner listens to messages.
-func (s *server) hears(owner string) bool {
-	uuid, ours := protocol.ClientOf(owner)
-	return ours && s.listens(protocol.ProcessChannel(uuid))
+// hears returns what reports whether the process of an owner listens to messages about a key.
+func (s *server) hears(key string) func(owner string) bool {
+	return func(owner string) bool {
+		uuid, ours := protocol.ClientOf(owner)
+		return ours && s.reaches(key, uuid)
+	}
+}
+
+// reaches reports whether a script counts a client among those who listen to messages about a key.
+func (s *server) reaches(key, uuid string) bool {
+	switch uuid[19] {
+	case '9':
+		return s.listens(shard + protocol.TagChannel(uuid, protocol.HashTag(key)))
+	case 'a':
+		return true
+	}
+	return s.listens(protocol.ProcessChannel(uuid))
 }
 
 // traceRW replays read-write locks.
@@ -87,8 +99,8 @@ func (w *world) traceRW() {
 	x.events = func(s *server, e *event) (of []string, all []spec.RWSaid) {
 		of, all = tracetest.RWEvents(e.script, e.keys(), e.args(), tracetest.Reply(e.reply))
 		for i := range all {
-			all[i].At, all[i].Hears = e.at, s.hears
-			all[i].Java = s.listeners("redisson_rwlock:{"+of[i]+"}") > s.listeners("lockgen_writer:{"+of[i]+"}")
+			all[i].At, all[i].Hears = e.at, s.hears(of[i])
+			all[i].Java = s.announced("redisson_rwlock:{"+of[i]+"}") > s.announced("lockgen_writer:{"+of[i]+"}")
 			if i+1 == len(all) || e.spoiled(s) {
 				all[i].Srv = see(s, of[i], tracetest.SeeRW)
 			}
@@ -110,7 +122,7 @@ func (w *world) traceFair() {
 	x.events = func(s *server, e *event) (of []string, all []spec.FairSaid) {
 		of, all = tracetest.FairEvents(e.script, e.keys(), e.args(), e.effects)
 		for i := range all {
-			all[i].At, all[i].Hears, all[i].Srv = e.at, s.hears, see(s, of[i], tracetest.SeeFair)
+			all[i].At, all[i].Hears, all[i].Srv = e.at, s.hears(of[i]), see(s, of[i], tracetest.SeeFair)
 			if e.spoiled(s) {
 				all[i].Action = "Fault"
 			}

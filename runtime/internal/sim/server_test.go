@@ -11,6 +11,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	mini "github.com/alicebob/miniredis/v2/server"
 
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/scripts"
 )
 
@@ -23,14 +24,16 @@ type server struct {
 	m   *miniredis.Miniredis
 	run *mini.Server
 
-	known  map[string]string // scripts, by their hashes
-	offset time.Duration     // of its clock
+	known  map[string]string    // scripts, by their hashes
+	owners *[protocol.Slots]int // of slots of a cluster, as the server knows them
+	offset time.Duration        // of its clock
 
 	// Of the command that it serves.
 	by    *conn
 	now   *event
 	keys  []string // of the script
 	wrote bool
+	looks bool // for whether there is a key
 
 	refusals map[string]refusal // the commands that it refuses at the moment, by the name of the fault
 
@@ -52,7 +55,7 @@ type event struct {
 	conn    int
 	cmd     []string
 	script  string     // the name of the script, if it was one
-	effects [][]string // the commands that the script called
+	effects [][]string // the commands that the script called, but those that were refused
 	reply   string
 }
 
@@ -74,7 +77,10 @@ func newServer(w *world, id int) *server {
 	return s
 }
 
-func (s *server) addr() string { return fmt.Sprintf("sim:%d", 6379+s.id) }
+func (s *server) addr() string { return fmt.Sprintf("sim:%d", port(s.id)) }
+
+// port returns the port of a server.
+func port(id int) int { return 6379 + id }
 
 // clock returns the time that the server has.
 func (s *server) clock() time.Time {
@@ -105,6 +111,7 @@ func (s *server) do(c *conn, args []string) *event {
 	c.out.Reset()
 	s.run.Dispatch(c.peer, args)
 	c.peer.Flush()
+	c.asking = c.asking && strings.EqualFold(args[0], "asking")
 	e := s.now
 	s.by, s.now, s.keys = nil, nil, nil
 	e.reply = plainError(c.out.String())
@@ -127,15 +134,21 @@ func plainError(reply string) string {
 
 // before is called before each command, also of scripts, and reports whether it has done it.
 func (s *server) before(p *mini.Peer, cmd string, args ...string) bool {
-	nested := s.by == nil || p != s.by.peer
-	if nested && s.now != nil {
-		s.now.effects = append(s.now.effects, append([]string{strings.ToLower(cmd)}, args...))
+	if s.looks {
+		return false
 	}
+	nested := s.by == nil || p != s.by.peer
 	for _, refuse := range s.refusals {
 		if said := refuse(cmd, nested, s.wrote); said != "" {
 			p.WriteError(said)
 			return true
 		}
+	}
+	if s.front(p, cmd, args, nested) {
+		return true
+	}
+	if nested && s.now != nil {
+		s.now.effects = append(s.now.effects, append([]string{strings.ToLower(cmd)}, args...))
 	}
 	if nested {
 		s.track(cmd, args)
@@ -163,17 +176,19 @@ func (s *server) before(p *mini.Peer, cmd string, args ...string) bool {
 		s.keys = args[2 : 2+n]
 		s.run.Dispatch(p, append([]string{"EVAL", source}, args[1:]...))
 		return true
-	case "SUBSCRIBE", "UNSUBSCRIBE":
+	case "SUBSCRIBE", "UNSUBSCRIBE", "SSUBSCRIBE", "SUNSUBSCRIBE":
 		s.subscribe(p, cmd, args)
 		return true
-	case "PUBLISH":
-		p.WriteInt(s.publish(args[0], args[1]))
+	case "PUBLISH", "SPUBLISH":
+		p.WriteInt(s.publish(cmd, args[0], args[1]))
 		return true
 	case "PUBSUB":
-		if len(args) == 2 && strings.EqualFold(args[0], "numsub") {
-			s.w.mu.Lock()
-			n := len(s.heard[args[1]])
-			s.w.mu.Unlock()
+		if len(args) == 2 {
+			name := args[1]
+			if strings.EqualFold(args[0], "shardnumsub") {
+				name = shard + name
+			}
+			n := s.listeners(name)
 			p.WriteLen(2)
 			p.WriteBulk(args[1])
 			p.WriteInt(n)
@@ -255,34 +270,51 @@ func (s *server) invalidate(key string) {
 func (s *server) subscribe(p *mini.Peer, cmd string, channels []string) {
 	s.w.mu.Lock()
 	defer s.w.mu.Unlock()
-	for _, name := range channels {
+	sharded := strings.HasPrefix(cmd, "SS") || strings.HasPrefix(cmd, "SUN")
+	for _, channel := range channels {
+		name := channel
+		if sharded {
+			name = shard + channel
+		}
 		s.heard[name] = slices.DeleteFunc(s.heard[name], func(c *conn) bool { return c == s.by })
-		if cmd == "SUBSCRIBE" {
+		if strings.HasSuffix(cmd, "SSUBSCRIBE") || cmd == "SUBSCRIBE" {
 			s.heard[name] = append(s.heard[name], s.by)
 		} else if len(s.heard[name]) == 0 {
 			delete(s.heard, name)
 		}
 		n := 0
-		for _, all := range s.heard {
-			if slices.Contains(all, s.by) {
+		for other, all := range s.heard {
+			if strings.HasPrefix(other, shard) == sharded && slices.Contains(all, s.by) {
 				n++
 			}
 		}
 		p.WritePushLen(3)
 		p.WriteBulk(strings.ToLower(cmd))
-		p.WriteBulk(name)
+		p.WriteBulk(channel)
 		p.WriteInt(n)
 	}
 }
 
-func (s *server) publish(channel, message string) int {
+func (s *server) publish(cmd, channel, message string) int {
 	s.w.mu.Lock()
 	defer s.w.mu.Unlock()
-	push := fmt.Appendf(nil, ">3\r\n$7\r\nmessage\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n", len(channel), channel, len(message), message)
-	for _, c := range s.heard[channel] {
+	what, name := "message", channel
+	if cmd == "SPUBLISH" {
+		what, name = "smessage", shard+channel
+	}
+	push := fmt.Appendf(nil, ">3\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n", len(what), what, len(channel), channel, len(message), message)
+	if s.w.cluster != nil && cmd == "PUBLISH" {
+		s.w.cluster.forward(s, channel, push)
+	}
+	return s.push(name, push)
+}
+
+// push sends to those who listen to a channel, and returns how many there are. The caller holds w.mu.
+func (s *server) push(name string, push []byte) int {
+	for _, c := range s.heard[name] {
 		c.pass(down, func() { c.in.add(push) })
 	}
-	return len(s.heard[channel])
+	return len(s.heard[name])
 }
 
 // forget drops what a connection had. The caller holds w.mu.
@@ -314,11 +346,14 @@ type copied struct {
 	ttls map[string]time.Duration
 }
 
-// copy returns what the server knows now.
-func (s *server) copy() *copied {
+// copy returns what the server knows now; if only is not nil, of the keys that it selects.
+func (s *server) copy(only func(key string) bool) *copied {
 	s.m.SetTime(s.clock())
 	all := &copied{at: time.Now(), keys: map[string]func(*miniredis.Miniredis){}, ttls: map[string]time.Duration{}}
 	for _, key := range s.m.Keys() {
+		if only != nil && !only(key) {
+			continue
+		}
 		all.ttls[key] = s.m.TTL(key)
 		switch s.m.Type(key) {
 		case "hash":
@@ -354,14 +389,19 @@ func (s *server) copy() *copied {
 func (s *server) restore(then *copied) {
 	s.m.SetTime(s.clock())
 	s.empty()
+	then.put(s.m)
+}
+
+// put writes what was copied.
+func (then *copied) put(m *miniredis.Miniredis) {
 	for key, put := range then.keys {
 		ttl := then.ttls[key] - time.Since(then.at)
 		if then.ttls[key] > 0 && ttl <= 0 {
 			continue
 		}
-		put(s.m)
+		put(m)
 		if then.ttls[key] > 0 {
-			s.m.SetTTL(key, ttl)
+			m.SetTTL(key, ttl)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -22,6 +23,7 @@ type traced struct {
 // traced has the world replay the traces of the mutexes of a server.
 func (w *world) traced(s *server) *traced {
 	x := &traced{Tracer: tracetest.NewTracer(w.plan.processes, 2*time.Millisecond, time.Millisecond+2*time.Microsecond), w: w, server: s}
+	x.Resends = w.cluster != nil
 	w.observes = append(w.observes, x.observe)
 	w.faulted = append(w.faulted, x.disturbed)
 	return x
@@ -29,7 +31,7 @@ func (w *world) traced(s *server) *traced {
 
 // trace has the world replay the traces of its locks from now on, until the function that it returns is called.
 func (w *world) trace() (stop func()) {
-	switch w.plan.kind.name {
+	switch cmp.Or(w.plan.kind.lock, w.plan.kind.name) {
 	case "mutex", "besides", "multi":
 		return trace.To(w.traced(w.servers[0]).Step)
 	case "rw":
@@ -60,7 +62,7 @@ func (w *world) tellFault() {
 
 // observe replays an event of the server.
 func (x *traced) observe(s *server, e *event) {
-	if e == nil || s != x.server {
+	if e == nil || s != x.server && x.w.cluster == nil {
 		return
 	}
 	requests := []tracetest.Request{}
@@ -75,8 +77,8 @@ func (x *traced) observe(s *server, e *event) {
 		x.w.replays()
 		x.Served(time.Since(x.Began), requests, tracetest.Looker{
 			See:  x.see,
-			Deaf: func(_, uuid string) bool { return !s.listens(protocol.ProcessChannel(uuid)) },
-			Java: func(key string) bool { return s.listens(protocol.LockChannel(key)) },
+			Deaf: func(key, uuid string) bool { return !s.reaches(key, uuid) },
+			Java: func(key string) bool { return s.announced(protocol.LockChannel(key)) > 0 },
 		})
 	}
 	if key, did := javaDid(e); key != "" {
@@ -113,6 +115,11 @@ func (e *event) spoiled(s *server) bool {
 // listens reports whether anybody listens to a channel.
 func (s *server) listens(channel string) bool { return s.listeners(channel) > 0 }
 
+// announced returns how many listen to a channel of Redisson, of either kind.
+func (s *server) announced(channel string) int {
+	return s.listeners(channel) + s.listeners(shard+channel)
+}
+
 // listeners returns how many listen to a channel.
 func (s *server) listeners(channel string) int {
 	s.w.mu.Lock()
@@ -130,8 +137,7 @@ func (w *world) locks() (all []string) {
 
 // see returns a mutex as the server has it. x calls it.
 func (x *traced) see(key string) *spec.Seen {
-	x.server.m.SetTime(x.server.clock())
-	return x.See(x.server.m, key)
+	return x.See(x.w.whole(x.server, key), key)
 }
 
 // disturbed replays that something may have been done to the server. The caller holds w.mu.

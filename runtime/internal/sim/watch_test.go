@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
+
 	lockrt "github.com/lockgen/lockgen/runtime"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
@@ -36,6 +38,7 @@ type call struct {
 	err, unlockErr                        error
 	missing                               time.Duration // since when the server does not have it
 	lost                                  bool          // its lease was over before it was released
+	stale                                 bool          // its token was drawn before a server forgot who has the lock
 	after                                 int64         // the largest token that was known when it was called
 }
 
@@ -177,7 +180,8 @@ func (v *watch) granted(c *call, l held) {
 	if !v.w.plan.forgets && v.w.plan.kind.room == 1 {
 		c.after = v.largest[c.keys[0]] // a later return is of a later grant, as long as no server loses data
 	}
-	if c.token != 0 && !c.p.gone() && c.token <= c.after && !(v.w.plan.back && v.w.plan.forgets) {
+	c.stale = c.token != 0 && c.token <= c.after && v.passedOn(c)
+	if c.token != 0 && !c.p.gone() && c.token <= c.after && !(v.w.plan.back && v.w.plan.forgets) && !c.stale {
 		bad = append(bad, fmt.Sprintf("%s has token %d, and %d was there before", c, c.token, c.after))
 	}
 	v.largest[c.keys[0]] = max(v.largest[c.keys[0]], c.token)
@@ -193,6 +197,15 @@ func (v *watch) granted(c *call, l held) {
 	if v.w.plan.kind.hash {
 		v.probe(c, time.Now())
 	}
+}
+
+// passedOn reports whether a process may have passed on what a server forgot: it had the tokens before that. The caller holds v.mu.
+func (v *watch) passedOn(c *call) bool {
+	v.w.mu.Lock()
+	defer v.w.mu.Unlock()
+	return v.forgotten && v.now() <= v.forgot+v.w.plan.watchdog && slices.ContainsFunc(v.calls, func(before *call) bool {
+		return before.p == c.p && before.keys[0] == c.keys[0] && before.granted > 0 && before.granted <= v.forgot && before.token < c.token
+	})
 }
 
 // probe checks everything at a time, and again each time that the trust in a lease is about to end. A renewed lease has
@@ -310,11 +323,11 @@ func (v *watch) observe(s *server, _ *event) {
 	v.mu.Lock()
 	for _, key := range slices.Sorted(maps.Keys(v.trusted)) {
 		bad = append(bad, v.exclusive(key)...)
-		if v.w.plan.servers == 1 {
+		if v.w.plan.single() {
 			bad = append(bad, v.known(s, key)...)
 		}
 	}
-	if v.w.plan.servers == 1 && v.w.plan.kind.prompt {
+	if v.w.plan.single() && v.w.plan.kind.prompt {
 		bad = append(bad, v.served(s)...)
 	}
 	bad = append(bad, v.mortal(s)...)
@@ -327,7 +340,7 @@ func (v *watch) known(s *server, key string) (bad []string) {
 	if len(v.trusted[key]) == 0 || !v.w.plan.kind.hash {
 		return nil
 	}
-	owners, _ := s.m.HKeys(key)
+	owners, _ := v.w.whole(s, key).HKeys(key)
 	for _, c := range v.trusted[key] {
 		has := slices.ContainsFunc(owners, func(o string) bool { return strings.HasPrefix(o, c.p.uuid) })
 		if has || !c.trusts() {
@@ -367,8 +380,9 @@ func (v *watch) served(s *server) (bad []string) {
 			f = &freedom{since: now}
 			v.free[key] = f
 		}
-		held := s.m.Exists(key)
-		f.dead = max(f.dead, v.waitsForDead(s, key))
+		m := v.w.whole(s, key)
+		held := m.Exists(key)
+		f.dead = max(f.dead, v.waitsForDead(m, key))
 		if f.since == 0 && now > f.until { // it has expired, and may have been granted again at once
 			f.since = f.until
 		}
@@ -394,16 +408,16 @@ func (v *watch) served(s *server) (bad []string) {
 			}
 			continue
 		}
-		f.since, f.until, f.dead = 0, now+s.m.TTL(key), 0
+		f.since, f.until, f.dead = 0, now+m.TTL(key), 0
 	}
 	return bad
 }
 
 // waitsForDead returns for how long more a fair lock may stay free since the first in its queue does not listen: each process that is dead
 // may come for it for as long as a hand-over lasts.
-func (v *watch) waitsForDead(s *server, key string) time.Duration {
-	queue, _ := s.m.List("redisson_lock_queue:{" + key + "}")
-	if len(queue) == 0 || s.hears(queue[0]) {
+func (v *watch) waitsForDead(m *miniredis.Miniredis, key string) time.Duration {
+	queue, _ := m.List("redisson_lock_queue:{" + key + "}")
+	if len(queue) == 0 || v.w.serverOf(key).hears(key)(queue[0]) {
 		return 0
 	}
 	v.w.mu.Lock()

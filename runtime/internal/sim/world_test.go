@@ -28,6 +28,7 @@ type world struct {
 	clients sync.Map              // of RedLocks: a client, by the first half of its owners
 
 	servers   []*server
+	cluster   *cluster // nil if they are none
 	processes []*process
 	links     []*link
 	admin     []*conn // one to each server, which nothing happens to
@@ -92,7 +93,7 @@ const wallLimit = time.Minute
 
 func newWorld(t *testing.T, seed uint64, only string) *world {
 	w := &world{t: t, seed: seed, began: time.Now(), changed: make(chan struct{}), done: map[string]int{}, scripts: map[[2]int][]time.Duration{}, net: newNetwork()}
-	w.plan = newPlan(w.random("plan"), w.random("redisson"), w.random("linger"), only)
+	w.plan = newPlan(w.random("plan"), w.random("redisson"), w.random("linger"), w.random("cluster"), only)
 	w.watch = newWatch(w)
 	for i := range w.latches {
 		w.latches[i].ready = make(chan struct{})
@@ -102,6 +103,9 @@ func newWorld(t *testing.T, seed uint64, only string) *world {
 		s := newServer(w, i)
 		w.servers = append(w.servers, s)
 		w.admin = append(w.admin, w.join(&process{w: w}, s).open())
+	}
+	if w.plan.kind.lock != "" {
+		w.cluster = newCluster(w, w.random("slots"))
 	}
 	return w
 }

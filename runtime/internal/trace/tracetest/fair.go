@@ -51,12 +51,12 @@ func FairEvents(script string, keys, args []string, calls [][]string) (of []stri
 // taken back.
 func grants(e *spec.FairSaid, key string, calls [][]string) {
 	unheard, last := "", int64(0)
-	for _, call := range calls {
+	for i, call := range calls {
 		switch name := strings.ToLower(call[0]); {
 		case name == "set" && call[1] == counter(key):
 			last = number(call[2])
-		case name == "publish" && strings.HasPrefix(call[2], "granted ") && strings.HasSuffix(call[2], " of fair "+key):
-			uuid := strings.TrimPrefix(call[1], protocol.ProcessChannel(""))
+		case publishes(call) && strings.HasPrefix(call[2], "granted ") && strings.HasSuffix(call[2], " of fair "+key):
+			uuid := listener(call[1])
 			words := strings.Fields(strings.TrimSuffix(call[2], " of fair "+key))
 			e.Named = []string{uuid + ":" + words[1]}
 			for _, n := range words[5:] {
@@ -66,10 +66,16 @@ func grants(e *spec.FairSaid, key string, calls [][]string) {
 				e.Drawn = append(e.Drawn, spec.Draw{First: first, Last: last})
 				last = 0
 			}
-		case name == "publish" && strings.HasPrefix(call[1], protocol.LockChannel(key)+":"):
-			e.Calls = append(e.Calls, strings.TrimPrefix(call[1], protocol.LockChannel(key)+":"))
+		case publishes(call) && strings.HasPrefix(call[1], protocol.LockChannel(key)+":"):
+			called := strings.TrimPrefix(call[1], protocol.LockChannel(key)+":")
+			if i == 0 || !publishes(calls[i-1]) || calls[i-1][1] != call[1] { // in a cluster it may be on both kinds of channels
+				e.Calls = append(e.Calls, called)
+			}
 		case name == "del" && call[1] == key && len(e.Named) > 0:
 			unheard, e.Named = e.Named[0], nil
+		case name == "del" && call[1] == key && last > 0: // nobody listened to a sharded channel, so there was no message
+			e.Drawn = append(e.Drawn, spec.Draw{Last: last})
+			last = 0
 		}
 	}
 	if last > 0 {

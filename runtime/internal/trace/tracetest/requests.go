@@ -51,15 +51,26 @@ func draws(calls [][]string, key, asker string, many int) (all []draw) {
 		case strings.EqualFold(call[0], "set") && call[1] == counter(key):
 			last, _ := strconv.ParseInt(call[2], 10, 64)
 			all = append(all, draw{asker, many, last})
-		case strings.EqualFold(call[0], "publish") && strings.HasPrefix(call[2], "granted ") && strings.HasSuffix(call[2], " of lock "+key) && len(all) > 0:
+		case publishes(call) && strings.HasPrefix(call[2], "granted ") && strings.HasSuffix(call[2], " of lock "+key) && len(all) > 0:
 			words := strings.Fields(call[2])
 			if token, _ := strconv.ParseInt(words[4], 10, 64); token > 0 {
 				d := &all[len(all)-1]
-				d.owner, d.many = strings.TrimPrefix(call[1], protocol.ProcessChannel(""))+":"+words[1], int(d.last-token+1)
+				d.owner, d.many = listener(call[1])+":"+words[1], int(d.last-token+1)
 			}
 		}
 	}
 	return all
+}
+
+// publishes reports whether a script called a command that publishes, which is another one for a sharded channel of a cluster.
+func publishes(call []string) bool {
+	return strings.EqualFold(call[0], "publish") || strings.EqualFold(call[0], "spublish")
+}
+
+// listener returns the client whose channel it is, which names the hash tag of the lock behind the client if it is sharded.
+func listener(channel string) (uuid string) {
+	uuid, _, _ = strings.Cut(strings.TrimPrefix(channel, protocol.ProcessChannel("")), ":")
+	return uuid
 }
 
 // Reply returns what a reply says of the lock i, of which it has so many values: the first of them.

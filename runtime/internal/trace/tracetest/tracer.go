@@ -17,7 +17,8 @@ import (
 
 // A Tracer replays what clients and a server do about mutexes against the specification, while it happens.
 type Tracer struct {
-	Began time.Time // the times of all events count from here
+	Began   time.Time // the times of all events count from here
+	Resends bool      // the servers are a cluster, see spec.Check
 
 	procs int
 	slack time.Duration // of the times of the server
@@ -91,6 +92,7 @@ func (x *Tracer) say(key string, e spec.Said) {
 	c, known := x.checks[key]
 	if !known {
 		c = spec.NewCheck(x.procs, protocol.HandOverLease, x.slack, x.late)
+		c.Resends = x.Resends
 		x.checks[key] = c
 	}
 	if c == nil {
