@@ -88,9 +88,7 @@ func (c *Client) askAgain(ctx context.Context, q *question, key string) {
 
 // awaitHearing returns once the client hears its channels.
 func (c *Client) awaitHearing(ctx context.Context) error {
-	c.inboxMu.Lock()
-	l := c.listener
-	c.inboxMu.Unlock()
+	l := c.listener.Load()
 	select {
 	case <-l.Ready():
 		return nil

@@ -256,7 +256,12 @@ func (r *resource) canPass(g *grant, w *waiter) bool {
 // canPass reports whether a hold on some terms can be passed on to a waiter that wants others: with enough trust left, and as
 // passesTo says.
 func (c *Client) canPass(guard *watchdog.Lease, held, wanted engine.Terms, left engine.Tokens) bool {
+	return c.canPassAt(monotonic.Now(), guard, held, wanted, left)
+}
+
+// canPassAt is canPass at the time at, which is now.
+func (c *Client) canPassAt(at monotonic.Time, guard *watchdog.Lease, held, wanted engine.Terms, left engine.Tokens) bool {
 	return held.PassesTo(wanted, left) && c.granting() &&
 		!guard.Extended() && // a holder's extension is not for the next one
-		guard.TrustedAt(monotonic.Now().Add(min(held.TTL, handOverLease)/3))
+		guard.TrustedAt(at.Add(min(held.TTL, handOverLease)/3))
 }

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/hub"
@@ -44,10 +45,10 @@ type handOver struct {
 type inbox struct {
 	inboxMu          sync.Mutex // guards the rest
 	subscribers      map[uint64]subscriber
-	lasting          map[uint64]struct{} // tickets of lost leases that Redis may have until the end that their holders were promised
-	listener         *hub.Listener
-	echoes           map[string]int              // by hash tags: how often the client heard again, while it asks again because of it
-	tagSubscriptions map[string]*tagSubscription // in a cluster, by the hash tags of keys: of the waiters, if there are sharded channels, and guards
+	lasting          map[uint64]struct{}          // tickets of lost leases that Redis may have until the end that their holders were promised
+	listener         atomic.Pointer[hub.Listener] // changed with inboxMu; read without
+	echoes           map[string]int               // by hash tags: how often the client heard again, while it asks again because of it
+	tagSubscriptions map[string]*tagSubscription  // in a cluster, by the hash tags of keys: of the waiters, if there are sharded channels, and guards
 }
 
 // A tagSubscription listens on the channel of the waiters for keys of one hash tag.
@@ -108,20 +109,28 @@ func (c *Client) hearFor(key string) {
 func (c *Client) hear() bool {
 	c.net.Watch()
 	c.present()
-	c.inboxMu.Lock()
-	if c.listener == nil {
-		c.listener = c.net.Listen(protocol.ProcessChannel(c.wire.UUID), c.receive)
+	l := c.listener.Load()
+	if l == nil {
+		l = c.listens()
 	}
-	l := c.listener
-	c.inboxMu.Unlock()
 	return l.Live()
+}
+
+// listens begins to listen to the client's channel, unless it does.
+func (c *Client) listens() *hub.Listener {
+	c.inboxMu.Lock()
+	defer c.inboxMu.Unlock()
+	l := c.listener.Load()
+	if l == nil {
+		l = c.net.Listen(protocol.ProcessChannel(c.wire.UUID), c.receive)
+		c.listener.Store(l)
+	}
+	return l
 }
 
 // heard reports whether the subscription to the client's channel is active.
 func (c *Client) heard() bool {
-	c.inboxMu.Lock()
-	l := c.listener
-	c.inboxMu.Unlock()
+	l := c.listener.Load()
 	return l != nil && l.Live()
 }
 

@@ -73,7 +73,7 @@ func (g *grant) beginLinger() bool {
 		return false
 	case g.passed > 0 && at.Sub(g.since) >= localPassLimit: // Redisson's waiters send no message
 		return false
-	case !c.canPass(&g.guard, g.terms, g.terms, g.ticket.rare().tokens):
+	case !c.canPassAt(at, &g.guard, g.terms, g.terms, g.ticket.rare().tokens):
 		return false
 	}
 	g.state.To(engine.GrantLingering)
@@ -121,7 +121,7 @@ func (l *lingering) stop() {
 
 // canResume reports whether a call on the terms t can have g, which lingers, at the time at.
 func (g *grant) canResume(t engine.Terms, at monotonic.Time) bool {
-	return g.state == engine.GrantLingering && at.Before(g.linger().over) && g.resource.c.canPass(&g.guard, g.terms, t, g.ticket.rare().tokens)
+	return g.state == engine.GrantLingering && at.Before(g.linger().over) && g.resource.c.canPassAt(at, &g.guard, g.terms, t, g.ticket.rare().tokens)
 }
 
 // resume ends the lingering of g, which l is about to get.
@@ -132,7 +132,8 @@ func (g *grant) resume(l *Lease) {
 	l.came = fromHere
 }
 
-// takeLingering gives l the grant if that lingers, for a call with the options of cfg: the short way to what join does.
+// takeLingering gives l the grant if that lingers, for a call with the options of cfg: the short way to what join does. The
+// caller need not have entered r, for which the grant stays.
 func (r *resource) takeLingering(l *Lease, cfg *lockConfig) bool {
 	at := monotonic.Now()
 	r.mu.Lock()

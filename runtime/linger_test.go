@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -118,6 +119,24 @@ func TestLinger_AnotherProcessHasItAtOnce(t *testing.T) {
 		require.Nil(t, lingers(c, "k"))
 		free(t, lease)
 		return run <= 3
+	})
+}
+
+// A process whose own keys linger stands in line with its first request, since the keys of others may linger as well.
+func TestLinger_AnotherProcessAsksOnce(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	c, other := lingering(t, server.URL(), unwatched), lingering(t, server.URL(), unwatched)
+	tries := 0
+	atBest(t, "it asks once, and the key is released once", func() bool {
+		tries++
+		key := "k" + strconv.Itoa(tries) // which no process was refused
+		leaves(t, c, c.Mutex(key))
+		var lease *lockrt.Lease
+		run := ranDuring(server, func() { lease = ok(t)(other.Mutex(key).Lock(patient(t))) })
+		require.Nil(t, lingers(c, key))
+		free(t, lease)
+		return run == 2
 	})
 }
 

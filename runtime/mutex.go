@@ -131,6 +131,11 @@ func (m *Mutex) approach(ctx context.Context, cfg lockConfig) (*resource, *Lease
 		l, err := l.entered(ctx, cfg)
 		return nil, l, err
 	}
+	if cfg.linger > 0 && l.owner == nil {
+		if r, ok := m.c.resources.known(m.key); ok && r.takeLingering(l, &cfg) {
+			return nil, l, nil
+		}
+	}
 	r, err := m.c.resources.enter(m.key, false)
 	if err != nil {
 		return nil, nil, err
@@ -139,10 +144,6 @@ func (m *Mutex) approach(ctx context.Context, cfg lockConfig) (*resource, *Lease
 		r.exit()
 		l, err = l.entered(ctx, cfg)
 		return nil, l, err
-	}
-	if cfg.linger > 0 && r.takeLingering(l, &cfg) {
-		r.exit()
-		return nil, l, nil
 	}
 	return r, l, nil
 }

@@ -80,7 +80,8 @@ func (r *resource) prepare(w *waiter) (op *acquireOp, to *transport.Batcher) {
 	switch {
 	case tk.Standing:
 		op.line = protocol.StillQueued
-	case !w.once() && (tk.Refusals > 0 || r.c.contended.Lately(r.key, tk.Made.Std())) && r.c.attends(r.key) && (w.attends || !r.c.net.Sharded()):
+	case !w.once() && (tk.Refusals > 0 || w.linger > 0 || r.c.contended.Lately(r.key, tk.Made.Std())) && r.c.attends(r.key) && (w.attends || !r.c.net.Sharded()):
+		// Where keys linger, one round trip less counts: another process may only have to be asked for the key.
 		// With sharded channels another waiter may stop listening: then a hand-over to this process would go unheard.
 		op.line = protocol.Queued
 		tk.Standing = true

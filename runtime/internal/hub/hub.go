@@ -14,6 +14,7 @@ package hub
 import (
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -82,18 +83,19 @@ type Hub struct {
 type channel struct {
 	lane       *lane
 	listeners  map[*Listener]struct{}
-	subscribed bool
-	dropped    bool      // the server ended it, perhaps before it was recorded as subscribed
-	telling    bool      // the listeners do not know yet that it is subscribed
-	early      []string  // messages of that time, for later
-	again      bool      // it was subscribed before, or a try to do so failed
-	idle       time.Time // when the last listener left
+	subscribed atomic.Bool // changed with Hub.mu
+	dropped    bool        // the server ended it, perhaps before it was recorded as subscribed
+	telling    bool        // the listeners do not know yet that it is subscribed
+	early      []string    // messages of that time, for later
+	again      bool        // it was subscribed before, or a try to do so failed
+	idle       time.Time   // when the last listener left
 }
 
 // A Listener is called for the events of its channel until it is closed.
 type Listener struct {
 	hub   *Hub
 	name  string
+	ch    *channel // nil if the hub was closed before
 	event func(Event)
 	ready chan struct{}
 	heard bool // guarded by hub.mu: ready is closed
@@ -125,8 +127,9 @@ func (h *Hub) Listen(name string, event func(Event)) *Listener {
 		h.channels[name] = ch
 		h.assign(name, ch)
 	}
+	l.ch = ch
 	ch.listeners[l] = struct{}{}
-	if ch.subscribed {
+	if ch.subscribed.Load() {
 		l.heard = true
 		close(l.ready)
 		return l
@@ -151,11 +154,12 @@ func (h *Hub) assign(name string, ch *channel) {
 		return
 	} else if from != nil {
 		delete(from.channels, name)
-		if ch.subscribed {
+		if ch.subscribed.Load() {
 			from.leaving = append(from.leaving, name)
 			from.wake()
 		}
-		ch.subscribed, ch.again = false, true
+		ch.subscribed.Store(false)
+		ch.again = true
 	}
 	ch.lane = l
 	l.channels[name] = ch
@@ -167,17 +171,15 @@ func (h *Hub) assign(name string, ch *channel) {
 func (l *Listener) Ready() <-chan struct{} { return l.ready }
 
 // Live reports whether the subscription is active: Ready, and the connection not known to be
-// broken.
-func (l *Listener) Live() bool {
-	return l.hub.Subscribed(l.name)
-}
+// broken. It takes no lock.
+func (l *Listener) Live() bool { return l.ch != nil && l.ch.subscribed.Load() }
 
 // Subscribed reports whether the channel named name is subscribed now, with or without a listener.
 func (h *Hub) Subscribed(name string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	ch := h.channels[name]
-	return ch != nil && ch.subscribed
+	return ch != nil && ch.subscribed.Load()
 }
 
 // Close ends the listener. Its event function may still be running, but is not called again.

@@ -62,7 +62,8 @@ func (l *lane) loop() {
 		h.mu.Lock()
 		l.leaving = nil
 		for _, ch := range l.channels {
-			ch.subscribed, ch.again = false, true
+			ch.subscribed.Store(false)
+			ch.again = true
 			ch.telling, ch.early = false, nil
 		}
 		h.mu.Unlock()
@@ -248,11 +249,11 @@ func (l *lane) difference() (add, drop []string, recheck time.Duration) {
 	for name, ch := range l.channels {
 		switch {
 		case len(ch.listeners) > 0:
-			if !ch.subscribed {
+			if !ch.subscribed.Load() {
 				ch.dropped, ch.telling = false, true
 				add = append(add, name)
 			}
-		case !ch.subscribed:
+		case !ch.subscribed.Load():
 			delete(h.channels, name)
 			delete(l.channels, name)
 		default:
@@ -262,6 +263,7 @@ func (l *lane) difference() (add, drop []string, recheck time.Duration) {
 				continue
 			}
 			// From here on a new listener subscribes anew; the commands are sent in order.
+			ch.subscribed.Store(false)
 			delete(h.channels, name)
 			delete(l.channels, name)
 			drop = append(drop, name)
@@ -288,7 +290,7 @@ func (l *lane) subscribed(names, elsewhere []string) {
 			ch.again, l.moved = true, true
 			continue
 		}
-		ch.subscribed = true
+		ch.subscribed.Store(true)
 		for to := range ch.listeners {
 			if !to.heard {
 				to.heard = true
@@ -370,7 +372,8 @@ func (s *sink) Dropped(name string) {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
 	if ch := s.channels[name]; ch != nil { // otherwise it was not wanted here any more
-		ch.subscribed, ch.dropped, ch.again = false, true, true
+		ch.subscribed.Store(false)
+		ch.dropped, ch.again = true, true
 		s.moved = true
 		s.wake()
 	}
