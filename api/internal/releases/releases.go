@@ -4,6 +4,7 @@ package releases
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -65,4 +66,20 @@ func parse(text string) (all []Release, err error) {
 		all = append(all, Release{fields[0], fields[1], date})
 	}
 	return all, nil
+}
+
+// In reports whether the clone in the directory has the commit of the release. A shallow clone may lack it. For a full clone
+// that is an error.
+func (r Release) In(dir string) (bool, error) {
+	if exec.Command("git", "-C", dir, "cat-file", "-e", r.Commit+"^{commit}").Run() == nil {
+		return true, nil
+	}
+	shallow, err := exec.Command("git", "-C", dir, "rev-parse", "--is-shallow-repository").Output()
+	if err != nil {
+		return false, fmt.Errorf("%s: no clone of git in %s: %w", r.Version, dir, err)
+	}
+	if strings.TrimSpace(string(shallow)) != "true" {
+		return false, fmt.Errorf("%s: this clone has no commit %s: RELEASES lists a commit that is on the branch", r.Version, r.Commit)
+	}
+	return false, nil
 }

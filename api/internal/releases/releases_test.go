@@ -20,6 +20,12 @@ func TestRead(t *testing.T) {
 	all, err := Read(root)
 	require.NoError(t, err)
 	for _, release := range all {
+		has, err := release.In(root)
+		require.NoError(t, err)
+		if !has {
+			t.Logf("%s is not looked at: this clone is shallow (git fetch --unshallow)", release.Version)
+			continue
+		}
 		require.NoError(t, prepared(root, release))
 	}
 	_, err = Read(t.TempDir())
@@ -81,7 +87,30 @@ func TestPrepared(t *testing.T) {
 	require.NoError(t, prepared(dir, release(good)))
 	commit("api/v0.1.0.txt", "pkg b\n")
 	require.ErrorContains(t, prepared(dir, release(good)), "has changed since")
-	require.ErrorContains(t, prepared(dir, release(strings.Repeat("0", 40))), "has no api/v0.1.0.txt")
+	nowhere := release(strings.Repeat("0", 40))
+	require.ErrorContains(t, prepared(dir, nowhere), "has no api/v0.1.0.txt")
+
+	shallow := filepath.Join(t.TempDir(), "shallow")
+	git("clone", "-q", "--depth", "1", "file://"+filepath.ToSlash(dir), shallow)
+	for _, tt := range []struct {
+		dir, commit string
+		has         bool
+		err         string
+	}{
+		{dir, good, true, ""},
+		{dir, nowhere.Commit, false, "RELEASES lists a commit that is on the branch"},
+		{shallow, git("rev-parse", "HEAD"), true, ""},
+		{shallow, good, false, ""},
+		{filepath.Join(dir, "none"), good, false, "no clone of git"},
+	} {
+		has, err := release(tt.commit).In(tt.dir)
+		require.Equal(t, tt.has, has)
+		if tt.err == "" {
+			require.NoError(t, err)
+		} else {
+			require.ErrorContains(t, err, tt.err)
+		}
+	}
 }
 
 func TestParse(t *testing.T) {
