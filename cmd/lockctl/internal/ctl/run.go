@@ -204,6 +204,8 @@ func (o *options) child(g *grant, path string, command []string, key string, sig
 			kill = nil
 			pass(cmd, syscall.SIGKILL)
 		case <-ended:
+			// If lockctl was stopped, the guard has killed the command, and that is known before the loss is.
+			lost = lost || g.ctx.Err() != nil || !time.Now().Before(g.until())
 			if lost {
 				pass(cmd, syscall.SIGKILL) // to the processes that the command has left behind
 			}
