@@ -1,132 +1,257 @@
-//go:build unix
+//go:build linux
 
 package ctl
 
 import (
 	"context"
+	"slices"
+	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockgen/lockgen/internal/serverclock"
 	lockrt "github.com/lockgen/lockgen/runtime"
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
-// stubborn is a command that ignores SIGTERM, with a process of its own, and ends with SIGUSR1.
-const stubborn = `trap '' TERM; trap 'exit 0' USR1; echo up $$; while :; do sleep 0.05; done`
+// stubborn is a command that ignores SIGTERM, with a child process of its own, and ends with SIGUSR1.
+const stubborn = `trap '' TERM; trap 'exit 0' USR1; sleep 600 >/dev/null & echo up $$; while :; do wait; done`
+
+// runLease is the lease of a lock under which a command runs while something happens: the default. lockctl has 1.5 s from the kill of
+// the command to the end of such a lease.
+const runLease = lockrt.DefaultWatchdog
+
+// An outcome is what must become of a command that runs under a lock.
+type outcome int
+
+const (
+	// The lock is renewed again, and the command goes on to its end. Nobody else has the lock before.
+	goesOn outcome = iota
+	// Nothing renews the lock. The command is dead before the lease ends, and before anybody else has the lock.
+	runsOut
+	// The server has forgotten the lock, or given it away. The command is dead long before the lease would have ended.
+	isForgotten
+)
 
 // A fault is something that happens to a command that runs under a lock.
 type fault struct {
 	name    string
-	happens func(t *testing.T, r *ran)
-	after   func(t *testing.T, r *ran) // once the command is dead
-	ordered bool                       // the server is there: nobody else has the lock before the command is dead
-	kept    bool                       // the lock survives the fault, and the command with it
+	of      []string // faults of the table of faults that this one stands for
+	flags   []string // of lockctl run
+	lease   time.Duration
+	options []redistest.Option
+	clocked bool                       // the server has a clock that can be set
+	before  func(t *testing.T, r *ran) // before lockctl starts
+	happens func(t *testing.T, r *ran) // with goesOn: the whole of it
+	after   func(t *testing.T, r *ran) // ends what happens
+	unseen  bool                       // renewals do not make the lease longer
+	must    outcome
 	code    int
 }
 
 // A ran is a lockctl run with what it runs on.
 type ran struct {
-	server *redistest.RedisServer
-	proxy  *redistest.FaultProxy // between lockctl and the server
-	run    *program
-	pid    int           // of the command
-	next   chan bool     // whether the command ran when somebody else had the lock
-	expiry time.Duration // of the lock before the fault, by the time since the test began
+	server  *redistest.RedisServer // that has the lock
+	group   *redistest.SentinelGroup
+	cluster *redistest.RedisCluster
+	clock   *serverclock.Clock
+	proxy   *redistest.FaultProxy // between lockctl and the one server
+	lease   time.Duration
+	began   time.Time
+	run     *program
+	pid     int // of the command
+	next    chan *successor
 }
 
-var faults = []fault{
-	{name: "server killed", code: exitLost, happens: func(_ *testing.T, r *ran) { r.server.Kill() }},
-	{name: "server stopped", code: exitLost, happens: func(_ *testing.T, r *ran) { r.server.Stop() }, after: func(_ *testing.T, r *ran) { r.server.Cont() }},
-	{name: "server killed, back from its AOF", kept: true, happens: func(_ *testing.T, r *ran) { r.server.Kill(); r.server.Restart() }},
-	{name: "network cut", code: exitLost, ordered: true, happens: func(_ *testing.T, r *ran) { r.proxy.Refuse(true); r.proxy.Cut() }},
-	{name: "connection mute", code: exitLost, ordered: true, happens: func(_ *testing.T, r *ran) { r.proxy.Blackhole(redistest.Both) }},
-	{name: "key deleted", code: exitLost, happens: func(_ *testing.T, r *ran) { r.server.Do("DEL", "k") }},
-	{name: "key taken by force", code: exitLost, happens: func(t *testing.T, r *ran) {
-		t.Helper()
-		until(t, "it listens", func() bool { return listed(t, r.server.URL(), "k") != nil })
-		s := all(t, r.server.URL(), "force", "-yes", "k")
-		require.Zero(t, s.code, s.err)
-	}},
-	{name: "lockctl stopped", code: exitLost, ordered: true, happens: func(t *testing.T, r *ran) {
-		t.Helper()
-		require.NoError(t, r.run.cmd.Process.Signal(syscall.SIGSTOP))
-	}, after: func(t *testing.T, r *ran) {
-		t.Helper()
-		require.NoError(t, r.run.cmd.Process.Signal(syscall.SIGCONT))
-	}},
-	{name: "lockctl killed", code: -1, ordered: true, happens: func(t *testing.T, r *ran) {
-		t.Helper()
-		require.NoError(t, r.run.cmd.Process.Kill())
-	}},
+// A successor is who has the lock after the command.
+type successor struct {
+	beside bool // the command ran when the lock was granted
+	lost   func() error
+	free   func(context.Context) error
 }
 
-// TestRun_Faults has a fault happen to each of several commands that ignore SIGTERM and run under locks, at the same time. The command
-// whose lock is lost is dead before another caller has the lock; the others go on.
-func TestRun_Faults(t *testing.T) {
-	t.Parallel()
-	began := time.Now()
-	expiry := func(r *ran) time.Duration {
-		left, err := r.server.Do("PTTL", "k").AsInt64()
-		require.NoError(t, err)
-		return time.Since(began) + time.Duration(left)*time.Millisecond
+// where returns the URL for others than lockctl.
+func (r *ran) where() string {
+	switch {
+	case r.group != nil:
+		return r.group.URL()
+	case r.cluster != nil:
+		return r.cluster.URL()
 	}
-	all := make([]*ran, len(faults))
-	for i, f := range faults {
-		r := &ran{server: redistest.Server(t, redistest.WithConfig("appendonly", "yes"), redistest.WithConfig("appendfsync", "always"))}
-		r.proxy = redistest.Proxy(t, r.server.Addr())
-		r.run = start(t, "lockctl", r.proxy.URL(), "", "run", "-watchdog", "30s", "k", "--", "sh", "-c", stubborn)
-		r.pid = pidOf(t, r.run)
-		t.Cleanup(func() { killGroup(r.pid) })
-		if f.ordered {
-			r.wait(t)
-		}
-		all[i] = r
-	}
-	for i, f := range faults {
-		all[i].expiry = expiry(all[i])
-		f.happens(t, all[i])
-	}
-	for i, f := range faults {
-		r := all[i]
-		if f.kept {
-			until(t, f.name+": it renews the lock", func() bool { return expiry(r) > r.expiry+2*time.Second })
-			require.True(t, running(r.pid), f.name)
-			require.NoError(t, r.run.cmd.Process.Signal(syscall.SIGUSR1))
-		} else {
-			until(t, f.name+": the command is dead", func() bool { return !running(r.pid) })
-		}
-		if f.after != nil {
-			f.after(t, r)
-		}
-		if f.ordered {
-			select {
-			case outlived := <-r.next:
-				require.False(t, outlived, "%s: the command ran when somebody else had the lock", f.name)
-			case <-time.After(patience):
-				require.Fail(t, f.name+": nobody else gets the lock")
-			}
-		}
-		require.Equal(t, f.code, r.run.ended(t), f.name)
-	}
+	return r.server.URL()
 }
 
-// wait has a client of its own wait for the lock.
-func (r *ran) wait(t *testing.T) {
+// oneServer starts one server, and a proxy before it.
+func oneServer(t *testing.T, f *fault) *ran {
 	t.Helper()
-	c, err := lockrt.Open(t.Context(), r.server.URL(), lockrt.Options{})
+	r, options := &ran{}, f.options
+	if f.clocked {
+		r.clock = serverclock.New(t)
+		options = append(slices.Clip(options), redistest.WithEnv(r.clock.Env()...))
+	}
+	r.server = redistest.Server(t, options...)
+	r.proxy = redistest.Proxy(t, r.server.Addr())
+	return r
+}
+
+// strike has all faults happen at the same time, each to a command of its own, once all of the commands run. At most so many start at
+// a time.
+func strike(t *testing.T, faults []fault, atOnce int, on func(t *testing.T, f *fault) *ran) {
+	t.Helper()
+	starting := make(chan struct{}, atOnce)
+	var up, over sync.WaitGroup
+	up.Add(len(faults))
+	for _, f := range faults {
+		over.Go(func() {
+			starting <- struct{}{}
+			started := sync.OnceFunc(func() { up.Done(); <-starting })
+			defer started()                    // without it, a fault that cannot begin, or is not chosen, would hold up the others
+			t.Run(f.name, func(t *testing.T) { // all at once: they wait, and do little
+				r := on(t, &f)
+				r.start(t, &f)
+				started()
+				up.Wait()
+				r.meet(t, &f)
+			})
+		})
+	}
+	over.Wait()
+}
+
+// start has lockctl run the command, and another client wait for the lock.
+func (r *ran) start(t *testing.T, f *fault) {
+	t.Helper()
+	r.began, r.lease = time.Now(), f.lease
+	if r.lease == 0 {
+		r.lease = runLease
+	}
+	if f.before != nil {
+		f.before(t, r)
+	}
+	url := r.where()
+	if r.proxy != nil {
+		url = r.proxy.URL()
+	}
+	args := slices.Concat([]string{"run", "-watchdog", r.lease.String()}, f.flags, []string{"k", "--", "sh", "-c", stubborn})
+	r.run = start(t, "lockctl", url, "", args...)
+	r.pid = pidOf(t, r.run)
+	t.Cleanup(func() { killGroup(r.pid) })
+	if f.must != isForgotten {
+		r.wait(t, strings.Join(f.flags, " "))
+	}
+}
+
+// meet has the fault happen, and shows that what must happen does.
+func (r *ran) meet(t *testing.T, f *fault) {
+	t.Helper()
+	switch f.must {
+	case goesOn:
+		f.happens(t, r)
+		if !f.unseen {
+			r.renewed(t, nil)
+		}
+		require.True(t, running(r.pid))
+		require.NoError(t, r.run.cmd.Process.Signal(syscall.SIGUSR1))
+	case runsOut:
+		f.happens(t, r)
+		ends := time.Now().Add(r.lease) // or before: no renewal comes any more
+		until(t, "the command is dead, or the lease is over", func() bool { return !running(r.pid) || time.Now().After(ends) })
+	case isForgotten:
+		ends, known := r.expiry()
+		require.True(t, known)
+		f.happens(t, r)
+		until(t, "the command is dead", func() bool { return !running(r.pid) })
+		require.Less(t, time.Since(r.began), ends)
+	}
+	if f.after != nil {
+		f.after(t, r)
+	}
+	if r.next != nil {
+		select {
+		case s := <-r.next:
+			require.False(t, s.beside, "the command ran when somebody else had the lock")
+			defer func() { // nothing that lockctl does late harms it
+				require.NoError(t, s.lost())
+				require.NoError(t, s.free(t.Context()))
+			}()
+		case <-time.After(patience):
+			require.Fail(t, "nobody else gets the lock")
+		}
+	}
+	require.Equal(t, f.code, r.run.ended(t))
+}
+
+// expiry returns when the lease ends by the server's clock, as the time since the beginning, if the server knows it.
+func (r *ran) expiry() (ends time.Duration, known bool) {
+	reply, err := r.server.Try("PTTL", "k")
+	if err != nil {
+		return 0, false
+	}
+	left, err := reply.AsInt64()
+	return time.Since(r.began) + time.Duration(left)*time.Millisecond, err == nil && left > 0
+}
+
+// renewed waits until lockctl renews the lock. Until then it calls meanwhile, if that is not nil, every now and then.
+func (r *ran) renewed(t *testing.T, meanwhile func()) {
+	t.Helper()
+	var first time.Duration
+	known := false
+	until(t, "there is a lease", func() bool { first, known = r.expiry(); return known })
+	until(t, "it renews the lock", func() bool {
+		if meanwhile != nil {
+			meanwhile()
+		}
+		now, known := r.expiry()
+		return known && (now-first).Abs() > 2*time.Second
+	})
+}
+
+// wait has a client of its own wait for what lockctl with these flags has.
+func (r *ran) wait(t *testing.T, flags string) {
+	t.Helper()
+	c, err := lockrt.Open(t.Context(), r.where(), lockrt.Options{})
 	require.NoError(t, err)
-	r.next = make(chan bool, 1)
+	r.next = make(chan *successor, 1)
 	ctx, cancel := context.WithCancel(context.Background())
 	over := make(chan struct{})
 	t.Cleanup(func() { cancel(); <-over; _ = c.Close() })
+	lock := func() (*successor, error) {
+		var of lockrt.Locker = c.Mutex("k")
+		switch flags {
+		case "-fair":
+			of = c.FairMutex("k")
+		case "-read":
+			of = c.RWMutex("k")
+		case "-permits 1":
+			p, err := c.PermitSemaphore("k", 1).Acquire(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return &successor{running(r.pid), p.Err, p.Release}, nil
+		}
+		l, err := of.Lock(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return &successor{running(r.pid), l.Err, l.Unlock}, nil
+	}
 	go func() {
 		defer close(over)
-		if l, err := c.Mutex("k").Lock(ctx); err == nil {
-			r.next <- running(r.pid)
-			_ = l.Unlock(ctx)
+		for {
+			s, err := lock()
+			if err == nil {
+				r.next <- s
+				return
+			}
+			select { // it did not survive the fault, and asks again
+			case <-ctx.Done():
+				return
+			case <-time.After(50 * time.Millisecond):
+			}
 		}
 	}()
 }
