@@ -11,61 +11,10 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/transport"
 )
 
-// An answerLog is the last answer of Redis about a key, for the waiters of a contest. The lock of the contest guards
-// it.
-type answerLog struct {
-	asking   int            // requests under way
-	refused  monotonic.Time // when Redis last replied that another owner has the key
-	err      error          // the error since then, or nil
-	answered chan struct{}  // closed at the next answer or change; made when a waiter waits for that
-}
-
-// asks records that a request is sent.
-func (x *answerLog) asks() { x.asking++ }
-
-// says records the answer to a request: err, or whether another owner has the key.
-func (x *answerLog) says(refused bool, err error) {
-	x.asking = max(0, x.asking-1)
-	if refused {
-		x.refused = monotonic.Now()
-	} else if err == nil {
-		x.refused = 0
-	}
-	x.fails(err)
-}
-
-// withdraws records that a request is given up, and that its answer will not be known.
-func (x *answerLog) withdraws() {
-	x.asking = max(0, x.asking-1)
-	x.changes()
-}
-
-// fails records an error of Redis for any request, or a success if err is nil.
-func (x *answerLog) fails(err error) {
-	x.err = err
-	x.changes()
-}
-
-// changes wakes the waiters for an answer: the key has come to this process, or has left it, without one.
-func (x *answerLog) changes() {
-	if x.answered != nil {
-		close(x.answered)
-		x.answered = nil
-	}
-}
-
-// look returns the log, and a channel that is closed at the next answer.
-func (x *answerLog) look() answerLog {
-	if x.answered == nil {
-		x.answered = make(chan struct{})
-	}
-	return *x
-}
-
 // A shared contest is one in which one waiter asks Redis on behalf of others, too.
 type shared interface {
 	// last returns whether this process has what w wants, and the last answer of Redis.
-	last(w *waiter) (held bool, said answerLog)
+	last(w *waiter) (held bool, said engine.AnswerLog)
 	// remind makes the waiter ask again whose turn it is.
 	remind()
 }
@@ -95,23 +44,23 @@ func unavailable(when string, err error) error {
 }
 
 // last returns the known reason why w still waits.
-func last(q contest, w *waiter, refused monotonic.Time, down *outage) answerLog {
-	said := answerLog{refused: refused, err: down.last}
+func last(q contest, w *waiter, refused monotonic.Time, down *outage) engine.AnswerLog {
+	said := engine.AnswerLog{Refused: refused, Err: down.last}
 	if of, ok := q.(shared); ok && refused.IsZero() && down.last == nil { // it is not the turn of w to ask, or has not been for long
 		held, shared := of.last(w)
 		if said = shared; held {
-			said = answerLog{refused: monotonic.Now()}
+			said = engine.AnswerLog{Refused: monotonic.Now()}
 		}
 	}
 	return said
 }
 
-// explain adds the last answer of Redis to the error of a context that ended. The result matches only what err matches.
-func (x answerLog) explain(err error) error {
+// withAnswer adds x, the last answer of Redis, to the error of a context that ended. The result matches only what err matches.
+func withAnswer(x engine.AnswerLog, err error) error {
 	switch {
-	case x.err != nil:
-		return fmt.Errorf("%w; Redis last failed with: %v", err, x.err) //nolint:errorlint // the call ended for another reason
-	case !x.refused.IsZero():
+	case x.Err != nil:
+		return fmt.Errorf("%w; Redis last failed with: %v", err, x.Err) //nolint:errorlint // the call ended for another reason
+	case !x.Refused.IsZero():
 		return &heldError{err}
 	}
 	return fmt.Errorf("%w; Redis had not answered", err)
@@ -123,9 +72,9 @@ func endedBy(ctx context.Context, err error) error {
 	case errors.Is(err, ctx.Err()):
 		return err
 	case errors.Is(err, ErrNotAcquired):
-		return answerLog{refused: monotonic.Now()}.explain(ended(ctx))
+		return withAnswer(engine.AnswerLog{Refused: monotonic.Now()}, ended(ctx))
 	}
-	return answerLog{err: err}.explain(ended(ctx))
+	return withAnswer(engine.AnswerLog{Err: err}, ended(ctx))
 }
 
 // withoutTheCaller replaces err, of a call under a context with a shorter deadline than the caller's own, by an error

@@ -29,9 +29,9 @@ const patience = 30 * time.Second
 
 // contend waits in q until w has its lease, and leaves q if it does not get it.
 func (c *Client) contend(ctx context.Context, q contest, w *waiter, cfg lockConfig, waiting func()) (*Lease, error) {
-	defer w.recycle()
-	l := w.lease
-	start := w.call.since
+	defer recycle(w)
+	l := w.For.lease
+	start := w.Call.Since
 	err := c.await(ctx, q, w, cfg, waiting)
 	if err == nil && ctx.Err() != nil {
 		err = ended(ctx) // granted, but the caller does not want it any more
@@ -70,32 +70,32 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 		answered <-chan struct{}  // closed when Redis has answered another waiter of the contest
 		down     outage
 	)
-	defer c.alarms.stop(w)
+	defer c.alarms.Stop(w)
 	if cfg.wait > 0 {
 		timer := time.NewTimer(cfg.wait)
 		defer timer.Stop()
 		deadline = timer.C
 	}
 	defer func() {
-		c.suspects.end(w)
+		c.suspects.End(w)
 		if listener != nil {
 			listener.Close()
 		}
 	}()
 	ask := func() {
 		asking = true
-		c.alarms.stop(w)
+		c.alarms.Stop(w)
 		q.ask(w)
 	}
 	waits := func() {
-		c.suspects.begin(ctx, c, w, cfg.wait)
+		c.mayWaitForEver(ctx, w, cfg.wait)
 		if waiting != nil {
 			waiting()
 			waiting = nil
 		}
 	}
 	after := func() string {
-		if w.once() {
+		if w.Once() {
 			return ""
 		}
 		return " after " + time.Since(start).Round(time.Millisecond).String()
@@ -113,7 +113,7 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 			if queueKey == "" {
 				queueKey = in.queueKey()
 				leave = c.attend(queueKey)
-				w.attends = true
+				w.Attends = true
 			}
 			heard = heard && c.attends(queueKey)
 		}
@@ -132,7 +132,7 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 		case turnedAway:
 			over = true // only the answer to another waiter is still awaited
 		case toWait:
-			if !w.once() && w.events.Empty() {
+			if !w.Once() && w.Events.Empty() {
 				waits()
 				hear() // other processes may join the contest
 			}
@@ -144,7 +144,7 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 	conclude := func() error {
 		of, ok := q.(shared)
 		var held bool
-		var word answerLog
+		var word engine.AnswerLog
 		if ok {
 			held, word = of.last(w)
 		}
@@ -162,21 +162,21 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 		}
 		if ok && !leading {
 			switch {
-			case word.err == nil && fresh(word.refused):
+			case word.Err == nil && fresh(word.Refused):
 				return fmt.Errorf("%w%s", ErrNotAcquired, after())
-			case word.err != nil && !passing(word.err):
-				return refused(word.err)
-			case word.err != nil && !transport.Cut(word.err):
-				return unavailable(after(), word.err)
-			case word.asking > 0:
-			case !w.once():
+			case word.Err != nil && !passing(word.Err):
+				return refused(word.Err)
+			case word.Err != nil && !transport.Cut(word.Err):
+				return unavailable(after(), word.Err)
+			case word.Asking > 0:
+			case !w.Once():
 				of.remind()
 			case enter():
 				return errEntered
 			case over:
 				of.remind()
 			}
-			answered = word.answered
+			answered = word.Answered
 			return nil
 		}
 		leading = true
@@ -188,7 +188,7 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 		return nil
 	}
 	for {
-		if over && w.events.Empty() {
+		if over && w.Events.Empty() {
 			switch err := conclude(); {
 			case err == errEntered: //nolint:errorlint // this very one
 				return nil
@@ -198,9 +198,9 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 			if over && limit == nil {
 				patience := lastAnswer
 				switch {
-				case w.quorum:
+				case w.Quorum:
 					patience = c.opts.RedLockTimeout
-				case w.once():
+				case w.Once():
 					patience = c.opts.OpTimeout
 				}
 				timer := time.NewTimer(patience)
@@ -213,17 +213,17 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 			ask()
 		}
 		select {
-		case <-w.events.Bell:
-			ev, ok := w.nextEvent()
+		case <-w.Events.Bell:
+			ev, ok := w.NextEvent()
 			if !ok {
 				continue
 			}
 			switch ev.Kind {
 			case engine.Reason:
-				if broken := w.broken.Load(); broken != nil {
+				if broken := w.Broken.Load(); broken != nil {
 					return *broken
 				}
-				if reasoned = true; !leading && !w.once() {
+				if reasoned = true; !leading && !w.Once() {
 					waits()
 					hear()
 				}
@@ -237,7 +237,7 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 			case engine.Behind:
 				asking, leading = false, false
 				down, saidNo = outage{}, monotonic.Now()
-				if w.once() {
+				if w.Once() {
 					return ErrNotAcquired
 				}
 				waits()
@@ -248,20 +248,20 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 				case ctx.Err() != nil && errors.Is(ev.Err, ctx.Err()): // tells nothing about Redis
 				case !passing(ev.Err):
 					return refused(ev.Err)
-				case (w.once() || over) && !ev.Final && resent < sendsAgain(ev.Err):
+				case (w.Once() || over) && !ev.Final && resent < sendsAgain(ev.Err):
 					resent++ // to learn the outcome of the request before
 					ask()
-				case w.once() || over || down.longer(max(cfg.TTL, patience)):
+				case w.Once() || over || down.longer(max(cfg.TTL, patience)):
 					return unavailable(after(), ev.Err)
 				case down.tries+1 == c.opts.Retry.attempts:
 					return unavailable(fmt.Sprintf(" in %d attempts", down.tries+1), ev.Err)
 				default:
-					c.alarms.set(w, down.pause(c.opts.Retry, ev.Err))
+					c.alarms.Set(w, down.pause(c.opts.Retry, ev.Err))
 				}
 			case engine.Refused:
 				asking, leading = false, true
 				down, saidNo = outage{}, monotonic.Now()
-				if w.once() {
+				if w.Once() {
 					return ErrNotAcquired
 				}
 				if over {
@@ -272,7 +272,7 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 					if refusals == cfg.backoff.attempts {
 						return fmt.Errorf("%w in %d attempts", ErrNotAcquired, refusals)
 					}
-					c.alarms.set(w, cfg.backoff.pause(refusals))
+					c.alarms.Set(w, cfg.backoff.pause(refusals))
 					continue
 				}
 				heard := hear()
@@ -284,7 +284,7 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 					listener = c.net.Listen(q.channel(), func(e hub.Event) {
 						q.hear(e.Payload) // nothing, when earlier messages may have been missed
 						if e.Subscribed || !protocol.ForRedisson(e.Payload) {
-							w.poke()
+							w.Poke()
 						}
 					})
 					if listener.Live() {
@@ -302,10 +302,10 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 				if !heard || ev.Foreign && !listener.Live() {
 					pause = min(pause, pollUnheard)
 				}
-				c.alarms.set(w, pause)
+				c.alarms.Set(w, pause)
 			}
 		case <-ctx.Done():
-			return last(q, w, saidNo, &down).explain(ended(ctx))
+			return withAnswer(last(q, w, saidNo, &down), ended(ctx))
 		case <-deadline:
 			over, deadline = true, nil
 		case <-cfg.yields:
@@ -313,7 +313,7 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 		case <-answered:
 			answered = nil
 		case <-limit:
-			if w.events.Empty() {
+			if w.Events.Empty() {
 				return unavailable(after(), cmpOr(down.last, transport.ErrNoAnswer))
 			}
 		case <-c.closing:

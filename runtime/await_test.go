@@ -26,7 +26,7 @@ func (s *scripted) hear(string)        {}
 
 func (s *scripted) ask(w *waiter) {
 	s.asked = append(s.asked, time.Now())
-	w.notify(s.answer(len(s.asked)))
+	w.Notify(s.answer(len(s.asked)))
 }
 
 // pauses returns for how long it was not asked, between the requests.
@@ -46,7 +46,7 @@ func awaits(t *testing.T, opts Options, cfg lockConfig, s *scripted, d time.Dura
 		c := &Client{opts: opts, closing: make(chan struct{})}
 		ctx, cancel := context.WithTimeout(t.Context(), d)
 		defer cancel()
-		w := &waiter{events: engine.NewEventQueue(), call: call{wait: UntilDone}}
+		w := &waiter{Events: engine.NewEventQueue(), Call: engine.Call{Wait: UntilDone}}
 		cfg.Polling = true
 		start := time.Now()
 		err := c.await(ctx, s, w, cfg, nil)
@@ -174,7 +174,7 @@ func awaitsOnce(t *testing.T, s *scripted, look func(err error)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		c := &Client{closing: make(chan struct{})}
-		w := &waiter{events: engine.NewEventQueue()}
+		w := engine.NewWaiter[wish]()
 		look(c.await(t.Context(), s, w, lockConfig{}, nil))
 	})
 }
@@ -207,7 +207,7 @@ func TestAwait_TellsOfAWaitWithoutABound(t *testing.T) {
 				}
 				defer cancel()
 				s := &scripted{answer: func(int) engine.Event { return no }}
-				w := &waiter{events: engine.NewEventQueue(), call: call{wait: UntilDone}}
+				w := &waiter{Events: engine.NewEventQueue(), Call: engine.Call{Wait: UntilDone}}
 				require.Error(t, c.await(ctx, s, w, lockConfig{wait: test.wait, Terms: engine.Terms{Polling: true}, backoff: ConstantBackoff(time.Minute)}, nil))
 				var want []time.Duration
 				if test.want > 0 {

@@ -44,8 +44,8 @@ type Client struct {
 	questions                    questions
 	asks                         pace // requests from other processes
 	deadlocks                    deadlocks
-	suspects                     suspects
-	alarms                       alarms
+	suspects                     engine.Suspects[wish]
+	alarms                       engine.Alarms[wish]
 	holderTraces                 holderTraces
 	unheard                      sync.Once // logs that the client may not answer them
 	counts                       counts

@@ -38,9 +38,9 @@ type counter struct {
 	asking      bool          // it is under way
 	numbers     list.List     // of the requests with an unknown outcome, in their order
 	permits     map[*Permit]struct{}
-	answers     answerLog // of Redis
-	lastMessage string    // the last message
-	heard       int       // number of messages
+	answers     engine.AnswerLog // of Redis
+	lastMessage string           // the last message
+	heard       int              // number of messages
 }
 
 // A counting is the thing that a counter counts: permits, or the open latch.
@@ -122,14 +122,14 @@ func (ct *counter) hear(payload string) {
 func (ct *counter) join(w *waiter) entry {
 	ct.mu.Lock()
 	defer ct.mu.Unlock()
-	if ct.full && w.once() {
+	if ct.full && w.Once() {
 		return turnedAway
 	}
-	ct.queue.push(w)
-	if w.demand == nil { // for a latch, which it wants open
-		w.demand = new(demand)
+	ct.queue.Push(w)
+	if w.For.demand == nil { // for a latch, which it wants open
+		w.For.demand = new(demand)
 	}
-	w.demand.seen = ct.full
+	w.For.demand.seen = ct.full
 	if ct.full {
 		return toWait
 	}
@@ -137,10 +137,10 @@ func (ct *counter) join(w *waiter) entry {
 }
 
 // last returns the last answer of Redis. Permits of this process are no reason to wait.
-func (ct *counter) last(*waiter) (held bool, saidLast answerLog) {
+func (ct *counter) last(*waiter) (held bool, saidLast engine.AnswerLog) {
 	ct.mu.Lock()
 	defer ct.mu.Unlock()
-	return false, ct.answers.look()
+	return false, ct.answers.Look()
 }
 
 // remind makes the head of the queue ask.
@@ -150,31 +150,31 @@ func (ct *counter) remind() { ct.wake() }
 func (ct *counter) ask(w *waiter) {
 	ct.mu.Lock()
 	defer ct.mu.Unlock()
-	if !w.place.queued() {
+	if !w.Place.Queued() {
 		return // it got what it wants a moment ago
 	}
-	w.place.state = placeAsking
+	w.Place.State = engine.PlaceAsking
 	ct.send()
 }
 
 // notify answers w, if it has asked.
 func (ct *counter) notify(w *waiter, ev engine.Event) {
-	if w.place.state == placeAsking {
-		w.place.state = placeLeading
-		w.notify(ev)
+	if w.Place.State == engine.PlaceAsking {
+		w.Place.State = engine.PlaceLeading
+		w.Notify(ev)
 	}
 }
 
 // resume asks for the waiters, or makes the head do so.
 func (ct *counter) resume() {
-	for w := ct.queue.first; w != nil; w = w.place.after {
-		if w.place.state == placeAsking {
+	for w := ct.queue.First; w != nil; w = w.Place.After {
+		if w.Place.State == engine.PlaceAsking {
 			ct.send()
 			return
 		}
 	}
-	if w := ct.queue.first; w != nil && w.place.leading() {
-		w.poke()
+	if w := ct.queue.First; w != nil && w.Place.Leading() {
+		w.Poke()
 	}
 	ct.lead()
 }
@@ -182,9 +182,9 @@ func (ct *counter) resume() {
 // lead gives the head the turn to ask, if it does not have it. Whenever no request is under way,
 // the head has the turn.
 func (ct *counter) lead() {
-	if w := ct.queue.first; w != nil && !w.place.leading() {
-		w.place.state = placeLeading
-		w.notify(engine.Event{Kind: engine.Turn})
+	if w := ct.queue.First; w != nil && !w.Place.Leading() {
+		w.Place.State = engine.PlaceLeading
+		w.Notify(engine.Event{Kind: engine.Turn})
 	}
 }
 
@@ -192,8 +192,8 @@ func (ct *counter) lead() {
 func (ct *counter) wake() {
 	ct.mu.Lock()
 	defer ct.mu.Unlock()
-	if w := ct.queue.first; w != nil {
-		w.poke()
+	if w := ct.queue.First; w != nil {
+		w.Poke()
 	}
 }
 
@@ -201,23 +201,23 @@ func (ct *counter) wake() {
 func (ct *counter) leave(w *waiter) {
 	ct.mu.Lock()
 	defer ct.mu.Unlock()
-	if w.place.state == placeGranted {
-		w.place.state = placeNone
+	if w.Place.State == engine.PlaceGranted {
+		w.Place.State = engine.PlaceNone
 		ct.stay()
 		ct.c.spawn(func() {
 			defer ct.quit()
-			ct.of.undo(*w.demand)
+			ct.of.undo(*w.For.demand)
 		})
 		return
 	}
-	if !w.place.queued() {
+	if !w.Place.Queued() {
 		return
 	}
-	first := ct.queue.first == w
-	ct.queue.remove(w)
+	first := ct.queue.First == w
+	ct.queue.Remove(w)
 	switch {
 	case ct.asking: // the answer continues the queue
-	case ct.queue.length > 0:
+	case ct.queue.Length > 0:
 		if first {
 			ct.resume()
 		}

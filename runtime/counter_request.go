@@ -30,25 +30,25 @@ func (ct *counter) send() {
 	}
 	b := ct.round
 	if b == nil {
-		if ct.queue.length == 0 {
+		if ct.queue.Length == 0 {
 			return
 		}
 		b = &batchRequest{number: ct.enroll()}
-		for w := ct.queue.first; w != nil && (ct.alike || len(b.waiters) < ct.width); w = w.place.after {
+		for w := ct.queue.First; w != nil && (ct.alike || len(b.waiters) < ct.width); w = w.Place.After {
 			b.waiters = append(b.waiters, w)
-			b.demands = append(b.demands, *w.demand)
+			b.demands = append(b.demands, *w.For.demand)
 		}
 		ct.round = b
 	}
 	wanted := false
 	for _, w := range b.waiters {
-		wanted = wanted || w.place.queued()
+		wanted = wanted || w.Place.Queued()
 	}
 	if b.sent.IsZero() {
 		b.sent = time.Now() // before the request: the trust counts from here
 	}
 	ct.asking = true
-	ct.answers.asks()
+	ct.answers.Asks()
 	ct.stay()
 	ct.c.spawn(func() {
 		defer ct.quit()
@@ -65,7 +65,7 @@ func (ct *counter) settle(b *batchRequest, granted int, ttl time.Duration, err e
 	ct.mu.Lock()
 	defer ct.mu.Unlock()
 	ct.asking = false
-	ct.answers.says(err == nil && granted < len(b.waiters), err)
+	ct.answers.Says(err == nil && granted < len(b.waiters), err)
 	if err != nil {
 		ct.failed(b, err)
 		return nil
@@ -78,22 +78,22 @@ func (ct *counter) settle(b *batchRequest, granted int, ttl time.Duration, err e
 	}
 	for i, w := range b.waiters[:granted] {
 		switch {
-		case !w.place.queued() || !ct.c.granting():
+		case !w.Place.Queued() || !ct.c.granting():
 			vain = append(vain, b.demands[i])
 		case !ct.of.grant(w, b.sent):
 			vain = append(vain, b.demands[i])
 			ct.notify(w, engine.Event{Kind: engine.Failed, Err: engine.ErrLate})
 		default:
-			ct.queue.remove(w)
-			if b.deleted && w.demand.seen {
-				w.notify(engine.Event{Kind: engine.Failed, Err: ErrDeleted})
+			ct.queue.Remove(w)
+			if b.deleted && w.For.demand.seen {
+				w.Notify(engine.Event{Kind: engine.Failed, Err: ErrDeleted})
 				continue
 			}
-			w.place.state = placeGranted
-			w.notify(engine.Event{Kind: engine.Given})
+			w.Place.State = engine.PlaceGranted
+			w.Notify(engine.Event{Kind: engine.Given})
 		}
 	}
-	head := ct.queue.first
+	head := ct.queue.First
 	switch {
 	case head == nil:
 		ct.full = false
@@ -109,25 +109,25 @@ func (ct *counter) settle(b *batchRequest, granted int, ttl time.Duration, err e
 // refuse tells the head that it has to wait, and the others that they wait behind it. A waiter that
 // tries once makes room for them instead.
 func (ct *counter) refuse(head *waiter, ttl time.Duration) {
-	head.demand.seen = true
-	if head.once() || head.place.state != placeLeading { // or it is about to ask by itself
-		head.place.state = placeLeading
-		head.notify(engine.Event{Kind: engine.Refused, TTL: ttl, Foreign: true, InLine: true})
+	head.For.demand.seen = true
+	if head.Once() || head.Place.State != engine.PlaceLeading { // or it is about to ask by itself
+		head.Place.State = engine.PlaceLeading
+		head.Notify(engine.Event{Kind: engine.Refused, TTL: ttl, Foreign: true, InLine: true})
 	}
-	if head.once() { // and will not ask again
-		ct.queue.remove(head)
+	if head.Once() { // and will not ask again
+		ct.queue.Remove(head)
 		ct.full = false
 		ct.resume()
 		return
 	}
 	ct.full = true
-	for w := head.place.after; w != nil; w = w.place.after {
-		w.demand.seen = true
-		if w.place.state != placeAsking {
+	for w := head.Place.After; w != nil; w = w.Place.After {
+		w.For.demand.seen = true
+		if w.Place.State != engine.PlaceAsking {
 			continue
 		}
-		w.place.state = placeQueued
-		w.notify(engine.Event{Kind: engine.Behind})
+		w.Place.State = engine.PlaceQueued
+		w.Notify(engine.Event{Kind: engine.Behind})
 	}
 }
 
@@ -136,14 +136,14 @@ func (ct *counter) refuse(head *waiter, ttl time.Duration) {
 func (ct *counter) failed(b *batchRequest, err error) {
 	b.outcomeUnknown = b.outcomeUnknown || transport.Unknown(err) || transport.Unconfirmed(err)
 	pause := b.down.pause(ct.c.opts.Retry, err)
-	for w := ct.queue.first; w != nil; w = w.place.after {
+	for w := ct.queue.First; w != nil; w = w.Place.After {
 		ct.notify(w, engine.Event{Kind: engine.Failed, Err: err})
 	}
 	if !b.outcomeUnknown {
 		ct.round = nil
 		ct.numbers.Remove(b.number)
 	}
-	if ct.queue.length > 0 {
+	if ct.queue.Length > 0 {
 		ct.lead() // the waiter that asked may have left, or may be about to
 		return
 	}

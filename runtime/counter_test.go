@@ -95,7 +95,7 @@ func TestCounter_AnythingGoes(t *testing.T) {
 						mine, done = context.WithTimeout(ctx, time.Duration(r.IntN(3000))*time.Microsecond)
 					}
 					w := newWaiter(context.Background(), nil, cfg)
-					w.demand = &demand{n: 1 + r.IntN(permits)}
+					w.For.demand = &demand{n: 1 + r.IntN(permits)}
 					err := c.await(mine, f.t, w, cfg, nil)
 					done()
 					if ctx.Err() != nil {
@@ -107,15 +107,15 @@ func TestCounter_AnythingGoes(t *testing.T) {
 						continue
 					}
 					mu.Lock()
-					out += w.demand.n
+					out += w.For.demand.n
 					if out > permits {
 						t.Error("too many permits are out")
 					}
 					mu.Unlock()
 					mu.Lock()
-					out -= w.demand.n
+					out -= w.For.demand.n
 					mu.Unlock()
-					f.add(w.demand.n)
+					f.add(w.For.demand.n)
 				}
 			})
 		}
@@ -125,7 +125,7 @@ func TestCounter_AnythingGoes(t *testing.T) {
 			back := f.free == permits
 			f.mu.Unlock()
 			f.t.mu.Lock()
-			idle := f.t.round == nil && f.t.numbers.Len() == 0 && f.t.queue.length == 0 && !f.t.full
+			idle := f.t.round == nil && f.t.numbers.Len() == 0 && f.t.queue.Length == 0 && !f.t.full
 			f.t.mu.Unlock()
 			if back && idle {
 				break

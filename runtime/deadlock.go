@@ -218,18 +218,18 @@ func (d *deadlocks) Waits() (all []deadlock.Wait) {
 			return // the holders are unknown
 		}
 		n := d.number(w)
-		e := DeadlockEvent{Kind: Kind(kind), Name: w.call.name, Template: w.call.of, Key: key}
+		e := DeadlockEvent{Kind: Kind(kind), Name: w.Call.Name, Template: w.Call.Of, Key: key}
 		if e.Name == "" {
 			e.Name = kind
 		}
-		d.known[n] = knownCall{w.call.ctx, e, at}
+		d.known[n] = knownCall{w.Call.Ctx, e, at}
 		all = append(all, deadlock.Wait{
 			Call: deadlock.Call{
-				ID: deadlock.ID{Process: who.ID, Number: n}, Key: key, Kind: kind, Name: w.call.name, Since: w.call.since.Std().UnixMicro(),
+				ID: deadlock.ID{Process: who.ID, Number: n}, Key: key, Kind: kind, Name: w.Call.Name, Since: w.Call.Since.Std().UnixMicro(),
 				Service: who.Name, Host: who.Host, PID: who.PID, Program: who.Program,
 			},
-			Under: leasesOf(w.call.ctx),
-			Long:  monotonic.Since(w.call.since) >= d.interval(),
+			Under: leasesOf(w.Call.Ctx),
+			Long:  monotonic.Since(w.Call.Since) >= d.interval(),
 			Any:   kind == kindPermit,
 		})
 	})
@@ -244,14 +244,14 @@ func (d *deadlocks) Waits() (all []deadlock.Wait) {
 
 // number returns the number of a waiting call. The caller holds the lock of its contest.
 func (d *deadlocks) number(w *waiter) uint64 {
-	if n := w.number.Load(); n != 0 {
+	if n := w.Number.Load(); n != 0 {
 		return n
 	}
 	d.mu.Lock()
 	d.numbers++
 	n := d.numbers
 	d.mu.Unlock()
-	w.number.Store(n)
+	w.Number.Store(n)
 	return n
 }
 
@@ -375,9 +375,9 @@ func (d *deadlocks) Found(number uint64, circle deadlock.Circle) {
 	if broken {
 		var err error = &DeadlockError{found}
 		d.c.eachWaiting(call.of.Key, func(w *waiter, _, _ string) {
-			if w.number.Load() == number {
-				w.broken.Store(&err)
-				w.poke()
+			if w.Number.Load() == number {
+				w.Broken.Store(&err)
+				w.Poke()
 				ended = true
 			}
 		})

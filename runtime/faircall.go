@@ -47,16 +47,16 @@ func (e *fairCall) join(w *waiter) entry {
 	r := e.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.admits(w.lease) { // granted a moment ago, to another call of the same owner
-		w.place.state = placeGranted
+	if r.admits(w.For.lease) { // granted a moment ago, to another call of the same owner
+		w.Place.State = engine.PlaceGranted
 		return entered
 	}
-	if w.once() && r.grant != nil {
+	if w.Once() && r.grant != nil {
 		return turnedAway
 	}
 	tk := r.takeSpare(e)
 	if tk == nil {
-		tk = &fairTicket{r: r, terms: w.terms, wait: e.wait}
+		tk = &fairTicket{r: r, terms: w.Terms, wait: e.wait}
 		tk.Number, tk.Made = r.c.ticketNumbers.Add(1), monotonic.Now()
 		tk.owner = r.c.wire.Owner(tk.Number)
 		r.c.connect(tk.Number, tk)
@@ -70,10 +70,10 @@ func (e *fairCall) join(w *waiter) entry {
 }
 
 // last returns whether this process has the lock, which refuses a call that tries once. A waiting call asks for itself.
-func (e *fairCall) last(*waiter) (held bool, said answerLog) {
+func (e *fairCall) last(*waiter) (held bool, said engine.AnswerLog) {
 	e.r.mu.Lock()
 	defer e.r.mu.Unlock()
-	return e.r.grant != nil, answerLog{}
+	return e.r.grant != nil, engine.AnswerLog{}
 }
 
 // remind makes the waiter ask, if it has not asked yet.
@@ -81,7 +81,7 @@ func (e *fairCall) remind() {
 	e.r.mu.Lock()
 	defer e.r.mu.Unlock()
 	if tk := e.ticket; tk != nil && tk.call == e && tk.grant == nil && tk.asking == 0 {
-		e.w.notify(engine.Event{Kind: engine.Turn})
+		e.w.Notify(engine.Event{Kind: engine.Turn})
 	}
 }
 
@@ -103,11 +103,11 @@ func (e *fairCall) ask(w *waiter) {
 	}
 	t := tk.terms
 	// A process that would not hear of a grant gets the lock only when it asks.
-	req := protocol.FairRequest{Owner: tk.owner, Queue: protocol.NotQueued, Lease: t.TTL, Wait: tk.wait, Hears: !w.once() && !t.Polling}
+	req := protocol.FairRequest{Owner: tk.owner, Queue: protocol.NotQueued, Lease: t.TTL, Wait: tk.wait, Hears: !w.Once() && !t.Polling}
 	if t.Fenced {
 		req.Tokens = 1
 	}
-	if !w.once() {
+	if !w.Once() {
 		req.Queue = protocol.Queued
 		if tk.Standing {
 			req.Queue = protocol.StillQueued
@@ -120,7 +120,7 @@ func (e *fairCall) ask(w *waiter) {
 	}
 	r.mu.Unlock()
 
-	w.asks.Add(1)
+	w.Asks.Add(1)
 	tk.send(req, w, 0)
 }
 
@@ -131,8 +131,8 @@ func (e *fairCall) leave(w *waiter) {
 	defer r.mu.Unlock()
 	tk := e.ticket
 	switch {
-	case w.place.state == placeGranted:
-		l := w.lease
+	case w.Place.State == engine.PlaceGranted:
+		l := w.For.lease
 		r.c.spawn(func() { _ = l.grant.unlock(l) })
 	case tk != nil && tk.call == e:
 		tk.abandon()

@@ -39,18 +39,18 @@ func (tk *fairTicket) promote(from time.Time, ttl time.Duration, drawn engine.To
 	g.start(g, from, ttl)
 	g.assign(tk)
 	if old == nil {
-		w.notify(engine.Event{Kind: engine.Given}) // from here on another call may use w
+		w.Notify(engine.Event{Kind: engine.Given}) // from here on another call may use w
 		return nil
 	}
-	w.asks.Add(1)   // w is notified later
+	w.Asks.Add(1)   // w is notified later
 	return func() { // Redis would not have granted it, if the other one had it still
 		r.c.watchdog.Lose(&old.guard, watchdog.ErrRefused)
 		old.endLeases(lost(watchdog.ErrRefused))
 		r.mu.Lock()
 		g.early = nil
 		r.mu.Unlock()
-		w.notify(engine.Event{Kind: engine.Given})
-		w.asks.Add(-1)
+		w.Notify(engine.Event{Kind: engine.Given})
+		w.Asks.Add(-1)
 	}
 }
 
@@ -60,13 +60,13 @@ func (g *fairGrant) assign(tk *fairTicket) {
 	tk.recheck.Stop()
 	delete(r.tickets, tk.Number)
 	tk.To(engine.TicketGranted)
-	tk.grant, w.place.state = g, placeGranted
-	if w.terms.Fenced {
-		w.lease.token = g.tokens.Take()
+	tk.grant, w.Place.State = g, engine.PlaceGranted
+	if w.Terms.Fenced {
+		w.For.lease.token = g.tokens.Take()
 	}
-	g.attach(g, w.lease)
-	g.limitTo(w.limit, w.lease)
-	r.admit(g, w.lease.owner)
+	g.attach(g, w.For.lease)
+	g.limitTo(w.Limit, w.For.lease)
+	r.admit(g, w.For.lease.owner)
 }
 
 // next returns the ticket that follows, if it can have g as it is, or nil.
@@ -96,9 +96,9 @@ func (g *fairGrant) pass() bool {
 	first, w := g.ticket, tk.call.w
 	first.behind, first.after = first.behind[1:], append(first.after, tk)
 	g.resource.c.counts.local.Add(1)
-	w.lease.came = fromHere
+	w.For.lease.came = fromHere
 	g.assign(tk)
-	w.notify(engine.Event{Kind: engine.Given})
+	w.Notify(engine.Event{Kind: engine.Given})
 	return true
 }
 
@@ -135,17 +135,17 @@ func (r *fairResource) admit(g *fairGrant, owner *Owner) {
 	}
 	for _, tk := range r.tickets {
 		w := tk.call.w
-		if w.lease.owner != owner {
+		if w.For.lease.owner != owner {
 			continue
 		}
-		g.attach(g, w.lease)
-		w.place.state = placeGranted
+		g.attach(g, w.For.lease)
+		w.Place.State = engine.PlaceGranted
 		tk.recheck.Stop()
 		delete(r.tickets, tk.Number)
 		tk.call = nil
 		tk.retire()
 		g.ticket.entered = append(g.ticket.entered, tk)
-		w.notify(engine.Event{Kind: engine.Given})
+		w.Notify(engine.Event{Kind: engine.Given})
 	}
 }
 
@@ -173,7 +173,7 @@ func (g *fairGrant) deleted() { // and perhaps the queue, too
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, tk := range r.tickets {
-		tk.call.w.poke()
+		tk.call.w.Poke()
 	}
 }
 

@@ -61,7 +61,7 @@ func TestFairResource_WhoGivesUpWhatIsLostLeavesOnce(t *testing.T) {
 	b.Standing, b.asking = true, 1
 	b.To(engine.TicketAsking)
 	g := r.have(a, b)
-	require.NoError(t, g.unlock(a.call.w.lease))
+	require.NoError(t, g.unlock(a.call.w.For.lease))
 	require.Same(t, g, b.grant)
 	r.c.watchdog.Lose(&g.guard, watchdog.ErrRefused)
 	b.call.leave(b.call.w)
@@ -90,7 +90,7 @@ func TestFairResource_WhoFollowsIsForgottenWithTheGrant(t *testing.T) {
 	require.Nil(t, a.grant)
 	require.Nil(t, a.settle(time.Now(), false, refusal(), nil))
 	g := r.have(a)
-	_ = g.unlock(a.call.w.lease) // Redis does not have it
+	_ = g.unlock(a.call.w.For.lease) // Redis does not have it
 	require.Nil(t, b.grant)
 	b.call.leave(b.call.w)
 }
@@ -114,7 +114,7 @@ func TestFairResource_WhatIsLostIsNotPassedOn(t *testing.T) {
 			a, b, other := r.enters(t), r.enters(t), r.enters(t)
 			g := r.have(a, b)
 			lose(r, g, other)
-			_ = g.unlock(a.call.w.lease) // Redis does not have it
+			_ = g.unlock(a.call.w.For.lease) // Redis does not have it
 			require.Nil(t, b.grant)
 			b.call.leave(b.call.w)
 			other.call.leave(other.call.w)

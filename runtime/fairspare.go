@@ -13,7 +13,7 @@ const spareFor = 10 * time.Millisecond
 
 // abandon records that no call waits with the ticket any more. Its place is kept for a moment, for another call.
 func (tk *fairTicket) abandon() {
-	r, once := tk.r, tk.call.w.once()
+	r, once := tk.r, tk.call.w.Once()
 	delete(r.tickets, tk.Number)
 	tk.call = nil
 	tk.recheck.Stop()
@@ -75,7 +75,7 @@ func (r *fairResource) removeSpare(tk *fairTicket) bool {
 func (r *fairResource) takeSpare(e *fairCall) *fairTicket {
 	var best *fairTicket
 	for _, tk := range r.spare {
-		if !e.w.once() && tk.terms == e.w.terms && tk.wait == e.wait && (best == nil || tk.Number < best.Number) {
+		if !e.w.Once() && tk.terms == e.w.Terms && tk.wait == e.wait && (best == nil || tk.Number < best.Number) {
 			best = tk
 		}
 	}
@@ -99,7 +99,7 @@ func (r *fairResource) inherit(tk *fairTicket) bool {
 	}
 	e := successor.call
 	if successor.asking > 0 {
-		e.w.notify(engine.Event{Kind: engine.Turn}) // the answer to its request does not come to it any more
+		e.w.Notify(engine.Event{Kind: engine.Turn}) // the answer to its request does not come to it any more
 	}
 	successor.abandon()
 	e.ticket, tk.call = tk, e

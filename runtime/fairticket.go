@@ -72,7 +72,7 @@ func (tk *fairTicket) send(req protocol.FairRequest, w *waiter, others int) {
 		r.c.started()
 		defer r.c.finished()
 		rest := tk.settle(sent, others > 0, verdict, err)
-		w.asks.Add(-1)
+		w.Asks.Add(-1)
 		if rest != nil {
 			rest()
 		}
@@ -89,7 +89,7 @@ func (tk *fairTicket) askBeside(req protocol.FairRequest, sent int) {
 		return
 	}
 	tk.asking++
-	tk.call.w.asks.Add(1)
+	tk.call.w.Asks.Add(1)
 	tk.send(req, tk.call.w, sent)
 }
 
@@ -129,7 +129,7 @@ func (tk *fairTicket) settle(sent time.Time, beside bool, reply protocol.FairVer
 	if err == nil && reply.Unplaced {
 		for _, other := range r.tickets { // the queue is gone, and with it the places of all, perhaps
 			if other != tk && other.Standing {
-				other.call.w.poke()
+				other.call.w.Poke()
 			}
 		}
 	}
@@ -157,7 +157,7 @@ func (tk *fairTicket) settle(sent time.Time, beside bool, reply protocol.FairVer
 	}
 	tell := func(ev engine.Event) {
 		if tk.call != nil {
-			tk.call.w.notify(ev)
+			tk.call.w.Notify(ev)
 		}
 	}
 	switch {
@@ -210,7 +210,7 @@ func (tk *fairTicket) handed(_ uint64, o handOver) {
 	}
 	w := tk.call.w
 	if tk.RefusedSince(o.at) {
-		w.poke()
+		w.Poke()
 		return
 	}
 	tk.behind = o.behind
@@ -219,10 +219,10 @@ func (tk *fairTicket) handed(_ uint64, o handOver) {
 	switch {
 	case !r.c.granting(): // it leaves, and releases it
 	case !r.c.suffices(tk.terms, from, first, o.token):
-		w.poke() // to ask for what it needs
+		w.Poke() // to ask for what it needs
 	default:
 		r.c.counts.remote.Add(1)
-		w.lease.came = fromThere
+		w.For.lease.came = fromThere
 		if rest := tk.promote(from, first, engine.NewTokens(o.token, 1+len(o.behind))); rest != nil {
 			r.c.spawn(rest)
 		}
@@ -286,7 +286,7 @@ func (tk *fairTicket) look(uint64) {
 	tk.r.mu.Lock()
 	defer tk.r.mu.Unlock()
 	if tk.waits() {
-		tk.call.w.poke()
+		tk.call.w.Poke()
 	}
 }
 

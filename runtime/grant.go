@@ -110,7 +110,7 @@ func (g *grant) end(l *Lease) (*releaseOp, error) {
 	if next != nil && r.canPass(g, next) && !errors.Is(l.ended(), ErrLost) {
 		g.passed++
 		r.c.counts.local.Add(1)
-		next.lease.came = fromHere
+		next.For.lease.came = fromHere
 		if g.idle {
 			g.idle = false
 			r.c.held(1)
@@ -141,7 +141,7 @@ func (r *resource) endGrant(g *grant, next *waiter) *releaseOp {
 	}
 	op := newReleaseOp(r, g.ticket, g)
 	if next != nil && r.c.granting() && r.c.attends(r.key) {
-		op.again, op.terms = r.ticketFor(next.terms), next.terms
+		op.again, op.terms = r.ticketFor(next.Terms), next.Terms
 		op.again.follows(g.ticket)
 		op.again.Standing = true
 		op.again.To(engine.TicketQueued)
@@ -199,7 +199,7 @@ func (r *resource) promote(how trace.Action, tk *ticket, t engine.Terms, from ti
 	g := &grant{grantCore: grantCore{on: &r.referenced, terms: t}, resource: r, ticket: tk, since: monotonic.Now()}
 	r.ticket = nil
 	r.grant = g
-	r.answers.changes()
+	r.answers.Changes()
 	if tk.extra != nil {
 		tk.extra.recheck.Stop()
 	}
@@ -209,27 +209,27 @@ func (r *resource) promote(how trace.Action, tk *ticket, t engine.Terms, from ti
 
 // assign hands the grant to w, the head of the queue.
 func (r *resource) assign(w *waiter) {
-	r.queue.remove(w)
-	w.place.state = placeGranted
-	r.grant.tokenPending = w.follows && w.terms.Fenced
-	if w.terms.Fenced {
-		w.lease.token = r.grant.ticket.more().tokens.Take()
+	r.queue.Remove(w)
+	w.Place.State = engine.PlaceGranted
+	r.grant.tokenPending = w.Follows && w.Terms.Fenced
+	if w.Terms.Fenced {
+		w.For.lease.token = r.grant.ticket.more().tokens.Take()
 	}
-	r.grant.attach(r.grant, w.lease)
-	r.grant.limitTo(w.limit, w.lease)
-	r.grant.lingersFor(time.Duration(w.linger) * time.Microsecond)
-	owner := w.lease.owner
-	w.notify(engine.Event{Kind: engine.Given}) // from here on another call may use w
+	r.grant.attach(r.grant, w.For.lease)
+	r.grant.limitTo(w.Limit, w.For.lease)
+	r.grant.lingersFor(time.Duration(w.Linger) * time.Microsecond)
+	owner := w.For.lease.owner
+	w.Notify(engine.Event{Kind: engine.Given}) // from here on another call may use w
 	if owner == nil {
 		return
 	}
-	for v := r.queue.first; v != nil; { // waiters of one owner enter together
-		next := v.place.after
-		if v.lease.owner == owner {
-			r.queue.remove(v)
-			v.place.state = placeGranted
-			r.grant.attach(r.grant, v.lease)
-			v.notify(engine.Event{Kind: engine.Given})
+	for v := r.queue.First; v != nil; { // waiters of one owner enter together
+		next := v.Place.After
+		if v.For.lease.owner == owner {
+			r.queue.Remove(v)
+			v.Place.State = engine.PlaceGranted
+			r.grant.attach(r.grant, v.For.lease)
+			v.Notify(engine.Event{Kind: engine.Given})
 		}
 		v = next
 	}
@@ -241,7 +241,7 @@ const localPassLimit = 10 * time.Millisecond
 
 // canPass reports whether w can have the grant as it is, in its turn.
 func (r *resource) canPass(g *grant, w *waiter) bool {
-	if !r.c.canPass(&g.guard, g.terms, w.terms, g.ticket.rare().tokens) {
+	if !r.c.canPass(&g.guard, g.terms, w.Terms, g.ticket.rare().tokens) {
 		return false
 	}
 	if g.ticket.java > 0 {

@@ -144,7 +144,7 @@ func (s *latchCounter) ask(b *batchRequest, _ bool) (int, time.Duration, error) 
 			ct.lastMessage = "" // earlier messages do not tell how this latch ends
 		}
 		return 0, pollCounted, nil
-	case left < 0 || protocol.OpensLatch(ct.lastMessage) || !b.waiters[0].demand.seen:
+	case left < 0 || protocol.OpensLatch(ct.lastMessage) || !b.waiters[0].For.demand.seen:
 		return len(b.waiters), 0, nil
 	}
 	wait := latchGrace

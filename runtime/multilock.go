@@ -238,7 +238,7 @@ func tryTogether(ctx, under context.Context, mutexes []*Mutex, opts []LockOption
 		case t.resource == nil:
 		case !again:
 			t.resource.leave(t.w)
-			t.w.recycle()
+			recycle(t.w)
 			t.resource.exit()
 			t.err = errGivenBack
 		default:

@@ -114,7 +114,7 @@ func (m *Mutex) take(ctx context.Context, cfg lockConfig, err error, waiting fun
 		return l, err
 	}
 	w := newWaiter(ctx, l, cfg)
-	w.patient = m.c.net.Prompt() && cfg.wait == UntilDone && ctx.Done() == nil
+	w.Patient = m.c.net.Prompt() && cfg.wait == UntilDone && ctx.Done() == nil
 	defer r.exit()
 	return m.c.contend(ctx, r, w, cfg, waiting)
 }

@@ -195,13 +195,13 @@ func (s *PermitSemaphore) acquire(ctx context.Context, op string, n int, opts []
 		return nil, a.failed(err)
 	}
 	w, err := a.count(ctx, func(w *waiter) {
-		w.demand = &demand{n: n, create: s.permits, permit: newPermit(s.c, s.key, ctx), ids: newIDs(s.c, n)}
+		w.For.demand = &demand{n: n, create: s.permits, permit: newPermit(s.c, s.key, ctx), ids: newIDs(s.c, n)}
 	})
 	if err != nil {
 		return nil, a.failed(err)
 	}
-	a.hands(w.demand.permit.leaseCore, 0)
-	return w.demand.permit, nil
+	a.hands(w.For.demand.permit.leaseCore, 0)
+	return w.For.demand.permit, nil
 }
 
 // lease returns how long a permit lasts in milliseconds, after setting that unless set is nil. A permit of this process

@@ -28,7 +28,7 @@ func (s permitCounter) ask(b *batchRequest, wanted bool) (int, time.Duration, er
 	if wanted {
 		grants = takesSome
 		for i, demand := range b.demands {
-			wants = append(wants, protocol.Permits{IDs: demand.ids, Lease: b.waiters[i].terms.TTL})
+			wants = append(wants, protocol.Permits{IDs: demand.ids, Lease: b.waiters[i].Terms.TTL})
 		}
 	}
 	var reply protocol.PermitVerdict
@@ -52,16 +52,16 @@ func (s permitCounter) ask(b *batchRequest, wanted bool) (int, time.Duration, er
 
 func (s permitCounter) grant(w *waiter, sent time.Time) bool {
 	ct := s.counter
-	if !time.Now().Before(sent.Add(w.terms.TTL - watchdog.Margin(w.terms.TTL))) {
-		w.demand.ids = newIDs(w.demand.permit.client, w.demand.n) // the permits of the old ids are released
+	if !time.Now().Before(sent.Add(w.Terms.TTL - watchdog.Margin(w.Terms.TTL))) {
+		w.For.demand.ids = newIDs(w.For.demand.permit.client, w.For.demand.n) // the permits of the old ids are released
 		return false
 	}
-	p := w.demand.permit
-	p.counter, p.ids, p.began, p.name = ct, w.demand.ids, monotonic.Now(), w.call.name // no other goroutine has it yet
+	p := w.For.demand.permit
+	p.counter, p.ids, p.began, p.name = ct, w.For.demand.ids, monotonic.Now(), w.Call.Name // no other goroutine has it yet
 	p.lease = watchdog.Lease{
 		Holding: permitHolding{p},
-		TTL:     w.terms.TTL,
-		Renew:   w.terms.Renew,
+		TTL:     w.Terms.TTL,
+		Renew:   w.Terms.Renew,
 		// Other programs acquire and release all the time, so the key is not worth watching.
 		Unwatched: true,
 	}
@@ -69,12 +69,12 @@ func (s permitCounter) grant(w *waiter, sent time.Time) bool {
 	ct.permits[p] = struct{}{}
 	ct.stay()
 	ct.c.held(1)
-	if !w.terms.Polling {
+	if !w.Terms.Polling {
 		ct.c.hearFor(ct.key) // to learn that the server may have lost it
 	}
-	ct.c.watchdog.Start(p.guard, sent, w.terms.TTL)
-	if w.limit > 0 {
-		ct.c.watchdog.Limit(p.guard, p.began.Add(w.limit).Std())
+	ct.c.watchdog.Start(p.guard, sent, w.Terms.TTL)
+	if w.Limit > 0 {
+		ct.c.watchdog.Limit(p.guard, p.began.Add(w.Limit).Std())
 	}
 	return true
 }

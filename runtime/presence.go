@@ -95,7 +95,7 @@ func (c *Client) introduceLate() {
 	waiting := c.counts.waiting.Load() > 0
 	if !long && waiting {
 		for _, w := range c.waitingCalls("") {
-			long = long || at.Sub(w.since) >= c.longHeld()
+			long = long || at.Sub(w.Since) >= c.longHeld()
 		}
 	}
 	p := &c.presence

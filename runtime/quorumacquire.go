@@ -74,7 +74,7 @@ func (e *quorumAcquire) join(*waiter) entry {
 }
 
 // last returns whether the first waiter of this process has the lock, and the last answers of the servers.
-func (e *quorumAcquire) last(*waiter) (held bool, said answerLog) {
+func (e *quorumAcquire) last(*waiter) (held bool, said engine.AnswerLog) {
 	first, said := e.m.parts[0].c.quorums.first(e)
 	if first == nil || first == e {
 		return false, said // its turn is next
@@ -87,7 +87,7 @@ func (e *quorumAcquire) last(*waiter) (held bool, said answerLog) {
 // remind makes the first waiter ask.
 func (e *quorumAcquire) remind() {
 	if first, _ := e.m.parts[0].c.quorums.first(e); first != nil && first != e {
-		first.w.poke()
+		first.w.Poke()
 	}
 }
 
@@ -226,13 +226,13 @@ func (e *quorumAcquire) answered(r *round, m *Mutex, part *Lease, err error) {
 	if won {
 		switch err = e.win(r, parts); {
 		case err == nil:
-			e.w.notify(engine.Event{Kind: engine.Given})
+			e.w.Notify(engine.Event{Kind: engine.Given})
 			return
 		case errors.Is(err, errTokenUnwritten) && e.cfg.wait != 0:
 			won = false // another round may be won without the missing answers
 		}
 	}
-	e.w.notify(e.abandonRound(r, err, won))
+	e.w.Notify(e.abandonRound(r, err, won))
 }
 
 // cut ends a round that a majority has answered, but not alike, without the others: they may be away, and another round
@@ -244,7 +244,7 @@ func (e *quorumAcquire) cut(r *round, took time.Duration) {
 	e.mu.Unlock()
 	if decides {
 		e.took.Store(int64(took))
-		e.w.notify(e.abandonRound(r, nil, false))
+		e.w.Notify(e.abandonRound(r, nil, false))
 	}
 }
 

@@ -23,7 +23,7 @@ type quorumQueues struct {
 // A quorumQueue is one wait queue.
 type quorumQueue struct {
 	acquires []*quorumAcquire
-	answers  answerLog // of the servers to the first waiter
+	answers  engine.AnswerLog // of the servers to the first waiter
 }
 
 // answered records a response time of the server.
@@ -52,16 +52,16 @@ func (r *quorumQueues) asks(e *quorumAcquire) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if q := r.all[e.m.queueKey]; q != nil && q.acquires[0] == e {
-		q.answers.asks()
+		q.answers.Asks()
 	}
 }
 
-// says records the answers of the servers to e, like answerLog.says.
+// says records the answers of the servers to e, like engine.AnswerLog.says.
 func (r *quorumQueues) says(e *quorumAcquire, refused bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if q := r.all[e.m.queueKey]; q != nil && q.acquires[0] == e {
-		q.answers.says(refused, err)
+		q.answers.Says(refused, err)
 	}
 }
 
@@ -70,18 +70,18 @@ func (r *quorumQueues) withdraws(e *quorumAcquire) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if q := r.all[e.m.queueKey]; q != nil && q.acquires[0] == e {
-		q.answers.withdraws()
+		q.answers.Withdraws()
 	}
 }
 
 // first returns the first waiter in the queue of e, and the last answers to the first waiters; nil if e is in none.
-func (r *quorumQueues) first(e *quorumAcquire) (*quorumAcquire, answerLog) {
+func (r *quorumQueues) first(e *quorumAcquire) (*quorumAcquire, engine.AnswerLog) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if q := r.all[e.m.queueKey]; q != nil {
-		return q.acquires[0], q.answers.look()
+		return q.acquires[0], q.answers.Look()
 	}
-	return nil, answerLog{}
+	return nil, engine.AnswerLog{}
 }
 
 // leave removes e from the queue, if it is there. If it was the first, the next one has the turn, after a pause.
@@ -93,14 +93,14 @@ func (r *quorumQueues) leave(e *quorumAcquire, pause time.Duration) {
 	}
 	next := r.all[e.m.queueKey].acquires[0]
 	if pause == 0 {
-		next.w.notify(engine.Event{Kind: engine.Turn})
+		next.w.Notify(engine.Event{Kind: engine.Turn})
 		return
 	}
 	time.AfterFunc(pause, func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if q := r.all[e.m.queueKey]; q != nil && q.acquires[0] == next {
-			next.w.notify(engine.Event{Kind: engine.Turn})
+			next.w.Notify(engine.Event{Kind: engine.Turn})
 		}
 	})
 }
@@ -120,7 +120,7 @@ func (r *quorumQueues) remove(e *quorumAcquire) (first bool) {
 	default:
 		q.acquires = slices.Delete(q.acquires, i, i+1)
 		if i == 0 {
-			q.answers.asking = 0 // the answers to its requests do not matter any more
+			q.answers.Asking = 0 // the answers to its requests do not matter any more
 		}
 	}
 	return i == 0
@@ -185,7 +185,7 @@ func (next *quorumAcquire) inherit(e *quorumAcquire, parts []*Lease) bool {
 	next.took.Store(e.took.Load())
 	next.whole.came = fromHere
 	next.compose(parts)
-	next.w.notify(engine.Event{Kind: engine.Given})
+	next.w.Notify(engine.Event{Kind: engine.Given})
 	return true
 }
 

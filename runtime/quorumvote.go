@@ -45,7 +45,7 @@ func (e *quorumAcquire) prompt(r *round) {
 		due := r == e.latest
 		e.mu.Unlock()
 		if due {
-			e.w.poke()
+			e.w.Poke()
 		}
 	})
 }

@@ -78,7 +78,7 @@ func TestRedLock_ReleasesOfTooFewServersDoNotCount(t *testing.T) {
 			require.Equal(t, x.asks, prompted)
 			if x.asks {
 				select {
-				case <-e.w.events.Bell:
+				case <-e.w.Events.Bell:
 				case <-time.After(time.Minute):
 					t.Fatal("the waiter is not told")
 				}

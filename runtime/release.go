@@ -206,7 +206,7 @@ func (op *releaseOp) Answered(sent time.Time, reply protocol.Answer, again bool,
 func (op *releaseOp) sendAgain(err error) bool {
 	if op.r != nil {
 		op.on.mu.Lock()
-		op.r.answers.fails(err)
+		op.r.answers.Fails(err)
 		op.on.mu.Unlock()
 	}
 	op.tried = op.tried || transport.Unknown(err)
@@ -227,7 +227,7 @@ func (r *resource) giveUp(op *releaseOp) { r.withdraw(op.ticket) }
 
 func (r *resource) proceed(op *releaseOp, done released, err error) {
 	r.busy--
-	r.answers.changes()
+	r.answers.Changes()
 	if op.again != nil && op.twice {
 		op.again.OutcomeUnknown = true
 	}

@@ -26,10 +26,10 @@ type resource struct {
 	exclusiveCore[*grant]
 
 	// Guarded by mu:
-	busy    int32     // requests under way, or the report of a loss
-	queue   waitQueue // the waiters
-	ticket  *ticket   // the ticket of the queue; nil while there is a grant, or no need
-	answers answerLog // by Redis
+	busy    int32            // requests under way, or the report of a loss
+	queue   waitQueue        // the waiters
+	ticket  *ticket          // the ticket of the queue; nil while there is a grant, or no need
+	answers engine.AnswerLog // by Redis
 
 	first ticket // in place, since there always is one
 }
@@ -61,36 +61,36 @@ func (r *resource) hear(string) {}
 func (r *resource) join(w *waiter) entry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.admits(w.lease) { // granted a moment ago, to another call of the same owner
-		w.place.state = placeGranted
+	if r.admits(w.For.lease) { // granted a moment ago, to another call of the same owner
+		w.Place.State = engine.PlaceGranted
 		return entered
 	}
 	if g := r.grant; g != nil && g.state == engine.GrantLingering {
-		if g.canResume(w.terms, monotonic.Now()) {
-			g.resume(w.lease)
-			r.queue.push(w)
+		if g.canResume(w.Terms, monotonic.Now()) {
+			g.resume(w.For.lease)
+			r.queue.Push(w)
 			r.assign(w)
 			return toWait // for the event that is there already
 		}
 		r.endLinger() // the queue is empty, and the key is about to be free
 	}
-	first := r.grant == nil && r.queue.length == 0
-	if w.once() && !first {
+	first := r.grant == nil && r.queue.Length == 0
+	if w.Once() && !first {
 		return turnedAway // the key will not be handed to it
 	}
-	r.queue.push(w)
+	r.queue.Push(w)
 	if first && r.busy == 0 {
-		w.place.state = placeLeading
+		w.Place.State = engine.PlaceLeading
 		return toAsk
 	}
 	return toWait
 }
 
 // last returns whether this process has the key, and the last answer of Redis.
-func (r *resource) last(*waiter) (held bool, said answerLog) {
+func (r *resource) last(*waiter) (held bool, said engine.AnswerLog) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.grant != nil, r.answers.look()
+	return r.grant != nil, r.answers.Look()
 }
 
 // remind makes the head of the queue ask.
@@ -104,19 +104,19 @@ func (r *resource) remind() {
 func (r *resource) leave(w *waiter) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if w.place.state == placeGranted {
-		l := w.lease
+	if w.Place.State == engine.PlaceGranted {
+		l := w.For.lease
 		r.c.spawn(func() { _ = l.grant.unlock(l) })
 		return
 	}
-	if !w.place.queued() {
+	if !w.Place.Queued() {
 		return
 	}
-	leading := w.place.leading()
-	r.queue.remove(w)
+	leading := w.Place.Leading()
+	r.queue.Remove(w)
 	switch {
 	case r.busy > 0 || r.grant != nil: // the goroutine that ends that continues the queue
-	case r.queue.length == 0:
+	case r.queue.Length == 0:
 		r.abandon()
 	case leading:
 		r.promptHead()
@@ -135,7 +135,7 @@ func (r *resource) close() {
 	}
 }
 
-func (r *resource) head() *waiter { return r.queue.first }
+func (r *resource) head() *waiter { return r.queue.First }
 
 // promptHead gives the head the turn to ask, unless there is no need. It reminds a head that has
 // the turn already.
@@ -143,10 +143,10 @@ func (r *resource) promptHead() {
 	w := r.head()
 	switch {
 	case w == nil || r.busy > 0 || r.grant != nil:
-	case w.place.leading():
-		w.poke()
+	case w.Place.Leading():
+		w.Poke()
 	default:
-		w.place.state = placeLeading
-		w.notify(engine.Event{Kind: engine.Turn})
+		w.Place.State = engine.PlaceLeading
+		w.Notify(engine.Event{Kind: engine.Turn})
 	}
 }

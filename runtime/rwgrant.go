@@ -32,8 +32,8 @@ func (g *rwGrant) trusted(now time.Time) bool {
 
 // promote turns a granted ticket into a grant and starts its renewal, from the time sent.
 func (r *rwResource) promote(tk *rwTicket, sent time.Time) *rwGrant {
-	t := tk.w.terms
-	g := &rwGrant{grantCore: grantCore{on: &r.referenced, terms: t, limit: tk.w.limit}, resource: r, ticket: tk}
+	t := tk.w.Terms
+	g := &rwGrant{grantCore: grantCore{on: &r.referenced, terms: t, limit: tk.w.Limit}, resource: r, ticket: tk}
 	tk.To(engine.TicketGranted)
 	tk.grant, tk.Standing, tk.UnclaimedGrant = g, false, false
 	tk.uncount()
@@ -49,11 +49,11 @@ func (r *rwResource) promote(tk *rwTicket, sent time.Time) *rwGrant {
 
 // assign hands the grant to w, and to the waiters that come with it.
 func (r *rwResource) assign(g *rwGrant, w *waiter) {
-	w.place = place{state: placeGranted}
-	g.attach(g, w.lease)
-	g.limitTo(w.limit, w.lease)
-	owner := w.lease.owner
-	w.notify(engine.Event{Kind: engine.Given}) // from here on another call may use w
+	w.Place = engine.Place[wish]{State: engine.PlaceGranted}
+	g.attach(g, w.For.lease)
+	g.limitTo(w.Limit, w.For.lease)
+	owner := w.For.lease.owner
+	w.Notify(engine.Event{Kind: engine.Given}) // from here on another call may use w
 	if owner != nil {
 		r.admit(g, owner)
 	}
@@ -61,23 +61,23 @@ func (r *rwResource) assign(g *rwGrant, w *waiter) {
 
 // admit admits the waiters of the owner of g, which would wait for themselves.
 func (r *rwResource) admit(g *rwGrant, owner *Owner) {
-	for w := r.queue.first; w != nil; {
-		next := w.place.after
+	for w := r.queue.First; w != nil; {
+		next := w.Place.After
 		switch {
-		case w.lease.owner != owner || w.rw.Number > 0:
-		case g.ticket.write && !w.rw.write:
-			r.queue.remove(w)
-			w.rw.under = g
+		case w.For.lease.owner != owner || w.For.rw.Number > 0:
+		case g.ticket.write && !w.For.rw.write:
+			r.queue.Remove(w)
+			w.For.rw.under = g
 			g.shown = true
-			w.notify(engine.Event{Kind: engine.Turn})
+			w.Notify(engine.Event{Kind: engine.Turn})
 		case g.ticket.write:
-			r.queue.remove(w)
-			w.place = place{state: placeGranted}
-			g.attach(g, w.lease)
-			w.notify(engine.Event{Kind: engine.Given})
-		case w.rw.write:
-			r.queue.remove(w) // notified once, and in no waiter's way
-			w.notify(engine.Event{Kind: engine.Failed, Err: ErrUpgrade})
+			r.queue.Remove(w)
+			w.Place = engine.Place[wish]{State: engine.PlaceGranted}
+			g.attach(g, w.For.lease)
+			w.Notify(engine.Event{Kind: engine.Given})
+		case w.For.rw.write:
+			r.queue.Remove(w) // notified once, and in no waiter's way
+			w.Notify(engine.Event{Kind: engine.Failed, Err: ErrUpgrade})
 		}
 		w = next
 	}
@@ -88,14 +88,14 @@ func (g *rwGrant) reenter(_, _ *Lease) bool { return false }
 
 func (g *rwGrant) pass() bool {
 	r := g.resource
-	next := r.queue.first
+	next := r.queue.First
 	if !r.canPass(g, next) {
 		return false
 	}
 	g.passed++
 	r.c.counts.local.Add(1)
-	next.lease.came = fromHere
-	r.queue.remove(next)
+	next.For.lease.came = fromHere
+	r.queue.Remove(next)
 	r.assign(g, next)
 	return true
 }
@@ -112,8 +112,8 @@ func (g *rwGrant) forget(refused bool) {
 // waiters of other processes are unknown. A grant under which a reader may still be admitted cannot be passed on, and each
 // with a token gets one of its own.
 func (r *rwResource) canPass(g *rwGrant, w *waiter) bool {
-	return w != nil && g.ticket.write && !g.shown && len(r.reads) == 0 && w.rw.write && w.rw.Number == 0 &&
-		g.passed+1 < r.c.opts.Cohort && r.c.canPass(&g.guard, g.terms, w.terms, engine.Tokens{})
+	return w != nil && g.ticket.write && !g.shown && len(r.reads) == 0 && w.For.rw.write && w.For.rw.Number == 0 &&
+		g.passed+1 < r.c.opts.Cohort && r.c.canPass(&g.guard, g.terms, w.Terms, engine.Tokens{})
 }
 
 // remove removes a grant from those of the process.

@@ -29,11 +29,11 @@ type rwResource struct {
 	lock protocol.RW
 
 	// Guarded by mu:
-	queue   waitQueue  // the waiters
-	write   *rwGrant   // the grant of this process for writing, or nil
-	reads   []*rwGrant // the grants for reading: one for each length of lease
-	busy    int        // requests of the queue under way, or the report of a loss
-	answers answerLog  // by Redis
+	queue   waitQueue        // the waiters
+	write   *rwGrant         // the grant of this process for writing, or nil
+	reads   []*rwGrant       // the grants for reading: one for each length of lease
+	busy    int              // requests of the queue under way, or the report of a loss
+	answers engine.AnswerLog // by Redis
 
 	probed time.Time // when Redis was last asked for waiting Java programs
 }
@@ -73,7 +73,7 @@ func (r *rwResource) enter(ctx context.Context, l *Lease, cfg lockConfig) (enter
 	switch {
 	case !r.c.granting():
 		return false, nil, ErrClosed
-	case r.write != nil || r.queue.length > 0:
+	case r.write != nil || r.queue.Length > 0:
 		return false, nil, nil
 	}
 	now := time.Now()
@@ -187,45 +187,45 @@ func (r *rwResource) probe(now time.Time) {
 
 // join adds w to the end of the queue.
 func (r *rwResource) join(w *waiter) entry {
-	if w.rw.under != nil {
+	if w.For.rw.under != nil {
 		return toAsk
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if w.lease.owner != nil { // which may have been granted the lock a moment ago
-		allowed, under, err := r.allowed(w.lease.parent, w.lease, w.terms, w.limit)
+	if w.For.lease.owner != nil { // which may have been granted the lock a moment ago
+		allowed, under, err := r.allowed(w.For.lease.parent, w.For.lease, w.Terms, w.Limit)
 		switch {
 		case allowed:
-			w.place.state = placeGranted
+			w.Place.State = engine.PlaceGranted
 			return entered
 		case err != nil:
-			w.notify(engine.Event{Kind: engine.Failed, Err: err})
+			w.Notify(engine.Event{Kind: engine.Failed, Err: err})
 			return toWait
 		case under != nil:
-			w.rw.under = under
+			w.For.rw.under = under
 			return toAsk
 		}
 	}
-	if w.once() && (r.queue.length > 0 || r.has(w)) {
+	if w.Once() && (r.queue.Length > 0 || r.has(w)) {
 		return turnedAway
 	}
-	r.queue.push(w)
-	if r.queue.first == w && r.ready(w) {
-		w.place.state = placeLeading
+	r.queue.Push(w)
+	if r.queue.First == w && r.ready(w) {
+		w.Place.State = engine.PlaceLeading
 		return toAsk
 	}
 	return toWait
 }
 
 // has reports whether this process has a grant that excludes w.
-func (r *rwResource) has(w *waiter) bool { return r.write != nil || w.rw.write && len(r.reads) > 0 }
+func (r *rwResource) has(w *waiter) bool { return r.write != nil || w.For.rw.write && len(r.reads) > 0 }
 
 // last returns whether this process has a grant that excludes w, and the last answer of Redis.
-func (r *rwResource) last(w *waiter) (held bool, said answerLog) {
+func (r *rwResource) last(w *waiter) (held bool, said engine.AnswerLog) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	first := r.queue.first
-	return r.has(w) || first != nil && r.has(first), r.answers.look()
+	first := r.queue.First
+	return r.has(w) || first != nil && r.has(first), r.answers.Look()
 }
 
 // remind makes the head of the queue ask.
@@ -238,9 +238,9 @@ func (r *rwResource) remind() {
 // ready reports whether the head of the queue, w, may ask Redis.
 func (r *rwResource) ready(w *waiter) bool {
 	switch {
-	case r.busy > 0 || r.write != nil || w.place.state == placeGranted:
+	case r.busy > 0 || r.write != nil || w.Place.State == engine.PlaceGranted:
 		return false
-	case w.rw.write:
+	case w.For.rw.write:
 		return len(r.reads) == 0
 	}
 	return true
@@ -250,24 +250,24 @@ func (r *rwResource) ready(w *waiter) bool {
 // reminds a head that has the turn already.
 func (r *rwResource) promptHead() {
 	for {
-		w := r.queue.first
+		w := r.queue.First
 		if w == nil {
 			return
 		}
-		if !w.rw.write && w.rw.Number == 0 && r.write == nil && r.c.granting() {
-			if g := r.joinable(w.terms, w.limit, time.Now()); g != nil {
-				r.queue.remove(w)
+		if !w.For.rw.write && w.For.rw.Number == 0 && r.write == nil && r.c.granting() {
+			if g := r.joinable(w.Terms, w.Limit, time.Now()); g != nil {
+				r.queue.Remove(w)
 				r.assign(g, w)
 				continue
 			}
 		}
 		switch {
 		case !r.ready(w):
-		case w.place.leading():
-			w.poke()
+		case w.Place.Leading():
+			w.Poke()
 		default:
-			w.place.state = placeLeading
-			w.notify(engine.Event{Kind: engine.Turn})
+			w.Place.State = engine.PlaceLeading
+			w.Notify(engine.Event{Kind: engine.Turn})
 		}
 		return
 	}

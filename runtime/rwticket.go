@@ -28,39 +28,39 @@ type rwTicket struct {
 
 // ask sends one request for w.
 func (r *rwResource) ask(w *waiter) {
-	tk := w.rw
+	tk := w.For.rw
 	r.mu.Lock()
-	if w.place.state == placeGranted {
+	if w.Place.State == engine.PlaceGranted {
 		r.mu.Unlock()
 		return // it got what it wants a moment ago
 	}
 	if tk.Number == 0 {
 		tk.Number = r.c.ticketNumbers.Add(1)
 		tk.field = r.lock.Field(tk.Number, tk.write)
-		tk.ttl = w.terms.TTL
+		tk.ttl = w.Terms.TTL
 		r.c.connect(tk.Number, tk)
 	}
 	tk.To(engine.TicketAsking)
 	if tk.under == nil {
 		r.busy++
-		r.answers.asks()
+		r.answers.Asks()
 	}
 	var place protocol.Stay
-	if !w.once() {
-		place = protocol.Stay{For: lineFor, Deaf: w.terms.Polling || tk.Standing && !r.c.attends(r.key)}
+	if !w.Once() {
+		place = protocol.Stay{For: lineFor, Deaf: w.Terms.Polling || tk.Standing && !r.c.attends(r.key)}
 		tk.Standing = true
 	}
-	fenced := w.terms.Fenced
+	fenced := w.Terms.Fenced
 	r.mu.Unlock()
 
-	w.asks.Add(1)
+	w.Asks.Add(1)
 	r.stay()
 	r.c.spawn(func() {
 		defer r.quit()
 		sent := time.Now() // before the request: the trust counts from here
 		reply, again, err := r.send(tk, place, fenced)
 		r.settle(tk, sent, reply, again, err)
-		w.asks.Add(-1)
+		w.Asks.Add(-1)
 	})
 }
 
@@ -94,7 +94,7 @@ func (r *rwResource) settle(tk *rwTicket, sent time.Time, reply protocol.Verdict
 	defer tk.Rest()
 	if tk.under == nil {
 		r.busy--
-		r.answers.says(err == nil && !reply.Granted(), err)
+		r.answers.Says(err == nil && !reply.Granted(), err)
 	}
 	judged, err := tk.Judge(answerOf(sent, tk.ttl, reply.Granted(), err), true, r.c.refusal())
 	tk.OutcomeUnknown = tk.OutcomeUnknown || again
@@ -108,25 +108,25 @@ func (r *rwResource) settle(tk *rwTicket, sent time.Time, reply protocol.Verdict
 		r.drop(tk)
 		r.promptHead()
 	case judged == engine.JudgedFailed:
-		w.notify(engine.Event{Kind: engine.Failed, Err: err})
+		w.Notify(engine.Event{Kind: engine.Failed, Err: err})
 	case judged == engine.JudgedAgain:
-		w.notify(engine.Event{Kind: engine.Turn})
+		w.Notify(engine.Event{Kind: engine.Turn})
 	case judged == engine.JudgedRefused:
-		if tk.counted == nil && !w.once() && !w.terms.Polling {
+		if tk.counted == nil && !w.Once() && !w.Terms.Polling {
 			tk.counted = r.c.net.Listen(r.lock.WaiterChannel(), func(hub.Event) {})
 		}
 		pause := lineFor / 2
 		if reply.Wait >= 0 {
 			pause = min(pause, time.Duration(reply.Wait)*time.Millisecond)
 		}
-		w.notify(engine.Event{Kind: engine.Refused, TTL: pause, Foreign: true, InLine: true})
+		w.Notify(engine.Event{Kind: engine.Refused, TTL: pause, Foreign: true, InLine: true})
 	default:
 		g := r.promote(tk, sent)
-		if w.terms.Fenced {
-			w.lease.token = reply.Token
+		if w.Terms.Fenced {
+			w.For.lease.token = reply.Token
 		}
 		if tk.under == nil {
-			r.queue.remove(w)
+			r.queue.Remove(w)
 		}
 		r.assign(g, w)
 		r.promptHead()
@@ -137,14 +137,14 @@ func (r *rwResource) settle(tk *rwTicket, sent time.Time, reply protocol.Verdict
 func (r *rwResource) leave(w *waiter) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if w.place.state == placeGranted {
-		l := w.lease
+	if w.Place.State == engine.PlaceGranted {
+		l := w.For.lease
 		r.c.spawn(func() { _ = l.grant.unlock(l) })
 		return
 	}
-	tk := w.rw
-	if w.place.queued() {
-		r.queue.remove(w)
+	tk := w.For.rw
+	if w.Place.Queued() {
+		r.queue.Remove(w)
 	}
 	tk.w = nil
 	if tk.State != engine.TicketAsking {
@@ -221,7 +221,7 @@ func (tk *rwTicket) look(uint64) {
 	tk.r.mu.Lock()
 	defer tk.r.mu.Unlock()
 	if tk.grant == nil && tk.w != nil {
-		tk.w.poke()
+		tk.w.Poke()
 	}
 }
 

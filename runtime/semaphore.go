@@ -141,7 +141,7 @@ func (s *Semaphore) acquire(ctx context.Context, op string, n int, opts []LockOp
 	case n == 0:
 		err = s.c.usable(s.key)
 	default:
-		_, err = a.count(ctx, func(w *waiter) { w.demand = &demand{n: n, create: s.permits} })
+		_, err = a.count(ctx, func(w *waiter) { w.For.demand = &demand{n: n, create: s.permits} })
 	}
 	return a.counted(err)
 }

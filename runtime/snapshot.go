@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
 
@@ -156,9 +157,9 @@ func (g *grantCore) show() (leases []shownLease, queued int) {
 	return shownLeases(g.leases), of.queued()
 }
 
-func (g *grant) queued() int { return g.resource.queue.length }
+func (g *grant) queued() int { return g.resource.queue.Length }
 
-func (g *rwGrant) queued() int { return g.resource.queue.length }
+func (g *rwGrant) queued() int { return g.resource.queue.Length }
 
 func (g *fairGrant) queued() (n int) {
 	for _, tk := range g.resource.tickets {
@@ -175,12 +176,12 @@ func (p permitHolding) show() (leases []shownLease, queued int) {
 	if p.state != permitHeld {
 		return nil, 0
 	}
-	return []shownLease{{p.leaseCore, 0, len(p.ids) / idLength}}, p.counter.queue.length
+	return []shownLease{{p.leaseCore, 0, len(p.ids) / idLength}}, p.counter.queue.Length
 }
 
 // A shownCall is a call that waits, as it was at one moment.
 type shownCall struct {
-	call
+	engine.Call
 
 	kind, key string
 	permits   int
@@ -190,10 +191,10 @@ type shownCall struct {
 func (c *Client) waitingCalls(key string) (all []shownCall) {
 	c.eachWaiting(key, func(w *waiter, kind, key string) {
 		permits := 0
-		if w.demand != nil {
-			permits = w.demand.n
+		if w.For.demand != nil {
+			permits = w.For.demand.n
 		}
-		all = append(all, shownCall{w.call, kind, key, permits})
+		all = append(all, shownCall{w.Call, kind, key, permits})
 	})
 	return all
 }
@@ -204,22 +205,22 @@ func (c *Client) eachWaiting(key string, f func(w *waiter, kind, key string)) {
 		return
 	}
 	add := func(w *waiter, kind, key string) {
-		if w.once() {
+		if w.Once() {
 			return
 		}
-		if w.lease != nil {
-			kind = w.lease.kind()
+		if w.For.lease != nil {
+			kind = w.For.lease.kind()
 		}
 		f(w, kind, key)
 	}
 	for _, r := range c.resources.some(key) {
 		r.mu.Lock()
-		r.queue.each(func(w *waiter) { add(w, kindMutex, r.key) })
+		r.queue.Each(func(w *waiter) { add(w, kindMutex, r.key) })
 		r.mu.Unlock()
 	}
 	for _, r := range c.rws.some(key) {
 		r.mu.Lock()
-		r.queue.each(func(w *waiter) { add(w, kindRead, r.key) })
+		r.queue.Each(func(w *waiter) { add(w, kindRead, r.key) })
 		r.mu.Unlock()
 	}
 	for _, r := range c.fairs.some(key) {
@@ -234,7 +235,7 @@ func (c *Client) eachWaiting(key string, f func(w *waiter, kind, key string)) {
 	for _, kind := range counted {
 		for _, ct := range c.countersOf(kind).some(key) {
 			ct.mu.Lock()
-			ct.queue.each(func(w *waiter) { add(w, kind, ct.key) })
+			ct.queue.Each(func(w *waiter) { add(w, kind, ct.key) })
 			ct.mu.Unlock()
 		}
 	}
@@ -250,12 +251,12 @@ func (c *Client) eachWaiting(key string, f func(w *waiter, kind, key string)) {
 }
 
 func (w shownCall) describe(c *Client) WaitingCall {
-	s := WaitingCall{Key: w.key, Kind: Kind(w.kind), Name: w.name, Since: w.since.Std(), Permits: w.permits, Under: under(w.ctx), Trace: c.traceOf(w.ctx)}
-	if w.wait != UntilDone {
-		over := s.Since.Add(w.wait)
+	s := WaitingCall{Key: w.key, Kind: Kind(w.kind), Name: w.Name, Since: w.Since.Std(), Permits: w.permits, Under: under(w.Ctx), Trace: c.traceOf(w.Ctx)}
+	if w.Wait != UntilDone {
+		over := s.Since.Add(w.Wait)
 		s.Deadline = &over
 	}
-	if over, ok := w.ctx.Deadline(); ok && (s.Deadline == nil || over.Before(*s.Deadline)) {
+	if over, ok := w.Ctx.Deadline(); ok && (s.Deadline == nil || over.Before(*s.Deadline)) {
 		s.Deadline = &over
 	}
 	return s

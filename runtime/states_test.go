@@ -42,7 +42,7 @@ func (t *stateTest) mutex(name string) (r *resource, w *waiter, tk *ticket, op f
 	require.NoError(t, err)
 	w = newWaiter(context.Background(), newLease(t.c, kindMutex, r.key, context.Background()), cfg)
 	require.Equal(t, toAsk, r.join(w))
-	return r, w, r.ticketFor(w.terms), func() *acquireOp {
+	return r, w, r.ticketFor(w.Terms), func() *acquireOp {
 		op, _ := r.prepare(w)
 		return op
 	}
@@ -52,7 +52,7 @@ func (t *stateTest) mutex(name string) (r *resource, w *waiter, tk *ticket, op f
 func (r *resource) gone(w *waiter) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.queue.remove(w)
+	r.queue.Remove(w)
 }
 
 // state returns the state of a ticket.
@@ -152,7 +152,7 @@ func (t *stateTest) queues() {
 	r := op().r
 	settle := func(reply protocol.Verdict) {
 		r.mu.Lock()
-		request := &acquireOp{r: r, w: w, ticket: tk, terms: w.terms}
+		request := &acquireOp{r: r, w: w, ticket: tk, terms: w.Terms}
 		r.mu.Unlock()
 		r.settle(request, time.Now(), reply, false, nil)
 		r.quit()
@@ -168,11 +168,11 @@ func (t *stateTest) queues() {
 	require.Equal(t, engine.TicketGranted, r.state(tk))
 
 	require.Eventually(t, t.c.heard, 20*time.Second, time.Millisecond)
-	next := newWaiter(context.Background(), newLease(t.c, kindMutex, r.key, context.Background()), lockConfig{wait: UntilDone, Terms: w.terms})
+	next := newWaiter(context.Background(), newLease(t.c, kindMutex, r.key, context.Background()), lockConfig{wait: UntilDone, Terms: w.Terms})
 	require.Equal(t, toWait, r.join(next))
-	require.NoError(t, w.lease.grant.unlock(w.lease)) // by a request that puts the next one in the wait queue, or grants it the key
-	require.NotNil(t, next.lease.grant)
-	require.NoError(t, next.lease.grant.unlock(next.lease))
+	require.NoError(t, w.For.lease.grant.unlock(w.For.lease)) // by a request that puts the next one in the wait queue, or grants it the key
+	require.NotNil(t, next.For.lease.grant)
+	require.NoError(t, next.For.lease.grant.unlock(next.For.lease))
 
 	_, w, tk, op = t.mutex("gives up")
 	r = op().r
@@ -199,7 +199,7 @@ func (t *stateTest) fair() {
 
 	// One gives up that does not wait, before its request is answered.
 	tk := r.enters(t.T)
-	tk.call.w.call.wait = 0
+	tk.call.w.Call.Wait = 0
 	asks(tk)
 	tk.call.leave(tk.call.w)
 	require.Equal(t, engine.TicketWithdrawing, state(tk))
@@ -209,7 +209,7 @@ func (t *stateTest) fair() {
 	asks(tk)
 	require.Nil(t, tk.settle(time.Now(), false, refusal(), nil))
 	require.Equal(t, engine.TicketQueued, state(tk))
-	tk.call.w.call.wait = 0
+	tk.call.w.Call.Wait = 0
 	tk.call.leave(tk.call.w)
 	require.Equal(t, engine.TicketWithdrawing, state(tk))
 
@@ -222,7 +222,7 @@ func (t *stateTest) fair() {
 	first.OutcomeUnknown = true
 	r.mu.Unlock()
 	redistest.Shared(t).Do("SET", r.key, "of another type")
-	require.Error(t, g.unlock(after.call.w.lease))
+	require.Error(t, g.unlock(after.call.w.For.lease))
 	require.Equal(t, engine.TicketWithdrawing, state(after))
 	require.Equal(t, engine.TicketWithdrawing, state(first), "it was done when the release was over")
 	redistest.Shared(t).Do("DEL", r.key)

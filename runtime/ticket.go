@@ -58,29 +58,29 @@ var acquireOps = sync.Pool{New: func() any { return new(acquireOp) }}
 // ask sends one request for the head of the queue, w.
 func (r *resource) ask(w *waiter) {
 	if op, to := r.prepare(w); op != nil {
-		to.Submit(op, w.patient)
+		to.Submit(op, w.Patient)
 	}
 }
 
 // prepare returns a request for the head of the queue, w, and the batcher that sends it.
 func (r *resource) prepare(w *waiter) (op *acquireOp, to *transport.Batcher) {
 	r.mu.Lock()
-	if !w.place.queued() {
+	if !w.Place.Queued() {
 		r.mu.Unlock()
 		return nil, nil // it got what it wants a moment ago
 	}
 	r.busy++
-	w.asks.Add(1)
-	tk := r.ticketFor(w.terms)
+	w.Asks.Add(1)
+	tk := r.ticketFor(w.Terms)
 	tk.To(engine.TicketAsking)
 	tk.look = false
-	r.answers.asks()
+	r.answers.Asks()
 	op = acquireOps.Get().(*acquireOp)
-	*op = acquireOp{r: r, w: w, ticket: tk, terms: w.terms, line: protocol.NotQueued, drawn: r.wants(w.terms)}
+	*op = acquireOp{r: r, w: w, ticket: tk, terms: w.Terms, line: protocol.NotQueued, drawn: r.wants(w.Terms)}
 	switch {
 	case tk.Standing:
 		op.line = protocol.StillQueued
-	case !w.once() && (tk.Refusals > 0 || w.linger > 0 || r.c.contended.Lately(r.key, tk.Made.Std())) && r.c.attends(r.key) && (w.attends || !r.c.net.Sharded()):
+	case !w.Once() && (tk.Refusals > 0 || w.Linger > 0 || r.c.contended.Lately(r.key, tk.Made.Std())) && r.c.attends(r.key) && (w.Attends || !r.c.net.Sharded()):
 		// Where keys linger, one round trip less counts: another process may only have to be asked for the key.
 		// With sharded channels another waiter may stop listening: then a hand-over to this process would go unheard.
 		op.line = protocol.Queued
@@ -122,7 +122,7 @@ func (tk *ticket) onWire() protocol.Ticket {
 
 func (op *acquireOp) Answered(sent time.Time, reply protocol.Answer, again bool, err error) {
 	r := op.r
-	if err == nil && op.w.follows {
+	if err == nil && op.w.Follows {
 		r.c.quorums.answered(now().Sub(sent))
 	}
 	r.settle(op, sent, protocol.ReadAcquire(reply), again, err)
@@ -137,9 +137,9 @@ func (r *resource) settle(op *acquireOp, sent time.Time, reply protocol.Verdict,
 	defer r.mu.Unlock()
 	w, tk, t := op.w, op.ticket, op.terms
 	r.busy--
-	r.answers.says(err == nil && !reply.Granted(), err)
+	r.answers.Says(err == nil && !reply.Granted(), err)
 	if settled := tk.rare().settled; settled != nil {
-		w.asks.Add(-1)
+		w.Asks.Add(-1)
 		r.c.tracesAnswer(trace.Settled, r.key, tk.Number, err)
 		// It was handed over during the request; its release waits for this.
 		settled <- again || transport.Unknown(err)
@@ -154,12 +154,12 @@ func (r *resource) settle(op *acquireOp, sent time.Time, reply protocol.Verdict,
 		return
 	}
 	next := r.head()
-	wanted := next != nil && next.terms == t // else the next waiter asks for its own terms, with this ticket
+	wanted := next != nil && next.Terms == t // else the next waiter asks for its own terms, with this ticket
 	judged, err := tk.Judge(answerOf(sent, t.TTL, reply.Granted(), err), wanted, r.c.refusal())
 	tk.OutcomeUnknown = tk.OutcomeUnknown || again
 	switch judged {
 	case engine.JudgedGranted:
-		w.asks.Add(-1) // before it gets what it wants, so that it can be used again
+		w.Asks.Add(-1) // before it gets what it wants, so that it can be used again
 		tk.gets(engine.NewTokens(reply.Token, op.drawn))
 		r.promote(trace.Granted, tk, t, sent, t.TTL)
 		r.assign(next)
@@ -180,20 +180,20 @@ func (r *resource) settle(op *acquireOp, sent time.Time, reply protocol.Verdict,
 	} else {
 		r.c.traces(trace.Unknown, r.key, tk.Number)
 	}
-	defer w.asks.Add(-1) // not sooner: a caller that gives up may recycle w only when no request knows it
+	defer w.Asks.Add(-1) // not sooner: a caller that gives up may recycle w only when no request knows it
 	switch {
-	case !w.place.queued() && next == nil:
+	case !w.Place.Queued() && next == nil:
 		r.abandon()
-	case !w.place.queued():
+	case !w.Place.Queued():
 		r.promptHead()
 	case err != nil:
-		w.notify(engine.Event{Kind: engine.Failed, Err: err})
+		w.Notify(engine.Event{Kind: engine.Failed, Err: err})
 	case (tk.UnclaimedGrant || tk.look) && r.c.granting():
-		w.notify(engine.Event{Kind: engine.Turn})
+		w.Notify(engine.Event{Kind: engine.Turn})
 	case tk.UnclaimedGrant:
-		w.notify(engine.Event{Kind: engine.Failed, Err: ErrClosed}) // the waiter is about to leave
+		w.Notify(engine.Event{Kind: engine.Failed, Err: ErrClosed}) // the waiter is about to leave
 	default:
-		w.notify(engine.Event{Kind: engine.Refused, TTL: time.Duration(reply.Wait) * time.Millisecond, Foreign: reply.Foreign, InLine: tk.Standing})
+		w.Notify(engine.Event{Kind: engine.Refused, TTL: time.Duration(reply.Wait) * time.Millisecond, Foreign: reply.Foreign, InLine: tk.Standing})
 	}
 }
 
@@ -213,13 +213,13 @@ func (r *resource) handed(n uint64, o handOver) {
 	from, w := tk.HandedOver(o.at, received), r.head()
 	first := handOverLease
 	if w != nil {
-		first = min(first, w.terms.TTL) // a renewal makes it that short
+		first = min(first, w.Terms.TTL) // a renewal makes it that short
 	}
 	switch {
 	case w == nil && r.busy == 0:
 		r.abandon()
 	case w == nil || !r.c.granting(): // the goroutine that is busy, or leaves, releases it
-	case !r.c.suffices(w.terms, from, first, o.token):
+	case !r.c.suffices(w.Terms, from, first, o.token):
 		r.askFor(tk) // to ask for the terms that it needs
 	default:
 		if tk.State == engine.TicketAsking {
@@ -229,9 +229,9 @@ func (r *resource) handed(n uint64, o handOver) {
 		}
 		tk.OthersWait = tk.OthersWait || o.others
 		tk.gets(engine.NewTokens(o.token, int(tk.inLine)))
-		r.promote(trace.Handed, tk, w.terms, from, first).handed = true
+		r.promote(trace.Handed, tk, w.Terms, from, first).handed = true
 		r.c.counts.remote.Add(1)
-		w.lease.came = fromThere
+		w.For.lease.came = fromThere
 		r.assign(w)
 	}
 }
@@ -362,7 +362,7 @@ func (r *resource) abandon() {
 // resume continues with again after the release of the ticket before it.
 func (r *resource) resume(again *ticket, t engine.Terms, done released, err error) {
 	w := r.head()
-	wanted := w != nil && w.terms == t && r.c.opts.Replicas == 0 && (!t.Fenced || done.Token > 0)
+	wanted := w != nil && w.Terms == t && r.c.opts.Replicas == 0 && (!t.Fenced || done.Token > 0)
 	judged, _ := again.Judge(answerOf(done.sent, t.TTL, done.Outcome == protocol.Kept, err), wanted, r.c.refusal()) // after an error that release may still take effect
 	if judged == engine.JudgedGranted {
 		again.gets(engine.NewTokens(done.Token, int(again.inLine)))
@@ -379,11 +379,11 @@ func (r *resource) resume(again *ticket, t engine.Terms, done released, err erro
 	switch {
 	case w == nil:
 		r.abandon()
-	case unclear || again.look || w.place.leading():
+	case unclear || again.look || w.Place.Leading():
 		r.promptHead()
 	default:
 		again.Seen = engine.SightingOf(done.sent, done.At)
-		w.place.state = placeLeading
-		w.notify(engine.Event{Kind: engine.Refused, TTL: handOverLease, InLine: true})
+		w.Place.State = engine.PlaceLeading
+		w.Notify(engine.Event{Kind: engine.Refused, TTL: handOverLease, InLine: true})
 	}
 }

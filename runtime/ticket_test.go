@@ -24,17 +24,17 @@ func TestResource_AsksOnceMoreWhenTheClockWasSetBack(t *testing.T) {
 			r := newResource(c, "k")
 			r.users = 10
 			w := newWaiter(context.Background(), newLease(c, kindMutex, "k", context.Background()), lockConfig{wait: UntilDone, Terms: engine.Terms{TTL: 30 * time.Second}})
-			r.queue.push(w)
-			w.place.state = placeLeading
-			tk := r.ticketFor(w.terms)
+			r.queue.Push(w)
+			w.Place.State = engine.PlaceLeading
+			tk := r.ticketFor(w.Terms)
 			sent := now()
 			tk.UnclaimedGrant, tk.HandedAt, tk.Received = true, time.Now().UnixMicro(), monotonic.Now() // as handed does for one who has to ask
 			answer := func(sent time.Time) engine.EventKind {
 				r.busy = 1
 				tk.To(engine.TicketAsking)
-				w.asks.Add(1)
-				r.settle(&acquireOp{r: r, w: w, ticket: tk, terms: w.terms, line: protocol.StillQueued}, sent, protocol.Verdict{Wait: 30000, At: time.Now().Add(-time.Hour)}, false, nil)
-				ev, ok := w.nextEvent()
+				w.Asks.Add(1)
+				r.settle(&acquireOp{r: r, w: w, ticket: tk, terms: w.Terms, line: protocol.StillQueued}, sent, protocol.Verdict{Wait: 30000, At: time.Now().Add(-time.Hour)}, false, nil)
+				ev, ok := w.NextEvent()
 				require.True(t, ok)
 				return ev.Kind
 			}
@@ -56,8 +56,8 @@ func TestResource_AsksForWhatWasTakenBeforeItsGrantWasKnown(t *testing.T) {
 			c := &Client{closing: make(chan struct{}), stopped: make(chan struct{}), tasks: make(chan func())}
 			r := newResource(c, "k")
 			w := newWaiter(context.Background(), newLease(c, kindMutex, "k", context.Background()), lockConfig{wait: UntilDone, Terms: engine.Terms{TTL: 30 * time.Second, Renew: true}})
-			r.queue.push(w)
-			again := r.ticketFor(w.terms)
+			r.queue.Push(w)
+			again := r.ticketFor(w.Terms)
 			again.Standing = true
 			again.To(engine.TicketQueued)
 			done := released{protocol.Released{Outcome: protocol.PassedOn, At: time.Now()}, now()}
@@ -67,9 +67,9 @@ func TestResource_AsksForWhatWasTakenBeforeItsGrantWasKnown(t *testing.T) {
 				done.Outcome, want = protocol.Kept, engine.Turn
 			}
 			r.mu.Lock()
-			r.resume(again, w.terms, done, nil)
+			r.resume(again, w.Terms, done, nil)
 			r.mu.Unlock()
-			ev, ok := w.nextEvent()
+			ev, ok := w.NextEvent()
 			require.True(t, ok)
 			require.Equal(t, want, ev.Kind)
 			require.Nil(t, r.grant)

@@ -20,23 +20,23 @@ import (
 func TestResource_RequestKnowsItsWaiterUntilItHasSpoken(t *testing.T) {
 	t.Parallel()
 	r := newResource(&Client{}, "k")
-	w := &waiter{events: engine.NewEventQueue(), call: call{wait: UntilDone}}
-	r.queue.push(w)
+	w := &waiter{Events: engine.NewEventQueue(), Call: engine.Call{Wait: UntilDone}}
+	r.queue.Push(w)
 	r.busy = 1
-	w.asks.Add(1)
-	release := w.events.Hold()
+	w.Asks.Add(1)
+	release := w.Events.Hold()
 	go r.settle(&acquireOp{r: r, w: w, ticket: &ticket{}}, time.Now(), protocol.Verdict{}, false, errors.New("no"))
 	for r.mu.TryLock() { // until it settles
 		r.mu.Unlock()
 		goruntime.Gosched()
 	}
-	require.Never(t, func() bool { return w.asks.Load() == 0 }, 20*time.Millisecond, time.Millisecond) // it cannot speak yet
+	require.Never(t, func() bool { return w.Asks.Load() == 0 }, 20*time.Millisecond, time.Millisecond) // it cannot speak yet
 	release()
-	<-w.events.Bell
-	ev, ok := w.nextEvent()
+	<-w.Events.Bell
+	ev, ok := w.NextEvent()
 	require.True(t, ok)
 	require.Equal(t, engine.Failed, ev.Kind)
-	require.Eventually(t, func() bool { return w.asks.Load() == 0 }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return w.Asks.Load() == 0 }, 20*time.Second, time.Millisecond)
 }
 
 // A ticket is handed over while a request for it is under way, which is refused after that by the server's clock. That is
@@ -68,18 +68,18 @@ func TestResource_ARefusalAfterTheGrantIsBelievedUnlessTheClockWasSetBack(t *tes
 			lease := newLease(c, kindMutex, r.key, context.Background())
 			w := newWaiter(context.Background(), lease, cfg)
 			require.Equal(t, toAsk, r.join(w))
-			tk := r.ticketFor(w.terms)
-			op := &acquireOp{r: r, w: w, ticket: tk, terms: w.terms, line: protocol.StillQueued}
+			tk := r.ticketFor(w.Terms)
+			op := &acquireOp{r: r, w: w, ticket: tk, terms: w.Terms, line: protocol.StillQueued}
 			tk.To(engine.TicketAsking)
 			tk.Standing = true
 			r.busy++
-			w.asks.Add(1)
+			w.Asks.Add(1)
 
 			refused := time.Now() // by the server's clock, which says so before it is set back
 			granted := refused.Add(-test.back)
 			redistest.Shared(t).Do("HSET", r.key, c.wire.Owner(tk.Number), "1")
 			r.handed(tk.Number, handOver{at: granted})
-			ev, ok := w.nextEvent()
+			ev, ok := w.NextEvent()
 			require.True(t, ok)
 			require.Equal(t, engine.Given, ev.Kind)
 			lease.given()

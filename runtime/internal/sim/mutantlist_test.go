@@ -8,7 +8,7 @@ var allMutants = []mutant{
 	},
 	{
 		name: "a hand-over is trusted for a whole lease", kind: "mutex", file: "runtime/ticket.go",
-		old: "r.promote(trace.Handed, tk, w.terms, from, first)", new: "r.promote(trace.Handed, tk, w.terms, from, w.terms.TTL)",
+		old: "r.promote(trace.Handed, tk, w.Terms, from, first)", new: "r.promote(trace.Handed, tk, w.Terms, from, w.Terms.TTL)",
 	},
 	{
 		name: "trust of a renewal counted from its answer", kind: "mutex", file: "runtime/internal/watchdog/lane.go",

@@ -1,4 +1,4 @@
-package lockrt
+package engine
 
 import (
 	"math/rand/v2"
@@ -8,7 +8,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 )
 
@@ -18,36 +17,36 @@ func TestAlarms(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const seed = 1
 		r := rand.New(rand.NewPCG(seed, seed)) //nolint:gosec // a repeatable test
-		var a alarms
-		waiters := make([]*waiter, 50)
+		var a Alarms[int]
+		waiters := make([]*Waiter[int], 50)
 		due := make([]monotonic.Time, len(waiters)) // 0 for never
 		for i := range waiters {
-			waiters[i] = &waiter{events: engine.NewEventQueue()}
+			waiters[i] = NewWaiter[int]()
 		}
 		pokes := 0
 		for range 20_000 {
 			i := r.IntN(len(waiters))
 			switch w := waiters[i]; r.IntN(4) {
 			case 0:
-				a.stop(w)
-				a.stop(w)
+				a.Stop(w)
+				a.Stop(w)
 				due[i] = 0
 			case 1, 2:
 				d := time.Duration(1+r.IntN(20)) * time.Millisecond
-				a.set(w, d)
+				a.Set(w, d)
 				due[i] = monotonic.Now().Add(d)
 			default:
 				<-time.After(time.Millisecond)
 				synctest.Wait()
 			}
 			for i, w := range waiters {
-				ev, poked := w.nextEvent()
+				ev, poked := w.NextEvent()
 				if !poked {
 					require.True(t, due[i].IsZero() || due[i].After(monotonic.Now()), "%d was to be poked", i)
 					continue
 				}
 				pokes++
-				require.Equal(t, engine.Reason, ev.Kind)
+				require.Equal(t, Reason, ev.Kind)
 				require.Equal(t, due[i], monotonic.Now(), "%d", i)
 				due[i] = 0
 			}

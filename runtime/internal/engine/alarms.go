@@ -1,4 +1,4 @@
-package lockrt
+package engine
 
 import (
 	"container/heap"
@@ -8,17 +8,17 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 )
 
-// alarms make the waiters of a client ask again when it is time. One timer serves them all: a timer for each takes eight times the
+// Alarms make the waiters of a client ask again when it is time. One timer serves them all: a timer for each takes eight times the
 // memory.
-type alarms struct {
+type Alarms[T any] struct {
 	mu    sync.Mutex // guards the rest, and the alarms of waiters
-	queue alarmQueue
+	queue alarmQueue[T]
 	timer *time.Timer    // made for the first alarm
 	armed monotonic.Time // when the timer fires; 0 if it is not set
 }
 
-// set pokes w in d, and not when it was to be poked before.
-func (a *alarms) set(w *waiter, d time.Duration) {
+// Set pokes w in d, and not when it was to be poked before.
+func (a *Alarms[T]) Set(w *Waiter[T], d time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := monotonic.Now()
@@ -33,8 +33,8 @@ func (a *alarms) set(w *waiter, d time.Duration) {
 	}
 }
 
-// stop cancels set. After that w gets no poke of the alarms.
-func (a *alarms) stop(w *waiter) {
+// Stop cancels set. After that w gets no poke of the alarms.
+func (a *Alarms[T]) Stop(w *Waiter[T]) {
 	if w.alarm.IsZero() {
 		return
 	}
@@ -47,7 +47,7 @@ func (a *alarms) stop(w *waiter) {
 }
 
 // arm sets the timer. The caller holds a.mu.
-func (a *alarms) arm(at, now monotonic.Time) {
+func (a *Alarms[T]) arm(at, now monotonic.Time) {
 	a.armed = at
 	if a.timer == nil {
 		a.timer = time.AfterFunc(at.Sub(now), a.come)
@@ -57,12 +57,12 @@ func (a *alarms) arm(at, now monotonic.Time) {
 }
 
 // come pokes the waiters whose time has come, and sets the timer for the next one. It stays set when that one has gone.
-func (a *alarms) come() {
+func (a *Alarms[T]) come() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := monotonic.Now()
 	for len(a.queue) > 0 && !a.queue[0].alarm.After(now) {
-		heap.Pop(&a.queue).(*waiter).poke()
+		heap.Pop(&a.queue).(*Waiter[T]).Poke()
 	}
 	a.armed = 0
 	if len(a.queue) > 0 {
@@ -71,23 +71,24 @@ func (a *alarms) come() {
 }
 
 // An alarmQueue is a heap of waiters by their alarms.
-type alarmQueue []*waiter
+type alarmQueue[T any] []*Waiter[T]
 
-func (q alarmQueue) Len() int           { return len(q) }
-func (q alarmQueue) Less(i, j int) bool { return q[i].alarm.Before(q[j].alarm) }
+func (q alarmQueue[T]) Len() int { return len(q) }
 
-func (q alarmQueue) Swap(i, j int) {
+func (q alarmQueue[T]) Less(i, j int) bool { return q[i].alarm.Before(q[j].alarm) }
+
+func (q alarmQueue[T]) Swap(i, j int) {
 	q[i], q[j] = q[j], q[i]
 	q[i].alarmed, q[j].alarmed = int32(i)+1, int32(j)+1
 }
 
-func (q *alarmQueue) Push(x any) {
-	w := x.(*waiter)
+func (q *alarmQueue[T]) Push(x any) {
+	w := x.(*Waiter[T])
 	*q = append(*q, w)
 	w.alarmed = int32(len(*q))
 }
 
-func (q *alarmQueue) Pop() any {
+func (q *alarmQueue[T]) Pop() any {
 	old := *q
 	w := old[len(old)-1]
 	old[len(old)-1] = nil

@@ -1,0 +1,94 @@
+package engine
+
+import (
+	"sync"
+	"time"
+
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
+)
+
+// Suspects are the calls of a client that may wait for ever. Each waits equally long until it is suspected, so they are due in the
+// order in which they began to wait: a list and one timer serve them all, however many wait.
+type Suspects[T any] struct {
+	mu          sync.Mutex // guards the rest, and the suspicions of waiters
+	first, last *Waiter[T]
+	timer       *time.Timer // made for the first of them
+	armed       bool
+}
+
+// A suspicion is the place of a waiter among the suspects.
+type suspicion[T any] struct {
+	due           monotonic.Time // 0 before its wait begins; it stays when the time has come
+	before, after *Waiter[T]
+}
+
+// Begin makes w a suspect in after, once for each wait.
+func (s *Suspects[T]) Begin(w *Waiter[T], after time.Duration) {
+	if !w.suspicion.due.IsZero() {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w.suspicion = suspicion[T]{due: monotonic.Now().Add(after), before: s.last}
+	if s.last == nil {
+		s.first = w
+	} else {
+		s.last.suspicion.after = w
+	}
+	s.last = w
+	if s.armed {
+		return
+	}
+	s.armed = true
+	if s.timer == nil {
+		s.timer = time.AfterFunc(after, s.come)
+	} else {
+		s.timer.Reset(after)
+	}
+}
+
+// End removes w, if it is a suspect: its wait is over. After that w gets no event of the suspects.
+func (s *Suspects[T]) End(w *Waiter[T]) {
+	if w.suspicion.due.IsZero() {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.remove(w)
+	w.suspicion = suspicion[T]{}
+}
+
+// remove is end for a caller that holds s.mu.
+func (s *Suspects[T]) remove(w *Waiter[T]) {
+	p := &w.suspicion
+	switch {
+	case p.before != nil:
+		p.before.suspicion.after = p.after
+	case s.first == w:
+		s.first = p.after
+	default:
+		return
+	}
+	if p.after == nil {
+		s.last = p.before
+	} else {
+		p.after.suspicion.before = p.before
+	}
+	p.before, p.after = nil, nil
+}
+
+// come notifies those that are due, and sets the timer for the next one. It stays set when that one has gone, so calls that come
+// and go do not touch it.
+func (s *Suspects[T]) come() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := monotonic.Now()
+	for s.first != nil && !s.first.suspicion.due.After(now) {
+		w := s.first
+		s.remove(w)
+		w.Notify(Event{Kind: Suspected})
+	}
+	if s.armed = s.first != nil; s.armed {
+		s.timer.Reset(s.first.suspicion.due.Sub(now))
+	}
+}

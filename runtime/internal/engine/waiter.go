@@ -1,0 +1,86 @@
+package engine
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
+)
+
+// A Waiter is one call that waits in a contest, for what T says.
+type Waiter[T any] struct {
+	Terms  Terms
+	Limit  time.Duration  // WithMaxHold, or 0
+	Events EventQueue     // from the contest
+	alarm  monotonic.Time // when it is poked; 0 if that was never set, or cancelled
+	For    T              // the subject of its wait
+	Call   Call           // the waiting call
+	Place  Place[T]       // its place in the contest
+
+	suspicion suspicion[T] // its place among the suspects
+
+	Linger  int32                 // WithLinger, in microseconds
+	Asks    atomic.Int32          // number of its requests under way
+	poked   atomic.Bool           // a poke is among the events
+	alarmed int32                 // its place among the alarms, counted from 1; 0 if it is none of them
+	Follows bool                  // it waits only for the answer to an earlier request of this process
+	Patient bool                  // only an answer can end a request of it
+	Quorum  bool                  // it asks many servers, one of which may take longer than the others
+	Attends bool                  // it listens for messages to the wait queue, until it leaves
+	Number  atomic.Uint64         // its number for other processes; 0 as long as it has none
+	Broken  atomic.Pointer[error] // why it ends, since it was in a deadlock; or nil
+}
+
+// A Call describes the call of a waiter, for readers from outside. It does not change once the waiter has joined a
+// contest.
+type Call struct {
+	Ctx   context.Context
+	Name  string // WithName, or none
+	Of    string // the template of the key in generated code, or none
+	Since monotonic.Time
+	Wait  time.Duration // WithWait
+}
+
+// NewWaiter returns a waiter of no call.
+func NewWaiter[T any]() *Waiter[T] { return &Waiter[T]{Events: NewEventQueue()} }
+
+// Once reports whether the waiter tries once.
+func (w *Waiter[T]) Once() bool { return w.Call.Wait == 0 }
+
+// Reset makes w fit for another call, and reports whether it is: w is in no contest any more, and no request knows it. A late poke
+// makes the next call ask once too often.
+func (w *Waiter[T]) Reset() bool {
+	if w.Asks.Load() > 0 {
+		return false
+	}
+	for ok := true; ok; {
+		_, ok = w.NextEvent()
+	}
+	if w.Number.Load() != 0 {
+		w.Number.Store(0)
+		w.Broken.Store(nil)
+	}
+	var none T
+	w.Call, w.For = Call{}, none
+	w.Place, w.Patient, w.Attends, w.Quorum = Place[T]{}, false, false, false
+	return true
+}
+
+// Poke tells w that there is a reason to ask. It does not block.
+func (w *Waiter[T]) Poke() {
+	if w.poked.CompareAndSwap(false, true) {
+		w.Notify(Event{Kind: Reason})
+	}
+}
+
+// Notify adds ev to the events of w. It does not block: the contest calls it under its lock.
+func (w *Waiter[T]) Notify(ev Event) { w.Events.Put(ev) }
+
+// NextEvent takes the oldest of the events of w, if there is one.
+func (w *Waiter[T]) NextEvent() (ev Event, ok bool) {
+	if ev, ok = w.Events.Take(); ok && ev.Kind == Reason {
+		w.poked.Store(false)
+	}
+	return ev, ok
+}

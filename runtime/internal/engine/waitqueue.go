@@ -1,0 +1,68 @@
+package engine
+
+// A Place is a waiter's position in the queue of a resource or a counter.
+type Place[T any] struct {
+	State placeState // guarded by the lock of the queue, with the rest
+
+	before, After *Waiter[T]
+}
+
+// A placeState says how far a waiter has come.
+type placeState uint8
+
+const (
+	PlaceNone    placeState = iota // it is not in the queue
+	PlaceQueued                    // others are before it
+	PlaceLeading                   // it is its turn to ask
+	PlaceAsking                    // at a counter: it has asked, and has had no event since
+	PlaceGranted                   // it has been given the lease, and is not in the queue
+)
+
+// Queued reports whether the waiter is in the queue.
+func (p *Place[T]) Queued() bool { return p.Leading() || p.State == PlaceQueued }
+
+// Leading reports whether it is the turn of the waiter.
+func (p *Place[T]) Leading() bool { return p.State == PlaceLeading || p.State == PlaceAsking }
+
+// A WaitQueue is a queue of waiters, linked through their places: unlike a list from the library it
+// allocates nothing.
+type WaitQueue[T any] struct {
+	First, last *Waiter[T]
+	Length      int
+}
+
+// Push adds w at the end.
+func (q *WaitQueue[T]) Push(w *Waiter[T]) {
+	w.Place = Place[T]{State: PlaceQueued, before: q.last}
+	if q.last == nil {
+		q.First = w
+	} else {
+		q.last.Place.After = w
+	}
+	q.last = w
+	q.Length++
+}
+
+// Remove takes w out.
+func (q *WaitQueue[T]) Remove(w *Waiter[T]) {
+	p := &w.Place
+	if p.before == nil {
+		q.First = p.After
+	} else {
+		p.before.Place.After = p.After
+	}
+	if p.After == nil {
+		q.last = p.before
+	} else {
+		p.After.Place.before = p.before
+	}
+	*p = Place[T]{}
+	q.Length--
+}
+
+// Each calls f for each waiter, in their order.
+func (q *WaitQueue[T]) Each(f func(w *Waiter[T])) {
+	for w := q.First; w != nil; w = w.Place.After {
+		f(w)
+	}
+}
