@@ -219,6 +219,7 @@ type call struct {
 	keys, args []string
 	sent       time.Time // when the script was sent first
 	resent     bool      // it was sent again
+	resends    uint64    // of the transport, when it was sent first
 	until      deadline  // of a lone caller
 }
 
@@ -240,7 +241,7 @@ func (c *call) command() protocol.Command {
 		c.keys, c.args = r.Append(c.keys, c.args, c.resent)
 	}
 	if c.sent.IsZero() {
-		c.sent = monotonic.Now().Std()
+		c.sent, c.resends = monotonic.Now().Std(), c.q.b.net.resent()
 	}
 	return protocol.Command{Script: batch.Script, Keys: c.keys, Args: c.args}
 }
@@ -314,6 +315,7 @@ func (c *call) answered(reply Reply) {
 // error that the server replies with may be about the key of one of several requests, and must not harm the others: then none is
 // answered, and each is to be sent alone.
 func (c *call) answer(answer Reply, short error) (apart bool) {
+	c.resent = c.resent || c.q.b.net.resent() != c.resends
 	reply, err := answer.result.ToMessage()
 	if _, said := rueidis.IsRedisErr(err); said && c.n > 1 {
 		return true

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -17,6 +18,7 @@ import (
 type cluster struct {
 	net      *Transport
 	channels Channels
+	resends  atomic.Uint64 // requests that runShared has sent again, while the ones before them may still arrive
 	failover
 
 	mu      sync.Mutex          // guards the rest
@@ -74,6 +76,15 @@ func HasShardedChannels(rc rueidis.Client, within time.Duration, pause func(refu
 		}
 	}
 	return false, err
+}
+
+// resent returns how many requests were sent again so far because the connection broke and the slot had another server. A request
+// during which the number changed may have been one of them.
+func (t *Transport) resent() uint64 {
+	if t.cluster == nil {
+		return 0
+	}
+	return t.cluster.resends.Load()
 }
 
 // kinds returns on which kinds of channels a client subscribes to a name.

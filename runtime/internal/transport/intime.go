@@ -96,11 +96,12 @@ type timely struct {
 	begin   func()           // sends the command for the first time
 
 	// Guarded by lateness.mu.
-	sent int            // times
-	at   monotonic.Time // of the last one
-	i    int            // its place among those that are under way
-	over bool           // the first command is answered, or has failed
-	on   *string        // the server whose shared connection has not answered that for too long, or nil
+	sent    int            // times
+	at      monotonic.Time // of the last one
+	i       int            // its place among those that are under way
+	resends uint64         // of the transport, when it was sent first
+	over    bool           // the first command is answered, or has failed
+	on      *string        // the server whose shared connection has not answered that for too long, or nil
 }
 
 type timelyReply struct {
@@ -183,10 +184,11 @@ func (x *timely) await() (reply Reply, again bool) {
 			if reply = got.Reply; nothing && (err != nil || got.first) {
 				reply = Reply{rueidis.NewErrorResult(ErrNoAnswer)} // of those that may still take something
 			}
+			again = sent > 1 || x.net.resent() != x.resends
 			if last {
 				x.recycle()
 			}
-			return reply, sent > 1
+			return reply, again
 		case last: // the connection was closed with the client, which has another one as long as this runs
 			x.sent++
 			l.mu.Unlock()
@@ -240,7 +242,7 @@ const lookLate = leastPatience / 10
 func (l *lateness) add(x *timely) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	x.sent, x.at, x.i = 1, monotonic.Now(), len(l.all)
+	x.sent, x.at, x.i, x.resends = 1, monotonic.Now(), len(l.all), x.net.resent()
 	l.all = append(l.all, x)
 	if l.looks {
 		return

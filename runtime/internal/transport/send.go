@@ -102,6 +102,7 @@ func (t *Transport) runShared(ctx context.Context, cmd protocol.Command) rueidis
 	if err := reply.NonRedisError(); err != nil && !errors.Is(err, rueidis.ErrClosing) {
 		t.cluster.ask()
 		if now, moved := t.cluster.route(cmd.Keys[0]).(redirect); moved && to == sender(t.rc) {
+			t.cluster.resends.Add(1)
 			return t.runOn(ctx, now, cmd)
 		}
 	}
