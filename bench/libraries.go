@@ -152,7 +152,15 @@ func openFloor(addr string, lease time.Duration) (*client, error) {
 	drop := rueidis.NewLuaScript(`if redis.call('hexists', KEYS[1], ARGV[1]) == 1 then return redis.call('del', KEYS[1]) end return 0`)
 	takes, drops := []string{"owner", strconv.FormatInt(lease.Milliseconds(), 10)}, []string{"owner"}
 	unlock := func(keys []string) error { return drop.Exec(context.Background(), rc, keys, drops).Error() }
-	return &client{lock: func(key string) (held, error) {
+	takeAll := rueidis.NewLuaScript(`for _, key in ipairs(KEYS) do redis.call('hset', key, ARGV[1], 1) redis.call('pexpire', key, ARGV[2]) end return 1`)
+	dropAll := rueidis.NewLuaScript(`for _, key in ipairs(KEYS) do redis.call('hdel', key, ARGV[1]) end return 1`)
+	unlockAll := func(keys []string) error { return dropAll.Exec(context.Background(), rc, keys, drops).Error() }
+	return &client{lockAll: func(keys []string) (held, error) {
+		if err := takeAll.Exec(context.Background(), rc, keys, takes).Error(); err != nil {
+			return nil, err
+		}
+		return &floorHeld{unlockAll, keys}, nil
+	}, lock: func(key string) (held, error) {
 		keys := []string{key}
 		if err := take.Exec(context.Background(), rc, keys, takes).Error(); err != nil {
 			return nil, err
