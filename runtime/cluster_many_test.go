@@ -104,7 +104,7 @@ func TestCluster_ManyAreRenewed(t *testing.T) {
 	before := renewed()
 	until(t, "all are renewed twice again", func() bool { return renewed() >= before+2*keys })
 	t.Logf("promoted after %v; %d lost", promoted, lost(nil))
-	// What was due to be renewed when the master died is trusted for 17/30 of its length, 2.8 s. When a replica was promoted after 2.46 s,
+	// A lease that was due to be renewed when the master died is trusted for 17/30 of its length, 2.8 s. When a replica was promoted after 2.46 s,
 	// 794 of the third of all keys that this master had were lost.
 	if promoted < 2*length/5 {
 		require.Less(t, lost(nil), keys/10, "what its replica knew is kept, but for what a machine without time adds")
