@@ -15,9 +15,11 @@ import (
 
 // The tests below force orders of events that no test from outside can force.
 
+// testedFairResource returns the resource of a key that nobody has. With tracking the client would soon look whether the server has what
+// a test gives a ticket by have, and lose it.
 func testedFairResource(t *testing.T) *fairResource {
 	t.Helper()
-	c, err := Open(t.Context(), redistest.Shared(t).URL(), Options{})
+	c, err := Open(t.Context(), redistest.Shared(t).URL(), Options{Tracking: TrackingOff})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	r, err := c.fairs.enter(redistest.Key(t, "k"), false)
