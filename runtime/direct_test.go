@@ -65,8 +65,7 @@ func TestDirect_OneWhoIsAloneSendsOnItsOwnGoroutine(t *testing.T) {
 
 	c = afterACrowd(t, server.URL(), lockrt.Options{Tracking: lockrt.TrackingOff})
 	for range 100 {
-		turn(t, c.Mutex("lone"))
-		require.True(t, lockrt.Direct(c), "it is given back")
+		direct(t, c) // it is given back
 	}
 	require.NoError(t, c.Close())
 	until(t, "all connections to be closed", func() bool { return clients(t, server) == 1 })

@@ -61,8 +61,7 @@ func TestBatcher_GoesRoundAMuteConnection(t *testing.T) {
 				net.Bound(time.Hour)
 				if way.own {
 					net.MarkShared()
-					net.direct.want()
-					require.Eventually(t, net.Idle, time.Minute, time.Millisecond)
+					madeDirect(t, net)
 				}
 				net.spoke.Store(int64(monotonic.Now().Add(time.Hour))) // a moment ago, however slow the machine is
 				require.True(t, net.Prompt())
@@ -156,8 +155,7 @@ func TestBatcher_ALoneCallerOnAPipelinedConnection(t *testing.T) {
 			defer end()
 			if own {
 				net.MarkShared()
-				net.direct.want()
-				require.Eventually(t, net.Idle, time.Minute, time.Millisecond)
+				madeDirect(t, net)
 				conn := net.direct.idle.Load().conn
 				require.NoError(t, conn.Do(pipelines, conn.B().Ping().Build()).Error())
 			} else {

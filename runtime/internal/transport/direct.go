@@ -17,20 +17,21 @@ import (
 //
 // The shared connection is like that until two commands are under way at once. From then on rueidis has goroutines that write
 // and read for all callers. A crowd gains by them. A lone caller loses: its command goes through three goroutines there
-// and back. So the first lone caller after that has this connection made, and every caller that finds it idle takes it. A connection that
-// no caller has used for long is closed: the server has a limit, and rueidis asks over each whether it is well.
+// and back. So the second lone caller in a short time has this connection made, and every caller that finds it idle takes it. A
+// connection that no caller has used for a while is closed: the server has a limit, and rueidis asks over each whether it is well.
 type direct struct {
 	net   *Transport
 	on    bool                      // the time limit of a request is known, and there is one server
-	rest  time.Duration             // a connection is closed that is not used for this long, or at most twice as long
+	rest  time.Duration             // a connection is closed that is not used for this long, or at most twice as long; see want, too
 	idle  atomic.Pointer[exclusive] // nil while a caller has it, or there is none
 	made  atomic.Bool               // there is one, or about to be
 	met   atomic.Int64              // when two callers were about to send at once for the last time, a monotonic.Time
+	asked atomic.Int64              // when a lone caller wanted one last, a monotonic.Time; 0 for never
 	looks atomic.Bool               // a timer is set that looks whether it was used
 }
 
 // directRest is the rest of a direct, but in tests.
-const directRest = 30 * time.Second
+const directRest = 4 * time.Second
 
 // An exclusive is a connection that one caller at a time has.
 type exclusive struct {
@@ -139,9 +140,14 @@ func (t *Transport) broken(reply rueidis.RedisResult) rueidis.RedisResult {
 	}
 }
 
-// want starts making a connection, unless there is one. It does not block.
+// want starts making a connection, unless there is one, or no other caller has wanted one within rest. It does not block.
 func (d *direct) want() {
-	if d.on && d.made.CompareAndSwap(false, true) {
+	if !d.on || d.made.Load() {
+		return
+	}
+	at := monotonic.Now()
+	before := monotonic.Time(d.asked.Swap(int64(at)))
+	if !before.IsZero() && at.Sub(before) < d.rest && d.made.CompareAndSwap(false, true) {
 		d.net.cfg.User.Go(d.make)
 	}
 }

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"context"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -49,4 +50,62 @@ func TestDirect_IsClosedAtRest(t *testing.T) {
 			require.False(t, d.made.Load())
 		}
 	})
+}
+
+// madeDirect returns when there is a connection for a lone caller, which stays.
+func madeDirect(t *testing.T, net *Transport) {
+	t.Helper()
+	net.direct.rest = time.Hour
+	require.Eventually(t, func() bool {
+		net.direct.want()
+		return net.Idle()
+	}, time.Minute, time.Millisecond)
+}
+
+// A caller that comes now and then has no connection made, which it would not use.
+func TestDirect_IsMadeForTheSecondCaller(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		client := &dedicating{}
+		u := &fake{}
+		net := &Transport{rc: client, cfg: Config{Stopped: make(chan struct{}), User: u, OpTimeout: time.Second}}
+		d := &net.direct
+		d.net, d.on, d.rest = net, true, 3*time.Second
+		for range 5 {
+			<-time.After(3 * time.Second)
+			d.want()
+			u.wg.Wait()
+			require.Zero(t, client.made.Load())
+		}
+		<-time.After(2900 * time.Millisecond)
+		d.want()
+		u.wg.Wait()
+		require.EqualValues(t, 1, client.made.Load())
+		d.want()
+		u.wg.Wait()
+		require.EqualValues(t, 1, client.made.Load(), "there is one")
+		require.NotNil(t, d.seize())
+		<-time.After(time.Hour) // until its timer has come
+	})
+}
+
+// A dedicating client makes connections that answer, and nothing else.
+type dedicating struct {
+	rueidis.Client
+
+	made atomic.Int32
+}
+
+func (c *dedicating) Dedicate() (rueidis.DedicatedClient, func()) {
+	c.made.Add(1)
+	return &answering{}, func() {}
+}
+
+// An answering connection answers each request with nothing.
+type answering struct{ closable }
+
+func (*answering) B() rueidis.Builder { return rueidis.Builder{} }
+
+func (*answering) Do(context.Context, rueidis.Completed) rueidis.RedisResult {
+	return rueidis.RedisResult{}
 }
