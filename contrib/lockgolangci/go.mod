@@ -4,7 +4,7 @@ go 1.26.0
 
 require (
 	github.com/golangci/plugin-module-register v0.1.2
-	github.com/lockgen/lockgen v0.0.0
+	github.com/lockgen/lockgen v0.1.0
 	github.com/stretchr/testify v1.12.1
 	golang.org/x/tools v0.52.0
 )

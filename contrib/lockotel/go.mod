@@ -3,7 +3,7 @@ module github.com/lockgen/lockgen/contrib/lockotel
 go 1.26.0
 
 require (
-	github.com/lockgen/lockgen v0.0.0
+	github.com/lockgen/lockgen v0.1.0
 	github.com/stretchr/testify v1.12.1
 	go.opentelemetry.io/otel v1.47.0
 	go.opentelemetry.io/otel/metric v1.47.0

@@ -3,7 +3,7 @@ module github.com/lockgen/lockgen/contrib/lockprom
 go 1.26.0
 
 require (
-	github.com/lockgen/lockgen v0.0.0
+	github.com/lockgen/lockgen v0.1.0
 	github.com/prometheus/client_golang v1.25.0
 	github.com/stretchr/testify v1.12.1
 )

@@ -5,7 +5,7 @@ go 1.26.0
 require (
 	github.com/chromedp/cdproto v0.159.0
 	github.com/chromedp/chromedp v0.23.0
-	github.com/lockgen/lockgen v0.0.0
+	github.com/lockgen/lockgen v0.1.0
 	github.com/redis/rueidis v1.0.79
 	github.com/stretchr/testify v1.12.1
 )

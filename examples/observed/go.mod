@@ -3,7 +3,7 @@ module github.com/lockgen/lockgen/examples/observed
 go 1.26.0
 
 require (
-	github.com/lockgen/lockgen v0.0.0
+	github.com/lockgen/lockgen v0.1.0
 	github.com/lockgen/lockgen/contrib/lockotel v0.0.0
 	github.com/lockgen/lockgen/contrib/lockprom v0.0.0
 	github.com/lockgen/lockgen/contrib/lockweb v0.0.0
