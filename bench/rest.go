@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"maps"
 	"math"
 	"time"
 )
@@ -104,7 +105,7 @@ func hold(ctx context.Context, e *env, lib library, number int) (metrics, error)
 func waiting(ctx context.Context, e *env, lib library) (metrics, error) {
 	keys := fresh()
 	var ps [2]*process
-	var connections [2]float64
+	var others map[string]bool // the connections that are not the waiter's
 	for i := range ps {
 		p, err := startWorker(ctx, order{Library: lib.name, Addr: e.addr, Lease: hardly, Profile: e.profile})
 		if err != nil {
@@ -119,11 +120,10 @@ func waiting(ctx context.Context, e *env, lib library) (metrics, error) {
 			if _, err := p.do(order{Op: "hold"}); err != nil {
 				return nil, err
 			}
-			at, err := e.probe()
-			if err != nil {
+			var err error
+			if others, err = e.clients(); err != nil {
 				return nil, err
 			}
-			connections[0] = at.connections
 		}
 	}
 	holder, waiter := ps[0], ps[1]
@@ -149,7 +149,11 @@ func waiting(ctx context.Context, e *env, lib library) (metrics, error) {
 	if err != nil {
 		return nil, err
 	}
-	connections[1] = at.connections
+	all, err := e.clients()
+	if err != nil {
+		return nil, err
+	}
+	maps.DeleteFunc(all, func(id string, _ bool) bool { return others[id] })
 	released, err := holder.do(order{Op: "release"})
 	if err != nil {
 		return nil, err
@@ -161,7 +165,7 @@ func waiting(ctx context.Context, e *env, lib library) (metrics, error) {
 	per := after.Used.since(before.Used)
 	n := float64(e.held)
 	m["heap"], m["stack"] = per.Heap/n, per.Stack/n
-	m["connections"], m["channels"] = connections[1]-connections[0], at.channels
+	m["connections"], m["channels"] = float64(len(all)), at.channels
 	m["forgotten"], m["failed"] = n-float64(served.Number), float64(served.Failed)
 	if served.Number == e.held {
 		m["served"] = float64(served.At.Sub(released.At))
