@@ -8,6 +8,8 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -67,6 +69,21 @@ func (p *process) end() {
 	for range p.answers { // until all its answers are read
 	}
 	_ = p.cmd.Wait()
+}
+
+// connections returns how many sockets the process has open. It works on Linux.
+func (p *process) connections() (n int, err error) {
+	dir := fmt.Sprintf("/proc/%d/fd", p.cmd.Process.Pid)
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		return 0, err
+	}
+	for _, file := range files {
+		if to, err := os.Readlink(filepath.Join(dir, file.Name())); err == nil && strings.HasPrefix(to, "socket:") {
+			n++
+		}
+	}
+	return n, nil
 }
 
 func (p *process) send(o order) error { return json.NewEncoder(p.in).Encode(o) }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"maps"
 	"math"
 	"time"
 )
@@ -105,7 +104,6 @@ func hold(ctx context.Context, e *env, lib library, number int) (metrics, error)
 func waiting(ctx context.Context, e *env, lib library) (metrics, error) {
 	keys := fresh()
 	var ps [2]*process
-	var others map[string]bool // the connections that are not the waiter's
 	for i := range ps {
 		p, err := startWorker(ctx, order{Library: lib.name, Addr: e.addr, Lease: hardly, Profile: e.profile})
 		if err != nil {
@@ -118,10 +116,6 @@ func waiting(ctx context.Context, e *env, lib library) (metrics, error) {
 		ps[i] = p
 		if i == 0 {
 			if _, err := p.do(order{Op: "hold"}); err != nil {
-				return nil, err
-			}
-			var err error
-			if others, err = e.clients(); err != nil {
 				return nil, err
 			}
 		}
@@ -149,11 +143,10 @@ func waiting(ctx context.Context, e *env, lib library) (metrics, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, err := e.clients()
+	connections, err := waiter.connections()
 	if err != nil {
 		return nil, err
 	}
-	maps.DeleteFunc(all, func(id string, _ bool) bool { return others[id] })
 	released, err := holder.do(order{Op: "release"})
 	if err != nil {
 		return nil, err
@@ -165,7 +158,7 @@ func waiting(ctx context.Context, e *env, lib library) (metrics, error) {
 	per := after.Used.since(before.Used)
 	n := float64(e.held)
 	m["heap"], m["stack"] = per.Heap/n, per.Stack/n
-	m["connections"], m["channels"] = float64(len(all)), at.channels
+	m["connections"], m["channels"] = float64(connections), at.channels
 	m["forgotten"], m["failed"] = n-float64(served.Number), float64(served.Failed)
 	if served.Number == e.held {
 		m["served"] = float64(served.At.Sub(released.At))

@@ -116,21 +116,6 @@ func (s *server) probe() (probe, error) {
 	return parseInfo(text), nil
 }
 
-// clients returns the ids of the connections to the server.
-func (s *server) clients() (map[string]bool, error) {
-	text, err := s.rc.Do(context.Background(), s.rc.B().ClientList().Build()).ToString()
-	if err != nil {
-		return nil, err
-	}
-	ids := map[string]bool{}
-	for line := range strings.Lines(text) {
-		if id, _, ok := strings.Cut(line, " "); ok {
-			ids[id] = true
-		}
-	}
-	return ids, nil
-}
-
 func parseInfo(text string) probe {
 	p := probe{at: time.Now(), commands: map[string]float64{}}
 	for line := range strings.Lines(text) {
