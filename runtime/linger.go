@@ -135,9 +135,9 @@ func (g *grant) resume(l *Lease) {
 // takeLingering gives l the grant if that lingers, for a call with the options of cfg: the short way to what join does. The
 // caller need not have entered r, for which the grant stays.
 func (r *resource) takeLingering(l *Lease, cfg *lockConfig) bool {
-	at := monotonic.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	at := monotonic.Now() // not sooner: the trust is judged by it
 	g := r.grant
 	if g == nil || !g.canResume(cfg.Terms, at) {
 		return false

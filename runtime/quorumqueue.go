@@ -56,7 +56,7 @@ func (r *quorumQueues) asks(e *quorumAcquire) {
 	}
 }
 
-// says records the answers of the servers to e, like engine.AnswerLog.says.
+// says records the answers of the servers to e, like engine.AnswerLog.Says.
 func (r *quorumQueues) says(e *quorumAcquire, refused bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

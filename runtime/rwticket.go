@@ -17,7 +17,7 @@ type rwTicket struct {
 	under *rwGrant // of the same holder, under which it may read ahead of all waiters; or nil
 
 	// Guarded by rwResource.mu.
-	engine.TicketCore          // the ticket whose n is 0 before it asks
+	engine.TicketCore          // the ticket whose Number is 0 before it asks
 	field             string   // its name in Redis
 	grant             *rwGrant // its grant, or nil
 	ttl               time.Duration

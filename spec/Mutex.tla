@@ -128,7 +128,7 @@ Init == /\ srv = Server0
               made |-> 0,        \* age of the ticket
               slack |-> NoSight, \* of the sighting: how long its last refused request was under way
               asking |-> FALSE,  \* it waits for an answer
-              doubt |-> FALSE,   \* outcomeUnknown: the server may run a request without an answer
+              doubt |-> FALSE,   \* OutcomeUnknown: the server may run a request without an answer
               trust |-> 0]]      \* for how long it trusts its grant
         /\ net = {} /\ gone = {} /\ copy = None /\ lost = {}
         /\ fell = FALSE /\ left = Faults
@@ -181,7 +181,7 @@ Again(p) == /\ proc[p].st \in Claiming /\ ~proc[p].asking /\ Room
                  /\ UNCHANGED <<srv, gone, copy, lost, fell, left>>
                  /\ Net(net \cup {Msg("acquire", Own(p), 0, line)})
 
-(* No answer came in time, or the connection broke: ticket.outcomeUnknown. *)
+(* No answer came in time, or the connection broke: TicketCore.OutcomeUnknown. *)
 (* Code: resource.settle.                                                  *)
 Unknown(p) == /\ proc[p].asking
               /\ proc' = [proc EXCEPT ![p].asking = FALSE, ![p].doubt = TRUE]
@@ -190,7 +190,7 @@ Unknown(p) == /\ proc[p].asking
 
 (* The request was granted. The trust counts from the moment when the      *)
 (* request was sent. An answer that comes too late leaves the ticket with  *)
-(* the lock and without a holder (ticket.unclaimedGrant): the process asks *)
+(* the lock and without a holder (TicketCore.UnclaimedGrant): the process asks *)
 (* again or gives up. Code: resource.settle, resource.promote.             *)
 Granted(m, p) ==
   /\ m.kind = "granted" /\ m.o = Own(p) /\ proc[p].asking /\ proc[p].st \in Claiming

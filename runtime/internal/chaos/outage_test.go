@@ -28,11 +28,11 @@ func trustLeft(lease time.Duration) time.Duration {
 func outlasts(lease time.Duration) time.Duration { return trustLeft(lease) - lease/machinesPart }
 
 // outlived is how long the outage may last that the lease of an attempt outlives. A lease that another process handed over a moment
-// before has not been renewed yet, and is shorter.
+// before, or while the fault began, has not been renewed yet, and is shorter.
 func (h *history) outlived(a *attempt, lease time.Duration) time.Duration {
 	first := min(protocol.HandOverLease, lease)
 	if slices.ContainsFunc(h.marks(broken), func(e event) bool {
-		return a.granted > e.At-int64(watchdog.Interval(first)) && a.granted < e.At
+		return a.granted > e.At-int64(watchdog.Interval(first)) && a.granted < e.At+int64(first)
 	}) {
 		return outlasts(first)
 	}

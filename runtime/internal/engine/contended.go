@@ -9,7 +9,7 @@ import (
 )
 
 // Contended remembers, for about a second, the keys that a client was refused. A caller of such a key joins the wait
-// queue with its first request, which saves a round trip; for all other keys a leaner script suffices.
+// queue with its first request, which saves a round trip; for other keys that do not linger a leaner script suffices.
 //
 // It is a hint and forgets: keys share its slots, and one key in millions is mistaken for another.
 type Contended struct {

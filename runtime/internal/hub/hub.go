@@ -207,6 +207,9 @@ func (h *Hub) Close() {
 	if !h.closed {
 		h.closed = true
 		close(h.closing)
+		for _, ch := range h.channels {
+			ch.subscribed.Store(false)
+		}
 		h.channels = map[string]*channel{}
 	}
 	var conns []Conn

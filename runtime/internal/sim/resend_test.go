@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -17,8 +18,17 @@ import (
 // TestResend shows that a client of a cluster remembers that it has sent a request again, because its connection broke and the slot had another
 // server: the one before it may arrive when the lock was released, and take it once more. The client gives that back.
 func TestResend(t *testing.T) {
+	t.Run("Mutex", func(t *testing.T) {
+		resend(t, clustered[mutex], func(c *lockrt.Client) lockrt.Locker { return c.Mutex("key0") }, "take", "acquire")
+	})
+	t.Run("FairMutex", func(t *testing.T) {
+		resend(t, clustered[fair], func(c *lockrt.Client) lockrt.Locker { return c.FairMutex("key0") }, "fair_acquire")
+	})
+}
+
+// resend locks while the client sends the request again, which runs one of some scripts.
+func resend(t *testing.T, kind *kind, lock func(c *lockrt.Client) lockrt.Locker, acquires ...string) {
 	synctest.Test(t, func(t *testing.T) {
-		kind := clustered[mutex]
 		w := newWorld(t, 1, kind.name)
 		w.plan = &plan{kind: kind, servers: 3, processes: 1, keys: 1, watchdog: 30 * time.Second, latency: 100 * time.Microsecond}
 		w.plan.options = lockrt.Options{Watchdog: w.plan.watchdog, PubSub: lockrt.PubSubSharded}
@@ -28,7 +38,7 @@ func TestResend(t *testing.T) {
 		p := w.enlist(ctx)
 		p.connect(w.servers...)
 		p.uuid = p.cs[0].ID()
-		m := p.cs[0].Mutex("key0")
+		m := lock(p.cs[0])
 		lease, err := m.Lock(ctx)
 		require.NoError(t, err)
 		time.Sleep(time.Second) // it knows who has which slot
@@ -55,7 +65,7 @@ func TestResend(t *testing.T) {
 			case state == delayed && late:
 				w.chances.late, state = 0, resent
 			}
-			if takes := e.script == "take" || e.script == "acquire"; takes && state >= delayed {
+			if slices.Contains(acquires, e.script) && state >= delayed {
 				if runs = append(runs, e.at); len(runs) == 2 {
 					state = came
 				}

@@ -226,6 +226,9 @@ type call struct {
 var calls = sync.Pool{New: func() any { return new(call) }}
 
 func (c *call) recycle() {
+	if c.until.done != nil {
+		return // something may ask its deadline still
+	}
 	clear(c.some[:c.n])
 	clear(c.keys)
 	clear(c.args)
@@ -241,7 +244,7 @@ func (c *call) command() protocol.Command {
 		c.keys, c.args = r.Append(c.keys, c.args, c.resent)
 	}
 	if c.sent.IsZero() {
-		c.sent, c.resends = monotonic.Now().Std(), c.q.b.net.resent()
+		c.sent, c.resends = monotonic.Now().Std(), c.q.b.net.Resent()
 	}
 	return protocol.Command{Script: batch.Script, Keys: c.keys, Args: c.args}
 }
@@ -271,8 +274,8 @@ func (c *call) runAlone(own *exclusive) (left bool) {
 	var result rueidis.RedisResult
 	if own != nil {
 		result = net.direct.run(&c.until, own, cmd)
-	} else if result = net.runShared(&c.until, cmd); c.until.stop() {
-		net.pipelined.Store(true) // by rueidis: it is not for lone callers any more
+	} else if result = net.runShared(&c.until, cmd); c.until.stop() && net.direct.on {
+		net.pipelined.Store(true) // by rueidis, or it is new: lone callers have one of their own
 	}
 	switch {
 	case errors.Is(result.NonRedisError(), ErrNoAnswer), errors.Is(result.NonRedisError(), os.ErrDeadlineExceeded):
@@ -315,7 +318,7 @@ func (c *call) answered(reply Reply) {
 // error that the server replies with may be about the key of one of several requests, and must not harm the others: then none is
 // answered, and each is to be sent alone.
 func (c *call) answer(answer Reply, short error) (apart bool) {
-	c.resent = c.resent || c.q.b.net.resent() != c.resends
+	c.resent = c.resent || c.q.b.net.Resent() != c.resends
 	reply, err := answer.result.ToMessage()
 	if _, said := rueidis.IsRedisErr(err); said && c.n > 1 {
 		return true

@@ -78,9 +78,9 @@ func HasShardedChannels(rc rueidis.Client, within time.Duration, pause func(refu
 	return false, err
 }
 
-// resent returns how many requests were sent again so far because the connection broke and the slot had another server. A request
+// Resent returns how many requests were sent again so far because the connection broke and the slot had another server. A request
 // during which the number changed may have been one of them.
-func (t *Transport) resent() uint64 {
+func (t *Transport) Resent() uint64 {
 	if t.cluster == nil {
 		return 0
 	}

@@ -37,8 +37,8 @@ func (t *Transport) RunGrantInTime(cmd protocol.Command, grants func(first int64
 }
 
 // RunRoundInTime is RunGrantInTime for a command of a [protocol.Round], of which Redis keeps by its number what it took. Redis
-// keeps that it took nothing only of one that says that it was sent before: once that was sent, the first command may still come,
-// and that it took nothing answers nothing.
+// keeps that it took nothing only of one that says that it was sent before: once that was sent, or the client of a cluster has sent the
+// first one again by itself, the first command may still come, and that it took nothing answers nothing.
 func (t *Transport) RunRoundInTime(cmd protocol.Command, grants func(first int64) bool) Reply {
 	if t.cfg.Replicas > 0 {
 		return t.RunGrant(cmd, grants)
@@ -175,7 +175,8 @@ func (x *timely) await() (reply Reply, again bool) {
 		err := got.result.NonRedisError()
 		l.mu.Lock()
 		sent := x.sent
-		nothing = nothing || got.first && err == nil && sent > 1 && x.round && !tookSome(got.Reply)
+		again = sent > 1 || x.net.Resent() != x.resends
+		nothing = nothing || got.first && err == nil && again && x.round && !tookSome(got.Reply)
 		last := answered == sent
 		switch {
 		case err == nil && !(nothing && got.first), last && (sent == MostBeside || nothing || !errors.Is(err, rueidis.ErrClosing)):
@@ -184,7 +185,6 @@ func (x *timely) await() (reply Reply, again bool) {
 			if reply = got.Reply; nothing && (err != nil || got.first) {
 				reply = Reply{rueidis.NewErrorResult(ErrNoAnswer)} // of those that may still take something
 			}
-			again = sent > 1 || x.net.resent() != x.resends
 			if last {
 				x.recycle()
 			}
@@ -242,7 +242,7 @@ const lookLate = leastPatience / 10
 func (l *lateness) add(x *timely) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	x.sent, x.at, x.i, x.resends = 1, monotonic.Now(), len(l.all), x.net.resent()
+	x.sent, x.at, x.i, x.resends = 1, monotonic.Now(), len(l.all), x.net.Resent()
 	l.all = append(l.all, x)
 	if l.looks {
 		return
@@ -337,6 +337,9 @@ func (t *Transport) sendLate() {
 			late = append(late, x)
 		case x.sent == 2 && !x.waits:
 			left = append(left, x)
+			if !x.way.beside {
+				t.stuck.Add(1) // before the answer takes it back
+			}
 		default:
 			x.replies <- timelyReply{late: true}
 		}
@@ -346,9 +349,6 @@ func (t *Transport) sendLate() {
 		x.send(x.cmd, t.RunBeside)
 	}
 	for _, x := range left {
-		if !x.way.beside {
-			t.stuck.Add(1)
-		}
 		t.cfg.User.Go(x.succeed)
 		t.cfg.User.Leave()
 	}

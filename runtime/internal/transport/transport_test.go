@@ -216,7 +216,6 @@ func TestRenew(t *testing.T) {
 	}
 }
 
-// A grant that too few replicas have confirmed is an error, and a refusal is not.
 // readsOnly reports whether a server remembers of a script the keys that it reads, and no others.
 func readsOnly(t *testing.T, server *redistest.RedisServer) bool {
 	t.Helper()
@@ -258,6 +257,7 @@ func TestRemembersReads(t *testing.T) {
 	}
 }
 
+// A grant that too few replicas have confirmed is an error, and a refusal is not.
 func TestRunGrant(t *testing.T) {
 	t.Parallel()
 	net, p, _ := start(t, nil, Config{Replicas: 1})

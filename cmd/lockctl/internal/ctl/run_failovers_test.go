@@ -18,8 +18,10 @@ const longerLease = 2 * runLease
 var sentinelFaults = []fault{
 	{
 		name: "master killed", of: []string{"Sentinel, a master and two replicas: master killed, another promoted"},
-		happens: func(_ *testing.T, r *ran) { // it stays away, as the documentation demands of one that would come back empty
+		happens: func(t *testing.T, r *ran) { // it stays away, as the documentation demands of one that would come back empty
+			t.Helper()
 			r.group.AwaitReplicas(2)
+			r.fresh(t)
 			r.server.Kill()
 			r.server = r.group.AwaitMaster(r.server)
 		},
@@ -34,6 +36,7 @@ var sentinelFaults = []fault{
 			t.Helper()
 			r.group.AwaitReplicas(2)
 			old := r.server
+			r.fresh(t)
 			old.Stop()
 			r.server = r.group.AwaitMaster(old)
 			r.renewed(t, nil)
@@ -87,6 +90,7 @@ var clusterFaults = []fault{
 				require.NoError(t, err)
 				return len(keys) == 1
 			})
+			r.fresh(t)
 			old.Kill()
 			r.cluster.AwaitMaster(next)
 			r.server = next

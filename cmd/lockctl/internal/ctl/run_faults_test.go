@@ -195,6 +195,16 @@ func (r *ran) expiry() (ends time.Duration, known bool) {
 	return time.Since(r.began) + time.Duration(left)*time.Millisecond, err == nil && left > 0
 }
 
+// fresh waits until the lock was renewed a moment ago: no renewal is under way, and most of the trust is left.
+func (r *ran) fresh(t *testing.T) {
+	t.Helper()
+	until(t, "it was renewed a moment ago", func() bool {
+		ends, known := r.expiry()
+		left := ends - time.Since(r.began)
+		return known && left > r.lease*9/10 && left < r.lease-r.lease/30
+	})
+}
+
 // renewed waits until lockctl renews the lock. Until then it calls meanwhile, if that is not nil, every now and then.
 func (r *ran) renewed(t *testing.T, meanwhile func()) {
 	t.Helper()
