@@ -61,33 +61,33 @@ func (r run) heading() string {
 func preface(lease time.Duration, server string) string {
 	return fmt.Sprintf(`# What happens when things break
 
-Written by `+"`make chaos`"+`, which breaks something and watches; do not edit. %d processes contend for one key that is
-held for long and for two that are held for up to 3 ms, with a lease L of %v, of %v with Sentinel and %v in a cluster;
-each fault strikes up to three times, and each figure is the worst of all keys, processes and rounds. Where several can hold a key, each process also has a part of one for
-long. A key of a MultiLock is two mutexes and a writer; some want one of them alone. Each row is the worst of as many runs of its fault as the verdict says, or of the last one;
-where it says a number, the fault strikes once in each run. Grants and losses are those of all of them. Redis %s, %s, %d CPUs.
+Written by `+"`make chaos`"+`, which breaks something and watches; do not edit. %d processes contend for one key that each of them
+holds for long, and for two keys that they hold for up to 3 ms. The lease L is %v, with Sentinel %v, and in a cluster %v.
+Where several callers can hold a key, each process also has one hold of such a key for long. A key of a MultiLock is two mutexes and a writer; some callers want
+one of these alone. Each fault strikes up to three times. Each figure is the worst of all keys, processes and rounds of the last run. If the verdict has a number of runs, the
+fault strikes once in each run, the figures are the worst of all these runs, and grants and losses are the sums. Redis %s, %s, %d CPUs.
 
-- **told**: from the fault until a holder that lost its lease knew.
-- **double hold**: for how long more was trusted at once than a key has room for: two leases of a mutex, a writer's and a
-  reader's, more permits than there are.
-- **unheld**: for how long a key had room for anybody who waited for it, outage and leases of the dead included.
-- **served**: from the end of the fault, or of the dead holder's lease, to the next grant of a key that was waited for.
-- **hand-over**: median time from the release of the key that is held for long in one process to the grant in another.
-- **late**: for how long a call outlived its context. **unlock**: for how long giving back took.
+- **told**: the time from the fault until a holder that lost its lease was notified.
+- **double hold**: the time for which callers trusted more leases of a key at once than the key allows: two leases of a mutex, a
+  writer's and a reader's, more permits than there are.
+- **unheld**: the time for which a key was free for one of its waiters, outage and leases of dead holders included.
+- **served**: the time from the end of the fault, or of the dead holder's lease, to the next grant of a key that has waiters.
+- **hand-over**: the median time from the release, in one process, of the key that is held for long to its grant in another.
+- **late**: the time by which a call outlived its context. **unlock**: the time that a release took.
 - **paused**: the longest time during which the machine did not let one of the processes run. Such times are left out of
   the other figures.
 
-Every history was also explained by a model that has so much room for each key, and whose fencing tokens rise, though where
-30 clients or 99 waiters leave it too many orders to try it is given up after ten seconds. Nothing
-was left behind: no goroutine, subscription, key, permit or place in a queue.
+A model of the lock also explained every history. The model allows as many holders of a key as the key does, and its fencing
+tokens rise. Where 30 clients or 99 waiters leave too many orders to try, the search for an explanation ends after ten seconds.
+No run left anything behind: no goroutine, subscription, key, permit or place in a queue.
 
-Two losses are not held against a lease that should have been kept. The outage lasted longer than 11/20 of it: a lease is renewed
-each third of its length and trusted for nine tenths, so the trust at the beginning of an outage may be as short as 17/30, and the
-machine takes some of that. The same holds for the 2s of a lease that was handed over and not renewed yet. Or the machine did not
-let a process run for more than 1/20 of the lease before the loss.
+The rows allow two losses of a lease that should have been kept. First, the outage lasted longer than 11/20 of the lease: the
+client renews a lease each third of its length and trusts it for nine tenths, so the trust at the beginning of an outage may be as
+short as 17/30, and the machine takes some of that. The same holds for the 2s of a lease that was handed over and not renewed yet.
+Second, the machine did not let a process run for more than 1/20 of the lease before the loss.
 
-Semaphores and latches have no leases: what somebody holds who dies, or whom the server forgets, stays as it is, and nobody is
-told. They are left out where only that could be seen.
+Semaphores and latches have no leases. If a caller dies, or if the server forgets it, its permits and counts stay as they are, and
+no process is notified. Faults that could show nothing else have no row for these kinds.
 `, processes, lease, failoverLease, clusterLease, server, runtime.Version(), runtime.NumCPU())
 }
 
