@@ -93,7 +93,7 @@ const (
 	closed
 )
 
-// New returns a Client that sends its commands through rc. The caller closes rc, after the Client. It checks opts and
+// New returns a Client that sends its commands through rc. The caller closes rc, after the Client. New checks opts and
 // contacts Redis only to ask a cluster, see [PubSubAuto]. ConnWriteTimeout of rc, 10s by default, is the time until the
 // Client notices a broken connection: set it to a third of the shortest watchdog or lease time at most, as [Open] does.
 func New(rc rueidis.Client, opts Options) (*Client, error) {

@@ -12,8 +12,8 @@ import (
 // A CurrentLease is the lease of a context, for code that did not lock: it cannot unlock. Only Extend contacts Redis.
 type CurrentLease struct{ t *leaseCore }
 
-// LeaseFrom returns the innermost lease of ctx, also after its end: for code below a Do or a generated wrapper, before
-// it does something irreversible, or something that takes longer than a fixed lease.
+// LeaseFrom returns the innermost lease of ctx, also after its end. Code below a Do or a generated wrapper can check it
+// before it does something irreversible, or something that takes longer than a fixed lease.
 func LeaseFrom(ctx context.Context) (lease CurrentLease, ok bool) {
 	t := leaseCoreFrom(ctx)
 	return CurrentLease{t}, t != nil

@@ -23,7 +23,7 @@
 // Lock, RLock, Acquire, Wait and Campaign wait until the lock is granted, ctx ends or [WithWait] runs out. ctx becomes an ancestor
 // of [Lease.Context]. After an error the caller holds nothing: the Client releases a grant that raced with the end of ctx, or whose
 // reply was lost. The error matches the error of ctx, [ErrNotAcquired] after WithWait, [ErrUnavailable] if Redis does not answer,
-// [ErrClosed], [ErrWrongType], or it is the refusal of Redis. A waiting call waits out an outage for 30s, or for the watchdog or
+// [ErrClosed], [ErrWrongType], or is the refusal of Redis. A waiting call waits out an outage for 30s, or for the watchdog or
 // lease time if that is longer.
 //
 // Methods that begin with Try try once and do not wait for others: they fail with ErrNotAcquired, or with ErrUnavailable if Redis

@@ -28,7 +28,7 @@ type Election struct {
 }
 
 // Election returns the election of that name, which is the key of its [Mutex]. WithWatchdog is how long a dead leader
-// is still the leader, WithWait is how long a campaign lasts. [WithFencing] is implied.
+// stays the leader, WithWait is how long a campaign may wait. [WithFencing] is implied.
 func (c *Client) Election(name string, opts ...LockOption) *Election {
 	return &Election{c: c, m: c.Mutex(name, append(slices.Clip(opts), WithFencing(), WithLinger(0))...), name: name}
 }
@@ -47,7 +47,7 @@ type Leader struct {
 // holder.
 const leaderKeep = 10 * time.Minute
 
-// Campaign waits until this candidate leads. It fails like Lock, and below its own leadership and for a value of more than 64 KB with
+// Campaign waits until this candidate leads. It fails like Lock; under its own leadership, and for a value of more than 64 KB, with
 // [ErrBadOption]. One round trip more than Lock.
 func (e *Election) Campaign(ctx context.Context, value string) (*Leadership, error) {
 	e = orZero(e)

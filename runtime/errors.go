@@ -14,8 +14,8 @@ import (
 
 // Errors to test for with [errors.Is]. ErrNotAcquired means that another holder has the lock: a goroutine of this
 // process, or, by the last answer of Redis, another process. ErrUnavailable means that Redis has not answered since, so
-// that the holder is unknown; no error matches both. An error of the context matches its cause, too, and one of the
-// network that of rueidis.
+// that the holder is unknown; no error matches both. An error of the context also matches its cause, and an error
+// of the network matches that of rueidis.
 var (
 	ErrNotAcquired = errors.New("not acquired")             // others have the lock
 	ErrUnavailable = errors.New("server unavailable")       // Redis does not answer; with its last error
@@ -41,7 +41,7 @@ type Error struct {
 	Holder *Holder // the holder that the call waited for, if the Client knows it; else nil
 }
 
-// Error names the operation and the key, and the reason, and the holder if it is known.
+// Error returns the operation, the key and the reason, and the holder if it is known.
 func (e *Error) Error() string {
 	text := fmt.Sprintf("lockgen: %s %q: %v", e.Op, e.Key, e.Err)
 	if e.Holder != nil {
@@ -53,7 +53,7 @@ func (e *Error) Error() string {
 // Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// A KeyError is the reason why a key cannot be built from the arguments of a call, or is unusable. The call has sent
+// A KeyError says why the arguments of a call give no key, or why the key is unusable. The call has sent
 // nothing.
 type KeyError struct {
 	Name   string // of the lock in generated code, like "orders.Service.Pay"; else empty

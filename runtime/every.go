@@ -24,7 +24,7 @@ import (
 // no two runs overlap; a run that takes longer than an interval delays the next. A process that finds an interval that
 // has not begun runs at once. One request in each interval, four more for a run.
 //
-// A missed interval, because no process lived, Redis was away, the process died or the function failed, does not begin
+// An interval is missed if no process lived, Redis was away, the process died or the function failed. It does not begin
 // again: the next run finds it in its [Tick]. docs/details.md has recipes, and the effects of a server that loses its
 // data.
 type Schedule struct {

@@ -11,9 +11,9 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
-// ForceUnlock takes key, of any kind of lock, from owners and reports whether it did: not if others hold it. Owners are those of [Standing] or
+// ForceUnlock takes key, of any kind of lock, from owners and reports whether it did; it takes nothing from others. Owners are those of [Standing] or
 // [Snapshot]: the holder, all readers or some permits. They lose it at once, permits at their renewal, Java when it unlocks. After an error call it
-// again: nobody else loses the key. Two round trips.
+// again: no other holder loses the key. Two round trips.
 func (c *Client) ForceUnlock(ctx context.Context, key string, owners ...string) (bool, error) {
 	const op = "force unlock"
 	fail := func(err error) (bool, error) { return false, &Error{Op: op, Key: key, Err: err} }

@@ -81,10 +81,10 @@ type proof struct{ t *leaseCore }
 // errNoProof is the error of the zero values.
 var errNoProof = fmt.Errorf("lockgen: %w: it is the proof of no lock", ErrReleased)
 
-// Key returns the key in Redis, of several entities all keys.
+// Key returns the key in Redis; for several entities all keys.
 func (p proof) Key() string { return p.t.Key() }
 
-// Err is [Lease.Err]. That of the zero value matches [ErrReleased].
+// Err is [Lease.Err]. For the zero value it matches [ErrReleased].
 func (p proof) Err() error {
 	if p.t == nil {
 		return errNoProof
@@ -92,7 +92,7 @@ func (p proof) Err() error {
 	return p.t.Err()
 }
 
-// Context is [Lease.Context]. That of the zero value has ended.
+// Context is [Lease.Context]. For the zero value it has ended.
 func (p proof) Context() context.Context { return p.t.Context() }
 
 // Until is [Lease.Until].

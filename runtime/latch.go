@@ -36,9 +36,9 @@ func (l *CountDownLatch) SetCount(ctx context.Context, n int) (bool, error) {
 	return started == 1, err
 }
 
-// CountDown takes one off the count and returns the rest; at zero it wakes all waiting calls. For a latch that does not
+// CountDown lowers the count by one and returns the new count; at zero it wakes all waiting calls. For a latch that does not
 // exist it changes nothing and returns 0. Its context is that of [Lease.Unlock]; it goes on in the background for a
-// minute: after an error, calling it again could count twice. Redisson's countDown.
+// minute: after an error, another call could count twice. Redisson's countDown.
 func (l *CountDownLatch) CountDown(ctx context.Context) (int, error) {
 	l = orZero(l)
 	if l.c == nil {
@@ -70,8 +70,8 @@ func (l *CountDownLatch) Count(ctx context.Context) (int, error) {
 	return int(got.n), nil
 }
 
-// Wait returns nil when the count is zero, at once if the latch does not exist. It fails with [ErrDeleted] if anybody
-// deletes the latch, also a Java program. If a latch is set again right after zero, calls that have not learned of the
+// Wait returns nil when the count is zero, at once if the latch does not exist. It fails with [ErrDeleted] if any program
+// deletes the latch, also in Java. If a latch is set again right after zero, calls that have not learned of the
 // zero yet may go on waiting. Redisson's await.
 func (l *CountDownLatch) Wait(ctx context.Context, opts ...LockOption) error {
 	l, ctx = orZero(l), present(ctx)

@@ -161,7 +161,7 @@ func (l *Lease) granted() *leaseCore {
 	return &l.leaseCore
 }
 
-// Key returns the key, of a MultiLock all of them, separated by commas.
+// Key returns the key; for a MultiLock all keys, separated by commas.
 func (l *Lease) Key() string { return l.granted().Key() }
 
 // Client returns the Client that granted the lease, or its first part.
@@ -186,7 +186,7 @@ func (l *Lease) Token() int64 {
 // When the parent ends, the lease stays until Unlock: its holder may be cleaning up.
 func (l *Lease) Context() context.Context { return l.granted().Context() }
 
-// Err returns nil while the lease is trusted, then an error that matches [ErrLost], [ErrReleased] or [ErrClosed]; that of a loss is an
+// Err returns nil while the lease is trusted, then an error that matches [ErrLost], [ErrReleased] or [ErrClosed]; for a loss it is an
 // [Error] with the key. It reads the clock and does not contact Redis.
 func (l *Lease) Err() error { return l.granted().Err() }
 
@@ -227,8 +227,8 @@ func (l *Lease) TTL(ctx context.Context) (time.Duration, error) {
 	return got.ttl, nil
 }
 
-// Extend makes the grant live for at least d from now, and never shortens it: a fixed lease ends later, a renewed one
-// outlives a crash by that much. It fails with [ErrBadOption] for less than 100ms, with the error that ended the lease,
+// Extend makes the grant live for at least d from now, and never shortens it: a fixed lease ends later, and a renewed
+// lease outlives a crash by d. It fails with [ErrBadOption] for less than 100ms, with the error that ended the lease,
 // and with [ErrLost] if Redis does not have the key for it any more, which ends the lease. After another error the
 // lease stays as it was. One round trip. Redisson's expire and updateLeaseTime.
 func (l *Lease) Extend(ctx context.Context, d time.Duration) error { return l.granted().Extend(ctx, d) }
@@ -262,7 +262,7 @@ func (l *Lease) joined(ctx context.Context, cfg lockConfig) (*Lease, error) {
 // Unlock releases the lease; the last lease of a reentrant set frees the key. Its context is for values alone and may
 // be nil: the call ends within [Options.OpTimeout]. It fails with [ErrReleased] the second time, and with [ErrLost] if
 // the lease was lost; if Redis still has the key for it, Unlock frees it all the same. One round trip, or none if
-// another goroutine of the Client is next, or the key lingers. Redisson's unlock.
+// another goroutine of the Client gets the key next, or the key lingers. Redisson's unlock.
 func (l *Lease) Unlock(context.Context) error {
 	if l == nil || l.grant == nil {
 		return &Error{Op: "unlock", Err: errNoLease}

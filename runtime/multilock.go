@@ -12,7 +12,7 @@ import (
 // A MultiLock locks several Lockers as one: all or none. They may be of different kinds, Clients and servers. Redisson's RMultiLock.
 //
 // Members are locked in the order of their keys, so calls never wait for each other in a circle: Havender's ordered
-// allocation (1968). A call gives way to a Java program that lists them in another order after half a second.
+// allocation (1968). After half a second a call yields to a Java program that lists them in another order.
 // Neighbouring mutexes of one Client take one round trip together. The lease ends with the first loss of a member, see
 // [Lease.Parts]. Each part has its own token. [Hooks] report one call and one lease, to the first Client; [Stats]
 // counts the parts.
@@ -31,9 +31,9 @@ var _ Locker = (*MultiLock)(nil)
 // Key returns the keys of the members, in order, separated by commas.
 func (m *MultiLock) Key() string { return orZero(m).key }
 
-// Lock waits for all members; opts apply to each, the wait to all together. Without one the shortest of the members
-// counts. The error is that of the member that failed. The call releases the other members, after 100ms in the
-// background. With [WithLease] the whole lasts for as long, counted from the last grant; [WithMaxHold] counts from the
+// Lock waits for all members; opts apply to each, the wait to all together. Without WithWait the shortest wait of the
+// members counts. The error is that of the member that failed. The call releases the other members, after 100ms in the
+// background. With [WithLease] the whole lasts for that time from the last grant; [WithMaxHold] counts from the
 // grant of each member.
 func (m *MultiLock) Lock(ctx context.Context, opts ...LockOption) (*Lease, error) {
 	switch {

@@ -12,8 +12,8 @@ import (
 // RLock.
 //
 // Goroutines of one process are served in the order of their calls, [Options.Cohort] at most in a row while other processes wait, and
-// processes in the order in which they began to wait. Java programs race for the key every other time it is released, with a start of 5ms,
-// which doubles up to 50ms each time they are too slow for it.
+// processes in the order in which they began to wait. Java programs race for the key every other time it is released, with a head start of 5ms,
+// which doubles up to 50ms each time they are too slow.
 type Mutex struct {
 	c    *Client
 	key  string

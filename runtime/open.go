@@ -19,11 +19,11 @@ import (
 
 // Open returns a Client with connections of its own, which [Client.Close] closes. The url is redis://user:password@host:port/db, rediss://
 // for TLS, see [Options.TLS], or unix://user:password@/path/of/socket?db=1; of a cluster redis://host:port?addr=host:port, or one address
-// with ?cluster=true; of Sentinels with ?master_set=name, and &sentinel_username=name&sentinel_password=word if they need it. Sentinels are
-// reached over TLS if the master is.
+// with ?cluster=true; of Sentinels with ?master_set=name, and &sentinel_username=name&sentinel_password=word if they need it. Open uses
+// TLS for the Sentinels if it does for the master.
 //
 // Open connects once, unless [Options.StartWithoutServer] is set. It fails with [ErrBadOption], with the error of ctx, which bounds this
-// call only, or with that of the server or network. CLIENT LIST shows the connections as lockgen:<Client.ID>:<host>:<pid>. Redisson's
+// call only, or with an error of the server or network. CLIENT LIST shows the connections as lockgen:<Client.ID>:<host>:<pid>. Redisson's
 // Redisson.create.
 func Open(ctx context.Context, url string, opts Options) (*Client, error) {
 	opts, err := opts.withDefaults()

@@ -30,19 +30,19 @@ const (
 	DefaultDeadlockAfter = 5 * time.Second
 )
 
-// minLease is the shortest lease that can be renewed in time over a network. It also prevents that
-// a duration below a millisecond becomes 0, which deletes a key.
+// minLease is the shortest lease that can be renewed in time over a network. It also keeps
+// a duration below a millisecond from becoming 0, which would delete a key.
 const minLease = 100 * time.Millisecond
 
 // Tracking is the way in which a [Client] learns that another program changed a key that it holds.
 type Tracking int
 
 const (
-	// TrackingAuto makes the server report it, within milliseconds: Redis from 6.0 on, and Valkey, over a connection
+	// TrackingAuto makes the server report the change, within milliseconds: Redis from 6.0 on, and Valkey, over a connection
 	// that speaks RESP3, as rueidis does by default. Elsewhere, and in a cluster, it is TrackingOff. It takes one more
-	// small request, over the connection for messages, for each lease that is held for 8ms. Shorter ones cost nothing.
+	// small request, over the connection for messages, for each lease held for 8ms or longer. Shorter leases cost nothing.
 	TrackingAuto Tracking = iota
-	// TrackingOff leaves it to the next renewal, and makes waiting calls ask every 5s.
+	// TrackingOff: the next renewal notices the change, and waiting calls ask every 5s.
 	TrackingOff
 )
 
@@ -54,19 +54,19 @@ type Options struct {
 	// OpTimeout bounds the calls that run to their end, such as Unlock and Close, and those that ask. Defaults to 3s.
 	OpTimeout time.Duration
 	// RedLockTimeout bounds how long a [RedLock] waits for the answer of one server; its first Client decides. Half of the watchdog or lease time, if
-	// that is shorter. A TryLock that needs a slow server takes as long, and meanwhile keeps the grants of the others: set it to a few times the
+	// that is shorter. A TryLock that needs a slow server takes up to that long and keeps the grants of the others meanwhile: set a few times the
 	// response time of the slowest server. Defaults to OpTimeout, at least 1ms.
 	RedLockTimeout time.Duration
 	// Cohort bounds how many goroutines of this process hold a lock in a row, without a round trip, while other processes wait. The Client asks Redis
-	// for such waiters every 10ms. With 1, it releases the lock in Redis after each holder. Defaults to 64, the most for a FairMutex.
+	// for waiting processes every 10ms. With 1, it releases the lock in Redis after each holder. Defaults to 64, the most for a FairMutex.
 	Cohort int
 	// Linger is [WithLinger] for each [Mutex]. Defaults to 0, at most 20ms. Redisson has nothing like it.
 	Linger time.Duration
-	// TokenTTL is how long the counter of a key's fencing tokens is kept after its last grant; tokens rise all the same. Counters that Java made stay
-	// for ever. Java's RFencedLock counts from 1 when a counter of a Client is gone: set [Forever] if it uses the same keys. Defaults to 10m, at least
-	// 1s.
+	// TokenTTL is how long Redis keeps the counter of a key's fencing tokens after the last grant; tokens rise all the same. Counters that Java made stay
+	// for ever. Java's RFencedLock counts from 1 when a counter of a Client is gone: set [Forever] if Java uses the same keys. Defaults to 10m, at
+	// least 1s.
 	TokenTTL time.Duration
-	// FairWait is how long a dead process that waited for a [FairMutex] may delay the waiters behind it, once it is next. It must be the same in all
+	// FairWait is how long a dead waiter of a [FairMutex] may delay the waiters behind it, once it is next. FairWait must be the same in all
 	// processes, also in Java. Defaults to 5m, at least 100ms. Redisson's fairLockWaitTimeout.
 	FairWait time.Duration
 	// Retry is the pauses before the Client repeats a request that Redis did not answer, or answered with a temporary error, such as that it is
@@ -74,8 +74,8 @@ type Options struct {
 	// ExponentialBackoff(10ms, 250ms). Redisson's retryDelay and retryAttempts.
 	Retry Backoff
 	// Replicas is how many replicas must confirm a grant, within 1s, before it counts. Without them the Client releases the grant, and the call fails
-	// with [ErrReplicas] when its wait is over. A failover to a replica that confirmed loses no lock: only all replicas are certain, and then one that
-	// is down prevents all grants. docs/details.md says more. Defaults to 0. Redisson's checkLockSyncedSlaves, which is 1 and on.
+	// with [ErrReplicas] when its wait is over. A failover to a replica that confirmed loses no lock: only all replicas make that certain, but then a
+	// replica that is down prevents all grants. docs/details.md says more. Defaults to 0. Redisson's checkLockSyncedSlaves, which is 1 and on.
 	Replicas int
 	// Tracking selects how the Client notices the loss of a key that was deleted, flushed, evicted or overwritten. Defaults to [TrackingAuto].
 	Tracking Tracking
@@ -89,14 +89,14 @@ type Options struct {
 	// be PubSubAuto. Defaults to false: Open fails. Redisson's lazyInitialization.
 	StartWithoutServer bool
 	// DeadlockAfter is how long a call waits for others, with neither a deadline nor [WithWait], before Logger gets one line about it. The line says
-	// if this very process holds the lock: then the program probably locks it again under an outer context, and waits for ever. After that time, and
+	// if this very process holds the lock: then the program probably locks again under an outer context, and waits for ever. After that time, and
 	// again after each such time, a call that waits under the context of a lease looks for a deadlock: a circle of calls, in this process and in
-	// others, each of which waits for a lock that the next one holds. It finds one within twice this time; Logger and Hooks.Deadlock get each call of
-	// it once. It follows neither a RedLock, nor a lock of another Client of the process, nor Java. 100 processes send 200 messages a second at most
-	// by default. runtime/ACL.md says which permissions it takes, docs/operating.md more. Defaults to 5s; negative: never. Redisson has nothing like it.
+	// others, each of which waits for a lock that the next one holds. The Client finds it within twice this time; Logger and Hooks.Deadlock get each
+	// of its calls once. The Client follows neither a RedLock, nor a lock of another Client of the process, nor Java. 100 processes send 200 messages a second
+	// at most by default. runtime/ACL.md lists the permissions, docs/operating.md says more. Defaults to 5s; negative: never. Redisson has nothing like it.
 	DeadlockAfter time.Duration
-	// BreakDeadlocks ends a call of this Client that is in a deadlock, with [ErrDeadlock], if of all calls of the circle it has waited for the
-	// shortest time: all processes choose the same one. If the chosen call is of a Client without the option, no call ends. Defaults to false.
+	// BreakDeadlocks makes the Client end its call in a deadlock, with [ErrDeadlock], if that call has waited for the shortest time of all calls
+	// of the circle. All processes choose the same call. If the chosen call is of a Client without the option, no call ends. Defaults to false.
 	BreakDeadlocks bool
 	// Logger gets errors that no call can return, such as a subscription that fails. Defaults to none.
 	Logger *slog.Logger
@@ -183,7 +183,7 @@ func orDefault(d, otherwise time.Duration) time.Duration {
 
 // A LockOption adjusts a lock, as an argument of the method of the [Client] that makes it, or of one call. The option
 // of the call wins; [WithLease] and
-// [WithWatchdog] undo each other. A nil option, one that cannot be used, and one that means nothing for the kind are [ErrBadOption]: a
+// [WithWatchdog] undo each other. A nil option, an unusable option, and an option that means nothing for the kind are [ErrBadOption]: a
 // [Semaphore] and a [CountDownLatch] take no lease, max hold or token, permits and readers take no token.
 type LockOption interface{ applyLock(*lockConfig) }
 
@@ -202,8 +202,8 @@ func WithWait(d time.Duration) LockOption {
 }
 
 // WithLease sets a fixed lease, at least 100ms, that is not renewed: the lock is free d after the grant, and the
-// lease's context ends before that. Entering again makes the lease live for d from then on, in one round trip if it
-// would not anyway; a renewed lease stays renewed. Redisson's leaseTime.
+// lease's context ends before that. Entering again makes the lease live for d from then on, and takes a round trip if
+// it would end before; a renewed lease stays renewed. Redisson's leaseTime.
 func WithLease(d time.Duration) LockOption {
 	return lockOption(func(c *lockConfig) {
 		c.TTL, c.Renew = d, false
@@ -211,7 +211,7 @@ func WithLease(d time.Duration) LockOption {
 	})
 }
 
-// WithWatchdog overrides [Options.Watchdog]: the Client renews the lock while it is held, and it outlives a crashed
+// WithWatchdog overrides [Options.Watchdog]: the Client renews the lock while it is held, and the lock outlives a crashed
 // holder by at most d. At least 100ms.
 func WithWatchdog(d time.Duration) LockOption {
 	return lockOption(func(c *lockConfig) {
@@ -220,17 +220,17 @@ func WithWatchdog(d time.Duration) LockOption {
 	})
 }
 
-// WithMaxHold stops renewing d after the grant, so that a holder that never unlocks loses the lease one watchdog time later. Fixed leases
-// stay as long.
+// WithMaxHold stops the renewal d after the grant, so that a holder that never unlocks loses the lease one watchdog time later. It leaves fixed
+// leases as they are.
 func WithMaxHold(d time.Duration) LockOption {
 	return lockOption(func(c *lockConfig) { c.maxHold, c.limited = d, true })
 }
 
 // WithLinger leaves the key of a [Mutex] with the Client for d after Unlock, at most 20ms. The next call of the Client on
 // the same terms has it without a request, and with a fencing token of its own. The Client gives the key back when d is
-// over, when another process waits for it, and at Close and Shutdown. Java waits meanwhile, and another process's TryLock
-// is refused; so a key that such a call had goes back at Unlock once Redis granted it 10ms ago. Fixed and extended leases
-// do not linger, nor does anything with a Cohort of 1. 0 turns [Options.Linger] off. Other kinds of locks refuse it.
+// over, when another process waits for it, and at Close and Shutdown. Java waits meanwhile, and Redis refuses the TryLock of
+// another process; so Unlock gives a reused key back once Redis granted it 10ms ago. Fixed and extended leases
+// do not linger, and no key lingers with a Cohort of 1. 0 turns [Options.Linger] off. Other kinds of locks refuse it.
 func WithLinger(d time.Duration) LockOption {
 	return lockOption(func(c *lockConfig) {
 		c.linger = d
@@ -238,13 +238,13 @@ func WithLinger(d time.Duration) LockOption {
 	})
 }
 
-// WithFencing gives the lease a fencing token, see [Lease.Token]. Redisson's RFencedLock, with which it shares the
+// WithFencing gives the lease a fencing token, see [Lease.Token]. Redisson's RFencedLock, which uses the same
 // counter.
 func WithFencing() LockOption {
 	return lockOption(func(c *lockConfig) { c.Fenced = true })
 }
 
-// WithName names a lock for operators and metrics: "orders.Service.Pay". It is no part of the key. At most 1024 bytes;
+// WithName names a lock for operators and metrics: "orders.Service.Pay". The name is not part of the key. At most 1024 bytes;
 // use few names for many keys. Generated code gives the name of its method.
 func WithName(name string) LockOption { return nameOption(name) }
 

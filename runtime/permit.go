@@ -10,9 +10,9 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/transport"
 )
 
-// A PermitSemaphore grants permits that are leases: the Client renews each while its holder lives; after a crash it
-// becomes free; a loss ends its context. Goroutines of one process are served in the order of their calls; processes
-// race. Redisson's RPermitExpirableSemaphore, whose permits nothing renews. Permits expire by the clock of the server,
+// A PermitSemaphore grants permits that are leases: the Client renews a permit while its holder lives; after a crash
+// the permit becomes free; a loss ends its context. Goroutines of one process are served in the order of their calls; processes
+// race. Redisson's RPermitExpirableSemaphore, which does not renew permits. Permits expire by the clock of the server, but
 // Java programs use their own: a Java clock that is ahead by two thirds of the watchdog time reclaims held permits.
 type PermitSemaphore struct {
 	c       *Client
@@ -35,12 +35,12 @@ func (s *PermitSemaphore) Acquire(ctx context.Context, opts ...LockOption) (*Per
 	return s.acquire(ctx, "acquire", 1, opts)
 }
 
-// TryAcquire tries once, after waiting calls. Redisson's tryAcquire.
+// TryAcquire tries once; waiting calls go first. Redisson's tryAcquire.
 func (s *PermitSemaphore) TryAcquire(ctx context.Context, opts ...LockOption) (*Permit, error) {
 	return s.TryAcquireN(ctx, 1, opts...)
 }
 
-// AcquireN waits for n permits, at least 1, all at once, even more than there are. They are renewed, lost and released together. Redisson's
+// AcquireN waits for n permits at once, at least 1, even if there are fewer in all. They are renewed, lost and released together. Redisson's
 // acquire(permits).
 func (s *PermitSemaphore) AcquireN(ctx context.Context, n int, opts ...LockOption) (*Permit, error) {
 	return s.acquire(ctx, "acquire", n, opts)
@@ -70,8 +70,8 @@ func (s *PermitSemaphore) Do(ctx context.Context, fn func(ctx context.Context, p
 }
 
 // Release releases permits by their ids, of any process: all, or none with [ErrLost] if one is gone. A [Permit] of this
-// Client keeps its other ids, and is lost without any; one of another process is lost, and its other ids stay until
-// they expire. Its context is that of [Lease.Unlock]. Redisson's release.
+// Client keeps its other ids, and is lost without any. A Permit of another process is lost, and its other ids stay
+// until they expire. Its context is that of [Lease.Unlock]. Redisson's release.
 func (s *PermitSemaphore) Release(ctx context.Context, ids ...string) error {
 	s = orZero(s)
 	raw, err := rawIDs(ids)
@@ -112,7 +112,7 @@ func (s *PermitSemaphore) Release(ctx context.Context, ids ...string) error {
 }
 
 // UpdateLease makes the permit with that id end d from now, sooner or later, or never with [UntilDone], and reports
-// whether there is one. A [Permit] of this Client with this one id follows, others when they ask for the TTL.
+// whether there is one. A [Permit] of this Client with only this id follows at once, others when they ask for the TTL.
 // Redisson's updateLeaseTime.
 func (s *PermitSemaphore) UpdateLease(ctx context.Context, id string, d time.Duration) (bool, error) {
 	s = orZero(s)
@@ -123,8 +123,8 @@ func (s *PermitSemaphore) UpdateLease(ctx context.Context, id string, d time.Dur
 	return err == nil && left != protocol.NoPermit, err
 }
 
-// TTL asks Redis how long the permit with that id lasts, negative for ever, or [ErrLost]. A fixed [Permit] of this Client with this one id
-// is trusted for as long from then on. Redisson's getLeaseTime.
+// TTL asks Redis how long the permit with that id lasts, negative for ever, or [ErrLost]. A fixed [Permit] of this Client with only this
+// id is trusted for that time from then on. Redisson's getLeaseTime.
 func (s *PermitSemaphore) TTL(ctx context.Context, id string) (time.Duration, error) {
 	s = orZero(s)
 	left, err := s.lease(ctx, "ttl", id, nil)
@@ -138,7 +138,7 @@ func (s *PermitSemaphore) TTL(ctx context.Context, id string) (time.Duration, er
 }
 
 // Available asks Redis how many permits are free: if the semaphore does not exist, as many as Acquire would create; negative if more are
-// taken than there are. Redisson's availablePermits.
+// taken than there are in all. Redisson's availablePermits.
 func (s *PermitSemaphore) Available(ctx context.Context) (int, error) {
 	s = orZero(s)
 	free, _, err := s.count(ctx, "available")
@@ -166,7 +166,7 @@ func (s *PermitSemaphore) TrySetPermits(ctx context.Context, n int, ttl time.Dur
 	return trySetPermits(ctx, s.c, kindPermit, s.key, n, ttl)
 }
 
-// SetPermits sets how many permits there are in all. If more are taken, none is free until enough came back. Redisson's setPermits.
+// SetPermits sets how many permits there are in all. If more are taken, none is free until enough are released. Redisson's setPermits.
 func (s *PermitSemaphore) SetPermits(ctx context.Context, n int) error {
 	s = orZero(s)
 	if err := enough(n, 0); err != nil {
@@ -181,7 +181,7 @@ func (s *PermitSemaphore) SetPermits(ctx context.Context, n int) error {
 	return err
 }
 
-// Resize adds delta permits and reports whether the semaphore existed; one that did not has delta then. Redisson's addPermits.
+// Resize adds delta permits and reports whether the semaphore existed; a new semaphore has delta permits. Redisson's addPermits.
 func (s *PermitSemaphore) Resize(ctx context.Context, delta int) (bool, error) {
 	s = orZero(s)
 	return resize(ctx, s.c, kindPermit, s.key, delta)

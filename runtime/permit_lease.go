@@ -115,7 +115,7 @@ func (p *Permit) PermitIDs() []string {
 	return ids
 }
 
-// Release releases the permit. Its context and errors are those of [Lease.Unlock]; it also releases the rest of a lost
+// Release releases the permit. Its context and errors are those of [Lease.Unlock]; Release also releases the rest of a lost
 // permit. The Client goes on trying for a minute. Redisson's release.
 func (p *Permit) Release(context.Context) error {
 	if p == nil || p.counter == nil {

@@ -11,7 +11,7 @@ import (
 
 // PubSub selects the channels on which the programs that share a cluster announce releases: plain ones reach every
 // server, sharded ones, of Redis and Valkey from 7.0 on, stay with the servers of one slot. It must be the same in all
-// programs, and Java's shardedSubscriptionMode. A program on the wrong kind still gets every lock, when its timers end.
+// programs, and Java's shardedSubscriptionMode. A program on the wrong kind still gets every lock, but only when its timers end.
 type PubSub int
 
 const (

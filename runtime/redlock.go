@@ -25,8 +25,8 @@ type RedLock struct {
 
 var _ Locker = (*RedLock)(nil)
 
-// NewRedLock returns the lock named key on the servers of clients: an odd number of three or more, each another server. Closing one is the
-// loss of its server; closing the first also ends waiting calls.
+// NewRedLock returns the lock named key on the servers of clients: an odd number of three or more, each for another server. Closing a Client
+// counts as the loss of its server; closing the first also ends waiting calls.
 func NewRedLock(key string, clients []*Client, opts ...LockOption) *RedLock {
 	fail := func(format string, args ...any) *RedLock {
 		return &RedLock{key: key, err: fmt.Errorf("%w: "+format, append([]any{ErrBadOption}, args...)...)}
@@ -68,8 +68,8 @@ func (m *RedLock) Lock(ctx context.Context, opts ...LockOption) (*Lease, error) 
 	return m.lock(ctx, "lock", opts)
 }
 
-// TryLock asks all servers once. It waits for answers while a majority is possible, for [Options.RedLockTimeout] at most. Two calls at once
-// may both fail.
+// TryLock asks all servers once. It waits for answers while a majority is possible, for [Options.RedLockTimeout] at most. Of two calls at
+// once both may fail.
 func (m *RedLock) TryLock(ctx context.Context, opts ...LockOption) (*Lease, error) {
 	return m.lock(ctx, "try lock", append(slices.Clip(opts), once))
 }

@@ -13,7 +13,7 @@ import (
 // Readers of one process with the same watchdog time, and without [WithLease] and [WithMaxHold], share one hold in
 // Redis: joining it costs no round trip. Processes wait in two queues, of readers and of writers, which take turns; new
 // readers do not pass a waiting writer. So, as with [sync.RWMutex], a reader must not wait for another reader, unless
-// that one reads under its context or owner. A dead waiting process delays the others by 100ms, a dead writer by 2s:
+// the other reads under its context or owner. A dead waiting process delays the others by 100ms, a dead writer by 2s:
 // see docs/details.md.
 //
 // A writer may write again and read, a reader may read again, under the context of the lease or as the same owner. A reader that asks to

@@ -29,13 +29,13 @@ func (c *Client) Semaphore(key string, permits int, opts ...LockOption) *Semapho
 // Key returns the name of the semaphore, its key in Redis.
 func (s *Semaphore) Key() string { return orZero(s).key }
 
-// Acquire waits for n permits, all at once; more than there are make it wait all the same. 0 does nothing, a negative n is [ErrBadOption].
+// Acquire waits for n permits at once, even if there are fewer in all. 0 does nothing, a negative n is [ErrBadOption].
 // Redisson's acquire and tryAcquire(permits, waitTime).
 func (s *Semaphore) Acquire(ctx context.Context, n int, opts ...LockOption) error {
 	return s.acquire(ctx, "acquire", n, opts)
 }
 
-// TryAcquire tries once, after waiting calls. Redisson's tryAcquire.
+// TryAcquire tries once; waiting calls go first. Redisson's tryAcquire.
 func (s *Semaphore) TryAcquire(ctx context.Context, n int, opts ...LockOption) error {
 	return s.acquire(ctx, "try acquire", n, append(slices.Clip(opts), once))
 }
@@ -58,8 +58,8 @@ func (s *Semaphore) Do(ctx context.Context, n int, fn func(ctx context.Context) 
 	return fn(ctx)
 }
 
-// Release releases n permits of any holder; 0 does nothing. Its context is that of [Lease.Unlock]; it goes on for a
-// minute: after an error, calling it again could release twice. A semaphore that does not exist is created with n
+// Release releases n permits of any holder; 0 does nothing. Its context is that of [Lease.Unlock]. The Client goes on trying for
+// a minute: after an error, another call could release twice. A semaphore that does not exist is created with n
 // permits, as in Redisson, unless Acquire creates it. Redisson's release.
 func (s *Semaphore) Release(ctx context.Context, n int) error {
 	s = orZero(s)
@@ -73,7 +73,7 @@ func (s *Semaphore) ReleaseIfExists(ctx context.Context, n int) (bool, error) {
 	return s.add(ctx, "release", n, true)
 }
 
-// Resize adds delta permits for good and reports whether the semaphore existed; one that did not has delta then. The number may become
+// Resize adds delta permits for good and reports whether the semaphore existed; a new semaphore has delta permits. The number may become
 // negative. Redisson's addPermits, which also takes away a time to live.
 func (s *Semaphore) Resize(ctx context.Context, delta int) (bool, error) {
 	s = orZero(s)
@@ -97,8 +97,8 @@ func (s *Semaphore) Drain(ctx context.Context) (int, error) {
 	return int(n), err
 }
 
-// Available asks Redis how many permits are free: if the semaphore does not exist, as many as Acquire would create; negative after Resize
-// took more than there were. Redisson's availablePermits.
+// Available asks Redis how many permits are free: if the semaphore does not exist, as many as Acquire would create. The number is
+// negative after Resize took more than there were. Redisson's availablePermits.
 func (s *Semaphore) Available(ctx context.Context) (int, error) {
 	s = orZero(s)
 	type reply struct {

@@ -11,8 +11,8 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
 
-// Snapshot returns the holds of the Client and its waiting calls. It does not contact Redis. Calls that try once are
-// left out and, as a rule, those that Redis has not refused yet. The first Client of a RedLock or MultiLock lists its
+// Snapshot returns the holds of the Client and its waiting calls. It does not contact Redis. It leaves out calls that
+// try once and, as a rule, calls that Redis has not refused yet. The first Client of a RedLock or MultiLock lists its
 // calls.
 func (c *Client) Snapshot() Snapshot {
 	return c.look("", 0)

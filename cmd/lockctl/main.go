@@ -4,8 +4,8 @@
 // Usage:
 //
 //	lockctl list [-scan] [-rate n] [pattern]     locks with holders or waiters; a pattern of path.Match, with * for any text
-//	lockctl show key                             everything of one lock
-//	lockctl watch [pattern]                      list, again each second
+//	lockctl show key                             everything about one lock
+//	lockctl watch [pattern]                      list, repeated each second
 //	lockctl why key                              the chain of waiters and holders
 //	lockctl deadlocks                            circles of calls that wait for each other
 //	lockctl force [-yes] key                     takes the lock from the holder that is shown

@@ -15,7 +15,7 @@
 //
 // # Services
 //
-// The directive service stands above an interface whose calls are to hold locks:
+// The directive service stands above an interface whose methods run under locks:
 //
 //	// Service is the orders API.
 //	//
@@ -29,12 +29,12 @@
 //
 // The output has LockedService, which implements Service: it builds the key from the arguments, acquires the lock, calls the wrapped
 // service under the lock's context and releases the lock when the call returns. NewLockedService makes it of a Service and a
-// lockrt.Client. ServiceKeys has a method for each locked method that builds its keys, for tools and tests. Several lock directives on
-// one method are taken together, all or none. A method without a lock is passed through, and nolock says that this is meant.
+// lockrt.Client. ServiceKeys has a method for each locked method that builds its keys, for tools and tests. A method with several lock
+// directives takes all of the locks or none. A method without a lock calls the service directly; nolock says that this is intended.
 //
-// An embedded method keeps the lock that is declared with it, also in another package of the module: its key, with the prefix of the interface that
-// declares it and the parameters by their positions, and its options. Where that is not what is wanted, or not possible, lock and nolock stand above
-// the interface, with method= and the name of the embedded method. That counts for those who embed the interface, too.
+// An embedded method keeps the lock of its declaration, also of one in another package of the module: the options, and the key with the prefix of the
+// declaring interface. Parameters of the key are matched by position. To replace the lock, write lock or nolock above the embedding
+// interface, with method= and the name of the embedded method. The replacement also holds for interfaces that embed this one.
 //
 // # Entities
 //
@@ -48,10 +48,10 @@
 //		Order(id OrderID) lockrt.EntityMutex[OrderID]
 //	}
 //
-// The output implements it, NewLocks makes one of a lockrt.Client. Do gives its function a lockrt.Held[OrderID]. This
-// is a proof that functions can require: the compiler then checks that a caller holds the order's lock. The result says
+// The output implements Locks; NewLocks makes one of a lockrt.Client. Do gives its function a lockrt.Held[OrderID]. This
+// is a proof that functions can require: the compiler then checks that a caller holds the order's lock. The result type says
 // the kind of lock: a lockrt.EntityMutex, EntityRWMutex, EntityFairMutex or EntitySemaphore, or the lockrt.EntityMulti
-// of a list, which locks a mutex for each of its elements. A method with several parameters is about a struct of them.
+// of a list, which locks a mutex for each of its elements. If a method has several parameters, the entity is a struct of them.
 //
 // # Keys
 //
@@ -65,18 +65,18 @@
 //	an encoding.TextAppender or TextMarshaler, but no time.Time              what that gives, escaped
 //	a type parameter whose types are all some of these                       as its type argument is
 //
-// or a pointer to one. Nothing that is written may be empty, and two placeholders need a colon or a slash between them, so that different
+// or a pointer to one. No value may be empty text, and two placeholders need a colon or a slash between them, so that different
 // values never give the same key.
 //
 // {path...} names a slice, an array or a variadic parameter of such values. The template then gives one key, and so one lock, for each
-// element, whatever their order and however often one occurs; all are taken, or none.
+// different element, in any order of the elements; the call takes all of the locks or none.
 //
-// One placeholder of a key can be written {{path}}: its value stands in braces in the key, which is how Redis Cluster is told that all
-// keys with that value belong in one slot.
+// One placeholder of a key can be written {{path}}: its value stands in braces in the key, so that Redis Cluster puts all
+// keys with that value into one slot.
 //
-// Where no template suffices, a function of the package can make the key: key=@payKey calls payKey with those
-// parameters of the method that have the names of its own. It returns a string, which is escaped as a whole, or a
-// lockrt.Key, which is taken as it is, and an error if it can fail.
+// Where no template suffices, a function of the package can make the key: key=@payKey calls payKey. Each parameter of
+// payKey gets the parameter of the method that has the same name. payKey returns a string, which is escaped as a whole,
+// or a lockrt.Key, which is used unchanged, and an error if it can fail.
 //
 // # Options
 //
@@ -84,68 +84,68 @@
 //	wait=duration       how long to wait for it: 0 to try once, ctx (the default) until the context ends
 //	watchdog=duration   the lock outlives a crashed holder by this, and is renewed every third of it while held
 //	lease=duration      instead of watchdog: a fixed time that is not renewed
-//	busy=error          a lock that somebody else holds is lockrt.ErrNotAcquired, which is the default
-//	busy=skip           it means that the method isn't called, and nothing is wrong; that Redis is away is lockrt.ErrUnavailable
-//	busy=fallback       it means that the method of a second implementation is called, which the constructor then takes
-//	lost=cancel         the context of the call ends when the lock is lost, which is the default; the loss is joined to its error
-//	lost=report         it is joined only
-//	fence               the lease has a fencing token: lockrt.TokenFrom of the context of the call
-//	release=keep        the lock stays locked until its lease ends, and so needs lease; release=auto is the default
-//	min=duration        the lock stays locked at least that long, although the call returns before
+//	busy=error          if another holder has the lock, the call fails with lockrt.ErrNotAcquired; this is the default
+//	busy=skip           in that case the method isn't called, and there is no error; without Redis the call still fails with lockrt.ErrUnavailable
+//	busy=fallback       in that case the wrapper calls the method of a second implementation, which the constructor then takes
+//	lost=cancel         the context of the call ends when the lock is lost, and the call's error includes the loss; this is the default
+//	lost=report         the context goes on; only the call's error includes the loss
+//	fence               the lease has a fencing token; lockrt.TokenFrom returns it from the context of the call
+//	release=keep        the lock stays locked until its lease ends; it needs the option lease; release=auto is the default
+//	min=duration        the lock stays locked at least that long, even if the call returns earlier
 //	scope=iter          hold the lock until the loop over the result ends, an iter.Seq or iter.Seq2
 //	scope=close         hold it until the result is closed, of an interface type with Close() error
-//	scope=return        release when the method returns, although its result (such a thing, a channel, a function) outlives that
+//	scope=return        release when the method returns, although its result (an iterator, a Close, a channel, a function) outlives the call
 //	after=keys          the keys of locks that are held when this one is taken, as in after=order:{}; several are quoted: "after=a:{} b:{}"
-//	max=n               the most elements that a list {path...} may have, 64 if it isn't said; more are an error of the call
+//	max=n               the most elements that a list {path...} may have, by default 64; more are an error of the call
 //	empty=allow         an empty text or []byte is a value like others, and an empty list locks nothing; without it they are errors of the call
 //	ctx=name            the context parameter, if there are several
-//	method=Name         above an interface: the embedded method that the lock or nolock is for; it replaces what stands where that is declared
+//	method=Name         above an interface: the embedded method that the lock or nolock is for; it replaces the directive at the method's declaration
 //	kind=mutex          of a lock of a service, which is the default
-//	kind=read           many readers, or one writer with kind=write; a mutex of the same key excludes neither, which is a mistake
+//	kind=read           many readers, or one writer with kind=write; do not use their key for a mutex too, which excludes neither
 //	kind=fair           first come, first served among all processes
 //	kind=permit         one of the permits of a semaphore
 //	kind=red            a lock on a majority of independent servers, whose clients the constructor takes
-//	permits=n           with kind=permit, and of a method that returns a lockrt.EntitySemaphore: how many can have one at once
+//	permits=n           with kind=permit, and for a method that returns a lockrt.EntitySemaphore: how many callers can hold one at once
 //	name=Name           of the generated wrapper (service) or its constructor (locks)
 //	prefix=text         in front of all keys that an interface declares, followed by a colon
 //	require=all         each method of the service must have a lock or a nolock
 //
-// The options wait, watchdog, lease and lost can stand on a lock, on the interface, and in a directive defaults in the package comment; the
-// nearest counts, and for a lock that is inherited what the embedding interface says counts more. Options given to the constructor in the program count more than all of these. The locks of one method are taken together:
-// what one of them says about anything but its key counts for all, and they must not contradict each other.
+// The options wait, watchdog, lease and lost can stand on a lock, on the interface, and in a directive defaults in the package comment. The
+// most specific one wins; for an inherited lock the embedding interface wins. Options of the constructor override all annotations. A method takes its locks together:
+// an option of one lock, other than its key, holds for all locks of the method, and they must not contradict each other.
 //
 // # Vet
 //
 // The command vet runs go vet with the analyzers of package [github.com/lockgen/lockgen/cmd/lockgen/vet], which look at
-// how locks are used. The program is a tool for go vet itself, too: go vet -vettool=$(which lockgen) ./... Possible
-// mistakes, such as an unbounded wait, are warnings: lockgen vet prints it and does not fail because of it, and go vet
-// leaves it out.
+// how locks are used. Lockgen is also a tool for go vet itself: go vet -vettool=$(which lockgen) ./... Possible
+// mistakes, such as an unbounded wait, are warnings: lockgen vet prints them and does not fail because of them, and go
+// vet leaves them out.
 //
 // # Results
 //
-// Every directive has an effect or is an error, and so is everything that looks like a misspelt one. All mistakes of a run are printed
-// with their place, and then nothing is written. The package need not compile: that it mentions what is only to be generated doesn't matter.
+// Every directive has an effect or is an error; a comment that looks like a misspelt directive is an error, too. Lockgen prints all mistakes
+// of a run with their places, and then writes nothing. The package need not compile: it may mention code that lockgen has not generated yet.
 //
-// With -check nothing is written either; what is missing, outdated or edited by hand is printed as a diff. With -n it is only named. With -json
-// all is printed as one JSON object with the arrays diagnostics, notes and files, and with -check the string diff.
+// With -check lockgen writes nothing, and prints a diff for each file that is missing, outdated or edited by hand. With -n it prints only their names. With -json
+// it prints all as one JSON object with the arrays diagnostics, notes and files, and with -check the string diff.
 //
-// A run that finds all up to date notes the sums of all files that it depends on, in the user's cache directory; if nothing has changed the next
-// one believes that, and takes a tenth of the time. It notes the same of each package, with what the packages that it imports declare: the next run
-// does not generate again what nothing has changed for, and takes half the time. Not in CI, where the environment has CI, nor with -cache=off.
+// A run that finds all files up to date stores the checksums of all its inputs in the user's cache directory. If no input has changed, the next
+// run relies on them and takes a tenth of the time. A run also stores checksums for each package and the declarations that it imports: the next run
+// generates only packages whose inputs have changed, and takes half the time. The cache is off in CI, where the environment has CI, and with -cache=off.
 //
 // # All locks together
 //
-// The locks of all packages of a run are looked at together. It is a mistake if keys of one shape, such as order:{}, are built of two types in
-// one program, and if locks can wait for each other: those that one method takes, in the order of their keys, and those that are taken after
-// others, as the option after says, must not make a circle. It is a warning if two templates can give one key, if a typed lock takes any string
-// or integer, and if two typed locks of one interface have one type. Warnings stop nothing; they are mistakes with -strict and not printed with -q.
+// Lockgen checks the locks of all packages of a run together. It is a mistake if keys of one shape, such as order:{}, are built of two types in
+// one program. It is a mistake if locks can wait for each other: the orders in which methods take several locks (by their keys) and
+// the orders that the option after declares must not make a circle. It is a warning if two templates can give one key, if a typed lock takes any string
+// or integer, and if two typed locks of one interface have one type. Warnings do not stop a run; -strict makes them mistakes, and -q hides them.
 //
-// The commands list, graph and explain show what is locked by whom. They read all packages below the directory unless others are named:
+// The commands list, graph and explain show which methods take which locks. They read all packages below the directory unless others are named:
 //
 //	lockgen list                    a table of methods, keys and options; -json and -markdown for programs and documents
 //	lockgen graph                   methods, their locks, and the order of locks, for Mermaid; -dot for graphviz
 //	lockgen explain Service.Pay     all about one method, or about all of an interface
-//	lockgen explain order:42        who locks this key
+//	lockgen explain order:42        the methods that lock this key
 //
 // The exit code is 0 if all is written or up to date, 1 if the input has mistakes or, with -check, something differs, and 2 if the
 // arguments are wrong or the run failed.

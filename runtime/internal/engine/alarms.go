@@ -17,7 +17,7 @@ type Alarms[T any] struct {
 	armed monotonic.Time // when the timer fires; 0 if it is not set
 }
 
-// Set pokes w in d, and not when it was to be poked before.
+// Set pokes w in d, and cancels an earlier Set of w.
 func (a *Alarms[T]) Set(w *Waiter[T], d time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -33,7 +33,7 @@ func (a *Alarms[T]) Set(w *Waiter[T], d time.Duration) {
 	}
 }
 
-// Stop cancels set. After that w gets no poke of the alarms.
+// Stop cancels Set. After that w gets no poke of the alarms.
 func (a *Alarms[T]) Stop(w *Waiter[T]) {
 	if w.alarm.IsZero() {
 		return

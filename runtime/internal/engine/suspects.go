@@ -7,8 +7,8 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 )
 
-// Suspects are the calls of a client that may wait for ever. Each waits equally long until it is suspected, so they are due in the
-// order in which they began to wait: a list and one timer serve them all, however many wait.
+// Suspects are the calls of a client that may wait for ever. Each call becomes a suspect after the same time, so calls are due in the
+// order in which they began to wait: a list and one timer serve any number of calls.
 type Suspects[T any] struct {
 	mu          sync.Mutex // guards the rest, and the suspicions of waiters
 	first, last *Waiter[T]

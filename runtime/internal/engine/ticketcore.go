@@ -9,7 +9,7 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
 
-// A TicketCore is what tickets of all kinds of locks have in common. It is guarded by the lock of what the ticket asks for.
+// A TicketCore is the common part of the tickets of all kinds of locks. The lock of the ticket's resource guards it.
 type TicketCore struct {
 	Number uint64 // of its owner
 	State  TicketState
@@ -56,7 +56,7 @@ func (x *Recheck) In(d time.Duration, n uint64, look func(n uint64)) {
 	x.timer = time.AfterFunc(d, func() { look(n) })
 }
 
-// Stop cancels in.
+// Stop cancels In.
 func (x *Recheck) Stop() {
 	if x.timer != nil {
 		x.timer.Stop()
@@ -73,7 +73,7 @@ const (
 	JudgedGranted                 // the ticket becomes a grant
 )
 
-// An Answer is what came back for a request for a ticket.
+// An Answer is the reply, or the error, of a request for a ticket.
 type Answer struct {
 	Sent    time.Time
 	TTL     time.Duration // the lease that it asked for
@@ -82,7 +82,7 @@ type Answer struct {
 	Fate    Fate
 }
 
-// A Fate is what Redis may have done for a request although an error came back.
+// A Fate is what Redis may have done for a request that returned an error.
 type Fate uint8
 
 const (

@@ -57,13 +57,13 @@ var verbs []verb
 func init() {
 	verbs = []verb{
 		{"list", "[pattern]", "lists the locks that are held or wanted", list, func(f *flag.FlagSet, o *options) {
-			f.BoolVar(&o.scan, "scan", false, "sweep the keyspace, too, for what no process names")
+			f.BoolVar(&o.scan, "scan", false, "sweep the keyspace, too, for locks that no process names")
 			f.IntVar(&o.rate, "rate", 100_000, "keys a second that a sweep looks at, at most")
 		}, 0, 1},
-		{"show", "key", "says everything of one lock", show, nil, 1, 1},
-		{"watch", "[pattern]", "is list, again each second; q and Enter ends it", watch, nil, 0, 1},
-		{"why", "key", "says for each that waits who waits for whom, to the end", why, nil, 1, 1},
-		{"deadlocks", "", "lists the circles of those who wait for each other", deadlocks, nil, 0, 0},
+		{"show", "key", "shows everything about one lock", show, nil, 1, 1},
+		{"watch", "[pattern]", "repeats list each second; q and Enter ends it", watch, nil, 0, 1},
+		{"why", "key", "shows, for each waiter, the chain of waiters and holders to its end", why, nil, 1, 1},
+		{"deadlocks", "", "lists the circles of calls that wait for each other", deadlocks, nil, 0, 0},
 		{"force", "key", "takes a lock from its holder", force, func(f *flag.FlagSet, o *options) {
 			f.BoolVar(&o.yes, "yes", false, "do not ask")
 		}, 1, 1},
@@ -75,7 +75,7 @@ func init() {
 			f.BoolVar(&o.fence, "fence", false, "with a fencing token, in LOCKGEN_TOKEN")
 			f.DurationVar(&o.watchdog, "watchdog", lockrt.DefaultWatchdog, "how long the lock outlives this program if it is killed")
 		}, 2, -1},
-		{"doctor", "", "looks at a server as locks see it", doctor, nil, 0, 0},
+		{"doctor", "", "checks whether a server suits locks", doctor, nil, 0, 0},
 	}
 }
 
@@ -101,7 +101,7 @@ type options struct {
 }
 
 func usage(w io.Writer) {
-	fmt.Fprint(w, "Lockctl shows who holds which lock and who waits for whom, and acts on it.\n\nUsage:\n\n")
+	fmt.Fprint(w, "Lockctl shows the holders and the waiters of locks, and acts on them.\n\nUsage:\n\n")
 	for _, v := range verbs {
 		fmt.Fprintf(w, "  lockctl %-42s %s\n", strings.TrimSpace(v.name+" [flags] "+v.args), v.about)
 	}
@@ -113,7 +113,7 @@ Flags of all verbs:
   -json           print JSON, version `+fmt.Sprint(JSONVersion)+`
 
 lockctl VERB -h lists the others. Exit codes: 0 done, 1 not found or something is wrong, 64 usage, 69 no Redis;
-of run also 75 somebody else has the lock, 76 it was lost, 126 and 127 as a shell, 128+n for the signal n.
+of run also 75 another holder has the lock, 76 the lock was lost, 126 and 127 as a shell, 128+n for the signal n.
 `)
 }
 

@@ -46,19 +46,19 @@ var usages = map[string]string{
        lockgen vet [-tags list] [packages]
 
 Lockgen writes typed lock wrappers for the annotated interfaces of the packages, by default of the one in this directory.
-The other commands read the packages, by default all below this directory, and write nothing: list says which method takes
-which locks, graph draws that, explain tells all about one method, interface or key, and vet looks for mistakes in the use of
-locks. More about each: lockgen help list.
+The other commands read the packages, by default all below this directory, and write nothing: list shows which method takes
+which locks, graph draws them, explain shows all about one method, interface or key, and vet finds mistakes in the use of
+locks. More about a command: lockgen help list.
 
 `,
 	"list": `usage: lockgen list [-json | -markdown] [-tags list] [packages]
 
-List says which method takes which locks, in the packages, by default in all below this directory.
+List shows which method takes which locks, in the packages, by default in all below this directory.
 
 `,
 	"graph": `usage: lockgen graph [-dot] [-tags list] [packages]
 
-Graph draws which methods take which locks and which locks are taken under which, as a Mermaid flowchart.
+Graph draws which methods take which locks, and in which order, as a Mermaid flowchart.
 
 `,
 	"vet": `usage: lockgen vet [-tags list] [packages]
@@ -70,8 +70,8 @@ to date.
 `,
 	"explain": `usage: lockgen explain [-tags list] name [packages]
 
-Explain tells all about a method (Pay, Service.Pay or orders.Service.Pay), about the methods of an interface, or who locks a
-key (order:42) or all keys like it (order:{}).
+Explain shows all about a method (Pay, Service.Pay or orders.Service.Pay), about the methods of an interface, or about the
+methods that lock a key (order:42) or all keys like it (order:{}).
 
 `,
 }
