@@ -97,7 +97,7 @@ func (m exclusive[K, L]) Do(ctx context.Context, fn func(ctx context.Context, he
 	return lease.do(ctx, func(ctx context.Context) error { return fn(ctx, lease.Held()) })
 }
 
-// ForceUnlock is the ForceUnlock of the lock; for a read-write lock it takes the key from the writer.
+// ForceUnlock is that of the lock; of an RWMutex, that of the writer.
 func (m exclusive[K, L]) ForceUnlock(ctx context.Context) (bool, error) {
 	return of(&m.entity, func(lock L) (bool, error) { return lock.ForceUnlock(ctx) })
 }

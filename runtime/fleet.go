@@ -18,8 +18,8 @@ import (
 )
 
 // Fleet asks all processes that share the server for their holds and waiting calls, of one key, or of all for "". It
-// returns when all have answered, when ctx ends or after [Options.OpTimeout]; processes without an answer are Silent. Java programs do
-// not answer. It asks the processes that hold a lock or waited for one lately, and fails if Redis cannot list them. It costs
+// returns when all have answered, when ctx ends or after [Options.OpTimeout]; the others are Silent. Java programs do not
+// answer. Fleet asks processes that hold a lock or waited lately, and fails if Redis cannot list them. It costs
 // one command for each server and at least two messages for each process. A process answers 10 requests a second; Fleet
 // asks a process that refuses once more, a second later. An answer names 200 held locks and 200 waiting calls at most;
 // see Omitted.

@@ -202,8 +202,8 @@ func WithWait(d time.Duration) LockOption {
 }
 
 // WithLease sets a fixed lease, at least 100ms, that is not renewed: the lock is free d after the grant, and the
-// lease's context ends before that. Entering again makes the lease live for d from then on, and takes a round trip if
-// it would end before; a renewed lease stays renewed. Redisson's leaseTime.
+// lease's context ends before that. Entering again makes the lease live for d from then on, in a round trip if it
+// would end before; a renewed one stays renewed. Redisson's leaseTime.
 func WithLease(d time.Duration) LockOption {
 	return lockOption(func(c *lockConfig) {
 		c.TTL, c.Renew = d, false
@@ -211,7 +211,7 @@ func WithLease(d time.Duration) LockOption {
 	})
 }
 
-// WithWatchdog overrides [Options.Watchdog]: the Client renews the lock while it is held, and the lock outlives a crashed
+// WithWatchdog overrides [Options.Watchdog]: the Client renews the lock while it is held; the lock outlives a crashed
 // holder by at most d. At least 100ms.
 func WithWatchdog(d time.Duration) LockOption {
 	return lockOption(func(c *lockConfig) {
@@ -220,8 +220,8 @@ func WithWatchdog(d time.Duration) LockOption {
 	})
 }
 
-// WithMaxHold stops the renewal d after the grant, so that a holder that never unlocks loses the lease one watchdog time later. It leaves fixed
-// leases as they are.
+// WithMaxHold stops the renewal d after the grant, so that a holder that never unlocks loses the lease one watchdog time later. Fixed leases
+// do not change.
 func WithMaxHold(d time.Duration) LockOption {
 	return lockOption(func(c *lockConfig) { c.maxHold, c.limited = d, true })
 }

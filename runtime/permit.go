@@ -70,8 +70,8 @@ func (s *PermitSemaphore) Do(ctx context.Context, fn func(ctx context.Context, p
 }
 
 // Release releases permits by their ids, of any process: all, or none with [ErrLost] if one is gone. A [Permit] of this
-// Client keeps its other ids, and is lost without any. A Permit of another process is lost, and its other ids stay
-// until they expire. Its context is that of [Lease.Unlock]. Redisson's release.
+// Client keeps its other ids, and is lost without any. One of another process is lost; its other ids stay until
+// they expire. The context is that of [Lease.Unlock]. Redisson's release.
 func (s *PermitSemaphore) Release(ctx context.Context, ids ...string) error {
 	s = orZero(s)
 	raw, err := rawIDs(ids)

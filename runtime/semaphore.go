@@ -58,9 +58,9 @@ func (s *Semaphore) Do(ctx context.Context, n int, fn func(ctx context.Context) 
 	return fn(ctx)
 }
 
-// Release releases n permits of any holder; 0 does nothing. Its context is that of [Lease.Unlock]. The Client goes on trying for
-// a minute: after an error, another call could release twice. A semaphore that does not exist is created with n
-// permits, as in Redisson, unless Acquire creates it. Redisson's release.
+// Release releases n permits of any holder; 0 does nothing. Its context is that of [Lease.Unlock]. The Client tries for a minute:
+// after an error, another call could release twice. A semaphore that does not exist gets n permits, as in Redisson,
+// unless Acquire creates it. Redisson's release.
 func (s *Semaphore) Release(ctx context.Context, n int) error {
 	s = orZero(s)
 	_, err := s.add(ctx, "release", n, s.permits > 0)

@@ -78,7 +78,7 @@ func TestOutlasts(t *testing.T) {
 				require.InDelta(t, trustLeft(lease), least, float64(time.Microsecond))
 				require.Less(t, outlasts(lease), least)
 			})
-			require.Contains(t, preface(lease, ""), "longer than "+fraction(outlasts(lease), lease)+" of it")
+			require.Contains(t, preface(lease, ""), "longer than "+fraction(outlasts(lease), lease)+" of the lease")
 			require.Contains(t, preface(lease, ""), "as short as "+fraction(trustLeft(lease), lease)+", and")
 		})
 	}
