@@ -159,6 +159,10 @@ func TestCheck(t *testing.T) {
 			tale: story().loses(1, 1, 1, 9_900, 11_800, 11_700, 0).at(10_000, broken, 0, 0).at(25_000, mended, 0, 0),
 		},
 		{
+			name: "lost in a fault that a lease does not outlive which was handed over as it began", rules: rules{keeps: true, away: true, lease: 30 * time.Second},
+			tale: story().loses(1, 1, 1, 10_005, 11_900, 11_800, 0).at(10_000, broken, 0, 0).at(25_000, mended, 0, 0),
+		},
+		{
 			name: "lost in a fault that it outlives", rules: rules{keeps: true, away: true, lease: 30 * time.Second}, want: "process 1 lost \"long\"",
 			tale: story().loses(1, 1, 1, 9_000, 11_800, 11_700, 0).at(10_000, broken, 0, 0).at(25_000, mended, 0, 0),
 		},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -78,8 +79,9 @@ func TestOutlasts(t *testing.T) {
 				require.InDelta(t, trustLeft(lease), least, float64(time.Microsecond))
 				require.Less(t, outlasts(lease), least)
 			})
-			require.Contains(t, preface(lease, ""), "longer than "+fraction(outlasts(lease), lease)+" of the lease")
-			require.Contains(t, preface(lease, ""), "as short as "+fraction(trustLeft(lease), lease)+", and")
+			text := strings.Join(strings.Fields(preface(lease, "")), " ")
+			require.Contains(t, text, "longer than "+fraction(outlasts(lease), lease)+" of the lease")
+			require.Contains(t, text, "as short as "+fraction(trustLeft(lease), lease)+", and")
 		})
 	}
 }
