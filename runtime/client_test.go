@@ -115,14 +115,14 @@ func watch() (hooks lockrt.Hooks, waiting chan string, ends chan lockrt.EndEvent
 func TestNew_RefusesBadOptions(t *testing.T) {
 	t.Parallel()
 	for name, opts := range map[string]lockrt.Options{
-		"Options.Watchdog: unusable option: 10ms is shorter than 100ms":             {Watchdog: 10 * time.Millisecond},
-		"Options.Watchdog: unusable option: -1s is shorter than 100ms":              {Watchdog: -time.Second},
-		"Options.OpTimeout: unusable option: -1s is negative":                       {OpTimeout: -time.Second},
-		"Options.RedLockTimeout: unusable option: 1µs is shorter than 1ms":          {RedLockTimeout: time.Microsecond},
-		"Options.Cohort: unusable option: -1 is negative":                           {Cohort: -1},
-		"Options.Replicas: unusable option: -1 is negative":                         {Replicas: -1},
-		"Options.Linger: unusable option: to linger for -1ns is not from 0 to 20ms": {Linger: -1},
-		"Options.Linger: unusable option: to linger for 1s is not from 0 to 20ms":   {Linger: time.Second},
+		"Options.Watchdog: unusable option: 10ms is shorter than 100ms":                   {Watchdog: 10 * time.Millisecond},
+		"Options.Watchdog: unusable option: -1s is shorter than 100ms":                    {Watchdog: -time.Second},
+		"Options.OpTimeout: unusable option: -1s is negative":                             {OpTimeout: -time.Second},
+		"Options.RedLockTimeout: unusable option: 1µs is shorter than 1ms":                {RedLockTimeout: time.Microsecond},
+		"Options.Cohort: unusable option: -1 is negative":                                 {Cohort: -1},
+		"Options.Replicas: unusable option: -1 is negative":                               {Replicas: -1},
+		"Options.Linger: unusable option: the linger time -1ns is not between 0 and 20ms": {Linger: -1},
+		"Options.Linger: unusable option: the linger time 1s is not between 0 and 20ms":   {Linger: time.Second},
 		"Options.Retry: unusable option: a backoff that begins with 1µs is shorter than 1ms": {
 			Retry: lockrt.ConstantBackoff(time.Microsecond)},
 	} {

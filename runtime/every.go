@@ -258,7 +258,7 @@ func (s *Schedule) done(ctx context.Context, start time.Time) error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("note that it was done: %w", refused(err))
+		return fmt.Errorf("store the time of the run: %w", refused(err))
 	}
 	return nil
 }

@@ -93,7 +93,7 @@ func (c *Client) awaitHearing(ctx context.Context) error {
 	case <-l.Ready():
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("%w: nothing can be subscribed", ended(ctx))
+		return fmt.Errorf("%w: the client cannot subscribe", ended(ctx))
 	case <-c.closing:
 		return ErrClosed
 	}

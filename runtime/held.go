@@ -79,7 +79,7 @@ func (h HeldMulti[K]) Each() []Held[K] { return append([]Held[K](nil), h.each...
 type proof struct{ t *leaseCore }
 
 // errNoProof is the error of the zero values.
-var errNoProof = fmt.Errorf("lockgen: %w: it is the proof of no lock", ErrReleased)
+var errNoProof = fmt.Errorf("lockgen: %w: a zero proof proves no lock", ErrReleased)
 
 // Key returns the key in Redis; for several entities all keys.
 func (p proof) Key() string { return p.t.Key() }

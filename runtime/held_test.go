@@ -69,7 +69,7 @@ func TestHeld_ZeroProvesNothing(t *testing.T) {
 	require.Zero(t, zero.Token())
 	for _, p := range []proof{zero, lockrt.HeldShared[pageID]{}, lockrt.HeldPermit[pageID]{}, lockrt.HeldMulti[pageID]{}} {
 		require.ErrorIs(t, p.Err(), lockrt.ErrReleased)
-		require.EqualError(t, p.Err(), "lockgen: lease released: it is the proof of no lock")
+		require.EqualError(t, p.Err(), "lockgen: lease released: a zero proof proves no lock")
 		require.Empty(t, p.Key())
 		require.Zero(t, p.Until())
 		require.Error(t, p.Context().Err())

@@ -144,7 +144,7 @@ func (l *Leadership) write(ctx context.Context) error {
 		}
 		written, err := c.net.Run(c.wire.Lead(l.e.name, l.record(), leaderKeep)).Int()
 		if err == nil && written == 0 {
-			err = fmt.Errorf("%w: Redis says that somebody else leads", ErrLost)
+			err = fmt.Errorf("%w: Redis names another leader", ErrLost)
 		}
 		return err
 	})

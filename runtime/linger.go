@@ -14,7 +14,7 @@ import (
 const mostLinger = 20 * time.Millisecond
 
 func notLinger(d time.Duration) error {
-	return fmt.Errorf("%w: to linger for %v is not from 0 to %v", ErrBadOption, d, mostLinger)
+	return fmt.Errorf("%w: the linger time %v is not between 0 and %v", ErrBadOption, d, mostLinger)
 }
 
 // lingerless are the kinds of locks whose keys do not linger, with the reasons.

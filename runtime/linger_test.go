@@ -363,7 +363,7 @@ func TestLinger_DoAndGeneratedCode(t *testing.T) {
 	require.NoError(t, err)
 	free(t, lease.Lease)
 	_, err = gen.With(c).Acquire(patient(t), &gen.Spec{Name: "n", Linger: time.Second}, "generated")
-	require.ErrorContains(t, err, "to linger for 1s is not from 0 to 20ms", "the option of an annotation")
+	require.ErrorContains(t, err, "the linger time 1s is not between 0 and 20ms", "the option of an annotation")
 }
 
 // Only a Mutex lingers, and none that is a part of a RedLock or of an Election.

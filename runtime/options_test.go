@@ -52,11 +52,11 @@ func TestOptions_ThatMeanNothing(t *testing.T) {
 		"WithLinger means nothing for a red lock, whose servers do not report": {
 			second(lockrt.RedLockOf(c.Mutex("k", linger)).Lock(ctx)), second(lockrt.RedLockOf(c.Mutex("k")).TryLock(ctx, linger)),
 		},
-		"WithLinger means nothing for a semaphore": {c.Semaphore("k", 1, linger).Acquire(ctx, 1)},
-		"WithLinger means nothing for a permit":    {second(c.PermitSemaphore("k", 1, linger).Acquire(ctx))},
-		"WithLinger means nothing for a latch":     {c.CountDownLatch("k", linger).Wait(ctx)},
-		"to linger for -1ns is not from 0 to 20ms": {second(c.Mutex("k", lockrt.WithLinger(-1)).Lock(ctx)), second(c.FairMutex("k").Lock(ctx, lockrt.WithLinger(-1)))},
-		"to linger for 21ms is not from 0 to 20ms": {
+		"WithLinger means nothing for a semaphore":       {c.Semaphore("k", 1, linger).Acquire(ctx, 1)},
+		"WithLinger means nothing for a permit":          {second(c.PermitSemaphore("k", 1, linger).Acquire(ctx))},
+		"WithLinger means nothing for a latch":           {c.CountDownLatch("k", linger).Wait(ctx)},
+		"the linger time -1ns is not between 0 and 20ms": {second(c.Mutex("k", lockrt.WithLinger(-1)).Lock(ctx)), second(c.FairMutex("k").Lock(ctx, lockrt.WithLinger(-1)))},
+		"the linger time 21ms is not between 0 and 20ms": {
 			second(c.Mutex("k").TryLock(ctx, lockrt.WithLinger(21*time.Millisecond))),
 			second(lockrt.NewMultiLock(c.Mutex("k"), c.Mutex("l")).Lock(ctx, lockrt.WithLinger(21*time.Millisecond))),
 		},

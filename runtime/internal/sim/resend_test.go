@@ -52,7 +52,7 @@ func resend(t *testing.T, kind *kind, lock func(c *lockrt.Client) lockrt.Locker,
 		const before, delayed, resent, came = 0, 1, 2, 3
 		var runs []time.Duration
 		state := before
-		w.observes = append(w.observes, func(_ *server, e *event) {
+		observe := func(_ *server, e *event) {
 			if e == nil {
 				return
 			}
@@ -70,21 +70,29 @@ func resend(t *testing.T, kind *kind, lock func(c *lockrt.Client) lockrt.Locker,
 					state = came
 				}
 			}
-		})
+		}
+		w.act(w.watch.now(), func(w *world) { w.observes = append(w.observes, observe) })
+		synctest.Wait()
+		ran := func() (times []time.Duration, at int) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return runs, state
+		}
 		lease, err = m.Lock(ctx)
 		require.NoError(t, err)
 		require.NoError(t, lease.Unlock(ctx))
-		for deadline := w.watch.now() + w.plan.watchdog; len(runs) < 2 && w.watch.now() < deadline; {
+		times, at := ran()
+		for deadline := w.watch.now() + w.plan.watchdog; len(times) < 2 && w.watch.now() < deadline; times, at = ran() {
 			time.Sleep(10 * time.Millisecond)
 			synctest.Wait()
 		}
-		require.Equal(t, came, state, "the late request has arrived")
-		require.Len(t, runs, 2)
-		for w.whole(nil, "key0").Exists("key0") && w.watch.now() < runs[1]+w.plan.watchdog {
+		require.Equal(t, came, at, "the late request has arrived")
+		require.Len(t, times, 2)
+		for w.whole(nil, "key0").Exists("key0") && w.watch.now() < times[1]+w.plan.watchdog {
 			time.Sleep(10 * time.Millisecond)
 			synctest.Wait()
 		}
-		free := w.watch.now() - runs[1]
+		free := w.watch.now() - times[1]
 		t.Logf("the lock is free %v after the late request has taken it", free)
 		require.Less(t, free, 10*time.Second, "it is given back, and does not live for a whole lease")
 		cancel()
