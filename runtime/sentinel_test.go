@@ -1,6 +1,7 @@
 package lockrt_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -20,6 +21,7 @@ import (
 // sentinels starts a group, and two clients of it: one that Open made, and one of a rueidis client with its defaults.
 func sentinels(t *testing.T, opts lockrt.Options, servers ...redistest.Option) (g *redistest.SentinelGroup, a, b *lockrt.Client) {
 	t.Helper()
+	opts.OpTimeout = cmp.Or(opts.OpTimeout, lockrt.DefaultOpTimeout) // after which a stopped master is given up
 	g = redistest.Sentinel(t, servers...)
 	option, err := rueidis.ParseURL(g.URL())
 	require.NoError(t, err)
