@@ -30,16 +30,11 @@ func sameKey(ctx context.Context, e *env, lib library) (metrics, error) {
 // afterwards measures how long a process waits for a key that another process has just unlocked, beside a PING. Both are
 // sent after a pause.
 func afterwards(ctx context.Context, e *env, lib library) (metrics, error) {
-	var ps [2]*process
-	for i := range ps {
-		p, err := startWorker(ctx, order{Library: lib.name, Addr: e.addr, Lease: kLease, Profile: e.profile})
-		if err != nil {
-			return nil, err
-		}
-		defer p.end()
-		ps[i] = p
+	first, neighbour, end, err := twoWorkers(ctx, order{Library: lib.name, Addr: e.addr, Lease: kLease, Profile: e.profile})
+	if err != nil {
+		return nil, err
 	}
-	first, neighbour := ps[0], ps[1]
+	defer end()
 	var waits, pings []float64
 	for start := time.Now(); time.Since(start) < e.length || len(waits) < 10; {
 		if time.Since(start) > e.length+answerWithin {

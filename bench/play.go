@@ -133,15 +133,12 @@ func neighbours(ctx context.Context, e *env, lib library) (metrics, error) {
 
 // handOver passes a key between two processes, and measures how long a PING takes meanwhile.
 func handOver(ctx context.Context, e *env, lib library) (metrics, error) {
-	var ps [2]*process
-	for i := range ps {
-		p, err := startWorker(ctx, order{Library: lib.name, Addr: e.addr, Lease: kLease})
-		if err != nil {
-			return nil, err
-		}
-		defer p.end()
-		ps[i] = p
+	one, other, end, err := twoWorkers(ctx, order{Library: lib.name, Addr: e.addr, Lease: kLease})
+	if err != nil {
+		return nil, err
 	}
+	defer end()
+	ps := [2]*process{one, other}
 	key := fresh()
 	var passed, ping, again []float64
 	for start := time.Now(); time.Since(start) < e.length || len(passed) < 10; {

@@ -62,6 +62,18 @@ func startWorker(ctx context.Context, first order) (*process, error) {
 	return p, nil
 }
 
+// twoWorkers starts two workers of a library. end ends both.
+func twoWorkers(ctx context.Context, first order) (a, b *process, end func(), err error) {
+	if a, err = startWorker(ctx, first); err != nil {
+		return nil, nil, nil, err
+	}
+	if b, err = startWorker(ctx, first); err != nil {
+		a.end()
+		return nil, nil, nil, err
+	}
+	return a, b, func() { b.end(); a.end() }, nil
+}
+
 // end ends the process, even if it is busy.
 func (p *process) end() {
 	_ = p.in.Close()

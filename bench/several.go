@@ -315,16 +315,11 @@ func (s *server) tell(ctx context.Context, command ...string) error {
 // opening measures the time from opening a latch in one process until all its waiters in another process have returned.
 func opening(waiters int) func(ctx context.Context, e *env, lib library) (metrics, error) {
 	return func(ctx context.Context, e *env, lib library) (metrics, error) {
-		var ps [2]*process
-		for i := range ps {
-			p, err := startWorker(ctx, order{Library: lib.name, Addr: e.addr, Lease: kLease, Profile: e.profile})
-			if err != nil {
-				return nil, err
-			}
-			defer p.end()
-			ps[i] = p
+		opener, waiter, end, err := twoWorkers(ctx, order{Library: lib.name, Addr: e.addr, Lease: kLease, Profile: e.profile})
+		if err != nil {
+			return nil, err
 		}
-		opener, waiter := ps[0], ps[1]
+		defer end()
 		key := fresh()
 		var took []float64
 		var sent float64
