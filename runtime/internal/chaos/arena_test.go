@@ -99,6 +99,7 @@ func worst(t *testing.T, times int, in func(t *testing.T) *arena) *findings {
 func (a *arena) strike() *findings {
 	a.t.Helper()
 	a.history, a.procs = newHistory(), map[int]*proc{}
+	a.history.lingers = a.of.lingers
 	options := a.row.server
 	if a.row.clocked {
 		a.clock = serverclock.New(a.t)

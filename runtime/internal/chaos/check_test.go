@@ -236,11 +236,13 @@ func (f *findings) tokens(key string, all []*attempt) {
 	slices.SortFunc(grants, func(a, b grant) int { return cmp.Compare(a.at, b.at) })
 	before, largest := 0, int64(0)
 	seen := map[int64]bool{}
-	for _, a := range all { // by the time of the call
+	asked := slices.Clone(all)
+	slices.SortStableFunc(asked, func(a, b *attempt) int { return cmp.Compare(a.since, b.since) })
+	for _, a := range asked {
 		if a.granted == never || a.token == 0 {
 			continue
 		}
-		for before < len(grants) && grants[before].at < a.called {
+		for before < len(grants) && grants[before].at < a.since {
 			largest = max(largest, grants[before].token)
 			before++
 		}

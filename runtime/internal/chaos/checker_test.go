@@ -65,11 +65,12 @@ func TestCheck(t *testing.T) {
 	t.Parallel()
 	story := func() *tale { return &tale{} }
 	for _, tt := range []struct {
-		name  string
-		rules rules
-		tale  *tale
-		want  string // part of the one violation; empty for none
-		wrong bool   // the model cannot explain it either
+		name    string
+		rules   rules
+		lingers bool
+		tale    *tale
+		want    string // part of the one violation; empty for none
+		wrong   bool   // the model cannot explain it either
 	}{
 		{name: "one after the other", tale: story().hold(1, 1, 1, 2, 5, 7).hold(2, 1, 3, 6, 9, 8)},
 		{
@@ -133,6 +134,42 @@ func TestCheck(t *testing.T) {
 		{
 			name: "a token twice", want: "token 7 was given", wrong: true,
 			tale: story().hold(1, 1, 1, 2, 5, 7).hold(2, 1, 4, 7, 9, 7),
+		},
+		{
+			name: "granted what lingered since before the server forgot it", lingers: true, rules: bounded(double, 5),
+			tale: story().hold(1, 1, 1, 2, 3, 7).at(4, forgotten, 0, 0, until(5), everything).hold(2, 1, 6, 7, 11, 20).
+				loses(1, 2, 8, 9, 10, 60, 8).hold(2, 2, 12, 13, 14, 21),
+		},
+		{
+			name: "granted twice what lingered since before the server forgot it", lingers: true, rules: bounded(double, 5),
+			tale: story().hold(1, 1, 1, 2, 3, 7).at(4, forgotten, 0, 0, until(5), everything).hold(2, 1, 6, 7, 13, 20).
+				hold(1, 2, 8, 9, 10, 8).loses(1, 3, 11, 11, 12, 60, 9),
+		},
+		{
+			name: "granted what lingered since before the server forgot it, for too long", lingers: true, rules: bounded(double, 2),
+			want: "double hold: 3ms, more than 2ms",
+			tale: story().hold(1, 1, 1, 2, 3, 7).at(4, forgotten, 0, 0, until(5), everything).hold(2, 1, 6, 7, 15, 20).
+				loses(1, 2, 8, 9, 12, 60, 8),
+		},
+		{
+			name: "granted what lingers, though it does not", rules: bounded(double, 5), want: "token 8 was given after 20", wrong: true,
+			tale: story().hold(1, 1, 1, 2, 3, 7).at(4, forgotten, 0, 0, until(5), everything).hold(2, 1, 6, 7, 11, 20).
+				loses(1, 2, 8, 9, 10, 60, 8),
+		},
+		{
+			name: "granted with a token of another lease than lingered", lingers: true, rules: bounded(double, 5), want: "token 9 was given after 20", wrong: true,
+			tale: story().hold(1, 1, 1, 2, 3, 7).at(4, forgotten, 0, 0, until(5), everything).hold(2, 1, 6, 7, 11, 20).
+				loses(1, 2, 8, 9, 10, 60, 9),
+		},
+		{
+			name: "granted what lingers, and the server forgot it before that", lingers: true, rules: bounded(double, 5), want: "token 8 was given after 20", wrong: true,
+			tale: story().at(1, forgotten, 0, 0, until(1), everything).hold(1, 1, 2, 3, 4, 7).hold(2, 1, 5, 7, 11, 20).
+				loses(1, 2, 8, 9, 10, 60, 8),
+		},
+		{
+			name: "granted what lingered, long after the server forgot it", lingers: true, rules: bounded(double, 5), want: "token 8 was given after 20", wrong: true,
+			tale: story().hold(1, 1, 1, 2, 3, 7).at(4, forgotten, 0, 0, until(5), everything).hold(2, 1, 6, 7, 1111, 20).
+				loses(1, 2, 1108, 1109, 1110, 1160, 8),
 		},
 		{
 			name: "trusted after the end", want: "Lease.Err of \"long\" was nil 3ms after its trust had ended",
@@ -281,6 +318,7 @@ func TestCheck(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			h := newHistory(tt.tale.events...)
+			h.lingers = tt.lingers
 			tt.rules.room = max(1, tt.rules.room)
 			found := h.check(tt.rules).violations
 			if tt.want == "" {

@@ -90,6 +90,7 @@ type attempt struct {
 	units      int
 	token      int64
 	called     int64
+	since      int64 // when the process had the key that it was granted, or called; set by settled
 	failed     int64
 	granted    int64
 	told       int64
@@ -149,7 +150,11 @@ type history struct {
 	begun    map[int]bool   // processes that are ready
 	died     map[int]int64  // processes that were killed, and when
 	more     chan struct{}  // closed when there is more
+	lingers  bool           // a process grants a key that lingers without a request
 }
+
+// staleMost is for how long after the server forgot a key a process may grant it that still lingers there.
+const staleMost = int64(time.Second)
 
 func newHistory(events ...event) *history {
 	h := &history{marked: map[what][]event{}, attempts: map[[2]int]*attempt{}, renewals: map[held]int64{}, begun: map[int]bool{}, died: map[int]int64{}, more: make(chan struct{})}
@@ -247,7 +252,29 @@ func (h *history) settled() []*attempt {
 	defer h.mu.Unlock()
 	all := slices.Clone(h.order)
 	slices.SortStableFunc(all, func(a, b *attempt) int { return cmp.Compare(a.called, b.called) })
+	for i, a := range all {
+		a.since = a.called
+		if h.lingers {
+			h.linger(a, all[:i])
+		}
+	}
 	return all
+}
+
+// linger finds that a process granted a key that lingered since before the server forgot it. Such a grant is
+// one of the process's lease of that time, of which it has the next token.
+func (h *history) linger(a *attempt, before []*attempt) {
+	for _, f := range h.marked[forgotten] {
+		if f.Key != "" && f.Key != a.key || a.called <= f.Until || a.called > f.Until+staleMost {
+			continue
+		}
+		for _, b := range before {
+			if b.proc == a.proc && b.key == a.key && b.granted != never && b.token != 0 && b.token+1 == a.token && b.since <= f.Until {
+				a.since = b.since
+				return
+			}
+		}
+	}
 }
 
 // A span is a time, from one instant to another.

@@ -114,7 +114,7 @@ func (h *history) operations() []porcupine.Operation {
 		id++
 		client := a.proc*goroutinesMost + a.call/callsMost
 		all = append(all, porcupine.Operation{
-			ClientId: client, Input: step{a.key, id, a.units, a.token, true}, Call: a.called, Return: a.granted,
+			ClientId: client, Input: step{a.key, id, a.units, a.token, true}, Call: a.since, Return: a.granted,
 		})
 		if a.units == 0 {
 			continue
@@ -124,11 +124,11 @@ func (h *history) operations() []porcupine.Operation {
 			continue
 		}
 		if a.until < from { // it was over before Lock returned it, as to a process that was stopped meanwhile
-			from = max(a.called, a.until)
+			from = max(a.since, a.until)
 		}
 		for _, f := range forgets {
-			if a.called <= f.Until && (f.Key == "" || f.Key == a.key) {
-				from = min(from, max(f.At, a.called))
+			if a.since <= f.Until && (f.Key == "" || f.Key == a.key) {
+				from = min(from, max(f.At, a.since))
 			}
 		}
 		to := never

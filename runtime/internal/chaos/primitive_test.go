@@ -28,6 +28,7 @@ type primitive struct {
 	room    int
 	leased  bool // a hold expires, is renewed, and its loss is reported
 	tracked bool // the server tells when somebody takes it away
+	lingers bool // a process grants a key that it released a moment ago without a request
 	asks    bool // a waiter with the message of a release asks for it, and is not given it at once
 
 	// members is how many locks a key is, of which a call wants one or all; 0 if it is one itself.
@@ -73,7 +74,7 @@ var mutex = &primitive{
 
 // lingers is a mutex whose key stays with a process for a moment after it was released.
 var lingers = &primitive{
-	name: "Mutex that lingers", room: 1, leased: true, tracked: true,
+	name: "Mutex that lingers", room: 1, leased: true, tracked: true, lingers: true,
 	open: func(_ *worker, c ...*lockrt.Client) lock {
 		return func(ctx context.Context, key string, _ int) (lease, error) {
 			return leased(c[0].Mutex(key).Lock(ctx, lockrt.WithFencing(), lockrt.WithLinger(20*time.Millisecond)))
