@@ -38,7 +38,7 @@ type Client struct {
 	acquires, releases           *transport.Batcher
 	contended                    engine.Contended
 	quorums                      quorumQueues
-	withdrawals                  withdrawals
+	withdrawals                  engine.Withdrawals
 	stood                        engine.Recent // fair locks in whose queues the process waited
 	presence                     presence
 	questions                    questions
@@ -136,7 +136,8 @@ func newClient(rc rueidis.Client, opts Options, mode PubSub, uuid string) *Clien
 	})
 	c.takes, c.acquires = c.net.Batcher(c.wire.Takes(), true), c.net.Batcher(c.wire.Acquires(), true)
 	c.frees, c.releases = c.net.Batcher(c.wire.Frees(), false), c.net.Batcher(c.wire.Releases(), false)
-	c.withdrawals.c, c.reporter.c, c.deadlocks.c, c.holderTraces.c = c, c, c, c
+	c.withdrawals.Init(c.spawn, c.stopped)
+	c.reporter.c, c.deadlocks.c, c.holderTraces.c = c, c, c
 	c.observed = observing(&opts.Hooks)
 	c.watchdog = watchdog.New(c.renew, c.net.RenewBatch(), c.renewed)
 	c.watchdog.Batches(c.net.RenewBatch)

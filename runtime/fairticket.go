@@ -261,11 +261,11 @@ func (tk *fairTicket) retire() {
 		return
 	}
 	tk.To(engine.TicketWithdrawing)
-	wd := &withdrawal{n: tk.Number, wait: tk.wait, aside: tk.asking > 0 || tk.OutcomeUnknown, over: func() { r.c.disconnect(tk.Number) }}
+	wd := &engine.Withdrawal{Number: tk.Number, Wait: tk.wait, Aside: tk.asking > 0 || tk.OutcomeUnknown, Over: func() { r.c.disconnect(tk.Number) }}
 	if tk.OutcomeUnknown {
-		wd.watch = tk.terms.TTL
+		wd.Watch = tk.terms.TTL
 	}
-	r.c.withdrawals.add(fairWithdrawer{r.key}, wd)
+	r.c.withdrawals.Add(r.c.withdrawsFair(r.key), wd)
 }
 
 // lockKey returns the key that messages to the ticket are about.

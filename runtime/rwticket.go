@@ -207,7 +207,7 @@ func (tk *rwTicket) uncount() {
 // request for it may still take effect for as long as watch says. withdraw does not block. The caller holds r.mu.
 func (r *rwResource) withdraw(tk *rwTicket, watch time.Duration) {
 	tk.To(engine.TicketWithdrawing)
-	r.c.withdrawals.add(rwWithdrawer{r.key}, &withdrawal{n: tk.Number, field: tk.field, watch: watch, aside: tk.OutcomeUnknown})
+	r.c.withdrawals.Add(r.c.withdrawsRW(r.key), &engine.Withdrawal{Number: tk.Number, Field: tk.field, Watch: watch, Aside: tk.OutcomeUnknown})
 }
 
 // lockKey returns the key that messages to the ticket are about.

@@ -88,6 +88,8 @@ type Fate uint8
 const (
 	FateUnknown     Fate = 1 << iota // it may have granted what was asked for
 	FateUnconfirmed                  // it has granted it, and too few replicas have confirmed that they know
+	FateDenied                       // it has done nothing, or not all of it, for want of a permission
+	FateClosed                       // it has done nothing: the connection is closed for good
 )
 
 // Doubt marks the ticket if Redis may have granted it although an error came back.
