@@ -17,12 +17,19 @@ type Alarms[T any] struct {
 	armed monotonic.Time // when the timer fires; 0 if it is not set
 }
 
-// Set pokes w in d, and cancels an earlier Set of w.
+// A waiter that is to be poked in longAlarm or later is poked up to earlyAlarm sooner, together with another one: one
+// script has the requests of both.
+const (
+	longAlarm  = 15 * time.Second
+	earlyAlarm = longAlarm / 10
+)
+
+// Set pokes w in d, and cancels an earlier Set of w. If d is long, w may be poked a bit sooner, together with another waiter.
 func (a *Alarms[T]) Set(w *Waiter[T], d time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := monotonic.Now()
-	w.alarm = now.Add(d)
+	w.alarm, w.early = now.Add(d), d >= longAlarm
 	if w.alarmed > 0 {
 		heap.Fix(&a.queue, int(w.alarmed)-1)
 	} else {
@@ -56,13 +63,20 @@ func (a *Alarms[T]) arm(at, now monotonic.Time) {
 	}
 }
 
-// come pokes the waiters whose time has come, and sets the timer for the next one. It stays set when that one has gone.
+// come pokes the waiters whose time has come, and with them those that may be poked sooner. It sets the timer for the next waiter,
+// and does not cancel it when that waiter has gone.
 func (a *Alarms[T]) come() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := monotonic.Now()
-	for len(a.queue) > 0 && !a.queue[0].alarm.After(now) {
-		heap.Pop(&a.queue).(*Waiter[T]).Poke()
+	for limit := now; len(a.queue) > 0; {
+		w := a.queue[0]
+		if w.alarm.After(now) && (!w.early || w.alarm.After(limit)) {
+			break
+		}
+		heap.Pop(&a.queue)
+		w.Poke()
+		limit = now.Add(earlyAlarm)
 	}
 	a.armed = 0
 	if len(a.queue) > 0 {

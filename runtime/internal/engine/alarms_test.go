@@ -54,3 +54,42 @@ func TestAlarms(t *testing.T) {
 		require.Greater(t, pokes, 100)
 	})
 }
+
+// Long alarms that are close to each other come together, with the first alarm after which no short one is due. Short alarms, and
+// those that are further away, come when they were set for.
+func TestAlarms_LongOnesComeTogether(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var a Alarms[int]
+		start := monotonic.Now()
+		came := map[string]time.Duration{}
+		waiters := map[string]*Waiter[int]{}
+		set := func(name string, d time.Duration) {
+			waiters[name] = NewWaiter[int]()
+			a.Set(waiters[name], d)
+		}
+		pass := func(d time.Duration) {
+			for ; d > 0; d -= time.Millisecond {
+				<-time.After(time.Millisecond)
+				synctest.Wait()
+				for name, w := range waiters {
+					if _, poked := w.NextEvent(); poked {
+						came[name] = monotonic.Since(start)
+					}
+				}
+			}
+		}
+		set("first", longAlarm)
+		set("second", longAlarm+earlyAlarm/2)
+		set("third", longAlarm+earlyAlarm)
+		set("later", longAlarm+3*earlyAlarm)
+		pass(longAlarm - time.Second)
+		require.Empty(t, came)
+		set("short", time.Second+earlyAlarm/4)
+		pass(10 * time.Second)
+		require.Equal(t, map[string]time.Duration{
+			"first": longAlarm, "short": longAlarm + earlyAlarm/4, "second": longAlarm + earlyAlarm/4, "third": longAlarm + earlyAlarm/4,
+			"later": longAlarm + 3*earlyAlarm,
+		}, came)
+	})
+}

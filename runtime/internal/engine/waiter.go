@@ -28,6 +28,7 @@ type Waiter[T any] struct {
 	Patient bool                  // only an answer can end a request of it
 	Quorum  bool                  // it asks many servers, one of which may take longer than the others
 	Attends bool                  // it listens for messages to the wait queue, until it leaves
+	early   bool                  // it may be poked before its alarm; guarded by the alarms
 	Number  atomic.Uint64         // its number for other processes; 0 as long as it has none
 	Broken  atomic.Pointer[error] // why it ends, since it was in a deadlock; or nil
 }
