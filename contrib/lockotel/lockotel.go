@@ -24,7 +24,8 @@
 //   - "lock hold", under the span of the caller, which is the parent of the work that is done under the lease's context. Renewals that
 //     fail are events of it, "renewal failed", and so is the loss of the lease, "lease lost", which also makes it an error.
 //
-// They have the attributes lockgen.kind and lockgen.name, and lockgen.key only with [WithKeys].
+// They have the attributes lockgen.kind and lockgen.name, and lockgen.key only with [WithKeys]. Without it the texts of
+// errors say "a key" in place of a key.
 package lockotel
 
 import (

@@ -3,8 +3,11 @@ package lockotel_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
@@ -45,7 +48,7 @@ func newRig(t testing.TB, opts ...lockotel.Option) *rig {
 
 func (r *rig) open(next lockrt.Hooks) *lockrt.Client {
 	r.t.Helper()
-	c, err := lockrt.Open(r.t.Context(), redistest.Shared(r.t).URL(), lockrt.Options{Watchdog: time.Second, Hooks: r.Hooks(next)})
+	c, err := lockrt.Open(r.t.Context(), redistest.Shared(r.t).URL(), lockrt.Options{Watchdog: 6 * time.Second, Hooks: r.Hooks(next)})
 	require.NoError(r.t, err)
 	r.t.Cleanup(func() { _ = c.Close() })
 	return c
@@ -253,6 +256,97 @@ func TestTelemetry_TheHoldTellsOfRenewalsThatFailAndOfTheLoss(t *testing.T) {
 	require.WithinDuration(t, over, hold.EndTime, 0)
 	require.Contains(t, hold.Attributes, attribute.Int("lockgen.parts", 2))
 	require.EqualValues(t, 1, r.sum("lockgen.renewals", mutex, attribute.String("lockgen.name", "all"), attribute.String("lockgen.result", "failed")))
+}
+
+// Without WithKeys no text of a span names a key: neither that of the call, nor that of the lost lease under whose context it
+// was made, nor those of a deadlock, nor that of a renewal.
+func TestTelemetry_ErrorsNameNoKey(t *testing.T) {
+	t.Parallel()
+	const secret = "patient:Jane \"Doe\"\n"
+	texts := func(opts ...lockotel.Option) (all string, count int) {
+		r := newRig(t, opts...)
+		hooks := r.Hooks(lockrt.Hooks{})
+		end := func(err error) {
+			err = &lockrt.Error{Op: "lock", Key: secret + "1", Err: err}
+			hooks.AcquireEnd(t.Context(), lockrt.AcquireEvent{Key: secret + "1", Outcome: lockrt.OutcomeError, Err: err})
+		}
+		end(lockrt.ErrUnavailable)
+		end(errors.Join(context.Canceled, &lockrt.Error{Op: "hold", Key: secret + "2", Err: lockrt.ErrLost}))
+		end(fmt.Errorf("again: %w", &lockrt.Error{Op: "hold", Key: secret + "3", Err: lockrt.ErrLost}))
+		end(&lockrt.DeadlockError{Deadlock: lockrt.Deadlock{Calls: []lockrt.DeadlockedCall{{Key: secret + "4"}, {Key: secret}}}})
+		hooks.AcquireEnd(t.Context(), lockrt.AcquireEvent{
+			Key: "a," + secret, Parts: []string{"a", secret}, Outcome: lockrt.OutcomeError, Err: fmt.Errorf("part %q is away", secret),
+		})
+		ctx := hooks.Acquired(t.Context(), lockrt.AcquireEvent{Key: secret})
+		hooks.Renewed(ctx, lockrt.RenewEvent{Key: secret, Err: &lockrt.Error{Op: "renew", Key: secret, Err: lockrt.ErrUnavailable}})
+		hooks.Ended(ctx, lockrt.EndEvent{Key: secret, Reason: lockrt.EndTaken, Cause: lockrt.ErrLost})
+		for _, span := range r.spans.GetSpans() {
+			all += fmt.Sprintln(span.Name, span.Status.Description, span.Attributes)
+			for _, e := range span.Events {
+				count++
+				all += fmt.Sprintln(e.Name, e.Attributes)
+			}
+		}
+		return all, count
+	}
+	without, events := texts()
+	require.Equal(t, 5+2, events)
+	require.NotContains(t, without, "Jane")
+	require.Contains(t, without, "lockgen: lock a key: server unavailable")
+	require.Contains(t, without, "*lockrt.Error")
+	with, _ := texts(lockotel.WithKeys())
+	require.Contains(t, with, "Jane")
+}
+
+// A name or a key may be any bytes; an exporter that sends UTF-8 refuses a batch with others.
+func TestTelemetry_TextsAreUTF8(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, lockotel.WithKeys(), lockotel.WithSlow(0))
+	hooks := r.Hooks(lockrt.Hooks{})
+	const bad = "order:\xff\xfe"
+	e := lockrt.AcquireEvent{Kind: lockrt.KindMutex, Name: bad, Key: bad, Outcome: lockrt.OutcomeError, Err: errors.New(bad)}
+	hooks.AcquireEnd(t.Context(), e)
+	hooks.Ended(hooks.Acquired(t.Context(), e), lockrt.EndEvent{Kind: lockrt.KindMutex, Name: bad, Key: bad, Reason: lockrt.EndReleased})
+	spans := r.spans.GetSpans()
+	require.Len(t, spans, 2)
+	for _, span := range spans {
+		attrs := slices.Clone(span.Attributes)
+		for _, event := range span.Events {
+			attrs = append(attrs, event.Attributes...)
+		}
+		require.Contains(t, attrs, attribute.String("lockgen.key", "order:\uFFFD"))
+		for _, a := range attrs {
+			require.True(t, utf8.ValidString(a.Value.AsString()), a.Key)
+		}
+	}
+	require.EqualValues(t, 0, r.sum("lockgen.held", mutex, attribute.String("lockgen.name", "order:\uFFFD")))
+}
+
+// With WithSlow(0) each call has a span, also one whose wait a coarse clock does not see.
+func TestTelemetry_EachCallHasASpan(t *testing.T) {
+	t.Parallel()
+	for slow, want := range map[time.Duration]int{0: 1, time.Nanosecond: 0} {
+		r := newRig(t, lockotel.WithSlow(slow))
+		hooks := r.Hooks(lockrt.Hooks{})
+		hooks.AcquireEnd(t.Context(), lockrt.AcquireEvent{Outcome: lockrt.OutcomeAcquired})
+		require.Len(t, r.named("lock acquire"), want)
+	}
+}
+
+// The counters that alerts look at begin at 0 with the first event of a name.
+func TestTelemetry_LossesBeginAtZero(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	hooks := r.Hooks(lockrt.Hooks{})
+	hooks.AcquireEnd(t.Context(), event)
+	for _, reason := range []string{"taken", "elapsed", "max_hold", "unconfirmed", "other"} {
+		require.EqualValues(t, 0, r.sum("lockgen.losses", mutex, pay, attribute.String("lockgen.reason", reason)), reason)
+	}
+	require.EqualValues(t, -1, r.sum("lockgen.losses", mutex, pay, attribute.String("lockgen.reason", "released")))
+	require.EqualValues(t, 0, r.sum("lockgen.renewals", mutex, pay, attribute.String("lockgen.result", "failed")))
+	for _, broken := range []bool{false, true} {
+		require.EqualValues(t, 0, r.sum("lockgen.deadlocks", mutex, pay, attribute.Bool("lockgen.broken", broken)))
+	}
 }
 
 func TestTelemetry_TraceParent(t *testing.T) {

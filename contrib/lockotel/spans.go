@@ -2,6 +2,11 @@ package lockotel
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -16,7 +21,7 @@ import (
 func (t *Telemetry) spans(next lockrt.Hooks) lockrt.Hooks {
 	hooks := next
 	hooks.AcquireEnd = func(ctx context.Context, e lockrt.AcquireEvent) {
-		if e.Err != nil || e.Waited > t.slow {
+		if e.Err != nil || e.Waited > t.slow || t.slow <= 0 {
 			t.acquired(ctx, &e)
 		}
 		if next.AcquireEnd != nil {
@@ -32,7 +37,7 @@ func (t *Telemetry) spans(next lockrt.Hooks) lockrt.Hooks {
 	}
 	hooks.Renewed = func(ctx context.Context, e lockrt.RenewEvent) {
 		if span := holdOf(ctx); e.Err != nil && span != nil {
-			span.AddEvent("renewal failed", trace.WithAttributes(attribute.String("error", e.Err.Error())))
+			span.AddEvent("renewal failed", trace.WithAttributes(attribute.String("error", t.textOf(e.Err, e.Key))))
 		}
 		if next.Renewed != nil {
 			next.Renewed(ctx, e)
@@ -58,12 +63,52 @@ func (t *Telemetry) acquired(ctx context.Context, e *lockrt.AcquireEvent) {
 	attrs := append(t.describe(e), attrOutcome.String(string(e.Outcome)), attrContended.Bool(e.Contended))
 	_, span := t.tracer.Start(ctx, "lock acquire", trace.WithTimestamp(at.Add(-e.Waited)), trace.WithAttributes(attrs...),
 		trace.WithLinks(links(e.HolderTraces)...))
-	if e.Outcome == lockrt.OutcomeError || e.Outcome == lockrt.OutcomeLost {
-		span.RecordError(e.Err, trace.WithTimestamp(at))
+	if e.Err != nil && (e.Outcome == lockrt.OutcomeError || e.Outcome == lockrt.OutcomeLost) {
+		span.AddEvent("exception", trace.WithTimestamp(at), trace.WithAttributes(
+			attribute.String("exception.type", fmt.Sprintf("%T", e.Err)),
+			attribute.String("exception.message", t.textOf(e.Err, append(slices.Clone(e.Parts), e.Key)...))))
 		span.SetStatus(codes.Error, "the lock could not be had")
 	}
 	span.End(trace.WithTimestamp(at))
 }
+
+// textOf returns the text of err. Without WithKeys it names neither keys nor the keys of locks that err is about: other
+// leases of the call, and calls of a deadlock.
+func (t *Telemetry) textOf(err error, keys ...string) string {
+	text := err.Error()
+	if !t.keys {
+		for _, key := range keysIn(err, keys) {
+			text = strings.ReplaceAll(text, strconv.Quote(key), "a key")
+		}
+	}
+	return valid(text)
+}
+
+// keysIn adds the keys that the text of err names to keys.
+func keysIn(err error, keys []string) []string {
+	if of, ok := err.(*lockrt.Error); ok { //nolint:errorlint // the errors below it are next
+		keys = append(keys, of.Key)
+	}
+	if of, ok := err.(*lockrt.DeadlockError); ok { //nolint:errorlint // likewise
+		for _, call := range of.Deadlock.Calls {
+			keys = append(keys, call.Key)
+		}
+	}
+	switch of := err.(type) { //nolint:errorlint // likewise
+	case interface{ Unwrap() []error }:
+		for _, one := range of.Unwrap() {
+			keys = keysIn(one, keys)
+		}
+	default:
+		if below := errors.Unwrap(err); below != nil {
+			keys = keysIn(below, keys)
+		}
+	}
+	return keys
+}
+
+// valid returns text that an exporter takes: many send nothing of a batch in which one text is not UTF-8.
+func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 
 // links returns links to the traces of holders. It leaves out a text that is no trace parent: other processes write
 // these texts.
@@ -97,12 +142,12 @@ func ended(span trace.Span, e *lockrt.EndEvent) {
 // describe returns the attributes of a call.
 func (t *Telemetry) describe(e *lockrt.AcquireEvent) []attribute.KeyValue {
 	attrs := make([]attribute.KeyValue, 0, 6)
-	attrs = append(attrs, attrKind.String(string(e.Kind)), attrName.String(e.Name))
+	attrs = append(attrs, attrKind.String(string(e.Kind)), attrName.String(valid(e.Name)))
 	if len(e.Parts) > 0 {
 		attrs = append(attrs, attrParts.Int(len(e.Parts)))
 	}
 	if t.keys {
-		attrs = append(attrs, attrKey.String(e.Key))
+		attrs = append(attrs, attrKey.String(valid(e.Key)))
 	}
 	return attrs
 }

@@ -49,6 +49,14 @@ var (
 	groupIn  = regexp.MustCompile(`\b(?:by|on) \(([^)]*)\)`)
 )
 
+// family returns the metric that a series of a histogram belongs to.
+func family(name string) string {
+	for _, suffix := range []string{"_bucket", "_sum", "_count"} {
+		name = strings.TrimSuffix(name, suffix)
+	}
+	return name
+}
+
 // checkNames fails for a metric that does not exist, or a label that none of those in text has.
 func checkNames(t *testing.T, all map[string][]string, text string) {
 	t.Helper()
@@ -56,9 +64,7 @@ func checkNames(t *testing.T, all map[string][]string, text string) {
 	require.NotEmpty(t, names, text)
 	labels := map[string]bool{}
 	for _, name := range names {
-		for _, suffix := range []string{"_bucket", "_sum", "_count"} {
-			name = strings.TrimSuffix(name, suffix)
-		}
+		name = family(name)
 		require.Contains(t, all, name, text)
 		for _, l := range all[name] {
 			labels[l] = true
@@ -103,6 +109,11 @@ func TestFiles_NameMetricsThatExist(t *testing.T) {
 	all := exist(t)
 	for _, expr := range expressions(t) {
 		checkNames(t, all, expr)
+	}
+	dashboard, err := os.ReadFile("dashboard.json")
+	require.NoError(t, err)
+	for _, name := range metricIn.FindAllString(string(dashboard), -1) { // in variables and titles, too
+		require.Contains(t, all, family(name), "dashboard.json")
 	}
 	text, err := os.ReadFile("alerts.yaml")
 	require.NoError(t, err)

@@ -50,7 +50,7 @@ func value(t *testing.T, from prometheus.Gatherer, metric string, labels ...stri
 
 func open(t *testing.T, m *lockprom.Metrics, next lockrt.Hooks) *lockrt.Client {
 	t.Helper()
-	c, err := lockrt.Open(t.Context(), redistest.Shared(t).URL(), lockrt.Options{Watchdog: time.Second, Hooks: m.Hooks(next)})
+	c, err := lockrt.Open(t.Context(), redistest.Shared(t).URL(), lockrt.Options{Watchdog: 6 * time.Second, Hooks: m.Hooks(next)})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
@@ -159,6 +159,38 @@ func TestMetrics_NamesMadeOfKeysShareASeries(t *testing.T) {
 	registry.MustRegister(metrics)
 	require.EqualValues(t, 4*meter.MostNames, value(t, registry, "lockgen_hold_duration_seconds", "cause=released", "kind=mutex", "name=other"))
 	require.EqualValues(t, 0, value(t, registry, "lockgen_held", "kind=mutex", "name=other"))
+}
+
+// A name may be any bytes; Prometheus takes UTF-8.
+func TestMetrics_NamesAreUTF8(t *testing.T) {
+	t.Parallel()
+	metrics, registry := lockprom.New(), prometheus.NewPedanticRegistry()
+	registry.MustRegister(metrics)
+	hooks := metrics.Hooks(lockrt.Hooks{})
+	for i := range 3 {
+		meter.Cycle(t.Context(), &hooks, uint64(i), "order:\xff\xfe", "order:\xff\xfe")
+	}
+	require.EqualValues(t, 3, value(t, registry, "lockgen_hold_duration_seconds", "cause=released", "kind=mutex", "name=order:\uFFFD"))
+}
+
+// The counters that alerts look at begin at 0 with the first event of a name: a counter that begins at 1 has no increase in
+// Prometheus. Plain semaphores and latches have no leases.
+func TestMetrics_LossesBeginAtZero(t *testing.T) {
+	t.Parallel()
+	metrics, registry := lockprom.New(), prometheus.NewRegistry()
+	registry.MustRegister(metrics)
+	hooks := metrics.Hooks(lockrt.Hooks{})
+	for _, kind := range []lockrt.Kind{lockrt.KindPermit, lockrt.KindSemaphore, lockrt.KindLatch} {
+		hooks.AcquireEnd(t.Context(), lockrt.AcquireEvent{Kind: kind, Name: "n", Outcome: lockrt.OutcomeAcquired})
+	}
+	for _, reason := range []string{"taken", "elapsed", "max_hold", "unconfirmed", "other"} {
+		require.EqualValues(t, 0, value(t, registry, "lockgen_losses_total", "kind=permit", "name=n", "reason="+reason), reason)
+	}
+	require.Equal(t, 5, testutil.CollectAndCount(metrics, "lockgen_losses_total"))
+	require.EqualValues(t, 0, value(t, registry, "lockgen_renewals_total", "kind=permit", "name=n", "result=failed"))
+	require.Equal(t, 1, testutil.CollectAndCount(metrics, "lockgen_renewals_total"))
+	require.EqualValues(t, 0, value(t, registry, "lockgen_deadlocks_total", "broken=false", "kind=permit", "name=n"))
+	require.Equal(t, 2, testutil.CollectAndCount(metrics, "lockgen_deadlocks_total"))
 }
 
 // TestMetrics_TakeNoMemory shows that an acquisition allocates no memory for metrics.

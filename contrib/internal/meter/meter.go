@@ -6,6 +6,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -125,7 +126,7 @@ func (m *Meter) Hooks(next lockrt.Hooks) lockrt.Hooks {
 		if e.Broken {
 			i = 1
 		}
-		l.deadlocks[i].get(m, m.to.Deadlocks, &l.of, func(of *Labels) { of.Broken = e.Broken })(ctx, 1)
+		m.deadlock(l, i)(ctx, 1)
 		if next.Deadlock != nil {
 			next.Deadlock(ctx, e)
 		}
@@ -159,27 +160,35 @@ func (m *Meter) renewed(ctx context.Context, e *lockrt.RenewEvent) {
 	if e.Err != nil {
 		i = 1
 	}
-	l.renewals[i].get(m, m.to.Renewals, &l.of, func(of *Labels) { of.Result = results[i] })(ctx, 1)
+	m.renewal(l, i)(ctx, 1)
 }
 
 func (m *Meter) ended(ctx context.Context, e *lockrt.EndEvent) {
 	l, i := m.lock(e.Kind, e.Name), max(0, slices.Index(reasons[:], e.Reason))
 	l.held.get(m, m.to.Held, &l.of)(ctx, -1)
-	if e.Reason != lockrt.EndReleased && e.Reason != lockrt.EndClosed {
-		l.losses[i].get(m, m.to.Losses, &l.of, func(of *Labels) { of.Reason = string(reasons[i]) })(ctx, 1)
+	if isLoss(reasons[i]) {
+		m.loss(l, i)(ctx, 1)
 	}
 	l.holds[i].get(m, m.to.HoldDuration, &l.of, func(of *Labels) { of.Cause = string(reasons[i]) })(ctx, e.Held.Seconds())
 }
 
 // lock returns the series of one kind and name.
 func (m *Meter) lock(kind lockrt.Kind, name string) *lock {
-	all := *m.locks.Load()
-	if l := all[lockID{string(kind), name}]; l != nil {
+	if l := (*m.locks.Load())[lockID{string(kind), name}]; l != nil {
 		return l
 	}
+	l, fresh := m.add(kind, strings.ToValidUTF8(name, "\uFFFD")) // metrics libraries refuse or drop other text
+	if fresh {
+		m.zero(l)
+	}
+	return l
+}
+
+// add makes the series of one kind and name, unless another goroutine has made them meanwhile.
+func (m *Meter) add(kind lockrt.Kind, name string) (l *lock, fresh bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	all = *m.locks.Load()
+	all := *m.locks.Load()
 	if !m.names[name] && len(m.names) >= MostNames {
 		name = Other
 	} else {
@@ -187,13 +196,49 @@ func (m *Meter) lock(kind lockrt.Kind, name string) *lock {
 	}
 	id := lockID{string(kind), name}
 	if l := all[id]; l != nil {
-		return l
+		return l, false
 	}
 	next := maps.Clone(all)
-	l := &lock{of: Labels{Kind: id.kind, Name: id.name}}
+	l = &lock{of: Labels{Kind: id.kind, Name: id.name}}
 	next[id] = l
 	m.locks.Store(&next)
-	return l
+	return l, true
+}
+
+// zero makes the series of what should never happen, which begin at 0. A series that begins at 1 has no increase in
+// Prometheus, and an alert would miss the first loss.
+func (m *Meter) zero(l *lock) {
+	if l.of.Kind == string(lockrt.KindSemaphore) || l.of.Kind == string(lockrt.KindLatch) {
+		return // they have no leases
+	}
+	ctx := context.Background()
+	for i, reason := range reasons {
+		if isLoss(reason) {
+			m.loss(l, i)(ctx, 0)
+		}
+	}
+	m.renewal(l, 1)(ctx, 0)
+	for i := range l.deadlocks {
+		m.deadlock(l, i)(ctx, 0)
+	}
+}
+
+// isLoss reports whether a lease that ended for this reason was lost.
+func isLoss(reason lockrt.EndReason) bool {
+	return reason != lockrt.EndReleased && reason != lockrt.EndClosed
+}
+
+// loss, renewal and deadlock return a counter of l, for the index of its label.
+func (m *Meter) loss(l *lock, i int) Add {
+	return l.losses[i].get(m, m.to.Losses, &l.of, func(of *Labels) { of.Reason = string(reasons[i]) })
+}
+
+func (m *Meter) renewal(l *lock, i int) Add {
+	return l.renewals[i].get(m, m.to.Renewals, &l.of, func(of *Labels) { of.Result = results[i] })
+}
+
+func (m *Meter) deadlock(l *lock, i int) Add {
+	return l.deadlocks[i].get(m, m.to.Deadlocks, &l.of, func(of *Labels) { of.Broken = i == 1 })
 }
 
 // A series is made at its first use. To look it up takes no lock and no memory.
