@@ -20,8 +20,9 @@ import (
 // server does, and answers the others as Redis 7 does: MOVED, ASK, TRYAGAIN. It is used on the goroutine of the network.
 type cluster struct {
 	w      *world
-	owners [protocol.Slots]int // the servers that have the slots, by number
-	moves  map[uint16]*move    // slots that are being handed away
+	owners [protocol.Slots]int  // the servers that have the slots, by number
+	moves  map[uint16]*move     // slots that are being handed away
+	moved  map[uint16]time.Time // when slots were last handed away
 }
 
 // A move hands a slot from one server to another.
@@ -32,7 +33,7 @@ type move struct {
 
 // newCluster makes a cluster of the servers of a world. Each has a third of the slots.
 func newCluster(w *world, r *rand.Rand) *cluster {
-	cl := &cluster{w: w, moves: map[uint16]*move{}}
+	cl := &cluster{w: w, moves: map[uint16]*move{}, moved: map[uint16]time.Time{}}
 	order := r.Perm(len(w.servers))
 	for i := range cl.owners {
 		cl.owners[i] = order[i*len(order)/protocol.Slots]
@@ -40,12 +41,21 @@ func newCluster(w *world, r *rand.Rand) *cluster {
 	for _, s := range w.servers {
 		view := cl.owners
 		s.owners = &view
+		for _, other := range w.servers {
+			s.ports = append(s.ports, other.port)
+		}
 	}
 	return cl
 }
 
 // clustered has the kinds of worlds with a cluster, by the kind of lock.
-var clustered = map[*kind]*kind{mutex: inCluster(mutex), rw: inCluster(rw), fair: inCluster(fair)}
+var clustered = func() map[*kind]*kind {
+	all := map[*kind]*kind{}
+	for _, k := range []*kind{mutex, rw, fair, permits, semaphore, latch, multi} {
+		all[k] = inCluster(k)
+	}
+	return all
+}()
 
 // inCluster returns a kind whose server is a cluster.
 func inCluster(k *kind) *kind {
@@ -60,7 +70,7 @@ var pubSubs = []lockrt.PubSub{lockrt.PubSubAuto, lockrt.PubSubSharded, lockrt.Pu
 
 // slotMoved is the fault that a slot is handed away, key by key.
 var slotMoved = &fault{name: "slot handed away", keeps: true, make: func(p *plan, r *rand.Rand) (begin, end func(w *world)) {
-	slot := protocol.Slot(fmt.Sprintf("key%d", r.IntN(p.keys)))
+	slot := protocol.Slot(p.someKey(r))
 	by := 1 + r.IntN(p.servers-1)
 	steps := make([]time.Duration, r.IntN(4))
 	for i := range steps {
@@ -81,6 +91,14 @@ var slotMoved = &fault{name: "slot handed away", keeps: true, make: func(p *plan
 			}
 		}
 }}
+
+// someKey draws a key of the world.
+func (p *plan) someKey(r *rand.Rand) string {
+	if p.kind.lock == latch.name {
+		return fmt.Sprintf("latch%d", 1+r.IntN(p.rounds))
+	}
+	return fmt.Sprintf("key%d", r.IntN(p.keys))
+}
 
 // open begins to hand a slot to the server that is by places behind its owner. It returns nil if the slot is on its way already.
 func (cl *cluster) open(slot uint16, by int) *move {
@@ -124,6 +142,7 @@ func (cl *cluster) close(m *move, late time.Duration) {
 		defer cl.w.mu.Unlock()
 		cl.carry(m, -1)
 		delete(cl.moves, m.slot)
+		cl.moved[m.slot] = time.Now()
 		m.from.owners[m.slot] = m.to.id
 		m.from.dropShard(m.slot)
 		cl.w.watch.disturbed()
@@ -182,11 +201,11 @@ func (s *server) elsewhere(p *mini.Peer, cmd string, args []string) string {
 	case owner == s.id && there, owner != s.id && m != nil && m.to == s && s.by.asking && several && missing:
 		return "TRYAGAIN Multiple keys request during rehashing of slot"
 	case owner == s.id:
-		return fmt.Sprintf("ASK %d %s", slot, m.to.addr())
+		return fmt.Sprintf("ASK %d %s", slot, address(s.ports[m.to.id]))
 	case m != nil && m.to == s && s.by.asking:
 		return ""
 	default:
-		return fmt.Sprintf("MOVED %d %s", slot, s.w.servers[owner].addr())
+		return fmt.Sprintf("MOVED %d %s", slot, address(s.ports[owner]))
 	}
 }
 
@@ -246,7 +265,7 @@ func (s *server) topology(p *mini.Peer, shards bool) {
 			p.WriteInt(sp.last)
 			p.WriteLen(2)
 			p.WriteBulk("sim")
-			p.WriteInt(port(sp.owner))
+			p.WriteInt(s.ports[sp.owner])
 		}
 		return
 	}
@@ -266,7 +285,7 @@ func (s *server) topology(p *mini.Peer, shards bool) {
 		p.WriteBulk("endpoint")
 		p.WriteBulk("sim")
 		p.WriteBulk("port")
-		p.WriteInt(port(id))
+		p.WriteInt(s.ports[id])
 		p.WriteBulk("role")
 		p.WriteBulk("master")
 		p.WriteBulk("health")

@@ -173,6 +173,11 @@ type wire struct {
 }
 
 func (x *wire) do(cmd ...string) string {
+	x.send(cmd...)
+	return x.next()
+}
+
+func (x *wire) send(cmd ...string) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "*%d\r\n", len(cmd))
 	for _, word := range cmd {
@@ -180,6 +185,10 @@ func (x *wire) do(cmd ...string) string {
 	}
 	_, err := x.c.Write([]byte(b.String()))
 	require.NoError(x.t, err)
+}
+
+// next returns the next reply or message.
+func (x *wire) next() string {
 	require.NoError(x.t, x.c.SetReadDeadline(time.Now().Add(time.Minute)))
 	for {
 		if n := replyLength(string(x.b)); n > 0 {
@@ -211,7 +220,10 @@ func replyLength(s string) int {
 			return 0
 		}
 		return at + n + 2
-	case '*':
+	case '*', '>', '%':
+		if line[0] == '%' {
+			n *= 2
+		}
 		for range n {
 			more := replyLength(s[at:])
 			if more == 0 {

@@ -40,6 +40,7 @@ const (
 type conn struct {
 	l    *link
 	id   int
+	addr addr // of the server
 	peer *mini.Peer
 	out  bytes.Buffer  // of the peer
 	rng  [2]*rand.Rand // of each direction; guarded by w.mu
@@ -100,12 +101,12 @@ func (in *incoming) read(p []byte) (int, error) {
 	return n, nil
 }
 
-// dial makes a connection, which takes a round trip.
-func (l *link) dial(ctx context.Context) (net.Conn, error) {
+// dial makes a connection to an address, which takes a round trip.
+func (l *link) dial(ctx context.Context, to string) (net.Conn, error) {
 	w := l.w
 	w.mu.Lock()
 	l.made++
-	c := &conn{l: l, id: l.made, rng: [2]*rand.Rand{
+	c := &conn{l: l, id: l.made, addr: addr(to), rng: [2]*rand.Rand{
 		w.random("up", l.p.id, l.to.id, l.made), w.random("down", l.p.id, l.to.id, l.made)}}
 	c.in.cond = sync.NewCond(&c.in.mu)
 	trip := w.latency(c, up) + w.latency(c, down)
@@ -119,7 +120,7 @@ func (l *link) dial(ctx context.Context) (net.Conn, error) {
 		w.mu.Lock()
 		heals := w.changed
 		switch {
-		case l.refuses || l.to.down || l.p.dead:
+		case l.refuses || l.to.down || l.p.dead || l.to.addr() != to:
 			w.mu.Unlock()
 			return nil, dialError(errRefused)
 		case !l.held[up] && !l.held[down]:
@@ -312,7 +313,7 @@ func (c *conn) SetReadDeadline(t time.Time) error {
 func (c *conn) SetDeadline(t time.Time) error  { return c.SetReadDeadline(t) }
 func (*conn) SetWriteDeadline(time.Time) error { return nil }
 func (*conn) LocalAddr() net.Addr              { return addr("client") }
-func (c *conn) RemoteAddr() net.Addr           { return addr(c.l.to.addr()) }
+func (c *conn) RemoteAddr() net.Addr           { return c.addr }
 
 type addr string
 

@@ -42,10 +42,15 @@ func countEvents(e *event) (of []string, all []spec.CountSaid) {
 		return spec.Request{Process: process, Number: word(args[i]), Floor: word(args[i+1]), Keep: time.Duration(word(args[i+2])) * time.Millisecond}
 	}
 	add := func(key, channel string, said spec.CountSaid) {
+		published := map[string][]string{}
 		for _, call := range e.effects { // the first of several renewals of a semaphore makes what has expired available
 			if strings.HasSuffix(call[0], "publish") && call[1] == channel && !slices.Contains(of, key) {
-				said.Published = append(said.Published, call[2])
+				published[call[0]] = append(published[call[0]], call[2])
 			}
+		}
+		said.Published = published["publish"]
+		if sharded := published["spublish"]; !slices.Equal(sharded, said.Published) { // the same is published on both
+			said.Published = append(said.Published, sharded...)
 		}
 		if said.Reply == nil {
 			said.Reply = reply

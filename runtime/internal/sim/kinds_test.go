@@ -3,6 +3,8 @@ package sim
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -41,7 +43,7 @@ func (k *kind) remains(key string) bool {
 var kinds = []*kind{mutex, mutex, fair, rw, permits, semaphore, latch, multi, red}
 
 func kindNamed(name string) *kind {
-	for _, k := range append([]*kind{besides, clustered[mutex], clustered[rw], clustered[fair]}, kinds...) {
+	for _, k := range slices.Concat(kinds, []*kind{besides}, slices.Collect(maps.Values(clustered))) {
 		if k.name == name {
 			return k
 		}

@@ -71,6 +71,9 @@ func newPlan(r, java, linger, cluster *rand.Rand, only string) *plan {
 		for range cluster.IntN(4) {
 			p.add(slotMoved, cluster)
 		}
+		if cluster.IntN(3) == 0 {
+			p.add(failedOver, cluster)
+		}
 	}
 	slices.SortStableFunc(p.steps, func(a, b step) int { return int(a.at - b.at) })
 	return p

@@ -71,12 +71,12 @@ func (p *process) connect(to ...*server) {
 
 // reach connects to a server, or to a cluster, as Open does.
 func (p *process) reach(to ...*server) rueidis.Client {
-	links := map[string]*link{}
+	links := map[int]*link{}
 	var addrs []string
 	for _, s := range to {
 		l := p.w.join(p, s)
 		p.links = append(p.links, l)
-		links[s.addr()], addrs = l, append(addrs, s.addr())
+		links[s.id], addrs = l, append(addrs, address(firstPort+s.id))
 	}
 	opts := p.w.plan.options
 	option := rueidis.ClientOption{
@@ -86,7 +86,7 @@ func (p *process) reach(to ...*server) rueidis.Client {
 		PipelineMultiplex: -1,
 		ConnWriteTimeout:  min(opts.Watchdog/3, 5*time.Second, 2*time.Second),
 		DialCtxFn: func(ctx context.Context, addr string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
-			return links[addr].dial(ctx)
+			return links[serverAt(addr)].dial(ctx, addr)
 		},
 	}
 	option.Dialer.Timeout = min(option.ConnWriteTimeout, time.Second)

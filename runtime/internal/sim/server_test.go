@@ -26,6 +26,7 @@ type server struct {
 
 	known  map[string]string    // scripts, by their hashes
 	owners *[protocol.Slots]int // of slots of a cluster, as the server knows them
+	ports  []int                // of the servers of a cluster, as the server knows them
 	offset time.Duration        // of its clock
 
 	// Of the command that it serves.
@@ -39,6 +40,7 @@ type server struct {
 
 	// Guarded by w.mu.
 	down    bool
+	port    int
 	heard   map[string][]*conn        // the listeners of a channel, in the order in which they came
 	tracked map[string]map[*conn]bool // the readers of a key, which get a message at its next change
 }
@@ -64,7 +66,7 @@ type event struct {
 type observer func(s *server, e *event)
 
 func newServer(w *world, id int) *server {
-	s := &server{w: w, id: id, m: miniredis.NewMiniRedis(), known: map[string]string{},
+	s := &server{w: w, id: id, m: miniredis.NewMiniRedis(), known: map[string]string{}, port: firstPort + id,
 		refusals: map[string]refusal{}, heard: map[string][]*conn{}, tracked: map[string]map[*conn]bool{}}
 	s.m.ClockTTL(true)
 	unused, err := s.m.Dial() // starts it
@@ -77,10 +79,13 @@ func newServer(w *world, id int) *server {
 	return s
 }
 
-func (s *server) addr() string { return fmt.Sprintf("sim:%d", port(s.id)) }
+// addr returns where the server is. The caller holds w.mu, or the world has not begun.
+func (s *server) addr() string { return address(s.port) }
 
-// port returns the port of a server.
-func port(id int) int { return 6379 + id }
+// firstPort is where the first server of a world is at first.
+const firstPort = 6379
+
+func address(port int) string { return fmt.Sprintf("sim:%d", port) }
 
 // clock returns the time that the server has.
 func (s *server) clock() time.Time {
