@@ -43,6 +43,9 @@ func (p *Page) events(w http.ResponseWriter, r *http.Request) {
 	control := http.NewResponseController(w)
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no") // for nginx, which would buffer the stream
+	if r.Method == http.MethodHead {
+		return // its connection is free for the next request at once
+	}
 	send := func(u *update) bool {
 		text, err := json.Marshal(u)
 		if err != nil {

@@ -111,28 +111,47 @@ func draw(world *survey.World, circles []survey.Circle) drawing {
 	}
 	for _, l := range locks { // the name of a holder is that of its first lock
 		for _, h := range l.Holders {
-			if len(l.Waiters) > 0 || waits[h.Owner] {
+			if waits[h.Owner] || len(l.Waiters) > 0 && len(l.Holders) <= mostBoxes {
 				a.of(h.Owner, h.Who, h.Name)
 			}
 		}
 	}
 	for _, l := range locks {
-		a.add(l, stuck)
+		a.add(l, stuck, waits)
 	}
 	return a.place()
 }
 
+// holders returns the holders of a lock. If there are more than a drawing has boxes, those that do not wait themselves
+// are one box: each waiter waits for each holder.
+func (a *actors) holders(l *survey.Lock, waits map[string]bool) (all []*actor) {
+	var others *actor
+	for _, h := range l.Holders {
+		if len(l.Holders) > mostBoxes && (!waits[h.Owner] || len(all) >= mostBoxes) {
+			if others == nil {
+				others = &actor{id: "others " + l.Key, sub: l.Kind}
+				a.all[others.id] = others
+			}
+			others.calls++
+			continue
+		}
+		if one := a.of(h.Owner, h.Who, h.Name); !slices.Contains(all, one) {
+			all = append(all, one)
+		}
+	}
+	if others != nil {
+		others.title = fmt.Sprintf("%d holders", others.calls)
+		all = append(all, others)
+	}
+	return all
+}
+
 // add adds the waiters of a lock.
-func (a *actors) add(l *survey.Lock, stuck map[string]bool) {
+func (a *actors) add(l *survey.Lock, stuck, waits map[string]bool) {
 	if len(l.Waiters) == 0 {
 		return
 	}
-	var holders []*actor
-	for _, h := range l.Holders {
-		if one := a.of(h.Owner, h.Who, h.Name); !slices.Contains(holders, one) {
-			holders = append(holders, one)
-		}
-	}
+	holders := a.holders(l, waits)
 	if len(holders) == 0 {
 		nobody := "nobody " + l.Key
 		a.all[nobody] = &actor{id: nobody, title: "nobody is known to hold it", sub: l.Kind}
@@ -227,9 +246,10 @@ func (a *actors) place() (d drawing) {
 		b := one.box()
 		d.Boxes = append(d.Boxes, b)
 		for _, e := range one.waitsFor {
-			if placed[e.to] {
-				d.Arrows = append(d.Arrows, arrowBetween(one, e))
+			if !placed[e.to] {
+				continue
 			}
+			d.Arrows = append(d.Arrows, arrowBetween(one, e))
 			who := cut(one.title, mostKeyRunes)
 			d.Texts = append(d.Texts, fmt.Sprintf("%s waits for %s, which %s has", who, textOf(e.key).Short, cut(e.to.title, mostKeyRunes)))
 		}

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockgen/lockgen/contrib/lockweb"
+	"github.com/lockgen/lockgen/internal/survey"
 	lockrt "github.com/lockgen/lockgen/runtime"
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
@@ -283,8 +285,29 @@ func TestFleet(t *testing.T) {
 	require.Contains(t, body, "<bdi>Java 0f0e0d0c-")
 	require.Contains(t, body, shown)
 	require.Contains(t, body, `<details><summary><bdi>java:long long`)
-	_, body = get(t, lockweb.Handler(looker), "")
-	require.Contains(t, body, "No lock is held.", "of this process alone")
+	_, own := get(t, lockweb.Handler(looker), "")
+	require.Contains(t, own, "No lock is held.", "of this process alone")
+
+	// It has what lockctl list prints, and nothing else.
+	var world *survey.World
+	require.Eventually(t, func() bool {
+		var err error
+		world, err = survey.Take(t.Context(), looker, time.Minute, "")
+		return err == nil && len(world.Silent) == 0 && len(world.Locks) == 2
+	}, time.Minute, time.Millisecond)
+	holders, waiters := 0, 0
+	for _, l := range world.Locks {
+		for _, h := range l.Holders {
+			holders++
+			require.Contains(t, body, "</th><td>"+l.Kind+"</td><td><bdi>"+h.Name+"</bdi></td><td><bdi>"+h.String()+"</bdi>")
+		}
+		for _, w := range l.Waiters {
+			waiters++
+			require.Contains(t, body, "<td><bdi>"+w.Name+"</bdi></td><td><bdi>"+w.String()+"</bdi>")
+		}
+	}
+	require.Equal(t, holders, strings.Count(body, `<tr id="h`))
+	require.Equal(t, waiters, strings.Count(body, `<tr id="w`))
 }
 
 // javaHolds makes a lock as a Java program leaves it, for which another one waits.
@@ -430,6 +453,73 @@ func TestEvents_EndWithTheViewer(t *testing.T) {
 	<-began
 	cancel()
 	<-ended
+}
+
+// A HEAD request for the stream gets its headers, and its connection is free for the next request.
+func TestEvents_HeadEndsAtOnce(t *testing.T) {
+	t.Parallel()
+	url := serve(t, lockweb.Handler())
+	for range 2 {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodHead, url+"?part=events", nil)
+		require.NoError(t, err)
+		response, err := http.DefaultClient.Do(request)
+		require.NoError(t, err)
+		require.NoError(t, response.Body.Close())
+		require.Equal(t, "text/event-stream", response.Header.Get("Content-Type"))
+	}
+	w := httptest.NewRecorder()
+	lockweb.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodHead, "/debug/locks?part=events", nil))
+	require.Empty(t, w.Body.String())
+}
+
+// Viewers come and leave while clients lock, wait and close. Each viewer gets a page, and when all clients are closed it is empty.
+func TestPage_ViewersLeaveWhileClientsClose(t *testing.T) {
+	t.Parallel()
+	history := &lockweb.History{}
+	key := redistest.Key(t, "k")
+	var clients []*lockrt.Client
+	for range 3 {
+		clients = append(clients, open(t, lockrt.Options{Hooks: history.Hooks(lockrt.Hooks{})}))
+	}
+	force := lockweb.WithForce(func(*http.Request) error { return nil })
+	page := lockweb.Handler(clients...).With(lockweb.WithHistory(history), force)
+	urls := []string{serve(t, page), serve(t, lockweb.Fleet(clients[0]).With(lockweb.WithHistory(history), force))}
+	var all sync.WaitGroup
+	for _, c := range clients {
+		all.Go(func() {
+			for range 10 {
+				if lease, err := c.Mutex(key).Lock(t.Context(), lockrt.WithName("orders.Service.Pay")); err == nil {
+					_ = lease.Unlock(t.Context())
+				}
+			}
+			_ = c.Close()
+		})
+	}
+	for i := range 12 {
+		all.Go(func() {
+			for _, query := range []string{"?part=events", "", "?part=force&id=hnothing"} {
+				ctx, cancel := context.WithCancel(t.Context())
+				request, err := http.NewRequestWithContext(ctx, http.MethodGet, urls[i%2]+query, nil)
+				if err == nil {
+					var response *http.Response
+					if response, err = http.DefaultClient.Do(request); err == nil {
+						_, err = response.Body.Read(make([]byte, 10))
+						cancel() // the rest is not read
+						_ = response.Body.Close()
+					}
+				}
+				cancel()
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	require.Eventually(t, func() bool { // an earlier look may be shown for a moment
+		_, body := get(t, page, "")
+		return strings.Contains(body, "No lock is held.") && strings.Contains(body, "No call waits.")
+	}, time.Minute, 10*time.Millisecond)
 }
 
 type firstWrite struct {

@@ -94,6 +94,7 @@ type heldRow struct {
 	Token               int64
 	Holds, Waiting      int
 	Gone, Force         bool
+	Lingers             bool // no call has it, and it is about to be given back
 }
 
 type waitingRow struct {
@@ -165,6 +166,7 @@ func (v *view) hold(locks []*survey.Lock, before *view) {
 		row := heldRow{
 			ID: "h" + idOf(one.lock.Key, h.Owner, one.lock.Kind), Key: textOf(one.lock.Key), Kind: one.lock.Kind, Name: survey.Clean(h.Name),
 			Who: survey.Clean(h.String()), Since: millis(h.Since), Token: h.Token, Holds: h.Holds, Waiting: len(one.lock.Waiters), Gone: h.Gone, Force: v.Force,
+			Lingers: h.Lingers,
 		}
 		if h.LeftMS >= 0 {
 			row.Until = v.Now() + h.LeftMS
