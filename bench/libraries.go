@@ -48,6 +48,7 @@ type library struct {
 	lingers  bool          // it is lockgen's Mutex with WithLinger
 	observer bool          // it is a client of lockgen that is observed
 	plain    bool          // it is no library but written here; it is compared where the scenario says so
+	bare     bool          // it is an experiment, which has no more than a goal needs; plain as well
 	redisson bool          // it locks as Redisson does
 	quorum   bool          // it can lock on several servers; commas separate their addresses
 	renews   bool          // it renews leases, and reports a loss
@@ -120,7 +121,7 @@ var libraries = append([]library{
 	{name: basic, plain: true, direct: []string{"set"}, open: openBasic},
 	{name: redisson, plain: true, redisson: true, open: openRedisson(false)},
 	{name: ports, plain: true, redisson: true, open: openRedisson(true)},
-}, append(slices.Clone(family), observers...)...)
+}, slices.Concat(family, observers, floors)...)
 
 // known returns the library of that name.
 func known(name string) (library, bool) {
@@ -143,26 +144,34 @@ type floorHeld struct {
 func (h *floorHeld) unlock() error { return h.drop(h.keys) }
 func (h *floorHeld) trusted() bool { return true }
 
+// The scripts of the floor, for one key and for several.
+var (
+	floorTake    = rueidis.NewLuaScript(`redis.call('hset', KEYS[1], ARGV[1], 1) redis.call('pexpire', KEYS[1], ARGV[2]) return 1`)
+	floorDrop    = rueidis.NewLuaScript(`if redis.call('hexists', KEYS[1], ARGV[1]) == 1 then return redis.call('del', KEYS[1]) end return 0`)
+	floorTakeAll = rueidis.NewLuaScript(`for _, key in ipairs(KEYS) do redis.call('hset', key, ARGV[1], 1) redis.call('pexpire', key, ARGV[2]) end return 1`)
+	floorDropAll = rueidis.NewLuaScript(`for _, key in ipairs(KEYS) do redis.call('hdel', key, ARGV[1]) end return 1`)
+)
+
+func floorArguments(lease time.Duration) (takes, drops []string) {
+	return []string{"owner", strconv.FormatInt(lease.Milliseconds(), 10)}, []string{"owner"}
+}
+
 func openFloor(addr string, lease time.Duration) (*client, error) {
 	rc, err := rueidisClient(addr)
 	if err != nil {
 		return nil, err
 	}
-	take := rueidis.NewLuaScript(`redis.call('hset', KEYS[1], ARGV[1], 1) redis.call('pexpire', KEYS[1], ARGV[2]) return 1`)
-	drop := rueidis.NewLuaScript(`if redis.call('hexists', KEYS[1], ARGV[1]) == 1 then return redis.call('del', KEYS[1]) end return 0`)
-	takes, drops := []string{"owner", strconv.FormatInt(lease.Milliseconds(), 10)}, []string{"owner"}
-	unlock := func(keys []string) error { return drop.Exec(context.Background(), rc, keys, drops).Error() }
-	takeAll := rueidis.NewLuaScript(`for _, key in ipairs(KEYS) do redis.call('hset', key, ARGV[1], 1) redis.call('pexpire', key, ARGV[2]) end return 1`)
-	dropAll := rueidis.NewLuaScript(`for _, key in ipairs(KEYS) do redis.call('hdel', key, ARGV[1]) end return 1`)
-	unlockAll := func(keys []string) error { return dropAll.Exec(context.Background(), rc, keys, drops).Error() }
+	takes, drops := floorArguments(lease)
+	unlock := func(keys []string) error { return floorDrop.Exec(context.Background(), rc, keys, drops).Error() }
+	unlockAll := func(keys []string) error { return floorDropAll.Exec(context.Background(), rc, keys, drops).Error() }
 	return &client{lockAll: func(keys []string) (held, error) {
-		if err := takeAll.Exec(context.Background(), rc, keys, takes).Error(); err != nil {
+		if err := floorTakeAll.Exec(context.Background(), rc, keys, takes).Error(); err != nil {
 			return nil, err
 		}
 		return &floorHeld{unlockAll, keys}, nil
 	}, lock: func(key string) (held, error) {
 		keys := []string{key}
-		if err := take.Exec(context.Background(), rc, keys, takes).Error(); err != nil {
+		if err := floorTake.Exec(context.Background(), rc, keys, takes).Error(); err != nil {
 			return nil, err
 		}
 		return &floorHeld{unlock, keys}, nil

@@ -80,7 +80,8 @@ func pausedDo(ctx context.Context, p *process, o order) (answer, error) {
 
 // furtherPings is by how many round trips a neighbour waits longer for a key that lingers than for one that does not.
 func furtherPings(t *table) spread {
-	longer, plain, pings := t.values(lingering, "p50"), t.values(lockgen, "p50"), t.values(lingering, "ping")
+	us, other := t.scenario.us(), map[string]string{lingering: lockgen, passingLingers: passing}[t.scenario.us()]
+	longer, plain, pings := t.values(us, "p50"), t.values(other, "p50"), t.values(us, "ping")
 	var more []float64
 	for i := range min(len(longer), len(plain)) {
 		more = append(more, (longer[i]-plain[i])/pings[i])
@@ -102,7 +103,8 @@ func lingerScenarios() []*scenario {
 		},
 	}, {
 		id: "S17", point: "neighbour", title: "Another process wants the key that has just been unlocked; in short: with WithLinger", of: lingering,
-		fit: func(lib library) bool { return lib.name == lockgen || lib.lingers },
+		how: passingLingers + " and " + passing + ": nothing but the scripts and the messages that this takes. For a key that lingers the neighbour's request makes a message, that the process with the key sends a request, and that one a message to the neighbour.",
+		fit: func(lib library) bool { return lib.name == lockgen || lib.lingers }, floors: []string{passing, passingLingers},
 		run: afterwards, headline: headline{metric: "p50", format: duration, lowest: true},
 		columns: []column{{"its wait: p50", "p50", duration}, colP99, {"PING", "ping", duration}, {"median, PINGs", "pings", hundredth}},
 		goals: []goal{

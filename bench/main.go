@@ -174,7 +174,7 @@ func (r *report) run(ctx context.Context, only, scenario, profile string) error 
 		t, start := newTable(sc), time.Now()
 		for range r.rounds {
 			for _, lib := range chosen {
-				if !sc.fit(lib) {
+				if !sc.fits(lib) {
 					continue
 				}
 				if err := s.empty(); err != nil {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"html"
 	"math"
+	"slices"
 	"strings"
 )
 
@@ -59,6 +60,12 @@ var colours = map[string]string{
 	basic: "#b8a000", "rueidislock": "#b5651d", "rueidislock 1 key": "#c94f8a",
 }
 
+// isBare reports whether a library is an experiment, which has no place in a picture.
+func isBare(name string) bool {
+	lib, _ := known(name)
+	return lib.bare
+}
+
 // frame puts a picture under its title. Text is black on white and white on black.
 func (p plot) frame() string {
 	body, height, _ := strings.Cut(p.svg, "\x00")
@@ -83,7 +90,7 @@ func bars(t *table) string {
 	var all []bar
 	low, high := math.Inf(1), math.Inf(-1)
 	for _, name := range t.names {
-		if v := of(t.values(name, t.scenario.headline.metric)).median; v > 0 {
+		if v := of(t.values(name, t.scenario.headline.metric)).median; v > 0 && !isBare(name) {
 			all = append(all, bar{name, v})
 			low, high = min(low, v), max(high, v)
 		}
@@ -127,7 +134,7 @@ func lines(tables []*table) string {
 	share := func(t *table, name string) float64 { return t.ratio(name, floor, "rate").median }
 	for _, t := range tables {
 		for _, name := range t.names {
-			if v := share(t, name); v > highest {
+			if v := share(t, name); v > highest && !isBare(name) {
 				highest = v
 			}
 		}
@@ -147,7 +154,7 @@ func lines(tables []*table) string {
 		return "\x00100"
 	}
 	taken := map[int]bool{} // lines of text at the right edge
-	for _, name := range tables[0].names {
+	for _, name := range slices.DeleteFunc(slices.Clone(tables[0].names), isBare) {
 		var path []string
 		last := math.NaN()
 		lastX := 0.0

@@ -61,6 +61,17 @@ func row(b *strings.Builder, cells ...string) {
 	b.WriteString("|\n")
 }
 
+// others returns what the experiments for a goal have reached that was missed.
+func (g goal) others(t *table) string {
+	var b strings.Builder
+	for _, name := range t.scenario.floors {
+		if s := g.as(name, t); !math.IsNaN(s.median) {
+			b.WriteString("; " + name + ": " + g.format(s.median))
+		}
+	}
+	return b.String()
+}
+
 func rule(b *strings.Builder, columns int) { b.WriteString(strings.Repeat("|---", columns) + "|\n") }
 
 // markdown writes the report. plots are the names of the files beside it.
@@ -73,7 +84,8 @@ A figure is the median of the rounds; [in brackets] the lowest and the highest. 
 not compare, those of one run do.
 
 Every client is a process of its own. **floor** is no lock: the two smallest scripts that a lock in this layout needs, called one after the other on one connection that all
-goroutines of a process share, and nothing around them. **basic** is what articles begin with, SET NX PX and compare and delete: it cannot wait, and is not compared. redislock and redsync are not told of a release and ask again: redislock every %v, as in its examples, redsync by its default of
+goroutines of a process share, and nothing around them. **basic** is what articles begin with, SET NX PX and compare and delete: it cannot wait, and is not compared. A **floor** of another name is an experiment, which has nothing but what a goal needs: the row of a goal that is missed
+says what it reaches. redislock and redsync are not told of a release and ask again: redislock every %v, as in its examples, redsync by its default of
 50 to 250 ms. **commands** are those that clients sent, by the server's count.
 
 ## In short
@@ -104,6 +116,8 @@ goroutines of a process share, and nothing around them. **basic** is what articl
 				met = "not measured"
 			case g.met(t):
 				met = "yes"
+			default:
+				met += g.others(t)
 			}
 			row(&b, t.scenario.name(), g.text, got, met)
 		}

@@ -23,7 +23,7 @@ func made(t *testing.T) *report {
 		table := newTable(s)
 		for round := range 2 {
 			for i, lib := range libraries {
-				if !s.fit(lib) {
+				if !s.fits(lib) {
 					continue
 				}
 				m := metrics{}
@@ -191,4 +191,59 @@ func TestWrite(t *testing.T) {
 		require.True(t, bytes.HasSuffix(text, []byte("\n")), name)
 	}
 	require.Error(t, made(t).write(filepath.Join(folder, "none")))
+}
+
+// A goal that is missed says what the experiments of its scenario have reached, as far as they ran. One that is met does not.
+func TestReport_Floors(t *testing.T) {
+	t.Parallel()
+	s := &scenario{
+		id: "S5", floors: []string{passing, undisturbed}, headline: headline{metric: "pings", format: hundredth, lowest: true},
+		goals: []goal{{"median at most 2", value("pings"), 2, false, hundredth}, {"at most 9", value("pings"), 9, false, hundredth}},
+	}
+	require.False(t, s.fits(library{name: gathering, bare: true}))
+	require.True(t, s.fits(library{name: passing, bare: true}))
+	made := newTable(s)
+	made.add(lockgen, metrics{"pings": 3})
+	made.add(passing, metrics{"pings": 2.5})
+	text := (&report{tables: []*table{made}}).markdown(nil)
+	require.Contains(t, text, "| S5 | median at most 2 | 3.00 | **no**; floor handed over: 2.50 |\n")
+	require.Contains(t, text, "| S5 | at most 9 | 3.00 | yes |\n")
+	require.Contains(t, text, "| [S5](#s5) |  | 3.00 | - |", "an experiment is no other library")
+	require.True(t, missed("| S5 | median at most 2 | 3.00 | **no**; floor handed over: 2.50 |\n"))
+}
+
+// A key is handed over between two clients of the experiment, also if it lingers, and the scripts of the others lock.
+func TestFloors(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	for _, lib := range floors {
+		require.True(t, lib.bare && lib.plain, lib.name)
+		var clients [2]*client
+		for i := range clients {
+			var err error
+			clients[i], err = lib.open(s.addr, kLease)
+			require.NoError(t, err)
+		}
+		if lib.name != passing && lib.name != passingLingers {
+			continue
+		}
+		first, err := clients[0].lock("key of " + lib.name)
+		require.NoError(t, err)
+		got := make(chan held)
+		go func() {
+			h, _ := clients[1].lock("key of " + lib.name)
+			got <- h
+		}()
+		if lib.lingers { // it goes over whenever it is wanted
+			require.NoError(t, first.unlock())
+		} else {
+			require.Eventually(t, func() bool {
+				n, err := s.rc.Do(t.Context(), s.rc.B().Llen().Key("key of "+lib.name+":waiting").Build()).AsInt64()
+				return err == nil && n == 1
+			}, time.Minute, time.Millisecond)
+			require.NoError(t, first.unlock())
+		}
+		second := <-got
+		require.NoError(t, second.unlock())
+	}
 }

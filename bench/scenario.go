@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -37,6 +38,7 @@ type scenario struct {
 	columns  []column
 	headline headline
 	goals    []goal
+	floors   []string // experiments that reach as much of a goal as can be reached: one that lockgen and they miss is out of reach here
 }
 
 func (s *scenario) name() string {
@@ -44,6 +46,14 @@ func (s *scenario) name() string {
 		return s.id
 	}
 	return s.id + ", " + s.point
+}
+
+// fits reports whether a library can do what the scenario measures, or is one of its experiments.
+func (s *scenario) fits(lib library) bool {
+	if lib.bare {
+		return slices.Contains(s.floors, lib.name)
+	}
+	return s.fit(lib)
 }
 
 // us is the primitive that the scenario measures.
@@ -65,6 +75,13 @@ type goal struct {
 	limit   float64
 	atLeast bool // else at most
 	format  format
+}
+
+// as returns what the goal measures of another library of the table.
+func (g goal) as(name string, t *table) spread {
+	scenario, other := *t.scenario, *t
+	scenario.of, other.scenario = name, &scenario
+	return g.measure(&other)
 }
 
 func (g goal) met(t *table) bool {
@@ -95,7 +112,7 @@ func ofBest(metric string) func(t *table) spread {
 }
 
 // cpu is the CPU time of client and server together for one cycle, as a share of the floor's.
-func cpu(t *table) spread { return t.ratio(lockgen, floor, "cpu") }
+func cpu(t *table) spread { return t.ratio(t.scenario.us(), floor, "cpu") }
 
 // beyond is the number of allocations beyond the floor's.
 func beyond(t *table) spread {

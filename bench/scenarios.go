@@ -30,6 +30,8 @@ var (
 
 const howAlone = "Every goroutine takes 16 keys in turn that nobody else wants. All columns but the first two are for one cycle: a lock and an unlock."
 
+const howFloors = " " + gathering + ": requests that come while a script is under way go together in the next one, which is what serves a crowd; each goes through one goroutine more. " + cancellable + ": each call has a context that can end, as one needs that is sent again over another connection when its answer is late."
+
 const howHeld = "One process takes {held} locks with a lease of 10 s, then looks on for {rest}. Memory and goroutines are for each lock. redislock and redsync do not renew, so theirs expire, which they do not notice; they are looked at for 3 s at most and not compared."
 
 var heldColumns = []column{{"heap", "heap", count}, {"stack", "stack", count}, {"goroutines", "goroutines", hundredth}, {"commands/s", "commands", tenth},
@@ -54,7 +56,7 @@ func allScenarios() []*scenario {
 			least = 1
 		}
 		all = append(all, &scenario{
-			id: "S2", point: strconv.Itoa(g), title: fmt.Sprintf("%d goroutines, keys that nobody else wants", g), how: howAlone, fit: anybody,
+			id: "S2", point: strconv.Itoa(g), title: fmt.Sprintf("%d goroutines, keys that nobody else wants", g), how: howAlone + howFloors, fit: anybody, floors: []string{gathering, cancellable},
 			run: cycles(party{goroutines: g}), columns: aloneColumns, headline: headline{metric: "rate", format: count, unit: "/s"},
 			goals: []goal{
 				{"at least " + tenth(least) + " of the floor's cycles", ofFloor("rate"), least, true, hundredth},
@@ -96,8 +98,8 @@ func allScenarios() []*scenario {
 			},
 		},
 		&scenario{
-			id: "S4b", title: "The polite neighbour: a busy process of 100 goroutines, and one goroutine in another that pauses", fit: whoLocks,
-			how: "It pauses for 10 ms after each turn, so it can have 100 a second at most. The waits are its own.",
+			id: "S4b", title: "The polite neighbour: a busy process of 100 goroutines, and one goroutine in another that pauses", fit: whoLocks, floors: []string{undisturbed},
+			how: "It pauses for 10 ms after each turn, so it can have 100 a second at most. The waits are its own. " + undisturbed + ": no key is shared. The goroutines of the busy process pass on a key among themselves, and the one of the other process calls the floor's scripts for a key of its own. So that is what the machine leaves it beside a busy process.",
 			run: neighbours, headline: headline{metric: "lone", format: tenth, unit: "/s"},
 			columns: []column{{"its turns per second", "lone", tenth}, colP50, colP99, colLongest, {"the busy one's", "rate", count}, colSent, colStuck},
 			goals: []goal{
@@ -107,8 +109,8 @@ func allScenarios() []*scenario {
 			},
 		},
 		&scenario{
-			id: "S5", title: "From one process to another: unlocked there, held here", fit: whoLocks,
-			how: "As a multiple of a PING round trip in the same run: of one that is sent after a pause, as the unlock is, and of one right after it.",
+			id: "S5", title: "From one process to another: unlocked there, held here", fit: whoLocks, floors: []string{passing},
+			how: passing + ": one script unlocks, gives the key to the first of the wait queue and publishes that to its process, on the connection of which one goroutine reads; there is nothing else. As a multiple of a PING round trip in the same run: of one that is sent after a pause, as the unlock is, and of one right after it.",
 			run: handOver, headline: headline{metric: "pings", format: tenth, unit: " PINGs", lowest: true},
 			columns: []column{{"median, PINGs", "pings", hundredth}, {"p99, PINGs", "pings99", hundredth}, {"median, PINGs right after another", "pingsAgain", hundredth},
 				colP50, colP99, {"PING", "ping", duration}, {"PING right after another", "again", duration}},

@@ -77,7 +77,7 @@ func TestScenarios(t *testing.T) {
 		}
 		table := newTable(sc)
 		for _, lib := range libraries {
-			if !sc.fit(lib) || !lib.us && !lib.floor && !lib.plain || again && lib.plain {
+			if !sc.fits(lib) || !lib.us && !lib.floor && !lib.plain || again && lib.plain {
 				continue
 			}
 			m, err := sc.run(t.Context(), e, lib)
