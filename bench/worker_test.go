@@ -50,7 +50,7 @@ func startServer(t *testing.T) *server {
 // waiters are counted.
 func TestPlay_Hanging(t *testing.T) {
 	t.Parallel()
-	e := &env{server: startServer(t), length: 30 * time.Millisecond}
+	e := &env{server: startServer(t), length: time.Second} // its goroutines begin before that is over, on a busy machine as well
 	m, err := play(t.Context(), e, greedy, []party{{goroutines: 3, shared: true}})
 	require.NoError(t, err)
 	got := m.metrics()
@@ -126,7 +126,7 @@ func TestProbe_Since(t *testing.T) {
 			c, err := lib.open(s.addr, kLease)
 			require.NoError(t, err)
 			for i := range 5 {
-				h, err := c.lock("key " + strconv.Itoa(i%2))
+				h, err := c.lock("key " + strconv.Itoa(i)) // another one each time: some libraries unlock later, and may wait for ever
 				require.NoError(t, err)
 				require.NoError(t, h.unlock())
 			}
