@@ -6,6 +6,7 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/internal/transport"
 )
 
 // A fairCall is the contest of one waiter. It asks Redis with a ticket: one of its own, or that of a waiter that gave
@@ -89,18 +90,14 @@ func (e *fairCall) remind() {
 func (e *fairCall) ask(w *waiter) {
 	r := e.r
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	tk := e.ticket
 	if tk == nil || tk.grant != nil || tk.call != e || tk.Left() {
-		r.mu.Unlock()
 		return // it got what it wants a moment ago
 	}
 	e.asked = true
 	tk.asking++
 	tk.To(engine.TicketAsking)
-	if !tk.counted {
-		tk.counted = true
-		r.c.started()
-	}
 	t := tk.terms
 	// A process that would not hear of a grant gets the lock only when it asks.
 	req := protocol.FairRequest{Owner: tk.owner, Queue: protocol.NotQueued, Lease: t.TTL, Wait: tk.wait, Hears: !w.Once() && !t.Polling}
@@ -118,10 +115,14 @@ func (e *fairCall) ask(w *waiter) {
 			r.c.stood.Note(r.key)
 		}
 	}
-	r.mu.Unlock()
+	r.request(w, r.lock.Acquire(req, time.Now()), tk)
+}
 
-	w.Asks.Add(1)
-	tk.send(req, w, 0)
+func (tk *fairTicket) answered(sent time.Time, reply transport.Reply, again bool) {
+	verdict, err := readFair(reply)
+	if rest := tk.settle(sent, verdict, again, err); rest != nil {
+		rest()
+	}
 }
 
 // leave gives the ticket up. If the waiter got the lease after all, leave unlocks it.
@@ -130,11 +131,7 @@ func (e *fairCall) leave(w *waiter) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	tk := e.ticket
-	switch {
-	case w.Place.State == engine.PlaceGranted:
-		l := w.For.lease
-		r.c.spawn(func() { _ = l.grant.unlock(l) })
-	case tk != nil && tk.call == e:
+	if !r.givesBack(w) && tk != nil && tk.call == e {
 		tk.abandon()
 	}
 }

@@ -67,7 +67,7 @@ func TestFairResource_WhoGivesUpWhatIsLostLeavesOnce(t *testing.T) {
 	require.Same(t, g, b.grant)
 	r.c.watchdog.Lose(&g.guard, watchdog.ErrRefused)
 	b.call.leave(b.call.w)
-	require.Nil(t, b.settle(time.Now(), false, refusal(), nil))
+	require.Nil(t, b.settle(time.Now(), refusal(), false, nil))
 	for _, tk := range []*fairTicket{a, b} {
 		require.Eventually(t, func() bool { return !r.c.knows(tk.Number) }, 10*time.Second, time.Millisecond, "it is withdrawn")
 	}
@@ -90,7 +90,7 @@ func TestFairResource_WhoFollowsIsForgottenWithTheGrant(t *testing.T) {
 	a.Seen = engine.SightingOf(past, past)
 	a.handed(a.Number, handOver{at: past.Add(time.Second), behind: []uint64{b.Number}})
 	require.Nil(t, a.grant)
-	require.Nil(t, a.settle(time.Now(), false, refusal(), nil))
+	require.Nil(t, a.settle(time.Now(), refusal(), false, nil))
 	g := r.have(a)
 	_ = g.unlock(a.call.w.For.lease) // Redis does not have it
 	require.Nil(t, b.grant)

@@ -32,7 +32,6 @@ type fairTicket struct {
 	// Guarded by fairResource.mu.
 	call    *fairCall      // that waits with it, or did last; nil if it gave up, and the ticket is spare or has left
 	asking  int            // requests under way
-	counted bool           // Close waits for the answer to one of them
 	grant   *fairGrant     // its grant, or that of the ticket before it, or nil
 	behind  []uint64       // the tickets that get the grant after it
 	after   []*fairTicket  // those of them who had it
@@ -49,54 +48,6 @@ const (
 	// A free lock that is another's turn is asked for no more often than this.
 	leastFairPause = 50 * time.Millisecond
 )
-
-// send sends a request of w for the lock, after so many others that it has no answer to. It does not block.
-func (tk *fairTicket) send(req protocol.FairRequest, w *waiter, others int) {
-	r := tk.r
-	r.stay()
-	r.c.aside(func() {
-		defer r.quit()
-		if r.c.opts.Replicas == 0 { // else it may take longer
-			late := time.AfterFunc(r.c.net.Patience(), func() { tk.askBeside(req, others+1) })
-			defer late.Stop()
-		}
-		sent, resent := time.Now(), r.c.net.Resent() // before the request: trust is counted from here
-		cmd := r.lock.Acquire(req, sent)
-		var reply transport.Reply
-		if others == 0 {
-			reply = r.c.net.RunGrant(cmd, isGranted)
-		} else {
-			reply = r.c.net.RunBeside(cmd)
-		}
-		verdict, err := readFair(reply)
-		if r.c.net.Resent() != resent { // the client of a cluster may have sent it again by itself, and the one before may still arrive
-			r.mu.Lock()
-			tk.OutcomeUnknown = true
-			r.mu.Unlock()
-		}
-		r.c.started()
-		defer r.c.finished()
-		rest := tk.settle(sent, others > 0, verdict, err)
-		w.Asks.Add(-1)
-		if rest != nil {
-			rest()
-		}
-	})
-}
-
-// askBeside sends the request of a ticket once more if it still waits for the answer, over another connection, and then again.
-// It does not block.
-func (tk *fairTicket) askBeside(req protocol.FairRequest, sent int) {
-	r := tk.r
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !tk.waits() || tk.asking == 0 || sent == transport.MostBeside || !r.c.granting() {
-		return
-	}
-	tk.asking++
-	tk.call.w.Asks.Add(1)
-	tk.send(req, tk.call.w, sent)
-}
 
 // readFair reads the reply to a request.
 func readFair(reply transport.Reply) (v protocol.FairVerdict, err error) {
@@ -117,19 +68,17 @@ func (r *fairResource) before(tk *fairTicket) bool {
 	return false
 }
 
-// settle deals with the answer to a request, which was sent beside another one or not. It returns what is left to do.
-func (tk *fairTicket) settle(sent time.Time, beside bool, reply protocol.FairVerdict, err error) (rest func()) {
+// settle deals with the answer to a request, of which again says that it was sent more than once and may still arrive. It
+// returns what is left to do.
+func (tk *fairTicket) settle(sent time.Time, reply protocol.FairVerdict, again bool, err error) (rest func()) {
 	r := tk.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if tk.asking--; tk.asking == 0 {
 		defer tk.Rest()
 	}
-	if tk.counted && (err == nil || tk.asking == 0) {
-		tk.counted = false
-		r.c.finished()
-	}
 	tk.Doubt(fateOf(err))
+	tk.OutcomeUnknown = tk.OutcomeUnknown || again
 	yes := err == nil && reply.Granted()
 	if err == nil && reply.Unplaced {
 		for _, other := range r.tickets { // the queue is gone, and with it the places of all, perhaps
@@ -166,7 +115,7 @@ func (tk *fairTicket) settle(sent time.Time, beside bool, reply protocol.FairVer
 		}
 	}
 	switch {
-	case err != nil && (beside && tk.asking > 0 || tk.Seen.Local.After(monotonic.Of(sent))): // another one notifies, or has done so
+	case err != nil && tk.Seen.Local.After(monotonic.Of(sent)): // another one has notified
 	case err != nil && tk.call != nil && !tk.call.asked:
 		tell(engine.Event{Kind: engine.Turn}) // another one asked
 	case judged == engine.JudgedFailed:

@@ -104,12 +104,7 @@ func (r *resource) remind() {
 func (r *resource) leave(w *waiter) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if w.Place.State == engine.PlaceGranted {
-		l := w.For.lease
-		r.c.spawn(func() { _ = l.grant.unlock(l) })
-		return
-	}
-	if !w.Place.Queued() {
+	if r.givesBack(w) || !w.Place.Queued() {
 		return
 	}
 	leading := w.Place.Leading()
@@ -140,13 +135,7 @@ func (r *resource) head() *waiter { return r.queue.First }
 // promptHead gives the head the turn to ask, unless there is no need. It reminds a head that has
 // the turn already.
 func (r *resource) promptHead() {
-	w := r.head()
-	switch {
-	case w == nil || r.busy > 0 || r.grant != nil:
-	case w.Place.Leading():
-		w.Poke()
-	default:
-		w.Place.State = engine.PlaceLeading
-		w.Notify(engine.Event{Kind: engine.Turn})
+	if w := r.head(); w != nil && r.busy == 0 && r.grant == nil {
+		w.Lead()
 	}
 }

@@ -204,6 +204,6 @@ func (m *RWMutex) take(ctx context.Context, kind string, cfg lockConfig, err err
 		return l.entered(ctx, cfg)
 	}
 	w := newWaiter(ctx, l, cfg)
-	w.For.rw = &rwTicket{r: r, w: w, write: kind == kindWrite, under: under}
+	r.newTicket(w, kind == kindWrite, under)
 	return m.c.contend(ctx, r, w, cfg, waiting)
 }

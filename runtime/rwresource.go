@@ -9,33 +9,20 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
-// An rwResource is this process's side of one read-write lock. Its waiters are in one queue, first come, first served,
-// and the head asks Redis. Readers share one grant; new readers join it while the queue is empty.
-//
-//	           granted                   the last one unlocks
-//	┌── asking ────────► write, or reads ────────────────────► releasing ──┐
-//	│    ▲   │             ▲      │                                        │
-//	│    └───┘             └──────┘                                        │
-//	│   refused: again     read: others join                               │
-//	│   by message and     write: the next writer                          │
-//	│   by timer           has it, for some times                          │
-//	└──────────────────────── the head's turn ◄────────────────────────────┘
+// An rwResource is this process's side of one read-write lock. Readers share one grant; new readers join it while the queue
+// is empty. The next writer has the grant of the one before it, for some times.
 //
 // A call that reads under its own write lock, or under its own read lock that ends before, asks outside of the queue:
 // it waits for no other call.
 type rwResource struct {
-	referenced
+	lineCore
 
 	lock protocol.RW
 
 	// Guarded by mu:
-	queue   waitQueue        // the waiters
-	write   *rwGrant         // the grant of this process for writing, or nil
-	reads   []*rwGrant       // the grants for reading: one for each length of lease
-	busy    int              // requests of the queue under way, or the report of a loss
-	answers engine.AnswerLog // by Redis
-
-	probed time.Time // when Redis was last asked for waiting Java programs
+	write  *rwGrant   // the grant of this process for writing, or nil
+	reads  []*rwGrant // the grants for reading: one for each length of lease
+	probed time.Time  // when Redis was last asked for waiting Java programs
 }
 
 const (
@@ -49,13 +36,12 @@ const (
 )
 
 func newRWResource(c *Client, key string) *rwResource {
-	return &rwResource{referenced: referenced{c: c, key: key}, lock: c.wire.RW(key)}
+	r := &rwResource{lock: c.wire.RW(key)}
+	r.c, r.key, r.kind = c, key, r
+	return r
 }
 
 func (r *rwResource) channel() string { return r.lock.Channel() }
-
-// hear ignores the content of a message: any message is a reason to ask.
-func (r *rwResource) hear(string) {}
 
 // enter makes l one more lease of this process's grants, if the caller may have it without waiting
 // and without asking. Otherwise it may return the caller's grant under which it may read ahead of
@@ -122,7 +108,7 @@ func (r *rwResource) of(ctx context.Context, l *Lease) (writes, reads *rwGrant) 
 		g, ok := x.grant.(*rwGrant)
 		switch {
 		case !ok || g.resource != r || g.lost != nil || x.unlocked.Load() || x.ended() != nil:
-		case g.ticket.write:
+		case g.write:
 			writes = g
 		case reads == nil || g.renewed():
 			reads = g
@@ -187,7 +173,7 @@ func (r *rwResource) probe(now time.Time) {
 
 // join adds w to the end of the queue.
 func (r *rwResource) join(w *waiter) entry {
-	if w.For.rw.under != nil {
+	if w.For.ticket.apart {
 		return toAsk
 	}
 	r.mu.Lock()
@@ -202,75 +188,29 @@ func (r *rwResource) join(w *waiter) entry {
 			w.Notify(engine.Event{Kind: engine.Failed, Err: err})
 			return toWait
 		case under != nil:
-			w.For.rw.under = under
+			rwTicketOf(w).readsUnder(under)
 			return toAsk
 		}
 	}
-	if w.Once() && (r.queue.Length > 0 || r.has(w)) {
-		return turnedAway
-	}
-	r.queue.Push(w)
-	if r.queue.First == w && r.ready(w) {
-		w.Place.State = engine.PlaceLeading
-		return toAsk
-	}
-	return toWait
+	return r.queueUp(w)
 }
 
-// has reports whether this process has a grant that excludes w.
-func (r *rwResource) has(w *waiter) bool { return r.write != nil || w.For.rw.write && len(r.reads) > 0 }
-
-// last returns whether this process has a grant that excludes w, and the last answer of Redis.
-func (r *rwResource) last(w *waiter) (held bool, said engine.AnswerLog) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	first := r.queue.First
-	return r.has(w) || first != nil && r.has(first), r.answers.Look()
+func (r *rwResource) excludes(w *waiter) bool {
+	return r.write != nil || rwTicketOf(w).write && len(r.reads) > 0
 }
 
-// remind makes the head of the queue ask.
-func (r *rwResource) remind() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.promptHead()
-}
-
-// ready reports whether the head of the queue, w, may ask Redis.
-func (r *rwResource) ready(w *waiter) bool {
-	switch {
-	case r.busy > 0 || r.write != nil || w.Place.State == engine.PlaceGranted:
+// follow has a reader join the readers of this process.
+func (r *rwResource) follow(w *waiter) bool {
+	if rwTicketOf(w).write || w.For.ticket.Number > 0 || r.write != nil || !r.c.granting() {
 		return false
-	case w.For.rw.write:
-		return len(r.reads) == 0
 	}
+	g := r.joinable(w.Terms, w.Limit, time.Now())
+	if g == nil {
+		return false
+	}
+	r.queue.Remove(w)
+	r.assign(g, w)
 	return true
-}
-
-// promptHead gives the head the turn to ask, unless there is no need. A reader may find a grant to join. promptHead
-// reminds a head that has the turn already.
-func (r *rwResource) promptHead() {
-	for {
-		w := r.queue.First
-		if w == nil {
-			return
-		}
-		if !w.For.rw.write && w.For.rw.Number == 0 && r.write == nil && r.c.granting() {
-			if g := r.joinable(w.Terms, w.Limit, time.Now()); g != nil {
-				r.queue.Remove(w)
-				r.assign(g, w)
-				continue
-			}
-		}
-		switch {
-		case !r.ready(w):
-		case w.Place.Leading():
-			w.Poke()
-		default:
-			w.Place.State = engine.PlaceLeading
-			w.Notify(engine.Event{Kind: engine.Turn})
-		}
-		return
-	}
 }
 
 // held returns the grants of this process for reading, or for writing with its reads under that.

@@ -159,7 +159,7 @@ func (g *grantCore) show() (leases []shownLease, queued int) {
 
 func (g *grant) queued() int { return g.resource.queue.Length }
 
-func (g *rwGrant) queued() int { return g.resource.queue.Length }
+func (g *lineGrant) queued() int { return g.ticket.r.queue.Length }
 
 func (g *fairGrant) queued() (n int) {
 	for _, tk := range g.resource.tickets {

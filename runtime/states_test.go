@@ -216,7 +216,7 @@ func (t *stateTest) fair() {
 	// Another one when it was refused.
 	tk = r.enters(t.T)
 	asks(tk)
-	require.Nil(t, tk.settle(time.Now(), false, refusal(), nil))
+	require.Nil(t, tk.settle(time.Now(), refusal(), false, nil))
 	require.Equal(t, engine.TicketQueued, state(tk))
 	tk.call.w.Call.Wait = 0
 	tk.call.leave(tk.call.w)

@@ -40,9 +40,9 @@ type queueing interface{ queueKey() (key string) }
 
 // A wish is what a waiter of a lock or of a counter waits for.
 type wish struct {
-	lease  *Lease    // the lease for it
-	demand *demand   // its demand at a counter, else nil
-	rw     *rwTicket // its ticket, for an RWMutex
+	lease  *Lease      // the lease for it
+	demand *demand     // its demand at a counter, else nil
+	ticket *lineTicket // its ticket, where each waiter has one
 }
 
 // The waiters of this package wait for a wish.

@@ -75,6 +75,16 @@ func (w *Waiter[T]) Poke() {
 	}
 }
 
+// Lead gives w, the head of its queue, the turn to ask, or reminds w if it has the turn already. It does not block.
+func (w *Waiter[T]) Lead() {
+	if w.Place.Leading() {
+		w.Poke()
+		return
+	}
+	w.Place.State = PlaceLeading
+	w.Notify(Event{Kind: Turn})
+}
+
 // Notify adds ev to the events of w. It does not block: the contest calls it under its lock.
 func (w *Waiter[T]) Notify(ev Event) { w.Events.Put(ev) }
 

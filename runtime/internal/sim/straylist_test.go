@@ -53,7 +53,7 @@ var strayMutants = []mutant{
 	},
 	{
 		strays: true, name: "asks while it asks", kind: "mutex", file: "runtime/resource.go",
-		old: "	case w == nil || r.busy > 0 || r.grant != nil:\n", new: "	case w == nil || r.grant != nil:\n",
+		old: "w != nil && r.busy == 0 && r.grant == nil {", new: "w != nil && r.grant == nil {",
 	},
 	{
 		strays: true, name: "a token that the server has not drawn", kind: "mutex", file: "runtime/ticket.go",

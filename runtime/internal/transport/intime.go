@@ -28,10 +28,12 @@ func (t *Transport) Ask(cmd protocol.Command) Reply {
 }
 
 // RunGrantInTime is RunInTime for a command that grants something, see [Transport.RunGrant]. Where replicas have to confirm a
-// grant, which takes as long as they need, the command is sent once.
+// grant, which takes as long as they need, the command is sent once, unless the client of a cluster sends it again by itself.
 func (t *Transport) RunGrantInTime(cmd protocol.Command, grants func(first int64) bool) (reply Reply, again bool) {
 	if t.cfg.Replicas > 0 {
-		return t.RunGrant(cmd, grants), false
+		resends := t.Resent()
+		reply = t.RunGrant(cmd, grants)
+		return reply, t.Resent() != resends
 	}
 	return t.RunInTime(nil, cmd)
 }
