@@ -227,15 +227,25 @@ func (c *Client) Close() error {
 	}
 	c.finished()
 
-	done := make(chan struct{})
+	renewed, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(renewed)
+		c.watchdog.Close()
+		if c.disconnected.Load() {
+			c.rc.Close() // as in returned
+		}
+	}()
 	go func() {
 		defer close(done)
 		var closing sync.WaitGroup // closing a mute connection takes a second
 		closing.Go(c.net.Quit)
 		closing.Go(c.net.Unlisten)
-		closing.Go(c.watchdog.Close)
 		closing.Wait()
 		<-c.idle
+		select {
+		case <-renewed:
+		case <-time.After(c.net.Patience()): // nobody needs the answers to renewals, which may not come over a mute connection
+		}
 		if c.owned {
 			c.disconnected.Store(true)
 			c.rc.Close()

@@ -66,9 +66,16 @@ func mutableKinds(key string) map[string]struct {
 // muteClient returns a client whose connections are found to be mute after an hour.
 func muteClient(t *testing.T, proxy *redistest.FaultProxy, tracking lockrt.Tracking) *lockrt.Client {
 	t.Helper()
+	return muteClientOf(t, proxy, lockrt.Options{Tracking: tracking})
+}
+
+// muteClientOf is muteClient with options.
+func muteClientOf(t *testing.T, proxy *redistest.FaultProxy, opts lockrt.Options) *lockrt.Client {
+	t.Helper()
+	opts.OpTimeout = patience / 2
 	c, err := lockrt.New(redistest.NewClient(t, proxy.Addr(), func(o *rueidis.ClientOption) {
 		o.ConnWriteTimeout, o.PipelineMultiplex = time.Hour, -1
-	}), lockrt.Options{OpTimeout: patience / 2, Tracking: tracking})
+	}), opts)
 	require.NoError(t, err)
 	return c
 }
@@ -278,5 +285,29 @@ func TestMute_TheFirstReleaseWasDone(t *testing.T) {
 			until(t, "nothing is left", func() bool { return keysOn(t, server) == 0 })
 			require.NoError(t, c.Close())
 		})
+	}
+}
+
+// TestMute_CloseBesideARenewal shows that a client that is closed does not wait for the answer to a renewal over a mute connection,
+// which nobody needs any more, nor to what says who the process is.
+func TestMute_CloseBesideARenewal(t *testing.T) {
+	t.Parallel()
+	for name, sends := range map[string]func(cmd []string) bool{
+		"renewal":      redistest.EvalSHA(scripts.Renew.SHA1()),
+		"introduction": redistest.EvalSHA(scripts.Introduce.SHA1()),
+	} {
+		for name, tracking := range map[string]lockrt.Tracking{name: lockrt.TrackingOff, name + "/tracked": lockrt.TrackingAuto} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				server := redistest.Server(t)
+				proxy := redistest.Proxy(t, server.Addr())
+				c := muteClientOf(t, proxy, lockrt.Options{Watchdog: 3 * time.Second, Tracking: tracking})
+				drop := proxy.DropReply(sends, 1, redistest.Mute)
+				_, err := c.Mutex("k").Lock(patient(t))
+				require.NoError(t, err)
+				receive(t, drop.Done(), "the loss")
+				require.NoError(t, c.Close(), "though it has no answer yet")
+			})
+		}
 	}
 }

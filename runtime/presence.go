@@ -126,7 +126,7 @@ func (c *Client) introduceSoon(at monotonic.Time) {
 	}
 	p.mu.Unlock()
 	if due {
-		c.spawn(c.introduce)
+		c.aside(c.introduce) // Close does not wait for an answer that nobody needs
 	}
 }
 

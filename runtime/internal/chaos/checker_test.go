@@ -314,6 +314,18 @@ func TestCheck(t *testing.T) {
 			name: "something is left", want: "process 1 left behind: a goroutine",
 			tale: story().at(1, leaked, 1, 0, failing("a goroutine")),
 		},
+		{
+			name: "Close waits for a connection that is found to be mute later", rules: rules{mutes: true, lease: defaultLease},
+			tale: story().at(1, leaked, 1, 0, failing("lockgen: close: requests are still unanswered after 3s")),
+		},
+		{
+			name: "Close waits for a connection that was found to be mute", rules: rules{mutes: true, lease: shortLease}, want: "process 1 left behind",
+			tale: story().at(1, leaked, 1, 0, failing("lockgen: close: requests are still unanswered after 3s")),
+		},
+		{
+			name: "Close waits though no connection is mute", rules: rules{lease: defaultLease}, want: "process 1 left behind",
+			tale: story().at(1, leaked, 1, 0, failing("lockgen: close: requests are still unanswered after 3s")),
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	lockrt "github.com/lockgen/lockgen/runtime"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
@@ -39,6 +40,10 @@ func (h *history) outlived(a *attempt, lease time.Duration) time.Duration {
 	}
 	return outlasts(lease)
 }
+
+// muteFor is for how long a connection may be mute at most until rueidis finds that, with the options of lockrt.Open: rueidis sends a
+// PING over a silent connection after ConnWriteTimeout, and waits as long for the answer.
+func muteFor(lease time.Duration) time.Duration { return 2 * min(lease/3, 2*lockrt.DefaultOpTimeout/3) }
 
 // fraction writes a part of a lease.
 func fraction(part, lease time.Duration) string {
