@@ -144,8 +144,14 @@ func (c *Client) attend(key string) (leave func()) {
 
 // listen begins to listen on the client's channel in the slot of a hash tag, until the caller calls leave.
 func (c *Client) listen(tag string) (leave func()) {
+	missed := false
 	c.inboxMu.Lock()
-	defer c.inboxMu.Unlock()
+	defer func() {
+		c.inboxMu.Unlock()
+		if missed { // perhaps to one who asked before it listened
+			c.receiveOf(tag, hub.Event{Subscribed: true})
+		}
+	}()
 	e := c.tagSubscriptions[tag]
 	if e == nil {
 		e = &tagSubscription{listener: c.net.Listen(protocol.TagChannel(c.wire.UUID, tag), func(e hub.Event) { c.receiveOf(tag, e) })}
@@ -153,6 +159,7 @@ func (c *Client) listen(tag string) (leave func()) {
 			c.tagSubscriptions = map[string]*tagSubscription{}
 		}
 		c.tagSubscriptions[tag] = e
+		missed = e.listener.Missed()
 	}
 	e.users++
 	return func() {

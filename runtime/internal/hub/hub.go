@@ -89,6 +89,7 @@ type channel struct {
 	early      []string    // messages of that time, for later
 	again      bool        // it was subscribed before, or a try to do so failed
 	idle       time.Time   // when the last listener left
+	missed     bool        // a message came since then
 }
 
 // A Listener is called for the events of its channel until it is closed.
@@ -99,6 +100,8 @@ type Listener struct {
 	event func(Event)
 	ready chan struct{}
 	heard bool // guarded by hub.mu: ready is closed
+
+	missed bool
 }
 
 // New returns a hub that connects when the first listener comes.
@@ -128,6 +131,8 @@ func (h *Hub) Listen(name string, event func(Event)) *Listener {
 		h.assign(name, ch)
 	}
 	l.ch = ch
+	l.missed = ch.missed && ch.subscribed.Load()
+	ch.missed = false
 	ch.listeners[l] = struct{}{}
 	if ch.subscribed.Load() {
 		l.heard = true
@@ -173,6 +178,9 @@ func (l *Listener) Ready() <-chan struct{} { return l.ready }
 // Live reports whether the subscription is active: Ready, and the connection not known to be
 // broken. It takes no lock.
 func (l *Listener) Live() bool { return l.ch != nil && l.ch.subscribed.Load() }
+
+// Missed reports whether a message came shortly before the listener, while the channel was subscribed and nobody listened.
+func (l *Listener) Missed() bool { return l.missed }
 
 // Subscribed reports whether the channel named name is subscribed now, with or without a listener.
 func (h *Hub) Subscribed(name string) bool {

@@ -172,6 +172,37 @@ func TestHub_WhatIsSaidIsToldAfterTheSubscription(t *testing.T) {
 	})
 }
 
+// A listener knows whether a message came after the last listener had left.
+func TestHub_WhatIsSaidToNobodyIsKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &net{}
+		h := newHub(n)
+		defer h.Close()
+		var e ear
+		listen := func(missed bool) {
+			t.Helper()
+			l := h.Listen("x", e.hear)
+			<-l.Ready()
+			require.Equal(t, missed, l.Missed())
+			l.Close()
+		}
+		listen(false)
+		listen(false)
+		n.conn.message("x", "to nobody")
+		listen(true)
+		listen(false)
+		n.conn.message("x", "to nobody")
+		l := h.Listen("x", e.hear)
+		n.conn.message("x", "to one")
+		l.Close()
+		listen(false)
+		n.conn.message("x", "to nobody")
+		time.Sleep(2 * time.Second) // it is not subscribed any more: whoever listens then learns that it is
+		listen(false)
+		require.Equal(t, []Event{{Subscribed: true}, {Payload: "to one"}, {Subscribed: true}}, e.heard())
+	})
+}
+
 func TestHub_UnsubscribesAfterTheLinger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &net{}

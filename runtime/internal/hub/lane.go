@@ -353,6 +353,7 @@ func (s *sink) Message(name, payload string) {
 	}
 	var listeners []*Listener
 	if ch != nil {
+		ch.missed = len(ch.listeners) == 0
 		listeners = make([]*Listener, 0, len(ch.listeners))
 		for l := range ch.listeners {
 			listeners = append(listeners, l)
