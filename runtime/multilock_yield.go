@@ -30,9 +30,8 @@ func (m *MultiLock) behind(under context.Context, l Locker, kept int, opts []Loc
 		return l.Lock(under, opts...)
 	}
 	ctx, cancel := context.WithCancel(under)
-	yields, over := make(chan struct{}), make(chan struct{})
+	yields := make(chan struct{})
 	watch := time.AfterFunc(yieldAfter, func() {
-		defer close(over)
 		for !isJavas(ctx, l) {
 			select {
 			case <-time.After(yieldAfter):
@@ -44,9 +43,7 @@ func (m *MultiLock) behind(under context.Context, l Locker, kept int, opts []Loc
 	})
 	defer func() {
 		cancel()
-		if !watch.Stop() {
-			<-over
-		}
+		watch.Stop() // a look that is under way ends by itself: its answer may come after the call's context has ended
 	}()
 	return l.Lock(under, append(slices.Clip(opts), lockOption(func(c *lockConfig) { c.yields = yields }))...)
 }
