@@ -129,14 +129,7 @@ func (t *Transport) runOn(ctx context.Context, rc sender, cmd protocol.Command) 
 	asked := monotonic.Now()
 	reply := rc.Do(ctx, t.evalsha(cmd))
 	if !missing(reply) {
-		if reply.NonRedisError() == nil {
-			answered := monotonic.Now()
-			t.spoke.Store(int64(answered))
-			t.pace.note(min(answered.Sub(asked), t.Patience())) // one that is later was found to be late
-			if t.watcher.sentinel {
-				t.watcher.closing.Store(0)
-			}
-		}
+		t.heard(asked, reply)
 		return t.translate(reply)
 	}
 	if t.cluster == nil {
@@ -155,6 +148,19 @@ func (t *Transport) runOn(ctx context.Context, rc sender, cmd protocol.Command) 
 		}
 	}
 	return t.translate(reply)
+}
+
+// heard notes the reply to a request that was sent at asked.
+func (t *Transport) heard(asked monotonic.Time, reply rueidis.RedisResult) {
+	if reply.NonRedisError() != nil {
+		return
+	}
+	answered := monotonic.Now()
+	t.spoke.Store(int64(answered))
+	t.pace.note(min(answered.Sub(asked), t.Patience())) // one that is later was found to be late
+	if t.watcher.sentinel {
+		t.watcher.closing.Store(0)
+	}
 }
 
 // translate replaces two errors of rueidis. One says that a context has ended when the connection's timeout is over: a

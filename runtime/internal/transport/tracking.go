@@ -27,7 +27,8 @@ import (
 type tracker struct {
 	net    *Transport
 	loop   sync.WaitGroup
-	perKey atomic.Bool // the server remembers of a script the keys that it reads, and no others
+	perKey atomic.Bool  // the server remembers of a script the keys that it reads, and no others
+	bulk   atomic.Int32 // a bulkStage
 
 	mu      sync.Mutex // guards the rest
 	adopted *watched   // the present connection; nil while there is none
@@ -86,7 +87,7 @@ func (t *tracker) run(cmd protocol.Command, patience time.Duration) rueidis.Redi
 	}
 	var failure error
 	if answered, ok := w.pending.begin(patience); ok {
-		reply := t.net.runOn(context.Background(), w.conn, cmd)
+		reply := t.renew(w.conn, cmd)
 		answered()
 		if failure = reply.Error(); failure == nil {
 			t.answered()
@@ -278,6 +279,7 @@ func (t *tracker) track(conn rueidis.DedicatedClient) error {
 	is, _ := server.ToString()
 	of, _ := version.ToString()
 	t.perKey.Store(remembersReads(is, of))
+	t.bulk.Store(bulkUnknown)
 	for _, reply := range conn.DoMulti(context.Background(),
 		conn.B().ClientTracking().Off().Build(), // the user's client may cache, and so track in another way
 		conn.B().ClientTracking().On().Optout().Noloop().Build()) {

@@ -216,6 +216,65 @@ func TestRenew(t *testing.T) {
 	}
 }
 
+// Many leases are renewed at once over the connection on which the server reports changes, and it does so for all of them. Without a
+// permission that this needs on some servers, batches stay small.
+func TestRenew_Many(t *testing.T) {
+	t.Parallel()
+	for name, permitted := range map[string]bool{"permitted": true, "not permitted": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const leases = 2 * trackedBatch
+			server := redistest.Server(t)
+			perKey := readsOnly(t, server)
+			if !permitted {
+				require.NoError(t, server.Do("ACL", "SETUSER", "default", "-client", "+client|tracking").Error())
+			}
+			net, p, u := start(t, server, Config{Tracking: true})
+			net.Listen("a channel", func(hub.Event) {})
+			var rs []Renewal
+			for i := range leases {
+				rs = append(rs, Renewal{strconv.Itoa(i), p.Owner(1), time.Minute})
+				require.NoError(t, server.Do("HSET", rs[i].Key, p.Owner(1), "1").Error())
+			}
+			renew := func(first, last error) {
+				outcomes := net.Renew(protocol.RenewLock, p.Renewals(protocol.RenewLock), rs, 10*time.Second)
+				require.Equal(t, []error{first, last}, []error{outcomes[0], outcomes[leases-1]})
+				require.NotContains(t, outcomes[1:leases-1], ErrRefused)
+			}
+			renew(nil, nil)
+			<-u.rechecks // the server reports changes from now on, for read keys
+			require.Contains(t, []int{trackedBatch, 256}, net.RenewBatch())
+			renew(nil, nil)
+			switch {
+			case perKey:
+				require.Equal(t, 256, net.RenewBatch())
+			case permitted:
+				require.Equal(t, bulkBatch, net.RenewBatch())
+			default:
+				require.Equal(t, trackedBatch, net.RenewBatch())
+			}
+			for _, i := range []int{0, leases / 2, leases - 1} {
+				require.NoError(t, server.Do("DEL", rs[i].Key).Error())
+				for keys := range u.changes {
+					if slices.Contains(keys, rs[i].Key) {
+						break
+					}
+				}
+			}
+			rs[leases/2].Key = "1"
+			renew(ErrRefused, ErrRefused)
+			require.NoError(t, server.Do("SCRIPT", "FLUSH").Error())
+			renew(ErrRefused, ErrRefused)
+			require.NoError(t, server.Do("DEL", rs[2].Key).Error())
+			for keys := range u.changes {
+				if slices.Contains(keys, rs[2].Key) {
+					break
+				}
+			}
+		})
+	}
+}
+
 // readsOnly reports whether a server remembers of a script the keys that it reads, and no others.
 func readsOnly(t *testing.T, server *redistest.RedisServer) bool {
 	t.Helper()
