@@ -420,8 +420,10 @@ func (a *arena) leftovers() ([]string, error) {
 					continue // the description of a process stays for a while longer
 				}
 				if name != redistest.SentinelChannel && !a.of.stays(server, name) && !a.outlived(server, name) {
-					if text, err := server.Do("GET", name).ToString(); err == nil {
-						name += "=" + strconv.Quote(text)
+					if reply, err := server.Try("GET", name); err == nil { // a hash is none that GET reads
+						if text, err := reply.ToString(); err == nil {
+							name += "=" + strconv.Quote(text)
+						}
 					}
 					left = append(left, name)
 				}

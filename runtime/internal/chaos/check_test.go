@@ -43,7 +43,7 @@ type rules struct {
 
 // Findings are what was found.
 type findings struct {
-	runs           int // that it is of
+	runs, missed   int // that it is of, and how many of these found a violation
 	grants, losses int
 	doubles        int // times that more was trusted at once than a key has room for
 	figures        map[figure]time.Duration
@@ -56,6 +56,9 @@ type findings struct {
 // add adds what another run of the same fault found, and keeps the worst of both.
 func (f *findings) add(other *findings) {
 	f.runs += other.runs
+	if len(other.violations) > 0 {
+		f.missed++
+	}
 	f.grants += other.grants
 	f.losses += other.losses
 	f.doubles += other.doubles

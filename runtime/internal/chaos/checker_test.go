@@ -396,6 +396,7 @@ func TestWorst(t *testing.T) {
 	require.Equal(t, time.Second, all.paused)
 	require.True(t, strings.HasSuffix(line(runs[0], all), "| 7 | 1 | kept, 2 runs |"), line(runs[0], all))
 	all.add(&findings{runs: 1, violations: []string{"two holders"}})
-	require.Contains(t, line(runs[0], all), "**broken**: two holders, 3 runs |")
+	all.add(&findings{runs: 1, violations: []string{"two holders", "left behind: a|b\nwith stacks"}})
+	require.True(t, strings.HasSuffix(line(runs[0], all), `| **missed** in 2 of 4 runs: two holders; left behind: a\|b |`), line(runs[0], all))
 	require.NotContains(t, line(runs[0], &findings{runs: 1}), "runs |")
 }

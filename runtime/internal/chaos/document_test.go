@@ -14,8 +14,8 @@ import (
 // document is where the table is.
 var document = filepath.Join("..", "..", "CHAOS.md")
 
-// TestTable shows that the document in the repository is about the faults that there are, and that all
-// was kept when it was written.
+// TestTable shows that the document in the repository is about the faults that there are, and says of each whether all was
+// kept when it was written.
 func TestTable(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(document)
@@ -37,7 +37,7 @@ func TestTable(t *testing.T) {
 			}
 			require.NotEmpty(t, found, "%s%s", h, r.name)
 			require.True(t, strings.HasPrefix(found[0], r.begins()), found[0])
-			require.Regexp(t, `\| kept(, \d+ runs)? \|\n$`, found[0])
+			require.Regexp(t, `\| (kept(, \d+ runs)?|\*\*missed\*\* in \d+ of \d+ runs: .+) \|\n$`, found[0])
 			found = found[1:]
 		}
 		require.Empty(t, found, h)

@@ -24,15 +24,26 @@ func line(r run, f *findings) string {
 		}
 		fmt.Fprintf(&b, " %s |", text)
 	}
-	verdict := "kept"
-	if len(f.violations) > 0 {
-		verdict = "**broken**: " + strings.Join(f.violations, "; ")
-	}
-	if f.runs > 1 {
-		verdict += fmt.Sprintf(", %d runs", f.runs)
-	}
-	fmt.Fprintf(&b, " %s | %d | %d | %s |", short(f.paused), f.grants, f.losses, verdict)
+	fmt.Fprintf(&b, " %s | %d | %d | %s |", short(f.paused), f.grants, f.losses, f.verdict())
 	return b.String()
+}
+
+// verdict says whether all was kept, and if not, in how many of the runs something was missed, and what.
+func (f *findings) verdict() string {
+	switch {
+	case len(f.violations) == 0 && f.runs == 1:
+		return "kept"
+	case len(f.violations) == 0:
+		return fmt.Sprintf("kept, %d runs", f.runs)
+	}
+	var reasons []string
+	for _, v := range f.violations {
+		v, _, _ = strings.Cut(v, "\n") // stacks may follow
+		if v = strings.ReplaceAll(v, "|", "\\|"); !slices.Contains(reasons, v) {
+			reasons = append(reasons, v)
+		}
+	}
+	return fmt.Sprintf("**missed** in %d of %d runs: %s", max(f.missed, 1), f.runs, strings.Join(reasons, "; "))
 }
 
 // short writes a duration so that it fits into a table.
@@ -79,7 +90,8 @@ fault strikes once in each run, the figures are the worst of all these runs, and
 
 A model of the lock also explained every history. The model allows as many holders of a key as the key does, and its fencing
 tokens rise. Where 30 clients or 99 waiters leave too many orders to try, the search for an explanation ends after ten seconds.
-No run left anything behind: no goroutine, subscription, key, permit or place in a queue.
+No run left anything behind: no goroutine, subscription, key, permit or place in a queue. A row of which a run broke any of this,
+or missed a bound, says missed, in how many runs, and what.
 
 The rows allow two losses of a lease that should have been kept. First, the outage lasted longer than 11/20 of the lease: the
 client renews a lease each third of its length and trusts it for nine tenths, so the trust at the beginning of an outage may be as
