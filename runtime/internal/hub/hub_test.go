@@ -197,7 +197,7 @@ func TestHub_WhatIsSaidToNobodyIsKnown(t *testing.T) {
 		l.Close()
 		listen(false)
 		n.conn.message("x", "to nobody")
-		time.Sleep(2 * time.Second) // it is not subscribed any more: whoever listens then learns that it is
+		time.Sleep(2 * time.Second) // it is not subscribed any more: the next listener learns that it is
 		listen(false)
 		require.Equal(t, []Event{{Subscribed: true}, {Payload: "to one"}, {Subscribed: true}}, e.heard())
 	})
