@@ -121,6 +121,7 @@ func newClient(rc rueidis.Client, opts Options, mode PubSub, uuid string) *Clien
 		closing: make(chan struct{}),
 		stopped: make(chan struct{}),
 	}
+	c.opts.Hooks = c.guarded(opts.Hooks)
 	c.resources, c.rws, c.fairs = newRegistry(c, newResource), newRegistry(c, newRWResource), newRegistry(c, newFairResource)
 	for _, kind := range counted {
 		*c.countersOf(kind) = newRegistry(c, func(c *Client, key string) *counter { return newCounter(c, kind, key) })

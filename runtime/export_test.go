@@ -80,6 +80,9 @@ func Redirects(c *Client) int { return c.net.Redirects() }
 // Direct reports whether there is a connection for one who is alone, which nobody uses.
 func Direct(c *Client) bool { return c.net.Idle() }
 
+// HooksOf returns the hooks as the client calls them.
+func HooksOf(c *Client) Hooks { return c.opts.Hooks }
+
 // AtEnd has f called by who ends a lease of c that is made from now on, before anybody else can have the key.
 func AtEnd(c *Client, f func(key string)) { c.atEnd = f }
 

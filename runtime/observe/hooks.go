@@ -13,6 +13,8 @@ import (
 // Client, one at a time, in the order of the events. While more than 10,000 events wait for that goroutine, calls of
 // Renewed are left out, and no call of Ended is. Client.Close waits for it for Options.OpTimeout at most.
 //
+// Options.Logger gets a panic of a hook, and what the hook was called for goes on. A hook that returns a nil context has returned the one it was given.
+//
 // A MultiLock and a RedLock are one lock each: each hook is called once for all parts. Renewed is about a key in Redis: it is called for each part.
 type Hooks struct {
 	// AcquireStart is called when a call that acquires begins. It may return a context that carries a span: Waiting and AcquireEnd get it.
