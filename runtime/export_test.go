@@ -71,6 +71,9 @@ func ContendedLately(after time.Duration) (key, other bool) {
 	return c.Lately("k", at.Add(after)), c.Lately("other", at.Add(after))
 }
 
+// PassLimit returns how long the grant of a mutex may circulate in a process before that asks Redis who waits.
+func PassLimit(l *Lease) time.Duration { return l.grant.(*grant).passLimit() }
+
 // SlotOf returns the slot of a key in a cluster.
 func SlotOf(key string) uint16 { return protocol.Slot(key) }
 

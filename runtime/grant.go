@@ -20,6 +20,7 @@ type grant struct {
 
 	passed int32 // number of times it went to another call without a request to Redis
 	handed bool  // it came from another process of this library, so the next turn is Redisson's
+	near   bool  // another process of this library wanted the key a moment ago
 }
 
 func (*grant) Kind() string               { return kindMutex }
@@ -197,6 +198,7 @@ func (r *resource) promote(how trace.Action, tk *ticket, t engine.Terms, from ti
 	tk.To(engine.TicketGranted)
 	tk.UnclaimedGrant = false
 	g := &grant{grantCore: grantCore{on: &r.referenced, terms: t}, resource: r, ticket: tk, since: monotonic.Now()}
+	g.near = r.c.contended.Lately(r.key, g.since.Std())
 	r.ticket = nil
 	r.grant = g
 	r.answers.Changes()
@@ -239,6 +241,10 @@ func (r *resource) assign(w *waiter) {
 // the process asks Redis whether that is still so.
 const localPassLimit = 10 * time.Millisecond
 
+// Within a second after another process wanted the key, the process asks this often: where goroutines pass a grant on
+// without a pause, Go reads the message that another process wants it too late.
+const nearPassLimit = 500 * time.Microsecond
+
 // canPass reports whether w can have the grant as it is, in its turn.
 func (r *resource) canPass(g *grant, w *waiter) bool {
 	if !r.c.canPass(&g.guard, g.terms, w.Terms, g.ticket.rare().tokens) {
@@ -250,7 +256,15 @@ func (r *resource) canPass(g *grant, w *waiter) bool {
 	if r.c.opts.Cohort == 1 || g.ticket.OthersWait || !r.c.heard() {
 		return int(g.passed)+1 < r.c.opts.Cohort
 	}
-	return monotonic.Since(g.since) < localPassLimit
+	return monotonic.Since(g.since) < g.passLimit()
+}
+
+// passLimit returns for how long g may circulate.
+func (g *grant) passLimit() time.Duration {
+	if g.near {
+		return nearPassLimit
+	}
+	return localPassLimit
 }
 
 // canPass reports whether a hold on some terms can be passed on to a waiter that wants others: with enough trust left, and as

@@ -61,6 +61,27 @@ func TestHandOver_OneRequestWhereItWasContended(t *testing.T) {
 	})
 }
 
+// A process asks more often whether others wait, for a second after one did.
+func TestHandOver_AsksMoreOftenWhereAnotherProcessWaited(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	one, two := clientOf(t, server.URL(), unwatched), clientOf(t, server.URL(), unwatched)
+	usual := ok(t)(one.Mutex("other").Lock(patient(t)))
+	atBest(t, "the key was wanted a moment ago", func() bool {
+		held := ok(t)(one.Mutex("k").Lock(patient(t)))
+		got := lockLater(patient(t), two.Mutex("k"))
+		inLine(t, server, "k", 1)
+		free(t, held)
+		next := gotten(t, got, "the lock")
+		handed := lockrt.PassLimit(next)
+		free(t, next)
+		again := ok(t)(one.Mutex("k").Lock(patient(t)))
+		defer free(t, again)
+		return handed < lockrt.PassLimit(usual) && lockrt.PassLimit(again) < lockrt.PassLimit(usual)
+	})
+	free(t, usual)
+}
+
 func TestContended(t *testing.T) {
 	t.Parallel()
 	for after, want := range map[time.Duration]bool{0: true, time.Second: true, 2 * time.Second: false, time.Hour: false} {

@@ -58,7 +58,7 @@ type Options struct {
 	// response time of the slowest server. Defaults to OpTimeout, at least 1ms.
 	RedLockTimeout time.Duration
 	// Cohort bounds how many goroutines of this process hold a lock in a row, without a round trip, while other processes wait. The Client asks Redis
-	// for waiting processes every 10ms. With 1, it releases the lock in Redis after each holder. Defaults to 64, the most for a FairMutex.
+	// for waiting processes every 10ms, or every 500µs in the second after one waited. With 1, it releases the lock in Redis after each holder. Defaults to 64, the most for a FairMutex.
 	Cohort int
 	// Linger is [WithLinger] for each [Mutex]. Defaults to 0, at most 20ms. Redisson has nothing like it.
 	Linger time.Duration

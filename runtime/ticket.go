@@ -228,6 +228,7 @@ func (r *resource) handed(n uint64, o handOver) {
 			tk.Standing = false // the hand-over took it out of the wait queue, and no request puts it back
 		}
 		tk.OthersWait = tk.OthersWait || o.others
+		r.c.contended.Note(r.key, received)
 		tk.gets(engine.NewTokens(o.token, int(tk.inLine)))
 		r.promote(trace.Handed, tk, w.Terms, from, first).handed = true
 		r.c.counts.remote.Add(1)
@@ -316,6 +317,7 @@ func (r *resource) wanted(n uint64) {
 	switch {
 	case r.grant != nil && r.grant.ticket.Number == n:
 		r.grant.ticket.OthersWait = true
+		r.c.contended.Note(r.key, now())
 		r.endLinger()
 	case r.ticket != nil && r.ticket.Number == n:
 		r.ticket.OthersWait = true

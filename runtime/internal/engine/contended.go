@@ -8,7 +8,7 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 )
 
-// Contended remembers, for about a second, the keys that a client was refused. A caller of such a key joins the wait
+// Contended remembers, for about a second, the keys that a client was refused, or that another client wanted from it. A caller of such a key joins the wait
 // queue with its first request, which saves a round trip; for other keys that do not linger a leaner script suffices.
 //
 // It is a hint and forgets: keys share its slots, and one key in millions is mistaken for another.
@@ -28,13 +28,13 @@ func contendedMark(key string, at time.Time) uint64 {
 	return maphash.String(contendedSeed, key)&^contendedClock | uint64(monotonic.Of(at)/contendedTick)&contendedClock
 }
 
-// Note records that key was refused at that time.
+// Note records that key was refused, or wanted by another client, at that time.
 func (c *Contended) Note(key string, at time.Time) {
 	mark := contendedMark(key, at)
 	c.slots[mark>>56].Store(mark)
 }
 
-// Lately reports whether key was refused shortly before that time.
+// Lately reports whether key was noted shortly before that time.
 func (c *Contended) Lately(key string, at time.Time) bool {
 	mark := contendedMark(key, at)
 	noted := c.slots[mark>>56].Load()

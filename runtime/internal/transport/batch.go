@@ -62,10 +62,22 @@ type slotQueue struct {
 
 // A second script is sent when a few requests wait, so that the server does not wait for the client, nor the client for
 // the server; and more when as many requests wait as one script handles: they need not wait for the answer to others.
+// A server that is near answers before a few requests have gathered. There the second script is sent when many wait: the
+// fewer scripts, the less work for the client and the server.
 const (
 	few         = 4
+	many        = mostBatched / 2
+	near        = 500 * time.Microsecond
 	mostSending = 8
 )
+
+// enough returns how many requests have to wait for a second script.
+func (t *Transport) enough() int {
+	if took := t.pace.typical(); 0 < took && took < near {
+		return many
+	}
+	return few
+}
 
 // Batcher returns a batcher for a script. grants says that its requests lock, so that replicas may have to confirm them.
 func (t *Transport) Batcher(batch protocol.Batch, grants bool) *Batcher {
@@ -138,7 +150,7 @@ func (q *slotQueue) begin(n int) (start, alone bool) {
 	if alone = q.sending == 0 && len(q.queue) == n; !alone {
 		q.b.net.direct.meet()
 	}
-	start = q.sending == 0 || q.sending == 1 && len(q.queue) >= few || q.sending < mostSending && len(q.queue) >= mostBatched
+	start = q.sending == 0 || q.sending == 1 && len(q.queue) >= q.b.net.enough() || q.sending < mostSending && len(q.queue) >= mostBatched
 	if start {
 		q.sending++
 	}

@@ -244,3 +244,16 @@ func TestBatcher_AllConnectionsAreMute(t *testing.T) {
 	x.end()
 	require.Empty(t, failed)
 }
+
+// A second script waits for more requests where answers come soon, and not where they take long, or nobody knows.
+func TestBatcher_SecondScript(t *testing.T) {
+	t.Parallel()
+	var net Transport
+	require.Equal(t, few, net.enough())
+	net.pace.note(100 * time.Microsecond)
+	require.Equal(t, many, net.enough())
+	for range 100 {
+		net.pace.note(time.Millisecond)
+	}
+	require.Equal(t, few, net.enough())
+}
