@@ -24,22 +24,28 @@ type Count struct {
 //	Acquire  a PermitSemaphore: those who wait in a process want permits with these ids
 //	Release  a PermitSemaphore: of permits
 //	Renew    a PermitSemaphore: of permits, each of which has to be there
+//	Lease    a PermitSemaphore: how long one permit lasts, or from now on lasts
 //	Look     a PermitSemaphore: how many permits are left
+//	Total    a PermitSemaphore: how many permits there are in all from now on
+//	Create   a semaphore of either kind, unless there is one
+//	Drain    a Semaphore: all permits that are left
 //	Start    a CountDownLatch, unless it is running
 //	Down     a CountDownLatch
 //	Read     a CountDownLatch
+//	Delete   a CountDownLatch
 //	Fault    the server has another state for a reason that is not of the protocol
 type CountSaid struct {
 	At        time.Duration // since the trace began
 	Action    string
-	Request   Request // of Take, Give, Acquire, Start and Down, and of a Release that has one
-	Make      int64   // of Take, Acquire and Look: the permits of a new semaphore; of Start: the count
-	Wants     []Want  // of Take, Acquire, Release and Renew
-	Give      int64   // of Give
-	Only      bool    // of Give: if there is a semaphore; of Release: all of them or none
-	Clock     int64   // of the server, in ms
-	Found     bool    // the server has answered the request before
-	Reply     []int64
+	Request   Request    // of all but Renew, Lease, Look, Total and Read, and of a Release only if that has one
+	Make      int64      // of Take, Acquire, Look and Create: the permits of a new semaphore; of Start: the count; of Total: the permits
+	Wants     []Want     // of Take, Acquire, Release, Renew and Lease
+	Give      int64      // of Give
+	Only      bool       // of Give: if there is a semaphore; of Release: all of them or none
+	Had       bool       // of Give: the reply is whether there was a semaphore
+	Clock     int64      // of the server, in ms
+	Found     bool       // the server has answered the request before
+	Reply     []int64    // as far as it is known
 	Published []string   // the published messages, in order
 	Srv       *CountSeen // the state of the server after it; nil if it is unknown
 }
@@ -60,12 +66,18 @@ type Request struct {
 type Want struct {
 	N   int64
 	IDs []string
-	TTL int64 // in ms
+	TTL int64 // in ms; of Lease: 0 to leave it, Endless for ever
 }
 
+// Endless is the duration of a permit that does not expire, and never is when that is.
+const (
+	Endless = -1
+	never   = 922337203685477
+)
+
 // A CountCheck replays the trace of one semaphore or latch, event by event, while it happens: how much there is of it, what is granted to
-// whom in which order and for how long, what is published, and that a request that comes twice counts once. Permits that are changed by
-// their holders one by one, and latches that are deleted, are not replayed.
+// whom in which order and for how long, what is published, and that a request that comes twice counts once. Semaphores with a time to live
+// are not replayed.
 type CountCheck struct {
 	s       Count
 	at      time.Duration
@@ -129,7 +141,7 @@ func (c *CountCheck) step(e CountSaid) (why string) {
 	switch {
 	case reply == nil:
 		return "there is no such action"
-	case !slices.Equal(reply, e.Reply):
+	case len(e.Reply) > len(reply) || !slices.Equal(reply[:len(e.Reply)], e.Reply):
 		return fmt.Sprintf("the reply may be %d", reply)
 	case !slices.Equal(r.published, e.Published):
 		return fmt.Sprintf("what is published may be %q", r.published)
@@ -146,10 +158,14 @@ func (c *CountCheck) step(e CountSaid) (why string) {
 func (c *CountCheck) found(e CountSaid) (why string) {
 	id := resultOf{e.Request.Process, e.Request.Number}
 	switch {
-	case len(e.Reply) == 0 || id.process == "":
+	case id.process == "":
 		return "it was no request"
 	case len(e.Published) > 0:
 		return "what is published may be nothing"
+	case len(e.Reply) == 0:
+		if _, answered := c.results[id]; !answered && !c.vague[id] && id.number >= c.floors[id.process] {
+			return "it was not answered"
+		}
 	case e.Reply[0] == GivenUp && id.number >= c.floors[id.process]:
 		return "it was not given up"
 	case e.Reply[0] != GivenUp && !c.vague[id] && !slices.Contains(c.results[id], e.Reply[0]):
@@ -181,7 +197,7 @@ func (r *countRun) do(e CountSaid) (reply []int64, noted bool) {
 		n := r.take(e.Wants, e.Make)
 		return []int64{n}, n > 0 || e.Request.Again
 	case "Give":
-		return []int64{r.give(e.Give, e.Only)}, true
+		return []int64{r.give(e.Give, e.Only, e.Had)}, true
 	case "Acquire":
 		r.reclaim()
 		n := r.take(e.Wants, e.Make)
@@ -190,6 +206,20 @@ func (r *countRun) do(e CountSaid) (reply []int64, noted bool) {
 		return []int64{r.release(e.Wants, e.Only)}, true
 	case "Renew":
 		return []int64{r.renew(e.Wants)}, false
+	case "Lease":
+		return []int64{r.lease(e.Wants)}, false
+	case "Total":
+		return []int64{r.total(e.Make)}, false
+	case "Create":
+		if r.Is {
+			return []int64{0}, true
+		}
+		r.add(e.Make)
+		return []int64{1}, true
+	case "Drain":
+		n := max(r.N, 0)
+		r.N -= n
+		return []int64{n}, true
 	case "Look":
 		r.reclaim()
 		left := e.Make
@@ -208,6 +238,13 @@ func (r *countRun) do(e CountSaid) (reply []int64, noted bool) {
 		return []int64{r.down()}, true
 	case "Read":
 		return []int64{r.N}, false
+	case "Delete":
+		if !r.Is {
+			return []int64{0}, true
+		}
+		r.Is, r.N = false, 0
+		r.published = append(r.published, "1")
+		return []int64{1}, true
 	}
 	return nil, false
 }
@@ -261,15 +298,57 @@ func (r *countRun) next() int64 {
 	if len(r.Taken) == 0 {
 		return -1
 	}
-	return slices.Min(slices.Collect(maps.Values(r.Taken))) - r.now
+	return r.lasts(slices.Min(slices.Collect(maps.Values(r.Taken))))
 }
 
-func (r *countRun) give(n int64, only bool) int64 {
+// lasts returns how long it is until a time, in ms, or -1 if that never comes.
+func (r *countRun) lasts(over int64) int64 {
+	if over >= never {
+		return -1
+	}
+	return over - r.now
+}
+
+func (r *countRun) give(n int64, only, had bool) int64 {
 	if !r.Is && only {
 		return 0
 	}
+	was := r.Is
 	r.add(n)
+	if had && !was {
+		return 0
+	}
 	return 1
+}
+
+// lease returns how long a permit lasts after it was set to that, if it was.
+func (r *countRun) lease(wants []Want) int64 {
+	r.reclaim()
+	if len(wants) != 1 || len(wants[0].IDs) != 1 {
+		return 0 // which no script replies
+	}
+	id, ttl := wants[0].IDs[0], wants[0].TTL
+	if _, has := r.Taken[id]; !has {
+		return -2
+	}
+	switch ttl {
+	case 0:
+	case Endless:
+		r.Taken[id] = never
+	default:
+		r.Taken[id] = r.now + ttl
+	}
+	return r.lasts(r.Taken[id])
+}
+
+// total makes so many permits in all, taken or not, and returns how many are left.
+func (r *countRun) total(n int64) int64 {
+	r.reclaim()
+	if left := n - int64(len(r.Taken)); !r.Is || r.N != left {
+		r.Is, r.N = true, left
+		r.tell()
+	}
+	return r.N
 }
 
 // release returns how many of the permits had not expired.

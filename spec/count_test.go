@@ -48,6 +48,22 @@ func TestCountCheckRejects(t *testing.T) {
 	down := func(n, left int64, srv *CountSeen, some ...string) CountSaid {
 		return CountSaid{Action: "Down", Request: request("a", n), Reply: []int64{left}, Published: some, Srv: srv}
 	}
+	lease := func(clock, ttl, left int64, srv *CountSeen, id string, some ...string) CountSaid {
+		return CountSaid{Action: "Lease", At: milliseconds(clock), Clock: clock, Wants: []Want{{IDs: []string{id}, TTL: ttl}}, Reply: []int64{left},
+			Published: some, Srv: srv}
+	}
+	total := func(clock, n, left int64, srv *CountSeen, some ...string) CountSaid {
+		return CountSaid{Action: "Total", At: milliseconds(clock), Clock: clock, Make: n, Reply: []int64{left}, Published: some, Srv: srv}
+	}
+	create := func(n, make_, done int64, srv *CountSeen, some ...string) CountSaid {
+		return CountSaid{Action: "Create", Request: request("a", n), Make: make_, Reply: []int64{done}, Published: some, Srv: srv}
+	}
+	drain := func(n, took int64, srv *CountSeen) CountSaid {
+		return CountSaid{Action: "Drain", Request: request("a", n), Reply: []int64{took}, Srv: srv}
+	}
+	remove := func(n, done int64, srv *CountSeen, some ...string) CountSaid {
+		return CountSaid{Action: "Delete", Request: request("a", n), Reply: []int64{done}, Published: some, Srv: srv}
+	}
 	with := func(some []CountSaid, last CountSaid) []CountSaid { return append(slices.Clone(some), last) }
 	for name, trace := range map[string][]CountSaid{
 		"more than there is":                     {made, take(2, 1, seen(-1), 2)},
@@ -80,6 +96,28 @@ func TestCountCheckRejects(t *testing.T) {
 		"counted down twice":                     {start, down(2, 1, seen(1)), down(2, 0, none, "0")},
 		"read as another count":                  {start, {Action: "Read", Reply: []int64{3}, Srv: seen(2)}},
 		"available as another count":             with(has, CountSaid{Action: "Look", Make: 3, Reply: []int64{2, 2}}),
+		"one permit set to last longer":          with(has, lease(1, 500, 500, taken(1, map[string]int64{"x": 502, "y": 1000}), "x")),
+		"one permit that ends as before":         with(has, lease(1, 500, 500, taken(1, map[string]int64{"x": 1000, "y": 1000}), "x")),
+		"the other permit ends with it":          with(has, lease(1, 500, 500, taken(1, map[string]int64{"x": 501, "y": 501}), "x")),
+		"lasts for another time":                 with(has, lease(1, 0, 1000, nil, "x")),
+		"looked at, and longer by that":          with(has, lease(1, 0, 999, taken(1, map[string]int64{"x": 1001, "y": 1000}), "x")),
+		"set after its end":                      with(has, lease(1000, 500, 500, taken(1, map[string]int64{"x": 1500, "y": 1000}), "x")),
+		"two permits at once":                    with(has, CountSaid{Action: "Lease", Wants: []Want{{IDs: []string{"x", "y"}}}, Reply: []int64{1000}}),
+		"one that is released, and lasts":        append(slices.Clone(has), published(release(1, 1, nil, "x"), "2"), lease(2, 0, 998, nil, "x")),
+		"more in all, and as many are left":      with(has, total(1, 5, 1, taken(1, has[0].Srv.Taken))),
+		"more in all without a word":             with(has, total(1, 5, 3, taken(3, has[0].Srv.Taken))),
+		"as many in all, and a word":             with(has, total(1, 3, 1, taken(1, has[0].Srv.Taken), "1")),
+		"fewer than none, and a word":            with(has, total(1, 1, -1, taken(-1, has[0].Srv.Taken), "-1")),
+		"created, and it was there":              {made, create(2, 9, 1, seen(9), "9")},
+		"created as another":                     {create(1, 9, 1, seen(8), "9")},
+		"drained of one":                         {made, drain(2, 1, seen(1))},
+		"drained below nothing":                  {made, drain(2, 2, seen(-1))},
+		"there was none, and the reply is 1":     {{Action: "Give", Request: request("a", 1), Give: 2, Had: true, Reply: []int64{1}, Published: []string{"2"}}},
+		"deleted, and still there":               {start, remove(2, 1, seen(2), "1")},
+		"deleted without a word":                 {start, remove(2, 1, none)},
+		"deleted, and there was none":            {remove(1, 1, none, "1")},
+		"a result that nobody has got":           {made, {Action: "Take", Request: request("a", 2), Found: true}},
+		"a reply that is too long":               {made, {Action: "Drain", Request: request("a", 2), Reply: []int64{1, 1}}},
 		"what is no action":                      {{Action: "Dance"}},
 	} {
 		c := NewCountCheck()
@@ -103,6 +141,17 @@ func TestCountCheckRejects(t *testing.T) {
 			CountSaid{Action: "Look", Clock: 1501, Make: 3, Reply: []int64{2, 1}}),
 		"a latch": {start, {Action: "Start", Request: request("b", 1), Make: 2, Reply: []int64{0}, Srv: seen(2)}, down(2, 1, seen(1)), found(down(2, 1, seen(1)), 1),
 			{Action: "Read", Reply: []int64{1}}, down(3, 0, none, "0"), {Action: "Read", Reply: []int64{0}}, down(4, 0, none)},
+		"one permit": append(slices.Clone(has), lease(1, 2000, 2000, taken(1, map[string]int64{"x": 2001, "y": 1000}), "x"), lease(2, 0, 998, nil, "y"),
+			lease(3, 100, 100, taken(1, map[string]int64{"x": 2001, "y": 103}), "y"), lease(103, 100, -2, taken(2, map[string]int64{"x": 2001}), "y", "2"),
+			lease(104, Endless, -1, taken(2, map[string]int64{"x": never}), "x"),
+			acquire(2, 105, 0, -1, taken(2, map[string]int64{"x": never}))),
+		"how many in all": append(slices.Clone(has), total(1, 3, 1, taken(1, has[0].Srv.Taken)), total(1, 5, 3, taken(3, has[0].Srv.Taken), "3"),
+			total(1, 1, -1, taken(-1, has[0].Srv.Taken)), total(1000, 1, 1, seen(1), "1"), create(2, 9, 0, seen(1))),
+		"created, drained, and more": {create(1, 9, 1, seen(9), "9"), create(2, 5, 0, seen(9)), drain(3, 9, seen(0)), drain(4, 0, seen(0)),
+			{Action: "Give", Request: request("a", 5), Give: -2, Had: true, Reply: []int64{1}, Srv: seen(-2)}, drain(6, 0, seen(-2))},
+		"more of none":                     {{Action: "Give", Request: request("a", 1), Give: 2, Had: true, Reply: []int64{0}, Published: []string{"2"}, Srv: seen(2)}},
+		"a deleted latch":                  {remove(9, 0, none), start, remove(2, 1, none, "1"), remove(3, 0, none)},
+		"a reply that nobody knows":        {{Action: "Create", Request: request("a", 1), Make: 2, Published: []string{"2"}, Srv: seen(2)}, {Action: "Create", Request: request("a", 1), Found: true, Srv: seen(2)}},
 		"a fault":                          {made, {Action: "Fault", Srv: none}, published(take(1, 1, seen(1), 2), "3")},
 		"a request that a fault disturbed": {made, {Action: "Fault", Request: request("a", 2), Srv: seen(0)}, found(take(2, 0, nil, 1), 1)},
 	} {

@@ -15,6 +15,7 @@ type part struct {
 	units int
 	token int64
 	takes bool
+	some  bool // it is not all of what the call has
 }
 
 // A taken is the state of a key in the model.
@@ -36,6 +37,9 @@ func modelOf(room int) porcupine.Model {
 				at += 4
 			}
 			has := at < len(s.by) && s.by[at:at+4] == id
+			if in.some {
+				return true, taken{s.by, s.used - in.units, s.token}
+			}
 			if !in.takes {
 				if !has {
 					return false, s
@@ -69,7 +73,7 @@ func (v *watch) explain() {
 			token = 0
 		}
 		client := c.p.id*10 + c.worker
-		take := part{uint32(c.n), c.takes(), token, true}
+		take := part{uint32(c.n), c.takes() + len(c.partials), token, true, false}
 		taking := porcupine.Operation{ClientId: client, Input: take, Call: int64(c.began), Return: int64(c.granted)}
 		from, to := c.ending, c.ended
 		if c.lost || from == 0 || v.excused(c) || c.p.gone() {
@@ -78,10 +82,20 @@ func (v *watch) explain() {
 		if c.unlockErr != nil || to == 0 || c.p.gone() {
 			to = never
 		}
-		take.takes = false
+		take.takes, take.units = false, c.takes()
 		giving := porcupine.Operation{ClientId: client, Input: take, Call: int64(from), Return: int64(to)}
 		for _, key := range c.keys {
 			histories[key] = append(histories[key], taking, giving)
+			for _, p := range c.partials {
+				some := porcupine.Operation{ClientId: client, Input: part{uint32(c.n), 1, token, false, true}, Call: int64(p.began), Return: int64(p.ended)}
+				if from == c.began {
+					some.Call = int64(c.began)
+				}
+				if p.ended == 0 {
+					some.Return = never
+				}
+				histories[key] = append(histories[key], some)
+			}
 		}
 	}
 	v.mu.Unlock()

@@ -123,6 +123,9 @@ var permits = &kind{name: "permits", servers: 1, room: 3, round: func(g *worker)
 		}
 		return permit{p}, nil
 	}
+	if g.p.w.plan.singly {
+		a.also = func(c *call, l held) { g.singly(c, s, l.(permit).Permit) }
+	}
 	g.hold(a)
 }, keeps: func(key string) bool { return strings.HasPrefix(key, "key") }, // the count, as Redisson has it
 	lives: func(key string) bool { return strings.HasSuffix(key, ":timeout") },

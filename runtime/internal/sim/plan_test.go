@@ -14,7 +14,8 @@ type plan struct {
 	servers, processes, workers, keys, rounds int
 	watchdog, latency, horizon                time.Duration
 	fenced, fixed                             bool
-	javas                                     int // threads of a program with Redisson
+	singly                                    bool // permits are changed and released one by one, too
+	javas                                     int  // threads of a program with Redisson
 	options                                   lockrt.Options
 	steps                                     []step
 	forgets                                   bool // a server forgets something
@@ -28,7 +29,7 @@ type step struct {
 	do func(w *world)
 }
 
-func newPlan(r, java, linger, cluster *rand.Rand, only string) *plan {
+func newPlan(r, java, linger, cluster, singly *rand.Rand, only string) *plan {
 	p := &plan{kind: kinds[r.IntN(len(kinds))]}
 	if only != "" {
 		p.kind = kindNamed(only)
@@ -41,6 +42,7 @@ func newPlan(r, java, linger, cluster *rand.Rand, only string) *plan {
 	if p.kind == besides {
 		p.javas = 1 + java.IntN(2)
 	}
+	p.singly = p.kind == permits && singly.IntN(2) == 0
 	p.servers = p.kind.servers
 	p.processes = 2 + r.IntN(3)
 	p.workers = 1 + r.IntN(3)

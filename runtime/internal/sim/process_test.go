@@ -43,7 +43,7 @@ func (w *world) start(ctx context.Context, workers *sync.WaitGroup) {
 	}
 	p.uuid = p.cs[0].ID()
 	for i := range w.plan.workers {
-		g := &worker{p: p, id: i, rng: w.random("worker", p.id, i)}
+		g := &worker{p: p, id: i, rng: w.random("worker", p.id, i), also: &worker{p: p, id: i, rng: w.random("singly", p.id, i)}}
 		workers.Go(g.live)
 	}
 }
@@ -180,7 +180,8 @@ type worker struct {
 	p       *process
 	id      int
 	rng     *rand.Rand
-	latches int // that it has used
+	also    *worker // the same, with chances of its own, so that what it does besides changes no other chance
+	latches int     // that it has used
 }
 
 func (g *worker) chance(n int) bool { return g.rng.IntN(100) < n }
@@ -245,6 +246,7 @@ type acquisition struct {
 	wait  time.Duration
 	take  func(ctx context.Context, opts ...lockrt.LockOption) (held, error)
 	enter func(ctx context.Context) (held, error) // once more, under what it has; nil if that cannot be
+	also  func(c *call, l held)                   // something else that is done under it at times; or nil
 }
 
 // hold is one life of a lease: asked for, worked under, perhaps prolonged and entered again, and released.
@@ -308,6 +310,9 @@ func (g *worker) under(call *call, l held, a acquisition) {
 				w.fail("%s: the context says %v and the lease %v", call, cause, l.Err())
 			}
 			return
+		}
+		if a.also != nil {
+			a.also(call, l)
 		}
 		switch {
 		case a.enter != nil && g.chance(10):

@@ -140,6 +140,22 @@ var strayMutants = []mutant{
 		old: "  announce(ARGV[2], KEYS[2], redis.call('incrby', KEYS[1], removed))\n", new: "  redis.call('incrby', KEYS[1], removed)\n  announce(ARGV[2], KEYS[2], removed)\n",
 	},
 	{
+		strays: true, name: "one permit is set to last twice as long", kind: "permits", file: "scripts/permit_lease.lua",
+		old: "    over = now + tonumber(ARGV[3])\n", new: "    over = now + 2 * tonumber(ARGV[3])\n",
+	},
+	{
+		strays: true, name: "one permit is said to last a second longer", kind: "permits", file: "scripts/permit_lease.lua",
+		old: "return over - now\n", new: "return over - now + 1000\n",
+	},
+	{
+		strays: true, name: "as many permits as before are announced", kind: "permits", file: "scripts/permit_set.lua",
+		old: "if now ~= free then\n", new: "if true then\n",
+	},
+	{
+		strays: true, name: "a semaphore that is there is created again", kind: "permits", file: "scripts/semaphore_set.lua",
+		old: "if redis.call('set', KEYS[1], ARGV[4], 'NX') then", new: "if redis.call('set', KEYS[1], ARGV[4]) then",
+	},
+	{
 		strays: true, name: "a latch starts without a word", kind: "latch", file: "scripts/latch_set.lua",
 		old: "  say(ARGV[5], KEYS[2], ARGV[6])\n", new: "",
 	},

@@ -23,7 +23,7 @@ type call struct {
 	n      int
 	keys   []string
 	kind   string
-	units  int // of each key; 0 for all of it
+	units  int // of each key; 0 for all of it; guarded by watch.mu once it is called
 	once   bool
 	limit  time.Duration // of its context, or 0
 	wait   time.Duration
@@ -40,6 +40,7 @@ type call struct {
 	lost                                  bool          // its lease was over before it was released
 	stale                                 bool          // its token was drawn before a server forgot who has the lock
 	after                                 int64         // the largest token that was known when it was called
+	partials                              []partial
 }
 
 func (c *call) String() string {

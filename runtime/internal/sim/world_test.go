@@ -93,7 +93,7 @@ const wallLimit = 5 * time.Minute
 
 func newWorld(t *testing.T, seed uint64, only string) *world {
 	w := &world{t: t, seed: seed, began: time.Now(), changed: make(chan struct{}), done: map[string]int{}, scripts: map[[2]int][]time.Duration{}, net: newNetwork()}
-	w.plan = newPlan(w.random("plan"), w.random("redisson"), w.random("linger"), w.random("cluster"), only)
+	w.plan = newPlan(w.random("plan"), w.random("redisson"), w.random("linger"), w.random("cluster"), w.random("singly"), only)
 	w.watch = newWatch(w)
 	for i := range w.latches {
 		w.latches[i].ready = make(chan struct{})
