@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -20,7 +21,7 @@ func TestDocument(t *testing.T) {
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
 	page := string(text)
-	for _, name := range []string{"worlds", "mutants"} {
+	for _, name := range []string{"worlds", "runs", "mutants"} {
 		require.Contains(t, section(t, page, name, ""), "<!-- "+name+" -->")
 	}
 	if *results == "" {
@@ -32,6 +33,9 @@ func TestDocument(t *testing.T) {
 	for _, part := range parts {
 		var x tally
 		load(t, part, &x)
+		if sum.Worlds == 0 || x.From < sum.From {
+			sum.From = x.From
+		}
 		sum.Worlds, sum.Wall, sum.CPU, sum.Virtual = sum.Worlds+x.Worlds, sum.Wall+x.Wall, sum.CPU+x.CPU, sum.Virtual+x.Virtual
 		sum.Failed = append(sum.Failed, x.Failed...)
 		for what, n := range x.Done {
@@ -40,6 +44,7 @@ func TestDocument(t *testing.T) {
 	}
 	if sum.Worlds > 0 {
 		page = section(t, page, "worlds", sum.table())
+		page = section(t, page, "runs", between(t, page, "runs")+sum.row(time.Now().UTC()))
 	}
 	if caughts, _ := filepath.Glob(filepath.Join(*results, "mutants*.json")); len(caughts) > 0 {
 		var b strings.Builder
@@ -70,8 +75,8 @@ func load(t *testing.T, file string, into any) {
 // table says what worlds came to.
 func (x *tally) table() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "| | |\n|---|--:|\n| worlds | %d |\n| of them failed | %d |\n| worlds a second of CPU | %.1f |\n| CPU | %v |\n| virtual time | %.0f h |\n",
-		x.Worlds, len(x.Failed), float64(x.Worlds)/x.CPU.Seconds(), x.CPU.Round(time.Second), x.Virtual.Hours())
+	fmt.Fprintf(&b, "| | |\n|---|--:|\n| seeds | %s |\n| worlds | %d |\n| of them failed | %d |\n| worlds a second of CPU | %.1f |\n| CPU | %v |\n| virtual time | %.0f h |\n",
+		x.seeds(), x.Worlds, len(x.Failed), float64(x.Worlds)/x.CPU.Seconds(), x.CPU.Round(time.Second), x.Virtual.Hours())
 	for _, what := range slices.Sorted(maps.Keys(x.Done)) {
 		fmt.Fprintf(&b, "| %s | %d |\n", what, x.Done[what])
 	}
@@ -80,6 +85,39 @@ func (x *tally) table() string {
 		fmt.Fprintf(&b, "\nFailed: %s %s\n", lines[0], strings.TrimSpace(lines[1]))
 	}
 	return b.String()
+}
+
+// seeds names the seeds of worlds.
+func (x *tally) seeds() string { return fmt.Sprintf("%d to %d", x.From, x.From+uint64(x.Worlds)-1) }
+
+var failedSeed = regexp.MustCompile(`^seed (\d+) `)
+
+// row says in a line what worlds came to, and which of them failed.
+func (x *tally) row(when time.Time) string {
+	var failed []string
+	for _, said := range x.Failed {
+		failed = append(failed, failedSeed.FindStringSubmatch(said)[1])
+	}
+	return fmt.Sprintf("| %s | %s | %.0f h | %d | %s |\n", when.Format(time.DateOnly), x.seeds(), x.Virtual.Hours(), len(failed), strings.Join(failed, ", "))
+}
+
+// TestDocument_Runs adds a run to those before it.
+func TestDocument_Runs(t *testing.T) {
+	const page = "head\n<!-- runs -->\n| 2026-01-01 | 1 to 9 | 3 h | 0 |  |\n<!-- end of runs -->\nfoot\n"
+	x := tally{From: 10, Worlds: 20, Virtual: 7 * time.Hour, Failed: []string{"seed 12 (mutex):\n  bad", "seed 27 (rw):\n  worse"}}
+	row := x.row(time.Date(2026, 2, 3, 4, 5, 6, 0, time.UTC))
+	require.Equal(t, "| 2026-02-03 | 10 to 29 | 7 h | 2 | 12, 27 |\n", row)
+	require.Contains(t, section(t, page, "runs", between(t, page, "runs")+row), "0 |  |\n| 2026-02-03 | 10 to 29 ")
+	require.Contains(t, x.table(), "| seeds | 10 to 29 |\n| worlds | 20 |\n| of them failed | 2 |\n")
+}
+
+// between returns what stands between the marks of a name.
+func between(t *testing.T, page, name string) string {
+	_, rest, ok := strings.Cut(page, "<!-- "+name+" -->\n")
+	require.True(t, ok)
+	text, _, ok := strings.Cut(rest, "<!-- end of "+name+" -->")
+	require.True(t, ok)
+	return text
 }
 
 // section replaces what stands between the marks of a name.

@@ -60,7 +60,7 @@ func realTrace(t *testing.T) tracetest.Run {
 	monitor, err := tracetest.Watch(server.Addr(), 1_000_000)
 	require.NoError(t, err)
 	sections := 0
-	for _, w := range workReally(t, server.URL()) {
+	for _, w := range workReally(t, "^TestRealTraces_Worker$", server.URL()) {
 		run.Steps = append(run.Steps, w.Steps...)
 		for key, n := range w.Sections {
 			sections += n
@@ -88,12 +88,12 @@ type realWorker struct {
 // workerVariable says where the server is of a process that this test binary was started as, and which one it is.
 const workerVariable = "LOCKGEN_SIM_WORKER"
 
-// workReally starts the processes, and returns what each did when all have ended.
-func workReally(t *testing.T, url string) []realWorker {
+// workReally starts the processes, each of which runs a test, and returns what each did when all have ended.
+func workReally(t *testing.T, test, url string) []realWorker {
 	all := make([]realWorker, realClients)
 	var workers sync.WaitGroup
 	for i := range all {
-		cmd := exec.Command(os.Args[0], "-test.run=^TestRealTraces_Worker$", "-test.timeout=5m")
+		cmd := exec.Command(os.Args[0], "-test.run="+test, "-test.timeout=5m")
 		cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d %s", workerVariable, i, url))
 		var out, stderr bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &out, &stderr

@@ -1,12 +1,15 @@
 package tracetest
 
 import (
+	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/alicebob/miniredis/v2"
 
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/internal/trace"
 	"github.com/lockgen/lockgen/spec"
 )
 
@@ -150,4 +153,36 @@ func SeeCount(m *miniredis.Miniredis, key string) *spec.CountSeen {
 		seen.Taken[id] = int64(over)
 	}
 	return seen
+}
+
+// counts replays semaphores, permits and latches. The reply of a script is known only if the script stores it.
+func (r *replica) counts(began time.Time, actions map[string]int) func(*Command, *trace.Step) error {
+	checks := map[string]*spec.CountCheck{}
+	return func(c *Command, _ *trace.Step) error {
+		if c == nil {
+			return nil
+		}
+		r.apply(c)
+		script, keys, args := c.of()
+		of, all := CountEvents(script, keys, args, "", c.Calls)
+		clock, told := CountClock(c.Calls)
+		if !told {
+			clock = c.At.UnixMilli()
+		}
+		for i, e := range all {
+			key := of[i]
+			if checks[key] == nil {
+				checks[key] = spec.NewCountCheck()
+			}
+			e.At, e.Clock = c.At.Sub(began), clock
+			if !slices.Contains(of[i+1:], key) {
+				e.Srv = SeeCount(r.m, key)
+			}
+			actions[e.Action]++
+			if err := checks[key].Say(e); err != nil {
+				return fmt.Errorf("the trace of %q: %w", key, err)
+			}
+		}
+		return nil
+	}
 }

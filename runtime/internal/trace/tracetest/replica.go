@@ -21,7 +21,7 @@ import (
 
 // A Run is what processes and a real server did, by one clock.
 type Run struct {
-	Kind      string // mutex, fair or rw
+	Kind      string // mutex, fair, rw, or count for semaphores, permits and latches
 	Processes int
 	Steps     []trace.Step // of mutexes: of all processes
 	Commands  []*Command   // of the server, in order
@@ -202,6 +202,8 @@ func (r *replica) replayer(kind string, processes int, began time.Time, actions 
 		}
 	case "rw":
 		return r.readWrites(began, actions)
+	case "count":
+		return r.counts(began, actions)
 	}
 	return nil
 }
