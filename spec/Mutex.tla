@@ -286,8 +286,8 @@ Settled(m, p) ==
 (* A ticket that is given back, or withdrawn.                              *)
 
 (* The process releases the owner until the server answers. Code:          *)
-(* resource.free, releaseOp.Answered, withdrawals.send, release.lua,       *)
-(* free.lua.                                                               *)
+(* resource.free, releaseOp.Answered, engine.Withdrawals.send,             *)
+(* release.lua, free.lua.                                                  *)
 GiveBack(g) == /\ Room /\ ~\E m \in net : m.o = g.o /\ m.kind \in {"release", "released"}
                /\ UNCHANGED <<srv, proc, gone, copy, lost, fell, left>>
                /\ Net(net \cup {Msg("release", g.o, 0, IF g.until = 0 THEN 1 ELSE 0)})
@@ -295,7 +295,7 @@ GiveBack(g) == /\ Room /\ ~\E m \in net : m.o = g.o /\ m.kind \in {"release", "r
 (* The server has answered a release. If a request of the owner may still  *)
 (* be under way, the process releases the owner repeatedly for as long as  *)
 (* a lease, counted from the first answer, and a last time after that.     *)
-(* Code: releaseOp.Answered, withdrawals.answered.                         *)
+(* Code: releaseOp.Answered, engine.Withdrawals.answered.                  *)
 GivenBack(m) ==
   /\ m.kind = "released"
   /\ \E g \in gone :
