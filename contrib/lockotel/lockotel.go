@@ -5,6 +5,7 @@
 //	lockgen.acquire.duration  histogram, s       kind, name, outcome, contended  of each call that acquires
 //	lockgen.hold.duration     histogram, s       kind, name, cause               of each lease
 //	lockgen.held              up-down counter    kind, name                      leases and permits that callers have
+//	lockgen.held.over_day     up-down counter    kind, name                      those that they have had for longer than a day
 //	lockgen.waiting           up-down counter    kind, name                      calls that wait for others
 //	lockgen.renewals          counter            kind, name, result              tries to renew: ok, failed
 //	lockgen.losses            counter            kind, name, reason              leases that were lost
@@ -108,11 +109,21 @@ func New(opts ...Option) (*Telemetry, error) {
 		o(&cfg)
 	}
 	t := &Telemetry{tracer: cfg.traces.Tracer(scope), slow: cfg.slow, keys: cfg.keys}
-	to, err := instruments(cfg.metrics.Meter(scope))
+	of := cfg.metrics.Meter(scope)
+	to, err := instruments(of)
 	if err != nil {
 		return nil, err
 	}
 	t.meter = meter.New(to)
+	_, err = of.Int64ObservableUpDownCounter("lockgen.held.over_day", metric.WithUnit("{lease}"),
+		metric.WithDescription("Leases and permits that callers have had for longer than a day."),
+		metric.WithInt64Callback(func(_ context.Context, to metric.Int64Observer) error {
+			t.meter.OverDay(func(l meter.Labels, n int64) { to.Observe(n, metric.WithAttributeSet(setOf(l, nil))) })
+			return nil
+		}))
+	if err != nil {
+		return nil, err
+	}
 	return t, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unicode/utf8"
 
@@ -373,6 +374,25 @@ func TestTelemetry_AMillionKeysAreAFewSeries(t *testing.T) {
 		count += p.Count
 	}
 	require.EqualValues(t, 1_000_000, count)
+}
+
+// A lease that is held for longer than a day is counted, until it ends.
+func TestTelemetry_HeldOverADay(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, untraced)
+		hooks := r.Hooks(lockrt.Hooks{})
+		over := func() int64 { return r.sum("lockgen.held.over_day", mutex, pay) }
+		hooks.Acquired(t.Context(), event)
+		from := time.Now()
+		for range 25 {
+			require.EqualValues(t, 0, over())
+			time.Sleep(time.Hour)
+		}
+		require.EqualValues(t, 1, over())
+		hooks.Ended(t.Context(), lockrt.EndEvent{Kind: event.Kind, Name: event.Name, At: time.Now(), Held: time.Since(from), Reason: lockrt.EndReleased})
+		require.EqualValues(t, 0, over())
+	})
 }
 
 // untraced switches tracing off.

@@ -4,6 +4,7 @@
 //	lockgen_acquire_duration_seconds  histogram  kind, name, outcome, contended  of each call that acquires
 //	lockgen_hold_duration_seconds     histogram  kind, name, cause               of each lease
 //	lockgen_held                      gauge      kind, name                      leases and permits that callers have
+//	lockgen_held_over_day             gauge      kind, name                      those that they have had for longer than a day
 //	lockgen_waiting                   gauge      kind, name                      calls that wait for others
 //	lockgen_renewals_total            counter    kind, name, result              tries to renew: ok, failed
 //	lockgen_losses_total              counter    kind, name, reason              leases that were lost
@@ -92,8 +93,12 @@ func New() *Metrics {
 // Hooks returns the hooks for [lockrt.Options] of a Client. They record events and then call next.
 func (m *Metrics) Hooks(next lockrt.Hooks) lockrt.Hooks { return m.meter.Hooks(next) }
 
+// overDay is the gauge that is read from the meter when metrics are collected.
+var overDay = prometheus.NewDesc("lockgen_held_over_day", "Leases and permits that callers have had for longer than a day.", []string{"kind", "name"}, nil)
+
 // Describe implements [prometheus.Collector].
 func (m *Metrics) Describe(to chan<- *prometheus.Desc) {
+	to <- overDay
 	for _, c := range m.all {
 		c.Describe(to)
 	}
@@ -101,6 +106,9 @@ func (m *Metrics) Describe(to chan<- *prometheus.Desc) {
 
 // Collect implements [prometheus.Collector].
 func (m *Metrics) Collect(to chan<- prometheus.Metric) {
+	m.meter.OverDay(func(of meter.Labels, n int64) {
+		to <- prometheus.MustNewConstMetric(overDay, prometheus.GaugeValue, float64(n), of.Kind, of.Name)
+	})
 	for _, c := range m.all {
 		c.Collect(to)
 	}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -191,6 +193,81 @@ func TestMetrics_LossesBeginAtZero(t *testing.T) {
 	require.Equal(t, 1, testutil.CollectAndCount(metrics, "lockgen_renewals_total"))
 	require.EqualValues(t, 0, value(t, registry, "lockgen_deadlocks_total", "broken=false", "kind=permit", "name=n"))
 	require.Equal(t, 2, testutil.CollectAndCount(metrics, "lockgen_deadlocks_total"))
+}
+
+// One lease that is held for longer than a day shows, whatever others of its name do, until it ends.
+func TestMetrics_HeldOverADay(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		metrics, registry := lockprom.New(), prometheus.NewPedanticRegistry()
+		registry.MustRegister(metrics)
+		hooks := metrics.Hooks(lockrt.Hooks{})
+		ctx := t.Context()
+		over := func() float64 { return value(t, registry, "lockgen_held_over_day", "kind=mutex", "name=pay") }
+		hold := func() (end func()) {
+			hooks.Acquired(ctx, lockrt.AcquireEvent{Kind: lockrt.KindMutex, Name: "pay"})
+			from := time.Now()
+			return func() {
+				hooks.Ended(ctx, lockrt.EndEvent{Kind: lockrt.KindMutex, Name: "pay", At: time.Now(), Held: time.Since(from), Reason: lockrt.EndReleased})
+			}
+		}
+		pass := func(d time.Duration) { // others lock and unlock, across the moments when metrics are collected
+			for until := time.Now().Add(d); time.Now().Before(until); {
+				end := hold()
+				over()
+				time.Sleep(5 * time.Minute)
+				end()
+			}
+		}
+		pass(time.Hour)
+		stuck := hold()
+		pass(23*time.Hour + 55*time.Minute)
+		require.Zero(t, over())
+		pass(25 * time.Minute)
+		require.EqualValues(t, 1, over())
+		second := hold()
+		pass(72 * time.Hour) // the slots are used again
+		require.EqualValues(t, 2, over())
+		second()
+		require.EqualValues(t, 1, over())
+		stuck()
+		require.Zero(t, over())
+		pass(48 * time.Hour)
+		require.Zero(t, over())
+		require.Zero(t, value(t, registry, "lockgen_held", "kind=mutex", "name=pay"))
+	})
+}
+
+// Calls of several goroutines and collections at the same time lose no event.
+func TestMetrics_AreCollectedWhileLocksChange(t *testing.T) {
+	t.Parallel()
+	metrics, registry := lockprom.New(), prometheus.NewPedanticRegistry()
+	registry.MustRegister(metrics)
+	hooks := metrics.Hooks(lockrt.Hooks{})
+	var all sync.WaitGroup
+	for i := range 4 {
+		all.Go(func() {
+			for j := range 500 {
+				meter.Cycle(t.Context(), &hooks, uint64(j), fmt.Sprint("name-", (i+j)%7), "k")
+			}
+		})
+	}
+	all.Go(func() {
+		for range 20 {
+			if _, err := registry.Gather(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	all.Wait()
+	sum := 0.0
+	for i := range 7 {
+		name := fmt.Sprint("name=name-", i)
+		sum += value(t, registry, "lockgen_hold_duration_seconds", "cause=released", "kind=mutex", name)
+		require.Zero(t, value(t, registry, "lockgen_held", "kind=mutex", name))
+		require.Zero(t, value(t, registry, "lockgen_held_over_day", "kind=mutex", name))
+	}
+	require.EqualValues(t, 4*500, sum)
 }
 
 // TestMetrics_TakeNoMemory shows that an acquisition allocates no memory for metrics.

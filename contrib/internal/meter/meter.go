@@ -53,7 +53,8 @@ const (
 
 // A Meter writes the events of hooks to instruments. It is safe for concurrent use, by several clients too.
 type Meter struct {
-	to Instruments
+	to  Instruments
+	age *age
 
 	mu    sync.Mutex // guards changes
 	names map[string]bool
@@ -74,6 +75,12 @@ type lock struct {
 	deadlocks [2]series[Add] // the second is for calls that were ended
 	held      series[Add]
 	waiting   series[Add]
+	begun     begun
+}
+
+// leases reports whether calls get leases or permits of the lock.
+func (l *lock) leases() bool {
+	return l.of.Kind != string(lockrt.KindSemaphore) && l.of.Kind != string(lockrt.KindLatch)
 }
 
 // The values of labels. An event with another value counts as the first one.
@@ -86,7 +93,7 @@ var (
 
 // New returns a Meter that writes to instruments.
 func New(to Instruments) *Meter {
-	m := &Meter{to: to, names: map[string]bool{}}
+	m := &Meter{to: to, age: newAge(), names: map[string]bool{}}
 	m.locks.Store(&map[lockID]*lock{})
 	return m
 }
@@ -110,6 +117,7 @@ func (m *Meter) Hooks(next lockrt.Hooks) lockrt.Hooks {
 	hooks.Acquired = func(ctx context.Context, e lockrt.AcquireEvent) context.Context {
 		l := m.lock(e.Kind, e.Name)
 		l.held.get(m, m.to.Held, &l.of)(ctx, 1)
+		m.age.begin(&l.begun)
 		if next.Acquired != nil {
 			return next.Acquired(ctx, e)
 		}
@@ -166,6 +174,7 @@ func (m *Meter) renewed(ctx context.Context, e *lockrt.RenewEvent) {
 func (m *Meter) ended(ctx context.Context, e *lockrt.EndEvent) {
 	l, i := m.lock(e.Kind, e.Name), max(0, slices.Index(reasons[:], e.Reason))
 	l.held.get(m, m.to.Held, &l.of)(ctx, -1)
+	m.age.end(&l.begun, e)
 	if isLoss(reasons[i]) {
 		m.loss(l, i)(ctx, 1)
 	}
@@ -208,8 +217,8 @@ func (m *Meter) add(kind lockrt.Kind, name string) (l *lock, fresh bool) {
 // zero makes the series of what should never happen, which begin at 0. A series that begins at 1 has no increase in
 // Prometheus, and an alert would miss the first loss.
 func (m *Meter) zero(l *lock) {
-	if l.of.Kind == string(lockrt.KindSemaphore) || l.of.Kind == string(lockrt.KindLatch) {
-		return // they have no leases
+	if !l.leases() {
+		return
 	}
 	ctx := context.Background()
 	for i, reason := range reasons {
