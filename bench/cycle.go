@@ -30,7 +30,7 @@ func (w *worker) cycle(o order) (a answer, err error) {
 	runners := make([]*runner, o.Goroutines)
 	var done sync.WaitGroup
 	for g := range runners {
-		r := &runner{asked: -1}
+		r, c := &runner{asked: -1}, w.clients[g%len(w.clients)]
 		runners[g] = r
 		keys := [][]string{{o.Keys}}
 		if !o.Shared {
@@ -50,7 +50,7 @@ func (w *worker) cycle(o order) (a answer, err error) {
 				r.mu.Lock()
 				r.asked = asked
 				r.mu.Unlock()
-				h, err := w.client.take(keys[i%len(keys)])
+				h, err := c.take(keys[i%len(keys)])
 				got := now()
 				r.mu.Lock()
 				r.asked = -1

@@ -13,6 +13,7 @@ type party struct {
 	goroutines int
 	shared     bool
 	many       int // keys that it locks together
+	clients    int // that its goroutines use in turn; 0 as 1
 	pause      time.Duration
 }
 
@@ -27,8 +28,8 @@ type match struct {
 // play makes all processes lock and unlock at the same time.
 func play(ctx context.Context, e *env, lib library, parties []party) (*match, error) {
 	ps := make([]*process, len(parties))
-	for i := range parties {
-		p, err := startWorker(ctx, order{Library: lib.name, Addr: cmp.Or(e.servers, e.addr), Lease: kLease, Profile: e.profile})
+	for i, x := range parties {
+		p, err := startWorker(ctx, order{Library: lib.name, Addr: cmp.Or(e.servers, e.addr), Lease: kLease, Profile: e.profile, Clients: x.clients})
 		if err != nil {
 			return nil, err
 		}

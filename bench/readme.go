@@ -32,6 +32,8 @@ var pages = []page{
 		"S16":            "`lockctl list -scan` 扫描有大量键的服务器",
 		"S17":            "一个 goroutine，反复锁同一个键；此处列出 WithLinger",
 		"S17, neighbour": "另一个进程想要刚刚解锁的键；此处列出 WithLinger",
+		"S18":            "在三节点的集群中持有并续期许多锁",
+		"S19":            "300 个客户端，一个 RWMutex，各自以写方式加锁",
 	}},
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"time"
@@ -30,7 +31,7 @@ func idle(ctx context.Context, e *env, lib library, p *process, length time.Dura
 	took := after.at.Sub(before.at)
 	sent, called := after.since(before, lib.direct)
 	return metrics{
-		"commands": sent / took.Seconds(), "calledRest": called / took.Seconds(),
+		"commands": sent / took.Seconds(), "reads": (after.reads - before.reads) / took.Seconds(), "calledRest": called / took.Seconds(),
 		"client%": 100 * now.Used.since(used.Used).CPU.Seconds() / took.Seconds(),
 		"server%": 100 * (after.cpu - before.cpu).Seconds() / took.Seconds(),
 	}, nil
@@ -57,11 +58,28 @@ func (e *env) waitOf(lib library) time.Duration {
 
 // holding makes one process hold many locks: many times the number of the environment.
 func holding(many int) func(ctx context.Context, e *env, lib library) (metrics, error) {
-	return func(ctx context.Context, e *env, lib library) (metrics, error) { return hold(ctx, e, lib, many*e.held) }
+	return func(ctx context.Context, e *env, lib library) (metrics, error) {
+		return hold(ctx, e, lib, many*e.held, order{Lease: renew})
+	}
 }
 
-func hold(ctx context.Context, e *env, lib library, number int) (metrics, error) {
-	p, err := startWorker(ctx, order{Library: lib.name, Addr: e.addr, Lease: renew, Profile: e.profile})
+// holdingInCluster makes one process hold many locks in a cluster of three. What a server does is that of the first one.
+func holdingInCluster(ctx context.Context, e *env, lib library) (metrics, error) {
+	nodes, err := startCluster(ctx, 3)
+	for _, s := range nodes {
+		defer s.close()
+	}
+	if err != nil {
+		return nil, err
+	}
+	own := *e
+	own.server, own.servers = nodes[0], nodes[0].addr+"?cluster=true"
+	return hold(ctx, &own, lib, e.held, order{Lease: renew / 2, Hands: 64})
+}
+
+func hold(ctx context.Context, e *env, lib library, number int, first order) (metrics, error) {
+	first.Library, first.Addr, first.Profile = lib.name, cmp.Or(e.servers, e.addr), e.profile
+	p, err := startWorker(ctx, first)
 	if err != nil {
 		return nil, err
 	}

@@ -174,7 +174,7 @@ func allScenarios() []*scenario {
 				{"no command", value("sent"), 0.001, false, small},
 			},
 		})
-	for _, more := range []func() []*scenario{familyScenarios, observedScenarios, operatorScenarios, lingerScenarios} {
+	for _, more := range []func() []*scenario{familyScenarios, observedScenarios, operatorScenarios, lingerScenarios, clientScenarios} {
 		all = append(all, more()...)
 	}
 	return all

@@ -105,6 +105,7 @@ type probe struct {
 	connections float64
 	memory      float64 // bytes that the server uses, the buffers of its clients among them
 	channels    float64
+	reads       float64 // of the connections of its clients
 	version     string
 }
 
@@ -136,6 +137,8 @@ func parseInfo(text string) probe {
 			p.connections = number
 		case name == "pubsub_channels":
 			p.channels = number
+		case name == "total_reads_processed":
+			p.reads = number
 		case name == "redis_version":
 			p.version = value
 		}

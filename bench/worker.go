@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,7 +9,6 @@ import (
 	"io"
 	"os"
 	"runtime"
-	"strconv"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -25,6 +25,8 @@ type order struct {
 	Addr    string
 	Lease   time.Duration
 	Profile string // a folder for profiles, or empty
+	Clients int    // how many the goroutines use in turn; 0 as 1
+	Hands   int    // how many goroutines take many locks; 0 for as many as the library can use
 
 	// cycle, reenter, one key, hooks:
 	Goroutines int
@@ -99,11 +101,12 @@ func (u usage) since(v usage) usage {
 
 // A worker carries out orders.
 type worker struct {
-	order  order // the first
-	lib    library
-	client *client
-	ping   rueidis.Client
-	one    held // by lock
+	order   order // the first
+	lib     library
+	client  *client
+	clients []*client // that one, and perhaps more
+	ping    rueidis.Client
+	one     held // by lock
 
 	keys []string // of hold and wait
 	held []held
@@ -191,30 +194,32 @@ func (w *worker) carryOut(o order) (a answer, err error) {
 	return a, fmt.Errorf("no such order: %q", o.Op)
 }
 
-// open opens the client and runs its first, untimed operations.
-func (w *worker) open(o order) (err error) {
+// open opens the clients and runs their first, untimed operations.
+func (w *worker) open(o order) error {
 	w.order = o
-	for _, lib := range libraries {
-		if lib.name == o.Library {
-			w.lib = lib
-			w.client, err = lib.open(o.Addr, o.Lease)
-		}
-	}
-	if err != nil {
-		return err
-	}
-	if w.client == nil {
+	lib, ok := known(o.Library)
+	if !ok {
 		return fmt.Errorf("no such library: %q", o.Library)
 	}
-	for range 3 {
-		h, err := w.client.lock("bench:first:" + strconv.Itoa(os.Getpid()))
-		if err == nil {
-			err = h.unlock()
-		}
+	w.lib = lib
+	w.lib.hands = cmp.Or(o.Hands, lib.hands)
+	for i := range max(1, o.Clients) {
+		c, err := lib.open(o.Addr, o.Lease)
 		if err != nil {
 			return err
 		}
+		w.clients = append(w.clients, c)
+		for range 3 {
+			h, err := c.lock(fmt.Sprintf("bench:first:%d:%d", os.Getpid(), i))
+			if err == nil {
+				err = h.unlock()
+			}
+			if err != nil {
+				return err
+			}
+		}
 	}
+	w.client = w.clients[0]
 	return nil
 }
 
