@@ -63,7 +63,7 @@ func holding(many int) func(ctx context.Context, e *env, lib library) (metrics, 
 	}
 }
 
-// holdingInCluster makes one process hold many locks in a cluster of three. What a server does is that of the first one.
+// holdingInCluster makes one process hold many locks in a cluster of three. It counts the commands of the first server.
 func holdingInCluster(ctx context.Context, e *env, lib library) (metrics, error) {
 	nodes, err := startCluster(ctx, 3)
 	for _, s := range nodes {
