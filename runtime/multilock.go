@@ -129,7 +129,7 @@ func (m *MultiLock) all(ctx context.Context, opts []LockOption, wait time.Durati
 	for len(parts) < len(m.members) {
 		rest := m.members[len(parts):]
 		if mutexes := neighbours(rest); len(mutexes) > 1 {
-			got, again, err := tryTogether(ctx, under, mutexes, opts)
+			got, again, err := tryTogether(ctx, under, mutexes, wait, opts)
 			add(got...)
 			switch {
 			case err == nil:
@@ -202,8 +202,8 @@ type trial struct {
 
 // tryTogether tries to lock all mutexes, which are of one client, at once, each under the context of the one before,
 // the first under that. It returns the leases before the first one that was refused and the error of that; it releases
-// those behind it. again reports that waiting may help. ctx is that of the call.
-func tryTogether(ctx, under context.Context, mutexes []*Mutex, opts []LockOption) (got []*Lease, again bool, err error) {
+// those behind it. again reports that waiting may help. ctx and wait are those of the call.
+func tryTogether(ctx, under context.Context, mutexes []*Mutex, wait time.Duration, opts []LockOption) (got []*Lease, again bool, err error) {
 	c := mutexes[0].c
 	opts = append(slices.Clip(opts), WithWait(0))
 	trials := make([]trial, 0, len(mutexes))
@@ -229,7 +229,7 @@ func tryTogether(ctx, under context.Context, mutexes []*Mutex, opts []LockOption
 		}
 	}
 	if again {
-		ask(c, trials)
+		ask(c, trials, c.net.Prompt() && wait == UntilDone && ctx.Done() == nil) // as in [Mutex.take]
 	}
 	var behind []*Lease
 	for i := range trials {
@@ -264,8 +264,9 @@ func tryTogether(ctx, under context.Context, mutexes []*Mutex, opts []LockOption
 	return got, again, err
 }
 
-// ask sends the requests of all trials that have none yet, in as few scripts as possible.
-func ask(c *Client, trials []trial) {
+// ask sends the requests of all trials that have none yet, in as few scripts as possible. inline is as with
+// [transport.Batcher.Submit].
+func ask(c *Client, trials []trial, inline bool) {
 	var takes, acquires []transport.Request
 	for i := range trials {
 		t := &trials[i]
@@ -280,8 +281,8 @@ func ask(c *Client, trials []trial) {
 			acquires = append(acquires, op)
 		}
 	}
-	c.takes.SubmitAll(takes, c.net.Prompt())
-	c.acquires.SubmitAll(acquires, c.net.Prompt())
+	c.takes.SubmitAll(takes, inline)
+	c.acquires.SubmitAll(acquires, inline)
 }
 
 // asked is a resource that a waiter has joined already, and asked if it has to.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -555,4 +556,43 @@ func TestRedisson_Multi_Test(t *testing.T) {
 	require.ErrorIs(t, err, lockrt.ErrNotAcquired)
 	require.NoError(t, lease.Unlock(patient(t)))
 	require.NoError(t, lockrt.NewMultiLock(other...).Do(patient(t), func(context.Context, *lockrt.Lease) error { return nil }))
+}
+
+// A call that may end before the answer comes has another goroutine wait for it: a context that ends during a request ends the call.
+func TestMultiLock_WaitsForNoAnswer(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		ctx  context.Context
+		opts []lockrt.LockOption
+	}{
+		"a context that may end": {patient(t), nil},
+		"a bounded wait":         {context.Background(), []lockrt.LockOption{lockrt.WithWait(patience)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server, key := redistest.Shared(t), redistest.Key(t, "")
+			proxy := redistest.Proxy(t, server.Addr())
+			takes := redistest.EvalSHA(scripts.Take.SHA1())
+			asked, blocked := make(chan struct{}, 100), make(chan string, 100)
+			proxy.OnRequest(func(cmd []string) {
+				if !takes(cmd) {
+					return
+				}
+				asked <- struct{}{}
+				stacks := make([]byte, 4<<20)
+				for stack := range strings.SplitSeq(string(stacks[:runtime.Stack(stacks, true)]), "\n\n") {
+					if strings.Contains(stack, "runtime_test.TestMultiLock_WaitsForNoAnswer") && strings.Contains(stack, "runtime.ask(") && strings.Contains(stack, "runAlone(") {
+						blocked <- stack
+					}
+				}
+			})
+			client := clientOf(t, proxy.URL(), lockrt.Options{})
+			m := lockrt.NewMultiLock(client.Mutex(key+":a"), client.Mutex(key+":b"))
+			for range 20 { // a call is blocked only if the server has answered a moment ago
+				free(t, ok(t)(m.Lock(c.ctx, c.opts...)))
+			}
+			require.NotEmpty(t, asked)
+			require.Empty(t, blocked)
+		})
+	}
 }

@@ -30,8 +30,9 @@ func (m *MultiLock) behind(under context.Context, l Locker, kept int, opts []Loc
 		return l.Lock(under, opts...)
 	}
 	ctx, cancel := context.WithCancel(under)
-	yields := make(chan struct{})
+	yields, over := make(chan struct{}), make(chan struct{})
 	watch := time.AfterFunc(yieldAfter, func() {
+		defer close(over)
 		for !isJavas(ctx, l) {
 			select {
 			case <-time.After(yieldAfter):
@@ -43,7 +44,9 @@ func (m *MultiLock) behind(under context.Context, l Locker, kept int, opts []Loc
 	})
 	defer func() {
 		cancel()
-		watch.Stop() // a look that is under way ends by itself: its answer may come after the call's context has ended
+		if !watch.Stop() {
+			<-over
+		}
 	}()
 	return l.Lock(under, append(slices.Clip(opts), lockOption(func(c *lockConfig) { c.yields = yields }))...)
 }
@@ -90,7 +93,7 @@ func (m *MultiLock) yield(ctx context.Context, kept []*Lease, opts []LockOption,
 		}
 		var got []*Lease
 		if mutexes := neighbours(m.members[i:end]); len(mutexes) > 1 {
-			got, _, err = tryTogether(ctx, last.Context(), mutexes, opts)
+			got, _, err = tryTogether(ctx, last.Context(), mutexes, 0, opts)
 		} else {
 			var part *Lease
 			if part, err = m.members[i].Lock(last.Context(), append(slices.Clip(opts), WithWait(0))...); err == nil {

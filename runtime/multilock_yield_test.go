@@ -1,12 +1,9 @@
 package lockrt_test
 
 import (
-	"context"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
 	lockrt "github.com/lockgen/lockgen/runtime"
@@ -124,37 +121,4 @@ func TestMultiLock_TheWaitEndsWhileItGivesWay(t *testing.T) {
 	gone(t, server, key+":a")
 	b.giveBack()
 	free(t, ok(t)(m.Lock(patient(t))))
-}
-
-// A call whose context ends returns although it has just asked who has the member that it waits for, and the answer does not come.
-func TestMultiLock_EndsWithItsContextWhileItLooks(t *testing.T) {
-	t.Parallel()
-	server, key := redistest.Shared(t), redistest.Key(t, "")
-	proxy := redistest.Proxy(t, server.Addr())
-	looks := make(chan struct{})
-	looked, once := redistest.EvalSHA(scripts.Inspect.SHA1()), sync.Once{}
-	proxy.OnRequest(func(cmd []string) {
-		if looked(cmd) {
-			once.Do(func() {
-				proxy.Blackhole(redistest.Both)
-				close(looks)
-			})
-		}
-	})
-	first, err := lockrt.New(redistest.NewClient(t, proxy.Addr(), func(o *rueidis.ClientOption) {
-		o.ConnWriteTimeout, o.PipelineMultiplex = time.Hour, -1
-	}), lockrt.Options{Watchdog: time.Hour, OpTimeout: time.Hour})
-	require.NoError(t, err)
-	held := ok(t)(newClient(t, lockrt.Options{}).Mutex(key + ":b").Lock(patient(t)))
-	ctx, cancel := context.WithCancel(patient(t))
-	defer cancel()
-	got := lockLater(ctx, lockrt.NewMultiLock(first.Mutex(key+":a"), first.Mutex(key+":b")))
-	receive(t, looks, "the call looks at who has the second one")
-	cancel()
-	require.ErrorIs(t, receive(t, got, "the end of the call").err, context.Canceled)
-	proxy.Deliver()
-	free(t, held)
-	gone(t, server, key+":a")
-	gone(t, server, key+":b")
-	require.NoError(t, first.Close())
 }
