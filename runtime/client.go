@@ -140,8 +140,7 @@ func newClient(rc rueidis.Client, opts Options, mode PubSub, uuid string) *Clien
 	c.withdrawals.Init(c.spawn, c.stopped)
 	c.reporter.c, c.deadlocks.c, c.holderTraces.c = c, c, c
 	c.observed = observing(&opts.Hooks)
-	c.watchdog = watchdog.New(c.renew, c.net.RenewBatch(), c.renewed)
-	c.watchdog.Batches(c.net.RenewBatch)
+	c.watchdog = watchdog.New(c.renew, c.net.RenewBatch, c.renewed)
 	if c.traced = trace.Present(); c.traced != nil {
 		c.watchdog.Trace(c.tracesRenewal)
 	}

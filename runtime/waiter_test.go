@@ -57,7 +57,7 @@ func TestResource_ARefusalAfterTheGrantIsBelievedUnlessTheClockWasSetBack(t *tes
 			c.watchdog = watchdog.New(func(leases []*watchdog.Lease, _ []time.Duration) []error {
 				looks <- struct{}{}
 				return make([]error, len(leases)) // it has them
-			}, c.net.RenewBatch(), nil)
+			}, c.net.RenewBatch, nil)
 
 			r, err := c.resources.enter(redistest.Key(t, "k"), false)
 			require.NoError(t, err)

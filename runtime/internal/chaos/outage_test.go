@@ -75,7 +75,7 @@ func TestOutlasts(t *testing.T) {
 				w := watchdog.New(func(leases []*watchdog.Lease, _ []time.Duration) []error {
 					least, renewals = min(least, time.Until(l.Until())), renewals+1
 					return make([]error, len(leases))
-				}, 1, nil)
+				}, func() int { return 1 }, nil)
 				defer w.Close()
 				w.Start(l, time.Now(), lease)
 				time.Sleep(10*lease + lease/6)

@@ -14,7 +14,7 @@ func TestWatchdog_TellsInTimeWhateverTheLength(t *testing.T) {
 		for ttl := 100 * time.Millisecond; ttl < 20*time.Minute; ttl += ttl / 16 {
 			func() {
 				s := newServer(upBefore(0))
-				w := New(said(s.renew), 4, nil)
+				w := New(said(s.renew), atMost(4), nil)
 				defer w.Close()
 				start := time.Now()
 				lost := make(chan time.Duration, 1)
@@ -33,7 +33,7 @@ func TestWatchdog_WakesLateRightBeforeTheEndOfTheTrust(t *testing.T) {
 		for late := time.Duration(0); late < ttl; late += 7 * time.Millisecond {
 			func() {
 				s := newServer(upBefore(0))
-				w := New(said(s.renew), 4, nil)
+				w := New(said(s.renew), atMost(4), nil)
 				defer w.Close()
 				sent := time.Now()
 				advance(late) // the answer is read so much later

@@ -32,7 +32,7 @@ func TestWatchdog_AShortGrantIsRetriedInTime(t *testing.T) {
 						return nil, errDown
 					}
 					return []bool{true}, nil
-				}), 10, nil)
+				}), atMost(10), nil)
 				w.First(8 * ms)
 				l, lost := lease("k", 30*time.Second, true)
 				w.Start(l, start, 2*time.Second)
@@ -50,7 +50,7 @@ func TestWatchdog_AShortGrantIsRetriedInTime(t *testing.T) {
 // The due time of a lease, and so its place in the heap, does not change while others use the heap: else a lease that
 // is due soon would stay behind one that is not, neither renewed nor ended.
 func TestWatchdog_ExtendLeavesTheHeapInOrder(t *testing.T) {
-	w := New(said(func(leases []*Lease, _ []time.Duration) ([]bool, error) { return make([]bool, len(leases)), nil }), 10, nil)
+	w := New(said(func(leases []*Lease, _ []time.Duration) ([]bool, error) { return make([]bool, len(leases)), nil }), atMost(10), nil)
 	w.started = true // no loop: only the order of the heap matters
 	now := monotonic.Now()
 	first, _ := lease("due first", 90*time.Millisecond, false)
@@ -80,7 +80,7 @@ func TestWatchdog_ExtendLeavesTheHeapInOrder(t *testing.T) {
 func TestWatchdog_AnExtendedLeaseIsRenewedAsOften(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var gone atomic.Bool
-		w := New(said(func([]*Lease, []time.Duration) ([]bool, error) { return []bool{!gone.Load()}, nil }), 10, nil)
+		w := New(said(func([]*Lease, []time.Duration) ([]bool, error) { return []bool{!gone.Load()}, nil }), atMost(10), nil)
 		defer w.Close()
 		for _, after := range []time.Duration{0, 25 * time.Second} { // before and after its first renewals
 			gone.Store(false)
@@ -121,7 +121,7 @@ func TestWatchdog_ABusyServerIsNotAskedAgain(t *testing.T) {
 				yes[i] = true
 			}
 			return yes, nil
-		}), batch, nil)
+		}), atMost(batch), nil)
 		defer w.Close()
 		start := time.Now()
 		lost := make(chan error, leases)
@@ -154,7 +154,7 @@ func TestWatchdog_ASilentServerIsTriedAgain(t *testing.T) {
 				yes[i] = true
 			}
 			return yes, nil
-		}), 10, nil)
+		}), atMost(10), nil)
 		w.Group(func(l *Lease) uint16 { return uint16(len(l.Key())) })
 		lost := map[string]chan error{"mute": make(chan error, 100), "fine.": make(chan error, 100)}
 		for range 100 {
@@ -184,7 +184,7 @@ func TestWatchdog_RecheckIsNotAnsweredByWhatIsUnderWay(t *testing.T) {
 				advance(time.Second)
 			}
 			return []bool{first}, nil
-		}), 10, nil)
+		}), atMost(10), nil)
 		defer w.Close()
 		l, lost := lease("k", 30*time.Second, true)
 		start := time.Now()
@@ -207,7 +207,7 @@ func TestWatchdog_WhatEndsInTheQueueIsNotSent(t *testing.T) {
 			mu.Unlock()
 			advance(100 * ms)
 			return []bool{true}, nil
-		}), 1, nil)
+		}), atMost(1), nil)
 		defer w.Close()
 		var all []*Lease
 		for i := range 10 {
@@ -233,9 +233,8 @@ func TestWatchdog_BatchesChange(t *testing.T) {
 		w := New(func(leases []*Lease, _ []time.Duration) []error {
 			largest.Store(max(largest.Load(), int32(len(leases))))
 			return make([]error, len(leases))
-		}, 1, nil)
+		}, func() int { return int(most.Load()) }, nil)
 		defer w.Close()
-		w.Batches(func() int { return int(most.Load()) })
 		for i := range 100 {
 			l, _ := lease(strconv.Itoa(i), 30*time.Second, true)
 			w.Start(l, time.Now(), l.TTL)

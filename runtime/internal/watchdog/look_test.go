@@ -70,7 +70,7 @@ func TestWatchdog_First(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRecord(up)
 		var observed int
-		w := New(said(r.renew), 10, func(*Lease, error) { observed++ })
+		w := New(said(r.renew), atMost(10), func(*Lease, error) { observed++ })
 		defer w.Close()
 		w.First(10 * ms)
 		long, _ := lease("long", 30*time.Second, true)
@@ -113,7 +113,7 @@ func TestWatchdog_LookTellsOfALoss(t *testing.T) {
 	for _, renew := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRecord(taken)
-			w := New(said(r.renew), 10, nil)
+			w := New(said(r.renew), atMost(10), nil)
 			defer w.Close()
 			l, lost := lease("k", 30*time.Second, renew)
 			w.Start(l, time.Now(), l.TTL)
@@ -133,7 +133,7 @@ func TestWatchdog_LookTellsOfALoss(t *testing.T) {
 func TestWatchdog_LooksOfABurstShareARequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRecord(up)
-		w := New(said(r.renew), 64, nil)
+		w := New(said(r.renew), atMost(64), nil)
 		defer w.Close()
 		var all []*Lease
 		for range 64 {
@@ -160,7 +160,7 @@ func TestWatchdog_LooksOfABurstShareARequest(t *testing.T) {
 func TestWatchdog_FalseAlarmsAreLookedIntoSeldomAndSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRecord(up)
-		w := New(said(r.renew), 10, nil)
+		w := New(said(r.renew), atMost(10), nil)
 		defer w.Close()
 		l, lost := lease("k", 30*time.Second, true)
 		w.Start(l, time.Now(), l.TTL)
@@ -200,7 +200,7 @@ func TestWatchdog_AnUnansweredLookIsRepeated(t *testing.T) {
 				}
 				return false, nil
 			})
-			w := New(said(r.renew), 10, nil)
+			w := New(said(r.renew), atMost(10), nil)
 			l, lost := lease("k", 30*time.Second, renew)
 			w.Start(l, start, l.TTL)
 			w.Look(l)
@@ -223,7 +223,7 @@ func TestWatchdog_ALookUnderWayDoesNotAnswerForALaterReason(t *testing.T) {
 				advance(time.Second)
 			}
 			return []bool{first}, nil
-		}), 10, nil)
+		}), atMost(10), nil)
 		defer w.Close()
 		l, lost := lease("k", 30*time.Second, true)
 		start := time.Now()
@@ -240,7 +240,7 @@ func TestWatchdog_ALookUnderWayDoesNotAnswerForALaterReason(t *testing.T) {
 func TestWatchdog_WhatComesAndGoesLeavesTheLoopAsleep(t *testing.T) {
 	for _, held := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			w := New(said(newRecord(up).renew), 10, nil)
+			w := New(said(newRecord(up).renew), atMost(10), nil)
 			defer w.Close()
 			w.First(8 * ms)
 			w.started = true // the test is the loop

@@ -85,13 +85,13 @@ type Watchdog struct {
 	closed  bool
 }
 
-// New returns a watchdog that renews at most batch leases by one call of renew.
-// observe, if not nil, gets every try and its outcome and must not block.
-func New(renew Renewer, batch int, observe func(l *Lease, err error)) *Watchdog {
+// New returns a watchdog that renews by renew. Before each call of renew, most says how many leases it has at most.
+// observe, if not nil, gets every try and its outcome. Neither most nor observe may block.
+func New(renew Renewer, most func() int, observe func(l *Lease, err error)) *Watchdog {
 	return &Watchdog{
 		renew:   renew,
 		observe: observe,
-		batch:   func() int { return batch },
+		batch:   most,
 		group:   func(*Lease) uint16 { return 0 },
 		poke:    make(chan struct{}, 1),
 		closing: make(chan struct{}),
@@ -102,10 +102,6 @@ func New(renew Renewer, batch int, observe func(l *Lease, err error)) *Watchdog 
 // Group has leases of different groups, as of different servers, never renewed by one call, and none wait for those of
 // another. It is called before the first Start. Its result for a lease may change.
 func (w *Watchdog) Group(group func(l *Lease) uint16) { w.group = group }
-
-// Batches has most say how many leases one call of renew has at most, before each call. It is called before the first Start. most
-// does not block.
-func (w *Watchdog) Batches(most func() int) { w.batch = most }
 
 // A Tracer is called before a request about a lease, and when its renewal is confirmed: then with the time when the key
 // may end. It is called under locks and must not block.

@@ -166,7 +166,7 @@ func TestWatchdog_TellsOfLoss(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				over := make(chan struct{})
 				s := newServer(tt.answer(over))
-				w := New(said(s.renew), 10, nil)
+				w := New(said(s.renew), atMost(10), nil)
 				_, lost := guard(w, 30*time.Second, tt.renew)
 				select {
 				case got := <-lost:
@@ -193,7 +193,7 @@ func ignoring(answer func(time.Duration) (bool, error)) func(<-chan struct{}) fu
 func TestWatchdog_RenewsEveryThirdForADay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(up)
-		w := New(said(s.renew), 10, nil)
+		w := New(said(s.renew), atMost(10), nil)
 		defer w.Close()
 		l, lost := guard(w, 30*time.Second, true)
 		advance(24 * time.Hour) // virtual
@@ -215,7 +215,7 @@ func TestWatchdog_TrustCountsFromBeforeTheRequest(t *testing.T) {
 			advance(2 * time.Second) // a slow, but not a lost answer
 			return true, nil
 		})
-		w := New(said(s.renew), 10, nil)
+		w := New(said(s.renew), atMost(10), nil)
 		defer w.Close()
 		start := time.Now()
 		l, _ := guard(w, 30*time.Second, true)
@@ -228,7 +228,7 @@ func TestWatchdog_TrustCountsFromBeforeTheRequest(t *testing.T) {
 func TestWatchdog_AShortFirstLeaseIsRenewedToItsFullLength(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(up)
-		w := New(said(s.renew), 10, nil)
+		w := New(said(s.renew), atMost(10), nil)
 		defer w.Close()
 		start := time.Now()
 		l := &Lease{Holding: loser(func(error) {}), TTL: 30 * time.Second, Renew: true}
@@ -244,7 +244,7 @@ func TestWatchdog_AShortFirstLeaseIsRenewedToItsFullLength(t *testing.T) {
 func TestWatchdog_StoppedLeaseIsNeitherRenewedNorLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(up)
-		w := New(said(s.renew), 10, nil)
+		w := New(said(s.renew), atMost(10), nil)
 		defer w.Close()
 		l, lost := guard(w, 30*time.Second, true)
 		advance(15 * time.Second)
@@ -262,7 +262,7 @@ func TestWatchdog_AnswerAfterStopChangesNothing(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			release := make(chan struct{})
 			s := newServer(func(time.Duration) (bool, error) { <-release; return answer, nil })
-			w := New(said(s.renew), 10, nil)
+			w := New(said(s.renew), atMost(10), nil)
 			l, lost := guard(w, 30*time.Second, true)
 			advance(11 * time.Second)
 			until := l.Until()
@@ -279,7 +279,7 @@ func TestWatchdog_AnswerAfterStopChangesNothing(t *testing.T) {
 func TestWatchdog_RenewsInBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(up)
-		w := New(said(s.renew), 128, nil)
+		w := New(said(s.renew), atMost(128), nil)
 		defer w.Close()
 		for range 300 {
 			guard(w, 30*time.Second, true)
@@ -303,7 +303,7 @@ func TestWatchdog_AHungRequestHoldsUpNobody(t *testing.T) {
 				return nil, errDown
 			}
 			return make([]bool, len(leases)), nil
-		}), 10, nil)
+		}), atMost(10), nil)
 		_, lost := guard(w, 3*time.Second, true)
 		_, other := guard(w, 30*time.Second, true)
 		require.Equal(t, loss{1250 * time.Millisecond, ErrRefused}, <-lost, "the second try, a twelfth later")
@@ -315,7 +315,7 @@ func TestWatchdog_AHungRequestHoldsUpNobody(t *testing.T) {
 
 func TestWatchdog_CheckLosesWhatTheLoopHasNotSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := New(said(newServer(up).renew), 10, nil)
+		w := New(said(newServer(up).renew), atMost(10), nil)
 		defer w.Close()
 		lost := make(chan error, 1)
 		l := &Lease{Holding: loser(func(cause error) { lost <- cause }), TTL: time.Second}
@@ -334,7 +334,7 @@ func TestWatchdog_CheckLosesWhatTheLoopHasNotSeen(t *testing.T) {
 func TestWatchdog_ALimitEndsRenewalAndThenTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(up)
-		w := New(said(s.renew), 10, nil)
+		w := New(said(s.renew), atMost(10), nil)
 		defer w.Close()
 		start := time.Now()
 		l, lost := guard(w, 30*time.Second, true)
@@ -361,7 +361,7 @@ func TestWatchdog_ExtendIsNotTakenBack(t *testing.T) {
 			defer mu.Unlock()
 			asked = append(asked, time.Since(start), ttls[0])
 			return []bool{true}, nil
-		}), 10, nil)
+		}), atMost(10), nil)
 		defer w.Close()
 		l, lost := guard(w, 30*time.Second, true)
 		w.Extend(l, start, 90*time.Second)
@@ -393,7 +393,7 @@ func TestWatchdog_RecheckAsksAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var gone atomic.Bool
 		s := newServer(func(time.Duration) (bool, error) { return !gone.Load(), nil })
-		w := New(said(s.renew), 10, nil)
+		w := New(said(s.renew), atMost(10), nil)
 		defer w.Close()
 		w.Recheck() // there is nothing to check
 		_, one := guard(w, 30*time.Second, true)
@@ -415,7 +415,7 @@ func TestWatchdog_RecheckAsksAtOnce(t *testing.T) {
 func TestWatchdog_RecheckOfAsksAboutSome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(func(time.Duration) (bool, error) { return false, nil })
-		w := New(said(s.renew), 10, nil)
+		w := New(said(s.renew), atMost(10), nil)
 		defer w.Close()
 		lost := map[string]chan error{}
 		for _, key := range []string{"a", "b"} {
@@ -439,7 +439,7 @@ func TestWatchdog_RecheckAsksAboutWhatIsGrantedLate(t *testing.T) {
 	for _, renew := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newServer(func(time.Duration) (bool, error) { return false, nil })
-			w := New(said(s.renew), 10, nil)
+			w := New(said(s.renew), atMost(10), nil)
 			defer w.Close()
 			sent := time.Now()
 			advance(time.Second)
@@ -475,7 +475,7 @@ func TestWatchdog_ObserverIsToldOfEveryTry(t *testing.T) {
 			defer mu.Unlock()
 			ok, err := answers[len(tries)]()
 			return []bool{ok}, err
-		}), 10, func(_ *Lease, err error) {
+		}), atMost(10), func(_ *Lease, err error) {
 			mu.Lock()
 			defer mu.Unlock()
 			tries = append(tries, try{time.Since(start), err})
@@ -491,7 +491,7 @@ func TestWatchdog_CloseWaitsAndTellsNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		over := make(chan struct{})
 		s := newServer(func(time.Duration) (bool, error) { <-over; return false, nil })
-		w := New(said(s.renew), 10, nil)
+		w := New(said(s.renew), atMost(10), nil)
 		_, lost := guard(w, 30*time.Second, true)
 		advance(11 * time.Second)
 		closed := make(chan struct{})
@@ -544,7 +544,7 @@ func TestWatchdog_NeverMixesKinds(t *testing.T) {
 				return nil, errDown
 			}
 			return answers, nil
-		}), 4, nil)
+		}), atMost(4), nil)
 		defer w.Close()
 		start := time.Now()
 		lost := make(chan string, 100)
@@ -577,7 +577,7 @@ func TestWatchdog_ARenewalUnderWayTakesBackNoExtension(t *testing.T) {
 				}
 				return true, nil
 			})
-			w := New(said(s.renew), 10, nil)
+			w := New(said(s.renew), atMost(10), nil)
 			defer w.Close()
 			l, lost := guard(w, 30*time.Second, true)
 			noted := extended + 100*time.Millisecond
@@ -597,3 +597,6 @@ func TestWatchdog_ARenewalUnderWayTakesBackNoExtension(t *testing.T) {
 		})
 	}
 }
+
+// atMost returns a function that allows n leases in one call of renew.
+func atMost(n int) func() int { return func() int { return n } }
