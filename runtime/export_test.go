@@ -10,6 +10,15 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
+// Gates returns what makes gates, see gate_test.go, how many of them there are, and what closes them: no client knows them.
+func Gates(c *Client) (gate func(key string) Locker, size func() int, closes func()) {
+	all := newRegistry(c, newGateResource)
+	return func(key string) Locker { return gateLock{&all, key} }, all.size, all.close
+}
+
+// GateEnter is the script that locks a gate.
+var GateEnter = gateEnter
+
 // Resources returns how many keys the client keeps a resource for.
 func Resources(c *Client) int { return c.resources.size() + c.rws.size() }
 

@@ -98,19 +98,24 @@ func (c *Client) withdrawsRW(key string) rwWithdrawer {
 }
 
 func (by rwWithdrawer) Withdraw(list []*engine.Withdrawal) (engine.Fate, error) {
-	c := by.c
-	lock := c.wire.RW(by.key)
+	lock := by.c.wire.RW(by.key)
+	return by.c.withdrawEach(list, lock.Release, func(n uint64) []string { return []string{lock.Field(n, false), lock.Field(n, true)} })
+}
+
+// withdrawEach withdraws tickets with a release for each name. owners returns the names that a ticket may have if only its
+// number is known.
+func (c *Client) withdrawEach(list []*engine.Withdrawal, release func(owner string) protocol.Command, owners func(n uint64) []string) (engine.Fate, error) {
 	errs := make(chan error, 2*len(list))
 	sent := 0
 	for _, wd := range list {
-		fields := []string{wd.Field}
+		names := []string{wd.Field}
 		if wd.Field == "" {
-			fields = []string{lock.Field(wd.Number, false), lock.Field(wd.Number, true)}
+			names = owners(wd.Number)
 		}
-		for _, field := range fields {
+		for _, owner := range names {
 			sent++
 			c.spawn(func() {
-				_, err := c.runRelease(lock.Release(field), wd.Aside)
+				_, err := c.runRelease(release(owner), wd.Aside)
 				errs <- err
 			})
 		}

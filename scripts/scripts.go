@@ -255,6 +255,9 @@ var (
 	ofCounting   = []*string{&say, &counting}
 )
 
+// New returns a script that shares no functions. Unlike those of [All], it is loaded when it is called first.
+func New(name, step string) *Script { return script(name, step, alone) }
+
 // script returns a script that is assembled at its first use: a program that imports this package pays for none before.
 func script(name, step string, shared []*string) *Script {
 	s := &Script{Name: name, Step: step, shared: shared}

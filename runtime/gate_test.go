@@ -1,0 +1,103 @@
+package lockrt
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/lockgen/lockgen/runtime/internal/engine"
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/internal/transport"
+	"github.com/lockgen/lockgen/scripts"
+)
+
+// A gateLock is a kind of lock that is built as docs/architecture.md says. It has one holder; after an unlock all others ask.
+type gateLock struct {
+	all *registry[*gateResource]
+	key string
+}
+
+func (m gateLock) Key() string { return m.key }
+func (m gateLock) TryLock(ctx context.Context, opts ...LockOption) (*Lease, error) {
+	return m.Lock(ctx, append(slices.Clip(opts), once)...)
+}
+func (m gateLock) Lock(ctx context.Context, opts ...LockOption) (*Lease, error) {
+	a := attempt{c: m.all.c, op: "lock", kind: kindMutex, key: m.key} // a kind of its own would be one of package observe
+	a.begin(ctx, nil, opts)
+	r, err := m.all.enter(m.key, false)
+	if err = cmpOr(a.err, err); err != nil {
+		return nil, a.failed(err)
+	}
+	defer r.exit()
+	w := newWaiter(ctx, newLease(r.c, a.kind, r.key, ctx), a.cfg)
+	w.For.ticket = &lineTicket{r: &r.lineCore, w: w}
+	lease, err := r.c.contend(ctx, r, w, a.cfg, a.waits)
+	return a.granted(lease, err)
+}
+
+var gateEnter, gateLeave = scripts.New("gate_enter", `local ttl = redis.call('pttl', KEYS[1])
+if ttl ~= -2 and redis.call('hexists', KEYS[1], ARGV[1]) == 0 then return ttl end
+redis.call('hset', KEYS[1], ARGV[1], '1')
+redis.call('pexpire', KEYS[1], ARGV[2])
+return -2`), scripts.New("gate_leave", `if redis.call('hdel', KEYS[1], ARGV[1]) == 0 then return 0 end
+redis.call('publish', ARGV[2], 'open')
+return 1`)
+
+func gateRelease(key, owner string) protocol.Command {
+	return protocol.Command{Script: gateLeave, Keys: []string{key}, Args: []string{owner, "gate:" + key}}
+}
+
+type gateResource struct { // the protocol, and the policy
+	lineCore
+	grant *gateGrant
+}
+
+func newGateResource(c *Client, key string) *gateResource {
+	r := &gateResource{lineCore: lineCore{referenced: referenced{c: c, key: key}}}
+	r.kind = r
+	return r
+}
+func (r *gateResource) channel() string             { return "gate:" + r.key }
+func (r *gateResource) owner(tk *lineTicket) string { return r.c.wire.Owner(tk.Number) }
+func (r *gateResource) withdrawer() engine.Withdrawer {
+	return gateWithdrawer{withdrawer{r.c, "gate", r.key}}
+}
+func (r *gateResource) ended(*lineTicket)                                       {}
+func (r *gateResource) refused(_ *lineTicket, wait time.Duration) time.Duration { return wait }
+func (r *gateResource) release(owner string) protocol.Command                   { return gateRelease(r.key, owner) }
+func (r *gateResource) excludes(*waiter) bool                                   { return r.grant != nil }
+func (r *gateResource) follow(*waiter) bool                                     { return false }
+func (r *gateResource) acquire(tk *lineTicket) (protocol.Command, func(transport.Reply) (protocol.Verdict, error)) {
+	lease := strconv.FormatInt(tk.ttl.Milliseconds(), 10)
+	return protocol.Command{Script: gateEnter, Keys: []string{r.key}, Args: []string{tk.owner, lease}}, readRWRead
+}
+func (r *gateResource) granted(tk *lineTicket, sent time.Time) {
+	w := tk.w
+	r.grant = &gateGrant{resource: r}
+	r.grant.begin(r.grant, tk, sent)
+	r.grant.give(r.grant, w)
+}
+func (r *gateResource) close() {
+	r.mu.Lock()
+	g := r.grant
+	r.mu.Unlock()
+	if g != nil {
+		g.endLeases(ErrClosed)
+	}
+}
+
+type gateWithdrawer struct{ withdrawer }
+
+func (by gateWithdrawer) Withdraw(list []*engine.Withdrawal) (engine.Fate, error) {
+	return by.c.withdrawEach(list, func(owner string) protocol.Command { return gateRelease(by.key, owner) }, nil) // Redis names no gates
+}
+
+type gateGrant struct {
+	lineGrant
+	resource *gateResource
+}
+
+func (*gateGrant) Kind() string   { return "gate" }
+func (*gateGrant) pass() bool     { return false } // to no waiter of this process without a request
+func (g *gateGrant) remove(error) { g.resource.grant, g.resource.busy = nil, g.resource.busy+1 }
