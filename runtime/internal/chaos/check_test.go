@@ -381,8 +381,12 @@ func (f *findings) service(byKey map[string][]*attempt, r rules, h *history, end
 				if from, to := a.waited(); from <= e.At && to > e.At {
 					needs = max(needs, a.needs(r.room))
 				}
-				if from, to := a.trusted(); a.granted != never && from <= e.At && to > e.At {
-					used += a.units
+				if granted, to := a.trusted(); a.granted != never && granted <= e.At && to > e.At {
+					if r.loses && a.lost() { // it learns a moment later that the fault took it
+						from = max(from, to)
+					} else {
+						used += a.units
+					}
 				}
 				switch {
 				case a.granted == never:

@@ -252,6 +252,11 @@ func TestCheck(t *testing.T) {
 			tale: story().hold(1, 1, 1, 2, 15, 0).hold(2, 1, 3, 20, 21, 0).at(5, broken, 0, 0).at(10, mended, 0, 0),
 		},
 		{
+			name: "served late after a holder that learns of its loss when the fault is over", rules: rules{loses: true, room: 1, limits: map[figure]time.Duration{service: 4 * ms}},
+			want: "served: 5ms, more than 4ms",
+			tale: story().loses(1, 1, 1, 2, 99, 15, 0).hold(2, 1, 3, 20, 21, 0).at(5, broken, 0, 0).at(10, mended, 0, 0),
+		},
+		{
 			name: "hand-over is slow", rules: bounded(typical, 4), want: "hand-over: 5ms, more than 4ms",
 			tale: story().hold(1, 1, 1, 3, 5, 0).hold(2, 1, 2, 10, 12, 0),
 		},
