@@ -1,0 +1,81 @@
+package lockrt_test
+
+import (
+	"runtime"
+	"strconv"
+	"testing"
+)
+
+// BenchmarkMemory_Go shows what Go itself takes for the parts of a held lock and of a waiting call that no lock can do without, which
+// BenchmarkMemory contains. A waiting call selects: it waits for its turn, on a channel of its own, and for the end of the client.
+func BenchmarkMemory_Go(b *testing.B) {
+	const many = 10_000
+	waiting := func(goroutines int, wait func(closing <-chan struct{})) (end func()) {
+		closing, started, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
+		for range goroutines {
+			go func() {
+				started <- struct{}{}
+				wait(closing)
+				ended <- struct{}{}
+			}()
+		}
+		for range goroutines {
+			<-started
+		}
+		return func() {
+			close(closing)
+			for range goroutines {
+				<-ended
+			}
+		}
+	}
+	// Go reuses goroutines that have ended. So none ends before all are measured, and the first ones take those of other benchmarks.
+	b.Cleanup(waiting(4*many, func(closing <-chan struct{}) { <-closing }))
+	goroutines := func(name string, wait func(closing <-chan struct{})) {
+		b.Run("goroutine, "+name, func(sub *testing.B) {
+			before := heap()
+			for sub.Loop() {
+				b.Cleanup(waiting(many, wait))
+			}
+			sub.ReportMetric((heap()-before)/many/float64(sub.N), "bytes/each")
+		})
+	}
+	goroutines("one channel for all", func(closing <-chan struct{}) { <-closing })
+	goroutines("one of two channels, one its own", func(closing <-chan struct{}) {
+		own := make(chan struct{}, 1)
+		select {
+		case <-own:
+		case <-closing:
+		}
+	})
+	entries := func(name string, create func() (held any)) {
+		b.Run("entry of a map, "+name, func(b *testing.B) {
+			before := heap()
+			var held []any
+			for b.Loop() {
+				held = append(held, create())
+			}
+			b.ReportMetric((heap()-before)/many/float64(len(held)), "bytes/each")
+			runtime.KeepAlive(held)
+		})
+	}
+	keys := make([]string, many)
+	for i := range keys {
+		keys[i] = strconv.Itoa(i)
+	}
+	value := new(int)
+	entries("by key", func() any {
+		m := map[string]*int{}
+		for _, key := range keys {
+			m[key] = value
+		}
+		return m
+	})
+	entries("by number", func() any {
+		m := map[uint64]*int{}
+		for i := range keys {
+			m[uint64(i)] = value
+		}
+		return m
+	})
+}
