@@ -179,6 +179,25 @@ func TestRWCheckRejects(t *testing.T) {
 			}
 		}
 	}
+	// The lease of one who reads runs out, and its renewal arrives late. The lock is still there for another one.
+	lapsing := []RWSaid{
+		ask(0, "read", "a:1", "a:1", true, held("read", "a:1", time.Second)),
+		ask(ms, "read", "b:1", "b:1", true, &RWSeen{RW: RW{Mode: "read", By: []string{"a:1", "b:1"}, Turn: NoTurn}, Left: 2 * time.Second,
+			Holds: map[string]time.Duration{"a:1": 999 * ms, "b:1": 2 * time.Second}}),
+	}
+	lapsing[1].TTL = 2 * time.Second
+	renews := func(owner string) RWSaid {
+		return RWSaid{At: 1101 * ms, Action: "Renew", Side: "read", Owner: owner, TTL: 500 * ms, Srv: &RWSeen{
+			RW: RW{Mode: "read", By: slices.Sorted(slices.Values([]string{owner, "b:1"})), Turn: NoTurn}, Left: 900 * ms,
+			Holds: map[string]time.Duration{owner: 500 * ms, "b:1": 900 * ms}}}
+	}
+	for owner, wrong := range map[string]bool{"a:1": false, "c:1": true} {
+		c := NewRWCheck(ms / 2)
+		for _, e := range lapsing {
+			require.NoError(t, c.Say(e))
+		}
+		require.Equal(t, wrong, c.Say(renews(owner)) != nil, "the renewal of %s", owner)
+	}
 	c := NewRWCheck(ms / 2)
 	for _, e := range append(called,
 		ask(4*ms, "read", "c:1", "c:1", true, seenRW(RW{Mode: "read", By: []string{"c:1"}, Turn: turn("read", 99*ms)}, time.Second, nil, []string{"b:1"})),

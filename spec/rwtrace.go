@@ -35,6 +35,10 @@ type RWSeen struct {
 	Holds map[string]time.Duration // of those who read: how long each has left
 	Known time.Duration            // of the turn: for how long it says what was last
 	Lines [2]time.Duration         // for how long the lines last, to read and to write
+
+	// Lapsed are those who read, and whose leases have run out while the lock goes on for others. The lock has them still, so
+	// nobody has written since, and a renewal that arrives late is granted.
+	Lapsed []string
 }
 
 // An RWCheck replays the trace of one read-write lock, event by event, while it happens.
@@ -123,7 +127,7 @@ func (c *RWCheck) wait(s RWSeen, d time.Duration) []RWSeen {
 	}
 	all[0] = s
 	if s.Mode != "free" {
-		each(func(s *RWSeen) time.Duration { return s.Left }, func(s *RWSeen) { s.Mode, s.By, s.Holds = "free", nil, nil })
+		each(func(s *RWSeen) time.Duration { return s.Left }, func(s *RWSeen) { s.Mode, s.By, s.Holds, s.Lapsed = "free", nil, nil, nil })
 	}
 	for _, p := range slices.Sorted(maps.Keys(s.Holds)) {
 		each(func(s *RWSeen) time.Duration {
@@ -131,7 +135,10 @@ func (c *RWCheck) wait(s RWSeen, d time.Duration) []RWSeen {
 				return left
 			}
 			return c.slack + 1
-		}, func(s *RWSeen) { delete(s.Holds, p); s.By = withoutOwner(s.By, p) })
+		}, func(s *RWSeen) {
+			delete(s.Holds, p)
+			s.By, s.Lapsed = withoutOwner(s.By, p), append(slices.Clone(s.Lapsed), p)
+		})
 	}
 	if len(s.Readers) > 0 {
 		each(func(s *RWSeen) time.Duration { return s.Lines[0] }, func(s *RWSeen) { s.Readers = nil })
@@ -179,8 +186,13 @@ func (s RWSeen) step(e RWSaid) (to RWSeen, why string) {
 			to.Left = max(to.Left, left)
 		}
 	case "Renew":
-		if !has {
+		lapsed := e.Side == "read" && slices.Contains(s.Lapsed, e.Owner)
+		if !has && !lapsed {
 			return to, "the lock is not its own"
+		}
+		if lapsed {
+			to.By, to.Lapsed = append(slices.Clone(s.By), e.Owner), withoutOwner(s.Lapsed, e.Owner)
+			slices.Sort(to.By)
 		}
 		to.grant(e)
 	case "Yield":

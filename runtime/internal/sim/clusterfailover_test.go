@@ -32,6 +32,24 @@ var failedOver = &fault{name: "failover in a cluster that loses writes", forgets
 		}
 }}
 
+// loseAll has a server forget all keys. Half of a semaphore with permits is none: of a slot that is being handed away the other
+// server forgets them, too. The caller holds w.mu.
+func (s *server) loseAll() {
+	s.empty()
+	if s.w.cluster == nil || s.w.plan.kind.lock != permits.name {
+		return
+	}
+	for slot, m := range s.w.cluster.moves {
+		for _, part := range []*server{m.from, m.to} {
+			for _, key := range part.m.Keys() {
+				if (m.from == s || m.to == s) && protocol.Slot(key) == slot {
+					part.m.Del(key)
+				}
+			}
+		}
+	}
+}
+
 // failOver has a replica take the place of a server. It knows what the server knew then; but what it has of slots that have been
 // handed away since, or are, is what the server had. The others know where it is after late.
 func (cl *cluster) failOver(s *server, behind *copied, late time.Duration) {

@@ -186,12 +186,12 @@ var faults = []*fault{
 				where(w).down = true
 				where(w).hangUp()
 				clear(where(w).known)
-				where(w).empty()
+				where(w).loseAll()
 			}, func(w *world) {
 				where(w).down = false
 			}
 	}},
-	{name: "all keys deleted", forgets: true, make: atServer(func(_ *world, s *server) { s.empty() })},
+	{name: "all keys deleted", forgets: true, make: atServer(func(_ *world, s *server) { s.loseAll() })},
 	{name: "scripts forgotten", make: atServer(func(_ *world, s *server) { clear(s.known) })},
 	{name: "failover that loses writes", forgets: true, alone: true, make: func(p *plan, r *rand.Rand) (begin, end func(*world)) {
 		where := somewhere(p, r)

@@ -51,6 +51,8 @@ func draws(calls [][]string, key, asker string, many int) (all []draw) {
 		case strings.EqualFold(call[0], "set") && call[1] == counter(key):
 			last, _ := strconv.ParseInt(call[2], 10, 64)
 			all = append(all, draw{asker, many, last})
+		case strings.EqualFold(call[0], "del") && call[1] == key && len(all) > 0:
+			all[len(all)-1].many = 1 // the grant is taken back, since its owner does not listen: it is not known for how many
 		case publishes(call) && strings.HasPrefix(call[2], "granted ") && strings.HasSuffix(call[2], " of lock "+key) && len(all) > 0:
 			words := strings.Fields(call[2])
 			if token, _ := strconv.ParseInt(words[4], 10, 64); token > 0 {

@@ -71,6 +71,8 @@ func SeeRW(m *miniredis.Miniredis, key string) *spec.RWSeen {
 		} else if m.Exists(hold) {
 			seen.By = append(seen.By, field)
 			seen.Holds[field] = m.TTL(hold)
+		} else if field != "mode" {
+			seen.Lapsed = append(seen.Lapsed, field)
 		}
 	}
 	slices.Sort(seen.By)
