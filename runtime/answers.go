@@ -44,9 +44,9 @@ func unavailable(when string, err error) error {
 }
 
 // last returns the known reason why w still waits.
-func last(q contest, w *waiter, refused monotonic.Time, down *outage) engine.AnswerLog {
-	said := engine.AnswerLog{Refused: refused, Err: down.last}
-	if of, ok := q.(shared); ok && refused.IsZero() && down.last == nil { // it is not the turn of w to ask, or has not been for long
+func last(q contest, w *waiter, refused monotonic.Time, down *engine.Outage) engine.AnswerLog {
+	said := engine.AnswerLog{Refused: refused, Err: down.Last}
+	if of, ok := q.(shared); ok && refused.IsZero() && down.Last == nil { // it is not the turn of w to ask, or has not been for long
 		held, shared := of.last(w)
 		if said = shared; held {
 			said = engine.AnswerLog{Refused: monotonic.Now()}

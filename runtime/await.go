@@ -68,7 +68,7 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 		over     bool             // the wait is over, and the last answer is awaited
 		limit    <-chan time.Time // of the wait for the last answer
 		answered <-chan struct{}  // closed when Redis has answered another waiter of the contest
-		down     outage
+		down     engine.Outage
 	)
 	defer c.alarms.Stop(w)
 	if cfg.wait > 0 {
@@ -155,8 +155,8 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 			return fmt.Errorf("%w%s", ErrNotAcquired, after())
 		case asking:
 			return nil
-		case down.last != nil:
-			return unavailable(after(), down.last)
+		case down.Last != nil:
+			return unavailable(after(), down.Last)
 		case fresh(saidNo):
 			return fmt.Errorf("%w%s", ErrNotAcquired, after())
 		}
@@ -236,7 +236,7 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 				ask()
 			case engine.Behind:
 				asking, leading = false, false
-				down, saidNo = outage{}, monotonic.Now()
+				down, saidNo = engine.Outage{}, monotonic.Now()
 				if w.Once() {
 					return ErrNotAcquired
 				}
@@ -251,16 +251,16 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 				case (w.Once() || over) && !ev.Final && resent < sendsAgain(ev.Err):
 					resent++ // to learn the outcome of the request before
 					ask()
-				case w.Once() || over || down.longer(max(cfg.TTL, patience)):
+				case w.Once() || over || down.Longer(max(cfg.TTL, patience)):
 					return unavailable(after(), ev.Err)
-				case down.tries+1 == c.opts.Retry.attempts:
-					return unavailable(fmt.Sprintf(" in %d attempts", down.tries+1), ev.Err)
+				case down.Tries+1 == c.opts.Retry.attempts:
+					return unavailable(fmt.Sprintf(" in %d attempts", down.Tries+1), ev.Err)
 				default:
-					c.alarms.Set(w, down.pause(c.opts.Retry, ev.Err))
+					c.alarms.Set(w, down.Pause(c.opts.Retry.pause, ev.Err))
 				}
 			case engine.Refused:
 				asking, leading = false, true
-				down, saidNo = outage{}, monotonic.Now()
+				down, saidNo = engine.Outage{}, monotonic.Now()
 				if w.Once() {
 					return ErrNotAcquired
 				}
@@ -314,32 +314,10 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 			answered = nil
 		case <-limit:
 			if w.Events.Empty() {
-				return unavailable(after(), cmpOr(down.last, transport.ErrNoAnswer))
+				return unavailable(after(), cmpOr(down.Last, transport.ErrNoAnswer))
 			}
 		case <-c.closing:
 			return ErrClosed
 		}
 	}
-}
-
-// An outage is a time without answers from Redis.
-type outage struct {
-	since time.Time
-	tries int
-	last  error
-}
-
-// longer reports whether Redis has not answered for d.
-func (o *outage) longer(d time.Duration) bool {
-	return !o.since.IsZero() && time.Since(o.since) > d
-}
-
-// pause records one more failure and returns the pause that b has for it.
-func (o *outage) pause(b Backoff, err error) time.Duration {
-	if o.since.IsZero() {
-		o.since = now()
-	}
-	o.tries++
-	o.last = err
-	return b.pause(o.tries)
 }

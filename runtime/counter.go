@@ -1,85 +1,49 @@
 package lockrt
 
 import (
-	"container/list"
 	"context"
-	"strconv"
+	"fmt"
 	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/internal/transport"
 )
 
-// A counter is this process's side of one key that counts: a semaphore or a latch. Its callers queue here, first come,
-// first served, and one request at a time asks Redis for all of them, so that small demands of the same process do not
-// overtake a big one.
-//
-//	           all granted
-//	┌── idle ◄──────────────┐
-//	│ first comes           │      the head is refused
-//	└──────────────────► asking ─────────────────────────► full: the others wait behind it
-//	                     ▲    ▲ reply lost: the same again   │
-//	                     └────┴──────────────────────────────┘ a message, a release here, time, the head leaves
-//
-// A grant for a waiter that left is released. A request with an unknown outcome is sent again, unchanged, until the
-// outcome is known: Redis stores the result under the number of the request.
+// A counter is this process's side of one key that counts, with the client that sends its requests, see [engine.Counter].
 type counter struct {
 	referenced
+	engine.Counter[wish]
 
-	kind string
-	of   counting
-
-	// Guarded by mu:
-	queue       waitQueue
-	full        bool          // the head was refused
-	width       int           // for how many waiters the next request asks
-	alike       bool          // all want the same: one answer serves all of them
-	round       *batchRequest // the request without an answer
-	asking      bool          // it is under way
-	numbers     list.List     // of the requests with an unknown outcome, in their order
-	permits     map[*Permit]struct{}
-	answers     engine.AnswerLog // of Redis
-	lastMessage string           // the last message
-	heard       int              // number of messages
+	kind    string
+	of      counting
+	permits map[*Permit]struct{} // that this process holds; guarded by mu
 }
 
 // A counting is the thing that a counter counts: permits, or the open latch.
 type counting interface {
+	engine.Counting[wish]
 	// channel is the channel on which Redisson announces a change.
 	channel() string
-	// ask sends b for waiters, or for none: then what b has not taken yet it never takes. The first
-	// granted waiters of b have theirs; Redis refuses the others, which ask again after ttl, or
-	// have no such time if ttl is negative.
-	ask(b *batchRequest, wanted bool) (granted int, ttl time.Duration, err error)
-	// grant gives w its permits, which it has in Redis since sent, and reports false if their lease
-	// is over: then grant releases them, and w asks anew. The caller holds the counter's lock.
-	grant(w *waiter, sent time.Time) bool
-	// undo releases granted permits.
-	undo(demand)
+	// hear gets the message of the channel.
+	hear(payload string)
 }
+
+type (
+	countBatch  = engine.CountBatch[wish]
+	countAnswer = engine.CountAnswer
+)
 
 // A demand is the demand of a waiter at a counter.
 type demand struct {
-	n      int     // number of permits
-	create int     // permits to create it with, or 0
-	ids    string  // the ids of the permits, of 16 bytes each
-	permit *Permit // the permit for the waiter
-	seen   bool    // the latch was seen closed
+	engine.Demand
+
+	permit *Permit // the permit for the waiter, or nil
 }
 
-const (
-	// mostAtOnce is the largest number of waiters of one request. A request serves one waiter more than the last
-	// refused request granted, twice as many after one that was granted to all, and as many as a message says that
-	// there are permits.
-	mostAtOnce = 64
-	// keepResults is how long Redis stores the result of a request. The client repeats a request,
-	// and a request may be late, for half of that time.
-	keepResults = 2 * time.Minute
-	insistence  = keepResults / 2
-	// pollCounted is the interval in which a waiter asks without any message: some programs release
-	// without one.
-	pollCounted = 5 * time.Second
-)
+// pollCounted is the interval in which a waiter asks without any message: some programs release
+// without one.
+const pollCounted = 5 * time.Second
 
 // counted are the kinds that count.
 var counted = []string{kindSemaphore, kindPermit, kindLatch}
@@ -96,159 +60,146 @@ func (c *Client) countersOf(kind string) *registry[*counter] {
 }
 
 func newCounter(c *Client, kind, key string) *counter {
-	ct := &counter{referenced: referenced{c: c, key: key}, kind: kind, width: mostAtOnce, permits: map[*Permit]struct{}{}}
-	ct.of = countings[kind](ct)
+	ct := &counter{referenced: referenced{c: c, key: key}, kind: kind, permits: map[*Permit]struct{}{}}
+	switch kind {
+	case kindSemaphore:
+		ct.of = semaphoreCounter{ct}
+	case kindPermit:
+		ct.of = permitCounter{ct}
+	case kindLatch:
+		ct.of, ct.Alike = &latchCounter{counter: ct}, true
+	}
+	ct.Init(ct.of, &ct.mu)
 	return ct
 }
 
-func (ct *counter) channel() string { return ct.of.channel() }
-
-// hear records the last message. An empty one means that messages may have been missed; the message
-// that a latch was opened remains true.
-func (ct *counter) hear(payload string) {
-	ct.mu.Lock()
-	defer ct.mu.Unlock()
-	if payload == "" && protocol.OpensLatch(ct.lastMessage) {
-		return
-	}
-	ct.lastMessage = payload
-	ct.heard++
-	if n, err := strconv.Atoi(payload); err == nil {
-		ct.width = max(ct.width, min(n, mostAtOnce))
-	}
-}
-
-// join adds w to the end of the queue. A waiter that tries once is not put behind one that waits.
-func (ct *counter) join(w *waiter) entry {
-	ct.mu.Lock()
-	defer ct.mu.Unlock()
-	if ct.full && w.Once() {
-		return turnedAway
-	}
-	ct.queue.Push(w)
-	if w.For.demand == nil { // for a latch, which it wants open
-		w.For.demand = new(demand)
-	}
-	w.For.demand.seen = ct.full
-	if ct.full {
-		return toWait
-	}
-	return toAsk
-}
+func (ct *counter) channel() string      { return ct.of.channel() }
+func (ct *counter) hear(payload string)  { ct.of.hear(payload) }
+func (ct *counter) join(w *waiter) entry { return ct.Join(w) }
+func (ct *counter) ask(w *waiter)        { ct.Ask(w) }
+func (ct *counter) leave(w *waiter)      { ct.Leave(w) }
+func (ct *counter) remind()              { ct.Wake() }
 
 // last returns the last answer of Redis. Permits of this process are no reason to wait.
-func (ct *counter) last(*waiter) (held bool, saidLast engine.AnswerLog) {
-	ct.mu.Lock()
-	defer ct.mu.Unlock()
-	return false, ct.answers.Look()
+func (ct *counter) last(*waiter) (held bool, said engine.AnswerLog) { return false, ct.Last() }
+
+// The common part of countings.
+
+func (ct *counter) Number() uint64                  { return ct.c.ticketNumbers.Add(1) }
+func (ct *counter) Granting() bool                  { return ct.c.granting() }
+func (ct *counter) Grant(*waiter, time.Time) bool   { return true }
+func (ct *counter) Pause(d time.Duration) bool      { return ct.c.pause(d) }
+func (ct *counter) Backoff(tries int) time.Duration { return ct.c.opts.Retry.pause(tries) }
+func (ct *counter) Fate(err error) (unknown, gone bool) {
+	return transport.Unknown(err) || transport.Unconfirmed(err), passing(err)
 }
 
-// remind makes the head of the queue ask.
-func (ct *counter) remind() { ct.wake() }
-
-// ask sends the demand of w, with the next request if one is under way.
-func (ct *counter) ask(w *waiter) {
-	ct.mu.Lock()
-	defer ct.mu.Unlock()
-	if !w.Place.Queued() {
-		return // it got what it wants a moment ago
-	}
-	w.Place.State = engine.PlaceAsking
-	ct.send()
+func (ct *counter) Spawn(f func()) {
+	ct.stay()
+	ct.c.spawn(func() {
+		defer ct.quit()
+		f()
+	})
 }
 
-// notify answers w, if it has asked.
-func (ct *counter) notify(w *waiter, ev engine.Event) {
-	if w.Place.State == engine.PlaceAsking {
-		w.Place.State = engine.PlaceLeading
-		w.Notify(ev)
+func (ct *counter) Abandoned(batch bool, err error) {
+	what := "lockgen: a change may not have been made"
+	if batch {
+		what = "lockgen: a request could not be withdrawn; what it took may be lost"
 	}
+	ct.c.opts.Logger.Warn(what, "kind", ct.kind, "key", ct.key, "error", err)
 }
 
-// resume asks for the waiters, or makes the head do so.
-func (ct *counter) resume() {
-	for w := ct.queue.First; w != nil; w = w.Place.After {
-		if w.Place.State == engine.PlaceAsking {
-			ct.send()
-			return
-		}
-	}
-	if w := ct.queue.First; w != nil && w.Place.Leading() {
-		w.Poke()
-	}
-	ct.lead()
+// roundOf returns a batch in the form of the scripts that grant.
+func roundOf(b *countBatch, number, oldest uint64) protocol.Round {
+	return protocol.Round{Request: numbered(number, oldest), Again: b.Again, Create: b.Parts[0].Demand.Create}
 }
 
-// lead gives the head the turn to ask, if it does not have it. Whenever no request is under way,
-// the head has the turn.
-func (ct *counter) lead() {
-	if w := ct.queue.First; w != nil && !w.Place.Leading() {
-		w.Place.State = engine.PlaceLeading
-		w.Notify(engine.Event{Kind: engine.Turn})
-	}
+// numbered returns a request in the form of the scripts.
+func numbered(number, oldest uint64) protocol.Request {
+	return protocol.Request{Number: number, Oldest: oldest, Keep: engine.KeepResults}
 }
 
-// wake makes the head ask, since this process released something.
-func (ct *counter) wake() {
-	ct.mu.Lock()
-	defer ct.mu.Unlock()
-	if w := ct.queue.First; w != nil {
-		w.Poke()
+// inTime returns an error for the reply to a request that the client gave up before.
+func inTime(n int64, err error) (int64, error) {
+	if err == nil && n == protocol.Outdated {
+		err = protocol.ErrOutdated
 	}
+	return n, err
 }
 
-// leave removes w from the queue, and releases what it was granted after all.
-func (ct *counter) leave(w *waiter) {
-	ct.mu.Lock()
-	defer ct.mu.Unlock()
-	if w.Place.State == engine.PlaceGranted {
-		w.Place.State = engine.PlaceNone
-		ct.stay()
-		ct.c.spawn(func() {
-			defer ct.quit()
-			ct.of.undo(*w.For.demand)
-		})
-		return
-	}
-	if !w.Place.Queued() {
-		return
-	}
-	first := ct.queue.First == w
-	ct.queue.Remove(w)
+// change makes a script change the count, once, however often it is sent: for the caller until ctx ends, at most for
+// Options.OpTimeout, and then, if anyway is set, in the background.
+func (ct *counter) change(ctx context.Context, anyway bool, cmd func(protocol.Request) protocol.Command) (int64, error) {
+	n, answered, err := ct.Change(ctx, ct.c.opts.OpTimeout, anyway, func(number, oldest uint64) (int64, error) {
+		reply, _ := ct.c.net.RunInTime(nil, cmd(numbered(number, oldest)))
+		return inTime(reply.Int())
+	})
+	return ct.changed(ctx, anyway, n, answered, err)
+}
+
+// insist calls send until it is answered, like change.
+func (ct *counter) insist(ctx context.Context, anyway bool, send func() (int64, error)) (int64, error) {
+	n, answered, err := ct.Insist(ctx, ct.c.opts.OpTimeout, anyway, send)
+	return ct.changed(ctx, anyway, n, answered, err)
+}
+
+// changed returns the outcome of a change for its caller.
+func (ct *counter) changed(ctx context.Context, anyway bool, n int64, answered bool, err error) (int64, error) {
 	switch {
-	case ct.asking: // the answer continues the queue
-	case ct.queue.Length > 0:
-		if first {
-			ct.resume()
-		}
-	default:
-		ct.full = false
-		if ct.round != nil {
-			ct.settleLater(ct.round, nil, 0)
-		}
+	case answered:
+		return n, refused(err)
+	case ctx.Err() != nil:
+		return 0, ended(ctx)
+	case anyway:
+		return 0, fmt.Errorf("%w: no answer within %v; it is done as soon as Redis answers", ErrUnavailable, ct.c.opts.OpTimeout)
 	}
+	return 0, fmt.Errorf("%w: no answer within %v", ErrUnavailable, ct.c.opts.OpTimeout)
 }
 
-// count makes a call wait at the counter of a key until the demand of want is granted. After an
-// error it returns the waiter too, if it called want.
-func (a *attempt) count(ctx context.Context, want func(*waiter)) (*waiter, error) {
-	c, kind, key, cfg := a.c, a.kind, a.key, a.cfg
-	if a.err != nil {
-		return nil, a.err
+// change changes the count of a key. A change with anyway does not end with ctx, nor when the client is closed.
+func (c *Client) change(ctx context.Context, op, kind, key string, anyway bool, make func(ctx context.Context, ct *counter) (int64, error)) (int64, error) {
+	fail := func(err error) (int64, error) { return 0, &Error{Op: op, Key: key, Err: err} }
+	if ctx = present(ctx); anyway {
+		ctx = context.WithoutCancel(ctx)
 	}
 	if err := c.checkCounted(kind, key); err != nil {
-		return nil, err
+		return fail(err)
 	}
 	if ctx.Err() != nil {
-		return nil, ended(ctx)
+		return fail(ended(ctx))
 	}
-	w := newWaiter(ctx, nil, cfg)
-	want(w)
-	ct, err := c.countersOf(kind).enter(key, false)
+	ct, err := c.countersOf(kind).enter(key, anyway)
 	if err != nil {
-		return w, err
+		return fail(err)
 	}
 	defer ct.exit()
+	n, err := make(ctx, ct)
+	if err != nil {
+		return fail(err)
+	}
+	return n, nil
+}
+
+// count makes a call wait at the counter of a key until the demand of want is granted.
+func (a *attempt) count(ctx context.Context, want func() *demand) error {
+	c, cfg := a.c, a.cfg
+	if a.err != nil {
+		return a.err
+	}
+	if err := c.checkCounted(a.kind, a.key); err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return ended(ctx)
+	}
+	ct, err := c.countersOf(a.kind).enter(a.key, false)
+	if err != nil {
+		return err
+	}
+	defer ct.exit()
+	w := newWaiter(ctx, nil, cfg)
+	w.For.demand = want()
 	start := time.Now()
 	err = c.await(ctx, ct, w, cfg, a.waits)
 	if err == nil && ctx.Err() != nil {
@@ -256,17 +207,22 @@ func (a *attempt) count(ctx context.Context, want func(*waiter)) (*waiter, error
 	}
 	if err != nil {
 		ct.leave(w)
-		return w, err
+		return err
 	}
 	c.counts.waited(time.Since(start))
-	return w, nil
+	return nil
 }
 
-// countings make the counting of a counter, by its kind.
-var countings = map[string]func(*counter) counting{
-	kindSemaphore: newSemaphoreCounter,
-	kindPermit:    newPermitCounter,
-	kindLatch:     newLatchCounter,
+// enough returns why n is unusable as a number of permits, or nil.
+func enough(n, least int) error {
+	const most = 1<<31 - 1 // Redisson's, which counts in 32 bits
+	switch {
+	case n < least:
+		return fmt.Errorf("%w: %d permits are fewer than %d", ErrBadOption, n, least)
+	case n > most:
+		return fmt.Errorf("%w: %d permits are more than Redisson can count, %d", ErrBadOption, n, most)
+	}
+	return nil
 }
 
 // close ends the permits of this process, because the client is closed. It sends nothing to Redis.

@@ -17,7 +17,7 @@ import (
 
 // A flaky counter counts permits in this process. It loses requests and replies.
 type flaky struct {
-	t *counter
+	*counter
 
 	mu   sync.Mutex
 	rand *rand.Rand
@@ -27,45 +27,52 @@ type flaky struct {
 
 var errNoReply = errors.New("no reply")
 
-func (f *flaky) channel() string { return f.t.key }
+func (f *flaky) channel() string { return f.key }
 
-func (f *flaky) ask(b *batchRequest, wanted bool) (int, time.Duration, error) {
+func (*flaky) hear(string) {}
+
+func (f *flaky) Send(b *countBatch, number, _ uint64, wanted bool) countAnswer {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.rand.IntN(8) == 0 {
-		return 0, 0, errNoReply // it never arrived
+		return countAnswer{Err: errNoReply} // it never arrived
 	}
-	number := b.number.Value.(uint64)
 	granted, again := f.done[number]
 	if !again {
-		for _, w := range b.demands {
-			if !wanted || w.n > f.free {
+		for _, p := range b.Parts {
+			if !wanted || p.Demand.N > f.free {
 				break
 			}
 			granted++
-			f.free -= w.n
+			f.free -= p.Demand.N
 		}
 		f.done[number] = granted
 	}
 	if f.rand.IntN(8) == 0 {
-		return 0, 0, errNoReply // it did what it says
+		return countAnswer{Err: errNoReply} // it did what it says
 	}
-	return granted, time.Millisecond, nil
+	return countAnswer{Granted: granted, TTL: time.Millisecond}
 }
 
-func (f *flaky) grant(*waiter, time.Time) bool {
+func (f *flaky) Grant(*waiter, time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.rand.IntN(20) > 0
 }
 
-func (f *flaky) undo(w demand) { f.add(w.n) }
+func (f *flaky) Undo(_ *waiter, d engine.Demand) { f.add(d.N) }
 
 func (f *flaky) add(n int) {
 	f.mu.Lock()
 	f.free += n
 	f.mu.Unlock()
-	f.t.wake()
+	f.Wake()
+}
+
+// counts has ct count of.
+func (ct *counter) counts(of counting) {
+	ct.of = of
+	ct.Init(of, &ct.mu)
 }
 
 // Calls come, give up and try while requests and replies get lost and grants come late. Each is
@@ -77,7 +84,8 @@ func TestCounter_AnythingGoes(t *testing.T) {
 		require.NoError(t, err)
 		const permits = 5
 		f := &flaky{free: permits, done: map[uint64]int{}, rand: rand.New(rand.NewPCG(seed, 1))}
-		f.t = &counter{referenced: referenced{c: c, key: redistest.Key(t, "k"), users: 1}, kind: "flaky", of: f, width: mostAtOnce}
+		f.counter = &counter{referenced: referenced{c: c, key: redistest.Key(t, "k"), users: 1}, kind: "flaky"}
+		f.counts(f)
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		var mu sync.Mutex
 		out := 0
@@ -95,27 +103,27 @@ func TestCounter_AnythingGoes(t *testing.T) {
 						mine, done = context.WithTimeout(ctx, time.Duration(r.IntN(3000))*time.Microsecond)
 					}
 					w := newWaiter(context.Background(), nil, cfg)
-					w.For.demand = &demand{n: 1 + r.IntN(permits)}
-					err := c.await(mine, f.t, w, cfg, nil)
+					w.For.demand = &demand{Demand: engine.Demand{N: 1 + r.IntN(permits)}}
+					err := c.await(mine, f.counter, w, cfg, nil)
 					done()
 					if ctx.Err() != nil {
 						t.Error("a call was not answered")
 						return
 					}
 					if err != nil {
-						f.t.leave(w)
+						f.leave(w)
 						continue
 					}
 					mu.Lock()
-					out += w.For.demand.n
+					out += w.For.demand.N
 					if out > permits {
 						t.Error("too many permits are out")
 					}
 					mu.Unlock()
 					mu.Lock()
-					out -= w.For.demand.n
+					out -= w.For.demand.N
 					mu.Unlock()
-					f.add(w.For.demand.n)
+					f.add(w.For.demand.N)
 				}
 			})
 		}
@@ -124,10 +132,7 @@ func TestCounter_AnythingGoes(t *testing.T) {
 			f.mu.Lock()
 			back := f.free == permits
 			f.mu.Unlock()
-			f.t.mu.Lock()
-			idle := f.t.round == nil && f.t.numbers.Len() == 0 && f.t.queue.Length == 0 && !f.t.full
-			f.t.mu.Unlock()
-			if back && idle {
+			if back && f.Settled() {
 				break
 			}
 			<-time.After(time.Millisecond)
@@ -149,14 +154,14 @@ type dictated struct {
 	err     error
 }
 
-func (a *answered) ask(*batchRequest, bool) (int, time.Duration, error) {
+func (a *answered) Send(*countBatch, uint64, uint64, bool) countAnswer {
 	reply := make(chan dictated)
 	a.asked <- reply
 	got := <-reply
-	return got.granted, time.Millisecond, got.err
+	return countAnswer{Granted: got.granted, TTL: time.Millisecond, Err: got.err}
 }
 
-func (a *answered) grant(*waiter, time.Time) bool { return true }
+func (a *answered) Grant(*waiter, time.Time) bool { return true }
 
 // The only one who waits is refused, asks again and leaves. That his last request fails keeps nobody
 // else from asking.
@@ -166,8 +171,9 @@ func TestCounter_WhoLeavesARequestThatFailsLeavesNoQueue(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, c.Close()) }()
 	a := &answered{asked: make(chan chan<- dictated)}
-	ts := &counter{referenced: referenced{c: c, key: redistest.Key(t, "k"), users: 1}, kind: "answered", of: a, width: mostAtOnce}
-	a.t = ts
+	ts := &counter{referenced: referenced{c: c, key: redistest.Key(t, "k"), users: 1}, kind: "answered"}
+	a.counter = ts
+	ts.counts(a)
 	limit, stop := context.WithTimeout(t.Context(), 30*time.Second)
 	defer stop()
 	call := func(ctx context.Context, wait time.Duration) <-chan error {
@@ -175,6 +181,7 @@ func TestCounter_WhoLeavesARequestThatFailsLeavesNoQueue(t *testing.T) {
 		go func() {
 			cfg := lockConfig{wait: wait, Terms: engine.Terms{TTL: time.Minute}}
 			w := newWaiter(context.Background(), nil, cfg)
+			w.For.demand = new(demand)
 			err := c.await(ctx, ts, w, cfg, nil)
 			if err != nil {
 				ts.leave(w)
@@ -202,11 +209,7 @@ func TestCounter_WhoLeavesARequestThatFailsLeavesNoQueue(t *testing.T) {
 	cancel()
 	require.ErrorIs(t, <-first, context.Canceled)
 	reply <- dictated{err: &net.OpError{Op: "dial", Net: "tcp", Err: errNoReply}}
-	require.Eventually(t, func() bool {
-		ts.mu.Lock()
-		defer ts.mu.Unlock()
-		return !ts.asking
-	}, 30*time.Second, time.Millisecond)
+	require.Eventually(t, ts.Settled, 30*time.Second, time.Millisecond)
 
 	second := call(limit, 0)
 	select {

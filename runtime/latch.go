@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
@@ -77,7 +78,7 @@ func (l *CountDownLatch) Wait(ctx context.Context, opts ...LockOption) error {
 	l, ctx = orZero(l), present(ctx)
 	a := attempt{c: l.c, op: "wait", kind: kindLatch, key: l.key}
 	a.begin(ctx, l.opts, opts)
-	_, err := a.count(ctx, func(*waiter) {})
+	err := a.count(ctx, func() *demand { return new(demand) })
 	return a.counted(err)
 }
 
@@ -107,60 +108,68 @@ const (
 	latchGraceDeleted = time.Second
 )
 
-// latchCounter is the counting of a CountDownLatch.
+// latchCounter is the counting of a CountDownLatch. The counter's lock guards its fields.
 type latchCounter struct {
-	counter *counter
-	missing time.Time // since when the latch is gone without a message that it was opened; of ask
-	heard   int       // number of messages by then
+	*counter
+
+	lastMessage string    // the last message
+	heard       int       // number of messages
+	missing     time.Time // since when the latch is gone without a message that it was opened
+	heardThen   int       // number of messages by then
 }
 
-func newLatchCounter(ct *counter) counting {
-	ct.alike = true
-	return &latchCounter{counter: ct}
+func (s *latchCounter) channel() string { return protocol.LatchChannel(s.key) }
+
+// hear records the last message. An empty one means that messages may have been missed; the message
+// that a latch was opened remains true.
+func (s *latchCounter) hear(payload string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if payload != "" || !protocol.OpensLatch(s.lastMessage) {
+		s.lastMessage = payload
+		s.heard++
+	}
 }
 
-func (s *latchCounter) channel() string { return protocol.LatchChannel(s.counter.key) }
-
-// ask lets all of b go on if the latch is gone. That happens at zero and when it is deleted. In the second case this
+// Send lets all of b go on if the latch is gone. That happens at zero and when it is deleted. In the second case this
 // library leaves a mark. Redisson leaves none, but publishes another message.
-func (s *latchCounter) ask(b *batchRequest, _ bool) (int, time.Duration, error) {
-	ct := s.counter
-	ct.mu.Lock()
-	heard := ct.heard
-	ct.mu.Unlock()
-	latch := ct.c.wire.Latch(ct.key)
-	reply, _ := ct.c.net.RunInTime(nil, latch.Count())
+func (s *latchCounter) Send(b *countBatch, _, _ uint64, _ bool) countAnswer {
+	s.mu.Lock()
+	heard := s.heard
+	s.mu.Unlock()
+	latch := s.c.wire.Latch(s.key)
+	reply, _ := s.c.net.RunInTime(nil, latch.Count())
 	left, err := reply.Int()
 	if err != nil {
-		return 0, 0, err
+		return countAnswer{Err: err}
 	}
-	ct.mu.Lock()
-	defer ct.mu.Unlock()
-	b.deleted = left < 0
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := countAnswer{Granted: len(b.Parts)}
 	switch {
 	case left > 0:
 		s.missing = time.Time{}
-		if ct.heard == heard {
-			ct.lastMessage = "" // earlier messages do not tell how this latch ends
+		if s.heard == heard {
+			s.lastMessage = "" // earlier messages do not tell how this latch ends
 		}
-		return 0, pollCounted, nil
-	case left < 0 || protocol.OpensLatch(ct.lastMessage) || !b.waiters[0].For.demand.seen:
-		return len(b.waiters), 0, nil
+		return countAnswer{TTL: pollCounted}
+	case left < 0:
+		all.Deleted = ErrDeleted
+		return all
+	case protocol.OpensLatch(s.lastMessage) || !b.Parts[0].Waiter.For.demand.Seen:
+		return all
 	}
 	wait := latchGrace
-	if protocol.ClosesLatch(ct.lastMessage) {
-		wait = latchGraceDeleted
+	if protocol.ClosesLatch(s.lastMessage) {
+		wait, all.Deleted = latchGraceDeleted, ErrDeleted
 	}
-	if s.missing.IsZero() || s.heard != ct.heard { // later messages may be about another latch
-		s.missing, s.heard = time.Now(), ct.heard
+	if s.missing.IsZero() || s.heardThen != s.heard { // later messages may be about another latch
+		s.missing, s.heardThen = time.Now(), s.heard
 	}
 	if time.Since(s.missing) < wait {
-		return 0, wait, nil
+		return countAnswer{TTL: wait}
 	}
-	b.deleted = protocol.ClosesLatch(ct.lastMessage)
-	return len(b.waiters), 0, nil
+	return all
 }
 
-func (*latchCounter) grant(*waiter, time.Time) bool { return true }
-
-func (*latchCounter) undo(demand) {}
+func (*latchCounter) Undo(*waiter, engine.Demand) {}

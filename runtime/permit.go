@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/internal/transport"
 )
@@ -92,14 +93,7 @@ func (s *PermitSemaphore) Release(ctx context.Context, ids ...string) error {
 			}
 		}()
 		permits := s.c.wire.PermitSemaphore(s.key)
-		valid, err := ct.once(ctx, true, func(r protocol.Request) (int64, error) {
-			reply, _ := s.c.net.RunInTime(nil, permits.ReleaseAll(r, raw))
-			n, err := reply.Int()
-			if err == nil {
-				ct.wake()
-			}
-			return n, err
-		})
+		valid, err := ct.change(ctx, true, func(r protocol.Request) protocol.Command { return permits.ReleaseAll(r, raw) })
 		if err == nil && valid == 0 {
 			err = fmt.Errorf("%w: not all of the permits are there any more; none was given back", ErrLost)
 		}
@@ -173,7 +167,7 @@ func (s *PermitSemaphore) SetPermits(ctx context.Context, n int) error {
 		return &Error{Op: "set permits", Key: s.key, Err: err}
 	}
 	_, err := s.c.change(ctx, "set permits", kindPermit, s.key, false, func(ctx context.Context, ct *counter) (int64, error) {
-		return ct.insist(ctx, false, func() {}, func() (int64, error) {
+		return ct.insist(ctx, false, func() (int64, error) {
 			permits := s.c.wire.PermitSemaphore(s.key)
 			return s.c.net.Run(permits.SetTotal(n)).Int()
 		})
@@ -194,14 +188,16 @@ func (s *PermitSemaphore) acquire(ctx context.Context, op string, n int, opts []
 	if err := cmpOr(enough(n, 1), enough(s.permits, 0)); err != nil {
 		return nil, a.failed(err)
 	}
-	w, err := a.count(ctx, func(w *waiter) {
-		w.For.demand = &demand{n: n, create: s.permits, permit: newPermit(s.c, s.key, ctx), ids: newIDs(s.c, n)}
+	var p *Permit
+	err := a.count(ctx, func() *demand {
+		p = newPermit(s.c, s.key, ctx)
+		return &demand{engine.Demand{N: n, Create: s.permits, IDs: newIDs(s.c, n)}, p}
 	})
 	if err != nil {
 		return nil, a.failed(err)
 	}
-	a.hands(w.For.demand.permit.leaseCore, 0)
-	return w.For.demand.permit, nil
+	a.hands(p.leaseCore, 0)
+	return p, nil
 }
 
 // lease returns how long a permit lasts in milliseconds, after setting that unless set is nil. A permit of this process

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/internal/transport"
@@ -16,48 +17,46 @@ import (
 )
 
 // permitCounter is the counting of a PermitSemaphore.
-type permitCounter struct{ counter *counter }
+type permitCounter struct{ *counter }
 
-func newPermitCounter(ct *counter) counting { return permitCounter{ct} }
+func (s permitCounter) channel() string { return protocol.CountChannel(s.key) }
 
-func (s permitCounter) channel() string { return protocol.CountChannel(s.counter.key) }
+// hear has the next request ask for as many waiters as there are permits.
+func (s permitCounter) hear(payload string) { semaphoreCounter(s).hear(payload) }
 
-func (s permitCounter) ask(b *batchRequest, wanted bool) (int, time.Duration, error) {
+func (s permitCounter) Send(b *countBatch, number, oldest uint64, wanted bool) countAnswer {
 	var grants func(int64) bool // nil: the permits are released
 	var wants []protocol.Permits
 	if wanted {
 		grants = takesSome
-		for i, demand := range b.demands {
-			wants = append(wants, protocol.Permits{IDs: demand.ids, Lease: b.waiters[i].Terms.TTL})
+		for _, p := range b.Parts {
+			wants = append(wants, protocol.Permits{IDs: p.Demand.IDs, Lease: p.Waiter.Terms.TTL})
 		}
 	}
 	var reply protocol.PermitVerdict
-	permits := s.counter.c.wire.PermitSemaphore(s.counter.key)
-	numbers, err := s.counter.c.net.RunRoundInTime(permits.AcquirePermits(s.counter.asked(b), wants), grants).Ints()
+	permits := s.c.wire.PermitSemaphore(s.key)
+	numbers, err := s.c.net.RunRoundInTime(permits.AcquirePermits(roundOf(b, number, oldest), wants), grants).Ints()
 	if err == nil {
 		reply, err = protocol.ReadPermits(numbers)
 	}
-	if err == nil && reply.Served == protocol.Outdated {
-		err = protocol.ErrOutdated
-	}
-	if err != nil {
-		return 0, 0, err
+	if _, err = inTime(reply.Served, err); err != nil {
+		return countAnswer{Err: err}
 	}
 	next := pollCounted
 	if reply.Next >= 0 {
 		next = min(next, reply.Next)
 	}
-	return int(reply.Served), next, nil
+	return countAnswer{Granted: int(reply.Served), TTL: next}
 }
 
-func (s permitCounter) grant(w *waiter, sent time.Time) bool {
-	ct := s.counter
+func (s permitCounter) Grant(w *waiter, sent time.Time) bool {
+	d := w.For.demand
 	if !time.Now().Before(sent.Add(w.Terms.TTL - watchdog.Margin(w.Terms.TTL))) {
-		w.For.demand.ids = newIDs(w.For.demand.permit.client, w.For.demand.n) // the permits of the old ids are released
+		d.IDs = newIDs(s.c, d.N) // the permits of the old ids are released
 		return false
 	}
-	p := w.For.demand.permit
-	p.counter, p.ids, p.began, p.name = ct, w.For.demand.ids, monotonic.Now(), w.Call.Name // no other goroutine has it yet
+	p := d.permit
+	p.counter, p.ids, p.began, p.name = s.counter, d.IDs, monotonic.Now(), w.Call.Name // no other goroutine has it yet
 	p.lease = watchdog.Lease{
 		Holding: permitHolding{p},
 		TTL:     w.Terms.TTL,
@@ -66,52 +65,42 @@ func (s permitCounter) grant(w *waiter, sent time.Time) bool {
 		Unwatched: true,
 	}
 	p.guard = &p.lease
-	ct.permits[p] = struct{}{}
-	ct.stay()
-	ct.c.held(1)
+	s.permits[p] = struct{}{}
+	s.stay()
+	s.c.held(1)
 	if !w.Terms.Polling {
-		ct.c.hearFor(ct.key) // to learn that the server may have lost it
+		s.c.hearFor(s.key) // to learn that the server may have lost it
 	}
-	ct.c.watchdog.Start(p.guard, sent, w.Terms.TTL)
+	s.c.watchdog.Start(p.guard, sent, w.Terms.TTL)
 	if w.Limit > 0 {
-		ct.c.watchdog.Limit(p.guard, p.began.Add(w.Limit).Std())
+		s.c.watchdog.Limit(p.guard, p.began.Add(w.Limit).Std())
 	}
 	return true
 }
 
-func (s permitCounter) undo(w demand) {
-	if w.permit.counter != nil && w.permit.owned() == w.ids { // the grant reached the caller
-		_ = w.permit.release()
+func (s permitCounter) Undo(w *waiter, d engine.Demand) {
+	if p := w.For.demand.permit; p.counter != nil && p.owned() == d.IDs { // the grant reached the caller
+		_ = p.release()
 		return
 	}
-	_, _, _ = s.counter.giveBack(w.ids)
+	_, _, _ = s.giveBack(d.IDs)
 }
 
-// giveBack releases permits until Redis has answered, and wakes the waiters of this process. It returns how many had
-// not expired, and whether an earlier try, whose reply was lost, may have released them.
+// giveBack releases permits until Redis has answered. It returns how many had not expired, and whether an earlier try, whose
+// reply was lost, may have released them.
 func (ct *counter) giveBack(ids string) (valid int64, sent bool, err error) {
-	type outcome struct {
-		valid int64
-		sent  bool
-	}
-	var tries bool // used only by the goroutine that sends
-	done := make(chan outcome, 1)
+	var tries bool // used by the goroutine that sends, until it has the answer
 	permits := ct.c.wire.PermitSemaphore(ct.key)
-	_, err = ct.insist(context.Background(), true, func() {}, func() (int64, error) {
+	valid, err = ct.insist(context.Background(), true, func() (int64, error) {
 		reply, again := ct.c.net.RunInTime(nil, permits.Release(ids))
 		valid, err := reply.Int()
-		if err == nil {
-			done <- outcome{valid, tries || again}
-			ct.wake()
-		}
-		tries = tries || transport.Unknown(err)
+		tries = tries || again || transport.Unknown(err)
 		return valid, err
 	})
 	if err != nil {
 		return 0, false, err
 	}
-	o := <-done
-	return o.valid, o.sent, nil
+	return valid, tries, nil
 }
 
 // holding returns the permits of this process that have some of the ids.

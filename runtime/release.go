@@ -42,7 +42,7 @@ type releaseOp struct {
 	limit time.Time // when to go on in the background
 	tried bool      // a request may have succeeded without our knowing
 	twice bool      // a request was sent again, and may still arrive
-	down  outage
+	down  engine.Outage
 
 	// Of a mutex:
 	r      *resource
@@ -210,7 +210,7 @@ func (op *releaseOp) sendAgain(err error) bool {
 		op.on.mu.Unlock()
 	}
 	op.tried = op.tried || transport.Unknown(err)
-	pause := op.down.pause(op.on.c.opts.Retry, err)
+	pause := op.down.Pause(op.on.c.opts.Retry.pause, err)
 	if now().Add(pause).After(op.limit) {
 		return false
 	}

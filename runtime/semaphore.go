@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
@@ -141,7 +142,7 @@ func (s *Semaphore) acquire(ctx context.Context, op string, n int, opts []LockOp
 	case n == 0:
 		err = s.c.usable(s.key)
 	default:
-		_, err = a.count(ctx, func(w *waiter) { w.For.demand = &demand{n: n, create: s.permits} })
+		err = a.count(ctx, func() *demand { return &demand{Demand: engine.Demand{N: n, Create: s.permits}} })
 	}
 	return a.counted(err)
 }
@@ -207,38 +208,37 @@ func trySetPermits(ctx context.Context, c *Client, kind, key string, n int, ttl 
 }
 
 // semaphoreCounter is the counting of a Semaphore.
-type semaphoreCounter struct{ counter *counter }
+type semaphoreCounter struct{ *counter }
 
-func newSemaphoreCounter(ct *counter) counting { return semaphoreCounter{ct} }
+func (s semaphoreCounter) channel() string { return protocol.CountChannel(s.key) }
 
-func (s semaphoreCounter) channel() string { return protocol.CountChannel(s.counter.key) }
+// hear has the next request ask for as many waiters as there are permits.
+func (s semaphoreCounter) hear(payload string) {
+	if n, err := strconv.Atoi(payload); err == nil {
+		s.Widen(n)
+	}
+}
 
-func (s semaphoreCounter) ask(b *batchRequest, wanted bool) (int, time.Duration, error) {
+func (s semaphoreCounter) Send(b *countBatch, number, oldest uint64, wanted bool) countAnswer {
 	var grants func(int64) bool // nil: the permits are released
 	var wants []int
 	if wanted {
 		grants = takesSome
-		for _, demand := range b.demands {
-			wants = append(wants, demand.n)
+		for _, p := range b.Parts {
+			wants = append(wants, p.Demand.N)
 		}
 	}
-	permits := s.counter.c.wire.Semaphore(s.counter.key)
-	granted, err := s.counter.c.net.RunRoundInTime(permits.Acquire(s.counter.asked(b), wants), grants).Int()
-	if err == nil && granted == protocol.Outdated {
-		err = protocol.ErrOutdated
-	}
-	return int(granted), pollCounted, err
+	permits := s.c.wire.Semaphore(s.key)
+	granted, err := inTime(s.c.net.RunRoundInTime(permits.Acquire(roundOf(b, number, oldest), wants), grants).Int())
+	return countAnswer{Granted: int(granted), TTL: pollCounted, Err: err}
 }
 
-func (semaphoreCounter) grant(*waiter, time.Time) bool { return true }
-
-func (s semaphoreCounter) undo(w demand) {
-	permits := s.counter.c.wire.Semaphore(s.counter.key)
-	_, err := s.counter.change(context.Background(), true, func(r protocol.Request) protocol.Command {
-		return permits.Add(r, w.n, protocol.LeaveMissing)
+func (s semaphoreCounter) Undo(_ *waiter, d engine.Demand) {
+	permits := s.c.wire.Semaphore(s.key)
+	_, err := s.change(context.Background(), true, func(r protocol.Request) protocol.Command {
+		return permits.Add(r, d.N, protocol.LeaveMissing)
 	})
 	if err != nil {
-		s.counter.c.opts.Logger.Warn("lockgen: permits could not be given back", "kind", kindSemaphore, "key", s.counter.key, "permits", w.n, "error", err)
+		s.c.opts.Logger.Warn("lockgen: permits could not be given back", "kind", kindSemaphore, "key", s.key, "permits", d.N, "error", err)
 	}
-	s.counter.wake()
 }

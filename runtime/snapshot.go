@@ -176,7 +176,7 @@ func (p permitHolding) show() (leases []shownLease, queued int) {
 	if p.state != permitHeld {
 		return nil, 0
 	}
-	return []shownLease{{p.leaseCore, 0, len(p.ids) / idLength}}, p.counter.queue.Length
+	return []shownLease{{p.leaseCore, 0, len(p.ids) / idLength}}, p.counter.Queue.Length
 }
 
 // A shownCall is a call that waits, as it was at one moment.
@@ -192,7 +192,7 @@ func (c *Client) waitingCalls(key string) (all []shownCall) {
 	c.eachWaiting(key, func(w *waiter, kind, key string) {
 		permits := 0
 		if w.For.demand != nil {
-			permits = w.For.demand.n
+			permits = w.For.demand.N
 		}
 		all = append(all, shownCall{w.Call, kind, key, permits})
 	})
@@ -235,7 +235,7 @@ func (c *Client) eachWaiting(key string, f func(w *waiter, kind, key string)) {
 	for _, kind := range counted {
 		for _, ct := range c.countersOf(kind).some(key) {
 			ct.mu.Lock()
-			ct.queue.Each(func(w *waiter) { add(w, kind, ct.key) })
+			ct.Queue.Each(func(w *waiter) { add(w, kind, ct.key) })
 			ct.mu.Unlock()
 		}
 	}

@@ -80,7 +80,9 @@ func TestStates(t *testing.T) {
 	require.Greater(t, len(drawn), 20)
 	seen := moves.Seen()
 	for move := range drawn {
-		require.True(t, seen[move] || move.Machine == "withdrawal", "no move: %s", move) // which the tests of the engine make
+		if move.Machine == "ticket" || move.Machine == "grant" { // the tests of the engine make the others
+			require.True(t, seen[move], "no move: %s", move)
+		}
 	}
 }
 

@@ -42,7 +42,7 @@ func (u user) Changed(keys []string) {
 		c.lookAll(func(subscriber) bool { return true })
 		for _, kind := range counted {
 			for _, ct := range c.countersOf(kind).some("") {
-				ct.wake()
+				ct.Wake()
 			}
 		}
 		return

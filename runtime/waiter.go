@@ -26,13 +26,13 @@ type contest interface {
 }
 
 // An entry is the result of joining a contest.
-type entry uint8
+type entry = engine.Entry
 
 const (
-	toWait     entry = iota // w waits for an event
-	toAsk                   // w has the turn to ask Redis
-	entered                 // w has what it wants, since another call of its owner has it; there is no event
-	turnedAway              // w tries once, and others are before it: it is not in the contest
+	toWait     = engine.ToWait
+	toAsk      = engine.ToAsk
+	entered    = engine.Entered
+	turnedAway = engine.TurnedAway
 )
 
 // A queueing contest has waiters in a wait queue of Redis, which get hand-overs or messages there.
@@ -44,6 +44,9 @@ type wish struct {
 	demand *demand     // its demand at a counter, else nil
 	ticket *lineTicket // its ticket, where each waiter has one
 }
+
+// Demand returns the demand of a waiter at a counter.
+func (x wish) Demand() *engine.Demand { return &x.demand.Demand }
 
 // The waiters of this package wait for a wish.
 type (

@@ -12,7 +12,7 @@ import (
 )
 
 // machines are those whose moves the tests of this package all make.
-var machines = []string{"withdrawal"}
+var machines = []string{"counter", "withdrawal"}
 
 // TestMain has the whole run fail if a machine makes a move that docs/architecture.md does not draw, or if one of machines does not make one
 // that the page draws.

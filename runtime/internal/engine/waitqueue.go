@@ -18,6 +18,16 @@ const (
 	PlaceGranted                   // it has been given the lease, and is not in the queue
 )
 
+// An Entry is the result of joining a contest.
+type Entry uint8
+
+const (
+	ToWait     Entry = iota // the waiter waits for an event
+	ToAsk                   // the waiter has the turn to ask Redis
+	Entered                 // the waiter has what it wants, since another call of its owner has it; there is no event
+	TurnedAway              // the waiter tries once, and others are before it: it is not in the contest
+)
+
 // Queued reports whether the waiter is in the queue.
 func (p *Place[T]) Queued() bool { return p.Leading() || p.State == PlaceQueued }
 

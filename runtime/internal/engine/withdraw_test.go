@@ -2,7 +2,10 @@ package engine
 
 import (
 	"errors"
+	"maps"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,30 +21,54 @@ type said struct {
 
 // An office withdraws tickets as answer says, and notes what happens.
 type office struct {
-	mu      sync.Mutex
-	answer  func(request int) said
-	sent    []time.Duration // when requests came
-	asked   map[uint64]int  // how often for each ticket
-	denied  int
-	givenUp int
-	began   time.Time
+	answer          func(request int) said
+	began           time.Time
+	denied, givenUp atomic.Int32
+
+	mu    sync.Mutex
+	times []time.Duration // of requests
+	asked map[uint64]int  // how often for each ticket
+}
+
+func newOffice(answer func(request int) said) *office {
+	return &office{answer: answer, asked: map[uint64]int{}, began: time.Now()}
+}
+
+// sent returns when requests came, and how often for each ticket.
+func (o *office) sent() ([]time.Duration, map[uint64]int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Clone(o.times), maps.Clone(o.asked)
+}
+
+// requests returns how many requests came.
+func (o *office) requests() int {
+	times, _ := o.sent()
+	return len(times)
 }
 
 func (o *office) Withdraw(list []*Withdrawal) (Fate, error) {
 	o.mu.Lock()
-	o.sent = append(o.sent, time.Since(o.began))
+	o.times = append(o.times, time.Since(o.began))
 	for _, wd := range list {
 		o.asked[wd.Number]++
 	}
-	request := len(o.sent)
+	request := len(o.times)
 	o.mu.Unlock()
 	got := o.answer(request) // which may take its time
 	return got.fate, got.err
 }
 
-func (o *office) Denied(error) { o.denied++ }
+func (o *office) Denied(error) { o.denied.Add(1) }
 
-func (o *office) GivenUp(n int, _ error) { o.givenUp += n }
+func (o *office) GivenUp(n int, _ error) { o.givenUp.Add(int32(n)) }
+
+// idle reports whether the goroutine of ws has ended.
+func (ws *Withdrawals) idle() bool {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	return !ws.working && len(ws.groups) == 0 && len(ws.queue) == 0
+}
 
 // withdrawing runs f in virtual time with withdrawals to an office, which end with it.
 func withdrawing(t *testing.T, answer func(request int) said, f func(t *testing.T, ws *Withdrawals, o *office, stop func())) {
@@ -52,12 +79,10 @@ func withdrawing(t *testing.T, answer func(request int) said, f func(t *testing.
 		stopped := make(chan struct{})
 		ws.Init(func(f func()) { goroutines.Go(f) }, stopped)
 		stop := sync.OnceFunc(func() { close(stopped) })
-		f(t, &ws, &office{answer: answer, asked: map[uint64]int{}, began: time.Now()}, stop)
+		f(t, &ws, newOffice(answer), stop)
 		stop()
 		goroutines.Wait()
-		require.Empty(t, ws.groups)
-		require.Empty(t, ws.queue)
-		require.False(t, ws.working)
+		require.True(t, ws.idle())
 	})
 }
 
@@ -77,15 +102,16 @@ func always(x said) func(int) said { return func(int) said { return x } }
 func TestWithdrawals_OneAnswerIsEnough(t *testing.T) {
 	t.Parallel()
 	withdrawing(t, always(said{}), func(t *testing.T, ws *Withdrawals, o *office, _ func()) {
-		over := 0
+		var over atomic.Int32
 		for range 2 {
-			ws.Add(o, &Withdrawal{Number: 1, Over: func() { over++ }}, &Withdrawal{Number: 2})
+			ws.Add(o, &Withdrawal{Number: 1, Over: func() { over.Add(1) }}, &Withdrawal{Number: 2})
 			synctest.Wait()
-			require.False(t, ws.working)
+			require.True(t, ws.idle())
 		}
-		require.Equal(t, []time.Duration{0, 0}, o.sent)
-		require.Equal(t, map[uint64]int{1: 2, 2: 2}, o.asked)
-		require.Equal(t, 2, over)
+		times, asked := o.sent()
+		require.Equal(t, []time.Duration{0, 0}, times)
+		require.Equal(t, map[uint64]int{1: 2, 2: 2}, asked)
+		require.EqualValues(t, 2, over.Load())
 	})
 }
 
@@ -93,15 +119,16 @@ func TestWithdrawals_OneAnswerIsEnough(t *testing.T) {
 func TestWithdrawals_Watch(t *testing.T) {
 	t.Parallel()
 	withdrawing(t, always(said{}), func(t *testing.T, ws *Withdrawals, o *office, _ func()) {
-		over := 0
-		ws.Add(o, &Withdrawal{Number: 1, Watch: time.Second, Over: func() { over++ }})
+		var over atomic.Int32
+		ws.Add(o, &Withdrawal{Number: 1, Watch: time.Second, Over: func() { over.Add(1) }})
 		pass(999 * time.Millisecond)
-		require.Zero(t, over)
+		require.Zero(t, over.Load())
 		pass(10 * time.Second)
-		require.Equal(t, 1, over)
+		require.EqualValues(t, 1, over.Load())
 		ms := time.Millisecond
-		require.Equal(t, []time.Duration{0, 25 * ms, 75 * ms, 175 * ms, 375 * ms, 775 * ms, 1575 * ms}, o.sent)
-		require.False(t, ws.working)
+		times, _ := o.sent()
+		require.Equal(t, []time.Duration{0, 25 * ms, 75 * ms, 175 * ms, 375 * ms, 775 * ms, 1575 * ms}, times)
+		require.True(t, ws.idle())
 	})
 }
 
@@ -114,17 +141,17 @@ func TestWithdrawals_AddedAgain(t *testing.T) {
 		}
 		return said{}
 	}, func(t *testing.T, ws *Withdrawals, o *office, _ func()) {
-		first, second, third := 0, 0, 0
-		ws.Add(o, &Withdrawal{Number: 1, Over: func() { first++ }})
+		var first, second, third atomic.Int32
+		ws.Add(o, &Withdrawal{Number: 1, Over: func() { first.Add(1) }})
 		synctest.Wait()
-		ws.Add(o, &Withdrawal{Number: 1, Watch: time.Minute, Over: func() { second++ }})
+		ws.Add(o, &Withdrawal{Number: 1, Watch: time.Minute, Over: func() { second.Add(1) }})
 		pass(2 * time.Second) // both are answered
-		require.Zero(t, first+second)
-		ws.Add(o, &Withdrawal{Number: 1}, &Withdrawal{Number: 1, Over: func() { third++ }}) // while it is watched
+		require.Zero(t, first.Load()+second.Load())
+		ws.Add(o, &Withdrawal{Number: 1}, &Withdrawal{Number: 1, Over: func() { third.Add(1) }}) // while it is watched
 		pass(time.Minute)
-		require.Zero(t, first+second+third)
+		require.Zero(t, first.Load()+second.Load()+third.Load())
 		pass(10 * time.Second)
-		require.Equal(t, []int{1, 1, 1}, []int{first, second, third})
+		require.Equal(t, []int32{1, 1, 1}, []int32{first.Load(), second.Load(), third.Load()})
 	})
 }
 
@@ -140,33 +167,33 @@ func TestWithdrawals_AMuteConnectionHoldsNobodyUp(t *testing.T) {
 			pass(2 * time.Millisecond)
 		}
 		pass(time.Second)
-		require.Equal(t, []time.Duration{0, withdrawTogether, 2 * withdrawTogether}, o.sent)
-		require.Equal(t, map[uint64]int{0: 1, 1: 1, 2: 1, 3: 1}, o.asked)
+		times, asked := o.sent()
+		require.Equal(t, []time.Duration{0, withdrawTogether, 2 * withdrawTogether}, times)
+		require.Equal(t, map[uint64]int{0: 1, 1: 1, 2: 1, 3: 1}, asked)
 		pass(time.Minute)
-		require.False(t, ws.working)
+		require.True(t, ws.idle())
 	})
 }
 
 // One goroutine serves many groups, each at its own time. A group without an answer keeps no other one waiting.
 func TestWithdrawals_Groups(t *testing.T) {
 	t.Parallel()
-	withdrawing(t, always(said{}), func(t *testing.T, ws *Withdrawals, mute *office, _ func()) {
-		mute.answer = func(int) said {
-			<-time.After(5 * time.Second)
-			return said{FateUnknown, errBroke}
-		}
+	withdrawing(t, func(int) said {
+		<-time.After(5 * time.Second)
+		return said{FateUnknown, errBroke}
+	}, func(t *testing.T, ws *Withdrawals, mute *office, _ func()) {
 		ws.Add(mute, &Withdrawal{Number: 1})
 		offices := make([]*office, 100)
 		for i := range offices {
-			offices[i] = &office{answer: always(said{}), asked: map[uint64]int{}, began: time.Now()}
+			offices[i] = newOffice(always(said{}))
 			ws.Add(offices[i], &Withdrawal{Number: 1, Watch: time.Duration(i) * 10 * time.Millisecond})
 		}
 		pass(3 * time.Second)
-		require.Len(t, ws.groups, 1, "the mute one")
+		require.False(t, ws.idle(), "the mute one")
 		for i, o := range offices {
-			require.Equal(t, i > 0, len(o.sent) > 1, i)
+			require.Equal(t, i > 0, o.requests() > 1, i)
 		}
-		require.Len(t, mute.sent, 1)
+		require.Equal(t, 1, mute.requests())
 	})
 }
 
@@ -175,16 +202,16 @@ func TestWithdrawals_GiveUp(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]said{"broken": {FateUnknown, errBroke}, "denied": {FateDenied, errDenied}} {
 		withdrawing(t, always(answer), func(t *testing.T, ws *Withdrawals, o *office, _ func()) {
-			over := 0
-			ws.Add(o, &Withdrawal{Number: 1, Watch: time.Hour, Over: func() { over++ }})
+			var over atomic.Int32
+			ws.Add(o, &Withdrawal{Number: 1, Watch: time.Hour, Over: func() { over.Add(1) }})
 			pass(withdrawLimit)
-			require.Zero(t, over, name)
+			require.Zero(t, over.Load(), name)
 			pass(time.Second)
-			require.Equal(t, 1, over, name)
-			require.Equal(t, 1, o.givenUp, name)
-			require.Equal(t, answer.fate == FateDenied, o.denied == 1, name)
-			require.Greater(t, len(o.sent), int(withdrawLimit/mostFailingWithdrawPause), name)
-			require.False(t, ws.working, name)
+			require.EqualValues(t, 1, over.Load(), name)
+			require.EqualValues(t, 1, o.givenUp.Load(), name)
+			require.Equal(t, answer.fate == FateDenied, o.denied.Load() == 1, name)
+			require.Greater(t, o.requests(), int(withdrawLimit/mostFailingWithdrawPause), name)
+			require.True(t, ws.idle(), name)
 		})
 	}
 }
@@ -203,15 +230,15 @@ func TestWithdrawals_Close(t *testing.T) {
 		"not allowed": {said{FateDenied, errDenied}, 0},
 	} {
 		withdrawing(t, always(test.answer), func(t *testing.T, ws *Withdrawals, o *office, stop func()) {
-			over := 0
-			ws.Add(o, &Withdrawal{Number: 1, Watch: time.Hour, Over: func() { over++ }})
+			var over atomic.Int32
+			ws.Add(o, &Withdrawal{Number: 1, Watch: time.Hour, Over: func() { over.Add(1) }})
 			synctest.Wait()
-			require.Len(t, o.sent, 1, name)
+			require.Equal(t, 1, o.requests(), name)
 			stop()
 			synctest.Wait()
-			require.Len(t, o.sent, 1+test.more, name)
-			require.Equal(t, 1, over, name)
-			require.False(t, ws.working, name)
+			require.Equal(t, 1+test.more, o.requests(), name)
+			require.EqualValues(t, 1, over.Load(), name)
+			require.True(t, ws.idle(), name)
 		})
 	}
 	withdrawing(t, func(int) said { // those that come during a request do not wait for its answer any more
@@ -223,7 +250,8 @@ func TestWithdrawals_Close(t *testing.T) {
 		ws.Add(o, &Withdrawal{Number: 2})
 		stop()
 		synctest.Wait()
-		require.Equal(t, []time.Duration{0, 0}, o.sent)
-		require.Equal(t, map[uint64]int{1: 1, 2: 1}, o.asked)
+		times, asked := o.sent()
+		require.Equal(t, []time.Duration{0, 0}, times)
+		require.Equal(t, map[uint64]int{1: 1, 2: 1}, asked)
 	})
 }

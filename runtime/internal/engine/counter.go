@@ -1,0 +1,395 @@
+package engine
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/lockgen/lockgen/runtime/internal/trace"
+)
+
+// A Counter is this process's side of one key that counts: a semaphore, permits or a latch. Its callers queue here, first
+// come, first served, and one request at a time asks Redis for all of them, so that small demands of the same process do not
+// overtake a big one. When Redis refuses the head of the queue, the others wait behind it, until a message, a release of this
+// process, or the time makes the head ask again, or the head leaves.
+//
+// A grant for a waiter that left is released. A request with an unknown outcome is sent again, unchanged, until the
+// outcome is known: Redis stores the result under the number of the request.
+type Counter[T Demanding] struct {
+	Queue WaitQueue[T]
+	Alike bool // all want the same: one answer serves all of them
+
+	of Counting[T]
+	mu *sync.Mutex // of the entry; guards the rest, and Queue
+
+	state   CounterState
+	full    bool           // the head was refused
+	width   int            // for how many waiters the next request asks
+	batch   *CountBatch[T] // the request without an answer, unless the counter is idle
+	numbers []uint64       // of the requests with an unknown outcome, in their order
+	answers AnswerLog      // of Redis
+}
+
+// A CounterState is what became of the last request of a counter. docs/architecture.md has the transitions.
+type CounterState uint8
+
+const (
+	CounterIdle    CounterState = iota // it is answered, or there was none
+	CounterAsking                      // it is under way
+	CounterUnknown                     // it may have taken effect without our knowing: the next request is the same
+)
+
+var counterStates = [...]string{"idle", "asking", "unknown"}
+
+// String returns the name of the state in docs/architecture.md.
+func (s CounterState) String() string { return counterStates[s] }
+
+// Demanding is the constraint of waiters at a counter.
+type Demanding interface{ Demand() *Demand }
+
+// A Demand is what a waiter wants of a counter.
+type Demand struct {
+	N      int    // number of permits
+	Create int    // permits to create the semaphore with, or 0
+	IDs    string // the ids of the permits
+	Seen   bool   // Redis has refused it, or one before it
+}
+
+// A Counting is the thing that a counter counts, and the client that sends its requests.
+type Counting[T Demanding] interface {
+	// Send sends b, with its number and the oldest one that is not settled, for waiters, or for none: then what b has not taken yet it
+	// never takes.
+	Send(b *CountBatch[T], number, oldest uint64, wanted bool) CountAnswer
+	// Grant gives w its permits, which it has in Redis since sent, and reports false if their lease
+	// is over: then they are released, and w asks anew. The caller holds the counter's lock.
+	Grant(w *Waiter[T], sent time.Time) bool
+	// Undo releases granted permits of w, which demanded d.
+	Undo(w *Waiter[T], d Demand)
+
+	// Number returns a new number for a request.
+	Number() uint64
+	// Granting reports whether the client is open.
+	Granting() bool
+	// Spawn runs f on a goroutine that the end of the client waits for.
+	Spawn(f func())
+	// Pause waits for d, and reports false if the client is closed meanwhile.
+	Pause(d time.Duration) bool
+	// Backoff returns the pause after so many requests without an answer.
+	Backoff(tries int) time.Duration
+	// Fate returns whether Redis may have done what was asked for, although err came back, and whether err goes away by itself.
+	Fate(err error) (unknown, passing bool)
+	// Abandoned is called when the outcome of a request stays unknown: of a batch, or of a change.
+	Abandoned(batch bool, err error)
+}
+
+// A CountBatch is one request for several waiters. Waiters that leave meanwhile stay in it: a repeated request must
+// be the same.
+type CountBatch[T Demanding] struct {
+	Parts []CountPart[T]
+	Sent  time.Time // for the first time: a repetition does not prolong the leases of its permits
+	Again bool      // it may have taken effect without our knowing
+
+	number uint64
+	last   bool   // it is sent once more, because the client is closed
+	down   Outage // since its outcome is unknown
+}
+
+// A CountPart is a waiter in a batch, and what it demanded by then.
+type CountPart[T Demanding] struct {
+	Waiter *Waiter[T]
+	Demand Demand
+}
+
+// A CountAnswer is the answer to a batch. The first Granted waiters have theirs; Redis refuses the others, which ask again after
+// TTL.
+type CountAnswer struct {
+	Granted int
+	TTL     time.Duration
+	Deleted error // the granted waiters that were refused before fail with it; or nil
+	Err     error // there is no answer
+}
+
+const (
+	// MostAtOnce is the largest number of waiters of one request. A request serves one waiter more than the last
+	// refused request granted, twice as many after one that was granted to all, and as many as a message says that
+	// there are permits.
+	MostAtOnce = 64
+	// KeepResults is how long Redis stores the result of a request. The client repeats a request,
+	// and a request may be late, for half of that time.
+	KeepResults = 2 * time.Minute
+	insistence  = KeepResults / 2
+)
+
+// Init prepares a counter under the lock mu.
+func (ct *Counter[T]) Init(of Counting[T], mu *sync.Mutex) {
+	ct.of, ct.mu, ct.width = of, mu, MostAtOnce
+}
+
+func (ct *Counter[T]) to(next CounterState) {
+	trace.Moves("counter", ct.state, next)
+	ct.state = next
+}
+
+// Widen has the next request ask for n waiters: so many permits there are, as far as is known.
+func (ct *Counter[T]) Widen(n int) {
+	ct.mu.Lock()
+	defer ct.mu.Unlock()
+	ct.width = max(ct.width, min(n, MostAtOnce))
+}
+
+// Join adds w to the end of the queue. A waiter that tries once is not put behind one that waits.
+func (ct *Counter[T]) Join(w *Waiter[T]) Entry {
+	ct.mu.Lock()
+	defer ct.mu.Unlock()
+	if ct.full && w.Once() {
+		return TurnedAway
+	}
+	ct.Queue.Push(w)
+	w.For.Demand().Seen = ct.full
+	if ct.full {
+		return ToWait
+	}
+	return ToAsk
+}
+
+// Last returns the last answer of Redis.
+func (ct *Counter[T]) Last() AnswerLog {
+	ct.mu.Lock()
+	defer ct.mu.Unlock()
+	return ct.answers.Look()
+}
+
+// Settled reports whether nothing waits, and no outcome is unknown. Tests use it.
+func (ct *Counter[T]) Settled() bool {
+	ct.mu.Lock()
+	defer ct.mu.Unlock()
+	return ct.state == CounterIdle && len(ct.numbers) == 0 && ct.Queue.Length == 0 && !ct.full
+}
+
+// Ask sends the demand of w, with the next request if one is under way.
+func (ct *Counter[T]) Ask(w *Waiter[T]) {
+	ct.mu.Lock()
+	defer ct.mu.Unlock()
+	if !w.Place.Queued() {
+		return // it got what it wants a moment ago
+	}
+	w.Place.State = PlaceAsking
+	ct.send()
+}
+
+// Wake makes the head ask, since this process released something.
+func (ct *Counter[T]) Wake() {
+	ct.mu.Lock()
+	defer ct.mu.Unlock()
+	if w := ct.Queue.First; w != nil {
+		w.Poke()
+	}
+}
+
+// Leave removes w from the queue, and releases what it was granted after all.
+func (ct *Counter[T]) Leave(w *Waiter[T]) {
+	ct.mu.Lock()
+	defer ct.mu.Unlock()
+	if w.Place.State == PlaceGranted {
+		w.Place.State = PlaceNone
+		d := *w.For.Demand()
+		ct.of.Spawn(func() { ct.of.Undo(w, d) })
+		return
+	}
+	if !w.Place.Queued() {
+		return
+	}
+	first := ct.Queue.First == w
+	ct.Queue.Remove(w)
+	switch {
+	case ct.state == CounterAsking: // the answer continues the queue
+	case ct.Queue.Length > 0:
+		if first {
+			ct.resume()
+		}
+	default:
+		ct.full = false
+		if ct.state == CounterUnknown {
+			ct.settleLater(ct.batch, nil, 0)
+		}
+	}
+}
+
+// notify answers w, if it has asked.
+func (ct *Counter[T]) notify(w *Waiter[T], ev Event) {
+	if w.Place.State == PlaceAsking {
+		w.Place.State = PlaceLeading
+		w.Notify(ev)
+	}
+}
+
+// resume asks for the waiters, or makes the head do so.
+func (ct *Counter[T]) resume() {
+	for w := ct.Queue.First; w != nil; w = w.Place.After {
+		if w.Place.State == PlaceAsking {
+			ct.send()
+			return
+		}
+	}
+	if w := ct.Queue.First; w != nil && w.Place.Leading() {
+		w.Poke()
+	}
+	ct.lead()
+}
+
+// lead gives the head the turn to ask, if it does not have it. Whenever no request is under way,
+// the head has the turn.
+func (ct *Counter[T]) lead() {
+	if w := ct.Queue.First; w != nil && !w.Place.Leading() {
+		w.Place.State = PlaceLeading
+		w.Notify(Event{Kind: Turn})
+	}
+}
+
+// send sends the request with an unknown outcome again, or a new one for the waiters, unless one is
+// under way.
+func (ct *Counter[T]) send() {
+	switch {
+	case ct.state == CounterAsking, ct.state == CounterIdle && ct.Queue.Length == 0:
+		return
+	case ct.state == CounterIdle:
+		n := ct.Queue.Length
+		if !ct.Alike {
+			n = min(n, ct.width)
+		}
+		ct.batch = &CountBatch[T]{number: ct.enroll(), Parts: make([]CountPart[T], 0, n), Sent: time.Now()} // the trust counts from before the request
+		for w := ct.Queue.First; len(ct.batch.Parts) < n; w = w.Place.After {
+			ct.batch.Parts = append(ct.batch.Parts, CountPart[T]{w, *w.For.Demand()})
+		}
+	}
+	b := ct.batch
+	wanted := slices.ContainsFunc(b.Parts, func(p CountPart[T]) bool { return p.Waiter.Place.Queued() })
+	ct.to(CounterAsking)
+	ct.answers.Asks()
+	oldest := ct.numbers[0]
+	ct.of.Spawn(func() {
+		for _, p := range ct.settle(b, ct.of.Send(b, b.number, oldest, wanted)) {
+			ct.of.Undo(p.Waiter, p.Demand)
+		}
+	})
+}
+
+// settle handles the answer to b, and returns the grants for waiters that do not want them any
+// more.
+func (ct *Counter[T]) settle(b *CountBatch[T], a CountAnswer) (vain []CountPart[T]) {
+	ct.mu.Lock()
+	defer ct.mu.Unlock()
+	ct.answers.Says(a.Err == nil && a.Granted < len(b.Parts), a.Err)
+	if a.Err != nil {
+		ct.failed(b, a.Err)
+		return nil
+	}
+	ct.end(b)
+	ct.width = a.Granted + 1
+	if a.Granted == len(b.Parts) {
+		ct.width = min(2*a.Granted, MostAtOnce)
+	}
+	for _, p := range b.Parts[:a.Granted] {
+		w := p.Waiter
+		switch {
+		case !w.Place.Queued() || !ct.of.Granting():
+			vain = append(vain, p)
+		case !ct.of.Grant(w, b.Sent):
+			vain = append(vain, p)
+			ct.notify(w, Event{Kind: Failed, Err: ErrLate})
+		case a.Deleted != nil && w.For.Demand().Seen:
+			ct.Queue.Remove(w)
+			w.Notify(Event{Kind: Failed, Err: a.Deleted})
+		default:
+			ct.Queue.Remove(w)
+			w.Place.State = PlaceGranted
+			w.Notify(Event{Kind: Given})
+		}
+	}
+	head := ct.Queue.First
+	if head != nil && a.Granted < len(b.Parts) && b.Parts[a.Granted].Waiter == head {
+		ct.refuse(head, a.TTL)
+		return vain
+	}
+	ct.full = false
+	ct.resume()
+	return vain
+}
+
+// refuse lets the head know that it has to wait, and the others that they wait behind it. A waiter that
+// tries once makes room for them instead.
+func (ct *Counter[T]) refuse(head *Waiter[T], ttl time.Duration) {
+	head.For.Demand().Seen = true
+	if head.Once() || head.Place.State != PlaceLeading { // or it is about to ask by itself
+		head.Place.State = PlaceLeading
+		head.Notify(Event{Kind: Refused, TTL: ttl, Foreign: true, InLine: true})
+	}
+	if head.Once() { // and will not ask again
+		ct.Queue.Remove(head)
+		ct.full = false
+		ct.resume()
+		return
+	}
+	ct.full = true
+	for w := head.Place.After; w != nil; w = w.Place.After {
+		w.For.Demand().Seen = true
+		if w.Place.State == PlaceAsking {
+			w.Place.State = PlaceQueued
+			w.Notify(Event{Kind: Behind})
+		}
+	}
+}
+
+// failed lets the waiters of b know that there was no answer. If the outcome is unknown and they have
+// gone, settleLater finds it out.
+func (ct *Counter[T]) failed(b *CountBatch[T], err error) {
+	unknown, _ := ct.of.Fate(err)
+	b.Again = b.Again || unknown
+	pause := b.down.Pause(ct.of.Backoff, err)
+	ct.Queue.Each(func(w *Waiter[T]) { ct.notify(w, Event{Kind: Failed, Err: err}) })
+	if b.Again {
+		ct.to(CounterUnknown)
+	} else {
+		ct.end(b)
+	}
+	if ct.Queue.Length > 0 {
+		ct.lead() // the waiter that asked may have left, or may be about to
+		return
+	}
+	ct.full = false // the refused waiter has left, and the next to come asks
+	if b.Again {
+		ct.settleLater(b, err, pause)
+	}
+}
+
+// settleLater sends b again after a pause, although no waiter waits for the answer, unless it is too late for that.
+func (ct *Counter[T]) settleLater(b *CountBatch[T], err error, pause time.Duration) {
+	again := !b.down.Longer(insistence)
+	if err != nil && again {
+		_, again = ct.of.Fate(err)
+	}
+	ct.of.Spawn(func() {
+		closed := again && !ct.of.Pause(pause)
+		ct.mu.Lock()
+		defer ct.mu.Unlock()
+		if closed {
+			again, b.last = !b.last, true
+		}
+		switch {
+		case ct.batch != b || ct.state == CounterAsking:
+		case again:
+			ct.send()
+		default:
+			ct.end(b)
+			ct.of.Abandoned(true, err)
+			ct.resume()
+		}
+	})
+}
+
+// end ends b, whose outcome is known, or given up.
+func (ct *Counter[T]) end(b *CountBatch[T]) {
+	ct.batch = nil
+	ct.to(CounterIdle)
+	ct.settled(b.number)
+}

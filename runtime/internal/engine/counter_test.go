@@ -1,0 +1,373 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"math"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
+)
+
+// A wanting is what waiters of these tests wait for.
+type wanting struct{ demand *Demand }
+
+func (x wanting) Demand() *Demand { return x.demand }
+
+// A till counts permits, and answers batches as it is said to.
+type till struct {
+	Counter[wanting]
+
+	lock       sync.Mutex // of the counter
+	goroutines sync.WaitGroup
+	number     atomic.Uint64
+	late       atomic.Bool   // grants come when their leases are over
+	closed     chan struct{} // when the client is
+
+	mu     sync.Mutex // guards the rest
+	answer func(b *CountBatch[wanting], wanted bool) CountAnswer
+	seen   tillSeen
+}
+
+// A tillSeen is what a till has seen.
+type tillSeen struct {
+	numbers, oldest []uint64 // of the batches, as they were sent
+	undone          []int    // permits
+	abandoned       []bool   // batches, or changes
+}
+
+var errLasting = errors.New("it stays so")
+
+func (x *till) Send(b *CountBatch[wanting], number, oldest uint64, wanted bool) CountAnswer {
+	x.mu.Lock()
+	x.seen.numbers, x.seen.oldest = append(x.seen.numbers, number), append(x.seen.oldest, oldest)
+	answer := x.answer
+	x.mu.Unlock()
+	return answer(b, wanted)
+}
+
+func (x *till) answers(answer func(b *CountBatch[wanting], wanted bool) CountAnswer) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.answer = answer
+}
+
+func (x *till) saw() tillSeen {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.seen
+}
+
+func (x *till) Undo(_ *Waiter[wanting], d Demand) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.seen.undone = append(x.seen.undone, d.N)
+}
+
+func (x *till) Abandoned(batch bool, _ error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.seen.abandoned = append(x.seen.abandoned, batch)
+}
+
+func (x *till) Grant(*Waiter[wanting], time.Time) bool { return !x.late.Load() }
+
+func (x *till) Number() uint64 { return x.number.Add(1) }
+
+func (x *till) Spawn(f func()) { x.goroutines.Go(f) }
+
+func (x *till) Backoff(tries int) time.Duration {
+	return time.Duration(min(tries, 10)) * 100 * time.Millisecond
+}
+
+func (x *till) Fate(err error) (unknown, passing bool) {
+	return errors.Is(err, errBroke), !errors.Is(err, errLasting)
+}
+
+func (x *till) Granting() bool {
+	select {
+	case <-x.closed:
+		return false
+	default:
+		return true
+	}
+}
+
+func (x *till) Pause(d time.Duration) bool {
+	if !x.Granting() {
+		return false
+	}
+	select {
+	case <-time.After(d):
+		return true
+	case <-x.closed:
+		return false
+	}
+}
+
+// waits has one wait for n permits.
+func (x *till) waits(n int, wait time.Duration) *Waiter[wanting] {
+	w := NewWaiter[wanting]()
+	w.For.demand, w.Call.Wait = &Demand{N: n}, wait
+	if x.Join(w) == ToAsk {
+		x.Ask(w)
+	}
+	return w
+}
+
+// counting runs f in virtual time with a till that answers, and in the end nothing is unknown.
+func counting(t *testing.T, answer func(b *CountBatch[wanting], wanted bool) CountAnswer, f func(t *testing.T, x *till)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		x := &till{answer: answer, closed: make(chan struct{})}
+		x.Init(x, &x.lock)
+		f(t, x)
+		x.goroutines.Wait()
+		require.True(t, x.Settled())
+	})
+}
+
+func dictate(a CountAnswer) func(*CountBatch[wanting], bool) CountAnswer {
+	return func(*CountBatch[wanting], bool) CountAnswer { return a }
+}
+
+// held is dictate for a batch that is answered when the test calls answer.
+func held(a CountAnswer) (answers func(*CountBatch[wanting], bool) CountAnswer, answer func()) {
+	hold := make(chan struct{})
+	return func(*CountBatch[wanting], bool) CountAnswer {
+		<-hold
+		return a
+	}, sync.OnceFunc(func() { close(hold) })
+}
+
+func next(t *testing.T, w *Waiter[wanting], kind EventKind) Event {
+	t.Helper()
+	synctest.Wait()
+	ev, ok := w.NextEvent()
+	require.True(t, ok, "an event")
+	require.Equal(t, kind, ev.Kind)
+	return ev
+}
+
+// A request with an unknown outcome is sent again as it was, under its number, by the waiter that asks next. Those that have left are
+// released what it granted them.
+func TestCounter_UnknownIsSentAgain(t *testing.T) {
+	t.Parallel()
+	counting(t, nil, func(t *testing.T, x *till) {
+		answers, answer := held(CountAnswer{Err: errBroke})
+		x.answers(answers)
+		first, second := x.waits(1, time.Hour), x.waits(2, time.Hour)
+		answer()
+		require.ErrorIs(t, next(t, first, Failed).Err, errBroke)
+		x.Leave(first)
+		next(t, second, Failed) // it had asked, too
+		next(t, second, Reason)
+		x.answers(dictate(CountAnswer{Granted: 1}))
+		x.Ask(second) // sends the demand of the first one, and then its own
+		next(t, second, Given)
+		require.Equal(t, []uint64{1, 1, 2}, x.saw().numbers)
+		require.Equal(t, []int{1}, x.saw().undone)
+	})
+}
+
+// If nobody waits any more, the outcome is found out all the same, and no permits are taken then; nor once the client is closed, but once.
+func TestCounter_UnknownIsSettledWithoutWaiters(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		after     func(x *till)
+		answer    CountAnswer
+		sent      int
+		abandoned bool
+	}{
+		"answered":     {answer: CountAnswer{Granted: 1}, sent: 2},
+		"closed":       {answer: CountAnswer{Err: errBroke}, after: func(x *till) { close(x.closed) }, sent: 2, abandoned: true},
+		"never":        {answer: CountAnswer{Err: errBroke}, sent: -1, abandoned: true},
+		"an error":     {answer: CountAnswer{Err: errLasting}, sent: 2, abandoned: true},
+		"not any more": {answer: CountAnswer{}, sent: 2},
+	} {
+		counting(t, dictate(CountAnswer{Err: errBroke}), func(t *testing.T, x *till) {
+			began := monotonic.Now()
+			w := x.waits(3, 0)
+			next(t, w, Failed)
+			x.answers(func(_ *CountBatch[wanting], wanted bool) CountAnswer {
+				assert.False(t, wanted, name)
+				return test.answer
+			})
+			if test.after != nil {
+				test.after(x)
+			}
+			x.Leave(w)
+			x.goroutines.Wait()
+			if test.sent > 0 {
+				require.Len(t, x.saw().numbers, test.sent, name)
+			} else {
+				require.Greater(t, monotonic.Since(began), insistence, name)
+				require.Less(t, monotonic.Since(began), KeepResults, name)
+			}
+			require.Equal(t, test.abandoned, len(x.saw().abandoned) == 1, name)
+			require.Equal(t, test.answer.Granted == 1, len(x.saw().undone) == 1, name)
+		})
+	}
+}
+
+// A grant whose lease is over is released, and its waiter asks anew.
+func TestCounter_LateGrants(t *testing.T) {
+	t.Parallel()
+	counting(t, dictate(CountAnswer{Granted: 1}), func(t *testing.T, x *till) {
+		x.late.Store(true)
+		w := x.waits(3, time.Hour)
+		require.ErrorIs(t, next(t, w, Failed).Err, ErrLate)
+		require.Equal(t, []int{3}, x.saw().undone)
+		x.late.Store(false)
+		x.Ask(w)
+		next(t, w, Reason)
+		next(t, w, Given)
+		require.Equal(t, []uint64{1, 2}, x.saw().numbers)
+		x.Leave(w) // it does not want it any more
+		x.goroutines.Wait()
+		require.Equal(t, []int{3, 3}, x.saw().undone)
+	})
+}
+
+// The head is refused, and the others wait behind it. One that tries once makes room instead, and is not put behind one that waits.
+func TestCounter_Refused(t *testing.T) {
+	t.Parallel()
+	counting(t, nil, func(t *testing.T, x *till) {
+		answers, answer := held(CountAnswer{TTL: time.Second})
+		x.answers(answers)
+		tries, head, behind := x.waits(5, 0), x.waits(3, time.Hour), x.waits(1, time.Hour)
+		answer()
+		next(t, tries, Refused)
+		require.Equal(t, time.Second, next(t, head, Refused).TTL)
+		next(t, behind, Behind)
+		late := NewWaiter[wanting]()
+		late.For.demand = new(Demand)
+		require.Equal(t, TurnedAway, x.Join(late))
+		x.Leave(head)
+		next(t, behind, Turn)
+		x.answers(dictate(CountAnswer{Granted: 1, Deleted: errLasting}))
+		x.Ask(behind)
+		require.ErrorIs(t, next(t, behind, Failed).Err, errLasting, "it was refused before")
+		x.Leave(behind)
+	})
+}
+
+// A request with an unknown outcome is not sent again when Redis does not remember its result any more, however long
+// the caller waits.
+func TestCounter_InsistsNoLongerThanRedisRemembers(t *testing.T) {
+	t.Parallel()
+	for _, anyway := range []bool{false, true} {
+		counting(t, nil, func(t *testing.T, x *till) {
+			began := monotonic.Now()
+			var last time.Duration
+			_, answered, err := x.Change(t.Context(), 10*time.Minute, anyway, func(uint64, uint64) (int64, error) {
+				last = monotonic.Since(began)
+				return 0, errBroke
+			})
+			require.True(t, answered)
+			require.ErrorIs(t, err, errBroke)
+			require.Greater(t, last, insistence/2)
+			require.LessOrEqual(t, last, insistence)
+			x.goroutines.Wait()
+			require.Equal(t, anyway, len(x.saw().abandoned) == 1)
+		})
+	}
+}
+
+// A change whose caller has gone is made in the background, or not any more. When it is made, it wakes the waiters of this process, for
+// whom there may be no message.
+func TestCounter_ChangesInTheBackground(t *testing.T) {
+	t.Parallel()
+	for _, anyway := range []bool{false, true} {
+		counting(t, dictate(CountAnswer{TTL: -1}), func(t *testing.T, x *till) {
+			w := x.waits(1, time.Hour)
+			next(t, w, Refused)
+			reachable := time.Now().Add(20 * time.Second)
+			_, answered, err := x.Change(t.Context(), 10*time.Second, anyway, func(number, oldest uint64) (int64, error) {
+				assert.Equal(t, []uint64{2, 2}, []uint64{number, oldest})
+				if time.Now().Before(reachable) {
+					return 0, errBroke
+				}
+				return 1, nil
+			})
+			require.Equal(t, !anyway, answered)
+			require.Equal(t, !anyway, err != nil)
+			_, poked := w.NextEvent()
+			require.False(t, poked)
+			x.goroutines.Wait()
+			if _, poked = w.NextEvent(); anyway {
+				require.True(t, poked)
+			} else {
+				require.False(t, poked)
+			}
+			require.Empty(t, x.saw().abandoned)
+			x.Leave(w)
+		})
+	}
+}
+
+// A caller whose context ends waits no more. When the client is closed, a change for which nobody waits is tried once more.
+func TestCounter_ChangesAfterTheEnd(t *testing.T) {
+	t.Parallel()
+	counting(t, nil, func(t *testing.T, x *till) {
+		ctx, cancel := context.WithCancel(t.Context())
+		var sent atomic.Int32
+		time.AfterFunc(5*time.Second, cancel)
+		began := time.Now()
+		_, answered, _ := x.Insist(ctx, time.Second*20, true, func() (int64, error) {
+			sent.Add(1)
+			return 0, errBroke
+		})
+		require.False(t, answered)
+		require.Equal(t, 5*time.Second, time.Since(began))
+		pass(20 * time.Second)
+		before := sent.Load()
+		close(x.closed)
+		x.goroutines.Wait()
+		require.Equal(t, before+1, sent.Load())
+		require.Equal(t, []bool{false}, x.saw().abandoned)
+	})
+}
+
+// A request tells the oldest one that is not settled. A message about many permits has many waiters asked for at once.
+func TestCounter_Numbers(t *testing.T) {
+	t.Parallel()
+	counting(t, dictate(CountAnswer{TTL: -1}), func(t *testing.T, x *till) {
+		w := x.waits(1, time.Hour)
+		next(t, w, Refused)
+		hold := make(chan struct{})
+		x.goroutines.Go(func() {
+			_, answered, err := x.Change(t.Context(), time.Hour, false, func(uint64, uint64) (int64, error) {
+				<-hold
+				return 7, nil
+			})
+			assert.True(t, answered)
+			assert.NoError(t, err)
+		})
+		synctest.Wait()
+		x.Ask(w)
+		next(t, w, Refused)
+		close(hold)
+		next(t, w, Reason)
+		x.Ask(w)
+		next(t, w, Refused)
+		require.Equal(t, []uint64{1, 3, 4}, x.saw().numbers)
+		require.Equal(t, []uint64{1, 2, 4}, x.saw().oldest)
+		width := func() int {
+			x.lock.Lock()
+			defer x.lock.Unlock()
+			return x.width
+		}
+		require.Equal(t, 1, width())
+		x.Widen(math.MaxInt)
+		require.Equal(t, MostAtOnce, width())
+		x.Leave(w)
+	})
+}
