@@ -191,7 +191,7 @@ func (t *Transport) together(to sender, parcels []parcel) []rueidis.RedisResult 
 // renewal.
 const (
 	trackedBatch = 64
-	bulkBatch    = 768 // the fewer commands for 10,000 leases, and still at most three milliseconds of the server at once
+	bulkBatch    = 768 // few commands for 10,000 leases; each batch keeps the server from others for some milliseconds
 )
 
 // A bulkStage says whether the server runs single commands of a tracked connection without tracking.
