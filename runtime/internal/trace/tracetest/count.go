@@ -165,8 +165,8 @@ func (r *replica) counts(began time.Time, actions map[string]int) func(*Command,
 		r.apply(c)
 		script, keys, args := c.of()
 		of, all := CountEvents(script, keys, args, "", c.Calls)
-		clock, told := CountClock(c.Calls)
-		if !told {
+		clock, known := CountClock(c.Calls)
+		if !known {
 			clock = c.At.UnixMilli()
 		}
 		for i, e := range all {
