@@ -20,9 +20,11 @@ MODULES := $(patsubst %/go.mod,%,$(wildcard */go.mod */*/go.mod))
 # Java, the service needs PostgreSQL.
 TESTED := $(filter-out bench interop examples/service,$(MODULES))
 
-# The packages that make test runs without the race detector: those that cannot run with it, and the generator, whose tests
-# take three times as long with it. make check runs the generator with it.
-UNRACED := /lockgen/(api|runtime/internal/watchdog|runtime/internal/sim|cmd/lockgen(/.*)?)$$
+# The packages that make test runs without the race detector only: the one that cannot run with it, and the generator, whose
+# tests take three times as long with it. make check runs the generator with it.
+UNRACED := /lockgen/(api|cmd/lockgen(/.*)?)$$
+# The packages that have tests which only run without the race detector, beside those with it.
+BOTH := ./runtime/internal/watchdog ./runtime/internal/sim
 
 # The tests that make test leaves to make check.
 LONG := $(shell awk '/^\.\// { print $$2 }' .ci/long | paste -s -d '|' -)
@@ -52,7 +54,7 @@ lockctl: ## build lockctl, which shows who holds what and acts on it, into ./bin
 test: ## run the tests, the runtime's with the race detector, but for those that take long, on a redis-server found or installed
 	@.ci/need redis-server cc
 	packages=$$($(GO) list ./... | grep -v -E '$(UNRACED)') && $(GO) test -race -parallel 4 -timeout 15m -skip '$(LONG)' $$packages
-	packages=$$($(GO) list ./... | grep -E '$(UNRACED)') && $(GO) test -parallel 4 -timeout 15m -skip '$(LONG)' $$packages
+	packages=$$($(GO) list ./... | grep -E '$(UNRACED)') && $(GO) test -parallel 4 -timeout 15m -skip '$(LONG)' $$packages $(BOTH)
 	@if [ -n "$$CI" ]; then .ci/need promtool chromium; fi
 	for module in $(TESTED); do $(GO) -C $$module test -race -timeout 10m ./... || exit 1; done # a test whose programs are not installed is skipped, unless CI is set
 
