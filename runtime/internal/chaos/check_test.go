@@ -116,7 +116,7 @@ func (h *history) check(r rules) *findings {
 	f.service(byKey, r, h, end)
 	f.refusals(all, r, h)
 	for _, l := range h.marks(leaked) {
-		if r.mutes && muteFor(r.lease) > unlockBound && strings.Contains(l.Err, "close: requests are still unanswered") {
+		if r.mutes && muteFor(r.lease) > unlockBound && strings.Contains(l.Err, "close: requests are still unanswered") && !strings.Contains(l.Err, "DATA RACE") {
 			continue
 		}
 		f.violate("process %d left behind: %s", l.Proc, l.Err)
@@ -399,7 +399,7 @@ func (f *findings) service(byKey map[string][]*attempt, r rules, h *history, end
 			if soon {
 				f.note(service, e.At, e.At) // before it was known to be over
 			}
-			if needs > 0 && used+needs <= r.room && e.At < end {
+			if needs > 0 && used+needs <= r.room && e.At < end && from < end {
 				if next == never {
 					f.violate("%q: nobody was granted it after the fault, though somebody waited", key)
 					continue

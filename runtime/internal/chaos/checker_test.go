@@ -168,8 +168,8 @@ func TestCheck(t *testing.T) {
 		},
 		{
 			name: "granted what lingered, long after the server forgot it", lingers: true, rules: bounded(double, 5), want: "token 8 was given after 20", wrong: true,
-			tale: story().hold(1, 1, 1, 2, 3, 7).at(4, forgotten, 0, 0, until(5), everything).hold(2, 1, 6, 7, 1111, 20).
-				loses(1, 2, 1108, 1109, 1110, 1160, 8),
+			tale: story().hold(1, 1, 1, 2, 3, 7).at(4, forgotten, 0, 0, until(5), everything).hold(2, 1, 6, 7, 3111, 20).
+				loses(1, 2, 3108, 3109, 3110, 3160, 8),
 		},
 		{
 			name: "trusted after the end", want: "Lease.Err of \"long\" was nil 3ms after its trust had ended",

@@ -153,8 +153,9 @@ type history struct {
 	lingers  bool           // a process grants a key that lingers without a request
 }
 
-// staleMost is for how long after the server forgot a key a process may grant it that still lingers there.
-const staleMost = int64(time.Second)
+// staleMost is for how long after the server forgot a key a process may grant it that still lingers there: 20 ms, and as
+// much longer as the machine does not let the process run.
+const staleMost = int64(3 * time.Second)
 
 func newHistory(events ...event) *history {
 	h := &history{marked: map[what][]event{}, attempts: map[[2]int]*attempt{}, renewals: map[held]int64{}, begun: map[int]bool{}, died: map[int]int64{}, more: make(chan struct{})}
