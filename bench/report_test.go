@@ -212,7 +212,7 @@ func TestReport_Floors(t *testing.T) {
 	require.True(t, missed("| S5 | median at most 2 | 3.00 | **no**; floor handed over: 2.50 |\n"))
 }
 
-// A key is handed over between two clients of the experiment, also if it lingers, and the scripts of the others lock.
+// A key is handed over between two clients of the experiment, also if it lingers.
 func TestFloors(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)

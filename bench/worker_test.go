@@ -50,7 +50,7 @@ func startServer(t *testing.T) *server {
 // waiters are counted.
 func TestPlay_Hanging(t *testing.T) {
 	t.Parallel()
-	e := &env{server: startServer(t), length: time.Second} // its goroutines begin before that is over, on a busy machine as well
+	e := &env{server: startServer(t), length: 4 * time.Second} // its goroutines begin before that is over, on a busy machine as well
 	m, err := play(t.Context(), e, greedy, []party{{goroutines: 3, shared: true}})
 	require.NoError(t, err)
 	got := m.metrics()

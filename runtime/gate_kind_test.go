@@ -131,6 +131,7 @@ func TestKind_LostReply(t *testing.T) {
 			c, err := lockrt.New(redistest.NewClient(t, proxy.Addr(), func(o *rueidis.ClientOption) { o.PipelineMultiplex = -1 }), lockrt.Options{OpTimeout: patience / 2})
 			require.NoError(t, err)
 			gate, _, _ := lockrt.Gates(c)
+			require.NoError(t, server.Do("SCRIPT", "LOAD", lockrt.GateEnter.Source()).Error()) // else the lost reply says that there is no such script
 			lost := proxy.DropReply(redistest.EvalSHA(lockrt.GateEnter.SHA1()), 1, mode)
 			lease, err := gate(key).Lock(patient(t))
 			require.NoError(t, err)

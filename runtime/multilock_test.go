@@ -562,18 +562,18 @@ func TestRedisson_Multi_Test(t *testing.T) {
 func TestMultiLock_WaitsForNoAnswer(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		ctx  context.Context
+		ctx  func(testing.TB) context.Context // made in the subtest, which may wait for minutes until it runs
 		opts []lockrt.LockOption
 	}{
-		"a context that may end": {patient(t), nil},
-		"a bounded wait":         {context.Background(), []lockrt.LockOption{lockrt.WithWait(patience)}},
+		"a context that may end": {patient, nil},
+		"a bounded wait":         {func(testing.TB) context.Context { return context.Background() }, []lockrt.LockOption{lockrt.WithWait(patience)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server, key := redistest.Shared(t), redistest.Key(t, "")
 			proxy := redistest.Proxy(t, server.Addr())
 			takes := redistest.EvalSHA(scripts.Take.SHA1())
-			asked, blocked := make(chan struct{}, 100), make(chan string, 100)
+			asked, blocked := make(chan struct{}, 10_000), make(chan string, 10_000)
 			proxy.OnRequest(func(cmd []string) {
 				if !takes(cmd) {
 					return
@@ -589,7 +589,7 @@ func TestMultiLock_WaitsForNoAnswer(t *testing.T) {
 			client := clientOf(t, proxy.URL(), lockrt.Options{})
 			m := lockrt.NewMultiLock(client.Mutex(key+":a"), client.Mutex(key+":b"))
 			for range 20 { // a call is blocked only if the server has answered a moment ago
-				free(t, ok(t)(m.Lock(c.ctx, c.opts...)))
+				free(t, ok(t)(m.Lock(c.ctx(t), c.opts...)))
 			}
 			require.NotEmpty(t, asked)
 			require.Empty(t, blocked)
