@@ -53,7 +53,7 @@ func (b Backoff) check() error {
 	return nil
 }
 
-// longest returns the pause after this many refusals; at least a half of it passes.
+// longest returns the pause after this many refusals; at least a half of it passes, or 1.5s less if that is 15s or more.
 func (b Backoff) longest(refused int) time.Duration {
 	d := b.first
 	switch {

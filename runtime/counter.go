@@ -103,11 +103,11 @@ func (ct *counter) Spawn(f func()) {
 }
 
 func (ct *counter) Abandoned(batch bool, err error) {
-	what := "lockgen: a change may not have been made"
 	if batch {
-		what = "lockgen: a request could not be withdrawn; what it took may be lost"
+		ct.c.opts.Logger.Warn("lockgen: a request could not be withdrawn; what it took may be lost", "kind", ct.kind, "key", ct.key, "error", err)
+		return
 	}
-	ct.c.opts.Logger.Warn(what, "kind", ct.kind, "key", ct.key, "error", err)
+	ct.c.opts.Logger.Warn("lockgen: a change may not have been made", "kind", ct.kind, "key", ct.key, "error", err)
 }
 
 // roundOf returns a batch in the form of the scripts that grant.

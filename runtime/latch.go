@@ -99,7 +99,7 @@ func (l *CountDownLatch) change(ctx context.Context, op string, anyway bool, cmd
 	})
 }
 
-// doubt is how long the client delays its judgement about a latch that is gone without a message: the message with the
+// latchGrace is how long the client delays its judgement about a latch that is gone without a message: the message with the
 // reason may be on its way, on another connection than the answer. latchGraceDeleted is the longer time for a latch
 // whose last message is one that also announces a deletion: a busy program gets its messages late, and a wrong error
 // would be worse than a late one.

@@ -79,7 +79,11 @@ func (s permitCounter) Grant(w *waiter, sent time.Time) bool {
 }
 
 func (s permitCounter) Undo(w *waiter, d engine.Demand) {
-	if p := w.For.demand.permit; p.counter != nil && p.owned() == d.IDs { // the grant reached the caller
+	p := w.For.demand.permit
+	s.mu.Lock()
+	reached := p.counter != nil && p.ids == d.IDs // the grant reached the caller
+	s.mu.Unlock()
+	if reached {
 		_ = p.release()
 		return
 	}

@@ -140,6 +140,13 @@ func (c *Client) renewed(l *watchdog.Lease, err error) {
 	if hook == nil {
 		return
 	}
+	c.started() // either Close waits for this, and for what it starts, or the client is closed already
+	defer c.finished()
+	select {
+	case <-c.stopped:
+		return
+	default:
+	}
 	var of *leaseCore
 	if holding, ok := l.Holding.(borne); ok {
 		of = holding.bearer()

@@ -54,7 +54,7 @@ func client(tb testing.TB, server, url string, opts lockrt.Options) *lockrt.Clie
 		if err := c.Shutdown(over); err != nil && !errors.Is(err, lockrt.ErrClosed) {
 			tb.Errorf("locktest: %v", err)
 		}
-		left, err := owned(server, c.ID(), held.keys())
+		left, err := lasting(server, c.ID(), held.keys())
 		if err != nil {
 			tb.Errorf("locktest: look for keys that were left behind: %v", err)
 		}
@@ -65,7 +65,19 @@ func client(tb testing.TB, server, url string, opts lockrt.Options) *lockrt.Clie
 	return c
 }
 
-// owned returns those of the keys that the client id still has in Redis.
+// grace is how long a key may stay in Redis when its client is closed: a request that nobody waits for may still be on its way.
+const grace = 5 * time.Second
+
+// lasting returns those of the keys that the client id still has in Redis after [grace].
+func lasting(url, id string, keys []string) (left []string, err error) {
+	for over := time.Now().Add(grace); ; time.Sleep(10 * time.Millisecond) {
+		if left, err = owned(url, id, keys); err != nil || len(left) == 0 || time.Now().After(over) {
+			return left, err
+		}
+	}
+}
+
+// owned returns those of the keys that the client id has in Redis.
 func owned(url, id string, keys []string) ([]string, error) {
 	if len(keys) == 0 {
 		return nil, nil

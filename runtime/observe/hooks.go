@@ -27,7 +27,8 @@ type Hooks struct {
 	// that carries a span for the time for which the lock is held: the child becomes the parent of the lease's context, and Renewed and Ended
 	// get it.
 	Acquired func(ctx context.Context, e AcquireEvent) context.Context
-	// Renewed is called after each try to renew a lease, except a try that failed after the lease had ended.
+	// Renewed is called after each try to renew a lease, except a try that failed after the lease had ended, or that ended after
+	// Client.Close.
 	Renewed func(ctx context.Context, e RenewEvent)
 	// Ended is called once for each lease that a caller received, after Acquired, for any reason of
 	// the end.

@@ -34,7 +34,7 @@ type Counter[T Demanding] struct {
 type CounterState uint8
 
 const (
-	CounterIdle    CounterState = iota // it is answered, or there was none
+	CounterIdle    CounterState = iota // it is answered, has done nothing or is given up, or there was none
 	CounterAsking                      // it is under way
 	CounterUnknown                     // it may have taken effect without our knowing: the next request is the same
 )

@@ -325,6 +325,7 @@ func (l *lane) catchUp(name string) {
 		payload := ch.early[0]
 		ch.early = ch.early[1:]
 		listeners := slices.Collect(maps.Keys(ch.listeners))
+		ch.missed = len(listeners) == 0
 		h.mu.Unlock()
 		for _, to := range listeners {
 			to.event(Event{Payload: payload})
