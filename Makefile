@@ -53,7 +53,7 @@ lockctl: ## build lockctl, which shows who holds what and acts on it, into ./bin
 .PHONY: test
 test: ## run the tests, the runtime's with the race detector, but for those that take long, on a redis-server found or installed
 	@.ci/need redis-server cc
-	packages=$$($(GO) list ./... | grep -v -E '$(UNRACED)') && $(GO) test -race -parallel 4 -timeout 15m -skip '$(LONG)' $$packages
+	packages=$$($(GO) list ./... | grep -v -E '$(UNRACED)') && $(GO) test -race -parallel 6 -timeout 15m -skip '$(LONG)' $$packages
 	packages=$$($(GO) list ./... | grep -E '$(UNRACED)') && $(GO) test -parallel 4 -timeout 15m -skip '$(LONG)' $$packages $(BOTH)
 	@if [ -n "$$CI" ]; then .ci/need promtool chromium; fi
 	for module in $(TESTED); do $(GO) -C $$module test -race -timeout 10m ./... || exit 1; done # a test whose programs are not installed is skipped, unless CI is set
