@@ -196,7 +196,7 @@ func (c *Client) Shutdown(ctx context.Context) error {
 }
 
 // Close stops granting, fails waiting calls with [ErrClosed], ends each lease with ErrClosed and waits for its background
-// work for [Options.OpTimeout] at most, but not for answers to renewals. The keys of those leases expire; Close does not
+// work, without renewals, for [Options.OpTimeout] at most. The keys of those leases expire; Close does not
 // delete them, since their holders may still be at work. Unlock works after Close, unless [Open] made the Client. The
 // second Close does nothing.
 func (c *Client) Close() error {

@@ -55,8 +55,8 @@
 //  4. No waiter is forgotten. A release hands the key to the process that has waited longest, and passes over a process that died.
 //     The key of a holder that died is free when its lease is over.
 //  5. Every call ends with its context, except those that run to their end, such as Unlock.
-//  6. Nothing is left behind: goroutines, subscriptions, keys, timers. Close waits for all of them, but not for answers
-//     that nobody needs. Fencing counters expire, see [Options.TokenTTL].
+//  6. Nothing is left behind: goroutines, subscriptions, keys, timers. Close waits for all but needless answers. Fencing
+//     counters expire ([Options.TokenTTL]).
 //  7. Tokens rise. A lease taken [WithFencing] has a larger fencing token than each earlier lease of the key. This also holds after
 //     Redis restarted empty or a replica became the master, unless the clock of that server is behind by more than the change took.
 //
