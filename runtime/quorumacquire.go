@@ -55,7 +55,8 @@ type round struct {
 	refused   int
 	failures  int
 	err       error           // of the failed requests, a permanent one if there is one
-	over      *time.Timer     // ends a round without agreement of a majority
+	over      *time.Timer     // ends a round without agreement of a majority, while answers are missing
+	took      time.Duration   // the response time of a majority; 0 if there was none before the decision
 	decided   bool            // there is a majority, or cannot be one
 	won       bool            // there is a majority, but the tokens may have to be written back yet
 	lost      bool            // its grants are released
@@ -159,12 +160,13 @@ func (e *quorumAcquire) grace(took time.Duration, some []*Mutex) time.Duration {
 
 // hurry returns how long to wait for the missing answers to r when a majority has answered within took, but not alike.
 // These servers may be needed, or be away or slow, while other processes wait for the parts that this call was granted.
-// So a call that may ask again usually does not wait for them. A call that tries once waits as long as they may decide.
+// So a call that may ask again usually does not wait for them, and never before it hears of releases: hasten could not
+// end that wait. A call that tries once waits as long as they may decide. The caller holds e.mu.
 func (e *quorumAcquire) hurry(r *round, took time.Duration) time.Duration {
 	switch {
 	case e.cfg.wait == 0:
 		return e.limit()
-	case rand.N(16) > 0:
+	case e.listeners == nil || rand.N(16) > 0:
 		return e.grace(took, nil)
 	}
 	return e.grace(took, r.asked)
@@ -213,6 +215,7 @@ func (e *quorumAcquire) answered(r *round, m *Mutex, part *Lease, err error) {
 	case decides && r.over != nil:
 		r.over.Stop()
 	case !r.decided && r.over == nil && len(r.parts)+r.refused >= needs:
+		r.took = took
 		r.over = time.AfterFunc(e.hurry(r, took)-took, func() { e.cut(r, took) })
 	}
 	won, parts := r.won, slices.Clone(r.parts)

@@ -61,6 +61,35 @@ func TestQuorumAcquire_PausesGrowUnlessOthersAskToo(t *testing.T) {
 	}
 }
 
+// A round of a call that does not hear of releases yet waits for slow servers no longer than for others: nothing would end that
+// wait when the servers that refused are free. A later round sometimes waits for as long as the slow ones take.
+func TestQuorumAcquire_WaitsForSlowServersWhileItHearsOfReleases(t *testing.T) {
+	t.Parallel()
+	c, err := Open(t.Context(), redistest.Shared(t).URL(), Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	m := newRedLock([]*Mutex{c.Mutex(redistest.Key(t, "0")), c.Mutex(redistest.Key(t, "1")), c.Mutex(redistest.Key(t, "2"))})
+	c.quorums.pace.Store(int64(200 * time.Millisecond))
+	cfg := lockConfig{wait: UntilDone}
+	cfg.TTL = time.Minute
+	e := &quorumAcquire{m: m, ctx: t.Context(), cfg: cfg}
+	r := &round{asked: m.parts[2:]}
+	longest := func() (most time.Duration) {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		for range 1000 {
+			most = max(most, e.hurry(r, time.Millisecond))
+		}
+		return most
+	}
+	require.Equal(t, 13*time.Millisecond, longest())
+	e.mu.Lock()
+	e.listen()
+	e.mu.Unlock()
+	t.Cleanup(func() { e.leave(nil) })
+	require.Equal(t, 610*time.Millisecond, longest())
+}
+
 // A forgotten holding does not care who unlocks it.
 type forgotten struct{}
 

@@ -33,10 +33,14 @@ func (e *quorumAcquire) listen() {
 	}
 }
 
-// prompt makes the waiter ask again if r is lost and another round may be won, after a time that differs from one
-// process to the next. The caller holds e.mu.
+// prompt makes the waiter ask again if another round than r may be won: when r is lost, after a time that differs from
+// one process to the next. The caller holds e.mu.
 func (e *quorumAcquire) prompt(r *round) {
-	if r != e.latest || !r.lost || r.prompted || !e.promising(r) {
+	if r != e.latest || r.prompted || !e.promising(r) {
+		return
+	}
+	if !r.lost {
+		e.hasten(r)
 		return
 	}
 	r.prompted = true
@@ -48,6 +52,16 @@ func (e *quorumAcquire) prompt(r *round) {
 			e.w.Poke()
 		}
 	})
+}
+
+// hasten ends r soon if it waits for missing answers, and does not need them: the servers that answered would grant a
+// majority now. Servers that are not slower than these still have the time to answer. Without that two calls that share
+// the servers which answer would keep their parts in turn, each for so long that the other one is refused there again.
+// The caller holds e.mu.
+func (e *quorumAcquire) hasten(r *round) {
+	if r.over != nil && !r.decided {
+		r.over.Reset(3*r.took - time.Since(r.began))
+	}
 }
 
 // promising reports whether another round may be won where r was lost: as many of the servers that refused have
