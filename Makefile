@@ -20,11 +20,11 @@ MODULES := $(patsubst %/go.mod,%,$(wildcard */go.mod */*/go.mod))
 # Java, the service needs PostgreSQL.
 TESTED := $(filter-out bench interop examples/service,$(MODULES))
 
-# The packages that make test runs without the race detector only: the one that cannot run with it, and the generator, whose
-# tests take three times as long with it. make check runs the generator with it.
-UNRACED := /lockgen/(api|cmd/lockgen(/.*)?)$$
-# The packages that have tests which only run without the race detector, beside those with it.
-BOTH := ./runtime/internal/watchdog ./runtime/internal/sim
+# The packages that make test runs without the race detector only: the one that cannot run with it, and the generator and the
+# simulation, which take three times as long with it. make check runs these two with it.
+UNRACED := /lockgen/(api|runtime/internal/sim|cmd/lockgen(/.*)?)$$
+# The package that has tests which only run without the race detector, beside those with it.
+BOTH := ./runtime/internal/watchdog
 
 # The tests that make test leaves to make check.
 LONG := $(shell awk '/^\.\// { print $$2 }' .ci/long | paste -s -d '|' -)

@@ -49,12 +49,15 @@ func client(tb testing.TB, server, url string, opts lockrt.Options) *lockrt.Clie
 			tb.Errorf("locktest: still locked when the test ended: %s", strings.Join(left, ", "))
 			return
 		}
+		left, err := lasting(server, c.ID(), held.keys())                   // the client withdraws requests that it knows nothing of, until it is closed
 		over, cancel := context.WithTimeout(context.Background(), patience) // for what is being released
 		defer cancel()
 		if err := c.Shutdown(over); err != nil && !errors.Is(err, lockrt.ErrClosed) {
 			tb.Errorf("locktest: %v", err)
 		}
-		left, err := lasting(server, c.ID(), held.keys())
+		if len(left) > 0 {
+			left, err = owned(server, c.ID(), held.keys())
+		}
 		if err != nil {
 			tb.Errorf("locktest: look for keys that were left behind: %v", err)
 		}
@@ -65,12 +68,14 @@ func client(tb testing.TB, server, url string, opts lockrt.Options) *lockrt.Clie
 	return c
 }
 
-// grace is how long a key may stay in Redis when its client is closed: a request that nobody waits for may still be on its way.
+// grace is how long a key may stay in Redis after its leases: a request that nobody waits for may still be on its way.
 const grace = 5 * time.Second
 
 // lasting returns those of the keys that the client id still has in Redis after [grace].
 func lasting(url, id string, keys []string) (left []string, err error) {
-	for over := time.Now().Add(grace); ; time.Sleep(10 * time.Millisecond) {
+	poll := time.NewTicker(10 * time.Millisecond)
+	defer poll.Stop()
+	for over := time.Now().Add(grace); ; <-poll.C {
 		if left, err = owned(url, id, keys); err != nil || len(left) == 0 || time.Now().After(over) {
 			return left, err
 		}
