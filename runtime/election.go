@@ -162,17 +162,16 @@ func (e *Election) look(ctx context.Context) (leader Leader, left time.Duration,
 	type reply struct {
 		term protocol.Term
 		left time.Duration
-		err  error
 	}
-	got, err := bounded(ctx, e.c, func() reply {
+	got, err := bounded(ctx, e.c, func() (reply, error) {
 		said, err := e.c.net.Run(e.c.wire.Leader(e.name)).Any()
 		if err != nil {
-			return reply{err: err}
+			return reply{}, err
 		}
 		ttl, term, err := protocol.ReadLeading(said)
-		return reply{term, max(0, ttl), err}
+		return reply{term, max(0, ttl)}, err
 	})
-	if err = cmpOr(err, got.err); err != nil {
+	if err != nil {
 		if ctx.Err() == nil && passing(err) && !errors.Is(err, ErrUnavailable) {
 			err = unavailable("", err)
 		}

@@ -211,10 +211,6 @@ func (s *Schedule) run(ctx context.Context, lease *Lease) (m protocol.Moment, er
 
 // ask asks whether the present interval can begin, and begins it under lease if that is not nil.
 func (s *Schedule) ask(ctx context.Context, lease *Lease) (protocol.Moment, error) {
-	type reply struct {
-		m   protocol.Moment
-		err error
-	}
 	s.mu.Lock()
 	known := s.known
 	s.mu.Unlock()
@@ -222,24 +218,24 @@ func (s *Schedule) ask(ctx context.Context, lease *Lease) (protocol.Moment, erro
 	if lease != nil {
 		cmd = s.of.Begin(lease.guard.Owner(), lease.token, known)
 	}
-	got, err := bounded(ctx, s.c, func() reply {
+	m, err := bounded(ctx, s.c, func() (m protocol.Moment, err error) {
 		numbers, err := s.c.net.Run(cmd).Ints()
 		if err != nil {
-			return reply{err: err}
+			return m, err
 		}
-		m, err := protocol.ReadEvery(numbers)
+		m, err = protocol.ReadEvery(numbers)
 		if err == nil && m.Lost {
 			err = fmt.Errorf("%w: Redis has no such owner", ErrLost)
 		}
-		return reply{m, err}
+		return m, err
 	})
-	if err = cmpOr(err, got.err); err != nil {
+	if err != nil {
 		return protocol.Moment{}, refused(err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.known = got.m.Begun
-	return got.m, nil
+	s.known = m.Begun
+	return m, nil
 }
 
 // done records that the interval was done. If the record fails, the interval counts as missed for
@@ -251,9 +247,8 @@ func (s *Schedule) done(ctx context.Context, start time.Time) error {
 		if failures > 0 {
 			s.c.pause(s.c.opts.Retry.pause(failures))
 		}
-		var sent error
-		sent, err = bounded(ctx, s.c, func() error { return s.c.net.Run(s.of.Done(start)).Err() })
-		if err = cmpOr(err, sent); err == nil || !passing(err) {
+		err = within(ctx, s.c, func() error { return s.c.net.Run(s.of.Done(start)).Err() })
+		if err == nil || !passing(err) {
 			break
 		}
 	}

@@ -36,28 +36,24 @@ func (c *Client) Fleet(ctx context.Context, key string) (Fleet, error) {
 	}
 	ctx, cancel := context.WithTimeoutCause(present(ctx), c.opts.OpTimeout, transport.ErrNoAnswer)
 	defer cancel()
-	type reply struct {
-		ids []string
-		err error
-	}
 	c.hear()
-	got, err := bounded(ctx, c, func() reply {
+	ids, err := bounded(ctx, c, func() ([]string, error) {
 		ids, err := c.listeners()
-		return reply{ids, err}
+		return ids, toldWhy(err)
 	})
-	if err = cmpOr(err, toldWhy(got.err)); err != nil {
+	if err != nil {
 		return fail(err)
 	}
 	if err := c.awaitHearing(ctx); err != nil {
 		return fail(err)
 	}
-	q := c.questions.begin(got.ids)
+	q := c.questions.begin(ids)
 	defer c.questions.end(q)
-	others := slices.DeleteFunc(slices.Clone(got.ids), func(id string) bool { return id == c.wire.UUID })
+	others := slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return id == c.wire.UUID })
 	if len(others) > 0 {
 		c.spawn(func() { c.question(q, others, askWord, key) })
 	}
-	if slices.Contains(got.ids, c.wire.UUID) {
+	if slices.Contains(ids, c.wire.UUID) {
 		q.heard(c.wire.UUID, reportPart{Snapshot: c.look(key, 0), ID: q.id, Parts: 1})
 	}
 	for {

@@ -29,9 +29,9 @@ func (c *Client) ForceUnlock(ctx context.Context, key string, owners ...string) 
 	if !strings.Contains(owners[0], ":") {
 		return c.forcePermits(present(ctx), key, owners)
 	}
-	got, err := bounded(ctx, c, func() kindReply { return c.kindOf(key) })
+	got, err := bounded(ctx, c, func() (kindReply, error) { return c.kindOf(key) })
 	fair, known := c.fairs.known(key)
-	switch err = cmpOr(err, got.err); {
+	switch {
 	case err != nil:
 		return fail(refused(err))
 	case got.mode != "":
@@ -66,11 +66,10 @@ func (c *Client) forcePermits(ctx context.Context, key string, ids []string) (bo
 type kindReply struct {
 	mode string // of a read-write lock: read or write
 	fair bool
-	err  error
 }
 
 // kindOf asks Redis which kind of lock a key is.
-func (c *Client) kindOf(key string) kindReply {
+func (c *Client) kindOf(key string) (kindReply, error) {
 	c.net.MarkShared()
 	ctx, cancel := c.briefly()
 	defer cancel()
@@ -81,5 +80,5 @@ func (c *Client) kindOf(key string) kindReply {
 		err = nil
 	}
 	marks, failed := replies[1].AsInt64()
-	return kindReply{mode, marks > 0, cmpOr(err, failed)}
+	return kindReply{mode, marks > 0}, cmpOr(err, failed)
 }

@@ -33,25 +33,20 @@ func (m *Mutex) Inspect(ctx context.Context) (Standing, error) {
 // inspect asks Redis about a lock. entered returns the number of leases of this process, if it
 // is known.
 func (c *Client) inspect(ctx context.Context, key string, cmd protocol.Command, entered func() (int, bool)) (Standing, error) {
-	type reply struct {
-		standing Standing
-		err      error
-	}
-	got, err := bounded(ctx, c, func() reply {
+	s, err := answer(ctx, c, "inspect", key, func() (Standing, error) {
 		in, err := c.inspection(cmd)
 		s := Standing{TTL: in.TTL, Waiting: in.Waiting, Listening: in.Listening}
 		if err != nil || len(in.Fields) == 0 {
-			return reply{s, err}
+			return s, err
 		}
 		first := in.Fields[0] // a read-write lock of Redisson may have several
 		s.Owner = first.Owner
 		s.Count, err = first.Count()
-		return reply{s, err}
+		return s, err
 	})
-	if err = cmpOr(err, got.err); err != nil {
-		return Standing{}, &Error{Op: "inspect", Key: key, Err: refused(err)}
+	if err != nil {
+		return Standing{}, err
 	}
-	s := got.standing
 	uuid, library := protocol.ClientOf(s.Owner)
 	s.Ours = uuid == c.wire.UUID
 	s.Java = s.Owner != "" && !library
@@ -74,10 +69,6 @@ func (c *Client) inspection(cmd protocol.Command) (protocol.Inspection, error) {
 // returns the holds of this process before it: a later grant is not the one that was taken.
 func (c *Client) force(ctx context.Context, op, key string, enter func() (victims []*grantCore, exit func(), err error),
 	cmd protocol.Command) (bool, error) {
-	type reply struct {
-		taken bool
-		err   error
-	}
 	fail := func(err error) (bool, error) { return false, &Error{Op: op, Key: key, Err: err} }
 	if err := c.checkKey(key); err != nil {
 		return fail(err)
@@ -87,18 +78,12 @@ func (c *Client) force(ctx context.Context, op, key string, enter func() (victim
 		return fail(err)
 	}
 	defer exit()
-	got, err := bounded(ctx, c, func() reply {
-		taken, err := c.net.Run(cmd).Bool()
-		return reply{taken, err}
-	})
-	if err = cmpOr(err, got.err); err != nil {
-		return fail(refused(err))
-	}
-	if got.taken {
+	taken, err := answer(ctx, c, op, key, func() (bool, error) { return c.net.Run(cmd).Bool() })
+	if taken {
 		for _, g := range victims {
 			c.watchdog.Lose(&g.guard, watchdog.ErrRefused)
 			g.notifyLoss(lost(watchdog.ErrRefused)) // in case the message about it is still on its way
 		}
 	}
-	return got.taken, nil
+	return taken, err
 }

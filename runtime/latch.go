@@ -52,23 +52,14 @@ func (l *CountDownLatch) CountDown(ctx context.Context) (int, error) {
 // Count asks Redis for the count, 0 without a latch. Redisson's getCount.
 func (l *CountDownLatch) Count(ctx context.Context) (int, error) {
 	l = orZero(l)
-	type reply struct {
-		n   int64
-		err error
-	}
-	fail := func(err error) (int, error) { return 0, &Error{Op: "count", Key: l.key, Err: err} }
 	if err := l.c.checkCounted(kindLatch, l.key); err != nil {
-		return fail(err)
+		return 0, &Error{Op: "count", Key: l.key, Err: err}
 	}
-	got, err := bounded(ctx, l.c, func() reply {
+	return answer(ctx, l.c, "count", l.key, func() (int, error) {
 		latch := l.c.wire.Latch(l.key)
 		n, err := l.c.net.Ask(latch.Count()).Int()
-		return reply{max(n, 0), err}
+		return int(max(n, 0)), err
 	})
-	if err = cmpOr(err, got.err); err != nil {
-		return fail(refused(err))
-	}
-	return int(got.n), nil
 }
 
 // Wait returns nil when the count is zero, at once if the latch does not exist. It fails with [ErrDeleted] if any program

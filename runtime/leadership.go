@@ -136,7 +136,7 @@ func (l *Leadership) confirm(ctx context.Context) error {
 // write writes to Redis that l leads, and with which value.
 func (l *Leadership) write(ctx context.Context) error {
 	c := l.e.c
-	got, err := bounded(ctx, c, func() error {
+	return refused(within(ctx, c, func() error {
 		l.writing.Lock() // so that the later of two values stays
 		defer l.writing.Unlock()
 		if err := l.lease.Err(); err != nil {
@@ -147,11 +147,7 @@ func (l *Leadership) write(ctx context.Context) error {
 			err = fmt.Errorf("%w: Redis names another leader", ErrLost)
 		}
 		return err
-	})
-	if err = cmpOr(err, got); err != nil {
-		return refused(err)
-	}
-	return nil
+	}))
 }
 
 // confirmEvery is the interval in which the record is written again.

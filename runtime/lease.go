@@ -210,21 +210,13 @@ func (l *Lease) TTL(ctx context.Context) (time.Duration, error) {
 	if l.composite != nil {
 		return l.composite.ttl(present(ctx))
 	}
-	type reply struct {
-		ttl time.Duration
-		err error
-	}
-	got, err := bounded(ctx, l.client, func() reply {
+	return answer(ctx, l.client, "ttl", l.key, func() (time.Duration, error) {
 		ttl, ours, err := l.client.net.TTL(l.key, l.guard.Owner())
 		if err == nil && (!ours || ttl < 0) {
 			err = fmt.Errorf("%w: Redis has no such owner", ErrLost)
 		}
-		return reply{ttl, err}
+		return ttl, err
 	})
-	if err = cmpOr(err, got.err); err != nil {
-		return 0, &Error{Op: "ttl", Key: l.key, Err: refused(err)}
-	}
-	return got.ttl, nil
 }
 
 // Extend makes the grant live for at least d from now, and never shortens it: a fixed lease ends later, and a renewed
@@ -402,26 +394,5 @@ func leaseFrom(ctx context.Context, c *Client, key string) *Lease {
 			return x.lease
 		}
 		ctx = x.parent
-	}
-}
-
-// bounded runs send in another goroutine; the caller returns when ctx ends or Options.OpTimeout is over. If ctx is done
-// already, bounded sends nothing.
-func bounded[T any](ctx context.Context, c *Client, send func() T) (T, error) {
-	var none T
-	if ctx = present(ctx); ctx.Err() != nil {
-		return none, ended(ctx)
-	}
-	got := make(chan T, 1)
-	c.spawn(func() { got <- send() })
-	timer := time.NewTimer(c.opts.OpTimeout)
-	defer timer.Stop()
-	select {
-	case reply := <-got:
-		return reply, nil
-	case <-ctx.Done():
-		return none, ended(ctx)
-	case <-timer.C:
-		return none, fmt.Errorf("%w: no answer within %v", ErrUnavailable, c.opts.OpTimeout)
 	}
 }

@@ -91,7 +91,7 @@ func (t *leaseCore) Extend(ctx context.Context, d time.Duration) error {
 
 // prolong is Extend for a leaseCore without parts.
 func (t *leaseCore) prolong(ctx context.Context, d time.Duration) error {
-	got, err := bounded(ctx, t.client, func() error {
+	return within(ctx, t.client, func() error {
 		sent := now()
 		ttl := max(d, t.guard.Ends().Sub(sent))
 		if t.client.traced != nil {
@@ -107,5 +107,4 @@ func (t *leaseCore) prolong(ctx context.Context, d time.Duration) error {
 		t.client.watchdog.Extend(t.guard, sent, ttl)
 		return nil
 	})
-	return cmpOr(err, got)
 }

@@ -272,21 +272,7 @@ func (s *PermitSemaphore) count(ctx context.Context, op string) (free, taken int
 }
 
 func (s *PermitSemaphore) question(ctx context.Context, op string, ask func() ([]int64, error)) ([]int64, error) {
-	type reply struct {
-		n   []int64
-		err error
-	}
-	if err := s.c.checkKey(s.key); err != nil {
-		return nil, &Error{Op: op, Key: s.key, Err: err}
-	}
-	got, err := bounded(ctx, s.c, func() reply {
-		n, err := ask()
-		return reply{n, err}
-	})
-	if err = cmpOr(err, got.err); err != nil {
-		return nil, &Error{Op: op, Key: s.key, Err: refused(err)}
-	}
-	return got.n, nil
+	return answer(ctx, s.c, op, s.key, ask)
 }
 
 var _ Locker = permitLocker{}

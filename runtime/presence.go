@@ -195,17 +195,13 @@ func (c *Client) ProcessOf(ctx context.Context, id string) (Process, bool, error
 	if c == nil || c.rc == nil {
 		return fail(errNoClient)
 	}
-	type reply struct {
-		fields map[string]string
-		err    error
-	}
-	got, err := bounded(ctx, c, func() reply {
+	known, err := bounded(ctx, c, func() (map[string]string, error) {
 		c.net.MarkShared()
 		ctx, cancel := c.briefly()
 		defer cancel()
 		fields, err := c.rc.Do(ctx, c.rc.B().Hmget().Key(protocol.ProcessKey(id)).Field(processFields...).Build()).AsStrSlice()
 		if err != nil {
-			return reply{err: err}
+			return nil, toldWhy(err)
 		}
 		known := map[string]string{}
 		for i, name := range processFields {
@@ -213,12 +209,12 @@ func (c *Client) ProcessOf(ctx context.Context, id string) (Process, bool, error
 				known[name] = fields[i]
 			}
 		}
-		return reply{known, nil}
+		return known, nil
 	})
-	if err = cmpOr(err, toldWhy(got.err)); err != nil {
+	if err != nil {
 		return fail(err)
 	}
-	return processFrom(id, got.fields), len(got.fields) > 0, nil
+	return processFrom(id, known), len(known) > 0, nil
 }
 
 // toldWhy returns the error of a read-only request: that the server is away, or the server's answer.

@@ -119,10 +119,6 @@ func (m *RWMutex) force(ctx context.Context, op string, write bool, owners ...st
 // Inspect asks Redis for the writer or the readers. Redisson's isLocked, of both.
 func (m *RWMutex) Inspect(ctx context.Context) (RWStanding, error) {
 	m = orZero(m)
-	type reply struct {
-		standing RWStanding
-		err      error
-	}
 	fail := func(err error) (RWStanding, error) {
 		return RWStanding{}, &Error{Op: "inspect", Key: m.key, Err: err}
 	}
@@ -134,11 +130,11 @@ func (m *RWMutex) Inspect(ctx context.Context) (RWStanding, error) {
 		return fail(err)
 	}
 	defer r.exit()
-	got, err := bounded(ctx, m.c, func() reply {
+	s, err := answer(ctx, m.c, "inspect", m.key, func() (RWStanding, error) {
 		in, err := m.c.inspection(r.lock.Inspect())
 		s := RWStanding{Listening: in.Listening, TTL: in.TTL}
 		if err != nil {
-			return reply{s, err}
+			return s, err
 		}
 		for _, field := range in.Fields {
 			if writer, writes := protocol.WriterOf(field.Owner); writes {
@@ -148,13 +144,12 @@ func (m *RWMutex) Inspect(ctx context.Context) (RWStanding, error) {
 			}
 		}
 		slices.Sort(s.Readers)
-		return reply{s, nil}
+		return s, nil
 	})
-	if err = cmpOr(err, got.err); err != nil {
-		return fail(refused(err))
+	if err == nil {
+		s.WriteCount, s.ReadCount = r.entered()
 	}
-	got.standing.WriteCount, got.standing.ReadCount = r.entered()
-	return got.standing, nil
+	return s, err
 }
 
 // lock is the common part of all ways to lock.

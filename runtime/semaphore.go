@@ -102,34 +102,19 @@ func (s *Semaphore) Drain(ctx context.Context) (int, error) {
 // negative after Resize took more than there were. Redisson's availablePermits.
 func (s *Semaphore) Available(ctx context.Context) (int, error) {
 	s = orZero(s)
-	type reply struct {
-		n   int64
-		err error
-	}
-	fail := func(err error) (int, error) { return 0, &Error{Op: "available", Key: s.key, Err: err} }
-	if err := s.c.checkKey(s.key); err != nil {
-		return fail(err)
-	}
-	got, err := bounded(ctx, s.c, func() reply {
+	return answer(ctx, s.c, "available", s.key, func() (int, error) {
 		ctx, cancel := s.c.briefly()
 		defer cancel()
 		text, exists, err := s.c.net.Get(ctx, s.key)
+		if err != nil || !exists {
+			return s.permits, err
+		}
+		n, err := strconv.Atoi(text)
 		if err != nil {
-			return reply{err: err}
+			return 0, ErrWrongType
 		}
-		if !exists {
-			return reply{n: int64(s.permits)}
-		}
-		n, err := strconv.ParseInt(text, 10, 64)
-		if err != nil {
-			err = ErrWrongType
-		}
-		return reply{n, err}
+		return n, nil
 	})
-	if err = cmpOr(err, got.err); err != nil {
-		return fail(refused(err))
-	}
-	return int(got.n), nil
 }
 
 func (s *Semaphore) acquire(ctx context.Context, op string, n int, opts []LockOption) error {
