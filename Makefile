@@ -4,7 +4,7 @@ SHELL := /bin/sh
 
 GO          ?= go
 BENCHTIME   ?= 1s
-BENCH       ?= -out . -readme
+BENCH       ?= $(if $(BEFORE),,-out . -readme)
 FUZZTIME    ?= 30s
 CHAOS       ?= ^TestChaos$$
 # how often each fault of make chaos is run, and how many are run beside each other
@@ -183,9 +183,9 @@ microbench: ## run the benchmarks of the packages, each for BENCHTIME (default 1
 	$(GO) test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) ./...
 
 .PHONY: bench
-bench: ## run lockgen beside other libraries and write bench/RESULTS.md, its plots and the README's table
+bench: ## run lockgen beside other libraries and write bench/RESULTS.md, its plots and the README's table; with BEFORE=folder, beside lockgen of that tree, and print them
 	@.ci/need redis-server
-	cd bench && ../.ci/progress bench 2700 $(GO) run . $(BENCH)
+	cd bench && ../.ci/progress bench 2700 $(GO) run . $(if $(BEFORE),-before $(abspath $(BEFORE))) $(BENCH)
 
 .PHONY: fleet
 fleet: ## measure fleets of up to 9,000 connections beside a model, and write bench/FLEET.md

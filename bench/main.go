@@ -48,6 +48,7 @@ func main() {
 	out := flag.String("out", "", "the folder that gets RESULTS.md and the plots; if empty the report is printed")
 	readme := flag.Bool("readme", false, "bring the figures in the READMEs and docs of the module above up to date with RESULTS.md: after the measurement with -out, or without one")
 	profile := flag.String("profile", "", "a folder for profiles of CPU and allocations, by process")
+	older := flag.String("before", "", "a folder with another tree of lockgen, usually a worktree of an older commit: it takes turns as the library before")
 	fleets := flag.Bool("fleet", false, "measure fleets of clients instead, and write FLEET.md")
 	flag.Parse()
 	if *readme && *out == "" {
@@ -63,6 +64,9 @@ func main() {
 	if err == nil && !*fleets {
 		err = longEnough(*out, *rounds, *length, *rest)
 	}
+	if err == nil && *out != "" && *older != "" {
+		err = errors.New("results of another tree are not written; leave out -out to see them")
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
@@ -75,7 +79,11 @@ func main() {
 		return
 	}
 	r := &report{rounds: *rounds, length: *length, rest: *rest, held: *number, command: command(flag.CommandLine)}
-	err = r.run(ctx, *only, *scenario, *profile)
+	program, remove, err := buildBefore(ctx, *older)
+	if err == nil {
+		defer remove()
+		err = r.run(ctx, *only, *scenario, *profile, program)
+	}
 	if err == nil {
 		err = r.write(*out)
 	}
@@ -152,8 +160,8 @@ func command(flags *flag.FlagSet) string {
 	return text
 }
 
-// run measures the scenarios of its arguments.
-func (r *report) run(ctx context.Context, only, scenario, profile string) error {
+// run measures the scenarios of its arguments. older is this program with lockgen of another tree, or empty.
+func (r *report) run(ctx context.Context, only, scenario, profile, older string) error {
 	s, err := openServer(ctx)
 	if err != nil {
 		return err
@@ -177,23 +185,16 @@ func (r *report) run(ctx context.Context, only, scenario, profile string) error 
 				if !sc.fits(lib) {
 					continue
 				}
-				if err := s.empty(); err != nil {
+				if err := t.round(ctx, e, lib); err != nil {
 					return err
 				}
-				m, err := sc.run(ctx, e, lib)
-				switch {
-				case ctx.Err() != nil:
-					return ctx.Err()
-				case err != nil && (lib.us || lib.floor || !errors.Is(err, errHung)):
-					return fmt.Errorf("%s: %w", sc.name(), err)
-				case err != nil:
-					t.note(fmt.Sprintf("%s hung in at least one round, which does not count.", lib.name))
-				case m["failed"] > 0 && lib.us:
-					return fmt.Errorf("%s: %s: %.0f calls failed", sc.name(), lib.name, m["failed"])
-				case m["failed"] > 0:
-					t.note(fmt.Sprintf("Some calls of %s failed and were made again.", lib.name))
+				if older == "" || sc.here || lib.name != sc.us() {
+					continue
 				}
-				t.add(lib.name, m)
+				of, theirs := against(ctx, older, lib)
+				if err := t.round(of, e, theirs); err != nil {
+					return err
+				}
 			}
 		}
 		if len(t.names) > 0 {
@@ -204,6 +205,28 @@ func (r *report) run(ctx context.Context, only, scenario, profile string) error 
 	if len(r.tables) == 0 {
 		return fmt.Errorf("no scenario of these libraries has a name that begins with %q", scenario)
 	}
+	return nil
+}
+
+// round measures one round of a library.
+func (t *table) round(ctx context.Context, e *env, lib library) error {
+	if err := e.empty(); err != nil {
+		return err
+	}
+	m, err := t.scenario.run(ctx, e, lib)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil && (lib.us || lib.floor || !errors.Is(err, errHung)):
+		return fmt.Errorf("%s: %w", t.scenario.name(), err)
+	case err != nil:
+		t.note(fmt.Sprintf("%s hung in at least one round, which does not count.", lib.name))
+	case m["failed"] > 0 && lib.us:
+		return fmt.Errorf("%s: %s: %.0f calls failed", t.scenario.name(), lib.name, m["failed"])
+	case m["failed"] > 0:
+		t.note(fmt.Sprintf("Some calls of %s failed and were made again.", lib.name))
+	}
+	t.add(lib.name, m)
 	return nil
 }
 

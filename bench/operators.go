@@ -240,7 +240,7 @@ func operatorScenarios() []*scenario {
 	fit := func(lib library) bool { return lib.name == lockgen }
 	headline := headline{metric: "list", format: duration, lowest: true}
 	return []*scenario{{
-		id: "S15", title: "`lockctl list` of locks that are held", fit: fit, run: listing, headline: headline,
+		id: "S15", title: "`lockctl list` of locks that are held", fit: fit, here: true, run: listing, headline: headline,
 		how: "100 clients hold {held} locks, at most 10,000, that nobody waits for. The time is that of the whole command, from its start to its end, and asks " +
 			"all clients, which are in one process; Redis CPU is that of the server meanwhile.",
 		columns: []column{{"list", "list", duration}, {"Redis CPU", "serverTime", duration}, {"locks", "locks", count}, {"missing", "missing", count}},
@@ -250,7 +250,7 @@ func operatorScenarios() []*scenario {
 			{"no lock is missing", value("missing"), 0, false, count},
 		},
 	}, {
-		id: "S16", title: "`lockctl list -scan` of a server with many keys", fit: fit, run: sweeping, headline: headline,
+		id: "S16", title: "`lockctl list -scan` of a server with many keys", fit: fit, here: true, run: sweeping, headline: headline,
 		how: "The server has 100 times {held} keys. A tenth of them are locks whose holders say nothing, as those of Java programs; the others are strings. " +
 			"The sweep is not slowed down. The slowest command is by the server's SLOWLOG, which counts the time in which the machine lets the server wait.",
 		columns: []column{{"sweep", "list", duration}, {"Redis CPU", "serverTime", duration}, {"slowest command", "slowest", duration}, {"commands above 2 ms", "over", count},

@@ -27,11 +27,11 @@ type process struct {
 
 // startWorker starts this program once more, as a client of a library. It ends when ctx does.
 func startWorker(ctx context.Context, first order) (*process, error) {
-	self, err := os.Executable()
+	program, there, err := programOf(ctx, first.Library)
 	if err != nil {
 		return nil, err
 	}
-	p := &process{library: first.Library, cmd: exec.CommandContext(ctx, self), answers: make(chan answer, 1)}
+	p := &process{library: first.Library, cmd: exec.CommandContext(ctx, program), answers: make(chan answer, 1)}
 	p.cmd.Env = append(os.Environ(), asWorker+"=1")
 	p.cmd.Stderr = os.Stderr
 	if p.in, err = p.cmd.StdinPipe(); err != nil {
@@ -54,7 +54,7 @@ func startWorker(ctx context.Context, first order) (*process, error) {
 			p.answers <- a
 		}
 	}()
-	first.Op = "open"
+	first.Op, first.Library = "open", there
 	if _, err := p.do(first); err != nil {
 		p.end()
 		return nil, err

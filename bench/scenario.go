@@ -33,6 +33,7 @@ type scenario struct {
 	fit   func(lib library) bool
 	of    string // the primitive that it measures, if that is not the Mutex
 	plain bool   // locks that are no libraries are compared as well
+	here  bool   // workers have no part in it: another tree's cannot be measured
 	run   func(ctx context.Context, e *env, lib library) (metrics, error)
 
 	columns  []column

@@ -63,7 +63,7 @@ func (t *table) ratio(name, other, metric string) spread {
 func (t *table) best(by headline) string {
 	best, first := "", math.NaN()
 	for _, name := range t.names {
-		if lib, ok := known(name); ok && (lib.floor || lib.us || lib.plain && !t.scenario.plain) {
+		if lib, ok := known(name); name == before || ok && (lib.floor || lib.us || lib.plain && !t.scenario.plain) {
 			continue
 		}
 		v := of(t.values(name, by.metric)).median
