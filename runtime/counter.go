@@ -90,7 +90,7 @@ func (ct *counter) Granting() bool                  { return ct.c.granting() }
 func (ct *counter) Grant(*waiter, time.Time) bool   { return true }
 func (ct *counter) Pause(d time.Duration) bool      { return ct.c.pause(d) }
 func (ct *counter) Backoff(tries int) time.Duration { return ct.c.opts.Retry.pause(tries) }
-func (ct *counter) Fate(err error) (unknown, gone bool) {
+func (ct *counter) Fate(err error) (unknown, again bool) {
 	return transport.Unknown(err) || transport.Unconfirmed(err), passing(err)
 }
 

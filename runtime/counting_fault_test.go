@@ -246,6 +246,41 @@ func TestFault_Permit_ReplySlowerThanTheLeaseIsNoGrant(t *testing.T) {
 	requireCounts(t, other, 1, 0)
 }
 
+// Redis may not have run an update whose reply is lost, so the update extends no trust.
+func TestFault_Permit_LostUpdateExtendsNoTrust(t *testing.T) {
+	t.Parallel()
+	everyLoss(t, func(t *testing.T, l *line, drop func(func(cmd []string) bool, int) *redistest.Drop) {
+		s := l.client.PermitSemaphore(l.key, 1)
+		p := permit(t, s, 1, lockrt.WithLease(3*time.Second))
+		end := p.Until()
+		lost := drop(redistest.EvalSHA(scripts.PermitLease.SHA1()), 0)
+		_, err := s.UpdateLease(patient(t), p.PermitID(), time.Hour)
+		require.Error(t, err)
+		lost.Stop()
+		require.Equal(t, end, p.Until())
+		receive(t, p.Context().Done(), "the end of trust")
+	})
+}
+
+// The trust of a permit that its holder shortens ends with the shorter lease, also before the reply comes.
+func TestFault_Permit_ShorterLeaseIsTrustedFromTheRequest(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, lockrt.Options{OpTimeout: time.Minute})
+	s := l.client.PermitSemaphore(l.key, 1)
+	p := permit(t, s, 1, lockrt.WithLease(time.Hour))
+	l.proxy.Blackhole(redistest.Replies)
+	updated := make(chan error, 1)
+	go func() {
+		_, err := s.UpdateLease(patient(t), p.PermitID(), time.Second)
+		updated <- err
+	}()
+	receive(t, p.Context().Done(), "the end of trust")
+	require.Empty(t, updated, "the outcome")
+	requireEventuallyCounts(t, newClient(t, lockrt.Options{}).PermitSemaphore(l.key, 1), 1, 0)
+	l.proxy.Deliver()
+	require.NoError(t, receive(t, updated, "the outcome"))
+}
+
 // The permits of a request expire even if the client learns its outcome much later, when it sends
 // the request again.
 func TestFault_Permit_RequestSentAgainIsTrustedFromTheFirstTime(t *testing.T) {

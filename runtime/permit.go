@@ -8,7 +8,6 @@ import (
 
 	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
-	"github.com/lockgen/lockgen/runtime/internal/transport"
 )
 
 // A PermitSemaphore grants permits that are leases: the Client renews a permit while its holder lives; after a crash
@@ -113,7 +112,7 @@ func (s *PermitSemaphore) UpdateLease(ctx context.Context, id string, d time.Dur
 	if d != UntilDone && d < minLease {
 		return false, &Error{Op: "update lease", Key: s.key, Err: tooShort("lease", d)}
 	}
-	left, err := s.lease(ctx, "update lease", id, &d)
+	left, err := s.setLease(ctx, id, d)
 	return err == nil && left != protocol.NoPermit, err
 }
 
@@ -121,7 +120,7 @@ func (s *PermitSemaphore) UpdateLease(ctx context.Context, id string, d time.Dur
 // id is trusted for that time from then on. Redisson's getLeaseTime.
 func (s *PermitSemaphore) TTL(ctx context.Context, id string) (time.Duration, error) {
 	s = orZero(s)
-	left, err := s.lease(ctx, "ttl", id, nil)
+	left, err := s.lease(ctx, id)
 	switch {
 	case err != nil:
 		return 0, err
@@ -199,66 +198,6 @@ func (s *PermitSemaphore) acquire(ctx context.Context, op string, n int, opts []
 	a.hands(p.leaseCore, 0)
 	return p, nil
 }
-
-// lease returns how long a permit lasts in milliseconds, after setting that unless set is nil. A permit of this process
-// is then trusted for as long.
-func (s *PermitSemaphore) lease(ctx context.Context, op, id string, set *time.Duration) (int64, error) {
-	raw, err := rawIDs([]string{id})
-	if err != nil {
-		return 0, &Error{Op: op, Key: s.key, Err: err}
-	}
-	got, err := s.question(ctx, op, func() ([]int64, error) {
-		sent := now()
-		permits := s.c.wire.PermitSemaphore(s.key)
-		cmd := permits.Lease(raw)
-		if set != nil {
-			cmd = permits.SetLease(raw, *set)
-		}
-		left, err := s.c.net.Run(cmd).Int()
-		switch {
-		case err == nil:
-			s.lasts(raw, sent, left, set != nil)
-		case set != nil && transport.Unknown(err):
-			left = set.Milliseconds()
-			if *set == UntilDone {
-				left = -1
-			}
-			s.lasts(raw, sent, left, true)
-		}
-		return []int64{left}, err
-	})
-	if err != nil {
-		return 0, err
-	}
-	return got[0], nil
-}
-
-// lasts trusts the permit of this process with this one id for as long as it lasts, counted from sent: longer if it is
-// not renewed, or less if it was set to less. Permits that were acquired together with others end when those end.
-func (s *PermitSemaphore) lasts(id string, sent time.Time, left int64, set bool) {
-	if left == protocol.NoPermit {
-		return
-	}
-	ttl := time.Duration(left) * time.Millisecond
-	if left < 0 {
-		ttl = forEver
-	}
-	ct, known := s.c.permits.known(s.key)
-	if !known {
-		return
-	}
-	for _, p := range ct.holding(id) {
-		if set {
-			s.c.watchdog.Shorten(p.guard, sent, ttl)
-		}
-		if !p.guard.Renew && p.owned() == id {
-			s.c.watchdog.Extend(p.guard, sent, ttl)
-		}
-	}
-}
-
-// forEver is the duration of a permit that does not expire.
-const forEver = 100 * 365 * 24 * time.Hour
 
 func (s *PermitSemaphore) count(ctx context.Context, op string) (free, taken int, err error) {
 	got, err := s.question(ctx, op, func() ([]int64, error) {

@@ -660,6 +660,30 @@ func TestPermit_ThatIsShortenedHereIsTrustedForLess(t *testing.T) {
 	requireCounts(t, s, 2, 0)
 }
 
+// A permit that Redis does not know any longer is lost as soon as a call learns of it.
+func TestPermit_ThatRedisDoesNotKnowIsLost(t *testing.T) {
+	t.Parallel()
+	s := newPermits(t, 2)
+	for name, ask := range map[string]func(id string) error{
+		"UpdateLease": func(id string) error {
+			ok, err := s.UpdateLease(patient(t), id, time.Minute)
+			require.False(t, ok)
+			return err
+		},
+		"TTL": func(id string) error {
+			_, err := s.TTL(patient(t), id)
+			require.ErrorIs(t, err, lockrt.ErrLost)
+			return nil
+		},
+	} {
+		p := permit(t, s, 1, lockrt.WithLease(time.Hour))
+		require.NoError(t, newClient(t, lockrt.Options{}).PermitSemaphore(s.Key(), 0).Release(patient(t), p.PermitID()))
+		require.NoError(t, ask(p.PermitID()), name)
+		require.ErrorIs(t, p.Err(), lockrt.ErrLost, name)
+		requireCounts(t, s, 2, 0)
+	}
+}
+
 // Of several permits that were taken together some are released, and their holder goes on with the others.
 func TestPermit_SomeOfSeveralAreGivenBack(t *testing.T) {
 	t.Parallel()

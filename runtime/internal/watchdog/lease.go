@@ -48,6 +48,7 @@ type extra struct {
 	limit   monotonic.Time // from when on the lease is not renewed; zero for never
 	least   monotonic.Time // until when the key must live at least; zero without such a request
 	failing error          // of the last try, nil after a confirmed one
+	updates updates        // requests for another end
 }
 
 // rare returns the extra of the lease as it is. The caller holds l.mu.
@@ -115,13 +116,17 @@ func (l *Lease) Ends() time.Time {
 
 // confirm counts the trust anew: the server has the lease for ttl from no earlier than sent. No request shortens the
 // grant of another one, so answers for less, and late ones, shorten no trust. The next renewal is due after a third of
-// the lease time of a renewal, also if the key lives for longer: a renewal also finds losses. The caller holds l.mu.
+// the lease time of a renewal, also if the key lives for longer: a renewal also finds losses. An update is the
+// exception: it may end the key early, so a request that the server may have run before it extends no trust. The caller
+// holds l.mu.
 func (l *Lease) confirm(sent monotonic.Time, ttl time.Duration) {
-	if x := l.extra; x != nil {
+	x := l.extra
+	if x != nil {
 		x.failing, x.looks = nil, 0
 	}
-	l.until.Store(int64(max(l.trusted(), sent.Add(ttl-Margin(ttl)))))
-	l.ends = max(l.ends, sent.Add(ttl))
+	if x == nil || !x.updates.overtake(sent) {
+		l.trust(max(l.trusted(), sent.Add(ttl-Margin(ttl))), max(l.ends, sent.Add(ttl)))
+	}
 	if !sent.Before(l.sent) {
 		l.sent = sent
 		if !l.anew {

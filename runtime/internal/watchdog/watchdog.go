@@ -207,19 +207,6 @@ func (w *Watchdog) Extend(l *Lease, sent time.Time, ttl time.Duration) {
 	})
 }
 
-// Shorten records that the server may have been asked at sent to keep l for no longer than ttl. If l is renewed, a
-// renewal restores it at once.
-func (w *Watchdog) Shorten(l *Lease, sent time.Time, ttl time.Duration) {
-	asked := monotonic.Of(sent)
-	w.change(l, func() {
-		if ends := asked.Add(ttl); ends.Before(l.ends) {
-			l.ends = ends
-			l.until.Store(int64(min(l.trusted(), ends.Add(-Margin(ttl)))))
-			l.next, l.anew = monotonic.Now(), l.stage == stageSent
-		}
-	})
-}
-
 // change changes l, which may change its due time.
 func (w *Watchdog) change(l *Lease, f func()) {
 	w.mu.Lock()

@@ -1,0 +1,67 @@
+package watchdog
+
+import (
+	"time"
+
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
+)
+
+// An Outcome says how a request to the server ended.
+type Outcome uint8
+
+const (
+	Unknown Outcome = iota // the server may run the request, or may have run it
+	Done                   // the server ran it
+	Refused                // the server did not run it, and will not
+)
+
+// updates are the requests that make a lease end at another time than its renewals do: the only requests that can end a
+// key early. The server may run requests in another order than that in which the process hears of them.
+type updates struct {
+	begun   int            // so far
+	pending int            // of them, without an outcome
+	settled monotonic.Time // when the last outcome was known
+}
+
+// overtake reports whether the server may have run an update after a request that was sent at sent.
+func (u *updates) overtake(sent monotonic.Time) bool { return u.pending > 0 || sent.Before(u.settled) }
+
+// Update says that the server is about to be asked to end l after ttl, sooner or later than it would end. From now on l is
+// trusted for no longer than ttl. The caller calls settle once, with the outcome; until then no answer extends the trust.
+// An update that is done extends the trust of a lease that is not renewed, if extends is true. One with an unknown outcome
+// extends nothing. One that was refused gives back the trust that it took. A lease that is renewed is renewed at once.
+func (w *Watchdog) Update(l *Lease, sent time.Time, ttl time.Duration, extends bool) (settle func(Outcome)) {
+	asked := monotonic.Of(sent)
+	var own int // the number of this update
+	var alone bool
+	var until, ends monotonic.Time // before it
+	w.change(l, func() {
+		u := &l.more().updates
+		alone, until, ends = u.pending == 0, l.trusted(), l.ends
+		u.begun++
+		u.pending++
+		own = u.begun
+		l.trust(min(until, asked.Add(ttl-Margin(ttl))), min(ends, asked.Add(ttl)))
+	})
+	return func(outcome Outcome) {
+		w.change(l, func() {
+			u := &l.extra.updates
+			u.pending--
+			switch {
+			case outcome == Refused && alone && u.begun == own:
+				l.trust(until, ends)
+			case outcome == Done && extends && !l.Renew && !u.overtake(asked):
+				l.confirm(asked, ttl)
+			}
+			now := monotonic.Now()
+			u.settled = now
+			l.next, l.anew = now, l.stage == stageSent
+		})
+	}
+}
+
+// trust sets when the trust in l and its key end. The caller holds l.mu.
+func (l *Lease) trust(until, ends monotonic.Time) {
+	l.until.Store(int64(until))
+	l.ends = ends
+}

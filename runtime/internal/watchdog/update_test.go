@@ -1,0 +1,126 @@
+package watchdog
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The trust in a fixed lease of a minute after an update that was sent in the first second and settled in the third one.
+func TestUpdate_Fixed(t *testing.T) {
+	for _, c := range []struct {
+		name          string
+		ttl           time.Duration
+		outcome       Outcome
+		extends       bool
+		before, after time.Duration // since the lease was asked for
+	}{
+		{"shorter, done", 10 * time.Second, Done, true, 10 * time.Second, 10 * time.Second},
+		{"shorter, unknown", 10 * time.Second, Unknown, true, 10 * time.Second, 10 * time.Second},
+		{"shorter, refused", 10 * time.Second, Refused, true, 10 * time.Second, 57 * time.Second},
+		{"longer, done", time.Hour, Done, true, 57 * time.Second, time.Hour - 2*time.Second},
+		{"longer, done, one of several", time.Hour, Done, false, 57 * time.Second, 57 * time.Second},
+		{"longer, unknown", time.Hour, Unknown, true, 57 * time.Second, 57 * time.Second},
+		{"longer, refused", time.Hour, Refused, true, 57 * time.Second, 57 * time.Second},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := New(said(newServer(up).renew), atMost(1), nil)
+				defer w.Close()
+				l, lost := lease("a", time.Minute, false)
+				start := time.Now()
+				w.Start(l, start, time.Minute)
+				advance(time.Second)
+				settle := w.Update(l, time.Now(), c.ttl, c.extends)
+				require.Equal(t, c.before, l.Until().Sub(start))
+				advance(2 * time.Second)
+				settle(c.outcome)
+				require.Equal(t, c.after, l.Until().Sub(start))
+				require.Equal(t, ErrElapsed, <-lost)
+				require.Equal(t, c.after, time.Since(start))
+			})
+		})
+	}
+}
+
+// The trust ends while the outcome of the update is awaited.
+func TestUpdate_AwaitedForLongerThanTheLease(t *testing.T) {
+	for _, renew := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newServer(up)
+			w := New(said(s.renew), atMost(1), nil)
+			defer w.Close()
+			l, lost := lease("a", 3*time.Second, renew)
+			w.Start(l, time.Now(), 3*time.Second)
+			start := time.Now()
+			settle := w.Update(l, start, 2*time.Second, true)
+			require.Error(t, <-lost)
+			require.Equal(t, 1800*ms, time.Since(start))
+			require.LessOrEqual(t, len(s.times()), 2, "no request after each answer")
+			settle(Done)
+			require.False(t, w.Stop(l), "what is lost stays lost")
+		})
+	}
+}
+
+// The server may have run an update after another one that was sent later, or whose answer came later.
+func TestUpdate_SeveralAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := New(said(newServer(up).renew), atMost(1), nil)
+		defer w.Close()
+		l, _ := lease("a", time.Minute, false)
+		start := time.Now()
+		trusted := func() time.Duration { return l.Until().Sub(start) }
+		w.Start(l, start, time.Minute)
+
+		longer := w.Update(l, start, time.Hour, true)
+		shorter := w.Update(l, start, 10*time.Second, true)
+		advance(time.Second)
+		longer(Done)
+		require.Equal(t, 9*time.Second, trusted(), "the other one is under way")
+		shorter(Done)
+		require.Equal(t, 9*time.Second, trusted())
+
+		longer = w.Update(l, time.Now(), time.Hour, true)
+		shorter = w.Update(l, time.Now(), 5*time.Second, true)
+		advance(time.Second)
+		shorter(Done)
+		longer(Done)
+		require.Equal(t, 5500*ms, trusted(), "Redis may have run the longer one first")
+
+		w.Extend(l, start.Add(1500*ms), time.Hour)
+		require.Equal(t, 5500*ms, trusted(), "asked before the outcome was known")
+		w.Extend(l, time.Now(), time.Hour)
+		require.Equal(t, 2*time.Second+time.Hour-Margin(time.Hour), trusted())
+
+		first := w.Update(l, time.Now(), time.Minute, true)
+		second := w.Update(l, time.Now(), 30*time.Second, true)
+		first(Done)
+		second(Refused)
+		require.Equal(t, 2*time.Second+27*time.Second, trusted(), "the trust that one took is not given back beside another")
+	})
+}
+
+// The watchdog renews a lease at once after an update, also if a renewal was under way meanwhile.
+func TestUpdate_Renewed(t *testing.T) {
+	for _, outcome := range []Outcome{Done, Unknown, Refused} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newServer(up)
+			w := New(said(s.renew), atMost(1), nil)
+			defer w.Close()
+			l, _ := lease("a", 30*time.Second, true)
+			start := time.Now()
+			w.Start(l, start, 30*time.Second)
+			settle := w.Update(l, start, time.Second, true)
+			require.Equal(t, 900*ms, l.Until().Sub(start))
+			advance(100 * ms)
+			settle(outcome)
+			synctest.Wait()
+			require.Equal(t, 100*ms+27*time.Second, l.Until().Sub(start))
+			require.Len(t, s.times(), 1)
+			require.True(t, w.Stop(l))
+		})
+	}
+}
