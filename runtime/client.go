@@ -60,6 +60,7 @@ type Client struct {
 	tasks                        chan func()      // to an idle goroutine
 	waiting                      atomic.Int32     // idle goroutines
 	disconnected                 atomic.Bool      // Close has closed the client of rueidis, which Open made
+	spread                       time.Duration    // how long a client at rest may take to subscribe again
 	closing                      chan struct{}    // closed by Close and Shutdown: the client grants nothing any more
 	stopped                      chan struct{}    // closed by Close: background work gives up
 
@@ -119,6 +120,7 @@ func newClient(rc rueidis.Client, opts Options, mode PubSub, uuid string) *Clien
 		opts:    opts,
 		tasks:   make(chan func()),
 		closing: make(chan struct{}),
+		spread:  spread,
 		stopped: make(chan struct{}),
 	}
 	c.opts.Hooks = c.guarded(opts.Hooks)

@@ -98,6 +98,12 @@ func HooksOf(c *Client) Hooks { return c.opts.Hooks }
 // AtEnd has f called by who ends a lease of c that is made from now on, before anybody else can have the key.
 func AtEnd(c *Client, f func(key string)) { c.atEnd = f }
 
+// SpreadBy has c subscribe again after a random part of d, while it is at rest. Call it before any other method of c.
+func SpreadBy(c *Client, d time.Duration) { c.spread = d }
+
+// AtRest reports whether c needs no messages at present.
+func AtRest(c *Client) bool { return user{c}.Resting() > 0 }
+
 // LingerFor has the mutexes of c linger for d, which may be longer than an option can say.
 func LingerFor(c *Client, d time.Duration) { c.opts.Linger = d }
 

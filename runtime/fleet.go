@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/lockgen/lockgen/runtime/internal/hub"
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/internal/transport"
@@ -84,7 +85,8 @@ func (c *Client) askAgain(ctx context.Context, q *question, key string) {
 
 // awaitHearing returns once the client hears its channels.
 func (c *Client) awaitHearing(ctx context.Context) error {
-	l := c.listener.Load()
+	l := c.net.Listen(protocol.ProcessChannel(c.wire.UUID), func(hub.Event) {}) // a new one, since the others may have heard before
+	defer l.Close()
 	select {
 	case <-l.Ready():
 		return nil

@@ -113,7 +113,11 @@ func (c *Client) hear() bool {
 	if l == nil {
 		l = c.listens()
 	}
-	return l.Live()
+	if l.Live() {
+		return true
+	}
+	l.Hurry()
+	return false
 }
 
 // listens begins to listen to the client's channel, unless it does.

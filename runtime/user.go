@@ -6,6 +6,10 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
+// spread is the longest time for which a client that holds nothing and waits for nothing is not subscribed after its connection has
+// ended: a failover ends those of all clients at once.
+const spread = 500 * time.Millisecond
+
 // user implements transport.User for a client.
 type user struct{ c *Client }
 
@@ -18,6 +22,16 @@ func (u user) Leave() { u.c.finished() }
 func (u user) Return() { u.c.returned() }
 
 func (u user) Busy() bool { return u.c.holding() || u.c.counts.waiting.Load() > 0 }
+
+func (u user) Resting() time.Duration {
+	u.c.inboxMu.Lock()
+	tickets := len(u.c.subscribers)
+	u.c.inboxMu.Unlock()
+	if tickets > 0 || u.Busy() {
+		return 0
+	}
+	return u.c.spread
+}
 
 func (u user) Recheck(some func(key string) bool) {
 	if some == nil {

@@ -59,6 +59,10 @@ type Config struct {
 	OnWorks  func()          // called when it works again, after OnError; may be nil
 	OnBroken func(err error) // called when a connection breaks; may be nil
 
+	// Resting returns for how long at most the client needs no messages on its only channel; 0 if it needs them. Then a lane connects
+	// anew after a random part of that time, or when a listener comes or calls Hurry. Nil if it always needs them. It does not block.
+	Resting func() time.Duration
+
 	// Lane names the server that has a channel, as far as is known, without blocking. Nil if there is one server.
 	Lane func(channel string) string
 	// Moved finds out anew which server has which channel. It may block. It is called when a server does not have a
@@ -178,6 +182,15 @@ func (l *Listener) Ready() <-chan struct{} { return l.ready }
 // Live reports whether the subscription is active: Ready, and the connection not known to be
 // broken. It takes no lock.
 func (l *Listener) Live() bool { return l.ch != nil && l.ch.subscribed.Load() }
+
+// Hurry makes the hub connect at once if it has put that off, as [Config] says: from now on the messages are needed.
+func (l *Listener) Hurry() {
+	l.hub.mu.Lock()
+	defer l.hub.mu.Unlock()
+	if l.ch != nil {
+		l.ch.lane.wake()
+	}
+}
 
 // Missed reports whether a message came shortly before the listener, while the channel was subscribed and nobody listened.
 func (l *Listener) Missed() bool { return l.missed }

@@ -3,6 +3,7 @@ package hub
 import (
 	"errors"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -67,7 +68,12 @@ func (l *lane) loop() {
 			ch.telling, ch.early = false, nil
 		}
 		h.mu.Unlock()
-		if failures > 0 && !l.pause(h.cfg.Backoff[min(failures, len(h.cfg.Backoff))-1]) {
+		switch spread := l.resting(); {
+		case spread > 0:
+			if !l.rest(spread) {
+				return
+			}
+		case failures > 0 && !l.pause(h.cfg.Backoff[min(failures, len(h.cfg.Backoff))-1]):
 			return
 		}
 		failures++
@@ -127,6 +133,40 @@ func (l *lane) await() bool {
 			return false
 		case <-l.poke:
 		}
+	}
+}
+
+// resting returns for how long at most nobody needs the messages of the lane. A poke that comes later is there when it returns.
+func (l *lane) resting() time.Duration {
+	h := l.h
+	if h.cfg.Resting == nil {
+		return 0
+	}
+	select {
+	case <-l.poke:
+	default:
+	}
+	h.mu.Lock()
+	several := len(l.channels) > 1
+	h.mu.Unlock()
+	if several {
+		return 0
+	}
+	return h.cfg.Resting()
+}
+
+// rest puts off the next connection of a lane, for a random time up to most, until somebody needs its messages. A server that fails
+// ends the connections of all clients at the same moment, and without a pause they would all come back at the same moment.
+func (l *lane) rest(most time.Duration) bool {
+	timer := time.NewTimer(rand.N(most)) //nolint:gosec // it spreads load
+	defer timer.Stop()
+	select {
+	case <-l.h.closing:
+		return false
+	case <-l.poke:
+		return true
+	case <-timer.C:
+		return true
 	}
 }
 

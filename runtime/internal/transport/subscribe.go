@@ -36,8 +36,10 @@ func (t *Transport) newHub() *hub.Hub {
 			t.cfg.Logger.Info("lockgen: subscription connection broke; connecting again", "error", err)
 		},
 	}
-	if t.cluster != nil {
+	if t.cluster != nil { // its connections do not rest: their end shows which servers have failed
 		cfg.Dial, cfg.Lane, cfg.Moved = t.cluster.subscriber, t.cluster.nodeOf, t.cluster.ask
+	} else {
+		cfg.Resting = t.cfg.User.Resting
 	}
 	return hub.New(cfg)
 }
