@@ -24,10 +24,10 @@ func (r *resource) wants(t engine.Terms) int {
 		return 0
 	case !t.Renew:
 		return 1
-	case r.queue.First != nil && r.queue.First.Linger > 0:
+	case r.Queue.First != nil && r.Queue.First.Linger > 0:
 		return mostTokens // one for each call that has the lingering key
 	}
-	return max(1, min(r.queue.Length, mostTokens))
+	return max(1, min(r.Queue.Length, mostTokens))
 }
 
 // tokenKey is the context key of the fencing token of the innermost lease that has one.

@@ -66,8 +66,8 @@ func (r *gateResource) withdrawer() engine.Withdrawer {
 func (r *gateResource) ended(*lineTicket)                                       {}
 func (r *gateResource) refused(_ *lineTicket, wait time.Duration) time.Duration { return wait }
 func (r *gateResource) release(owner string) protocol.Command                   { return gateRelease(r.key, owner) }
-func (r *gateResource) excludes(*waiter) bool                                   { return r.grant != nil }
-func (r *gateResource) follow(*waiter) bool                                     { return false }
+func (r *gateResource) Excludes(*waiter) bool                                   { return r.grant != nil }
+func (r *gateResource) Follow(*waiter) bool                                     { return false }
 func (r *gateResource) acquire(tk *lineTicket) (protocol.Command, func(transport.Reply) (protocol.Verdict, error)) {
 	lease := strconv.FormatInt(tk.ttl.Milliseconds(), 10)
 	return protocol.Command{Script: gateEnter, Keys: []string{r.key}, Args: []string{tk.owner, lease}}, readRWRead
@@ -100,4 +100,4 @@ type gateGrant struct {
 
 func (*gateGrant) Kind() string   { return "gate" }
 func (*gateGrant) pass() bool     { return false } // to no waiter of this process without a request
-func (g *gateGrant) remove(error) { g.resource.grant, g.resource.busy = nil, g.resource.busy+1 }
+func (g *gateGrant) remove(error) { g.resource.grant, g.resource.Busy = nil, g.resource.Busy+1 }

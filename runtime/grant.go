@@ -107,7 +107,7 @@ func (g *grant) end(l *Lease) (*releaseOp, error) {
 		g.withdrawLost()
 		return nil, g.lost
 	}
-	next := r.head()
+	next := r.Queue.First
 	if next != nil && r.canPass(g, next) && !errors.Is(l.ended(), ErrLost) {
 		g.passed++
 		r.c.counts.local.Add(1)
@@ -132,7 +132,7 @@ func (g *grant) end(l *Lease) (*releaseOp, error) {
 // endGrant ends the grant, and returns its release. That may grant the key again, for next, the head of the queue or nil.
 func (r *resource) endGrant(g *grant, next *waiter) *releaseOp {
 	r.grant = nil
-	r.busy++
+	r.Busy++
 	g.state.To(engine.GrantReleasing)
 	g.ticket.To(engine.TicketReleasing)
 	g.linger().stop()
@@ -162,7 +162,7 @@ func (g *grant) withdrawLost() {
 func (g *grant) remove(cause error) {
 	r := g.resource
 	r.grant = nil
-	r.busy++ // the next waiter asks when the present holder knows
+	r.Busy++ // the next waiter asks when the present holder knows
 	g.linger().stop()
 	if errors.Is(cause, watchdog.ErrRefused) {
 		r.c.traces(trace.Lost, r.key, g.ticket.Number)
@@ -174,10 +174,7 @@ func (g *grant) remove(cause error) {
 	}
 }
 
-func (g *grant) notified() {
-	g.resource.busy--
-	g.resource.promptHead()
-}
+func (g *grant) notified() { g.resource.Continue(g.resource) }
 
 func (g *grant) outlived() {
 	if g.ticket.ttl > g.terms.TTL { // Redis may have it for longer than its last holder asked for
@@ -201,7 +198,7 @@ func (r *resource) promote(how trace.Action, tk *ticket, t engine.Terms, from ti
 	g.near = r.c.contended.Lately(r.key, g.since.Std())
 	r.ticket = nil
 	r.grant = g
-	r.answers.Changes()
+	r.Answers.Changes()
 	if tk.extra != nil {
 		tk.extra.recheck.Stop()
 	}
@@ -211,7 +208,7 @@ func (r *resource) promote(how trace.Action, tk *ticket, t engine.Terms, from ti
 
 // assign hands the grant to w, the head of the queue.
 func (r *resource) assign(w *waiter) {
-	r.queue.Remove(w)
+	r.Queue.Remove(w)
 	w.Place.State = engine.PlaceGranted
 	r.grant.tokenPending = w.Follows && w.Terms.Fenced
 	if w.Terms.Fenced {
@@ -225,16 +222,14 @@ func (r *resource) assign(w *waiter) {
 	if owner == nil {
 		return
 	}
-	for v := r.queue.First; v != nil; { // waiters of one owner enter together
-		next := v.Place.After
-		if v.For.lease.owner == owner {
-			r.queue.Remove(v)
+	r.Queue.Each(func(v *waiter) {
+		if v.For.lease.owner == owner { // waiters of one owner enter together
+			r.Queue.Remove(v)
 			v.Place.State = engine.PlaceGranted
 			r.grant.attach(r.grant, v.For.lease)
 			v.Notify(engine.Event{Kind: engine.Given})
 		}
-		v = next
-	}
+	})
 }
 
 // While no other process is known to wait, a grant may circulate in a process for this long before

@@ -21,22 +21,15 @@ import (
 //	└──────────────────────── the head's turn ◄─────────────────────────┘
 type lineCore struct {
 	referenced
+	engine.Line[wish]
 
 	kind lineKind // the resource
-
-	// Guarded by mu:
-	queue   waitQueue        // the waiters
-	busy    int              // requests of the queue under way, or the report of a loss
-	answers engine.AnswerLog // by Redis
 }
 
 // A lineKind is what such a kind decides, and what it says to Redis. The caller holds the lock of the resource.
 type lineKind interface {
-	// excludes reports whether the process has a grant that excludes w.
-	excludes(w *waiter) bool
-	// follow gives w, the head, a grant that the process has already, if w can have it without a request, and reports
-	// whether it did.
-	follow(w *waiter) bool
+	engine.Policy[wish]
+
 	// granted makes a grant of tk, which Redis granted no earlier than at sent, and gives it to the waiter.
 	granted(tk *lineTicket, sent time.Time)
 	// refused returns how long the waiter of tk waits for a message at most, before it asks again. Redis has said when to
@@ -62,55 +55,21 @@ func (r *lineCore) hear(string) {}
 func (r *lineCore) join(w *waiter) entry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.queueUp(w)
-}
-
-// queueUp is join for a caller that holds r.mu.
-func (r *lineCore) queueUp(w *waiter) entry {
-	if w.Once() && (r.queue.Length > 0 || r.kind.excludes(w)) {
-		return turnedAway
-	}
-	r.queue.Push(w)
-	if r.queue.First == w && r.ready(w) {
-		w.Place.State = engine.PlaceLeading
-		return toAsk
-	}
-	return toWait
+	return r.Join(w, r.kind)
 }
 
 // last returns whether this process has a grant that excludes w, and the last answer of Redis.
 func (r *lineCore) last(w *waiter) (held bool, said engine.AnswerLog) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	first := r.queue.First
-	return r.kind.excludes(w) || first != nil && r.kind.excludes(first), r.answers.Look()
+	return r.Last(w, r.kind)
 }
 
 // remind makes the head of the queue ask.
 func (r *lineCore) remind() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.promptHead()
-}
-
-// ready reports whether the head of the queue, w, may ask Redis.
-func (r *lineCore) ready(w *waiter) bool {
-	return r.busy == 0 && w.Place.State != engine.PlaceGranted && !r.kind.excludes(w)
-}
-
-// promptHead gives the head the turn to ask, unless there is no need: it may follow others without a request.
-func (r *lineCore) promptHead() {
-	for {
-		switch w := r.queue.First; {
-		case w == nil:
-			return
-		case r.kind.follow(w):
-			continue
-		case r.ready(w):
-			w.Lead()
-		}
-		return
-	}
+	r.Prompt(r.kind)
 }
 
 // leave removes w. If it got the lease after all, leave unlocks it.
@@ -121,14 +80,14 @@ func (r *lineCore) leave(w *waiter) {
 		return
 	}
 	if w.Place.Queued() {
-		r.queue.Remove(w)
+		r.Queue.Remove(w)
 	}
 	tk := w.For.ticket
 	tk.w = nil
 	if tk.State != engine.TicketAsking {
 		r.drop(tk)
 	}
-	r.promptHead()
+	r.Prompt(r.kind)
 }
 
 // givesBack unlocks the lease of w, which leaves, in the background, and reports false if it has got none.

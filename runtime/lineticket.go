@@ -43,8 +43,8 @@ func (r *lineCore) ask(w *waiter) {
 	}
 	tk.To(engine.TicketAsking)
 	if !tk.apart {
-		r.busy++
-		r.answers.Asks()
+		r.Busy++
+		r.Answers.Asks()
 	}
 	var cmd protocol.Command
 	cmd, tk.read = r.kind.acquire(tk)
@@ -63,8 +63,8 @@ func (r *lineCore) settle(tk *lineTicket, sent time.Time, reply protocol.Verdict
 	defer r.mu.Unlock()
 	defer tk.Rest()
 	if !tk.apart {
-		r.busy--
-		r.answers.Says(err == nil && !reply.Granted(), err)
+		r.Busy--
+		r.Answers.Says(err == nil && !reply.Granted(), err)
 	}
 	judged, err := tk.Judge(answerOf(sent, tk.ttl, reply.Granted(), err), true, r.c.refusal())
 	tk.OutcomeUnknown = tk.OutcomeUnknown || again
@@ -76,7 +76,7 @@ func (r *lineCore) settle(tk *lineTicket, sent time.Time, reply protocol.Verdict
 	case w == nil:
 		tk.Rest()
 		r.drop(tk)
-		r.promptHead()
+		r.Prompt(r.kind)
 	case judged == engine.JudgedFailed:
 		w.Notify(engine.Event{Kind: engine.Failed, Err: err})
 	case judged == engine.JudgedAgain:
@@ -92,10 +92,10 @@ func (r *lineCore) settle(tk *lineTicket, sent time.Time, reply protocol.Verdict
 			w.For.lease.token = reply.Token
 		}
 		if !tk.apart {
-			r.queue.Remove(w)
+			r.Queue.Remove(w)
 		}
 		r.kind.granted(tk, sent)
-		r.promptHead()
+		r.Prompt(r.kind)
 	}
 }
 
@@ -110,7 +110,7 @@ func (r *lineCore) drop(tk *lineTicket) {
 	tk.end()
 	if tk.UnclaimedGrant {
 		tk.To(engine.TicketReleasing)
-		r.busy++
+		r.Busy++
 		r.stay()
 		tk.release(nil)
 		return
@@ -142,10 +142,7 @@ func (tk *lineTicket) sendRelease(op *releaseOp) {
 
 func (tk *lineTicket) giveUp(*releaseOp) { tk.r.withdraw(tk, tk.ttl) }
 
-func (tk *lineTicket) proceed(*releaseOp, released, error) {
-	tk.r.busy--
-	tk.r.promptHead()
-}
+func (tk *lineTicket) proceed(*releaseOp, released, error) { tk.r.Continue(tk.r.kind) }
 
 // withdraw makes sure that Redis does not keep the lock, or a place in the wait queue, for a ticket without a waiter. A
 // request for it may still take effect for as long as watch says. withdraw does not block. The caller holds r.mu.
@@ -220,10 +217,7 @@ func (g *lineGrant) forget(refused bool) {
 	}
 }
 
-func (g *lineGrant) notified() {
-	g.ticket.r.busy--
-	g.ticket.r.promptHead()
-}
+func (g *lineGrant) notified() { g.ticket.r.Continue(g.ticket.r.kind) }
 
 // begin starts g as the grant of tk, for its waiter alone. Redis granted it no earlier than at sent.
 func (g *lineGrant) begin(as watchdog.Holding, tk *lineTicket, sent time.Time) {

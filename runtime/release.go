@@ -206,7 +206,7 @@ func (op *releaseOp) Answered(sent time.Time, reply protocol.Answer, again bool,
 func (op *releaseOp) sendAgain(err error) bool {
 	if op.r != nil {
 		op.on.mu.Lock()
-		op.r.answers.Fails(err)
+		op.r.Answers.Fails(err)
 		op.on.mu.Unlock()
 	}
 	op.tried = op.tried || transport.Unknown(err)
@@ -226,15 +226,15 @@ func (r *resource) sendRelease(op *releaseOp) { r.c.releases.Submit(op, false) }
 func (r *resource) giveUp(op *releaseOp) { r.withdraw(op.ticket) }
 
 func (r *resource) proceed(op *releaseOp, done released, err error) {
-	r.busy--
-	r.answers.Changes()
+	r.Busy--
+	r.Answers.Changes()
 	if op.again != nil && op.twice {
 		op.again.OutcomeUnknown = true
 	}
 	if op.again != nil && r.ticket == op.again {
 		r.resume(op.again, op.terms, done, err)
 	} else {
-		r.promptHead() // again was handed over already, if it was in the wait queue
+		r.Prompt(r) // again was handed over already, if it was in the wait queue
 	}
 }
 

@@ -24,12 +24,9 @@ import (
 // a moment after an unlock, and release.go the releases.
 type resource struct {
 	exclusiveCore[*grant]
+	engine.Line[wish]
 
-	// Guarded by mu:
-	busy    int32            // requests under way, or the report of a loss
-	queue   waitQueue        // the waiters
-	ticket  *ticket          // the ticket of the queue; nil while there is a grant, or no need
-	answers engine.AnswerLog // by Redis
+	ticket *ticket // the ticket of the queue; nil while there is a grant, or no need; guarded by mu
 
 	first ticket // in place, since there always is one
 }
@@ -56,8 +53,7 @@ func (r *resource) newTicket() *ticket {
 // hear ignores the content of a message: any message is a reason to ask.
 func (r *resource) hear(string) {}
 
-// join adds w to the end of the queue. A waiter that tries once joins only an empty queue, and waits for the answer to
-// an earlier request of this process.
+// join adds w to the end of the queue, unless it can have the grant at once.
 func (r *resource) join(w *waiter) entry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -68,36 +64,33 @@ func (r *resource) join(w *waiter) entry {
 	if g := r.grant; g != nil && g.state == engine.GrantLingering {
 		if g.canResume(w.Terms, monotonic.Now()) {
 			g.resume(w.For.lease)
-			r.queue.Push(w)
+			r.Queue.Push(w)
 			r.assign(w)
 			return toWait // for the event that is there already
 		}
 		r.endLinger() // the queue is empty, and the key is about to be free
 	}
-	first := r.grant == nil && r.queue.Length == 0
-	if w.Once() && !first {
-		return turnedAway // the key will not be handed to it
-	}
-	r.queue.Push(w)
-	if first && r.busy == 0 {
-		w.Place.State = engine.PlaceLeading
-		return toAsk
-	}
-	return toWait
+	return r.Join(w, r)
 }
 
+// Excludes reports whether this process has the key: its waiters have it one at a time.
+func (r *resource) Excludes(*waiter) bool { return r.grant != nil }
+
+// Follow has nothing to do: a grant goes to the head when it is unlocked, see [resource.canPass].
+func (r *resource) Follow(*waiter) bool { return false }
+
 // last returns whether this process has the key, and the last answer of Redis.
-func (r *resource) last(*waiter) (held bool, said engine.AnswerLog) {
+func (r *resource) last(w *waiter) (held bool, said engine.AnswerLog) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.grant != nil, r.answers.Look()
+	return r.Last(w, r)
 }
 
 // remind makes the head of the queue ask.
 func (r *resource) remind() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.promptHead()
+	r.Prompt(r)
 }
 
 // leave removes w from the queue. If it got the lease after all, leave unlocks it.
@@ -108,13 +101,13 @@ func (r *resource) leave(w *waiter) {
 		return
 	}
 	leading := w.Place.Leading()
-	r.queue.Remove(w)
+	r.Queue.Remove(w)
 	switch {
-	case r.busy > 0 || r.grant != nil: // the goroutine that ends that continues the queue
-	case r.queue.Length == 0:
+	case r.Busy > 0 || r.grant != nil: // the goroutine that ends that continues the queue
+	case r.Queue.Length == 0:
 		r.abandon()
 	case leading:
-		r.promptHead()
+		r.Prompt(r)
 	}
 }
 
@@ -127,15 +120,5 @@ func (r *resource) close() {
 	r.mu.Unlock()
 	if g != nil {
 		g.endLeases(ErrClosed)
-	}
-}
-
-func (r *resource) head() *waiter { return r.queue.First }
-
-// promptHead gives the head the turn to ask, unless there is no need. It reminds a head that has
-// the turn already.
-func (r *resource) promptHead() {
-	if w := r.head(); w != nil && r.busy == 0 && r.grant == nil {
-		w.Lead()
 	}
 }

@@ -51,38 +51,36 @@ func (r *rwResource) assign(g *rwGrant, w *waiter) {
 
 // admit admits the waiters of the owner of g, which would wait for themselves.
 func (r *rwResource) admit(g *rwGrant, owner *Owner) {
-	for w := r.queue.First; w != nil; {
-		next := w.Place.After
+	r.Queue.Each(func(w *waiter) {
 		switch {
 		case w.For.lease.owner != owner || w.For.ticket.Number > 0:
 		case g.write && !rwTicketOf(w).write:
-			r.queue.Remove(w)
+			r.Queue.Remove(w)
 			rwTicketOf(w).readsUnder(g)
 			g.shown = true
 			w.Notify(engine.Event{Kind: engine.Turn})
 		case g.write:
-			r.queue.Remove(w)
-			w.Place = engine.Place[wish]{State: engine.PlaceGranted}
+			r.Queue.Remove(w)
+			w.Place.State = engine.PlaceGranted
 			g.attach(g, w.For.lease)
 			w.Notify(engine.Event{Kind: engine.Given})
 		case rwTicketOf(w).write:
-			r.queue.Remove(w) // notified once, and in no waiter's way
+			r.Queue.Remove(w) // notified once, and in no waiter's way
 			w.Notify(engine.Event{Kind: engine.Failed, Err: ErrUpgrade})
 		}
-		w = next
-	}
+	})
 }
 
 func (g *rwGrant) pass() bool {
 	r := g.resource
-	next := r.queue.First
+	next := r.Queue.First
 	if !r.canPass(g, next) {
 		return false
 	}
 	g.passed++
 	r.c.counts.local.Add(1)
 	next.For.lease.came = fromHere
-	r.queue.Remove(next)
+	r.Queue.Remove(next)
 	r.assign(g, next)
 	return true
 }
@@ -97,7 +95,7 @@ func (r *rwResource) canPass(g *rwGrant, w *waiter) bool {
 
 func (g *rwGrant) remove(error) {
 	r := g.resource
-	r.busy++ // the next waiter asks when the present holders know
+	r.Busy++ // the next waiter asks when the present holders know
 	if g.write {
 		r.write = nil
 		return

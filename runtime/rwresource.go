@@ -59,7 +59,7 @@ func (r *rwResource) enter(ctx context.Context, l *Lease, cfg lockConfig) (enter
 	switch {
 	case !r.c.granting():
 		return false, nil, ErrClosed
-	case r.write != nil || r.queue.Length > 0:
+	case r.write != nil || r.Queue.Length > 0:
 		return false, nil, nil
 	}
 	now := time.Now()
@@ -192,15 +192,15 @@ func (r *rwResource) join(w *waiter) entry {
 			return toAsk
 		}
 	}
-	return r.queueUp(w)
+	return r.Join(w, r)
 }
 
-func (r *rwResource) excludes(w *waiter) bool {
+func (r *rwResource) Excludes(w *waiter) bool {
 	return r.write != nil || rwTicketOf(w).write && len(r.reads) > 0
 }
 
-// follow has a reader join the readers of this process.
-func (r *rwResource) follow(w *waiter) bool {
+// Follow has a reader join the readers of this process.
+func (r *rwResource) Follow(w *waiter) bool {
 	if rwTicketOf(w).write || w.For.ticket.Number > 0 || r.write != nil || !r.c.granting() {
 		return false
 	}
@@ -208,7 +208,7 @@ func (r *rwResource) follow(w *waiter) bool {
 	if g == nil {
 		return false
 	}
-	r.queue.Remove(w)
+	r.Queue.Remove(w)
 	r.assign(g, w)
 	return true
 }

@@ -157,9 +157,9 @@ func (g *grantCore) show() (leases []shownLease, queued int) {
 	return shownLeases(g.leases), of.queued()
 }
 
-func (g *grant) queued() int { return g.resource.queue.Length }
+func (g *grant) queued() int { return g.resource.Queue.Length }
 
-func (g *lineGrant) queued() int { return g.ticket.r.queue.Length }
+func (g *lineGrant) queued() int { return g.ticket.r.Queue.Length }
 
 func (g *fairGrant) queued() (n int) {
 	for _, tk := range g.resource.tickets {
@@ -215,12 +215,12 @@ func (c *Client) eachWaiting(key string, f func(w *waiter, kind, key string)) {
 	}
 	for _, r := range c.resources.some(key) {
 		r.mu.Lock()
-		r.queue.Each(func(w *waiter) { add(w, kindMutex, r.key) })
+		r.Queue.Each(func(w *waiter) { add(w, kindMutex, r.key) })
 		r.mu.Unlock()
 	}
 	for _, r := range c.rws.some(key) {
 		r.mu.Lock()
-		r.queue.Each(func(w *waiter) { add(w, kindRead, r.key) })
+		r.Queue.Each(func(w *waiter) { add(w, kindRead, r.key) })
 		r.mu.Unlock()
 	}
 	for _, r := range c.fairs.some(key) {

@@ -52,7 +52,7 @@ func (t *stateTest) mutex(name string) (r *resource, w *waiter, tk *ticket, op f
 func (r *resource) gone(w *waiter) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.queue.Remove(w)
+	r.Queue.Remove(w)
 }
 
 // state returns the state of a ticket.

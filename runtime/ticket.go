@@ -69,12 +69,12 @@ func (r *resource) prepare(w *waiter) (op *acquireOp, to *transport.Batcher) {
 		r.mu.Unlock()
 		return nil, nil // it got what it wants a moment ago
 	}
-	r.busy++
+	r.Busy++
 	w.Asks.Add(1)
 	tk := r.ticketFor(w.Terms)
 	tk.To(engine.TicketAsking)
 	tk.look = false
-	r.answers.Asks()
+	r.Answers.Asks()
 	op = acquireOps.Get().(*acquireOp)
 	*op = acquireOp{r: r, w: w, ticket: tk, terms: w.Terms, line: protocol.NotQueued, drawn: r.wants(w.Terms)}
 	switch {
@@ -136,8 +136,8 @@ func (r *resource) settle(op *acquireOp, sent time.Time, reply protocol.Verdict,
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	w, tk, t := op.w, op.ticket, op.terms
-	r.busy--
-	r.answers.Says(err == nil && !reply.Granted(), err)
+	r.Busy--
+	r.Answers.Says(err == nil && !reply.Granted(), err)
 	if settled := tk.rare().settled; settled != nil {
 		w.Asks.Add(-1)
 		r.c.tracesAnswer(trace.Settled, r.key, tk.Number, err)
@@ -150,10 +150,10 @@ func (r *resource) settle(op *acquireOp, sent time.Time, reply protocol.Verdict,
 				r.c.spawn(func() { r.c.watchdog.Look(&g.guard) })
 			}
 		}
-		r.promptHead()
+		r.Prompt(r)
 		return
 	}
-	next := r.head()
+	next := r.Queue.First
 	wanted := next != nil && next.Terms == t // else the next waiter asks for its own terms, with this ticket
 	judged, err := tk.Judge(answerOf(sent, t.TTL, reply.Granted(), err), wanted, r.c.refusal())
 	tk.OutcomeUnknown = tk.OutcomeUnknown || again
@@ -185,7 +185,7 @@ func (r *resource) settle(op *acquireOp, sent time.Time, reply protocol.Verdict,
 	case !w.Place.Queued() && next == nil:
 		r.abandon()
 	case !w.Place.Queued():
-		r.promptHead()
+		r.Prompt(r)
 	case err != nil:
 		w.Notify(engine.Event{Kind: engine.Failed, Err: err})
 	case (tk.UnclaimedGrant || tk.look) && r.c.granting():
@@ -210,13 +210,13 @@ func (r *resource) handed(n uint64, o handOver) {
 		r.askFor(tk)
 		return
 	}
-	from, w := tk.HandedOver(o.at, received), r.head()
+	from, w := tk.HandedOver(o.at, received), r.Queue.First
 	first := handOverLease
 	if w != nil {
 		first = min(first, w.Terms.TTL) // a renewal makes it that short
 	}
 	switch {
-	case w == nil && r.busy == 0:
+	case w == nil && r.Busy == 0:
 		r.abandon()
 	case w == nil || !r.c.granting(): // the goroutine that is busy, or leaves, releases it
 	case !r.c.suffices(w.Terms, from, first, o.token):
@@ -260,8 +260,8 @@ func (r *resource) resubscribed(n uint64) {
 // askFor makes the head ask for tk: now, or again when the answer that is under way has come, since
 // that may be older than the reason to ask.
 func (r *resource) askFor(tk *ticket) {
-	tk.look = r.busy > 0
-	r.promptHead()
+	tk.look = r.Busy > 0
+	r.Prompt(r)
 }
 
 // soon makes the head ask in d.
@@ -348,7 +348,7 @@ func (r *resource) abandon() {
 		return
 	case tk.UnclaimedGrant || tk.Standing:
 		tk.To(engine.TicketReleasing)
-		r.busy++
+		r.Busy++
 		r.stay()
 		op := newReleaseOp(r, tk, nil)
 		r.c.spawn(func() { r.free(op) })
@@ -363,7 +363,7 @@ func (r *resource) abandon() {
 
 // resume continues with again after the release of the ticket before it.
 func (r *resource) resume(again *ticket, t engine.Terms, done released, err error) {
-	w := r.head()
+	w := r.Queue.First
 	wanted := w != nil && w.Terms == t && r.c.opts.Replicas == 0 && (!t.Fenced || done.Token > 0)
 	judged, _ := again.Judge(answerOf(done.sent, t.TTL, done.Outcome == protocol.Kept, err), wanted, r.c.refusal()) // after an error that release may still take effect
 	if judged == engine.JudgedGranted {
@@ -382,7 +382,7 @@ func (r *resource) resume(again *ticket, t engine.Terms, done released, err erro
 	case w == nil:
 		r.abandon()
 	case unclear || again.look || w.Place.Leading():
-		r.promptHead()
+		r.Prompt(r)
 	default:
 		again.Seen = engine.SightingOf(done.sent, done.At)
 		w.Place.State = engine.PlaceLeading

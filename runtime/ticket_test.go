@@ -24,13 +24,13 @@ func TestResource_AsksOnceMoreWhenTheClockWasSetBack(t *testing.T) {
 			r := newResource(c, "k")
 			r.users = 10
 			w := newWaiter(context.Background(), newLease(c, kindMutex, "k", context.Background()), lockConfig{wait: UntilDone, Terms: engine.Terms{TTL: 30 * time.Second}})
-			r.queue.Push(w)
+			r.Queue.Push(w)
 			w.Place.State = engine.PlaceLeading
 			tk := r.ticketFor(w.Terms)
 			sent := now()
 			tk.UnclaimedGrant, tk.HandedAt, tk.Received = true, time.Now().UnixMicro(), monotonic.Now() // as handed does for one who has to ask
 			answer := func(sent time.Time) engine.EventKind {
-				r.busy = 1
+				r.Busy = 1
 				tk.To(engine.TicketAsking)
 				w.Asks.Add(1)
 				r.settle(&acquireOp{r: r, w: w, ticket: tk, terms: w.Terms, line: protocol.StillQueued}, sent, protocol.Verdict{Wait: 30000, At: time.Now().Add(-time.Hour)}, false, nil)
@@ -56,7 +56,7 @@ func TestResource_AsksForWhatWasTakenBeforeItsGrantWasKnown(t *testing.T) {
 			c := &Client{closing: make(chan struct{}), stopped: make(chan struct{}), tasks: make(chan func())}
 			r := newResource(c, "k")
 			w := newWaiter(context.Background(), newLease(c, kindMutex, "k", context.Background()), lockConfig{wait: UntilDone, Terms: engine.Terms{TTL: 30 * time.Second, Renew: true}})
-			r.queue.Push(w)
+			r.Queue.Push(w)
 			again := r.ticketFor(w.Terms)
 			again.Standing = true
 			again.To(engine.TicketQueued)

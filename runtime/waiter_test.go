@@ -21,8 +21,8 @@ func TestResource_RequestKnowsItsWaiterUntilItHasSpoken(t *testing.T) {
 	t.Parallel()
 	r := newResource(&Client{}, "k")
 	w := &waiter{Events: engine.NewEventQueue(), Call: engine.Call{Wait: UntilDone}}
-	r.queue.Push(w)
-	r.busy = 1
+	r.Queue.Push(w)
+	r.Busy = 1
 	w.Asks.Add(1)
 	release := w.Events.Hold()
 	go r.settle(&acquireOp{r: r, w: w, ticket: &ticket{}}, time.Now(), protocol.Verdict{}, false, errors.New("no"))
@@ -72,7 +72,7 @@ func TestResource_ARefusalAfterTheGrantIsBelievedUnlessTheClockWasSetBack(t *tes
 			op := &acquireOp{r: r, w: w, ticket: tk, terms: w.Terms, line: protocol.StillQueued}
 			tk.To(engine.TicketAsking)
 			tk.Standing = true
-			r.busy++
+			r.Busy++
 			w.Asks.Add(1)
 
 			refused := time.Now() // by the server's clock, which says so before it is set back

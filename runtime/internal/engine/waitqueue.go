@@ -70,9 +70,11 @@ func (q *WaitQueue[T]) Remove(w *Waiter[T]) {
 	q.Length--
 }
 
-// Each calls f for each waiter, in their order.
+// Each calls f for each waiter, in their order. f may remove it.
 func (q *WaitQueue[T]) Each(f func(w *Waiter[T])) {
-	for w := q.First; w != nil; w = w.Place.After {
+	for w := q.First; w != nil; {
+		next := w.Place.After
 		f(w)
+		w = next
 	}
 }

@@ -60,11 +60,11 @@ var allMutants = []mutant{
 	},
 	{
 		name: "no turn after a loss", kind: "mutex", file: "runtime/grant.go",
-		old: "	g.resource.busy--\n	g.resource.promptHead()\n", new: "	g.resource.busy--\n",
+		old: "g.resource.Continue(g.resource)", new: "g.resource.Busy--",
 	},
 	{
 		name: "no turn for the next when one leaves", kind: "mutex", file: "runtime/resource.go",
-		old: "	case leading:\n		r.promptHead()\n", new: "	case leading:\n",
+		old: "	case leading:\n		r.Prompt(r)\n", new: "	case leading:\n",
 	},
 	{
 		name: "lock without a time to live", kind: "mutex", file: "scripts/acquire.lua",

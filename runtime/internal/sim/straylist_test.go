@@ -52,8 +52,8 @@ var strayMutants = []mutant{
 		old: "	r.c.watchdog.Stop(&g.guard)\n	if g.ticket.rare().settled", new: "	if g.ticket.rare().settled",
 	},
 	{
-		strays: true, name: "asks while it asks", kind: "mutex", file: "runtime/resource.go",
-		old: "w != nil && r.busy == 0 && r.grant == nil {", new: "w != nil && r.grant == nil {",
+		strays: true, name: "asks while it asks", kind: "mutex", file: "runtime/internal/engine/policy.go",
+		old: "		if l.ready(w, by) {\n", new: "		if !by.Excludes(w) {\n",
 	},
 	{
 		strays: true, name: "a token that the server has not drawn", kind: "mutex", file: "runtime/ticket.go",

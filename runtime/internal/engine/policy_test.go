@@ -1,0 +1,96 @@
+package engine
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A rule is a policy: a grant excludes all, and the first followers have it without a request.
+type rule struct {
+	line      *Line[struct{}]
+	granted   bool
+	followers int
+}
+
+func (p *rule) Excludes(*Waiter[struct{}]) bool { return p.granted }
+
+func (p *rule) Follow(w *Waiter[struct{}]) bool {
+	if p.followers == 0 {
+		return false
+	}
+	p.followers--
+	p.line.Queue.Remove(w)
+	return true
+}
+
+func waits(once bool) *Waiter[struct{}] {
+	w := NewWaiter[struct{}]()
+	if !once {
+		w.Call.Wait = -1
+	}
+	return w
+}
+
+func TestLine_Join(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		before  int // waiters in the queue
+		once    bool
+		busy    int32
+		granted bool
+		want    Entry
+	}{
+		"free":                                {want: ToAsk},
+		"free, for a call that tries once":    {once: true, want: ToAsk},
+		"busy":                                {busy: 1, want: ToWait},
+		"busy, for a call that tries once":    {busy: 1, once: true, want: ToWait},
+		"granted":                             {granted: true, want: ToWait},
+		"granted, for a call that tries once": {granted: true, once: true, want: TurnedAway},
+		"behind another":                      {before: 1, want: ToWait},
+		"behind another, for one that tries once": {before: 1, once: true, want: TurnedAway},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			line := &Line[struct{}]{Busy: test.busy}
+			for range test.before {
+				line.Queue.Push(waits(false))
+			}
+			w := waits(test.once)
+			require.Equal(t, test.want, line.Join(w, &rule{line: line, granted: test.granted}))
+			require.Equal(t, test.want == ToAsk, w.Place.Leading())
+			require.Equal(t, test.want != TurnedAway, w.Place.Queued())
+		})
+	}
+}
+
+func TestLine_Prompt(t *testing.T) {
+	t.Parallel()
+	line := &Line[struct{}]{Busy: 2}
+	p := &rule{line: line, followers: 1, granted: true}
+	follower, head, last := waits(false), waits(false), waits(false)
+	for _, w := range []*Waiter[struct{}]{follower, head, last} {
+		require.Equal(t, ToWait, line.Join(w, p))
+	}
+	line.Continue(p)
+	require.False(t, follower.Place.Queued(), "the first waiter follows the holder, even while a request is under way")
+	require.Equal(t, head, line.Queue.First)
+	held, _ := line.Last(last, p)
+	require.True(t, held)
+	p.granted = false
+	line.Prompt(p)
+	require.False(t, head.Place.Leading(), "a request is under way")
+	line.Continue(p)
+	require.True(t, head.Place.Leading())
+	ev, ok := head.NextEvent()
+	require.True(t, ok)
+	require.Equal(t, Turn, ev.Kind)
+	line.Prompt(p)
+	ev, ok = head.NextEvent()
+	require.True(t, ok)
+	require.Equal(t, Reason, ev.Kind, "a reminder of the turn that it has")
+	_, ok = last.NextEvent()
+	require.False(t, ok, "only the head has the turn")
+	held, _ = line.Last(last, p)
+	require.False(t, held)
+}
