@@ -55,6 +55,7 @@ type Client struct {
 	fairs                        registry[*fairResource]
 	semaphores, permits, latches registry[*counter]
 	traced                       trace.Func       // for tests that replay the steps of mutexes; else nil
+	wholes                       trace.WholeFunc  // for tests that replay the calls of MultiLocks; else nil
 	atEnd                        func(key string) // for tests that delay the end of a lease; else nil
 	observed                     bool             // there are hooks for calls or leases
 	tasks                        chan func()      // to an idle goroutine
@@ -146,6 +147,7 @@ func newClient(rc rueidis.Client, opts Options, mode PubSub, uuid string) *Clien
 	if c.traced = trace.Present(); c.traced != nil {
 		c.watchdog.Trace(c.tracesRenewal)
 	}
+	c.wholes = trace.PresentWholes()
 	if c.net.Tracks() {
 		c.watchdog.First(transport.FirstLook)
 	}

@@ -124,6 +124,9 @@ func (t *leaseCore) end(cause error) {
 		t.cancel(*t.cause.Load()) // if the caller that ended it first has not cancelled it yet
 		return
 	}
+	if t.client.wholes != nil {
+		t.client.tracesEnd(t, cause)
+	}
 	t.cancel(cause)
 	if f := t.client.atEnd; f != nil {
 		f(t.key)

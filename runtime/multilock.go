@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lockgen/lockgen/runtime/internal/trace"
 	"github.com/lockgen/lockgen/runtime/internal/transport"
 )
 
@@ -70,16 +71,19 @@ func (m *MultiLock) take(ctx context.Context, opts []LockOption, waiting waiting
 	if err := m.check(opts); err != nil {
 		return nil, err
 	}
-	for {
+	for tr := m.tracer(); ; {
 		if ctx.Err() != nil {
 			return nil, &Error{Op: "lock", Key: m.key, Err: ended(ctx)}
 		}
-		parts, last, err := m.all(ctx, append(slices.Clip(opts), asPart(waiting)), wait, start)
+		tr.Begins(m.keys)
+		parts, last, err := m.all(ctx, tr, append(slices.Clip(opts), asPart(waiting)), wait, start)
 		if err == nil {
 			whole := newLease(parts[0].client, kindMulti, m.key, last.Context())
+			tr.Takes(&whole.leaseCore)
 			compose(whole, len(parts), parts)
 			return whole, nil
 		}
+		tr.Says(trace.Ends)
 		if err == errYielded { //nolint:errorlint // this very one
 			continue
 		}
@@ -111,7 +115,7 @@ func asPart(waiting waitingPart) LockOption {
 // loss, and locking any of the keys under it enters again. It returns the leases and the one with the last context.
 // After an error it returns the leases that it has, which the caller has to release; with the error errYielded the
 // caller may try again.
-func (m *MultiLock) all(ctx context.Context, opts []LockOption, wait time.Duration, start time.Time) (parts []*Lease, last *Lease, err error) {
+func (m *MultiLock) all(ctx context.Context, tr *trace.Caller, opts []LockOption, wait time.Duration, start time.Time) (parts []*Lease, last *Lease, err error) {
 	under := ctx
 	add := func(more ...*Lease) {
 		if parts = append(parts, more...); len(more) > 0 {
@@ -129,7 +133,8 @@ func (m *MultiLock) all(ctx context.Context, opts []LockOption, wait time.Durati
 	for len(parts) < len(m.members) {
 		rest := m.members[len(parts):]
 		if mutexes := neighbours(rest); len(mutexes) > 1 {
-			got, again, err := tryTogether(ctx, under, mutexes, wait, opts)
+			tr.Asks(trace.Tries, len(parts), len(mutexes))
+			got, again, err := tryTogether(ctx, under, tr, mutexes, wait, opts)
 			add(got...)
 			switch {
 			case err == nil:
@@ -148,13 +153,16 @@ func (m *MultiLock) all(ctx context.Context, opts []LockOption, wait time.Durati
 		if wait != UntilDone {
 			more = append(slices.Clip(opts), left())
 		}
+		tr.Asks(trace.Stands, len(parts), 1)
 		part, err := m.behind(under, rest[0], len(parts), more)
 		switch {
 		case errors.Is(err, errYielded):
-			return m.yield(ctx, parts, opts, left)
+			return m.yield(ctx, tr, parts, opts, left)
 		case err != nil:
+			tracesPart(tr, 0, nil)
 			return parts, nil, err
 		}
+		tracesPart(tr, 0, part)
 		add(part)
 	}
 	return parts, last, lengthen(ctx, parts[:waited])
@@ -203,7 +211,7 @@ type trial struct {
 // tryTogether tries to lock all mutexes, which are of one client, at once, each under the context of the one before,
 // the first under that. It returns the leases before the first one that was refused and the error of that; it releases
 // those behind it. again reports that waiting may help. ctx and wait are those of the call.
-func tryTogether(ctx, under context.Context, mutexes []*Mutex, wait time.Duration, opts []LockOption) (got []*Lease, again bool, err error) {
+func tryTogether(ctx, under context.Context, tr *trace.Caller, mutexes []*Mutex, wait time.Duration, opts []LockOption) (got []*Lease, again bool, err error) {
 	c := mutexes[0].c
 	opts = append(slices.Clip(opts), WithWait(0))
 	trials := make([]trial, 0, len(mutexes))
@@ -247,6 +255,11 @@ func tryTogether(ctx, under context.Context, mutexes []*Mutex, wait time.Duratio
 				t.lease = lease // the one that it had from the beginning
 			}
 			t.resource.exit()
+		}
+		if t.err == nil {
+			tracesPart(tr, i, t.lease)
+		} else {
+			tracesPart(tr, i, nil)
 		}
 		if t.err == nil && err != nil {
 			behind = append(behind, t.lease)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/internal/trace"
 )
 
 // A program with Redisson locks the members of its MultiLock in the order in which it lists them, and keeps its locks
@@ -73,11 +74,13 @@ func isJavas(ctx context.Context, l Locker) bool {
 // yield releases kept, waits for the member behind them alone and then tries the others. It returns the leases in the
 // order of the members, and the one whose context ends with the first loss. After an error it has released everything;
 // the error is errYielded if another one of the members was refused then.
-func (m *MultiLock) yield(ctx context.Context, kept []*Lease, opts []LockOption, left func() LockOption) (parts []*Lease, last *Lease, err error) {
-	undo(ctx, kept)
+func (m *MultiLock) yield(ctx context.Context, tr *trace.Caller, kept []*Lease, opts []LockOption, left func() LockOption) (parts []*Lease, last *Lease, err error) {
 	at := len(kept)
+	tr.Asks(trace.Yields, at, 1)
+	undo(ctx, kept)
 	parts = make([]*Lease, len(m.members))
 	last, err = m.members[at].Lock(ctx, append(slices.Clip(opts), left())...)
+	tracesPart(tr, 0, last)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -93,12 +96,15 @@ func (m *MultiLock) yield(ctx context.Context, kept []*Lease, opts []LockOption,
 		}
 		var got []*Lease
 		if mutexes := neighbours(m.members[i:end]); len(mutexes) > 1 {
-			got, _, err = tryTogether(ctx, last.Context(), mutexes, 0, opts)
+			tr.Asks(trace.Tries, i, len(mutexes))
+			got, _, err = tryTogether(ctx, last.Context(), tr, mutexes, 0, opts)
 		} else {
 			var part *Lease
+			tr.Asks(trace.Tries, i, 1)
 			if part, err = m.members[i].Lock(last.Context(), append(slices.Clip(opts), WithWait(0))...); err == nil {
 				got = []*Lease{part}
 			}
+			tracesPart(tr, 0, part)
 		}
 		i += copy(parts[i:], got)
 		if len(got) > 0 {
@@ -108,6 +114,7 @@ func (m *MultiLock) yield(ctx context.Context, kept []*Lease, opts []LockOption,
 	if err == nil {
 		return parts, last, nil
 	}
+	tr.Says(trace.Ends)
 	undo(ctx, slices.DeleteFunc(parts, func(part *Lease) bool { return part == nil }))
 	if ctx.Err() != nil {
 		return nil, nil, endedAt(ctx, m.key, err)

@@ -1,6 +1,7 @@
 package lockrt
 
 import (
+	"errors"
 	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
@@ -47,4 +48,30 @@ func (c *Client) tracesAnswer(a trace.Action, key string, n uint64, err error) {
 		a = trace.Unknown
 	}
 	c.traces(a, key, n)
+}
+
+// tracer returns what reports the events of a call, if a test wants to know.
+func (m *MultiLock) tracer() *trace.Caller {
+	if m.c == nil {
+		return nil
+	}
+	return trace.NewCaller(m.c.wholes, m.c.ID())
+}
+
+// tracesPart says whether a call of a MultiLock has got the member behind the first one that it asked for, by i: its lease, or nil.
+func tracesPart(tr *trace.Caller, i int, l *Lease) {
+	switch {
+	case tr == nil:
+	case l == nil:
+		tr.Turned(i)
+	case l.guard == nil: // it has parts itself
+		tr.Gets(i, "", &l.leaseCore)
+	default:
+		tr.Gets(i, l.guard.Owner(), &l.leaseCore)
+	}
+}
+
+// tracesEnd says that a lease has ended.
+func (c *Client) tracesEnd(t *leaseCore, cause error) {
+	c.wholes(trace.Whole{Action: trace.Over, Lease: t, Freed: errors.Is(cause, ErrReleased)})
 }

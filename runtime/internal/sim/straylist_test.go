@@ -199,4 +199,20 @@ var strayMutants = []mutant{
 		strays: true, name: "the token of any part is taken", kind: "red", file: "runtime/quorumacquire.go",
 		old: "		token = max(token, part.token)\n", new: "		token = part.token\n",
 	},
+	{
+		strays: true, name: "a MultiLock gets one member after the other", kind: "multi", file: "runtime/multilock.go",
+		old: "		if mutexes := neighbours(rest); len(mutexes) > 1 {\n", new: "		if mutexes := neighbours(rest); len(mutexes) > 9 {\n",
+	},
+	{
+		strays: true, name: "a MultiLock gives back all before it waits", kind: "multi", file: "runtime/multilock.go",
+		old: "			add(got...)\n", new: "			if err == nil {\n				add(got...)\n			} else {\n				undo(ctx, got)\n			}\n",
+	},
+	{
+		strays: true, name: "a MultiLock gives back the members behind the refused one a moment later", kind: "multi", file: "runtime/multilock.go",
+		old: "	undo(ctx, behind)\n", new: "	time.AfterFunc(10*time.Millisecond, func() { undo(context.Background(), behind) })\n",
+	},
+	{
+		strays: true, name: "a MultiLock that fails gives back its members a moment later", kind: "multi", file: "runtime/multilock.go",
+		old: "		undo(ctx, parts)\n", new: "		time.AfterFunc(10*time.Millisecond, func() { undo(context.Background(), parts) })\n",
+	},
 }

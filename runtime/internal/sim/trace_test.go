@@ -32,7 +32,9 @@ func (w *world) traced(s *server) *traced {
 // trace has the world replay the traces of its locks from now on, until the function that it returns is called.
 func (w *world) trace() (stop func()) {
 	switch cmp.Or(w.plan.kind.lock, w.plan.kind.name) {
-	case "mutex", "besides", "multi":
+	case "multi":
+		return w.traceMulti()
+	case "mutex", "besides":
 		return trace.To(w.traced(w.servers[0]).Step)
 	case "rw":
 		w.traceRW()
