@@ -314,6 +314,9 @@ func most[T any](parts []*Lease, needs int, do func(part *Lease) (T, error)) (do
 
 // budget returns the wait time in opts, and whether they have one.
 func budget(opts []LockOption) (wait time.Duration, said bool, err error) {
+	if len(opts) == 0 {
+		return UntilDone, false, nil
+	}
 	cfg := lockConfig{wait: UntilDone}
 	cfg.apply(opts)
 	switch {

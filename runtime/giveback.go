@@ -35,7 +35,7 @@ func giveBack(parts []*Lease, needs int) (lost int, errs error) {
 			return mutex && mutexes && group[0].client == part.client
 		})
 		if i < 0 {
-			groups = append(groups, nil)
+			groups = append(groups, make([]*Lease, 0, len(parts)))
 			i = len(groups) - 1
 		}
 		groups[i] = append(groups[i], part)

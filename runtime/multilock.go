@@ -171,7 +171,15 @@ func (m *MultiLock) all(ctx context.Context, tr *trace.Caller, opts []LockOption
 // lengthen extends leases of fixed length, which have to last as long as others that were granted later. It fails if
 // one of them is lost, and leaves one that it cannot extend as it is: the whole lease knows until when it is trusted.
 func lengthen(ctx context.Context, parts []*Lease) error {
-	fixed := slices.DeleteFunc(slices.Clone(parts), func(part *Lease) bool { return part.guard == nil || part.guard.Renew })
+	var fixed []*Lease
+	for _, part := range parts {
+		if part.guard != nil && !part.guard.Renew {
+			fixed = append(fixed, part)
+		}
+	}
+	if len(fixed) == 0 {
+		return nil
+	}
 	_, err := most(fixed, len(fixed), func(part *Lease) (struct{}, error) {
 		return struct{}{}, part.Extend(ctx, part.guard.TTL)
 	})
@@ -188,6 +196,9 @@ func neighbours(lockers []Locker) (mutexes []*Mutex) {
 		if !ok || len(mutexes) > 0 && m.c != mutexes[0].c {
 			break
 		}
+		if mutexes == nil {
+			mutexes = make([]*Mutex, 0, len(lockers))
+		}
 		mutexes = append(mutexes, m)
 	}
 	return mutexes
@@ -203,6 +214,7 @@ type trial struct {
 	resource *resource       // nil without a resource to contend at
 	w        *waiter
 	entry    entry // the result of joining the resource
+	asked    asked
 	cfg      lockConfig
 	lease    *Lease
 	err      error
@@ -216,10 +228,15 @@ func tryTogether(ctx, under context.Context, tr *trace.Caller, mutexes []*Mutex,
 	opts = append(slices.Clip(opts), WithWait(0))
 	trials := make([]trial, 0, len(mutexes))
 	again = true
-	for _, m := range mutexes {
+	for i, m := range mutexes {
 		trials = append(trials, trial{m: m, own: under})
-		t := &trials[len(trials)-1]
-		if t.cfg, t.err = c.configure(m.opts, opts); t.err == nil {
+		t := &trials[i]
+		if i > 0 && len(m.opts) == 0 && len(mutexes[i-1].opts) == 0 {
+			t.cfg = trials[i-1].cfg
+		} else {
+			t.cfg, t.err = c.configure(m.opts, opts)
+		}
+		if t.err == nil {
 			t.resource, t.lease, t.err = m.approach(t.own, t.cfg)
 		}
 		if t.err != nil {
@@ -239,6 +256,7 @@ func tryTogether(ctx, under context.Context, tr *trace.Caller, mutexes []*Mutex,
 	if again {
 		ask(c, trials, c.net.Prompt() && wait == UntilDone && ctx.Done() == nil) // as in [Mutex.take]
 	}
+	got = make([]*Lease, 0, len(trials))
 	var behind []*Lease
 	for i := range trials {
 		t := &trials[i]
@@ -251,7 +269,8 @@ func tryTogether(ctx, under context.Context, tr *trace.Caller, mutexes []*Mutex,
 			t.err = errGivenBack
 		default:
 			var lease *Lease
-			if lease, t.err = c.contend(ctx, &asked{resource: t.resource, entry: t.entry, again: t.entry != toAsk}, t.w, t.cfg, nil); lease != nil {
+			t.asked = asked{resource: t.resource, entry: t.entry, again: t.entry != toAsk}
+			if lease, t.err = c.contend(ctx, &t.asked, t.w, t.cfg, nil); lease != nil {
 				t.lease = lease // the one that it had from the beginning
 			}
 			t.resource.exit()
@@ -280,7 +299,8 @@ func tryTogether(ctx, under context.Context, tr *trace.Caller, mutexes []*Mutex,
 // ask sends the requests of all trials that have none yet, in as few scripts as possible. inline is as with
 // [transport.Batcher.Submit].
 func ask(c *Client, trials []trial, inline bool) {
-	var takes, acquires []transport.Request
+	takes := make([]transport.Request, 0, len(trials))
+	var acquires []transport.Request
 	for i := range trials {
 		t := &trials[i]
 		if t.resource == nil || t.entry != toAsk {

@@ -12,7 +12,7 @@ import (
 // such as reading and writing, are [ErrBadOption]. Members with the same key are ordered by the addresses and databases
 // of their servers, which must be the same in all processes: see docs/details.md.
 func NewMultiLock(lockers ...Locker) *MultiLock {
-	m := &MultiLock{wait: UntilDone}
+	m := &MultiLock{wait: UntilDone, members: make([]Locker, 0, len(lockers))}
 	for i, locker := range lockers {
 		whole, ok := locker.(*MultiLock)
 		switch {
@@ -30,9 +30,9 @@ func NewMultiLock(lockers ...Locker) *MultiLock {
 	m.keys = make([]string, len(m.members))
 	for i, l := range m.members {
 		m.keys[i] = l.Key()
-		_, clients, opts := describe(l)
-		if m.c == nil && len(clients) > 0 {
-			m.c, m.opts = clients[0], opts
+		c, opts := first(l)
+		if m.c == nil && c != nil {
+			m.c, m.opts = c, opts
 		}
 		wait, said, err := budget(opts)
 		switch {
@@ -55,7 +55,7 @@ func (m *MultiLock) refuse(key string, err error) {
 
 // distinct returns the members, each once.
 func (m *MultiLock) distinct() []Locker {
-	var once []Locker
+	once := make([]Locker, 0, len(m.members))
 	for _, l := range m.members {
 		again := false
 		for _, other := range slices.Backward(once) {
@@ -157,6 +157,18 @@ func describe(l Locker) (kind string, clients []*Client, opts []LockOption) {
 		return kindRedLock, clients, opts
 	}
 	return "", nil, nil
+}
+
+// first returns the first of the clients of describe, or nil, and the options. It allocates nothing for a mutex.
+func first(l Locker) (c *Client, opts []LockOption) {
+	if m, ok := l.(*Mutex); ok {
+		return m.c, m.opts
+	}
+	_, clients, opts := describe(l)
+	if len(clients) > 0 {
+		c = clients[0]
+	}
+	return c, opts
 }
 
 // check returns why the members cannot be locked with opts, before anything is sent. tryTogether checks mutexes of one

@@ -3,6 +3,7 @@ package lockrt_test
 import (
 	"context"
 	"errors"
+	"math"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -595,4 +596,17 @@ func TestMultiLock_WaitsForNoAnswer(t *testing.T) {
 			require.Empty(t, blocked)
 		})
 	}
+}
+
+// A MultiLock of many mutexes is made with a few allocations, and not with some for each of them.
+func TestNewMultiLock_Allocations(t *testing.T) { // testing.AllocsPerRun does not allow parallel tests
+	many := make([]lockrt.Locker, 20)
+	for i := range many {
+		many[i] = new(lockrt.Client).Mutex(strconv.Itoa(i))
+	}
+	least := math.Inf(1) // of several runs: goroutines of tests before this one may allocate meanwhile
+	for range 20 {
+		least = min(least, testing.AllocsPerRun(20, func() { lockrt.NewMultiLock(many...) }))
+	}
+	require.LessOrEqual(t, least, 6.0)
 }

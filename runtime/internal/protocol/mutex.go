@@ -77,8 +77,9 @@ func (p *Process) Frees() Batch {
 // Free appends the release of a lock for which nobody is known to wait. [ReadRelease] reads its answer, which is
 // [Contended] if that is not so.
 func (p *Process) Free(keys, args []string, key string, number uint64) (allKeys, allArgs []string) {
-	n := mutexNamesOf(key)
-	return append(keys, key, n.waiting, n.channel), append(args, p.Owner(number))
+	var b [mostOwner]byte
+	n, owner := mutexNamesWith(key, p.appendOwner(b[:0], number))
+	return append(keys, key, n.waiting, n.channel), append(args, owner)
 }
 
 // Releases is the batch of releases of locks that others may wait for.

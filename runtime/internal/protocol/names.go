@@ -98,12 +98,18 @@ type mutexNames struct{ waiting, channel, counter string }
 
 // mutexNamesOf returns all names of a mutex as parts of one string: that is one allocation for each request.
 func mutexNamesOf(key string) mutexNames {
+	n, _ := mutexNamesWith(key, nil)
+	return n
+}
+
+// mutexNamesWith returns the names and another text, likewise.
+func mutexNamesWith(key string, more []byte) (names mutexNames, text string) {
 	open, end := ":{", "}"
 	if strings.Contains(key, "{") {
 		open, end = ":", ""
 	}
 	prefixes := [...]string{waitingPrefix, channelPrefix, counterPrefix}
-	size := 0
+	size := len(more)
 	for _, p := range prefixes {
 		size += len(p) + len(open) + len(key) + len(end)
 	}
@@ -117,8 +123,9 @@ func mutexNamesOf(key string) mutexNames {
 		all.WriteString(end)
 		ends[i] = all.Len()
 	}
-	text := all.String()
-	return mutexNames{text[:ends[0]], text[ends[0]:ends[1]], text[ends[1]:]}
+	all.Write(more)
+	text = all.String()
+	return mutexNames{text[:ends[0]], text[ends[0]:ends[1]], text[ends[1]:ends[2]]}, text[ends[2]:]
 }
 
 // prefixed returns a name beside a key that shares its slot: Redisson's prefixName.

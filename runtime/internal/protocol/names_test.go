@@ -56,6 +56,20 @@ func TestNames(t *testing.T) {
 	require.False(t, writes)
 }
 
+// The release of a lock for which nobody waits has its names and its owner as parts of one string.
+func TestFree_OneAllocation(t *testing.T) { // testing.AllocsPerRun does not allow parallel tests
+	p := NewProcess("11111111-1111-4111-9111-111111111111", PublishPlain, 0, 0)
+	const last = 18446744073709551615
+	require.LessOrEqual(t, len(p.Owner(last)), mostOwner)
+	for _, key := range []string{"order:7", "{o}:7"} {
+		keys, args := p.Free(nil, nil, key, last)
+		n := mutexNamesOf(key)
+		require.Equal(t, []string{key, n.waiting, n.channel}, keys)
+		require.Equal(t, []string{p.Owner(last)}, args)
+		require.LessOrEqual(t, testing.AllocsPerRun(100, func() { p.Free(keys[:0], args[:0], key, last) }), 1.0)
+	}
+}
+
 // Everything beside a key is in its slot, whatever the key, if a cluster accepts it.
 func TestSlot_OfEverythingBesideAKey(t *testing.T) {
 	t.Parallel()

@@ -64,8 +64,15 @@ func NewProcess(uuid string, publish Publish, tokenTTL, watchdog time.Duration) 
 
 // Owner returns the owner of a number, in the form in which Redisson names a thread: <uuid>:<number>.
 func (p *Process) Owner(number uint64) string {
-	var b [64]byte
-	return string(strconv.AppendUint(append(append(b[:0], p.UUID...), ':'), number, 10))
+	var b [mostOwner]byte
+	return string(p.appendOwner(b[:0], number))
+}
+
+// mostOwner is how long an owner is at most, or a little more.
+const mostOwner = 64
+
+func (p *Process) appendOwner(b []byte, number uint64) []byte {
+	return strconv.AppendUint(append(append(b, p.UUID...), ':'), number, 10)
 }
 
 // millis returns a duration as the scripts read it. The length of most leases is converted once.
