@@ -28,7 +28,7 @@ func TestACL_MissingInTheMiddleLeavesNothingForEver(t *testing.T) {
 			server := redistest.Server(t)
 			for _, denied := range []string{"-pexpire", "-set", "-del", "-time", "-pttl", "-publish", "-zadd", "-rpush"} {
 				require.NoError(t, server.Do("ACL", "SETUSER", "half", "reset", "on", ">pw", "~*", "&*", "+@all", denied).Error())
-				c, err := lockrt.Open(t.Context(), "redis://half:pw@"+server.Addr(), lockrt.Options{})
+				c, err := opened(t.Context(), "redis://half:pw@"+server.Addr(), lockrt.Options{})
 				require.NoError(t, err)
 				for _, free := range []bool{true, false} {
 					require.NoError(t, server.Do("FLUSHALL").Error()) // it cannot release it, so the key expires
@@ -68,7 +68,7 @@ func TestACL_MissingInTheMiddleTakesNoPermits(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
 	require.NoError(t, server.Do("ACL", "SETUSER", "half", "on", ">pw", "~*", "&*", "+@all", "-zremrangebyscore").Error())
-	c, err := lockrt.Open(t.Context(), "redis://half:pw@"+server.Addr(), lockrt.Options{})
+	c, err := opened(t.Context(), "redis://half:pw@"+server.Addr(), lockrt.Options{})
 	require.NoError(t, err)
 	defer c.Close()
 	whole := clientOf(t, server.URL(), lockrt.Options{})

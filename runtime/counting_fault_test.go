@@ -633,7 +633,7 @@ func TestFault_Counting_LeavesNoGoroutine(t *testing.T) { //nolint:paralleltest 
 	leaktest.Check(t)
 	server := redistest.Server(t)
 	hooks, waiting, _ := watch()
-	c, err := lockrt.Open(t.Context(), server.URL(), lockrt.Options{Hooks: hooks})
+	c, err := opened(t.Context(), server.URL(), lockrt.Options{Hooks: hooks})
 	require.NoError(t, err)
 	key := redistest.Key(t, "k")
 	s, p, l := c.Semaphore(key+"s", 1), c.PermitSemaphore(key+"p", 1), c.CountDownLatch(key+"l")

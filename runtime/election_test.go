@@ -153,7 +153,7 @@ func TestElection_LeaderIsCutOff(t *testing.T) {
 	server := redistest.Shared(t)
 	proxy := redistest.Proxy(t, server.Addr())
 	hooks, waiting, _ := watch()
-	away, err := lockrt.Open(t.Context(), proxy.URL(), lockrt.Options{})
+	away, err := opened(t.Context(), proxy.URL(), lockrt.Options{})
 	require.NoError(t, err)
 	defer away.Close()
 	other := newClient(t, lockrt.Options{Hooks: hooks})
@@ -188,7 +188,7 @@ func TestElection_ObserverWhileRedisIsDown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			proxy := redistest.Proxy(t, server.Addr())
-			c, err := lockrt.Open(t.Context(), proxy.URL(), lockrt.Options{OpTimeout: 500 * time.Millisecond})
+			c, err := opened(t.Context(), proxy.URL(), lockrt.Options{OpTimeout: 500 * time.Millisecond})
 			require.NoError(t, err)
 			t.Cleanup(func() { _ = c.Close() })
 			office := redistest.Key(t, "office")
@@ -229,7 +229,7 @@ func TestElection_LostReplies(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			proxy := redistest.Proxy(t, server.Addr())
-			c, err := lockrt.Open(t.Context(), proxy.URL(), lockrt.Options{OpTimeout: 500 * time.Millisecond})
+			c, err := opened(t.Context(), proxy.URL(), lockrt.Options{OpTimeout: 500 * time.Millisecond})
 			require.NoError(t, err)
 			t.Cleanup(func() { _ = c.Close() })
 			office := redistest.Key(t, "office")
@@ -426,7 +426,7 @@ func TestElection_WhatCannotBe(t *testing.T) {
 // A client that is closed ends the leadership and those who observe.
 func TestElection_Close(t *testing.T) {
 	t.Parallel()
-	c, err := lockrt.Open(t.Context(), redistest.Shared(t).URL(), lockrt.Options{})
+	c, err := opened(t.Context(), redistest.Shared(t).URL(), lockrt.Options{})
 	require.NoError(t, err)
 	office := redistest.Key(t, "office")
 	told := observe(t, c.Election(office))

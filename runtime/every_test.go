@@ -197,7 +197,7 @@ func TestEvery_CutOff(t *testing.T) {
 	t.Parallel()
 	proxy := redistest.Proxy(t, redistest.Shared(t).Addr())
 	job, k := redistest.Key(t, "job"), newTicker()
-	away, err := lockrt.Open(t.Context(), proxy.URL(), lockrt.Options{Watchdog: time.Second})
+	away, err := opened(t.Context(), proxy.URL(), lockrt.Options{Watchdog: time.Second})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = away.Close() })
 	causes := make(chan error, 1)
@@ -253,7 +253,7 @@ func TestEvery_LostReplies(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			proxy := redistest.Proxy(t, redistest.Shared(t).Addr())
-			c, err := lockrt.Open(t.Context(), proxy.URL(), lockrt.Options{OpTimeout: 300 * time.Millisecond})
+			c, err := opened(t.Context(), proxy.URL(), lockrt.Options{OpTimeout: 300 * time.Millisecond})
 			require.NoError(t, err)
 			t.Cleanup(func() { _ = c.Close() })
 			job, k := redistest.Key(t, "job"), newTicker()
@@ -318,7 +318,7 @@ func TestEvery_WhatCannotBe(t *testing.T) {
 
 func TestEvery_PanicAndClose(t *testing.T) {
 	t.Parallel()
-	c, err := lockrt.Open(t.Context(), redistest.Shared(t).URL(), lockrt.Options{})
+	c, err := opened(t.Context(), redistest.Shared(t).URL(), lockrt.Options{})
 	require.NoError(t, err)
 	job := redistest.Key(t, "job")
 	require.PanicsWithValue(t, "bug", func() {

@@ -377,7 +377,7 @@ func TestExclusion_Worker(t *testing.T) { //nolint:paralleltest // it is a proce
 		require.NoError(t, err)
 		defer func() { require.NoError(t, steps.Close()) }()
 	}
-	locks, err := lockrt.Open(t.Context(), x.URL, lockrt.Options{Watchdog: x.Watchdog})
+	locks, err := opened(t.Context(), x.URL, lockrt.Options{Watchdog: x.Watchdog})
 	require.NoError(t, err)
 	rc := redistest.NewClient(t, x.Addr, func(o *rueidis.ClientOption) { o.DisableCache = true })
 

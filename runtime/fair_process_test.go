@@ -26,7 +26,7 @@ func TestFairMutex_Queuer(t *testing.T) { //nolint:paralleltest // it is a proce
 		return
 	}
 	server, key, name := orders[0], orders[1], orders[2]
-	c, err := lockrt.Open(t.Context(), "redis://"+server, lockrt.Options{})
+	c, err := opened(t.Context(), "redis://"+server, lockrt.Options{})
 	require.NoError(t, err)
 	rc := redistest.NewClient(t, server)
 	require.NoError(t, c.FairMutex(key).Do(t.Context(), func(ctx context.Context, _ *lockrt.Lease) error {

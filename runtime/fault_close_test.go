@@ -3,6 +3,7 @@ package lockrt_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 
 	lockrt "github.com/lockgen/lockgen/runtime"
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+	"github.com/lockgen/lockgen/scripts"
 )
 
 // This file closes clients at bad moments, and looks at leases at the worst ones.
@@ -99,7 +101,7 @@ func TestFault_ShutdownDoesNotOvertakeTheLastUnlock(t *testing.T) {
 		}
 	}
 	server := redistest.Shared(t)
-	c, err := lockrt.Open(t.Context(), server.URL(), lockrt.Options{})
+	c, err := opened(t.Context(), server.URL(), lockrt.Options{})
 	require.NoError(t, err)
 	lockrt.AtEnd(c, atEnd)
 	key := redistest.Key(t, "k")
@@ -116,7 +118,7 @@ func TestFault_ShutdownLeavesNoKeyOfAnUnlockedLease(t *testing.T) {
 	server := redistest.Shared(t)
 	for i := range 50 {
 		key := redistest.Key(t, strconv.Itoa(i))
-		c, err := lockrt.Open(t.Context(), server.URL(), lockrt.Options{})
+		c, err := opened(t.Context(), server.URL(), lockrt.Options{})
 		require.NoError(t, err)
 		lease, err := c.Mutex(key).Lock(patient(t))
 		require.NoError(t, err)
@@ -132,7 +134,7 @@ func TestFault_CloseEndsEveryLeaseHoweverLateItWasEntered(t *testing.T) {
 	t.Parallel()
 	server := redistest.Shared(t)
 	for i := range 50 {
-		c, err := lockrt.Open(t.Context(), server.URL(), lockrt.Options{})
+		c, err := opened(t.Context(), server.URL(), lockrt.Options{})
 		require.NoError(t, err)
 		m := c.Mutex(redistest.Key(t, strconv.Itoa(i)))
 		outer, err := m.Lock(patient(t))
@@ -320,11 +322,79 @@ func TestFault_CloseWithdrawsForThoseWhoArePausing(t *testing.T) {
 	require.Zero(t, number(t, l.server, "EXISTS", l.key), "granted to nobody")
 }
 
+// watched has a call end whose request took a lock without its knowing, and returns that request, once it is withdrawn and the next
+// withdrawal is far: another copy of the request may still be under way.
+func (l *line) watched(t *testing.T, lock func(c *lockrt.Client, key string) lockrt.Locker) (request []string) {
+	t.Helper()
+	acquires := redistest.EvalSHA(scripts.Take.SHA1(), scripts.Acquire.SHA1(), scripts.FairAcquire.SHA1(), scripts.RWWrite.SHA1())
+	var mu sync.Mutex
+	withdrawals := 0
+	l.proxy.OnRequest(func(cmd []string) {
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case !slices.Contains(cmd, l.key):
+		case !acquires(cmd):
+			withdrawals++
+		case request == nil:
+			request = slices.Clone(cmd)
+		}
+	})
+	lost := l.proxy.DropReply(acquires, 1, redistest.Close)
+	l.proxy.DropRequest(acquires, 0, redistest.Close) // all others
+	ctx, cancel := context.WithCancel(patient(t))
+	defer cancel()
+	got := lockLater(ctx, lock(l.client, l.key))
+	receive(t, lost.Done(), "the loss of the grant")
+	cancel()
+	require.ErrorIs(t, receive(t, got, "the end of the call").err, context.Canceled)
+	until(t, "the next withdrawal is far", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return withdrawals >= 6
+	})
+	mu.Lock()
+	defer mu.Unlock()
+	return request
+}
+
+// A second copy of a request may reach the server long after the first one was withdrawn. Close removes what it took.
+func TestFault_CloseWithdrawsWhatALateCopyTook(t *testing.T) {
+	t.Parallel()
+	for name, lock := range exclusives {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLine(t, lockrt.Options{OpTimeout: patience})
+			request := l.watched(t, lock)
+			until(t, "the copy takes the lock", func() bool {
+				l.server.Do(request...)
+				return number(t, l.server, "EXISTS", l.key) == 1
+			})
+			require.NoError(t, l.client.Close())
+			require.Zero(t, number(t, l.server, "EXISTS", l.key), "taken for no call")
+		})
+	}
+}
+
+// Close withdraws the request once more, and ends within its bound if there is no answer.
+func TestFault_CloseIsBoundedWhileALateCopyMayCome(t *testing.T) {
+	t.Parallel()
+	for name, lock := range exclusives {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLine(t, lockrt.Options{OpTimeout: time.Second})
+			l.watched(t, lock)
+			l.proxy.Blackhole(redistest.Both)
+			require.ErrorContains(t, receive(t, later(l.client.Close), "the end of Close"), "requests are still unanswered after 1s")
+		})
+	}
+}
+
 func TestFault_CloseGivesBackWhatAFailingCallWasGiven(t *testing.T) {
 	t.Parallel()
 	server := redistest.Shared(t)
 	for i := range 60 {
-		c, err := lockrt.Open(t.Context(), server.URL(), lockrt.Options{})
+		c, err := opened(t.Context(), server.URL(), lockrt.Options{})
 		require.NoError(t, err)
 		key := redistest.Key(t, strconv.Itoa(i))
 		granted := make(chan struct{})

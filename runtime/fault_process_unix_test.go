@@ -36,7 +36,7 @@ func TestFault_Sleeper(t *testing.T) {
 	if len(orders) == 0 {
 		return // this is not that process
 	}
-	c, err := lockrt.Open(t.Context(), orders[0], lockrt.Options{Watchdog: time.Second})
+	c, err := opened(t.Context(), orders[0], lockrt.Options{Watchdog: time.Second})
 	require.NoError(t, err)
 	var opts []lockrt.LockOption
 	if orders[2] == "fixed" {

@@ -32,7 +32,7 @@ func TestFault_StoppedServer(t *testing.T) {
 	opts := lockrt.Options{Watchdog: watchdog, OpTimeout: 2 * time.Second, Hooks: hooks}
 	c := clientOf(t, server.URL(), opts)
 	other := clientOf(t, server.URL(), opts)
-	third, err := lockrt.Open(t.Context(), server.URL(), opts)
+	third, err := opened(t.Context(), server.URL(), opts)
 	require.NoError(t, err)
 
 	held, err := c.Mutex("held").Lock(patient(t))

@@ -397,7 +397,7 @@ func TestTracking_LeavesNoGoroutine(t *testing.T) { //nolint:paralleltest // cou
 			server.Do("FLUSHALL")
 			log := &logbook{lines: make(chan string, 1000)}
 			leaktest.Check(t)
-			c, err := lockrt.Open(t.Context(), test.url, lockrt.Options{Logger: slog.New(slog.NewTextHandler(log, nil))})
+			c, err := opened(t.Context(), test.url, lockrt.Options{Logger: slog.New(slog.NewTextHandler(log, nil))})
 			require.NoError(t, err)
 			_, err = c.Mutex("k").Lock(patient(t), lockrt.WithWatchdog(600*time.Millisecond))
 			require.NoError(t, err)

@@ -202,7 +202,7 @@ func TestClient_ForceUnlock_Refused(t *testing.T) {
 	_, err := c.ForceUnlock(patient(t), "", nobodys)
 	require.ErrorAs(t, err, new(*lockrt.KeyError))
 	for name, owner := range map[string]string{"a lock": nobodys, "a permit": "00112233445566778899aabbccddeeff"} {
-		closed, err := lockrt.Open(t.Context(), redistest.Shared(t).URL(), lockrt.Options{})
+		closed, err := opened(t.Context(), redistest.Shared(t).URL(), lockrt.Options{})
 		require.NoError(t, err)
 		require.NoError(t, closed.Close())
 		_, err = closed.ForceUnlock(patient(t), key, owner)

@@ -56,15 +56,15 @@ func goroutines(t *testing.T) string {
 
 func TestProfileLabels(t *testing.T) {
 	t.Parallel()
-	on, err := lockrt.Open(t.Context(), redistest.Shared(t).URL(), lockrt.Options{ProfileLabels: true})
+	on, err := opened(t.Context(), redistest.Shared(t).URL(), lockrt.Options{ProfileLabels: true})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = on.Close() })
-	off, err := lockrt.Open(t.Context(), redistest.Shared(t).URL(), lockrt.Options{})
+	off, err := opened(t.Context(), redistest.Shared(t).URL(), lockrt.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = off.Close() })
 	others := make([]*lockrt.Client, 2)
 	for i := range others {
-		others[i], err = lockrt.Open(t.Context(), redistest.Server(t).URL(), lockrt.Options{})
+		others[i], err = opened(t.Context(), redistest.Server(t).URL(), lockrt.Options{})
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = others[i].Close() })
 	}
@@ -123,7 +123,7 @@ func TestProfileLabels(t *testing.T) {
 
 func TestProfileLabels_OfGeneratedCode(t *testing.T) {
 	t.Parallel()
-	c, err := lockrt.Open(t.Context(), redistest.Shared(t).URL(), lockrt.Options{ProfileLabels: true})
+	c, err := opened(t.Context(), redistest.Shared(t).URL(), lockrt.Options{ProfileLabels: true})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	key, name := redistest.Key(t, "k"), redistest.Key(t, "orders.Service.Pay")
@@ -149,7 +149,7 @@ func TestProfileLabels_OfGeneratedCode(t *testing.T) {
 
 // A trace has a region for the work. No other test of the package may trace.
 func TestProfileLabels_InATrace(t *testing.T) {
-	c, err := lockrt.Open(t.Context(), redistest.Shared(t).URL(), lockrt.Options{ProfileLabels: true})
+	c, err := opened(t.Context(), redistest.Shared(t).URL(), lockrt.Options{ProfileLabels: true})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	var text bytes.Buffer

@@ -52,7 +52,7 @@ func redLock(t *testing.T, all []site, key string, opts lockrt.Options) *lockrt.
 func redLockAndClients(t *testing.T, all []site, key string, opts lockrt.Options) (m *lockrt.RedLock, clients []*lockrt.Client) {
 	t.Helper()
 	for _, s := range all {
-		c, err := lockrt.Open(t.Context(), s.proxy.URL(), opts)
+		c, err := opened(t.Context(), s.proxy.URL(), opts)
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = c.Close() }) // its server may be gone
 		clients = append(clients, c)

@@ -351,7 +351,7 @@ func TestRedisson_RW_ExpireWrite(t *testing.T) {
 func TestRedisson_RW_AutoExpire(t *testing.T) {
 	t.Parallel()
 	key := redistest.Key(t, "k")
-	c, err := lockrt.Open(t.Context(), redistest.Shared(t).URL(), lockrt.Options{Watchdog: 2 * time.Second})
+	c, err := opened(t.Context(), redistest.Shared(t).URL(), lockrt.Options{Watchdog: 2 * time.Second})
 	require.NoError(t, err)
 	start := time.Now()
 	ok(t)(c.RWMutex(key).Lock(patient(t)))
@@ -524,7 +524,7 @@ func TestRedisson_RW_MultiInstanceReadLockZombieCleanup(t *testing.T) {
 	t.Parallel()
 	const watchdog = 2 * time.Second
 	server := redistest.Server(t)
-	dead, err := lockrt.Open(t.Context(), server.URL(), lockrt.Options{Watchdog: watchdog})
+	dead, err := opened(t.Context(), server.URL(), lockrt.Options{Watchdog: watchdog})
 	require.NoError(t, err)
 	living := clientOf(t, server.URL(), lockrt.Options{Watchdog: watchdog})
 	ok(t)(dead.RWMutex("k").RLock(patient(t)))

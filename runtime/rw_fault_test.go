@@ -394,7 +394,7 @@ func TestRWFault_CancelStormLeavesNothing(t *testing.T) { //nolint:paralleltest 
 	failed := make(chan error, 10000)
 	clients := []*lockrt.Client{}
 	for range 2 {
-		c, err := lockrt.Open(t.Context(), server.URL(), lockrt.Options{})
+		c, err := opened(t.Context(), server.URL(), lockrt.Options{})
 		require.NoError(t, err)
 		clients = append(clients, c)
 		m := c.RWMutex(key)

@@ -683,7 +683,7 @@ func TestRWMutex_ShutdownLetsHoldersFinish(t *testing.T) {
 func TestRWMutex_CloseEndsTheLeases(t *testing.T) {
 	leaktest.Check(t)
 	server := redistest.Server(t)
-	c, err := lockrt.Open(t.Context(), server.URL(), lockrt.Options{})
+	c, err := opened(t.Context(), server.URL(), lockrt.Options{})
 	require.NoError(t, err)
 	a := ok(t)(c.RWMutex("a").RLock(patient(t)))
 	b := ok(t)(c.RWMutex("b").Lock(patient(t)))

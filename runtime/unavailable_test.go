@@ -96,7 +96,7 @@ func everyWay(t *testing.T, test func(t *testing.T, o outside)) {
 			hooks, waiting, _ := watch()
 			var mine, others []*lockrt.Client
 			for _, s := range all {
-				c, err := lockrt.Open(t.Context(), s.proxy.URL(), lockrt.Options{Hooks: hooks})
+				c, err := opened(t.Context(), s.proxy.URL(), lockrt.Options{Hooks: hooks})
 				require.NoError(t, err)
 				t.Cleanup(func() { _ = c.Close() }) // its server may be away
 				mine = append(mine, c)

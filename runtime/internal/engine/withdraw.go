@@ -17,8 +17,9 @@ import (
 // Withdrawals watch a ticket for as long as a lease of it lasts, counted from the first answer, if a request may still
 // be on its way; else the first answer is enough. They give up after a minute without one. When the client is closed
 // they send what was not sent yet, and again if the connection breaks or stays mute, but do not wait for a server that is
-// away, and watch no ticket any longer. An error of any kind is no answer: an operator may delete a key of another type, or
-// grant a missing permission.
+// away. They withdraw a ticket that they watch once more, and watch it no longer: a request for it that reaches the server
+// after that leaves a key until its lease ends. An error of any kind is no answer: an operator may delete a key of another
+// type, or grant a missing permission.
 //
 // Tickets that one request can withdraw form a group. A ticket that is added during a request of its group goes with
 // the next one, but does not wait for long: on a mute connection requests arrive and answers do not.
@@ -58,6 +59,7 @@ type Withdrawal struct {
 	limit monotonic.Time // of the first answer
 	until monotonic.Time // of the last one, if it is watched
 	added int            // how often it was added
+	last  bool           // one of its requests was sent since the client was closed
 }
 
 // A withdrawalState is how far a withdrawal has come. docs/architecture.md has the transitions.
@@ -241,14 +243,17 @@ func (ws *Withdrawals) next(group *withdrawalGroup, at monotonic.Time) (batch []
 	idle := group.underWay == 0
 	switch {
 	case group.added > 0 && (idle || ws.closing || at.Sub(group.last) >= withdrawTogether):
-		batch, group.pause = group.pick(true), leastWithdrawPause
+		batch, group.pause = group.pick((*Withdrawal).isAdded), leastWithdrawPause
 	case !idle || len(group.all) == 0:
 	case ws.closing:
-		if group.fate&FateUnknown != 0 && group.rest < mostRest {
-			batch = group.pick(false)
+		switch {
+		case group.err == nil: // the server is there
+			batch = group.pick((*Withdrawal).isUnchecked)
+		case group.fate&FateUnknown != 0 && group.rest < mostRest:
+			batch = group.pick((*Withdrawal).isAny)
 		}
 	case !at.Before(group.next):
-		batch, group.pause = group.pick(false), min(2*group.pause, mostWithdrawPause)
+		batch, group.pause = group.pick((*Withdrawal).isAny), min(2*group.pause, mostWithdrawPause)
 		if group.err != nil {
 			group.pause = min(group.pause, mostFailingWithdrawPause)
 		}
@@ -258,6 +263,9 @@ func (ws *Withdrawals) next(group *withdrawalGroup, at monotonic.Time) (batch []
 	}
 	if ws.closing {
 		group.rest++
+		for _, s := range batch {
+			s.last = true
+		}
 	}
 	group.underWay++
 	group.last, group.next = at, at.Add(group.pause)
@@ -271,10 +279,14 @@ type sentWithdrawal struct {
 	then Withdrawal
 }
 
-// pick returns all tickets of a group, or those that were added since the last request. The caller holds ws.mu.
-func (group *withdrawalGroup) pick(added bool) (batch []sentWithdrawal) {
+func (wd *Withdrawal) isAny() bool       { return true }
+func (wd *Withdrawal) isAdded() bool     { return wd.state == withdrawalAdded } // since the last request
+func (wd *Withdrawal) isUnchecked() bool { return !wd.last }
+
+// pick returns those tickets of a group for the next request, in which all are that were added. The caller holds ws.mu.
+func (group *withdrawalGroup) pick(goes func(wd *Withdrawal) bool) (batch []sentWithdrawal) {
 	for _, wd := range group.all {
-		if wd.state == withdrawalAdded || !added {
+		if goes(wd) {
 			if wd.state == withdrawalAdded {
 				wd.to(withdrawalSent)
 			}

@@ -216,20 +216,34 @@ func TestWithdrawals_GiveUp(t *testing.T) {
 	}
 }
 
-// When the client is closed, the rest is sent once more; again if its outcome is unknown, and not to a server that is away.
+// When the client is closed, a ticket that is watched is withdrawn once more; again if the outcome is unknown, and not on a server that
+// is away.
 func TestWithdrawals_Close(t *testing.T) {
 	t.Parallel()
+	answered, broken, away := said{}, said{FateUnknown, errBroke}, said{0, errBroke}
+	closed, denied := said{FateClosed, errBroke}, said{FateDenied, errDenied}
 	for name, test := range map[string]struct {
-		answer said
-		more   int
+		before, after said
+		more          int
 	}{
-		"answered":    {said{}, 0},
-		"broken":      {said{FateUnknown, errBroke}, mostRest},
-		"not there":   {said{0, errBroke}, 0},
-		"closed":      {said{FateClosed, errBroke}, 0},
-		"not allowed": {said{FateDenied, errDenied}, 0},
+		"answered":                {answered, answered, 1},
+		"answered, then broken":   {answered, broken, mostRest},
+		"answered, then away":     {answered, away, 1},
+		"answered, then closed":   {answered, closed, 1},
+		"answered, then denied":   {answered, denied, 1},
+		"broken":                  {broken, broken, mostRest},
+		"broken, then answered":   {broken, answered, 1},
+		"not there":               {away, answered, 0},
+		"not there, and nor then": {away, away, 0},
+		"closed":                  {closed, closed, 0},
+		"not allowed":             {denied, answered, 0},
 	} {
-		withdrawing(t, always(test.answer), func(t *testing.T, ws *Withdrawals, o *office, stop func()) {
+		withdrawing(t, func(request int) said {
+			if request == 1 {
+				return test.before
+			}
+			return test.after
+		}, func(t *testing.T, ws *Withdrawals, o *office, stop func()) {
 			var over atomic.Int32
 			ws.Add(o, &Withdrawal{Number: 1, Watch: time.Hour, Over: func() { over.Add(1) }})
 			synctest.Wait()
@@ -253,5 +267,42 @@ func TestWithdrawals_Close(t *testing.T) {
 		times, asked := o.sent()
 		require.Equal(t, []time.Duration{0, 0}, times)
 		require.Equal(t, map[uint64]int{1: 1, 2: 1}, asked)
+	})
+	withdrawing(t, always(said{}), func(t *testing.T, ws *Withdrawals, o *office, stop func()) { // one that is not watched is not sent again
+		ws.Add(o, &Withdrawal{Number: 1})
+		synctest.Wait()
+		stop()
+		synctest.Wait()
+		require.Equal(t, 1, o.requests())
+	})
+	withdrawing(t, always(said{}), func(t *testing.T, ws *Withdrawals, o *office, stop func()) { // nor one that was not sent before
+		ws.Add(o, &Withdrawal{Number: 1, Watch: time.Hour})
+		synctest.Wait()
+		stop()
+		ws.Add(o, &Withdrawal{Number: 2, Watch: time.Hour})
+		synctest.Wait()
+		_, asked := o.sent()
+		require.Equal(t, map[uint64]int{1: 2, 2: 1}, asked)
+		ws.Add(o, &Withdrawal{Number: 3, Watch: time.Hour}) // by a call that ends after Close
+		synctest.Wait()
+		_, asked = o.sent()
+		require.Equal(t, map[uint64]int{1: 2, 2: 1, 3: 1}, asked)
+		require.True(t, ws.idle())
+	})
+	withdrawing(t, func(request int) said { // the request of Close is under way when another ticket comes
+		if request > 1 {
+			<-time.After(time.Second)
+		}
+		return said{}
+	}, func(t *testing.T, ws *Withdrawals, o *office, stop func()) {
+		ws.Add(o, &Withdrawal{Number: 1, Watch: time.Hour})
+		synctest.Wait()
+		stop()
+		synctest.Wait()
+		ws.Add(o, &Withdrawal{Number: 2, Watch: time.Hour})
+		pass(2 * time.Second)
+		_, asked := o.sent()
+		require.Equal(t, map[uint64]int{1: 2, 2: 1}, asked)
+		require.True(t, ws.idle())
 	})
 }
