@@ -12,7 +12,8 @@ import (
 )
 
 // TestConnections_TwoToEachServerAtRest counts the connections of a client that holds, waits and hears of changes: one for commands, and
-// one for messages and changes. A third one, of lone callers, is closed when nothing has used it for a while.
+// one for messages and changes. A third one, of lone callers, is closed when nothing has used it for a while, and so is one for what
+// cannot wait for an answer that is late.
 func TestConnections_TwoToEachServerAtRest(t *testing.T) {
 	t.Parallel()
 	check := func(t *testing.T, other, c *lockrt.Client, servers ...*redistest.RedisServer) {
@@ -43,13 +44,17 @@ func TestConnections_TwoToEachServerAtRest(t *testing.T) {
 	t.Run("standalone", func(t *testing.T) {
 		t.Parallel()
 		server := redistest.Server(t)
-		c := afterACrowd(t, server.URL(), lockrt.Options{})
+		c := clientOf(t, server.URL(), lockrt.Options{})
+		lockrt.RestSoon(c)
+		busy(t, c)
 		check(t, clientOf(t, server.URL(), lockrt.Options{}), c, server)
 		until(t, "the server reports changes", func() bool { return watcher(t, server) != "" })
 	})
 	t.Run("cluster", func(t *testing.T) {
 		t.Parallel()
 		cluster := redistest.SharedCluster(t)
-		check(t, inCluster(t, cluster, lockrt.Options{}), inCluster(t, cluster, lockrt.Options{}), cluster.Nodes()...)
+		c := inCluster(t, cluster, lockrt.Options{})
+		lockrt.RestSoon(c)
+		check(t, inCluster(t, cluster, lockrt.Options{}), c, cluster.Nodes()...)
 	})
 }

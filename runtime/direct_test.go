@@ -20,6 +20,13 @@ import (
 func afterACrowd(t *testing.T, url string, opts lockrt.Options) *lockrt.Client {
 	t.Helper()
 	c := clientOf(t, url, opts)
+	busy(t, c)
+	return c
+}
+
+// busy has many lock through c at once, and then one alone.
+func busy(t *testing.T, c *lockrt.Client) {
+	t.Helper()
 	var wg sync.WaitGroup
 	for i := range 16 {
 		wg.Go(func() {
@@ -30,7 +37,6 @@ func afterACrowd(t *testing.T, url string, opts lockrt.Options) *lockrt.Client {
 	}
 	wg.Wait()
 	direct(t, c)
-	return c
 }
 
 // direct returns when a lone caller has its connection.

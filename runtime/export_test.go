@@ -92,6 +92,9 @@ func Redirects(c *Client) int { return c.net.Redirects() }
 // Direct reports whether there is a connection for one who is alone, which nobody uses.
 func Direct(c *Client) bool { return c.net.Idle() }
 
+// RestSoon has c close connections soon that nothing uses, but the two that it has at rest. Call it before its first request.
+func RestSoon(c *Client) { c.net.Rest(500*time.Millisecond, 500*time.Millisecond) }
+
 // HooksOf returns the hooks as the client calls them.
 func HooksOf(c *Client) Hooks { return c.opts.Hooks }
 

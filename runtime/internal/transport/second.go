@@ -15,7 +15,8 @@ import (
 // another one to close. It is made when it is needed, replaced when it has a request without an answer for too long
 // itself, and closed when no request has needed it for a while.
 type second struct {
-	net *Transport
+	net  *Transport
+	rest time.Duration // a connection is closed that no request has needed for this long
 
 	mu     sync.Mutex
 	to     map[rueidis.Client]*extra
@@ -36,7 +37,7 @@ type extra struct {
 	idle    *time.Timer // retires it; nil before the first user has left
 }
 
-// secondFor is how long an unused connection is kept.
+// secondFor is the rest of a second, but in tests.
 const secondFor = 10 * time.Second
 
 // run sends a command over the second connection to the server that has its key. It reports whether there is one.
@@ -113,14 +114,14 @@ func (s *second) leave(x *extra) {
 	case x.retired:
 		s.drop(x)
 	case x.idle == nil:
-		x.idle = time.AfterFunc(secondFor, func() { s.rest(x) })
+		x.idle = time.AfterFunc(s.rest, func() { s.retireUnused(x) })
 	default:
-		x.idle.Reset(secondFor)
+		x.idle.Reset(s.rest)
 	}
 }
 
-// rest retires an unused connection.
-func (s *second) rest(x *extra) {
+// retireUnused retires x, unless a request has taken it meanwhile.
+func (s *second) retireUnused(x *extra) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if x.users == 0 {

@@ -109,7 +109,7 @@ type Transport struct {
 func New(cfg Config) *Transport {
 	t := &Transport{rc: cfg.Client, cfg: cfg, loading: make(chan struct{}, 1)}
 	t.tracker.net, t.direct.net, t.second.net = t, t, t
-	t.direct.rest = directRest
+	t.Rest(directRest, secondFor)
 	t.tracker.closed = !cfg.Tracking
 	if cfg.Replicas > 0 {
 		t.confirming = make(chan struct{}, mostConfirming)
@@ -126,6 +126,9 @@ func New(cfg Config) *Transport {
 	t.hub = t.newHub()
 	return t
 }
+
+// Rest sets for how long the direct connection and the second ones are kept without a use. Call it before the first request.
+func (t *Transport) Rest(direct, second time.Duration) { t.direct.rest, t.second.rest = direct, second }
 
 // Bound promises that rueidis answers a request, or fails, within within, if it has to connect first. Then a single
 // server has a direct connection. Call it before the first request.
