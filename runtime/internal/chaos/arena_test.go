@@ -479,6 +479,8 @@ func (a *arena) forgets(key string, how func()) {
 	how()
 	e.Until = now()
 	a.history.add(e)
+	// A release that was lost leaves a key until its lease ends. The run has to show the next grant after that.
+	a.pass(time.Duration(e.At + int64(a.lease) - now()))
 }
 
 func (a *arena) mark(w what, p *proc, key string) {
