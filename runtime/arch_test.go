@@ -53,6 +53,8 @@ var borders = []border{
 		why: "its tests run in virtual time, without Redis", optional: true},
 	{of: "runtime/internal/engine", not: []string{anything}, but: []string{module + "/runtime/internal/engine", module + "/runtime/internal/monotonic", module + "/runtime/internal/trace", module + "/runtime/internal/watchdog"},
 		why: "it waits and decides, and knows neither Redis nor what is sent there"},
+	{of: "runtime/internal/quorum", not: []string{anything}, but: []string{module + "/runtime/internal/quorum", module + "/runtime/internal/trace"},
+		why: "it decides, and knows neither servers nor what is sent there"},
 	{of: "runtime/internal/trace/tracetest", not: []string{anything}, but: []string{module + "/runtime/internal", module + "/scripts", module + "/spec", mini, "github.com/yuin/gopher-lua"},
 		why: "it replays traces of tests against the specification, beside a server in memory"},
 	{of: "runtime/internal/late", not: []string{anything}, but: []string{redisClient, "golang.org/x/sys"}, why: "it wraps a client and nothing else"},

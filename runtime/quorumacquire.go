@@ -1,10 +1,8 @@
 package lockrt
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -14,6 +12,7 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/hub"
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/internal/quorum"
 )
 
 // A quorumAcquire is the contest of one call: it competes with others on the servers.
@@ -25,16 +24,14 @@ type quorumAcquire struct {
 	whole *Lease
 	w     *waiter // of the call
 
-	inLine bool // it waits in the queue of this process
-	took   atomic.Int64
+	inLine bool         // it waits in the queue of this process
 	began  atomic.Int64 // when the servers granted its parts, perhaps to another call here; monotonic
+
+	rounds quorum.Contest[*Lease]
 
 	mu        sync.Mutex // guards the rest
 	left      bool       // the call is over
 	listeners []*hub.Listener
-	latest    *round // the latest round, or nil
-	refusals  int    // consecutive refusals by a majority
-	ties      int    // rounds in which others asked at the same time
 }
 
 // errTokenUnwritten is the outcome of a round whose majority lost a server before the end.
@@ -44,24 +41,13 @@ var errTokenUnwritten = errors.New("a server of the majority did not learn of th
 // has none.
 var following = lockOption(func(c *lockConfig) { c.follows = true })
 
-// A round is one request to each of the servers. quorumAcquire.mu guards it.
-type round struct {
-	began     time.Time
-	cancel    context.CancelFunc
-	parts     []*Lease
-	asked     []*Mutex // have not answered yet
-	missing   []*Mutex // have not granted it, and may later
-	votes     []vote   // by parts of the lock
-	refused   int
-	failures  int
-	err       error           // of the failed requests, a permanent one if there is one
-	over      *time.Timer     // ends a round without agreement of a majority, while answers are missing
-	took      time.Duration   // the response time of a majority; 0 if there was none before the decision
-	decided   bool            // there is a majority, or cannot be one
-	won       bool            // there is a majority, but the tokens may have to be written back yet
-	lost      bool            // its grants are released
-	composite *compositeLease // its grants join this one
-	prompted  bool            // the waiter has a reason to ask again
+// newQuorumAcquire returns the contest of a call under ctx for the lease whole of m.
+func newQuorumAcquire(ctx context.Context, m *RedLock, opts []LockOption, cfg lockConfig, whole *Lease) *quorumAcquire {
+	e := &quorumAcquire{m: m, ctx: ctx, opts: append(slices.Clip(opts), WithWait(0), following), cfg: cfg, whole: whole}
+	e.w = newWaiter(ctx, whole, cfg) // not used again: a late poke is possible
+	e.w.Quorum = true
+	e.rounds.Init(e, quorum.Terms{Servers: len(m.parts), Needs: m.needs(), Once: cfg.wait == 0, Limit: e.limit()}, &e.mu)
+	return e
 }
 
 func (e *quorumAcquire) channel() string { return protocol.LockChannel(e.m.key) }
@@ -108,21 +94,17 @@ func (e *quorumAcquire) leave(*waiter) {
 // part.
 func (e *quorumAcquire) ask(*waiter) {
 	e.m.parts[0].c.quorums.asks(e)
-	r := &round{began: now(), asked: slices.Clone(e.m.parts), votes: make([]vote, len(e.m.parts))}
-	var ctx context.Context
-	ctx, r.cancel = context.WithTimeout(e.ctx, e.limit())
-	e.mu.Lock()
-	e.latest = r
-	e.mu.Unlock()
+	ctx, cancel := context.WithTimeout(e.ctx, e.limit())
+	r := e.rounds.Begin(cancel)
 	open := e.open()
-	for _, m := range e.m.parts {
+	for i, m := range e.m.parts {
 		m.c.spawn(func() {
 			lease, err := (*Lease)(nil), ErrNotAcquired
 			if slices.Contains(open, m) {
 				lease, err = m.acquire(ctx, e.opts)
 				err = withoutTheCaller(ctx, e.ctx, err)
 			}
-			e.answered(r, m, lease, err)
+			e.answered(r, i, lease, err)
 		})
 	}
 }
@@ -146,117 +128,58 @@ func (e *quorumAcquire) limit() time.Duration {
 	return min(e.m.parts[0].c.opts.RedLockTimeout, e.cfg.TTL/2)
 }
 
-// unheardPace is the assumed response time of a server that has not answered yet.
-const unheardPace = 100 * time.Millisecond
-
-// grace is how long to wait for the mutexes some when a majority has answered within took: for longer than they usually
-// take.
-func (e *quorumAcquire) grace(took time.Duration, some []*Mutex) time.Duration {
-	for _, m := range some {
-		took = max(took, cmp.Or(time.Duration(m.c.quorums.pace.Load()), unheardPace))
-	}
-	return min(10*time.Millisecond+3*took, e.limit())
-}
-
-// hurry returns how long to wait for the missing answers to r when a majority has answered within took, but not alike.
-// These servers may be needed, or be away or slow, while other processes wait for the parts that this call was granted.
-// So a call that may ask again usually does not wait for them, and never before it hears of releases: hasten could not
-// end that wait. A call that tries once waits as long as they may decide. The caller holds e.mu.
-func (e *quorumAcquire) hurry(r *round, took time.Duration) time.Duration {
+// answered handles the answer of a server, or its absence.
+func (e *quorumAcquire) answered(r *quorum.Round[*Lease], server int, part *Lease, err error) {
+	answer := quorum.Granted
 	switch {
-	case e.cfg.wait == 0:
-		return e.limit()
-	case e.listeners == nil || rand.N(16) > 0:
-		return e.grace(took, nil)
+	case errors.Is(err, ErrNotAcquired):
+		answer = quorum.Refused
+	case err != nil && passing(err):
+		answer = quorum.Away
+	case err != nil:
+		answer = quorum.Failed
 	}
-	return e.grace(took, r.asked)
-}
-
-// answered handles the answer of the server of m, or its absence.
-func (e *quorumAcquire) answered(r *round, m *Mutex, part *Lease, err error) {
-	took := time.Since(r.began)
-	e.mu.Lock()
-	r.asked = slices.DeleteFunc(r.asked, func(x *Mutex) bool { return x == m })
-	if len(r.asked) == 0 {
-		r.cancel()
+	if errors.Is(err, ErrClosed) {
+		err = nil // no reason before a majority is closed, see Cut
 	}
-	if err != nil && (errors.Is(err, ErrNotAcquired) || passing(err)) {
-		if r.missing = append(r.missing, m); r.composite != nil {
-			e.complete(r.composite, m, localPassLimit)
-		}
-	}
-	v := &r.votes[slices.Index(e.m.parts, m)]
-	v.granted, v.refused = err == nil, errors.Is(err, ErrNotAcquired)
-	switch {
-	case err == nil && r.composite == nil && !r.lost:
-		r.parts = append(r.parts, part)
-	case err == nil:
-		defer func(co *compositeLease, lost bool) { // without e.mu
-			if lost {
-				_ = part.grant.unlock(part)
-			} else {
-				e.admit(co, m, part)
-			}
-		}(r.composite, r.lost)
-	case v.refused:
-		r.refused++
-	default:
-		r.failures++
-		if !errors.Is(err, ErrClosed) && (r.err == nil || passing(r.err)) {
-			r.err = err
-		}
-	}
-	needs := e.m.needs()
-	decides := !r.decided
-	r.won = r.won || len(r.parts) >= needs
-	r.decided = r.decided || r.won || r.refused+r.failures > len(e.m.parts)-needs
-	decides = decides && r.decided
-	switch {
-	case decides && r.over != nil:
-		r.over.Stop()
-	case !r.decided && r.over == nil && len(r.parts)+r.refused >= needs:
-		r.took = took
-		r.over = time.AfterFunc(e.hurry(r, took)-took, func() { e.cut(r, took) })
-	}
-	won, parts := r.won, slices.Clone(r.parts)
-	e.prompt(r)
-	e.mu.Unlock()
-
-	if !decides {
-		return
-	}
-	e.took.Store(int64(took))
-	if won {
-		switch err = e.win(r, parts); {
+	m := e.m.parts[server]
+	switch r.Answer(server, answer, part, err) {
+	case quorum.Win:
+		switch err := e.win(r, r.Parts); {
 		case err == nil:
 			e.w.Notify(engine.Event{Kind: engine.Given})
-			return
 		case errors.Is(err, errTokenUnwritten) && e.cfg.wait != 0:
-			won = false // another round may be won without the missing answers
+			r.Lose()
+			e.Cut(r) // another round may be won without the missing answers
+		default:
+			r.Lose()
+			e.lost(r, err)
 		}
+	case quorum.Lose:
+		e.Cut(r)
+	case quorum.Join:
+		e.admit(e.whole.composite, m, part)
+	case quorum.AskOn:
+		e.complete(e.whole.composite, m, localPassLimit)
+	case quorum.Release:
+		_ = part.grant.unlock(part)
 	}
-	e.w.Notify(e.abandonRound(r, err, won))
 }
 
-// cut ends a round that a majority has answered, but not alike, without the others: they may be away, and another round
-// may be won without them.
-func (e *quorumAcquire) cut(r *round, took time.Duration) {
-	e.mu.Lock()
-	decides := !r.decided
-	r.decided = true
-	e.mu.Unlock()
-	if decides {
-		e.took.Store(int64(took))
-		e.w.Notify(e.abandonRound(r, nil, false))
-	}
+// Pace returns how long a server usually takes for an answer.
+func (e *quorumAcquire) Pace(server int) time.Duration {
+	return time.Duration(e.m.parts[server].c.quorums.pace.Load())
 }
+
+// Prompt makes the call ask again.
+func (e *quorumAcquire) Prompt() { e.w.Poke() }
 
 // win makes parts, a majority, the lease.
-func (e *quorumAcquire) win(r *round, parts []*Lease) error {
+func (e *quorumAcquire) win(r *quorum.Round[*Lease], parts []*Lease) error {
 	token := int64(0)
 	if e.cfg.Fenced {
 		var err error
-		if token, err = e.raise(parts); err != nil {
+		if token, err = e.raise(r, parts); err != nil {
 			return err
 		}
 	}
@@ -281,12 +204,12 @@ func (e *quorumAcquire) win(r *round, parts []*Lease) error {
 	e.whole.token = token
 	e.began.Store(int64(monotonic.Now()))
 	e.compose(parts)
-	r.composite = e.whole.composite
-	for _, part := range r.parts[len(parts):] { // those that came meanwhile
-		part.client.spawn(func() { e.admit(r.composite, e.mutexOf(part), part) })
+	late, missing := r.Hold()
+	for _, part := range late {
+		part.client.spawn(func() { e.admit(e.whole.composite, e.mutexOf(part), part) })
 	}
-	for _, m := range r.missing {
-		e.complete(r.composite, m, localPassLimit)
+	for _, server := range missing {
+		e.complete(e.whole.composite, e.m.parts[server], localPassLimit)
 	}
 	return nil
 }
@@ -304,15 +227,11 @@ func (e *quorumAcquire) compose(parts []*Lease) {
 }
 
 // raise returns the largest token of parts once all their servers know it.
-func (e *quorumAcquire) raise(parts []*Lease) (token int64, err error) {
+func (e *quorumAcquire) raise(r *quorum.Round[*Lease], parts []*Lease) (token int64, err error) {
 	for _, part := range parts {
 		token = max(token, part.token)
 	}
-	patience := e.limit()
-	if e.cfg.wait != 0 { // otherwise there is no other round
-		patience = e.grace(time.Duration(e.took.Load()), e.m.parts)
-	}
-	ctx, cancel := context.WithTimeout(e.ctx, patience)
+	ctx, cancel := context.WithTimeout(e.ctx, r.Patience())
 	defer cancel()
 	_, err = most(parts, len(parts), func(part *Lease) (struct{}, error) {
 		if part.token == token {
@@ -345,54 +264,53 @@ func (l *Lease) stamp(token int64) {
 	}
 }
 
-// tiesOfAPace is how many ties leave the pauses as they are. A holder of a bare majority, while other servers are away,
-// looks like competitors that ask at the same time, for as long as it holds: so the pauses double after some ties, up
-// to 32 times the first one.
-const tiesOfAPace = 8
+// Cut acts on a lost round.
+func (e *quorumAcquire) Cut(r *quorum.Round[*Lease]) {
+	if e.closed() > len(e.m.parts)-e.m.needs() {
+		e.lost(r, ErrClosed)
+		return
+	}
+	e.lost(r, r.Err)
+}
 
-// abandonRound releases the grants, and returns the event for the waiter. err is why a majority was lost.
-func (e *quorumAcquire) abandonRound(r *round, err error, won bool) engine.Event {
-	spare := len(e.m.parts) - e.m.needs()
-	e.mu.Lock()
-	r.lost = true
-	parts := r.parts
+// lost releases the grants of a lost round, and notifies the waiter. err is why the call fails, or nil.
+func (e *quorumAcquire) lost(r *quorum.Round[*Lease], err error) {
 	switch {
-	case won:
-	case e.closed() > spare:
-		err = ErrClosed
-	case r.failures > spare:
-		err = r.err
-	default:
-		err = nil
-	}
-	// A failure because the call is over is no answer of a server.
-	over := !won && err != nil && e.ctx.Err() != nil && errors.Is(err, e.ctx.Err())
-	if e.refusals++; len(parts) > 0 && len(parts) >= r.refused { // others ask at the same time, and none of them got more
-		e.ties++
-		e.refusals = min(e.ties/tiesOfAPace, 5)
-	}
-	refusals := e.refusals
-	if over {
+	case err != nil && e.ctx.Err() != nil && errors.Is(err, e.ctx.Err()): // no answer of a server
 		e.m.parts[0].c.quorums.withdraws(e)
-	} else {
+	default:
 		e.m.parts[0].c.quorums.says(e, err == nil, err)
 	}
 	if err == nil && e.cfg.wait != 0 {
 		e.listen()
 	}
-	e.prompt(r)
-	e.mu.Unlock()
-
-	r.cancel() // missing answers are not waited for
-	undo(e.ctx, parts)
-	if err != nil {
-		// Each server was asked again if necessary.
-		return engine.Event{Kind: engine.Failed, Err: err, Final: true}
+	undo(e.ctx, r.Parts)
+	if err != nil { // each server was asked again if necessary
+		e.w.Notify(engine.Event{Kind: engine.Failed, Err: err, Final: true})
+		return
 	}
-	took := time.Duration(e.took.Load())
-	pause := min((time.Millisecond+took)<<min(refusals, 8), 250*time.Millisecond)
-	return engine.Event{Kind: engine.Refused, TTL: pause/2 + rand.N(pause), InLine: true}
+	e.w.Notify(engine.Event{Kind: engine.Refused, TTL: r.Pause, InLine: true})
 }
+
+// listen makes the call hear of releases.
+func (e *quorumAcquire) listen() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.left || e.listeners != nil {
+		return
+	}
+	for i, m := range e.m.parts {
+		e.listeners = append(e.listeners, m.c.net.Listen(protocol.LockChannel(m.key), func(ev hub.Event) {
+			if !ev.Subscribed {
+				e.rounds.Heard(i)
+			}
+		}))
+	}
+	e.rounds.Listens()
+}
+
+// took is how long a majority took to answer the latest round.
+func (e *quorumAcquire) took() time.Duration { return time.Duration(e.rounds.Took.Load()) }
 
 // closed returns how many of the servers are not asked any more, since their Clients are closed.
 func (e *quorumAcquire) closed() (n int) {

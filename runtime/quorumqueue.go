@@ -182,7 +182,7 @@ func (next *quorumAcquire) inherit(e *quorumAcquire, parts []*Lease) bool {
 		return false
 	}
 	next.began.Store(e.began.Load())
-	next.took.Store(e.took.Load())
+	next.rounds.Took.Store(int64(e.took()))
 	next.whole.came = fromHere
 	next.compose(parts)
 	next.w.Notify(engine.Event{Kind: engine.Given})
@@ -199,7 +199,7 @@ func (e *quorumAcquire) passedFor() time.Duration {
 func (e *quorumAcquire) after() {
 	pause := time.Duration(0)
 	if e.passedFor() >= localPassLimit {
-		pause = time.Millisecond + 3*time.Duration(e.took.Load())
+		pause = time.Millisecond + 3*e.took()
 	}
 	e.m.parts[0].c.quorums.leave(e, pause)
 }

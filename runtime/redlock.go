@@ -116,9 +116,7 @@ func (m *RedLock) take(ctx context.Context, a *attempt, opts []LockOption) (*Lea
 	}
 	whole := newLease(c, kindRedLock, m.key, ctx)
 	whole.name = cfg.name
-	e := &quorumAcquire{m: m, ctx: ctx, opts: append(slices.Clip(opts), WithWait(0), following), cfg: cfg, whole: whole}
-	e.w = newWaiter(ctx, whole, cfg) // not used again: a late poke is possible
-	e.w.Quorum = true
+	e := newQuorumAcquire(ctx, m, opts, cfg, whole)
 	e.inLine = cfg.wait != 0 && !m.entered(whole)
 	err := c.await(ctx, e, e.w, cfg, a.waits)
 	if err == nil && ctx.Err() != nil {

@@ -127,8 +127,8 @@ var allMutants = []mutant{
 		old: "	if q.known {\n", new: "	if q.known && w == nil {\n",
 	},
 	{
-		name: "who waits for a red lock never slows down", kind: "red", file: "runtime/quorumacquire.go",
-		old: "<<min(refusals, 8)", new: "<<min(refusals, 0)",
+		name: "who waits for a red lock never slows down", kind: "red", file: "runtime/internal/quorum/quorum.go",
+		old: "<<min(c.refusals, 8)", new: "<<min(c.refusals, 0)",
 	},
 	{
 		name: "Redisson's waiters are not told of a free lock", kind: "besides", file: "scripts/free.lua",

@@ -3,9 +3,11 @@
 package tracetest
 
 import (
+	"flag"
 	"fmt"
 	"maps"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 
@@ -78,6 +80,34 @@ func (r *Recorder) Run(tests interface{ Run() int }, page string) int {
 			fmt.Fprintf(os.Stderr, "%s does not draw that a %s goes from %s to %s\n", page, move.Machine, move.From, move.To)
 			code = 1
 		}
+	}
+	return code
+}
+
+// RunAll is Run, and fails if the whole package was run and one of these machines did not make a move that the page draws.
+func (r *Recorder) RunAll(tests interface{ Run() int }, page string, machines ...string) int {
+	code := r.Run(tests, page)
+	if code != 0 || flag.Lookup("test.run").Value.String() != "" || flag.Lookup("test.list").Value.String() != "" {
+		return code
+	}
+	drawn, err := Drawn(page)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	seen, looked := r.Seen(), 0
+	for move := range drawn {
+		if !slices.Contains(machines, move.Machine) {
+			continue
+		}
+		if looked++; !seen[move] {
+			fmt.Fprintf(os.Stderr, "no test has a %s go from %s to %s\n", move.Machine, move.From, move.To)
+			code = 1
+		}
+	}
+	if looked < 2*len(machines) {
+		fmt.Fprintf(os.Stderr, "%s draws %d moves of %v\n", page, looked, machines)
+		code = 1
 	}
 	return code
 }
