@@ -44,6 +44,26 @@ func (f *fleet) contention(t *testing.T) {
 	}
 }
 
+// lone makes a goroutine that is the only one in Go, and a thread that is the only one in Java, lock and unlock without a pause. No
+// Go program waits for the other, so each of the goroutine's releases is of a lock that nobody of its side wants.
+func (f *fleet) lone(t *testing.T) {
+	f.cell(t, "mutex", "1 thread in Java beside 1 goroutine in Go, both without a pause", func(t *testing.T) string {
+		seen := ""
+		for range 5 { // a machine may stop, and a Java program with it
+			c := contest{Kind: mutexKind.java, Key: aKey(t, "k"), Counter: uncounted, Each: 1, Lasts: *contend / 4}
+			inGo, inJava := f.compete(t, c, 1, []thread{f.java})
+			seen = fmt.Sprintf("for %s: Go %d times, waited %s at most; Java %d times, %s",
+				c.Lasts, inGo.Count, round(inGo.Longest), inJava.Count, round(inJava.Longest))
+			t.Log(seen)
+			if all := inGo.Count + inJava.Count; inGo.Count > 0 && 20*inJava.Count >= all {
+				return seen
+			}
+		}
+		require.Fail(t, "Java has less than a twentieth of the turns each time", seen)
+		return ""
+	})
+}
+
 // unlessStopped runs a contest, and again if a Go program lost leases: a lock that is handed over has a lease of two
 // seconds at first, and a machine may stop for that long.
 func unlessStopped(t *testing.T, contest func() (lost int)) {
@@ -64,14 +84,26 @@ func (f *fleet) contest(t *testing.T, k *kind, lasts time.Duration, programs, ea
 	c := contest{Kind: k.java, Key: key, Counter: key + ":counter", Each: each, Lasts: lasts}
 	rc := f.redis(t)
 	require.NoError(t, rc.Do(t.Context(), rc.B().Set().Key(c.Counter).Value("0").Build()).Error())
+	inGo, inJava = f.compete(t, c, programs, threads)
+	total, err := rc.Do(t.Context(), rc.B().Get().Key(c.Counter).Build()).AsInt64()
+	require.NoError(t, err)
+	if inGo.Lost == 0 {
+		require.EqualValues(t, inGo.Count+inJava.Count, total, "no count is lost: it excludes")
+	}
+	return inGo, inJava
+}
+
+// compete makes several programs of each language compete in a contest.
+func (f *fleet) compete(t *testing.T, c contest, programs int, threads []thread) (inGo, inJava share) {
+	t.Helper()
 	var workers []*worker
 	for range programs {
 		workers = append(workers, f.startWorker(t, orders{Contend: []contest{c}}))
 	}
 	var answers []<-chan answer
 	for _, th := range threads {
-		for i := range each {
-			answers = append(answers, th.thread("contends"+strconv.Itoa(i)).start("contend", k.java, key, c.Counter, millis(lasts)))
+		for i := range c.Each {
+			answers = append(answers, th.thread("contends"+strconv.Itoa(i)).start("contend", c.Kind, c.Key, c.Counter, millis(c.Lasts)))
 		}
 	}
 	for _, w := range workers {
@@ -84,17 +116,12 @@ func (f *fleet) contest(t *testing.T, k *kind, lasts time.Duration, programs, ea
 		}
 		require.NoError(t, w.cmd.Wait())
 	}
-	over := time.After(lasts + patience)
+	over := time.After(c.Lasts + patience)
 	for i, done := range answers {
 		s := javaShare(t, done, over)
 		if inJava = inJava.with(s); i == 0 {
 			inJava = s
 		}
-	}
-	total, err := rc.Do(t.Context(), rc.B().Get().Key(c.Counter).Build()).AsInt64()
-	require.NoError(t, err)
-	if inGo.Lost == 0 {
-		require.EqualValues(t, inGo.Count+inJava.Count, total, "no count is lost: it excludes")
 	}
 	return inGo, inJava
 }

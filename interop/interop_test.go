@@ -60,6 +60,7 @@ func (f *fleet) everything(t *testing.T) {
 	t.Run("many", f.many)
 	t.Run("latches", f.latches)
 	t.Run("contention", f.contention)
+	t.Run("lone", f.lone)
 	t.Run("sides", f.sides)
 	f.nothingLeft(t)
 }

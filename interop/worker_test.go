@@ -40,6 +40,9 @@ type orders struct {
 // held is a lock to hold.
 type held struct{ Kind, Key string }
 
+// uncounted is the counter of a contest of callers that hold the lock for no time.
+const uncounted = "-"
+
 // contest is a lock that several programs compete for.
 type contest struct {
 	Kind, Key, Counter string
@@ -122,7 +125,7 @@ func doWork(text string) error {
 	return err
 }
 
-// run locks, counts in a way that loses counts unless the lock excludes, unlocks, and repeats that.
+// run locks, counts in a way that loses counts unless the lock excludes, if there is a counter, unlocks, and repeats that.
 func (c *contest) run(ctx context.Context, url string, s side) (share, error) {
 	k := kindOf(c.Kind)
 	opt, err := rueidis.ParseURL(url)
@@ -153,8 +156,10 @@ func (c *contest) run(ctx context.Context, url string, s side) (share, error) {
 					break
 				}
 				mine.Longest = max(mine.Longest, time.Since(asked))
-				n, err := rc.Do(ctx, rc.B().Get().Key(c.Counter).Build()).AsInt64()
-				failed = errors.Join(err, rc.Do(ctx, rc.B().Set().Key(c.Counter).Value(strconv.FormatInt(n+1, 10)).Build()).Error())
+				if c.Counter != uncounted {
+					n, err := rc.Do(ctx, rc.B().Get().Key(c.Counter).Build()).AsInt64()
+					failed = errors.Join(err, rc.Do(ctx, rc.B().Set().Key(c.Counter).Value(strconv.FormatInt(n+1, 10)).Build()).Error())
+				}
 				mine.Count++
 				if err = lease.Unlock(ctx); errors.Is(err, lockrt.ErrLost) {
 					mine.Lost++

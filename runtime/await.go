@@ -82,7 +82,25 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 			listener.Close()
 		}
 	}()
+	r, _ := q.(*resource)
+	listen := func() {
+		listener = c.net.Listen(q.channel(), func(e hub.Event) {
+			q.hear(e.Payload) // nothing, when earlier messages may have been missed
+			if e.Subscribed || !protocol.ForRedisson(e.Payload) {
+				w.Poke()
+			}
+		})
+	}
 	ask := func() {
+		if r != nil && !over {
+			if start := r.startFor(w); start > 0 {
+				if listener == nil && !cfg.Polling && c.starts.Foreign(r.key, now()) {
+					listen() // one of Redisson's waiters may use the start sooner
+				}
+				c.alarms.Set(w, start)
+				return
+			}
+		}
 		asking = true
 		c.alarms.Stop(w)
 		q.ask(w)
@@ -281,13 +299,7 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 					continue
 				}
 				if ev.Foreign && listener == nil {
-					listener = c.net.Listen(q.channel(), func(e hub.Event) {
-						q.hear(e.Payload) // nothing, when earlier messages may have been missed
-						if e.Subscribed || !protocol.ForRedisson(e.Payload) {
-							w.Poke()
-						}
-					})
-					if listener.Live() {
+					if listen(); listener.Live() {
 						ask() // an earlier release may have been missed
 						continue
 					}

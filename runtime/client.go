@@ -37,6 +37,7 @@ type Client struct {
 	takes, frees                 *transport.Batcher // of locks without waiters
 	acquires, releases           *transport.Batcher
 	contended                    engine.Contended
+	starts                       engine.Starts
 	quorums                      quorumQueues
 	withdrawals                  engine.Withdrawals
 	stood                        engine.Recent // fair locks in whose queues the process waited

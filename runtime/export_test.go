@@ -80,6 +80,22 @@ func ContendedLately(after time.Duration) (key, other bool) {
 	return c.Lately("k", at.Add(after)), c.Lately("other", at.Add(after))
 }
 
+// BeginStart has Redisson's waiters have a start for a key, for which c does not ask that long; foreign says that one of them
+// had it a moment ago.
+func BeginStart(c *Client, key string, lasts time.Duration, foreign bool) {
+	if foreign {
+		c.starts.Refused(key, true, time.Now())
+	}
+	heard, _ := c.net.Heard(protocol.LockChannel(key))
+	c.starts.Begin(key, lasts, heard)
+}
+
+// StartLeft returns for how long a start for a key lasts from now on, and whether c remembers one, which may be over.
+func StartLeft(c *Client, key string) (left time.Duration, known bool) {
+	_, known = c.starts.Last(key)
+	return c.starts.Left(key), known
+}
+
 // PassLimit returns how long the grant of a mutex may circulate in a process before that asks Redis who waits.
 func PassLimit(l *Lease) time.Duration { return l.grant.(*grant).passLimit() }
 

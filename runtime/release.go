@@ -48,6 +48,7 @@ type releaseOp struct {
 	r      *resource
 	ticket *ticket
 	start  time.Duration // of Redisson's waiters
+	heard  uint64        // how many messages had come on Redisson's channel before, if its waiters may have a start
 	plain  bool          // the ticket has no known waiters
 	again  *ticket       // the ticket by which this process wants the key once more, with terms
 	terms  engine.Terms
@@ -78,6 +79,9 @@ func newReleaseOp(r *resource, tk *ticket, of *grant) *releaseOp {
 	}
 	op := releaseOf(r, &r.referenced, &tk.TicketCore, core)
 	op.r, op.ticket, op.placed, op.start = r, tk, tk.Standing, tk.startAfter(handed)
+	if _, known := r.c.starts.Last(r.key); known || op.start > 0 {
+		op.heard, _ = r.c.net.Heard(r.channel())
+	}
 	return op
 }
 
@@ -228,6 +232,7 @@ func (r *resource) giveUp(op *releaseOp) { r.withdraw(op.ticket) }
 func (r *resource) proceed(op *releaseOp, done released, err error) {
 	r.Busy--
 	r.Answers.Changes()
+	r.leaves(op, done.Released)
 	if op.again != nil && op.twice {
 		op.again.OutcomeUnknown = true
 	}

@@ -34,6 +34,9 @@ func (r *resource) ticketFor(t engine.Terms) *ticket {
 		n := r.c.ticketNumbers.Add(1)
 		r.ticket = r.newTicket()
 		r.ticket.Number, r.ticket.Made, r.ticket.inLine = n, monotonic.Now(), int32(r.wants(t))
+		if _, known := r.c.starts.Last(r.key); known {
+			r.ticket.java = 1
+		}
 		r.c.connect(n, r)
 	}
 	r.ticket.ttl = max(r.ticket.ttl, t.TTL)
@@ -166,6 +169,7 @@ func (r *resource) settle(op *acquireOp, sent time.Time, reply protocol.Verdict,
 		return
 	case engine.JudgedRefused:
 		tk.Refuse(sent, reply.At)
+		r.c.starts.Refused(r.key, reply.Foreign, sent)
 		if reply.Foreign {
 			tk.java = javasTickets
 			if tk.extra != nil {
@@ -298,16 +302,58 @@ const (
 func (tk *ticket) follows(before *ticket) { tk.java = max(before.java, 1) - 1 }
 
 // startAfter returns for how long Redisson's waiters have the lock to themselves after the release of tk, or 0 if it is
-// not their turn. They have every other turn, after a hand-over, and after each start for which they were too slow,
-// until they had the longest.
-func (tk *ticket) startAfter(handed bool) time.Duration {
-	switch start := tk.rare().start; {
+// not their turn.
+func (tk *ticket) startAfter(handed bool) time.Duration { return startAfter(tk.rare().start, handed) }
+
+// startAfter returns the start after one for which Redisson's waiters were too slow, or after 0; turn says that it is their
+// turn. They have every other turn, and one after each start for which they were too slow, until they had the longest.
+func startAfter(start time.Duration, turn bool) time.Duration {
+	switch {
 	case 0 < start && start < longestStart:
 		return min(2*start, longestStart)
-	case handed:
+	case turn:
 		return firstStart
 	}
 	return 0
+}
+
+// leaves records what op leaves to Redisson's waiters, if the key is free for those who ask.
+func (r *resource) leaves(op *releaseOp, done protocol.Released) {
+	switch {
+	case done.Outcome != protocol.Freed || op.again != nil:
+	case done.Listeners == 0:
+		r.c.starts.Forget(r.key)
+	default:
+		r.leavesToJava(op, done.Listeners)
+	}
+}
+
+// leavesToJava records the start of Redisson's waiters after op, when so many clients listened on their channel. Unless it was
+// their turn after a hand-over, every other such release is theirs, and fewer are if they use none.
+func (r *resource) leavesToJava(op *releaseOp, listeners int64) {
+	starts := &r.c.starts
+	_, own := r.c.net.Heard(r.channel()) // a subscription stays for a moment after the wait
+	last, _ := starts.Last(r.key)
+	switch start := op.start; {
+	case listeners <= own:
+		starts.Forget(r.key)
+	case start > 0:
+		starts.Begin(r.key, start, op.heard+uint64(own))
+	default:
+		starts.Begin(r.key, startAfter(last, starts.Due(r.key)), op.heard+uint64(own))
+	}
+}
+
+// startFor returns for how long the request of w has to wait, since Redisson's waiters have the key to themselves. A waiter
+// that tries once does not wait: it would learn nothing about what is now.
+func (r *resource) startFor(w *waiter) time.Duration {
+	starts := &r.c.starts
+	if w.Once() || starts.Left(r.key) == 0 {
+		return 0
+	}
+	messages, _ := r.c.net.Heard(r.channel())
+	starts.Heard(r.key, messages)
+	return starts.Left(r.key)
 }
 
 // wanted records that another process waits for the grant n.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockgen/lockgen/runtime/internal/hub"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
@@ -109,4 +110,59 @@ func TestGrant_FewInARowBesideJava(t *testing.T) {
 	g.passed = 0
 	r.mu.Unlock()
 	require.NoError(t, lease.Unlock(t.Context()))
+}
+
+// Every other release that Redisson's waiters hear of is theirs, and the next one with a longer start if they were too slow.
+func TestResource_LeavesToJava(t *testing.T) {
+	t.Parallel()
+	c, err := Open(t.Context(), redistest.Shared(t).URL(), Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	r := newResource(c, redistest.Key(t, "k"))
+	heard := protocol.Released{Outcome: protocol.Freed, Listeners: 1}
+	starts := func(op *releaseOp, done protocol.Released) any {
+		r.leaves(op, done)
+		if last, known := c.starts.Last(r.key); known {
+			return int(last / time.Millisecond)
+		}
+		return nil
+	}
+	for _, want := range []int{0, 5, 10, 20, 40, 50, 0, 5, 10, 20, 40, 50, 0, 0, 5} { // fewer when nobody uses them
+		require.Equal(t, want, starts(&releaseOp{}, heard))
+	}
+	require.Equal(t, 5, starts(&releaseOp{}, protocol.Released{Outcome: protocol.PassedOn}), "it is not free")
+	require.Equal(t, 5, starts(&releaseOp{again: new(ticket)}, heard), "the place in the wait queue waits")
+	c.starts.End(r.key, true) // used
+	require.Equal(t, 0, starts(&releaseOp{}, heard))
+	require.Equal(t, 40, starts(&releaseOp{start: 40 * time.Millisecond}, heard), "as after a hand-over")
+	require.Nil(t, starts(&releaseOp{}, protocol.Released{Outcome: protocol.Freed}), "nobody listens")
+
+	l := c.net.Listen(r.channel(), func(hub.Event) {})
+	defer l.Close()
+	<-l.Ready()
+	require.Nil(t, starts(&releaseOp{}, heard), "this client alone")
+	heard.Listeners = 2
+	require.Equal(t, 0, starts(&releaseOp{}, heard))
+}
+
+// Where Redisson's waiters listened to the last release, a key does not linger, and few goroutines have it in a row.
+func TestResource_ATicketKnowsThatJavaListens(t *testing.T) {
+	t.Parallel()
+	c, err := Open(t.Context(), redistest.Shared(t).URL(), Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	for _, listens := range []bool{false, true} {
+		key := redistest.Key(t, fmt.Sprint("k", listens))
+		if listens {
+			c.starts.Begin(key, 0, 0)
+		}
+		lease, err := c.Mutex(key).Lock(t.Context(), WithLinger(mostLinger))
+		require.NoError(t, err)
+		r, known := c.resources.known(key)
+		require.True(t, known)
+		r.mu.Lock()
+		require.Equal(t, listens, r.grant.ticket.java > 0)
+		r.mu.Unlock()
+		require.NoError(t, lease.Unlock(t.Context()))
+	}
 }

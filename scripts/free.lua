@@ -8,9 +8,9 @@
 -- KEYS[3 * i]      its channel
 -- ARGV[i + 2]   its owner
 --
--- Reply: 0 when every lock was its owner's and is free now; else four values for each lock, as release has
---        them, of which the first is
---         0  it is free now
+-- Reply: 0 when every lock was its owner's and is free now, and no client has subscribed to its channel; else four values
+--        for each lock, as release has them, of which the first is
+--         0  it is free now; the last value is how many clients have subscribed to its channel, as Redisson's waiters do
 --        -1  it was not the owner's: free, another owner's, or not a lock at all
 --         3  the wait queue exists; nothing is changed
 --        an error: nothing is changed
@@ -21,6 +21,16 @@ local message, publish, too = ARGV[1], ARGV[2]
 if publish == 'both' then
   publish, too = 'publish', 'spublish'
 end
+
+-- listening returns how many clients have subscribed to a channel. The command that published a message on it reached
+-- as many, and those that have subscribed to a pattern; usually that is none.
+local function listening(command, channel, reached)
+  if type(reached) ~= 'number' or reached == 0 then
+    return 0
+  end
+  return redis.pcall('pubsub', command == 'publish' and 'numsub' or 'shardnumsub', channel)[2] or 0
+end
+
 -- Usually no process waits for them. So the script asks once for several locks, and for each only if there is a wait
 -- queue.
 local nobody = #KEYS > 3
@@ -34,28 +44,31 @@ end
 
 local replies
 for i = 1, #KEYS / 3 do
-  local lock, what = KEYS[3 * i - 2], 3
+  local lock, what, heard = KEYS[3 * i - 2], 3, 0
   if nobody or redis.call('exists', KEYS[3 * i - 1]) == 0 then
     what = redis.pcall('hdel', lock, ARGV[i + 2])
     if what == 1 then
       if too then
-        redis.pcall(too, KEYS[3 * i], message)
+        heard = listening(too, KEYS[3 * i], redis.pcall(too, KEYS[3 * i], message))
       end
-      redis.pcall(publish, KEYS[3 * i], message) -- as in say.lua
+      local reached = redis.pcall(publish, KEYS[3 * i], message) -- as in say.lua
+      if reached ~= 0 then
+        heard = heard + listening(publish, KEYS[3 * i], reached)
+      end
       what = 0
     elseif what == 0 or string.find(what.err, 'WRONGTYPE') then
       -- A key of another type is not the owner's lock. Any other error does not tell whose it is.
       what = -1
     end
   end
-  if what ~= 0 and not replies then
+  if (what ~= 0 or heard > 0) and not replies then
     replies = {}
     for j = 1, 4 * i - 4 do
       replies[j] = 0
     end
   end
   if replies then
-    replies[4 * i - 3], replies[4 * i - 2], replies[4 * i - 1], replies[4 * i] = what, 0, 0, 0
+    replies[4 * i - 3], replies[4 * i - 2], replies[4 * i - 1], replies[4 * i] = what, 0, 0, heard
   end
 end
 return replies or 0

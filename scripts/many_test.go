@@ -87,6 +87,6 @@ func TestMany_WithoutMemory(t *testing.T) {
 	require.NoError(t, err)
 	n, err := numbers(reply, nil)
 	require.NoError(t, err)
-	require.Equal(t, []int64{-1, 0, 0, 0, 0, 0, 0, 0}, n)
+	require.Equal(t, []int64{-1, 0, 0, 0, 0, 0, 0, 1}, n)
 	require.Nil(t, two.dump())
 }

@@ -25,7 +25,8 @@
 --             2  again has it
 --             an error, and nothing is changed
 --   s, µs the time of the server, if there is an again
---   token the first of the fencing tokens of again, if it has the lock and asked for some
+--   token the first of the fencing tokens of again, if it has the lock and asked for some; if the lock is free, how many
+--         clients have subscribed to its channel, as Redisson's waiters do
 --
 -- Twice: an owner is used for one grant only, so the second run finds a lock that is not the
 -- owner's and changes nothing. HDEL and PUBLISH are among the commands that Redis permits when it is
@@ -60,8 +61,11 @@ local function pass(lock, waiting, channel, counter, again, lease, start, now)
   if start == '0' or redis.call('exists', waiting) == 0 or listening(publish, channel) == 0 then
     local place = next_owner(lock, waiting, counter, claim, again, now)
     if not place then -- the queue is empty
-      say(publish, channel, message)
-      return 0
+      if say(publish, channel, message) == 0 then
+        return 0
+      end
+      local ok, heard = pcall(listening, publish, channel)
+      return 0, ok and heard or 0
     elseif place ~= again then
       return 1
     elseif listening(publish, channel) == 0 then
@@ -73,7 +77,7 @@ local function pass(lock, waiting, channel, counter, again, lease, start, now)
   -- Redisson reads 00 as the number 0. Listeners of this library know that it is not for them.
   say(publish, channel, message .. message)
   tell_look(waiting, claim, start)
-  return 0
+  return 0, listening(publish, channel)
 end
 
 local function release(lock, waiting, channel, counter, place, again, lease, start)

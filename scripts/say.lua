@@ -5,13 +5,17 @@
 -- cluster with sharded channels; or by each of the two, if that is both, where the programs differ.
 
 -- say publishes a message. The announced change is done already, and stays done: if a server does not permit the
--- message, the waiters ask by their timers.
+-- message, the waiters ask by their timers. It returns how many clients the message reached, subscribers of patterns
+-- included.
 local function say(publish, channel, message)
-  if publish == 'both' then
-    redis.pcall('spublish', channel, message)
-    publish = 'publish'
+  local function reached(command)
+    local n = redis.pcall(command, channel, message)
+    return type(n) == 'number' and n or 0
   end
-  redis.pcall(publish, channel, message)
+  if publish == 'both' then
+    return reached('spublish') + reached('publish')
+  end
+  return reached(publish)
 end
 
 -- listening returns how many clients have subscribed to a channel of Redisson.

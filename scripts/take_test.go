@@ -88,6 +88,54 @@ func TestFree_LeavesALockThatSomebodyIsInLineFor(t *testing.T) {
 	})
 }
 
+// A release says whether Redisson's waiters listen, and nothing more than before as long as none does.
+func TestFree_SaysWhetherRedissonsWaitersListen(t *testing.T) {
+	t.Parallel()
+	for _, b := range backends {
+		t.Run(b.name, func(t *testing.T) {
+			t.Parallel()
+			c := b.client(t)
+			s, other, quiet := newSceneUnheard(t, c), newSceneUnheard(t, c), newSceneUnheard(t, c)
+			all := []*scene{s, other, quiet}
+			frees := func(publish string) rueidis.RedisResult {
+				keys, args := []string(nil), []string{unlocked, publish}
+				for _, one := range all {
+					one.set(oursHeld)
+					keys, args = append(keys, one.key, one.waiting(), one.channel), append(args, ours)
+				}
+				return s.eval(scripts.Free, keys, args...)
+			}
+			releases := func(one *scene) int64 {
+				one.set(oursHeld)
+				reply, err := one.giveBack(ours, "", "5", plain)
+				require.NoError(t, err)
+				require.Zero(t, reply[0])
+				return reply[3]
+			}
+			pattern, release := c.Dedicate() // of a monitor, which does not wait
+			defer release()
+			require.NoError(t, pattern.Do(t.Context(), c.B().Psubscribe().Pattern("redisson_lock__channel:*").Build()).Error())
+			n, err := frees(plain).AsInt64()
+			require.NoError(t, err)
+			require.Zero(t, n)
+			require.Zero(t, releases(other))
+
+			other.listen()
+			got, err := numbers(frees(plain).ToArray())
+			require.NoError(t, err)
+			require.Equal(t, []int64{0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0}, got)
+			require.EqualValues(t, 1, releases(other))
+			require.Zero(t, releases(quiet))
+			other.set(oursHeld)
+			_, err = other.ask(uuidOf(other, 1)+":1", "1")
+			require.NoError(t, err)
+			reply, err := other.giveBack(ours, "", "5", plain) // past the process that waits
+			require.NoError(t, err)
+			require.Equal(t, []int64{0, 1}, []int64{reply[0], reply[3]})
+		})
+	}
+}
+
 // TestTake_TheSameTwice shows that a lock that one run takes for one owner is not free for the
 // next.
 func TestTake_TheSameTwice(t *testing.T) {
@@ -121,9 +169,9 @@ func TestTake_ManyAreIndependent(t *testing.T) {
 			n, err := takes(one, two).AsInt64()
 			require.NoError(t, err)
 			require.EqualValues(t, -2, n)
-			n, err = frees(one, two).AsInt64()
+			got, err := numbers(frees(one, two).ToArray())
 			require.NoError(t, err)
-			require.Zero(t, n)
+			require.Equal(t, []int64{0, 0, 0, 1, 0, 0, 0, 1}, got)
 			require.Equal(t, []string{unlocked}, two.messages())
 
 			for range 2 {
@@ -143,9 +191,9 @@ func TestTake_ManyAreIndependent(t *testing.T) {
 			}
 			reply, err := frees(one, taken, text, two).ToArray()
 			require.NoError(t, err)
-			got, err := numbers(reply, nil)
+			got, err = numbers(reply, nil)
 			require.NoError(t, err)
-			require.Equal(t, []int64{0, 0, 0, 0, -1, 0, 0, 0, -1, 0, 0, 0, 0, 0, 0, 0}, got)
+			require.Equal(t, []int64{0, 0, 0, 1, -1, 0, 0, 0, -1, 0, 0, 0, 0, 0, 0, 1}, got)
 			require.Nil(t, one.dump())
 			require.Nil(t, two.dump())
 			require.Equal(t, "text", text.dump())
@@ -183,9 +231,9 @@ func TestTake_WithoutMemoryOrPermission(t *testing.T) {
 	other.set(oursHeld)
 	server.Do("ACL", "SETUSER", "half", "+hdel", "resetchannels", "&"+other.channel)
 	other.c = half.c
-	n, err = frees(other, &half).AsInt64()
+	got, err := numbers(frees(other, &half).ToArray())
 	require.NoError(t, err)
-	require.Zero(t, n, "both are free")
+	require.Equal(t, []int64{0, 0, 0, 1, 0, 0, 0, 0}, got, "both are free")
 	require.Nil(t, held.dump())
 	require.Nil(t, other.dump())
 }

@@ -94,6 +94,7 @@ type channel struct {
 	again      bool        // it was subscribed before, or a try to do so failed
 	idle       time.Time   // when the last listener left
 	missed     bool        // a message came since then
+	messages   uint64      // how many came
 }
 
 // A Listener is called for the events of its channel until it is closed.
@@ -201,6 +202,17 @@ func (h *Hub) Subscribed(name string) bool {
 	defer h.mu.Unlock()
 	ch := h.channels[name]
 	return ch != nil && ch.subscribed.Load()
+}
+
+// Heard returns whether the channel named name is subscribed now, and how many messages have come since it was subscribed,
+// with or without a listener. Reconnections do not count.
+func (h *Hub) Heard(name string) (messages uint64, subscribed bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if ch := h.channels[name]; ch != nil {
+		return ch.messages, ch.subscribed.Load()
+	}
+	return 0, false
 }
 
 // Close ends the listener. Its event function may still be running, but is not called again.

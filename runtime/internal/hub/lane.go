@@ -387,6 +387,9 @@ func (s *sink) Message(name, payload string) {
 	}
 	s.h.mu.Lock()
 	ch := s.h.channels[name]
+	if ch != nil {
+		ch.messages++
+	}
 	if ch != nil && ch.telling {
 		ch.early = append(ch.early, payload)
 		s.h.mu.Unlock()

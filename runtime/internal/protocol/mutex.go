@@ -119,7 +119,8 @@ const (
 
 // A Released is the answer to a release.
 type Released struct {
-	Outcome Outcome
+	Outcome   Outcome
+	Listeners int64 // of a lock that is free: how many clients have subscribed to Redisson's channel
 
 	// Of a release with a ticket that follows:
 	At    time.Time // by the clock of the server
@@ -128,7 +129,13 @@ type Released struct {
 
 // ReadRelease reads the answer to [Process.Free] and [Process.Release].
 func ReadRelease(a Answer) Released {
-	return Released{Outcome: Outcome(a[0]), At: serverTime(a[1], a[2]), Token: a[3]}
+	done := Released{Outcome: Outcome(a[0]), At: serverTime(a[1], a[2])}
+	if done.Outcome == Freed {
+		done.Listeners = a[3]
+	} else {
+		done.Token = a[3]
+	}
+	return done
 }
 
 // ForceUnlock returns the command that takes a lock from its owner, or from those alone that are named. It replies 1 if it did.

@@ -96,9 +96,11 @@ func TestReadAcquire(t *testing.T) {
 func TestReadRelease(t *testing.T) {
 	t.Parallel()
 	at := time.Unix(1700000000, 123456*1000)
-	for _, outcome := range []Outcome{NotOurs, Freed, PassedOn, Kept, Contended} {
+	for _, outcome := range []Outcome{NotOurs, PassedOn, Kept, Contended} {
 		require.Equal(t, Released{Outcome: outcome, At: at, Token: 9}, ReadRelease(Answer{int64(outcome), 1700000000, 123456, 9}))
 	}
+	require.Equal(t, Released{Outcome: Freed, At: at}, ReadRelease(Answer{0, 1700000000, 123456, 0}))
+	require.Equal(t, Released{Outcome: Freed, At: at, Listeners: 2}, ReadRelease(Answer{0, 1700000000, 123456, 2}))
 }
 
 func TestMutex_Commands(t *testing.T) {

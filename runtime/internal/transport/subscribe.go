@@ -18,6 +18,19 @@ func (t *Transport) Listen(channel string, event func(hub.Event)) *hub.Listener 
 	return t.hub.Listen(channel, event)
 }
 
+// Heard returns how many subscriptions of the client to a channel of Redisson a server counts, and how many messages have come
+// on it since it was subscribed.
+func (t *Transport) Heard(channel string) (messages uint64, own int64) {
+	messages, subscribed := t.hub.Heard(channel)
+	if !subscribed {
+		return messages, 0
+	}
+	if t.cluster != nil && t.cluster.channels == BothChannels {
+		return messages, 2
+	}
+	return messages, 1
+}
+
 // newHub returns the hub of all subscriptions.
 //
 // A connection is a dedicated one, not the shared one of Client.Receive: its loss is reported, where Receive subscribes again

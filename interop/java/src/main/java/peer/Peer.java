@@ -16,6 +16,7 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
 import org.redisson.Redisson;
 import org.redisson.RedissonRedLock;
+import org.redisson.api.RAtomicLong;
 import org.redisson.api.RBucket;
 import org.redisson.api.RLock;
 import org.redisson.api.RPermitExpirableSemaphore;
@@ -296,7 +297,7 @@ public final class Peer {
             case "latchDelete":
                 return "" + c.getCountDownLatch(name).delete();
 
-            case "contend": // kind name counter milliseconds
+            case "contend": // kind name counter milliseconds; "-" is no counter
                 return contend(c, lock(c, w[4], w[5]), w[6], Long.parseLong(w[7]));
             default:
                 throw new IllegalArgumentException("no such command: " + w[3]);
@@ -338,8 +339,10 @@ public final class Peer {
         return c.getPermitExpirableSemaphore(name);
     }
 
-    /** Locks, counts in a way that loses counts unless it excludes, unlocks, and so on; answers "count longest". */
+    /** Locks, counts in a way that loses counts unless it excludes, if there is a counter, unlocks, and so on; answers "count longest". */
     private static String contend(RedissonClient c, RLock lock, String counter, long milliseconds) {
+        // Redisson reads a bucket from a replica, which may not have the last write yet: INCRBY 0 asks the master.
+        RAtomicLong master = c.getAtomicLong(counter);
         RBucket<String> bucket = c.getBucket(counter, StringCodec.INSTANCE);
         long end = System.nanoTime() + Duration.ofMillis(milliseconds).toNanos();
         long count = 0;
@@ -349,7 +352,9 @@ public final class Peer {
             lock.lock();
             longest = Math.max(longest, System.nanoTime() - asked);
             try {
-                bucket.set(Long.toString(Long.parseLong(bucket.get()) + 1));
+                if (!counter.equals("-")) {
+                    bucket.set(Long.toString(master.addAndGet(0) + 1));
+                }
                 count++;
             } finally {
                 lock.unlock();
