@@ -90,7 +90,7 @@ func (c *RedCheck) Say(e RedSaid) error {
 
 // elected returns what is wrong with a whole.
 func (c *RedCheck) elected(e RedSaid) string {
-	most := c.servers/2 + 1 // the module's Most
+	most := RedMost(c.servers)
 	var until []time.Duration
 	small, know := 0, 0
 	for _, at := range slices.SortedFunc(maps.Keys(c.parts), func(a, b [2]int) int { return slices.Compare(a[:], b[:]) }) {

@@ -57,6 +57,8 @@ func holds() []run {
 		{module: "Mutex", name: "beside Go: faults beside it, a racer", plain: true, invariants: "=InvTokens", consts: set{"Lease": "1", "Faults": "1", "Kinds": `{"crash", "repeat", "lose"}`, "Java": "TRUE", "Prompt": "TRUE"}},
 		{module: "MutexLive", name: "liveness: who waits is served, or gives up", temporal: "Served"},
 		{module: "RedLock", name: "majorities, late parts"},
+		{module: "RedLock", name: "beside Go: one process, all actions", plain: true, invariants: "=InvTokens", consts: set{"Procs": "{p1}", "Fenced": "TRUE", "Renewing": "TRUE", "Again": "TRUE", "Restarts": "1", "Away": "TRUE", "MaxToken": "1"}},
+		{module: "RedLock", name: "beside Go: two processes, two servers", plain: true, invariants: "=InvTokens", consts: set{"Servers": "{s1, s2}", "Renewing": "TRUE"}},
 		{module: "RedTokens", name: "fencing tokens, while no time passes", consts: set{"Fenced": "TRUE"}},
 		{module: "MultiLock", name: "all or none, a member is deleted"},
 		{module: "MultiLock", name: "three members, two of which the other wants", plain: true, consts: set{"Members": "{1, 2, 3}", "Some": "{p2}"}},

@@ -16,7 +16,7 @@ import (
 )
 
 // walkFiles are where the walks of a module are, below testdata.
-var walkFiles = map[string]string{"Mutex": "walks.txt", "RWMutex": "rwwalks.txt"}
+var walkFiles = map[string]string{"Mutex": "walks.txt", "RWMutex": "rwwalks.txt", "RedLock": "redwalks.txt"}
 
 // walks makes TLC walk through the modules at random, and writes the states below testdata: the hash of the
 // module without its comments, and for each walk its constants and its states, a line each. The tests of the package compare them with the
@@ -50,7 +50,14 @@ func walksOf(module, dir, jar string) error {
 		if err := os.WriteFile(filepath.Join(tmp, "run.cfg"), []byte(config), 0o644); err != nil {
 			return err
 		}
-		if err := os.WriteFile(filepath.Join(tmp, module+".tla"), text, 0o644); err != nil {
+		changed := string(text)
+		for _, change := range r.changes {
+			if n := strings.Count(changed, change[0]); n != 1 {
+				return fmt.Errorf("the text %q is there %d times", change[0], n)
+			}
+			changed = strings.Replace(changed, change[0], change[1], 1)
+		}
+		if err := os.WriteFile(filepath.Join(tmp, module+".tla"), []byte(changed), 0o644); err != nil {
 			return err
 		}
 		cmd := exec.Command("java", "-XX:+UseSerialGC", "-Djava.io.tmpdir="+tmp, "-cp", jar, "tlc2.TLC",
@@ -85,6 +92,9 @@ func walksOf(module, dir, jar string) error {
 	return os.WriteFile(filepath.Join(dir, "testdata", walkFiles[module]), []byte(b.String()), 0o644)
 }
 
+// patient has processes end no lease that they trust, so that walks come to late parts and renewals. These are walks of the module, too.
+var patient = edit{{`End(p) == /\ proc[p].st # "idle"`, `End(p) == /\ proc[p].st # "idle" /\ ~Trusts(p)`}}
+
 // walked are the bounds of the walks.
 func walked() []run {
 	return []run{
@@ -96,5 +106,10 @@ func walked() []run {
 		{module: "RWMutex", consts: set{"Known": "TRUE", "Java": "TRUE", "Deaths": "2"}},
 		{module: "RWMutex", consts: set{"Procs": "{r1, r2, r3, w1, w2, w3}", "Writers": "{w1, w2, w3}", "Deaths": "0"}},
 		{module: "RWMutex", consts: set{"Procs": "{r1, r2, r3, w1}", "Writers": "{w1}", "Known": "TRUE"}},
+
+		{module: "RedLock", consts: set{"Lease": "2", "Fenced": "TRUE", "Renewing": "TRUE", "Again": "TRUE", "Restarts": "1", "MaxToken": "9"}},
+		{module: "RedLock", consts: set{"Procs": "{p1}", "Lease": "9", "Fenced": "TRUE", "Renewing": "TRUE", "Again": "TRUE", "MaxToken": "20"}, changes: patient},
+		{module: "RedLock", consts: set{"Procs": "{p1}", "Lease": "9", "Renewing": "TRUE", "Again": "TRUE", "Restarts": "3", "Away": "TRUE"}, changes: patient},
+		{module: "RedLock", consts: set{"Procs": "{p1}", "Lease": "5", "Renewing": "TRUE", "Again": "TRUE", "Restarts": "9"}, changes: patient},
 	}
 }
