@@ -85,7 +85,7 @@ type multiCall struct {
 	said    int    // how many of these it has got, or not
 	turned  int    // the first of these that it does not get, or -1
 	part    []any  // the lease of each member, or nil
-	back    []any  // what it gave back to yield
+	back    []any  // the leases that it gave back to yield
 	whole   any
 	ended   time.Duration // when it became idle
 }

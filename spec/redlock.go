@@ -35,7 +35,7 @@ type RedState struct {
 	Restarts int
 }
 
-// A RedStep is an action of RedLock.tla, of a process at a server, and the state that it leads to. What an action is not of is -1.
+// A RedStep is an action of RedLock.tla, of a process at a server, and the state that it leads to. Without a process or a server, its number is -1.
 type RedStep struct {
 	Action       string
 	Proc, Server int
