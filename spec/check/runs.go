@@ -70,6 +70,7 @@ func holds() []run {
 		{module: "RWMutex", name: "liveness: who waits is served, or gives up", temporal: "Served", consts: set{"Procs": "{r1, w1, w2}"}},
 
 		{module: "trust", name: "two processes, two messages, lease 2, claim 1", spin: "-DTWO -DN=2 -DL=2 -DC=1 -DF=0"},
+		{module: "trust", name: "three processes, two messages, lease 3, claim 2", spin: "-DN=2 -DF=0"},
 	}
 }
 
@@ -155,11 +156,11 @@ func mutants() []run {
 		{module: "RWMutex", name: "who asks to write does not look at readers", refutes: "InvExclusion", changes: edit{{
 			`IF lock.mode = "write" \/ (lock.mode = "read" /\ Side(p) = "write")`, `IF lock.mode = "write"`}}},
 
-		{module: "trust", name: "a hand-over is trusted from its receipt", refutes: "AGREES", spin: "-DTWO -DN=2 -DL=2 -DC=1 -DF=0", changes: edit{{
-			"sighted[o] && base[o] + AGE(z) < C -> hold(o, C - base[o] - AGE(z))", "1 -> hold(o, C)"}}},
-		{module: "trust", name: "an owner's number is used again", refutes: "AGREES", spin: "-DTWO -DN=2 -DL=2 -DC=1 -DF=0", changes: edit{{
-			"#define NEW(o) (owner!=o && !SENT(o) && !LISTED(o) && !COPIED(o))", "#define NEW(o) 1"}}},
-		{module: "trust", name: "a renewal is trusted from its receipt", refutes: "AGREES", spin: "-DTWO -DN=2 -DL=2 -DC=1 -DF=0", changes: edit{{
-			"KIND(m[k])==RENEWED -> j = PROC(OF(m[k])); x = L - AGE(m[k]);", "KIND(m[k])==RENEWED -> j = PROC(OF(m[k])); x = L;"}}},
+		{module: "trust", name: "a hand-over is trusted from its receipt", refutes: "AGREES", spin: "-DTWO -DN=2 -DF=0", changes: edit{{
+			"z[k].sighted && z[k].base + a < C -> hold(k, C - z[k].base - a)", "1 -> hold(k, C)"}}},
+		{module: "trust", name: "an owner's number is used again", refutes: "AGREES", spin: "-DTWO -DN=2 -DF=0", changes: edit{{
+			"inline rest(k) { z[k].st = IDLE }", "inline rest(k) { z[k].st = WANTS; z[k].trust = 0; z[k].base = 0; z[k].sighted = 0 }"}}},
+		{module: "trust", name: "a renewal is trusted from its receipt", refutes: "AGREES", spin: "-DTWO -DN=2 -DF=0", changes: edit{{
+			"if :: L - a > z[k].trust -> z[k].trust = L - a", "if :: 1 -> z[k].trust = L"}}},
 	}
 }
