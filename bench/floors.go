@@ -29,6 +29,7 @@ var floors = []library{
 	{name: cancellable, plain: true, bare: true, open: openCancellable},
 	{name: gathering, plain: true, bare: true, open: openGathering},
 	{name: publishing, plain: true, bare: true, open: openPublishing},
+	{name: announcing, plain: true, bare: true, open: openAnnouncing},
 	{name: undisturbed, plain: true, bare: true, open: openUndisturbed},
 	{name: passing, plain: true, bare: true, open: openPassing(false)},
 	{name: passingLingers, plain: true, bare: true, lingers: true, open: openPassing(true)},
