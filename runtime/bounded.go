@@ -2,8 +2,11 @@ package lockrt
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
+
+	"github.com/redis/rueidis"
 )
 
 // answer is bounded for a call about a key that does nothing else, and returns the error of that call.
@@ -46,6 +49,9 @@ func bounded[T any](ctx context.Context, c *Client, send func() (T, error)) (T, 
 	defer timer.Stop()
 	select {
 	case r := <-got:
+		if errors.Is(r.err, rueidis.ErrClosing) && !c.granting() {
+			return none, ErrClosed
+		}
 		return r.value, r.err
 	case <-ctx.Done():
 		return none, ended(ctx)

@@ -98,7 +98,9 @@ func (s *Schedule) Run(ctx context.Context) error {
 			}
 			failures = 0
 			wait = time.Duration(float64(wait) / s.rate)
-		case !s.c.granting() || errors.Is(err, ErrClosed) || !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrLost) && !errors.Is(err, ErrNotAcquired) && !passing(err):
+		case !s.c.granting():
+			return failedAt("every", s.of.Key, ErrClosed)
+		case errors.Is(err, ErrClosed) || !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrLost) && !errors.Is(err, ErrNotAcquired) && !passing(err):
 			return failedAt("every", s.of.Key, err)
 		default:
 			if failures++; failures == 1 {

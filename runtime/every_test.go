@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
 	lockrt "github.com/lockgen/lockgen/runtime"
@@ -314,6 +315,26 @@ func TestEvery_WhatCannotBe(t *testing.T) {
 	server.Do("SET", text, "text")
 	defer server.Do("DEL", text)
 	require.ErrorIs(t, c.Every(text, time.Hour, fn).Run(t.Context()), lockrt.ErrWrongType)
+}
+
+// A connection that is closed with the client says so in its own words.
+func TestAsks_ClosedMeanwhile(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, lockrt.Options{})
+	err := lockrt.Asks(t.Context(), c, func() error { return rueidis.ErrClosing })
+	require.ErrorIs(t, err, rueidis.ErrClosing)
+	require.NotErrorIs(t, err, lockrt.ErrClosed, "the user has closed the connections, and not the client")
+	var closed <-chan error
+	err = lockrt.Asks(t.Context(), c, func() error {
+		closed = later(c.Close)
+		until(t, "the client is closed", func() bool {
+			_, err := c.Mutex(redistest.Key(t, "k")).TryLock(t.Context())
+			return errors.Is(err, lockrt.ErrClosed)
+		})
+		return rueidis.ErrClosing
+	})
+	require.ErrorIs(t, err, lockrt.ErrClosed)
+	require.NoError(t, receive(t, closed, "the end of Close"))
 }
 
 func TestEvery_PanicAndClose(t *testing.T) {

@@ -108,6 +108,9 @@ func Redirects(c *Client) int { return c.net.Redirects() }
 // Direct reports whether there is a connection for one who is alone, which nobody uses.
 func Direct(c *Client) bool { return c.net.Idle() }
 
+// Asks calls send for a call that waits for an answer in time.
+func Asks(ctx context.Context, c *Client, send func() error) error { return within(ctx, c, send) }
+
 // RestSoon has c close connections soon that nothing uses, but the two that it has at rest. Call it before its first request.
 func RestSoon(c *Client) { c.net.Rest(500*time.Millisecond, 500*time.Millisecond) }
 
