@@ -211,11 +211,11 @@ func TestFault_LostAcquireOfOneWhoGivesUpIsWithdrawn(t *testing.T) {
 func TestFault_TryLockThatLearnsNothingIsWithdrawn(t *testing.T) {
 	t.Parallel()
 	l := newLine(t, brisk)
-	lost := l.proxy.DropReply(asks, 3, redistest.Close)
+	lost := l.proxy.DropReply(asks, 0, redistest.Close) // of three requests, or fewer on a machine that has no time for them
 	_, err := l.client.Mutex(l.key).TryLock(patient(t), unexpiring)
 	require.Error(t, err)
 	require.NotErrorIs(t, err, lockrt.ErrNotAcquired, "that would be a no")
-	receive(t, lost.Done(), "all losses")
+	until(t, "a loss", func() bool { return lost.Lost() > 0 })
 	gone(t, l.server, l.key)
 }
 

@@ -50,7 +50,7 @@ func recorded() (lockrt.Hooks, *events) {
 func TestHooks_OneCallHasOneID(t *testing.T) {
 	t.Parallel()
 	hooks, told := recorded()
-	c := newClient(t, lockrt.Options{Watchdog: time.Second, Hooks: hooks})
+	c := newClient(t, lockrt.Options{Watchdog: 6 * time.Second, Hooks: hooks})
 	m := c.Mutex(redistest.Key(t, "k"))
 	lease := ok(t)(m.Lock(patient(t)))
 	renewal := receive(t, told.renewals, "a renewal")
@@ -167,7 +167,7 @@ func TestHooks_SayWhoHandedOver(t *testing.T) {
 func TestHooks_AMultiLockIsOneLock(t *testing.T) {
 	t.Parallel()
 	hooks, told := recorded()
-	c, other := newClient(t, lockrt.Options{Watchdog: time.Second, Hooks: hooks}), newClient(t, lockrt.Options{})
+	c, other := newClient(t, lockrt.Options{Watchdog: 6 * time.Second, Hooks: hooks}), newClient(t, lockrt.Options{})
 	all, keys := mutexes(t, c, 3)
 	all = append(all, c.RWMutex(keys[2]+"4"), lockrt.PermitLocker(c.PermitSemaphore(keys[2]+"5", 1)))
 	keys = append(keys, all[3].Key(), all[4].Key())
@@ -225,7 +225,7 @@ func TestHooks_AMultiLockIsOneLock(t *testing.T) {
 func TestHooks_SayWhyALeaseEnded(t *testing.T) {
 	t.Parallel()
 	hooks, told := recorded()
-	c := newClient(t, lockrt.Options{Watchdog: time.Second, Hooks: hooks})
+	c := newClient(t, lockrt.Options{Watchdog: 6 * time.Second, Hooks: hooks})
 	for reason, end := range map[lockrt.EndReason]func(m *lockrt.Mutex){
 		lockrt.EndReleased: func(m *lockrt.Mutex) { free(t, ok(t)(m.Lock(patient(t)))) },
 		lockrt.EndTaken: func(m *lockrt.Mutex) {

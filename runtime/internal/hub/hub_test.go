@@ -127,9 +127,12 @@ func TestHub_OneSubscriptionForAllListenersOfAChannel(t *testing.T) {
 		var a, b, other ear
 		la := h.Listen("x", a.hear)
 		<-la.Ready()
+		synctest.Wait()
 		lb := h.Listen("x", b.hear)
 		<-lb.Ready()
+		synctest.Wait()
 		<-h.Listen("y", other.hear).Ready()
+		synctest.Wait()
 		require.True(t, lb.Live())
 		n.conn.message("x", "0")
 		synctest.Wait()
@@ -154,7 +157,11 @@ func TestHub_WhatIsSaidIsToldAfterTheSubscription(t *testing.T) {
 		n := &net{}
 		h := newHub(n)
 		defer h.Close()
-		n.before = func(channel string) { n.conn.message(channel, "early") }
+		both := make(chan struct{})
+		n.before = func(channel string) {
+			<-both // listen: a listener that comes later is not called for the subscription
+			n.conn.message(channel, "early")
+		}
 		var a, b ear
 		for _, e := range []*ear{&a, &b} {
 			h.Listen("x", func(ev Event) {
@@ -164,6 +171,7 @@ func TestHub_WhatIsSaidIsToldAfterTheSubscription(t *testing.T) {
 				}
 			})
 		}
+		close(both)
 		synctest.Wait()
 		n.conn.message("x", "later")
 		want := []Event{{Subscribed: true}, {Payload: "early"}, {Payload: "while they are told"}, {Payload: "while they are told"}, {Payload: "later"}}
@@ -183,6 +191,7 @@ func TestHub_WhatIsSaidToNobodyIsKnown(t *testing.T) {
 			t.Helper()
 			l := h.Listen("x", e.hear)
 			<-l.Ready()
+			synctest.Wait()
 			require.Equal(t, missed, l.Missed())
 			l.Close()
 		}
@@ -211,10 +220,12 @@ func TestHub_UnsubscribesAfterTheLinger(t *testing.T) {
 		var e ear
 		l := h.Listen("x", e.hear)
 		<-l.Ready()
+		synctest.Wait()
 		l.Close()
 		<-time.After(900 * time.Millisecond)
 		again := h.Listen("x", e.hear)
 		<-again.Ready()
+		synctest.Wait()
 		again.Close()
 		<-time.After(900 * time.Millisecond)
 		synctest.Wait()
@@ -223,6 +234,7 @@ func TestHub_UnsubscribesAfterTheLinger(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, []string{"sub x", "unsub x"}, n.sent())
 		<-h.Listen("x", e.hear).Ready()
+		synctest.Wait()
 		require.Equal(t, []string{"sub x", "unsub x", "sub x"}, n.sent())
 	})
 }
@@ -235,7 +247,9 @@ func TestHub_BrokenConnectionIsReplacedAndEverybodyTold(t *testing.T) {
 		var a, b ear
 		la, lb := h.Listen("x", a.hear), h.Listen("y", b.hear)
 		<-la.Ready()
+		synctest.Wait()
 		<-lb.Ready()
+		synctest.Wait()
 		n.mu.Lock()
 		n.down = errBroken
 		first := n.conn
@@ -330,18 +344,22 @@ func TestHub_ReconnectReplacesAConnectionThatIsNotBroken(t *testing.T) {
 		var e ear
 		l := h.Listen("x", e.hear)
 		<-l.Ready()
+		synctest.Wait()
 		first := n.conn
 		h.Reconnect()
-		h.Reconnect() // before it got round to the first
+		h.Reconnect() // before it got round to the first, or after that
 		synctest.Wait()
 		<-first.closed
 		require.NotSame(t, first, n.conn)
 		require.True(t, l.Live())
-		require.Equal(t, []Event{{Subscribed: true}, {Subscribed: true, Again: true}}, e.heard())
+		heard := e.heard()
+		want := []Event{{Subscribed: true}, {Subscribed: true, Again: true}, {Subscribed: true, Again: true}}
+		require.Equal(t, want[:min(n.connections(), len(want))], heard)
+		require.Greater(t, len(heard), 1)
 		first.message("x", "late")
-		require.Len(t, e.heard(), 2, "nothing is heard over the old one any more")
+		require.Equal(t, heard, e.heard(), "nothing is heard over the old one any more")
 		n.conn.message("x", "0")
-		require.Len(t, e.heard(), 3)
+		require.Len(t, e.heard(), len(heard)+1)
 	})
 }
 
@@ -365,6 +383,7 @@ func TestHub_ReconnectEndsAPauseAndACallUnderWay(t *testing.T) {
 		since := time.Now()
 		h.Reconnect()
 		<-l.Ready()
+		synctest.Wait()
 		require.LessOrEqual(t, time.Since(since), 10*time.Millisecond)
 	})
 	newHub := newHub(&net{})
@@ -412,6 +431,7 @@ func TestHub_RefusedChannelsKeepTheConnection(t *testing.T) {
 		var a, b ear
 		la := h.Listen("x", a.hear)
 		<-la.Ready()
+		synctest.Wait()
 		n.refuse(fmt.Errorf("%w: no permission", ErrRefused))
 		lb := h.Listen("y", b.hear)
 		la.Close()
@@ -423,6 +443,7 @@ func TestHub_RefusedChannelsKeepTheConnection(t *testing.T) {
 		require.Less(t, tries, 20)
 		n.refuse(nil)
 		<-lb.Ready()
+		synctest.Wait()
 		require.Equal(t, 1, n.connections())
 		n.conn.message("y", "1")
 		synctest.Wait()
