@@ -8,8 +8,8 @@
 (* way, answered, or a part that is trusted. A request can be under way    *)
 (* for any time; a message that is lost is one that never arrives.         *)
 (*                                                                         *)
-(* A ballot is a round of requests to all servers (round in                *)
-(* quorumacquire.go).                                                      *)
+(* A ballot is a round of requests to all servers (Round in                *)
+(* internal/quorum/quorum.go).                                             *)
 (***************************************************************************)
 EXTENDS Integers, FiniteSets, TLC
 
@@ -140,7 +140,7 @@ Win(p) == /\ proc[p].st = "raises" /\ Cardinality(Parts(p)) >= Most
 
 (* The round is lost, or the lease ends: all grants are given back, and    *)
 (* later ones when they come. A lease ends when it is unlocked, and when   *)
-(* too few of its parts are trusted. Code: quorumAcquire.abandonRound,     *)
+(* too few of its parts are trusted. Code: quorumAcquire.lost,             *)
 (* compositeLease.unlock, compositeLease.look.                             *)
 End(p) == /\ proc[p].st # "idle"
           /\ proc' = [proc EXCEPT ![p] = [st |-> "idle", token |-> 0]]
