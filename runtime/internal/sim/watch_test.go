@@ -52,6 +52,7 @@ func (c *call) String() string {
 //   - No more is trusted of a key, by all processes together, than there is.
 //   - What a process trusts, the server has for it, unless it was made to forget.
 //   - Who trusts what the server has forgotten is told before its trust would have run out without an answer.
+//   - When the trust in a lease ends, its context ends.
 //   - No lock is left without a time to live.
 //   - Tokens rise.
 //   - A key that is free while somebody waits for it is granted at once, if nothing was broken of late.
@@ -210,7 +211,7 @@ func (v *watch) passedOn(c *call) bool {
 }
 
 // probe checks everything at a time, and again each time that the trust in a lease is about to end. A renewed lease has
-// another end.
+// another end. When the trust has ended, probe checks the context.
 func (v *watch) probe(c *call, at time.Time) {
 	v.w.net.at(at, func() {
 		for _, s := range v.w.servers {
@@ -220,10 +221,38 @@ func (v *watch) probe(c *call, at time.Time) {
 		v.mu.Lock()
 		over := c.ending != 0 || !c.trusts()
 		v.mu.Unlock()
-		if next := c.lease.Until().Add(-1); !over && !v.w.over() && time.Now().Before(next) {
+		switch next := c.lease.Until().Add(-1); {
+		case over || v.w.over():
+		case time.Now().Before(next):
 			v.probe(c, next)
+		default:
+			v.w.net.at(time.Now().Add(soon), func() { v.lapsed(c) })
 		}
 	})
+}
+
+// soon is the time after the end of the trust in a lease when its context has ended.
+const soon = 50 * time.Millisecond
+
+// lapsed checks that the context of a lease has ended, as the trust in the lease has. It does not call Err of the lease, which would end the
+// lease itself.
+func (v *watch) lapsed(c *call) {
+	v.mu.Lock()
+	_, java := c.lease.(*javaHeld) // nothing ends its context
+	left := java || c.ending != 0 || c.p.gone() || c.p.leaving()
+	v.mu.Unlock()
+	if left || v.w.over() {
+		return
+	}
+	if until := c.lease.Until(); time.Now().Before(until) { // it was renewed at the last moment
+		v.probe(c, until.Add(-1))
+		return
+	}
+	select {
+	case <-c.lease.Context().Done():
+	default:
+		v.w.fail("%s: its context goes on %v after the end of its trust", c, soon)
+	}
 }
 
 func (v *watch) report(bad []string) {
