@@ -219,14 +219,23 @@ type latched struct {
 }
 
 var multi = &kind{name: "multi", servers: 1, room: 1, most: 3, hash: true, prompt: false, round: func(g *worker) {
-	var keys []string
-	var members []lockrt.Locker
-	for _, i := range g.rng.Perm(3)[:1+g.rng.IntN(3)] {
-		key := fmt.Sprintf("key%d", i)
-		keys = append(keys, key)
-		members = append(members, g.p.cs[0].Mutex(key, g.options()...))
+	// A brief call releases its keys at about the moment when another call of its process, which was turned away, asks for them again.
+	calls, brief := 1, g.also.chance(50)
+	if brief {
+		calls = 4
 	}
-	g.hold(g.of(lockrt.NewMultiLock(members...), "multi", 1, keys...))
+	for n := 0; n < calls && g.p.ctx.Err() == nil && !g.p.leaving(); n++ {
+		var keys []string
+		var members []lockrt.Locker
+		for _, i := range g.rng.Perm(3)[:1+g.rng.IntN(3)] {
+			key := fmt.Sprintf("key%d", i)
+			keys = append(keys, key)
+			members = append(members, g.p.cs[0].Mutex(key, g.options()...))
+		}
+		a := g.of(lockrt.NewMultiLock(members...), "multi", 1, keys...)
+		a.brief = brief
+		g.hold(a)
+	}
 }}
 
 var red = &kind{name: "red", servers: 5, room: 1, round: func(g *worker) {

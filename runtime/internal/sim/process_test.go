@@ -243,6 +243,7 @@ type acquisition struct {
 	units int  // of what there is of each key; 0 for all of it
 	once  bool // it does not wait
 	bare  bool // the grant is no lease
+	brief bool // it is released at once
 	wait  time.Duration
 	take  func(ctx context.Context, opts ...lockrt.LockOption) (held, error)
 	enter func(ctx context.Context) (held, error) // once more, under what it has; nil if that cannot be
@@ -297,6 +298,9 @@ func (g *worker) hold(a acquisition) {
 // under works under a lease, until it is over.
 func (g *worker) under(call *call, l held, a acquisition) {
 	w := g.p.w
+	if a.brief {
+		return
+	}
 	for left := g.work(); left > 0 && l.Err() == nil; {
 		slice := min(left, 1+g.upTo(w.plan.watchdog/2))
 		left -= slice
