@@ -25,15 +25,38 @@ local function outcome(requests, number)
 end
 
 -- note stores the result of a request. It begins with a command that Redis permits even when it is
--- out of memory; then Redis permits the other commands of the script too.
-local function note(requests, number, floor, keep, result)
-  redis.call('zremrangebyscore', requests, '-inf', '(' .. floor)
-  local known = redis.call('zscore', requests, 'floor')
-  if not known or tonumber(known) < tonumber(floor) then
-    redis.call('zadd', requests, floor, 'floor')
+-- out of memory; then Redis permits the other commands of the script too. If note fails, since a permission is missing, it
+-- has stored no result, and the set expires: PEXPIRE is the first command, and the result is written last. If a script
+-- makes a change before note that it cannot undo, it runs PEXPIRE itself, before the change; then begun is true.
+local function note(requests, number, floor, keep, result, begun)
+  if not begun then
+    redis.call('pexpire', requests, keep)
   end
-  redis.call('zadd', requests, number, number .. '=' .. result)
-  redis.call('pexpire', requests, keep)
+  local known = tonumber(redis.call('zscore', requests, 'floor') or nil)
+  if known and known < tonumber(floor) then
+    redis.call('zadd', requests, floor, 'floor') -- first, so that the set is never empty, and keeps its time to live
+  end
+  redis.call('zremrangebyscore', requests, '-inf', '(' .. floor)
+  if known then
+    redis.call('zadd', requests, number, number .. '=' .. result)
+  else
+    redis.call('zadd', requests, floor, 'floor', number, number .. '=' .. result)
+    redis.call('pexpire', requests, keep)
+  end
+end
+
+-- behind runs a command behind note, and returns its reply. If the command fails, behind removes the result, with commands that
+-- note has run and that are permitted: a result without its change would be a wrong answer.
+local function behind(requests, number, keep, ...)
+  local reply = redis.pcall(...)
+  if type(reply) == 'table' then
+    local floor = redis.call('zscore', requests, 'floor')
+    redis.call('zremrangebyscore', requests, number, number)
+    redis.call('zadd', requests, floor, 'floor')
+    redis.call('pexpire', requests, keep)
+    redis.call(...) -- fails as before
+  end
+  return reply
 end
 
 -- noted is note, with an undo. If note fails, since a permission is missing, noted calls undo, so that nothing is done

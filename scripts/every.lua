@@ -53,5 +53,12 @@ elseif begun >= start then
   return { begun == start and stored.by == by and 2 or 0, start, left, begun, done }
 end
 redis.call('hset', KEYS[2], 'begun', string.format('%.0f', start), 'by', by)
-redis.call('pexpire', KEYS[2], ARGV[5])
+local set = redis.pcall('pexpire', KEYS[2], ARGV[5])
+if type(set) == 'table' then -- without the permission the schedule would never expire
+  redis.call('hdel', KEYS[2], 'begun', 'by')
+  if #fields > 0 then
+    redis.call('hset', KEYS[2], unpack(fields))
+  end
+  return set
+end
 return { 2, start, left, start, done }

@@ -181,7 +181,7 @@ end
 -- pass handles a free lock. If the process of the head listens, the head gets the lock. Otherwise the head gets
 -- Redisson's message. pass returns 1 if the head has the lock, 2 if the head does not listen and no waiter behind it
 -- can ask when its time is over, else 0. If tokens cannot be drawn, the lock is granted all the same: an owner that
--- needs a token asks for it, and gets the error.
+-- needs a token asks for it, and gets the error. Without the permission to grant the lock, pass tells the head to ask.
 local function pass(lock, queue, times, notes, channel, counter, publish, now)
   local head, time = evict(queue, times, notes, now)
   if not head then
@@ -196,10 +196,13 @@ local function pass(lock, queue, times, notes, channel, counter, publish, now)
       token = ok and first or 0
     end
     local at = redis.call('time')
-    redis.call('hset', lock, head, 1)
-    redis.call('pexpire', lock, lease)
     local grant = string.format('%s%06d 0 %.0f', at[1], at[2], token)
-    if tell('granted', head, table.concat({grant, unpack(after)}, ' ')) > 0 then
+    if not pcall(hold, lock, head, lease) then
+      if tell('look', head) > 0 then
+        warn(head, queue, 1, tonumber(lease))
+        return 0
+      end
+    elseif tell('granted', head, table.concat({grant, unpack(after)}, ' ')) > 0 then
       admit(queue, times, notes, head, wait, now)
       if redis.call('exists', queue) == 1 then
         redis.call('hset', notes, 'last', head)

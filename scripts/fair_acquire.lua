@@ -65,7 +65,10 @@ else
       if ARGV[7] ~= '' then
         redis.call('hset', notes, owner, ARGV[7])
         local keep = redis.call('zscore', times, owner) - now + 60000
-        if redis.call('pttl', notes) < keep then
+        local left = redis.call('pttl', notes)
+        if left == -1 then
+          expire(notes, string.format('%.0f', keep), 'hdel', notes, owner)
+        elseif left < keep then
           redis.call('pexpire', notes, string.format('%.0f', keep))
         end
       end
@@ -95,11 +98,13 @@ if ARGV[8] ~= '0' then
     return bad
   end
 end
-redis.call('hset', lock, owner, 1)
-if ttl < tonumber(ARGV[1]) then
-  redis.call('pexpire', lock, ARGV[1])
-end
-if not mine then
+if mine then
+  redis.call('hset', lock, owner, 1)
+  if ttl < tonumber(ARGV[1]) then
+    redis.call('pexpire', lock, ARGV[1])
+  end
+else
+  hold(lock, owner, ARGV[1])
   admit(queue, times, notes, owner, wait, now)
 end
 return {-2, token, lost, 0, 0}

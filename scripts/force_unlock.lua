@@ -26,4 +26,7 @@ local ok, place = pcall(next_owner, KEYS[1], KEYS[2], KEYS[4], ARGV[3])
 if not (ok and place) then
   say(ARGV[2], KEYS[3], ARGV[1])
 end
+if not ok then
+  pcall(tell_look, KEYS[2], ARGV[3])
+end
 return 1

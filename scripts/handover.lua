@@ -60,6 +60,21 @@ local function draw(counter, tokens, keep)
   return first
 end
 
+-- expire sets the time to live of a key that this run has created. Without the permission for that it runs the given
+-- command, which deletes the key, and fails: the key would never expire.
+local function expire(key, ms, ...)
+  if type(redis.pcall('pexpire', key, ms)) == 'table' then
+    redis.pcall(...)
+    redis.call('pexpire', key, ms)
+  end
+end
+
+-- hold grants a free lock to an owner for ms milliseconds. If it fails, the lock is free.
+local function hold(lock, owner, ms)
+  redis.call('hset', lock, owner, 1)
+  expire(lock, ms, 'hdel', lock, owner)
+end
+
 -- tell sends a message about an owner to its process, and returns the number of listeners. Owners
 -- of other clients have no such channel, and get none. If the server does not permit the message,
 -- there is no listener.
@@ -129,7 +144,9 @@ local function stand(waiting, place, ttl)
     length = redis.call('rpush', waiting, place)
   end
   local keep = math.max(ttl, 0) + 60000
-  if redis.call('pttl', waiting) < keep then
+  if length == 1 then
+    expire(waiting, keep, 'lrem', waiting, 1, place)
+  elseif redis.call('pttl', waiting) < keep then
     redis.call('pexpire', waiting, keep)
   end
   return length
@@ -138,7 +155,7 @@ end
 -- next_owner grants lock to the first in waiting whose process listens, and returns its place, or nil when there is
 -- none. It stops at the place last, without a grant: that process is asking right now. now is an earlier time of the
 -- server. If tokens cannot be drawn, the lock is granted all the same: an owner that needs a token asks for it, and
--- gets the error.
+-- gets the error. Without the permission to grant the lock, next_owner tells the process to ask for it, and fails.
 local function next_owner(lock, waiting, counter, claim, last, now)
   while true do
     local place = redis.call('lpop', waiting)
@@ -152,8 +169,11 @@ local function next_owner(lock, waiting, counter, claim, last, now)
       token = ok and first or 0
     end
     now = now or redis.call('time')
-    redis.call('hset', lock, owner or place, 1)
-    redis.call('pexpire', lock, claim)
+    local held, err = pcall(hold, lock, owner or place, claim)
+    if not held then
+      tell('look', place)
+      error(err, 0)
+    end
     local second = redis.call('lindex', waiting, 0)
     if tell('granted', place, string.format('%s%06d %d %.0f', now[1], now[2], second and 1 or 0, token)) > 0 then
       if second and tell('soon', second, claim) == 0 then

@@ -8,8 +8,14 @@
 -- Reply: 1
 --
 -- Twice: the second run sets the same.
+local fields = {}
 for i = 2, #ARGV, 2 do
-  redis.call('hset', KEYS[1], ARGV[i], ARGV[i + 1])
+  fields[i - 1], fields[i] = ARGV[i], ARGV[i + 1]
 end
-redis.call('pexpire', KEYS[1], ARGV[1])
+-- PEXPIRE is first: without the permission for it nothing is written, which would never expire.
+local there = redis.call('pexpire', KEYS[1], ARGV[1])
+redis.call('hset', KEYS[1], unpack(fields))
+if there == 0 then
+  redis.call('pexpire', KEYS[1], ARGV[1])
+end
 return 1

@@ -24,8 +24,8 @@ if not left then
   return 0
 end
 if left > 1 then
-  return redis.call('incrby', KEYS[1], -1)
+  return behind(KEYS[3], ARGV[1], ARGV[3], 'incrby', KEYS[1], -1)
 end
-redis.call('del', KEYS[1])
+behind(KEYS[3], ARGV[1], ARGV[3], 'del', KEYS[1])
 say(ARGV[5], KEYS[2], ARGV[4])
 return 0

@@ -23,8 +23,17 @@ end
 local started = 0
 if redis.call('set', KEYS[1], ARGV[4], 'NX') then
   started = 1
+end
+local bad = noted(function()
+  if started == 1 then
+    redis.call('del', KEYS[1])
+  end
+end, KEYS[3], ARGV[1], ARGV[2], ARGV[3], started)
+if bad then
+  return bad
+end
+if started == 1 then
   redis.call('del', KEYS[4])
   say(ARGV[5], KEYS[2], ARGV[6])
 end
-note(KEYS[3], ARGV[1], ARGV[2], ARGV[3], started)
 return started

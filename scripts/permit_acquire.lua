@@ -47,21 +47,13 @@ for i = 7, #ARGV, 2 do
     break
   end
   granted, sum = granted + 1, sum + want
-  local over = digits(now + tonumber(ARGV[i + 1]))
-  each(ARGV[i], function(id) redis.call('zadd', KEYS[4], over, id) end)
 end
+local ttl = sum > 0 and redis.call('pttl', KEYS[1]) or -1
 if sum > 0 then
   redis.call('incrby', KEYS[1], digits(-sum))
-  local ttl = redis.call('pttl', KEYS[1])
-  if ttl > 0 then
-    redis.call('pexpire', KEYS[4], ttl)
-  end
 end
 if granted > 0 or ARGV[4] == '1' then
   local bad = noted(function()
-    for i = 7, 5 + 2 * granted, 2 do
-      each(ARGV[i], function(id) redis.call('zrem', KEYS[4], id) end)
-    end
     if sum > 0 then
       redis.call('incrby', KEYS[1], digits(sum))
     end
@@ -69,6 +61,14 @@ if granted > 0 or ARGV[4] == '1' then
   if bad then
     return bad
   end
+end
+-- The commands that take the permits are those of note, and so are permitted.
+for i = 7, 5 + 2 * granted, 2 do
+  local over = digits(now + tonumber(ARGV[i + 1]))
+  each(ARGV[i], function(id) redis.call('zadd', KEYS[4], over, id) end)
+end
+if ttl > 0 then
+  redis.call('pexpire', KEYS[4], ttl)
 end
 local first = redis.call('zrange', KEYS[4], 0, 0, 'withscores')[2]
 if not first or tonumber(first) >= 922337203685477 then -- Redisson's never

@@ -37,6 +37,9 @@ if ARGV[3] == '1' and not all then
   return 0
 end
 count(KEYS[1]) -- or fail, before anything is changed
+if KEYS[4] then
+  redis.call('pexpire', KEYS[4], ARGV[6]) -- likewise: see note
+end
 each(ARGV[1], function(id)
   local over = redis.call('zscore', KEYS[3], id)
   if over then
@@ -51,6 +54,6 @@ if removed > 0 then
   announce(ARGV[2], KEYS[2], redis.call('incrby', KEYS[1], removed))
 end
 if KEYS[4] then
-  note(KEYS[4], ARGV[4], ARGV[5], ARGV[6], valid)
+  note(KEYS[4], ARGV[4], ARGV[5], ARGV[6], valid, true)
 end
 return valid

@@ -15,9 +15,12 @@ if not last then
 end
 local forever = tonumber(ARGV[2]) == 0 or stored and redis.call('pttl', KEYS[1]) == -1
 if last < tonumber(ARGV[1]) then
-  redis.call('set', KEYS[1], ARGV[1])
-end
-if not forever then
+  if forever then
+    redis.call('set', KEYS[1], ARGV[1])
+  else -- both at once, as in handover.lua
+    redis.call('set', KEYS[1], ARGV[1], 'px', ARGV[2])
+  end
+elseif not forever then
   redis.call('pexpire', KEYS[1], ARGV[2])
 end
 return 1

@@ -48,15 +48,14 @@ local function keep(lock, counter, place, lease)
     local ok, first = pcall(draw, counter, tonumber(tokens), ttl)
     token = ok and first or 0
   end
-  redis.call('hset', lock, owner or place, 1)
-  redis.call('pexpire', lock, lease)
+  hold(lock, owner or place, lease)
   return token
 end
 
 -- pass handles a lock that was just freed.
 local function pass(lock, waiting, channel, counter, again, lease, start, now)
   if again ~= '' and redis.call('rpush', waiting, again) == 1 then
-    redis.call('pexpire', waiting, 60000)
+    expire(waiting, 60000, 'lrem', waiting, 1, again)
   end
   if start == '0' or redis.call('exists', waiting) == 0 or listening(publish, channel) == 0 then
     local place = next_owner(lock, waiting, counter, claim, again, now)
@@ -101,8 +100,8 @@ local function release(lock, waiting, channel, counter, place, again, lease, sta
     end
     return reply(-1)
   end
-  -- From here on the lock is free. An error, because the key is no list, must not prevent the
-  -- message to the others.
+  -- From here on the lock is free. An error, because the key is no list or a permission is missing, must not prevent
+  -- the message to the others.
   local ok, what, token = pcall(pass, lock, waiting, channel, counter, again, lease, start, now)
   if not ok then
     say(publish, channel, message)

@@ -83,6 +83,10 @@ local function line_up(line, place, ms)
       redis.call('lset', line, at, place) -- it listens now, or no longer
     else
       at = redis.call('rpush', line, place) - 1
+      if at == 0 then
+        expire(line, ms, 'lrem', line, 0, place)
+        return 0
+      end
     end
   end
   redis.call('pexpire', line, ms)

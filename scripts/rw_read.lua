@@ -36,11 +36,12 @@ if mode then
   redis.call('hset', KEYS[1], ARGV[2], 1)
 else
   redis.call('hset', KEYS[1], 'mode', 'read', ARGV[2], 1)
+  expire(KEYS[1], ARGV[1], 'del', KEYS[1])
 end
 if redis.call('pttl', KEYS[2]) < tonumber(ARGV[1]) then
   redis.call('set', KEYS[2], 1, 'px', ARGV[1])
 end
-if ttl < tonumber(ARGV[1]) then
+if mode and ttl < tonumber(ARGV[1]) then
   redis.call('pexpire', KEYS[1], ARGV[1])
 end
 if redis.call('exists', KEYS[4]) == 1 then

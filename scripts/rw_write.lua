@@ -42,7 +42,9 @@ if ARGV[5] ~= '0' then
   end
 end
 redis.call('hset', KEYS[1], 'mode', 'write', ARGV[2], 1)
-if ttl < tonumber(ARGV[1]) then
+if ttl == -2 then
+  expire(KEYS[1], ARGV[1], 'del', KEYS[1])
+elseif ttl < tonumber(ARGV[1]) then
   redis.call('pexpire', KEYS[1], ARGV[1])
 end
 return {-2, token}

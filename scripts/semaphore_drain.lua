@@ -20,5 +20,9 @@ local taken = math.max(count(KEYS[1]) or 0, 0)
 if taken > 0 then
   redis.call('incrby', KEYS[1], digits(-taken))
 end
-note(KEYS[2], ARGV[1], ARGV[2], ARGV[3], digits(taken))
-return taken
+local bad = noted(function()
+  if taken > 0 then
+    redis.call('incrby', KEYS[1], digits(taken))
+  end
+end, KEYS[2], ARGV[1], ARGV[2], ARGV[3], digits(taken))
+return bad or taken

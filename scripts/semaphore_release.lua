@@ -30,5 +30,5 @@ if not known and ARGV[6] == '2' then
   reply = 0
 end
 note(KEYS[3], ARGV[1], ARGV[2], ARGV[3], reply)
-announce(ARGV[5], KEYS[2], redis.call('incrby', KEYS[1], ARGV[4]))
+announce(ARGV[5], KEYS[2], behind(KEYS[3], ARGV[1], ARGV[3], 'incrby', KEYS[1], ARGV[4]))
 return reply

@@ -19,13 +19,20 @@ local done = outcome(KEYS[3], ARGV[1])
 if done then
   return done
 end
-local created = 0
-if redis.call('set', KEYS[1], ARGV[4], 'NX') then
-  created = 1
-  if ARGV[6] ~= '0' then
-    redis.call('pexpire', KEYS[1], ARGV[6])
+local set = {'set', KEYS[1], ARGV[4], 'NX'}
+if ARGV[6] ~= '0' then
+  set = {'set', KEYS[1], ARGV[4], 'NX', 'PX', ARGV[6]}
+end
+local created = redis.call(unpack(set)) and 1 or 0
+local bad = noted(function()
+  if created == 1 then
+    redis.call('set', KEYS[1], ARGV[4], 'PX', 1) -- which is permitted, while DEL may not be
   end
+end, KEYS[3], ARGV[1], ARGV[2], ARGV[3], created)
+if bad then
+  return bad
+end
+if created == 1 then
   announce(ARGV[5], KEYS[2], tonumber(ARGV[4]))
 end
-note(KEYS[3], ARGV[1], ARGV[2], ARGV[3], created)
 return created

@@ -45,7 +45,11 @@ for i, lock in ipairs(KEYS) do
   local owner, lease = ARGV[2 * i - 1], ARGV[2 * i]
   if free or redis.call('exists', lock) == 0 then
     redis.call('hset', lock, owner, 1)
-    redis.call('pexpire', lock, lease)
+    local set = redis.pcall('pexpire', lock, lease)
+    if type(set) == 'table' then -- without the permission the lock would never expire
+      redis.pcall('hdel', lock, owner)
+      return set
+    end
     if replies then
       replies[4 * i - 3], replies[4 * i - 2], replies[4 * i - 1], replies[4 * i] = -2, 0, 0, 0
     end

@@ -68,7 +68,7 @@ var allMutants = []mutant{
 	},
 	{
 		name: "lock without a time to live", kind: "mutex", file: "scripts/acquire.lua",
-		old: "  if ttl < tonumber(lease) then\n", new: "  if ttl ~= -2 and ttl < tonumber(lease) then\n",
+		old: "    hold(lock, owner, lease)\n", new: "    redis.call('hset', lock, owner, 1)\n",
 	},
 	{
 		name: "a fixed lease is passed on", kind: "mutex", file: "runtime/internal/engine/terms.go",

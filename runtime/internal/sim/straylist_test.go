@@ -17,7 +17,7 @@ var strayMutants = []mutant{
 	},
 	{
 		strays: true, name: "a hand-over lasts twice as long", kind: "mutex", file: "scripts/handover.lua",
-		old: "    redis.call('pexpire', lock, claim)\n", new: "    redis.call('pexpire', lock, 2 * claim)\n",
+		old: "pcall(hold, lock, owner or place, claim)", new: "pcall(hold, lock, owner or place, 2 * claim)",
 	},
 	{
 		strays: true, name: "a renewal is for twice as long", kind: "mutex", file: "scripts/renew.lua",
@@ -97,7 +97,7 @@ var strayMutants = []mutant{
 	},
 	{
 		strays: true, name: "a grant by a message lasts twice as long", kind: "fair", file: "scripts/fair.lua",
-		old: "    redis.call('pexpire', lock, lease)\n", new: "    redis.call('pexpire', lock, 2 * lease)\n",
+		old: "pcall(hold, lock, head, lease)", new: "pcall(hold, lock, head, 2 * lease)",
 	},
 	{
 		strays: true, name: "those behind do not come forward", kind: "fair", file: "scripts/fair.lua",
@@ -153,7 +153,7 @@ var strayMutants = []mutant{
 	},
 	{
 		strays: true, name: "a semaphore that is there is created again", kind: "permits", file: "scripts/semaphore_set.lua",
-		old: "if redis.call('set', KEYS[1], ARGV[4], 'NX') then", new: "if redis.call('set', KEYS[1], ARGV[4]) then",
+		old: "local set = {'set', KEYS[1], ARGV[4], 'NX'}", new: "local set = {'set', KEYS[1], ARGV[4]}",
 	},
 	{
 		strays: true, name: "a latch starts without a word", kind: "latch", file: "scripts/latch_set.lua",
