@@ -76,7 +76,7 @@ func TestMigrating(t *testing.T) {
 	locker, err := rueidislock.NewLocker(rueidislock.LockerOption{ClientOption: rueidis.ClientOption{InitAddress: []string{server.Addr()}}, KeyMajority: 1})
 	require.NoError(t, err)
 	defer locker.Close()
-	client, err := lockrt.Open(t.Context(), server.URL(), lockrt.Options{})
+	client, err := lockrt.Open(t.Context(), server.URL(), lockrt.Options{OpTimeout: time.Minute})
 	require.NoError(t, err)
 	defer client.Close()
 

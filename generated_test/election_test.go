@@ -25,7 +25,7 @@ func candidate(t *testing.T, servers []*redistest.RedisServer, do func(ctx conte
 	t.Helper()
 	var clients []*lockrt.Client
 	for _, s := range servers {
-		c, err := lockrt.Open(t.Context(), s.URL(), lockrt.Options{})
+		c, err := lockrt.Open(t.Context(), s.URL(), lockrt.Options{OpTimeout: unhurried})
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = c.Close() }) // its server may be gone
 		clients = append(clients, c)

@@ -18,7 +18,7 @@ func TestHooks_KnowTheMethodAndTheTemplate(t *testing.T) {
 	t.Parallel()
 	type label struct{ name, template string }
 	acquired, ended := make(chan label, 100), make(chan label, 100)
-	client, err := lockrt.Open(t.Context(), redistest.Shared(t).URL(), lockrt.Options{Hooks: lockrt.Hooks{
+	client, err := lockrt.Open(t.Context(), redistest.Shared(t).URL(), lockrt.Options{OpTimeout: unhurried, Hooks: lockrt.Hooks{
 		AcquireEnd: func(_ context.Context, e lockrt.AcquireEvent) { acquired <- label{e.Name, e.Template} },
 		Ended:      func(_ context.Context, e lockrt.EndEvent) { ended <- label{e.Name, e.Template} },
 	}})
@@ -57,6 +57,7 @@ func TestHooks_OfADeadlockKnowTheTemplate(t *testing.T) {
 	started, waiting, found := make(chan label, 100), make(chan label, 100), make(chan label, 100)
 	open := func() *lockrt.Client {
 		client, err := lockrt.Open(t.Context(), redistest.Shared(t).URL(), lockrt.Options{
+			OpTimeout:     unhurried,
 			DeadlockAfter: 250 * time.Millisecond, BreakDeadlocks: true,
 			Hooks: lockrt.Hooks{
 				AcquireStart: func(ctx context.Context, e lockrt.AcquireEvent) context.Context {

@@ -44,10 +44,13 @@ type replica struct {
 	locks *lockrt.Client
 }
 
+// unhurried is the time in which Redis answers: a busy machine may stand still for longer than the default.
+const unhurried = 15 * time.Second
+
 // newReplica wraps do on a new client of the shared server.
 func newReplica(t *testing.T, do func(ctx context.Context) error) replica {
 	t.Helper()
-	client, err := lockrt.Open(t.Context(), redistest.Shared(t).URL(), lockrt.Options{})
+	client, err := lockrt.Open(t.Context(), redistest.Shared(t).URL(), lockrt.Options{OpTimeout: unhurried})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, client.Close()) })
 	return replica{gen.NewLockedOrders(orders{do}, client), client}

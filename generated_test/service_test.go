@@ -172,8 +172,9 @@ func TestService_ErrorsThatNoMethodReturns(t *testing.T) {
 	var told []lockrt.UnreportedEvent
 	var log bytes.Buffer
 	client, err := lockrt.Open(t.Context(), redistest.Shared(t).URL(), lockrt.Options{
-		Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelError})),
-		Hooks:  lockrt.Hooks{Unreported: func(_ context.Context, e lockrt.UnreportedEvent) { told = append(told, e) }},
+		OpTimeout: unhurried,
+		Logger:    slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelError})),
+		Hooks:     lockrt.Hooks{Unreported: func(_ context.Context, e lockrt.UnreportedEvent) { told = append(told, e) }},
 	})
 	require.NoError(t, err)
 	called := 0

@@ -119,7 +119,7 @@ func TestACL_InClusterWithoutOne(t *testing.T) {
 				u := all.without(i)
 				u.join(w.Nodes()...)
 				w.clean(t, each.key)
-				c, err := lockrt.Open(t.Context(), u.login(t, w.URL()), w.opts)
+				c, err := opened(t.Context(), u.login(t, w.URL()), w.opts)
 				if err == nil {
 					require.NoError(t, c.Close())
 					said := w.steps(t, u, each.kind)

@@ -229,7 +229,7 @@ func TestCluster_StoppedShardHoldsUpNobodyElse(t *testing.T) {
 			others.Add(1)
 		}
 	}}
-	c := inCluster(t, cluster, lockrt.Options{Watchdog: 6 * time.Second, Hooks: hooks})
+	c := inCluster(t, cluster, lockrt.Options{Watchdog: 12 * time.Second, Hooks: hooks})
 	held := map[string]*lockrt.Lease{}
 	for _, key := range keys {
 		for i := range 20 {
@@ -240,7 +240,9 @@ func TestCluster_StoppedShardHoldsUpNobodyElse(t *testing.T) {
 	}
 	cluster.Master(keys[0]).Stop()
 	stopped := time.Now()
-	waits := lockLater(patient(t), c.Mutex(sick+"waits"))
+	over, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // all of it, also where the machine is slow
+	defer cancel()
+	waits := lockLater(over, c.Mutex(sick+"waits"))
 	slowest := time.Duration(0)
 	for lost.Load() < 20 {
 		for _, key := range keys[1:] {
@@ -251,10 +253,10 @@ func TestCluster_StoppedShardHoldsUpNobodyElse(t *testing.T) {
 			slowest = max(slowest, time.Since(start))
 		}
 	}
-	require.Less(t, time.Since(stopped), 6*time.Second+late, "told when the lease ends")
+	require.Less(t, time.Since(stopped), 12*time.Second+late, "told when the lease ends")
 	require.Zero(t, others.Load())
 	t.Logf("slowest lock and unlock on another server: %v", slowest)
-	require.Less(t, slowest, 2*time.Second, "as long as a request to the one that is stopped takes at least")
+	require.Less(t, slowest, 4*time.Second, "as long as a request to the one that is stopped takes at least")
 	renewed := c.Stats().Renewals
 	until(t, "more renewals", func() bool { return c.Stats().Renewals > renewed+80 })
 	for key, lease := range held {

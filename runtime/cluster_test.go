@@ -186,7 +186,7 @@ func TestCluster_KeysThatCannotWorkAreRefused(t *testing.T) {
 func TestCluster_ManyKeys(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.SharedCluster(t)
-	c := inCluster(t, cluster, lockrt.Options{Watchdog: 3 * time.Second})
+	c := inCluster(t, cluster, lockrt.Options{Watchdog: 6 * time.Second})
 	base := redistest.Key(t, "k")
 	mutexes := make([]lockrt.Locker, 0, 200)
 	for i := range 200 {

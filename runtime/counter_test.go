@@ -80,7 +80,7 @@ func (ct *counter) counts(of counting) {
 func TestCounter_AnythingGoes(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(4) {
-		c, err := Open(t.Context(), redistest.Shared(t).URL(), Options{})
+		c, err := Open(t.Context(), redistest.Shared(t).URL(), Options{OpTimeout: time.Minute})
 		require.NoError(t, err)
 		const permits = 5
 		f := &flaky{free: permits, done: map[uint64]int{}, rand: rand.New(rand.NewPCG(seed, 1))}
@@ -167,7 +167,7 @@ func (a *answered) Grant(*waiter, time.Time) bool { return true }
 // else from asking.
 func TestCounter_WhoLeavesARequestThatFailsLeavesNoQueue(t *testing.T) {
 	t.Parallel()
-	c, err := Open(t.Context(), redistest.Shared(t).URL(), Options{})
+	c, err := Open(t.Context(), redistest.Shared(t).URL(), Options{OpTimeout: time.Minute})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, c.Close()) }()
 	a := &answered{asked: make(chan chan<- dictated)}

@@ -233,7 +233,7 @@ func TestFault_Permit_ReplySlowerThanTheLeaseIsNoGrant(t *testing.T) {
 	s := l.client.PermitSemaphore(l.key, 1)
 	asks := l.seen(redistest.EvalSHA(scripts.PermitAcquire.SHA1()))
 	l.proxy.Blackhole(redistest.Replies)
-	got := permitLater(patient(t), s, 1, lockrt.WithLease(time.Second))
+	got := permitLater(patient(t), s, 1, lockrt.WithLease(3*time.Second))
 	receive(t, asks, "the request")
 	until(t, "the server has granted it", func() bool { return number(t, l.server, "ZCARD", "{"+l.key+"}:timeout") == 1 })
 	other := newClient(t, lockrt.Options{}).PermitSemaphore(l.key, 1)
@@ -288,7 +288,7 @@ func TestFault_Permit_RequestSentAgainIsTrustedFromTheFirstTime(t *testing.T) {
 	l := newLine(t, lockrt.Options{})
 	asks := l.seen(redistest.EvalSHA(scripts.PermitAcquire.SHA1()))
 	l.proxy.Blackhole(redistest.Replies)
-	got := permitLater(patient(t), l.client.PermitSemaphore(l.key, 1), 1, lockrt.WithLease(time.Second))
+	got := permitLater(patient(t), l.client.PermitSemaphore(l.key, 1), 1, lockrt.WithLease(3*time.Second))
 	receive(t, asks, "the request")
 	until(t, "the server has granted it", func() bool { return number(t, l.server, "ZCARD", "{"+l.key+"}:timeout") == 1 })
 	other := newClient(t, lockrt.Options{}).PermitSemaphore(l.key, 1)
@@ -322,7 +322,7 @@ func requireEventuallyCounts(t *testing.T, s *lockrt.PermitSemaphore, available,
 func TestFault_Permit_RenewalsLostForAWhileCostNothing(t *testing.T) {
 	t.Parallel()
 	renewed := make(chan lockrt.RenewEvent, 1000)
-	l := newLine(t, lockrt.Options{Watchdog: 3 * time.Second, Hooks: lockrt.Hooks{Renewed: func(_ context.Context, e lockrt.RenewEvent) { renewed <- e }}})
+	l := newLine(t, lockrt.Options{Watchdog: 9 * time.Second, Hooks: lockrt.Hooks{Renewed: func(_ context.Context, e lockrt.RenewEvent) { renewed <- e }}})
 	p, err := l.client.PermitSemaphore(l.key, 1).Acquire(patient(t))
 	require.NoError(t, err)
 	lost := l.proxy.DropReply(redistest.EvalSHA(scripts.PermitRenew.SHA1()), 2, redistest.Close)
@@ -336,7 +336,7 @@ func TestFault_Permit_RenewalsLostForAWhileCostNothing(t *testing.T) {
 // A holder that is cut off is told before Redis can give its permit to another.
 func TestFault_Permit_HolderCutOffIsToldInTime(t *testing.T) {
 	t.Parallel()
-	l := newLine(t, brisk)
+	l := newLine(t, steady)
 	p, err := l.client.PermitSemaphore(l.key, 1).Acquire(patient(t))
 	require.NoError(t, err)
 	hooks, waiting, _ := watch()
@@ -467,7 +467,7 @@ func TestFault_Counting_KilledServer(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
 	hooks, waiting, ends := watch()
-	c := clientOf(t, server.URL(), lockrt.Options{Watchdog: brisk.Watchdog, Hooks: hooks})
+	c := clientOf(t, server.URL(), lockrt.Options{Watchdog: steady.Watchdog, Hooks: hooks})
 	s, p, l := c.Semaphore("s", 1), c.PermitSemaphore("p", 1), c.CountDownLatch("l")
 	require.NoError(t, s.Acquire(patient(t), 1))
 	held, err := p.Acquire(patient(t))
@@ -667,7 +667,7 @@ func TestFault_Semaphore_KeepsItsRequestInDoubtFromTheOtherKindOnItsKey(t *testi
 	until(t, "the server has granted it", func() bool {
 		return number(t, l.server, "EXISTS", l.key) == 1 && number(t, l.server, "GET", l.key) == 5
 	})
-	permit, err := p.Acquire(patient(t))
+	permit, err := p.Acquire(patient(t), unexpiring)
 	require.NoError(t, err)
 	require.NoError(t, permit.Release(t.Context()))
 	lost.Stop()

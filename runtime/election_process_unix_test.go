@@ -33,7 +33,7 @@ func TestElection_Candidate(t *testing.T) {
 	if len(orders) == 0 {
 		return // this is not that process
 	}
-	c, err := opened(t.Context(), orders[0], lockrt.Options{Watchdog: time.Second})
+	c, err := opened(t.Context(), orders[0], lockrt.Options{Watchdog: 4 * time.Second})
 	require.NoError(t, err)
 	var said sync.Mutex
 	say := func(words ...any) {

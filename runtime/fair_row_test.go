@@ -214,7 +214,7 @@ func TestFairMutex_ARowWhoseLockIsTaken(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newFairRow(t, lockrt.Options{Watchdog: 3 * time.Second})
+			r := newFairRow(t, steady)
 			lease := r.begin(t, 4)
 			require.NoError(t, take(r))
 			receive(t, lease.Context().Done(), "the loss")
@@ -287,7 +287,7 @@ func TestFairMutex_ARowWithRequestsThatAreLost(t *testing.T) {
 // than two seconds.
 func TestFairMutex_ARowWhoseProcessDies(t *testing.T) {
 	t.Parallel()
-	l := newLine(t, lockrt.Options{Watchdog: time.Second})
+	l := newLine(t, steady)
 	r := &fairRow{server: l.server, key: l.key, client: l.client, other: newClient(t, lockrt.Options{})}
 	lease := r.begin(t, 5)
 	next := lockLater(patient(t), r.other.FairMutex(r.key))
@@ -320,7 +320,7 @@ func TestFairMutex_ARowThatIsLostLeavesTheQueue(t *testing.T) {
 	t.Parallel()
 	t.Run("while the last one hangs", func(t *testing.T) {
 		t.Parallel()
-		r := newFairRow(t, lockrt.Options{Watchdog: time.Second})
+		r := newFairRow(t, steady)
 		lease, behind := r.served(t, 6, lockrt.WithMaxHold(500*time.Millisecond))
 		receive(t, lease.Context().Done(), "the loss")
 		start := time.Now()
@@ -331,7 +331,7 @@ func TestFairMutex_ARowThatIsLostLeavesTheQueue(t *testing.T) {
 	})
 	t.Run("by a request that is lost", func(t *testing.T) {
 		t.Parallel()
-		l := newLine(t, lockrt.Options{OpTimeout: time.Second})
+		l := newLine(t, lockrt.Options{OpTimeout: 3 * time.Second})
 		r := &fairRow{server: l.server, key: l.key, client: l.client, other: newClient(t, lockrt.Options{})}
 		lease, behind := r.served(t, 6)
 		lost := l.proxy.DropRequest(givesFair, 1, redistest.Close)

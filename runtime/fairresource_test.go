@@ -19,7 +19,7 @@ import (
 // a test gives a ticket by have, and lose it.
 func testedFairResource(t *testing.T) *fairResource {
 	t.Helper()
-	c, err := Open(t.Context(), redistest.Shared(t).URL(), Options{Tracking: TrackingOff})
+	c, err := Open(t.Context(), redistest.Shared(t).URL(), Options{OpTimeout: time.Minute, Tracking: TrackingOff})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	r, err := c.fairs.enter(redistest.Key(t, "k"), false)

@@ -220,7 +220,7 @@ func TestFault_CloseFailsWhoeverWaitsThroughAClientThatIsNotBrief(t *testing.T) 
 	l := newLine(t, lockrt.Options{})
 	c, err := lockrt.New(redistest.NewClient(t, l.proxy.Addr(), func(o *rueidis.ClientOption) {
 		o.ConnWriteTimeout, o.PipelineMultiplex = time.Hour, -1 // the connection that is there
-	}), lockrt.Options{OpTimeout: time.Second, Tracking: lockrt.TrackingOff})
+	}), lockrt.Options{OpTimeout: 3 * time.Second, Tracking: lockrt.TrackingOff})
 	require.NoError(t, err)
 	lease, err := c.Mutex(l.key).Lock(patient(t))
 	require.NoError(t, err)
@@ -238,7 +238,7 @@ func TestFault_CloseFailsWhoeverWaitsThroughAClientThatIsNotBrief(t *testing.T) 
 func TestFault_UnlockSaysThatTheLeaseWasLostMeanwhile(t *testing.T) {
 	t.Parallel()
 	server, key := redistest.Shared(t), redistest.Key(t, "k")
-	c := newClient(t, lockrt.Options{Watchdog: 2 * time.Second, Tracking: lockrt.TrackingOff})
+	c := newClient(t, lockrt.Options{Watchdog: 6 * time.Second, Tracking: lockrt.TrackingOff})
 	lockrt.AtEnd(c, func(string) { // Unlock has begun, and the release is not sent yet
 		_, _ = server.Try("DEL", key)
 		until(t, "its renewal is refused", func() bool { return c.Stats().RenewalFailures > 0 })
@@ -382,10 +382,10 @@ func TestFault_CloseIsBoundedWhileALateCopyMayCome(t *testing.T) {
 	for name, lock := range exclusives {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := newLine(t, lockrt.Options{OpTimeout: time.Second})
+			l := newLine(t, lockrt.Options{OpTimeout: 3 * time.Second})
 			l.watched(t, lock)
 			l.proxy.Blackhole(redistest.Both)
-			require.ErrorContains(t, receive(t, later(l.client.Close), "the end of Close"), "requests are still unanswered after 1s")
+			require.ErrorContains(t, receive(t, later(l.client.Close), "the end of Close"), "requests are still unanswered after 3s")
 		})
 	}
 }
@@ -424,7 +424,7 @@ func TestFault_LossAfterTheUnlockOfAReentry(t *testing.T) {
 	t.Parallel()
 	server, key := redistest.Shared(t), redistest.Key(t, "k")
 	c := newClient(t, lockrt.Options{})
-	outer, err := c.Mutex(key).Lock(patient(t), lockrt.WithWatchdog(3*time.Second))
+	outer, err := c.Mutex(key).Lock(patient(t), lockrt.WithWatchdog(6*time.Second))
 	require.NoError(t, err)
 	inner, err := c.Mutex(key).Lock(outer.Context())
 	require.NoError(t, err)

@@ -21,7 +21,7 @@ func TestFault_HolderCutOffIsToldBeforeItsKeyExpires(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := newLine(t, brisk)
+			l := newLine(t, steady)
 			renews := l.seen(redistest.EvalSHA(scripts.Renew.SHA1()))
 			held, err := l.client.Mutex(l.key).Lock(patient(t))
 			require.NoError(t, err)
@@ -81,7 +81,7 @@ func TestFault_TrustEndsBeforeTheKeyOfOneWhoIsCutOff(t *testing.T) {
 func TestFault_RefusedConnectionsAreRiddenOut(t *testing.T) {
 	t.Parallel()
 	renewed := make(chan lockrt.RenewEvent, 1000)
-	l := newLine(t, lockrt.Options{Watchdog: 3 * time.Second, Hooks: lockrt.Hooks{Renewed: func(_ context.Context, e lockrt.RenewEvent) { renewed <- e }}})
+	l := newLine(t, lockrt.Options{Watchdog: 9 * time.Second, Hooks: lockrt.Hooks{Renewed: func(_ context.Context, e lockrt.RenewEvent) { renewed <- e }}})
 	held, err := l.client.Mutex(l.key).Lock(patient(t))
 	require.NoError(t, err)
 	l.proxy.Refuse(true)

@@ -27,7 +27,7 @@ import (
 func TestFault_StoppedServer(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
-	const watchdog = 2400 * time.Millisecond
+	const watchdog = 6 * time.Second
 	hooks, waiting, _ := watch()
 	opts := lockrt.Options{Watchdog: watchdog, OpTimeout: 2 * time.Second, Hooks: hooks}
 	c := clientOf(t, server.URL(), opts)
@@ -41,7 +41,9 @@ func TestFault_StoppedServer(t *testing.T) {
 	require.NoError(t, err)
 	idle, err := third.Mutex("idle").Lock(patient(t), unexpiring)
 	require.NoError(t, err)
-	here, there := lockLater(patient(t), c.Mutex("held")), lockLater(patient(t), other.Mutex("held"))
+	over, cancelAll := context.WithTimeout(t.Context(), 2*time.Minute) // all of it, also where the machine is slow
+	defer cancelAll()
+	here, there := lockLater(over, c.Mutex("held")), lockLater(over, other.Mutex("held"))
 	receive(t, waiting, "the first to wait")
 	receive(t, waiting, "the second to wait")
 
@@ -143,7 +145,7 @@ func TestFault_ServerComesBackEmpty(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
 	hooks, waiting, _ := watch()
-	c := clientOf(t, server.URL(), brisk)
+	c := clientOf(t, server.URL(), steady)
 	other := clientOf(t, server.URL(), lockrt.Options{Hooks: hooks})
 	for round := range 3 {
 		key := strconv.Itoa(round)
@@ -407,7 +409,7 @@ func TestFault_KeyChangedBehindTheHolder(t *testing.T) {
 				c := newClient(t, lockrt.Options{})
 				opt := unexpiring
 				if noticed {
-					opt = lockrt.WithWatchdog(600 * time.Millisecond)
+					opt = lockrt.WithWatchdog(6 * time.Second)
 				}
 				lease, err := c.Mutex(key).Lock(patient(t), opt)
 				require.NoError(t, err)
@@ -432,7 +434,7 @@ func TestFault_KeyBecomesSomethingElseWhileOthersWait(t *testing.T) {
 	server, key := redistest.Shared(t), redistest.Key(t, "k")
 	hooks, waiting, _ := watch()
 	holder, waiter := newClient(t, lockrt.Options{}), newClient(t, lockrt.Options{Hooks: hooks})
-	lease, err := holder.Mutex(key).Lock(patient(t), lockrt.WithWatchdog(3*time.Second))
+	lease, err := holder.Mutex(key).Lock(patient(t), lockrt.WithWatchdog(6*time.Second))
 	require.NoError(t, err)
 	next := lockLater(patient(t), waiter.Mutex(key))
 	receive(t, waiting, "the next one to wait")
@@ -516,13 +518,13 @@ func TestFault_OutOfMemory(t *testing.T) {
 	renewed := make(chan error, 1000)
 	hooks := lockrt.Hooks{Renewed: func(_ context.Context, e lockrt.RenewEvent) { renewed <- e.Err }}
 	c := clientOf(t, server.URL(), lockrt.Options{Hooks: hooks})
-	held, err := c.Mutex("held").Lock(patient(t), lockrt.WithWatchdog(2400*time.Millisecond))
+	held, err := c.Mutex("held").Lock(patient(t), lockrt.WithWatchdog(6*time.Second))
 	require.NoError(t, err)
 	server.Do("CONFIG", "SET", "maxmemory", "1")
 
 	_, err = c.Mutex("new").TryLock(patient(t))
 	require.ErrorContains(t, err, "OOM")
-	_, err = c.Mutex("new").Lock(patient(t), lockrt.WithWait(100*time.Millisecond))
+	_, err = c.Mutex("new").Lock(patient(t), lockrt.WithWait(3*time.Second))
 	require.ErrorIs(t, err, lockrt.ErrUnavailable)
 	require.ErrorContains(t, err, "OOM")
 	next := lockLater(patient(t), c.Mutex("new"))
@@ -543,7 +545,7 @@ func TestFault_RefusedByTheServersRules(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
 	c := clientOf(t, server.URL(), lockrt.Options{})
-	held, err := c.Mutex("held").Lock(patient(t), lockrt.WithWatchdog(2400*time.Millisecond))
+	held, err := c.Mutex("held").Lock(patient(t), lockrt.WithWatchdog(6*time.Second))
 	require.NoError(t, err)
 	server.Do("ACL", "SETUSER", "default", "-evalsha")
 	_, err = c.Mutex("k").Lock(patient(t))

@@ -21,6 +21,9 @@ import (
 // watchdog time of their own where nothing may be explained by expiry.
 var brisk = lockrt.Options{Watchdog: 2400 * time.Millisecond, OpTimeout: patience / 2}
 
+// steady are options of a client that renews its locks soon, and keeps them on a machine that stands still for two or three seconds.
+var steady = lockrt.Options{Watchdog: 6 * time.Second, OpTimeout: unhurried}
+
 // unexpiring is a lock that does not expire while a test runs.
 var unexpiring = lockrt.WithWatchdog(time.Minute)
 
@@ -50,9 +53,11 @@ func newLine(t *testing.T, opts lockrt.Options) *line {
 
 func (l *line) warm(t *testing.T) {
 	t.Helper()
-	lease, err := l.client.Mutex(redistest.Key(t, "warm")).Lock(patient(t))
-	require.NoError(t, err)
-	require.NoError(t, lease.Unlock(t.Context()))
+	until(t, "the client has an answer in time", func() bool {
+		lease, err := l.client.Mutex(redistest.Key(t, "warm")).Lock(patient(t), unexpiring)
+		require.NoError(t, err)
+		return lease.Unlock(t.Context()) == nil
+	})
 }
 
 // seen returns a channel on which every run of the script is told before it is passed on.
@@ -337,7 +342,7 @@ func TestFault_ReplySlowerThanTheLeaseIsNoGrant(t *testing.T) {
 	l := newLine(t, lockrt.Options{})
 	acquires := l.seen(asks)
 	l.proxy.Blackhole(redistest.Replies)
-	got := lockLater(patient(t), l.client.Mutex(l.key), lockrt.WithLease(300*time.Millisecond))
+	got := lockLater(patient(t), l.client.Mutex(l.key), lockrt.WithLease(3*time.Second))
 	receive(t, acquires, "the request")
 	until(t, "the server has granted it", func() bool { return number(t, l.server, "EXISTS", l.key) == 1 })
 	gone(t, l.server, l.key) // expired, and the reply that grants it is still on its way
@@ -351,7 +356,7 @@ func TestFault_ReplySlowerThanTheLeaseIsNoGrant(t *testing.T) {
 func TestFault_RenewalsLostForAWhileCostNothing(t *testing.T) {
 	t.Parallel()
 	renewed := make(chan lockrt.RenewEvent, 1000)
-	opts := lockrt.Options{Watchdog: 3 * time.Second, Hooks: lockrt.Hooks{Renewed: func(_ context.Context, e lockrt.RenewEvent) { renewed <- e }}}
+	opts := lockrt.Options{Watchdog: 9 * time.Second, Hooks: lockrt.Hooks{Renewed: func(_ context.Context, e lockrt.RenewEvent) { renewed <- e }}}
 	l := newLine(t, opts)
 	lease, err := l.client.Mutex(l.key).Lock(patient(t))
 	require.NoError(t, err)

@@ -306,7 +306,7 @@ func TestTracking_MuteConnectionCostsNoHold(t *testing.T) {
 					Hooks:  lockrt.Hooks{Renewed: func(_ context.Context, e lockrt.RenewEvent) { renewed <- e }},
 				})
 				// Short enough to be lost soon if it is not renewed. The connection's own timeouts are longer.
-				short, err := c.Mutex("short").Lock(patient(t), lockrt.WithWatchdog(3*time.Second))
+				short, err := c.Mutex("short").Lock(patient(t), lockrt.WithWatchdog(6*time.Second))
 				require.NoError(t, err)
 				long, err := c.Mutex("long").Lock(patient(t), unrenewed)
 				require.NoError(t, err)
@@ -358,7 +358,7 @@ func TestTracking_FollowsTheClient(t *testing.T) {
 	c, err := lockrt.New(rc, lockrt.Options{Logger: slog.New(slog.NewTextHandler(log, nil))})
 	require.NoError(t, err)
 	defer c.Close()
-	short, err := c.Mutex("short").Lock(patient(t), lockrt.WithWatchdog(3*time.Second))
+	short, err := c.Mutex("short").Lock(patient(t), lockrt.WithWatchdog(6*time.Second))
 	require.NoError(t, err)
 	watches(t, server, 1)
 	before, other := watcher(t, server), "other:6379"
@@ -399,7 +399,7 @@ func TestTracking_LeavesNoGoroutine(t *testing.T) { //nolint:paralleltest // cou
 			leaktest.Check(t)
 			c, err := opened(t.Context(), test.url, lockrt.Options{Logger: slog.New(slog.NewTextHandler(log, nil))})
 			require.NoError(t, err)
-			_, err = c.Mutex("k").Lock(patient(t), lockrt.WithWatchdog(600*time.Millisecond))
+			_, err = c.Mutex("k").Lock(patient(t), lockrt.WithWatchdog(6*time.Second))
 			require.NoError(t, err)
 			test.begin(t, log.lines)
 			require.NoError(t, c.Close())
@@ -424,9 +424,9 @@ func TestTracking_Refused(t *testing.T) {
 				Logger: slog.New(slog.NewTextHandler(log, nil)),
 				Hooks:  lockrt.Hooks{Renewed: func(_ context.Context, e lockrt.RenewEvent) { renewed <- e }},
 			})
-			stays, err := c.Mutex("stays").Lock(patient(t), lockrt.WithWatchdog(2*time.Second))
+			stays, err := c.Mutex("stays").Lock(patient(t), lockrt.WithWatchdog(6*time.Second))
 			require.NoError(t, err)
-			goes, err := c.Mutex("goes").Lock(patient(t), lockrt.WithWatchdog(2*time.Second))
+			goes, err := c.Mutex("goes").Lock(patient(t), lockrt.WithWatchdog(6*time.Second))
 			require.NoError(t, err)
 			require.Contains(t, receive(t, log.lines, "the log to say so"), "NOPERM")
 			require.NoError(t, receive(t, renewed, "a renewal").Err)
@@ -487,9 +487,9 @@ func TestTracking_Impossible(t *testing.T) {
 				Logger: slog.New(slog.NewTextHandler(log, nil)),
 				Hooks:  lockrt.Hooks{Renewed: func(_ context.Context, e lockrt.RenewEvent) { renewed <- e }},
 			})
-			stays, err := c.Mutex("stays").Lock(patient(t), lockrt.WithWatchdog(2*time.Second))
+			stays, err := c.Mutex("stays").Lock(patient(t), lockrt.WithWatchdog(6*time.Second))
 			require.NoError(t, err)
-			goes, err := c.Mutex("goes").Lock(patient(t), lockrt.WithWatchdog(2*time.Second))
+			goes, err := c.Mutex("goes").Lock(patient(t), lockrt.WithWatchdog(6*time.Second))
 			require.NoError(t, err)
 			require.NoError(t, receive(t, renewed, "a renewal").Err)
 			test.del(t, "goes")
@@ -511,7 +511,7 @@ func TestTracking_SmallTable(t *testing.T) {
 	c := clientOf(t, server.URL(), lockrt.Options{})
 	var leases []*lockrt.Lease
 	for i := range 50 {
-		lease, err := c.Mutex("k"+strconv.Itoa(i)).Lock(patient(t), lockrt.WithWatchdog(3*time.Second))
+		lease, err := c.Mutex("k"+strconv.Itoa(i)).Lock(patient(t), lockrt.WithWatchdog(6*time.Second))
 		require.NoError(t, err)
 		leases = append(leases, lease)
 	}

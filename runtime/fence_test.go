@@ -302,7 +302,7 @@ func TestFencing_LostRepliesReuseNoToken(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l := newLine(t, brisk)
-			m := l.client.Mutex("k")
+			m := l.client.Mutex(l.key, unexpiring)
 			var seen tokens
 			seen.draw(t, m)
 			for range 3 {

@@ -128,7 +128,7 @@ func TestKind_LostReply(t *testing.T) {
 			t.Parallel()
 			server, key := redistest.Server(t), "gate"
 			proxy := redistest.Proxy(t, server.Addr())
-			c, err := lockrt.New(redistest.NewClient(t, proxy.Addr(), func(o *rueidis.ClientOption) { o.PipelineMultiplex, o.ConnWriteTimeout = -1, 2*time.Second }), lockrt.Options{OpTimeout: patience / 2})
+			c, err := lockrt.New(redistest.NewClient(t, proxy.Addr(), func(o *rueidis.ClientOption) { o.PipelineMultiplex, o.ConnWriteTimeout = -1, 5*time.Second }), lockrt.Options{OpTimeout: patience / 2})
 			require.NoError(t, err)
 			gate, _, _ := lockrt.Gates(c)
 			require.NoError(t, server.Do("SCRIPT", "LOAD", lockrt.GateEnter.Source()).Error()) // else the lost reply says that there is no such script

@@ -282,7 +282,7 @@ func TestAcquireKinds_OneKeyTwice(t *testing.T) {
 // The lock that was granted first lasts as long as the one that was waited for.
 func TestAcquireKinds_FixedLeasesLastTogether(t *testing.T) {
 	t.Parallel()
-	const lease = 3 * time.Second
+	const lease = 9 * time.Second
 	server := redistest.Shared(t)
 	c, other := newClient(t, lockrt.Options{}), newClient(t, lockrt.Options{})
 	keys := []gen.KindKey{
@@ -291,7 +291,7 @@ func TestAcquireKinds_FixedLeasesLastTogether(t *testing.T) {
 		{Kind: lockrt.KindRead, Key: redistest.Key(t, "c-read")},
 		{Kind: lockrt.KindMutex, Key: redistest.Key(t, "d-mutex")},
 	}
-	block, err := other.Mutex(keys[3].Key).Lock(patient(t), lockrt.WithLease(2*time.Second))
+	block, err := other.Mutex(keys[3].Key).Lock(patient(t), lockrt.WithLease(4*time.Second))
 	require.NoError(t, err)
 	hold, err := gen.With(c).AcquireKinds(patient(t), &gen.Spec{Name: "n", Wait: lockrt.UntilDone, Lease: lease}, keys...)
 	require.NoError(t, err)

@@ -251,7 +251,7 @@ func TestHooks_SayThatNoRenewalWasConfirmed(t *testing.T) {
 	t.Parallel()
 	l := newLine(t, lockrt.Options{})
 	hooks, told := recorded()
-	c := clientOf(t, l.proxy.URL(), lockrt.Options{Watchdog: time.Second, Tracking: lockrt.TrackingOff, Hooks: hooks})
+	c := clientOf(t, l.proxy.URL(), lockrt.Options{Watchdog: 6 * time.Second, Tracking: lockrt.TrackingOff, Hooks: hooks})
 	ok(t)(c.Mutex(l.key).Lock(patient(t)))
 	l.proxy.Blackhole(redistest.Both)
 	require.Equal(t, lockrt.EndUnconfirmed, receive(t, told.over, "the loss").Reason)
@@ -262,7 +262,7 @@ func TestHooks_SayThatNoRenewalWasConfirmed(t *testing.T) {
 func TestHooks_NoRenewalFailsAfterTheEnd(t *testing.T) {
 	t.Parallel()
 	hooks, told := recorded()
-	c := newClient(t, lockrt.Options{Watchdog: time.Second, Tracking: lockrt.TrackingOff, Hooks: hooks})
+	c := newClient(t, lockrt.Options{Watchdog: 6 * time.Second, Tracking: lockrt.TrackingOff, Hooks: hooks})
 	m := c.Mutex(redistest.Key(t, "k"))
 	server := redistest.Shared(t)
 	lease := ok(t)(m.Lock(patient(t)))
@@ -280,7 +280,7 @@ func TestHooks_NoRenewalFailsAfterTheEnd(t *testing.T) {
 	require.Equal(t, 1, failed, "the one that told of the loss")
 
 	hooks, told = recorded()
-	c = newClient(t, lockrt.Options{Watchdog: time.Second, Tracking: lockrt.TrackingOff, Hooks: hooks})
+	c = newClient(t, lockrt.Options{Watchdog: 6 * time.Second, Tracking: lockrt.TrackingOff, Hooks: hooks})
 	lease = ok(t)(c.Mutex(m.Key()).Lock(patient(t)))
 	lockrt.AtEnd(c, func(string) { // it has ended, and is renewed still
 		_, _ = server.Try("DEL", m.Key())
@@ -305,7 +305,7 @@ func TestHooks_ThatSleepHoldUpNobodyElse(t *testing.T) {
 			<-wake
 		}
 	}
-	c := newClient(t, lockrt.Options{Watchdog: time.Second, Hooks: lockrt.Hooks{
+	c := newClient(t, lockrt.Options{Watchdog: 6 * time.Second, Hooks: lockrt.Hooks{
 		Waiting: func(_ context.Context, e lockrt.AcquireEvent) {
 			if e.Key == key+":waiting" {
 				nap("waiting")

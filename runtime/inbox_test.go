@@ -31,7 +31,7 @@ func (p poked) resubscribed(uint64) {
 func TestInbox_AMessageToNobody(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.SharedCluster(t)
-	c, err := Open(t.Context(), cluster.URL(), Options{PubSub: PubSubSharded})
+	c, err := Open(t.Context(), cluster.URL(), Options{OpTimeout: time.Minute, PubSub: PubSubSharded})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	p := poked{redistest.Key(t, "k"), make(chan struct{}, 1)}

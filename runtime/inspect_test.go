@@ -89,7 +89,7 @@ func TestStats(t *testing.T) {
 	renewed := make(chan lockrt.RenewEvent, 1000)
 	hooks, waiting, _ := watch()
 	hooks.Renewed = func(_ context.Context, e lockrt.RenewEvent) { renewed <- e }
-	c, other := clientOf(t, server.URL(), lockrt.Options{Hooks: hooks, Watchdog: 3 * time.Second}), clientOf(t, server.URL(), lockrt.Options{})
+	c, other := clientOf(t, server.URL(), lockrt.Options{Hooks: hooks, Watchdog: 6 * time.Second}), clientOf(t, server.URL(), lockrt.Options{})
 	m := c.Mutex("k")
 	s := c.Stats()
 	require.Len(t, s.Waits, 20)
@@ -175,7 +175,7 @@ func TestLease_Extend(t *testing.T) {
 func TestLease_WithMaxHold(t *testing.T) {
 	t.Parallel()
 	hooks, waiting, _ := watch()
-	c := newClient(t, lockrt.Options{Hooks: hooks, Watchdog: 2 * time.Second})
+	c := newClient(t, lockrt.Options{Hooks: hooks, Watchdog: 6 * time.Second})
 	m := c.Mutex(redistest.Key(t, "k"))
 	forgotten, err := m.Lock(patient(t), lockrt.WithMaxHold(time.Second))
 	require.NoError(t, err)
@@ -201,7 +201,7 @@ func TestLease_TheLimitOfOneHolderIsNotTheNexts(t *testing.T) {
 	renewed := make(chan lockrt.RenewEvent, 1000)
 	hooks, waiting, _ := watch()
 	hooks.Renewed = func(_ context.Context, e lockrt.RenewEvent) { renewed <- e }
-	c := newClient(t, lockrt.Options{Hooks: hooks, Watchdog: 2 * time.Second})
+	c := newClient(t, lockrt.Options{Hooks: hooks, Watchdog: 6 * time.Second})
 	m := c.Mutex(redistest.Key(t, "k"))
 	limited, err := m.Lock(patient(t), lockrt.WithMaxHold(time.Millisecond))
 	require.NoError(t, err)

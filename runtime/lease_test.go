@@ -24,7 +24,7 @@ func TestLease_IsRenewedWhileHeld(t *testing.T) {
 	t.Parallel()
 	renewed := make(chan lockrt.RenewEvent, 100)
 	c := newClient(t, lockrt.Options{Hooks: lockrt.Hooks{Renewed: func(_ context.Context, e lockrt.RenewEvent) { renewed <- e }}})
-	m := c.Mutex(redistest.Key(t, "k"), lockrt.WithWatchdog(2*time.Second))
+	m := c.Mutex(redistest.Key(t, "k"), lockrt.WithWatchdog(6*time.Second))
 	lease, err := m.Lock(patient(t))
 	require.NoError(t, err)
 	granted := lease.Until()
@@ -34,10 +34,10 @@ func TestLease_IsRenewedWhileHeld(t *testing.T) {
 		require.Equal(t, m.Key(), e.Key)
 	}
 	require.NoError(t, lease.Err())
-	require.Greater(t, lease.Until(), granted.Add(2*time.Second))
+	require.Greater(t, lease.Until(), granted.Add(6*time.Second))
 	ttl, err := lease.TTL(patient(t))
 	require.NoError(t, err)
-	require.LessOrEqual(t, ttl, 2*time.Second)
+	require.LessOrEqual(t, ttl, 6*time.Second)
 	require.NoError(t, lease.Unlock(t.Context()))
 }
 
@@ -266,7 +266,7 @@ func TestLease_UnlockFromManyGoroutinesReleasesOnce(t *testing.T) {
 func TestLease_DeletedKeyIsToldAtTheNextRenewal(t *testing.T) {
 	t.Parallel()
 	hooks, _, ends := watch()
-	m := newClient(t, lockrt.Options{Hooks: hooks}).Mutex(redistest.Key(t, "k"), lockrt.WithWatchdog(2*time.Second))
+	m := newClient(t, lockrt.Options{Hooks: hooks}).Mutex(redistest.Key(t, "k"), lockrt.WithWatchdog(6*time.Second))
 	lease, err := m.Lock(patient(t))
 	require.NoError(t, err)
 	inner, err := m.Lock(lease.Context())

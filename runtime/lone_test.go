@@ -91,18 +91,27 @@ func TestMutex_ALoneCallerLeavesTurnsToJava(t *testing.T) {
 func TestMutex_ALoneCallerAsksAfterTheStart(t *testing.T) {
 	t.Parallel()
 	l := newLine(t, lockrt.Options{})
-	l.plays(t)
-	m := l.client.Mutex(l.key)
-	free(t, ok(t)(m.Lock(patient(t))))
-	released, asked := l.when(gives), l.when(asks)
-	for range 5 { // 5ms, 10ms, 20ms, 40ms and 50ms
+	round := 0
+	atBest(t, "no answer was late", func() bool {
+		round++
+		l.key = redistest.Key(t, "k"+strconv.Itoa(round))
+		l.plays(t)
+		m := l.client.Mutex(l.key)
 		free(t, ok(t)(m.Lock(patient(t))))
-	}
-	free(t, ok(t)(m.Lock(patient(t))))
-	<-asked // the first one, which had no start before it
-	for _, start := range []time.Duration{5, 10, 20, 40, 50} {
-		require.GreaterOrEqual(t, (<-asked).Sub(<-released), start*time.Millisecond)
-	}
+		released, asked := l.when(gives), l.when(asks)
+		for range 5 { // 5ms, 10ms, 20ms, 40ms and 50ms
+			free(t, ok(t)(m.Lock(patient(t))))
+		}
+		free(t, ok(t)(m.Lock(patient(t))))
+		if len(asked) != 6 || len(released) != 6 { // one whose answer is late is sent again
+			return false
+		}
+		<-asked // the first one, which had no start before it
+		for _, start := range []time.Duration{5, 10, 20, 40, 50} {
+			require.GreaterOrEqual(t, (<-asked).Sub(<-released), start*time.Millisecond)
+		}
+		return true
+	})
 }
 
 // Where nobody listens, a turn costs two scripts, and no command more.
@@ -119,12 +128,15 @@ func TestMutex_ALoneCallerSendsNothingMoreWhereNobodyListens(t *testing.T) {
 			free(t, ok(t)(m.Lock(patient(t))))
 		}
 		stats := server.CommandStats()
+		if stats["evalsha"] != 20 {
+			return false
+		}
 		require.EqualValues(t, 10, stats["publish"])
 		for command := range stats {
 			require.NotContains(t, command, "subscribe")
 			require.NotContains(t, command, "pubsub")
 		}
-		return stats["evalsha"] == 20
+		return true
 	})
 }
 
@@ -169,6 +181,14 @@ func TestMutex_TheWaitForTheEndOfAStart(t *testing.T) {
 		return got
 	}
 
+	asked := func() { // one whose answer is late is sent again
+		t.Helper()
+		require.NotEmpty(t, requests)
+		for len(requests) > 0 {
+			<-requests
+		}
+	}
+
 	ctx, cancel := context.WithCancel(patient(t))
 	got := waits(ctx)
 	cancel()
@@ -177,18 +197,15 @@ func TestMutex_TheWaitForTheEndOfAStart(t *testing.T) {
 	require.True(t, started())
 
 	free(t, ok(t)(begins().TryLock(patient(t)))) // one that tries once asks at once
-	require.Len(t, requests, 1)
-	<-requests
+	asked()
 
 	free(t, ok(t)(begins().Lock(patient(t), lockrt.WithWait(20*time.Millisecond)))) // when its wait is over
-	require.Len(t, requests, 1)
-	<-requests
+	asked()
 
 	got = waits(patient(t))
 	l.server.Do("PUBLISH", l.channel(), "0") // another owner has had it
 	free(t, gotten(t, got, "the lock"))
-	require.Len(t, requests, 1)
-	<-requests
+	asked()
 	require.False(t, started())
 
 	got = waits(patient(t))

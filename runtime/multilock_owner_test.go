@@ -34,7 +34,7 @@ func tryout(ctx context.Context, m *Mutex, opts ...LockOption) (*resource, *Leas
 // enters that grant, and keeps it until it releases it.
 func TestMultiLock_EntersWhatItsOwnerGotAMomentAgo(t *testing.T) {
 	t.Parallel()
-	c, err := Open(t.Context(), redistest.Shared(t).URL(), Options{})
+	c, err := Open(t.Context(), redistest.Shared(t).URL(), Options{OpTimeout: time.Minute})
 	require.NoError(t, err)
 	defer c.Close()
 	m := c.Mutex(redistest.Key(t, "k"))
@@ -93,7 +93,7 @@ func TestMultiLock_AsksWhenNobodyElseDoes(t *testing.T) {
 // Tries of several mutexes and locks of one of them, all of one owner, leave nothing behind.
 func TestMultiLock_OfAnOwnerLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
-	c, err := Open(t.Context(), redistest.Shared(t).URL(), Options{})
+	c, err := Open(t.Context(), redistest.Shared(t).URL(), Options{OpTimeout: time.Minute})
 	require.NoError(t, err)
 	defer c.Close()
 	m, other := c.Mutex(redistest.Key(t, "a")), c.Mutex(redistest.Key(t, "b"))

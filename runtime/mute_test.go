@@ -301,7 +301,7 @@ func TestMute_CloseBesideARenewal(t *testing.T) {
 				t.Parallel()
 				server := redistest.Server(t)
 				proxy := redistest.Proxy(t, server.Addr())
-				c := muteClientOf(t, proxy, lockrt.Options{Watchdog: 3 * time.Second, Tracking: tracking})
+				c := muteClientOf(t, proxy, lockrt.Options{Watchdog: 6 * time.Second, Tracking: tracking})
 				drop := proxy.DropReply(sends, 1, redistest.Mute)
 				_, err := c.Mutex("k").Lock(patient(t))
 				require.NoError(t, err)

@@ -127,7 +127,7 @@ func TestOpen_OutlivesItsContext(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
 	ctx, cancel := context.WithCancel(context.Background())
-	c, err := lockrt.Open(ctx, server.URL(), lockrt.Options{})
+	c, err := opened(ctx, server.URL(), lockrt.Options{OpTimeout: unhurried})
 	require.NoError(t, err)
 	defer c.Close()
 	cancel()

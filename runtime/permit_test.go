@@ -155,7 +155,7 @@ func permitsAcross(t *testing.T, read func(s *lockrt.PermitSemaphore) (int, erro
 	}
 	require.NoError(t, s.SetPermits(t.Context(), 10))
 	requireRead(start)
-	fixed := permit(t, s, 2, lockrt.WithLease(2*time.Second))
+	fixed := permit(t, s, 2, lockrt.WithLease(5*time.Second))
 	held := permit(t, s, 3)
 	requireRead(taken)
 	expired(t, s, fixed.PermitID())
@@ -183,7 +183,7 @@ func TestRedisson_Permit_Expiration(t *testing.T) {
 	t.Parallel()
 	server := redistest.Shared(t)
 	s := newPermits(t, 0)
-	_, err := s.TrySetPermits(t.Context(), 3, 2*time.Second)
+	_, err := s.TrySetPermits(t.Context(), 3, 5*time.Second)
 	require.NoError(t, err)
 	p := permit(t, s, 1)
 	gone(t, server, s.Key())
@@ -198,7 +198,7 @@ func TestRedisson_Permit_Expire(t *testing.T) {
 	s := newPermits(t, 1)
 	other := newClient(t, lockrt.Options{Hooks: hooks}).PermitSemaphore(s.Key(), 1)
 	require.NoError(t, s.SetPermits(t.Context(), 1))
-	dies := time.Now().Add(1500 * time.Millisecond)
+	dies := time.Now().Add(4 * time.Second)
 	strangers(t, s, dies, 1)
 	got := permitLater(patient(t), other, 1)
 	receive(t, waiting, "the other to wait")
@@ -303,7 +303,7 @@ func TestRedisson_Permit_TryAcquire(t *testing.T) {
 	require.NoError(t, err)
 	_, err = s.TryAcquire(patient(t))
 	require.ErrorIs(t, err, lockrt.ErrNotAcquired)
-	_, err = s.Acquire(patient(t), lockrt.WithWait(time.Second))
+	_, err = s.Acquire(patient(t), lockrt.WithWait(3*time.Second))
 	require.ErrorIs(t, err, lockrt.ErrNotAcquired)
 	receive(t, waiting, "the one in vain")
 	got := permitLater(patient(t), s, 1, lockrt.WithWait(patience))
@@ -503,7 +503,7 @@ func TestRedisson_Permit_ConcurrencyMultiPermits2(t *testing.T) {
 func TestPermit_IsRenewedWhileItsHolderLives(t *testing.T) {
 	t.Parallel()
 	renewals := make(chan lockrt.RenewEvent, 1000)
-	opts := lockrt.Options{Watchdog: 2 * time.Second, Hooks: lockrt.Hooks{Renewed: func(_ context.Context, e lockrt.RenewEvent) { renewals <- e }}}
+	opts := lockrt.Options{Watchdog: 6 * time.Second, Hooks: lockrt.Hooks{Renewed: func(_ context.Context, e lockrt.RenewEvent) { renewals <- e }}}
 	c := newClient(t, opts)
 	s := c.PermitSemaphore(redistest.Key(t, "p"), 2)
 	p := permit(t, s, 2)
@@ -543,7 +543,7 @@ func TestPermit_LossIsTold(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			hooks, _, ends := watch()
-			c := newClient(t, lockrt.Options{Watchdog: time.Second, Hooks: hooks})
+			c := newClient(t, lockrt.Options{Watchdog: 6 * time.Second, Hooks: hooks})
 			s := c.PermitSemaphore(redistest.Key(t, "p"), 2)
 			p := permit(t, s, 2)
 			take(s, p)
@@ -879,7 +879,7 @@ func tidyPermits(t *testing.T, c *lockrt.Client, server *redistest.RedisServer, 
 func TestPermit_AndLocksAreRenewedTogether(t *testing.T) {
 	t.Parallel()
 	renewals := make(chan lockrt.RenewEvent, 1000)
-	c := newClient(t, lockrt.Options{Watchdog: 2 * time.Second, Hooks: lockrt.Hooks{Renewed: func(_ context.Context, e lockrt.RenewEvent) { renewals <- e }}})
+	c := newClient(t, lockrt.Options{Watchdog: 6 * time.Second, Hooks: lockrt.Hooks{Renewed: func(_ context.Context, e lockrt.RenewEvent) { renewals <- e }}})
 	lease, err := c.Mutex(redistest.Key(t, "m")).Lock(patient(t))
 	require.NoError(t, err)
 	p := permit(t, c.PermitSemaphore(redistest.Key(t, "p"), 1), 1)
@@ -897,7 +897,7 @@ func TestPermit_AndLocksAreRenewedTogether(t *testing.T) {
 
 func TestPermit_RenewalIsOneScriptForMany(t *testing.T) {
 	t.Parallel()
-	l := newLine(t, lockrt.Options{Watchdog: 3 * time.Second})
+	l := newLine(t, steady)
 	runs := l.seen(redistest.EvalSHA(scripts.PermitRenew.SHA1()))
 	var all []*lockrt.Permit
 	for range 20 {

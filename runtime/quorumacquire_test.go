@@ -15,7 +15,7 @@ import (
 func TestQuorumAcquire_HearsOfReleases(t *testing.T) {
 	t.Parallel()
 	server := redistest.Shared(t)
-	c, err := Open(t.Context(), server.URL(), Options{})
+	c, err := Open(t.Context(), server.URL(), Options{OpTimeout: time.Minute})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	m := newRedLock([]*Mutex{c.Mutex(redistest.Key(t, "0")), c.Mutex(redistest.Key(t, "1")), c.Mutex(redistest.Key(t, "2"))})

@@ -107,7 +107,7 @@ func TestRedLock_WhoIsAskedAgainInVainIsToldSo(t *testing.T) {
 func TestRedLock_OneServerAfterTheOther(t *testing.T) {
 	t.Parallel()
 	all, key := sites(t, 3), redistest.Key(t, "k")
-	m := redLock(t, all, key, brisk)
+	m := redLock(t, all, key, steady)
 	all[0].Do("SET", tokensOf(key), "9000000000000000") // so its clock gives no larger one
 	lease := ok(t)(m.Lock(patient(t), lockrt.WithFencing()))
 	parts(t, lease, 3)
@@ -133,8 +133,8 @@ func TestRedLock_OneServerAfterTheOther(t *testing.T) {
 func TestRedLock_WhatJoinsEndsWithTheOthers(t *testing.T) {
 	t.Parallel()
 	all, key := sites(t, 3), redistest.Key(t, "k")
-	m := redLock(t, all, key, brisk)
-	lease := ok(t)(m.Lock(patient(t), lockrt.WithMaxHold(8*time.Second)))
+	m := redLock(t, all, key, steady)
+	lease := ok(t)(m.Lock(patient(t), lockrt.WithMaxHold(9*time.Second)))
 	parts(t, lease, 3)
 	for _, s := range all {
 		require.EqualValues(t, 1, number(t, s.RedisServer, "DEL", key))
@@ -192,7 +192,7 @@ func TestRedLock_LockDoesNotWaitForWhoIsNotNeeded(t *testing.T) {
 func TestRedLock_TooManyAwayIsAnError(t *testing.T) {
 	t.Parallel()
 	all, key := sites(t, 5), redistest.Key(t, "k")
-	opts := lockrt.Options{Watchdog: time.Second, Retry: lockrt.ConstantBackoff(time.Millisecond).Attempts(3)}
+	opts := lockrt.Options{Watchdog: 5 * time.Second, Retry: lockrt.ConstantBackoff(time.Millisecond).Attempts(3)}
 	m := redLock(t, all, key, opts)
 	for _, s := range all[1:3] {
 		s.proxy.Refuse(true)
@@ -294,7 +294,7 @@ func TestRedLock_CloseOfOneClient(t *testing.T) {
 func TestRedLock_ExtendHoldsForWhatJoins(t *testing.T) {
 	t.Parallel()
 	all, key := sites(t, 3), redistest.Key(t, "k")
-	m := redLock(t, all, key, brisk)
+	m := redLock(t, all, key, steady)
 	lease := ok(t)(m.Lock(patient(t)))
 	parts(t, lease, 3)
 	require.NoError(t, lease.Extend(patient(t), time.Hour))
@@ -315,7 +315,7 @@ func TestRedLock_OverByTheClock(t *testing.T) {
 	held := make(chan struct{})
 	var clients, others []*lockrt.Client
 	for i, s := range all {
-		opts := lockrt.Options{Watchdog: time.Second, Tracking: lockrt.TrackingOff}
+		opts := lockrt.Options{Watchdog: 6 * time.Second, Tracking: lockrt.TrackingOff}
 		c := clientOf(t, s.proxy.URL(), opts)
 		if i > 0 { // its watchdog is kept from its work
 			lockrt.AtEnd(c, func(ended string) {
@@ -330,7 +330,7 @@ func TestRedLock_OverByTheClock(t *testing.T) {
 	m := lockrt.NewRedLock(key, clients)
 	theirs := lockrt.NewRedLock(key, others)
 	for _, c := range clients[1:] {
-		ok(t)(c.Mutex(key+":other", lockrt.WithLease(700*time.Millisecond)).Lock(patient(t)))
+		ok(t)(c.Mutex(key+":other", lockrt.WithLease(3*time.Second)).Lock(patient(t)))
 	}
 	lease := ok(t)(m.Lock(t.Context()))
 	parts(t, lease, 3)
@@ -354,7 +354,7 @@ func TestRedLock_OverByTheClock(t *testing.T) {
 func TestRedLock_WhatIsLeftOfALostOneExpires(t *testing.T) {
 	t.Parallel()
 	all, key := sites(t, 3), redistest.Key(t, "k")
-	m := redLock(t, all, key, brisk)
+	m := redLock(t, all, key, steady)
 	lease := ok(t)(m.Lock(t.Context()))
 	parts(t, lease, 3)
 	for _, s := range all[:2] {

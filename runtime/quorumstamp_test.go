@@ -2,6 +2,7 @@ package lockrt
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -12,7 +13,7 @@ import (
 // The holders that come after one with the token of a RedLock draw their tokens anew: the rest of the block is smaller.
 func TestLease_StampDropsSmallerTokens(t *testing.T) {
 	t.Parallel()
-	c, err := Open(t.Context(), redistest.Shared(t).URL(), Options{})
+	c, err := Open(t.Context(), redistest.Shared(t).URL(), Options{OpTimeout: time.Minute})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	key := redistest.Key(t, "k")

@@ -139,17 +139,17 @@ func TestRedLock_TokensRise(t *testing.T) {
 // nor extend, nor unlock, and that what they grant late is released.
 func TestRedLock_AMinoritySlowsNobody(t *testing.T) {
 	t.Parallel()
-	const soon = 3 * time.Second // the shortest that a request to one of them can take is longer, or much shorter
+	const soon = 10 * time.Second // the shortest that a request to one of them can take is longer, or much shorter
 	for name, harm := range map[string]func(s site) (heal func()){
 		"stopped":   func(s site) func() { s.Stop(); return s.Cont },
 		"half open": func(s site) func() { s.proxy.Blackhole(redistest.Both); return s.proxy.Deliver },
 		"refused":   func(s site) func() { s.proxy.Refuse(true); s.proxy.Cut(); return func() { s.proxy.Refuse(false) } },
-		"slow":      func(s site) func() { s.proxy.Delay(4 * time.Second); return func() { s.proxy.Delay(0) } },
+		"slow":      func(s site) func() { s.proxy.Delay(11 * time.Second); return func() { s.proxy.Delay(0) } },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			all := sites(t, 5)
-			m := redLock(t, all, "k", lockrt.Options{OpTimeout: 5 * time.Second})
+			m := redLock(t, all, "k", lockrt.Options{OpTimeout: 12 * time.Second})
 			cycle := func() {
 				lease, err := m.Lock(patient(t))
 				require.NoError(t, err)
@@ -179,7 +179,7 @@ func TestRedLock_AMinoritySlowsNobody(t *testing.T) {
 func TestRedLock_LostWithTheMajority(t *testing.T) {
 	t.Parallel()
 	all := sites(t, 3)
-	m, other := redLock(t, all, "k", brisk), redLock(t, all, "k", brisk)
+	m, other := redLock(t, all, "k", steady), redLock(t, all, "k", steady)
 	lease := lockAll(t, m, len(all))
 	usurped := func(s site) {
 		s.Do("EVAL", "redis.call('del', KEYS[1]) redis.call('hset', KEYS[1], 'somebody', 1)", "1", "k")

@@ -25,32 +25,43 @@ func TestFault_OneMuteRenewalAfterAHandOver(t *testing.T) {
 		for name, tracking := range map[string]lockrt.Tracking{"": lockrt.TrackingAuto, ", nothing tracked": lockrt.TrackingOff} {
 			t.Run(kind+name, func(t *testing.T) {
 				t.Parallel()
-				server := redistest.Server(t)
-				proxy := redistest.Proxy(t, server.Addr())
-				renewed := make(chan lockrt.RenewEvent, 1000)
-				next := clientOf(t, proxy.URL(), lockrt.Options{Tracking: tracking, Hooks: lockrt.Hooks{
-					Renewed: func(_ context.Context, e lockrt.RenewEvent) { renewed <- e },
-				}})
-				other, err := next.Mutex("other").Lock(patient(t), unrenewed)
-				require.NoError(t, err)
-				if tracking == lockrt.TrackingAuto {
-					watches(t, server, 1) // the connection that changes are told on is there
-				}
-				held, err := lock(clientOf(t, server.URL(), lockrt.Options{})).Lock(patient(t))
-				require.NoError(t, err)
-				got := lockLater(patient(t), lock(next))
-				until(t, "it stands in line", func() bool { return number(t, server, "EXISTS", "lockgen_waiting:{k}", "redisson_lock_queue:{k}") == 1 })
-				drop := proxy.DropReply(redistest.EvalSHA(scripts.Renew.SHA1()), 1, redistest.Mute)
-				require.NoError(t, held.Unlock(t.Context()))
-				lease := receive(t, got, "the lock")
-				require.NoError(t, lease.err)
-				receive(t, drop.Done(), "the reply to be lost")
-				for e := receive(t, renewed, "a renewal"); e.Key != "k" || e.Err != nil; {
-					e = receive(t, renewed, "a renewal")
-				}
-				require.NoError(t, lease.lease.Err())
-				require.Greater(t, time.Until(lease.lease.Until()), 5*time.Second, "it has its full length")
-				unharmed(t, lease.lease, other)
+				atBest(t, "the machine had time for two renewals within two seconds", func() bool {
+					server := redistest.Server(t)
+					proxy := redistest.Proxy(t, server.Addr())
+					renewed := make(chan lockrt.RenewEvent, 1000)
+					next := clientOf(t, proxy.URL(), lockrt.Options{Tracking: tracking, Hooks: lockrt.Hooks{
+						Renewed: func(_ context.Context, e lockrt.RenewEvent) { renewed <- e },
+					}})
+					other, err := next.Mutex("other").Lock(patient(t), unrenewed)
+					require.NoError(t, err)
+					if tracking == lockrt.TrackingAuto {
+						watches(t, server, 1) // the connection that changes are told on is there
+					}
+					held, err := lock(clientOf(t, server.URL(), lockrt.Options{})).Lock(patient(t))
+					require.NoError(t, err)
+					got := lockLater(patient(t), lock(next))
+					until(t, "it stands in line", func() bool { return number(t, server, "EXISTS", "lockgen_waiting:{k}", "redisson_lock_queue:{k}") == 1 })
+					drop := proxy.DropReply(redistest.EvalSHA(scripts.Renew.SHA1()), 1, redistest.Mute)
+					require.NoError(t, held.Unlock(t.Context()))
+					lease := gotten(t, got, "the lock")
+					select {
+					case <-drop.Done():
+					case <-lease.Context().Done(): // before the request
+						return false
+					}
+					for confirmed := false; !confirmed; {
+						select {
+						case e := <-renewed:
+							confirmed = e.Key == "k" && e.Err == nil
+						case <-lease.Context().Done():
+							return false
+						}
+					}
+					require.NoError(t, lease.Err())
+					require.Greater(t, time.Until(lease.Until()), 5*time.Second, "it has its full length")
+					unharmed(t, lease, other)
+					return true
+				})
 			})
 		}
 	}

@@ -70,7 +70,7 @@ func TestRedisson_RW_ReadLockExpirationRenewal(t *testing.T) {
 	t.Parallel()
 	key := redistest.Key(t, "k")
 	renewed := make(chan lockrt.RenewEvent, 10000)
-	const watchdog = 2 * time.Second
+	const watchdog = 9 * time.Second
 	c := newClient(t, lockrt.Options{Watchdog: watchdog, Hooks: lockrt.Hooks{Renewed: func(_ context.Context, e lockrt.RenewEvent) { renewed <- e }}})
 	start := time.Now()
 	leases := make([]*lockrt.Lease, 50)
@@ -82,7 +82,7 @@ func TestRedisson_RW_ReadLockExpirationRenewal(t *testing.T) {
 		leases[i], err = c.RWMutex(key).RLock(patient(t))
 		return err
 	})
-	for time.Since(start) < 3*watchdog/2 {
+	for time.Since(start) < 4*watchdog/3 {
 		e := receive(t, renewed, "a renewal")
 		require.NoError(t, e.Err)
 		require.Equal(t, lockrt.KindRead, e.Kind)
@@ -286,7 +286,7 @@ func TestRedisson_RW_ForceUnlock(t *testing.T) {
 
 func TestRedisson_RW_ReadWriteTTL(t *testing.T) {
 	t.Parallel()
-	const watchdog = 1500 * time.Millisecond
+	const watchdog = 9 * time.Second
 	server := redistest.Server(t)
 	renewed := make(chan lockrt.RenewEvent, 10000)
 	c := clientOf(t, server.URL(), lockrt.Options{Watchdog: watchdog, Hooks: lockrt.Hooks{Renewed: func(_ context.Context, e lockrt.RenewEvent) { renewed <- e }}})
@@ -295,7 +295,7 @@ func TestRedisson_RW_ReadWriteTTL(t *testing.T) {
 	w, r := ok(t)(m.Lock(ctx)), ok(t)(m.RLock(ctx))
 	start := time.Now()
 	both := map[lockrt.Kind]int{}
-	for time.Since(start) < 2*watchdog || both["read"] < 3 || both["write"] < 3 {
+	for time.Since(start) < 4*watchdog/3 || both["read"] < 3 || both["write"] < 3 {
 		e := receive(t, renewed, "a renewal")
 		require.NoError(t, e.Err)
 		both[e.Kind]++
@@ -303,7 +303,7 @@ func TestRedisson_RW_ReadWriteTTL(t *testing.T) {
 	}
 	free(t, w)
 	start = time.Now()
-	for reads := 0; time.Since(start) < 2*watchdog || reads < 3; {
+	for reads := 0; time.Since(start) < 4*watchdog/3 || reads < 3; {
 		if e := receive(t, renewed, "a renewal"); e.Kind == "read" {
 			reads++
 			require.NoError(t, e.Err)
@@ -522,7 +522,7 @@ func TestRedisson_RW_Concurrency_MultiInstance(t *testing.T) {
 
 func TestRedisson_RW_MultiInstanceReadLockZombieCleanup(t *testing.T) {
 	t.Parallel()
-	const watchdog = 2 * time.Second
+	const watchdog = 6 * time.Second
 	server := redistest.Server(t)
 	dead, err := opened(t.Context(), server.URL(), lockrt.Options{Watchdog: watchdog})
 	require.NoError(t, err)

@@ -176,10 +176,12 @@ func TestRWFault_StoppedServer(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
 	hooks, waiting, _ := watch()
-	opts := lockrt.Options{Watchdog: brisk.Watchdog, Hooks: hooks}
-	c, other := clientOf(t, server.URL(), opts), clientOf(t, server.URL(), opts)
+	opts := lockrt.Options{Watchdog: steady.Watchdog, Hooks: hooks}
+	c, other := clientOf(t, server.URL(), opts), clientOf(t, server.URL(), lockrt.Options{Hooks: hooks})
 	r, w := ok(t)(c.RWMutex("read").RLock(patient(t))), ok(t)(c.RWMutex("written").Lock(patient(t)))
-	toWrite, toRead := lockLater(patient(t), other.RWMutex("read")), readLater(patient(t), other.RWMutex("written"))
+	over, cancelAll := context.WithTimeout(t.Context(), 2*time.Minute) // all of it, also where the machine is slow
+	defer cancelAll()
+	toWrite, toRead := lockLater(over, other.RWMutex("read")), readLater(over, other.RWMutex("written"))
 	receive(t, waiting, "the first to wait")
 	receive(t, waiting, "the second to wait")
 	trusted := func(l *lockrt.Lease, key string) {

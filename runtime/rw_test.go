@@ -737,7 +737,7 @@ func TestRWMutex_ExtendKeepsTheHoldToo(t *testing.T) {
 
 func TestRWMutex_MaxHoldOfOneReaderIsNotTheOthers(t *testing.T) {
 	t.Parallel()
-	c := newClient(t, lockrt.Options{Watchdog: 2 * time.Second})
+	c := newClient(t, steady)
 	m := c.RWMutex(redistest.Key(t, "k"))
 	r := ok(t)(m.RLock(patient(t)))
 	limited := ok(t)(m.RLock(patient(t), lockrt.WithMaxHold(100*time.Millisecond)))

@@ -89,7 +89,7 @@ func TestACL_UnderSentinelsWithoutOne(t *testing.T) {
 		watcher := all.without(i)
 		watcher.name += strconv.Itoa(i)
 		watcher.join(g.Sentinels...)
-		c, err := lockrt.Open(t.Context(), u.through(t, g, watcher), lockrt.Options{})
+		c, err := opened(t.Context(), u.through(t, g, watcher), lockrt.Options{})
 		if finds {
 			require.ErrorContains(t, err, "NOPERM this user has no permissions to run the '"+rule[1:]+"' command")
 		} else {
@@ -103,7 +103,7 @@ func TestACL_UnderSentinelsWithoutOne(t *testing.T) {
 	lacks := userOf(t, "Mutex")
 	lacks.name = "lacks"
 	lacks.join(g.Servers...)
-	_, err := lockrt.Open(t.Context(), lacks.through(t, g, all), lockrt.Options{})
+	_, err := opened(t.Context(), lacks.through(t, g, all), lockrt.Options{})
 	require.ErrorContains(t, err, "NOPERM this user has no permissions to run the 'role' command")
 
 	bare.join(g.Sentinels...)

@@ -65,7 +65,7 @@ func (r *resource) state(tk *ticket) engine.TicketState {
 // TestStates has tickets and grants go through each of the moves that docs/architecture.md has.
 func TestStates(t *testing.T) {
 	t.Parallel()
-	c, err := Open(t.Context(), redistest.Shared(t).URL(), Options{Tracking: TrackingOff, Cohort: 1})
+	c, err := Open(t.Context(), redistest.Shared(t).URL(), Options{OpTimeout: time.Minute, Tracking: TrackingOff, Cohort: 1})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	s := &stateTest{t, c}
@@ -244,7 +244,7 @@ func (r *fairResource) handOn(g *fairGrant) error { return g.unlock(g.leases[0])
 
 // lingers has a grant stay with the process, and leave in each way.
 func (t *stateTest) lingers() {
-	c, err := Open(t.Context(), redistest.Shared(t).URL(), Options{Tracking: TrackingOff})
+	c, err := Open(t.Context(), redistest.Shared(t).URL(), Options{OpTimeout: time.Minute, Tracking: TrackingOff})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	c.opts.Linger = 30 * time.Minute

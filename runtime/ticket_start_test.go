@@ -33,7 +33,7 @@ func TestTicket_StartAfter(t *testing.T) {
 // A ticket knows the start that Redisson's waiters have from what the server says, and takes no other pause for one.
 func TestTicket_HearsOfAStart(t *testing.T) {
 	t.Parallel()
-	c, err := Open(t.Context(), redistest.Shared(t).URL(), Options{})
+	c, err := Open(t.Context(), redistest.Shared(t).URL(), Options{OpTimeout: time.Minute})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	r := newResource(c, redistest.Key(t, "k"))
@@ -54,7 +54,7 @@ func TestTicket_HearsOfAStart(t *testing.T) {
 // A process believes that Redisson's waiters want a lock for some tickets after a refusal by one of them.
 func TestResource_KnowsOfJava(t *testing.T) {
 	t.Parallel()
-	c, err := Open(t.Context(), redistest.Shared(t).URL(), Options{})
+	c, err := Open(t.Context(), redistest.Shared(t).URL(), Options{OpTimeout: time.Minute})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	for _, foreign := range []bool{false, true} {
@@ -71,7 +71,7 @@ func TestResource_KnowsOfJava(t *testing.T) {
 // Few goroutines hold a lock in a row while Redisson's waiters want it, too, and that ends some tickets later.
 func TestGrant_FewInARowBesideJava(t *testing.T) {
 	t.Parallel()
-	c, err := Open(t.Context(), redistest.Shared(t).URL(), Options{})
+	c, err := Open(t.Context(), redistest.Shared(t).URL(), Options{OpTimeout: time.Minute})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	key := redistest.Key(t, "k")
@@ -115,7 +115,7 @@ func TestGrant_FewInARowBesideJava(t *testing.T) {
 // Every other release that Redisson's waiters hear of is theirs, and the next one with a longer start if they were too slow.
 func TestResource_LeavesToJava(t *testing.T) {
 	t.Parallel()
-	c, err := Open(t.Context(), redistest.Shared(t).URL(), Options{})
+	c, err := Open(t.Context(), redistest.Shared(t).URL(), Options{OpTimeout: time.Minute})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	r := newResource(c, redistest.Key(t, "k"))
@@ -148,7 +148,7 @@ func TestResource_LeavesToJava(t *testing.T) {
 // Where Redisson's waiters listened to the last release, a key does not linger, and few goroutines have it in a row.
 func TestResource_ATicketKnowsThatJavaListens(t *testing.T) {
 	t.Parallel()
-	c, err := Open(t.Context(), redistest.Shared(t).URL(), Options{})
+	c, err := Open(t.Context(), redistest.Shared(t).URL(), Options{OpTimeout: time.Minute})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	for _, listens := range []bool{false, true} {

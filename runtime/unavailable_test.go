@@ -201,9 +201,9 @@ func TestUnavailable_TakenAndThenSilent(t *testing.T) {
 	t.Parallel()
 	everyWay(t, func(t *testing.T, o outside) {
 		for _, mute := range []bool{false, true} {
-			first := later(func() error { return o.lock(patient(t), lockrt.WithWait(1500*time.Millisecond)) })
+			first := later(func() error { return o.lock(patient(t), lockrt.WithWait(3500*time.Millisecond)) })
 			receive(t, o.waiting, "the first who waits")
-			second := later(func() error { return o.lock(patient(t), lockrt.WithWait(time.Second)) })
+			second := later(func() error { return o.lock(patient(t), lockrt.WithWait(3*time.Second)) })
 			receive(t, o.waiting, "the second who waits")
 			o.away(mute)
 			onlyUnavailable(t, receive(t, second, "the second"), "the second")
@@ -249,7 +249,7 @@ func TestUnavailable_AnEndedContextIsNothingElse(t *testing.T) {
 	t.Parallel()
 	everyWay(t, func(t *testing.T, o outside) {
 		wait := func() error {
-			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+			ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 			defer cancel()
 			return o.lock(ctx)
 		}

@@ -50,7 +50,7 @@ func TestResource_ARefusalAfterTheGrantIsBelievedUnlessTheClockWasSetBack(t *tes
 	}{"goes on": {0, true}, "set back": {time.Hour, false}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c, err := Open(t.Context(), redistest.Shared(t).URL(), Options{Tracking: TrackingOff})
+			c, err := Open(t.Context(), redistest.Shared(t).URL(), Options{OpTimeout: time.Minute, Tracking: TrackingOff})
 			require.NoError(t, err)
 			defer func() { require.NoError(t, c.Close()) }()
 			looks := make(chan struct{}, 1000)
@@ -110,7 +110,7 @@ func TestResource_ARefusalAfterTheGrantIsBelievedUnlessTheClockWasSetBack(t *tes
 // is no loss of the others, but a reason to ask again.
 func TestPermit_ARenewalThatAskedForTooManyIsNoLoss(t *testing.T) {
 	t.Parallel()
-	c, err := Open(t.Context(), redistest.Shared(t).URL(), Options{})
+	c, err := Open(t.Context(), redistest.Shared(t).URL(), Options{OpTimeout: time.Minute})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, c.Close()) }()
 	s := c.PermitSemaphore(redistest.Key(t, "p"), 2)

@@ -22,7 +22,7 @@ func TestTelemetry_ALongWaitIsLinkedToTheHolder(t *testing.T) {
 	hooks := one.Hooks(lockrt.Hooks{})
 	parent := hooks.TraceParent
 	open := func(hooks lockrt.Hooks) *lockrt.Client { // with leases that a busy machine does not lose
-		c, err := lockrt.Open(t.Context(), redistest.Shared(t).URL(), lockrt.Options{Hooks: hooks})
+		c, err := lockrt.Open(t.Context(), redistest.Shared(t).URL(), lockrt.Options{OpTimeout: unhurried, Hooks: hooks})
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = c.Close() })
 		return c

@@ -52,7 +52,11 @@ func value(t *testing.T, from prometheus.Gatherer, metric string, labels ...stri
 
 func open(t *testing.T, m *lockprom.Metrics, next lockrt.Hooks) *lockrt.Client {
 	t.Helper()
-	c, err := lockrt.Open(t.Context(), redistest.Shared(t).URL(), lockrt.Options{Watchdog: 6 * time.Second, Hooks: m.Hooks(next)})
+	opts := lockrt.Options{OpTimeout: 15 * time.Second, Watchdog: 6 * time.Second, Hooks: m.Hooks(next)}
+	c, err := lockrt.Open(t.Context(), redistest.Shared(t).URL(), opts)
+	for tries := 0; err != nil && tries < 3; tries++ { // the machine may stand still for longer than Open waits
+		c, err = lockrt.Open(t.Context(), redistest.Shared(t).URL(), opts)
+	}
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	return c

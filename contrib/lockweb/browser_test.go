@@ -214,7 +214,7 @@ func TestBrowser_AThousandLocks(t *testing.T) {
 func TestBrowser_HostileKeysStayText(t *testing.T) {
 	b := newBrowser(t)
 	server := redistest.Server(t)
-	c, err := lockrt.Open(t.Context(), server.URL(), lockrt.Options{Name: hostile})
+	c, err := lockrt.Open(t.Context(), server.URL(), lockrt.Options{Name: hostile, OpTimeout: unhurried})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	m := c.Mutex(hostile)
@@ -423,7 +423,7 @@ func newWorld(t *testing.T) *world {
 	server := redistest.Server(t)
 	history := &lockweb.History{}
 	client := func(name string) *lockrt.Client {
-		c, err := lockrt.Open(t.Context(), server.URL(), lockrt.Options{Name: name, DeadlockAfter: -1, Hooks: history.Hooks(lockrt.Hooks{})})
+		c, err := lockrt.Open(t.Context(), server.URL(), lockrt.Options{Name: name, OpTimeout: unhurried, DeadlockAfter: -1, Hooks: history.Hooks(lockrt.Hooks{})})
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = c.Close() })
 		return c

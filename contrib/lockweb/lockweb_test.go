@@ -31,8 +31,12 @@ const hostile = "<script>window.hit = 1</script><img src=x onerror='window.hit =
 // shown is hostile as escaped text in HTML.
 const shown = `&lt;script&gt;window.hit = 1&lt;/script&gt;&lt;img src=x onerror=&#39;window.hit = 1&#39;&gt;\u202eabc\u2066&#34;&#39;&amp;amp;`
 
+// unhurried is the time in which Redis answers: a busy machine may stand still for longer than the default.
+const unhurried = 15 * time.Second
+
 func open(t testing.TB, opts lockrt.Options) *lockrt.Client {
 	t.Helper()
+	opts.OpTimeout = unhurried
 	c, err := lockrt.Open(t.Context(), redistest.Shared(t).URL(), opts)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
@@ -224,7 +228,7 @@ func until(t testing.TB, events <-chan event, fits func(e event) bool) event {
 // TestEvents shows that the first event has everything, and the others only changes.
 func TestEvents(t *testing.T) {
 	t.Parallel()
-	c := open(t, lockrt.Options{})
+	c := open(t, lockrt.Options{Tracking: lockrt.TrackingOff}) // which looks at a new lease, and so prolongs it
 	one, two := redistest.Key(t, hostile), redistest.Key(t, "two")
 	hold(t, c.Mutex(one))
 	events := listen(t, lockweb.Handler(c))
@@ -249,7 +253,7 @@ func TestEvents(t *testing.T) {
 func TestEvents_OfAFleetWhoseServerIsAway(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
-	c, err := lockrt.Open(t.Context(), server.URL(), lockrt.Options{OpTimeout: time.Second})
+	c, err := lockrt.Open(t.Context(), server.URL(), lockrt.Options{OpTimeout: 9 * time.Second})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	events := listen(t, lockweb.Fleet(c))
@@ -265,7 +269,7 @@ func TestFleet(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
 	fresh := func(name string) *lockrt.Client {
-		c, err := lockrt.Open(t.Context(), server.URL(), lockrt.Options{Name: name})
+		c, err := lockrt.Open(t.Context(), server.URL(), lockrt.Options{Name: name, OpTimeout: unhurried})
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = c.Close() })
 		return c

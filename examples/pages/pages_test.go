@@ -39,7 +39,7 @@ func ran(t *testing.T, n int, code func(ctx context.Context, work func(ctx conte
 // open returns a client of a server of its own.
 func open(t *testing.T) *lockrt.Client {
 	t.Helper()
-	client, err := lockrt.Open(t.Context(), redistest.Server(t).URL(), lockrt.Options{})
+	client, err := lockrt.Open(t.Context(), redistest.Server(t).URL(), lockrt.Options{OpTimeout: 15 * time.Second})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, client.Close()) })
 	return client

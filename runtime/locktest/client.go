@@ -34,7 +34,7 @@ func client(tb testing.TB, server, url string, opts lockrt.Options) *lockrt.Clie
 	tb.Helper()
 	held := &ledger{counts: make(map[string]int), used: make(map[string]bool)}
 	opts.Hooks = held.watch(opts.Hooks)
-	c, err := lockrt.Open(context.Background(), url, opts)
+	c, err := open(url, opts)
 	if err != nil {
 		tb.Fatalf("locktest: %v", err)
 	}
@@ -66,6 +66,16 @@ func client(tb testing.TB, server, url string, opts lockrt.Options) *lockrt.Clie
 		}
 	})
 	return c
+}
+
+// open is [lockrt.Open] of a server that answers, on a machine that may stand still for longer than a client waits for it.
+func open(url string, opts lockrt.Options) (c *lockrt.Client, err error) {
+	c, err = lockrt.Open(context.Background(), url, opts)
+	var late interface{ Timeout() bool }
+	for start := time.Now(); errors.As(err, &late) && late.Timeout() && time.Since(start) < patience; {
+		c, err = lockrt.Open(context.Background(), url, opts)
+	}
+	return c, err
 }
 
 // grace is how long a key may stay in Redis after its leases: a request that nobody waits for may still be on its way.

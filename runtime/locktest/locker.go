@@ -275,7 +275,7 @@ func (s *suite) processAt(url string, opts lockrt.Options) *process {
 func (s *suite) mortal() *process {
 	s.tb.Helper()
 	return s.newProcess(lockrt.Options{}, func(opts lockrt.Options) *lockrt.Client {
-		c, err := lockrt.Open(context.Background(), s.url, opts)
+		c, err := open(s.url, opts)
 		s.ok(err, "open a client")
 		s.tb.Cleanup(func() { _ = c.Close() })
 		return c

@@ -139,7 +139,7 @@ func (s *suite) halfOpen() {
 	s.ownServer()
 	proxy := s.proxy()
 	one, two := s.processAt(proxy.url, brisk), s.process()
-	l := one.hold()
+	l := one.hold(lockrt.WithWatchdog(6 * time.Second))
 	got := two.later(s.ctx(), unexpiring)
 	proxy.Blackhole(redistest.Both)
 	next := s.granted(got, "another process, when the key has expired")

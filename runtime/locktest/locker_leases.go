@@ -140,7 +140,7 @@ func (s *suite) fixedLease() {
 }
 
 func (s *suite) renews() {
-	const watchdog = 2 * time.Second
+	const watchdog = 6 * time.Second
 	one, two := s.process(), s.process()
 	l := one.hold(lockrt.WithWatchdog(watchdog))
 	first := l.Until()

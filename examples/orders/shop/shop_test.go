@@ -63,10 +63,13 @@ func (s *scene) save(id shop.OrderID) *shop.Order {
 
 func (s *scene) payment() shop.Payment { return shop.Payment{Order: s.id, Cents: 499} }
 
+// unhurried is the time in which Redis answers: a busy machine may stand still for longer than the default.
+const unhurried = 15 * time.Second
+
 // client is the client of one replica.
 func (s *scene) client(hooks lockrt.Hooks) *lockrt.Client {
 	s.t.Helper()
-	c, err := lockrt.Open(s.t.Context(), redistest.Shared(s.t).URL(), lockrt.Options{Hooks: hooks})
+	c, err := lockrt.Open(s.t.Context(), redistest.Shared(s.t).URL(), lockrt.Options{OpTimeout: unhurried, Hooks: hooks})
 	require.NoError(s.t, err)
 	s.t.Cleanup(func() { require.NoError(s.t, c.Close()) })
 	return c

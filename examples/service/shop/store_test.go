@@ -93,7 +93,7 @@ func TestFenced_Tokens(t *testing.T) {
 	begin := time.Now().Add(-time.Minute).UnixMicro()
 	hold := func() int64 {
 		t.Helper()
-		client, err := lockrt.Open(t.Context(), server.URL(), lockrt.Options{})
+		client, err := lockrt.Open(t.Context(), server.URL(), lockrt.Options{OpTimeout: 15 * time.Second})
 		require.NoError(t, err)
 		defer client.Close()
 		held, err := NewLocks(client).Item("i").Lock(t.Context())

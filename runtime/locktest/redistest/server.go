@@ -3,6 +3,7 @@ package redistest
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"strconv"
@@ -141,6 +142,10 @@ func (s *RedisServer) NewClient(edits ...func(*rueidis.ClientOption)) rueidis.Cl
 	return NewClient(s.tb, s.Addr(), append([]func(*rueidis.ClientOption){password}, edits...)...)
 }
 
+// connectFor is for how long a client tries to connect to a server that does not answer in time: a machine may stand still for longer than
+// a client waits.
+const connectFor = 20 * time.Second
+
 // NewClient connects to one server, or one [FaultProxy], by its address. The client
 // is closed when the test ends, if it was not closed before.
 func NewClient(tb testing.TB, addr string, edits ...func(*rueidis.ClientOption)) rueidis.Client {
@@ -150,6 +155,10 @@ func NewClient(tb testing.TB, addr string, edits ...func(*rueidis.ClientOption))
 		edit(&opt)
 	}
 	c, err := rueidis.NewClient(opt)
+	var late interface{ Timeout() bool }
+	for start := time.Now(); errors.As(err, &late) && late.Timeout() && time.Since(start) < connectFor; {
+		c, err = rueidis.NewClient(opt)
+	}
 	if err != nil {
 		tb.Fatalf("redistest: connect to %s: %v", addr, err)
 	}

@@ -45,7 +45,11 @@ func TestMain(m *testing.M) {
 
 // hold locks the first of its arguments, prints that, and then waits for the second under its lease, if there is one.
 func hold() {
-	c, err := lockrt.Open(context.Background(), os.Getenv("REDIS_URL"), lockrt.Options{Name: os.Getenv("SERVICE"), Watchdog: 6 * time.Second})
+	opts := lockrt.Options{Name: os.Getenv("SERVICE"), Watchdog: 6 * time.Second}
+	c, err := lockrt.Open(context.Background(), os.Getenv("REDIS_URL"), opts)
+	for tries := 0; err != nil && tries < 3; tries++ { // the machine may stand still for longer than Open waits
+		c, err = lockrt.Open(context.Background(), os.Getenv("REDIS_URL"), opts)
+	}
 	if err != nil {
 		fmt.Println(err)
 		os.Exit(1)
@@ -366,7 +370,7 @@ func TestList_KilledHolder(t *testing.T) {
 	waiter := holder(t, url, "stock", "other", "k")
 	_, err := io.WriteString(waiter.stdin, "\n")
 	require.NoError(t, err)
-	c, err := lockrt.Open(t.Context(), url, lockrt.Options{})
+	c, err := lockrt.Open(t.Context(), url, lockrt.Options{OpTimeout: patience})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, c.Close()) }()
 	until(t, "it has said who it is, and is waited for", func() bool {
@@ -468,7 +472,7 @@ func TestDeployments(t *testing.T) {
 func TestForce_OnlyFromTheOwnerThatWasSeen(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
-	c, err := lockrt.Open(t.Context(), server.URL(), lockrt.Options{})
+	c, err := lockrt.Open(t.Context(), server.URL(), lockrt.Options{OpTimeout: patience})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, c.Close()) }()
 	for name, l := range map[string]lockrt.Locker{
@@ -505,7 +509,7 @@ func TestForce_OnlyFromTheOwnerThatWasSeen(t *testing.T) {
 func TestForce_FromSeveral(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
-	c, err := lockrt.Open(t.Context(), server.URL(), lockrt.Options{Watchdog: 12 * time.Second})
+	c, err := lockrt.Open(t.Context(), server.URL(), lockrt.Options{Watchdog: 12 * time.Second, OpTimeout: patience})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, c.Close()) }()
 	read, err := c.RWMutex("page").RLock(t.Context())

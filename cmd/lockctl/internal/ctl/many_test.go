@@ -19,7 +19,7 @@ func TestList_ManyLocks(t *testing.T) {
 	server.Do("EVAL", `for i = 1, ARGV[1] do
 		redis.call('hset', 'java:' .. i, '11111111-1111-4111-9111-111111111111:42', '1')
 	end`, "0", fmt.Sprint(ofJava))
-	c, err := lockrt.Open(t.Context(), server.URL(), lockrt.Options{})
+	c, err := lockrt.Open(t.Context(), server.URL(), lockrt.Options{OpTimeout: patience})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, c.Close()) }()
 	for i := range here {

@@ -223,7 +223,7 @@ func (r *ran) renewed(t *testing.T, meanwhile func()) {
 // wait has a client of its own wait for what lockctl with these flags has.
 func (r *ran) wait(t *testing.T, flags string) {
 	t.Helper()
-	c, err := lockrt.Open(t.Context(), r.where(), lockrt.Options{})
+	c, err := lockrt.Open(t.Context(), r.where(), lockrt.Options{OpTimeout: patience})
 	require.NoError(t, err)
 	r.next = make(chan *successor, 1)
 	ctx, cancel := context.WithCancel(context.Background())

@@ -56,7 +56,7 @@ func TestRun_ExitCodes(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
 	url := server.URL()
-	c, err := lockrt.Open(t.Context(), url, lockrt.Options{})
+	c, err := lockrt.Open(t.Context(), url, lockrt.Options{OpTimeout: patience})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, c.Close()) }()
 	held, err := c.Mutex("taken").Lock(t.Context())
@@ -119,7 +119,7 @@ func TestRun_PassesSignalsOn(t *testing.T) {
 func TestRun_SignalWhileItWaits(t *testing.T) {
 	t.Parallel()
 	url := redistest.Server(t).URL()
-	c, err := lockrt.Open(t.Context(), url, lockrt.Options{})
+	c, err := lockrt.Open(t.Context(), url, lockrt.Options{OpTimeout: patience})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, c.Close()) }()
 	held, err := c.Mutex("k").Lock(t.Context())
