@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -264,11 +265,11 @@ func (s State) over(o Owner) bool {
 	return slices.ContainsFunc(s.Gone, func(g Gone) bool { return g.O == o })
 }
 
-// sent marks the youngest request of o as sent now.
+// sent marks the youngest request of o as sent now: of two that were asked at one moment, the later one, by the count in TTL.
 func sent(s State, o Owner) State {
 	youngest := -1
 	for i, m := range s.Net {
-		if m.Kind == "acquire" && m.O == o && (youngest < 0 || m.Age < s.Net[youngest].Age) {
+		if m.Kind == "acquire" && m.O == o && (youngest < 0 || cmp.Or(cmp.Compare(m.Age, s.Net[youngest].Age), cmp.Compare(m.TTL, s.Net[youngest].TTL)) < 0) {
 			youngest = i
 		}
 	}

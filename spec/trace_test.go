@@ -193,6 +193,27 @@ func TestCheckRejects(t *testing.T) {
 	}
 }
 
+// TestCheckSent shows that of two requests that are asked at one moment, the later one is marked as sent.
+func TestCheckSent(t *testing.T) {
+	const ms = time.Millisecond
+	a := Owner{0, 1}
+	for trust, accepted := range map[time.Duration]bool{998 * ms: true, 1000 * ms: false} {
+		c := NewCheck(2, 200*ms, ms/2, 0)
+		for _, e := range []Said{
+			{At: 0, Action: "Asks", Who: a},
+			{At: 0, Action: "Sent", Who: a},
+			{At: 0, Action: "Unknown", Who: a},
+			{At: 0, Action: "Asks", Who: a, Line: 1},
+			{At: 5 * ms, Action: "Sent", Who: a},
+			{At: 6 * ms, Action: "RunAcquire", Who: a, Line: 1, TTL: time.Second, Srv: &Seen{Owner: a, Left: time.Second}},
+		} {
+			require.NoError(t, c.Say(e))
+		}
+		err := c.Say(Said{At: 7 * ms, Action: "Granted", Who: a, Trust: trust})
+		require.Equal(t, accepted, err == nil, "%v: %v", trust, err)
+	}
+}
+
 // TestCheckFaults shows that the check follows a server that loses its data, and one whose clock is
 // set.
 func TestCheckFaults(t *testing.T) {
