@@ -232,8 +232,14 @@ var multi = &kind{name: "multi", servers: 1, room: 1, most: 3, hash: true, promp
 			keys = append(keys, key)
 			members = append(members, g.p.cs[0].Mutex(key, g.options()...))
 		}
-		a := g.of(lockrt.NewMultiLock(members...), "multi", 1, keys...)
-		a.brief = brief
+		m := lockrt.NewMultiLock(members...)
+		a := g.of(m, "multi", 1, keys...)
+		if a.brief = brief; brief && g.also.chance(60) {
+			a.once = true
+			a.take = func(ctx context.Context, opts ...lockrt.LockOption) (held, error) {
+				return lease(m.TryLock(ctx, opts...))
+			}
+		}
 		g.hold(a)
 	}
 }}
