@@ -36,8 +36,9 @@ func openAnnouncing(addr string, lease time.Duration) (*client, error) {
 		if listens[key] {
 			return nil
 		}
-		listens[key] = true
-		return conn.Do(context.Background(), conn.B().Subscribe().Channel(channelOf(key)).Build()).Error()
+		err := conn.Do(context.Background(), conn.B().Subscribe().Channel(channelOf(key)).Build()).Error()
+		listens[key] = err == nil
+		return err
 	}
 	return &client{lock: func(key string) (held, error) {
 		if err := listen(key); err != nil {

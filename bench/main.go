@@ -2,7 +2,7 @@
 // the results as Markdown and pictures.
 //
 //	go run . -fleet [-out .]
-//	go run . [-out . [-readme]] [-rounds 5] [-time 500ms] [-rest 12s] [-held 10000] [-only floor,lockgen] [-scenario S4] [-profile folder]
+//	go run . [-out . [-readme]] [-rounds 5] [-time 500ms] [-rest 12s] [-held 10000] [-only floor,lockgen] [-scenario S4] [-profile folder] [-before folder]
 //
 // It uses the server of REDIS_URL, or starts the redis-server that it finds. Figures of different runs do
 // not compare: machines are noisy. Those of one run do, since the libraries take turns in each round.
@@ -81,8 +81,8 @@ func main() {
 	r := &report{rounds: *rounds, length: *length, rest: *rest, held: *number, command: command(flag.CommandLine)}
 	program, remove, err := buildBefore(ctx, *older)
 	if err == nil {
-		defer remove()
 		err = r.run(ctx, *only, *scenario, *profile, program)
+		remove()
 	}
 	if err == nil {
 		err = r.write(*out)

@@ -21,7 +21,7 @@ var (
 	ErrUnavailable = errors.New("server unavailable")       // Redis does not answer; with its last error
 	ErrLost        = errors.New("lease lost")               // the lease ended without Unlock or Close
 	ErrReleased    = errors.New("lease released")           // the lease was unlocked
-	ErrClosed      = errors.New("client closed")            // by Close or Shutdown
+	ErrClosed      = errors.New("client closed")            // by Close or Shutdown; Redis may have run the last request
 	ErrUpgrade     = errors.New("held for reading")         // the call asks to write under its own read lease, and would wait for itself
 	ErrWrongType   = errors.New("key holds something else") // the key is not a lock: a string, a list, ...
 	ErrDeleted     = errors.New("latch deleted")            // while a call waited for it

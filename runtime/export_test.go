@@ -124,7 +124,7 @@ func AtEnd(c *Client, f func(key string)) { c.atEnd = f }
 func SpreadBy(c *Client, d time.Duration) { c.spread = d }
 
 // AtRest reports whether c needs no messages at present.
-func AtRest(c *Client) bool { return user{c}.Resting() > 0 }
+func AtRest(c *Client) bool { return user{c}.Resting(protocol.ProcessChannel(c.wire.UUID)) > 0 }
 
 // LingerFor has the mutexes of c linger for d, which may be longer than an option can say.
 func LingerFor(c *Client, d time.Duration) { c.opts.Linger = d }

@@ -286,6 +286,13 @@ type question struct {
 	refused []string                      // processes to ask again
 }
 
+// some reports whether there is a question that is not answered.
+func (s *questions) some() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.open) > 0
+}
+
 func (s *questions) begin(ids []string) *question {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -35,7 +35,11 @@ func giveBack(parts []*Lease, needs int) (lost int, errs error) {
 			return mutex && mutexes && group[0].client == part.client
 		})
 		if i < 0 {
-			groups = append(groups, make([]*Lease, 0, len(parts)))
+			room := 1
+			if mutex {
+				room = len(parts)
+			}
+			groups = append(groups, make([]*Lease, 0, room))
 			i = len(groups) - 1
 		}
 		groups[i] = append(groups[i], part)

@@ -146,7 +146,7 @@ func TestMutex_ALoneCallerSendsNothingMoreWhereNobodyListens(t *testing.T) {
 func TestMutex_TheWaitForTheEndOfAStart(t *testing.T) {
 	t.Parallel()
 	l := newLine(t, lockrt.Options{})
-	warms := func(word string) bool { return strings.Contains(word, "warm") } // whose request may have been sent again, and comes late
+	warms := func(word string) bool { return strings.Contains(word, "warm") } // a copy of such a request may come late
 	requests := l.seen(func(cmd []string) bool { return asks(cmd) && !slices.ContainsFunc(cmd, warms) })
 	keys := 0
 	begins := func() *lockrt.Mutex { // of another key each time

@@ -105,8 +105,8 @@ func (s *PermitSemaphore) Release(ctx context.Context, ids ...string) error {
 }
 
 // UpdateLease makes the permit with that id end d from now, sooner or later, or never with [UntilDone], and reports
-// whether there is one. A [Permit] of this Client with only this id follows at once, others when they ask for the TTL.
-// Redisson's updateLeaseTime.
+// whether there is one. Its [Permit] here is trusted for no longer from the call on; a fixed one with only this id is
+// trusted for longer after the confirmation. Redisson's updateLeaseTime.
 func (s *PermitSemaphore) UpdateLease(ctx context.Context, id string, d time.Duration) (bool, error) {
 	s = orZero(s)
 	if d != UntilDone && d < minLease {

@@ -239,7 +239,7 @@ func (e *quorumAcquire) raise(r *quorum.Round[*Lease], parts []*Lease) (token in
 		}
 		return struct{}{}, e.writeToken(ctx, part, token)
 	})
-	if err != nil && (ctx.Err() != nil || passing(err)) {
+	if err != nil && (ctx.Err() != nil || passing(err) || errors.Is(err, ErrClosed)) { // the next round finds whether a majority is closed
 		err = errTokenUnwritten
 	}
 	return token, err

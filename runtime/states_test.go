@@ -80,7 +80,7 @@ func TestStates(t *testing.T) {
 	require.Greater(t, len(drawn), 20)
 	seen := moves.Seen()
 	for move := range drawn {
-		if move.Machine == "ticket" || move.Machine == "grant" { // the tests of the engine make the others
+		if move.Machine == "ticket" || move.Machine == "grant" { // the tests of engine and quorum make the others
 			require.True(t, seen[move], "no move: %s", move)
 		}
 	}

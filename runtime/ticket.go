@@ -344,16 +344,23 @@ func (r *resource) leavesToJava(op *releaseOp, listeners int64) {
 	}
 }
 
-// startFor returns for how long the request of w has to wait, since Redisson's waiters have the key to themselves. A waiter
-// that tries once does not wait: it would learn nothing about what is now.
+// startFor returns for how long the request of w has to wait, since Redisson's waiters have the key to themselves. It does
+// not wait if a call that tries once needs the answer: that call would learn nothing about what is now.
 func (r *resource) startFor(w *waiter) time.Duration {
 	starts := &r.c.starts
-	if w.Once() || starts.Left(r.key) == 0 {
+	if w.Once() || starts.Left(r.key) == 0 || r.awaited() {
 		return 0
 	}
 	messages, _ := r.c.net.Heard(r.channel())
 	starts.Heard(r.key, messages)
 	return starts.Left(r.key)
+}
+
+// awaited reports whether a call waits for the next answer: one that tries once, or one whose wait is over.
+func (r *resource) awaited() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.Answers.Answered != nil
 }
 
 // wanted records that another process waits for the grant n.

@@ -179,6 +179,9 @@ func (c *MultiCheck) step(e MultiSaid) (wrong string) {
 		return ""
 	}
 	if call == nil {
+		if e.Action == "End" {
+			return "" // a call that yields says so before and after it gives back its members
+		}
 		return "no such call has begun"
 	}
 	if e.Member < 0 || e.Many < 0 || e.Member+max(1, e.Many) > len(call.members) {

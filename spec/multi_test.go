@@ -100,7 +100,7 @@ func TestMultiCheckRejects(t *testing.T) {
 		"it begins again":       with(waits, end, over("k", true), begin, end),
 		"a try that ends early": with(tries, has(0), try(1, 2), has(1), has(2), end, over("k", true), over("l", true), over("m", true)),
 		"it yields": with(yields, over("k", true), MultiSaid{Action: "Has", Process: "p", Call: 1, Member: 1, Owner: "p:1", Lease: "l"}, try(0, 1),
-			MultiSaid{Action: "Has", Process: "p", Call: 1, Member: 0, Owner: "p:1", Lease: "k2"}, try(2, 1), says("Refused", 2), end, over("l", true), over("k2", true), end),
+			MultiSaid{Action: "Has", Process: "p", Call: 1, Member: 0, Owner: "p:1", Lease: "k2"}, try(2, 1), says("Refused", 2), end, over("l", true), over("k2", true), later(end)),
 	} {
 		c := NewMultiCheck(time.Millisecond)
 		for _, e := range trace {

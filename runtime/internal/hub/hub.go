@@ -59,9 +59,9 @@ type Config struct {
 	OnWorks  func()          // called when it works again, after OnError; may be nil
 	OnBroken func(err error) // called when a connection breaks; may be nil
 
-	// Resting returns for how long at most the client needs no messages on its only channel; 0 if it needs them. Then a lane connects
+	// Resting returns for how long at most the client needs no messages on its only channel; 0 if it needs them. A lane then connects
 	// anew after a random part of that time, or when a listener comes or calls Hurry. Nil if it always needs them. It does not block.
-	Resting func() time.Duration
+	Resting func(channel string) time.Duration
 
 	// Lane names the server that has a channel, as far as is known, without blocking. Nil if there is one server.
 	Lane func(channel string) string

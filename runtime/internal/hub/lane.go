@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 )
@@ -136,23 +137,19 @@ func (l *lane) await() bool {
 	}
 }
 
-// resting returns for how long at most nobody needs the messages of the lane. A poke that comes later is there when it returns.
+// resting returns for how long at most nobody needs the messages of the lane.
 func (l *lane) resting() time.Duration {
 	h := l.h
 	if h.cfg.Resting == nil {
 		return 0
 	}
-	select {
-	case <-l.poke:
-	default:
-	}
 	h.mu.Lock()
-	several := len(l.channels) > 1
+	channels := slices.Collect(maps.Keys(l.channels))
 	h.mu.Unlock()
-	if several {
+	if len(channels) > 1 {
 		return 0
 	}
-	return h.cfg.Resting()
+	return h.cfg.Resting(strings.Join(channels, ""))
 }
 
 // rest puts off the next connection of a lane, for a random time up to most, until somebody needs its messages. A server that fails

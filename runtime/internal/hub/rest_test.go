@@ -11,7 +11,7 @@ import (
 )
 
 // resting returns a hub with one listener, of a client that rests for d at most, and its connection to n.
-func resting(n *net, d func() time.Duration) (*Hub, *Listener) {
+func resting(n *net, d func(string) time.Duration) (*Hub, *Listener) {
 	n.start = time.Now()
 	h := New(Config{Dial: n.dial, Linger: time.Second, Backoff: []time.Duration{10 * time.Millisecond, 100 * time.Millisecond}, Resting: d})
 	l := h.Listen("x", func(Event) {})
@@ -52,7 +52,7 @@ func TestHub_ClientsAtRestComeBackAtDifferentTimes(t *testing.T) {
 				nets, listeners := make([]*net, clients+1), make([]*Listener, clients+1)
 				for i := range nets {
 					nets[i] = new(net)
-					h, l := resting(nets[i], func() time.Duration {
+					h, l := resting(nets[i], func(string) time.Duration {
 						if i == clients {
 							return 0
 						}
@@ -90,7 +90,12 @@ func TestHub_NoRestForWhatIsNeeded(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				n, rests := new(net), new(atomic.Int64)
 				rests.Store(int64(1000 * time.Hour))
-				h, l := resting(n, func() time.Duration { return time.Duration(rests.Load()) })
+				h, l := resting(n, func(channel string) time.Duration {
+					if channel != "x" { // its first connection, for no channel yet
+						return 0
+					}
+					return time.Duration(rests.Load())
+				})
 				defer h.Close()
 				l.Hurry() // needless
 				synctest.Wait()

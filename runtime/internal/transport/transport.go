@@ -42,8 +42,9 @@ type User interface {
 	Return()
 	// Busy reports whether the client holds anything or waits for anything.
 	Busy() bool
-	// Resting returns for how long at most a client that is not Busy can do without messages; 0 for one that needs them.
-	Resting() time.Duration
+	// Resting returns for how long at most a client that is not Busy can do without messages on its only channel; 0 for one that
+	// needs them.
+	Resting(channel string) time.Duration
 	// Recheck confirms the leases of some keys at once: their server may have lost writes. All leases, if some is nil.
 	Recheck(some func(key string) bool)
 	// EachKey calls f for the key of each lease.

@@ -31,7 +31,7 @@ func (f *fake) Aside(g func())               { f.wg.Go(g) }
 func (*fake) Leave()                         {}
 func (*fake) Return()                        {}
 func (*fake) Busy() bool                     { return true }
-func (*fake) Resting() time.Duration         { return 0 }
+func (*fake) Resting(string) time.Duration   { return 0 }
 func (f *fake) Recheck(func(string) bool)    { f.rechecks <- struct{}{} }
 func (*fake) EachKey(func(string))           {}
 func (*fake) ListenTo(string) (leave func()) { return func() {} }

@@ -117,16 +117,17 @@ func (l *Lease) Ends() time.Time {
 // confirm counts the trust anew: the server has the lease for ttl from no earlier than sent. No request shortens the
 // grant of another one, so answers for less, and late ones, shorten no trust. The next renewal is due after a third of
 // the lease time of a renewal, also if the key lives for longer: a renewal also finds losses. An update is the
-// exception: it may end the key early, so a request that the server may have run before it extends no trust. The caller
-// holds l.mu.
+// exception: it may end the key early, so a request that the server may have run before it confirms no more than the
+// shortest update gives. The caller holds l.mu.
 func (l *Lease) confirm(sent monotonic.Time, ttl time.Duration) {
 	x := l.extra
 	if x != nil {
 		x.failing, x.looks = nil, 0
 	}
-	if x == nil || !x.updates.overtake(sent) {
-		l.trust(max(l.trusted(), sent.Add(ttl-Margin(ttl))), max(l.ends, sent.Add(ttl)))
+	if x != nil && x.updates.overtake(sent) {
+		ttl = min(ttl, x.updates.shortest)
 	}
+	l.trust(max(l.trusted(), sent.Add(ttl-Margin(ttl))), max(l.ends, sent.Add(ttl)))
 	if !sent.Before(l.sent) {
 		l.sent = sent
 		if !l.anew {

@@ -18,16 +18,17 @@ const (
 // updates are the requests that make a lease end at another time than its renewals do: the only requests that can end a
 // key early. The server may run requests in another order than that in which the process hears of them.
 type updates struct {
-	begun   int            // so far
-	pending int            // of them, without an outcome
-	settled monotonic.Time // when the last outcome was known
+	begun    int            // so far
+	pending  int            // of them, without an outcome
+	settled  monotonic.Time // when the last outcome was known
+	shortest time.Duration  // of all
 }
 
 // overtake reports whether the server may have run an update after a request that was sent at sent.
 func (u *updates) overtake(sent monotonic.Time) bool { return u.pending > 0 || sent.Before(u.settled) }
 
 // Update says that the server is about to be asked to end l after ttl, sooner or later than it would end. From now on l is
-// trusted for no longer than ttl. The caller calls settle once, with the outcome; until then no answer extends the trust.
+// trusted for no longer than ttl. The caller calls settle once, with the outcome; until then no answer extends the trust by more.
 // An update that is done extends the trust of a lease that is not renewed, if extends is true. One with an unknown outcome
 // extends nothing. One that was refused gives back the trust that it took. A lease that is renewed is renewed at once.
 func (w *Watchdog) Update(l *Lease, sent time.Time, ttl time.Duration, extends bool) (settle func(Outcome)) {
@@ -41,6 +42,9 @@ func (w *Watchdog) Update(l *Lease, sent time.Time, ttl time.Duration, extends b
 		u.begun++
 		u.pending++
 		own = u.begun
+		if own == 1 || ttl < u.shortest {
+			u.shortest = ttl
+		}
 		l.trust(min(until, asked.Add(ttl-Margin(ttl))), min(ends, asked.Add(ttl)))
 	})
 	return func(outcome Outcome) {
@@ -48,6 +52,7 @@ func (w *Watchdog) Update(l *Lease, sent time.Time, ttl time.Duration, extends b
 			u := &l.extra.updates
 			u.pending--
 			switch {
+			case l.index < 0: // stopped or lost meanwhile, which it stays
 			case outcome == Refused && alone && u.begun == own:
 				l.trust(until, ends)
 			case outcome == Done && extends && !l.Renew && !u.overtake(asked):

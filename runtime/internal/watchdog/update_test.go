@@ -47,22 +47,42 @@ func TestUpdate_Fixed(t *testing.T) {
 
 // The trust ends while the outcome of the update is awaited.
 func TestUpdate_AwaitedForLongerThanTheLease(t *testing.T) {
-	for _, renew := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			s := newServer(up)
-			w := New(said(s.renew), atMost(1), nil)
-			defer w.Close()
-			l, lost := lease("a", 3*time.Second, renew)
-			w.Start(l, time.Now(), 3*time.Second)
-			start := time.Now()
-			settle := w.Update(l, start, 2*time.Second, true)
-			require.Error(t, <-lost)
-			require.Equal(t, 1800*ms, time.Since(start))
-			require.LessOrEqual(t, len(s.times()), 2, "no request after each answer")
-			settle(Done)
-			require.False(t, w.Stop(l), "what is lost stays lost")
-		})
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := New(said(newServer(up).renew), atMost(1), nil)
+		defer w.Close()
+		l, lost := lease("a", time.Minute, false)
+		start := time.Now()
+		w.Start(l, start, time.Minute)
+		settle := w.Update(l, start, 2*time.Second, true)
+		require.Equal(t, ErrElapsed, <-lost)
+		require.Equal(t, 1800*ms, time.Since(start))
+		until := l.Until()
+		settle(Done)
+		w.Extend(l, time.Now(), time.Hour)
+		require.Equal(t, until, l.Until(), "what is lost stays lost")
+	})
+}
+
+// While the outcome is awaited, a renewal is worth no more than the update: the server may run the update after it.
+func TestUpdate_RenewedWhileItIsAwaited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(up)
+		w := New(said(s.renew), atMost(1), nil)
+		defer w.Close()
+		l, lost := lease("a", 30*time.Second, true)
+		start := time.Now()
+		w.Start(l, start, 30*time.Second)
+		advance(9 * time.Second)
+		settle := w.Update(l, time.Now(), 3*time.Second, true)
+		advance(5500 * ms)
+		require.Empty(t, lost)
+		require.Equal(t, []time.Duration{10 * time.Second, 11 * time.Second, 12 * time.Second, 13 * time.Second, 14 * time.Second}, s.times())
+		require.Equal(t, 14*time.Second+2700*ms, l.Until().Sub(start))
+		settle(Unknown)
+		synctest.Wait()
+		require.Equal(t, 14500*ms+27*time.Second, l.Until().Sub(start))
+		require.True(t, w.Stop(l))
+	})
 }
 
 // The server may have run an update after another one that was sent later, or whose answer came later.
@@ -91,7 +111,7 @@ func TestUpdate_SeveralAtOnce(t *testing.T) {
 		require.Equal(t, 5500*ms, trusted(), "Redis may have run the longer one first")
 
 		w.Extend(l, start.Add(1500*ms), time.Hour)
-		require.Equal(t, 5500*ms, trusted(), "asked before the outcome was known")
+		require.Equal(t, 6*time.Second, trusted(), "asked before the outcome was known: for no longer than the shortest update")
 		w.Extend(l, time.Now(), time.Hour)
 		require.Equal(t, 2*time.Second+time.Hour-Margin(time.Hour), trusted())
 

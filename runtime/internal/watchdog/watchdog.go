@@ -199,8 +199,11 @@ func (w *Watchdog) Limit(l *Lease, at time.Time) {
 func (w *Watchdog) Extend(l *Lease, sent time.Time, ttl time.Duration) {
 	asked := monotonic.Of(sent)
 	w.change(l, func() {
+		if l.index < 0 { // stopped or lost meanwhile, which it stays
+			return
+		}
 		l.confirm(asked, ttl)
-		if w.traced != nil && l.index >= 0 {
+		if w.traced != nil {
 			w.traced(trace.Renewed, l, l.ends)
 		}
 		l.more().least = max(l.rare().least, asked.Add(ttl))

@@ -1,4 +1,4 @@
-// Package tracetest compares the moves of tickets and grants with those that docs/architecture.md draws, and replays what clients and servers
+// Package tracetest compares the moves of state machines with those that docs/architecture.md draws, and replays what clients and servers
 // do against the specification. It serves tests alone.
 package tracetest
 
