@@ -49,10 +49,7 @@ type wish struct {
 func (x wish) Demand() *engine.Demand { return &x.demand.Demand }
 
 // The waiters of this package wait for a wish.
-type (
-	waiter    = engine.Waiter[wish]
-	waitQueue = engine.WaitQueue[wish]
-)
+type waiter = engine.Waiter[wish]
 
 var waiters = sync.Pool{New: func() any {
 	return engine.NewWaiter[wish]()
