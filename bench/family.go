@@ -152,7 +152,7 @@ func familyScenarios() []*scenario {
 	for _, g := range []int{16, 100} {
 		all = append(all, &scenario{
 			id: "S11", point: strconv.Itoa(g), title: fmt.Sprintf("Each primitive, %d goroutines of one process, one key; in short: the FairMutex", g), of: fairMutex, plain: true,
-			how: fmt.Sprintf("lockgen is its Mutex. Semaphores have %d permits, of which each takes one. Redisson's way is its plain mutex, written here: whoever waits listens, a release wakes one in each process, and whoever asks first has it; in ports to Go it wakes all. A FairMutex grants in the order of asking, to goroutines as to processes, and so asks Redis for each; those who stand in its queue one behind the other in one process then have the lock in a row.", permitsEach),
+			how: fmt.Sprintf("lockgen is its Mutex. Semaphores have %d permits, of which each takes one. Redisson's way is its plain mutex, written here: each waiter listens, a release wakes one in each process, and the one that asks first has it; in ports to Go a release wakes all. A FairMutex grants in the order of asking, to goroutines as to processes, and so asks Redis for each; waiters of one process that stand one behind the other in its queue then have the lock in a row.", permitsEach),
 			fit: func(lib library) bool {
 				return lib.us && !lib.observer && !lib.lingers && lib.name != latch || lib.redisson
 			},
@@ -170,7 +170,7 @@ func familyScenarios() []*scenario {
 			how: "Commands are those for each of them, with setting and opening it.", run: opening(1000), headline: headline{metric: "p50", format: duration, lowest: true},
 			columns: []column{{"median", "p50", duration}, colLongest, {"commands for each", "sent", small}},
 			goals: []goal{
-				{"at most 0.1 commands for each who waits", value("sent"), 0.1, false, small},
+				{"at most 0.1 commands for each waiter", value("sent"), 0.1, false, small},
 			},
 		},
 		&scenario{
