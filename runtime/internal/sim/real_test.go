@@ -27,25 +27,30 @@ import (
 // replays the steps of all of them and of the server in the order of their times: the server's is that of MONITOR, by
 // the same clock. How long something takes is not checked, since a process may be kept from noting it.
 func TestRealTraces(t *testing.T) {
-	for range 5 { // once, unless the clock of the machine is set meanwhile
+	run := undisturbed(t, realTrace)
+	actions, err := run.Replay()
+	require.NoError(t, err)
+	t.Log(actions)
+	run.Steps = nil
+	_, err = run.Replay()
+	require.ErrorContains(t, err, "nobody has asked for it", "what no client says that it does is rejected")
+	for _, action := range []string{"Asks", "Sent", "Granted", "Refused", "Handed", "Unlock", "GiveBack", "RunAcquire", "RunRelease",
+		"Granted with a token", "Handed with a token"} {
+		require.NotZero(t, actions[action], action)
+	}
+}
+
+// undisturbed returns a run during which nothing set the clock of the machine.
+func undisturbed(t *testing.T, run func(t *testing.T) tracetest.Run) tracetest.Run {
+	t.Helper()
+	for range 5 { // once, unless the clock is set meanwhile
 		began := time.Now()
-		run := realTrace(t)
-		if tracetest.ClockSet(began) {
-			continue
+		if r := run(t); !tracetest.ClockSet(began) {
+			return r
 		}
-		actions, err := run.Replay()
-		require.NoError(t, err)
-		t.Log(actions)
-		run.Steps = nil
-		_, err = run.Replay()
-		require.ErrorContains(t, err, "nobody has asked for it", "what no client says that it does is rejected")
-		for _, action := range []string{"Asks", "Sent", "Granted", "Refused", "Handed", "Unlock", "GiveBack", "RunAcquire", "RunRelease",
-			"Granted with a token", "Handed with a token"} {
-			require.NotZero(t, actions[action], action)
-		}
-		return
 	}
 	t.Fatal("the clock of this machine is set all the time")
+	return tracetest.Run{}
 }
 
 const (

@@ -24,30 +24,28 @@ import (
 // TestRealTraces_Counts makes processes use permits, a semaphore and a latch of a real server, and replays what the server did in the order of
 // its MONITOR.
 func TestRealTraces_Counts(t *testing.T) {
-	for range 5 { // once, unless the clock of the machine is set meanwhile
-		began := time.Now()
-		server := redistest.Server(t)
-		monitor, err := tracetest.Watch(server.Addr(), 1_000_000)
-		require.NoError(t, err)
-		workReally(t, "^TestRealTraces_Counter$", server.URL())
-		run := tracetest.Run{Kind: "count", Processes: realClients}
-		run.Commands, err = monitor.Stop()
-		require.NoError(t, err)
-		if tracetest.ClockSet(began) {
-			continue
-		}
-		actions, err := run.Replay()
-		require.NoError(t, err)
-		t.Log(actions)
-		for _, action := range []string{"Acquire", "Release", "Renew", "Lease", "Look", "Total", "Create", "Take", "Give", "Drain", "Start", "Down", "Read", "Delete"} {
-			require.NotZero(t, actions[action], action)
-		}
-		require.True(t, lengthen(run.Commands))
-		_, err = run.Replay()
-		require.ErrorContains(t, err, "leaves the protocol", "a permit that lasts longer than it was asked for")
-		return
+	run := undisturbed(t, countedReally)
+	actions, err := run.Replay()
+	require.NoError(t, err)
+	t.Log(actions)
+	for _, action := range []string{"Acquire", "Release", "Renew", "Lease", "Look", "Total", "Create", "Take", "Give", "Drain", "Start", "Down", "Read", "Delete"} {
+		require.NotZero(t, actions[action], action)
 	}
-	t.Fatal("the clock of this machine is set all the time")
+	require.True(t, lengthen(run.Commands))
+	_, err = run.Replay()
+	require.ErrorContains(t, err, "leaves the protocol", "a permit that lasts longer than it was asked for")
+}
+
+// countedReally returns what a real server did for processes that count.
+func countedReally(t *testing.T) tracetest.Run {
+	server := redistest.Server(t)
+	monitor, err := tracetest.Watch(server.Addr(), 1_000_000)
+	require.NoError(t, err)
+	workReally(t, "^TestRealTraces_Counter$", server.URL())
+	run := tracetest.Run{Kind: "count", Processes: realClients}
+	run.Commands, err = monitor.Stop()
+	require.NoError(t, err)
+	return run
 }
 
 // lengthen has the server grant the first permit for a second more than it did.
