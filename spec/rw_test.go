@@ -79,13 +79,12 @@ func rwStateOf(t *testing.T, line string, _ RWBounds) RWState {
 
 // reach returns how many states there are; of those that differ in names alone it counts one if alike is set.
 func (b RWBounds) reach(alike bool) int {
-	first := b.Init()
-	seen, todo := map[string]bool{}, []RWState{first}
 	classes := map[string]bool{}
-	seen[first.Key()] = true
-	for len(todo) > 0 {
-		s := todo[len(todo)-1]
-		todo = todo[:len(todo)-1]
+	reach(b.Init(), func(s RWState, to func(RWState)) {
+		for _, next := range b.Next(s) {
+			to(next)
+		}
+	}, func(s RWState) {
 		class := s.Key()
 		for _, names := range []*strings.Replacer{
 			strings.NewReplacer("r1", "r2", "r2", "r1"), strings.NewReplacer("w1", "w2", "w2", "w1"),
@@ -96,13 +95,7 @@ func (b RWBounds) reach(alike bool) int {
 			}
 		}
 		classes[class] = true
-		for _, to := range b.Next(s) {
-			if key := to.Key(); !seen[key] {
-				seen[key] = true
-				todo = append(todo, to)
-			}
-		}
-	}
+	})
 	return len(classes)
 }
 
