@@ -5,7 +5,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 )
@@ -144,12 +143,15 @@ func (l *lane) resting() time.Duration {
 		return 0
 	}
 	h.mu.Lock()
-	channels := slices.Collect(maps.Keys(l.channels))
+	several, only := len(l.channels) > 1, ""
+	for name := range l.channels {
+		only = name
+	}
 	h.mu.Unlock()
-	if len(channels) > 1 {
+	if several {
 		return 0
 	}
-	return h.cfg.Resting(strings.Join(channels, ""))
+	return h.cfg.Resting(only)
 }
 
 // rest puts off the next connection of a lane, for a random time up to most, until somebody needs its messages. A server that fails
