@@ -187,7 +187,7 @@ func (g *Group) Close() error {
 		_ = m.stdin.Close()
 	}
 	go func() {
-		patience := time.AfterFunc(5*time.Second, func() {
+		patience := time.AfterFunc(20*time.Second, func() { // a replica may need 10 s to end what it does
 			for _, m := range g.members {
 				_ = m.cmd.Process.Kill()
 			}

@@ -112,6 +112,7 @@ func NewFleet(ctx context.Context, redis, postgres string, out io.Writer, unlock
 
 // Close stops the replicas and ends the connections.
 func (f *Fleet) Close() (err error) {
+	f.client.CloseIdleConnections() // a replica that stops would wait for those without a request
 	if f.group != nil {
 		err = f.group.Close()
 	}
@@ -124,7 +125,6 @@ func (f *Fleet) Close() (err error) {
 	if f.store != nil {
 		f.store.Close()
 	}
-	f.client.CloseIdleConnections()
 	return err
 }
 

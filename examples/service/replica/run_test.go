@@ -20,17 +20,33 @@ import (
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
+// started starts Redis and PostgreSQL.
+func started(t *testing.T) (redis *redistest.RedisServer, postgres *servers.Server) {
+	t.Helper()
+	if os.Getenv("CI") == "" && !servers.PostgresInstalled() {
+		t.Skip("PostgreSQL is not installed: make service installs it")
+	}
+	redis = redistest.Server(t)
+	postgres, err := servers.Postgres(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, postgres.Close()) })
+	return redis, postgres
+}
+
+// address returns an address at which nobody listens.
+func address(t *testing.T) string {
+	t.Helper()
+	port, release, err := redistest.ReservePort()
+	require.NoError(t, err)
+	t.Cleanup(release)
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+}
+
 // TestRun_Stops shows how a replica stops: it accepts no more requests, finishes the one under way, and releases its
 // locks.
 func TestRun_Stops(t *testing.T) {
 	t.Parallel()
-	if os.Getenv("CI") == "" && !servers.PostgresInstalled() {
-		t.Skip("PostgreSQL is not installed: make service installs it")
-	}
-	redis := redistest.Server(t)
-	postgres, err := servers.Postgres(t.Context())
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, postgres.Close()) })
+	redis, postgres := started(t)
 	store, err := shop.OpenStore(t.Context(), postgres.URL)
 	require.NoError(t, err)
 	t.Cleanup(store.Close)
@@ -46,10 +62,7 @@ func TestRun_Stops(t *testing.T) {
 		}
 	}))
 	t.Cleanup(bank.Close)
-	port, release, err := redistest.ReservePort()
-	require.NoError(t, err)
-	t.Cleanup(release)
-	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	addr := address(t)
 	listens := func() bool {
 		conn, err := net.Dial("tcp", addr)
 		if err == nil {
@@ -102,4 +115,31 @@ func TestRun_Stops(t *testing.T) {
 	require.NoError(t, <-ended)
 	require.Zero(t, locks(), "the next replica has to wait for nothing")
 	require.NoError(t, store.DB().QueryRow(t.Context(), `SELECT FROM payments WHERE order_id = 'o'`).Scan())
+}
+
+// TestRun_StopsBesideAConnectionWithoutARequest shows that a replica stops without an error while a client has a
+// connection on which it has not sent anything, as the pool of an HTTP client has when it connected once too often.
+func TestRun_StopsBesideAConnectionWithoutARequest(t *testing.T) {
+	t.Parallel()
+	redis, postgres := started(t)
+	addr := address(t)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- replica.Run(ctx, replica.Config{Addr: addr, Redis: redis.URL(), Postgres: postgres.URL})
+	}()
+	var idle net.Conn
+	require.Eventually(t, func() (connected bool) {
+		var err error
+		idle, err = net.Dial("tcp", addr)
+		return err == nil
+	}, time.Minute, 10*time.Millisecond)
+	t.Cleanup(func() { _ = idle.Close() })
+	response, err := http.Post("http://"+addr+"/pay", "application/json", strings.NewReader(`{`)) // the replica has accepted idle before
+	require.NoError(t, err)
+	require.NoError(t, response.Body.Close())
+
+	stop()
+	require.NoError(t, <-ended)
 }
