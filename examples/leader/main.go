@@ -76,7 +76,7 @@ func replica() error {
 		return err
 	}
 	defer client.Close()
-	return stand(ctx, client.Election(os.Getenv(office), lockrt.WithWatchdog(2*time.Second)), told)
+	return stand(ctx, client.Election(os.Getenv(office), lockrt.WithWatchdog(6*time.Second)), told)
 }
 
 // show starts three replicas and waits until each of them has led.

@@ -15,7 +15,7 @@ func TestShow(t *testing.T) {
 	replicastest.Show(t, show, func(t *testing.T, out string) {
 		t.Helper()
 		for _, line := range []string{
-			`(?m)^ +\d\.\d{3}s  A         leads$`,
+			`(?m)^ +\d+\.\d{3}s +A         leads$`,
 			`operator  sees that A leads`,
 			`operator  asks A to resign`,
 			`A         has resigned`,

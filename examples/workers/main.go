@@ -24,6 +24,10 @@ const (
 	permits = 3 // jobs at a time, in all replicas together
 	workers = 2 // in each replica
 	jobs    = 4 // for each replica
+
+	// A dead worker keeps its permit for the watchdog time. A machine may stand still for most of it, and no worker loses
+	// its permit.
+	watchdog = 6 * time.Second
 )
 
 // hanging is the replica whose jobs never end.
@@ -99,8 +103,7 @@ func replica() error {
 		return err
 	}
 	defer client.Close()
-	// A dead worker keeps its permit for the watchdog time.
-	if err := run(ctx, client.PermitSemaphore(os.Getenv(pool), permits, lockrt.WithWatchdog(2*time.Second))); err != nil {
+	if err := run(ctx, client.PermitSemaphore(os.Getenv(pool), permits, lockrt.WithWatchdog(watchdog))); err != nil {
 		return err
 	}
 	replicas.Say("is done")
@@ -143,7 +146,7 @@ func show(ctx context.Context, url string, out io.Writer) (err error) {
 	if _, err := group.Await(ctx, "ends"); err != nil {
 		return err
 	}
-	group.Print("operator", "kills "+hanging+", which hangs: its permits come back when the watchdog time is over, 2s")
+	group.Print("operator", "kills "+hanging+", which hangs: its permits come back when the watchdog time is over, "+watchdog.String())
 	group.Kill(hanging)
 	if _, err := group.Await(ctx, "is done", "is done"); err != nil {
 		return err
