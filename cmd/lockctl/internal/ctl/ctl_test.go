@@ -150,12 +150,12 @@ func ctl(t *testing.T, url string, args ...string) said {
 	return said{code, out.String(), errs.String()}
 }
 
-// all runs ctl until every process has answered: each does so 10 times a second at most.
+// all runs ctl until Redis and every process has answered in time: each process does so 10 times a second at most.
 func all(t *testing.T, url string, args ...string) (s said) {
 	t.Helper()
 	until(t, "all have answered", func() bool {
 		s = ctl(t, url, args...)
-		return !strings.Contains(s.err, "did not answer") && !strings.Contains(s.out, `"silent"`)
+		return s.code != exitNoRedis && !strings.Contains(s.err, "did not answer") && !strings.Contains(s.out, `"silent"`)
 	})
 	return s
 }
@@ -405,10 +405,10 @@ func TestList_Scan(t *testing.T) {
 	for i := range 70 {
 		server.Do("HSET", "big", fmt.Sprintf("11111111-1111-4111-9111-111111111111:%d", i), "1")
 	}
-	s := ctl(t, server.URL(), "list")
+	s := all(t, server.URL(), "list")
 	require.Zero(t, s.code)
 	require.NotContains(t, s.out, "java")
-	s = ctl(t, server.URL(), "list", "-scan")
+	s = all(t, server.URL(), "list", "-scan")
 	require.Zero(t, s.code)
 	require.Contains(t, s.out, "Java 11111111-1111-4111-9111-111111111111")
 	require.NotContains(t, s.out, "hash")
@@ -434,7 +434,7 @@ func TestDeployments(t *testing.T) {
 			p := holder(t, url, "orders", key)
 			until(t, "it is listed", func() bool { l := listed(t, url, key); return l != nil && len(l.Holders) == 1 })
 			require.Equal(t, p.cmd.Process.Pid, listed(t, url, key).Holders[0].PID)
-			s := ctl(t, url, "show", key)
+			s := all(t, url, "show", key)
 			require.Zero(t, s.code, s.err)
 			require.Contains(t, s.out, "orders.Service.Pay of orders on ")
 			other := redistest.Key(t, "other")
@@ -460,7 +460,7 @@ func TestDeployments(t *testing.T) {
 			command.says(t, "up")
 			require.NoError(t, ignoreExit(command.cmd.Wait()))
 			require.Equal(t, 3, command.cmd.ProcessState.ExitCode())
-			s = ctl(t, url, "doctor")
+			s = all(t, url, "doctor")
 			require.Contains(t, s.out, "replication", s.err)
 			require.Contains(t, s.out, "all servers")
 		})
@@ -584,7 +584,7 @@ func (s *synced) String() string {
 func TestDoctor(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
-	s := ctl(t, server.URL(), "doctor")
+	s := all(t, server.URL(), "doctor")
 	require.Zero(t, s.code, s.out)
 	golden(t, "doctor", s.out)
 	for _, about := range []string{"version", "eviction", "persistence", "replication", "pub/sub", "clock", "latency", "Lua", "rights", "orphans", "timeouts"} {
@@ -592,7 +592,7 @@ func TestDoctor(t *testing.T) {
 	}
 	server.Do("CONFIG", "SET", "maxmemory", "100mb", "maxmemory-policy", "allkeys-lru")
 	server.Do("RPUSH", "lockgen_waiting:{k}", "11111111-1111-8111-9111-111111111111:1")
-	s = ctl(t, server.URL(), "doctor", "-json")
+	s = all(t, server.URL(), "doctor", "-json")
 	require.Equal(t, exitFound, s.code)
 	var d Diagnosis
 	require.NoError(t, json.Unmarshal([]byte(s.out), &d))
@@ -602,7 +602,7 @@ func TestDoctor(t *testing.T) {
 	}
 	require.Equal(t, stateWrong, states["eviction"])
 	require.Equal(t, stateNote, states["orphans"])
-	golden(t, "doctor_wrong", ctl(t, server.URL(), "doctor").out)
+	golden(t, "doctor_wrong", all(t, server.URL(), "doctor").out)
 	d.Findings = slices.DeleteFunc(d.Findings, func(f Finding) bool { return f.About == "latency" || f.About == "clock" }) // as the machine is
 	text, err := json.MarshalIndent(d, "", "  ")
 	require.NoError(t, err)
