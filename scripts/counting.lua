@@ -26,12 +26,9 @@ end
 
 -- note stores the result of a request. It begins with a command that Redis permits even when it is
 -- out of memory; then Redis permits the other commands of the script too. If note fails, since a permission is missing, it
--- has stored no result, and the set expires: PEXPIRE is the first command, and the result is written last. If a script
--- makes a change before note that it cannot undo, it runs PEXPIRE itself, before the change; then begun is true.
-local function note(requests, number, floor, keep, result, begun)
-  if not begun then
-    redis.call('pexpire', requests, keep)
-  end
+-- has stored no result, and the set expires: PEXPIRE is the first command, and the result is written last.
+local function note(requests, number, floor, keep, result)
+  redis.call('pexpire', requests, keep)
   local known = tonumber(redis.call('zscore', requests, 'floor') or nil)
   if known and known < tonumber(floor) then
     redis.call('zadd', requests, floor, 'floor') -- first, so that the set is never empty, and keeps its time to live
@@ -101,11 +98,15 @@ local function clock()
   return tonumber(now[1]) * 1000 + math.floor(tonumber(now[2]) / 1000)
 end
 
--- reclaim makes expired permits available again.
+-- reclaim makes expired permits available again, all or none: if a permission is missing, nothing is changed. The empty range
+-- shows that the last command is permitted, and is a write that Redis permits even when it is out of memory.
 local function reclaim(permits, leases, channel, publish, now)
-  local over = redis.call('zremrangebyscore', leases, '-inf', digits(now))
+  redis.call('zremrangebyscore', leases, '1', '0')
+  local over = redis.call('zcount', leases, '-inf', digits(now))
   if over > 0 then
-    announce(publish, channel, redis.call('incrby', permits, over))
+    local free = redis.call('incrby', permits, over)
+    redis.call('zremrangebyscore', leases, '-inf', digits(now))
+    announce(publish, channel, free)
   end
 end
 

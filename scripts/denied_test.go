@@ -329,7 +329,7 @@ func TestDenied_CountsOnceOrNotAtAll(t *testing.T) {
 		"permit release": {[][]string{{"SET", "KEY", "5"}, {"ZADD", "{KEY}:timeout", strconv.FormatInt(time.Now().UnixMilli()+hour, 10), id}}, func(c *counter, number, _ string) (int64, error) {
 			keys := []string{c.key, c.channel, c.leases(), c.requests()}
 			return c.eval(scripts.PermitRelease, keys, append([]string{id, plain, "1"}, c.head(number)...)...).AsInt64()
-		}, 1, []string{"pexpire", "zrem", "zscore"}},
+		}, 1, append([]string{"incrby", "zrem"}, stores...)},
 		"start": {nil, func(c *counter, number, _ string) (int64, error) {
 			return c.startLatch(number, "2")
 		}, 1, append([]string{"set"}, stores...)},
@@ -383,6 +383,76 @@ func TestDenied_CountsOnceOrNotAtAll(t *testing.T) {
 					require.Equal(t, once, state(c), "%s once", name)
 					require.Positive(t, c.int("PTTL", c.requests()))
 				}
+			}
+		}
+	})
+}
+
+// A permit comes back once: a script that may not remove it, or may not make it available, does neither. So it is with permits that
+// have expired.
+func TestDenied_PermitsComeBackOnceOrNotAtAll(t *testing.T) {
+	t.Parallel()
+	over, held, later := strings.Repeat("o", 16), strings.Repeat("h", 16), strconv.FormatInt(time.Now().UnixMilli()+hour, 10)
+	takenUntil := func(expiry string) [][]string {
+		return [][]string{{"SET", "KEY", "5"}, {"ZADD", "{KEY}:timeout", expiry, over, later, held}}
+	}
+	type step struct {
+		run    func(c *counter) (int64, error)
+		before [][]string
+		want   int64
+		free   string // after it
+		left   []string
+		denied []string
+		fine   int64 // its reply without INCRBY, or 0 if it fails
+	}
+	const removes = "zremrangebyscore"
+	one := func(c *counter) (int64, error) { return c.giveBackPermits(over+over, "0") }
+	expired := takenUntil("1000")
+	steps := map[string]step{
+		"release":                  {run: one, before: takenUntil(later), want: 1, free: "6", left: []string{held}, denied: []string{"incrby", "zrem", "zscore", "get"}},
+		"release what has expired": {run: one, before: expired, want: 0, free: "6", left: []string{held}, denied: []string{"incrby", "zrem"}},
+		"renew": {run: func(c *counter) (int64, error) { return c.renewPermits(held) },
+			before: expired, want: 1, free: "6", left: []string{held}, denied: []string{"incrby", removes}, fine: 1},
+		"count": {run: func(c *counter) (int64, error) { return first(c.countPermits()) },
+			before: expired, want: 6, free: "6", left: []string{held}, denied: []string{"incrby", "zcount", removes}},
+		"lease": {run: func(c *counter) (int64, error) { return c.leaseOf(held, "-1") },
+			before: expired, want: -1, free: "6", left: []string{held}, denied: []string{"incrby", "zcount", removes}},
+		"total": {run: func(c *counter) (int64, error) { return c.totalPermits("8") },
+			before: expired, want: 7, free: "7", left: []string{held}, denied: []string{"incrby", "zcount", removes}},
+		"acquire": {run: func(c *counter) (int64, error) {
+			return first(c.permits(c.number(), "0", "0", strings.Repeat("n", 16)))
+		},
+			before: expired, want: 1, free: "5", left: []string{held, strings.Repeat("n", 16)}, denied: []string{"incrby", "zcount", removes}},
+	}
+	taken := func(c *counter) []string {
+		ids, err := c.command("ZRANGE", c.leases(), "0", "-1").AsStrSlice()
+		require.NoError(c.t, err)
+		return ids
+	}
+	onDeniers(t, func(t *testing.T, scenes func(t *testing.T) (whole, half *scene), deny func(command string)) {
+		for name, x := range steps {
+			for _, denied := range x.denied {
+				s, denier := scenes(t)
+				c, half := &counter{scene: s}, &counter{scene: denier}
+				s.set(x.before)
+				deny(denied)
+				n, err := x.run(half)
+				deny("")
+				if x.fine != 0 && denied == "incrby" {
+					require.NoError(t, err, name)
+					require.Equal(t, x.fine, n, name)
+				} else {
+					require.Error(t, err, "%s without %s", name, denied)
+					require.Regexp(t, notPermitted, err.Error())
+				}
+				require.Equal(t, "5", c.dump(), "%s without %s", name, denied)
+				require.ElementsMatch(t, []string{over, held}, taken(c), "%s without %s", name, denied)
+
+				n, err = x.run(half)
+				require.NoError(t, err, name)
+				require.Equal(t, x.want, n, name)
+				require.Equal(t, x.free, c.dump(), "%s, not permitted at first: %s", name, denied)
+				require.ElementsMatch(t, x.left, taken(c), "%s, not permitted at first: %s", name, denied)
 			}
 		}
 	})

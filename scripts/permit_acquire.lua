@@ -70,7 +70,8 @@ end
 if ttl > 0 then
   redis.call('pexpire', KEYS[4], ttl)
 end
-local first = redis.call('zrange', KEYS[4], 0, 0, 'withscores')[2]
+-- pcall, because the permits are taken.
+local first = redis.pcall('zrange', KEYS[4], 0, 0, 'withscores')[2]
 if not first or tonumber(first) >= 922337203685477 then -- Redisson's never
   return {granted, -1}
 end

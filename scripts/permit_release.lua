@@ -25,35 +25,40 @@ if done then
   return done
 end
 local now = clock()
-local removed, valid, all = 0, 0, true
+local valid, ids, known = 0, {}, {}
 each(ARGV[1], function(id)
   local over = redis.call('zscore', KEYS[3], id)
-  all = all and over and tonumber(over) > now
+  if over and not known[id] then
+    ids[#ids + 1], known[id] = id, true
+    if tonumber(over) > now then
+      valid = valid + 1
+    end
+  end
 end)
-if ARGV[3] == '1' and not all then
+if ARGV[3] == '1' and valid < #ARGV[1] / 16 then
   if KEYS[4] then
     note(KEYS[4], ARGV[4], ARGV[5], ARGV[6], 0)
   end
   return 0
 end
 count(KEYS[1]) -- or fail, before anything is changed
-if KEYS[4] then
-  redis.call('pexpire', KEYS[4], ARGV[6]) -- likewise: see note
+if #ids > 0 then
+  -- No permit has this id. The command shows that the last ones are permitted, and Redis permits it even when it is out of memory.
+  redis.call('zrem', KEYS[3], '')
 end
-each(ARGV[1], function(id)
-  local over = redis.call('zscore', KEYS[3], id)
-  if over then
-    redis.call('zrem', KEYS[3], id)
-    removed = removed + 1
-    if tonumber(over) > now then
-      valid = valid + 1
-    end
+if KEYS[4] then
+  note(KEYS[4], ARGV[4], ARGV[5], ARGV[6], valid)
+end
+if #ids > 0 then
+  local free
+  if KEYS[4] then
+    free = behind(KEYS[4], ARGV[4], ARGV[6], 'incrby', KEYS[1], #ids)
+  else
+    free = redis.call('incrby', KEYS[1], #ids)
   end
-end)
-if removed > 0 then
-  announce(ARGV[2], KEYS[2], redis.call('incrby', KEYS[1], removed))
-end
-if KEYS[4] then
-  note(KEYS[4], ARGV[4], ARGV[5], ARGV[6], valid, true)
+  for _, id in ipairs(ids) do
+    redis.call('zrem', KEYS[3], id)
+  end
+  announce(ARGV[2], KEYS[2], free)
 end
 return valid

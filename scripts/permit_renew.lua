@@ -19,21 +19,17 @@ for i = 1, #KEYS / 3 do
   local leases = KEYS[3 * i]
   -- pcall, so that one key of another type does not fail the others. Any other error does not tell
   -- whose the permits are.
-  local over = redis.pcall('zremrangebyscore', leases, '-inf', digits(now))
-  if type(over) == 'table' and not string.find(over.err, 'WRONGTYPE') then
-    return over
+  local is = redis.pcall('zremrangebyscore', leases, '1', '0')
+  if type(is) == 'table' and not string.find(is.err, 'WRONGTYPE') then
+    return is
   end
   local held = 0
-  if type(over) == 'number' then
-    if over > 0 then
-      local free = redis.pcall('incrby', KEYS[3 * i - 2], over)
-      if type(free) == 'number' then
-        announce(ARGV[1], KEYS[3 * i - 1], free)
-      end
-    end
+  if type(is) == 'number' then
+    -- pcall, because permits are renewed although expired ones cannot be made available.
+    pcall(reclaim, KEYS[3 * i - 2], leases, KEYS[3 * i - 1], ARGV[1], now)
     held = 1
     each(ARGV[2 * i], function(id)
-      if not redis.call('zscore', leases, id) then
+      if tonumber(redis.call('zscore', leases, id) or 0) <= now then
         held = 0
       end
     end)

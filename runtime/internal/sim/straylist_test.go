@@ -133,11 +133,11 @@ var strayMutants = []mutant{
 	},
 	{
 		strays: true, name: "permits come back without a word", kind: "permits", file: "scripts/permit_release.lua",
-		old: "  announce(ARGV[2], KEYS[2], redis.call('incrby', KEYS[1], removed))\n", new: "  redis.call('incrby', KEYS[1], removed)\n",
+		old: "  announce(ARGV[2], KEYS[2], free)\n", new: "",
 	},
 	{
 		strays: true, name: "how many came back is published", kind: "permits", file: "scripts/permit_release.lua",
-		old: "  announce(ARGV[2], KEYS[2], redis.call('incrby', KEYS[1], removed))\n", new: "  redis.call('incrby', KEYS[1], removed)\n  announce(ARGV[2], KEYS[2], removed)\n",
+		old: "  announce(ARGV[2], KEYS[2], free)\n", new: "  announce(ARGV[2], KEYS[2], #ids)\n",
 	},
 	{
 		strays: true, name: "one permit is set to last twice as long", kind: "permits", file: "scripts/permit_lease.lua",
