@@ -12,8 +12,8 @@ import (
 // protocol: few, since the trace has the time and the server of each event.
 //
 // The runtime may do some things that the module leaves out: to ask without queueing although it was refused, while it
-// does not hear the server; to send a request or a release again while an earlier one is under way; to end its trust early, for its
-// margin or for a limit; to report that a lease is lost as soon as it knows, by any means, that the server does not
+// does not hear the server; to send a request or a release again while an earlier one is under way; to send each renewal
+// twice, over two connections; to end its trust early, for its margin or for a limit; to report that a lease is lost as soon as it knows, by any means, that the server does not
 // have it; and to unlock a lock that was handed over by the release that asked for it. The server skips waiters that do
 // not listen, as if they were dead.
 type Check struct {
@@ -38,6 +38,10 @@ type Check struct {
 
 // lineLives is for how long the queue is kept when no owner joins it.
 const lineLives = time.Minute
+
+// secondCopy is the argument of a renewal that the client may send, without a word, when the connection of the first copy
+// breaks, as it does when the client is closed. Both copies may arrive. The last renewal of an owner has one.
+const secondCopy = 1
 
 // mostSaid is how many events an error quotes.
 const mostSaid = 12
@@ -211,7 +215,8 @@ func (c *Check) steps(s State, e Said) (some []State, why string) {
 		late := e.Action == "Prolongs" && s.over(e.Who)
 		if own && pr.St == "held" || late {
 			to := s.clone()
-			to.Net = append(to.Net, Message{Kind: "renew", O: e.Who, TTL: -c.sent})
+			to.Net = slices.DeleteFunc(to.Net, func(m Message) bool { return m.Kind == "renew" && m.O == e.Who && m.Arg == secondCopy })
+			to.Net = append(to.Net, Message{Kind: "renew", O: e.Who, TTL: -c.sent}, Message{Kind: "renew", O: e.Who, Arg: secondCopy, TTL: -c.sent})
 			n.add("Renew", to)
 		}
 	case "Lost":

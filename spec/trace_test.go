@@ -160,6 +160,12 @@ func TestCheckRejects(t *testing.T) {
 		"sent again once, and run thrice": append(slices.Clone(granted[:1]), Said{At: 1 * ms, Action: "SentAgain", Who: a},
 			Said{At: 2 * ms, Action: "RunAcquire", Who: a, TTL: time.Second}, Said{At: 2 * ms, Action: "RunAcquire", Who: a, TTL: time.Second},
 			Said{At: 2 * ms, Action: "RunAcquire", Who: a, TTL: time.Second}),
+		"a renewal that is run thrice": append(slices.Clone(granted), Said{At: 3 * ms, Action: "Renew", Who: a},
+			Said{At: 4 * ms, Action: "RunRenew", Who: a, TTL: time.Second}, Said{At: 4 * ms, Action: "RunRenew", Who: a, TTL: time.Second},
+			Said{At: 4 * ms, Action: "RunRenew", Who: a, TTL: time.Second}),
+		"trust from the second copy of a renewal": append(slices.Clone(granted), Said{At: 3 * ms, Action: "Renew", Who: a},
+			Said{At: 5 * ms, Action: "RunRenew", Who: a, TTL: time.Second}, Said{At: 6 * ms, Action: "RunRenew", Who: a, TTL: time.Second},
+			Said{At: 7 * ms, Action: "Renewed", Who: a, Trust: 997 * ms}),
 		"a renewal that nobody sent": append(slices.Clone(granted), Said{At: 3 * ms, Action: "RunRenew", Who: a, TTL: time.Second}),
 	} {
 		c := NewCheck(2, 200*ms, ms/2, 0)
@@ -188,6 +194,31 @@ func TestCheckRejects(t *testing.T) {
 		{At: 6 * ms, Action: "RunAcquire", Who: a, TTL: time.Second, Srv: has(a, time.Second)},
 		{At: 7 * ms, Action: "GiveBack", Who: a},
 		{At: 8 * ms, Action: "RunRelease", Who: a, Heed: true, Srv: free},
+	} {
+		require.NoError(t, c.Say(e))
+	}
+}
+
+// TestCheckRenewsTwice shows that a renewal may run twice, also after the release, and that the next one may too.
+func TestCheckRenewsTwice(t *testing.T) {
+	const ms = time.Millisecond
+	a := Owner{0, 1}
+	has, free := &Seen{Owner: a, Left: time.Second}, &Seen{Owner: None}
+	c := NewCheck(1, 200*ms, ms/2, 0)
+	for _, e := range []Said{
+		{At: 0, Action: "Asks", Who: a},
+		{At: 1 * ms, Action: "RunAcquire", Who: a, TTL: time.Second, Srv: has},
+		{At: 2 * ms, Action: "Granted", Who: a, Trust: 998 * ms},
+		{At: 3 * ms, Action: "Renew", Who: a},
+		{At: 4 * ms, Action: "RunRenew", Who: a, TTL: time.Second, Srv: has},
+		{At: 5 * ms, Action: "RunRenew", Who: a, TTL: time.Second, Srv: has},
+		{At: 6 * ms, Action: "Renewed", Who: a, Trust: 997 * ms},
+		{At: 7 * ms, Action: "Renew", Who: a},
+		{At: 7 * ms, Action: "Unlock", Who: a},
+		{At: 7 * ms, Action: "GiveBack", Who: a},
+		{At: 8 * ms, Action: "RunRelease", Who: a, Heed: true, Srv: free},
+		{At: 8 * ms, Action: "RunRenew", Who: a, TTL: time.Second, Srv: free},
+		{At: 9 * ms, Action: "RunRenew", Who: a, TTL: time.Second, Srv: free},
 	} {
 		require.NoError(t, c.Say(e))
 	}
