@@ -1,7 +1,6 @@
 package lockrt
 
 import (
-	"maps"
 	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
@@ -15,24 +14,16 @@ const (
 	lastEcho  = 1600 * time.Millisecond
 )
 
-// A looker asks Redis when look is called, if it waits.
-type looker interface{ look(n uint64) }
-
 // again handles the return of the client's channels, for keys of one hash tag, or of all. It does not block.
 func (c *Client) again(tag string) {
-	c.inboxMu.Lock()
-	if c.echoes == nil {
-		c.echoes = map[string]int{}
-	}
-	c.echoes[tag]++
-	turn := c.echoes[tag]
-	c.inboxMu.Unlock()
+	turn := new(int)
+	c.echoes.Store(tag, turn)
 	latest := func() bool {
-		c.inboxMu.Lock()
-		defer c.inboxMu.Unlock()
-		return c.echoes[tag] == turn
+		last, _ := c.echoes.Load(tag)
+		return last == turn
 	}
 	c.spawn(func() {
+		defer c.echoes.CompareAndDelete(tag, turn)
 		c.tend(tag)
 		for pause := firstEcho; pause <= lastEcho && c.pause(pause) && latest(); pause *= 2 {
 			c.lookAll(func(p subscriber) bool {
@@ -41,22 +32,14 @@ func (c *Client) again(tag string) {
 			})
 			c.tend(tag)
 		}
-		c.inboxMu.Lock()
-		defer c.inboxMu.Unlock()
-		if c.echoes[tag] == turn {
-			delete(c.echoes, tag)
-		}
 	})
 }
 
 // lookAll makes those of the subscribers ask that wait. It does not block.
 func (c *Client) lookAll(of func(p subscriber) bool) {
-	c.inboxMu.Lock()
-	all := maps.Clone(c.subscribers)
-	c.inboxMu.Unlock()
-	for n, p := range all {
-		if l, ok := p.(looker); ok && of(p) {
-			l.look(n)
+	for n, p := range c.subscribers.All() {
+		if of(p) {
+			p.look(n)
 		}
 	}
 }

@@ -67,9 +67,7 @@ func Hears(c *Client) bool { return c.heard() }
 
 // Subscribers returns how many tickets get messages.
 func Subscribers(c *Client) int {
-	c.inboxMu.Lock()
-	defer c.inboxMu.Unlock()
-	return len(c.subscribers)
+	return c.subscribers.Size()
 }
 
 // ContendedLately reports whether a key is remembered as contended that long after it was refused, and another one.

@@ -60,7 +60,7 @@ func (e *fairCall) join(w *waiter) entry {
 		tk = &fairTicket{r: r, terms: w.Terms, wait: e.wait}
 		tk.Number, tk.Made = r.c.ticketNumbers.Add(1), monotonic.Now()
 		tk.owner = r.c.wire.Owner(tk.Number)
-		r.c.connect(tk.Number, tk)
+		r.c.subscribers.Connect(tk.Number, tk)
 	}
 	e.ticket, tk.call = tk, e
 	r.tickets[tk.Number] = tk

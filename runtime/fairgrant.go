@@ -200,7 +200,7 @@ func (tk *fairTicket) giveUp(*releaseOp) {
 
 func (tk *fairTicket) proceed(*releaseOp, released, error) {
 	for _, x := range tk.after {
-		tk.r.c.disconnect(x.Number)
+		tk.r.c.subscribers.Disconnect(x.Number)
 	}
 	if tk.State == engine.TicketRevived {
 		tk.To(engine.TicketDone)

@@ -75,9 +75,8 @@ func TestFairResource_WhoGivesUpWhatIsLostLeavesOnce(t *testing.T) {
 
 // knows reports whether the ticket n has a subscriber.
 func (c *Client) knows(n uint64) bool {
-	c.inboxMu.Lock()
-	defer c.inboxMu.Unlock()
-	return c.subscribers[n] != nil
+	_, known, _ := c.subscribers.Find(n)
+	return known
 }
 
 // A ticket whose grant came too late has lost its place, and the followers in that grant are not valid any more.
@@ -88,7 +87,7 @@ func TestFairResource_WhoFollowsIsForgottenWithTheGrant(t *testing.T) {
 	b.Standing = true
 	past := time.Now().Add(-10 * time.Second)
 	a.Seen = engine.SightingOf(past, past)
-	a.handed(a.Number, handOver{at: past.Add(time.Second), behind: []uint64{b.Number}})
+	a.handed(protocol.Message{Granted: past.Add(time.Second), Behind: []uint64{b.Number}})
 	require.Nil(t, a.grant)
 	require.Nil(t, a.settle(time.Now(), refusal(), false, nil))
 	g := r.have(a)

@@ -143,7 +143,7 @@ func (tk *fairTicket) settle(sent time.Time, reply protocol.FairVerdict, again b
 }
 
 // handed deals with the message that the lock was handed over to this ticket.
-func (tk *fairTicket) handed(_ uint64, o handOver) {
+func (tk *fairTicket) handed(m protocol.Message) {
 	received := now()
 	r := tk.r
 	r.mu.Lock()
@@ -163,21 +163,21 @@ func (tk *fairTicket) handed(_ uint64, o handOver) {
 		return
 	}
 	w := tk.call.w
-	if tk.RefusedSince(o.at) {
+	if tk.RefusedSince(m.Granted) {
 		w.Poke()
 		return
 	}
-	tk.behind = o.behind
-	from := tk.HandedOver(o.at, received)
+	tk.behind = m.Behind
+	from := tk.HandedOver(m.Granted, received)
 	first := min(handOverLease, tk.terms.TTL)
 	switch {
 	case !r.c.granting(): // it leaves, and releases it
-	case !r.c.suffices(tk.terms, from, first, o.token):
+	case !r.c.suffices(tk.terms, from, first, m.Token):
 		w.Poke() // to ask for what it needs
 	default:
 		r.c.counts.remote.Add(1)
 		w.For.lease.came = fromThere
-		if rest := tk.promote(from, first, engine.NewTokens(o.token, 1+len(o.behind))); rest != nil {
+		if rest := tk.promote(from, first, engine.NewTokens(m.Token, 1+len(m.Behind))); rest != nil {
 			r.c.spawn(rest)
 		}
 	}
@@ -206,11 +206,11 @@ func (tk *fairTicket) retire() {
 		if tk.State != engine.TicketWithdrawing {
 			tk.To(engine.TicketDone)
 		}
-		r.c.disconnect(tk.Number)
+		r.c.subscribers.Disconnect(tk.Number)
 		return
 	}
 	tk.To(engine.TicketWithdrawing)
-	wd := &engine.Withdrawal{Number: tk.Number, Wait: tk.wait, Aside: tk.asking > 0 || tk.OutcomeUnknown, Over: func() { r.c.disconnect(tk.Number) }}
+	wd := &engine.Withdrawal{Number: tk.Number, Wait: tk.wait, Aside: tk.asking > 0 || tk.OutcomeUnknown, Over: func() { r.c.subscribers.Disconnect(tk.Number) }}
 	if tk.OutcomeUnknown {
 		wd.Watch = tk.terms.TTL
 	}

@@ -211,7 +211,11 @@ func (g *grantCore) notifyLoss(cause error) {
 	if !first {
 		return
 	}
-	g.on.c.depart(of.core().Number, &g.guard, cause, of.outlived)
+	left := g.guard.Ends().Sub(now())
+	if errors.Is(cause, watchdog.ErrRefused) {
+		left = 0
+	}
+	g.on.c.subscribers.Depart(of.core().Number, left, of.outlived)
 	if !g.idle {
 		g.on.c.held(-1)
 	}

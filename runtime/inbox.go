@@ -1,40 +1,28 @@
 package lockrt
 
 import (
-	"errors"
-	"maps"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/hub"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
-	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
 
 // A subscriber gets the messages about the ticket n that it holds, or waits with.
 type subscriber interface {
 	lockKey() string
 	resubscribed(n uint64)
+	look(n uint64)
+	soon(n uint64, d time.Duration)
 	wanted(n uint64)
 	taken(n uint64)
 }
 
-// A successor is in the wait queue, and may be handed what it waits for.
-type successor interface {
-	handed(n uint64, o handOver)
-	look(n uint64)
-	soon(n uint64, d time.Duration)
-}
-
-// A handOver is a message that Redis has a key for a ticket since the time at of its clock.
-type handOver struct {
-	at     time.Time
-	others bool     // more processes are in the wait queue
-	token  int64    // the first of the fencing tokens that came with it, or 0
-	behind []uint64 // tickets of this client that have the key after it
-}
+// A successor may be handed what it waits for, as m says.
+type successor interface{ handed(m protocol.Message) }
 
 // An inbox passes each message on the client's channel to the subscriber that it concerns. A client has one channel for
 // all its keys, and listens from its first lock on. Waiters listen for a hand-over. Holders listen to learn at once
@@ -43,11 +31,11 @@ type handOver struct {
 // In a cluster with sharded channels, messages to waiters come on another channel, in the slot of the key: only there
 // the server knows whether a client listens.
 type inbox struct {
-	inboxMu          sync.Mutex // guards the rest
-	subscribers      map[uint64]subscriber
-	lasting          map[uint64]struct{}          // tickets of lost leases that Redis may have until the end that their holders were promised
+	subscribers engine.Inbox[subscriber] // by the numbers of tickets
+	echoes      sync.Map                 // by hash tags: the turn of the last goroutine that asks again because the client heard again
+
+	inboxMu          sync.Mutex                   // guards the rest
 	listener         atomic.Pointer[hub.Listener] // changed with inboxMu; read without
-	echoes           map[string]int               // by hash tags: how often the client heard again, while it asks again because of it
 	tagSubscriptions map[string]*tagSubscription  // in a cluster, by the hash tags of keys: of the waiters, if there are sharded channels, and guards
 }
 
@@ -55,47 +43,6 @@ type inbox struct {
 type tagSubscription struct {
 	listener *hub.Listener
 	users    int
-}
-
-// connect directs messages about the ticket n to p.
-func (s *inbox) connect(n uint64, p subscriber) {
-	s.inboxMu.Lock()
-	defer s.inboxMu.Unlock()
-	if s.subscribers == nil {
-		s.subscribers = map[uint64]subscriber{}
-	}
-	s.subscribers[n] = p
-}
-
-// disconnect ends connect.
-func (s *inbox) disconnect(n uint64) {
-	s.inboxMu.Lock()
-	defer s.inboxMu.Unlock()
-	delete(s.subscribers, n)
-}
-
-// depart ends connect for the ticket n of a lease that was lost because of cause. Its key stays in Redis for as long as
-// its holder was promised, even with waiters: the holder may still be ending its work. depart calls over after that.
-func (s *inbox) depart(n uint64, lease *watchdog.Lease, cause error, over func()) {
-	left := lease.Ends().Sub(now())
-	if left <= 0 || errors.Is(cause, watchdog.ErrRefused) {
-		s.disconnect(n)
-		over()
-		return
-	}
-	s.inboxMu.Lock()
-	defer s.inboxMu.Unlock()
-	if s.lasting == nil {
-		s.lasting = map[uint64]struct{}{}
-	}
-	s.lasting[n] = struct{}{}
-	delete(s.subscribers, n)
-	time.AfterFunc(left, func() {
-		s.inboxMu.Lock()
-		delete(s.lasting, n)
-		s.inboxMu.Unlock()
-		over()
-	})
 }
 
 // hearFor begins to listen for the holders of key.
@@ -194,10 +141,7 @@ func (c *Client) receive(e hub.Event) { c.receiveOf("", e) }
 func (c *Client) receiveOf(tag string, e hub.Event) {
 	if e.Subscribed {
 		// Earlier messages may be lost.
-		c.inboxMu.Lock()
-		all := maps.Clone(c.subscribers)
-		c.inboxMu.Unlock()
-		for n, p := range all {
+		for n, p := range c.subscribers.All() {
 			if tag == "" || protocol.HashTag(p.lockKey()) == tag {
 				p.resubscribed(n)
 			}
@@ -235,11 +179,8 @@ func (c *Client) receiveOf(tag string, e hub.Event) {
 		return
 	}
 	n := m.Number
-	c.inboxMu.Lock()
-	p := c.subscribers[n]
-	_, lasts := c.lasting[n]
-	c.inboxMu.Unlock()
-	if p == nil {
+	p, known, lasts := c.subscribers.Find(n)
+	if !known {
 		if m.Lock != "" && !(lasts && m.Kind == protocol.MessageWanted) {
 			c.ghosts(m.Lock, m.Key, append([]uint64{n}, m.Behind...))
 		}
@@ -248,25 +189,17 @@ func (c *Client) receiveOf(tag string, e hub.Event) {
 	switch m.Kind {
 	case protocol.MessageWanted:
 		p.wanted(n)
-		return
 	case protocol.MessageTaken:
 		p.taken(n)
-		return
-	}
-	h, ok := p.(successor)
-	if !ok {
-		return
-	}
-	switch m.Kind {
 	case protocol.MessageGranted:
-		if !m.Granted.IsZero() {
-			h.handed(n, handOver{at: m.Granted, others: m.Others, token: m.Token, behind: m.Behind})
+		if s, ok := p.(successor); ok && !m.Granted.IsZero() {
+			s.handed(m)
 		}
 	case protocol.MessageLook:
-		h.look(n)
+		p.look(n)
 	case protocol.MessageSoon:
 		if m.Timed {
-			h.soon(n, m.After)
+			p.soon(n, m.After)
 		}
 	}
 }

@@ -16,9 +16,11 @@ type poked struct {
 	told chan struct{}
 }
 
-func (p poked) lockKey() string { return p.key }
-func (poked) wanted(uint64)     {}
-func (poked) taken(uint64)      {}
+func (p poked) lockKey() string          { return p.key }
+func (poked) wanted(uint64)              {}
+func (poked) taken(uint64)               {}
+func (poked) look(uint64)                {}
+func (poked) soon(uint64, time.Duration) {}
 func (p poked) resubscribed(uint64) {
 	select {
 	case p.told <- struct{}{}:
@@ -36,8 +38,8 @@ func TestInbox_AMessageToNobody(t *testing.T) {
 	t.Cleanup(func() { _ = c.Close() })
 	p := poked{redistest.Key(t, "k"), make(chan struct{}, 1)}
 	n := c.ticketNumbers.Add(1)
-	c.connect(n, p)
-	t.Cleanup(func() { c.disconnect(n) })
+	c.subscribers.Connect(n, p)
+	t.Cleanup(func() { c.subscribers.Disconnect(n) })
 	tag := protocol.HashTag(p.key)
 	over := time.After(time.Minute)
 	leave := c.listen(tag)

@@ -39,7 +39,7 @@ func (r *lineCore) ask(w *waiter) {
 		tk.Number = r.c.ticketNumbers.Add(1)
 		tk.owner = r.kind.owner(tk)
 		tk.ttl = w.Terms.TTL
-		r.c.connect(tk.Number, tk)
+		r.c.subscribers.Connect(tk.Number, tk)
 	}
 	tk.To(engine.TicketAsking)
 	if !tk.apart {
@@ -116,7 +116,7 @@ func (r *lineCore) drop(tk *lineTicket) {
 		return
 	}
 	if tk.Number > 0 {
-		r.c.disconnect(tk.Number)
+		r.c.subscribers.Disconnect(tk.Number)
 	}
 	switch {
 	case tk.OutcomeUnknown:
@@ -153,9 +153,6 @@ func (r *lineCore) withdraw(tk *lineTicket, watch time.Duration) {
 
 // lockKey returns the key that messages to the ticket are about.
 func (tk *lineTicket) lockKey() string { return tk.r.key }
-
-// handed is never called: no script hands such a lock over.
-func (tk *lineTicket) handed(uint64, handOver) {}
 
 // look makes the waiter ask: it is its turn.
 func (tk *lineTicket) look(uint64) {

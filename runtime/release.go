@@ -184,7 +184,7 @@ func (op *releaseOp) Answered(sent time.Time, reply protocol.Answer, again bool,
 	}
 
 	on, c := op.on, op.on.c
-	c.disconnect(op.core.Number)
+	c.subscribers.Disconnect(op.core.Number)
 	on.mu.Lock()
 	if withdraw || op.core.OutcomeUnknown {
 		op.by.giveUp(op)

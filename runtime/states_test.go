@@ -167,7 +167,7 @@ func (t *stateTest) queues() {
 	require.Equal(t, engine.TicketAsking, r.state(tk))
 	settle(protocol.Verdict{Wait: 1000, At: time.Now().Add(-time.Hour)})
 	redistest.Shared(t).Do("HSET", r.key, t.c.wire.Owner(tk.Number), "1")
-	r.handed(tk.Number, handOver{at: time.Now()})
+	r.handed(protocol.Message{Number: tk.Number, Granted: time.Now()})
 	require.Equal(t, engine.TicketGranted, r.state(tk))
 
 	require.Eventually(t, t.c.heard, 20*time.Second, time.Millisecond)

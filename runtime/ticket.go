@@ -37,7 +37,7 @@ func (r *resource) ticketFor(t engine.Terms) *ticket {
 		if _, known := r.c.starts.Last(r.key); known {
 			r.ticket.java = 1
 		}
-		r.c.connect(n, r)
+		r.c.subscribers.Connect(n, r)
 	}
 	r.ticket.ttl = max(r.ticket.ttl, t.TTL)
 	return r.ticket
@@ -201,20 +201,20 @@ func (r *resource) settle(op *acquireOp, sent time.Time, reply protocol.Verdict,
 	}
 }
 
-// handed handles the message that another process handed the lock over to the ticket n.
-func (r *resource) handed(n uint64, o handOver) {
+// handed handles the message that another process handed the lock over to the ticket of the queue.
+func (r *resource) handed(m protocol.Message) {
 	received := now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	tk := r.ticket
-	if tk == nil || tk.Number != n {
+	if tk == nil || tk.Number != m.Number {
 		return // known already, or given up
 	}
-	if tk.RefusedSince(o.at) {
+	if tk.RefusedSince(m.Granted) {
 		r.askFor(tk)
 		return
 	}
-	from, w := tk.HandedOver(o.at, received), r.Queue.First
+	from, w := tk.HandedOver(m.Granted, received), r.Queue.First
 	first := handOverLease
 	if w != nil {
 		first = min(first, w.Terms.TTL) // a renewal makes it that short
@@ -223,7 +223,7 @@ func (r *resource) handed(n uint64, o handOver) {
 	case w == nil && r.Busy == 0:
 		r.abandon()
 	case w == nil || !r.c.granting(): // the goroutine that is busy, or leaves, releases it
-	case !r.c.suffices(w.Terms, from, first, o.token):
+	case !r.c.suffices(w.Terms, from, first, m.Token):
 		r.askFor(tk) // to ask for the terms that it needs
 	default:
 		if tk.State == engine.TicketAsking {
@@ -231,9 +231,9 @@ func (r *resource) handed(n uint64, o handOver) {
 		} else {
 			tk.Standing = false // the hand-over took it out of the wait queue, and no request puts it back
 		}
-		tk.OthersWait = tk.OthersWait || o.others
+		tk.OthersWait = tk.OthersWait || m.Others
 		r.c.contended.Note(r.key, received)
-		tk.gets(engine.NewTokens(o.token, int(tk.inLine)))
+		tk.gets(engine.NewTokens(m.Token, int(tk.inLine)))
 		r.promote(trace.Handed, tk, w.Terms, from, first).handed = true
 		r.c.counts.remote.Add(1)
 		w.For.lease.came = fromThere
@@ -411,7 +411,7 @@ func (r *resource) abandon() {
 	default:
 		tk.To(engine.TicketDone)
 	}
-	r.c.disconnect(tk.Number)
+	r.c.subscribers.Disconnect(tk.Number)
 }
 
 // resume continues with again after the release of the ticket before it.

@@ -25,10 +25,7 @@ func (u user) Busy() bool { return u.c.holding() || u.c.counts.waiting.Load() > 
 
 // Resting allows a pause on the channel of the process alone: a listener to another channel waits for its messages.
 func (u user) Resting(channel string) time.Duration {
-	u.c.inboxMu.Lock()
-	tickets := len(u.c.subscribers)
-	u.c.inboxMu.Unlock()
-	if tickets > 0 || u.Busy() || u.c.questions.some() || channel != protocol.ProcessChannel(u.c.wire.UUID) {
+	if u.c.subscribers.Size() > 0 || u.Busy() || u.c.questions.some() || channel != protocol.ProcessChannel(u.c.wire.UUID) {
 		return 0
 	}
 	return u.c.spread

@@ -78,7 +78,7 @@ func TestResource_ARefusalAfterTheGrantIsBelievedUnlessTheClockWasSetBack(t *tes
 			refused := time.Now() // by the server's clock, which says so before it is set back
 			granted := refused.Add(-test.back)
 			redistest.Shared(t).Do("HSET", r.key, c.wire.Owner(tk.Number), "1")
-			r.handed(tk.Number, handOver{at: granted})
+			r.handed(protocol.Message{Number: tk.Number, Granted: granted})
 			ev, ok := w.NextEvent()
 			require.True(t, ok)
 			require.Equal(t, engine.Given, ev.Kind)

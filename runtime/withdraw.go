@@ -158,13 +158,11 @@ func (c *Client) ghosts(kind, key string, numbers []uint64) {
 		return
 	}
 	var over []*engine.Withdrawal
-	c.inboxMu.Lock()
 	for _, n := range numbers {
-		if _, known := c.subscribers[n]; !known && n <= c.ticketNumbers.Load() {
+		if _, known, _ := c.subscribers.Find(n); !known && n <= c.ticketNumbers.Load() {
 			over = append(over, &engine.Withdrawal{Number: n, Wait: c.opts.FairWait})
 		}
 	}
-	c.inboxMu.Unlock()
 	if len(over) > 0 {
 		c.withdrawals.Add(by, over...)
 	}

@@ -56,7 +56,7 @@ var allMutants = []mutant{
 	},
 	{
 		name: "hand-over not told", kind: "mutex", file: "runtime/inbox.go",
-		old: "			h.handed(n, handOver{at: m.Granted, others: m.Others, token: m.Token, behind: m.Behind})\n", new: "			_ = h\n",
+		old: "			s.handed(m)\n", new: "			_ = s\n",
 	},
 	{
 		name: "no turn after a loss", kind: "mutex", file: "runtime/grant.go",

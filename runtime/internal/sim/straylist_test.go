@@ -61,7 +61,7 @@ var strayMutants = []mutant{
 	},
 	{
 		strays: true, name: "a token of a hand-over that the server has not drawn", kind: "mutex", file: "runtime/ticket.go",
-		old: "engine.NewTokens(o.token, int(tk.inLine))", new: "engine.NewTokens(o.token+1, int(tk.inLine))",
+		old: "engine.NewTokens(m.Token, int(tk.inLine))", new: "engine.NewTokens(m.Token+1, int(tk.inLine))",
 	},
 	{
 		strays: true, name: "readers pass writers in line", kind: "rw", file: "scripts/rw.lua",
