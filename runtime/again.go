@@ -49,7 +49,7 @@ func (c *Client) lookAll(of func(p subscriber) bool) {
 func (c *Client) tend(tag string) {
 	for _, key := range c.stood.All() {
 		if tag == "" || protocol.HashTag(key) == tag {
-			c.spawn(func() { _, _ = c.withdrawsFair(key).Withdraw(nil) })
+			c.spawn(func() { _, _ = withdrawer{c, kindFair, key}.fair(nil) })
 		}
 	}
 }

@@ -214,7 +214,7 @@ func (tk *fairTicket) retire() {
 	if tk.OutcomeUnknown {
 		wd.Watch = tk.terms.TTL
 	}
-	r.c.withdrawals.Add(r.c.withdrawsFair(r.key), wd)
+	r.c.withdrawals.Add(withdrawer{r.c, kindFair, r.key}, wd)
 }
 
 // lockKey returns the key that messages to the ticket are about.

@@ -185,7 +185,7 @@ func (g *grant) outlived() {
 }
 
 func (g *grant) deleted() {
-	_, _ = g.on.c.withdraws(g.on.key).Withdraw([]*engine.Withdrawal{{Number: g.ticket.Number, Tokens: int(g.ticket.inLine)}})
+	_, _ = withdrawer{g.on.c, kindMutex, g.on.key}.mutex([]*engine.Withdrawal{{Number: g.ticket.Number, Tokens: int(g.ticket.inLine)}})
 }
 
 // promote turns the ticket into a grant and starts its renewal. Redis granted it no earlier than at from, for ttl at

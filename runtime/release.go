@@ -247,7 +247,7 @@ func (r *resource) proceed(op *releaseOp, done released, err error) {
 // The caller holds r.mu.
 func (r *resource) withdraw(tk *ticket) {
 	tk.To(engine.TicketWithdrawing)
-	r.c.withdrawals.Add(r.c.withdraws(r.key), &engine.Withdrawal{Number: tk.Number, Tokens: int(tk.inLine), Watch: tk.ttl})
+	r.c.withdrawals.Add(withdrawer{r.c, kindMutex, r.key}, &engine.Withdrawal{Number: tk.Number, Tokens: int(tk.inLine), Watch: tk.ttl})
 }
 
 // pause waits for d and reports false if the client was closed meanwhile.

@@ -97,4 +97,4 @@ func (r *rwResource) ended(tk *lineTicket) {
 
 func (r *rwResource) release(owner string) protocol.Command { return r.lock.Release(owner) }
 
-func (r *rwResource) withdrawer() engine.Withdrawer { return r.c.withdrawsRW(r.key) }
+func (r *rwResource) withdrawer() engine.Withdrawer { return withdrawer{r.c, kindWrite, r.key} }

@@ -13,10 +13,21 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/transport"
 )
 
-// A withdrawer is the common part of what withdraws the tickets to a key, see [engine.Withdrawer].
+// A withdrawer withdraws the tickets to the lock of a kind with a key, see [engine.Withdrawer].
 type withdrawer struct {
 	c         *Client
 	kind, key string
+}
+
+func (by withdrawer) Withdraw(list []*engine.Withdrawal) (engine.Fate, error) {
+	switch by.kind {
+	case kindMutex:
+		return by.mutex(list)
+	case kindFair:
+		return by.fair(list)
+	}
+	lock := by.c.wire.RW(by.key)
+	return by.c.withdrawEach(list, lock.Release, func(n uint64) []string { return []string{lock.Field(n, false), lock.Field(n, true)} })
 }
 
 func (by withdrawer) Denied(err error) {
@@ -40,15 +51,8 @@ func withdrawn(err error) (f engine.Fate, _ error) {
 	return f, err
 }
 
-// A lockWithdrawer withdraws tickets to a mutex.
-type lockWithdrawer struct{ withdrawer }
-
-// withdraws returns the withdrawer of tickets to the mutex of a key.
-func (c *Client) withdraws(key string) lockWithdrawer {
-	return lockWithdrawer{withdrawer{c, kindMutex, key}}
-}
-
-func (by lockWithdrawer) Withdraw(list []*engine.Withdrawal) (engine.Fate, error) {
+// mutex withdraws tickets to a mutex.
+func (by withdrawer) mutex(list []*engine.Withdrawal) (engine.Fate, error) {
 	c := by.c
 	batch := c.wire.Releases()
 	cmd := protocol.Command{Script: batch.Script, Args: slices.Clone(batch.Common)}
@@ -60,16 +64,9 @@ func (by lockWithdrawer) Withdraw(list []*engine.Withdrawal) (engine.Fate, error
 	return withdrawn(c.net.RunBatch(cmd))
 }
 
-// A fairWithdrawer withdraws tickets to a fair mutex. Without any it makes sure that a waiter is served: the next owner
-// gets a free lock, and the process of a holder gets the question whether it still holds.
-type fairWithdrawer struct{ withdrawer }
-
-// withdrawsFair returns the withdrawer of tickets to the fair mutex of a key.
-func (c *Client) withdrawsFair(key string) fairWithdrawer {
-	return fairWithdrawer{withdrawer{c, kindFair, key}}
-}
-
-func (by fairWithdrawer) Withdraw(list []*engine.Withdrawal) (engine.Fate, error) {
+// fair withdraws tickets to a fair mutex. Without any it makes sure that a waiter is served: the next owner gets a free lock,
+// and the process of a holder gets the question whether it still holds.
+func (by withdrawer) fair(list []*engine.Withdrawal) (engine.Fate, error) {
 	c := by.c
 	tickets := make([]protocol.Departure, len(list))
 	for i, wd := range list {
@@ -81,25 +78,11 @@ func (by fairWithdrawer) Withdraw(list []*engine.Withdrawal) (engine.Fate, error
 	if outcome == protocol.FreedForNobody {
 		c.spawn(func() {
 			if c.pause(handOverLease) {
-				_, _ = by.Withdraw(nil)
+				_, _ = by.fair(nil)
 			}
 		})
 	}
 	return withdrawn(err)
-}
-
-// An rwWithdrawer withdraws tickets to a read-write lock, with one request each, or with one for either side if only the
-// number is known.
-type rwWithdrawer struct{ withdrawer }
-
-// withdrawsRW returns the withdrawer of tickets to the read-write lock of a key.
-func (c *Client) withdrawsRW(key string) rwWithdrawer {
-	return rwWithdrawer{withdrawer{c, kindWrite, key}}
-}
-
-func (by rwWithdrawer) Withdraw(list []*engine.Withdrawal) (engine.Fate, error) {
-	lock := by.c.wire.RW(by.key)
-	return by.c.withdrawEach(list, lock.Release, func(n uint64) []string { return []string{lock.Field(n, false), lock.Field(n, true)} })
 }
 
 // withdrawEach withdraws tickets with a release for each name. owners returns the names that a ticket may have if only its
@@ -143,18 +126,14 @@ func (c *Client) runRelease(cmd protocol.Command, aside bool) (protocol.Outcome,
 	return outcome, err
 }
 
+// kindsAbout are the kinds of the locks that a message can be about.
+var kindsAbout = map[string]string{protocol.AboutLock: kindMutex, protocol.AboutFair: kindFair, protocol.AboutRW: kindWrite}
+
 // ghosts releases owners that the server names although they are over: it lost the last writes, or came back with an
 // older file. The server named them for a key of a kind.
-func (c *Client) ghosts(kind, key string, numbers []uint64) {
-	var by engine.Withdrawer
-	switch kind {
-	case protocol.AboutLock:
-		by = c.withdraws(key)
-	case protocol.AboutFair:
-		by = c.withdrawsFair(key)
-	case protocol.AboutRW:
-		by = c.withdrawsRW(key)
-	default:
+func (c *Client) ghosts(about, key string, numbers []uint64) {
+	kind, ok := kindsAbout[about]
+	if !ok {
 		return
 	}
 	var over []*engine.Withdrawal
@@ -164,6 +143,6 @@ func (c *Client) ghosts(kind, key string, numbers []uint64) {
 		}
 	}
 	if len(over) > 0 {
-		c.withdrawals.Add(by, over...)
+		c.withdrawals.Add(withdrawer{c, kind, key}, over...)
 	}
 }
