@@ -30,7 +30,6 @@ const patience = 30 * time.Second
 // contend waits in q until w has its lease, and leaves q if it does not get it.
 func (c *Client) contend(ctx context.Context, q contest, w *waiter, cfg lockConfig, waiting func()) (*Lease, error) {
 	defer recycle(w)
-	l := w.For.lease
 	start := w.Call.Since
 	err := c.await(ctx, q, w, cfg, waiting)
 	if err == nil && ctx.Err() != nil {
@@ -40,6 +39,7 @@ func (c *Client) contend(ctx context.Context, q contest, w *waiter, cfg lockConf
 		q.leave(w)
 		return nil, err
 	}
+	l := w.For.lease
 	c.counts.waited(l.began.Sub(start))
 	return l.joined(ctx, cfg) // perhaps with others of its owner
 }
@@ -68,6 +68,7 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 		over     bool             // the wait is over, and the last answer is awaited
 		limit    <-chan time.Time // of the wait for the last answer
 		answered <-chan struct{}  // closed when Redis has answered another waiter of the contest
+		closing  = c.closing      // nil while it is parked
 		down     engine.Outage
 	)
 	defer c.alarms.Stop(w)
@@ -92,6 +93,7 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 		})
 	}
 	ask := func() {
+		closing = c.closing
 		if r != nil && !over {
 			if start := r.startFor(w); start > 0 {
 				if listener == nil && !cfg.Polling && c.starts.Foreign(r.key, now()) {
@@ -241,6 +243,12 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 				if broken := w.Broken.Load(); broken != nil {
 					return *broken
 				}
+				if closing == nil {
+					if c.refusal() != nil {
+						return ErrClosed
+					}
+					closing = c.closing
+				}
 				if reasoned = true; !leading && !w.Once() {
 					waits()
 					hear()
@@ -314,7 +322,10 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 				if !heard || ev.Foreign && !listener.Live() {
 					pause = min(pause, pollUnheard)
 				}
-				c.alarms.Set(w, pause)
+				closing = nil
+				if err := c.park(q, w, pause); err != nil {
+					return err
+				}
 			}
 		case <-ctx.Done():
 			return withAnswer(last(q, w, saidNo, &down), ended(ctx))
@@ -328,8 +339,20 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 			if w.Events.Empty() {
 				return unavailable(after(), cmpOr(down.Last, transport.ErrNoAnswer))
 			}
-		case <-c.closing:
+		case <-closing:
 			return ErrClosed
 		}
 	}
+}
+
+// park sets the alarm of w, which has nothing to do until an event comes, and frees what it does not need until then: very many calls
+// may wait, for long. The end of the client is an event, too, which costs less memory than one more channel. park returns why the
+// client grants nothing any more, or nil.
+func (c *Client) park(q contest, w *waiter, pause time.Duration) error {
+	if r, ok := q.(*resource); ok {
+		r.park(w)
+	}
+	w.Events.Shrink()
+	c.alarms.Set(w, pause)
+	return c.refusal() // if it ended before the alarm was set
 }

@@ -185,6 +185,7 @@ func (c *Client) Shutdown(ctx context.Context) error {
 	}
 	drained := c.drained
 	c.mu.Unlock()
+	c.alarms.Wake()
 	c.endLingers()
 
 	select {
@@ -222,6 +223,7 @@ func (c *Client) Close() error {
 	c.idle = make(signal)
 	c.running++ // for Close itself
 	c.mu.Unlock()
+	c.alarms.Wake()
 
 	c.presence.stop()
 	c.resources.close()

@@ -124,6 +124,21 @@ func SpreadBy(c *Client, d time.Duration) { c.spread = d }
 // AtRest reports whether c needs no messages at present.
 func AtRest(c *Client) bool { return user{c}.Resting(protocol.ProcessChannel(c.wire.UUID)) > 0 }
 
+// Parked returns how many calls for a mutex of c have nothing to do until an event comes: they have no lease, are in the wait queue of
+// Redis, and have read the answer that says so.
+func Parked(c *Client, key string) (n int) {
+	for _, r := range c.resources.some(key) {
+		r.mu.Lock()
+		r.Queue.Each(func(w *waiter) {
+			if w.For.lease == nil && w.Events.Empty() && r.ticket != nil && r.ticket.Standing && r.ticket.State == engine.TicketQueued {
+				n++
+			}
+		})
+		r.mu.Unlock()
+	}
+	return n
+}
+
 // LingerFor has the mutexes of c linger for d, which may be longer than an option can say.
 func LingerFor(c *Client, d time.Duration) { c.opts.Linger = d }
 

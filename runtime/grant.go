@@ -111,7 +111,7 @@ func (g *grant) end(l *Lease) (*releaseOp, error) {
 	if next != nil && r.canPass(g, next) && !errors.Is(l.ended(), ErrLost) {
 		g.passed++
 		r.c.counts.local.Add(1)
-		next.For.lease.came = fromHere
+		r.leaseOf(next).came = fromHere
 		if g.idle {
 			g.idle = false
 			r.c.held(1)
@@ -211,19 +211,19 @@ func (r *resource) assign(w *waiter) {
 	r.Queue.Remove(w)
 	w.Place.State = engine.PlaceGranted
 	r.grant.tokenPending = w.Follows && w.Terms.Fenced
+	l := r.leaseOf(w)
 	if w.Terms.Fenced {
-		w.For.lease.token = r.grant.ticket.more().tokens.Take()
+		l.token = r.grant.ticket.more().tokens.Take()
 	}
-	r.grant.attach(r.grant, w.For.lease)
-	r.grant.limitTo(w.Limit, w.For.lease)
+	r.grant.attach(r.grant, l)
+	r.grant.limitTo(w.Limit, l)
 	r.grant.lingersFor(time.Duration(w.Linger) * time.Microsecond)
-	owner := w.For.lease.owner
 	w.Notify(engine.Event{Kind: engine.Given}) // from here on another call may use w
-	if owner == nil {
+	if l.owner == nil {
 		return
 	}
 	r.Queue.Each(func(v *waiter) {
-		if v.For.lease.owner == owner { // waiters of one owner enter together
+		if v.For.lease != nil && v.For.lease.owner == l.owner { // waiters of one owner enter together
 			r.Queue.Remove(v)
 			v.Place.State = engine.PlaceGranted
 			r.grant.attach(r.grant, v.For.lease)

@@ -7,15 +7,19 @@ import (
 )
 
 // BenchmarkMemory_Go shows what Go itself takes for the parts of a held lock and of a waiting call that no lock can do without, which
-// BenchmarkMemory contains. A waiting call selects: it waits for its turn, on a channel of its own, and for the end of the client.
+// BenchmarkMemory contains. A waiting call waits for its turn, on a channel of its own, which is in a list of the client, and for a moment
+// also for the end of the client.
 func BenchmarkMemory_Go(b *testing.B) {
 	const many = 10_000
-	waiting := func(goroutines int, wait func(closing <-chan struct{})) (end func()) {
-		closing, started, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
-		for range goroutines {
+	waiting := func(goroutines, channels int, wait func(closing <-chan struct{})) (end func()) {
+		closing, started, ended := make([]chan struct{}, channels), make(chan struct{}), make(chan struct{})
+		for i := range closing {
+			closing[i] = make(chan struct{}, 1)
+		}
+		for i := range goroutines {
 			go func() {
 				started <- struct{}{}
-				wait(closing)
+				wait(closing[i%channels])
 				ended <- struct{}{}
 			}()
 		}
@@ -23,25 +27,28 @@ func BenchmarkMemory_Go(b *testing.B) {
 			<-started
 		}
 		return func() {
-			close(closing)
+			for _, c := range closing {
+				close(c)
+			}
 			for range goroutines {
 				<-ended
 			}
 		}
 	}
 	// Go reuses goroutines that have ended. So none ends before all are measured, and the first ones take those of other benchmarks.
-	b.Cleanup(waiting(4*many, func(closing <-chan struct{}) { <-closing }))
-	goroutines := func(name string, wait func(closing <-chan struct{})) {
+	b.Cleanup(waiting(5*many, 1, func(closing <-chan struct{}) { <-closing }))
+	goroutines := func(name string, channels int, wait func(closing <-chan struct{})) {
 		b.Run("goroutine, "+name, func(sub *testing.B) {
 			before := heap()
 			for sub.Loop() {
-				b.Cleanup(waiting(many, wait))
+				b.Cleanup(waiting(many, channels, wait))
 			}
 			sub.ReportMetric((heap()-before)/many/float64(sub.N), "bytes/each")
 		})
 	}
-	goroutines("one channel for all", func(closing <-chan struct{}) { <-closing })
-	goroutines("one of two channels, one its own", func(closing <-chan struct{}) {
+	goroutines("one channel for all", 1, func(closing <-chan struct{}) { <-closing })
+	goroutines("one channel, its own", many, func(closing <-chan struct{}) { <-closing })
+	goroutines("one of two channels, one its own", 1, func(closing <-chan struct{}) {
 		own := make(chan struct{}, 1)
 		select {
 		case <-own:

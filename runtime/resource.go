@@ -122,3 +122,24 @@ func (r *resource) close() {
 		g.endLeases(ErrClosed)
 	}
 }
+
+// park frees the lease of w, unless the owner of its call has to be known.
+func (r *resource) park(w *waiter) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if w.Place.Queued() && w.For.lease != nil && w.For.lease.owner == nil {
+		w.For.lease = nil
+	}
+}
+
+// leaseOf returns the lease for w, which it makes anew if w was parked: then its call has no owner. The caller holds r.mu, so the
+// context of the call, which may be of any type, is not asked for anything.
+func (r *resource) leaseOf(w *waiter) *Lease {
+	if w.For.lease == nil {
+		l := emptyLease(r.c)
+		l.prepare(r.c, kindMutex, r.key, w.Call.Ctx)
+		l.lease, l.name = l, w.Call.Name
+		w.For.lease = l
+	}
+	return w.For.lease
+}

@@ -55,6 +55,8 @@ func subject(q contest, w *waiter) (kind, key string) {
 	switch q := q.(type) {
 	case *counter:
 		return q.kind, q.key
+	case *resource: // a parked call has no lease, and gets one under the lock of q
+		return kindMutex, q.key
 	case *quorumAcquire:
 		return kindRedLock, q.m.key
 	}

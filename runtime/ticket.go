@@ -236,7 +236,7 @@ func (r *resource) handed(m protocol.Message) {
 		tk.gets(engine.NewTokens(m.Token, int(tk.inLine)))
 		r.promote(trace.Handed, tk, w.Terms, from, first).handed = true
 		r.c.counts.remote.Add(1)
-		w.For.lease.came = fromThere
+		r.leaseOf(w).came = fromThere
 		r.assign(w)
 	}
 }

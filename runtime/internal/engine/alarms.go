@@ -53,6 +53,15 @@ func (a *Alarms[T]) Stop(w *Waiter[T]) {
 	w.alarm = 0
 }
 
+// Wake pokes all waiters that have an alarm, and cancels none.
+func (a *Alarms[T]) Wake() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, w := range a.queue {
+		w.Poke()
+	}
+}
+
 // arm sets the timer. The caller holds a.mu.
 func (a *Alarms[T]) arm(at, now monotonic.Time) {
 	a.armed = at

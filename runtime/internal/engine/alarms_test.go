@@ -93,3 +93,30 @@ func TestAlarms_LongOnesComeTogether(t *testing.T) {
 		}, came)
 	})
 }
+
+// Wake pokes the waiters that have an alarm, and no others, and leaves their alarms as they are.
+func TestAlarms_Wake(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var a Alarms[int]
+		a.Wake() // nobody
+		set, stopped, never := NewWaiter[int](), NewWaiter[int](), NewWaiter[int]()
+		set.Poke()
+		set.NextEvent()
+		set.Events.Shrink()
+		a.Set(set, time.Second)
+		a.Set(stopped, time.Second)
+		a.Stop(stopped)
+		a.Wake()
+		a.Wake() // one event is enough
+		for _, w := range []*Waiter[int]{set, stopped, never} {
+			_, poked := w.NextEvent()
+			require.Equal(t, w == set, poked)
+			require.True(t, w.Events.Empty())
+		}
+		<-time.After(time.Second)
+		synctest.Wait()
+		_, poked := set.NextEvent()
+		require.True(t, poked)
+	})
+}

@@ -73,6 +73,15 @@ func (b *EventQueue) Empty() bool {
 	return len(b.events) == 0
 }
 
+// Shrink frees the room for events if there are none. The next event makes it again.
+func (b *EventQueue) Shrink() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.events) == 0 {
+		b.events = nil
+	}
+}
+
 // Hold keeps everybody from the events until release is called. A test uses it to see what is done before an event comes.
 func (b *EventQueue) Hold() (release func()) {
 	b.mu.Lock()
