@@ -62,14 +62,17 @@ func turn(t *testing.T, m *lockrt.Mutex) {
 func TestDirect_OneWhoIsAloneSendsOnItsOwnGoroutine(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
-	c := clientOf(t, server.URL(), lockrt.Options{Tracking: lockrt.TrackingOff})
-	for range 10 {
-		turn(t, c.Mutex("lone"))
-	}
-	require.False(t, lockrt.Direct(c), "the shared connection does as long as nobody shares it")
-	require.NoError(t, c.Close())
+	atBest(t, "did the shared connection do as long as nobody shared it", func() (shared bool) {
+		c := clientOf(t, server.URL(), lockrt.Options{Tracking: lockrt.TrackingOff})
+		for range 10 {
+			turn(t, c.Mutex("lone")) // where the server is slow to answer, a request is sent once more, and two are under way
+		}
+		shared = !lockrt.Direct(c)
+		require.NoError(t, c.Close())
+		return shared
+	})
 
-	c = afterACrowd(t, server.URL(), lockrt.Options{Tracking: lockrt.TrackingOff})
+	c := afterACrowd(t, server.URL(), lockrt.Options{Tracking: lockrt.TrackingOff})
 	for range 100 {
 		direct(t, c) // it is given back
 	}

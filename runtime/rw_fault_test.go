@@ -74,11 +74,11 @@ func TestRWFault_WhoGivesUpOrLearnsNothingLeavesNothing(t *testing.T) {
 		t.Run(side, func(t *testing.T) {
 			t.Parallel()
 			l := newLine(t, brisk)
-			lost := l.proxy.DropReply(asksRW, 3, redistest.Close)
+			lost := l.proxy.DropReply(asksRW, 0, redistest.Close)
 			_, err := sides(l.client.RWMutex(l.key))[side][1](patient(t), unexpiring)
 			require.Error(t, err)
 			require.NotErrorIs(t, err, lockrt.ErrNotAcquired, "that would be a no")
-			receive(t, lost.Done(), "all losses")
+			lost.Stop()
 			nothingLeft(t, l.server, l.key)
 
 			drop := l.proxy.DropReply(asksRW, 0, redistest.Mute)
