@@ -186,6 +186,8 @@ func (o *options) child(g *grant, path string, command []string, key string, sig
 		return o.fail(cannotRun(err), err), false
 	}
 	guard.watch(cmd.Process.Pid, left())
+	due := time.Now().Add(left()) // when the guard kills the command
+	overdue := false              // this process was stopped until then
 	renewals := time.NewTicker(max(o.watchdog/20, 10*time.Millisecond))
 	defer renewals.Stop()
 	done := g.ctx.Done()
@@ -193,6 +195,8 @@ func (o *options) child(g *grant, path string, command []string, key string, sig
 	for {
 		select {
 		case <-renewals.C:
+			overdue = !time.Now().Before(due)
+			due = time.Now().Add(left())
 			guard.extend(left())
 		case s := <-signals:
 			pass(cmd, s)
@@ -204,12 +208,14 @@ func (o *options) child(g *grant, path string, command []string, key string, sig
 			kill = nil
 			pass(cmd, syscall.SIGKILL)
 		case <-ended:
-			// If lockctl was stopped, the guard has killed the command, and that is known before the loss is.
-			lost = lost || g.ctx.Err() != nil || !time.Now().Before(g.until())
+			// If lockctl was stopped, the guard has killed the command, and that is known before the loss is. The guard
+			// may not know of the last renewal: then the lock is not lost, and the command is dead all the same.
+			code, overdue = status(cmd.ProcessState), overdue || !time.Now().Before(due)
+			lost = lost || g.ctx.Err() != nil || !time.Now().Before(g.until()) || overdue && code != exitOK
 			if lost {
 				pass(cmd, syscall.SIGKILL) // to the processes that the command has left behind
 			}
-			return status(cmd.ProcessState), lost
+			return code, lost
 		}
 	}
 }

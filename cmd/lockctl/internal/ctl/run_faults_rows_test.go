@@ -96,6 +96,18 @@ var serverFaults = []fault{
 		after: signalled(syscall.SIGCONT),
 	},
 	{
+		name: "lockctl stopped just after a renewal, which its guard may not know of", must: runsOut, code: exitLost,
+		happens: func(t *testing.T, r *ran) {
+			t.Helper()
+			until(t, "it was renewed just now", func() bool {
+				ends, known := r.expiry()
+				return known && ends > 4*r.lease/3 && ends-time.Since(r.began) > r.lease-r.lease/30
+			})
+			signalled(syscall.SIGSTOP)(t, r)
+		},
+		after: signalled(syscall.SIGCONT),
+	},
+	{
 		name: "lockctl killed", of: []string{"One server: holder killed", "One server, 30 clients: holder killed"}, must: runsOut, code: -1,
 		happens: signalled(syscall.SIGKILL),
 	},
