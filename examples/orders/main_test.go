@@ -76,8 +76,8 @@ func TestOrders(t *testing.T) {
 			require.Contains(t, out, tt.says)
 			require.NotContains(t, out, "\x1b", "escape codes in a pipe")
 			for _, line := range []string{
-				`replica \d  PAYS    order A-1 AGAIN, 2 times now`,
-				`replica \d  waits   for order:A-1`,
+				`replica \d  PAYS    order A-\d AGAIN, 2 times now`,
+				`replica \d  waits   for order:A-\d`,
 				`replica \d  renews  order:A-2`,
 				`operator   KILLS   replica \d, which holds order:A-2`,
 				`operator   TAKES   order:A-3 by force`,
