@@ -10,7 +10,6 @@ type fault struct {
 	name    string
 	forgets bool // a server does not know any more what it has granted
 	back    bool // a clock is set back
-	off     bool // the runtime does not stand it yet
 	tampers bool // somebody changes a key behind the backs of its holders
 	counts  bool // an acquisition without a lease may never be released
 	keeps   bool // the servers forget nothing, and learn nothing
@@ -229,12 +228,20 @@ var faults = []*fault{
 		}
 		return ""
 	})},
-	{name: "no permission in the middle", off: true, make: refuse("noperm middle", func(cmd string, nested, _ bool) string {
-		if cmd == "PEXPIRE" && nested {
-			return "NOPERM this user has no permissions to run the 'pexpire' command"
-		}
-		return ""
-	})},
+	{name: "no permission in the middle of a script", make: func(p *plan, r *rand.Rand) (begin, end func(*world)) {
+		where := somewhere(p, r)
+		return func(w *world) {
+				s := where(w)
+				s.refusals["noperm middle"] = func(cmd string, nested, _ bool) string {
+					if cmd == "PEXPIRE" && nested && s.now != nil && s.now.script != "" { // Java programs have another user
+						return "NOPERM this user has no permissions to run the 'pexpire' command"
+					}
+					return ""
+				}
+			}, func(w *world) {
+				delete(where(w).refusals, "noperm middle")
+			}
+	}},
 	{name: "key deleted", forgets: true, tampers: true, make: atServer(func(w *world, s *server) { w.tamper(s, "DEL", "key0") })},
 	{name: "key cut short", forgets: true, tampers: true, make: atServer(func(w *world, s *server) { w.tamper(s, "PEXPIRE", "key0", "100") })},
 }

@@ -83,7 +83,7 @@ func newPlan(r, java, linger, cluster, singly *rand.Rand, only string) *plan {
 
 // add adds a fault at some time.
 func (p *plan) add(f *fault, r *rand.Rand) {
-	if f.off || p.kind.bears != nil && !p.kind.bears(f) {
+	if p.kind.bears != nil && !p.kind.bears(f) {
 		return
 	}
 	p.disturbs = true

@@ -59,6 +59,7 @@ type event struct {
 	script  string     // the name of the script, if it was one
 	effects [][]string // the commands that the script called, but those that were refused
 	reply   string
+	denied  bool // a command of the script, for want of a permission
 }
 
 // An observer gets every event, in order, when it has happened and before the next one. It must not block, nor ask the
@@ -145,6 +146,9 @@ func (s *server) before(p *mini.Peer, cmd string, args ...string) bool {
 	nested := s.by == nil || p != s.by.peer
 	for _, refuse := range s.refusals {
 		if said := refuse(cmd, nested, s.wrote); said != "" {
+			if nested && s.now != nil {
+				s.now.denied = s.now.denied || strings.HasPrefix(said, "NOPERM")
+			}
 			p.WriteError(said)
 			return true
 		}

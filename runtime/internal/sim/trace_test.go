@@ -70,7 +70,8 @@ func (x *traced) observe(s *server, e *event) {
 	requests := []tracetest.Request{}
 	if e.script != "" {
 		requests = tracetest.RequestsOf(e.script, e.keys(), e.args(), tracetest.Reply(e.reply), e.effects)
-	} else if e.tampers() {
+	}
+	if e.denied || e.tampers() { // a script that was denied a command has given its answers, and may have left anything
 		for _, key := range x.w.locks() {
 			requests = append(requests, tracetest.Disturbed(key))
 		}

@@ -46,13 +46,16 @@ type draw struct {
 // draws returns which fencing tokens of a lock a script has drawn, by what it called: those that it sends to who is handed the lock, and
 // those of who asked for it.
 func draws(calls [][]string, key, asker string, many int) (all []draw) {
+	held := "" // the owner that was granted the lock since a draw
 	for _, call := range calls {
 		switch {
 		case strings.EqualFold(call[0], "set") && call[1] == counter(key):
 			last, _ := strconv.ParseInt(call[2], 10, 64)
-			all = append(all, draw{asker, many, last})
-		case strings.EqualFold(call[0], "del") && call[1] == key && len(all) > 0:
-			all[len(all)-1].many = 1 // the grant is taken back, since its owner does not listen: it is not known for how many
+			all, held = append(all, draw{asker, many, last}), ""
+		case strings.EqualFold(call[0], "hset") && call[1] == key:
+			held = call[2]
+		case len(all) > 0 && (strings.EqualFold(call[0], "del") && call[1] == key || strings.EqualFold(call[0], "hdel") && call[1] == key && call[2] == held):
+			all[len(all)-1].many = 1 // the grant is taken back, since its owner does not listen, or no time to live could be set: it is not known for how many
 		case publishes(call) && strings.HasPrefix(call[2], "granted ") && strings.HasSuffix(call[2], " of lock "+key) && len(all) > 0:
 			words := strings.Fields(call[2])
 			if token, _ := strconv.ParseInt(words[4], 10, 64); token > 0 {
