@@ -1,6 +1,7 @@
 package interop
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -44,26 +45,6 @@ func (f *fleet) contention(t *testing.T) {
 	}
 }
 
-// lone makes a goroutine that is the only one in Go, and a thread that is the only one in Java, lock and unlock without a pause. No
-// Go program waits for the other, so each of the goroutine's releases is of a lock that nobody of its side wants.
-func (f *fleet) lone(t *testing.T) {
-	f.cell(t, "mutex", "1 thread in Java beside 1 goroutine in Go, both without a pause", func(t *testing.T) string {
-		seen := ""
-		for range 5 { // a machine may stop, and a Java program with it
-			c := contest{Kind: mutexKind.java, Key: aKey(t, "k"), Counter: uncounted, Each: 1, Lasts: *contend / 4}
-			inGo, inJava := f.compete(t, c, 1, []thread{f.java})
-			seen = fmt.Sprintf("for %s: Go %d times, waited %s at most; Java %d times, %s",
-				c.Lasts, inGo.Count, round(inGo.Longest), inJava.Count, round(inJava.Longest))
-			t.Log(seen)
-			if all := inGo.Count + inJava.Count; inGo.Count > 0 && 20*inJava.Count >= all {
-				return seen
-			}
-		}
-		require.Fail(t, "Java has less than a twentieth of the turns each time", seen)
-		return ""
-	})
-}
-
 // unlessStopped runs a contest, and again if a Go program lost leases: a lock that is handed over has a lease of two
 // seconds at first, and a machine may stop for that long.
 func unlessStopped(t *testing.T, contest func() (lost int)) {
@@ -103,7 +84,7 @@ func (f *fleet) compete(t *testing.T, c contest, programs int, threads []thread)
 	var answers []<-chan answer
 	for _, th := range threads {
 		for i := range c.Each {
-			answers = append(answers, th.thread("contends"+strconv.Itoa(i)).start("contend", c.Kind, c.Key, c.Counter, millis(c.Lasts)))
+			answers = append(answers, th.thread("contends"+strconv.Itoa(i)).start("contend", cmp.Or(c.Java, c.Kind), c.Key, c.Counter, millis(c.Lasts)))
 		}
 	}
 	for _, w := range workers {

@@ -103,6 +103,17 @@ func kindOf(java string) *kind {
 	return kinds[slices.IndexFunc(kinds, func(k *kind) bool { return k.java == java })]
 }
 
+// roleOf returns the role of a kind of lock or semaphore with this name in the Java program.
+func roleOf(java string) role {
+	switch java {
+	case "semaphore":
+		return semaphoreRole
+	case "permit":
+		return permitRole
+	}
+	return kindOf(java).role()
+}
+
 // has reports whether the fleet supports locks of the kind.
 func (f *fleet) has(k *kind) bool {
 	return (k.since == "" || f.at(k.since)) && (!k.lone || len(f.reds) > 0)
@@ -169,10 +180,7 @@ var (
 		queued: listeningTo("redisson_sc:{%s}"),
 		inGo: func(side side) acquire {
 			return func(ctx context.Context, key string) (release, error) {
-				s := side.c.Semaphore(key, 0)
-				if _, err := s.TrySetPermits(ctx, 1, 0); err != nil {
-					return nil, err
-				}
+				s := side.c.Semaphore(key, 1)
 				return func(ctx context.Context) error { return s.Release(ctx, 1) }, s.Acquire(ctx, 1)
 			}
 		},

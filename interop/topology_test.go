@@ -62,6 +62,7 @@ func TestCluster(t *testing.T) {
 				nodes:    cluster.Nodes(),
 			}, theVersion(t))
 			t.Run("handover", f.handovers)
+			t.Run("lone", f.loneMutex)
 			if i > 0 {
 				return
 			}

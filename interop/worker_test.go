@@ -43,10 +43,11 @@ type held struct{ Kind, Key string }
 // uncounted is the counter of a contest of callers that hold the lock for no time.
 const uncounted = "-"
 
-// contest is a lock that several programs compete for.
+// contest is a lock that several programs compete for, or the only permit of a semaphore.
 type contest struct {
 	Kind, Key, Counter string
-	Each               int // goroutines
+	Java               string // the kind in Java, if it is another one
+	Each               int    // goroutines
 	Lasts              time.Duration
 }
 
@@ -127,7 +128,7 @@ func doWork(text string) error {
 
 // run locks, counts in a way that loses counts unless the lock excludes, if there is a counter, unlocks, and repeats that.
 func (c *contest) run(ctx context.Context, url string, s side) (share, error) {
-	k := kindOf(c.Kind)
+	take := roleOf(c.Kind).inGo(s)
 	opt, err := rueidis.ParseURL(url)
 	if err != nil {
 		return share{}, err
@@ -150,7 +151,7 @@ func (c *contest) run(ctx context.Context, url string, s side) (share, error) {
 			var failed error
 			for end := time.Now().Add(c.Lasts); failed == nil && time.Now().Before(end); {
 				asked := time.Now()
-				lease, err := k.lock(s, c.Key).Lock(ctx)
+				give, err := take(ctx, c.Key)
 				if err != nil {
 					failed = err
 					break
@@ -161,7 +162,7 @@ func (c *contest) run(ctx context.Context, url string, s side) (share, error) {
 					failed = errors.Join(err, rc.Do(ctx, rc.B().Set().Key(c.Counter).Value(strconv.FormatInt(n+1, 10)).Build()).Error())
 				}
 				mine.Count++
-				if err = lease.Unlock(ctx); errors.Is(err, lockrt.ErrLost) {
+				if err = give(ctx); errors.Is(err, lockrt.ErrLost) {
 					mine.Lost++
 				} else {
 					failed = errors.Join(failed, err)

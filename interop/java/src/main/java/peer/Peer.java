@@ -20,6 +20,7 @@ import org.redisson.api.RAtomicLong;
 import org.redisson.api.RBucket;
 import org.redisson.api.RLock;
 import org.redisson.api.RPermitExpirableSemaphore;
+import org.redisson.api.RSemaphore;
 import org.redisson.api.RedissonClient;
 import org.redisson.client.codec.StringCodec;
 import org.redisson.config.Config;
@@ -298,7 +299,7 @@ public final class Peer {
                 return "" + c.getCountDownLatch(name).delete();
 
             case "contend": // kind name counter milliseconds; "-" is no counter
-                return contend(c, lock(c, w[4], w[5]), w[6], Long.parseLong(w[7]));
+                return contend(c, turns(c, w[4], w[5]), w[6], Long.parseLong(w[7]));
             default:
                 throw new IllegalArgumentException("no such command: " + w[3]);
         }
@@ -335,12 +336,41 @@ public final class Peer {
         }
     }
 
+    /** Takes what many callers want, and returns what gives it back. */
+    private interface Turns {
+        AutoCloseable take() throws Exception;
+    }
+
+    /** Turns at a lock, or at the only permit of a semaphore. */
+    private static Turns turns(RedissonClient c, String kind, String name) {
+        switch (kind) {
+            case "semaphore":
+                RSemaphore semaphore = c.getSemaphore(name);
+                return () -> {
+                    semaphore.acquire();
+                    return semaphore::release;
+                };
+            case "permit":
+                RPermitExpirableSemaphore permits = permits(c, name);
+                return () -> {
+                    String id = permits.acquire();
+                    return () -> permits.release(id);
+                };
+            default:
+                RLock lock = lock(c, kind, name);
+                return () -> {
+                    lock.lock();
+                    return lock::unlock;
+                };
+        }
+    }
+
     private static RPermitExpirableSemaphore permits(RedissonClient c, String name) {
         return c.getPermitExpirableSemaphore(name);
     }
 
-    /** Locks, counts in a way that loses counts unless it excludes, if there is a counter, unlocks, and so on; answers "count longest". */
-    private static String contend(RedissonClient c, RLock lock, String counter, long milliseconds) {
+    /** Takes turns, and counts in a way that loses counts unless they exclude, if there is a counter; answers "count longest". */
+    private static String contend(RedissonClient c, Turns turns, String counter, long milliseconds) throws Exception {
         // Redisson reads a bucket from a replica, which may not have the last write yet: INCRBY 0 asks the master.
         RAtomicLong master = c.getAtomicLong(counter);
         RBucket<String> bucket = c.getBucket(counter, StringCodec.INSTANCE);
@@ -349,15 +379,12 @@ public final class Peer {
         long longest = 0;
         while (System.nanoTime() < end) {
             long asked = System.nanoTime();
-            lock.lock();
-            longest = Math.max(longest, System.nanoTime() - asked);
-            try {
+            try (AutoCloseable turn = turns.take()) {
+                longest = Math.max(longest, System.nanoTime() - asked);
                 if (!counter.equals("-")) {
                     bucket.set(Long.toString(master.addAndGet(0) + 1));
                 }
                 count++;
-            } finally {
-                lock.unlock();
             }
         }
         return count + " " + longest / 1000;
