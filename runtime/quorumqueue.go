@@ -47,30 +47,20 @@ func (r *quorumQueues) join(e *quorumAcquire) (first bool) {
 	return q.acquires[0] == e
 }
 
-// asks records that e asks the servers, if it is in a queue.
-func (r *quorumQueues) asks(e *quorumAcquire) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+// headed returns the queue that e is the first of, or nil. The caller holds r.mu.
+func (r *quorumQueues) headed(e *quorumAcquire) *quorumQueue {
 	if q := r.all[e.m.queueKey]; q != nil && q.acquires[0] == e {
-		q.answers.Asks()
+		return q
 	}
+	return nil
 }
 
-// says records the answers of the servers to e, like engine.AnswerLog.Says.
-func (r *quorumQueues) says(e *quorumAcquire, refused bool, err error) {
+// record records something of the answers of the servers to e, if e is the first of a queue.
+func (r *quorumQueues) record(e *quorumAcquire, what func(*engine.AnswerLog)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if q := r.all[e.m.queueKey]; q != nil && q.acquires[0] == e {
-		q.answers.Says(refused, err)
-	}
-}
-
-// withdraws records that the answers to e's requests will not be known.
-func (r *quorumQueues) withdraws(e *quorumAcquire) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if q := r.all[e.m.queueKey]; q != nil && q.acquires[0] == e {
-		q.answers.Withdraws()
+	if q := r.headed(e); q != nil {
+		what(&q.answers)
 	}
 }
 
@@ -99,7 +89,7 @@ func (r *quorumQueues) leave(e *quorumAcquire, pause time.Duration) {
 	time.AfterFunc(pause, func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		if q := r.all[e.m.queueKey]; q != nil && q.acquires[0] == next {
+		if r.headed(next) != nil {
 			next.w.Notify(engine.Event{Kind: engine.Turn})
 		}
 	})
@@ -130,7 +120,7 @@ func (r *quorumQueues) remove(e *quorumAcquire) (first bool) {
 func (r *quorumQueues) behind(e *quorumAcquire) *quorumAcquire {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if q := r.all[e.m.queueKey]; q != nil && len(q.acquires) > 1 && q.acquires[0] == e {
+	if q := r.headed(e); q != nil && len(q.acquires) > 1 {
 		return q.acquires[1]
 	}
 	return nil
@@ -140,10 +130,8 @@ func (r *quorumQueues) behind(e *quorumAcquire) *quorumAcquire {
 func (r *quorumQueues) advance(e, next *quorumAcquire) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if q := r.all[e.m.queueKey]; q == nil || len(q.acquires) < 2 || q.acquires[0] != e || q.acquires[1] != next {
-		return false
-	}
-	return r.remove(e)
+	q := r.headed(e)
+	return q != nil && len(q.acquires) > 1 && q.acquires[1] == next && r.remove(e)
 }
 
 // pass gives the grants of e to the next waiter, on the same terms, and returns the composite lease of its parts, or

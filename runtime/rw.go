@@ -119,15 +119,13 @@ func (m *RWMutex) force(ctx context.Context, op string, write bool, owners ...st
 // Inspect asks Redis for the writer or the readers. Redisson's isLocked, of both.
 func (m *RWMutex) Inspect(ctx context.Context) (RWStanding, error) {
 	m = orZero(m)
-	fail := func(err error) (RWStanding, error) {
+	err := m.c.usable(m.key)
+	if err != nil {
 		return RWStanding{}, &Error{Op: "inspect", Key: m.key, Err: err}
-	}
-	if err := m.c.checkKey(m.key); err != nil {
-		return fail(err)
 	}
 	r, err := m.c.rws.enter(m.key, false)
 	if err != nil {
-		return fail(err)
+		return RWStanding{}, &Error{Op: "inspect", Key: m.key, Err: err}
 	}
 	defer r.exit()
 	s, err := answer(ctx, m.c, "inspect", m.key, func() (RWStanding, error) {
@@ -177,9 +175,7 @@ func (m *RWMutex) take(ctx context.Context, kind string, cfg lockConfig, err err
 	}
 	l := newLease(m.c, kind, m.key, ctx)
 	l.name = cfg.name
-	if r, known := m.c.rws.known(m.key); known {
-		// A call that enters a hold of this process does not count as a user of the resource
-		// besides.
+	if r, known := m.c.rws.known(m.key); known { // a call that enters a hold of this process is no further user of the resource
 		if entered, _, err := r.enter(ctx, l, cfg); entered {
 			return l.entered(ctx, cfg)
 		} else if err != nil {
