@@ -119,11 +119,11 @@ var allMutants = []mutant{
 		old: "if left > 0 then\n", new: "if left > 1e15 then\n",
 	},
 	{
-		name: "a refused MultiLock keeps what it has got", kind: "multi", file: "runtime/multilock.go",
+		name: "a refused MultiLock keeps what it has got", kind: "multi", file: "runtime/together.go",
 		old: "	undo(ctx, behind)\n", new: "	_ = behind\n",
 	},
 	{
-		name: "who was turned away does not join again", kind: "multi", file: "runtime/multilock.go",
+		name: "who was turned away does not join again", kind: "multi", file: "runtime/together.go",
 		old: "	if q.known {\n", new: "	if q.known && w == nil {\n",
 	},
 	{

@@ -208,7 +208,7 @@ var strayMutants = []mutant{
 		old: "			add(got...)\n", new: "			if err == nil {\n				add(got...)\n			} else {\n				undo(ctx, got)\n			}\n",
 	},
 	{
-		strays: true, name: "a MultiLock gives back the members behind the refused one a moment later", kind: "multi", file: "runtime/multilock.go",
+		strays: true, name: "a MultiLock gives back the members behind the refused one a moment later", kind: "multi", file: "runtime/together.go",
 		old: "	undo(ctx, behind)\n", new: "	time.AfterFunc(10*time.Millisecond, func() { undo(context.Background(), behind) })\n",
 	},
 	{
