@@ -17,11 +17,15 @@ type exclusiveGrant interface {
 	base() *grantCore
 }
 
-// held returns the present grant, or nil.
-func (r *exclusiveCore[G]) held() G {
+// held returns the present grant, if there is one.
+func (r *exclusiveCore[G]) held() []*grantCore {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.grant
+	var none G
+	if r.grant == none {
+		return nil
+	}
+	return []*grantCore{r.grant.base()}
 }
 
 // entered returns how many leases the present grant has, unless there is none or it goes from one to the next.

@@ -50,39 +50,22 @@ func (m *FairMutex) ForceUnlock(ctx context.Context) (bool, error) { return orZe
 
 // force takes the key from its holder, or from owners alone if there are any.
 func (m *FairMutex) force(ctx context.Context, owners ...string) (bool, error) {
-	if m.c == nil {
-		return false, &Error{Op: "force unlock", Key: m.key, Err: errNoClient}
-	}
-	lock := m.c.wire.Fair(m.key)
-	return m.c.force(ctx, "force unlock", m.key, func() (victims []*grantCore, exit func(), err error) {
-		r, err := m.c.fairs.enter(m.key, false)
-		if err != nil {
-			return nil, nil, err
-		}
-		if g := r.held(); g != nil {
-			victims = []*grantCore{&g.grantCore}
-		}
-		return victims, r.exit, nil
-	}, lock.ForceUnlock(time.Now(), owners...))
+	const op = "force unlock"
+	return inside(&orZero(m.c).fairs, op, m.key, func(r *fairResource) (bool, error) {
+		return r.force(ctx, op, r.lock.ForceUnlock(time.Now(), owners...), r.held())
+	})
 }
 
 // Inspect asks Redis for the holder of the key and the number of waiters. Redisson's isLocked.
 func (m *FairMutex) Inspect(ctx context.Context) (Standing, error) {
 	m = orZero(m)
-	fail := func(err error) (Standing, error) { return Standing{}, &Error{Op: "inspect", Key: m.key, Err: err} }
-	if err := m.c.checkKey(m.key); err != nil {
-		return fail(err)
-	}
-	r, err := m.c.fairs.enter(m.key, false)
-	if err != nil {
-		return fail(err)
-	}
-	defer r.exit()
-	s, err := m.c.inspect(ctx, m.key, r.lock.Inspect(), r.entered)
-	if s.Ours {
-		s.Waiting = max(0, s.Waiting-r.served())
-	}
-	return s, err
+	return inside(&orZero(m.c).fairs, "inspect", m.key, func(r *fairResource) (Standing, error) {
+		s, err := r.inspect(ctx, r.lock.Inspect())
+		if s.Ours {
+			s.Waiting = max(0, s.Waiting-r.served())
+		}
+		return s, err
+	})
 }
 
 // lock is the common part of all ways to lock.

@@ -36,7 +36,7 @@ func (c *Client) ForceUnlock(ctx context.Context, key string, owners ...string) 
 		return fail(refused(err))
 	case got.mode != "":
 		return c.RWMutex(key).force(ctx, op, got.mode == kindWrite, owners...)
-	case got.fair, known && fair.held() != nil:
+	case got.fair, known && len(fair.held()) > 0:
 		return c.FairMutex(key).force(ctx, owners...)
 	}
 	return c.Mutex(key).force(ctx, owners...)

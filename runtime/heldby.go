@@ -47,34 +47,15 @@ func (c *Client) holderOf(kind, key string, b *blockage, err error) *Holder {
 
 // ownHolder returns the call of this Client that holds a lock, or nil. For a call that reads, that is one that writes.
 func (c *Client) ownHolder(kind, key string) *Holder {
-	var g *grantCore
-	switch kind {
-	case kindMutex:
-		if r, known := c.resources.known(key); known {
-			if held := r.held(); held != nil {
-				g = &held.grantCore
-			}
-		}
-	case kindFair:
-		if r, known := c.fairs.known(key); known {
-			if held := r.held(); held != nil {
-				g = &held.grantCore
-			}
-		}
-	default:
-		if r, known := c.rws.known(key); known {
-			held := r.held(true)
-			if len(held) == 0 && kind == kindWrite {
-				held = r.held(false)
-			}
-			if len(held) > 0 {
-				g = &held[0].grantCore
-			}
-		}
-	}
-	if g == nil {
+	held := c.grantsOf(key)
+	i := slices.IndexFunc(held, func(g *grantCore) bool {
+		of := g.guard.Kind()
+		return of == kind && of != kindRead || of == kindWrite && kind == kindRead || of == kindRead && kind == kindWrite
+	})
+	if i < 0 {
 		return nil
 	}
+	g := held[i]
 	since := g.heldSince()
 	if since.IsZero() {
 		return nil // for a moment between two holders

@@ -46,19 +46,10 @@ func (m *Mutex) ForceUnlock(ctx context.Context) (bool, error) { return orZero(m
 
 // force takes the key from its holder, or from owners alone if there are any.
 func (m *Mutex) force(ctx context.Context, owners ...string) (bool, error) {
-	if m.c == nil {
-		return false, &Error{Op: "force unlock", Key: m.key, Err: errNoClient}
-	}
-	return m.c.force(ctx, "force unlock", m.key, func() (victims []*grantCore, exit func(), err error) {
-		r, err := m.c.resources.enter(m.key, false)
-		if err != nil {
-			return nil, nil, err
-		}
-		if g := r.held(); g != nil {
-			victims = []*grantCore{&g.grantCore}
-		}
-		return victims, r.exit, nil
-	}, m.c.wire.ForceUnlock(m.key, owners...))
+	const op = "force unlock"
+	return inside(&orZero(m.c).resources, op, m.key, func(r *resource) (bool, error) {
+		return r.force(ctx, op, m.c.wire.ForceUnlock(m.key, owners...), r.held())
+	})
 }
 
 // lock is the common part of all ways to lock.

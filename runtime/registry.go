@@ -54,6 +54,37 @@ func (g *registry[T]) known(key string) (one T, ok bool) {
 	return one, ok
 }
 
+// inside returns the result of a call about key, which has the entry of that.
+func inside[T registered, A any](g *registry[T], op, key string, call func(one T) (A, error)) (A, error) {
+	var one T
+	err := g.c.usable(key)
+	if err == nil {
+		one, err = g.enter(key, false)
+	}
+	if err != nil {
+		var none A
+		return none, &Error{Op: op, Key: key, Err: err}
+	}
+	defer one.references().exit()
+	return call(one)
+}
+
+// heldIn returns the grants of key in this process.
+func heldIn[T interface {
+	registered
+	held() []*grantCore
+}](g *registry[T], key string) []*grantCore {
+	if one, known := g.known(key); known {
+		return one.held()
+	}
+	return nil
+}
+
+// grantsOf returns the grants of all locks named key in this process.
+func (c *Client) grantsOf(key string) []*grantCore {
+	return append(append(heldIn(&c.resources, key), heldIn(&c.rws, key)...), heldIn(&c.fairs, key)...)
+}
+
 // some returns the entry of key, or all if key is empty.
 func (g *registry[T]) some(key string) []T {
 	g.c.mu.Lock()

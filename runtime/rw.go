@@ -100,54 +100,33 @@ func (m *RWMutex) ForceRUnlock(ctx context.Context) (bool, error) {
 
 // force takes the key from the writer or from readers, or from owners alone if there are any.
 func (m *RWMutex) force(ctx context.Context, op string, write bool, owners ...string) (bool, error) {
-	if m.c == nil {
-		return false, &Error{Op: op, Key: m.key, Err: errNoClient}
-	}
-	lock := m.c.wire.RW(m.key)
-	return m.c.force(ctx, op, m.key, func() (victims []*grantCore, exit func(), err error) {
-		r, err := m.c.rws.enter(m.key, false)
-		if err != nil {
-			return nil, nil, err
-		}
-		for _, g := range r.held(write) {
-			victims = append(victims, &g.grantCore)
-		}
-		return victims, r.exit, nil
-	}, lock.ForceUnlock(write, owners...))
+	return inside(&orZero(m.c).rws, op, m.key, func(r *rwResource) (bool, error) {
+		return r.force(ctx, op, r.lock.ForceUnlock(write, owners...), r.heldFor(write))
+	})
 }
 
 // Inspect asks Redis for the writer or the readers. Redisson's isLocked, of both.
 func (m *RWMutex) Inspect(ctx context.Context) (RWStanding, error) {
 	m = orZero(m)
-	err := m.c.usable(m.key)
-	if err != nil {
-		return RWStanding{}, &Error{Op: "inspect", Key: m.key, Err: err}
-	}
-	r, err := m.c.rws.enter(m.key, false)
-	if err != nil {
-		return RWStanding{}, &Error{Op: "inspect", Key: m.key, Err: err}
-	}
-	defer r.exit()
-	s, err := answer(ctx, m.c, "inspect", m.key, func() (RWStanding, error) {
-		in, err := m.c.inspection(r.lock.Inspect())
-		s := RWStanding{Listening: in.Listening, TTL: in.TTL}
-		if err != nil {
-			return s, err
-		}
-		for _, field := range in.Fields {
-			if writer, writes := protocol.WriterOf(field.Owner); writes {
-				s.Writer = writer
-			} else {
-				s.Readers = append(s.Readers, field.Owner)
+	return inside(&orZero(m.c).rws, "inspect", m.key, func(r *rwResource) (RWStanding, error) {
+		s, err := answer(ctx, m.c, "inspect", m.key, func() (RWStanding, error) {
+			in, err := m.c.inspection(r.lock.Inspect())
+			s := RWStanding{Listening: in.Listening, TTL: in.TTL}
+			for _, field := range in.Fields {
+				if writer, writes := protocol.WriterOf(field.Owner); writes {
+					s.Writer = writer
+				} else {
+					s.Readers = append(s.Readers, field.Owner)
+				}
 			}
+			slices.Sort(s.Readers)
+			return s, err
+		})
+		if err == nil {
+			s.WriteCount, s.ReadCount = r.entered()
 		}
-		slices.Sort(s.Readers)
-		return s, nil
+		return s, err
 	})
-	if err == nil {
-		s.WriteCount, s.ReadCount = r.entered()
-	}
-	return s, err
 }
 
 // lock is the common part of all ways to lock.

@@ -2,7 +2,6 @@ package lockrt
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/engine"
@@ -213,14 +212,24 @@ func (r *rwResource) Follow(w *waiter) bool {
 	return true
 }
 
-// held returns the grants of this process for reading, or for writing with its reads under that.
-func (r *rwResource) held(write bool) []*rwGrant {
+// held returns all grants of this process.
+func (r *rwResource) held() []*grantCore {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if write != (r.write != nil) {
-		return nil
+	all := r.all()
+	cores := make([]*grantCore, len(all))
+	for i, g := range all {
+		cores[i] = &g.grantCore
 	}
-	return slices.Clone(r.all())
+	return cores
+}
+
+// heldFor returns the grants of this process for reading, or for writing with its reads under that.
+func (r *rwResource) heldFor(write bool) []*grantCore {
+	if all := r.held(); len(all) > 0 && write == (all[0].guard.Kind() == kindWrite) {
+		return all
+	}
+	return nil
 }
 
 // entered returns the number of leases of the process for writing, and for reading.
@@ -236,23 +245,12 @@ func (r *rwResource) entered() (writes, reads int) {
 	return writes, reads
 }
 
-// changed makes the watchdog check the grants, since another program changed the key.
-func (r *rwResource) changed() {
-	r.mu.Lock()
-	holds := slices.Clone(r.all())
-	r.mu.Unlock()
-	for _, g := range holds {
-		r.c.watchdog.Look(&g.guard)
-	}
-}
-
 // close ends the leases of this resource because the client is closed. It sends nothing to Redis.
 func (r *rwResource) close() {
 	r.mu.Lock()
 	r.shut = true
-	holds := slices.Clone(r.all())
 	r.mu.Unlock()
-	for _, g := range holds {
+	for _, g := range r.held() {
 		g.endLeases(ErrClosed)
 	}
 }

@@ -53,22 +53,8 @@ func (c *Client) guards(key string, most int) (all []*watchdog.Lease, omitted in
 	if key == "" {
 		return c.watchdog.Leases(max(0, most-most/2))
 	}
-	if r, known := c.resources.known(key); known {
-		if g := r.held(); g != nil {
-			all = append(all, &g.guard)
-		}
-	}
-	if rw, known := c.rws.known(key); known {
-		rw.mu.Lock()
-		for _, g := range rw.all() {
-			all = append(all, &g.guard)
-		}
-		rw.mu.Unlock()
-	}
-	if fair, known := c.fairs.known(key); known {
-		if g := fair.held(); g != nil {
-			all = append(all, &g.guard)
-		}
+	for _, g := range c.grantsOf(key) {
+		all = append(all, &g.guard)
 	}
 	if permits, known := c.permits.known(key); known {
 		permits.mu.Lock()

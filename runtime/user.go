@@ -60,18 +60,8 @@ func (u user) Changed(keys []string) {
 		return
 	}
 	for _, key := range keys {
-		if r, known := c.resources.known(key); known {
-			if g := r.held(); g != nil {
-				c.watchdog.Look(&g.guard)
-			}
-		}
-		if r, known := c.rws.known(key); known {
-			r.changed()
-		}
-		if r, known := c.fairs.known(key); known {
-			if g := r.held(); g != nil {
-				c.watchdog.Look(&g.guard)
-			}
+		for _, g := range c.grantsOf(key) {
+			c.watchdog.Look(&g.guard)
 		}
 	}
 }
