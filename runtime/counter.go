@@ -65,7 +65,7 @@ func newCounter(c *Client, kind, key string) *counter {
 	case kindSemaphore:
 		ct.of = semaphoreCounter{ct}
 	case kindPermit:
-		ct.of = permitCounter{ct}
+		ct.of = permitCounter{semaphoreCounter{ct}}
 	case kindLatch:
 		ct.of, ct.Alike = &latchCounter{counter: ct}, true
 	}

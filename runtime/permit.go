@@ -82,24 +82,7 @@ func (s *PermitSemaphore) Release(ctx context.Context, ids ...string) error {
 		return nil
 	}
 	_, err = s.c.change(ctx, "release", kindPermit, s.key, true, func(ctx context.Context, ct *counter) (int64, error) {
-		touched := ct.holding(raw)
-		for _, p := range touched {
-			p.releasing.Add(1)
-		}
-		defer func() {
-			for _, p := range touched {
-				p.releasing.Add(-1)
-			}
-		}()
-		permits := s.c.wire.PermitSemaphore(s.key)
-		valid, err := ct.change(ctx, true, func(r protocol.Request) protocol.Command { return permits.ReleaseAll(r, raw) })
-		if err == nil && valid == 0 {
-			err = fmt.Errorf("%w: not all of the permits are there any more; none was given back", ErrLost)
-		}
-		if err == nil {
-			ct.took(touched, raw)
-		}
-		return valid, err
+		return ct.releaseAll(ctx, raw)
 	})
 	return err
 }
@@ -200,7 +183,7 @@ func (s *PermitSemaphore) acquire(ctx context.Context, op string, n int, opts []
 }
 
 func (s *PermitSemaphore) count(ctx context.Context, op string) (free, taken int, err error) {
-	got, err := s.question(ctx, op, func() ([]int64, error) {
+	got, err := answer(ctx, s.c, op, s.key, func() ([]int64, error) {
 		permits := s.c.wire.PermitSemaphore(s.key)
 		return s.c.net.Ask(permits.Count(s.permits)).Ints()
 	})
@@ -208,10 +191,6 @@ func (s *PermitSemaphore) count(ctx context.Context, op string) (free, taken int
 		return 0, 0, err
 	}
 	return protocol.ReadPermitCount(got)
-}
-
-func (s *PermitSemaphore) question(ctx context.Context, op string, ask func() ([]int64, error)) ([]int64, error) {
-	return answer(ctx, s.c, op, s.key, ask)
 }
 
 var _ Locker = permitLocker{}

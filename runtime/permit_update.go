@@ -62,18 +62,14 @@ func (s *PermitSemaphore) askLease(ctx context.Context, op, id string, ask func(
 	if err != nil {
 		return 0, &Error{Op: op, Key: s.key, Err: err}
 	}
-	got, err := s.question(ctx, op, func() ([]int64, error) {
+	return answer(ctx, s.c, op, s.key, func() (int64, error) {
 		permits := s.c.wire.PermitSemaphore(s.key)
 		left, err := ask(&permits, raw)
 		if ct, known := s.c.permits.known(s.key); known && err == nil && left == protocol.NoPermit {
 			ct.took(ct.holding(raw), raw)
 		}
-		return []int64{left}, err
+		return left, err
 	})
-	if err != nil {
-		return 0, err
-	}
-	return got[0], nil
 }
 
 // here returns the permits of this process that have id.

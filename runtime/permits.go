@@ -6,6 +6,7 @@ import (
 	hexes "encoding/hex"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -16,13 +17,85 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
 
-// permitCounter is the counting of a PermitSemaphore.
-type permitCounter struct{ *counter }
+// resize changes the number of permits of a semaphore of either kind.
+func resize(ctx context.Context, c *Client, kind, key string, delta int) (bool, error) {
+	if err := enough(max(delta, -delta), 0); err != nil {
+		return false, &Error{Op: "resize", Key: key, Err: err}
+	}
+	return addPermits(ctx, c, "resize", kind, key, delta, protocol.ReportMissing, false)
+}
 
-func (s permitCounter) channel() string { return protocol.CountChannel(s.key) }
+// counted returns the commands of a semaphore of either kind.
+func (c *Client) counted(kind, key string) protocol.Semaphore {
+	if kind == kindPermit {
+		return c.wire.PermitSemaphore(key).Semaphore
+	}
+	return c.wire.Semaphore(key)
+}
+
+// addPermits adds permits to a semaphore of either kind, and reports whether it did, or whether the semaphore existed.
+func addPermits(ctx context.Context, c *Client, op, kind, key string, n int, missing protocol.Missing, anyway bool) (bool, error) {
+	done, err := c.change(ctx, op, kind, key, anyway, func(ctx context.Context, ct *counter) (int64, error) {
+		permits := c.counted(kind, key)
+		return ct.change(ctx, anyway, func(r protocol.Request) protocol.Command { return permits.Add(r, n, missing) })
+	})
+	return done == 1, err
+}
+
+// trySetPermits creates a semaphore of either kind.
+func trySetPermits(ctx context.Context, c *Client, kind, key string, n int, ttl time.Duration) (bool, error) {
+	err := enough(n, 0)
+	if err == nil && ttl != 0 && ttl < minLease {
+		err = tooShort("time to live", ttl)
+	}
+	if err != nil {
+		return false, &Error{Op: "set permits", Key: key, Err: err}
+	}
+	done, err := c.change(ctx, "set permits", kind, key, false, func(ctx context.Context, ct *counter) (int64, error) {
+		permits := c.counted(kind, key)
+		return ct.change(ctx, false, func(r protocol.Request) protocol.Command { return permits.Create(r, n, ttl) })
+	})
+	return done == 1, err
+}
+
+// semaphoreCounter is the counting of a Semaphore.
+type semaphoreCounter struct{ *counter }
+
+func (s semaphoreCounter) channel() string { return protocol.CountChannel(s.key) }
 
 // hear has the next request ask for as many waiters as there are permits.
-func (s permitCounter) hear(payload string) { semaphoreCounter(s).hear(payload) }
+func (s semaphoreCounter) hear(payload string) {
+	if n, err := strconv.Atoi(payload); err == nil {
+		s.Widen(n)
+	}
+}
+
+func (s semaphoreCounter) Send(b *countBatch, number, oldest uint64, wanted bool) countAnswer {
+	var grants func(int64) bool // nil: the permits are released
+	var wants []int
+	if wanted {
+		grants = takesSome
+		for _, p := range b.Parts {
+			wants = append(wants, p.Demand.N)
+		}
+	}
+	permits := s.c.wire.Semaphore(s.key)
+	granted, err := inTime(s.c.net.RunRoundInTime(permits.Acquire(roundOf(b, number, oldest), wants), grants).Int())
+	return countAnswer{Granted: int(granted), TTL: pollCounted, Err: err}
+}
+
+func (s semaphoreCounter) Undo(_ *waiter, d engine.Demand) {
+	permits := s.c.wire.Semaphore(s.key)
+	_, err := s.change(context.Background(), true, func(r protocol.Request) protocol.Command {
+		return permits.Add(r, d.N, protocol.LeaveMissing)
+	})
+	if err != nil {
+		s.c.opts.Logger.Warn("lockgen: permits could not be given back", "kind", kindSemaphore, "key", s.key, "permits", d.N, "error", err)
+	}
+}
+
+// permitCounter is the counting of a PermitSemaphore.
+type permitCounter struct{ semaphoreCounter }
 
 func (s permitCounter) Send(b *countBatch, number, oldest uint64, wanted bool) countAnswer {
 	var grants func(int64) bool // nil: the permits are released
@@ -105,6 +178,28 @@ func (ct *counter) giveBack(ids string) (valid int64, sent bool, err error) {
 		return 0, false, err
 	}
 	return valid, tries, nil
+}
+
+// releaseAll releases permits of any process: all of them, or none if one is gone.
+func (ct *counter) releaseAll(ctx context.Context, raw string) (int64, error) {
+	touched := ct.holding(raw)
+	for _, p := range touched {
+		p.releasing.Add(1)
+	}
+	defer func() {
+		for _, p := range touched {
+			p.releasing.Add(-1)
+		}
+	}()
+	permits := ct.c.wire.PermitSemaphore(ct.key)
+	valid, err := ct.change(ctx, true, func(r protocol.Request) protocol.Command { return permits.ReleaseAll(r, raw) })
+	if err == nil && valid == 0 {
+		err = fmt.Errorf("%w: not all of the permits are there any more; none was given back", ErrLost)
+	}
+	if err == nil {
+		ct.took(touched, raw)
+	}
+	return valid, err
 }
 
 // holding returns the permits of this process that have some of the ids.
