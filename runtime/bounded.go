@@ -12,7 +12,7 @@ import (
 // answer is bounded for a call about a key that does nothing else, and returns the error of that call.
 func answer[T any](ctx context.Context, c *Client, op, key string, send func() (T, error)) (T, error) {
 	var got T
-	err := c.usable(key)
+	err := c.checkKey(key)
 	if err == nil {
 		got, err = bounded(ctx, c, send)
 	}

@@ -163,11 +163,8 @@ func (c *Client) change(ctx context.Context, op, kind, key string, anyway bool, 
 	if ctx = present(ctx); anyway {
 		ctx = context.WithoutCancel(ctx)
 	}
-	if err := c.checkCounted(kind, key); err != nil {
+	if err := c.ready(ctx, kind, key, nil); err != nil {
 		return fail(err)
-	}
-	if ctx.Err() != nil {
-		return fail(ended(ctx))
 	}
 	ct, err := c.countersOf(kind).enter(key, anyway)
 	if err != nil {
@@ -184,14 +181,8 @@ func (c *Client) change(ctx context.Context, op, kind, key string, anyway bool, 
 // count makes a call wait at the counter of a key until the demand of want is granted.
 func (a *attempt) count(ctx context.Context, want func() *demand) error {
 	c, cfg := a.c, a.cfg
-	if a.err != nil {
-		return a.err
-	}
-	if err := c.checkCounted(a.kind, a.key); err != nil {
+	if err := c.ready(ctx, a.kind, a.key, a.err); err != nil {
 		return err
-	}
-	if ctx.Err() != nil {
-		return ended(ctx)
 	}
 	ct, err := c.countersOf(a.kind).enter(a.key, false)
 	if err != nil {

@@ -191,10 +191,7 @@ func (e *Election) check(ctx context.Context) error {
 	case !e.c.granting():
 		return ErrClosed
 	}
-	if err := e.c.checkKey(e.name); err != nil {
-		return err
-	}
-	return nil
+	return e.c.checkKey(e.name)
 }
 
 // Observe returns the leader at once and after each change of leader or value. Several changes during the loop body are

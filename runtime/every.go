@@ -136,10 +136,7 @@ func (s *Schedule) check(ctx context.Context) error {
 	if _, err := s.c.configure(s.m.opts, nil); err != nil {
 		return err
 	}
-	if err := s.c.checkKey(s.of.Key); err != nil {
-		return err
-	}
-	return nil
+	return s.c.checkKey(s.of.Key)
 }
 
 // turn runs the function if the present interval has not begun, and returns how long to wait after

@@ -79,14 +79,8 @@ func (m *FairMutex) lock(ctx context.Context, op string, opts []LockOption) (*Le
 
 // take waits for the key with the options of cfg; with an err it fails.
 func (m *FairMutex) take(ctx context.Context, cfg lockConfig, err error, waiting func()) (*Lease, error) {
-	if err != nil {
+	if err = m.c.ready(ctx, kindFair, m.key, err); err != nil {
 		return nil, err
-	}
-	if err := m.c.checkKey(m.key); err != nil {
-		return nil, err
-	}
-	if ctx.Err() != nil {
-		return nil, ended(ctx)
 	}
 	l := newLease(m.c, kindFair, m.key, ctx)
 	l.name = cfg.name

@@ -54,7 +54,7 @@ func (m *RedLock) ForceUnlock(ctx context.Context) (bool, error) {
 func (m *RedLock) each(ctx context.Context, ask func(ctx context.Context, i int, part *Mutex) error) error {
 	ctx = present(ctx)
 	for _, part := range m.parts {
-		if err := part.c.usable(m.key); err != nil {
+		if err := part.c.checkKey(m.key); err != nil {
 			return err
 		}
 	}

@@ -27,9 +27,6 @@ func (l *CountDownLatch) Key() string { return orZero(l).key }
 // SetCount starts the latch at n, at least 1, and reports false if it is running already. Redisson's trySetCount.
 func (l *CountDownLatch) SetCount(ctx context.Context, n int) (bool, error) {
 	l = orZero(l)
-	if l.c == nil {
-		return false, &Error{Op: "set count", Key: l.key, Err: errNoClient}
-	}
 	if err := enough(n, 1); err != nil {
 		return false, &Error{Op: "set count", Key: l.key, Err: err}
 	}
@@ -42,9 +39,6 @@ func (l *CountDownLatch) SetCount(ctx context.Context, n int) (bool, error) {
 // minute: after an error, another call could count twice. Redisson's countDown.
 func (l *CountDownLatch) CountDown(ctx context.Context) (int, error) {
 	l = orZero(l)
-	if l.c == nil {
-		return 0, &Error{Op: "count down", Key: l.key, Err: errNoClient}
-	}
 	left, err := l.change(ctx, "count down", true, (*protocol.Latch).CountDown)
 	return int(left), err
 }
@@ -76,9 +70,6 @@ func (l *CountDownLatch) Wait(ctx context.Context, opts ...LockOption) error {
 // Delete removes the latch and reports whether there was one. Waiting Java threads go on waiting. Redisson's delete.
 func (l *CountDownLatch) Delete(ctx context.Context) (bool, error) {
 	l = orZero(l)
-	if l.c == nil {
-		return false, &Error{Op: "delete", Key: l.key, Err: errNoClient}
-	}
 	deleted, err := l.change(ctx, "delete", false, (*protocol.Latch).Delete)
 	return deleted == 1, err
 }

@@ -188,7 +188,7 @@ func (m *MultiLock) check(opts []LockOption) error {
 		for _, c := range clients {
 			cfg, err := c.configure(base, opts)
 			if err = cmpOr(err, cfg.meaningless(kind)); err == nil {
-				err = c.usable(l.Key())
+				err = c.checkKey(l.Key())
 			}
 			if err != nil {
 				return fail(err)

@@ -1,6 +1,7 @@
 package lockrt
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/redis/rueidis"
@@ -75,7 +76,7 @@ func (mode PubSub) channels() transport.Channels {
 }
 
 // checkKey returns why key cannot be a lock's name, or nil.
-func (c *Client) checkKey(key string) *KeyError {
+func (c *Client) checkKey(key string) error {
 	if c.made() == nil {
 		return &KeyError{Reason: "cannot be used: there is no client", Err: ErrBadOption}
 	}
@@ -90,22 +91,23 @@ func (c *Client) checkKey(key string) *KeyError {
 }
 
 // checkCounted is checkKey for a kind with counts.
-func (c *Client) checkCounted(kind, key string) *KeyError {
-	if err := c.checkKey(key); err != nil {
-		return err
-	}
-	if c.net.Clustered() && kind == kindLatch {
+func (c *Client) checkCounted(kind, key string) error {
+	err := c.checkKey(key)
+	if err == nil && kind == kindLatch && c.net.Clustered() {
 		if reason := protocol.CheckClusterLatch(key); reason != "" {
-			return &KeyError{Reason: reason}
+			err = &KeyError{Reason: reason}
 		}
 	}
-	return nil
+	return err
 }
 
-// usable is checkKey as an error.
-func (c *Client) usable(key string) error {
-	if err := c.checkKey(key); err != nil {
-		return err
+// ready returns why a call whose options gave err cannot begin, or nil.
+func (c *Client) ready(ctx context.Context, kind, key string, err error) error {
+	if err == nil {
+		err = c.checkCounted(kind, key)
 	}
-	return nil
+	if err == nil && ctx.Err() != nil {
+		err = ended(ctx)
+	}
+	return err
 }

@@ -57,7 +57,7 @@ func (g *registry[T]) known(key string) (one T, ok bool) {
 // inside returns the result of a call about key, which has the entry of that.
 func inside[T registered, A any](g *registry[T], op, key string, call func(one T) (A, error)) (A, error) {
 	var one T
-	err := g.c.usable(key)
+	err := g.c.checkKey(key)
 	if err == nil {
 		one, err = g.enter(key, false)
 	}

@@ -143,14 +143,8 @@ func (m *RWMutex) lock(ctx context.Context, op string, write bool, opts []LockOp
 
 // take waits for the key with the options of cfg; with an err it fails.
 func (m *RWMutex) take(ctx context.Context, kind string, cfg lockConfig, err error, waiting func()) (*Lease, error) {
-	if err != nil {
+	if err = m.c.ready(ctx, kind, m.key, err); err != nil {
 		return nil, err
-	}
-	if err := m.c.checkKey(m.key); err != nil {
-		return nil, err
-	}
-	if ctx.Err() != nil {
-		return nil, ended(ctx)
 	}
 	l := newLease(m.c, kind, m.key, ctx)
 	l.name = cfg.name

@@ -125,7 +125,7 @@ func (s *Semaphore) acquire(ctx context.Context, op string, n int, opts []LockOp
 	switch {
 	case err != nil:
 	case n == 0:
-		err = s.c.usable(s.key)
+		err = s.c.checkKey(s.key)
 	default:
 		err = a.count(ctx, func() *demand { return &demand{Demand: engine.Demand{N: n, Create: s.permits}} })
 	}
@@ -136,7 +136,7 @@ func (s *Semaphore) acquire(ctx context.Context, op string, n int, opts []LockOp
 func (s *Semaphore) add(ctx context.Context, op string, n int, exists bool) (bool, error) {
 	err := cmpOr(enough(n, 0), enough(s.permits, 0))
 	if err == nil && n == 0 && !exists {
-		err = s.c.usable(s.key)
+		err = s.c.checkKey(s.key)
 		if err == nil {
 			return true, nil
 		}
