@@ -29,12 +29,7 @@ func leaseCoreFrom(ctx context.Context) *leaseCore {
 }
 
 // Key is [Lease.Key].
-func (l CurrentLease) Key() string {
-	if l.t == nil {
-		return ""
-	}
-	return l.t.key
-}
+func (l CurrentLease) Key() string { return l.t.Key() }
 
 // Err is [Lease.Err]. Redisson's isHeldByCurrentThread.
 func (l CurrentLease) Err() error {
@@ -45,12 +40,7 @@ func (l CurrentLease) Err() error {
 }
 
 // Until is [Lease.Until].
-func (l CurrentLease) Until() time.Time {
-	if l.t == nil {
-		return time.Time{}
-	}
-	return l.t.Until()
-}
+func (l CurrentLease) Until() time.Time { return l.t.Until() }
 
 // Token is [Lease.Token]. Under several keys see [TokenOf].
 func (l CurrentLease) Token() int64 {
@@ -61,12 +51,7 @@ func (l CurrentLease) Token() int64 {
 }
 
 // Extend is [Lease.Extend]: one round trip.
-func (l CurrentLease) Extend(ctx context.Context, d time.Duration) error {
-	if l.t == nil {
-		return &Error{Op: "extend", Err: errNoLease}
-	}
-	return l.t.Extend(ctx, d)
-}
+func (l CurrentLease) Extend(ctx context.Context, d time.Duration) error { return l.t.Extend(ctx, d) }
 
 func init() {
 	force.Take = func(ctx, under context.Context) (key string, ended <-chan struct{}, taken bool, err error) {

@@ -6,11 +6,6 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"sync/atomic"
-	"time"
-
-	"github.com/lockgen/lockgen/runtime/internal/hub"
-	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
 // An Election chooses one leader among candidates: the holder of the [Mutex] of its name, with a fencing token. A
@@ -42,10 +37,6 @@ type Leader struct {
 	Token  int64  // the fencing token of its term: larger than that of every earlier one; 0 without a leader
 	Client string // the [Client.ID] of its client
 }
-
-// leaderKeep is how long Redis keeps the record of the leader. The record is worthless once the mutex has another
-// holder.
-const leaderKeep = 10 * time.Minute
 
 // Campaign waits until this candidate leads. It fails like Lock; under its own leadership, and for a value of more than 64 KB, with
 // [ErrBadOption]. One round trip more than Lock.
@@ -84,21 +75,6 @@ const mostValue = 64 << 10
 
 func tooLong(value string) error {
 	return fmt.Errorf("%w: a value of %d bytes is longer than 64 KB", ErrBadOption, len(value))
-}
-
-// A strangerContext hides the owner of its caller, see [WithOwner]: each campaign, and each run of a schedule, is an
-// owner of its own. Under the lease, the caller's owner counts again.
-type strangerContext struct {
-	context.Context
-
-	over atomic.Bool
-}
-
-func (x *strangerContext) Value(key any) any {
-	if _, owner := key.(ownerKey); owner && !x.over.Load() {
-		return nil
-	}
-	return x.Context.Value(key)
 }
 
 // Lead campaigns with value, calls fn while this candidate leads, and campaigns again when the leadership was lost,
@@ -148,50 +124,7 @@ func (l *Leadership) term(ctx context.Context, fn func(ctx context.Context, l *L
 // Leader asks Redis for the leader. Token is 0 if there is none, or none yet.
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	leader, _, err := orZero(e).look(ctx)
-	if err != nil {
-		return Leader{}, failedAt("leader", orZero(e).name, err)
-	}
-	return leader, nil
-}
-
-// look is Leader, and returns how long the mutex stays held without a renewal; 0 if it is free.
-func (e *Election) look(ctx context.Context) (leader Leader, left time.Duration, err error) {
-	if err := e.check(ctx); err != nil {
-		return leader, 0, err
-	}
-	type reply struct {
-		term protocol.Term
-		left time.Duration
-	}
-	got, err := bounded(ctx, e.c, func() (reply, error) {
-		said, err := e.c.net.Run(e.c.wire.Leader(e.name)).Any()
-		if err != nil {
-			return reply{}, err
-		}
-		ttl, term, err := protocol.ReadLeading(said)
-		return reply{term, max(0, ttl)}, err
-	})
-	if err != nil {
-		if ctx.Err() == nil && passing(err) && !errors.Is(err, ErrUnavailable) {
-			err = unavailable("", err)
-		}
-		return leader, 0, refused(err)
-	}
-	client, _ := protocol.ClientOf(got.term.Owner)
-	return Leader{Value: got.term.Value, Token: got.term.Token, Client: client}, got.left, nil
-}
-
-// check returns why e cannot be used, or nil.
-func (e *Election) check(ctx context.Context) error {
-	switch {
-	case e.c == nil:
-		return errNoClient
-	case ctx == nil:
-		return errNoContext
-	case !e.c.granting():
-		return ErrClosed
-	}
-	return e.c.checkKey(e.name)
+	return leader, failedAt("leader", e.Name(), err)
 }
 
 // Observe returns the leader at once and after each change of leader or value. Several changes during the loop body are
@@ -206,67 +139,4 @@ func (e *Election) check(ctx context.Context) error {
 // trip for each change and each watchdog time of the leader, or every 5s without a leader.
 func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 	return func(yield func(Leader, error) bool) { orZero(e).observe(ctx, yield) }
-}
-
-func (e *Election) observe(ctx context.Context, yield func(Leader, error) bool) {
-	if err := e.check(ctx); err != nil {
-		yield(Leader{}, failedAt("observe", e.name, err))
-		return
-	}
-	changed := make(chan struct{}, 1)
-	listener := e.c.net.Listen(protocol.LeaderChannel(e.name), func(hub.Event) {
-		select {
-		case changed <- struct{}{}:
-		default:
-		}
-	})
-	defer listener.Close()
-	var last Leader
-	known, away, failures := false, false, 0
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		leader, left, err := e.look(ctx)
-		var pause time.Duration
-		switch {
-		case ctx.Err() != nil:
-			return
-		case err == nil:
-			if (!known || away || leader != last) && !yield(leader, nil) {
-				return
-			}
-			known, away, failures, last = true, false, 0, leader
-			pause = lookAgainBlind
-			if left > 0 {
-				pause = min(left+time.Millisecond, lookAgain)
-			}
-			if !listener.Live() {
-				pause = min(pause, pollUnheard)
-			}
-		case errors.Is(err, ErrClosed) || !passing(err):
-			yield(last, failedAt("observe", e.name, err))
-			return
-		default:
-			if !away && !yield(last, failedAt("observe", e.name, err)) {
-				return
-			}
-			failures++
-			away, pause = true, e.c.opts.Retry.pause(failures)
-		}
-		until := now().Add(pause)
-		for waiting := true; waiting; {
-			timer.Reset(min(time.Until(until), pollUnheard))
-			select {
-			case <-changed:
-				waiting = away // the subscription may return before the other connections
-			case <-timer.C: // without messages it asks Redis
-				waiting = listener.Live() && now().Before(until)
-			case <-ctx.Done():
-				return
-			case <-e.c.closing:
-				yield(last, failedAt("observe", e.name, ErrClosed))
-				return
-			}
-		}
-	}
 }

@@ -83,10 +83,7 @@ func (t *leaseCore) Extend(ctx context.Context, d time.Duration) error {
 	if t.composite != nil {
 		return t.composite.extend(present(ctx), d)
 	}
-	if err := t.prolong(ctx, d); err != nil {
-		return failedAt("extend", t.key, err)
-	}
-	return nil
+	return failedAt("extend", t.key, t.prolong(ctx, d))
 }
 
 // prolong is Extend for a leaseCore without parts.

@@ -25,8 +25,11 @@ func bare(key string, err error) error {
 	return err
 }
 
-// failedAt returns err of an operation on the lock of the lease of key.
+// failedAt returns err of an operation on the lock of the lease of key, or nil for nil.
 func failedAt(op, key string, err error) error {
+	if err == nil {
+		return nil
+	}
 	failed := &Error{Op: op, Key: key, Err: bare(key, err)}
 	if of := (*Error)(nil); errors.As(err, &of) && of.Op == opHold && of.Key == key {
 		failed.Name = of.Name

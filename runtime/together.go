@@ -266,10 +266,7 @@ func releaseGroup(group []*Lease, outcomes chan<- error) {
 // unlocked reports that l is released, and adds its operation and key to err.
 func unlocked(l *Lease, err error) error {
 	l.report()
-	switch {
-	case err == nil:
-		return nil
-	case l.kind() == kindPermit:
+	if l.kind() == kindPermit {
 		return failedAt("release", l.key, err)
 	}
 	return failedAt("unlock", l.key, err)
