@@ -20,9 +20,9 @@ MODULES := $(patsubst %/go.mod,%,$(wildcard */go.mod */*/go.mod))
 # Java, the service needs PostgreSQL.
 TESTED := $(filter-out bench interop examples/service,$(MODULES))
 
-# The packages that make test runs without the race detector only: the one that cannot run with it, and the generator and the
-# simulation, which take three times as long with it. make check runs these two with it.
-UNRACED := /lockgen/(api|runtime/internal/sim|cmd/lockgen(/.*)?)$$
+# The packages that make test runs without the race detector only: the one that cannot run with it, and the generator, the
+# simulation, the specification and the scripts, which take three times as long with it. make check runs these four with it.
+UNRACED := /lockgen/(api|runtime/internal/sim|spec|scripts|cmd/lockgen(/.*)?)$$
 # The package that has tests which only run without the race detector, beside those with it.
 BOTH := ./runtime/internal/watchdog
 
@@ -53,7 +53,7 @@ lockctl: ## build lockctl, which shows who holds what and acts on it, into ./bin
 .PHONY: test
 test: ## run the tests, the runtime's with the race detector, but for those that take long, on a redis-server found or installed
 	@.ci/need redis-server cc
-	packages=$$($(GO) list ./... | grep -v -E '$(UNRACED)') && $(GO) test -race -parallel 6 -timeout 15m -skip '$(LONG)' $$packages
+	packages=$$($(GO) list ./... | grep -v -E '$(UNRACED)') && $(GO) test -race -parallel 9 -timeout 15m -skip '$(LONG)' $$packages
 	packages=$$($(GO) list ./... | grep -E '$(UNRACED)') && $(GO) test -parallel 4 -timeout 15m -skip '$(LONG)' $$packages $(BOTH)
 	@if [ -n "$$CI" ]; then .ci/need promtool; fi
 	for module in $(TESTED); do $(GO) -C $$module test -race -timeout 10m -skip '^TestBrowser_' ./... || exit 1; done # a test whose programs are not installed is skipped, unless CI is set
