@@ -67,6 +67,8 @@ func (o outcome) verdict() (words string, ok bool) {
 		return "NOT REFUTED", false
 	case o.refuted != "":
 		return "VIOLATED: " + o.refuted, false
+	case o.partial && !o.run.deep:
+		return "NOT ALL STATES SEEN", false
 	case o.partial:
 		return "no violation in what was seen, which is not all", true
 	}

@@ -17,7 +17,7 @@ func TestSum(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600))
 		r := run{module: file[:len(file)-len(filepath.Ext(file))]}
 		if filepath.Ext(file) == ".pml" {
-			r.spin = "-DTWO"
+			r.spin = "-DP=2"
 		}
 		sum, err := r.sum(dir)
 		require.NoError(t, err)

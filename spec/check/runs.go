@@ -69,8 +69,8 @@ func holds() []run {
 		{module: "RWMutex", name: "liveness: a free lock is granted", temporal: "Granted", consts: set{"Procs": "{r1, w1, w2}"}},
 		{module: "RWMutex", name: "liveness: who waits is served, or gives up", temporal: "Served", consts: set{"Procs": "{r1, w1, w2}"}},
 
-		{module: "trust", name: "two processes, two messages, lease 2, claim 1", spin: "-DTWO -DN=2 -DL=2 -DC=1 -DF=0"},
-		{module: "trust", name: "three processes, two messages, lease 3, claim 2", spin: "-DN=2 -DF=0"},
+		{module: "trust", name: "two processes, two messages, lease 2, hand-over 1", spin: "-DP=2 -DN=2 -DL=2 -DC=1 -DF=0"},
+		{module: "trust", name: "three processes, three messages, lease 3, hand-over 2, a fault", spin: "-DP=3 -DN=3 -DL=3 -DC=2 -DF=1"},
 	}
 }
 
@@ -83,11 +83,8 @@ func deep() []run {
 		{module: "RedLock", name: "a server comes back empty and stays away for a lease", deep: true, consts: set{"Restarts": "1", "Away": "TRUE"}, invariants: "=InvExclusion", limit: time.Hour},
 		{module: "RedLock", name: "fencing tokens", deep: true, consts: set{"Fenced": "TRUE"}, limit: time.Hour},
 		{module: "MultiLock", name: "three processes, three members", deep: true, consts: set{"Procs": "{p1, p2, p3}", "Members": "{1, 2, 3}", "Some": "{p3}"}, limit: time.Hour},
-		{module: "trust", name: "two processes, a server that forgets or a request that is done twice", deep: true, spin: "-DTWO -DN=2 -DL=2 -DC=1 -DF=1 -DFLUSH", limit: time.Hour},
-		{module: "trust", name: "two processes, lease 3, claim 2", deep: true, spin: "-DTWO -DN=2 -DF=0", limit: time.Hour},
-		{module: "trust", name: "three processes, lease 3, claim 2, three messages, a fault", deep: true, spin: "-DF=1 -DFLUSH", bitmap: true, limit: time.Hour},
-		{module: "trust", name: "the same with a failover", deep: true, spin: "-DF=1 -DFAILOVER", bitmap: true, limit: time.Hour},
-		{module: "trust", name: "the same with Redisson", deep: true, spin: "-DF=1 -DFLUSH -DJAVA", bitmap: true, limit: time.Hour},
+		{module: "trust", name: "three processes, four messages, two faults", deep: true, spin: "-DP=3 -DN=4 -DL=3 -DC=2 -DF=2", limit: time.Hour},
+		{module: "trust", name: "four processes, three messages, a fault", deep: true, spin: "-DP=4 -DN=3 -DL=3 -DC=2 -DF=1", limit: time.Hour},
 	}
 }
 
@@ -156,11 +153,23 @@ func mutants() []run {
 		{module: "RWMutex", name: "who asks to write does not look at readers", refutes: "InvExclusion", changes: edit{{
 			`IF lock.mode = "write" \/ (lock.mode = "read" /\ Side(p) = "write")`, `IF lock.mode = "write"`}}},
 
-		{module: "trust", name: "a hand-over is trusted from its receipt", refutes: "AGREES", spin: "-DTWO -DN=2 -DF=0", changes: edit{{
-			"z[k].sighted && z[k].base + a < C -> hold(k, C - z[k].base - a)", "1 -> hold(k, C)"}}},
-		{module: "trust", name: "an owner's number is used again", refutes: "AGREES", spin: "-DTWO -DN=2 -DF=0", changes: edit{{
-			"inline rest(k) { z[k].st = IDLE }", "inline rest(k) { z[k].st = WANTS; z[k].trust = 0; z[k].base = 0; z[k].sighted = 0 }"}}},
-		{module: "trust", name: "a renewal is trusted from its receipt", refutes: "AGREES", spin: "-DTWO -DN=2 -DF=0", changes: edit{{
+		{module: "trust", name: "a hand-over is trusted from its receipt", refutes: "AGREES", spin: "-DP=2 -DN=2 -DL=3 -DC=2 -DF=0", changes: edit{{
+			"z[k].base + a < C -> OFF(k,HANDED(a)); hold(k, C - z[k].base - a)", "1 -> OFF(k,HANDED(a)); hold(k, C)"}}},
+		{module: "trust", name: "a hand-over is trusted for a whole lease", refutes: "AGREES", spin: "-DP=2 -DN=2 -DL=3 -DC=2 -DF=0", changes: edit{{
+			"hold(k, C - z[k].base - a)", "hold(k, L - z[k].base - a)"}}},
+		{module: "trust", name: "an owner's number is used again", refutes: "AGREES", spin: "-DP=2 -DN=2 -DL=3 -DC=2 -DF=0", changes: edit{{
+			"unlist(k); z[k].st = NONE; SETTLE", "unlist(k); z[k].has = 0; z[k].st = WANTS; z[k].trust = 0; z[k].base = C; SETTLE"}}},
+		{module: "trust", name: "a grant is trusted from its receipt", refutes: "AGREES", spin: "-DP=2 -DN=2 -DL=3 -DC=2 -DF=0", changes: edit{{
+			"hold(k, L - a)", "hold(k, L)"}}},
+		{module: "trust", name: "a renewal is trusted from its receipt", refutes: "AGREES", spin: "-DP=2 -DN=2 -DL=3 -DC=2 -DF=0", changes: edit{{
 			"if :: L - a > z[k].trust -> z[k].trust = L - a", "if :: 1 -> z[k].trust = L"}}},
+		{module: "trust", name: "trust does not run out", refutes: "AGREES", spin: "-DP=2 -DN=2 -DL=3 -DC=2 -DF=0", changes: edit{{
+			"if :: z[i].trust > 0 -> z[i].trust-- :: else fi;", ""}}},
+		{module: "trust", name: "renew.lua does not look whose the lock is", refutes: "AGREES", spin: "-DP=2 -DN=2 -DL=3 -DC=2 -DF=0", changes: edit{{
+			"if :: z[k].has -> left = L; if :: a < L", "if :: 1 -> left = L; if :: a < L"}}},
+		{module: "trust", name: "acquire.lua takes what somebody has", refutes: "AGREES", spin: "-DP=2 -DN=2 -DL=3 -DC=2 -DF=0", changes: edit{{
+			"#define FREE(k) (left==0 || z[k].has)", "#define FREE(k) 1"}}},
+		{module: "trust", name: "a process trusts what the server has forgotten", refutes: "AGREES", spin: "-DP=2 -DN=2 -DL=3 -DC=2 -DF=1", changes: edit{{
+			"i==k && t >= left) -> z[i].st = NONE", "i==k && t >= left) -> skip"}}},
 	}
 }
