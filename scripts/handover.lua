@@ -154,11 +154,12 @@ end
 
 -- next_owner grants lock to the first in waiting whose process listens, and returns its place, or nil when there is
 -- none. It stops at the place last, without a grant: that process is asking right now. now is an earlier time of the
--- server. If tokens cannot be drawn, the lock is granted all the same: an owner that needs a token asks for it, and
+-- server, and first the place that was taken from waiting already, if any. If tokens cannot be drawn, the lock is granted all the same: an owner that needs a token asks for it, and
 -- gets the error. Without the permission to grant the lock, next_owner tells the process to ask for it, and fails.
-local function next_owner(lock, waiting, counter, claim, last, now)
+local function next_owner(lock, waiting, counter, claim, last, now, first)
   while true do
-    local place = redis.call('lpop', waiting)
+    local place = first or redis.call('lpop', waiting)
+    first = nil
     if not place or place == last then
       return place
     end

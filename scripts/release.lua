@@ -58,7 +58,7 @@ local function pass(lock, waiting, channel, counter, again, lease, start, now)
     expire(waiting, 60000, 'lrem', waiting, 1, again)
   end
   if start == '0' or redis.call('exists', waiting) == 0 or listening(publish, channel) == 0 then
-    local place = next_owner(lock, waiting, counter, claim, again, now)
+    local place = next_owner(lock, waiting, counter, claim, again, now, first)
     if not place then -- the queue is empty
       if say(publish, channel, message) == 0 then
         return 0
@@ -86,7 +86,7 @@ local function release(lock, waiting, channel, counter, place, again, lease, sta
   end
   -- pcall, because a key of another type is not the owner's lock. Any other error does not tell
   -- whose it is.
-  local removed = redis.pcall('hdel', lock, owner_of(place))
+  local removed = freed and 1 or redis.pcall('hdel', lock, owner_of(place))
   if type(removed) == 'table' and not string.find(removed.err, 'WRONGTYPE') then
     return removed
   end

@@ -1,7 +1,8 @@
 // Package scripts is not for import by programs: it has the Lua that package lockrt runs inside Redis, one file per
 // step, and changes with it.
 //
-// The files say.lua, handover.lua, rw.lua, fair.lua, owned.lua and counting.lua have the functions that several steps share.
+// The files say.lua, handover.lua, rw.lua, fair.lua, owned.lua and counting.lua have the functions that several steps share,
+// and pass.lua has what release does most often.
 // Every other file begins with a header that describes its KEYS, its ARGV and its replies, and why it may run twice: a reply
 // can get lost on its way, and then the only way to learn the outcome is to send the script again. No script of a lock
 // counts anything; each sets a state that is the same after the second run as after the first. The scripts of
@@ -53,6 +54,9 @@ var free string
 
 //go:embed acquire.lua
 var acquire string
+
+//go:embed pass.lua
+var pass string
 
 //go:embed release.lua
 var release string
@@ -176,7 +180,7 @@ var (
 	Take        = script("take", take, alone)
 	Free        = script("free", free, alone)
 	Acquire     = script("acquire", acquire, ofMutexes)
-	Release     = script("release", release, ofMutexes)
+	Release     = script("release", release, append([]*string{&pass}, ofMutexes...))
 	Renew       = script("renew", renew, alone)
 	ForceUnlock = script("force_unlock", forceUnlock, append(slices.Clip(ofMutexes), &owned))
 	Inspect     = script("inspect", inspect, ofInspection)

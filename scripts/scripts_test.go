@@ -669,15 +669,15 @@ func TestAll_EveryFile(t *testing.T) {
 	files, err := filepath.Glob("*.lua")
 	require.NoError(t, err)
 	shared := map[string]string{}
-	names := []string{"say.lua", "handover.lua", "counting.lua", "rw.lua", "fair.lua", "owned.lua"}
+	names := []string{"pass.lua", "say.lua", "handover.lua", "counting.lua", "rw.lua", "fair.lua", "owned.lua"}
 	for _, name := range names {
 		text, err := os.ReadFile(name)
 		require.NoError(t, err)
 		shared[name] = string(text)
 	}
 	say, handover := shared["say.lua"], shared["say.lua"]+shared["handover.lua"]
-	before := []string{"", say, say + shared["counting.lua"], handover, handover + shared["rw.lua"], handover + shared["fair.lua"]}
-	for _, all := range before[3:] {
+	before := []string{"", say, say + shared["counting.lua"], shared["pass.lua"] + handover, handover, handover + shared["rw.lua"], handover + shared["fair.lua"]}
+	for _, all := range before[4:] {
 		before = append(before, all+shared["owned.lua"])
 	}
 	for _, script := range scripts.All() {

@@ -32,7 +32,7 @@ var allMutants = []mutant{
 	},
 	{
 		name: "release without owner", kind: "mutex", file: "scripts/release.lua",
-		old: "  local removed = redis.pcall('hdel', lock, owner_of(place))\n", new: "  local removed = redis.pcall('del', lock)\n",
+		old: "freed and 1 or redis.pcall('hdel', lock, owner_of(place))\n", new: "freed and 1 or redis.pcall('del', lock)\n",
 	},
 	{
 		name: "free without owner", kind: "mutex", file: "scripts/free.lua",

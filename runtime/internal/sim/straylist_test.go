@@ -28,8 +28,8 @@ var strayMutants = []mutant{
 		old: "    length = redis.call('rpush', waiting, place)\n", new: "    length = redis.call('lpush', waiting, place)\n",
 	},
 	{
-		strays: true, name: "the last in line is next", kind: "mutex", file: "scripts/handover.lua",
-		old: "    local place = redis.call('lpop', waiting)\n", new: "    local place = redis.call('rpop', waiting)\n",
+		strays: true, name: "the last in line is next", kind: "mutex", file: "scripts/pass.lua",
+		old: "redis.pcall('lpop', waiting)\n", new: "redis.pcall('rpop', waiting)\n",
 	},
 	{
 		strays: true, name: "one who does not wait stands in line", kind: "mutex", file: "scripts/acquire.lua",
