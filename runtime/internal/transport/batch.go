@@ -62,21 +62,28 @@ type slotQueue struct {
 
 // A second script is sent when a few requests wait, so that the server does not wait for the client, nor the client for
 // the server; and more when as many requests wait as one script handles: they need not wait for the answer to others.
-// A server that is near answers before a few requests have gathered. There the second script is sent when many wait: the
-// fewer scripts, the less work for the client and the server.
+// A small crowd has more scripts under way, each when a few requests wait.
+// A server that is near answers before a few requests have gathered. There the second script of a crowd that is not small is sent when
+// many wait: the fewer scripts, the less work for the client and the server.
 const (
 	few         = 4
 	many        = mostBatched / 2
 	near        = 500 * time.Microsecond
+	sendingFew  = 4
 	mostSending = 8
 )
 
-// enough returns how many requests have to wait for a second script.
-func (t *Transport) enough() int {
-	if took := t.pace.typical(); 0 < took && took < near {
-		return many
+// another reports whether one more script is sent beside others, for so many requests that wait.
+func (t *Transport) another(others, waiting int) bool {
+	switch took := t.pace.typical(); {
+	case others == 0 || others < mostSending && waiting >= mostBatched:
+		return true
+	case t.crowd.small():
+		return others < sendingFew && waiting >= few
+	case 0 < took && took < near:
+		return others == 1 && waiting >= many
 	}
-	return few
+	return others == 1 && waiting >= few
 }
 
 // Batcher returns a batcher for a script. grants says that its requests lock, so that replicas may have to confirm them.
@@ -108,6 +115,7 @@ func (b *Batcher) slotQueue(r Request) *slotQueue {
 // Submit sends r, soon. inline says that the caller may be blocked until r was answered, if r is sent at once and alone:
 // that spares the change to another goroutine and back.
 func (b *Batcher) Submit(r Request, inline bool) {
+	b.net.crowd.joins(1)
 	b.mu.Lock()
 	q := b.slotQueue(r)
 	q.queue = append(q.queue, r)
@@ -122,6 +130,7 @@ func (b *Batcher) SubmitAll(rs []Request, inline bool) {
 	if len(rs) == 0 {
 		return
 	}
+	b.net.crowd.joins(len(rs))
 	var room [1]*slotQueue
 	to := room[:0]
 	b.mu.Lock()
@@ -150,8 +159,7 @@ func (q *slotQueue) begin(n int) (start, alone bool) {
 	if alone = q.sending == 0 && len(q.queue) == n; !alone {
 		q.b.net.direct.meet()
 	}
-	start = q.sending == 0 || q.sending == 1 && len(q.queue) >= q.b.net.enough() || q.sending < mostSending && len(q.queue) >= mostBatched
-	if start {
+	if start = q.b.net.another(q.sending, len(q.queue)); start {
 		q.sending++
 	}
 	return start, alone
@@ -342,6 +350,7 @@ func (c *call) answer(answer Reply, short error) (apart bool) {
 			err = fmt.Errorf("%d values in reply to %d requests", len(all), c.n)
 		}
 	}
+	c.q.b.net.crowd.answered(c.n) // first, since each caller may send the next request at once
 	for i, r := range c.some[:c.n] {
 		said, err := protocol.Answer{}, err
 		switch {

@@ -245,15 +245,35 @@ func TestBatcher_AllConnectionsAreMute(t *testing.T) {
 	require.Empty(t, failed)
 }
 
-// A second script waits for more requests where answers come soon, and not where they take long, or nobody knows.
+// A second script waits for more requests where answers come soon, and not where they take long, or nobody knows. A small crowd has more
+// scripts under way, and a crowd that becomes small as well.
 func TestBatcher_SecondScript(t *testing.T) {
 	t.Parallel()
 	var net Transport
-	require.Equal(t, few, net.enough())
-	net.pace.note(100 * time.Microsecond)
-	require.Equal(t, many, net.enough())
-	for range 100 {
-		net.pace.note(time.Millisecond)
+	least := func(others int) int { // how many have to wait
+		for waiting := 1; ; waiting++ {
+			if net.another(others, waiting) {
+				return waiting
+			}
+		}
 	}
-	require.Equal(t, few, net.enough())
+	far := func() {
+		for range 100 {
+			net.pace.note(time.Millisecond)
+		}
+	}
+	for range 2 { // it is no matter of the first time
+		net.crowd.joins(mostSmall)
+		require.Equal(t, []int{1, few, few, few, mostBatched}, []int{least(0), least(1), least(2), least(3), least(4)})
+		require.Equal(t, mostBatched, least(mostSending-1))
+		require.False(t, net.another(mostSending, 10*mostBatched))
+		net.crowd.joins(1)
+		require.Equal(t, []int{1, few, mostBatched, mostBatched}, []int{least(0), least(1), least(2), least(3)})
+		net.pace.took.Store(int64(100 * time.Microsecond))
+		require.Equal(t, []int{1, many, mostBatched, mostBatched}, []int{least(0), least(1), least(2), least(3)})
+		far()
+		require.Equal(t, []int{1, few, mostBatched, mostBatched}, []int{least(0), least(1), least(2), least(3)})
+		net.crowd.answered(mostSmall + 1)
+	}
+	require.Zero(t, net.crowd.under.Load())
 }

@@ -97,6 +97,7 @@ type Transport struct {
 	loading    chan struct{} // has a token while the scripts are loaded; a mutex would stand still in virtual time
 	confirming chan struct{} // as many tokens as requests that wait for replicas
 	direct     direct
+	crowd      crowd
 	tracker    tracker
 	second     second
 	lateness   lateness
