@@ -35,6 +35,8 @@ if redis.call('zcount', KEYS[4], '-inf', digits(now)) > 0 then
   reclaim(KEYS[1], KEYS[4], KEYS[2], ARGV[6], now)
   free = count(KEYS[1])
 end
+-- Before anything is taken, since it may not be permitted.
+local first = tonumber(redis.call('zrange', KEYS[4], 0, 0, 'withscores')[2])
 if not free and ARGV[5] ~= '0' and #ARGV > 6 then
   redis.call('set', KEYS[1], ARGV[5])
   free = tonumber(ARGV[5])
@@ -64,15 +66,14 @@ if granted > 0 or ARGV[4] == '1' then
 end
 -- The commands that take the permits are those of note, and so are permitted.
 for i = 7, 5 + 2 * granted, 2 do
-  local over = digits(now + tonumber(ARGV[i + 1]))
-  each(ARGV[i], function(id) redis.call('zadd', KEYS[4], over, id) end)
+  local over = now + tonumber(ARGV[i + 1])
+  first = math.min(first or over, over)
+  each(ARGV[i], function(id) redis.call('zadd', KEYS[4], digits(over), id) end)
 end
 if ttl > 0 then
   redis.call('pexpire', KEYS[4], ttl)
 end
--- pcall, because the permits are taken.
-local first = redis.pcall('zrange', KEYS[4], 0, 0, 'withscores')[2]
-if not first or tonumber(first) >= 922337203685477 then -- Redisson's never
+if not first or first >= 922337203685477 then -- Redisson's never
   return {granted, -1}
 end
-return {granted, tonumber(first) - now}
+return {granted, first - now}

@@ -117,7 +117,7 @@ var strayMutants = []mutant{
 	},
 	{
 		strays: true, name: "a permit lasts twice as long", kind: "permits", file: "scripts/permit_acquire.lua",
-		old: "digits(now + tonumber(ARGV[i + 1]))", new: "digits(now + 2 * tonumber(ARGV[i + 1]))",
+		old: "local over = now + tonumber(ARGV[i + 1])", new: "local over = now + 2 * tonumber(ARGV[i + 1])",
 	},
 	{
 		strays: true, name: "a permit is renewed for twice as long", kind: "permits", file: "scripts/permit_renew.lua",
@@ -129,7 +129,7 @@ var strayMutants = []mutant{
 	},
 	{
 		strays: true, name: "the next permit expires a second later", kind: "permits", file: "scripts/permit_acquire.lua",
-		old: "return {granted, tonumber(first) - now}", new: "return {granted, tonumber(first) - now + 1000}",
+		old: "return {granted, first - now}", new: "return {granted, first - now + 1000}",
 	},
 	{
 		strays: true, name: "permits come back without a word", kind: "permits", file: "scripts/permit_release.lua",
