@@ -37,7 +37,7 @@ func (r *exclusiveCore[G]) entered() (n int, known bool) {
 		return 0, false
 	}
 	g := r.grant.base()
-	return len(g.leases), len(g.leases) > 0 || g.state == engine.GrantLingering
+	return g.leases.size(), g.leases.first != nil || g.state == engine.GrantLingering
 }
 
 // reenter makes l one more lease of g, if outer still has it.
@@ -68,7 +68,7 @@ func (r *exclusiveCore[G]) admits(l *Lease) bool {
 		return false
 	}
 	g := r.grant.base()
-	if g.lost != nil || g.tokenPending || !g.worked() || g.leases[0].owner != l.owner {
+	if g.rare().lost != nil || g.tokenPending || !g.worked() || g.leases.first.owner != l.owner {
 		return false
 	}
 	g.attach(r.grant, l)

@@ -33,7 +33,8 @@ func (tk *fairTicket) promote(from time.Time, ttl time.Duration, drawn engine.To
 	r, w, t := tk.r, tk.call.w, tk.terms
 	tk.To(engine.TicketGranted)
 	tk.UnclaimedGrant = false
-	g := &fairGrant{grantCore: grantCore{on: &r.referenced, terms: t}, resource: r, ticket: tk, tokens: drawn}
+	g := &fairGrant{grantCore: grantCore{on: &r.referenced}, resource: r, ticket: tk, tokens: drawn}
+	g.agree(t)
 	old := r.grant
 	r.grant, g.early = g, old
 	g.start(g, from, ttl)
@@ -78,7 +79,7 @@ func (g *fairGrant) next() *fairTicket {
 	for i, n := range first.behind {
 		if tk := r.tickets[n]; tk != nil {
 			first.behind = first.behind[i:]
-			if len(first.after)+1 < r.c.opts.Cohort && tk.wait == first.wait && r.c.canPass(&g.guard, g.terms, tk.terms, g.tokens) {
+			if len(first.after)+1 < r.c.opts.Cohort && tk.wait == first.wait && r.c.canPass(&g.guard, g.terms(), tk.terms, g.tokens) {
 				return tk
 			}
 			return nil

@@ -86,7 +86,7 @@ func TestFairResource_WhoFollowsIsForgottenWithTheGrant(t *testing.T) {
 	a, b := r.enters(t), r.enters(t)
 	b.Standing = true
 	past := time.Now().Add(-10 * time.Second)
-	a.Seen = engine.SightingOf(past, past)
+	a.Sees(engine.SightingOf(past, past))
 	a.handed(protocol.Message{Granted: past.Add(time.Second), Behind: []uint64{b.Number}})
 	require.Nil(t, a.grant)
 	require.Nil(t, a.settle(time.Now(), refusal(), false, nil))

@@ -98,7 +98,7 @@ func (tk *fairTicket) settle(sent time.Time, reply protocol.FairVerdict, again b
 		}
 		return nil
 	case tk.grant != nil: // it was handed over while we asked
-		if g := tk.grant; err == nil && !yes && tk.HandedAt != 0 && at.UnixMicro() > tk.HandedAt {
+		if g := tk.grant; err == nil && !yes && tk.HandedAt() != 0 && at.UnixMicro() > tk.HandedAt() {
 			return func() { r.c.watchdog.Lose(&g.guard, watchdog.ErrRefused) }
 		}
 		return nil
@@ -115,7 +115,7 @@ func (tk *fairTicket) settle(sent time.Time, reply protocol.FairVerdict, again b
 		}
 	}
 	switch {
-	case err != nil && tk.Seen.Local.After(monotonic.Of(sent)): // another one has notified
+	case err != nil && tk.Seen().Local.After(monotonic.Of(sent)): // another one has notified
 	case err != nil && tk.call != nil && !tk.call.asked:
 		tell(engine.Event{Kind: engine.Turn}) // another one asked
 	case judged == engine.JudgedFailed:
@@ -123,7 +123,7 @@ func (tk *fairTicket) settle(sent time.Time, reply protocol.FairVerdict, again b
 	case judged == engine.JudgedAgain:
 		tell(engine.Event{Kind: engine.Turn})
 	case judged == engine.JudgedRefused:
-		first := tk.Refusals == 0
+		first := tk.Refusals() == 0
 		if tk.Refuse(sent, at); !tk.UnclaimedGrant { // else it is an older answer
 			tk.behind = nil // it stands somewhere else now, or they do
 		}
@@ -224,7 +224,7 @@ func (tk *fairTicket) lockKey() string { return tk.r.key }
 // with another clock.
 func (tk *fairTicket) resubscribed(n uint64) {
 	tk.r.mu.Lock()
-	tk.Seen = engine.Sighting{}
+	tk.Sees(engine.Sighting{})
 	if tk.grant == nil {
 		tk.behind = nil
 	}

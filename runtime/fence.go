@@ -27,7 +27,7 @@ func (r *resource) wants(t engine.Terms) int {
 	case r.Queue.First != nil && r.Queue.First.Linger > 0:
 		return mostTokens // one for each call that has the lingering key
 	}
-	return max(1, min(r.Queue.Length, mostTokens))
+	return max(1, r.Queue.LengthTo(mostTokens))
 }
 
 // tokenKey is the context key of the fencing token of the innermost lease that has one.

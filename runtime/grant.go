@@ -35,11 +35,11 @@ func (g *grant) succeed(outer, l *Lease) bool {
 	r := g.resource
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.shut || r.grant != g || outer.unlocked.Load() || outer.ended() != nil || len(g.leases) != 1 || g.leases[0] != outer {
+	if r.shut || r.grant != g || outer.unlocked.Load() || outer.ended() != nil || !g.leases.only(outer) {
 		return false
 	}
 	outer.unlocked.Store(true)
-	g.leases = g.leases[:0]
+	g.leases.remove(outer)
 	g.attach(g, l)
 	return true
 }
@@ -50,8 +50,8 @@ func (g *grant) expire(l *Lease) {
 	r := g.resource
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.grant == g && len(g.leases) == 1 && g.leases[0] == l {
-		g.limit = 1 // the next holder has a limit of its own
+	if r.grant == g && g.leases.only(l) {
+		g.more().limit = 1 // the next holder has a limit of its own
 		r.c.watchdog.Limit(&g.guard, now())
 	}
 }
@@ -93,19 +93,19 @@ func (g *grant) end(l *Lease) (*releaseOp, error) {
 	l.end(ErrReleased) // before another caller can get it
 
 	r.mu.Lock()
-	g.detach(l)
-	if len(g.leases) > 0 {
-		if !g.idle && g.leases[0].ended() != nil {
+	g.leases.remove(l)
+	if outer := g.leases.first; outer != nil {
+		if !g.idle && outer.ended() != nil {
 			g.rest()
 		}
-		lost := g.lost
+		lost := g.rare().lost
 		r.mu.Unlock()
 		return nil, lost
 	}
-	if g.lost != nil {
+	if lost := g.rare().lost; lost != nil {
 		defer r.mu.Unlock()
 		g.withdrawLost()
-		return nil, g.lost
+		return nil, lost
 	}
 	next := r.Queue.First
 	if next != nil && r.canPass(g, next) && !errors.Is(l.ended(), ErrLost) {
@@ -154,7 +154,7 @@ func (r *resource) endGrant(g *grant, next *waiter) *releaseOp {
 // withdrawLost has Redis release a lost grant that no caller works under any more, if Redis may still have it for us, or
 // may get it again.
 func (g *grant) withdrawLost() {
-	if g.ticket.OutcomeUnknown || g.ticket.rare().settled != nil || !errors.Is(g.lost, watchdog.ErrRefused) {
+	if g.ticket.OutcomeUnknown || g.ticket.rare().settled != nil || !errors.Is(g.rare().lost, watchdog.ErrRefused) {
 		g.resource.withdraw(g.ticket)
 	}
 }
@@ -169,7 +169,7 @@ func (g *grant) remove(cause error) {
 	} else {
 		r.c.traces(trace.RunsOut, r.key, g.ticket.Number)
 	}
-	if len(g.leases) == 0 { // it lingered
+	if g.leases.first == nil { // it lingered
 		g.withdrawLost()
 	}
 }
@@ -177,7 +177,7 @@ func (g *grant) remove(cause error) {
 func (g *grant) notified() { g.resource.Continue(g.resource) }
 
 func (g *grant) outlived() {
-	if g.ticket.ttl > g.terms.TTL { // Redis may have it for longer than its last holder asked for
+	if g.ticket.ttl > g.guard.TTL { // Redis may have it for longer than its last holder asked for
 		g.on.mu.Lock()
 		defer g.on.mu.Unlock()
 		g.resource.withdraw(g.ticket)
@@ -194,7 +194,8 @@ func (r *resource) promote(how trace.Action, tk *ticket, t engine.Terms, from ti
 	r.c.tracesGrant(how, r.key, tk.Number, from, ttl, tk.rare().tokens.Next)
 	tk.To(engine.TicketGranted)
 	tk.UnclaimedGrant = false
-	g := &grant{grantCore: grantCore{on: &r.referenced, terms: t}, resource: r, ticket: tk, since: monotonic.Now()}
+	g := &grant{grantCore: grantCore{on: &r.referenced}, resource: r, ticket: tk, since: monotonic.Now()}
+	g.agree(t)
 	g.near = r.c.contended.Lately(r.key, g.since.Std())
 	r.ticket = nil
 	r.grant = g
@@ -242,7 +243,7 @@ const nearPassLimit = 500 * time.Microsecond
 
 // canPass reports whether w can have the grant as it is, in its turn.
 func (r *resource) canPass(g *grant, w *waiter) bool {
-	if !r.c.canPass(&g.guard, g.terms, w.Terms, g.ticket.rare().tokens) {
+	if !r.c.canPass(&g.guard, g.terms(), w.Terms, g.ticket.rare().tokens) {
 		return false
 	}
 	if g.ticket.java > 0 {

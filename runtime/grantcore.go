@@ -12,17 +12,47 @@ import (
 // A grantCore is the common part of the grants of all kinds of locks: leases that enter it and leave it, and a guard,
 // which renews it.
 type grantCore struct {
-	on    *referenced // the resource of the grant, whose lock guards the rest
-	terms engine.Terms
-	guard watchdog.Lease
+	on    *referenced    // the resource of the grant, whose lock guards the rest
+	guard watchdog.Lease // has a part of the terms
 
-	state        engine.GrantState
-	idle         bool          // no caller works under it, it only stays locked for a while; Shutdown does not wait for it
-	tokenPending bool          // the token of a RedLock is not known yet
-	leases       []*Lease      // of the present holder, one and one more for each reentry; or of all readers
-	one          [1]*Lease     // room for the first
-	limit        time.Duration // of the present holder: WithMaxHold, or 0
-	lost         error         // why the watchdog gave up, or nil
+	state           engine.GrantState
+	idle            bool        // no caller works under it, it only stays locked for a while; Shutdown does not wait for it
+	tokenPending    bool        // the token of a RedLock is not known yet
+	fenced, polling bool        // of the terms
+	leases          leaseList   // of the present holder, one and one more for each reentry; or of all readers
+	extra           *grantExtra // nil for most grants
+}
+
+// A grantExtra is what few grants have.
+type grantExtra struct {
+	limit time.Duration // of the present holder: WithMaxHold, or 0
+	lost  error         // why the watchdog gave up, or nil
+}
+
+// rare returns the extra of the grant as it is.
+func (g *grantCore) rare() grantExtra {
+	if g.extra == nil {
+		return grantExtra{}
+	}
+	return *g.extra
+}
+
+// more returns the extra of the grant, to change it.
+func (g *grantCore) more() *grantExtra {
+	if g.extra == nil {
+		g.extra = new(grantExtra)
+	}
+	return g.extra
+}
+
+// agree sets the terms of a new grant.
+func (g *grantCore) agree(t engine.Terms) {
+	g.guard.TTL, g.guard.Renew, g.fenced, g.polling = t.TTL, t.Renew, t.Fenced, t.Polling
+}
+
+// terms returns the terms of the grant.
+func (g *grantCore) terms() engine.Terms {
+	return engine.Terms{TTL: g.guard.TTL, Renew: g.guard.Renew, Fenced: g.fenced, Polling: g.polling}
 }
 
 func (g *grantCore) Key() string { return g.on.key }
@@ -31,17 +61,22 @@ func (g *grantCore) base() *grantCore { return g }
 
 // worked reports whether a caller works under g.
 func (g *grantCore) worked() bool {
-	return slices.ContainsFunc(g.leases, func(l *Lease) bool { return l.ended() == nil })
+	for l := range g.leases.all {
+		if l.ended() == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // start starts the renewal of the grant. Redis granted it no earlier than at from, for ttl at
 // first.
 func (g *grantCore) start(as watchdog.Holding, from time.Time, ttl time.Duration) {
 	c := g.on.c
-	g.guard = watchdog.Lease{Holding: as, TTL: g.terms.TTL, Renew: g.terms.Renew}
+	g.guard.Holding = as
 	g.on.stay()
 	c.held(1)
-	if !g.terms.Polling {
+	if !g.polling {
 		c.hearFor(g.on.key)
 	}
 	c.watchdog.Start(&g.guard, from, ttl)
@@ -49,32 +84,19 @@ func (g *grantCore) start(as watchdog.Holding, from time.Time, ttl time.Duration
 
 // attach makes l a lease of the grant: the first, or a reentry.
 func (g *grantCore) attach(as anyGrant, l *Lease) {
-	if g.leases == nil {
-		g.leases = g.one[:0]
-	}
-	if len(g.leases) > 0 {
-		l.token, l.came = g.leases[0].token, fromItself
+	if outer := g.leases.first; outer != nil {
+		l.token, l.came = outer.token, fromItself
 	}
 	l.begin(as, &g.guard)
-	l.at = int32(len(g.leases))
-	g.leases = append(g.leases, l)
-}
-
-// detach removes l from the leases.
-func (g *grantCore) detach(l *Lease) {
-	last := len(g.leases) - 1
-	g.leases[l.at] = g.leases[last]
-	g.leases[l.at].at = l.at
-	g.leases[last] = nil
-	g.leases = g.leases[:last]
+	g.leases.add(l)
 }
 
 // limitTo ends the renewal when l, which is given the grant, has had it for its max hold, or for 0 never.
 func (g *grantCore) limitTo(hold time.Duration, l *Lease) {
-	if hold == g.limit && hold == 0 {
+	if hold == 0 && g.rare().limit == 0 {
 		return
 	}
-	g.limit = hold
+	g.more().limit = hold
 	var at time.Time
 	if hold > 0 {
 		at = l.began.Add(hold).Std()
@@ -85,7 +107,7 @@ func (g *grantCore) limitTo(hold time.Duration, l *Lease) {
 // endLeases ends the leases because of cause.
 func (g *grantCore) endLeases(cause error) {
 	g.on.mu.Lock()
-	leases := slices.Clone(g.leases)
+	leases := slices.Collect(g.leases.all)
 	g.on.mu.Unlock()
 	for _, l := range leases {
 		l.end(cause)
@@ -96,10 +118,10 @@ func (g *grantCore) endLeases(cause error) {
 func (g *grantCore) bearer() *leaseCore {
 	g.on.mu.Lock()
 	defer g.on.mu.Unlock()
-	if len(g.leases) == 0 {
+	if g.leases.first == nil {
 		return nil
 	}
-	return &g.leases[0].leaseCore
+	return &g.leases.first.leaseCore
 }
 
 // A losable grant says what its loss means for its resource.
@@ -150,12 +172,12 @@ func (g *grantCore) unlock(l *Lease) error {
 
 	of := g.guard.Holding.(unlockable) //nolint:forcetypeassert // a mutex has its own unlock
 	g.on.mu.Lock()
-	g.detach(l)
+	g.leases.remove(l)
 	var op *releaseOp
 	switch {
-	case len(g.leases) > 0:
-	case g.lost != nil:
-		of.forget(errors.Is(g.lost, watchdog.ErrRefused))
+	case g.leases.first != nil:
+	case g.rare().lost != nil:
+		of.forget(errors.Is(g.rare().lost, watchdog.ErrRefused))
 	case !errors.Is(l.ended(), ErrLost) && of.pass():
 	default:
 		g.state.To(engine.GrantReleasing)
@@ -164,7 +186,7 @@ func (g *grantCore) unlock(l *Lease) error {
 		g.on.c.watchdog.Stop(&g.guard)
 		op = of.free()
 	}
-	cause := g.lost
+	cause := g.rare().lost
 	g.on.mu.Unlock()
 	if op == nil {
 		return cause
@@ -185,7 +207,7 @@ func (g *grantCore) Lost(cause error) {
 		g.on.mu.Unlock()
 		return // it is being released
 	}
-	g.lost = lost(cause)
+	g.more().lost = lost(cause)
 	g.state.To(engine.GrantLost)
 	of.core().To(engine.TicketDone)
 	of.remove(cause)

@@ -67,7 +67,7 @@ func (c *Client) ownHolder(kind, key string) *Holder {
 func (g *grantCore) heldSince() (first monotonic.Time) {
 	g.on.mu.Lock()
 	defer g.on.mu.Unlock()
-	for _, l := range g.leases {
+	for l := range g.leases.all {
 		if first.IsZero() || l.began.Before(first) {
 			first = l.began
 		}

@@ -96,7 +96,7 @@ func (s *PermitSemaphore) Inspect(ctx context.Context) (PermitStanding, error) {
 		for p := range ct.permits {
 			standing.Ours += len(p.ids) / idLength
 		}
-		standing.Waiting = ct.Queue.Length
+		standing.Waiting = ct.Queue.Length()
 		ct.mu.Unlock()
 	}
 	return standing, nil

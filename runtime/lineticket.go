@@ -219,7 +219,11 @@ func (g *lineGrant) notified() { g.ticket.r.Continue(g.ticket.r.kind) }
 // begin starts g as the grant of tk, for its waiter alone. Redis granted it no earlier than at sent.
 func (g *lineGrant) begin(as watchdog.Holding, tk *lineTicket, sent time.Time) {
 	w := tk.w
-	g.on, g.terms, g.limit, g.ticket = &tk.r.referenced, w.Terms, w.Limit, tk
+	g.on, g.ticket = &tk.r.referenced, tk
+	g.agree(w.Terms)
+	if w.Limit > 0 {
+		g.more().limit = w.Limit
+	}
 	tk.grant = &g.grantCore
 	g.start(as, sent, w.Terms.TTL)
 }

@@ -59,7 +59,7 @@ func (g *grant) lingersFor(d time.Duration) {
 func (g *grant) lingersNot(l *Lease) {
 	g.resource.mu.Lock()
 	defer g.resource.mu.Unlock()
-	if len(g.leases) == 1 && g.leases[0] == l {
+	if g.leases.only(l) {
 		g.lingersFor(0)
 	}
 }
@@ -73,7 +73,7 @@ func (g *grant) beginLinger() bool {
 		return false
 	case g.passed > 0 && at.Sub(g.since) >= localPassLimit: // Redisson's waiters send no message
 		return false
-	case !c.canPassAt(at, &g.guard, g.terms, g.terms, g.ticket.rare().tokens):
+	case !c.canPassAt(at, &g.guard, g.terms(), g.terms(), g.ticket.rare().tokens):
 		return false
 	}
 	g.state.To(engine.GrantLingering)
@@ -121,7 +121,7 @@ func (l *lingering) stop() {
 
 // canResume reports whether a call on the terms t can have g, which lingers, at the time at.
 func (g *grant) canResume(t engine.Terms, at monotonic.Time) bool {
-	return g.state == engine.GrantLingering && at.Before(g.linger().over) && g.resource.c.canPassAt(at, &g.guard, g.terms, t, g.ticket.rare().tokens)
+	return g.state == engine.GrantLingering && at.Before(g.linger().over) && g.resource.c.canPassAt(at, &g.guard, g.terms(), t, g.ticket.rare().tokens)
 }
 
 // resume ends the lingering of g, which l is about to get.

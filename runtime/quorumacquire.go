@@ -93,7 +93,7 @@ func (e *quorumAcquire) leave(*waiter) {
 // ask asks all servers. A reentry asks only those with a part of the outer lease: the others first have to grant that a
 // part.
 func (e *quorumAcquire) ask(*waiter) {
-	e.m.parts[0].c.quorums.record(e, (*engine.AnswerLog).Asks)
+	e.m.parts[0].c.quorums.record(e, (*engine.Answers).Asks)
 	ctx, cancel := context.WithTimeout(e.ctx, e.limit())
 	r := e.rounds.Begin(cancel)
 	open := e.open()
@@ -200,7 +200,7 @@ func (e *quorumAcquire) win(r *quorum.Round[*Lease], parts []*Lease) error {
 	for _, part := range parts {
 		part.stamp(token)
 	}
-	e.m.parts[0].c.quorums.record(e, func(a *engine.AnswerLog) { a.Says(false, nil) })
+	e.m.parts[0].c.quorums.record(e, func(a *engine.Answers) { a.Says(false, nil) })
 	e.whole.token = token
 	e.began.Store(int64(monotonic.Now()))
 	e.compose(parts)
@@ -275,9 +275,9 @@ func (e *quorumAcquire) Cut(r *quorum.Round[*Lease]) {
 
 // lost releases the grants of a lost round, and notifies the waiter. err is why the call fails, or nil.
 func (e *quorumAcquire) lost(r *quorum.Round[*Lease], err error) {
-	answer := func(a *engine.AnswerLog) { a.Says(err == nil, err) }
+	answer := func(a *engine.Answers) { a.Says(err == nil, err) }
 	if err != nil && e.ctx.Err() != nil && errors.Is(err, e.ctx.Err()) { // no answer of a server
-		answer = (*engine.AnswerLog).Withdraws
+		answer = (*engine.Answers).Withdraws
 	}
 	e.m.parts[0].c.quorums.record(e, answer)
 	if err == nil && e.cfg.wait != 0 {

@@ -23,7 +23,7 @@ type quorumQueues struct {
 // A quorumQueue is one wait queue.
 type quorumQueue struct {
 	acquires []*quorumAcquire
-	answers  engine.AnswerLog // of the servers to the first waiter
+	answers  engine.Answers // of the servers to the first waiter
 }
 
 // answered records a response time of the server.
@@ -56,7 +56,7 @@ func (r *quorumQueues) headed(e *quorumAcquire) *quorumQueue {
 }
 
 // record records something of the answers of the servers to e, if e is the first of a queue.
-func (r *quorumQueues) record(e *quorumAcquire, what func(*engine.AnswerLog)) {
+func (r *quorumQueues) record(e *quorumAcquire, what func(*engine.Answers)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if q := r.headed(e); q != nil {
@@ -110,7 +110,7 @@ func (r *quorumQueues) remove(e *quorumAcquire) (first bool) {
 	default:
 		q.acquires = slices.Delete(q.acquires, i, i+1)
 		if i == 0 {
-			q.answers.Asking = 0 // the answers to its requests do not matter any more
+			q.answers.Ignores() // the answers to its requests do not matter any more
 		}
 	}
 	return i == 0

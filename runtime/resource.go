@@ -104,7 +104,7 @@ func (r *resource) leave(w *waiter) {
 	r.Queue.Remove(w)
 	switch {
 	case r.Busy > 0 || r.grant != nil: // the goroutine that ends that continues the queue
-	case r.Queue.Length == 0:
+	case r.Queue.Empty():
 		r.abandon()
 	case leading:
 		r.Prompt(r)

@@ -21,11 +21,11 @@ type rwGrant struct {
 func (g *rwGrant) Kind() string { return rwKind(g.write) }
 
 // renewed reports whether the grant lives as long as its leases do.
-func (g *rwGrant) renewed() bool { return g.terms.Renew && g.limit == 0 }
+func (g *rwGrant) renewed() bool { return g.guard.Renew && g.rare().limit == 0 }
 
 // trusted reports whether there is enough trust left to pass it on.
 func (g *rwGrant) trusted(now time.Time) bool {
-	return g.guard.Until().Sub(now) >= min(g.terms.TTL, handOverLease)/3
+	return g.guard.Until().Sub(now) >= min(g.guard.TTL, handOverLease)/3
 }
 
 func (r *rwResource) granted(tk *lineTicket, sent time.Time) {
@@ -90,7 +90,7 @@ func (g *rwGrant) pass() bool {
 // with a token gets one of its own.
 func (r *rwResource) canPass(g *rwGrant, w *waiter) bool {
 	return w != nil && g.write && !g.shown && len(r.reads) == 0 && rwTicketOf(w).write && w.For.ticket.Number == 0 &&
-		g.passed+1 < r.c.opts.Cohort && r.c.canPass(&g.guard, g.terms, w.Terms, engine.Tokens{})
+		g.passed+1 < r.c.opts.Cohort && r.c.canPass(&g.guard, g.terms(), w.Terms, engine.Tokens{})
 }
 
 func (g *rwGrant) remove(error) {

@@ -58,7 +58,7 @@ func (r *rwResource) enter(ctx context.Context, l *Lease, cfg lockConfig) (enter
 	switch {
 	case !r.c.granting():
 		return false, nil, ErrClosed
-	case r.write != nil || r.Queue.Length > 0:
+	case r.write != nil || !r.Queue.Empty():
 		return false, nil, nil
 	}
 	now := time.Now()
@@ -84,7 +84,7 @@ func (r *rwResource) allowed(ctx context.Context, l *Lease, t engine.Terms, limi
 		return true, nil, nil
 	case l.kind() == kindWrite && reads != nil:
 		return false, nil, ErrUpgrade
-	case reads != nil && (reads.renewed() || !reads.terms.Renew && !t.Renew):
+	case reads != nil && (reads.renewed() || !reads.guard.Renew && !t.Renew):
 		reads.attach(reads, l)
 		return true, nil, nil
 	case writes != nil:
@@ -106,7 +106,7 @@ func (r *rwResource) of(ctx context.Context, l *Lease) (writes, reads *rwGrant) 
 	consider := func(x *Lease) {
 		g, ok := x.grant.(*rwGrant)
 		switch {
-		case !ok || g.resource != r || g.lost != nil || x.unlocked.Load() || x.ended() != nil:
+		case !ok || g.resource != r || g.rare().lost != nil || x.unlocked.Load() || x.ended() != nil:
 		case g.write:
 			writes = g
 		case reads == nil || g.renewed():
@@ -120,7 +120,7 @@ func (r *rwResource) of(ctx context.Context, l *Lease) (writes, reads *rwGrant) 
 		return writes, reads
 	}
 	for _, g := range r.all() {
-		for _, x := range g.leases {
+		for x := range g.leases.all {
 			if x.owner == l.owner {
 				consider(x)
 			}
@@ -143,7 +143,7 @@ func (r *rwResource) joinable(t engine.Terms, limit time.Duration, now time.Time
 		return nil
 	}
 	for _, g := range r.reads {
-		if g.terms == t && g.renewed() && g.trusted(now) && !g.ticket.OthersWait {
+		if g.terms() == t && g.renewed() && g.trusted(now) && !g.ticket.OthersWait {
 			return g
 		}
 	}
@@ -237,10 +237,10 @@ func (r *rwResource) entered() (writes, reads int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.write != nil {
-		writes = len(r.write.leases)
+		writes = r.write.leases.size()
 	}
 	for _, g := range r.reads {
-		reads += len(g.leases)
+		reads += g.leases.size()
 	}
 	return writes, reads
 }

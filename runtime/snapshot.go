@@ -140,12 +140,12 @@ func (g *grantCore) show() (leases []shownLease, queued int) {
 	of := g.guard.Holding.(interface{ queued() int }) //nolint:forcetypeassert // a grant guards itself
 	g.on.mu.Lock()
 	defer g.on.mu.Unlock()
-	return shownLeases(g.leases), of.queued()
+	return shownLeases(slices.Collect(g.leases.all)), of.queued()
 }
 
-func (g *grant) queued() int { return g.resource.Queue.Length }
+func (g *grant) queued() int { return g.resource.Queue.Length() }
 
-func (g *lineGrant) queued() int { return g.ticket.r.Queue.Length }
+func (g *lineGrant) queued() int { return g.ticket.r.Queue.Length() }
 
 func (g *fairGrant) queued() (n int) {
 	for _, tk := range g.resource.tickets {
@@ -162,7 +162,7 @@ func (p permitHolding) show() (leases []shownLease, queued int) {
 	if p.state != permitHeld {
 		return nil, 0
 	}
-	return []shownLease{{p.leaseCore, 0, len(p.ids) / idLength}}, p.counter.Queue.Length
+	return []shownLease{{p.leaseCore, 0, len(p.ids) / idLength}}, p.counter.Queue.Length()
 }
 
 // A shownCall is a call that waits, as it was at one moment.

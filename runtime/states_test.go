@@ -240,7 +240,7 @@ func (t *stateTest) fair() {
 }
 
 // handOn has the one behind the first have g.
-func (r *fairResource) handOn(g *fairGrant) error { return g.unlock(g.leases[0]) }
+func (r *fairResource) handOn(g *fairGrant) error { return g.unlock(g.leases.first) }
 
 // lingers has a grant stay with the process, and leave in each way.
 func (t *stateTest) lingers() {

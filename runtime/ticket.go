@@ -83,7 +83,7 @@ func (r *resource) prepare(w *waiter) (op *acquireOp, to *transport.Batcher) {
 	switch {
 	case tk.Standing:
 		op.line = protocol.StillQueued
-	case !w.Once() && (tk.Refusals > 0 || w.Linger > 0 || r.c.contended.Lately(r.key, tk.Made.Std())) && r.c.attends(r.key) && (w.Attends || !r.c.net.Sharded()):
+	case !w.Once() && (tk.Refusals() > 0 || w.Linger > 0 || r.c.contended.Lately(r.key, tk.Made.Std())) && r.c.attends(r.key) && (w.Attends || !r.c.net.Sharded()):
 		// Where keys linger, one round trip less counts: another process may only have to be asked for the key.
 		// With sharded channels another waiter may stop listening: then a hand-over to this process would go unheard.
 		op.line = protocol.Queued
@@ -146,8 +146,8 @@ func (r *resource) settle(op *acquireOp, sent time.Time, reply protocol.Verdict,
 		r.c.tracesAnswer(trace.Settled, r.key, tk.Number, err)
 		// It was handed over during the request; its release waits for this.
 		settled <- again || transport.Unknown(err)
-		if g := r.grant; g != nil && g.ticket.Number == tk.Number && err == nil && !reply.Granted() && reply.At.UnixMicro() > tk.HandedAt {
-			if time.Duration(reply.At.UnixMicro()-tk.HandedAt)*time.Microsecond <= monotonic.Since(tk.Made) {
+		if g := r.grant; g != nil && g.ticket.Number == tk.Number && err == nil && !reply.Granted() && reply.At.UnixMicro() > tk.HandedAt() {
+			if time.Duration(reply.At.UnixMicro()-tk.HandedAt())*time.Microsecond <= monotonic.Since(tk.Made) {
 				g.taken()
 			} else { // the server's clock was set meanwhile, so the refusal may be older
 				r.c.spawn(func() { r.c.watchdog.Look(&g.guard) })
@@ -256,7 +256,7 @@ func (r *resource) resubscribed(n uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.ticket != nil && r.ticket.Number == n {
-		r.ticket.Seen = engine.Sighting{}
+		r.ticket.Sees(engine.Sighting{})
 		r.askFor(r.ticket)
 	}
 }
@@ -360,7 +360,7 @@ func (r *resource) startFor(w *waiter) time.Duration {
 func (r *resource) awaited() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.Answers.Answered != nil
+	return r.Awaited()
 }
 
 // wanted records that another process waits for the grant n.
@@ -437,7 +437,7 @@ func (r *resource) resume(again *ticket, t engine.Terms, done released, err erro
 	case unclear || again.look || w.Place.Leading():
 		r.Prompt(r)
 	default:
-		again.Seen = engine.SightingOf(done.sent, done.At)
+		again.Sees(engine.SightingOf(done.sent, done.At))
 		w.Place.State = engine.PlaceLeading
 		w.Notify(engine.Event{Kind: engine.Refused, TTL: handOverLease, InLine: true})
 	}

@@ -83,7 +83,7 @@ func TestGrant_FewInARowBesideJava(t *testing.T) {
 	g := r.grant
 	passes := func(passed int32) bool {
 		g.passed = passed
-		return r.canPass(g, &waiter{Terms: g.terms})
+		return r.canPass(g, &waiter{Terms: g.terms()})
 	}
 	g.ticket.OthersWait = true
 	require.True(t, passes(DefaultCohort-2))

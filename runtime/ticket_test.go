@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockgen/lockgen/runtime/internal/engine"
-	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
@@ -28,7 +27,7 @@ func TestResource_AsksOnceMoreWhenTheClockWasSetBack(t *testing.T) {
 			w.Place.State = engine.PlaceLeading
 			tk := r.ticketFor(w.Terms)
 			sent := now()
-			tk.UnclaimedGrant, tk.HandedAt, tk.Received = true, time.Now().UnixMicro(), monotonic.Now() // as handed does for one who has to ask
+			tk.HandedOver(time.Now(), time.Now()) // as handed does for one who has to ask
 			answer := func(sent time.Time) engine.EventKind {
 				r.Busy = 1
 				tk.To(engine.TicketAsking)

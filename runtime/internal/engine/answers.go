@@ -4,53 +4,77 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 )
 
-// An AnswerLog is the last answer of Redis about a key, for the waiters of a contest. The lock of the contest guards
-// it.
+// An AnswerLog is the last answer of Redis about a key, for a waiter of a contest.
 type AnswerLog struct {
-	Asking   int            // requests under way
-	Refused  monotonic.Time // when Redis last replied that another owner has the key
-	Err      error          // the error since then, or nil
-	Answered chan struct{}  // closed at the next answer or change; made when a waiter waits for that
+	Asking   int             // requests under way
+	Refused  monotonic.Time  // when Redis last replied that another owner has the key
+	Err      error           // the error since then, or nil
+	Answered <-chan struct{} // closed at the next answer or change
+}
+
+// Answers are what Redis has answered about a key, and what it is still to answer. The lock of the contest guards them.
+type Answers struct {
+	Busy    int32          // requests of the queue under way, or the report of a loss
+	asking  int32          // requests to lock under way
+	refused monotonic.Time // when Redis last replied that another owner has the key
+	unusual *unusual       // nil most of the time
+}
+
+// An unusual state of answers has an error, or a waiter for the next answer.
+type unusual struct {
+	err      error         // since the last refusal, or nil
+	answered chan struct{} // closed at the next answer or change; made when a waiter waits for that
 }
 
 // Asks records that a request is sent.
-func (x *AnswerLog) Asks() { x.Asking++ }
+func (x *Answers) Asks() { x.asking++ }
 
 // Says records the answer to a request: err, or whether another owner has the key.
-func (x *AnswerLog) Says(refused bool, err error) {
-	x.Asking = max(0, x.Asking-1)
+func (x *Answers) Says(refused bool, err error) {
+	x.asking = max(0, x.asking-1)
 	if refused {
-		x.Refused = monotonic.Now()
+		x.refused = monotonic.Now()
 	} else if err == nil {
-		x.Refused = 0
+		x.refused = 0
 	}
 	x.Fails(err)
 }
 
+// Ignores records that the answers to all requests under way do not matter any more.
+func (x *Answers) Ignores() { x.asking = 0 }
+
 // Withdraws records that a request is given up, and that its answer will not be known.
-func (x *AnswerLog) Withdraws() {
-	x.Asking = max(0, x.Asking-1)
+func (x *Answers) Withdraws() {
+	x.asking = max(0, x.asking-1)
 	x.Changes()
 }
 
 // Fails records an error of Redis for any request, or a success if err is nil.
-func (x *AnswerLog) Fails(err error) {
-	x.Err = err
+func (x *Answers) Fails(err error) {
 	x.Changes()
+	if x.unusual = nil; err != nil {
+		x.unusual = &unusual{err: err}
+	}
 }
 
 // Changes wakes the waiters for an answer: the key has come to this process, or has left it, without one.
-func (x *AnswerLog) Changes() {
-	if x.Answered != nil {
-		close(x.Answered)
-		x.Answered = nil
+func (x *Answers) Changes() {
+	if x.Awaited() {
+		close(x.unusual.answered)
+		x.unusual.answered = nil
 	}
 }
 
-// Look returns the log, and a channel that is closed at the next answer.
-func (x *AnswerLog) Look() AnswerLog {
-	if x.Answered == nil {
-		x.Answered = make(chan struct{})
+// Awaited reports whether a waiter waits for the next answer.
+func (x *Answers) Awaited() bool { return x.unusual != nil && x.unusual.answered != nil }
+
+// Look returns the last answer, and a channel that is closed at the next one.
+func (x *Answers) Look() AnswerLog {
+	if x.unusual == nil {
+		x.unusual = &unusual{}
 	}
-	return *x
+	if x.unusual.answered == nil {
+		x.unusual.answered = make(chan struct{})
+	}
+	return AnswerLog{Asking: int(x.asking), Refused: x.refused, Err: x.unusual.err, Answered: x.unusual.answered}
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -27,7 +28,7 @@ type Counter[T Demanding] struct {
 	width   int            // for how many waiters the next request asks
 	batch   *CountBatch[T] // the request without an answer, unless the counter is idle
 	numbers []uint64       // of the requests with an unknown outcome, in their order
-	answers AnswerLog      // of Redis
+	answers Answers        // of Redis
 }
 
 // A CounterState is what became of the last request of a counter. docs/architecture.md has the transitions.
@@ -163,7 +164,7 @@ func (ct *Counter[T]) Last() AnswerLog {
 func (ct *Counter[T]) Settled() bool {
 	ct.mu.Lock()
 	defer ct.mu.Unlock()
-	return ct.state == CounterIdle && len(ct.numbers) == 0 && ct.Queue.Length == 0 && !ct.full
+	return ct.state == CounterIdle && len(ct.numbers) == 0 && ct.Queue.Empty() && !ct.full
 }
 
 // Ask sends the demand of w, with the next request if one is under way.
@@ -203,7 +204,7 @@ func (ct *Counter[T]) Leave(w *Waiter[T]) {
 	ct.Queue.Remove(w)
 	switch {
 	case ct.state == CounterAsking: // the answer continues the queue
-	case ct.Queue.Length > 0:
+	case !ct.Queue.Empty():
 		if first {
 			ct.resume()
 		}
@@ -250,13 +251,14 @@ func (ct *Counter[T]) lead() {
 // under way.
 func (ct *Counter[T]) send() {
 	switch {
-	case ct.state == CounterAsking, ct.state == CounterIdle && ct.Queue.Length == 0:
+	case ct.state == CounterAsking, ct.state == CounterIdle && ct.Queue.Empty():
 		return
 	case ct.state == CounterIdle:
-		n := ct.Queue.Length
-		if !ct.Alike {
-			n = min(n, ct.width)
+		most := ct.width
+		if ct.Alike {
+			most = math.MaxInt
 		}
+		n := ct.Queue.LengthTo(most)
 		ct.batch = &CountBatch[T]{number: ct.enroll(), Parts: make([]CountPart[T], 0, n), Sent: time.Now()} // the trust counts from before the request
 		for w := ct.Queue.First; len(ct.batch.Parts) < n; w = w.Place.After {
 			ct.batch.Parts = append(ct.batch.Parts, CountPart[T]{w, *w.For.Demand()})
@@ -352,7 +354,7 @@ func (ct *Counter[T]) failed(b *CountBatch[T], err error) {
 	} else {
 		ct.end(b)
 	}
-	if ct.Queue.Length > 0 {
+	if !ct.Queue.Empty() {
 		ct.lead() // the waiter that asked may have left, or may be about to
 		return
 	}

@@ -13,15 +13,14 @@ type Policy[T any] interface {
 // A Line is the wait queue of one key in this process, first come, first served, of which the head asks Redis. The lock of the
 // resource guards it.
 type Line[T any] struct {
-	Busy    int32        // requests of the queue under way, or the report of a loss
-	Queue   WaitQueue[T] // the waiters
-	Answers AnswerLog    // by Redis
+	Queue WaitQueue[T] // the waiters
+	Answers
 }
 
 // Join adds w to the end of the queue. A waiter that tries once joins only an empty queue, and waits for the answer to an
 // earlier request of this process.
 func (l *Line[T]) Join(w *Waiter[T], by Policy[T]) Entry {
-	if w.Once() && (l.Queue.Length > 0 || by.Excludes(w)) {
+	if w.Once() && (!l.Queue.Empty() || by.Excludes(w)) {
 		return TurnedAway
 	}
 	l.Queue.Push(w)

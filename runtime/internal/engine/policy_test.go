@@ -52,7 +52,7 @@ func TestLine_Join(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			line := &Line[struct{}]{Busy: test.busy}
+			line := &Line[struct{}]{Answers: Answers{Busy: test.busy}}
 			for range test.before {
 				line.Queue.Push(waits(false))
 			}
@@ -66,7 +66,7 @@ func TestLine_Join(t *testing.T) {
 
 func TestLine_Prompt(t *testing.T) {
 	t.Parallel()
-	line := &Line[struct{}]{Busy: 2}
+	line := &Line[struct{}]{Answers: Answers{Busy: 2}}
 	p := &rule{line: line, followers: 1, granted: true}
 	follower, head, last := waits(false), waits(false), waits(false)
 	for _, w := range []*Waiter[struct{}]{follower, head, last} {

@@ -129,12 +129,49 @@ func (tk *TicketCore) Judge(a Answer, wanted bool, closed error) (Judgment, erro
 type SuccessorCore struct {
 	TicketCore
 
-	Refusals int32          // how often somebody else had what it asked for
-	Made     monotonic.Time // before the first request that names it
-	Seen     Sighting       // of the last answer
-	HandedAt int64          // when another process handed it over, in microseconds by the server's clock; 0 before
-	Received monotonic.Time // when the message of that arrived
+	Made monotonic.Time // before the first request that names it
+	past *past          // nil before the first refusal, and the first hand-over
 }
+
+// A past is what became of a ticket that was not granted at once: a process may hold very many keys, most of which nobody else wanted.
+type past struct {
+	refusals int32          // how often somebody else had what it asked for
+	seen     Sighting       // of the last answer
+	handedAt int64          // when another process handed it over, in microseconds by the server's clock; 0 before
+	received monotonic.Time // when the message of that arrived
+}
+
+// was returns the past of the ticket as it is.
+func (tk *SuccessorCore) was() past {
+	if tk.past == nil {
+		return past{}
+	}
+	return *tk.past
+}
+
+// more returns the past of the ticket, to change it.
+func (tk *SuccessorCore) more() *past {
+	if tk.past == nil {
+		tk.past = new(past)
+	}
+	return tk.past
+}
+
+// Refusals returns how often somebody else had what the ticket asked for.
+func (tk *SuccessorCore) Refusals() int { return int(tk.was().refusals) }
+
+// Seen relates the clock of the server to the local one, as the last answer does.
+func (tk *SuccessorCore) Seen() Sighting { return tk.was().seen }
+
+// Sees relates the clocks from now on as s does, or not at all if s is zero.
+func (tk *SuccessorCore) Sees(s Sighting) {
+	if tk.past != nil || s.known() {
+		tk.more().seen = s
+	}
+}
+
+// HandedAt returns when another process handed the lock over to the ticket, in microseconds by the server's clock, or 0.
+func (tk *SuccessorCore) HandedAt() int64 { return tk.was().handedAt }
 
 // A Sighting relates the clock of the server to the local one: a request that was sent at local was
 // run when the server had the time server. The zero sighting is none.
@@ -161,20 +198,23 @@ func (s Sighting) earliest(at time.Time) time.Time {
 
 // Refuse marks the ticket with a refusal, at the time at of the server, of a request that was sent at sent.
 func (tk *SuccessorCore) Refuse(sent, at time.Time) {
-	tk.Seen = SightingOf(sent, at)
-	tk.Refusals++
+	was := tk.more()
+	was.seen = SightingOf(sent, at)
+	was.refusals++
 	tk.UnclaimedGrant = tk.UnclaimedGrant && tk.olderThanGrant(sent, at)
 }
 
 // olderThanGrant reports whether the answer to a request may be older than the hand-over of the key to the ticket. By
 // the clock of the server alone that could be so for ever, once the clock was set back.
 func (tk *SuccessorCore) olderThanGrant(sent, at time.Time) bool {
-	return tk.HandedAt > at.UnixMicro() && monotonic.Of(sent).Before(tk.Received)
+	was := tk.was()
+	return was.handedAt > at.UnixMicro() && monotonic.Of(sent).Before(was.received)
 }
 
 // RefusedSince reports whether Redis has refused the ticket since its clock had the time at.
 func (tk *SuccessorCore) RefusedSince(at time.Time) bool {
-	return tk.Seen.known() && !tk.Seen.before(at)
+	seen := tk.Seen()
+	return seen.known() && !seen.before(at)
 }
 
 // HandedOver marks the ticket with the message, which arrived at received, that another process handed the lock over to it
@@ -184,10 +224,11 @@ func (tk *SuccessorCore) RefusedSince(at time.Time) bool {
 // from. But the hand-over did not happen before the server had that time, and an earlier answer
 // tells the earliest local time for that.
 func (tk *SuccessorCore) HandedOver(at, received time.Time) (from time.Time) {
-	tk.UnclaimedGrant, tk.HandedAt, tk.Received = true, at.UnixMicro(), monotonic.Of(received)
+	was := tk.more()
+	tk.UnclaimedGrant, was.handedAt, was.received = true, at.UnixMicro(), monotonic.Of(received)
 	from = tk.Made.Std()
-	if tk.Seen.known() {
-		from = tk.Seen.earliest(at)
+	if was.seen.known() {
+		from = was.seen.earliest(at)
 	}
 	if from.After(received) {
 		from = received // the server's clock was set forward

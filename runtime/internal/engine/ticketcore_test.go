@@ -92,11 +92,11 @@ func TestSuccessorCore_HandedOver(t *testing.T) {
 	tk := fresh()
 	require.WithinDuration(t, made, tk.HandedOver(server, local), time.Microsecond, "without an answer")
 	require.True(t, tk.UnclaimedGrant)
-	require.Equal(t, server.UnixMicro(), tk.HandedAt)
+	require.Equal(t, server.UnixMicro(), tk.HandedAt())
 
 	tk = fresh()
 	tk.Refuse(local.Add(-time.Second), server.Add(-time.Second))
-	require.EqualValues(t, 1, tk.Refusals)
+	require.EqualValues(t, 1, tk.Refusals())
 	require.True(t, tk.RefusedSince(server.Add(-2*time.Second)))
 	require.False(t, tk.RefusedSince(server))
 	require.WithinDuration(t, local.Add(-100*time.Millisecond), tk.HandedOver(server.Add(-100*time.Millisecond), local), time.Millisecond, "with an answer")

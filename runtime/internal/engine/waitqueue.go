@@ -1,5 +1,7 @@
 package engine
 
+import "math"
+
 // A Place is a waiter's position in the queue of a resource or a counter.
 type Place[T any] struct {
 	State placeState // guarded by the lock of the queue, with the rest
@@ -38,7 +40,20 @@ func (p *Place[T]) Leading() bool { return p.State == PlaceLeading || p.State ==
 // allocates nothing.
 type WaitQueue[T any] struct {
 	First, last *Waiter[T]
-	Length      int
+}
+
+// Empty reports whether there is no waiter.
+func (q *WaitQueue[T]) Empty() bool { return q.First == nil }
+
+// Length returns the number of waiters, which it counts.
+func (q *WaitQueue[T]) Length() int { return q.LengthTo(math.MaxInt) }
+
+// LengthTo returns the number of waiters, or most if there are more.
+func (q *WaitQueue[T]) LengthTo(most int) (n int) {
+	for w := q.First; w != nil && n < most; w = w.Place.After {
+		n++
+	}
+	return n
 }
 
 // Push adds w at the end.
@@ -50,7 +65,6 @@ func (q *WaitQueue[T]) Push(w *Waiter[T]) {
 		q.last.Place.After = w
 	}
 	q.last = w
-	q.Length++
 }
 
 // Remove takes w out.
@@ -67,7 +81,6 @@ func (q *WaitQueue[T]) Remove(w *Waiter[T]) {
 		p.After.Place.before = p.before
 	}
 	*p = Place[T]{}
-	q.Length--
 }
 
 // Each calls f for each waiter, in their order. f may remove it.

@@ -13,7 +13,7 @@ var strayMutants = []mutant{
 	},
 	{
 		strays: true, name: "a hand-over is trusted from its message on", kind: "mutex", file: "runtime/internal/engine/ticketcore.go",
-		old: "		from = tk.Seen.earliest(at)\n", new: "		from = received\n",
+		old: "		from = was.seen.earliest(at)\n", new: "		from = received\n",
 	},
 	{
 		strays: true, name: "a hand-over lasts twice as long", kind: "mutex", file: "scripts/handover.lua",
