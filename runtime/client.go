@@ -175,7 +175,7 @@ func (c *Client) Shutdown(ctx context.Context) error {
 	c.mu.Lock()
 	if c.state == open {
 		c.state = shuttingDown
-		close(c.closing)
+		c.endGranting()
 	}
 	if c.drained == nil {
 		c.drained = make(signal)
@@ -185,7 +185,6 @@ func (c *Client) Shutdown(ctx context.Context) error {
 	}
 	drained := c.drained
 	c.mu.Unlock()
-	c.alarms.Wake()
 	c.endLingers()
 
 	select {
@@ -215,7 +214,7 @@ func (c *Client) Close() error {
 		return nil
 	}
 	if c.state == open {
-		close(c.closing)
+		c.endGranting()
 	}
 	c.state = closed
 	close(c.stopped)
@@ -223,7 +222,6 @@ func (c *Client) Close() error {
 	c.idle = make(signal)
 	c.running++ // for Close itself
 	c.mu.Unlock()
-	c.alarms.Wake()
 
 	c.presence.stop()
 	c.resources.close()
@@ -278,6 +276,12 @@ func (c *Client) site() string {
 		return c.watched + c.database
 	}
 	return slices.Min(append(c.net.Addrs(), "~")) + c.database
+}
+
+// endGranting ends the waiting calls, also those that are parked. The caller holds c.mu, and calls it once.
+func (c *Client) endGranting() {
+	close(c.closing)
+	c.alarms.Wake()
 }
 
 // granting reports whether the client may still grant leases.
