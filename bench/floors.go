@@ -166,7 +166,8 @@ for i = 1, n do redis.call('hdel', KEYS[i], ARGV[1]) redis.call('publish', KEYS[
 }
 
 // openPassing is a lock that one process hands over to the next: a script to lock, which stands in the wait queue if the key is not
-// free, and one to unlock, which gives the key to the first of the queue and sends its process a message. A lingering one does not
+// free, and one to unlock, which gives the key to the first of the queue if the caller has it, and sends the process of the first a message
+// with the time of the server: a lease that nobody asked for a moment ago is trusted from then on. A lingering one does not
 // unlock before another process wants the key. It has no more than two processes need: no renewal, no tokens, and nothing is ever lost.
 func openPassing(lingers bool) func(addr string, lease time.Duration) (*client, error) {
 	return func(addr string, lease time.Duration) (*client, error) {
@@ -175,12 +176,13 @@ func openPassing(lingers bool) func(addr string, lease time.Duration) (*client, 
 			return nil, err
 		}
 		p := &passingClient{
-			rc: rc, channel: rand.Text(), lingers: lingers, granted: make(chan string, 1), ms: strconv.FormatInt(lease.Milliseconds(), 10),
+			rc: rc, channel: "lockgen_process:" + rand.Text() + rand.Text()[:10], lingers: lingers, granted: make(chan string, 1), ms: strconv.FormatInt(lease.Milliseconds(), 10),
 			take: rueidis.NewLuaScript(`local holder = redis.call('hkeys', KEYS[1])[1]
 if not holder then redis.call('hset', KEYS[1], ARGV[1], 1) redis.call('pexpire', KEYS[1], ARGV[2]) return 1 end
 redis.call('rpush', KEYS[2], ARGV[1]) redis.call('publish', holder, 'wanted ' .. KEYS[1]) return 0`),
-			drop: rueidis.NewLuaScript(`redis.call('hdel', KEYS[1], ARGV[1]) local next = redis.call('lpop', KEYS[2])
-if next then redis.call('hset', KEYS[1], next, 1) redis.call('pexpire', KEYS[1], ARGV[2]) redis.call('publish', next, KEYS[1]) end return 1`),
+			drop: rueidis.NewLuaScript(`if redis.call('hdel', KEYS[1], ARGV[1]) == 0 then return 0 end local next = redis.call('lpop', KEYS[2])
+if next then local now = redis.call('time') redis.call('hset', KEYS[1], next, 1) redis.call('pexpire', KEYS[1], ARGV[2])
+redis.call('publish', next, 'granted ' .. now[1] .. now[2] .. ' of lock ' .. KEYS[1]) end return 1`),
 		}
 		conn, _ := rc.Dedicate()
 		conn.SetPubSubHooks(rueidis.PubSubHooks{OnMessage: p.hear})
@@ -217,6 +219,7 @@ func (p *passingClient) lock(key string) (held, error) {
 func (p *passingClient) hear(m rueidis.PubSubMessage) {
 	key, wanted := strings.CutPrefix(m.Message, "wanted ")
 	if !wanted {
+		_, key, _ = strings.Cut(key, " of lock ")
 		p.granted <- key
 		return
 	}
