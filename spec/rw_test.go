@@ -203,6 +203,39 @@ func TestRWCheckRejects(t *testing.T) {
 	}
 }
 
+// TestRWCheck_KeepsLinesAndTurns has nothing seen of a server for long: a line lasts from the last one that asked to stand in it, and a
+// turn from when it was given.
+func TestRWCheck_KeepsLinesAndTurns(t *testing.T) {
+	t.Parallel()
+	const second = time.Second
+	hears := func(string) bool { return true }
+	begins := func() *RWCheck {
+		c := NewRWCheck(second / 10)
+		require.NoError(t, c.Say(RWSaid{Action: "Ask", Side: "write", Owner: "a:1", Place: "a:1", Lasts: 2 * second, TTL: 9 * second, Granted: true}))
+		require.NoError(t, c.Say(RWSaid{At: 5 * second, Action: "Ask", Side: "read", Owner: "b:1", Place: "b:1", Lasts: 2 * second, TTL: second}))
+		return c
+	}
+	called := Turn{Whose: "read", Last: "read", Called: []string{"b:1"}, On: true, For: graceTurn}
+	release := func(at time.Duration, seen *RWSeen) RWSaid {
+		return RWSaid{At: at, Action: "Release", Side: "write", Owner: "a:1", Hears: hears, Srv: seen}
+	}
+	require.NoError(t, begins().Say(release(6*second, seenRW(RW{Mode: "free", Turn: called}, 0))), "it stands there")
+	require.Error(t, begins().Say(release(6*second, seenRW(RW{Mode: "free", Turn: NoTurn}, 0))))
+	require.NoError(t, begins().Say(release(8*second, seenRW(RW{Mode: "free", Turn: NoTurn}, 0))), "the line is dropped")
+	require.Error(t, begins().Say(release(8*second, seenRW(RW{Mode: "free", Turn: called}, 0))))
+
+	asks := func(at time.Duration, turn Turn) error {
+		c := begins()
+		require.NoError(t, c.Say(release(6*second, nil)))
+		return c.Say(RWSaid{At: at, Action: "Ask", Side: "read", Owner: "b:1", Place: "b:1", Lasts: 2 * second, TTL: second, Granted: true,
+			Srv: seenRW(RW{Mode: "read", By: []string{"b:1"}, Turn: turn}, second)})
+	}
+	come := Turn{Whose: "read", Last: "read", On: true, For: graceTurn}
+	require.NoError(t, asks(6*second+graceTurn/5, come), "it is its turn")
+	require.NoError(t, asks(9*second, NoTurn), "the turn is forgotten")
+	require.Error(t, asks(9*second, come))
+}
+
 // seenRW returns a lock as a server has it.
 func seenRW(l RW, left time.Duration, lines ...[]string) *RWSeen {
 	s := &RWSeen{RW: l, Left: left, Holds: map[string]time.Duration{}, Known: l.Turn.For + 2*time.Second, Lines: [2]time.Duration{time.Minute, time.Minute}}

@@ -20,7 +20,8 @@ type RWSaid struct {
 	Action  string
 	Side    string // read or write
 	Owner   string
-	Place   string // of Ask: where it stands, if it waits
+	Place   string        // of Ask: where it stands, if it waits
+	Lasts   time.Duration // of Ask: for how long the line lasts then; 0 if that is unknown
 	TTL     time.Duration
 	Granted bool                    // of Ask
 	Hears   func(place string) bool // messages; it may be nil where nobody is called
@@ -171,6 +172,10 @@ func (s RWSeen) step(e RWSaid) (to RWSeen, why string) {
 		if granted != e.Granted {
 			return to, fmt.Sprintf("it was to be granted: %v", granted)
 		}
+		if stood := !granted || s.Mode == "free" && !s.Turn.Counts(); stood && e.Lasts > 0 {
+			line := slices.Index([]string{"read", "write"}, e.Side)
+			to.Lines[line] = e.Lasts
+		}
 		if granted {
 			to.grant(e)
 		}
@@ -207,7 +212,20 @@ func (s RWSeen) step(e RWSaid) (to RWSeen, why string) {
 	default:
 		return to, "there is no such action"
 	}
+	if !to.Turn.is(s.Turn) { // written, and kept after it is over
+		if to.Known = to.Turn.For; to.Turn.Whose != "redisson" || len(to.Readers)+len(to.Writers) > 0 {
+			to.Known += lastKnown
+		}
+	}
 	return to, ""
+}
+
+// lastKnown is for how long a turn that is over says whose was the last one.
+const lastKnown = 2 * time.Second
+
+// is reports whether two turns are the same.
+func (t Turn) is(other Turn) bool {
+	return t.Whose == other.Whose && t.Last == other.Last && t.On == other.On && t.For == other.For && slices.Equal(t.Called, other.Called)
 }
 
 // grant has the owner of e have the lock for its lease, or for as long as it has it already.

@@ -27,7 +27,7 @@ func RWEvents(script string, keys, args []string, at func(i, each int) string) (
 	case "rw_read":
 		e := spec.RWSaid{Action: "Ask", Owner: args[1], Granted: at(0, 1) == ":-2"}
 		if args[3] != "0" {
-			e.Place = args[1] + args[4]
+			e.Place, e.Lasts = args[1]+args[4], millis(args[3])
 		}
 		if args[2] != "" {
 			e.Action = "Fault" // under what it writes
@@ -36,7 +36,7 @@ func RWEvents(script string, keys, args []string, at func(i, each int) string) (
 	case "rw_write":
 		e := spec.RWSaid{Action: "Ask", Owner: args[1], Granted: at(0, 2) == ":-2"}
 		if args[2] != "0" {
-			e.Place = args[1] + args[3]
+			e.Place, e.Lasts = args[1]+args[3], millis(args[2])
 		}
 		add(keys[0], e, args[0])
 	case "rw_read_release", "rw_write_release":
