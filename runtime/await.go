@@ -243,12 +243,10 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 				if broken := w.Broken.Load(); broken != nil {
 					return *broken
 				}
-				if closing == nil {
-					if c.refusal() != nil {
-						return ErrClosed
-					}
-					closing = c.closing
+				if c.refusal() != nil {
+					return ErrClosed
 				}
+				closing = c.closing
 				if reasoned = true; !leading && !w.Once() {
 					waits()
 					hear()
