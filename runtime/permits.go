@@ -264,13 +264,14 @@ func newIDs(c *Client, n int) string {
 
 // rawIDs returns ids in the form of Redis, each once.
 func rawIDs(ids []string) (string, error) {
-	var raw strings.Builder
-	for _, id := range slices.Compact(slices.Sorted(slices.Values(ids))) {
+	var raw []string
+	for _, id := range ids {
 		b, err := hexes.DecodeString(id)
 		if err != nil || len(b) != idLength {
 			return "", fmt.Errorf("%w: the permit id %q is not 32 hexadecimal digits", ErrBadOption, id)
 		}
-		raw.Write(b)
+		raw = append(raw, string(b))
 	}
-	return raw.String(), nil
+	slices.Sort(raw)
+	return strings.Join(slices.Compact(raw), ""), nil
 }
