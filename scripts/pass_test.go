@@ -28,6 +28,7 @@ func TestRelease_OfOneLockIsThatOfSeveral(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			onBackends(t, func(t *testing.T, s *scene) {
+				s.key = "zero\x00" + s.key                                 // a message does not end at a zero byte
 				for _, owner := range []string{":1", ":1+1,60000", ":2"} { // the holder, also with the tokens of its place, and another one
 					x := names{uuidOf(s, 0), uuidOf(s, 1), uuidOf(s, 2), uuidOf(s, 3)}
 					first, second := newPeer(t, s.c, x.first), newPeer(t, s.c, x.second)
