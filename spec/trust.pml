@@ -2,7 +2,8 @@
  * The trust core of Mutex.tla again, for Spin, with more processes and messages: for a lease that is
  * trusted, the server has the same owner for at least as long. So no two owners are trusted at once.
  * The names are those of Mutex.tla. Left out are tokens, clocks that are set, hand-overs to a process
- * without a sighting, and what a process knows besides its trust.
+ * without a sighting, what a process knows besides its trust, and the place in the wait queue that an owner
+ * keeps when an older request, which does not say that it may stand there, gets it the lock.
  *
  * As in Mutex.tla, ages are kept and no dates, so time has no end, nor has the number of grants.
  *
@@ -157,7 +158,7 @@ inline renewed(k, a) { RUN(k,RENEW(a));
   if :: z[k].has -> left = L; if :: a < L -> z[k].net = z[k].net | RENEWED(a) :: else fi
      :: else fi; SETTLE }
 /* A stranger hands the lock over to z[k]. The owners before it in the wait queue do not listen, and leave the queue. Code: release.lua,
- * handover.lua/next_owner. */
+ * pass.lua, handover.lua/next_owner. */
 inline handed(k) { x = z[k].place; i = 0;
   do :: i < P -> if :: z[i].place > x -> z[i].place = z[i].place - x :: else -> z[i].place = 0 fi; i++ :: else -> break od;
   give(k, C); if :: ROOM -> z[k].net = z[k].net | HANDED(0) :: else fi; SETTLE }

@@ -82,10 +82,8 @@ func check(dir, only string, deep, ci bool, workers int, limit time.Duration) er
 		return err
 	}
 	if ci {
-		for _, r := range runs() {
-			if _, ok := have.rows[r.id()]; !ok && !r.deep {
-				return fmt.Errorf("%s has no result of %s (%s) as it is: run make spec and commit what it writes", path, r.file(), r.name)
-			}
+		if err := have.complete(path); err != nil {
+			return err
 		}
 	}
 	jar, err := tlc()
@@ -171,6 +169,21 @@ func read(path, dir string) (results, error) {
 		}
 	}
 	return have, nil
+}
+
+// complete fails if a run that is not deep has no result, or another one than it has to have.
+func (have results) complete(path string) error {
+	for _, r := range runs() {
+		row, ok := have.rows[r.id()]
+		switch want, _ := (outcome{run: r, refuted: r.refutes}).verdict(); {
+		case r.deep:
+		case !ok:
+			return fmt.Errorf("%s has no result of %s (%s) as it is: run make spec and commit what it writes", path, r.file(), r.name)
+		case !strings.HasSuffix(row, "| "+want+" |"):
+			return fmt.Errorf("%s has another result of %s (%s) than %q: run make spec, and find out why", path, r.file(), r.name, want)
+		}
+	}
+	return nil
 }
 
 // write writes what is known, in the order of the runs.

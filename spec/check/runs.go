@@ -157,7 +157,7 @@ func mutants() []run {
 			"z[k].base + a < C -> OFF(k,HANDED(a)); hold(k, C - z[k].base - a)", "1 -> OFF(k,HANDED(a)); hold(k, C)"}}},
 		{module: "trust", name: "a hand-over is trusted for a whole lease", refutes: "AGREES", spin: "-DP=2 -DN=2 -DL=3 -DC=2 -DF=0", changes: edit{{
 			"hold(k, C - z[k].base - a)", "hold(k, L - z[k].base - a)"}}},
-		{module: "trust", name: "an owner's number is used again", refutes: "AGREES", spin: "-DP=2 -DN=2 -DL=3 -DC=2 -DF=0", changes: edit{{
+		{module: "trust", name: "an answer to an earlier owner is taken for one to the present owner", refutes: "AGREES", spin: "-DP=2 -DN=2 -DL=3 -DC=2 -DF=0", changes: edit{{
 			"unlist(k); z[k].st = NONE; SETTLE", "unlist(k); z[k].has = 0; z[k].st = WANTS; z[k].trust = 0; z[k].base = C; SETTLE"}}},
 		{module: "trust", name: "a grant is trusted from its receipt", refutes: "AGREES", spin: "-DP=2 -DN=2 -DL=3 -DC=2 -DF=0", changes: edit{{
 			"hold(k, L - a)", "hold(k, L)"}}},
