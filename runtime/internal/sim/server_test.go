@@ -144,8 +144,8 @@ func (s *server) before(p *mini.Peer, cmd string, args ...string) bool {
 		return false
 	}
 	nested := s.by == nil || p != s.by.peer
-	for _, refuse := range s.refusals {
-		if said := refuse(cmd, nested, s.wrote); said != "" {
+	for _, name := range slices.Sorted(maps.Keys(s.refusals)) { // a seed has the same answers each time
+		if said := s.refusals[name](cmd, nested, s.wrote); said != "" {
 			if nested && s.now != nil {
 				s.now.denied = s.now.denied || strings.HasPrefix(said, "NOPERM")
 			}
