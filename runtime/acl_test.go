@@ -21,6 +21,7 @@ import (
 
 	lockrt "github.com/lockgen/lockgen/runtime"
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+	"github.com/lockgen/lockgen/scripts"
 )
 
 // An aclUser is a user of the server as docs/production.md makes one.
@@ -751,6 +752,25 @@ func TestACL_ScriptsOfOthers(t *testing.T) {
 	denied, err := server.Do("ACL", "LOG").ToArray()
 	require.NoError(t, err)
 	require.Empty(t, denied, "it does not try again and again")
+}
+
+// TestACL_LateAnswer shows that a client that counts does not ask for what only holders of locks need when the server is slow to answer, and
+// a request is sent once more.
+func TestACL_LateAnswer(t *testing.T) {
+	t.Parallel()
+	u := userOf(t, "Semaphore")
+	server, _ := u.server(t)
+	proxy := redistest.Proxy(t, server.Addr())
+	c := clientOf(t, u.login(t, proxy.URL()), lockrt.Options{DeadlockAfter: -1})
+	s := c.Semaphore("order:s", 0)
+	got := later(func() error { return s.Acquire(patient(t), 1) })
+	until(t, "it listens", func() bool { return subscribers(t, server, "redisson_sc:{order:s}") == 1 })
+	lost := proxy.DropReply(redistest.EvalSHA(scripts.SemaphoreRelease.SHA1()), 1, redistest.Mute)
+	require.NoError(t, s.Release(t.Context(), 1))
+	receive(t, lost.Done(), "the loss of the answer")
+	require.NoError(t, receive(t, got, "the permit"))
+	require.NoError(t, c.Close())
+	require.Empty(t, u.deniedOn(t, server))
 }
 
 // A journal is a log that may be read while it is written.

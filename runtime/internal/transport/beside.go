@@ -60,9 +60,12 @@ func (t *Transport) RunBeside(cmd protocol.Command) Reply {
 	return Reply{t.runShared(context.Background(), cmd)}
 }
 
-// beside sends a command over the tracked connection, once, if there is one and it answers.
+// beside sends a command over the tracked connection, once, if there is one and it answers. It does not have the server report changes: a
+// client that holds nothing whose changes matter may not be permitted to ask for that.
 func (t *tracker) beside(cmd protocol.Command) (reply rueidis.RedisResult, ok bool) {
-	w := t.begin()
+	t.mu.Lock()
+	w := t.reporting()
+	t.mu.Unlock()
 	if w == nil {
 		return reply, false
 	}

@@ -115,15 +115,19 @@ func (t *tracker) run(cmd protocol.Command, patience time.Duration) rueidis.Redi
 func (t *tracker) begin() *watched {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	w := t.adopted
 	t.wanted = true
-	switch {
-	case t.closed || w == nil:
-		return nil
-	case w.stage == watchIdle:
+	if w := t.adopted; w != nil && !t.closed && w.stage == watchIdle {
 		w.start()
 		return nil
-	case w.stage != watchReporting:
+	}
+	return t.reporting()
+}
+
+// reporting returns the connection on which the server reports changes, or nil. The caller holds t.mu.
+func (t *tracker) reporting() *watched {
+	w := t.adopted
+	switch {
+	case t.closed || w == nil || w.stage != watchReporting:
 		return nil
 	case t.net.servers() != w.servers:
 		w.replace(errMoved)
