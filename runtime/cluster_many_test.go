@@ -112,7 +112,9 @@ func TestCluster_ManyAreRenewed(t *testing.T) {
 	if promoted+<-stood < 2*length/5 {
 		require.Less(t, lost(nil), keys/10, "what its replica knew is kept, but for what a machine without time adds")
 	}
-	require.NoError(t, c.Close())
+	if err := c.Close(); err != nil { // the server is away for as long as Close waits
+		require.ErrorContains(t, err, "requests are still unanswered")
+	}
 }
 
 // longestStandstill returns for how long the machine has stood still at most, when over is closed.

