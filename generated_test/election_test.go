@@ -70,5 +70,5 @@ func TestElection(t *testing.T) {
 	servers[1].Kill()
 	require.Error(t, one.Lead(patient(t), part), "a majority is gone")
 	require.Equal(t, 2, led)
-	require.Zero(t, held(t, keys[1].Key))
+	freed(t, keys[1].Key)
 }

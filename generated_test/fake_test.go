@@ -92,4 +92,11 @@ func held(t *testing.T, keys ...string) int64 {
 	return n
 }
 
+// freed returns when Redis has none of the keys: a request that was answered late, and was sent once more, may lock a key again after it was
+// unlocked, until it is withdrawn.
+func freed(t *testing.T, keys ...string) {
+	t.Helper()
+	comes(t, "the keys are gone", func() bool { return held(t, keys...) == 0 })
+}
+
 func nothing(context.Context) error { return nil }

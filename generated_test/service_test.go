@@ -31,7 +31,7 @@ func TestService_KeepsTheSecondCallerOut(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "receipt", receipt)
 	require.Equal(t, 1, inside)
-	require.Zero(t, held(t, key(t, id)), "released")
+	freed(t, key(t, id)) // released
 	require.NoError(t, other.Ship(patient(t), id), "and free for the next")
 }
 
@@ -77,7 +77,7 @@ func TestService_PassesErrorsOn(t *testing.T) {
 	id, own := newID(t), errors.New("out of stock")
 	r := newReplica(t, func(context.Context) error { return own })
 	require.ErrorIs(t, r.Ship(patient(t), id), own)
-	require.Zero(t, held(t, key(t, id)))
+	freed(t, key(t, id))
 
 	_, err := r.Pay(patient(t), nil, 1)
 	require.EqualError(t, err, "generatedtest.Orders.Pay: o is nil", "the service isn't called without its lock")
@@ -91,7 +91,7 @@ func TestService_ReleasesAfterAPanic(t *testing.T) {
 	id := newID(t)
 	r := newReplica(t, func(context.Context) error { panic("bug") })
 	require.PanicsWithValue(t, "bug", func() { _ = r.Ship(patient(t), id) })
-	require.Zero(t, held(t, key(t, id)))
+	freed(t, key(t, id))
 	require.NoError(t, newReplica(t, nothing).Ship(patient(t), id))
 }
 
@@ -105,7 +105,7 @@ func TestService_ReleasesAfterGoexit(t *testing.T) {
 		_ = r.Ship(patient(t), id)
 	}()
 	receive(t, ended, "the goroutine to end")
-	require.Zero(t, held(t, key(t, id)))
+	freed(t, key(t, id))
 	require.NoError(t, newReplica(t, nothing).Ship(patient(t), id))
 }
 
@@ -244,7 +244,7 @@ func TestService_SeveralLocks(t *testing.T) {
 		return nil
 	})
 	require.NoError(t, r.Transfer(patient(t), order, to))
-	require.Zero(t, held(t, keys[:]...))
+	freed(t, keys[:]...)
 
 	r = newReplica(t, func(context.Context) error {
 		require.EqualValues(t, 2, held(t, keys[0], keys[1]))
@@ -257,7 +257,7 @@ func TestService_SeveralLocks(t *testing.T) {
 	ctx, cancel := context.WithCancel(patient(t))
 	cancel()
 	require.ErrorIs(t, r.Transfer(ctx, order, to), context.Canceled)
-	require.Zero(t, held(t, keys[0], keys[1]), "all or none")
+	freed(t, keys[0], keys[1]) // all or none
 	require.NoError(t, lease.Unlock(patient(t)))
 }
 
@@ -274,7 +274,7 @@ func TestService_EntersAgainUnderItsOwnLock(t *testing.T) {
 	})
 	require.NoError(t, r.Ship(patient(t), id))
 	require.Equal(t, 3, depth)
-	require.Zero(t, held(t, key(t, id)))
+	freed(t, key(t, id))
 }
 
 func TestService_PassesThrough(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -60,6 +61,32 @@ func held(t *testing.T, m *lockrt.Mutex) bool {
 	return standing(t, m).Owner != ""
 }
 
+// unheld returns when nobody has the lock: a request that was answered late, and was sent once more, may have it for a moment.
+func unheld(t *testing.T, lock interface {
+	Inspect(ctx context.Context) (lockrt.Standing, error)
+}) {
+	t.Helper()
+	until(t, "nobody has the lock", func() bool {
+		s, err := lock.Inspect(patient(t))
+		require.NoError(t, err)
+		return s.Owner == "" && !s.Ours && s.Count == 0 && s.TTL == 0
+	})
+}
+
+// tries locks by a call that does not wait, when nobody has the lock any more.
+func tries(ctx context.Context, t *testing.T, lock lockrt.Locker) (lease *lockrt.Lease) {
+	t.Helper()
+	until(t, "nobody has the lock", func() bool {
+		var err error
+		if lease, err = lock.TryLock(ctx); errors.Is(err, lockrt.ErrNotAcquired) {
+			return false
+		}
+		require.NoError(t, err)
+		return true
+	})
+	return lease
+}
+
 func standing(t *testing.T, m *lockrt.Mutex) lockrt.Standing {
 	t.Helper()
 	s, err := m.Inspect(patient(t))
@@ -112,15 +139,11 @@ func TestRedisson_Lock_SinglePubSub(t *testing.T) {
 		}
 		return nil
 	})
-	clients, err := server.Do("CLIENT", "LIST", "TYPE", "pubsub").ToString()
-	require.NoError(t, err)
-	n := 0
-	for _, b := range clients {
-		if b == '\n' {
-			n++
-		}
-	}
-	require.LessOrEqual(t, n, 2, "one for each client")
+	until(t, "each client has one connection, or less", func() bool { // one that is slow is replaced
+		clients, err := server.Do("CLIENT", "LIST", "TYPE", "pubsub").ToString()
+		require.NoError(t, err)
+		return strings.Count(clients, "\n") <= 2
+	})
 }
 
 // A thread is interrupted by the end of its context here.
@@ -164,16 +187,16 @@ func TestRedisson_Lock_RedisFailed(t *testing.T) {
 func TestRedisson_Lock_RemainTimeToLive2(t *testing.T) {
 	t.Parallel()
 	m := newClient(t, lockrt.Options{}).Mutex(redistest.Key(t, "k"))
-	lease := locks(t, m, lockrt.WithLease(10*time.Second))
+	lease := locks(t, m, lockrt.WithLease(time.Minute))
 	for range 2 {
-		inner, err := m.Lock(lease.Context(), lockrt.WithLease(10*time.Second))
+		inner, err := m.Lock(lease.Context(), lockrt.WithLease(time.Minute))
 		require.NoError(t, err)
 		unlocks(t, inner)
 	}
 	ttl, err := lease.TTL(patient(t))
 	require.NoError(t, err)
-	require.Greater(t, ttl, 8*time.Second)
-	require.LessOrEqual(t, ttl, 10*time.Second)
+	require.Greater(t, ttl, time.Minute-patience)
+	require.LessOrEqual(t, ttl, time.Minute)
 	unlocks(t, lease)
 }
 
@@ -213,9 +236,10 @@ func TestRedisson_Lock_ForceUnlock(t *testing.T) {
 	taken, err := newClient(t, lockrt.Options{}).Mutex(key).ForceUnlock(patient(t))
 	require.NoError(t, err)
 	require.True(t, taken)
-	require.False(t, held(t, c.Mutex(key)))
-	require.False(t, held(t, c.Mutex(key)), "another handle")
+	receive(t, lease.Context().Done(), "the loss") // of a release that is answered late, it would not be known
 	require.ErrorIs(t, lease.Unlock(t.Context()), lockrt.ErrLost)
+	unheld(t, c.Mutex(key))
+	unheld(t, c.Mutex(key)) // another handle
 }
 
 func TestRedisson_Lock_Expire(t *testing.T) {
@@ -241,7 +265,7 @@ func TestRedisson_Lock_RemainTimeToLive(t *testing.T) {
 	require.Greater(t, standing(t, m).TTL, 59*time.Minute)
 	require.LessOrEqual(t, standing(t, m).TTL, time.Hour)
 	unlocks(t, lease)
-	require.Zero(t, standing(t, m).TTL, "it is free")
+	unheld(t, m)
 	lease = locks(t, m)
 	require.Greater(t, standing(t, m).TTL, lockrt.DefaultWatchdog-10*time.Second)
 	require.LessOrEqual(t, standing(t, m).TTL, lockrt.DefaultWatchdog)
@@ -256,7 +280,7 @@ func TestRedisson_Lock_InCluster(t *testing.T) {
 		lease := locks(t, m)
 		require.True(t, held(t, m))
 		unlocks(t, lease)
-		require.False(t, held(t, m))
+		unheld(t, m)
 	}
 }
 
@@ -277,7 +301,7 @@ func TestRedisson_Lock_GetHoldCount(t *testing.T) {
 	lease := locks(t, m)
 	require.Equal(t, 1, standing(t, m).Count)
 	unlocks(t, lease)
-	require.Equal(t, 0, standing(t, m).Count)
+	unheld(t, m)
 	outer := locks(t, m)
 	inner, err := m.Lock(outer.Context())
 	require.NoError(t, err)
@@ -285,7 +309,7 @@ func TestRedisson_Lock_GetHoldCount(t *testing.T) {
 	unlocks(t, inner)
 	require.Equal(t, 1, standing(t, m).Count)
 	unlocks(t, outer)
-	require.Equal(t, 0, standing(t, m).Count)
+	unheld(t, m)
 }
 
 func TestRedisson_Lock_IsHeldByCurrentThreadOtherThread(t *testing.T) {
@@ -297,7 +321,7 @@ func TestRedisson_Lock_IsHeldByCurrentThreadOtherThread(t *testing.T) {
 	require.ErrorIs(t, err, lockrt.ErrNotAcquired, "another context is not the holder")
 	require.False(t, standing(t, newClient(t, lockrt.Options{}).Mutex(key)).Ours)
 	unlocks(t, lease)
-	require.False(t, standing(t, m).Ours)
+	unheld(t, m)
 }
 
 func TestRedisson_Lock_IsHeldByCurrentThread(t *testing.T) {
@@ -309,7 +333,7 @@ func TestRedisson_Lock_IsHeldByCurrentThread(t *testing.T) {
 	require.True(t, standing(t, m).Ours)
 	unlocks(t, lease)
 	require.ErrorIs(t, lease.Err(), lockrt.ErrReleased)
-	require.False(t, standing(t, m).Ours)
+	unheld(t, m)
 }
 
 func TestRedisson_Lock_IsLockedOtherThread(t *testing.T) {
@@ -319,7 +343,7 @@ func TestRedisson_Lock_IsLockedOtherThread(t *testing.T) {
 	lease := locks(t, newClient(t, lockrt.Options{}).Mutex(key))
 	require.True(t, held(t, other))
 	unlocks(t, lease)
-	require.False(t, held(t, other))
+	unheld(t, other)
 }
 
 // A server that fails and comes back is what there is of a failover without a cluster.
@@ -342,7 +366,7 @@ func TestRedisson_Lock_IsLocked(t *testing.T) {
 	lease := locks(t, m)
 	require.True(t, held(t, m))
 	unlocks(t, lease)
-	require.False(t, held(t, m))
+	unheld(t, m)
 }
 
 // Only who has the lease can unlock, so another thread is one whose lease is over.
@@ -363,7 +387,7 @@ func TestRedisson_Lock_LockUnlock(t *testing.T) {
 	m := newClient(t, lockrt.Options{}).Mutex(redistest.Key(t, "k"))
 	for range 2 {
 		unlocks(t, locks(t, m))
-		require.Zero(t, exists(t, m.Key()))
+		freed(t, m.Key())
 	}
 }
 
@@ -381,9 +405,7 @@ func TestRedisson_Lock_Reentrancy(t *testing.T) {
 		require.ErrorIs(t, err, lockrt.ErrNotAcquired, "one lease is left")
 	}
 	unlocks(t, outer)
-	lease, err := other.TryLock(patient(t))
-	require.NoError(t, err)
-	unlocks(t, lease)
+	unlocks(t, tries(patient(t), t, other))
 }
 
 // Java keeps an entry for the renewal; here that is the lease: it is trusted and renewed.
@@ -440,7 +462,7 @@ func TestRedisson_Lock_ConcurrencyLoop_MultiInstance(t *testing.T) {
 		return nil
 	})
 	require.EqualValues(t, 400, times.total.Load())
-	require.Zero(t, exists(t, key))
+	freed(t, key)
 }
 
 func TestRedisson_Lock_Concurrency_MultiInstance(t *testing.T) {
@@ -464,12 +486,11 @@ func TestRedisson_Lock_LockListener(t *testing.T) {
 	expires := locks(t, m, lockrt.WithLease(300*time.Millisecond))
 	receive(t, expires.Context().Done(), "the end of the lease")
 	require.ErrorIs(t, receive(t, ends, "the hook").Cause, lockrt.ErrLost)
-	deleted := locks(t, m, lockrt.WithWatchdog(900*time.Millisecond))
-	redistest.Shared(t).Do("DEL", m.Key())
-	receive(t, deleted.Context().Done(), "the end of the lease")
+	goes := locks(t, m, lockrt.WithWatchdog(900*time.Millisecond))
+	deleted(t, redistest.Shared(t), goes)
 	require.ErrorIs(t, receive(t, ends, "the hook").Cause, lockrt.ErrLost)
 	require.ErrorIs(t, expires.Unlock(t.Context()), lockrt.ErrLost)
-	require.ErrorIs(t, deleted.Unlock(t.Context()), lockrt.ErrLost)
+	require.ErrorIs(t, goes.Unlock(t.Context()), lockrt.ErrLost)
 	unlocks(t, locks(t, m))
 	require.ErrorIs(t, receive(t, ends, "the hook").Cause, lockrt.ErrReleased)
 	require.Empty(t, ends, "once for each")
@@ -557,7 +578,7 @@ func afterTimeout(t *testing.T, of func(c *lockrt.Client) lockrt.Locker) {
 	renewedFor(t, lease, watchdog*3/2)
 	require.EqualValues(t, 1, number(t, server, "EXISTS", "k"))
 	unlocks(t, lease)
-	require.Zero(t, number(t, server, "EXISTS", "k"))
+	gone(t, server, "k")
 }
 
 func TestRedisson_LockExpirationRenewal_LockAfterTimeout(t *testing.T) {
@@ -628,7 +649,7 @@ func TestRedisson_NonReentrantLock_SameThreadIsRefused(t *testing.T) {
 		require.ErrorIs(t, err, context.DeadlineExceeded, name)
 		require.NoError(t, lease.Err(), name)
 		unlocks(t, lease)
-		require.False(t, held(t, m), "one unlock frees it")
+		unheld(t, m) // by one unlock
 	}
 }
 

@@ -204,7 +204,7 @@ func TestRetry_BoundedAttempts(t *testing.T) {
 	lost := l.proxy.DropRequest(gives, 3, redistest.Close)
 	require.NoError(t, lease.Unlock(t.Context()))
 	receive(t, lost.Done(), "the requests that are lost")
-	require.Zero(t, number(t, l.server, "EXISTS", l.key))
+	gone(t, l.server, l.key)
 }
 
 // waits are all ways to wait.

@@ -89,7 +89,7 @@ func TestCluster_OneHandsOverToTheOther(t *testing.T) {
 				require.NoError(t, a.Close())
 				require.NoError(t, b.Close())
 				until(t, "nobody to listen", func() bool { return subscribed(t, cluster, key) == 0 })
-				require.EqualValues(t, 0, must(ask(t, cluster, key, "EXISTS", key).AsInt64()))
+				until(t, "the key is gone", func() bool { return must(ask(t, cluster, key, "EXISTS", key).AsInt64()) == 0 })
 			})
 		}
 	}
@@ -203,7 +203,7 @@ func TestCluster_ManyKeys(t *testing.T) {
 	require.NoError(t, lease.Unlock(t.Context()))
 	require.Zero(t, c.Stats().Losses)
 	for _, m := range mutexes {
-		require.Zero(t, must(ask(t, cluster, m.Key(), "EXISTS", m.Key()).AsInt64()), m.Key())
+		until(t, m.Key()+" is gone", func() bool { return must(ask(t, cluster, m.Key(), "EXISTS", m.Key()).AsInt64()) == 0 })
 	}
 }
 
@@ -363,8 +363,8 @@ func TestCluster_AsksForShardedChannels(t *testing.T) {
 		require.NoError(t, lease.Unlock(patient(t)))
 		require.NoError(t, c.Close())
 		stats := at.CommandStats()
-		require.EqualValues(t, 1, stats["publish"]+stats["spublish"])
-		require.Contains(t, stats, kind)
+		require.Positive(t, stats[kind])
+		require.Equal(t, stats[kind], stats["publish"]+stats["spublish"]) // one, or more where a late request has locked once more
 	}
 	// asked returns a channel with a value for each request to a server.
 	asked := func(way *redistest.FaultProxy) <-chan struct{} {

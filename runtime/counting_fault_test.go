@@ -130,11 +130,12 @@ func TestFault_Semaphore_TryThatLearnsNothingIsGivenBack(t *testing.T) {
 	t.Parallel()
 	l := newLine(t, brisk)
 	s := l.client.Semaphore(l.key, 10)
-	lost := l.proxy.DropReply(redistest.EvalSHA(scripts.SemaphoreAcquire.SHA1()), 3, redistest.Close)
+	lost := l.proxy.DropReply(redistest.EvalSHA(scripts.SemaphoreAcquire.SHA1()), 0, redistest.Close) // of three requests, or more or fewer on a busy machine
 	err := s.TryAcquire(patient(t), 3)
 	require.Error(t, err)
 	require.NotErrorIs(t, err, lockrt.ErrNotAcquired, "that would be a no")
-	receive(t, lost.Done(), "all losses")
+	until(t, "a loss", func() bool { return lost.Lost() > 0 })
+	lost.Stop()
 	until(t, "it is given back", func() bool { return number(t, l.server, "GET", l.key) == 10 })
 	tidy(t, l.client, l.server, l.key)
 }
@@ -597,10 +598,10 @@ func TestFault_Counting_LossyNetwork(t *testing.T) {
 			require.NoError(t, receive(t, done, "the latch"))
 			lost.Stop()
 			require.Positive(t, lost.Lost())
-			requireInt(t, 3, l.server, "GET", s.Key())
-			requireInt(t, 3, l.server, "GET", p.Key())
-			requireInt(t, 0, l.server, "ZCARD", "{"+p.Key()+"}:timeout")
-			requireInt(t, 0, l.server, "EXISTS", latch.Key())
+			until(t, "every count is right", func() bool { // a late copy of a request may take something that it gives back soon
+				return number(t, l.server, "GET", s.Key()) == 3 && number(t, l.server, "GET", p.Key()) == 3 &&
+					number(t, l.server, "ZCARD", "{"+p.Key()+"}:timeout") == 0 && number(t, l.server, "EXISTS", latch.Key()) == 0
+			})
 		})
 	}
 }
@@ -633,7 +634,7 @@ func TestFault_Counting_LeavesNoGoroutine(t *testing.T) { //nolint:paralleltest 
 	leaktest.Check(t)
 	server := redistest.Server(t)
 	hooks, waiting, _ := watch()
-	c, err := opened(t.Context(), server.URL(), lockrt.Options{Hooks: hooks})
+	c, err := opened(t.Context(), server.URL(), lockrt.Options{OpTimeout: unhurried, Hooks: hooks})
 	require.NoError(t, err)
 	key := redistest.Key(t, "k")
 	s, p, l := c.Semaphore(key+"s", 1), c.PermitSemaphore(key+"p", 1), c.CountDownLatch(key+"l")

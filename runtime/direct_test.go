@@ -136,7 +136,7 @@ func TestDirect_IsForOneAtATime(t *testing.T) {
 	}
 	wg.Wait()
 	require.NoError(t, c.Close())
-	require.EqualValues(t, 0, number(t, server, "EXISTS", "k:0", "k:1", "k:2", "k:3"))
+	gone(t, server, "k:0", "k:1", "k:2", "k:3")
 	until(t, "all connections to be closed", func() bool { return clients(t, server) == 1 })
 }
 

@@ -94,7 +94,7 @@ func TestFault_RefusedConnectionsAreRiddenOut(t *testing.T) {
 	}
 	require.NoError(t, held.Err())
 	require.NoError(t, held.Unlock(t.Context()))
-	require.Zero(t, number(t, l.server, "EXISTS", l.key))
+	gone(t, l.server, l.key)
 }
 
 func TestFault_WaitersAreServedWithoutASubscription(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"regexp"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -109,7 +110,7 @@ func TestTracking_LossIsToldBeforeTheNextRenewal(t *testing.T) {
 				again, err := c.Mutex("k").Lock(patient(t))
 				require.NoError(t, err)
 				unharmed(t, again)
-				require.Zero(t, keysOn(t, server))
+				emptied(t, server)
 			})
 		}
 	}
@@ -118,14 +119,16 @@ func TestTracking_LossIsToldBeforeTheNextRenewal(t *testing.T) {
 func TestTracking_OnlyThatLeaseIsLost(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
-	var renewals int
-	c := clientOf(t, server.URL(), lockrt.Options{Hooks: lockrt.Hooks{Renewed: func(context.Context, lockrt.RenewEvent) { renewals++ }}})
-	leases := hold(t, server, c, unrenewed, "a", "b", "c")
-	server.Do("DEL", "b")
-	told(t, leases[1])
-	unharmed(t, leases[0], leases[2])
-	require.NoError(t, c.Close())
-	require.LessOrEqual(t, renewals, 3, "what was held when the connection was made; nothing was renewed for the change")
+	atBest(t, "was only renewed what was held when the connection was made, and nothing for the change", func() bool { // nor because it was slow
+		var renewals int
+		c := clientOf(t, server.URL(), lockrt.Options{Hooks: lockrt.Hooks{Renewed: func(context.Context, lockrt.RenewEvent) { renewals++ }}})
+		leases := hold(t, server, c, unrenewed, "a", "b", "c")
+		deleted(t, server, leases[1])
+		told(t, leases[1])
+		unharmed(t, leases[0], leases[2])
+		require.NoError(t, c.Close())
+		return renewals <= 3
+	})
 }
 
 // TestTracking_AHoldThatIsChangedAndStaysIsKept changes what does not end a hold.
@@ -167,9 +170,9 @@ func TestTracking_AHoldThatIsShortenedAgainAndAgainIsKept(t *testing.T) {
 			lease, err := lock(kind)(patient(t))
 			require.NoError(t, err)
 			for range 12 {
-				server.Do("PEXPIRE", kind, "1000")
+				server.Do("PEXPIRE", kind, "5000")
 				until(t, "its expiry is what was granted", func() bool {
-					return lease.Err() != nil || number(t, server, "PTTL", kind) > 1000
+					return lease.Err() != nil || number(t, server, "PTTL", kind) > 5000
 				})
 				require.NoError(t, lease.Err())
 			}
@@ -215,7 +218,7 @@ func TestTracking_ServerComesBackEmpty(t *testing.T) {
 		}
 		return watching(t, server) == "1"
 	})
-	server.Do("DEL", "a")
+	deleted(t, server, again)
 	told(t, again)
 }
 
@@ -251,14 +254,29 @@ func TestTracking_ConnectionIsMadeAgain(t *testing.T) {
 	leases := hold(t, server, c, unrenewed, "a", "b")
 	for range 3 {
 		kill(t, server)
-		require.Contains(t, receive(t, log.lines, "the log to say so"), "subscription connection broke; connecting again")
+		log.says(t, "subscription connection broke; connecting again")
 		watches(t, server, 2)
 	}
-	server.Do("DEL", "a")
+	deleted(t, server, leases[0])
 	told(t, leases[0])
 	unharmed(t, leases[1])
 	require.NoError(t, c.Close())
-	require.Empty(t, log.lines)
+	for len(log.lines) > 0 {
+		require.Contains(t, <-log.lines, slow)
+	}
+}
+
+// slow is a part of what a client logs of a tracked connection that answers late, and is replaced.
+const slow = "about changes to held keys"
+
+// says returns when the log says something. Before that it may say that a connection was slow.
+func (l *logbook) says(t *testing.T, what string) {
+	t.Helper()
+	line := receive(t, l.lines, "the log to say so")
+	for !strings.Contains(line, what) {
+		require.Contains(t, line, slow)
+		line = receive(t, l.lines, "the log to say so")
+	}
 }
 
 // TestTracking_ChangedWhileNobodyIsTold deletes a key while there is no tracked connection.
@@ -314,10 +332,10 @@ func TestTracking_MuteConnectionCostsNoHold(t *testing.T) {
 				drop := losses(proxy)[what](redistest.EvalSHA(scripts.Renew.SHA1()), 1, mode)
 				receive(t, drop.Done(), "the connection to break")
 				if how == "closed" {
-					require.Contains(t, receive(t, log.lines, "the log to say so"), "subscription connection broke; connecting again")
+					log.says(t, "subscription connection broke; connecting again")
 				} else {
-					require.Contains(t, receive(t, log.lines, "the log to say so"), "the server sends no messages about changes")
-					require.Contains(t, receive(t, log.lines, "the log to say so"), "the server sends messages about changes to held keys again")
+					log.says(t, "the server sends no messages about changes")
+					log.says(t, "the server sends messages about changes to held keys again")
 				}
 				for renewals := 0; renewals < 6; { // longer than the trust lasts
 					if e := receive(t, renewed, "a renewal"); e.Key == "short" {
@@ -326,7 +344,7 @@ func TestTracking_MuteConnectionCostsNoHold(t *testing.T) {
 					}
 				}
 				require.NoError(t, short.Err())
-				server.Do("DEL", "long")
+				deleted(t, server, long)
 				told(t, long)
 				unharmed(t, short)
 			})
@@ -397,7 +415,7 @@ func TestTracking_LeavesNoGoroutine(t *testing.T) { //nolint:paralleltest // cou
 			server.Do("FLUSHALL")
 			log := &logbook{lines: make(chan string, 1000)}
 			leaktest.Check(t)
-			c, err := opened(t.Context(), test.url, lockrt.Options{Logger: slog.New(slog.NewTextHandler(log, nil))})
+			c, err := opened(t.Context(), test.url, lockrt.Options{OpTimeout: unhurried, Logger: slog.New(slog.NewTextHandler(log, nil))})
 			require.NoError(t, err)
 			_, err = c.Mutex("k").Lock(patient(t), lockrt.WithWatchdog(6*time.Second))
 			require.NoError(t, err)
@@ -430,7 +448,7 @@ func TestTracking_Refused(t *testing.T) {
 			require.NoError(t, err)
 			require.Contains(t, receive(t, log.lines, "the log to say so"), "NOPERM")
 			require.NoError(t, receive(t, renewed, "a renewal").Err)
-			server.Do("DEL", "goes")
+			deleted(t, server, goes)
 			told(t, goes)
 			for range 4 {
 				receive(t, renewed, "a renewal")
@@ -526,6 +544,7 @@ func TestTracking_SmallTable(t *testing.T) {
 	// renewal at the latest.
 	for i, lease := range leases {
 		if i%2 == 0 {
+			deleted(t, server, lease)
 			told(t, lease)
 		} else {
 			unharmed(t, lease)
@@ -541,7 +560,7 @@ func TestTracking_CachingClient(t *testing.T) {
 	require.NoError(t, err)
 	defer c.Close()
 	lease := hold(t, server, c, unrenewed, "k")[0]
-	server.Do("DEL", "k")
+	deleted(t, server, lease)
 	told(t, lease)
 }
 
@@ -569,7 +588,7 @@ func TestTracking_HandedOver(t *testing.T) {
 	require.NoError(t, receive(t, renewed, "the renewal").Err)
 	require.Greater(t, got.lease.Until().Sub(start), 2*time.Second)
 	watches(t, server, 2)
-	server.Do("DEL", "k")
+	deleted(t, server, got.lease)
 	told(t, got.lease)
 	unharmed(t, other...)
 }
@@ -579,8 +598,7 @@ func TestTracking_ShortHoldsCostNothing(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
 	c := clientOf(t, server.URL(), lockrt.Options{})
-	renewals := 0
-	for range 20 { // a machine that stops for 10 ms in the middle is not what is meant
+	for began := time.Now(); time.Since(began) < patience; { // a machine that stops for 10 ms in the middle is not what is meant
 		server.Do("CONFIG", "RESETSTAT")
 		start := time.Now()
 		for range 10 {
@@ -592,10 +610,9 @@ func TestTracking_ShortHoldsCostNothing(t *testing.T) {
 			require.Equal(t, "0", watching(t, server), "keys that the server remembers to tell of")
 			return
 		}
-		renewals++
 		require.Greater(t, time.Since(start), 8*time.Millisecond, "nothing was held for 8 ms, and yet something was asked")
 	}
-	require.Less(t, renewals, 20)
+	require.Fail(t, "the machine stands still each time")
 }
 
 func TestTracking_CloseEndsTheConnection(t *testing.T) {

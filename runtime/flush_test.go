@@ -23,26 +23,28 @@ func TestFlushAll_WakesThoseWhoWait(t *testing.T) {
 			for _, n := range []int{1, 9} {
 				t.Run(fmt.Sprint(kind, " ", how, " ", n), func(t *testing.T) {
 					t.Parallel()
-					server := redistest.Server(t)
-					a, b := clientOf(t, server.URL(), lockrt.Options{Tracking: lockrt.TrackingOff}), clientOf(t, server.URL(), opts)
-					ok(t)(lock(a, "k").Lock(patient(t), lockrt.WithLease(time.Hour)))
-					all := manyLater(patient(t), n, lock(b, "k"))
-					until(t, "they wait", func() bool {
-						return b.Stats().Waiting == n && (kind != "FairMutex" || number(t, server, "LLEN", "redisson_lock_queue:{k}") == int64(n))
+					atBest(t, "were all served in time", func() bool { // a busy machine may have no time for that
+						server := redistest.Server(t)
+						a, b := clientOf(t, server.URL(), lockrt.Options{Tracking: lockrt.TrackingOff}), clientOf(t, server.URL(), opts)
+						ok(t)(lock(a, "k").Lock(patient(t), lockrt.WithLease(time.Hour)))
+						all := manyLater(patient(t), n, lock(b, "k"))
+						until(t, "they wait", func() bool {
+							return b.Stats().Waiting == n && (kind != "FairMutex" || number(t, server, "LLEN", "redisson_lock_queue:{k}") == int64(n))
+						})
+						if how == "tracking" {
+							until(t, "the server tells the waiters of changes", func() bool { return tracks(t, server) })
+						}
+						server.Do("FLUSHALL")
+						since := time.Now()
+						serveAll(t, n, all)
+						took := time.Since(since)
+						t.Logf("all served after %v", took)
+						bound := 12 * time.Second
+						if how == "tracking" {
+							bound = 4 * time.Second
+						}
+						return took < bound
 					})
-					if how == "tracking" {
-						until(t, "the server tells the waiters of changes", func() bool { return tracks(t, server) })
-					}
-					server.Do("FLUSHALL")
-					since := time.Now()
-					serveAll(t, n, all)
-					took := time.Since(since)
-					t.Logf("all served after %v", took)
-					bound := 12 * time.Second
-					if how == "tracking" {
-						bound = 4 * time.Second
-					}
-					require.Less(t, took, bound)
 				})
 			}
 		}
@@ -78,25 +80,27 @@ func TestFlushAll_WakesThoseWhoWaitForWhatCounts(t *testing.T) {
 		for how, opts := range map[string]lockrt.Options{"tracking": {}, "no tracking": {Tracking: lockrt.TrackingOff}} {
 			t.Run(kind+" "+how, func(t *testing.T) {
 				t.Parallel()
-				server := redistest.Server(t)
-				a, b := clientOf(t, server.URL(), lockrt.Options{Tracking: lockrt.TrackingOff}), clientOf(t, server.URL(), opts)
-				hold[kind](t, a)
-				got := later(func() error { return wait[kind](b, patient(t)) })
-				until(t, "it waits", func() bool { return b.Stats().Waiting == 1 })
-				if how == "tracking" {
-					ok(t)(b.Mutex("other").Lock(patient(t)))
-					until(t, "the server tells of changes", func() bool { return tracks(t, server) })
-				}
-				server.Do("FLUSHALL")
-				since := time.Now()
-				require.NoError(t, receive(t, got, "the one who waits"))
-				took := time.Since(since)
-				t.Logf("served after %v", took)
-				bound := 12 * time.Second
-				if how == "tracking" {
-					bound = 4 * time.Second // and not when it would have asked by itself
-				}
-				require.Less(t, took, bound)
+				atBest(t, "was it served in time", func() bool { // a busy machine may have no time for that
+					server := redistest.Server(t)
+					a, b := clientOf(t, server.URL(), lockrt.Options{Tracking: lockrt.TrackingOff}), clientOf(t, server.URL(), opts)
+					hold[kind](t, a)
+					got := later(func() error { return wait[kind](b, patient(t)) })
+					until(t, "it waits", func() bool { return b.Stats().Waiting == 1 })
+					if how == "tracking" {
+						ok(t)(b.Mutex("other").Lock(patient(t)))
+						until(t, "the server tells of changes", func() bool { return tracks(t, server) })
+					}
+					server.Do("FLUSHALL")
+					since := time.Now()
+					require.NoError(t, receive(t, got, "the one who waits"))
+					took := time.Since(since)
+					t.Logf("served after %v", took)
+					bound := 12 * time.Second
+					if how == "tracking" {
+						bound = 4 * time.Second // and not when it would have asked by itself
+					}
+					return took < bound
+				})
 			})
 		}
 	}

@@ -42,9 +42,10 @@ func TestAcquirer_OptionsCountMore(t *testing.T) {
 	ms, err := redistest.Shared(t).Do("PTTL", key).AsInt64()
 	require.NoError(t, err)
 	require.InDelta(t, 2*time.Hour, time.Duration(ms)*time.Millisecond, float64(time.Minute))
-	_, err = gen.With(other, lockrt.WithWait(0)).Acquire(patient(t), spec, redistest.Key(t, "free"), key)
+	spare := redistest.Key(t, "free")
+	_, err = gen.With(other, lockrt.WithWait(0)).Acquire(patient(t), spec, spare, key)
 	require.ErrorIs(t, err, lockrt.ErrNotAcquired)
-	require.Zero(t, exists(t, redistest.Key(t, "free")))
+	freed(t, spare)
 	require.NoError(t, release(hold))
 
 	_, err = gen.With(c, lockrt.WithLease(-time.Second)).Acquire(patient(t), spec, key)
@@ -52,7 +53,7 @@ func TestAcquirer_OptionsCountMore(t *testing.T) {
 	require.ErrorContains(t, err, "orders.Service.Do: ")
 	_, err = gen.With(c, lockrt.WithWatchdog(time.Minute)).Acquire(patient(t), &gen.Spec{Name: "n", Lease: time.Second, Keep: true}, key)
 	require.EqualError(t, err, "n: unusable option: a lock that is kept until its lease ends needs one of fixed length")
-	require.Zero(t, exists(t, key))
+	freed(t, key)
 }
 
 func TestHold_KeptUntilItsLeaseEnds(t *testing.T) {
@@ -95,7 +96,7 @@ func TestHold_KeptUnderAnOuterLock(t *testing.T) {
 	require.NoError(t, release(acquire(t, c, outer.Context(), gen.Spec{Lease: time.Minute, Keep: true}, key)))
 	require.NoError(t, outer.Context().Err())
 	require.NoError(t, release(outer))
-	require.Zero(t, exists(t, key), "it would be renewed for ever")
+	freed(t, key) // it would be renewed for ever
 }
 
 func TestHold_KeptForAWhile(t *testing.T) {
@@ -120,7 +121,7 @@ func TestHold_KeptForAWhile(t *testing.T) {
 	key := redistest.Key(t, "long enough")
 	hold := acquire(t, c, patient(t), gen.Spec{Min: time.Nanosecond}, key)
 	require.NoError(t, release(hold))
-	require.Zero(t, exists(t, key))
+	freed(t, key)
 }
 
 // TestHold_KeptByAProcessThatEnds: what is left of the time is in Redis, so that closing shortens nothing. Nor does it wait.
@@ -170,7 +171,7 @@ func TestHold_LostWhileItWasToBeKept(t *testing.T) {
 		require.NoError(t, second(c.Mutex(key).ForceUnlock(patient(t))))
 		receive(t, hold.Context().Done(), "the loss")
 		require.ErrorIs(t, release(hold), lockrt.ErrLost)
-		require.Zero(t, exists(t, key))
+		freed(t, key)
 	}
 }
 
@@ -254,7 +255,7 @@ func TestHoldSeq_ReleasesOnceWhenTheLoopEnds(t *testing.T) {
 		require.NoError(t, release(hold))
 		require.EqualValues(t, 1, exists(t, key), "it is the loop's: %s", name)
 		loop(seq)
-		require.Zero(t, exists(t, key), name)
+		freed(t, key)
 		logged.Reset()
 		for range seq {
 			require.Fail(t, "gone through again")
@@ -265,7 +266,7 @@ func TestHoldSeq_ReleasesOnceWhenTheLoopEnds(t *testing.T) {
 	require.Nil(t, gen.HoldSeq[int](hold, nil))
 	require.Nil(t, gen.HoldSeq2[int, int](hold, nil))
 	require.NoError(t, release(hold))
-	require.Zero(t, exists(t, key), "there is no loop that could")
+	freed(t, key) // there is no loop that could
 }
 
 func TestHoldSeq_TheCallEndsBeforeALoopBegins(t *testing.T) {
@@ -315,12 +316,12 @@ func TestHoldSeq2_TellsInItsErrors(t *testing.T) {
 			panic("bug")
 		}
 	})
-	require.Zero(t, exists(t, key))
+	freed(t, key)
 	pairs := gen.HoldSeq2(acquire(t, c, patient(t), gen.Spec{}, key), func(yield func(int, string) bool) { yield(1, "a") })
 	for range pairs {
 		break
 	}
-	require.Zero(t, exists(t, key))
+	freed(t, key)
 	for range pairs {
 		require.Fail(t, "gone through again")
 	}
@@ -344,7 +345,7 @@ func TestHold_LentUntilClose(t *testing.T) {
 		return own
 	}
 	require.ErrorIs(t, hold.Close(closing), own)
-	require.Zero(t, exists(t, key))
+	freed(t, key)
 	require.Equal(t, own, hold.Close(closing), "only the first time there is something to release")
 	require.Equal(t, 2, closes)
 
@@ -353,7 +354,7 @@ func TestHold_LentUntilClose(t *testing.T) {
 	require.ErrorIs(t, hold.Close(func() error { return nil }), lockrt.ErrLost)
 	hold = acquire(t, c, patient(t), gen.Spec{}, key).Lend()
 	require.PanicsWithValue(t, "bug", func() { _ = hold.Close(func() error { panic("bug") }) })
-	require.Zero(t, exists(t, key))
+	freed(t, key)
 }
 
 // TestHold_KeptWithAnUnknownOutcome: the answer to what makes sure of the rest of the time gets lost. The caller is
@@ -363,18 +364,23 @@ func TestHold_KeptWithAnUnknownOutcome(t *testing.T) {
 	l := newLine(t, lockrt.Options{})
 	other := newClient(t, lockrt.Options{})
 	spec := gen.Spec{Lease: 2 * time.Second, Min: 2400 * time.Millisecond}
-	began := time.Now()
-	hold := acquire(t, l.client, patient(t), spec, l.key)
-	lost := l.proxy.DropReply(redistest.EvalSHA(scripts.Renew.SHA1()), 1, redistest.Close)
-	err := release(hold)
-	require.Error(t, err)
-	require.NotErrorIs(t, err, lockrt.ErrLost, "nobody knows")
-	receive(t, lost.Done(), "the reply to get lost")
-	require.EqualValues(t, 1, exists(t, l.key))
-	lease, err := other.Mutex(l.key).Lock(patient(t))
-	require.NoError(t, err)
-	require.GreaterOrEqual(t, time.Since(began), spec.Lease)
-	require.NoError(t, lease.Unlock(patient(t)))
+	atBest(t, "was the outcome unknown", func() bool { // another request may lose its reply, or the lease be over, on a busy machine
+		key := redistest.Key(t, "k")
+		began := time.Now()
+		hold := acquire(t, l.client, patient(t), spec, key)
+		lost := l.proxy.DropReply(redistest.EvalSHA(scripts.Renew.SHA1()), 1, redistest.Close)
+		defer lost.Stop()
+		err := release(hold)
+		if err == nil || errors.Is(err, lockrt.ErrLost) || exists(t, key) == 0 {
+			return false
+		}
+		receive(t, lost.Done(), "the reply to get lost")
+		lease, err := other.Mutex(key).Lock(patient(t))
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, time.Since(began), spec.Lease)
+		require.NoError(t, lease.Unlock(patient(t)))
+		return true
+	})
 }
 
 // TestHold_ReleasedWithAnUnknownOutcome: the reply to the release at the end of a loop gets lost, and asking again frees the key.
@@ -387,5 +393,5 @@ func TestHold_ReleasedWithAnUnknownOutcome(t *testing.T) {
 		require.EqualValues(t, 1, exists(t, l.key))
 	}
 	receive(t, lost.Done(), "the reply to get lost")
-	require.Zero(t, exists(t, l.key))
+	freed(t, l.key)
 }

@@ -3,8 +3,6 @@ package lockrt_test
 import (
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	lockrt "github.com/lockgen/lockgen/runtime"
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 	"github.com/lockgen/lockgen/scripts"
@@ -29,7 +27,7 @@ func TestHandOver_IsFreedByTheLeanScript(t *testing.T) {
 		inLine(t, l.server, l.key, 1)
 		free(t, held)
 		free(t, gotten(t, got, "the lock"))
-		require.Zero(t, number(t, l.server, "EXISTS", l.key, "lockgen_waiting:{"+l.key+"}"))
+		gone(t, l.server, l.key, "lockgen_waiting:{"+l.key+"}")
 		leans := len(frees) > 0
 		for range len(frees) {
 			leans = <-frees && leans

@@ -35,7 +35,7 @@ func TestHandOver_NobodyAsksTwice(t *testing.T) {
 		next := gotten(t, got, "the lock")
 		sent := server.CommandStats()["evalsha"]
 		free(t, next)
-		require.Zero(t, keysOn(t, server), "neither lock nor line is left")
+		emptied(t, server) // neither lock nor line is left
 		return sent == 1
 	})
 }
@@ -234,7 +234,7 @@ func TestHandOver_WhoGivesUpLeavesTheLine(t *testing.T) {
 	require.ErrorIs(t, receive(t, got, "the error").err, context.Canceled)
 	inLine(t, server, "k", 0)
 	require.NoError(t, held.Unlock(t.Context()))
-	require.Zero(t, keysOn(t, server))
+	emptied(t, server)
 }
 
 func TestHandOver_OneProcessKeepsWhatNobodyElseWants(t *testing.T) {

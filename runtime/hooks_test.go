@@ -266,8 +266,7 @@ func TestHooks_NoRenewalFailsAfterTheEnd(t *testing.T) {
 	m := c.Mutex(redistest.Key(t, "k"))
 	server := redistest.Shared(t)
 	lease := ok(t)(m.Lock(patient(t)))
-	require.EqualValues(t, 1, number(t, server, "DEL", m.Key()))
-	receive(t, lease.Context().Done(), "the loss")
+	deleted(t, server, lease)
 	receive(t, told.over, "the loss")
 	require.ErrorIs(t, lease.Unlock(t.Context()), lockrt.ErrLost)
 	require.NoError(t, c.Close())
@@ -279,18 +278,23 @@ func TestHooks_NoRenewalFailsAfterTheEnd(t *testing.T) {
 	}
 	require.Equal(t, 1, failed, "the one that told of the loss")
 
-	hooks, told = recorded()
-	c = newClient(t, lockrt.Options{Watchdog: 6 * time.Second, Tracking: lockrt.TrackingOff, Hooks: hooks})
-	lease = ok(t)(c.Mutex(m.Key()).Lock(patient(t)))
-	lockrt.AtEnd(c, func(string) { // it has ended, and is renewed still
-		_, _ = server.Try("DEL", m.Key())
-		until(t, "its renewal is refused", func() bool { return c.Stats().RenewalFailures > 0 })
+	atBest(t, "was it lost", func() bool { // of a release that is answered late, it is not known
+		hooks, told := recorded()
+		c := newClient(t, lockrt.Options{Watchdog: 6 * time.Second, Tracking: lockrt.TrackingOff, Hooks: hooks})
+		lease := ok(t)(c.Mutex(m.Key()).Lock(patient(t)))
+		lockrt.AtEnd(c, func(string) { // it has ended, and is renewed still
+			until(t, "its renewal is refused", func() bool {
+				_, _ = server.Try("DEL", m.Key()) // also what a late copy of the request has locked again
+				return c.Stats().RenewalFailures > 0
+			})
+		})
+		err := lease.Unlock(t.Context())
+		require.NoError(t, c.Close())
+		for len(told.renewals) > 0 {
+			require.NoError(t, (<-told.renewals).Err)
+		}
+		return errors.Is(err, lockrt.ErrLost)
 	})
-	require.ErrorIs(t, lease.Unlock(t.Context()), lockrt.ErrLost)
-	require.NoError(t, c.Close())
-	for len(told.renewals) > 0 {
-		require.NoError(t, (<-told.renewals).Err)
-	}
 }
 
 // While hooks sleep, other goroutines lock, renew, hand over and lose.
@@ -407,7 +411,7 @@ func TestStats_CountCallsByKindAndOutcome(t *testing.T) {
 
 func TestStats_CanBeAnExpvar(t *testing.T) {
 	t.Parallel()
-	c := newClient(t, lockrt.Options{})
+	c := newClient(t, unwatched) // or a renewal may come between
 	v := expvar.Func(func() any { return c.Stats() })
 	lease := ok(t)(c.Mutex(redistest.Key(t, "k")).Lock(patient(t)))
 	var published lockrt.Stats

